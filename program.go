@@ -15,6 +15,7 @@ import (
 	"unsafe"
 
 	"github.com/weirml/weir/internal/compiler"
+	"github.com/weirml/weir/internal/compiler/budget"
 	"github.com/weirml/weir/internal/device"
 	"github.com/weirml/weir/internal/device/cpu"
 	"github.com/weirml/weir/internal/diag"
@@ -393,12 +394,12 @@ func (p *Program) compileModule(ctx context.Context, from moduleSource, o Option
 }
 
 // budget is what the compiler is told to keep within; nil where there is no limit.
-func (p *Program) budget(o Options) (*compiler.Budget, error) {
+func (p *Program) budget(o Options) (*budget.Budget, error) {
 	own, err := p.ownBytes()
 	if o.Budget <= 0 || p.target == Vulkan || err != nil {
 		return nil, err
 	}
-	return &compiler.Budget{Bytes: o.Budget - p.stricter, Held: own, Calls: o.Calls, Workers: o.Threads}, nil
+	return &budget.Budget{Bytes: o.Budget - p.stricter, Held: own, Calls: o.Calls, Workers: o.Threads}, nil
 }
 
 // ones are the dimensions that Options.Dims leaves no value but 1, sorted.
@@ -426,7 +427,7 @@ func (p *Program) checkBudget() error {
 		if p.target != Vulkan { // for which the compiler saves nothing
 			p.over.host = peak - p.options.Budget
 		}
-		return compiler.OverBudget(peak, "the peak is %d bytes, %d are allowed", peak, p.options.Budget)
+		return budget.Over(peak, "the peak is %d bytes, %d are allowed", peak, p.options.Budget)
 	}
 	p.room = p.options.Budget - peak
 	return nil

@@ -7,6 +7,8 @@ import (
 	"io"
 	"slices"
 
+	"github.com/weirml/weir/internal/compiler/budget"
+	"github.com/weirml/weir/internal/compiler/live"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
@@ -122,7 +124,7 @@ func (c *Compiled) WriteTo(w io.Writer, about []byte) (int64, error) {
 	for _, t := range texts {
 		out.write(t)
 	}
-	start := alignUp(out.n)
+	start := live.AlignUp(out.n)
 	out.pad(start)
 	for _, p := range pieces {
 		out.pad(start + p.Offset)
@@ -131,9 +133,6 @@ func (c *Compiled) WriteTo(w io.Writer, about []byte) (int64, error) {
 	out.pad(start + size)
 	return out.n, out.err
 }
-
-// alignUp rounds a number of bytes up to a cache line: the alignment of an artefact's parts, which its format fixes, of packed weights, and of buffers in the arena.
-func alignUp(n int64) int64 { return (n + artefactAlign - 1) / artefactAlign * artefactAlign }
 
 // counter writes until the first error.
 type counter struct {
@@ -188,7 +187,7 @@ func ReadArtefact(data []byte) (a *Artefact, err error) {
 	for i := range parts {
 		size := binary.LittleEndian.Uint64(data[16+8*i:])
 		if i == len(parts)-1 {
-			at = alignUp(at)
+			at = live.AlignUp(at)
 		}
 		if left := int64(len(data)) - at; left < 0 || size > uint64(left) {
 			return nil, diag.Inputf("part %d of the artefact has %d bytes at %d of a file of %d: it is cut off, or damaged", i, size, at, len(data))
@@ -270,7 +269,7 @@ func (a *Artefact) Compile(o Options, dims map[sym.Name]sym.Range, ask func() er
 		return nil, err
 	}
 	c.open = len(open) > 0
-	c.time = lifetimes(c.Loop)
+	c.time = live.Ranges(c.Loop)
 	if len(dims) > 0 { // generating code may look at their ranges
 		if err := a.assemble(c, o, dims); err != nil {
 			return nil, err
@@ -297,7 +296,7 @@ func (a *Artefact) onDevice(c *Compiled) (err error) {
 	if a.manifest.Device != nil {
 		c.device, c.Device.Refused = c.Machine.Name, a.manifest.Device.Refused
 	}
-	each(c.Loop.Body, func(l *loop.Launch) {
+	live.Each(c.Loop.Body, func(l *loop.Launch) {
 		if l.Device != "" && l.Device != c.device {
 			err = diag.Inputf("the artefact launches @%s on %q, and is for %q", l.Kernel.Name, l.Device, c.device)
 		}
@@ -311,18 +310,19 @@ func (a *Artefact) onDevice(c *Compiled) (err error) {
 // keepWithin has the scheduled loops keep within a budget, and makes the program anew, where its own is too large: dimensions may have smaller ranges now, for which there is a better plan.
 func (a *Artefact) keepWithin(c *Compiled, o Options, ask func() error) (err error) {
 	defer damaged(&err)
-	if s := newSqueezer(c, *o.Budget); !s.bounded() || s.holds(c.Arena.Arena) {
+	k := saving{&compilation{c: c, o: o}}
+	if budget.Holds(k, *o.Budget, c.Arena.Arena) {
 		return nil
 	}
-	least, err := c.keepLoops(o, ask)
-	if err != nil {
+	least := int64(0)
+	if c.Savings, least, err = budget.OfLoops(k, *o.Budget, ask); err != nil {
 		return err
 	}
 	if least > o.Budget.Bytes {
-		e := OverBudget(least, "%d bytes are allowed, and whatever is computed again, spilled or paged, it takes %d: what an artefact computes is not cut into pieces", o.Budget.Bytes, least)
+		e := budget.Over(least, "%d bytes are allowed, and whatever is computed again, spilled or paged, it takes %d: what an artefact computes is not cut into pieces", o.Budget.Bytes, least)
 		return e.WithFix("%s; weir compile MODEL --budget %d may cut the model itself", e.Fix, o.Budget.Bytes)
 	}
-	c.time = lifetimes(c.Loop)
+	c.time = live.Ranges(c.Loop)
 	if c.Program, err = assemble(c.Loop, c.time, func(as *assembly) error { return c.layout(as, search) }); err != nil {
 		return err
 	}

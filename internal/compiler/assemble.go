@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/weirml/weir/internal/compiler/live"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/sym"
@@ -13,7 +14,7 @@ import (
 type assembly struct {
 	from    *loop.Module
 	to      *program.Program
-	time    *timeline
+	time    *live.Timeline
 	tensors map[*loop.Buffer]int
 	kernels map[*loop.Kernel]int
 	dims    map[sym.Name]int
@@ -27,14 +28,14 @@ type assembly struct {
 	step    int
 }
 
-func newAssembly(m *loop.Module, t *timeline) *assembly {
+func newAssembly(m *loop.Module, t *live.Timeline) *assembly {
 	return &assembly{from: m, time: t, to: &program.Program{Name: m.Name}, tensors: map[*loop.Buffer]int{}, kernels: map[*loop.Kernel]int{}, dims: map[sym.Name]int{},
 		storage: map[*loop.Buffer]int{}, offset: map[*loop.Buffer]sym.Expr{}, begins: map[int][]*loop.Buffer{}, ends: map[int][]*loop.Buffer{},
 		over: map[*loop.Buffer]*loop.Buffer{}, live: map[*loop.Buffer]bool{}}
 }
 
 // assemble writes the program; layout fills in storages, plans, and where each root buffer lies.
-func assemble(m *loop.Module, t *timeline, layout func(a *assembly) error) (*program.Program, error) {
+func assemble(m *loop.Module, t *live.Timeline, layout func(a *assembly) error) (*program.Program, error) {
 	a := newAssembly(m, t)
 	for _, name := range m.Dims.Names() {
 		r, _ := m.Dims.Get(name)
@@ -49,10 +50,10 @@ func assemble(m *loop.Module, t *timeline, layout func(a *assembly) error) (*pro
 		a.kernels[k] = i
 		a.to.Kernels = append(a.to.Kernels, k.Name)
 	}
-	if err := keepsStates(m, t); err != nil {
+	if err := live.KeepsStates(m, t); err != nil {
 		return nil, err
 	}
-	gives := donations(m, t)
+	gives := live.Donations(m, t)
 	if err := layout(a); err != nil {
 		return nil, err
 	}
@@ -63,7 +64,7 @@ func assemble(m *loop.Module, t *timeline, layout func(a *assembly) error) (*pro
 		switch b.Kind {
 		case loop.Input:
 			port := program.Port{Name: b.Source, Tensor: a.tensors[b]}
-			if replaced(m, b) != nil {
+			if live.Replaced(m, b) != nil {
 				port.Ownership = program.State
 			}
 			for _, name := range b.Elements {
@@ -80,11 +81,11 @@ func assemble(m *loop.Module, t *timeline, layout func(a *assembly) error) (*pro
 				a.to.Weights = append(a.to.Weights, program.Weight{Name: b.Name, Tensor: a.tensors[b], Data: b.Data.Bytes(), Paged: b.Paged, Device: b.Device})
 			}
 		}
-		if life := t.alive[b]; life != nil && b.View == nil {
+		if life := t.Alive[b]; life != nil && b.View == nil {
 			if _, carved := a.storage[b]; carved {
-				a.begins[life.first] = append(a.begins[life.first], b)
+				a.begins[life.First] = append(a.begins[life.First], b)
 				if b.Kind != loop.Output { // those the caller has
-					a.ends[life.last] = append(a.ends[life.last], b)
+					a.ends[life.Last] = append(a.ends[life.Last], b)
 				}
 			}
 		}
@@ -103,7 +104,7 @@ func (a *assembly) tensor(b *loop.Buffer) int {
 	switch {
 	case b.View != nil:
 		t.Place, t.Of, t.Strides = program.Part, a.tensor(b.View.Of), b.View.Strides
-		t.Offset = bytesOf(b, b.View.Offset)
+		t.Offset = live.BytesOf(b, b.View.Offset)
 	case b.State != nil:
 		t.Place, t.Of, t.Offset = program.Part, a.tensor(b.State), sym.Const(0)
 	case b.Kind == loop.Input:
@@ -116,15 +117,6 @@ func (a *assembly) tensor(b *loop.Buffer) int {
 	a.tensors[b] = len(a.to.Tensors)
 	a.to.Tensors = append(a.to.Tensors, t)
 	return a.tensors[b]
-}
-
-// bytesOf is the size of so many elements of b's type.
-func bytesOf(b *loop.Buffer, elements sym.Expr) sym.Expr {
-	bits := int64(b.DType.Bits())
-	if bits%8 == 0 {
-		return elements.Mul(sym.Const(bits / 8))
-	}
-	return elements.Mul(sym.Const(bits)).CeilDiv(sym.Const(8))
 }
 
 func (a *assembly) list(buffers []*loop.Buffer) []int {

@@ -3,6 +3,7 @@ package compiler
 import (
 	"slices"
 
+	"github.com/weirml/weir/internal/compiler/live"
 	"github.com/weirml/weir/internal/loop"
 )
 
@@ -12,15 +13,15 @@ import (
 func (c *Compiled) carryInPlace() {
 	writers := map[*loop.Buffer]int{}
 	count := func(step loop.Step) {
-		_, writes, _ := operands(step)
+		_, writes, _ := live.Operands(step)
 		for _, b := range writes {
 			writers[b.Root()]++
 		}
 	}
-	each(c.Loop.Body, func(s *loop.Launch) { count(s) })
-	each(c.Loop.Body, func(s *loop.Copy) { count(s) })
-	each(c.Loop.Body, func(s *loop.Host) { count(s) })
-	each(c.Loop.Body, func(l *loop.Loop) {
+	live.Each(c.Loop.Body, func(s *loop.Launch) { count(s) })
+	live.Each(c.Loop.Body, func(s *loop.Copy) { count(s) })
+	live.Each(c.Loop.Body, func(s *loop.Host) { count(s) })
+	live.Each(c.Loop.Body, func(l *loop.Loop) {
 		l.Body = slices.DeleteFunc(slices.Clone(l.Body), func(step loop.Step) bool {
 			end, is := step.(*loop.Copy)
 			if !is || end.Pick != nil || !c.madeInPlace(l, end, writers[end.From]) {
@@ -37,7 +38,7 @@ func (c *Compiled) carryInPlace() {
 func (c *Compiled) madeInPlace(l *loop.Loop, end *loop.Copy, writers int) bool {
 	to, from := end.To, end.From
 	if to.Kind != loop.Temp || from.Kind != loop.Temp || to.View != nil || from.View != nil || to.Reserved || from.Reserved || writers != 1 ||
-		late(c.Loop, to) || late(c.Loop, from) || !sameBytes(c.Loop, from, to) || to.DType != from.DType {
+		live.Late(c.Loop, to) || live.Late(c.Loop, from) || !live.SameBytes(c.Loop, from, to) || to.DType != from.DType {
 		return false
 	}
 	if slices.Contains([]*loop.Buffer{l.Trip, l.Cond, l.Index}, to) {
@@ -52,19 +53,19 @@ func (c *Compiled) madeInPlace(l *loop.Loop, end *loop.Copy, writers int) bool {
 	}
 	launch := l.Body[at].(*loop.Launch)
 	w := slices.Index(launch.Args, from)
-	if launch.Kernel.Params[w].Access != loop.Write || !onlyOperand(launch, from) {
+	if launch.Kernel.Params[w].Access != loop.Write || !live.OnlyOperand(launch, from) {
 		return false
 	}
 	for _, step := range l.Body[at+1:] {
-		if step != loop.Step(end) && mentions(step, to) {
+		if step != loop.Step(end) && live.Mentions(step, to) {
 			return false
 		}
 	}
-	if !mentions(launch, to) {
+	if !live.Mentions(launch, to) {
 		return true
 	}
 	r := slices.Index(launch.Args, to)
-	return r >= 0 && onlyOperand(launch, to) && launch.Kernel.Params[r].Access == loop.Read && (inPlace(launch.Kernel, r, w) || inPlaceByBoxes(launch.Kernel, c.Loop.Dims, r, w))
+	return r >= 0 && live.OnlyOperand(launch, to) && launch.Kernel.Params[r].Access == loop.Read && (live.InPlace(launch.Kernel, r, w) || live.InPlaceByBoxes(launch.Kernel, c.Loop.Dims, r, w))
 }
 
 // resultsInPlace has outputs computed where they lie, and not copied there, where what the copy is of is made by the
@@ -86,18 +87,18 @@ func (c *Compiled) resultsInPlace() {
 func (c *Compiled) madeForResult(end *loop.Copy, at int) bool {
 	to, from := end.To, end.From
 	if to.Kind != loop.Output || from.Kind != loop.Temp || to.View != nil || from.View != nil || to.State != nil || from.Reserved ||
-		late(c.Loop, to) || late(c.Loop, from) || !sameBytes(c.Loop, from, to) || to.DType != from.DType {
+		live.Late(c.Loop, to) || live.Late(c.Loop, from) || !live.SameBytes(c.Loop, from, to) || to.DType != from.DType {
 		return false
 	}
 	for i, step := range c.Loop.Body {
 		switch step.(type) {
 		case *loop.Launch, *loop.Copy, *loop.Host:
 		default:
-			if mentions(step, to) || mentions(step, from) {
+			if live.Mentions(step, to) || live.Mentions(step, from) {
 				return false
 			}
 		}
-		if i < at && mentions(step, to) || i > at && mentions(step, from) {
+		if i < at && live.Mentions(step, to) || i > at && live.Mentions(step, from) {
 			return false
 		}
 	}

@@ -1,6 +1,7 @@
 package compiler
 
 import (
+	"github.com/weirml/weir/internal/compiler/live"
 	"github.com/weirml/weir/internal/hostop"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/schedule"
@@ -61,4 +62,68 @@ func (c *Compiled) Why(i int) (reasons []string) {
 		return c.Notes
 	}
 	return []string{"the program is for " + c.Code.Machine.Name}
+}
+
+// LargestStep is the step whose operands and results together take most of the arena, for one binding of the dimensions: as long as no step is computed in pieces, no plan's arena is
+// smaller. It gives the bytes, and the model's nodes that the step computes.
+func (c *Compiled) LargestStep(value func(name sym.Name) (int64, bool)) (bytes int64, source string, err error) {
+	for _, step := range c.Loop.Body {
+		sum := int64(0)
+		seen := map[*loop.Buffer]bool{}
+		loop.EachBuffer([]loop.Step{step}, func(b *loop.Buffer) {
+			root := b.Root()
+			if seen[root] || root.Kind != loop.Temp || live.Late(c.Loop, root) {
+				return
+			}
+			seen[root] = true
+			size, fault := live.AtLimits(c.Loop, root)
+			if fault == nil {
+				var v int64
+				v, fault = size.Eval(value)
+				sum += live.AlignUp(v)
+			}
+			if err == nil {
+				err = fault
+			}
+		})
+		if sum > bytes {
+			bytes, source = sum, live.SourceOf(step)
+		}
+	}
+	return bytes, source, err
+}
+
+// SourceAt names the model's node that runs at a step of the plan.
+func (c *Compiled) SourceAt(step int) string {
+	best, source := live.Span{First: -1, Last: 1 << 30}, ""
+	for s, at := range c.time.At {
+		if at.First <= step && step <= at.Last && at.Last-at.First <= best.Last-best.First {
+			if l, ok := s.(*loop.Launch); ok {
+				best, source = at, l.Source
+			} else if h, ok := s.(*loop.Host); ok {
+				best, source = at, h.Source
+			}
+		}
+	}
+	return source
+}
+
+// Operations is the arithmetic of one run, at the limits of what data decide. The bodies of loops count once, of a branch the first.
+func (c *Compiled) Operations() sym.Expr {
+	total := sym.Const(0)
+	var add func(steps []loop.Step)
+	add = func(steps []loop.Step) {
+		for _, s := range steps {
+			switch s := s.(type) {
+			case *loop.Launch:
+				total = total.Add(loop.WorkOf(s.Kernel))
+			case *loop.If:
+				add(s.Then)
+			case *loop.Loop:
+				add(s.Body)
+			}
+		}
+	}
+	add(c.Loop.Body)
+	return sym.AtLimits(total, c.Loop.Limits)
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/weirml/weir/internal/compiler/live"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/memplan"
 	"github.com/weirml/weir/internal/sym"
@@ -39,7 +40,7 @@ func (c *Compiled) divide(device string, refuses func(k *loop.Kernel) error) {
 		d.names[k.Name] = true
 	}
 	verdicts := map[*loop.Kernel]error{}
-	each(c.Loop.Body, func(l *loop.Launch) {
+	live.Each(c.Loop.Body, func(l *loop.Launch) {
 		verdict, known := verdicts[l.Kernel]
 		if !known {
 			verdict = refuses(l.Kernel)
@@ -97,12 +98,12 @@ func (d *division) keepTogether(refuse func(l *loop.Launch, reason string)) {
 		again = false
 		clear(d.parts)
 		d.writes(d.module.Body, func(b *loop.Buffer, device string) {
-			if root := b.Root(); wholeOf(b) != root && !rowMajor(b) {
+			if root := b.Root(); live.WholeOf(b) != root && !rowMajor(b) {
 				have := d.parts[root]
 				d.parts[root] = memories{have.host || device == "", have.device || device != ""}
 			}
 		})
-		each(d.module.Body, func(l *loop.Launch) {
+		live.Each(d.module.Body, func(l *loop.Launch) {
 			for i, b := range l.Args {
 				if p := d.parts[b.Root()]; l.Device != "" && l.Kernel.Params[i].Access != loop.Read && !rowMajor(b) && p.host && p.device {
 					refuse(l, "it writes a part of "+b.Root().Name+", of which the host writes others")
@@ -116,21 +117,21 @@ func (d *division) keepTogether(refuse func(l *loop.Launch, reason string)) {
 
 // writes visits what launches, host operators and copies that only the host does write, and where, at any depth.
 func (d *division) writes(steps []loop.Step, visit func(b *loop.Buffer, device string)) {
-	each(steps, func(s *loop.Launch) {
+	live.Each(steps, func(s *loop.Launch) {
 		for i, b := range s.Args {
 			if s.Kernel.Params[i].Access != loop.Read {
 				visit(b, s.Device)
 			}
 		}
 	})
-	each(steps, func(s *loop.Host) {
+	live.Each(steps, func(s *loop.Host) {
 		for _, b := range s.Out {
 			if b != nil {
 				visit(b, "")
 			}
 		}
 	})
-	each(steps, func(s *loop.Copy) {
+	live.Each(steps, func(s *loop.Copy) {
 		if d.hostCopies(s) {
 			visit(s.To, "")
 		}
@@ -155,7 +156,7 @@ func (d *division) settle() {
 	}
 	for grown := true; grown; { // what is copied from there lies there too
 		grown = false
-		each(d.module.Body, func(s *loop.Copy) {
+		live.Each(d.module.Body, func(s *loop.Copy) {
 			from, to := s.From.Root(), s.To.Root()
 			if s.Pick == nil && device[from] && from.Kind == loop.Temp && !device[to] && !s.To.Away() && !d.parts[to].host {
 				device[to], grown = true, true
@@ -254,7 +255,7 @@ func (d *division) read(out []loop.Step, b *loop.Buffer, device string) ([]loop.
 	}
 	root := b.Root()
 	if have := d.valid[root]; have.any() && !have.in(device) {
-		if wholeOf(b) != root && rowMajor(b) && root.Kind != loop.Weight {
+		if live.WholeOf(b) != root && rowMajor(b) && root.Kind != loop.Weight {
 			own, from := d.part(b, device), d.device
 			if have.host {
 				from = ""
@@ -294,7 +295,7 @@ func (d *division) write(out []loop.Step, b *loop.Buffer, device string, update 
 		return out, nil
 	}
 	root := b.Root()
-	have, home, whole := d.valid[root], d.home[root], wholeOf(b) == root
+	have, home, whole := d.valid[root], d.home[root], live.WholeOf(b) == root
 	if !whole && device != home && rowMajor(b) {
 		if have.any() && !have.in(home) {
 			out = d.bring(out, root, home)
@@ -342,7 +343,7 @@ func (d *division) copy(out []loop.Step, s *loop.Copy) []loop.Step {
 		out, p.Index = d.read(out, s.Pick.Index, "")
 	}
 	device, dense := "", rowMajor(s.From) && rowMajor(s.To)
-	if d.home[s.To.Root()] != "" && !d.hostCopies(s) && (d.valid[s.From.Root()].device || wholeOf(s.To) != s.To.Root()) {
+	if d.home[s.To.Root()] != "" && !d.hostCopies(s) && (d.valid[s.From.Root()].device || live.WholeOf(s.To) != s.To.Root()) {
 		device = d.device // a part is written where the whole is
 	}
 	out, c.From = d.read(out, s.From, device)

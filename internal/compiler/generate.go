@@ -9,6 +9,7 @@ import (
 	"github.com/weirml/weir/internal/codegen/portable"
 	"github.com/weirml/weir/internal/codegen/reference"
 	"github.com/weirml/weir/internal/codegen/spirv"
+	"github.com/weirml/weir/internal/compiler/live"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/mem"
@@ -114,7 +115,7 @@ func (c *Compiled) generate(o Options) (err error) {
 // generateDivided makes a device's code of the kernels that it runs, and of the others the best code for the host.
 func (c *Compiled) generateDivided(m *loop.Module, o Options) error {
 	device := map[*loop.Kernel]bool{}
-	each(m.Body, func(l *loop.Launch) { device[l.Kernel] = l.Device != "" })
+	live.Each(m.Body, func(l *loop.Launch) { device[l.Kernel] = l.Device != "" })
 	parts := [2]loop.Module{*m, *m}
 	for i := range parts {
 		parts[i].Kernels = nil

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/weirml/weir/internal/compiler/live"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/memplan"
 	"github.com/weirml/weir/internal/program"
@@ -20,19 +21,10 @@ type Late struct {
 	roots  []*loop.Buffer
 }
 
-// late reports whether nothing bounds a root buffer's size before the run has decided it.
-func late(m *loop.Module, b *loop.Buffer) bool {
-	if b.View != nil || b.Kind == loop.Input || b.Kind == loop.Weight {
-		return false
-	}
-	_, err := atLimits(m, b)
-	return err != nil
-}
-
 // lateSize is a buffer's size in bytes when the dimensions without a limit have their values: what they bound is taken at its limit, where that is no less.
 func lateSize(m *loop.Module, b *loop.Buffer) sym.Expr {
-	size := bytesOf(b, sym.Product(b.Shape...))
-	if limit, ok := atMost(m, size); ok {
+	size := live.BytesOf(b, sym.Product(b.Shape...))
+	if limit, ok := live.AtMost(m, size); ok {
 		return limit
 	}
 	return size
@@ -50,15 +42,15 @@ func (c *Compiled) groups(a *assembly) [][]*loop.Buffer {
 	together := map[when][]*loop.Buffer{}
 	var apart [][]*loop.Buffer
 	for _, b := range a.from.Buffers {
-		life := a.time.alive[b]
-		if !late(a.from, b) || life == nil && b.Kind != loop.Output {
+		life := a.time.Alive[b]
+		if !live.Late(a.from, b) || life == nil && b.Kind != loop.Output {
 			continue
 		}
 		step, settled := -1, b.Kind != loop.Output
 		for _, name := range lateSize(a.from, b).Vars() {
 			for _, at := range binds[name] {
-				if settled = settled && !at.meets(*life); at.last < life.first {
-					step = max(step, at.last)
+				if settled = settled && !at.Meets(*life); at.Last < life.First {
+					step = max(step, at.Last)
 				}
 			}
 		}
@@ -80,14 +72,14 @@ func (c *Compiled) groups(a *assembly) [][]*loop.Buffer {
 }
 
 // binders are the steps, by their numbers, that give a dimension its value.
-func binders(m *loop.Module, t *timeline) map[sym.Name][]span {
-	binds := map[sym.Name][]span{}
+func binders(m *loop.Module, t *live.Timeline) map[sym.Name][]live.Span {
+	binds := map[sym.Name][]live.Span{}
 	var walk func(steps []loop.Step)
 	walk = func(steps []loop.Step) {
 		for _, step := range steps {
 			switch s := step.(type) {
 			case *loop.Bind:
-				binds[s.Dim] = append(binds[s.Dim], t.at[step])
+				binds[s.Dim] = append(binds[s.Dim], t.At[step])
 			case *loop.Host:
 				for _, b := range s.Out {
 					if b == nil {
@@ -95,7 +87,7 @@ func binders(m *loop.Module, t *timeline) map[sym.Name][]span {
 					}
 					for _, e := range b.Shape {
 						if name, ok := e.Name(); ok {
-							binds[name] = append(binds[name], t.at[step])
+							binds[name] = append(binds[name], t.At[step])
 						}
 					}
 				}
@@ -104,7 +96,7 @@ func binders(m *loop.Module, t *timeline) map[sym.Name][]span {
 				walk(s.Else)
 			case *loop.Loop:
 				if !s.Count.None() {
-					binds[s.Count] = append(binds[s.Count], t.at[step])
+					binds[s.Count] = append(binds[s.Count], t.At[step])
 				}
 				walk(s.Body)
 			}
@@ -118,17 +110,17 @@ func binders(m *loop.Module, t *timeline) map[sym.Name][]span {
 func (c *Compiled) planLate(a *assembly, solve solver) error {
 	for i, roots := range c.groups(a) {
 		l := Late{Name: fmt.Sprintf("late.%d", i), Kind: program.Arena, Device: roots[0].Device, roots: roots}
-		p := memplan.Problem{Dims: a.from.Dims, Steps: max(1, a.time.steps)}
+		p := memplan.Problem{Dims: a.from.Dims, Steps: max(1, a.time.Steps)}
 		for _, b := range roots {
-			life := a.time.alive[b]
+			life := a.time.Alive[b]
 			if b.Kind == loop.Output {
 				l.Kind = program.Results
-				life = &span{0, p.Steps - 1}
-				a.time.alive[b] = life
+				life = &live.Span{First: 0, Last: p.Steps - 1}
+				a.time.Alive[b] = life
 			}
-			p.Buffers = append(p.Buffers, memplan.Buffer{Name: b.Name, Size: lateSize(a.from, b), First: life.first, Last: life.last})
+			p.Buffers = append(p.Buffers, memplan.Buffer{Name: b.Name, Size: lateSize(a.from, b), First: life.First, Last: life.Last})
 		}
-		c.alias(a, roots, &p)
+		live.Alias(a.from, a.time, roots, &p)
 		var err error
 		if l.Plan, err = c.solve(a, l.Name, p, roots, memplan.Options{Prefix: l.Name + ".", Layouts: 1}, solve); err != nil {
 			return err

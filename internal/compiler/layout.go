@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/weirml/weir/internal/compiler/live"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/memplan"
@@ -108,10 +109,10 @@ func (c *Compiled) planSpill(a *assembly) error {
 	c.Spilled = sym.Const(0)
 	align := sym.Const(memplan.DefaultAlign)
 	for _, b := range a.from.Buffers {
-		if b.Kind != loop.Spill || b.View != nil || a.time.alive[b] == nil {
+		if b.Kind != loop.Spill || b.View != nil || a.time.Alive[b] == nil {
 			continue
 		}
-		size, err := atLimits(a.from, b)
+		size, err := live.AtLimits(a.from, b)
 		if err != nil {
 			return err
 		}
@@ -126,27 +127,27 @@ func (c *Compiled) planSpill(a *assembly) error {
 
 // problemOf is what there is to place of one kind in one memory: buffer i of the problem is roots[i].
 func (c *Compiled) problemOf(a *assembly, kind loop.BufferKind, device string) (p memplan.Problem, roots []*loop.Buffer, err error) {
-	p = memplan.Problem{Dims: a.from.Dims, Steps: max(1, a.time.steps)}
+	p = memplan.Problem{Dims: a.from.Dims, Steps: max(1, a.time.Steps)}
 	for _, b := range a.from.Buffers {
-		if b.Kind != kind || b.Device != device || b.View != nil || b.State != nil || late(a.from, b) {
+		if b.Kind != kind || b.Device != device || b.View != nil || b.State != nil || live.Late(a.from, b) {
 			continue
 		}
-		life := a.time.alive[b]
+		life := a.time.Alive[b]
 		if kind == loop.Output {
-			life = &span{0, p.Steps - 1} // the caller's from the beginning to the end
-			a.time.alive[b] = life
+			life = &live.Span{First: 0, Last: p.Steps - 1} // the caller's from the beginning to the end
+			a.time.Alive[b] = life
 		}
 		if life == nil {
 			continue
 		}
-		size, err := atLimits(a.from, b)
+		size, err := live.AtLimits(a.from, b)
 		if err != nil {
 			return p, nil, err
 		}
-		p.Buffers = append(p.Buffers, memplan.Buffer{Name: b.Name, Size: size, First: life.first, Last: life.last})
+		p.Buffers = append(p.Buffers, memplan.Buffer{Name: b.Name, Size: size, First: life.First, Last: life.Last})
 		roots = append(roots, b)
 	}
-	c.alias(a, roots, &p)
+	live.Alias(a.from, a.time, roots, &p)
 	return p, roots, nil
 }
 
@@ -166,131 +167,6 @@ func (c *Compiled) solve(a *assembly, name string, p memplan.Problem, roots []*l
 		a.offset[b] = s.Offsets[i]
 	}
 	return s, nil
-}
-
-// atLimits is a buffer's size in bytes over the inputs' dimensions: what data decide is taken at its limit.
-func atLimits(m *loop.Module, b *loop.Buffer) (sym.Expr, error) {
-	size := bytesOf(b, sym.Product(b.Shape...))
-	limit, most := atMost(m, size)
-	for _, name := range limit.Vars() {
-		if _, data := m.Limits[name]; data {
-			return size, unbounded(b, size)
-		}
-	}
-	if size.Equal(limit) {
-		return size, nil
-	}
-	if lo, _ := m.Dims.Bounds(limit); lo > mostAtLimit {
-		return size, unbounded(b, size)
-	}
-	if most {
-		return limit, nil
-	}
-	if limit = largest(m, size); limit.Equal(size) {
-		return size, unbounded(b, size)
-	}
-	return limit, nil
-}
-
-// mostAtLimit is the largest size, in bytes, that is planned for because data might decide it.
-const mostAtLimit = 1 << 38
-
-func unbounded(b *loop.Buffer, size sym.Expr) error {
-	return diag.Unsupportedf("the data decide the size of %s, %s bytes, and nothing bounds it", b.Name, size).AtTensor(b.Source).WithFix("declare a range for the dimension")
-}
-
-// monotone reports whether a size grows with each dimension that data decide.
-func monotone(m *loop.Module, size sym.Expr) bool {
-	for _, name := range size.Vars() {
-		if limit, data := m.Limits[name]; !data || sym.IsUnlimited(limit) {
-			continue
-		}
-		coef, _, linear := size.Linear(name)
-		if !linear || m.Dims.LE(sym.Const(0), coef) != sym.Yes {
-			return false
-		}
-	}
-	return true
-}
-
-// alias lets a kernel compute in place: its result takes the storage of an operand that dies there and that the kernel
-// reads only where it writes. A copy of what dies there takes its storage too, and then moves nothing.
-func (c *Compiled) alias(a *assembly, roots []*loop.Buffer, p *memplan.Problem) {
-	index := map[*loop.Buffer]int{}
-	for i, b := range roots {
-		index[b] = i
-	}
-	c.copies(a.from.Body, func(s *loop.Copy) {
-		out, in := wholeOf(s.To), wholeOf(s.From)
-		o, planned := index[out]
-		i, both := index[in]
-		if at := a.time.at[s].first; planned && both && i != o && p.Buffers[o].Alias == nil &&
-			p.Buffers[o].First == at && p.Buffers[i].Last == at && p.Buffers[i].Size.Equal(p.Buffers[o].Size) {
-			p.Buffers[o].Alias = &memplan.Alias{Of: i}
-		}
-	})
-	c.launches(a.from.Body, func(l *loop.Launch) {
-		taken := map[int]bool{} // an operand's storage goes to one result
-		for w, out := range l.Args {
-			if access := l.Kernel.Params[w].Access; access == loop.Read || access == loop.Work || out.View != nil {
-				continue
-			}
-			o, planned := index[out]
-			if !planned || p.Buffers[o].Alias != nil || p.Buffers[o].First != a.time.at[l].first {
-				continue
-			}
-			for r, in := range l.Args {
-				i, planned := index[wholeOf(in)]
-				if l.Kernel.Params[r].Access != loop.Read || !planned || i == o || p.Buffers[i].Last != a.time.at[l].first ||
-					!p.Buffers[i].Size.Equal(p.Buffers[o].Size) || in.DType.Bits() != out.DType.Bits() || !onlyOperand(l, in.Root()) {
-					continue
-				}
-				if !taken[i] && (inPlace(l.Kernel, r, w) || inPlaceByBoxes(l.Kernel, c.Loop.Dims, r, w)) {
-					p.Buffers[o].Alias = &memplan.Alias{Of: i}
-					taken[i] = true
-					break
-				}
-			}
-		}
-	})
-}
-
-// onlyOperand reports whether a buffer is given to a launch once, views of it counted.
-func onlyOperand(l *loop.Launch, b *loop.Buffer) bool {
-	count := 0
-	for _, arg := range l.Args {
-		if arg.Root() == b {
-			count++
-		}
-	}
-	return count == 1
-}
-
-// launches visits the launches of a body, inner bodies included.
-func (c *Compiled) launches(steps []loop.Step, visit func(*loop.Launch)) { each(steps, visit) }
-
-// copies visits the copies of whole buffers of a body, inner bodies included.
-func (c *Compiled) copies(steps []loop.Step, visit func(*loop.Copy)) {
-	each(steps, func(s *loop.Copy) {
-		if s.Pick == nil {
-			visit(s)
-		}
-	})
-}
-
-// each visits the steps of a kind, those of inner bodies included.
-func each[S loop.Step](steps []loop.Step, visit func(S)) {
-	for _, step := range steps {
-		switch s := step.(type) {
-		case S:
-			visit(s)
-		case *loop.If:
-			each(s.Then, visit)
-			each(s.Else, visit)
-		case *loop.Loop:
-			each(s.Body, visit)
-		}
-	}
 }
 
 // validatorSamples is the number of random bindings at which every plan is checked, beside the corners.

@@ -3,6 +3,7 @@ package compiler
 import (
 	"math"
 
+	"github.com/weirml/weir/internal/compiler/live"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
 )
@@ -11,7 +12,7 @@ import (
 // them.
 func (c *Compiled) Legal(input string, value func(name sym.Name) (int64, bool)) (lo, hi int64, ok bool) {
 	hi = math.MaxInt64
-	c.launches(c.Loop.Body, func(l *loop.Launch) {
+	live.Each(c.Loop.Body, func(l *loop.Launch) {
 		for i, arg := range l.Args {
 			if root := arg.Root(); root.Kind != loop.Input || root.Source != input {
 				continue

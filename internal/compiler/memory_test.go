@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/weirml/weir/internal/compiler/budget"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/mem"
@@ -141,9 +142,9 @@ func TestMemoryWithinBudget(t *testing.T) {
 	mem.ResetPeaks()
 	held := mem.Usage()
 	start, told := mem.ProcessBytes()
-	const budget = 40 << 20
+	const allowed = 40 << 20
 	most, at := int64(0), ""
-	c, err := Compile(m, Options{Machine: target.Host(2), Budget: &Budget{Bytes: budget, Calls: 1, Workers: 2}, Folder: folder, Progress: func(stage string) {
+	c, err := Compile(m, Options{Machine: target.Host(2), Budget: &budget.Budget{Bytes: allowed, Calls: 1, Workers: 2}, Folder: folder, Progress: func(stage string) {
 		if now, _ := mem.ProcessBytes(); now.Anonymous-start.Anonymous > most {
 			most, at = now.Anonymous-start.Anonymous, stage
 		}
@@ -158,12 +159,12 @@ func TestMemoryWithinBudget(t *testing.T) {
 			outside += peak.MappedPeak[kind] - held.MappedCurrent[kind]
 		}
 	}
-	if outside > budget {
-		t.Errorf("compiling took %d bytes beside files, and the budget is %d", outside, budget)
+	if outside > allowed {
+		t.Errorf("compiling took %d bytes beside files, and the budget is %d", outside, allowed)
 	}
 	const beside = 24 << 20 // Go's heap
-	if told && most > budget+beside {
-		t.Errorf("the process had %d bytes of anonymous memory more after %s, for a budget of %d and %d bytes of weights", most, at, budget, given)
+	if told && most > allowed+beside {
+		t.Errorf("the process had %d bytes of anonymous memory more after %s, for a budget of %d and %d bytes of weights", most, at, allowed, given)
 	}
 	t.Logf("%d bytes of weights: %d beside files, %d anonymous after %s", given, outside, most, at)
 	if err := c.Code.Release(); err != nil {

@@ -3,6 +3,7 @@ package compiler
 import (
 	"slices"
 
+	"github.com/weirml/weir/internal/compiler/live"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/memplan"
 	"github.com/weirml/weir/internal/sym"
@@ -69,7 +70,7 @@ func (c *Compiled) ordered(moves int64) (body []loop.Step, sizes []int64, err er
 // arenaOf is the arena's size for an order of the steps, at each sample that has one.
 func (c *Compiled) arenaOf(body []loop.Step) (sizes []int64, err error) {
 	c.Loop.Body = body
-	p, _, err := c.problemOf(newAssembly(c.Loop, lifetimes(c.Loop)), loop.Temp, "")
+	p, _, err := c.problemOf(newAssembly(c.Loop, live.Ranges(c.Loop)), loop.Temp, "")
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +112,7 @@ func fewerAlive(m *loop.Module, moves int64) []loop.Step {
 		size := sym.Const(0) // the caller's results have storage of their own from the beginning
 		if root.Kind == loop.Temp {
 			// What gets its memory when data have decided its size takes no part in the arena.
-			if limit, err := atLimits(m, root); err == nil {
+			if limit, err := live.AtLimits(m, root); err == nil {
 				size = limit
 			}
 		}
@@ -123,7 +124,7 @@ func fewerAlive(m *loop.Module, moves int64) []loop.Step {
 	readers := map[int][]int{}
 	for i, step := range m.Body {
 		n := memplan.Node{}
-		reads, writes, plain := operands(step)
+		reads, writes, plain := live.Operands(step)
 		n.Fixed = !plain
 		for _, b := range reads {
 			if v, ok := value(b); ok {
@@ -160,35 +161,4 @@ func fewerAlive(m *loop.Module, moves int64) []loop.Step {
 		body[i] = m.Body[at]
 	}
 	return body
-}
-
-// operands are the buffers that a step reads and writes; plain is whether it may move.
-func operands(step loop.Step) (reads, writes []*loop.Buffer, plain bool) {
-	switch s := step.(type) {
-	case *loop.Launch:
-		for i, b := range s.Args {
-			switch s.Kernel.Params[i].Access {
-			case loop.Read:
-				reads = append(reads, b)
-			case loop.Write, loop.Work:
-				writes = append(writes, b)
-			default:
-				reads, writes = append(reads, b), append(writes, b)
-			}
-		}
-		return reads, writes, true
-	case *loop.Copy:
-		if s.Pick != nil {
-			return []*loop.Buffer{s.From, s.Pick.Index}, []*loop.Buffer{s.To}, true
-		}
-		return []*loop.Buffer{s.From}, []*loop.Buffer{s.To}, true
-	}
-	seen := map[*loop.Buffer]bool{}
-	loop.EachBuffer([]loop.Step{step}, func(b *loop.Buffer) {
-		if !seen[b.Root()] {
-			seen[b.Root()] = true
-			reads, writes = append(reads, b), append(writes, b)
-		}
-	})
-	return reads, writes, false
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/weirml/weir/internal/compiler/live"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
@@ -22,7 +23,7 @@ func (c *Compiled) pack(list []*schedule.Pack) error {
 	total := int64(0)
 	offsets := make([]int64, len(list))
 	for i, p := range list {
-		offsets[i] = alignUp(total)
+		offsets[i] = live.AlignUp(total)
 		total = offsets[i] + p.Bytes()
 	}
 	block, err := c.room("packed weights", total)
@@ -177,7 +178,7 @@ func (c *Compiled) settle() error {
 		}
 		if _, ok := offsets[b.Data]; !ok {
 			offsets[b.Data] = total
-			total += alignUp(b.Data.Size())
+			total += live.AlignUp(b.Data.Size())
 		}
 	}
 	if total == 0 {

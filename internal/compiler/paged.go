@@ -4,6 +4,7 @@ import (
 	"slices"
 	"unsafe"
 
+	"github.com/weirml/weir/internal/compiler/live"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/tensor"
@@ -69,7 +70,7 @@ func (c *Compiled) move(block *mem.Block, list, others []*loop.Buffer, get func(
 	for _, d := range data {
 		if _, known := at[unsafe.SliceData(d)]; !known {
 			at[unsafe.SliceData(d)] = total
-			total += alignUp(int64(len(d)))
+			total += live.AlignUp(int64(len(d)))
 		}
 	}
 	for _, d := range contents(others) {

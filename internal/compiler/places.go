@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/weirml/weir/internal/compiler/live"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
@@ -115,7 +116,7 @@ func (f *flow) step(s loop.Step, after places) places {
 	case *loop.Bind:
 		reads = []*loop.Buffer{s.From}
 	default:
-		reads, writes, _ = operands(s)
+		reads, writes, _ = live.Operands(s)
 	}
 	alive := after.with(reads...).with(writes...)
 	before := maps.Clone(after)
@@ -141,9 +142,9 @@ func (f *flow) step(s loop.Step, after places) places {
 func rangeOf(b *loop.Buffer, at map[string]sym.Expr) ir.Bytes {
 	begin, ok := at[b.Source]
 	if !ok {
-		begin = bytesOf(b, b.View.Offset)
+		begin = live.BytesOf(b, b.View.Offset)
 	}
-	return ir.Bytes{Begin: begin, Size: bytesOf(b, sym.Product(b.Shape...))}
+	return ir.Bytes{Begin: begin, Size: live.BytesOf(b, sym.Product(b.Shape...))}
 }
 
 // carves adds where the carves of a block begin in their storages, in bytes, by the names of their values.

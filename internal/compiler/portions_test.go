@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirml/weir/internal/compiler/budget"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
@@ -91,7 +92,7 @@ func TestPortions(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v\n%s", err, free.Program)
 		}
-		o.Budget = &Budget{Bytes: 1, Calls: 1, Workers: 2}
+		o.Budget = &budget.Budget{Bytes: 1, Calls: 1, Workers: 2}
 		_, err = Compile(read(), o)
 		if err == nil {
 			t.Fatalf("one byte is enough:\n%s", text)

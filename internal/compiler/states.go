@@ -4,47 +4,28 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/compiler/live"
 	"github.com/weirml/weir/internal/loop"
 )
 
 // A state's new value is written where the old one lies. No step may read the old value then, but for the step that writes the new one and reads each element only where it writes. Where the
 // steps do not come so, the new value is computed in the arena, and copied when all else is done.
 
-// replaces reports whether an output that replaces a state may be written where that lies.
-func (t *timeline) replaces(m *loop.Module, out *loop.Buffer) bool {
-	return t.after(m, out.State, out)
-}
-
-// after reports whether an output is first written after an input was last read, or by a step that may write it over that input.
-func (t *timeline) after(m *loop.Module, in, out *loop.Buffer) bool {
-	life := t.alive[out]
-	if life == nil {
-		return false
-	}
-	last := -1
-	if read := t.alive[in]; read != nil {
-		last = t.whole(*read).last
-	}
-	first := t.whole(*life).first
-	return first > last || first == last && t.writesOver(m.Body, in, out)
-}
-
 // computeApart has the new values that cannot be written where they are to lie computed in the arena, and copied there by the last steps. It gives the steps; undo makes the buffers what they were.
 func (c *Compiled) computeApart(body []loop.Step) (with []loop.Step, undo func()) {
 	m := c.Loop
 	buffers, outside := m.Buffers, m.Body
 	var moved []*loop.Buffer
-	var t *timeline
+	var t *live.Timeline
 	for _, out := range buffers {
 		if out.State == nil {
 			continue
 		}
 		if t == nil {
 			m.Body = body
-			t = lifetimes(m)
+			t = live.Ranges(m)
 		}
-		if t.replaces(m, out) {
+		if t.Replaces(m, out) {
 			continue
 		}
 		t = nil
@@ -72,24 +53,6 @@ func freshName(m *loop.Module, hint string) string {
 		name = fmt.Sprintf("%s.%d", hint, i)
 	}
 	return name
-}
-
-// keepsStates checks that every new value may be written where the old one lies: an artefact may say otherwise.
-func keepsStates(m *loop.Module, t *timeline) error {
-	for _, b := range m.Buffers {
-		if b.State != nil && !t.replaces(m, b) {
-			return diag.Inputf("%s is read after %s is written over it", b.State.Name, b.Name).AtTensor(b.State.Source)
-		}
-	}
-	return nil
-}
-
-// replaced is the output that replaces an input; nil where none does.
-func replaced(m *loop.Module, in *loop.Buffer) *loop.Buffer {
-	if i := slices.IndexFunc(m.Buffers, func(b *loop.Buffer) bool { return b.State == in }); i >= 0 {
-		return m.Buffers[i]
-	}
-	return nil
 }
 
 // StateInPlace reports whether the run computes the new value of an input that is a state where it lies, and not in the arena, to be copied at the end.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirml/weir/internal/compiler/live"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/program"
@@ -36,7 +37,7 @@ func TestKeepsStates(t *testing.T) {
 		if _, err := loop.VerifyModule(m); err != nil {
 			t.Fatal(err)
 		}
-		at := lifetimes(m)
+		at := live.Ranges(m)
 		made := &Compiled{Loop: m, time: at}
 		p, err := assemble(m, at, func(a *assembly) error { return made.layout(a, search) })
 		if c.refused != "" {

@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/weirml/weir/internal/compiler"
+	"github.com/weirml/weir/internal/compiler/budget"
 	"github.com/weirml/weir/internal/device/cpu"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
@@ -296,7 +297,7 @@ func (x *trial) compiled(ctx context.Context, how configuration) ([]*tensor.Tens
 		for name, size := range x.sizes(m) {
 			m.Dims.Set(name, sym.Range{Min: size, Max: size})
 		}
-		o.Budget = &compiler.Budget{Bytes: least, Calls: 1, Workers: 2}
+		o.Budget = &budget.Budget{Bytes: least, Calls: 1, Workers: 2}
 		if c, err = compiler.Compile(m, o); err != nil {
 			return nil, err
 		}

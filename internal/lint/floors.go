@@ -77,12 +77,16 @@ var rooms = []Room{
 	{Floor: 7, Name: "executor", Purpose: "a program on a device, from inputs to results",
 		May: []string{"program", "device", "tensor", "hostop", "target", "mem"}},
 
+	{Floor: 8, Name: "compiler/live", Purpose: "when a module's buffers are live, how large they are, and which may share a place", May: []string{"loop", "memplan", "target"}},
+	// What is computed in pieces is a rewriting of ir, and the compiler makes the loops anew of it.
+	{Floor: 8, Name: "compiler/budget", Purpose: "the search for savings by which a module keeps within a budget",
+		May: []string{"ir", "loop", "pass", "schedule", "memplan", "target", "compiler/live"}},
 	{Floor: 8, Name: "compiler", Purpose: "the pipeline from ir to program, on one screen",
-		May: []string{"ir", "loop", "program", "ops", "hostop", "pass", "lower", "schedule", "codegen/*", "codegen/portable", "codegen/amd64", "memplan", "target", "tensor", "mem"}},
+		May: []string{"compiler/live", "compiler/budget", "ir", "loop", "program", "ops", "hostop", "pass", "lower", "schedule", "codegen/*", "codegen/portable", "codegen/amd64", "memplan", "target", "tensor", "mem"}},
 
 	// A program for a device is scheduled for the machine that the device is, or that the user names.
 	{Floor: 9, Name: "weir", Purpose: "the user's API",
-		May: []string{"importer/*", "compiler", "executor", "device", "device/*", "target", "ir", "ops", "program", "tensor", "mem", "probe", "traced"}},
+		May: []string{"importer/*", "compiler", "compiler/budget", "executor", "device", "device/*", "target", "ir", "ops", "program", "tensor", "mem", "probe", "traced"}},
 
 	// Arrays build ir by the operators' constructors, and have weir compile it. A pass divides a function from its derivative.
 	{Floor: 10, Name: "array", Purpose: "arrays, scopes that own them, and functions of them compiled and differentiated",

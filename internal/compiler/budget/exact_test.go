@@ -1,4 +1,4 @@
-package compiler
+package budget_test
 
 import (
 	"fmt"
@@ -6,7 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirml/weir/internal/compiler"
+	"github.com/weirml/weir/internal/compiler/budget"
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/target"
 	"github.com/weirml/weir/internal/tensor"
 )
 
@@ -21,12 +27,39 @@ func chains(r *rand.Rand, layers int) string {
 	return b.String()
 }
 
+// compiled is a program that a search looks at, and whose kernels it does not make anew.
+type compiled struct{ *compiler.Compiled }
+
+func (c compiled) Loop() *loop.Module { return c.Compiled.Loop }
+func (c compiled) Code() *target.Code { return c.Compiled.Code }
+func (c compiled) Remake() error      { panic("not here") }
+func (c compiled) Regenerate() error  { panic("not here") }
+
+// interpreter runs a program of kernels alone, each by its meaning.
+func interpreter(c *compiler.Compiled) *program.Interpreter {
+	kernels := map[string]*loop.Kernel{}
+	for _, k := range c.Loop.Kernels {
+		kernels[k.Name] = k
+	}
+	return &program.Interpreter{Kernel: func(name string, operands []program.Operand, dims []int64) error {
+		values := map[sym.Name]int64{}
+		for i, n := range kernels[name].Dims {
+			values[n] = dims[i]
+		}
+		var data []loop.Data
+		for _, o := range operands {
+			data = append(data, loop.Data{DType: o.DType, Bytes: o.Data})
+		}
+		return loop.Interpret(kernels[name], data, values)
+	}}
+}
+
 // TestBudgetExact: of a small graph no choice of what is computed again costs less than the one that is made; one step after the other never costs less, and sometimes more.
 func TestBudgetExact(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 9))
-	cost := func(saved []Saving) (sum float64) {
+	cost := func(saved []budget.Saving) (sum float64) {
 		for _, s := range saved {
-			sum += s.seconds()
+			sum += s.Seconds()
 		}
 		return sum
 	}
@@ -40,7 +73,7 @@ func TestBudgetExact(t *testing.T) {
 			}
 			return m
 		}
-		c, err := Compile(read(), Options{Machine: Portable(1)})
+		c, err := compiler.Compile(read(), compiler.Options{Machine: compiler.Portable(1)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,24 +81,21 @@ func TestBudgetExact(t *testing.T) {
 		body, buffers := c.Loop.Body, c.Loop.Buffers
 		for target := arena - 1; target > arena/3; target -= 1024 {
 			found := map[int]float64{}
-			for _, exact := range []int{0, mostExact} {
+			for _, exact := range []int{0, budget.MostExact} {
 				c.Loop.Body, c.Loop.Buffers = body, buffers
-				s := newSqueezer(c, Budget{Bytes: target, Calls: 1, Workers: 1})
-				s.exact = exact
-				s.bounded()
-				s.budget.Bytes += s.fixed + s.weights()
+				s := budget.NewSqueezer(compiled{Compiled: c}, target, exact)
 				if exact > 0 {
-					if s.exactly(body, target) != nil {
-						found[1] = cost(s.done)
+					if s.Exactly(body, target) != nil {
+						found[1] = cost(s.Done())
 					}
 					continue
 				}
 				at := body
-				for next := at; next != nil; next = s.improve(Recompute, at, target) {
+				for next := at; next != nil; next = s.Recompute(at, target) {
 					at = next
 				}
-				if s.live(at) <= target {
-					found[0] = cost(s.done)
+				if s.Live(at) <= target {
+					found[0] = cost(s.Done())
 				}
 			}
 			c.Loop.Body, c.Loop.Buffers = body, buffers
@@ -95,7 +125,7 @@ func TestBudgetExact(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tight, err := Compile(read(), Options{Machine: Portable(1), Budget: &Budget{Bytes: c.Code.Bytes + 64*8*4 + arena*2/3, Calls: 1, Workers: 0}})
+		tight, err := compiler.Compile(read(), compiler.Options{Machine: compiler.Portable(1), Budget: &budget.Budget{Bytes: c.Code.Bytes + 64*8*4 + arena*2/3, Calls: 1, Workers: 0}})
 		if err != nil {
 			continue // it cannot be had
 		}

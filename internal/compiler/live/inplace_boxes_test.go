@@ -1,4 +1,4 @@
-package compiler
+package live
 
 import (
 	"testing"
@@ -44,7 +44,7 @@ func TestInPlaceByBoxes(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
-		if got := inPlaceByBoxes(m.Kernels[0], m.Dims, 0, 1); got != c.want {
+		if got := InPlaceByBoxes(m.Kernels[0], m.Dims, 0, 1); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}

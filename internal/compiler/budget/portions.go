@@ -1,22 +1,72 @@
-package compiler
+package budget
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
+	"github.com/weirml/weir/internal/compiler/live"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/schedule"
 	"github.com/weirml/weir/internal/sym"
 )
 
-// mostParts is the most parts that a product is computed in for one weight: each is a copy and a launch.
-const mostParts = 64
+// pages leaves weights in their file until the budget holds: those first that cost least for their bytes, such as tables of which a run reads some rows, of those that cost the same the
+// largest.
+func (s *squeezer) pages(body []loop.Step, margin int64) []loop.Step {
+	type option struct {
+		w    *loop.Buffer
+		cost float64
+	}
+	var options []option
+	for _, b := range s.m.Buffers {
+		if b.Kind != loop.Weight || b.View != nil || b.Paged || len(b.Data.Bytes()) < leastPaged {
+			continue
+		}
+		if c := s.pageOf(body, b); c != nil {
+			options = append(options, option{b, math.Round(float64(c.saving.Moved) / float64(c.saving.Bytes))})
+		}
+	}
+	slices.SortStableFunc(options, func(a, b option) int {
+		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(len(b.w.Data.Bytes()), len(a.w.Data.Bytes())))
+	})
+	peak := s.live(body)
+	for i := 0; i < len(options) && peak > s.target()-margin; {
+		o := options[i]
+		c := s.pageOf(body, o.w)
+		buffers := s.m.Buffers
+		s.m.Buffers = append(slices.Clone(buffers), c.made...)
+		grown := s.live(c.body)
+		s.m.Buffers = buffers
+		if int64(s.budget.Calls)*(grown-peak) >= c.saving.Bytes {
+			i++
+			continue
+		}
+		s.keep(c.made, c.saving)
+		o.w.Paged = true
+		if options = slices.Delete(options, i, i+1); grown > peak {
+			i = 0 // there is room now for others that would have made it themselves
+		}
+		body, peak = c.body, grown
+	}
+	return body
+}
+
+// pageOf is the change that leaves a weight in its file; nil where it cannot be.
+func (s *squeezer) pageOf(body []loop.Step, w *loop.Buffer) *change {
+	c := &change{saving: Saving{Kind: PageIn, Tensor: live.TensorName(w), Bytes: int64(len(w.Data.Bytes()))}}
+	if c.body = s.paged(c, body, w, 1); c.body == nil {
+		return nil
+	}
+	return c
+}
 
 // paged is the steps with a weight brought into memory before each that uses it: the rows that are asked for where a kernel reads it by rows, a part at a time where it is larger
 // than a page may be and a kernel can be cut along it, else all of it, before the loop that the step is in. nil where a step copies it.
 func (s *squeezer) paged(c *change, body []loop.Step, w *loop.Buffer, times int64) (out []loop.Step) {
 	for _, step := range body {
-		if !mentions(step, w) {
+		if !live.Mentions(step, w) {
 			out = append(out, step)
 			continue
 		}
@@ -24,7 +74,7 @@ func (s *squeezer) paged(c *change, body []loop.Step, w *loop.Buffer, times int6
 			return nil
 		}
 		if c.saving.At == "" {
-			c.saving.At = sourceOf(step)
+			c.saving.At = live.SourceOf(step)
 		}
 		if steps := s.inPortions(c, step, w, times); steps != nil {
 			out = append(out, steps...)
@@ -64,7 +114,7 @@ func (s *squeezer) inPortions(c *change, step loop.Step, w *loop.Buffer, times i
 // portionable reports whether no step of a loop's body needs all of a weight, so that nothing is brought in that a page before the loop would bring in once.
 func (s *squeezer) portionable(body []loop.Step, w *loop.Buffer) bool {
 	for _, step := range body {
-		if l, launches := step.(*loop.Launch); mentions(step, w) && (!launches || s.byRows(&change{}, l, w, 1) == nil && s.byParts(&change{}, l, w, 1) == nil) {
+		if l, launches := step.(*loop.Launch); live.Mentions(step, w) && (!launches || s.byRows(&change{}, l, w, 1) == nil && s.byParts(&change{}, l, w, 1) == nil) {
 			return false
 		}
 	}
@@ -97,7 +147,7 @@ func (s *squeezer) byRows(c *change, l *loop.Launch, w *loop.Buffer, times int64
 		c.saving.Rows = max(c.saving.Rows, rowsOf(chosen, bytes, w))
 		now.Kernel, now.Args[at] = s.kernel(chosen.Kernel, "rows"), rows
 	}
-	if steps == nil || mentions(now, w) {
+	if steps == nil || live.Mentions(now, w) {
 		return nil
 	}
 	return append(steps, now)
@@ -203,7 +253,7 @@ func (s *squeezer) kernel(k *loop.Kernel, what string) *loop.Kernel {
 func (s *squeezer) regenerate(body []loop.Step) error {
 	var used []*loop.Kernel
 	seen := map[*loop.Kernel]bool{}
-	s.c.launches(body, func(l *loop.Launch) {
+	live.Each(body, func(l *loop.Launch) {
 		if !seen[l.Kernel] {
 			seen[l.Kernel] = true
 			used = append(used, l.Kernel)
@@ -213,7 +263,7 @@ func (s *squeezer) regenerate(body []loop.Step) error {
 		return nil
 	}
 	s.m.Kernels = used
-	if err := s.c.regenerate(s.options); err != nil {
+	if err := s.c.Regenerate(); err != nil {
 		return err
 	}
 	s.bounded()

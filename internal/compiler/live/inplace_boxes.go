@@ -1,4 +1,4 @@
-package compiler
+package live
 
 import (
 	"math"
@@ -8,9 +8,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// inPlaceByBoxes reports whether a kernel may write parameter w into the storage of parameter r: there are loops around all that it reads of r and writes of w whose iterations touch boxes of
+// InPlaceByBoxes reports whether a kernel may write parameter w into the storage of parameter r: there are loops around all that it reads of r and writes of w whose iterations touch boxes of
 // elements apart from one another, and each iteration reads before it writes. A recurrent layer reads a step's rows of its input, and writes what it keeps of them there.
-func inPlaceByBoxes(k *loop.Kernel, dims *sym.Dims, r, w int) bool {
+func InPlaceByBoxes(k *loop.Kernel, dims *sym.Dims, r, w int) bool {
 	in, out := k.Params[r], k.Params[w]
 	if in.DType.Bits() != out.DType.Bits() || in.DType.Bits()%8 != 0 || in.Strides != nil || out.Strides != nil || !slices.EqualFunc(in.Shape, out.Shape, sym.Expr.Equal) {
 		return false

@@ -1,0 +1,168 @@
+package budget
+
+import (
+	"math"
+	"slices"
+
+	"github.com/weirml/weir/internal/compiler/live"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// exactly is the steps with those results computed again that cost least of all choices that are enough; nil where the graph is not small, or no choice is enough.
+func (s *squeezer) exactly(body []loop.Step, target int64) []loop.Step {
+	p := s.profile(body)
+	if peak, _ := p.peak(); peak <= target {
+		return nil
+	}
+	type option struct {
+		b *loop.Buffer
+		g gap
+	}
+	var options []option
+	for _, b := range p.roots {
+		for at := range p.live {
+			if b.Reserved {
+				break
+			}
+			g, ok := p.idle(body, b, at)
+			if !ok || slices.Contains(options, option{b, g}) || s.again(body, p, b, g) == nil {
+				continue
+			}
+			if options = append(options, option{b, g}); len(options) > s.exact {
+				return nil
+			}
+		}
+	}
+	// From the last gap to the first, so that a change leaves the places of those to come as they are.
+	slices.SortStableFunc(options, func(a, b option) int { return b.g.next - a.g.next })
+	type choice struct {
+		body  []loop.Step
+		saved []Saving
+		made  []*loop.Buffer
+		cost  float64
+	}
+	best := choice{cost: math.Inf(1)}
+	buffers := s.m.Buffers
+	var try func(c choice, rest []option)
+	try = func(c choice, rest []option) {
+		s.m.Buffers = slices.Concat(buffers, c.made)
+		p := s.profile(c.body)
+		if peak, _ := p.peak(); peak <= target {
+			best = c
+			return
+		}
+		for i, o := range rest {
+			next := s.again(c.body, p, o.b, o.g)
+			if next == nil || c.cost+next.saving.Seconds() >= best.cost {
+				continue
+			}
+			s.name(next.made, true)
+			try(choice{next.body, slices.Concat(c.saved, []Saving{next.saving}), slices.Concat(c.made, next.made), c.cost + next.saving.Seconds()}, rest[i+1:])
+			s.name(next.made, false)
+		}
+	}
+	try(choice{body: body}, options)
+	s.m.Buffers = buffers
+	if best.body == nil {
+		return nil
+	}
+	s.keep(best.made, best.saved...)
+	return best.body
+}
+
+// again computes a buffer anew behind a gap, with what is needed for it and is not there any more. It is not done where a file costs less.
+func (s *squeezer) again(body []loop.Step, p *profile, b *loop.Buffer, g gap) *change {
+	c := &change{saving: Saving{Kind: Recompute, Tensor: live.TensorName(b), At: live.SourceOf(body[g.next]), Bytes: s.bytes[b]}}
+	start := p.time.At[body[g.next]].First
+	anew := map[*loop.Buffer]*loop.Buffer{}
+	var steps []loop.Step
+	var need func(b *loop.Buffer, depth int) bool
+	need = func(b *loop.Buffer, depth int) bool {
+		if anew[b] != nil {
+			return true
+		}
+		at := maker(body[:g.next], b)
+		if at < 0 || depth > deepest || s.bytes[b] < 0 {
+			return false
+		}
+		reads, writes, _ := live.Operands(body[at])
+		for _, x := range writes {
+			if x.View != nil || x.Kind != loop.Temp || maker(body, x) != at {
+				return false
+			}
+		}
+		for _, x := range reads {
+			root := x.Root()
+			if out := live.Replaced(s.m, root); out != nil && slices.ContainsFunc(body[:g.next], func(step loop.Step) bool { return live.Mentions(step, out) }) {
+				return false // a state that was written over
+			}
+			if root.Kind != loop.Temp || anew[root] != nil {
+				continue
+			}
+			if slices.ContainsFunc(body[at:g.next], func(step loop.Step) bool { return live.Mentions(step, root) && !reader(step, root) }) {
+				return false // it holds something else by now
+			}
+			if life := p.time.Alive[root]; life.Last >= start && root != b {
+				continue
+			}
+			if x.View != nil || !need(root, depth+1) {
+				return false
+			}
+		}
+		step := body[at]
+		for _, x := range writes {
+			anew[x] = s.fresh(c, x, loop.Temp, "again")
+		}
+		for old, new := range anew {
+			step = s.replaced(c, step, old, new)
+		}
+		steps = append(steps, step)
+		if l, is := step.(*loop.Launch); is {
+			operations, err := sym.AtLimits(loop.CostOf(l.Kernel).Operations, s.m.Limits).Eval(s.value)
+			if err != nil {
+				return false
+			}
+			c.saving.Operations += operations
+		} else {
+			c.saving.Moved += s.bytes[b]
+		}
+		return true
+	}
+	if !need(b, 0) {
+		return nil
+	}
+	if file := (Saving{Moved: spillMoves * s.bytes[b]}); c.saving.Seconds() > file.Seconds() {
+		return nil
+	}
+	c.body = slices.Concat(body[:g.next], steps, s.after(c, body[g.next:], b, anew[b]))
+	return c
+}
+
+// maker is the one step that writes a root buffer, and may be done again: a launch that only writes it, or a copy out of a file. −1 where there is none.
+func maker(body []loop.Step, b *loop.Buffer) int {
+	at := -1
+	for i, step := range body {
+		_, writes, _ := live.Operands(step)
+		if !slices.ContainsFunc(writes, func(x *loop.Buffer) bool { return x.Root() == b }) {
+			continue
+		}
+		if at >= 0 {
+			return -1
+		}
+		switch step := step.(type) {
+		case *loop.Launch:
+			if slices.ContainsFunc(step.Kernel.Params, func(p *loop.Param) bool { return p.Access == loop.Update }) {
+				return -1
+			}
+		case *loop.Copy:
+			if !step.From.Away() {
+				return -1
+			}
+		default:
+			return -1
+		}
+		at = i
+	}
+	return at
+}

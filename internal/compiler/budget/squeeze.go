@@ -1,0 +1,351 @@
+package budget
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/weirml/weir/internal/compiler/live"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/memplan"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// squeezer changes a scheduled module so that it keeps less in memory at once.
+type squeezer struct {
+	c      Compilation
+	m      *loop.Module
+	budget Budget
+	ask    func() error                      // whether to go on
+	value  func(name sym.Name) (int64, bool) // each dimension at its upper bound
+	fixed  int64                             // of the whole, what no saving changes
+	sizes  map[*loop.Buffer]sym.Expr
+	bytes  map[*loop.Buffer]int64
+	names  map[string]bool
+	done   []Saving
+	exact  int // see mostExact
+
+	pageFirst   bool
+	page        int64                   // the most that is brought in of a weight at once, as far as kernels can be cut; 0: all of it
+	kernels     map[string]*loop.Kernel // by text, without the name: those that were made
+	kernelNames map[string]bool
+}
+
+func newSqueezer(c Compilation, b Budget) *squeezer {
+	s := &squeezer{c: c, m: c.Loop(), budget: b, ask: func() error { return nil }, sizes: map[*loop.Buffer]sym.Expr{}, bytes: map[*loop.Buffer]int64{}, names: map[string]bool{}, exact: mostExact,
+		kernels: map[string]*loop.Kernel{}, kernelNames: map[string]bool{}}
+	s.value = func(name sym.Name) (int64, bool) {
+		r, ok := c.Loop().Dims.Get(name)
+		return r.Max, ok && r.Max != sym.NoMax
+	}
+	for _, buffer := range c.Loop().Buffers {
+		s.names[buffer.Name] = true
+	}
+	for _, k := range c.Loop().Kernels {
+		s.kernelNames[k.Name] = true
+	}
+	return s
+}
+
+// bounded notes what no saving changes, and the sizes of all buffers; it reports whether all of them are bounded.
+func (s *squeezer) bounded() bool {
+	outputs := int64(0)
+	for _, b := range s.m.Buffers {
+		if b.View != nil || b.State != nil || b.Kind != loop.Temp && b.Kind != loop.Output || live.Late(s.m, b) {
+			continue
+		}
+		bytes, ok := s.size(b)
+		if !ok {
+			return false
+		}
+		if b.Kind == loop.Output {
+			outputs += bytes
+		}
+	}
+	scratch, err := live.ScratchOf(s.m, s.c.Code().Kernels).Eval(s.value)
+	if err != nil {
+		return false
+	}
+	s.fixed = s.budget.Held + s.c.Code().Bytes + int64(s.budget.Calls)*(outputs+int64(s.budget.Workers)*scratch)
+	return true
+}
+
+// size is a root buffer's size at the dimensions' bounds.
+func (s *squeezer) size(b *loop.Buffer) (int64, bool) {
+	if bytes, known := s.bytes[b]; known {
+		return bytes, bytes >= 0
+	}
+	s.bytes[b] = -1
+	x, err := live.AtLimits(s.m, b)
+	if err != nil {
+		return 0, false
+	}
+	v, err := x.Eval(s.value)
+	if err != nil || v < 0 || v > mostBytes {
+		return 0, false
+	}
+	s.sizes[b], s.bytes[b] = x, v
+	return v, true
+}
+
+// weights is what the weights take that are not paged.
+func (s *squeezer) weights() (total int64) {
+	for _, b := range s.m.Buffers {
+		if b.Kind == loop.Weight && b.View == nil && !b.Paged {
+			total += int64(len(b.Data.Bytes()))
+		}
+	}
+	return total
+}
+
+// target is the arena that the budget leaves.
+func (s *squeezer) target() int64 {
+	return (s.budget.Bytes - s.fixed - s.weights()) / int64(s.budget.Calls)
+}
+
+// holds reports whether the budget leaves enough for an arena of this size.
+func (s *squeezer) holds(arena sym.Expr) bool {
+	_, most := s.m.Dims.Bounds(arena)
+	return most <= s.target()
+}
+
+// whole is what the module takes with an order of steps, as planned.
+func (s *squeezer) whole(body []loop.Step) (int64, error) {
+	p := s.profile(body)
+	at, err := p.problem.At(s.value)
+	if err != nil {
+		return 0, err
+	}
+	plan, err := memplan.Plan(at, memplan.Options{Layouts: 1})
+	if err != nil {
+		return 0, err
+	}
+	height, _ := plan.Arena.Const()
+	return s.fixed + s.weights() + int64(s.budget.Calls)*height, nil
+}
+
+// fit changes the steps until no more is alive at once than the budget leaves, less a margin, or nothing helps any more.
+func (s *squeezer) fit(margin int64) ([]loop.Step, error) {
+	body := s.m.Body
+	if s.pageFirst {
+		body = s.pages(body, margin)
+	}
+	if cheapest := s.exactly(body, s.target()-margin); cheapest != nil {
+		return cheapest, nil
+	}
+	for _, kind := range []SavingKind{Recompute, SpillOut} {
+		for {
+			next := s.improve(kind, body, s.target()-margin)
+			if next == nil {
+				break
+			}
+			body = next
+			if err := s.ask(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return s.pages(body, margin), nil
+}
+
+// change is a saving and the steps with it.
+type change struct {
+	saving Saving
+	body   []loop.Step
+	made   []*loop.Buffer
+}
+
+// improve makes the change of a kind that costs least for each byte that it saves at the fullest step; nil where none saves anything there, or enough is saved. What it
+// chooses does not depend on the target: a smaller one leads further the same way.
+func (s *squeezer) improve(kind SavingKind, body []loop.Step, target int64) []loop.Step {
+	p := s.profile(body)
+	peak, times := p.peak()
+	if peak <= target {
+		return nil
+	}
+	buffers := s.m.Buffers
+	at := slices.Index(p.live, peak)
+	var best *change
+	least := math.Inf(1)
+	for i, b := range p.roots {
+		if g := p.group[i]; p.first[g] > at || p.last[g] < at || b.Reserved {
+			continue
+		}
+		change := s.without(kind, body, p, b, at)
+		if change == nil || change.saving.Seconds()/float64(change.saving.Bytes) >= least {
+			continue
+		}
+		s.m.Buffers = append(slices.Clone(buffers), change.made...)
+		after, still := s.profile(change.body).peak()
+		s.m.Buffers = buffers
+		if after < peak || after == peak && still < times {
+			best, least = change, change.saving.Seconds()/float64(change.saving.Bytes)
+		}
+	}
+	if best == nil {
+		return nil
+	}
+	s.keep(best.made, best.saving)
+	return best.body
+}
+
+// name takes the names of new buffers, or gives them back.
+func (s *squeezer) name(made []*loop.Buffer, taken bool) {
+	for _, b := range made {
+		s.names[b.Name] = taken
+	}
+}
+
+// keep makes a change's buffers the module's.
+func (s *squeezer) keep(made []*loop.Buffer, saved ...Saving) {
+	s.m.Buffers = append(slices.Clip(s.m.Buffers), made...)
+	s.name(made, true)
+	s.done = append(s.done, saved...)
+}
+
+// gap is where a buffer is alive and idle: after step last, before step next.
+type gap struct{ last, next int }
+
+// idle finds the gap around a step's number in which nobody touches a buffer. Behind it plain steps read it, and nobody writes it.
+func (p *profile) idle(body []loop.Step, b *loop.Buffer, at int) (gap, bool) {
+	g := gap{-1, -1}
+	for _, i := range p.uses[b] {
+		step := body[i]
+		span := p.time.At[step]
+		switch {
+		case span.Last < at:
+			g.last = i
+		case span.First <= at || !reader(step, b):
+			return g, false
+		case g.next < 0:
+			g.next = i
+		}
+	}
+	return g, g.last >= 0 && g.next >= 0
+}
+
+// reader reports whether a step is plain and only reads a root buffer.
+func reader(step loop.Step, b *loop.Buffer) bool {
+	_, writes, plain := live.Operands(step)
+	if host, is := step.(*loop.Host); is {
+		writes, plain = host.Out, true
+	}
+	return plain && !slices.ContainsFunc(writes, func(x *loop.Buffer) bool { return x != nil && x.Root() == b })
+}
+
+// without is the steps with a buffer kept out of memory around a step's number; nil where it cannot be.
+func (s *squeezer) without(kind SavingKind, body []loop.Step, p *profile, b *loop.Buffer, at int) *change {
+	g, ok := p.idle(body, b, at)
+	if !ok {
+		return nil
+	}
+	if kind == SpillOut {
+		return s.spill(body, b, g)
+	}
+	return s.again(body, p, b, g)
+}
+
+// fresh is a new buffer for what another holds.
+func (s *squeezer) fresh(c *change, b *loop.Buffer, kind loop.BufferKind, what string) *loop.Buffer {
+	name := ""
+	for i := 1; name == "" || s.names[name] || slices.ContainsFunc(c.made, func(m *loop.Buffer) bool { return m.Name == name }); i++ {
+		name = fmt.Sprintf("%s.%s%d", b.Name, what, i)
+	}
+	n := &loop.Buffer{Name: name, Kind: kind, DType: b.DType, Shape: b.Shape, Source: b.Source}
+	c.made = append(c.made, n)
+	return n
+}
+
+// replaced is a step that uses another buffer in place of b, through views too.
+func (s *squeezer) replaced(c *change, step loop.Step, b, with *loop.Buffer) loop.Step {
+	var swap func(x *loop.Buffer) *loop.Buffer
+	swap = func(x *loop.Buffer) *loop.Buffer {
+		switch {
+		case x == b:
+			return with
+		case x == nil || x.Root() != b:
+			return x
+		}
+		v := s.fresh(c, x, with.Kind, "view")
+		v.View = &loop.View{Of: swap(x.View.Of), Offset: x.View.Offset, Strides: x.View.Strides}
+		return v
+	}
+	all := func(list []*loop.Buffer) []*loop.Buffer {
+		out := make([]*loop.Buffer, len(list))
+		for i, x := range list {
+			out[i] = swap(x)
+		}
+		return out
+	}
+	switch step := step.(type) {
+	case *loop.Launch:
+		return &loop.Launch{Kernel: step.Kernel, Args: all(step.Args), Source: step.Source}
+	case *loop.Host:
+		return &loop.Host{Op: step.Op, Attrs: step.Attrs, In: all(step.In), Out: all(step.Out), Source: step.Source}
+	case *loop.Copy:
+		c := &loop.Copy{To: swap(step.To), From: swap(step.From)}
+		if step.Pick != nil {
+			c.Pick = &loop.Pick{Index: swap(step.Pick.Index), Rows: step.Pick.Rows, Source: step.Pick.Source}
+		}
+		return c
+	case *loop.If:
+		return &loop.If{Cond: swap(step.Cond), Then: s.after(c, step.Then, b, with), Else: s.after(c, step.Else, b, with), Source: step.Source}
+	case *loop.Loop:
+		return &loop.Loop{Trip: swap(step.Trip), Cond: swap(step.Cond), Index: swap(step.Index), Count: step.Count, Body: s.after(c, step.Body, b, with), Source: step.Source}
+	case *loop.Bind:
+		return &loop.Bind{Dim: step.Dim, From: swap(step.From), At: step.At, Value: step.Value, Source: step.Source}
+	}
+	panic(diag.Internalf("a %T cannot be given another buffer", step))
+}
+
+// after is the steps from one on, with another buffer in place of b.
+func (s *squeezer) after(c *change, steps []loop.Step, b, with *loop.Buffer) []loop.Step {
+	out := make([]loop.Step, len(steps))
+	for i, step := range steps {
+		if out[i] = step; live.Mentions(step, b) {
+			out[i] = s.replaced(c, step, b, with)
+		}
+	}
+	return out
+}
+
+// spill writes a buffer to a file after its last use before a gap, and reads it back behind the gap.
+func (s *squeezer) spill(body []loop.Step, b *loop.Buffer, g gap) *change {
+	c := &change{saving: Saving{Kind: SpillOut, Tensor: live.TensorName(b), At: live.SourceOf(body[g.next]), Bytes: s.bytes[b], Moved: spillMoves * s.bytes[b]}}
+	file, back := s.fresh(c, b, loop.Spill, "file"), s.fresh(c, b, loop.Temp, "back")
+	c.body = slices.Concat(body[:g.last+1], []loop.Step{&loop.Copy{To: file, From: b}}, body[g.last+1:g.next],
+		[]loop.Step{&loop.Copy{To: back, From: file}}, s.after(c, body[g.next:], b, back))
+	return c
+}
+
+// seconds is about how long a run takes, at the dimensions' bounds.
+func (s *squeezer) seconds() (seconds float64) {
+	live.Each(s.m.Body, func(l *loop.Launch) {
+		if n, err := sym.AtLimits(loop.CostOf(l.Kernel).Operations, s.m.Limits).Eval(s.value); err == nil {
+			seconds += float64(n) / operationsPerSecond
+		}
+	})
+	return seconds
+}
+
+// fullest are the sources of the steps at which more is alive than the budget leaves, and at least half as much as at the fullest.
+func (s *squeezer) fullest() map[string]bool {
+	out := map[string]bool{}
+	p := s.profile(s.m.Body)
+	few := max(s.target(), slices.Max(p.live)/fullestShare)
+	for _, step := range s.m.Body {
+		most := int64(0)
+		for at := p.time.At[step].First; at <= p.time.At[step].Last; at++ {
+			most = max(most, p.live[at])
+		}
+		if _, plain := step.(*loop.Launch); plain && most > few {
+			for _, name := range strings.Split(live.SourceOf(step), ",") {
+				out[strings.TrimSpace(name)] = true
+			}
+		}
+	}
+	delete(out, "")
+	return out
+}

@@ -1,0 +1,145 @@
+package live
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/memplan"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// Donations finds, for each input, the outputs that may lie in its storage where a run donates it, best first. They have as many bytes for every binding, and are first written
+// after the input was last read, or by a step that reads each of its elements only where it writes. It needs the timeline as the steps alone make it.
+func Donations(m *loop.Module, t *Timeline) map[*loop.Buffer][]*loop.Buffer {
+	out := map[*loop.Buffer][]*loop.Buffer{}
+	for _, in := range m.Buffers {
+		if in.Kind != loop.Input || in.View != nil || Replaced(m, in) != nil {
+			continue
+		}
+		type place struct {
+			b     *loop.Buffer
+			first int
+		}
+		var places []place
+		for _, b := range m.Buffers {
+			if b.Kind == loop.Output && b.View == nil && b.State == nil && SameBytes(m, in, b) && t.after(m, in, b) {
+				places = append(places, place{b, t.whole(*t.Alive[b]).First})
+			}
+		}
+		slices.SortStableFunc(places, func(a, b place) int { return cmp.Compare(a.first, b.first) })
+		for _, p := range places {
+			out[in] = append(out[in], p.b)
+		}
+	}
+	return out
+}
+
+// Updates reports whether a step may write an output over the input that it reads.
+func Updates(step loop.Step, in, out *loop.Buffer) bool {
+	switch s := step.(type) {
+	case *loop.Copy:
+		return s.Pick == nil && WholeOf(s.To) == out && WholeOf(s.From) == in // onto itself
+	case *loop.Launch:
+		r, w := slices.Index(s.Args, in), slices.Index(s.Args, out)
+		return r >= 0 && w >= 0 && s.Kernel.Params[r].Access == loop.Read && s.Kernel.Params[w].Access != loop.Read && s.Kernel.Params[w].Access != loop.Work &&
+			OnlyOperand(s, in) && OnlyOperand(s, out) && InPlace(s.Kernel, r, w)
+	}
+	return false
+}
+
+// WholeOf is the buffer that b is all of, in order; nil if b is a part of one, or views one in another order.
+func WholeOf(b *loop.Buffer) *loop.Buffer {
+	for ; b.View != nil; b = b.View.Of {
+		of := b.View.Of
+		if offset, is := b.View.Offset.Const(); !is || offset != 0 || b.View.Strides != nil ||
+			!sym.Product(b.Shape...).Equal(sym.Product(of.Shape...)) || b.DType != of.DType {
+			return nil
+		}
+	}
+	return b
+}
+
+// SameBytes reports whether an output has as many bytes as an input for every binding.
+func SameBytes(m *loop.Module, in, out *loop.Buffer) bool {
+	return !decided(m, out) && m.Dims.EQ(BytesOf(in, sym.Product(in.Shape...)), BytesOf(out, sym.Product(out.Shape...))) == sym.Yes
+}
+
+// decided reports whether data decide a buffer's extents.
+func decided(m *loop.Module, b *loop.Buffer) bool {
+	return slices.ContainsFunc(b.Shape, func(e sym.Expr) bool {
+		return slices.ContainsFunc(e.Vars(), func(name sym.Name) bool { _, data := m.Limits[name]; return data })
+	})
+}
+
+// Alias lets a kernel compute in place: its result takes the storage of an operand that dies there and that the kernel
+// reads only where it writes. A copy of what dies there takes its storage too, and then moves nothing.
+func Alias(m *loop.Module, t *Timeline, roots []*loop.Buffer, p *memplan.Problem) {
+	index := map[*loop.Buffer]int{}
+	for i, b := range roots {
+		index[b] = i
+	}
+	copies(m.Body, func(s *loop.Copy) {
+		out, in := WholeOf(s.To), WholeOf(s.From)
+		o, planned := index[out]
+		i, both := index[in]
+		if at := t.At[s].First; planned && both && i != o && p.Buffers[o].Alias == nil &&
+			p.Buffers[o].First == at && p.Buffers[i].Last == at && p.Buffers[i].Size.Equal(p.Buffers[o].Size) {
+			p.Buffers[o].Alias = &memplan.Alias{Of: i}
+		}
+	})
+	Each(m.Body, func(l *loop.Launch) {
+		taken := map[int]bool{} // an operand's storage goes to one result
+		for w, out := range l.Args {
+			if access := l.Kernel.Params[w].Access; access == loop.Read || access == loop.Work || out.View != nil {
+				continue
+			}
+			o, planned := index[out]
+			if !planned || p.Buffers[o].Alias != nil || p.Buffers[o].First != t.At[l].First {
+				continue
+			}
+			for r, in := range l.Args {
+				i, planned := index[WholeOf(in)]
+				if l.Kernel.Params[r].Access != loop.Read || !planned || i == o || p.Buffers[i].Last != t.At[l].First ||
+					!p.Buffers[i].Size.Equal(p.Buffers[o].Size) || in.DType.Bits() != out.DType.Bits() || !OnlyOperand(l, in.Root()) {
+					continue
+				}
+				if !taken[i] && (InPlace(l.Kernel, r, w) || InPlaceByBoxes(l.Kernel, m.Dims, r, w)) {
+					p.Buffers[o].Alias = &memplan.Alias{Of: i}
+					taken[i] = true
+					break
+				}
+			}
+		}
+	})
+}
+
+// OnlyOperand reports whether a buffer is given to a launch once, views of it counted.
+func OnlyOperand(l *loop.Launch, b *loop.Buffer) bool {
+	count := 0
+	for _, arg := range l.Args {
+		if arg.Root() == b {
+			count++
+		}
+	}
+	return count == 1
+}
+
+// KeepsStates checks that every new value may be written where the old one lies: an artefact may say otherwise.
+func KeepsStates(m *loop.Module, t *Timeline) error {
+	for _, b := range m.Buffers {
+		if b.State != nil && !t.Replaces(m, b) {
+			return diag.Inputf("%s is read after %s is written over it", b.State.Name, b.Name).AtTensor(b.State.Source)
+		}
+	}
+	return nil
+}
+
+// Replaced is the output that replaces an input; nil where none does.
+func Replaced(m *loop.Module, in *loop.Buffer) *loop.Buffer {
+	if i := slices.IndexFunc(m.Buffers, func(b *loop.Buffer) bool { return b.State == in }); i >= 0 {
+		return m.Buffers[i]
+	}
+	return nil
+}

@@ -1,0 +1,276 @@
+package compiler
+
+import (
+	"slices"
+
+	"github.com/weirml/weir/internal/codegen/reference"
+	"github.com/weirml/weir/internal/codegen/spirv"
+	"github.com/weirml/weir/internal/compiler/live"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/lower"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/pass"
+	"github.com/weirml/weir/internal/schedule"
+)
+
+// compilation is a module on its way to a program.
+type compilation struct {
+	c     *Compiled
+	m     *ir.Module
+	o     Options
+	stage string // under way
+	quiet bool   // nobody is told of stages
+}
+
+// begin is the compilation of c's module.
+func begin(c *Compiled, o Options) *compilation {
+	c.inPlace, c.folder, c.files, c.interpreted = o.Budget != nil, o.Folder, o.Files, o.Reference
+	if o.Budget != nil {
+		c.budget = o.Budget.Bytes
+	}
+	if o.Reference {
+		c.Machine = reference.Machine()
+	}
+	return &compilation{c: c, m: c.IR, o: o}
+}
+
+// end turns a panic into an error, and gives back what a compilation that failed has taken.
+func (k *compilation) end(err *error) {
+	if r := recover(); r != nil {
+		*err = diag.Recovered(r, "compiling, in "+k.stage)
+		if refusal := k.m.Ask(); refusal != nil {
+			*err = refusal // who may not go on has not proved what the next stage relies on
+		}
+	}
+	if k.m.Check = nil; k.c.IR != nil {
+		k.c.IR.Check = nil
+	}
+	if *err != nil {
+		k.c.drop()
+	}
+}
+
+// done tells of a stage that is done, and gives its text.
+func (k *compilation) done(name string, text func() string) {
+	if k.quiet {
+		return
+	}
+	if k.o.After != nil {
+		k.o.After(name, text())
+	}
+	if k.o.Progress != nil {
+		k.o.Progress(name)
+	}
+}
+
+// verify verifies the module as it came, and keeps it if it lays out memory itself.
+func (k *compilation) verify() error {
+	k.stage = "verify"
+	checks := []func(*ir.Module) error{pass.Possible, possible, ir.Verify, ir.CheckMemory, possible, countable}
+	if k.c.plain != whole {
+		checks = []func(*ir.Module) error{ir.Verify} // the rest was seen to the first time
+	}
+	for _, check := range checks {
+		if err := check(k.m); err != nil {
+			return err
+		}
+	}
+	if k.c.plain == whole {
+		k.done("import", k.m.String)
+		if !k.o.Reference && pass.Places(k.m) {
+			k.c.written = write(k.m)
+		}
+	}
+	return nil
+}
+
+// rewrite rewrites ir by the table of passes. It is verified after each.
+func (k *compilation) rewrite() error {
+	c, m := k.c, k.m
+	if k.o.Reference {
+		k.m = ops.Interpreted(m)
+		c.Exhausted = k.m.Dims.Exhausted()
+		return nil
+	}
+	last := m.Digest() // of what was verified
+	for _, p := range Passes {
+		if c.plain != whole && !p.Needed || slices.Contains(Without, p.Name) {
+			continue
+		}
+		if p.Run = p.runs(&k.o, c.forBlocks(&k.o)); p.Run == nil {
+			continue
+		}
+		k.stage = p.Name
+		if err := c.run(&p, m, &k.o); err != nil {
+			return err
+		}
+		if err := m.Ask(); err != nil {
+			return err
+		}
+		if now := m.Digest(); now != last {
+			if err := ir.Verify(m); err != nil {
+				panic(diag.Internalf("after %s: %v", p.Name, err))
+			}
+			last = now
+		}
+		k.done(p.Name, m.String)
+	}
+	c.Exhausted = m.Dims.Exhausted()
+	return nil
+}
+
+// stage is a step on the way from ir to code.
+type stage struct {
+	name string
+	when func(k *compilation) bool // nil: always
+	run  func(k *compilation) error
+	text func(k *compilation) string // afterwards, for Options.After; nil: it is no stage that anybody is told of
+}
+
+// stages lead from ir to scheduled loops, with their steps in order, and their code.
+var stages = []stage{
+	{name: "lower", run: (*compilation).lower, text: (*compilation).loops},
+	{name: "schedule", when: (*compilation).schedules, run: (*compilation).improve, text: (*compilation).loops},
+	{name: "weights", run: (*compilation).settle},
+	{name: "order", run: (*compilation).order, text: (*compilation).loops},
+	{name: "divide", when: (*compilation).divides, run: (*compilation).divide, text: (*compilation).loops},
+	{name: "copies", run: func(k *compilation) error { return k.c.checkPlaces() }, text: func(k *compilation) string { return schedule.Copies(k.c.Loop, k.c.kept) }},
+	{name: "guards", run: (*compilation).guard, text: (*compilation).loops},
+	{name: "code", run: func(k *compilation) error { return k.c.generate(k.o) }},
+	{name: "spirv", when: func(k *compilation) bool { return k.c.device != "" }, text: func(k *compilation) string { return spirv.Texts(k.c.Code.Kernels) }},
+}
+
+// make goes through the stages.
+func (k *compilation) make() error {
+	k.m.Dims.Renew(len(k.m.Main.Body.Nodes))
+	for _, s := range stages {
+		if s.when != nil && !s.when(k) {
+			continue
+		}
+		k.stage = s.name
+		if s.run != nil {
+			if err := s.run(k); err != nil {
+				return err
+			}
+		}
+		if s.text != nil {
+			k.done(s.name, func() string { return s.text(k) })
+		}
+	}
+	return nil
+}
+
+// loops is the text of the loops.
+func (k *compilation) loops() string { return k.c.Loop.String() }
+
+// lower makes loops of ir.
+func (k *compilation) lower() (err error) {
+	if k.c.Loop, err = lower.For(k.m, k.c.forBlocks(&k.o)); err != nil {
+		return err
+	}
+	if err := k.m.Ask(); err != nil {
+		return err
+	}
+	verifyLoop(k.c.Loop, "lower")
+	return nil
+}
+
+// schedules reports whether the loops are scheduled, and do not stay as they were lowered.
+func (k *compilation) schedules() bool { return !k.o.Reference && k.c.plain != bare }
+
+// improve schedules the loops, and has what can be computed where it is to lie.
+func (k *compilation) improve() error {
+	if err := k.schedule(); err != nil {
+		return err
+	}
+	k.c.carryInPlace()
+	k.c.resultsInPlace()
+	k.c.boundLocals()
+	return nil
+}
+
+// settle computes the weights that are left.
+func (k *compilation) settle() error {
+	if err := k.c.settle(); err != nil {
+		return err
+	}
+	if err := k.m.Ask(); err != nil {
+		return err
+	}
+	k.c.Exhausted = k.c.Exhausted || k.m.Dims.Exhausted()
+	k.m.Dims.Renew(0)
+	return nil
+}
+
+// order puts the steps in order.
+func (k *compilation) order() error {
+	c := k.c
+	if c.plain == whole {
+		if err := c.order(); err != nil {
+			return err
+		}
+		if err := c.updateLast(); err != nil {
+			return err
+		}
+	}
+	c.Loop.Body, _ = c.computeApart(c.Loop.Body)
+	return nil
+}
+
+// divides reports whether a device may run some of the kernels.
+func (k *compilation) divides() bool { return refusals[k.c.Machine.Name] != nil && !k.o.Reference }
+
+// divide divides the steps between the host and the device.
+func (k *compilation) divide() error {
+	c := k.c
+	c.divide(c.Machine.Name, func(kernel *loop.Kernel) error {
+		if v, known := c.verdicts[kernel.Name]; known && (v.refused != nil || v.of == kernel.String()) {
+			return v.refused
+		}
+		return refusals[c.Machine.Name](kernel, c.Loop, c.Machine)
+	})
+	verifyLoop(c.Loop, "divide")
+	return nil
+}
+
+// guard proves the kernels' accesses, or gives them checks.
+func (k *compilation) guard() error {
+	err := k.c.proveOwn()
+	k.c.Exhausted = k.c.Exhausted || k.m.Dims.Exhausted()
+	return err
+}
+
+// plan plans the memory, and makes the program.
+func (k *compilation) plan() (err error) {
+	c, m, o := k.c, k.m, &k.o
+	if o.Written {
+		open, err := loop.VerifySteps(c.Loop)
+		if err != nil {
+			return diag.Inputf("%v", err)
+		}
+		c.open = len(ofSteps(open)) > 0
+	}
+	m.Dims.Renew(0) // as much as an artefact of the model is given to be planned
+	m.Dims.Grant(proofsOfKernel * (1 + len(c.Loop.Kernels)))
+	c.time = live.Ranges(c.Loop)
+	if err := live.KeepsStates(c.Loop, c.time); err != nil {
+		panic(diag.Internalf("%v", err))
+	}
+	if c.Program, err = assemble(c.Loop, c.time, func(a *assembly) error { return c.layout(a, search) }); err != nil {
+		return err
+	}
+	if err := m.Ask(); err != nil {
+		return err
+	}
+	for i, name := range o.Names {
+		c.Program.Outputs[i].Name = name
+	}
+	if err := c.Program.Verify(); err != nil && o.Written {
+		return diag.Inputf("%v", err)
+	} else if err != nil {
+		panic(diag.Internalf("the program is wrong: %v", err))
+	}
+	return nil
+}
