@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/weirml/weir"
-	"github.com/weirml/weir/internal/conformance"
+	"github.com/weirml/weir/internal/conformance/conformancetest"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 	"github.com/weirml/weir/internal/tensor"
@@ -389,7 +389,7 @@ func TestRandomModels(t *testing.T) {
 	available(t)
 	ran := 0
 	for seed := range uint64(*models) {
-		m := conformance.Random(seed)
+		m := conformancetest.Random(seed)
 		data := m.Model.Marshal()
 		inputs := map[string]*tensor.Tensor{}
 		for i, x := range m.Inputs {

@@ -11,13 +11,14 @@ import (
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/conformance"
+	"github.com/weirml/weir/internal/conformance/conformancetest"
 	_ "github.com/weirml/weir/vulkan"
 )
 
 // available is the device of the tests. It skips a test, loudly, where there is none.
 func available(t testing.TB) weir.DeviceInfo {
 	t.Helper()
-	d, err := conformance.Device()
+	d, err := conformancetest.Device()
 	if err != nil {
 		t.Skipf("THERE IS NO VULKAN DEVICE HERE, and nothing of this is tested: %v", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirml/weir/internal/conformance/conformancetest"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/tensor"
 	"github.com/weirml/weir/internal/tensor/npy"
@@ -28,13 +29,13 @@ func TestReferenceEvaluator(t *testing.T) {
 	if python == "" {
 		t.Skip("WEIR_PYTHON names no Python with the onnx package")
 	}
-	var models []*RandomModel
-	for _, first := range edges {
-		for _, second := range edges {
-			if os.Getenv("WEIR_EVALUATOR") == "" && choice(first.name+second.name+"drawn", 2) == 0 {
+	var models []*conformancetest.RandomModel
+	for _, first := range conformancetest.Edges {
+		for _, second := range conformancetest.Edges {
+			if os.Getenv("WEIR_EVALUATOR") == "" && choice(first.Name+second.Name+"drawn", 2) == 0 {
 				continue
 			}
-			models = append(models, pairOfEdges(first, second))
+			models = append(models, conformancetest.PairOfEdges(first, second))
 		}
 	}
 	more := 400
@@ -42,7 +43,7 @@ func TestReferenceEvaluator(t *testing.T) {
 		more = n
 	}
 	for seed := range uint64(more) {
-		if m := Random(90000 + seed); seed%2 == 0 {
+		if m := conformancetest.Random(90000 + seed); seed%2 == 0 {
 			models = append(models, m)
 		} else {
 			models = append(models, missed(90000+seed))
@@ -145,7 +146,7 @@ func witnesses(t *testing.T, folder string) {
 }
 
 // evaluated writes models with their arguments into a folder, and has Python evaluate them.
-func evaluated(t *testing.T, python string, models []*RandomModel) string {
+func evaluated(t *testing.T, python string, models []*conformancetest.RandomModel) string {
 	folder := t.TempDir()
 	write := func(name string, data []byte) {
 		if err := os.WriteFile(filepath.Join(folder, name), data, 0o600); err != nil {
@@ -171,7 +172,7 @@ func evaluated(t *testing.T, python string, models []*RandomModel) string {
 
 // evaluatedModel is a model that Weir runs, with the folder's files of what the evaluator gives.
 type evaluatedModel struct {
-	model *RandomModel
+	model *conformancetest.RandomModel
 	path  string
 	how   configuration
 	// plant changes what Weir gives, if not nil.

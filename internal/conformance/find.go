@@ -4,7 +4,6 @@ import (
 	"archive/zip"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -202,15 +201,3 @@ func (a archive) Open(name string) (fs.File, error) {
 }
 
 var errUnpacks = errors.New("its bytes would unpack to far more than they are")
-
-// Device is the device that tests run on, the first; an error where there is none that can be used.
-func Device() (d weir.DeviceInfo, err error) {
-	list, err := weir.Devices()
-	switch {
-	case len(list) == 0:
-		return d, errors.Join(errors.New("no device"), err)
-	case list[0].Why != "":
-		return d, fmt.Errorf("%s: %s", list[0].Product, list[0].Why)
-	}
-	return list[0], nil
-}

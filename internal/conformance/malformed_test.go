@@ -21,7 +21,7 @@ import (
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/importer/onnx/wire"
-	"github.com/weirml/weir/internal/importer/onnx/wire/malformed"
+	"github.com/weirml/weir/internal/importer/onnx/wire/malformedtest"
 	"github.com/weirml/weir/internal/tensor"
 )
 
@@ -92,8 +92,8 @@ func (n *hostileNode) with(attributes ...*wire.AttributeProto) *wire.NodeProto {
 	return (*wire.NodeProto)(n)
 }
 
-func hostileCases() iter.Seq[malformed.Case] {
-	return func(yield func(malformed.Case) bool) {
+func hostileCases() iter.Seq[malformedtest.Case] {
+	return func(yield func(malformedtest.Case) bool) {
 		for _, h := range hostile {
 			g := &wire.GraphProto{Name: "g", Node: []*wire.NodeProto{h.node}, Input: []*wire.ValueInfoProto{
 				wire.TensorValue("x", wire.DataTypeOf(weir.F32), wire.Size(2), wire.Size(3)),
@@ -104,7 +104,7 @@ func hostileCases() iter.Seq[malformed.Case] {
 			}
 			m := &wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 21}}, Graph: g}
 			path, attack, _ := strings.Cut(h.name, ": ")
-			if !yield(malformed.Case{Path: path, Attack: attack, Data: m.Marshal()}) {
+			if !yield(malformedtest.Case{Path: path, Attack: attack, Data: m.Marshal()}) {
 				return
 			}
 		}
@@ -116,7 +116,7 @@ func hostileCases() iter.Seq[malformed.Case] {
 			g := &wire.GraphProto{Name: "g", Node: []*wire.NodeProto{node("Relu", "x").with()}, Input: []*wire.ValueInfoProto{wire.TensorValue("x", 1, shape...)},
 				Output: []*wire.ValueInfoProto{{Name: "y"}}}
 			m := &wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 21}}, Graph: g}
-			if !yield(malformed.Case{Path: "input", Attack: fmt.Sprint("of shape ", dims), Data: m.Marshal()}) {
+			if !yield(malformedtest.Case{Path: "input", Attack: fmt.Sprint("of shape ", dims), Data: m.Marshal()}) {
 				return
 			}
 		}
@@ -207,13 +207,13 @@ func TestMalformed(t *testing.T) {
 		if name != "hostile" {
 			var data []byte
 			files, data = folder(t, name)
-			cases = func(yield func(malformed.Case) bool) {
-				for c := range malformed.Fields(wire.Model(), data, malformed.Options{}) {
+			cases = func(yield func(malformedtest.Case) bool) {
+				for c := range malformedtest.Fields(wire.Model(), data, malformedtest.Options{}) {
 					if !yield(c) {
 						return
 					}
 				}
-				malformed.Names(data)(yield)
+				malformedtest.Names(data)(yield)
 			}
 		}
 		fmt.Fprintf(&golden, "== %s\n", name)
@@ -237,7 +237,7 @@ func TestMalformed(t *testing.T) {
 }
 
 // checked is a case's outcome, once its cost and form are found to be right.
-func checked(t *testing.T, model string, c malformed.Case, files fstest.MapFS) string {
+func checked(t *testing.T, model string, c malformedtest.Case, files fstest.MapFS) string {
 	var before, after runtime.MemStats
 	held := weir.Usage().Current
 	runtime.ReadMemStats(&before)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/conformance/conformancetest"
 	"github.com/weirml/weir/internal/tensor"
 	"github.com/weirml/weir/internal/values"
 )
@@ -102,9 +103,9 @@ func tail(out []byte) string {
 // origin is what mutants are made of: an artefact with its inputs, or a text.
 type origin struct {
 	name string
-	file *Mutable
+	file *conformancetest.Mutable
 	in   weir.Inputs
-	text Words
+	text conformancetest.Words
 }
 
 // TestMutant is the process that TestMutatedArtefacts starts.
@@ -131,7 +132,7 @@ func TestMutant(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			origins = append(origins, origin{name: filepath.Base(file), text: WordsOf(string(text))})
+			origins = append(origins, origin{name: filepath.Base(file), text: conformancetest.WordsOf(string(text))})
 		}
 	}
 	defer weir.SetLimit(weir.SetLimit(1 << 30))
@@ -173,7 +174,7 @@ func TestMutant(t *testing.T) {
 }
 
 // mutableOf compiles a model, and gives its artefact and what it is run with.
-func mutableOf(t *testing.T, name, cpu string) (*Mutable, weir.Inputs) {
+func mutableOf(t *testing.T, name, cpu string) (*conformancetest.Mutable, weir.Inputs) {
 	t.Helper()
 	dir := filepath.Join("../../testdata/onnx", name)
 	cases, err := Find([]string{dir})
@@ -194,11 +195,11 @@ func mutableOf(t *testing.T, name, cpu string) (*Mutable, weir.Inputs) {
 	if _, err := p.WriteTo(&file); err != nil {
 		t.Fatal(err)
 	}
-	m, err := ParseMutable(file.Bytes())
+	m, err := conformancetest.ParseMutable(file.Bytes())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again := m.With(LoopText, m.Text(LoopText)); !bytes.Equal(again, file.Bytes()) {
+	if again := m.With(conformancetest.LoopText, m.Text(conformancetest.LoopText)); !bytes.Equal(again, file.Bytes()) {
 		t.Fatal("an artefact that nothing is changed in is another one")
 	}
 	sets, err := cases[0].sets(p)
@@ -309,13 +310,13 @@ func TestZeroedArtefacts(t *testing.T) {
 	for _, name := range []string{"slice_steps", "attention_two_dims"} {
 		m, in := mutableOf(t, name, "portable")
 		var s mutantResults
-		for i, word := range m.words[ProgramText] {
+		for i, word := range m.Words(conformancetest.ProgramText) {
 			if word[0] < '1' || word[0] > '9' {
 				continue
 			}
-			words := slices.Clone(m.words[ProgramText])
+			words := slices.Clone(m.Words(conformancetest.ProgramText))
 			words[i] = "0"
-			if err := s.run(m.With(ProgramText, strings.Join(words, "")), in, false); err != nil {
+			if err := s.run(m.With(conformancetest.ProgramText, strings.Join(words, "")), in, false); err != nil {
 				t.Errorf("%s: token %d, %s, becomes 0: %v", name, i, word, err)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/weirml/weir/internal/conformance/conformancetest"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/importer/onnx"
 	"github.com/weirml/weir/internal/importer/onnx/wire"
@@ -17,8 +18,8 @@ import (
 
 // missed is a random model with some things changed that a rewriting must look at: an attribute, an axis, a constant,
 // the order of operands, or who reads a result. It need not mean anything.
-func missed(seed uint64) *RandomModel {
-	m := Random(seed)
+func missed(seed uint64) *conformancetest.RandomModel {
+	m := conformancetest.Random(seed)
 	r := rand.New(rand.NewPCG(seed, 11))
 	g := m.Model.Graph
 	for range min(1+r.IntN(3), 3*len(g.Node)) {
@@ -95,7 +96,7 @@ func missConstant(r *rand.Rand, t *wire.TensorProto) {
 }
 
 // trialOf is a random model as a trial.
-func trialOf(m *RandomModel) *trial {
+func trialOf(m *conformancetest.RandomModel) *trial {
 	data := m.Model.Marshal()
 	return &trial{args: m.Inputs, unread: true, build: func() (*ir.Module, error) {
 		parsed, err := onnx.Parse(data)
@@ -108,12 +109,12 @@ func trialOf(m *RandomModel) *trial {
 }
 
 // smaller takes outputs and nodes off a model for as long as it differs.
-func smaller(t *testing.T, m *RandomModel, how configuration) *RandomModel {
+func smaller(t *testing.T, m *conformancetest.RandomModel, how configuration) *conformancetest.RandomModel {
 	try := func(change func(g *wire.GraphProto)) bool {
 		g, proto := *m.Model.Graph, *m.Model
 		proto.Graph = &g
 		change(&g)
-		small := &RandomModel{Seed: m.Seed, Model: &proto, Inputs: m.Inputs}
+		small := &conformancetest.RandomModel{Seed: m.Seed, Model: &proto, Inputs: m.Inputs}
 		if _, err := trialOf(small).compare(t.Context(), how); err == nil {
 			return false
 		}
@@ -156,7 +157,7 @@ func TestNearMisses(t *testing.T) {
 			for seed := range seeds {
 				m := missed(seed)
 				if seed%3 == 0 {
-					m = Random(seed)
+					m = conformancetest.Random(seed)
 				}
 				how := configurations[choice(fmt.Sprint(seed), len(configurations))]
 				v, err := trialOf(m).compare(t.Context(), how)

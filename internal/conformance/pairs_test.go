@@ -3,7 +3,6 @@ package conformance
 import (
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"maps"
 	"math"
 	"math/rand"
@@ -16,6 +15,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/weirml/weir/internal/conformance/conformancetest"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
@@ -231,17 +231,7 @@ func (p *pair) resized(x *tensor.Tensor) *tensor.Tensor {
 }
 
 // choice draws from a line of text: the same for the same text.
-func choice(text string, from int) int { return int(hashed(text) % uint64(from)) }
-
-// hashed is a number that a text decides.
-func hashed(text string) uint64 {
-	h := fnv.New64a()
-	h.Write([]byte(text))
-	x := h.Sum64()
-	x ^= x >> 29
-	x *= 0xbf58476d1ce4e5b9
-	return x ^ x>>32
-}
+func choice(text string, from int) int { return int(conformancetest.Hash(text) % uint64(from)) }
 
 // loosePairs are the second operators of pairs whose result is not compared element by element as it is, with the
 // reason and the way. What a way leaves out is decided by the operands of the node and the interpreter's result.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/compiler"
+	"github.com/weirml/weir/internal/conformance/conformancetest"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/tensor"
 )
@@ -45,7 +46,7 @@ func TestPassesOnAndOff(t *testing.T) {
 	names := passNames()
 	for seed := range uint64(count) {
 		name := names[seed%uint64(len(names))]
-		m := Random(1000 + seed)
+		m := conformancetest.Random(1000 + seed)
 		r := rand.New(rand.NewPCG(seed, 1))
 		some := map[string]bool{}
 		for _, n := range names {
@@ -54,7 +55,7 @@ func TestPassesOnAndOff(t *testing.T) {
 		for form, keep := range map[string]func(string) bool{"without": func(p string) bool { return p != name }, "with only": func(p string) bool { return p == name },
 			fmt.Sprintf("with %v and", some): func(p string) bool { return p == name || some[p] }} {
 			with(keep, func() {
-				if err := m.check(t); err != nil && !errors.Is(err, weir.ErrUnsupported) {
+				if err := checkModel(t, m); err != nil && !errors.Is(err, weir.ErrUnsupported) {
 					t.Errorf("%s %s: %v\n%s", form, name, err, m.Text())
 				}
 			})
@@ -68,7 +69,7 @@ func TestStepsOff(t *testing.T) {
 	defer func() { compiler.Without = nil }()
 	names := compiler.OptionalSteps()
 	for seed := range uint64(12 * len(names)) {
-		m, r := Random(5000+seed), rand.New(rand.NewPCG(seed, 2))
+		m, r := conformancetest.Random(5000+seed), rand.New(rand.NewPCG(seed, 2))
 		some := []string{names[seed%uint64(len(names))]}
 		if seed%2 == 0 {
 			for _, n := range names {
@@ -80,7 +81,7 @@ func TestStepsOff(t *testing.T) {
 		compiler.Without = some
 		// What passes find out about extents, nothing may know without them: an upper bound may be more than the
 		// machine has.
-		if err := m.check(t); err != nil && !errors.Is(err, weir.ErrUnsupported) && !errors.Is(err, weir.ErrMemory) {
+		if err := checkModel(t, m); err != nil && !errors.Is(err, weir.ErrUnsupported) && !errors.Is(err, weir.ErrMemory) {
 			t.Errorf("without %v: %v\n%s", some, err, m.Text())
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/conformance/conformancetest"
 	"github.com/weirml/weir/internal/importer/onnx"
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 	"github.com/weirml/weir/internal/ir"
@@ -18,8 +19,8 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
-// check runs the model on the portable target and by the reference interpreter, and compares what they give and what it took.
-func (m *RandomModel) check(t *testing.T) (err error) {
+// checkModel runs the model on the portable target and by the reference interpreter, and compares what they give and what it took.
+func checkModel(t *testing.T, m *conformancetest.RandomModel) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("a panic: %v", p)
@@ -103,15 +104,15 @@ func reference(data []byte, inputs []*tensor.Tensor) (out []*tensor.Tensor, larg
 }
 
 // shrunk is the model with the first value that is wrong by itself as its only output, and only the nodes before it.
-func (m *RandomModel) shrunk(t *testing.T) (*RandomModel, error) {
+func shrunk(t *testing.T, m *conformancetest.RandomModel) (*conformancetest.RandomModel, error) {
 	for i, n := range m.Model.Graph.Node {
 		for _, name := range n.Output {
 			g := *m.Model.Graph
 			g.Node, g.Output = g.Node[:i+1], []*wire.ValueInfoProto{{Name: name}}
 			proto := *m.Model
 			proto.Graph = &g
-			small := &RandomModel{Seed: m.Seed, Model: &proto, Inputs: m.Inputs, Error: []float64{2.0 / 1024}}
-			if err := small.check(t); err != nil && !errors.Is(err, weir.ErrUnsupported) {
+			small := &conformancetest.RandomModel{Seed: m.Seed, Model: &proto, Inputs: m.Inputs, Error: []float64{2.0 / 1024}}
+			if err := checkModel(t, small); err != nil && !errors.Is(err, weir.ErrUnsupported) {
 				return small, err
 			}
 		}
@@ -134,15 +135,15 @@ func TestRandomModels(t *testing.T) {
 	for range 2 {
 		wait.Go(func() {
 			for seed := range seeds {
-				m := Random(seed)
-				err := m.check(t)
+				m := conformancetest.Random(seed)
+				err := checkModel(t, m)
 				switch {
 				case err == nil:
 				case errors.Is(err, weir.ErrUnsupported):
 					refusals.Add(1)
 					t.Logf("seed %d is refused: %v", seed, err)
 				case wrong.Add(1) <= 20:
-					small, why := m.shrunk(t)
+					small, why := shrunk(t, m)
 					t.Errorf("%v; shrunk: %v\n%s", err, why, small.Text())
 				}
 			}

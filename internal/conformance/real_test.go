@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/conformance/conformancetest"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/tensor"
 	"github.com/weirml/weir/internal/values"
@@ -121,7 +122,7 @@ func (c realCase) run(t *testing.T, path string, want []map[string]realOutput) {
 			continue // of which the light ones show enough
 		}
 		t.Run(way.name, func(t *testing.T) {
-			if _, err := Device(); err != nil && way.target == weir.Vulkan {
+			if _, err := conformancetest.Device(); err != nil && way.target == weir.Vulkan {
 				t.Skipf("THERE IS NO VULKAN DEVICE HERE, and the model is not run on one: %v", err)
 			}
 			m, err := weir.Load(path)

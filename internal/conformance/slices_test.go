@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/weirml/weir/internal/conformance/conformancetest"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 	"github.com/weirml/weir/internal/tensor"
@@ -36,10 +37,10 @@ func slicedByText(extent, start, end, step int64) (taken []float32) {
 }
 
 // sliceModel is a Slice of a row, with numbers that are constants, inputs, or computed by the run.
-func sliceModel(way string, extent, start, end, step int64) *RandomModel {
+func sliceModel(way string, extent, start, end, step int64) *conformancetest.RandomModel {
 	g := &wire.GraphProto{Name: fmt.Sprint("slice ", way, " ", extent, start, end, step)}
 	opset := []*wire.OperatorSetIDProto{{Version: 21}}
-	m := &RandomModel{Model: &wire.ModelProto{IRVersion: 10, OpsetImport: opset, Graph: g}}
+	m := &conformancetest.RandomModel{Model: &wire.ModelProto{IRVersion: 10, OpsetImport: opset, Graph: g}}
 	input := func(name string, x *tensor.Tensor, dims ...*wire.Dimension) {
 		g.Input = append(g.Input, wire.TensorValue(name, wire.DataTypeOf(x.DType()), dims...))
 		m.Inputs = append(m.Inputs, x)

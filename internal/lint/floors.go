@@ -65,9 +65,9 @@ var rooms = []Room{
 	{Floor: 6, Name: "codegen/portable", Purpose: "plain Go, for every processor", May: []string{"loop", "target", "mem"}},
 	// What machine code is not there for, portable code does.
 	{Floor: 6, Name: "codegen/amd64", Purpose: "machine code", May: []string{"loop", "target", "mem", "codegen/portable", "codegen/mathematics"}},
-	{Floor: 6, Name: "codegen/amd64/emulate", Purpose: "emitted code in an emulated processor, for tests", May: []string{"codegen/amd64"},
+	{Floor: 6, Name: "codegen/amd64/emulatetest", Purpose: "emitted code in an emulated processor, for tests", May: []string{"codegen/amd64"},
 		Modules: []string{"os/exec"}},
-	{Floor: 6, Name: "codegen/kernelcheck", Purpose: "what every code generator is tested with", May: []string{"loop", "schedule", "target", "tensor", "mem"}},
+	{Floor: 6, Name: "codegen/kerneltest", Purpose: "what every code generator is tested with", May: []string{"loop", "schedule", "target", "tensor", "mem"}},
 	{Floor: 6, Name: "device", Purpose: "what the executor knows of processors, and of devices with memory of their own", May: []string{"target"}},
 	{Floor: 6, Name: "device/*", Purpose: "streams, worker pools, launch", May: []string{"device", "target", "mem"}},
 	// The system's Vulkan is a C library: purego calls it without cgo. Windows has a way of its own to load one.

@@ -14,12 +14,12 @@ import (
 
 // mayStart are the files that start goroutines otherwise than by diag.Go and diag.Group, whose panics would end the process, and why they may.
 var mayStart = map[string]string{
-	"internal/diag/goroutine.go":                "it is diag.Go",
-	"cmd/weir/main.go":                          "it calls what signal.NotifyContext made",
-	"examples/service/main.go":                  "a user's own, in net/http, which recovers what handlers panic with",
-	"internal/codegen/amd64/emulate/emulate.go": "it ends a process of tests",
-	"results.go":                                "a cleanup that logs, and recovers",
-	"internal/codegen/kernelcheck/suites.go":    "a test's, which is to fail",
+	"internal/diag/goroutine.go":                    "it is diag.Go",
+	"cmd/weir/main.go":                              "it calls what signal.NotifyContext made",
+	"examples/service/main.go":                      "a user's own, in net/http, which recovers what handlers panic with",
+	"internal/codegen/amd64/emulatetest/emulate.go": "it ends a process of tests",
+	"results.go":                                    "a cleanup that logs, and recovers",
+	"internal/codegen/kerneltest/suites.go":         "a test's, which is to fail",
 }
 
 // starters are the functions that run what they are given on a goroutine that nobody recovers on.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/weirml/weir/internal/sym"
 
-	"github.com/weirml/weir/internal/text/golden"
+	"github.com/weirml/weir/internal/text/goldentest"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the expected results in testdata")
@@ -159,7 +159,7 @@ func rangesOf(k *Kernel, args map[string]string) *sym.Dims {
 
 // TestText runs the cases of testdata/*.txt. A case is a line "== command arguments", a text, a line "--", and the result.
 func TestText(t *testing.T) {
-	golden.Run(t, *rewrite, func(t *testing.T, head, source string) string {
+	goldentest.Run(t, *rewrite, func(t *testing.T, head, source string) string {
 		words := strings.Fields(head)
 		args := map[string]string{}
 		for _, w := range words[1:] {

@@ -19,7 +19,7 @@ import (
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
-	"github.com/weirml/weir/internal/text/golden"
+	"github.com/weirml/weir/internal/text/goldentest"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the expected results in testdata")
@@ -42,7 +42,7 @@ func inStagesOf(tile int64) func(*ir.Module) error {
 // TestText runs the cases of testdata/*.txt: a line "== pass title", the declarations of a module, a line "--", the rules that fired, and the module after the pass and
 // Dead. What a case computes before and after is the same for random arguments of random shapes.
 func TestText(t *testing.T) {
-	golden.Run(t, *rewrite, runCase)
+	goldentest.Run(t, *rewrite, runCase)
 }
 
 // parsed reads a case's declarations as a module.

@@ -11,7 +11,7 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
-	"github.com/weirml/weir/internal/text/golden"
+	"github.com/weirml/weir/internal/text/goldentest"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the expected results in testdata")
@@ -94,7 +94,7 @@ func interpreted(p *Program) string {
 
 // TestText runs the cases of testdata/*.txt. A case is a line "== command", a text, a line "--", and the result.
 func TestText(t *testing.T) {
-	golden.Run(t, *rewrite, func(t *testing.T, head, source string) string {
+	goldentest.Run(t, *rewrite, func(t *testing.T, head, source string) string {
 		run := commands[strings.Fields(head)[0]]
 		if run == nil {
 			t.Fatalf("%s: no such command", head)

@@ -4,19 +4,19 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/weirml/weir/internal/codegen/kernelcheck"
+	"github.com/weirml/weir/internal/codegen/kerneltest"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/target"
 )
 
 // harness compiles with this package for a level of processors that this one is of.
-func harness(t testing.TB, cpu string) kernelcheck.Harness {
+func harness(t testing.TB, cpu string) kerneltest.Harness {
 	t.Helper()
 	machine, err := target.Select(cpu, 1)
 	if err != nil {
 		t.Skip(err)
 	}
-	return kernelcheck.Harness{Machine: machine, Compile: func(m *loop.Module, machine target.Machine) (*target.Code, error) {
+	return kerneltest.Harness{Machine: machine, Compile: func(m *loop.Module, machine target.Machine) (*target.Code, error) {
 		code, err := Compile(m, machine)
 		if err == nil && code.Release != nil {
 			t.Cleanup(func() { code.Release() })
@@ -26,7 +26,7 @@ func harness(t testing.TB, cpu string) kernelcheck.Harness {
 }
 
 // levels runs a test with the code for each level of processors; those that this one is not of are skipped.
-func levels(t *testing.T, test func(t *testing.T, h kernelcheck.Harness)) {
+func levels(t *testing.T, test func(t *testing.T, h kerneltest.Harness)) {
 	for _, cpu := range []string{"avx2", "avx512"} {
 		t.Run(cpu, func(t *testing.T) { test(t, harness(t, cpu)) })
 	}
@@ -44,10 +44,10 @@ func levels(t *testing.T, test func(t *testing.T, h kernelcheck.Harness)) {
 }
 
 func TestFunctions(t *testing.T) {
-	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Functions(t) })
+	levels(t, func(t *testing.T, h kerneltest.Harness) { h.Functions(t) })
 }
 func TestConversions(t *testing.T) {
-	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Conversions(t) })
+	levels(t, func(t *testing.T, h kerneltest.Harness) { h.Conversions(t) })
 }
 func TestSpecials(t *testing.T) {
 	for _, cpu := range []string{"avx2", "avx512"} {
@@ -55,39 +55,39 @@ func TestSpecials(t *testing.T) {
 	}
 }
 func TestPowers(t *testing.T) {
-	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Powers(t) })
+	levels(t, func(t *testing.T, h kerneltest.Harness) { h.Powers(t) })
 }
 func TestQuantisations(t *testing.T) {
-	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Quantisations(t) })
+	levels(t, func(t *testing.T, h kerneltest.Harness) { h.Quantisations(t) })
 }
 func TestFewBits(t *testing.T) {
-	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.FewBits(t) })
+	levels(t, func(t *testing.T, h kerneltest.Harness) { h.FewBits(t) })
 }
 func TestCheck(t *testing.T) {
-	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Checks(t) })
+	levels(t, func(t *testing.T, h kerneltest.Harness) { h.Checks(t) })
 }
 func TestOutside(t *testing.T) {
-	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Outside(t) })
+	levels(t, func(t *testing.T, h kerneltest.Harness) { h.Outside(t) })
 }
 func TestEarly(t *testing.T) {
-	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Early(t) })
+	levels(t, func(t *testing.T, h kerneltest.Harness) { h.Early(t) })
 }
 func TestWide(t *testing.T) {
-	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Wide(t); h.Chosen(t) })
+	levels(t, func(t *testing.T, h kerneltest.Harness) { h.Wide(t); h.Chosen(t) })
 }
 func TestContractions(t *testing.T) {
-	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Contractions(t); h.EmptyContractions(t) })
+	levels(t, func(t *testing.T, h kerneltest.Harness) { h.Contractions(t); h.EmptyContractions(t) })
 }
 func TestCourses(t *testing.T) {
-	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Courses(t) })
+	levels(t, func(t *testing.T, h kerneltest.Harness) { h.Courses(t) })
 }
 
 func TestTilesAtOnce(t *testing.T) {
-	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.TilesAtOnce(t) })
+	levels(t, func(t *testing.T, h kerneltest.Harness) { h.TilesAtOnce(t) })
 }
 
 func TestRandomKernels(t *testing.T) {
-	levels(t, func(t *testing.T, h kernelcheck.Harness) {
+	levels(t, func(t *testing.T, h kerneltest.Harness) {
 		for seed := range int64(500) {
 			h.Random(t, seed, seed%2 == 1)
 		}
@@ -100,7 +100,7 @@ func TestFewRegisters(t *testing.T) {
 		defer func(n int) { i.registers = n }(i.registers)
 		i.registers = 6
 	}
-	levels(t, func(t *testing.T, h kernelcheck.Harness) {
+	levels(t, func(t *testing.T, h kerneltest.Harness) {
 		for seed := range int64(300) {
 			h.Random(t, 1000+seed, seed%2 == 1)
 		}
@@ -109,7 +109,7 @@ func TestFewRegisters(t *testing.T) {
 
 // TestGuarded runs kernels whose operands lie beside pages that fault.
 func TestGuarded(t *testing.T) {
-	levels(t, func(t *testing.T, h kernelcheck.Harness) {
+	levels(t, func(t *testing.T, h kerneltest.Harness) {
 		h.Guarded = true
 		t.Run("functions", func(t *testing.T) { h.One(3).Functions(t) })
 		t.Run("checks", h.Checks)
@@ -126,7 +126,7 @@ func TestGuarded(t *testing.T) {
 
 // TestLanes also holds that the loops are done in lanes, if the processor has AVX-512.
 func TestLanes(t *testing.T) {
-	levels(t, func(t *testing.T, h kernelcheck.Harness) {
+	levels(t, func(t *testing.T, h kerneltest.Harness) {
 		compile := h.Compile
 		h.Compile = func(m *loop.Module, machine target.Machine) (*target.Code, error) {
 			code, err := compile(m, machine)

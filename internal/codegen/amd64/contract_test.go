@@ -12,7 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/weirml/weir/internal/codegen/amd64/call"
-	"github.com/weirml/weir/internal/codegen/kernelcheck"
+	"github.com/weirml/weir/internal/codegen/kerneltest"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
@@ -442,7 +442,7 @@ func productCases(count int, rows, widths []int64) (cases []productCase) {
 }
 
 // agree compares a product with the interpreter. The numbers are such that every sum is exact.
-func (c productCase) agree(t *testing.T, h kernelcheck.Harness) {
+func (c productCase) agree(t *testing.T, h kerneltest.Harness) {
 	t.Helper()
 	k, dims := c.kernel()
 	var slow []target.Left
@@ -511,7 +511,7 @@ func narrowCases(count int, rows, widths []int64) []productCase {
 
 // TestNarrowProducts compares products of operands narrower than their sums, and of integers, with the interpreter.
 func TestNarrowProducts(t *testing.T) {
-	levels(t, func(t *testing.T, h kernelcheck.Harness) {
+	levels(t, func(t *testing.T, h kerneltest.Harness) {
 		for _, c := range narrowCases(200, []int64{0, 0, 6, 13}, []int64{16, 16, 24, 8, 64}) {
 			t.Run(c.String(), func(t *testing.T) { c.agree(t, h) })
 		}
@@ -520,7 +520,7 @@ func TestNarrowProducts(t *testing.T) {
 
 // TestGroups compares products of bytes, of all kinds of sign, and of bf16, whose right operands lie by groups, with the interpreter.
 func TestGroups(t *testing.T) {
-	test := func(t *testing.T, h kernelcheck.Harness) {
+	test := func(t *testing.T, h kerneltest.Harness) {
 		r, widths := rand.New(rand.NewSource(4)), []int64{16, 16, 24, 8, 64}
 		if h.Machine.Dot.Bytes == 4 && h.Machine.VectorBytes == 32 {
 			widths = widths[:4] // a row of 64 sums, and one beside them for the sign, are more than all registers hold
@@ -550,7 +550,7 @@ func TestGroups(t *testing.T) {
 // TestQuantisedProducts compares products whose results are quantised while their sums are in registers with the
 // interpreter.
 func TestQuantisedProducts(t *testing.T) {
-	test := func(t *testing.T, h kernelcheck.Harness) {
+	test := func(t *testing.T, h kerneltest.Harness) {
 		r := rand.New(rand.NewSource(6))
 		for i, c := range productCases(240, []int64{0, 0, 6, 13}, []int64{16, 16, 24, 8, 32}) {
 			bytes := []dtype.DType{dtype.I8, dtype.U8}
@@ -571,7 +571,7 @@ func TestQuantisedProducts(t *testing.T) {
 
 // TestProducts compares products of all forms with the interpreter.
 func TestProducts(t *testing.T) {
-	levels(t, func(t *testing.T, h kernelcheck.Harness) {
+	levels(t, func(t *testing.T, h kerneltest.Harness) {
 		for _, c := range productCases(200, []int64{0, 0, 6, 13}, []int64{16, 16, 24, 8, 64, 32, 40, 48}) {
 			t.Run(c.String(), func(t *testing.T) { c.agree(t, h) })
 		}
@@ -581,7 +581,7 @@ func TestProducts(t *testing.T) {
 // TestRaggedBlocks: sums in blocks of steps, the last of which is shorter, are added up in memory if one loop goes through
 // the blocks and does nothing else.
 func TestRaggedBlocks(t *testing.T) {
-	levels(t, func(t *testing.T, h kernelcheck.Harness) {
+	levels(t, func(t *testing.T, h kerneltest.Harness) {
 		zero, depth, block := sym.Const(0), sym.Dim("k"), sym.Const(5)
 		b := loop.NewBuilder("product")
 		x, w := b.Param("x", loop.Read, dtype.F32, []sym.Expr{depth, sym.Const(7)}), b.Param("w", loop.Read, dtype.F32, []sym.Expr{depth, sym.Const(19)})

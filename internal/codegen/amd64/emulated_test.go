@@ -10,8 +10,8 @@ import (
 	"unsafe"
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
-	"github.com/weirml/weir/internal/codegen/amd64/emulate"
-	"github.com/weirml/weir/internal/codegen/kernelcheck"
+	"github.com/weirml/weir/internal/codegen/amd64/emulatetest"
+	"github.com/weirml/weir/internal/codegen/kerneltest"
 	"github.com/weirml/weir/internal/codegen/portable"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/target"
@@ -19,7 +19,7 @@ import (
 
 // emulator makes kernels of AVX-512 that run in an emulated processor.
 type emulator struct {
-	machine *emulate.Machine
+	machine *emulatetest.Machine
 	sync.Mutex
 	runs int
 }
@@ -56,12 +56,12 @@ func gathersByHigh(k *kernel) bool {
 }
 
 // harness compiles for the emulated processor what package amd64 has code for.
-func (e *emulator) harness(t testing.TB) kernelcheck.Harness {
+func (e *emulator) harness(t testing.TB) kerneltest.Harness {
 	machine, err := target.For("avx512", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return kernelcheck.Harness{Machine: machine, Compile: func(m *loop.Module, machine target.Machine) (*target.Code, error) {
+	return kerneltest.Harness{Machine: machine, Compile: func(m *loop.Module, machine target.Machine) (*target.Code, error) {
 		code, err := portable.Compile(m, machine)
 		if err != nil {
 			return nil, err
@@ -81,12 +81,12 @@ func (k *emulated) Run(a *target.Args, begin, end int64, scratch []byte) error {
 	k.on.Lock()
 	defer k.on.Unlock()
 	k.on.runs++
-	frame := &emulate.Region{Bytes: scratch}
-	regions := []*emulate.Region{frame}
+	frame := &emulatetest.Region{Bytes: scratch}
+	regions := []*emulatetest.Region{frame}
 	for i, o := range a.Operands {
-		regions = append(regions, &emulate.Region{Bytes: unsafe.Slice((*byte)(o.Base), o.Bytes), ReadOnly: k.params[i].Access == loop.Read})
+		regions = append(regions, &emulatetest.Region{Bytes: unsafe.Slice((*byte)(o.Base), o.Bytes), ReadOnly: k.params[i].Access == loop.Read})
 	}
-	emulate.Place(1, regions...)
+	emulatetest.Place(1, regions...)
 	frame.Address &^= loop.ScratchAlign - 1
 	words := unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(scratch[k.header:]))), k.fixed/8)
 	at := frame.Address + uint64(k.header)
@@ -127,23 +127,23 @@ func (k *emulated) withPause(routine []byte, frame unsafe.Pointer, resume bool) 
 	code := append(slices.Grow([]byte(nil), 64+len(routine)+len(save)), 0xE9)
 	code = binary.LittleEndian.AppendUint32(code, uint32(routineAlign-5+to))
 	code = append(code, make([]byte, routineAlign-len(code))...)
-	*(*uint64)(unsafe.Add(frame, pauseWord)) = emulate.CodeAddress + routineAlign + uint64(len(routine))
+	*(*uint64)(unsafe.Add(frame, pauseWord)) = emulatetest.CodeAddress + routineAlign + uint64(len(routine))
 	return append(append(code, routine...), save...)
 }
 
 var all = flag.Bool("all", false, "emulate all kernels, not only some: half a minute")
 
 // some takes one case of so many, or with -all every one.
-func (e *emulator) some(t testing.TB, one int) kernelcheck.Harness {
+func (e *emulator) some(t testing.TB, one int) kerneltest.Harness {
 	if *all {
 		one = 1
 	}
 	return e.harness(t).One(one)
 }
 
-// TestEmulated runs the kernels that package kernelcheck has, compiled for AVX-512, in an emulated processor.
+// TestEmulated runs the kernels that package kerneltest has, compiled for AVX-512, in an emulated processor.
 func TestEmulated(t *testing.T) {
-	e := &emulator{machine: emulate.New(t)}
+	e := &emulator{machine: emulatetest.New(t)}
 	t.Cleanup(func() { t.Logf("%d runs", e.runs) })
 	seeds := int64(40)
 	if *all {

@@ -5,7 +5,7 @@ import (
 	"math/rand"
 	"testing"
 
-	"github.com/weirml/weir/internal/codegen/kernelcheck"
+	"github.com/weirml/weir/internal/codegen/kerneltest"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
@@ -14,7 +14,7 @@ import (
 )
 
 // machineCode fails unless a kernel's code is the machine's, and in lanes if so asked.
-func machineCode(t *testing.T, h kernelcheck.Harness, k *loop.Kernel, inLanes bool) {
+func machineCode(t *testing.T, h kerneltest.Harness, k *loop.Kernel, inLanes bool) {
 	t.Helper()
 	code, err := h.Compile(&loop.Module{Kernels: []*loop.Kernel{k}}, h.Machine)
 	if err != nil {
@@ -32,14 +32,14 @@ func machineCode(t *testing.T, h kernelcheck.Harness, k *loop.Kernel, inLanes bo
 // TestCodedInLanes holds every conversion from and to floats of at most 8 bits, and of f64 to narrow floats, to machine
 // code.
 func TestCodedInLanes(t *testing.T) {
-	levels(t, func(t *testing.T, h kernelcheck.Harness) {
-		for _, from := range kernelcheck.ElementTypes {
-			for _, to := range kernelcheck.ElementTypes {
+	levels(t, func(t *testing.T, h kerneltest.Harness) {
+		for _, from := range kerneltest.ElementTypes {
+			for _, to := range kerneltest.ElementTypes {
 				b := loop.NewBuilder(fmt.Sprintf("%s_to_%s", from, to))
 				n := []sym.Expr{sym.Const(96)}
 				x, y := b.Param("x", loop.Read, from, n), b.Param("y", loop.Write, to, n)
 				b.For(loop.Vector, "i", n[0], func(i sym.Expr) { b.Store(y, []sym.Expr{i}, loop.Convert(to, x.Load(i))) })
-				machineCode(t, h, kernelcheck.Finish(b), true)
+				machineCode(t, h, kerneltest.Finish(b), true)
 			}
 		}
 	})
@@ -48,7 +48,7 @@ func TestCodedInLanes(t *testing.T) {
 // TestPacked moves rectangles of elements that share bytes: rows that begin within a byte or not, in whole strips and
 // parts of them, one element for all lanes, and turned. What lies around a rectangle stays as it is.
 func TestPacked(t *testing.T) {
-	levels(t, func(t *testing.T, h kernelcheck.Harness) {
+	levels(t, func(t *testing.T, h kerneltest.Harness) {
 		h.Guarded = true
 		r := rand.New(rand.NewSource(1))
 		for _, dt := range []dtype.DType{dtype.I2, dtype.U2, dtype.I4, dtype.U4, dtype.F4E2M1} {
@@ -63,8 +63,8 @@ func TestPacked(t *testing.T) {
 					from = dtype.F32
 				}
 				b := loop.NewBuilder("move")
-				x := b.Param("x", loop.Read, from, kernelcheck.Fixed(before+rows*width))
-				y := b.Param("y", loop.Update, to, kernelcheck.Fixed(before+rows*other))
+				x := b.Param("x", loop.Read, from, kerneltest.Fixed(before+rows*width))
+				y := b.Param("y", loop.Update, to, kerneltest.Fixed(before+rows*other))
 				column := round%5 == 4
 				b.For(loop.Parallel, "i", sym.Const(rows), func(i sym.Expr) {
 					b.For(loop.Vector, "j", sym.Const(cols), func(j sym.Expr) {
@@ -75,11 +75,11 @@ func TestPacked(t *testing.T) {
 						b.Store(y, []sym.Expr{sym.Const(before).Add(i.Mul(sym.Const(other))).Add(j)}, loop.Convert(to, x.Load(sym.Const(before).Add(at))))
 					})
 				})
-				k := kernelcheck.Finish(b)
+				k := kerneltest.Finish(b)
 				machineCode(t, h, k, false)
-				operands := []*tensor.Tensor{kernelcheck.Operand(t, k.Params[0], nil), kernelcheck.Operand(t, k.Params[1], nil)}
-				kernelcheck.Fill(r, operands[0])
-				kernelcheck.Fill(r, operands[1])
+				operands := []*tensor.Tensor{kerneltest.Operand(t, k.Params[0], nil), kerneltest.Operand(t, k.Params[1], nil)}
+				kerneltest.Fill(r, operands[0])
+				kerneltest.Fill(r, operands[1])
 				h.Agree(t, k, nil, operands, 0, 0)
 			}
 		}

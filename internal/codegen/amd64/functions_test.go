@@ -12,7 +12,7 @@ import (
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 	"github.com/weirml/weir/internal/codegen/amd64/call"
-	"github.com/weirml/weir/internal/codegen/amd64/emulate"
+	"github.com/weirml/weir/internal/codegen/amd64/emulatetest"
 	"github.com/weirml/weir/internal/codegen/mathematics"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/mem"
@@ -171,13 +171,13 @@ func TestFunctionsEmitted(t *testing.T) {
 }
 
 // runEmulated is what a program for AVX-512 makes of arrays.
-func runEmulated(t *testing.T, machine *emulate.Machine, f func(m emitted, x, y asm.Reg) asm.Reg, x, y []uint32) []uint32 {
+func runEmulated(t *testing.T, machine *emulatetest.Machine, f func(m emitted, x, y asm.Reg) asm.Reg, x, y []uint32) []uint32 {
 	code, frame := program(avx512, f)
 	bytes := func(s []uint32) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(&s[0])), 4*len(s)) }
 	result := make([]uint32, len(x))
 	words := make([]uint32, max(frame, 64)/4)
-	regions := []*emulate.Region{{Bytes: bytes(words)}, {Bytes: bytes(x), ReadOnly: true}, {Bytes: bytes(y), ReadOnly: true}, {Bytes: bytes(result)}}
-	emulate.Place(64, regions...)
+	regions := []*emulatetest.Region{{Bytes: bytes(words)}, {Bytes: bytes(x), ReadOnly: true}, {Bytes: bytes(y), ReadOnly: true}, {Bytes: bytes(result)}}
+	emulatetest.Place(64, regions...)
 	for i, r := range regions[1:] {
 		words[2*i], words[2*i+1] = uint32(r.Address), uint32(r.Address>>32)
 	}
@@ -189,7 +189,7 @@ func runEmulated(t *testing.T, machine *emulate.Machine, f func(m emitted, x, y 
 }
 
 func TestFunctionsEmulated(t *testing.T) {
-	machine := emulate.New(t)
+	machine := emulatetest.New(t)
 	var xs []uint32
 	mathematics.Arguments(func(x uint32) { xs = append(xs, x) })
 	step := len(xs)/4096 | 1

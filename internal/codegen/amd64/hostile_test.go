@@ -3,7 +3,7 @@ package amd64
 import (
 	"testing"
 
-	"github.com/weirml/weir/internal/codegen/kernelcheck"
+	"github.com/weirml/weir/internal/codegen/kerneltest"
 	"github.com/weirml/weir/internal/codegen/portable"
 	"github.com/weirml/weir/internal/target"
 )
@@ -13,13 +13,13 @@ import (
 //
 //	WEIR_HOSTILE=100000000 go test ./internal/codegen/amd64 -run TestHostile -timeout 0
 func TestHostile(t *testing.T) {
-	list := []kernelcheck.Harness{{Compile: portable.Compile}}
+	list := []kerneltest.Harness{{Compile: portable.Compile}}
 	for _, cpu := range []string{"avx2", "avx512"} {
 		if machine, err := target.Select(cpu, 1); err != nil {
 			t.Logf("without %s: %v", cpu, err)
 		} else {
-			list = append(list, kernelcheck.Harness{Compile: Compile, Machine: machine})
+			list = append(list, kerneltest.Harness{Compile: Compile, Machine: machine})
 		}
 	}
-	kernelcheck.Hostiles(t, 400, list...)
+	kerneltest.Hostiles(t, 400, list...)
 }

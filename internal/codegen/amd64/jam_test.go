@@ -6,7 +6,7 @@ import (
 	"math/rand"
 	"testing"
 
-	"github.com/weirml/weir/internal/codegen/kernelcheck"
+	"github.com/weirml/weir/internal/codegen/kerneltest"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
@@ -39,7 +39,7 @@ func columnSums(two, nested bool, rows, cols sym.Expr) *loop.Kernel {
 		b.Store(y, []sym.Expr{c}, loop.Apply2(loop.Mul, sum, sum))
 		b.Store(z, []sym.Expr{c}, top)
 	})
-	return kernelcheck.Finish(b)
+	return kerneltest.Finish(b)
 }
 
 // sumOfAll adds up the elements of a matrix, columns in lanes and rows in a loop inside, in a variable of neither.
@@ -52,12 +52,12 @@ func sumOfAll(dt dtype.DType, op loop.BinaryOp, rows, cols sym.Expr) *loop.Kerne
 		b.Serial("r", rows, func(r sym.Expr) { b.Reduce(all, op, x.Load(r, c)) })
 	})
 	b.Store(y, nil, all)
-	return kernelcheck.Finish(b)
+	return kerneltest.Finish(b)
 }
 
 // TestSumOfAll: a variable from outside of a vector loop, which a loop inside reduces, has all lanes in it.
 func TestSumOfAll(t *testing.T) {
-	levels(t, func(t *testing.T, h kernelcheck.Harness) {
+	levels(t, func(t *testing.T, h kerneltest.Harness) {
 		for _, dt := range []dtype.DType{dtype.I16, dtype.U8, dtype.I32, dtype.F64, dtype.F32} {
 			for _, size := range [][2]int64{{0, 40}, {3, 0}, {3, 1}, {7, 17}, {20, 64}, {70, 300}} {
 				for _, named := range []bool{false, true} {
@@ -71,7 +71,7 @@ func TestSumOfAll(t *testing.T) {
 						k := sumOfAll(dt, op, rows, cols)
 						var operands []*tensor.Tensor
 						for _, p := range k.Params {
-							x := kernelcheck.Operand(t, p, dims)
+							x := kerneltest.Operand(t, p, dims)
 							for i := range x.Len() {
 								x.SetFloat(i, float64(i%3))
 							}
@@ -88,7 +88,7 @@ func TestSumOfAll(t *testing.T) {
 // TestColumnSums compares sums of columns, of which several strips are done together, with the interpreter: of numbers
 // and named extents, with columns that are not finite, which leave others as they are.
 func TestColumnSums(t *testing.T) {
-	levels(t, func(t *testing.T, h kernelcheck.Harness) {
+	levels(t, func(t *testing.T, h kerneltest.Harness) {
 		r := rand.New(rand.NewSource(1))
 		for _, size := range [][2]int64{
 			{3, 0}, {0, 40}, {3, 1}, {5, 8}, {2, 15}, {9, 16}, {4, 17}, {3, 31}, {3, 40}, {3, 48},
@@ -106,7 +106,7 @@ func TestColumnSums(t *testing.T) {
 				k := columnSums(options&4 != 0, options&8 != 0, rows, cols)
 				var operands []*tensor.Tensor
 				for _, p := range k.Params {
-					x := kernelcheck.Operand(t, p, dims)
+					x := kerneltest.Operand(t, p, dims)
 					for i := range x.Len() {
 						x.SetFloat(i, float64(r.Intn(9)-4))
 						if r.Intn(100) == 0 {

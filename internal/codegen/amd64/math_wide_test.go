@@ -7,7 +7,7 @@ import (
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 	"github.com/weirml/weir/internal/codegen/amd64/call"
-	"github.com/weirml/weir/internal/codegen/amd64/emulate"
+	"github.com/weirml/weir/internal/codegen/amd64/emulatetest"
 	"github.com/weirml/weir/internal/codegen/mathematics"
 )
 
@@ -59,7 +59,7 @@ func TestWideEmitted(t *testing.T) {
 }
 
 func TestWideEmulated(t *testing.T) {
-	machine := emulate.New(t)
+	machine := emulatetest.New(t)
 	wideAgrees(t, func(t *testing.T, f func(m emitted, x, y asm.Reg) asm.Reg, x []uint32) []uint32 {
 		return runEmulated(t, machine, f, x, x)
 	})

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/weirml/weir/internal/codegen/kernelcheck"
+	"github.com/weirml/weir/internal/codegen/kerneltest"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
@@ -12,7 +12,7 @@ import (
 
 // TestNarrowSteps turns matrices of narrow elements: lanes are read, and written, a step apart, whole strips and parts of them.
 func TestNarrowSteps(t *testing.T) {
-	levels(t, func(t *testing.T, h kernelcheck.Harness) {
+	levels(t, func(t *testing.T, h kerneltest.Harness) {
 		for _, dt := range []dtype.DType{dtype.I8, dtype.U8, dtype.I16, dtype.U16, dtype.F16, dtype.BF16, dtype.Bool} {
 			for _, extent := range []int64{1, 7, 8, 16, 23, 37} {
 				for _, writes := range []bool{false, true} {

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/weirml/weir/internal/codegen/kernelcheck"
+	"github.com/weirml/weir/internal/codegen/kerneltest"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
@@ -15,7 +15,7 @@ import (
 // TestMoves moves and fills rows of narrow elements, of all lengths about a register's, that begin anywhere and end
 // with their buffer; what lies beside them stays.
 func TestMoves(t *testing.T) {
-	levels(t, func(t *testing.T, h kernelcheck.Harness) {
+	levels(t, func(t *testing.T, h kerneltest.Harness) {
 		h.Guarded = true
 		r := rand.New(rand.NewPCG(1, 2))
 		for _, dt := range []dtype.DType{dtype.U8, dtype.I8, dtype.U16, dtype.I16, dtype.F16, dtype.BF16, dtype.Bool} {
@@ -23,7 +23,7 @@ func TestMoves(t *testing.T) {
 				for form := range 6 {
 					t.Run(fmt.Sprintf("%s/%d/%d", dt, n, form), func(t *testing.T) {
 						k, dims := moveKernel(dt, n, form)
-						list := []*tensor.Tensor{kernelcheck.Operand(t, k.Params[0], dims), kernelcheck.Operand(t, k.Params[1], dims)}
+						list := []*tensor.Tensor{kerneltest.Operand(t, k.Params[0], dims), kerneltest.Operand(t, k.Params[1], dims)}
 						for i := range list[0].Bytes() {
 							if list[0].Bytes()[i] = byte(r.Uint32()); dt == dtype.Bool {
 								list[0].Bytes()[i] &= 1
@@ -70,5 +70,5 @@ func moveKernel(dt dtype.DType, n int64, form int) (*loop.Kernel, map[sym.Name]i
 			return x.Load(row, i.Mul(sym.Const(2)))
 		})
 	})
-	return kernelcheck.Finish(b), dims
+	return kerneltest.Finish(b), dims
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/weirml/weir/internal/codegen/kernelcheck"
+	"github.com/weirml/weir/internal/codegen/kerneltest"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
@@ -22,7 +22,7 @@ func pausing(t *testing.T) {
 // TestPauseAnywhere: code that pauses at every turn of every loop computes what it computes without a pause.
 func TestPauseAnywhere(t *testing.T) {
 	pausing(t)
-	levels(t, func(t *testing.T, h kernelcheck.Harness) {
+	levels(t, func(t *testing.T, h kerneltest.Harness) {
 		h.One(29).Functions(t)
 		h.One(17).Conversions(t)
 		h.One(5).Powers(t)
@@ -47,13 +47,13 @@ func TestPauseAnywhere(t *testing.T) {
 
 // TestStop: a kernel whose one tile would take years ends when it is stopped: at the next return of its code.
 func TestStop(t *testing.T) {
-	for name, write := range kernelcheck.Endless {
+	for name, write := range kerneltest.Endless {
 		for which, n := range []sym.Expr{sym.Const(1 << 40), sym.Dim("n")} {
 			t.Run(name+[]string{"", ", dynamic"}[which], func(t *testing.T) {
-				levels(t, func(t *testing.T, h kernelcheck.Harness) {
+				levels(t, func(t *testing.T, h kerneltest.Harness) {
 					b := loop.NewBuilder("endless")
 					write(b, n)
-					text := kernelcheck.Finish(b)
+					text := kerneltest.Finish(b)
 					code, err := h.Compile(&loop.Module{Kernels: []*loop.Kernel{text}}, h.Machine)
 					if err != nil {
 						t.Fatal(err)
@@ -62,7 +62,7 @@ func TestStop(t *testing.T) {
 					if !ok {
 						t.Fatalf("there is no machine code: %v", code.Left)
 					}
-					a, scratch := kernelcheck.Endlessly(t, text, k)
+					a, scratch := kerneltest.Endlessly(t, text, k)
 					stop := make(chan struct{})
 					a.Stop.Done = stop
 					words := k.frame(a, scratch)
@@ -93,11 +93,11 @@ func TestPauseMoves(t *testing.T) {
 	}
 	h := harness(t, target.Native)
 	b := loop.NewBuilder("sum")
-	y := b.Param("y", loop.Write, dtype.I64, kernelcheck.Fixed(1))
+	y := b.Param("y", loop.Write, dtype.I64, kerneltest.Fixed(1))
 	total := b.Var("total", loop.Integer(dtype.I64, 0))
 	b.Serial("i", sym.Dim("n"), func(i sym.Expr) { b.Reduce(total, loop.Add, loop.At(i)) })
-	b.Store(y, kernelcheck.Fixed(0), total)
-	code, err := h.Compile(&loop.Module{Kernels: []*loop.Kernel{kernelcheck.Finish(b)}}, h.Machine)
+	b.Store(y, kerneltest.Fixed(0), total)
+	code, err := h.Compile(&loop.Module{Kernels: []*loop.Kernel{kerneltest.Finish(b)}}, h.Machine)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestPauseMoves(t *testing.T) {
 			result := new([1]int64)
 			a := &target.Args{Dims: []int64{n}, Operands: []target.Operand{{Base: unsafe.Pointer(result), Bytes: 8}}}
 			size, _ := k.Scratch(a.Dims)
-			scratch, _ := kernelcheck.ScratchOf(int(size))
+			scratch, _ := kerneltest.ScratchOf(int(size))
 			words := k.frame(a, scratch)
 			depth := 0
 			err := k.run(words, address(words), a, 0, 1, unsafe.Pointer(&words[0]), func(with unsafe.Pointer, k *kernel, n *nest, begin, end int64, resume bool) int64 {

@@ -6,7 +6,7 @@ import (
 	"math/rand"
 	"testing"
 
-	"github.com/weirml/weir/internal/codegen/kernelcheck"
+	"github.com/weirml/weir/internal/codegen/kerneltest"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
@@ -27,14 +27,14 @@ func rowSums(dt dtype.DType, rows, cols sym.Expr, step int64) *loop.Kernel {
 		})
 		b.Store(y, []sym.Expr{j.Mul(sym.Const(step))}, loop.Apply2(loop.Mul, loop.Apply2(loop.Add, sum, sum), scale.Load(j)))
 	})
-	return kernelcheck.Finish(b)
+	return kerneltest.Finish(b)
 }
 
 // TestRowSums compares sums along rows, of which as many are done at once as there are lanes, with the interpreter: of
 // numbers and named extents, fewer and more than lanes or a strip of them, with rows that are not finite, which leave
 // others as they are.
 func TestRowSums(t *testing.T) {
-	levels(t, func(t *testing.T, h kernelcheck.Harness) {
+	levels(t, func(t *testing.T, h kerneltest.Harness) {
 		r := rand.New(rand.NewSource(1))
 		for _, dt := range []dtype.DType{dtype.F32, dtype.BF16, dtype.I8} {
 			for _, size := range [][3]int64{{0, 8, 1}, {3, 64, 1}, {16, 64, 1}, {17, 17, 1}, {40, 1, 1}, {33, 0, 1}, {100, 200, 1}, {64, 31, 2}} {
@@ -50,7 +50,7 @@ func TestRowSums(t *testing.T) {
 					k := rowSums(dt, rows, cols, size[2])
 					var operands []*tensor.Tensor
 					for _, p := range k.Params {
-						x := kernelcheck.Operand(t, p, dims)
+						x := kerneltest.Operand(t, p, dims)
 						for i := range x.Len() {
 							if p.DType.IsFloat() {
 								x.SetFloat(i, float64(r.Intn(9)-4))

@@ -1,7 +1,7 @@
 package portable
 
 import (
-	"github.com/weirml/weir/internal/codegen/kernelcheck"
+	"github.com/weirml/weir/internal/codegen/kerneltest"
 	"math/rand"
 	"testing"
 	"time"
@@ -33,7 +33,7 @@ func benchmark(b *testing.B, unit string, work float64, build func(b *loop.Build
 	var keep []*tensor.Tensor
 	r := rand.New(rand.NewSource(1))
 	for _, p := range m.Kernels[0].Params {
-		x := kernelcheck.Operand(b, p, nil)
+		x := kerneltest.Operand(b, p, nil)
 		for i := range x.Len() {
 			x.SetFloat(i, r.NormFloat64())
 		}
@@ -42,7 +42,7 @@ func benchmark(b *testing.B, unit string, work float64, build func(b *loop.Build
 	}
 	bytes, _ := compiled.Scratch(nil)
 	tiles, _ := compiled.Tiles(nil)
-	scratch, _ := kernelcheck.ScratchOf(int(bytes))
+	scratch, _ := kerneltest.ScratchOf(int(bytes))
 	b.ReportAllocs()
 	best := time.Hour
 	for b.Loop() {
@@ -63,12 +63,12 @@ func benchmark(b *testing.B, unit string, work float64, build func(b *loop.Build
 }
 
 func square(b *loop.Builder, m, n, k int64, dt dtype.DType) {
-	x, y := b.Param("x", loop.Read, dt, kernelcheck.Fixed(m, k)), b.Param("y", loop.Read, dt, kernelcheck.Fixed(k, n))
-	z := b.Param("z", loop.Write, dt, kernelcheck.Fixed(m, n))
-	acc := b.Local("acc", dt, kernelcheck.Fixed(m, n)...)
-	row, col := kernelcheck.Fixed(1, 0), kernelcheck.Fixed(0, 1)
+	x, y := b.Param("x", loop.Read, dt, kerneltest.Fixed(m, k)), b.Param("y", loop.Read, dt, kerneltest.Fixed(k, n))
+	z := b.Param("z", loop.Write, dt, kerneltest.Fixed(m, n))
+	acc := b.Local("acc", dt, kerneltest.Fixed(m, n)...)
+	row, col := kerneltest.Fixed(1, 0), kerneltest.Fixed(0, 1)
 	b.Nest(loop.Each, "a", acc.Shape, func(i []sym.Expr) { b.Store(acc, i, loop.Number(dt, 0)) })
-	b.Contract(sym.Const(m), sym.Const(n), sym.Const(k), acc.Tile(kernelcheck.Fixed(0, 0), row, col), x.Tile(kernelcheck.Fixed(0, 0), row, col), y.Tile(kernelcheck.Fixed(0, 0), row, col))
+	b.Contract(sym.Const(m), sym.Const(n), sym.Const(k), acc.Tile(kerneltest.Fixed(0, 0), row, col), x.Tile(kerneltest.Fixed(0, 0), row, col), y.Tile(kerneltest.Fixed(0, 0), row, col))
 	b.Nest(loop.Each, "o", acc.Shape, func(i []sym.Expr) { b.Store(z, i, acc.Load(i...)) })
 }
 
@@ -83,8 +83,8 @@ func BenchmarkProductVector(b *testing.B) {
 func BenchmarkChain(b *testing.B) {
 	const n = 1 << 20
 	benchmark(b, "GB/s", 12*n, func(w *loop.Builder) {
-		x, y := w.Param("x", loop.Read, dtype.F32, kernelcheck.Fixed(1024, 1024)), w.Param("y", loop.Read, dtype.F32, kernelcheck.Fixed(1024, 1024))
-		z := w.Param("z", loop.Write, dtype.F32, kernelcheck.Fixed(1024, 1024))
+		x, y := w.Param("x", loop.Read, dtype.F32, kerneltest.Fixed(1024, 1024)), w.Param("y", loop.Read, dtype.F32, kerneltest.Fixed(1024, 1024))
+		z := w.Param("z", loop.Write, dtype.F32, kerneltest.Fixed(1024, 1024))
 		w.Nest(loop.Each, "i", z.Shape, func(i []sym.Expr) {
 			v := loop.Apply2(loop.Add, x.Load(i...), y.Load(i...))
 			v = loop.Apply2(loop.Mul, v, loop.Number(dtype.F32, 0.5))
@@ -99,8 +99,8 @@ func BenchmarkChain(b *testing.B) {
 func BenchmarkAdd(b *testing.B) {
 	const n = 1 << 20
 	benchmark(b, "GB/s", 12*n, func(w *loop.Builder) {
-		x, y := w.Param("x", loop.Read, dtype.F32, kernelcheck.Fixed(n)), w.Param("y", loop.Read, dtype.F32, kernelcheck.Fixed(n))
-		z := w.Param("z", loop.Write, dtype.F32, kernelcheck.Fixed(n))
+		x, y := w.Param("x", loop.Read, dtype.F32, kerneltest.Fixed(n)), w.Param("y", loop.Read, dtype.F32, kerneltest.Fixed(n))
+		z := w.Param("z", loop.Write, dtype.F32, kerneltest.Fixed(n))
 		w.Nest(loop.Each, "i", z.Shape, func(i []sym.Expr) { w.Store(z, i, loop.Apply2(loop.Add, x.Load(i...), y.Load(i...))) })
 	})
 }
@@ -108,7 +108,7 @@ func BenchmarkAdd(b *testing.B) {
 func BenchmarkTanh(b *testing.B) {
 	const n = 1 << 18
 	benchmark(b, "Gelement/s", n, func(w *loop.Builder) {
-		x, z := w.Param("x", loop.Read, dtype.F32, kernelcheck.Fixed(n)), w.Param("z", loop.Write, dtype.F32, kernelcheck.Fixed(n))
+		x, z := w.Param("x", loop.Read, dtype.F32, kerneltest.Fixed(n)), w.Param("z", loop.Write, dtype.F32, kerneltest.Fixed(n))
 		w.Nest(loop.Each, "i", z.Shape, func(i []sym.Expr) { w.Store(z, i, loop.Apply(loop.Tanh, x.Load(i...))) })
 	})
 }
@@ -116,7 +116,7 @@ func BenchmarkTanh(b *testing.B) {
 func BenchmarkSoftmax(b *testing.B) {
 	const rows, n = 1024, 1024
 	benchmark(b, "Gelement/s", rows*n, func(w *loop.Builder) {
-		x, z := w.Param("x", loop.Read, dtype.F32, kernelcheck.Fixed(rows, n)), w.Param("z", loop.Write, dtype.F32, kernelcheck.Fixed(rows, n))
+		x, z := w.Param("x", loop.Read, dtype.F32, kerneltest.Fixed(rows, n)), w.Param("z", loop.Write, dtype.F32, kerneltest.Fixed(rows, n))
 		w.Each("i", sym.Const(rows), func(i sym.Expr) {
 			top := w.Var("top", loop.Lowest(dtype.F32))
 			w.Serial("a", sym.Const(n), func(a sym.Expr) { w.Reduce(top, loop.Max, x.Load(i, a)) })
@@ -134,7 +134,7 @@ func BenchmarkSoftmax(b *testing.B) {
 func reduction(b *testing.B, last bool) {
 	const rows, n = 1024, 1024
 	benchmark(b, "GB/s", 4*rows*n, func(w *loop.Builder) {
-		x, z := w.Param("x", loop.Read, dtype.F32, kernelcheck.Fixed(rows, n)), w.Param("z", loop.Write, dtype.F32, kernelcheck.Fixed(n))
+		x, z := w.Param("x", loop.Read, dtype.F32, kerneltest.Fixed(rows, n)), w.Param("z", loop.Write, dtype.F32, kerneltest.Fixed(n))
 		w.Each("i", sym.Const(n), func(i sym.Expr) {
 			s := w.Var("s", loop.Number(dtype.F32, 0))
 			w.Serial("a", sym.Const(rows), func(a sym.Expr) {
@@ -156,15 +156,15 @@ func BenchmarkReduceFirst(b *testing.B) { reduction(b, false) }
 func BenchmarkConvolution(b *testing.B) {
 	const c, size = 64, 54
 	benchmark(b, "GFLOP/s", 2*9*c*c*size*size, func(w *loop.Builder) {
-		x, k := w.Param("x", loop.Read, dtype.F32, kernelcheck.Fixed(c, size+2, size+2)), w.Param("k", loop.Read, dtype.F32, kernelcheck.Fixed(3, 3, c, c))
-		z := w.Param("z", loop.Write, dtype.F32, kernelcheck.Fixed(c, size, size))
+		x, k := w.Param("x", loop.Read, dtype.F32, kerneltest.Fixed(c, size+2, size+2)), w.Param("k", loop.Read, dtype.F32, kerneltest.Fixed(3, 3, c, c))
+		z := w.Param("z", loop.Write, dtype.F32, kerneltest.Fixed(c, size, size))
 		w.Each("r", sym.Const(size), func(r sym.Expr) {
-			acc := w.Local("acc", dtype.F32, kernelcheck.Fixed(c, size)...)
+			acc := w.Local("acc", dtype.F32, kerneltest.Fixed(c, size)...)
 			w.Nest(loop.Each, "a", acc.Shape, func(i []sym.Expr) { w.Store(acc, i, loop.Number(dtype.F32, 0)) })
 			w.Serial("h", sym.Const(3), func(h sym.Expr) {
 				w.Serial("v", sym.Const(3), func(v sym.Expr) {
-					w.Contract(sym.Const(c), sym.Const(size), sym.Const(c), acc.Tile(kernelcheck.Fixed(0, 0), kernelcheck.Fixed(1, 0), kernelcheck.Fixed(0, 1)),
-						k.Tile([]sym.Expr{h, v, n0, n0}, kernelcheck.Fixed(0, 0, 1, 0), kernelcheck.Fixed(0, 0, 0, 1)), x.Tile([]sym.Expr{n0, r.Add(h), v}, kernelcheck.Fixed(1, 0, 0), kernelcheck.Fixed(0, 0, 1)))
+					w.Contract(sym.Const(c), sym.Const(size), sym.Const(c), acc.Tile(kerneltest.Fixed(0, 0), kerneltest.Fixed(1, 0), kerneltest.Fixed(0, 1)),
+						k.Tile([]sym.Expr{h, v, n0, n0}, kerneltest.Fixed(0, 0, 1, 0), kerneltest.Fixed(0, 0, 0, 1)), x.Tile([]sym.Expr{n0, r.Add(h), v}, kerneltest.Fixed(1, 0, 0), kerneltest.Fixed(0, 0, 1)))
 				})
 			})
 			w.Nest(loop.Each, "o", acc.Shape, func(i []sym.Expr) { w.Store(z, []sym.Expr{i[0], r, i[1]}, acc.Load(i...)) })
@@ -175,7 +175,7 @@ func BenchmarkConvolution(b *testing.B) {
 func BenchmarkTranspose(b *testing.B) {
 	const n = 2048
 	benchmark(b, "GB/s", 8*n*n, func(w *loop.Builder) {
-		x, z := w.Param("x", loop.Read, dtype.F32, kernelcheck.Fixed(n, n)), w.Param("z", loop.Write, dtype.F32, kernelcheck.Fixed(n, n))
+		x, z := w.Param("x", loop.Read, dtype.F32, kerneltest.Fixed(n, n)), w.Param("z", loop.Write, dtype.F32, kerneltest.Fixed(n, n))
 		w.Nest(loop.Each, "i", z.Shape, func(i []sym.Expr) { w.Store(z, i, x.Load(i[1], i[0])) })
 	})
 }

@@ -3,7 +3,7 @@ package portable
 import (
 	"testing"
 
-	"github.com/weirml/weir/internal/codegen/kernelcheck"
+	"github.com/weirml/weir/internal/codegen/kerneltest"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
@@ -11,7 +11,7 @@ import (
 )
 
 // TestHostile runs kernels that mean harm. WEIR_HOSTILE=100000000 in the environment: so many executions.
-func TestHostile(t *testing.T) { kernelcheck.Hostiles(t, 300, harness) }
+func TestHostile(t *testing.T) { kerneltest.Hostiles(t, 300, harness) }
 
 // recorder notes what a test would have failed with.
 type recorder struct {
@@ -53,7 +53,7 @@ func TestHostileFinds(t *testing.T) {
 				loop.Walk(k.Body, func(s loop.Stmt) bool { plant(s); return true })
 				return Compile(&loop.Module{Kernels: []*loop.Kernel{k}}, machine)
 			}
-			x := kernelcheck.NewHostile(r, kernelcheck.Harness{Compile: faulty})
+			x := kerneltest.NewHostile(r, kerneltest.Harness{Compile: faulty})
 			x.Bindings = 8
 			for seed := int64(1); seed < 100 && r.faults == nil; seed++ {
 				x.Kernel(seed)

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/weirml/weir/internal/codegen/kernelcheck"
+	"github.com/weirml/weir/internal/codegen/kerneltest"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
@@ -19,7 +19,7 @@ var (
 )
 
 // harness compiles with this package.
-var harness = kernelcheck.Harness{Compile: Compile}
+var harness = kerneltest.Harness{Compile: Compile}
 
 func TestFunctions(t *testing.T)     { harness.Functions(t) }
 func TestConversions(t *testing.T)   { harness.Conversions(t) }
@@ -60,16 +60,16 @@ func TestNoAllocation(t *testing.T) {
 		b.Store(z, []sym.Expr{i, n0}, loop.Apply2(loop.Div, total, loop.Convert(dtype.F32, at.Load(i))))
 		b.Contract(sym.Const(8), n, n, z.Tile([]sym.Expr{n0, n0}, row, col), x.Tile([]sym.Expr{n0, n0}, row, col), z.Tile([]sym.Expr{n0, n0}, row, col))
 	})
-	k := kernelcheck.Finish(b)
+	k := kerneltest.Finish(b)
 	code, _ := Compile(&loop.Module{Kernels: []*loop.Kernel{k}}, target.Machine{})
 	compiled := code.Kernels[0]
 	a := &target.Args{}
 	for _, p := range k.Params {
-		o := kernelcheck.Operand(t, p, nil)
+		o := kerneltest.Operand(t, p, nil)
 		a.Operands = append(a.Operands, target.Operand{Base: unsafe.Pointer(&o.Bytes()[0]), Bytes: int64(len(o.Bytes()))})
 	}
 	bytes, _ := compiled.Scratch(nil)
-	scratch, _ := kernelcheck.ScratchOf(int(bytes))
+	scratch, _ := kerneltest.ScratchOf(int(bytes))
 	if n := testing.AllocsPerRun(20, func() {
 		if err := compiled.Run(a, 0, 70, scratch); err != nil {
 			t.Fatal(err)
@@ -86,7 +86,7 @@ func x32(x *loop.Memory, index ...sym.Expr) loop.Expr {
 // TestBlocks refuses what only blocks of threads have.
 func TestBlocks(t *testing.T) {
 	b := loop.NewBuilder("block")
-	b.Kernel.Body = []loop.Stmt{&loop.Local{Name: "s", DType: dtype.F32, Shape: kernelcheck.Fixed(4), Space: loop.Shared}}
+	b.Kernel.Body = []loop.Stmt{&loop.Local{Name: "s", DType: dtype.F32, Shape: kerneltest.Fixed(4), Space: loop.Shared}}
 	_, err := Compile(&loop.Module{Kernels: []*loop.Kernel{b.Kernel}}, target.Machine{})
 	if !errors.Is(err, diag.ErrUnsupported) {
 		t.Errorf("error %v", err)

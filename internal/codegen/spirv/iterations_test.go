@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/weirml/weir/internal/codegen/kernelcheck"
+	"github.com/weirml/weir/internal/codegen/kerneltest"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
@@ -39,7 +39,7 @@ func TestIterations(t *testing.T) {
 				b.Store(y, first, loop.Apply2(loop.Max, y.Load(first...), x.Load(i, j)))
 			})
 		})
-		m := &loop.Module{Kernels: []*loop.Kernel{kernelcheck.Finish(b)}, Dims: sym.NewDims()}
+		m := &loop.Module{Kernels: []*loop.Kernel{kerneltest.Finish(b)}, Dims: sym.NewDims()}
 		m.Dims.Set(sym.User("n"), c.n)
 		code, err := Compile(m, machine)
 		if errors.Is(err, diag.ErrUnsupported) != c.refused || err != nil && !c.refused {

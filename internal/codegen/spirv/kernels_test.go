@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/weirml/weir/internal/codegen/kernelcheck"
+	"github.com/weirml/weir/internal/codegen/kerneltest"
 	"github.com/weirml/weir/internal/codegen/portable"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/loop"
@@ -48,7 +48,7 @@ func compileFor(t testing.TB, k *loop.Kernel, machine target.Machine) *target.Bi
 // TestModules has Khronos's tools look at a part of the modules of the suites, for one machine after another, and computes the kernels portably.
 func TestModules(t *testing.T) {
 	list, asked, checked, refused := machines(t), 0, 0, 0
-	h := kernelcheck.Harness{Machine: target.Portable(1), Compile: func(m *loop.Module, machine target.Machine) (*target.Code, error) {
+	h := kerneltest.Harness{Machine: target.Portable(1), Compile: func(m *loop.Module, machine target.Machine) (*target.Code, error) {
 		if b := compileFor(t, m.Kernels[0], list[checked%len(list)]); b != nil {
 			validate(t, b.Words)
 		} else {
@@ -60,12 +60,12 @@ func TestModules(t *testing.T) {
 	every := 0
 	h.Take = func() bool { asked++; return asked%every < 2 }
 	for _, c := range []struct {
-		suite func(h kernelcheck.Harness, t *testing.T)
+		suite func(h kerneltest.Harness, t *testing.T)
 		every int
 	}{
-		{kernelcheck.Harness.Functions, 151}, {kernelcheck.Harness.Conversions, 31}, {kernelcheck.Harness.Specials, 501}, {kernelcheck.Harness.Quantisations, 17},
-		{kernelcheck.Harness.FewBits, 17}, {kernelcheck.Harness.Checks, 1}, {kernelcheck.Harness.Contractions, 61}, {kernelcheck.Harness.Divisions, 17},
-		{kernelcheck.Harness.Lanes, 61}, {kernelcheck.Harness.Borders, 17},
+		{kerneltest.Harness.Functions, 151}, {kerneltest.Harness.Conversions, 31}, {kerneltest.Harness.Specials, 501}, {kerneltest.Harness.Quantisations, 17},
+		{kerneltest.Harness.FewBits, 17}, {kerneltest.Harness.Checks, 1}, {kerneltest.Harness.Contractions, 61}, {kerneltest.Harness.Divisions, 17},
+		{kerneltest.Harness.Lanes, 61}, {kerneltest.Harness.Borders, 17},
 	} {
 		every = c.every
 		c.suite(h, t)
@@ -79,7 +79,7 @@ func TestModules(t *testing.T) {
 
 // TestSharedBytes checks kernels of blocks, for every machine, and that a module's shared memory is what its entries say.
 func TestSharedBytes(t *testing.T) {
-	for _, k := range kernelcheck.BlockKernels(t) {
+	for _, k := range kerneltest.BlockKernels(t) {
 		for _, machine := range machines(t) {
 			b := compileFor(t, k.Kernel, machine)
 			if b == nil {

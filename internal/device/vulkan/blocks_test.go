@@ -7,7 +7,7 @@ import (
 	"math/rand"
 	"testing"
 
-	"github.com/weirml/weir/internal/codegen/kernelcheck"
+	"github.com/weirml/weir/internal/codegen/kerneltest"
 	"github.com/weirml/weir/internal/codegen/spirv"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/loop"
@@ -17,13 +17,13 @@ import (
 
 // TestBlockKernels compares kernels that were written for blocks of threads with the interpreter.
 func TestBlockKernels(t *testing.T) {
-	for _, k := range kernelcheck.BlockKernels(t) {
+	for _, k := range kerneltest.BlockKernels(t) {
 		t.Run(k.Name, func(t *testing.T) { runBlocks(t, k) })
 	}
 }
 
 // runBlocks runs a kernel with each binding.
-func runBlocks(t *testing.T, c kernelcheck.BlockKernel, without ...string) {
+func runBlocks(t *testing.T, c kerneltest.BlockKernel, without ...string) {
 	k, bindings := c.Kernel, c.Dims
 	h := harness(t, map[string]int{}, without...)
 	m := &loop.Module{Kernels: []*loop.Kernel{k}}
@@ -47,9 +47,9 @@ func runBlocks(t *testing.T, c kernelcheck.BlockKernel, without ...string) {
 		}
 		operands := make([]*tensor.Tensor, len(k.Params))
 		for j, p := range k.Params {
-			operands[j] = kernelcheck.Operand(t, p, dims)
-			kernelcheck.Fill(r, operands[j])
+			operands[j] = kerneltest.Operand(t, p, dims)
+			kerneltest.Fill(r, operands[j])
 		}
-		h.Agree(t, k, dims, operands, kernelcheck.Tolerance(k.Params[len(k.Params)-1].DType), 0)
+		h.Agree(t, k, dims, operands, kerneltest.Tolerance(k.Params[len(k.Params)-1].DType), 0)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/weirml/weir/internal/codegen/kernelcheck"
+	"github.com/weirml/weir/internal/codegen/kerneltest"
 	"github.com/weirml/weir/internal/codegen/mathematics"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
@@ -37,10 +37,10 @@ func TestFunctions(t *testing.T) {
 		}
 		t.Run(s.Name, func(t *testing.T) {
 			b := loop.NewBuilder("function")
-			x, y := b.Param("x", loop.Read, dtype.F32, kernelcheck.Fixed(n)), b.Param("y", loop.Write, dtype.F32, kernelcheck.Fixed(n))
+			x, y := b.Param("x", loop.Read, dtype.F32, kerneltest.Fixed(n)), b.Param("y", loop.Write, dtype.F32, kerneltest.Fixed(n))
 			b.For(loop.Each, "i", sym.Const(n), func(i sym.Expr) { b.Store(y, []sym.Expr{i}, loop.Apply(op, x.Load(i))) })
-			k := kernelcheck.Finish(b)
-			operands := []*tensor.Tensor{kernelcheck.Operand(t, k.Params[0], nil), kernelcheck.Operand(t, k.Params[1], nil)}
+			k := kerneltest.Finish(b)
+			operands := []*tensor.Tensor{kerneltest.Operand(t, k.Params[0], nil), kerneltest.Operand(t, k.Params[1], nil)}
 			for i, v := range xs {
 				operands[0].SetFloat(int64(i), float64(v))
 			}

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/weirml/weir/internal/codegen/kernelcheck"
+	"github.com/weirml/weir/internal/codegen/kerneltest"
 	"github.com/weirml/weir/internal/codegen/portable"
 	"github.com/weirml/weir/internal/codegen/spirv"
 	"github.com/weirml/weir/internal/device"
@@ -138,11 +138,11 @@ func (k *onDevice) run(a *target.Args) (err error) {
 }
 
 // harness compiles for the device, as if it were without some features. Kernels that it does not run are counted, by their reasons.
-func harness(t testing.TB, refused map[string]int, without ...string) kernelcheck.Harness {
+func harness(t testing.TB, refused map[string]int, without ...string) kerneltest.Harness {
 	d := open(t)
 	have := slices.DeleteFunc(slices.Clone(d.Machine().Features), func(f string) bool { return slices.Contains(without, f) })
 	device := target.Vulkan(d.Machine().Limits, have...)
-	return kernelcheck.Harness{Machine: device, Compile: func(m *loop.Module, machine target.Machine) (*target.Code, error) {
+	return kerneltest.Harness{Machine: device, Compile: func(m *loop.Module, machine target.Machine) (*target.Code, error) {
 		bound(m, device)
 		code, err := spirv.Compile(m, device)
 		var e *diag.Error
@@ -180,14 +180,14 @@ func TestKernels(t *testing.T) {
 	refused := map[string]int{}
 	for _, c := range []struct {
 		name  string
-		suite func(h kernelcheck.Harness, t *testing.T)
+		suite func(h kerneltest.Harness, t *testing.T)
 		every int // two kernels of so many are run: lanes asks twice
 	}{
-		{"functions", kernelcheck.Harness.Functions, 131}, {"conversions", kernelcheck.Harness.Conversions, 23}, {"specials", kernelcheck.Harness.Specials, 307},
-		{"powers", kernelcheck.Harness.Powers, 1}, {"quantisations", kernelcheck.Harness.Quantisations, 17}, {"few bits", kernelcheck.Harness.FewBits, 17},
-		{"checks", kernelcheck.Harness.Checks, 1}, {"outside", kernelcheck.Harness.Outside, 1}, {"contractions", kernelcheck.Harness.Contractions, 11},
-		{"divisions", kernelcheck.Harness.Divisions, 23}, {"empty contractions", kernelcheck.Harness.EmptyContractions, 1}, {"wide", kernelcheck.Harness.Wide, 1},
-		{"lanes", kernelcheck.Harness.Lanes, 37}, {"borders", kernelcheck.Harness.Borders, 17},
+		{"functions", kerneltest.Harness.Functions, 131}, {"conversions", kerneltest.Harness.Conversions, 23}, {"specials", kerneltest.Harness.Specials, 307},
+		{"powers", kerneltest.Harness.Powers, 1}, {"quantisations", kerneltest.Harness.Quantisations, 17}, {"few bits", kerneltest.Harness.FewBits, 17},
+		{"checks", kerneltest.Harness.Checks, 1}, {"outside", kerneltest.Harness.Outside, 1}, {"contractions", kerneltest.Harness.Contractions, 11},
+		{"divisions", kerneltest.Harness.Divisions, 23}, {"empty contractions", kerneltest.Harness.EmptyContractions, 1}, {"wide", kerneltest.Harness.Wide, 1},
+		{"lanes", kerneltest.Harness.Lanes, 37}, {"borders", kerneltest.Harness.Borders, 17},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h, n := harness(t, refused), 0
@@ -206,7 +206,7 @@ func TestFewFeatures(t *testing.T) {
 	} {
 		t.Run(strings.Join(without, " "), func(t *testing.T) {
 			refused := map[string]int{}
-			for _, k := range kernelcheck.BlockKernels(t) {
+			for _, k := range kerneltest.BlockKernels(t) {
 				runBlocks(t, k, without...)
 			}
 			for seed := range int64(12) {
@@ -215,8 +215,8 @@ func TestFewFeatures(t *testing.T) {
 			h, n := harness(t, refused, without...), 0
 			every := 0
 			h.Take = func() bool { n++; return *all || n%every < 2 }
-			for i, suite := range []func(h kernelcheck.Harness, t *testing.T){
-				kernelcheck.Harness.Functions, kernelcheck.Harness.Conversions, kernelcheck.Harness.FewBits, kernelcheck.Harness.Divisions, kernelcheck.Harness.Checks,
+			for i, suite := range []func(h kerneltest.Harness, t *testing.T){
+				kerneltest.Harness.Functions, kerneltest.Harness.Conversions, kerneltest.Harness.FewBits, kerneltest.Harness.Divisions, kerneltest.Harness.Checks,
 			} {
 				every = []int{1009, 101, 61, 101, 1}[i]
 				suite(h, t)

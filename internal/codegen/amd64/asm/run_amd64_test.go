@@ -11,7 +11,7 @@ import (
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 	"github.com/weirml/weir/internal/codegen/amd64/call"
-	"github.com/weirml/weir/internal/codegen/amd64/emulate"
+	"github.com/weirml/weir/internal/codegen/amd64/emulatetest"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/target"
 )
@@ -32,7 +32,7 @@ func TestEmulated(t *testing.T) {
 			t.Skip("the processor has no ", feature)
 		}
 	}
-	machine := emulate.New(t)
+	machine := emulatetest.New(t)
 	random := rand.New(rand.NewPCG(3, 4))
 	insts := asm.RandomVEX(random, 4, general, asm.RSI)
 	insts = slices.DeleteFunc(insts, func(i asm.Inst) bool {
@@ -45,8 +45,8 @@ func TestEmulated(t *testing.T) {
 		binary.LittleEndian.PutUint32(before[4*n:], word(random))
 	}
 	emulated := bytes.Clone(before)
-	region := &emulate.Region{Bytes: emulated}
-	emulate.Place(64, region)
+	region := &emulatetest.Region{Bytes: emulated}
+	emulatetest.Place(64, region)
 	if _, err := machine.Run(code, map[asm.Reg]uint64{asm.RDI: region.Address}, region); err != nil {
 		t.Fatal(err)
 	}

@@ -5,14 +5,14 @@ import (
 	"testing"
 
 	"github.com/weirml/weir/internal/importer/onnx/wire"
-	"github.com/weirml/weir/internal/importer/onnx/wire/malformed"
+	"github.com/weirml/weir/internal/importer/onnx/wire/malformedtest"
 )
 
 // FuzzModel looks for a panic, for a model that does not survive the writer, and for tensors that cannot be asked.
 func FuzzModel(f *testing.F) {
 	data := sample().Marshal()
 	f.Add(data)
-	for c := range malformed.Fields(wire.Model(), data, malformed.Options{}) {
+	for c := range malformedtest.Fields(wire.Model(), data, malformedtest.Options{}) {
 		if len(c.Data) < 4096 {
 			f.Add(c.Data)
 		}

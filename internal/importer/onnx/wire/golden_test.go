@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/weirml/weir/internal/importer/onnx/wire"
-	"github.com/weirml/weir/internal/importer/onnx/wire/malformed"
+	"github.com/weirml/weir/internal/importer/onnx/wire/malformedtest"
 )
 
 // TestGolden compares files that the Python package onnx wrote with what that package reads in them (testdata/make.py):
@@ -39,7 +39,7 @@ func TestGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			for what, data := range map[string][]byte{"the file": data, "the file written again": again} {
-				got, err := malformed.Text(file.schema, data)
+				got, err := malformedtest.Text(file.schema, data)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/importer/onnx/wire"
-	"github.com/weirml/weir/internal/importer/onnx/wire/malformed"
+	"github.com/weirml/weir/internal/importer/onnx/wire/malformedtest"
 )
 
 // The helpers below write wire format by hand, so that the tests do not trust the package's own writer.
@@ -284,8 +284,8 @@ func TestRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again := m.Marshal(); !bytes.Equal(again, data) {
-		a, _ := malformed.Text(wire.Model(), data)
-		b, _ := malformed.Text(wire.Model(), again)
+		a, _ := malformedtest.Text(wire.Model(), data)
+		b, _ := malformedtest.Text(wire.Model(), again)
 		t.Fatalf("the model changed:\n%s\nbecame\n%s", a, b)
 	}
 	w := m.Graph.Initializer[0]
@@ -303,7 +303,7 @@ func TestMalformed(t *testing.T) {
 	data := sample().Marshal()
 	attacks, refused := map[string]int{}, map[string]int{}
 	paths := map[string]bool{}
-	try := func(c malformed.Case) {
+	try := func(c malformedtest.Case) {
 		attacks[c.Attack]++
 		paths[c.Path] = true
 		m, err := wire.ParseModel(c.Data)
@@ -324,13 +324,13 @@ func TestMalformed(t *testing.T) {
 			t.Errorf("%s, %s: the round trip gave %v", c.Path, c.Attack, err)
 		}
 	}
-	for c := range malformed.Fields(wire.Model(), data, malformed.Options{Every: true}) {
+	for c := range malformedtest.Fields(wire.Model(), data, malformedtest.Options{Every: true}) {
 		try(c)
 	}
-	for c := range malformed.Cuts(data, 1) {
+	for c := range malformedtest.Cuts(data, 1) {
 		try(c)
 	}
-	for c := range malformed.Names(data) {
+	for c := range malformedtest.Names(data) {
 		try(c)
 	}
 	for _, attack := range []string{"another wire type", "a group", "length past the end", "endless varint"} {

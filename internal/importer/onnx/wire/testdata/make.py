@@ -1,6 +1,6 @@
 """Writes the files beside it with the Python package onnx (1.22): messages, and as .txt what the package reads in them.
 
-The text is that of malformed.Text: a line a value, fields by number, singular zeros left out, floats as bits.
+The text is that of malformedtest.Text: a line a value, fields by number, singular zeros left out, floats as bits.
 Run: python make.py
 """
 import hashlib

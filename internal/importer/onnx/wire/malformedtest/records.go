@@ -1,8 +1,8 @@
-// Package malformed makes broken files out of valid ones, for tests of whatever reads them: of every field path of a message
+// Package malformedtest makes broken files out of valid ones, for tests of whatever reads them: of every field path of a message
 // the field missing, of another type, too large, negative, dangling; and of a model's graph the cycles and clashes that its
 // names can form. It also prints a message as canonical text. It works on the bytes and on wire's description of the
 // messages, not on wire's reader, which is one of the things it is there to test.
-package malformed
+package malformedtest
 
 import (
 	"crypto/sha256"

@@ -1,6 +1,6 @@
-// Package kernelcheck compares what code generators make of kernels with the interpreter: every function on every type, checks, contractions,
+// Package kerneltest compares what code generators make of kernels with the interpreter: every function on every type, checks, contractions,
 // tiles at once, and random kernels. A generator's tests say how to compile.
-package kernelcheck
+package kerneltest
 
 import (
 	"bytes"

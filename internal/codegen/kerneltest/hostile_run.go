@@ -1,4 +1,4 @@
-package kernelcheck
+package kerneltest
 
 import (
 	"fmt"

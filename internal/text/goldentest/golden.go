@@ -1,5 +1,5 @@
-// Package golden runs the text cases of a package's testdata, for its tests.
-package golden
+// Package goldentest runs the text cases of a package's testdata, for its tests.
+package goldentest
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package emulate
+package emulatetest
 
 import (
 	"encoding/binary"

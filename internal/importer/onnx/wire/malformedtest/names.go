@@ -1,4 +1,4 @@
-package malformed
+package malformedtest
 
 import (
 	"fmt"
@@ -171,7 +171,7 @@ func Names(model []byte) iter.Seq[Case] {
 		for _, r := range rewires {
 			m, err := wire.ParseModel(model)
 			if err != nil {
-				panic(fmt.Sprintf("malformed: the valid model is not: %v", err))
+				panic(fmt.Sprintf("malformedtest: the valid model is not: %v", err))
 			}
 			path := r.edit(m)
 			if path == "" {

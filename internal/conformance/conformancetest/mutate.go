@@ -1,4 +1,4 @@
-package conformance
+package conformancetest
 
 import (
 	"encoding/binary"
@@ -64,6 +64,9 @@ func ParseMutable(file []byte) (*Mutable, error) {
 
 // Text is one of the texts.
 func (m *Mutable) Text(part int) string { return m.texts[part] }
+
+// Words are the tokens of one of the texts.
+func (m *Mutable) Words(part int) Words { return m.words[part] }
 
 // With is the artefact with another text in the place of one, its sizes and checksum set right.
 func (m *Mutable) With(part int, text string) []byte {

@@ -1,8 +1,8 @@
-// Package emulate runs emitted code in an emulated processor that has AVX-512, for tests on machines that do not: Bochs, by way
+// Package emulatetest runs emitted code in an emulated processor that has AVX-512, for tests on machines that do not: Bochs, by way
 // of the Python package bochscpu-python. Its processor has AVX-512 F, CD, BW, DQ and VL, but not VNNI, BF16 or AMX; a gather
 // whose indices are in vector register 16 or above it takes for no instruction. Where the
 // package is missing, tests are skipped with the reason.
-package emulate
+package emulatetest
 
 import (
 	"bufio"

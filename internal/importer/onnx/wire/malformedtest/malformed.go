@@ -1,4 +1,4 @@
-package malformed
+package malformedtest
 
 import (
 	"encoding/binary"
@@ -166,7 +166,7 @@ func Fields(schema *wire.Message, data []byte, o Options) iter.Seq[Case] {
 	return func(yield func(Case) bool) {
 		top, err := split(schema, data)
 		if err != nil {
-			panic(fmt.Sprintf("malformed: the valid message is not: %v", err))
+			panic(fmt.Sprintf("malformedtest: the valid message is not: %v", err))
 		}
 		seen := map[string]bool{}
 		var walk func(prefix, plain string, records []*record) bool

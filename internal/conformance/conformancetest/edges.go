@@ -1,4 +1,4 @@
-package conformance
+package conformancetest
 
 import (
 	"fmt"
@@ -10,10 +10,10 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// edge is an operator at the edge of what it means; build applies it to v, which is f32 and has at least one axis, with
+// Edge is an operator at the edge of what it means; build applies it to v, which is f32 and has at least one axis, with
 // no extent known to the drawing.
-type edge struct {
-	name  string
+type Edge struct {
+	Name  string
 	build func(d *drawing, v drawn) drawn
 }
 
@@ -21,8 +21,8 @@ type edge struct {
 func axes(rank int) []extent { return make([]extent, rank) }
 
 // unary is an edge of one operator that keeps the rank, with constants behind the operand.
-func unary(op string, dt dtype.DType, constants func(d *drawing, v drawn) []drawn, list ...*wire.AttributeProto) edge {
-	return edge{op, func(d *drawing, v drawn) drawn {
+func unary(op string, dt dtype.DType, constants func(d *drawing, v drawn) []drawn, list ...*wire.AttributeProto) Edge {
+	return Edge{op, func(d *drawing, v drawn) drawn {
 		in := []drawn{v}
 		if constants != nil {
 			in = append(in, constants(d, v)...)
@@ -31,10 +31,10 @@ func unary(op string, dt dtype.DType, constants func(d *drawing, v drawn) []draw
 	}}
 }
 
-func (e edge) called(name string) edge { e.name += " " + name; return e }
+func (e Edge) called(name string) Edge { e.Name += " " + name; return e }
 
-// ranked is e with another rank of its result.
-func (e edge) ranks(by int) edge {
+// ranks is e with another rank of its result.
+func (e Edge) ranks(by int) Edge {
 	build := e.build
 	e.build = func(d *drawing, v drawn) drawn {
 		out := build(d, v)
@@ -80,7 +80,7 @@ var (
 	nan      = math.NaN()
 )
 
-// body is a graph for an If, Loop or Scan.
+// nested is a body of an If, Loop or Scan.
 func (d *drawing) nested(inputs []drawn, make func(b *drawing) []drawn) *wire.AttributeProto {
 	b := d.inner()
 	for _, v := range inputs {
@@ -107,8 +107,8 @@ func (d *drawing) shapeOf(v drawn, list ...*wire.AttributeProto) drawn {
 }
 
 // cast casts what was clipped to where the cast means something.
-func cast(to dtype.DType, low, high float64) edge {
-	return edge{"Cast " + to.String(), func(d *drawing, v drawn) drawn {
+func cast(to dtype.DType, low, high float64) Edge {
+	return Edge{"Cast " + to.String(), func(d *drawing, v drawn) drawn {
 		some := d.add("Where", dtype.F32, v.shape, 0, []drawn{d.add("IsNaN", dtype.Bool, v.shape, 0, []drawn{v}), constFloats(0)(d, v)[0], v})
 		some = d.add("Mul", dtype.F32, v.shape, 0, []drawn{some, constFloats(100)(d, v)[0]})
 		some = d.add("Clip", dtype.F32, v.shape, 0, append([]drawn{some}, constFloats(low, high)(d, v)...))
@@ -116,8 +116,8 @@ func cast(to dtype.DType, low, high float64) edge {
 	}}
 }
 
-// edges are views, reductions, choices, casts and regions at their edges.
-var edges = []edge{
+// Edges are views, reductions, choices, casts and regions at their edges.
+var Edges = []Edge{
 	unary("Slice", dtype.F32, constInts([]int64{-1}, []int64{math.MinInt64}, []int64{-1}, []int64{-1})).called("backwards"),
 	unary("Slice", dtype.F32, constInts([]int64{1}, farthest, []int64{0}, []int64{2})).called("every other"),
 	unary("Slice", dtype.F32, constInts([]int64{-3}, []int64{-1}, []int64{-1})).called("from the end"),
@@ -239,11 +239,11 @@ func constInt(x int64) func(d *drawing, v drawn) []drawn {
 	}
 }
 
-// pairOfEdges is two edges one behind the other, over an input with extents that are named or fixed, 0, 1, 2 or prime.
+// PairOfEdges is two edges one behind the other, over an input with extents that are named or fixed, 0, 1, 2 or prime.
 // Its outputs are the second's, now and then the first's, the input, a constant, and the second's again.
-func pairOfEdges(first, second edge) *RandomModel {
-	seed := hashed(first.name+">"+second.name) % (1 << 31)
-	d := &drawing{Rand: rand.New(rand.NewPCG(seed, 17)), graph: &wire.GraphProto{Name: first.name + " > " + second.name}, count: new(int)}
+func PairOfEdges(first, second Edge) *RandomModel {
+	seed := Hash(first.Name+">"+second.Name) % (1 << 31)
+	d := &drawing{Rand: rand.New(rand.NewPCG(seed, 17)), graph: &wire.GraphProto{Name: first.Name + " > " + second.Name}, count: new(int)}
 	sizes := []int64{0, 1, 2, 3, 3, 5, 7, 13}
 	x := drawn{name: "x", dt: dtype.F32, shape: axes(1 + d.IntN(3))}
 	var shape []int64
