@@ -17,6 +17,7 @@ type activation struct {
 	mean        func(x, a, b float64) float64
 	whole       func(x, a, b int64) int64 // of integers; nil: floats only
 	body        func(x, a, b loop.Expr) loop.Expr
+	own         Def // the properties that are its own
 	// slope takes the derivative by the result y to that by x.
 	slope func(g *Gradients, up, x, y *ir.Value, a, b float64) *ir.Value
 }
@@ -29,11 +30,11 @@ const (
 
 // activationTable is every operator that is one function of one element and of fixed numbers.
 var activationTable = []activation{
-	{name: "relu", mean: func(x, _, _ float64) float64 { return max(x, 0) }, whole: func(x, _, _ int64) int64 { return max(x, 0) },
+	{name: "relu", own: Def{Light: true, NotNegative: neverNegative}, mean: func(x, _, _ float64) float64 { return max(x, 0) }, whole: func(x, _, _ int64) int64 { return max(x, 0) },
 		body: func(x, _, _ loop.Expr) loop.Expr { return loop.Apply2(loop.Max, x, like(x, 0)) }, slope: func(g *Gradients, up, _, y *ir.Value, _, _ float64) *ir.Value {
 			return g.choose(g.positive(y), up, nil)
 		}},
-	{name: "leaky_relu", alpha: 0.01, mean: func(x, a, _ float64) float64 { return choose(x < 0, a*x, x) },
+	{name: "leaky_relu", own: Def{Light: true}, alpha: 0.01, mean: func(x, a, _ float64) float64 { return choose(x < 0, a*x, x) },
 		body: func(x, a, _ loop.Expr) loop.Expr { return loop.Choose(less(x, like(x, 0)), times(a, x), x) }, slope: func(g *Gradients, up, x, y *ir.Value, a, _ float64) *ir.Value {
 			return g.choose(g.positive(either(a > 0, y, x)), up, g.times(up, a))
 		}},
@@ -60,10 +61,10 @@ var activationTable = []activation{
 		}, slope: func(g *Gradients, up, _, y *ir.Value, a, _ float64) *ir.Value {
 			return g.choose(g.positive(y), up, g.mul(up, g.above(g.times(y, 1/a), 1)))
 		}},
-	{name: "hard_sigmoid", alpha: 0.2, beta: 0.5, mean: hardSigmoid, body: hardSigmoidBody, slope: func(g *Gradients, up, _, y *ir.Value, a, _ float64) *ir.Value {
+	{name: "hard_sigmoid", own: Def{Light: true, NotNegative: neverNegative}, alpha: 0.2, beta: 0.5, mean: hardSigmoid, body: hardSigmoidBody, slope: func(g *Gradients, up, _, y *ir.Value, a, _ float64) *ir.Value {
 		return g.choose(g.op(loop.And, g.positive(y), g.op(loop.Lt, y, g.number(y, 1))), g.times(up, a), nil)
 	}},
-	{name: "hard_swish", mean: func(x, _, _ float64) float64 { return x * hardSigmoid(x, 1.0/6, 0.5) },
+	{name: "hard_swish", own: Def{Light: true}, mean: func(x, _, _ float64) float64 { return x * hardSigmoid(x, 1.0/6, 0.5) },
 		body: func(x, _, _ loop.Expr) loop.Expr { return times(x, hardSigmoidBody(x, like(x, 1.0/6), like(x, 0.5))) }, slope: func(g *Gradients, up, x, _ *ir.Value, _, _ float64) *ir.Value {
 			above, below := g.op(loop.Ge, x, g.number(x, 3)), g.op(loop.Le, x, g.number(x, -3))
 			return g.choose(below, nil, g.choose(above, up, g.mul(up, g.above(g.times(x, 1.0/3), 0.5))))
@@ -197,7 +198,7 @@ func (a *activation) settings(n *ir.Node) (alpha, beta float64) {
 }
 
 func (a *activation) define() *Def {
-	return &Def{Op: a.name, Elementwise: true, rows: elementwiseRows, Shape: a.shape, Mean: a.eval, Grad: a.grad, Lowerings: []Lowering{{Name: "map", Build: a.build}}, Samples: a.samples}
+	return &Def{Op: a.name, Light: a.own.Light, NotNegative: a.own.NotNegative, Elementwise: true, rows: elementwiseRows, Shape: a.shape, Mean: a.eval, Grad: a.grad, Lowerings: []Lowering{{Name: "map", Build: a.build}}, Samples: a.samples}
 }
 
 func (a *activation) shape(c *ir.Inference, n *ir.Node) error {

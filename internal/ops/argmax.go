@@ -11,7 +11,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "argmax", Shape: argMaxShape, Mean: argMaxMean, Samples: argMaxSamples, Lowerings: []Lowering{{Name: "rows", Build: argMaxRows}}})
+	define(&Def{Op: "argmax", Linear: true, Shape: argMaxShape, Mean: argMaxMean, Samples: argMaxSamples, Lowerings: []Lowering{{Name: "rows", Build: argMaxRows}}})
 	define(&Def{Op: "hardmax", Grad: none, Shape: softmaxShape, Mean: hardmaxMean, Samples: softmaxSamples, Lowerings: []Lowering{{Name: "rows", Build: hardmaxRows}}})
 }
 

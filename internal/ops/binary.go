@@ -1,6 +1,8 @@
 package ops
 
 import (
+	"math"
+
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
@@ -16,29 +18,30 @@ var binaryTable = []struct {
 	function loop.BinaryOp
 	accepts  accepts
 	grad     func(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value // nil: results are never floats
+	own      Def                                                        // the properties that are its own
 }{
-	{loop.Add, numbers, func(_ *Gradients, _ *ir.Node, up []*ir.Value) []*ir.Value { return []*ir.Value{up[0], up[0]} }},
-	{loop.Sub, numbers, pairGrad(nil, func(g *Gradients, up, _, _, _ *ir.Value) *ir.Value { return g.neg(up) })},
+	{loop.Add, numbers, func(_ *Gradients, _ *ir.Node, up []*ir.Value) []*ir.Value { return []*ir.Value{up[0], up[0]} }, Def{Light: true, Commutative: true, Neutral: new(0.0), NotNegative: allNotNegative}},
+	{loop.Sub, numbers, pairGrad(nil, func(g *Gradients, up, _, _, _ *ir.Value) *ir.Value { return g.neg(up) }), Def{Light: true, Neutral: new(0.0)}},
 	{loop.Mul, numbers, pairGrad(
 		func(g *Gradients, up, _, y, _ *ir.Value) *ir.Value { return g.mul(up, y) },
-		func(g *Gradients, up, x, _, _ *ir.Value) *ir.Value { return g.mul(up, x) })},
+		func(g *Gradients, up, x, _, _ *ir.Value) *ir.Value { return g.mul(up, x) }), Def{Light: true, Commutative: true, Neutral: new(1.0), NotNegative: productNotNegative}},
 	{loop.Div, numbers, pairGrad(
 		func(g *Gradients, up, _, y, _ *ir.Value) *ir.Value { return g.div(up, y) },
-		func(g *Gradients, up, _, y, z *ir.Value) *ir.Value { return g.neg(g.mul(g.div(up, y), z)) })},
+		func(g *Gradients, up, _, y, z *ir.Value) *ir.Value { return g.neg(g.mul(g.div(up, y), z)) }), Def{Light: true, Neutral: new(1.0), NotNegative: allNotNegative}},
 	{loop.FloorMod, numbers, pairGrad(nil, func(g *Gradients, up, x, y, _ *ir.Value) *ir.Value {
 		return g.neg(g.mul(up, g.f(loop.Floor, g.div(x, y))))
-	})},
+	}), Def{}},
 	{loop.Rem, numbers, pairGrad(nil, func(g *Gradients, up, x, y, _ *ir.Value) *ir.Value {
 		return g.neg(g.mul(up, g.f(loop.Trunc, g.div(x, y))))
-	})},
-	{loop.Pow, numbers, pairGrad(powerSlope, exponentSlope)},
-	{loop.Min, numbers, pairGrad(extremeSlope(loop.Gt, loop.Ge, 1), extremeSlope(loop.Lt, loop.Le, 0))},
-	{loop.Max, numbers, pairGrad(extremeSlope(loop.Lt, loop.Le, 1), extremeSlope(loop.Gt, loop.Ge, 0))},
-	{loop.And, bitsets, nil}, {loop.Or, bitsets, nil}, {loop.Xor, bitsets, nil}, {loop.Shl, integers, nil}, {loop.Shr, integers, nil},
+	}), Def{}},
+	{loop.Pow, numbers, pairGrad(powerSlope, exponentSlope), Def{Neutral: new(1.0)}},
+	{loop.Min, numbers, pairGrad(extremeSlope(loop.Gt, loop.Ge, 1), extremeSlope(loop.Lt, loop.Le, 0)), Def{Light: true, Neutral: new(math.Inf(1)), NotNegative: allNotNegative}},
+	{loop.Max, numbers, pairGrad(extremeSlope(loop.Lt, loop.Le, 1), extremeSlope(loop.Gt, loop.Ge, 0)), Def{Light: true, Neutral: new(math.Inf(-1)), NotNegative: someNotNegative}},
+	{loop.And, bitsets, nil, Def{Light: true, Commutative: true}}, {loop.Or, bitsets, nil, Def{Light: true, Commutative: true}}, {loop.Xor, bitsets, nil, Def{Commutative: true}}, {loop.Shl, integers, nil, Def{}}, {loop.Shr, integers, nil, Def{}},
 	{loop.Atan2, floats, pairGrad(
 		func(g *Gradients, up, x, y, _ *ir.Value) *ir.Value { return angleSlope(g, up, x, y, y) },
-		func(g *Gradients, up, x, y, _ *ir.Value) *ir.Value { return g.neg(angleSlope(g, up, x, y, x)) })},
-	{loop.Eq, anything, nil}, {loop.Ne, anything, nil}, {loop.Lt, numbers, nil}, {loop.Le, numbers, nil}, {loop.Gt, numbers, nil}, {loop.Ge, numbers, nil},
+		func(g *Gradients, up, x, y, _ *ir.Value) *ir.Value { return g.neg(angleSlope(g, up, x, y, x)) }), Def{}},
+	{loop.Eq, anything, nil, Def{Light: true, Commutative: true}}, {loop.Ne, anything, nil, Def{Light: true, Commutative: true}}, {loop.Lt, numbers, nil, Def{Light: true}}, {loop.Le, numbers, nil, Def{Light: true}}, {loop.Gt, numbers, nil, Def{Light: true}}, {loop.Ge, numbers, nil, Def{Light: true}},
 }
 
 // slope2 takes the derivative by z, a function of x and y, to that by one of these; nil: it is the same.
@@ -114,15 +117,16 @@ func isConstant(v *ir.Value) bool {
 
 func init() {
 	for _, row := range binaryTable {
-		def := binary(row.function, row.accepts)
+		def := binary(row.function, row.accepts, row.own)
 		def.Grad = row.grad
 		define(def)
 	}
 }
 
-func binary(f loop.BinaryOp, takes accepts) *Def {
+func binary(f loop.BinaryOp, takes accepts, own Def) *Def {
 	return &Def{
 		Op: f.String(), Elementwise: true, rows: elementwiseRows, Samples: binarySamples(takes),
+		Light: own.Light, Commutative: own.Commutative, Neutral: own.Neutral, NotNegative: own.NotNegative,
 		Shape: func(c *ir.Inference, n *ir.Node) error {
 			if err := arity(n, 2, 2); err != nil {
 				return err

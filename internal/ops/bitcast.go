@@ -10,7 +10,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "bitcast", NoGrad: "bits are no numbers", Shape: bitcastShape, Mean: hostMean("bitcast"), Host: "bitcast", Samples: bitcastSamples})
+	define(&Def{Op: "bitcast", Linear: true, Recompute: Backward, NoGrad: "bits are no numbers", Shape: bitcastShape, Mean: hostMean("bitcast"), Host: "bitcast", Samples: bitcastSamples})
 }
 
 // BitCast reads the bits of elements as elements of another type of the same width.

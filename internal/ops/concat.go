@@ -8,7 +8,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "concat", rows: rowRule{axes: concatRows}, Grad: concatGrad, Shape: concatShape, Mean: concatMean, Samples: concatSamples,
+	define(&Def{Op: "concat", Light: true, Linear: true, Recompute: InPieces | Backward, Holds: true, NotNegative: allNotNegative, Defer: concatDeferred, rows: rowRule{axes: concatRows}, Grad: concatGrad, Shape: concatShape, Mean: concatMean, Samples: concatSamples,
 		View: func(n *ir.Node, _ *sym.Dims) *View {
 			if len(n.Inputs) == 1 {
 				return &View{}
@@ -143,4 +143,13 @@ func concatRows(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool
 		in[i] = axis
 	}
 	return int64(axis) != n.Attrs.Int("axis", -1) && n.Attrs.Int("axis", -1) >= 0
+}
+
+func concatDeferred(n *ir.Node, in []*tensor.Tensor) *tensor.Tensor {
+	axis, err := axisOf(n, n.Attrs.Int("axis", 0), in[0].Rank())
+	if err != nil {
+		return nil
+	}
+	t, _ := tensor.Joined(axis, in...)
+	return t
 }

@@ -14,7 +14,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "convolution", rows: windowRows, Grad: convolutionGrad, Shape: convolutionShape, Mean: convolutionMean, Work: convolutionWork, Samples: convolutionSamples,
+	define(&Def{Op: "convolution", Products: convolutionProducts, Cost: convolutionCost, rows: windowRows, Grad: convolutionGrad, Shape: convolutionShape, Mean: convolutionMean, Work: convolutionWork, Samples: convolutionSamples,
 		Lowerings: []Lowering{
 			{Name: "sums", Blocks: true, When: channelsFirst, Build: convolutionSums},
 			{Name: "pointwise", Apart: true, When: both(channelsFirst, convolutionIsPointwise), Build: convolutionPointwise},
@@ -527,4 +527,23 @@ func withHoles(samples []Sample) []Sample {
 		samples = append(samples, Sample{Attrs: attrs, Inputs: in, Constant: s.Constant})
 	}
 	return samples
+}
+
+// convolutionProducts is the number of weights of one filter.
+func convolutionProducts(n *ir.Node) int64 {
+	each := int64(1)
+	for _, extent := range n.Inputs[1].Const.Shape()[1:] {
+		each *= extent
+	}
+	return each
+}
+
+// convolutionCost counts a multiplication and an addition for each weight of a filter, at each position.
+func convolutionCost(n *ir.Node, size func(...sym.Expr) float64) float64 {
+	out := n.Outputs[0].Type.Shape
+	filters := out[1]
+	if Last(n) {
+		filters = out[len(out)-1]
+	}
+	return 2 * size(out...) * size(n.Inputs[1].Type.Shape...) / max(size(filters), 1)
 }

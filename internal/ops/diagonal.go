@@ -10,7 +10,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "diagonal", Grad: diagonalGrad, Shape: diagonalShape, Mean: diagonalMean, View: diagonalView, Samples: diagonalSamples,
+	define(&Def{Op: "diagonal", Linear: true, Grad: diagonalGrad, Shape: diagonalShape, Mean: diagonalMean, View: diagonalView, Samples: diagonalSamples,
 		Lowerings: []Lowering{{Name: "map", Build: func(k *Nest, n *ir.Node) {
 			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) { k.Store(k.Out[0], at, k.In[0].Load(undiagonal(n, at)...)) })
 		}}}})

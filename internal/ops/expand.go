@@ -8,7 +8,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "expand", rows: rowRule{axes: expandRows, cut: shapeCut}, Shape: expandShape, Mean: expandMean, View: expandView, Samples: expandSamples, Grad: expandGrad,
+	define(&Def{Op: "expand", Light: true, Linear: true, Recompute: Late | InPieces | Backward, Picks: true, NotNegative: firstNotNegative, rows: rowRule{axes: expandRows, cut: shapeCut}, Shape: expandShape, Mean: expandMean, View: expandView, Samples: expandSamples, Grad: expandGrad,
 		Lowerings: []Lowering{{Name: "map", When: movable, Build: func(k *Nest, n *ir.Node) {
 			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) { k.Store(k.Out[0], at, k.In[0].Load(stretched(at, k.In[0].Shape)...)) })
 		}}}})

@@ -8,7 +8,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "integers", Shape: integersShape, Mean: integersMean, Samples: integersSamples,
+	define(&Def{Op: "integers", Linear: true, Recompute: Backward, Shape: integersShape, Mean: integersMean, Samples: integersSamples,
 		Lowerings: []Lowering{{Name: "stores", Build: integersStores}}})
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "matmul", rows: rowRule{axes: matmulRowAxes}, Shape: matmulShape, Mean: matmulMean, Samples: matmulSamples, Grad: matmulGrad,
+	define(&Def{Op: "matmul", Products: matmulProducts, Cost: matmulCost, Merge: Merging{By: "add"}, rows: rowRule{axes: matmulRowAxes}, Shape: matmulShape, Mean: matmulMean, Samples: matmulSamples, Grad: matmulGrad,
 		Lowerings: []Lowering{{Name: "sums", Blocks: true, Build: matmulSums}, {Name: "contract", Build: matmulContract}}})
 }
 
@@ -297,4 +297,24 @@ func matmulRowAxes(n *ir.Node, axis int, in []int, aligned func(*ir.Value, int) 
 		in[0], in[1] = aligned(a, rank), aligned(b, rank)
 	}
 	return true
+}
+
+// matmulProducts is the size of one matrix of the right operand, which is more than the products of one sum.
+func matmulProducts(n *ir.Node) int64 {
+	each := int64(1)
+	shape := n.Inputs[1].Const.Shape()
+	for _, extent := range shape[max(len(shape)-2, 0):] {
+		each *= extent
+	}
+	return each
+}
+
+// matmulCost counts a multiplication and an addition for each product.
+func matmulCost(n *ir.Node, size func(...sym.Expr) float64) float64 {
+	x := n.Inputs[0].Type.Shape
+	inner := x[len(x)-1]
+	if n.Attrs.Bool("transpose_a") {
+		inner = x[len(x)-2]
+	}
+	return 2 * size(n.Outputs[0].Type.Shape...) * size(inner)
 }

@@ -3,6 +3,8 @@ package ops
 import (
 	"fmt"
 	"os"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,12 +17,13 @@ func TestOperators(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(`# Operators
 
-These are the operators of Weir's own form, ir, which importers make of a format's. Each is a file of internal/ops, which has all that is known of it:
-a view (it is its operand, read otherwise), lowerings (loops), an expansion (other operators), or a function on the host say how it is computed, the first that applies. Its rows are
-what a part of its result is made of, for computing it in pieces. ` + "`go test ./internal/ops -run TestOperators -rewrite`" + ` writes this page; [gradients.md](gradients.md)
-has how derivatives are tested.
+These are the operators of Weir's own form, ir, which importers make of a format's. Each is defined in one file of
+internal/ops, by a Def. A view (it is its operand, read otherwise), lowerings (loops), an expansion (other operators)
+or a function on the host say how it is computed, the first that applies. An operator that is computed in pieces says
+which rows of its operands a piece of its result needs. The properties are fields of Def in ` + "[ops.go](../internal/ops/ops.go)" + `, which
+says what each of them means: passes ask for them, and never compare operators' names for it. ` + "`go test ./internal/ops -run TestOperators\n-rewrite`" + ` writes this page; [gradients.md](gradients.md) has how derivatives are tested.
 
-| operator | computed by | derivative | elementwise | in pieces | arithmetic counted |
+| operator | computed by | derivative | in pieces | arithmetic counted | properties |
 |---|---|---|---|---|---|
 `)
 	yes := map[bool]string{true: "yes"}
@@ -59,7 +62,7 @@ has how derivatives are tested.
 		if d.Work != nil {
 			work = "as it is defined"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", d.Op, strings.Join(ways, ", "), derivative, yes[d.Elementwise], yes[d.rows.axes != nil], work)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", d.Op, strings.Join(ways, ", "), derivative, yes[d.rows.axes != nil], work, strings.Join(properties(d), ", "))
 	}
 	if *rewrite {
 		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
@@ -69,4 +72,34 @@ has how derivatives are tested.
 	if text, err := os.ReadFile(file); err != nil || string(text) != b.String() {
 		t.Errorf("%s is not what the definitions say (%v): go test ./internal/ops -run TestOperators -rewrite", file, err)
 	}
+}
+
+// ownColumns are the fields of Def that docs/operators.md does not list as properties: it has columns for some of them,
+// and all operators have the others.
+var ownColumns = []string{"Op", "Shape", "Mean", "Expand", "Grad", "NoGrad", "View", "Lowerings", "Work", "Host", "Samples", "rows"}
+
+// properties are the other fields of a definition that are set, with what some of them hold.
+func properties(d *Def) (list []string) {
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[Def]()) {
+		if slices.Contains(ownColumns, field.Name) || reflect.ValueOf(d).Elem().FieldByIndex(field.Index).IsZero() {
+			continue
+		}
+		switch name := field.Name; name {
+		case "Neutral":
+			list = append(list, fmt.Sprintf("%s (%v)", name, *d.Neutral))
+		case "Merge":
+			list = append(list, fmt.Sprintf("%s (%s)", name, d.Merge.By))
+		case "Recompute":
+			var places []string
+			for i, place := range []string{"late", "in pieces", "backward"} {
+				if d.Recompute.Has(1 << i) {
+					places = append(places, place)
+				}
+			}
+			list = append(list, fmt.Sprintf("%s (%s)", name, strings.Join(places, ", ")))
+		default:
+			list = append(list, name)
+		}
+	}
+	return list
 }

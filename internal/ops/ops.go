@@ -34,6 +34,49 @@ type Def struct {
 	// Elementwise: each element of a result depends on the elements of the operands at the same index, after
 	// broadcasting, and on nothing else.
 	Elementwise bool
+	// Light: an element of the result takes a few instructions, or only has to be moved.
+	Light bool
+	// Linear: the time is proportional to the number of elements of the operands and results. Elementwise operators
+	// are linear without saying so.
+	Linear bool
+	// Commutative: the two operands may be exchanged, and the result stays the same to the bit.
+	Commutative bool
+	// Neutral is the second operand that leaves the first as it is; nil if there is none, or nobody asks for it.
+	Neutral *float64
+	// Alias: the result is the first input under another shape, and lies in its memory.
+	Alias bool
+	// Holds: the result's memory holds the operands. Each is computed in its place there.
+	Holds bool
+	// Rearranges: the result has each element of the only input once, in an order that attributes decide.
+	Rearranges bool
+	// Picks: each element of the result is an element of the first input: moved, or the greatest or least of some.
+	// On integers that stand for numbers in the same order, the operator picks the same elements.
+	Picks bool
+	// Part: the result is made of a part of the first input, as rows of a table are.
+	Part bool
+	// Scatter: the result is the first input, except for elements that the second input names: the third input
+	// replaces them or is combined with them.
+	Scatter bool
+	// Recompute lists the places at which computing the result again is better than keeping it. Elementwise operators
+	// are computed again everywhere.
+	Recompute Recompute
+	// Merge says how the operator is computed for two parts of an axis in turn.
+	Merge Merging
+	// NotNegative reports whether no element of a result of floats is less than 0; is answers the same for an input.
+	// NaN may be among the elements. nil: some may be less.
+	NotNegative func(n *ir.Node, is func(v *ir.Value) bool) bool
+	// WholeVectors reports whether each vector along the result's last axis is a vector along the first input's last
+	// axis, or is written as a whole. nil: that is not known.
+	WholeVectors func(d *sym.Dims, n *ir.Node) bool
+	// Defer makes the result of constants without reading them: its elements are moved when they are wanted. It returns
+	// nil if it cannot. nil: no operator that only moves elements.
+	Defer func(n *ir.Node, in []*tensor.Tensor) *tensor.Tensor
+	// Products bounds the number of products in the sum that an element of the result is, for a constant second
+	// input; nil: the result is not such a sum, or the bound is not known.
+	Products func(n *ir.Node) int64
+	// Cost estimates the number of operations of the first result; size is the product of extents. nil: one for each
+	// element. Passes compare costs; Work is what is reported.
+	Cost func(n *ir.Node, size func(extents ...sym.Expr) float64) float64
 	// rows says how the result is computed in pieces of an axis: see rows.go. Without axes it is not.
 	rows rowRule
 	// View says how the first output lies inside an input, where it needs no computation. It may decline by returning nil.

@@ -8,7 +8,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "pad", rows: rowRule{axes: padAxes, seen: padSeen, loose: padLoose, cut: padCut}, Grad: padGrad, Shape: padShape, Mean: padMean, Expand: padExpand, Samples: padSamples,
+	define(&Def{Op: "pad", Light: true, Linear: true, Recompute: InPieces | Backward, NotNegative: padNotNegative, rows: rowRule{axes: padAxes, seen: padSeen, loose: padLoose, cut: padCut}, Grad: padGrad, Shape: padShape, Mean: padMean, Expand: padExpand, Samples: padSamples,
 		View:      func(n *ir.Node, d *sym.Dims) *View { return padView(n) },
 		Lowerings: []Lowering{{Name: "map", When: padIsMap, Build: padMap}}})
 }
@@ -218,3 +218,9 @@ func padCut(b *ir.Builder, n *ir.Node, attrs ir.Attrs, _ []*ir.Value, axis int, 
 }
 
 func padLoose(n *ir.Node, axis, _ int) bool { return pads(n, axis) }
+
+// padNotNegative: the value that is added must be a constant; 0 if there is none.
+func padNotNegative(n *ir.Node, is func(*ir.Value) bool) bool {
+	value := input(n, 1)
+	return is(n.Inputs[0]) && (value == nil || value.Const != nil && is(value))
+}

@@ -9,7 +9,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "range", Grad: rangeGrad, Shape: rangeShape, Mean: rangeMean, Lowerings: []Lowering{{Name: "map", Build: rangeMap}}, Samples: rangeSamples})
+	define(&Def{Op: "range", Linear: true, Recompute: Backward, Grad: rangeGrad, Shape: rangeShape, Mean: rangeMean, Lowerings: []Lowering{{Name: "map", Build: rangeMap}}, Samples: rangeSamples})
 }
 
 // RangeLimit is the most elements of a range whose size only data decide.

@@ -25,6 +25,7 @@ type reduction struct {
 	// The same for the reference: on an element of type dt as its bits.
 	map1   func(dt dtype.DType, x uint64) uint64
 	finish func(dt dtype.DType, total uint64, count int64) uint64
+	own    Def   // the properties that are its own
 	slope  slope // by the elements, from what is repeated along the axes: the derivative by the result, and the result
 }
 
@@ -35,19 +36,19 @@ func ordered(dt dtype.DType) bool { return numbers(dt) || truths(dt) }
 
 // reductions are the primitive ones; those that need two passes are operators of their own (see reduce_log_sum_exp.go).
 var reductions = []reduction{
-	{name: "reduce_sum", combine: loop.Add, begin: zero, accepts: numbers, slope: func(_ *Gradients, up, _, _ *ir.Value) *ir.Value { return up }},
+	{name: "reduce_sum", own: Def{Merge: Merging{By: "add", Integers: true}, NotNegative: firstNotNegative}, combine: loop.Add, begin: zero, accepts: numbers, slope: func(_ *Gradients, up, _, _ *ir.Value) *ir.Value { return up }},
 	{name: "reduce_prod", combine: loop.Mul, begin: unity, accepts: numbers},
-	{name: "reduce_min", combine: loop.Min, begin: loop.Highest, accepts: ordered},
-	{name: "reduce_max", combine: loop.Max, begin: loop.Lowest, accepts: ordered},
-	{name: "reduce_mean", combine: loop.Add, begin: zero, accepts: numbers, after: meanOf, finish: func(dt dtype.DType, total uint64, count int64) uint64 {
+	{name: "reduce_min", own: Def{Merge: Merging{By: "min"}, Picks: true}, combine: loop.Min, begin: loop.Highest, accepts: ordered},
+	{name: "reduce_max", own: Def{Merge: Merging{By: "max"}, Picks: true, NotNegative: firstNotNegative}, combine: loop.Max, begin: loop.Lowest, accepts: ordered},
+	{name: "reduce_mean", own: Def{Merge: Merging{By: "add", Part: "reduce_sum"}, NotNegative: firstNotNegative}, combine: loop.Add, begin: zero, accepts: numbers, after: meanOf, finish: func(dt dtype.DType, total uint64, count int64) uint64 {
 		return loop.EvalBinary(loop.Div, dt, total, loop.EvalCast(dt, dtype.I64, false, uint64(count)))
 	}},
-	{name: "reduce_l1", combine: loop.Add, begin: zero, accepts: numbers, before: absolute, map1: bitsAbsolute, slope: func(g *Gradients, up, x, _ *ir.Value) *ir.Value { return g.mul(up, g.f(loop.Sign, x)) }},
+	{name: "reduce_l1", own: Def{Merge: Merging{By: "add"}}, combine: loop.Add, begin: zero, accepts: numbers, before: absolute, map1: bitsAbsolute, slope: func(g *Gradients, up, x, _ *ir.Value) *ir.Value { return g.mul(up, g.f(loop.Sign, x)) }},
 	{name: "reduce_l2", combine: loop.Add, begin: zero, accepts: numbers, before: square, map1: bitsSquare,
 		after: func(total loop.Expr, _ sym.Expr) loop.Expr { return throughFloat(loop.Sqrt, total) }, finish: bitsThrough(math.Sqrt), slope: func(g *Gradients, up, x, y *ir.Value) *ir.Value {
 			return g.mul(x, g.choose(g.op(loop.Eq, y, g.number(y, 0)), nil, g.div(up, y)))
 		}},
-	{name: "reduce_sum_square", combine: loop.Add, begin: zero, accepts: numbers, before: square, map1: bitsSquare, slope: func(g *Gradients, up, x, _ *ir.Value) *ir.Value { return g.mul(g.times(up, 2), x) }},
+	{name: "reduce_sum_square", own: Def{Merge: Merging{By: "add"}}, combine: loop.Add, begin: zero, accepts: numbers, before: square, map1: bitsSquare, slope: func(g *Gradients, up, x, _ *ir.Value) *ir.Value { return g.mul(g.times(up, 2), x) }},
 	{name: "reduce_log_sum", combine: loop.Add, begin: zero, accepts: numbers,
 		after: func(total loop.Expr, _ sym.Expr) loop.Expr { return throughFloat(loop.Log, total) }, finish: bitsThrough(loop.Logarithm), slope: func(g *Gradients, up, _, y *ir.Value) *ir.Value { return g.mul(up, g.f(loop.Exp, g.neg(y))) }},
 }
@@ -183,7 +184,7 @@ func reducedIndex[T any](rank int, axes []int, keep bool, at, inner []T) []T {
 }
 
 func (r reduction) define() *Def {
-	return &Def{Op: r.name, rows: reducedRows, Shape: r.shape, Mean: r.mean, Grad: r.grad, Lowerings: []Lowering{{Name: "nest", Build: r.nest}}, Samples: r.samples}
+	return &Def{Op: r.name, Linear: true, Merge: r.own.Merge, Picks: r.own.Picks, NotNegative: r.own.NotNegative, rows: reducedRows, Shape: r.shape, Mean: r.mean, Grad: r.grad, Lowerings: []Lowering{{Name: "nest", Build: r.nest}}, Samples: r.samples}
 }
 
 func (r reduction) shape(c *ir.Inference, n *ir.Node) error {

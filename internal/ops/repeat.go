@@ -11,7 +11,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "repeat", rows: rowRule{axes: firstAxes, seen: repeatSeen, granule: repeatGranule}, Grad: repeatGrad, Shape: repeatShape, Mean: repeatMean, Samples: repeatSamples,
+	define(&Def{Op: "repeat", Light: true, Recompute: InPieces | Backward, rows: rowRule{axes: firstAxes, seen: repeatSeen, granule: repeatGranule}, Grad: repeatGrad, Shape: repeatShape, Mean: repeatMean, Samples: repeatSamples,
 		Lowerings: []Lowering{{Name: "map", When: movable, Build: func(k *Nest, n *ir.Node) {
 			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) { k.Store(k.Out[0], at, k.In[0].Load(repeated(n, at)...)) })
 		}}}})

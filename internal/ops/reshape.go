@@ -7,7 +7,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "reshape", rows: rowRule{axes: reshapeAxes, seen: reshapeSeen, granule: reshapeGranule, cut: shapeCut}, Shape: reshapeShape, Mean: reshapeMean, Samples: reshapeSamples, Grad: reshapeGrad,
+	define(&Def{Op: "reshape", Light: true, Linear: true, Recompute: Late | InPieces | Backward, Picks: true, Rearranges: true, Alias: true, NotNegative: firstNotNegative, WholeVectors: reshapeKeepsVectors, rows: rowRule{axes: reshapeAxes, seen: reshapeSeen, granule: reshapeGranule, cut: shapeCut}, Shape: reshapeShape, Mean: reshapeMean, Samples: reshapeSamples, Grad: reshapeGrad,
 		View: func(n *ir.Node, d *sym.Dims) *View { return &View{Whole: true} }})
 }
 
@@ -86,4 +86,10 @@ func reshapeSeen(n *ir.Node, axis, _ int, rows Span) Span {
 func reshapeGranule(n *ir.Node, axis int) int64 {
 	up, _ := reshapeRatio(n, axis)
 	return up
+}
+
+// reshapeKeepsVectors: the last axis stays as long as it is.
+func reshapeKeepsVectors(d *sym.Dims, n *ir.Node) bool {
+	from, to := n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape
+	return d.EQ(from[len(from)-1], to[len(to)-1]) == sym.Yes
 }

@@ -10,7 +10,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "rotate", Shape: rotateShape, Mean: rotateMean, Samples: rotateSamples, Expand: func(b *ir.Builder, n *ir.Node) []*ir.Value {
+	define(&Def{Op: "rotate", Light: true, Shape: rotateShape, Mean: rotateMean, Samples: rotateSamples, Expand: func(b *ir.Builder, n *ir.Node) []*ir.Value {
 		return []*ir.Value{Rotate(b, n.Inputs[0], n.Inputs[1], n.Inputs[2], n.Attrs.Bool("interleaved"))}
 	}})
 }

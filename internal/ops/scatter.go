@@ -8,9 +8,9 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "scatter_elements", Grad: scatterElementsGrad, Shape: scatterElementsShape, Mean: scatterElementsMean, Samples: scatterElementsSamples,
+	define(&Def{Op: "scatter_elements", Linear: true, Scatter: true, WholeVectors: scatterElementsKeepsVectors, Grad: scatterElementsGrad, Shape: scatterElementsShape, Mean: scatterElementsMean, Samples: scatterElementsSamples,
 		Lowerings: []Lowering{{Name: "serial", When: movable, Onto: true, Build: scatterElementsSerial}}})
-	define(&Def{Op: "scatter_nd", Grad: scatterNDGrad, Shape: scatterNDShape, Mean: scatterNDMean, Samples: scatterNDSamples,
+	define(&Def{Op: "scatter_nd", Linear: true, Scatter: true, WholeVectors: scatterNDKeepsVectors, Grad: scatterNDGrad, Shape: scatterNDShape, Mean: scatterNDMean, Samples: scatterNDSamples,
 		Lowerings: []Lowering{{Name: "serial", When: movable, Onto: true, Build: scatterNDSerial}}})
 }
 
@@ -175,4 +175,37 @@ func scatterNDSerial(k *Nest, n *ir.Node) {
 			k.Store(out, into, update(n, out.Load(into...), updates.Load(append(append([]sym.Expr{}, at...), rest...)...)))
 		})
 	})
+}
+
+// scatterNDKeepsVectors: no tuple of indices reaches into the last axis.
+func scatterNDKeepsVectors(_ *sym.Dims, n *ir.Node) bool {
+	at := n.Inputs[1].Type.Shape
+	depth, known := at[len(at)-1].Const()
+	return known && depth < int64(len(n.Inputs[0].Type.Shape))
+}
+
+// scatterElementsKeepsVectors: the indices are the same for all elements of a vector, and there are as many.
+func scatterElementsKeepsVectors(d *sym.Dims, n *ir.Node) bool {
+	x, at, axis := n.Inputs[0].Type.Shape, n.Inputs[1], n.Attrs.Int("axis", 0)
+	last := len(x) - 1
+	return axis != -1 && axis != int64(last) && sameAlongLast(at) && d.EQ(at.Type.Shape[last], x[last]) == sym.Yes
+}
+
+// sameAlongLast reports whether the elements along a value's last axis are known to be the same.
+func sameAlongLast(v *ir.Value) bool {
+	last := len(v.Type.Shape) - 1
+	if v.Const == nil && v.Node != nil && v.Node.Op.Name() == "expand" {
+		from := v.Node.Inputs[0].Type.Shape
+		return len(from) == 0 || isOne(from[len(from)-1])
+	}
+	if v.Const == nil {
+		return isOne(v.Type.Shape[last])
+	}
+	length := v.Const.Shape()[last]
+	for i := range v.Const.Len() {
+		if v.Const.Int(i) != v.Const.Int(i-i%length) {
+			return false
+		}
+	}
+	return true
 }

@@ -8,7 +8,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "slice", rows: rowRule{axes: sliceAxes, seen: sliceSeen, cut: sliceCut}, Grad: sliceGrad, Shape: sliceShape, Mean: sliceMean, View: sliceView, Samples: sliceSamples,
+	define(&Def{Op: "slice", Light: true, Linear: true, Recompute: InPieces | Backward, Picks: true, Part: true, NotNegative: firstNotNegative, Defer: sliceDeferred, rows: rowRule{axes: sliceAxes, seen: sliceSeen, cut: sliceCut}, Grad: sliceGrad, Shape: sliceShape, Mean: sliceMean, View: sliceView, Samples: sliceSamples,
 		Lowerings: []Lowering{{Name: "map", When: movable, Build: func(k *Nest, n *ir.Node) {
 			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) { k.Store(k.Out[0], at, k.In[0].Load(sliced(n, at)...)) })
 		}}}})
@@ -190,4 +190,15 @@ func sliceSeen(n *ir.Node, axis, _ int, rows Span) Span {
 func sliceCut(_ *ir.Builder, _ *ir.Node, attrs ir.Attrs, _ []*ir.Value, axis int, c RowCut) {
 	setExpr(attrs, "begin", axis, sym.Const(0))
 	setExpr(attrs, "extent", axis, sym.Const(c.Out.Rows))
+}
+
+// sliceDeferred is of slices that begin, and end, at numbers.
+func sliceDeferred(n *ir.Node, in []*tensor.Tensor) *tensor.Tensor {
+	begin, begins := constants(n.Attrs.Exprs("begin"))
+	extent, ends := constants(n.Outputs[0].Type.Shape)
+	if !begins || !ends {
+		return nil
+	}
+	t, _ := tensor.Sliced(in[0], begin, extent, n.Attrs.Ints("step"))
+	return t
 }

@@ -8,7 +8,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "transpose", rows: rowRule{axes: transposeRows}, Shape: transposeShape, Mean: transposeMean, View: transposeView, Samples: transposeSamples, Grad: transposeGrad,
+	define(&Def{Op: "transpose", Light: true, Linear: true, Recompute: InPieces | Backward, Picks: true, Rearranges: true, NotNegative: firstNotNegative, WholeVectors: transposeKeepsVectors, Defer: transposeDeferred, rows: rowRule{axes: transposeRows}, Shape: transposeShape, Mean: transposeMean, View: transposeView, Samples: transposeSamples, Grad: transposeGrad,
 		Lowerings: []Lowering{{Name: "map", Build: func(k *Nest, n *ir.Node) {
 			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) {
 				k.Store(k.Out[0], at, k.In[0].Load(unpermuted(at, n.Attrs.Ints("perm"))...))
@@ -95,4 +95,15 @@ func transposeRows(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) b
 	}
 	in[0] = int(perm[axis])
 	return true
+}
+
+// transposeKeepsVectors: the last axis stays where it is.
+func transposeKeepsVectors(_ *sym.Dims, n *ir.Node) bool {
+	perm := n.Attrs.Ints("perm")
+	return perm[len(perm)-1] == int64(len(perm)-1)
+}
+
+func transposeDeferred(n *ir.Node, in []*tensor.Tensor) *tensor.Tensor {
+	t, _ := tensor.Permuted(in[0], in[0].Shape(), n.Attrs.Ints("perm"))
+	return t
 }

@@ -13,7 +13,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "winograd", NoGrad: byPasses, rows: rowRule{axes: winogradAxes, seen: winogradSeen, loose: winogradLoose, granule: winogradGranule, fits: winogradFits, cut: winogradCut}, Shape: winogradShape, Mean: winogradMean, Work: winogradWork, Samples: winogradSamples,
+	define(&Def{Op: "winograd", Cost: winogradCost, NoGrad: byPasses, rows: rowRule{axes: winogradAxes, seen: winogradSeen, loose: winogradLoose, granule: winogradGranule, fits: winogradFits, cut: winogradCut}, Shape: winogradShape, Mean: winogradMean, Work: winogradWork, Samples: winogradSamples,
 		Lowerings: []Lowering{{Name: "blocks", When: winogradIsBlocks, Build: winogradBlocks, Error: 1e-4}}})
 }
 
@@ -336,3 +336,9 @@ func winogradCut(b *ir.Builder, n *ir.Node, attrs ir.Attrs, _ []*ir.Value, axis 
 }
 
 func winogradLoose(_ *ir.Node, axis, _ int) bool { return axis == 1 }
+
+// winogradCost: each transformed weight takes part in one element of every tile.
+func winogradCost(n *ir.Node, size func(...sym.Expr) float64) float64 {
+	out, tile := n.Outputs[0].Type.Shape, float64(n.Attrs.Int("tile", 1))
+	return 2 * size(out...) * size(n.Inputs[1].Type.Shape...) / max(size(out[len(out)-1]), 1) / (tile * tile)
+}

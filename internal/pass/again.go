@@ -84,7 +84,7 @@ func newAgain(m *ir.Module) *again {
 				count = 0
 			}
 			a.bytes[v] = float64(count) * float64(v.Type.DType.Bits()) / 8
-			if a.root[v] = v; n.Op.Name() == "reshape" {
+			if a.root[v] = v; ops.Of(n).Alias {
 				a.root[v] = a.rootOf(n.Inputs[0])
 			}
 		}
@@ -116,10 +116,9 @@ func (a *again) rootOf(v *ir.Value) *ir.Value {
 	return v
 }
 
-// quick reports whether a node is a function of single elements, or moves none, and has one result.
+// quick reports whether a node has one result that may be computed again for a late reader.
 func quick(n *ir.Node) bool {
-	name := n.Op.Name()
-	return len(n.Outputs) == 1 && n.Outputs[0] != nil && n.Outputs[0].Known == nil && len(n.Regions) == 0 && (ops.Elementwise(n) || name == "reshape" || name == "expand")
+	return lone(n) && (ops.Elementwise(n) || ops.Of(n).Recompute.Has(ops.Late))
 }
 
 // value has the late readers of a value compute it again.
@@ -201,7 +200,7 @@ func (c *chain) add(v *ir.Value) bool {
 	}
 	c.has[n] = true
 	c.nodes = append(c.nodes, n)
-	if name := n.Op.Name(); name != "reshape" && name != "expand" {
+	if ops.Elementwise(n) {
 		c.functions++
 		if ops.Dear(n) {
 			c.functions += againDear

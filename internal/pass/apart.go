@@ -119,16 +119,9 @@ func (a *division) reads(n *ir.Node) (list []*ir.Value) {
 	return list
 }
 
-// cheapMoves are operators that only move elements, and those whose results Backward computes again rather than read, since
-// their derivatives do most of that anyway.
-var cheapMoves = map[string]bool{
-	"reshape": true, "expand": true, "transpose": true, "slice": true, "concat": true, "pad": true, "repeat": true, "gather": true,
-	"integers": true, "range": true, "triangle": true, "bitcast": true, "normalize": true,
-}
-
 // fixed reports whether only Forward computes a node: Backward would do work twice that is not cheap.
 func (a *division) fixed(n *ir.Node) bool {
-	return a.needed[n] && !cheapMoves[n.Op.Name()] && !ops.Elementwise(n) && !slices.ContainsFunc(n.Outputs, a.decided)
+	return a.needed[n] && !ops.Of(n).Recompute.Has(ops.Backward) && !ops.Elementwise(n) && !slices.ContainsFunc(n.Outputs, a.decided)
 }
 
 // decided reports whether data decide a value's shape, or it decides a dimension: Backward computes it again, dimension

@@ -125,13 +125,13 @@ func storedNarrow(b *ir.Builder, v *ir.Value, depth int) *ir.Value {
 		return nil
 	}
 	n := v.Node
-	switch n.Op.Name() {
-	case "cast":
+	switch {
+	case n.Op.Name() == "cast":
 		x := n.Inputs[0]
-		if x.Type.DType == dtype.BF16 && (x.Node == nil && x.Const == nil || producer(x, "scatter_elements") != nil || producer(x, "scatter_nd") != nil) {
+		if x.Type.DType == dtype.BF16 && x.Const == nil && (x.Node == nil || ops.Of(x.Node).Scatter) {
 			return x
 		}
-	case "reshape", "transpose":
+	case ops.Of(n).Rearranges:
 		if x := storedNarrow(b, n.Inputs[0], depth+1); x != nil {
 			return b.Op(n.Op.Name(), n.Attrs, x)
 		}
@@ -252,22 +252,15 @@ func (s *scores) follow(v *ir.Value, depth int) bool {
 		}
 		s.joined = n
 		return s.follow(n.Inputs[0], depth+1)
-	case "mul", "div":
+	case "mul":
 		for i, in := range n.Inputs {
-			x, ok := uniform(in)
-			if !ok || x == 0 || n.Op.Name() == "div" && i == 0 {
-				continue
+			if x, ok := uniform(in); ok && x != 0 {
+				return s.scaled(n.Inputs[1-i], x, depth+1)
 			}
-			if n.Op.Name() == "div" {
-				x = 1 / x
-			}
-			if t := producer(n.Inputs[1-i], "tanh"); t != nil && s.cap == 0 && s.r.inside(n.Inputs[1-i]) && x > 0 && s.scale == 1 {
-				s.cap = x
-				s.scale *= x
-				return s.follow(t.Inputs[0], depth+1)
-			}
-			s.scale *= x
-			return s.follow(n.Inputs[1-i], depth+1)
+		}
+	case "div":
+		if x, ok := uniform(n.Inputs[1]); ok && x != 0 {
+			return s.scaled(n.Inputs[0], 1/x, depth+1)
 		}
 	case "scaled_tanh":
 		alpha, beta := n.Attrs.Float("alpha", 1), n.Attrs.Float("beta", 1)
@@ -299,6 +292,16 @@ func (s *scores) follow(v *ir.Value, depth int) bool {
 	return false
 }
 
+// scaled goes on from a factor x to the scores v that it scales, or to those that it caps.
+func (s *scores) scaled(v *ir.Value, x float64, depth int) bool {
+	caps := producer(v, "tanh")
+	if caps != nil && s.cap == 0 && s.r.inside(v) && x > 0 && s.scale == 1 {
+		s.cap, v = x, caps.Inputs[0]
+	}
+	s.scale *= x
+	return s.follow(v, depth)
+}
+
 // masked reports whether masks would follow a cap or a scale on their way to the scores: those are not of the scores alone.
 func (s *scores) masked() bool {
 	return s.scale != 1 || s.cap != 0 || s.joined != nil || len(s.keep)+len(s.bias) >= masksMost
@@ -309,13 +312,11 @@ func (s *scores) leads(v *ir.Value, depth int) bool {
 	if !s.r.inside(v) || depth > 2*masksMost+4 {
 		return false
 	}
-	switch v.Node.Op.Name() {
-	case "matmul":
+	if v.Node.Op.Name() == "matmul" {
 		return true
-	case "reshape", "mul", "div", "tanh", "scaled_tanh", "add", "where":
-		return slices.ContainsFunc(v.Node.Inputs, func(in *ir.Value) bool { return s.leads(in, depth+1) })
 	}
-	return false
+	between := ops.Elementwise(v.Node) || ops.Of(v.Node).Alias
+	return between && slices.ContainsFunc(v.Node.Inputs, func(in *ir.Value) bool { return s.leads(in, depth+1) })
 }
 
 // filling is the score of what a choice hides: a number far below others, or −∞.
@@ -365,15 +366,27 @@ func (s *scores) order(mask *ir.Value, drop bool) (past sym.Expr, ok bool) {
 	}
 	shape := mask.Type.Shape
 	in := mask.Node.Inputs
-	name := mask.Node.Op.Name()
-	switch {
-	case name == "not":
+	ordered := func(kept bool, keys, queries *ir.Value) (sym.Expr, bool) {
+		if !kept {
+			return past, false
+		}
+		return s.ordered(keys, queries)
+	}
+	switch mask.Node.Op.Name() {
+	case "not":
 		return s.order(in[0], !drop)
-	case name == "le" && !drop || name == "gt" && drop:
-		return s.ordered(in[0], in[1])
-	case name == "ge" && !drop || name == "lt" && drop:
-		return s.ordered(in[1], in[0])
-	case name == "triangle" && mask.Node.Attrs.Bool("upper") == drop && len(shape) >= 2:
+	case "le":
+		return ordered(!drop, in[0], in[1])
+	case "gt":
+		return ordered(drop, in[0], in[1])
+	case "ge":
+		return ordered(!drop, in[1], in[0])
+	case "lt":
+		return ordered(drop, in[1], in[0])
+	case "triangle":
+		if mask.Node.Attrs.Bool("upper") != drop || len(shape) < 2 {
+			return past, false
+		}
 		past, _ = mask.Node.Attrs["k"].(sym.Expr)
 		if drop {
 			past = past.Sub(sym.Const(1)) // the first diagonal that is hidden

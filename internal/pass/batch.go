@@ -185,7 +185,7 @@ func (b *batching) larger(n *ir.Node) bool {
 		if v == nil || b.axes[n][i] < 0 {
 			continue
 		}
-		for v.Node != nil && (v.Node.Op.Name() == "reshape" || v.Node.Op.Name() == "transpose") {
+		for v.Node != nil && ops.Of(v.Node).Rearranges {
 			v = v.Node.Inputs[0]
 		}
 		if _, made := b.at[v.Node]; made && !seen[v] {
@@ -297,13 +297,7 @@ func lone(n *ir.Node) bool {
 }
 
 // cheap reports whether a node is computed again rather than kept.
-func cheap(n *ir.Node) bool {
-	switch n.Op.Name() {
-	case "expand", "reshape", "transpose", "slice", "pad", "concat", "normalize", "softmax", "log_softmax", "gather", "repeat":
-		return true
-	}
-	return ops.Elementwise(n)
-}
+func cheap(n *ir.Node) bool { return ops.Elementwise(n) || ops.Of(n).Recompute.Has(ops.InPieces) }
 
 // piece finds the axis of a node's result along which it can be computed in pieces of its operands.
 func (b *batching) piece(n *ir.Node) (axis int, in []int, ok bool) {
@@ -348,16 +342,13 @@ func (b *batching) fits(n *ir.Node, axis int) (in []int, ok bool) {
 	return in, true
 }
 
-// summed is how what a reduction makes of two pieces becomes what it makes of both.
-var summed = map[string]string{"reduce_sum": "add", "reduce_mean": "add", "reduce_sum_square": "add", "reduce_l1": "add", "reduce_max": "max", "reduce_min": "min", "matmul": "add"}
-
 // sums reports whether a node sums up over the batch, and along which axes of its operands.
 func (b *batching) sums(n *ir.Node) (in []int, ok bool) {
-	f, known := summed[n.Op.Name()]
-	if !known || !lone(n) {
+	merge := ops.Of(n).Merge
+	if merge.By == "" || !lone(n) {
 		return nil, false
 	}
-	if dt := n.Outputs[0].Type.DType; dt != dtype.F32 && dt != dtype.F64 && !(dt.IsInt() && f == "add" && dt.Bits() >= 32 && n.Op.Name() == "reduce_sum") {
+	if dt := n.Outputs[0].Type.DType; dt != dtype.F32 && dt != dtype.F64 && !(dt.IsInt() && dt.Bits() >= 32 && merge.Integers) {
 		return nil, false // sums of less would round at each piece
 	}
 	x := n.Inputs[0]
@@ -680,7 +671,7 @@ func (b *batching) weigh() (there map[*ir.Value]bool) {
 		}
 	})
 	for _, n := range slices.Backward(b.block.Nodes) { // what lies in another keeps it
-		if n.Op.Name() == "reshape" && b.roles[n] == once && spans[n.Outputs[0]] != nil {
+		if ops.Of(n).Alias && b.roles[n] == once && spans[n.Outputs[0]] != nil {
 			until(n.Inputs[0], spans[n.Outputs[0]].last)
 		}
 	}
@@ -832,12 +823,9 @@ func (b *batching) loop(to *ir.Builder, l batchLoop) {
 		}
 		attrs := maps.Clone(n.Attrs)
 		if b.roles[n] == summing {
-			name := n.Op.Name()
-			if name == "reduce_mean" {
-				name = "reduce_sum"
-			}
+			merge := ops.Of(n).Merge
 			at := slices.Index(l.sums, n)
-			sums[at] = in.Op(summed[n.Op.Name()], nil, body.Params[2+at], in.Node(name, attrs, list...).Outputs[0])
+			sums[at] = in.Op(merge.By, nil, body.Params[2+at], in.Node(cmp.Or(merge.Part, n.Op.Name()), attrs, list...).Outputs[0])
 			continue
 		}
 		v := n.Outputs[0]
@@ -864,7 +852,7 @@ func (b *batching) loop(to *ir.Builder, l batchLoop) {
 	for i, n := range l.sums {
 		to.Source = n.Source
 		is := made[i]
-		if n.Op.Name() == "reduce_mean" {
+		if ops.Of(n).Merge.Part != "" {
 			count := sym.Const(1)
 			for _, axis := range ops.ReducedAxes(n) {
 				count = count.Mul(n.Inputs[0].Type.Shape[axis])
@@ -881,13 +869,6 @@ func (b *batching) loop(to *ir.Builder, l batchLoop) {
 
 // startOf is what a sum is before the first piece.
 func startOf(to *ir.Builder, n *ir.Node) *ir.Value {
-	start := 0.0
-	switch summed[n.Op.Name()] {
-	case "max":
-		start = math.Inf(-1)
-	case "min":
-		start = math.Inf(1)
-	}
 	t := n.Outputs[0].Type
-	return ops.Expand(to, ops.Scalar(to, t.DType, start), t.Shape...)
+	return ops.Expand(to, ops.Scalar(to, t.DType, ops.Of(n).Merge.Start()), t.Shape...)
 }

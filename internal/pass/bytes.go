@@ -375,22 +375,8 @@ func notNegative(v *ir.Value, depth int) bool {
 	if n == nil || depth == 0 || len(n.Regions) > 0 {
 		return false
 	}
-	all := func(values []*ir.Value) bool {
-		return !slices.ContainsFunc(values, func(v *ir.Value) bool { return v == nil || !notNegative(v, depth-1) && !positiveConstant(v) })
-	}
-	switch n.Op.Name() {
-	case "relu", "sigmoid", "exp", "abs", "softmax", "sqrt", "hard_sigmoid":
-		return true
-	case "max":
-		return slices.ContainsFunc(n.Inputs, func(v *ir.Value) bool { return positiveConstant(v) || notNegative(v, depth-1) })
-	case "clip":
-		return len(n.Inputs) > 1 && n.Inputs[1] != nil && positiveConstant(n.Inputs[1])
-	case "reshape", "transpose", "slice", "expand", "max_pool", "average_pool", "reduce_mean", "reduce_max", "reduce_sum", "pad":
-		return all(n.Inputs[:1]) && (n.Op.Name() != "pad" || len(n.Inputs) < 2 || n.Inputs[1] == nil || positiveConstant(n.Inputs[1]))
-	case "add", "mul", "min", "concat", "div":
-		return all(n.Inputs) || n.Op.Name() == "mul" && n.Inputs[0] == n.Inputs[1]
-	}
-	return false
+	rule := ops.Of(n).NotNegative
+	return rule != nil && rule(n, func(v *ir.Value) bool { return v != nil && (notNegative(v, depth-1) || positiveConstant(v)) })
 }
 
 // positiveConstant reports whether a value is a small constant without negative elements.

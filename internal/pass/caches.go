@@ -78,13 +78,13 @@ func writes(old, last *ir.Value) (chain []*ir.Node) {
 		if n == nil {
 			return nil
 		}
-		switch n.Op.Name() {
-		case "scatter_elements", "scatter_nd":
+		switch of := ops.Of(n); {
+		case of.Scatter:
 			if n.Attrs.String("reduction", "none") != "none" {
 				return nil
 			}
 			scattered = true
-		case "reshape", "transpose":
+		case of.Rearranges:
 		default:
 			return nil
 		}

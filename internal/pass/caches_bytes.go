@@ -124,49 +124,17 @@ func (k *byteCache) finish(c *ir.Inference, f *ir.Func) {
 // wholeVectors reports whether a chain of writes leaves the last axis where it is, and writes all of it.
 func wholeVectors(c *ir.Inference, chain []*ir.Node) bool {
 	for _, n := range chain {
-		from, to := n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape
-		if len(from) < 2 || len(to) < 2 || !wholeVector[n.Op.Name()](c, n, len(from)-1, len(to)-1) {
+		if len(n.Inputs[0].Type.Shape) < 2 || len(n.Outputs[0].Type.Shape) < 2 || !keepsVectors(c, n) {
 			return false
 		}
 	}
 	return true
 }
 
-var wholeVector = map[string]func(c *ir.Inference, n *ir.Node, from, to int) bool{
-	"reshape": func(c *ir.Inference, n *ir.Node, from, to int) bool {
-		return c.Dims().EQ(n.Inputs[0].Type.Shape[from], n.Outputs[0].Type.Shape[to]) == sym.Yes
-	},
-	"transpose": func(_ *ir.Inference, n *ir.Node, from, to int) bool {
-		return permutation(n)[to] == int64(from)
-	},
-	"scatter_nd": func(_ *ir.Inference, n *ir.Node, from, _ int) bool {
-		shape := n.Inputs[1].Type.Shape
-		depth, known := shape[len(shape)-1].Const()
-		return known && depth <= int64(from)
-	},
-	"scatter_elements": func(c *ir.Inference, n *ir.Node, from, _ int) bool {
-		at, axis := n.Inputs[1], n.Attrs.Int("axis", 0)
-		return axis != -1 && axis != int64(from) && sameAlong(at) && c.Dims().EQ(at.Type.Shape[from], n.Inputs[0].Type.Shape[from]) == sym.Yes
-	},
-}
-
-// sameAlong reports whether the elements along a value's last axis are known to be the same.
-func sameAlong(v *ir.Value) bool {
-	last := len(v.Type.Shape) - 1
-	if n := producer(v, "expand"); n != nil {
-		from := n.Inputs[0].Type.Shape
-		return len(from) == 0 || isOne(from[len(from)-1])
-	}
-	if v.Const == nil {
-		return isOne(v.Type.Shape[last])
-	}
-	length := v.Const.Shape()[last]
-	for i := range v.Const.Len() {
-		if v.Const.Int(i) != v.Const.Int(i-i%length) {
-			return false
-		}
-	}
-	return true
+// keepsVectors reports whether a node leaves the last axis where it is, and writes all of it.
+func keepsVectors(c *ir.Inference, n *ir.Node) bool {
+	rule := ops.Of(n).WholeVectors
+	return rule != nil && rule(c.Dims(), n)
 }
 
 // headsApart is how many scales a cache's vector has: as many as there are heads if everything that takes the vectors
@@ -236,7 +204,7 @@ func storedBytes(r *rewriting, b *ir.Builder, v *ir.Value, depth int) (bytes, sc
 	if name == "scaled_rows" {
 		return n.Inputs[0], n.Inputs[1]
 	}
-	if name != "reshape" && name != "transpose" {
+	if !ops.Of(n).Rearranges {
 		return nil, nil
 	}
 	to, from := v.Type.Shape, n.Inputs[0].Type.Shape
@@ -244,9 +212,9 @@ func storedBytes(r *rewriting, b *ir.Builder, v *ir.Value, depth int) (bytes, sc
 	if len(from) == 0 || last < 0 {
 		return nil, nil
 	}
-	kept := name == "transpose" && permutation(n)[last] == int64(last) || name == "reshape" && r.Dims().EQ(to[last], from[len(from)-1]) == sym.Yes
+	kept := keepsVectors(r.Inference, n)
 	heads, apart := sym.Expr{}, false
-	if name == "reshape" && !kept {
+	if !kept {
 		heads, apart = takenApart(r.Inference, from, to)
 	}
 	if !kept && !apart {

@@ -66,8 +66,8 @@ type chunking struct {
 	size    map[*ir.Value]float64 // in the arena, at the dimensions' bounds
 	bytes   map[*ir.Value]float64 // size, or 0 where a value is part of a kernel that makes another of it, or lies in another
 	through []float64             // by node: what is alive before it and read by it or later
-	part    map[*ir.Value]bool    // operands of a concatenation that are computed where it wants them
-	from    map[*ir.Value]int     // of the result of a concatenation: the node that makes the first of those
+	part    map[*ir.Value]bool    // operands that are computed in their place in a result that holds them
+	from    map[*ir.Value]int     // of a result that holds its operands: the node that makes the first of those
 	known   map[rowsOf]rowsAre
 }
 
@@ -99,12 +99,12 @@ func newChunking(m *ir.Module, allowed float64) *chunking {
 	}
 	until := maps.Clone(c.uses) // the last node that reads a value or what lies in it
 	for _, n := range slices.Backward(block.Nodes) {
-		if n.Op.Name() == "reshape" {
+		if ops.Of(n).Alias {
 			until[n.Inputs[0]] = max(until[n.Inputs[0]], until[n.Outputs[0]])
 		}
 	}
 	for i, n := range block.Nodes {
-		if n.Op.Name() != "concat" {
+		if !ops.Of(n).Holds {
 			continue
 		}
 		c.from[n.Outputs[0]] = i
@@ -127,7 +127,7 @@ func newChunking(m *ir.Module, allowed float64) *chunking {
 				reader := block.Nodes[c.uses[v]]
 				joined := readers[v] == 1 && ops.Elementwise(reader) && slices.EqualFunc(reader.Outputs[0].Type.Shape, v.Type.Shape, sym.Expr.Equal) &&
 					!slices.ContainsFunc(reader.Inputs, func(x *ir.Value) bool { return x != nil && x.Node != nil && c.at[x.Node] > i }) // of several the last
-				if joined || c.part[v] || n.Op.Name() == "reshape" && n.Inputs[0].Node != nil {
+				if joined || c.part[v] || ops.Of(n).Alias && n.Inputs[0].Node != nil {
 					continue
 				}
 			}
@@ -163,7 +163,7 @@ func (c *chunking) bytesOf(v *ir.Value) float64 {
 
 // looped reports whether a value is what a loop has laid together, which has memory of its own.
 func looped(v *ir.Value) bool {
-	for v.Node != nil && v.Node.Op.Name() == "reshape" {
+	for v.Node != nil && ops.Of(v.Node).Alias {
 		v = v.Node.Inputs[0]
 	}
 	return v.Node != nil && v.Node.Op.Name() == "loop"

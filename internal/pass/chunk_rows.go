@@ -138,33 +138,15 @@ func operations(n *ir.Node) float64 {
 
 // operationsAt is about the arithmetic of a node, of extents that are so large.
 func operationsAt(n *ir.Node, number func(e sym.Expr) float64) float64 {
-	size := func(shape []sym.Expr) float64 {
+	size := func(extents ...sym.Expr) float64 {
 		product := 1.0
-		for _, e := range shape {
+		for _, e := range extents {
 			product *= number(e)
 		}
 		return product
 	}
-	out := n.Outputs[0].Type.Shape
-	switch n.Op.Name() {
-	case "convolution":
-		filters := out[1]
-		if ops.Last(n) {
-			filters = out[len(out)-1]
-		}
-		return 2 * size(out) * size(n.Inputs[1].Type.Shape) / max(size([]sym.Expr{filters}), 1)
-	case "winograd": // of the transformed weights, each does one element of every tile
-		tile := float64(n.Attrs.Int("tile", 1))
-		return 2 * size(out) * size(n.Inputs[1].Type.Shape) / max(size(out[len(out)-1:]), 1) / (tile * tile)
-	case "max_pool", "average_pool", "lp_pool":
-		return size(out) * size(ir.Constants(n.Attrs.Ints("kernel")))
-	case "matmul":
-		a := n.Inputs[0].Type.Shape
-		inner := a[len(a)-1]
-		if n.Attrs.Bool("transpose_a") {
-			inner = a[len(a)-2]
-		}
-		return 2 * size(out) * size([]sym.Expr{inner})
+	if cost := ops.Of(n).Cost; cost != nil {
+		return cost(n, size)
 	}
-	return size(out)
+	return size(n.Outputs[0].Type.Shape...)
 }

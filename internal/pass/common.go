@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/tensor/literal"
 )
 
@@ -79,9 +80,6 @@ func (c *common) block(b *ir.Block, outer *scope) {
 	}
 }
 
-// commutative are the operators whose two operands may stand in either order, to the bit.
-var commutative = []string{"add", "mul", "and", "or", "xor", "eq", "ne"}
-
 // key is the same for nodes that compute the same.
 func (c *common) key(n *ir.Node) string {
 	var s strings.Builder
@@ -95,7 +93,7 @@ func (c *common) key(n *ir.Node) string {
 			operands[i] = c.numbers[v]
 		}
 	}
-	if slices.Contains(commutative, n.Op.Name()) {
+	if ops.Of(n).Commutative {
 		slices.Sort(operands)
 	}
 	fmt.Fprint(&s, operands)

@@ -1,10 +1,9 @@
 package pass
 
 import (
-	"slices"
-
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/tensor"
 )
 
@@ -35,7 +34,7 @@ func Dequantized(m *ir.Module) error {
 // partedIn finds what only a part of is read, as rows of an embedding are.
 func partedIn(b *ir.Block, parted map[*ir.Value]bool) {
 	for _, n := range b.Nodes {
-		if slices.Contains([]string{"gather", "gather_elements", "gather_nd", "slice"}, n.Op.Name()) {
+		if ops.Of(n).Part {
 			parted[n.Inputs[0]] = true
 		}
 		for _, region := range n.Regions {

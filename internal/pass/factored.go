@@ -35,7 +35,7 @@ func factorsOfSum(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 		return nil
 	}
 	for _, other := range r.block.Nodes {
-		if name := other.Op.Name(); name != "reduce_sum" && name != "reduce_mean" || other == n || !other.Attrs.Bool("keep") {
+		if r.rules[other.Op.Name()] == nil || other == n || !other.Attrs.Bool("keep") {
 			continue
 		}
 		y := other.Inputs[0]

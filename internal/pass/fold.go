@@ -59,7 +59,7 @@ type folding struct {
 // keep finds the nodes to be left.
 func (f *folding) keep(b *ir.Block) {
 	for _, n := range b.Nodes {
-		if name := n.Op.Name(); name == "matmul" || name == "convolution" {
+		if rewrites(integers, n) {
 			if w := producer(n.Inputs[1], "dequantize"); w != nil && producer(n.Inputs[0], "dequantize") != nil && w.Inputs[0].Type.DType.Bits() == 8 {
 				f.kept[w] = true
 			}
@@ -107,17 +107,10 @@ func (f *folding) block(b *ir.Block) error {
 // spend takes the cost of a node, whose operands and results have so many elements, from what is left; false where that is not enough.
 func (f *folding) spend(n *ir.Node, read, written, bytes int64) bool {
 	work := read + written
-	switch name := n.Op.Name(); {
-	case name == "matmul" || name == "convolution": // each result is a sum over a part of the weights
-		shape := n.Inputs[1].Const.Shape()
-		each := int64(1)
-		for i, size := range shape {
-			if name == "convolution" && i > 0 || name == "matmul" && i >= len(shape)-2 {
-				each *= size
-			}
-		}
-		work += times(written, each)
-	case !linear[name] && !ops.Elementwise(n):
+	switch of := ops.Of(n); {
+	case of.Products != nil:
+		work += times(written, of.Products(n))
+	case !of.Linear && !of.Elementwise:
 		work = times(read+1, written+1)
 	}
 	if work > f.work || bytes > f.bytes {
@@ -134,17 +127,6 @@ func times(x, y int64) int64 {
 	}
 	return x * y
 }
-
-// linear are the operators, beside functions of single elements, that take time in proportion to their operands and results.
-var linear = func() map[string]bool {
-	all := map[string]bool{}
-	for _, name := range []string{"reshape", "transpose", "slice", "concat", "expand", "pad", "gather", "gather_elements", "gather_nd", "scatter_elements", "scatter_nd", "range", "triangle",
-		"reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod", "reduce_l1", "reduce_l2", "reduce_sum_square", "reduce_log_sum", "reduce_log_sum_exp", "softmax",
-		"log_softmax", "normalize", "argmax", "cumsum", "quantize", "dequantize", "bitcast", "nonzero", "integers", "diagonal"} {
-		all[name] = true
-	}
-	return all
-}()
 
 // folded makes the node's results constants, where that can be done.
 func (f *folding) folded(b *ir.Block, n *ir.Node) bool {
@@ -217,24 +199,11 @@ func (f *folding) folded(b *ir.Block, n *ir.Node) bool {
 
 // movedLater is the result of a node that only moves elements of large constants, deferred; nil of other nodes.
 func movedLater(n *ir.Node, in []*tensor.Tensor) *tensor.Tensor {
-	var t *tensor.Tensor
-	switch n.Op.Name() {
-	case "transpose":
-		perm := n.Attrs.Ints("perm")
-		t, _ = tensor.Permuted(in[0], in[0].Shape(), perm)
-	case "slice":
-		begin, ok1 := fixed(n.Attrs.Exprs("begin"))
-		extent, ok2 := fixed(n.Outputs[0].Type.Shape)
-		if ok1 && ok2 {
-			t, _ = tensor.Sliced(in[0], begin, extent, n.Attrs.Ints("step"))
-		}
-	case "concat":
-		if axis := n.Attrs.Int("axis", 0); axis < 0 {
-			t, _ = tensor.Joined(int(axis)+in[0].Rank(), in...)
-		} else {
-			t, _ = tensor.Joined(int(axis), in...)
-		}
+	later := ops.Of(n).Defer
+	if later == nil {
+		return nil
 	}
+	t := later(n, in)
 	if t == nil || t.Size() < deferredLeast {
 		return nil
 	}

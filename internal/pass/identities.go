@@ -33,11 +33,12 @@ var identities = []rule{
 // neutral drops an operand that is the operation's neutral element. x + 0 is x but for the sign of a zero, which x − 0 keeps too.
 func neutral(_ *rewriting, _ *ir.Builder, n *ir.Node) *ir.Value {
 	x, y := n.Inputs[0], n.Inputs[1]
-	unit := map[string]float64{"mul": 1, "div": 1, "pow": 1}[n.Op.Name()]
+	of := ops.Of(n)
+	unit := *of.Neutral
 	if c, ok := uniform(y); ok && c == unit {
 		return x
 	}
-	if c, ok := uniform(x); ok && c == unit && (n.Op.Name() == "add" || n.Op.Name() == "mul") {
+	if c, ok := uniform(x); ok && c == unit && of.Commutative {
 		return y
 	}
 	return nil

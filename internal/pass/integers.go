@@ -369,7 +369,7 @@ func signedReaders(q *ir.Node, users map[*ir.Value][]*ir.Node, results map[*ir.V
 				return nil, false
 			}
 			for _, user := range users[n.Outputs[0]] {
-				if user.Op.Name() != "dequantize" && !slices.Contains(moves, user.Op.Name()) || user.Inputs[0] != n.Outputs[0] || slices.Contains(user.Inputs[1:], n.Outputs[0]) {
+				if user.Op.Name() != "dequantize" && !ops.Of(user).Picks || user.Inputs[0] != n.Outputs[0] || slices.Contains(user.Inputs[1:], n.Outputs[0]) {
 					return nil, false
 				}
 				if !slices.Contains(nodes, user) {
@@ -397,14 +397,12 @@ func knownZero(n *ir.Node) bool {
 // moveOver has a node work on unsigned bytes in the place of signed ones. zeros are the zero points that were made so
 // far.
 func moveOver(b *ir.Builder, n *ir.Node, zeros map[string]*ir.Value) {
-	name := n.Op.Name()
-	if name != "dequantize" {
+	switch n.Op.Name() {
+	case "dequantize":
+	case "quantize":
+		n.Outputs[0].Type.DType, n.Attrs = dtype.U8, with(n, ir.Attrs{"to": dtype.U8})
+	default:
 		n.Outputs[0].Type.DType = dtype.U8
-	}
-	if name == "quantize" {
-		n.Attrs = with(n, ir.Attrs{"to": dtype.U8})
-	}
-	if name != "quantize" && name != "dequantize" {
 		return
 	}
 	of := n.Inputs[1].Const

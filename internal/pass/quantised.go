@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
 )
 
 // Quantised has what only moves elements move them as they are stored: between a dequantize and a quantize with the same scale and zero point there is nothing to
@@ -16,9 +17,6 @@ func Quantised(m *ir.Module) error { return apply(m, quantised) }
 var quantised = []rule{
 	{"moved as stored", []string{"quantize"}, movedAsStored},
 }
-
-// moves are the operators whose results are elements of their first operand, as they are or the greatest of some.
-var moves = []string{"reshape", "transpose", "slice", "expand", "gather", "gather_elements", "gather_nd", "max_pool", "reduce_max", "reduce_min"}
 
 // movesDeepest is how many moves are followed.
 const movesDeepest = 8
@@ -32,7 +30,7 @@ func movedAsStored(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	v := n.Inputs[0]
 	for ; v.Node != nil && v.Const == nil && v.Node.Op.Name() != "dequantize"; v = v.Node.Inputs[0] {
 		m := v.Node
-		if !r.inside(v) || !slices.Contains(moves, m.Op.Name()) || len(chain) == movesDeepest || m.Inputs[0] == nil {
+		if !r.inside(v) || !ops.Of(m).Picks || len(chain) == movesDeepest || m.Inputs[0] == nil {
 			return nil
 		}
 		chain = append(chain, m)

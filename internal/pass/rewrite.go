@@ -81,10 +81,13 @@ func apply(m *ir.Module, table []rule) error {
 // rooted reports whether a block has a node that a rule of a table may replace.
 func rooted(table []rule, b *ir.Block) bool {
 	return slices.ContainsFunc(b.Nodes, func(n *ir.Node) bool {
-		name := n.Op.Name()
-		return slices.ContainsFunc(table, func(r rule) bool { return slices.Contains(r.roots, name) }) ||
-			slices.ContainsFunc(n.Regions, func(b *ir.Block) bool { return rooted(table, b) })
+		return rewrites(table, n) || slices.ContainsFunc(n.Regions, func(b *ir.Block) bool { return rooted(table, b) })
 	})
+}
+
+// rewrites reports whether a rule of a table may replace a node.
+func rewrites(table []rule, n *ir.Node) bool {
+	return slices.ContainsFunc(table, func(r rule) bool { return slices.Contains(r.roots, n.Op.Name()) })
 }
 
 // count counts the uses of values in a block.

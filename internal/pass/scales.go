@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
@@ -80,7 +81,7 @@ func (w weighted) perChannel(v *ir.Value, rank int) []float64 {
 // operands are the value that varies and the constant of an operation; ok is false where they stand in an order that it does not allow, or where both vary.
 func operands(n *ir.Node) (x, c *ir.Value, ok bool) {
 	x, c = n.Inputs[0], n.Inputs[1]
-	if x.Const != nil && (n.Op.Name() == "add" || n.Op.Name() == "mul") {
+	if x.Const != nil && ops.Of(n).Commutative {
 		x, c = c, x
 	}
 	return x, c, x.Const == nil && c.Const != nil
@@ -182,7 +183,7 @@ func summandIntoBias(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 // where the node is of another form.
 func (r *rewriting) onSum(n *ir.Node) (inner *ir.Node, w weighted, x, c, outer *ir.Value) {
 	v, outer, ok := operands(n)
-	if !ok || !r.inside(v) || v.Node.Op.Name() != "add" && v.Node.Op.Name() != "sub" {
+	if !ok || !r.inside(v) || producer(v, "add") == nil && producer(v, "sub") == nil {
 		return nil, w, nil, nil, nil
 	}
 	if x, c, ok = operands(v.Node); !ok {

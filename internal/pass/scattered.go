@@ -25,13 +25,12 @@ func chosenScatter(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 		return nil
 	}
 	s := v.Node
-	name := s.Op.Name()
-	if name != "scatter_nd" && name != "scatter_elements" || s.Attrs.String("reduction", "none") != "add" || s.Inputs[0] != other {
+	if !ops.Of(s).Scatter || s.Attrs.String("reduction", "none") != "add" || s.Inputs[0] != other {
 		return nil
 	}
 	updates := s.Inputs[2]
 	zero := ops.Scalar(b, updates.Type.DType, 0)
-	return b.Op(name, s.Attrs, other, s.Inputs[1], b.Op("where", nil, c, updates, zero))
+	return b.Op(s.Op.Name(), s.Attrs, other, s.Inputs[1], b.Op("where", nil, c, updates, zero))
 }
 
 func sumWithScattered(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
@@ -65,17 +64,22 @@ type scaledScatter struct {
 func (s *scaledScatter) reads(v *ir.Value) bool {
 	for s.r.inside(v) {
 		n := v.Node
-		switch name := n.Op.Name(); {
-		case name == "scatter_nd" || name == "scatter_elements":
+		if ops.Of(n).Scatter {
 			s.node = n
 			return n.Attrs.String("reduction", "none") == "add" && isZeros(n.Inputs[0])
-		case name == "neg":
-			s.by[n] = 0
-		case name == "mul" && s.isNumber(n.Inputs[1]) || name == "div" && v.Type.DType.IsFloat() && s.isNumber(n.Inputs[1]):
-			s.by[n] = 0
-		case name == "mul" && s.isNumber(n.Inputs[0]):
-			s.by[n] = 1
-		default:
+		}
+		scaled := false
+		switch s.by[n] = 0; n.Op.Name() {
+		case "neg":
+			scaled = true
+		case "div":
+			scaled = v.Type.DType.IsFloat() && s.isNumber(n.Inputs[1])
+		case "mul":
+			if scaled = s.isNumber(n.Inputs[1]); !scaled {
+				s.by[n], scaled = 1, s.isNumber(n.Inputs[0])
+			}
+		}
+		if !scaled {
 			return false
 		}
 		s.scale = append(s.scale, n)
