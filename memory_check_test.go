@@ -108,9 +108,9 @@ func TestMemoryDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, ok := strings.Cut(string(data), "```weir\n")
-	source, rest, ok2 := strings.Cut(rest, "```\n")
-	_, want, ok3 := strings.Cut(rest, "```text\n")
+	_, rest, ok := strings.Cut(string(data), "```weir\nweir 1\nir @features")
+	source, rest, ok2 := strings.Cut("weir 1\nir @features"+rest, "```\n")
+	_, want, ok3 := strings.Cut(rest, "```console\n$ weir check features.weir\n")
 	want, _, ok4 := strings.Cut(want, "```\n")
 	if !ok || !ok2 || !ok3 || !ok4 {
 		t.Fatal("there is no text in docs/memory.md, or not what check says of it")

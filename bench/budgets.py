@@ -7,6 +7,7 @@ draws again. --realtime gives what is timed real-time priority, on a machine tha
 """
 import argparse
 import json
+import math
 import os
 import re
 import subprocess
@@ -27,7 +28,7 @@ def first(args):
 
 
 def weir(args, *words):
-    command = [args.weir, *words, "--threads", str(args.threads), "--json"]
+    command = [args.weir, *words, *(() if words[0] == "env" else ("--threads", str(args.threads))), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, preexec_fn=(lambda: first(args)) if words[0] == "bench" else None)
     try:
         return json.loads(done.stdout)
@@ -59,6 +60,12 @@ def curve(args, model, extra):
 
 def mib(n):
     return f"{n / 2**20:.2f}" if n < 2**24 else f"{n / 2**20:.1f}"
+
+
+def enough(n):
+    """A budget in MiB, rounded up, so that --budget takes it as it is printed."""
+    digits = 2 if n < 2**24 else 1
+    return f"{math.ceil(n / 2**20 * 10**digits) / 10**digits:.{digits}f}"
 
 
 def read(document):
@@ -100,9 +107,13 @@ def chart(document):
 
 
 def document(args, curves):
+    machine = weir(args, "env")
+    level = machine["target"].split(":")[0]
     lines = ["# What a budget costs", "", "<!-- written by bench/budgets.py -->", "",
              f"Each model is compiled for its own peak and for ten smaller budgets, down to the smallest that works (`bench/budgets.py --threads {args.threads}`). Within a budget stretches are computed in pieces, results are computed",
              "again or spilled to a file, and weights are left in their file, from which they come whole, by rows or in parts ([memory](memory.md)); the results stay the same. What was predicted was measured, to the byte, at every point. Time is the fastest run's.", "",
+             f"The machine: {machine['processor']}, {machine['caches']}, {args.threads} threads, code for {level} ({machine['version']}, {machine['go']}). Another level has other code and lays weights out otherwise: its smallest budgets",
+             "are a few per cent to two fifths larger or smaller. Budgets are rounded up: `--budget 8.01MiB` takes one as it stands here.", "",
              "![peak against time](budgets.svg)", ""]
     for name, c in curves.items():
         first = c["points"][0]
@@ -110,7 +121,7 @@ def document(args, curves):
                   "| budget, MiB | peak | share | arena | spilled | ms | times | what was done |", "|---:|---:|---:|---:|---:|---:|---:|---|"]
         for p in c["points"]:
             done = ", ".join(f"{n} × {kind}" for kind, n in p["kinds"].items()) or "nothing"
-            lines.append(f"| {mib(p['budget'])} | {mib(p['peak'])} | {p['peak'] / first['peak']:.0%} | {mib(p['arena'])} | {mib(p['spill'])} | {p['ms']:.3g} | {p['ms'] / first['ms']:.2f} | {done} |")
+            lines.append(f"| {enough(p['budget'])} | {mib(p['peak'])} | {p['peak'] / first['peak']:.0%} | {mib(p['arena'])} | {mib(p['spill'])} | {p['ms']:.3g} | {p['ms'] / first['ms']:.2f} | {done} |")
         lines.append("")
     return "\n".join(lines)
 

@@ -28,13 +28,18 @@ func (c *cli) demoCommand() *cobra.Command {
 const shades = " .:-=+*#%@"
 
 func (c *cli) demo(ctx context.Context) error {
+	settings := modelFlags{c: c, calls: 1, precision: "f32", cache: "f32"} // without flags: what the environment sets
+	o, _, err := settings.options()
+	if err != nil {
+		return err
+	}
 	begin := time.Now()
 	m, err := weir.LoadBytes(data.Model)
 	if err != nil {
 		return err
 	}
 	defer m.Close()
-	p, err := weir.Compile(ctx, m, weir.Options{})
+	p, err := weir.Compile(ctx, m, o)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
-var rewrite = flag.Bool("rewrite", false, "rewrite testdata/keys.txt")
+var rewrite = flag.Bool("rewrite", false, "rewrite testdata/keys.txt and the documents")
 
 // binary is the command, built once.
 var binary string
