@@ -141,7 +141,7 @@ func (b *bound) dim(p *Program) func(name sym.Name) (int64, bool) {
 	}
 }
 
-// Bind lends a tensor of the caller's to an input, or gives an output its place, for the runs that follow; the call takes no memory for outputs that have one (Memory.Giving). A tensor that is
+// Bind lends a tensor of the caller's to an input, or gives an output its place, for the runs that follow; the call takes no memory for outputs that have one (Memory.Binding). A tensor that is
 // bound to an output begins at a multiple of 64 bytes, as New's do, and shares no memory with the inputs and other outputs, but for one: bound to an input too, it
 // is updated in place, where the output may be written over that input (see Donate). An input that is a state is bound to an Update, and its output lies there. What is bound by Consume is
 // the next run's, after which the input is not bound; it has memory as New makes it. A Donate is refused.

@@ -44,7 +44,7 @@ func TestCPU(t *testing.T) {
 	if _, err := weir.Compile(t.Context(), m, weir.Options{CPU: "avx9"}); !errors.Is(err, weir.ErrUnsupported) || !strings.Contains(err.Error(), "avx9") {
 		t.Errorf("a processor that nobody knows: %v", err)
 	}
-	here := weir.Here()
+	here := weir.HostProcessor()
 	if _, err := weir.Compile(t.Context(), m, weir.Options{CPU: "avx2", Cross: true}); errors.Is(err, weir.ErrUnsupported) {
 		t.Skip(err)
 	}
@@ -86,7 +86,7 @@ func TestCPU(t *testing.T) {
 
 // TestNoExecutablePages: where the system lets no machine code run, programs run portably, and the log says why.
 func TestNoExecutablePages(t *testing.T) {
-	if weir.Here().CPU == "portable" {
+	if weir.HostProcessor().CPU == "portable" {
 		t.Skip("there is no machine code here")
 	}
 	m := must[*weir.Model](t)(weir.LoadBytes(digits(t)))
@@ -98,7 +98,7 @@ func TestNoExecutablePages(t *testing.T) {
 	if p.Target() != weir.Portable || !strings.Contains(log.String(), "executable memory") {
 		t.Errorf("the target is %s, the log %q", p.Target(), log.String())
 	}
-	if here := weir.Here(); here.CPU != "portable" || !strings.Contains(here.Why, "executable memory") {
+	if here := weir.HostProcessor(); here.CPU != "portable" || !strings.Contains(here.Why, "executable memory") {
 		t.Errorf("this machine is %+v", here)
 	}
 	if len(scored(t, p)) == 0 {

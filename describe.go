@@ -161,8 +161,8 @@ func (d *Description) count(dt DType, count int64) {
 	d.Parameters[at].Bytes += bytes
 }
 
-// Legal is the range of values that the elements of an integer input may have, as far as the program checks them when they become indices: from 0 up, though an
+// ValueRange is the range of values that the elements of an integer input, such as token ids, may have: use it to check requests, or to draw values for a test. It is known as far as the program checks them when they become indices: from 0 up, though an
 // index may also count from the end. ok is false where nothing is known of them.
-func (p *Program) Legal(input string, d Dims) (lo, hi int64, ok bool) {
+func (p *Program) ValueRange(input string, d Dims) (lo, hi int64, ok bool) {
 	return p.compiled.Legal(input, p.labels.values(d))
 }

@@ -11,13 +11,13 @@ import (
 // DeviceMemory is the certificate of a device's memory: what is asked of its driver is weights + calls × (arena + scratch + queue), each a size in bytes over the model's
 // named dimensions. The driver may round blocks up.
 type DeviceMemory struct {
-	Name       string // the device's, or "vulkan" for one that is not here
-	Weights    Size   // constants that kernels there read
-	Arena      Size   // working memory of one run
-	Scratch    Size   // of one launch, the greediest
-	Queue      Size   // what a run's queue takes for arguments, and for what is on its way where the host does not see the device's memory
-	LowerBound Size   // no plan of this arena is smaller
-	Late       Size   // of Arena, what a run takes when data have decided its size
+	Name          string // the device's, or "vulkan" for one that is not here
+	Weights       Size   // constants that kernels there read
+	Arena         Size   // working memory of one run
+	Scratch       Size   // of one launch, the greediest
+	Queue         Size   // what a run's queue takes for arguments, and for what is on its way where the host does not see the device's memory
+	LowerBound    Size   // no plan of this arena is smaller
+	DataDependent Size   // of Arena, what a run takes when data have decided its size
 }
 
 // Formula is the whole for so many calls.
@@ -47,7 +47,7 @@ func newDeviceMemory(p *Program, size func(x sym.Expr) Size) *DeviceMemory {
 			arena, bound, late = arena.Add(l.Plan.Arena), bound.Add(l.Plan.Bound), late.Add(l.Plan.Arena)
 		}
 	}
-	m := &DeviceMemory{Name: target.VulkanName, Weights: size(sym.Const(weights)), Arena: size(arena), Scratch: size(c.Device.Scratch), LowerBound: size(bound), Late: size(late)}
+	m := &DeviceMemory{Name: target.VulkanName, Weights: size(sym.Const(weights)), Arena: size(arena), Scratch: size(c.Device.Scratch), LowerBound: size(bound), DataDependent: size(late)}
 	queue := int64(0)
 	if p.device != nil {
 		m.Name, queue = p.device.Name(), p.device.QueueBytes()

@@ -591,3 +591,21 @@ func donated(shape ...int) weir.Arg {
 	}
 	return weir.Donate(t)
 }
+
+// Numbers become 16-bit floats and back.
+func ExampleTensor_SetFloats() {
+	x, err := weir.New(weir.F16, 3)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer x.Close()
+	if err := x.SetFloats([]float32{1, 0.1, 70000}); err != nil {
+		log.Fatal(err)
+	}
+	numbers, err := x.Floats()
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(x, numbers)
+	// Output: f16[3] [1 0.099975586 +Inf]
+}

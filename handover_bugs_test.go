@@ -386,7 +386,7 @@ func TestPoolCounts(t *testing.T) {
 	base := weir.Usage()
 	sum := func() (current, cached int64) {
 		last := int64(-1)
-		for _, c := range weir.Classes() {
+		for _, c := range weir.SizeClasses() {
 			if c.Least <= last || c.Current > c.Peak || c.Current < 0 || c.Cached < 0 {
 				t.Errorf("%+v after a class of %d", c, last)
 			}

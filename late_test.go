@@ -100,7 +100,7 @@ func TestLate(t *testing.T) {
 		if p.Memory().Formula(1).String() != q.Memory().Formula(1).String() {
 			t.Errorf("the formula is %s, the artefact's %s", p.Memory().Formula(1), q.Memory().Formula(1))
 		}
-		if len(p.Decided()) == 0 || len(p.Memory().Late.Dims()) == 0 {
+		if len(p.Decided()) == 0 || len(p.Memory().DataDependent.Dims()) == 0 {
 			t.Fatalf("nothing is decided by data in %s", p.Memory())
 		}
 		if _, err := p.Memory().Peak(1, nil); err == nil {

@@ -145,7 +145,7 @@ var uses = map[string]func(ctx context.Context, w *lives) error{
 	"Memory.Donating":   func(_ context.Context, w *lives) error { _, err := w.memory.Donating("image"); return err },
 	"Memory.Formula":    func(_ context.Context, w *lives) error { _ = w.memory.Formula(2).String(); return nil },
 	"Memory.Of":         func(_ context.Context, w *lives) error { _, err := w.memory.Of("scores"); return err },
-	"Memory.Giving":     func(_ context.Context, w *lives) error { _, err := w.memory.Giving("scores"); return err },
+	"Memory.Binding":    func(_ context.Context, w *lives) error { _, err := w.memory.Binding("scores"); return err },
 	"Memory.LargestStep": func(_ context.Context, w *lives) error {
 		_, _, err := w.memory.LargestStep(w.dims)
 		return err
@@ -183,10 +183,10 @@ var uses = map[string]func(ctx context.Context, w *lives) error{
 		_, err := w.program.Initial("image")
 		return allow(err, weir.ErrInput)
 	},
-	"Program.Inputs":  func(_ context.Context, w *lives) error { w.program.Inputs(); return nil },
-	"Program.Legal":   func(_ context.Context, w *lives) error { w.program.Legal("image", w.dims); return nil },
-	"Program.Measure": func(ctx context.Context, w *lives) error { _, err := w.program.Measure(ctx, w.in); return err },
-	"Program.Memory":  func(_ context.Context, w *lives) error { _ = w.program.Memory().String(); return nil },
+	"Program.Inputs":     func(_ context.Context, w *lives) error { w.program.Inputs(); return nil },
+	"Program.ValueRange": func(_ context.Context, w *lives) error { w.program.ValueRange("image", w.dims); return nil },
+	"Program.Measure":    func(ctx context.Context, w *lives) error { _, err := w.program.Measure(ctx, w.in); return err },
+	"Program.Memory":     func(_ context.Context, w *lives) error { _ = w.program.Memory().String(); return nil },
 	"Program.NewCall": func(_ context.Context, w *lives) error {
 		c, err := w.program.NewCall(w.dims)
 		if err != nil {
@@ -237,12 +237,14 @@ var uses = map[string]func(ctx context.Context, w *lives) error{
 	"Results.Get":      func(_ context.Context, w *lives) error { w.results.Get("scores"); return nil },
 	"Results.Sequence": func(_ context.Context, w *lives) error { w.results.Sequence("scores"); return nil },
 
-	"Tensor.Bytes":  func(_ context.Context, w *lives) error { w.scores.Bytes(); return nil },
-	"Tensor.DType":  func(_ context.Context, w *lives) error { w.x.DType(); return nil },
-	"Tensor.Fixed":  func(_ context.Context, w *lives) error { w.x.Fixed(); return nil },
-	"Tensor.Len":    func(_ context.Context, w *lives) error { w.x.Len(); return nil },
-	"Tensor.Shape":  func(_ context.Context, w *lives) error { w.scores.Shape(); return nil },
-	"Tensor.String": func(_ context.Context, w *lives) error { _ = w.scores.String(); return nil },
+	"Tensor.Bytes":     func(_ context.Context, w *lives) error { w.scores.Bytes(); return nil },
+	"Tensor.DType":     func(_ context.Context, w *lives) error { w.x.DType(); return nil },
+	"Tensor.Floats":    func(_ context.Context, w *lives) error { _, err := w.scores.Floats(); return err },
+	"Tensor.SetFloats": func(_ context.Context, w *lives) error { return w.place.SetFloats(make([]float32, w.place.Len())) },
+	"Tensor.Fixed":     func(_ context.Context, w *lives) error { w.x.Fixed(); return nil },
+	"Tensor.Len":       func(_ context.Context, w *lives) error { w.x.Len(); return nil },
+	"Tensor.Shape":     func(_ context.Context, w *lives) error { w.scores.Shape(); return nil },
+	"Tensor.String":    func(_ context.Context, w *lives) error { _ = w.scores.String(); return nil },
 }
 
 // digitsFile is the digits model in a file of the test's own.

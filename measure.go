@@ -27,7 +27,7 @@ type Measurement struct {
 	bodies []uint8 // what was run of the branches and loops, as walkBodies asks for it
 }
 
-// Peak is the whole of so many such runs at once.
+// Peak is the whole of so many such runs at once, as it was measured: compare it with Memory.Peak, which predicts it.
 func (m Measurement) Peak(calls int) int64 {
 	return m.Weights + m.Code + int64(calls)*(m.Arena+m.Outputs+m.Scratch)
 }

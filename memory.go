@@ -17,16 +17,19 @@ import (
 // over the model's named dimensions. It is what the program takes, neither more nor less. Where data decide a size that nothing bounds, the dimensions that they
 // decide stand in the formulas too (see Program.Decided), and a run takes that part when it knows them.
 type Memory struct {
-	Weights    Size // constants, and the program's own states (see Info.Initial)
-	Code       Size // executable pages
-	Arena      Size // working memory of one run
-	Outputs    Size // results of one run
-	Scratch    Size // workspace of one worker
-	LowerBound Size // no plan of this program's arena is smaller: what is alive together
-	Least      Size // nor smaller than this: LowerBound, or more where a search refuted what lies between, which an artefact does not claim
-	Workers    int  // workers that one run may use
-	Spill      Size // the file that one run spills to, where Options.Budget asked for that: no memory, and no part of the sum
-	Late       Size // of Arena and Outputs, what a run takes when data have decided its size
+	Weights Size // constants, and the program's own states (see Info.Initial)
+	Code    Size // executable pages
+	Arena   Size // working memory of one run
+	Outputs Size // results of one run
+	Scratch Size // workspace of one worker
+	// LowerBound is the most bytes that are alive together: no plan of the arena is smaller. Use it to see what the model's live ranges demand.
+	LowerBound Size
+	// Least is the best lower bound that is proved: LowerBound, or more if a search refuted what lies between, which an artefact does not claim. Use it to judge the plan: at most
+	// Arena − Least could be saved by another one.
+	Least         Size
+	Workers       int  // workers that one run may use
+	Spill         Size // the file that one run spills to, where Options.Budget asked for that: no memory, and no part of the sum
+	DataDependent Size // of Arena and Outputs, what a run takes when data have decided its size
 	// Exhausted: proofs used up what they may cost. What was not proved is checked by the code, and the plan may be
 	// larger and the code slower than they have to be. Narrower ranges of dimensions mend it.
 	Exhausted bool
@@ -98,7 +101,7 @@ func newMemory(p *Program) *Memory {
 	}
 	m := &Memory{
 		Weights: size(sym.Const(weights)), Code: size(sym.Const(c.Code.Bytes)), Arena: size(arena), Outputs: size(outputs),
-		Scratch: size(c.Scratch), LowerBound: size(bound), Least: size(least), Late: size(late), Spill: size(c.Spilled), Workers: p.options.Threads, Proven: proven, program: p,
+		Scratch: size(c.Scratch), LowerBound: size(bound), Least: size(least), DataDependent: size(late), Spill: size(c.Spilled), Workers: p.options.Threads, Proven: proven, program: p,
 		Exhausted: p.exhausted,
 	}
 	m.Device = newDeviceMemory(p, size)
@@ -124,7 +127,8 @@ func (m *Memory) Formula(calls int) Size {
 	return Size{m.Arena.dims.Simplify(sym.Sum(m.Weights.x, m.Code.x, call.Mul(sym.Const(int64(calls))))), m.Arena.dims}
 }
 
-// Peak is the whole for so many calls and a binding of the dimensions. A name that is no dimension's is ErrInput.
+// Peak is the whole for so many calls and a binding of the dimensions: what the program takes once it is compiled. Use Limit for SetLimit, which must also admit what loading and compiling take, and
+// Measurement.Peak for what runs were seen to take. A name that is no dimension's is ErrInput.
 func (m *Memory) Peak(calls int, d Dims) (int64, error) {
 	if err := m.program.named(d); err != nil {
 		return 0, err
@@ -215,8 +219,8 @@ type SizeClass struct {
 	Cached        int64 // free: a piece that is free beside others is one with them
 }
 
-// Classes are the classes that the pool has or had pieces of, the smallest first.
-func Classes() (list []SizeClass) {
+// SizeClasses returns the classes that the pool has or had pieces of, the smallest first.
+func SizeClasses() (list []SizeClass) {
 	for _, c := range mem.UserPool().Stats().Classes {
 		list = append(list, SizeClass(c))
 	}

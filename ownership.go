@@ -299,8 +299,8 @@ func (m *Memory) Donating(inputs ...string) (*Memory, error) {
 	return m.without(outputs), nil
 }
 
-// Giving is the certificate of calls to which the caller binds these outputs' places: they are no part of Outputs.
-func (m *Memory) Giving(outputs ...string) (*Memory, error) {
+// Binding is the certificate of calls whose outputs of these names the caller binds to memory of its own (Call.Bind): they are no part of Outputs. See Donating for what runs write over their arguments.
+func (m *Memory) Binding(outputs ...string) (*Memory, error) {
 	var list []int
 	for _, name := range outputs {
 		i := slices.IndexFunc(m.program.outputs, func(o Info) bool { return o.Name == name })

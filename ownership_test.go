@@ -440,7 +440,7 @@ func TestBindOutput(t *testing.T) {
 	if c.Output("u3") != w[3] {
 		t.Error("an output is not what is bound to it")
 	}
-	certificate, err := p.Memory().Giving("u0", "u1", "u2", "u3", "u4", "u5", "u6", "u7")
+	certificate, err := p.Memory().Binding("u0", "u1", "u2", "u3", "u4", "u5", "u6", "u7")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ type Plan struct {
 	Peak    int64 `json:"peak_bytes"`
 
 	LowerBound int64 `json:"lower_bound_bytes"` // no plan of this arena is smaller
-	Least      int64 `json:"least_bytes"`       // nor smaller than this, see Memory.Least
+	Least      int64 `json:"least_bytes"`       // nor smaller than this: compare Arena with it, see Memory.Least
 	Proven     bool  `json:"proven"`            // the arena equals Least for every binding
 	PeakStep   int   `json:"peak_step"`         // the first step at which it is reached; −1 where there are no steps
 
@@ -48,10 +48,10 @@ type PlanStep struct {
 
 // PlanStorage is one block of a call's memory.
 type PlanStorage struct {
-	Name  string `json:"name"`
-	Kind  string `json:"kind"` // "arena", "outputs", or "spill": a file, no memory
-	Bytes int64  `json:"bytes"`
-	Late  bool   `json:"late,omitempty"` // a run takes it when data have decided its size
+	Name          string `json:"name"`
+	Kind          string `json:"kind"` // "arena", "outputs", or "spill": a file, no memory
+	Bytes         int64  `json:"bytes"`
+	DataDependent bool   `json:"late,omitempty"` // a run takes it when data have decided its size
 }
 
 // PlanBuffer is a range of one storage that belongs to a tensor from step First to step Last, both included. One that a result lies in has the last step of all.
@@ -129,7 +129,7 @@ func (p *Program) plan(d Dims) (*Plan, map[program.Step]int, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		plan.Storages = append(plan.Storages, PlanStorage{Name: s.Name, Kind: storageKinds[s.Kind], Bytes: bytes, Late: s.Late})
+		plan.Storages = append(plan.Storages, PlanStorage{Name: s.Name, Kind: storageKinds[s.Kind], Bytes: bytes, DataDependent: s.Late})
 	}
 	w := &planner{plan: plan, program: prog, labels: p.labels, at: map[program.Step]int{}, buffer: map[int]int{}}
 	w.walk(prog.Steps, 0)

@@ -5,8 +5,8 @@ import (
 	"github.com/weirml/weir/internal/probe"
 )
 
-// Peak is what this machine reached in a probe: the figures that a program's speed is to be compared with.
-type Peak struct {
+// Roofline is what this machine reached in a probe, arithmetic and the reading of memory: the figures that a program's speed is to be compared with.
+type Roofline struct {
 	CPU     string     `json:"cpu"` // in whose instructions: "avx512", "avx2", or "portable", which is plain Go
 	Threads int        `json:"threads"`
 	Core    float64    `json:"core_gflops"` // f32 multiply-adds in registers, GFLOP/s, on one core
@@ -23,17 +23,17 @@ type ReadRate struct {
 }
 
 // Probe measures the machine at this moment, which takes about half a second. cpu is a level of processor, as Options.CPU names it; "" is the best that there is.
-func Probe(cpu string, threads int) (peak Peak, err error) {
+func Probe(cpu string, threads int) (peak Roofline, err error) {
 	defer diag.Recover(&err, "probing")
 	kind := probe.Best()
 	if cpu != "" {
 		var ok bool
 		if kind, ok = probe.Named(cpu); !ok {
-			return Peak{}, diag.Unsupportedf("a probe in the instructions of %q on this machine", cpu)
+			return Roofline{}, diag.Unsupportedf("a probe in the instructions of %q on this machine", cpu)
 		}
 	}
 	threads = max(1, threads)
-	peak = Peak{CPU: kind.Name, Threads: threads, Core: kind.Arithmetic(1)}
+	peak = Roofline{CPU: kind.Name, Threads: threads, Core: kind.Arithmetic(1)}
 	if peak.All = peak.Core; threads > 1 {
 		peak.All = kind.Arithmetic(threads)
 	}
@@ -53,7 +53,7 @@ func Probe(cpu string, threads int) (peak Peak, err error) {
 }
 
 // ReadAll is the rate in 10⁹ bytes a second at which all threads together read what lies in so many bytes: that of the smallest level that holds them.
-func (p Peak) ReadAll(bytes int64) float64 {
+func (p Roofline) ReadAll(bytes int64) float64 {
 	for _, r := range p.Memory {
 		if bytes <= r.Holds {
 			return r.All

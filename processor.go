@@ -11,5 +11,5 @@ type Processor struct {
 	Why      string   // not for a higher one
 }
 
-// Here describes this machine's processor.
-func Here() Processor { return Processor(compiler.Here()) }
+// HostProcessor describes the processor of the machine that this runs on.
+func HostProcessor() Processor { return Processor(compiler.Here()) }

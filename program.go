@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -170,6 +171,9 @@ func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 	return p, nil
 }
 
+// name returns what the program is called in CPU profiles: the model's file, or else the name that the model has for itself.
+func (p *Program) name() string { return cmp.Or(p.model.file, p.compiled.Program.Name, "unnamed") }
+
 // mostStricter is how often a model is compiled anew because its peak is more than the compiler reckoned.
 const mostStricter = 4
 
@@ -293,7 +297,7 @@ func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Ch
 		}
 	}
 	asked := p.deviceAsked()
-	x, err := executor.New(p.compiled.Program, p.compiled.Code, executor.Options{Host: cpu.Host{}, Threads: o.Threads, Reserve: p.reserve, Guard: guarded, Poison: poisoned, Own: o.Private, Folder: o.PageFolder, Device: p.device, Absent: p.absent})
+	x, err := executor.New(p.compiled.Program, p.compiled.Code, executor.Options{Name: p.name(), Host: cpu.Host{}, Threads: o.Threads, Reserve: p.reserve, Guard: guarded, Poison: poisoned, Own: o.Private, Folder: o.PageFolder, Device: p.device, Absent: p.absent})
 	if err != nil {
 		return nil, over{}, err
 	}

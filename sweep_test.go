@@ -341,15 +341,15 @@ var apiCalls = []apiCall{
 		defer func() { s.model = nil }()
 		return s.model.Close()
 	}},
-	{name: "Trim and SetLimit", covers: "Classes Trim SetLimit Usage", once: true, do: func(s *stand, _ context.Context) error {
+	{name: "Trim and SetLimit", covers: "SizeClasses Trim SetLimit Usage", once: true, do: func(s *stand, _ context.Context) error {
 		weir.Trim()
-		_ = weir.Classes()
+		_ = weir.SizeClasses()
 		before := weir.SetLimit(weir.Usage().Current + 1<<40)
 		weir.SetLimit(before)
 		return nil
 	}},
-	{name: "Here", once: true, spares: true, do: func(s *stand, _ context.Context) error { // it tries whether machine code is allowed
-		_ = weir.Here()
+	{name: "HostProcessor", once: true, spares: true, do: func(s *stand, _ context.Context) error { // it tries whether machine code is allowed
+		_ = weir.HostProcessor()
 		return nil
 	}},
 	{name: "Compile, tuning", covers: "Compile", after: "Load", ends: true, spares: true, cannot: func(s *stand) bool { return !s.tune }, do: func(s *stand, ctx context.Context) (err error) {
@@ -365,8 +365,8 @@ var apiCalls = []apiCall{
 		}
 		return nil
 	}},
-	{name: "telling", covers: "Foreign FromSlice Scalar Memory.Donating Memory.Formula Memory.Giving Memory.LargestStep Memory.Max Memory.Peak Memory.PeakAt Memory.String " +
-		"Program.Bind Program.CPU Program.Decided Program.Dims Program.Inputs Program.Legal Program.Memory Program.Operations Program.Outputs " +
+	{name: "telling", covers: "Foreign FromSlice Scalar Memory.Donating Memory.Formula Memory.Binding Memory.LargestStep Memory.Max Memory.Peak Memory.PeakAt Memory.String " +
+		"Program.Bind Program.CPU Program.Decided Program.Dims Program.Inputs Program.ValueRange Program.Memory Program.Operations Program.Outputs " +
 		"Program.Proved Program.Requires Program.Savings Program.Stats Program.Target Program.Tuned Saving.String Sequence Size.At Size.Dims Size.Max Size.String",
 		after: "Run", do: (*stand).tell},
 }
@@ -385,7 +385,7 @@ func (s *stand) tell(context.Context) error {
 	}
 	for _, info := range p.Inputs() {
 		_ = info.String()
-		_, _, _ = p.Legal(info.Name, d)
+		_, _, _ = p.ValueRange(info.Name, d)
 	}
 	_, _, _ = memory.String(), p.Stats(), donatable(p)
 	peak := memory.Formula(2)
@@ -426,8 +426,10 @@ var notSwept = map[string]string{
 	"Memory.PageFolder":    "it is a name",
 	"Memory.Of":            "it computes, which TestApartCertified of arrays is about",
 	"Memory.PeakWith":      "it computes with a Measurement and takes nothing, which TestPredicted is about",
+	"Tensor.Floats":        "it converts to Go's memory",
+	"Tensor.SetFloats":     "it converts in place",
 	"Tensor.Fixed":         "it is a field",
-	"Peak.ReadAll":         "it is a look into a list",
+	"Roofline.ReadAll":     "it is a look into a list",
 	"Measurement.Peak":     "it is a sum",
 	"Probe":                "it takes a block at a time, which its room's TestRefused refuses",
 	"Difference.Save":      "there must be a kernel that computes wrongly first: TestCompare makes one",
@@ -534,7 +536,7 @@ func notToBind(s *stand) bool {
 	for _, info := range s.shared.Outputs() {
 		names = append(names, info.Name)
 	}
-	_, err := s.shared.Memory().Giving(names...)
+	_, err := s.shared.Memory().Binding(names...)
 	return err != nil
 }
 

@@ -234,7 +234,7 @@ func (p *Program) anyInputs() (s *sample, err error) {
 		}
 		defer t.leave()
 		fillSample(inner, random, func() (lo, hi int64) {
-			if lo, hi, ok := p.Legal(info.Name, dims); ok {
+			if lo, hi, ok := p.ValueRange(info.Name, dims); ok {
 				return lo, hi
 			}
 			return 1, 1

@@ -82,7 +82,7 @@ type measured struct {
 	Target          string           `json:"target"`
 	Dims            map[string]int64 `json:"dims"`
 	Runs            int              `json:"runs"`
-	Probe           weir.Peak        `json:"probe"`
+	Probe           weir.Roofline    `json:"probe"`
 	Profile         []row            `json:"profile,omitempty"`
 }
 

@@ -149,7 +149,7 @@ func version() string {
 }
 
 func (c *cli) env() error {
-	here := weir.Here()
+	here := weir.HostProcessor()
 	rows := [][2]string{{"version", version()}, {"go", runtime.Version()}, {"os", runtime.GOOS}, {"architecture", runtime.GOARCH}, {"threads", fmt.Sprint(runtime.GOMAXPROCS(0))},
 		{"processor", here.Name}, {"features", strings.Join(here.Features, " ")}, {"caches", caches(here.Cache)}, {"target", here.CPU + ": " + here.Why}, {"page size", fmt.Sprint(values.PageSize())}, {"memory outside go's heap", fmt.Sprint(values.OutsideHeap())},
 		{"probe", probed()}}

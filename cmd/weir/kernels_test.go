@@ -22,7 +22,7 @@ func TestKernels(t *testing.T) {
 		return rows
 	}
 	all, slow := list("--all"), list()
-	if len(all) <= len(slow) && weir.Here().CPU != "portable" {
+	if len(all) <= len(slow) && weir.HostProcessor().CPU != "portable" {
 		t.Errorf("%d kernels are slow, of %d", len(slow), len(all))
 	}
 	found := false

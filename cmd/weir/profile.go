@@ -30,7 +30,7 @@ type row struct {
 
 // rows puts launches beside the probe, the longest first. Memory's limit is, for weights, that of the level which holds all those of a run, and for the rest that of the
 // level which holds what the launch moves.
-func rows(list []weir.KernelTime, probe weir.Peak) []row {
+func rows(list []weir.KernelTime, probe weir.Roofline) []row {
 	total, weights := 0.0, int64(0)
 	for _, k := range list {
 		total += ms(k.Time)

@@ -46,7 +46,7 @@ func (f *inputFlags) read(p *weir.Program, dims weir.Dims, fill bool) (weir.Inpu
 		}
 		texts[i], given[i] = value, true
 	}
-	r := &values.Reader{Dims: dims, Seed: f.seed, Stdin: os.Stdin, Range: func(input string) (lo, hi int64, ok bool) { return p.Legal(input, dims) }}
+	r := &values.Reader{Dims: dims, Seed: f.seed, Stdin: os.Stdin, Range: func(input string) (lo, hi int64, ok bool) { return p.ValueRange(input, dims) }}
 	in := weir.Inputs{}
 	// Values that bring a shape come first: they bind dimensions for those that do not.
 	for pass := 0; pass < 2; pass++ {

@@ -32,7 +32,7 @@ func TestUnproved(t *testing.T) {
 			files = append(files, found...)
 		}
 	}
-	for _, cpu := range []string{"portable", weir.Here().CPU} {
+	for _, cpu := range []string{"portable", weir.HostProcessor().CPU} {
 		var c accessCount
 		for _, file := range files {
 			was := c

@@ -11,6 +11,7 @@ import (
 	"github.com/weirml/weir/internal/device"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/pprof"
 	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/target"
 )
@@ -34,6 +35,8 @@ type Executable struct {
 	subs    []*Executable // of the subprograms
 	absent  error         // see Options.Absent
 
+	labels []pprof.Labels // of goroutines in CPU profiles, by kernel; the last ones are of what no kernel does
+
 	sync.Mutex
 }
 
@@ -45,6 +48,8 @@ type Options struct {
 	// Reserve, where not nil, is asked before a run takes memory whose size data have decided, and told what it gives back, as a negative number. It refuses by an
 	// error of kind ErrBudget.
 	Reserve func(bytes int64) error
+	// Name is the model's, for CPU profiles.
+	Name string
 	// Guard puts every operand and every kernel's scratch into memory of its own that ends at a page which faults: for finding what kernels touch beyond them. What
 	// a call then takes is not what was planned.
 	Guard bool
@@ -94,6 +99,10 @@ func newExecutable(p *program.Program, code *target.Code, o Options) (*Executabl
 		}
 		x.paged[i] = x.paged[root]
 	}
+	for _, kernel := range p.Kernels {
+		x.labels = append(x.labels, pprof.NewLabels("model", o.Name, "kernel", kernel))
+	}
+	x.labels = append(x.labels, pprof.NewLabels("model", o.Name))
 	if err := x.place(); err != nil {
 		return x, err
 	}
@@ -233,6 +242,7 @@ type running struct {
 	watch    *Watch
 	timing   Timing
 	ctx      context.Context
+	labelled bool         // the run's goroutine has labels of its caller's, which stay
 	reserved int64        // bytes of late storage, and of the scratch that late sizes asked for
 	grown    int64        // of them, that scratch
 	heap     []*mem.Block // what a host function takes of Go's heap now

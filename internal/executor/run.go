@@ -9,6 +9,7 @@ import (
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/hostop"
+	"github.com/weirml/weir/internal/pprof"
 	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/target"
@@ -31,6 +32,9 @@ func (c *Call) Run(ctx context.Context) (err error) {
 		return err
 	}
 	c.ctx = ctx
+	before := pprof.Current()
+	defer before.Set()
+	c.labelled = !before.None()
 	err = c.team.Enter(c.x.threads, target.StopOf(ctx))
 	defer c.team.Leave()
 	if err == nil {
@@ -64,6 +68,7 @@ func (c *Call) steps(steps []program.Step) error {
 
 func (c *Call) step(step program.Step) error {
 	c.begin(step)
+	c.label(step)
 	switch s := step.(type) {
 	case *program.Launch:
 		if c.x.onDevice(s.Stream) {
@@ -117,6 +122,18 @@ func (c *Call) step(step program.Step) error {
 		return diag.Internalf("a step of type %T", step)
 	}
 	return nil // Carve and Release only say who owns which range
+}
+
+// label gives the run's goroutine the model's name in CPU profiles, and the kernel's that is launched, unless its caller gave it labels. Workers take over the labels.
+func (c *Call) label(step program.Step) {
+	if c.labelled {
+		return
+	}
+	at := len(c.x.labels) - 1
+	if s, ok := step.(*program.Launch); ok {
+		at = s.Kernel
+	}
+	c.x.labels[at].Set()
 }
 
 // begin tells the watch which step runs. The steps of a subprogram are their caller's.

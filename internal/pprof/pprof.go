@@ -1,6 +1,6 @@
 // Package pprof writes profiles that `go tool pprof` reads: gzipped protocol buffers, as
 // github.com/google/pprof/proto/profile.proto describes them. It writes what a profile of held memory needs, values
-// with a stack and labels, and reads nothing.
+// with a stack and labels, and reads nothing. It also sets the labels that goroutines have in CPU profiles.
 package pprof
 
 import (

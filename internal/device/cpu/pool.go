@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/pprof"
 	"github.com/weirml/weir/internal/target"
 )
 
@@ -256,8 +257,9 @@ func arouse() {
 type helper struct {
 	state  atomic.Int32
 	parked atomic.Bool
-	team   *Team // whose job is offered
-	worker int   // its number there
+	team   *Team        // whose job is offered
+	labels pprof.Labels // of who offers it, in CPU profiles
+	worker int          // its number there
 	wake   chan struct{}
 	since  time.Time // since when it has computed, launch after launch, without letting others do something
 }
@@ -274,7 +276,7 @@ func (h *helper) offer(t *Team, wake bool) bool {
 	if !wake && h.parked.Load() {
 		return false
 	}
-	h.team = t
+	h.team, h.labels = t, pprof.Current()
 	h.state.Store(offered)
 	h.rouse()
 	return true
@@ -322,11 +324,14 @@ func (h *helper) begin() {
 
 // serve takes what is offered, for ever.
 func (h *helper) serve() {
+	pprof.Labels{}.Set() // those of the goroutine that began it are a run's
 	begin := time.Now()
 	h.since = begin
 	for i := 1; ; i++ {
 		if h.state.Load() == offered && h.state.CompareAndSwap(offered, working) {
+			h.labels.Set()
 			h.team.do(h.worker)
+			pprof.Labels{}.Set()
 			h.state.Store(idle)
 			begin = time.Now()
 			h.yield(begin)

@@ -1,0 +1,36 @@
+package pprof
+
+import (
+	"context"
+	runtimepprof "runtime/pprof"
+	"unsafe"
+)
+
+// Labels are a goroutine's labels in CPU profiles, or none: the zero value. They cannot change.
+type Labels struct{ set unsafe.Pointer }
+
+// NewLabels makes labels of names and values, in turn.
+func NewLabels(pairs ...string) Labels {
+	before := Current()
+	defer before.Set()
+	runtimepprof.SetGoroutineLabels(runtimepprof.WithLabels(context.Background(), runtimepprof.Labels(pairs...)))
+	return Current()
+}
+
+// Current returns the labels of the calling goroutine.
+func Current() Labels { return Labels{profileLabels()} }
+
+// Set gives the calling goroutine these labels in place of those that it has. It allocates nothing.
+func (l Labels) Set() { setProfileLabels(l.set) }
+
+// None reports whether there are no labels.
+func (l Labels) None() bool { return l.set == nil }
+
+// The standard library sets labels and does not tell them: who sets labels for a while could not restore a caller's.
+// The runtime keeps both functions for other modules (go.dev/issue/67401).
+
+//go:linkname profileLabels runtime/pprof.runtime_getProfLabel
+func profileLabels() unsafe.Pointer
+
+//go:linkname setProfileLabels runtime/pprof.runtime_setProfLabel
+func setProfileLabels(labels unsafe.Pointer)
