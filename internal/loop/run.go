@@ -229,6 +229,9 @@ func (s *running) enter(inputs map[string]*tensor.Tensor) error {
 				if err := s.names(b, t.Shape()); err != nil {
 					return err
 				}
+				if err := s.elements(b, t); err != nil {
+					return err
+				}
 			} else if err := s.match(b, t.Shape(), false); err != nil {
 				return err
 			}
@@ -237,6 +240,29 @@ func (s *running) enter(inputs map[string]*tensor.Tensor) error {
 	for _, r := range s.waiting[sym.Name{}] {
 		if err := s.require(r); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// elements binds the dimensions that an input's elements are. A dimension that has a value already must agree.
+func (s *running) elements(b *Buffer, t *tensor.Tensor) error {
+	if len(b.Elements) == 0 {
+		return nil
+	}
+	if t.Len() != int64(len(b.Elements)) {
+		return &diag.Error{Kind: diag.ErrInput, Tensor: b.Name,
+			Detail: fmt.Sprintf("has %d elements, want %d", t.Len(), len(b.Elements))}
+	}
+	for i, name := range b.Elements {
+		v, has := s.dims[name]
+		if !has {
+			if err := s.bind(name, t.Int(int64(i)), b.Source); err != nil {
+				return err
+			}
+		} else if v != t.Int(int64(i)) {
+			return &diag.Error{Kind: diag.ErrInput, Tensor: b.Name, Dim: name.Text(),
+				Detail: fmt.Sprintf("element %d is %d, want %d", i, t.Int(int64(i)), v)}
 		}
 	}
 	return nil

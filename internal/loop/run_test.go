@@ -189,3 +189,38 @@ func TestRunLoop(t *testing.T) {
 		t.Errorf("rounds until 100 give %v and %v", all, last)
 	}
 }
+
+// TestElements: an input's elements bind dimensions, within their ranges, and agree with what shapes say.
+func TestElements(t *testing.T) {
+	const sizes, row = "  buffer %sizes: i64[2] input elements (n, k)\n", "  buffer %x: f32[k] input\n"
+	testElements(t, sizes+row, "axis 0 has 2 elements, want k = 1")
+	testElements(t, row+sizes, "element 1 is 1, want 2")
+}
+
+// testElements runs a module with two inputs, and once with two that disagree.
+func testElements(t *testing.T, inputs, disagree string) {
+	m := parseModule(t, `weir 1
+loop @main {
+  dim k in [0, 9]
+  dim n in [0, 9]
+`+inputs+`  buffer %y: f32[n, k] output
+  kernel @rows(%x: f32[k] read, %y: f32[n, k] write) dims(n, k) { each i < n { each j < k { store %y[i, j] = load %x[j] } } }
+  body { launch @rows(%x, %y) }
+}`)
+	run := func(n, k int64) (*tensor.Tensor, error) {
+		out, err := (&Runner{}).Run(m, map[string]*tensor.Tensor{"sizes": array([]int64{2}, n, k), "x": array([]int64{2}, float32(1), 2)})
+		return out["y"], err
+	}
+	y, err := run(3, 2)
+	if err != nil || tensor.Compare(y, array([]int64{3, 2}, float32(1), 2, 1, 2, 1, 2), 0, 0) != nil {
+		t.Errorf("%v, %v", y, err)
+	}
+	for _, c := range []struct {
+		n, k int64
+		want string
+	}{{10, 2, "10"}, {3, 1, disagree}} {
+		if _, err := run(c.n, c.k); !errors.Is(err, diag.ErrInput) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%d, %d: %v", c.n, c.k, err)
+		}
+	}
+}
