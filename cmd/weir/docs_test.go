@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -50,5 +52,66 @@ func TestDocument(t *testing.T) {
 	}
 	if err := os.WriteFile(helpFile, []byte(want), 0o644); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// documentedKey is a key in the first column of a table of docs/json.md.
+var documentedKey = regexp.MustCompile("`([^`]+)`")
+
+// TestJSONDocument compares the keys that docs/json.md names, command by command, with those of testdata/keys.txt, which TestKeys
+// holds to what the commands print.
+func TestJSONDocument(t *testing.T) {
+	golden, err := os.ReadFile("testdata/keys.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	printed := map[string]map[string]bool{"Errors": {}}
+	section := ""
+	for line := range strings.Lines(string(golden)) {
+		key, indented := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "\t")
+		if !indented {
+			command, _, _ := strings.Cut(strings.Replace(line, ":", " ", 1), " ")
+			if section = "weir " + command; !strings.HasSuffix(line, ": exit 0\n") {
+				section = "Errors"
+			}
+			if printed[section] == nil {
+				printed[section] = map[string]bool{}
+			}
+			continue
+		}
+		if name, ok := strings.CutPrefix(key, "dims.[]."); ok && !slices.Contains([]string{"name", "python", "min", "max", "decided"}, name) {
+			key = "dims.[].*" // of plan --diff: names of the model's
+		}
+		printed[section][key] = true
+	}
+	text, err := os.ReadFile("../../docs/json.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		if title, ok := strings.CutPrefix(line, "## "); ok {
+			section = strings.TrimSpace(title)
+			documented[section] = map[string]bool{}
+		}
+		if cells := strings.Split(line, "|"); len(cells) == 4 {
+			for _, key := range documentedKey.FindAllStringSubmatch(cells[1], -1) {
+				documented[section][key[1]] = true
+			}
+		}
+	}
+	for section, keys := range printed {
+		for key := range keys {
+			if !documented[section][key] {
+				t.Errorf("docs/json.md, %s: %s is printed, and not there", section, key)
+			}
+		}
+	}
+	for section, keys := range documented {
+		for key := range keys {
+			if !printed[section][key] {
+				t.Errorf("docs/json.md, %s: %s is there, and TestKeys does not see it printed", section, key)
+			}
+		}
 	}
 }

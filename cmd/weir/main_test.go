@@ -257,7 +257,8 @@ func TestKeys(t *testing.T) {
 	for _, row := range []string{
 		"run " + digits + " --input zeros", "run " + digits + " --input zeros --compare reference", "plan " + digits, "plan " + digits + " --dim batch=3 --budget 1GiB", "plan " + m + " --dim batch=3", "plan " + table,
 		"plan " + digits + " --actual", "plan " + digits + " --diff " + models + "two_dims/model.onnx",
-		"check " + models + "two_dims/model.onnx", "info " + digits, "info " + m, "dump " + digits, "bench " + digits + " --seconds 0.01 --profile", "kernels " + digits + " --all", "test " + models + "logic",
+		"plan " + models + "tied_table/model.onnx --dim n=40 --budget 220KiB", "plan " + models + "two_dims/model.onnx --layout x=1,0", "plan ../../testdata/states/training.weir",
+		"plan " + digits + " --budget 1MiB", "plan " + models + "texts/model.onnx", "check " + models + "gemm_matmul/model.onnx", "check " + models + "gather_family/model.onnx", "info " + digits, "info " + m, "dump " + digits, "bench " + digits + " --seconds 0.01 --profile", "bench " + digits + " --seconds 0.01 --pauses", "kernels " + models + "sequences/model.onnx", "test " + models + "logic --kernels", "test " + models + "logic --pauses", "kernels " + digits + " --all", "test " + models + "logic",
 		"compile " + digits + " -o " + filepath.Join(t.TempDir(), "k.weir"), "env", "demo", "run missing.onnx", "run --loud", "run model.mlir",
 	} {
 		args := strings.Fields(row)
