@@ -14,20 +14,21 @@ import (
 
 // activation applies one of the functions that package ops knows by name, with its settings.
 func (s *Scope) activation(name string, x *Array, settings ...float64) *Array {
-	return s.set(operation{name: name, settings: told(settings...)}, func(b *ir.Builder, v []*ir.Value, _ []sym.Expr, numbers []number) *ir.Value {
-		x := asFloat(b, v[0])
-		alpha, beta, _ := ops.ActivationDefaults(name)
-		if len(settings) > 0 {
-			if !numbers[0].fixed() {
-				return inWide(b, x, func(x *ir.Value) *ir.Value { return bent[name](calc{b}, x, numbers[0].like(b, x)) })
+	return s.set(operation{name: name, settings: told(settings...)},
+		func(b *ir.Builder, v []*ir.Value, _ []sym.Expr, numbers []number) *ir.Value {
+			x := asFloat(b, v[0])
+			alpha, beta, _ := ops.ActivationDefaults(name)
+			if len(settings) > 0 {
+				if !numbers[0].fixed() {
+					return inWide(b, x, func(x *ir.Value) *ir.Value { return bent[name](calc{b}, x, numbers[0].like(b, x)) })
+				}
+				alpha = settings[0]
 			}
-			alpha = settings[0]
-		}
-		if len(settings) > 1 {
-			beta = settings[1]
-		}
-		return ops.ActivationWith(b, name, x, alpha, beta)
-	}, x)
+			if len(settings) > 1 {
+				beta = settings[1]
+			}
+			return ops.ActivationWith(b, name, x, alpha, beta)
+		}, x)
 }
 
 // bent are the activations that differ below 0 by a number that is an operand.
@@ -123,12 +124,14 @@ func (s *Scope) Erfinv(x *Array) *Array {
 
 // erfinv's polynomials, for the middle and for the tails.
 var (
-	erfinvMiddle = []float64{2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164, 0.246640727, 1.50140941}
-	erfinvTails  = []float64{-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613, 0.00943887047, 1.00167406, 2.83297682}
+	erfinvMiddle = []float64{2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
+		-0.00125372503, -0.00417768164, 0.246640727, 1.50140941}
+	erfinvTails = []float64{-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613,
+		0.00943887047, 1.00167406, 2.83297682}
 )
 
-// erfinv marks its result with the derivative, √π/2 · e^(y²): that of what follows is no number at the ends, and times 0
-// between them.
+// erfinv marks its result with the derivative, √π/2 · e^(y²): that of what follows is no number at the ends, and times
+// 0 between them.
 func erfinv(c calc, x *ir.Value) *ir.Value {
 	y := erfinvOf(c, x)
 	return c.derived(y, x, func(c calc) *ir.Value {

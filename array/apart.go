@@ -14,8 +14,8 @@ import (
 )
 
 // Pair is a function compiled as two programs: Forward computes its results and saves what the derivatives need, and
-// Backward of what was saved computes the derivatives. Any goroutine may call both, with a scope of its own. Close comes
-// after the last.
+// Backward of what was saved computes the derivatives. Any goroutine may call both, with a scope of its own. Close
+// comes after the last.
 type Pair struct {
 	f       Func
 	results int
@@ -45,20 +45,21 @@ type halves struct {
 	gone     bool // the last user closes it
 }
 
-// Apart compiles a function of arrays as two programs, forward and backward. Backward takes a seed for each of the first
-// results, so many as results says (0: all), and multiplies them with the Jacobian, as VJP does; further results are only
-// computed. What forward saves is the least in bytes from which backward can compute the derivatives without doing again
-// what is not cheap; inputs and results that it needs are lent, not copied.
+// Apart compiles a function of arrays as two programs, forward and backward. Backward takes a seed for each of the
+// first results, so many as results says (0: all), and multiplies them with the Jacobian, as VJP does; further results
+// are only computed. What forward saves is the least in bytes from which backward can compute the derivatives without
+// doing again what is not cheap; inputs and results that it needs are lent, not copied.
 //
-// Options are those of Jit, without States. Arrays of other scopes that f reads are lent to the Pair until it is closed,
-// and have no derivatives.
+// Options are those of Jit, without States. Arrays of other scopes that f reads are lent to the Pair until it is
+// closed, and have no derivatives.
 func Apart(f Func, results int, o Options) (*Pair, error) {
 	if o.Name == "" {
 		o.Name = "function"
 	}
 	p := &Pair{f: f, results: results, options: o}
 	if len(o.States) > 0 {
-		return nil, diag.Inputf("%s has states, which backward would find changed", o.Name).WithFix("return their new values as results")
+		return nil, diag.Inputf("%s has states, which backward would find changed", o.Name).
+			WithFix("return their new values as results")
 	}
 	if o.Inputs == nil {
 		return p, nil
@@ -143,7 +144,8 @@ func (h *halves) derive(p *Pair, s *Scope, out, own []*Array, begins []*ir.Value
 		}
 	}
 	if len(ys) == 0 {
-		return nil, diag.Inputf("no result has a derivative: there are %d, of which seeds are given for %d, and they must be floats", len(out), p.results)
+		return nil, diag.Inputf("no result has a derivative: there are %d, of which seeds are given for %d, and they must "+
+			"be floats", len(out), p.results)
 	}
 	for i, y := range ys {
 		seeds = append(seeds, t.param(s, fmt.Sprintf("seed%d", h.seeds[i]), y.Type.DType, y.Type.Shape).value)
@@ -278,8 +280,8 @@ func (p *Pair) last() *halves {
 	return nil
 }
 
-// Programs are forward and backward as programs, of the types and shapes used last; nil before there are any. Close of the
-// Pair closes them.
+// Programs are forward and backward as programs, of the types and shapes used last; nil before there are any. Close of
+// the Pair closes them.
 func (p *Pair) Programs() (forward, backward *weir.Program) {
 	if h := p.last(); h != nil {
 		return h.forward.program, h.backward.program
@@ -287,8 +289,8 @@ func (p *Pair) Programs() (forward, backward *weir.Program) {
 	return nil, nil
 }
 
-// Memory is the certificates of Programs. What is saved is among Forward's outputs: see Saves. Backward's inputs are no part
-// of its own; it gives back what was saved as it reads it for the last time.
+// Memory is the certificates of Programs. What is saved is among Forward's outputs: see Saves. Backward's inputs are no
+// part of its own; it gives back what was saved as it reads it for the last time.
 func (p *Pair) Memory() (forward, backward *weir.Memory) {
 	f, b := p.Programs()
 	if f == nil {
@@ -308,8 +310,8 @@ func (p *Pair) Saves() (names []string, bytes weir.Size) {
 	return slices.Clone(h.saved), bytes
 }
 
-// Close ends the loans of what the function reads, and gives both programs' code and memory back. What is saved can only be
-// closed then.
+// Close ends the loans of what the function reads, and gives both programs' code and memory back. What is saved can
+// only be closed then.
 func (p *Pair) Close() error {
 	if p == nil {
 		return nil

@@ -32,26 +32,39 @@ var functions = map[string]halved{
 	"results": {f: func(s scope, in ...arr) []arr { // what backward reads is a result: it is lent
 		return []arr{s.MatMul(in[0], in[1]), s.Square(s.MatMul(in[0], in[1]))}
 	}, shapes: [][]any{{"n", 3}, {3, 3}}, saves: 0},
-	"inputs": {f: func(s scope, in ...arr) []arr { return []arr{in[0], s.Mul(in[0], in[0]), in[0]} }, shapes: [][]any{{"n"}}, saves: 0},
-	"unused": {f: func(s scope, in ...arr) []arr { return []arr{s.Exp(in[1])} }, shapes: [][]any{{"n", 2}, {3}, {"n"}}, saves: 0},
+	"inputs": {f: func(s scope, in ...arr) []arr {
+		return []arr{in[0], s.Mul(in[0], in[0]), in[0]}
+	}, shapes: [][]any{{"n"}}, saves: 0},
+	"unused": {f: func(s scope, in ...arr) []arr {
+		return []arr{s.Exp(in[1])}
+	}, shapes: [][]any{{"n", 2}, {3}, {"n"}}, saves: 0},
 	"constant": {f: func(s scope, in ...arr) []arr {
 		return []arr{s.Ones(weir.F32, 2), s.Sum(s.Stop(in[0]))}
 	}, shapes: [][]any{{"n"}}, saves: 0},
-	"ids":  {f: func(s scope, in ...arr) []arr { return []arr{s.Square(s.Take(in[1], in[0], 0))} }, shapes: [][]any{{"n"}, {3, 5}}, ints: []int{0}, saves: 0},
-	"some": {f: func(s scope, in ...arr) []arr { return []arr{s.Sum(s.Exp(in[0])), s.MatMul(in[0], in[0])} }, shapes: [][]any{{3, 3}}, seeds: 1, saves: 0},
+	"ids": {f: func(s scope, in ...arr) []arr {
+		return []arr{s.Square(s.Take(in[1], in[0], 0))}
+	}, shapes: [][]any{{"n"}, {3, 5}}, ints: []int{0}, saves: 0},
+	"some": {f: func(s scope, in ...arr) []arr {
+		return []arr{s.Sum(s.Exp(in[0])), s.MatMul(in[0], in[0])}
+	}, shapes: [][]any{{3, 3}}, seeds: 1, saves: 0},
 	"stop": {f: func(s scope, in ...arr) []arr {
 		return []arr{s.Mul(s.MatMul(in[0], s.Stop(in[1])), s.Stop(s.Exp(in[0])))}
 	}, shapes: [][]any{{"n", 3}, {3, 3}}, saves: -1},
 	"custom": {f: array.Custom(func(s scope, in ...arr) []arr { return []arr{s.Round(in[0])} },
-		func(s scope, in, out, up []arr) []arr { return []arr{s.Add(up[0], s.Sub(out[0], in[0]))} }), shapes: [][]any{{"n", 3}}, saves: 0},
+		func(s scope, in, out, up []arr) []arr {
+			return []arr{s.Add(up[0], s.Sub(out[0], in[0]))}
+		}), shapes: [][]any{{"n", 3}}, saves: 0},
 	"convolution": {f: func(s scope, in ...arr) []arr {
-		h := s.MaxPool(s.Relu(s.Conv(in[0], in[1], in[2], array.Window{Padding: [][2]int{{1, 1}, {1, 1}}})), []int{2, 2}, array.Window{})
+		h := s.MaxPool(s.Relu(s.Conv(in[0], in[1], in[2], array.Window{Padding: [][2]int{{1, 1}, {1, 1}}})), []int{2, 2},
+			array.Window{})
 		return []arr{s.Square(h)}
 	}, shapes: [][]any{{"n", 2, 6, 6}, {3, 2, 3, 3}, {3}}, saves: -1},
 	"attention": {f: func(s scope, in ...arr) []arr {
 		return []arr{s.Attention(s.LayerNorm(in[0], in[3], nil, 1e-3), in[1], in[2], nil, array.Heads{Causal: true})}
 	}, shapes: [][]any{{"n", 2, 3, 4}, {"n", 2, 3, 4}, {"n", 2, 3, 4}, {4}}, saves: -1},
-	"softmax": {f: func(s scope, in ...arr) []arr { return []arr{s.Mul(s.LogSoftmax(in[0], -1), s.Softmax(in[0], 0))} }, shapes: [][]any{{"n", 3}}, saves: -1},
+	"softmax": {f: func(s scope, in ...arr) []arr {
+		return []arr{s.Mul(s.LogSoftmax(in[0], -1), s.Softmax(in[0], 0))}
+	}, shapes: [][]any{{"n", 3}}, saves: -1},
 	"lstm": {f: func(s scope, in ...arr) []arr {
 		return s.Recurrent(array.Recurrence{Cell: array.LSTMCell, Reverse: []bool{false}}, in[0], in[1], in[2], in[3], nil)
 	}, shapes: [][]any{{"n", 2, 1, 12}, {1, 12, 3}, {1, 2, 3}, {1, 2, 3}}, saves: -1},
@@ -59,7 +72,9 @@ var functions = map[string]halved{
 		return s.Recurrent(array.Recurrence{Cell: array.GRUCell, Reverse: []bool{false}}, in[0], in[1], in[2], nil, nil)[:1]
 	}, shapes: [][]any{{"n", 2, 1, 9}, {1, 9, 3}, {1, 2, 3}}, saves: -1},
 	"cond": {f: func(s scope, in ...arr) []arr {
-		return s.Cond(s.Greater(s.Sum(in[0]), s.Number(0)), func(s scope, v ...arr) []arr { return []arr{s.Exp(s.MatMul(v[0], in[1]))} },
+		return s.Cond(s.Greater(s.Sum(in[0]), s.Number(0)), func(s scope, v ...arr) []arr {
+			return []arr{s.Exp(s.MatMul(v[0], in[1]))}
+		},
 			func(s scope, v ...arr) []arr { return []arr{s.Square(s.MatMul(v[0], in[1]))} }, in[0])
 	}, shapes: [][]any{{"n", 3}, {3, 3}}, saves: -1},
 	"for": {f: func(s scope, in ...arr) []arr {
@@ -72,12 +87,16 @@ var functions = map[string]halved{
 		}, []arr{s.Zeros(weir.F32, 3)}, in[:1])
 		return append(end, ys...)
 	}, shapes: [][]any{{"n", 3}, {3}}, saves: -1},
-	"sorted": {f: func(s scope, in ...arr) []arr { return []arr{s.Mul(s.Sort(in[0], 0), in[0])} }, shapes: [][]any{{"n", 3}}, saves: -1},
+	"sorted": {f: func(s scope, in ...arr) []arr {
+		return []arr{s.Mul(s.Sort(in[0], 0), in[0])}
+	}, shapes: [][]any{{"n", 3}}, saves: -1},
 	"decided": {f: func(s scope, in ...arr) []arr { // data decide how many rows there are
 		rows := s.Take(in[0], s.Nonzero(s.Greater(in[1], s.Number(0)))[0], 0)
 		return []arr{s.Sum(s.Square(s.MatMul(rows, in[2])))}
 	}, shapes: [][]any{{"n", 3}, {"n"}, {3, 2}}, saves: -1},
-	"dropout": {f: func(s scope, in ...arr) []arr { return []arr{s.MatMul(s.Dropout(array.Key(3), in[0], 0.5), in[1])} }, shapes: [][]any{{"n", 3}, {3, 3}}, saves: -1},
+	"dropout": {f: func(s scope, in ...arr) []arr {
+		return []arr{s.MatMul(s.Dropout(array.Key(3), in[0], 0.5), in[1])}
+	}, shapes: [][]any{{"n", 3}, {3, 3}}, saves: -1},
 	"assigned": {f: func(s scope, in ...arr) []arr {
 		h := s.Exp(in[0])
 		s.Assign(h, s.Square(in[1]), 0)
@@ -274,8 +293,8 @@ func TestApartBeside(t *testing.T) {
 	}
 }
 
-// TestApartOnce: what was saved is used once; the error of a second use names both places, and so does that of a use after
-// it was closed, by itself or with its scope.
+// TestApartOnce: what was saved is used once; the error of a second use names both places, and so does that of a use
+// after it was closed, by itself or with its scope.
 func TestApartOnce(t *testing.T) {
 	array.AssertNoLeaks(t)
 	p, err := array.Apart(layers(nil), 0, array.Options{Name: "net"})
@@ -291,7 +310,8 @@ func TestApartOnce(t *testing.T) {
 		fine(t, s.Err())
 		fine(t, saved.Close())
 		out := saved.Backward(s)
-		if err := s.Err(); !errors.Is(err, weir.ErrClosed) || strings.Count(err.Error(), "apart_test.go:") != 3 || !strings.Contains(err.Error(), how) || len(out) != 4 {
+		if err := s.Err(); !errors.Is(err, weir.ErrClosed) || strings.Count(err.Error(), "apart_test.go:") != 3 ||
+			!strings.Contains(err.Error(), how) || len(out) != 4 {
 			t.Errorf("%v, %d results", err, len(out))
 		}
 		s.Close()
@@ -308,8 +328,8 @@ func TestApartOnce(t *testing.T) {
 	fine(t, p.Close())
 }
 
-// TestApartHolds: a dump shows what is saved, and what it is lent, which cannot be closed, moved or changed meanwhile; calls
-// that are refused use nothing up.
+// TestApartHolds: a dump shows what is saved, and what it is lent, which cannot be closed, moved or changed meanwhile;
+// calls that are refused use nothing up.
 func TestApartHolds(t *testing.T) {
 	array.AssertNoLeaks(t)
 	outer := array.NewScope("outer")
@@ -366,9 +386,13 @@ func TestApartMisuse(t *testing.T) {
 	}{
 		"has states":   {same, 0, array.Options{Inputs: x, States: map[int]int{0: 0}}},
 		"2 results of": {same, 2, array.Options{Inputs: x}},
-		"no result":    {func(s scope, in ...arr) []arr { return []arr{s.Cast(in[0], weir.I64)} }, 0, array.Options{Inputs: x}},
-		"exp":          {func(s scope, in ...arr) []arr { return []arr{s.Exp(nil)} }, 0, array.Options{Inputs: x}},
-		"bytes":        {func(s scope, in ...arr) []arr { return []arr{s.Softmax(s.MatMul(in[0], in[0]), 0)} }, 0, array.Options{Inputs: []array.Spec{array.SpecOf("x", weir.F32, 99, 99)}, Compile: weir.Options{Budget: 1}}},
+		"no result": {func(s scope, in ...arr) []arr {
+			return []arr{s.Cast(in[0], weir.I64)}
+		}, 0, array.Options{Inputs: x}},
+		"exp": {func(s scope, in ...arr) []arr { return []arr{s.Exp(nil)} }, 0, array.Options{Inputs: x}},
+		"bytes": {func(s scope, in ...arr) []arr {
+			return []arr{s.Softmax(s.MatMul(in[0], in[0]), 0)}
+		}, 0, array.Options{Inputs: []array.Spec{array.SpecOf("x", weir.F32, 99, 99)}, Compile: weir.Options{Budget: 1}}},
 	} {
 		p, err := array.Apart(o.f, o.seeds, o.options)
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -428,7 +452,8 @@ func TestApartTraced(t *testing.T) {
 // TestApartCertified: both halves take what their certificates say, for every extent, and what is saved is a formula.
 func TestApartCertified(t *testing.T) {
 	array.AssertNoLeaks(t)
-	inputs := []array.Spec{array.SpecOf("x", weir.F32, "batch", 16), array.SpecOf("a", weir.F32, 16, 16), array.SpecOf("b", weir.F32, 16, 16), array.SpecOf("c", weir.F32, 16, 16)}
+	inputs := []array.Spec{array.SpecOf("x", weir.F32, "batch", 16), array.SpecOf("a", weir.F32, 16, 16),
+		array.SpecOf("b", weir.F32, 16, 16), array.SpecOf("c", weir.F32, 16, 16)}
 	p, err := array.Apart(layers(nil), 0, array.Options{Name: "net", Inputs: inputs})
 	fine(t, err)
 	names, bytes := p.Saves()

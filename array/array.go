@@ -16,8 +16,8 @@ import (
 // Array is a tensor that a scope owns: an element type, a shape, and elements in row-major order outside Go's heap. Its
 // elements do not change, but by the operations that say so. Several goroutines may read it.
 //
-// In a function that is traced, an array has no elements: it stands for those that it will have when the compiled function
-// runs.
+// In a function that is traced, an array has no elements: it stands for those that it will have when the compiled
+// function runs.
 type Array struct {
 	dtype  weir.DType
 	shape  []int // a named extent is a negative number: see Dim
@@ -50,8 +50,8 @@ func (a *Array) DType() weir.DType {
 	return a.dtype
 }
 
-// Shape is the extents. A named extent, of an array in a trace, is a negative number that stands for it: operations that
-// take extents, such as Reshape and Zeros, take it as it is. Arithmetic with it is refused there.
+// Shape is the extents. A named extent, of an array in a trace, is a negative number that stands for it: operations
+// that take extents, such as Reshape and Zeros, take it as it is. Arithmetic with it is refused there.
 func (a *Array) Shape() []int { return slices.Clone(a.extents()) }
 
 // extents are the shape, not a copy; none of nil, so that who is given nil by a caller can say so instead of failing.
@@ -62,8 +62,8 @@ func (a *Array) extents() []int {
 	return a.shape
 }
 
-// Dim is the extent of an axis, as Shape has it; a negative axis counts from the last. It is 0 for an axis that the array
-// does not have.
+// Dim is the extent of an axis, as Shape has it; a negative axis counts from the last. It is 0 for an axis that the
+// array does not have.
 func (a *Array) Dim(axis int) int {
 	shape := a.extents()
 	if axis < 0 {
@@ -152,8 +152,8 @@ func (a *Array) Close() error {
 	return a.free(at)
 }
 
-// Detach takes the array out of its scope and returns its tensor, which the caller closes. The array is closed from then on.
-// An array that is lent, and one whose elements are somebody else's (see Of), cannot be detached.
+// Detach takes the array out of its scope and returns its tensor, which the caller closes. The array is closed from
+// then on. An array that is lent, and one whose elements are somebody else's (see Of), cannot be detached.
 func (a *Array) Detach() (*weir.Tensor, error) {
 	t, err := a.elements()
 	if err != nil {
@@ -202,7 +202,8 @@ func (a *Array) gone() *weir.Error {
 	return diag.New(weir.ErrClosed, "%v, made at %s, was closed at %s", a, a.made.line(), a.end.line())
 }
 
-// dead reports whether an array cannot be used in an operation of a scope, which gets an error then: it is nil, or closed.
+// dead reports whether an array cannot be used in an operation of a scope, which gets an error then: it is nil, or
+// closed.
 func (a *Array) dead(s *Scope, op string) bool {
 	switch {
 	case a == nil:
@@ -210,7 +211,8 @@ func (a *Array) dead(s *Scope, op string) bool {
 	case a.closed.Load():
 		s.failAt(op, a.gone())
 	case a.of != nil && a.of != s.trace:
-		s.failAt(op, diag.Inputf("%v belongs to another trace", a).WithFix("give it to the function, or return it from there"))
+		s.failAt(op, diag.Inputf("%v belongs to another trace", a).
+			WithFix("give it to the function, or return it from there"))
 	case a.tensor == nil && a.value == nil && !a.weak:
 		_, err := a.elements()
 		s.failAt(op, err)
@@ -261,7 +263,8 @@ func (a *Array) elements() (*weir.Tensor, error) {
 	case a.tensor != nil:
 		return a.tensor, nil
 	case a.weak:
-		return nil, diag.Inputf("a number takes its type from what it is combined with, and has no elements").AtFile(here().line())
+		return nil, diag.Inputf("a number takes its type from what it is combined with, and has no elements").
+			AtFile(here().line())
 	case a.of == nil:
 		s := a.owner.Load()
 		if s != nil && s.Err() != nil {
@@ -269,5 +272,6 @@ func (a *Array) elements() (*weir.Tensor, error) {
 		}
 		return nil, diag.Inputf("the operation that was to compute the array failed").AtFile(here().line())
 	}
-	return nil, diag.Inputf("%v stands for elements that are computed later, when the function runs", a).AtFile(here().line())
+	return nil, diag.Inputf("%v stands for elements that are computed later, when the function runs", a).
+		AtFile(here().line())
 }

@@ -59,9 +59,11 @@ func TestStep(t *testing.T) {
 		}
 		return results
 	}
-	c, err := array.Jit(step, array.Options{Name: "step", States: map[int]int{0: 1, 1: 2, 2: 3, 3: 4}, Inputs: []array.Spec{
-		array.SpecOf("w1", weir.F32, 8, 16), array.SpecOf("b1", weir.F32, 16), array.SpecOf("w2", weir.F32, 16, 4), array.SpecOf("b2", weir.F32, 4),
-		array.SpecOf("x", weir.F32, "batch", 8), array.SpecOf("y", weir.F32, "batch", 4)}})
+	c, err := array.Jit(step, array.Options{Name: "step", States: map[int]int{0: 1, 1: 2, 2: 3, 3: 4},
+		Inputs: []array.Spec{
+			array.SpecOf("w1", weir.F32, 8, 16), array.SpecOf("b1", weir.F32, 16), array.SpecOf("w2", weir.F32, 16, 4),
+			array.SpecOf("b2", weir.F32, 4),
+			array.SpecOf("x", weir.F32, "batch", 8), array.SpecOf("y", weir.F32, "batch", 4)}})
 	if err != nil {
 		t.Fatal(err)
 	}

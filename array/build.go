@@ -44,13 +44,16 @@ func (s *Scope) op(name string, ints []int, build builder, in ...*Array) *Array 
 	if !s.ready(name, in) {
 		return s.none(1)[0]
 	}
-	return s.one(operation{name: name, ints: ints, build: func(b *ir.Builder, v []*ir.Value) []*ir.Value { return []*ir.Value{build(b, v)} }}, s.typed(in)...)
+	return s.one(operation{name: name, ints: ints, build: func(b *ir.Builder, v []*ir.Value) []*ir.Value {
+		return []*ir.Value{build(b, v)}
+	}}, s.typed(in)...)
 }
 
 // set is op of an operation that has settings.
 func (s *Scope) set(o operation, build setBuilder, in ...*Array) *Array {
 	var room [12]int
-	if y := s.again(o.name, append(append(append(room[:0], o.ints...), o.sizes...), bits(o.numbers...)...), in...); y != nil {
+	if y := s.again(o.name, append(append(append(room[:0], o.ints...), o.sizes...), bits(o.numbers...)...),
+		in...); y != nil {
 		return y
 	}
 	if !s.ready(o.name, in) {
@@ -75,7 +78,8 @@ func (s *Scope) planSet(name string, in []*Array, prepare func() (operation, set
 	return s.set(o, build, in...)
 }
 
-// plan is op whose settings come from operands that can be used: prepare returns what decides the code, beside the operands.
+// plan is op whose settings come from operands that can be used: prepare returns what decides the code, beside the
+// operands.
 func (s *Scope) plan(name string, in []*Array, prepare func() ([]int, builder, error)) *Array {
 	if !s.ready(name, in) {
 		return s.none(1)[0]

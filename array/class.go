@@ -13,8 +13,8 @@ import (
 )
 
 // An operation is compiled for the exact shapes of its operands. Shapes of one class are those of operations with equal
-// settings, types and ranks, in which the same extents are 0, are 1, and are equal to each other. At the third shape of a
-// class the operation is compiled with names for the extents that differed so far: a form, which serves every further
+// settings, types and ranks, in which the same extents are 0, are 1, and are equal to each other. At the third shape of
+// a class the operation is compiled with names for the extents that differed so far: a form, which serves every further
 // shape of the class that differs in nothing else. So a workload of ragged shapes stops compiling. Sizes that an
 // operation is told are extents too, and its numbers are to forms as extents are: see settings.
 
@@ -109,7 +109,8 @@ func (c *class) add(extents []int, numbers []float64) *form {
 	if c.count++; c.count < enoughShapes || !differ {
 		return nil
 	}
-	v := &form{first: c.first, varies: append([]bool(nil), c.varies...), numbers: c.numbers, differ: append([]bool(nil), c.differ...)}
+	v := &form{first: c.first, varies: append([]bool(nil), c.varies...), numbers: c.numbers,
+		differ: append([]bool(nil), c.differ...)}
 	c.forms = append(c.forms, v)
 	return v
 }
@@ -219,7 +220,8 @@ func (o *operation) named(in []*Array, v *form) (*ir.Module, error) {
 }
 
 // eagerNamed runs an operation by a form. It reports done if that could be.
-func (s *Scope) eagerNamed(o *operation, in []*Array, v *form, tensors []*weir.Tensor) (out []*Array, done bool, err error) {
+func (s *Scope) eagerNamed(o *operation, in []*Array, v *form, tensors []*weir.Tensor) (out []*Array, done bool,
+	err error) {
 	var buffer [256]byte
 	var room [16]int
 	extents := o.extents(room[:0], in)

@@ -11,8 +11,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestClasses runs every operation of entries at several shapes of one class, of which the later ones have names for extents,
-// and compares with the operation compiled for just that shape.
+// TestClasses runs every operation of entries at several shapes of one class, of which the later ones have names for
+// extents, and compares with the operation compiled for just that shape.
 func TestClasses(t *testing.T) {
 	array.AssertNoLeaks(t)
 	most := 4
@@ -61,7 +61,8 @@ func TestRagged(t *testing.T) {
 		turn(n)
 	}
 	after := array.CacheStats()
-	if compiled := after.Misses - before.Misses; compiled > 32+12 { // BroadcastTo is told its extents; where 8 or 16 meet others there are classes more
+	// BroadcastTo is told its extents; where 8 or 16 meet others there are classes more
+	if compiled := after.Misses - before.Misses; compiled > 32+12 {
 		t.Errorf("%d programs for 32 shapes", compiled)
 	}
 	if after.Limit <= 0 || after.Bytes > after.Limit {
@@ -102,8 +103,8 @@ func BenchmarkClass(b *testing.B) {
 	b.ReportMetric(float64(time.Since(start).Microseconds())/float64(b.N), "µs/class")
 }
 
-// BenchmarkClasses is the first run of every operation of entries for a class of shapes, whose first extent has a name: what
-// it takes to compile it. An entry of several operations counts as so many classes as were compiled.
+// BenchmarkClasses is the first run of every operation of entries for a class of shapes, whose first extent has a name:
+// what it takes to compile it. An entry of several operations counts as so many classes as were compiled.
 func BenchmarkClasses(b *testing.B) {
 	for n, e := range entries {
 		b.Run(e.expr, func(b *testing.B) {

@@ -9,7 +9,8 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
-// The comparisons give bools. Operands are compared in their common type; NaN equals nothing, and is not less or greater.
+// The comparisons give bools. Operands are compared in their common type; NaN equals nothing, and is not less or
+// greater.
 
 // Equal is whether x is y.
 func (s *Scope) Equal(x, y *Array) *Array { return s.binary(loop.Eq, x, y) }
@@ -30,7 +31,9 @@ func (s *Scope) Greater(x, y *Array) *Array { return s.ordered(loop.Gt, x, y) }
 func (s *Scope) GreaterEqual(x, y *Array) *Array { return s.ordered(loop.Ge, x, y) }
 
 func (s *Scope) ordered(f loop.BinaryOp, x, y *Array) *Array {
-	return s.pairs(f.String(), x, y, func(c calc, p, q *ir.Value) *ir.Value { return c.g(f, asNumber(c.b, p), asNumber(c.b, q)) })
+	return s.pairs(f.String(), x, y, func(c calc, p, q *ir.Value) *ir.Value {
+		return c.g(f, asNumber(c.b, p), asNumber(c.b, q))
+	})
 }
 
 // IsNaN is whether x is NaN; integers never are.
@@ -77,7 +80,9 @@ func (s *Scope) LogicalXor(x, y *Array) *Array { return s.logical("logical_xor",
 
 // LogicalNot is whether x is false, or 0.
 func (s *Scope) LogicalNot(x *Array) *Array {
-	return s.op("logical_not", nil, func(b *ir.Builder, v []*ir.Value) *ir.Value { return ops.Unary(b, ops.Not, asBool(b, v[0])) }, x)
+	return s.op("logical_not", nil, func(b *ir.Builder, v []*ir.Value) *ir.Value {
+		return ops.Unary(b, ops.Not, asBool(b, v[0]))
+	}, x)
 }
 
 // The bitwise functions are of integers, and bools.

@@ -118,7 +118,8 @@ func (c *compiled) argument(i int, t *weir.Tensor) weir.Arg {
 	return t
 }
 
-// runWith is runBound with arguments that a function gives. Outputs are bound first: if that is refused, nothing is consumed.
+// runWith is runBound with arguments that a function gives. Outputs are bound first: if that is refused, nothing is
+// consumed.
 func (c *compiled) runWith(k *call, inputs int, arg func(i int) weir.Arg, out []*Array) error {
 	for i, a := range out {
 		if err := k.call.Bind(c.outputs[i].name, a.tensor); err != nil {
@@ -184,7 +185,9 @@ func data(out weir.Info, names []string) bool {
 			continue
 		}
 		expr, err := sym.Parse(e.Dim)
-		if err != nil || slices.ContainsFunc(expr.Vars(), func(v sym.Name) bool { return !slices.Contains(names, sym.Var(v).String()) }) {
+		if err != nil || slices.ContainsFunc(expr.Vars(), func(v sym.Name) bool {
+			return !slices.Contains(names, sym.Var(v).String())
+		}) {
 			return true
 		}
 	}
@@ -309,8 +312,8 @@ func (b *binding) shape(out weir.Info) ([]int, error) {
 	return shape, nil
 }
 
-// newCall binds a call. If the program has no more calls, those that nobody uses are given up first: of those in use there
-// are fewer than slots, so that in the end there is one.
+// newCall binds a call. If the program has no more calls, those that nobody uses are given up first: of those in use
+// there are fewer than slots, so that in the end there is one.
 func (c *compiled) newCall(b *binding) (made *weir.Call, err error) {
 	for range mostTries {
 		if made, err = c.program.NewCall(b.dims); err == nil {
@@ -366,8 +369,8 @@ func (c *compiled) opened(b *binding) {
 	c.held.Store(max(c.held.Load(), c.fixed()+int64(c.most)*c.largest))
 }
 
-// heldBy notes what a program holds whose sizes data decide, after the largest of its runs so far: by the bytes that it was
-// given, and gave.
+// heldBy notes what a program holds whose sizes data decide, after the largest of its runs so far: by the bytes that it
+// was given, and gave.
 func (c *compiled) heldBy(given int64, r *weir.Results) {
 	bytes := given + 1
 	for _, o := range c.outputs {

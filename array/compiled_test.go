@@ -11,7 +11,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestCompiled checks that every operation of entries gives the same at once and compiled, for the last of its types; TestClasses takes the first.
+// TestCompiled checks that every operation of entries gives the same at once and compiled, for the last of its types;
+// TestClasses takes the first.
 func TestCompiled(t *testing.T) {
 	array.AssertNoLeaks(t)
 	for n, e := range entries {

@@ -65,8 +65,8 @@ func (s *Scope) Number(x float64) *Array {
 	return a
 }
 
-// Of lends a tensor to the scope as an array, which shares its storage: closing the scope does not close the tensor. The
-// tensor must stay open until then.
+// Of lends a tensor to the scope as an array, which shares its storage: closing the scope does not close the tensor.
+// The tensor must stay open until then.
 func Of(s *Scope, t *weir.Tensor) *Array {
 	switch {
 	case s.failed():
@@ -166,7 +166,8 @@ func (s *Scope) extents(shape []int) ([]sym.Expr, error) {
 		default:
 			expr, ok := s.trace.expr(e)
 			if !ok {
-				return nil, diag.Inputf("%d is no extent: a named extent cannot be computed with", e).WithFix("Reshape takes one −1, for what is left")
+				return nil, diag.Inputf("%d is no extent: a named extent cannot be computed with", e).
+					WithFix("Reshape takes one −1, for what is left")
 			}
 			out[i] = expr
 		}

@@ -10,7 +10,7 @@
 //
 // # Memory
 //
-// A result belongs to the scope that ran the operation, whoever owns the operands. When the scope is closed, every byte of
-// its arrays is given back; a result that is to live longer is moved out of it by Return. Nothing is left to the garbage
-// collector.
+// A result belongs to the scope that ran the operation, whoever owns the operands. When the scope is closed, every byte
+// of its arrays is given back; a result that is to live longer is moved out of it by Return. Nothing is left to the
+// garbage collector.
 package array

@@ -117,8 +117,8 @@ func (s *Scope) Count() int {
 	return s.count
 }
 
-// Dump writes what the scope and those inside of it hold: a tree of scopes, and in each the arrays by the line that made
-// them, the largest first, and the loans.
+// Dump writes what the scope and those inside of it hold: a tree of scopes, and in each the arrays by the line that
+// made them, the largest first, and the loans.
 func (s *Scope) Dump(w io.Writer) error { return s.Stats().write(w, 0) }
 
 // Dump writes all scopes that are open.
@@ -137,7 +137,8 @@ func (s Stats) write(w io.Writer, depth int) error {
 	for _, g := range s.Arrays {
 		count += g.Count
 	}
-	text := fmt.Sprintf("%s%s: %d bytes, %d arrays, %d loans, opened at %s\n", indent, s.Name, s.Bytes, count, len(s.Loans), s.Line)
+	text := fmt.Sprintf("%s%s: %d bytes, %d arrays, %d loans, opened at %s\n", indent, s.Name, s.Bytes, count,
+		len(s.Loans), s.Line)
 	for _, g := range s.Arrays {
 		text += fmt.Sprintf("%s  %d × %s: %d bytes, made at %s", indent, g.Count, g.Type, g.Bytes, g.Line)
 		if g.Loans > 0 {

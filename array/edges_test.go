@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/array"
 )
 
-// TestEdgeDerivatives: derivatives where a function has an edge, or its formula has one that the function does not have,
-// are as PyTorch's. At once they are those of a number, so each is taken of a trace.
+// TestEdgeDerivatives: derivatives where a function has an edge, or its formula has one that the function does not
+// have, are as PyTorch's. At once they are those of a number, so each is taken of a trace.
 func TestEdgeDerivatives(t *testing.T) {
 	array.AssertNoLeaks(t)
 	type pair struct{ x, slope float64 }
@@ -28,26 +28,43 @@ func TestEdgeDerivatives(t *testing.T) {
 		{"relu6", of((*array.Scope).Relu6), []pair{{-1, 0}, {0, 0}, {3, 1}, {6, 0}, {7, 0}}},
 		{"clip", func(s *array.Scope, x *array.Array) *array.Array { return s.Clip(x, s.Number(-2), s.Number(3)) },
 			[]pair{{-3, 0}, {-2, 0}, {0, 1}, {3, 0}, {4, 0}}},
-		{"a limit", func(s *array.Scope, x *array.Array) *array.Array { return s.Minimum(s.Number(3), x) }, []pair{{2, 1}, {3, 0}, {4, 0}}},
-		{"a tie", func(s *array.Scope, x *array.Array) *array.Array { return s.Maximum(x, s.Abs(x)) }, []pair{{-2, -1}, {0, 0.5}, {2, 1}}},
+		{"a limit", func(s *array.Scope, x *array.Array) *array.Array {
+			return s.Minimum(s.Number(3), x)
+		}, []pair{{2, 1}, {3, 0}, {4, 0}}},
+		{"a tie", func(s *array.Scope, x *array.Array) *array.Array {
+			return s.Maximum(x, s.Abs(x))
+		}, []pair{{-2, -1}, {0, 0.5}, {2, 1}}},
 		{"prelu", func(s *array.Scope, x *array.Array) *array.Array { return s.PRelu(x, array.Scalar(s, float32(0.25))) },
 			[]pair{{-1, 0.25}, {0, 0.25}, {1, 1}}},
 		{"hard swish", of((*array.Scope).HardSwish), []pair{{-4, 0}, {-3, 0}, {0, 0.5}, {3, 1}, {4, 1}}},
 		{"log sigmoid", of((*array.Scope).LogSigmoid), []pair{{-1e4, 1}, {0, 0.5}, {math.Log(3), 0.25}, {1e4, 0}}},
 		{"softplus", of((*array.Scope).Softplus), []pair{{-1e4, 0}, {0, 0.5}, {1e4, 1}}},
-		{"erfinv", of((*array.Scope).Erfinv), []pair{{0, two}, {0.5, two * math.Exp(math.Pow(math.Erfinv(0.5), 2))}, {-0.999, two * math.Exp(math.Pow(math.Erfinv(0.999), 2))}, {1, inf}}},
-		{"log of a sum of exponentials", func(s *array.Scope, x *array.Array) *array.Array { return s.LogAddExp(x, array.Scalar(s, float32(1))) },
+		{"erfinv", of((*array.Scope).Erfinv), []pair{{0, two}, {0.5, two * math.Exp(math.Pow(math.Erfinv(0.5), 2))},
+			{-0.999, two * math.Exp(math.Pow(math.Erfinv(0.999), 2))}, {1, inf}}},
+		{"log of a sum of exponentials", func(s *array.Scope, x *array.Array) *array.Array {
+			return s.LogAddExp(x, array.Scalar(s, float32(1)))
+		},
 			[]pair{{1, 0.5}, {1 + math.Log(3), 0.75}, {1e4, 1}, {-1e4, 0}}},
-		{"root of two squares", func(s *array.Scope, x *array.Array) *array.Array { return s.Hypot(x, array.Scalar(s, float32(3))) },
+		{"root of two squares", func(s *array.Scope, x *array.Array) *array.Array {
+			return s.Hypot(x, array.Scalar(s, float32(3)))
+		},
 			[]pair{{0, 0}, {3, math.Sqrt2 / 2}, {-3, -math.Sqrt2 / 2}, {4, 0.8}}},
-		{"root of a square", func(s *array.Scope, x *array.Array) *array.Array { return s.Hypot(array.Scalar(s, float32(0)), x) }, []pair{{0, 0}, {-2, -1}}},
-		{"angle", func(s *array.Scope, x *array.Array) *array.Array { return s.Atan2(x, array.Scalar(s, float32(0))) }, []pair{{0, 0}, {1, 0}}},
-		{"angle of the other", func(s *array.Scope, x *array.Array) *array.Array { return s.Atan2(array.Scalar(s, float32(0)), x) }, []pair{{0, 0}, {2, 0}}},
+		{"root of a square", func(s *array.Scope, x *array.Array) *array.Array {
+			return s.Hypot(array.Scalar(s, float32(0)), x)
+		}, []pair{{0, 0}, {-2, -1}}},
+		{"angle", func(s *array.Scope, x *array.Array) *array.Array {
+			return s.Atan2(x, array.Scalar(s, float32(0)))
+		}, []pair{{0, 0}, {1, 0}}},
+		{"angle of the other", func(s *array.Scope, x *array.Array) *array.Array {
+			return s.Atan2(array.Scalar(s, float32(0)), x)
+		}, []pair{{0, 0}, {2, 0}}},
 		{"deviation of equals", func(s *array.Scope, x *array.Array) *array.Array {
 			return s.StdKeep(s.Tile(s.ExpandDims(x, 1), 1, 3), 1)
 		},
 			[]pair{{0, 0}, {5, 0}}},
-		{"3-norm", func(s *array.Scope, x *array.Array) *array.Array { return s.Norm(s.ExpandDims(x, 1), 3, 1) }, []pair{{-2, -1}, {0, 0}, {3, 1}}},
+		{"3-norm", func(s *array.Scope, x *array.Array) *array.Array {
+			return s.Norm(s.ExpandDims(x, 1), 3, 1)
+		}, []pair{{-2, -1}, {0, 0}, {3, 1}}},
 		{"½-norm", func(s *array.Scope, x *array.Array) *array.Array {
 			return s.Norm(s.Stack(1, x, s.ZerosLike(x)), 0.5, 1)
 		}, []pair{{-2, -1}, {0, 0}, {3, 1}}},
@@ -71,7 +88,8 @@ func TestEdgeDerivatives(t *testing.T) {
 	}
 }
 
-// TestSecondOfMarked: functions whose derivative is written down have second derivatives, and products with the Jacobian.
+// TestSecondOfMarked: functions whose derivative is written down have second derivatives, and products with the
+// Jacobian.
 func TestSecondOfMarked(t *testing.T) {
 	array.AssertNoLeaks(t)
 	sigmoid := func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }

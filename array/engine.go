@@ -17,8 +17,9 @@ import (
 	"github.com/weirml/weir/internal/traced"
 )
 
-// operation is one operation: what it is called, what beside its operands decides its code, what it is told beside them,
-// and how ir says it. Operations with equal name, ints, text and settings build the same of operands of equal types.
+// operation is one operation: what it is called, what beside its operands decides its code, what it is told beside
+// them, and how ir says it. Operations with equal name, ints, text and settings build the same of operands of equal
+// types.
 type operation struct {
 	name string
 	ints []int
@@ -39,8 +40,8 @@ func (s *Scope) many(o operation, results int, in ...*Array) []*Array {
 	return s.apply(&o, results, in)
 }
 
-// apply runs an operation, or adds it to the trace. A nil operand is one that is absent. After an error there are as many
-// results, without elements.
+// apply runs an operation, or adds it to the trace. A nil operand is one that is absent. After an error there are as
+// many results, without elements.
 func (s *Scope) apply(o *operation, results int, in []*Array) []*Array {
 	if s.failed() {
 		return s.none(results)
@@ -128,8 +129,8 @@ func (s *Scope) eager(o *operation, in []*Array) ([]*Array, error) {
 }
 
 // again runs an operation of one result that was compiled for operands of just these types; nil if there is no such
-// program, or if something is wrong. It is what an operation takes in the steady state: it says nothing of how to build it.
-// Numbers among the operands go into memory of the call's own.
+// program, or if something is wrong. It is what an operation takes in the steady state: it says nothing of how to build
+// it. Numbers among the operands go into memory of the call's own.
 func (s *Scope) again(name string, ints []int, in ...*Array) *Array {
 	var run rerun
 	if s.trace != nil || s.failed() || !run.read(in) {
@@ -214,8 +215,8 @@ func (s *Scope) launch(p *compiled, in []*weir.Tensor, numbers []float64) ([]*Ar
 	return out, s.launchAt(here(), p, in, numbers, out)
 }
 
-// launchAt runs a program whose outputs' sizes are known, for a line; out becomes the results. An input that is nil is a
-// number.
+// launchAt runs a program whose outputs' sizes are known, for a line; out becomes the results. An input that is nil is
+// a number.
 func (s *Scope) launchAt(at site, p *compiled, in []*weir.Tensor, numbers []float64, out []*Array) error {
 	c, err := p.take(in)
 	if err != nil {
@@ -355,8 +356,10 @@ func (o *operation) module(in []*Array) (*ir.Module, error) {
 	}, o.settings.fixed)
 }
 
-// moduleOf builds a module of the operation alone, for operands of the shapes, and with the settings, that functions give.
-func (o *operation) moduleOf(in []*Array, shapeOf func(t *trace, a *Array) ([]sym.Expr, error), settled func(t *trace) ([]sym.Expr, []number, error)) (m *ir.Module, err error) {
+// moduleOf builds a module of the operation alone, for operands of the shapes, and with the settings, that functions
+// give.
+func (o *operation) moduleOf(in []*Array, shapeOf func(t *trace, a *Array) ([]sym.Expr, error),
+	settled func(t *trace) ([]sym.Expr, []number, error)) (m *ir.Module, err error) {
 	defer ir.Catch(&err)
 	t := newTrace(o.name)
 	values := make([]*ir.Value, len(in))
@@ -402,7 +405,8 @@ var programs = &cache{of: map[string]*compiled{}, most: 64 << 20}
 const leastProgram = 4 << 10
 
 // CacheLimit is the most bytes that compiled operations keep from one use to the next, of all scopes together, with the
-// memory of their runs, and returns the limit before: 64 MiB at first. 0 keeps none: what is not in use is given back at once.
+// memory of their runs, and returns the limit before: 64 MiB at first. 0 keeps none: what is not in use is given back
+// at once.
 func CacheLimit(bytes int64) (before int64) {
 	c := programs
 	c.mu.Lock()
@@ -475,8 +479,8 @@ type CacheState struct {
 	Hits, Misses int64 // since the process began
 }
 
-// CacheStats says what the operations that are compiled and kept take, of all scopes together. Their bytes are in the ledger
-// that weir.Usage reads too.
+// CacheStats says what the operations that are compiled and kept take, of all scopes together. Their bytes are in the
+// ledger that weir.Usage reads too.
 func CacheStats() CacheState {
 	c := programs
 	c.mu.Lock()

@@ -79,7 +79,8 @@ func ExampleJit_states() {
 	step, err := array.Jit(func(s *array.Scope, in ...*array.Array) []*array.Array {
 		out := array.ValueAndGrad(loss)(s, in...) // the loss, and its derivatives by w and by the target
 		return []*array.Array{out[0], s.Sub(in[0], s.Mul(s.Number(0.25), out[1]))}
-	}, array.Options{Inputs: []array.Spec{array.SpecOf("w", weir.F32, 2), array.SpecOf("target", weir.F32, 2)}, States: map[int]int{0: 1}})
+	}, array.Options{Inputs: []array.Spec{array.SpecOf("w", weir.F32, 2), array.SpecOf("target", weir.F32, 2)},
+		States: map[int]int{0: 1}})
 	if err != nil {
 		log.Fatal(err)
 	}

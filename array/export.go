@@ -13,7 +13,8 @@ import (
 // its results are called y0, y1 and so on. Arrays of other scopes that it reads are initializers: name says what
 // each is called, if it is not nil and does not return "". Those that a further function says are fixed, ReadONNX
 // does not have among the weights. An operation that ONNX has no operators for is an ErrUnsupported that names it.
-func WriteONNX(w io.Writer, f Func, inputs []Spec, name func(a *Array) string, fixed ...func(a *Array) bool) (err error) {
+func WriteONNX(w io.Writer, f Func, inputs []Spec, name func(a *Array) string,
+	fixed ...func(a *Array) bool) (err error) {
 	defer diag.Recover(&err, "writing a function as ONNX")
 	t, err := traceOf(f, "main", inputs)
 	if err != nil {

@@ -16,11 +16,13 @@ import (
 var exported = map[string]array.Func{
 	"elementwise": func(s *array.Scope, in ...*array.Array) []*array.Array {
 		x := in[0]
-		return []*array.Array{s.Add(s.Log1p(s.Abs(x)), s.Mul(s.Expm1(x), s.Trunc(x))), s.Remainder(x, s.Number(0.7)), s.Where(s.NotEqual(x, s.Number(1)), x, s.Neg(x))}
+		return []*array.Array{s.Add(s.Log1p(s.Abs(x)), s.Mul(s.Expm1(x), s.Trunc(x))), s.Remainder(x, s.Number(0.7)),
+			s.Where(s.NotEqual(x, s.Number(1)), x, s.Neg(x))}
 	},
 	"shapes": func(s *array.Scope, in ...*array.Array) []*array.Array {
 		x := in[0]
-		return []*array.Array{s.Reshape(x, 3, -1), s.Flip(x, 1), s.Concat(0, x, x), s.Repeat(x, 2, 1), s.CumSum(x, 0), s.Roll(x, 1, 1), s.Take(x, array.From(s, []uint8{2, 0}), 1),
+		return []*array.Array{s.Reshape(x, 3, -1), s.Flip(x, 1), s.Concat(0, x, x), s.Repeat(x, 2, 1), s.CumSum(x, 0),
+			s.Roll(x, 1, 1), s.Take(x, array.From(s, []uint8{2, 0}), 1),
 			s.SumKeep(x, 0), s.Softmax(x, 0), s.BroadcastTo(s.Sum(x), 2, 2)}
 	},
 	"cond": func(s *array.Scope, in ...*array.Array) []*array.Array {

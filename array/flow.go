@@ -8,19 +8,24 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// The bodies of loops and branches compute in scopes of their own: arrays that they make and do not return end with them.
-// Outside of a trace they run as Go does. In a trace each is traced once, and becomes a part of the program.
+// The bodies of loops and branches compute in scopes of their own: arrays that they make and do not return end with
+// them. Outside of a trace they run as Go does. In a trace each is traced once, and becomes a part of the program.
 
-// While repeats body while cond, one bool, holds: both are given the state, arrays whose types and shapes stay the same, and
-// body returns the next one. The result is the state as it ends. A compiled loop ends with an error after 2²⁰ turns.
+// While repeats body while cond, one bool, holds: both are given the state, arrays whose types and shapes stay the
+// same, and body returns the next one. The result is the state as it ends. A compiled loop ends with an error after 2²⁰
+// turns.
 func (s *Scope) While(cond func(s *Scope, state ...*Array) *Array, body Func, state ...*Array) []*Array {
-	return s.repeat("while", turns{cond: cond, body: func(s *Scope, _ *Array, state []*Array) []*Array { return body(s, state...) }}, state)
+	return s.repeat("while", turns{cond: cond, body: func(s *Scope, _ *Array, state []*Array) []*Array {
+		return body(s, state...)
+	}}, state)
 }
 
-// For repeats body n times; n may be a named extent. Body is given the number of the turn, an i64 from 0 on, and the state,
-// arrays whose types and shapes stay the same, and returns the next state. The result is the state as it ends.
+// For repeats body n times; n may be a named extent. Body is given the number of the turn, an i64 from 0 on, and the
+// state, arrays whose types and shapes stay the same, and returns the next state. The result is the state as it ends.
 func (s *Scope) For(n int, body func(s *Scope, i *Array, state ...*Array) []*Array, state ...*Array) []*Array {
-	return s.repeat("for", turns{most: n, counted: true, body: func(s *Scope, i *Array, state []*Array) []*Array { return body(s, i, state...) }}, state)
+	return s.repeat("for", turns{most: n, counted: true, body: func(s *Scope, i *Array, state []*Array) []*Array {
+		return body(s, i, state...)
+	}}, state)
 }
 
 // turns is what the turns of While and For have in common.
@@ -55,8 +60,8 @@ func (s *Scope) repeat(name string, l turns, state []*Array) []*Array {
 	return out
 }
 
-// within runs f in a scope of its own; the arrays that it returns are moved to this one, numbers among them as arrays of the
-// types of like.
+// within runs f in a scope of its own; the arrays that it returns are moved to this one, numbers among them as arrays
+// of the types of like.
 func (s *Scope) within(name string, like []*Array, f func(s *Scope) []*Array) ([]*Array, error) {
 	inner := NewScope(name, In(s))
 	out := append([]*Array(nil), f(inner)...)
@@ -170,7 +175,8 @@ func contains(list []*Array, a *Array) bool {
 func (s *Scope) copied(a *Array) *Array { return s.withShape("copy", a, a.shape) }
 
 // region builds a block by f in a scope of its own; its results are f's, as values of the block.
-func (s *Scope) region(name string, into *ir.Builder, like []*Array, f func(s *Scope) []*Array) (out []*Array, err error) {
+func (s *Scope) region(name string, into *ir.Builder, like []*Array, f func(s *Scope) []*Array) (out []*Array,
+	err error) {
 	t := s.trace
 	outer := t.b
 	t.b = into
@@ -275,8 +281,8 @@ func oneBool(s *Scope, a *Array) *Array {
 	return s.Reshape(a)
 }
 
-// Cond is the results of then, if pred, one bool, is true, else those of otherwise. Both are given the operands, and return
-// as many arrays, of equal types and ranks; an extent in which they differ is decided by data.
+// Cond is the results of then, if pred, one bool, is true, else those of otherwise. Both are given the operands, and
+// return as many arrays, of equal types and ranks; an extent in which they differ is decided by data.
 func (s *Scope) Cond(pred *Array, then, otherwise Func, operands ...*Array) []*Array {
 	if !s.ready("cond", append([]*Array{pred}, operands...)) {
 		return s.none(1)
@@ -336,9 +342,9 @@ func (s *Scope) branchTraced(pred *Array, then, otherwise Func, operands []*Arra
 	return t.arrays(s, ops.If(t.b, t.operand(cond), blocks[0], blocks[1])), nil
 }
 
-// Scan runs body once for each index along the first axis of xs, of one extent there: body is given the state and the slices
-// at that index, and returns the next state, whose types and shapes stay the same, and further arrays. The results are the
-// state as it ends, and those arrays stacked along a new first axis.
+// Scan runs body once for each index along the first axis of xs, of one extent there: body is given the state and the
+// slices at that index, and returns the next state, whose types and shapes stay the same, and further arrays. The
+// results are the state as it ends, and those arrays stacked along a new first axis.
 func (s *Scope) Scan(body func(s *Scope, state, x []*Array) (next, y []*Array), state, xs []*Array) (end, ys []*Array) {
 	all := append(append([]*Array(nil), state...), xs...)
 	if !s.ready("scan", all) {
@@ -385,7 +391,8 @@ func scannable(state, xs []*Array) error {
 	return nil
 }
 
-func (s *Scope) scanEager(body func(s *Scope, state, x []*Array) (next, y []*Array), state, xs []*Array) (end, ys []*Array, err error) {
+func (s *Scope) scanEager(body func(s *Scope, state, x []*Array) (next, y []*Array), state, xs []*Array) (end,
+	ys []*Array, err error) {
 	given, now := state, state
 	n := xs[0].shape[0]
 	for i := range n {
@@ -450,7 +457,8 @@ func (s *Scope) stacked(ys, slices []*Array, i, n int) ([]*Array, error) {
 	return ys, nil
 }
 
-func (s *Scope) scanTraced(body func(s *Scope, state, x []*Array) (next, y []*Array), state, xs []*Array) (end, ys []*Array, err error) {
+func (s *Scope) scanTraced(body func(s *Scope, state, x []*Array) (next, y []*Array), state, xs []*Array) (end,
+	ys []*Array, err error) {
 	defer ir.Catch(&err)
 	t := s.trace
 	states, scanned := t.valuesOf(state), t.valuesOf(xs)

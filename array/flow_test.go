@@ -102,7 +102,9 @@ func TestFlow(t *testing.T) {
 		return []*array.Array{s.Concat(0, ys[0], s.Reshape(end[0], 1), ys[1])}
 	}
 	same(t, "scan", twice(t, scan, ones), 10, 30, 60, 6, 1, 2, 3)
-	same(t, "scan of nothing", twice(t, scan, func(s *array.Scope) []*array.Array { return []*array.Array{s.Zeros(weir.F32, 0)} }), 0)
+	same(t, "scan of nothing", twice(t, scan, func(s *array.Scope) []*array.Array {
+		return []*array.Array{s.Zeros(weir.F32, 0)}
+	}), 0)
 }
 
 // TestFlowNested runs a loop in a branch in a loop, which reads an array of another scope and one of the outer loop.
@@ -180,7 +182,8 @@ func TestSearchNamed(t *testing.T) {
 	defer s.Close()
 	c, err := array.Jit(func(s *array.Scope, in ...*array.Array) []*array.Array {
 		return []*array.Array{s.SearchSorted(in[0], in[1], true)}
-	}, array.Options{Name: "search", Inputs: []array.Spec{array.SpecOf("keys", weir.F32, "keys"), array.SpecOf("x", weir.F32, 3)}})
+	}, array.Options{Name: "search", Inputs: []array.Spec{array.SpecOf("keys", weir.F32, "keys"),
+		array.SpecOf("x", weir.F32, 3)}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -134,8 +134,9 @@ func (s *Scope) Hypot(x, y *Array) *Array {
 	})
 }
 
-// derivedPair is z, computed from x and y element by element, with derivatives of its own: slope gives that by its first
-// argument, which x and y are in turn. What z is composed of has edges that z does not have, as where x and y are equal.
+// derivedPair is z, computed from x and y element by element, with derivatives of its own: slope gives that by its
+// first argument, which x and y are in turn. What z is composed of has edges that z does not have, as where x and y are
+// equal.
 func (c calc) derivedPair(z, x, y *ir.Value, slope func(c calc, this, other *ir.Value) *ir.Value) *ir.Value {
 	x, y = ops.Expand(c.b, x, z.Type.Shape...), ops.Expand(c.b, y, z.Type.Shape...)
 	return ops.Custom(c.b, []*ir.Value{z}, []*ir.Value{x, y}, func(b *ir.Builder, up []*ir.Value) []*ir.Value {
@@ -210,7 +211,8 @@ func (s *Scope) Round(x *Array) *Array { return s.rounded(loop.Round, x) }
 func (s *Scope) Trunc(x *Array) *Array { return s.rounded(loop.Trunc, x) }
 
 // bitsType is the signed integers as wide as a float type.
-var bitsType = map[weir.DType]weir.DType{weir.F16: weir.I16, weir.BF16: weir.I16, weir.F32: weir.I32, weir.F64: weir.I64}
+var bitsType = map[weir.DType]weir.DType{weir.F16: weir.I16, weir.BF16: weir.I16, weir.F32: weir.I32,
+	weir.F64: weir.I64}
 
 // CopySign is x's magnitude with y's sign, that of zero and NaN too.
 func (s *Scope) CopySign(x, y *Array) *Array {

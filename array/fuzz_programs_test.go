@@ -13,8 +13,8 @@ import (
 	"github.com/weirml/weir/array"
 )
 
-// drawnProgram is a program of random operations: the same whenever it is called with inputs of the same shapes. Results
-// stay small, so that differences of them say something.
+// drawnProgram is a program of random operations: the same whenever it is called with inputs of the same shapes.
+// Results stay small, so that differences of them say something.
 type drawnProgram struct {
 	s    scope
 	r    *rand.Rand
@@ -110,7 +110,8 @@ var drawnSteps = []struct {
 		return p.s.Atan2(x, p.s.Add(p.s.Square(p.with(x)), p.s.Number(0.5)))
 	}},
 	{"unary", func(p *drawnProgram) arr {
-		list := []func(arr) arr{p.s.Sin, p.s.Tanh, p.s.Sigmoid, p.s.Softplus, p.s.Gelu, p.s.Silu, p.s.Mish, p.s.Erf, p.s.Atan, p.s.Asinh, p.s.Expm1, p.s.Softsign, p.s.Cos, p.s.LogSigmoid, p.s.Relu}
+		list := []func(arr) arr{p.s.Sin, p.s.Tanh, p.s.Sigmoid, p.s.Softplus, p.s.Gelu, p.s.Silu, p.s.Mish, p.s.Erf, p.s.Atan,
+			p.s.Asinh, p.s.Expm1, p.s.Softsign, p.s.Cos, p.s.LogSigmoid, p.s.Relu}
 		return list[p.r.Intn(len(list))](p.pick())
 	}},
 	{"told", func(p *drawnProgram) arr {
@@ -127,7 +128,8 @@ var drawnSteps = []struct {
 	}},
 	{"sum", func(p *drawnProgram) arr {
 		x := p.ranked(1)
-		list := []func(arr, ...int) arr{p.s.Sum, p.s.SumKeep, p.s.Mean, p.s.MeanKeep, p.s.Max, p.s.MinKeep, p.s.LogSumExp, p.s.Prod, p.s.Std, p.s.VarKeep}
+		list := []func(arr, ...int) arr{p.s.Sum, p.s.SumKeep, p.s.Mean, p.s.MeanKeep, p.s.Max, p.s.MinKeep, p.s.LogSumExp,
+			p.s.Prod, p.s.Std, p.s.VarKeep}
 		return list[p.r.Intn(len(list))](x, p.axis(x))
 	}},
 	{"sum of all", func(p *drawnProgram) arr { return p.s.Mean(p.pick()) }},
@@ -185,7 +187,10 @@ var drawnSteps = []struct {
 		return p.s.Reshape(x, x.Dim(0), -1)
 	}},
 	{"expand", func(p *drawnProgram) arr { x := p.pick(); return p.s.ExpandDims(x, p.r.Intn(x.Rank()+1)) }},
-	{"broadcast", func(p *drawnProgram) arr { x := p.pick(); return p.s.BroadcastTo(x, append([]int{2}, x.Shape()...)...) }},
+	{"broadcast", func(p *drawnProgram) arr {
+		x := p.pick()
+		return p.s.BroadcastTo(x, append([]int{2}, x.Shape()...)...)
+	}},
 	{"slice", func(p *drawnProgram) arr {
 		x := p.ranked(1)
 		at := make([]any, x.Rank())
@@ -284,7 +289,8 @@ var drawnSteps = []struct {
 		if x.Dim(0) > 6 {
 			return nil
 		}
-		m := p.s.Add(p.s.MatMul(x, p.s.Transpose(p.s.Sin(x))), p.s.Mul(p.s.Number(4), p.s.Eye(weir.F64, x.Dim(0), x.Dim(0), 0)))
+		m := p.s.Add(p.s.MatMul(x, p.s.Transpose(p.s.Sin(x))),
+			p.s.Mul(p.s.Number(4), p.s.Eye(weir.F64, x.Dim(0), x.Dim(0), 0)))
 		switch p.r.Intn(3) {
 		case 0:
 			return p.s.Inv(m)

@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
-// Grad is the function that computes the derivatives of f's first result, which must have one element of a float type, by
-// each of f's inputs: as many results as f has inputs. Inputs that are not floats have derivatives of zeros.
+// Grad is the function that computes the derivatives of f's first result, which must have one element of a float type,
+// by each of f's inputs: as many results as f has inputs. Inputs that are not floats have derivatives of zeros.
 func Grad(f Func) Func {
 	vg := ValueAndGrad(f)
 	return func(s *Scope, in ...*Array) []*Array {
@@ -69,12 +69,14 @@ func (s *Scope) compileAndRun(f Func, in []*Array) (out []*Array, err error) {
 	return s.launch(p, tensors, nil)
 }
 
-// arguments are inputs of a function that is differentiated: values of its own, so that what it reads of its arguments otherwise
-// is no part of the derivative. Their values are returned too, since Assign may give the arrays others.
+// arguments are inputs of a function that is differentiated: values of its own, so that what it reads of its arguments
+// otherwise is no part of the derivative. Their values are returned too, since Assign may give the arrays others.
 func (s *Scope) arguments(in []*Array) (own []*Array, values []*ir.Value) {
 	own = make([]*Array, len(in))
 	for i, a := range in {
-		own[i] = s.one(operation{name: "argument", build: func(b *ir.Builder, v []*ir.Value) []*ir.Value { return []*ir.Value{same(b, v[0])} }}, a)
+		own[i] = s.one(operation{name: "argument", build: func(b *ir.Builder, v []*ir.Value) []*ir.Value {
+			return []*ir.Value{same(b, v[0])}
+		}}, a)
 	}
 	if s.failed() {
 		return nil, nil
@@ -84,7 +86,8 @@ func (s *Scope) arguments(in []*Array) (own []*Array, values []*ir.Value) {
 
 // derivative runs what builds derivatives of a function at some inputs, and keeps its error: results are those of the
 // function, which come first, and the derivatives.
-func (s *Scope) derivative(f Func, in []*Array, results int, build func(out, own []*Array, begins []*ir.Value) ([]*Array, error)) []*Array {
+func (s *Scope) derivative(f Func, in []*Array, results int,
+	build func(out, own []*Array, begins []*ir.Value) ([]*Array, error)) []*Array {
 	own, begins := s.arguments(in)
 	if s.failed() {
 		return s.none(results)
@@ -113,7 +116,8 @@ func (s *Scope) differentiate(f Func, in []*Array) []*Array {
 			return nil, diag.Inputf("the function has no result")
 		}
 		if n := out[0].Len(); n != 1 || !out[0].dtype.IsFloat() {
-			return nil, diag.Inputf("the function's first result is %v; a derivative is of one float", out[0]).WithFix("Sum it, or use VJP")
+			return nil, diag.Inputf("the function's first result is %v; a derivative is of one float", out[0]).
+				WithFix("Sum it, or use VJP")
 		}
 		grads, err := s.trace.pullback(s, out[:1], nil, own, begins)
 		return append(append([]*Array(nil), out...), grads...), err
@@ -149,9 +153,9 @@ func (t *trace) pullback(s *Scope, out, seeds, in []*Array, begins []*ir.Value) 
 	return grads, nil
 }
 
-// VJP is the function that multiplies a vector with f's Jacobian: it takes f's n inputs, and then a seed for each of f's
-// results, of its type and shape, and gives for each input the derivative of the sum of all results' elements times the
-// seeds'. Seeds of results that are not floats are not read.
+// VJP is the function that multiplies a vector with f's Jacobian: it takes f's n inputs, and then a seed for each of
+// f's results, of its type and shape, and gives for each input the derivative of the sum of all results' elements times
+// the seeds'. Seeds of results that are not floats are not read.
 func VJP(f Func, n int) Func {
 	return func(s *Scope, in ...*Array) []*Array {
 		if s.failed() || s.few("VJP", in, n) {
@@ -169,10 +173,10 @@ func VJP(f Func, n int) Func {
 	}
 }
 
-// JVP is the function that multiplies f's Jacobian with a vector: it takes f's n inputs, and then a tangent for each, of
-// its type and shape, and gives for each of f's results how it changes along the tangents. It differentiates twice: what
-// VJP gives is linear in its seeds, and the derivative by them is the Jacobian (Townsend: A new trick for calculating
-// Jacobian vector products, 2017).
+// JVP is the function that multiplies f's Jacobian with a vector: it takes f's n inputs, and then a tangent for each,
+// of its type and shape, and gives for each of f's results how it changes along the tangents. It differentiates twice:
+// what VJP gives is linear in its seeds, and the derivative by them is the Jacobian (Townsend: A new trick for
+// calculating Jacobian vector products, 2017).
 func JVP(f Func, n int) Func {
 	return func(s *Scope, in ...*Array) []*Array {
 		if s.failed() || s.few("JVP", in, 2*n) {
@@ -231,12 +235,14 @@ func alike(what string, list, want []*Array) error {
 
 // Stop is x, as a constant to Grad and the others: no derivative passes it.
 func (s *Scope) Stop(x *Array) *Array {
-	return s.one(operation{name: "stop", build: func(b *ir.Builder, in []*ir.Value) []*ir.Value { return []*ir.Value{ops.Stop(b, in[0])} }}, x)
+	return s.one(operation{name: "stop", build: func(b *ir.Builder, in []*ir.Value) []*ir.Value {
+		return []*ir.Value{ops.Stop(b, in[0])}
+	}}, x)
 }
 
-// Custom is f with a derivative of its own: back is given f's inputs, its results and the derivatives by those, nil for a
-// result on which nothing depends, and returns the derivatives by the inputs, nil for one that has none. It may not read
-// what f computed in between.
+// Custom is f with a derivative of its own: back is given f's inputs, its results and the derivatives by those, nil for
+// a result on which nothing depends, and returns the derivatives by the inputs, nil for one that has none. It may not
+// read what f computed in between.
 func Custom(f Func, back func(s *Scope, in, out, up []*Array) []*Array) Func {
 	return func(s *Scope, in ...*Array) []*Array {
 		out := f(s, in...)
@@ -252,7 +258,8 @@ func Custom(f Func, back func(s *Scope, in, out, up []*Array) []*Array) Func {
 	}
 }
 
-func (t *trace) custom(s *Scope, in, out []*Array, back func(s *Scope, in, out, up []*Array) []*Array) (marked []*Array, err error) {
+func (t *trace) custom(s *Scope, in, out []*Array, back func(s *Scope, in, out, up []*Array) []*Array) (marked []*Array,
+	err error) {
 	defer ir.Catch(&err)
 	var xs, ys []*ir.Value
 	for _, a := range in {
@@ -270,7 +277,8 @@ func (t *trace) custom(s *Scope, in, out []*Array, back func(s *Scope, in, out, 
 }
 
 // customBack runs a derivative of the user's own in the trace, where the derivative is built.
-func (t *trace) customBack(b *ir.Builder, xs, ys, up []*ir.Value, back func(s *Scope, in, out, up []*Array) []*Array) []*ir.Value {
+func (t *trace) customBack(b *ir.Builder, xs, ys, up []*ir.Value,
+	back func(s *Scope, in, out, up []*Array) []*Array) []*ir.Value {
 	before := t.b
 	t.b = b
 	s := NewScope("a custom derivative")

@@ -53,7 +53,8 @@ func TestHessian(t *testing.T) {
 	f := func(s *array.Scope, in ...*array.Array) []*array.Array {
 		return []*array.Array{s.Sum(s.Exp(s.Mul(in[0], s.Sum(in[0]))))}
 	}
-	c, err := array.Jit(array.JVP(array.Grad(f), 1), array.Options{Inputs: []array.Spec{array.SpecOf("x", weir.F64, "n"), array.SpecOf("v", weir.F64, "n")}})
+	c, err := array.Jit(array.JVP(array.Grad(f), 1),
+		array.Options{Inputs: []array.Spec{array.SpecOf("x", weir.F64, "n"), array.SpecOf("v", weir.F64, "n")}})
 	fine(t, err)
 	s := array.NewScope("s")
 	x, v := []float64{0.1, -0.2, 0.3}, []float64{1, 0.5, -2}

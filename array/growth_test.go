@@ -75,7 +75,8 @@ func TestScopesGrow(t *testing.T) {
 	fine(t, root.Close())
 }
 
-// TestHelpersGrow: scalars read, metrics, zeros and concatenations of a long-lived scope's arrays, in scopes of their own.
+// TestHelpersGrow: scalars read, metrics, zeros and concatenations of a long-lived scope's arrays, in scopes of their
+// own.
 func TestHelpersGrow(t *testing.T) {
 	array.AssertNoLeaks(t)
 	model := array.NewScope("model")
@@ -95,8 +96,8 @@ func TestHelpersGrow(t *testing.T) {
 	fine(t, model.Close())
 }
 
-// TestOrphans: a variable that is given a new array in each turn keeps the old one in its scope until the scope is closed,
-// or until it is closed itself.
+// TestOrphans: a variable that is given a new array in each turn keeps the old one in its scope until the scope is
+// closed, or until it is closed itself.
 func TestOrphans(t *testing.T) {
 	array.AssertNoLeaks(t)
 	flat(t, func(n int) {
@@ -114,8 +115,8 @@ func TestOrphans(t *testing.T) {
 	}, times(100_000))
 }
 
-// TestPredictions: a hundred goroutines make ten thousand predictions by one compiled model and by single operations; what is
-// resident of the process does not grow with their number.
+// TestPredictions: a hundred goroutines make ten thousand predictions by one compiled model and by single operations;
+// what is resident of the process does not grow with their number.
 func TestPredictions(t *testing.T) {
 	array.AssertNoLeaks(t)
 	model := array.NewScope("model")
@@ -225,8 +226,8 @@ func TestManyShapes(t *testing.T) {
 	fine(t, c.Close())
 }
 
-// TestCacheLimit: what compiled operations keep, with the memory of their runs, is within the bound at any time, and no more
-// than the cache says: also of those whose sizes are named, whose sizes data decide, or that take nothing.
+// TestCacheLimit: what compiled operations keep, with the memory of their runs, is within the bound at any time, and no
+// more than the cache says: also of those whose sizes are named, whose sizes data decide, or that take nothing.
 func TestCacheLimit(t *testing.T) {
 	array.AssertNoLeaks(t)
 	defer array.CacheLimit(array.CacheLimit(0))
@@ -246,7 +247,9 @@ func TestCacheLimit(t *testing.T) {
 			s := array.NewScope("s")
 			x := s.Ones(weir.F32, 100+37*turn*turn)
 			kept(limit)
-			for _, f := range []func(){func() { s.Sort(x, 0) }, func() { s.Nonzero(x) }, func() { s.Reshape(x, -1, 1) }, func() { s.Softmax(s.Exp(x), 0) }} {
+			for _, f := range []func(){func() {
+				s.Sort(x, 0)
+			}, func() { s.Nonzero(x) }, func() { s.Reshape(x, -1, 1) }, func() { s.Softmax(s.Exp(x), 0) }} {
 				f()
 				kept(limit)
 			}

@@ -15,8 +15,8 @@ func double(s *array.Scope, in ...*array.Array) []*array.Array {
 	return []*array.Array{s.Add(in[0], in[0])}
 }
 
-// TestInnerLoan: a scope is not closed while one inside of it has lent something to a scope outside, and the dump says so
-// until it is closed: a deferred Close loses its error.
+// TestInnerLoan: a scope is not closed while one inside of it has lent something to a scope outside, and the dump says
+// so until it is closed: a deferred Close loses its error.
 func TestInnerLoan(t *testing.T) {
 	array.AssertNoLeaks(t)
 	outer, other := array.NewScope("outer"), array.NewScope("other", array.Option{})
@@ -39,16 +39,18 @@ func TestInnerLoan(t *testing.T) {
 	}
 }
 
-// TestLoansInside: loans among the scopes inside of one, of arrays of its own, of theirs and of a scope outside, lent on in
-// any direction, do not keep it from closing.
+// TestLoansInside: loans among the scopes inside of one, of arrays of its own, of theirs and of a scope outside, lent
+// on in any direction, do not keep it from closing.
 func TestLoansInside(t *testing.T) {
 	array.AssertNoLeaks(t)
 	outside := array.NewScope("outside")
 	far := outside.Ones(weir.F32, 1)
 	s := array.NewScope("s")
 	near := s.Ones(weir.F32, 2)
-	a, b := array.NewScope("a", array.In(s)), array.NewScope("b", array.In(s)) //weirvet:ignore that they are open is the error
-	c := array.NewScope("c", array.In(b))                                      //weirvet:ignore that it is open is the error
+	//weirvet:ignore that they are open is the error
+	a, b := array.NewScope("a", array.In(s)), array.NewScope("b", array.In(s))
+	//weirvet:ignore that it is open is the error
+	c := array.NewScope("c", array.In(b))
 	own := c.Ones(weir.F32, 3)
 	for _, path := range [][]*array.Scope{{outside, c, a, s, b}, {s, a, c, b}, {c, b, a, s}} {
 		x := map[*array.Scope]*array.Array{outside: far, s: near, c: own}[path[0]]
@@ -78,7 +80,9 @@ func TestOpenInTrace(t *testing.T) {
 		"function": open,
 		"gradient": array.Grad(sum(open)),
 		"turn": func(s *array.Scope, in ...*array.Array) []*array.Array {
-			return s.For(3, func(s *array.Scope, _ *array.Array, state ...*array.Array) []*array.Array { return open(s, state...) }, in[0])
+			return s.For(3, func(s *array.Scope, _ *array.Array, state ...*array.Array) []*array.Array {
+				return open(s, state...)
+			}, in[0])
 		},
 		"branch": func(s *array.Scope, in ...*array.Array) []*array.Array {
 			return s.Cond(s.Greater(s.Sum(in[0]), s.Number(0)), open, double, in[0])
@@ -100,8 +104,8 @@ func TestOpenInTrace(t *testing.T) {
 	wants(t, s.Close(), weir.ErrInput, `"forgotten"`, "still open")
 }
 
-// TestCloseWaits: Close of a compiled function waits for the calls that run, and refuses the others; what the function read
-// is free then. Run under the race detector.
+// TestCloseWaits: Close of a compiled function waits for the calls that run, and refuses the others; what the function
+// read is free then. Run under the race detector.
 func TestCloseWaits(t *testing.T) {
 	array.AssertNoLeaks(t)
 	for _, inputs := range [][]array.Spec{nil, {array.SpecOf("x", weir.F32, "n", 64)}} {
@@ -177,7 +181,9 @@ func TestWhileTraced(t *testing.T) {
 	array.AssertNoLeaks(t)
 	var c *array.Compiled
 	within := func(s *array.Scope, in ...*array.Array) []*array.Array { return double(s, in...) }
-	c, err := array.Jit(func(s *array.Scope, in ...*array.Array) []*array.Array { return within(s, in...) }, array.Options{Name: "self"})
+	c, err := array.Jit(func(s *array.Scope, in ...*array.Array) []*array.Array {
+		return within(s, in...)
+	}, array.Options{Name: "self"})
 	fine(t, err)
 	defer c.Close()
 	s := array.NewScope("s")

@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/array"
 )
 
-// TestSharedScope: a scope is one goroutine's. Several that use one at once, and close it, get right results or a typed error;
-// nothing leaks. Run under the race detector.
+// TestSharedScope: a scope is one goroutine's. Several that use one at once, and close it, get right results or a typed
+// error; nothing leaks. Run under the race detector.
 func TestSharedScope(t *testing.T) {
 	array.AssertNoLeaks(t)
 	for range 10 {
@@ -21,7 +21,8 @@ func TestSharedScope(t *testing.T) {
 			all.Go(func() {
 				for i := range 40 {
 					y := s.Sum(s.Add(x, s.Number(float64(g))))
-					if v, err := array.Item[float32](y); err == nil && v != float32(64*(g+1)) || err != nil && !errors.Is(err, weir.ErrClosed) {
+					if v, err := array.Item[float32](y); err == nil && v != float32(64*(g+1)) || err != nil &&
+						!errors.Is(err, weir.ErrClosed) {
 						t.Error(v, err)
 					}
 					if err := y.Close(); err != nil {
@@ -42,8 +43,8 @@ func TestSharedScope(t *testing.T) {
 	}
 }
 
-// TestSharedTrace: goroutines that a traced function starts, and that compute in its scope at once, are an error of Jit, or
-// wait for each other by chance; what is compiled is right.
+// TestSharedTrace: goroutines that a traced function starts, and that compute in its scope at once, are an error of
+// Jit, or wait for each other by chance; what is compiled is right.
 func TestSharedTrace(t *testing.T) {
 	array.AssertNoLeaks(t)
 	refused := 0
@@ -78,8 +79,8 @@ func TestSharedTrace(t *testing.T) {
 	t.Logf("%d refused", refused)
 }
 
-// TestCaptured: an array that a compiled function reads is closed neither by itself nor with its scope, from the time on that
-// the function is compiled; one that was closed before is an error.
+// TestCaptured: an array that a compiled function reads is closed neither by itself nor with its scope, from the time
+// on that the function is compiled; one that was closed before is an error.
 func TestCaptured(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("weights")

@@ -19,9 +19,9 @@ import (
 //	*Array    of integers: the elements that they number; several arrays are broadcast and walked together
 //	*Array    of bools: the elements for which they are true; as many axes as the array has
 //
-// NewAxis adds an axis; Ellipsis stands for as many axes as are left, which are also taken whole if the index ends before.
-// The axes of arrays come in place of the first, or in front if a Slice stands between two. How many elements bools take, data
-// decide: in a trace that extent is named.
+// NewAxis adds an axis; Ellipsis stands for as many axes as are left, which are also taken whole if the index ends
+// before. The axes of arrays come in place of the first, or in front if a Slice stands between two. How many elements
+// bools take, data decide: in a trace that extent is named.
 func (s *Scope) Index(x *Array, at ...any) *Array {
 	if !s.ready("index", []*Array{x}) {
 		return s.none(1)[0]
@@ -45,8 +45,8 @@ func (s *Scope) Index(x *Array, at ...any) *Array {
 	}, append([]*Array{x}, arrays...)...)
 }
 
-// cutFirst takes the parts that numbers and slices of an index take, at once, so that what is left of the index has arrays
-// only, and its code serves whatever the numbers are.
+// cutFirst takes the parts that numbers and slices of an index take, at once, so that what is left of the index has
+// arrays only, and its code serves whatever the numbers are.
 func (s *Scope) cutFirst(x *Array, list []place) (*Array, []place, error) {
 	var parts, rest []place
 	some := false
@@ -97,8 +97,8 @@ func (s *Scope) end(made []*Array) {
 	}
 }
 
-// target is where elements of an array lie: those at an index of the array's, in the order of the index's result. An axis of
-// the result has a stride; those from group on, len(extents) of them, have the offsets of a table instead.
+// target is where elements of an array lie: those at an index of the array's, in the order of the index's result. An
+// axis of the result has a stride; those from group on, len(extents) of them, have the offsets of a table instead.
 type target struct {
 	shape   []int
 	strides []int
@@ -118,7 +118,8 @@ func (s *Scope) window(x *Array, list []place) *Array {
 	if err != nil {
 		return s.refuse("index", err)
 	}
-	move(x.dtype.Size(), t.shape, y.tensor.Bytes(), lay{strides: stridesOf(t.shape)}, x.tensor.Bytes(), lay{t.strides, t.begin})
+	move(x.dtype.Size(), t.shape, y.tensor.Bytes(), lay{strides: stridesOf(t.shape)}, x.tensor.Bytes(),
+		lay{t.strides, t.begin})
 	return y
 }
 
@@ -268,10 +269,10 @@ func walk(shape, strides []int, begin int, visit func(at int)) {
 	}
 }
 
-// Assign writes value, broadcast and converted to x's type, to the part of x at an index (see Index), and returns x. At once
-// it changes x's elements where they lie: nobody else may be reading them. In a trace x stands for the new elements from
-// there on; an array of another scope, and in a loop's body or a branch one from outside of it, cannot be assigned to. If an
-// index names an element twice, either value may stay.
+// Assign writes value, broadcast and converted to x's type, to the part of x at an index (see Index), and returns x. At
+// once it changes x's elements where they lie: nobody else may be reading them. In a trace x stands for the new
+// elements from there on; an array of another scope, and in a loop's body or a branch one from outside of it, cannot be
+// assigned to. If an index names an element twice, either value may stay.
 func (s *Scope) Assign(x, value *Array, at ...any) *Array {
 	return s.put("assign", x, value, at, false)
 }
@@ -339,7 +340,8 @@ func (s *Scope) putEager(x, value *Array, list []place, add bool) error {
 		t.pairs(source, mover(n, inner, x.tensor.Bytes(), t.strides[t.inside():], own.tensor.Bytes(), source[t.inside():]))
 		return nil
 	}
-	t.pairs(source, adder(x.dtype, t.shape[t.inside():], x.tensor.Bytes(), t.strides[t.inside():], own.tensor.Bytes(), source[t.inside():]))
+	t.pairs(source, adder(x.dtype, t.shape[t.inside():], x.tensor.Bytes(), t.strides[t.inside():], own.tensor.Bytes(),
+		source[t.inside():]))
 	return nil
 }
 
@@ -414,8 +416,8 @@ func putValue(b *ir.Builder, x, update *ir.Value, list []place, v []*ir.Value, a
 	return ops.Reshape(b, flat, shape...)
 }
 
-// wide reports whether an index is a box of x's elements, at least an eighth of them: writing all of x in one loop takes
-// less time then than finding the place of each.
+// wide reports whether an index is a box of x's elements, at least an eighth of them: writing all of x in one loop
+// takes less time then than finding the place of each.
 func wide(x *ir.Value, list []place, arrays []*ir.Value) bool {
 	share := 1.0
 	for _, p := range list {
@@ -457,7 +459,8 @@ func putBox(b *ir.Builder, x, update *ir.Value, list []place, add bool) *ir.Valu
 		if end[i] = b.Dims().Simplify(shape[i].Sub(begin[i]).Sub(extents[i])); extents[i].Equal(shape[i]) {
 			continue
 		}
-		at := ops.Reshape(b, ops.Counting(b, weir.I64, shape[i]), append([]sym.Expr{shape[i]}, slices.Repeat([]sym.Expr{one}, len(shape)-1-i)...)...)
+		at := ops.Reshape(b, ops.Counting(b, weir.I64, shape[i]),
+			append([]sym.Expr{shape[i]}, slices.Repeat([]sym.Expr{one}, len(shape)-1-i)...)...)
 		first := ops.Integers(b, ir.Type{DType: weir.I64}, []sym.Expr{begin[i]})
 		last := ops.Integers(b, ir.Type{DType: weir.I64}, []sym.Expr{begin[i].Add(extents[i])})
 		within := c.g(ops.And, c.g(ops.Ge, at, first), c.g(ops.Lt, at, last))
@@ -486,7 +489,8 @@ func spread(b *ir.Builder, update *ir.Value, shape []sym.Expr) *ir.Value {
 	return ops.Expand(b, update, shape...)
 }
 
-// putRows is putValue if arrays index the first axes, and the others are whole: rows are scattered. It is nil otherwise.
+// putRows is putValue if arrays index the first axes, and the others are whole: rows are scattered. It is nil
+// otherwise.
 func putRows(b *ir.Builder, x, update *ir.Value, list []place, v []*ir.Value, reduction string) *ir.Value {
 	arrays := 0
 	for i, p := range list {

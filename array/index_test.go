@@ -62,7 +62,8 @@ func TestAssignTraced(t *testing.T) {
 		s.AddAt(in[0], s.Ones(weir.F32, 2, 3), in[1])
 		s.Assign(in[0], s.Number(7), 0, array.Slice(1, array.End))
 		return []*array.Array{in[0]}
-	}, array.Options{Name: "step", Inputs: []array.Spec{array.SpecOf("table", weir.F32, "rows", 3), array.SpecOf("ids", weir.I64, 2)}, States: map[int]int{0: 0}})
+	}, array.Options{Name: "step", Inputs: []array.Spec{array.SpecOf("table", weir.F32, "rows", 3),
+		array.SpecOf("ids", weir.I64, 2)}, States: map[int]int{0: 0}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,14 +89,16 @@ func TestAssignTraced(t *testing.T) {
 func TestIndexWrong(t *testing.T) {
 	array.AssertNoLeaks(t)
 	for what, f := range map[string]func(s *array.Scope, x *array.Array){
-		"index 2 of axis 0":       func(s *array.Scope, x *array.Array) { s.Index(x, 2) },
-		"index of 3 axes":         func(s *array.Scope, x *array.Array) { s.Index(x, 0, 0, 0) },
-		"two ellipses":            func(s *array.Scope, x *array.Array) { s.Index(x, array.Ellipsis, array.Ellipsis) },
-		"index of type string":    func(s *array.Scope, x *array.Array) { s.Index(x, "a") },
-		"in steps of 0":           func(s *array.Scope, x *array.Array) { s.Index(x, array.Slice(0, 1, 0)) },
-		"integers or bools":       func(s *array.Scope, x *array.Array) { s.Index(x, x) },
-		"a mask bool[3]":          func(s *array.Scope, x *array.Array) { s.Index(x, s.Zeros(weir.Bool, 3)) },
-		"index 7 of axis 1":       func(s *array.Scope, x *array.Array) { s.Assign(x, x, array.All, array.From(s, []int64{7})) },
+		"index 2 of axis 0":    func(s *array.Scope, x *array.Array) { s.Index(x, 2) },
+		"index of 3 axes":      func(s *array.Scope, x *array.Array) { s.Index(x, 0, 0, 0) },
+		"two ellipses":         func(s *array.Scope, x *array.Array) { s.Index(x, array.Ellipsis, array.Ellipsis) },
+		"index of type string": func(s *array.Scope, x *array.Array) { s.Index(x, "a") },
+		"in steps of 0":        func(s *array.Scope, x *array.Array) { s.Index(x, array.Slice(0, 1, 0)) },
+		"integers or bools":    func(s *array.Scope, x *array.Array) { s.Index(x, x) },
+		"a mask bool[3]":       func(s *array.Scope, x *array.Array) { s.Index(x, s.Zeros(weir.Bool, 3)) },
+		"index 7 of axis 1": func(s *array.Scope, x *array.Array) {
+			s.Assign(x, x, array.All, array.From(s, []int64{7}))
+		},
 		"for a part of shape [2]": func(s *array.Scope, x *array.Array) { s.Assign(x, s.Zeros(weir.F32, 3), array.All, 1) },
 		"scope outside": func(s *array.Scope, x *array.Array) {
 			c, err := array.Jit(func(s *array.Scope, in ...*array.Array) []*array.Array {
@@ -109,7 +112,8 @@ func TestIndexWrong(t *testing.T) {
 	} {
 		s := array.NewScope("wrong")
 		f(s, s.Ones(weir.F32, 2, 3))
-		if err := s.Err(); err == nil || !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), "index_test.go:") {
+		if err := s.Err(); err == nil || !strings.Contains(err.Error(), what) ||
+			!strings.Contains(err.Error(), "index_test.go:") {
 			t.Errorf("%s: the error is %v", what, err)
 		}
 		s.Close()

@@ -23,8 +23,8 @@ type Options struct {
 	Compile weir.Options
 }
 
-// Compiled is a function that was traced and compiled as a whole. Any goroutine may call it, with a scope of its own; as many
-// calls as Options.Compile.Calls says run at once, and others wait.
+// Compiled is a function that was traced and compiled as a whole. Any goroutine may call it, with a scope of its own;
+// as many calls as Options.Compile.Calls says run at once, and others wait.
 type Compiled struct {
 	f       Func
 	options Options
@@ -36,8 +36,8 @@ type Compiled struct {
 }
 
 // Jit compiles a function of arrays as a whole. Arrays of other scopes that it reads are lent to what it returns, until
-// that is closed: they can change between calls, as states of another function do. Numbers and constants made inside the
-// function are part of its code.
+// that is closed: they can change between calls, as states of another function do. Numbers and constants made inside
+// the function are part of its code.
 //
 // With Options.Inputs it is compiled now, else by calls.
 func Jit(f Func, o Options) (*Compiled, error) {
@@ -85,7 +85,8 @@ func (t *trace) states(states map[int]int, inputs int) error {
 		}
 		in, result := t.body.Params[i], t.body.Results[out]
 		if in.Type.String() != result.Type.String() {
-			return diag.Inputf("state %d is %v, and is to become result %d, which is %v", i, in.Type, out, result.Type).AtTensor(in.Name)
+			return diag.Inputf("state %d is %v, and is to become result %d, which is %v", i, in.Type, out, result.Type).
+				AtTensor(in.Name)
 		}
 		main.States = append(main.States, ir.State{In: in, Out: out})
 	}
@@ -95,9 +96,9 @@ func (t *trace) states(states map[int]int, inputs int) error {
 	return nil
 }
 
-// Program is the compiled function as a program: NewCall binds its inputs and outputs to tensors, so that a run allocates
-// nothing. Of a function without Options.Inputs it is that of the last call, nil before the first. Close of the Compiled
-// closes it.
+// Program is the compiled function as a program: NewCall binds its inputs and outputs to tensors, so that a run
+// allocates nothing. Of a function without Options.Inputs it is that of the last call, nil before the first. Close of
+// the Compiled closes it.
 func (c *Compiled) Program() *weir.Program {
 	if p := c.last(); p != nil {
 		return p.program
@@ -113,8 +114,8 @@ func (c *Compiled) Memory() *weir.Memory {
 	return nil
 }
 
-// Close ends the loans of what the function reads, and gives its code and memory back. It waits for calls that run; those
-// that come after it, or for which the function is still being traced, are refused. Closing twice is fine.
+// Close ends the loans of what the function reads, and gives its code and memory back. It waits for calls that run;
+// those that come after it, or for which the function is still being traced, are refused. Closing twice is fine.
 func (c *Compiled) Close() error {
 	if c == nil {
 		return nil

@@ -38,7 +38,8 @@ func (w Window) window(kernel []int) (ops.Window, error) {
 	for _, list := range []struct {
 		what   string
 		length int
-	}{{"strides", len(w.Strides)}, {"dilations", len(w.Dilations)}, {"paddings", len(w.Padding)}, {"extents of output", len(w.Output)}} {
+	}{{"strides", len(w.Strides)}, {"dilations", len(w.Dilations)}, {"paddings", len(w.Padding)},
+		{"extents of output", len(w.Output)}} {
 		if list.length != 0 && list.length != n {
 			return out, diag.Inputf("%d %s for %d spatial axes", list.length, list.what, n)
 		}
@@ -61,14 +62,15 @@ func (w Window) window(kernel []int) (ops.Window, error) {
 		if k < 1 || stride < 1 || dilation < 1 {
 			return out, diag.Inputf("a window of %d, in steps of %d, dilated by %d", k, stride, dilation)
 		}
-		out.Kernel, out.Strides, out.Dilations = append(out.Kernel, int64(k)), append(out.Strides, stride), append(out.Dilations, dilation)
+		out.Kernel, out.Strides, out.Dilations = append(out.Kernel, int64(k)), append(out.Strides, stride),
+			append(out.Dilations, dilation)
 		out.Begin, out.End = append(out.Begin, sym.Const(int64(begin))), append(out.End, sym.Const(int64(end)))
 	}
 	return out, nil
 }
 
-// Conv slides filters w[O, I/groups, k…] over x[N, I, d…], of 1 to 3 spatial axes: [N, O, …]. The bias, [O], may be nil.
-// Operands are of one float type.
+// Conv slides filters w[O, I/groups, k…] over x[N, I, d…], of 1 to 3 spatial axes: [N, O, …]. The bias, [O], may be
+// nil. Operands are of one float type.
 func (s *Scope) Conv(x, w, bias *Array, o Window) *Array {
 	return s.convolved("conv", x, w, bias, o, ops.Convolution)
 }
@@ -79,7 +81,8 @@ func (s *Scope) ConvTranspose(x, w, bias *Array, o Window) *Array {
 	return s.convolved("conv_transpose", x, w, bias, o, ops.ConvolutionTranspose)
 }
 
-func (s *Scope) convolved(name string, x, w, bias *Array, o Window, f func(b *ir.Builder, x, w, bias *ir.Value, window ops.Window, groups int64) *ir.Value) *Array {
+func (s *Scope) convolved(name string, x, w, bias *Array, o Window,
+	f func(b *ir.Builder, x, w, bias *ir.Value, window ops.Window, groups int64) *ir.Value) *Array {
 	in := []*Array{x, w}
 	if bias != nil {
 		in = append(in, bias)
@@ -100,9 +103,12 @@ func (s *Scope) convolved(name string, x, w, bias *Array, o Window, f func(b *ir
 	})
 }
 
-// MaxPool is the greatest element under the window at each place of x[N, C, d…]. Strides of nil are those of the window.
+// MaxPool is the greatest element under the window at each place of x[N, C, d…]. Strides of nil are those of the
+// window.
 func (s *Scope) MaxPool(x *Array, kernel []int, o Window) *Array {
-	return s.pooled("max_pool", x, kernel, o, func(b *ir.Builder, v *ir.Value, w ops.Window) *ir.Value { return ops.MaxPool(b, v, w, o.Ceil) })
+	return s.pooled("max_pool", x, kernel, o, func(b *ir.Builder, v *ir.Value, w ops.Window) *ir.Value {
+		return ops.MaxPool(b, v, w, o.Ceil)
+	})
 }
 
 // AvgPool is the mean under the window at each place of x[N, C, d…]. Strides of nil are those of the window.
@@ -112,7 +118,8 @@ func (s *Scope) AvgPool(x *Array, kernel []int, o Window) *Array {
 	})
 }
 
-func (s *Scope) pooled(name string, x *Array, kernel []int, o Window, f func(b *ir.Builder, v *ir.Value, w ops.Window) *ir.Value) *Array {
+func (s *Scope) pooled(name string, x *Array, kernel []int, o Window,
+	f func(b *ir.Builder, v *ir.Value, w ops.Window) *ir.Value) *Array {
 	kernel = slices.Clone(kernel)
 	return s.plan(name, []*Array{x}, func() ([]int, builder, error) {
 		if len(kernel)+2 != len(x.shape) || len(kernel) == 0 {
@@ -126,8 +133,8 @@ func (s *Scope) pooled(name string, x *Array, kernel []int, o Window, f func(b *
 	})
 }
 
-// LayerNorm scales x, of floats, along axes (the last if none is given) to mean 0 and variance 1, then multiplies by scale
-// and adds shift, which are broadcast; either may be nil.
+// LayerNorm scales x, of floats, along axes (the last if none is given) to mean 0 and variance 1, then multiplies by
+// scale and adds shift, which are broadcast; either may be nil.
 func (s *Scope) LayerNorm(x, scale, shift *Array, epsilon float64, axes ...int) *Array {
 	return s.normed("layer_norm", x, scale, shift, epsilon, true, axes)
 }
@@ -149,7 +156,8 @@ func (s *Scope) normed(name string, x, scale, shift *Array, epsilon float64, cen
 		for _, a := range list {
 			ints = append(ints, int(a))
 		}
-		return operation{ints: ints, settings: told(epsilon)}, func(b *ir.Builder, v []*ir.Value, _ []sym.Expr, numbers []number) *ir.Value {
+		return operation{ints: ints, settings: told(epsilon)}, func(b *ir.Builder, v []*ir.Value, _ []sym.Expr,
+			numbers []number) *ir.Value {
 			return apply(b, normalized(b, asFloat(b, v[0]), numbers[0], centered, list...), v[1:])
 		}, err
 	})
@@ -170,9 +178,10 @@ func normalized(b *ir.Builder, x *ir.Value, epsilon number, centered bool, axes 
 	})
 }
 
-// affine are the operands x, scale and shift without those that are nil, and what multiplies by the one and adds the other:
-// place makes either broadcast with x.
-func affine(x, scale, shift *Array, place func(b *ir.Builder, v, x *ir.Value) *ir.Value) ([]*Array, func(b *ir.Builder, y *ir.Value, v []*ir.Value) *ir.Value) {
+// affine are the operands x, scale and shift without those that are nil, and what multiplies by the one and adds the
+// other: place makes either broadcast with x.
+func affine(x, scale, shift *Array, place func(b *ir.Builder, v, x *ir.Value) *ir.Value) ([]*Array,
+	func(b *ir.Builder, y *ir.Value, v []*ir.Value) *ir.Value) {
 	in := []*Array{x}
 	if scale != nil {
 		in = append(in, scale)
@@ -196,8 +205,8 @@ func channels(b *ir.Builder, v, x *ir.Value) *ir.Value {
 	return ops.AlongAxis(b, v, 1, len(x.Type.Shape))
 }
 
-// GroupNorm scales x[N, C, d…], of floats, to mean 0 and variance 1: in each image, the channels of each group together.
-// Then it multiplies by scale and adds shift, [C]; either may be nil.
+// GroupNorm scales x[N, C, d…], of floats, to mean 0 and variance 1: in each image, the channels of each group
+// together. Then it multiplies by scale and adds shift, [C]; either may be nil.
 func (s *Scope) GroupNorm(x *Array, groups int, scale, shift *Array, epsilon float64) *Array {
 	in, apply := affine(x, scale, shift, channels)
 	return s.planSet("group_norm", in, func() (operation, setBuilder, error) {
@@ -208,7 +217,8 @@ func (s *Scope) GroupNorm(x *Array, groups int, scale, shift *Array, epsilon flo
 		return o, func(b *ir.Builder, v []*ir.Value, _ []sym.Expr, numbers []number) *ir.Value {
 			x := asFloat(b, v[0])
 			shape := x.Type.Shape
-			split := append([]sym.Expr{shape[0], sym.Const(int64(groups)), shape[1].FloorDiv(sym.Const(int64(groups)))}, shape[2:]...)
+			split := append([]sym.Expr{shape[0], sym.Const(int64(groups)), shape[1].FloorDiv(sym.Const(int64(groups)))},
+				shape[2:]...)
 			axes := make([]int64, 0, len(split))
 			for i := 2; i < len(split); i++ {
 				axes = append(axes, int64(i))
@@ -244,9 +254,9 @@ type Heads struct {
 	Causal  bool    // query i sees the keys up to key i, and those that are more at the beginning
 }
 
-// Attention is softmax(scale · query · keyᵀ + mask) · value of query[B, H, Q, D], key[B, G, K, D] and value[B, G, K, E]:
-// [B, H, Q, E]. H is a multiple of G: heads share keys. The mask, broadcast to [B, H, Q, K], may be nil: bools say what
-// takes part, floats are added. A query that sees no key has NaN.
+// Attention is softmax(scale · query · keyᵀ + mask) · value of query[B, H, Q, D], key[B, G, K, D] and value[B, G, K,
+// E]: [B, H, Q, E]. H is a multiple of G: heads share keys. The mask, broadcast to [B, H, Q, K], may be nil: bools say
+// what takes part, floats are added. A query that sees no key has NaN.
 func (s *Scope) Attention(query, key, value, mask *Array, o Heads) *Array {
 	in := []*Array{query, key, value}
 	if mask != nil {
@@ -255,7 +265,8 @@ func (s *Scope) Attention(query, key, value, mask *Array, o Heads) *Array {
 	return s.planSet("attention", in, func() (operation, setBuilder, error) {
 		for _, a := range in[:3] {
 			if len(a.shape) != 4 || a.dtype != query.dtype || !a.dtype.IsFloat() {
-				return operation{}, nil, diag.Inputf("attention of %v, %v and %v: all are of one float type and of rank 4", query, key, value)
+				return operation{}, nil, diag.Inputf("attention of %v, %v and %v: all are of one float type and of rank 4", query,
+					key, value)
 			}
 		}
 		how := operation{ints: append([]int{flag(o.Causal), flag(o.Scale == 0)}, bits(o.Softcap)...), settings: told(o.Scale)}

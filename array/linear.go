@@ -16,7 +16,8 @@ func (s *Scope) MatMul(x, y *Array) *Array {
 }
 
 // Einsum is Einstein's summation, as NumPy's einsum has it: axes of one letter are walked together, and those that the
-// result does not name are summed over: Einsum("ij,jk->ik", x, y) is a product of matrices. Operands have their common type.
+// result does not name are summed over: Einsum("ij,jk->ik", x, y) is a product of matrices. Operands have their common
+// type.
 func (s *Scope) Einsum(equation string, xs ...*Array) *Array {
 	if !s.ready("einsum", xs) {
 		return s.none(1)[0]
@@ -29,7 +30,8 @@ func (s *Scope) Einsum(equation string, xs ...*Array) *Array {
 	}}, s.typed(xs)...)
 }
 
-// TensorDot is the sum of products along pairs of axes, xAxes of x with yAxes of y; the result has x's other axes, then y's.
+// TensorDot is the sum of products along pairs of axes, xAxes of x with yAxes of y; the result has x's other axes, then
+// y's.
 func (s *Scope) TensorDot(x, y *Array, xAxes, yAxes []int) *Array {
 	if !s.ready("tensordot", []*Array{x, y}) {
 		return s.none(1)[0]
@@ -82,8 +84,8 @@ func (s *Scope) Outer(x, y *Array) *Array {
 	})
 }
 
-// VecDot is the sum of the products of x's elements and y's along an axis, counted from the last: −1 and so on; the others
-// are broadcast. The result has the operands' common type.
+// VecDot is the sum of the products of x's elements and y's along an axis, counted from the last: −1 and so on; the
+// others are broadcast. The result has the operands' common type.
 func (s *Scope) VecDot(x, y *Array, axis int) *Array {
 	return s.plan("vecdot", []*Array{x, y}, func() ([]int, builder, error) {
 		if axis >= 0 || -axis > min(len(x.shape), len(y.shape)) {
@@ -100,13 +102,15 @@ func (s *Scope) VecDot(x, y *Array, axis int) *Array {
 	})
 }
 
-// Diagonal is the elements of each matrix, in the last two axes, whose column is their row plus offset; they are the last
-// axis of the result.
+// Diagonal is the elements of each matrix, in the last two axes, whose column is their row plus offset; they are the
+// last axis of the result.
 func (s *Scope) Diagonal(x *Array, offset int) *Array {
 	if s.ready("diagonal", []*Array{x}) && s.movable(x) && len(x.shape) >= 2 {
 		return s.diagonals(x, offset)
 	}
-	return s.onMatrices("diagonal", x, []int{offset}, func(b *ir.Builder, v *ir.Value) *ir.Value { return diagonal(b, v, offset) })
+	return s.onMatrices("diagonal", x, []int{offset}, func(b *ir.Builder, v *ir.Value) *ir.Value {
+		return diagonal(b, v, offset)
+	})
 }
 
 // Trace is the sum of Diagonal; integers as Sum adds them.
@@ -123,17 +127,20 @@ func (s *Scope) Trace(x *Array, offset int) *Array {
 
 // Det is the determinant of each matrix in the last two axes, which are equal.
 func (s *Scope) Det(x *Array) *Array {
-	return s.onMatrices("det", x, nil, func(b *ir.Builder, v *ir.Value) *ir.Value { return ops.Determinant(b, asFloat(b, v)) })
+	return s.onMatrices("det", x, nil, func(b *ir.Builder, v *ir.Value) *ir.Value {
+		return ops.Determinant(b, asFloat(b, v))
+	})
 }
 
-// Inv is the inverse of each matrix in the last two axes, which are equal: of one without an inverse, infinities and NaN.
+// Inv is the inverse of each matrix in the last two axes, which are equal: of one without an inverse, infinities and
+// NaN.
 func (s *Scope) Inv(x *Array) *Array {
 	return s.onMatrices("inv", x, nil, func(b *ir.Builder, v *ir.Value) *ir.Value { return ops.Inverse(b, asFloat(b, v)) })
 }
 
 // Solve is z with x·z = y for the matrices in x's last two axes, which are equal; those of y may have any number of
-// columns, and a y of rank 1 is one column. The other axes are broadcast. A matrix without an inverse gives infinities and
-// NaN.
+// columns, and a y of rank 1 is one column. The other axes are broadcast. A matrix without an inverse gives infinities
+// and NaN.
 func (s *Scope) Solve(x, y *Array) *Array {
 	return s.plan("solve", []*Array{x, y}, func() ([]int, builder, error) {
 		if len(x.shape) < 2 || len(y.shape) == 0 {
@@ -187,10 +194,12 @@ func (s *Scope) onMatrices(name string, x *Array, ints []int, f func(b *ir.Build
 	})
 }
 
-// Tril keeps, of each matrix in the last two axes, the elements whose column is at most their row plus k, and is 0 elsewhere.
+// Tril keeps, of each matrix in the last two axes, the elements whose column is at most their row plus k, and is 0
+// elsewhere.
 func (s *Scope) Tril(x *Array, k int) *Array { return s.triangle("tril", x, false, k) }
 
-// Triu keeps, of each matrix in the last two axes, the elements whose column is at least their row plus k, and is 0 elsewhere.
+// Triu keeps, of each matrix in the last two axes, the elements whose column is at least their row plus k, and is 0
+// elsewhere.
 func (s *Scope) Triu(x *Array, k int) *Array { return s.triangle("triu", x, true, k) }
 
 func (s *Scope) triangle(name string, x *Array, upper bool, k int) *Array {

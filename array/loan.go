@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// Loan is an array that one scope lends to another: until the loan ends, the array is not closed, and its owner does not
-// change. It ends with Close, or when the borrower is closed.
+// Loan is an array that one scope lends to another: until the loan ends, the array is not closed, and its owner does
+// not change. It ends with Close, or when the borrower is closed.
 type Loan struct {
 	array *Array
 	from  *Scope
@@ -104,8 +104,8 @@ func (s *Scope) borrowAll(arrays []*Array) error {
 	return nil
 }
 
-// Close ends the loan. A loan of an array that was lent on does not end before the other: that is an error. Closing twice
-// is fine.
+// Close ends the loan. A loan of an array that was lent on does not end before the other: that is an error. Closing
+// twice is fine.
 func (l *Loan) Close() error {
 	if l == nil {
 		return nil
@@ -146,8 +146,8 @@ func (s *Scope) inside(other *Scope) bool {
 	return false
 }
 
-// loansOut refuses to close a scope that has lent an array, or inside of which one has, to a scope which stays open: one
-// outside of it. It reports done if the scope is closed already.
+// loansOut refuses to close a scope that has lent an array, or inside of which one has, to a scope which stays open:
+// one outside of it. It reports done if the scope is closed already.
 func (s *Scope) loansOut(at site) (done bool, err error) {
 	s.mu.Lock()
 	done = s.shut
@@ -306,8 +306,8 @@ func (s *Scope) unfit(a *Array, why error) error {
 	return &e
 }
 
-// back puts an array back into the list that drop took it out of, for who holds the lock; whether the scope is capped does
-// not matter. A scope that was closed meanwhile, by another goroutine, has it closed.
+// back puts an array back into the list that drop took it out of, for who holds the lock; whether the scope is capped
+// does not matter. A scope that was closed meanwhile, by another goroutine, has it closed.
 func (s *Scope) back(a *Array) {
 	capped := s.capped
 	s.capped = false

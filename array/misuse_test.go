@@ -32,7 +32,9 @@ func TestMisuse(t *testing.T) {
 		"axis":            {func(s *array.Scope) { s.Sum(x, 5) }, "axis 5 of f32[2,3]"},
 		"axis twice":      {func(s *array.Scope) { s.Sum(x, 0, 0) }, "sum|twice"},
 		"too little data": {func(s *array.Scope) { array.From(s, []float32{1, 2}, 3) }, "from|12 bytes"},
-		"no common type":  {func(s *array.Scope) { s.Add(array.From(s, []uint64{1}), array.From(s, []int8{1})) }, "u64 and i8|Cast"},
+		"no common type": {func(s *array.Scope) {
+			s.Add(array.From(s, []uint64{1}), array.From(s, []int8{1}))
+		}, "u64 and i8|Cast"},
 		"derivative of many": {func(s *array.Scope) { array.Grad(identity)(s, x) },
 			"derivative|f32[2,3]|Sum it"},
 		"derivative of nothing": {func(s *array.Scope) {
@@ -62,8 +64,8 @@ func TestMisuse(t *testing.T) {
 	fine(t, outer.Close())
 }
 
-// TestPanicsLine: the error of a function that panics while it is traced names the line that panicked; a panic inside of these
-// packages names none.
+// TestPanicsLine: the error of a function that panics while it is traced names the line that panicked; a panic inside
+// of these packages names none.
 func TestPanicsLine(t *testing.T) {
 	array.AssertNoLeaks(t)
 	line := ""
@@ -103,8 +105,10 @@ func TestMisuseOfJit(t *testing.T) {
 		}, array.Options{Inputs: []array.Spec{array.SpecOf("x", weir.F32, "n")}}, "cannot be computed with"},
 		"no extent": {identity, array.Options{Inputs: []array.Spec{array.SpecOf("x", weir.F32, "n m")}}, "x|n m"},
 		"state": {func(s *array.Scope, in ...*array.Array) []*array.Array { return []*array.Array{s.Sum(in[0])} },
-			array.Options{States: map[int]int{0: 0}, Inputs: []array.Spec{array.SpecOf("x", weir.F32, "n")}}, "state 0|f32[n]|f32[]"},
-		"no such state": {identity, array.Options{States: map[int]int{7: 0}, Inputs: []array.Spec{array.SpecOf("x", weir.F32, 1)}}, "does not have"},
+			array.Options{States: map[int]int{0: 0}, Inputs: []array.Spec{array.SpecOf("x", weir.F32, "n")}},
+			"state 0|f32[n]|f32[]"},
+		"no such state": {identity, array.Options{States: map[int]int{7: 0},
+			Inputs: []array.Spec{array.SpecOf("x", weir.F32, 1)}}, "does not have"},
 		"elements": {func(s *array.Scope, in ...*array.Array) []*array.Array {
 			if _, err := array.Copy[float32](in[0]); err != nil {
 				t.Log(err)
@@ -140,7 +144,8 @@ func TestNames(t *testing.T) {
 	for _, names := range [][2]string{{"x", "x"}, {"y0", "y1"}, {"é %x{} ", "a\nb"}, {"", ""}} {
 		c, err := array.Jit(func(s *array.Scope, in ...*array.Array) []*array.Array {
 			return []*array.Array{s.Sub(in[0], in[1]), s.Sub(in[1], in[0])}
-		}, array.Options{Name: "a b\"c", Inputs: []array.Spec{array.SpecOf(names[0], weir.F32, 2), array.SpecOf(names[1], weir.F32, 2)}})
+		}, array.Options{Name: "a b\"c", Inputs: []array.Spec{array.SpecOf(names[0], weir.F32, 2),
+			array.SpecOf(names[1], weir.F32, 2)}})
 		fine(t, err)
 		s := array.NewScope("s")
 		out := c.Call(s, array.From(s, []float32{5, 6}), array.From(s, []float32{1, 1}))
@@ -183,13 +188,15 @@ func TestResults(t *testing.T) {
 // TestNil: what is asked of nil is answered, so that a function that is given it can say so.
 func TestNil(t *testing.T) {
 	var a *array.Array
-	if a.DType() != weir.InvalidDType || a.Rank() != 0 || a.Len() != 0 || a.Dim(0) != 0 || a.Dim(-1) != 0 || len(a.Shape()) != 0 || a.Scope() != nil ||
+	if a.DType() != weir.InvalidDType || a.Rank() != 0 || a.Len() != 0 || a.Dim(0) != 0 || a.Dim(-1) != 0 ||
+		len(a.Shape()) != 0 || a.Scope() != nil ||
 		a.Tensor() != nil || a.String() != "no array" || a.Close() != nil {
 		t.Error("nil is taken for an array")
 	}
 }
 
-// TestHostileSizes: what is too much is refused before it is made, at once and in a trace, and what is left out is as nil.
+// TestHostileSizes: what is too much is refused before it is made, at once and in a trace, and what is left out is as
+// nil.
 func TestHostileSizes(t *testing.T) {
 	array.AssertNoLeaks(t)
 	const huge = math.MaxInt / 4
@@ -203,7 +210,9 @@ func TestHostileSizes(t *testing.T) {
 		{"arange", func(s *array.Scope) *array.Array { return s.Arange(weir.F64, 0, 1<<30, 1) }, weir.ErrMemory},
 		{"linspace", func(s *array.Scope) *array.Array { return s.Linspace(weir.F32, 0, 1, 1<<31-1) }, weir.ErrMemory},
 		{"keys", func(s *array.Scope) *array.Array { return s.SplitKey(array.Key(1), huge)[0] }, weir.ErrInput},
-		{"ranks", func(s *array.Scope) *array.Array { return s.Stack(2, s.Ones(weir.F32, 2, 3, 4), s.Ones(weir.F32, 3)) }, weir.ErrInput},
+		{"ranks", func(s *array.Scope) *array.Array {
+			return s.Stack(2, s.Ones(weir.F32, 2, 3, 4), s.Ones(weir.F32, 3))
+		}, weir.ErrInput},
 	} {
 		s := array.NewScope("small", array.Limit(1<<20))
 		test.f(s)

@@ -148,11 +148,10 @@ func (m *Model) Outputs() (names []string) {
 // can name.
 func (m *Model) Values() []string { return m.of.Values() }
 
-// Weights are the initializers that can be learned: floats that a derivative reaches, in branches and bodies of loops too,
-// if nothing else has their name. What says how an operator
-// computes is none, such as the running statistics of a BatchNormalization, the bounds of a Clip and scales of
-// quantised values, and the running statistics of a network that WriteONNX of package nn wrote; nor is what a
-// Constant node holds.
+// Weights are the initializers that can be learned: floats that a derivative reaches, in branches and bodies of loops
+// too, if nothing else has their name. What says how an operator computes is none, such as the running statistics of a
+// BatchNormalization, the bounds of a Clip and scales of quantised values, and the running statistics of a network that
+// WriteONNX of package nn wrote; nor is what a Constant node holds.
 func (m *Model) Weights() []Weight { return slices.Clone(m.weights) }
 
 // Elements are a weight's elements as the file has them.

@@ -20,7 +20,8 @@ type lay struct {
 
 // movable reports whether an array's elements can be moved at once.
 func (s *Scope) movable(x *Array) bool {
-	return s.trace == nil && x.tensor != nil && !x.dtype.IsSubByte() && slices.Contains([]int{1, 2, 4, 8, 16}, x.dtype.Size())
+	return s.trace == nil && x.tensor != nil && !x.dtype.IsSubByte() && slices.Contains([]int{1, 2, 4, 8, 16},
+		x.dtype.Size())
 }
 
 // moved is an array of a shape whose elements are x's at places.
@@ -252,7 +253,8 @@ func (s *Scope) tiled(x *Array, times []int) *Array {
 func (s *Scope) repeated(x *Array, times, axis int) *Array {
 	shape, strides := slices.Clone(x.shape), stridesOf(x.shape)
 	shape[axis] *= times
-	return s.movedTo("repeat", x, shape, slices.Insert(slices.Clone(x.shape), axis+1, times), lay{strides: slices.Insert(strides, axis+1, 0)})
+	return s.movedTo("repeat", x, shape, slices.Insert(slices.Clone(x.shape), axis+1, times),
+		lay{strides: slices.Insert(strides, axis+1, 0)})
 }
 
 // cuts are pieces of x along an axis, at once; without the axis if they are slices.

@@ -13,8 +13,8 @@ import (
 // unnamed are operations that refuse an extent that is named: they are told numbers that depend on it.
 var unnamed = map[string]bool{}
 
-// TestNamed compiles every operation of entries with a name for the first extent of its operands, and compares two calls at
-// other sizes with the operation at once.
+// TestNamed compiles every operation of entries with a name for the first extent of its operands, and compares two
+// calls at other sizes with the operation at once.
 func TestNamed(t *testing.T) {
 	array.AssertNoLeaks(t)
 	for n, e := range entries {

@@ -62,9 +62,9 @@ func sumOf(t *testing.T, c npCase) uint32 {
 	return crc32.ChecksumIEEE(data)
 }
 
-// The golden file is, for each case in turn: its sum; the kind of the result, 'e' for an error; and, without one, the bits
-// of its elements, its rank and extents, and the elements in as many bytes: floats of 16 bits in 32, which differ from what
-// NumPy computed in 64 by less than a test allows.
+// The golden file is, for each case in turn: its sum; the kind of the result, 'e' for an error; and, without one, the
+// bits of its elements, its rank and extents, and the elements in as many bytes: floats of 16 bits in 32, which differ
+// from what NumPy computed in 64 by less than a test allows.
 
 func writeGolden(t *testing.T, cases []npCase, results []npResult) {
 	t.Helper()
@@ -146,7 +146,8 @@ func readGolden(t *testing.T, cases []npCase) []npResult {
 	for i, c := range cases {
 		var sum uint32
 		if number(&sum); sum != sumOf(t, c) {
-			t.Fatalf("%s is not of case %d, %s: write it anew, with WEIR_NUMPY=… go test ./array -run TestNumPy -rewrite", golden, i, c.Expr)
+			t.Fatalf("%s is not of case %d, %s: write it anew, with WEIR_NUMPY=… go test ./array -run TestNumPy -rewrite",
+				golden, i, c.Expr)
 		}
 		results[i] = readResult(number)
 	}

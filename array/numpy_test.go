@@ -38,7 +38,8 @@ var typeSets = map[string][]weir.DType{
 	"float":  {weir.F32, weir.F64, weir.F16},
 	"int":    {weir.I8, weir.U8, weir.I16, weir.U16, weir.I32, weir.U32, weir.I64, weir.U64},
 	"number": {weir.F32, weir.F64, weir.F16, weir.I8, weir.U8, weir.I16, weir.U16, weir.I32, weir.U32, weir.I64, weir.U64},
-	"any":    {weir.F32, weir.F64, weir.F16, weir.I8, weir.U8, weir.I16, weir.U16, weir.I32, weir.U32, weir.I64, weir.U64, weir.Bool},
+	"any": {weir.F32, weir.F64, weir.F16, weir.I8, weir.U8, weir.I16, weir.U16, weir.I32, weir.U32, weir.I64, weir.U64,
+		weir.Bool},
 	"bits":   {weir.I8, weir.U8, weir.I32, weir.U64, weir.I64, weir.Bool},
 	"bool":   {weir.Bool},
 	"f32":    {weir.F32, weir.F64},
@@ -58,7 +59,8 @@ func sample(r *rand.Rand, dt weir.DType, low, high float64, extreme bool, shape 
 		case dt == weir.Bool:
 			t.SetInt(i, int64(r.Intn(2)))
 		case dt.IsFloat():
-			x := low + float64((high-low)*r.Float64()) // in two roundings on every processor: the golden file is of these numbers
+			// in two roundings on every processor: the golden file is of these numbers
+			x := low + float64((high-low)*r.Float64())
 			if extreme && r.Intn(5) == 0 {
 				x = odd[r.Intn(len(odd))]
 			}
@@ -138,7 +140,9 @@ func compiledFor(t *testing.T, what string, f op, in []*tensor.Tensor, target we
 	args := arraysOf(s, in)
 	y := f(s, args...)
 	err := s.Err()
-	c, jit := array.Jit(func(s *array.Scope, in ...*array.Array) []*array.Array { return []*array.Array{f(s, in...)} }, array.Options{Name: "case", Compile: weir.Options{Target: target}})
+	c, jit := array.Jit(func(s *array.Scope, in ...*array.Array) []*array.Array {
+		return []*array.Array{f(s, in...)}
+	}, array.Options{Name: "case", Compile: weir.Options{Target: target}})
 	if jit != nil {
 		t.Fatal(jit)
 	}
@@ -165,8 +169,8 @@ func compiledFor(t *testing.T, what string, f op, in []*tensor.Tensor, target we
 	return tensor.Must(tensor.Over(y.DType(), sizes, append([]byte(nil), y.Tensor().Bytes()...))), nil
 }
 
-// differ says where two tensors of one type differ by more than some roundings, of which sums of the portable target have
-// more.
+// differ says where two tensors of one type differ by more than some roundings, of which sums of the portable target
+// have more.
 func differ(x, y *weir.Tensor, target weir.Target) string {
 	roundings := 16.0
 	if target == weir.Portable {
@@ -202,11 +206,13 @@ func ulps(dt weir.DType, n float64) float64 {
 	return n * 0x1p-23
 }
 
-var elementwiseShapes = [][][]int{{{}, {}, {}}, {{5}, {5}, {5}}, {{3, 1}, {1, 4}, {3, 4}}, {{0}, {1}, {}}, {{2, 3, 37}, {37}, {3, 1}}, {{33}, {}, {1}}}
+var elementwiseShapes = [][][]int{{{}, {}, {}}, {{5}, {5}, {5}}, {{3, 1}, {1, 4}, {3, 4}}, {{0}, {1}, {}},
+	{{2, 3, 37}, {37}, {3, 1}}, {{33}, {}, {1}}}
 
 // operands is the number of operands that the expression names.
 func operands(e entry, shape [][]int) int {
-	expr := strings.NewReplacer("np.exp", "", "max", "", "axis", "", "axes", "", "index", "", "indexing", "").Replace(e.expr)
+	expr := strings.NewReplacer("np.exp", "", "max", "", "axis", "", "axes", "", "index", "", "indexing", "").
+		Replace(e.expr)
 	n := 0
 	for n < len(shape) && strings.Contains(expr, "xyz"[n:n+1]) {
 		n++
@@ -234,9 +240,9 @@ func (e entry) operand(r *rand.Rand, dt weir.DType, i int, shape []int) *tensor.
 
 var rewrite = flag.Bool("rewrite", false, "write testdata/numpy.gz anew, by the NumPy that WEIR_NUMPY names")
 
-// TestNumPy compares every operation of entries with NumPy over random cases, and specials over theirs: at once, compiled, and
-// compiled for the portable target. What NumPy says is in testdata/numpy.gz, which -rewrite writes; with WEIR_NUMPY, a
-// Python that has NumPy, it is asked.
+// TestNumPy compares every operation of entries with NumPy over random cases, and specials over theirs: at once,
+// compiled, and compiled for the portable target. What NumPy says is in testdata/numpy.gz, which -rewrite writes; with
+// WEIR_NUMPY, a Python that has NumPy, it is asked.
 func TestNumPy(t *testing.T) {
 	var cases []npCase
 	var list []pending
@@ -254,7 +260,8 @@ func TestNumPy(t *testing.T) {
 				}
 				c := npCase{Expr: e.expr}
 				for _, in := range p.in {
-					c.Inputs = append(c.Inputs, npInput{in.DType().String(), append([]int64{}, in.Shape()...), base64.StdEncoding.EncodeToString(in.Bytes())})
+					c.Inputs = append(c.Inputs, npInput{in.DType().String(), append([]int64{}, in.Shape()...),
+						base64.StdEncoding.EncodeToString(in.Bytes())})
 				}
 				cases, list = append(cases, c), append(list, p)
 			}
@@ -340,7 +347,8 @@ func (p pending) compare(t *testing.T, what string, want npResult) {
 		if a == b && !(p.entry.signed && a == 0 && math.Signbit(a) != math.Signbit(b)) || a != a && b != b {
 			continue
 		}
-		if dt == weir.F16 && math.Abs(b) > 65504 && math.IsInf(a, 0) || dt == weir.F32 && math.Abs(b) > math.MaxFloat32 && math.IsInf(a, 0) {
+		if dt == weir.F16 && math.Abs(b) > 65504 && math.IsInf(a, 0) || dt == weir.F32 && math.Abs(b) > math.MaxFloat32 &&
+			math.IsInf(a, 0) {
 			continue
 		}
 		if d := math.Abs(a - b); !(d <= e*math.Max(1e-3, math.Abs(b))) || math.IsInf(b, 0) {

@@ -52,8 +52,8 @@ func TestCreated(t *testing.T) {
 	wants(t, err, weir.ErrClosed, "ownership_test.go")
 }
 
-// TestDetach: an array that is detached leaves its scope, whose closing does not end it; one that is lent, or stands over
-// another's tensor, stays.
+// TestDetach: an array that is detached leaves its scope, whose closing does not end it; one that is lent, or stands
+// over another's tensor, stays.
 func TestDetach(t *testing.T) {
 	array.AssertNoLeaks(t)
 	before := held()
@@ -85,8 +85,8 @@ func TestDetach(t *testing.T) {
 	}
 }
 
-// TestResultOwner: a result belongs to the scope that runs the operation, whoever owns the operands, also if the operands
-// are reshaped or gathered from, which is what a model's own table was in the case of the embedding.
+// TestResultOwner: a result belongs to the scope that runs the operation, whoever owns the operands, also if the
+// operands are reshaped or gathered from, which is what a model's own table was in the case of the embedding.
 func TestResultOwner(t *testing.T) {
 	array.AssertNoLeaks(t)
 	model := array.NewScope("model")
@@ -95,7 +95,8 @@ func TestResultOwner(t *testing.T) {
 	model.Cap()
 	batch := array.NewScope("batch", array.In(model))
 	x := batch.Ones(weir.F32, 4, 4)
-	for _, y := range []*array.Array{batch.MatMul(w, x), batch.Add(w, w), batch.Relu(w), batch.Sum(w), batch.Cast(w, weir.F64)} {
+	for _, y := range []*array.Array{batch.MatMul(w, x), batch.Add(w, w), batch.Relu(w), batch.Sum(w),
+		batch.Cast(w, weir.F64)} {
 		if y.Scope() != batch {
 			t.Errorf("%v belongs to %v", y, y.Scope())
 		}
@@ -308,7 +309,8 @@ func TestAtomic(t *testing.T) {
 	fine(t, full.Close())
 }
 
-// TestCap: nothing comes to belong to a capped scope, nor is lent to it; scopes inside, and loans that come back, are fine.
+// TestCap: nothing comes to belong to a capped scope, nor is lent to it; scopes inside, and loans that come back, are
+// fine.
 func TestCap(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s, other := array.NewScope("s"), array.NewScope("other")
@@ -346,8 +348,8 @@ func TestLimit(t *testing.T) {
 	fine(t, s.Close())
 }
 
-// TestFirstError: the first error of a scope is kept with its line; what follows does nothing, and is not an error of its
-// own. Errors of closing are joined to it.
+// TestFirstError: the first error of a scope is kept with its line; what follows does nothing, and is not an error of
+// its own. Errors of closing are joined to it.
 func TestFirstError(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("s")
@@ -457,7 +459,8 @@ func TestDump(t *testing.T) {
 	inside.Zeros(weir.F64, 2, 2)
 	var text strings.Builder
 	fine(t, s.Dump(&text))
-	for _, want := range []string{"model: ", "f32[10]: 40 bytes", "lent 1 times", "  batch: 32 bytes, 1 arrays, 1 loans", "1 × f64[2,2]", "on loan: f32[10]", "ownership_test.go"} {
+	for _, want := range []string{"model: ", "f32[10]: 40 bytes", "lent 1 times", "  batch: 32 bytes, 1 arrays, 1 loans",
+		"1 × f64[2,2]", "on loan: f32[10]", "ownership_test.go"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in\n%s", want, text.String())
 		}
@@ -466,7 +469,8 @@ func TestDump(t *testing.T) {
 	fine(t, s.Close())
 }
 
-// TestJitLoans: what a compiled function reads of a scope is lent to it: the scope cannot be closed before the function is.
+// TestJitLoans: what a compiled function reads of a scope is lent to it: the scope cannot be closed before the function
+// is.
 func TestJitLoans(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("weights")

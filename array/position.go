@@ -13,9 +13,9 @@ import (
 // Span is the elements of an axis from a begin on, before an end, in steps: see Slice.
 type Span struct{ begin, end, step int }
 
-// Slice is the elements of an axis from begin on, before end, in steps of step, 1 if none is given. A negative begin or end
-// counts from the end of the axis; both may lie outside of it. With a negative step begin is the highest, and end lies below
-// the last: Slice(End, Begin, -1) is the whole axis backwards.
+// Slice is the elements of an axis from begin on, before end, in steps of step, 1 if none is given. A negative begin or
+// end counts from the end of the axis; both may lie outside of it. With a negative step begin is the highest, and end
+// lies below the last: Slice(End, Begin, -1) is the whole axis backwards.
 func Slice(begin, end int, step ...int) Span {
 	p := Span{begin, end, 1}
 	if len(step) > 0 {
@@ -84,7 +84,8 @@ func (s *Scope) places(x *Array, at []any) (list []place, made []*Array, err err
 				used += len(p.shape) - 1
 			}
 		default:
-			return nil, nil, diag.Inputf("an index of type %T", p).WithFix("int, Slice, All, NewAxis, Ellipsis and *Array index an axis")
+			return nil, nil, diag.Inputf("an index of type %T", p).
+				WithFix("int, Slice, All, NewAxis, Ellipsis and *Array index an axis")
 		}
 	}
 	if used > len(x.shape) {
@@ -288,7 +289,8 @@ func indexValue(b *ir.Builder, x *ir.Value, list []place, v []*ir.Value) *ir.Val
 
 // cutPlaces takes the parts of axes that slices and numbers take.
 func cutPlaces(b *ir.Builder, x *ir.Value, list []place) *ir.Value {
-	begin, extent, step := make([]sym.Expr, len(x.Type.Shape)), append([]sym.Expr(nil), x.Type.Shape...), make([]int64, len(x.Type.Shape))
+	begin, extent, step := make([]sym.Expr, len(x.Type.Shape)), append([]sym.Expr(nil), x.Type.Shape...),
+		make([]int64, len(x.Type.Shape))
 	all := true
 	for i := range step {
 		step[i] = 1
@@ -298,7 +300,8 @@ func cutPlaces(b *ir.Builder, x *ir.Value, list []place) *ir.Value {
 			continue
 		}
 		if p.kind == single {
-			for _, cond := range []sym.Cond{{A: sym.Const(0), Rel: sym.LE, B: p.begin}, {A: p.begin.Add(one), Rel: sym.LE, B: x.Type.Shape[p.axis]}} {
+			for _, cond := range []sym.Cond{{A: sym.Const(0), Rel: sym.LE, B: p.begin},
+				{A: p.begin.Add(one), Rel: sym.LE, B: x.Type.Shape[p.axis]}} {
 				if err := b.RequireOf(b.Source, "index", 0, cond, "an index lies within its axis"); err != nil {
 					b.Fail(err)
 				}
@@ -319,7 +322,8 @@ func cutPlaces(b *ir.Builder, x *ir.Value, list []place) *ir.Value {
 	return ops.Slice(b, x, begin, extent, step)
 }
 
-// meeting is the number of axes of the result in front of the first array, and whether arrays and numbers lie side by side.
+// meeting is the number of axes of the result in front of the first array, and whether arrays and numbers lie side by
+// side.
 func meeting(list []place) (first int, beside bool) {
 	began, ended := false, false
 	beside = true
@@ -337,7 +341,8 @@ func meeting(list []place) (first int, beside bool) {
 	return first, beside
 }
 
-// gathered takes the elements at tuples of positions along axes: the positions' axes, count of them, then the other axes.
+// gathered takes the elements at tuples of positions along axes: the positions' axes, count of them, then the other
+// axes.
 func gathered(b *ir.Builder, x *ir.Value, axes []int64, indices []*ir.Value) (y *ir.Value, count int) {
 	perm, rank := append([]int64(nil), axes...), len(x.Type.Shape)
 	for i := range rank {
@@ -374,8 +379,8 @@ func tupled(b *ir.Builder, indices []*ir.Value) *ir.Value {
 	return ops.Concat(b, int64(len(out[0].Type.Shape)-1), joint(b, out)...)
 }
 
-// shaped gives what an index took its shape: without the axes of numbers, with those that are fresh; taken are the axes of
-// the arrays, from first on.
+// shaped gives what an index took its shape: without the axes of numbers, with those that are fresh; taken are the axes
+// of the arrays, from first on.
 func shaped(b *ir.Builder, y *ir.Value, list []place, taken []sym.Expr, first int) *ir.Value {
 	var shape []sym.Expr
 	arrays := len(arraysIn(list)) > 0

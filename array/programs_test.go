@@ -10,8 +10,8 @@ import (
 	"github.com/weirml/weir/array"
 )
 
-// The tests of this file are whole programs, each written over arrays as their users write them, at once and compiled, and
-// once more as loops over Go's slices.
+// The tests of this file are whole programs, each written over arrays as their users write them, at once and compiled,
+// and once more as loops over Go's slices.
 
 // near fails unless two lists are the same but for rounding.
 func near(t *testing.T, what string, got, want []float64, e float64) {
@@ -27,7 +27,8 @@ func near(t *testing.T, what string, got, want []float64, e float64) {
 }
 
 // ways runs a function at once and compiled, each in a scope of its own, and gives what it returns to check.
-func ways(t *testing.T, f array.Func, in func(s *array.Scope) []*array.Array, check func(how string, out []*array.Array)) {
+func ways(t *testing.T, f array.Func, in func(s *array.Scope) []*array.Array,
+	check func(how string, out []*array.Array)) {
 	t.Helper()
 	array.AssertNoLeaks(t)
 	s := array.NewScope("at once")
@@ -110,7 +111,8 @@ func TestKMeans(t *testing.T) {
 	}, func(how string, out []*array.Array) { near(t, how, numbers(t, out[0]), want, 1e-9) })
 }
 
-// kalman follows a point that moves on a line by measurements of its place, [n]: the places and speeds that it estimates.
+// kalman follows a point that moves on a line by measurements of its place, [n]: the places and speeds that it
+// estimates.
 func kalman(s *array.Scope, in ...*array.Array) []*array.Array {
 	move := array.From(s, []float64{1, 0.1, 0, 1}, 2, 2)
 	look := array.From(s, []float64{1, 0}, 1, 2)
@@ -228,7 +230,9 @@ func BenchmarkPrograms(b *testing.B) {
 		{"kmeans", kMeans(5), func(s *array.Scope) []*array.Array {
 			return []*array.Array{array.From(s, points, 20_000, 3), array.From(s, centres, 16, 3)}
 		}, func() { goKMeans(points, centres, 3, 5) }},
-		{"kalman", kalman, func(s *array.Scope) []*array.Array { return []*array.Array{array.From(s, measured)} }, func() { goKalman(measured) }},
+		{"kalman", kalman, func(s *array.Scope) []*array.Array {
+			return []*array.Array{array.From(s, measured)}
+		}, func() { goKalman(measured) }},
 		{"wave", wave(20), func(s *array.Scope) []*array.Array {
 			return []*array.Array{array.From(s, start, 400, 400), array.From(s, start, 400, 400)}
 		}, func() { goWave(start, start, 400, 400, 20) }},

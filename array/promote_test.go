@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir/array"
 )
 
-// promotions is the array API's table: the type in which the row's and the column's are combined; "" is none. A float and
-// an integer, of which the standard says nothing, are combined as the float.
+// promotions is the array API's table: the type in which the row's and the column's are combined; "" is none. A float
+// and an integer, of which the standard says nothing, are combined as the float.
 var promotions = map[string]string{
 	"i8":  "i8 i16 i32 i64 i16 i32 i64 none f16 f32 f64",
 	"i16": "i16 i16 i32 i64 i16 i32 i64 none f16 f32 f64",
@@ -24,10 +24,11 @@ var promotions = map[string]string{
 	"f64": "f64 f64 f64 f64 f64 f64 f64 f64 f64 f64 f64",
 }
 
-var promoted = []weir.DType{weir.I8, weir.I16, weir.I32, weir.I64, weir.U8, weir.U16, weir.U32, weir.U64, weir.F16, weir.F32, weir.F64}
+var promoted = []weir.DType{weir.I8, weir.I16, weir.I32, weir.I64, weir.U8, weir.U16, weir.U32, weir.U64, weir.F16,
+	weir.F32, weir.F64}
 
-// TestPromotions: every pair of types, at once and compiled, is combined as the array API's table says, and a number takes
-// the type of the array.
+// TestPromotions: every pair of types, at once and compiled, is combined as the array API's table says, and a number
+// takes the type of the array.
 func TestPromotions(t *testing.T) {
 	array.AssertNoLeaks(t)
 	for _, x := range promoted {
@@ -37,7 +38,9 @@ func TestPromotions(t *testing.T) {
 			if got := typeOf(sum); got != row[k] {
 				t.Errorf("%v and %v are combined as %s, the standard has %s", x, y, got, row[k])
 			}
-			c, err := array.Jit(func(s *array.Scope, in ...*array.Array) []*array.Array { return []*array.Array{s.Add(in[0], in[1])} },
+			c, err := array.Jit(func(s *array.Scope, in ...*array.Array) []*array.Array {
+				return []*array.Array{s.Add(in[0], in[1])}
+			},
 				array.Options{Name: "sum", Inputs: []array.Spec{array.SpecOf("x", x, 2), array.SpecOf("y", y, 2)}})
 			if (err != nil) != (row[k] == "none") {
 				t.Errorf("%v and %v, compiled: %v", x, y, err)
@@ -48,7 +51,8 @@ func TestPromotions(t *testing.T) {
 				fine(t, c.Close())
 			}
 		}
-		for number, want := range map[float64]string{3: x.String(), 0.5: map[bool]string{true: x.String(), false: "f32"}[x.IsFloat()]} {
+		for number, want := range map[float64]string{3: x.String(),
+			0.5: map[bool]string{true: x.String(), false: "f32"}[x.IsFloat()]} {
 			if got := typeOf(func(s *array.Scope) *array.Array { return s.Add(s.Ones(x, 2), s.Number(number)) }); got != want {
 				t.Errorf("%v and the number %v are combined as %s, not %s", x, number, got, want)
 			}

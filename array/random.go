@@ -69,7 +69,8 @@ func (s *Scope) draw(name string, k Random, in []*Array, prepare func() (operati
 }
 
 // drawn is draw of an array of a float type and a shape, which is told numbers.
-func (s *Scope) drawn(name string, k Random, dt weir.DType, shape []int, list []float64, build func(c calc, key *ir.Value, shape []sym.Expr, numbers []number) *ir.Value) *Array {
+func (s *Scope) drawn(name string, k Random, dt weir.DType, shape []int, list []float64,
+	build func(c calc, key *ir.Value, shape []sym.Expr, numbers []number) *ir.Value) *Array {
 	return s.draw(name, k, nil, func() (operation, setBuilder, error) {
 		o := operation{ints: []int{int(dt)}, settings: settings{sizes: shape, numbers: list}}
 		return o, func(b *ir.Builder, v []*ir.Value, sizes []sym.Expr, numbers []number) *ir.Value {
@@ -111,9 +112,10 @@ func drawType(dt weir.DType) weir.DType {
 
 // Uniform draws numbers from [low, high), of a float type.
 func (s *Scope) Uniform(k Random, dt weir.DType, low, high float64, shape ...int) *Array {
-	return s.drawn("uniform", k, dt, shape, []float64{low, high}, func(c calc, key *ir.Value, shape []sym.Expr, numbers []number) *ir.Value {
-		return uniformBetween(c.b, key, drawType(dt), numbers[0], numbers[1], shape...)
-	})
+	return s.drawn("uniform", k, dt, shape, []float64{low, high},
+		func(c calc, key *ir.Value, shape []sym.Expr, numbers []number) *ir.Value {
+			return uniformBetween(c.b, key, drawType(dt), numbers[0], numbers[1], shape...)
+		})
 }
 
 // Normal draws normal numbers of a float type around mean, with a standard deviation.
@@ -122,14 +124,15 @@ func (s *Scope) Normal(k Random, dt weir.DType, mean, deviation float64, shape .
 		return s.none(1)[0]
 	}
 	wide := drawType(dt)
-	return s.draw("normal", k, []*Array{s.passing(wide, mean), s.passing(wide, deviation)}, func() (operation, setBuilder, error) {
-		o := operation{ints: []int{int(dt)}, settings: settings{sizes: shape}}
-		return o, func(b *ir.Builder, v []*ir.Value, sizes []sym.Expr, _ []number) *ir.Value {
-			c := calc{b}
-			z := normal(c, v[0], wide, sizes)
-			return ops.Cast(b, c.add(c.mul(z, v[2]), v[1]), dt)
-		}, s.drawable(dt, shape)
-	})
+	return s.draw("normal", k, []*Array{s.passing(wide, mean), s.passing(wide, deviation)},
+		func() (operation, setBuilder, error) {
+			o := operation{ints: []int{int(dt)}, settings: settings{sizes: shape}}
+			return o, func(b *ir.Builder, v []*ir.Value, sizes []sym.Expr, _ []number) *ir.Value {
+				c := calc{b}
+				z := normal(c, v[0], wide, sizes)
+				return ops.Cast(b, c.add(c.mul(z, v[2]), v[1]), dt)
+			}, s.drawable(dt, shape)
+		})
 }
 
 // normal draws by the method of Box and Muller: a radius and an angle make a number.
@@ -145,7 +148,8 @@ func normal(c calc, key *ir.Value, dt weir.DType, shape []sym.Expr) *ir.Value {
 // TruncatedNormal draws normal numbers around 0, of deviation 1, that lie between low and high.
 func (s *Scope) TruncatedNormal(k Random, dt weir.DType, low, high float64, shape ...int) *Array {
 	list := []float64{low, high, math.Erf(low / math.Sqrt2), math.Erf(high / math.Sqrt2)}
-	return s.drawn("truncated_normal", k, dt, shape, list, func(c calc, key *ir.Value, shape []sym.Expr, numbers []number) *ir.Value {
+	return s.drawn("truncated_normal", k, dt, shape, list, func(c calc, key *ir.Value, shape []sym.Expr,
+		numbers []number) *ir.Value {
 		u := uniformBetween(c.b, key, drawType(dt), numbers[2], numbers[3], shape...)
 		z := c.mul(erfinv(c, u), numeral(c.b, u, math.Sqrt2))
 		return c.g(ops.Min, c.g(ops.Max, z, numbers[0].like(c.b, u)), numbers[1].like(c.b, u))
@@ -232,8 +236,8 @@ func (s *Scope) Shuffle(k Random, x *Array, axis int) *Array {
 	})
 }
 
-// Categorical draws one class for each row of logits, along the last axis: by the softmax of the row; i64. A class of −∞
-// is never drawn.
+// Categorical draws one class for each row of logits, along the last axis: by the softmax of the row; i64. A class of
+// −∞ is never drawn.
 func (s *Scope) Categorical(k Random, logits *Array) *Array {
 	return s.draw("categorical", k, []*Array{logits}, func() (operation, setBuilder, error) {
 		if len(logits.shape) == 0 {
@@ -259,18 +263,19 @@ func (s *Scope) Dropout(k Random, x *Array, rate float64) *Array {
 	if rate < 1 {
 		keep = 1 / (1 - rate)
 	}
-	return s.draw("dropout", k, []*Array{x, s.passing(weir.F32, rate), s.passing(weir.F64, keep)}, func() (operation, setBuilder, error) {
-		var err error
-		if rate < 0 || rate >= 1 || rate != rate {
-			err = diag.Inputf("a rate of %v; it is at least 0 and below 1", rate)
-		}
-		return operation{}, func(b *ir.Builder, v []*ir.Value, _ []sym.Expr, _ []number) *ir.Value {
-			c, x := calc{b}, asFloat(b, v[1])
-			u := uniform(b, v[0], weir.F32, 0, 1, x.Type.Shape...)
-			kept := c.g(ops.Ge, u, v[2])
-			return c.where(kept, c.mul(x, ops.Cast(b, v[3], x.Type.DType)), numeral(b, x, 0))
-		}, err
-	})
+	return s.draw("dropout", k, []*Array{x, s.passing(weir.F32, rate), s.passing(weir.F64, keep)},
+		func() (operation, setBuilder, error) {
+			var err error
+			if rate < 0 || rate >= 1 || rate != rate {
+				err = diag.Inputf("a rate of %v; it is at least 0 and below 1", rate)
+			}
+			return operation{}, func(b *ir.Builder, v []*ir.Value, _ []sym.Expr, _ []number) *ir.Value {
+				c, x := calc{b}, asFloat(b, v[1])
+				u := uniform(b, v[0], weir.F32, 0, 1, x.Type.Shape...)
+				kept := c.g(ops.Ge, u, v[2])
+				return c.where(kept, c.mul(x, ops.Cast(b, v[3], x.Type.DType)), numeral(b, x, 0))
+			}, err
+		})
 }
 
 // SplitKey is n keys, arrays of u64[2], made of a key: those of Key.Split, if it is one that Scope.Key made.

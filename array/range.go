@@ -40,10 +40,11 @@ func (s *Scope) filled(name string, dt weir.DType, shape []int, f func(i int) fl
 	return a
 }
 
-// mostConstant is how many bytes a constant of a trace may have, since it lies in Go's heap, which cannot refuse: 1 GiB.
+// mostConstant is how many bytes a constant of a trace may have, since it lies in Go's heap, which cannot refuse: 1
+// GiB.
 const mostConstant = 1 << 30
 
-// fillable is a tensor of a known shape that can be written: the array's, or of a trace, where there is no array yet, a
+// fillable is a tensor of a known shape that can be written: the array's, or of a trace, if there is no array yet, a
 // constant's.
 func (s *Scope) fillable(dt weir.DType, sizes []int64, shape []int) (t *tensor.Tensor, a *Array, err error) {
 	if s.trace == nil {
@@ -58,7 +59,8 @@ func (s *Scope) fillable(dt weir.DType, sizes []int64, shape []int) (t *tensor.T
 	bytes := int64(max(dt.Size(), 1)) // a shape without elements may have extents that no sum of sizes can hold
 	for _, e := range sizes {
 		if e = max(e, 1); bytes > mostConstant/e {
-			return nil, nil, diag.New(weir.ErrMemory, "a constant of the shape %v in a trace, which may have %d bytes", shape, int64(mostConstant))
+			return nil, nil, diag.New(weir.ErrMemory, "a constant of the shape %v in a trace, which may have %d bytes", shape,
+				int64(mostConstant))
 		}
 		bytes *= e
 	}
@@ -90,7 +92,9 @@ func (s *Scope) Iota(dt weir.DType, n int) *Array {
 	if s.trace == nil && (dt.IsInt() || dt.IsFloat()) {
 		return s.filled("iota", dt, []int{n}, func(i int) float64 { return float64(i) })
 	}
-	return s.op("iota", []int{int(dt), n}, func(b *ir.Builder, _ []*ir.Value) *ir.Value { return ops.Counting(b, dt, exprs[0]) })
+	return s.op("iota", []int{int(dt), n}, func(b *ir.Builder, _ []*ir.Value) *ir.Value {
+		return ops.Counting(b, dt, exprs[0])
+	})
 }
 
 // Linspace is n numbers from start to stop, both included, equally far apart.
@@ -122,8 +126,8 @@ func (s *Scope) FullLike(number float64, x *Array) *Array {
 	return s.Full(number, x.dtype, x.shape...)
 }
 
-// Meshgrid is for each of vectors, x0, x1, …, an array of all their extents along axis 0, 1, …, in which the vector's element
-// depends on its own axis alone. (NumPy calls this indexing "ij".)
+// Meshgrid is for each of vectors, x0, x1, …, an array of all their extents along axis 0, 1, …, in which the vector's
+// element depends on its own axis alone. (NumPy calls this indexing "ij".)
 func (s *Scope) Meshgrid(xs ...*Array) []*Array {
 	if !s.ready("meshgrid", xs) {
 		return s.none(len(xs))

@@ -24,10 +24,10 @@ type Recurrence struct {
 	ResetAfter bool   // of GRUCell: the reset gate multiplies the state's product, bias included
 }
 
-// Recurrent runs a recurrent layer of S steps over B sequences with H units in D directions and G gates: input[S, B, D, G·H]
-// is what the gates get from the layer's input, weights[D, G·H, H] multiply the state. state[D, B, H], the memory of an
-// LSTM[D, B, H] and bias[D, G·H], which is added to the state's product and of GRUCell only, may be nil. The results are the
-// state after every step, [S, D, B, H], the last state, [D, B, H], and of an LSTM the last memory.
+// Recurrent runs a recurrent layer of S steps over B sequences with H units in D directions and G gates: input[S, B, D,
+// G·H] is what the gates get from the layer's input, weights[D, G·H, H] multiply the state. state[D, B, H], the memory
+// of an LSTM[D, B, H] and bias[D, G·H], which is added to the state's product and of GRUCell only, may be nil. The
+// results are the state after every step, [S, D, B, H], the last state, [D, B, H], and of an LSTM the last memory.
 func (s *Scope) Recurrent(o Recurrence, input, weights, state, memory, bias *Array) []*Array {
 	results := 2
 	functions := []string{"tanh"}
@@ -58,13 +58,15 @@ func (s *Scope) Recurrent(o Recurrence, input, weights, state, memory, bias *Arr
 		}
 		ints = append(ints, at[i])
 	}
-	return s.many(operation{name: "recurrent", text: string(o.Cell), ints: ints, build: func(b *ir.Builder, v []*ir.Value) []*ir.Value {
-		var given [3]*ir.Value
-		for i, k := range at {
-			if k >= 0 {
-				given[i] = v[k]
+	return s.many(operation{name: "recurrent", text: string(o.Cell), ints: ints,
+		build: func(b *ir.Builder, v []*ir.Value) []*ir.Value {
+			var given [3]*ir.Value
+			for i, k := range at {
+				if k >= 0 {
+					given[i] = v[k]
+				}
 			}
-		}
-		return ops.Recurrent(b, r, ops.RecurrentOperands{Projected: v[0], Weights: v[1], State: given[0], Memory: given[1], Bias: given[2]})[:results]
-	}}, results, in...)
+			return ops.Recurrent(b, r, ops.RecurrentOperands{Projected: v[0], Weights: v[1], State: given[0], Memory: given[1],
+				Bias: given[2]})[:results]
+		}}, results, in...)
 }

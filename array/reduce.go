@@ -21,7 +21,8 @@ func (s *Scope) reduce(name string, x *Array, keep bool, axes []int, build reduc
 }
 
 // reduceBy is reduce of a reduction that is told numbers.
-func (s *Scope) reduceBy(name string, x *Array, keep bool, axes []int, o settings, build func(numbers []number) reduction, kind ...int) *Array {
+func (s *Scope) reduceBy(name string, x *Array, keep bool, axes []int, o settings,
+	build func(numbers []number) reduction, kind ...int) *Array {
 	return s.planSet(name, []*Array{x}, func() (operation, setBuilder, error) {
 		list, err := axesOf(x, axes)
 		if err != nil {
@@ -31,7 +32,8 @@ func (s *Scope) reduceBy(name string, x *Array, keep bool, axes []int, o setting
 		for _, a := range list {
 			ints = append(ints, int(a))
 		}
-		return operation{ints: ints, settings: o}, func(b *ir.Builder, v []*ir.Value, _ []sym.Expr, numbers []number) *ir.Value {
+		return operation{ints: ints, settings: o}, func(b *ir.Builder, v []*ir.Value, _ []sym.Expr,
+			numbers []number) *ir.Value {
 			return build(numbers)(b, v[0], keep, list...)
 		}, nil
 	})
@@ -98,8 +100,8 @@ func ofFloats(f reduction) reduction {
 	}
 }
 
-// Each of these reductions combines the elements along axes, all of them if none is given, which the result does not have;
-// that called Keep has them, with extents of 1. A negative axis counts from the last.
+// Each of these reductions combines the elements along axes, all of them if none is given, which the result does not
+// have; that called Keep has them, with extents of 1. A negative axis counts from the last.
 
 // Sum is the sum: of integers and bools as i64, of unsigned integers as u64.
 func (s *Scope) Sum(x *Array, axes ...int) *Array {
@@ -192,8 +194,8 @@ func (s *Scope) VarKeep(x *Array, axes ...int) *Array {
 	return s.reduce("var", x, true, axes, ofFloats(variance(number{}, false)), 0, 0)
 }
 
-// VarCorrected is Var whose sum of squares is divided by the number of elements less a correction: 1 estimates the variance
-// that the elements were drawn with.
+// VarCorrected is Var whose sum of squares is divided by the number of elements less a correction: 1 estimates the
+// variance that the elements were drawn with.
 func (s *Scope) VarCorrected(x *Array, correction int, axes ...int) *Array {
 	return s.corrected(x, correction, false, axes)
 }
@@ -241,8 +243,8 @@ func variance(correction number, root bool) reduction {
 	}
 }
 
-// safely is a root, or another function that is 0 at 0, whose derivative there is 0 instead of infinite: what it is multiplied
-// by is 0 too, as that of a variance, and the product would be no number.
+// safely is a root, or another function that is 0 at 0, whose derivative there is 0 instead of infinite: what it is
+// multiplied by is 0 too, as that of a variance, and the product would be no number.
 func (c calc) safely(x *ir.Value, f func(x *ir.Value) *ir.Value) *ir.Value {
 	zero := c.g(ops.Eq, x, numeral(c.b, x, 0))
 	return c.where(zero, numeral(c.b, x, 0), f(c.where(zero, numeral(c.b, x, 1), x)))
@@ -283,7 +285,9 @@ func (s *Scope) norm(x *Array, p float64, keep bool, axes []int) *Array {
 	if p == 0 || p == 1 || p == 2 || math.IsInf(p, 0) {
 		return s.reduce("norm", x, keep, axes, ofFloats(norm(p < 0, number{x: p})), bits(p)...)
 	}
-	return s.reduceBy("norm_of", x, keep, axes, told(p, 1/p), func(numbers []number) reduction { return ofFloats(norm(p < 0, numbers...)) }, flag(p < 0))
+	return s.reduceBy("norm_of", x, keep, axes, told(p, 1/p), func(numbers []number) reduction {
+		return ofFloats(norm(p < 0, numbers...))
+	}, flag(p < 0))
 }
 
 // norm is the norm of p, which is negative or not, and of 1/p if that is needed.
@@ -333,7 +337,9 @@ func (s *Scope) CumProd(x *Array, axis int) *Array {
 
 // Softmax is the exponentials along an axis, divided by their sum.
 func (s *Scope) Softmax(x *Array, axis int) *Array {
-	return s.along("softmax", x, axis, func(b *ir.Builder, v *ir.Value, axis int64) *ir.Value { return ops.Softmax(b, asFloat(b, v), axis) })
+	return s.along("softmax", x, axis, func(b *ir.Builder, v *ir.Value, axis int64) *ir.Value {
+		return ops.Softmax(b, asFloat(b, v), axis)
+	})
 }
 
 // LogSoftmax is the logarithm of Softmax.
@@ -344,7 +350,8 @@ func (s *Scope) LogSoftmax(x *Array, axis int) *Array {
 }
 
 // along applies an operation that has one axis.
-func (s *Scope) along(name string, x *Array, axis int, build func(b *ir.Builder, v *ir.Value, axis int64) *ir.Value) *Array {
+func (s *Scope) along(name string, x *Array, axis int,
+	build func(b *ir.Builder, v *ir.Value, axis int64) *ir.Value) *Array {
 	return s.plan(name, []*Array{x}, func() ([]int, builder, error) {
 		i, err := axisOf(x, axis)
 		return []int{int(i)}, func(b *ir.Builder, v []*ir.Value) *ir.Value { return build(b, v[0], i) }, err

@@ -10,11 +10,12 @@ import (
 	"github.com/weirml/weir/internal/pass"
 )
 
-// Saved is what a call of Pair.Forward saved for the derivatives. It belongs to the scope of the call, as a scope inside
-// of it that is closed with it: Dump shows there what it holds. Backward uses it up; Close gives it back without that.
+// Saved is what a call of Pair.Forward saved for the derivatives. It belongs to the scope of the call, as a scope
+// inside of it that is closed with it: Dump shows there what it holds. Backward uses it up; Close gives it back without
+// that.
 //
-// Inputs and results that Backward needs are on loan to it until then: they cannot be closed or moved, and if their elements
-// are changed, Backward is refused.
+// Inputs and results that Backward needs are on loan to it until then: they cannot be closed or moved, and if their
+// elements are changed, Backward is refused.
 type Saved struct {
 	of     *halves
 	name   string
@@ -34,8 +35,8 @@ type Saved struct {
 	busy bool   // a call of Backward is reading it
 }
 
-// Forward computes the function's results, and saves what its derivatives need. The results, and what is saved, belong to
-// the scope. After an error of the scope the results are without elements, and so is what is saved.
+// Forward computes the function's results, and saves what its derivatives need. The results, and what is saved, belong
+// to the scope. After an error of the scope the results are without elements, and so is what is saved.
 func (p *Pair) Forward(s *Scope, in ...*Array) ([]*Array, *Saved) {
 	v := &Saved{name: p.options.Name, made: here()}
 	if s.failed() {
@@ -104,8 +105,8 @@ func (v *Saved) forward(p *Pair, s *Scope, in []*Array) (out []*Array, err error
 	return out, nil
 }
 
-// launch runs a half on its inputs, of which it consumes some. The results up to a number are a scope's, the others this
-// one's. Arguments that are refused are not consumed.
+// launch runs a half on its inputs, of which it consumes some. The results up to a number are a scope's, the others
+// this one's. Arguments that are refused are not consumed.
 func (v *Saved) launch(p *compiled, s *Scope, in []*weir.Tensor, consumed []bool, own int) (out []*Array, err error) {
 	defer func() {
 		if err != nil {
@@ -238,7 +239,8 @@ func (v *Saved) begin() error {
 	defer v.mu.Unlock()
 	switch {
 	case v.how != "":
-		return diag.New(weir.ErrClosed, "%v was %s at %s", v, v.how, v.end.line()).WithFix("call Forward again for each call of Backward")
+		return diag.New(weir.ErrClosed, "%v was %s at %s", v, v.how, v.end.line()).
+			WithFix("call Forward again for each call of Backward")
 	case v.busy:
 		return diag.Inputf("another goroutine is computing the derivatives from %v", v)
 	}
@@ -246,13 +248,13 @@ func (v *Saved) begin() error {
 	return nil
 }
 
-// Backward computes the derivatives by the inputs of the sum of the results' elements times the seeds': as many arrays as the
-// function has inputs, which belong to the scope. Inputs that are not floats have zeros. It takes a seed for each result that
-// is a float, of those that Apart counts, of its type and shape, nil for zeros; without seeds there is one such result,
-// with one element, and its seed is 1.
+// Backward computes the derivatives by the inputs of the sum of the results' elements times the seeds': as many arrays
+// as the function has inputs, which belong to the scope. Inputs that are not floats have zeros. It takes a seed for
+// each result that is a float, of those that Apart counts, of its type and shape, nil for zeros; without seeds there is
+// one such result, with one element, and its seed is 1.
 //
-// It uses up what was saved, each array's memory when it is read for the last time: a second call is an ErrClosed that names
-// both places. A call that is refused uses nothing up, and can be made again.
+// It uses up what was saved, each array's memory when it is read for the last time: a second call is an ErrClosed that
+// names both places. A call that is refused uses nothing up, and can be made again.
 func (v *Saved) Backward(s *Scope, seeds ...*Array) []*Array {
 	n := max(1, len(v.shapes))
 	if s.failed() {
@@ -332,7 +334,8 @@ func (v *Saved) operands(seeds []*Array) (tensors []*weir.Tensor, consumed []boo
 			changed := a.changed
 			a.lock.Unlock()
 			if changed != v.before[i] {
-				return nil, nil, diag.Inputf("%v was changed at %s, after %v", a, changed.line(), v).WithFix("change it after Backward, or a copy of it")
+				return nil, nil, diag.Inputf("%v was changed at %s, after %v", a, changed.line(), v).
+					WithFix("change it after Backward, or a copy of it")
 			}
 		}
 		e, err := a.elements()

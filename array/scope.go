@@ -10,9 +10,9 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// Scope owns arrays, and is where operations on arrays run: its methods. An operation's result belongs to the scope that
-// ran it, whoever owns the operands, and lives until the scope is closed. One goroutine uses a scope; other goroutines may
-// read its arrays meanwhile.
+// Scope owns arrays, and is where operations on arrays run: its methods. An operation's result belongs to the scope
+// that ran it, whoever owns the operands, and lives until the scope is closed. One goroutine uses a scope; other
+// goroutines may read its arrays meanwhile.
 //
 // An operation does not return an error. The scope keeps the first error with the line that caused it; from then on its
 // operations do nothing, and Err and Close return that error.
@@ -22,7 +22,8 @@ type Scope struct {
 	parent *Scope
 	opened site
 	trace  *trace // nil: operations run at once
-	// quiet: it is closed with its parent, which need not be told. onClose is told where it was closed, by whom holds no lock.
+	// quiet: it is closed with its parent, which need not be told. onClose is told where it was closed, by whom holds no
+	// lock.
 	quiet   bool
 	onClose func(at site)
 
@@ -46,12 +47,12 @@ type Option struct{ set func(s *Scope) }
 // In opens the scope inside of another, which must be open: Close of the parent comes after Close of this one.
 func In(parent *Scope) Option { return Option{func(s *Scope) { s.parent = parent }} }
 
-// Limit is the most bytes that the scope's arrays, and those of scopes inside of it, may take together. An operation whose
-// result would take more is refused: an ErrMemory.
+// Limit is the most bytes that the scope's arrays, and those of scopes inside of it, may take together. An operation
+// whose result would take more is refused: an ErrMemory.
 func Limit(bytes int64) Option { return Option{func(s *Scope) { s.limit = bytes }} }
 
-// NewScope opens a scope. Names are for people: errors and dumps have them. If the parent that In gives is closed, that is
-// the new scope's error.
+// NewScope opens a scope. Names are for people: errors and dumps have them. If the parent that In gives is closed, that
+// is the new scope's error.
 func NewScope(name string, options ...Option) *Scope {
 	var frames [1]uintptr
 	s := &Scope{name: name, opened: among(frames[:runtime.Callers(2, frames[:])])}
@@ -132,7 +133,8 @@ func (s *Scope) Fail(err error) {
 	s.failAt("", err)
 }
 
-// At says where in a larger computation the operations that follow stand, as a layer of a network: errors name it. It returns the place before; "" is none.
+// At says where in a larger computation the operations that follow stand, as a layer of a network: errors name it. It
+// returns the place before; "" is none.
 func (s *Scope) At(place string) (before string) {
 	before, s.place = s.place, place
 	return before
@@ -156,11 +158,11 @@ func (s *Scope) gone() *weir.Error {
 	return diag.New(weir.ErrClosed, "%v was closed at %s", s, s.closed.line()).AtFile(here().line())
 }
 
-// Close closes the scopes inside that are still open, the newest first, and gives back every byte of the arrays that the
-// scope owns. It returns the scope's first error, joined with those of closing: a scope inside that was still open is one,
-// since whoever uses it finds it closed. Arrays of the scope, or of one inside, that are lent to a scope outside, which is
-// still open, keep the scope from closing: then nothing is closed, the error lists the loans, and so does Dump until Close
-// succeeds. Closing twice is fine.
+// Close closes the scopes inside that are still open, the newest first, and gives back every byte of the arrays that
+// the scope owns. It returns the scope's first error, joined with those of closing: a scope inside that was still open
+// is one, since whoever uses it finds it closed. Arrays of the scope, or of one inside, that are lent to a scope
+// outside, which is still open, keep the scope from closing: then nothing is closed, the error lists the loans, and so
+// does Dump until Close succeeds. Closing twice is fine.
 func (s *Scope) Close() error {
 	if s == nil {
 		return nil
@@ -299,7 +301,8 @@ func (s *Scope) room(bytes int64) error {
 	defer held.Unlock()
 	for l := top; l != nil; l = l.parent.limited() {
 		if have := held.bytes[l]; bytes > l.limit-have {
-			return diag.New(weir.ErrMemory, "%v may hold %d bytes; it holds %d, and %d more are asked for", l, l.limit, have, bytes)
+			return diag.New(weir.ErrMemory, "%v may hold %d bytes; it holds %d, and %d more are asked for", l, l.limit, have,
+				bytes)
 		}
 	}
 	for l := top; l != nil; l = l.parent.limited() {

@@ -129,7 +129,8 @@ func (t *trace) dimension(group int) (sym.Expr, error) {
 }
 
 // given are the further inputs of a form's run: arrays without elements that bring sizes, and numbers.
-func (s *Scope) given(o *operation, v *form, operands int, tensors []*weir.Tensor) (all []*weir.Tensor, numbers []float64, sizes []*Array, err error) {
+func (s *Scope) given(o *operation, v *form, operands int, tensors []*weir.Tensor) (all []*weir.Tensor,
+	numbers []float64, sizes []*Array, err error) {
 	first := operands
 	for i, e := range o.sizes {
 		if v.varies[first+i] {

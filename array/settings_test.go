@@ -71,7 +71,9 @@ func TestTold(t *testing.T) {
 					flat = array.CacheStats().Bytes
 				}
 				if i < 3 || i == 40 {
-					c, err := array.Jit(func(s *array.Scope, in ...*array.Array) []*array.Array { return []*array.Array{f(s, in[0], i)} }, array.Options{Name: name})
+					c, err := array.Jit(func(s *array.Scope, in ...*array.Array) []*array.Array {
+						return []*array.Array{f(s, in[0], i)}
+					}, array.Options{Name: name})
 					fine(t, err)
 					z := c.Call(inner, x)
 					fine(t, inner.Err())

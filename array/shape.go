@@ -183,7 +183,8 @@ func (s *Scope) Squeeze(x *Array, axes ...int) *Array {
 	return s.withShape("squeeze", x, shape)
 }
 
-// Permute puts the axes in another order: axis i of the result is axis perm[i] of x. Without perm the order is reversed.
+// Permute puts the axes in another order: axis i of the result is axis perm[i] of x. Without perm the order is
+// reversed.
 func (s *Scope) Permute(x *Array, perm ...int) *Array {
 	return s.plan("permute", []*Array{x}, func() ([]int, builder, error) {
 		order, err := s.order(x, perm)
@@ -375,9 +376,10 @@ func (s *Scope) Split(x *Array, axis int, extents ...int) []*Array {
 	if s.movable(x) {
 		return s.cuts("split", x, int(i), s.codes(exprs), false)
 	}
-	return s.many(operation{name: "split", ints: append([]int{int(i)}, s.codes(exprs)...), build: func(b *ir.Builder, v []*ir.Value) []*ir.Value {
-		return ops.Split(b, v[0], int(i), exprs)
-	}}, len(extents), x)
+	return s.many(operation{name: "split", ints: append([]int{int(i)}, s.codes(exprs)...),
+		build: func(b *ir.Builder, v []*ir.Value) []*ir.Value {
+			return ops.Split(b, v[0], int(i), exprs)
+		}}, len(extents), x)
 }
 
 // pieces are the extents of a split.
@@ -427,19 +429,22 @@ func (s *Scope) Unstack(x *Array, axis int) []*Array {
 	if s.movable(x) {
 		return s.cuts("unstack", x, int(i), slices.Repeat([]int{1}, n), true)
 	}
-	return s.many(operation{name: "unstack", ints: []int{int(i), n}, build: func(b *ir.Builder, v []*ir.Value) []*ir.Value {
-		out := make([]*ir.Value, n)
-		for k := range out {
-			piece := ops.SliceAxis(b, v[0], int(i), sym.Const(int64(k)), sym.Const(1))
-			out[k] = ops.Reshape(b, piece, slices.Delete(slices.Clone(piece.Type.Shape), int(i), int(i)+1)...)
-		}
-		return out
-	}}, n, x)
+	return s.many(operation{name: "unstack", ints: []int{int(i), n},
+		build: func(b *ir.Builder, v []*ir.Value) []*ir.Value {
+			out := make([]*ir.Value, n)
+			for k := range out {
+				piece := ops.SliceAxis(b, v[0], int(i), sym.Const(int64(k)), sym.Const(1))
+				out[k] = ops.Reshape(b, piece, slices.Delete(slices.Clone(piece.Type.Shape), int(i), int(i)+1)...)
+			}
+			return out
+		}}, n, x)
 }
 
 // Flip turns the order of the elements along axes, all of them if none is given.
 func (s *Scope) Flip(x *Array, axes ...int) *Array {
-	return s.alongAxes("flip", x, axes, func(list []int64) *Array { return s.flipped(x, list) }, func(b *ir.Builder, v *ir.Value, _ bool, axes ...int64) *ir.Value {
+	return s.alongAxes("flip", x, axes, func(list []int64) *Array {
+		return s.flipped(x, list)
+	}, func(b *ir.Builder, v *ir.Value, _ bool, axes ...int64) *ir.Value {
 		begin, extent, step := make([]sym.Expr, len(v.Type.Shape)), v.Type.Shape, make([]int64, len(v.Type.Shape))
 		for i := range step {
 			step[i] = 1
@@ -452,7 +457,8 @@ func (s *Scope) Flip(x *Array, axes ...int) *Array {
 }
 
 // alongAxes is reduce of an operation that keeps the shape and only moves elements: at once it is done by now.
-func (s *Scope) alongAxes(name string, x *Array, axes []int, now func(axes []int64) *Array, build reduction, settings ...int) *Array {
+func (s *Scope) alongAxes(name string, x *Array, axes []int, now func(axes []int64) *Array, build reduction,
+	settings ...int) *Array {
 	if s.ready(name, []*Array{x}) && s.movable(x) {
 		list, err := axesOf(x, axes)
 		if err != nil {
@@ -467,7 +473,9 @@ func (s *Scope) alongAxes(name string, x *Array, axes []int, now func(axes []int
 // elements are moved in their order, whatever the shape.
 func (s *Scope) Roll(x *Array, shift int, axes ...int) *Array {
 	flat := len(axes) == 0
-	return s.alongAxes("roll", x, axes, func(list []int64) *Array { return s.rolled(x, shift, list, flat) }, func(b *ir.Builder, v *ir.Value, _ bool, axes ...int64) *ir.Value {
+	return s.alongAxes("roll", x, axes, func(list []int64) *Array {
+		return s.rolled(x, shift, list, flat)
+	}, func(b *ir.Builder, v *ir.Value, _ bool, axes ...int64) *ir.Value {
 		shape := v.Type.Shape
 		if flat {
 			v, axes = ops.Reshape(b, v, extentsProduct(shape)), []int64{0}
@@ -489,14 +497,17 @@ func roll(b *ir.Builder, v *ir.Value, axis int, shift int64) *ir.Value {
 	if known {
 		first = sym.Const(((shift % n) + n) % n)
 	}
-	pieces := []*ir.Value{ops.SliceAxis(b, v, axis, extent.Sub(first), first), ops.SliceAxis(b, v, axis, sym.Const(0), extent.Sub(first))}
+	pieces := []*ir.Value{ops.SliceAxis(b, v, axis, extent.Sub(first), first),
+		ops.SliceAxis(b, v, axis, sym.Const(0), extent.Sub(first))}
 	return ops.Concat(b, int64(axis), pieces...)
 }
 
 // Repeat has each element so many times, at least once, side by side along an axis.
 func (s *Scope) Repeat(x *Array, times, axis int) *Array {
 	var i int64
-	return s.planAt("repeat", x, func() *Array { return s.repeated(x, times, int(i)) }, func() (_ []int, _ builder, err error) {
+	return s.planAt("repeat", x, func() *Array {
+		return s.repeated(x, times, int(i))
+	}, func() (_ []int, _ builder, err error) {
 		i, err = axisOf(x, axis)
 		if err == nil && times < 1 {
 			err = diag.Inputf("each element %d times", times)

@@ -48,8 +48,8 @@ func (s site) line() string {
 	return fmt.Sprintf("%s:%d", f.File, f.Line)
 }
 
-// recovered is diag.Recover for functions of the user's: the error names the line that panicked, if it is the user's. It is
-// deferred directly.
+// recovered is diag.Recover for functions of the user's: the error names the line that panicked, if it is the user's.
+// It is deferred directly.
 func recovered(err *error, what string) {
 	if value := recover(); value != nil {
 		if line := panicked(); line != "" {
@@ -59,8 +59,8 @@ func recovered(err *error, what string) {
 	}
 }
 
-// panicked is the line that panicked, as "file:line", if it lies outside of these packages; else "". It is called while a
-// deferred function recovers.
+// panicked is the line that panicked, as "file:line", if it lies outside of these packages; else "". It is called while
+// a deferred function recovers.
 func panicked() string {
 	var list [32]uintptr
 	frames := runtime.CallersFrames(list[:runtime.Callers(2, list[:])])
@@ -106,13 +106,14 @@ var root = func() string {
 	return path.Dir(path.Dir(file)) + "/"
 }()
 
-// library reports whether a file is of the packages whose lines are not the user's. Functions do not tell: a closure that
-// was inlined has the name of the function that it was inlined into.
+// library reports whether a file is of the packages whose lines are not the user's. Functions do not tell: a closure
+// that was inlined has the name of the function that it was inlined into.
 func library(file string) bool {
 	rest, ok := strings.CutPrefix(file, root)
 	if !ok {
 		return false
 	}
 	folder := path.Dir(rest)
-	return folder == "." || folder == "array" || folder == "nn" || folder == "train" || strings.HasPrefix(folder, "internal/")
+	return folder == "." || folder == "array" || folder == "nn" || folder == "train" ||
+		strings.HasPrefix(folder, "internal/")
 }

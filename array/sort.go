@@ -82,8 +82,8 @@ func (s *Scope) extreme(name string, x *Array, axis int, least bool) *Array {
 	})
 }
 
-// Nonzero is the positions of the elements that are not 0, or true: i64[n] for each axis. How many there are, data decide:
-// in a trace the extent is named, and at most the number of elements.
+// Nonzero is the positions of the elements that are not 0, or true: i64[n] for each axis. How many there are, data
+// decide: in a trace the extent is named, and at most the number of elements.
 func (s *Scope) Nonzero(x *Array) []*Array {
 	if !s.ready("nonzero", []*Array{x}) {
 		return nil
@@ -111,8 +111,8 @@ func rows(b *ir.Builder, v *ir.Value) []*ir.Value {
 // fewKeys is the number of keys that SearchSorted compares one by one.
 const fewKeys = 16
 
-// SearchSorted is, for each element of x, the place among keys, a vector in ascending order, where it could be put in: before
-// keys that equal it, or with right behind them; i64.
+// SearchSorted is, for each element of x, the place among keys, a vector in ascending order, where it could be put in:
+// before keys that equal it, or with right behind them; i64.
 func (s *Scope) SearchSorted(keys, x *Array, right bool) *Array {
 	return s.plan("searchsorted", []*Array{keys, x}, func() ([]int, builder, error) {
 		if len(keys.shape) != 1 {
@@ -196,8 +196,8 @@ func (s *Scope) UniqueInverse(x *Array) (values, inverse *Array) {
 	return out[0], out[2]
 }
 
-// UniqueAll is UniqueValues, where each occurs first among the elements in their order, which of them each element of x is,
-// and how often each occurs.
+// UniqueAll is UniqueValues, where each occurs first among the elements in their order, which of them each element of x
+// is, and how often each occurs.
 func (s *Scope) UniqueAll(x *Array) (values, indices, inverse, counts *Array) {
 	out := s.unique(x)
 	return out[0], out[1], out[2], out[3]

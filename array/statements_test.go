@@ -66,8 +66,8 @@ func TestBothScopes(t *testing.T) {
 	fine(t, full.Close())
 }
 
-// TestNoGlobalScope: there is no scope but those that were opened: operations, gradients, compiled functions and errors leave
-// none.
+// TestNoGlobalScope: there is no scope but those that were opened: operations, gradients, compiled functions and errors
+// leave none.
 func TestNoGlobalScope(t *testing.T) {
 	array.AssertNoLeaks(t)
 	var before, after strings.Builder
@@ -82,7 +82,9 @@ func TestNoGlobalScope(t *testing.T) {
 	fine(t, err)
 	c.Call(s, x)
 	fine(t, c.Close())
-	_, err = array.Jit(func(s *array.Scope, in ...*array.Array) []*array.Array { return []*array.Array{s.MatMul(in[0], x)} },
+	_, err = array.Jit(func(s *array.Scope, in ...*array.Array) []*array.Array {
+		return []*array.Array{s.MatMul(in[0], x)}
+	},
 		array.Options{Inputs: []array.Spec{array.SpecOf("x", weir.F32, 5)}})
 	wants(t, err, weir.ErrInput, "matmul")
 	fine(t, s.Close())
@@ -131,8 +133,8 @@ func (t *told) Errorf(format string, args ...any) {
 	t.errors = append(t.errors, fmt.Sprintf(format, args...))
 }
 
-// TestAssertNoLeaks: a scope that is left open is an error which has the lines that opened it and made its arrays; so is a
-// scope inside of one that was open before.
+// TestAssertNoLeaks: a scope that is left open is an error which has the lines that opened it and made its arrays; so
+// is a scope inside of one that was open before.
 func TestAssertNoLeaks(t *testing.T) {
 	array.AssertNoLeaks(t)
 	outer := array.NewScope("outer")
@@ -151,7 +153,8 @@ func TestAssertNoLeaks(t *testing.T) {
 			f()
 		}
 		text := strings.Join(fake.errors, "\n")
-		if s == nil != (text == "") || s != nil && !(strings.Contains(text, "left") && strings.Contains(text, "f32[5]") && strings.Contains(text, "statements_test.go:")) {
+		if s == nil != (text == "") || s != nil && !(strings.Contains(text, "left") && strings.Contains(text, "f32[5]") &&
+			strings.Contains(text, "statements_test.go:")) {
 			t.Errorf("%s: told %q", name, text)
 		}
 		fine(t, s.Close())

@@ -72,10 +72,11 @@ func sweptFunctions() map[string]func(s *array.Scope) []*array.Array {
 			x = s.Assign(x, numbers(s, 31), s.Less(s.Arange(weir.I32, 0, 9, 1), s.Number(4)))
 			return []*array.Array{s.Assign(x, s.Number(3), array.From(s, []int32{1, 7, 1})), s.Index(x, array.Slice(1, 5), 3)}
 		},
-		"random":  func(s *array.Scope) []*array.Array { return []*array.Array{s.Normal(array.Key(3), weir.F32, 0, 1, 64)} },
-		"jit":     jitted(array.Options{Inputs: []array.Spec{array.SpecOf("x", weir.F32, "n", 4)}}),
-		"shaped":  jitted(array.Options{}),
-		"threads": jitted(array.Options{Inputs: []array.Spec{array.SpecOf("x", weir.F32, "n", 4)}, Compile: weir.Options{Threads: 2, Calls: 2}}),
+		"random": func(s *array.Scope) []*array.Array { return []*array.Array{s.Normal(array.Key(3), weir.F32, 0, 1, 64)} },
+		"jit":    jitted(array.Options{Inputs: []array.Spec{array.SpecOf("x", weir.F32, "n", 4)}}),
+		"shaped": jitted(array.Options{}),
+		"threads": jitted(array.Options{Inputs: []array.Spec{array.SpecOf("x", weir.F32, "n", 4)},
+			Compile: weir.Options{Threads: 2, Calls: 2}}),
 		"gradient": func(s *array.Scope) []*array.Array {
 			return array.ValueAndGrad(loss)(s, numbers(s, 3, 4), numbers(s, 4, 2))
 		},
@@ -97,7 +98,9 @@ func sweptFunctions() map[string]func(s *array.Scope) []*array.Array {
 			return append(end, ys...)
 		},
 		"while": func(s *array.Scope) []*array.Array {
-			return s.While(func(s *array.Scope, v ...*array.Array) *array.Array { return s.Less(s.Sum(s.Abs(v[0])), s.Number(4)) },
+			return s.While(func(s *array.Scope, v ...*array.Array) *array.Array {
+				return s.Less(s.Sum(s.Abs(v[0])), s.Number(4))
+			},
 				func(s *array.Scope, v ...*array.Array) []*array.Array { return []*array.Array{s.Add(v[0], v[0])} }, numbers(s, 5))
 		},
 		"for": func(s *array.Scope) []*array.Array {
@@ -162,8 +165,8 @@ func (r results) equal(other results) bool {
 	})
 }
 
-// TestSweep refuses each thing that functions take from the system, once, and with all that come after it: the scope has one
-// typed error, nothing leaks, and the same function gives its results afterwards.
+// TestSweep refuses each thing that functions take from the system, once, and with all that come after it: the scope
+// has one typed error, nothing leaks, and the same function gives its results afterwards.
 func TestSweep(t *testing.T) {
 	array.AssertNoLeaks(t)
 	defer array.CacheLimit(array.CacheLimit(0)) // operations are compiled each time
@@ -201,7 +204,8 @@ func TestSweep(t *testing.T) {
 						refused++
 					}
 					if now := mem.Usage(); now.All != held.All || now.Blocks != held.Blocks {
-						t.Fatalf("taking %d: %d bytes in %d blocks became %d in %d: %v", n, held.All, held.Blocks, now.All, now.Blocks, err)
+						t.Fatalf("taking %d: %d bytes in %d blocks became %d in %d: %v", n, held.All, held.Blocks, now.All, now.Blocks,
+							err)
 					}
 					if got, err := run(); err != nil || !got.equal(want) {
 						t.Fatalf("after taking %d: %v", n, err)
@@ -219,8 +223,8 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestSweepCalls refuses what calls of one compiled function take, the first ones, which compile it, and later ones: the call
-// after it works.
+// TestSweepCalls refuses what calls of one compiled function take, the first ones, which compile it, and later ones:
+// the call after it works.
 func TestSweepCalls(t *testing.T) {
 	array.AssertNoLeaks(t)
 	for _, inputs := range [][]array.Spec{nil, {array.SpecOf("x", weir.F32, "n")}} {
@@ -228,7 +232,9 @@ func TestSweepCalls(t *testing.T) {
 		for n := int64(1); ; n++ {
 			s := array.NewScope("s")
 			w := s.Ones(weir.F32, 1)
-			c, err := array.Jit(func(s *array.Scope, in ...*array.Array) []*array.Array { return []*array.Array{s.Add(in[0], w)} },
+			c, err := array.Jit(func(s *array.Scope, in ...*array.Array) []*array.Array {
+				return []*array.Array{s.Add(in[0], w)}
+			},
 				array.Options{Inputs: inputs})
 			fine(t, err)
 			faults := mem.Fail(n, n)

@@ -10,8 +10,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Take is the slices of x along an axis that the indices, integers, number; negative ones count from the end. The indices'
-// axes stand where the axis was. An index that x does not have is an error when the operation runs.
+// Take is the slices of x along an axis that the indices, integers, number; negative ones count from the end. The
+// indices' axes stand where the axis was. An index that x does not have is an error when the operation runs.
 func (s *Scope) Take(x, indices *Array, axis int) *Array {
 	return s.indexed("take", x, indices, axis, ops.Gather)
 }
@@ -22,7 +22,8 @@ func (s *Scope) TakeAlong(x, indices *Array, axis int) *Array {
 }
 
 // indexed applies an operation on indices along an axis.
-func (s *Scope) indexed(name string, x, indices *Array, axis int, f func(b *ir.Builder, x, indices *ir.Value, axis int64) *ir.Value) *Array {
+func (s *Scope) indexed(name string, x, indices *Array, axis int,
+	f func(b *ir.Builder, x, indices *ir.Value, axis int64) *ir.Value) *Array {
 	return s.plan(name, []*Array{x, indices}, func() ([]int, builder, error) {
 		if !indices.weak && !indices.dtype.IsInt() {
 			return nil, nil, wrongType(indices, "integers")
@@ -63,8 +64,8 @@ func (s *Scope) OneHot(indices *Array, classes int, dt weir.DType) *Array {
 	})
 }
 
-// PutAlong is x with values, of the shape of indices, put in: each at its own position, with its index in place of the axis.
-// Of several values for one element the last along the axis stays.
+// PutAlong is x with values, of the shape of indices, put in: each at its own position, with its index in place of the
+// axis. Of several values for one element the last along the axis stays.
 func (s *Scope) PutAlong(x, indices, values *Array, axis int) *Array {
 	return s.plan("put_along", []*Array{x, indices, values}, func() ([]int, builder, error) {
 		if indices.weak || !indices.dtype.IsInt() {
@@ -104,6 +105,7 @@ func (s *Scope) Diff(x *Array, axis int) *Array {
 	return s.along("diff", x, axis, func(b *ir.Builder, v *ir.Value, axis int64) *ir.Value {
 		rest := v.Type.Shape[axis].Sub(one).Max(sym.Const(0))
 		first := sym.Const(1).Min(v.Type.Shape[axis])
-		return ops.Binary(b, ops.Sub, ops.SliceAxis(b, v, int(axis), first, rest), ops.SliceAxis(b, v, int(axis), sym.Const(0), rest))
+		return ops.Binary(b, ops.Sub, ops.SliceAxis(b, v, int(axis), first, rest),
+			ops.SliceAxis(b, v, int(axis), sym.Const(0), rest))
 	})
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Func is a function of arrays: it computes in the scope that it is given. Jit and Grad run it over a scope that traces: it
-// must not read elements there, and must compute the same whenever it is called with arrays of these types.
+// Func is a function of arrays: it computes in the scope that it is given. Jit and Grad run it over a scope that
+// traces: it must not read elements there, and must compute the same whenever it is called with arrays of these types.
 type Func func(s *Scope, in ...*Array) []*Array
 
 // trace builds a module from the operations of a scope.
@@ -104,7 +104,8 @@ func (t *trace) operand(a *Array) *ir.Value {
 	for i, e := range a.shape {
 		shape[i] = int64(e)
 	}
-	v := &ir.Value{Name: t.b.Name(fmt.Sprintf("c%d", len(t.captured))), Type: ir.Type{DType: a.dtype, Shape: ir.Constants(shape)}}
+	v := &ir.Value{Name: t.b.Name(fmt.Sprintf("c%d", len(t.captured))),
+		Type: ir.Type{DType: a.dtype, Shape: ir.Constants(shape)}}
 	t.body.Params = append(t.body.Params, v)
 	t.captured, t.values[a] = append(t.captured, a), v
 	return v
@@ -207,7 +208,8 @@ func (t *trace) build(s *Scope, c *tensor.Tensor) (a *Array, err error) {
 
 // crowded is the error of two operations that are added to a trace at once.
 func crowded() error {
-	return diag.Inputf("another goroutine is computing in the trace").WithFix("a function that is traced computes in one goroutine")
+	return diag.Inputf("another goroutine is computing in the trace").
+		WithFix("a function that is traced computes in one goroutine")
 }
 
 // Spec describes an input of a function that is compiled before it is called.

@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// variant is a function compiled for inputs of some types and shapes. The call that comes first traces and compiles it; others
-// wait for that.
+// variant is a function compiled for inputs of some types and shapes. The call that comes first traces and compiles it;
+// others wait for that.
 type variant struct {
 	key     string
 	trace   stage
@@ -24,8 +24,8 @@ type variant struct {
 	gone    bool   // it is no longer kept: the last of them closes it
 }
 
-// lends reports whether a call that is to begin, or to find the function closed, keeps what the variant borrowed, for who
-// holds the lock.
+// lends reports whether a call that is to begin, or to find the function closed, keeps what the variant borrowed, for
+// who holds the lock.
 func (v *variant) lends() bool { return v.program != nil && v.users > 0 }
 
 // stage is what is done once, by who comes first.
@@ -92,8 +92,8 @@ func (c *Compiled) front(key string) *variant {
 	return v
 }
 
-// prepare has a variant compiled, and counts a call that runs. Close waits for it from then on that arrays are lent to the
-// function: not while the function is traced, which may call Close itself.
+// prepare has a variant compiled, and counts a call that runs. Close waits for it from then on that arrays are lent to
+// the function: not while the function is traced, which may call Close itself.
 func (c *Compiled) prepare(v *variant, inputs []Spec) error {
 	err := v.trace.do(func() error { return c.trace(v, inputs) })
 	if err == nil {

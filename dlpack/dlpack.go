@@ -189,7 +189,8 @@ func (d *Tensor) read(padded bool) (*view, error) {
 	switch d.Device.Type {
 	case CPU, Pinned, PinnedA, Managed:
 	default:
-		return nil, diag.Unsupportedf("memory of device %d:%d, which the processor does not read", d.Device.Type, d.Device.ID).WithFix("copy the tensor to the CPU")
+		return nil, diag.Unsupportedf("memory of device %d:%d, which the processor does not read", d.Device.Type,
+			d.Device.ID).WithFix("copy the tensor to the CPU")
 	}
 	dt, err := d.Type.DType()
 	if err != nil {
@@ -251,7 +252,7 @@ func (v *view) locate(d *Tensor) error {
 	return nil
 }
 
-// times is x·y, where that is no more than mostBytes.
+// times is x·y, if that is no more than mostBytes.
 func times(x, y int64) (int64, bool) {
 	size := uint64(y)
 	if y < 0 {

@@ -42,27 +42,37 @@ var (
 
 // Elu is x above 0, and alpha · (eˣ − 1) below.
 func Elu(alpha float64) Layer {
-	return named(fmt.Sprintf("Elu(%v)", alpha), func(c *Context, x *array.Array) *array.Array { return c.Scope.Elu(x, alpha) })
+	return named(fmt.Sprintf("Elu(%v)", alpha), func(c *Context, x *array.Array) *array.Array {
+		return c.Scope.Elu(x, alpha)
+	})
 }
 
 // Celu is x above 0, and alpha · (e^(x/alpha) − 1) below.
 func Celu(alpha float64) Layer {
-	return named(fmt.Sprintf("Celu(%v)", alpha), func(c *Context, x *array.Array) *array.Array { return c.Scope.Celu(x, alpha) })
+	return named(fmt.Sprintf("Celu(%v)", alpha), func(c *Context, x *array.Array) *array.Array {
+		return c.Scope.Celu(x, alpha)
+	})
 }
 
 // LeakyRelu is x above 0, and slope · x below.
 func LeakyRelu(slope float64) Layer {
-	return named(fmt.Sprintf("LeakyRelu(%v)", slope), func(c *Context, x *array.Array) *array.Array { return c.Scope.LeakyRelu(x, slope) })
+	return named(fmt.Sprintf("LeakyRelu(%v)", slope), func(c *Context, x *array.Array) *array.Array {
+		return c.Scope.LeakyRelu(x, slope)
+	})
 }
 
 // Softmax is the exponentials along an axis, divided by their sum.
 func Softmax(axis int) Layer {
-	return named(fmt.Sprintf("Softmax(%d)", axis), func(c *Context, x *array.Array) *array.Array { return c.Scope.Softmax(x, axis) })
+	return named(fmt.Sprintf("Softmax(%d)", axis), func(c *Context, x *array.Array) *array.Array {
+		return c.Scope.Softmax(x, axis)
+	})
 }
 
 // LogSoftmax is the logarithm of Softmax.
 func LogSoftmax(axis int) Layer {
-	return named(fmt.Sprintf("LogSoftmax(%d)", axis), func(c *Context, x *array.Array) *array.Array { return c.Scope.LogSoftmax(x, axis) })
+	return named(fmt.Sprintf("LogSoftmax(%d)", axis), func(c *Context, x *array.Array) *array.Array {
+		return c.Scope.LogSoftmax(x, axis)
+	})
 }
 
 // GLU halves an axis: the first half times Sigmoid of the second.
@@ -83,8 +93,8 @@ type prelu struct {
 	settings
 }
 
-// PRelu is LeakyRelu with learnt slopes: "weight", one for all channels, or, with count above 1, one for each channel of
-// x[N, count, d…].
+// PRelu is LeakyRelu with learnt slopes: "weight", one for all channels, or, with count above 1, one for each channel
+// of x[N, count, d…].
 func PRelu(count int, options ...Option) Layer { return &prelu{max(count, 1), settingsOf(options)} }
 
 func (l *prelu) String() string { return fmt.Sprintf("PRelu(%d)", l.count) }

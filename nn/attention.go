@@ -24,7 +24,8 @@ type attention struct {
 // MultiHeadAttention attends by heads over positions of extent elements. Its inputs are
 //
 //	x                        queries, keys and values, [batch, positions, extent]
-//	x, mask                  a mask that is broadcast to [batch, heads, queries, keys]: bools say what takes part, floats are added
+//	x, mask                  a mask that is broadcast to [batch, heads, queries, keys]: bools say which keys take part,
+//	                         floats are added
 //	query, key, value        of other positions
 //	query, key, value, mask
 //
@@ -33,10 +34,10 @@ func MultiHeadAttention(extent, heads int, options ...Option) Layer {
 	return newAttention(extent, heads, false, options)
 }
 
-// CachedAttention is the MultiHeadAttention of these settings for positions that come one after the other. Its inputs are
-// the new positions, [batch, new, extent], the keys and values of an earlier call, [batch, key heads, most, extent / heads],
-// and how many positions those have, an i64 of one element. Its results are the new positions' values, and keys and values
-// with the new ones behind the earlier: states, that a compiled function updates in place.
+// CachedAttention is the MultiHeadAttention of these settings for positions that come one after the other. Its inputs
+// are the new positions, [batch, new, extent], the keys and values of an earlier call, [batch, key heads, most, extent
+// / heads], and how many positions those have, an i64 of one element. Its results are the new positions' values, and
+// keys and values with the new ones behind the earlier: states, that a compiled function updates in place.
 func CachedAttention(extent, heads int, options ...Option) Layer {
 	return newAttention(extent, heads, true, options)
 }
@@ -56,8 +57,10 @@ func (l *attention) String() string {
 func (l *attention) each() int { return l.extent / l.heads }
 
 func (l *attention) Declare(d *Declaration) {
-	if l.heads < 1 || l.heads%l.heads != 0 || l.extent%l.heads != 0 || l.settings.heads < 1 || l.heads%l.settings.heads != 0 {
-		d.Fail(fmt.Errorf("%v with %d heads of keys: the extent is no multiple of the heads, or they of those", l, l.settings.heads))
+	if l.heads < 1 || l.heads%l.heads != 0 || l.extent%l.heads != 0 || l.settings.heads < 1 ||
+		l.heads%l.settings.heads != 0 {
+		d.Fail(fmt.Errorf("%v with %d heads of keys: the extent is no multiple of the heads, or they of those", l,
+			l.settings.heads))
 		return
 	}
 	rows := l.extent + 2*l.settings.heads*l.each()
@@ -191,8 +194,10 @@ func (l *attention) step(c *Context, x []*array.Array) []*array.Array {
 		return c.dead()
 	}
 	keys, values, count := x[1], x[2], x[3]
-	if x[0].Rank() != 3 || x[0].Dim(2) != l.extent || keys.Rank() != 4 || keys.Dim(1) != l.settings.heads || keys.Dim(3) != l.each() || values.String() != keys.String() {
-		return c.Failf("", "the inputs are %v, %v and %v; the layer takes [batch, new, %d] and twice [batch, %d, most, %d]", x[0], keys, values, l.extent, l.settings.heads, l.each())
+	if x[0].Rank() != 3 || x[0].Dim(2) != l.extent || keys.Rank() != 4 || keys.Dim(1) != l.settings.heads ||
+		keys.Dim(3) != l.each() || values.String() != keys.String() {
+		return c.Failf("", "the inputs are %v, %v and %v; the layer takes [batch, new, %d] and twice [batch, %d, most, %d]",
+			x[0], keys, values, l.extent, l.settings.heads, l.each())
 	}
 	if !count.DType().IsInt() || count.Len() != 1 {
 		return c.Failf("", "the count of positions is %v; it must be one integer", count)

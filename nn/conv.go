@@ -39,7 +39,8 @@ type convolution struct {
 	settings
 }
 
-// Conv1d is a convolution over x[N, in, d] by windows of kernel positions: "weight", [out, in / groups, kernel], and "bias".
+// Conv1d is a convolution over x[N, in, d] by windows of kernel positions: "weight", [out, in / groups, kernel], and
+// "bias".
 func Conv1d(in, out, kernel int, options ...Option) Layer {
 	return newConv(in, out, kernel, 1, false, options)
 }
@@ -54,8 +55,8 @@ func Conv3d(in, out, kernel int, options ...Option) Layer {
 	return newConv(in, out, kernel, 3, false, options)
 }
 
-// ConvTranspose1d spreads each position of x[N, in, d] over a window: "weight", [in, out / groups, kernel], and "bias". It is
-// what the derivative of Conv1d does.
+// ConvTranspose1d spreads each position of x[N, in, d] over a window: "weight", [in, out / groups, kernel], and "bias".
+// It is what the derivative of Conv1d does.
 func ConvTranspose1d(in, out, kernel int, options ...Option) Layer {
 	return newConv(in, out, kernel, 1, true, options)
 }
@@ -120,7 +121,8 @@ func (l *convolution) Apply(c *Context, x ...*array.Array) []*array.Array {
 		return c.dead()
 	}
 	if x[0].Rank() != l.axes+2 || x[0].Dim(1) != l.in {
-		return c.Failf("the channels are axis 1; Permute moves them there", "the input is %v; the layer takes %d axes, %d channels in axis 1",
+		return c.Failf("the channels are axis 1; Permute moves them there",
+			"the input is %v; the layer takes %d axes, %d channels in axis 1",
 			x[0], l.axes+2, l.in)
 	}
 	w, err := l.geometry(l.axes)

@@ -5,8 +5,8 @@
 //	defer p.Close()
 //	y, err := nn.Predict(s, net, p, x)
 //
-// A layer of one's own is a Go type with two methods: Declare names its parameters, Apply computes with them. Parameters
-// have the names, and in files the shapes, of PyTorch's, so that a file of one is read by the other.
+// A layer of one's own is a Go type with two methods: Declare names its parameters, Apply computes with them.
+// Parameters have the names, and in files the shapes, of PyTorch's, so that a file of one is read by the other.
 //
 // # Memory
 //

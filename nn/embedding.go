@@ -13,8 +13,8 @@ type embedding struct {
 	settings
 }
 
-// Embedding gives each id, an integer from 0 to count − 1, its vector of a table: "weight", [count, extent]. Ids are an array
-// of any rank and any integer type; the vectors are a last axis after theirs.
+// Embedding gives each id, an integer from 0 to count − 1, its vector of a table: "weight", [count, extent]. Ids are an
+// array of any rank and any integer type; the vectors are a last axis after theirs.
 func Embedding(count, extent int, options ...Option) Layer {
 	return &embedding{count, extent, settingsOf(options)}
 }
@@ -35,8 +35,8 @@ func (l *embedding) Apply(c *Context, x ...*array.Array) []*array.Array {
 	return []*array.Array{c.Rows("weight", c.notBelow(x[0], l.count))}
 }
 
-// notBelow has ids below 0 be errors in training, as those beyond the table are: a take counts them from the end, and would
-// train the last rows. Such an id is moved so far that the error names it.
+// notBelow has ids below 0 be errors in training, as those beyond the table are: a take counts them from the end, and
+// would train the last rows. Such an id is moved so far that the error names it.
 func (c *Context) notBelow(ids *array.Array, count int) *array.Array {
 	if !c.Training() || !ids.DType().IsSigned() {
 		return ids
@@ -52,8 +52,8 @@ type positions struct {
 	settings
 }
 
-// Positions adds a learnt vector to each position of x[…, positions, extent]: "weight", [most, extent]. There may be most
-// positions at the most.
+// Positions adds a learnt vector to each position of x[…, positions, extent]: "weight", [most, extent]. There may be
+// most positions at the most.
 func Positions(most, extent int, options ...Option) Layer {
 	return &positions{most, extent, settingsOf(options)}
 }

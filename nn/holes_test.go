@@ -10,11 +10,13 @@ import (
 	"github.com/weirml/weir/nn"
 )
 
-// TestResidualLeavesInputs: a residual layer around one that returns its inputs does not change what other layers are given.
+// TestResidualLeavesInputs: a residual layer around one that returns its inputs does not change what other layers are
+// given.
 func TestResidualLeavesInputs(t *testing.T) {
 	array.AssertNoLeaks(t)
 	same := nn.Lambdas(func(c *nn.Context, x ...*array.Array) []*array.Array { return x })
-	for name, inner := range map[string]nn.Layer{"function": same, "nothing": nn.Sequential(), "nested": nn.Residual(same)} {
+	for name, inner := range map[string]nn.Layer{"function": same, "nothing": nn.Sequential(),
+		"nested": nn.Residual(same)} {
 		net := nn.Sequential(nn.Parallel(nn.Residual(inner), nn.Identity), nn.Concat(0))
 		p := nn.Init(net, 1)
 		s := array.NewScope("call")

@@ -100,7 +100,8 @@ func Normal(mean, deviation float64) Initializer {
 // TruncatedNormal draws from the normal distribution, and again what lies outside of lo..hi.
 func TruncatedNormal(mean, deviation, lo, hi float64) Initializer {
 	if deviation <= 0 || hi < lo || hi < mean-8*deviation || lo > mean+8*deviation {
-		return failing(diag.Inputf("a truncated normal distribution of mean %v and deviation %v on %v..%v", mean, deviation, lo, hi))
+		return failing(diag.Inputf("a truncated normal distribution of mean %v and deviation %v on %v..%v", mean, deviation,
+			lo, hi))
 	}
 	low, high := cumulative((lo-mean)/deviation), cumulative((hi-mean)/deviation)
 	return each(func([]int) func(r *rand.Rand) float64 {
@@ -160,8 +161,8 @@ func XavierNormal(gain float64) Initializer {
 	return normalBy(func(in, out float64) float64 { return gain * math.Sqrt(2/max(in+out, 1)) })
 }
 
-// KaimingUniform keeps the variance of values through a layer whose activation is a rectifier with this slope below zero
-// (He and others, 2015): 0 for Relu.
+// KaimingUniform keeps the variance of values through a layer whose activation is a rectifier with this slope below
+// zero (He and others, 2015): 0 for Relu.
 func KaimingUniform(slope float64) Initializer {
 	return uniformBy(func(in, _ float64) float64 { return math.Sqrt(6 / ((1 + slope*slope) * max(in, 1))) })
 }
@@ -201,7 +202,8 @@ func Orthogonal(gain float64) Initializer {
 	})
 }
 
-// orthonormal draws vectors that are orthogonal to each other and of length 1, by Gram and Schmidt, twice for the rounding.
+// orthonormal draws vectors that are orthogonal to each other and of length 1, by Gram and Schmidt, twice for the
+// rounding.
 func orthonormal(r *rand.Rand, count, length int) [][]float64 {
 	list := make([][]float64, 0, count)
 	for len(list) < count {

@@ -41,21 +41,21 @@ type entry struct {
 	buffer     bool
 }
 
-// Param declares a parameter: init gives its elements. Its shape is that of PyTorch's parameter of the name, if there is
-// one.
+// Param declares a parameter: init gives its elements. Its shape is that of PyTorch's parameter of the name, if there
+// is one.
 func (d *Declaration) Param(name string, dt weir.DType, init Initializer, shape ...int) {
 	d.add(&entry{name: name, dtype: dt, shape: shape, init: init})
 }
 
-// Transposed declares a parameter of two axes that the store has the other way round than files and initialisers: shape is
-// [out, in], as PyTorch's linear layers have it, and the array that Context.Param gives is [in, out], as a product reads it
-// fastest.
+// Transposed declares a parameter of two axes that the store has the other way round than files and initialisers: shape
+// is [out, in], as PyTorch's linear layers have it, and the array that Context.Param gives is [in, out], as a product
+// reads it fastest.
 func (d *Declaration) Transposed(name string, dt weir.DType, init Initializer, out, in int) {
 	d.add(&entry{name: name, dtype: dt, shape: []int{in, out}, init: init, transposed: true})
 }
 
-// Buffer declares an array that is no parameter: it has no derivative, and Context.Update gives it new elements. Running
-// statistics are buffers.
+// Buffer declares an array that is no parameter: it has no derivative, and Context.Update gives it new elements.
+// Running statistics are buffers.
 func (d *Declaration) Buffer(name string, dt weir.DType, init Initializer, shape ...int) {
 	d.add(&entry{name: name, dtype: dt, shape: shape, init: init, buffer: true})
 }
@@ -127,8 +127,8 @@ func declare(net Layer) (list []*entry, alias map[string]string, err error) {
 	return list, d.alias, err
 }
 
-// Context is what a layer computes in: a scope, the parameters of a store, and whether this is training. Operations are the
-// scope's methods.
+// Context is what a layer computes in: a scope, the parameters of a store, and whether this is training. Operations are
+// the scope's methods.
 type Context struct {
 	*array.Scope
 	run  *run
@@ -198,7 +198,8 @@ func (c *Context) value(name, what string) *array.Array {
 	full := join(c.path, name)
 	e, turned := c.run.params.find(full)
 	if e == nil {
-		c.Fail(diag.Inputf("the store has no %s %s", what, full).AtTensor(full).WithFix("make the store of this network, by Init"))
+		c.Fail(diag.Inputf("the store has no %s %s", what, full).AtTensor(full).
+			WithFix("make the store of this network, by Init"))
 		return c.Dead()
 	}
 	if c.run.rows[e.name] != nil {
@@ -215,8 +216,8 @@ func (c *Context) value(name, what string) *array.Array {
 	return a
 }
 
-// Rows are rows of a parameter that the layer declared, a table, by ids of any shape: what Embedding gives. A layer that
-// reads nothing else of a table can be trained lazily.
+// Rows are rows of a parameter that the layer declared, a table, by ids of any shape: what Embedding gives. A layer
+// that reads nothing else of a table can be trained lazily.
 func (c *Context) Rows(name string, ids *array.Array) *array.Array {
 	if e := c.run.params.entry(join(c.path, name)); e != nil && c.run.rows[e.name] != nil {
 		return c.run.rows[e.name](ids)
@@ -224,7 +225,8 @@ func (c *Context) Rows(name string, ids *array.Array) *array.Array {
 	return c.Embedding(c.Param(name), ids)
 }
 
-// BindRows makes f what gives the rows of a table in this computation. A layer that reads the table otherwise is an error.
+// BindRows makes f what gives the rows of a table in this computation. A layer that reads the table otherwise is an
+// error.
 func (c *Context) BindRows(name string, f func(ids *array.Array) *array.Array) {
 	e := c.run.params.entry(name)
 	if e == nil {

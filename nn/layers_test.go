@@ -46,8 +46,10 @@ func TestCache(t *testing.T) {
 				keys, values := inner.Zeros(weir.F32, batch, heads, most, 2), inner.Zeros(weir.F32, batch, heads, most, 2)
 				c, err := array.Jit(func(s *array.Scope, in ...*array.Array) []*array.Array {
 					return nn.Apply(nn.Inference(s, p), step, in...)
-				}, array.Options{Name: "step", States: map[int]int{1: 1, 2: 2}, Inputs: []array.Spec{array.SpecOf("x", weir.F32, batch, "new", 8),
-					array.SpecOf("keys", weir.F32, batch, heads, most, 2), array.SpecOf("values", weir.F32, batch, heads, most, 2), array.SpecOf("count", weir.I64, 1)}})
+				}, array.Options{Name: "step", States: map[int]int{1: 1, 2: 2},
+					Inputs: []array.Spec{array.SpecOf("x", weir.F32, batch, "new", 8),
+						array.SpecOf("keys", weir.F32, batch, heads, most, 2), array.SpecOf("values", weir.F32, batch, heads, most, 2),
+						array.SpecOf("count", weir.I64, 1)}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -97,7 +99,8 @@ func TestSharedHeads(t *testing.T) {
 			wide = append(wide, w[row*16+c])
 		}
 	}
-	if err := errors.Join(q.Set("in_proj_weight", array.From(s, wide, 8, 24)), q.Set("out_proj.weight", p.Get("out_proj.weight"))); err != nil {
+	if err := errors.Join(q.Set("in_proj_weight", array.From(s, wide, 8, 24)),
+		q.Set("out_proj.weight", p.Get("out_proj.weight"))); err != nil {
 		t.Fatal(err)
 	}
 	x := ramp(s, 2, 5, 8)
@@ -116,10 +119,12 @@ func TestSharedHeads(t *testing.T) {
 	}
 }
 
-// TestDroppedAttention holds attention that drops weights, of which hardly any is dropped, against attention that does not.
+// TestDroppedAttention holds attention that drops weights, of which hardly any is dropped, against attention that does
+// not.
 func TestDroppedAttention(t *testing.T) {
 	for _, options := range [][]nn.Option{nil, {nn.Causal}, {nn.KeyHeads(1)}} {
-		plain, dropping := nn.MultiHeadAttention(8, 4, options...), nn.MultiHeadAttention(8, 4, append(options, nn.Rate(1e-7))...)
+		plain, dropping := nn.MultiHeadAttention(8, 4, options...),
+			nn.MultiHeadAttention(8, 4, append(options, nn.Rate(1e-7))...)
 		s, p := open(t, plain)
 		x := ramp(s, 2, 5, 8)
 		want := nn.One(nn.Inference(s, p), plain, x)
@@ -162,7 +167,8 @@ func TestDropout(t *testing.T) {
 		t.Error("elements are dropped in inference")
 	}
 	nn.One(nn.Training(s, p, nil), net, x)
-	if err := s.Err(); err == nil || !strings.Contains(err.Error(), "0 (Dropout(0.25))") || !strings.Contains(err.Error(), "key") {
+	if err := s.Err(); err == nil || !strings.Contains(err.Error(), "0 (Dropout(0.25))") ||
+		!strings.Contains(err.Error(), "key") {
 		t.Error(err)
 	}
 }
@@ -216,13 +222,17 @@ func TestPaths(t *testing.T) {
 		shape []int
 		says  []string
 	}{
-		{nn.Sequential(nn.Relu, nn.Conv2d(3, 4, 3)), []int{1, 2, 5, 5}, []string{"1 (Conv2d(3, 4, 3))", "f32[1,2,5,5]", "3 channels"}},
+		{nn.Sequential(nn.Relu, nn.Conv2d(3, 4, 3)), []int{1, 2, 5, 5},
+			[]string{"1 (Conv2d(3, 4, 3))", "f32[1,2,5,5]", "3 channels"}},
 		{nn.Sequential(nn.Conv2d(3, 4, 7)), []int{1, 3, 5, 5}, []string{"0 (Conv2d(3, 4, 7))"}},
 		{nn.Residual(nn.Linear(4, 3)), []int{2, 4}, []string{"Residual", "4", "3"}},
-		{nn.Sequential(nn.Residual(nn.Sequential(nn.BatchNorm(3)))), []int{2, 4}, []string{"0.inner.0 (BatchNorm(3))", "3 channels"}},
+		{nn.Sequential(nn.Residual(nn.Sequential(nn.BatchNorm(3)))), []int{2, 4},
+			[]string{"0.inner.0 (BatchNorm(3))", "3 channels"}},
 		{nn.LSTM(3, 4), []int{2, 5}, []string{"LSTM(3, 4)", "f32[2,5]"}},
 		{nn.TransformerEncoderLayer(6, 2, 8), []int{2, 4, 5}, []string{"self_attn (MultiHeadAttention(6, 2))", "f32[2,4,5]"}},
-		{nn.Sequential(nn.Lambda(func(c *nn.Context, x *array.Array) *array.Array { return c.MatMul(x, x) })), []int{2, 3}, []string{"0 (Lambda)"}},
+		{nn.Sequential(nn.Lambda(func(c *nn.Context, x *array.Array) *array.Array {
+			return c.MatMul(x, x)
+		})), []int{2, 3}, []string{"0 (Lambda)"}},
 		{nn.Sequential(nn.MaxPool2d(2)), []int{2, 3}, []string{"0 (MaxPool2d(2))", "f32[2,3]"}},
 		{nn.GroupNorm(2, 4), []int{2, 3, 2}, []string{"GroupNorm(2, 4)", "4 channels"}},
 		{nn.LayerNorm(4), []int{2, 3}, []string{"LayerNorm(4)", "f32[2,3]"}},
@@ -250,9 +260,12 @@ func TestPaths(t *testing.T) {
 // TestUnsound makes stores of networks whose settings contradict each other: a typed error, and nothing is kept.
 func TestUnsound(t *testing.T) {
 	array.AssertNoLeaks(t)
-	for _, net := range []nn.Layer{nn.Conv2d(3, 4, 3, nn.Groups(2)), nn.Conv2d(3, 4, 0), nn.Conv1d(1, 1, 3, nn.Window(1, 2)), nn.MultiHeadAttention(7, 2),
-		nn.MultiHeadAttention(8, 4, nn.KeyHeads(3)), nn.GroupNorm(2, 3), nn.Linear(-1, 2), nn.Sequential(nn.Relu, nil), nil, nn.LSTM(0, 4), nn.LSTM(2, 2, nn.Layers(0)),
-		nn.Linear(2, 2, nn.Weights(nn.TruncatedNormal(0, -1, 0, 1))), nn.GRU(2, 2, nn.Activation(nn.Relu)), nn.MaxPool2d(0), twice{}} {
+	for _, net := range []nn.Layer{nn.Conv2d(3, 4, 3, nn.Groups(2)), nn.Conv2d(3, 4, 0),
+		nn.Conv1d(1, 1, 3, nn.Window(1, 2)), nn.MultiHeadAttention(7, 2),
+		nn.MultiHeadAttention(8, 4, nn.KeyHeads(3)), nn.GroupNorm(2, 3), nn.Linear(-1, 2), nn.Sequential(nn.Relu, nil), nil,
+		nn.LSTM(0, 4), nn.LSTM(2, 2, nn.Layers(0)),
+		nn.Linear(2, 2, nn.Weights(nn.TruncatedNormal(0, -1, 0, 1))), nn.GRU(2, 2, nn.Activation(nn.Relu)), nn.MaxPool2d(0),
+		twice{}} {
 		p, err := nn.New(net, 7)
 		var e *weir.Error
 		if !errors.As(err, &e) || p != nil {

@@ -21,22 +21,28 @@ var namedAxes = []struct {
 	{"conv3d", []string{"batch . depth height width"}}, {"conv_transpose3d", []string{"batch . depth height width"}},
 	{"conv", []string{"batch . height width"}},
 	{"embedding_rank0", []string{""}}, {"embedding_rank3", []string{"batch steps more"}}, {"embedding", []string{"batch"}},
-	{"layer_norm_over", []string{"batch . ."}}, {"layer_norm", []string{"batch steps ."}}, {"rms_norm", []string{"batch steps ."}},
-	{"batch_norm_1d", []string{"batch ."}}, {"batch_norm", []string{"batch . height width"}}, {"group_norm", []string{"batch . height width"}},
+	{"layer_norm_over", []string{"batch . ."}}, {"layer_norm", []string{"batch steps ."}},
+	{"rms_norm", []string{"batch steps ."}},
+	{"batch_norm_1d", []string{"batch ."}}, {"batch_norm", []string{"batch . height width"}},
+	{"group_norm", []string{"batch . height width"}},
 	{"instance_norm_scaled", []string{"batch . width"}}, {"instance_norm", []string{"batch . height width"}},
-	{"lstm_states", []string{"batch steps .", ". batch .", ". batch ."}}, {"gru_states", []string{"batch steps .", ". batch ."}},
-	{"rnn_relu", []string{"batch steps .", ". batch ."}}, {"lstm", []string{"batch steps ."}}, {"gru", []string{"batch steps ."}}, {"rnn", []string{"batch steps ."}},
-	{"attention_cross", []string{"batch queries .", "batch keys .", "batch keys ."}}, {"attention_added", []string{"batch queries .", "batch keys .", "batch keys .", "queries keys"}},
+	{"lstm_states", []string{"batch steps .", ". batch .", ". batch ."}},
+	{"gru_states", []string{"batch steps .", ". batch ."}},
+	{"rnn_relu", []string{"batch steps .", ". batch ."}}, {"lstm", []string{"batch steps ."}},
+	{"gru", []string{"batch steps ."}}, {"rnn", []string{"batch steps ."}},
+	{"attention_cross", []string{"batch queries .", "batch keys .", "batch keys ."}},
+	{"attention_added", []string{"batch queries .", "batch keys .", "batch keys .", "queries keys"}},
 	{"attention_mask", []string{"batch steps .", "steps steps"}}, {"attention", []string{"batch steps ."}},
 	{"decoder", []string{"batch steps .", "batch keys ."}}, {"encoder", []string{"batch steps ."}},
 	{"max_pool3d", []string{"batch . depth height width"}}, {"avg_pool_uncounted", []string{"batch . width"}},
-	{"max_pool", []string{"batch . height width"}}, {"avg_pool", []string{"batch . height width"}}, {"adaptive", []string{"batch . . ."}},
+	{"max_pool", []string{"batch . height width"}}, {"avg_pool", []string{"batch . height width"}},
+	{"adaptive", []string{"batch . . ."}},
 	{"prelu", []string{"batch . width"}},
 	{"", []string{"batch ."}},
 }
 
-// TestNamed compiles every layer once for every extent of its batch, and of its steps or its picture, and holds the results
-// against PyTorch's.
+// TestNamed compiles every layer once for every extent of its batch, and of its steps or its picture, and holds the
+// results against PyTorch's.
 func TestNamed(t *testing.T) {
 	for name, net := range torchNets {
 		t.Run(name, func(t *testing.T) {

@@ -26,7 +26,8 @@ type layerNorm struct {
 	settings
 }
 
-// LayerNorm scales the last axis, of so many elements, to mean 0 and variance 1, then multiplies by "weight" and adds "bias".
+// LayerNorm scales the last axis, of so many elements, to mean 0 and variance 1, then multiplies by "weight" and adds
+// "bias".
 func LayerNorm(extent int, options ...Option) Layer {
 	return &layerNorm{[]int{extent}, false, settingsOf(options)}
 }
@@ -36,7 +37,8 @@ func LayerNormOver(shape []int, options ...Option) Layer {
 	return &layerNorm{shape, false, settingsOf(options)}
 }
 
-// RMSNorm divides the last axis, of so many elements, by the root of the mean of its squares, then multiplies by "weight".
+// RMSNorm divides the last axis, of so many elements, by the root of the mean of its squares, then multiplies by
+// "weight".
 func RMSNorm(extent int, options ...Option) Layer {
 	o := settingsOf(options)
 	o.bias = false
@@ -96,14 +98,14 @@ type groupNorm struct {
 	settings
 }
 
-// GroupNorm scales each group of channels of each image of x[N, channels, d…] to mean 0 and variance 1, then multiplies each
-// channel by "weight" and adds "bias".
+// GroupNorm scales each group of channels of each image of x[N, channels, d…] to mean 0 and variance 1, then multiplies
+// each channel by "weight" and adds "bias".
 func GroupNorm(groups, channels int, options ...Option) Layer {
 	return &groupNorm{groups, channels, fmt.Sprintf("GroupNorm(%d, %d)", groups, channels), settingsOf(options)}
 }
 
-// InstanceNorm scales each channel of each image of x[N, channels, d…] to mean 0 and variance 1; with Scaled it multiplies by
-// "weight" and adds "bias".
+// InstanceNorm scales each channel of each image of x[N, channels, d…] to mean 0 and variance 1; with Scaled it
+// multiplies by "weight" and adds "bias".
 func InstanceNorm(channels int, options ...Option) Layer {
 	o := settingsOf(options)
 	if !o.scaled {
@@ -141,7 +143,8 @@ func (l *groupNorm) Apply(c *Context, x ...*array.Array) []*array.Array {
 // channels reports whether axis 1 has so many elements.
 func (c *Context) channels(x *array.Array, channels int) bool {
 	if x.Rank() < 2 || x.Dim(1) != channels {
-		c.Failf("the channels are axis 1; Permute moves them there", "the input is %v; axis 1 must have %d channels", x, channels)
+		c.Failf("the channels are axis 1; Permute moves them there", "the input is %v; axis 1 must have %d channels", x,
+			channels)
 		return false
 	}
 	return true
@@ -153,9 +156,9 @@ type batchNorm struct {
 	settings
 }
 
-// BatchNorm scales each channel of x[N, channels, d…] to mean 0 and variance 1, then multiplies by "weight" and adds "bias".
-// In training the statistics are the batch's, and the buffers "running_mean" and "running_var" follow them; else they are
-// the buffers.
+// BatchNorm scales each channel of x[N, channels, d…] to mean 0 and variance 1, then multiplies by "weight" and adds
+// "bias". In training the statistics are the batch's, and the buffers "running_mean" and "running_var" follow them;
+// else they are the buffers.
 func BatchNorm(channels int, options ...Option) Layer {
 	return &batchNorm{channels, settingsOf(options)}
 }
@@ -177,7 +180,8 @@ func (l *batchNorm) Apply(c *Context, x ...*array.Array) []*array.Array {
 	if !c.Training() {
 		return []*array.Array{c.BatchNorm(x[0], weight, bias, mean, variance, l.epsilon)}
 	}
-	n := &batchStatistics{axes: append([]int{0}, spatial(x[0])...), epsilon: l.epsilon, scaled: weight != nil, shifted: bias != nil}
+	n := &batchStatistics{axes: append([]int{0}, spatial(x[0])...), epsilon: l.epsilon, scaled: weight != nil,
+		shifted: bias != nil}
 	in := []*array.Array{x[0]}
 	for _, a := range []*array.Array{weight, bias} {
 		if a != nil {
@@ -209,7 +213,7 @@ func (n *batchStatistics) apply(s *array.Scope, in ...*array.Array) []*array.Arr
 	return []*array.Array{s.BatchNorm(in[0], scale, shift, mean, variance, n.epsilon), mean, variance}
 }
 
-// affine is the scale and the shift among the inputs; nil where there is none.
+// affine is the scale and the shift among the inputs; nil if there is none.
 func (n *batchStatistics) affine(in []*array.Array) (scale, shift *array.Array) {
 	if n.scaled {
 		scale = in[1]
@@ -254,8 +258,8 @@ type batchBack struct {
 	grads          []*array.Array
 }
 
-// far is how far x is from the mean. It is not spelled as forward does, and not as byResult does for its sum, lest it be
-// one value for all three: that would be stored, and takes longer to read than to compute.
+// far is how far x is from the mean. It is not spelled as forward does, and not as byResult does for its sum, lest it
+// be one value for all three: that would be stored, and takes longer to read than to compute.
 func (b *batchBack) far() *array.Array { return b.Add(b.x, b.Neg(b.mean)) }
 
 // along is a number for each channel, beside x.

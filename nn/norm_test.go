@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/array"
 )
 
-// TestBatchStatistics: the derivatives of a batch normalised by its own statistics, by what reaches the result, the mean
-// and the variance, are those of the formula spelled out, and so are second derivatives: of ragged batches, of one
+// TestBatchStatistics: the derivatives of a batch normalised by its own statistics, by what reaches the result, the
+// mean and the variance, are those of the formula spelled out, and so are second derivatives: of ragged batches, of one
 // element to a channel, of none, and with extents that have names.
 func TestBatchStatistics(t *testing.T) {
 	array.AssertNoLeaks(t)

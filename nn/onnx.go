@@ -8,14 +8,15 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// WriteONNX writes what a trained network computes as an ONNX model, with its parameters. The specs are its inputs: extents
-// that they name stay open in the model. Without specs, they are what the network's first layer takes, if that says all, as
-// a layer of one's own does by a method Inputs() []array.Spec.
+// WriteONNX writes what a trained network computes as an ONNX model, with its parameters. The specs are its inputs:
+// extents that they name stay open in the model. Without specs, they are what the network's first layer takes, if that
+// says all, as a layer of one's own does by a method Inputs() []array.Spec.
 func WriteONNX(w io.Writer, net Layer, p *Params, inputs ...array.Spec) error {
 	if len(inputs) == 0 {
 		spec, ok := inputOf(net)
 		if !ok {
-			return diag.Inputf("the network does not say what its inputs are").WithFix(`give them: array.SpecOf("x", weir.F32, "batch", 784)`)
+			return diag.Inputf("the network does not say what its inputs are").
+				WithFix(`give them: array.SpecOf("x", weir.F32, "batch", 784)`)
 		}
 		inputs = []array.Spec{spec}
 	}

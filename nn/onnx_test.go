@@ -40,10 +40,13 @@ func written(t *testing.T, name string, net nn.Layer) []byte {
 		}
 		specs = append(specs, spec)
 	}
-	if strings.Contains(name, "_states") || strings.HasPrefix(name, "decoder") || name == "rnn_relu" || name == "attention_added" {
+	if strings.Contains(name, "_states") || strings.HasPrefix(name, "decoder") || name == "rnn_relu" ||
+		name == "attention_added" {
 		for i := range specs { // the inputs share their batch
 			for axis := range specs[i].Shape {
-				specs[i].Shape[axis] = weir.Extent{Size: f.list[slices.IndexFunc(f.list, func(e safetensors.Entry) bool { return e.Name == specs[i].Name })].Shape[axis]}
+				specs[i].Shape[axis] = weir.Extent{Size: f.list[slices.IndexFunc(f.list, func(e safetensors.Entry) bool {
+					return e.Name == specs[i].Name
+				})].Shape[axis]}
 			}
 		}
 	}
@@ -122,7 +125,8 @@ func TestOnnxruntime(t *testing.T) {
 
 // TestONNXInputs writes networks whose inputs the first layer says, and some that do not say.
 func TestONNXInputs(t *testing.T) {
-	for _, net := range []nn.Layer{nn.Sequential(nn.Linear(3, 2), nn.Relu), nn.Embedding(5, 3), nn.LSTM(3, 4), nn.Conv2d(2, 3, 3)} {
+	for _, net := range []nn.Layer{nn.Sequential(nn.Linear(3, 2), nn.Relu), nn.Embedding(5, 3), nn.LSTM(3, 4),
+		nn.Conv2d(2, 3, 3)} {
 		_, p := open(t, net)
 		var file bytes.Buffer
 		if err := nn.WriteONNX(&file, net, p); err != nil {
@@ -143,9 +147,12 @@ func TestONNXInputs(t *testing.T) {
 	if err := nn.WriteONNX(&bytes.Buffer{}, nn.Relu, p); err == nil || !strings.Contains(err.Error(), "SpecOf") {
 		t.Error(err)
 	}
-	bad := nn.Sequential(nn.Linear(2, 2), nn.Lambda(func(c *nn.Context, x *array.Array) *array.Array { return c.Atan2(x, x) }))
+	bad := nn.Sequential(nn.Linear(2, 2), nn.Lambda(func(c *nn.Context, x *array.Array) *array.Array {
+		return c.Atan2(x, x)
+	}))
 	_, q := open(t, bad)
-	if err := nn.WriteONNX(&bytes.Buffer{}, bad, q); !errors.Is(err, weir.ErrUnsupported) || !strings.Contains(err.Error(), "atan2") {
+	if err := nn.WriteONNX(&bytes.Buffer{}, bad, q); !errors.Is(err, weir.ErrUnsupported) ||
+		!strings.Contains(err.Error(), "atan2") {
 		t.Error(err)
 	}
 }

@@ -28,8 +28,8 @@ type slot struct {
 	frozen bool
 }
 
-// New makes a store of a network's parameters: each is drawn from the key and its own name, so that a layer more does not
-// change the others.
+// New makes a store of a network's parameters: each is drawn from the key and its own name, so that a layer more does
+// not change the others.
 func New(net Layer, key array.Key) (*Params, error) {
 	list, alias, err := declare(net)
 	if err != nil {
@@ -232,8 +232,8 @@ func (p *Params) freeze(frozen bool, patterns []string) error {
 	return nil
 }
 
-// Matches reports whether a parameter's name is a pattern's, in which each * stands for any characters: the names of ONNX
-// models have slashes and brackets.
+// Matches reports whether a parameter's name is a pattern's, in which each * stands for any characters: the names of
+// ONNX models have slashes and brackets.
 func Matches(pattern, name string) bool {
 	parts := strings.Split(pattern, "*")
 	last := len(parts) - 1
@@ -251,8 +251,8 @@ func Matches(pattern, name string) bool {
 	return ok && strings.HasSuffix(rest, parts[last])
 }
 
-// Tie makes two parameters one: name stands for other from here on, which must have the same type and, in files, shape. The
-// elements are other's. So a linear layer that gives scores of tokens may share the tokens' table.
+// Tie makes two parameters one: name stands for other from here on, which must have the same type and, in files, shape.
+// The elements are other's. So a linear layer that gives scores of tokens may share the tokens' table.
 func (p *Params) Tie(name, other string) error {
 	a, b := p.entry(name), p.entry(other)
 	switch {
@@ -260,8 +260,10 @@ func (p *Params) Tie(name, other string) error {
 		return diag.Inputf("%s and %s are to be tied; the store does not have both", name, other)
 	case a == b:
 		return nil
-	case a.dtype != b.dtype || !slices.Equal(a.inFile(), b.inFile()) || a.buffer != b.buffer || !slices.Equal(a.gates, b.gates):
-		return diag.Inputf("%s is %v%v, %s is %v%v: they cannot be one", name, a.dtype, a.inFile(), other, b.dtype, b.inFile())
+	case a.dtype != b.dtype || !slices.Equal(a.inFile(), b.inFile()) || a.buffer != b.buffer ||
+		!slices.Equal(a.gates, b.gates):
+		return diag.Inputf("%s is %v%v, %s is %v%v: they cannot be one", name, a.dtype, a.inFile(), other, b.dtype,
+			b.inFile())
 	}
 	if err := a.array.Close(); err != nil {
 		return err

@@ -31,7 +31,8 @@ func MaxPool2d(kernel int, options ...Option) Layer { return newPool(kernel, 2, 
 // MaxPool3d is MaxPool1d over x[N, C, d, h, w].
 func MaxPool3d(kernel int, options ...Option) Layer { return newPool(kernel, 3, false, options) }
 
-// AvgPool1d is the mean under each window of x[N, C, d]; the padding counts as zeros. Without Stride, windows do not overlap.
+// AvgPool1d is the mean under each window of x[N, C, d]; the padding counts as zeros. Without Stride, windows do not
+// overlap.
 func AvgPool1d(kernel int, options ...Option) Layer { return newPool(kernel, 1, true, options) }
 
 // AvgPool2d is AvgPool1d over x[N, C, h, w].
@@ -98,8 +99,8 @@ var (
 	})
 )
 
-// AdaptiveAvgPool is the means of the channels over as many cells along each axis after batch and channels as it is told;
-// cells overlap if the extent is no multiple. A named extent can be pooled to 1 only.
+// AdaptiveAvgPool is the means of the channels over as many cells along each axis after batch and channels as it is
+// told; cells overlap if the extent is no multiple. A named extent can be pooled to 1 only.
 func AdaptiveAvgPool(cells ...int) Layer {
 	return named(fmt.Sprintf("AdaptiveAvgPool(%s)", brief(cells)), func(c *Context, x *array.Array) *array.Array {
 		return adaptive(c, x, cells, func(x *array.Array, axis int) *array.Array { return c.MeanKeep(x, axis) }, averaging)
@@ -114,9 +115,11 @@ func AdaptiveMaxPool(cells ...int) Layer {
 }
 
 // adaptive pools one axis after the other. Means of cells that overlap are a product with a matrix, if weigh makes one.
-func adaptive(c *Context, x *array.Array, cells []int, whole func(x *array.Array, axis int) *array.Array, weigh func(extent, cells int) []float32) *array.Array {
+func adaptive(c *Context, x *array.Array, cells []int, whole func(x *array.Array, axis int) *array.Array,
+	weigh func(extent, cells int) []float32) *array.Array {
 	if x.Rank() != len(cells)+2 || len(cells) == 0 {
-		return c.Failf("", "the input is %v; the layer takes %d axes: batch, channels and %d more", x, len(cells)+2, len(cells))[0]
+		return c.Failf("", "the input is %v; the layer takes %d axes: batch, channels and %d more", x, len(cells)+2,
+			len(cells))[0]
 	}
 	for i, n := range cells {
 		axis, extent := i+2, x.Dim(i+2)

@@ -9,8 +9,8 @@ import (
 // randomness gives keys in the order in which layers ask for them.
 type randomness struct{ key array.Random }
 
-// Key is a key that no other call gets: what a layer in training draws from. The keys of a computation come from the one that
-// Training was given, in the order of the calls.
+// Key is a key that no other call gets: what a layer in training draws from. The keys of a computation come from the
+// one that Training was given, in the order of the calls.
 func (c *Context) Key() *array.Array {
 	r := c.run.random
 	if r == nil || r.key == nil {
@@ -24,7 +24,9 @@ func (c *Context) Key() *array.Array {
 
 // Dropout sets elements to 0 with a probability, in training, and divides the others by 1 − rate.
 func Dropout(rate float64) Layer {
-	return named(fmt.Sprintf("Dropout(%v)", rate), func(c *Context, x *array.Array) *array.Array { return drop(c, x, rate) })
+	return named(fmt.Sprintf("Dropout(%v)", rate), func(c *Context, x *array.Array) *array.Array {
+		return drop(c, x, rate)
+	})
 }
 
 func drop(c *Context, x *array.Array, rate float64) *array.Array {

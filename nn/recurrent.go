@@ -23,9 +23,9 @@ type recurrent struct {
 	settings
 }
 
-// LSTM reads x[batch, steps, in]: the states of all steps, [batch, steps, hidden]. Given a state and a memory of [layers ·
-// directions, batch, hidden] too, it returns those after the last step besides. Parameters are called as PyTorch's:
-// "weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0".
+// LSTM reads x[batch, steps, in]: the states of all steps, [batch, steps, hidden]. Given a state and a memory of
+// [layers · directions, batch, hidden] too, it returns those after the last step besides. Parameters are called as
+// PyTorch's: "weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0".
 func LSTM(in, hidden int, options ...Option) Layer {
 	return &recurrent{array.LSTMCell, in, hidden, []int{0, 3, 1, 2}, settingsOf(options)}
 }
@@ -41,7 +41,8 @@ func RNN(in, hidden int, options ...Option) Layer {
 }
 
 func (l *recurrent) String() string {
-	return fmt.Sprintf("%s(%d, %d)", map[array.Cell]string{array.LSTMCell: "LSTM", array.GRUCell: "GRU", array.RNNCell: "RNN"}[l.cell], l.in, l.hidden)
+	return fmt.Sprintf("%s(%d, %d)", map[array.Cell]string{array.LSTMCell: "LSTM", array.GRUCell: "GRU",
+		array.RNNCell: "RNN"}[l.cell], l.in, l.hidden)
 }
 
 // directions are the endings of parameters' names.
@@ -53,7 +54,8 @@ func (l *recurrent) directions() []string {
 }
 
 func (l *recurrent) Declare(d *Declaration) {
-	if l.in < 1 || l.hidden < 1 || l.count < 1 || l.activation != nil && (l.cell != array.RNNCell || l.activation != Relu && l.activation != Tanh) {
+	if l.in < 1 || l.hidden < 1 || l.count < 1 || l.activation != nil &&
+		(l.cell != array.RNNCell || l.activation != Relu && l.activation != Tanh) {
 		d.Fail(fmt.Errorf("%v: %d layers, activation %v", l, l.count, l.activation))
 		return
 	}
@@ -65,11 +67,14 @@ func (l *recurrent) Declare(d *Declaration) {
 		}
 		for _, suffix := range l.directions() {
 			name := fmt.Sprintf("l%d%s", k, suffix)
-			d.add(&entry{name: "weight_ih_" + name, dtype: l.dtype, shape: []int{in, rows}, init: within, transposed: true, gates: l.gates})
+			d.add(&entry{name: "weight_ih_" + name, dtype: l.dtype, shape: []int{in, rows}, init: within, transposed: true,
+				gates: l.gates})
 			d.add(&entry{name: "weight_hh_" + name, dtype: l.dtype, shape: []int{rows, l.hidden}, init: within, gates: l.gates})
 			if l.bias {
-				d.add(&entry{name: "bias_ih_" + name, dtype: l.dtype, shape: []int{rows}, init: l.initialBias(within), gates: l.gates})
-				d.add(&entry{name: "bias_hh_" + name, dtype: l.dtype, shape: []int{rows}, init: l.initialBias(within), gates: l.gates})
+				d.add(&entry{name: "bias_ih_" + name, dtype: l.dtype, shape: []int{rows}, init: l.initialBias(within),
+					gates: l.gates})
+				d.add(&entry{name: "bias_hh_" + name, dtype: l.dtype, shape: []int{rows}, init: l.initialBias(within),
+					gates: l.gates})
 			}
 		}
 	}

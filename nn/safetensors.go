@@ -73,9 +73,9 @@ func Under(prefix string) ReadOption {
 	})
 }
 
-// ReadSafetensors reads the parameters and buffers from a safetensors file with the names and layouts of PyTorch's modules.
-// Floats of other types are converted. After an error the store is as it was before. PyTorch's counts of batches, which
-// nothing here reads, are passed over.
+// ReadSafetensors reads the parameters and buffers from a safetensors file with the names and layouts of PyTorch's
+// modules. Floats of other types are converted. After an error the store is as it was before. PyTorch's counts of
+// batches, which nothing here reads, are passed over.
 func (p *Params) ReadSafetensors(r io.Reader, options ...ReadOption) error {
 	o := reading{rename: func(name string) string { return name }}
 	for _, option := range options {
@@ -183,7 +183,8 @@ func some(names []string) string {
 func (s *slot) accepts(e safetensors.Entry) error {
 	convertible := e.DType == s.dtype || e.DType.IsFloat() && s.dtype.IsFloat() || e.DType.IsInt() && s.dtype.IsInt()
 	if !convertible || !slices.Equal(e.Shape, wide(s.inFile())) {
-		return diag.Inputf("%s is %v%v in the file, and %v%v in the store", e.Name, e.DType, e.Shape, s.dtype, s.inFile()).AtTensor(s.name)
+		return diag.Inputf("%s is %v%v in the file, and %v%v in the store", e.Name, e.DType, e.Shape, s.dtype, s.inFile()).
+			AtTensor(s.name)
 	}
 	return nil
 }

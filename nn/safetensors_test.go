@@ -61,20 +61,24 @@ func TestSafetensorsDifferences(t *testing.T) {
 		return q, q.ReadSafetensors(bytes.NewReader(file.Bytes()), o...)
 	}
 	_, err := read(nn.Sequential(nn.Linear(3, 2), nn.Relu, nn.Linear(2, 2)))
-	if err == nil || !strings.Contains(err.Error(), "2.weight, 2.bias") || !strings.Contains(err.Error(), "1.weight, 1.bias") {
+	if err == nil || !strings.Contains(err.Error(), "2.weight, 2.bias") ||
+		!strings.Contains(err.Error(), "1.weight, 1.bias") {
 		t.Error(err)
 	}
 	var m nn.Missing
 	if _, err = read(nn.Sequential(nn.Linear(3, 2), nn.Relu, nn.Linear(2, 2)), nn.Lenient(&m)); err != nil {
 		t.Error(err)
 	}
-	if !slices.Equal(m.InFile, []string{"2.weight", "2.bias"}) || !slices.Equal(m.InStore, []string{"1.bias", "1.weight"}) && !slices.Equal(m.InStore, []string{"1.weight", "1.bias"}) {
+	if !slices.Equal(m.InFile, []string{"2.weight", "2.bias"}) ||
+		!slices.Equal(m.InStore, []string{"1.bias", "1.weight"}) && !slices.Equal(m.InStore, []string{"1.weight", "1.bias"}) {
 		t.Errorf("%+v", m)
 	}
-	if _, err = read(nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 2)), nn.Lenient(&m)); err == nil || !strings.Contains(err.Error(), "0.weight") {
+	if _, err = read(nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 2)), nn.Lenient(&m)); err == nil ||
+		!strings.Contains(err.Error(), "0.weight") {
 		t.Error(err)
 	}
-	if q, err := read(nn.Linear(2, 2), nn.Under("1.")); err != nil || !slices.Equal(elements(t, q.Get("weight")), elements(t, p.Get("1.weight"))) {
+	if q, err := read(nn.Linear(2, 2), nn.Under("1.")); err != nil ||
+		!slices.Equal(elements(t, q.Get("weight")), elements(t, p.Get("1.weight"))) {
 		t.Error(err)
 	}
 	q, err := read(nn.Sequential(nn.Linear(3, 2, nn.Type(weir.F64)), nn.Linear(2, 2)))

@@ -9,8 +9,8 @@ import (
 // sequential applies layers one after the other.
 type sequential struct{ layers []Layer }
 
-// Sequential applies layers one after the other: each is given the results of the one before. Their parameters are called
-// by their place: "0.weight".
+// Sequential applies layers one after the other: each is given the results of the one before. Their parameters are
+// called by their place: "0.weight".
 func Sequential(layers ...Layer) Layer { return &sequential{layers} }
 
 func (l *sequential) String() string { return "Sequential" }
@@ -100,8 +100,8 @@ func (l *residual) Apply(c *Context, x ...*array.Array) []*array.Array {
 // parallel applies layers to the same inputs.
 type parallel struct{ layers []Layer }
 
-// Parallel applies layers to the same inputs: its results are theirs, one layer's after the other's. Their parameters are
-// called by their place.
+// Parallel applies layers to the same inputs: its results are theirs, one layer's after the other's. Their parameters
+// are called by their place.
 func Parallel(layers ...Layer) Layer { return &parallel{layers} }
 
 func (l *parallel) String() string { return "Parallel" }

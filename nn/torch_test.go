@@ -54,19 +54,23 @@ var torchNets = map[string]nn.Layer{
 	"encoder_layer":        nn.TransformerEncoderLayer(6, 2, 8),
 	"encoder_layer_first":  nn.TransformerEncoderLayer(6, 2, 8, nn.NormFirst, nn.Activation(nn.Gelu)),
 	"decoder_layer":        nn.TransformerDecoderLayer(6, 2, 8),
-	"encoder":              nn.Stack(nn.LayerNorm(6), nn.TransformerEncoderLayer(6, 2, 8), nn.TransformerEncoderLayer(6, 2, 8)),
-	"max_pool":             nn.MaxPool2d(3, nn.Stride(2), nn.Padding(1), nn.Ceil),
-	"avg_pool":             nn.AvgPool2d(3, nn.Stride(2), nn.Padding(1)),
-	"avg_pool_uncounted":   nn.AvgPool1d(3, nn.Stride(1), nn.Padding(1), nn.NoPadCount),
-	"max_pool3d":           nn.MaxPool3d(2),
-	"adaptive_avg":         nn.AdaptiveAvgPool(3, 2),
-	"adaptive_max":         nn.AdaptiveMaxPool(3, 1),
-	"prelu":                nn.PRelu(3),
-	"relu":                 nn.Relu, "relu6": nn.Relu6, "sigmoid": nn.Sigmoid, "log_sigmoid": nn.LogSigmoid, "tanh": nn.Tanh, "silu": nn.Silu, "gelu": nn.Gelu,
-	"gelu_tanh": nn.GeluTanh, "softplus": nn.Softplus, "softsign": nn.Softsign, "mish": nn.Mish, "selu": nn.Selu, "elu": nn.Elu(0.7), "celu": nn.Celu(0.7),
-	"leaky_relu": nn.LeakyRelu(0.1), "hard_sigmoid": nn.HardSigmoid, "hard_swish": nn.HardSwish, "softmax": nn.Softmax(-1), "log_softmax": nn.LogSoftmax(0),
-	"glu": nn.GLU(-1),
-	"mlp": nn.Sequential(nn.Linear(4, 6), nn.Relu, nn.Linear(6, 2)),
+	"encoder": nn.Stack(nn.LayerNorm(6), nn.TransformerEncoderLayer(6, 2, 8),
+		nn.TransformerEncoderLayer(6, 2, 8)),
+	"max_pool":           nn.MaxPool2d(3, nn.Stride(2), nn.Padding(1), nn.Ceil),
+	"avg_pool":           nn.AvgPool2d(3, nn.Stride(2), nn.Padding(1)),
+	"avg_pool_uncounted": nn.AvgPool1d(3, nn.Stride(1), nn.Padding(1), nn.NoPadCount),
+	"max_pool3d":         nn.MaxPool3d(2),
+	"adaptive_avg":       nn.AdaptiveAvgPool(3, 2),
+	"adaptive_max":       nn.AdaptiveMaxPool(3, 1),
+	"prelu":              nn.PRelu(3),
+	"relu":               nn.Relu, "relu6": nn.Relu6, "sigmoid": nn.Sigmoid, "log_sigmoid": nn.LogSigmoid,
+	"tanh": nn.Tanh, "silu": nn.Silu, "gelu": nn.Gelu,
+	"gelu_tanh": nn.GeluTanh, "softplus": nn.Softplus, "softsign": nn.Softsign, "mish": nn.Mish, "selu": nn.Selu,
+	"elu": nn.Elu(0.7), "celu": nn.Celu(0.7),
+	"leaky_relu": nn.LeakyRelu(0.1), "hard_sigmoid": nn.HardSigmoid, "hard_swish": nn.HardSwish, "softmax": nn.Softmax(-1),
+	"log_softmax": nn.LogSoftmax(0),
+	"glu":         nn.GLU(-1),
+	"mlp":         nn.Sequential(nn.Linear(4, 6), nn.Relu, nn.Linear(6, 2)),
 }
 
 // torchTraining are the fixtures that were written in training.
@@ -223,7 +227,8 @@ func compareTorch(t *testing.T, name string, net nn.Layer) {
 }
 
 // gradients holds the derivatives of a weighted sum of the results against PyTorch's.
-func gradients(t *testing.T, f fixture, net nn.Layer, p *nn.Params, context func(*array.Scope) *nn.Context, s *array.Scope, x, w []*array.Array) {
+func gradients(t *testing.T, f fixture, net nn.Layer, p *nn.Params, context func(*array.Scope) *nn.Context,
+	s *array.Scope, x, w []*array.Array) {
 	names := p.Names()
 	loss := func(s *array.Scope, in ...*array.Array) []*array.Array {
 		c := context(s)
@@ -299,7 +304,8 @@ func TestFixturesAreRead(t *testing.T) {
 	for _, e := range f.list {
 		names = append(names, e.Name)
 	}
-	if got := strings.Join(names, " "); got != "p.0.weight p.0.bias p.2.weight p.2.bias x0 y0 w0 g.0.weight g.0.bias g.2.weight g.2.bias d0" {
+	if got := strings.Join(names,
+		" "); got != "p.0.weight p.0.bias p.2.weight p.2.bias x0 y0 w0 g.0.weight g.0.bias g.2.weight g.2.bias d0" {
 		t.Error(got)
 	}
 }

@@ -28,7 +28,9 @@ func newBlock(name string, extent, heads, inner int, cross bool, options []Optio
 	b := &block{name: fmt.Sprintf("%s(%d, %d, %d)", name, extent, heads, inner), settings: o}
 	b.self = MultiHeadAttention(extent, heads, options...)
 	if cross {
-		b.cross = MultiHeadAttention(extent, heads, append(options[:len(options):len(options)], func(o *settings) { o.causal = false })...)
+		b.cross = MultiHeadAttention(extent, heads, append(options[:len(options):len(options)], func(o *settings) {
+			o.causal = false
+		})...)
 	}
 	b.wide, b.narrow = Linear(extent, inner, options...), Linear(inner, extent, options...)
 	b.activated = o.activation
@@ -40,7 +42,8 @@ func newBlock(name string, extent, heads, inner int, cross bool, options []Optio
 		norms = 3
 	}
 	for range norms {
-		b.norms = append(b.norms, &layerNorm{[]int{extent}, false, settings{bias: o.bias, dtype: o.dtype, epsilon: o.epsilon}})
+		b.norms = append(b.norms, &layerNorm{[]int{extent}, false,
+			settings{bias: o.bias, dtype: o.dtype, epsilon: o.epsilon}})
 	}
 	return b
 }
@@ -52,10 +55,11 @@ func TransformerEncoderLayer(extent, heads, inner int, options ...Option) Layer 
 	return newBlock("TransformerEncoderLayer", extent, heads, inner, false, options)
 }
 
-// TransformerDecoderLayer is TransformerEncoderLayer with a second attention, "multihead_attn", over the second input, the
-// encoder's result; its own attention is causal. A third input is the mask of the second attention.
+// TransformerDecoderLayer is TransformerEncoderLayer with a second attention, "multihead_attn", over the second input,
+// the encoder's result; its own attention is causal. A third input is the mask of the second attention.
 func TransformerDecoderLayer(extent, heads, inner int, options ...Option) Layer {
-	return newBlock("TransformerDecoderLayer", extent, heads, inner, true, append(options[:len(options):len(options)], Causal))
+	return newBlock("TransformerDecoderLayer", extent, heads, inner, true,
+		append(options[:len(options):len(options)], Causal))
 }
 
 func (l *block) String() string { return l.name }
@@ -117,9 +121,9 @@ type stack struct {
 	norm   Layer
 }
 
-// Stack applies layers one after the other: the first input becomes the layer's result, the others, as masks and an encoder's
-// result, are given to each. The layers are called "layers.0" and so on, and the norm after them, which may be nil, "norm":
-// as PyTorch's TransformerEncoder and TransformerDecoder are.
+// Stack applies layers one after the other: the first input becomes the layer's result, the others, as masks and an
+// encoder's result, are given to each. The layers are called "layers.0" and so on, and the norm after them, which may
+// be nil, "norm": as PyTorch's TransformerEncoder and TransformerDecoder are.
 func Stack(norm Layer, layers ...Layer) Layer { return &stack{layers, norm} }
 
 func (l *stack) String() string { return "Stack" }

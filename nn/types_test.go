@@ -30,7 +30,8 @@ var typed = []struct {
 	{func(o ...nn.Option) nn.Layer { return nn.Positions(5, 4, o...) }, []int{2, 3, 4}},
 }
 
-// TestTypes has layers of other element types read parameters of f32 from a file, and holds what they compute against f32.
+// TestTypes has layers of other element types read parameters of f32 from a file, and holds what they compute against
+// f32.
 func TestTypes(t *testing.T) {
 	for _, dt := range []weir.DType{weir.F64, weir.BF16, weir.F16} {
 		for _, c := range typed {
@@ -67,8 +68,8 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// TestParametersOwnNothing: what a layer computes belongs to the scope in which it runs, one operation at a time, compiled and
-// differentiated, never to the scope of its parameters, which is capped.
+// TestParametersOwnNothing: what a layer computes belongs to the scope in which it runs, one operation at a time,
+// compiled and differentiated, never to the scope of its parameters, which is capped.
 func TestParametersOwnNothing(t *testing.T) {
 	check := func(net nn.Layer, input func(s *array.Scope) *array.Array) {
 		t.Run(fmt.Sprint(net), func(t *testing.T) {
@@ -77,7 +78,8 @@ func TestParametersOwnNothing(t *testing.T) {
 			x := input(s)
 			for range 3 {
 				request := array.NewScope("request")
-				for _, y := range []*array.Array{nn.One(nn.Inference(request, p), net, x), nn.One(nn.Training(request, p, nil), net, x)} {
+				for _, y := range []*array.Array{nn.One(nn.Inference(request, p), net, x),
+					nn.One(nn.Training(request, p, nil), net, x)} {
 					if y.Scope() != request {
 						t.Errorf("a result belongs to %v: %v", y.Scope(), request.Err())
 					}
@@ -95,7 +97,9 @@ func TestParametersOwnNothing(t *testing.T) {
 	for _, c := range typed {
 		check(c.build(), func(s *array.Scope) *array.Array { return ramp(s, c.shape...) })
 	}
-	check(nn.Embedding(24, 3), func(s *array.Scope) *array.Array { return s.Reshape(s.Arange(weir.I32, 0, 24, 1), 2, 3, 4) })
+	check(nn.Embedding(24, 3), func(s *array.Scope) *array.Array {
+		return s.Reshape(s.Arange(weir.I32, 0, 24, 1), 2, 3, 4)
+	})
 }
 
 // TestScale keeps a scope of the caller's own free of a network's parameters: they are counted apart.

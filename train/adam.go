@@ -6,15 +6,16 @@ import (
 	"github.com/weirml/weir/array"
 )
 
-// Adam steps by a mean of gradients, divided by the root of a mean of their squares; settings: Betas, Epsilon, WeightDecay,
-// which is added to the gradient.
+// Adam steps by a mean of gradients, divided by the root of a mean of their squares; settings: Betas, Epsilon,
+// WeightDecay, which is added to the gradient.
 func Adam(rate float64, list ...Setting) Optimiser {
 	return &adam{settings: settings{rate: rate, beta1: 0.9, beta2: 0.999, epsilon: 1e-8}.set(list)}
 }
 
 // AdamW is Adam with a weight decay apart from the gradient, of 0.01 unless WeightDecay says otherwise.
 func AdamW(rate float64, list ...Setting) Optimiser {
-	return &adam{settings: settings{rate: rate, beta1: 0.9, beta2: 0.999, epsilon: 1e-8, decay: 0.01}.set(list), apart: true}
+	return &adam{settings: settings{rate: rate, beta1: 0.9, beta2: 0.999, epsilon: 1e-8, decay: 0.01}.set(list),
+		apart: true}
 }
 
 type adam struct {
@@ -37,7 +38,8 @@ func (o *adam) Slots(shape []int) []Slot {
 	return []Slot{like("mean", shape), like("square", shape)}
 }
 
-// Scalars are the rate over the mean's correction, the root of the square's correction, and what decay leaves of a weight.
+// Scalars are the rate over the mean's correction, the root of the square's correction, and what decay leaves of a
+// weight.
 func (o *adam) Scalars() int { return 3 }
 
 func (o *adam) Fill(into []float32, step int64, rate float64) {
@@ -59,8 +61,8 @@ func (o *adam) Update(s *array.Scope, u Update) (*array.Array, []*array.Array) {
 	return s.Sub(p, s.Mul(u.Scalars[0], s.Div(m, root))), []*array.Array{m, v}
 }
 
-// RMSProp steps by the gradient divided by the root of a mean of squares; settings: Smoothing, Epsilon, Momentum, Centred,
-// WeightDecay.
+// RMSProp steps by the gradient divided by the root of a mean of squares; settings: Smoothing, Epsilon, Momentum,
+// Centred, WeightDecay.
 func RMSProp(rate float64, list ...Setting) Optimiser {
 	return &rmsProp{settings{rate: rate, alpha: 0.99, epsilon: 1e-8}.set(list)}
 }
@@ -104,7 +106,8 @@ func (o *rmsProp) Update(s *array.Scope, u Update) (*array.Array, []*array.Array
 	return s.Sub(u.P, s.Mul(d, u.Scalars[0])), slots
 }
 
-// Adagrad steps by the gradient divided by the root of the sum of all squares; settings: Epsilon, RateDecay, WeightDecay.
+// Adagrad steps by the gradient divided by the root of the sum of all squares; settings: Epsilon, RateDecay,
+// WeightDecay.
 func Adagrad(rate float64, list ...Setting) Optimiser {
 	return &adagrad{settings{rate: rate, epsilon: 1e-10}.set(list)}
 }

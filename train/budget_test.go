@@ -26,20 +26,29 @@ func budgetedNets() map[string]certified {
 	})
 	counts := []weir.Dims{{"batch": 1}, {"batch": 23}, {"batch": 5}, {"batch": 16}}
 	wide := weir.Options{Dims: map[string]weir.Range{"batch": {Min: 1, Max: 23}}}
-	images, rows, tokens := array.SpecOf("x", weir.F32, "batch", 2, 12, 12), array.SpecOf("x", weir.F32, "batch", 24), array.SpecOf("x", weir.I64, "batch", 12)
+	images, rows, tokens := array.SpecOf("x", weir.F32, "batch", 2, 12, 12), array.SpecOf("x", weir.F32, "batch", 24),
+		array.SpecOf("x", weir.I64, "batch", 12)
 	block := func() nn.Layer {
 		return nn.TransformerEncoderLayer(16, 2, 48, nn.NormFirst, nn.Causal, nn.Activation(nn.Gelu))
 	}
 	return map[string]certified{
-		"batch norms": {nn.Sequential(nn.Conv2d(2, 8, 3, nn.Padding(1)), nn.BatchNorm(8), nn.Relu, nn.MaxPool2d(2), nn.Conv2d(8, 16, 3, nn.Padding(1)), nn.BatchNorm(16), nn.Relu,
+		"batch norms": {nn.Sequential(nn.Conv2d(2, 8, 3, nn.Padding(1)), nn.BatchNorm(8), nn.Relu, nn.MaxPool2d(2),
+			nn.Conv2d(8, 16, 3, nn.Padding(1)), nn.BatchNorm(16), nn.Relu,
 			nn.Flatten(1), nn.Linear(16*36, 4)), train.Options{Compile: wide}, images, 0, counts},
-		"residual": {nn.Sequential(nn.Conv2d(2, 8, 3), nn.Residual(nn.Sequential(nn.Conv2d(8, 8, 3, nn.Padding(1)), nn.GroupNorm(2, 8), nn.Silu)), nn.MaxPool2d(2), nn.Flatten(1), nn.Linear(8*25, 4)),
+		"residual": {nn.Sequential(nn.Conv2d(2, 8, 3),
+			nn.Residual(nn.Sequential(nn.Conv2d(8, 8, 3, nn.Padding(1)), nn.GroupNorm(2, 8), nn.Silu)), nn.MaxPool2d(2),
+			nn.Flatten(1), nn.Linear(8*25, 4)),
 			train.Options{Compile: wide}, images, 0, counts},
-		"transformer": {nn.Sequential(nn.Embedding(11, 16), nn.Positions(12, 16), block(), block(), mean, nn.Linear(16, 4)), train.Options{Compile: wide}, tokens, 11, counts},
-		"statistics":  {nn.Sequential(nn.Linear(24, 32), between, nn.BatchNorm(32), nn.Gelu, between, nn.Linear(32, 4)), train.Options{Compile: wide}, rows, 0, counts[1:]},
-		"pairs":       {nn.Sequential(nn.Linear(24, 64), nn.Tanh, pairs, nn.Linear(64, 64), nn.Relu, nn.Linear(64, 4)), train.Options{Compile: wide}, rows, 0, counts},
-		"dropout":     {nn.Sequential(nn.Linear(24, 96), nn.LayerNorm(96), nn.Relu, nn.Dropout(0.3), nn.Linear(96, 4)), train.Options{Compile: wide}, rows, 0, counts},
-		"gru":         {nn.Sequential(nn.Embedding(11, 12), nn.GRU(12, 12), mean, nn.Linear(12, 4)), train.Options{Compile: wide}, tokens, 11, counts},
+		"transformer": {nn.Sequential(nn.Embedding(11, 16), nn.Positions(12, 16), block(), block(), mean, nn.Linear(16, 4)),
+			train.Options{Compile: wide}, tokens, 11, counts},
+		"statistics": {nn.Sequential(nn.Linear(24, 32), between, nn.BatchNorm(32), nn.Gelu, between, nn.Linear(32, 4)),
+			train.Options{Compile: wide}, rows, 0, counts[1:]},
+		"pairs": {nn.Sequential(nn.Linear(24, 64), nn.Tanh, pairs, nn.Linear(64, 64), nn.Relu, nn.Linear(64, 4)),
+			train.Options{Compile: wide}, rows, 0, counts},
+		"dropout": {nn.Sequential(nn.Linear(24, 96), nn.LayerNorm(96), nn.Relu, nn.Dropout(0.3), nn.Linear(96, 4)),
+			train.Options{Compile: wide}, rows, 0, counts},
+		"gru": {nn.Sequential(nn.Embedding(11, 12), nn.GRU(12, 12), mean, nn.Linear(12, 4)),
+			train.Options{Compile: wide}, tokens, 11, counts},
 	}
 }
 

@@ -19,26 +19,35 @@ type certified struct {
 	counts []weir.Dims
 }
 
-// certifiedNets are five kinds of networks; batch is named in all, sequence where there is one.
+// certifiedNets are five kinds of networks; batch is named in all, sequence if there is one.
 func certifiedNets() map[string]certified {
 	mean := nn.Lambda(func(c *nn.Context, x *array.Array) *array.Array { return c.Mean(x, 1) })
 	batches := []weir.Dims{{"batch": 1}, {"batch": 7}, {"batch": 16}, {"batch": 3}, {"batch": 64}}
-	sequences := []weir.Dims{{"batch": 1, "sequence": 1}, {"batch": 3, "sequence": 10}, {"batch": 8, "sequence": 5}, {"batch": 2, "sequence": 24}, {"batch": 8, "sequence": 24}}
+	sequences := []weir.Dims{{"batch": 1, "sequence": 1}, {"batch": 3, "sequence": 10}, {"batch": 8, "sequence": 5},
+		{"batch": 2, "sequence": 24}, {"batch": 8, "sequence": 24}}
 	bounds := weir.Options{Dims: map[string]weir.Range{"batch": {Min: 1, Max: 8}, "sequence": {Min: 1, Max: 24}}}
 	wide := weir.Options{Dims: map[string]weir.Range{"batch": {Min: 1, Max: 64}}}
 	return map[string]certified{
-		"mlp": {nn.Sequential(nn.Linear(20, 32), nn.Relu, nn.Linear(32, 16), nn.Relu, nn.Linear(16, 4)), train.Options{Compile: wide},
+		"mlp": {nn.Sequential(nn.Linear(20, 32), nn.Relu, nn.Linear(32, 16), nn.Relu, nn.Linear(16, 4)),
+			train.Options{Compile: wide},
 			array.SpecOf("x", weir.F32, "batch", 20), 0, batches},
-		"accumulated": {nn.Sequential(nn.Linear(20, 32), nn.Tanh, nn.Linear(32, 4)), train.Options{Compile: wide, Accumulate: 3, Threads: 2},
+		"accumulated": {nn.Sequential(nn.Linear(20, 32), nn.Tanh, nn.Linear(32, 4)),
+			train.Options{Compile: wide, Accumulate: 3, Threads: 2},
 			array.SpecOf("x", weir.F32, "batch", 20), 0, batches},
-		"cnn": {nn.Sequential(nn.Conv2d(1, 4, 3, nn.Padding(1)), nn.BatchNorm(4), nn.Relu, nn.MaxPool2d(2), nn.Conv2d(4, 8, 3), nn.BatchNorm(8), nn.Relu, nn.Flatten(1), nn.Linear(32, 4)),
+		"cnn": {nn.Sequential(nn.Conv2d(1, 4, 3, nn.Padding(1)), nn.BatchNorm(4), nn.Relu, nn.MaxPool2d(2),
+			nn.Conv2d(4, 8, 3), nn.BatchNorm(8), nn.Relu, nn.Flatten(1), nn.Linear(32, 4)),
 			train.Options{Compile: wide}, array.SpecOf("x", weir.F32, "batch", 1, 8, 8), 0, batches},
-		"transformer": {nn.Sequential(nn.Embedding(11, 16), nn.TransformerEncoderLayer(16, 2, 32, nn.NormFirst, nn.Causal), nn.TransformerEncoderLayer(16, 2, 32, nn.NormFirst, nn.Causal), mean, nn.Linear(16, 4)),
+		"transformer": {nn.Sequential(nn.Embedding(11, 16), nn.TransformerEncoderLayer(16, 2, 32, nn.NormFirst, nn.Causal),
+			nn.TransformerEncoderLayer(16, 2, 32, nn.NormFirst, nn.Causal), mean, nn.Linear(16, 4)),
 			train.Options{Compile: bounds, ClipNorm: 1}, array.SpecOf("x", weir.I64, "batch", "sequence"), 11, sequences},
-		"within a budget": {nn.Sequential(nn.Embedding(11, 16), nn.TransformerEncoderLayer(16, 2, 32, nn.NormFirst, nn.Causal), nn.TransformerEncoderLayer(16, 2, 32, nn.NormFirst, nn.Causal), mean, nn.Linear(16, 4)),
-			train.Options{Compile: bounds, ClipNorm: 1, Budget: 800_000}, array.SpecOf("x", weir.I64, "batch", "sequence"), 11, sequences},
-		"lstm": {nn.Sequential(nn.LSTM(3, 16), mean, nn.Linear(16, 4)), train.Options{Compile: bounds}, array.SpecOf("x", weir.F32, "batch", "sequence", 3), 0, sequences},
-		"embedding": {nn.Sequential(nn.Embedding(1000, 8), mean, nn.Linear(8, 4)), train.Options{Compile: bounds, Lazy: []string{"0.*"}},
+		"within a budget": {nn.Sequential(nn.Embedding(11, 16), nn.TransformerEncoderLayer(16, 2, 32, nn.NormFirst,
+			nn.Causal), nn.TransformerEncoderLayer(16, 2, 32, nn.NormFirst, nn.Causal), mean, nn.Linear(16, 4)),
+			train.Options{Compile: bounds, ClipNorm: 1, Budget: 800_000}, array.SpecOf("x", weir.I64, "batch", "sequence"), 11,
+			sequences},
+		"lstm": {nn.Sequential(nn.LSTM(3, 16), mean, nn.Linear(16, 4)), train.Options{Compile: bounds},
+			array.SpecOf("x", weir.F32, "batch", "sequence", 3), 0, sequences},
+		"embedding": {nn.Sequential(nn.Embedding(1000, 8), mean, nn.Linear(8, 4)),
+			train.Options{Compile: bounds, Lazy: []string{"0.*"}},
 			array.SpecOf("x", weir.I64, "batch", "sequence"), 1000, sequences},
 	}
 }
@@ -75,9 +84,9 @@ func (c certified) batch(s *array.Scope, d weir.Dims) train.Batch {
 	return b
 }
 
-// TestCertificates: what the certificate says before the first step is what training takes, to the byte: at several batches
-// and sequences, at the largest that are allowed, and at no moment of a step more. Each kind that the ledger counts apart is
-// as the certificate has it, and what launches receive in memory that patterns had filled is the same.
+// TestCertificates: what the certificate says before the first step is what training takes, to the byte: at several
+// batches and sequences, at the largest that are allowed, and at no moment of a step more. Each kind that the ledger
+// counts apart is as the certificate has it, and what launches receive in memory that patterns had filled is the same.
 func TestCertificates(t *testing.T) {
 	array.AssertNoLeaks(t)
 	for name, test := range certifiedNets() {
@@ -136,7 +145,8 @@ func (c certified) step(t *testing.T, tr *train.Trainer, d weir.Dims, before mem
 	for kind, part := range map[string]struct {
 		says weir.Size
 		took int64
-	}{"weights": {m.Weights, seen.Weights}, "code": {m.Code, seen.Code}, "arena": {m.Arena, seen.Arena}, "outputs": {m.Outputs, seen.Outputs}} {
+	}{"weights": {m.Weights, seen.Weights}, "code": {m.Code, seen.Code}, "arena": {m.Arena, seen.Arena},
+		"outputs": {m.Outputs, seen.Outputs}} {
 		if v, err := part.says.At(d); err != nil || v != part.took {
 			t.Errorf("at %v: the %s are to take %d, measured %d: %v", d, kind, v, part.took, err)
 		}

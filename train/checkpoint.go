@@ -55,12 +55,12 @@ type order struct {
 	Key      uint64 `json:"key"`
 }
 
-// Save writes a checkpoint into a folder, which is made if it is not there: parameters, buffers, what the optimiser keeps,
-// the step's number, the state of random numbers and the position in the data that batches came from. The file is a
-// safetensors file.
+// Save writes a checkpoint into a folder, which is made if it is not there: parameters, buffers, what the optimiser
+// keeps, the step's number, the state of random numbers and the position in the data that batches came from. The file
+// is a safetensors file.
 //
-// At any moment the folder has the checkpoint before or this one, whole: the file is written beside, brought to the disk,
-// and takes the other's place.
+// At any moment the folder has the checkpoint before or this one, whole: the file is written beside, brought to the
+// disk, and takes the other's place.
 func (t *Trainer) Save(dir string) (err error) {
 	defer diag.Recover(&err, "saving a checkpoint")
 	if err := t.use(); err != nil {
@@ -110,7 +110,8 @@ func syncFolder(dir string) error {
 		return nil
 	}
 	defer f.Close()
-	if err := f.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, fs.ErrInvalid) {
+	if err := f.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrPermission) &&
+		!errors.Is(err, fs.ErrInvalid) {
 		return diag.Inputf("%v", err).AtFile(dir).WithCause(err)
 	}
 	return nil
@@ -118,7 +119,9 @@ func syncFolder(dir string) error {
 
 // write writes the checkpoint's file.
 func (t *Trainer) write(w io.Writer) error {
-	h := header{Format: format, Optimiser: t.optimiser.String(), Step: t.step, Pending: t.pending, Of: max(t.options.Accumulate, 1), Factor: t.factor, Scale: t.scale, Calm: t.calm, Seed: t.options.Seed, Watch: t.watch}
+	h := header{Format: format, Optimiser: t.optimiser.String(), Step: t.step, Pending: t.pending,
+		Of: max(t.options.Accumulate, 1), Factor: t.factor, Scale: t.scale, Calm: t.calm, Seed: t.options.Seed,
+		Watch: t.watch}
 	if t.from != nil {
 		at := t.at
 		h.Data, h.Order = &at, t.from.ordering()
@@ -164,9 +167,10 @@ func entryOf(s state) safetensors.Entry {
 // ordering is what decides the order of the data.
 func (d *Data) ordering() *order { return &order{d.Len(), d.options.Shuffle, d.options.Key} }
 
-// Resume makes a trainer as New does, and goes on where a checkpoint stands: the steps that follow give the same bits as if
-// training had not stopped. Data, if some are given, go to the checkpoint's position.
-func Resume(dir string, net nn.Layer, p *nn.Params, loss Loss, optimiser Optimiser, o Options, data ...*Data) (*Trainer, error) {
+// Resume makes a trainer as New does, and goes on where a checkpoint stands: the steps that follow give the same bits
+// as if training had not stopped. Data, if some are given, go to the checkpoint's position.
+func Resume(dir string, net nn.Layer, p *nn.Params, loss Loss, optimiser Optimiser, o Options, data ...*Data) (*Trainer,
+	error) {
 	t, err := New(net, p, loss, optimiser, o)
 	if err != nil {
 		return nil, err
@@ -178,8 +182,8 @@ func Resume(dir string, net nn.Layer, p *nn.Params, loss Loss, optimiser Optimis
 	return t, nil
 }
 
-// Restore goes back, or on, to where a checkpoint stands; see Resume. A checkpoint that is cut short, damaged, or of another
-// network or optimiser is an error which says so, and changes nothing.
+// Restore goes back, or on, to where a checkpoint stands; see Resume. A checkpoint that is cut short, damaged, or of
+// another network or optimiser is an error which says so, and changes nothing.
 func (t *Trainer) Restore(dir string, data ...*Data) (err error) {
 	defer diag.Recover(&err, "reading a checkpoint")
 	if err := t.use(); err != nil {
@@ -211,7 +215,8 @@ func (t *Trainer) verify(f io.Reader) (*header, error) {
 	}
 	text, ok := meta["weir.training"]
 	if !ok {
-		return nil, diag.Inputf("it is no checkpoint of a training").WithFix("Params.ReadSafetensors reads files of parameters")
+		return nil, diag.Inputf("it is no checkpoint of a training").
+			WithFix("Params.ReadSafetensors reads files of parameters")
 	}
 	h := &header{}
 	if err := json.Unmarshal([]byte(text), h); err != nil {
@@ -261,12 +266,15 @@ func (t *Trainer) matches(list []safetensors.Entry) error {
 		if i >= len(list) {
 			return diag.Inputf("it is of another model, or optimiser: it does not have %s", s.name).AtTensor(s.name)
 		}
-		if want, have := entryOf(s), list[i]; have.Name != want.Name || have.DType != want.DType || !slices.Equal(have.Shape, want.Shape) {
-			return diag.Inputf("it is of another model, or optimiser: %s is %v%v there, %s %v%v here", have.Name, have.DType, have.Shape, want.Name, want.DType, want.Shape).AtTensor(s.name)
+		if want, have := entryOf(s), list[i]; have.Name != want.Name || have.DType != want.DType ||
+			!slices.Equal(have.Shape, want.Shape) {
+			return diag.Inputf("it is of another model, or optimiser: %s is %v%v there, %s %v%v here", have.Name, have.DType,
+				have.Shape, want.Name, want.DType, want.Shape).AtTensor(s.name)
 		}
 	}
 	if len(list) > len(all) {
-		return diag.Inputf("it is of another model, or optimiser: %s is not here", list[len(all)].Name).AtTensor(list[len(all)].Name)
+		return diag.Inputf("it is of another model, or optimiser: %s is not here", list[len(all)].Name).
+			AtTensor(list[len(all)].Name)
 	}
 	return nil
 }
@@ -277,10 +285,12 @@ func (h *header) fits(t *Trainer, data []*Data) error {
 		return diag.Inputf("it is of another optimiser: %s there, %s here", h.Optimiser, t.optimiser)
 	}
 	if h.Pending > 0 && h.Pending >= t.options.Accumulate {
-		return diag.Inputf("the gradients of %d batches are added up there, of %d at most here", h.Pending, t.options.Accumulate)
+		return diag.Inputf("the gradients of %d batches are added up there, of %d at most here", h.Pending,
+			t.options.Accumulate)
 	}
 	if of := max(t.options.Accumulate, 1); h.Pending > 0 && h.Of > 0 && h.Of != of {
-		return diag.Inputf("the gradients of %d batches are added up there, for a mean of %d, and here the mean is of %d", h.Pending, h.Of, of).
+		return diag.Inputf("the gradients of %d batches are added up there, for a mean of %d, and here the mean is of %d",
+			h.Pending, h.Of, of).
 			WithFix("save after an update, or set Accumulate to %d", h.Of)
 	}
 	for _, d := range data {

@@ -62,8 +62,8 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestBadCheckpoints: a checkpoint that is not there, cut short, damaged, or of another model is one clear error, and changes
-// nothing.
+// TestBadCheckpoints: a checkpoint that is not there, cut short, damaged, or of another model is one clear error, and
+// changes nothing.
 func TestBadCheckpoints(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := learnable(t, train.DataOptions{})
@@ -83,7 +83,8 @@ func TestBadCheckpoints(t *testing.T) {
 		t.Helper()
 		err := restore()
 		var e *weir.Error
-		if !errors.As(err, &e) || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "checkpoint.safetensors") {
+		if !errors.As(err, &e) || !strings.Contains(err.Error(), says) ||
+			!strings.Contains(err.Error(), "checkpoint.safetensors") {
 			t.Errorf("%s: the error is %v", what, err)
 		}
 		if !slices.Equal(before, bits(t, s.params)) {
@@ -125,7 +126,8 @@ func TestBadCheckpoints(t *testing.T) {
 		})
 	}
 	other("wider", "another model", nn.Sequential(nn.Linear(2, 17), nn.Tanh, nn.Linear(17, 2)), train.AdamW(0.01))
-	other("deeper", "another model", nn.Sequential(nn.Linear(2, 16), nn.Tanh, nn.Linear(16, 2), nn.Linear(2, 2)), train.AdamW(0.01))
+	other("deeper", "another model", nn.Sequential(nn.Linear(2, 16), nn.Tanh, nn.Linear(16, 2), nn.Linear(2, 2)),
+		train.AdamW(0.01))
 	other("shallower", "another model", nn.Sequential(nn.Linear(2, 16)), train.AdamW(0.01))
 	other("another optimiser", "another", s.net, train.SGD(0.01))
 	other("another rate", "another optimiser", s.net, train.AdamW(0.02))
@@ -144,8 +146,8 @@ func write(t *testing.T, name string, data []byte) {
 	}
 }
 
-// TestFlippedBits flips bits of a checkpoint, each of the table and of the header, and some of the elements: it is refused, and
-// nothing changes, or it is the same checkpoint.
+// TestFlippedBits flips bits of a checkpoint, each of the table and of the header, and some of the elements: it is
+// refused, and nothing changes, or it is the same checkpoint.
 func TestFlippedBits(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := learnable(t, train.DataOptions{Shuffle: true, Key: 5})
@@ -185,7 +187,8 @@ func TestFlippedBits(t *testing.T) {
 				if now, err := os.ReadFile(filepath.Join(again, "checkpoint.safetensors")); err != nil || !slices.Equal(now, good) {
 					t.Errorf("byte %d, bit %d: another checkpoint is taken: %s", at, bit, bad[max(0, at-20):min(len(bad), at+20)])
 				}
-			case !errors.As(err, &e) || errors.Is(err, weir.ErrInternal) || !strings.Contains(err.Error(), "checkpoint.safetensors"):
+			case !errors.As(err, &e) || errors.Is(err, weir.ErrInternal) ||
+				!strings.Contains(err.Error(), "checkpoint.safetensors"):
 				t.Errorf("byte %d, bit %d: %v", at, bit, err)
 			case !slices.Equal(before, bits(t, s.params)) || tr.Steps() != 7:
 				t.Errorf("byte %d, bit %d: something changed: %v", at, bit, err)
@@ -237,8 +240,8 @@ func killedData() *train.Data {
 	return d
 }
 
-// TestKilled kills a process that saves all the time, at random moments: each time there is a whole checkpoint, from which
-// the next process goes on, and in the end the bits are those of training that nobody killed.
+// TestKilled kills a process that saves all the time, at random moments: each time there is a whole checkpoint, from
+// which the next process goes on, and in the end the bits are those of training that nobody killed.
 func TestKilled(t *testing.T) {
 	if runtime.GOARCH == "wasm" {
 		t.Skip("there are no processes")

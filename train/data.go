@@ -21,19 +21,19 @@ type Field struct {
 	DType weir.DType
 	Shape []int // of one example
 	Len   int   // examples
-	// Read writes the elements of an example. It may run in another goroutine than the one that iterates, and must not keep
-	// into.
+	// Read writes the elements of an example. It may run in another goroutine than the one that iterates, and must not
+	// keep into.
 	Read func(example int, into []byte) error
 }
 
-// Column is a field of a slice in memory: an example is as many elements as its shape has, and begins after the one before.
-// The slice is borrowed.
+// Column is a field of a slice in memory: an example is as many elements as its shape has, and begins after the one
+// before. The slice is borrowed.
 func Column[T weir.Element](data []T, shape ...int) Field {
 	return Windows(data, elements(shape), shape...)
 }
 
-// Windows is Column with another distance between the beginnings of examples: less than their elements for windows of a text
-// that overlap.
+// Windows is Column with another distance between the beginnings of examples: less than their elements for windows of a
+// text that overlap.
 func Windows[T weir.Element](data []T, stride int, shape ...int) Field {
 	size, count := int(unsafe.Sizeof(*new(T))), 0
 	if n := elements(shape); stride > 0 && len(data) >= n {
@@ -63,8 +63,8 @@ func Rows(a *array.Array) (Field, error) {
 	return f, nil
 }
 
-// Records is a field of a file: from offset on, examples lie one after the other in the machine's order of bytes, and each
-// is followed by gap bytes of something else. The file stays the caller's.
+// Records is a field of a file: from offset on, examples lie one after the other in the machine's order of bytes, and
+// each is followed by gap bytes of something else. The file stays the caller's.
 func Records(file *os.File, offset int64, gap int, dt weir.DType, shape ...int) (Field, error) {
 	size, err := (&Field{DType: dt, Shape: shape}).bytes(1)
 	if err != nil {
@@ -160,7 +160,8 @@ func (f *Field) bytes(examples int) (int64, error) {
 		n *= int64(e)
 	}
 	if bits := n * int64(f.DType.Bits()); f.DType.IsSubByte() && bits%8 != 0 {
-		return 0, diag.Unsupportedf("examples of %v%v: each of them takes %d bits, which are no whole bytes", f.DType, f.Shape, bits)
+		return 0, diag.Unsupportedf("examples of %v%v: each of them takes %d bits, which are no whole bytes", f.DType,
+			f.Shape, bits)
 	}
 	return f.DType.Bytes(n)
 }
@@ -193,12 +194,12 @@ func (d *Data) order(epoch int64) []int32 {
 	return list
 }
 
-// Batches gives what is left of the epoch, in batches of a size; the last may be smaller. The next Batches gives the next
-// epoch. A batch's arrays hold their elements until the next one is asked for. With DropLast, a size beyond the number of
-// examples is an error, and what is left of an epoch may be nothing.
+// Batches gives what is left of the epoch, in batches of a size; the last may be smaller. The next Batches gives the
+// next epoch. A batch's arrays hold their elements until the next one is asked for. With DropLast, a size beyond the
+// number of examples is an error, and what is left of an epoch may be nothing.
 //
-// A field that cannot be read ends the sequence; Err has its error. While one loop goes on, another gives no batch, and Err
-// has that too: both would move the same position.
+// A field that cannot be read ends the sequence; Err has its error. While one loop goes on, another gives no batch, and
+// Err has that too: both would move the same position.
 func (d *Data) Batches(size int) iter.Seq[Batch] {
 	return func(yield func(Batch) bool) {
 		if !d.begin() {
@@ -261,7 +262,8 @@ func (d *Data) each(size int, yield func(Batch) bool) (err error) {
 		return diag.Inputf("batches of %d", size)
 	}
 	if d.options.DropLast && size > d.x.Len {
-		return diag.Inputf("batches of %d of %d examples, and smaller batches are left out", size, d.x.Len).WithFix("ask for smaller batches")
+		return diag.Inputf("batches of %d of %d examples, and smaller batches are left out", size, d.x.Len).
+			WithFix("ask for smaller batches")
 	}
 	d.lock.Lock()
 	at := d.at

@@ -6,8 +6,9 @@ import (
 	"github.com/weirml/weir"
 )
 
-// NotFinite is the error of a step whose loss, whose gradients, or whose new buffers are infinite or no numbers. Nothing
-// changed: parameters, moments, buffers and the step's number are as before the step, and so are gradients that are added up.
+// NotFinite is the error of a step whose loss, whose gradients, or whose new buffers are infinite or no numbers.
+// Nothing changed: parameters, moments, buffers and the step's number are as before the step, and so are gradients that
+// are added up.
 type NotFinite struct {
 	Step      int64
 	Loss      float64
@@ -22,10 +23,13 @@ func (e *NotFinite) Error() string {
 		what = fmt.Sprintf("the loss is %v, and gradients are not finite", e.Loss)
 	}
 	if e.Buffers {
-		return fmt.Sprintf("step %d: the loss is %v, and a running statistic would not be finite; parameters are as before the step "+
-			"(fix: give BatchNorm more than one value for each channel, as by DataOptions.DropLast, or look at the batch)", e.Step, e.Loss)
+		return fmt.Sprintf("step %d: the loss is %v, and a running statistic would not be finite; parameters are as before "+
+			"the step "+
+			"(fix: give BatchNorm more than one value for each channel, as by DataOptions.DropLast, or look at the batch)",
+			e.Step, e.Loss)
 	}
-	return fmt.Sprintf("step %d: %s; parameters are as before the step (fix: lower the learning rate, clip gradients, or look at the batch)", e.Step, what)
+	return fmt.Sprintf("step %d: %s; parameters are as before the step (fix: lower the learning rate, clip gradients, "+
+		"or look at the batch)", e.Step, what)
 }
 
 // Is reports that it is an error of the input.

@@ -10,9 +10,10 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 )
 
-// Evaluate computes the loss over batches, each weighted by its examples, and has metrics see what the network says. The
-// network infers, and nothing changes. Batches without any example are an error: there is no loss of nothing.
-func (t *Trainer) Evaluate(ctx context.Context, batches func(yield func(Batch) bool), metrics ...Metric) (loss float64, err error) {
+// Evaluate computes the loss over batches, each weighted by its examples, and has metrics see what the network says.
+// The network infers, and nothing changes. Batches without any example are an error: there is no loss of nothing.
+func (t *Trainer) Evaluate(ctx context.Context, batches func(yield func(Batch) bool), metrics ...Metric) (loss float64,
+	err error) {
 	defer diag.Recover(&err, "evaluating")
 	if err := t.use(); err != nil {
 		return 0, err

@@ -23,8 +23,8 @@ type FitOptions struct {
 	Metrics    func() []Metric
 	Stop       *EarlyStopping
 	Plateau    *Plateau
-	// Folder gets a checkpoint after each epoch, and Best one when the observed loss is the least so far; "": none. A Fit that
-	// goes on with data, resumed or not, compares with what was observed of them before.
+	// Folder gets a checkpoint after each epoch, and Best one when the observed loss is the least so far; "": none. A Fit
+	// that goes on with data, resumed or not, compares with what was observed of them before.
 	Folder, Best string
 	Logs         []Log     // of each step's loss and rate, and each epoch's evaluation
 	Progress     io.Writer // a bar, if it is a terminal; nil: none
@@ -43,7 +43,8 @@ type EpochResult struct {
 	Metrics    []Metric
 }
 
-// Fit trains over epochs of data. When the context ends, so does Fit, with its error; the trainer is as after the last step.
+// Fit trains over epochs of data. When the context ends, so does Fit, with its error; the trainer is as after the last
+// step.
 func (t *Trainer) Fit(ctx context.Context, data *Data, o FitOptions) (h *History, err error) {
 	defer diag.Recover(&err, "training")
 	h = &History{}
@@ -114,8 +115,8 @@ type watch struct {
 	Plateau *lowest `json:"plateau,omitempty"`
 }
 
-// watched has Fit go on with what was observed before, if the data were begun: Stop and Plateau, unless they have observed
-// something, take what a checkpoint has of them.
+// watched has Fit go on with what was observed before, if the data were begun: Stop and Plateau, unless they have
+// observed something, take what a checkpoint has of them.
 func (t *Trainer) watched(data *Data, o *FitOptions) error {
 	if err := t.use(); err != nil {
 		return err
@@ -134,8 +135,8 @@ func (t *Trainer) watched(data *Data, o *FitOptions) error {
 	return nil
 }
 
-// observed has what watches the loss see it, and saves: first to Best, so that a Fit that is killed in between and resumed
-// from Folder saves there again. It reports whether to stop.
+// observed has what watches the loss see it, and saves: first to Best, so that a Fit that is killed in between and
+// resumed from Folder saves there again. It reports whether to stop.
 func (t *Trainer) observed(r EpochResult, o *FitOptions) (stop bool, err error) {
 	measure := r.Validation
 	if o.Validation == nil {
@@ -220,7 +221,8 @@ func (b *bar) line(loss float64, now time.Time) string {
 	n := min(width*b.done/max(b.total, 1), width)
 	each := now.Sub(b.begin) / time.Duration(max(b.done, 1))
 	left := each * time.Duration(max(b.total-b.done, 0))
-	return fmt.Sprintf("%s [%s%s] %d/%d loss %.4f, %v a step, %v left", b.title, strings.Repeat("=", n), strings.Repeat(" ", width-n),
+	return fmt.Sprintf("%s [%s%s] %d/%d loss %.4f, %v a step, %v left", b.title, strings.Repeat("=", n),
+		strings.Repeat(" ", width-n),
 		b.done, b.total, loss, each.Round(10*time.Microsecond), left.Round(time.Second))
 }
 

@@ -31,16 +31,21 @@ func TestFit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := train.FitOptions{Epochs: 30, BatchSize: 32, Validation: check, Metrics: func() []train.Metric { return []train.Metric{&train.Accuracy{}} },
-		Folder: filepath.Join(dir, "last"), Best: filepath.Join(dir, "best"), Logs: []train.Log{train.NewCSV(&lines), events}, Progress: &lines}
+	o := train.FitOptions{Epochs: 30, BatchSize: 32, Validation: check, Metrics: func() []train.Metric {
+		return []train.Metric{&train.Accuracy{}}
+	},
+		Folder: filepath.Join(dir, "last"), Best: filepath.Join(dir, "best"), Logs: []train.Log{train.NewCSV(&lines), events},
+		Progress: &lines}
 	h, err := tr.Fit(t.Context(), s.data, o)
 	if err = errors.Join(err, events.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if len(h.Epochs) != 30 || h.Stopped || h.Epochs[29].Validation >= h.Epochs[0].Validation || h.Epochs[29].Metrics[0].Value() < 0.6 || tr.Steps() != 120 {
+	if len(h.Epochs) != 30 || h.Stopped || h.Epochs[29].Validation >= h.Epochs[0].Validation ||
+		h.Epochs[29].Metrics[0].Value() < 0.6 || tr.Steps() != 120 {
 		t.Errorf("fitted: %+v", h)
 	}
-	if rows := strings.Split(strings.TrimSpace(lines.String()), "\n"); len(rows) != 1+2*120+30 || rows[0] != "step,name,value" || !strings.HasPrefix(rows[1], "1,loss,0.") {
+	if rows := strings.Split(strings.TrimSpace(lines.String()), "\n"); len(rows) != 1+2*120+30 ||
+		rows[0] != "step,name,value" || !strings.HasPrefix(rows[1], "1,loss,0.") {
 		t.Errorf("%d rows of %.80s", len(rows), lines.String())
 	}
 	if n := records(t, filepath.Join(dir, "events")); n != 1+120+30 {
@@ -54,7 +59,8 @@ func TestFit(t *testing.T) {
 	}
 	half.Close()
 	third := learnable(t, shuffled)
-	rest, err := train.Resume(o.Folder, third.net, third.params, train.CrossEntropy, train.AdamW(0.01), train.Options{}, third.data)
+	rest, err := train.Resume(o.Folder, third.net, third.params, train.CrossEntropy, train.AdamW(0.01), train.Options{},
+		third.data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +91,8 @@ func records(t *testing.T, dir string) (n int) {
 	}
 	for ; len(data) > 0; n++ {
 		size := binary.LittleEndian.Uint64(data)
-		if binary.LittleEndian.Uint32(data[8:]) != masked(data[:8]) || binary.LittleEndian.Uint32(data[12+size:]) != masked(data[12:12+size]) {
+		if binary.LittleEndian.Uint32(data[8:]) != masked(data[:8]) ||
+			binary.LittleEndian.Uint32(data[12+size:]) != masked(data[12:12+size]) {
 			t.Fatalf("record %d: a checksum is wrong", n)
 		}
 		if n == 0 && !strings.Contains(string(data[12:12+size]), "brain.Event:2") {
@@ -105,7 +112,8 @@ func TestStopsEarly(t *testing.T) {
 	}
 	defer tr.Close()
 	plateau := &train.Plateau{Factor: 0.5, Patience: 1, Least: 0.2}
-	h, err := tr.Fit(t.Context(), s.data, train.FitOptions{Epochs: 100, BatchSize: 100, Stop: &train.EarlyStopping{Patience: 6}, Plateau: plateau})
+	h, err := tr.Fit(t.Context(), s.data, train.FitOptions{Epochs: 100, BatchSize: 100,
+		Stop: &train.EarlyStopping{Patience: 6}, Plateau: plateau})
 	if err != nil || !h.Stopped || len(h.Epochs) != 8 || tr.Factor() != 0.2 {
 		t.Errorf("%d epochs, stopped %v, factor %v, error %v", len(h.Epochs), h.Stopped, tr.Factor(), err)
 	}
@@ -119,13 +127,14 @@ func TestStopsEarly(t *testing.T) {
 	}
 }
 
-// TestFitGoesOn: a Fit that is resumed from a checkpoint stops and lowers the rate when one that was never interrupted does, and
-// does not take a loss for the best that is not. Data that begin anew are watched anew.
+// TestFitGoesOn: a Fit that is resumed from a checkpoint stops and lowers the rate when one that was never interrupted
+// does, and does not take a loss for the best that is not. Data that begin anew are watched anew.
 func TestFitGoesOn(t *testing.T) {
 	array.AssertNoLeaks(t)
 	dir := t.TempDir()
 	o := func(epochs int) train.FitOptions {
-		return train.FitOptions{Epochs: epochs, BatchSize: 100, Folder: filepath.Join(dir, "last"), Best: filepath.Join(dir, "best"),
+		return train.FitOptions{Epochs: epochs, BatchSize: 100, Folder: filepath.Join(dir, "last"),
+			Best: filepath.Join(dir, "best"),
 			Stop: &train.EarlyStopping{Patience: 6}, Plateau: &train.Plateau{Factor: 0.5, Patience: 1, Least: 0.2}}
 	}
 	best := func() string {
@@ -146,12 +155,14 @@ func TestFitGoesOn(t *testing.T) {
 	tr.Close()
 	first := best()
 	again := learnable(t, train.DataOptions{})
-	rest, err := train.Resume(filepath.Join(dir, "last"), again.net, again.params, train.CrossEntropy, train.SGD(0), train.Options{}, again.data)
+	rest, err := train.Resume(filepath.Join(dir, "last"), again.net, again.params, train.CrossEntropy, train.SGD(0),
+		train.Options{}, again.data)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer rest.Close()
-	if h, err := rest.Fit(t.Context(), again.data, o(100)); err != nil || !h.Stopped || len(h.Epochs) != 4 || rest.Factor() != 0.2 {
+	if h, err := rest.Fit(t.Context(), again.data, o(100)); err != nil || !h.Stopped || len(h.Epochs) != 4 ||
+		rest.Factor() != 0.2 {
 		t.Errorf("resumed: %d epochs, stopped %v, factor %v, %v", len(h.Epochs), h.Stopped, rest.Factor(), err)
 	}
 	if best() != first {
@@ -175,7 +186,8 @@ func TestWatchesNonsense(t *testing.T) {
 		dir := t.TempDir()
 		stop := &train.EarlyStopping{Patience: 3}
 		stop.Observe(x)
-		if _, err := tr.Fit(t.Context(), s.data, train.FitOptions{Epochs: int(s.data.Epoch()) + 1, BatchSize: 50, Folder: dir, Stop: stop}); err != nil {
+		if _, err := tr.Fit(t.Context(), s.data, train.FitOptions{Epochs: int(s.data.Epoch()) + 1, BatchSize: 50, Folder: dir,
+			Stop: stop}); err != nil {
 			t.Fatal(err)
 		}
 		if err := tr.Restore(dir, s.data); err != nil {
@@ -184,7 +196,8 @@ func TestWatchesNonsense(t *testing.T) {
 	}
 }
 
-// TestBreakOff: a loop over batches that breaks off leaves neither memory nor a goroutine, and the next loop goes on there.
+// TestBreakOff: a loop over batches that breaks off leaves neither memory nor a goroutine, and the next loop goes on
+// there.
 func TestBreakOff(t *testing.T) {
 	array.AssertNoLeaks(t)
 	for _, prefetch := range []int{0, 1, 3} {
@@ -208,8 +221,8 @@ func TestBreakOff(t *testing.T) {
 	}
 }
 
-// TestLoopWithin: a loop inside of another over the same data gives nothing and is an error, which stays; the outer one gives each
-// example once.
+// TestLoopWithin: a loop inside of another over the same data gives nothing and is an error, which stays; the outer one
+// gives each example once.
 func TestLoopWithin(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := learnable(t, train.DataOptions{Prefetch: 1})
@@ -266,7 +279,9 @@ func TestOrder(t *testing.T) {
 		}
 		return list
 	}
-	a, b, c := epochs(train.DataOptions{Shuffle: true, Key: 1}), epochs(train.DataOptions{Shuffle: true, Key: 1, Prefetch: 4}), epochs(train.DataOptions{Shuffle: true, Key: 2, DropLast: true})
+	a, b, c := epochs(train.DataOptions{Shuffle: true, Key: 1}),
+		epochs(train.DataOptions{Shuffle: true, Key: 1, Prefetch: 4}),
+		epochs(train.DataOptions{Shuffle: true, Key: 2, DropLast: true})
 	if a != b || a[0] == a[1] || a == c {
 		t.Errorf("orders: %q, %q, %q", a, b, c)
 	}

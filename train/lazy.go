@@ -9,10 +9,10 @@ import (
 	"github.com/weirml/weir/nn"
 )
 
-// A table that is trained lazily has only those rows touched that a batch's ids name. Its derivative is taken by what is
-// added to its rows, which is zeros: one array for each place that reads rows. Rows that several ids name get the sum of
-// their derivatives: each row has a place of its own among the batch's ids, that of the last id which names it. A state of
-// one integer a row tells the place; it is written before it is read, so that nobody has to clear it.
+// A table that is trained lazily has only those rows touched that a batch's ids name. Its derivative is taken by what
+// is added to its rows, which is zeros: one array for each place that reads rows. Rows that several ids name get the
+// sum of their derivatives: each row has a place of its own among the batch's ids, that of the last id which names it.
+// A state of one integer a row tells the place; it is written before it is read, so that nobody has to clear it.
 
 // lookup is a place of the network that reads rows of a table.
 type lookup struct {
@@ -46,7 +46,8 @@ func (t *Trainer) checkLazy(names []string) error {
 		}
 		for _, s := range t.optimiser.Slots(shape) {
 			if !slices.Equal(s.Shape, shape) {
-				return diag.Unsupportedf("a table that is trained lazily by an optimiser whose %s is of another shape than the table", s.Name).AtTensor(name)
+				return diag.Unsupportedf("a table that is trained lazily by an optimiser whose %s is of another shape than the "+
+					"table", s.Name).AtTensor(name)
 			}
 		}
 	}
@@ -54,7 +55,8 @@ func (t *Trainer) checkLazy(names []string) error {
 }
 
 // lookups runs the network for the places that read rows: what else it computes is dead.
-func (t *Trainer) lookups(s *array.Scope, values []*array.Array, key *array.Array, batch []*array.Array) (list []*lookup) {
+func (t *Trainer) lookups(s *array.Scope, values []*array.Array, key *array.Array,
+	batch []*array.Array) (list []*lookup) {
 	if len(t.options.Lazy) == 0 {
 		return nil
 	}
@@ -94,7 +96,8 @@ func (w *writing) touch(table int, list []*lookup, grads []*array.Array) (rows *
 		}
 	}
 	if ids == nil {
-		w.s.Fail(diag.Inputf("the network reads no rows of it, and it is to be trained lazily").AtTensor(w.t.states[table].name))
+		w.s.Fail(diag.Inputf("the network reads no rows of it, and it is to be trained lazily").
+			AtTensor(w.t.states[table].name))
 		return nil, nil
 	}
 	r := &touched{ids: ids[0]}

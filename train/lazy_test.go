@@ -15,10 +15,13 @@ import (
 
 // table is a network whose result are the rows of a table, summed over the ids of an example.
 func table(rows, extent int) nn.Layer {
-	return nn.Sequential(nn.Embedding(rows, extent), nn.Lambda(func(c *nn.Context, x *array.Array) *array.Array { return c.Sum(x, 1) }))
+	return nn.Sequential(nn.Embedding(rows, extent), nn.Lambda(func(c *nn.Context, x *array.Array) *array.Array {
+		return c.Sum(x, 1)
+	}))
 }
 
-// TestLazyIsDense: SGD that touches only the rows of a batch's ids gives what SGD gives, duplicates among the ids or not.
+// TestLazyIsDense: SGD that touches only the rows of a batch's ids gives what SGD gives, duplicates among the ids or
+// not.
 func TestLazyIsDense(t *testing.T) {
 	array.AssertNoLeaks(t)
 	run := func(o train.Options) []float32 {
@@ -53,8 +56,8 @@ func TestLazyIsDense(t *testing.T) {
 	}
 }
 
-// TestLazyAdam compares with Adam over the rows that a batch names, computed here, and finds rows that change without being
-// named.
+// TestLazyAdam compares with Adam over the rows that a batch names, computed here, and finds rows that change without
+// being named.
 func TestLazyAdam(t *testing.T) {
 	array.AssertNoLeaks(t)
 	const rows, extent = 12, 3
@@ -181,10 +184,12 @@ func TestLazyMisuse(t *testing.T) {
 		optimiser train.Optimiser
 		options   train.Options
 	}{
-		"matches":          {table(9, 4), train.SGD(1), train.Options{Lazy: []string{"3.*"}}},
-		"another shape":    {table(9, 4), train.Adafactor(1), train.Options{Lazy: []string{"*"}}},
-		"added up":         {table(9, 4), train.SGD(1), train.Options{Lazy: []string{"*"}, Accumulate: 2}},
-		"read whole":       {nn.Linear(4, 4, nn.NoBias), train.SGD(1), train.Options{Lazy: []string{"*"}, Inputs: []array.Spec{array.SpecOf("x", weir.F32, 2, 4), array.SpecOf("y", weir.F32, 2, 4)}}},
+		"matches":       {table(9, 4), train.SGD(1), train.Options{Lazy: []string{"3.*"}}},
+		"another shape": {table(9, 4), train.Adafactor(1), train.Options{Lazy: []string{"*"}}},
+		"added up":      {table(9, 4), train.SGD(1), train.Options{Lazy: []string{"*"}, Accumulate: 2}},
+		"read whole": {nn.Linear(4, 4, nn.NoBias), train.SGD(1),
+			train.Options{Lazy: []string{"*"}, Inputs: []array.Spec{array.SpecOf("x", weir.F32, 2, 4),
+				array.SpecOf("y", weir.F32, 2, 4)}}},
 		"a table, of rows": {nn.Linear(4, 4), train.SGD(1), train.Options{Lazy: []string{"*"}}},
 		`matches "["`:      {table(9, 4), train.SGD(1), train.Options{Lazy: []string{"["}}},
 	} {

@@ -12,12 +12,13 @@ import (
 	"github.com/weirml/weir/train"
 )
 
-// TestLeast: whatever network, types and options a step has, the budget that a refusal of one byte names is enough for all
-// of the step's programs, and they take no more.
+// TestLeast: whatever network, types and options a step has, the budget that a refusal of one byte names is enough for
+// all of the step's programs, and they take no more.
 func TestLeast(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	nets := budgetedNets()
-	for name, o := range map[string]train.Options{"statistics": {Precision: weir.BF16}, "dropout": {Precision: weir.BF16, Accumulate: 3}, "pairs": {Accumulate: 2}, "gru": {}} {
+	for name, o := range map[string]train.Options{"statistics": {Precision: weir.BF16},
+		"dropout": {Precision: weir.BF16, Accumulate: 3}, "pairs": {Accumulate: 2}, "gru": {}} {
 		nets[name].leastOf(t, name, o)
 	}
 	for range 12 { // products of random widths
@@ -27,11 +28,13 @@ func TestLeast(t *testing.T) {
 			layers = append(layers, nn.Linear(width, next), []nn.Layer{nn.Relu, nn.Gelu, nn.Tanh, nn.LayerNorm(next)}[r.IntN(4)])
 			width = next
 		}
-		c := certified{net: nn.Sequential(append(layers, nn.Linear(width, 4))...), x: array.SpecOf("x", weir.F32, "batch", 24)}
+		c := certified{net: nn.Sequential(append(layers, nn.Linear(width, 4))...),
+			x: array.SpecOf("x", weir.F32, "batch", 24)}
 		most := int64(1 + r.IntN(60))
 		c.o.Compile.Dims = map[string]weir.Range{"batch": {Min: 1, Max: most}}
 		precision := []weir.DType{weir.F32, weir.BF16}[r.IntN(2)]
-		c.leastOf(t, fmt.Sprintf("products of up to %d rows", most), train.Options{Precision: precision, Accumulate: r.IntN(3)})
+		c.leastOf(t, fmt.Sprintf("products of up to %d rows", most),
+			train.Options{Precision: precision, Accumulate: r.IntN(3)})
 	}
 }
 
@@ -46,7 +49,8 @@ func (c certified) leastOf(t *testing.T, name string, o train.Options) {
 	}
 	_, err := train.New(c.net, p, train.CrossEntropy, train.SGD(0.05), o)
 	var e *weir.Error
-	if !errors.As(err, &e) || !errors.Is(err, weir.ErrBudget) || e.Budget <= 1 || e.Fix != fmt.Sprintf("a budget of %d bytes works", e.Budget) {
+	if !errors.As(err, &e) || !errors.Is(err, weir.ErrBudget) || e.Budget <= 1 ||
+		e.Fix != fmt.Sprintf("a budget of %d bytes works", e.Budget) {
 		t.Errorf("%s, %v, accumulate %d: one byte: %v", name, o.Precision, o.Accumulate, err)
 		return
 	}

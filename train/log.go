@@ -26,7 +26,8 @@ type Log interface {
 	Log(step int64, values ...Value) error
 }
 
-// CSV writes values as lines of comma-separated values: the step, a name and a value. The first line names these columns.
+// CSV writes values as lines of comma-separated values: the step, a name and a value. The first line names these
+// columns.
 type CSV struct {
 	w     *csv.Writer
 	began bool
@@ -118,7 +119,8 @@ func (t *TensorBoard) write(event []byte) error {
 	return err
 }
 
-// masked is the checksum of records: CRC-32C, turned and shifted so that a checksum of data with checksums is none of them.
+// masked is the checksum of records: CRC-32C, turned and shifted so that a checksum of data with checksums is none of
+// them.
 func masked(data []byte) uint32 {
 	sum := crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli))
 	return (sum>>15 | sum<<17) + 0xa282ead8

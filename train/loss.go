@@ -6,8 +6,8 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// Loss computes one number from what a network gives and what it should have given; the smaller, the better. It runs in a
-// trace. A network with several outputs ends in a layer that makes one of them.
+// Loss computes one number from what a network gives and what it should have given; the smaller, the better. It runs in
+// a trace. A network with several outputs ends in a layer that makes one of them.
 type Loss func(s *array.Scope, out, y *array.Array) *array.Array
 
 // CrossEntropy is the mean cross entropy of logits, whose classes are the last axis. The target is class ids, integers
@@ -137,8 +137,8 @@ func extent(s *array.Scope, n int) *array.Array {
 	return s.Sum(s.Ones(weir.I64, n))
 }
 
-// oneHot compares ids, of i64, with each class, along a new last axis. An id that is no class is an error when this is run: a
-// take from the classes checks it.
+// oneHot compares ids, of i64, with each class, along a new last axis. An id that is no class is an error when this is
+// run: a take from the classes checks it.
 func oneHot(s *array.Scope, ids *array.Array, classes int) *array.Array {
 	if classes == 0 {
 		refuse(s, "there are no classes: the last axis of the logits is empty")
@@ -187,7 +187,8 @@ func pairs(name string, f func(s *array.Scope, out, y *array.Array) *array.Array
 	}
 }
 
-// differ is the error of an output and a target with other axes: mostly it is an axis of one element that one of them has.
+// differ is the error of an output and a target with other axes: mostly it is an axis of one element that one of them
+// has.
 func differ(name string, out, y *array.Array) error {
 	e := diag.Inputf("%s of %v by %v: their shapes differ", name, out, y)
 	switch {
@@ -252,8 +253,8 @@ func BCEWithLogits(s *array.Scope, out, y *array.Array) *array.Array {
 	})(s, out, y)
 }
 
-// KL is the Kullback-Leibler divergence of distributions from those whose logarithms the network gives: the sum along the
-// last axis, and the mean over the others.
+// KL is the Kullback-Leibler divergence of distributions from those whose logarithms the network gives: the sum along
+// the last axis, and the mean over the others.
 func KL(s *array.Scope, out, y *array.Array) *array.Array {
 	if out.Rank() == 0 {
 		refuse(s, "KL of %v: its last axis are the classes", out)
@@ -291,8 +292,8 @@ func CosineDistance(s *array.Scope, out, y *array.Array) *array.Array {
 	return s.Mean(s.Sub(s.Number(1), s.Div(dot, s.Sqrt(s.Maximum(sizes, s.Number(1e-16))))))
 }
 
-// Triplet is the mean of max(0, |a − p| − |a − n| + margin): a network gives anchors a, positives p and negatives n beside
-// each other along axis 1, of extent 3. The target is not read.
+// Triplet is the mean of max(0, |a − p| − |a − n| + margin): a network gives anchors a, positives p and negatives n
+// beside each other along axis 1, of extent 3. The target is not read.
 func Triplet(margin float64) Loss {
 	return func(s *array.Scope, out, _ *array.Array) *array.Array {
 		if s.Err() != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// Metric gathers over batches how well a network does. Evaluate gives it what the network says, rows of elements along the
-// last axis, and the targets: class ids if target has one element a row, else distributions.
+// Metric gathers over batches how well a network does. Evaluate gives it what the network says, rows of elements along
+// the last axis, and the targets: class ids if target has one element a row, else distributions.
 type Metric interface {
 	// Observe is given a batch.
 	Observe(rows [][]float32, targets []float64) error
@@ -39,7 +39,8 @@ func (m *Mean) Value() float64 {
 	return m.sum / m.weight
 }
 
-// Accuracy is the share of rows whose greatest element is the target's; with K, that the target is among the K greatest.
+// Accuracy is the share of rows whose greatest element is the target's; with K, that the target is among the K
+// greatest.
 type Accuracy struct {
 	K int // 0: 1
 

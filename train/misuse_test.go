@@ -106,8 +106,8 @@ func TestClosedWhileRunning(t *testing.T) {
 	}
 }
 
-// TestParamsUnderTrainer: parameters that are being trained are closed neither together nor one by one, nor is a trainer made
-// of those that are closed.
+// TestParamsUnderTrainer: parameters that are being trained are closed neither together nor one by one, nor is a
+// trainer made of those that are closed.
 func TestParamsUnderTrainer(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := learnable(t, train.DataOptions{})
@@ -162,8 +162,8 @@ func TestDeadBatch(t *testing.T) {
 	}
 }
 
-// TestLossAxes: a network that gives a column is no fit for targets without that axis, nor the other way round, and the error
-// says what fits.
+// TestLossAxes: a network that gives a column is no fit for targets without that axis, nor the other way round, and the
+// error says what fits.
 func TestLossAxes(t *testing.T) {
 	array.AssertNoLeaks(t)
 	scope := array.NewScope("batch")

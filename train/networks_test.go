@@ -11,8 +11,8 @@ import (
 	"github.com/weirml/weir/train"
 )
 
-// TestNetworks trains one of each kind: it learns, in batches of several sizes, resumes to the same bits, and a batch after
-// the last is what the certificate says.
+// TestNetworks trains one of each kind: it learns, in batches of several sizes, resumes to the same bits, and a batch
+// after the last is what the certificate says.
 func TestNetworks(t *testing.T) {
 	array.AssertNoLeaks(t)
 	floats := func(n int) []float32 {
@@ -41,13 +41,16 @@ func TestNetworks(t *testing.T) {
 		net nn.Layer
 		x   train.Field
 	}{
-		"convolution": {nn.Sequential(nn.Conv2d(1, 4, 3, nn.Padding(1)), nn.BatchNorm(4), nn.Relu, nn.MaxPool2d(2), nn.Flatten(1), nn.Linear(64, 4)), images},
-		"dropout":     {nn.Sequential(nn.Flatten(1), nn.Linear(64, 32), nn.Relu, nn.Dropout(0.2), nn.Linear(32, 4)), images},
-		"norms":       {nn.Sequential(nn.Flatten(1), nn.Linear(64, 32), nn.LayerNorm(32), nn.Tanh, nn.RMSNorm(32), nn.Linear(32, 4)), images},
-		"lstm":        {nn.Sequential(nn.LSTM(3, 16), nn.Lambda(last), nn.Linear(16, 4)), series},
-		"gru":         {nn.Sequential(nn.GRU(3, 16), nn.Lambda(last), nn.Linear(16, 4)), series},
-		"embedding":   {nn.Sequential(nn.Embedding(11, 8), nn.Lambda(last), nn.Linear(8, 4)), text},
-		"transformer": {nn.Sequential(nn.Embedding(11, 16), nn.TransformerEncoderLayer(16, 2, 32, nn.NormFirst, nn.Causal), nn.Lambda(last), nn.Linear(16, 4)), text},
+		"convolution": {nn.Sequential(nn.Conv2d(1, 4, 3, nn.Padding(1)), nn.BatchNorm(4), nn.Relu, nn.MaxPool2d(2),
+			nn.Flatten(1), nn.Linear(64, 4)), images},
+		"dropout": {nn.Sequential(nn.Flatten(1), nn.Linear(64, 32), nn.Relu, nn.Dropout(0.2), nn.Linear(32, 4)), images},
+		"norms": {nn.Sequential(nn.Flatten(1), nn.Linear(64, 32), nn.LayerNorm(32), nn.Tanh, nn.RMSNorm(32),
+			nn.Linear(32, 4)), images},
+		"lstm":      {nn.Sequential(nn.LSTM(3, 16), nn.Lambda(last), nn.Linear(16, 4)), series},
+		"gru":       {nn.Sequential(nn.GRU(3, 16), nn.Lambda(last), nn.Linear(16, 4)), series},
+		"embedding": {nn.Sequential(nn.Embedding(11, 8), nn.Lambda(last), nn.Linear(8, 4)), text},
+		"transformer": {nn.Sequential(nn.Embedding(11, 16), nn.TransformerEncoderLayer(16, 2, 32, nn.NormFirst, nn.Causal),
+			nn.Lambda(last), nn.Linear(16, 4)), text},
 	} {
 		t.Run(name, func(t *testing.T) {
 			make := func() (*train.Trainer, *nn.Params, *train.Data) {

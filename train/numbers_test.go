@@ -46,8 +46,8 @@ func only(b train.Batch) func(func(train.Batch) bool) {
 	return func(yield func(train.Batch) bool) { yield(b) }
 }
 
-// TestLabels: a class id that no class has is an error which names it, in training and in evaluation, and changes nothing;
-// the ignored id is none, whatever its type can hold.
+// TestLabels: a class id that no class has is an error which names it, in training and in evaluation, and changes
+// nothing; the ignored id is none, whatever its type can hold.
 func TestLabels(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("batch")
@@ -116,7 +116,8 @@ func TestNamedClasses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			fixed, _ := trainerOf(t, test.net, test.loss, train.Options{})
-			specs := []array.Spec{array.SpecOf("x", weir.F32, "batch", "classes"), array.SpecOf("y", test.y.DType(), "batch", "classes")}
+			specs := []array.Spec{array.SpecOf("x", weir.F32, "batch", "classes"),
+				array.SpecOf("y", test.y.DType(), "batch", "classes")}
 			specs[1].Shape = specs[1].Shape[:test.y.Rank()]
 			named, _ := trainerOf(t, test.net, test.loss, train.Options{Inputs: specs})
 			b := train.Batch{X: x, Y: test.y}
@@ -140,8 +141,10 @@ func TestEdgeLosses(t *testing.T) {
 		loss    train.Loss
 		x, y, d []float32
 	}{
-		{"BCE", train.BCE, []float32{0, 1, 0, 1, 0.5, 1e-30}, []float32{0, 1, 1, 0, 1, 0}, []float32{0, 0, -1e12 / 6, 1e12 / 6, -2. / 6, 1e-18 / 6}},
-		{"BCE with logits", train.BCEWithLogits, []float32{0, 0, 1e4, -1e4}, []float32{0, 1, 1, 0.5}, []float32{0.125, -0.125, 0, -0.125}},
+		{"BCE", train.BCE, []float32{0, 1, 0, 1, 0.5, 1e-30}, []float32{0, 1, 1, 0, 1, 0},
+			[]float32{0, 0, -1e12 / 6, 1e12 / 6, -2. / 6, 1e-18 / 6}},
+		{"BCE with logits", train.BCEWithLogits, []float32{0, 0, 1e4, -1e4}, []float32{0, 1, 1, 0.5},
+			[]float32{0.125, -0.125, 0, -0.125}},
 		{"hinge", train.Hinge(1), []float32{1, 0, 2}, []float32{1, 1, 1}, []float32{0, -1. / 3, 0}},
 		{"huber", train.Huber(1), []float32{0, 1, 2, -3}, []float32{0, 0, 0, 0}, []float32{0, 0.25, 0.25, -0.25}},
 		{"L1", train.L1, []float32{1, 2}, []float32{1, 1}, []float32{0, 0.5}},
@@ -173,7 +176,8 @@ func TestWideTargets(t *testing.T) {
 	x := array.From(s, waves(8), 2, 4)
 	y := array.From(s, []float32{0.5, 0.25, 0.25, 0, 0, 1}, 2, 3)
 	sum := func(s *array.Scope, out, y *array.Array) *array.Array { return s.Sum(s.Mul(out, y)) }
-	for name, loss := range map[string]train.Loss{"cross entropy": train.CrossEntropy, "cosine": train.CosineDistance, "MSE": train.MSE, "one's own": sum} {
+	for name, loss := range map[string]train.Loss{"cross entropy": train.CrossEntropy, "cosine": train.CosineDistance,
+		"MSE": train.MSE, "one's own": sum} {
 		var losses []float64
 		for _, target := range []*array.Array{y, s.Cast(y, weir.F64)} {
 			tr, _ := trainerOf(t, nn.Linear(4, 3), loss, train.Options{})
@@ -195,14 +199,16 @@ func TestWideTargets(t *testing.T) {
 	refuses(t, "a loss of integers", err, "it is a float")
 }
 
-// TestOneValue: a batch of which BatchNorm has no variance is refused, by name, and its running statistics stay numbers.
+// TestOneValue: a batch of which BatchNorm has no variance is refused, by name, and its running statistics stay
+// numbers.
 func TestOneValue(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("batch")
 	defer s.Close()
 	one := train.Batch{X: array.From(s, waves(4), 1, 4), Y: array.From(s, waves(3), 1, 3)}
 	two := train.Batch{X: array.From(s, waves(8), 2, 4), Y: array.From(s, waves(6), 2, 3)}
-	for name, o := range map[string]train.Options{"plain": {}, "scaled": {LossScale: 16}, "clipped": {ClipNorm: 1}, "accumulated": {Accumulate: 2},
+	for name, o := range map[string]train.Options{"plain": {}, "scaled": {LossScale: 16}, "clipped": {ClipNorm: 1},
+		"accumulated":            {Accumulate: 2},
 		"accumulated and scaled": {Accumulate: 2, LossScale: 16}} {
 		t.Run(name, func(t *testing.T) {
 			net := nn.Sequential(nn.Linear(4, 3), nn.BatchNorm(3))
@@ -227,8 +233,9 @@ func TestOneValue(t *testing.T) {
 	}
 }
 
-// TestRefusedBetween: a batch whose loss or gradients are not finite, among those whose gradients are added up, is refused
-// itself, and the others give what they give without it. With LossScale gradients that are not finite skip the update.
+// TestRefusedBetween: a batch whose loss or gradients are not finite, among those whose gradients are added up, is
+// refused itself, and the others give what they give without it. With LossScale gradients that are not finite skip the
+// update.
 func TestRefusedBetween(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("batch")
@@ -241,7 +248,8 @@ func TestRefusedBetween(t *testing.T) {
 		"loss":      {X: s.Full(math.NaN(), weir.F32, 2, 4), Y: y},
 		"gradients": {X: s.Zeros(weir.F32, 2, 4), Y: y},
 	}
-	for name, o := range map[string]train.Options{"plain": {}, "finite": {Finite: true}, "clipped": {ClipNorm: 0.2}, "scaled": {LossScale: 16}} {
+	for name, o := range map[string]train.Options{"plain": {}, "finite": {Finite: true}, "clipped": {ClipNorm: 0.2},
+		"scaled": {LossScale: 16}} {
 		for what, b := range bad {
 			if what == "gradients" && (name == "plain" || name == "scaled") {
 				continue // nothing looks at them; they skip the update
@@ -393,7 +401,8 @@ func TestHostileFields(t *testing.T) {
 	if _, err := f.Write(make([]byte, 100)); err != nil {
 		t.Fatal(err)
 	}
-	for _, shape := range [][]int{{-1}, {0}, {-1, -1}, {-2, -2}, {1 << 20, 1 << 20, 1 << 20, 1 << 20}, {3, 6148914691236517206 & math.MaxInt}} {
+	for _, shape := range [][]int{{-1}, {0}, {-1, -1}, {-2, -2}, {1 << 20, 1 << 20, 1 << 20, 1 << 20},
+		{3, 6148914691236517206 & math.MaxInt}} {
 		_, err := train.NewData(train.Column(waves(40), shape...), train.Field{}, train.DataOptions{})
 		refuses(t, fmt.Sprint("a column of ", shape), err)
 		_, err = train.Records(f, 0, 0, weir.F32, shape...)
@@ -464,11 +473,13 @@ func TestPredictNamed(t *testing.T) {
 	}
 	p := nn.Init(nn.Linear(4, 3), 1)
 	defer p.Close()
-	_, err := train.New(nn.Linear(4, 3), p, train.MSE, train.SGD(0.1), train.Options{Inputs: []array.Spec{x, array.SpecOf("target", weir.F32, "batch", "steps", 3)}})
+	_, err := train.New(nn.Linear(4, 3), p, train.MSE, train.SGD(0.1),
+		train.Options{Inputs: []array.Spec{x, array.SpecOf("target", weir.F32, "batch", "steps", 3)}})
 	refuses(t, "a target of another name", err, "its name is y")
 }
 
-// TestIDsOutside: an id that a table has no row for is an error of the step which names it, below 0 too, and changes nothing.
+// TestIDsOutside: an id that a table has no row for is an error of the step which names it, below 0 too, and changes
+// nothing.
 func TestIDsOutside(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("batch")
@@ -480,8 +491,10 @@ func TestIDsOutside(t *testing.T) {
 			ids  *array.Array
 			says string
 		}{
-			{array.From(s, []int64{4, 0}), ""}, {array.From(s, []uint8{4, 4}), ""}, {array.From(s, []int64{5, 0}), "5"}, {array.From(s, []int64{0, -1}), "-1"},
-			{array.From(s, []int32{-5, 0}), "-5"}, {array.From(s, []int16{-6, 0}), "-6"}, {array.From(s, []int64{1 << 40, 0}), "1099511627776"},
+			{array.From(s, []int64{4, 0}), ""}, {array.From(s, []uint8{4, 4}), ""}, {array.From(s, []int64{5, 0}), "5"},
+			{array.From(s, []int64{0, -1}), "-1"},
+			{array.From(s, []int32{-5, 0}), "-5"}, {array.From(s, []int16{-6, 0}), "-6"},
+			{array.From(s, []int64{1 << 40, 0}), "1099511627776"},
 		} {
 			each, store := tr, p
 			if test.ids.DType() != weir.I64 {
@@ -495,7 +508,8 @@ func TestIDsOutside(t *testing.T) {
 				}
 				continue
 			}
-			if refuses(t, name, err, "an index is "+test.says+", outside [0, 4]"); each.Steps() != steps || !slices.Equal(before, bits(t, store)) {
+			if refuses(t, name, err, "an index is "+test.says+", outside [0, 4]"); each.Steps() != steps ||
+				!slices.Equal(before, bits(t, store)) {
 				t.Errorf("%s, %s: something changed", name, test.says)
 			}
 		}

@@ -48,7 +48,8 @@ func ParseONNX(data []byte, o array.ModelOptions) (*ONNX, error) {
 
 func layerOf(m *array.Model) (*ONNX, error) {
 	if len(m.Weights()) == 0 {
-		return nil, diag.Inputf("no initializer of the model can be trained: they are integers, as those of quantised models, " +
+		return nil, diag.Inputf("no initializer of the model can be trained: they are integers, as those of quantised " +
+			"models, " +
 			"settings of operators, or what no derivative reaches").
 			WithFix("take the model from before it was quantised, or from an exporter that writes no weights as Constant nodes")
 	}

@@ -34,7 +34,8 @@ func attends() *file {
 	f.node("MatMul", []string{"shares", "image"}, []string{"mixed"})
 	f.node("LayerNormalization", []string{"mixed", "gain", "shift"}, []string{"normed"})
 	f.node("MatMul", []string{"normed", "wq"}, []string{"again"})
-	f.node("ReduceMean", []string{"again"}, []string{"features"}, wire.IntsAttribute("axes", 1, 2), wire.IntAttribute("keepdims", 0))
+	f.node("ReduceMean", []string{"again"}, []string{"features"}, wire.IntsAttribute("axes", 1, 2),
+		wire.IntAttribute("keepdims", 0))
 	f.node("MatMul", []string{"features", "head"}, []string{"scores"})
 	return f
 }
@@ -47,10 +48,12 @@ func windows() *file {
 	f.weight("wide", normal(2, 0.3, 6, 4, 2, 2))
 	f.weight("shift", normal(3, 0.1, 4))
 	f.weight("head", normal(4, 0.3, 4, 5))
-	f.node("Conv", []string{"image", "deep"}, []string{"c"}, wire.IntAttribute("group", 3), wire.IntsAttribute("strides", 2, 2))
+	f.node("Conv", []string{"image", "deep"}, []string{"c"}, wire.IntAttribute("group", 3),
+		wire.IntsAttribute("strides", 2, 2))
 	f.node("Relu", []string{"c"}, []string{"r"})
 	f.node("ConvTranspose", []string{"r", "wide", "shift"}, []string{"t"}, wire.IntsAttribute("strides", 2, 2))
-	f.node("ReduceMean", []string{"t"}, []string{"features"}, wire.IntsAttribute("axes", 2, 3), wire.IntAttribute("keepdims", 0))
+	f.node("ReduceMean", []string{"t"}, []string{"features"}, wire.IntsAttribute("axes", 2, 3),
+		wire.IntAttribute("keepdims", 0))
 	f.node("MatMul", []string{"features", "head"}, []string{"scores"})
 	return f
 }
@@ -73,8 +76,8 @@ func trainedFor(t *testing.T, net nn.Layer, p *nn.Params, batch train.Batch, o t
 	return losses
 }
 
-// TestONNXBF16: models from files train with products of bf16 as they do without, their parameters stay f32, and what is
-// written is what the store has.
+// TestONNXBF16: models from files train with products of bf16 as they do without, their parameters stay f32, and what
+// is written is what the store has.
 func TestONNXBF16(t *testing.T) {
 	array.AssertNoLeaks(t)
 	models := map[string]*file{"convnet": convnet(wire.Dim("N")), "attends": attends(), "windows": windows()}
@@ -87,7 +90,8 @@ func TestONNXBF16(t *testing.T) {
 			batch := images(s, 10)
 			switch name {
 			case "scan":
-				batch = train.Batch{X: s.Reshape(s.Index(batch.X, array.All, 0, array.Slice(0, 6), array.Slice(0, 6)), 10, 12, 3), Y: batch.Y}
+				batch = train.Batch{X: s.Reshape(s.Index(batch.X, array.All, 0, array.Slice(0, 6), array.Slice(0, 6)), 10, 12, 3),
+					Y: batch.Y}
 			case "branches", "while":
 				batch = train.Batch{X: s.Index(batch.X, array.All, array.All, 0, 0), Y: batch.Y}
 			}
@@ -119,7 +123,8 @@ func TestONNXBF16(t *testing.T) {
 	}
 }
 
-// TestONNXBF16Products: the products of a model that is trained in bf16 are of bf16, those in bodies too, and nothing else is.
+// TestONNXBF16Products: the products of a model that is trained in bf16 are of bf16, those in bodies too, and nothing
+// else is.
 func TestONNXBF16Products(t *testing.T) {
 	s := array.NewScope("test")
 	defer s.Close()
@@ -182,7 +187,8 @@ func TestONNXBF16Base(t *testing.T) {
 	}
 }
 
-// TestWriteBF16: a network that was trained in bf16 is written with the store's f32, and computes as it predicts in f32.
+// TestWriteBF16: a network that was trained in bf16 is written with the store's f32, and computes as it predicts in
+// f32.
 func TestWriteBF16(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("test")

@@ -16,7 +16,8 @@ import (
 )
 
 // inner is a graph of values of f32 but for the counter and condition of a loop.
-func inner(in, out []*wire.ValueInfoProto, weights map[string]*tensor.Tensor, nodes ...*wire.NodeProto) *wire.GraphProto {
+func inner(in, out []*wire.ValueInfoProto, weights map[string]*tensor.Tensor,
+	nodes ...*wire.NodeProto) *wire.GraphProto {
 	g := &wire.GraphProto{Name: "body", Input: in, Output: out, Node: nodes}
 	for name, t := range weights {
 		g.Initializer = append(g.Initializer, wire.FromTensor(name, t))
@@ -47,13 +48,18 @@ func looped() map[string]*file {
 	}
 	scan := begin(wire.Dim("T"), wire.Size(3))
 	scan.weight("hidden", normal(2, 0.5, 6, 6))
-	scan.node("ReduceMean", []string{"x"}, []string{"mean"}, wire.IntsAttribute("axes", 1), wire.IntAttribute("keepdims", 0))
+	scan.node("ReduceMean", []string{"x"}, []string{"mean"}, wire.IntsAttribute("axes", 1),
+		wire.IntAttribute("keepdims", 0))
 	scan.node("MatMul", []string{"mean", "into"}, []string{"start"})
-	scan.node("Scan", []string{"start", "x"}, []string{"end", "all"}, wire.IntAttribute("num_scan_inputs", 1), wire.IntsAttribute("scan_input_axes", 1),
-		wire.GraphAttribute("body", inner([]*wire.ValueInfoProto{row("h"), valueOf("xt", weir.F32, batch, wire.Size(3))}, []*wire.ValueInfoProto{row("next"), row("out")}, nil,
-			does("MatMul", []string{"h", "hidden"}, []string{"p"}), does("MatMul", []string{"xt", "into"}, []string{"q"}), does("Add", []string{"p", "q"}, []string{"r"}),
+	scan.node("Scan", []string{"start", "x"}, []string{"end", "all"}, wire.IntAttribute("num_scan_inputs", 1),
+		wire.IntsAttribute("scan_input_axes", 1),
+		wire.GraphAttribute("body", inner([]*wire.ValueInfoProto{row("h"), valueOf("xt", weir.F32, batch, wire.Size(3))},
+			[]*wire.ValueInfoProto{row("next"), row("out")}, nil,
+			does("MatMul", []string{"h", "hidden"}, []string{"p"}), does("MatMul", []string{"xt", "into"}, []string{"q"}),
+			does("Add", []string{"p", "q"}, []string{"r"}),
 			does("Tanh", []string{"r"}, []string{"next"}), does("Mul", []string{"next", "next"}, []string{"out"}))))
-	scan.node("ReduceMean", []string{"all"}, []string{"outs"}, wire.IntsAttribute("axes", 0), wire.IntAttribute("keepdims", 0))
+	scan.node("ReduceMean", []string{"all"}, []string{"outs"}, wire.IntsAttribute("axes", 0),
+		wire.IntAttribute("keepdims", 0))
 	scan.node("Add", []string{"end", "outs"}, []string{"v"})
 
 	loop := func(f *file, of *wire.GraphProto, outputs ...string) *file {
@@ -66,24 +72,31 @@ func looped() map[string]*file {
 		return []*wire.ValueInfoProto{valueOf("i", weir.I64), valueOf("go", weir.Bool), row(name)}
 	}
 	branch := func(op, weight string) *wire.GraphProto {
-		return inner(nil, []*wire.ValueInfoProto{row(op)}, nil, does("MatMul", []string{"h", weight}, []string{"m" + op}), does(op, []string{"m" + op}, []string{op}))
+		return inner(nil, []*wire.ValueInfoProto{row(op)}, nil, does("MatMul", []string{"h", weight}, []string{"m" + op}),
+			does(op, []string{"m" + op}, []string{op}))
 	}
 	branches := begin(wire.Size(3))
 	branches.weight("zero", number(0))
 	branches.weight("yes", normal(2, 0.5, 6, 6))
 	branches.weight("no", normal(3, 0.5, 6, 6))
 	loop(branches, inner(carried("h"), []*wire.ValueInfoProto{valueOf("on", weir.Bool), row("next")}, nil,
-		does("Identity", []string{"go"}, []string{"on"}), does("ReduceSum", []string{"h"}, []string{"sum"}, wire.IntAttribute("keepdims", 0)),
+		does("Identity", []string{"go"}, []string{"on"}), does("ReduceSum", []string{"h"}, []string{"sum"},
+			wire.IntAttribute("keepdims", 0)),
 		does("Greater", []string{"sum", "zero"}, []string{"positive"}),
-		does("If", []string{"positive"}, []string{"chosen"}, wire.GraphAttribute("then_branch", branch("Tanh", "yes")), wire.GraphAttribute("else_branch", branch("Sigmoid", "no"))),
+		does("If", []string{"positive"}, []string{"chosen"}, wire.GraphAttribute("then_branch", branch("Tanh", "yes")),
+			wire.GraphAttribute("else_branch", branch("Sigmoid", "no"))),
 		does("Sub", []string{"h", "chosen"}, []string{"next"})), "v")
 
 	while := begin(wire.Size(3))
 	while.weight("limit", number(60))
-	loop(while, inner(carried("h"), []*wire.ValueInfoProto{valueOf("on", weir.Bool), row("next"), row("out")}, map[string]*tensor.Tensor{"inside": normal(2, 0.5, 6, 6)},
-		does("MatMul", []string{"h", "inside"}, []string{"p"}), does("Tanh", []string{"p"}, []string{"out"}), does("Add", []string{"h", "out"}, []string{"next"}),
-		does("ReduceSumSquare", []string{"next"}, []string{"size"}, wire.IntAttribute("keepdims", 0)), does("Less", []string{"size", "limit"}, []string{"on"})), "end", "outs")
-	while.node("ReduceMean", []string{"outs"}, []string{"out_mean"}, wire.IntsAttribute("axes", 0), wire.IntAttribute("keepdims", 0))
+	loop(while, inner(carried("h"), []*wire.ValueInfoProto{valueOf("on", weir.Bool), row("next"), row("out")},
+		map[string]*tensor.Tensor{"inside": normal(2, 0.5, 6, 6)},
+		does("MatMul", []string{"h", "inside"}, []string{"p"}), does("Tanh", []string{"p"}, []string{"out"}),
+		does("Add", []string{"h", "out"}, []string{"next"}),
+		does("ReduceSumSquare", []string{"next"}, []string{"size"}, wire.IntAttribute("keepdims", 0)),
+		does("Less", []string{"size", "limit"}, []string{"on"})), "end", "outs")
+	while.node("ReduceMean", []string{"outs"}, []string{"out_mean"}, wire.IntsAttribute("axes", 0),
+		wire.IntAttribute("keepdims", 0))
 	while.node("Add", []string{"end", "out_mean"}, []string{"v"})
 
 	models := map[string]*file{"scan": scan, "branches": branches, "while": while}
@@ -93,11 +106,12 @@ func looped() map[string]*file {
 	return models
 }
 
-// TestONNXLoops: models with Scan, Loop and If train, weights inside of bodies too: the first step's changes are those of
-// differences of the loss, the loss falls, and what is written again, both ways, computes what the store does.
+// TestONNXLoops: models with Scan, Loop and If train, weights inside of bodies too: the first step's changes are those
+// of differences of the loss, the loss falls, and what is written again, both ways, computes what the store does.
 func TestONNXLoops(t *testing.T) {
 	array.AssertNoLeaks(t)
-	weights := map[string][]string{"scan": {"into", "head", "hidden"}, "branches": {"into", "head", "yes", "no"}, "while": {"into", "head", "inside"}}
+	weights := map[string][]string{"scan": {"into", "head", "hidden"}, "branches": {"into", "head", "yes", "no"},
+		"while": {"into", "head", "inside"}}
 	for name, f := range looped() {
 		s := array.NewScope(name)
 		net, p := mustParse(t, f.bytes("scores"), array.ModelOptions{})
@@ -165,7 +179,8 @@ func TestONNXLoops(t *testing.T) {
 		if err := nn.WriteONNX(&out, net, p); err != nil {
 			t.Fatal(name, err)
 		}
-		within(t, name+", by nn", loaded(t, out.Bytes(), batch.X), view(t, nn.Apply(nn.Inference(s, p), net, batch.X)[0]), 1e-5)
+		within(t, name+", by nn", loaded(t, out.Bytes(), batch.X), view(t, nn.Apply(nn.Inference(s, p), net, batch.X)[0]),
+			1e-5)
 		if err := tr.Close(); err != nil {
 			t.Error(err)
 		}

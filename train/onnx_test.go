@@ -792,12 +792,13 @@ func TestONNXResume(t *testing.T) {
 	}
 }
 
-// TestONNXCollidingNames: parameters that are called as a batch's arrays, as the step's other inputs and as what an optimiser
-// keeps of another parameter are trained as under any other names, in checkpoints too.
+// TestONNXCollidingNames: parameters that are called as a batch's arrays, as the step's other inputs and as what an
+// optimiser keeps of another parameter are trained as under any other names, in checkpoints too.
 func TestONNXCollidingNames(t *testing.T) {
 	s := array.NewScope("test")
 	defer s.Close()
-	batch := train.Batch{X: array.From(s, []float32{1, 2, -1, 0.5, 3, -2, 0.25, 1, -1.5, 2, 0.75, -3}, 3, 4), Y: array.From(s, []int32{0, 2, 1})}
+	batch := train.Batch{X: array.From(s, []float32{1, 2, -1, 0.5, 3, -2, 0.25, 1, -1.5, 2, 0.75, -3}, 3, 4),
+		Y: array.From(s, []int32{0, 2, 1})}
 	fit := func(o train.Optimiser, names ...string) (bits [][]byte) {
 		f := &file{}
 		f.input("image", wire.Dim("N"), wire.Size(4))

@@ -60,12 +60,12 @@ func Betas(b1, b2 float64) Setting {
 	return func(o *settings) { o.beta1, o.beta2 = b1, b2; o.note("betas") }
 }
 
-// Epsilon is what is added to denominators: for Adam, AdamW, RMSProp and Adagrad. Of Adafactor it is the least root mean
-// square of a parameter that scales its steps.
+// Epsilon is what is added to denominators: for Adam, AdamW, RMSProp and Adagrad. Of Adafactor it is the least root
+// mean square of a parameter that scales its steps.
 func Epsilon(x float64) Setting { return func(o *settings) { o.epsilon = x; o.note("epsilon") } }
 
-// WeightDecay is the share of a parameter, times the rate, that each step takes off: for AdamW, Lion and Adafactor. For the
-// others it is added to the gradient, times the parameter.
+// WeightDecay is the share of a parameter, times the rate, that each step takes off: for AdamW, Lion and Adafactor. For
+// the others it is added to the gradient, times the parameter.
 func WeightDecay(x float64) Setting { return func(o *settings) { o.decay = x; o.note("decay") } }
 
 // Smoothing is the share of the mean square before that RMSProp keeps. The default is 0.99.
@@ -130,7 +130,7 @@ func mix(s *array.Scope, old, now *array.Array, share float64) *array.Array {
 	return s.Add(s.Mul(old, s.Number(share)), s.Mul(now, s.Number(1-share)))
 }
 
-// settled is what is kept from step to step, or 0 where that is no normal number of f32. What no gradient reaches any
+// settled is what is kept from step to step, or 0 if that is no normal number of f32. What no gradient reaches any
 // more, as the rows of words that batches do not have, would otherwise stay a subnormal number for ever: no parameter
 // changes by it, but processors take some ten times as long with such numbers.
 func settled(s *array.Scope, x *array.Array) *array.Array {
@@ -145,6 +145,7 @@ func (o *settings) Rate() float64 { return o.rate }
 
 // text is an optimiser's name with its settings.
 func (o *settings) text(name string) string {
-	return fmt.Sprintf("%s(rate %v, momentum %v, betas %v %v, epsilon %v, decay %v, alpha %v, slope %v, nesterov %v, centred %v)",
+	return fmt.Sprintf("%s(rate %v, momentum %v, betas %v %v, epsilon %v, decay %v, alpha %v, slope %v, nesterov %v, "+
+		"centred %v)",
 		name, o.rate, o.momentum, o.beta1, o.beta2, o.epsilon, o.decay, o.alpha, o.slope, o.nesterov, o.centred)
 }

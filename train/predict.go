@@ -22,8 +22,8 @@ func (p *predictor) close() error {
 	return p.program.close()
 }
 
-// Predict computes the network's result, as it infers: no dropout, and the statistics that training gathered. The view of
-// the result is dead at the next Predict or Evaluate.
+// Predict computes the network's result, as it infers: no dropout, and the statistics that training gathered. The view
+// of the result is dead at the next Predict or Evaluate.
 func (t *Trainer) Predict(ctx context.Context, x ...*array.Array) (y *weir.Tensor, err error) {
 	defer diag.Recover(&err, "predicting")
 	if err := t.use(); err != nil {

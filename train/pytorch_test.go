@@ -68,7 +68,8 @@ func TestOptimisersAreAsPyTorchs(t *testing.T) {
 	decay := train.WeightDecay
 	optimisers := map[string]train.Optimiser{
 		"sgd": train.SGD(0.05), "sgd_decay": train.SGD(0.05, decay(0.1)),
-		"momentum": train.SGD(0.02, train.Momentum(0.9)), "nesterov": train.SGD(0.02, train.Momentum(0.9), train.Nesterov(), decay(0.01)),
+		"momentum": train.SGD(0.02, train.Momentum(0.9)), "nesterov": train.SGD(0.02, train.Momentum(0.9), train.Nesterov(),
+			decay(0.01)),
 		"adam": train.Adam(0.01), "adam_decay": train.Adam(0.01, train.Betas(0.8, 0.95), train.Epsilon(1e-6), decay(0.1)),
 		"adamw": train.AdamW(0.01), "adamw_decay": train.AdamW(0.01, decay(0.3)),
 		"lion": train.Lion(0.003, decay(0.1)), "rmsprop": train.RMSProp(0.01),
@@ -151,8 +152,9 @@ func TestLossesAreAsPyTorchs(t *testing.T) {
 		"weights":          {with(train.CrossEntropyOptions{Weights: weights}), id},
 		"weights_shares":   {with(train.CrossEntropyOptions{Weights: weights}), share},
 		"ignore":           {with(train.CrossEntropyOptions{Ignore: 3, HasIgnore: true}), id},
-		"all":              {with(train.CrossEntropyOptions{Weights: weights, Ignore: 3, HasIgnore: true, Smoothing: 0.1}), id},
-		"nll":              {train.NLL, id}, "mse": {train.MSE, y}, "l1": {train.L1, y}, "huber": {train.Huber(0.7), y},
+		"all": {with(train.CrossEntropyOptions{Weights: weights, Ignore: 3, HasIgnore: true, Smoothing: 0.1}),
+			id},
+		"nll": {train.NLL, id}, "mse": {train.MSE, y}, "l1": {train.L1, y}, "huber": {train.Huber(0.7), y},
 		"bce": {train.BCE, share}, "bce_logits": {train.BCEWithLogits, share}, "kl": {train.KL, share},
 		"cosine": {train.CosineDistance, y}, "hinge": {train.Hinge(1.5), sign}, "triplet": {train.Triplet(0.8), nil},
 	}

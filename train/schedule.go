@@ -41,8 +41,8 @@ func Warmup(steps int64, then Schedule) Schedule {
 	}
 }
 
-// OneCycle rises from 1/25 to 1 over the first three tenths of so many steps, and falls to 1/250,000 over the rest, both
-// along half a cosine.
+// OneCycle rises from 1/25 to 1 over the first three tenths of so many steps, and falls to 1/250,000 over the rest,
+// both along half a cosine.
 func OneCycle(steps int64) Schedule {
 	return func(step int64) float64 {
 		top := 0.3*float64(steps) - 1
@@ -71,8 +71,8 @@ type lowest struct {
 	Waits int    `json:"waits"`
 }
 
-// after is what is known after one measure more; l is nil before the first. A measure below limit, a function of the least
-// so far, is the new least. NaN is not below anything, and nothing is compared with it.
+// after is what is known after one measure more; l is nil before the first. A measure below limit, a function of the
+// least so far, is the new least. NaN is not below anything, and nothing is compared with it.
 func (l *lowest) after(measure float64, limit func(least float64) float64) *lowest {
 	switch {
 	case l == nil && math.IsNaN(measure):
@@ -98,8 +98,8 @@ func (x *number) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Plateau lowers the rate when a measure has not fallen for a while. Its rate and how long it has waited are part of the
-// checkpoints that Fit writes.
+// Plateau lowers the rate when a measure has not fallen for a while. Its rate and how long it has waited are part of
+// the checkpoints that Fit writes.
 type Plateau struct {
 	Factor   float64 // that the rate is multiplied by
 	Patience int     // how many times the measure may fail to fall
@@ -121,7 +121,8 @@ func (p *Plateau) Observe(t *Trainer, measure float64) bool {
 	return t.Factor() < before
 }
 
-// EarlyStopping ends training when a measure has not fallen for a while. The checkpoints that Fit writes have how long that is.
+// EarlyStopping ends training when a measure has not fallen for a while. The checkpoints that Fit writes have how long
+// that is.
 type EarlyStopping struct {
 	Patience int     // how many times the measure may fail to fall
 	Margin   float64 // by how much it must fall to count

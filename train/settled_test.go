@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir/train"
 )
 
-// TestSettled: what an optimiser keeps of elements that have no gradient any more becomes 0, and is no subnormal number on
-// the way; infinities and NaN stay.
+// TestSettled: what an optimiser keeps of elements that have no gradient any more becomes 0, and is no subnormal number
+// on the way; infinities and NaN stay.
 func TestSettled(t *testing.T) {
 	least := float32(0x1p-126)
 	for _, o := range []train.Optimiser{
@@ -21,7 +21,8 @@ func TestSettled(t *testing.T) {
 		u := train.Update{P: array.From(s, []float32{1, 2, 3, 4, 5, 6, 7, 8}, 8), G: array.From(s, make([]float32, 8), 8)}
 		slots := o.Slots(shape)
 		for range slots {
-			u.Slots = append(u.Slots, array.From(s, []float32{0, least, 4 * least, 1e-20, 1, float32(math.Inf(1)), float32(math.NaN()), 1e-42}, 8))
+			u.Slots = append(u.Slots, array.From(s, []float32{0, least, 4 * least, 1e-20, 1, float32(math.Inf(1)),
+				float32(math.NaN()), 1e-42}, 8))
 		}
 		scalars := make([]float32, o.Scalars())
 		for step := range int64(5) {

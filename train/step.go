@@ -278,7 +278,8 @@ func (t *Trainer) trace(s *array.Scope, p *program, in []*array.Array) []*array.
 }
 
 // forward is the loss of a batch, of f32, and the new values of buffers.
-func (t *Trainer) forward(s *array.Scope, values []*array.Array, key *array.Array, batch []*array.Array, rows func(table int, ids *array.Array) *array.Array) (*array.Array, []nn.Update) {
+func (t *Trainer) forward(s *array.Scope, values []*array.Array, key *array.Array, batch []*array.Array,
+	rows func(table int, ids *array.Array) *array.Array) (*array.Array, []nn.Update) {
 	c := nn.Training(s, t.params, key)
 	t.bind(c, values)
 	t.bindRows(c, rows)
@@ -340,7 +341,8 @@ type writing struct {
 	updates []nn.Update
 	rows    map[int]*touched // of tables that are trained lazily
 	marks   map[int]int      // their marks among the states
-	known   *array.Array     // whether the loss and buffers are finite: if only gradients are not, LossScale skips the update
+	// whether the loss and buffers are finite: if only gradients are not, LossScale skips the update
+	known *array.Array
 }
 
 // marks are where the states are that tell the places of tables' rows.
@@ -382,7 +384,8 @@ func (w *writing) results(p *program, loss *array.Array, grads []*array.Array) [
 	} else {
 		out = w.collected(grads, fine)
 	}
-	state := s.Where(fine, s.Full(allFine, weir.F32), s.Where(buffers, s.Full(notFine, weir.F32), s.Full(buffersNotFine, weir.F32)))
+	state := s.Where(fine, s.Full(allFine, weir.F32), s.Where(buffers, s.Full(notFine, weir.F32),
+		s.Full(buffersNotFine, weir.F32)))
 	return append(out, loss, told, state)
 }
 
@@ -393,8 +396,8 @@ const (
 	allFine        = 1
 )
 
-// buffersFinite reports whether no buffer of floats that the network updates would become infinite or NaN, as a variance
-// of one value is. One that is so already stays its network's own affair.
+// buffersFinite reports whether no buffer of floats that the network updates would become infinite or NaN, as a
+// variance of one value is. One that is so already stays its network's own affair.
 func (w *writing) buffersFinite() *array.Array {
 	s := w.s
 	fine := array.Scalar(s, true)
@@ -459,7 +462,8 @@ func (w *writing) update(grads []*array.Array, fine *array.Array) []*array.Array
 	next := make([]*array.Array, len(t.states))
 	for i, g := range grads {
 		var slots []int
-		u := Update{P: w.in[i], G: g, Scalars: w.scalars[:len(w.scalars)-1], Decay: t.options.Decays == nil || t.options.Decays(t.states[i].name)}
+		u := Update{P: w.in[i], G: g, Scalars: w.scalars[:len(w.scalars)-1], Decay: t.options.Decays == nil ||
+			t.options.Decays(t.states[i].name)}
 		for k, st := range t.states {
 			if st.kind == slot && st.param == i {
 				slots, u.Slots = append(slots, k), append(u.Slots, w.in[k])
@@ -604,7 +608,8 @@ func (p *program) check(b *Batch) error {
 	return p.agree(b)
 }
 
-// missing is why an array of a batch has no elements: it is nil, was closed, or the operation that was to compute it failed.
+// missing is why an array of a batch has no elements: it is nil, was closed, or the operation that was to compute it
+// failed.
 func missing(a *array.Array, name string) error {
 	if a.Tensor() != nil {
 		return nil
@@ -624,7 +629,8 @@ func (p *program) agree(b *Batch) error {
 		for _, first := range p.named[:i] {
 			x, y := b.get(first.input), b.get(n.input)
 			if first.name == n.name && x.Dim(first.axis) != y.Dim(n.axis) {
-				return diag.Inputf("%s is %d in %s and %d in %s", n.name, x.Dim(first.axis), b.name(first.input), y.Dim(n.axis), b.name(n.input)).AtDim(n.name)
+				return diag.Inputf("%s is %d in %s and %d in %s", n.name, x.Dim(first.axis), b.name(first.input), y.Dim(n.axis),
+					b.name(n.input)).AtDim(n.name)
 			}
 		}
 	}

@@ -20,7 +20,8 @@ import (
 	"github.com/weirml/weir/train"
 )
 
-var long = flag.Bool("long", false, "the growth test's 100,000 steps, the kill test's 100 kills and each taking that the sweeps refuse, rather than some")
+var long = flag.Bool("long", false,
+	"the growth test's 100,000 steps, the kill test's 100 kills and each taking that the sweeps refuse, rather than some")
 
 // small is a network, its parameters and data that it can learn: whether a point lies inside a circle.
 type small struct {
@@ -136,9 +137,13 @@ func TestLearns(t *testing.T) {
 func TestOptions(t *testing.T) {
 	array.AssertNoLeaks(t)
 	for name, o := range map[string]train.Options{
-		"clipped": {ClipNorm: 0.1, ClipValue: 0.05}, "finite": {Finite: true}, "scaled": {LossScale: 1024}, "bf16": {Precision: weir.BF16},
-		"bf16 scaled": {Precision: weir.BF16, LossScale: 128}, "threads": {Threads: 1}, "schedule": {Schedule: train.Warmup(10, train.Cosine(400, 0.1))},
-		"decays": {Decays: func(name string) bool { return strings.HasSuffix(name, "weight") }}, "accumulate": {Accumulate: 2},
+		"clipped": {ClipNorm: 0.1, ClipValue: 0.05}, "finite": {Finite: true}, "scaled": {LossScale: 1024},
+		"bf16":        {Precision: weir.BF16},
+		"bf16 scaled": {Precision: weir.BF16, LossScale: 128}, "threads": {Threads: 1},
+		"schedule": {Schedule: train.Warmup(10, train.Cosine(400, 0.1))},
+		"decays": {Decays: func(name string) bool {
+			return strings.HasSuffix(name, "weight")
+		}}, "accumulate": {Accumulate: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := learnable(t, train.DataOptions{Shuffle: true, Key: 1})
@@ -170,7 +175,8 @@ func TestAccumulated(t *testing.T) {
 func floats(data []byte) []float32 {
 	list := make([]float32, len(data)/4)
 	for i := range list {
-		list[i] = math.Float32frombits(uint32(data[4*i]) | uint32(data[4*i+1])<<8 | uint32(data[4*i+2])<<16 | uint32(data[4*i+3])<<24)
+		list[i] = math.Float32frombits(uint32(data[4*i]) | uint32(data[4*i+1])<<8 | uint32(data[4*i+2])<<16 |
+			uint32(data[4*i+3])<<24)
 	}
 	return list
 }
@@ -365,7 +371,9 @@ func TestSettings(t *testing.T) {
 		"the precision": func() (*train.Trainer, error) {
 			return train.New(s.net, s.params, train.CrossEntropy, train.SGD(1), train.Options{Precision: weir.I8})
 		},
-		"are needed": func() (*train.Trainer, error) { return train.New(s.net, s.params, nil, train.SGD(1), train.Options{}) },
+		"are needed": func() (*train.Trainer, error) {
+			return train.New(s.net, s.params, nil, train.SGD(1), train.Options{})
+		},
 		"less than 0": func() (*train.Trainer, error) {
 			return train.New(s.net, s.params, train.CrossEntropy, train.SGD(1), train.Options{ClipNorm: math.NaN()})
 		},
@@ -459,8 +467,8 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// TestSweep refuses everything that training takes from the system, one taking after the other: each error is typed, nothing
-// leaks, and parameters are whole, or named as torn.
+// TestSweep refuses everything that training takes from the system, one taking after the other: each error is typed,
+// nothing leaks, and parameters are whole, or named as torn.
 func TestSweep(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := learnable(t, train.DataOptions{})
@@ -545,8 +553,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestSweepOnce refuses each thing that the calls of one trainer take, once: the error is typed, nothing leaks, parameters are
-// whole, and the same call works when it is made again.
+// TestSweepOnce refuses each thing that the calls of one trainer take, once: the error is typed, nothing leaks,
+// parameters are whole, and the same call works when it is made again.
 func TestSweepOnce(t *testing.T) {
 	array.AssertNoLeaks(t)
 	defer array.CacheLimit(array.CacheLimit(0))

@@ -16,8 +16,8 @@ import (
 // Options are a trainer's settings; the zero value works.
 type Options struct {
 	// Inputs are what batches have: X, More and Y, in this order; the last of several is Y if its Name is "y". With them
-	// the step is compiled by New, and an extent may have a name, as "sequence". Without them it is compiled by the first batch: the first axes are "batch", the other
-	// extents that batch's own.
+	// the step is compiled by New, and an extent may have a name, as "sequence". Without them it is compiled by the first
+	// batch: the first axes are "batch", the other extents that batch's own.
 	Inputs []array.Spec
 	// Schedule is what each step's learning rate is multiplied by; nil: 1.
 	Schedule Schedule
@@ -35,9 +35,9 @@ type Options struct {
 	Finite bool
 	// Decays says which parameters' weights decay; nil: all.
 	Decays func(name string) bool
-	// Lazy are tables of which a step touches only the rows that a batch's ids name, and the same rows of what the optimiser
-	// keeps of them: patterns of names, as "0.*". The network reads them by nn.Embedding alone. Rows that are not named do not
-	// decay, nor do their moments: with SGD without momentum the numbers are the same as without Lazy.
+	// Lazy are tables of which a step touches only the rows that a batch's ids name, and the same rows of what the
+	// optimiser keeps of them: patterns of names, as "0.*". The network reads them by nn.Embedding alone. Rows that are
+	// not named do not decay, nor do their moments: with SGD without momentum the numbers are the same as without Lazy.
 	Lazy []string
 	// Seed is what random numbers of steps, as those of Dropout, come from.
 	Seed uint64
@@ -118,8 +118,8 @@ const (
 	mark // of the rows of a table that is trained lazily: see lazy.go
 )
 
-// New makes a trainer of a network's parameters, all that are not frozen. They are updated where they are, and lent to the
-// trainer until it is closed.
+// New makes a trainer of a network's parameters, all that are not frozen. They are updated where they are, and lent to
+// the trainer until it is closed.
 func New(net nn.Layer, p *nn.Params, loss Loss, optimiser Optimiser, o Options) (t *Trainer, err error) {
 	defer diag.Recover(&err, "making a trainer")
 	if net == nil || p == nil || loss == nil || optimiser == nil {
@@ -205,10 +205,12 @@ func (t *Trainer) keep(i int, name string) {
 		t.states = append(t.states, state{name: t.free(name, s.Name), array: a, kind: slot, param: i})
 	}
 	if t.options.isLazy(name) {
-		t.states = append(t.states, state{name: t.free(name, "mark"), array: t.scope.Zeros(weir.I32, shape[0]), kind: mark, param: i})
+		t.states = append(t.states, state{name: t.free(name, "mark"), array: t.scope.Zeros(weir.I32, shape[0]), kind: mark,
+			param: i})
 	}
 	if t.options.Accumulate > 1 {
-		t.states = append(t.states, state{name: t.free(name, "sum"), array: t.scope.Zeros(weir.F32, shape...), kind: sum, param: i})
+		t.states = append(t.states, state{name: t.free(name, "sum"), array: t.scope.Zeros(weir.F32, shape...), kind: sum,
+			param: i})
 	}
 }
 
@@ -274,8 +276,8 @@ func (t *Trainer) rate() float64 {
 	return r
 }
 
-// Memory is the certificate of a step, as a formula over the batch: nil before the step is compiled, and once the trainer is
-// closed. What StateBytes says comes on top; see Peak for all of it.
+// Memory is the certificate of a step, as a formula over the batch: nil before the step is compiled, and once the
+// trainer is closed. What StateBytes says comes on top; see Peak for all of it.
 func (t *Trainer) Memory() *weir.Memory {
 	if t.update == nil {
 		return nil
@@ -283,9 +285,9 @@ func (t *Trainer) Memory() *weir.Memory {
 	return t.update.compiled.Memory()
 }
 
-// Program is the compiled step: what it does and takes can be looked at, profiled (weir.Program.Kernels) and written as an
-// artefact that weir plan and weir bench read. It belongs to the trainer: do not close it. nil before the step is compiled,
-// and once the trainer is closed.
+// Program is the compiled step: what it does and takes can be looked at, profiled (weir.Program.Kernels) and written as
+// an artefact that weir plan and weir bench read. It belongs to the trainer: do not close it. nil before the step is
+// compiled, and once the trainer is closed.
 func (t *Trainer) Program() *weir.Program {
 	if t.update == nil {
 		return nil
@@ -293,9 +295,9 @@ func (t *Trainer) Program() *weir.Program {
 	return t.update.compiled.Program()
 }
 
-// Peak is all that training takes while steps have batches of these extents: the certificates of the programs that steps run,
-// of which there are two if gradients are added up, and what StateBytes says. Predict and Evaluate have a program of their
-// own, whose memory is not in it.
+// Peak is all that training takes while steps have batches of these extents: the certificates of the programs that
+// steps run, of which there are two if gradients are added up, and what StateBytes says. Predict and Evaluate have a
+// program of their own, whose memory is not in it.
 func (t *Trainer) Peak(d weir.Dims) (bytes int64, err error) {
 	switch {
 	case t.closed:
@@ -342,8 +344,8 @@ func bytesOf(a *array.Array) int64 {
 	return 0
 }
 
-// Certificate is what a step takes as a table of formulas, which Memory gives apart, and what StateBytes says; Peak is their
-// sum for a batch.
+// Certificate is what a step takes as a table of formulas, which Memory gives apart, and what StateBytes says; Peak is
+// their sum for a batch.
 func (t *Trainer) Certificate() string {
 	switch {
 	case t.closed:
@@ -351,7 +353,8 @@ func (t *Trainer) Certificate() string {
 	case t.update == nil:
 		return "the step is not compiled yet"
 	}
-	text := fmt.Sprintf("%v%-25s %d: parameters, buffers and what the optimiser keeps of them, besides the peak\n", t.Memory(), "states", t.StateBytes())
+	text := fmt.Sprintf("%v%-25s %d: parameters, buffers and what the optimiser keeps of them, besides the peak\n",
+		t.Memory(), "states", t.StateBytes())
 	if t.collect != nil {
 		text += fmt.Sprintf("a step that only adds gradients up:\n%v", t.collect.compiled.Memory())
 	}
@@ -376,8 +379,8 @@ func used() error {
 	return diag.Inputf("another goroutine is using the trainer").WithFix("one goroutine uses it at a time")
 }
 
-// Close gives back what the trainer has of its own. The parameters stay, as the last step left them. While another goroutine
-// uses the trainer it is an error, and nothing is closed. Closing twice is fine.
+// Close gives back what the trainer has of its own. The parameters stay, as the last step left them. While another
+// goroutine uses the trainer it is an error, and nothing is closed. Closing twice is fine.
 func (t *Trainer) Close() error {
 	if t == nil {
 		return nil
@@ -406,8 +409,8 @@ func (t *Trainer) Close() error {
 	return first
 }
 
-// Step learns from a batch. It returns when parameters and moments have their new values. A batch that does not fit, and a
-// loss that is not finite (NotFinite), leave everything as it was; a step that ends while it writes is Torn.
+// Step learns from a batch. It returns when parameters and moments have their new values. A batch that does not fit,
+// and a loss that is not finite (NotFinite), leave everything as it was; a step that ends while it writes is Torn.
 func (t *Trainer) Step(ctx context.Context, b Batch) (m Metrics, err error) {
 	defer diag.Recover(&err, "training")
 	if err := t.use(); err != nil {

@@ -1,9 +1,9 @@
-// Command steps times training steps of Weir on the models of bench/steps.py: it prints one JSON line as that does, with the
-// bytes that the certificate and the states come to.
+// Command steps times training steps of Weir on the models of bench/steps.py: it prints one JSON line as that does,
+// with the bytes that the certificate and the states come to.
 //
-// Usage: steps MODEL SECONDS [BUDGET [FILE]]. It uses as many threads as GOMAXPROCS says. BUDGET is the most bytes that a step
-// may take besides its states, for batches up to this one's size; 0: there is none. The step is written to FILE as an
-// artefact, for weir plan and weir bench --profile.
+// Usage: steps MODEL SECONDS [BUDGET [FILE]]. It uses as many threads as GOMAXPROCS says. BUDGET is the most bytes that
+// a step may take besides its states, for batches up to this one's size; 0: there is none. The step is written to FILE
+// as an artefact, for weir plan and weir bench --profile.
 package main
 
 import (
@@ -56,7 +56,8 @@ var models = map[string]func() model{
 	},
 	"step_lstm": func() model {
 		last := nn.Lambda(func(c *nn.Context, x *array.Array) *array.Array { return c.Split(x, 1, 27, 1)[1] })
-		return model{nn.Sequential(nn.LSTM(28, 128), last, nn.Flatten(1), nn.Linear(128, 10)), train.Adam(1e-3), normal(64, 28, 28), 64, 10, []int{64}}
+		return model{nn.Sequential(nn.LSTM(28, 128), last, nn.Flatten(1), nn.Linear(128, 10)), train.Adam(1e-3),
+			normal(64, 28, 28), 64, 10, []int{64}}
 	},
 	"step_embedding": func() model {
 		net := nn.Sequential(nn.Embedding(1_000_000, 64), nn.Linear(64, 10))

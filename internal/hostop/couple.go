@@ -9,9 +9,11 @@ import (
 
 func init() { register("couple", couple) }
 
-// couple makes each row's probabilities of classes from those of one class against another: input 0, f64[rows, pairs], is how probable the first class of a pair is, for 0 and 1,
-// 0 and 2, …, 1 and 2, … They are the p of sum 1 that minimise the squares of r[j, i]·p[i] − r[i, j]·p[j], found by iteration (Wu, Lin, Weng: Probability estimates for multi-class
-// classification by pairwise coupling, 2004, their second method). Result 0 is f64[rows, classes]; result 1, f64[(classes + 1)·classes], is room.
+// couple makes each row's probabilities of classes from those of one class against another: input 0, f64[rows, pairs],
+// is how probable the first class of a pair is, for 0 and 1, 0 and 2, …, 1 and 2, … They are the p of sum 1 that
+// minimise the squares of r[j, i]·p[i] − r[i, j]·p[j], found by iteration (Wu, Lin, Weng: Probability estimates for
+// multi-class classification by pairwise coupling, 2004, their second method). Result 0 is f64[rows, classes]; result
+// 1, f64[(classes + 1)·classes], is room.
 func couple(c *Call) error {
 	classes, _ := c.Attrs["classes"].(int64)
 	rows, pairs := c.In[0].Shape()[0], c.In[0].Shape()[1]

@@ -22,8 +22,8 @@ func generator(c *Call) *mersenne {
 	return newMersenne(uint32(seed))
 }
 
-// drawScaled fills result 0, of the attribute shape, with numbers of a distribution, each times factor plus offset. Each of the three steps is rounded to the result's type, as NumPy
-// does it.
+// drawScaled fills result 0, of the attribute shape, with numbers of a distribution, each times factor plus offset.
+// Each of the three steps is rounded to the result's type, as NumPy does it.
 func drawScaled(c *Call, draw func(*mersenne) float64) error {
 	shape, _ := c.Attrs["shape"].([]int64)
 	factor, _ := c.Attrs["factor"].(float64)
@@ -92,8 +92,8 @@ func drawKept(c *Call) error {
 	return nil
 }
 
-// drawClasses draws the attribute count of positions in each row of input 0, [rows, classes], whose elements are logarithms of probabilities up to a constant. Result 1 is room for a
-// row's sums.
+// drawClasses draws the attribute count of positions in each row of input 0, [rows, classes], whose elements are
+// logarithms of probabilities up to a constant. Result 1 is room for a row's sums.
 func drawClasses(c *Call) error {
 	x := c.In[0]
 	rows, classes := x.Shape()[0], x.Shape()[1]

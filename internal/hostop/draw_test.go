@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestMersenne compares with numbers that NumPy 2.4.6 draws from RandomState(seed): elements 0, 1, 623 and 1000 of rand(1001) and of randn(1001), and
-// binomial(1, linspace(0, 1, 41)).
+// TestMersenne compares with numbers that NumPy 2.4.6 draws from RandomState(seed): elements 0, 1, 623 and 1000 of
+// rand(1001) and of randn(1001), and binomial(1, linspace(0, 1, 41)).
 func TestMersenne(t *testing.T) {
 	for _, c := range []struct {
 		seed            uint32
@@ -17,11 +17,14 @@ func TestMersenne(t *testing.T) {
 		trials          string
 	}{
 		{0, [4]float64{0.5488135039273248, 0.7151893663724195, 0.8130538632474607, 0.5928802707811576},
-			[4]float64{1.764052345967664, 0.4001572083672233, -0.30224973045507003, 0.555962679709798}, "00000001101001000111101010101111111111111"},
+			[4]float64{1.764052345967664, 0.4001572083672233, -0.30224973045507003, 0.555962679709798},
+			"00000001101001000111101010101111111111111"},
 		{42, [4]float64{0.3745401188473625, 0.9507143064099162, 0.4845229851910213, 0.18513292883861965},
-			[4]float64{0.4967141530112327, -0.13826430117118466, 1.3454200461549777, 1.3993554365860021}, "00000001000110000000111110111111100111111"},
+			[4]float64{0.4967141530112327, -0.13826430117118466, 1.3454200461549777, 1.3993554365860021},
+			"00000001000110000000111110111111100111111"},
 		{1<<32 - 1, [4]float64{0.0976320289940138, 0.9123828453026218, 0.16177415711968401, 0.9783407784257938},
-			[4]float64{0.6484086742306527, 0.6693235306338161, -1.1411635092724524, -0.7083537506423528}, "00000100101000111001000011101101111111111"},
+			[4]float64{0.6484086742306527, 0.6693235306338161, -1.1411635092724524, -0.7083537506423528},
+			"00000100101000111001000011101101111111111"},
 	} {
 		u, g, b := newMersenne(c.seed), newMersenne(c.seed), newMersenne(c.seed)
 		at := 0
@@ -62,7 +65,8 @@ func chiSquare(counts []int, expected []float64) float64 {
 	return sum
 }
 
-// TestDrawDistribution: means and variances of what is drawn, and counts over parts of equal probability, lie where 20 000 fair draws lie but once in 10 000 times.
+// TestDrawDistribution: means and variances of what is drawn, and counts over parts of equal probability, lie where 20
+// 000 fair draws lie but once in 10 000 times.
 func TestDrawDistribution(t *testing.T) {
 	const n, parts = 20000, 16
 	for _, c := range []struct {
@@ -75,7 +79,8 @@ func TestDrawDistribution(t *testing.T) {
 		{"draw_normal", 3, 2, 2, 9, func(x float64) float64 { return 0.5 * math.Erfc(-(x-2)/(3*math.Sqrt2)) }},
 	} {
 		for _, dt := range []dtype.DType{dtype.F32, dtype.F64} {
-			x := drawTest(t, c.name, dt, map[string]any{"seed": int64(5), "shape": []int64{n}, "factor": c.factor, "offset": c.offset})
+			x := drawTest(t, c.name, dt, map[string]any{"seed": int64(5), "shape": []int64{n}, "factor": c.factor,
+				"offset": c.offset})
 			sum, square := 0.0, 0.0
 			counts, expected := make([]int, parts), make([]float64, parts)
 			for i := range int64(n) {
@@ -111,7 +116,8 @@ func TestDrawOutcomes(t *testing.T) {
 			share.SetFloat(i, p)
 		}
 		ones := drawTest(t, "draw_bernoulli", dtype.I64, map[string]any{"seed": int64(11)}, share)
-		kept := drawTest(t, "draw_kept", dtype.Bool, map[string]any{"seed": int64(12), "shape": []int64{n}}, tensor.Scalar(1-p))
+		kept := drawTest(t, "draw_kept", dtype.Bool, map[string]any{"seed": int64(12), "shape": []int64{n}},
+			tensor.Scalar(1-p))
 		for name, x := range map[string]*tensor.Tensor{"ones": ones, "kept": kept} {
 			count := int64(0)
 			for i := range int64(n) {
@@ -154,7 +160,8 @@ func TestDrawRefuses(t *testing.T) {
 		"draw_classes":   tensor.Must(tensor.FromSlice([]float64{math.Inf(-1), math.Inf(-1)}, 1, 2)),
 	} {
 		for _, x := range []*tensor.Tensor{in, tensor.Must(tensor.FromSlice([]float64{math.NaN(), 0}, in.Shape()...))} {
-			if _, err := Apply(name, map[string]any{"count": int64(1)}, []*tensor.Tensor{x}, []dtype.DType{dtype.I64, dtype.F64}); err == nil {
+			if _, err := Apply(name, map[string]any{"count": int64(1)}, []*tensor.Tensor{x},
+				[]dtype.DType{dtype.I64, dtype.F64}); err == nil {
 				t.Errorf("%s takes %v", name, x)
 			}
 		}

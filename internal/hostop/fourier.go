@@ -18,7 +18,8 @@ func init() {
 	})
 }
 
-// maxRadix is the largest prime factor that a transform is divided by; a length with a larger one is computed as a convolution.
+// maxRadix is the largest prime factor that a transform is divided by; a length with a larger one is computed as a
+// convolution.
 const maxRadix = 61
 
 // maxTransform keeps the squares of positions within 64 bits.
@@ -36,7 +37,8 @@ func FourierRoom(length int64) int64 {
 // FourierRoomMost times a length, plus 2·61, is at least its FourierRoom.
 const FourierRoomMost = 38
 
-// paddedLength is the power of two in which a convolution of the length is computed without wrapping around: less than four times it.
+// paddedLength is the power of two in which a convolution of the length is computed without wrapping around: less than
+// four times it.
 func paddedLength(length int64) int64 { return 1 << bits.Len64(uint64(2*length-2)) }
 
 // radices are a length's prime factors, ascending, with fours for pairs of twos; nil if one is above maxRadix.
@@ -58,9 +60,11 @@ func radices(length int64) []int64 {
 
 type real interface{ float32 | float64 }
 
-// fourier is the discrete Fourier transform along the attribute axis, in O(n log n). The last axis of input 0 and of result 0 holds a real part, or a real and an imaginary one. The
-// axis is cut or filled with zeros to the attribute length. Onesided, a forward transform gives the first half of its result, and an inverse one takes such a half and gives real
-// numbers. Result 1, of the attribute room, is memory to work in, and its type the precision of the work; it is left zero.
+// fourier is the discrete Fourier transform along the attribute axis, in O(n log n). The last axis of input 0 and of
+// result 0 holds a real part, or a real and an imaginary one. The axis is cut or filled with zeros to the attribute
+// length. Onesided, a forward transform gives the first half of its result, and an inverse one takes such a half and
+// gives real numbers. Result 1, of the attribute room, is memory to work in, and its type the precision of the work; it
+// is left zero.
 func fourier[T real](c *Call) error {
 	x := c.In[0]
 	axis, _ := c.Attrs["axis"].(int64)
@@ -267,9 +271,10 @@ func (t *realTransform[T]) run() []T {
 	return x
 }
 
-// transform is a Fourier transform of one length, forward or inverse, of complex numbers whose parts are interleaved. A length of small prime factors is divided by one of them after
-// the other (Cooley, Tukey: An algorithm for the machine calculation of complex Fourier series, 1965; in Stockham's order, which sorts on the way); another is a convolution with a
-// chirp (Bluestein: A linear filtering approach to the computation of the discrete Fourier transform, 1970).
+// transform is a Fourier transform of one length, forward or inverse, of complex numbers whose parts are interleaved. A
+// length of small prime factors is divided by one of them after the other (Cooley, Tukey: An algorithm for the machine
+// calculation of complex Fourier series, 1965; in Stockham's order, which sorts on the way); another is a convolution
+// with a chirp (Bluestein: A linear filtering approach to the computation of the discrete Fourier transform, 1970).
 type transform[T real] struct {
 	call          *Call
 	signal, other []T // to be transformed, and as much room
@@ -278,7 +283,7 @@ type transform[T real] struct {
 	butterfly     []T // room for one step
 	scale         T
 	sign          T             // of the roots' angles
-	inner         *transform[T] // of the convolution; nil where there are radices
+	inner         *transform[T] // of the convolution; nil if there are radices
 	chirp, filter []T           // e^(∓πi k²/n), and the transform of its conjugate
 }
 
@@ -354,7 +359,8 @@ func scaled[T real](c *Call, x []T, scale T) {
 	}
 }
 
-// step divides each of done transforms, of length radix·rest, into radix transforms of length rest: from[i, r, d], i below rest, becomes to[i, d, r] times the root of i·r.
+// step divides each of done transforms, of length radix·rest, into radix transforms of length rest: from[i, r, d], i
+// below rest, becomes to[i, d, r] times the root of i·r.
 func (t *transform[T]) step(from, to []T, radix, done, rest int64) {
 	switch radix {
 	case 2:
@@ -444,7 +450,8 @@ func (t *transform[T]) turn(to []T, re, im T, k int64) {
 	to[0], to[1] = re*cos-im*sin, re*sin+im*cos
 }
 
-// odd is a step's butterfly of an odd radix: the sums and differences of the elements that lie opposite each other share their factors.
+// odd is a step's butterfly of an odd radix: the sums and differences of the elements that lie opposite each other
+// share their factors.
 func (t *transform[T]) odd(from, to []T, radix, rest, done, k int64) {
 	n, half := int64(len(t.roots)/2), radix/2
 	sums, differences := t.butterfly[:2*half], t.butterfly[2*half:4*half]
@@ -470,7 +477,8 @@ func (t *transform[T]) odd(from, to []T, radix, rest, done, k int64) {
 	}
 }
 
-// convolve is the transform of a length with a large prime factor: jk = (j² + k² − (k−j)²) / 2 makes a convolution of it.
+// convolve is the transform of a length with a large prime factor: jk = (j² + k² − (k−j)²) / 2 makes a convolution of
+// it.
 func (t *transform[T]) convolve() []T {
 	padded := t.inner.signal
 	multiply(t.call, t.signal, t.chirp, false)

@@ -29,7 +29,8 @@ func transformTest(t testing.TB, x *tensor.Tensor, n int64, inverse bool) *tenso
 	return out[0]
 }
 
-// TestFourier compares with the sum that defines the transform, at every length to 140 and at some larger ones, and with the inverse.
+// TestFourier compares with the sum that defines the transform, at every length to 140 and at some larger ones, and
+// with the inverse.
 func TestFourier(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	lengths := []int64{256, 509, 720, 1021, 1022}
@@ -73,7 +74,8 @@ func TestFourierReal(t *testing.T) {
 				}
 				for _, inverse := range []bool{false, true} {
 					for _, onesided := range []bool{false, true} {
-						attrs := map[string]any{"axis": int64(1), "length": n, "room": FourierRoom(n), "inverse": inverse, "onesided": onesided}
+						attrs := map[string]any{"axis": int64(1), "length": n, "room": FourierRoom(n), "inverse": inverse,
+							"onesided": onesided}
 						a, err := Apply("fourier", attrs, []*tensor.Tensor{x}, []dtype.DType{dt, dtype.F64})
 						if err != nil {
 							t.Fatal(err)
@@ -85,7 +87,8 @@ func TestFourierReal(t *testing.T) {
 						most := map[dtype.DType]float64{dtype.F32: 1e-5, dtype.F64: 1e-12, dtype.F16: 0.04}[dt]
 						for i := range a[0].Len() {
 							if math.Abs(a[0].Float(i)-b[0].Float(i)) > most {
-								t.Fatalf("%v, %d of %d numbers, %v: element %d is %v of real numbers, and %v of complex ones", dt, given, n, attrs, i, a[0].Float(i), b[0].Float(i))
+								t.Fatalf("%v, %d of %d numbers, %v: element %d is %v of real numbers, and %v of complex ones", dt, given, n,
+									attrs, i, a[0].Float(i), b[0].Float(i))
 							}
 						}
 						for i := range a[1].Len() {

@@ -17,7 +17,8 @@ import (
 // largest is what a function may take of Go's heap without asking, in bytes, whatever its operands' sizes.
 const largest = 64 << 10
 
-// TestHeap applies functions to large operands. None takes more of Go's heap than a little, and than it asked for: results and room lie in memory that is given.
+// TestHeap applies functions to large operands. None takes more of Go's heap than a little, and than it asked for:
+// results and room lie in memory that is given.
 func TestHeap(t *testing.T) {
 	r := rand.New(rand.NewSource(3))
 	const n = 1 << 18
@@ -82,7 +83,9 @@ func TestHeap(t *testing.T) {
 		roots.SetInt(i, 0) // a leaf
 	}
 	none := func(dt dtype.DType, shape ...int64) *tensor.Tensor { return tensor.Must(tensor.New(dt, shape...)) }
-	forest := []*tensor.Tensor{list(dtype.F32, n/256, 3), roots, tensor.Must(tensor.FromSlice([]int32{0x7f800000, 0, 0, 0}, 1, 4)), tensor.Of[int32](0, 1), none(dtype.I32, 1), floats(1, dtype.F32, 1)}
+	forest := []*tensor.Tensor{list(dtype.F32, n/256, 3), roots,
+		tensor.Must(tensor.FromSlice([]int32{0x7f800000, 0, 0, 0}, 1, 4)), tensor.Of[int32](0, 1), none(dtype.I32, 1),
+		floats(1, dtype.F32, 1)}
 	ones := func(count int64) *tensor.Tensor {
 		x := tensor.Must(tensor.New(dtype.I64, count))
 		for i := range count {
@@ -94,30 +97,46 @@ func TestHeap(t *testing.T) {
 	type attrs = map[string]any
 	measured := map[string]bool{}
 	for _, c := range []heapCase{
-		{"unique", map[string]any{"axis": int64(0), "sorted": true}, []*tensor.Tensor{list(dtype.I64, n)}, []dtype.DType{dtype.I64, dtype.I64, dtype.I64, dtype.I64, dtype.I64}},
-		{"unique", map[string]any{"axis": int64(0), "sorted": false}, []*tensor.Tensor{list(dtype.F32, n)}, []dtype.DType{dtype.F32, dtype.I64, dtype.I64, dtype.I64, dtype.I64}},
-		{"unique", map[string]any{"axis": int64(1), "sorted": true}, []*tensor.Tensor{list(dtype.U8, 3, n/4, 2)}, []dtype.DType{dtype.U8, dtype.I64, dtype.I64, dtype.I64, dtype.I64}},
-		{"topk", map[string]any{"axis": int64(0), "k": int64(n / 2), "largest": true}, []*tensor.Tensor{list(dtype.F32, n)}, []dtype.DType{dtype.F32, dtype.I64, dtype.I64}},
-		{"topk", map[string]any{"axis": int64(0), "k": int64(5), "largest": false}, []*tensor.Tensor{list(dtype.I32, 64, n/64)}, []dtype.DType{dtype.I32, dtype.I64, dtype.I64}},
-		{"non_max_suppression", map[string]any{"most": int64(300), "center": true}, []*tensor.Tensor{list(dtype.F32, 2, n/64, 4), list(dtype.F32, 2, 5, n/64)}, []dtype.DType{dtype.I64, dtype.F32, dtype.I64}},
+		{"unique", map[string]any{"axis": int64(0), "sorted": true}, []*tensor.Tensor{list(dtype.I64, n)},
+			[]dtype.DType{dtype.I64, dtype.I64, dtype.I64, dtype.I64, dtype.I64}},
+		{"unique", map[string]any{"axis": int64(0), "sorted": false}, []*tensor.Tensor{list(dtype.F32, n)},
+			[]dtype.DType{dtype.F32, dtype.I64, dtype.I64, dtype.I64, dtype.I64}},
+		{"unique", map[string]any{"axis": int64(1), "sorted": true}, []*tensor.Tensor{list(dtype.U8, 3, n/4, 2)},
+			[]dtype.DType{dtype.U8, dtype.I64, dtype.I64, dtype.I64, dtype.I64}},
+		{"topk", map[string]any{"axis": int64(0), "k": int64(n / 2), "largest": true}, []*tensor.Tensor{list(dtype.F32, n)},
+			[]dtype.DType{dtype.F32, dtype.I64, dtype.I64}},
+		{"topk", map[string]any{"axis": int64(0), "k": int64(5), "largest": false},
+			[]*tensor.Tensor{list(dtype.I32, 64, n/64)}, []dtype.DType{dtype.I32, dtype.I64, dtype.I64}},
+		{"non_max_suppression", map[string]any{"most": int64(300), "center": true},
+			[]*tensor.Tensor{list(dtype.F32, 2, n/64, 4), list(dtype.F32, 2, 5, n/64)},
+			[]dtype.DType{dtype.I64, dtype.F32, dtype.I64}},
 		{"nonzero", nil, []*tensor.Tensor{list(dtype.I64, n)}, []dtype.DType{dtype.I64}},
 		{"bitcast", nil, []*tensor.Tensor{list(dtype.F32, n)}, []dtype.DType{dtype.I32}},
-		{"couple", attrs{"classes": int64(300)}, []*tensor.Tensor{floats(0.5, dtype.F64, 1, 300*299/2)}, []dtype.DType{dtype.F64, dtype.F64}},
+		{"couple", attrs{"classes": int64(300)}, []*tensor.Tensor{floats(0.5, dtype.F64, 1, 300*299/2)},
+			[]dtype.DType{dtype.F64, dtype.F64}},
 		{"find", nil, []*tensor.Tensor{list(dtype.I64, n), ascending(dtype.I64, n/8)}, []dtype.DType{dtype.I64}},
 		{"draw_uniform", attrs{"shape": []int64{n}, "factor": 2.0, "offset": 1.0}, nil, []dtype.DType{dtype.F32}},
 		{"draw_normal", attrs{"shape": []int64{n}, "factor": 2.0, "offset": 1.0}, nil, []dtype.DType{dtype.F64}},
 		{"draw_bernoulli", nil, []*tensor.Tensor{floats(0.5, dtype.F32, n)}, []dtype.DType{dtype.F32}},
 		{"draw_kept", attrs{"shape": []int64{n}}, []*tensor.Tensor{floats(0.5, dtype.F32)}, []dtype.DType{dtype.Bool}},
-		{"draw_classes", attrs{"count": int64(100)}, []*tensor.Tensor{list(dtype.F32, 4, n/8)}, []dtype.DType{dtype.I64, dtype.F64}},
-		{"fourier", attrs{"axis": int64(1), "length": int64(4099), "room": FourierRoom(4099)}, []*tensor.Tensor{list(dtype.F32, 9, 4099, 2)}, []dtype.DType{dtype.F32, dtype.F32}},
-		{"mel_weights", attrs{"bands": int64(128), "length": int64(8192)}, []*tensor.Tensor{ones(1), floats(0, dtype.F32, 1), floats(0.25, dtype.F32, 1)}, []dtype.DType{dtype.F32}},
-		{"random_uniform", attrs{"shape": []int64{n}, "low": 0.0, "high": 1.0}, []*tensor.Tensor{none(dtype.U64, 2)}, []dtype.DType{dtype.F32, dtype.U64}},
-		{"ngrams", attrs{"starts": []int64{0, n / 8}, "least": int64(1), "most": int64(1), "skip": int64(0), "width": int64(n / 8)},
-			[]*tensor.Tensor{list(dtype.I64, 2, n), ascending(dtype.I64, n/8), ascending(dtype.I64, n/8), floats(1, dtype.F32, n/8)}, []dtype.DType{dtype.F32}},
+		{"draw_classes", attrs{"count": int64(100)}, []*tensor.Tensor{list(dtype.F32, 4, n/8)},
+			[]dtype.DType{dtype.I64, dtype.F64}},
+		{"fourier", attrs{"axis": int64(1), "length": int64(4099), "room": FourierRoom(4099)},
+			[]*tensor.Tensor{list(dtype.F32, 9, 4099, 2)}, []dtype.DType{dtype.F32, dtype.F32}},
+		{"mel_weights", attrs{"bands": int64(128), "length": int64(8192)},
+			[]*tensor.Tensor{ones(1), floats(0, dtype.F32, 1), floats(0.25, dtype.F32, 1)}, []dtype.DType{dtype.F32}},
+		{"random_uniform", attrs{"shape": []int64{n}, "low": 0.0, "high": 1.0}, []*tensor.Tensor{none(dtype.U64, 2)},
+			[]dtype.DType{dtype.F32, dtype.U64}},
+		{"ngrams", attrs{"starts": []int64{0, n / 8}, "least": int64(1), "most": int64(1), "skip": int64(0),
+			"width": int64(n / 8)},
+			[]*tensor.Tensor{list(dtype.I64, 2, n), ascending(dtype.I64, n/8), ascending(dtype.I64, n/8),
+				floats(1, dtype.F32, n/8)}, []dtype.DType{dtype.F32}},
 		{"text_equal", nil, append(slices.Clone(texts), texts...), []dtype.DType{dtype.Bool}},
 		{"text_concat", nil, append(slices.Clone(texts), texts...), []dtype.DType{dtype.I64, dtype.U8}},
-		{"text_split", attrs{"delimiter": "", "most": int64(-1)}, packed(words[8 : 8+n/64]), []dtype.DType{dtype.I64, dtype.I64}},
-		{"text_normalize", attrs{"case": "upper", "exact": false}, append(slices.Clone(texts), stops...), []dtype.DType{dtype.I64, dtype.U8}},
+		{"text_split", attrs{"delimiter": "", "most": int64(-1)}, packed(words[8 : 8+n/64]),
+			[]dtype.DType{dtype.I64, dtype.I64}},
+		{"text_normalize", attrs{"case": "upper", "exact": false}, append(slices.Clone(texts), stops...),
+			[]dtype.DType{dtype.I64, dtype.U8}},
 		{"text_match", attrs{"pattern": "(Ab|c)*.*[a-z ]+"}, texts, []dtype.DType{dtype.Bool}},
 		{"text_index", nil, append(slices.Clone(texts), stops...), []dtype.DType{dtype.I64}},
 		{"text_rank", nil, texts, []dtype.DType{dtype.I64}},
@@ -127,9 +146,12 @@ func TestHeap(t *testing.T) {
 		{"sequence_at", attrs{"shape": []int64{-1, 2}}, append(slices.Clone(sequence), at), []dtype.DType{dtype.F32}},
 		{"sequence_insert", nil, append(slices.Clone(sequence), pieces[0], at), []dtype.DType{dtype.F32, dtype.I64}},
 		{"sequence_erase", nil, append(slices.Clone(sequence), at), []dtype.DType{dtype.F32, dtype.I64}},
-		{"sequence_concat", attrs{"axis": int64(0), "stack": false, "shape": []int64{-1, 2}}, sequence, []dtype.DType{dtype.F32}},
-		{"sequence_concat", attrs{"axis": int64(0), "stack": true, "shape": []int64{-1, 3, 2}}, sequence, []dtype.DType{dtype.F32}},
-		{"sequence_split", attrs{"axis": int64(0), "keep": false}, []*tensor.Tensor{list(dtype.F32, n/16, 4), ones(n / 16)}, []dtype.DType{dtype.F32, dtype.I64}},
+		{"sequence_concat", attrs{"axis": int64(0), "stack": false, "shape": []int64{-1, 2}}, sequence,
+			[]dtype.DType{dtype.F32}},
+		{"sequence_concat", attrs{"axis": int64(0), "stack": true, "shape": []int64{-1, 3, 2}}, sequence,
+			[]dtype.DType{dtype.F32}},
+		{"sequence_split", attrs{"axis": int64(0), "keep": false}, []*tensor.Tensor{list(dtype.F32, n/16, 4), ones(n / 16)},
+			[]dtype.DType{dtype.F32, dtype.I64}},
 		{"decode_image", attrs{"pixels": "RGB"}, []*tensor.Tensor{picture}, []dtype.DType{dtype.U8}},
 		{"trees", attrs{"targets": int64(1), "aggregate": "max"}, forest, []dtype.DType{dtype.F32}},
 	} {
@@ -161,7 +183,10 @@ func (c *heapCase) measure(t *testing.T, slab []byte) {
 	clear(slab)
 	at := 0
 	asked := int64(0)
-	call := &Call{Attrs: c.attrs, In: c.in, Types: c.types, Reserve: func(bytes int64) error { asked += bytes; return nil }, Result: func(i int, shape ...int64) (*tensor.Tensor, error) {
+	call := &Call{Attrs: c.attrs, In: c.in, Types: c.types, Reserve: func(bytes int64) error {
+		asked += bytes
+		return nil
+	}, Result: func(i int, shape ...int64) (*tensor.Tensor, error) {
 		count, err := tensor.Count(shape)
 		if err != nil {
 			return nil, err

@@ -1,8 +1,9 @@
-// Package hostop holds what is neither an expansion into other operators nor a loop nest: functions on whole tensors whose
-// results' sizes may depend on the data.
+// Package hostop holds what is neither an expansion into other operators nor a loop nest: functions on whole tensors
+// whose results' sizes may depend on the data.
 //
-// A function asks for each result with the shape that it found, and writes it there: in a run that is the planned storage,
-// in the reference it is Go's heap. Room to work in is a result too, which nobody reads, so that it is planned; what Go's heap must give is asked for by Reserve.
+// A function asks for each result with the shape that it found, and writes it there: in a run that is the planned
+// storage, in the reference it is Go's heap. Room to work in is a result too, which nobody reads, so that it is
+// planned; what Go's heap must give is asked for by Reserve.
 package hostop
 
 import (
@@ -21,7 +22,8 @@ type Call struct {
 	Types []dtype.DType
 	// Ask, where not nil, says whether to go on: its error ends the work.
 	Ask func() error
-	// Reserve, where not nil, is asked before the function takes so many bytes of Go's heap, which it gives back when it returns. It refuses by an error.
+	// Reserve, where not nil, is asked before the function takes so many bytes of Go's heap, which it gives back when it
+	// returns. It refuses by an error.
 	Reserve func(bytes int64) error
 	// Split, where not nil, calls f for parts of [0, count) that make up the whole, on as many workers as the run has;
 	// f is given a call of its own, with which it does not ask for results.
@@ -57,7 +59,8 @@ const splitLeast = 1 << 14
 // workMost is how much a function does between two calls of Ask: so many steps of some nanoseconds.
 const workMost = 1 << 16
 
-// work takes note of steps that are done, or about to be, and ends the function if Ask says so. A function calls it wherever its inputs decide how much is done.
+// work takes note of steps that are done, or about to be, and ends the function if Ask says so. A function calls it
+// wherever its inputs decide how much is done.
 func (c *Call) work(steps int64) {
 	if c.done += steps; c.done < workMost || c.Ask == nil {
 		return

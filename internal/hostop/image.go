@@ -11,8 +11,9 @@ import (
 
 func init() { register("decode_image", decodeImage) }
 
-// decodeImage reads a picture from a file's bytes: [height, width, channels] of 8 bits, in the order that the attribute pixels names. Bytes that are no
-// picture give an empty one, as ONNX has it; a picture of a kind that is not supported is an error.
+// decodeImage reads a picture from a file's bytes: [height, width, channels] of 8 bits, in the order that the attribute
+// pixels names. Bytes that are no picture give an empty one, as ONNX has it; a picture of a kind that is not supported
+// is an error.
 func decodeImage(c *Call) error {
 	if c.In[0].DType() != dtype.U8 {
 		return diag.Inputf("a file of %s elements", c.In[0].DType())

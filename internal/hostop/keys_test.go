@@ -13,7 +13,8 @@ import (
 // drawn is a tensor of elements in an arrangement that may trouble a sort.
 func drawn(r *rand.Rand, dt dtype.DType, how int, shape ...int64) *tensor.Tensor {
 	x := tensor.Must(tensor.New(dt, shape...))
-	specials := []float64{0, math.Copysign(0, -1), math.Inf(1), math.Inf(-1), math.NaN(), math.Copysign(math.NaN(), -1), 1, -1, math.MaxFloat32, math.SmallestNonzeroFloat32}
+	specials := []float64{0, math.Copysign(0, -1), math.Inf(1), math.Inf(-1), math.NaN(), math.Copysign(math.NaN(), -1), 1,
+		-1, math.MaxFloat32, math.SmallestNonzeroFloat32}
 	for i := range x.Len() {
 		whole, v := int64(0), 0.0
 		switch how {
@@ -28,7 +29,8 @@ func drawn(r *rand.Rand, dt dtype.DType, how int, shape ...int64) *tensor.Tensor
 		case 4: // what differs only far below
 			whole, v = math.MinInt64+int64(r.Intn(3)), 1+float64(r.Intn(3))*0x1p-52
 		case 5:
-			whole, v = []int64{math.MinInt64, math.MaxInt64, 0, -1, 1, math.MinInt32, math.MaxInt32, math.MaxUint32}[r.Intn(8)], specials[r.Intn(len(specials))]
+			whole, v = []int64{math.MinInt64, math.MaxInt64, 0, -1, 1, math.MinInt32, math.MaxInt32, math.MaxUint32}[r.Intn(8)],
+				specials[r.Intn(len(specials))]
 		}
 		switch {
 		case dt.IsFloat():
@@ -44,7 +46,8 @@ func drawn(r *rand.Rand, dt dtype.DType, how int, shape ...int64) *tensor.Tensor
 	return x
 }
 
-var keyed = []dtype.DType{dtype.F32, dtype.F64, dtype.F16, dtype.BF16, dtype.F8E4M3FN, dtype.I64, dtype.U64, dtype.I32, dtype.U32, dtype.I16, dtype.U16, dtype.I8, dtype.U8, dtype.I4, dtype.U4, dtype.Bool}
+var keyed = []dtype.DType{dtype.F32, dtype.F64, dtype.F16, dtype.BF16, dtype.F8E4M3FN, dtype.I64, dtype.U64, dtype.I32,
+	dtype.U32, dtype.I16, dtype.U16, dtype.I8, dtype.U8, dtype.I4, dtype.U4, dtype.Bool}
 
 // withoutEntries computes in the way of axes that are too long for entries.
 func withoutEntries(f func()) {
@@ -103,7 +106,8 @@ func TestUniqueKeys(t *testing.T) {
 	r := rand.New(rand.NewSource(6))
 	for _, dt := range keyed {
 		for how := range 6 {
-			for _, shape := range [][]int64{{0}, {1}, {2}, {24}, {25}, {800}, {5000}, {300, 2}, {2, 300}, {2, 200, 3}, {4, 300, 4}, {100, 17}, {0, 3}, {3, 0}, {3, 40, 0}} {
+			for _, shape := range [][]int64{{0}, {1}, {2}, {24}, {25}, {800}, {5000}, {300, 2}, {2, 300}, {2, 200, 3},
+				{4, 300, 4}, {100, 17}, {0, 3}, {3, 0}, {3, 40, 0}} {
 				axis, n := r.Intn(len(shape)), shape
 				x := drawn(r, dt, how, shape...)
 				attrs := map[string]any{"axis": int64(axis), "sorted": r.Intn(2) == 0}
@@ -172,10 +176,11 @@ func TestSplit(t *testing.T) {
 	for _, ends := range []error{nil, fmt.Errorf("enough")} {
 		var out *tensor.Tensor
 		parts := 0
-		call := &Call{Attrs: attrs, In: in, Types: []dtype.DType{dtype.F32}, Result: func(_ int, shape ...int64) (*tensor.Tensor, error) {
-			out = tensor.Must(tensor.New(dtype.F32, shape...))
-			return out, nil
-		}}
+		call := &Call{Attrs: attrs, In: in, Types: []dtype.DType{dtype.F32},
+			Result: func(_ int, shape ...int64) (*tensor.Tensor, error) {
+				out = tensor.Must(tensor.New(dtype.F32, shape...))
+				return out, nil
+			}}
 		call.Split = func(count int64, f func(c *Call, from, to int64) error) error {
 			errs := make(chan error)
 			for from := int64(0); from < count; from += 3 {

@@ -9,8 +9,9 @@ import (
 
 func init() { register("mel_weights", melWeights) }
 
-// melWeights fills result 0, [length/2 + 1, bands], with triangles: band i rises from edge i to edge i+1 and falls to edge i+2, where the edges stand in equal steps on the mel scale
-// from the frequency in input 1 towards that in input 2, at the rate in input 0, each on the bin of the spectrum below it.
+// melWeights fills result 0, [length/2 + 1, bands], with triangles: band i rises from edge i to edge i+1 and falls to
+// edge i+2, where the edges stand in equal steps on the mel scale from the frequency in input 1 towards that in input
+// 2, at the rate in input 0, each on the bin of the spectrum below it.
 func melWeights(c *Call) error {
 	bands, _ := c.Attrs["bands"].(int64)
 	length, _ := c.Attrs["length"].(int64)
@@ -22,7 +23,8 @@ func melWeights(c *Call) error {
 	}
 	for _, i := range []int64{0, bands + 1} {
 		if at := edge(i); !(at >= 0 && at < float64(bins)) || high < low {
-			return diag.Inputf("the bands reach bin %v of a spectrum of %d: the frequencies lie outside 0 to half of the rate %v", at, bins, rate)
+			return diag.Inputf("the bands reach bin %v of a spectrum of %d: the frequencies lie outside 0 to half of the rate "+
+				"%v", at, bins, rate)
 		}
 	}
 	out, err := c.Result(0, bins, bands)

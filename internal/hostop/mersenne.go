@@ -2,8 +2,9 @@ package hostop
 
 import "math"
 
-// mersenne is the generator MT19937 as NumPy's RandomState(seed) sets it up and draws from it, so that a seed gives the numbers that it gives there (Matsumoto,
-// Nishimura: Mersenne twister, 1998). The zero value is not ready: see newMersenne.
+// mersenne is the generator MT19937 as NumPy's RandomState(seed) sets it up and draws from it, so that a seed gives the
+// numbers that it gives there (Matsumoto, Nishimura: Mersenne twister, 1998). The zero value is not ready: see
+// newMersenne.
 type mersenne struct {
 	state  [624]uint32
 	next   int
@@ -51,7 +52,8 @@ func (m *mersenne) uniform() float64 {
 	return (float64(high)*(1<<26) + float64(low)) / (1 << 53)
 }
 
-// gauss is a standard normal number, by the polar method: two come at a time, and the second of the pair is given first.
+// gauss is a standard normal number, by the polar method: two come at a time, and the second of the pair is given
+// first.
 func (m *mersenne) gauss() float64 {
 	if m.kept {
 		m.kept = false
@@ -67,7 +69,8 @@ func (m *mersenne) gauss() float64 {
 	}
 }
 
-// bernoulli is 1 with probability p, else 0: NumPy's binomial of one trial, which inverts the rarer of the two outcomes.
+// bernoulli is 1 with probability p, else 0: NumPy's binomial of one trial, which inverts the rarer of the two
+// outcomes.
 func (m *mersenne) bernoulli(p float64) int64 {
 	if p > 0.5 {
 		return 1 - m.rare(1-p)
@@ -75,7 +78,8 @@ func (m *mersenne) bernoulli(p float64) int64 {
 	return m.rare(p)
 }
 
-// rare is bernoulli for p of at most 0.5. What lies past both outcomes, by the rounding of their probabilities, is drawn again.
+// rare is bernoulli for p of at most 0.5. What lies past both outcomes, by the rounding of their probabilities, is
+// drawn again.
 func (m *mersenne) rare(p float64) int64 {
 	q := 1 - p
 	none := math.Exp(math.Log(q))

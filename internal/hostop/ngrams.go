@@ -4,13 +4,16 @@ import "github.com/weirml/weir/internal/diag"
 
 func init() { register("ngrams", ngrams) }
 
-// ngrams counts, in each row of x (i64), the n-grams of `least` to `most` elements that are listed, with gaps of up to `skip` elements between two. Input 1 is the listed n-grams' elements, those of one element
-// first, each length in ascending order; input 2 (i64) is the column of the result that each counts in, input 3 (f32) what each counts for. starts has, for each length from 1, the first of its n-grams; one more is the
-// end. once has an n-gram count no more than once in a row. N-grams of one element have no gaps, and are counted once.
+// ngrams counts, in each row of x (i64), the n-grams of `least` to `most` elements that are listed, with gaps of up to
+// `skip` elements between two. Input 1 is the listed n-grams' elements, those of one element first, each length in
+// ascending order; input 2 (i64) is the column of the result that each counts in, input 3 (f32) what each counts for.
+// starts has, for each length from 1, the first of its n-grams; one more is the end. once has an n-gram count no more
+// than once in a row. N-grams of one element have no gaps, and are counted once.
 func ngrams(c *Call) error {
 	x, pool, columns, weights := c.In[0], c.In[1], c.In[2], c.In[3]
 	starts := c.Attrs["starts"].([]int64)
-	least, most, skip, width := c.Attrs["least"].(int64), c.Attrs["most"].(int64), c.Attrs["skip"].(int64), c.Attrs["width"].(int64)
+	least, most, skip, width := c.Attrs["least"].(int64), c.Attrs["most"].(int64), c.Attrs["skip"].(int64),
+		c.Attrs["width"].(int64)
 	once, _ := c.Attrs["once"].(bool)
 	shape := append([]int64{}, x.Shape()...)
 	length := shape[len(shape)-1]
@@ -34,7 +37,8 @@ func ngrams(c *Call) error {
 		at += int64(n) * (starts[n] - starts[n-1])
 	}
 	if at != pool.Len() || starts[len(starts)-1] != columns.Len() || columns.Len() != weights.Len() {
-		return diag.Inputf("%d elements in %d n-grams, with %d columns and %d weights", pool.Len(), starts[len(starts)-1], columns.Len(), weights.Len())
+		return diag.Inputf("%d elements in %d n-grams, with %d columns and %d weights", pool.Len(), starts[len(starts)-1],
+			columns.Len(), weights.Len())
 	}
 	compare := func(gram, n, from, gap int64) int {
 		for k := range n {

@@ -9,7 +9,8 @@ import (
 
 func init() { register("nonzero", nonzero) }
 
-// nonzero finds the elements that are not zero: a column of indices for each, in the elements' order. A scalar counts as one axis.
+// nonzero finds the elements that are not zero: a column of indices for each, in the elements' order. A scalar counts
+// as one axis.
 func nonzero(c *Call) error {
 	x := c.In[0]
 	shape := x.Shape()

@@ -87,7 +87,7 @@ func textParse(c *Call) error {
 	return nil
 }
 
-// parsed stores the number that a text says; false where it says none of the type.
+// parsed stores the number that a text says; false if it says none of the type.
 func parsed(out *tensor.Tensor, i int64, text string) bool {
 	dt := out.DType()
 	if dt == dtype.Bool && (text == "True" || text == "False" || text == "true" || text == "false") {

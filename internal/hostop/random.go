@@ -12,9 +12,9 @@ func init() { register("random_uniform", randomUniform) }
 const randomBlock = 512
 
 // randomWords fills a list with the random bits of consecutive elements, two for each counter from the first on, by the
-// counter-based generator Philox 4×32 with ten rounds: the same on every machine and in any order of counters (Salmon, Moraes,
-// Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3, 2011). Two counters are worked on at once, since each round of one
-// waits for the round before it.
+// counter-based generator Philox 4×32 with ten rounds: the same on every machine and in any order of counters (Salmon,
+// Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3, 2011). Two counters are worked on at once, since
+// each round of one waits for the round before it.
 func randomWords(list []uint64, first, draw, seed uint64) {
 	low, high := uint32(draw), uint32(draw>>32)
 	for i := 0; i < len(list); i += 4 {
@@ -29,17 +29,20 @@ func randomWords(list []uint64, first, draw, seed uint64) {
 			k0 += 0x9e3779b9
 			k1 += 0xbb67ae85
 		}
-		four := [4]uint64{uint64(a0)<<32 | uint64(a1), uint64(a2)<<32 | uint64(a3), uint64(b0)<<32 | uint64(b1), uint64(b2)<<32 | uint64(b3)}
+		four := [4]uint64{uint64(a0)<<32 | uint64(a1), uint64(a2)<<32 | uint64(a3), uint64(b0)<<32 | uint64(b1),
+			uint64(b2)<<32 | uint64(b3)}
 		copy(list[i:], four[:])
 		first += 2
 	}
 }
 
-// precision is the number of random bits that make an element, at most as many as its significand has, so that none is rounded up to 1.
+// precision is the number of random bits that make an element, at most as many as its significand has, so that none is
+// rounded up to 1.
 var precision = map[dtype.DType]int{dtype.F16: 11, dtype.BF16: 8, dtype.F32: 24, dtype.F64: 53}
 
-// randomUniform fills result 0 with numbers u from [0, 1), each as low + u × (high − low), from the u64[2] of input 0: a seed, and the number of the next draw. The
-// bounds are inputs 1 and 2, or attributes. Result 1 is the key of the next draw. Element i comes from the counter (i ÷ 2, draw), whatever the shape and the type.
+// randomUniform fills result 0 with numbers u from [0, 1), each as low + u × (high − low), from the u64[2] of input 0:
+// a seed, and the number of the next draw. The bounds are inputs 1 and 2, or attributes. Result 1 is the key of the
+// next draw. Element i comes from the counter (i ÷ 2, draw), whatever the shape and the type.
 func randomUniform(c *Call) error {
 	key := c.In[0]
 	shape, _ := c.Attrs["shape"].([]int64)

@@ -28,8 +28,10 @@ func TestPhilox(t *testing.T) {
 		want    [4]uint32
 	}{
 		{[4]uint32{}, [2]uint32{}, [4]uint32{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
-		{[4]uint32{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, [2]uint32{0xffffffff, 0xffffffff}, [4]uint32{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
-		{[4]uint32{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, [2]uint32{0xa4093822, 0x299f31d0}, [4]uint32{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+		{[4]uint32{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, [2]uint32{0xffffffff, 0xffffffff},
+			[4]uint32{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+		{[4]uint32{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, [2]uint32{0xa4093822, 0x299f31d0},
+			[4]uint32{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
 	} {
 		if got := philox(c.counter, c.key); got != c.want {
 			t.Errorf("%x %x: %x, want %x", c.counter, c.key, got, c.want)
@@ -46,7 +48,8 @@ func TestRandomWords(t *testing.T) {
 			randomWords(got, first, draw, seed)
 			for i, x := range got {
 				block := first + uint64(i)/2
-				four := philox([4]uint32{uint32(block), uint32(block >> 32), uint32(draw), uint32(draw >> 32)}, [2]uint32{uint32(seed), uint32(seed >> 32)})
+				four := philox([4]uint32{uint32(block), uint32(block >> 32), uint32(draw), uint32(draw >> 32)},
+					[2]uint32{uint32(seed), uint32(seed >> 32)})
 				if want := uint64(four[2*(i%2)])<<32 | uint64(four[2*(i%2)+1]); x != want {
 					t.Fatalf("word %d of %d from %d: %x, want %x", i, length, first, x, want)
 				}
@@ -59,7 +62,8 @@ func TestRandomWords(t *testing.T) {
 func TestRandomUniform(t *testing.T) {
 	draw := func(dt dtype.DType, seed, number uint64) (*tensor.Tensor, *tensor.Tensor) {
 		key := tensor.Must(tensor.FromSlice([]uint64{seed, number}, 2))
-		out, err := Apply("random_uniform", map[string]any{"shape": []int64{40, 50}, "low": -1.0, "high": 3.0}, []*tensor.Tensor{key}, []dtype.DType{dt, dtype.U64})
+		out, err := Apply("random_uniform", map[string]any{"shape": []int64{40, 50}, "low": -1.0, "high": 3.0},
+			[]*tensor.Tensor{key}, []dtype.DType{dt, dtype.U64})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,7 +10,8 @@ import (
 // Sequences are two tensors, elements and extents, as package tensor has them.
 
 func init() {
-	for name, f := range map[string]Func{"sequence_at": sequenceAt, "sequence_insert": sequenceInsert, "sequence_erase": sequenceErase, "sequence_concat": sequenceConcat, "sequence_split": sequenceSplit} {
+	for name, f := range map[string]Func{"sequence_at": sequenceAt, "sequence_insert": sequenceInsert,
+		"sequence_erase": sequenceErase, "sequence_concat": sequenceConcat, "sequence_split": sequenceSplit} {
 		register(name, f)
 	}
 }
@@ -42,7 +43,8 @@ func fits(shape, want []int64) error {
 		ok = ok && (want[i] < 0 || want[i] == shape[i])
 	}
 	if !ok {
-		return diag.Inputf("a tensor of shape %s in the sequence, where %s is declared (−1: any)", tensor.ShapeString(shape), tensor.ShapeString(want))
+		return diag.Inputf("a tensor of shape %s in the sequence, where %s is declared (−1: any)", tensor.ShapeString(shape),
+			tensor.ShapeString(want))
 	}
 	return nil
 }
@@ -161,7 +163,8 @@ func sequenceConcat(c *Call) error {
 			shape = slices.Insert(shape, int(axis), 1)
 		}
 		if len(shape) != len(want) {
-			return diag.Inputf("tensor %d of the sequence has rank %d, where %d is expected", i, t.Rank(), len(want)-len(shape)+t.Rank())
+			return diag.Inputf("tensor %d of the sequence has rank %d, where %d is expected", i, t.Rank(),
+				len(want)-len(shape)+t.Rank())
 		}
 		total += shape[axis]
 		shape[axis] = 0
@@ -169,7 +172,8 @@ func sequenceConcat(c *Call) error {
 			whole = shape
 		}
 		if !slices.Equal(shape, whole) {
-			return diag.Inputf("tensors %s and %s of the sequence cannot be put together along axis %d", tensor.ShapeString(list[0].Shape()), tensor.ShapeString(t.Shape()), axis)
+			return diag.Inputf("tensors %s and %s of the sequence cannot be put together along axis %d",
+				tensor.ShapeString(list[0].Shape()), tensor.ShapeString(t.Shape()), axis)
 		}
 	}
 	whole[axis] = total
@@ -195,7 +199,8 @@ func sequenceConcat(c *Call) error {
 	return nil
 }
 
-// sequenceSplit cuts a tensor along an axis into pieces of the lengths given (input 1); without keep, which is for pieces of 1, they lose the axis.
+// sequenceSplit cuts a tensor along an axis into pieces of the lengths given (input 1); without keep, which is for
+// pieces of 1, they lose the axis.
 func sequenceSplit(c *Call) error {
 	x, lengths := c.In[0], c.In[1]
 	axis, keep := c.Attrs["axis"].(int64), c.Attrs["keep"].(bool)

@@ -26,8 +26,8 @@ func boxAt(boxes []float32, i int64, center bool) box {
 
 func (b box) area() float32 { return float32(b.x1-b.x0) * float32(b.y1-b.y0) }
 
-// overlaps reports whether the boxes' intersection is more than a part of their union. Each step is rounded to 32 bits, so that the border is
-// the same everywhere.
+// overlaps reports whether the boxes' intersection is more than a part of their union. Each step is rounded to 32 bits,
+// so that the border is the same everywhere.
 func (b box) overlaps(other box, part float32) bool {
 	common := box{max(b.x0, other.x0), max(b.y0, other.y0), min(b.x1, other.x1), min(b.y1, other.y1)}
 	if !(common.x1 > common.x0 && common.y1 > common.y0) {
@@ -38,9 +38,10 @@ func (b box) overlaps(other box, part float32) bool {
 	return shared > 0 && first > 0 && second > 0 && union > 0 && shared/union > part
 }
 
-// nonMaxSuppression selects, for each image and class, boxes in descending order of their scores, at most `most`, leaving out those that overlap a
-// selected one: rows of image, class and box. Of equal scores the first box comes first; NaN is no score.
-// Result 1, f32[4·most] with most no more than there are boxes, and result 2, i64[boxes + 2·images·classes·most], are room.
+// nonMaxSuppression selects, for each image and class, boxes in descending order of their scores, at most `most`,
+// leaving out those that overlap a selected one: rows of image, class and box. Of equal scores the first box comes
+// first; NaN is no score. Result 1, f32[4·most] with most no more than there are boxes, and result 2, i64[boxes +
+// 2·images·classes·most], are room.
 func nonMaxSuppression(c *Call) error {
 	boxes, err := tensor.Data[float32](c.In[0])
 	if err != nil {
@@ -87,7 +88,9 @@ func nonMaxSuppression(c *Call) error {
 					order = append(order, int64(i))
 				}
 			}
-			slices.SortFunc(order, c.counted(func(a, b int64) int { return cmp.Or(cmp.Compare(score[b], score[a]), cmp.Compare(a, b)) }))
+			slices.SortFunc(order, c.counted(func(a, b int64) int {
+				return cmp.Or(cmp.Compare(score[b], score[a]), cmp.Compare(a, b))
+			}))
 			for _, i := range order {
 				if int64(len(kept)) == 4*most {
 					break

@@ -11,11 +11,13 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Texts are two tensors, spans and a pool, as package tensor has them. Operators that look at characters take bytes for UTF-8, and leave those that are none as they are.
+// Texts are two tensors, spans and a pool, as package tensor has them. Operators that look at characters take bytes for
+// UTF-8, and leave those that are none as they are.
 
 func init() {
-	for name, f := range map[string]Func{"text_equal": textEqual, "text_concat": textConcat, "text_split": textSplit, "text_normalize": textNormalize,
-		"text_match": textMatch, "text_index": textIndex, "text_rank": textRank} {
+	for name, f := range map[string]Func{"text_equal": textEqual, "text_concat": textConcat, "text_split": textSplit,
+		"text_normalize": textNormalize,
+		"text_match":     textMatch, "text_index": textIndex, "text_rank": textRank} {
 		register(name, f)
 	}
 }
@@ -112,8 +114,8 @@ func textConcat(c *Call) error {
 // isSpace reports what separates words: Unicode's white space and ASCII's separators.
 func isSpace(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f }
 
-// pieces calls f with where each piece of a text begins and ends: at most `most` cuts are made, without a limit where it is negative. An empty delimiter
-// stands for runs of white space, which also go from the text's ends.
+// pieces calls f with where each piece of a text begins and ends: at most `most` cuts are made, without a limit where
+// it is negative. An empty delimiter stands for runs of white space, which also go from the text's ends.
 func pieces(text []byte, delimiter string, most int64, f func(begin, end int)) {
 	if delimiter != "" {
 		begin := 0
@@ -140,7 +142,8 @@ func pieces(text []byte, delimiter string, most int64, f func(begin, end int)) {
 	}
 }
 
-// textSplit cuts each text into pieces, which lie in the same pool: [shape…, most pieces], padded with empty texts, and the number of each text's pieces.
+// textSplit cuts each text into pieces, which lie in the same pool: [shape…, most pieces], padded with empty texts, and
+// the number of each text's pieces.
 func textSplit(c *Call) error {
 	x := c.texts(0)
 	delimiter, most := c.Attrs["delimiter"].(string), c.Attrs["most"].(int64)
@@ -201,8 +204,8 @@ func changed(to, text []byte, change func(rune) rune) []byte {
 // Lower is a text with its characters in lower case.
 func Lower(text string) string { return string(changed(nil, []byte(text), unicode.ToLower)) }
 
-// textNormalize takes stop words (inputs 2 and 3, ascending, in lower case where the comparison is not to mind it) out of the last axis's texts and changes the
-// case of what is left; where nothing is left, there is one empty text.
+// textNormalize takes stop words (inputs 2 and 3, ascending, in lower case where the comparison is not to mind it) out
+// of the last axis's texts and changes the case of what is left; where nothing is left, there is one empty text.
 func textNormalize(c *Call) error {
 	x, stops := c.texts(0), c.texts(2)
 	change, ok := cases[c.Attrs["case"].(string)]
@@ -270,7 +273,7 @@ func textNormalize(c *Call) error {
 	return nil
 }
 
-// find is the place of a text among ascending ones; −1 where it is none of them.
+// find is the place of a text among ascending ones; −1 if it is none of them.
 func (t texts) find(text []byte) (int64, error) {
 	lo, hi := int64(0), t.spans.Len()
 	for lo < hi {
@@ -327,7 +330,7 @@ func textMatch(c *Call) error {
 	})
 }
 
-// textIndex is each text's place among keys (inputs 2 and 3), which ascend; their number where it is none of them.
+// textIndex is each text's place among keys (inputs 2 and 3), which ascend; their number if it is none of them.
 func textIndex(c *Call) error {
 	x, keys := c.texts(0), c.texts(2)
 	out, err := c.Result(0, x.spans.Shape()...)

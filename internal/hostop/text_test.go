@@ -68,8 +68,10 @@ func TestTextNormalize(t *testing.T) {
 		{[]string{"monday"}, []string{"monday"}, "lower", true, []string{""}},
 		{[]string{"\xffÀ", "Ⱥ"}, nil, "lower", true, []string{"\xffà", "ⱥ"}},
 	} {
-		in := append(packed(t, []int64{int64(len(c.words))}, c.words...), packed(t, []int64{int64(len(c.stops))}, c.stops...)...)
-		out, err := Apply("text_normalize", map[string]any{"case": c.to, "exact": c.exact}, in, []dtype.DType{dtype.I64, dtype.U8})
+		in := append(packed(t, []int64{int64(len(c.words))}, c.words...),
+			packed(t, []int64{int64(len(c.stops))}, c.stops...)...)
+		out, err := Apply("text_normalize", map[string]any{"case": c.to, "exact": c.exact}, in,
+			[]dtype.DType{dtype.I64, dtype.U8})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +86,8 @@ func TestTextOutside(t *testing.T) {
 	attrs := map[string]any{"delimiter": ",", "most": int64(-1), "case": "lower", "exact": true, "pattern": "a"}
 	for _, span := range []int64{tensor.Span(1, 3), tensor.Span(4, 0), -1, tensor.Span(0, 1<<32-1)} {
 		bad := []*tensor.Tensor{tensor.Of(span), tensor.Of[uint8](1, 2, 3)}
-		for _, name := range []string{"text_equal", "text_concat", "text_split", "text_normalize", "text_match", "text_index", "text_rank"} {
+		for _, name := range []string{"text_equal", "text_concat", "text_split", "text_normalize", "text_match", "text_index",
+			"text_rank"} {
 			in := append(slices.Clone(bad), bad...)
 			types := []dtype.DType{dtype.I64, dtype.I64}
 			switch name {

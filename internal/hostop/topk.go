@@ -18,8 +18,8 @@ const (
 	TopKRoomPlus  = 512
 )
 
-// topk finds the k largest (or smallest) elements along an axis and where they stand, in order; of equal ones the first comes first.
-// Result 2, i64[min(TopKRoomTimes·k + TopKRoomPlus, 2·extent)], is room.
+// topk finds the k largest (or smallest) elements along an axis and where they stand, in order; of equal ones the first
+// comes first. Result 2, i64[min(TopKRoomTimes·k + TopKRoomPlus, 2·extent)], is room.
 func topk(c *Call) error {
 	x := c.In[0]
 	axis, k := int(c.Attrs["axis"].(int64)), c.Attrs["k"].(int64)
@@ -110,7 +110,8 @@ func sortedRows(c *Call, keys *keys, room []int64, extent, k, step int64) func(b
 }
 
 // heapedRows is sortedRows for axes of any extent: the kept ones are a heap, the last of them on top.
-func heapedRows(c *Call, x *tensor.Tensor, largest bool, room []int64, extent, k, step int64) func(begin int64) []int64 {
+func heapedRows(c *Call, x *tensor.Tensor, largest bool, room []int64, extent, k,
+	step int64) func(begin int64) []int64 {
 	order := c.counted(comparing(x))
 	before := func(a, b, begin int64) bool {
 		by := order(begin+a*step, begin+b*step)

@@ -187,7 +187,8 @@ func (f *forest[T]) blocks(c *Call, from, to int64, sums []T, given []bool) erro
 			return err
 		}
 		for ; row < end; row++ {
-			if err := f.along(c, row, y[(row-first)*f.count:(row-first+1)*f.count], part(given, row-first, f.count)); err != nil {
+			if err := f.along(c, row, y[(row-first)*f.count:(row-first+1)*f.count],
+				part(given, row-first, f.count)); err != nil {
 				return err
 			}
 		}

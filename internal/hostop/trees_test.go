@@ -17,7 +17,8 @@ func stump() []*tensor.Tensor {
 	return []*tensor.Tensor{
 		tensor.Must(tensor.FromSlice([]float32{1, 0, 2, 2, 2, 3, float32(math.NaN()), float32(math.NaN())}, 4, 2)),
 		tensor.Of(int32(0)),
-		tensor.Must(tensor.FromSlice([]int32{bits(1), 0, 1, 1, inf, 0, 1, 0, bits(2), 1, 3, 0, inf, 0, 3, 2, inf, 0, 4, 4}, 5, 4)),
+		tensor.Must(tensor.FromSlice([]int32{bits(1), 0, 1, 1, inf, 0, 1, 0, bits(2), 1, 3, 0, inf, 0, 3, 2, inf, 0, 4, 4}, 5,
+			4)),
 		tensor.Of[int32](0, 1, 3, 3), tensor.Of[int32](0, 1, 2), tensor.Of[float32](10, 20, 30),
 	}
 }

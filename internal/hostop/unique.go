@@ -10,8 +10,9 @@ import (
 
 func init() { register("unique", unique) }
 
-// unique finds the different slices along an axis: the slices, where each stands first, which of them each
-// slice of x is, and how often each occurs. They come in ascending order, or in that of their first appearance. Result 4, i64[2·extent], is room.
+// unique finds the different slices along an axis: the slices, where each stands first, which of them each slice of x
+// is, and how often each occurs. They come in ascending order, or in that of their first appearance. Result 4,
+// i64[2·extent], is room.
 func unique(c *Call) error {
 	x := c.In[0]
 	shape, axis := slices.Clone(x.Shape()), int(c.Attrs["axis"].(int64))
@@ -29,7 +30,8 @@ func unique(c *Call) error {
 	}
 	sorted, first := room[:extent], room[extent:]
 	count := int64(0)
-	if before*after <= mostColumns && before*after > 0 && x.DType() != dtype.String && !x.DType().IsComplex() && extent <= mostEntries {
+	if before*after <= mostColumns && before*after > 0 && x.DType() != dtype.String && !x.DType().IsComplex() &&
+		extent <= mostEntries {
 		count = sortedRuns(c, x, run, sorted, first, before, after)
 	} else {
 		count = comparedRuns(c, x, run, sorted, first, before, after)

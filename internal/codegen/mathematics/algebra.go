@@ -1,10 +1,11 @@
-// Package mathematics has the functions of floats, such as exp and sin, written once for all code generators: over an algebra of a few operations, which each generator emits
-// as its instructions. So they all compute the same bits, and those that a model in Go computes.
+// Package mathematics has the functions of floats, such as exp and sin, written once for all code generators: over an
+// algebra of a few operations, which each generator emits as its instructions. So they all compute the same bits, and
+// those that a model in Go computes.
 package mathematics
 
 import "math"
 
-// Predicate is a comparison of floats; those but NotEqual, NotLess and Unordered are false where an operand is NaN.
+// Predicate is a comparison of floats; those but NotEqual, NotLess and Unordered are false if an operand is NaN.
 type Predicate int
 
 // The predicates.
@@ -19,8 +20,8 @@ const (
 	Greater
 )
 
-// Algebra is what the functions of f32 are written in: vectors V of 32-bit lanes, and masks M that choose lanes. Lane models one lane of it.
-// Every operation rounds once, to nearest even, and keeps subnormal numbers.
+// Algebra is what the functions of f32 are written in: vectors V of 32-bit lanes, and masks M that choose lanes. Lane
+// models one lane of it. Every operation rounds once, to nearest even, and keeps subnormal numbers.
 type Algebra[V, M any] interface {
 	Float(c float32) V // in all lanes
 	Integer(c int32) V
@@ -64,15 +65,17 @@ type Algebra[V, M any] interface {
 
 	Lookup(table *[8]uint32, index V) V // the table's entry that the low three bits of each lane name
 
-	// rarely is usual, but otherwise's values in the lanes of the mask. These are computed only where a lane of the vector needs them.
+	// rarely is usual, but otherwise's values in the lanes of the mask. These are computed only where a lane of the vector
+	// needs them.
 	Rarely(m M, usual []V, otherwise func() []V) []V
 }
 
-// Functions has the functions of f32. A function's comment says its greatest error in units in the last place (ulp) of the exact
-// result, found by TestExhaustive, for two arguments on samples; NaN, infinities, zeros and results beyond the range of f32 are as package math has them.
+// Functions has the functions of f32. A function's comment says its greatest error in units in the last place (ulp) of
+// the exact result, found by TestExhaustive, for two arguments on samples; NaN, infinities, zeros and results beyond
+// the range of f32 are as package math has them.
 //
-// Polynomials are minimax approximations, found by the exchange algorithm of Remez, whose coefficients were then rounded to f32 one
-// after another, the remaining ones fitted again each time.
+// Polynomials are minimax approximations, found by the exchange algorithm of Remez, whose coefficients were then
+// rounded to f32 one after another, the remaining ones fitted again each time.
 type Functions[V, M any] struct{ Algebra[V, M] }
 
 const signBit = -1 << 31

@@ -2,9 +2,9 @@ package mathematics
 
 import "math"
 
-// Functions of eˣ. An argument is split as n·ln 2 + r by fused multiplications with ln 2 in two parts (W. J. Cody and W. Waite, Software
-// Manual for the Elementary Functions, 1980). Adding roundShift rounds to an integer n and leaves n + 127 in the low bits, which
-// shifted left by 23 are the float 2ⁿ.
+// Functions of eˣ. An argument is split as n·ln 2 + r by fused multiplications with ln 2 in two parts (W. J. Cody and
+// W. Waite, Software Manual for the Elementary Functions, 1980). Adding roundShift rounds to an integer n and leaves n
+// + 127 in the low bits, which shifted left by 23 are the float 2ⁿ.
 const (
 	roundShift = 3<<22 + 127
 	ln2        = float32(math.Ln2)
@@ -21,12 +21,13 @@ const (
 // Exp has an error of at most 1.63 ulp.
 func (m Functions[V, M]) Exp(x V) V { return m.ExpFrom(x, ExpLow) }
 
-// ExpFrom is exp(x), but 0 where x < low, which is ExpLow or more. There it multiplies nothing: a product that underflows, even to zero,
-// takes processors some hundred times as long as another.
+// ExpFrom is exp(x), but 0 if x < low, which is ExpLow or more. There it multiplies nothing: a product that underflows,
+// even to zero, takes processors some hundred times as long as another.
 func (m Functions[V, M]) ExpFrom(x V, low float32) V {
 	above := m.Compare(NotLess, x, m.Float(low))
 	x = m.Max(m.Float(low), m.Min(m.Float(expHigh), x))
-	// The result is p·2ⁿ·2ⁿ with n = x / 2 ln 2, so that only the last multiplication can overflow, or round to a subnormal number; |r| ≤ ln 2.
+	// The result is p·2ⁿ·2ⁿ with n = x / 2 ln 2, so that only the last multiplication can overflow, or round to a
+	// subnormal number; |r| ≤ ln 2.
 	t := m.Fma(x, m.Float(0.5/math.Ln2), m.Float(roundShift))
 	n := m.Sub(t, m.Float(roundShift))
 	r := m.Fnma(n, m.Float(2*ln2Low), m.Fnma(n, m.Float(2*ln2), x))
@@ -63,12 +64,14 @@ func (m Functions[V, M]) Sigmoid(x V) V {
 	return m.Fma(rest, m.Float(0.75), q)
 }
 
-// Gated is x·sigmoid(y) with one division, with an error of at most 3 ulp where e⁻ʸ does not overflow (y ≥ −88.7), and 0 below.
+// Gated is x·sigmoid(y) with one division, with an error of at most 3 ulp where e⁻ʸ does not overflow (y ≥ −88.7), and
+// 0 below.
 func (m Functions[V, M]) Gated(x, y V) V {
 	return m.Div(x, m.Add(m.Float(1), m.ExpFrom(m.Xor(m.Integer(signBit), y), expNormal)))
 }
 
-// Tanh has an error of at most 1.95 ulp. With e = exp(−2|x|), it is (1 − e) / (1 + e) near 0 and 1 − 2e / (1 + e) elsewhere.
+// Tanh has an error of at most 1.95 ulp. With e = exp(−2|x|), it is (1 − e) / (1 + e) near 0 and 1 − 2e / (1 + e)
+// elsewhere.
 func (m Functions[V, M]) Tanh(x V) V {
 	a := m.Max(m.Float(-9.5), m.Or(m.Integer(signBit), x))
 	p, scale := m.expm1Parts(m.Add(a, a), 0)

@@ -54,8 +54,9 @@ func (Lane) Fma(x, y, z uint32) uint32  { return word(fusedSingle(single(x), sin
 func (Lane) Fnma(x, y, z uint32) uint32 { return word(fusedSingle(-single(x), single(y), single(z))) }
 func (Lane) Fms(x, y, z uint32) uint32  { return word(fusedSingle(single(x), single(y), -single(z))) }
 
-// fusedSingle is x·y + z rounded once. The product is exact in f64; the sum is rounded to odd there, with which rounding it again is as
-// rounding the exact sum (S. Boldo and G. Melquiond, Emulation of FMA and correctly rounded sums, 2008).
+// fusedSingle is x·y + z rounded once. The product is exact in f64; the sum is rounded to odd there, with which
+// rounding it again is as rounding the exact sum (S. Boldo and G. Melquiond, Emulation of FMA and correctly rounded
+// sums, 2008).
 func fusedSingle(x, y, z float32) float32 {
 	p, c := float64(x)*float64(y), float64(z)
 	s := p + c

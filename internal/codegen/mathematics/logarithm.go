@@ -18,11 +18,13 @@ func (m Functions[V, M]) addExponent(k, y V) V {
 
 // curve is log(1 + f) − f + y for −1/3 ≤ f ≤ 1/3.
 func (m Functions[V, M]) curve(f, y V) V {
-	q := m.horner(f, -0.5, 3.3333215e-01, -2.4999797e-01, 2.0010462e-01, -1.6680503e-01, 1.4004855e-01, -1.2184066e-01, 1.3989776e-01, -1.2892275e-01)
+	q := m.horner(f, -0.5, 3.3333215e-01, -2.4999797e-01, 2.0010462e-01, -1.6680503e-01, 1.4004855e-01, -1.2184066e-01,
+		1.3989776e-01, -1.2892275e-01)
 	return m.Fma(m.Mul(f, f), q, y)
 }
 
-// positive is y where x is positive and finite, and otherwise what log gives: ∞ for ∞, −∞ for 0, NaN for less and for NaN.
+// positive is y where x is positive and finite, and otherwise what log gives: ∞ for ∞, −∞ for 0, NaN for less and for
+// NaN.
 func (m Functions[V, M]) positive(x, y V) V {
 	y = m.SelectLanes(m.Compare(Less, x, m.Integer(infinity)), y, x)
 	zero := m.Float(0)
@@ -47,7 +49,8 @@ func (m Functions[V, M]) Log1p(x V) V {
 	return m.positive(u, m.logOf(f, k))
 }
 
-// split1p gives f and scale = 2⁻ⁿ with 1 + f = (1 + x)·2⁻ⁿ, and n as logOf has it, for finite x > −1 and u = 1 + x rounded.
+// split1p gives f and scale = 2⁻ⁿ with 1 + f = (1 + x)·2⁻ⁿ, and n as logOf has it, for finite x > −1 and u = 1 + x
+// rounded.
 func (m Functions[V, M]) split1p(x, u V) (f, scale, n V) {
 	n = m.And(m.SubInt(m.Integer(fourThirds), u), m.Integer(exponentBits))
 	quarter, four := m.Float(0.25), m.AddInt(m.Float(4), n) // 4·2⁻ⁿ is always a normal number
@@ -82,7 +85,8 @@ func (m Functions[V, M]) logFar(a, y, z V) V {
 	return m.SelectLanes(m.Compare(Less, a, m.Integer(infinity)), y, a)
 }
 
-// log1pOf is log1p(x + lost) + k·ln 2 for finite x > −1, where lost is tiny beside x, u = 1 + x rounded, and k as logOf has it.
+// log1pOf is log1p(x + lost) + k·ln 2 for finite x > −1, where lost is tiny beside x, u = 1 + x rounded, and k as logOf
+// has it.
 func (m Functions[V, M]) log1pOf(x, lost, u, k V) V {
 	f, scale, n := m.split1p(x, u)
 	lost = m.Fma(lost, scale, m.Fma(x, scale, m.Sub(m.Sub(scale, m.Float(1)), f)))

@@ -41,7 +41,8 @@ func power(x, y float64) float64 {
 // TestMathematics2 checks the functions of two arguments.
 func TestMathematics2(t *testing.T) {
 	var special []float32
-	for _, v := range []float64{0, math.SmallestNonzeroFloat32, 1e-40, 0.3, 0.5, 1, 1.5, 2, 3, 4, 1 << 23, 1<<24 - 1, 1 << 24, 1e30, math.MaxFloat32, math.Inf(1)} {
+	for _, v := range []float64{0, math.SmallestNonzeroFloat32, 1e-40, 0.3, 0.5, 1, 1.5, 2, 3, 4, 1 << 23, 1<<24 - 1,
+		1 << 24, 1e30, math.MaxFloat32, math.Inf(1)} {
 		special = append(special, float32(v), float32(-v))
 	}
 	special = append(special, float32(math.NaN()))
@@ -61,7 +62,8 @@ func TestMathematics2(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			worst, worstX, worstY := 0.0, float32(0), float32(0)
 			try := func(x, y float32) {
-				if e := Ulps(single(test.function(model{Lane{}}, word(x), word(y))), test.reference(float64(x), float64(y))); e > worst {
+				if e := Ulps(single(test.function(model{Lane{}}, word(x), word(y))),
+					test.reference(float64(x), float64(y))); e > worst {
 					worst, worstX, worstY = e, x, y
 				}
 			}
@@ -80,7 +82,8 @@ func TestMathematics2(t *testing.T) {
 			}
 			if worst > test.ulp {
 				got := single(test.function(model{Lane{}}, word(worstX), word(worstY)))
-				t.Errorf("%s(%g, %g) = %g, want %g", test.name, worstX, worstY, got, test.reference(float64(worstX), float64(worstY)))
+				t.Errorf("%s(%g, %g) = %g, want %g", test.name, worstX, worstY, got,
+					test.reference(float64(worstX), float64(worstY)))
 			}
 			t.Logf("%.3f ulp at %g, %g", worst, worstX, worstY)
 		})
@@ -123,8 +126,8 @@ func TestGated(t *testing.T) {
 	}
 }
 
-// watched is the model of a lane that counts products that underflow: of numbers but zeros, a product that is no normal number, which
-// processors take a hundred times as long for.
+// watched is the model of a lane that counts products that underflow: of numbers but zeros, a product that is no normal
+// number, which processors take a hundred times as long for.
 type watched struct {
 	Lane
 	count *int
@@ -159,7 +162,8 @@ func TestUnderflow(t *testing.T) {
 		{"sigmoid", m.Sigmoid, ExpLow},
 		{"gated", func(x uint32) uint32 { return m.Gated(word(1), x) }, 0},
 	} {
-		for _, x := range []float32{-1, -20, -87, expNormal, -87.34, -90, -100, -104, -104.6, -120, -150, -1e4, -1e9, -math.MaxFloat32, float32(math.Inf(-1))} {
+		for _, x := range []float32{-1, -20, -87, expNormal, -87.34, -90, -100, -104, -104.6, -120, -150, -1e4, -1e9,
+			-math.MaxFloat32, float32(math.Inf(-1))} {
 			if x > test.least {
 				continue
 			}

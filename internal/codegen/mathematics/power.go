@@ -10,11 +10,12 @@ const (
 	halfLog2eLow = float32(-math.Log2E/2 - float64(halfLog2e))
 )
 
-// powerTable has for each eighth of an octave, from 31/32 on, a number of five bits near its reciprocal, and −log2 of that in two parts. The first, with k added,
-// takes no more than 24 bits.
+// powerTable has for each eighth of an octave, from 31/32 on, a number of five bits near its reciprocal, and −log2 of
+// that in two parts. The first, with k added, takes no more than 24 bits.
 var powerTable = [...][8]float32{
 	{32. / 32, 28. / 32, 26. / 32, 23. / 32, 21. / 32, 20. / 32, 18. / 32, 17. / 32},
-	{0, 0.1926422119140625, 0.299560546875, 0.4764404296875, 0.6076812744140625, 0.678070068359375, 0.830078125, 0.91253662109375},
+	{0, 0.1926422119140625, 0.299560546875, 0.4764404296875, 0.6076812744140625, 0.678070068359375, 0.830078125,
+		0.91253662109375},
 	{0, 2.8660284e-06, -2.650161e-07, -2.3857444e-06, 1.3028072e-06, 1.8367533e-06, -3.1264424e-06, 5.376559e-07},
 }
 

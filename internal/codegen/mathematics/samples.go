@@ -61,8 +61,8 @@ func Samples() []Sample {
 	return list
 }
 
-// Ulps is the distance of a result from the exact value, in units of f32's last place there; infinite where one is NaN or infinite, or
-// zero with another sign, and the other is not.
+// Ulps is the distance of a result from the exact value, in units of f32's last place there; infinite where one is NaN
+// or infinite, or zero with another sign, and the other is not.
 func Ulps(got float32, want float64) float64 {
 	rounded := float32(want)
 	switch g := float64(got); {
@@ -119,7 +119,8 @@ func Arguments(f func(x uint32)) {
 // WideArguments calls f with many floats of 64 bits, special ones first.
 func WideArguments(f func(x float64)) {
 	r := rand.New(rand.NewPCG(7, 8))
-	for _, x := range []float64{0, math.SmallestNonzeroFloat64, 0x1p-1022, 0x1p-60, 0.5, 1, 2, 708, 709.78271289338, 709.782712893385, 745.13, 745.14, 750, math.MaxFloat64, math.Inf(1)} {
+	for _, x := range []float64{0, math.SmallestNonzeroFloat64, 0x1p-1022, 0x1p-60, 0.5, 1, 2, 708, 709.78271289338,
+		709.782712893385, 745.13, 745.14, 750, math.MaxFloat64, math.Inf(1)} {
 		f(x)
 		f(-x)
 	}

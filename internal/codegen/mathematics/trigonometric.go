@@ -15,8 +15,8 @@ const (
 // twoOverPi has the bits of 2/π, after eight zeros.
 var twoOverPi = [8]uint32{0xa2f983, 0x6e4e4415, 0x29fc2757, 0xd1f534dd, 0xc0db6295, 0x993c4390, 0x41fe5163, 0xabdebbc5}
 
-// reduce gives n, an integer of which the low two bits count, and r + low, with a = n·π/2 + r + low and |r| no more than a little above π/4, for
-// a ≥ 0. An infinite a gives NaN. Without exact, low is left out.
+// reduce gives n, an integer of which the low two bits count, and r + low, with a = n·π/2 + r + low and |r| no more
+// than a little above π/4, for a ≥ 0. An infinite a gives NaN. Without exact, low is left out.
 func (m Functions[V, M]) reduce(a V, exact bool) (n, r, low V) {
 	shifted := m.Fma(a, m.Float(2/math.Pi), m.Float(3<<22))
 	n = m.Sub(shifted, m.Float(3<<22))
@@ -40,9 +40,10 @@ func (m Functions[V, M]) reduce(a V, exact bool) (n, r, low V) {
 	return parts[0], parts[1], parts[len(usual)-1]
 }
 
-// reduceFar is reduce for a ≥ 2¹⁷, after M. H. Payne and R. N. Hanek (Radian reduction for trigonometric functions, 1983): of 2/π only those
-// bits count whose product with a is neither a multiple of 4 nor too small. a is whole·2ᵉ with 24 bits; of the product of whole with the 80 bits of 2/π from place e on, the
-// first 32 bits come from an integer multiplication, which drops multiples of 4, the others from two in floats.
+// reduceFar is reduce for a ≥ 2¹⁷, after M. H. Payne and R. N. Hanek (Radian reduction for trigonometric functions,
+// 1983): of 2/π only those bits count whose product with a is neither a multiple of 4 nor too small. a is whole·2ᵉ with
+// 24 bits; of the product of whole with the 80 bits of 2/π from place e on, the first 32 bits come from an integer
+// multiplication, which drops multiples of 4, the others from two in floats.
 func (m Functions[V, M]) reduceFar(a V) (n, r, low V) {
 	whole := m.Or(m.And(a, m.Integer(1<<23-1)), m.Integer(1<<23))
 	place := m.SubInt(m.ShiftRight(a, 23), m.Integer(127+23-6))
@@ -113,7 +114,8 @@ func (m Functions[V, M]) Cos(x V) V {
 func (m Functions[V, M]) Tan(x V) V {
 	n, r, low := m.reduce(m.abs(x), true)
 	s := m.Mul(r, r)
-	t := m.horner(s, 3.3333355e-01, 1.3332462e-01, 5.40837e-02, 2.1155648e-02, 1.1171185e-02, -3.4298256e-04, 4.5925425e-03)
+	t := m.horner(s, 3.3333355e-01, 1.3332462e-01, 5.40837e-02, 2.1155648e-02, 1.1171185e-02, -3.4298256e-04,
+		4.5925425e-03)
 	low = m.Fma(low, m.Mul(s, m.Float(1.5)), low) // times 1 + tan² r, nearly
 	t = m.Add(r, m.Fma(m.Mul(s, r), t, low))
 	odd, one := m.odd(n), m.Float(1)
@@ -121,7 +123,8 @@ func (m Functions[V, M]) Tan(x V) V {
 	return m.Xor(y, m.And(x, m.Integer(signBit)))
 }
 
-// asinParts gives inner, where |x| ≤ 1/2, and y and more with asin(|x|) = y + more there and π/2 − 2·(y + more) elsewhere.
+// asinParts gives inner, where |x| ≤ 1/2, and y and more with asin(|x|) = y + more there and π/2 − 2·(y + more)
+// elsewhere.
 func (m Functions[V, M]) asinParts(x V) (inner M, y, more V) {
 	a := m.abs(x)
 	inner = m.Compare(LessOrEqual, a, m.Float(0.5))
@@ -154,7 +157,8 @@ func (m Functions[V, M]) Acos(x V) V {
 // atanOf is atan(x) for 0 ≤ x ≤ 1.
 func (m Functions[V, M]) atanOf(x V) V {
 	s := m.Mul(x, x)
-	p := m.horner(s, -3.3333153e-01, 1.9993767e-01, -1.4211e-01, 1.0665756e-01, -7.551614e-02, 4.320397e-02, -1.6362583e-02, 2.9192343e-03)
+	p := m.horner(s, -3.3333153e-01, 1.9993767e-01, -1.4211e-01, 1.0665756e-01, -7.551614e-02, 4.320397e-02,
+		-1.6362583e-02, 2.9192343e-03)
 	return m.Fma(m.Mul(p, s), x, x)
 }
 

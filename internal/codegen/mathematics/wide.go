@@ -63,7 +63,8 @@ func (m WideFunctions[V, M]) split(x V, b float64) (p, n V) {
 	t := m.Fma(x, m.Float(math.Log2E), m.Float(wideShift+b))
 	k := m.Sub(t, m.Float(wideShift+b))
 	r := m.Fnma(k, m.Float(wideLn2Low), m.Fnma(k, m.Float(math.Ln2), x))
-	q := m.horner(r, 0.5, 0.16666666666666677, 0.04166666666666669, 0.008333333333321733, 0.0013888888888882386, 0.00019841269885391386,
+	q := m.horner(r, 0.5, 0.16666666666666677, 0.04166666666666669, 0.008333333333321733, 0.0013888888888882386,
+		0.00019841269885391386,
 		2.4801587306663367e-05, 2.7557245232398974e-06, 2.7557305487227896e-07, 2.510861995852483e-08, 2.0900888438550272e-09)
 	return m.Fma(m.Mul(q, r), r, r), t
 }
@@ -73,7 +74,7 @@ func (m WideFunctions[V, M]) Exp(x V) V {
 	return m.ExpFrom(x, ExpLowWide)
 }
 
-// ExpFrom is exp(x), but 0 where x < low, which is ExpLowWide or more.
+// ExpFrom is exp(x), but 0 if x < low, which is ExpLowWide or more.
 func (m WideFunctions[V, M]) ExpFrom(x V, low float64) V {
 	above := m.Compare(NotLess, x, m.Float(low))
 	p, n := m.split(m.Max(m.Float(low), m.Min(m.Float(expHighWide), x)), 1023)
@@ -114,12 +115,14 @@ func (m WideFunctions[V, M]) Tanh(x V) V {
 	return m.withSign(m.Sub(y, m.SelectLanes(far, one, m.Float(0))), x)
 }
 
-// logOf is log(1 + f) + k·ln 2 for −1/3 ≤ f ≤ 1/3 and k in the exponent field, negative. The series is that of the inverse hyperbolic tangent of s = f / (2 + f);
-// what is greatest in it is f − f²/2 (P. T. P. Tang, Table-driven implementation of the logarithm function, 1990).
+// logOf is log(1 + f) + k·ln 2 for −1/3 ≤ f ≤ 1/3 and k in the exponent field, negative. The series is that of the
+// inverse hyperbolic tangent of s = f / (2 + f); what is greatest in it is f − f²/2 (P. T. P. Tang, Table-driven
+// implementation of the logarithm function, 1990).
 func (m WideFunctions[V, M]) logOf(f, k V) V {
 	s := m.Div(f, m.Add(f, m.Float(2)))
 	z := m.Mul(s, s)
-	r := m.Mul(z, m.horner(z, 0.6666666666666666, 0.4000000000000798, 0.28571428568087104, 0.2222222287526314, 0.18181751631752058,
+	r := m.Mul(z, m.horner(z, 0.6666666666666666, 0.4000000000000798, 0.28571428568087104, 0.2222222287526314,
+		0.18181751631752058,
 		0.1538832624940124, 0.1321978655244127, 0.1353639366718522))
 	half := m.Mul(m.Mul(f, f), m.Float(0.5))
 	// The exponent, moved to the low bits and made positive, below the bits of 2⁵².

@@ -2,8 +2,8 @@
 
 package vulkan
 
-// The structures that calls read and write, as vulkan_core.h has them. Of the large ones that drivers fill in, the bytes and where in them the fields
-// are that are read. Pointers are addresses of what is pinned.
+// The structures that calls read and write, as vulkan_core.h has them. Of the large ones that drivers fill in, the
+// bytes and where in them the fields are that are read. Pointers are addresses of what is pinned.
 
 type head struct {
 	kind uint32
@@ -307,7 +307,8 @@ type semaphoreWaitInfo struct {
 
 type bufferCopy struct{ from, to, size uint64 }
 
-// What drivers fill in: each begins with a head. The numbers are where a field is, in bytes, from the structure's beginning.
+// What drivers fill in: each begins with a head. The numbers are where a field is, in bytes, from the structure's
+// beginning.
 const (
 	properties2Size          = 840
 	propertiesAt             = 16 // of VkPhysicalDeviceProperties in it

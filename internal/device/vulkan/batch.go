@@ -12,7 +12,8 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// A queue records its commands into one batch after the other, and submits each when it has enough: the device works while the next is recorded.
+// A queue records its commands into one batch after the other, and submits each when it has enough: the device works
+// while the next is recorded.
 
 const (
 	batches       = 4
@@ -106,7 +107,8 @@ func (q *queue) order(b *batch) {
 // fence has what follows in some stages see what shaders and copies wrote before.
 func (q *queue) fence(b *batch, stages, access uint32) {
 	q.barrier = memoryBarrier{head: head{kind: kindMemoryBarrier}, from: shaderWrite | transferWrite, to: access}
-	q.record(q.device.barrier, b.commands, computeShader|transferStage, uintptr(stages), 0, 1, at(&q.pins, &q.barrier), 0, 0, 0, 0)
+	q.record(q.device.barrier, b.commands, computeShader|transferStage, uintptr(stages), 0, 1, at(&q.pins, &q.barrier), 0,
+		0, 0, 0)
 }
 
 // submit gives the device the batch that records. The next one records then.
@@ -126,7 +128,8 @@ func (q *queue) submit() error {
 	}
 	next := q.value + 1
 	timeline := timelineSubmitInfo{head: head{kind: kindTimelineSubmit}, signalCount: 1, signals: at(&p, &next)}
-	info := submitInfo{head: head{kind: kindSubmit, next: at(&p, &timeline)}, commandCount: 1, commands: at(&p, &b.commands), signalCount: 1, signals: at(&p, &q.semaphore)}
+	info := submitInfo{head: head{kind: kindSubmit, next: at(&p, &timeline)}, commandCount: 1,
+		commands: at(&p, &b.commands), signalCount: 1, signals: at(&p, &q.semaphore)}
 	d.submitting.Lock()
 	err := d.callAt("vkQueueSubmit", d.submit, d.queue, 1, at(&p, &info), 0)
 	d.submitting.Unlock()
@@ -140,7 +143,8 @@ func (q *queue) submit() error {
 	return nil
 }
 
-// settle waits until the device has done a batch, reads the reports of its launches, and hands on what it brought. The batch has no commands afterwards.
+// settle waits until the device has done a batch, reads the reports of its launches, and hands on what it brought. The
+// batch has no commands afterwards.
 func (q *queue) settle(b *batch) error {
 	if b.value == 0 {
 		return nil
@@ -184,8 +188,8 @@ func (q *queue) finish() error {
 // longest is how long one wait takes before the device is looked at again.
 const longest = time.Second
 
-// wait ends when the device has done what makes the semaphore a value, however long that takes: it uses the memory until then. A device that cannot be waited for is lost;
-// one that is lost has stopped when this ends.
+// wait ends when the device has done what makes the semaphore a value, however long that takes: it uses the memory
+// until then. A device that cannot be waited for is lost; one that is lost has stopped when this ends.
 func (q *queue) wait(value uint64) error {
 	d := q.device
 	for {
@@ -212,6 +216,7 @@ func (q *queue) waitOnce(value uint64) error {
 	var p pins
 	defer p.Unpin()
 	d := q.device
-	info := semaphoreWaitInfo{head: head{kind: kindSemaphoreWait}, count: 1, semaphores: at(&p, &q.semaphore), values: at(&p, &value)}
+	info := semaphoreWaitInfo{head: head{kind: kindSemaphoreWait}, count: 1, semaphores: at(&p, &q.semaphore),
+		values: at(&p, &value)}
 	return d.callAt("vkWaitSemaphores", d.waitSemaphores, d.handle, at(&p, &info), uintptr(longest.Nanoseconds()))
 }

@@ -71,7 +71,8 @@ type Device struct {
 
 // deviceFunctions are the addresses of the functions that are called often.
 type deviceFunctions struct {
-	resetCommands, beginCommands, endCommands, bindPipeline, pushConstants, dispatch, barrier, copyBuffer, submit, waitSemaphores uintptr
+	resetCommands, beginCommands, endCommands, bindPipeline, pushConstants, dispatch, barrier, copyBuffer, submit,
+	waitSemaphores uintptr
 }
 
 // Open opens a device by its number in List.
@@ -123,7 +124,8 @@ func noSuch(number int, found []physical) error {
 	for _, p := range found {
 		names = append(names, p.info.Name+" is "+p.info.Product)
 	}
-	return diag.Unsupportedf("there is no %s:%d", target.VulkanName, number).WithFix("choose one of these: %s", strings.Join(names, ", "))
+	return diag.Unsupportedf("there is no %s:%d", target.VulkanName, number).WithFix("choose one of these: %s",
+		strings.Join(names, ", "))
 }
 
 // create makes the logical device, with the features that code for it uses.
@@ -155,7 +157,8 @@ func (d *Device) create() error {
 	on(features, featureInt64, target.Int64)
 	on(features, featureFloat64, target.Float64)
 	priority := float32(1)
-	queue := queueCreateInfo{head: head{kind: kindQueueCreate}, family: d.physical.family, count: 1, priorities: at(&p, &priority)}
+	queue := queueCreateInfo{head: head{kind: kindQueueCreate}, family: d.physical.family, count: 1,
+		priorities: at(&p, &priority)}
 	info := deviceCreateInfo{head: head{kind: kindDevice, next: features.address()}, queueCount: 1, queues: at(&p, &queue)}
 	has, err := d.extensions("vkEnumerateDeviceExtensionProperties", d.physical.handle)
 	if err != nil {
@@ -165,7 +168,8 @@ func (d *Device) create() error {
 		names := []uintptr{text(&p, portabilitySubset)}
 		info.extensions, info.extensionCount = list(&p, names), 1
 	}
-	if err := call("vkCreateDevice", d.function("vkCreateDevice"), d.physical.handle, at(&p, &info), 0, at(&p, &d.handle)); err != nil {
+	if err := call("vkCreateDevice", d.function("vkCreateDevice"), d.physical.handle, at(&p, &info), 0,
+		at(&p, &d.handle)); err != nil {
 		return err
 	}
 	do(d.function("vkGetDeviceQueue"), d.handle, uintptr(d.physical.family), 0, at(&p, &d.queue))
@@ -177,9 +181,11 @@ func (d *Device) prepare() error {
 	var p pins
 	defer p.Unpin()
 	for name, to := range map[string]*uintptr{
-		"vkResetCommandPool": &d.resetCommands, "vkBeginCommandBuffer": &d.beginCommands, "vkEndCommandBuffer": &d.endCommands, "vkCmdBindPipeline": &d.bindPipeline,
-		"vkCmdPushConstants": &d.pushConstants, "vkCmdDispatch": &d.dispatch, "vkCmdPipelineBarrier": &d.barrier, "vkCmdCopyBuffer": &d.copyBuffer,
-		"vkQueueSubmit": &d.submit, "vkWaitSemaphores": &d.waitSemaphores,
+		"vkResetCommandPool": &d.resetCommands, "vkBeginCommandBuffer": &d.beginCommands,
+		"vkEndCommandBuffer": &d.endCommands, "vkCmdBindPipeline": &d.bindPipeline,
+		"vkCmdPushConstants": &d.pushConstants, "vkCmdDispatch": &d.dispatch, "vkCmdPipelineBarrier": &d.barrier,
+		"vkCmdCopyBuffer": &d.copyBuffer,
+		"vkQueueSubmit":   &d.submit, "vkWaitSemaphores": &d.waitSemaphores,
 	} {
 		if *to = d.function(name); *to == 0 {
 			return diag.Unsupportedf("the driver has no %s", name)
@@ -261,7 +267,8 @@ func (d *Device) count(m *memory, sign int64) {
 	u.Most = max(u.Most, u.Memory+u.Queues+u.Rounded)
 }
 
-// QueueBytes is what a queue takes at most. Memory that the host reads quickly is copied to and from without a way through more.
+// QueueBytes is what a queue takes at most. Memory that the host reads quickly is copied to and from without a way
+// through more.
 func (d *Device) QueueBytes() int64 {
 	if _, flags, _ := d.memoryType(^uint32(0), false); flags&propertyCached != 0 {
 		return argumentBytes

@@ -15,8 +15,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestFunctions measures the errors of the functions of f32 on the device: a fused product and sum that had to be written out may round a little worse. What is subnormal may be
-// taken for 0, unless the device keeps such numbers.
+// TestFunctions measures the errors of the functions of f32 on the device: a fused product and sum that had to be
+// written out may round a little worse. What is subnormal may be taken for 0, unless the device keeps such numbers.
 func TestFunctions(t *testing.T) {
 	h := harness(t, map[string]int{})
 	var xs []float32
@@ -37,7 +37,8 @@ func TestFunctions(t *testing.T) {
 		}
 		t.Run(s.Name, func(t *testing.T) {
 			b := loop.NewBuilder("function")
-			x, y := b.Param("x", loop.Read, dtype.F32, kerneltest.Fixed(n)), b.Param("y", loop.Write, dtype.F32, kerneltest.Fixed(n))
+			x, y := b.Param("x", loop.Read, dtype.F32, kerneltest.Fixed(n)),
+				b.Param("y", loop.Write, dtype.F32, kerneltest.Fixed(n))
 			b.For(loop.Each, "i", sym.Const(n), func(i sym.Expr) { b.Store(y, []sym.Expr{i}, loop.Apply(op, x.Load(i))) })
 			k := kerneltest.Finish(b)
 			operands := []*tensor.Tensor{kerneltest.Operand(t, k.Params[0], nil), kerneltest.Operand(t, k.Params[1], nil)}

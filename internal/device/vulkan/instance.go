@@ -91,7 +91,8 @@ func enter(validate bool) (*instance, error) {
 	if validate {
 		layers, extensions = append(layers, text(&p, validationLayer)), append(extensions, text(&p, "VK_EXT_debug_utils"))
 		i.messages = &collected.messages
-		messenger = messengerCreateInfo{head: head{kind: kindMessenger}, severity: severityWarning | severityError, kinds: messagesAll, callback: collect()}
+		messenger = messengerCreateInfo{head: head{kind: kindMessenger}, severity: severityWarning | severityError,
+			kinds: messagesAll, callback: collect()}
 		info.next = at(&p, &messenger) // for what is said while the instance is made and ended
 	}
 	info.layers, info.layerCount = list(&p, layers), uint32(len(layers))
@@ -100,7 +101,8 @@ func enter(validate bool) (*instance, error) {
 		return nil, withoutInstance(err)
 	}
 	if validate {
-		if err := call("vkCreateDebugUtilsMessengerEXT", i.function("vkCreateDebugUtilsMessengerEXT"), i.handle, at(&p, &messenger), 0, at(&p, &i.messenger)); err != nil {
+		if err := call("vkCreateDebugUtilsMessengerEXT", i.function("vkCreateDebugUtilsMessengerEXT"), i.handle,
+			at(&p, &messenger), 0, at(&p, &i.messenger)); err != nil {
 			i.leave()
 			return nil, err
 		}
@@ -146,7 +148,8 @@ func withoutInstance(err error) error {
 		return err
 	case strings.Contains(e.Detail, resultWords[noDriver]):
 		return e.WithFix(driverFix)
-	case strings.Contains(e.Detail, resultWords[layerMissing]) || strings.Contains(e.Detail, resultWords[extensionMissing]):
+	case strings.Contains(e.Detail, resultWords[layerMissing]) ||
+		strings.Contains(e.Detail, resultWords[extensionMissing]):
 		return e.WithFix("install %s (Debian: vulkan-validationlayers)", validationLayer)
 	}
 	return err
@@ -224,7 +227,8 @@ func (i *instance) describe(handle uintptr, number int) physical {
 	var p pins
 	defer p.Unpin()
 	d := physical{handle: handle, info: device.Info{Name: fmt.Sprintf("%s:%d", target.VulkanName, number)}}
-	// A version of Vulkan knows only the structures that it has. This one has been there from the beginning, and is the end of a larger one.
+	// A version of Vulkan knows only the structures that it has. This one has been there from the beginning, and is the
+	// end of a larger one.
 	first := newBlob(&p, properties2Size, kindProperties2, 0)
 	do(i.function("vkGetPhysicalDeviceProperties"), handle, first.address()+propertiesAt)
 	api := first.word(propertyAPI)
@@ -238,7 +242,8 @@ func (i *instance) describe(handle uintptr, number int) physical {
 	maintenance := newBlob(&p, maintenance3Size, kindMaintenance3, driver.address())
 	subgroups := newBlob(&p, subgroupSize, kindSubgroup, maintenance.address())
 	floats := newBlob(&p, floatControlsSize, kindFloatControls, subgroups.address())
-	largest, dots := newBlob(&p, maintenance4Size, kindMaintenance4, floats.address()), newBlob(&p, dotProductSize, kindDotProduct, 0)
+	largest, dots := newBlob(&p, maintenance4Size, kindMaintenance4, floats.address()),
+		newBlob(&p, dotProductSize, kindDotProduct, 0)
 	next, nextFeatures := floats.address(), uintptr(0)
 	if api >= apiVersion13 {
 		next, nextFeatures = largest.address(), dots.address()
@@ -258,7 +263,8 @@ func (i *instance) describe(handle uintptr, number int) physical {
 	if most := largest.long(maintenanceMostBuffer); most > 0 {
 		d.mostBlock = min(d.mostBlock, most)
 	}
-	limits := target.Limits{Shared: int64(props.word(limitShared)), Subgroup: int64(max(subgroups.word(subgroupThreads), 1)), Private: privateBytes}
+	limits := target.Limits{Shared: int64(props.word(limitShared)),
+		Subgroup: int64(max(subgroups.word(subgroupThreads), 1)), Private: privateBytes}
 	limits.Invocations = int64(min(props.word(limitInvocations), props.word(limitWidth)))
 	processor := props.word(propertyType) == deviceIsProcessor
 	if processor {
@@ -272,7 +278,8 @@ func (i *instance) describe(handle uintptr, number int) physical {
 		name string
 		has  bool
 	}{
-		{target.Int8, f12.word(featureInt8) != 0}, {target.Int16, features.word(featureInt16) != 0}, {target.Int64, features.word(featureInt64) != 0},
+		{target.Int8, f12.word(featureInt8) != 0}, {target.Int16, features.word(featureInt16) != 0},
+		{target.Int64, features.word(featureInt64) != 0},
 		{target.Float16, f12.word(featureFloat16) != 0}, {target.Float64, features.word(featureFloat64) != 0},
 		{target.Storage8, f12.word(feature8Bits) != 0}, {target.Storage16, f11.word(feature16Bits) != 0},
 		{target.Dot8, dots.word(featureDotProduct) != 0},
@@ -294,7 +301,8 @@ func (i *instance) describe(handle uintptr, number int) physical {
 	return d
 }
 
-// privateBytes is what a thread may keep in registers: more leaves a processor too few threads to hide how long memory takes. Vulkan does not tell.
+// privateBytes is what a thread may keep in registers: more leaves a processor too few threads to hide how long memory
+// takes. Vulkan does not tell.
 const privateBytes = 512
 
 // processorPrivateBytes is the same for a device that is a processor: what has no register lies in its first cache.

@@ -23,7 +23,8 @@ type kernel struct {
 	*pipelines
 }
 
-// pipelines are the entries of a binary. Kernels with the same binary have the same ones: a driver takes long to make them.
+// pipelines are the entries of a binary. Kernels with the same binary have the same ones: a driver takes long to make
+// them.
 type pipelines struct {
 	key   [sha256.Size]byte
 	list  []uint64
@@ -83,7 +84,8 @@ func (d *Device) makePipelines(made *pipelines, name string, code *target.Binary
 	limits := d.physical.info.Machine.Limits
 	var p pins
 	defer p.Unpin()
-	info := shaderModuleCreateInfo{head: head{kind: kindShaderModule}, size: uintptr(4 * len(code.Words)), code: list(&p, code.Words)}
+	info := shaderModuleCreateInfo{head: head{kind: kindShaderModule}, size: uintptr(4 * len(code.Words)),
+		code: list(&p, code.Words)}
 	var module uint64
 	if err := d.call("vkCreateShaderModule", d.handle, at(&p, &info), 0, at(&p, &module)); err != nil {
 		return err
@@ -97,7 +99,8 @@ func (d *Device) makePipelines(made *pipelines, name string, code *target.Binary
 		stage := stageCreateInfo{head: head{kind: kindStage}, stage: stageCompute, module: module, name: text(&p, e.Name)}
 		info := pipelineCreateInfo{head: head{kind: kindPipeline}, stage: stage, layout: d.layout, baseIndex: -1}
 		var pipeline uint64
-		if err := d.call("vkCreateComputePipelines", d.handle, uintptr(d.cache), 1, at(&p, &info), 0, at(&p, &pipeline)); err != nil {
+		if err := d.call("vkCreateComputePipelines", d.handle, uintptr(d.cache), 1, at(&p, &info), 0,
+			at(&p, &pipeline)); err != nil {
 			return err
 		}
 		made.list = append(made.list, pipeline)
@@ -131,7 +134,8 @@ func (k *kernel) Close() error {
 
 // cacheName is the file of pipelines of a driver for a device: another's are of no use.
 func (d *Device) cacheName() string {
-	return filepath.Join(d.folder, fmt.Sprintf("vulkan-%08x-%08x-%x.pipelines", d.physical.vendor, d.physical.product, d.physical.uuid))
+	return filepath.Join(d.folder, fmt.Sprintf("vulkan-%08x-%08x-%x.pipelines", d.physical.vendor, d.physical.product,
+		d.physical.uuid))
 }
 
 const (
@@ -149,7 +153,8 @@ func (d *Device) openCache() error {
 	return d.call("vkCreatePipelineCache", d.handle, at(&p, &info), 0, at(&p, &d.cache))
 }
 
-// readCache is what the file of pipelines has; nil where there is none, or where it is not whole, or of another driver: drivers trust what they are given.
+// readCache is what the file of pipelines has; nil if there is none, or if it is not whole, or of another driver:
+// drivers trust what they are given.
 func (d *Device) readCache() []byte {
 	if d.folder == "" {
 		return nil
@@ -171,8 +176,10 @@ func (d *Device) readCache() []byte {
 // ours reports whether pipelines begin as Vulkan says that those of this driver do.
 func (d *Device) ours(data []byte) bool {
 	const header = 32
-	return len(data) >= header && binary.NativeEndian.Uint32(data) == header && binary.NativeEndian.Uint32(data[4:]) == 1 &&
-		binary.NativeEndian.Uint32(data[8:]) == d.physical.vendor && binary.NativeEndian.Uint32(data[12:]) == d.physical.product && bytes.Equal(data[16:32], d.physical.uuid[:])
+	return len(data) >= header && binary.NativeEndian.Uint32(data) == header &&
+		binary.NativeEndian.Uint32(data[4:]) == 1 &&
+		binary.NativeEndian.Uint32(data[8:]) == d.physical.vendor &&
+		binary.NativeEndian.Uint32(data[12:]) == d.physical.product && bytes.Equal(data[16:32], d.physical.uuid[:])
 }
 
 // closeCache writes the cache's file, by renaming, and gives the cache back.
@@ -190,7 +197,8 @@ func (d *Device) closeCache() error {
 	var p pins
 	defer p.Unpin()
 	var size uintptr
-	if err := d.call("vkGetPipelineCacheData", d.handle, uintptr(d.cache), at(&p, &size), 0); err != nil || size == 0 || size > mostCache {
+	if err := d.call("vkGetPipelineCacheData", d.handle, uintptr(d.cache), at(&p, &size), 0); err != nil || size == 0 ||
+		size > mostCache {
 		return err
 	}
 	data := make([]byte, size)

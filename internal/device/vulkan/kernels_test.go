@@ -30,7 +30,8 @@ var opened struct {
 	err    error
 }
 
-// open is the first device that can be used, with the validation layer where that is installed. A test that finds none says so loudly, and is skipped.
+// open is the first device that can be used, with the validation layer where that is installed. A test that finds none
+// says so loudly, and is skipped.
 func open(t testing.TB) *Device {
 	t.Helper()
 	opened.Do(func() {
@@ -73,7 +74,7 @@ type onDevice struct {
 	loop   *loop.Kernel
 }
 
-// Tiles is 1 where there is anything to do: the device does all blocks at once.
+// Tiles is 1 if there is anything to do: the device does all blocks at once.
 func (k *onDevice) Tiles(dims []int64) (int64, error) {
 	n, err := k.Blocks.Tiles(dims)
 	return min(n, 1), err
@@ -137,12 +138,16 @@ func (k *onDevice) run(a *target.Args) (err error) {
 	return failed
 }
 
-// harness compiles for the device, as if it were without some features. Kernels that it does not run are counted, by their reasons.
+// harness compiles for the device, as if it were without some features. Kernels that it does not run are counted, by
+// their reasons.
 func harness(t testing.TB, refused map[string]int, without ...string) kerneltest.Harness {
 	d := open(t)
-	have := slices.DeleteFunc(slices.Clone(d.Machine().Features), func(f string) bool { return slices.Contains(without, f) })
+	have := slices.DeleteFunc(slices.Clone(d.Machine().Features), func(f string) bool {
+		return slices.Contains(without, f)
+	})
 	device := target.Vulkan(d.Machine().Limits, have...)
-	return kerneltest.Harness{Machine: device, Compile: func(m *loop.Module, machine target.Machine) (*target.Code, error) {
+	return kerneltest.Harness{Machine: device, Compile: func(m *loop.Module, machine target.Machine) (*target.Code,
+		error) {
 		bound(m, device)
 		code, err := spirv.Compile(m, device)
 		var e *diag.Error
@@ -173,9 +178,11 @@ func bound(m *loop.Module, device target.Machine) {
 	}
 }
 
-var all = flag.Bool("all", false, "run every kernel of the suites on the device, which takes minutes: a driver compiles each of them")
+var all = flag.Bool("all", false,
+	"run every kernel of the suites on the device, which takes minutes: a driver compiles each of them")
 
-// TestKernels runs the suites of kernels that every generator is tested with, and of the long ones a part, unless -all is given.
+// TestKernels runs the suites of kernels that every generator is tested with, and of the long ones a part, unless -all
+// is given.
 func TestKernels(t *testing.T) {
 	refused := map[string]int{}
 	for _, c := range []struct {
@@ -183,10 +190,14 @@ func TestKernels(t *testing.T) {
 		suite func(h kerneltest.Harness, t *testing.T)
 		every int // two kernels of so many are run: lanes asks twice
 	}{
-		{"functions", kerneltest.Harness.Functions, 131}, {"conversions", kerneltest.Harness.Conversions, 23}, {"specials", kerneltest.Harness.Specials, 307},
-		{"powers", kerneltest.Harness.Powers, 1}, {"quantisations", kerneltest.Harness.Quantisations, 17}, {"few bits", kerneltest.Harness.FewBits, 17},
-		{"checks", kerneltest.Harness.Checks, 1}, {"outside", kerneltest.Harness.Outside, 1}, {"contractions", kerneltest.Harness.Contractions, 11},
-		{"divisions", kerneltest.Harness.Divisions, 23}, {"empty contractions", kerneltest.Harness.EmptyContractions, 1}, {"wide", kerneltest.Harness.Wide, 1},
+		{"functions", kerneltest.Harness.Functions, 131}, {"conversions", kerneltest.Harness.Conversions, 23},
+		{"specials", kerneltest.Harness.Specials, 307},
+		{"powers", kerneltest.Harness.Powers, 1}, {"quantisations", kerneltest.Harness.Quantisations, 17},
+		{"few bits", kerneltest.Harness.FewBits, 17},
+		{"checks", kerneltest.Harness.Checks, 1}, {"outside", kerneltest.Harness.Outside, 1},
+		{"contractions", kerneltest.Harness.Contractions, 11},
+		{"divisions", kerneltest.Harness.Divisions, 23}, {"empty contractions", kerneltest.Harness.EmptyContractions, 1},
+		{"wide", kerneltest.Harness.Wide, 1},
 		{"lanes", kerneltest.Harness.Lanes, 37}, {"borders", kerneltest.Harness.Borders, 17},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -202,7 +213,8 @@ func TestKernels(t *testing.T) {
 func TestFewFeatures(t *testing.T) {
 	for _, without := range [][]string{
 		{target.Int64}, {target.Int8, target.Storage8, target.Dot8}, {target.Int16, target.Storage16},
-		{target.Int64, target.Float64, target.Int8, target.Int16, target.Storage8, target.Storage16, target.Dot8, target.Float16},
+		{target.Int64, target.Float64, target.Int8, target.Int16, target.Storage8, target.Storage16, target.Dot8,
+			target.Float16},
 	} {
 		t.Run(strings.Join(without, " "), func(t *testing.T) {
 			refused := map[string]int{}
@@ -216,7 +228,8 @@ func TestFewFeatures(t *testing.T) {
 			every := 0
 			h.Take = func() bool { n++; return *all || n%every < 2 }
 			for i, suite := range []func(h kerneltest.Harness, t *testing.T){
-				kerneltest.Harness.Functions, kerneltest.Harness.Conversions, kerneltest.Harness.FewBits, kerneltest.Harness.Divisions, kerneltest.Harness.Checks,
+				kerneltest.Harness.Functions, kerneltest.Harness.Conversions, kerneltest.Harness.FewBits,
+				kerneltest.Harness.Divisions, kerneltest.Harness.Checks,
 			} {
 				every = []int{1009, 101, 61, 101, 1}[i]
 				suite(h, t)

@@ -16,48 +16,62 @@ import (
 // layouts are the structures, with the names that vulkan_core.h has for them and for their fields.
 var layouts = []struct {
 	name   string
-	kind   string // of the structure: its sType; empty where it has none
+	kind   string // of the structure: its sType; empty if it has none
 	number uint32
 	value  any
 	fields string
 }{
-	{"VkApplicationInfo", "APPLICATION_INFO", kindApplication, applicationInfo{}, "pApplicationName applicationVersion pEngineName engineVersion apiVersion"},
+	{"VkApplicationInfo", "APPLICATION_INFO", kindApplication, applicationInfo{},
+		"pApplicationName applicationVersion pEngineName engineVersion apiVersion"},
 	{"VkInstanceCreateInfo", "INSTANCE_CREATE_INFO", kindInstance, instanceCreateInfo{},
 		"flags pApplicationInfo enabledLayerCount ppEnabledLayerNames enabledExtensionCount ppEnabledExtensionNames"},
 	{"VkDebugUtilsMessengerCreateInfoEXT", "DEBUG_UTILS_MESSENGER_CREATE_INFO_EXT", kindMessenger, messengerCreateInfo{},
 		"flags messageSeverity messageType pfnUserCallback pUserData"},
-	{"VkQueueFamilyProperties", "", 0, queueFamily{}, "queueFlags queueCount timestampValidBits minImageTransferGranularity"},
-	{"VkDeviceQueueCreateInfo", "DEVICE_QUEUE_CREATE_INFO", kindQueueCreate, queueCreateInfo{}, "flags queueFamilyIndex queueCount pQueuePriorities"},
+	{"VkQueueFamilyProperties", "", 0, queueFamily{},
+		"queueFlags queueCount timestampValidBits minImageTransferGranularity"},
+	{"VkDeviceQueueCreateInfo", "DEVICE_QUEUE_CREATE_INFO", kindQueueCreate, queueCreateInfo{},
+		"flags queueFamilyIndex queueCount pQueuePriorities"},
 	{"VkDeviceCreateInfo", "DEVICE_CREATE_INFO", kindDevice, deviceCreateInfo{},
-		"flags queueCreateInfoCount pQueueCreateInfos enabledLayerCount ppEnabledLayerNames enabledExtensionCount ppEnabledExtensionNames pEnabledFeatures"},
+		"flags queueCreateInfoCount pQueueCreateInfos enabledLayerCount ppEnabledLayerNames enabledExtensionCount " +
+			"ppEnabledExtensionNames pEnabledFeatures"},
 	{"VkExtensionProperties", "", 0, extension{}, "extensionName specVersion"},
 	{"VkMemoryType", "", 0, memoryType{}, "propertyFlags heapIndex"},
 	{"VkMemoryHeap", "", 0, memoryHeap{}, "size flags"},
-	{"VkPhysicalDeviceMemoryProperties", "", 0, memoryProperties{}, "memoryTypeCount memoryTypes memoryHeapCount memoryHeaps"},
-	{"VkBufferCreateInfo", "BUFFER_CREATE_INFO", kindBuffer, bufferCreateInfo{}, "flags size usage sharingMode queueFamilyIndexCount pQueueFamilyIndices"},
+	{"VkPhysicalDeviceMemoryProperties", "", 0, memoryProperties{},
+		"memoryTypeCount memoryTypes memoryHeapCount memoryHeaps"},
+	{"VkBufferCreateInfo", "BUFFER_CREATE_INFO", kindBuffer, bufferCreateInfo{},
+		"flags size usage sharingMode queueFamilyIndexCount pQueueFamilyIndices"},
 	{"VkMemoryRequirements", "", 0, memoryRequirements{}, "size alignment memoryTypeBits"},
 	{"VkMemoryAllocateInfo", "MEMORY_ALLOCATE_INFO", kindAllocate, allocateInfo{}, "allocationSize memoryTypeIndex"},
 	{"VkMemoryAllocateFlagsInfo", "MEMORY_ALLOCATE_FLAGS_INFO", kindAllocateFlags, allocateFlags{}, "flags deviceMask"},
 	{"VkBufferDeviceAddressInfo", "BUFFER_DEVICE_ADDRESS_INFO", kindBufferAddress, bufferAddressInfo{}, "buffer"},
-	{"VkShaderModuleCreateInfo", "SHADER_MODULE_CREATE_INFO", kindShaderModule, shaderModuleCreateInfo{}, "flags codeSize pCode"},
+	{"VkShaderModuleCreateInfo", "SHADER_MODULE_CREATE_INFO", kindShaderModule, shaderModuleCreateInfo{},
+		"flags codeSize pCode"},
 	{"VkPushConstantRange", "", 0, pushConstantRange{}, "stageFlags offset size"},
 	{"VkPipelineLayoutCreateInfo", "PIPELINE_LAYOUT_CREATE_INFO", kindLayout, layoutCreateInfo{},
 		"flags setLayoutCount pSetLayouts pushConstantRangeCount pPushConstantRanges"},
-	{"VkPipelineShaderStageCreateInfo", "PIPELINE_SHADER_STAGE_CREATE_INFO", kindStage, stageCreateInfo{}, "flags stage module pName pSpecializationInfo"},
+	{"VkPipelineShaderStageCreateInfo", "PIPELINE_SHADER_STAGE_CREATE_INFO", kindStage, stageCreateInfo{},
+		"flags stage module pName pSpecializationInfo"},
 	{"VkComputePipelineCreateInfo", "COMPUTE_PIPELINE_CREATE_INFO", kindPipeline, pipelineCreateInfo{},
 		"flags stage layout basePipelineHandle basePipelineIndex"},
-	{"VkPipelineCacheCreateInfo", "PIPELINE_CACHE_CREATE_INFO", kindPipelineCache, pipelineCacheCreateInfo{}, "flags initialDataSize pInitialData"},
-	{"VkCommandPoolCreateInfo", "COMMAND_POOL_CREATE_INFO", kindCommandPool, commandPoolCreateInfo{}, "flags queueFamilyIndex"},
-	{"VkCommandBufferAllocateInfo", "COMMAND_BUFFER_ALLOCATE_INFO", kindCommands, commandsAllocateInfo{}, "commandPool level commandBufferCount"},
+	{"VkPipelineCacheCreateInfo", "PIPELINE_CACHE_CREATE_INFO", kindPipelineCache, pipelineCacheCreateInfo{},
+		"flags initialDataSize pInitialData"},
+	{"VkCommandPoolCreateInfo", "COMMAND_POOL_CREATE_INFO", kindCommandPool, commandPoolCreateInfo{},
+		"flags queueFamilyIndex"},
+	{"VkCommandBufferAllocateInfo", "COMMAND_BUFFER_ALLOCATE_INFO", kindCommands, commandsAllocateInfo{},
+		"commandPool level commandBufferCount"},
 	{"VkCommandBufferBeginInfo", "COMMAND_BUFFER_BEGIN_INFO", kindBegin, beginInfo{}, "flags pInheritanceInfo"},
 	{"VkMemoryBarrier", "MEMORY_BARRIER", kindMemoryBarrier, memoryBarrier{}, "srcAccessMask dstAccessMask"},
-	{"VkSemaphoreTypeCreateInfo", "SEMAPHORE_TYPE_CREATE_INFO", kindSemaphoreType, semaphoreTypeInfo{}, "semaphoreType initialValue"},
+	{"VkSemaphoreTypeCreateInfo", "SEMAPHORE_TYPE_CREATE_INFO", kindSemaphoreType, semaphoreTypeInfo{},
+		"semaphoreType initialValue"},
 	{"VkSemaphoreCreateInfo", "SEMAPHORE_CREATE_INFO", kindSemaphore, semaphoreCreateInfo{}, "flags"},
 	{"VkTimelineSemaphoreSubmitInfo", "TIMELINE_SEMAPHORE_SUBMIT_INFO", kindTimelineSubmit, timelineSubmitInfo{},
 		"waitSemaphoreValueCount pWaitSemaphoreValues signalSemaphoreValueCount pSignalSemaphoreValues"},
 	{"VkSubmitInfo", "SUBMIT_INFO", kindSubmit, submitInfo{},
-		"waitSemaphoreCount pWaitSemaphores pWaitDstStageMask commandBufferCount pCommandBuffers signalSemaphoreCount pSignalSemaphores"},
-	{"VkSemaphoreWaitInfo", "SEMAPHORE_WAIT_INFO", kindSemaphoreWait, semaphoreWaitInfo{}, "flags semaphoreCount pSemaphores pValues"},
+		"waitSemaphoreCount pWaitSemaphores pWaitDstStageMask commandBufferCount pCommandBuffers signalSemaphoreCount " +
+			"pSignalSemaphores"},
+	{"VkSemaphoreWaitInfo", "SEMAPHORE_WAIT_INFO", kindSemaphoreWait, semaphoreWaitInfo{},
+		"flags semaphoreCount pSemaphores pValues"},
 	{"VkBufferCopy", "", 0, bufferCopy{}, "srcOffset dstOffset size"},
 }
 
@@ -111,7 +125,8 @@ var numbers = []struct {
 	{"VK_SEMAPHORE_TYPE_TIMELINE", timelineSemaphore},
 	{"VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT", severityWarning},
 	{"VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT", severityError},
-	{"VK_DEBUG_UTILS_MESSAGE_TYPE_GENERAL_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_TYPE_PERFORMANCE_BIT_EXT", messagesAll},
+	{"VK_DEBUG_UTILS_MESSAGE_TYPE_GENERAL_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT | " +
+		"VK_DEBUG_UTILS_MESSAGE_TYPE_PERFORMANCE_BIT_EXT", messagesAll},
 	{"sizeof(VkPhysicalDeviceDriverProperties)", driverSize},
 	{"offsetof(VkPhysicalDeviceDriverProperties, driverName)", driverName},
 	{"offsetof(VkPhysicalDeviceDriverProperties, driverInfo)", driverInfo},
@@ -153,7 +168,8 @@ var numbers = []struct {
 	{"VK_ERROR_TOO_MANY_OBJECTS", tooManyBlocks},
 }
 
-// offsets are where the fields of a structure begin, of all but those that are there for alignment; a head counts as two.
+// offsets are where the fields of a structure begin, of all but those that are there for alignment; a head counts as
+// two.
 func offsets(t reflect.Type) []int64 {
 	var out []int64
 	for i := range t.NumField() {
@@ -201,7 +217,8 @@ func TestLayout(t *testing.T) {
 	}
 	dir := t.TempDir()
 	source, program := filepath.Join(dir, "layout.c"), filepath.Join(dir, "layout")
-	text := "#include <stddef.h>\n#include <stdio.h>\n#if __has_include(<vulkan/vulkan_core.h>)\n#include <vulkan/vulkan_core.h>\nint main(void)\n{\n" + c.String() +
+	text := "#include <stddef.h>\n#include <stdio.h>\n#if __has_include(<vulkan/vulkan_core.h>)\n#include " +
+		"<vulkan/vulkan_core.h>\nint main(void)\n{\n" + c.String() +
 		"\treturn 0;\n}\n#else\nint main(void) { return 3; }\n#endif\n"
 	if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

@@ -44,11 +44,12 @@ func load() (*library, error) {
 			first = err
 		}
 	}
-	loaded.err = diag.Unsupportedf("there is no Vulkan here: %v", first).WithFix("install the system's Vulkan loader (Debian: libvulkan1) and a driver (Debian: mesa-vulkan-drivers)")
+	loaded.err = diag.Unsupportedf("there is no Vulkan here: %v", first).
+		WithFix("install the system's Vulkan loader (Debian: libvulkan1) and a driver (Debian: mesa-vulkan-drivers)")
 	return nil, loaded.err
 }
 
-// address is a function's; 0 where there is none.
+// address is a function's; 0 if there is none.
 func (l *library) address(instance uintptr, name string) uintptr {
 	text := append([]byte(name), 0)
 	p, _, _ := purego.SyscallN(l.instanceAddress, instance, uintptr(unsafe.Pointer(&text[0])))
@@ -70,8 +71,10 @@ const (
 )
 
 var resultWords = map[int32]string{
-	outOfHost: "out of host memory", outOfDevice: "out of device memory", failed: "initialization failed", lost: "device lost",
-	-5: "memory map failed", layerMissing: "layer not present", extensionMissing: "extension not present", -8: "feature not present", noDriver: "there is no driver that fits", tooManyBlocks: "too many objects",
+	outOfHost: "out of host memory", outOfDevice: "out of device memory", failed: "initialization failed",
+	lost: "device lost",
+	-5:   "memory map failed", layerMissing: "layer not present", extensionMissing: "extension not present",
+	-8: "feature not present", noDriver: "there is no driver that fits", tooManyBlocks: "too many objects",
 	-13: "unknown", -1000257000: "invalid address",
 }
 
@@ -93,7 +96,8 @@ func resultError(call string, result int32) error {
 // inject, where not nil, is asked before each call that can fail, and may have it fail: for tests.
 var inject func(call string) (result int32, fails bool)
 
-// call calls a function that gives a result. An error of another kind than device.ErrLost and errTimeout is a *diag.Error.
+// call calls a function that gives a result. An error of another kind than device.ErrLost and errTimeout is a
+// *diag.Error.
 func call(name string, function uintptr, args ...uintptr) error {
 	result, fails := int32(0), false
 	if inject != nil {
@@ -132,7 +136,7 @@ func at[T any](p *pins, x *T) uintptr {
 	return uintptr(unsafe.Pointer(x))
 }
 
-// list pins a slice, and is the address of its first element; 0 where there is none.
+// list pins a slice, and is the address of its first element; 0 if there is none.
 func list[T any](p *pins, x []T) uintptr {
 	if len(x) == 0 {
 		return 0

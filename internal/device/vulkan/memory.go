@@ -18,7 +18,7 @@ type memory struct {
 	buffer  uint64
 	memory  uint64
 	address uint64
-	mapped  unsafe.Pointer // where the host sees it; nil where it does not
+	mapped  unsafe.Pointer // where the host sees it; nil if it does not
 	cached  bool           // the host reads it quickly
 	queues  bool
 	counted bool
@@ -39,7 +39,8 @@ func (d *Device) allocate(label string, bytes int64, queues bool) (m *memory, er
 		return nil, diag.Internalf("%d bytes for %s", bytes, label)
 	}
 	if most := d.most(); bytes > most {
-		return nil, diag.New(diag.ErrMemory, "%s for %s: %s gives at most %s at once", mem.FormatBytes(bytes), label, d.Name(), mem.FormatBytes(most))
+		return nil, diag.New(diag.ErrMemory, "%s for %s: %s gives at most %s at once", mem.FormatBytes(bytes), label,
+			d.Name(), mem.FormatBytes(most))
 	}
 	m = &memory{device: d, bytes: bytes, queues: queues}
 	defer func() {
@@ -50,7 +51,8 @@ func (d *Device) allocate(label string, bytes int64, queues bool) (m *memory, er
 	}()
 	var p pins
 	defer p.Unpin()
-	info := bufferCreateInfo{head: head{kind: kindBuffer}, size: uint64(max(bytes, 64)), usage: usageTransfer | usageStorage | usageAddress}
+	info := bufferCreateInfo{head: head{kind: kindBuffer}, size: uint64(max(bytes, 64)),
+		usage: usageTransfer | usageStorage | usageAddress}
 	if err := d.call("vkCreateBuffer", d.handle, at(&p, &info), 0, at(&p, &m.buffer)); err != nil {
 		return m, err
 	}
@@ -62,7 +64,8 @@ func (d *Device) allocate(label string, bytes int64, queues bool) (m *memory, er
 	}
 	heap := d.physical.memory.heaps[d.physical.memory.types[kind].heap%mostHeaps].size
 	if needs.size > min(d.physical.mostBlock, heap) {
-		return m, diag.New(diag.ErrMemory, "%s for %s: %s has %s", mem.FormatBytes(bytes), label, d.Name(), mem.FormatBytes(d.most()))
+		return m, diag.New(diag.ErrMemory, "%s for %s: %s has %s", mem.FormatBytes(bytes), label, d.Name(),
+			mem.FormatBytes(d.most()))
 	}
 	addressed := allocateFlags{head: head{kind: kindAllocateFlags}, flags: allocateAddressed}
 	ask := allocateInfo{head: head{kind: kindAllocate, next: at(&p, &addressed)}, size: needs.size, typeAt: kind}
@@ -77,7 +80,8 @@ func (d *Device) allocate(label string, bytes int64, queues bool) (m *memory, er
 	}
 	if flags&propertyVisible != 0 {
 		m.cached = flags&propertyCached != 0
-		if err := d.call("vkMapMemory", d.handle, uintptr(m.memory), 0, uintptr(needs.size), 0, at(&p, &m.mapped)); err != nil {
+		if err := d.call("vkMapMemory", d.handle, uintptr(m.memory), 0, uintptr(needs.size), 0,
+			at(&p, &m.mapped)); err != nil {
 			return m, err
 		}
 	}
@@ -99,8 +103,9 @@ func (d *Device) most() int64 {
 	return int64(min(d.physical.mostBlock, uint64(d.physical.info.Bytes)))
 }
 
-// memoryType chooses a type of memory, of those allowed: the device's own, that the host sees too if there is as much of it. What queues need the host must see,
-// and reads. The flags are those of the type; what the host sees without being coherent it does not use.
+// memoryType chooses a type of memory, of those allowed: the device's own, that the host sees too if there is as much
+// of it. What queues need the host must see, and reads. The flags are those of the type; what the host sees without
+// being coherent it does not use.
 func (d *Device) memoryType(allowed uint32, queues bool) (index, flags uint32, found bool) {
 	const seen = propertyVisible | propertyCoherent
 	want := []uint32{propertyDeviceLocal | seen | propertyCached, propertyDeviceLocal | seen, propertyDeviceLocal, seen}

@@ -5,7 +5,8 @@ package vulkan
 import "github.com/ebitengine/purego"
 
 // libraryNames are the loader's, the best first.
-var libraryNames = []string{"libvulkan.so.1", "libvulkan.so", "libvulkan.1.dylib", "libvulkan.dylib", "libMoltenVK.dylib"}
+var libraryNames = []string{"libvulkan.so.1", "libvulkan.so", "libvulkan.1.dylib", "libvulkan.dylib",
+	"libMoltenVK.dylib"}
 
 // openLibrary loads a library, and is the address of vkGetInstanceProcAddr in it.
 func openLibrary(name string) (uintptr, error) {

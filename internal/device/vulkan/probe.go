@@ -22,8 +22,9 @@ func (probe) Binary() *target.Binary {
 	return &target.Binary{Words: probeWords, Entries: []target.Entry{{Name: "part0", Threads: 1}}}
 }
 
-// fuses reports whether the device's instruction for a product and a sum rounds once. Vulkan leaves that open, and it cannot be asked for: the instruction is given numbers whose
-// product rounded is less the sum, so that nothing is left if it rounds twice.
+// fuses reports whether the device's instruction for a product and a sum rounds once. Vulkan leaves that open, and it
+// cannot be asked for: the instruction is given numbers whose product rounded is less the sum, so that nothing is left
+// if it rounds twice.
 func (d *Device) fuses() (fused bool, err error) {
 	loaded, err := d.Load(probe{})
 	if err != nil {

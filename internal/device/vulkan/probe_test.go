@@ -42,7 +42,8 @@ func TestProbe(t *testing.T) {
 		t.Fatal("the code generator writes other words: run go test ./internal/device/vulkan -run TestProbe -rewrite")
 	}
 	var out bytes.Buffer
-	fmt.Fprint(&out, "//go:build ((linux && !android) || (darwin && !ios) || windows) && (amd64 || arm64)\n\npackage vulkan\n\n// probeWords is the module of probe, which TestProbe writes.\nvar probeWords = []uint32{")
+	fmt.Fprint(&out, "//go:build ((linux && !android) || (darwin && !ios) || windows) && (amd64 || arm64)\n\npackage "+
+		"vulkan\n\n// probeWords is the module of probe, which TestProbe writes.\nvar probeWords = []uint32{")
 	for i, w := range words {
 		if i%16 == 0 {
 			fmt.Fprint(&out, "\n\t")

@@ -184,7 +184,10 @@ func (q *queue) Upload(what device.Memory, at int64, from []byte) error {
 		if err != nil {
 			return q.keep(err)
 		}
-		if err := mem.CatchFaults(func() error { mem.Move(q.staging.host(place, n), from[done:done+n]); return nil }); err != nil {
+		if err := mem.CatchFaults(func() error {
+			mem.Move(q.staging.host(place, n), from[done:done+n])
+			return nil
+		}); err != nil {
 			return err
 		}
 		q.copyBytes(b, to, at+done, q.staging, place, n)

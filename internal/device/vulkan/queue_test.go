@@ -19,7 +19,8 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// TestLaunches runs kernels one after the other, more than the batches have room for, over sizes that fill no block: each sees what those before it wrote.
+// TestLaunches runs kernels one after the other, more than the batches have room for, over sizes that fill no block:
+// each sees what those before it wrote.
 func TestLaunches(t *testing.T) {
 	both(t, func(t *testing.T, d *Device) {
 		b := newBench(t, d)
@@ -42,7 +43,8 @@ func TestLaunches(t *testing.T) {
 	})
 }
 
-// TestArguments launches with so many operands that few launches fill a batch's arguments: the argument blocks of launches under way are not written over.
+// TestArguments launches with so many operands that few launches fill a batch's arguments: the argument blocks of
+// launches under way are not written over.
 func TestArguments(t *testing.T) {
 	b := newBench(t, open(t))
 	step := b.load(stepKernel())
@@ -67,7 +69,8 @@ func TestArguments(t *testing.T) {
 		}
 		same(t, b.get(m), want)
 	}
-	if err := b.queue.Launch(step, make([]uint64, 1), make([]int64, batchArgument/8), 0); !errors.Is(err, diag.ErrInternal) {
+	if err := b.queue.Launch(step, make([]uint64, 1), make([]int64, batchArgument/8), 0); !errors.Is(err,
+		diag.ErrInternal) {
 		t.Errorf("more arguments than there is room for: %v", err)
 	}
 	b.wait()
@@ -85,7 +88,8 @@ func TestRows(t *testing.T) {
 		in[i] = stepped(in[i], 2)
 	}
 	same(t, b.get(x), in)
-	if err := b.queue.Launch(step, []uint64{x.Address()}, []int64{math.MaxInt64 / 2, 1}, 0); !errors.Is(err, diag.ErrInput) {
+	if err := b.queue.Launch(step, []uint64{x.Address()}, []int64{math.MaxInt64 / 2, 1}, 0); !errors.Is(err,
+		diag.ErrInput) {
 		t.Errorf("more blocks than a grid has: %v", err)
 	}
 	if err := b.queue.Launch(step, []uint64{x.Address()}, []int64{-1, 1}, 0); !errors.Is(err, diag.ErrInput) {
@@ -177,7 +181,8 @@ func TestTooMuch(t *testing.T) {
 	d := open(t)
 	before := d.Usage()
 	for _, n := range []int64{d.most() + 1, 1 << 40, math.MaxInt64 - 4096, math.MaxInt64} {
-		if _, err := d.Allocate("too much", n); !errors.Is(err, diag.ErrMemory) || !strings.Contains(err.Error(), "too much") {
+		if _, err := d.Allocate("too much", n); !errors.Is(err, diag.ErrMemory) ||
+			!strings.Contains(err.Error(), "too much") {
 			t.Errorf("%d bytes: %v", n, err)
 		}
 	}
@@ -201,7 +206,8 @@ func TestUsage(t *testing.T) {
 		small, err := d.Allocate("a test", 1)
 		must(t, err)
 		u := d.Usage()
-		if u.Memory-before.Memory != 1002 || u.Queues-before.Queues > d.QueueBytes() || u.Blocks <= before.Blocks || u.Rounded-before.Rounded < 63 {
+		if u.Memory-before.Memory != 1002 || u.Queues-before.Queues > d.QueueBytes() || u.Blocks <= before.Blocks ||
+			u.Rounded-before.Rounded < 63 {
 			t.Errorf("%+v, after %+v, and a queue takes %d", u, before, d.QueueBytes())
 		}
 		if d.hidden && u.Queues-before.Queues != d.QueueBytes() {
@@ -347,7 +353,7 @@ func TestFlat(t *testing.T) {
 	same(t, b.get(x), in)
 }
 
-// residentBytes is what the process has in memory; 0 where the system does not tell.
+// residentBytes is what the process has in memory; 0 if the system does not tell.
 func residentBytes(t testing.TB) (n int64) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -477,7 +483,8 @@ func TestList(t *testing.T) {
 	}
 	for _, i := range list {
 		m := i.Machine
-		if i.Product == "" || i.Driver == "" || i.Bytes <= 0 || m.Limits.Shared < 16384 || m.Limits.Invocations < 128 || m.Limits.Subgroup < 1 || i.Why != "" {
+		if i.Product == "" || i.Driver == "" || i.Bytes <= 0 || m.Limits.Shared < 16384 || m.Limits.Invocations < 128 ||
+			m.Limits.Subgroup < 1 || i.Why != "" {
 			t.Logf("%+v", i)
 			if i.Why == "" {
 				t.Error("a device that can be used has less than Vulkan promises")

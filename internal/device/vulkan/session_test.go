@@ -33,7 +33,8 @@ func mirrored(x []uint32) []uint32 {
 	return out
 }
 
-// session is a whole use of a device: it is opened, runs kernels over memory, and is closed. Whatever fails, it gives back what it took.
+// session is a whole use of a device: it is opened, runs kernels over memory, and is closed. Whatever fails, it gives
+// back what it took.
 func session(t testing.TB, folder string, hidden bool) (err error) {
 	var closers []func() error
 	defer func() {
@@ -117,7 +118,7 @@ func (f *failing) inject(call string) (int32, bool) {
 	return f.result, len(f.calls) == f.at
 }
 
-// failAt runs something with a call that fails, and is that call's name; "" where there were not so many.
+// failAt runs something with a call that fails, and is that call's name; "" if there were not so many.
 func failAt(at int, result int32, run func() error) (call string, calls []string, err error) {
 	f := failing{at: at, result: result}
 	inject = f.inject
@@ -140,8 +141,8 @@ func TestSession(t *testing.T) {
 	silent(t)
 }
 
-// TestEveryCallFails has each call of a session fail in turn, in the ways in which drivers fail. The error says which kind it is, nothing stays taken, the validation layer has nothing
-// to say, and the next session works.
+// TestEveryCallFails has each call of a session fail in turn, in the ways in which drivers fail. The error says which
+// kind it is, nothing stays taken, the validation layer has nothing to say, and the next session works.
 func TestEveryCallFails(t *testing.T) {
 	open(t)
 	for _, row := range []struct {
@@ -149,7 +150,8 @@ func TestEveryCallFails(t *testing.T) {
 		kind   error
 		hidden bool
 		step   int // from one call to the next that fails
-	}{{outOfDevice, diag.ErrMemory, true, 1}, {lost, device.ErrLost, true, 1}, {lost, device.ErrLost, false, 5}, {failed, diag.ErrUnsupported, false, 5}} {
+	}{{outOfDevice, diag.ErrMemory, true, 1}, {lost, device.ErrLost, true, 1}, {lost, device.ErrLost, false, 5},
+		{failed, diag.ErrUnsupported, false, 5}} {
 		folder := t.TempDir()
 		must(t, session(t, folder, row.hidden))
 		for at := 1; ; at += row.step {
@@ -223,7 +225,8 @@ func TestLost(t *testing.T) {
 	silent(t)
 }
 
-// TestValidation finds that the validation layer is asked: a wrong call, and an object that is not given back, are told of. The silence of other tests says something then.
+// TestValidation finds that the validation layer is asked: a wrong call, and an object that is not given back, are told
+// of. The silence of other tests says something then.
 func TestValidation(t *testing.T) {
 	if open(t).messages == nil {
 		t.Skip("THE VALIDATION LAYER IS NOT INSTALLED (Debian: vulkan-validationlayers): wrong calls of Vulkan are not found")
@@ -272,7 +275,8 @@ func TestClosed(t *testing.T) {
 	}
 	for range 2 {
 		must(t, q.Close())
-		for _, err := range []error{launch(), q.Upload(m, 0, []byte{1}), q.Download([]byte{1}, m, 0), q.Copy(m, 0, m, 0, 0), q.Wait(t.Context())} {
+		for _, err := range []error{launch(), q.Upload(m, 0, []byte{1}), q.Download([]byte{1}, m, 0), q.Copy(m, 0, m, 0, 0),
+			q.Wait(t.Context())} {
 			if !errors.Is(err, diag.ErrClosed) {
 				t.Errorf("a closed queue: %v", err)
 			}
@@ -376,7 +380,8 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
-// TestPipelineFiles finds that the file of pipelines is written and read, and that whatever else lies there is as good as nothing.
+// TestPipelineFiles finds that the file of pipelines is written and read, and that whatever else lies there is as good
+// as nothing.
 func TestPipelineFiles(t *testing.T) {
 	open(t)
 	folder := t.TempDir()
@@ -405,8 +410,10 @@ func TestPipelineFiles(t *testing.T) {
 		return b
 	}
 	for name, b := range map[string][]byte{
-		"empty": {}, "cut": whole[:len(whole)/2], "cut in the head": whole[:20], "longer": append(slices.Clone(whole), 0), "another version": flipped(0), "another sum": flipped(9),
-		"damaged": flipped(len(whole) - 1), "another device's": summed(12), "another driver's": summed(16), "noise": bytesOfWords(words(1000, 3)),
+		"empty": {}, "cut": whole[:len(whole)/2], "cut in the head": whole[:20], "longer": append(slices.Clone(whole), 0),
+		"another version": flipped(0), "another sum": flipped(9),
+		"damaged": flipped(len(whole) - 1), "another device's": summed(12), "another driver's": summed(16),
+		"noise": bytesOfWords(words(1000, 3)),
 	} {
 		must(t, os.WriteFile(files[0], b, 0o600))
 		d, err := fresh(t, Options{Cache: folder})

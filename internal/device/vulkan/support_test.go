@@ -18,7 +18,8 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// The kernels of these tests are GLSL, so that what is wrong here is not the code generator's fault: see testdata/make.sh.
+// The kernels of these tests are GLSL, so that what is wrong here is not the code generator's fault: see
+// testdata/make.sh.
 var (
 	//go:embed testdata/step.spv
 	stepCode []byte
@@ -28,7 +29,8 @@ var (
 	mirrorCode []byte
 )
 
-// written is a kernel that was written by hand. Its dimensions are a count of elements, and a number that each kernel has a use for.
+// written is a kernel that was written by hand. Its dimensions are a count of elements, and a number that each kernel
+// has a use for.
 type written struct {
 	name   string
 	binary target.Binary

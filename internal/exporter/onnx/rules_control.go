@@ -21,7 +21,8 @@ func inner(n *ir.Node) []*ir.Block {
 
 func branch(c *call) {
 	then, otherwise := c.region("then", c.n.Regions[0]), c.region("else", c.n.Regions[1])
-	c.node("If", c.inputs(), c.outs(), wire.GraphAttribute("then_branch", then), wire.GraphAttribute("else_branch", otherwise))
+	c.node("If", c.inputs(), c.outs(), wire.GraphAttribute("then_branch", then),
+		wire.GraphAttribute("else_branch", otherwise))
 }
 
 func iterate(c *call) {
@@ -39,7 +40,8 @@ func (c *call) outs() (out []string) {
 	return out
 }
 
-// region is a block as a graph, which sees the values around it. What it computes for its own extents is not seen outside.
+// region is a block as a graph, which sees the values around it. What it computes for its own extents is not seen
+// outside.
 func (w *writer) region(name string, b *ir.Block) *wire.GraphProto {
 	outer, extents, sources := w.graph, w.extents, w.sources
 	w.graph, w.extents, w.sources = &wire.GraphProto{Name: w.unique(name)}, maps.Clone(extents), maps.Clone(sources)

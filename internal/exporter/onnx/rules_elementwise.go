@@ -6,13 +6,17 @@ import (
 )
 
 // unaryNames are the operators that are one function of one element.
-var unaryNames = map[string]string{"neg": "Neg", "abs": "Abs", "sign": "Sign", "bitnot": "BitwiseNot", "not": "Not", "floor": "Floor", "ceil": "Ceil",
-	"round": "Round", "sqrt": "Sqrt", "reciprocal": "Reciprocal", "exp": "Exp", "log": "Log", "sin": "Sin", "cos": "Cos", "tan": "Tan", "asin": "Asin",
-	"acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh", "tanh": "Tanh", "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh", "erf": "Erf",
+var unaryNames = map[string]string{"neg": "Neg", "abs": "Abs", "sign": "Sign", "bitnot": "BitwiseNot", "not": "Not",
+	"floor": "Floor", "ceil": "Ceil",
+	"round": "Round", "sqrt": "Sqrt", "reciprocal": "Reciprocal", "exp": "Exp", "log": "Log", "sin": "Sin", "cos": "Cos",
+	"tan": "Tan", "asin": "Asin",
+	"acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh", "tanh": "Tanh", "asinh": "Asinh", "acosh": "Acosh",
+	"atanh": "Atanh", "erf": "Erf",
 	"sigmoid": "Sigmoid", "isnan": "IsNaN", "isinf": "IsInf", "stop_gradient": "Identity"}
 
 // binaryNames are the operators that are one function of two elements.
-var binaryNames = map[string]string{"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "pow": "Pow", "min": "Min", "max": "Max", "eq": "Equal",
+var binaryNames = map[string]string{"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "pow": "Pow", "min": "Min",
+	"max": "Max", "eq": "Equal",
 	"lt": "Less", "le": "LessOrEqual", "gt": "Greater", "ge": "GreaterOrEqual", "where": "Where"}
 
 func init() {
@@ -33,7 +37,8 @@ func init() {
 	for op, row := range activations {
 		rules[op] = func(c *call) {
 			// ONNX has no settings of more than f32.
-			if a, b := c.n.Attrs.Float("alpha", 0), c.n.Attrs.Float("beta", 0); c.dtype() == dtype.F64 && (row.alpha != "" && float64(float32(a)) != a || row.beta != "" && float64(float32(b)) != b) {
+			if a, b := c.n.Attrs.Float("alpha", 0), c.n.Attrs.Float("beta", 0); c.dtype() == dtype.F64 &&
+				(row.alpha != "" && float64(float32(a)) != a || row.beta != "" && float64(float32(b)) != b) {
 				c.refuse("settings %v and %v, of f64", a, b)
 			}
 			var attrs []*wire.AttributeProto
@@ -65,9 +70,12 @@ func init() {
 
 // activations are the functions with settings, and the attributes that hold them.
 var activations = map[string]struct{ op, alpha, beta string }{
-	"relu": {"Relu", "", ""}, "leaky_relu": {"LeakyRelu", "alpha", ""}, "thresholded_relu": {"ThresholdedRelu", "alpha", ""}, "elu": {"Elu", "alpha", ""},
-	"selu": {"Selu", "alpha", "gamma"}, "celu": {"Celu", "alpha", ""}, "hard_sigmoid": {"HardSigmoid", "alpha", "beta"}, "hard_swish": {"HardSwish", "", ""},
-	"softplus": {"Softplus", "", ""}, "mish": {"Mish", "", ""}, "softsign": {"Softsign", "", ""}, "shrink": {"Shrink", "lambd", "bias"},
+	"relu": {"Relu", "", ""}, "leaky_relu": {"LeakyRelu", "alpha", ""},
+	"thresholded_relu": {"ThresholdedRelu", "alpha", ""}, "elu": {"Elu", "alpha", ""},
+	"selu": {"Selu", "alpha", "gamma"}, "celu": {"Celu", "alpha", ""}, "hard_sigmoid": {"HardSigmoid", "alpha", "beta"},
+	"hard_swish": {"HardSwish", "", ""},
+	"softplus":   {"Softplus", "", ""}, "mish": {"Mish", "", ""}, "softsign": {"Softsign", "", ""},
+	"shrink": {"Shrink", "lambd", "bias"},
 }
 
 // times is a value times a number.
@@ -116,7 +124,8 @@ func floorMod(c *call) {
 // trunc rounds towards zero.
 func trunc(c *call) {
 	x := c.in(0)
-	c.final("Where", []string{c.add("Less", []string{x, c.like(0)}), c.add("Ceil", []string{x}), c.add("Floor", []string{x})})
+	c.final("Where", []string{c.add("Less", []string{x, c.like(0)}), c.add("Ceil", []string{x}),
+		c.add("Floor", []string{x})})
 }
 
 // widened computes in f32 what is narrower, and rounds once.

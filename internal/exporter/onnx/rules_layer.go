@@ -11,8 +11,10 @@ import (
 )
 
 // reduceNames are the reductions along axes.
-var reduceNames = map[string]string{"reduce_sum": "ReduceSum", "reduce_prod": "ReduceProd", "reduce_min": "ReduceMin", "reduce_max": "ReduceMax", "reduce_mean": "ReduceMean",
-	"reduce_l1": "ReduceL1", "reduce_l2": "ReduceL2", "reduce_sum_square": "ReduceSumSquare", "reduce_log_sum": "ReduceLogSum", "reduce_log_sum_exp": "ReduceLogSumExp"}
+var reduceNames = map[string]string{"reduce_sum": "ReduceSum", "reduce_prod": "ReduceProd", "reduce_min": "ReduceMin",
+	"reduce_max": "ReduceMax", "reduce_mean": "ReduceMean",
+	"reduce_l1": "ReduceL1", "reduce_l2": "ReduceL2", "reduce_sum_square": "ReduceSumSquare",
+	"reduce_log_sum": "ReduceLogSum", "reduce_log_sum_exp": "ReduceLogSumExp"}
 
 func init() {
 	for op, name := range reduceNames {
@@ -35,19 +37,22 @@ func init() {
 		"argmax": argmax,
 		"cumsum": func(c *call) {
 			axis := c.number(dtype.I64, float64(c.n.Attrs.Int("axis", 0)))
-			c.final("CumSum", []string{c.in(0), axis}, intAttr("exclusive", flag(c.n.Attrs.Bool("exclusive"))), intAttr("reverse", flag(c.n.Attrs.Bool("reverse"))))
+			c.final("CumSum", []string{c.in(0), axis}, intAttr("exclusive", flag(c.n.Attrs.Bool("exclusive"))),
+				intAttr("reverse", flag(c.n.Attrs.Bool("reverse"))))
 		},
 		"softmax": axisRule("Softmax"), "log_softmax": axisRule("LogSoftmax"), "hardmax": axisRule("Hardmax"),
 		"matmul": matmul, "convolution": convolution, "convolution_transpose": convolutionTranspose,
-		"max_pool": pool("MaxPool"), "average_pool": pool("AveragePool"), "lp_pool": pool("LpPool"), "max_pool_indices": pool("MaxPool"),
-		"normalize": normalize, "recurrent": recurrent, "quantize": quantize, "dequantize": dequantize,
+		"max_pool": pool("MaxPool"), "average_pool": pool("AveragePool"), "lp_pool": pool("LpPool"),
+		"max_pool_indices": pool("MaxPool"),
+		"normalize":        normalize, "recurrent": recurrent, "quantize": quantize, "dequantize": dequantize,
 		"determinant": direct("Det"),
 		"lrn": func(c *call) {
 			a := c.n.Attrs
 			if c.dtype() == dtype.F64 {
 				c.refuse("settings of f64")
 			}
-			c.final("LRN", c.inputs(), intAttr("size", a.Int("size", 1)), wire.FloatAttribute("alpha", float32(a.Float("alpha", 0))),
+			c.final("LRN", c.inputs(), intAttr("size", a.Int("size", 1)),
+				wire.FloatAttribute("alpha", float32(a.Float("alpha", 0))),
 				wire.FloatAttribute("beta", float32(a.Float("beta", 0))), wire.FloatAttribute("bias", float32(a.Float("bias", 0))))
 		},
 	})
@@ -62,7 +67,8 @@ func argmax(c *call) {
 	if c.n.Attrs.Bool("smallest") {
 		name = "ArgMin"
 	}
-	c.final(name, c.inputs(), intAttr("axis", c.n.Attrs.Ints("axes")[0]), intAttr("keepdims", flag(c.n.Attrs.Bool("keep"))), intAttr("select_last_index", flag(c.n.Attrs.Bool("last"))))
+	c.final(name, c.inputs(), intAttr("axis", c.n.Attrs.Ints("axes")[0]),
+		intAttr("keepdims", flag(c.n.Attrs.Bool("keep"))), intAttr("select_last_index", flag(c.n.Attrs.Bool("last"))))
 }
 
 func matmul(c *call) {
@@ -90,8 +96,10 @@ func (c *call) window() []*wire.AttributeProto {
 	if !known || !also {
 		c.refuse("padding that depends on named extents")
 	}
-	list := []*wire.AttributeProto{wire.IntsAttribute("kernel_shape", a.Ints("kernel")...), wire.IntsAttribute("strides", a.Ints("strides")...)}
-	if d := a.Ints("dilations"); slices.ContainsFunc(d, func(n int64) bool { return n > 1 }) { // quantised poolings of readers do not have them
+	list := []*wire.AttributeProto{wire.IntsAttribute("kernel_shape", a.Ints("kernel")...),
+		wire.IntsAttribute("strides", a.Ints("strides")...)}
+	// quantised poolings of readers do not have them
+	if d := a.Ints("dilations"); slices.ContainsFunc(d, func(n int64) bool { return n > 1 }) {
 		list = append(list, wire.IntsAttribute("dilations", d...))
 	}
 	more := make([]int64, len(end))
@@ -141,8 +149,8 @@ func pool(name string) rule {
 	}
 }
 
-// normalize is a LayerNormalization of the last axes, to which the axes are moved; without a mean to take away, a division
-// by the root of the mean of squares.
+// normalize is a LayerNormalization of the last axes, to which the axes are moved; without a mean to take away, a
+// division by the root of the mean of squares.
 func normalize(c *call) {
 	x, rank, epsilon := c.in(0), len(c.shape()), c.n.Attrs.Float("epsilon", 0)
 	axes := positive(c.n.Attrs.Ints("axes"), rank)
@@ -193,7 +201,8 @@ func (c *call) standardize(x string, axes []int64, epsilon float64) {
 		return c.add("ReduceMean", []string{x, c.ints(axes...)}, intAttr("keepdims", 1))
 	}
 	d := c.add("Sub", []string{x, mean(x)})
-	c.final("Div", []string{d, c.add("Sqrt", []string{c.add("Add", []string{mean(c.add("Mul", []string{d, d})), c.like(epsilon)})})})
+	c.final("Div", []string{d, c.add("Sqrt",
+		[]string{c.add("Add", []string{mean(c.add("Mul", []string{d, d})), c.like(epsilon)})})})
 }
 
 // positive are axes from 0 on, in order.
@@ -212,11 +221,13 @@ func positive(axes []int64, rank int) []int64 {
 var functionNames = map[string]struct {
 	name     string
 	settings int
-}{"sigmoid": {"Sigmoid", 0}, "tanh": {"Tanh", 0}, "relu": {"Relu", 0}, "affine": {"Affine", 2}, "leaky_relu": {"LeakyRelu", 1},
-	"thresholded_relu": {"ThresholdedRelu", 1}, "scaled_tanh": {"ScaledTanh", 2}, "hard_sigmoid": {"HardSigmoid", 2}, "elu": {"Elu", 1}, "softsign": {"Softsign", 0}, "softplus": {"Softplus", 0}}
+}{"sigmoid": {"Sigmoid", 0}, "tanh": {"Tanh", 0}, "relu": {"Relu", 0}, "affine": {"Affine", 2},
+	"leaky_relu":       {"LeakyRelu", 1},
+	"thresholded_relu": {"ThresholdedRelu", 1}, "scaled_tanh": {"ScaledTanh", 2}, "hard_sigmoid": {"HardSigmoid", 2},
+	"elu": {"Elu", 1}, "softsign": {"Softsign", 0}, "softplus": {"Softplus", 0}}
 
-// recurrent writes LSTM, GRU and RNN. ONNX's multiply their input by weights themselves: those are found before the node,
-// else a matrix takes the gates' parts out of what they get.
+// recurrent writes LSTM, GRU and RNN. ONNX's multiply their input by weights themselves: those are found before the
+// node, else a matrix takes the gates' parts out of what they get.
 func recurrent(c *call) {
 	a, in := c.n.Attrs, c.n.Inputs
 	shape := in[0].Type.Shape
@@ -245,7 +256,8 @@ func recurrent(c *call) {
 			*part = c.tensor("zeros", tensor.Must(tensor.New(c.dtype(), d, rows)))
 		}
 	}
-	attrs, functions := []*wire.AttributeProto{intAttr("hidden_size", hidden), wire.StringAttribute("direction", c.direction())}, c.functions()
+	attrs, functions := []*wire.AttributeProto{intAttr("hidden_size", hidden),
+		wire.StringAttribute("direction", c.direction())}, c.functions()
 	attrs = append(attrs, functions...)
 	if clip := a.Float("clip", 0); clip > 0 {
 		attrs = append(attrs, wire.FloatAttribute("clip", float32(clip)))
@@ -328,8 +340,8 @@ func (c *call) functions() []*wire.AttributeProto {
 	return attrs
 }
 
-// projection finds the input and the weights of which a recurrent layer's gates are the product: [directions, rows, in],
-// and the bias, [directions, rows] or "". Without such a product all are "".
+// projection finds the input and the weights of which a recurrent layer's gates are the product: [directions, rows,
+// in], and the bias, [directions, rows] or "". Without such a product all are "".
 func (c *call) projection(directions, rows int64) (x, w, b string) {
 	list := []*ir.Value{c.n.Inputs[0]}
 	if n := list[0].Node; directions > 1 {
@@ -375,7 +387,8 @@ func unsqueezed(v *ir.Value) *ir.Value {
 	}
 	x := v.Node.Inputs[0]
 	want := append(slices.Clone(x.Type.Shape[:max(len(x.Type.Shape)-1, 0)]), sym.Const(1))
-	if len(x.Type.Shape) != 3 || len(v.Type.Shape) != 4 || !slices.EqualFunc(v.Type.Shape, append(want, x.Type.Shape[2]), sym.Expr.Equal) {
+	if len(x.Type.Shape) != 3 || len(v.Type.Shape) != 4 || !slices.EqualFunc(v.Type.Shape, append(want, x.Type.Shape[2]),
+		sym.Expr.Equal) {
 		return nil
 	}
 	return x
@@ -392,7 +405,8 @@ func summand(v *ir.Value) (product *ir.Node, bias *ir.Value) {
 			return nil, nil
 		}
 	}
-	if n.Op.Name() != "matmul" || n.Attrs.Bool("transpose_a") || n.Attrs.Bool("transpose_b") || len(n.Inputs[0].Type.Shape) != 3 || len(n.Inputs[1].Type.Shape) != 2 {
+	if n.Op.Name() != "matmul" || n.Attrs.Bool("transpose_a") || n.Attrs.Bool("transpose_b") ||
+		len(n.Inputs[0].Type.Shape) != 3 || len(n.Inputs[1].Type.Shape) != 2 {
 		return nil, nil
 	}
 	return n, bias

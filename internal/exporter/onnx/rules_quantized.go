@@ -12,7 +12,8 @@ func (c *call) single() bool {
 	return known && count == 1 && c.n.Attrs.Int("block", 0) == 0
 }
 
-// scales are the scale and the zero point, which tells the type, those of a whole tensor without axes, and what says how elements share them.
+// scales are the scale and the zero point, which tells the type, those of a whole tensor without axes, and what says
+// how elements share them.
 func (c *call) scales() (in []string, list []*wire.AttributeProto) {
 	for i := range c.n.Inputs[1:] {
 		name := c.in(i + 1)
@@ -48,7 +49,8 @@ func (c *call) noOffset(scale string) string {
 }
 
 // quantizedTypes are the integers that are quantised to.
-var quantizedTypes = map[dtype.DType]bool{dtype.I8: true, dtype.U8: true, dtype.I16: true, dtype.U16: true, dtype.I4: true, dtype.U4: true}
+var quantizedTypes = map[dtype.DType]bool{dtype.I8: true, dtype.U8: true, dtype.I16: true, dtype.U16: true,
+	dtype.I4: true, dtype.U4: true}
 
 func quantize(c *call) {
 	to, of, precision := c.n.Attrs.DType("to"), c.n.Inputs[1].Type.DType, c.n.Attrs.DType("precision")

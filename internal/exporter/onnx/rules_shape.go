@@ -13,13 +13,15 @@ import (
 
 func init() {
 	rulesOf(map[string]rule{
-		"reshape":   reshape,
-		"transpose": func(c *call) { c.final("Transpose", c.inputs(), wire.IntsAttribute("perm", c.n.Attrs.Ints("perm")...)) },
-		"concat":    func(c *call) { c.final("Concat", c.inputs(), intAttr("axis", c.n.Attrs.Int("axis", 0))) },
-		"expand":    func(c *call) { c.final("Expand", []string{c.in(0), c.vector(c.n.Attrs.Exprs("shape"))}) },
-		"slice":     slice,
-		"slice_by":  sliceBy,
-		"pad":       pad,
+		"reshape": reshape,
+		"transpose": func(c *call) {
+			c.final("Transpose", c.inputs(), wire.IntsAttribute("perm", c.n.Attrs.Ints("perm")...))
+		},
+		"concat":   func(c *call) { c.final("Concat", c.inputs(), intAttr("axis", c.n.Attrs.Int("axis", 0))) },
+		"expand":   func(c *call) { c.final("Expand", []string{c.in(0), c.vector(c.n.Attrs.Exprs("shape"))}) },
+		"slice":    slice,
+		"slice_by": sliceBy,
+		"pad":      pad,
 		"gather": func(c *call) {
 			c.final("Gather", []string{c.in(0), c.indices(1)}, intAttr("axis", c.n.Attrs.Int("axis", 0)))
 		},
@@ -31,7 +33,8 @@ func init() {
 			c.final("GatherND", []string{c.in(0), c.cast(c.in(1), dtype.I64)}, intAttr("batch_dims", c.n.Attrs.Int("batch", 0)))
 		},
 		"scatter_elements": func(c *call) {
-			c.final("ScatterElements", []string{c.in(0), c.indices(1), c.in(2)}, intAttr("axis", c.n.Attrs.Int("axis", 0)), c.reduction())
+			c.final("ScatterElements", []string{c.in(0), c.indices(1), c.in(2)}, intAttr("axis", c.n.Attrs.Int("axis", 0)),
+				c.reduction())
 		},
 		"scatter_nd": func(c *call) {
 			c.final("ScatterND", []string{c.in(0), c.cast(c.in(1), dtype.I64), c.in(2)}, c.reduction())
@@ -45,7 +48,8 @@ func init() {
 			c.final("Trilu", []string{c.in(0), k}, intAttr("upper", flag(c.n.Attrs.Bool("upper"))))
 		},
 		"reverse_sequence": func(c *call) {
-			c.final("ReverseSequence", []string{c.in(0), c.cast(c.in(1), dtype.I64)}, intAttr("batch_axis", c.n.Attrs.Int("batch", 1)), intAttr("time_axis", c.n.Attrs.Int("time", 0)))
+			c.final("ReverseSequence", []string{c.in(0), c.cast(c.in(1), dtype.I64)},
+				intAttr("batch_axis", c.n.Attrs.Int("batch", 1)), intAttr("time_axis", c.n.Attrs.Int("time", 0)))
 		},
 		"topk": topk,
 	})
@@ -164,7 +168,8 @@ func integers(c *call) {
 
 func topk(c *call) {
 	out := []string{c.result(c.n.Outputs[0]), c.result(c.n.Outputs[1])}
-	c.node("TopK", []string{c.in(0), c.extent(c.expr("k"))}, out, intAttr("axis", c.n.Attrs.Int("axis", -1)), intAttr("largest", flag(c.n.Attrs.Bool("largest"))))
+	c.node("TopK", []string{c.in(0), c.extent(c.expr("k"))}, out, intAttr("axis", c.n.Attrs.Int("axis", -1)),
+		intAttr("largest", flag(c.n.Attrs.Bool("largest"))))
 }
 
 // reshape is an Identity if the shape stays.

@@ -1,6 +1,6 @@
 // Package onnx writes ir as ONNX models: a table of rules, one for each operator, is the inverse of the importer's. An
-// operator without a rule is written as what it expands to; if there is no expansion either, that is an ErrUnsupported that
-// names it.
+// operator without a rule is written as what it expands to; if there is no expansion either, that is an ErrUnsupported
+// that names it.
 package onnx
 
 import (
@@ -31,12 +31,13 @@ type Weight struct {
 	Fixed  bool // it is not to be learned: the file says so, in a way that the importer reads
 }
 
-// Write writes a module's main function as a model: parameters with weights are initializers, the others inputs, and names
-// of extents stay what they are called.
+// Write writes a module's main function as a model: parameters with weights are initializers, the others inputs, and
+// names of extents stay what they are called.
 func Write(out io.Writer, m *ir.Module, weights map[*ir.Value]Weight) (err error) {
 	defer ir.Catch(&err)
 	w := &writer{module: m, graph: &wire.GraphProto{Name: m.Name}, names: map[*ir.Value]string{}, taken: map[string]bool{},
-		constants: map[string]string{}, extents: map[string]string{}, sources: map[sym.Name]source{}, needed: map[*ir.Node]bool{}}
+		constants: map[string]string{}, extents: map[string]string{}, sources: map[sym.Name]source{},
+		needed: map[*ir.Node]bool{}}
 	w.main = w.graph
 	if w.graph.Name == "" {
 		w.graph.Name = "main"
@@ -62,7 +63,8 @@ func Write(out io.Writer, m *ir.Module, weights map[*ir.Value]Weight) (err error
 	w.need(body.Results)
 	w.block(body)
 	w.outputs(body)
-	proto := &wire.ModelProto{IRVersion: format, ProducerName: "weir", OpsetImport: []*wire.OperatorSetIDProto{{Version: opset}}, Graph: w.graph}
+	proto := &wire.ModelProto{IRVersion: format, ProducerName: "weir",
+		OpsetImport: []*wire.OperatorSetIDProto{{Version: opset}}, Graph: w.graph}
 	_, err = proto.WriteTo(out)
 	return err
 }
@@ -181,7 +183,8 @@ func (w *writer) convert(n *ir.Node) {
 	if r := rules[op]; r != nil && (!ops.Last(n) || op == "argmax") {
 		r(&call{writer: w, n: n})
 	} else if !w.expand(n) {
-		fail(diag.Unsupportedf("ONNX has no operator for this").AtNode(n.Source, op).WithFix("compute the network without it, or save parameters alone"))
+		fail(diag.Unsupportedf("ONNX has no operator for this").AtNode(n.Source, op).
+			WithFix("compute the network without it, or save parameters alone"))
 	}
 	for i, v := range n.Outputs {
 		if w.names[v] == "" && i == 0 {
@@ -288,7 +291,8 @@ func (w *writer) number(dt dtype.DType, x float64) string {
 // node adds a node.
 func (w *writer) node(op string, in, out []string, attrs ...*wire.AttributeProto) {
 	w.count++
-	w.graph.Node = append(w.graph.Node, &wire.NodeProto{Name: fmt.Sprintf("%s.%d", op, w.count), OpType: op, Input: in, Output: out, Attribute: attrs})
+	w.graph.Node = append(w.graph.Node, &wire.NodeProto{Name: fmt.Sprintf("%s.%d", op, w.count), OpType: op, Input: in,
+		Output: out, Attribute: attrs})
 }
 
 // add adds a node of one result, and returns its name.
@@ -349,7 +353,8 @@ func (w *writer) factor(f sym.Factor) string {
 		if s.axis < 0 {
 			return w.add("Reshape", []string{s.name, w.ints(1)})
 		}
-		return w.add("Shape", []string{s.name}, wire.IntAttribute("start", int64(s.axis)), wire.IntAttribute("end", int64(s.axis+1)))
+		return w.add("Shape", []string{s.name}, wire.IntAttribute("start", int64(s.axis)),
+			wire.IntAttribute("end", int64(s.axis+1)))
 	case sym.FloorQuotient:
 		return w.floor(args[0], args[1])
 	case sym.CeilQuotient:
@@ -402,7 +407,8 @@ func numbersOf(list []sym.Expr) ([]int64, bool) {
 	return out, true
 }
 
-// reshape gives a value of a shape another one: by 0 for extents that stay and −1 for one that is left, if that says all.
+// reshape gives a value of a shape another one: by 0 for extents that stay and −1 for one that is left, if that says
+// all.
 func (w *writer) reshape(x string, from, to []sym.Expr, out string) {
 	attrs := []*wire.AttributeProto{}
 	shape, numbers := numbersOf(to)

@@ -22,26 +22,35 @@ import (
 )
 
 // composed are the operators that ONNX has no operator for: what is written rounds more often.
-var composed = map[string]float64{"log1p": 4e-3, "expm1": 4e-3, "normalize": 8e-3, "swish": 8e-3, "scaled_tanh": 4e-3, "affine": 4e-3, "attention": 8e-3,
+var composed = map[string]float64{"log1p": 4e-3, "expm1": 4e-3, "normalize": 8e-3, "swish": 8e-3, "scaled_tanh": 4e-3,
+	"affine": 4e-3, "attention": 8e-3,
 	"reduce_log_sum_exp": 8e-3, "recurrent": 1e-2, "range": 4e-3, "resample": 4e-3,
 	// Their settings are f32 in ONNX.
-	"elu": 4e-3, "celu": 4e-3, "leaky_relu": 4e-3, "hard_sigmoid": 4e-3, "selu": 4e-3, "thresholded_relu": 4e-3, "lrn": 4e-3, "shrink": 4e-3}
+	"elu": 4e-3, "celu": 4e-3, "leaky_relu": 4e-3, "hard_sigmoid": 4e-3, "selu": 4e-3, "thresholded_relu": 4e-3,
+	"lrn": 4e-3, "shrink": 4e-3}
 
 // refusedRules are the operators of which some samples cannot be said in ONNX, and why.
 var refusedRules = map[string]string{
-	"shl": "integers with a sign", "shr": "integers with a sign", "slice_by": "steps of either sign", "slice": "steps backwards to an extent of either sign",
+	"shl": "integers with a sign", "shr": "integers with a sign", "slice_by": "steps of either sign",
+	"slice":  "steps backwards to an extent of either sign",
 	"matmul": "sums of other types", "convolution": "sums of other types", "convolution_transpose": "padding below 0",
-	"max_pool": "padding that depends on extents", "average_pool": "padding that depends on extents", "lp_pool": "padding", "max_pool_indices": "padding",
-	"recurrent": "functions and directions that ONNX does not name, and what is kept for a derivative", "elu": "settings of f64", "celu": "settings of f64", "leaky_relu": "settings of f64",
-	"hard_sigmoid": "settings of f64", "thresholded_relu": "settings of f64", "shrink": "settings of f64", "selu": "settings of f64",
-	"reduce_sum": "axes that the run knows", "reduce_prod": "axes that the run knows", "reduce_min": "axes that the run knows",
+	"max_pool": "padding that depends on extents", "average_pool": "padding that depends on extents", "lp_pool": "padding",
+	"max_pool_indices": "padding",
+	"recurrent":        "functions and directions that ONNX does not name, and what is kept for a derivative",
+	"elu":              "settings of f64", "celu": "settings of f64", "leaky_relu": "settings of f64",
+	"hard_sigmoid": "settings of f64", "thresholded_relu": "settings of f64", "shrink": "settings of f64",
+	"selu":       "settings of f64",
+	"reduce_sum": "axes that the run knows", "reduce_prod": "axes that the run knows",
+	"reduce_min": "axes that the run knows",
 	"reduce_max": "axes that the run knows", "reduce_mean": "axes that the run knows",
-	"lrn": "settings of f64", "normalize": "no axes", "quantize": "types that version 21 does not mix", "dequantize": "types that version 21 does not mix",
-	"reduce_l1": "no axes", "reduce_l2": "no axes", "reduce_sum_square": "no axes", "reduce_log_sum": "no axes", "reduce_log_sum_exp": "no axes",
+	"lrn": "settings of f64", "normalize": "no axes", "quantize": "types that version 21 does not mix",
+	"dequantize": "types that version 21 does not mix",
+	"reduce_l1":  "no axes", "reduce_l2": "no axes", "reduce_sum_square": "no axes", "reduce_log_sum": "no axes",
+	"reduce_log_sum_exp": "no axes",
 }
 
-// TestSamples writes every sample of every operator with a rule or an expansion, reads it back by the importer, and holds
-// what that means against what was written.
+// TestSamples writes every sample of every operator with a rule or an expansion, reads it back by the importer, and
+// holds what that means against what was written.
 func TestSamples(t *testing.T) {
 	for _, op := range ir.Ops() {
 		def, ok := op.(*ops.Def)
@@ -113,7 +122,8 @@ func roundTrip(def *ops.Def, s ops.Sample, symbolic bool) (done bool, err error)
 }
 
 // module is a sample as a module of one node. With symbolic, each extent above 1 is a dimension, one for each number.
-func module(def *ops.Def, s ops.Sample, symbolic bool) (m *ir.Module, args []*tensor.Tensor, dims map[sym.Name]int64, err error) {
+func module(def *ops.Def, s ops.Sample, symbolic bool) (m *ir.Module, args []*tensor.Tensor, dims map[sym.Name]int64,
+	err error) {
 	defer ir.Catch(&err)
 	body := &ir.Block{}
 	m = &ir.Module{Name: "main", Dims: sym.NewDims(), Main: &ir.Func{Name: "main", Body: body}}
@@ -137,7 +147,8 @@ func module(def *ops.Def, s ops.Sample, symbolic bool) (m *ir.Module, args []*te
 				dims[sym.User(name)], shape[axis] = size, sym.Dim(name)
 			}
 		}
-		inputs, args = append(inputs, b.Param(fmt.Sprintf("x%d", i), ir.Type{DType: in.DType(), Shape: shape})), append(args, in)
+		inputs, args = append(inputs, b.Param(fmt.Sprintf("x%d", i), ir.Type{DType: in.DType(), Shape: shape})),
+			append(args, in)
 	}
 	var regions []*ir.Block
 	if s.Regions != nil {
@@ -188,7 +199,8 @@ func TestUnsupported(t *testing.T) {
 	b.Source = "3.noise"
 	body.Results = []*ir.Value{ops.Binary(b, ops.Atan2, x, x)}
 	err := Write(&bytes.Buffer{}, m, nil)
-	if !errors.Is(err, diag.ErrUnsupported) || !strings.Contains(err.Error(), "atan2") || !strings.Contains(err.Error(), "3.noise") {
+	if !errors.Is(err, diag.ErrUnsupported) || !strings.Contains(err.Error(), "atan2") ||
+		!strings.Contains(err.Error(), "3.noise") {
 		t.Error(err)
 	}
 }

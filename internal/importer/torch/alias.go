@@ -118,7 +118,8 @@ func (g *graph) written(n *nodeJSON, c *call, name string) (done bool, err error
 	}
 	f := rules[op]
 	if f == nil {
-		return true, diag.Unsupportedf("the operator %s", name).WithFix("ExportedProgram.run_decompositions() may spell it out; docs/torch.md lists the operators")
+		return true, diag.Unsupportedf("the operator %s", name).
+			WithFix("ExportedProgram.run_decompositions() may spell it out; docs/torch.md lists the operators")
 	}
 	targets := make([]*alias, len(into))
 	for i, arg := range into {
@@ -217,7 +218,8 @@ func (g *graph) note(n *nodeJSON, c *call) {
 	}
 	base.storage.views++
 	for i, result := range g.outputNames(n) {
-		g.aliases[result] = &alias{storage: base.storage, of: base, made: c, result: i, value: g.values[result], version: base.storage.version, depth: base.depth + 1}
+		g.aliases[result] = &alias{storage: base.storage, of: base, made: c, result: i, value: g.values[result],
+			version: base.storage.version, depth: base.depth + 1}
 	}
 }
 
@@ -256,7 +258,8 @@ func (g *graph) alone(m mutation) error {
 		return nil
 	}
 	for _, other := range g.givens {
-		if name := other.what.key(); name != key && other.what.Input == "" && g.used[other.name] && g.program.record(name) == g.program.record(key) {
+		if name := other.what.key(); name != key && other.what.Input == "" && g.used[other.name] &&
+			g.program.record(name) == g.program.record(key) {
 			return diag.Unsupportedf("a new value of %s, which shares its memory with %s", key, name).AtTensor(key).
 				WithFix("give the model buffers of their own")
 		}

@@ -100,11 +100,14 @@ func (a *archive) other(err error) error {
 	for name := range a.records {
 		switch {
 		case strings.HasSuffix(name, "serialized_exported_program.json"):
-			return diag.Unsupportedf("a file of torch 2.7 or earlier, whose weights are pickled").WithFix("save it with torch 2.9 or later")
+			return diag.Unsupportedf("a file of torch 2.7 or earlier, whose weights are pickled").
+				WithFix("save it with torch 2.9 or later")
 		case strings.Contains(name, "data/aotinductor/"):
-			return diag.Unsupportedf("a package of AOTInductor, which holds machine code and no graph").WithFix("save the exported program by torch.export.save")
+			return diag.Unsupportedf("a package of AOTInductor, which holds machine code and no graph").
+				WithFix("save the exported program by torch.export.save")
 		case strings.HasSuffix(name, "data.pkl"):
-			return diag.Unsupportedf("what torch.save wrote, which is pickled").WithFix("export the model by torch.export.export, and save it by torch.export.save")
+			return diag.Unsupportedf("what torch.save wrote, which is pickled").
+				WithFix("export the model by torch.export.export, and save it by torch.export.save")
 		}
 	}
 	return err
@@ -117,7 +120,8 @@ func (a *archive) record(name string) ([]byte, error) {
 		return nil, diag.Inputf("the archive has no record %q", a.root+name)
 	}
 	if f.Method != zip.Store {
-		return nil, diag.Unsupportedf("record %q is compressed", f.Name).WithFix("save the model by torch.export.save, which stores records as they are")
+		return nil, diag.Unsupportedf("record %q is compressed", f.Name).
+			WithFix("save the model by torch.export.save, which stores records as they are")
 	}
 	at, err := f.DataOffset()
 	if err != nil {
@@ -171,7 +175,8 @@ func (a *archive) constant(name string) (*tensor.Tensor, error) {
 		}
 	}
 	if a.records[a.root+"data/weights/model.pt"] != nil {
-		return nil, diag.Unsupportedf("a file of torch 2.8, whose weights are pickled").WithFix("save it with torch 2.9 or later")
+		return nil, diag.Unsupportedf("a file of torch 2.8, whose weights are pickled").
+			WithFix("save it with torch 2.9 or later")
 	}
 	return nil, diag.Inputf("the archive has no contents of %s", name).AtTensor(name)
 }
@@ -201,7 +206,8 @@ func (a *archive) listed(folder string) (map[string]payload, error) {
 // tensor is a view of a storage. In row-major order it lies in the file; else it is copied.
 func (a *archive) tensor(name, folder string, p payload) (*tensor.Tensor, error) {
 	if p.Pickle {
-		return nil, diag.Unsupportedf("%s is pickled: it is no plain tensor", name).AtTensor(name).WithFix("convert the model's weights to plain tensors")
+		return nil, diag.Unsupportedf("%s is pickled: it is no plain tensor", name).AtTensor(name).
+			WithFix("convert the model's weights to plain tensors")
 	}
 	if p.Meta == nil {
 		return nil, diag.Inputf("%s has no type and shape", name).AtTensor(name)
@@ -272,7 +278,8 @@ func (v *view) of(storage []byte) (*tensor.Tensor, error) {
 		beyond = beyond || high != 0 || over != 0
 	}
 	if beyond || end >= uint64(len(storage))/uint64(v.size) {
-		return nil, diag.Inputf("%s%v with strides %v at %d does not lie within its storage of %d bytes", v.dt, v.sizes, v.strides, v.offset, len(storage)).AtTensor(v.name)
+		return nil, diag.Inputf("%s%v with strides %v at %d does not lie within its storage of %d bytes", v.dt, v.sizes,
+			v.strides, v.offset, len(storage)).AtTensor(v.name)
 	}
 	if tensor.RowMajor(v.sizes, v.strides) {
 		return tensor.Over(v.dt, v.sizes, storage[v.offset*v.size:(v.offset+v.count)*v.size])

@@ -7,8 +7,8 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
-// comparisons are the functions of numbers whose results are truth values, by the names of their nodes. Most are read by
-// assertions alone, which the shapes' own conditions stand for: they are built when an operator needs them.
+// comparisons are the functions of numbers whose results are truth values, by the names of their nodes. Most are read
+// by assertions alone, which the shapes' own conditions stand for: they are built when an operator needs them.
 var comparisons = map[string]ops.BinaryFunction{
 	"_operator.eq": ops.Eq, "_operator.ne": ops.Ne, "_operator.lt": ops.Lt, "_operator.le": ops.Le, "_operator.gt": ops.Gt,
 	"_operator.ge": ops.Ge, "_operator.and_": ops.And, "_operator.or_": ops.Or,

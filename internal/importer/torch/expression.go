@@ -132,7 +132,8 @@ func (p *expressions) atom() sym.Expr {
 	}
 	p.skip()
 	begin := p.at
-	for p.at < len(p.text) && (p.text[p.at] == '_' || p.text[p.at] >= '0' && p.text[p.at] <= '9' || p.text[p.at]|0x20 >= 'a' && p.text[p.at]|0x20 <= 'z') {
+	for p.at < len(p.text) && (p.text[p.at] == '_' || p.text[p.at] >= '0' && p.text[p.at] <= '9' ||
+		p.text[p.at]|0x20 >= 'a' && p.text[p.at]|0x20 <= 'z') {
 		p.at++
 	}
 	word := p.text[begin:p.at]

@@ -37,7 +37,8 @@ type graph struct {
 
 // build builds the module of a program. constant gives the contents of parameters, buffers and constants. initial are
 // the first values of states that the file has, by their inputs' names.
-func build(p *exportedProgram, constant func(name string) (*tensor.Tensor, error)) (m *ir.Module, initial map[string]*tensor.Tensor, err error) {
+func build(p *exportedProgram, constant func(name string) (*tensor.Tensor, error)) (m *ir.Module,
+	initial map[string]*tensor.Tensor, err error) {
 	changed := map[string]bool{} // buffers that operators in place write to
 	for {
 		g, err := buildOnce(p, constant, changed)
@@ -52,13 +53,17 @@ func build(p *exportedProgram, constant func(name string) (*tensor.Tensor, error
 
 // buildOnce is build of a program that changes these buffers, besides those of which its signature says so. The module
 // has results unless others are changed.
-func buildOnce(p *exportedProgram, constant func(name string) (*tensor.Tensor, error), changed map[string]bool) (g *graph, err error) {
+func buildOnce(p *exportedProgram, constant func(name string) (*tensor.Tensor, error),
+	changed map[string]bool) (g *graph, err error) {
 	defer ir.Catch(&err)
 	body := &ir.Block{}
 	main := &ir.Func{Name: "main", Body: body}
-	m := &ir.Module{Name: "exported", Dims: sym.NewDims(), Funcs: []*ir.Func{main}, Main: main, Meta: map[string]string{"producer": "torch " + p.TorchVersion}}
-	g = &graph{Builder: ir.NewBuilder(ir.NewInference(m), body), program: p, json: &p.GraphModule.Graph, budget: &budget{}, compared: map[string]*comparison{}, constant: constant, values: map[string]*ir.Value{},
-		ints: map[string]sym.Expr{}, symbols: map[string]bool{}, decided: map[string]sym.Expr{}, numbers: map[string]*ir.Value{}, items: map[string]*ir.Value{}, imaginary: map[string]*ir.Value{}, module: m,
+	m := &ir.Module{Name: "exported", Dims: sym.NewDims(), Funcs: []*ir.Func{main}, Main: main,
+		Meta: map[string]string{"producer": "torch " + p.TorchVersion}}
+	g = &graph{Builder: ir.NewBuilder(ir.NewInference(m), body), program: p, json: &p.GraphModule.Graph, budget: &budget{},
+		compared: map[string]*comparison{}, constant: constant, values: map[string]*ir.Value{},
+		ints: map[string]sym.Expr{}, symbols: map[string]bool{}, decided: map[string]sym.Expr{},
+		numbers: map[string]*ir.Value{}, items: map[string]*ir.Value{}, imaginary: map[string]*ir.Value{}, module: m,
 		aliases: map[string]*alias{}, gone: map[string]string{}, used: map[string]bool{}}
 	if g.states, err = statesOf(p); err != nil {
 		return nil, err
@@ -319,7 +324,8 @@ func (g *graph) node(n *nodeJSON) (err error) {
 	}
 	rule := rules[name]
 	if rule == nil {
-		return diag.Unsupportedf("the operator %s", name).WithFix("ExportedProgram.run_decompositions() may spell it out; docs/torch.md lists the operators")
+		return diag.Unsupportedf("the operator %s", name).
+			WithFix("ExportedProgram.run_decompositions() may spell it out; docs/torch.md lists the operators")
 	}
 	if err := g.assign(n, rule(c)); err != nil {
 		return err

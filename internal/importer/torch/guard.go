@@ -16,8 +16,8 @@ var guardSize = regexp.MustCompile(`L((?:\[(?:'\w+'|\d+)\])+)\.size\(\)\[(\d+)\]
 // guardRelation is how a guard compares.
 var guardRelation = regexp.MustCompile(`==|!=|<=|>=|<|>`)
 
-// guards makes conditions of what torch.export found out about the inputs' sizes on its way: with others the model would
-// have gone another way, and is another. A guard that cannot be read refuses the file.
+// guards makes conditions of what torch.export found out about the inputs' sizes on its way: with others the model
+// would have gone another way, and is another. A guard that cannot be read refuses the file.
 func (g *graph) guards() error {
 	for _, text := range g.program.Guards {
 		cond, err := g.guard(text)

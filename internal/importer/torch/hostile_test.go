@@ -13,18 +13,26 @@ import (
 
 // argumentNames are the names of the operators' arguments, by what is right for them most of the time.
 var argumentNames = map[string][]string{
-	"tensor": {"self", "input", "other", "weight", "bias", "index", "src", "indices", "values", "mask", "source", "x1", "x2", "grid", "target",
-		"grad_output", "grad_out", "offsets", "per_sample_weights", "running_mean", "running_var", "mean", "rstd", "output", "mat1", "mat2",
-		"batch1", "batch2", "vec", "vec2", "query", "key", "value", "attn_mask", "condition", "real", "imag", "abs", "angle", "min", "max", "s", "exponent", "out"},
-	"int": {"dim", "dim0", "dim1", "dim2", "start", "end", "step", "k", "mode", "reduction", "interpolation_mode", "padding_mode", "padding_idx",
-		"divisor_override", "ignore_index", "storage_offset", "num_weights", "groups", "num_groups", "group", "diagonal", "offset", "chunks",
+	"tensor": {"self", "input", "other", "weight", "bias", "index", "src", "indices", "values", "mask", "source", "x1",
+		"x2", "grid", "target",
+		"grad_output", "grad_out", "offsets", "per_sample_weights", "running_mean", "running_var", "mean", "rstd", "output",
+		"mat1", "mat2",
+		"batch1", "batch2", "vec", "vec2", "query", "key", "value", "attn_mask", "condition", "real", "imag", "abs", "angle",
+		"min", "max", "s", "exponent", "out"},
+	"int": {"dim", "dim0", "dim1", "dim2", "start", "end", "step", "k", "mode", "reduction", "interpolation_mode",
+		"padding_mode", "padding_idx",
+		"divisor_override", "ignore_index", "storage_offset", "num_weights", "groups", "num_groups", "group", "diagonal",
+		"offset", "chunks",
 		"split_size", "length", "row", "col", "dtype", "start_dim", "end_dim", "a", "b", "compute_mode",
 		"dimension", "normalization", "last_dim_size"},
-	"ints": {"size", "shape", "stride", "padding", "dilation", "kernel_size", "output_size", "input_size", "dims", "normalized_shape", "repeats",
+	"ints": {"size", "shape", "stride", "padding", "dilation", "kernel_size", "output_size", "input_size", "dims",
+		"normalized_shape", "repeats",
 		"split_sizes", "sizes", "pad", "shifts", "output_padding"},
-	"float":   {"p", "eps", "alpha", "beta", "scale", "ord", "negative_slope", "threshold", "correction", "scales_h", "scales_w", "momentum"},
-	"floats":  {"scale_factors"},
-	"bool":    {"train", "training", "accumulate", "include_self", "align_corners", "ceil_mode", "include_last_offset", "keepdim", "transposed", "forward", "onesided"},
+	"float": {"p", "eps", "alpha", "beta", "scale", "ord", "negative_slope", "threshold", "correction", "scales_h",
+		"scales_w", "momentum"},
+	"floats": {"scale_factors"},
+	"bool": {"train", "training", "accumulate", "include_self", "align_corners", "ceil_mode", "include_last_offset",
+		"keepdim", "transposed", "forward", "onesided"},
 	"text":    {"reduce", "rounding_mode", "approximate", "equation"},
 	"tensors": {"tensors"},
 	"bools":   {"output_mask"},
@@ -121,8 +129,9 @@ func TestHostileArguments(t *testing.T) {
 				"sym_int_values": {}}, "signature": {"input_specs": [%s], "output_specs": [{"user_output": {"arg": {"as_tensor": {"name": "y"}}}}]}},
 				"range_constraints": {}, "schema_version": {"major": 8, "minor": 0}}`, strings.Join(inputs, ", "), target, strings.Join(args, ", "),
 				[]string{"", `, {"as_tensor": {"name": "z"}}`}[r.Intn(2)], tensors, strings.Join(specs, ", "))
-			if _, err := torch.ParseGraph([]byte(data)); err != nil && (errors.Is(err, diag.ErrInternal) || !errors.Is(err, diag.ErrInput) &&
-				!errors.Is(err, diag.ErrUnsupported)) {
+			if _, err := torch.ParseGraph([]byte(data)); err != nil &&
+				(errors.Is(err, diag.ErrInternal) || !errors.Is(err, diag.ErrInput) &&
+					!errors.Is(err, diag.ErrUnsupported)) {
 				t.Errorf("%s: %v\n%s", target, err, strings.Join(args, "\n"))
 				break
 			}
@@ -133,7 +142,8 @@ func TestHostileArguments(t *testing.T) {
 // TestMutations: new values of inputs are states, and what is wrong about them is refused.
 func TestMutations(t *testing.T) {
 	with := func(outputs, specs string) (string, error) {
-		data := strings.Replace(string(program(node("aten.relu.default", self)+", "+strings.ReplaceAll(node("aten.sum.default", self), `"y"`, `"z"`), "", "")),
+		data := strings.Replace(string(program(node("aten.relu.default", self)+", "+
+			strings.ReplaceAll(node("aten.sum.default", self), `"y"`, `"z"`), "", "")),
 			`"outputs": [{"as_tensor": {"name": "y"}}],
 		"nodes"`, `"outputs": [`+outputs+`], "nodes"`, 1)
 		data = strings.Replace(data, `{"user_output": {"arg": {"as_tensor": {"name": "y"}}}}`, specs, 1)
@@ -163,7 +173,8 @@ func TestMutations(t *testing.T) {
 		"nothing that computes":  {`{"as_tensor": {"name": "q"}}`, update},
 		"a name that is no name": {y, `{"user_input_mutation": {"user_input_name": 3}}`},
 	} {
-		if _, err := with(c[0], c[1]); err == nil || errors.Is(err, diag.ErrInternal) || !errors.Is(err, diag.ErrInput) && !errors.Is(err, diag.ErrUnsupported) {
+		if _, err := with(c[0], c[1]); err == nil || errors.Is(err, diag.ErrInternal) || !errors.Is(err, diag.ErrInput) &&
+			!errors.Is(err, diag.ErrUnsupported) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -12,12 +12,17 @@ var outOverloads = map[string]struct {
 	"aten.any.out": {"aten.any.dim", []string{"out"}}, "aten.all.out": {"aten.all.dim", []string{"out"}},
 	"aten.any.all_out": {"aten.any.default", []string{"out"}}, "aten.all.all_out": {"aten.all.default", []string{"out"}},
 	"aten.max.out": {"aten.maximum.default", []string{"out"}}, "aten.min.out": {"aten.minimum.default", []string{"out"}},
-	"aten.max.unary_out": {"aten.max.default", []string{"out"}}, "aten.min.unary_out": {"aten.min.default", []string{"out"}},
-	"aten.max.dim_max": {"aten.max.dim", []string{"max", "max_values"}}, "aten.min.dim_min": {"aten.min.dim", []string{"min", "min_indices"}},
-	"aten.prod.int_out": {"aten.prod.dim_int", []string{"out"}}, "aten.var.out": {"aten.var.dim", []string{"out"}},
-	"aten.arange.start_out": {"aten.arange.start_step", []string{"out"}}, "aten.div.out_mode": {"aten.div.Tensor_mode", []string{"out"}},
-	"aten.sort.values": {"aten.sort.default", []string{"values", "indices"}}, "aten.topk.values": {"aten.topk.default", []string{"values", "indices"}},
-	"aten.sort.values_stable": {"aten.sort.stable", []string{"values", "indices"}}, "aten.view_copy.out": {"aten.view_copy.default", []string{"out"}},
+	"aten.max.unary_out": {"aten.max.default", []string{"out"}},
+	"aten.min.unary_out": {"aten.min.default", []string{"out"}},
+	"aten.max.dim_max":   {"aten.max.dim", []string{"max", "max_values"}},
+	"aten.min.dim_min":   {"aten.min.dim", []string{"min", "min_indices"}},
+	"aten.prod.int_out":  {"aten.prod.dim_int", []string{"out"}}, "aten.var.out": {"aten.var.dim", []string{"out"}},
+	"aten.arange.start_out":   {"aten.arange.start_step", []string{"out"}},
+	"aten.div.out_mode":       {"aten.div.Tensor_mode", []string{"out"}},
+	"aten.sort.values":        {"aten.sort.default", []string{"values", "indices"}},
+	"aten.topk.values":        {"aten.topk.default", []string{"values", "indices"}},
+	"aten.sort.values_stable": {"aten.sort.stable", []string{"values", "indices"}},
+	"aten.view_copy.out":      {"aten.view_copy.default", []string{"out"}},
 }
 
 // writing returns the operator whose results a node writes to its arguments, and these arguments; "" if it writes to

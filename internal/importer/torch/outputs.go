@@ -12,7 +12,8 @@ import (
 type states struct {
 	changed map[string]bool           // buffers and parameters with a new value, by their names in the model
 	initial map[string]*tensor.Tensor // their first values, by the names of the inputs that they become
-	inputs  map[string]*ir.Value      // what may be updated: buffers by their names, the user's inputs by "input " and theirs
+	// what may be updated: buffers by their names, the user's inputs by "input " and theirs
+	inputs map[string]*ir.Value
 }
 
 // mutation is an output that is the new value of a buffer, a parameter or an input.
@@ -173,7 +174,8 @@ func (r *results) update(m mutation, v *ir.Value) error {
 		return diag.Inputf("%s is %s, and its new value is %s", in.Name, in.Type, v.Type).AtTensor(in.Name)
 	}
 	for axis, extent := range in.Type.Shape {
-		if err := r.RequireOf("", "state", 0, sym.Cond{A: extent, Rel: sym.EQ, B: v.Type.Shape[axis]}, "a state keeps its shape"); err != nil {
+		if err := r.RequireOf("", "state", 0, sym.Cond{A: extent, Rel: sym.EQ, B: v.Type.Shape[axis]},
+			"a state keeps its shape"); err != nil {
 			return err
 		}
 	}

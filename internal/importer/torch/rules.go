@@ -134,10 +134,12 @@ func init() {
 	}
 	for name, r := range map[string]rule{
 		"add": scaled(ops.Add, false), "sub": scaled(ops.Sub, false), "rsub": scaled(ops.Sub, true),
-		"mul": pairs(false, times), "div": binaryOf(true, ops.Div), "remainder": binaryOf(false, ops.FloorMod), "fmod": binaryOf(false, ops.Rem),
-		"eq": binaryOf(false, ops.Eq), "ne": binaryOf(false, ops.Ne), "lt": orderedOf(ops.Lt), "le": orderedOf(ops.Le),
+		"mul": pairs(false, times), "div": binaryOf(true, ops.Div), "remainder": binaryOf(false, ops.FloorMod),
+		"fmod": binaryOf(false, ops.Rem),
+		"eq":   binaryOf(false, ops.Eq), "ne": binaryOf(false, ops.Ne), "lt": orderedOf(ops.Lt), "le": orderedOf(ops.Le),
 		"gt": orderedOf(ops.Gt), "ge": orderedOf(ops.Ge),
-		"bitwise_and": binaryOf(false, ops.And), "bitwise_or": binaryOf(false, ops.Or), "bitwise_xor": binaryOf(false, ops.Xor),
+		"bitwise_and": binaryOf(false, ops.And), "bitwise_or": binaryOf(false, ops.Or),
+		"bitwise_xor":  binaryOf(false, ops.Xor),
 		"floor_divide": pairs(false, floorDivide),
 	} {
 		add(both(name, r))
@@ -167,22 +169,31 @@ func init() {
 		return one(c.binary(ops.Pow, v[0], v[1]))
 	}
 	add(map[string]rule{
-		"aten.div.Tensor_mode": divide, "aten.div.Scalar_mode": divide, "aten.floor_divide.default": pairs(false, floorDivide),
-		"aten.pow.Tensor_Scalar": power, "aten.pow.Tensor_Tensor": power, "aten.pow.Scalar": power,
-		"aten.maximum.default": orderedOf(ops.Max), "aten.minimum.default": orderedOf(ops.Min), "aten.atan2.default": binaryOf(true, ops.Atan2),
-		"aten.logical_and.default": logical(ops.And), "aten.logical_or.default": logical(ops.Or), "aten.logical_xor.default": logical(ops.Xor),
-		"aten.neg.default": unaryOf(false, ops.Neg), "aten._neg_view.default": unaryOf(false, ops.Neg), "aten.abs.default": unaryOf(false, ops.Abs), "aten.sign.default": signum,
+		"aten.div.Tensor_mode": divide, "aten.div.Scalar_mode": divide,
+		"aten.floor_divide.default": pairs(false, floorDivide),
+		"aten.pow.Tensor_Scalar":    power, "aten.pow.Tensor_Tensor": power, "aten.pow.Scalar": power,
+		"aten.maximum.default": orderedOf(ops.Max), "aten.minimum.default": orderedOf(ops.Min),
+		"aten.atan2.default":       binaryOf(true, ops.Atan2),
+		"aten.logical_and.default": logical(ops.And), "aten.logical_or.default": logical(ops.Or),
+		"aten.logical_xor.default": logical(ops.Xor),
+		"aten.neg.default":         unaryOf(false, ops.Neg), "aten._neg_view.default": unaryOf(false, ops.Neg),
+		"aten.abs.default": unaryOf(false, ops.Abs), "aten.sign.default": signum,
 		"aten.bitwise_not.default": mapped(false, func(c *call, x *ir.Value) *ir.Value {
 			if x.Type.DType == dtype.Bool {
 				return c.unary(ops.Not, x)
 			}
 			return c.unary(ops.BitNot, x)
 		}),
-		"aten.logical_not.default": mapped(false, func(c *call, x *ir.Value) *ir.Value { return c.unary(ops.Not, ops.Cast(c.Builder, x, dtype.Bool)) }),
-		"aten.floor.default":       rounded(ops.Floor), "aten.ceil.default": rounded(ops.Ceil), "aten.round.default": rounded(ops.Round), "aten.trunc.default": rounded(ops.Trunc),
+		"aten.logical_not.default": mapped(false, func(c *call, x *ir.Value) *ir.Value {
+			return c.unary(ops.Not, ops.Cast(c.Builder, x, dtype.Bool))
+		}),
+		"aten.floor.default": rounded(ops.Floor), "aten.ceil.default": rounded(ops.Ceil),
+		"aten.round.default": rounded(ops.Round), "aten.trunc.default": rounded(ops.Trunc),
 		"aten.isnan.default": mapped(true, func(c *call, x *ir.Value) *ir.Value { return c.unary(ops.IsNaN, x) }),
 		"aten.isinf.default": mapped(true, func(c *call, x *ir.Value) *ir.Value { return c.unary(ops.IsInf, x) }),
-		"aten.rsqrt.default": mapped(true, func(c *call, x *ir.Value) *ir.Value { return c.unary(ops.Reciprocal, c.unary(ops.Sqrt, x)) }),
+		"aten.rsqrt.default": mapped(true, func(c *call, x *ir.Value) *ir.Value {
+			return c.unary(ops.Reciprocal, c.unary(ops.Sqrt, x))
+		}),
 		"aten.log2.default": mapped(true, func(c *call, x *ir.Value) *ir.Value {
 			return c.binary(ops.Mul, c.unary(ops.Log, x), c.like(x, 1/math.Ln2))
 		}),
@@ -190,18 +201,24 @@ func init() {
 			return c.binary(ops.Mul, c.unary(ops.Log, x), c.like(x, 1/math.Ln10))
 		}),
 		"aten.square.default": mapped(false, func(c *call, x *ir.Value) *ir.Value { return c.binary(ops.Mul, x, x) }),
-		"aten.relu.default":   mapped(false, func(c *call, x *ir.Value) *ir.Value { return c.binary(ops.Max, x, c.like(x, 0)) }),
+		"aten.relu.default": mapped(false, func(c *call, x *ir.Value) *ir.Value {
+			return c.binary(ops.Max, x, c.like(x, 0))
+		}),
 		"aten.gelu.default": mapped(true, func(c *call, x *ir.Value) *ir.Value {
 			if c.text("approximate", "none") == "tanh" {
 				return ops.Activation(c.Builder, "gelu_tanh", x)
 			}
 			return ops.Activation(c.Builder, "gelu", x)
 		}),
-		"aten.silu.default": activation("swish", func(*call) (float64, float64) { return 1, 0 }), "aten.mish.default": activation("mish", nil),
+		"aten.silu.default": activation("swish", func(*call) (float64, float64) {
+			return 1, 0
+		}), "aten.mish.default": activation("mish", nil),
 		"aten.hardswish.default": activation("hard_swish", nil), "aten.softplus.default": softplus,
 		"aten.hardsigmoid.default": activation("hard_sigmoid", func(*call) (float64, float64) { return 1.0 / 6, 0.5 }),
-		"aten.leaky_relu.default":  activation("leaky_relu", func(c *call) (float64, float64) { return c.float("negative_slope", 0.01), 0 }),
-		"aten.elu.default":         elu,
+		"aten.leaky_relu.default": activation("leaky_relu", func(c *call) (float64, float64) {
+			return c.float("negative_slope", 0.01), 0
+		}),
+		"aten.elu.default": elu,
 		"aten.hardtanh.default": func(c *call) []*ir.Value {
 			x := c.tensor("self")
 			low, high := c.float("min_val", -1), c.float("max_val", 1)
@@ -210,8 +227,10 @@ func init() {
 		"aten.relu6.default": mapped(false, func(c *call, x *ir.Value) *ir.Value {
 			return c.binary(ops.Min, c.binary(ops.Max, x, c.like(x, 0)), c.like(x, 6))
 		}),
-		"aten.clamp.default": clamp, "aten.clamp.Tensor": clamp, "aten.clamp_min.default": clamp, "aten.clamp_max.default": clamp,
-		"aten.where.self": where, "aten.where.ScalarOther": where, "aten.where.ScalarSelf": where, "aten.where.Scalar": where,
+		"aten.clamp.default": clamp, "aten.clamp.Tensor": clamp, "aten.clamp_min.default": clamp,
+		"aten.clamp_max.default": clamp,
+		"aten.where.self":        where, "aten.where.ScalarOther": where, "aten.where.ScalarSelf": where,
+		"aten.where.Scalar":       where,
 		"aten.masked_fill.Scalar": maskedFill, "aten.masked_fill.Tensor": maskedFill,
 		"aten.threshold_backward.default": func(c *call) []*ir.Value {
 			g, x := c.tensor("grad_output"), c.tensor("self")
@@ -236,9 +255,12 @@ func init() {
 			return ops.ActivationWith(b, "swish", x, 1, 0)
 		}),
 	})
-	for name, op := range map[string]ops.UnaryFunction{"sqrt": ops.Sqrt, "reciprocal": ops.Reciprocal, "exp": ops.Exp, "log": ops.Log, "log1p": ops.Log1p,
-		"expm1": ops.Expm1, "sin": ops.Sin, "cos": ops.Cos, "tan": ops.Tan, "asin": ops.Asin, "acos": ops.Acos, "atan": ops.Atan, "sinh": ops.Sinh,
-		"cosh": ops.Cosh, "tanh": ops.Tanh, "asinh": ops.Asinh, "acosh": ops.Acosh, "atanh": ops.Atanh, "erf": ops.Erf, "sigmoid": ops.Sigmoid} {
+	for name, op := range map[string]ops.UnaryFunction{"sqrt": ops.Sqrt, "reciprocal": ops.Reciprocal, "exp": ops.Exp,
+		"log": ops.Log, "log1p": ops.Log1p,
+		"expm1": ops.Expm1, "sin": ops.Sin, "cos": ops.Cos, "tan": ops.Tan, "asin": ops.Asin, "acos": ops.Acos,
+		"atan": ops.Atan, "sinh": ops.Sinh,
+		"cosh": ops.Cosh, "tanh": ops.Tanh, "asinh": ops.Asinh, "acosh": ops.Acosh, "atanh": ops.Atanh, "erf": ops.Erf,
+		"sigmoid": ops.Sigmoid} {
 		add(map[string]rule{"aten." + name + ".default": unaryOf(true, op)})
 	}
 }
@@ -298,7 +320,8 @@ func softplus(c *call) []*ir.Value {
 // elu is scale · x above 0, and scale · alpha · (exp(input_scale · x) − 1) below.
 func elu(c *call) []*ir.Value {
 	x := c.floats("self")
-	below := c.binary(ops.Mul, c.unary(ops.Expm1, c.binary(ops.Mul, x, c.like(x, c.float("input_scale", 1)))), c.like(x, c.float("alpha", 1)))
+	below := c.binary(ops.Mul, c.unary(ops.Expm1, c.binary(ops.Mul, x, c.like(x, c.float("input_scale", 1)))),
+		c.like(x, c.float("alpha", 1)))
 	y := ops.Where(c.Builder, c.binary(ops.Gt, x, c.like(x, 0)), x, below)
 	if scale := c.float("scale", 1); scale != 1 {
 		y = c.binary(ops.Mul, y, c.like(y, scale))

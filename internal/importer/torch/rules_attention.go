@@ -37,7 +37,8 @@ func (c *call) attend(q, k, v *ir.Value) *ir.Value {
 		return ops.Reshape(c.Builder, x, product(x.Type.Shape[:n-2]), unit, x.Type.Shape[n-2], x.Type.Shape[n-1])
 	}
 	if mask != nil && len(q.Type.Shape) != 4 {
-		mask = fold(ops.Expand(c.Builder, mask, append(append([]sym.Expr{}, lead...), q.Type.Shape[len(lead)], k.Type.Shape[len(k.Type.Shape)-2])...))
+		mask = fold(ops.Expand(c.Builder, mask, append(append([]sym.Expr{}, lead...), q.Type.Shape[len(lead)],
+			k.Type.Shape[len(k.Type.Shape)-2])...))
 	}
 	y := ops.AttentionNode(c.Builder, ops.AttentionOperands{Query: fold(q), Key: fold(k), Value: fold(v), Mask: mask},
 		ops.AttentionSettings{Scale: c.float("scale", 0), Causal: c.bool("is_causal", false), Past: sym.Const(0)})
@@ -47,7 +48,8 @@ func (c *call) attend(q, k, v *ir.Value) *ir.Value {
 	if len(q.Type.Shape) == 4 {
 		return y
 	}
-	return ops.Reshape(c.Builder, y, append(append([]sym.Expr{}, lead...), q.Type.Shape[len(lead)], v.Type.Shape[len(v.Type.Shape)-1])...)
+	return ops.Reshape(c.Builder, y, append(append([]sym.Expr{}, lead...), q.Type.Shape[len(lead)],
+		v.Type.Shape[len(v.Type.Shape)-1])...)
 }
 
 // seesNothing is which rows, [..., L, 1], a mask keeps from every key: torch has zeros for them.
@@ -108,7 +110,8 @@ func (c *call) scores(q, k *ir.Value) *ir.Value {
 	}
 	if c.bool("is_causal", false) {
 		shape := scores.Type.Shape[n-2:]
-		seen := ops.Triangle(c.Builder, ops.Expand(c.Builder, ops.Scalar(c.Builder, dtype.F32, 1), shape...), false, sym.Const(0))
+		seen := ops.Triangle(c.Builder, ops.Expand(c.Builder, ops.Scalar(c.Builder, dtype.F32, 1), shape...), false,
+			sym.Const(0))
 		scores = ops.Where(c.Builder, c.binary(ops.Gt, seen, c.like(seen, 0)), scores, c.like(scores, math.Inf(-1)))
 	}
 	return scores
@@ -134,10 +137,12 @@ func attentionBackward(c *call) []*ir.Value {
 	scores := c.scores(q, keys)
 	sums = ops.Reshape(c.Builder, sums, append(slices.Clone(scores.Type.Shape[:n-1]), unit)...)
 	p := c.unary(ops.Exp, c.binary(ops.Sub, scores, sums))
-	p = ops.Where(c.Builder, c.binary(ops.Eq, scores, c.like(scores, math.Inf(-1))), c.like(p, 0), p) // rows without any key too
+	// rows without any key too
+	p = ops.Where(c.Builder, c.binary(ops.Eq, scores, c.like(scores, math.Inf(-1))), c.like(p, 0), p)
 	weights := ops.Cast(c.Builder, p, dt)
 	ofWeights := ops.Cast(c.Builder, ops.MatMul(c.Builder, up, values, false, true), dtype.F32)
-	rows := ops.ReduceSum(c.Builder, c.binary(ops.Mul, ops.Cast(c.Builder, up, dtype.F32), ops.Cast(c.Builder, y, dtype.F32)), true, int64(n-1))
+	rows := ops.ReduceSum(c.Builder, c.binary(ops.Mul, ops.Cast(c.Builder, up, dtype.F32),
+		ops.Cast(c.Builder, y, dtype.F32)), true, int64(n-1))
 	ofScores := c.binary(ops.Mul, p, c.binary(ops.Sub, ofWeights, rows))
 	ofScores = ops.Cast(c.Builder, c.binary(ops.Mul, ofScores, c.like(ofScores, c.attentionScale(q))), dt)
 	return []*ir.Value{

@@ -96,10 +96,11 @@ func (c *call) greatest(y, rows, place, kept, sizes, indices *ir.Value) *ir.Valu
 	number = ops.Where(c.Builder, found, number, none)
 	first := ops.ScatterND(c.Builder, ops.Expand(c.Builder, none, shape...), place, number, "min")
 	padded := ops.Pad(c.Builder, indices, nil, "constant", []sym.Expr{sym.Const(0)}, []sym.Expr{unit})
-	return ops.Where(c.Builder, c.binary(ops.Eq, sizes, c.like(sizes, 0)), c.like(first, 0), ops.Gather(c.Builder, padded, first, 0))
+	return ops.Where(c.Builder, c.binary(ops.Eq, sizes, c.like(sizes, 0)), c.like(first, 0),
+		ops.Gather(c.Builder, padded, first, 0))
 }
 
-// shown is a result of the shape that the file says it has. Where torch has no elements, neither has it.
+// shown is a result of the shape that the file says it has. If torch has no elements, neither has it.
 func (c *call) shown(result int, v *ir.Value) *ir.Value {
 	if result >= len(c.node.Outputs) {
 		return v

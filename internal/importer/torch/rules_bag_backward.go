@@ -57,7 +57,8 @@ func bagsBackward(c *call) []*ir.Value {
 	}
 	if c.bool("scale_grad_by_freq", false) {
 		ones := ops.Expand(c.Builder, c.like(grad, 1), n)
-		counts := ops.ScatterND(c.Builder, ops.Expand(c.Builder, c.like(grad, 0), zeros.Type.Shape[0]), column(indices), ones, "add")
+		counts := ops.ScatterND(c.Builder, ops.Expand(c.Builder, c.like(grad, 0), zeros.Type.Shape[0]), column(indices), ones,
+			"add")
 		rows = c.binary(ops.Div, rows, column(ops.Gather(c.Builder, counts, indices, 0)))
 	}
 	if counts := c.padded(indices); counts != nil {
@@ -84,7 +85,8 @@ func bagWeightsBackward(c *call) []*ir.Value {
 	if len(grad.Type.Shape) != 2 || len(table.Type.Shape) != 2 || len(indices.Type.Shape) != 1 {
 		c.Fail(diag.Inputf("bags of %s: indices %s, and a gradient %s", table.Type, indices.Type, grad.Type))
 	}
-	rows := c.binary(ops.Mul, ops.Gather(c.Builder, grad, c.bagOfEach(indices.Type.Shape[0]), 0), ops.Gather(c.Builder, table, indices, 0))
+	rows := c.binary(ops.Mul, ops.Gather(c.Builder, grad, c.bagOfEach(indices.Type.Shape[0]), 0),
+		ops.Gather(c.Builder, table, indices, 0))
 	y := ops.ReduceSum(c.Builder, rows, false, 1)
 	if counts := c.padded(indices); counts != nil {
 		y = ops.Where(c.Builder, counts, y, c.like(y, 0))

@@ -35,7 +35,8 @@ func (c *call) channelsOf(x *ir.Value) channels {
 	s.mean = ops.ReduceMean(c.Builder, x, true, axes...)
 	away := c.binary(ops.Sub, x, s.mean)
 	s.variance = ops.ReduceMean(c.Builder, c.binary(ops.Mul, away, away), true, axes...)
-	s.reciprocal = c.unary(ops.Reciprocal, c.unary(ops.Sqrt, c.binary(ops.Add, s.variance, c.like(s.variance, c.float("eps", 1e-5)))))
+	s.reciprocal = c.unary(ops.Reciprocal, c.unary(ops.Sqrt,
+		c.binary(ops.Add, s.variance, c.like(s.variance, c.float("eps", 1e-5)))))
 	return s
 }
 
@@ -60,8 +61,8 @@ func (c *call) widened(x *ir.Value) *ir.Value {
 	return x
 }
 
-// batchNormOfInput is batch norm with the statistics of its input: the result, and the mean and the reciprocal deviation
-// of each channel.
+// batchNormOfInput is batch norm with the statistics of its input: the result, and the mean and the reciprocal
+// deviation of each channel.
 func batchNormOfInput(c *call) []*ir.Value {
 	if !c.bool("training", true) {
 		c.Fail(diag.Inputf("batch norm in evaluation mode has running statistics"))
@@ -96,7 +97,8 @@ func batchNormFunctional(c *call) []*ir.Value {
 	momentum := c.float("momentum", 0.1)
 	moved := func(old, now *ir.Value) *ir.Value {
 		now = ops.Cast(c.Builder, c.row(now), old.Type.DType)
-		return c.binary(ops.Add, c.binary(ops.Mul, now, c.like(now, momentum)), c.binary(ops.Mul, old, c.like(old, 1-momentum)))
+		return c.binary(ops.Add, c.binary(ops.Mul, now, c.like(now, momentum)),
+			c.binary(ops.Mul, old, c.like(old, 1-momentum)))
 	}
 	return []*ir.Value{
 		c.byChannel(x, wide, s), c.row(s.mean), c.row(s.reciprocal),

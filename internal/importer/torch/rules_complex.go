@@ -33,17 +33,21 @@ var byParts = map[string]bool{}
 var complexRules map[string]complexRule
 
 func init() {
-	for _, name := range []string{"view", "reshape", "_unsafe_view", "view_copy", "contiguous", "clone", "detach", "alias", "lift_fresh_copy",
-		"permute", "t", "numpy_T", "unsqueeze", "squeeze", "expand", "expand_as", "repeat", "cat", "stack", "narrow", "flip", "roll",
+	for _, name := range []string{"view", "reshape", "_unsafe_view", "view_copy", "contiguous", "clone", "detach", "alias",
+		"lift_fresh_copy",
+		"permute", "t", "numpy_T", "unsqueeze", "squeeze", "expand", "expand_as", "repeat", "cat", "stack", "narrow", "flip",
+		"roll",
 		"index_select", "unfold", "neg", "_neg_view", "sum", "mean", "diagonal", "tril", "triu"} {
 		byParts["aten."+name+".default"] = true
 	}
-	for _, name := range []string{"transpose.int", "squeeze.dim", "squeeze.dims", "flatten.using_ints", "unflatten.int", "slice.Tensor", "select.int",
+	for _, name := range []string{"transpose.int", "squeeze.dim", "squeeze.dims", "flatten.using_ints", "unflatten.int",
+		"slice.Tensor", "select.int",
 		"index.Tensor", "add.Tensor", "sub.Tensor", "sum.dim_IntList", "mean.dim"} {
 		byParts["aten."+name] = true
 	}
 	complexRules = map[string]complexRule{
-		"aten._fft_r2c.default": fourierOfReals, "aten._fft_c2c.default": fourierOfComplex, "aten._fft_c2r.default": fourierToReals,
+		"aten._fft_r2c.default": fourierOfReals, "aten._fft_c2c.default": fourierOfComplex,
+		"aten._fft_c2r.default":        fourierToReals,
 		"aten.view_as_complex.default": viewAsComplex, "aten.view_as_real.default": viewAsReal, "aten.polar.default": polar,
 		"aten.complex.default": func(c *call) complexNumbers { return complexNumbers{c.tensor("real"), c.tensor("imag")} },
 		"aten.real.default":    func(c *call) complexNumbers { return complexNumbers{re: c.complex("self").re} },
@@ -54,7 +58,8 @@ func init() {
 		"aten.resolve_neg.default":  func(c *call) complexNumbers { return c.complex("self") },
 		"aten.mul.Tensor":           complexProduct, "aten.div.Tensor": complexQuotient,
 		"aten.mul.Scalar": scaledComplex(ops.Mul), "aten.div.Scalar": scaledComplex(ops.Div),
-		"aten._to_copy.default": complexConvert, "aten.to.dtype": complexConvert, "prims.convert_element_type.default": complexConvert,
+		"aten._to_copy.default": complexConvert, "aten.to.dtype": complexConvert,
+		"prims.convert_element_type.default": complexConvert,
 	}
 }
 
@@ -168,7 +173,8 @@ func (c *call) complex(name string) complexNumbers {
 		if err := a.into(&z); err != nil {
 			c.Fail(err)
 		}
-		return complexNumbers{ops.Scalar(c.Builder, dtype.F32, float64(z.Re)), ops.Scalar(c.Builder, dtype.F32, float64(z.Im))}
+		return complexNumbers{ops.Scalar(c.Builder, dtype.F32, float64(z.Re)),
+			ops.Scalar(c.Builder, dtype.F32, float64(z.Im))}
 	}
 	c.reads = realPart
 	defer func() { c.reads = noPart }()
@@ -220,7 +226,8 @@ func (g *graph) split(x *ir.Value) complexNumbers {
 // pairs are complex numbers as pairs along a new last axis.
 func (c *call) pairs(z complexNumbers) *ir.Value {
 	shape := append(append([]sym.Expr{}, z.re.Type.Shape...), unit)
-	return ops.Concat(c.Builder, int64(len(shape)-1), ops.Reshape(c.Builder, z.re, shape...), ops.Reshape(c.Builder, z.im, shape...))
+	return ops.Concat(c.Builder, int64(len(shape)-1), ops.Reshape(c.Builder, z.re, shape...),
+		ops.Reshape(c.Builder, z.im, shape...))
 }
 
 func viewAsReal(c *call) complexNumbers { return complexNumbers{re: c.pairs(c.filledComplex("self"))} }
@@ -236,7 +243,8 @@ func viewAsComplex(c *call) complexNumbers {
 // polar are complex numbers by their magnitudes and angles.
 func polar(c *call) complexNumbers {
 	size, angle := c.tensor("abs"), c.tensor("angle")
-	return complexNumbers{c.binary(ops.Mul, size, c.unary(ops.Cos, angle)), c.binary(ops.Mul, size, c.unary(ops.Sin, angle))}
+	return complexNumbers{c.binary(ops.Mul, size, c.unary(ops.Cos, angle)),
+		c.binary(ops.Mul, size, c.unary(ops.Sin, angle))}
 }
 
 func magnitude(c *call) complexNumbers {

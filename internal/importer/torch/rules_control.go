@@ -109,7 +109,8 @@ func (c *call) list(i int, what string) (list []passed) {
 			c.Fail(err)
 		}
 		for _, item := range items {
-			list = append(list, c.pass(&argument{map[string]string{"as_ints": "as_int", "as_sym_ints": "as_sym_int"}[a.kind], item}))
+			list = append(list, c.pass(&argument{map[string]string{"as_ints": "as_int", "as_sym_ints": "as_sym_int"}[a.kind],
+				item}))
 		}
 		return list
 	}
@@ -194,7 +195,8 @@ func (g *graph) bind(in argument, p passed) {
 		if err := in.into(&n); err != nil {
 			g.Fail(err)
 		}
-		if meta, ok := g.json.Tensors[n.Name]; ok && (scalarTypes[meta.DType] != p.value.Type.DType || len(meta.Sizes) != len(p.value.Type.Shape)) {
+		if meta, ok := g.json.Tensors[n.Name]; ok && (scalarTypes[meta.DType] != p.value.Type.DType ||
+			len(meta.Sizes) != len(p.value.Type.Shape)) {
 			g.Fail(diag.Inputf("it is given %s, which is of another type or rank", p.value.Type).AtTensor(n.Name))
 		}
 		if g.aliases[n.Name] = p.memory; p.memory == nil {
@@ -245,8 +247,8 @@ func branch(c *call) []*ir.Value {
 	return ops.If(c.Builder, condition, sides[0], sides[1])
 }
 
-// whileLoop is while_loop: the graph of the condition, that of the body, what is carried from one iteration to the next,
-// and what stays.
+// whileLoop is while_loop: the graph of the condition, that of the body, what is carried from one iteration to the
+// next, and what stays.
 func whileLoop(c *call) []*ir.Value {
 	test, body := c.inner(0, "the graph of the condition"), c.inner(1, "the body")
 	carried, stays := c.tensorsOf(2, "carried values"), c.list(3, "what the body is given")

@@ -10,11 +10,12 @@ import (
 )
 
 func init() {
-	add(map[string]rule{"aten._cdist_backward.default": distancesBackward, "aten._pdist_backward.default": pairDistancesBackward})
+	add(map[string]rule{"aten._cdist_backward.default": distancesBackward,
+		"aten._pdist_backward.default": pairDistancesBackward})
 }
 
-// slope is the derivative of distances of order p by differences, whose last axis the distances and their gradients have
-// as one of 1. A distance of 0 has none.
+// slope is the derivative of distances of order p by differences, whose last axis the distances and their gradients
+// have as one of 1. A distance of 0 has none.
 func (c *call) slope(apart, distance, grad *ir.Value, p float64) *ir.Value {
 	sign, size := c.unary(ops.Sign, apart), c.unary(ops.Abs, apart)
 	switch {

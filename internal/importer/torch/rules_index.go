@@ -61,7 +61,8 @@ func nonzero(c *call) []*ir.Value {
 	x := c.tensor("self")
 	at := ops.NonZero(c.Builder, c.vectored(x))
 	if len(x.Type.Shape) == 0 {
-		return one(ops.Reshape(c.Builder, ops.SliceAxis(c.Builder, at, 0, sym.Const(0), sym.Const(0)), at.Type.Shape[1], sym.Const(0)))
+		return one(ops.Reshape(c.Builder, ops.SliceAxis(c.Builder, at, 0, sym.Const(0), sym.Const(0)), at.Type.Shape[1],
+			sym.Const(0)))
 	}
 	return one(ops.Transpose(c.Builder, at, 1, 0))
 }
@@ -352,8 +353,10 @@ func unfold(c *call) []*ir.Value {
 	extent := x.Type.Shape[axis]
 	c.require(sym.Cond{A: sym.Const(size), Rel: sym.LE, B: extent}, "a window lies within the axis")
 	count := c.Dims().Simplify(extent.Sub(sym.Const(size)).FloorDiv(sym.Const(step)).Add(unit))
-	begin := ops.Range(c.Builder, ops.Scalar(c.Builder, dtype.I64, 0), ops.Scalar(c.Builder, dtype.I64, float64(step)), count)
-	at := c.binary(ops.Add, ops.Reshape(c.Builder, begin, count, unit), ops.Counting(c.Builder, dtype.I64, sym.Const(size)))
+	begin := ops.Range(c.Builder, ops.Scalar(c.Builder, dtype.I64, 0), ops.Scalar(c.Builder, dtype.I64, float64(step)),
+		count)
+	at := c.binary(ops.Add, ops.Reshape(c.Builder, begin, count, unit),
+		ops.Counting(c.Builder, dtype.I64, sym.Const(size)))
 	y := ops.Gather(c.Builder, x, at, int64(axis))
 	y = c.moved(y, axis+1, len(y.Type.Shape)-1, 1)
 	if len(c.tensor("self").Type.Shape) == 0 {

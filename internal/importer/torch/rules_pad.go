@@ -11,8 +11,10 @@ import (
 func init() {
 	add(map[string]rule{
 		"aten.constant_pad_nd.default": pad("constant"), "aten.pad.default": pad(""),
-		"aten.reflection_pad1d.default": pad("reflect"), "aten.reflection_pad2d.default": pad("reflect"), "aten.reflection_pad3d.default": pad("reflect"),
-		"aten.replication_pad1d.default": pad("edge"), "aten.replication_pad2d.default": pad("edge"), "aten.replication_pad3d.default": pad("edge"),
+		"aten.reflection_pad1d.default": pad("reflect"), "aten.reflection_pad2d.default": pad("reflect"),
+		"aten.reflection_pad3d.default":  pad("reflect"),
+		"aten.replication_pad1d.default": pad("edge"), "aten.replication_pad2d.default": pad("edge"),
+		"aten.replication_pad3d.default": pad("edge"),
 	})
 }
 
@@ -25,7 +27,8 @@ func pad(mode string) rule {
 			name = "pad"
 		}
 		if how == "" {
-			how = map[string]string{"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}[c.text("mode", "constant")]
+			how = map[string]string{"constant": "constant", "reflect": "reflect", "replicate": "edge",
+				"circular": "wrap"}[c.text("mode", "constant")]
 		}
 		list, n := c.syms(name), len(x.Type.Shape)
 		begin, end := make([]sym.Expr, n), make([]sym.Expr, n)
@@ -63,7 +66,8 @@ func (c *call) padCut(x *ir.Value, axis int, how string, begin, end sym.Expr) (y
 	if !known || !fixed || !also {
 		c.Fail(diag.Unsupportedf("padding of %s and %s to an axis of %s", begin, end, x.Type.Shape[axis]))
 	}
-	if extent < 1 || min(extent+b+e, extent+b, extent+e) < 0 || max(b, e) > mostIndices || how == "reflect" && max(b, e) >= extent {
+	if extent < 1 || min(extent+b+e, extent+b, extent+e) < 0 || max(b, e) > mostIndices || how == "reflect" &&
+		max(b, e) >= extent {
 		c.Fail(diag.Inputf("padding of %d and %d to an axis of %d elements", b, e, extent))
 	}
 	at := make([]int64, extent+b+e)

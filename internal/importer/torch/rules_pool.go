@@ -18,11 +18,14 @@ func init() {
 		"aten.max_pool3d_with_indices.default":          maxPool,
 		"aten.max_pool2d_with_indices_backward.default": maxPoolBackward,
 		"aten.max_pool3d_with_indices_backward.default": maxPoolBackward,
-		"aten.avg_pool1d.default":                       averagePool, "aten.avg_pool2d.default": averagePool, "aten.avg_pool3d.default": averagePool,
+		"aten.avg_pool1d.default":                       averagePool, "aten.avg_pool2d.default": averagePool,
+		"aten.avg_pool3d.default":          averagePool,
 		"aten.avg_pool2d_backward.default": averagePoolBackward, "aten.avg_pool3d_backward.default": averagePoolBackward,
-		"aten.adaptive_avg_pool1d.default": adaptive, "aten.adaptive_avg_pool2d.default": adaptive, "aten.adaptive_avg_pool3d.default": adaptive,
+		"aten.adaptive_avg_pool1d.default": adaptive, "aten.adaptive_avg_pool2d.default": adaptive,
+		"aten.adaptive_avg_pool3d.default":  adaptive,
 		"aten._adaptive_avg_pool2d.default": adaptive, "aten._adaptive_avg_pool3d.default": adaptive,
-		"aten._adaptive_avg_pool2d_backward.default": adaptiveBackward, "aten._adaptive_avg_pool3d_backward.default": adaptiveBackward,
+		"aten._adaptive_avg_pool2d_backward.default": adaptiveBackward,
+		"aten._adaptive_avg_pool3d_backward.default": adaptiveBackward,
 	})
 }
 
@@ -121,7 +124,8 @@ func (c *call) overhung(x *ir.Value, win ops.Window) (*ir.Value, ops.Window) {
 	begin, end := make([]sym.Expr, len(x.Type.Shape)), make([]sym.Expr, len(x.Type.Shape))
 	for i := range win.Kernel {
 		axis := i + 2
-		reach := like.Type.Shape[axis].Sub(unit).Mul(sym.Const(win.Strides[i])).Add(sym.Const((win.Kernel[i]-1)*win.Dilations[i] + 1))
+		reach := like.Type.Shape[axis].Sub(unit).Mul(sym.Const(win.Strides[i])).
+			Add(sym.Const((win.Kernel[i]-1)*win.Dilations[i] + 1))
 		begin[axis] = win.Begin[i]
 		end[axis] = c.Dims().Simplify(reach.Sub(x.Type.Shape[axis]).Sub(win.Begin[i]).Max(win.End[i]))
 		within.Begin, within.End = append(within.Begin, sym.Const(0)), append(within.End, sym.Const(0))
@@ -175,14 +179,17 @@ func (c *call) adapt(x *ir.Value, n int, sizes []int64) *ir.Value {
 		rest := product(shape[axis+1:])
 		folded := ops.Reshape(c.Builder, x, append(append([]sym.Expr{}, shape[:axis+1]...), rest)...)
 		folded = ops.MatMul(c.Builder, mix, folded, false, false)
-		x = ops.Reshape(c.Builder, folded, append(append(append([]sym.Expr{}, shape[:axis]...), sym.Const(size)), shape[axis+1:]...)...)
+		x = ops.Reshape(c.Builder, folded, append(append(append([]sym.Expr{}, shape[:axis]...), sym.Const(size)),
+			shape[axis+1:]...)...)
 	}
 	return x
 }
 
 func adaptive(c *call) []*ir.Value {
 	n := c.poolAxes()
-	return c.batched(c.tensor("self"), n+2, func(x *ir.Value) *ir.Value { return c.adapt(x, n, c.pairOf("output_size", n, 1)) })
+	return c.batched(c.tensor("self"), n+2, func(x *ir.Value) *ir.Value {
+		return c.adapt(x, n, c.pairOf("output_size", n, 1))
+	})
 }
 
 func adaptiveBackward(c *call) []*ir.Value {

@@ -9,13 +9,18 @@ import (
 
 func init() {
 	add(map[string]rule{
-		"aten.mm.default": matmul("self", "mat2"), "aten.bmm.default": matmul("self", "mat2"), "aten.matmul.default": matmul("self", "other"),
-		"aten.mv.default": matmul("self", "vec"), "aten.dot.default": matmul("self", "tensor"),
-		"aten.addmm.default": addmm("mat1", "mat2"), "aten.baddbmm.default": addmm("batch1", "batch2"), "aten.linear.default": linear, "aten.einsum.default": einsum,
-		"aten.convolution.default": convolution, "aten.conv1d.default": convolution, "aten.conv2d.default": convolution, "aten.conv3d.default": convolution,
-		"aten.conv1d.padding": convolution, "aten.conv2d.padding": convolution, "aten.conv_transpose1d.default": transposed, "aten.conv_transpose2d.input": transposed,
+		"aten.mm.default": matmul("self", "mat2"), "aten.bmm.default": matmul("self", "mat2"),
+		"aten.matmul.default": matmul("self", "other"),
+		"aten.mv.default":     matmul("self", "vec"), "aten.dot.default": matmul("self", "tensor"),
+		"aten.addmm.default": addmm("mat1", "mat2"), "aten.baddbmm.default": addmm("batch1", "batch2"),
+		"aten.linear.default": linear, "aten.einsum.default": einsum,
+		"aten.convolution.default": convolution, "aten.conv1d.default": convolution, "aten.conv2d.default": convolution,
+		"aten.conv3d.default": convolution,
+		"aten.conv1d.padding": convolution, "aten.conv2d.padding": convolution, "aten.conv_transpose1d.default": transposed,
+		"aten.conv_transpose2d.input": transposed,
 		"aten.conv_transpose3d.input": transposed, "aten.convolution_backward.default": convolutionBackward,
-		"aten.scaled_dot_product_attention.default": attention, "aten._scaled_dot_product_flash_attention_for_cpu.default": attention,
+		"aten.scaled_dot_product_attention.default":                         attention,
+		"aten._scaled_dot_product_flash_attention_for_cpu.default":          attention,
 		"aten._scaled_dot_product_flash_attention_for_cpu_backward.default": attentionBackward,
 	})
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Random operators of files draw from weir's generator: a node has a seed of its own, made of its name, so that every run
-// of a model draws the same numbers, and no two nodes do. They are not torch's numbers. Graphs alone, such as those of
-// torch.compile, leave chance to torch.
+// Random operators of files draw from weir's generator: a node has a seed of its own, made of its name, so that every
+// run of a model draws the same numbers, and no two nodes do. They are not torch's numbers. Graphs alone, such as those
+// of torch.compile, leave chance to torch.
 
 // chance are the names of the random operators, which graphs alone do not have.
 var chance = map[string]bool{}
@@ -22,8 +22,10 @@ func init() {
 	drawing := map[string]rule{
 		"rand.default": uniform, "rand_like.default": uniform, "uniform.default": uniform,
 		"randn.default": normal, "randn_like.default": normal, "normal_functional.default": normal,
-		"randint.default": randomIntegers, "randint.low": randomIntegers, "randint_like.default": randomIntegers, "randint_like.low_dtype": randomIntegers,
-		"randperm.default": permutation, "bernoulli.default": bernoulli, "bernoulli.p": bernoulli, "multinomial.default": multinomial,
+		"randint.default": randomIntegers, "randint.low": randomIntegers, "randint_like.default": randomIntegers,
+		"randint_like.low_dtype": randomIntegers,
+		"randperm.default":       permutation, "bernoulli.default": bernoulli, "bernoulli.p": bernoulli,
+		"multinomial.default": multinomial,
 		"exponential.default": exponential,
 	}
 	for name, r := range drawing {

@@ -12,19 +12,29 @@ import (
 
 func init() {
 	add(map[string]rule{
-		"aten.sum.default": sum, "aten.sum.dim_IntList": sum, "aten.mean.default": mean, "aten.mean.dim": mean, "aten.prod.default": folded("reduce_prod"), "aten.prod.dim_int": folded("reduce_prod"),
-		"aten.amax.default": folded("reduce_max"), "aten.amin.default": folded("reduce_min"), "aten.max.default": folded("reduce_max"), "aten.min.default": folded("reduce_min"),
-		"aten.max.dim": extreme(false), "aten.min.dim": extreme(true), "aten.argmax.default": placeOf(false), "aten.argmin.default": placeOf(true),
-		"aten.any.default": truth("reduce_max"), "aten.any.dim": truth("reduce_max"), "aten.any.dims": truth("reduce_max"), "aten.all.default": truth("reduce_min"), "aten.all.dim": truth("reduce_min"),
-		"aten.var.correction": variance, "aten.var.dim": variance, "aten.logsumexp.default": logSumExp, "aten.linalg_vector_norm.default": norm,
-		"aten.cumsum.default": cumulative, "aten.topk.default": topK, "aten.sort.default": sort,
-		"aten._softmax.default": softmax, "aten.softmax.int": softmax, "aten._log_softmax.default": logSoftmax, "aten.log_softmax.int": logSoftmax,
+		"aten.sum.default": sum, "aten.sum.dim_IntList": sum, "aten.mean.default": mean, "aten.mean.dim": mean,
+		"aten.prod.default": folded("reduce_prod"), "aten.prod.dim_int": folded("reduce_prod"),
+		"aten.amax.default": folded("reduce_max"), "aten.amin.default": folded("reduce_min"),
+		"aten.max.default": folded("reduce_max"), "aten.min.default": folded("reduce_min"),
+		"aten.max.dim": extreme(false), "aten.min.dim": extreme(true), "aten.argmax.default": placeOf(false),
+		"aten.argmin.default": placeOf(true),
+		"aten.any.default":    truth("reduce_max"), "aten.any.dim": truth("reduce_max"), "aten.any.dims": truth("reduce_max"),
+		"aten.all.default": truth("reduce_min"), "aten.all.dim": truth("reduce_min"),
+		"aten.var.correction": variance, "aten.var.dim": variance, "aten.logsumexp.default": logSumExp,
+		"aten.linalg_vector_norm.default": norm,
+		"aten.cumsum.default":             cumulative, "aten.topk.default": topK, "aten.sort.default": sort,
+		"aten._softmax.default": softmax, "aten.softmax.int": softmax, "aten._log_softmax.default": logSoftmax,
+		"aten.log_softmax.int":                logSoftmax,
 		"aten._softmax_backward_data.default": softmaxBackward, "aten._log_softmax_backward_data.default": logSoftmaxBackward,
-		"aten.native_layer_norm.default": layerNorm, "aten.layer_norm.default": layerNorm, "aten.native_layer_norm_backward.default": layerNormBackward,
-		"aten.native_group_norm.default": groupNorm, "aten.group_norm.default": groupNorm, "aten.native_group_norm_backward.default": groupNormBackward,
-		"aten.rms_norm.default":                 rmsNorm,
-		"aten.embedding_dense_backward.default": embeddingBackward, "aten.nll_loss_forward.default": nllLoss, "aten.nll_loss_backward.default": nllLossBackward,
-		"aten.nll_loss2d_forward.default": nllLoss, "aten.nll_loss2d_backward.default": nllLossBackward, "aten.sort.stable": sort,
+		"aten.native_layer_norm.default": layerNorm, "aten.layer_norm.default": layerNorm,
+		"aten.native_layer_norm_backward.default": layerNormBackward,
+		"aten.native_group_norm.default":          groupNorm, "aten.group_norm.default": groupNorm,
+		"aten.native_group_norm_backward.default": groupNormBackward,
+		"aten.rms_norm.default":                   rmsNorm,
+		"aten.embedding_dense_backward.default":   embeddingBackward, "aten.nll_loss_forward.default": nllLoss,
+		"aten.nll_loss_backward.default":  nllLossBackward,
+		"aten.nll_loss2d_forward.default": nllLoss, "aten.nll_loss2d_backward.default": nllLossBackward,
+		"aten.sort.stable": sort,
 	})
 }
 
@@ -60,7 +70,9 @@ func sum(c *call) []*ir.Value {
 	if x.Type.DType == dtype.Bool {
 		name = "reduce_max"
 	}
-	return one(c.asNumbers(x, func(x *ir.Value) *ir.Value { return c.reduce(name, x, c.bool("keepdim", false), c.axes(x)) }))
+	return one(c.asNumbers(x, func(x *ir.Value) *ir.Value {
+		return c.reduce(name, x, c.bool("keepdim", false), c.axes(x))
+	}))
 }
 
 func mean(c *call) []*ir.Value {
@@ -79,7 +91,9 @@ func folded(name string) rule {
 			x = ops.Cast(c.Builder, x, dtype.I64)
 		}
 		x = ops.Cast(c.Builder, x, c.dtype("dtype", x.Type.DType))
-		return one(c.asNumbers(x, func(x *ir.Value) *ir.Value { return c.reduce(name, x, c.bool("keepdim", false), c.axes(x)) }))
+		return one(c.asNumbers(x, func(x *ir.Value) *ir.Value {
+			return c.reduce(name, x, c.bool("keepdim", false), c.axes(x))
+		}))
 	}
 }
 
@@ -123,7 +137,8 @@ func placeOf(smallest bool) rule {
 			x = ops.Reshape(c.Builder, x, product(x.Type.Shape))
 			return one(ops.ArgMax(c.Builder, x, 0, smallest, false, false))
 		}
-		return one(ops.ArgMax(c.Builder, x, int64(c.axis("dim", 0, len(x.Type.Shape))), smallest, c.bool("keepdim", false), false))
+		return one(ops.ArgMax(c.Builder, x, int64(c.axis("dim", 0, len(x.Type.Shape))), smallest, c.bool("keepdim", false),
+			false))
 	}
 }
 
@@ -133,7 +148,8 @@ func (c *call) count(x *ir.Value, axes []int64) *ir.Value {
 	for _, a := range axes {
 		n = append(n, x.Type.Shape[a])
 	}
-	return ops.Cast(c.Builder, ops.Integers(c.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{sym.Product(n...)}), x.Type.DType)
+	return ops.Cast(c.Builder, ops.Integers(c.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{sym.Product(n...)}),
+		x.Type.DType)
 }
 
 func variance(c *call) []*ir.Value {
@@ -292,7 +308,8 @@ func layerNormBackward(c *call) []*ir.Value {
 		}
 		first := ops.ReduceMean(c.Builder, up, true, axes...)
 		second := ops.ReduceMean(c.Builder, c.binary(ops.Mul, up, normal), true, axes...)
-		out[0] = c.binary(ops.Mul, reciprocal, c.binary(ops.Sub, c.binary(ops.Sub, up, first), c.binary(ops.Mul, normal, second)))
+		out[0] = c.binary(ops.Mul, reciprocal, c.binary(ops.Sub, c.binary(ops.Sub, up, first),
+			c.binary(ops.Mul, normal, second)))
 	}
 	var others []int64
 	for i := range len(x.Type.Shape) - len(axes) {
@@ -366,7 +383,8 @@ func groupNormBackward(c *call) []*ir.Value {
 		u := split(up)
 		first := ops.ReduceMean(c.Builder, u, true, 2)
 		second := ops.ReduceMean(c.Builder, c.binary(ops.Mul, u, normal), true, 2)
-		by := c.binary(ops.Mul, stat(reciprocal), c.binary(ops.Sub, c.binary(ops.Sub, u, first), c.binary(ops.Mul, normal, second)))
+		by := c.binary(ops.Mul, stat(reciprocal), c.binary(ops.Sub, c.binary(ops.Sub, u, first),
+			c.binary(ops.Mul, normal, second)))
 		out[0] = ops.Reshape(c.Builder, by, shape...)
 	}
 	others := []int64{0}

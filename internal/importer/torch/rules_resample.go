@@ -19,8 +19,9 @@ func init() {
 		"upsample_nearest1d": {1, nearest}, "upsample_nearest2d": {2, nearest}, "upsample_nearest3d": {3, nearest},
 		"_upsample_nearest_exact1d": {1, nearestExact}, "_upsample_nearest_exact2d": {2, nearestExact},
 		"_upsample_nearest_exact3d": {3, nearestExact},
-		"upsample_linear1d":         {1, linearly}, "upsample_bilinear2d": {2, linearly}, "upsample_trilinear3d": {3, linearly},
-		"upsample_bicubic2d": {2, cubically},
+		"upsample_linear1d":         {1, linearly}, "upsample_bilinear2d": {2, linearly},
+		"upsample_trilinear3d": {3, linearly},
+		"upsample_bicubic2d":   {2, cubically},
 	} {
 		add(map[string]rule{
 			"aten." + name + ".vec": upsample(axes.n, axes.kind), "aten." + name + ".default": upsample(axes.n, axes.kind),
@@ -29,8 +30,9 @@ func init() {
 	}
 	add(map[string]rule{
 		"aten.grid_sampler_2d.default": gridSample(2), "aten.grid_sampler_3d.default": gridSample(3),
-		"aten.grid_sampler_2d_backward.default": gridSampleBackward(2), "aten.grid_sampler_3d_backward.default": gridSampleBackward(3),
-		"aten.col2im.default": col2im,
+		"aten.grid_sampler_2d_backward.default": gridSampleBackward(2),
+		"aten.grid_sampler_3d_backward.default": gridSampleBackward(3),
+		"aten.col2im.default":                   col2im,
 	})
 }
 
@@ -185,7 +187,8 @@ func (r *resampler) nearest(x *ir.Value, exact bool) *ir.Value {
 // times is how many times each element is repeated if that is all that happens, a power of 2, and otherwise 0.
 func (r *resampler) times() int64 {
 	for times := int64(1); times <= 64; times *= 2 {
-		if (r.to.factor == 0 || r.to.factor == float64(times)) && r.Dims().EQ(r.to.to, r.from.Mul(sym.Const(times))) == sym.Yes {
+		if (r.to.factor == 0 || r.to.factor == float64(times)) &&
+			r.Dims().EQ(r.to.to, r.from.Mul(sym.Const(times))) == sym.Yes {
 			return times
 		}
 	}
@@ -205,7 +208,8 @@ func (r *resampler) between(x *ir.Value, kind resampling) *ir.Value {
 	if kind == cubically {
 		first, taps, weights = -1, 4, r.cubic(t)
 	}
-	offsets := ops.Range(r.Builder, ops.Scalar(r.Builder, dtype.I64, float64(first)), ops.Scalar(r.Builder, dtype.I64, 1), sym.Const(taps))
+	offsets := ops.Range(r.Builder, ops.Scalar(r.Builder, dtype.I64, float64(first)), ops.Scalar(r.Builder, dtype.I64, 1),
+		sym.Const(taps))
 	places := r.binary(ops.Add, ops.Cast(r.Builder, base, dtype.I64), offsets)
 	last := ops.Integers(r.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{r.from.Sub(unit)})
 	places = r.binary(ops.Min, r.binary(ops.Max, places, ops.Scalar(r.Builder, dtype.I64, 0)), last)
@@ -322,7 +326,8 @@ func gridSampleBackward(n int) rule {
 
 // col2im adds up overlapping blocks.
 func col2im(c *call) []*ir.Value {
-	win := ops.Window{Kernel: c.pairOf("kernel_size", 2, 1), Strides: c.pairOf("stride", 2, 1), Dilations: c.pairOf("dilation", 2, 1)}
+	win := ops.Window{Kernel: c.pairOf("kernel_size", 2, 1), Strides: c.pairOf("stride", 2, 1),
+		Dilations: c.pairOf("dilation", 2, 1)}
 	for _, p := range c.pairOf("padding", 2, 0) {
 		win.Begin, win.End = append(win.Begin, sym.Const(p)), append(win.End, sym.Const(p))
 	}

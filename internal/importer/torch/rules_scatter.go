@@ -10,8 +10,10 @@ import (
 
 func init() {
 	add(map[string]rule{
-		"aten.scatter.src": scatter("none"), "aten.scatter.value": scatter("none"), "aten.scatter_add.default": scatter("sum"),
-		"aten.scatter.reduce": scatter(""), "aten.scatter.value_reduce": scatter(""), "aten.scatter_reduce.two": scatter(""),
+		"aten.scatter.src": scatter("none"), "aten.scatter.value": scatter("none"),
+		"aten.scatter_add.default": scatter("sum"),
+		"aten.scatter.reduce":      scatter(""), "aten.scatter.value_reduce": scatter(""),
+		"aten.scatter_reduce.two": scatter(""),
 	})
 }
 
@@ -81,7 +83,8 @@ func scatteredMean(s *scattering, x *ir.Value, own bool) *ir.Value {
 }
 
 // scatteredTruths are the ways to combine truth values, which are the numbers 0 and 1.
-var scatteredTruths = map[string]string{"sum": "amax", "add": "amax", "amax": "amax", "prod": "amin", "multiply": "amin", "amin": "amin"}
+var scatteredTruths = map[string]string{"sum": "amax", "add": "amax", "amax": "amax", "prod": "amin",
+	"multiply": "amin", "amin": "amin"}
 
 // scatter is a rule for assignments along an axis. How values are combined with what is there, the argument reduce
 // says if the rule does not.

@@ -19,21 +19,37 @@ func same(c *call) []*ir.Value { return one(c.tensor("self")) }
 
 func init() {
 	add(map[string]rule{
-		"aten.view.default": reshape("size"), "aten.reshape.default": reshape("shape"), "aten._unsafe_view.default": reshape("size"), "aten.view_copy.default": reshape("size"),
-		"aten.contiguous.default": same, "aten.clone.default": same, "aten.detach.default": same, "aten.alias.default": same, "aten.lift_fresh_copy.default": same,
-		"aten.dropout.default": dropout, "aten.native_dropout.default": nativeDropout, "aten._assert_tensor_metadata.default": nothing, "aten.sym_constrain_range_for_size.default": nothing, "aten._assert_scalar.default": nothing,
-		"aten.permute.default": permute, "aten.transpose.int": transpose, "aten.t.default": transpose, "aten.numpy_T.default": transpose,
-		"aten.unsqueeze.default": unsqueeze, "aten.squeeze.dim": squeeze, "aten.squeeze.dims": squeeze, "aten.squeeze.default": squeeze, "aten.flatten.using_ints": flatten,
-		"aten.unflatten.int": unflatten, "aten.expand.default": expand, "aten.expand_as.default": expandAs, "aten.repeat.default": repeat,
-		"aten.cat.default": concat, "aten.stack.default": stack, "aten.slice.Tensor": slice, "aten.narrow.default": narrow, "aten.select.int": choose,
-		"aten.split.Tensor": split, "aten.split_with_sizes.default": split, "aten.chunk.default": chunk, "aten.unbind.int": unbind,
-		"aten.flip.default": flip, "aten.roll.default": roll, "aten.full.default": full, "aten.zeros.default": filled(0), "aten.ones.default": filled(1), "aten.empty.memory_format": filled(0), "aten.empty_strided.default": filled(0), "aten.empty_permuted.default": filled(0), "aten.scalar_tensor.default": scalarTensor,
-		"aten.full_like.default": fullLike, "aten.zeros_like.default": filledLike(0), "aten.ones_like.default": filledLike(1), "aten.empty_like.default": filledLike(0),
-		"aten.new_zeros.default": filled(0), "aten.new_ones.default": filled(1), "aten.new_full.default": full, "aten.fill.Scalar": fillWith, "aten.fill.Tensor": fillWith, "aten.zero.default": zeroed,
+		"aten.view.default": reshape("size"), "aten.reshape.default": reshape("shape"),
+		"aten._unsafe_view.default": reshape("size"), "aten.view_copy.default": reshape("size"),
+		"aten.contiguous.default": same, "aten.clone.default": same, "aten.detach.default": same, "aten.alias.default": same,
+		"aten.lift_fresh_copy.default": same,
+		"aten.dropout.default":         dropout, "aten.native_dropout.default": nativeDropout,
+		"aten._assert_tensor_metadata.default": nothing, "aten.sym_constrain_range_for_size.default": nothing,
+		"aten._assert_scalar.default": nothing,
+		"aten.permute.default":        permute, "aten.transpose.int": transpose, "aten.t.default": transpose,
+		"aten.numpy_T.default":   transpose,
+		"aten.unsqueeze.default": unsqueeze, "aten.squeeze.dim": squeeze, "aten.squeeze.dims": squeeze,
+		"aten.squeeze.default": squeeze, "aten.flatten.using_ints": flatten,
+		"aten.unflatten.int": unflatten, "aten.expand.default": expand, "aten.expand_as.default": expandAs,
+		"aten.repeat.default": repeat,
+		"aten.cat.default":    concat, "aten.stack.default": stack, "aten.slice.Tensor": slice, "aten.narrow.default": narrow,
+		"aten.select.int":   choose,
+		"aten.split.Tensor": split, "aten.split_with_sizes.default": split, "aten.chunk.default": chunk,
+		"aten.unbind.int":   unbind,
+		"aten.flip.default": flip, "aten.roll.default": roll, "aten.full.default": full, "aten.zeros.default": filled(0),
+		"aten.ones.default": filled(1), "aten.empty.memory_format": filled(0), "aten.empty_strided.default": filled(0),
+		"aten.empty_permuted.default": filled(0), "aten.scalar_tensor.default": scalarTensor,
+		"aten.full_like.default": fullLike, "aten.zeros_like.default": filledLike(0), "aten.ones_like.default": filledLike(1),
+		"aten.empty_like.default": filledLike(0),
+		"aten.new_zeros.default":  filled(0), "aten.new_ones.default": filled(1), "aten.new_full.default": full,
+		"aten.fill.Scalar": fillWith, "aten.fill.Tensor": fillWith, "aten.zero.default": zeroed,
 		"aten.arange.default": arange, "aten.arange.start": arange, "aten.arange.start_step": arange,
-		"aten.slice_scatter.default": sliceScatter, "aten.select_scatter.default": selectScatter, "aten.triu_indices.default": triangleIndices(true), "aten.tril_indices.default": triangleIndices(false),
-		"aten.outer.default": outer, "aten.tril.default": triangle(false), "aten.triu.default": triangle(true), "aten.diagonal.default": diagonal,
-		"aten._to_copy.default": convert, "aten.to.dtype": convert, "aten.to.dtype_layout": convert, "aten.type_as.default": typeAs, "aten.to.device": convert,
+		"aten.slice_scatter.default": sliceScatter, "aten.select_scatter.default": selectScatter,
+		"aten.triu_indices.default": triangleIndices(true), "aten.tril_indices.default": triangleIndices(false),
+		"aten.outer.default": outer, "aten.tril.default": triangle(false), "aten.triu.default": triangle(true),
+		"aten.diagonal.default": diagonal,
+		"aten._to_copy.default": convert, "aten.to.dtype": convert, "aten.to.dtype_layout": convert,
+		"aten.type_as.default": typeAs, "aten.to.device": convert,
 		"prims.convert_element_type.default": convert, "aten.copy.default": copied,
 	})
 }
@@ -263,7 +279,8 @@ func slice(c *call) []*ir.Value {
 		c.Fail(diag.Inputf("a step of %d", step))
 	}
 	count := end.Sub(begin).Max(sym.Const(0)).CeilDiv(sym.Const(step))
-	begins, extents, steps := make([]sym.Expr, len(x.Type.Shape)), append([]sym.Expr{}, x.Type.Shape...), make([]int64, len(x.Type.Shape))
+	begins, extents, steps := make([]sym.Expr, len(x.Type.Shape)), append([]sym.Expr{}, x.Type.Shape...),
+		make([]int64, len(x.Type.Shape))
 	for i := range steps {
 		begins[i], steps[i] = sym.Const(0), 1
 	}
@@ -472,7 +489,8 @@ func roll(c *call) []*ir.Value {
 		axis := c.axisOf(d, len(x.Type.Shape))
 		extent := x.Type.Shape[axis]
 		first := c.Dims().Simplify(sym.Const(-shifts[i]).Mod(extent.Max(unit)))
-		x = ops.Concat(c.Builder, int64(axis), ops.SliceAxis(c.Builder, x, axis, first, extent.Sub(first)), ops.SliceAxis(c.Builder, x, axis, sym.Const(0), first))
+		x = ops.Concat(c.Builder, int64(axis), ops.SliceAxis(c.Builder, x, axis, first, extent.Sub(first)),
+			ops.SliceAxis(c.Builder, x, axis, sym.Const(0), first))
 	}
 	return one(ops.Reshape(c.Builder, x, whole...))
 }
@@ -547,7 +565,8 @@ func arange(c *call) []*ir.Value {
 	}
 	count := c.Dims().Simplify(distance.Max(sym.Const(0)).CeilDiv(sym.Const(by)))
 	first := ops.Integers(c.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{begin})
-	return one(ops.Cast(c.Builder, ops.Range(c.Builder, first, ops.Scalar(c.Builder, dtype.I64, float64(step)), count), c.dtype("dtype", dtype.I64)))
+	return one(ops.Cast(c.Builder, ops.Range(c.Builder, first, ops.Scalar(c.Builder, dtype.I64, float64(step)), count),
+		c.dtype("dtype", dtype.I64)))
 }
 
 func triangle(upper bool) rule {

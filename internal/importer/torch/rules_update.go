@@ -14,8 +14,9 @@ func init() {
 		"aten.lerp.Scalar": lerp, "aten.lerp.Tensor": lerp,
 		"aten.index_fill.int_Scalar": indexFill, "aten.index_fill.int_Tensor": indexFill,
 		"aten.index_copy.default": indexInto(false), "aten.index_add.default": indexInto(true),
-		"prims.copy_strided.default":    func(c *call) []*ir.Value { return one(c.tensor("a")) },
-		"aten.diagonal_scatter.default": scatteredView("aten.diagonal.default"), "aten.as_strided_scatter.default": scatteredView("aten.as_strided.default"),
+		"prims.copy_strided.default":      func(c *call) []*ir.Value { return one(c.tensor("a")) },
+		"aten.diagonal_scatter.default":   scatteredView("aten.diagonal.default"),
+		"aten.as_strided_scatter.default": scatteredView("aten.as_strided.default"),
 	})
 }
 

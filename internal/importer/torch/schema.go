@@ -150,7 +150,8 @@ func parseProgram(data []byte) (*exportedProgram, error) {
 		return nil, diag.Inputf("the exported program: %v", err).WithCause(err)
 	}
 	if p.Version.Major != schemaMajor {
-		return nil, diag.Unsupportedf("version %d.%d of torch.export's schema; %d is read", p.Version.Major, p.Version.Minor, schemaMajor).
+		return nil, diag.Unsupportedf("version %d.%d of torch.export's schema; %d is read", p.Version.Major, p.Version.Minor,
+			schemaMajor).
 			WithFix("save the model with a torch between 2.9 and 2.15")
 	}
 	if n := len(p.GraphModule.Graph.Nodes); n > mostNodes {

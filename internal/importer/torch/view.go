@@ -22,7 +22,8 @@ const (
 // viewer is an operator whose result may share its argument's memory.
 type viewer struct {
 	shares func(c *call) sharing
-	back   func(c *call, base, v *ir.Value, result int) *ir.Value // base with the view replaced by v; nil if that is not known
+	// base with the view replaced by v; nil if that is not known
+	back func(c *call, base, v *ir.Value, result int) *ir.Value
 }
 
 // views are the operators whose results may share their arguments' memory, by name.
@@ -35,13 +36,18 @@ func init() {
 	views = map[string]*viewer{
 		"aten.reshape.default": {sharesReshaped, reshapedBack}, "aten.flatten.using_ints": {sharesReshaped, reshapedBack},
 		"aten.contiguous.default": {sharesContiguous, reshapedBack}, "aten.permute.default": {always, permutedBack},
-		"aten.slice.Tensor": {always, slicedBack}, "aten.select.int": {always, selectedBack}, "aten.narrow.default": {always, narrowedBack},
-		"aten.split.Tensor": {always, cutBack}, "aten.split_with_sizes.default": {always, cutBack}, "aten.chunk.default": {always, cutBack},
-		"aten.unbind.int": {always, unboundBack}, "aten.expand.default": {always, expandedBack}, "aten.expand_as.default": {always, expandedBack},
-		"aten.diagonal.default": numbered, "aten.as_strided.default": {always, stridedBack}, "aten.unfold.default": {always, nil},
+		"aten.slice.Tensor": {always, slicedBack}, "aten.select.int": {always, selectedBack},
+		"aten.narrow.default": {always, narrowedBack},
+		"aten.split.Tensor":   {always, cutBack}, "aten.split_with_sizes.default": {always, cutBack},
+		"aten.chunk.default": {always, cutBack},
+		"aten.unbind.int":    {always, unboundBack}, "aten.expand.default": {always, expandedBack},
+		"aten.expand_as.default": {always, expandedBack},
+		"aten.diagonal.default":  numbered, "aten.as_strided.default": {always, stridedBack},
+		"aten.unfold.default":  {always, nil},
 		"aten.dropout.default": {sharesDropped, reshapedBack},
 	}
-	for _, name := range []string{"view.default", "_unsafe_view.default", "unsqueeze.default", "squeeze.default", "squeeze.dim", "squeeze.dims",
+	for _, name := range []string{"view.default", "_unsafe_view.default", "unsqueeze.default", "squeeze.default",
+		"squeeze.dim", "squeeze.dims",
 		"unflatten.int", "alias.default", "detach.default"} {
 		views["aten."+name] = whole
 	}
@@ -51,7 +57,8 @@ func init() {
 	for _, name := range []string{"to.dtype", "to.dtype_layout", "to.device", "type_as.default"} {
 		views["aten."+name] = &viewer{sharesConverted, reshapedBack}
 	}
-	for _, name := range []string{"einsum.default", "real.default", "imag.default", "view_as_real.default", "view_as_complex.default",
+	for _, name := range []string{"einsum.default", "real.default", "imag.default", "view_as_real.default",
+		"view_as_complex.default",
 		"_conj.default", "resolve_conj.default", "resolve_neg.default", "_neg_view.default"} {
 		views["aten."+name] = &viewer{never, nil}
 	}
