@@ -25,6 +25,9 @@ func TestSnippets(t *testing.T) {
 		"docs/training.md": "file io.Writer",
 		"docs/memory.md":   "ctx context.Context, model *weir.Model, program *weir.Program, calls int, container int64",
 		"docs/plan.md":     "ctx context.Context, program *weir.Program, inputs weir.Inputs",
+
+		"docs/getting-started.md":     "ctx context.Context, program *weir.Program, pixels []float32, picture image.Image, height, width int, container int64",
+		"docs/from-onnxruntime-go.md": "ctx context.Context, program *weir.Program, pixels []float32, pictures iter.Seq[[]float32], use func([]float32)",
 	}
 	documents, err := filepath.Glob("docs/*.md")
 	if err != nil {
@@ -84,14 +87,13 @@ func function(t *testing.T, number int, parameters, code string) string {
 		t.Fatalf("%v in\n%s", err, code)
 	}
 	var names []string
-	ast.Inspect(file, func(n ast.Node) bool {
-		if a, ok := n.(*ast.AssignStmt); ok && a.Tok == token.DEFINE {
+	for _, statement := range file.Decls[0].(*ast.FuncDecl).Body.List {
+		if a, ok := statement.(*ast.AssignStmt); ok && a.Tok == token.DEFINE {
 			for _, x := range a.Lhs {
 				names = append(names, x.(*ast.Ident).Name)
 			}
 		}
-		return true
-	})
+	}
 	slices.Sort(names)
 	uses := ""
 	for _, name := range slices.Compact(names) {
@@ -101,7 +103,7 @@ func function(t *testing.T, number int, parameters, code string) string {
 		parameters += ", err error"
 	}
 	head := "package main\n"
-	for _, path := range []string{"context", "io", "runtime/debug", "github.com/weirml/weir", "github.com/weirml/weir/array", "github.com/weirml/weir/nn", "github.com/weirml/weir/train"} {
+	for _, path := range []string{"context", "image", "io", "iter", "runtime/debug", "github.com/weirml/weir", "github.com/weirml/weir/array", "github.com/weirml/weir/nn", "github.com/weirml/weir/train"} {
 		if strings.Contains(code+parameters, filepath.Base(path)+".") {
 			head += fmt.Sprintf("import %q\n", path)
 		}
@@ -109,5 +111,5 @@ func function(t *testing.T, number int, parameters, code string) string {
 	if number == 0 {
 		head += "func main() {}\n"
 	}
-	return fmt.Sprintf("%sfunc snippet%d(%s) {\n{\n%s%s}\n}\n", head, number, parameters, code, uses)
+	return fmt.Sprintf("%sfunc snippet%d(%s) error {\n{\n%s%s}\nreturn nil\n}\n", head, number, parameters, code, uses)
 }

@@ -23,8 +23,8 @@ import (
 // are run in.
 type realModels struct {
 	Packages []struct {
-		Package, Version, Hash string
-		Models                 map[string]string
+		Package, Version, Hash, Licence string
+		Models                          map[string]string
 	}
 	Cases []realCase
 }
