@@ -198,7 +198,7 @@ func (a *activation) settings(n *ir.Node) (alpha, beta float64) {
 }
 
 func (a *activation) define() *Def {
-	return &Def{Op: a.name, Light: a.own.Light, NotNegative: a.own.NotNegative, Elementwise: true, rows: elementwiseRows, Shape: a.shape, Mean: a.eval, Grad: a.grad, Lowerings: []Lowering{{Name: "map", Build: a.build}}, Samples: a.samples}
+	return &Def{Op: a.name, Light: a.own.Light, NotNegative: a.own.NotNegative, Elementwise: true, Narrow: elementwiseParts, rows: elementwiseRows, Shape: a.shape, Mean: a.eval, Grad: a.grad, Lowerings: []Lowering{{Name: "map", Build: a.build}}, Samples: a.samples}
 }
 
 func (a *activation) shape(c *ir.Inference, n *ir.Node) error {

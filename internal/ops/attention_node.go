@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"maps"
 	"math"
 	"math/rand"
 
@@ -11,7 +12,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "attention", rows: rowRule{axes: attentionAxes}, Shape: attentionShape, Mean: attentionMean, Expand: attentionExpand, Samples: attentionSamples,
+	define(&Def{Op: "attention", Narrow: attentionParts, rows: rowRule{axes: attentionAxes}, Shape: attentionShape, Mean: attentionMean, Expand: attentionExpand, Samples: attentionSamples,
 		Lowerings: []Lowering{{Name: "online", Blocks: true, When: attentionIsOnline, Build: attentionOnline}, {Name: "fused", Worker: true, When: attentionFusable, Build: attentionFused}}})
 }
 
@@ -327,4 +328,30 @@ func attentionAxes(n *ir.Node, axis int, in []int, aligned func(*ir.Value, int) 
 		}
 	}
 	return true
+}
+
+// attentionParts: queries are apart from one another, and so are sequences, and heads that have keys of their own.
+func attentionParts(p Parts, n *ir.Node, want Part) (Reading, bool) {
+	q, k, whole := n.Inputs[0], n.Inputs[1], AxisPart{}
+	if len(n.Inputs) > 4 {
+		want[0], want[1], want[3] = whole, whole, whole
+	}
+	if p.Dims.EQ(q.Type.Shape[1], k.Type.Shape[1]) != sym.Yes {
+		want[1] = whole
+	}
+	if n.Attrs.Bool("causal") && want[2].Step != 1 {
+		want[2] = whole
+	}
+	r := Reading{Made: want, In: []Part{{want[0], want[1], want[2], whole}, {want[0], want[1], whole, whole}, {want[0], want[1], whole, want[3]}}}
+	if len(n.Inputs) > 3 {
+		r.In = append(r.In, stretchedPart(n.Inputs[3], Part{want[0], want[1], whole, want[2]}))
+	}
+	for range n.Inputs[min(len(n.Inputs), 4):] {
+		r.In = append(r.In, nil)
+	}
+	if past, ok := n.Attrs["past"].(sym.Expr); ok && !want[2].Whole() {
+		r.Attrs = maps.Clone(n.Attrs)
+		r.Attrs["past"] = past.Add(want[2].Begin)
+	}
+	return r, true
 }

@@ -1,6 +1,8 @@
 package ops
 
 import (
+	"slices"
+
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
@@ -8,7 +10,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "concat", Light: true, Linear: true, Recompute: InPieces | Backward, Holds: true, NotNegative: allNotNegative, Defer: concatDeferred, rows: rowRule{axes: concatRows}, Grad: concatGrad, Shape: concatShape, Mean: concatMean, Samples: concatSamples,
+	define(&Def{Op: "concat", Narrow: concatParts, Light: true, Linear: true, Recompute: InPieces | Backward, Holds: true, NotNegative: allNotNegative, Defer: concatDeferred, rows: rowRule{axes: concatRows}, Grad: concatGrad, Shape: concatShape, Mean: concatMean, Samples: concatSamples,
 		View: func(n *ir.Node, _ *sym.Dims) *View {
 			if len(n.Inputs) == 1 {
 				return &View{}
@@ -152,4 +154,11 @@ func concatDeferred(n *ir.Node, in []*tensor.Tensor) *tensor.Tensor {
 	}
 	t, _ := tensor.Joined(axis, in...)
 	return t
+}
+
+// concatParts: along its own axis the result is made whole.
+func concatParts(_ Parts, n *ir.Node, want Part) (Reading, bool) {
+	axis := int(n.Attrs.Int("axis", 0))
+	want[(axis+len(want))%len(want)] = AxisPart{}
+	return Reading{Made: want, In: slices.Repeat([]Part{want}, len(n.Inputs))}, true
 }

@@ -10,10 +10,10 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "gather", Light: true, Linear: true, Recompute: InPieces | Backward, Picks: true, Part: true, rows: tableRows, Grad: gatherGrad, Shape: gatherShape, Mean: gatherMean, Samples: gatherSamples, Lowerings: []Lowering{{Name: "rows", When: movable, Build: gatherRows}}})
-	define(&Def{Op: "gather_elements", Light: true, Linear: true, Picks: true, Part: true, Grad: gatherElementsGrad, Shape: gatherElementsShape, Mean: gatherElementsMean, Samples: gatherElementsSamples,
+	define(&Def{Op: "gather", Light: true, Linear: true, Recompute: InPieces | Backward, Picks: true, Selects: true, rows: tableRows, Grad: gatherGrad, Shape: gatherShape, Mean: gatherMean, Samples: gatherSamples, Lowerings: []Lowering{{Name: "rows", When: movable, Build: gatherRows}}})
+	define(&Def{Op: "gather_elements", Light: true, Linear: true, Picks: true, Selects: true, Grad: gatherElementsGrad, Shape: gatherElementsShape, Mean: gatherElementsMean, Samples: gatherElementsSamples,
 		Lowerings: []Lowering{{Name: "map", When: movable, Build: gatherElementsMap}}})
-	define(&Def{Op: "gather_nd", Light: true, Linear: true, Picks: true, Part: true, Grad: gatherNDGrad, Shape: gatherNDShape, Mean: gatherNDMean, Samples: gatherNDSamples, Lowerings: []Lowering{{Name: "rows", When: movable, Build: gatherNDRows}}})
+	define(&Def{Op: "gather_nd", Light: true, Linear: true, Picks: true, Selects: true, Grad: gatherNDGrad, Shape: gatherNDShape, Mean: gatherNDMean, Samples: gatherNDSamples, Lowerings: []Lowering{{Name: "rows", When: movable, Build: gatherNDRows}}})
 }
 
 // Gather takes slices of x along an axis by their numbers, which may count from the end: the indices' axes stand where the axis was.

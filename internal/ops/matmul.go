@@ -12,7 +12,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "matmul", Products: matmulProducts, Cost: matmulCost, Merge: Merging{By: "add"}, rows: rowRule{axes: matmulRowAxes}, Shape: matmulShape, Mean: matmulMean, Samples: matmulSamples, Grad: matmulGrad,
+	define(&Def{Op: "matmul", Narrow: matmulParts, Products: matmulProducts, Cost: matmulCost, Merge: Merging{By: "add"}, rows: rowRule{axes: matmulRowAxes}, Shape: matmulShape, Mean: matmulMean, Samples: matmulSamples, Grad: matmulGrad,
 		Lowerings: []Lowering{{Name: "sums", Blocks: true, Build: matmulSums}, {Name: "contract", Build: matmulContract}}})
 }
 
@@ -317,4 +317,26 @@ func matmulCost(n *ir.Node, size func(...sym.Expr) float64) float64 {
 		inner = x[len(x)-2]
 	}
 	return 2 * size(n.Outputs[0].Type.Shape...) * size(inner)
+}
+
+// matmulParts: rows of the result are rows of the left operand, columns are columns of the right one.
+func matmulParts(p Parts, n *ir.Node, want Part) (Reading, bool) {
+	x, y := n.Inputs[0], n.Inputs[1]
+	last := len(want) - 1
+	if p.Shared(x) {
+		want[last-1] = AxisPart{}
+	}
+	if p.Shared(y) {
+		want[last] = AxisPart{}
+	}
+	side := func(v *ir.Value, own AxisPart, turned bool, at int) Part {
+		rank := len(v.Type.Shape)
+		in := append(stretchedPart(v, want)[:rank-2:rank-2], AxisPart{}, AxisPart{})
+		if turned {
+			at = 1 - at
+		}
+		in[rank-2+at] = own
+		return in
+	}
+	return Reading{Made: want, In: []Part{side(x, want[last-1], n.Attrs.Bool("transpose_a"), 0), side(y, want[last], n.Attrs.Bool("transpose_b"), 1)}}, true
 }

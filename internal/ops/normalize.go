@@ -12,7 +12,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "normalize", Linear: true, Recompute: InPieces | Backward, rows: rowRule{axes: normalizeAxes}, Shape: normalizeShape, Mean: normalizeMean, Samples: normalizeSamples, Grad: normalizeGrad,
+	define(&Def{Op: "normalize", Narrow: alongParts("axes"), Linear: true, Recompute: InPieces | Backward, rows: rowRule{axes: normalizeAxes}, Shape: normalizeShape, Mean: normalizeMean, Samples: normalizeSamples, Grad: normalizeGrad,
 		Lowerings: []Lowering{{Name: "rows", Build: normalizeRows}}})
 }
 

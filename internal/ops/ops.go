@@ -52,8 +52,8 @@ type Def struct {
 	// Picks: each element of the result is an element of the first input: moved, or the greatest or least of some.
 	// On integers that stand for numbers in the same order, the operator picks the same elements.
 	Picks bool
-	// Part: the result is made of a part of the first input, as rows of a table are.
-	Part bool
+	// Selects: the result is made of a part of the first input, as rows of a table are.
+	Selects bool
 	// Scatter: the result is the first input, except for elements that the second input names: the third input
 	// replaces them or is combined with them.
 	Scatter bool
@@ -77,6 +77,9 @@ type Def struct {
 	// Cost estimates the number of operations of the first result; size is the product of extents. nil: one for each
 	// element. Passes compare costs; Work is what is reported.
 	Cost func(n *ir.Node, size func(extents ...sym.Expr) float64) float64
+	// Narrow says how a part of the only result is computed of parts of the inputs; want, which it may change, is the
+	// part that is read. It returns false if it needs all of them. nil: a part takes the whole result.
+	Narrow func(p Parts, n *ir.Node, want Part) (Reading, bool)
 	// rows says how the result is computed in pieces of an axis: see rows.go. Without axes it is not.
 	rows rowRule
 	// View says how the first output lies inside an input, where it needs no computation. It may decline by returning nil.

@@ -184,7 +184,7 @@ func reducedIndex[T any](rank int, axes []int, keep bool, at, inner []T) []T {
 }
 
 func (r reduction) define() *Def {
-	return &Def{Op: r.name, Linear: true, Merge: r.own.Merge, Picks: r.own.Picks, NotNegative: r.own.NotNegative, rows: reducedRows, Shape: r.shape, Mean: r.mean, Grad: r.grad, Lowerings: []Lowering{{Name: "nest", Build: r.nest}}, Samples: r.samples}
+	return &Def{Op: r.name, Linear: true, Narrow: reducedParts, Merge: r.own.Merge, Picks: r.own.Picks, NotNegative: r.own.NotNegative, rows: reducedRows, Shape: r.shape, Mean: r.mean, Grad: r.grad, Lowerings: []Lowering{{Name: "nest", Build: r.nest}}, Samples: r.samples}
 }
 
 func (r reduction) shape(c *ir.Inference, n *ir.Node) error {
@@ -466,3 +466,23 @@ var reducedRows = rowRule{axes: func(n *ir.Node, axis int, in []int, _ func(*ir.
 	in[0] = at
 	return !slices.Contains(axes, at)
 }}
+
+// reducedParts: axes that stay are parts of the operand's, and reduced ones are read whole.
+func reducedParts(_ Parts, n *ir.Node, want Part) (Reading, bool) {
+	x := n.Inputs[0].Type.Shape
+	axes, listed := n.Attrs["axes"].([]int64)
+	if !listed || len(n.Inputs) != 1 {
+		return Reading{}, false
+	}
+	in, next := make(Part, len(x)), 0
+	for i := range x {
+		gone := slices.Contains(axes, int64(i)) || slices.Contains(axes, int64(i-len(x)))
+		if !gone {
+			in[i] = want[next]
+		}
+		if !gone || n.Attrs.Bool("keep") {
+			next++
+		}
+	}
+	return Reading{Made: want, In: []Part{in}}, true
+}

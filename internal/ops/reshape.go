@@ -7,7 +7,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "reshape", Light: true, Linear: true, Recompute: Late | InPieces | Backward, Picks: true, Rearranges: true, Alias: true, NotNegative: firstNotNegative, WholeVectors: reshapeKeepsVectors, rows: rowRule{axes: reshapeAxes, seen: reshapeSeen, granule: reshapeGranule, cut: shapeCut}, Shape: reshapeShape, Mean: reshapeMean, Samples: reshapeSamples, Grad: reshapeGrad,
+	define(&Def{Op: "reshape", Narrow: reshapeParts, Light: true, Linear: true, Recompute: Late | InPieces | Backward, Picks: true, Rearranges: true, Alias: true, NotNegative: firstNotNegative, WholeVectors: reshapeKeepsVectors, rows: rowRule{axes: reshapeAxes, seen: reshapeSeen, granule: reshapeGranule, cut: shapeCut}, Shape: reshapeShape, Mean: reshapeMean, Samples: reshapeSamples, Grad: reshapeGrad,
 		View: func(n *ir.Node, d *sym.Dims) *View { return &View{Whole: true} }})
 }
 
@@ -92,4 +92,31 @@ func reshapeGranule(n *ir.Node, axis int) int64 {
 func reshapeKeepsVectors(d *sym.Dims, n *ir.Node) bool {
 	from, to := n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape
 	return d.EQ(from[len(from)-1], to[len(to)-1]) == sym.Yes
+}
+
+// reshapeParts: axes that a reshape leaves as they are, counted from either end without those of 1, are parts before it
+// as well as after it.
+func reshapeParts(p Parts, n *ir.Node, want Part) (Reading, bool) {
+	from, to := n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape
+	in, kept := make(Part, len(from)), make(Part, len(to))
+	several := func(shape []sym.Expr) (axes []int) {
+		for i, e := range shape {
+			if !isOne(e) {
+				axes = append(axes, i)
+			}
+		}
+		return axes
+	}
+	a, b := several(from), several(to)
+	same := func(i, j int) bool { return from[i].Equal(to[j]) || p.Dims.EQ(from[i], to[j]) == sym.Yes }
+	keep := func(i, j int) { in[i], kept[j] = want[j], want[j] }
+	for len(a) > 0 && len(b) > 0 && same(a[0], b[0]) {
+		keep(a[0], b[0])
+		a, b = a[1:], b[1:]
+	}
+	for len(a) > 0 && len(b) > 0 && same(a[len(a)-1], b[len(b)-1]) {
+		keep(a[len(a)-1], b[len(b)-1])
+		a, b = a[:len(a)-1], b[:len(b)-1]
+	}
+	return Reading{Made: kept, In: []Part{in}, Attrs: ir.Attrs{"shape": kept.Shape(to)}}, true
 }

@@ -10,7 +10,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "rotate", Light: true, Shape: rotateShape, Mean: rotateMean, Samples: rotateSamples, Expand: func(b *ir.Builder, n *ir.Node) []*ir.Value {
+	define(&Def{Op: "rotate", Narrow: rotateParts, Light: true, Shape: rotateShape, Mean: rotateMean, Samples: rotateSamples, Expand: func(b *ir.Builder, n *ir.Node) []*ir.Value {
 		return []*ir.Value{Rotate(b, n.Inputs[0], n.Inputs[1], n.Inputs[2], n.Attrs.Bool("interleaved"))}
 	}})
 }
@@ -83,4 +83,10 @@ func rotateSamples(r *rand.Rand) []Sample {
 		}
 	}
 	return out
+}
+
+// rotateParts: the last axis is turned in pairs.
+func rotateParts(p Parts, n *ir.Node, want Part) (Reading, bool) {
+	want[len(want)-1] = AxisPart{}
+	return elementwiseParts(p, n, want)
 }

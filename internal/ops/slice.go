@@ -8,7 +8,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "slice", Light: true, Linear: true, Recompute: InPieces | Backward, Picks: true, Part: true, NotNegative: firstNotNegative, Defer: sliceDeferred, rows: rowRule{axes: sliceAxes, seen: sliceSeen, cut: sliceCut}, Grad: sliceGrad, Shape: sliceShape, Mean: sliceMean, View: sliceView, Samples: sliceSamples,
+	define(&Def{Op: "slice", Narrow: sliceParts, Light: true, Linear: true, Recompute: InPieces | Backward, Picks: true, Selects: true, NotNegative: firstNotNegative, Defer: sliceDeferred, rows: rowRule{axes: sliceAxes, seen: sliceSeen, cut: sliceCut}, Grad: sliceGrad, Shape: sliceShape, Mean: sliceMean, View: sliceView, Samples: sliceSamples,
 		Lowerings: []Lowering{{Name: "map", When: movable, Build: func(k *Nest, n *ir.Node) {
 			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) { k.Store(k.Out[0], at, k.In[0].Load(sliced(n, at)...)) })
 		}}}})
@@ -201,4 +201,23 @@ func sliceDeferred(n *ir.Node, in []*tensor.Tensor) *tensor.Tensor {
 	}
 	t, _ := tensor.Sliced(in[0], begin, extent, n.Attrs.Ints("step"))
 	return t
+}
+
+// sliceParts: a slice of a part is a part. Attributes are not given: the pass that asks makes slices anew.
+func sliceParts(p Parts, n *ir.Node, want Part) (Reading, bool) {
+	x, extent, step := n.Inputs[0], n.Attrs.Exprs("extent"), n.Attrs.Ints("step")
+	in := make(Part, len(want))
+	for i, begin := range n.Attrs.Exprs("begin") {
+		in[i] = AxisPart{begin, extent[i], step[i]}
+		if c := want[i]; !c.Whole() {
+			in[i] = AxisPart{p.Dims.Simplify(begin.Add(c.Begin.Mul(sym.Const(step[i])))), c.Extent, step[i] * c.Step}
+		}
+		if at, ok := in[i].Begin.Const(); ok && at == 0 && in[i].Step == 1 && p.Dims.EQ(in[i].Extent, x.Type.Shape[i]) == sym.Yes || isOne(x.Type.Shape[i]) && isOne(in[i].Extent) {
+			in[i] = AxisPart{}
+		}
+		if in[i].Step > 1<<31 || in[i].Step < -1<<31 {
+			return Reading{}, false
+		}
+	}
+	return Reading{Made: want, In: []Part{in}}, true
 }

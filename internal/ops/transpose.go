@@ -8,7 +8,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "transpose", Light: true, Linear: true, Recompute: InPieces | Backward, Picks: true, Rearranges: true, NotNegative: firstNotNegative, WholeVectors: transposeKeepsVectors, Defer: transposeDeferred, rows: rowRule{axes: transposeRows}, Shape: transposeShape, Mean: transposeMean, View: transposeView, Samples: transposeSamples, Grad: transposeGrad,
+	define(&Def{Op: "transpose", Narrow: transposeParts, Light: true, Linear: true, Recompute: InPieces | Backward, Picks: true, Rearranges: true, NotNegative: firstNotNegative, WholeVectors: transposeKeepsVectors, Defer: transposeDeferred, rows: rowRule{axes: transposeRows}, Shape: transposeShape, Mean: transposeMean, View: transposeView, Samples: transposeSamples, Grad: transposeGrad,
 		Lowerings: []Lowering{{Name: "map", Build: func(k *Nest, n *ir.Node) {
 			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) {
 				k.Store(k.Out[0], at, k.In[0].Load(unpermuted(at, n.Attrs.Ints("perm"))...))
@@ -106,4 +106,9 @@ func transposeKeepsVectors(_ *sym.Dims, n *ir.Node) bool {
 func transposeDeferred(n *ir.Node, in []*tensor.Tensor) *tensor.Tensor {
 	t, _ := tensor.Permuted(in[0], in[0].Shape(), n.Attrs.Ints("perm"))
 	return t
+}
+
+// transposeParts: the parts of axes are permuted as the axes are.
+func transposeParts(_ Parts, n *ir.Node, want Part) (Reading, bool) {
+	return Reading{Made: want, In: []Part{unpermuted(want, n.Attrs.Ints("perm"))}}, true
 }

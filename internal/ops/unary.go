@@ -81,7 +81,7 @@ func init() {
 
 func unary(f loop.UnaryOp, takes accepts, s slope, own Def) *Def {
 	return &Def{
-		Op: f.String(), Elementwise: true, rows: elementwiseRows, Samples: unarySamples(takes), Grad: s.grad, Light: own.Light, NotNegative: own.NotNegative,
+		Op: f.String(), Elementwise: true, Narrow: elementwiseParts, rows: elementwiseRows, Samples: unarySamples(takes), Grad: s.grad, Light: own.Light, NotNegative: own.NotNegative,
 		Shape: func(c *ir.Inference, n *ir.Node) error {
 			if err := arity(n, 1, 1); err != nil {
 				return err

@@ -34,7 +34,7 @@ func Dequantized(m *ir.Module) error {
 // partedIn finds what only a part of is read, as rows of an embedding are.
 func partedIn(b *ir.Block, parted map[*ir.Value]bool) {
 	for _, n := range b.Nodes {
-		if ops.Of(n).Part {
+		if ops.Of(n).Selects {
 			parted[n.Inputs[0]] = true
 		}
 		for _, region := range n.Regions {

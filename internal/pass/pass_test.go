@@ -17,6 +17,7 @@ import (
 
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 	"github.com/weirml/weir/internal/text/goldentest"
@@ -231,9 +232,13 @@ func TestRules(t *testing.T) {
 			}
 		}
 	}
-	for op := range narrows {
-		if !slices.Contains(names, "less "+op) {
-			t.Errorf("no case in testdata has slices move up through %s", op)
+	for _, op := range ir.Ops() {
+		def, name := op.(*ops.Def), op.Name()
+		if def.Narrow == nil || def.Elementwise || name == "slice" || strings.HasPrefix(name, "reduce_") { // reductions share a rule
+			continue
+		}
+		if !slices.Contains(names, "less "+name) {
+			t.Errorf("no case in testdata has slices move up through %s", name)
 		}
 	}
 	for _, table := range tables {
