@@ -2,8 +2,10 @@ package ops
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
 
@@ -108,4 +110,81 @@ func turnedSample(x *tensor.Tensor, perm []int64) *tensor.Tensor {
 		flat++
 	})
 	return out
+}
+
+// A LastForm says how a node works on operands whose channels are last.
+type LastForm struct {
+	Images []bool   // by input: it has channels, which are last then; the others stay as they are
+	Plain  bool     // the result has no channels that could be last
+	Attrs  ir.Attrs // the attributes that differ from the node's own
+	Faster bool     // it is worth a transposition of about as many bytes as it reads and writes
+}
+
+// imageFirst returns the form of a node whose first input alone has channels.
+func imageFirst(n *ir.Node, attrs ir.Attrs) *LastForm {
+	f := &LastForm{Images: make([]bool, len(n.Inputs)), Attrs: attrs}
+	f.Images[0] = true
+	return f
+}
+
+// imageRank is the rank of a node's first input; 0 if that is too small for channels and positions.
+func imageRank(n *ir.Node) int {
+	if rank := len(n.Inputs[0].Type.Shape); rank >= 3 {
+		return rank
+	}
+	return 0
+}
+
+// windowLast is of operators that have the attribute "last".
+func windowLast(_ *sym.Dims, n *ir.Node) *LastForm { return imageFirst(n, ir.Attrs{"last": true}) }
+
+// axisLast is of operators along one axis that is an attribute.
+func axisLast(_ *sym.Dims, n *ir.Node) *LastForm {
+	axis, named := n.Attrs["axis"].(int64)
+	rank := imageRank(n)
+	if !named || n.Attrs.Int("block", 0) != 0 || rank == 0 {
+		return nil
+	}
+	return imageFirst(n, ir.Attrs{"axis": whereLast(axis, rank)})
+}
+
+// listsLast is of operators whose attributes are lists over the axes.
+func listsLast(names ...string) func(d *sym.Dims, n *ir.Node) *LastForm {
+	return func(_ *sym.Dims, n *ir.Node) *LastForm {
+		rank := imageRank(n)
+		if rank == 0 {
+			return nil
+		}
+		changed, perm := ir.Attrs{}, ChannelsLast(rank)
+		for _, name := range names {
+			switch list := n.Attrs[name].(type) {
+			case []sym.Expr:
+				changed[name] = permuted(list, perm)
+			case []int64:
+				changed[name] = permuted(list, perm)
+			}
+		}
+		return imageFirst(n, changed)
+	}
+}
+
+// whereLast is the place of an axis after its tensor's channels became last.
+func whereLast(axis int64, rank int) int64 {
+	if axis < 0 {
+		axis += int64(rank)
+	}
+	if axis < 0 || axis >= int64(rank) {
+		return axis // one scale for all needs no axis
+	}
+	return int64(slices.Index(ChannelsLast(rank), axis))
+}
+
+// AxesLast are the axes that are an attribute of a node, in order, after its channels became last.
+func AxesLast(n *ir.Node) []int64 {
+	axes := []int64{}
+	for _, a := range n.Attrs.Ints("axes") {
+		axes = append(axes, whereLast(a, len(n.Inputs[0].Type.Shape)))
+	}
+	slices.Sort(axes)
+	return axes
 }

@@ -10,7 +10,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "concat", Narrow: concatParts, Light: true, Linear: true, Recompute: InPieces | Backward, Holds: true, NotNegative: allNotNegative, Defer: concatDeferred, rows: rowRule{axes: concatRows}, Grad: concatGrad, Shape: concatShape, Mean: concatMean, Samples: concatSamples,
+	define(&Def{Op: "concat", Last: concatLast, Narrow: concatParts, Light: true, Linear: true, Recompute: InPieces | Backward, Holds: true, NotNegative: allNotNegative, Defer: concatDeferred, rows: rowRule{axes: concatRows}, Grad: concatGrad, Shape: concatShape, Mean: concatMean, Samples: concatSamples,
 		View: func(n *ir.Node, _ *sym.Dims) *View {
 			if len(n.Inputs) == 1 {
 				return &View{}
@@ -161,4 +161,13 @@ func concatParts(_ Parts, n *ir.Node, want Part) (Reading, bool) {
 	axis := int(n.Attrs.Int("axis", 0))
 	want[(axis+len(want))%len(want)] = AxisPart{}
 	return Reading{Made: want, In: slices.Repeat([]Part{want}, len(n.Inputs))}, true
+}
+
+// concatLast: all operands have channels.
+func concatLast(d *sym.Dims, n *ir.Node) *LastForm {
+	f := axisLast(d, n)
+	if f != nil {
+		f.Images = slices.Repeat([]bool{true}, len(n.Inputs))
+	}
+	return f
 }

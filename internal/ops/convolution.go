@@ -14,7 +14,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "convolution", Products: convolutionProducts, Cost: convolutionCost, rows: windowRows, Grad: convolutionGrad, Shape: convolutionShape, Mean: convolutionMean, Work: convolutionWork, Samples: convolutionSamples,
+	define(&Def{Op: "convolution", WantsLast: true, Last: windowLast, Products: convolutionProducts, Cost: convolutionCost, rows: windowRows, Grad: convolutionGrad, Shape: convolutionShape, Mean: convolutionMean, Work: convolutionWork, Samples: convolutionSamples,
 		Lowerings: []Lowering{
 			{Name: "sums", Blocks: true, When: channelsFirst, Build: convolutionSums},
 			{Name: "pointwise", Apart: true, When: both(channelsFirst, convolutionIsPointwise), Build: convolutionPointwise},

@@ -11,7 +11,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "convolution_transpose", rows: rowRule{axes: transposedRows}, Grad: convolutionTransposeGrad, Shape: convTransposeShape, Mean: convTransposeMean, Samples: convTransposeSamples,
+	define(&Def{Op: "convolution_transpose", WantsLast: true, rows: rowRule{axes: transposedRows}, Grad: convolutionTransposeGrad, Shape: convTransposeShape, Mean: convTransposeMean, Samples: convTransposeSamples,
 		Lowerings: []Lowering{{Name: "sums", Blocks: true, Build: convTransposeSums}, {Name: "rows", Build: convTransposeRows}}})
 }
 

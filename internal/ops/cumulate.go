@@ -13,12 +13,12 @@ type cumulation struct {
 	combine loop.BinaryOp
 	first   float64
 	grad    func(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value
-	linear  bool
+	own     Def // the properties that are its own
 }
 
 func init() {
-	for _, f := range []cumulation{{"cumsum", loop.Add, 0, cumsumGrad, true}, {"cumprod", loop.Mul, 1, cumprodGrad, false}} {
-		define(&Def{Op: f.name, Linear: f.linear, Shape: cumulateShape, Grad: f.grad, Mean: f.mean, Lowerings: []Lowering{{Name: "serial", Build: f.serial}}, Samples: cumulateSamples})
+	for _, f := range []cumulation{{"cumsum", loop.Add, 0, cumsumGrad, Def{Linear: true, Last: axisLast}}, {"cumprod", loop.Mul, 1, cumprodGrad, Def{}}} {
+		define(&Def{Op: f.name, Linear: f.own.Linear, Last: f.own.Last, Shape: cumulateShape, Grad: f.grad, Mean: f.mean, Lowerings: []Lowering{{Name: "serial", Build: f.serial}}, Samples: cumulateSamples})
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "normalize", Narrow: alongParts("axes"), Linear: true, Recompute: InPieces | Backward, rows: rowRule{axes: normalizeAxes}, Shape: normalizeShape, Mean: normalizeMean, Samples: normalizeSamples, Grad: normalizeGrad,
+	define(&Def{Op: "normalize", Last: normalizeLast, Narrow: alongParts("axes"), Linear: true, Recompute: InPieces | Backward, rows: rowRule{axes: normalizeAxes}, Shape: normalizeShape, Mean: normalizeMean, Samples: normalizeSamples, Grad: normalizeGrad,
 		Lowerings: []Lowering{{Name: "rows", Build: normalizeRows}}})
 }
 
@@ -202,4 +202,11 @@ func normalizeAxes(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) b
 	axes, err := axesOf(n, n.Attrs.Ints("axes"), len(n.Inputs[0].Type.Shape))
 	in[0] = axis
 	return err == nil && len(n.Inputs) == 1 && !slices.Contains(axes, axis)
+}
+
+func normalizeLast(_ *sym.Dims, n *ir.Node) *LastForm {
+	if imageRank(n) == 0 {
+		return nil
+	}
+	return imageFirst(n, ir.Attrs{"axes": AxesLast(n)})
 }

@@ -77,6 +77,11 @@ type Def struct {
 	// Cost estimates the number of operations of the first result; size is the product of extents. nil: one for each
 	// element. Passes compare costs; Work is what is reported.
 	Cost func(n *ir.Node, size func(extents ...sym.Expr) float64) float64
+	// Last says how a node works on operands whose channels are last; nil if it does not. nil: the operator never does,
+	// apart from elementwise ones, which always do.
+	Last func(d *sym.Dims, n *ir.Node) *LastForm
+	// WantsLast: the operator is so much faster with its channels last that any operand is transposed for it.
+	WantsLast bool
 	// Narrow says how a part of the only result is computed of parts of the inputs; want, which it may change, is the
 	// part that is read. It returns false if it needs all of them. nil: a part takes the whole result.
 	Narrow func(p Parts, n *ir.Node, want Part) (Reading, bool)

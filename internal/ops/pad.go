@@ -8,7 +8,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "pad", Light: true, Linear: true, Recompute: InPieces | Backward, NotNegative: padNotNegative, rows: rowRule{axes: padAxes, seen: padSeen, loose: padLoose, cut: padCut}, Grad: padGrad, Shape: padShape, Mean: padMean, Expand: padExpand, Samples: padSamples,
+	define(&Def{Op: "pad", Last: listsLast("begin", "end"), Light: true, Linear: true, Recompute: InPieces | Backward, NotNegative: padNotNegative, rows: rowRule{axes: padAxes, seen: padSeen, loose: padLoose, cut: padCut}, Grad: padGrad, Shape: padShape, Mean: padMean, Expand: padExpand, Samples: padSamples,
 		View:      func(n *ir.Node, d *sym.Dims) *View { return padView(n) },
 		Lowerings: []Lowering{{Name: "map", When: padIsMap, Build: padMap}}})
 }

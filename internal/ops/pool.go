@@ -10,11 +10,11 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "max_pool", Picks: true, NotNegative: firstNotNegative, Cost: windowCost, rows: windowRows, Grad: maxPoolGrad, Shape: poolShape, Mean: maxPoolMean, Samples: poolSamples, Lowerings: []Lowering{{Name: "window", Build: maxPoolWindow}}})
+	define(&Def{Op: "max_pool", Last: poolLast, Picks: true, NotNegative: firstNotNegative, Cost: windowCost, rows: windowRows, Grad: maxPoolGrad, Shape: poolShape, Mean: maxPoolMean, Samples: poolSamples, Lowerings: []Lowering{{Name: "window", Build: maxPoolWindow}}})
 	define(&Def{Op: "max_pool_indices", Grad: maxPoolIndicesGrad, Shape: poolIndicesShape, Mean: poolIndicesMean, Samples: poolIndicesSamples,
 		Lowerings: []Lowering{{Name: "window", Build: poolIndicesWindow}}})
-	define(&Def{Op: "average_pool", NotNegative: firstNotNegative, Cost: windowCost, rows: windowRows, Grad: averagePoolGrad, Shape: poolShape, Mean: averagePoolMean, Samples: averagePoolSamples, Lowerings: []Lowering{{Name: "window", Build: averagePoolWindow}}})
-	define(&Def{Op: "lp_pool", Cost: windowCost, rows: windowRows, Grad: lpPoolGrad, Shape: poolShape, Mean: lpPoolMean, Samples: lpPoolSamples, Lowerings: []Lowering{{Name: "window", Build: lpPoolWindow}}})
+	define(&Def{Op: "average_pool", Last: poolLast, NotNegative: firstNotNegative, Cost: windowCost, rows: windowRows, Grad: averagePoolGrad, Shape: poolShape, Mean: averagePoolMean, Samples: averagePoolSamples, Lowerings: []Lowering{{Name: "window", Build: averagePoolWindow}}})
+	define(&Def{Op: "lp_pool", Last: poolLast, Cost: windowCost, rows: windowRows, Grad: lpPoolGrad, Shape: poolShape, Mean: lpPoolMean, Samples: lpPoolSamples, Lowerings: []Lowering{{Name: "window", Build: lpPoolWindow}}})
 }
 
 // MaxPool is the largest element under the window at each place; positions outside the input count as lowest. ceil lets a last window hang over the end.
@@ -237,4 +237,11 @@ func averagePoolWindow(k *Nest, n *ir.Node) {
 // windowCost counts one operation for each element under a window.
 func windowCost(n *ir.Node, size func(...sym.Expr) float64) float64 {
 	return size(n.Outputs[0].Type.Shape...) * size(ir.Constants(n.Attrs.Ints("kernel"))...)
+}
+
+// poolLast: with its channels first, a window's elements lie apart from its neighbours'.
+func poolLast(d *sym.Dims, n *ir.Node) *LastForm {
+	f := windowLast(d, n)
+	f.Faster = true
+	return f
 }

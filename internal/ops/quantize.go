@@ -11,8 +11,8 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "quantize", Linear: true, NoGrad: "rounded; Custom says how to pass a derivative through", Shape: quantizeShape, Mean: quantizeMean, Samples: quantizeSamples, Lowerings: []Lowering{{Name: "map", Build: quantizeMap}}})
-	define(&Def{Op: "dequantize", Linear: true, Grad: dequantizeGrad, Shape: dequantizeShape, Mean: dequantizeMean, Samples: dequantizeSamples, Lowerings: []Lowering{{Name: "map", Build: dequantizeMap}}})
+	define(&Def{Op: "quantize", Last: axisLast, Linear: true, NoGrad: "rounded; Custom says how to pass a derivative through", Shape: quantizeShape, Mean: quantizeMean, Samples: quantizeSamples, Lowerings: []Lowering{{Name: "map", Build: quantizeMap}}})
+	define(&Def{Op: "dequantize", Last: axisLast, Linear: true, Grad: dequantizeGrad, Shape: dequantizeShape, Mean: dequantizeMean, Samples: dequantizeSamples, Lowerings: []Lowering{{Name: "map", Build: dequantizeMap}}})
 }
 
 // Quantization says how elements share scales and zero points. A scale of one element is the whole tensor's. A scale of rank 1 has one element for each index of

@@ -184,7 +184,7 @@ func reducedIndex[T any](rank int, axes []int, keep bool, at, inner []T) []T {
 }
 
 func (r reduction) define() *Def {
-	return &Def{Op: r.name, Linear: true, Narrow: reducedParts, Merge: r.own.Merge, Picks: r.own.Picks, NotNegative: r.own.NotNegative, rows: reducedRows, Shape: r.shape, Mean: r.mean, Grad: r.grad, Lowerings: []Lowering{{Name: "nest", Build: r.nest}}, Samples: r.samples}
+	return &Def{Op: r.name, Linear: true, Narrow: reducedParts, Last: reducedLast, Merge: r.own.Merge, Picks: r.own.Picks, NotNegative: r.own.NotNegative, rows: reducedRows, Shape: r.shape, Mean: r.mean, Grad: r.grad, Lowerings: []Lowering{{Name: "nest", Build: r.nest}}, Samples: r.samples}
 }
 
 func (r reduction) shape(c *ir.Inference, n *ir.Node) error {
@@ -485,4 +485,23 @@ func reducedParts(_ Parts, n *ir.Node, want Part) (Reading, bool) {
 		}
 	}
 	return Reading{Made: want, In: []Part{in}}, true
+}
+
+// reducedLast is of reductions that keep their axes, or that leave images and channels alone.
+func reducedLast(_ *sym.Dims, n *ir.Node) *LastForm {
+	rank := imageRank(n)
+	if _, named := n.Attrs["axes"].([]int64); !named || n.Attrs["outer"] != nil || rank == 0 {
+		return nil
+	}
+	axes := AxesLast(n)
+	f := imageFirst(n, ir.Attrs{"axes": axes})
+	if !n.Attrs.Bool("keep") {
+		f.Plain = true
+		for i := 1; i < rank-1; i++ {
+			if !slices.Contains(axes, int64(i)) {
+				return nil
+			}
+		}
+	}
+	return f
 }

@@ -12,7 +12,7 @@ import (
 
 func init() {
 	shape := reduction{accepts: floats, before: square}.shape // nothing is known of floats
-	define(&Def{Op: "reduce_log_sum_exp", Narrow: reducedParts, Linear: true, rows: reducedRows, Shape: shape, Mean: logSumExpMean, Samples: logSumExpSamples, Grad: logSumExpGrad, Lowerings: []Lowering{{Name: "rows", Build: logSumExpRows}}})
+	define(&Def{Op: "reduce_log_sum_exp", Last: reducedLast, Narrow: reducedParts, Linear: true, rows: reducedRows, Shape: shape, Mean: logSumExpMean, Samples: logSumExpSamples, Grad: logSumExpGrad, Lowerings: []Lowering{{Name: "rows", Build: logSumExpRows}}})
 }
 
 // ReduceLogSumExp is log Σ exp(x) along axes, without overflow: the greatest element is taken out first. It is −∞ of no elements.

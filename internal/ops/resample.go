@@ -10,7 +10,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "resample", rows: tableRows, Grad: resampleGrad, Shape: resampleShape, Mean: resampleMean, Samples: resampleSamples,
+	define(&Def{Op: "resample", Last: axisLast, rows: tableRows, Grad: resampleGrad, Shape: resampleShape, Mean: resampleMean, Samples: resampleSamples,
 		Lowerings: []Lowering{{Name: "taps", Build: resampleTaps}}})
 }
 

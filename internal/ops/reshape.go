@@ -7,7 +7,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "reshape", Narrow: reshapeParts, Light: true, Linear: true, Recompute: Late | InPieces | Backward, Picks: true, Rearranges: true, Alias: true, NotNegative: firstNotNegative, WholeVectors: reshapeKeepsVectors, rows: rowRule{axes: reshapeAxes, seen: reshapeSeen, granule: reshapeGranule, cut: shapeCut}, Shape: reshapeShape, Mean: reshapeMean, Samples: reshapeSamples, Grad: reshapeGrad,
+	define(&Def{Op: "reshape", Last: reshapeLast, Narrow: reshapeParts, Light: true, Linear: true, Recompute: Late | InPieces | Backward, Picks: true, Rearranges: true, Alias: true, NotNegative: firstNotNegative, WholeVectors: reshapeKeepsVectors, rows: rowRule{axes: reshapeAxes, seen: reshapeSeen, granule: reshapeGranule, cut: shapeCut}, Shape: reshapeShape, Mean: reshapeMean, Samples: reshapeSamples, Grad: reshapeGrad,
 		View: func(n *ir.Node, d *sym.Dims) *View { return &View{Whole: true} }})
 }
 
@@ -119,4 +119,23 @@ func reshapeParts(p Parts, n *ir.Node, want Part) (Reading, bool) {
 		a, b = a[:len(a)-1], b[:len(b)-1]
 	}
 	return Reading{Made: kept, In: []Part{in}, Attrs: ir.Attrs{"shape": kept.Shape(to)}}, true
+}
+
+// reshapeLast is of reshapes that leave images and channels alone and change the spatial axes.
+func reshapeLast(d *sym.Dims, n *ir.Node) *LastForm {
+	from, to := n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape
+	if len(from) < 3 || len(to) < 2 {
+		return nil
+	}
+	for i, extent := range to[:2] {
+		if !from[i].Equal(extent) && d.EQ(from[i], extent) != sym.Yes {
+			return nil
+		}
+	}
+	if len(to) == 2 {
+		f := imageFirst(n, nil)
+		f.Plain = true
+		return f
+	}
+	return imageFirst(n, ir.Attrs{"shape": permuted(to, ChannelsLast(len(to)))})
 }

@@ -8,7 +8,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "slice", Narrow: sliceParts, Light: true, Linear: true, Recompute: InPieces | Backward, Picks: true, Selects: true, NotNegative: firstNotNegative, Defer: sliceDeferred, rows: rowRule{axes: sliceAxes, seen: sliceSeen, cut: sliceCut}, Grad: sliceGrad, Shape: sliceShape, Mean: sliceMean, View: sliceView, Samples: sliceSamples,
+	define(&Def{Op: "slice", Last: listsLast("begin", "extent", "step"), Narrow: sliceParts, Light: true, Linear: true, Recompute: InPieces | Backward, Picks: true, Selects: true, NotNegative: firstNotNegative, Defer: sliceDeferred, rows: rowRule{axes: sliceAxes, seen: sliceSeen, cut: sliceCut}, Grad: sliceGrad, Shape: sliceShape, Mean: sliceMean, View: sliceView, Samples: sliceSamples,
 		Lowerings: []Lowering{{Name: "map", When: movable, Build: func(k *Nest, n *ir.Node) {
 			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) { k.Store(k.Out[0], at, k.In[0].Load(sliced(n, at)...)) })
 		}}}})

@@ -12,9 +12,9 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "softmax", Narrow: alongParts("axis"), Linear: true, Recompute: InPieces, NotNegative: neverNegative, rows: rowRule{axes: softmaxAxes}, Shape: softmaxShape, Grad: softmaxGrad, Samples: softmaxSamples, Mean: softmaxMean(func(dt dtype.DType, x, total float64) float64 { return shareOf(dt, x) / total }),
+	define(&Def{Op: "softmax", Last: axisLast, Narrow: alongParts("axis"), Linear: true, Recompute: InPieces, NotNegative: neverNegative, rows: rowRule{axes: softmaxAxes}, Shape: softmaxShape, Grad: softmaxGrad, Samples: softmaxSamples, Mean: softmaxMean(func(dt dtype.DType, x, total float64) float64 { return shareOf(dt, x) / total }),
 		Lowerings: []Lowering{{Name: "rows", Build: softmaxRows}}})
-	define(&Def{Op: "log_softmax", Narrow: alongParts("axis"), Linear: true, Recompute: InPieces, rows: rowRule{axes: softmaxAxes}, Shape: softmaxShape, Grad: logSoftmaxGrad, Samples: softmaxSamples, Mean: softmaxMean(func(_ dtype.DType, x, total float64) float64 { return x - loop.Logarithm(total) }),
+	define(&Def{Op: "log_softmax", Last: axisLast, Narrow: alongParts("axis"), Linear: true, Recompute: InPieces, rows: rowRule{axes: softmaxAxes}, Shape: softmaxShape, Grad: logSoftmaxGrad, Samples: softmaxSamples, Mean: softmaxMean(func(_ dtype.DType, x, total float64) float64 { return x - loop.Logarithm(total) }),
 		Lowerings: []Lowering{{Name: "rows", Build: logSoftmaxRows}}})
 }
 

@@ -31,8 +31,7 @@ var groups = []rule{
 // convolves reports whether a block has convolutions.
 func convolves(b *ir.Block) bool {
 	return slices.ContainsFunc(b.Nodes, func(n *ir.Node) bool {
-		name := n.Op.Name()
-		return name == "convolution" || name == "convolution_transpose" || slices.ContainsFunc(n.Regions, convolves)
+		return ops.Of(n).WantsLast || slices.ContainsFunc(n.Regions, convolves)
 	})
 }
 

@@ -148,14 +148,7 @@ func (l *layout) form(n *ir.Node) *form {
 	if len(n.Outputs) != 1 || n.Outputs[0].Bound || len(n.Regions) > 0 || n.Outputs[0].Type.DType == dtype.String || ops.Last(n) {
 		return nil
 	}
-	make := forms[n.Op.Name()]
-	if make == nil && ops.Elementwise(n) {
-		make = formOfFunction
-	}
-	if make == nil {
-		return nil
-	}
-	f := make(l, n)
+	f := l.formOf(n)
 	if f == nil || !f.plain && len(n.Outputs[0].Type.Shape) < 3 {
 		return nil
 	}

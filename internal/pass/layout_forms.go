@@ -12,29 +12,48 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// forms says by operator how its nodes work on tensors whose channels are last; functions of single elements are beside the table.
-var forms = map[string]func(l *layout, n *ir.Node) *form{
-	"convolution":           formOfConvolution,
-	"convolution_transpose": formOfTransposed,
-	"max_pool":              formOfPool,
-	"average_pool":          formOfPool,
-	"lp_pool":               formOfPool,
-	"concat":                formOfAxis, "softmax": formOfAxis, "log_softmax": formOfAxis, "resample": formOfAxis, "cumsum": formOfAxis, "quantize": formOfAxis, "dequantize": formOfAxis,
-	"pad":        formOfLists("begin", "end"),
-	"slice":      formOfLists("begin", "extent", "step"),
-	"expand":     formOfExpand,
-	"normalize":  formOfAxes,
-	"reduce_sum": formOfReduction, "reduce_prod": formOfReduction, "reduce_min": formOfReduction, "reduce_max": formOfReduction, "reduce_mean": formOfReduction, "reduce_l1": formOfReduction,
-	"reduce_l2": formOfReduction, "reduce_sum_square": formOfReduction, "reduce_log_sum": formOfReduction, "reduce_log_sum_exp": formOfReduction,
-	"reshape":   formOfReshape,
-	"transpose": formOfTranspose,
+// formOf says how a node works on tensors whose channels are last; nil if it does not. Convolutions, and the transposes and
+// reshapes around them, are what the pass rewrites; all other operators say it themselves.
+func (l *layout) formOf(n *ir.Node) *form {
+	f := l.ownForm(n)
+	switch n.Op.Name() {
+	case "convolution":
+		f.build = l.convolution
+	case "convolution_transpose":
+		return formOfTransposed(l, n)
+	case "transpose":
+		return formOfTranspose(l, n)
+	case "reshape":
+		if f == nil {
+			return formOfGroups(l, n)
+		}
+	}
+	if f == nil && ops.Elementwise(n) {
+		return formOfFunction(l, n)
+	}
+	return f
 }
 
-// first says that a node's first input has channels, and the others none.
-func first(n *ir.Node) []bool {
-	images := make([]bool, len(n.Inputs))
-	images[0] = true
-	return images
+// ownForm is the form that the node's operator says it has.
+func (l *layout) ownForm(n *ir.Node) *form {
+	of := ops.Of(n)
+	if of.Last == nil {
+		return nil
+	}
+	how := of.Last(l.Dims(), n)
+	if how == nil {
+		return nil
+	}
+	f := &form{images: how.Images, plain: how.Plain, build: func(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value {
+		return b.Op(n.Op.Name(), with(n, how.Attrs), in...)
+	}}
+	switch {
+	case of.WantsLast:
+		f.gain = unbreakable
+	case how.Faster:
+		f.gain = (l.bytes(n.Inputs[0]) + l.bytes(n.Outputs[0])) / 2
+	}
+	return f
 }
 
 // with is a node's attributes with some changed.
@@ -44,32 +63,20 @@ func with(n *ir.Node, changed ir.Attrs) ir.Attrs {
 	return attrs
 }
 
-// whereLast is where an axis of a tensor goes when its channels become last.
-func whereLast(axis int64, rank int) int64 {
-	if axis < 0 {
-		axis += int64(rank)
-	}
-	if axis < 0 || axis >= int64(rank) {
-		return axis // one scale for all needs no axis
-	}
-	return inverted(ops.ChannelsLast(rank))[axis]
-}
-
-func formOfConvolution(l *layout, n *ir.Node) *form {
-	return &form{images: first(n), gain: unbreakable, build: func(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value {
-		in, groups := slices.Clone(in), n.Attrs.Int("groups", 1)
-		perm, attrs := ops.WeightsLast(n), ir.Attrs{"last": true}
-		if w := l.constant(in[1], in[1].Type.Shape, perm); w != nil {
-			if in[1] = w; !l.exact {
-				if in[1], attrs["groups"] = joinedGroups(b, w, groups); attrs["groups"] != groups {
-					attrs["holes"] = true
-				}
+// convolution builds a convolution, with its weights turned, and with groups of few output channels joined.
+func (l *layout) convolution(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value {
+	in, groups := slices.Clone(in), n.Attrs.Int("groups", 1)
+	perm, attrs := ops.WeightsLast(n), ir.Attrs{"last": true}
+	if w := l.constant(in[1], in[1].Type.Shape, perm); w != nil {
+		if in[1] = w; !l.exact {
+			if in[1], attrs["groups"] = joinedGroups(b, w, groups); attrs["groups"] != groups {
+				attrs["holes"] = true
 			}
-		} else {
-			in[1] = turned(b, in[1], perm)
 		}
-		return b.Op(n.Op.Name(), with(n, attrs), in...)
-	}}
+	} else {
+		in[1] = turned(b, in[1], perm)
+	}
+	return b.Op(n.Op.Name(), with(n, attrs), in...)
 }
 
 // fewestFilters is how many output channels of a group fill a product's columns.
@@ -114,113 +121,12 @@ func noHole[T float32 | float64](w T) T {
 	return w
 }
 
-// formOfPool: with its channels first, a window's elements lie apart from its neighbours'.
-func formOfPool(l *layout, n *ir.Node) *form {
-	return &form{images: first(n), gain: (l.bytes(n.Inputs[0]) + l.bytes(n.Outputs[0])) / 2, build: func(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value {
-		return b.Op(n.Op.Name(), with(n, ir.Attrs{"last": true}), in...)
-	}}
-}
-
-// formOfAxis is of operators along one axis.
-func formOfAxis(l *layout, n *ir.Node) *form {
-	images := first(n)
-	if n.Op.Name() == "concat" {
-		for i := range images {
-			images[i] = true
-		}
-	}
-	axis, named := n.Attrs["axis"].(int64)
-	if !named || n.Attrs.Int("block", 0) != 0 {
-		return nil
-	}
-	return &form{images: images, build: func(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value {
-		return b.Op(n.Op.Name(), with(n, ir.Attrs{"axis": whereLast(axis, len(n.Inputs[0].Type.Shape))}), in...)
-	}}
-}
-
-// formOfLists is of operators with lists over the axes.
-func formOfLists(names ...string) func(l *layout, n *ir.Node) *form {
-	return func(l *layout, n *ir.Node) *form {
-		return &form{images: first(n), build: func(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value {
-			changed, perm := ir.Attrs{}, ops.ChannelsLast(len(n.Inputs[0].Type.Shape))
-			for _, name := range names {
-				switch list := n.Attrs[name].(type) {
-				case []sym.Expr:
-					changed[name] = permutedShape(list, perm)
-				case []int64:
-					changed[name] = composed(perm, list)
-				}
-			}
-			return b.Op(n.Op.Name(), with(n, changed), in...)
-		}}
-	}
-}
-
-// formOfExpand is of repetitions along axes that are there.
-func formOfExpand(l *layout, n *ir.Node) *form {
-	if len(n.Attrs.Exprs("shape")) != len(n.Inputs[0].Type.Shape) {
-		return nil
-	}
-	return formOfLists("shape")(l, n)
-}
-
-// axesLast are a node's axes when its channels become last, in order.
-func axesLast(n *ir.Node) []int64 {
-	axes := []int64{}
-	for _, a := range n.Attrs.Ints("axes") {
-		axes = append(axes, whereLast(a, len(n.Inputs[0].Type.Shape)))
-	}
-	slices.Sort(axes)
-	return axes
-}
-
-func formOfAxes(l *layout, n *ir.Node) *form {
-	return &form{images: first(n), build: func(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value {
-		return b.Op(n.Op.Name(), with(n, ir.Attrs{"axes": axesLast(n)}), in...)
-	}}
-}
-
-// formOfReduction is of reductions that keep their axes, or that leave images and channels alone.
-func formOfReduction(l *layout, n *ir.Node) *form {
-	rank := len(n.Inputs[0].Type.Shape)
-	if _, named := n.Attrs["axes"].([]int64); !named || n.Attrs["outer"] != nil || rank < 3 {
-		return nil
-	}
-	f := formOfAxes(l, n)
-	if !n.Attrs.Bool("keep") {
-		f.plain = true
-		axes := axesLast(n)
-		for i := 1; i < rank-1; i++ {
-			if !slices.Contains(axes, int64(i)) {
-				return nil
-			}
-		}
-	}
-	return f
-}
-
-// formOfReshape is of reshapes that leave images and channels alone and change the spatial axes, and of the last step of a normalisation of groups of channels.
-func formOfReshape(l *layout, n *ir.Node) *form {
-	from, to := n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape
-	if len(from) < 3 || len(to) < 2 {
-		return nil
-	}
-	if !sameShape(l.Dims(), from[:2], to[:2]) {
-		return formOfGroups(l, n)
-	}
-	return &form{images: first(n), plain: len(to) == 2, build: func(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value {
-		if len(to) == 2 {
-			return ops.Reshape(b, in[0], to...)
-		}
-		return ops.Reshape(b, in[0], permutedShape(to, ops.ChannelsLast(len(to)))...)
-	}}
-}
-
-// formOfGroups is of [N, C, d…] taken as [N, groups, …], normalised along all axes behind these two, and taken as [N, C, d…] again. With channels last, sums over positions are taken for each
-// channel, and then those of a group's channels put together.
+// formOfGroups is of [N, C, d…] taken as [N, groups, …], normalised along all axes after these two, and taken as
+// [N, C, d…] again. With channels last, sums over positions are taken for each channel, and then the sums of a group's
+// channels are added up.
 func formOfGroups(l *layout, n *ir.Node) *form {
 	norm := producer(n.Inputs[0], "normalize")
-	if norm == nil || l.uses[n.Inputs[0]] != 1 || len(n.Outputs[0].Type.Shape) < 3 {
+	if norm == nil || len(n.Inputs[0].Type.Shape) < 3 || l.uses[n.Inputs[0]] != 1 || len(n.Outputs[0].Type.Shape) < 3 {
 		return nil
 	}
 	split := producer(norm.Inputs[0], "reshape")
@@ -231,7 +137,7 @@ func formOfGroups(l *layout, n *ir.Node) *form {
 	middle := norm.Outputs[0].Type.Shape
 	groups, fixed := middle[1].Const()
 	channels, known := shape[1].Const()
-	axes := axesLast(norm) // of the last axes, in order: all but the first and the one that is last now
+	axes := ops.AxesLast(norm) // of the last axes, in order: all but the first and the one that is last now
 	for i, a := range axes {
 		if a != int64(i+1) {
 			return nil
@@ -247,7 +153,8 @@ func formOfGroups(l *layout, n *ir.Node) *form {
 	}}
 }
 
-// formOfTranspose is of transposes that bring channels to one of the two places. Of three axes it is the same transpose to both: what is computed with channels has them brought last.
+// formOfTranspose is of transposes that bring channels to one of the two places. Of three axes, the same transpose brings
+// them to either: if its operand is computed with channels, it brings them last.
 func formOfTranspose(l *layout, n *ir.Node) *form {
 	rank := len(n.Attrs.Ints("perm"))
 	if rank < 3 {

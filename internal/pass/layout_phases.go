@@ -123,7 +123,9 @@ func formOfTransposed(l *layout, n *ir.Node) *form {
 	if how == nil {
 		return nil
 	}
-	return &form{images: first(n), gain: unbreakable, build: func(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value {
+	images := make([]bool, len(n.Inputs))
+	images[0] = true
+	return &form{images: images, gain: unbreakable, build: func(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value {
 		p := &pieces{extents: n.Outputs[0].Type.Shape[2:], how: how}
 		if inColumns(n, how) {
 			p = columnsOf(b, n, in[0], begin)
