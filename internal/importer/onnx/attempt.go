@@ -56,7 +56,7 @@ func mostInlined(m *wire.ModelProto) int {
 	return leastInlined + moreInlined*count
 }
 
-func newAttempt(m *Model) *attempt {
+func newAttempt(m *source) *attempt {
 	return &attempt{bodies: map[*wire.GraphProto]int{}, varies: map[string][]ops.LoopExtent{}, forms: map[string][]form{}, forks: map[string]fork{}, work: mostWork + moreWork*nodesOf(m.Proto.Graph)}
 }
 

@@ -332,41 +332,9 @@ func (c *call) textInput(i int) ops.Text {
 // isTexts reports whether the i-th input is texts.
 func (c *call) isTexts(i int) bool { return i < len(c.In) && c.graph.isTexts(c.In[i]) }
 
-// moved says of an operator that only moves elements which of its inputs may be texts, and which of its outputs then are; nil: all.
-type moved struct{ in, out []int }
-
-// moves are the operators that do to texts' spans what they do to numbers.
-var moves = map[string]moved{"Split": {in: []int{0}}, "Where": {in: []int{1, 2}}, "Pad": {in: []int{0, 2}}, "Concat": {},
-	"ScatterElements": {in: []int{0, 2}}, "Scatter": {in: []int{0, 2}}, "ScatterND": {in: []int{0, 2}}, "TensorScatter": {in: []int{0, 1}},
-	"Shape": {[]int{0}, []int{}}, "Size": {[]int{0}, []int{}}}
-
-func init() {
-	for _, name := range []string{"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Expand", "Tile", "Gather", "GatherElements", "GatherND", "Slice", "Compress",
-		"ReverseSequence", "DepthToSpace", "SpaceToDepth", "CenterCropPad", "Trilu"} {
-		moves[name] = moved{[]int{0}, []int{0}}
-	}
-}
-
-// textRules are those of operators that mean something else of texts than of numbers.
-var textRules = map[string]rule{}
-
-// counted are the inputs, from first to last, that are integers since a version of their operator: sizes, places, axes.
-type counted struct {
-	since       int64
-	first, last int
-}
-
-var integerInputs = map[string]counted{
-	"Reshape": {5, 1, 1}, "Squeeze": {13, 1, 1}, "Unsqueeze": {13, 1, 1}, "Slice": {10, 1, 4}, "Pad": {11, 1, 1}, "Expand": {8, 1, 1}, "Tile": {6, 1, 1}, "ConstantOfShape": {9, 0, 0},
-	"Gather": {1, 1, 1}, "GatherElements": {11, 1, 1}, "GatherND": {11, 1, 1}, "ScatterElements": {11, 1, 1}, "ScatterND": {11, 1, 1}, "TopK": {10, 1, 1}, "Split": {13, 1, 1},
-	"CumSum": {11, 1, 1}, "Trilu": {14, 1, 1}, "Resize": {11, 3, 3}, "CenterCropPad": {18, 1, 1}, "ReverseSequence": {10, 1, 1},
-	"ReduceSum": {13, 1, 1}, "ReduceMean": {18, 1, 1}, "ReduceMax": {18, 1, 1}, "ReduceMin": {18, 1, 1}, "ReduceProd": {18, 1, 1}, "ReduceL1": {18, 1, 1}, "ReduceL2": {18, 1, 1},
-	"ReduceLogSum": {18, 1, 1}, "ReduceLogSumExp": {18, 1, 1}, "ReduceSumSquare": {18, 1, 1},
-}
-
 // apply converts a node by its rule. Texts are moved as their spans, over one pool.
 func (g *graph) apply(c *call, convert rule) []*ir.Value {
-	if n, ok := integerInputs[ruleName(c.Node)]; ok && c.Version >= n.since {
+	if n, ok := g.model.rules.integers[ruleName(c.Node)]; ok && c.Version >= n.since {
 		for i := n.first; i <= n.last && i < len(c.In); i++ {
 			if v := c.In[i]; v != nil && !v.Type.DType.IsInt() && !g.isTexts(v) {
 				c.Fault("input %d is of %s, and must be integers", i, v.Type.DType)
@@ -377,10 +345,10 @@ func (g *graph) apply(c *call, convert rule) []*ir.Value {
 		return convert(c)
 	}
 	name := ruleName(c.Node)
-	if r := textRules[name]; r != nil {
+	if r := g.model.rules.texts[name]; r != nil {
 		return r(c)
 	}
-	row, moved := moves[name]
+	row, moved := g.model.rules.moves[name]
 	if !moved {
 		return convert(c)
 	}

@@ -1,7 +1,6 @@
 package onnx
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -12,55 +11,6 @@ import (
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
-
-// rule turns one node into ir: it builds through the call and returns the node's outputs, as many as the call asks for at most. It
-// stops by the builder's Fail, Failf or Refuse.
-type rule func(c *call) []*ir.Value
-
-// rules is the importer's table: an operator's spelling ("Add", or "domain:Name" outside ai.onnx) and what it becomes. Where a newer version only
-// adds to an older one, the rule serves both, and call.Version tells them apart where it must. earlier has the rows of older versions
-// that mean something else.
-var (
-	rules   = map[string]rule{}
-	earlier = map[string][]meaning{}
-)
-
-// meaning is what an operator was in models that import a version of its domain below until.
-type meaning struct {
-	until int64
-	rule  rule
-}
-
-// add puts rows into the table; each file of rules calls it from init.
-func add(rows map[string]rule) {
-	for name, r := range rows {
-		if rules[name] != nil {
-			panic("onnx: two rules for " + name)
-		}
-		rules[name] = r
-	}
-}
-
-// before puts rows into the table that hold in versions below `until`, down to the version of another such row.
-func before(until int64, rows map[string]rule) {
-	for name, r := range rows {
-		at, found := slices.BinarySearchFunc(earlier[name], until, func(m meaning, until int64) int { return cmp.Compare(m.until, until) })
-		if found {
-			panic(fmt.Sprintf("onnx: two rules for %s before version %d", name, until))
-		}
-		earlier[name] = slices.Insert(earlier[name], at, meaning{until, r})
-	}
-}
-
-// ruleFor is the rule of an operator in models that import the given version of its domain; nil where there is none.
-func ruleFor(name string, version int64) rule {
-	for _, m := range earlier[name] {
-		if version < m.until {
-			return m.rule
-		}
-	}
-	return rules[name]
-}
 
 // call is one node under conversion.
 type call struct {
@@ -180,7 +130,7 @@ func (c *call) Tensor(name string) *tensor.Tensor {
 	if a == nil || a.T == nil {
 		return nil
 	}
-	t, err := c.graph.model.tensor(a.T)
+	t, err := c.graph.model.read(a.T)
 	if err != nil {
 		c.Fail(err)
 	}

@@ -23,8 +23,9 @@ func single(n *wire.NodeProto, version int64, in ...*tensor.Tensor) *Model {
 		n.Input = append(n.Input, p.Name)
 		g.Initializer = append(g.Initializer, p)
 	}
-	m := &Model{Proto: &wire.ModelProto{Graph: g}, Opsets: map[string]int64{"": version}, Outputs: []Port{{Name: "y"}}}
-	m.Opsets[n.Domain] = version
+	m := newModel(&wire.ModelProto{Graph: g})
+	m.Outputs = []Port{{Name: "y"}}
+	m.Opsets[""], m.Opsets[n.Domain] = version, version
 	return m
 }
 
@@ -124,12 +125,12 @@ func TestFirstVersions(t *testing.T) {
 
 // TestRowsOfVersions: which rule holds is decided by the version that a model imports.
 func TestRowsOfVersions(t *testing.T) {
-	for name, list := range earlier {
+	for name, list := range rules.earlier {
 		if !slices.IsSortedFunc(list, func(a, b meaning) int { return int(a.until - b.until) }) {
 			t.Errorf("%s: the rows of older versions are not in order", name)
 		}
 	}
-	if ruleFor("Crop", 9) == nil || ruleFor("Crop", 10) != nil || ruleFor("Nothing", 1) != nil {
+	if rules.rule("Crop", 9) == nil || rules.rule("Crop", 10) != nil || rules.rule("Nothing", 1) != nil {
 		t.Error("Crop is an operator of versions 1 to 9")
 	}
 }

@@ -19,7 +19,7 @@ const maxFunctions = 32
 
 // graph is a graph, a body or a function under conversion: the names in scope and the block that nodes are added to.
 type graph struct {
-	model   *Model
+	model   *source
 	outer   *graph
 	build   *ir.Builder
 	names   map[string]*ir.Value
@@ -39,7 +39,7 @@ type graph struct {
 }
 
 // Build is BuildWithin without an end.
-func (m *Model) Build(outputs []string) (module *ir.Module, signature *Signature, err error) {
+func (m *source) Build(outputs []string) (module *ir.Module, signature *Signature, err error) {
 	return m.BuildWithin(context.Background(), outputs, nil, nil)
 }
 
@@ -47,7 +47,7 @@ func (m *Model) Build(outputs []string) (module *ir.Module, signature *Signature
 // Check is set: it gives the context's error once that has ended. states says which outputs are new values of inputs,
 // by those; it makes no states of them. ones are dimensions that are 1 in every run: an extent that is one of them
 // repeats where a larger one is expected.
-func (m *Model) BuildWithin(ctx context.Context, outputs []string, states map[string]string, ones []string) (module *ir.Module, signature *Signature, err error) {
+func (m *source) BuildWithin(ctx context.Context, outputs []string, states map[string]string, ones []string) (module *ir.Module, signature *Signature, err error) {
 	if err := m.supported(); err != nil {
 		return nil, nil, err
 	}
@@ -61,7 +61,7 @@ func (m *Model) BuildWithin(ctx context.Context, outputs []string, states map[st
 }
 
 // supported refuses a model of a version, or with operators, that there are no rules for.
-func (m *Model) supported() error {
+func (m *source) supported() error {
 	if v := m.Proto.IRVersion; v > NewestFormat {
 		return diag.Unsupportedf("version %d of the file format (ir_version); versions up to %d are supported", v, NewestFormat)
 	}
@@ -76,7 +76,7 @@ func (m *Model) supported() error {
 }
 
 // try is Build with what earlier attempts have found out.
-func (m *Model) try(ctx context.Context, outputs []string, a *attempt) (module *ir.Module, signature *Signature, err error) {
+func (m *source) try(ctx context.Context, outputs []string, a *attempt) (module *ir.Module, signature *Signature, err error) {
 	defer ir.Catch(&err)
 	module = &ir.Module{Name: "main", Dims: sym.NewDims(), Meta: m.Meta}
 	a.inline = mostInlined(m.Proto)
@@ -107,13 +107,13 @@ func (m *Model) try(ctx context.Context, outputs []string, a *attempt) (module *
 }
 
 // Unsupported lists every operator of the model that no rule converts, sorted, each with the first node that has it.
-func (m *Model) Unsupported() []string {
+func (m *source) Unsupported() []string {
 	found := map[string]string{}
 	opsets := m.Opsets
 	var look func(nodes []*wire.NodeProto)
 	look = func(nodes []*wire.NodeProto) {
 		for _, n := range nodes {
-			if m.functions[functionKey(n.Domain, n.OpType, n.Overload)] == nil && ruleFor(ruleName(n), opsets[domainOf(n.Domain)]) == nil {
+			if m.functions[functionKey(n.Domain, n.OpType, n.Overload)] == nil && m.rules.rule(ruleName(n), opsets[domainOf(n.Domain)]) == nil {
 				name := ruleName(n)
 				if _, ok := found[name]; !ok {
 					found[name] = fmt.Sprintf("%s (node %q)", name, sourceOf(n))
@@ -150,7 +150,7 @@ func ruleName(n *wire.NodeProto) string {
 }
 
 // within is the versions that hold in a function's body: its own imports before those around it.
-func (m *Model) within(f *wire.FunctionProto, around map[string]int64) map[string]int64 {
+func (m *source) within(f *wire.FunctionProto, around map[string]int64) map[string]int64 {
 	opsets := maps.Clone(around)
 	for _, o := range f.OpsetImport {
 		opsets[domainOf(o.Domain)] = o.Version
@@ -259,7 +259,7 @@ func (g *graph) find(name string) *ir.Value {
 // initial is the value of an initializer of this graph; nil where there is none of that name.
 func (g *graph) initial(name string) (*tensor.Tensor, error) {
 	if t := g.weights[name]; t != nil {
-		return g.model.tensor(t)
+		return g.model.read(t)
 	}
 	if t := g.sparse[name]; t != nil {
 		return g.model.dense(t)
@@ -329,7 +329,7 @@ func (g *graph) call(n *wire.NodeProto) (*call, rule, error) {
 		return c, nil, nil
 	}
 	c.Version = g.opsets[domainOf(n.Domain)]
-	convert := ruleFor(ruleName(n), c.Version)
+	convert := g.model.rules.rule(ruleName(n), c.Version)
 	if convert == nil {
 		return nil, nil, diag.Unsupportedf("operator %s (version %d)", ruleName(n), c.Version).AtNode(source, n.OpType)
 	}

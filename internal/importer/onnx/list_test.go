@@ -66,7 +66,7 @@ func list(t *testing.T) string {
 			if domain != "" {
 				key = domain + ":" + name
 			}
-			has, note := rules[key] != nil, notes[key]
+			has, note := rules.rules[key] != nil, notes[key]
 			if has {
 				supported++
 			} else if domain == "com.microsoft" {

@@ -1,7 +1,6 @@
 package onnx
 
 import (
-	"context"
 	"io"
 	"math"
 	"path/filepath"
@@ -364,7 +363,7 @@ func (m *Model) variable(list []Weight) ([]Weight, error) {
 		types[w.Name] = ir.Type{DType: w.DType(), Shape: ir.Constants(w.Shape())}
 	}
 	for {
-		a, err := m.rehearse(sym.NewDims(), types)
+		a, err := m.rehearse(sym.NewDims(), types, m.complete)
 		if err == nil {
 			return list, nil
 		}
@@ -406,32 +405,6 @@ func (m *Model) without(list []Weight, n *wire.NodeProto) []Weight {
 	return slices.DeleteFunc(slices.Clone(list), func(w Weight) bool { return constant[w.Name] })
 }
 
-// rehearse converts the model for inputs and weights of some types, and returns what the conversion found out.
-func (m *Model) rehearse(dims *sym.Dims, types map[string]ir.Type) (a *attempt, err error) {
-	a = newAttempt(m)
-	return a, a.repeated(context.Background(), func() error {
-		body := &ir.Block{}
-		module := &ir.Module{Name: "main", Dims: dims.Clone(), Main: &ir.Func{Name: "main", Body: body}}
-		module.Funcs = []*ir.Func{module.Main}
-		b, given := ir.NewBuilder(ir.NewInference(module), body), map[string]*ir.Value{}
-		for name, t := range types {
-			for _, e := range t.Shape {
-				for _, v := range e.Vars() {
-					if _, ok := module.Dims.Get(v); !ok {
-						module.Dims.Set(v, sym.Range{Min: 0, Max: sym.NoMax})
-					}
-				}
-			}
-			given[name] = b.Param(name, t)
-		}
-		results, err := m.attempt(b, given, a)
-		if err == nil {
-			m.complete(results)
-		}
-		return err
-	})
-}
-
 // complete gives outputs that have no type yet the types that they were found to have.
 func (m *Model) complete(results []*ir.Value) {
 	for i, v := range m.Proto.Graph.Output {
@@ -451,13 +424,13 @@ func (m *Model) Into(b *ir.Builder, given map[string]*ir.Value) ([]*ir.Value, er
 	if err := m.fits(types); err != nil {
 		return nil, err
 	}
-	a, err := m.rehearse(b.Dims(), types)
+	a, err := m.rehearse(b.Dims(), types, m.complete)
 	if err != nil {
 		return nil, err
 	}
 	source := b.Source
 	defer func() { b.Source = source }()
-	return m.attempt(b, given, a)
+	return m.into(b, given, a)
 }
 
 // fits refuses inputs that are not of the types that the model declares.
@@ -492,38 +465,6 @@ func (m *Model) fitsExtent(bound map[string]sym.Expr, declared, given sym.Expr) 
 			WithFix("export the model with a named extent, as \"batch\", or declare the input anew when the model is read")
 	}
 	return nil
-}
-
-// attempt is Into with what earlier conversions have found out.
-func (m *Model) attempt(b *ir.Builder, given map[string]*ir.Value, a *attempt) (results []*ir.Value, err error) {
-	defer ir.Catch(&err)
-	a.inline = mostInlined(m.Proto)
-	g := &graph{model: m, build: b, names: map[string]*ir.Value{}, given: given, opsets: m.Opsets,
-		composites: map[*ir.Value]*composite{}, attempt: a}
-	for _, p := range m.Inputs {
-		if !p.form().simple() {
-			return nil, diag.Unsupportedf("an input that is %s, where arrays are given", p.form()).AtTensor(p.Name)
-		}
-		g.names[p.Name] = given[p.Name]
-	}
-	var names []string
-	for _, o := range m.Outputs {
-		names = append(names, o.Name)
-	}
-	if err := g.convert(m.Proto.Graph, names); err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		v := g.find(name)
-		if v == nil {
-			return nil, diag.Inputf("nothing computes output %q", name).AtTensor(name)
-		}
-		if f := g.formOf(v); !f.simple() {
-			return nil, diag.Unsupportedf("an output that is %s, where arrays are given", f).AtTensor(name)
-		}
-		results = append(results, v)
-	}
-	return results, nil
 }
 
 // mostBytes is what a file of the format can have.

@@ -42,7 +42,7 @@ func TestRulesRefuse(t *testing.T) {
 				since = max(Oldest, versions[r.Intn(len(versions))])
 			}
 			op, _ := schema.Lookup(domain, plain, since)
-			if ruleFor(name, since) == nil {
+			if rules.rule(name, since) == nil {
 				continue // it was taken back
 			}
 			if text := refusal(r, name, domain, plain, since, op); text != "" && !seen[text] && len(seen) < 3 {
@@ -55,7 +55,7 @@ func TestRulesRefuse(t *testing.T) {
 
 // known is every operator that has a rule at some version.
 func known() []string {
-	names := slices.AppendSeq(slices.Collect(maps.Keys(rules)), maps.Keys(earlier))
+	names := slices.AppendSeq(slices.Collect(maps.Keys(rules.rules)), maps.Keys(rules.earlier))
 	slices.Sort(names)
 	return slices.Compact(names)
 }
@@ -71,7 +71,7 @@ func refusal(r *rand.Rand, name, domain, plain string, since int64, op *schema.O
 	err := func() (err error) {
 		defer ir.Catch(&err)
 		composed := slices.ContainsFunc(c.In, func(v *ir.Value) bool { return c.graph.composites[v] != nil })
-		out := c.graph.apply(c, ruleFor(name, c.Version))
+		out := c.graph.apply(c, rules.rule(name, c.Version))
 		for _, v := range out {
 			if _, sequence := c.graph.composites[v]; !sequence && v != nil && v.Type.DType == dtype.Invalid {
 				return fmt.Errorf("a result without a type")
@@ -153,7 +153,7 @@ func randomCall(r *rand.Rand, domain, plain string, since int64, op *schema.Oper
 	}
 	b := ir.NewBuilder(ir.NewInference(m), body)
 	b.Source = "node"
-	g := &graph{model: &Model{Proto: &wire.ModelProto{Graph: &wire.GraphProto{}}}, build: b, names: map[string]*ir.Value{}, opsets: map[string]int64{"": since, domain: since}}
+	g := &graph{model: &newModel(&wire.ModelProto{Graph: &wire.GraphProto{}}).source, build: b, names: map[string]*ir.Value{}, opsets: map[string]int64{"": since, domain: since}}
 	node := &wire.NodeProto{OpType: plain, Domain: domain, Name: "node"}
 	c := &call{Builder: b, graph: g, Node: node, Version: since, Outputs: 1 + r.Intn(4), attrs: map[string]*wire.AttributeProto{}}
 	count := r.Intn(5)

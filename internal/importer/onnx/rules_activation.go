@@ -5,12 +5,15 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
-// activationRules is every activation function: the ir operator, and the attributes that give its settings, with ONNX's defaults.
-var activationRules = map[string]struct {
+// activation is an operator that is an activation, with its settings.
+type activation struct {
 	op          string
 	alpha, beta string // attributes; empty: none
 	a, b        float64
-}{
+}
+
+// activationRules is every activation function: the ir operator, and the attributes that give its settings, with ONNX's defaults.
+var activationRules = map[string]activation{
 	"Relu":            {op: "relu"},
 	"LeakyRelu":       {op: "leaky_relu", alpha: "alpha", a: 0.01},
 	"ThresholdedRelu": {op: "thresholded_relu", alpha: "alpha", a: 1},
@@ -26,20 +29,17 @@ var activationRules = map[string]struct {
 	"Shrink":          {op: "shrink", alpha: "lambd", beta: "bias", a: 0.5},
 }
 
-func init() {
-	for name, row := range activationRules {
-		add(map[string]rule{name: func(c *call) []*ir.Value {
-			a, b := row.a, row.b
-			if row.alpha != "" {
-				a = c.Float(row.alpha, a)
-			}
-			if row.beta != "" {
-				b = c.Float(row.beta, b)
-			}
-			return one(ops.ActivationWith(c.Builder, row.op, c.Input(0), a, b))
-		}})
+func activated(row activation) rule {
+	return func(c *call) []*ir.Value {
+		a, b := row.a, row.b
+		if row.alpha != "" {
+			a = c.Float(row.alpha, a)
+		}
+		if row.beta != "" {
+			b = c.Float(row.beta, b)
+		}
+		return one(ops.ActivationWith(c.Builder, row.op, c.Input(0), a, b))
 	}
-	add(map[string]rule{"Gelu": gelu, "PRelu": prelu, "SwiGLU": swiGLU})
 }
 
 func gelu(c *call) []*ir.Value {

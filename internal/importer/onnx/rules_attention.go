@@ -7,10 +7,6 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-func init() {
-	add(map[string]rule{"Attention": attention, "RotaryEmbedding": rotaryEmbedding})
-}
-
 // heads gives a tensor of rank 3, [B, S, heads·D], its heads as an axis: [B, heads, S, D].
 func heads(c *call, v *ir.Value, name string) *ir.Value {
 	if len(v.Type.Shape) == 4 {

@@ -9,10 +9,6 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-func init() {
-	add(map[string]rule{"If": branch, "Loop": iterate})
-}
-
 // branch converts If. A condition that is known takes its branch at once.
 func branch(c *call) []*ir.Value {
 	cond := c.Input(0)

@@ -27,19 +27,16 @@ var binaryRules = map[string]ops.BinaryFunction{
 // variadicRules combine any number of tensors, from the first to the last.
 var variadicRules = map[string]ops.BinaryFunction{"Sum": ops.Add, "Max": ops.Max, "Min": ops.Min}
 
-func init() {
-	for name, f := range unaryRules {
-		add(map[string]rule{name: func(c *call) []*ir.Value { return one(ops.Unary(c.Builder, f, c.Input(0))) }})
-	}
-	for name, f := range binaryRules {
-		add(map[string]rule{name: func(c *call) []*ir.Value {
-			return one(ops.Binary(c.Builder, f, c.Input(0), c.Input(1)))
-		}})
-	}
-	for name, f := range variadicRules {
-		add(map[string]rule{name: func(c *call) []*ir.Value { return one(c.combined(f)) }})
-	}
-	add(map[string]rule{"Mean": mean, "Mod": mod, "BitShift": bitShift, "Pow": power, "Clip": clip, "IsInf": isInf, "Where": where, "Cast": cast, "CastLike": castLike, "BitCast": bitCast})
+func unaryOf(f ops.UnaryFunction) rule {
+	return func(c *call) []*ir.Value { return one(ops.Unary(c.Builder, f, c.Input(0))) }
+}
+
+func binaryOf(f ops.BinaryFunction) rule {
+	return func(c *call) []*ir.Value { return one(ops.Binary(c.Builder, f, c.Input(0), c.Input(1))) }
+}
+
+func variadicOf(f ops.BinaryFunction) rule {
+	return func(c *call) []*ir.Value { return one(c.combined(f)) }
 }
 
 // combined combines all inputs.

@@ -9,40 +9,6 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// What operators meant in the first versions of ai.onnx, where that differs from what they mean since: settings that are inputs today were
-// attributes, and a second operand was broadcast only on demand.
-func init() {
-	for _, name := range []string{"Add", "Sub", "Mul", "Div", "And", "Or", "Xor", "Equal", "Greater", "Less"} {
-		before(7, map[string]rule{name: func(c *call) []*ir.Value {
-			return one(ops.Binary(c.Builder, binaryRules[name], c.Input(0), c.alongside()))
-		}})
-	}
-	before(2, map[string]rule{
-		"Split":        splitByInput,
-		"Pad":          renamed(pad, "paddings", "pads"),
-		"LpPool":       wholePower(lpPool),
-		"GlobalLpPool": wholePower(globalLpPool),
-	})
-	before(4, map[string]rule{"Concat": func(c *call) []*ir.Value { return one(ops.Concat(c.Builder, c.Int("axis", 1), c.all()...)) }})
-	before(5, map[string]rule{"Reshape": reshapeByAttribute})
-	before(6, map[string]rule{
-		"Cast": castByName,
-		"Tile": tileOneAxis,
-		"Selu": func(c *call) []*ir.Value {
-			return one(ops.ActivationWith(c.Builder, "selu", c.Input(0), c.Float("alpha", float64(float32(1.6732))), c.Float("gamma", float64(float32(1.0507)))))
-		},
-	})
-	before(7, map[string]rule{
-		"Pow":                func(c *call) []*ir.Value { return one(raised(c, c.Input(0), c.alongside())) },
-		"PRelu":              func(c *call) []*ir.Value { return one(sloped(c, c.Input(0), c.perChannel(c.Input(1)))) },
-		"Upsample":           upsampleByTwo,
-		"Dropout":            dropoutUnlessTest,
-		"BatchNormalization": batchNormalizationByOutputs,
-	})
-	before(11, map[string]rule{"Clip": clipByAttributes})
-	before(28, map[string]rule{"Mod": modOfIntegers})
-}
-
 // all is every input, none of which may be absent.
 func (c *call) all() []*ir.Value {
 	for i := range c.In {
@@ -198,24 +164,6 @@ func modOfIntegers(c *call) []*ir.Value {
 	return mod(c)
 }
 
-// Operators that ai.onnx had on trial, and took back.
-func init() {
-	before(10, map[string]rule{
-		"Affine": func(c *call) []*ir.Value {
-			return one(c.shifted(scaled(c, c.Input(0), c.Float("alpha", 1)), c.Float("beta", 0)))
-		},
-		"Scale":              func(c *call) []*ir.Value { return one(scaled(c, c.Input(0), c.Float("scale", 1))) },
-		"ScaledTanh":         scaledTanh,
-		"ParametricSoftplus": parametricSoftplus,
-		"ImageScaler":        imageScaler,
-		"Crop":               crop,
-		"DynamicSlice":       dynamicSlice,
-		"GivenTensorFill":    givenTensorFill,
-		"ConstantFill":       constantFill,
-	})
-	before(9, map[string]rule{"MeanVarianceNormalization": meanVarianceOfImages})
-}
-
 // needed is a number attribute that must be present.
 func (c *call) needed(name string) float64 {
 	if !c.Has(name) {
@@ -333,3 +281,29 @@ func meanVarianceOfImages(c *call) []*ir.Value {
 	}
 	return one(ops.Binary(c.Builder, ops.Sub, x, ops.ReduceMean(c.Builder, x, true, axes...)))
 }
+
+// onDemand is a function of two elements that broadcasts only on demand.
+func onDemand(f ops.BinaryFunction) rule {
+	return func(c *call) []*ir.Value { return one(ops.Binary(c.Builder, f, c.Input(0), c.alongside())) }
+}
+
+func powerOnDemand(c *call) []*ir.Value { return one(raised(c, c.Input(0), c.alongside())) }
+
+func preluByChannel(c *call) []*ir.Value { return one(sloped(c, c.Input(0), c.perChannel(c.Input(1)))) }
+
+// concatAlongOne converts the Concat whose axis may be absent.
+func concatAlongOne(c *call) []*ir.Value {
+	return one(ops.Concat(c.Builder, c.Int("axis", 1), c.all()...))
+}
+
+// firstSelu converts the Selu whose settings had fewer digits.
+func firstSelu(c *call) []*ir.Value {
+	alpha, gamma := float64(float32(1.6732)), float64(float32(1.0507))
+	return one(ops.ActivationWith(c.Builder, "selu", c.Input(0), c.Float("alpha", alpha), c.Float("gamma", gamma)))
+}
+
+func affine(c *call) []*ir.Value {
+	return one(c.shifted(scaled(c, c.Input(0), c.Float("alpha", 1)), c.Float("beta", 0)))
+}
+
+func scale(c *call) []*ir.Value { return one(scaled(c, c.Input(0), c.Float("scale", 1))) }

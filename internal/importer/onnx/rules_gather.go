@@ -7,15 +7,6 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-func init() {
-	add(map[string]rule{
-		"Gather": gather, "GatherElements": gatherElements, "GatherND": gatherND,
-		"Scatter": scatterElements, "ScatterElements": scatterElements, "ScatterND": scatterND, "TensorScatter": tensorScatter,
-		"OneHot": oneHot, "NonZero": nonZero, "Compress": compress, "Unique": unique, "TopK": topK,
-		"CumSum": cumulate(ops.CumSum), "CumProd": cumulate(ops.CumProd), "Trilu": trilu, "ReverseSequence": reverseSequence,
-	})
-}
-
 // gather: a known index is a slice, which may need no copy.
 func gather(c *call) []*ir.Value {
 	b, x, indices := c.Builder, c.Input(0), c.Input(1)

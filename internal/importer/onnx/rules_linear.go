@@ -9,15 +9,6 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-func init() {
-	add(map[string]rule{
-		"MatMul":        func(c *call) []*ir.Value { return one(ops.MatMulAny(c.Builder, c.Input(0), c.Input(1))) },
-		"Gemm":          gemm,
-		"Conv":          conv,
-		"ConvTranspose": convTranspose,
-	})
-}
-
 // gemm converts alpha·A·B + beta·C.
 func gemm(c *call) []*ir.Value {
 	y := ops.MatMul(c.Builder, c.Input(0), c.Input(1), c.Int("transA", 0) != 0, c.Int("transB", 0) != 0)

@@ -10,10 +10,6 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-func init() {
-	add(map[string]rule{"LinearAttention": linearAttention, "CausalConvWithState": causalConvolution, "ai.onnx.preview:FlexAttention": flexAttention})
-}
-
 // updateRules are what a state of linear attention becomes: it decays, and what is written is what the keys do not retrieve yet.
 var updateRules = map[string]struct{ decays, retrieves bool }{
 	"linear": {}, "gated": {decays: true}, "delta": {retrieves: true}, "gated_delta": {true, true},

@@ -11,40 +11,6 @@ import (
 // what they mean was read off onnxruntime's results.
 const microsoft = "com.microsoft"
 
-// addMicrosoft puts rows of that domain into the table.
-func addMicrosoft(rows map[string]rule) {
-	for name, r := range rows {
-		add(map[string]rule{microsoft + ":" + name: r})
-	}
-}
-
-func init() {
-	addMicrosoft(map[string]rule{
-		"Gelu": func(c *call) []*ir.Value { return one(ops.Activation(c.Builder, "gelu", c.Input(0))) },
-		"BiasGelu": func(c *call) []*ir.Value {
-			return one(ops.Activation(c.Builder, "gelu", ops.Binary(c.Builder, ops.Add, c.Input(0), c.Input(1))))
-		},
-		"FastGelu": func(c *call) []*ir.Value {
-			return one(ops.Activation(c.Builder, "gelu_tanh", c.plus(c.Input(0), c.Optional(1))))
-		},
-		"QuickGelu": func(c *call) []*ir.Value {
-			return one(ops.ActivationWith(c.Builder, "swish", c.Input(0), c.Float("alpha", 1.702), 0))
-		},
-		"SkipLayerNormalization":           skipNormalization(true),
-		"SkipSimplifiedLayerNormalization": skipNormalization(false),
-		"EmbedLayerNormalization":          embedNormalization,
-		"GatherND":                         gatherND,
-		"GridSample":                       at(16, "GridSample"),
-		"Pad":                              at(13, "Pad"),
-		"Range":                            rangeOfOne,
-		"Trilu":                            trilu,
-		"ExpandDims":                       expandDims,
-		"CDist":                            distances,
-	})
-	// Exporters write it into ai.onnx, where it never was.
-	add(map[string]rule{"SimplifiedLayerNormalization": simplifiedNormalization})
-}
-
 // plus is the sum of two values, the second of which may be nil.
 func (c *call) plus(x, y *ir.Value) *ir.Value {
 	if y == nil {
@@ -135,7 +101,7 @@ func embedNormalization(c *call) []*ir.Value {
 func at(version int64, name string) rule {
 	return func(c *call) []*ir.Value {
 		c.Version = version
-		convert := ruleFor(name, version)
+		convert := c.graph.model.rules.rule(name, version)
 		if convert == nil {
 			c.Refuse("%s", name)
 		}
@@ -176,4 +142,18 @@ func distances(c *call) []*ir.Value {
 		c.Refuse("metric %q", metric)
 		return nil
 	}
+}
+
+func exactGelu(c *call) []*ir.Value { return one(ops.Activation(c.Builder, "gelu", c.Input(0))) }
+
+func biasGelu(c *call) []*ir.Value {
+	return one(ops.Activation(c.Builder, "gelu", ops.Binary(c.Builder, ops.Add, c.Input(0), c.Input(1))))
+}
+
+func fastGelu(c *call) []*ir.Value {
+	return one(ops.Activation(c.Builder, "gelu_tanh", c.plus(c.Input(0), c.Optional(1))))
+}
+
+func quickGelu(c *call) []*ir.Value {
+	return one(ops.ActivationWith(c.Builder, "swish", c.Input(0), c.Float("alpha", 1.702), 0))
 }

@@ -12,23 +12,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// The attention operators of com.microsoft. Batches are B, heads of queries N, of keys G, queries S, keys and values of this run L, of all runs T, earlier ones P.
-func init() {
-	addMicrosoft(map[string]rule{
-		"Attention": func(c *call) []*ir.Value {
-			c.refuseInputs(6)
-			bias := c.Optional(2)
-			project := func(columns *ir.Value, shift *ir.Value) *ir.Value {
-				return c.plus(ops.MatMul(c.Builder, c.Input(0), columns, false, false), shift)
-			}
-			return selfAttention(c, c.Input(1), bias, c.Optional(3), c.Optional(4), c.Optional(5), project)
-		},
-		"QAttention":          quantizedAttention,
-		"MultiHeadAttention":  multiHeadAttention,
-		"GroupQueryAttention": groupQueryAttention,
-		"RotaryEmbedding":     microsoftRotary,
-	})
-}
+// The attention operators of com.microsoft. Batches are B, heads of queries N, of keys G, queries S, keys and values of this
+// run L, of all runs T, earlier ones P.
 
 // refuseInputs refuses inputs that are not supported.
 func (c *call) refuseInputs(which ...int) {
@@ -411,4 +396,13 @@ func microsoftRotary(c *call) []*ir.Value {
 		y = c.together(y)
 	}
 	return one(y)
+}
+
+func projectedAttention(c *call) []*ir.Value {
+	c.refuseInputs(6)
+	bias := c.Optional(2)
+	project := func(columns *ir.Value, shift *ir.Value) *ir.Value {
+		return c.plus(ops.MatMul(c.Builder, c.Input(0), columns, false, false), shift)
+	}
+	return selfAttention(c, c.Input(1), bias, c.Optional(3), c.Optional(4), c.Optional(5), project)
 }

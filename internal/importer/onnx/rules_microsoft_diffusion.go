@@ -9,18 +9,6 @@ import (
 )
 
 // What the optimizer for diffusion models writes, and products whose weights are codes of a table.
-func init() {
-	addMicrosoft(map[string]rule{
-		"BiasAdd": func(c *call) []*ir.Value {
-			return one(ops.Binary(c.Builder, ops.Add, ops.Binary(c.Builder, ops.Add, c.Input(0), c.Input(1)), c.Input(2)))
-		},
-		"BiasSplitGelu": biasSplitGelu,
-		"GroupNorm":     func(c *call) []*ir.Value { return one(groupNorm(c, c.Input(0))) },
-		"SkipGroupNorm": skipGroupNorm,
-		"MatMulBnb4":    codedProduct,
-		"Unique":        uniqueInOrder,
-	})
-}
 
 // biasSplitGelu: the first half of the last axis, times gelu of the second.
 func biasSplitGelu(c *call) []*ir.Value {
@@ -107,3 +95,9 @@ func uniqueInOrder(c *call) []*ir.Value {
 	values, _, inverse, counts := ops.Unique(c.Builder, c.flat(c.Input(0)), 0, false)
 	return []*ir.Value{values, inverse, counts}
 }
+
+func biasAdd(c *call) []*ir.Value {
+	return one(ops.Binary(c.Builder, ops.Add, ops.Binary(c.Builder, ops.Add, c.Input(0), c.Input(1)), c.Input(2)))
+}
+
+func groupNormalized(c *call) []*ir.Value { return one(groupNorm(c, c.Input(0))) }

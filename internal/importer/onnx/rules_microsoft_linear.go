@@ -8,19 +8,6 @@ import (
 )
 
 // Products and convolutions of com.microsoft with what follows them.
-func init() {
-	addMicrosoft(map[string]rule{
-		"FusedMatMul":           func(c *call) []*ir.Value { return one(fusedProduct(c)) },
-		"TransposeMatMul":       func(c *call) []*ir.Value { return one(fusedProduct(c)) },
-		"FusedMatMulActivation": fusedProductActivation,
-		"FusedGemm":             fusedGemm,
-		"GemmFastGelu": func(c *call) []*ir.Value {
-			y := c.plus(ops.MatMulAny(c.Builder, c.Input(0), c.Input(1)), c.Optional(2))
-			return one(ops.Activation(c.Builder, "gelu_tanh", y))
-		},
-		"FusedConv": fusedConv,
-	})
-}
 
 // activationSettings is the functions that only fused operators have, as activationRules has the others.
 var activationSettings = map[string][2]string{"ScaledTanh": {"alpha", "beta"}, "ParametricSoftplus": {"alpha", "beta"}, "Clip": {"min", "max"}}
@@ -146,4 +133,11 @@ func channelsFirst(c *call, x *ir.Value) (first *ir.Value, back func(*ir.Value) 
 	there := append([]int64{0, int64(rank - 1)}, axes[1:rank-1]...)
 	again := append(append([]int64{0}, axes[2:]...), 1)
 	return ops.Transpose(c.Builder, x, there...), func(y *ir.Value) *ir.Value { return ops.Transpose(c.Builder, y, again...) }
+}
+
+func fusedMatMul(c *call) []*ir.Value { return one(fusedProduct(c)) }
+
+func gemmFastGelu(c *call) []*ir.Value {
+	y := c.plus(ops.MatMulAny(c.Builder, c.Input(0), c.Input(1)), c.Optional(2))
+	return one(ops.Activation(c.Builder, "gelu_tanh", y))
 }

@@ -10,31 +10,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// The quantised operators of com.microsoft: elements of 8 bits go to f32 and back around an operator of floats, which is how onnxruntime defines them.
-func init() {
-	addMicrosoft(map[string]rule{
-		"QuantizeLinear":   quantizeLinear,
-		"DequantizeLinear": dequantizeLinear,
-		"QLinearAdd":       quantizedSum,
-		"QLinearMul":       quantizedProduct,
-		"QLinearLeakyRelu": quantizedUnary(func(c *call, x *ir.Value) *ir.Value {
-			return ops.ActivationWith(c.Builder, "leaky_relu", x, c.Float("alpha", 0.01), 0)
-		}),
-		"QLinearSigmoid":           quantizedUnary(func(c *call, x *ir.Value) *ir.Value { return ops.Unary(c.Builder, ops.Sigmoid, x) }),
-		"QLinearSoftmax":           quantizedUnary(softmaxOf),
-		"QLinearReduceMean":        quantizedUnary(meanOf),
-		"QLinearAveragePool":       quantizedUnary(pooled),
-		"QLinearGlobalAveragePool": quantizedMean,
-		"QLinearConcat":            quantizedConcat,
-		"QLinearWhere":             quantizedWhere,
-		"QLinearConv":              quantizedConv,
-		"QGemm":                    quantizedGemm,
-		"MatMulIntegerToFloat":     integerToFloat,
-		"DynamicQuantizeMatMul":    dynamicProduct,
-		"MatMulNBits":              packedProduct,
-		"GatherBlockQuantized":     gatherPacked,
-	})
-}
+// The quantised operators of com.microsoft: elements of 8 bits go to f32 and back around an operator of floats, which is how
+// onnxruntime defines them.
 
 // real is the numbers that the i-th input stands for, by the scale and the zero point in the inputs after it.
 func (c *call) real(i int) *ir.Value {
@@ -126,7 +103,7 @@ func quantizedUnary(f func(c *call, x *ir.Value) *ir.Value) rule {
 func softmaxOf(c *call, x *ir.Value) *ir.Value {
 	inner := *c
 	inner.In, inner.Version = []*ir.Value{x}, c.Int("opset", 13)
-	return ruleFor("Softmax", inner.Version)(&inner)[0]
+	return c.graph.model.rules.rule("Softmax", inner.Version)(&inner)[0]
 }
 
 func meanOf(c *call, x *ir.Value) *ir.Value {
@@ -304,3 +281,9 @@ func gatherPacked(c *call) []*ir.Value {
 	}
 	return one(ops.Dequantize(b, ops.Gather(b, data, indices, axis), scale, zero, scale.Type.DType, ops.Quantization{Axis: along, Block: size}))
 }
+
+func leakyRelu(c *call, x *ir.Value) *ir.Value {
+	return ops.ActivationWith(c.Builder, "leaky_relu", x, c.Float("alpha", 0.01), 0)
+}
+
+func sigmoid(c *call, x *ir.Value) *ir.Value { return ops.Unary(c.Builder, ops.Sigmoid, x) }

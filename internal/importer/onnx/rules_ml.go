@@ -12,18 +12,6 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-func init() {
-	add(map[string]rule{
-		"ai.onnx.ml:ArrayFeatureExtractor": arrayFeatures, "ai.onnx.ml:Binarizer": binarizer, "ai.onnx.ml:FeatureVectorizer": featureVectorizer, "ai.onnx.ml:Imputer": imputer,
-		"ai.onnx.ml:CategoryMapper": categoryMapper, "ai.onnx.ml:LabelEncoder": labelEncoder, "ai.onnx.ml:LinearClassifier": linearClassifier, "ai.onnx.ml:LinearRegressor": linearRegressor,
-		"ai.onnx.ml:Normalizer": normalizer, "ai.onnx.ml:OneHotEncoder": oneHotEncoder, "ai.onnx.ml:Scaler": scaler, "ai.onnx.ml:ZipMap": zipMap,
-	})
-	for name, r := range map[string]rule{"LabelEncoder": labelEncoder, "OneHotEncoder": oneHotEncoder, "CategoryMapper": categoryMapper} {
-		textRules["ai.onnx.ml:"+name] = r
-	}
-	moves["ai.onnx.ml:ArrayFeatureExtractor"] = moved{[]int{0}, []int{0}}
-}
-
 // zipMap passes its input on: a sequence of maps is given as the tensor under it, a row a map, a column a key, in the order of the labels.
 func zipMap(c *call) []*ir.Value {
 	if c.Has("classlabels_int64s") == c.Has("classlabels_strings") {

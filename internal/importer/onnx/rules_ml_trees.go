@@ -11,12 +11,6 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-func init() {
-	add(map[string]rule{
-		"ai.onnx.ml:TreeEnsemble": treeEnsemble, "ai.onnx.ml:TreeEnsembleClassifier": treeClassifier, "ai.onnx.ml:TreeEnsembleRegressor": treeRegressor,
-	})
-}
-
 // grove is trees as a file has them: nodes in any order, whose children are nodes, or leaves as complements of their numbers.
 type grove struct {
 	roots  []int64

@@ -8,10 +8,6 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-func init() {
-	add(map[string]rule{"ai.onnx.ml:SVMClassifier": vectorClassifier, "ai.onnx.ml:SVMRegressor": vectorRegressor})
-}
-
 // vectors are support vectors: how the samples are compared with them.
 type vectors struct {
 	kernel         string

@@ -7,44 +7,23 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-func init() {
-	add(map[string]rule{
-		"BatchNormalization": batchNormalization,
-		"LayerNormalization": layerNormalization,
-		"LRN": func(c *call) []*ir.Value {
-			return one(ops.LRN(c.Builder, c.Input(0), c.Int("size", 0), c.Float("alpha", 1e-4), c.Float("beta", 0.75), c.Float("bias", 1)))
-		},
-		"GroupNormalization":    groupNormalization,
-		"InstanceNormalization": instanceNormalization,
-		"RMSNormalization":      rmsNormalization,
-		"LpNormalization": func(c *call) []*ir.Value {
-			axis := c.Axis(c.Int("axis", -1), len(c.Input(0).Type.Shape))
-			return one(ops.LpNormalize(c.Builder, c.Input(0), c.Int("p", 2), axis))
-		},
-		"MeanVarianceNormalization": meanVarianceNormalization,
-		"Hardmax":                   flattened(func(c *call, x *ir.Value, axis int64) *ir.Value { return ops.Hardmax(c.Builder, x, axis) }),
-		"Softmax":                   flattened(func(c *call, x *ir.Value, axis int64) *ir.Value { return ops.Softmax(c.Builder, x, axis) }),
-		"LogSoftmax":                flattened(func(c *call, x *ir.Value, axis int64) *ir.Value { return ops.LogSoftmax(c.Builder, x, axis) }),
-	})
-}
-
 // flattened is a function along one axis that, before version 13, saw its input as a matrix: the axes from `axis` on were one.
-func flattened(f func(c *call, x *ir.Value, axis int64) *ir.Value) rule {
+func flattened(f func(b *ir.Builder, x *ir.Value, axis int64) *ir.Value) rule {
 	return func(c *call) []*ir.Value {
 		x := c.Input(0)
 		rank := len(x.Type.Shape)
 		if c.Version >= 13 {
-			return one(f(c, x, c.Axis(c.Int("axis", -1), rank)))
+			return one(f(c.Builder, x, c.Axis(c.Int("axis", -1), rank)))
 		}
 		axis := c.Int("axis", 1)
 		if axis != int64(rank) { // a matrix of one column is legal there
 			axis = c.Axis(axis, rank)
 		}
 		if axis == int64(rank)-1 {
-			return one(f(c, x, axis))
+			return one(f(c.Builder, x, axis))
 		}
 		matrix := ops.Reshape(c.Builder, x, sym.Product(x.Type.Shape[:axis]...), sym.Product(x.Type.Shape[axis:]...))
-		return one(ops.Reshape(c.Builder, f(c, matrix, 1), x.Type.Shape...))
+		return one(ops.Reshape(c.Builder, f(c.Builder, matrix, 1), x.Type.Shape...))
 	}
 }
 
@@ -159,4 +138,13 @@ func meanVarianceNormalization(c *call) []*ir.Value {
 		axes = []int64{0, 2, 3}
 	}
 	return one(ops.Normalize(c.Builder, c.Input(0), 1e-18, true, axes...))
+}
+
+func responseNormalization(c *call) []*ir.Value {
+	return one(ops.LRN(c.Builder, c.Input(0), c.Int("size", 0), c.Float("alpha", 1e-4), c.Float("beta", 0.75), c.Float("bias", 1)))
+}
+
+func lpNormalization(c *call) []*ir.Value {
+	axis := c.Axis(c.Int("axis", -1), len(c.Input(0).Type.Shape))
+	return one(ops.LpNormalize(c.Builder, c.Input(0), c.Int("p", 2), axis))
 }

@@ -6,13 +6,6 @@ import (
 	"github.com/weirml/weir/internal/ir"
 )
 
-func init() {
-	for name, r := range map[string]rule{"Optional": optional, "OptionalHasElement": optionalHasElement, "OptionalGetElement": optionalGetElement} {
-		add(map[string]rule{name: r})
-		textRules[name] = r
-	}
-}
-
 // given is the first input, of any form; nil where there is none.
 func (c *call) given() *ir.Value {
 	if len(c.In) == 0 {

@@ -7,22 +7,6 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-func init() {
-	add(map[string]rule{
-		"MaxPool":     maxPool,
-		"AveragePool": averagePool,
-		"LpPool":      lpPool,
-		"GlobalMaxPool": func(c *call) []*ir.Value {
-			return one(ops.ReduceMax(c.Builder, c.Input(0), true, spatialAxes(c)...))
-		},
-		"GlobalAveragePool": func(c *call) []*ir.Value {
-			return one(ops.ReduceMean(c.Builder, c.Input(0), true, spatialAxes(c)...))
-		},
-		"GlobalLpPool": globalLpPool,
-		"MaxUnpool":    maxUnpool,
-	})
-}
-
 // poolWindow is the window of a pooling.
 func poolWindow(c *call) (ops.Window, bool) {
 	if !c.Has("kernel_shape") {
@@ -97,4 +81,12 @@ func maxUnpool(c *call) []*ir.Value {
 		end[i] = c.Dims().Simplify(wanted[i].Sub(shape[i]))
 	}
 	return one(ops.Pad(b, y, nil, "constant", begin, end))
+}
+
+func globalMaxPool(c *call) []*ir.Value {
+	return one(ops.ReduceMax(c.Builder, c.Input(0), true, spatialAxes(c)...))
+}
+
+func globalAveragePool(c *call) []*ir.Value {
+	return one(ops.ReduceMean(c.Builder, c.Input(0), true, spatialAxes(c)...))
 }

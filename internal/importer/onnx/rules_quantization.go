@@ -7,23 +7,6 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-func init() {
-	add(map[string]rule{
-		"QuantizeLinear":        quantizeLinear,
-		"DequantizeLinear":      dequantizeLinear,
-		"DynamicQuantizeLinear": dynamicQuantizeLinear,
-		"MatMulInteger": func(c *call) []*ir.Value {
-			return one(ops.MatMulInteger(c.Builder, c.Input(0), c.Optional(2), c.Input(1), c.Optional(3)))
-		},
-		"ConvInteger": func(c *call) []*ir.Value {
-			x, w := c.Input(0), c.Input(1)
-			return one(ops.ConvolutionInteger(c.Builder, x, c.Optional(2), w, c.Optional(3), nil, convWindow(c, x, w), c.Int("group", 1)))
-		},
-		"QLinearMatMul": qLinearMatMul,
-		"QLinearConv":   qLinearConv,
-	})
-}
-
 // sharing says along which axis, and in which blocks, scales are shared.
 func sharing(c *call) ops.Quantization {
 	return ops.Quantization{Axis: c.Int("axis", 1), Block: c.Int("block_size", 0)}
@@ -90,4 +73,13 @@ func qLinearConv(c *call) []*ir.Value {
 	}
 	scale = ops.Binary(c.Builder, ops.Mul, wideScale(c, c.Input(1), 0), scale)
 	return one(ops.Requantize(c.Builder, sums, scale, c.Input(6), c.Input(7), ops.Quantization{Axis: 1}))
+}
+
+func matMulInteger(c *call) []*ir.Value {
+	return one(ops.MatMulInteger(c.Builder, c.Input(0), c.Optional(2), c.Input(1), c.Optional(3)))
+}
+
+func convInteger(c *call) []*ir.Value {
+	x, w := c.Input(0), c.Input(1)
+	return one(ops.ConvolutionInteger(c.Builder, x, c.Optional(2), w, c.Optional(3), nil, convWindow(c, x, w), c.Int("group", 1)))
 }

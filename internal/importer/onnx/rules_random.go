@@ -12,16 +12,6 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-func init() {
-	add(map[string]rule{
-		"RandomUniform":     func(c *call) []*ir.Value { return one(c.uniform(c.drawnShape(), c.drawnType(nil))) },
-		"RandomUniformLike": func(c *call) []*ir.Value { x := c.Input(0); return one(c.uniform(x.Type.Shape, c.drawnType(x))) },
-		"RandomNormal":      func(c *call) []*ir.Value { return one(c.normal(c.drawnShape(), c.drawnType(nil))) },
-		"RandomNormalLike":  func(c *call) []*ir.Value { x := c.Input(0); return one(c.normal(x.Type.Shape, c.drawnType(x))) },
-		"Bernoulli":         bernoulli, "Multinomial": multinomial, "Dropout": dropout,
-	})
-}
-
 // seed is the attribute seed, an integer or, in most operators, a number whose fraction does not count. A node without one has a seed of its own, made of its name
 // (of its first output where it has none): every run of a model draws the same numbers, and no two nodes do.
 func (c *call) seed() uint32 {
@@ -164,4 +154,18 @@ func (c *call) undropped(x *ir.Value) []*ir.Value {
 		t.SetInt(0, 1)
 	}
 	return []*ir.Value{x, ops.Fill(c.Builder, t, x.Type.Shape...)}
+}
+
+func randomUniform(c *call) []*ir.Value { return one(c.uniform(c.drawnShape(), c.drawnType(nil))) }
+
+func randomUniformLike(c *call) []*ir.Value {
+	x := c.Input(0)
+	return one(c.uniform(x.Type.Shape, c.drawnType(x)))
+}
+
+func randomNormal(c *call) []*ir.Value { return one(c.normal(c.drawnShape(), c.drawnType(nil))) }
+
+func randomNormalLike(c *call) []*ir.Value {
+	x := c.Input(0)
+	return one(c.normal(x.Type.Shape, c.drawnType(x)))
 }

@@ -31,12 +31,6 @@ var recurrentFunctions = map[string]struct {
 	"hardsigmoid": {"hard_sigmoid", 2, 0.2, 0.5}, "scaledtanh": {"scaled_tanh", 2, 1, 1}, "affine": {"affine", 2, 1, 0},
 }
 
-func init() {
-	for name := range recurrentKinds {
-		add(map[string]rule{name: recurrent})
-	}
-}
-
 // recurrent converts LSTM, GRU and RNN: one product projects the input of every step, and the recurrence follows.
 func recurrent(c *call) []*ir.Value {
 	b, kind := c.Builder, recurrentKinds[c.Node.OpType]

@@ -10,29 +10,28 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-func init() {
-	for name, op := range map[string]string{"ReduceSum": "reduce_sum", "ReduceProd": "reduce_prod", "ReduceMin": "reduce_min", "ReduceMax": "reduce_max",
-		"ReduceMean": "reduce_mean", "ReduceL1": "reduce_l1", "ReduceL2": "reduce_l2", "ReduceSumSquare": "reduce_sum_square", "ReduceLogSum": "reduce_log_sum", "ReduceLogSumExp": "reduce_log_sum_exp"} {
-		add(map[string]rule{name: func(c *call) []*ir.Value {
-			if byData(c) {
-				if size, ok := count(c.In[1].Type.Shape).Const(); ok && size > 0 && c.argument(c.In[1]) != nil {
-					return one(c.reducedAt(op))
-				}
-				return one(reducedByData(c, op))
+// byData reports whether the axes are an input whose elements only the run knows.
+func reduction(op string) rule {
+	return func(c *call) []*ir.Value {
+		if byData(c) {
+			if size, ok := count(c.In[1].Type.Shape).Const(); ok && size > 0 && c.argument(c.In[1]) != nil {
+				return one(c.reducedAt(op))
 			}
-			axes, keep := reducedAxes(c)
-			return one(ops.Reduce(c.Builder, op, c.Input(0), keep, axes...))
-		}})
-	}
-	for name, smallest := range map[string]bool{"ArgMax": false, "ArgMin": true} {
-		add(map[string]rule{name: func(c *call) []*ir.Value {
-			axis := c.Axis(c.Int("axis", 0), len(c.Input(0).Type.Shape))
-			return one(ops.ArgMax(c.Builder, c.Input(0), axis, smallest, c.Int("keepdims", 1) != 0, c.Int("select_last_index", 0) != 0))
-		}})
+			return one(reducedByData(c, op))
+		}
+		axes, keep := reducedAxes(c)
+		return one(ops.Reduce(c.Builder, op, c.Input(0), keep, axes...))
 	}
 }
 
-// byData reports whether the axes are an input whose elements only the run knows.
+// farthest is the place of the greatest element along an axis, or of the smallest.
+func farthest(smallest bool) rule {
+	return func(c *call) []*ir.Value {
+		axis := c.Axis(c.Int("axis", 0), len(c.Input(0).Type.Shape))
+		return one(ops.ArgMax(c.Builder, c.Input(0), axis, smallest, c.Int("keepdims", 1) != 0, c.Int("select_last_index", 0) != 0))
+	}
+}
+
 func byData(c *call) bool { return c.Optional(1) != nil && !isKnown(c.Optional(1)) }
 
 func isKnown(v *ir.Value) bool {

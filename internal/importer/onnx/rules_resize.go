@@ -10,8 +10,6 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-func init() { add(map[string]rule{"Resize": resize, "Upsample": upsample}) }
-
 // resizing is a Resize: how coordinates of the result become coordinates of x, and how x is read there. Everything is separable: the axes are
 // resized one after the other.
 type resizing struct {

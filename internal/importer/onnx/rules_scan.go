@@ -8,10 +8,6 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
-func init() {
-	add(map[string]rule{"Scan": scan})
-}
-
 // scan converts Scan. Version 8 scans each element of a batch by itself.
 func scan(c *call) []*ir.Value {
 	first := 0

@@ -13,16 +13,6 @@ import (
 
 // A sequence is a list while what goes into it, and where, is known as the model is converted. What is done to it then is done here, and costs a run nothing.
 
-func init() {
-	for name, r := range map[string]rule{
-		"SplitToSequence": splitToSequence, "SequenceConstruct": sequenceConstruct, "SequenceEmpty": sequenceEmpty, "SequenceAt": sequenceAt, "SequenceLength": sequenceLength,
-		"SequenceInsert": sequenceInsert, "SequenceErase": sequenceErase, "ConcatFromSequence": concatFromSequence, "SequenceMap": sequenceMap,
-	} {
-		add(map[string]rule{name: r})
-		textRules[name] = r
-	}
-}
-
 // maxSequence is the most tensors that a list may have.
 const maxSequence = 1 << 10
 

@@ -12,14 +12,6 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-func init() {
-	add(map[string]rule{
-		"Reshape": reshape, "Flatten": flatten, "Squeeze": squeeze, "Unsqueeze": unsqueeze, "Transpose": transpose, "Expand": expand, "Tile": tile,
-		"Shape": shapeOf, "Size": sizeOf, "Range": rangeOf, "ConstantOfShape": constantOfShape, "Constant": constant, "Identity": identity,
-		"EyeLike": eyeLike, "DepthToSpace": depthToSpace, "SpaceToDepth": spaceToDepth,
-	})
-}
-
 // extentLimit is the largest count of what a model may repeat while it is converted.
 const extentLimit = 1 << 20
 

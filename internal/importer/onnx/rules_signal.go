@@ -9,13 +9,6 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-func init() {
-	add(map[string]rule{
-		"HannWindow": window(0.5, -0.5), "HammingWindow": window(25.0/46, -21.0/46), "BlackmanWindow": window(0.42, -0.5, 0.08),
-		"MelWeightMatrix": melWeightMatrix, "DFT": dft, "STFT": stft,
-	})
-}
-
 // extent is an integer scalar input as an extent, which the run may bind within [lo, extentLimit].
 func (c *call) extent(i int, lo int64) sym.Expr {
 	elements, err := c.ElementsWithin(scalarIn(c.Builder, c.Input(i)), c.String(), lo, sym.Const(extentLimit))

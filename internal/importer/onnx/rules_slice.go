@@ -9,10 +9,6 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-func init() {
-	add(map[string]rule{"Slice": slice, "Concat": concat, "Split": split, "Pad": pad, "CenterCropPad": centerCropPad})
-}
-
 // positive is 1 for an integer of at least 1, else 0.
 func positive(e sym.Expr) sym.Expr { return e.Max(sym.Const(0)).Min(sym.Const(1)) }
 

@@ -5,26 +5,24 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
-func init() {
-	add(map[string]rule{
-		"Einsum": func(c *call) []*ir.Value {
-			var xs []*ir.Value
-			for i := range c.In {
-				xs = append(xs, c.Input(i))
-			}
-			return one(ops.Einsum(c.Builder, c.Text("equation", ""), xs...))
-		},
-		"NegativeLogLikelihoodLoss": func(c *call) []*ir.Value {
-			return one(ops.NegativeLogLikelihood(c.Builder, c.Input(0), c.Input(1), c.Optional(2), ignoredIndex(c), c.Text("reduction", "mean")))
-		},
-		"SoftmaxCrossEntropyLoss": func(c *call) []*ir.Value {
-			logs := ops.LogSoftmax(c.Builder, c.Input(0), 1)
-			return []*ir.Value{ops.NegativeLogLikelihood(c.Builder, logs, c.Input(1), c.Optional(2), ignoredIndex(c), c.Text("reduction", "mean")), logs}
-		},
-	})
+// ignoredIndex is the target that counts for nothing; nil where there is none.
+func einsum(c *call) []*ir.Value {
+	var xs []*ir.Value
+	for i := range c.In {
+		xs = append(xs, c.Input(i))
+	}
+	return one(ops.Einsum(c.Builder, c.Text("equation", ""), xs...))
 }
 
-// ignoredIndex is the target that counts for nothing; nil where there is none.
+func likelihoodLoss(c *call) []*ir.Value {
+	return one(ops.NegativeLogLikelihood(c.Builder, c.Input(0), c.Input(1), c.Optional(2), ignoredIndex(c), c.Text("reduction", "mean")))
+}
+
+func crossEntropyLoss(c *call) []*ir.Value {
+	logs := ops.LogSoftmax(c.Builder, c.Input(0), 1)
+	return []*ir.Value{ops.NegativeLogLikelihood(c.Builder, logs, c.Input(1), c.Optional(2), ignoredIndex(c), c.Text("reduction", "mean")), logs}
+}
+
 func ignoredIndex(c *call) *int64 {
 	if !c.Has("ignore_index") {
 		return nil

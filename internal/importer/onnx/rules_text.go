@@ -12,14 +12,6 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-func init() {
-	add(map[string]rule{"StringConcat": stringConcat, "StringSplit": stringSplit, "StringNormalizer": stringNormalizer, "RegexFullMatch": regexFullMatch, "TfIdfVectorizer": tfIdfVectorizer})
-	for name, r := range map[string]rule{"Equal": textEqual, "Cast": textCast, "CastLike": textCastLike, "Unique": textUnique, "OneHot": textOneHot, "TfIdfVectorizer": tfIdfVectorizer,
-		"StringConcat": stringConcat, "StringSplit": stringSplit, "StringNormalizer": stringNormalizer, "RegexFullMatch": regexFullMatch} {
-		textRules[name] = r
-	}
-}
-
 // broadcast gives the texts of inputs 0 and 1 one shape.
 func (c *call) broadcast() (x, y ops.Text) {
 	x, y = c.textInput(0), c.textInput(1)

@@ -6,13 +6,6 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
-func init() {
-	add(map[string]rule{
-		"ai.onnx.preview.training:Adagrad": adagrad, "ai.onnx.preview.training:Adam": adam, "ai.onnx.preview.training:Momentum": momentum,
-		"ai.onnx.preview.training:Gradient": gradient,
-	})
-}
-
 // step is one step of an optimiser: its rate and number, f64 scalars, and the sums that a rule writes over tensors of one type.
 type step struct {
 	*call

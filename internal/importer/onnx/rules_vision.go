@@ -10,24 +10,6 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-func init() {
-	add(map[string]rule{
-		"NonMaxSuppression": nonMaxSuppression,
-		"GridSample":        gridSample,
-		"AffineGrid":        affineGrid,
-		"Col2Im":            col2im,
-		"DeformConv":        deformConv,
-		"RoiAlign":          roiAlign,
-		"ImageDecoder": func(c *call) []*ir.Value {
-			return one(ops.DecodeImage(c.Builder, c.Input(0), c.Text("pixel_format", "RGB")))
-		},
-		"MaxRoiPool": maxRoiPool,
-		"Det": func(c *call) []*ir.Value {
-			return one(ops.Determinant(c.Builder, c.Input(0)))
-		},
-	})
-}
-
 // nonMaxSuppression converts NonMaxSuppression. Its limit may be a number of the run, of any size.
 func nonMaxSuppression(c *call) []*ir.Value {
 	most := sym.Const(0)
@@ -106,3 +88,9 @@ func maxRoiPool(c *call) []*ir.Value {
 	}
 	return one(ops.MaxRoiPool(c.Builder, c.Input(0), c.Input(1), shape[0], shape[1], c.Float("spatial_scale", 1)))
 }
+
+func imageDecoder(c *call) []*ir.Value {
+	return one(ops.DecodeImage(c.Builder, c.Input(0), c.Text("pixel_format", "RGB")))
+}
+
+func determinant(c *call) []*ir.Value { return one(ops.Determinant(c.Builder, c.Input(0))) }

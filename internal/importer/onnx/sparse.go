@@ -16,12 +16,12 @@ const (
 
 // dense is a sparse tensor with its zeros. Errors: ErrInput where positions lie outside, repeat or are out of order; ErrUnsupported where it would be much
 // larger than the file.
-func (m *Model) dense(s *wire.SparseTensorProto) (*tensor.Tensor, error) {
+func (m *source) dense(s *wire.SparseTensorProto) (*tensor.Tensor, error) {
 	if s.Values == nil {
 		return nil, diag.Inputf("a sparse tensor without values")
 	}
 	name := s.Values.Name
-	values, err := m.tensor(s.Values)
+	values, err := m.read(s.Values)
 	if err != nil {
 		return nil, err
 	}
@@ -67,13 +67,13 @@ type positions struct {
 	linear  bool
 }
 
-func (p *positions) read(m *Model, s *wire.SparseTensorProto, stored int64) error {
+func (p *positions) read(m *source, s *wire.SparseTensorProto, stored int64) error {
 	name := s.Values.Name
 	if s.Indices == nil {
 		return diag.Inputf("a sparse tensor without positions").AtTensor(name)
 	}
 	var err error
-	if p.indices, err = m.tensor(s.Indices); err != nil {
+	if p.indices, err = m.read(s.Indices); err != nil {
 		return err
 	}
 	shape := p.indices.Shape()

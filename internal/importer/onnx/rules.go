@@ -1,0 +1,4 @@
+package onnx
+
+// rules are all rules of the importer.
+var rules = assemble(coreTable, sequenceTable, signalTable, mlTable, microsoftTable, trainingTable)
