@@ -13,6 +13,7 @@ import (
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/sources"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
@@ -161,29 +162,29 @@ func (a *artefact) outputs() []Info {
 	return out
 }
 
-func (a *artefact) metadata() map[string]string { return maps.Clone(a.about.Metadata) }
+func (a *artefact) Metadata() map[string]string { return maps.Clone(a.about.Metadata) }
 
 func (a *artefact) describe(func() (func(), error)) Description { return a.about.Description }
 
-func (a *artefact) blocks() []*mem.Block {
+func (a *artefact) Blocks() []*mem.Block {
 	if a.block == nil {
 		return nil
 	}
 	return []*mem.Block{a.block}
 }
 
-func (a *artefact) close() error {
+func (a *artefact) Close() error {
 	if a.block == nil {
 		return nil
 	}
 	return a.block.Close()
 }
 
-func (a *artefact) module() moduleSource { return nil }
-func (a *artefact) fixed(string) bool    { return false }
+func (a *artefact) module() sources.Model { return nil }
+func (a *artefact) Fixed(string) bool     { return false }
 
-// first writes a first value; one that is left out is zeros.
-func (a *artefact) first(input string, to *tensor.Tensor) error {
+// First writes a first value; one that is left out is zeros.
+func (a *artefact) First(input string, to *tensor.Tensor) error {
 	copy(to.Bytes(), a.about.Initial[input])
 	return nil
 }

@@ -149,18 +149,6 @@ type NodeInfo struct {
 // Describe tells what the file holds.
 func (m *Model) Describe() Description { return m.source.describe(m.read) }
 
-// count adds so many elements of a type to the parameters.
-func (d *Description) count(dt DType, count int64) {
-	bytes, _ := dt.Bytes(count)
-	at := slices.IndexFunc(d.Parameters, func(p ParameterInfo) bool { return p.DType == dt.String() })
-	if at < 0 {
-		at = len(d.Parameters)
-		d.Parameters = append(d.Parameters, ParameterInfo{DType: dt.String()})
-	}
-	d.Parameters[at].Count += count
-	d.Parameters[at].Bytes += bytes
-}
-
 // ValueRange is the range of values that the elements of an integer input, such as token ids, may have: use it to check requests, or to draw values for a test. It is known as far as the program checks them when they become indices: from 0 up, though an
 // index may also count from the end. ok is false where nothing is known of them.
 func (p *Program) ValueRange(input string, d Dims) (lo, hi int64, ok bool) {

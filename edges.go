@@ -7,9 +7,10 @@ import (
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
-	"github.com/weirml/weir/internal/importer/onnx"
+	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/sources"
 	"github.com/weirml/weir/internal/tensor"
 )
 
@@ -25,8 +26,8 @@ const (
 )
 
 // optional reports whether it may have nothing, and sequence whether what it has are several tensors.
-func (k Kind) optional() bool { return k >= OptionalKind }
-func (k Kind) sequence() bool { return k == SequenceKind || k == OptionalSequenceKind }
+func (k Kind) optional() bool { return sources.Form{Kind: sources.Kind(k)}.Optional() }
+func (k Kind) sequence() bool { return sources.Form{Kind: sources.Kind(k)}.Sequence() }
 
 // edge is an input or output as the user has it, and the ports of the program that are its parts: has, where it is optional; spans and pool of texts, elements and
 // extents of a sequence, with a pool of one of texts; else the tensor itself.
@@ -35,46 +36,17 @@ type edge struct {
 	Parts []int `json:"parts"`
 }
 
+// form is how an input or output is made of tensors of numbers.
+func (i Info) form() sources.Form {
+	return sources.Form{Kind: sources.Kind(i.Kind), DType: i.DType, Rank: len(i.Shape)}
+}
+
 // simple reports whether an input or output is one tensor of numbers: its own port.
-func (i Info) simple() bool { return i.Kind == TensorKind && i.DType != StringType }
+func (i Info) simple() bool { return i.form().Simple() }
 
-// partTypes are the element types of the parts, in order.
-func (i Info) partTypes() []DType {
-	var out []DType
-	if i.Kind.optional() {
-		out = append(out, Bool)
-	}
-	value := i.DType
-	if value == StringType {
-		value = I64
-	}
-	out = append(out, value)
-	if i.Kind.sequence() {
-		out = append(out, I64)
-	}
-	if i.DType == StringType {
-		out = append(out, U8)
-	}
-	return out
-}
-
-func edgesOf(from []onnx.Edge) (edges []edge) {
-	for _, e := range from {
-		info := infoOf(e.Name, e.Type)
-		if info.Kind = Kind(e.Kind); info.Shape == nil && !info.Kind.sequence() {
-			info.Shape = []Extent{}
-		}
-		edges = append(edges, edge{info, e.Parts})
-	}
-	return edges
-}
-
-// plainEdges are the edges of a program whose ports are all tensors of numbers.
-func plainEdges(infos []Info) (edges []edge) {
-	for i, info := range infos {
-		edges = append(edges, edge{info, []int{i}})
-	}
-	return edges
+// port is the edge as models have it, without its shape.
+func (e edge) port() sources.Port {
+	return sources.Port{Name: e.Info.Name, Type: ir.Type{DType: e.Info.DType}, Kind: sources.Kind(e.Info.Kind), Parts: e.Parts}
 }
 
 func edgeInfos(edges []edge) (infos []Info) {
@@ -88,7 +60,7 @@ func edgeInfos(edges []edge) (infos []Info) {
 func checkEdges(edges []edge, ports []program.Port, tensors []program.Tensor) error {
 	seen := make([]bool, len(ports))
 	for _, e := range edges {
-		types := e.Info.partTypes()
+		types := e.Info.form().PartTypes()
 		if !e.Info.simple() && slices.ContainsFunc(e.Parts, func(i int) bool { return i >= 0 && i < len(ports) && ports[i].Ownership == program.State }) {
 			return diag.Inputf("a part of it is a state").AtTensor(e.Info.Name)
 		}
@@ -106,7 +78,7 @@ func checkEdges(edges []edge, ports []program.Port, tensors []program.Tensor) er
 				return diag.Inputf("part %d of %s is no %s of the program's own", i, e.Info, types[i]).AtTensor(e.Info.Name)
 			}
 			seen[part] = true
-			if rank := e.Info.partRank(i); len(tensors[ports[part].Tensor].Shape) != rank {
+			if rank := e.Info.form().PartRank(i); len(tensors[ports[part].Tensor].Shape) != rank {
 				return diag.Inputf("part %d of %s has not rank %d", i, e.Info, rank).AtTensor(e.Info.Name)
 			}
 		}
@@ -128,22 +100,6 @@ func (e edge) checkLayout(ports []program.Port) error {
 		return diag.Inputf("it cannot lie as %q", string(e.Info.Layout)).AtTensor(e.Info.Name)
 	}
 	return nil
-}
-
-// partRank is the rank of a part: has 0, elements and pools 1, extents 2, a tensor or its spans the tensor's own.
-func (i Info) partRank(part int) int {
-	if i.Kind.optional() {
-		if part--; part < 0 {
-			return 0
-		}
-	}
-	switch {
-	case i.Kind.sequence():
-		return []int{1, 2, 1}[part]
-	case part == 1:
-		return 1
-	}
-	return len(i.Shape)
 }
 
 // Arg is what a run may be given: a *Tensor, borrowed for the run; what Donate, Consume and Update make of one; what Sequence makes; or Absent.
@@ -257,22 +213,11 @@ func (p *packing) allocate(name string) tensor.Allocate {
 	}
 }
 
-// pack adds the parts of an argument.
+// pack adds the parts of an argument. nothing is the shape of the tensor that stands for an optional one that is not there.
 func (p *packing) pack(e edge, g given, nothing []int64) error {
 	if e.Info.simple() && g.kind == TensorKind {
 		p.parts[e.Parts[0]] = g.data[0]
 		return nil
-	}
-	allocate := p.allocate(e.Info.Name)
-	var parts []*tensor.Tensor
-	add := func(t *tensor.Tensor, err error) error { parts = append(parts, t); return err }
-	if e.Info.Kind.optional() {
-		if err := add(allocate(Bool)); err != nil {
-			return err
-		}
-		if g.kind != OptionalKind {
-			parts[0].SetInt(0, 1)
-		}
 	}
 	list := make([]*tensor.Tensor, len(g.tensors))
 	for i, t := range g.tensors {
@@ -292,55 +237,14 @@ func (p *packing) pack(e edge, g given, nothing []int64) error {
 		}
 		list = append(list, t)
 	}
-	dt := e.Info.DType
-	var pool *tensor.Tensor
-	if dt == StringType {
-		var err error
-		if list, pool, err = tensor.PackTexts(allocate, list...); err != nil {
-			return err
-		}
-		dt = I64
-	}
-	if e.Info.Kind.sequence() {
-		elements, extents, err := tensor.PackSequence(allocate, dt, list...)
-		if err != nil {
-			return err
-		}
-		parts = append(parts, elements, extents)
-	} else {
-		parts = append(parts, list[0])
-	}
-	if pool != nil {
-		parts = append(parts, pool)
+	parts, err := e.Info.form().Pack(p.allocate(e.Info.Name), g.kind == OptionalKind, list)
+	if err != nil {
+		return err
 	}
 	for i, part := range parts {
 		p.parts[e.Parts[i]] = part
 	}
 	return nil
-}
-
-// unpack is the tensors that the parts of an output hold, in storage that outlives closing for texts and as views for numbers; absent where it is an optional that has nothing.
-func unpack(info Info, parts []*tensor.Tensor) (list []*tensor.Tensor, absent bool, err error) {
-	if info.Kind.optional() {
-		if parts[0].Int(0) == 0 {
-			return nil, true, nil
-		}
-		parts = parts[1:]
-	}
-	list = slices.Clone(parts[:1])
-	if info.Kind.sequence() {
-		if list, err = tensor.UnpackSequence(parts[0], parts[1]); err != nil {
-			return nil, false, err
-		}
-	}
-	if info.DType == StringType {
-		for i := range list {
-			if list[i], err = tensor.UnpackTexts(list[i], parts[len(parts)-1].Bytes()); err != nil {
-				return nil, false, err
-			}
-		}
-	}
-	return list, false, nil
 }
 
 // String is like "image: f32[batch,1,8,8]", "words: seq(string[n])" or "state: optional(f32[2,128])". A sequence whose tensors' rank is not known has [...] for a shape.

@@ -1,11 +1,11 @@
 package weir
 
 import (
-	"bytes"
 	"slices"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/sources"
 	"github.com/weirml/weir/internal/tensor"
 )
 
@@ -62,37 +62,7 @@ func extentsOf(info Info) []int {
 
 // first writes the first value of a state into a tensor.
 func (p *Program) first(input string, to *tensor.Tensor) error {
-	return mem.CatchFaults(func() error { return p.model.source.first(input, to) })
-}
-
-// writeFirst writes a first value into a tensor of the type that a state is stored in. None, for the scales of a cache
-// that is stored as bytes, is zeros.
-func writeFirst(from, to *tensor.Tensor, input string) error {
-	switch {
-	case from == nil:
-	case from.DType() == to.DType():
-		copy(to.Bytes(), from.Bytes())
-	case allZero(from.Bytes()):
-	case to.DType() == BF16:
-		for i := range from.Len() {
-			to.SetFloat(i, from.Float(i))
-		}
-	default:
-		return diag.Unsupportedf("the first value of a cache that is stored as %s, but zeros", to.DType()).AtTensor(input).WithFix("store it as f32 or bf16")
-	}
-	return nil
-}
-
-// allZero reports whether all bytes are 0.
-func allZero(data []byte) bool {
-	var zeros [4096]byte
-	for len(data) > len(zeros) {
-		if !bytes.Equal(data[:len(zeros)], zeros[:]) {
-			return false
-		}
-		data = data[len(zeros):]
-	}
-	return bytes.Equal(data, zeros[:len(data)])
+	return mem.CatchFaults(func() error { return p.model.source.First(input, to) })
 }
 
 // ownBytes is the size of the states that the program has tensors for.
@@ -216,7 +186,7 @@ func (p *Program) firstBytes() (list map[string][]byte, err error) {
 		if err := p.first(info.Name, t); err != nil {
 			return nil, err
 		}
-		if allZero(t.Bytes()) {
+		if sources.AllZero(t.Bytes()) {
 			continue
 		}
 		if list == nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/weirml/weir/internal/executor"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/sources"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
@@ -350,13 +351,14 @@ func (p *Program) ready() {
 }
 
 // compileModule builds a source's module and runs the compiler on it.
-func (p *Program) compileModule(ctx context.Context, from moduleSource, o Options, choices compiler.Choices) error {
+func (p *Program) compileModule(ctx context.Context, from sources.Model, o Options, choices compiler.Choices) error {
 	m := p.model
-	module, names, takes, gives, err := from.build(ctx, o)
+	built, err := from.Build(ctx, o.asked())
 	if err != nil {
 		return err
 	}
-	p.setEdges(takes, gives)
+	module, names := built.Module, built.Results
+	p.setEdges(edgesOf(built.Inputs), edgesOf(built.Outputs))
 	if err := p.addStates(module, m, o.States); err != nil {
 		return err
 	}
@@ -379,7 +381,7 @@ func (p *Program) compileModule(ctx context.Context, from moduleSource, o Option
 	if err != nil {
 		return err
 	}
-	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Tight: tight, Budget: budget, Exact: o.Exact, Precision: o.Precision, Folder: o.PageFolder, Files: whileCompiling{m}, Choices: choices, Reference: p.target == Reference, Names: names, Written: from.written(), After: o.Stage, Progress: func(stage string) {
+	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Tight: tight, Budget: budget, Exact: o.Exact, Precision: o.Precision, Folder: o.PageFolder, Files: whileCompiling{m}, Choices: choices, Reference: p.target == Reference, Names: names, Written: from.Written(), After: o.Stage, Progress: func(stage string) {
 		if o.Logger != nil {
 			o.Logger.Debug("compiled", "stage", stage)
 		}
@@ -700,7 +702,7 @@ func (p *Program) input(name string) (int, bool) {
 
 // noInput is the error of a name that is none of the inputs. The default of an input is compiled in, as every other weight is.
 func (p *Program) noInput(name string) error {
-	if p.model.source.fixed(name) {
+	if p.model.source.Fixed(name) {
 		return diag.Unsupportedf("%q has a value in the model's file, which is part of the program; a run cannot give another", name).AtTensor(name).WithFix("take it out of the file's initializers")
 	}
 	return diag.Inputf("the program has no input %q", name).AtTensor(name).WithFix("its inputs are %s", infoList(p.inputs))

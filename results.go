@@ -235,7 +235,7 @@ func (r *Results) add(e edge) error {
 			defer r.ports[part].leave()
 			parts[i] = t
 		}
-		tensors, absent, err := unpack(e.Info, parts)
+		tensors, absent, err := e.Info.form().Unpack(parts)
 		if err != nil {
 			return err
 		}

@@ -4,46 +4,77 @@ import (
 	"context"
 
 	"github.com/weirml/weir/internal/compiler"
-	"github.com/weirml/weir/internal/importer/onnx/wire"
-	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/sources"
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// source is what a model was read from: an ONNX file, a text, a program of torch.export, an artefact. The rest of the
-// package asks it, and does not know which it is.
+// source is what a model was read from: a file of any format that modules are built of, or an artefact, which was compiled
+// before. The rest of the package asks it, and does not know which it is.
 type source interface {
 	inputs() []Info
 	outputs() []Info // as far as the model declares them
-	metadata() map[string]string
 	// describe tells what the file holds; read has all of the files mapped until done is called.
 	describe(read func() (done func(), err error)) Description
-	// blocks are the files, mapped or read; close gives them back.
-	blocks() []*mem.Block
-	close() error
 	// compile makes a program's parts.
 	compile(ctx context.Context, p *Program, o Options, choices compiler.Choices) error
-	// module is the source as one that modules are built of; nil for an artefact, which was compiled before.
-	module() moduleSource
-	// fixed reports whether an input has a value in the file, which is compiled in.
-	fixed(input string) bool
-	// first writes the first value of a state that has one (Info.Initial).
-	first(input string, to *tensor.Tensor) error
+	// module is the model that modules are built of; nil for an artefact.
+	module() sources.Model
+
+	Metadata() map[string]string
+	Blocks() []*mem.Block                        // the files, mapped or read
+	Close() error                                // gives them back
+	Fixed(input string) bool                     // whether an input has a value in the file, which is compiled in
+	First(input string, to *tensor.Tensor) error // writes the first value of a state that has one (Info.Initial)
 }
 
-// moduleSource is a source that modules are built of.
-type moduleSource interface {
-	source
-	// build makes a module, whose results have the names. takes and gives say what its ports are to the user.
-	build(ctx context.Context, o Options) (m *ir.Module, names []string, takes, gives []edge, err error)
-	// written reports whether the user wrote the module, so that what it says of memory holds.
-	written() bool
-	// origins calls add with every tensor that the main graph's nodes compute, in order.
-	origins(add func(name string, o origins))
+// modules is a source that modules are built of.
+type modules struct{ sources.Model }
+
+func (m modules) inputs() []Info        { return infosOf(m.Inputs()) }
+func (m modules) outputs() []Info       { return infosOf(m.Outputs()) }
+func (m modules) module() sources.Model { return m.Model }
+
+func (m modules) compile(ctx context.Context, p *Program, o Options, choices compiler.Choices) error {
+	return p.compileModule(ctx, m.Model, o, choices)
 }
 
-// cutter is a source that can make a model of some of its nodes.
-type cutter interface {
-	// cut is a model of a graph, which gets the initializers that it uses.
-	cut(g *wire.GraphProto, used map[string]bool) *wire.ModelProto
+func (m modules) describe(read func() (done func(), err error)) Description {
+	from := m.Describe(read)
+	d := Description{Format: from.Format, Producer: from.Producer, Opsets: from.Opsets, Ops: from.Ops,
+		Parameters: []ParameterInfo{}, Nodes: []NodeInfo{}, Unsupported: []string{}}
+	for _, i := range m.inputs() {
+		d.Inputs = append(d.Inputs, i.String())
+	}
+	for _, o := range m.outputs() {
+		d.Outputs = append(d.Outputs, o.String())
+	}
+	for _, p := range from.Parameters {
+		d.Parameters = append(d.Parameters, ParameterInfo(p))
+	}
+	for _, n := range from.Nodes {
+		d.Nodes = append(d.Nodes, NodeInfo(n))
+	}
+	d.Unsupported = append(d.Unsupported, from.Unsupported...)
+	return d
+}
+
+// asked is what a module is built for.
+func (o Options) asked() sources.Asked {
+	return sources.Asked{Outputs: o.Outputs, States: o.States, Ones: o.ones()}
+}
+
+func infosOf(ports []sources.Port) []Info {
+	out := make([]Info, len(ports))
+	for i, p := range ports {
+		out[i] = infoOf(p)
+	}
+	return out
+}
+
+func edgesOf(ports []sources.Port) (edges []edge) {
+	for _, p := range ports {
+		edges = append(edges, edge{infoOf(p), p.Parts})
+	}
+	return edges
 }

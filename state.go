@@ -14,6 +14,7 @@ import (
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/sources"
 )
 
 // Update lends a tensor to a run that leaves a new value in it: what an input that is a state is given (Info.State), and no other input. The tensor is its caller's as before, of whatever memory
@@ -143,7 +144,7 @@ func freeName(names []string, name string) string {
 
 // addedEdges is edges and those of the values that there are more from one on.
 func addedEdges(edges []edge, values []*ir.Value, from int) []edge {
-	for i, info := range infosOfValues(values[from:]) {
+	for i, info := range infosOf(sources.PortsOf(values[from:])) {
 		edges = append(slices.Clip(edges), edge{info, []int{from + i}})
 	}
 	return edges

@@ -32,10 +32,8 @@
 package weir
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"slices"
 	"sync"
@@ -43,10 +41,11 @@ import (
 	"github.com/weirml/weir/internal/compiler"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
-	"github.com/weirml/weir/internal/importer/onnx"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/sources"
 	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/traced"
 )
 
 // Error is what the package returns: its kind, where it happened, and what would mend it. errors.Is finds the kind.
@@ -128,12 +127,13 @@ type Info struct {
 	Layout Layout `json:",omitempty"`
 }
 
-func infoOf(name string, t ir.Type) Info {
-	info := Info{Name: name, DType: t.DType}
-	if t.Shape != nil {
+// infoOf describes a port.
+func infoOf(p sources.Port) Info {
+	info := Info{Name: p.Name, DType: p.Type.DType, Kind: Kind(p.Kind), State: p.State, Initial: p.Initial}
+	if p.Type.Shape != nil {
 		info.Shape = []Extent{}
 	}
-	for _, e := range t.Shape {
+	for _, e := range p.Type.Shape {
 		info.Shape = append(info.Shape, extentOf(e))
 	}
 	return info
@@ -175,21 +175,16 @@ func Load(path string) (m *Model, err error) {
 	defer f.Close()
 	var head []byte // of what is neither a folder nor a device, which onnx refuses by name
 	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
-		if head, err = headOf(f); err != nil {
+		if head, err = sources.Head(f); err != nil {
 			return nil, inFile(err, path)
 		}
 	}
-	switch {
-	case isText(head):
-		m, err = asText(readTextFrom(head, f))
-	case isExported(head):
-		m, err = asText(exported(mem.MapFile(f, path)))
-	case compiler.IsArtefact(head):
-		m, err = asArtefact(mapArtefact(f))
-	default:
-		m, err = asONNX(onnx.Open(f))
+	if compiler.IsArtefact(head) {
+		a, err := mapArtefact(f)
+		return loaded(a, err, path)
 	}
-	return named(m, err, path)
+	s, err := sources.Open(f, path, head)
+	return loaded(modules{s}, err, path)
 }
 
 // LoadFS reads the model of that name from fsys, with external data beside it.
@@ -200,63 +195,47 @@ func LoadFS(fsys fs.FS, name string) (m *Model, err error) {
 		return nil, inFile(err, name)
 	}
 	defer f.Close()
-	head, err := headOf(f)
+	head, err := sources.Head(f)
 	if err != nil {
 		return nil, inFile(err, name)
 	}
-	if isText(head) {
-		m, err = asText(readTextFrom(head, f))
-		return named(m, err, name)
+	if compiler.IsArtefact(head) {
+		data, err := sources.Rest(head, f)
+		if err != nil {
+			return nil, inFile(err, name)
+		}
+		a, err := readArtefact(data)
+		return loaded(a, err, name)
 	}
-	data, err := io.ReadAll(io.MultiReader(bytes.NewReader(head), f))
-	switch {
-	case err != nil:
-		err = diag.Inputf("%v", err).WithCause(err)
-	case isExported(head):
-		m, err = asText(exportedIn(data, nil))
-	case compiler.IsArtefact(head):
-		m, err = asArtefact(readArtefact(data))
-	default:
-		m, err = asONNX(onnx.ParseIn(data, fsys, name))
-	}
-	return named(m, err, name)
+	s, err := sources.OpenIn(fsys, name, head, f)
+	return loaded(modules{s}, err, name)
 }
 
 // LoadBytes reads a model from memory, which it borrows until the model and its programs are closed: for go:embed. There is no external data.
 func LoadBytes(data []byte) (m *Model, err error) {
 	defer diag.Recover(&err, "loading a model")
-	switch {
-	case isText(data):
-		m, err = asText(readText(string(data)))
-	case isExported(data):
-		m, err = asText(exportedIn(data, nil))
-	case compiler.IsArtefact(data):
-		m, err = asArtefact(readArtefact(data))
-	default:
-		m, err = asONNX(onnx.Parse(data))
+	if compiler.IsArtefact(data) {
+		a, err := readArtefact(data)
+		return loaded(a, err, "")
 	}
-	return named(m, err, "")
+	s, err := sources.Parse(data)
+	return loaded(modules{s}, err, "")
 }
 
-func asONNX(model *onnx.Model, err error) (*Model, error) {
-	return &Model{source: onnxModel{model}, weights: weights{users: 1}}, err
+func init() {
+	traced.Load = func(where string, module *ir.Module) (model any, err error) {
+		defer diag.Recover(&err, "loading what code built")
+		s, err := sources.OfModule("Go code, traced", module)
+		return loaded(modules{s}, err, where)
+	}
 }
 
-func asArtefact(a *artefact, err error) (*Model, error) {
-	return &Model{source: a, weights: weights{users: 1}}, err
-}
-
-func asText(t *textModel, err error) (*Model, error) {
-	return &Model{source: t, weights: weights{users: 1}}, err
-}
-
-// named is a model that was read from a file, or why it was not.
-func named(m *Model, err error, file string) (*Model, error) {
+// loaded is a model that was read from a file, or why it was not.
+func loaded(s source, err error, file string) (*Model, error) {
 	if err != nil {
 		return nil, inFile(err, file)
 	}
-	m.file = file
-	return m, nil
+	return &Model{file: file, source: s, weights: weights{users: 1}}, nil
 }
 
 // inFile names the file in an error that does not name one.
@@ -275,7 +254,7 @@ func (m *Model) Inputs() []Info { return m.source.inputs() }
 func (m *Model) Outputs() []Info { return m.source.outputs() }
 
 // Metadata is the model's own: producer, licence, and whatever else its maker wrote.
-func (m *Model) Metadata() map[string]string { return m.source.metadata() }
+func (m *Model) Metadata() map[string]string { return m.source.Metadata() }
 
 // Close ends the model's own use of its file; closing twice is fine. Programs compiled from it go on: each keeps mapped what it reads of the file in place, and the last of them to be
 // closed gives that back.
@@ -433,13 +412,13 @@ func (m *Model) files() []*mem.Block {
 }
 
 // blocks is files for who holds the lock.
-func (m *Model) blocks() []*mem.Block { return m.source.blocks() }
+func (m *Model) blocks() []*mem.Block { return m.source.Blocks() }
 
 func (m *Model) leave() error {
 	if m.users--; m.users > 0 {
 		return nil
 	}
-	return m.source.close()
+	return m.source.Close()
 }
 
 // Target names where a program runs.

@@ -84,9 +84,14 @@ var rooms = []Room{
 	{Floor: 8, Name: "compiler", Purpose: "the pipeline from ir to program, on one screen",
 		May: []string{"compiler/live", "compiler/budget", "ir", "loop", "program", "ops", "hostop", "pass", "lower", "schedule", "codegen/*", "codegen/portable", "codegen/amd64", "memplan", "target", "tensor", "mem"}},
 
+	// A description of an ONNX file is of its nodes.
+	{Floor: 8, Name: "sources", Purpose: "models of every format, as what modules of ir are built of", May: []string{"importer/*", "ir", "tensor", "mem"}},
+	// A difference is saved as a test in ONNX's layout.
+	{Floor: 8, Name: "compare", Purpose: "the first tensor that a program computes otherwise than the reference", May: []string{"sources", "importer/*", "ir", "tensor"}},
+
 	// A program for a device is scheduled for the machine that the device is, or that the user names.
 	{Floor: 9, Name: "weir", Purpose: "the user's API",
-		May: []string{"importer/*", "compiler", "compiler/budget", "executor", "device", "device/*", "target", "ir", "ops", "program", "tensor", "mem", "probe", "traced"}},
+		May: []string{"sources", "compare", "compiler", "compiler/budget", "executor", "device", "device/*", "target", "ir", "ops", "program", "tensor", "mem", "probe", "traced"}},
 
 	// Arrays build ir by the operators' constructors, and have weir compile it. A pass divides a function from its derivative.
 	{Floor: 10, Name: "array", Purpose: "arrays, scopes that own them, and functions of them compiled and differentiated",

@@ -1,4 +1,4 @@
-package weir
+package sources
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weirml/weir/internal/compiler"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/importer/torch"
@@ -15,7 +14,6 @@ import (
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/tensor"
 	"github.com/weirml/weir/internal/text"
-	"github.com/weirml/weir/internal/traced"
 )
 
 // textModel is a model in Weir's own text, an ir module: see docs/memory.md.
@@ -28,14 +26,6 @@ type textModel struct {
 	constants map[string]*tensor.Tensor
 	// initial are the first values of states, by their inputs' names.
 	initial map[string]*tensor.Tensor
-}
-
-func init() {
-	traced.Load = func(where string, module *ir.Module) (model any, err error) {
-		defer diag.Recover(&err, "loading what code built")
-		m, err := asText(built("Go code, traced", module, nil))
-		return named(m, err, where)
-	}
 }
 
 // built is a module that other code built, whose constants may lie in a file.
@@ -101,16 +91,6 @@ func isText(head []byte) bool {
 	return len(head) >= 7 && string(head[:6]) == "weir 1" && head[6] <= ' '
 }
 
-// headOf reads the bytes by which files are told apart, as far as there are any.
-func headOf(r io.Reader) ([]byte, error) {
-	head := make([]byte, 12)
-	n, err := io.ReadFull(r, head)
-	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
-		return nil, diag.Inputf("%v", err).WithCause(err)
-	}
-	return head[:n], nil
-}
-
 // readTextFrom reads what is left of a text behind its head.
 func readTextFrom(head []byte, r io.Reader) (*textModel, error) {
 	rest, err := io.ReadAll(io.LimitReader(r, mostText+1))
@@ -165,51 +145,47 @@ func (t *textModel) constant(name string, _ dtype.DType, _ []int64, _ int64) (*t
 	return nil, diag.Internalf("constant %s has no contents", name)
 }
 
-func (t *textModel) metadata() map[string]string { return maps.Clone(t.parsed.Meta) }
+func (t *textModel) Metadata() map[string]string { return maps.Clone(t.parsed.Meta) }
 
-func (t *textModel) blocks() []*mem.Block {
+func (t *textModel) Blocks() []*mem.Block {
 	if t.file == nil {
 		return nil
 	}
 	return []*mem.Block{t.file}
 }
 
-func (t *textModel) close() error {
+func (t *textModel) Close() error {
 	if t.file == nil {
 		return nil
 	}
 	return t.file.Close()
 }
 
-func (t *textModel) first(input string, to *tensor.Tensor) error {
+func (t *textModel) First(input string, to *tensor.Tensor) error {
 	return writeFirst(t.initial[input], to, input)
 }
 
-func (t *textModel) module() moduleSource { return t }
-func (t *textModel) written() bool        { return t.from == "" }
-func (t *textModel) fixed(string) bool    { return false }
+func (t *textModel) Written() bool     { return t.from == "" }
+func (t *textModel) Fixed(string) bool { return false }
 
-func (t *textModel) compile(ctx context.Context, p *Program, o Options, choices compiler.Choices) error {
-	return p.compileModule(ctx, t, o, choices)
-}
-
-func (t *textModel) origins(add func(name string, o origins)) {
+func (t *textModel) Origins(add func(name string, o Origin)) {
 	for _, n := range t.parsed.Main.Body.Nodes {
 		for _, v := range n.Outputs {
-			add(v.Name, origins{node: n.Source, op: n.Op.Name()})
+			add(v.Name, Origin{Node: n.Source, Op: n.Op.Name()})
 		}
 	}
 }
 
-func (t *textModel) build(ctx context.Context, o Options) (m *ir.Module, names []string, takes, gives []edge, err error) {
-	if m, err = t.again(ctx, o.Outputs); err != nil {
-		return nil, nil, nil, nil, err
+func (t *textModel) Build(ctx context.Context, a Asked) (*Built, error) {
+	m, err := t.again(ctx, a.Outputs)
+	if err != nil {
+		return nil, err
 	}
-	results := infosOfValues(m.Main.Body.Results)
-	for _, info := range results {
-		names = append(names, info.Name)
+	b := &Built{Module: m, Inputs: t.Inputs(), Outputs: PortsOf(m.Main.Body.Results)}
+	for _, port := range b.Outputs {
+		b.Results = append(b.Results, port.Name)
 	}
-	return m, names, plainEdges(t.inputs()), plainEdges(results), nil
+	return b, nil
 }
 
 // again reads the module again, with the named values as results where names is not nil.
@@ -259,25 +235,15 @@ func (t *textModel) again(ctx context.Context, names []string) (*ir.Module, erro
 	return m, nil
 }
 
-func (t *textModel) outputs() []Info { return infosOfValues(t.parsed.Main.Body.Results) }
-func (t *textModel) inputs() []Info {
-	list := infosOfValues(t.parsed.Main.Body.Params)
+func (t *textModel) Outputs() []Port { return PortsOf(t.parsed.Main.Body.Results) }
+
+func (t *textModel) Inputs() []Port {
+	list := PortsOf(t.parsed.Main.Body.Params)
 	for _, s := range t.parsed.Main.States {
 		i := slices.Index(t.parsed.Main.Body.Params, s.In)
 		list[i].State, list[i].Initial = t.parsed.Main.Body.Results[s.Out].Name, t.initial[s.In.Name] != nil
 	}
 	return list
-}
-
-// infosOfValues describes tensors.
-func infosOfValues(values []*ir.Value) []Info {
-	out := make([]Info, len(values))
-	for i, v := range values {
-		if out[i] = infoOf(v.Name, v.Type); out[i].Shape == nil {
-			out[i].Shape = []Extent{}
-		}
-	}
-	return out
 }
 
 // format says where the module is from.
@@ -289,14 +255,8 @@ func (t *textModel) format() string {
 }
 
 // describe tells what the text holds.
-func (t *textModel) describe(func() (func(), error)) Description {
-	d := Description{Format: t.format(), Producer: t.parsed.Meta["producer"], Ops: map[string]int{}, Unsupported: []string{}, Parameters: []ParameterInfo{}, Nodes: []NodeInfo{}, Opsets: []string{}}
-	for _, i := range t.inputs() {
-		d.Inputs = append(d.Inputs, i.String())
-	}
-	for _, o := range t.outputs() {
-		d.Outputs = append(d.Outputs, o.String())
-	}
+func (t *textModel) Describe(func() (func(), error)) Description {
+	d := Description{Format: t.format(), Producer: t.parsed.Meta["producer"], Ops: map[string]int{}, Opsets: []string{}}
 	names := func(list []*ir.Value) []string {
 		out := make([]string, len(list))
 		for i, v := range list {
@@ -317,7 +277,7 @@ func (t *textModel) describe(func() (func(), error)) Description {
 				name = n.Outputs[0].Name
 			}
 			d.Ops[n.Op.Name()]++
-			d.Nodes = append(d.Nodes, NodeInfo{path + name, n.Op.Name(), names(n.Inputs), names(n.Outputs)})
+			d.Nodes = append(d.Nodes, Node{path + name, n.Op.Name(), names(n.Inputs), names(n.Outputs)})
 			for _, r := range n.Regions {
 				block(r, path+name+"/")
 			}

@@ -1,0 +1,229 @@
+// Package sources reads models of every format: ONNX files, programs of torch.export, Weir's own text, and modules that other
+// code built. Whoever has a Model does not know which it is.
+package sources
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/importer/onnx"
+	"github.com/weirml/weir/internal/importer/onnx/wire"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// Model is a model that was read. Its constants are views of its files, which stay mapped until Close.
+type Model interface {
+	Inputs() []Port
+	Outputs() []Port // as far as the model declares them
+	Metadata() map[string]string
+	// Describe tells what the file holds; read has all of the files mapped until done is called.
+	Describe(read func() (done func(), err error)) Description
+	// Blocks are the files, mapped or read; Close gives them back.
+	Blocks() []*mem.Block
+	Close() error
+	// Build makes a module. Each time it is another.
+	Build(ctx context.Context, a Asked) (*Built, error)
+	// Written reports whether the user wrote the module, so that what it says of memory holds.
+	Written() bool
+	// Fixed reports whether an input has a value in the file, which is compiled in.
+	Fixed(input string) bool
+	// First writes the first value of a state that has one (Port.Initial).
+	First(input string, to *tensor.Tensor) error
+	// Origins calls add with every tensor that the main graph's nodes compute, in order.
+	Origins(add func(name string, o Origin))
+}
+
+// Port is an input or output as a user has it.
+type Port struct {
+	Name    string
+	Type    ir.Type // of a sequence, its tensors'
+	Kind    Kind
+	Parts   []int  // the module's parameters or results that it is made of
+	State   string // of an input that a run updates: the output that is its new value
+	Initial bool   // the file has the state's first value
+}
+
+// Asked is what a module is built for.
+type Asked struct {
+	Outputs []string          // to give as results; nil: the model's own
+	States  map[string]string // the outputs that are new values of inputs, by those
+	Ones    []string          // dimensions that are 1 in every run
+}
+
+// Built is a module, and what its ports are to the user.
+type Built struct {
+	Module  *ir.Module
+	Results []string // the names of its results
+	Inputs  []Port
+	Outputs []Port
+}
+
+// Origin is the node that computes a tensor.
+type Origin struct {
+	Node, Op string
+	Proto    *wire.NodeProto // of an ONNX model
+}
+
+// Cutter is a model of which a part can be made a model of its own.
+type Cutter interface {
+	// Cut is a model of a graph, which gets the initializers that it uses.
+	Cut(g *wire.GraphProto, used map[string]bool) *wire.ModelProto
+}
+
+// Description is what a file says of itself.
+type Description struct {
+	Format, Producer string
+	Opsets           []string
+	Parameters       []Parameters
+	Ops              map[string]int // nodes, by operator
+	Nodes            []Node
+	Unsupported      []string // operators
+}
+
+// Parameters are the constants of one element type.
+type Parameters struct {
+	DType string
+	Count int64
+	Bytes int64
+}
+
+// Node is a node of the main graph, or, with the path to it in its name, of a graph within a node or of a function.
+type Node struct {
+	Name    string
+	Op      string
+	Inputs  []string
+	Outputs []string
+}
+
+// count adds so many elements of a type to the parameters.
+func (d *Description) count(dt dtype.DType, count int64) {
+	bytes, _ := dt.Bytes(count)
+	at := slices.IndexFunc(d.Parameters, func(p Parameters) bool { return p.DType == dt.String() })
+	if at < 0 {
+		at = len(d.Parameters)
+		d.Parameters = append(d.Parameters, Parameters{DType: dt.String()})
+	}
+	d.Parameters[at].Count += count
+	d.Parameters[at].Bytes += bytes
+}
+
+// Open reads the model in a file that begins with head. The file may be closed afterwards.
+func Open(f *os.File, path string, head []byte) (Model, error) {
+	switch {
+	case isText(head):
+		return some(readTextFrom(head, f))
+	case isExported(head):
+		return some(exported(mem.MapFile(f, path)))
+	}
+	m, err := onnx.Open(f)
+	return some(onnxModel{m}, err)
+}
+
+// OpenIn reads the model of that name in fsys, with external data beside it: what is left of it after its head is in r.
+func OpenIn(fsys fs.FS, name string, head []byte, r io.Reader) (Model, error) {
+	if isText(head) {
+		return some(readTextFrom(head, r))
+	}
+	data, err := Rest(head, r)
+	if err != nil {
+		return nil, err
+	}
+	if isExported(head) {
+		return some(exportedIn(data, nil))
+	}
+	m, err := onnx.ParseIn(data, fsys, name)
+	return some(onnxModel{m}, err)
+}
+
+// Parse reads a model from memory, which it borrows.
+func Parse(data []byte) (Model, error) {
+	switch {
+	case isText(data):
+		return some(readText(string(data)))
+	case isExported(data):
+		return some(exportedIn(data, nil))
+	}
+	m, err := onnx.Parse(data)
+	return some(onnxModel{m}, err)
+}
+
+// OfModule is the model of a module that other code built.
+func OfModule(from string, module *ir.Module) (Model, error) { return some(built(from, module, nil)) }
+
+// some is a model, or nil and why there is none.
+func some[M Model](m M, err error) (Model, error) {
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Head reads the bytes by which files are told apart, as far as there are any.
+func Head(r io.Reader) ([]byte, error) {
+	head := make([]byte, 12)
+	n, err := io.ReadFull(r, head)
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		return nil, diag.Inputf("%v", err).WithCause(err)
+	}
+	return head[:n], nil
+}
+
+// Rest is the head and what is left after it.
+func Rest(head []byte, r io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.MultiReader(bytes.NewReader(head), r))
+	if err != nil {
+		return nil, diag.Inputf("%v", err).WithCause(err)
+	}
+	return data, nil
+}
+
+// PortsOf are values as ports, each its own part. All of them have a shape.
+func PortsOf(values []*ir.Value) []Port {
+	out := make([]Port, len(values))
+	for i, v := range values {
+		out[i] = Port{Name: v.Name, Type: v.Type, Parts: []int{i}}
+		if v.Type.Shape == nil {
+			out[i].Type.Shape = []sym.Expr{}
+		}
+	}
+	return out
+}
+
+// writeFirst writes a first value into a tensor of the type that a state is stored in. None, for the scales of a cache
+// that is stored as bytes, is zeros.
+func writeFirst(from, to *tensor.Tensor, input string) error {
+	switch {
+	case from == nil:
+	case from.DType() == to.DType():
+		copy(to.Bytes(), from.Bytes())
+	case AllZero(from.Bytes()):
+	case to.DType() == dtype.BF16:
+		for i := range from.Len() {
+			to.SetFloat(i, from.Float(i))
+		}
+	default:
+		return diag.Unsupportedf("the first value of a cache that is stored as %s, but zeros", to.DType()).AtTensor(input).WithFix("store it as f32 or bf16")
+	}
+	return nil
+}
+
+// AllZero reports whether all bytes are 0.
+func AllZero(data []byte) bool {
+	var zeros [4096]byte
+	for len(data) > len(zeros) {
+		if !bytes.Equal(data[:len(zeros)], zeros[:]) {
+			return false
+		}
+		data = data[len(zeros):]
+	}
+	return bytes.Equal(data, zeros[:len(data)])
+}
