@@ -1,0 +1,233 @@
+package weir_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"sync"
+	"sync/atomic"
+
+	"github.com/weirml/weir"
+)
+
+// pictures are so many blank pictures for the digits model.
+func pictures(count int) weir.Inputs {
+	image, err := weir.FromSlice(make([]float32, count*64), count, 1, 8, 8)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return weir.Inputs{"image": image}
+}
+
+// One program takes every size of its free dimensions: nothing is compiled anew.
+func Example_dynamicBatch() {
+	program := open(weir.Options{Dims: map[string]weir.Range{"batch": {Min: 1, Max: 64}}})
+	defer program.Close()
+	for _, size := range []int{1, 3, 20} {
+		results, err := program.Run(context.Background(), pictures(size))
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(results.Get("scores"))
+		results.Close()
+	}
+	_, err := program.Run(context.Background(), pictures(65))
+	fmt.Println(errors.Is(err, weir.ErrInput))
+	// Output:
+	// f32[1,10]
+	// f32[3,10]
+	// f32[20,10]
+	// true
+}
+
+// As many goroutines as one likes share a program. Options.Calls of their runs are active at once, and the others wait.
+func Example_concurrentCalls() {
+	program := open(weir.Options{Calls: 2, Threads: 1})
+	defer program.Close()
+	var done atomic.Int64
+	var wait sync.WaitGroup
+	for range 8 {
+		wait.Go(func() {
+			results, err := program.Run(context.Background(), pictures(4))
+			if err != nil {
+				log.Fatal(err)
+			}
+			defer results.Close()
+			done.Add(1)
+		})
+	}
+	wait.Wait()
+	peak, err := program.Memory().Peak(2, weir.Dims{"batch": 4})
+	if err != nil {
+		log.Fatal(err)
+	}
+	stats := program.Stats()
+	fmt.Println(done.Load(), "runs; held no more than was certified for two:", stats.Bytes <= peak)
+	// Output: 8 runs; held no more than was certified for two: true
+}
+
+// The peak is a formula over the model's dimensions, which can be evaluated elsewhere too.
+func ExampleMemory_Formula() {
+	program := open(weir.Options{Threads: 1, Target: weir.Portable, Dims: map[string]weir.Range{"batch": {Min: 64, Max: 1024}}})
+	defer program.Close()
+	memory := program.Memory()
+	fmt.Println(memory.Formula(1))
+	fmt.Println(memory.Formula(4))
+	most, err := memory.Max(4)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(most, "bytes at most")
+	// Output:
+	// 10280*batch + 209480
+	// 41120*batch + 649352
+	// 42756232 bytes at most
+}
+
+// One number bounds all that the process holds outside Go's heap: what a program needs from its load to its last run.
+func ExampleMemory_Limit() {
+	program := open(weir.Options{Calls: 4, Dims: map[string]weir.Range{"batch": {Min: 1, Max: 64}}})
+	limit, err := program.Memory().Limit(4)
+	program.Close()
+	if err != nil {
+		log.Fatal(err)
+	}
+	weir.Trim()
+	held := weir.Usage().Current // by others in this process
+	defer weir.SetLimit(weir.SetLimit(held + limit))
+	program = open(weir.Options{Calls: 4, Dims: map[string]weir.Range{"batch": {Min: 1, Max: 64}}})
+	defer program.Close()
+	results, err := program.Run(context.Background(), pictures(64))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer results.Close()
+	fmt.Println("within the limit:", weir.Usage().Current <= held+limit)
+	// Output: within the limit: true
+}
+
+// A budget that the plan does not keep to by itself changes the plan; one that nothing keeps to is refused with one that works.
+func ExampleProgram_Savings() {
+	model, err := weir.Load("testdata/onnx/tied_table/model.onnx")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer model.Close()
+	within := weir.Options{Budget: 1000, Threads: 1, CPU: "portable", Dims: map[string]weir.Range{"n": {Min: 40, Max: 40}}}
+	_, err = weir.Compile(context.Background(), model, within)
+	var refused *weir.Error
+	if !errors.Is(err, weir.ErrBudget) || !errors.As(err, &refused) {
+		log.Fatal(err)
+	}
+	within.Budget = refused.Budget
+	program, err := weir.Compile(context.Background(), model, within)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer program.Close()
+	for _, s := range program.Savings() {
+		fmt.Println(s.Kind, s.Tensor)
+	}
+	peak, err := program.Memory().Peak(1, nil)
+	fmt.Println(err == nil && peak <= refused.Budget)
+	// Output:
+	// page table
+	// page up
+	// page down
+	// true
+}
+
+// An imported model does not say which inputs live on from run to run: its caller does.
+func ExampleOptions_states() {
+	model, err := weir.LoadBytes([]byte(`weir 1
+ir @smoothing {
+  main @main(%x: f32[2], %mean: f32[2]) {
+    const %half: f32[] = [0.5]
+    %sum: f32[2] = add(%x, %mean)
+    %next: f32[2] = mul(%sum, %half)
+    return %next
+  }
+}`))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer model.Close()
+	program, err := weir.Compile(context.Background(), model, weir.Options{States: map[string]string{"mean": "next"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer program.Close()
+	mean := []float32{0, 8}
+	state, err := weir.FromSlice(mean)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for range 3 {
+		results, err := program.Run(context.Background(), weir.Inputs{"x": ones(2), "mean": weir.Update(state)})
+		if err != nil {
+			log.Fatal(err)
+		}
+		results.Close()
+	}
+	fmt.Println(mean)
+	// Output: [0.875 1.875]
+}
+
+// Results hold their run's memory until they are closed. What is kept longer is copied, or detached.
+func ExampleResults_Detach() {
+	program := open(weir.Options{Calls: 1})
+	defer program.Close()
+	results, err := program.Run(context.Background(), pictures(2))
+	if err != nil {
+		log.Fatal(err)
+	}
+	copied, err := weir.Copy[float32](results.Get("scores")) // in Go's memory
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := results.Detach(); err != nil { // the program's call is free from here on
+		log.Fatal(err)
+	}
+	kept := results.Get("scores") // its own memory
+	next, err := program.Run(context.Background(), pictures(1))
+	if err != nil {
+		log.Fatal(err)
+	}
+	next.Close()
+	fmt.Println(len(copied), kept)
+	kept.Close()
+	_, err = weir.View[float32](kept)
+	fmt.Println(errors.Is(err, weir.ErrClosed))
+	// Output:
+	// 20 f32[2,10]
+	// true
+}
+
+// Errors have kinds for errors.Is, and say where, what is wrong, and what would mend it.
+func ExampleError() {
+	program := open(weir.Options{})
+	defer program.Close()
+	wide, err := weir.FromSlice(make([]float32, 2*81), 2, 1, 9, 9)
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = program.Run(context.Background(), weir.Inputs{"image": wide})
+	var e *weir.Error
+	if errors.As(err, &e) {
+		fmt.Println("kind input:", errors.Is(err, weir.ErrInput))
+		fmt.Println("tensor:", e.Tensor)
+		fmt.Println(e.Detail)
+	}
+	_, err = program.Run(context.Background(), weir.Inputs{"picture": wide})
+	if errors.As(err, &e) {
+		fmt.Println(e.Detail)
+		fmt.Println("fix:", e.Fix)
+	}
+	// Output:
+	// kind input: true
+	// tensor: image
+	// of f32[2,1,9,9], axis 2 is 9, and the input's is 8
+	// no value is given for input image: f32[batch,1,8,8]
+	// fix: add Inputs{"image": …}
+}
