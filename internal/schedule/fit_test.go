@@ -91,7 +91,7 @@ func TestLadder(t *testing.T) {
 		{8 << 10, "local %acc: f32[128, 16]", 3},
 		{4 << 10, "local %acc: f32[64, 16]", 3},
 		{64, "local %acc: f32[1, 16]", 3},
-		{32, "%acc: f32[512, 1, 16] write", 4},
+		{32, "%acc: f32[512, 1, 16] work", 4},
 	} {
 		text, m := first(c.scratch, product)
 		if !strings.Contains(text, c.sums) || len(m.Buffers) != c.buffers {

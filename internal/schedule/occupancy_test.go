@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-var rewriteTable = flag.Bool("rewrite", false, "rewrite the table of tiles in docs/gpu.md")
+var rewriteTexts = flag.Bool("rewrite", false, "rewrite the expected results in testdata, and the table of tiles in docs/gpu.md")
 
 // card is what one compute unit of a graphics card has, as its maker says: NVIDIA's tuning guide for Ada, AMD's CDNA 3
 // instruction set architecture, Intel's guide to oneAPI on Xe-HPG.
@@ -74,7 +74,7 @@ func TestTileTable(t *testing.T) {
 	if strings.Contains(string(text), b.String()) {
 		return
 	}
-	if !*rewriteTable {
+	if !*rewriteTexts {
 		t.Fatalf("%s does not have this table; go test ./internal/schedule -run TestTileTable -rewrite\n%s", file, b.String())
 	}
 	begin := strings.Index(string(text), "| tile, rows")

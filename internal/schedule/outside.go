@@ -95,7 +95,7 @@ func (s *scheduler) outside(k *loop.Kernel) *loop.Param {
 		f.Kind, at = loop.Serial, 1
 	}
 	drop(&k.Body, l.Name, around)
-	p := &loop.Param{Name: l.Name, Access: loop.Write, DType: l.DType, Shape: append(shape, l.Shape...)}
+	p := &loop.Param{Name: l.Name, Access: loop.Work, DType: l.DType, Shape: append(shape, l.Shape...)}
 	k.Params = append(k.Params, p)
 	within := func(list, before []sym.Expr) []sym.Expr { return append(slices.Clone(before), list...) }
 	still := make([]sym.Expr, len(index))
