@@ -9,7 +9,6 @@ import (
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/mem"
-	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
@@ -169,7 +168,7 @@ func (c *Call) Bind(name string, a Arg) (err error) {
 	} else if at := p.replaces[i]; at >= 0 {
 		return diag.Inputf("it lies where the state %s does", p.inputs[at].Name).AtTensor(name).WithFix("bind %s", p.inputs[at].Name)
 	}
-	if g.owner == program.Donate || g.owner != program.Borrow && !input {
+	if g.owner == donating || g.owner != lending && !input {
 		return diag.Unsupportedf("a call bound to its memory that parts with an argument, which is gone after its first run").AtTensor(name).WithFix("use Program.Run, or bind the tensor to the output as well, which is then written in its place")
 	}
 	if g.kind != TensorKind {
@@ -187,12 +186,12 @@ func (c *Call) Bind(name string, a Arg) (err error) {
 	if err := c.fits(b, &infos[i], ports[i].Tensor, t); err != nil {
 		return err
 	}
-	if !input || g.owner == program.State {
+	if !input || g.owner == updating {
 		if err := t.mayWrite(name); err != nil {
 			return err
 		}
 	}
-	if input && g.owner == program.State {
+	if input && g.owner == updating {
 		if err := update(inner.Bytes(), name); err != nil {
 			return err
 		}
@@ -208,12 +207,12 @@ func (c *Call) Bind(name string, a Arg) (err error) {
 }
 
 // bindInput lends a tensor to an input, or gives it to the next run.
-func (c *Call) bindInput(i int, t *Tensor, owner program.Ownership) error {
-	if owner == program.Consume && t.block == nil {
+func (c *Call) bindInput(i int, t *Tensor, owner ownership) error {
+	if owner == consuming && t.block == nil {
 		return diag.Inputf("its memory is not its own, and cannot be consumed by a call").AtTensor(c.program.inputs[i].Name).WithFix("copy it into a tensor made by weir.New first")
 	}
 	c.keep(i)
-	if c.inputs[i], c.disjoint = t, false; owner == program.Consume {
+	if c.inputs[i], c.disjoint = t, false; owner == consuming {
 		c.parting = append(c.parting, &parted{t: t, port: i, owner: owner, output: -1})
 	}
 	return nil

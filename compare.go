@@ -7,7 +7,6 @@ import (
 
 	"github.com/weirml/weir/internal/compare"
 	"github.com/weirml/weir/internal/diag"
-	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/sources"
 	"github.com/weirml/weir/internal/tensor"
 )
@@ -73,7 +72,7 @@ func (p *Program) Compare(ctx context.Context, in Inputs, rtol, atol float64) (d
 			continue // bindInputs says what is missing
 		}
 		g := a.given()
-		g.owner = program.Borrow // the runs are several
+		g.owner = lending // the runs are several
 		lent[name] = g
 	}
 	done, err := p.model.read()

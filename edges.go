@@ -111,7 +111,7 @@ type given struct {
 	tensors []*Tensor
 	lent    *lent            // in their place: memory with strides
 	data    []*tensor.Tensor // of the tensors, once a run has entered them
-	owner   program.Ownership
+	owner   ownership
 }
 
 func (t *Tensor) given() given { return given{kind: TensorKind, tensors: t.list()} }

@@ -9,7 +9,6 @@ import (
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/executor"
 	"github.com/weirml/weir/internal/mem"
-	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/tensor"
 )
 
@@ -17,21 +16,31 @@ import (
 // on, unless that refuses its arguments. It must have memory of its own, as New makes it, or be an output that an earlier run gave: when all tensors of its Results
 // are consumed, donated or closed, those are closed, and their program has its call back.
 func Consume(t *Tensor) Arg {
-	return given{kind: TensorKind, tensors: []*Tensor{t}, owner: program.Consume}
+	return given{kind: TensorKind, tensors: []*Tensor{t}, owner: consuming}
 }
 
 // Donate gives a tensor to a run for good, and its memory to one of the run's outputs, which lies there: the run takes that much less memory of its own (Memory.Donating). The output has as
 // many bytes, and is written when the tensor has been read, or in its place; where no output is so, the run is refused. What lies there may be donated again, so that weights go from
 // step to step without a copy. The tensor is dead from the call of Run on, unless that refuses its arguments, and must have memory as Consume wants it.
 func Donate(t *Tensor) Arg {
-	return given{kind: TensorKind, tensors: []*Tensor{t}, owner: program.Donate}
+	return given{kind: TensorKind, tensors: []*Tensor{t}, owner: donating}
 }
+
+// ownership is what a caller does with an argument.
+type ownership uint8
+
+const (
+	lending ownership = iota
+	donating
+	consuming
+	updating
+)
 
 // parted is an argument that its caller parts with.
 type parted struct {
 	t      *Tensor
 	port   int
-	owner  program.Ownership
+	owner  ownership
 	output int        // that lies in donated memory
 	block  *mem.Block // the memory, once it is the run's own
 	taken  bool       // from the caller, and not given back yet
@@ -39,7 +48,7 @@ type parted struct {
 }
 
 // partWords say what a caller does who parts with an argument.
-var partWords = map[program.Ownership]string{program.Donate: "donated", program.Consume: "consumed", program.State: "updated"}
+var partWords = map[ownership]string{donating: "donated", consuming: "consumed", updating: "updated"}
 
 // mayPart checks that what callers part with is theirs, given once, and of use; it notes it in args.
 func (p *Program) mayPart(args *packing, list []given) error {
@@ -47,14 +56,14 @@ func (p *Program) mayPart(args *packing, list []given) error {
 		if err := p.maySupply(p.inputs[i], g); err != nil {
 			return err
 		}
-		if g.owner == program.Borrow {
+		if g.owner == lending {
 			continue
 		}
 		name, t, word := p.inputs[i].Name, g.tensors[0], partWords[g.owner]
 		if !p.inputs[i].simple() {
 			return diag.Inputf("%s is no tensor of numbers, and only those can be %s", p.inputs[i], word).AtTensor(name).WithFix("lend it")
 		}
-		if g.owner != program.State && !t.owns(g.owner == program.Donate || t.of != nil && t.of.program == p) {
+		if g.owner != updating && !t.owns(g.owner == donating || t.of != nil && t.of.program == p) {
 			return diag.Inputf("its memory is not its own, and cannot be %s", word).AtTensor(name).WithFix("copy it into a tensor made by weir.New first")
 		}
 		for k, other := range args.parts {
@@ -62,12 +71,12 @@ func (p *Program) mayPart(args *packing, list []given) error {
 				return diag.Inputf("it is %s, and given for %s too", word, p.owner(k).Name).AtTensor(name).WithFix("lend it to both")
 			}
 		}
-		if g.owner != program.Consume {
+		if g.owner != consuming {
 			if err := t.mayWrite(name); err != nil {
 				return err
 			}
 		}
-		if g.owner == program.State {
+		if g.owner == updating {
 			args.states = append(args.states, state{t, g.data[0], p.takes[i].Parts[0]})
 			continue
 		}
@@ -86,7 +95,7 @@ func (p *Program) match(list []*parted) error {
 	var donated []*parted
 	var ports []int
 	for _, a := range list {
-		if a.owner == program.Donate {
+		if a.owner == donating {
 			donated, ports = append(donated, a), append(ports, a.port)
 		}
 	}
@@ -159,7 +168,7 @@ func (p *packing) part(by *Program) error {
 		}
 	}
 	for i, a := range p.parted {
-		moves := a.owner == program.Donate || a.t.of != nil && a.t.of.program == by
+		moves := a.owner == donating || a.t.of != nil && a.t.of.program == by
 		if !a.t.data.Take(moves) {
 			for _, b := range p.parted[:i] {
 				p.back(b)
@@ -177,9 +186,9 @@ func (p *packing) part(by *Program) error {
 	for _, a := range p.parted {
 		r := a.t.of
 		switch {
-		case a.owner == program.Donate && a.t.block != nil || r != nil && r.program == by && a.t.block != nil:
+		case a.owner == donating && a.t.block != nil || r != nil && r.program == by && a.t.block != nil:
 			a.block, a.t.block = a.t.block, nil
-		case a.owner == program.Donate || r != nil && r.program == by:
+		case a.owner == donating || r != nil && r.program == by:
 			a.block = a.t.within.Again().call.TakeOutput(a.t.port)
 			a.t.within.Leave()
 		}
@@ -199,7 +208,7 @@ func (p *packing) part(by *Program) error {
 // place lends the call the memory that was donated for its outputs, and tells it what to give back.
 func (p *packing) place(c *executor.Call) error {
 	for _, a := range p.parted {
-		if a.owner == program.Consume {
+		if a.owner == consuming {
 			c.Consume(a.port, a.done)
 		} else if err := c.PutOutput(a.output, a.block.Pointer(), a.block.Size()); err != nil {
 			return err
@@ -219,7 +228,7 @@ func (p *packing) lend(c *executor.Call) (parts []*tensor.Tensor, fill func(), e
 		parts[s.port] = copied
 	}
 	for _, a := range p.parted {
-		if a.owner != program.Donate {
+		if a.owner != donating {
 			continue
 		}
 		from := p.parts[a.port]
@@ -287,7 +296,7 @@ func (m *Memory) Donating(inputs ...string) (*Memory, error) {
 		if !ok {
 			return nil, p.noInput(name)
 		}
-		list = append(list, &parted{port: p.takes[i].Parts[0], owner: program.Donate})
+		list = append(list, &parted{port: p.takes[i].Parts[0], owner: donating})
 	}
 	if err := p.match(list); err != nil {
 		return nil, err

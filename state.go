@@ -13,7 +13,6 @@ import (
 	"github.com/weirml/weir/internal/executor"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/mem"
-	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/sources"
 )
 
@@ -21,7 +20,7 @@ import (
 // that may be written, and holds the new value when the run has returned; the output of that name is the same tensor. Nobody else may read or write it meanwhile: a second run that is to
 // update it is refused. See StateError for a run that fails.
 func Update(t *Tensor) Arg {
-	return given{kind: TensorKind, tensors: t.list(), owner: program.State}
+	return given{kind: TensorKind, tensors: t.list(), owner: updating}
 }
 
 // StateError is the error of a run that failed when it had begun to write states: it stands around what ended the run, which errors.Is and errors.As see. Each of those that it names
@@ -196,16 +195,16 @@ func (p *Program) setStates() {
 // maySupply checks that an input is given what becomes of it: a state an Update, and nothing else one.
 func (p *Program) maySupply(info Info, g given) error {
 	switch {
-	case info.State != "" && g.owner != program.State:
+	case info.State != "" && g.owner != updating:
 		return diag.Inputf("it is a state, which the run updates in place to %s, and is given as %s", info.State, ownerWords[g.owner]).AtTensor(info.Name).WithFix("give Update(t): t then holds the new value")
-	case info.State == "" && g.owner == program.State:
+	case info.State == "" && g.owner == updating:
 		return diag.Inputf("the run does not update it: it is no state").AtTensor(info.Name).WithFix("lend the tensor itself")
 	}
 	return nil
 }
 
 // ownerWords say how a tensor is given.
-var ownerWords = map[program.Ownership]string{program.Borrow: "a tensor that is lent", program.Donate: "one that is donated", program.Consume: "one that is consumed", program.State: "one to be updated"}
+var ownerWords = map[ownership]string{lending: "a tensor that is lent", donating: "one that is donated", consuming: "one that is consumed", updating: "one to be updated"}
 
 // updates are the ranges of memory that runs are updating, whatever tensors lie there.
 var updates struct {

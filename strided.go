@@ -7,7 +7,6 @@ import (
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/mem"
-	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
@@ -183,7 +182,7 @@ func (p *Program) lie(args *packing, e edge, g given) error {
 	if l.dtype != info.DType || len(l.shape) != len(info.Shape) || !info.simple() {
 		return diag.Inputf("%s is given, %s is expected", l, info)
 	}
-	if g.owner != program.Borrow && g.owner != program.State {
+	if g.owner != lending && g.owner != updating {
 		return diag.Unsupportedf("a tensor that is %s, for an input that lies otherwise", partWords[g.owner]).WithFix("lend it")
 	}
 	order, err := info.Layout.axes(len(info.Shape))

@@ -102,7 +102,7 @@ func (l *layout) bound(steps []program.Step, order map[int]int) {
 
 // decided checks the conditions that waited for a dimension.
 func (c *Call) decided(dim int) error {
-	if c.watch != nil && c.outer == nil {
+	if c.watch != nil {
 		if v := c.values[dim]; !c.watch.has[dim] || v > c.watch.decided[dim] {
 			c.watch.decided[dim], c.watch.has[dim] = v, true
 		}

@@ -45,8 +45,8 @@ func (x *Executable) onDevice(stream int) bool {
 	return stream > 0 && x.program.Streams[stream-1].Device != ""
 }
 
-// devices are the names of the devices that a program and its subprograms speak of.
-func devices(p *program.Program, names []string) []string {
+// devices are the names of the devices that a program speaks of.
+func devices(p *program.Program) (names []string) {
 	add := func(name string) {
 		if name != "" && !slices.Contains(names, name) {
 			names = append(names, name)
@@ -61,16 +61,13 @@ func devices(p *program.Program, names []string) []string {
 	for _, w := range p.Weights {
 		add(w.Device)
 	}
-	for _, sub := range p.Subs {
-		names = devices(sub, names)
-	}
 	return names
 }
 
 // openDevice makes the executable's part on the device, if the program has one.
 func (x *Executable) openDevice(d device.Device) (err error) {
 	p := x.program
-	switch names := devices(p, nil); {
+	switch names := devices(p); {
 	case len(names) == 0:
 		return nil
 	case len(names) > 1:
@@ -165,25 +162,21 @@ func (x *Executable) OnDevice() (h Held) {
 	if x.remote != nil && x.remote.weights != nil {
 		h.Weights = x.remote.weights.Bytes()
 	}
-	for _, sub := range x.subs {
-		h.Weights += sub.OnDevice().Weights
-	}
 	return h
 }
 
 // region is bytes of a device's memory that stand for a storage.
 type region struct {
-	memory    device.Memory // nil where there are no bytes
-	at, bytes int64
-	storage   int  // of the call that took the memory
-	there     bool // it is taken
+	memory device.Memory // nil where there are no bytes
+	bytes  int64
+	there  bool // it is taken
 }
 
 // spot is where a tensor lies in a device's memory.
 type spot struct {
 	memory  device.Memory
 	at      int64
-	storage int // of the call that took the memory; −1 for a weight
+	storage int // −1 for a weight
 }
 
 // remoteCall is a call's part on a device.
@@ -193,7 +186,7 @@ type remoteCall struct {
 	spots    []spot // by tensor
 }
 
-// remoteRun is what a call and the calls of its subprograms share of a device.
+// remoteRun is a call's queue on a device, and the scratch of its launches there.
 type remoteRun struct {
 	queue     device.Queue
 	onScratch device.Memory // of launches; nil where none needs any, or more was refused
@@ -203,20 +196,13 @@ type remoteRun struct {
 	addresses []uint64
 }
 
-// newRemoteCall makes a call's part on the device; nil where there is none.
-func (x *Executable) newRemoteCall() *remoteCall {
-	if x.remote == nil {
-		return nil
-	}
-	return &remoteCall{remote: x.remote, storages: make([]region, len(x.program.Storages)), spots: make([]spot,
-		len(x.program.Tensors))}
-}
-
 // bindDevice takes the call's memory on the device, but for late storage.
 func (c *Call) bindDevice() (err error) {
-	if c.remote = c.x.newRemoteCall(); c.remote == nil {
+	if c.x.remote == nil {
 		return nil
 	}
+	c.remote = &remoteCall{remote: c.x.remote, storages: make([]region, len(c.x.program.Storages)),
+		spots: make([]spot, len(c.x.program.Tensors))}
 	if c.queue, err = c.remote.device.NewQueue(); err != nil {
 		return err
 	}
@@ -238,7 +224,7 @@ func (c *Call) bindDevice() (err error) {
 
 // takeRegion takes a storage's memory on the device.
 func (c *Call) takeRegion(storage int, size int64) (err error) {
-	r := region{bytes: size, storage: storage, there: true}
+	r := region{bytes: size, there: true}
 	if size > 0 {
 		if r.memory, err = c.remote.device.Allocate(c.x.program.Storages[storage].Name, size); err != nil {
 			return err

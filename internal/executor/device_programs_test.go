@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"unsafe"
 
@@ -28,7 +27,7 @@ var kernelTexts = []string{
 	`kernel @hdouble(%x: f32[n] read, %y: f32[n] write) dims(n) { each i < n { store %y[i] = mul(load %x[i], 2) } }`,
 }
 
-// testKernels makes the kernels of a program and its subprograms.
+// testKernels makes the kernels of a program.
 func testKernels(t testing.TB, p *program.Program) *target.Code {
 	t.Helper()
 	var kernels []*loop.Kernel
@@ -46,11 +45,7 @@ func testKernels(t testing.TB, p *program.Program) *target.Code {
 		}
 	}
 	code := &target.Code{}
-	names := slices.Clone(p.Kernels)
-	for _, sub := range p.Subs {
-		names = append(names, sub.Kernels...)
-	}
-	for _, name := range names {
+	for _, name := range p.Kernels {
 		if made[name] == nil {
 			t.Fatalf("no kernel %s", name)
 		}
@@ -144,24 +139,9 @@ var devicePrograms = []deviceProgram{
 		tensor %x: f32[40] argument tensor %m: i64[] argument tensor %a: f32[40] in %g at 0 tensor %some: f32[k] part of %a at 0 tensor %b: f32[40] in %g at 160 tensor %to: f32[k] part of %b at 0 tensor %y: f32[40] in %o at 0
 		input "x" = %x borrow input "m" = %m borrow output "y" = %y borrow
 		body { carve %a carve %b copy %a = %x on @s loop trip %m count j { bind k = j launch @double(%some, write %to) dims (k) on @s copy %some = %to on @s } carve %y copy %y = %a on @s release %a, %b } }`},
-	{name: "subprograms", inputs: func(r *rand.Rand) []*tensor.Tensor {
-		return []*tensor.Tensor{number(dtype.I64, r.Int64N(3)), floats(r, 1+r.Int64N(300))}
-	}, text: vectorHead + `tensor %k: i64[] argument input "k" = %k borrow
-		tensor %room: u8[4*n] in %g at 0 tensor %more: u8[8*n] in %g at 4*n tensor %own: u8[4*n] in %h at 4*n
-		sub @twice { dim m in [1, 300] storage %s: arena bytes 8*m align 4 on "gpu" plan { } kernel @double stream @q on "gpu" tensor %x: f32[m] argument tensor %y: f32[m] argument tensor %t: f32[m] in %s at 0 tensor %d: f32[m] in %s at 4*m
-			tensor %w: f32[1] constant weight "w" %w on "gpu" = [3]
-			input "x" = %x borrow output "y" = %y caller body { carve %t carve %d copy %t = %x on @q launch @double(%t, write %d) dims (m) on @q copy %y = %d on @q release %t, %d } }
-		sub @own { dim m in [1, 300] storage %s: arena bytes 4*m align 4 plan { } kernel @hdouble stream @q tensor %x: f32[m] argument tensor %y: f32[m] argument tensor %t: f32[m] in %s at 0
-			input "x" = %x borrow output "y" = %y caller body { carve %t launch @hdouble(%x, write %t) dims (m) on @q copy %y = %t on @q release %t } }` + vectorPorts + `
-		carve %a copy %a = %x on @s carve %more carve %own carve %u copy %u = %x loop trip %k { carve %y call @twice(%u) -> (%y) dims [n] storage (%more) call @own(%y) -> (%u) dims [n] storage (%own) release %y }
-		carve %y copy %y = %u release %a, %more, %own, %u } }`},
 	{name: "streams of the host", host: true, inputs: vector(300), text: `weir 1 program @p { dim n in [1, 300] storage %h: arena bytes 8*n align 4 storage %o: results bytes 4*n align 4 plan { } tensor %x: f32[n] argument tensor %u: f32[n] in %h at 0 tensor %v: f32[n] in %h at 4*n
 		tensor %y: f32[n] in %o at 0 kernel @hdouble stream @s stream @r event @e input "x" = %x borrow output "y" = %y borrow
 		body { carve %u carve %v launch @hdouble(%x, write %u) dims (n) on @s record @e on @s wait @e on @r launch @hdouble(%u, write %v) dims (n) on @r record @e on @r wait @e carve %y copy %y = %v release %u, %v } }`},
-	{name: "a subprogram of the host", host: true, inputs: vector(300), text: `weir 1 program @p { dim n in [1, 300] storage %h: arena bytes 8*n align 4 storage %o: results bytes 4*n align 4 plan { } tensor %x: f32[n] argument tensor %u: f32[n] in %h at 0 tensor %v: u8[4*n] in %h at 4*n
-		tensor %y: f32[n] in %o at 0 sub @own { dim m in [1, 300] storage %s: arena bytes &a align 4 plan { let &a = 4*m } kernel @hdouble tensor %x: f32[m] argument tensor %y: f32[m] argument tensor %t: f32[m] in %s at 0
-			input "x" = %x borrow output "y" = %y caller body { carve %t launch @hdouble(%x, write %t) dims (m) launch @hdouble(%t, write %y) dims (m) release %t } } input "x" = %x borrow output "y" = %y borrow
-		body { carve %u carve %v call @own(%x) -> (%u) dims [n] storage (%v) carve %y call @own(%u) -> (%y) dims [n] storage (%v) release %u, %v } }`},
 }
 
 // interpret is what a program gives, by program's own interpreter.

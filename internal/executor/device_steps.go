@@ -28,7 +28,7 @@ func (c *Call) placeRemote(i int, bytes int64) error {
 		if !in.there {
 			return diag.Internalf("%s lies in %s, which is not taken", t.Name, c.x.program.Storages[t.Of].Name)
 		}
-		s, room = spot{in.memory, in.at + offset, in.storage}, in.bytes
+		s, room = spot{in.memory, offset, t.Of}, in.bytes
 	case program.Part:
 		of := r.spots[t.Of]
 		s, room = spot{of.memory, of.at + offset, of.storage}, c.operands[t.Of].Bytes

@@ -31,9 +31,8 @@ type Executable struct {
 	poison  bool
 	own     bool
 	folder  string
-	remote  *remote       // nil where the program runs on the host alone
-	subs    []*Executable // of the subprograms
-	absent  error         // see Options.Absent
+	remote  *remote // nil where the program runs on the host alone
+	absent  error   // see Options.Absent
 
 	labels []pprof.Labels // of goroutines in CPU profiles, by kernel; the last ones are of what no kernel does
 
@@ -81,7 +80,7 @@ func New(p *program.Program, code *target.Code, o Options) (*Executable, error) 
 	return x, nil
 }
 
-// newExecutable is New for a program or a subprogram; with an error, the executable must be closed, if there is one.
+// newExecutable is New; with an error, the executable must be closed, if there is one.
 func newExecutable(p *program.Program, code *target.Code, o Options) (*Executable, error) {
 	l, err := newLayout(p)
 	if err != nil {
@@ -106,8 +105,8 @@ func newExecutable(p *program.Program, code *target.Code, o Options) (*Executabl
 	if err := x.place(); err != nil {
 		return x, err
 	}
-	if err := x.newSubs(o); err != nil || x.absent != nil {
-		return x, err
+	if x.absent != nil {
+		return x, nil
 	}
 	return x, x.openDevice(o.Device)
 }
@@ -170,9 +169,6 @@ func (x *Executable) Held() (bytes int64) {
 	for _, b := range x.blocks {
 		bytes += b.Mapped()
 	}
-	for _, sub := range x.subs {
-		bytes += sub.Held()
-	}
 	return bytes
 }
 
@@ -182,12 +178,6 @@ func (x *Executable) Program() *program.Program { return x.program }
 // Close frees what the executable owns. No call may be running or bound.
 func (x *Executable) Close() error {
 	first := x.remote.close()
-	for _, sub := range x.subs {
-		if err := sub.Close(); err != nil && first == nil {
-			first = err
-		}
-	}
-	x.subs = nil
 	for _, b := range x.blocks {
 		if err := b.Close(); err != nil && first == nil {
 			first = err
@@ -206,9 +196,7 @@ func (x *Executable) Close() error {
 // Call is a run's memory for one binding of the inputs' dimensions: arena, outputs and scratch. One goroutine uses it at a time.
 // Running it again allocates nothing.
 type Call struct {
-	x *Executable
-	*running
-	outer    *Call   // whose step this call is; nil for a run's own
+	x        *Executable
 	values   []int64 // of the dimensions, then the plan's lets
 	operands []target.Operand
 	storages []*mem.Block
@@ -217,7 +205,6 @@ type Call struct {
 	own      []*bound // by the program's own steps, those that are launches
 	next     *bound   // of own, of the step that is begun
 	host     map[*program.Host]*hostCall
-	calls    map[*program.Call]*subCall
 	events   []int64 // by event: 0 before it is recorded; see record
 	mover    mover
 	picks    map[*program.Copy]*picker
@@ -231,11 +218,7 @@ type Call struct {
 	guards   map[int]*mem.Block // by tensor; nil without Options.Guard
 	poison   poison
 	lent     []*target.Operand // that have arguments' addresses
-	remote   *remoteCall       // nil where the program runs on the host alone
-}
 
-// running is what a call and the calls of its subprograms share.
-type running struct {
 	team     device.Team
 	scratch  []*mem.Block
 	workers  [][]byte
@@ -246,6 +229,7 @@ type running struct {
 	reserved int64        // bytes of late storage, and of the scratch that late sizes asked for
 	grown    int64        // of them, that scratch
 	heap     []*mem.Block // what a host function takes of Go's heap now
+	remote   *remoteCall  // nil where the program runs on the host alone
 	remoteRun
 }
 
@@ -264,8 +248,8 @@ func (x *Executable) Check(dims []int64) (err error) {
 }
 
 // newCall is a call without values and memory.
-func (x *Executable) newCall(r *running) *Call {
-	c := &Call{x: x, running: r, poison: x.newPoison(), args: map[*program.Launch]*bound{}, host: map[*program.Host]*hostCall{}, calls: map[*program.Call]*subCall{}, picks: map[*program.Copy]*picker{},
+func (x *Executable) newCall() *Call {
+	c := &Call{x: x, team: x.host.NewTeam(), poison: x.newPoison(), args: map[*program.Launch]*bound{}, host: map[*program.Host]*hostCall{}, picks: map[*program.Copy]*picker{},
 		operands: make([]target.Operand, len(x.program.Tensors)), shapes: make([][]int64, len(x.program.Tensors)), events: make([]int64, len(x.program.Events))}
 	for i := range c.operands {
 		if x.argument(i) {
@@ -282,7 +266,7 @@ func (x *Executable) newCall(r *running) *Call {
 // dimensions; those that data decide are ignored.
 func (x *Executable) Bind(dims []int64) (c *Call, err error) {
 	defer func() { err = x.typed(err, dims) }()
-	c = x.newCall(&running{team: x.host.NewTeam()})
+	c = x.newCall()
 	c.guards = x.newGuards()
 	defer func() {
 		if err != nil {
@@ -478,12 +462,6 @@ func (c *Call) prepare(steps []program.Step) error {
 				return err
 			}
 			c.picks[s] = p
-		case *program.Call:
-			sub, err := c.newSubCall(s)
-			if err != nil {
-				return err
-			}
-			c.calls[s] = sub
 		case *program.If:
 			if err := c.prepare(s.Then); err != nil {
 				return err
@@ -521,10 +499,6 @@ func (c *Call) Input(i int, base unsafe.Pointer, bytes int64) error {
 func (c *Call) Unlend() {
 	for _, o := range c.lent {
 		o.Base = nil
-	}
-	for _, sub := range c.calls {
-		clear(sub.call.outside)
-		sub.call.Unlend()
 	}
 }
 

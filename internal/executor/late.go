@@ -44,9 +44,6 @@ func (c *Call) shrink(bytes int64) {
 
 // take makes late storage as large as the dimensions say. What it has is kept where that is enough.
 func (c *Call) take(storage int) error {
-	if c.outer != nil {
-		return diag.Internalf("subprogram @%s takes storage of its own", c.x.program.Name)
-	}
 	l := &c.x.layout.late[storage]
 	for i, code := range l.lets {
 		v, err := code.Eval(c.values)

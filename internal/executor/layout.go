@@ -24,12 +24,10 @@ type layout struct {
 	unknown  map[*program.Launch]bool // a dimension of it has no limit
 	asks     map[*program.Launch]bool // the run decides a dimension of it, so that it asks whether there is scratch enough
 	binds    map[*program.Bind]*sym.Code
-	calls    map[*program.Call][]*sym.Code // the dimensions that a step gives
-	open     map[*program.Call]bool        // one of them has no limit
-	decides  bool                          // data decide some dimension
-	last     []int                         // by input: the last step that reads it
-	updated  []int                         // by input: the first step that writes what replaces it, where it is a state
-	states   bool                          // there are some
+	decides  bool  // data decide some dimension
+	last     []int // by input: the last step that reads it
+	updated  []int // by input: the first step that writes what replaces it, where it is a state
+	states   bool  // there are some
 
 	results   []int  // the outputs' storages
 	inResults []bool // by tensor: it lies in one of those
@@ -66,7 +64,7 @@ type place struct {
 }
 
 func newLayout(p *program.Program) (*layout, error) {
-	l := &layout{program: p, launches: map[*program.Launch][]int{}, unknown: map[*program.Launch]bool{}, asks: map[*program.Launch]bool{}, binds: map[*program.Bind]*sym.Code{}, calls: map[*program.Call][]*sym.Code{}, open: map[*program.Call]bool{}, alone: p.Alone(), last: lastReads(p), updated: firstWrites(p)}
+	l := &layout{program: p, launches: map[*program.Launch][]int{}, unknown: map[*program.Launch]bool{}, asks: map[*program.Launch]bool{}, binds: map[*program.Bind]*sym.Code{}, alone: p.Alone(), last: lastReads(p), updated: firstWrites(p)}
 	for _, d := range p.Dims {
 		l.names = append(l.names, d.Name)
 	}
@@ -183,8 +181,6 @@ func (l *layout) steps(c *compilation, steps []program.Step) {
 			if s.From < 0 {
 				l.binds[s] = c.compile(s.Value)
 			}
-		case *program.Call:
-			l.compileCall(c, s)
 		case *program.If:
 			l.steps(c, s.Then)
 			l.steps(c, s.Else)

@@ -67,7 +67,7 @@ func (c *Call) steps(steps []program.Step) error {
 }
 
 func (c *Call) step(step program.Step) error {
-	c.begin(step)
+	c.watch.begin(step)
 	c.label(step)
 	switch s := step.(type) {
 	case *program.Launch:
@@ -105,8 +105,6 @@ func (c *Call) step(step program.Step) error {
 		return c.copy(s)
 	case *program.Take:
 		return c.take(s.Storage)
-	case *program.Call:
-		return at(c.call(s), s.Source)
 	case *program.Record:
 		return c.record(s)
 	case *program.Wait:
@@ -134,13 +132,6 @@ func (c *Call) label(step program.Step) {
 		at = s.Kernel
 	}
 	c.x.labels[at].Set()
-}
-
-// begin tells the watch which step runs. The steps of a subprogram are their caller's.
-func (c *Call) begin(step program.Step) {
-	if c.outer == nil {
-		c.watch.begin(step)
-	}
 }
 
 // operand is a tensor's place now.
@@ -337,7 +328,7 @@ func (c *Call) loop(s *program.Loop) error {
 		if err := c.ctx.Err(); err != nil {
 			return err
 		}
-		c.begin(s)
+		c.watch.begin(s)
 		if s.Cond >= 0 {
 			c.watch.entered(s, 2)
 			if yes, err := c.truth(s.Cond); err != nil || !yes {

@@ -13,7 +13,7 @@ import (
 // Watch records what launches, copies and host operators really receive. It never reads the plan: the memory of a call is measured by
 // the addresses and sizes of operands, and by what was found written in storage that a pattern had filled.
 type Watch struct {
-	call    *Call             // that is watched; calls of its subprograms tell the same watch
+	call    *Call             // that is watched
 	ranges  map[uintptr]int64 // operands seen, by address: the most bytes given there
 	scratch int64             // the most scratch that a kernel asked for
 	written int64             // the end of the highest byte of a worker's scratch that was found changed

@@ -70,9 +70,12 @@ type where struct {
 	begin, size int64
 }
 
-// run is the interpretation of one program; call steps make inner ones.
+// run is one run of a program.
 type run struct {
-	*shared
+	o        *Interpreter
+	left     int64     // steps
+	clocks   [][]int64 // by stream: how much of each stream's work it knows done
+	on       []string  // by stream: the device that does its work
 	p        *Program
 	values   map[sym.Name]int64
 	storages []where
@@ -86,19 +89,9 @@ type run struct {
 	// newValues are those of states: the old one by the new one.
 	newValues map[int]int
 	events    [][]int64
-	base      int // of the program's streams among all
-	own       int // the stream that stands for the program's own order
 }
 
-// shared is what a program and those that it calls have in common.
-type shared struct {
-	o      *Interpreter
-	left   int64
-	clocks [][]int64 // by stream: how much of each stream's work it knows done
-	on     []string  // by stream: the device that does its work
-}
-
-// Run interprets a verified program. Inputs that the program donates or consumes, and states, are written to; results are new tensors.
+// Run interprets a verified program. States are written to; results are new tensors.
 func (o *Interpreter) Run(p *Program, inputs []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	if len(inputs) != len(p.Inputs) {
 		return nil, diag.Inputf("%d inputs for %d", len(inputs), len(p.Inputs))
@@ -118,11 +111,7 @@ func (o *Interpreter) Run(p *Program, inputs []*tensor.Tensor) ([]*tensor.Tensor
 			values[p.Dims[d].Name] = inputs[i].Int(int64(j))
 		}
 	}
-	s := &shared{o: o, left: o.Steps}
-	if s.left <= 0 {
-		s.left = 1 << 20
-	}
-	r := s.enter(p, values, 0)
+	r := o.start(p, values)
 	if err := p.entry(values); err != nil {
 		if errors.Is(err, errNotAdmitted) {
 			return nil, diag.Inputf("%v", err)
@@ -136,18 +125,6 @@ func (o *Interpreter) Run(p *Program, inputs []*tensor.Tensor) ([]*tensor.Tensor
 			lent[i] = bytes.Clone(data)
 		}
 		r.given[port.Tensor] = where{newBlock(port.Name, "", data, true), 0, int64(len(data))}
-		r.live[port.Tensor] = port.Ownership == Consume
-	}
-	for _, port := range p.Outputs {
-		if port.Ownership == Caller {
-			size, err := p.Tensors[port.Tensor].bytes(values)
-			if err != nil {
-				return nil, err
-			}
-			if r.given[port.Tensor], err = fresh(port.Name, "", size); err != nil {
-				return nil, err
-			}
-		}
 	}
 	sizes, err := p.sizes(values, false)
 	if err != nil {
@@ -163,8 +140,8 @@ func (o *Interpreter) Run(p *Program, inputs []*tensor.Tensor) ([]*tensor.Tensor
 	if err := r.steps(p.Steps); err != nil {
 		return nil, err
 	}
-	for stream := range s.clocks {
-		r.join(0, s.clocks[stream])
+	for _, clock := range r.clocks {
+		r.join(0, clock)
 	}
 	for i, data := range lent {
 		if data != nil && !bytes.Equal(data, inputs[i].Bytes()) {
@@ -259,16 +236,16 @@ func (p *Program) waiting() map[int][]Require {
 	return out
 }
 
-// enter makes a run of a program whose own order is a given stream.
-func (s *shared) enter(p *Program, values map[sym.Name]int64, own int) *run {
-	r := &run{shared: s, p: p, values: values, given: map[int]where{}, live: map[int]bool{}, lost: map[int]bool{}, over: map[int][]int{}, waiting: p.waiting(), taken: map[int]bool{}, late: p.lateness(), newValues: p.newValues(), own: own,
-		events: make([][]int64, len(p.Events))}
-	if len(s.clocks) == 0 {
-		s.clocks, s.on = [][]int64{nil}, []string{""}
+// start makes a run that has its weights, and no other memory.
+func (o *Interpreter) start(p *Program, values map[sym.Name]int64) *run {
+	r := &run{o: o, left: o.Steps, clocks: make([][]int64, 1+len(p.Streams)), on: []string{""}, p: p, values: values, given: map[int]where{},
+		live: map[int]bool{}, lost: map[int]bool{}, over: map[int][]int{}, waiting: p.waiting(), taken: map[int]bool{},
+		late: p.lateness(), newValues: p.newValues(), events: make([][]int64, len(p.Events))}
+	if r.left <= 0 {
+		r.left = 1 << 20
 	}
-	r.base = len(s.clocks) - 1
 	for i := range p.Streams {
-		s.clocks, s.on = append(s.clocks, nil), append(s.on, p.Streams[i].Device)
+		r.on = append(r.on, p.Streams[i].Device)
 	}
 	for i := range p.Weights {
 		w := &p.Weights[i]
@@ -291,7 +268,7 @@ func (r *run) results() ([]*tensor.Tensor, error) {
 
 // whole is a copy of a tensor's elements, row-major.
 func (r *run) whole(t int) (*tensor.Tensor, error) {
-	x, err := r.access(t, false, r.own)
+	x, err := r.access(t, false, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -378,10 +355,8 @@ func (r *run) locate(t int) (where, error) {
 func (r *run) allowed(t int, write bool) error {
 	x := &r.p.Tensors[t]
 	root, home := r.p.root(t), r.p.home(r.newValues, t)
-	mortal := r.p.Tensors[root].Place == Carved
 	for _, port := range r.p.Inputs {
 		if port.Tensor == root {
-			mortal = port.Ownership == Consume
 			if write && port.Ownership == Borrow {
 				return diag.Inputf("a borrowed argument is written").AtTensor(x.Name)
 			}
@@ -391,7 +366,7 @@ func (r *run) allowed(t int, write bool) error {
 		}
 	}
 	switch {
-	case mortal && !r.live[root]:
+	case r.p.Tensors[root].Place == Carved && !r.live[root]:
 		return diag.Inputf("it is used while it is not carved, or after its release").AtTensor(x.Name)
 	case write && r.p.Tensors[root].Place == Constant:
 		return diag.Inputf("a constant is written").AtTensor(x.Name)

@@ -11,17 +11,15 @@ import (
 
 // begin starts a step of a stream: after the program's own order so far, unless it is of that order itself.
 func (r *run) begin(stream int) int {
-	at := r.own
 	if stream > 0 {
-		at = r.base + stream
-		r.join(at, r.clocks[r.own])
+		r.join(stream, r.clocks[0])
 	}
-	c := &r.clocks[at]
-	for len(*c) <= at {
+	c := &r.clocks[stream]
+	for len(*c) <= stream {
 		*c = append(*c, 0)
 	}
-	(*c)[at]++
-	return at
+	(*c)[stream]++
+	return stream
 }
 
 // join makes a stream know what another clock knows.
@@ -101,8 +99,6 @@ func (r *run) step(step Step) error {
 		return at(r.loop(s), s.Source)
 	case *Copy:
 		return r.copy(s)
-	case *Call:
-		return at(r.call(s), s.Source)
 	case *Record:
 		r.events[s.Event] = append([]int64{}, r.clocks[r.begin(s.Stream)]...)
 		return nil
@@ -138,7 +134,7 @@ func (r *run) carve(s *Carve) error {
 			return err
 		}
 	}
-	inner := &run{shared: r.shared, p: r.p, values: limit, storages: r.storages, given: r.given, taken: r.taken}
+	inner := &run{p: r.p, values: limit, storages: r.storages, given: r.given, taken: r.taken}
 	at, err := inner.locate(s.Tensor)
 	if err != nil {
 		return err
@@ -186,12 +182,6 @@ func (r *run) release(s *Release) error {
 	for _, t := range s.Tensors {
 		if !r.live[t] {
 			return diag.Inputf("it is released while it is not alive").AtTensor(r.p.Tensors[t].Name)
-		}
-		if r.p.Tensors[t].Place == Argument { // its memory goes: nobody may still be at work on it
-			if _, err := r.access(t, true, r.begin(0)); err != nil {
-				return err
-			}
-			r.given[t].forget()
 		}
 		delete(r.live, t)
 		delete(r.lost, t)
@@ -467,74 +457,4 @@ func count(shape []int64) int64 {
 		n *= x
 	}
 	return n
-}
-
-// call runs a subprogram on memory of the caller.
-func (r *run) call(s *Call) error {
-	stream := r.begin(0)
-	sub := r.p.Subs[s.Sub]
-	values, given := map[sym.Name]int64{}, 0
-	for _, d := range sub.Dims {
-		if !d.Data {
-			v, err := r.eval(s.Dims[given])
-			if err != nil {
-				return err
-			}
-			values[d.Name] = v
-			given++
-		}
-	}
-	if err := sub.entry(values); err != nil {
-		return diag.Inputf("calling @%s: %v", sub.Name, err)
-	}
-	inner := r.enter(sub, values, stream)
-	for i, port := range sub.Inputs {
-		if _, err := r.access(s.In[i], false, stream); err != nil {
-			return err
-		}
-		at, err := r.locate(s.In[i])
-		if err != nil {
-			return err
-		}
-		inner.given[port.Tensor] = at
-	}
-	lend := func(t int) (where, error) {
-		if err := r.allowed(t, true); err != nil {
-			return where{}, err
-		}
-		return r.locate(t)
-	}
-	for i, port := range sub.Outputs {
-		at, err := lend(s.Out[i])
-		if err != nil {
-			return err
-		}
-		inner.given[port.Tensor] = at
-	}
-	sizes, err := sub.sizes(values, false)
-	if err != nil {
-		return err
-	}
-	for i, t := range s.Storage {
-		at, err := lend(t)
-		if err != nil {
-			return err
-		}
-		if sizes[i] > at.size {
-			return diag.Inputf("@%s needs %d bytes of it, it has %d", sub.Name, sizes[i], at.size).AtTensor(r.p.Tensors[t].Name)
-		}
-		if at.device != sub.Storages[i].Device {
-			return diag.Inputf("@%s needs it in the memory of %s", sub.Name, memoryWord(sub.Storages[i].Device)).AtTensor(r.p.Tensors[t].Name)
-		}
-		at.forget()
-		inner.storages = append(inner.storages, where{at.block, at.begin, sizes[i]})
-	}
-	if err := inner.steps(sub.Steps); err != nil {
-		return fmt.Errorf("in @%s: %w", sub.Name, err)
-	}
-	for i := range sub.Streams {
-		r.join(r.own, r.clocks[inner.base+1+i]) // the call is done when all its streams are
-	}
-	r.wrote(append(append([]int{}, s.Out...), s.Storage...)...)
-	return nil
 }

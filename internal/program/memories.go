@@ -129,21 +129,3 @@ func (v *verifier) dense(t int) bool {
 	}
 	return true
 }
-
-// lent checks what a call lends a subprogram: the host's memory for its ports, and for each of its storages the memory
-// that this is in.
-func (v *verifier) lent(s *Call, sub *Program) error {
-	if err := v.lieOn("", append(append([]int{}, s.In...), s.Out...)...); err != nil {
-		return err
-	}
-	for i, t := range s.Storage {
-		if err := v.lieOn(sub.Storages[i].Device, t); err != nil {
-			return err
-		}
-		if !v.dense(t) {
-			return diag.Inputf("@%s works in it, and its bytes do not lie side by side", sub.Name).
-				AtTensor(v.p.Tensors[t].Name)
-		}
-	}
-	return nil
-}

@@ -20,10 +20,6 @@ func Mentions(steps []Step, visit func(tensor int)) {
 			some(s.To, s.From, s.Pick.Of())
 		case *Bind:
 			some(s.From)
-		case *Call:
-			some(s.In...)
-			some(s.Out...)
-			some(s.Storage...)
 		case *If:
 			some(s.Cond)
 			Mentions(s.Then, visit)

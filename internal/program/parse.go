@@ -41,10 +41,10 @@ type names struct {
 
 type parser struct {
 	*text.Scanner
-	options                                                    ParseOptions
-	out                                                        *Program
-	dims                                                       map[sym.Name]int
-	storages, tensors, kernels, streams, events, subs, weights names
+	options                                              ParseOptions
+	out                                                  *Program
+	dims                                                 map[sym.Name]int
+	storages, tensors, kernels, streams, events, weights names
 }
 
 // add declares a name.
@@ -82,19 +82,19 @@ var declarations = []struct {
 	read func(p *parser)
 }{
 	{"dim", (*parser).dim}, {"require", (*parser).require}, {"storage", (*parser).storage}, {"plan", (*parser).plan}, {"tensor", (*parser).tensor},
-	{"weight", (*parser).weight}, {"kernel", (*parser).kernel}, {"stream", (*parser).stream}, {"event", (*parser).event}, {"sub", nil},
+	{"weight", (*parser).weight}, {"kernel", (*parser).kernel}, {"stream", (*parser).stream}, {"event", (*parser).event},
 	{"input", func(p *parser) { p.out.Inputs = append(p.out.Inputs, p.port()) }},
 	{"output", func(p *parser) { p.out.Outputs = append(p.out.Outputs, p.port()) }}, {"body", nil},
 }
 
-// parse reads what follows the word program or sub.
+// parse reads what follows the word program.
 func (p *parser) parse() *Program {
 	p.out, p.dims = &Program{Name: p.Must(text.Global)}, map[sym.Name]int{}
 	for _, n := range []struct {
 		to   *names
 		what string
 	}{{&p.storages, "storage"}, {&p.tensors, "tensor"}, {&p.kernels, "kernel"}, {&p.streams, "stream"}, {&p.events, "event"},
-		{&p.subs, "subprogram"}, {&p.weights, "weight"}} {
+		{&p.weights, "weight"}} {
 		*n.to = names{n.what, map[string]int{}}
 	}
 	words := make([]string, len(declarations))
@@ -112,15 +112,7 @@ func (p *parser) parse() *Program {
 			p.Expect("}")
 			break
 		}
-		if read := declarations[i].read; read != nil {
-			read(p)
-		} else if p.Enter() {
-			inner := &parser{Scanner: p.Scanner, options: p.options}
-			sub := inner.parse()
-			p.add(&p.subs, sub.Name)
-			p.out.Subs = append(p.out.Subs, sub)
-			p.Leave()
-		}
+		declarations[i].read(p)
 	}
 	return p.out
 }
@@ -358,7 +350,7 @@ func init() {
 		read func(p *parser) Step
 	}{
 		{"carve", (*parser).carve}, {"launch", (*parser).launch}, {"host", (*parser).host}, {"bind", (*parser).bind},
-		{"if", (*parser).branch}, {"loop", (*parser).loop}, {"copy", (*parser).copy}, {"call", (*parser).call},
+		{"if", (*parser).branch}, {"loop", (*parser).loop}, {"copy", (*parser).copy},
 		{"release", func(p *parser) Step { return &Release{p.listed()} }},
 		{"take", func(p *parser) Step { return &Take{p.find(&p.storages, p.Must(text.Local))} }},
 		{"record", func(p *parser) Step { return &Record{p.find(&p.events, p.Must(text.Global)), p.on()} }},
@@ -470,18 +462,6 @@ func (p *parser) copy() Step {
 	if c.Stream = p.on(); c.Pick != nil {
 		c.Pick.Source = p.source()
 	}
-	return c
-}
-
-func (p *parser) call() Step {
-	c := &Call{Sub: p.find(&p.subs, p.Must(text.Global)), In: p.several()}
-	p.Expect("->")
-	c.Out = p.several()
-	p.Expect("dims")
-	c.Dims = literal.ReadIndex(p.Scanner)
-	p.Expect("storage")
-	c.Storage = p.several()
-	c.Source = p.source()
 	return c
 }
 

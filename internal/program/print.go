@@ -16,7 +16,7 @@ import (
 const dataAlign = 64
 
 var (
-	ownershipNames = [...]string{Borrow: "borrow", Donate: "donate", Consume: "consume", Caller: "caller", State: "state"}
+	ownershipNames = [...]string{Borrow: "borrow", State: "state"}
 	storageNames   = [...]string{Arena: "arena", Results: "results", Spill: "spill"}
 )
 
@@ -25,14 +25,18 @@ func (p *Program) String() string {
 	w := &printer{}
 	w.Line("weir 1")
 	next := int64(0)
-	w.program("program", p, &next)
+	w.program(p, &next)
 	return w.String()
 }
 
-// Data lists what the data section holds: the weights, subprograms' after the program's own, that the text has not got, each with its offset. The
+// Data lists what the data section holds: the weights that the text has not got, each with its offset. The
 // section is the bytes up to the end of the last; between them there are zeros.
 func (p *Program) Data() (pieces []Piece, size int64) {
-	p.data(&pieces, &size)
+	for i := range p.Weights {
+		if w := &p.Weights[i]; p.inline(w) == nil {
+			pieces = append(pieces, Piece{Offset: place(&size, p.size(w)), Data: w.Data})
+		}
+	}
 	return pieces, size
 }
 
@@ -40,17 +44,6 @@ func (p *Program) Data() (pieces []Piece, size int64) {
 type Piece struct {
 	Offset int64
 	Data   []byte
-}
-
-func (p *Program) data(pieces *[]Piece, size *int64) {
-	for i := range p.Weights {
-		if w := &p.Weights[i]; p.inline(w) == nil {
-			*pieces = append(*pieces, Piece{Offset: place(size, p.size(w)), Data: w.Data})
-		}
-	}
-	for _, sub := range p.Subs {
-		sub.data(pieces, size)
-	}
 }
 
 // place takes so many bytes of the data section.
@@ -96,9 +89,9 @@ func (p *Program) size(w *Weight) int64 {
 
 type printer struct{ text.Printer }
 
-// program writes a program after a word; next is the free place in the data section.
-func (w *printer) program(word string, p *Program, next *int64) {
-	w.Block(word+" "+text.GlobalName(p.Name), func() {
+// program writes a program; next is the free place in the data section.
+func (w *printer) program(p *Program, next *int64) {
+	w.Block("program "+text.GlobalName(p.Name), func() {
 		for _, d := range p.Dims {
 			limit := ""
 			if d.Data {
@@ -151,9 +144,6 @@ func (w *printer) program(word string, p *Program, next *int64) {
 		}
 		for _, e := range p.Events {
 			w.Line("event %s", text.GlobalName(e))
-		}
-		for _, sub := range p.Subs {
-			w.program("sub", sub, next)
 		}
 		for _, port := range p.Inputs {
 			elements := ""
@@ -349,9 +339,6 @@ func (w *printer) step(p *Program, step Step) {
 			rows, node = fmt.Sprintf("[%s of %d]", p.name(s.Pick.Index), s.Pick.Rows), source(s.Pick.Source)
 		}
 		w.Line("copy %s = %s%s%s%s", p.name(s.To), p.name(s.From), rows, p.stream(s.Stream), node)
-	case *Call:
-		w.Line("call %s(%s) -> (%s) dims %s storage (%s)%s", pick(s.Sub, p.Subs, func(q *Program) string { return text.GlobalName(q.Name) }),
-			p.names(s.In), p.names(s.Out), literal.Index(s.Dims), p.names(s.Storage), source(s.Source))
 	case *Record:
 		w.Line("record %s%s", p.event(s.Event), p.stream(s.Stream))
 	case *Wait:

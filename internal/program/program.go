@@ -24,7 +24,6 @@ type Program struct {
 	Kernels  []string // names; the code comes beside the program, in this order
 	Streams  []Stream
 	Events   []string // names of what Record and Wait steps speak of
-	Subs     []*Program
 	Steps    []Step
 }
 
@@ -59,13 +58,10 @@ type Require struct {
 // Ownership says what becomes of an argument's storage.
 type Ownership uint8
 
-// The kinds of ownership. Donate: the program may write to it, and it may become an output. Consume: freed at its last use inside the run.
+// The kinds of ownership.
 const (
-	Borrow Ownership = iota
-	Donate
-	Consume
-	Caller // an output in storage that the caller gives
-	State  // an input that an output replaces where it lies
+	Borrow Ownership = iota // lent for the run: the program reads it and does not write to it
+	State                   // an input that an output replaces where it lies
 )
 
 // Port is an input or an output: a name, the tensor that holds it, and who owns it. Elements are the dimensions, by index in Program.Dims, that the
@@ -130,7 +126,7 @@ type Place uint8
 
 // The places.
 const (
-	Argument Place = iota // given by the caller (an input, or an output in the caller's storage)
+	Argument Place = iota // an input, given by the caller
 	Constant              // a weight
 	Carved                // in storage Of, from byte Offset
 	Part                  // in tensor Of, from byte Offset
@@ -160,7 +156,7 @@ type Carve struct {
 	Over   []int
 }
 
-// Release ends tensors' lives: those of carved ones, and of arguments that the program consumes.
+// Release ends carved tensors' lives.
 type Release struct{ Tensors []int }
 
 // Take makes late storage as large as the dimensions say now. All in it is lost, and none of the dimensions that it depends on may change while it is in use. A Host
@@ -231,15 +227,6 @@ func (p *Pick) Of() int {
 	return p.Index
 }
 
-// Call runs a program of Subs. Its inputs are the tensors In, its outputs, all of them in the caller's storage, the tensors Out; Storage holds, for each
-// of its storages, a tensor of bytes that it works in. Dims gives its dimensions, but those that data decide there, as they stand in Program.Dims.
-type Call struct {
-	Sub              int
-	In, Out, Storage []int
-	Dims             []sym.Expr
-	Source           string
-}
-
 // Record notes in Event how far Stream has come. Wait makes Stream go on only when what Event noted is done.
 type Record struct{ Event, Stream int }
 
@@ -255,7 +242,6 @@ func (*Bind) step()    {}
 func (*If) step()      {}
 func (*Loop) step()    {}
 func (*Copy) step()    {}
-func (*Call) step()    {}
 func (*Record) step()  {}
 func (*Wait) step()    {}
 

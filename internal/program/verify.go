@@ -38,13 +38,6 @@ func (p *Program) check(strict bool) ([]Condition, error) {
 	if err := v.header(); err != nil {
 		return nil, err
 	}
-	for _, sub := range p.Subs {
-		inner, err := sub.check(strict)
-		if err != nil {
-			return nil, fmt.Errorf("subprogram @%s: %w", sub.Name, err)
-		}
-		v.conditions = append(v.conditions, inner...)
-	}
 	for i := range p.Tensors {
 		if err := v.tensor(i); err != nil {
 			return nil, err
@@ -83,7 +76,7 @@ type verifier struct {
 
 // state is what holds between two steps.
 type state struct {
-	live  map[int]bool // carved tensors, and consumed arguments, that were not released
+	live  map[int]bool // carved tensors that were not released
 	lost  map[int]bool // live tensors, and states, that another was written over
 	bound map[sym.Name]bool
 	over  map[int][]int // what a live tensor may lie on
@@ -242,16 +235,13 @@ func (v *verifier) tensor(i int) error {
 func (v *verifier) holders() error {
 	for i := range v.p.Inputs {
 		port := &v.p.Inputs[i]
-		if err := v.argument(port); err != nil || port.Ownership == Caller || port.Ownership > State {
-			return diag.Inputf("input %q is no argument that is lent, donated or consumed, and no state (%v)", port.Name, err)
+		if err := v.argument(port); err != nil || port.Ownership > State {
+			return diag.Inputf("input %q is no argument that is lent, and no state (%v)", port.Name, err)
 		}
 		for _, d := range port.Elements {
 			if d < 0 || d >= len(v.p.Dims) || v.p.Dims[d].Data || v.p.Tensors[port.Tensor].DType.IsFloat() {
 				return diag.Inputf("the elements of input %q give no dimension %d", port.Name, d)
 			}
-		}
-		if port.Ownership == Consume {
-			v.live[port.Tensor] = true
 		}
 		if port.Ownership == State {
 			if err := v.stated(port); err != nil {
@@ -261,12 +251,8 @@ func (v *verifier) holders() error {
 	}
 	for i := range v.p.Outputs {
 		port := &v.p.Outputs[i]
-		if port.Ownership == Caller {
-			if err := v.argument(port); err != nil {
-				return err
-			}
-		} else if port.Ownership != Borrow || port.Tensor < 0 || port.Tensor >= len(v.p.Tensors) {
-			return diag.Inputf("output %q is in the caller's storage, or it is not: nothing else", port.Name)
+		if port.Ownership != Borrow || port.Tensor < 0 || port.Tensor >= len(v.p.Tensors) {
+			return diag.Inputf("output %q is a tensor that the program lends: nothing else", port.Name)
 		}
 	}
 	weights := map[int]bool{}

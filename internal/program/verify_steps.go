@@ -36,7 +36,7 @@ func (v *verifier) use(t int, write bool) error {
 	}
 	home := v.p.home(v.newValues, t)
 	switch place, port := v.p.Tensors[root].Place, v.ports[root]; {
-	case (place == Carved || port != nil && port.Ownership == Consume) && !v.live[root]:
+	case place == Carved && !v.live[root]:
 		return diag.Inputf("it is used while it is not carved, or after its release").AtTensor(at.Name)
 	case !write && v.lost[home]:
 		return diag.Inputf("it is read after another tensor was written over it").AtTensor(at.Name)
@@ -127,8 +127,6 @@ func (v *verifier) step(step Step) error {
 		return at(v.loop(s), s.Source)
 	case *Copy:
 		return v.copy(s)
-	case *Call:
-		return at(v.call(s), s.Source)
 	case *Record:
 		return v.event(s.Event, s.Stream)
 	case *Wait:
@@ -172,7 +170,7 @@ func (v *verifier) release(s *Release) error {
 			return diag.Inputf("there is no tensor %d", t)
 		}
 		if !v.live[t] {
-			return diag.Inputf("it is released while it is not carved, or consumed").AtTensor(v.p.Tensors[t].Name)
+			return diag.Inputf("it is released while it is not carved").AtTensor(v.p.Tensors[t].Name)
 		}
 		delete(v.live, t)
 		delete(v.lost, t)
@@ -432,100 +430,6 @@ func (v *verifier) pick(s *Copy) error {
 func (v *verifier) event(event, stream int) error {
 	if event < 0 || event >= len(v.p.Events) || stream < 0 || stream > len(v.p.Streams) {
 		return diag.Inputf("there is no event %d, or no stream %d", event, stream)
-	}
-	return nil
-}
-
-func (v *verifier) call(s *Call) error {
-	if s.Sub < 0 || s.Sub >= len(v.p.Subs) {
-		return diag.Inputf("there is no subprogram %d", s.Sub)
-	}
-	sub := v.p.Subs[s.Sub]
-	if slices.ContainsFunc(sub.Storages, func(s Storage) bool { return s.Late }) {
-		return diag.Inputf("@%s has late storage, which a caller cannot give it", sub.Name)
-	}
-	if len(s.In) != len(sub.Inputs) || len(s.Out) != len(sub.Outputs) || len(s.Storage) != len(sub.Storages) {
-		return diag.Inputf("@%s takes %d inputs, %d outputs and %d storages, not %d, %d and %d", sub.Name, len(sub.Inputs), len(sub.Outputs), len(sub.Storages),
-			len(s.In), len(s.Out), len(s.Storage))
-	}
-	values := map[sym.Name]sym.Expr{}
-	given := 0
-	for _, d := range sub.Dims {
-		if d.Data {
-			continue
-		}
-		if given < len(s.Dims) {
-			values[d.Name] = s.Dims[given]
-			if err := v.known(s.Dims[given]); err != nil {
-				return err
-			}
-		}
-		given++
-	}
-	if given != len(s.Dims) {
-		return diag.Inputf("@%s has %d dimensions, %d are given", sub.Name, given, len(s.Dims))
-	}
-	if err := v.named("a dimension of @"+sub.Name, false, s.Dims...); err != nil {
-		return err
-	}
-	var written []int
-	for i, port := range sub.Inputs {
-		if err := v.match(sub, port, s.In[i], values); err != nil {
-			return err
-		}
-		if port.Ownership == Donate {
-			written = append(written, s.In[i])
-		} else if port.Ownership == Consume {
-			return diag.Inputf("@%s consumes %q; a subprogram cannot", sub.Name, port.Name)
-		} else if port.Ownership == State {
-			return diag.Inputf("@%s has the state %q; a subprogram cannot", sub.Name, port.Name)
-		}
-	}
-	if err := v.reads(s.In...); err != nil {
-		return err
-	}
-	for i, port := range sub.Outputs {
-		if port.Ownership != Caller {
-			return diag.Inputf("output %q of @%s is not in the caller's storage", port.Name, sub.Name)
-		}
-		if err := v.match(sub, port, s.Out[i], values); err != nil {
-			return err
-		}
-	}
-	if err := v.writes(append(append(written, s.Out...), s.Storage...)...); err != nil {
-		return err
-	}
-	if err := v.lent(s, sub); err != nil {
-		return err
-	}
-	for i, t := range s.Storage {
-		size := sub.Storages[i].Size.Subst(func(name sym.Name) (sym.Expr, bool) { x, ok := values[name]; return x, ok })
-		if v.named("", false, size) == nil { // where the size rests on a plan's names, the run finds out
-			if err := v.holds(sym.Cond{A: size, B: v.p.Tensors[t].Bytes()}, v.p.Tensors[t].Name+" is large enough for @"+sub.Name); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// match checks that a tensor is what a subprogram's port asks for.
-func (v *verifier) match(sub *Program, port Port, t int, values map[sym.Name]sym.Expr) error {
-	if t < 0 || t >= len(v.p.Tensors) {
-		return diag.Inputf("there is no tensor %d", t)
-	}
-	have, want := &v.p.Tensors[t], &sub.Tensors[port.Tensor]
-	if have.DType != want.DType || len(have.Shape) != len(want.Shape) || (have.Strides == nil) != (want.Strides == nil) {
-		return diag.Inputf("%q of @%s is %s%v", port.Name, sub.Name, want.DType, want.Shape).AtTensor(have.Name)
-	}
-	for axis, e := range want.Shape {
-		e = e.Subst(func(name sym.Name) (sym.Expr, bool) { x, ok := values[name]; return x, ok })
-		if v.named("", false, e) != nil {
-			continue // decided by data in there
-		}
-		if err := v.holds(sym.Cond{A: have.Shape[axis], Rel: sym.EQ, B: e}, have.Name+" has the shape that @"+sub.Name+" asks for"); err != nil {
-			return err
-		}
 	}
 	return nil
 }
