@@ -10,15 +10,21 @@
 // has a ceiling that is known before the first request: it is logged at the start, and /metrics shows what is used of
 // it. With -memory it is enforced: tensors, weights and files have weir.SetLimit, Go's heap the rest (GOMEMLIMIT's
 // place), reloads included.
+//
+// SIGTERM and an interrupt end it gracefully: it listens no more, the requests that it has begun are answered, and the
+// program gives its memory back, all within the deadline of a request and a second more.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
+	"syscall"
 	"time"
 )
 
@@ -31,31 +37,46 @@ func main() {
 	flag.DurationVar(&s.deadline, "deadline", 2*time.Second, "the longest that a request may take")
 	flag.Int64Var(&s.memory, "memory", 0, "bytes that the container has, which the service keeps within; without it, as much as it takes")
 	flag.Parse()
-	if err := serve(*listen, s); err != nil {
+	if err := listenAndServe(*listen, s); err != nil {
 		s.log.Error("service ended", "error", err)
 		os.Exit(1)
 	}
+	s.log.Info("service ended")
 }
 
-// serve runs until it is interrupted, and then lets the requests that it has begun come to an end.
-func serve(address string, s settings) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+// listenAndServe runs until the process is interrupted or asked to end.
+func listenAndServe(address string, s settings) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	service, err := newService(ctx, s)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return err
 	}
-	defer service.close()
-	server := &http.Server{Addr: address, Handler: service.handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 20 * time.Second, IdleTimeout: time.Minute}
+	return serve(ctx, listener, s)
+}
+
+// serve answers requests until ctx ends, and then lets those that it has begun come to an end.
+func serve(ctx context.Context, listener net.Listener, s settings) error {
+	service, err := newService(ctx, s)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	server := &http.Server{Handler: service.handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 20 * time.Second, IdleTimeout: time.Minute}
 	ended := make(chan error, 1)
-	go func() { ended <- server.ListenAndServe() }()
-	s.log.Info("listening", "address", address)
+	go func() { ended <- server.Serve(listener) }()
+	s.log.Info("listening", "address", listener.Addr().String())
 	select {
 	case err := <-ended:
-		return err
+		return errors.Join(err, service.close())
 	case <-ctx.Done():
 		last, cancel := context.WithTimeout(context.Background(), s.deadline+time.Second)
 		defer cancel()
-		return server.Shutdown(last)
+		s.log.Info("ending", "within", s.deadline+time.Second)
+		err := server.Shutdown(last)
+		if err != nil {
+			err = errors.Join(err, server.Close()) // clients that are still there lose their connection
+		}
+		return errors.Join(err, service.end(last))
 	}
 }

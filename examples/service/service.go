@@ -76,6 +76,9 @@ func (s *service) limit(program *weir.Program) error {
 // close waits for the runs that are active, and gives all memory back.
 func (s *service) close() error { return s.program.Load().Close() }
 
+// end is close, but waits no longer than ctx.
+func (s *service) end(ctx context.Context) error { return s.program.Load().CloseContext(ctx) }
+
 // compile loads the model and plans it for the service's calls and batches.
 func (s *service) compile(ctx context.Context) (*weir.Program, error) {
 	model, err := s.load()

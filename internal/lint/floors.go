@@ -111,8 +111,9 @@ var rooms = []Room{
 		May: []string{"weir", "examples/digits/data", "examples/train-digits/data", "array", "nn", "train"}},
 	{Floor: 13, Name: "bench/*", Purpose: "what is timed beside rivals", May: []string{"weir", "array", "nn", "train"}},
 	// A server is what this example is about. The library itself opens no connection.
+	// A service ends when it is told to: SIGTERM has its name in syscall, on every system.
 	{Floor: 13, Name: "examples/service", Purpose: "an HTTP service around a model", May: []string{"weir", "examples/digits/data"},
-		Modules: []string{"net", "net/http"}},
+		Modules: []string{"net", "net/http", "syscall"}},
 	{Floor: 13, Name: "cmd/*", Purpose: "the commands", May: []string{"weir", "vulkan", "values", "conformance", "examples/digits/data", "memplan", "planpage"},
 		Modules: []string{"github.com/spf13/cobra", "syscall"}},
 	{Floor: 13, Name: "cmd/libweir", Purpose: "a C library for Python and other languages: the one room with cgo", May: []string{"weir", "array", "dlpack", "importer/*", "planpage"},
