@@ -45,7 +45,12 @@ func factorsOfSum(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 		sum := other.Outputs[0]
 		if from, to := other.Op.Name(), n.Op.Name(); from != to {
 			count := ops.Integers(b, ir.Type{DType: dtype.I64}, []sym.Expr{countAlong(x, axes)})
-			sum = b.Op(map[bool]string{true: "div", false: "mul"}[to == "reduce_mean"], nil, sum, ops.Cast(b, count, x.Type.DType))
+			elements := ops.Cast(b, count, x.Type.DType)
+			if to == "reduce_mean" {
+				sum = b.Op("div", nil, sum, elements)
+			} else {
+				sum = b.Op("mul", nil, sum, elements)
+			}
 		}
 		for _, v := range along {
 			sum = b.Op("mul", nil, sum, v)
