@@ -191,6 +191,12 @@ func (a *artefact) First(input string, to *tensor.Tensor) error {
 
 // compile makes a program's parts of the artefact.
 func (a *artefact) compile(ctx context.Context, p *Program, o Options, _ compiler.Choices) error {
+	for _, name := range o.Outputs {
+		if !slices.ContainsFunc(a.results(), func(info Info) bool { return info.Name == name }) {
+			return diag.Unsupportedf("an artefact with other outputs than it was compiled with, %s", infoList(a.results())).AtTensor(name).
+				WithFix("weir compile MODEL --keep %s makes an artefact that has it", name)
+		}
+	}
 	if o.Outputs != nil && !sameNames(o.Outputs, a.results()) {
 		return diag.Unsupportedf("other outputs than those that the artefact was compiled with: %s", infoList(a.results())).
 			WithFix("compile the model again with the outputs wanted")

@@ -96,8 +96,10 @@ type Options struct {
 	Private bool
 	Logger  *slog.Logger // nil: silent
 
-	// Stage, where not nil, is given the text of the model after each stage of the compiler.
-	Stage func(name, text string)
+	// Stage, where not nil, is given the text of the model after each stage of the compiler. Of a constant of many elements
+	// it has the size only, but after WholeStage: that text, if it is of ir, has them all, and can be loaded as a model.
+	Stage      func(name, text string)
+	WholeStage string
 }
 
 // Dims binds named dimensions.
@@ -381,7 +383,7 @@ func (p *Program) compileModule(ctx context.Context, from sources.Model, o Optio
 	if err != nil {
 		return err
 	}
-	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Tight: tight, Budget: budget, Exact: o.Exact, Precision: o.Precision, Folder: o.PageFolder, Files: whileCompiling{m}, Choices: choices, Reference: p.target == Reference, Names: names, Written: from.Written(), After: o.Stage, Progress: func(stage string) {
+	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Tight: tight, Budget: budget, Exact: o.Exact, Precision: o.Precision, Folder: o.PageFolder, Files: whileCompiling{m}, Choices: choices, Reference: p.target == Reference, Names: names, Written: from.Written(), After: o.Stage, Whole: o.WholeStage, Progress: func(stage string) {
 		if o.Logger != nil {
 			o.Logger.Debug("compiled", "stage", stage)
 		}

@@ -43,7 +43,9 @@ whoever cancels a run, at random times, until it has ended.`,
 	}
 	f.modelFlags.register(cmd, c)
 	f.inputFlags.register(cmd)
-	cmd.Flags().Float64Var(&f.seconds, "seconds", 2, "how long to measure")
+	seconds := from(&f.seconds, 0, 2)
+	seconds.above = true
+	cmd.Flags().Var(seconds, "seconds", "how long to measure")
 	cmd.Flags().BoolVar(&f.profile, "profile", false, "add a row for each launch of a kernel")
 	cmd.Flags().BoolVar(&f.pauses, "pauses", false, "measure how long the collector and cancellations wait for runs")
 	return cmd

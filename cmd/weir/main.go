@@ -79,7 +79,7 @@ It tells, before a model runs, exactly how much memory it will take; then it tak
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print one JSON value instead of text")
 	root.PersistentFlags().BoolVarP(&c.quiet, "quiet", "q", false, "no progress")
 	root.PersistentFlags().BoolVarP(&c.verbose, "verbose", "v", false, "log what happens to standard error")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{flagError(err)} })
 	root.AddCommand(c.runCommand(), c.planCommand(), c.checkCommand(), c.infoCommand(), c.kernelsCommand(), c.dumpCommand(), c.benchCommand(), c.testCommand(), c.compileCommand(), c.envCommand(), c.demoCommand())
 	for _, cmd := range root.Commands() {
 		complete(cmd)

@@ -18,7 +18,6 @@ import (
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/diag"
-	"github.com/weirml/weir/internal/values"
 )
 
 // modelFlags are the settings of every command that compiles a model.
@@ -33,8 +32,8 @@ type modelFlags struct {
 	cpu          string
 	precision    string
 	cache        string
-	budget       string
-	deviceBudget string
+	budget       int64
+	deviceBudget int64
 	folder       string
 	states       []string
 	layouts      []string
@@ -49,10 +48,10 @@ func (f *modelFlags) register(cmd *cobra.Command, c *cli) {
 	f.c = c
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.dims, "dim", nil, "bind a named dimension, NAME=SIZE, or compile for a range of it, NAME=MIN..MAX; NAME=SIZE..SIZE is a model of that size alone (repeatable)")
-	flags.IntVar(&f.threads, "threads", 0, "workers that one run may use (default WEIR_THREADS, else GOMAXPROCS)")
-	flags.IntVar(&f.calls, "calls", 1, "runs that may be active at once")
+	flags.Var(from(&f.threads, 0, 0), "threads", "workers that one run may use (default WEIR_THREADS, else GOMAXPROCS)")
+	flags.Var(from(&f.calls, 1, 1), "calls", "runs that may be active at once")
 	flags.StringVar(&f.target, "target", "", "cpu, vulkan or reference (default WEIR_TARGET, else cpu, or what a compiled model is for)")
-	flags.IntVar(&f.device, "device", 0, "the device's number, as weir env lists them, for --target vulkan")
+	flags.Var(from(&f.device, 0, 0), "device", "the device's number, as weir env lists them, for --target vulkan")
 	flags.StringVar(&f.limits, "limits", "", "for --target vulkan, a device of these limits, here or not: minimum, mobile, desktop, gfx942, and changes such as shared=32768,-float64")
 	flags.StringVar(&f.cpu, "cpu", "", "native, avx512amx, avx512bf16, avx512vnni, avx512, avxvnni, avx2 or portable (default WEIR_CPU, else native)")
 	flags.StringVar(&f.precision, "precision", "f32", "f32; bf16 or int8 for products with weights, which then take half or a quarter of the bytes")
@@ -61,8 +60,8 @@ func (f *modelFlags) register(cmd *cobra.Command, c *cli) {
 	flags.StringArrayVar(&f.layouts, "layout", nil, "read an input that lies so in memory, NAME=AXES from the outermost to the innermost, such as x=0,2,3,1; - after an axis runs backwards, * repeats (repeatable)")
 	flags.BoolVar(&f.exact, "exact", false, "leave out faster formulas than the model's, whose results differ by more than the order of sums makes")
 	flags.BoolVar(&f.tune, "tune", false, "time other ways to compute each kernel than the tables choose, for ten to twenty seconds, and take the fastest; NAME=SIZE..SIZE binds a dimension for it")
-	flags.StringVar(&f.deviceBudget, "device-budget", "", "for --target vulkan, the most of the device's memory that the whole may take")
-	flags.StringVar(&f.budget, "budget", "", "the most memory that the whole may take, such as 512MiB; for --target vulkan, of the host's")
+	flags.Var(&size{to: &f.deviceBudget}, "device-budget", "for --target vulkan, the most of the device's memory that the whole may take")
+	flags.Var(&size{to: &f.budget}, "budget", "the most memory that the whole may take, such as 512MiB or 8.27MiB, a fraction of a byte rounded up; for --target vulkan, of the host's")
 	flags.StringVar(&f.folder, "page-folder", "", "where a budget's files lie: what is spilled, and weights that are paged (default TMPDIR)")
 }
 
@@ -104,9 +103,6 @@ func (f *modelFlags) options() (o weir.Options, bound weir.Dims, err error) {
 	if o.Threads, err = setting(f.threads, "WEIR_THREADS"); err != nil {
 		return o, nil, err
 	}
-	if f.calls < 1 {
-		return o, nil, usageError{fmt.Errorf("--calls %d: at least 1", f.calls)}
-	}
 	o.Calls = f.calls
 	name := first(f.target, os.Getenv("WEIR_TARGET"))
 	switch name {
@@ -140,16 +136,7 @@ func (f *modelFlags) options() (o weir.Options, bound weir.Dims, err error) {
 	default:
 		return o, nil, diag.Unsupportedf("--cache %s; f32, bf16 and int8 are supported", f.cache)
 	}
-	if f.budget != "" {
-		if o.Budget, err = values.ParseBytes(f.budget); err != nil {
-			return o, nil, usageError{fmt.Errorf("--budget %s: %w", f.budget, err)}
-		}
-	}
-	if f.deviceBudget != "" {
-		if o.DeviceBudget, err = values.ParseBytes(f.deviceBudget); err != nil {
-			return o, nil, usageError{fmt.Errorf("--device-budget %s: %w", f.deviceBudget, err)}
-		}
-	}
+	o.Budget, o.DeviceBudget = f.budget, f.deviceBudget
 	o.PageFolder = f.folder
 	o.Stage, o.Exact, o.Tune = f.stage, f.exact, f.tune
 	if f.c.verbose {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -563,20 +564,35 @@ func printChecks(p *weir.Program) {
 	}
 }
 
+// stageOf is the stage whose text is shown of each language, if none is asked for.
+var stageOf = map[string]string{"ir": "dead-expanded", "loop": "schedule", "program": "program", "spirv": "spirv"}
+
+// irText begins a text of ir, and leftOut is a line of one that has no elements of a constant.
+const irText = "weir 1\nir "
+
+var leftOut = regexp.MustCompile(`(?m)^ *const %.* data \d+$`)
+
 func (c *cli) dumpCommand() *cobra.Command {
 	f := &modelFlags{}
 	var after, lang, kernel string
+	var weights bool
 	cmd := &cobra.Command{
 		Use: "dump MODEL", Short: "Print the model as the compiler sees it", Args: exactly(1, "one MODEL"),
 		Example: `  weir dump model.onnx --lang loop
   weir dump model.onnx --after fold
+  weir dump model.onnx --after import --weights > model.weir  # a model, as text
   weir dump model.onnx --after copies  # what is only moved, and why
   weir dump model.onnx --lang loop --kernel convolution`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			stages := map[string]string{}
 			var order []string
 			f.stage = func(name, text string) { stages[name] = text; order = append(order, name) }
-			l, _, err := f.compile(cmd.Context(), args[0], func(o *weir.Options, _ *weir.Model) { o.Stage = f.stage })
+			l, _, err := f.compile(cmd.Context(), args[0], func(o *weir.Options, _ *weir.Model) {
+				o.Stage = f.stage
+				if weights {
+					o.WholeStage = first(after, stageOf[lang])
+				}
+			})
 			if err == nil {
 				defer l.Close()
 			} else if stages[after] == "" {
@@ -588,7 +604,7 @@ func (c *cli) dumpCommand() *cobra.Command {
 			}
 			if name == "" {
 				var ok bool
-				if name, ok = map[string]string{"ir": "dead-expanded", "loop": "schedule", "program": "program", "spirv": "spirv"}[lang]; !ok {
+				if name, ok = stageOf[lang]; !ok {
 					return &weir.Error{Kind: weir.ErrUnsupported, Detail: fmt.Sprintf("--lang %s; ir, loop, program and, for --target vulkan, spirv are supported", lang)}
 				}
 			}
@@ -604,6 +620,11 @@ func (c *cli) dumpCommand() *cobra.Command {
 			}
 			if !ok {
 				return usageError{fmt.Errorf("--after %s: there is no such stage; there are %s", name, strings.Join(order, ", "))}
+			}
+			if ir := strings.HasPrefix(text, irText); weights && !ir {
+				return usageError{fmt.Errorf("--weights: the text after %s is of no ir", name)}
+			} else if ir && leftOut.MatchString(text) && !c.quiet {
+				fmt.Fprintln(os.Stderr, "weir: of large constants the text has the sizes only: with --weights it has their elements, and can be loaded again")
 			}
 			if kernel != "" {
 				if text = kernelText(text, kernel); text == "" {
@@ -621,6 +642,7 @@ func (c *cli) dumpCommand() *cobra.Command {
 	cmd.Flags().StringVar(&after, "after", "", "the text after this stage of the compiler")
 	cmd.Flags().StringVar(&lang, "lang", "ir", "ir, loop, program or, for --target vulkan, spirv")
 	cmd.Flags().StringVar(&kernel, "kernel", "", "only this kernel")
+	cmd.Flags().BoolVar(&weights, "weights", false, "write all elements of constants into a text of ir, which every command then takes for a model")
 	return cmd
 }
 

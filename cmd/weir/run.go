@@ -24,7 +24,7 @@ type inputFlags struct {
 
 func (f *inputFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.inputs, "input", nil, "[NAME=]VALUE: a .npy .npz .pb .safetensors .json .png .jpg .bin .txt file, - (npy on standard input), a JSON literal (a sequence is a list of its tensors, null an optional without a value), zeros, random, random:LO..HI (repeatable)")
-	cmd.Flags().Uint64Var(&f.seed, "seed", 0, "of random values")
+	cmd.Flags().Var(from(&f.seed, 0, 0), "seed", "of random values")
 }
 
 // read makes the inputs. With fill, those not given are random; without, they are an error.
@@ -114,10 +114,10 @@ func (c *cli) runCommand() *cobra.Command {
 	f.inputFlags.register(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.output, "output", "", "write the results into this folder")
-	flags.IntVar(&f.top, "top", 0, "rank the last axis and print so many")
+	flags.Var(from(&f.top, 0, 0), "top", "rank the last axis and print so many")
 	flags.StringArrayVar(&f.expect, "expect", nil, "NAME=FILE: fail where the output differs (repeatable)")
-	flags.Float64Var(&f.rtol, "rtol", 1e-3, "relative tolerance of --expect and --compare")
-	flags.Float64Var(&f.atol, "atol", 1e-7, "absolute tolerance of --expect and --compare")
+	flags.Var(from(&f.rtol, 0, 1e-3), "rtol", "relative tolerance of --expect and --compare")
+	flags.Var(from(&f.atol, 0, 1e-7), "atol", "absolute tolerance of --expect and --compare")
 	flags.StringArrayVar(&f.keep, "keep", nil, "also give this tensor of the model's as a result (repeatable)")
 	flags.BoolVar(&f.values, "values", false, "with --json, give all elements of the results")
 	flags.StringVar(&f.compare, "compare", "", "reference: run the slow reference too, and name the first node that differs")

@@ -30,6 +30,7 @@ type Options struct {
 	Budget    *budget.Budget                  // what the program must keep within; nil: as much as it takes
 	Folder    string                          // for files that weights are paged from; "": the one for temporary files
 	After     func(stage string, text string) // called with the text of each stage where not nil
+	Whole     string                          // the stage of ir whose text for After has all elements of constants
 	Progress  func(stage string)
 	Files     Files    // of the model; nil: none
 	Names     []string // of the outputs; nil: as the module calls them

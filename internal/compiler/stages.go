@@ -65,6 +65,15 @@ func (k *compilation) done(name string, text func() string) {
 	}
 }
 
+// rewritten tells of a stage of ir that is done.
+func (k *compilation) rewritten(name string) {
+	text := k.m.String
+	if name == k.o.Whole {
+		text = k.m.Whole
+	}
+	k.done(name, text)
+}
+
 // verify verifies the module as it came, and keeps it if it lays out memory itself.
 func (k *compilation) verify() error {
 	k.stage = "verify"
@@ -78,7 +87,7 @@ func (k *compilation) verify() error {
 		}
 	}
 	if k.c.plain == whole {
-		k.done("import", k.m.String)
+		k.rewritten("import")
 		if !k.o.Reference && pass.Places(k.m) {
 			k.c.written = write(k.m)
 		}
@@ -115,7 +124,7 @@ func (k *compilation) rewrite() error {
 			}
 			last = now
 		}
-		k.done(p.Name, m.String)
+		k.rewritten(p.Name)
 	}
 	c.Exhausted = m.Dims.Exhausted()
 	return nil

@@ -48,14 +48,21 @@ func (q *Quant) String() string {
 
 // String is the module as text. Of constants of more than literal.InlineElements elements it has the size only: whoever parses it brings
 // the contents.
-func (m *Module) String() string {
-	p := &printer{}
+func (m *Module) String() string { return (&printer{}).text(m) }
+
+// Whole is the module as text with all elements of its constants, so that the text alone is the module.
+func (m *Module) Whole() string { return (&printer{whole: true}).text(m) }
+
+func (p *printer) text(m *Module) string {
 	p.Line("weir 1")
 	p.Block("ir "+text.GlobalName(m.Name), func() { p.module(m) })
 	return p.String()
 }
 
-type printer struct{ text.Printer }
+type printer struct {
+	text.Printer
+	whole bool // whether constants have all their elements, however many
+}
 
 func (p *printer) module(m *Module) {
 	for _, key := range slices.Sorted(maps.Keys(m.Meta)) {
@@ -131,7 +138,7 @@ func formatDefinition(v *Value) string {
 
 func (p *printer) block(b *Block) {
 	for _, v := range b.Consts {
-		if v.Const != nil && literal.Inline(v.Const) {
+		if v.Const != nil && (p.whole || literal.Inline(v.Const)) {
 			p.Line("const %s = %s", formatDefinition(v), literal.Elements(v.Const))
 		} else {
 			size, _ := v.bytes()

@@ -343,7 +343,8 @@ func (t Type) annotations() error {
 // constant checks that the contents are of the type.
 func (v *verifier) constant(x *Value) error {
 	if x.Const == nil {
-		return diag.Inputf("constant %s has no contents", text.LocalName(x.Name)).AtTensor(x.Name)
+		return diag.Inputf("constant %s has no contents", text.LocalName(x.Name)).AtTensor(x.Name).
+			WithFix("weir dump --weights writes them into the text")
 	}
 	ok := x.Const.DType() == x.Type.DType && x.Const.Rank() == len(x.Type.Shape)
 	for axis, e := range x.Type.Shape {

@@ -1,7 +1,9 @@
 package mem
 
 import (
+	"fmt"
 	"math"
+	"math/bits"
 	"strconv"
 	"strings"
 
@@ -13,6 +15,9 @@ var units = []struct {
 	suffix string
 	bytes  int64
 }{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}
+
+// mostDecimals is how many decimals of a size are read.
+const mostDecimals = 15
 
 // FormatBytes writes a size with GOMEMLIMIT's suffixes (B, KiB, MiB, GiB, TiB), with one decimal where the unit does
 // not divide it: 512MiB, 1.5GiB, 100B. It rounds; print the exact number beside it where that matters.
@@ -37,7 +42,7 @@ func FormatBytes(n int64) string {
 }
 
 // ParseBytes reads a size as GOMEMLIMIT is written: a decimal number and one of B, KiB, MiB, GiB, TiB, or a bare number
-// of bytes. A fraction is allowed where it comes to whole bytes (1.5MiB). Errors are ErrInput.
+// of bytes. The number may have decimals (1.5MiB, 8.27MiB); a fraction of a byte is rounded up. Errors are ErrInput.
 func ParseBytes(text string) (int64, error) {
 	number, unit := strings.TrimSpace(text), int64(1)
 	for _, u := range units {
@@ -63,27 +68,28 @@ func ParseBytes(text string) (int64, error) {
 	if fraction == "" {
 		return n, nil
 	}
-	if len(fraction) > 15 {
+	if unit == 1 {
 		return bad("not a whole number of bytes")
 	}
-	digits, err := strconv.ParseInt(fraction, 10, 64)
+	if len(fraction) > mostDecimals {
+		return bad(fmt.Sprintf("more than %d decimals", mostDecimals))
+	}
+	digits, err := strconv.ParseUint(fraction, 10, 64)
 	if err != nil {
 		return bad("not a number with a known unit")
 	}
-	// digits/10^len × unit is whole exactly when the reduced denominator divides the unit, a power of two.
-	scale := int64(math.Pow10(len(fraction)))
-	for digits%5 == 0 && scale%5 == 0 {
-		digits, scale = digits/5, scale/5
+	scale := uint64(1)
+	for range fraction {
+		scale *= 10
 	}
-	for digits%2 == 0 && scale%2 == 0 {
-		digits, scale = digits/2, scale/2
+	// digits is less than scale, so that the quotient is at most the unit.
+	high, low := bits.Mul64(digits, uint64(unit))
+	part, rest := bits.Div64(high, low, scale)
+	if rest > 0 {
+		part++
 	}
-	if unit%scale != 0 {
-		return bad("not a whole number of bytes")
-	}
-	part := unit / scale * digits
-	if part > math.MaxInt64-n {
+	if part > uint64(math.MaxInt64-n) {
 		return bad("too large")
 	}
-	return n + part, nil
+	return n + int64(part), nil
 }
