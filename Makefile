@@ -20,7 +20,7 @@ export CGO_ENABLED := 0
 TARGETS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64 linux/386 js/wasm
 # The packages whose tests run under wasm, and under the race detector.
 WASM_PACKAGES := ./internal/dtype/... ./internal/sym/... ./internal/mem/... ./internal/tensor/... ./examples/digits/...
-RACE_PACKAGES := ./internal/mem/... ./internal/device/... ./internal/executor/...
+RACE_PACKAGES := ./internal/mem/... ./internal/device/... ./internal/executor/... ./batch
 # And of the root, which has many that are of one goroutine.
 RACE_TESTS := Close|TakenWhile|OneMemory|Panic|Concurrent|EveryMethod
 # And of arrays, scopes and training.

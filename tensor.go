@@ -144,6 +144,13 @@ func init() {
 		}
 		return newTensor(inner, nil, nil), nil
 	}
+	traced.Enter = func(t any) ([]byte, func(), error) {
+		inner, err := t.(*Tensor).entered()
+		if err != nil {
+			return nil, nil, err
+		}
+		return inner.Bytes(), t.(*Tensor).leave, nil
+	}
 	traced.Run = func(call any, tensors []any) error { return call.(*Call).run(tensors) }
 }
 

@@ -102,6 +102,9 @@ var rooms = []Room{
 	{Floor: 10, Name: "examples/digits/data", Purpose: "the digits model and its pictures, embedded"},
 	{Floor: 10, Name: "examples/train-digits/data", Purpose: "handwritten digits to train with, embedded"},
 	{Floor: 10, Name: "vulkan", Purpose: "imported for its effect: programs may run on GPUs", May: []string{"device", "device/vulkan"}},
+	// A caller's memory is entered while it is copied, which the API does not offer; limits are counted in pages.
+	{Floor: 10, Name: "batch", Purpose: "joins the requests of many goroutines into runs of one program",
+		May: []string{"weir", "traced", "mem"}},
 	{Floor: 10, Name: "dlpack", Purpose: "tensors of other libraries in the process, without a copy", May: []string{"weir", "tensor"}},
 
 	{Floor: 11, Name: "nn", Purpose: "layers, the store of their parameters, and networks as ONNX", May: []string{"weir", "array"}},

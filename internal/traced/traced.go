@@ -19,6 +19,10 @@ var New func(dt dtype.DType, shape []int, at uintptr, zeroed bool) (tensor any, 
 // Number makes a *weir.Tensor of one element, in Go's heap. The package weir sets it when it is initialised.
 var Number func(dt dtype.DType) (tensor any, err error)
 
+// Enter returns the bytes of a *weir.Tensor, which are there until leave is called, whoever closes the tensor. The
+// package weir sets it when it is initialised.
+var Enter func(tensor any) (data []byte, leave func(), err error)
+
 // Run lends a *weir.Call, of a program without states, its inputs and places for its outputs, in the program's order, all of
 // them *weir.Tensor, and runs it: what Bind of each and Call.Run do. The package weir sets it when it is initialised.
 var Run func(call any, tensors []any) error

@@ -1,0 +1,87 @@
+package batch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/diag"
+)
+
+// room is the rows that may be in flight, given out in the order in which they are asked for.
+type room struct {
+	mu     sync.Mutex
+	left   int
+	line   []*waiter
+	closed bool
+}
+
+// waiter is a request that waits for room. Its channel has an entry once it has it, or the room is closed.
+type waiter struct {
+	rows  int
+	ready chan error
+}
+
+// take waits for room.
+func (r *room) take(ctx context.Context, rows int) error {
+	r.mu.Lock()
+	switch {
+	case r.closed:
+		r.mu.Unlock()
+		return errClosed()
+	case len(r.line) == 0 && rows <= r.left:
+		r.left -= rows
+		r.mu.Unlock()
+		return nil
+	}
+	w := &waiter{rows: rows, ready: make(chan error, 1)}
+	r.line = append(r.line, w)
+	r.mu.Unlock()
+	select {
+	case err := <-w.ready:
+		return err
+	case <-ctx.Done():
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if at := slices.Index(r.line, w); at >= 0 {
+		r.line = slices.Delete(r.line, at, at+1)
+	} else if err := <-w.ready; err == nil { // it got room at the same time
+		r.left += rows
+	}
+	r.admit()
+	return fmt.Errorf("%w: too many rows wait, run, or are in results that are not closed", ctx.Err())
+}
+
+// give gives room back.
+func (r *room) give(rows int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.left += rows
+	r.admit()
+}
+
+// admit gives room to those who wait. The room is locked.
+func (r *room) admit() {
+	for len(r.line) > 0 && r.line[0].rows <= r.left {
+		w := r.line[0]
+		r.line = r.line[1:]
+		r.left -= w.rows
+		w.ready <- nil
+	}
+}
+
+// close refuses those who wait, and all others.
+func (r *room) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	for _, w := range r.line {
+		w.ready <- errClosed()
+	}
+	r.line = nil
+}
+
+func errClosed() error { return diag.New(weir.ErrClosed, "the batcher is closed") }

@@ -1,0 +1,180 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/traced"
+)
+
+// execute runs requests as one. If that fails, each is run by itself, and has an error of its own or none.
+func (b *Batcher) execute(list []*request) {
+	if len(list) > 1 && b.together(list) == nil {
+		return
+	}
+	for _, r := range list {
+		r.mu.Lock() // its caller stays while its inputs are read
+		if r.state == left {
+			b.room.give(r.rows)
+		} else {
+			outputs, err := b.single(r)
+			b.end(r, outputs, err)
+		}
+		r.mu.Unlock()
+	}
+}
+
+// end gives a request, which is locked, its outputs or its error.
+func (b *Batcher) end(r *request, outputs []*weir.Tensor, err error) {
+	if r.state == left {
+		closeAll(outputs)
+		b.room.give(r.rows)
+		return
+	}
+	if r.state, r.err = made, err; err == nil {
+		r.results = &Results{names: b.shape.names, tensors: outputs, close: sync.OnceValue(func() error {
+			defer b.room.give(r.rows)
+			return closeAll(outputs)
+		})}
+	} else {
+		b.room.give(r.rows)
+	}
+	close(r.done)
+}
+
+// single runs a request by itself, on its caller's memory and until its caller's context ends.
+func (b *Batcher) single(r *request) (outputs []*weir.Tensor, err error) {
+	defer diag.Recover(&err, "running a request")
+	in := weir.Inputs{}
+	for i, info := range b.shape.inputs {
+		in[info.Name] = r.in[i]
+	}
+	out, err := b.program.Run(r.ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	return b.part(out, 0, r.rows, r.rows)
+}
+
+// together runs requests as one, and ends them all or none.
+func (b *Batcher) together(list []*request) (err error) {
+	defer diag.Recover(&err, "running a batch")
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	in, err := b.join(list, cancel)
+	defer func() {
+		for _, a := range in {
+			a.(*weir.Tensor).Close()
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	out, err := b.program.Run(ctx, in)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	rows := 0
+	for _, r := range list {
+		rows += r.rows
+	}
+	parts, at := make([][]*weir.Tensor, len(list)), 0
+	for i, r := range list {
+		if parts[i], err = b.part(out, at, at+r.rows, rows); err != nil {
+			for _, part := range parts {
+				closeAll(part)
+			}
+			return err
+		}
+		at += r.rows
+	}
+	for i, r := range list {
+		r.mu.Lock()
+		b.end(r, parts[i], nil)
+		r.mu.Unlock()
+	}
+	return nil
+}
+
+// join copies the inputs of requests, one after the other, into tensors that the caller closes, error or not. When all
+// callers are gone, cancel is called.
+func (b *Batcher) join(list []*request, cancel context.CancelFunc) (in weir.Inputs, err error) {
+	run, rows := &joint{cancel: cancel}, 0
+	for _, r := range list {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		rows += r.rows
+		if r.run = run; r.state != left {
+			run.callers.Add(1)
+		}
+	}
+	if run.callers.Load() == 0 {
+		cancel()
+	}
+	in = weir.Inputs{}
+	for i, info := range b.shape.inputs {
+		shape := list[0].in[i].Shape()
+		shape[0] = rows
+		t, err := weir.New(info.DType, shape...)
+		if err != nil {
+			return in, err
+		}
+		in[info.Name] = t
+		data, at := t.Bytes(), 0
+		for _, r := range list {
+			if r.state == left { // its inputs are its caller's again
+				at += len(data) / rows * r.rows
+				continue
+			}
+			from, leave, err := traced.Enter(r.in[i])
+			if err != nil {
+				return in, err
+			}
+			at += copy(data[at:], from)
+			leave()
+		}
+		if at != len(data) {
+			return in, diag.Internalf("%d bytes of the %d of %s are joined", at, len(data), info)
+		}
+	}
+	return in, nil
+}
+
+// part copies rows [from, to) of outputs that have so many rows.
+func (b *Batcher) part(out *weir.Results, from, to, rows int) (outputs []*weir.Tensor, err error) {
+	defer func() {
+		if err != nil {
+			closeAll(outputs)
+			outputs = nil
+		}
+	}()
+	for i, info := range b.shape.outputs {
+		whole := out.At(i)
+		shape, data := whole.Shape(), whole.Bytes()
+		if shape[0] != rows {
+			return outputs, diag.Internalf("output %s is %s, of %d rows", info.Name, whole, rows)
+		}
+		shape[0] = to - from
+		t, err := weir.New(whole.DType(), shape...)
+		if err != nil {
+			return outputs, err
+		}
+		outputs = append(outputs, t)
+		each := len(data) / rows
+		copy(t.Bytes(), data[from*each:to*each])
+	}
+	return outputs, nil
+}
+
+func closeAll(list []*weir.Tensor) error {
+	var all []error
+	for _, t := range list {
+		all = append(all, t.Close())
+	}
+	return errors.Join(all...)
+}

@@ -1,0 +1,159 @@
+package batch
+
+import (
+	"math"
+	"slices"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/mem"
+)
+
+// shape is what a batcher knows of a program.
+type shape struct {
+	dim             string // the rows
+	most            int    // its upper bound
+	inputs, outputs []weir.Info
+	names           []string // of the outputs
+	inputRow        int64    // the bytes of one row of all inputs, at the other dimensions' upper bounds
+	outputRows      []int64  // by output: the bytes of one row, likewise
+}
+
+// shapeOf finds the dimension along which requests are joined.
+func shapeOf(p *weir.Program) (*shape, error) {
+	s := &shape{inputs: p.Inputs(), outputs: p.Outputs()}
+	if len(s.inputs) == 0 || len(s.outputs) == 0 {
+		return nil, diag.Unsupportedf("a batcher for a program without inputs or outputs")
+	}
+	if data := p.Decided(); len(data) > 0 {
+		return nil, diag.Unsupportedf("a batcher for a program with sizes that data decide").AtDim(data[0].Name)
+	}
+	ranges := map[string]weir.Dimension{}
+	for _, d := range p.Dims() {
+		ranges[d.Name] = d
+	}
+	if first := s.inputs[0].Shape; len(first) > 0 {
+		s.dim = first[0].Dim
+	}
+	for _, info := range slices.Concat(s.inputs, s.outputs) {
+		if err := s.joins(info); err != nil {
+			return nil, err
+		}
+	}
+	rows, ok := ranges[s.dim]
+	if !ok {
+		return nil, diag.Inputf("the first axis of %s is no dimension that a request may choose", s.inputs[0]).
+			AtTensor(s.inputs[0].Name).WithFix("export the model with a dynamic first axis")
+	}
+	for _, d := range ranges {
+		if d.Max == weir.Unbounded {
+			return nil, diag.Inputf("it has no upper bound").AtDim(d.Name).
+				WithFix("compile the program with Options.Dims{%q: {Min: 1, Max: …}}", d.Name)
+		}
+	}
+	s.most = int(min(rows.Max, math.MaxInt32))
+	for _, info := range s.inputs {
+		count := int64(1)
+		for axis, e := range info.Shape[1:] {
+			size := e.Size
+			if d, named := ranges[e.Dim]; named {
+				size = d.Max
+			} else if e.Dim != "" {
+				return nil, diag.Unsupportedf("a batcher for an input whose axis %d is %s", axis+1, e.Dim).AtTensor(info.Name)
+			}
+			if count = product(count, size); count < 0 {
+				return nil, tooLarge(info.Name)
+			}
+		}
+		bytes, err := info.DType.Bytes(count)
+		if err != nil {
+			return nil, err
+		}
+		if s.inputRow += bytes; s.inputRow < 0 {
+			return nil, tooLarge(info.Name)
+		}
+	}
+	for _, info := range s.outputs {
+		size, err := p.Memory().Of(info.Name)
+		if err != nil {
+			return nil, err
+		}
+		bytes, err := size.Max()
+		if err != nil {
+			return nil, err
+		}
+		s.names, s.outputRows = append(s.names, info.Name), append(s.outputRows, bytes/rows.Max)
+	}
+	return s, nil
+}
+
+// product returns a × b of numbers that are not negative; −1 if that is more than 64 bits count.
+func product(a, b int64) int64 {
+	if b > 0 && a > math.MaxInt64/b {
+		return -1
+	}
+	return a * b
+}
+
+func tooLarge(tensor string) error {
+	return diag.Inputf("what the batcher would hold is more bytes than 64 bits count").AtTensor(tensor).
+		WithFix("narrow the dimensions by weir.Options.Dims, or the rows in flight")
+}
+
+// joins checks that an input or output is rows.
+func (s *shape) joins(info weir.Info) error {
+	switch {
+	case info.Kind != weir.TensorKind || info.DType == weir.StringType || info.DType.IsSubByte():
+		return diag.Unsupportedf("a batcher joins tensors of numbers of whole bytes; there is %s", info).AtTensor(info.Name)
+	case info.State != "":
+		return diag.Unsupportedf("a batcher for a program with states").AtTensor(info.Name)
+	case info.Layout != "":
+		return diag.Unsupportedf("a batcher for an input that lies otherwise than in row-major order").AtTensor(info.Name)
+	case len(info.Shape) == 0 || info.Shape[0].Dim == "" || info.Shape[0].Dim != s.dim:
+		return diag.Inputf("%s does not have the rows of %s first", info, s.inputs[0]).AtTensor(info.Name).
+			WithFix("name the first axis of all inputs alike when the model is exported, and leave out outputs by Options.Outputs")
+	}
+	return nil
+}
+
+// Memory is what a batcher takes, in bytes, at the upper bounds of the program's dimensions: neither more, nor less when
+// it is full. The requests' own inputs are their callers'.
+type Memory struct {
+	Program int64 // the program's certificate, for all of its calls
+	Inputs  int64 // the joined inputs of as many runs
+	Results int64 // the rows in flight, as results
+}
+
+// Peak returns the whole.
+func (m Memory) Peak() int64 { return m.Program + m.Inputs + m.Results }
+
+// Memory returns the certificate.
+func (b *Batcher) Memory() Memory { return b.memory }
+
+// Limit returns what weir.SetLimit must be, in a process that holds nothing else, to load and compile the program and to
+// use the batcher with inputs that lie in Go's memory.
+func (b *Batcher) Limit() (int64, error) { return b.limit, b.blocked }
+
+// certify computes Memory and Limit.
+func (b *Batcher) certify() (err error) {
+	if b.memory.Program, err = b.program.Memory().Max(b.calls); err != nil {
+		return err
+	}
+	if b.memory.Inputs = product(product(int64(b.calls), int64(b.rows)), b.shape.inputRow); b.memory.Inputs < 0 {
+		return tooLarge("")
+	}
+	pages := mem.PooledPages(1)
+	for i, bytes := range b.shape.outputRows {
+		whole := product(int64(b.room.left), mem.WholePages(bytes))
+		if whole < 0 || pages > math.MaxInt64/2-whole {
+			return tooLarge(b.shape.names[i])
+		}
+		pages += whole
+		b.memory.Results += int64(b.room.left) * bytes
+	}
+	// The program's own limit has room for arguments that New made, which the joined inputs are.
+	if b.limit, b.blocked = b.program.Memory().Limit(b.calls); b.blocked == nil {
+		b.limit += pages
+	}
+	return nil
+}
