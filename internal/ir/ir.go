@@ -62,27 +62,10 @@ type Block struct {
 	Statements []Statement
 }
 
-// Type is a value's element type, shape, and, where they are not the plain ones, its layout and quantisation.
+// Type is a value's element type and shape.
 type Type struct {
-	DType  dtype.DType
-	Shape  []sym.Expr
-	Layout *Layout // nil: row-major
-	Quant  *Quant  // nil: the elements mean themselves
-}
-
-// Layout is a permutation of the axes followed by blocking: physical axis i walks logical axis Axes[i], in steps of
-// Block[i] elements where an inner physical axis walks the rest. Row-major is the identity with blocks of 1.
-type Layout struct {
-	Axes  []int
-	Block []int64
-}
-
-// Quant says that an integer element q along Axis (−1: one scale for the tensor) stands for (q − Zero) × Scale.
-type Quant struct {
-	Real  dtype.DType // the type that the elements stand for
-	Axis  int
-	Scale []float64
-	Zero  []int64
+	DType dtype.DType
+	Shape []sym.Expr
 }
 
 // Value is one tensor: a block's parameter, a constant, or a node's result.

@@ -307,7 +307,7 @@ func (c *memoryChecker) carve(v *Value) error {
 	if err := c.visible(s); err != nil {
 		return err.(*diag.Error).AtTensor(v.Name)
 	}
-	if v.Type.DType == dtype.String || v.Type.Layout != nil {
+	if v.Type.DType == dtype.String {
 		return diag.Inputf("%s is %s, which does not lie in a storage", name, v.Type).AtTensor(v.Name)
 	}
 	if err := c.known("the carve of "+name, append([]sym.Expr{v.Carve.Offset}, v.Type.Shape...)...); err != nil {

@@ -171,7 +171,7 @@ func (p *parser) params(b *Block) {
 func (p *parser) definition() *Value {
 	v := &Value{Name: p.Must(text.Local)}
 	p.Expect(":")
-	v.Type = p.typed()
+	v.Type.DType, v.Type.Shape = literal.ReadType(p.Scanner)
 	switch {
 	case p.Accept("known"):
 		v.Known = literal.ReadIndex(p.Scanner)
@@ -196,39 +196,6 @@ func (p *parser) use(name string) *Value {
 		return &Value{Name: name} // nobody reads what comes after the first error
 	}
 	return v
-}
-
-func (p *parser) typed() Type {
-	var t Type
-	t.DType, t.Shape = literal.ReadType(p.Scanner)
-	if p.Accept("layout") {
-		t.Layout = &Layout{}
-		p.List("[", "]", func() {
-			axis, block := p.Int(), int64(1)
-			if axis < 0 || axis >= int64(len(t.Shape)) {
-				p.Failf("a layout of axis %d of %d", axis, len(t.Shape))
-			}
-			if p.Accept(":") {
-				block = p.Int()
-			}
-			t.Layout.Axes, t.Layout.Block = append(t.Layout.Axes, int(axis)), append(t.Layout.Block, block)
-		})
-	}
-	if p.Accept("quant") {
-		t.Quant = &Quant{Real: literal.ReadDType(p.Scanner), Axis: -1}
-		if p.Accept("axis") {
-			axis := p.Int()
-			if axis < 0 || axis >= int64(len(t.Shape)) {
-				p.Failf("a scale along axis %d of %d", axis, len(t.Shape))
-			}
-			t.Quant.Axis = int(axis)
-		}
-		p.Expect("scale")
-		t.Quant.Scale = literal.ReadList(p.Scanner, func() float64 { return p.Float(64) })
-		p.Expect("zero")
-		t.Quant.Zero = literal.ReadList(p.Scanner, p.Int)
-	}
-	return t
 }
 
 // block reads what follows the opening brace, and the closing one.

@@ -1,7 +1,6 @@
 package ir
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -12,39 +11,8 @@ import (
 	"github.com/weirml/weir/internal/text"
 )
 
-// String is the type as the text has it: f32[n, 3], then its layout and quantisation where it has them.
-func (t Type) String() string {
-	out := literal.Type(t.DType, t.Shape)
-	if t.Layout != nil {
-		out += " " + t.Layout.String()
-	}
-	if t.Quant != nil {
-		out += " " + t.Quant.String()
-	}
-	return out
-}
-
-// String is the layout as the text has it: layout [0, 1:16, 2, 1] walks axis 1 in steps of 16, and the 16 innermost.
-func (l *Layout) String() string {
-	words := make([]string, len(l.Axes))
-	for i, axis := range l.Axes {
-		words[i] = strconv.Itoa(axis)
-		if i < len(l.Block) && l.Block[i] != 1 {
-			words[i] += ":" + strconv.FormatInt(l.Block[i], 10)
-		}
-	}
-	return "layout [" + strings.Join(words, ", ") + "]"
-}
-
-// String is the quantisation as the text has it: quant f32 axis 1 scale [0.5, 0.25] zero [0, 3].
-func (q *Quant) String() string {
-	axis := ""
-	if q.Axis >= 0 {
-		axis = fmt.Sprintf(" axis %d", q.Axis)
-	}
-	return fmt.Sprintf("quant %s%s scale %s zero %s", q.Real, axis, literal.List(q.Scale, text.Float),
-		literal.List(q.Zero, func(v int64) string { return strconv.FormatInt(v, 10) }))
-}
+// String is the type as the text has it: f32[n, 3].
+func (t Type) String() string { return literal.Type(t.DType, t.Shape) }
 
 // String is the module as text. Of constants of more than literal.InlineElements elements it has the size only: whoever parses it brings
 // the contents.

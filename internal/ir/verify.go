@@ -280,9 +280,6 @@ func (v *verifier) value(x *Value) error {
 	if err := v.declared("the type of "+text.LocalName(x.Name), t.Shape...); err != nil {
 		return err
 	}
-	if err := t.annotations(); err != nil {
-		return fault("%v", err)
-	}
 	if x.Known == nil {
 		if x.Bound {
 			return fault("bound to dimensions that are not named")
@@ -296,48 +293,6 @@ func (v *verifier) value(x *Value) error {
 		return fault("%d elements are known of %s", len(x.Known), count)
 	}
 	return v.declared("what is known of "+text.LocalName(x.Name), x.Known...)
-}
-
-// annotations checks the layout and the quantisation.
-func (t Type) annotations() error {
-	if l := t.Layout; l != nil {
-		if len(l.Axes) != len(l.Block) {
-			return diag.Inputf("a layout of %d axes and %d blocks", len(l.Axes), len(l.Block))
-		}
-		walked := make([]int, len(t.Shape))
-		last := make([]int64, len(t.Shape)) // the step of the axis's innermost walk so far
-		for i, axis := range l.Axes {
-			switch {
-			case axis < 0 || axis >= len(t.Shape):
-				return diag.Inputf("a layout of axis %d of %d", axis, len(t.Shape))
-			case l.Block[i] < 1 || walked[axis] > 0 && last[axis]%l.Block[i] != 0 || walked[axis] > 0 && last[axis] == l.Block[i]:
-				return diag.Inputf("a layout that walks axis %d in steps of %d", axis, l.Block[i])
-			}
-			walked[axis]++
-			last[axis] = l.Block[i]
-		}
-		for axis, step := range last {
-			if step != 1 {
-				return diag.Inputf("a layout that leaves elements of axis %d out", axis)
-			}
-		}
-	}
-	if q := t.Quant; q != nil {
-		switch {
-		case !t.DType.IsInt() || !q.Real.IsFloat():
-			return diag.Inputf("quantised elements are integers that stand for floating-point numbers")
-		case q.Axis < -1 || q.Axis >= len(t.Shape):
-			return diag.Inputf("a scale along axis %d of %d", q.Axis, len(t.Shape))
-		case len(q.Scale) != len(q.Zero) || len(q.Scale) == 0 || q.Axis < 0 && len(q.Scale) != 1:
-			return diag.Inputf("%d scales and %d zeros", len(q.Scale), len(q.Zero))
-		}
-		if q.Axis >= 0 {
-			if size, ok := t.Shape[q.Axis].Const(); !ok || size != int64(len(q.Scale)) {
-				return diag.Inputf("%d scales for an axis of %s", len(q.Scale), t.Shape[q.Axis])
-			}
-		}
-	}
-	return nil
 }
 
 // constant checks that the contents are of the type.
@@ -426,7 +381,7 @@ func (v *verifier) infer(n *Node) (err error) {
 	}
 	for i, x := range n.Outputs {
 		y := again.Outputs[i]
-		same := x.Type.DType == y.Type.DType && v.agree(x.Type.Shape, y.Type.Shape) && annotation(x.Type) == annotation(y.Type)
+		same := x.Type.DType == y.Type.DType && v.agree(x.Type.Shape, y.Type.Shape)
 		if !same {
 			return diag.Inputf("%s is %s, the shape rule makes it %s", text.LocalName(x.Name), x.Type, y.Type)
 		}
@@ -436,9 +391,6 @@ func (v *verifier) infer(n *Node) (err error) {
 	}
 	return nil
 }
-
-// annotation is the layout and the quantisation as text.
-func annotation(t Type) string { return Type{Layout: t.Layout, Quant: t.Quant}.String() }
 
 // agree reports whether two lists are proved the same, but for dimensions that data decide: of those a rule makes new ones each time.
 func (v *verifier) agree(a, b []sym.Expr) bool {

@@ -117,15 +117,12 @@ func Steps(values []int64, index sym.Expr) (e sym.Expr, ok bool) {
 // Rows says of which rows of its operands the rows of a node's one result are made: of those of axis in[i] of operand i that RowsSeen tells, and of all of the operand where in[i]
 // is −1. Where it is so a node may be computed in pieces of that axis; ok is false where it is not, or not known.
 func Rows(n *ir.Node, axis int) (in []int, ok bool) {
-	if len(n.Outputs) != 1 || n.Outputs[0].Type.Layout != nil {
+	if len(n.Outputs) != 1 {
 		return nil, false
 	}
 	out := n.Outputs[0].Type.Shape
 	in = make([]int, len(n.Inputs))
-	for i, v := range n.Inputs {
-		if v != nil && v.Type.Layout != nil {
-			return nil, false
-		}
+	for i := range in {
 		in[i] = -1
 	}
 	// aligned is the axis of a broadcast operand that the result's axis walks along.
