@@ -66,6 +66,8 @@ type workspace struct {
 	places    []int32
 	change    []int32
 	depth     []int8
+
+	told func(insts []asm.Inst) // if not nil, given the instructions of each routine, in machine registers
 }
 
 func (w *workspace) builder(i *isa) *builder {
@@ -337,6 +339,9 @@ func (b *builder) finishTiles(spill int32, tiles asm.Label) (code []byte, frame 
 
 // encode turns instructions with machine registers into machine code.
 func (b *builder) encode(insts []asm.Inst) []byte {
+	if b.work.told != nil {
+		b.work.told(insts)
+	}
 	b.free(b.insts)
 	b.insts = nil
 	b.code.Grow(bytesOfInst*len(insts) + 64*len(b.constants))

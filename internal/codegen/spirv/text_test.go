@@ -1,0 +1,31 @@
+package spirv
+
+import (
+	"flag"
+	"testing"
+
+	"github.com/weirml/weir/internal/codegen/kerneltest"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/target"
+)
+
+var rewrite = flag.Bool("rewrite", false, "rewrite the expected results in testdata")
+
+// TestText runs the cases of testdata/*.txt (see kerneltest.Texts) with a device's limits for a machine. The result is the
+// text of the module, or why the device is refused the kernel. If Khronos's tools are here, they validate it.
+func TestText(t *testing.T) {
+	kerneltest.Texts(t, *rewrite, func(t *testing.T, name string) (h kerneltest.Harness, runs bool) {
+		machine, err := target.ParseLimits(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return kerneltest.Harness{Machine: machine}, false
+	}, func(t *testing.T, h kerneltest.Harness, m *loop.Module) string {
+		code, err := Compile(m, h.Machine)
+		if err != nil {
+			return err.Error()
+		}
+		validate(t, code.Kernels[0].(target.Blocks).Binary().Words)
+		return Texts(code.Kernels)
+	})
+}
