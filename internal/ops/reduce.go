@@ -39,7 +39,7 @@ var reductions = []reduction{
 	{name: "reduce_sum", own: Def{Merge: Merging{By: "add", Integers: true}, NotNegative: firstNotNegative}, combine: loop.Add, begin: zero, accepts: numbers, slope: func(_ *Gradients, up, _, _ *ir.Value) *ir.Value { return up }},
 	{name: "reduce_prod", combine: loop.Mul, begin: unity, accepts: numbers},
 	{name: "reduce_min", own: Def{Merge: Merging{By: "min"}, Picks: true}, combine: loop.Min, begin: loop.Highest, accepts: ordered},
-	{name: "reduce_max", own: Def{Merge: Merging{By: "max"}, Picks: true, NotNegative: firstNotNegative}, combine: loop.Max, begin: loop.Lowest, accepts: ordered},
+	{name: "reduce_max", own: Def{Merge: Merging{By: "max"}, Picks: true, NotNegative: greatestNotNegative}, combine: loop.Max, begin: loop.Lowest, accepts: ordered},
 	{name: "reduce_mean", own: Def{Merge: Merging{By: "add", Part: "reduce_sum"}, NotNegative: firstNotNegative}, combine: loop.Add, begin: zero, accepts: numbers, after: meanOf, finish: func(dt dtype.DType, total uint64, count int64) uint64 {
 		return loop.EvalBinary(loop.Div, dt, total, loop.EvalCast(dt, dtype.I64, false, uint64(count)))
 	}},
@@ -504,4 +504,10 @@ func reducedLast(_ *sym.Dims, n *ir.Node) *LastForm {
 		}
 	}
 	return f
+}
+
+// greatestNotNegative: the greatest of no elements is −∞.
+func greatestNotNegative(n *ir.Node, is func(*ir.Value) bool) bool {
+	count, known := product(n.Inputs[0].Type.Shape).Const()
+	return is(n.Inputs[0]) && !(known && count == 0)
 }

@@ -111,7 +111,8 @@ func transposeSamples(r *rand.Rand) (out []Sample) {
 }
 
 func reshapeSamples(r *rand.Rand) (out []Sample) {
-	for _, c := range []struct{ from, to []int64 }{{[]int64{}, []int64{1, 1}}, {[]int64{6}, []int64{2, 3}}, {[]int64{2, 3, 4}, []int64{4, 6}}, {[]int64{0, 3}, []int64{5, 0}}} {
+	for _, c := range []struct{ from, to []int64 }{{[]int64{}, []int64{1, 1}}, {[]int64{6}, []int64{2, 3}}, {[]int64{2, 3, 4}, []int64{4, 6}}, {[]int64{0, 3}, []int64{5, 0}},
+		{[]int64{2, 3, 4}, []int64{6, 4}}, {[]int64{2, 3, 4}, []int64{2, 3, 2, 2}}, {[]int64{2, 3, 1, 1}, []int64{2, 3}}} {
 		for _, s := range sampleMoves(r, ir.Attrs{"shape": ir.Constants(c.to)}, c.from) {
 			s.Constant = []int{0} // the new shape is of numbers: so must the old one be
 			out = append(out, s)
@@ -164,7 +165,8 @@ func concatSamples(r *rand.Rand) (out []Sample) {
 }
 
 func expandSamples(r *rand.Rand) (out []Sample) {
-	for _, c := range []struct{ from, to []int64 }{{[]int64{}, []int64{2, 3}}, {[]int64{3}, []int64{3}}, {[]int64{3, 1}, []int64{2, 1, 6}}, {[]int64{1, 4}, []int64{0, 1}}, {[]int64{2, 3}, []int64{1, 1}}} {
+	for _, c := range []struct{ from, to []int64 }{{[]int64{}, []int64{2, 3}}, {[]int64{3}, []int64{3}}, {[]int64{3, 1}, []int64{2, 1, 6}}, {[]int64{1, 4}, []int64{0, 1}}, {[]int64{2, 3}, []int64{1, 1}},
+		{[]int64{2, 3, 1}, []int64{2, 3, 4}}} {
 		out = append(out, sampleMoves(r, ir.Attrs{"shape": ir.Constants(c.to)}, c.from)...)
 	}
 	return out
@@ -253,7 +255,8 @@ func scatterElementsSamples(r *rand.Rand) (out []Sample) {
 			}
 		}
 	}
-	return out
+	rows := tensor.Must(tensor.FromSlice([]int64{3, 3, 3, 1, 1, 1}, 2, 3)) // of which each is written as a whole
+	return append(out, Sample{Attrs: ir.Attrs{"axis": int64(0)}, Constant: []int{1}, Inputs: []*tensor.Tensor{sampleOf(r, dtype.F32, 4, 3), rows, sampleOf(r, dtype.F32, 2, 3)}})
 }
 
 func scatterNDSamples(r *rand.Rand) (out []Sample) {

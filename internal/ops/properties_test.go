@@ -1,0 +1,444 @@
+package ops
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand"
+	"slices"
+	"testing"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// TestProperties holds definitions to what they say of their operators, by the operators' meaning on their samples:
+// every property that is not about cost. Each operator that has one needs a sample that shows it.
+func TestProperties(t *testing.T) {
+	for _, op := range ir.Ops() {
+		def := op.(*Def)
+		if def.Samples == nil {
+			continue
+		}
+		t.Run(def.Op, func(t *testing.T) {
+			for _, p := range checkedProperties {
+				if !p.has(def) {
+					continue
+				}
+				r := rand.New(rand.NewSource(1))
+				checked := 0
+				for i, s := range def.Samples(r) {
+					for range max(p.times, 1) {
+						shown, err := p.check(r, def, s)
+						if err != nil {
+							t.Errorf("%s, sample %d (%s): %v", p.name, i, s, err)
+							return
+						}
+						if shown {
+							checked++
+						}
+					}
+				}
+				if checked == 0 {
+					t.Errorf("no sample shows that it has the property %s", p.name)
+				}
+			}
+		})
+	}
+}
+
+// checkedProperties are the properties that samples show. check reports whether a sample can show it.
+var checkedProperties = []struct {
+	name  string
+	times int // that a sample is checked, each with other random numbers
+	has   func(d *Def) bool
+	check func(r *rand.Rand, d *Def, s Sample) (bool, error)
+}{
+	{"Commutative", 1, func(d *Def) bool { return d.Commutative }, checkCommutative},
+	{"Neutral", 1, func(d *Def) bool { return d.Neutral != nil }, checkNeutral},
+	{"Alias", 1, func(d *Def) bool { return d.Alias }, checkAlias},
+	{"Rearranges", 1, func(d *Def) bool { return d.Rearranges }, checkRearranges},
+	{"Picks", 1, func(d *Def) bool { return d.Picks }, checkPicks},
+	{"Scatter", 1, func(d *Def) bool { return d.Scatter }, checkScatter},
+	{"NotNegative", 1, func(d *Def) bool { return d.NotNegative != nil }, checkNotNegative},
+	{"WholeVectors", 1, func(d *Def) bool { return d.WholeVectors != nil }, checkWholeVectors},
+	{"Defer", 1, func(d *Def) bool { return d.Defer != nil }, checkDefer},
+	{"Merge", 1, func(d *Def) bool { return d.Merge.By != "" }, checkMerge},
+	{"Narrow", 4, func(d *Def) bool { return d.Narrow != nil }, checkNarrow},
+	{"Last", 1, func(d *Def) bool { return d.Last != nil }, checkLast},
+}
+
+// applied is an operator's node and its first result on constants.
+func applied(op string, s Sample) (*sampled, *ir.Node, *tensor.Tensor, error) {
+	x := newSampled(s, false)
+	def, _ := ir.Lookup(op)
+	n, err := x.node(def.(*Def), s)
+	if err != nil {
+		return x, n, nil, err
+	}
+	x.module.Main.Body.Results = n.Outputs
+	out, err := ir.NewEvaluation(maps.Clone(x.dims)).Run(x.module.Main.Body, x.args)
+	if err != nil {
+		return x, n, nil, err
+	}
+	return x, n, out[0], nil
+}
+
+// sameBits compares two tensors to the bit, and by their shapes.
+func sameBits(got, want *tensor.Tensor) error {
+	if !slices.Equal(got.Shape(), want.Shape()) || got.DType() != want.DType() {
+		return fmt.Errorf("%s%v, not %s%v", got.DType(), got.Shape(), want.DType(), want.Shape())
+	}
+	if want.DType() != dtype.String && !bytes.Equal(got.Bytes(), want.Bytes()) {
+		return fmt.Errorf("%v, not %v", got, want)
+	}
+	return nil
+}
+
+func checkCommutative(_ *rand.Rand, d *Def, s Sample) (bool, error) {
+	_, _, want, err := applied(d.Op, s)
+	if err != nil {
+		return false, err
+	}
+	_, _, got, err := applied(d.Op, Sample{Attrs: s.Attrs, Inputs: []*tensor.Tensor{s.Inputs[1], s.Inputs[0]}})
+	if err != nil {
+		return false, err
+	}
+	return true, sameBits(got, want)
+}
+
+func checkNeutral(_ *rand.Rand, d *Def, s Sample) (bool, error) {
+	x := s.Inputs[0]
+	if !x.DType().IsFloat() {
+		return false, nil
+	}
+	number := tensor.Must(tensor.New(x.DType()))
+	number.SetFloat(0, *d.Neutral)
+	_, _, got, err := applied(d.Op, Sample{Attrs: s.Attrs, Inputs: []*tensor.Tensor{x, number}})
+	if err != nil {
+		return false, err
+	}
+	return true, tensor.Compare(got, x, 0, 0)
+}
+
+func checkAlias(_ *rand.Rand, d *Def, s Sample) (bool, error) {
+	_, _, got, err := applied(d.Op, s)
+	if err != nil || s.Inputs[0].DType() == dtype.String {
+		return false, err
+	}
+	if !bytes.Equal(got.Bytes(), s.Inputs[0].Bytes()) {
+		return false, fmt.Errorf("%v of %v", got, s.Inputs[0])
+	}
+	return true, nil
+}
+
+// countedElements counts a tensor's elements, by their bits.
+func countedElements(x *tensor.Tensor) map[uint64]int {
+	count := map[uint64]int{}
+	for i := range x.Len() {
+		count[bitsOf(x, i)]++
+	}
+	return count
+}
+
+func checkRearranges(_ *rand.Rand, d *Def, s Sample) (bool, error) {
+	_, _, got, err := applied(d.Op, s)
+	if err != nil || s.Inputs[0].DType() == dtype.String {
+		return false, err
+	}
+	if len(s.Inputs) != 1 || !maps.Equal(countedElements(got), countedElements(s.Inputs[0])) {
+		return false, fmt.Errorf("%v of %v", got, s.Inputs[0])
+	}
+	return true, nil
+}
+
+func checkPicks(_ *rand.Rand, d *Def, s Sample) (bool, error) {
+	_, _, got, err := applied(d.Op, s)
+	if dt := s.Inputs[0].DType(); err != nil || dt == dtype.String || dt.IsComplex() || s.Inputs[0].Len() == 0 {
+		return false, err
+	}
+	of := countedElements(s.Inputs[0])
+	for i := range got.Len() {
+		nan := got.DType().IsFloat() && math.IsNaN(got.Float(i))
+		if zero := got.DType().IsFloat() && got.Float(i) == 0; !nan && !zero && of[bitsOf(got, i)] == 0 {
+			return false, fmt.Errorf("element %d of %v is none of %v", i, got, s.Inputs[0])
+		}
+	}
+	return got.Len() > 0, nil
+}
+
+func checkScatter(_ *rand.Rand, d *Def, s Sample) (bool, error) {
+	_, _, got, err := applied(d.Op, s)
+	if err != nil || s.Inputs[0].DType() == dtype.String {
+		return false, err
+	}
+	changed := int64(0)
+	for i := range got.Len() {
+		if bitsOf(got, i) != bitsOf(s.Inputs[0], i) {
+			changed++
+		}
+	}
+	if changed > s.Inputs[2].Len() {
+		return false, fmt.Errorf("%d elements change by %d updates", changed, s.Inputs[2].Len())
+	}
+	return changed > 0, nil
+}
+
+// filled is a tensor with the shape and type of x, whose elements are made of x's.
+func filled(x *tensor.Tensor, f func(v float64) float64) *tensor.Tensor {
+	y := tensor.Must(tensor.New(x.DType(), x.Shape()...))
+	for i := range x.Len() {
+		y.SetFloat(i, f(x.Float(i)))
+	}
+	return y
+}
+
+// checkNotNegative: a sample's results are not negative, if the rule says so for any inputs; and after its inputs have
+// lost their signs, if it says so for such inputs.
+func checkNotNegative(_ *rand.Rand, d *Def, s Sample) (shown bool, err error) {
+	unsigned := Sample{Attrs: s.Attrs, Constant: []int{1}}
+	for _, x := range s.Inputs {
+		if x != nil && x.DType().IsFloat() {
+			x = filled(x, math.Abs)
+		}
+		unsigned.Inputs = append(unsigned.Inputs, x)
+	}
+	for i, s := range []Sample{{Attrs: s.Attrs, Inputs: s.Inputs, Constant: []int{1}}, unsigned} {
+		_, n, got, err := applied(d.Op, s)
+		if err != nil {
+			return false, err
+		}
+		if !got.DType().IsFloat() || !d.NotNegative(n, func(*ir.Value) bool { return i == 1 }) {
+			continue
+		}
+		shown = true
+		for j := range got.Len() {
+			if got.Float(j) < 0 {
+				return false, fmt.Errorf("%v of %v", got.Float(j), s.Inputs)
+			}
+		}
+	}
+	return shown, nil
+}
+
+// checkWholeVectors: every vector of the result is one of the input. A scatter into ones writes whole vectors of twos.
+func checkWholeVectors(_ *rand.Rand, d *Def, s Sample) (bool, error) {
+	x := s.Inputs[0]
+	if d.Scatter {
+		if !x.DType().IsFloat() || s.Attrs.String("reduction", "none") != "none" {
+			return false, nil
+		}
+		ones, twos := filled(x, func(float64) float64 { return 1 }), filled(s.Inputs[2], func(float64) float64 { return 2 })
+		s = Sample{Attrs: s.Attrs, Inputs: []*tensor.Tensor{ones, s.Inputs[1], twos}, Constant: []int{1}}
+	}
+	of, n, got, err := applied(d.Op, s)
+	if err != nil || x.Rank() == 0 || got.Rank() == 0 || !loopScalar(x.DType()) || got.Len() == 0 || !d.WholeVectors(of.module.Dims, n) {
+		return false, err
+	}
+	size := int(got.Shape()[got.Rank()-1]) * got.DType().Bits() / 8
+	if d.Scatter {
+		for vector := range slices.Chunk(got.Bytes(), size) {
+			if each := got.DType().Bits() / 8; !bytes.Equal(vector[each:], vector[:len(vector)-each]) {
+				return false, fmt.Errorf("%v", got)
+			}
+		}
+		return true, nil
+	}
+	vectors := map[string]bool{}
+	for vector := range slices.Chunk(x.Bytes(), size) {
+		vectors[string(vector)] = true
+	}
+	for vector := range slices.Chunk(got.Bytes(), size) {
+		if !vectors[string(vector)] {
+			return false, fmt.Errorf("%v of %v", got, x)
+		}
+	}
+	return true, nil
+}
+
+// loopScalar reports whether elements of a type lie in bytes of their own.
+func loopScalar(dt dtype.DType) bool { return dt != dtype.String && dt.Bits() >= 8 }
+
+func checkDefer(_ *rand.Rand, d *Def, s Sample) (bool, error) {
+	_, n, want, err := applied(d.Op, s)
+	if err != nil {
+		return false, err
+	}
+	got := d.Defer(n, s.Inputs)
+	if got == nil {
+		return false, nil
+	}
+	return true, sameBits(got, want)
+}
+
+// sliceOf is the slice of a tensor.
+func sliceOf(x *tensor.Tensor, begin, extent, step []int64) *tensor.Tensor {
+	out := tensor.Must(tensor.New(x.DType(), extent...))
+	cut(out, x, begin, step)
+	return out
+}
+
+// halves are the halves of a tensor along an axis, of which the second may be the longer one.
+func halves(x *tensor.Tensor, axis int) (list []*tensor.Tensor) {
+	at := x.Shape()[axis] / 2
+	for _, span := range [][2]int64{{0, at}, {at, x.Shape()[axis]}} {
+		begin, extent := make([]int64, x.Rank()), slices.Clone(x.Shape())
+		begin[axis], extent[axis] = span[0], span[1]-span[0]
+		list = append(list, sliceOf(x, begin, extent, slices.Repeat([]int64{1}, x.Rank())))
+	}
+	return list
+}
+
+func checkMerge(_ *rand.Rand, d *Def, s Sample) (bool, error) {
+	x := s.Inputs[0]
+	_, n, want, err := applied(d.Op, s)
+	if err != nil || x.DType() != dtype.F32 && x.DType() != dtype.F64 || n.Attrs["outer"] != nil {
+		return false, err
+	}
+	parts := [2]Sample{{Attrs: s.Attrs}, {Attrs: s.Attrs}}
+	count := 1.0
+	split := func(x *tensor.Tensor, axis int) bool {
+		if x.Shape()[axis] < 2 {
+			return false
+		}
+		for i, half := range halves(x, axis) {
+			parts[i].Inputs = append(parts[i].Inputs, half)
+		}
+		return true
+	}
+	if len(s.Inputs) == 2 { // a product
+		y := s.Inputs[1]
+		if x.Rank() != 2 || y.Rank() != 2 || n.Attrs.Bool("transpose_a") || n.Attrs.Bool("transpose_b") || !split(x, 1) || !split(y, 0) {
+			return false, nil
+		}
+	} else {
+		axes := ReducedAxes(n)
+		if len(axes) == 0 || !split(x, axes[0]) {
+			return false, nil
+		}
+		for _, axis := range axes {
+			count *= float64(x.Shape()[axis])
+		}
+	}
+	var halves []*tensor.Tensor
+	for _, part := range parts {
+		_, _, y, err := applied(cmp.Or(d.Merge.Part, d.Op), part)
+		if err != nil {
+			return false, err
+		}
+		halves = append(halves, y)
+	}
+	start := filled(want, func(float64) float64 { return d.Merge.Start() })
+	for _, half := range halves {
+		if _, _, start, err = applied(d.Merge.By, Sample{Inputs: []*tensor.Tensor{start, half}}); err != nil {
+			return false, err
+		}
+	}
+	if d.Merge.Part != "" {
+		start = filled(start, func(v float64) float64 { return v / count })
+	}
+	return true, compareSample(start, want, 0)
+}
+
+// partOf is a part of a tensor.
+func partOf(x *tensor.Tensor, p Part) *tensor.Tensor {
+	if x == nil || p.Whole() {
+		return x
+	}
+	begin, extent, step := make([]int64, x.Rank()), slices.Clone(x.Shape()), slices.Repeat([]int64{1}, x.Rank())
+	for i, a := range p {
+		if !a.Whole() {
+			begin[i], _ = a.Begin.Const()
+			extent[i], _ = a.Extent.Const()
+			step[i] = a.Step
+		}
+	}
+	return sliceOf(x, begin, extent, step)
+}
+
+// randomPart is a part of a value, of extents that are numbers.
+func randomPart(r *rand.Rand, shape []int64) Part {
+	p := make(Part, len(shape))
+	for i, size := range shape {
+		if size < 2 || r.Intn(2) == 0 {
+			continue
+		}
+		step := 1 + r.Int63n(2)
+		begin := r.Int63n(size)
+		p[i] = AxisPart{sym.Const(begin), sym.Const(1 + r.Int63n((size-1-begin)/step+1)), step}
+	}
+	return p
+}
+
+// checkNarrow: what a node makes of parts of its inputs is a part of what it makes of the inputs.
+func checkNarrow(r *rand.Rand, d *Def, s Sample) (bool, error) {
+	x, n, whole, err := applied(d.Op, s)
+	if err != nil || len(n.Outputs) != 1 {
+		return false, err
+	}
+	want := randomPart(r, whole.Shape())
+	if want.Whole() {
+		return false, nil
+	}
+	reading, ok := d.Narrow(Parts{Dims: x.module.Dims, Shared: func(*ir.Value) bool { return false }}, n, slices.Clone(want))
+	if !ok {
+		return false, nil
+	}
+	for i, made := range reading.Made {
+		if !made.Whole() && !made.Equal(want[i]) {
+			return false, fmt.Errorf("it makes %v, which is not %v nor all of the axis", made, want[i])
+		}
+	}
+	part := Sample{Attrs: s.Attrs}
+	if reading.Attrs != nil {
+		part.Attrs = reading.Attrs
+	}
+	for i, in := range s.Inputs {
+		part.Inputs = append(part.Inputs, partOf(in, reading.In[i]))
+	}
+	got := part.Inputs[0]
+	if d.Op != "slice" { // whose reading is the result
+		if _, _, got, err = applied(d.Op, part); err != nil {
+			return false, fmt.Errorf("%v of the result: %w", want, err)
+		}
+	}
+	return !reading.Made.Whole(), compareSample(got, partOf(whole, reading.Made), 0)
+}
+
+// checkLast: what a node makes of inputs with their channels last has its channels last.
+func checkLast(_ *rand.Rand, d *Def, s Sample) (bool, error) {
+	x, n, want, err := applied(d.Op, s)
+	if err != nil || Last(n) || len(n.Outputs) != 1 || s.Inputs[0].Rank() < 3 {
+		return false, err
+	}
+	form := d.Last(x.module.Dims, n)
+	if form == nil || !form.Plain && want.Rank() < 3 {
+		return false, nil
+	}
+	turned := Sample{Attrs: maps.Clone(s.Attrs), Constant: s.Constant}
+	if turned.Attrs == nil {
+		turned.Attrs = ir.Attrs{}
+	}
+	maps.Copy(turned.Attrs, form.Attrs)
+	for i, in := range s.Inputs {
+		switch {
+		case in != nil && form.Images[i]:
+			in = turnedSample(in, ChannelsLast(in.Rank()))
+		case i == 1 && d.WantsLast:
+			in = turnedSample(in, WeightsLast(n))
+		}
+		turned.Inputs = append(turned.Inputs, in)
+	}
+	_, _, got, err := applied(d.Op, turned)
+	if err != nil {
+		return false, err
+	}
+	if !form.Plain {
+		want = turnedSample(want, ChannelsLast(want.Rank()))
+	}
+	return true, compareSample(got, want, 0)
+}
