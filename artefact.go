@@ -13,6 +13,7 @@ import (
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/report"
 	"github.com/weirml/weir/internal/sources"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
@@ -238,9 +239,9 @@ func (a *artefact) compile(ctx context.Context, p *Program, o Options, _ compile
 		return diag.Unsupportedf("an artefact for %s as one for %s", made, o.CPU).WithFix("weir compile MODEL --cpu %s", o.CPU)
 	}
 	dims := map[sym.Name]sym.Range{}
-	known := labelsOf(a.Program)
+	known := report.LabelsOf(a.Program)
 	for label, r := range o.Dims {
-		name, ok := known.find(label)
+		name, ok := known.Find(label)
 		if !ok {
 			return diag.Inputf("the model has no dimension %q", label).AtDim(label)
 		}
@@ -254,7 +255,7 @@ func (a *artefact) compile(ctx context.Context, p *Program, o Options, _ compile
 		return err
 	}
 	return mem.CatchFaults(func() (err error) {
-		p.compiled, err = a.Compile(compiler.Options{Machine: here, Reference: p.target == Reference, Portable: o.CPU == string(Portable) || o.Cross, Budget: budget, Folder: o.PageFolder, Files: whileCompiling{p.model}, After: o.Stage}, dims, ctx.Err)
+		p.compiled, err = a.Compile(compiler.Options{Machine: here, Reference: p.target == Reference, Portable: o.CPU == string(Portable) || o.Cross, Budget: budget, Folder: o.PageFolder, Files: p.model.files, After: o.Stage}, dims, ctx.Err)
 		return err
 	})
 }

@@ -37,13 +37,13 @@ func (p *Program) Dims() []Dimension {
 // names the condition, the values and where it is from. A dimension may be left out; conditions on it are then not
 // checked.
 func (p *Program) Check(d Dims) error {
-	return p.compiled.Program.Admits(p.labels.values(d))
+	return p.compiled.Program.Admits(p.labels.Values(d))
 }
 
 // named refuses names that are no dimension's.
 func (p *Program) named(d Dims) error {
 	for _, name := range slices.Sorted(maps.Keys(d)) {
-		if _, ok := p.labels.find(name); ok {
+		if _, ok := p.labels.Find(name); ok {
 			continue
 		}
 		known := make([]string, len(p.compiled.Program.Dims))
@@ -72,7 +72,7 @@ func (p *Program) ranges() *sym.Dims {
 			entry = append(entry, r.Cond)
 		}
 	}
-	return p.labels.dims(ir.Narrowed(p.compiled.Loop.Dims, entry...))
+	return p.labels.Dims(ir.Narrowed(p.compiled.Loop.Dims, entry...))
 }
 
 // Decided lists the dimensions that the data decide and that stand in the certificate's formulas, by name. Measurement.Decided has what a run found for them.
@@ -110,7 +110,7 @@ func (p *Program) Proved() []Condition {
 // Operations is the arithmetic of one run, each addition and multiplication counted, as a formula over the dimensions. The bodies of loops
 // count once.
 func (p *Program) Operations() Size {
-	return Size{p.labels.show(p.compiled.Operations()), p.labels.dims(p.compiled.Loop.Dims)}
+	return Size{p.labels.Show(p.compiled.Operations()), p.labels.Dims(p.compiled.Loop.Dims)}
 }
 
 // CPU is the level of instructions that the program's code was made for, as Options.CPU and Probe name them.
@@ -152,5 +152,8 @@ func (m *Model) Describe() Description { return m.source.describe(m.read) }
 // ValueRange is the range of values that the elements of an integer input, such as token ids, may have: use it to check requests, or to draw values for a test. It is known as far as the program checks them when they become indices: from 0 up, though an
 // index may also count from the end. ok is false where nothing is known of them.
 func (p *Program) ValueRange(input string, d Dims) (lo, hi int64, ok bool) {
-	return p.compiled.Legal(input, p.labels.values(d))
+	return p.compiled.Legal(input, p.labels.Values(d))
 }
+
+// label is what callers call a dimension of the program.
+func (p *Program) label(dim int) string { return p.labels.Of[p.compiled.Program.Dims[dim].Name] }

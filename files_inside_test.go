@@ -191,7 +191,7 @@ func TestUnchangedAllocatesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	for _, b := range m.files() {
+	for _, b := range m.files.Blocks() {
 		if n := testing.AllocsPerRun(20, func() {
 			if err := b.Unchanged(); err != nil {
 				t.Fatal(err)

@@ -3,6 +3,7 @@ package weir
 import (
 	"testing"
 
+	"github.com/weirml/weir/internal/report"
 	"github.com/weirml/weir/internal/sym"
 )
 
@@ -13,20 +14,20 @@ func TestLabels(t *testing.T) {
 	for _, text := range []string{"k", "k'", "?k", "", "n"} {
 		dims = append(dims, sym.Made(text), sym.User(text))
 	}
-	l := newLabels(dims)
+	l := report.NewLabels(dims)
 	for _, name := range dims {
-		label := l.of[name]
-		if back, ok := l.find(label); !ok || back != name {
+		label := l.Of[name]
+		if back, ok := l.Find(label); !ok || back != name {
 			t.Errorf("%s has the label %q, which is %s", name, label, back)
 		}
 		if name.User() && label != name.Text() {
 			t.Errorf("%s has the label %q", name, label)
 		}
 	}
-	if _, ok := l.find("nobody"); ok {
+	if _, ok := l.Find("nobody"); ok {
 		t.Error("a dimension that is not there is found")
 	}
-	if name, ok := newLabels([]sym.Name{sym.Made("k"), sym.User("k")}).find("?k"); !ok || !name.Made() {
+	if name, ok := report.NewLabels([]sym.Name{sym.Made("k"), sym.User("k")}).Find("?k"); !ok || !name.Made() {
 		t.Error("a label as texts write it is not found")
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/report"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
@@ -262,9 +263,9 @@ func (p *Program) Laid() (list []Laid) {
 			continue
 		}
 		port := prog.Inputs[p.takes[i].Parts[0]]
-		l := Laid{Input: info.Name, Layout: info.Layout, Bytes: Size{p.memory.Arena.dims.Simplify(p.labels.show(prog.Tensors[port.Tensor].Bytes())), p.memory.Arena.dims}}
+		l := Laid{Input: info.Name, Layout: info.Layout, Bytes: Size{p.memory.Arena.dims.Simplify(p.labels.Show(prog.Tensors[port.Tensor].Bytes())), p.memory.Arena.dims}}
 		for t := range prog.Tensors {
-			root := &prog.Tensors[rootOf(prog, t)]
+			root := &prog.Tensors[report.RootOf(prog, t)]
 			if prog.Tensors[t].Source == info.Name+laidSuffix && root.Place == program.Carved && prog.Storages[root.Of].Kind == program.Arena {
 				l.Copied = true
 			}

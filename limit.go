@@ -8,6 +8,7 @@ import (
 	"github.com/weirml/weir/internal/executor"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/sources"
 	"github.com/weirml/weir/internal/sym"
 )
 
@@ -20,10 +21,7 @@ func SetLimit(bytes int64) (before int64) { return mem.SetLimit(bytes) }
 type asks struct {
 	compiler.Asks
 	placed int64 // weights that were copied last
-	views  int64 // pages of the model's files that are read in place, weights that a budget pages among them
-	copies int64 // pages of copies of the model's external data, which the model holds
-	loaded int64 // all of the model's files
-	left   int64 // what was mapped of them last
+	files  sources.Mapped
 }
 
 // Asked is the parts of Memory.LimitAt, in bytes of whole pages.
@@ -77,8 +75,8 @@ func (m *Memory) Asked(calls int, d Dims) (Asked, error) {
 	if err := p.named(d); err != nil {
 		return Asked{}, err
 	}
-	a := Asked{Compiling: max(p.asks.loaded, p.asks.Most, p.asks.left+p.asks.Weights+p.asks.Asks.Paged+p.asks.Code+p.asks.placed), Weights: p.asks.Weights + p.asks.placed + p.asks.copies,
-		Files: p.asks.views + p.asks.Asks.Paged, Paged: p.asks.Asks.Paged, Code: p.asks.Code, Calls: calls}
+	a := Asked{Compiling: max(p.asks.files.All, p.asks.Most, p.asks.files.Left+p.asks.Weights+p.asks.Asks.Paged+p.asks.Code+p.asks.placed), Weights: p.asks.Weights + p.asks.placed + p.asks.files.Copies,
+		Files: p.asks.files.Views + p.asks.Asks.Paged, Paged: p.asks.Asks.Paged, Code: p.asks.Code, Calls: calls}
 	add := func(total *int64, count int64, x sym.Expr) error {
 		v, err := m.most(x, d)
 		if v = mem.WholePages(v); err == nil && (v < 0 || v > (math.MaxInt64-*total)/max(1, count)/max(1, int64(calls))) {
@@ -139,7 +137,7 @@ func (m *Memory) arguments(a *Asked, d Dims) error {
 
 // most is a size for a binding of the dimensions; those that it does not name are at their upper bounds.
 func (m *Memory) most(x sym.Expr, d Dims) (int64, error) {
-	bound := m.program.labels.show(x).Subst(func(name sym.Name) (sym.Expr, bool) { v, ok := d[name.Text()]; return sym.Const(v), ok })
+	bound := m.program.labels.Show(x).Subst(func(name sym.Name) (sym.Expr, bool) { v, ok := d[name.Text()]; return sym.Const(v), ok })
 	return Size{bound, m.Arena.dims}.Max()
 }
 
@@ -150,13 +148,13 @@ func (p *Program) settle(x *executor.Executable) {
 		views = append(views, w.Data)
 	}
 	if p.target == Reference { // its interpreter may read any constant of the model
-		for _, b := range p.model.files() {
+		for _, b := range p.model.files.Blocks() {
 			views = append(views, b.Bytes())
 		}
 	}
 	p.asks = asks{Asks: p.compiled.Asks(), placed: x.Held() + p.ownPages()}
-	p.model.settle(p, &p.asks, views)
-	for _, b := range p.model.files() {
+	p.asks.files = p.model.files.Settle(p, views)
+	for _, b := range p.model.files.Blocks() {
 		if b.Kept(p.readInPlace()) > 0 {
 			p.files.blocks = append(p.files.blocks, b)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/weirml/weir/internal/executor"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/report"
 )
 
 // Measurement is what one watched run really used, in bytes. It never reads the plan: it is the extent of the operands, scratch and outputs that launches received,
@@ -83,7 +84,7 @@ func (p *Program) measure(ctx context.Context, in Inputs) (m Measurement, ranges
 			}
 		}
 		m.bodies = nil
-		walkBodies(p.compiled.Program.Steps, func(s program.Step) uint8 {
+		report.WalkBodies(p.compiled.Program.Steps, func(s program.Step) uint8 {
 			m.bodies = append(m.bodies, seen.Bodies[s])
 			return 3
 		}, nil)

@@ -80,7 +80,7 @@ func (s Size) Dims() []string {
 func newMemory(p *Program) *Memory {
 	c := p.compiled
 	dims := p.ranges()
-	size := func(x sym.Expr) Size { return Size{dims.Simplify(p.labels.show(x)), dims} }
+	size := func(x sym.Expr) Size { return Size{dims.Simplify(p.labels.Show(x)), dims} }
 	weights := p.ownHeld()
 	for _, w := range c.Program.Weights {
 		if !w.Paged && w.Device == "" {
@@ -118,7 +118,7 @@ func (m *Memory) Of(outputs ...string) (Size, error) {
 		}
 		sum = sum.Add(p.compiled.Program.Tensors[p.compiled.Program.Outputs[p.gives[i].Parts[0]].Tensor].Bytes())
 	}
-	return Size{m.Outputs.dims.Simplify(p.labels.show(sum)), m.Outputs.dims}, nil
+	return Size{m.Outputs.dims.Simplify(p.labels.Show(sum)), m.Outputs.dims}, nil
 }
 
 // Formula is the peak as an expression over the dimensions, for so many calls. It reads in Python, given ceildiv.
@@ -154,7 +154,7 @@ type Alive struct {
 
 // PeakAt tells where the arena's lower bound is reached for a binding: the source node and who is alive there, largest first.
 func (m *Memory) PeakAt(d Dims) (node string, alive []Alive, err error) {
-	c, err := m.program.compiled.Certify(m.program.labels.values(d))
+	c, err := m.program.compiled.Certify(m.program.labels.Values(d))
 	if err != nil {
 		return "", nil, err
 	}
@@ -167,7 +167,7 @@ func (m *Memory) PeakAt(d Dims) (node string, alive []Alive, err error) {
 // LargestStep is the step whose operands and results take most of the arena, for a binding of the dimensions: its nodes and its bytes. A kernel that computes in the place of
 // an operand takes less. No budget makes the arena smaller than this but by computing the step in pieces.
 func (m *Memory) LargestStep(d Dims) (node string, bytes int64, err error) {
-	bytes, node, err = m.program.compiled.LargestStep(m.program.labels.values(d))
+	bytes, node, err = m.program.compiled.LargestStep(m.program.labels.Values(d))
 	return node, bytes, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirml/weir/internal/report"
 	"github.com/weirml/weir/internal/sym"
 )
 
@@ -30,26 +31,25 @@ func TestObserveWrong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	measured, ranges, err := p.measure(t.Context(), in)
+	_, ranges, err := p.measure(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal := func(change func(b *PlanBuffer)) bool {
-		plan, steps, err := p.plan(d)
+	equal := func(change func(b *report.Buffer)) bool {
+		_, plan, err := p.layout(d)
 		if err != nil {
 			t.Fatal(err)
 		}
-		at := slices.IndexFunc(plan.Buffers, func(b PlanBuffer) bool { return b.Storage == 0 && b.Last > b.First })
+		at := slices.IndexFunc(plan.Buffers, func(b report.Buffer) bool { return b.Storage == 0 && b.Last > b.First })
 		change(&plan.Buffers[at])
-		plan.observe(measured, ranges, steps)
-		return plan.Actual.Equal
+		return plan.Observe(ranges).Equal
 	}
-	if !equal(func(*PlanBuffer) {}) {
+	if !equal(func(*report.Buffer) {}) {
 		t.Error("the plan as it is")
 	}
-	for name, change := range map[string]func(b *PlanBuffer){
-		"elsewhere": func(b *PlanBuffer) { b.Offset += 64 }, "shorter": func(b *PlanBuffer) { b.Bytes-- }, "longer": func(b *PlanBuffer) { b.Bytes++ },
-		"in another storage": func(b *PlanBuffer) { b.Storage++ }, "gone too early": func(b *PlanBuffer) { b.Last = b.First }, "there too late": func(b *PlanBuffer) { b.First = b.Last },
+	for name, change := range map[string]func(b *report.Buffer){
+		"elsewhere": func(b *report.Buffer) { b.Offset += 64 }, "shorter": func(b *report.Buffer) { b.Bytes-- }, "longer": func(b *report.Buffer) { b.Bytes++ },
+		"in another storage": func(b *report.Buffer) { b.Storage++ }, "gone too early": func(b *report.Buffer) { b.Last = b.First }, "there too late": func(b *report.Buffer) { b.First = b.Last },
 	} {
 		if equal(change) {
 			t.Errorf("a buffer that is %s is not found out", name)

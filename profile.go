@@ -2,13 +2,12 @@ package weir
 
 import (
 	"context"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/weirml/weir/internal/compiler"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/report"
 	"github.com/weirml/weir/internal/sym"
 )
 
@@ -94,11 +93,11 @@ func (p *Program) launches(list *[]KernelTime, dims []int64) map[program.Step]in
 		return 0, false
 	}
 	at := map[program.Step]int{}
-	walkBodies(p.compiled.Program.Steps, func(program.Step) uint8 { return 3 }, func(s program.Step, _ uint8) {
+	report.WalkBodies(p.compiled.Program.Steps, func(program.Step) uint8 { return 3 }, func(s program.Step, _ uint8) {
 		var l KernelTime
 		switch s := s.(type) {
 		case *program.Launch:
-			l = KernelTime{Nodes: once(s.Source), Kernel: p.compiled.Program.Kernels[s.Kernel], Backend: p.compiled.Backend(s.Kernel), Why: p.compiled.Why(s.Kernel)}
+			l = KernelTime{Nodes: report.Once(s.Source), Kernel: p.compiled.Program.Kernels[s.Kernel], Backend: p.compiled.Backend(s.Kernel), Why: p.compiled.Why(s.Kernel)}
 			cost := p.compiled.Cost(s.Kernel)
 			l.Operations, _ = cost.Operations.Eval(known) // 0 where data decide it
 			done := p.compiled.Done(s.Kernel, known)
@@ -116,17 +115,6 @@ func (p *Program) launches(list *[]KernelTime, dims []int64) map[program.Step]in
 		*list = append(*list, l)
 	})
 	return at
-}
-
-// once is a list of nodes with each of them once.
-func once(nodes string) string {
-	var list []string
-	for _, n := range strings.Split(nodes, ", ") {
-		if !slices.Contains(list, n) {
-			list = append(list, n)
-		}
-	}
-	return strings.Join(list, ", ")
 }
 
 // weights are the bytes of a launch's operands that are constants.

@@ -23,6 +23,7 @@ import (
 	"github.com/weirml/weir/internal/executor"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/report"
 	"github.com/weirml/weir/internal/sources"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
@@ -116,7 +117,7 @@ type Program struct {
 	compiled  *compiler.Compiled
 	options   Options
 	memory    *Memory
-	labels    *labels // of its dimensions
+	labels    *report.Labels // of its dimensions
 	inputs    []Info
 	outputs   []Info
 	takes     []edge // what the inputs are made of
@@ -273,8 +274,8 @@ func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Ch
 			return nil, over{}, diag.Unsupportedf("%s by the reference, which computes what the model says", o.Precision).WithFix("compare with the tolerance of the precision")
 		}
 	}
-	if err := m.retain(); err != nil {
-		return nil, over{}, err
+	if err := m.files.Retain(); err != nil {
+		return nil, over{}, inFile(err, m.file)
 	}
 	if o.Logger != nil {
 		o.Logger.Debug("compiling", "model", m.file, "target", o.Target, "cpu", o.CPU)
@@ -285,7 +286,7 @@ func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Ch
 		if !kept {
 			_ = p.closeOwn()
 			_ = p.leaveDevice()
-			m.release(p)
+			m.files.Release(p)
 		}
 	}(p)
 	if err = m.source.compile(ctx, p, o, choices); err != nil {
@@ -305,7 +306,7 @@ func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Ch
 		return nil, over{}, err
 	}
 	p.deviceHeld = p.deviceAsked() - asked
-	p.labels = labelsOf(p.compiled.Program)
+	p.labels = report.LabelsOf(p.compiled.Program)
 	p.ledger = x
 	p.engine.Set(x, func() { p.end(x) })
 	for i := range p.compiled.Program.Outputs {
@@ -383,7 +384,7 @@ func (p *Program) compileModule(ctx context.Context, from sources.Model, o Optio
 	if err != nil {
 		return err
 	}
-	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Tight: tight, Budget: budget, Exact: o.Exact, Precision: o.Precision, Folder: o.PageFolder, Files: whileCompiling{m}, Choices: choices, Reference: p.target == Reference, Names: names, Written: from.Written(), After: o.Stage, Whole: o.WholeStage, Progress: func(stage string) {
+	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Tight: tight, Budget: budget, Exact: o.Exact, Precision: o.Precision, Folder: o.PageFolder, Files: m.files, Choices: choices, Reference: p.target == Reference, Names: names, Written: from.Written(), After: o.Stage, Whole: o.WholeStage, Progress: func(stage string) {
 		if o.Logger != nil {
 			o.Logger.Debug("compiled", "stage", stage)
 		}
@@ -394,9 +395,9 @@ func (p *Program) compileModule(ctx context.Context, from sources.Model, o Optio
 	if p.exhausted = p.compiled.Exhausted; p.exhausted && o.Logger != nil {
 		o.Logger.Warn("proofs used up what they may cost: narrower dimensions may make the program smaller and faster", "model", m.file)
 	}
-	labels := labelsOf(p.compiled.Program)
+	labels := report.LabelsOf(p.compiled.Program)
 	for _, r := range p.compiled.IR.Proved {
-		p.proved = append(p.proved, Condition{labels.cond(r.Cond).String(), r.From})
+		p.proved = append(p.proved, Condition{labels.Cond(r.Cond).String(), r.From})
 	}
 	return nil
 }
@@ -474,12 +475,12 @@ func (p *Program) reserve(bytes int64) error {
 
 // narrow sets the ranges of named dimensions.
 func narrow(m *ir.Module, dims map[string]Range) error {
-	known := newLabels(m.Dims.Names())
+	known := report.NewLabels(m.Dims.Names())
 	for _, label := range slices.Sorted(maps.Keys(dims)) {
 		r := dims[label]
-		name, ok := known.find(label)
+		name, ok := known.Find(label)
 		if !ok {
-			return diag.Inputf("the model has no dimension %q; it has %s", label, strings.Join(slices.Sorted(maps.Keys(known.names)), ", ")).AtDim(label)
+			return diag.Inputf("the model has no dimension %q; it has %s", label, strings.Join(slices.Sorted(maps.Keys(known.Names)), ", ")).AtDim(label)
 		}
 		old, _ := m.Dims.Get(name)
 		lo, hi := max(old.Min, r.Min), min(old.Max, r.Max)
@@ -532,7 +533,7 @@ func (p *Program) Memory() *Memory { return p.memory }
 func (p *Program) Requires() []Condition {
 	var out []Condition
 	for _, r := range p.compiled.Program.Requires {
-		out = append(out, Condition{p.labels.cond(r.Cond).Words(), r.From})
+		out = append(out, Condition{p.labels.Cond(r.Cond).Words(), r.From})
 	}
 	return out
 }
@@ -778,9 +779,9 @@ func (p *Program) dimsOf(args []*tensor.Tensor) ([]int64, error) {
 				if _, fixed := extent.Const(); fixed {
 					return nil, diag.Inputf("%s, and the input's is %d", of, want).AtTensor(p.owner(i).Name)
 				}
-				e := diag.Inputf("%s, and %s is %d by what the other axes and inputs say", of, p.labels.show(extent), want).AtTensor(p.owner(i).Name)
+				e := diag.Inputf("%s, and %s is %d by what the other axes and inputs say", of, p.labels.Show(extent), want).AtTensor(p.owner(i).Name)
 				if named {
-					return nil, e.AtDim(p.labels.of[name])
+					return nil, e.AtDim(p.labels.Of[name])
 				}
 				return nil, e
 			}

@@ -395,5 +395,5 @@ func (p *Program) end(x *executor.Executable) {
 		errs = append(errs, b.call.Close())
 	}
 	p.idle = nil
-	p.failed = errors.Join(append(errs, x.Close(), p.closeOwn(), p.leaveDevice(), p.model.release(p))...)
+	p.failed = errors.Join(append(errs, x.Close(), p.closeOwn(), p.leaveDevice(), p.model.files.Release(p))...)
 }

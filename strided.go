@@ -318,5 +318,5 @@ func (m *Memory) Copies(inputs ...string) (Size, error) {
 		port := p.compiled.Program.Inputs[p.takes[i].Parts[0]]
 		total = total.Add(p.compiled.Program.Tensors[port.Tensor].Bytes())
 	}
-	return Size{m.Arena.dims.Simplify(p.labels.show(total)), m.Arena.dims}, nil
+	return Size{m.Arena.dims.Simplify(p.labels.Show(total)), m.Arena.dims}, nil
 }

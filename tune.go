@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirml/weir/internal/compiler"
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/report"
 	"github.com/weirml/weir/internal/tensor"
 )
 
@@ -132,7 +133,7 @@ func tune(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 // tunings describes choices.
 func tunings(c compiler.Choices, t *compiler.Trial) (list []Tuning) {
 	for nodes, choice := range c.Kernels {
-		list = append(list, Tuning{once(nodes), choice.String(), t.Usual[nodes], t.Times[nodes]})
+		list = append(list, Tuning{report.Once(nodes), choice.String(), t.Usual[nodes], t.Times[nodes]})
 	}
 	slices.SortFunc(list, func(a, b Tuning) int {
 		return cmp.Or(cmp.Compare(a.After-a.Before, b.After-b.Before), cmp.Compare(a.Nodes, b.Nodes))
@@ -214,7 +215,7 @@ func (p *Program) anyInputs() (s *sample, err error) {
 		port := p.compiled.Program.Inputs[p.takes[i].Parts[0]]
 		var shape []int
 		for _, e := range p.compiled.Program.Tensors[port.Tensor].Shape {
-			n, err := e.Eval(p.labels.values(dims))
+			n, err := e.Eval(p.labels.Values(dims))
 			if err != nil {
 				return s, err
 			}
@@ -254,7 +255,7 @@ func (p *Program) usualDims() Dims {
 	for _, port := range p.compiled.Program.Inputs {
 		if shape := p.compiled.Program.Tensors[port.Tensor].Shape; len(shape) > 0 {
 			for _, name := range shape[0].Vars() {
-				firsts[p.labels.of[name]] = true
+				firsts[p.labels.Of[name]] = true
 			}
 		}
 	}

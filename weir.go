@@ -35,8 +35,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
-	"sync"
 
 	"github.com/weirml/weir/internal/compiler"
 	"github.com/weirml/weir/internal/diag"
@@ -150,18 +148,7 @@ func extentOf(e sym.Expr) Extent {
 type Model struct {
 	file   string
 	source source
-	weights
-}
-
-// weights counts who reads a model's files: the model until its Close, and each program compiled from it. Between compilations only what programs read of the files in place is mapped.
-type weights struct {
-	mu      sync.Mutex
-	users   int
-	shut    bool
-	readers int                   // who may read all of the files now
-	partial bool                  // the one that reads them let go of some
-	settled bool                  // a program was compiled: until then all of the files stay mapped
-	views   map[*Program][][]byte // what programs read in place
+	files  *sources.Files
 }
 
 // Load reads the model at path: ONNX, a .pt2 file that torch.export.save of torch 2.9 or later wrote, an artefact that Program.WriteTo wrote, or Weir's own text; the contents tell which. External data is read from the model's own
@@ -235,7 +222,7 @@ func loaded(s source, err error, file string) (*Model, error) {
 	if err != nil {
 		return nil, inFile(err, file)
 	}
-	return &Model{file: file, source: s, weights: weights{users: 1}}, nil
+	return &Model{file: file, source: s, files: sources.NewFiles(s)}, nil
 }
 
 // inFile names the file in an error that does not name one.
@@ -258,167 +245,12 @@ func (m *Model) Metadata() map[string]string { return m.source.Metadata() }
 
 // Close ends the model's own use of its file; closing twice is fine. Programs compiled from it go on: each keeps mapped what it reads of the file in place, and the last of them to be
 // closed gives that back.
-func (m *Model) Close() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.shut {
-		return nil
-	}
-	m.shut = true
-	return m.leave()
-}
-
-// retain keeps the model's files for a program, with all of them mapped until settle; release ends that.
-func (m *Model) retain() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.shut {
-		return diag.New(ErrClosed, "the model is closed").AtFile(m.file)
-	}
-	if err := m.open(); err != nil {
-		return err
-	}
-	m.users++
-	return nil
-}
+func (m *Model) Close() error { return m.files.Shut() }
 
 // read has all of the model's files mapped until done is called.
 func (m *Model) read() (done func(), err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err := m.open(); err != nil {
-		return nil, err
-	}
-	return func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.rest()
-	}, nil
-}
-
-// open has all of the files mapped for one more reader.
-func (m *Model) open() error {
-	if m.readers == 0 || m.partial {
-		if err := m.whole(); err != nil {
-			return err
-		}
-	}
-	m.readers++
-	return nil
-}
-
-// whole has all of the files mapped.
-func (m *Model) whole() error {
-	for _, b := range m.blocks() {
-		if err := b.KeepAll(); err != nil {
-			if m.readers == 0 && m.settled {
-				m.keep(nil)
-			}
-			return inFile(err, m.file)
-		}
-	}
-	m.partial = false
-	return nil
-}
-
-// rest ends what open began. What no program reads in place is mapped no more.
-func (m *Model) rest() {
-	if m.readers--; m.readers == 0 && m.settled {
-		m.keep(nil)
-	}
-}
-
-// keep lets go of what neither data nor programs lie in.
-func (m *Model) keep(data [][]byte) {
-	data = slices.Clone(data)
-	for _, list := range m.views {
-		data = append(data, list...)
-	}
-	for _, b := range m.blocks() {
-		_ = b.Keep(data) // what the system does not take back stays
-	}
-}
-
-// settle says what a program reads of the files in place, now that it is compiled, and notes in bytes the pages that
-// are mapped for it alone, those of copies of what does not lie aligned in a file, those mapped last, and all.
-func (m *Model) settle(p *Program, a *asks, views [][]byte) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, b := range m.blocks() {
-		a.left += b.Mapped()
-		a.loaded += mem.WholePages(b.Size())
-		if b.Kind() == mem.File {
-			a.views += b.Kept(views)
-		} else {
-			a.copies += b.Mapped()
-		}
-	}
-	if m.views == nil {
-		m.views = map[*Program][][]byte{}
-	}
-	m.views[p], m.settled = views, true
-	m.rest()
-}
-
-// whileCompiling is the model's files for one compilation, which has opened them.
-type whileCompiling struct{ m *Model }
-
-// Keep lets go of what neither data nor programs lie in, unless somebody else reads the files now.
-func (w whileCompiling) Keep(data [][]byte) {
-	m := w.m
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.readers == 1 {
-		m.partial = true
-		m.keep(data)
-	}
-}
-
-// All has all of the files mapped again.
-func (w whileCompiling) All() error {
-	w.m.mu.Lock()
-	defer w.m.mu.Unlock()
-	return w.m.whole()
-}
-
-// Mapped is what is mapped of the files.
-func (w whileCompiling) Mapped() (bytes int64) {
-	for _, b := range w.m.files() {
-		bytes += b.Mapped()
-	}
-	return bytes
-}
-
-// release ends a program's use of the files. It may not have settled.
-func (m *Model) release(p *Program) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if _, settled := m.views[p]; settled {
-		delete(m.views, p)
-		if m.readers == 0 {
-			m.keep(nil)
-		}
-	} else {
-		m.rest()
-	}
-	return m.leave()
-}
-
-// files are the model's files, mapped or read.
-func (m *Model) files() []*mem.Block {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.blocks()
-}
-
-// blocks is files for who holds the lock.
-func (m *Model) blocks() []*mem.Block { return m.source.Blocks() }
-
-func (m *Model) leave() error {
-	if m.users--; m.users > 0 {
-		return nil
-	}
-	return m.source.Close()
+	done, err = m.files.Read()
+	return done, inFile(err, m.file)
 }
 
 // Target names where a program runs.

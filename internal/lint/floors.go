@@ -86,12 +86,14 @@ var rooms = []Room{
 
 	// A description of an ONNX file is of its nodes.
 	{Floor: 8, Name: "sources", Purpose: "models of every format, as what modules of ir are built of", May: []string{"importer/*", "ir", "tensor", "mem"}},
+	{Floor: 8, Name: "report", Purpose: "what a program's user is told: dimensions by name, where buffers lie, what a run reached",
+		May: []string{"program", "executor"}},
 	// A difference is saved as a test in ONNX's layout.
 	{Floor: 8, Name: "compare", Purpose: "the first tensor that a program computes otherwise than the reference", May: []string{"sources", "importer/*", "ir", "tensor"}},
 
 	// A program for a device is scheduled for the machine that the device is, or that the user names.
 	{Floor: 9, Name: "weir", Purpose: "the user's API",
-		May: []string{"sources", "compare", "compiler", "compiler/budget", "executor", "device", "device/*", "target", "ir", "ops", "program", "tensor", "mem", "probe", "traced"}},
+		May: []string{"sources", "report", "compare", "compiler", "compiler/budget", "executor", "device", "device/*", "target", "ir", "ops", "program", "tensor", "mem", "probe", "traced"}},
 
 	// Arrays build ir by the operators' constructors, and have weir compile it. A pass divides a function from its derivative.
 	{Floor: 10, Name: "array", Purpose: "arrays, scopes that own them, and functions of them compiled and differentiated",

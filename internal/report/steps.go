@@ -1,0 +1,187 @@
+package report
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// WalkBodies visits a program's steps, and asks of each branch and loop what was done of it: its first body 1, a branch's second body or a loop's condition 2. It asks about
+// all of them, also about those within a body that was not run; visit, where not nil, is called with the steps that were.
+func WalkBodies(steps []program.Step, ask func(s program.Step) uint8, visit func(s program.Step, did uint8)) {
+	into := func(body []program.Step, ran bool) {
+		if ran {
+			WalkBodies(body, ask, visit)
+		} else {
+			WalkBodies(body, ask, nil)
+		}
+	}
+	for _, step := range steps {
+		var did uint8
+		branch, isBranch := step.(*program.If)
+		loop, isLoop := step.(*program.Loop)
+		if isBranch || isLoop {
+			did = ask(step)
+		}
+		if visit != nil {
+			visit(step, did)
+		}
+		switch {
+		case isBranch:
+			into(branch.Then, did&1 != 0)
+			into(branch.Else, did&2 != 0)
+		case isLoop:
+			into(loop.Body, did&1 != 0)
+		}
+	}
+}
+
+// operands are the tensors that a step itself reads or writes; −1 is none.
+func operands(step program.Step, did uint8) []int {
+	switch s := step.(type) {
+	case *program.Launch:
+		return s.Args
+	case *program.Host:
+		return slices.Concat(s.In, s.Out)
+	case *program.Copy:
+		return []int{s.To, s.From, s.Pick.Of()}
+	case *program.Bind:
+		return []int{s.From}
+	case *program.If:
+		return []int{s.Cond}
+	case *program.Loop:
+		list := []int{s.Trip}
+		if did&2 != 0 {
+			list = append(list, s.Cond)
+		}
+		if did&1 != 0 {
+			list = append(list, s.Index)
+		}
+		return list
+	}
+	return nil
+}
+
+// placesOf gives, for each storage, the names that offsets in it are made of: the plan's, with what data decide at its limit, or late storage's own.
+func placesOf(p *program.Program, d Bindings) ([]func(name sym.Name) (int64, bool), error) {
+	limits := Bindings{}
+	for _, dim := range p.Dims {
+		limits[dim.Name] = d[dim.Name]
+	}
+	for _, dim := range p.Dims {
+		if dim.Data && !dim.Late() {
+			v, err := dim.Limit.Eval(limits.Lookup)
+			if err != nil {
+				return nil, err
+			}
+			limits[dim.Name] = min(v, dim.Range.Max)
+		}
+	}
+	plan := p.Plans[len(p.Plans)-1]
+	for i := len(p.Plans) - 1; i >= 0; i-- {
+		applies := true
+		for _, c := range p.Plans[i].When {
+			ok, err := c.Eval(limits.Lookup)
+			if err != nil {
+				return nil, err
+			}
+			applies = applies && ok
+		}
+		if applies {
+			plan = p.Plans[i]
+		}
+	}
+	out := make([]func(name sym.Name) (int64, bool), len(p.Storages))
+	for i, s := range p.Storages {
+		own := Bindings{}
+		lets := plan.Lets
+		from := limits
+		if s.Late {
+			lets, from = s.Lets, d
+		}
+		for name, v := range from {
+			own[name] = v
+		}
+		for _, l := range lets {
+			v, err := l.X.Eval(own.Lookup)
+			if err != nil {
+				return nil, err
+			}
+			own[l.Name] = v
+		}
+		out[i] = own.Lookup
+	}
+	return out, nil
+}
+
+// RootOf is the tensor that a part, or a part of a part, lies in.
+func RootOf(p *program.Program, t int) int {
+	for p.Tensors[t].Place == program.Part {
+		t = p.Tensors[t].Of
+	}
+	return t
+}
+
+// Once is a list of nodes with each of them once.
+func Once(nodes string) string {
+	var list []string
+	for _, n := range strings.Split(nodes, ", ") {
+		if !slices.Contains(list, n) {
+			list = append(list, n)
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+// Use is what a run did with a program.
+type Use struct {
+	Tensors  map[int]bool             // that a step read or wrote, those that they are parts of in their stead
+	Launched map[*program.Launch]bool // what was launched
+	Reach    []int64                  // by storage: how far tensors that were used reach into it, in bytes
+}
+
+// UseOf is what a run used of a program, for the values that its dimensions had. bodies says what was run of each branch and
+// loop, in the order in which WalkBodies asks about them.
+func UseOf(p *program.Program, at Bindings, bodies []uint8) (*Use, error) {
+	places, err := placesOf(p, at)
+	if err != nil {
+		return nil, err
+	}
+	u := &Use{Tensors: map[int]bool{}, Launched: map[*program.Launch]bool{}, Reach: make([]int64, len(p.Storages))}
+	WalkBodies(p.Steps, func(program.Step) (ran uint8) {
+		if len(bodies) > 0 {
+			ran, bodies = bodies[0], bodies[1:]
+		}
+		return ran
+	}, func(s program.Step, did uint8) {
+		if l, ok := s.(*program.Launch); ok {
+			u.Launched[l] = true
+		}
+		for _, t := range operands(s, did) {
+			if t >= 0 {
+				t = RootOf(p, t)
+			}
+			u.Tensors[t] = true
+		}
+	})
+	for i := range p.Tensors {
+		t := &p.Tensors[i]
+		if t.Place != program.Carved || !u.Tensors[i] {
+			continue
+		}
+		bytes, err := t.Bytes().Eval(at.Lookup)
+		if err != nil {
+			return nil, err
+		}
+		offset, err := t.Offset.Eval(places[t.Of])
+		if err != nil {
+			return nil, err
+		}
+		if bytes > 0 {
+			u.Reach[t.Of] = max(u.Reach[t.Of], offset+bytes)
+		}
+	}
+	return u, nil
+}
