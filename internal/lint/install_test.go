@@ -15,7 +15,7 @@ import (
 
 // The sizes past which installing fails its test, in bytes.
 const (
-	maxModuleZip = 6 << 20
+	maxModuleZip = 13 << 19
 	maxCommand   = 24 << 20
 )
 
