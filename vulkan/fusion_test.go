@@ -24,7 +24,6 @@ type fusionGraph struct {
 	graph  *wire.GraphProto
 	inputs map[string]*tensor.Tensor
 	small  bool
-	dim    string // of rows; "": it is fixed
 	random *rand.Rand
 	count  int
 }

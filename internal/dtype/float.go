@@ -234,9 +234,6 @@ func F16FromF32(x float32) uint16 {
 	return sign | uint16(math.Float32bits(math.Float32frombits(magnitude)+0.5))
 }
 
-// F16FromF64 rounds x, once, as Encode does.
-func F16FromF64(x float64) uint16 { return Encode(F16, x, false) }
-
 // F16ToF32 returns the value of an f16. A NaN keeps its sign and payload and becomes quiet.
 func F16ToF32(code uint16) float32 {
 	sign, magnitude := uint32(code&0x8000)<<16, uint32(code&0x7fff)
@@ -260,54 +257,5 @@ func BF16FromF32(x float32) uint16 {
 	return uint16((word + 0x7fff + word>>16&1) >> 16)
 }
 
-// BF16FromF64 rounds x, once, as Encode does.
-func BF16FromF64(x float64) uint16 { return Encode(BF16, x, false) }
-
 // BF16ToF32 returns the value of a bf16.
 func BF16ToF32(code uint16) float32 { return math.Float32frombits(uint32(code) << 16) }
-
-// F8E4M3FNFromF32 rounds x as Encode does.
-func F8E4M3FNFromF32(x float32, saturate bool) uint8 {
-	return uint8(Encode(F8E4M3FN, float64(x), saturate))
-}
-
-// F8E4M3FNToF32 returns the value of an f8e4m3fn.
-func F8E4M3FNToF32(code uint8) float32 { return decoded[F8E4M3FN][code] }
-
-// F8E4M3FNUZFromF32 rounds x as Encode does.
-func F8E4M3FNUZFromF32(x float32, saturate bool) uint8 {
-	return uint8(Encode(F8E4M3FNUZ, float64(x), saturate))
-}
-
-// F8E4M3FNUZToF32 returns the value of an f8e4m3fnuz.
-func F8E4M3FNUZToF32(code uint8) float32 { return decoded[F8E4M3FNUZ][code] }
-
-// F8E5M2FromF32 rounds x as Encode does.
-func F8E5M2FromF32(x float32, saturate bool) uint8 {
-	return uint8(Encode(F8E5M2, float64(x), saturate))
-}
-
-// F8E5M2ToF32 returns the value of an f8e5m2.
-func F8E5M2ToF32(code uint8) float32 { return decoded[F8E5M2][code] }
-
-// F8E5M2FNUZFromF32 rounds x as Encode does.
-func F8E5M2FNUZFromF32(x float32, saturate bool) uint8 {
-	return uint8(Encode(F8E5M2FNUZ, float64(x), saturate))
-}
-
-// F8E5M2FNUZToF32 returns the value of an f8e5m2fnuz.
-func F8E5M2FNUZToF32(code uint8) float32 { return decoded[F8E5M2FNUZ][code] }
-
-// F8E8M0FromF32 rounds x as EncodeE8M0 does.
-func F8E8M0FromF32(x float32, saturate bool, round Round) uint8 {
-	return EncodeE8M0(float64(x), saturate, round)
-}
-
-// F8E8M0ToF32 returns the value of an f8e8m0.
-func F8E8M0ToF32(code uint8) float32 { return decoded[F8E8M0][code] }
-
-// F4E2M1FromF32 rounds x as Encode does.
-func F4E2M1FromF32(x float32) uint8 { return uint8(Encode(F4E2M1, float64(x), false)) }
-
-// F4E2M1ToF32 returns the value of an f4e2m1, the lower four bits of code.
-func F4E2M1ToF32(code uint8) float32 { return decoded[F4E2M1][code&0xf] }

@@ -31,9 +31,6 @@ type lowering struct {
 	storages map[string]*loop.Buffer // that the model's text lays out, by name
 }
 
-// Module lowers main for a machine without blocks of threads.
-func Module(m *ir.Module) (*loop.Module, error) { return For(m, false) }
-
 // For lowers main, for a machine with blocks of threads or without. Values named in the results become Output buffers, parameters Input buffers, both in order.
 func For(m *ir.Module, blocks bool) (*loop.Module, error) {
 	l := &lowering{from: m, blocks: blocks, buffers: map[*ir.Value]*loop.Buffer{}, names: map[string]int{}, outputs: map[*loop.Buffer]bool{}, rooms: map[*ir.Value]*loop.Buffer{}, storages: map[string]*loop.Buffer{},

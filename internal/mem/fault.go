@@ -27,11 +27,6 @@ const (
 	Takings = iota
 )
 
-var takingNames = [Takings]string{"pages", "access", "opening", "mapping", "room", "worker"}
-
-// String is the way's name, in lower case.
-func (t Taking) String() string { return takingNames[t] }
-
 // Faults are refusals as if the system's, of what is taken from a certain one on up to another. They are for tests,
 // which must not run in parallel with others that take something.
 type Faults struct {

@@ -165,17 +165,6 @@ func (in *instance) need(live []int) int64 {
 // alignUp rounds x ≥ 0 up to a multiple of align, a power of two.
 func alignUp(x, align int64) int64 { return (x + align - 1) &^ (align - 1) }
 
-// height is the end of the highest byte used by groups at the given offsets.
-func (in *instance) height(offset []int64) int64 {
-	h := int64(0)
-	for g, o := range offset {
-		if in.size[g] > 0 {
-			h = max(h, o+in.size[g])
-		}
-	}
-	return h
-}
-
 // orderOf is the order that a placement stands for: lowest offset first. An empty group lies at the foot of what starts
 // at the same byte.
 func (in *instance) orderOf(offset []int64) []int {

@@ -36,7 +36,6 @@ type attentionKernel struct {
 	AttentionSettings
 	query, mask, out *loop.Memory
 	segments         []attentionSegment
-	scale            loop.Expr
 	queries, keys    sym.Expr
 	size, width      sym.Expr // of a query, and of a value
 	skips            bool     // keys behind a query's position are left out

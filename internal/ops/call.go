@@ -13,12 +13,6 @@ func init() {
 	define(&Def{Op: "call", Shape: callShape, Mean: callMean, Expand: callExpand})
 }
 
-// Call applies a function of the module. The dimensions that stand alone in the shapes of its parameters are its own: every call gives them the
-// extents of its arguments.
-func Call(b *ir.Builder, function string, args ...*ir.Value) []*ir.Value {
-	return b.Node("call", ir.Attrs{"function": function}, args...).Outputs
-}
-
 // callee finds the function, which may not come back to itself by calls.
 func callee(m *ir.Module, n *ir.Node) (*ir.Func, error) {
 	name := n.Attrs.String("function", "")

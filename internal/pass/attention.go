@@ -25,23 +25,22 @@ var attentions = []rule{
 
 // scores is the way from a softmax back to the product of queries and keys, and what was met on it.
 type scores struct {
-	r               *rewriting
-	b               *ir.Builder
-	scale           float64
-	cap             float64
-	softmax         dtype.DType
-	keep            []*ir.Value // masks of bools, each to be negated where drop is true
-	drop            []bool
-	bias            []*ir.Value // masks that are added
-	causal          bool
-	past            sym.Expr
-	fill            float64
-	filled          bool
-	blank           bool // weights that are NaN become 0
-	queries, keys   sym.Expr
-	product         *ir.Node
-	joined          *ir.Node // the reshape of the product, where heads were joined for it
-	heads, sequence sym.Expr
+	r             *rewriting
+	b             *ir.Builder
+	scale         float64
+	cap           float64
+	softmax       dtype.DType
+	keep          []*ir.Value // masks of bools, each to be negated where drop is true
+	drop          []bool
+	bias          []*ir.Value // masks that are added
+	causal        bool
+	past          sym.Expr
+	fill          float64
+	filled        bool
+	blank         bool // weights that are NaN become 0
+	queries, keys sym.Expr
+	product       *ir.Node
+	joined        *ir.Node // the reshape of the product, where heads were joined for it
 }
 
 // inside reports whether a value is read once, and computed here.

@@ -20,7 +20,6 @@ type stepBuilder struct {
 	batch   sym.Expr
 	batched []*ir.Value // of some rank from 2 on, the batch first
 	others  []*ir.Value // of rank 1, as long as some last axis
-	states  int
 }
 
 func (s *stepBuilder) note(name string) { s.names = append(s.names, name) }

@@ -162,9 +162,6 @@ func either(patterns ...pattern) pattern {
 	}
 }
 
-// maybe is p with an operator around it, or without.
-func maybe(name string, p pattern) pattern { return either(op(name, p), p) }
-
 // where is p with a condition on the value.
 func where(p pattern, cond func(m *match, v *ir.Value) bool) pattern {
 	return func(m *match, v *ir.Value, then func() bool) bool {

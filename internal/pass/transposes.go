@@ -44,14 +44,6 @@ func composed(outer, inner []int64) []int64 {
 	return perm
 }
 
-func inverted(perm []int64) []int64 {
-	back := make([]int64, len(perm))
-	for i, p := range perm {
-		back[p] = int64(i)
-	}
-	return back
-}
-
 // turned is x with its axes permuted: x itself where nothing moves.
 func turned(b *ir.Builder, x *ir.Value, perm []int64) *ir.Value {
 	if identityPermutation(perm) {

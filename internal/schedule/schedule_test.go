@@ -3,7 +3,6 @@ package schedule
 import (
 	"fmt"
 	"math/rand"
-	"strings"
 	"testing"
 
 	"github.com/weirml/weir/internal/dtype"
@@ -348,13 +347,4 @@ func TestKernels(t *testing.T) {
 			}
 		}
 	}
-}
-
-func contains(text string, parts ...string) bool {
-	for _, p := range parts {
-		if !strings.Contains(text, p) {
-			return false
-		}
-	}
-	return true
 }

@@ -18,11 +18,6 @@ import (
 // Array is a host array.
 type Array = tensor.Tensor
 
-// Compare is tensor.Compare: nil where got agrees with want within the tolerances.
-func Compare(got, want *Array, rtol, atol float64) error {
-	return tensor.Compare(got, want, rtol, atol)
-}
-
 // ShapeString is an array's shape as text.
 func ShapeString(t *Array) string { return tensor.ShapeString(t.Shape()) }
 

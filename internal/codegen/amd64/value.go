@@ -255,16 +255,6 @@ func (e *emitter) constant(x *loop.Const) value {
 
 func (e *emitter) integer32(v int32) asm.Reg { return e.builder.integer(v) }
 
-// step takes an integer expression apart in a vector loop: how far one lane's value is from the one before. Uniform
-// ones are 0 apart. What is not linear in the loop's variable, by a number, is refused.
-func (e *emitter) step(x sym.Expr) int64 {
-	step, ok := e.constantStep(x)
-	if !ok {
-		refuse("%s is not linear in the lanes", x)
-	}
-	return step
-}
-
 // index is a symbolic integer as an i64.
 func (e *emitter) index(x sym.Expr) value {
 	x = e.resolve(x)

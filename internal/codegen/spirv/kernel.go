@@ -13,7 +13,6 @@ import (
 	"math"
 
 	"github.com/weirml/weir/internal/diag"
-	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/target"
@@ -496,6 +495,3 @@ func (w *writer) offsetLocals(thread integer, perThread sym.Expr) {
 func (w *writer) bug(format string, args ...any) {
 	panic(diag.Internalf("spirv: kernel @%s: "+format+"\n%s", append(append([]any{w.kernel.Name}, args...), w.kernel)...))
 }
-
-// widthOf is the bytes of an element that has at least one.
-func widthOf(dt dtype.DType) int64 { return max(int64(dt.Bits())/8, 1) }

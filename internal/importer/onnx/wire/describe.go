@@ -32,9 +32,8 @@ type Message struct {
 	Fields []Field
 }
 
-// Model, Tensor, Sequence, Optional and Map describe the messages that a file can hold.
+// Model, Sequence, Optional and Map describe the messages that a file can hold.
 func Model() *Message    { return &modelTable.info }
-func Tensor() *Message   { return &tensorTable.info }
 func Sequence() *Message { return &sequenceTable.info }
 func Optional() *Message { return &optionalTable.info }
 func Map() *Message      { return &mapTable.info }
