@@ -456,6 +456,10 @@ var notSwept = map[string]string{
 
 // TestSweptAPI holds the list of swept calls against api.txt: every function of the package is swept, or says why not.
 func TestSweptAPI(t *testing.T) {
+	document, err := os.ReadFile("docs/robustness.md")
+	if says := fmt.Sprintf("| %d models and every function", len(sweptModels)); err != nil || !strings.Contains(string(document), says) {
+		t.Errorf("docs/robustness.md lacks %q, %v", says, err)
+	}
 	text, err := os.ReadFile("api.txt")
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/weirml/weir/internal/conformance/conformancetest"
 )
 
 // exportedModel is a row of a table of models in a Python file: its name, and a function or a tuple that makes it.
@@ -87,5 +89,28 @@ func TestModelsDocument(t *testing.T) {
 	}
 	if err := os.WriteFile(file, []byte(before+begins+b.String()), 0o644); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestCounts holds what docs/robustness.md says of how many models, cases and mutants a test run has.
+func TestCounts(t *testing.T) {
+	text, err := os.ReadFile("../../docs/robustness.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var models realModels
+	readJSON(t, "models.json", &models)
+	count := 0
+	for _, p := range models.Packages {
+		count += len(p.Models)
+	}
+	for _, want := range []string{
+		fmt.Sprintf("| %d models out of pinned packages (voice activity, text detection and recognition, pitch) in %d cases,", count, len(models.Cases)),
+		fmt.Sprintf("TestPlainModels` | %d short models", len(conformancetest.PlainModels)),
+		fmt.Sprintf("A test run has %d,%03d mutants.", someMutants/1000, someMutants%1000),
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("docs/robustness.md lacks %q", want)
+		}
 	}
 }
