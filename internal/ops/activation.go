@@ -10,7 +10,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// activation is a function of one element with up to two settings, a and b. Elements narrower than 32 bits are computed in f32 and rounded once.
+// activation is a function of one element with up to two settings, a and b. Elements narrower than 32 bits are computed
+// in f32 and rounded once.
 type activation struct {
 	name        string
 	alpha, beta float64 // the settings where none are given
@@ -30,16 +31,26 @@ const (
 
 // activationTable is every operator that is one function of one element and of fixed numbers.
 var activationTable = []activation{
-	{name: "relu", own: Def{Light: true, NotNegative: neverNegative}, mean: func(x, _, _ float64) float64 { return max(x, 0) }, whole: func(x, _, _ int64) int64 { return max(x, 0) },
-		body: func(x, _, _ loop.Expr) loop.Expr { return loop.Apply2(loop.Max, x, like(x, 0)) }, slope: func(g *Gradients, up, _, y *ir.Value, _, _ float64) *ir.Value {
+	{name: "relu", own: Def{Light: true, NotNegative: neverNegative}, mean: func(x, _, _ float64) float64 {
+		return max(x, 0)
+	}, whole: func(x, _, _ int64) int64 { return max(x, 0) },
+		body: func(x, _, _ loop.Expr) loop.Expr {
+			return loop.Apply2(loop.Max, x, like(x, 0))
+		}, slope: func(g *Gradients, up, _, y *ir.Value, _, _ float64) *ir.Value {
 			return g.choose(g.positive(y), up, nil)
 		}},
-	{name: "leaky_relu", own: Def{Light: true}, alpha: 0.01, mean: func(x, a, _ float64) float64 { return choose(x < 0, a*x, x) },
-		body: func(x, a, _ loop.Expr) loop.Expr { return loop.Choose(less(x, like(x, 0)), times(a, x), x) }, slope: func(g *Gradients, up, x, y *ir.Value, a, _ float64) *ir.Value {
+	{name: "leaky_relu", own: Def{Light: true}, alpha: 0.01, mean: func(x, a, _ float64) float64 {
+		return choose(x < 0, a*x, x)
+	},
+		body: func(x, a, _ loop.Expr) loop.Expr {
+			return loop.Choose(less(x, like(x, 0)), times(a, x), x)
+		}, slope: func(g *Gradients, up, x, y *ir.Value, a, _ float64) *ir.Value {
 			return g.choose(g.positive(either(a > 0, y, x)), up, g.times(up, a))
 		}},
 	{name: "thresholded_relu", alpha: 1, mean: func(x, a, _ float64) float64 { return choose(x > a, x, 0) },
-		body: func(x, a, _ loop.Expr) loop.Expr { return loop.Choose(less(a, x), x, like(x, 0)) }, slope: func(g *Gradients, up, x, _ *ir.Value, a, _ float64) *ir.Value {
+		body: func(x, a, _ loop.Expr) loop.Expr {
+			return loop.Choose(less(a, x), x, like(x, 0))
+		}, slope: func(g *Gradients, up, x, _ *ir.Value, a, _ float64) *ir.Value {
 			return g.choose(g.op(loop.Gt, x, g.number(x, a)), up, nil)
 		}},
 	{name: "elu", alpha: 1, mean: func(x, a, _ float64) float64 { return choose(x < 0, a*math.Expm1(x), x) },
@@ -48,7 +59,9 @@ var activationTable = []activation{
 		}, slope: func(g *Gradients, up, x, y *ir.Value, a, _ float64) *ir.Value {
 			return g.choose(g.positive(either(a > 0, y, x)), up, g.mul(up, g.above(y, a)))
 		}},
-	{name: "selu", alpha: seluAlpha, beta: seluGamma, mean: func(x, a, b float64) float64 { return b * choose(x <= 0, a*math.Expm1(x), x) },
+	{name: "selu", alpha: seluAlpha, beta: seluGamma, mean: func(x, a, b float64) float64 {
+		return b * choose(x <= 0, a*math.Expm1(x), x)
+	},
 		body: func(x, a, b loop.Expr) loop.Expr {
 			return times(b, loop.Choose(loop.Apply2(loop.Le, x, like(x, 0)), times(a, loop.Apply(loop.Expm1, x)), x))
 		}, slope: func(g *Gradients, up, x, y *ir.Value, a, b float64) *ir.Value {
@@ -61,17 +74,27 @@ var activationTable = []activation{
 		}, slope: func(g *Gradients, up, _, y *ir.Value, a, _ float64) *ir.Value {
 			return g.choose(g.positive(y), up, g.mul(up, g.above(g.times(y, 1/a), 1)))
 		}},
-	{name: "hard_sigmoid", own: Def{Light: true, NotNegative: neverNegative}, alpha: 0.2, beta: 0.5, mean: hardSigmoid, body: hardSigmoidBody, slope: func(g *Gradients, up, _, y *ir.Value, a, _ float64) *ir.Value {
-		return g.choose(g.op(loop.And, g.positive(y), g.op(loop.Lt, y, g.number(y, 1))), g.times(up, a), nil)
-	}},
-	{name: "hard_swish", own: Def{Light: true}, mean: func(x, _, _ float64) float64 { return x * hardSigmoid(x, 1.0/6, 0.5) },
-		body: func(x, _, _ loop.Expr) loop.Expr { return times(x, hardSigmoidBody(x, like(x, 1.0/6), like(x, 0.5))) }, slope: func(g *Gradients, up, x, _ *ir.Value, _, _ float64) *ir.Value {
+	{name: "hard_sigmoid", own: Def{Light: true, NotNegative: neverNegative}, alpha: 0.2, beta: 0.5, mean: hardSigmoid,
+		body: hardSigmoidBody, slope: func(g *Gradients, up, _, y *ir.Value, a, _ float64) *ir.Value {
+			return g.choose(g.op(loop.And, g.positive(y), g.op(loop.Lt, y, g.number(y, 1))), g.times(up, a), nil)
+		}},
+	{name: "hard_swish", own: Def{Light: true}, mean: func(x, _, _ float64) float64 {
+		return x * hardSigmoid(x, 1.0/6, 0.5)
+	},
+		body: func(x, _, _ loop.Expr) loop.Expr {
+			return times(x, hardSigmoidBody(x, like(x, 1.0/6), like(x, 0.5)))
+		}, slope: func(g *Gradients, up, x, _ *ir.Value, _, _ float64) *ir.Value {
 			above, below := g.op(loop.Ge, x, g.number(x, 3)), g.op(loop.Le, x, g.number(x, -3))
 			return g.choose(below, nil, g.choose(above, up, g.mul(up, g.above(g.times(x, 1.0/3), 0.5))))
 		}},
-	{name: "softplus", mean: softplus, body: softplusBody, slope: func(g *Gradients, up, x, _ *ir.Value, _, _ float64) *ir.Value { return g.mul(up, g.f(loop.Sigmoid, x)) }},
+	{name: "softplus", mean: softplus, body: softplusBody, slope: func(g *Gradients, up, x, _ *ir.Value, _,
+		_ float64) *ir.Value {
+		return g.mul(up, g.f(loop.Sigmoid, x))
+	}},
 	{name: "mish", mean: func(x, _, _ float64) float64 { return x * math.Tanh(softplus(x, 0, 0)) },
-		body: func(x, a, b loop.Expr) loop.Expr { return times(x, loop.Apply(loop.Tanh, softplusBody(x, a, b))) }, slope: func(g *Gradients, up, x, _ *ir.Value, _, _ float64) *ir.Value {
+		body: func(x, a, b loop.Expr) loop.Expr {
+			return times(x, loop.Apply(loop.Tanh, softplusBody(x, a, b)))
+		}, slope: func(g *Gradients, up, x, _ *ir.Value, _, _ float64) *ir.Value {
 			t := g.f(loop.Tanh, Activation(g.Builder, "softplus", x))
 			return g.mul(up, g.plus(t, g.mul(g.mul(x, g.f(loop.Sigmoid, x)), g.cosine(t))))
 		}},
@@ -96,7 +119,8 @@ var activationTable = []activation{
 		body: func(x, _, _ loop.Expr) loop.Expr {
 			// Rounded where exporters that spell it out round it: what follows may be ill-conditioned.
 			cubic := plus(x, times(like(x, 0.044715), times(x, times(x, x))))
-			return times(times(like(x, 0.5), x), plus(like(x, 1), loop.Apply(loop.Tanh, times(like(x, math.Sqrt(2/math.Pi)), cubic))))
+			return times(times(like(x, 0.5), x), plus(like(x, 1),
+				loop.Apply(loop.Tanh, times(like(x, math.Sqrt(2/math.Pi)), cubic))))
 		}, slope: func(g *Gradients, up, x, _ *ir.Value, _, _ float64) *ir.Value {
 			k, square := math.Sqrt(2/math.Pi), g.mul(x, x)
 			t := g.f(loop.Tanh, g.times(g.mul(x, g.above(g.times(square, 0.044715), 1)), k))
@@ -104,7 +128,9 @@ var activationTable = []activation{
 			return g.mul(up, g.plus(g.times(g.above(t, 1), 0.5), bend))
 		}},
 	{name: "swish", alpha: 1, mean: func(x, a, _ float64) float64 { return x / (1 + math.Exp(-a*x)) },
-		body: func(x, a, _ loop.Expr) loop.Expr { return times(x, loop.Apply(loop.Sigmoid, times(a, x))) }, slope: func(g *Gradients, up, x, _ *ir.Value, a, _ float64) *ir.Value {
+		body: func(x, a, _ loop.Expr) loop.Expr {
+			return times(x, loop.Apply(loop.Sigmoid, times(a, x)))
+		}, slope: func(g *Gradients, up, x, _ *ir.Value, a, _ float64) *ir.Value {
 			s := g.f(loop.Sigmoid, g.times(x, a))
 			return g.mul(up, g.mul(s, g.above(g.mul(g.times(x, a), g.from(1, s)), 1)))
 		}},
@@ -121,11 +147,15 @@ var activationTable = []activation{
 			return g.choose(outside, up, nil)
 		}},
 	{name: "scaled_tanh", alpha: 1, beta: 1, mean: func(x, a, b float64) float64 { return a * math.Tanh(b*x) },
-		body: func(x, a, b loop.Expr) loop.Expr { return times(a, loop.Apply(loop.Tanh, times(b, x))) }, slope: func(g *Gradients, up, x, _ *ir.Value, a, b float64) *ir.Value {
+		body: func(x, a, b loop.Expr) loop.Expr {
+			return times(a, loop.Apply(loop.Tanh, times(b, x)))
+		}, slope: func(g *Gradients, up, x, _ *ir.Value, a, b float64) *ir.Value {
 			return g.times(g.mul(up, g.cosine(g.f(loop.Tanh, g.times(x, b)))), a*b)
 		}},
 	{name: "affine", alpha: 1, mean: func(x, a, b float64) float64 { return a*x + b },
-		body: func(x, a, b loop.Expr) loop.Expr { return plus(times(a, x), b) }, slope: func(g *Gradients, up, _, _ *ir.Value, a, _ float64) *ir.Value { return g.times(up, a) }},
+		body: func(x, a, b loop.Expr) loop.Expr {
+			return plus(times(a, x), b)
+		}, slope: func(g *Gradients, up, _, _ *ir.Value, a, _ float64) *ir.Value { return g.times(up, a) }},
 }
 
 func hardSigmoid(x, a, b float64) float64 { return max(0, min(1, a*x+b)) }
@@ -166,7 +196,9 @@ func init() {
 		define(a.define())
 	}
 	// Recurrent cells know these two as well; as operators they are in the table of unary functions.
-	activations["sigmoid"] = &activation{name: "sigmoid", mean: func(x, _, _ float64) float64 { return 1 / (1 + math.Exp(-x)) },
+	activations["sigmoid"] = &activation{name: "sigmoid", mean: func(x, _, _ float64) float64 {
+		return 1 / (1 + math.Exp(-x))
+	},
 		body: func(x, _, _ loop.Expr) loop.Expr { return loop.Apply(loop.Sigmoid, x) }}
 	activations["tanh"] = &activation{name: "tanh", mean: func(x, _, _ float64) float64 { return math.Tanh(x) },
 		body: func(x, _, _ loop.Expr) loop.Expr { return loop.Apply(loop.Tanh, x) }}
@@ -178,13 +210,14 @@ func Activation(b *ir.Builder, name string, x *ir.Value) *ir.Value {
 	return ActivationWith(b, name, x, a.alpha, a.beta)
 }
 
-// ActivationWith is Activation with the function's settings: leaky_relu, elu, celu, thresholded_relu and swish have alpha; hard_sigmoid (slope, shift),
-// selu (alpha, gamma), shrink (threshold, bias), scaled_tanh and affine have both.
+// ActivationWith is Activation with the function's settings: leaky_relu, elu, celu, thresholded_relu and swish have
+// alpha; hard_sigmoid (slope, shift), selu (alpha, gamma), shrink (threshold, bias), scaled_tanh and affine have both.
 func ActivationWith(b *ir.Builder, name string, x *ir.Value, alpha, beta float64) *ir.Value {
 	return b.Op(name, ir.Attrs{"alpha": alpha, "beta": beta}, x)
 }
 
-// ActivationDefaults are the settings that a function has where none are given; ok is false where there is no such function.
+// ActivationDefaults are the settings that a function has where none are given; ok is false if there is no such
+// function.
 func ActivationDefaults(name string) (alpha, beta float64, ok bool) {
 	a := activations[name]
 	if a == nil {
@@ -198,7 +231,9 @@ func (a *activation) settings(n *ir.Node) (alpha, beta float64) {
 }
 
 func (a *activation) define() *Def {
-	return &Def{Op: a.name, Light: a.own.Light, NotNegative: a.own.NotNegative, Elementwise: true, Narrow: elementwiseParts, rows: elementwiseRows, Shape: a.shape, Mean: a.eval, Grad: a.grad, Lowerings: []Lowering{{Name: "map", Build: a.build}}, Samples: a.samples}
+	return &Def{Op: a.name, Light: a.own.Light, NotNegative: a.own.NotNegative, Elementwise: true,
+		Narrow: elementwiseParts, rows: elementwiseRows, Shape: a.shape, Mean: a.eval, Grad: a.grad,
+		Lowerings: []Lowering{{Name: "map", Build: a.build}}, Samples: a.samples}
 }
 
 func (a *activation) shape(c *ir.Inference, n *ir.Node) error {
@@ -261,12 +296,15 @@ func (a *activation) samples(r *rand.Rand) []Sample {
 	}
 	if a.whole != nil {
 		for _, dt := range integerTypes {
-			out = append(out, Sample{Attrs: ir.Attrs{"alpha": 2.0, "beta": 1.0}, Inputs: []*tensor.Tensor{sampleIntegers(r, dt, 7)}})
+			out = append(out, Sample{Attrs: ir.Attrs{"alpha": 2.0, "beta": 1.0},
+				Inputs: []*tensor.Tensor{sampleIntegers(r, dt, 7)}})
 		}
 	}
 	if a.alpha > 0 {
-		out = append(out, Sample{Attrs: ir.Attrs{"alpha": 0.7, "beta": 0.3}, Inputs: []*tensor.Tensor{sampleFloats(r, floatTypes[0], 2, 0, 3)}})
-		out = append(out, Sample{Attrs: ir.Attrs{"alpha": 0.7, "beta": 0.3}, Inputs: []*tensor.Tensor{sampleFloats(r, floatTypes[0], 9)}})
+		out = append(out, Sample{Attrs: ir.Attrs{"alpha": 0.7, "beta": 0.3},
+			Inputs: []*tensor.Tensor{sampleFloats(r, floatTypes[0], 2, 0, 3)}})
+		out = append(out, Sample{Attrs: ir.Attrs{"alpha": 0.7, "beta": 0.3},
+			Inputs: []*tensor.Tensor{sampleFloats(r, floatTypes[0], 9)}})
 	}
 	return out
 }

@@ -11,12 +11,14 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "argmax", Linear: true, Shape: argMaxShape, Mean: argMaxMean, Samples: argMaxSamples, Lowerings: []Lowering{{Name: "rows", Build: argMaxRows}}})
-	define(&Def{Op: "hardmax", Grad: none, Shape: softmaxShape, Mean: hardmaxMean, Samples: softmaxSamples, Lowerings: []Lowering{{Name: "rows", Build: hardmaxRows}}})
+	define(&Def{Op: "argmax", Linear: true, Shape: argMaxShape, Mean: argMaxMean, Samples: argMaxSamples,
+		Lowerings: []Lowering{{Name: "rows", Build: argMaxRows}}})
+	define(&Def{Op: "hardmax", Grad: none, Shape: softmaxShape, Mean: hardmaxMean, Samples: softmaxSamples,
+		Lowerings: []Lowering{{Name: "rows", Build: hardmaxRows}}})
 }
 
-// ArgMax is the index (i64) of the largest element along an axis, or of the smallest: of the first where there are several, with last of the last. A NaN
-// counts as larger, and as smaller, than everything.
+// ArgMax is the index (i64) of the largest element along an axis, or of the smallest: of the first where there are
+// several, with last of the last. A NaN counts as larger, and as smaller, than everything.
 func ArgMax(b *ir.Builder, x *ir.Value, axis int64, smallest, keep, last bool) *ir.Value {
 	return b.Op("argmax", ir.Attrs{"axes": []int64{axis}, "smallest": smallest, "keep": keep, "last": last}, x)
 }
@@ -41,7 +43,8 @@ func argMaxShape(c *ir.Inference, n *ir.Node) error {
 	if len(axes) != 1 {
 		return fault(n, "%d axes, one is needed", len(axes))
 	}
-	if err := c.Require(n, sym.Cond{A: one, Rel: sym.LE, B: x.Shape[axes[0]]}, "the axis has elements to choose from"); err != nil {
+	if err := c.Require(n, sym.Cond{A: one, Rel: sym.LE, B: x.Shape[axes[0]]},
+		"the axis has elements to choose from"); err != nil {
 		return err
 	}
 	n.Result(0, ir.Type{DType: dtype.I64, Shape: shape})
@@ -155,7 +158,8 @@ func hardmaxRows(k *Nest, n *ir.Node) {
 		at := func(j sym.Expr) []sym.Expr { return reducedIndex(len(x.Shape), []int{axis}, false, row, []sym.Expr{j}) }
 		where := chosen(k, n, x.DType, x.Shape[axis], func(j sym.Expr) loop.Expr { return x.Load(at(j)...) })
 		k.Each("o", x.Shape[axis], func(j sym.Expr) {
-			k.Store(out, at(j), loop.Choose(loop.Apply2(loop.Eq, where, loop.At(j)), loop.Number(out.DType, 1), loop.Number(out.DType, 0)))
+			k.Store(out, at(j), loop.Choose(loop.Apply2(loop.Eq, where, loop.At(j)), loop.Number(out.DType, 1),
+				loop.Number(out.DType, 0)))
 		})
 	})
 }
@@ -168,7 +172,8 @@ func argMaxSamples(r *rand.Rand) []Sample {
 			if dt.IsFloat() {
 				x = sampleFloats(r, dt, 3, 4, 5)
 			}
-			out = append(out, Sample{Attrs: ir.Attrs{"axes": []int64{int64(i%3) - 1}, "smallest": i&1 != 0, "keep": i&2 != 0, "last": i&4 != 0}, Inputs: []*tensor.Tensor{x}})
+			out = append(out, Sample{Attrs: ir.Attrs{"axes": []int64{int64(i%3) - 1}, "smallest": i&1 != 0, "keep": i&2 != 0,
+				"last": i&4 != 0}, Inputs: []*tensor.Tensor{x}})
 		}
 	}
 	return append(out, Sample{Attrs: ir.Attrs{"axes": []int64{1}}, Inputs: []*tensor.Tensor{sampleOf(r, dtype.F32, 0, 3)}},

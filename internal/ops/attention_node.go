@@ -12,18 +12,21 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "attention", Narrow: attentionParts, rows: rowRule{axes: attentionAxes}, Shape: attentionShape, Mean: attentionMean, Expand: attentionExpand, Samples: attentionSamples,
-		Lowerings: []Lowering{{Name: "online", Blocks: true, When: attentionIsOnline, Build: attentionOnline}, {Name: "fused", Worker: true, When: attentionFusable, Build: attentionFused}}})
+	define(&Def{Op: "attention", Narrow: attentionParts, rows: rowRule{axes: attentionAxes}, Shape: attentionShape,
+		Mean: attentionMean, Expand: attentionExpand, Samples: attentionSamples,
+		Lowerings: []Lowering{{Name: "online", Blocks: true, When: attentionIsOnline, Build: attentionOnline},
+			{Name: "fused", Worker: true, When: attentionFusable, Build: attentionFused}}})
 }
 
-// AttentionNode is Attention as one node, whose expansion Attention is; without its scores, and with every mask but the causal one in x.Mask. The node's own mask is
-// turned, broadcast to [B, H, K, Q]: as its scores are computed.
+// AttentionNode is Attention as one node, whose expansion Attention is; without its scores, and with every mask but the
+// causal one in x.Mask. The node's own mask is turned, broadcast to [B, H, K, Q]: as its scores are computed.
 func AttentionNode(b *ir.Builder, x AttentionOperands, s AttentionSettings) *ir.Value {
 	inputs := []*ir.Value{x.Query, x.Key, x.Value, turnedMask(b, x.Mask), x.NextKey, x.NextValue}
 	for inputs[len(inputs)-1] == nil {
 		inputs = inputs[:len(inputs)-1]
 	}
-	return b.Op("attention", ir.Attrs{"scale": s.Scale, "softcap": s.Softcap, "causal": s.Causal, "past": s.Past, "softmax": s.Softmax, "blank": s.Blank, "fill": s.Fill}, inputs...)
+	return b.Op("attention", ir.Attrs{"scale": s.Scale, "softcap": s.Softcap, "causal": s.Causal, "past": s.Past,
+		"softmax": s.Softmax, "blank": s.Blank, "fill": s.Fill}, inputs...)
 }
 
 // turnedMask is a mask with its last two axes, in the place of which there may be fewer, exchanged.
@@ -49,8 +52,10 @@ func turnedMask(b *ir.Builder, mask *ir.Value) *ir.Value {
 // attentionOf is a node's operands, with its mask as it is, and settings.
 func attentionOf(n *ir.Node) (AttentionOperands, AttentionSettings) {
 	past, _ := n.Attrs["past"].(sym.Expr)
-	return AttentionOperands{Query: n.Inputs[0], Key: n.Inputs[1], Value: n.Inputs[2], Mask: input(n, 3), NextKey: input(n, 4), NextValue: input(n, 5)},
-		AttentionSettings{Scale: n.Attrs.Float("scale", 0), Softcap: n.Attrs.Float("softcap", 0), Causal: n.Attrs.Bool("causal"), Past: past,
+	return AttentionOperands{Query: n.Inputs[0], Key: n.Inputs[1], Value: n.Inputs[2], Mask: input(n, 3),
+			NextKey: input(n, 4), NextValue: input(n, 5)},
+		AttentionSettings{Scale: n.Attrs.Float("scale", 0), Softcap: n.Attrs.Float("softcap", 0),
+			Causal: n.Attrs.Bool("causal"), Past: past,
 			Softmax: n.Attrs.DType("softmax"), Blank: n.Attrs.Bool("blank"), Fill: n.Attrs.Float("fill", 0)}
 }
 
@@ -66,14 +71,17 @@ func attentionShape(c *ir.Inference, n *ir.Node) error {
 		}
 		keys = n.Inputs[4].Type.Shape[2]
 	}
-	if len(q.Shape) != 4 || len(k.Shape) != 4 || len(v.Shape) != 4 || !q.DType.IsFloat() || !attentionReads(q.DType, k.DType) || !attentionReads(q.DType, v.DType) {
+	if len(q.Shape) != 4 || len(k.Shape) != 4 || len(v.Shape) != 4 || !q.DType.IsFloat() ||
+		!attentionReads(q.DType, k.DType) || !attentionReads(q.DType, v.DType) {
 		return fault(n, "queries %s, keys %s and values %s", q, k, v)
 	}
 	for _, same := range []struct {
 		a, b sym.Expr
 		why  string
-	}{{q.Shape[0], k.Shape[0], "as many sequences of queries as of keys"}, {k.Shape[0], v.Shape[0], "as many sequences of keys as of values"},
-		{q.Shape[3], k.Shape[3], "queries and keys of one size"}, {k.Shape[1], v.Shape[1], "as many heads of keys as of values"}, {k.Shape[2], v.Shape[2], "as many keys as values"},
+	}{{q.Shape[0], k.Shape[0], "as many sequences of queries as of keys"},
+		{k.Shape[0], v.Shape[0], "as many sequences of keys as of values"},
+		{q.Shape[3], k.Shape[3], "queries and keys of one size"},
+		{k.Shape[1], v.Shape[1], "as many heads of keys as of values"}, {k.Shape[2], v.Shape[2], "as many keys as values"},
 		{q.Shape[1].Mod(k.Shape[1].Max(one)), sym.Const(0), "heads of queries share heads of keys evenly"}} {
 		if err := c.RequireEqual(n, same.a, same.b, same.why); err != nil {
 			return err
@@ -139,7 +147,8 @@ func attentionNext(c *ir.Inference, n *ir.Node) error {
 			if len(same) != 4 {
 				return fault(n, "keys or values of rank %d", len(same))
 			}
-			if err := c.RequireEqual(n, extent, same[axis], "keys and values that come behind others are of their size"); err != nil {
+			if err := c.RequireEqual(n, extent, same[axis],
+				"keys and values that come behind others are of their size"); err != nil {
 				return err
 			}
 		}
@@ -283,31 +292,48 @@ func attentionSamples(r *rand.Rand) []Sample {
 	}
 	return []Sample{
 		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(2, 3, 4, 5), float(2, 3, 6, 5), float(2, 3, 6, 7)}},
-		{Attrs: attrs(ir.Attrs{"scale": 0.0, "causal": true, "past": sym.Const(2)}), Inputs: []*tensor.Tensor{float(2, 3, 4, 5), float(2, 3, 6, 5), float(2, 3, 6, 7)}},
-		{Attrs: attrs(ir.Attrs{"softcap": 2.0}), Inputs: []*tensor.Tensor{float(2, 4, 3, 5), float(2, 2, 6, 5), float(2, 2, 6, 7), float(6, 3)}},
-		{Attrs: attrs(ir.Attrs{"causal": true, "fill": -1e4}), Inputs: []*tensor.Tensor{float(3, 4, 2, 6), float(3, 4, 5, 6), float(3, 4, 5, 7), keep}},
-		{Attrs: attrs(ir.Attrs{"blank": true}), Inputs: []*tensor.Tensor{float(2, 3, 4, 5), float(2, 3, 6, 5), float(2, 3, 6, 7), hidden}},
+		{Attrs: attrs(ir.Attrs{"scale": 0.0, "causal": true, "past": sym.Const(2)}),
+			Inputs: []*tensor.Tensor{float(2, 3, 4, 5), float(2, 3, 6, 5), float(2, 3, 6, 7)}},
+		{Attrs: attrs(ir.Attrs{"softcap": 2.0}), Inputs: []*tensor.Tensor{float(2, 4, 3, 5), float(2, 2, 6, 5),
+			float(2, 2, 6, 7), float(6, 3)}},
+		{Attrs: attrs(ir.Attrs{"causal": true, "fill": -1e4}), Inputs: []*tensor.Tensor{float(3, 4, 2, 6), float(3, 4, 5, 6),
+			float(3, 4, 5, 7), keep}},
+		{Attrs: attrs(ir.Attrs{"blank": true}), Inputs: []*tensor.Tensor{float(2, 3, 4, 5), float(2, 3, 6, 5),
+			float(2, 3, 6, 7), hidden}},
 		// Several blocks of queries and of keys; with few queries, each by itself.
-		{Attrs: attrs(ir.Attrs{"causal": true, "past": sym.Const(80)}), Inputs: []*tensor.Tensor{float(1, 2, 100, 3), float(1, 1, 180, 3), float(1, 1, 180, 2), float(1, 2, 180, 1)}},
-		{Attrs: attrs(ir.Attrs{"blank": true, "causal": true, "fill": -1e4}), Inputs: []*tensor.Tensor{float(1, 1, 7, 3), float(1, 1, 200, 3), float(1, 1, 200, 2), late}},
+		{Attrs: attrs(ir.Attrs{"causal": true, "past": sym.Const(80)}),
+			Inputs: []*tensor.Tensor{float(1, 2, 100, 3), float(1, 1, 180, 3), float(1, 1, 180, 2), float(1, 2, 180, 1)}},
+		{Attrs: attrs(ir.Attrs{"blank": true, "causal": true, "fill": -1e4}),
+			Inputs: []*tensor.Tensor{float(1, 1, 7, 3), float(1, 1, 200, 3), float(1, 1, 200, 2), late}},
 		// With keys and values behind others.
-		{Attrs: attrs(ir.Attrs{"causal": true, "past": sym.Const(3)}), Inputs: []*tensor.Tensor{float(2, 4, 2, 5), float(2, 2, 3, 5), float(2, 2, 3, 7), nil, float(2, 2, 2, 5), float(2, 2, 2, 7)}},
-		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(1, 2, 7, 5), float(1, 2, 3, 5), float(1, 2, 3, 7), float(173, 7), float(1, 2, 170, 5), float(1, 2, 170, 7)}},
-		{Attrs: attrs(ir.Attrs{"causal": true, "past": sym.Const(2)}), Inputs: []*tensor.Tensor{float(2, 4, 1, 5), float(2, 2, 6, 5), float(2, 2, 6, 7)}},
+		{Attrs: attrs(ir.Attrs{"causal": true, "past": sym.Const(3)}),
+			Inputs: []*tensor.Tensor{float(2, 4, 2, 5), float(2, 2, 3, 5), float(2, 2, 3, 7), nil, float(2, 2, 2, 5),
+				float(2, 2, 2, 7)}},
+		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(1, 2, 7, 5), float(1, 2, 3, 5), float(1, 2, 3, 7), float(173, 7),
+			float(1, 2, 170, 5), float(1, 2, 170, 7)}},
+		{Attrs: attrs(ir.Attrs{"causal": true, "past": sym.Const(2)}),
+			Inputs: []*tensor.Tensor{float(2, 4, 1, 5), float(2, 2, 6, 5), float(2, 2, 6, 7)}},
 		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(0, 4, 2, 6), float(0, 4, 5, 6), float(0, 4, 5, 7)}},
 		// With narrow keys and values, each query by itself and in blocks.
 		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(1, 4, 1, 17), brain(1, 2, 23, 17), brain(1, 2, 23, 19)}},
-		{Attrs: attrs(ir.Attrs{"causal": true, "past": sym.Const(70)}), Inputs: []*tensor.Tensor{float(1, 2, 103, 5), brain(1, 1, 173, 5), float(1, 1, 173, 7)}},
-		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(1, 2, 9, 5), brain(1, 2, 171, 5), brain(1, 2, 171, 7), nil, float(1, 2, 3, 5), float(1, 2, 3, 7)}},
-		// With bytes that have scales, both or one of the two.
-		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(2, 4, 1, 17), bytes(2, 2, 23, 17), bytes(2, 2, 23, 19), nil, nil, nil, scales(2, 2, 23), scales(2, 2, 23)}},
 		{Attrs: attrs(ir.Attrs{"causal": true, "past": sym.Const(70)}),
-			Inputs: []*tensor.Tensor{float(1, 2, 103, 5), bytes(1, 1, 173, 5), brain(1, 1, 173, 7), nil, nil, nil, scales(1, 1, 173)}},
-		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(1, 2, 9, 5), float(1, 2, 171, 5), bytes(1, 2, 171, 7), nil, nil, nil, nil, scales(1, 2, 171)}},
-		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(1, 2, 9, 5), bytes(1, 2, 171, 5), bytes(1, 2, 171, 7), float(174, 1), bytes(1, 2, 3, 5), float(1, 2, 3, 7),
+			Inputs: []*tensor.Tensor{float(1, 2, 103, 5), brain(1, 1, 173, 5), float(1, 1, 173, 7)}},
+		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(1, 2, 9, 5), brain(1, 2, 171, 5), brain(1, 2, 171, 7), nil,
+			float(1, 2, 3, 5), float(1, 2, 3, 7)}},
+		// With bytes that have scales, both or one of the two.
+		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(2, 4, 1, 17), bytes(2, 2, 23, 17), bytes(2, 2, 23, 19), nil, nil,
+			nil, scales(2, 2, 23), scales(2, 2, 23)}},
+		{Attrs: attrs(ir.Attrs{"causal": true, "past": sym.Const(70)}),
+			Inputs: []*tensor.Tensor{float(1, 2, 103, 5), bytes(1, 1, 173, 5), brain(1, 1, 173, 7), nil, nil, nil,
+				scales(1, 1, 173)}},
+		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(1, 2, 9, 5), float(1, 2, 171, 5), bytes(1, 2, 171, 7), nil, nil,
+			nil, nil, scales(1, 2, 171)}},
+		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(1, 2, 9, 5), bytes(1, 2, 171, 5), bytes(1, 2, 171, 7),
+			float(174, 1), bytes(1, 2, 3, 5), float(1, 2, 3, 7),
 			scales(1, 2, 171), scales(1, 2, 171), scales(1, 2, 3)}},
-		{Attrs: attrs(ir.Attrs{"causal": true, "past": sym.Const(3)}), Inputs: []*tensor.Tensor{float(1, 4, 3, 8), bytes(1, 2, 3, 8), bytes(1, 2, 3, 16), nil,
-			bytes(1, 2, 3, 8), bytes(1, 2, 3, 16), scales(1, 2, 3), scales(1, 2, 3), scales(1, 2, 3), scales(1, 2, 3)}},
+		{Attrs: attrs(ir.Attrs{"causal": true, "past": sym.Const(3)}),
+			Inputs: []*tensor.Tensor{float(1, 4, 3, 8), bytes(1, 2, 3, 8), bytes(1, 2, 3, 16), nil,
+				bytes(1, 2, 3, 8), bytes(1, 2, 3, 16), scales(1, 2, 3), scales(1, 2, 3), scales(1, 2, 3), scales(1, 2, 3)}},
 	}
 }
 
@@ -342,7 +368,8 @@ func attentionParts(p Parts, n *ir.Node, want Part) (Reading, bool) {
 	if n.Attrs.Bool("causal") && want[2].Step != 1 {
 		want[2] = whole
 	}
-	r := Reading{Made: want, In: []Part{{want[0], want[1], want[2], whole}, {want[0], want[1], whole, whole}, {want[0], want[1], whole, want[3]}}}
+	r := Reading{Made: want, In: []Part{{want[0], want[1], want[2], whole}, {want[0], want[1], whole, whole},
+		{want[0], want[1], whole, want[3]}}}
 	if len(n.Inputs) > 3 {
 		r.In = append(r.In, stretchedPart(n.Inputs[3], Part{want[0], want[1], whole, want[2]}))
 	}

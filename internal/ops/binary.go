@@ -20,14 +20,22 @@ var binaryTable = []struct {
 	grad     func(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value // nil: results are never floats
 	own      Def                                                        // the properties that are its own
 }{
-	{loop.Add, numbers, func(_ *Gradients, _ *ir.Node, up []*ir.Value) []*ir.Value { return []*ir.Value{up[0], up[0]} }, Def{Light: true, Commutative: true, Neutral: new(0.0), NotNegative: allNotNegative}},
-	{loop.Sub, numbers, pairGrad(nil, func(g *Gradients, up, _, _, _ *ir.Value) *ir.Value { return g.neg(up) }), Def{Light: true, Neutral: new(0.0)}},
+	{loop.Add, numbers, func(_ *Gradients, _ *ir.Node, up []*ir.Value) []*ir.Value {
+		return []*ir.Value{up[0], up[0]}
+	}, Def{Light: true, Commutative: true, Neutral: new(0.0), NotNegative: allNotNegative}},
+	{loop.Sub, numbers, pairGrad(nil, func(g *Gradients, up, _, _, _ *ir.Value) *ir.Value {
+		return g.neg(up)
+	}), Def{Light: true, Neutral: new(0.0)}},
 	{loop.Mul, numbers, pairGrad(
 		func(g *Gradients, up, _, y, _ *ir.Value) *ir.Value { return g.mul(up, y) },
-		func(g *Gradients, up, x, _, _ *ir.Value) *ir.Value { return g.mul(up, x) }), Def{Light: true, Commutative: true, Neutral: new(1.0), NotNegative: productNotNegative}},
+		func(g *Gradients, up, x, _, _ *ir.Value) *ir.Value {
+			return g.mul(up, x)
+		}), Def{Light: true, Commutative: true, Neutral: new(1.0), NotNegative: productNotNegative}},
 	{loop.Div, numbers, pairGrad(
 		func(g *Gradients, up, _, y, _ *ir.Value) *ir.Value { return g.div(up, y) },
-		func(g *Gradients, up, _, y, z *ir.Value) *ir.Value { return g.neg(g.mul(g.div(up, y), z)) }), Def{Light: true, Neutral: new(1.0), NotNegative: allNotNegative}},
+		func(g *Gradients, up, _, y, z *ir.Value) *ir.Value {
+			return g.neg(g.mul(g.div(up, y), z))
+		}), Def{Light: true, Neutral: new(1.0), NotNegative: allNotNegative}},
 	{loop.FloorMod, numbers, pairGrad(nil, func(g *Gradients, up, x, y, _ *ir.Value) *ir.Value {
 		return g.neg(g.mul(up, g.f(loop.Floor, g.div(x, y))))
 	}), Def{}},
@@ -35,13 +43,20 @@ var binaryTable = []struct {
 		return g.neg(g.mul(up, g.f(loop.Trunc, g.div(x, y))))
 	}), Def{}},
 	{loop.Pow, numbers, pairGrad(powerSlope, exponentSlope), Def{Neutral: new(1.0)}},
-	{loop.Min, numbers, pairGrad(extremeSlope(loop.Gt, loop.Ge, 1), extremeSlope(loop.Lt, loop.Le, 0)), Def{Light: true, Neutral: new(math.Inf(1)), NotNegative: allNotNegative}},
-	{loop.Max, numbers, pairGrad(extremeSlope(loop.Lt, loop.Le, 1), extremeSlope(loop.Gt, loop.Ge, 0)), Def{Light: true, Neutral: new(math.Inf(-1)), NotNegative: someNotNegative}},
-	{loop.And, bitsets, nil, Def{Light: true, Commutative: true}}, {loop.Or, bitsets, nil, Def{Light: true, Commutative: true}}, {loop.Xor, bitsets, nil, Def{Commutative: true}}, {loop.Shl, integers, nil, Def{}}, {loop.Shr, integers, nil, Def{}},
+	{loop.Min, numbers, pairGrad(extremeSlope(loop.Gt, loop.Ge, 1), extremeSlope(loop.Lt, loop.Le, 0)),
+		Def{Light: true, Neutral: new(math.Inf(1)), NotNegative: allNotNegative}},
+	{loop.Max, numbers, pairGrad(extremeSlope(loop.Lt, loop.Le, 1), extremeSlope(loop.Gt, loop.Ge, 0)),
+		Def{Light: true, Neutral: new(math.Inf(-1)), NotNegative: someNotNegative}},
+	{loop.And, bitsets, nil, Def{Light: true, Commutative: true}},
+	{loop.Or, bitsets, nil, Def{Light: true, Commutative: true}}, {loop.Xor, bitsets, nil, Def{Commutative: true}},
+	{loop.Shl, integers, nil, Def{}}, {loop.Shr, integers, nil, Def{}},
 	{loop.Atan2, floats, pairGrad(
 		func(g *Gradients, up, x, y, _ *ir.Value) *ir.Value { return angleSlope(g, up, x, y, y) },
 		func(g *Gradients, up, x, y, _ *ir.Value) *ir.Value { return g.neg(angleSlope(g, up, x, y, x)) }), Def{}},
-	{loop.Eq, anything, nil, Def{Light: true, Commutative: true}}, {loop.Ne, anything, nil, Def{Light: true, Commutative: true}}, {loop.Lt, numbers, nil, Def{Light: true}}, {loop.Le, numbers, nil, Def{Light: true}}, {loop.Gt, numbers, nil, Def{Light: true}}, {loop.Ge, numbers, nil, Def{Light: true}},
+	{loop.Eq, anything, nil, Def{Light: true, Commutative: true}},
+	{loop.Ne, anything, nil, Def{Light: true, Commutative: true}}, {loop.Lt, numbers, nil, Def{Light: true}},
+	{loop.Le, numbers, nil, Def{Light: true}}, {loop.Gt, numbers, nil, Def{Light: true}},
+	{loop.Ge, numbers, nil, Def{Light: true}},
 }
 
 // slope2 takes the derivative by z, a function of x and y, to that by one of these; nil: it is the same.
@@ -90,7 +105,7 @@ func angleSlope(g *Gradients, up, x, y, side *ir.Value) *ir.Value {
 	return g.choose(origin, nil, g.div(g.mul(up, side), square))
 }
 
-// extremeSlope is that of the smaller or larger of two elements: nothing where lost holds of them, and half where they
+// extremeSlope is that of the smaller or larger of two elements: nothing if lost holds of them, and half where they
 // are equal. What equals a limit, a constant that is the other operand, has none either: lostOrTied holds of it.
 func extremeSlope(lost, lostOrTied loop.BinaryOp, other int) slope2 {
 	return func(g *Gradients, up, x, y, _ *ir.Value) *ir.Value {

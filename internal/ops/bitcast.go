@@ -10,7 +10,8 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "bitcast", Linear: true, Recompute: Backward, NoGrad: "bits are no numbers", Shape: bitcastShape, Mean: hostMean("bitcast"), Host: "bitcast", Samples: bitcastSamples})
+	define(&Def{Op: "bitcast", Linear: true, Recompute: Backward, NoGrad: "bits are no numbers", Shape: bitcastShape,
+		Mean: hostMean("bitcast"), Host: "bitcast", Samples: bitcastSamples})
 }
 
 // BitCast reads the bits of elements as elements of another type of the same width.
@@ -34,7 +35,8 @@ func bitcastShape(c *ir.Inference, n *ir.Node) error {
 }
 
 func bitcastSamples(r *rand.Rand) (out []Sample) {
-	for _, c := range [][2]dtype.DType{{dtype.F32, dtype.I32}, {dtype.I64, dtype.F64}, {dtype.BF16, dtype.U16}, {dtype.Bool, dtype.U8}, {dtype.I4, dtype.U4}} {
+	for _, c := range [][2]dtype.DType{{dtype.F32, dtype.I32}, {dtype.I64, dtype.F64}, {dtype.BF16, dtype.U16},
+		{dtype.Bool, dtype.U8}, {dtype.I4, dtype.U4}} {
 		for _, shape := range [][]int64{{}, {5}, {2, 0}, {3, 3}} {
 			out = append(out, Sample{Attrs: ir.Attrs{"to": c[1]}, Inputs: []*tensor.Tensor{sampleOf(r, c[0], shape...)}})
 		}

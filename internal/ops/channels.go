@@ -9,8 +9,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Convolutions, poolings and the like have their channels first, [N, C, d…], or, with the attribute "last", last: inputs and results are [N, d…, C], and weights, [O, I, k…] or
-// of a transposed convolution [I, O, k…], are [k…, I, O] then.
+// Convolutions, poolings and the like have their channels first, [N, C, d…], or, with the attribute "last", last:
+// inputs and results are [N, d…, C], and weights, [O, I, k…] or of a transposed convolution [I, O, k…], are [k…, I, O]
+// then.
 
 // Last says whether a node has its channels last.
 func Last(n *ir.Node) bool { return n.Attrs.Bool("last") }
@@ -35,7 +36,8 @@ func ChannelsFirst(rank int) []int64 {
 	return perm
 }
 
-// weightsLast is the permutation of a convolution's weights that makes [k…, I, O] of [O, I, k…], or of [I, O, k…] where the convolution is transposed.
+// weightsLast is the permutation of a convolution's weights that makes [k…, I, O] of [O, I, k…], or of [I, O, k…] where
+// the convolution is transposed.
 func weightsLast(rank int, transposed bool) []int64 {
 	perm := make([]int64, 0, rank)
 	for i := 2; i < rank; i++ {
@@ -61,7 +63,8 @@ func permuted[T any](list []T, perm []int64) []T {
 	return out
 }
 
-// planar is a list over the axes of a node's input or result in the order [N, C, d…], and filter one over those of its weights in the order [O, I, k…] (or [I, O, k…]).
+// planar is a list over the axes of a node's input or result in the order [N, C, d…], and filter one over those of its
+// weights in the order [O, I, k…] (or [I, O, k…]).
 func planar[T any](n *ir.Node, list []T) []T {
 	if !Last(n) {
 		return list

@@ -10,21 +10,24 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "concat", Last: concatLast, Narrow: concatParts, Light: true, Linear: true, Recompute: InPieces | Backward, Holds: true, NotNegative: allNotNegative, Defer: concatDeferred, rows: rowRule{axes: concatRows}, Grad: concatGrad, Shape: concatShape, Mean: concatMean, Samples: concatSamples,
+	define(&Def{Op: "concat", Last: concatLast, Narrow: concatParts, Light: true, Linear: true,
+		Recompute: InPieces | Backward, Holds: true, NotNegative: allNotNegative, Defer: concatDeferred,
+		rows: rowRule{axes: concatRows}, Grad: concatGrad, Shape: concatShape, Mean: concatMean, Samples: concatSamples,
 		View: func(n *ir.Node, _ *sym.Dims) *View {
 			if len(n.Inputs) == 1 {
 				return &View{}
 			}
 			return nil
 		},
-		Lowerings: []Lowering{{Name: "interleaved", When: concatInterleaves, Build: concatInterleaved}, {Name: "pieces", When: movable, Build: concatPieces}}})
+		Lowerings: []Lowering{{Name: "interleaved", When: concatInterleaves, Build: concatInterleaved},
+			{Name: "pieces", When: movable, Build: concatPieces}}})
 }
 
 // mostInterleaved is the most elements of a row of an interleaved result, and fewInterleaved those of each piece in it.
 const mostInterleaved, fewInterleaved = 64, 2
 
-// concatInterleaves reports whether pieces of one shape alternate in the result after an element or two: a loop over one
-// piece after the other would write each cache line of it as often as there are pieces.
+// concatInterleaves reports whether pieces of one shape alternate in the result after an element or two: a loop over
+// one piece after the other would write each cache line of it as often as there are pieces.
 func concatInterleaves(n *ir.Node, d *sym.Dims) bool {
 	if !movable(n, d) {
 		return false
@@ -62,6 +65,9 @@ func Concat(b *ir.Builder, axis int64, xs ...*ir.Value) *ir.Value {
 	return b.Op("concat", ir.Attrs{"axis": axis}, xs...)
 }
 
+// besideAxis is the reason for a condition of concat.
+const besideAxis = "an axis along which tensors are not put together"
+
 func concatShape(c *ir.Inference, n *ir.Node) error {
 	if len(n.Inputs) == 0 {
 		return fault(n, "nothing to put together")
@@ -82,7 +88,7 @@ func concatShape(c *ir.Inference, n *ir.Node) error {
 		for a := range shape {
 			if a == axis {
 				shape[a] = shape[a].Add(x.Type.Shape[a])
-			} else if err := c.RequireEqual(n, shape[a], x.Type.Shape[a], "an axis along which tensors are not put together"); err != nil {
+			} else if err := c.RequireEqual(n, shape[a], x.Type.Shape[a], besideAxis); err != nil {
 				return err
 			} else if _, known := x.Type.Shape[a].Const(); known {
 				shape[a] = x.Type.Shape[a]

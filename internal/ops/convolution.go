@@ -14,7 +14,9 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "convolution", WantsLast: true, Last: windowLast, Products: convolutionProducts, Cost: convolutionCost, rows: windowRows, Grad: convolutionGrad, Shape: convolutionShape, Mean: convolutionMean, Work: convolutionWork, Samples: convolutionSamples,
+	define(&Def{Op: "convolution", WantsLast: true, Last: windowLast, Products: convolutionProducts, Cost: convolutionCost,
+		rows: windowRows, Grad: convolutionGrad, Shape: convolutionShape, Mean: convolutionMean, Work: convolutionWork,
+		Samples: convolutionSamples,
 		Lowerings: []Lowering{
 			{Name: "sums", Blocks: true, When: channelsFirst, Build: convolutionSums},
 			{Name: "pointwise", Apart: true, When: both(channelsFirst, convolutionIsPointwise), Build: convolutionPointwise},
@@ -24,7 +26,8 @@ func init() {
 			{Name: "bands", When: convolutionIsBands, Build: convolutionBands},
 			{Name: "depthwise", When: convolutionIsDepthwise, Build: convolutionDepthwise},
 			{Name: "direct", When: channelsFirst, Build: convolutionDirect},
-			{Name: "pixels", Apart: true, When: both(both(convolutionIsRows, convolutionIsWhole), convolutionIsPointwise), Build: convolutionPixels},
+			{Name: "pixels", Apart: true, When: both(both(convolutionIsRows, convolutionIsWhole), convolutionIsPointwise),
+				Build: convolutionPixels},
 			{Name: "rows", Apart: true, When: convolutionIsRows, Build: convolutionRows},
 		}})
 }
@@ -60,7 +63,8 @@ func Convolution(b *ir.Builder, x, w, bias *ir.Value, window Window, groups int6
 
 // windowOf reads a node's window; it checks the lists' lengths against the number of spatial axes.
 func windowOf(n *ir.Node, axes int) (Window, error) {
-	w := Window{n.Attrs.Ints("kernel"), n.Attrs.Ints("strides"), n.Attrs.Ints("dilations"), n.Attrs.Exprs("begin"), n.Attrs.Exprs("end")}
+	w := Window{n.Attrs.Ints("kernel"), n.Attrs.Ints("strides"), n.Attrs.Ints("dilations"), n.Attrs.Exprs("begin"),
+		n.Attrs.Exprs("end")}
 	for _, length := range []int{len(w.Kernel), len(w.Strides), len(w.Dilations), len(w.Begin), len(w.End)} {
 		if length != axes {
 			return w, fault(n, "a window over %d axes in a list for %d", length, axes)
@@ -88,7 +92,8 @@ func (w Window) unpadded(axis int) bool { return isZero(w.Begin[axis]) && isZero
 // span is the extent that a window of the kernel covers along an axis.
 func (w Window) span(axis int) int64 { return (w.Kernel[axis]-1)*w.Dilations[axis] + 1 }
 
-// positions is how many places the window has along an axis of the given extent; with ceil, a last one may hang over the end.
+// positions is how many places the window has along an axis of the given extent; with ceil, a last one may hang over
+// the end.
 func (w Window) positions(axis int, extent sym.Expr) sym.Expr {
 	room := extent.Add(w.Begin[axis]).Add(w.End[axis]).Sub(sym.Const(w.span(axis)))
 	return room.FloorDiv(sym.Const(w.Strides[axis])).Add(one)
@@ -105,7 +110,8 @@ func convolutionShape(c *ir.Inference, n *ir.Node) error {
 	}
 	x, w := n.Inputs[0].Type, n.Inputs[1].Type
 	if len(x.Shape) < 3 || len(w.Shape) != len(x.Shape) {
-		return fault(n, "input of rank %d and weights of rank %d; both need the same rank, at least 3", len(x.Shape), len(w.Shape))
+		return fault(n, "input of rank %d and weights of rank %d; both need the same rank, at least 3", len(x.Shape),
+			len(w.Shape))
 	}
 	dt := n.Attrs.DType("dtype")
 	if dt == dtype.Invalid {
@@ -135,7 +141,8 @@ func convolutionShape(c *ir.Inference, n *ir.Node) error {
 	if err := c.RequireEqual(n, xs[1], ws[1].Mul(sym.Const(groups)), "the channels of a convolution"); err != nil {
 		return err
 	}
-	if err := c.RequireEqual(n, ws[0].Mod(sym.Const(groups)), sym.Const(0), "output channels are a multiple of the groups"); err != nil {
+	if err := c.RequireEqual(n, ws[0].Mod(sym.Const(groups)), sym.Const(0),
+		"output channels are a multiple of the groups"); err != nil {
 		return err
 	}
 	shape := []sym.Expr{xs[0], ws[0]}
@@ -144,7 +151,8 @@ func convolutionShape(c *ir.Inference, n *ir.Node) error {
 			return err
 		}
 		extent := window.positions(i, xs[2+i])
-		if err := c.Require(n, sym.Cond{A: sym.Const(0), Rel: sym.LE, B: extent}, "the kernel fits the padded input"); err != nil {
+		if err := c.Require(n, sym.Cond{A: sym.Const(0), Rel: sym.LE, B: extent},
+			"the kernel fits the padded input"); err != nil {
 			return err
 		}
 		shape = append(shape, c.Dims().Simplify(extent))
@@ -217,14 +225,15 @@ func convolutionMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tens
 	return []*tensor.Tensor{out}, nil
 }
 
-// HasHoles reports whether the weights of a convolution with its channels last have holes: elements of +0, which stand for
-// no weight, so that what they would multiply takes no part, not even an infinity. Weights that are 0 are −0 there.
+// HasHoles reports whether the weights of a convolution with its channels last have holes: elements of +0, which stand
+// for no weight, so that what they would multiply takes no part, not even an infinity. Weights that are 0 are −0 there.
 func HasHoles(n *ir.Node) bool { return n.Attrs.Bool("holes") }
 
 func convolutionIsWhole(n *ir.Node, _ *sym.Dims) bool { return !HasHoles(n) }
 
 func convolutionIsPointwise(n *ir.Node, d *sym.Dims) bool {
-	w := Window{n.Attrs.Ints("kernel"), n.Attrs.Ints("strides"), n.Attrs.Ints("dilations"), n.Attrs.Exprs("begin"), n.Attrs.Exprs("end")}
+	w := Window{n.Attrs.Ints("kernel"), n.Attrs.Ints("strides"), n.Attrs.Ints("dilations"), n.Attrs.Exprs("begin"),
+		n.Attrs.Exprs("end")}
 	for i := range w.Kernel {
 		if w.Kernel[i] != 1 || w.Strides[i] != 1 || !w.unpadded(i) {
 			return false
@@ -240,7 +249,8 @@ func convolutionPointwise(k *Nest, n *ir.Node) {
 	places := x.Shape[2:]
 	positions := product(places)
 	perGroup, inner := groupOf(out.Shape[1], groups), w.Shape[1]
-	// The spatial axes are one axis: a kernel's parameter may have another shape of as many elements. The result keeps its own, so that maps of it can join.
+	// The spatial axes are one axis: a kernel's parameter may have another shape of as many elements. The result keeps its
+	// own, so that maps of it can join.
 	k.Reshape(x, x.Shape[0], x.Shape[1], positions)
 	k.Reshape(w, w.Shape[0], w.Shape[1])
 	k.Each("n", x.Shape[0], func(image sym.Expr) {
@@ -262,7 +272,8 @@ func convolutionIsDepthwise(n *ir.Node, d *sym.Dims) bool {
 	return convolutionIsWhole(n, d) && isOne(filter(n, n.Inputs[1].Type.Shape)[1]) && n.Attrs.Int("groups", 1) > 1
 }
 
-// convolutionDepthwise has one input channel for each output channel: there is no sum over channels to make a matrix product of.
+// convolutionDepthwise has one input channel for each output channel: there is no sum over channels to make a matrix
+// product of.
 func convolutionDepthwise(k *Nest, n *ir.Node) {
 	x, w, bias, out := k.In[0], k.In[1], present(k.In, 2), k.Out[0]
 	window, _ := windowOf(n, len(x.Shape)-2)
@@ -299,7 +310,8 @@ func convolutionDepthwise(k *Nest, n *ir.Node) {
 	})
 }
 
-// inside is the test that position p lies in [0, extent), or nil where the window never leaves the input along this axis.
+// inside is the test that position p lies in [0, extent), or nil if the window never leaves the input along this
+// axis.
 func inside(d *sym.Dims, p, extent, at sym.Expr, w Window, axis int) loop.Expr {
 	if w.unpadded(axis) {
 		return nil
@@ -330,7 +342,8 @@ func (k *Nest) grouped(groups int64, body func(group sym.Expr)) {
 	k.Each("g", sym.Const(groups), body)
 }
 
-// biased declares an accumulator of rows × columns, each row begun with its bias (0 where bias is nil) from element first on.
+// biased declares an accumulator of rows × columns, each row begun with its bias (0 if bias is nil) from element
+// first on.
 func (k *Nest) biased(bias *loop.Memory, dt dtype.DType, first, rows, columns sym.Expr) *loop.Memory {
 	acc := k.Local("acc", dt, rows, columns)
 	k.Nest(loop.Each, "z", acc.Shape, func(at []sym.Expr) {
@@ -343,8 +356,9 @@ func (k *Nest) biased(bias *loop.Memory, dt dtype.DType, first, rows, columns sy
 	return acc
 }
 
-// convolutionDirect computes one row of output positions (all channels of a group, the last spatial axis whole) at a time: for each kernel
-// position, a matrix product of the weights with the part of the input row that the position sees. Nothing is gathered beforehand.
+// convolutionDirect computes one row of output positions (all channels of a group, the last spatial axis whole) at a
+// time: for each kernel position, a matrix product of the weights with the part of the input row that the position
+// sees. Nothing is gathered beforehand.
 func convolutionDirect(k *Nest, n *ir.Node) {
 	x, w, out := k.In[0], k.In[1], k.Out[0]
 	rank := len(x.Shape)
@@ -395,7 +409,8 @@ func convolutionDirect(k *Nest, n *ir.Node) {
 	})
 }
 
-// convolutionSums has a sum for each element of the result, over the channels of its group and the window's places; those outside the image count as 0.
+// convolutionSums has a sum for each element of the result, over the channels of its group and the window's places;
+// those outside the image count as 0.
 func convolutionSums(k *Nest, n *ir.Node) {
 	x, w, out := k.In[0], k.In[1], k.Out[0]
 	rank := len(x.Shape)
@@ -432,10 +447,14 @@ func convolutionSums(k *Nest, n *ir.Node) {
 
 // farWindows are windows many of whose elements see only padding.
 var farWindows = []Window{
-	{Kernel: []int64{3, 3}, Strides: []int64{1, 1}, Dilations: []int64{4, 4}, Begin: ir.Constants([]int64{4, 4}), End: ir.Constants([]int64{4, 4})},
-	{Kernel: []int64{3, 3}, Strides: []int64{1, 1}, Dilations: []int64{9, 9}, Begin: ir.Constants([]int64{9, 9}), End: ir.Constants([]int64{9, 9})},
-	{Kernel: []int64{5, 2}, Strides: []int64{2, 3}, Dilations: []int64{3, 2}, Begin: ir.Constants([]int64{7, 0}), End: ir.Constants([]int64{4, 3})},
-	{Kernel: []int64{1, 11}, Strides: []int64{1, 2}, Dilations: []int64{1, 3}, Begin: ir.Constants([]int64{0, 20}), End: ir.Constants([]int64{0, 10})},
+	{Kernel: []int64{3, 3}, Strides: []int64{1, 1}, Dilations: []int64{4, 4}, Begin: ir.Constants([]int64{4, 4}),
+		End: ir.Constants([]int64{4, 4})},
+	{Kernel: []int64{3, 3}, Strides: []int64{1, 1}, Dilations: []int64{9, 9}, Begin: ir.Constants([]int64{9, 9}),
+		End: ir.Constants([]int64{9, 9})},
+	{Kernel: []int64{5, 2}, Strides: []int64{2, 3}, Dilations: []int64{3, 2}, Begin: ir.Constants([]int64{7, 0}),
+		End: ir.Constants([]int64{4, 3})},
+	{Kernel: []int64{1, 11}, Strides: []int64{1, 2}, Dilations: []int64{1, 3}, Begin: ir.Constants([]int64{0, 20}),
+		End: ir.Constants([]int64{0, 10})},
 }
 
 func convolutionSamples(r *rand.Rand) []Sample {
@@ -461,10 +480,14 @@ func convolutionSamples(r *rand.Rand) []Sample {
 		sample(dt, sampleWindows[1], 3, 3, 6, false, 1, 5, 6)
 		sample(dt, sampleWindows[4], 1, 3, 2, true, 2, 3, 4)
 	}
-	line := Window{Kernel: []int64{3}, Strides: []int64{1}, Dilations: []int64{2}, Begin: ir.Constants([]int64{2}), End: ir.Constants([]int64{2})}
-	cube := Window{Kernel: []int64{2, 1, 3}, Strides: []int64{1, 2, 1}, Dilations: []int64{1, 1, 1}, Begin: ir.Constants([]int64{1, 0, 1}), End: ir.Constants([]int64{0, 0, 1})}
-	dot := Window{Kernel: []int64{1, 1, 1}, Strides: []int64{1, 1, 1}, Dilations: []int64{1, 1, 1}, Begin: ir.Constants([]int64{0, 0, 0}), End: ir.Constants([]int64{0, 0, 0})}
-	same := Window{Kernel: []int64{3, 3}, Strides: []int64{1, 1}, Dilations: []int64{1, 1}, Begin: ir.Constants([]int64{1, 1}), End: ir.Constants([]int64{1, 1})}
+	line := Window{Kernel: []int64{3}, Strides: []int64{1}, Dilations: []int64{2}, Begin: ir.Constants([]int64{2}),
+		End: ir.Constants([]int64{2})}
+	cube := Window{Kernel: []int64{2, 1, 3}, Strides: []int64{1, 2, 1}, Dilations: []int64{1, 1, 1},
+		Begin: ir.Constants([]int64{1, 0, 1}), End: ir.Constants([]int64{0, 0, 1})}
+	dot := Window{Kernel: []int64{1, 1, 1}, Strides: []int64{1, 1, 1}, Dilations: []int64{1, 1, 1},
+		Begin: ir.Constants([]int64{0, 0, 0}), End: ir.Constants([]int64{0, 0, 0})}
+	same := Window{Kernel: []int64{3, 3}, Strides: []int64{1, 1}, Dilations: []int64{1, 1},
+		Begin: ir.Constants([]int64{1, 1}), End: ir.Constants([]int64{1, 1})}
 	sample(dtype.F32, line, 1, 3, 2, true, 2, 8)
 	sample(dtype.F32, cube, 2, 2, 4, true, 1, 4, 3, 5)
 	sample(dtype.F32, dot, 1, 3, 5, true, 2, 2, 3, 4)
@@ -475,7 +498,8 @@ func convolutionSamples(r *rand.Rand) []Sample {
 	sample(dtype.F32, same, 3, 72, 72, true, 1, 5, 6)
 	sample(dtype.F32, dot, 2, 40, 96, true, 1, 2, 3, 3)
 	sample(dtype.F32, line, 2, 6, 96, false, 2, 9)
-	wide := Window{Kernel: []int64{3, 2}, Strides: []int64{1, 1}, Dilations: []int64{2, 3}, Begin: ir.Constants([]int64{2, 1}), End: ir.Constants([]int64{2, 2})}
+	wide := Window{Kernel: []int64{3, 2}, Strides: []int64{1, 1}, Dilations: []int64{2, 3},
+		Begin: ir.Constants([]int64{2, 1}), End: ir.Constants([]int64{2, 2})}
 	for _, dt := range []dtype.DType{dtype.F32, dtype.F16, dtype.I32} {
 		sample(dt, same, 4, 4, 8, true, 2, 6, 5)
 		sample(dt, wide, 3, 3, 3, false, 1, 7, 6)
@@ -487,20 +511,26 @@ func convolutionSamples(r *rand.Rand) []Sample {
 		sample(dtype.F32, w, 2, 32, 6, false, 1, 5, 8)
 	}
 	for _, channels := range []int64{3, 32} {
-		sample(dtype.F32, Window{Kernel: []int64{9, 9}, Strides: []int64{1, 1}, Dilations: []int64{1, 1}, Begin: ir.Constants([]int64{4, 4}), End: ir.Constants([]int64{4, 4})},
+		sample(dtype.F32, Window{Kernel: []int64{9, 9}, Strides: []int64{1, 1}, Dilations: []int64{1, 1},
+			Begin: ir.Constants([]int64{4, 4}), End: ir.Constants([]int64{4, 4})},
 			channels, channels, channels, true, 1, 10, 11)
-		sample(dtype.F32, Window{Kernel: []int64{4, 8}, Strides: []int64{2, 2}, Dilations: []int64{1, 2}, Begin: ir.Constants([]int64{5, 0}), End: ir.Constants([]int64{4, 3})},
+		sample(dtype.F32, Window{Kernel: []int64{4, 8}, Strides: []int64{2, 2}, Dilations: []int64{1, 2},
+			Begin: ir.Constants([]int64{5, 0}), End: ir.Constants([]int64{4, 3})},
 			channels, channels, channels, false, 2, 5, 13)
-		sample(dtype.F32, Window{Kernel: []int64{31}, Strides: []int64{1}, Dilations: []int64{1}, Begin: ir.Constants([]int64{15}), End: ir.Constants([]int64{15})},
+		sample(dtype.F32, Window{Kernel: []int64{31}, Strides: []int64{1}, Dilations: []int64{1},
+			Begin: ir.Constants([]int64{15}), End: ir.Constants([]int64{15})},
 			channels, channels, channels, true, 1, 20)
 	}
-	sample(dtype.F32, Window{Kernel: []int64{3}, Strides: []int64{1}, Dilations: []int64{4}, Begin: ir.Constants([]int64{4}), End: ir.Constants([]int64{4})}, 1, 16, 3, true, 2, 7)
-	sample(dtype.F32, Window{Kernel: []int64{3, 2, 3}, Strides: []int64{1, 1, 1}, Dilations: []int64{1, 3, 5}, Begin: ir.Constants([]int64{1, 2, 5}), End: ir.Constants([]int64{1, 1, 5})},
+	sample(dtype.F32, Window{Kernel: []int64{3}, Strides: []int64{1}, Dilations: []int64{4},
+		Begin: ir.Constants([]int64{4}), End: ir.Constants([]int64{4})}, 1, 16, 3, true, 2, 7)
+	sample(dtype.F32, Window{Kernel: []int64{3, 2, 3}, Strides: []int64{1, 1, 1}, Dilations: []int64{1, 3, 5},
+		Begin: ir.Constants([]int64{1, 2, 5}), End: ir.Constants([]int64{1, 1, 5})},
 		1, 17, 3, true, 1, 2, 3, 6)
 	return append(withHoles(withLast(out, false)), besideSamples(r)...)
 }
 
-// withHoles adds, for each sample of f32 whose channels are last, one whose weights have holes, beside infinities and NaN.
+// withHoles adds, for each sample of f32 whose channels are last, one whose weights have holes, beside infinities and
+// NaN.
 func withHoles(samples []Sample) []Sample {
 	for _, s := range samples[:len(samples):len(samples)] {
 		last, _ := s.Attrs["last"].(bool)

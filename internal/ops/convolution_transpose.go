@@ -11,12 +11,15 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "convolution_transpose", WantsLast: true, rows: rowRule{axes: transposedRows}, Grad: convolutionTransposeGrad, Shape: convTransposeShape, Mean: convTransposeMean, Samples: convTransposeSamples,
-		Lowerings: []Lowering{{Name: "sums", Blocks: true, Build: convTransposeSums}, {Name: "rows", Build: convTransposeRows}}})
+	define(&Def{Op: "convolution_transpose", WantsLast: true, rows: rowRule{axes: transposedRows},
+		Grad: convolutionTransposeGrad, Shape: convTransposeShape, Mean: convTransposeMean, Samples: convTransposeSamples,
+		Lowerings: []Lowering{{Name: "sums", Blocks: true, Build: convTransposeSums},
+			{Name: "rows", Build: convTransposeRows}}})
 }
 
-// ConvolutionTranspose spreads each element of x[N, I, d…] over the window that w[I, O/groups, k…] gives, Strides apart: what Convolution's gradient does. The
-// result is (d − 1)·stride + span − begin − end long along each spatial axis; padding that is negative makes it longer. bias, [O], may be nil.
+// ConvolutionTranspose spreads each element of x[N, I, d…] over the window that w[I, O/groups, k…] gives, Strides
+// apart: what Convolution's gradient does. The result is (d − 1)·stride + span − begin − end long along each spatial
+// axis; padding that is negative makes it longer. bias, [O], may be nil.
 func ConvolutionTranspose(b *ir.Builder, x, w, bias *ir.Value, window Window, groups int64) *ir.Value {
 	attrs := window.Attrs()
 	attrs["groups"] = groups
@@ -46,7 +49,8 @@ func convTransposeShape(c *ir.Inference, n *ir.Node) error {
 	if err := c.RequireEqual(n, x.Shape[1], w.Shape[0], "the channels of a convolution"); err != nil {
 		return err
 	}
-	if err := c.RequireEqual(n, w.Shape[0].Mod(sym.Const(groups)), sym.Const(0), "input channels are a multiple of the groups"); err != nil {
+	if err := c.RequireEqual(n, w.Shape[0].Mod(sym.Const(groups)), sym.Const(0),
+		"input channels are a multiple of the groups"); err != nil {
 		return err
 	}
 	shape := []sym.Expr{x.Shape[0], w.Shape[1].Mul(sym.Const(groups))}
@@ -54,8 +58,10 @@ func convTransposeShape(c *ir.Inference, n *ir.Node) error {
 		if err := c.RequireEqual(n, w.Shape[2+i], sym.Const(window.Kernel[i]), "the kernel's extent"); err != nil {
 			return err
 		}
-		extent := x.Shape[2+i].Sub(one).Mul(sym.Const(window.Strides[i])).Add(sym.Const(window.span(i))).Sub(window.Begin[i]).Sub(window.End[i])
-		if err := c.Require(n, sym.Cond{A: sym.Const(0), Rel: sym.LE, B: extent}, "the padding is no longer than the result"); err != nil {
+		extent := x.Shape[2+i].Sub(one).Mul(sym.Const(window.Strides[i])).Add(sym.Const(window.span(i))).Sub(window.Begin[i]).
+			Sub(window.End[i])
+		if err := c.Require(n, sym.Cond{A: sym.Const(0), Rel: sym.LE, B: extent},
+			"the padding is no longer than the result"); err != nil {
 			return err
 		}
 		shape = append(shape, c.Dims().Simplify(extent))
@@ -116,8 +122,9 @@ func convTransposeMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*te
 	return []*tensor.Tensor{out}, nil
 }
 
-// convTransposeRows computes one row of output positions (all channels of a group, the last spatial axis whole) at a time: for each kernel position that
-// reaches the row, a matrix product of the weights with an input row, added to every stride-th column.
+// convTransposeRows computes one row of output positions (all channels of a group, the last spatial axis whole) at a
+// time: for each kernel position that reaches the row, a matrix product of the weights with an input row, added to
+// every stride-th column.
 func convTransposeRows(k *Nest, n *ir.Node) {
 	x, w, out := k.In[0], k.In[1], k.Out[0]
 	rank := len(x.Shape)
@@ -169,9 +176,10 @@ func convTransposeRows(k *Nest, n *ir.Node) {
 	})
 }
 
-// convTransposeSums has a sum for each element of the result, over the channels of its group and those places of the window that reach it: with a stride of s, every s-th,
-// from one that the element's position modulo s decides. So positions that are equal modulo s are in a nest of their own. A window with a stride and a
-// dilation is gone through as a whole instead.
+// convTransposeSums has a sum for each element of the result, over the channels of its group and those places of the
+// window that reach it: with a stride of s, every s-th, from one that the element's position modulo s decides. So
+// positions that are equal modulo s are in a nest of their own. A window with a stride and a dilation is gone through
+// as a whole instead.
 func convTransposeSums(k *Nest, n *ir.Node) {
 	x, w, out := k.In[0], k.In[1], k.Out[0]
 	window, _ := windowOf(n, len(x.Shape)-2)
@@ -181,7 +189,8 @@ func convTransposeSums(k *Nest, n *ir.Node) {
 	var phases, places []sym.Expr
 	steps := []sym.Expr{inner}
 	for i := range axes {
-		axes[i] = spreadAxis{stride: window.Strides[i], dilation: window.Dilations[i], begin: window.Begin[i], kernel: window.Kernel[i], from: x.Shape[2+i], to: out.Shape[2+i]}
+		axes[i] = spreadAxis{stride: window.Strides[i], dilation: window.Dilations[i], begin: window.Begin[i],
+			kernel: window.Kernel[i], from: x.Shape[2+i], to: out.Shape[2+i]}
 		phase, place, step := axes[i].extents(k.D)
 		phases, places, steps = append(phases, phase), append(places, place), append(steps, step)
 	}
@@ -249,8 +258,8 @@ func (a spreadAxis) place(phase, at sym.Expr) (o sym.Expr, inside loop.Expr) {
 	return o, loop.Apply2(loop.Lt, loop.At(o), loop.At(a.to))
 }
 
-// source is the position of the input that a place of the window spreads to a position of the result, and that place; whether the one is in the input, and the other in
-// the window: nil, if it is.
+// source is the position of the input that a place of the window spreads to a position of the result, and that place;
+// whether the one is in the input, and the other in the window: nil, if it is.
 func (a spreadAxis) source(phase, at, step sym.Expr) (p, tap sym.Expr, reaches, within loop.Expr) {
 	stride := sym.Const(a.stride)
 	if a.phased() {
@@ -287,12 +296,15 @@ func convTransposeSamples(r *rand.Rand) []Sample {
 			sample(dtype.F32, w, groups, 4, 6, i%2 == 0, 2, 4, 5)
 		}
 	}
-	longer := Window{Kernel: []int64{3, 3}, Strides: []int64{3, 2}, Dilations: []int64{1, 1}, Begin: ir.Constants([]int64{0, 1}), End: ir.Constants([]int64{-1, -1})}
+	longer := Window{Kernel: []int64{3, 3}, Strides: []int64{3, 2}, Dilations: []int64{1, 1},
+		Begin: ir.Constants([]int64{0, 1}), End: ir.Constants([]int64{-1, -1})}
 	for _, dt := range floatTypes {
 		sample(dt, longer, 1, 3, 2, true, 1, 3, 4)
 	}
-	sample(dtype.F32, Window{Kernel: []int64{3}, Strides: []int64{2}, Dilations: []int64{2}, Begin: ir.Constants([]int64{1}), End: ir.Constants([]int64{0})}, 1, 3, 2, true, 2, 5)
-	sample(dtype.F32, Window{Kernel: []int64{2, 1, 3}, Strides: []int64{2, 2, 1}, Dilations: []int64{1, 1, 1}, Begin: ir.Constants([]int64{1, 0, 1}), End: ir.Constants([]int64{0, 0, 1})}, 2, 2, 4, true, 1, 3, 2, 4)
+	sample(dtype.F32, Window{Kernel: []int64{3}, Strides: []int64{2}, Dilations: []int64{2},
+		Begin: ir.Constants([]int64{1}), End: ir.Constants([]int64{0})}, 1, 3, 2, true, 2, 5)
+	sample(dtype.F32, Window{Kernel: []int64{2, 1, 3}, Strides: []int64{2, 2, 1}, Dilations: []int64{1, 1, 1},
+		Begin: ir.Constants([]int64{1, 0, 1}), End: ir.Constants([]int64{0, 0, 1})}, 2, 2, 4, true, 1, 3, 2, 4)
 	sample(dtype.F32, longer, 1, 2, 2, false, 0, 3, 3)
 	return out
 }

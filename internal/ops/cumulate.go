@@ -17,12 +17,15 @@ type cumulation struct {
 }
 
 func init() {
-	for _, f := range []cumulation{{"cumsum", loop.Add, 0, cumsumGrad, Def{Linear: true, Last: axisLast}}, {"cumprod", loop.Mul, 1, cumprodGrad, Def{}}} {
-		define(&Def{Op: f.name, Linear: f.own.Linear, Last: f.own.Last, Shape: cumulateShape, Grad: f.grad, Mean: f.mean, Lowerings: []Lowering{{Name: "serial", Build: f.serial}}, Samples: cumulateSamples})
+	for _, f := range []cumulation{{"cumsum", loop.Add, 0, cumsumGrad, Def{Linear: true, Last: axisLast}},
+		{"cumprod", loop.Mul, 1, cumprodGrad, Def{}}} {
+		define(&Def{Op: f.name, Linear: f.own.Linear, Last: f.own.Last, Shape: cumulateShape, Grad: f.grad, Mean: f.mean,
+			Lowerings: []Lowering{{Name: "serial", Build: f.serial}}, Samples: cumulateSamples})
 	}
 }
 
-// CumSum adds up the elements along an axis: each with all before it (exclusive: those before it alone), or behind it with reverse.
+// CumSum adds up the elements along an axis: each with all before it (exclusive: those before it alone), or behind it
+// with reverse.
 func CumSum(b *ir.Builder, x *ir.Value, axis int64, exclusive, reverse bool) *ir.Value {
 	return b.Op("cumsum", ir.Attrs{"axis": axis, "exclusive": exclusive, "reverse": reverse}, x)
 }

@@ -10,13 +10,17 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "diagonal", Linear: true, Grad: diagonalGrad, Shape: diagonalShape, Mean: diagonalMean, View: diagonalView, Samples: diagonalSamples,
+	define(&Def{Op: "diagonal", Linear: true, Grad: diagonalGrad, Shape: diagonalShape, Mean: diagonalMean,
+		View: diagonalView, Samples: diagonalSamples,
 		Lowerings: []Lowering{{Name: "map", Build: func(k *Nest, n *ir.Node) {
-			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) { k.Store(k.Out[0], at, k.In[0].Load(undiagonal(n, at)...)) })
+			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) {
+				k.Store(k.Out[0], at, k.In[0].Load(undiagonal(n, at)...))
+			})
 		}}}})
 }
 
-// Diagonal walks two axes of one extent together: the result has the first, at whose index i both have i, and not the second.
+// Diagonal walks two axes of one extent together: the result has the first, at whose index i both have i, and not the
+// second.
 func Diagonal(b *ir.Builder, x *ir.Value, first, second int) *ir.Value {
 	return b.Op("diagonal", ir.Attrs{"first": int64(first), "second": int64(second)}, x)
 }
@@ -67,7 +71,9 @@ func diagonalView(n *ir.Node, _ *sym.Dims) *View {
 func diagonalSamples(r *rand.Rand) []Sample {
 	return []Sample{
 		{Attrs: ir.Attrs{"first": int64(0), "second": int64(1)}, Inputs: []*tensor.Tensor{sampleOf(r, floatTypes[0], 3, 3)}},
-		{Attrs: ir.Attrs{"first": int64(0), "second": int64(2)}, Inputs: []*tensor.Tensor{sampleOf(r, integerTypes[0], 3, 2, 3, 2)}},
-		{Attrs: ir.Attrs{"first": int64(1), "second": int64(2)}, Inputs: []*tensor.Tensor{sampleOf(r, floatTypes[2], 2, 0, 0)}},
+		{Attrs: ir.Attrs{"first": int64(0), "second": int64(2)},
+			Inputs: []*tensor.Tensor{sampleOf(r, integerTypes[0], 3, 2, 3, 2)}},
+		{Attrs: ir.Attrs{"first": int64(1), "second": int64(2)},
+			Inputs: []*tensor.Tensor{sampleOf(r, floatTypes[2], 2, 0, 0)}},
 	}
 }

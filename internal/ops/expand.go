@@ -8,13 +8,19 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "expand", Last: expandLast, Narrow: expandParts, Light: true, Linear: true, Recompute: Late | InPieces | Backward, Picks: true, NotNegative: firstNotNegative, rows: rowRule{axes: expandRows, cut: shapeCut}, Shape: expandShape, Mean: expandMean, View: expandView, Samples: expandSamples, Grad: expandGrad,
+	define(&Def{Op: "expand", Last: expandLast, Narrow: expandParts, Light: true, Linear: true,
+		Recompute: Late | InPieces | Backward, Picks: true, NotNegative: firstNotNegative,
+		rows: rowRule{axes: expandRows, cut: shapeCut}, Shape: expandShape, Mean: expandMean, View: expandView,
+		Samples: expandSamples, Grad: expandGrad,
 		Lowerings: []Lowering{{Name: "map", When: movable, Build: func(k *Nest, n *ir.Node) {
-			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) { k.Store(k.Out[0], at, k.In[0].Load(stretched(at, k.In[0].Shape)...)) })
+			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) {
+				k.Store(k.Out[0], at, k.In[0].Load(stretched(at, k.In[0].Shape)...))
+			})
 		}}}})
 }
 
-// Expand repeats x along its axes of extent 1, and along new ones in front, to the shape that x's and the given one broadcast to.
+// Expand repeats x along its axes of extent 1, and along new ones in front, to the shape that x's and the given one
+// broadcast to.
 func Expand(b *ir.Builder, x *ir.Value, shape ...sym.Expr) *ir.Value {
 	return b.Op("expand", ir.Attrs{"shape": shape}, x)
 }
@@ -99,7 +105,8 @@ func expandRows(n *ir.Node, _ int, in []int, aligned func(*ir.Value, int) int) b
 
 // expandParts: what is repeated is read whole, the other axes in part.
 func expandParts(_ Parts, n *ir.Node, want Part) (Reading, bool) {
-	return Reading{Made: want, In: []Part{stretchedPart(n.Inputs[0], want)}, Attrs: ir.Attrs{"shape": want.Shape(n.Outputs[0].Type.Shape)}}, true
+	return Reading{Made: want, In: []Part{stretchedPart(n.Inputs[0], want)},
+		Attrs: ir.Attrs{"shape": want.Shape(n.Outputs[0].Type.Shape)}}, true
 }
 
 // expandLast is of repetitions along axes that are there.

@@ -10,13 +10,19 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "gather", Light: true, Linear: true, Recompute: InPieces | Backward, Picks: true, Selects: true, rows: tableRows, Grad: gatherGrad, Shape: gatherShape, Mean: gatherMean, Samples: gatherSamples, Lowerings: []Lowering{{Name: "rows", When: movable, Build: gatherRows}}})
-	define(&Def{Op: "gather_elements", Light: true, Linear: true, Picks: true, Selects: true, Grad: gatherElementsGrad, Shape: gatherElementsShape, Mean: gatherElementsMean, Samples: gatherElementsSamples,
+	define(&Def{Op: "gather", Light: true, Linear: true, Recompute: InPieces | Backward, Picks: true, Selects: true,
+		rows: tableRows, Grad: gatherGrad, Shape: gatherShape, Mean: gatherMean, Samples: gatherSamples,
+		Lowerings: []Lowering{{Name: "rows", When: movable, Build: gatherRows}}})
+	define(&Def{Op: "gather_elements", Light: true, Linear: true, Picks: true, Selects: true, Grad: gatherElementsGrad,
+		Shape: gatherElementsShape, Mean: gatherElementsMean, Samples: gatherElementsSamples,
 		Lowerings: []Lowering{{Name: "map", When: movable, Build: gatherElementsMap}}})
-	define(&Def{Op: "gather_nd", Light: true, Linear: true, Picks: true, Selects: true, Grad: gatherNDGrad, Shape: gatherNDShape, Mean: gatherNDMean, Samples: gatherNDSamples, Lowerings: []Lowering{{Name: "rows", When: movable, Build: gatherNDRows}}})
+	define(&Def{Op: "gather_nd", Light: true, Linear: true, Picks: true, Selects: true, Grad: gatherNDGrad,
+		Shape: gatherNDShape, Mean: gatherNDMean, Samples: gatherNDSamples,
+		Lowerings: []Lowering{{Name: "rows", When: movable, Build: gatherNDRows}}})
 }
 
-// Gather takes slices of x along an axis by their numbers, which may count from the end: the indices' axes stand where the axis was.
+// Gather takes slices of x along an axis by their numbers, which may count from the end: the indices' axes stand where
+// the axis was.
 func Gather(b *ir.Builder, x, indices *ir.Value, axis int64) *ir.Value {
 	return b.Op("gather", ir.Attrs{"axis": axis}, x, indices)
 }
@@ -26,8 +32,8 @@ func GatherElements(b *ir.Builder, x, indices *ir.Value, axis int64) *ir.Value {
 	return b.Op("gather_elements", ir.Attrs{"axis": axis}, x, indices)
 }
 
-// GatherND takes slices of x by tuples of indices along indices' last axis, which address the axes behind the first batch ones; those
-// belong to x and indices alike.
+// GatherND takes slices of x by tuples of indices along indices' last axis, which address the axes behind the first
+// batch ones; those belong to x and indices alike.
 func GatherND(b *ir.Builder, x, indices *ir.Value, batch int64) *ir.Value {
 	return b.Op("gather_nd", ir.Attrs{"batch": batch}, x, indices)
 }
@@ -40,7 +46,8 @@ func (k *Nest) position(index loop.Expr, extent sym.Expr) sym.Expr {
 	wide := loop.Convert(dtype.I64, index)
 	if index.DType().IsSigned() {
 		wide = k.Let("j", wide)
-		wide = loop.Choose(loop.Apply2(loop.Lt, wide, loop.Integer(dtype.I64, 0)), loop.Apply2(loop.Add, wide, loop.At(extent)), wide)
+		wide = loop.Choose(loop.Apply2(loop.Lt, wide, loop.Integer(dtype.I64, 0)),
+			loop.Apply2(loop.Add, wide, loop.At(extent)), wide)
 	}
 	return k.Check("p", wide, sym.Const(0), extent.Sub(one), outside)
 }
@@ -206,10 +213,12 @@ func tuple(n *ir.Node, indices ir.Type, rank, batch int64) (int64, error) {
 	}
 	depth, ok := indices.Shape[len(indices.Shape)-1].Const()
 	if !ok {
-		return 0, diag.Unsupportedf("tuples of %s indices, which is not a number", indices.Shape[len(indices.Shape)-1]).AtNode(n.Source, n.Op.Name())
+		return 0, diag.Unsupportedf("tuples of %s indices, which is not a number", indices.Shape[len(indices.Shape)-1]).
+			AtNode(n.Source, n.Op.Name())
 	}
 	if depth < 0 || depth > rank-batch {
-		return 0, fault(n, "tuples of %s indices for rank %d behind %d batch axes", indices.Shape[len(indices.Shape)-1], rank, batch)
+		return 0, fault(n, "tuples of %s indices for rank %d behind %d batch axes", indices.Shape[len(indices.Shape)-1], rank,
+			batch)
 	}
 	return depth, nil
 }

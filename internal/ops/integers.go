@@ -8,11 +8,13 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "integers", Linear: true, Recompute: Backward, Shape: integersShape, Mean: integersMean, Samples: integersSamples,
+	define(&Def{Op: "integers", Linear: true, Recompute: Backward, Shape: integersShape, Mean: integersMean,
+		Samples:   integersSamples,
 		Lowerings: []Lowering{{Name: "stores", Build: integersStores}}})
 }
 
-// Integers is a tensor whose elements are symbolic integers: what shape arithmetic has become when a run needs it as data.
+// Integers is a tensor whose elements are symbolic integers: what shape arithmetic has become when a run needs it as
+// data.
 func Integers(b *ir.Builder, t ir.Type, elements []sym.Expr) *ir.Value {
 	return b.Op("integers", ir.Attrs{"dtype": t.DType, "shape": t.Shape, "elements": elements})
 }

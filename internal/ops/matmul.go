@@ -12,12 +12,13 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "matmul", Narrow: matmulParts, Products: matmulProducts, Cost: matmulCost, Merge: Merging{By: "add"}, rows: rowRule{axes: matmulRowAxes}, Shape: matmulShape, Mean: matmulMean, Samples: matmulSamples, Grad: matmulGrad,
+	define(&Def{Op: "matmul", Narrow: matmulParts, Products: matmulProducts, Cost: matmulCost, Merge: Merging{By: "add"},
+		rows: rowRule{axes: matmulRowAxes}, Shape: matmulShape, Mean: matmulMean, Samples: matmulSamples, Grad: matmulGrad,
 		Lowerings: []Lowering{{Name: "sums", Blocks: true, Build: matmulSums}, {Name: "contract", Build: matmulContract}}})
 }
 
-// MatMul multiplies matrices a[…, M, K] and b[…, K, N] over broadcast leading axes. With transposeA, a is stored as […, K, M]; with
-// transposeB, b as […, N, K]. Floats narrower than f32 are summed in f32; integers wrap.
+// MatMul multiplies matrices a[…, M, K] and b[…, K, N] over broadcast leading axes. With transposeA, a is stored as […,
+// K, M]; with transposeB, b as […, N, K]. Floats narrower than f32 are summed in f32; integers wrap.
 func MatMul(b *ir.Builder, x, y *ir.Value, transposeA, transposeB bool) *ir.Value {
 	return b.Op("matmul", ir.Attrs{"transpose_a": transposeA, "transpose_b": transposeB}, x, y)
 }
@@ -27,8 +28,8 @@ func MatMulAs(b *ir.Builder, dt dtype.DType, x, y *ir.Value) *ir.Value {
 	return b.Op("matmul", ir.Attrs{"dtype": dt}, x, y)
 }
 
-// MatMulAny is MatMul for operands of any rank above 0: a vector on the left is a row, one on the right a column, and the axis of 1 that
-// it was given is taken from the result again.
+// MatMulAny is MatMul for operands of any rank above 0: a vector on the left is a row, one on the right a column, and
+// the axis of 1 that it was given is taken from the result again.
 func MatMulAny(b *ir.Builder, x, y *ir.Value) *ir.Value {
 	row, column := len(x.Type.Shape) == 1, len(y.Type.Shape) == 1
 	if row {
@@ -109,8 +110,10 @@ func matmulMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Te
 	flat := int64(0)
 	integer := out.DType().IsInt()
 	tensor.Each(out.Shape(), func(index []int64) {
-		x := matrixAt(index[:rank-2], a.Shape()[:a.Rank()-2], a.Shape()[a.Rank()-2]*a.Shape()[a.Rank()-1]) + index[rank-2]*sa[m]
-		y := matrixAt(index[:rank-2], b.Shape()[:b.Rank()-2], b.Shape()[b.Rank()-2]*b.Shape()[b.Rank()-1]) + index[rank-1]*sb[cols]
+		x := matrixAt(index[:rank-2], a.Shape()[:a.Rank()-2], a.Shape()[a.Rank()-2]*a.Shape()[a.Rank()-1]) +
+			index[rank-2]*sa[m]
+		y := matrixAt(index[:rank-2], b.Shape()[:b.Rank()-2], b.Shape()[b.Rank()-2]*b.Shape()[b.Rank()-1]) +
+			index[rank-1]*sb[cols]
 		if integer {
 			sum := int64(0)
 			for k := int64(0); k < depth; k++ {
@@ -134,14 +137,16 @@ func matrixAt(index, leading []int64, size int64) int64 {
 	return stretchedFlat(index, leading) * size
 }
 
-// matmulContract is one product per index of the leading axes; those along which the right operand does not vary are rows of one product.
+// matmulContract is one product per index of the leading axes; those along which the right operand does not vary are
+// rows of one product.
 func matmulContract(k *Nest, n *ir.Node) {
 	a, b, out := k.In[0], k.In[1], k.Out[0]
 	m, ka, kb, cols := matmulAxes(n)
 	rank := len(out.Shape)
 	columns, depth := out.Shape[rank-1], a.Shape[ka]
 	leadA, leadB := a.Shape[:len(a.Shape)-2], b.Shape[:len(b.Shape)-2]
-	// The last leading axes that the left operand has and the right one has not join the rows, where the left one's rows follow one another.
+	// The last leading axes that the left operand has and the right one has not join the rows, where the left one's rows
+	// follow one another.
 	joined := 0
 	if !n.Attrs.Bool("transpose_a") {
 		for joined < len(leadA) && (joined >= len(leadB) || isOne(leadB[len(leadB)-1-joined])) {
@@ -187,7 +192,8 @@ func matmulSums(k *Nest, n *ir.Node) {
 		batch, row, column := at[:rank-2], at[rank-2], at[rank-1]
 		sum := k.Var("sum", loop.Number(dt, 0))
 		k.Serial("k", a.Shape[ka], func(step sym.Expr) {
-			k.Reduce(sum, loop.Add, loop.Apply2(loop.Mul, matrix(a, batch, m, ka, row, step), matrix(b, batch, kb, cols, step, column)))
+			k.Reduce(sum, loop.Add, loop.Apply2(loop.Mul, matrix(a, batch, m, ka, row, step),
+				matrix(b, batch, kb, cols, step, column)))
 		})
 		k.Store(out, at, loop.Convert(out.DType, sum))
 	})
@@ -219,17 +225,21 @@ func accumulator(dt dtype.DType) dtype.DType {
 
 func matmulSamples(r *rand.Rand) []Sample {
 	var out []Sample
-	shapes := [][2][]int64{{{3, 5}, {5, 4}}, {{2, 3, 5}, {5, 4}}, {{2, 3, 4, 5}, {5, 6}}, {{2, 3, 4}, {2, 4, 5}}, {{2, 1, 3, 4}, {3, 4, 2}}, {{4, 3, 2}, {1, 2, 5}},
-		{{2, 3, 2, 4}, {2, 1, 4, 3}}, {{1, 7}, {3, 7, 2}}, {{3, 1, 2, 4}, {4, 5}}, {{3, 1, 1, 4}, {1, 4, 5}}, {{0, 3}, {3, 2}}, {{2, 0}, {0, 3}}, {{3, 2}, {2, 0}}, {{2, 0, 3}, {3, 2}}}
+	shapes := [][2][]int64{{{3, 5}, {5, 4}}, {{2, 3, 5}, {5, 4}}, {{2, 3, 4, 5}, {5, 6}}, {{2, 3, 4}, {2, 4, 5}},
+		{{2, 1, 3, 4}, {3, 4, 2}}, {{4, 3, 2}, {1, 2, 5}},
+		{{2, 3, 2, 4}, {2, 1, 4, 3}}, {{1, 7}, {3, 7, 2}}, {{3, 1, 2, 4}, {4, 5}}, {{3, 1, 1, 4}, {1, 4, 5}},
+		{{0, 3}, {3, 2}}, {{2, 0}, {0, 3}}, {{3, 2}, {2, 0}}, {{2, 0, 3}, {3, 2}}}
 	for i, s := range shapes {
 		for j, dt := range []dtype.DType{dtype.F32, dtype.F64, dtype.F16, dtype.BF16, dtype.I32, dtype.I64, dtype.U32} {
 			if j > 0 && i > 3 {
 				continue
 			}
-			out = append(out, Sample{Attrs: ir.Attrs{}, Inputs: []*tensor.Tensor{sampleOf(r, dt, s[0]...), sampleOf(r, dt, s[1]...)}})
+			out = append(out, Sample{Attrs: ir.Attrs{}, Inputs: []*tensor.Tensor{sampleOf(r, dt, s[0]...),
+				sampleOf(r, dt, s[1]...)}})
 		}
 	}
-	for _, transposed := range []ir.Attrs{{"transpose_a": true}, {"transpose_b": true}, {"transpose_a": true, "transpose_b": true}} {
+	for _, transposed := range []ir.Attrs{{"transpose_a": true}, {"transpose_b": true},
+		{"transpose_a": true, "transpose_b": true}} {
 		a, b := []int64{2, 3, 4}, []int64{4, 5}
 		if transposed.Bool("transpose_a") {
 			a = []int64{2, 4, 3}
@@ -237,12 +247,15 @@ func matmulSamples(r *rand.Rand) []Sample {
 		if transposed.Bool("transpose_b") {
 			b = []int64{5, 4}
 		}
-		out = append(out, Sample{Attrs: transposed, Inputs: []*tensor.Tensor{sampleFloats(r, dtype.F32, a...), sampleNormal(r, dtype.F32, b...)}})
+		out = append(out, Sample{Attrs: transposed, Inputs: []*tensor.Tensor{sampleFloats(r, dtype.F32, a...),
+			sampleNormal(r, dtype.F32, b...)}})
 	}
-	return append(out, Sample{Attrs: ir.Attrs{"dtype": dtype.I32}, Inputs: []*tensor.Tensor{sampleOf(r, dtype.U8, 3, 4), sampleOf(r, dtype.I8, 4, 2)}})
+	return append(out, Sample{Attrs: ir.Attrs{"dtype": dtype.I32},
+		Inputs: []*tensor.Tensor{sampleOf(r, dtype.U8, 3, 4), sampleOf(r, dtype.I8, 4, 2)}})
 }
 
-// matmulGrad: of X·Y, by X it is U·Yᵀ and by Y it is Xᵀ·U; an operand that is stored transposed has the transposed derivative.
+// matmulGrad: of X·Y, by X it is U·Yᵀ and by Y it is Xᵀ·U; an operand that is stored transposed has the transposed
+// derivative.
 func matmulGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	x, y, u := n.Inputs[0], n.Inputs[1], Cast(g.Builder, up[0], n.Inputs[0].Type.DType)
 	turnedX, turnedY := n.Attrs.Bool("transpose_a"), n.Attrs.Bool("transpose_b")
@@ -338,5 +351,6 @@ func matmulParts(p Parts, n *ir.Node, want Part) (Reading, bool) {
 		in[rank-2+at] = own
 		return in
 	}
-	return Reading{Made: want, In: []Part{side(x, want[last-1], n.Attrs.Bool("transpose_a"), 0), side(y, want[last], n.Attrs.Bool("transpose_b"), 1)}}, true
+	return Reading{Made: want, In: []Part{side(x, want[last-1], n.Attrs.Bool("transpose_a"), 0),
+		side(y, want[last], n.Attrs.Bool("transpose_b"), 1)}}, true
 }

@@ -7,7 +7,8 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "nonzero", Linear: true, Shape: nonzeroShape, Mean: hostMean("nonzero"), Host: "nonzero", Samples: nonzeroSamples})
+	define(&Def{Op: "nonzero", Linear: true, Shape: nonzeroShape, Mean: hostMean("nonzero"), Host: "nonzero",
+		Samples: nonzeroSamples})
 }
 
 // NonZero finds the elements that are not zero: [rank, count] indices, a column for each, in the elements' order.

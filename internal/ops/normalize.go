@@ -12,17 +12,21 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "normalize", Last: normalizeLast, Narrow: alongParts("axes"), Linear: true, Recompute: InPieces | Backward, rows: rowRule{axes: normalizeAxes}, Shape: normalizeShape, Mean: normalizeMean, Samples: normalizeSamples, Grad: normalizeGrad,
+	define(&Def{Op: "normalize", Last: normalizeLast, Narrow: alongParts("axes"), Linear: true,
+		Recompute: InPieces | Backward, rows: rowRule{axes: normalizeAxes}, Shape: normalizeShape, Mean: normalizeMean,
+		Samples: normalizeSamples, Grad: normalizeGrad,
 		Lowerings: []Lowering{{Name: "rows", Build: normalizeRows}}})
 }
 
-// Normalize scales the elements along axes, together, to mean 0 and variance 1: (x − mean) / √(variance + epsilon). Without centered the mean is
-// taken to be 0: x / √(mean of x² + epsilon). Layer, group, instance and root-mean-square normalisation are this and a scale and shift.
+// Normalize scales the elements along axes, together, to mean 0 and variance 1: (x − mean) / √(variance + epsilon).
+// Without centered the mean is taken to be 0: x / √(mean of x² + epsilon). Layer, group, instance and root-mean-square
+// normalisation are this and a scale and shift.
 func Normalize(b *ir.Builder, x *ir.Value, epsilon float64, centered bool, axes ...int64) *ir.Value {
 	return b.Op("normalize", ir.Attrs{"axes": axes, "epsilon": epsilon, "centered": centered}, x)
 }
 
-// NormalizeGroups is Normalize of x, [N, d…, C], along positions and channels: of groups of so many channels each, together. Sums are taken for each channel first.
+// NormalizeGroups is Normalize of x, [N, d…, C], along positions and channels: of groups of so many channels each,
+// together. Sums are taken for each channel first.
 func NormalizeGroups(b *ir.Builder, x *ir.Value, groups, each int64, epsilon float64, centered bool) *ir.Value {
 	rank := len(x.Type.Shape)
 	var spatial []int64
@@ -137,26 +141,30 @@ func normalizeSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	for i, dt := range floatTypes {
 		for _, axes := range [][]int64{{2}, {-1, 1}, {0}, {}} {
-			out = append(out, Sample{Attrs: ir.Attrs{"axes": axes, "epsilon": 1e-3, "centered": i%2 == 0}, Inputs: []*tensor.Tensor{sampleNormal(r, dt, 2, 3, 5)}})
+			out = append(out, Sample{Attrs: ir.Attrs{"axes": axes, "epsilon": 1e-3, "centered": i%2 == 0},
+				Inputs: []*tensor.Tensor{sampleNormal(r, dt, 2, 3, 5)}})
 		}
 	}
 	for _, shape := range [][]int64{{2, 0}, {0, 3}, {4, 1}} {
-		out = append(out, Sample{Attrs: ir.Attrs{"axes": []int64{1}, "epsilon": 1e-5, "centered": true}, Inputs: []*tensor.Tensor{sampleNormal(r, floatTypes[0], shape...)}})
+		out = append(out, Sample{Attrs: ir.Attrs{"axes": []int64{1}, "epsilon": 1e-5, "centered": true},
+			Inputs: []*tensor.Tensor{sampleNormal(r, floatTypes[0], shape...)}})
 	}
 	return out
 }
 
-// BatchNorm is x scaled and shifted channel by channel (axis 1), with the statistics given: (x − mean) / √(variance + epsilon) · scale + shift. Where
-// these are constants, what is left of them is one factor and one summand for each channel.
+// BatchNorm is x scaled and shifted channel by channel (axis 1), with the statistics given: (x − mean) / √(variance +
+// epsilon) · scale + shift. If these are constants, what is left of them is one factor and one summand for each
+// channel.
 func BatchNorm(b *ir.Builder, x, scale, shift, mean, variance *ir.Value, epsilon float64) *ir.Value {
 	dt := scale.Type.DType
-	factor := Binary(b, loop.Div, scale, Unary(b, loop.Sqrt, Binary(b, loop.Add, Cast(b, variance, dt), Scalar(b, dt, epsilon))))
+	factor := Binary(b, loop.Div, scale, Unary(b, loop.Sqrt,
+		Binary(b, loop.Add, Cast(b, variance, dt), Scalar(b, dt, epsilon))))
 	summand := Binary(b, loop.Sub, shift, Binary(b, loop.Mul, Cast(b, mean, dt), factor))
 	return ScaleShift(b, x, 1, Cast(b, factor, x.Type.DType), Cast(b, summand, x.Type.DType))
 }
 
-// ScaleShift multiplies x by scale and adds shift (nil: nothing), each of which has one element for each index of x's axes from axis on; what
-// scale lacks of these axes at the end is broadcast.
+// ScaleShift multiplies x by scale and adds shift (nil: nothing), each of which has one element for each index of x's
+// axes from axis on; what scale lacks of these axes at the end is broadcast.
 func ScaleShift(b *ir.Builder, x *ir.Value, axis int, scale, shift *ir.Value) *ir.Value {
 	y := Binary(b, loop.Mul, x, AlongAxis(b, scale, axis, len(x.Type.Shape)))
 	if shift != nil {

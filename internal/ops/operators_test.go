@@ -62,7 +62,8 @@ says what each of them means: passes ask for them, and never compare operators' 
 		if d.Work != nil {
 			work = "as it is defined"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", d.Op, strings.Join(ways, ", "), derivative, yes[d.rows.axes != nil], work, strings.Join(properties(d), ", "))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", d.Op, strings.Join(ways, ", "), derivative,
+			yes[d.rows.axes != nil], work, strings.Join(properties(d), ", "))
 	}
 	if *rewrite {
 		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
@@ -76,7 +77,8 @@ says what each of them means: passes ask for them, and never compare operators' 
 
 // ownColumns are the fields of Def that docs/operators.md does not list as properties: it has columns for some of them,
 // and all operators have the others.
-var ownColumns = []string{"Op", "Shape", "Mean", "Expand", "Grad", "NoGrad", "View", "Lowerings", "Work", "Host", "Samples", "rows"}
+var ownColumns = []string{"Op", "Shape", "Mean", "Expand", "Grad", "NoGrad", "View", "Lowerings", "Work", "Host",
+	"Samples", "rows"}
 
 // properties are the other fields of a definition that are set, with what some of them hold.
 func properties(d *Def) (list []string) {

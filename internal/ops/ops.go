@@ -1,8 +1,9 @@
 // Package ops holds the operators, one file each: shape rule, meaning, expansion, lowerings and samples.
 //
-// A file defines its operator with define, in its own init; constructors build nodes of it. An operator is computed in the
-// first of these ways that its definition offers: as a view of its input; by the first lowering whose condition holds; by
-// its expansion into other operators; by a function of package hostop. No file here names a machine or a file format.
+// A file defines its operator with define, in its own init; constructors build nodes of it. An operator is computed in
+// the first of these ways that its definition offers: as a view of its input; by the first lowering whose condition
+// holds; by its expansion into other operators; by a function of package hostop. No file here names a machine or a file
+// format.
 package ops
 
 import (
@@ -100,7 +101,8 @@ type Def struct {
 }
 
 // View places an output inside input Of: element (i, j, …) lies at Offset + i·Strides[0] + … of the input's elements.
-// With Strides nil, the output is the input's elements in order from Offset on, all of them or a part, under another shape.
+// With Strides nil, the output is the input's elements in order from Offset on, all of them or a part, under another
+// shape.
 type View struct {
 	Of      int
 	Offset  sym.Expr
@@ -115,29 +117,32 @@ type Lowering struct {
 	// Onto has the only result begin as a copy of the first input: k.Out[0] holds it and is an Update, k.In[0] is nil.
 	// The copy is a step of its own, which moves nothing if the result lies where the input does.
 	Onto bool
-	// Blocks is of lowerings for machines that run blocks of threads, which take them before the others; machines without take none.
+	// Blocks is of lowerings for machines that run blocks of threads, which take them before the others; machines without
+	// take none.
 	Blocks bool
-	// Worker is of lowerings that keep much in a worker's scratch: machines with blocks of threads take the expansion instead.
+	// Worker is of lowerings that keep much in a worker's scratch: machines with blocks of threads take the expansion
+	// instead.
 	Worker bool
 	Name   string
 	// When, where not nil, is the condition under which Build is right.
 	When func(n *ir.Node, d *sym.Dims) bool
 	// Build writes the kernel: k has a parameter for each present input and each output.
 	Build func(k *Nest, n *ir.Node)
-	// Error is the bound on its difference from Mean, as a relative tolerance; 0: results agree to the rounding of their type.
+	// Error is the bound on its difference from Mean, as a relative tolerance; 0: results agree to the rounding of their
+	// type.
 	Error float64
 }
 
 // Nest is a kernel under construction, with the node's operands as its parameters.
 type Nest struct {
 	*loop.Builder
-	In  []*loop.Memory // one per input of the node; nil where absent
+	In  []*loop.Memory // one per input of the node; nil if absent
 	Out []*loop.Memory
 	D   *sym.Dims
 }
 
-// Sample is a case that a definition must get right: a node's attributes and inputs. Rank-only attributes are shared by every
-// binding of the dimensions; regions are built by Regions where the operator needs them.
+// Sample is a case that a definition must get right: a node's attributes and inputs. Rank-only attributes are shared by
+// every binding of the dimensions; regions are built by Regions where the operator needs them.
 type Sample struct {
 	Attrs   ir.Attrs
 	Inputs  []*tensor.Tensor // nil: absent
@@ -163,7 +168,7 @@ func define(d *Def) { ir.Register(d) }
 // Of is a node's definition.
 func Of(n *ir.Node) *Def { return n.Op.(*Def) }
 
-// LoweringOf is the lowering of a node; nil where it has none.
+// LoweringOf is the lowering of a node; nil if it has none.
 func (d *Def) LoweringOf(n *ir.Node, dims *sym.Dims, blocks bool) *Lowering {
 	for _, own := range []bool{true, false} {
 		if own && !blocks {

@@ -8,13 +8,15 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "pad", Last: listsLast("begin", "end"), Light: true, Linear: true, Recompute: InPieces | Backward, NotNegative: padNotNegative, rows: rowRule{axes: padAxes, seen: padSeen, loose: padLoose, cut: padCut}, Grad: padGrad, Shape: padShape, Mean: padMean, Expand: padExpand, Samples: padSamples,
+	define(&Def{Op: "pad", Last: listsLast("begin", "end"), Light: true, Linear: true, Recompute: InPieces | Backward,
+		NotNegative: padNotNegative, rows: rowRule{axes: padAxes, seen: padSeen, loose: padLoose, cut: padCut}, Grad: padGrad,
+		Shape: padShape, Mean: padMean, Expand: padExpand, Samples: padSamples,
 		View:      func(n *ir.Node, d *sym.Dims) *View { return padView(n) },
 		Lowerings: []Lowering{{Name: "map", When: padIsMap, Build: padMap}}})
 }
 
-// padFolds are the ways to continue a tensor beyond its edges: where an element at a position outside [0, extent) comes from.
-// "constant" is none of them: it does not look at the tensor.
+// padFolds are the ways to continue a tensor beyond its edges: where an element at a position outside [0, extent) comes
+// from. "constant" is none of them: it does not look at the tensor.
 var padFolds = map[string]func(position, extent sym.Expr) sym.Expr{
 	"edge": func(p, extent sym.Expr) sym.Expr { return p.Max(sym.Const(0)).Min(extent.Sub(one)) },
 	// Without repeating the edge: of period 2·(extent − 1). One element is its own reflection.
@@ -26,8 +28,8 @@ var padFolds = map[string]func(position, extent sym.Expr) sym.Expr{
 	"wrap": func(p, extent sym.Expr) sym.Expr { return p.Mod(extent) },
 }
 
-// Pad adds begin[i] elements before and end[i] after axis i; negative ones are removed, before any are added. Mode is constant, edge, reflect
-// or wrap; value, one element, is what constant adds (nil: 0).
+// Pad adds begin[i] elements before and end[i] after axis i; negative ones are removed, before any are added. Mode is
+// constant, edge, reflect or wrap; value, one element, is what constant adds (nil: 0).
 func Pad(b *ir.Builder, x, value *ir.Value, mode string, begin, end []sym.Expr) *ir.Value {
 	inputs := []*ir.Value{x}
 	if mode == "constant" && value != nil {
@@ -40,7 +42,8 @@ func padShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 2); err != nil {
 		return err
 	}
-	x, begin, end, mode := n.Inputs[0].Type, n.Attrs.Exprs("begin"), n.Attrs.Exprs("end"), n.Attrs.String("mode", "constant")
+	x, begin, end, mode := n.Inputs[0].Type, n.Attrs.Exprs("begin"), n.Attrs.Exprs("end"),
+		n.Attrs.String("mode", "constant")
 	if len(begin) != len(x.Shape) || len(end) != len(x.Shape) {
 		return fault(n, "padding for %d and %d axes, rank %d", len(begin), len(end), len(x.Shape))
 	}
@@ -60,7 +63,8 @@ func padShape(c *ir.Inference, n *ir.Node) error {
 		}
 		if mode != "constant" && !(isZero(begin[i]) && isZero(end[i])) {
 			left := x.Shape[i].Add(begin[i].Min(sym.Const(0))).Add(end[i].Min(sym.Const(0)))
-			if err := c.Require(n, sym.Cond{A: one, Rel: sym.LE, B: left}, "padding by "+mode+" needs an element to begin with"); err != nil {
+			if err := c.Require(n, sym.Cond{A: one, Rel: sym.LE, B: left},
+				"padding by "+mode+" needs an element to begin with"); err != nil {
 				return err
 			}
 		}
@@ -71,8 +75,8 @@ func padShape(c *ir.Inference, n *ir.Node) error {
 
 func isZero(e sym.Expr) bool { return e.Equal(sym.Expr{}) }
 
-// padSource is where along an axis an element comes from: within what is left of the axis once negative padding has been taken away, which begins
-// at cut and has the extent left.
+// padSource is where along an axis an element comes from: within what is left of the axis once negative padding has
+// been taken away, which begins at cut and has the extent left.
 func padSource(at, begin, end, extent sym.Expr) (position, cut, left sym.Expr) {
 	lost := begin.Min(sym.Const(0)).Neg()
 	return at.Sub(begin.Max(sym.Const(0))), lost, extent.Sub(lost).Add(end.Min(sym.Const(0)))
@@ -155,12 +159,14 @@ func padExpand(b *ir.Builder, n *ir.Node) []*ir.Value {
 	}
 	x, begin, end := n.Inputs[0], n.Attrs.Exprs("begin"), n.Attrs.Exprs("end")
 	rank := len(begin)
-	first, left, before, after, step := make([]sym.Expr, rank), make([]sym.Expr, rank), make([]sym.Expr, rank), make([]sym.Expr, rank), make([]int64, rank)
+	first, left, before, after, step := make([]sym.Expr, rank), make([]sym.Expr, rank), make([]sym.Expr, rank),
+		make([]sym.Expr, rank), make([]int64, rank)
 	for i := range begin {
 		_, first[i], left[i] = padSource(sym.Expr{}, begin[i], end[i], x.Type.Shape[i])
 		before[i], after[i], step[i] = begin[i].Max(sym.Const(0)), end[i].Max(sym.Const(0)), 1
 	}
-	return []*ir.Value{Pad(b, Slice(b, x, first, left, step), input(n, 1), n.Attrs.String("mode", "constant"), before, after)}
+	return []*ir.Value{Pad(b, Slice(b, x, first, left, step), input(n, 1), n.Attrs.String("mode", "constant"), before,
+		after)}
 }
 
 func padMap(k *Nest, n *ir.Node) {

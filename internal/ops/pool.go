@@ -10,22 +10,29 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "max_pool", Last: poolLast, Picks: true, NotNegative: firstNotNegative, Cost: windowCost, rows: windowRows, Grad: maxPoolGrad, Shape: poolShape, Mean: maxPoolMean, Samples: poolSamples, Lowerings: []Lowering{{Name: "window", Build: maxPoolWindow}}})
-	define(&Def{Op: "max_pool_indices", Grad: maxPoolIndicesGrad, Shape: poolIndicesShape, Mean: poolIndicesMean, Samples: poolIndicesSamples,
+	define(&Def{Op: "max_pool", Last: poolLast, Picks: true, NotNegative: firstNotNegative, Cost: windowCost,
+		rows: windowRows, Grad: maxPoolGrad, Shape: poolShape, Mean: maxPoolMean, Samples: poolSamples,
+		Lowerings: []Lowering{{Name: "window", Build: maxPoolWindow}}})
+	define(&Def{Op: "max_pool_indices", Grad: maxPoolIndicesGrad, Shape: poolIndicesShape, Mean: poolIndicesMean,
+		Samples:   poolIndicesSamples,
 		Lowerings: []Lowering{{Name: "window", Build: poolIndicesWindow}}})
-	define(&Def{Op: "average_pool", Last: poolLast, NotNegative: firstNotNegative, Cost: windowCost, rows: windowRows, Grad: averagePoolGrad, Shape: poolShape, Mean: averagePoolMean, Samples: averagePoolSamples, Lowerings: []Lowering{{Name: "window", Build: averagePoolWindow}}})
-	define(&Def{Op: "lp_pool", Last: poolLast, Cost: windowCost, rows: windowRows, Grad: lpPoolGrad, Shape: poolShape, Mean: lpPoolMean, Samples: lpPoolSamples, Lowerings: []Lowering{{Name: "window", Build: lpPoolWindow}}})
+	define(&Def{Op: "average_pool", Last: poolLast, NotNegative: firstNotNegative, Cost: windowCost, rows: windowRows,
+		Grad: averagePoolGrad, Shape: poolShape, Mean: averagePoolMean, Samples: averagePoolSamples,
+		Lowerings: []Lowering{{Name: "window", Build: averagePoolWindow}}})
+	define(&Def{Op: "lp_pool", Last: poolLast, Cost: windowCost, rows: windowRows, Grad: lpPoolGrad, Shape: poolShape,
+		Mean: lpPoolMean, Samples: lpPoolSamples, Lowerings: []Lowering{{Name: "window", Build: lpPoolWindow}}})
 }
 
-// MaxPool is the largest element under the window at each place; positions outside the input count as lowest. ceil lets a last window hang over the end.
+// MaxPool is the largest element under the window at each place; positions outside the input count as lowest. ceil lets
+// a last window hang over the end.
 func MaxPool(b *ir.Builder, x *ir.Value, w Window, ceil bool) *ir.Value {
 	attrs := w.Attrs()
 	attrs["ceil"] = ceil
 	return b.Op("max_pool", attrs, x)
 }
 
-// MaxPoolIndices is MaxPool, and where each largest element lies in x: the number of elements before it, of the first where there are several. With
-// columns, the spatial axes are counted with the first one fastest.
+// MaxPoolIndices is MaxPool, and where each largest element lies in x: the number of elements before it, of the first
+// where there are several. With columns, the spatial axes are counted with the first one fastest.
 func MaxPoolIndices(b *ir.Builder, x *ir.Value, w Window, ceil, columns bool) (y, indices *ir.Value) {
 	attrs := w.Attrs()
 	attrs["ceil"], attrs["columns"] = ceil, columns
@@ -40,7 +47,8 @@ func LpPool(b *ir.Builder, x *ir.Value, w Window, ceil bool, p int64) *ir.Value 
 	return b.Op("lp_pool", attrs, x)
 }
 
-// AveragePool is the mean under the window. With padded, positions in the padding count as zeros; those beyond it never count.
+// AveragePool is the mean under the window. With padded, positions in the padding count as zeros; those beyond it never
+// count.
 func AveragePool(b *ir.Builder, x *ir.Value, w Window, ceil, padded bool) *ir.Value {
 	attrs := w.Attrs()
 	attrs["ceil"], attrs["padded"] = ceil, padded
@@ -69,7 +77,8 @@ func poolShape(c *ir.Inference, n *ir.Node) error {
 		if n.Attrs.Bool("ceil") {
 			extent = w.overhanging(i, sizes[2+i])
 		}
-		if err := c.Require(n, sym.Cond{A: leastPositions(extent), Rel: sym.LE, B: extent}, "the window fits the padded input"); err != nil {
+		if err := c.Require(n, sym.Cond{A: leastPositions(extent), Rel: sym.LE, B: extent},
+			"the window fits the padded input"); err != nil {
 			return err
 		}
 		shape = append(shape, c.Dims().Simplify(extent))
@@ -87,7 +96,8 @@ func leastPositions(extent sym.Expr) sym.Expr {
 	return one
 }
 
-// overhanging is positions where the last window may hang over the end, as long as it begins inside the input or the padding before it.
+// overhanging is positions where the last window may hang over the end, as long as it begins inside the input or the
+// padding before it.
 func (w Window) overhanging(axis int, extent sym.Expr) sym.Expr {
 	stride := sym.Const(w.Strides[axis])
 	room := extent.Add(w.Begin[axis]).Add(w.End[axis]).Sub(sym.Const(w.span(axis)))
@@ -95,9 +105,10 @@ func (w Window) overhanging(axis int, extent sym.Expr) sym.Expr {
 	return room.CeilDiv(stride).Add(one).Min(begins)
 }
 
-// window visits the input elements under each window: for each output element, begin, then visit for the elements inside, then end with the number of
-// positions that padding has as well.
-func poolEach(e *ir.Evaluation, n *ir.Node, x, out *tensor.Tensor, begin func(), visit func(at int64), end func(to, positions int64)) error {
+// window visits the input elements under each window: for each output element, begin, then visit for the elements
+// inside, then end with the number of positions that padding has as well.
+func poolEach(e *ir.Evaluation, n *ir.Node, x, out *tensor.Tensor, begin func(), visit func(at int64),
+	end func(to, positions int64)) error {
 	w, err := windowOf(n, x.Rank()-2)
 	if err != nil {
 		return err
@@ -166,8 +177,10 @@ func averagePoolMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tens
 	return []*tensor.Tensor{out}, err
 }
 
-// poolNest walks the windows: body gets a load of the element, which is otherwise where the position lies outside the input.
-func poolNest(k *Nest, n *ir.Node, otherwise *loop.Const, begin func(o []sym.Expr), body func(value loop.Expr), end func(o []sym.Expr)) {
+// poolNest walks the windows: body gets a load of the element, which is otherwise where the position lies outside the
+// input.
+func poolNest(k *Nest, n *ir.Node, otherwise *loop.Const, begin func(o []sym.Expr), body func(value loop.Expr),
+	end func(o []sym.Expr)) {
 	x, out := k.In[0], k.Out[0]
 	w, _ := windowOf(n, len(x.Shape)-2)
 	ceil, shape := n.Attrs.Bool("ceil"), planar(n, x.Shape)

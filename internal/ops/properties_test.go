@@ -236,7 +236,8 @@ func checkWholeVectors(_ *rand.Rand, d *Def, s Sample) (bool, error) {
 		s = Sample{Attrs: s.Attrs, Inputs: []*tensor.Tensor{ones, s.Inputs[1], twos}, Constant: []int{1}}
 	}
 	of, n, got, err := applied(d.Op, s)
-	if err != nil || x.Rank() == 0 || got.Rank() == 0 || !loopScalar(x.DType()) || got.Len() == 0 || !d.WholeVectors(of.module.Dims, n) {
+	if err != nil || x.Rank() == 0 || got.Rank() == 0 || !loopScalar(x.DType()) || got.Len() == 0 ||
+		!d.WholeVectors(of.module.Dims, n) {
 		return false, err
 	}
 	size := int(got.Shape()[got.Rank()-1]) * got.DType().Bits() / 8
@@ -312,7 +313,8 @@ func checkMerge(_ *rand.Rand, d *Def, s Sample) (bool, error) {
 	}
 	if len(s.Inputs) == 2 { // a product
 		y := s.Inputs[1]
-		if x.Rank() != 2 || y.Rank() != 2 || n.Attrs.Bool("transpose_a") || n.Attrs.Bool("transpose_b") || !split(x, 1) || !split(y, 0) {
+		if x.Rank() != 2 || y.Rank() != 2 || n.Attrs.Bool("transpose_a") || n.Attrs.Bool("transpose_b") || !split(x, 1) ||
+			!split(y, 0) {
 			return false, nil
 		}
 	} else {
@@ -384,7 +386,9 @@ func checkNarrow(r *rand.Rand, d *Def, s Sample) (bool, error) {
 	if want.Whole() {
 		return false, nil
 	}
-	reading, ok := d.Narrow(Parts{Dims: x.module.Dims, Shared: func(*ir.Value) bool { return false }}, n, slices.Clone(want))
+	reading, ok := d.Narrow(Parts{Dims: x.module.Dims, Shared: func(*ir.Value) bool {
+		return false
+	}}, n, slices.Clone(want))
 	if !ok {
 		return false, nil
 	}

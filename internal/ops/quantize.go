@@ -11,18 +11,24 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "quantize", Last: axisLast, Linear: true, NoGrad: "rounded; Custom says how to pass a derivative through", Shape: quantizeShape, Mean: quantizeMean, Samples: quantizeSamples, Lowerings: []Lowering{{Name: "map", Build: quantizeMap}}})
-	define(&Def{Op: "dequantize", Last: axisLast, Linear: true, Grad: dequantizeGrad, Shape: dequantizeShape, Mean: dequantizeMean, Samples: dequantizeSamples, Lowerings: []Lowering{{Name: "map", Build: dequantizeMap}}})
+	define(&Def{Op: "quantize", Last: axisLast, Linear: true,
+		NoGrad: "rounded; Custom says how to pass a derivative through", Shape: quantizeShape, Mean: quantizeMean,
+		Samples: quantizeSamples, Lowerings: []Lowering{{Name: "map", Build: quantizeMap}}})
+	define(&Def{Op: "dequantize", Last: axisLast, Linear: true, Grad: dequantizeGrad, Shape: dequantizeShape,
+		Mean: dequantizeMean, Samples: dequantizeSamples, Lowerings: []Lowering{{Name: "map", Build: dequantizeMap}}})
 }
 
-// Quantization says how elements share scales and zero points. A scale of one element is the whole tensor's. A scale of rank 1 has one element for each index of
-// Axis. With Block above 0, scale has the tensor's rank, and one element for each Block indices of Axis.
+// Quantization says how elements share scales and zero points. A scale of one element is the whole tensor's. A scale of
+// rank 1 has one element for each index of Axis. With Block above 0, scale has the tensor's rank, and one element for
+// each Block indices of Axis.
 type Quantization struct{ Axis, Block int64 }
 
-// Quantize is x / scale, rounded to the nearest even integer, plus zero (nil: 0), kept within the type to; of a float type, x / scale rounded to it, out of its range its largest
-// value, or with wrap infinity or NaN. The quotient is rounded to precision (Invalid: scale's type).
+// Quantize is x / scale, rounded to the nearest even integer, plus zero (nil: 0), kept within the type to; of a float
+// type, x / scale rounded to it, out of its range its largest value, or with wrap infinity or NaN. The quotient is
+// rounded to precision (Invalid: scale's type).
 func Quantize(b *ir.Builder, x, scale, zero *ir.Value, to, precision dtype.DType, q Quantization, wrap bool) *ir.Value {
-	return b.Op("quantize", ir.Attrs{"to": to, "precision": precision, "axis": q.Axis, "block": q.Block, "wrap": wrap}, quantized(b, x, scale, zero)...)
+	return b.Op("quantize", ir.Attrs{"to": to, "precision": precision, "axis": q.Axis, "block": q.Block, "wrap": wrap},
+		quantized(b, x, scale, zero)...)
 }
 
 // Dequantize is (x − zero) · scale, of type to. zero may be nil for 0.
@@ -150,7 +156,10 @@ func precisionOf(n *ir.Node) dtype.DType {
 func eachScaled(n *ir.Node, x, scale *tensor.Tensor, visit func(i, s int64)) {
 	flat, strides := int64(0), tensor.Strides(scale.Shape())
 	tensor.Each(x.Shape(), func(at []int64) {
-		index := scaleAt(n, x.Rank(), scale.Rank(), scale.Len() == 1 && n.Attrs.Int("block", 0) == 0, at, func(i int64) int64 { return i / n.Attrs.Int("block", 1) })
+		index := scaleAt(n, x.Rank(), scale.Rank(), scale.Len() == 1 && n.Attrs.Int("block", 0) == 0, at,
+			func(i int64) int64 {
+				return i / n.Attrs.Int("block", 1)
+			})
 		visit(flat, tensor.Offset(strides, index))
 		flat++
 	})
@@ -164,7 +173,8 @@ func quantizeMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.
 	x, scale, zero := in[0], in[1], present(in, 2)
 	dt, to := precisionOf(n), out.DType()
 	eachScaled(n, x, scale, func(i, s int64) {
-		quotient := loop.EvalBinary(loop.Div, dt, loop.EvalCast(dt, x.DType(), false, bitsOf(x, i)), loop.EvalCast(dt, scale.DType(), false, bitsOf(scale, s)))
+		quotient := loop.EvalBinary(loop.Div, dt, loop.EvalCast(dt, x.DType(), false, bitsOf(x, i)),
+			loop.EvalCast(dt, scale.DType(), false, bitsOf(scale, s)))
 		if to.IsFloat() {
 			setBits(out, i, loop.EvalCast(to, dt, n.Attrs.Bool("wrap"), quotient))
 			return
@@ -193,7 +203,9 @@ func loadScaled(k *Nest, n *ir.Node, input int, at []sym.Expr) loop.Expr {
 		}
 		return loop.Integer(m.DType, c.Int(0))
 	}
-	return m.Load(scaleAt(n, len(k.In[0].Shape), len(m.Shape), single, at, func(i sym.Expr) sym.Expr { return i.FloorDiv(block) })...)
+	return m.Load(scaleAt(n, len(k.In[0].Shape), len(m.Shape), single, at, func(i sym.Expr) sym.Expr {
+		return i.FloorDiv(block)
+	})...)
 }
 
 // inType is a number in another type: a constant stays one.
@@ -237,7 +249,8 @@ func quantizeMap(k *Nest, n *ir.Node) {
 		case to.IsSigned():
 			y = plus(y, loop.Number(wide, -float64(to.MinInt())))
 		}
-		y = loop.Apply2(loop.Max, loop.Number(wide, 0), loop.Apply2(loop.Min, loop.Number(wide, float64(int64(to.MaxInt())-to.MinInt())), y))
+		y = loop.Apply2(loop.Max, loop.Number(wide, 0),
+			loop.Apply2(loop.Min, loop.Number(wide, float64(int64(to.MaxInt())-to.MinInt())), y))
 		if to.IsSigned() {
 			y = loop.Apply2(loop.Add, loop.Convert(dtype.I32, y), loop.Integer(dtype.I32, to.MinInt()))
 		}
@@ -281,7 +294,8 @@ func dequantizeMap(k *Nest, n *ir.Node) {
 }
 
 // quantizationSamples makes cases of every way to share scales: per gives x, scale and zero their elements.
-func quantizationSamples(r *rand.Rand, from, to, real dtype.DType, attrs ir.Attrs, x func(shape ...int64) *tensor.Tensor, zero func(shape ...int64) *tensor.Tensor) []Sample {
+func quantizationSamples(r *rand.Rand, from, to, real dtype.DType, attrs ir.Attrs,
+	x func(shape ...int64) *tensor.Tensor, zero func(shape ...int64) *tensor.Tensor) []Sample {
 	scales := func(shape ...int64) *tensor.Tensor {
 		t := tensor.Must(tensor.New(real, shape...))
 		for i := int64(0); i < t.Len(); i++ {
@@ -293,7 +307,8 @@ func quantizationSamples(r *rand.Rand, from, to, real dtype.DType, attrs ir.Attr
 	for _, form := range []struct {
 		axis, block int64
 		shape       []int64
-	}{{1, 0, nil}, {1, 0, []int64{1}}, {1, 0, []int64{4}}, {-1, 0, []int64{6}}, {1, 2, []int64{3, 2, 6}}, {2, 4, []int64{3, 4, 2}}} {
+	}{{1, 0, nil}, {1, 0, []int64{1}}, {1, 0, []int64{4}}, {-1, 0, []int64{6}}, {1, 2, []int64{3, 2, 6}},
+		{2, 4, []int64{3, 4, 2}}} {
 		a := ir.Attrs{"axis": form.axis, "block": form.block}
 		for name, v := range attrs {
 			a[name] = v
@@ -326,7 +341,8 @@ func quantizeSamples(r *rand.Rand) []Sample {
 				Inputs: []*tensor.Tensor{sampleFloats(r, dtype.F32, 2, 3, 4), tensor.Of[float32](0.5, 2, 0.001)}})
 		}
 	}
-	return append(out, Sample{Attrs: ir.Attrs{"to": dtype.I8, "axis": int64(1), "precision": dtype.F16}, Inputs: []*tensor.Tensor{sampleOf(r, dtype.I32, 5), tensor.Scalar[float32](0.7)}})
+	return append(out, Sample{Attrs: ir.Attrs{"to": dtype.I8, "axis": int64(1), "precision": dtype.F16},
+		Inputs: []*tensor.Tensor{sampleOf(r, dtype.I32, 5), tensor.Scalar[float32](0.7)}})
 }
 
 // smallZeros is zero points that every integer type has.
@@ -347,7 +363,8 @@ func dequantizeSamples(r *rand.Rand) []Sample {
 			func(shape ...int64) *tensor.Tensor { return smallZeros(r, from, shape...) })...)
 	}
 	for _, from := range []dtype.DType{dtype.F8E4M3FN, dtype.F8E5M2FNUZ, dtype.F4E2M1} {
-		out = append(out, Sample{Attrs: ir.Attrs{"to": dtype.F32, "axis": int64(1)}, Inputs: []*tensor.Tensor{sampleNormal(r, from, 2, 3, 4), tensor.Of[float32](0.5, 2, 3)}})
+		out = append(out, Sample{Attrs: ir.Attrs{"to": dtype.F32, "axis": int64(1)},
+			Inputs: []*tensor.Tensor{sampleNormal(r, from, 2, 3, 4), tensor.Of[float32](0.5, 2, 3)}})
 	}
 	return out
 }

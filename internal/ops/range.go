@@ -9,7 +9,8 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "range", Linear: true, Recompute: Backward, Grad: rangeGrad, Shape: rangeShape, Mean: rangeMean, Lowerings: []Lowering{{Name: "map", Build: rangeMap}}, Samples: rangeSamples})
+	define(&Def{Op: "range", Linear: true, Recompute: Backward, Grad: rangeGrad, Shape: rangeShape, Mean: rangeMean,
+		Lowerings: []Lowering{{Name: "map", Build: rangeMap}}, Samples: rangeSamples})
 }
 
 // RangeLimit is the most elements of a range whose size only data decide.
@@ -30,7 +31,8 @@ func rangeShape(c *ir.Inference, n *ir.Node) error {
 		return err
 	}
 	start, delta := n.Inputs[0], n.Inputs[1]
-	if !numbers(start.Type.DType) || start.Type.DType != delta.Type.DType || len(start.Type.Shape)+len(delta.Type.Shape) > 0 {
+	if !numbers(start.Type.DType) || start.Type.DType != delta.Type.DType ||
+		len(start.Type.Shape)+len(delta.Type.Shape) > 0 {
 		return fault(n, "a range from %s in steps of %s", start.Type, delta.Type)
 	}
 	extent, _ := n.Attrs["extent"].(sym.Expr)
@@ -44,7 +46,8 @@ func rangeShape(c *ir.Inference, n *ir.Node) error {
 		v.Known = make([]sym.Expr, count)
 		for i := range v.Known {
 			var fits bool
-			if v.Known[i], fits = wrapped(c.Dims(), v.Type.DType, start.Known[0].Add(delta.Known[0].Mul(sym.Const(int64(i))))); !fits {
+			if v.Known[i], fits = wrapped(c.Dims(), v.Type.DType,
+				start.Known[0].Add(delta.Known[0].Mul(sym.Const(int64(i))))); !fits {
 				v.Known = nil
 				return nil
 			}

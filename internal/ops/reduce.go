@@ -13,8 +13,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// reduction is a way to combine the elements along axes: each element goes through before, the results are combined from begin on, and
-// after makes the result of the total and of how many elements there were. Elements narrower than f32 are combined in f32.
+// reduction is a way to combine the elements along axes: each element goes through before, the results are combined
+// from begin on, and after makes the result of the total and of how many elements there were. Elements narrower than
+// f32 are combined in f32.
 type reduction struct {
 	name    string
 	combine loop.BinaryOp
@@ -36,21 +37,40 @@ func ordered(dt dtype.DType) bool { return numbers(dt) || truths(dt) }
 
 // reductions are the primitive ones; those that need two passes are operators of their own (see reduce_log_sum_exp.go).
 var reductions = []reduction{
-	{name: "reduce_sum", own: Def{Merge: Merging{By: "add", Integers: true}, NotNegative: firstNotNegative}, combine: loop.Add, begin: zero, accepts: numbers, slope: func(_ *Gradients, up, _, _ *ir.Value) *ir.Value { return up }},
+	{name: "reduce_sum", own: Def{Merge: Merging{By: "add", Integers: true}, NotNegative: firstNotNegative},
+		combine: loop.Add, begin: zero, accepts: numbers, slope: func(_ *Gradients, up, _, _ *ir.Value) *ir.Value {
+			return up
+		}},
 	{name: "reduce_prod", combine: loop.Mul, begin: unity, accepts: numbers},
-	{name: "reduce_min", own: Def{Merge: Merging{By: "min"}, Picks: true}, combine: loop.Min, begin: loop.Highest, accepts: ordered},
-	{name: "reduce_max", own: Def{Merge: Merging{By: "max"}, Picks: true, NotNegative: greatestNotNegative}, combine: loop.Max, begin: loop.Lowest, accepts: ordered},
-	{name: "reduce_mean", own: Def{Merge: Merging{By: "add", Part: "reduce_sum"}, NotNegative: firstNotNegative}, combine: loop.Add, begin: zero, accepts: numbers, after: meanOf, finish: func(dt dtype.DType, total uint64, count int64) uint64 {
-		return loop.EvalBinary(loop.Div, dt, total, loop.EvalCast(dt, dtype.I64, false, uint64(count)))
-	}},
-	{name: "reduce_l1", own: Def{Merge: Merging{By: "add"}}, combine: loop.Add, begin: zero, accepts: numbers, before: absolute, map1: bitsAbsolute, slope: func(g *Gradients, up, x, _ *ir.Value) *ir.Value { return g.mul(up, g.f(loop.Sign, x)) }},
+	{name: "reduce_min", own: Def{Merge: Merging{By: "min"}, Picks: true}, combine: loop.Min, begin: loop.Highest,
+		accepts: ordered},
+	{name: "reduce_max", own: Def{Merge: Merging{By: "max"}, Picks: true, NotNegative: greatestNotNegative},
+		combine: loop.Max, begin: loop.Lowest, accepts: ordered},
+	{name: "reduce_mean", own: Def{Merge: Merging{By: "add", Part: "reduce_sum"}, NotNegative: firstNotNegative},
+		combine: loop.Add, begin: zero, accepts: numbers, after: meanOf,
+		finish: func(dt dtype.DType, total uint64, count int64) uint64 {
+			return loop.EvalBinary(loop.Div, dt, total, loop.EvalCast(dt, dtype.I64, false, uint64(count)))
+		}},
+	{name: "reduce_l1", own: Def{Merge: Merging{By: "add"}}, combine: loop.Add, begin: zero, accepts: numbers,
+		before: absolute, map1: bitsAbsolute, slope: func(g *Gradients, up, x, _ *ir.Value) *ir.Value {
+			return g.mul(up, g.f(loop.Sign, x))
+		}},
 	{name: "reduce_l2", combine: loop.Add, begin: zero, accepts: numbers, before: square, map1: bitsSquare,
-		after: func(total loop.Expr, _ sym.Expr) loop.Expr { return throughFloat(loop.Sqrt, total) }, finish: bitsThrough(math.Sqrt), slope: func(g *Gradients, up, x, y *ir.Value) *ir.Value {
+		after: func(total loop.Expr, _ sym.Expr) loop.Expr {
+			return throughFloat(loop.Sqrt, total)
+		}, finish: bitsThrough(math.Sqrt), slope: func(g *Gradients, up, x, y *ir.Value) *ir.Value {
 			return g.mul(x, g.choose(g.op(loop.Eq, y, g.number(y, 0)), nil, g.div(up, y)))
 		}},
-	{name: "reduce_sum_square", own: Def{Merge: Merging{By: "add"}}, combine: loop.Add, begin: zero, accepts: numbers, before: square, map1: bitsSquare, slope: func(g *Gradients, up, x, _ *ir.Value) *ir.Value { return g.mul(g.times(up, 2), x) }},
+	{name: "reduce_sum_square", own: Def{Merge: Merging{By: "add"}}, combine: loop.Add, begin: zero, accepts: numbers,
+		before: square, map1: bitsSquare, slope: func(g *Gradients, up, x, _ *ir.Value) *ir.Value {
+			return g.mul(g.times(up, 2), x)
+		}},
 	{name: "reduce_log_sum", combine: loop.Add, begin: zero, accepts: numbers,
-		after: func(total loop.Expr, _ sym.Expr) loop.Expr { return throughFloat(loop.Log, total) }, finish: bitsThrough(loop.Logarithm), slope: func(g *Gradients, up, _, y *ir.Value) *ir.Value { return g.mul(up, g.f(loop.Exp, g.neg(y))) }},
+		after: func(total loop.Expr, _ sym.Expr) loop.Expr {
+			return throughFloat(loop.Log, total)
+		}, finish: bitsThrough(loop.Logarithm), slope: func(g *Gradients, up, _, y *ir.Value) *ir.Value {
+			return g.mul(up, g.f(loop.Exp, g.neg(y)))
+		}},
 }
 
 func init() {
@@ -97,18 +117,19 @@ func bitsThrough(f func(float64) float64) func(dt dtype.DType, x uint64, _ int64
 	}
 }
 
-// Reduce combines the elements along axes by the reduction of that name in the table reductions; the axes stay as extents of 1 where keep is true.
-// Of no elements: sums are 0, products 1, the least is the type's greatest and the other way round, means are NaN (0 of integers).
+// Reduce combines the elements along axes by the reduction of that name in the table reductions; the axes stay as
+// extents of 1 if keep is true. Of no elements: sums are 0, products 1, the least is the type's greatest and the
+// other way round, means are NaN (0 of integers).
 func Reduce(b *ir.Builder, name string, x *ir.Value, keep bool, axes ...int64) *ir.Value {
 	return reduce(b, name, x, keep, axes)
 }
 
-// ReduceSum and the like combine the elements along axes, which stay as extents of 1 where keep is true.
+// ReduceSum and the like combine the elements along axes, which stay as extents of 1 if keep is true.
 func ReduceSum(b *ir.Builder, x *ir.Value, keep bool, axes ...int64) *ir.Value {
 	return reduce(b, "reduce_sum", x, keep, axes)
 }
 
-// ReduceMax is the largest element along axes; NaN where there is one.
+// ReduceMax is the largest element along axes; NaN if there is one.
 func ReduceMax(b *ir.Builder, x *ir.Value, keep bool, axes ...int64) *ir.Value {
 	return reduce(b, "reduce_max", x, keep, axes)
 }
@@ -118,8 +139,8 @@ func ReduceMean(b *ir.Builder, x *ir.Value, keep bool, axes ...int64) *ir.Value 
 	return reduce(b, "reduce_mean", x, keep, axes)
 }
 
-// ReduceBy is Reduce along axes that only the run may know: of each axis of x, one of the extents in outer (of the result) and in inner (of what is combined into
-// each element) is x's, and the other one 1.
+// ReduceBy is Reduce along axes that only the run may know: of each axis of x, one of the extents in outer (of the
+// result) and in inner (of what is combined into each element) is x's, and the other one 1.
 func ReduceBy(b *ir.Builder, name string, x *ir.Value, outer, inner []sym.Expr) *ir.Value {
 	return b.Op(name, ir.Attrs{"outer": outer, "inner": inner}, x)
 }
@@ -131,7 +152,7 @@ func reduce(b *ir.Builder, op string, x *ir.Value, keep bool, axes []int64) *ir.
 	return b.Op(op, ir.Attrs{"axes": axes, "keep": keep}, x)
 }
 
-// ReducedAxes are the axes that a reduction combines; nil where only the run may know them.
+// ReducedAxes are the axes that a reduction combines; nil if only the run may know them.
 func ReducedAxes(n *ir.Node) []int {
 	if n.Attrs["outer"] != nil {
 		return nil
@@ -184,7 +205,9 @@ func reducedIndex[T any](rank int, axes []int, keep bool, at, inner []T) []T {
 }
 
 func (r reduction) define() *Def {
-	return &Def{Op: r.name, Linear: true, Narrow: reducedParts, Last: reducedLast, Merge: r.own.Merge, Picks: r.own.Picks, NotNegative: r.own.NotNegative, rows: reducedRows, Shape: r.shape, Mean: r.mean, Grad: r.grad, Lowerings: []Lowering{{Name: "nest", Build: r.nest}}, Samples: r.samples}
+	return &Def{Op: r.name, Linear: true, Narrow: reducedParts, Last: reducedLast, Merge: r.own.Merge, Picks: r.own.Picks,
+		NotNegative: r.own.NotNegative, rows: reducedRows, Shape: r.shape, Mean: r.mean, Grad: r.grad,
+		Lowerings: []Lowering{{Name: "nest", Build: r.nest}}, Samples: r.samples}
 }
 
 func (r reduction) shape(c *ir.Inference, n *ir.Node) error {
@@ -200,7 +223,8 @@ func (r reduction) shape(c *ir.Inference, n *ir.Node) error {
 			return fault(n, "%d and %d extents for rank %d", len(outer), len(inner), len(x.Shape))
 		}
 		for i, extent := range x.Shape {
-			if err := c.RequireEqual(n, outer[i].Add(inner[i]), extent.Add(one), "of an axis's two extents one is 1"); err != nil {
+			if err := c.RequireEqual(n, outer[i].Add(inner[i]), extent.Add(one),
+				"of an axis's two extents one is 1"); err != nil {
 				return err
 			}
 		}
@@ -212,7 +236,8 @@ func (r reduction) shape(c *ir.Inference, n *ir.Node) error {
 		return err
 	}
 	v := n.Result(0, ir.Type{DType: x.DType, Shape: shape})
-	if known := n.Inputs[0].Known; known != nil && len(axes) == len(x.Shape) && len(known) > 0 && r.before == nil && r.after == nil {
+	if known := n.Inputs[0].Known; known != nil && len(axes) == len(x.Shape) && len(known) > 0 && r.before == nil &&
+		r.after == nil {
 		total := known[0]
 		for _, e := range known[1:] {
 			next, ok := knownBinary[r.combine](c.Dims(), total, e)
@@ -338,18 +363,22 @@ func (r reduction) samples(rnd *rand.Rand) []Sample {
 	var out []Sample
 	for i, dt := range append(append([]dtype.DType{}, floatTypes...), integerTypes...) {
 		for _, axes := range [][]int64{{1}, {-1, 0}, {0, 1, 2}, {}} {
-			out = append(out, Sample{Attrs: ir.Attrs{"axes": axes, "keep": i%2 == 0}, Inputs: []*tensor.Tensor{sampleOf(rnd, dt, 2, 3, 4)}})
+			out = append(out, Sample{Attrs: ir.Attrs{"axes": axes, "keep": i%2 == 0},
+				Inputs: []*tensor.Tensor{sampleOf(rnd, dt, 2, 3, 4)}})
 		}
 	}
 	if r.accepts(dtype.Bool) {
-		out = append(out, Sample{Attrs: ir.Attrs{"axes": []int64{1}}, Inputs: []*tensor.Tensor{sampleOf(rnd, dtype.Bool, 3, 2)}})
+		out = append(out, Sample{Attrs: ir.Attrs{"axes": []int64{1}},
+			Inputs: []*tensor.Tensor{sampleOf(rnd, dtype.Bool, 3, 2)}})
 	}
 	for _, outer := range [][]int64{{2, 1, 4}, {1, 1, 4}, {2, 3, 4}, {1, 1, 1}} {
 		inner := []int64{2 / outer[0], 3 / outer[1], 4 / outer[2]}
-		out = append(out, Sample{Attrs: ir.Attrs{"outer": ir.Constants(outer), "inner": ir.Constants(inner)}, Inputs: []*tensor.Tensor{sampleOf(rnd, dtype.F32, 2, 3, 4)}})
+		out = append(out, Sample{Attrs: ir.Attrs{"outer": ir.Constants(outer), "inner": ir.Constants(inner)},
+			Inputs: []*tensor.Tensor{sampleOf(rnd, dtype.F32, 2, 3, 4)}})
 	}
 	for _, shape := range [][]int64{{2, 0, 3}, {0, 2}, {5, 1}} {
-		out = append(out, Sample{Attrs: ir.Attrs{"axes": []int64{1}, "keep": true}, Inputs: []*tensor.Tensor{sampleFloats(rnd, dtype.F32, shape...)}})
+		out = append(out, Sample{Attrs: ir.Attrs{"axes": []int64{1}, "keep": true},
+			Inputs: []*tensor.Tensor{sampleFloats(rnd, dtype.F32, shape...)}})
 	}
 	return out
 }

@@ -12,10 +12,13 @@ import (
 
 func init() {
 	shape := reduction{accepts: floats, before: square}.shape // nothing is known of floats
-	define(&Def{Op: "reduce_log_sum_exp", Last: reducedLast, Narrow: reducedParts, Linear: true, rows: reducedRows, Shape: shape, Mean: logSumExpMean, Samples: logSumExpSamples, Grad: logSumExpGrad, Lowerings: []Lowering{{Name: "rows", Build: logSumExpRows}}})
+	define(&Def{Op: "reduce_log_sum_exp", Last: reducedLast, Narrow: reducedParts, Linear: true, rows: reducedRows,
+		Shape: shape, Mean: logSumExpMean, Samples: logSumExpSamples, Grad: logSumExpGrad,
+		Lowerings: []Lowering{{Name: "rows", Build: logSumExpRows}}})
 }
 
-// ReduceLogSumExp is log Σ exp(x) along axes, without overflow: the greatest element is taken out first. It is −∞ of no elements.
+// ReduceLogSumExp is log Σ exp(x) along axes, without overflow: the greatest element is taken out first. It is −∞ of no
+// elements.
 func ReduceLogSumExp(b *ir.Builder, x *ir.Value, keep bool, axes ...int64) *ir.Value {
 	return reduce(b, "reduce_log_sum_exp", x, keep, axes)
 }
@@ -37,7 +40,9 @@ func logSumExpMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor
 	strides, flat := tensor.Strides(x.Shape()), int64(0)
 	tensor.Each(out.Shape(), func(at []int64) {
 		each := func(visit func(v float64)) {
-			tensor.Each(inner, func(k []int64) { visit(x.Float(tensor.Offset(strides, reducedIndex(x.Rank(), axes, keep, at, k)))) })
+			tensor.Each(inner, func(k []int64) {
+				visit(x.Float(tensor.Offset(strides, reducedIndex(x.Rank(), axes, keep, at, k))))
+			})
 		}
 		top, total := math.Inf(-1), 0.0
 		each(func(v float64) { top = max(top, v) })
@@ -76,7 +81,8 @@ func logSumExpSamples(r *rand.Rand) []Sample {
 			kept = append(kept, s)
 		}
 	}
-	return append(kept, Sample{Attrs: ir.Attrs{"axes": []int64{0}}, Inputs: []*tensor.Tensor{sampleFloats(r, floatTypes[0], 4, 9)}})
+	return append(kept, Sample{Attrs: ir.Attrs{"axes": []int64{0}},
+		Inputs: []*tensor.Tensor{sampleFloats(r, floatTypes[0], 4, 9)}})
 }
 
 func logSumExpGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {

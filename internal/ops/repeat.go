@@ -11,13 +11,18 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "repeat", Light: true, Recompute: InPieces | Backward, rows: rowRule{axes: firstAxes, seen: repeatSeen, granule: repeatGranule}, Grad: repeatGrad, Shape: repeatShape, Mean: repeatMean, Samples: repeatSamples,
+	define(&Def{Op: "repeat", Light: true, Recompute: InPieces | Backward,
+		rows: rowRule{axes: firstAxes, seen: repeatSeen, granule: repeatGranule}, Grad: repeatGrad, Shape: repeatShape,
+		Mean: repeatMean, Samples: repeatSamples,
 		Lowerings: []Lowering{{Name: "map", When: movable, Build: func(k *Nest, n *ir.Node) {
-			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) { k.Store(k.Out[0], at, k.In[0].Load(repeated(n, at)...)) })
+			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) {
+				k.Store(k.Out[0], at, k.In[0].Load(repeated(n, at)...))
+			})
 		}}}})
 }
 
-// Repeat has each element of x so many times, at least once, side by side along each axis: enlarging a picture to the nearest pixel.
+// Repeat has each element of x so many times, at least once, side by side along each axis: enlarging a picture to the
+// nearest pixel.
 func Repeat(b *ir.Builder, x *ir.Value, times []int64) *ir.Value {
 	return b.Op("repeat", ir.Attrs{"times": times}, x)
 }
@@ -69,7 +74,8 @@ func repeatMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Te
 
 func repeatSamples(r *rand.Rand) []Sample {
 	var out []Sample
-	for _, c := range []struct{ shape, times []int64 }{{[]int64{4}, []int64{3}}, {[]int64{2, 3, 2}, []int64{1, 2, 3}}, {[]int64{0, 3}, []int64{2, 2}}, {nil, []int64{}}} {
+	for _, c := range []struct{ shape, times []int64 }{{[]int64{4}, []int64{3}}, {[]int64{2, 3, 2}, []int64{1, 2, 3}},
+		{[]int64{0, 3}, []int64{2, 2}}, {nil, []int64{}}} {
 		for _, dt := range []dtype.DType{dtype.F32, dtype.I64, dtype.Bool} {
 			out = append(out, Sample{Attrs: ir.Attrs{"times": c.times}, Inputs: []*tensor.Tensor{sampleOf(r, dt, c.shape...)}})
 		}

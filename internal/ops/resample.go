@@ -10,12 +10,13 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "resample", Last: axisLast, rows: tableRows, Grad: resampleGrad, Shape: resampleShape, Mean: resampleMean, Samples: resampleSamples,
+	define(&Def{Op: "resample", Last: axisLast, rows: tableRows, Grad: resampleGrad, Shape: resampleShape,
+		Mean: resampleMean, Samples: resampleSamples,
 		Lowerings: []Lowering{{Name: "taps", Build: resampleTaps}}})
 }
 
-// Resample makes each position along an axis a weighted sum of a few others: y[o] = Σ weights[o, t] · x[indices[o, t]]. Interpolation, with
-// whatever kernel and coordinates, is this along each axis in turn.
+// Resample makes each position along an axis a weighted sum of a few others: y[o] = Σ weights[o, t] · x[indices[o, t]].
+// Interpolation, with whatever kernel and coordinates, is this along each axis in turn.
 func Resample(b *ir.Builder, x, indices, weights *ir.Value, axis int64) *ir.Value {
 	return b.Op("resample", ir.Attrs{"axis": axis}, x, indices, weights)
 }

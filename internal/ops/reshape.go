@@ -7,7 +7,10 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "reshape", Last: reshapeLast, Narrow: reshapeParts, Light: true, Linear: true, Recompute: Late | InPieces | Backward, Picks: true, Rearranges: true, Alias: true, NotNegative: firstNotNegative, WholeVectors: reshapeKeepsVectors, rows: rowRule{axes: reshapeAxes, seen: reshapeSeen, granule: reshapeGranule, cut: shapeCut}, Shape: reshapeShape, Mean: reshapeMean, Samples: reshapeSamples, Grad: reshapeGrad,
+	define(&Def{Op: "reshape", Last: reshapeLast, Narrow: reshapeParts, Light: true, Linear: true,
+		Recompute: Late | InPieces | Backward, Picks: true, Rearranges: true, Alias: true, NotNegative: firstNotNegative,
+		WholeVectors: reshapeKeepsVectors, rows: rowRule{axes: reshapeAxes, seen: reshapeSeen, granule: reshapeGranule,
+			cut: shapeCut}, Shape: reshapeShape, Mean: reshapeMean, Samples: reshapeSamples, Grad: reshapeGrad,
 		View: func(n *ir.Node, d *sym.Dims) *View { return &View{Whole: true} }})
 }
 
@@ -26,7 +29,8 @@ func reshapeShape(c *ir.Inference, n *ir.Node) error {
 			return err
 		}
 	}
-	if err := c.RequireEqual(n, product(x.Type.Shape), product(shape), "a reshape keeps the number of elements"); err != nil {
+	if err := c.RequireEqual(n, product(x.Type.Shape), product(shape),
+		"a reshape keeps the number of elements"); err != nil {
 		return err
 	}
 	n.Result(0, ir.Type{DType: x.Type.DType, Shape: shape}).Known = x.Known

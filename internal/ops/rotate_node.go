@@ -10,9 +10,10 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "rotate", Narrow: rotateParts, Light: true, Shape: rotateShape, Mean: rotateMean, Samples: rotateSamples, Expand: func(b *ir.Builder, n *ir.Node) []*ir.Value {
-		return []*ir.Value{Rotate(b, n.Inputs[0], n.Inputs[1], n.Inputs[2], n.Attrs.Bool("interleaved"))}
-	}})
+	define(&Def{Op: "rotate", Narrow: rotateParts, Light: true, Shape: rotateShape, Mean: rotateMean,
+		Samples: rotateSamples, Expand: func(b *ir.Builder, n *ir.Node) []*ir.Value {
+			return []*ir.Value{Rotate(b, n.Inputs[0], n.Inputs[1], n.Inputs[2], n.Attrs.Bool("interleaved"))}
+		}})
 }
 
 // RotateNode is Rotate as one node, whose expansion Rotate is, of the whole last axis.
@@ -30,7 +31,8 @@ func rotateShape(c *ir.Inference, n *ir.Node) error {
 		return fault(n, "%s turned by %s and %s", x, cos, sin)
 	}
 	half := cos.Shape[len(cos.Shape)-1]
-	if err := c.RequireEqual(n, half.Mul(sym.Const(2)), x.Shape[rank-1], "pairs are half as many as elements"); err != nil {
+	if err := c.RequireEqual(n, half.Mul(sym.Const(2)), x.Shape[rank-1],
+		"pairs are half as many as elements"); err != nil {
 		return err
 	}
 	pairs := append(append([]sym.Expr{}, x.Shape[:rank-1]...), half)
@@ -79,7 +81,8 @@ func rotateSamples(r *rand.Rand) []Sample {
 	for _, interleaved := range []bool{false, true} {
 		for _, angles := range [][]int64{{3}, {5, 3}, {2, 1, 5, 3}} {
 			out = append(out, Sample{Attrs: ir.Attrs{"interleaved": interleaved},
-				Inputs: []*tensor.Tensor{sampleNormal(r, dtype.F32, 2, 4, 5, 6), sampleNormal(r, dtype.F32, angles...), sampleNormal(r, dtype.F32, angles...)}})
+				Inputs: []*tensor.Tensor{sampleNormal(r, dtype.F32, 2, 4, 5, 6), sampleNormal(r, dtype.F32, angles...),
+					sampleNormal(r, dtype.F32, angles...)}})
 		}
 	}
 	return out

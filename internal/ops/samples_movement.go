@@ -10,7 +10,8 @@ import (
 )
 
 // movedTypes are one element type of each width, and one of each kind.
-var movedTypes = []dtype.DType{dtype.F32, dtype.F64, dtype.F16, dtype.BF16, dtype.I64, dtype.U8, dtype.Bool, dtype.I4, dtype.F8E4M3FN}
+var movedTypes = []dtype.DType{dtype.F32, dtype.F64, dtype.F16, dtype.BF16, dtype.I64, dtype.U8, dtype.Bool, dtype.I4,
+	dtype.F8E4M3FN}
 
 // sampleAny is sampleOf for the types that are only moved.
 func sampleAny(r *rand.Rand, dt dtype.DType, shape ...int64) *tensor.Tensor {
@@ -63,11 +64,13 @@ func binarySamples(takes accepts) func(r *rand.Rand) []Sample {
 			if !takes(dt) {
 				continue
 			}
-			for _, shapes := range [][2][]int64{{{}, {}}, {{5}, {5}}, {{2, 3, 4}, {3, 1}}, {{4}, {3, 1}}, {{0, 3}, {3}}, {{2, 1, 4}, {1, 5, 1}}} {
+			for _, shapes := range [][2][]int64{{{}, {}}, {{5}, {5}}, {{2, 3, 4}, {3, 1}}, {{4}, {3, 1}}, {{0, 3}, {3}},
+				{{2, 1, 4}, {1, 5, 1}}} {
 				out = append(out, Sample{Inputs: []*tensor.Tensor{sampleAny(r, dt, shapes[0]...), sampleAny(r, dt, shapes[1]...)}})
 			}
 			// Of constants, what is known of the result is checked too.
-			out = append(out, Sample{Inputs: []*tensor.Tensor{sampleAny(r, dt, 4, 6), sampleAny(r, dt, 6)}, Constant: []int{0, 1}})
+			out = append(out, Sample{Inputs: []*tensor.Tensor{sampleAny(r, dt, 4, 6), sampleAny(r, dt, 6)},
+				Constant: []int{0, 1}})
 		}
 		return out
 	}
@@ -76,14 +79,16 @@ func binarySamples(takes accepts) func(r *rand.Rand) []Sample {
 func whereSamples(r *rand.Rand) (out []Sample) {
 	for _, dt := range movedTypes {
 		for _, s := range [][3][]int64{{{}, {3}, {3}}, {{2, 1}, {3}, {2, 3}}, {{4, 1, 2}, {5, 1}, {}}, {{0}, {0}, {1}}} {
-			out = append(out, Sample{Inputs: []*tensor.Tensor{sampleOf(r, dtype.Bool, s[0]...), sampleAny(r, dt, s[1]...), sampleAny(r, dt, s[2]...)}})
+			out = append(out, Sample{Inputs: []*tensor.Tensor{sampleOf(r, dtype.Bool, s[0]...), sampleAny(r, dt, s[1]...),
+				sampleAny(r, dt, s[2]...)}})
 		}
 	}
 	return out
 }
 
 func castSamples(r *rand.Rand) (out []Sample) {
-	types := append(append([]dtype.DType{dtype.Bool, dtype.I4, dtype.U4, dtype.F8E4M3FN, dtype.F8E5M2}, floatTypes...), integerTypes...)
+	types := append(append([]dtype.DType{dtype.Bool, dtype.I4, dtype.U4, dtype.F8E4M3FN, dtype.F8E5M2}, floatTypes...),
+		integerTypes...)
 	for _, from := range types {
 		for _, to := range types {
 			x := sampleOf(r, from, 3, 4) // what NaN becomes as an integer is nobody's promise
@@ -103,7 +108,8 @@ func castSamples(r *rand.Rand) (out []Sample) {
 }
 
 func transposeSamples(r *rand.Rand) (out []Sample) {
-	for _, c := range []struct{ perm, shape []int64 }{{[]int64{}, []int64{}}, {[]int64{0}, []int64{5}}, {[]int64{1, 0}, []int64{3, 4}}, {[]int64{2, 0, 1}, []int64{2, 3, 5}},
+	for _, c := range []struct{ perm, shape []int64 }{{[]int64{}, []int64{}}, {[]int64{0}, []int64{5}},
+		{[]int64{1, 0}, []int64{3, 4}}, {[]int64{2, 0, 1}, []int64{2, 3, 5}},
 		{[]int64{0, 2, 1}, []int64{2, 1, 5}}, {[]int64{1, 0}, []int64{0, 4}}, {[]int64{3, 1, 0, 2}, []int64{2, 1, 3, 4}}} {
 		out = append(out, sampleMoves(r, ir.Attrs{"perm": c.perm}, c.shape)...)
 	}
@@ -111,7 +117,8 @@ func transposeSamples(r *rand.Rand) (out []Sample) {
 }
 
 func reshapeSamples(r *rand.Rand) (out []Sample) {
-	for _, c := range []struct{ from, to []int64 }{{[]int64{}, []int64{1, 1}}, {[]int64{6}, []int64{2, 3}}, {[]int64{2, 3, 4}, []int64{4, 6}}, {[]int64{0, 3}, []int64{5, 0}},
+	for _, c := range []struct{ from, to []int64 }{{[]int64{}, []int64{1, 1}}, {[]int64{6}, []int64{2, 3}},
+		{[]int64{2, 3, 4}, []int64{4, 6}}, {[]int64{0, 3}, []int64{5, 0}},
 		{[]int64{2, 3, 4}, []int64{6, 4}}, {[]int64{2, 3, 4}, []int64{2, 3, 2, 2}}, {[]int64{2, 3, 1, 1}, []int64{2, 3}}} {
 		for _, s := range sampleMoves(r, ir.Attrs{"shape": ir.Constants(c.to)}, c.from) {
 			s.Constant = []int{0} // the new shape is of numbers: so must the old one be
@@ -125,7 +132,8 @@ func integersSamples(*rand.Rand) []Sample {
 	var out []Sample
 	for _, dt := range []dtype.DType{dtype.I64, dtype.I32, dtype.Bool} {
 		for _, elements := range [][]int64{{}, {1}, {0, 1, 1}} {
-			out = append(out, Sample{Attrs: ir.Attrs{"dtype": dt, "shape": []sym.Expr{sym.Const(int64(len(elements)))}, "elements": ir.Constants(elements)}})
+			out = append(out, Sample{Attrs: ir.Attrs{"dtype": dt, "shape": []sym.Expr{sym.Const(int64(len(elements)))},
+				"elements": ir.Constants(elements)}})
 		}
 	}
 	return out
@@ -143,7 +151,8 @@ func sliceSamples(r *rand.Rand) (out []Sample) {
 		{[]int64{4, 5}, []int64{4, 0}, []int64{0, 5}, []int64{1, 1}},
 		{[]int64{1, 3, 4}, []int64{0, 1, 0}, []int64{1, 2, 4}, []int64{1, 1, 1}},
 	} {
-		out = append(out, sampleMoves(r, ir.Attrs{"begin": ir.Constants(c.begin), "extent": ir.Constants(c.extent), "step": c.step}, c.shape)...)
+		out = append(out, sampleMoves(r, ir.Attrs{"begin": ir.Constants(c.begin), "extent": ir.Constants(c.extent),
+			"step": c.step}, c.shape)...)
 	}
 	return out
 }
@@ -153,7 +162,8 @@ func concatSamples(r *rand.Rand) (out []Sample) {
 		for _, c := range []struct {
 			axis   int64
 			shapes [][]int64
-		}{{0, [][]int64{{3}}}, {0, [][]int64{{3}, {0}, {4}}}, {1, [][]int64{{2, 3}, {2, 1}, {2, 5}}}, {-2, [][]int64{{2, 1, 3}, {2, 4, 3}}}} {
+		}{{0, [][]int64{{3}}}, {0, [][]int64{{3}, {0}, {4}}}, {1, [][]int64{{2, 3}, {2, 1}, {2, 5}}},
+			{-2, [][]int64{{2, 1, 3}, {2, 4, 3}}}} {
 			s := Sample{Attrs: ir.Attrs{"axis": c.axis}}
 			for _, shape := range c.shapes {
 				s.Inputs = append(s.Inputs, sampleAny(r, dt, shape...))
@@ -165,7 +175,8 @@ func concatSamples(r *rand.Rand) (out []Sample) {
 }
 
 func expandSamples(r *rand.Rand) (out []Sample) {
-	for _, c := range []struct{ from, to []int64 }{{[]int64{}, []int64{2, 3}}, {[]int64{3}, []int64{3}}, {[]int64{3, 1}, []int64{2, 1, 6}}, {[]int64{1, 4}, []int64{0, 1}}, {[]int64{2, 3}, []int64{1, 1}},
+	for _, c := range []struct{ from, to []int64 }{{[]int64{}, []int64{2, 3}}, {[]int64{3}, []int64{3}},
+		{[]int64{3, 1}, []int64{2, 1, 6}}, {[]int64{1, 4}, []int64{0, 1}}, {[]int64{2, 3}, []int64{1, 1}},
 		{[]int64{2, 3, 1}, []int64{2, 3, 4}}} {
 		out = append(out, sampleMoves(r, ir.Attrs{"shape": ir.Constants(c.to)}, c.from)...)
 	}
@@ -182,7 +193,8 @@ func padSamples(r *rand.Rand) (out []Sample) {
 			{[]int64{1, 3}, []int64{3, 5}, []int64{2, 6}},
 			{[]int64{2, 3, 2}, []int64{0, -2, 0}, []int64{0, 0, 1}},
 		} {
-			for _, s := range sampleMoves(r, ir.Attrs{"mode": mode, "begin": ir.Constants(c.begin), "end": ir.Constants(c.end)}, c.shape) {
+			for _, s := range sampleMoves(r, ir.Attrs{"mode": mode, "begin": ir.Constants(c.begin), "end": ir.Constants(c.end)},
+				c.shape) {
 				out = append(out, s)
 				if mode == "constant" {
 					out = append(out, Sample{Attrs: s.Attrs, Inputs: append(s.Inputs[:1:1], sampleAny(r, s.Inputs[0].DType()))})
@@ -196,7 +208,8 @@ func padSamples(r *rand.Rand) (out []Sample) {
 func rangeSamples(r *rand.Rand) (out []Sample) {
 	for _, dt := range []dtype.DType{dtype.F32, dtype.F64, dtype.F16, dtype.BF16, dtype.I64, dtype.I32, dtype.I16} {
 		for _, extent := range []int64{0, 1, 7} {
-			out = append(out, Sample{Attrs: ir.Attrs{"extent": sym.Const(extent)}, Inputs: []*tensor.Tensor{sampleOf(r, dt), sampleOf(r, dt)}})
+			out = append(out, Sample{Attrs: ir.Attrs{"extent": sym.Const(extent)},
+				Inputs: []*tensor.Tensor{sampleOf(r, dt), sampleOf(r, dt)}})
 		}
 	}
 	return out
@@ -206,7 +219,8 @@ func gatherSamples(r *rand.Rand) (out []Sample) {
 	for _, c := range []struct {
 		axis           int64
 		shape, indices []int64
-	}{{0, []int64{5}, []int64{}}, {0, []int64{5, 3}, []int64{4}}, {1, []int64{2, 5, 3}, []int64{2, 2}}, {-1, []int64{2, 3, 4}, []int64{3}}, {0, []int64{4, 0}, []int64{3}}, {1, []int64{3, 4}, []int64{0}}} {
+	}{{0, []int64{5}, []int64{}}, {0, []int64{5, 3}, []int64{4}}, {1, []int64{2, 5, 3}, []int64{2, 2}},
+		{-1, []int64{2, 3, 4}, []int64{3}}, {0, []int64{4, 0}, []int64{3}}, {1, []int64{3, 4}, []int64{0}}} {
 		extent := c.shape[(c.axis+int64(len(c.shape)))%int64(len(c.shape))]
 		for _, dt := range []dtype.DType{dtype.I64, dtype.I32, dtype.U8} {
 			out = append(out, sampleMoves(r, ir.Attrs{"axis": c.axis}, c.shape, sampleIndices(r, dt, extent, c.indices...))...)
@@ -219,9 +233,11 @@ func gatherElementsSamples(r *rand.Rand) (out []Sample) {
 	for _, c := range []struct {
 		axis           int64
 		shape, indices []int64
-	}{{0, []int64{5}, []int64{7}}, {0, []int64{5, 3}, []int64{2, 3}}, {1, []int64{4, 5}, []int64{3, 6}}, {-1, []int64{2, 3, 4}, []int64{2, 0, 4}}} {
+	}{{0, []int64{5}, []int64{7}}, {0, []int64{5, 3}, []int64{2, 3}}, {1, []int64{4, 5}, []int64{3, 6}},
+		{-1, []int64{2, 3, 4}, []int64{2, 0, 4}}} {
 		extent := c.shape[(c.axis+int64(len(c.shape)))%int64(len(c.shape))]
-		out = append(out, sampleMoves(r, ir.Attrs{"axis": c.axis}, c.shape, sampleIndices(r, dtype.I64, extent, c.indices...))...)
+		out = append(out, sampleMoves(r, ir.Attrs{"axis": c.axis}, c.shape,
+			sampleIndices(r, dtype.I64, extent, c.indices...))...)
 	}
 	return out
 }
@@ -230,7 +246,8 @@ func gatherNDSamples(r *rand.Rand) (out []Sample) {
 	for _, c := range []struct {
 		batch          int64
 		shape, indices []int64
-	}{{0, []int64{5}, []int64{3, 1}}, {0, []int64{3, 3, 2}, []int64{4, 2}}, {1, []int64{2, 3, 3}, []int64{2, 4, 1}}, {1, []int64{2, 3, 3}, []int64{2, 2}}, {0, []int64{3, 4}, []int64{2, 0}}} {
+	}{{0, []int64{5}, []int64{3, 1}}, {0, []int64{3, 3, 2}, []int64{4, 2}}, {1, []int64{2, 3, 3}, []int64{2, 4, 1}},
+		{1, []int64{2, 3, 3}, []int64{2, 2}}, {0, []int64{3, 4}, []int64{2, 0}}} {
 		for _, s := range sampleMoves(r, ir.Attrs{"batch": c.batch}, c.shape, sampleIndices(r, dtype.I64, 3, c.indices...)) {
 			s.Constant = []int{1} // a tuple's length is a number
 			out = append(out, s)
@@ -248,24 +265,29 @@ func scatterElementsSamples(r *rand.Rand) (out []Sample) {
 			for _, c := range []struct {
 				axis           int64
 				shape, indices []int64
-			}{{0, []int64{5}, []int64{3}}, {0, []int64{4, 3}, []int64{2, 2}}, {-1, []int64{2, 3, 4}, []int64{2, 1, 6}}, {1, []int64{3, 4}, []int64{3, 0}}} {
+			}{{0, []int64{5}, []int64{3}}, {0, []int64{4, 3}, []int64{2, 2}}, {-1, []int64{2, 3, 4}, []int64{2, 1, 6}},
+				{1, []int64{3, 4}, []int64{3, 0}}} {
 				extent := c.shape[(c.axis+int64(len(c.shape)))%int64(len(c.shape))]
 				out = append(out, Sample{Attrs: ir.Attrs{"axis": c.axis, "reduction": reduction},
-					Inputs: []*tensor.Tensor{sampleOf(r, dt, c.shape...), sampleIndices(r, dtype.I64, extent, c.indices...), sampleOf(r, dt, c.indices...)}})
+					Inputs: []*tensor.Tensor{sampleOf(r, dt, c.shape...), sampleIndices(r, dtype.I64, extent, c.indices...),
+						sampleOf(r, dt, c.indices...)}})
 			}
 		}
 	}
 	rows := tensor.Must(tensor.FromSlice([]int64{3, 3, 3, 1, 1, 1}, 2, 3)) // of which each is written as a whole
-	return append(out, Sample{Attrs: ir.Attrs{"axis": int64(0)}, Constant: []int{1}, Inputs: []*tensor.Tensor{sampleOf(r, dtype.F32, 4, 3), rows, sampleOf(r, dtype.F32, 2, 3)}})
+	return append(out, Sample{Attrs: ir.Attrs{"axis": int64(0)}, Constant: []int{1},
+		Inputs: []*tensor.Tensor{sampleOf(r, dtype.F32, 4, 3), rows, sampleOf(r, dtype.F32, 2, 3)}})
 }
 
 func scatterNDSamples(r *rand.Rand) (out []Sample) {
 	for _, reduction := range []string{"none", "add", "mul", "min", "max"} {
 		for _, dt := range []dtype.DType{dtype.F32, dtype.F16, dtype.I32, dtype.U64} {
-			for _, c := range []struct{ shape, indices, updates []int64 }{{[]int64{5}, []int64{3, 1}, []int64{3}}, {[]int64{3, 3, 2}, []int64{4, 2}, []int64{4, 2}},
+			for _, c := range []struct{ shape, indices, updates []int64 }{{[]int64{5}, []int64{3, 1}, []int64{3}},
+				{[]int64{3, 3, 2}, []int64{4, 2}, []int64{4, 2}},
 				{[]int64{3, 4}, []int64{2, 2, 1}, []int64{2, 2, 4}}, {[]int64{3, 3}, []int64{0, 2}, []int64{0}}} {
 				out = append(out, Sample{Attrs: ir.Attrs{"reduction": reduction}, Constant: []int{1},
-					Inputs: []*tensor.Tensor{sampleOf(r, dt, c.shape...), sampleIndices(r, dtype.I64, 3, c.indices...), sampleOf(r, dt, c.updates...)}})
+					Inputs: []*tensor.Tensor{sampleOf(r, dt, c.shape...), sampleIndices(r, dtype.I64, 3, c.indices...),
+						sampleOf(r, dt, c.updates...)}})
 			}
 		}
 	}
@@ -276,7 +298,8 @@ func cumulateSamples(r *rand.Rand) (out []Sample) {
 	for _, dt := range append(floatTypes[:2:2], dtype.I32, dtype.U8, dtype.I64) {
 		for _, shape := range [][]int64{{6}, {3, 4}, {2, 0, 3}, {2, 3, 4}} {
 			for mode := range 4 {
-				out = append(out, Sample{Attrs: ir.Attrs{"axis": int64(mode%2) - 1, "exclusive": mode&1 != 0, "reverse": mode&2 != 0},
+				out = append(out, Sample{Attrs: ir.Attrs{"axis": int64(mode%2) - 1, "exclusive": mode&1 != 0,
+					"reverse": mode&2 != 0},
 					Inputs: []*tensor.Tensor{sampleOf(r, dt, shape...)}})
 			}
 		}
@@ -312,7 +335,8 @@ func resampleSamples(r *rand.Rand) (out []Sample) {
 		for _, taps := range []int64{0, 1, 2, 4, 7} {
 			for axis, extent := range []int64{2, 3, 5} {
 				out = append(out, Sample{Attrs: ir.Attrs{"axis": int64(axis)}, Constant: []int{1, 2},
-					Inputs: []*tensor.Tensor{sampleNormal(r, dt, 2, 3, 5), sampleIndices(r, dtype.I64, extent, 6, taps), sampleNormal(r, dt, 6, taps)}})
+					Inputs: []*tensor.Tensor{sampleNormal(r, dt, 2, 3, 5), sampleIndices(r, dtype.I64, extent, 6, taps),
+						sampleNormal(r, dt, 6, taps)}})
 			}
 		}
 	}
@@ -334,7 +358,8 @@ func topkSamples(r *rand.Rand) (out []Sample) {
 				k, axis int64
 				shape   []int64
 			}{{3, 0, []int64{3}}, {2, -1, []int64{3, 5}}, {1, 1, []int64{2, 6, 3}}, {0, 0, []int64{4}}, {2, 0, []int64{9, 0}}} {
-				out = append(out, Sample{Attrs: ir.Attrs{"k": sym.Const(c.k), "axis": c.axis, "largest": largest}, Inputs: []*tensor.Tensor{sampleAny(r, dt, c.shape...)}, Constant: []int{0}})
+				out = append(out, Sample{Attrs: ir.Attrs{"k": sym.Const(c.k), "axis": c.axis, "largest": largest},
+					Inputs: []*tensor.Tensor{sampleAny(r, dt, c.shape...)}, Constant: []int{0}})
 			}
 		}
 	}
@@ -348,7 +373,8 @@ func uniqueSamples(r *rand.Rand) (out []Sample) {
 				axis  int64
 				shape []int64
 			}{{0, []int64{12}}, {0, []int64{0}}, {0, []int64{6, 1}}, {-1, []int64{2, 9}}} {
-				out = append(out, Sample{Attrs: ir.Attrs{"axis": c.axis, "sorted": sorted}, Inputs: []*tensor.Tensor{sampleAny(r, dt, c.shape...)}})
+				out = append(out, Sample{Attrs: ir.Attrs{"axis": c.axis, "sorted": sorted},
+					Inputs: []*tensor.Tensor{sampleAny(r, dt, c.shape...)}})
 			}
 		}
 	}

@@ -8,17 +8,19 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "scatter_elements", Linear: true, Scatter: true, WholeVectors: scatterElementsKeepsVectors, Grad: scatterElementsGrad, Shape: scatterElementsShape, Mean: scatterElementsMean, Samples: scatterElementsSamples,
+	define(&Def{Op: "scatter_elements", Linear: true, Scatter: true, WholeVectors: scatterElementsKeepsVectors,
+		Grad: scatterElementsGrad, Shape: scatterElementsShape, Mean: scatterElementsMean, Samples: scatterElementsSamples,
 		Lowerings: []Lowering{{Name: "serial", When: movable, Onto: true, Build: scatterElementsSerial}}})
-	define(&Def{Op: "scatter_nd", Linear: true, Scatter: true, WholeVectors: scatterNDKeepsVectors, Grad: scatterNDGrad, Shape: scatterNDShape, Mean: scatterNDMean, Samples: scatterNDSamples,
+	define(&Def{Op: "scatter_nd", Linear: true, Scatter: true, WholeVectors: scatterNDKeepsVectors, Grad: scatterNDGrad,
+		Shape: scatterNDShape, Mean: scatterNDMean, Samples: scatterNDSamples,
 		Lowerings: []Lowering{{Name: "serial", When: movable, Onto: true, Build: scatterNDSerial}}})
 }
 
 // scatterFunctions are what is done with an element that is there already and an update. "none" replaces it.
 var scatterFunctions = map[string]loop.BinaryOp{"add": loop.Add, "mul": loop.Mul, "min": loop.Min, "max": loop.Max}
 
-// ScatterElements is x with updates put in: each at its own position, with its index in place of the axis. Reduction is none, add, mul, min
-// or max. Of several updates of one element without a reduction, the last one stays.
+// ScatterElements is x with updates put in: each at its own position, with its index in place of the axis. Reduction is
+// none, add, mul, min or max. Of several updates of one element without a reduction, the last one stays.
 func ScatterElements(b *ir.Builder, x, indices, updates *ir.Value, axis int64, reduction string) *ir.Value {
 	return b.Op("scatter_elements", ir.Attrs{"axis": axis, "reduction": reduction}, x, indices, updates)
 }

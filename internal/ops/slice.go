@@ -8,14 +8,17 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "slice", Last: listsLast("begin", "extent", "step"), Narrow: sliceParts, Light: true, Linear: true, Recompute: InPieces | Backward, Picks: true, Selects: true, NotNegative: firstNotNegative, Defer: sliceDeferred, rows: rowRule{axes: sliceAxes, seen: sliceSeen, cut: sliceCut}, Grad: sliceGrad, Shape: sliceShape, Mean: sliceMean, View: sliceView, Samples: sliceSamples,
+	define(&Def{Op: "slice", Last: listsLast("begin", "extent", "step"), Narrow: sliceParts, Light: true, Linear: true,
+		Recompute: InPieces | Backward, Picks: true, Selects: true, NotNegative: firstNotNegative, Defer: sliceDeferred,
+		rows: rowRule{axes: sliceAxes, seen: sliceSeen, cut: sliceCut}, Grad: sliceGrad, Shape: sliceShape, Mean: sliceMean,
+		View: sliceView, Samples: sliceSamples,
 		Lowerings: []Lowering{{Name: "map", When: movable, Build: func(k *Nest, n *ir.Node) {
 			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) { k.Store(k.Out[0], at, k.In[0].Load(sliced(n, at)...)) })
 		}}}})
 }
 
-// Slice takes extent[i] elements along each axis i, from begin[i] on in steps of step[i], which may be negative but not 0. The caller has
-// made sure that every element taken lies in x.
+// Slice takes extent[i] elements along each axis i, from begin[i] on in steps of step[i], which may be negative but not
+// 0. The caller has made sure that every element taken lies in x.
 func Slice(b *ir.Builder, x *ir.Value, begin, extent []sym.Expr, step []int64) *ir.Value {
 	return b.Op("slice", ir.Attrs{"begin": begin, "extent": extent, "step": step}, x)
 }
@@ -212,7 +215,8 @@ func sliceParts(p Parts, n *ir.Node, want Part) (Reading, bool) {
 		if c := want[i]; !c.Whole() {
 			in[i] = AxisPart{p.Dims.Simplify(begin.Add(c.Begin.Mul(sym.Const(step[i])))), c.Extent, step[i] * c.Step}
 		}
-		if at, ok := in[i].Begin.Const(); ok && at == 0 && in[i].Step == 1 && p.Dims.EQ(in[i].Extent, x.Type.Shape[i]) == sym.Yes || isOne(x.Type.Shape[i]) && isOne(in[i].Extent) {
+		if at, ok := in[i].Begin.Const(); ok && at == 0 && in[i].Step == 1 &&
+			p.Dims.EQ(in[i].Extent, x.Type.Shape[i]) == sym.Yes || isOne(x.Type.Shape[i]) && isOne(in[i].Extent) {
 			in[i] = AxisPart{}
 		}
 		if in[i].Step > 1<<31 || in[i].Step < -1<<31 {

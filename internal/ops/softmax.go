@@ -12,14 +12,22 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "softmax", Last: axisLast, Narrow: alongParts("axis"), Linear: true, Recompute: InPieces, NotNegative: neverNegative, rows: rowRule{axes: softmaxAxes}, Shape: softmaxShape, Grad: softmaxGrad, Samples: softmaxSamples, Mean: softmaxMean(func(dt dtype.DType, x, total float64) float64 { return shareOf(dt, x) / total }),
+	define(&Def{Op: "softmax", Last: axisLast, Narrow: alongParts("axis"), Linear: true, Recompute: InPieces,
+		NotNegative: neverNegative, rows: rowRule{axes: softmaxAxes}, Shape: softmaxShape, Grad: softmaxGrad,
+		Samples: softmaxSamples, Mean: softmaxMean(func(dt dtype.DType, x, total float64) float64 {
+			return shareOf(dt, x) / total
+		}),
 		Lowerings: []Lowering{{Name: "rows", Build: softmaxRows}}})
-	define(&Def{Op: "log_softmax", Last: axisLast, Narrow: alongParts("axis"), Linear: true, Recompute: InPieces, rows: rowRule{axes: softmaxAxes}, Shape: softmaxShape, Grad: logSoftmaxGrad, Samples: softmaxSamples, Mean: softmaxMean(func(_ dtype.DType, x, total float64) float64 { return x - loop.Logarithm(total) }),
+	define(&Def{Op: "log_softmax", Last: axisLast, Narrow: alongParts("axis"), Linear: true, Recompute: InPieces,
+		rows: rowRule{axes: softmaxAxes}, Shape: softmaxShape, Grad: logSoftmaxGrad, Samples: softmaxSamples,
+		Mean: softmaxMean(func(_ dtype.DType, x, total float64) float64 {
+			return x - loop.Logarithm(total)
+		}),
 		Lowerings: []Lowering{{Name: "rows", Build: logSoftmaxRows}}})
 }
 
-// Softmax makes the elements along an axis positive with sum 1: exp(x − max) / Σ exp(x − max). An exponential that is no
-// normal number counts as 0.
+// Softmax makes the elements along an axis positive with sum 1: exp(x − max) / Σ exp(x − max). An exponential that is
+// no normal number counts as 0.
 func Softmax(b *ir.Builder, x *ir.Value, axis int64) *ir.Value {
 	return b.Op("softmax", ir.Attrs{"axis": axis}, x)
 }
@@ -44,7 +52,8 @@ func softmaxShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-func softmaxMean(last func(dt dtype.DType, x, total float64) float64) func(*ir.Evaluation, *ir.Node, []*tensor.Tensor) ([]*tensor.Tensor, error) {
+func softmaxMean(last func(dt dtype.DType, x, total float64) float64) func(*ir.Evaluation, *ir.Node,
+	[]*tensor.Tensor) ([]*tensor.Tensor, error) {
 	return func(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 		out, err := result(e, n, 0)
 		if err != nil {
@@ -96,7 +105,8 @@ func softmaxEach(k *Nest, n *ir.Node, write func(r softmaxRow, dt dtype.DType)) 
 	})
 }
 
-// softmaxRows keeps the exponentials where the result goes, if that holds them as they are computed: each is computed once then.
+// softmaxRows keeps the exponentials where the result goes, if that holds them as they are computed: each is computed
+// once then.
 func softmaxRows(k *Nest, n *ir.Node) {
 	out := k.Out[0]
 	softmaxEach(k, n, func(r softmaxRow, dt dtype.DType) {
@@ -131,7 +141,8 @@ func logSoftmaxRows(k *Nest, n *ir.Node) {
 // sum of at least 1, and processors take a hundred times as long for products with it. Masks of −100 make many.
 func share(x loop.Expr) loop.Expr {
 	dt := x.DType()
-	return loop.Choose(loop.Apply2(loop.Lt, x, loop.Number(dt, leastShare(dt))), loop.Number(dt, 0), loop.Apply(loop.Exp, x))
+	return loop.Choose(loop.Apply2(loop.Lt, x, loop.Number(dt, leastShare(dt))), loop.Number(dt, 0),
+		loop.Apply(loop.Exp, x))
 }
 
 // shareOf is share of a number.
@@ -166,7 +177,8 @@ func softmaxSamples(r *rand.Rand) []Sample {
 		}
 	}
 	for _, shape := range [][]int64{{2, 0}, {0, 3}, {4, 1}, {7}} {
-		out = append(out, Sample{Attrs: ir.Attrs{"axis": int64(-1)}, Inputs: []*tensor.Tensor{sampleNormal(r, dtype.F32, shape...)}})
+		out = append(out, Sample{Attrs: ir.Attrs{"axis": int64(-1)},
+			Inputs: []*tensor.Tensor{sampleNormal(r, dtype.F32, shape...)}})
 	}
 	masked := sampleNormal(r, dtype.F32, 4, 6)
 	for i := int64(0); i < 20; i += 3 {
@@ -176,7 +188,8 @@ func softmaxSamples(r *rand.Rand) []Sample {
 	for i := int64(1); i < far.Len(); i += 2 {
 		far.SetFloat(i, far.Float(i)-80-float64(i%30))
 	}
-	return append(out, Sample{Attrs: ir.Attrs{"axis": int64(1)}, Inputs: []*tensor.Tensor{masked}}, Sample{Attrs: ir.Attrs{"axis": int64(1)}, Inputs: []*tensor.Tensor{far}})
+	return append(out, Sample{Attrs: ir.Attrs{"axis": int64(1)}, Inputs: []*tensor.Tensor{masked}},
+		Sample{Attrs: ir.Attrs{"axis": int64(1)}, Inputs: []*tensor.Tensor{far}})
 }
 
 func softmaxGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {

@@ -8,7 +8,10 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "transpose", Narrow: transposeParts, Light: true, Linear: true, Recompute: InPieces | Backward, Picks: true, Rearranges: true, NotNegative: firstNotNegative, WholeVectors: transposeKeepsVectors, Defer: transposeDeferred, rows: rowRule{axes: transposeRows}, Shape: transposeShape, Mean: transposeMean, View: transposeView, Samples: transposeSamples, Grad: transposeGrad,
+	define(&Def{Op: "transpose", Narrow: transposeParts, Light: true, Linear: true, Recompute: InPieces | Backward,
+		Picks: true, Rearranges: true, NotNegative: firstNotNegative, WholeVectors: transposeKeepsVectors,
+		Defer: transposeDeferred, rows: rowRule{axes: transposeRows}, Shape: transposeShape, Mean: transposeMean,
+		View: transposeView, Samples: transposeSamples, Grad: transposeGrad,
 		Lowerings: []Lowering{{Name: "map", Build: func(k *Nest, n *ir.Node) {
 			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) {
 				k.Store(k.Out[0], at, k.In[0].Load(unpermuted(at, n.Attrs.Ints("perm"))...))

@@ -8,7 +8,8 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "triangle", Linear: true, Recompute: Backward, Grad: triangleGrad, Shape: triangleShape, Mean: triangleMean, Samples: triangleSamples,
+	define(&Def{Op: "triangle", Linear: true, Recompute: Backward, Grad: triangleGrad, Shape: triangleShape,
+		Mean: triangleMean, Samples: triangleSamples,
 		Lowerings: []Lowering{{Name: "map", When: movable, Build: triangleMap}}})
 }
 

@@ -27,21 +27,41 @@ var unaryTable = []struct {
 	own      Def // the properties that are its own
 }{
 	{loop.Neg, numbers, func(g *Gradients, up, _, _ *ir.Value) *ir.Value { return g.neg(up) }, Def{Light: true}},
-	{loop.Abs, numbers, func(g *Gradients, up, x, _ *ir.Value) *ir.Value { return g.mul(up, g.f(loop.Sign, x)) }, Def{Light: true, NotNegative: neverNegative}},
-	{loop.Sign, numbers, nil, Def{Light: true}}, {loop.BitNot, integers, nil, Def{Light: true}}, {loop.Not, truths, nil, Def{Light: true}},
-	{loop.Floor, floats, nil, Def{Light: true}}, {loop.Ceil, floats, nil, Def{Light: true}}, {loop.Round, floats, nil, Def{Light: true}}, {loop.Trunc, floats, nil, Def{Light: true}},
-	{loop.Sqrt, floats, func(g *Gradients, up, _, y *ir.Value) *ir.Value { return g.div(g.times(up, 0.5), y) }, Def{Light: true, NotNegative: neverNegative}},
-	{loop.Reciprocal, floats, func(g *Gradients, up, _, y *ir.Value) *ir.Value { return g.neg(g.mul(up, g.mul(y, y))) }, Def{Light: true}},
-	{loop.Exp, floats, func(g *Gradients, up, _, y *ir.Value) *ir.Value { return g.mul(up, y) }, Def{NotNegative: neverNegative}},
+	{loop.Abs, numbers, func(g *Gradients, up, x, _ *ir.Value) *ir.Value {
+		return g.mul(up, g.f(loop.Sign, x))
+	}, Def{Light: true, NotNegative: neverNegative}},
+	{loop.Sign, numbers, nil, Def{Light: true}}, {loop.BitNot, integers, nil, Def{Light: true}},
+	{loop.Not, truths, nil, Def{Light: true}},
+	{loop.Floor, floats, nil, Def{Light: true}}, {loop.Ceil, floats, nil, Def{Light: true}},
+	{loop.Round, floats, nil, Def{Light: true}}, {loop.Trunc, floats, nil, Def{Light: true}},
+	{loop.Sqrt, floats, func(g *Gradients, up, _, y *ir.Value) *ir.Value {
+		return g.div(g.times(up, 0.5), y)
+	}, Def{Light: true, NotNegative: neverNegative}},
+	{loop.Reciprocal, floats, func(g *Gradients, up, _, y *ir.Value) *ir.Value {
+		return g.neg(g.mul(up, g.mul(y, y)))
+	}, Def{Light: true}},
+	{loop.Exp, floats, func(g *Gradients, up, _, y *ir.Value) *ir.Value {
+		return g.mul(up, y)
+	}, Def{NotNegative: neverNegative}},
 	{loop.Log, floats, func(g *Gradients, up, x, _ *ir.Value) *ir.Value { return g.div(up, x) }, Def{}},
 	{loop.Log1p, floats, func(g *Gradients, up, x, _ *ir.Value) *ir.Value { return g.div(up, g.above(x, 1)) }, Def{}},
 	{loop.Expm1, floats, func(g *Gradients, up, _, y *ir.Value) *ir.Value { return g.mul(up, g.above(y, 1)) }, Def{}},
 	{loop.Sin, floats, func(g *Gradients, up, x, _ *ir.Value) *ir.Value { return g.mul(up, g.f(loop.Cos, x)) }, Def{}},
-	{loop.Cos, floats, func(g *Gradients, up, x, _ *ir.Value) *ir.Value { return g.neg(g.mul(up, g.f(loop.Sin, x))) }, Def{}},
-	{loop.Tan, floats, func(g *Gradients, up, _, y *ir.Value) *ir.Value { return g.mul(up, g.above(g.mul(y, y), 1)) }, Def{}},
-	{loop.Asin, floats, func(g *Gradients, up, x, _ *ir.Value) *ir.Value { return g.div(up, g.f(loop.Sqrt, g.cosine(x))) }, Def{}},
-	{loop.Acos, floats, func(g *Gradients, up, x, _ *ir.Value) *ir.Value { return g.neg(g.div(up, g.f(loop.Sqrt, g.cosine(x)))) }, Def{}},
-	{loop.Atan, floats, func(g *Gradients, up, x, _ *ir.Value) *ir.Value { return g.div(up, g.above(g.mul(x, x), 1)) }, Def{}},
+	{loop.Cos, floats, func(g *Gradients, up, x, _ *ir.Value) *ir.Value {
+		return g.neg(g.mul(up, g.f(loop.Sin, x)))
+	}, Def{}},
+	{loop.Tan, floats, func(g *Gradients, up, _, y *ir.Value) *ir.Value {
+		return g.mul(up, g.above(g.mul(y, y), 1))
+	}, Def{}},
+	{loop.Asin, floats, func(g *Gradients, up, x, _ *ir.Value) *ir.Value {
+		return g.div(up, g.f(loop.Sqrt, g.cosine(x)))
+	}, Def{}},
+	{loop.Acos, floats, func(g *Gradients, up, x, _ *ir.Value) *ir.Value {
+		return g.neg(g.div(up, g.f(loop.Sqrt, g.cosine(x))))
+	}, Def{}},
+	{loop.Atan, floats, func(g *Gradients, up, x, _ *ir.Value) *ir.Value {
+		return g.div(up, g.above(g.mul(x, x), 1))
+	}, Def{}},
 	{loop.Sinh, floats, func(g *Gradients, up, x, _ *ir.Value) *ir.Value { return g.mul(up, g.f(loop.Cosh, x)) }, Def{}},
 	{loop.Cosh, floats, func(g *Gradients, up, x, _ *ir.Value) *ir.Value { return g.mul(up, g.f(loop.Sinh, x)) }, Def{}},
 	{loop.Tanh, floats, func(g *Gradients, up, _, y *ir.Value) *ir.Value { return g.mul(up, g.cosine(y)) }, Def{}},
@@ -55,7 +75,9 @@ var unaryTable = []struct {
 	{loop.Erf, floats, func(g *Gradients, up, x, _ *ir.Value) *ir.Value {
 		return g.mul(up, g.times(g.f(loop.Exp, g.neg(g.mul(x, x))), 2/math.Sqrt(math.Pi)))
 	}, Def{}},
-	{loop.Sigmoid, floats, func(g *Gradients, up, _, y *ir.Value) *ir.Value { return g.mul(up, g.mul(y, g.from(1, y))) }, Def{NotNegative: neverNegative}},
+	{loop.Sigmoid, floats, func(g *Gradients, up, _, y *ir.Value) *ir.Value {
+		return g.mul(up, g.mul(y, g.from(1, y)))
+	}, Def{NotNegative: neverNegative}},
 	{loop.IsNaN, floats, nil, Def{}}, {loop.IsInf, floats, nil, Def{}},
 }
 
@@ -81,7 +103,8 @@ func init() {
 
 func unary(f loop.UnaryOp, takes accepts, s slope, own Def) *Def {
 	return &Def{
-		Op: f.String(), Elementwise: true, Narrow: elementwiseParts, rows: elementwiseRows, Samples: unarySamples(takes), Grad: s.grad, Light: own.Light, NotNegative: own.NotNegative,
+		Op: f.String(), Elementwise: true, Narrow: elementwiseParts, rows: elementwiseRows, Samples: unarySamples(takes),
+		Grad: s.grad, Light: own.Light, NotNegative: own.NotNegative,
 		Shape: func(c *ir.Inference, n *ir.Node) error {
 			if err := arity(n, 1, 1); err != nil {
 				return err

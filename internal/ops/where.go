@@ -9,7 +9,8 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "where", Light: true, Elementwise: true, Narrow: elementwiseParts, rows: elementwiseRows, Shape: whereShape, Mean: whereMean, Samples: whereSamples, Grad: whereGrad,
+	define(&Def{Op: "where", Light: true, Elementwise: true, Narrow: elementwiseParts, rows: elementwiseRows,
+		Shape: whereShape, Mean: whereMean, Samples: whereSamples, Grad: whereGrad,
 		Lowerings: []Lowering{{Name: "map", Build: func(k *Nest, n *ir.Node) {
 			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) {
 				operand := func(i int) loop.Expr { return k.In[i].Load(stretched(at, k.In[i].Shape)...) }

@@ -13,12 +13,16 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "winograd", Cost: winogradCost, NoGrad: byPasses, rows: rowRule{axes: winogradAxes, seen: winogradSeen, loose: winogradLoose, granule: winogradGranule, fits: winogradFits, cut: winogradCut}, Shape: winogradShape, Mean: winogradMean, Work: winogradWork, Samples: winogradSamples,
+	define(&Def{Op: "winograd", Cost: winogradCost, NoGrad: byPasses,
+		rows: rowRule{axes: winogradAxes, seen: winogradSeen, loose: winogradLoose, granule: winogradGranule,
+			fits: winogradFits, cut: winogradCut}, Shape: winogradShape, Mean: winogradMean, Work: winogradWork,
+		Samples:   winogradSamples,
 		Lowerings: []Lowering{{Name: "blocks", When: winogradIsBlocks, Build: winogradBlocks, Error: 1e-4}}})
 }
 
-// minimal is an algorithm for a convolution of three taps that takes as many multiplications as it reads elements (Winograd, 1980; Lavin and Gray, 2016). Nested with itself it computes a
-// tile of outputs from a tile of inputs: outputᵀ [(weights g weightsᵀ) ⊙ (input d inputᵀ)] output.
+// minimal is an algorithm for a convolution of three taps that takes as many multiplications as it reads elements
+// (Winograd, 1980; Lavin and Gray, 2016). Nested with itself it computes a tile of outputs from a tile of inputs:
+// outputᵀ [(weights g weightsᵀ) ⊙ (input d inputᵀ)] output.
 type minimal struct{ input, weights, output [][]float64 }
 
 // minimals are the algorithms by the outputs that they compute at once. Their points are 0, ±1, ∞, and 0, ±1, ±2, ∞.
@@ -29,8 +33,10 @@ var minimals = map[int64]minimal{
 		output:  [][]float64{{1, 1, 1, 0}, {0, 1, -1, 1}},
 	},
 	4: {
-		input: [][]float64{{4, 0, -5, 0, 1, 0}, {0, -4, -4, 1, 1, 0}, {0, 4, -4, -1, 1, 0}, {0, -2, -1, 2, 1, 0}, {0, 2, -1, -2, 1, 0}, {0, 4, 0, -5, 0, 1}},
-		weights: [][]float64{{1. / 4, 0, 0}, {-1. / 6, -1. / 6, -1. / 6}, {-1. / 6, 1. / 6, -1. / 6}, {1. / 24, 1. / 12, 1. / 6}, {1. / 24, -1. / 12, 1. / 6},
+		input: [][]float64{{4, 0, -5, 0, 1, 0}, {0, -4, -4, 1, 1, 0}, {0, 4, -4, -1, 1, 0}, {0, -2, -1, 2, 1, 0},
+			{0, 2, -1, -2, 1, 0}, {0, 4, 0, -5, 0, 1}},
+		weights: [][]float64{{1. / 4, 0, 0}, {-1. / 6, -1. / 6, -1. / 6}, {-1. / 6, 1. / 6, -1. / 6},
+			{1. / 24, 1. / 12, 1. / 6}, {1. / 24, -1. / 12, 1. / 6},
 			{0, 0, 1}},
 		output: [][]float64{{1, 1, 1, 1, 1, 0}, {0, 1, -1, 2, -2, 0}, {0, 1, 1, 4, 4, 0}, {0, 1, -1, 8, -8, 1}},
 	},
@@ -52,7 +58,8 @@ func Winograd(b *ir.Builder, x, weights, plain, bias *ir.Value, tile int64, begi
 	return b.Op("winograd", ir.Attrs{"tile": tile, "begin": begin, "end": end}, inputs...)
 }
 
-// WinogradWeights transforms weights [3, 3, C, O] of f32 into out, [(tile + 2)², C, O]; they are computed in f64 and rounded once.
+// WinogradWeights transforms weights [3, 3, C, O] of f32 into out, [(tile + 2)², C, O]; they are computed in f64 and
+// rounded once.
 func WinogradWeights(out, w []float32, channels, filters, tile int64) {
 	g := minimals[tile].weights
 	side := tile + 2
@@ -98,7 +105,8 @@ func winogradShape(c *ir.Inference, n *ir.Node) error {
 	x, w, plain, tile := n.Inputs[0].Type, n.Inputs[1].Type, n.Inputs[2].Type, n.Attrs.Int("tile", 0)
 	begin, end := n.Attrs.Exprs("begin"), n.Attrs.Exprs("end")
 	rank := len(x.Shape)
-	ranks := (rank == 4 || rank == 5) && len(w.Shape) == 3 && len(plain.Shape) == rank && len(begin) == rank-2 && len(end) == rank-2
+	ranks := (rank == 4 || rank == 5) && len(w.Shape) == 3 && len(plain.Shape) == rank && len(begin) == rank-2 &&
+		len(end) == rank-2
 	if !ranks || minimals[tile].input == nil || x.DType != dtype.F32 || w.DType != dtype.F32 || plain.DType != dtype.F32 {
 		return fault(n, "input %s, weights %s and %s, in tiles of %d", x, w, plain, tile)
 	}
@@ -106,7 +114,8 @@ func winogradShape(c *ir.Inference, n *ir.Node) error {
 	if k, fixed := kernel[0].Const(); !fixed || k < 1 {
 		return fault(n, "a kernel of %s planes", kernel[0])
 	}
-	pairs := [][2]sym.Expr{{w.Shape[0], winogradKernel(n).Mul(sym.Const((tile + 2) * (tile + 2)))}, {w.Shape[1], x.Shape[rank-1]},
+	pairs := [][2]sym.Expr{{w.Shape[0], winogradKernel(n).Mul(sym.Const((tile + 2) * (tile + 2)))},
+		{w.Shape[1], x.Shape[rank-1]},
 		{plain.Shape[rank-2], x.Shape[rank-1]}, {plain.Shape[rank-1], w.Shape[2]}}
 	for i, extent := range kernel {
 		pairs = append(pairs, [2]sym.Expr{plain.Shape[i], extent})
@@ -120,7 +129,8 @@ func winogradShape(c *ir.Inference, n *ir.Node) error {
 	shape[0], shape[rank-1] = x.Shape[0], w.Shape[2]
 	for i := range begin {
 		shape[1+i] = c.Dims().Simplify(sym.Sum(x.Shape[1+i], begin[i], end[i], one.Sub(kernel[i])))
-		if err := c.Require(n, sym.Cond{A: sym.Const(0), Rel: sym.LE, B: shape[1+i]}, "the kernel fits the padded input"); err != nil {
+		if err := c.Require(n, sym.Cond{A: sym.Const(0), Rel: sym.LE, B: shape[1+i]},
+			"the kernel fits the padded input"); err != nil {
 			return err
 		}
 	}
@@ -176,7 +186,8 @@ func winogradMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.
 	return []*tensor.Tensor{out}, nil
 }
 
-// combined are the sums that the rows of a matrix make of some values. Two rows that differ in the signs of some columns share their sums of those and of the others.
+// combined are the sums that the rows of a matrix make of some values. Two rows that differ in the signs of some
+// columns share their sums of those and of the others.
 func (k *Nest) combined(rows [][]float64, values []loop.Expr) []loop.Expr {
 	sum := func(row []float64, wanted func(i int) bool) loop.Expr {
 		var total loop.Expr
@@ -264,7 +275,8 @@ func winogradSample(r *rand.Rand, tile int64, shape, planes, pad []int64, bias b
 	if bias {
 		in = append(in, sampleNormal(r, dtype.F32, 4))
 	}
-	return Sample{Attrs: ir.Attrs{"tile": tile, "begin": ir.Constants(pad), "end": ir.Constants(pad)}, Inputs: in, Constant: []int{1, 2, 3}}
+	return Sample{Attrs: ir.Attrs{"tile": tile, "begin": ir.Constants(pad), "end": ir.Constants(pad)}, Inputs: in,
+		Constant: []int{1, 2, 3}}
 }
 
 func winogradAxes(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
@@ -310,7 +322,8 @@ func winogradGranule(n *ir.Node, axis int) int64 {
 // winogradFits: a piece's blocks take no more scratch than the whole's.
 func winogradFits(n *ir.Node, axis int, rows int64) bool {
 	x, out, begin := n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape, n.Attrs.Exprs("begin")
-	if _, ok := constants(out[1 : len(out)-1]); axis != 1 || !ok { // blocks of images of unknown sizes do not depend on the rows
+	// blocks of images of unknown sizes do not depend on the rows
+	if _, ok := constants(out[1 : len(out)-1]); axis != 1 || !ok {
 		return true
 	}
 	kernel, _ := winogradKernel(n).Const()

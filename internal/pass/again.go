@@ -22,8 +22,9 @@ const (
 	againDear    = 10
 )
 
-// Again has values computed again where they are read much later, if the memory is full in between and what they are computed from is alive there anyway: functions of single elements, such
-// as an activation whose operand the backward pass reads too. They then become parts of the kernels that read them.
+// Again has values computed again where they are read much later, if the memory is full in between and what they are
+// computed from is alive there anyway: functions of single elements, such as an activation whose operand the backward
+// pass reads too. They then become parts of the kernels that read them.
 func Again(m *ir.Module) (err error) {
 	defer ir.Catch(&err)
 	a := newAgain(m)
@@ -62,7 +63,8 @@ func newAgain(m *ir.Module) *again {
 	if len(block.Nodes) <= againFar {
 		return nil
 	}
-	a := &again{module: m, block: block, at: map[*ir.Node]int{}, readers: map[*ir.Value][]int{}, root: map[*ir.Value]*ir.Value{}, until: map[*ir.Value]int{}, bytes: map[*ir.Value]float64{},
+	a := &again{module: m, block: block, at: map[*ir.Node]int{}, readers: map[*ir.Value][]int{},
+		root: map[*ir.Value]*ir.Value{}, until: map[*ir.Value]int{}, bytes: map[*ir.Value]float64{},
 		live: make([]float64, len(block.Nodes)), before: map[int][]*ir.Node{}, made: map[int]map[*ir.Value]*ir.Value{}}
 	value := func(name sym.Name) (int64, bool) {
 		r, ok := m.Dims.Get(name)

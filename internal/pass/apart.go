@@ -46,11 +46,11 @@ type division struct {
 	reached map[*ir.Value]bool // by the flow: Forward has it
 }
 
-// Divide divides main in two. Its results up to a number are Forward's; the others may depend on seeds, which are inputs that
-// only Backward takes. What Backward reads of what Forward computes is saved, or computed again if that is cheap: such
-// that the fewest bytes are saved (a minimal cut, as in Jain et al.: Checkmate, 2020, and functorch's partitioner).
-// Inputs and results cost nothing, or little, to save. It runs Marks, Common and Dead on the module, of which both halves
-// share values: they are for printing and compiling only.
+// Divide divides main in two. Its results up to a number are Forward's; the others may depend on seeds, which are
+// inputs that only Backward takes. What Backward reads of what Forward computes is saved, or computed again if that is
+// cheap: such that the fewest bytes are saved (a minimal cut, as in Jain et al.: Checkmate, 2020, and functorch's
+// partitioner). Inputs and results cost nothing, or little, to save. It runs Marks, Common and Dead on the module, of
+// which both halves share values: they are for printing and compiling only.
 func Divide(b *ir.Builder, results int, seeds []*ir.Value) (*Apart, error) {
 	m := b.Module
 	for _, run := range []func(*ir.Module) error{Marks, Common, Dead} {
@@ -121,7 +121,8 @@ func (a *division) reads(n *ir.Node) (list []*ir.Value) {
 
 // fixed reports whether only Forward computes a node: Backward would do work twice that is not cheap.
 func (a *division) fixed(n *ir.Node) bool {
-	return a.needed[n] && !ops.Of(n).Recompute.Has(ops.Backward) && !ops.Elementwise(n) && !slices.ContainsFunc(n.Outputs, a.decided)
+	return a.needed[n] && !ops.Of(n).Recompute.Has(ops.Backward) && !ops.Elementwise(n) &&
+		!slices.ContainsFunc(n.Outputs, a.decided)
 }
 
 // decided reports whether data decide a value's shape, or it decides a dimension: Backward computes it again, dimension
@@ -330,8 +331,9 @@ func (a *division) block(results []*ir.Value, stop func(v *ir.Value) bool) *ir.B
 // module is a module of one block, with the dimensions that it mentions.
 func (a *division) module(name string, block *ir.Block) *ir.Module {
 	from := a.b.Module
-	m := &ir.Module{Name: from.Name + " " + name, Dims: from.Dims.Empty(), Limits: map[sym.Name]sym.Expr{}, Origins: map[sym.Name]string{},
-		Main: &ir.Func{Name: "main", Body: block}, Meta: map[string]string{}}
+	m := &ir.Module{Name: from.Name + " " + name, Dims: from.Dims.Empty(), Limits: map[sym.Name]sym.Expr{},
+		Origins: map[sym.Name]string{},
+		Main:    &ir.Func{Name: "main", Body: block}, Meta: map[string]string{}}
 	m.Funcs = []*ir.Func{m.Main}
 	var add func(names []sym.Name)
 	add = func(names []sym.Name) {
@@ -353,7 +355,9 @@ func (a *division) module(name string, block *ir.Block) *ir.Module {
 	add(mentioned(block))
 	known := func(name sym.Name) bool { _, ok := m.Dims.Get(name); return ok }
 	for _, r := range from.Requires {
-		if vars := append(r.Cond.A.Vars(), r.Cond.B.Vars()...); !slices.ContainsFunc(vars, func(name sym.Name) bool { return !known(name) }) {
+		if vars := append(r.Cond.A.Vars(), r.Cond.B.Vars()...); !slices.ContainsFunc(vars, func(name sym.Name) bool {
+			return !known(name)
+		}) {
 			m.Requires = append(m.Requires, r)
 		}
 	}

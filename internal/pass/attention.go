@@ -10,9 +10,10 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Attention recognises scaled dot product attention that is spelled out as products around a softmax: with its scale on the scores, on the queries, or shared between
-// queries and keys; with masks that are added or chosen by, in any number as far as they go together; causal ones as such; with a cap on the scores; with heads of keys
-// that several heads of queries share, whether they are repeated or the queries' heads are joined.
+// Attention recognises scaled dot product attention that is spelled out as products around a softmax: with its scale on
+// the scores, on the queries, or shared between queries and keys; with masks that are added or chosen by, in any number
+// as far as they go together; causal ones as such; with a cap on the scores; with heads of keys that several heads of
+// queries share, whether they are repeated or the queries' heads are joined.
 func Attention(m *ir.Module) error { return apply(m, slices.Concat(attentions, transposes)) }
 
 var attentions = []rule{
@@ -45,7 +46,8 @@ type scores struct {
 
 // inside reports whether a value is read once, and computed here.
 func (r *rewriting) inside(v *ir.Value) bool {
-	return v != nil && v.Const == nil && v.Node != nil && r.uses[v] == 1 && r.owner[v.Node] == r.block && len(v.Node.Outputs) == 1
+	return v != nil && v.Const == nil && v.Node != nil && r.uses[v] == 1 && r.owner[v.Node] == r.block &&
+		len(v.Node.Outputs) == 1
 }
 
 // attention matches weights · values.
@@ -63,10 +65,12 @@ func attention(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return s.build(query, key, value, n.Outputs[0].Type.Shape)
 }
 
-// joinedAttention matches attention in which the rows of the heads that share a head of keys were joined, as [B, G, H/G·Q, D], and are taken apart again.
+// joinedAttention matches attention in which the rows of the heads that share a head of keys were joined, as [B, G,
+// H/G·Q, D], and are taken apart again.
 func joinedAttention(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	product := producer(n.Inputs[0], "matmul")
-	if product == nil || !r.inside(n.Inputs[0]) || product.Attrs.Bool("transpose_a") || product.Attrs.DType("dtype") != dtype.Invalid {
+	if product == nil || !r.inside(n.Inputs[0]) || product.Attrs.Bool("transpose_a") ||
+		product.Attrs.DType("dtype") != dtype.Invalid {
 		return nil
 	}
 	weights := producer(product.Inputs[0], "reshape")
@@ -84,13 +88,15 @@ func joinedAttention(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	}
 	query := rows.Inputs[0]
 	full := s.joined.Outputs[0].Type.Shape // [B, H, Q, K]
-	if len(query.Type.Shape) != 4 || len(full) != 4 || !sameShape(r.Dims(), query.Type.Shape[:3], full[:3]) || !sameShape(r.Dims(), query.Type.Shape[:3], out[:3]) ||
+	if len(query.Type.Shape) != 4 || len(full) != 4 || !sameShape(r.Dims(), query.Type.Shape[:3], full[:3]) ||
+		!sameShape(r.Dims(), query.Type.Shape[:3], out[:3]) ||
 		r.Dims().EQ(query.Type.Shape[3], rows.Outputs[0].Type.Shape[3]) != sym.Yes {
 		return nil
 	}
 	// Joined and taken apart in one way: the rows of a head of keys are those of its heads of queries.
 	groups := s.product.Outputs[0].Type.Shape
-	if r.Dims().EQ(groups[0], full[0]) != sym.Yes || !sameShape(r.Dims(), groups, weights.Outputs[0].Type.Shape) || r.Dims().EQ(full[3], groups[3]) != sym.Yes {
+	if r.Dims().EQ(groups[0], full[0]) != sym.Yes || !sameShape(r.Dims(), groups, weights.Outputs[0].Type.Shape) ||
+		r.Dims().EQ(full[3], groups[3]) != sym.Yes {
 		return nil
 	}
 	key := s.operand(s.product.Inputs[1], !s.product.Attrs.Bool("transpose_b"))
@@ -138,7 +144,8 @@ func storedNarrow(b *ir.Builder, v *ir.Value, depth int) *ir.Value {
 	return nil
 }
 
-// cachedAttention reads keys and values that were put behind others, those of a cache, and the others from where they lie.
+// cachedAttention reads keys and values that were put behind others, those of a cache, and the others from where they
+// lie.
 func cachedAttention(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	if len(n.Inputs) > 4 {
 		return nil
@@ -154,7 +161,8 @@ func cachedAttention(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return b.Op("attention", n.Attrs, n.Inputs[0], keys[0], values[0], mask, keys[1], values[1])
 }
 
-// pieces are the two tensors of which v, [B, G, K, D], is put together along its third axis, whatever moves axes behind that; nil where nothing of the kind is.
+// pieces are the two tensors of which v, [B, G, K, D], is put together along its third axis, whatever moves axes behind
+// that; nil if nothing of the kind is.
 func (r *rewriting) pieces(b *ir.Builder, v *ir.Value) []*ir.Value {
 	if !r.inside(v) {
 		return nil
@@ -219,14 +227,15 @@ func (s *scores) weights(v *ir.Value) bool {
 	return s.follow(x, 0)
 }
 
-// blanked is the weights of which v has 0 in the place of each that is NaN; nil where v is no such.
+// blanked is the weights of which v has 0 in the place of each that is NaN; nil if v is no such.
 func (s *scores) blanked(v *ir.Value) *ir.Value {
 	n := producer(v, "where")
 	if n == nil || !s.r.inside(v) {
 		return nil
 	}
 	test := producer(n.Inputs[0], "isnan")
-	if zero, ok := uniform(n.Inputs[1]); test == nil || !s.r.inside(n.Inputs[0]) || !ok || zero != 0 || test.Inputs[0] != n.Inputs[2] {
+	if zero, ok := uniform(n.Inputs[1]); test == nil || !s.r.inside(n.Inputs[0]) || !ok || zero != 0 ||
+		test.Inputs[0] != n.Inputs[2] {
 		return nil
 	}
 	return n.Inputs[2]
@@ -282,7 +291,8 @@ func (s *scores) follow(v *ir.Value, depth int) bool {
 	case "where":
 		for i := 1; i <= 2; i++ {
 			before := *s
-			if fill, ok := s.filling(n.Inputs[3-i]); ok && !s.masked() && s.leads(n.Inputs[i], 0) && s.choose(n.Inputs[0], i == 2, fill) && s.follow(n.Inputs[i], depth+1) {
+			if fill, ok := s.filling(n.Inputs[3-i]); ok && !s.masked() && s.leads(n.Inputs[i], 0) &&
+				s.choose(n.Inputs[0], i == 2, fill) && s.follow(n.Inputs[i], depth+1) {
 				return true
 			}
 			*s = before
@@ -301,7 +311,8 @@ func (s *scores) scaled(v *ir.Value, x float64, depth int) bool {
 	return s.follow(v, depth)
 }
 
-// masked reports whether masks would follow a cap or a scale on their way to the scores: those are not of the scores alone.
+// masked reports whether masks would follow a cap or a scale on their way to the scores: those are not of the scores
+// alone.
 func (s *scores) masked() bool {
 	return s.scale != 1 || s.cap != 0 || s.joined != nil || len(s.keep)+len(s.bias) >= masksMost
 }
@@ -355,7 +366,8 @@ func (s *scores) add(mask *ir.Value) bool {
 	return true
 }
 
-// order reports whether a mask keeps, or with drop hides all but, for each query the keys up to its own position and past ones.
+// order reports whether a mask keeps, or with drop hides all but, for each query the keys up to its own position and
+// past ones.
 func (s *scores) order(mask *ir.Value, drop bool) (past sym.Expr, ok bool) {
 	if mask.Const != nil {
 		return s.constantOrder(mask, drop)
@@ -390,7 +402,8 @@ func (s *scores) order(mask *ir.Value, drop bool) (past sym.Expr, ok bool) {
 		if drop {
 			past = past.Sub(sym.Const(1)) // the first diagonal that is hidden
 		}
-		full := sameShape(s.r.Dims(), shape[len(shape)-2:], []sym.Expr{s.queries, s.keys}) && s.r.Dims().EQ(sym.Product(shape...), s.queries.Mul(s.keys)) == sym.Yes
+		full := sameShape(s.r.Dims(), shape[len(shape)-2:], []sym.Expr{s.queries, s.keys}) &&
+			s.r.Dims().EQ(sym.Product(shape...), s.queries.Mul(s.keys)) == sym.Yes
 		return past, full && always(in[0]) && s.r.Dims().LE(sym.Const(0), past) == sym.Yes
 	}
 	return past, false
@@ -415,7 +428,8 @@ func always(v *ir.Value) bool {
 // ordered matches the positions of keys, a row, which are at most those of queries, a column.
 func (s *scores) ordered(keys, queries *ir.Value) (past sym.Expr, ok bool) {
 	row, column := keys.Type.Shape, queries.Type.Shape
-	if len(row) < 1 || len(column) < 2 || !row[len(row)-1].Equal(s.keys) || !isOne(column[len(column)-1]) || !column[len(column)-2].Equal(s.queries) || !s.counts(keys, s.keys) {
+	if len(row) < 1 || len(column) < 2 || !row[len(row)-1].Equal(s.keys) || !isOne(column[len(column)-1]) ||
+		!column[len(column)-2].Equal(s.queries) || !s.counts(keys, s.keys) {
 		return past, false
 	}
 	if a := producer(queries, "add"); a != nil {
@@ -459,7 +473,8 @@ func (s *scores) constantOrder(mask *ir.Value, drop bool) (past sym.Expr, ok boo
 	return s.r.about(what, mask, func() (sym.Expr, bool) { return constantOrder(mask, drop) })
 }
 
-// hidesAll is what hides a key for certain when it is added to its score, beside a key that is not hidden: the weight is 0, as it is of −∞.
+// hidesAll is what hides a key for certain when it is added to its score, beside a key that is not hidden: the weight
+// is 0, as it is of −∞.
 const hidesAll = -1e30
 
 // constantOrder is order for a constant: bools, or numbers to add that are 0 or as good as −∞.
@@ -542,7 +557,8 @@ func (s *scores) build(query, key, value *ir.Value, out []sym.Expr) *ir.Value {
 	if !query.Type.DType.IsFloat() || s.scale == 0 || math.IsInf(s.scale, 0) {
 		return nil
 	}
-	if size, ok := query.Type.Shape[len(query.Type.Shape)-1].Const(); ok && near(query.Type.DType, s.scale, 1/math.Sqrt(float64(size))) {
+	if size, ok := query.Type.Shape[len(query.Type.Shape)-1].Const(); ok &&
+		near(query.Type.DType, s.scale, 1/math.Sqrt(float64(size))) {
 		s.scale = 1 / math.Sqrt(float64(size)) // however it was rounded and shared
 	}
 	mask := s.mask()
@@ -562,10 +578,12 @@ func (s *scores) build(query, key, value *ir.Value, out []sym.Expr) *ir.Value {
 	if len(query.Type.Shape) != 4 || len(key.Type.Shape) != 4 || len(value.Type.Shape) != 4 {
 		return nil
 	}
-	if k, v := s.shared(query, key), s.shared(query, value); k != nil && v != nil && sameShape(s.r.Dims(), k.Type.Shape[:3], v.Type.Shape[:3]) {
+	if k, v := s.shared(query, key), s.shared(query, value); k != nil && v != nil &&
+		sameShape(s.r.Dims(), k.Type.Shape[:3], v.Type.Shape[:3]) {
 		key, value = k, v
 	}
-	settings := ops.AttentionSettings{Scale: s.scale, Softcap: s.cap, Causal: s.causal, Past: s.past, Softmax: s.softmax, Blank: s.blank}
+	settings := ops.AttentionSettings{Scale: s.scale, Softcap: s.cap, Causal: s.causal, Past: s.past, Softmax: s.softmax,
+		Blank: s.blank}
 	if (s.causal || len(s.keep) > 0) && !math.IsInf(s.fill, -1) {
 		settings.Fill = s.fill
 	}
@@ -576,7 +594,7 @@ func (s *scores) build(query, key, value *ir.Value, out []sym.Expr) *ir.Value {
 	return y
 }
 
-// mask joins the masks to one; nil where there is none, or where they do not go together.
+// mask joins the masks to one; nil if there is none, or if they do not go together.
 func (s *scores) mask() *ir.Value {
 	var mask *ir.Value
 	for i, m := range s.keep {
@@ -605,7 +623,8 @@ func (s *scores) mask() *ir.Value {
 	return nil
 }
 
-// shared is the keys or values before they were repeated, [B, G, K, D], for the H heads of queries; nil where they were not.
+// shared is the keys or values before they were repeated, [B, G, K, D], for the H heads of queries; nil if they were
+// not.
 func (s *scores) shared(query, v *ir.Value) *ir.Value {
 	merged := producer(v, "reshape")
 	if merged == nil {
@@ -617,8 +636,10 @@ func (s *scores) shared(query, v *ir.Value) *ir.Value {
 	}
 	from, to, out := repeated.Inputs[0].Type.Shape, repeated.Outputs[0].Type.Shape, v.Type.Shape
 	d := s.r.Dims()
-	if !isOne(from[2]) || !sameShape(d, []sym.Expr{from[0], from[1], from[3], from[4]}, []sym.Expr{to[0], to[1], to[3], to[4]}) ||
-		!sameShape(d, []sym.Expr{to[0], to[1].Mul(to[2]), to[3], to[4]}, out) || d.EQ(out[1], query.Type.Shape[1]) != sym.Yes {
+	if !isOne(from[2]) || !sameShape(d, []sym.Expr{from[0], from[1], from[3], from[4]},
+		[]sym.Expr{to[0], to[1], to[3], to[4]}) ||
+		!sameShape(d, []sym.Expr{to[0], to[1].Mul(to[2]), to[3], to[4]}, out) ||
+		d.EQ(out[1], query.Type.Shape[1]) != sym.Yes {
 		return nil
 	}
 	return ops.Reshape(s.b, repeated.Inputs[0], from[0], from[1], from[3], from[4])

@@ -34,7 +34,7 @@ type Batched struct {
 // of an earlier one is kept whole, or computed again piece by piece.
 //
 // Of the ways that keep no more than so many bytes alive, by an estimate, Batch chooses the one that adds the fewest
-// operations, else the one that keeps least alive. done is nil where there is none. undo puts the nodes back.
+// operations, else the one that keeps least alive. done is nil if there is none. undo puts the nodes back.
 //
 // The batch is the first axis of operands that are no states; its extent may be a dimension. Sums come in another order
 // than without pieces.
@@ -63,7 +63,7 @@ func SumsUp(m *ir.Module) bool {
 }
 
 // batchOf is a block and its batch: of the extents that operands begin with, the one of which most bytes come in
-// pieces. It is nil where there is none.
+// pieces. It is nil if there is none.
 func batchOf(m *ir.Module) (best *batching) {
 	var seen []sym.Expr
 	var chunking *chunking
@@ -124,8 +124,9 @@ type batching struct {
 	extent sym.Expr // of the batch
 	most   int64    // examples at the dimensions' bounds
 
-	roles  map[*ir.Node]role
-	axes   map[*ir.Node][]int   // of a node that is not whole, by operand: the axis along which it comes in pieces; −1 where all of it is read
+	roles map[*ir.Node]role
+	// of a node that is not whole, by operand: the axis along which it comes in pieces; −1 if all of it is read
+	axes   map[*ir.Node][]int
 	cut    map[*ir.Value]int    // the axis of a value that comes in pieces
 	cannot map[*ir.Node]bool    // nodes that must be whole
 	parted map[*ir.Value][]int  // the axes along which pieces are read of values that are computed once
@@ -153,7 +154,8 @@ type batchLoop struct {
 }
 
 func newBatching(chunking *chunking, extent sym.Expr) *batching {
-	b := &batching{chunking: chunking, extent: extent, cannot: map[*ir.Node]bool{}, work: map[*ir.Node]float64{}, reads: map[*ir.Node][]*ir.Value{}}
+	b := &batching{chunking: chunking, extent: extent, cannot: map[*ir.Node]bool{}, work: map[*ir.Node]float64{},
+		reads: map[*ir.Node][]*ir.Value{}}
 	b.most = int64(b.number(extent))
 	for _, n := range b.block.Nodes {
 		b.reads[n] = valuesOf(n)
@@ -196,7 +198,7 @@ func (b *batching) larger(n *ir.Node) bool {
 	return b.size[n.Outputs[0]] > operands
 }
 
-// rowsOf is how many rows of an axis an example has; ok is false where it is none of the batch's.
+// rowsOf is how many rows of an axis an example has; ok is false if it is none of the batch's.
 func (b *batching) rowsOf(v *ir.Value, axis int) (rows int64, ok bool) {
 	rows, ok = v.Type.Shape[axis].Multiple(b.extent)
 	return rows, ok && rows > 0
@@ -209,7 +211,8 @@ func (b *batching) leads(v *ir.Value) bool {
 
 // assign finds the role of each node.
 func (b *batching) assign() {
-	b.roles, b.axes, b.cut, b.parted, b.forced = map[*ir.Node]role{}, map[*ir.Node][]int{}, map[*ir.Value]int{}, map[*ir.Value][]int{}, map[*ir.Value]bool{}
+	b.roles, b.axes, b.cut, b.parted, b.forced = map[*ir.Node]role{}, map[*ir.Node][]int{}, map[*ir.Value]int{},
+		map[*ir.Value][]int{}, map[*ir.Value]bool{}
 	for _, v := range given(b.module) {
 		if v.Type.Shape[0].Equal(b.extent) {
 			b.cut[v] = 0
@@ -335,7 +338,8 @@ func (b *batching) fits(n *ir.Node, axis int) (in []int, ok bool) {
 			continue
 		}
 		rows, ok := b.rowsOf(v, in[i])
-		if !ok || ops.RowsLoose(n, axis, i) || ops.RowsSeen(n, axis, i, ops.Span{From: from * out, To: to * out}) != (ops.Span{From: from * rows, To: to * rows}) {
+		if !ok || ops.RowsLoose(n, axis, i) || ops.RowsSeen(n, axis, i,
+			ops.Span{From: from * out, To: to * out}) != (ops.Span{From: from * rows, To: to * rows}) {
 			return nil, false
 		}
 	}
@@ -348,7 +352,8 @@ func (b *batching) sums(n *ir.Node) (in []int, ok bool) {
 	if merge.By == "" || !lone(n) {
 		return nil, false
 	}
-	if dt := n.Outputs[0].Type.DType; dt != dtype.F32 && dt != dtype.F64 && !(dt.IsInt() && dt.Bits() >= 32 && merge.Integers) {
+	if dt := n.Outputs[0].Type.DType; dt != dtype.F32 && dt != dtype.F64 &&
+		!(dt.IsInt() && dt.Bits() >= 32 && merge.Integers) {
 		return nil, false // sums of less would round at each piece
 	}
 	x := n.Inputs[0]
@@ -384,7 +389,7 @@ func (b *batching) sums(n *ir.Node) (in []int, ok bool) {
 }
 
 // levels finds the loop that each node belongs to, where loops end after so many sums that none has to wait for, so
-// that not all sums are there at once; false where there are too few sums.
+// that not all sums are there at once; false if there are too few sums.
 func (b *batching) levels(cuts int) bool {
 	places := b.places(cuts)
 	if len(places) < cuts {
@@ -408,7 +413,9 @@ func (b *batching) levels(cuts int) bool {
 				continue
 			}
 			b.level[n] = max(b.level[n], b.ready(v, b.axes[n][i] >= 0))
-			if made, inside := b.at[v.Node]; inside && b.comes(v) && slices.ContainsFunc(places, func(place int) bool { return made <= place && place < at }) {
+			if made, inside := b.at[v.Node]; inside && b.comes(v) && slices.ContainsFunc(places, func(place int) bool {
+				return made <= place && place < at
+			}) {
 				b.crossing[v] = true
 			}
 		}
@@ -525,7 +532,7 @@ func (b *batching) way(each int64, kept map[*ir.Value]bool, but *ir.Value) (w *b
 }
 
 // dropped is the value that is not kept any more: of the largest that are there in the fullest loop the one that costs
-// least for the bytes that are saved; nil where there is none.
+// least for the bytes that are saved; nil if there is none.
 func (b *batching) dropped(w *batching, there map[*ir.Value]bool) (out *ir.Value) {
 	var large []*ir.Value
 	for v := range w.kept {
@@ -825,7 +832,8 @@ func (b *batching) loop(to *ir.Builder, l batchLoop) {
 		if b.roles[n] == summing {
 			merge := ops.Of(n).Merge
 			at := slices.Index(l.sums, n)
-			sums[at] = in.Op(merge.By, nil, body.Params[2+at], in.Node(cmp.Or(merge.Part, n.Op.Name()), attrs, list...).Outputs[0])
+			sums[at] = in.Op(merge.By, nil, body.Params[2+at], in.Node(cmp.Or(merge.Part, n.Op.Name()), attrs, list...).
+				Outputs[0])
 			continue
 		}
 		v := n.Outputs[0]
@@ -857,7 +865,8 @@ func (b *batching) loop(to *ir.Builder, l batchLoop) {
 			for _, axis := range ops.ReducedAxes(n) {
 				count = count.Mul(n.Inputs[0].Type.Shape[axis])
 			}
-			is = to.Op("div", nil, is, ops.Cast(to, ops.Integers(to, ir.Type{DType: dtype.I64}, []sym.Expr{count}), is.Type.DType))
+			is = to.Op("div", nil, is, ops.Cast(to, ops.Integers(to, ir.Type{DType: dtype.I64}, []sym.Expr{count}),
+				is.Type.DType))
 		}
 		becomes(to, n.Outputs[0], is)
 	}

@@ -78,7 +78,8 @@ func floats32(values ...*ir.Value) bool {
 // product is a matrix product with weights, whose rows have a scale each.
 func (p *bytesPass) product(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	x, w := n.Inputs[0], n.Inputs[1]
-	if w.Const == nil || x.Const != nil || r.uses[w] != 1 && !p.tied[w] || len(w.Type.Shape) != 2 || n.Attrs.Bool("transpose_a") || !floats32(x, w, n.Outputs[0]) {
+	if w.Const == nil || x.Const != nil || r.uses[w] != 1 && !p.tied[w] || len(w.Type.Shape) != 2 ||
+		n.Attrs.Bool("transpose_a") || !floats32(x, w, n.Outputs[0]) {
 		return nil
 	}
 	shape, channels := w.Const.Shape(), 1
@@ -125,7 +126,8 @@ func (w *byteWeights) constant(b *ir.Builder, name string) *ir.Value {
 // position.
 func (p *bytesPass) convolution(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	x, w := n.Inputs[0], n.Inputs[1]
-	if w.Const == nil || x.Const != nil || r.uses[w] != 1 || ops.HasHoles(n) || n.Attrs.Int("groups", 1) != 1 || n.Attrs.DType("dtype") != dtype.Invalid || !floats32(x, w, n.Outputs[0]) {
+	if w.Const == nil || x.Const != nil || r.uses[w] != 1 || ops.HasHoles(n) || n.Attrs.Int("groups", 1) != 1 ||
+		n.Attrs.DType("dtype") != dtype.Invalid || !floats32(x, w, n.Outputs[0]) {
 		return nil
 	}
 	rank := len(x.Type.Shape)
@@ -147,7 +149,8 @@ func (p *bytesPass) convolution(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Val
 		return nil
 	}
 	more := func(i int64) bool { return i != 1 }
-	each := !hasPadding(n.Attrs) && !slices.ContainsFunc(n.Attrs.Ints("kernel"), more) && !slices.ContainsFunc(n.Attrs.Ints("strides"), more)
+	each := !hasPadding(n.Attrs) && !slices.ContainsFunc(n.Attrs.Ints("kernel"), more) &&
+		!slices.ContainsFunc(n.Attrs.Ints("strides"), more)
 	axes := []int64{int64(channels)}
 	for i := 1; i < rank && !each; i++ {
 		if i != channels {
@@ -205,7 +208,7 @@ func (w *byteWeights) scaled(b *ir.Builder, x *dynamicBytes, sums *ir.Value, aft
 	return ops.Binary(b, ops.Mul, ops.Binary(b, ops.Mul, ops.Cast(b, sums, dtype.F32), scales), x.scale)
 }
 
-// of makes bytes of weights whose channels are an axis; nil where they are to stay.
+// of makes bytes of weights whose channels are an axis; nil if they are to stay.
 func (p *bytesPass) of(v *ir.Value, axis int, depth, columns int64) *byteWeights {
 	if depth < bytesDepth || columns < bytesColumns || depth > math.MaxInt32/(255*127) {
 		return nil
@@ -274,7 +277,7 @@ func lastAxis(shape []int64, axis int) bool {
 	return !slices.ContainsFunc(shape[axis+1:], func(extent int64) bool { return extent != 1 })
 }
 
-// bytesOfWeights is nil where an element is infinite or NaN.
+// bytesOfWeights is nil if an element is infinite or NaN.
 func bytesOfWeights(t *tensor.Tensor, axis int) *byteWeights {
 	channels, along := t.Shape()[axis], lastAxis(t.Shape(), axis)
 	w := &byteWeights{from: t, axis: axis, scales: make([]float32, channels), by: make([]float32, channels)}
@@ -376,7 +379,9 @@ func notNegative(v *ir.Value, depth int) bool {
 		return false
 	}
 	rule := ops.Of(n).NotNegative
-	return rule != nil && rule(n, func(v *ir.Value) bool { return v != nil && (notNegative(v, depth-1) || positiveConstant(v)) })
+	return rule != nil && rule(n, func(v *ir.Value) bool {
+		return v != nil && (notNegative(v, depth-1) || positiveConstant(v))
+	})
 }
 
 // positiveConstant reports whether a value is a small constant without negative elements.

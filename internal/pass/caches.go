@@ -48,7 +48,8 @@ func Caches(m *ir.Module) (narrowed int, err error) {
 	if narrowed == 0 {
 		return 0, nil
 	}
-	ofCaches := func(apply func(b *ir.Builder, n *ir.Node, stored *ir.Value) *ir.Value) func(*rewriting, *ir.Builder, *ir.Node) *ir.Value {
+	ofCaches := func(apply func(b *ir.Builder, n *ir.Node, stored *ir.Value) *ir.Value) func(*rewriting, *ir.Builder,
+		*ir.Node) *ir.Value {
 		return func(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 			if wide := producer(n.Inputs[0], "cast"); wide != nil && moved[n] && wide.Inputs[0].Type.DType == dtype.BF16 {
 				return apply(b, n, wide.Inputs[0])
@@ -58,10 +59,14 @@ func Caches(m *ir.Module) (narrowed int, err error) {
 	}
 	return narrowed, apply(m, []rule{
 		{"a scatter into a narrow cache", []string{"scatter_elements", "scatter_nd"}, ofCaches(scatterNarrow)},
-		{"a narrow cache of another shape", []string{"reshape", "transpose"}, ofCaches(func(b *ir.Builder, n *ir.Node, stored *ir.Value) *ir.Value {
-			return ops.Cast(b, b.Op(n.Op.Name(), n.Attrs, stored), dtype.F32)
-		})},
-		{"the new value of a narrow cache", []string{"cast"}, ofCaches(func(b *ir.Builder, n *ir.Node, stored *ir.Value) *ir.Value { return stored })},
+		{"a narrow cache of another shape", []string{"reshape", "transpose"},
+			ofCaches(func(b *ir.Builder, n *ir.Node, stored *ir.Value) *ir.Value {
+				return ops.Cast(b, b.Op(n.Op.Name(), n.Attrs, stored), dtype.F32)
+			})},
+		{"the new value of a narrow cache", []string{"cast"},
+			ofCaches(func(b *ir.Builder, n *ir.Node, stored *ir.Value) *ir.Value {
+				return stored
+			})},
 	})
 }
 

@@ -71,7 +71,8 @@ type byteCache struct {
 func (k *byteCache) begin(b *ir.Builder, f *ir.Func, s *ir.State) {
 	old := s.In
 	k.bytes = &ir.Value{Name: b.Name(old.Name), Type: ir.Type{DType: dtype.I8, Shape: old.Type.Shape}}
-	k.scale = &ir.Value{Name: b.Name(old.Name + scaleSuffix), Type: ir.Type{DType: dtype.F32, Shape: k.ofScales(old.Type.Shape)}}
+	k.scale = &ir.Value{Name: b.Name(old.Name + scaleSuffix),
+		Type: ir.Type{DType: dtype.F32, Shape: k.ofScales(old.Type.Shape)}}
 	k.scaleIn = k.scale
 	wide := ops.ScaledRows(b, k.bytes, k.scale)
 	k.bytes.TakeName(old)

@@ -19,7 +19,8 @@ type Chunked struct {
 	Pieces int64      // of the rows; of each image's, where there are several
 	Rows   int64      // of the last node's result
 	Bytes  int64      // of the largest result between the nodes, that are not there any more
-	// Operations is about the arithmetic that is added for rows which several pieces need, Share that as a share of the nodes'.
+	// Operations is about the arithmetic that is added for rows which several pieces need, Share that as a share of the
+	// nodes'.
 	Operations int64
 	Share      float64
 }
@@ -30,10 +31,12 @@ const chunkReach = 32
 // mostPieces is the most pieces that a stretch is computed in.
 const mostPieces = 16
 
-// Chunk has stretches of nodes around those that wanted names computed in a loop over pieces of an axis — the batch, the rows of images or matrices, a sequence — so that what lies between
-// the stretch's operands and its results is there a piece at a time. Where windows move along the axis a piece has the rows that the next one's windows see, and computes
-// those again that the piece before it had. Of the stretches that keep no more than so many bytes alive it chooses those that add the fewest operations, else those that keep least
-// alive. undo puts the nodes back. Shapes must be numbers along the axis; the batch before it may be a dimension.
+// Chunk has stretches of nodes around those that wanted names computed in a loop over pieces of an axis — the batch,
+// the rows of images or matrices, a sequence — so that what lies between the stretch's operands and its results is
+// there a piece at a time. If windows move along the axis a piece has the rows that the next one's windows see, and
+// computes those again that the piece before it had. Of the stretches that keep no more than so many bytes alive it
+// chooses those that add the fewest operations, else those that keep least alive. undo puts the nodes back. Shapes must
+// be numbers along the axis; the batch before it may be a dimension.
 func Chunk(m *ir.Module, wanted func(n *ir.Node) bool, allowed float64) (done []Chunked, undo func()) {
 	block := m.Main.Body
 	before, constants := block.Nodes, block.Consts
@@ -64,10 +67,11 @@ type chunking struct {
 	at      map[*ir.Node]int
 	uses    map[*ir.Value]int     // the last node that reads a value
 	size    map[*ir.Value]float64 // in the arena, at the dimensions' bounds
-	bytes   map[*ir.Value]float64 // size, or 0 where a value is part of a kernel that makes another of it, or lies in another
-	through []float64             // by node: what is alive before it and read by it or later
-	part    map[*ir.Value]bool    // operands that are computed in their place in a result that holds them
-	from    map[*ir.Value]int     // of a result that holds its operands: the node that makes the first of those
+	// size, or 0 if a value is part of a kernel that makes another of it, or lies in another
+	bytes   map[*ir.Value]float64
+	through []float64          // by node: what is alive before it and read by it or later
+	part    map[*ir.Value]bool // operands that are computed in their place in a result that holds them
+	from    map[*ir.Value]int  // of a result that holds its operands: the node that makes the first of those
 	known   map[rowsOf]rowsAre
 }
 
@@ -83,8 +87,10 @@ type rowsAre struct {
 
 func newChunking(m *ir.Module, allowed float64) *chunking {
 	block := m.Main.Body
-	c := &chunking{module: m, block: block, allowed: allowed, at: map[*ir.Node]int{}, uses: map[*ir.Value]int{}, size: map[*ir.Value]float64{}, bytes: map[*ir.Value]float64{},
-		through: make([]float64, len(block.Nodes)+1), part: map[*ir.Value]bool{}, from: map[*ir.Value]int{}, known: map[rowsOf]rowsAre{}}
+	c := &chunking{module: m, block: block, allowed: allowed, at: map[*ir.Node]int{}, uses: map[*ir.Value]int{},
+		size: map[*ir.Value]float64{}, bytes: map[*ir.Value]float64{},
+		through: make([]float64, len(block.Nodes)+1), part: map[*ir.Value]bool{}, from: map[*ir.Value]int{},
+		known: map[rowsOf]rowsAre{}}
 	readers := map[*ir.Value]int{}
 	for i, n := range block.Nodes {
 		c.at[n] = i
@@ -125,8 +131,12 @@ func newChunking(m *ir.Module, allowed float64) *chunking {
 			}
 			if c.uses[v] < len(block.Nodes) {
 				reader := block.Nodes[c.uses[v]]
-				joined := readers[v] == 1 && ops.Elementwise(reader) && slices.EqualFunc(reader.Outputs[0].Type.Shape, v.Type.Shape, sym.Expr.Equal) &&
-					!slices.ContainsFunc(reader.Inputs, func(x *ir.Value) bool { return x != nil && x.Node != nil && c.at[x.Node] > i }) // of several the last
+				joined := readers[v] == 1 && ops.Elementwise(reader) && slices.EqualFunc(reader.Outputs[0].Type.Shape, v.Type.Shape,
+					sym.Expr.Equal) &&
+					// of several the last
+					!slices.ContainsFunc(reader.Inputs, func(x *ir.Value) bool {
+						return x != nil && x.Node != nil && c.at[x.Node] > i
+					})
 				if joined || c.part[v] || ops.Of(n).Alias && n.Inputs[0].Node != nil {
 					continue
 				}
@@ -144,7 +154,7 @@ func newChunking(m *ir.Module, allowed float64) *chunking {
 	return c
 }
 
-// number is an extent at the dimensions' bounds; 0 where nobody knows it.
+// number is an extent at the dimensions' bounds; 0 if nobody knows it.
 func (c *chunking) number(e sym.Expr) float64 {
 	v, err := sym.AtLimits(e, c.module.Limits).Eval(func(name sym.Name) (int64, bool) {
 		r, ok := c.module.Dims.Get(name)
@@ -169,7 +179,8 @@ func looped(v *ir.Value) bool {
 	return v.Node != nil && v.Node.Op.Name() == "loop"
 }
 
-// early reports whether a value lies in memory before a node, although the node that completes it comes later: what is before it is computed in its place.
+// early reports whether a value lies in memory before a node, although the node that completes it comes later: what is
+// before it is computed in its place.
 func (c *chunking) early(v *ir.Value, node int) bool {
 	from, ok := c.from[v]
 	return ok && from < node && c.at[v.Node] >= node
@@ -192,7 +203,8 @@ type chosen struct {
 	alive float64
 }
 
-// best is the stretches that are best for each wanted node: around it, or around a concatenation behind it in whose result it already computes.
+// best is the stretches that are best for each wanted node: around it, or around a concatenation behind it in whose
+// result it already computes.
 func (c *chunking) best(wanted func(n *ir.Node) bool) (found []*stretch) {
 	nodes := c.block.Nodes
 	whole := make([]float64, len(nodes)) // what is alive at a node, of those that are wanted
@@ -242,7 +254,8 @@ func (c *chunking) consider(best *chosen, other chosen, less float64) {
 	}
 }
 
-// better reports whether a stretch is better than another: where neither keeps little enough alive, twice the operations must halve what is.
+// better reports whether a stretch is better than another: where neither keeps little enough alive, twice the
+// operations must halve what is.
 func (c *chunking) better(s, than chosen) bool {
 	if fits := s.alive <= c.allowed; fits != (than.alive <= c.allowed) {
 		return fits
@@ -302,11 +315,12 @@ type stretch struct {
 	nodes       []*ir.Node
 	apart       []*ir.Node
 	axes        map[*ir.Value]int // by value that comes in pieces: the axis
-	images      *sym.Expr         // each piece is of one of so many images, along the first axis; nil: there is none before the axis
-	pieces      int64
-	have        map[*ir.Value]ops.Piece
-	cost, gain  float64 // bytes alive at once, and how many fewer that is
-	work, more  float64 // operations, and those that are done again
+	// each piece is of one of so many images, along the first axis; nil: there is none before the axis
+	images     *sym.Expr
+	pieces     int64
+	have       map[*ir.Value]ops.Piece
+	cost, gain float64 // bytes alive at once, and how many fewer that is
+	work, more float64 // operations, and those that are done again
 }
 
 func (s *stretch) inside(v *ir.Value) bool {
@@ -332,7 +346,8 @@ func (s *stretch) extent(v *ir.Value) int64 {
 	return n
 }
 
-// spread finds the axis of every value of the stretch that comes in pieces, from one node's; false where the nodes do not allow it.
+// spread finds the axis of every value of the stretch that comes in pieces, from one node's; false if the nodes do
+// not allow it.
 func (s *stretch) spread(from *ir.Node, axis int) bool {
 	s.axes = map[*ir.Value]int{}
 	if first := from.Outputs[0].Type.Shape[0]; axis > 0 && !isOne(first) {
@@ -345,7 +360,8 @@ func (s *stretch) spread(from *ir.Node, axis int) bool {
 		if known, has := s.axes[v]; has {
 			return known == axis
 		}
-		if extent, ok := v.Type.Shape[axis].Const(); !ok || extent < 1 || s.images != nil && (axis == 0 || !v.Type.Shape[0].Equal(*s.images)) {
+		if extent, ok := v.Type.Shape[axis].Const(); !ok || extent < 1 || s.images != nil &&
+			(axis == 0 || !v.Type.Shape[0].Equal(*s.images)) {
 			return false
 		}
 		s.axes[v] = axis
@@ -402,7 +418,8 @@ func (s *stretch) spread(from *ir.Node, axis int) bool {
 	return give(from.Outputs[0], axis) && s.gather(assigned)
 }
 
-// agrees reports whether the axes of a node's operands, by which it comes in pieces, are those that the operands have, and images are computed apart.
+// agrees reports whether the axes of a node's operands, by which it comes in pieces, are those that the operands have,
+// and images are computed apart.
 func (s *stretch) agrees(n *ir.Node, in []int) bool {
 	image := make([]int, len(in))
 	if s.images != nil {
@@ -428,7 +445,7 @@ func (s *stretch) agrees(n *ir.Node, in []int) bool {
 	return true
 }
 
-// gather lists the nodes that come in pieces, and those that go before them; false where it cannot be so.
+// gather lists the nodes that come in pieces, and those that go before them; false if it cannot be so.
 func (s *stretch) gather(assigned map[*ir.Node]bool) bool {
 	for _, n := range s.block.Nodes[s.first : s.last+1] {
 		if assigned[n] {
@@ -533,7 +550,8 @@ func (s *stretch) weigh() {
 	s.cost += most
 }
 
-// freed is how much less is alive at a node before the stretch: results of concatenations that are not there as a whole.
+// freed is how much less is alive at a node before the stretch: results of concatenations that are not there as a
+// whole.
 func (s *stretch) freed(at int) (bytes float64) {
 	for _, n := range s.nodes {
 		if v := n.Outputs[0]; s.early(v, s.first) && s.from[v] <= at {
@@ -708,7 +726,8 @@ func (p *pieced) node(n *ir.Node) {
 	attrs := maps.Clone(n.Attrs)
 	ops.CutRows(p.Builder, n, attrs, list, axis, cut)
 	if p.images != nil {
-		ops.CutRows(p.Builder, n, attrs, list, 0, ops.RowCut{Index: p.image, Out: ops.Piece{First: []int64{0}, Rows: 1}, In: make([]ops.Piece, len(n.Inputs))})
+		ops.CutRows(p.Builder, n, attrs, list, 0, ops.RowCut{Index: p.image, Out: ops.Piece{First: []int64{0}, Rows: 1},
+			In: make([]ops.Piece, len(n.Inputs))})
 	}
 	made := p.Node(n.Op.Name(), attrs, list...).Outputs[0]
 	if rows, ok := made.Type.Shape[axis].Const(); !ok || rows != cut.Out.Rows {

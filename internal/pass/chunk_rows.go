@@ -8,13 +8,15 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// mostGranule is the largest number of rows that those of a piece are rounded to, for operators that compute some rows together.
+// mostGranule is the largest number of rows that those of a piece are rounded to, for operators that compute some rows
+// together.
 const mostGranule = 8
 
 // mostMore is the most operations that pieces may add, of those that the stretch has.
 const mostMore = 1.0
 
-// lay says which rows each piece of every value has, in at most so many pieces of the last node's result; false where it cannot be done.
+// lay says which rows each piece of every value has, in at most so many pieces of the last node's result; false where
+// it cannot be done.
 func (s *stretch) lay(pieces int64) bool {
 	extent := s.extent(s.nodes[len(s.nodes)-1].Outputs[0])
 	least := (extent + pieces - 1) / pieces
@@ -33,7 +35,8 @@ func (s *stretch) lay(pieces int64) bool {
 	return false
 }
 
-// layRows lays pieces of so many rows of the last node's result, from the results to the operands: each value has in a piece what those who read it see.
+// layRows lays pieces of so many rows of the last node's result, from the results to the operands: each value has in a
+// piece what those who read it see.
 func (s *stretch) layRows(rows int64) bool {
 	s.have = map[*ir.Value]ops.Piece{}
 	s.work, s.more = 0, 0
@@ -108,7 +111,8 @@ func covered(spans []ops.Span, extent int64) {
 	last.To = extent
 }
 
-// evened makes pieces of one size, some rows more than needed, that begin and end at multiples of a granule, or with the last row.
+// evened makes pieces of one size, some rows more than needed, that begin and end at multiples of a granule, or with
+// the last row.
 func evened(spans []ops.Span, extent, granule, more int64) (piece ops.Piece, ok bool) {
 	for _, s := range spans {
 		from, to := s.From/granule*granule, min((s.To+granule-1)/granule*granule, extent)

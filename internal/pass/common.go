@@ -14,8 +14,9 @@ import (
 // commonBytes is the size up to which constants are compared by their contents.
 const commonBytes = 4 << 10
 
-// Common computes once what is computed twice: of nodes that apply one operator with the same settings to the same values only the first is left, in its block
-// and those inside it; of small constants with the same contents likewise. Nodes with regions stay, and those that decide dimensions.
+// Common computes once what is computed twice: of nodes that apply one operator with the same settings to the same
+// values only the first is left, in its block and those inside it; of small constants with the same contents likewise.
+// Nodes with regions stay, and those that decide dimensions.
 func Common(m *ir.Module) error {
 	for _, f := range m.Funcs {
 		c := &common{replaced: map[*ir.Value]*ir.Value{}, numbers: map[*ir.Value]int{}}
@@ -110,7 +111,7 @@ func (s *scope) node(key string) *ir.Node {
 	return nil
 }
 
-// constant finds a constant with the contents of v, and notes v where there is none.
+// constant finds a constant with the contents of v, and notes v if there is none.
 func (s *scope) constant(v *ir.Value) *ir.Value {
 	if v.Const == nil || v.Const.DType().String() == "string" || v.Const.Size() > commonBytes {
 		return nil
@@ -129,7 +130,8 @@ func (s *scope) constant(v *ir.Value) *ir.Value {
 	return nil
 }
 
-// sameOutputs reports whether two nodes that compute the same have the same types as they are written, which those that decide dimensions have not.
+// sameOutputs reports whether two nodes that compute the same have the same types as they are written, which those that
+// decide dimensions have not.
 func sameOutputs(a, b *ir.Node) bool {
 	if len(a.Outputs) != len(b.Outputs) {
 		return false

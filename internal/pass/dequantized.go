@@ -15,20 +15,21 @@ func Dequantized(m *ir.Module) error {
 	for _, f := range m.Funcs {
 		partedIn(f.Body, parted)
 	}
-	return apply(m, []rule{{"weights of integers", []string{"dequantize"}, func(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
-		if parted[n.Outputs[0]] {
-			return nil
-		}
-		d := dequantizedOf(n)
-		if d == nil {
-			return nil
-		}
-		t, err := d.tensor()
-		if err != nil {
-			b.Fail(err)
-		}
-		return b.Constant(n.Outputs[0].Name, t)
-	}}})
+	return apply(m, []rule{{"weights of integers", []string{"dequantize"},
+		func(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+			if parted[n.Outputs[0]] {
+				return nil
+			}
+			d := dequantizedOf(n)
+			if d == nil {
+				return nil
+			}
+			t, err := d.tensor()
+			if err != nil {
+				b.Fail(err)
+			}
+			return b.Constant(n.Outputs[0].Name, t)
+		}}})
 }
 
 // partedIn finds what only a part of is read, as rows of an embedding are.
@@ -57,10 +58,12 @@ type dequantized struct {
 // dequantizedOf is a node's, nil if its operands are not constant integers with scales of floats that f32 holds.
 func dequantizedOf(n *ir.Node) *dequantized {
 	x, scale := n.Inputs[0], n.Inputs[1]
-	if x.Const == nil || scale.Const == nil || x.Const.Rank() == 0 || !x.Type.DType.IsInt() || x.Type.DType.Bits() > 16 || !floatsOf(scale) || !floatsOf(n.Outputs[0]) {
+	if x.Const == nil || scale.Const == nil || x.Const.Rank() == 0 || !x.Type.DType.IsInt() || x.Type.DType.Bits() > 16 ||
+		!floatsOf(scale) || !floatsOf(n.Outputs[0]) {
 		return nil
 	}
-	d := &dequantized{from: x.Const, to: n.Outputs[0].Type.DType, shared: scale.Const.Shape(), axis: int(n.Attrs.Int("axis", 1)), block: n.Attrs.Int("block", 0)}
+	d := &dequantized{from: x.Const, to: n.Outputs[0].Type.DType, shared: scale.Const.Shape(),
+		axis: int(n.Attrs.Int("axis", 1)), block: n.Attrs.Int("block", 0)}
 	if d.axis < 0 {
 		d.axis += d.from.Rank()
 	}
@@ -81,32 +84,33 @@ func dequantizedOf(n *ir.Node) *dequantized {
 
 // tensor has the numbers, which are computed when they are wanted.
 func (d *dequantized) tensor() (*tensor.Tensor, error) {
-	return tensor.Deferred(d.to, d.from.Shape(), d.from, d.from.Major(), func(out *tensor.Tensor, axis int, begin, end int64) {
-		integer := func(i int64) int64 { return d.from.Int(d.flat(out.Shape(), axis, begin, i)) }
-		if d.from.DType().Bits() >= 8 {
-			part, release := tensor.Temporary(d.from.DType(), out.Shape()...)
-			defer release()
-			d.from.Fill(part, axis, begin, end)
-			integer = part.Int
-		}
-		at := make([]int64, out.Rank())
-		for i := range out.Len() {
-			at[axis] += begin
-			s := d.scaleAt(at)
-			at[axis] -= begin
-			v := integer(i)
-			if d.zeros != nil {
-				v -= d.zeros[s]
+	return tensor.Deferred(d.to, d.from.Shape(), d.from, d.from.Major(),
+		func(out *tensor.Tensor, axis int, begin, end int64) {
+			integer := func(i int64) int64 { return d.from.Int(d.flat(out.Shape(), axis, begin, i)) }
+			if d.from.DType().Bits() >= 8 {
+				part, release := tensor.Temporary(d.from.DType(), out.Shape()...)
+				defer release()
+				d.from.Fill(part, axis, begin, end)
+				integer = part.Int
 			}
-			out.SetFloat(i, float64(float32(v)*d.scales[s]))
-			for k := len(at) - 1; k >= 0; k-- {
-				if at[k]++; at[k] < out.Shape()[k] {
-					break
+			at := make([]int64, out.Rank())
+			for i := range out.Len() {
+				at[axis] += begin
+				s := d.scaleAt(at)
+				at[axis] -= begin
+				v := integer(i)
+				if d.zeros != nil {
+					v -= d.zeros[s]
 				}
-				at[k] = 0
+				out.SetFloat(i, float64(float32(v)*d.scales[s]))
+				for k := len(at) - 1; k >= 0; k-- {
+					if at[k]++; at[k] < out.Shape()[k] {
+						break
+					}
+					at[k] = 0
+				}
 			}
-		}
-	})
+		})
 }
 
 // flat is the flat place in the whole of a flat place in a part of it, which begins at an index of an axis.

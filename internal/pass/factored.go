@@ -9,8 +9,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Factored takes factors that are the same along the axes of a sum out of it, if the sum without them is there already: derivatives of normalised values by their scales and by themselves are
-// sums of the same products. The results differ by rounding.
+// Factored takes factors that are the same along the axes of a sum out of it, if the sum without them is there already:
+// derivatives of normalised values by their scales and by themselves are sums of the same products. The results differ
+// by rounding.
 func Factored(m *ir.Module) error { return apply(m, factored) }
 
 var factored = []rule{
@@ -39,7 +40,8 @@ func factorsOfSum(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 			continue
 		}
 		y := other.Inputs[0]
-		if !sameType(r.Dims(), x.Type, y.Type) || !slices.Equal(axesFrom(other), axes) || !sameValues(r.factorsOf(y), within) {
+		if !sameType(r.Dims(), x.Type, y.Type) || !slices.Equal(axesFrom(other), axes) ||
+			!sameValues(r.factorsOf(y), within) {
 			continue
 		}
 		sum := other.Outputs[0]

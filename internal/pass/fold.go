@@ -18,15 +18,17 @@ const foldable = 64 << 10
 // integersMost is the number of elements up to which a tensor known symbolically is written element by element.
 const integersMost = 256
 
-// foldWork is how much one application of Fold computes, in elements that are read, written or multiplied: a fraction of a second. What is more is left to the run.
+// foldWork is how much one application of Fold computes, in elements that are read, written or multiplied: a fraction
+// of a second. What is more is left to the run.
 const foldWork = 1 << 25
 
-// foldBytes is the size of all results together up to which they are folded, beyond the size of the constants that were there.
+// foldBytes is the size of all results together up to which they are folded, beyond the size of the constants that were
+// there.
 const foldBytes = 32 << 20
 
-// Fold computes what depends on constants alone, and what is known from shapes alone. A constant never becomes larger than the
-// inputs it is made of, beyond a small size, and all of them together not larger than the module's: a file of a kilobyte must not unfold into a gigabyte, nor keep the
-// compiler busy.
+// Fold computes what depends on constants alone, and what is known from shapes alone. A constant never becomes larger
+// than the inputs it is made of, beyond a small size, and all of them together not larger than the module's: a file of
+// a kilobyte must not unfold into a gigabyte, nor keep the compiler busy.
 func Fold(m *ir.Module) error { return fold(m, false) }
 
 // FoldFirst is Fold, but leaves the dequantize of constant bytes that a product multiplies with other dequantized
@@ -60,7 +62,8 @@ type folding struct {
 func (f *folding) keep(b *ir.Block) {
 	for _, n := range b.Nodes {
 		if rewrites(integers, n) {
-			if w := producer(n.Inputs[1], "dequantize"); w != nil && producer(n.Inputs[0], "dequantize") != nil && w.Inputs[0].Type.DType.Bits() == 8 {
+			if w := producer(n.Inputs[1], "dequantize"); w != nil && producer(n.Inputs[0], "dequantize") != nil &&
+				w.Inputs[0].Type.DType.Bits() == 8 {
 				f.kept[w] = true
 			}
 		}
@@ -104,7 +107,8 @@ func (f *folding) block(b *ir.Block) error {
 	return nil
 }
 
-// spend takes the cost of a node, whose operands and results have so many elements, from what is left; false where that is not enough.
+// spend takes the cost of a node, whose operands and results have so many elements, from what is left; false if that
+// is not enough.
 func (f *folding) spend(n *ir.Node, read, written, bytes int64) bool {
 	work := read + written
 	switch of := ops.Of(n); {
@@ -223,7 +227,8 @@ func fixed(list []sym.Expr) (out []int64, ok bool) {
 	return out, true
 }
 
-// asIntegers makes a node whose result is known symbolically depend on nothing: what it computed it from may then be dead.
+// asIntegers makes a node whose result is known symbolically depend on nothing: what it computed it from may then be
+// dead.
 func asIntegers(n *ir.Node) bool {
 	if len(n.Outputs) != 1 {
 		return false

@@ -9,8 +9,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Identities removes what changes nothing: sums with 0, products with 1, slices of the whole, padding by nothing, concatenations of one, casts and reshapes to what there
-// is already; and makes one of what follows itself: reshapes, slices, exact casts.
+// Identities removes what changes nothing: sums with 0, products with 1, slices of the whole, padding by nothing,
+// concatenations of one, casts and reshapes to what there is already; and makes one of what follows itself: reshapes,
+// slices, exact casts.
 func Identities(m *ir.Module) error { return apply(m, identities) }
 
 var identities = []rule{
@@ -30,7 +31,8 @@ var identities = []rule{
 	{"choice of one", []string{"where"}, choiceOfOne},
 }
 
-// neutral drops an operand that is the operation's neutral element. x + 0 is x but for the sign of a zero, which x − 0 keeps too.
+// neutral drops an operand that is the operation's neutral element. x + 0 is x but for the sign of a zero, which x − 0
+// keeps too.
 func neutral(_ *rewriting, _ *ir.Builder, n *ir.Node) *ir.Value {
 	x, y := n.Inputs[0], n.Inputs[1]
 	of := ops.Of(n)
@@ -61,10 +63,12 @@ func reshaped(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return nil
 }
 
-// reductionKept is a reduction that keeps its axes, in the place of one that does not and of the axes of 1 that are put back.
+// reductionKept is a reduction that keeps its axes, in the place of one that does not and of the axes of 1 that are put
+// back.
 func reductionKept(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	inner := n.Inputs[0].Node
-	if n.Inputs[0].Const != nil || inner == nil || len(inner.Inputs) != 1 || inner.Attrs["keep"] != false || r.uses[n.Inputs[0]] != 1 || r.owner[inner] != r.block {
+	if n.Inputs[0].Const != nil || inner == nil || len(inner.Inputs) != 1 || inner.Attrs["keep"] != false ||
+		r.uses[n.Inputs[0]] != 1 || r.owner[inner] != r.block {
 		return nil
 	}
 	axes := inner.Attrs.Ints("axes")
@@ -209,8 +213,9 @@ func exact(from, to dtype.DType) bool {
 	wider := map[dtype.DType][]dtype.DType{
 		dtype.F16: {dtype.F32, dtype.F64}, dtype.BF16: {dtype.F32, dtype.F64}, dtype.F32: {dtype.F64},
 		dtype.Bool: {dtype.F16, dtype.F32, dtype.F64, dtype.I32, dtype.I64, dtype.U8, dtype.I8},
-		dtype.I8:   {dtype.I16, dtype.I32, dtype.I64, dtype.F16, dtype.F32, dtype.F64}, dtype.U8: {dtype.I16, dtype.U16, dtype.I32, dtype.U32, dtype.I64, dtype.F16, dtype.F32, dtype.F64},
-		dtype.I16: {dtype.I32, dtype.I64, dtype.F32, dtype.F64}, dtype.I32: {dtype.I64, dtype.F64},
+		dtype.I8:   {dtype.I16, dtype.I32, dtype.I64, dtype.F16, dtype.F32, dtype.F64},
+		dtype.U8:   {dtype.I16, dtype.U16, dtype.I32, dtype.U32, dtype.I64, dtype.F16, dtype.F32, dtype.F64},
+		dtype.I16:  {dtype.I32, dtype.I64, dtype.F32, dtype.F64}, dtype.I32: {dtype.I64, dtype.F64},
 	}
 	return slices.Contains(wider[from], to)
 }

@@ -176,7 +176,8 @@ func (w *weightBytes) sums(axis int) []int64 {
 
 // perChannel is a constant with one element for each channel, or one for all if they are the same, that is broadcast
 // along the channels' axis of a result, after which so many others lie.
-func (w *weightBytes) perChannel(b *ir.Builder, name string, dt dtype.DType, after int, of func(channel int64) float64) *ir.Value {
+func (w *weightBytes) perChannel(b *ir.Builder, name string, dt dtype.DType, after int,
+	of func(channel int64) float64) *ir.Value {
 	count := int64(1)
 	for i := range w.channels {
 		if of(i) != of(0) {
@@ -218,7 +219,9 @@ func (w *weightBytes) scaled(b *ir.Builder, x *bytesOf, sums, perWeight *ir.Valu
 		off := w.perChannel(b, "sums", dtype.I32, after, func(i int64) float64 { return float64(zero * of[i]) })
 		sums = ops.Binary(b, ops.Sub, sums, off)
 	}
-	scales := w.perChannel(b, "scales", dtype.F32, after, func(i int64) float64 { return x.scales[0] * w.scales[min(i, int64(len(w.scales)-1))] })
+	scales := w.perChannel(b, "scales", dtype.F32, after, func(i int64) float64 {
+		return x.scales[0] * w.scales[min(i, int64(len(w.scales)-1))]
+	})
 	return ops.Binary(b, ops.Mul, ops.Cast(b, sums, dtype.F32), scales)
 }
 
@@ -369,7 +372,8 @@ func signedReaders(q *ir.Node, users map[*ir.Value][]*ir.Node, results map[*ir.V
 				return nil, false
 			}
 			for _, user := range users[n.Outputs[0]] {
-				if user.Op.Name() != "dequantize" && !ops.Of(user).Picks || user.Inputs[0] != n.Outputs[0] || slices.Contains(user.Inputs[1:], n.Outputs[0]) {
+				if user.Op.Name() != "dequantize" && !ops.Of(user).Picks || user.Inputs[0] != n.Outputs[0] ||
+					slices.Contains(user.Inputs[1:], n.Outputs[0]) {
 					return nil, false
 				}
 				if !slices.Contains(nodes, user) {

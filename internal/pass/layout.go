@@ -10,9 +10,10 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Layout has convolutions take and give tensors with their channels last, [N, d…, C] in the place of [N, C, d…], and with them what stands between: which of the other operators
-// do the same is chosen so that as few bytes as possible are transposed, by a cheapest cut through the graph of a block. Constants are
-// seen transposed: whoever lays them out for the code reads them so.
+// Layout has convolutions take and give tensors with their channels last, [N, d…, C] in the place of [N, C, d…], and
+// with them what stands between: which of the other operators do the same is chosen so that as few bytes as possible
+// are transposed, by a cheapest cut through the graph of a block. Constants are seen transposed: whoever lays them out
+// for the code reads them so.
 //
 // Some convolutions are given weights of zero for inputs that they do not see: which makes NaN of an infinity there.
 func Layout(m *ir.Module) error { return layoutOf(m, false) }
@@ -23,7 +24,8 @@ func LayoutExact(m *ir.Module) error { return layoutOf(m, true) }
 func layoutOf(m *ir.Module, exact bool) error {
 	c := ir.NewInference(m)
 	for _, f := range m.Funcs {
-		l := &layout{Inference: c, exact: exact, plain: map[*ir.Value]*ir.Value{}, gone: map[*ir.Value]bool{}, needed: map[*ir.Value]bool{},
+		l := &layout{Inference: c, exact: exact, plain: map[*ir.Value]*ir.Value{}, gone: map[*ir.Value]bool{},
+			needed: map[*ir.Value]bool{},
 			holder: map[*ir.Value]*ir.Value{}}
 		l.uses = uses(f.Body, map[*ir.Value]int{})
 		l.blocks(f.Body)
@@ -83,7 +85,8 @@ func (l *layout) current(v *ir.Value) *ir.Value {
 	return v
 }
 
-// turnedBytes is about how many bytes a transposition of v to channels last moves: hardly any where axes of 1 only are moved.
+// turnedBytes is about how many bytes a transposition of v to channels last moves: hardly any where axes of 1 only are
+// moved.
 func (l *layout) turnedBytes(v *ir.Value) int64 {
 	if v.Const != nil {
 		return 0
@@ -143,9 +146,10 @@ func (l *layout) blocks(b *ir.Block) {
 	}
 }
 
-// form is the node's, nil where it has none.
+// form is the node's, nil if it has none.
 func (l *layout) form(n *ir.Node) *form {
-	if len(n.Outputs) != 1 || n.Outputs[0].Bound || len(n.Regions) > 0 || n.Outputs[0].Type.DType == dtype.String || ops.Last(n) {
+	if len(n.Outputs) != 1 || n.Outputs[0].Bound || len(n.Regions) > 0 || n.Outputs[0].Type.DType == dtype.String ||
+		ops.Last(n) {
 		return nil
 	}
 	f := l.formOf(n)
@@ -163,13 +167,15 @@ func (l *layout) form(n *ir.Node) *form {
 	return f
 }
 
-// choose finds the nodes that are to have their channels last: those on the near side of the cheapest cut, where cutting a value costs its bytes.
+// choose finds the nodes that are to have their channels last: those on the near side of the cheapest cut, where
+// cutting a value costs its bytes.
 func (l *layout) choose(b *ir.Block) map[*ir.Node]bool {
 	g := &network{}
 	g.node()        // near: channels last
 	far := g.node() // and not
 	nodes := map[*ir.Node]int32{}
-	// Of a value: joins its producer to those who want it with its channels first, and those who want them last to its producer.
+	// Of a value: joins its producer to those who want it with its channels first, and those who want them last to its
+	// producer.
 	type sides struct{ first, last int32 }
 	of := map[*ir.Value]sides{}
 	side := func(v *ir.Value) (sides, bool) {
@@ -358,7 +364,7 @@ func (l *layout) withLast(v *ir.Value) *ir.Value {
 // unbuilt, where not nil, says which nodes cannot be built with their channels last: tests refuse each.
 var unbuilt func(n *ir.Node) bool
 
-// last builds a node with its channels last; false where it cannot be.
+// last builds a node with its channels last; false if it cannot be.
 func (l *layout) last(n *ir.Node, f *form) bool {
 	in := make([]*ir.Value, len(f.from))
 	for i, v := range f.from {
@@ -413,7 +419,7 @@ func permutedShape(shape []sym.Expr, perm []int64) []sym.Expr {
 	return out
 }
 
-// constant is a constant under another shape, with its axes permuted; nil where v is none that can be.
+// constant is a constant under another shape, with its axes permuted; nil if v is none that can be.
 func (l *layout) constant(v *ir.Value, shape []sym.Expr, perm []int64) *ir.Value {
 	if v.Const == nil {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// formOf says how a node works on tensors whose channels are last; nil if it does not. Convolutions, and the transposes and
-// reshapes around them, are what the pass rewrites; all other operators say it themselves.
+// formOf says how a node works on tensors whose channels are last; nil if it does not. Convolutions, and the transposes
+// and reshapes around them, are what the pass rewrites; all other operators say it themselves.
 func (l *layout) formOf(n *ir.Node) *form {
 	f := l.ownForm(n)
 	switch n.Op.Name() {
@@ -82,8 +82,8 @@ func (l *layout) convolution(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Valu
 // fewestFilters is how many output channels of a group fill a product's columns.
 const fewestFilters = 16
 
-// joinedGroups makes one group of several that have few output channels each, whose weights [k…, I, O] get holes for the
-// inputs of the other groups: as many lanes work, on fewer and longer sums.
+// joinedGroups makes one group of several that have few output channels each, whose weights [k…, I, O] get holes for
+// the inputs of the other groups: as many lanes work, on fewer and longer sums.
 func joinedGroups(b *ir.Builder, w *ir.Value, groups int64) (*ir.Value, int64) {
 	shape := slices.Clone(w.Const.Shape())
 	rank := len(shape)
@@ -144,17 +144,20 @@ func formOfGroups(l *layout, n *ir.Node) *form {
 		}
 	}
 	dt := x.Type.DType
-	if !fixed || !known || groups < 1 || channels%groups != 0 || len(axes) != len(middle)-2 || !sameShape(l.Dims(), x.Type.Shape, shape) || !sameShape(l.Dims(), shape[:1], middle[:1]) ||
+	if !fixed || !known || groups < 1 || channels%groups != 0 || len(axes) != len(middle)-2 ||
+		!sameShape(l.Dims(), x.Type.Shape, shape) || !sameShape(l.Dims(), shape[:1], middle[:1]) ||
 		dt != dtype.F32 && dt != dtype.F64 {
 		return nil
 	}
-	return &form{images: []bool{true}, from: []*ir.Value{x}, inner: []*ir.Node{split, norm}, build: func(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value {
-		return ops.NormalizeGroups(b, in[0], groups, channels/groups, norm.Attrs.Float("epsilon", 0), norm.Attrs.Bool("centered"))
-	}}
+	return &form{images: []bool{true}, from: []*ir.Value{x}, inner: []*ir.Node{split, norm},
+		build: func(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value {
+			return ops.NormalizeGroups(b, in[0], groups, channels/groups, norm.Attrs.Float("epsilon", 0),
+				norm.Attrs.Bool("centered"))
+		}}
 }
 
-// formOfTranspose is of transposes that bring channels to one of the two places. Of three axes, the same transpose brings
-// them to either: if its operand is computed with channels, it brings them last.
+// formOfTranspose is of transposes that bring channels to one of the two places. Of three axes, the same transpose
+// brings them to either: if its operand is computed with channels, it brings them last.
 func formOfTranspose(l *layout, n *ir.Node) *form {
 	rank := len(n.Attrs.Ints("perm"))
 	if rank < 3 {

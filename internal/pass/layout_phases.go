@@ -10,8 +10,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// phasesAxis is a transposed convolution along one axis, with strides s: output s·u + t sees input u + tap − begin through element first[t] + s·(last[t] − tap) of the
-// kernel, wherever that is one, for each tap. From the outputs, those from cut on are the convolution's.
+// phasesAxis is a transposed convolution along one axis, with strides s: output s·u + t sees input u + tap − begin
+// through element first[t] + s·(last[t] − tap) of the kernel, wherever that is one, for each tap. From the outputs,
+// those from cut on are the convolution's.
 type phasesAxis struct {
 	stride, kernel, taps int64
 	begin                int64
@@ -20,7 +21,8 @@ type phasesAxis struct {
 	outputs              sym.Expr // in all, a multiple of the stride
 }
 
-// phasesOf says how to compute a transposed convolution along an axis. Where that takes no more taps, the outputs are counted from the first that is wanted.
+// phasesOf says how to compute a transposed convolution along an axis. If that takes no more taps, the outputs are
+// counted from the first that is wanted.
 func phasesOf(stride, kernel, begin int64, extent sym.Expr) phasesAxis {
 	reach := (kernel + stride - 1) / stride // taps of each t at least
 	make := func(cut int64) phasesAxis {
@@ -173,7 +175,10 @@ func (l *layout) chooseTransposed(n *ir.Node, begin []int64) *transposed {
 			cost, channels, full = cost*a.taps, channels*strides[i], full && a.full()
 			moved = moved || a.cut != 0 || joined > 1 || groups > 1
 		}
-		if parts > mostApart || joined > 0 && (whole && !full || slices.ContainsFunc(dilations[axes-joined:], func(d int64) bool { return d != 1 })) {
+		if parts > mostApart || joined > 0 && (whole && !full || slices.ContainsFunc(dilations[axes-joined:],
+			func(d int64) bool {
+				return d != 1
+			})) {
 			continue
 		}
 		if parts > 1 && channels < lanes/2 {
@@ -214,7 +219,8 @@ func (p *pieces) convolution(b *ir.Builder, n *ir.Node, x *ir.Value, at []int64)
 	var neighbours []int64 // by joined axis
 	all := int64(1)
 	along := func(i int, taps, dilation, begin int64, count sym.Expr) {
-		window.Kernel, window.Strides, window.Dilations = append(window.Kernel, taps), append(window.Strides, 1), append(window.Dilations, dilation)
+		window.Kernel, window.Strides, window.Dilations = append(window.Kernel, taps), append(window.Strides, 1),
+			append(window.Dilations, dilation)
 		window.Begin = append(window.Begin, sym.Const(begin))
 		span := (taps-1)*dilation + 1
 		window.End = append(window.End, b.Dims().Simplify(count.Sub(x.Type.Shape[1+i]).Add(sym.Const(span-1-begin))))
@@ -222,7 +228,8 @@ func (p *pieces) convolution(b *ir.Builder, n *ir.Node, x *ir.Value, at []int64)
 	}
 	for i, t := range at {
 		a := p.how.apart[i][t]
-		along(i, int64(len(a.elements)), a.dilation, a.begin, b.Dims().Simplify(p.extents[i].CeilDiv(sym.Const(int64(len(p.how.apart[i]))))))
+		along(i, int64(len(a.elements)), a.dilation, a.begin,
+			b.Dims().Simplify(p.extents[i].CeilDiv(sym.Const(int64(len(p.how.apart[i]))))))
 	}
 	for i, a := range p.how.joined {
 		along(len(at)+i, a.taps, 1, a.begin, a.outputs.FloorDiv(sym.Const(a.stride)))
@@ -312,7 +319,8 @@ func (p *pieces) computed(b *ir.Builder, n *ir.Node, at, taps, neighbours []int6
 				}
 			}
 		}
-		w = ops.Gather(b, w, b.Constant("elements", tensor.Must(tensor.FromSlice(elements, int64(len(elements))))), int64(2+i))
+		w = ops.Gather(b, w, b.Constant("elements", tensor.Must(tensor.FromSlice(elements, int64(len(elements))))),
+			int64(2+i))
 		perm[i], shape = int64(len(shape)), append(shape, count)
 		if i >= apart {
 			columns, shape = append(columns, int64(len(shape))), append(shape, neighbours[i-apart])
@@ -335,7 +343,8 @@ func repeated(b *ir.Builder, bias *ir.Value, groups, times int64) *ir.Value {
 	if bias.Const == nil {
 		count, _ := bias.Type.Shape[0].Const()
 		each := ops.Reshape(b, bias, ir.Constants([]int64{groups, 1, count / groups})...)
-		return ops.Reshape(b, ops.Expand(b, each, ir.Constants([]int64{groups, times, count / groups})...), sym.Const(count*times))
+		return ops.Reshape(b, ops.Expand(b, each, ir.Constants([]int64{groups, times, count / groups})...),
+			sym.Const(count*times))
 	}
 	filters := bias.Const.Len() / groups
 	all := tensor.Must(tensor.New(bias.Const.DType(), groups*times*filters))
@@ -433,7 +442,9 @@ func (l *layout) inPieces(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value {
 		q := l.pieces[v]
 		switch {
 		case q == nil:
-			if v.Const == nil || slices.ContainsFunc(v.Type.Shape[:max(len(v.Type.Shape)-1, 0)], func(e sym.Expr) bool { return !isOne(e) }) {
+			if v.Const == nil || slices.ContainsFunc(v.Type.Shape[:max(len(v.Type.Shape)-1, 0)], func(e sym.Expr) bool {
+				return !isOne(e)
+			}) {
 				return nil
 			}
 		case p == nil:

@@ -27,7 +27,15 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the expected results in testd
 
 // commands are the passes that testdata runs, by the name that a case begins with.
 var commands = map[string]func(*ir.Module) error{
-	"absorb": Absorb, "again": Again, "marks": Marks, "blocks": Blocks, "dequantized": Dequantized, "halves": Halves, "activations": Activations, "attention": Attention, "reductions": Reductions, "rotary": Rotary, "scales": Scales, "scattered": Scattered, "factored": Factored, "groups": Groups, "shared": Shared, "quantised": Quantised, "integers": Integers, "transposes": Transposes, "branches": Branches, "common": Common, "dead": Dead, "expand": Expand, "fold": Fold, "identities": Identities, "joined": Joined, "repeats": Repeats, "layout": Layout, "beside": func(m *ir.Module) error { return errors.Join(Layout(m), Beside(m)) }, "exactly": LayoutExact, "winograd2": inTilesOf(2), "winograd4": inTilesOf(4), "stages2": inStagesOf(2), "stages4": inStagesOf(4), "narrow": Narrow, "chunk": chunkAll,
+	"absorb": Absorb, "again": Again, "marks": Marks, "blocks": Blocks, "dequantized": Dequantized, "halves": Halves,
+	"activations": Activations, "attention": Attention, "reductions": Reductions, "rotary": Rotary, "scales": Scales,
+	"scattered": Scattered, "factored": Factored, "groups": Groups, "shared": Shared, "quantised": Quantised,
+	"integers": Integers, "transposes": Transposes, "branches": Branches, "common": Common, "dead": Dead, "expand": Expand,
+	"fold": Fold, "identities": Identities, "joined": Joined, "repeats": Repeats, "layout": Layout,
+	"beside": func(m *ir.Module) error {
+		return errors.Join(Layout(m), Beside(m))
+	}, "exactly": LayoutExact, "winograd2": inTilesOf(2), "winograd4": inTilesOf(4), "stages2": inStagesOf(2),
+	"stages4": inStagesOf(4), "narrow": Narrow, "chunk": chunkAll,
 }
 
 // inTilesOf is Layout, and then Winograd with tiles of one size.
@@ -40,8 +48,9 @@ func inStagesOf(tile int64) func(*ir.Module) error {
 	return func(m *ir.Module) error { return WinogradForBlocksAs(m, tile) }
 }
 
-// TestText runs the cases of testdata/*.txt: a line "== pass title", the declarations of a module, a line "--", the rules that fired, and the module after the pass and
-// Dead. What a case computes before and after is the same for random arguments of random shapes.
+// TestText runs the cases of testdata/*.txt: a line "== pass title", the declarations of a module, a line "--", the
+// rules that fired, and the module after the pass and Dead. What a case computes before and after is the same for
+// random arguments of random shapes.
 func TestText(t *testing.T) {
 	goldentest.Run(t, *rewrite, runCase)
 }
@@ -116,7 +125,8 @@ func sameResults(before, after *ir.Module, seed uint64) error {
 	return nil
 }
 
-// TestUnbuilt has each node of the cases of Layout, in its turn, turn out not to be buildable with its channels last: the module stays valid and computes the same.
+// TestUnbuilt has each node of the cases of Layout, in its turn, turn out not to be buildable with its channels last:
+// the module stays valid and computes the same.
 func TestUnbuilt(t *testing.T) {
 	defer func() { unbuilt = nil }()
 	count := 0
@@ -234,7 +244,8 @@ func TestRules(t *testing.T) {
 	}
 	for _, op := range ir.Ops() {
 		def, name := op.(*ops.Def), op.Name()
-		if def.Narrow == nil || def.Elementwise || name == "slice" || strings.HasPrefix(name, "reduce_") { // reductions share a rule
+		// reductions share a rule
+		if def.Narrow == nil || def.Elementwise || name == "slice" || strings.HasPrefix(name, "reduce_") {
 			continue
 		}
 		if !slices.Contains(names, "less "+name) {
@@ -251,7 +262,8 @@ func TestRules(t *testing.T) {
 }
 
 // tables are all rules.
-var tables = [][]rule{identities, activations, reductions, transposes, rotary, attentions, scales, quantised, integers, joined, repeats}
+var tables = [][]rule{identities, activations, reductions, transposes, rotary, attentions, scales, quantised, integers,
+	joined, repeats}
 
 // chunkAll is Chunk around every node.
 func chunkAll(m *ir.Module) error {

@@ -9,9 +9,9 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
-// Quantised has what only moves elements move them as they are stored: between a dequantize and a quantize with the same scale and zero point there is nothing to
-// compute, and a quarter of the bytes. Also the greatest of windows is that of the integers. The results are the same
-// to the bit. Products are left to Integers.
+// Quantised has what only moves elements move them as they are stored: between a dequantize and a quantize with the
+// same scale and zero point there is nothing to compute, and a quarter of the bytes. Also the greatest of windows is
+// that of the integers. The results are the same to the bit. Products are left to Integers.
 func Quantised(m *ir.Module) error { return apply(m, quantised) }
 
 var quantised = []rule{
@@ -23,7 +23,8 @@ const movesDeepest = 8
 
 func movedAsStored(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	to := n.Outputs[0].Type.DType
-	if !to.IsInt() || to.Bits() > 16 || len(n.Inputs) < 2 || n.Attrs.DType("precision") != dtype.Invalid && n.Attrs.DType("precision") != dtype.F32 {
+	if !to.IsInt() || to.Bits() > 16 || len(n.Inputs) < 2 || n.Attrs.DType("precision") != dtype.Invalid &&
+		n.Attrs.DType("precision") != dtype.F32 {
 		return nil
 	}
 	var chain []*ir.Node
@@ -52,7 +53,8 @@ func movedAsStored(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 func sameScale(q, d *ir.Node) bool {
 	scale, ok := uniform(q.Inputs[1])
 	other, okOther := uniform(d.Inputs[1])
-	if !ok || !okOther || scale != other || q.Inputs[1].Type.DType != dtype.F32 || q.Inputs[1].Const.Len() != 1 || d.Inputs[1].Const.Len() != 1 || d.Inputs[1].Type.DType != dtype.F32 {
+	if !ok || !okOther || scale != other || q.Inputs[1].Type.DType != dtype.F32 || q.Inputs[1].Const.Len() != 1 ||
+		d.Inputs[1].Const.Len() != 1 || d.Inputs[1].Type.DType != dtype.F32 {
 		return false
 	}
 	// Neither the product with a number of 17 bits nor the quotient may leave what f32 holds to full precision.
@@ -65,7 +67,7 @@ func sameScale(q, d *ir.Node) bool {
 // nothing stands for a zero point that is not known.
 const nothing = math.MinInt64
 
-// zeroOf is a node's zero point, one constant for all; 0 where it has none.
+// zeroOf is a node's zero point, one constant for all; 0 if it has none.
 func zeroOf(n *ir.Node) int64 {
 	if len(n.Inputs) < 3 || n.Inputs[2] == nil {
 		return 0

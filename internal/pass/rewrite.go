@@ -11,15 +11,17 @@ import (
 type rule struct {
 	name  string
 	roots []string
-	// apply builds the value that takes the place of the node's only output, of the same type, or gives one that is there; nil: the rule does not apply.
+	// apply builds the value that takes the place of the node's only output, of the same type, or gives one that is there;
+	// nil: the rule does not apply.
 	apply func(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value
 }
 
 // rewritesDeepest is how often what a rule has built may be rewritten in turn.
 const rewritesDeepest = 16
 
-// rewriting is the application of a table of rules to the functions of a module: every node is looked at once, after what it is computed from. It keeps the model's
-// names for values, adds no condition to the module, and leaves what nothing reads any more out.
+// rewriting is the application of a table of rules to the functions of a module: every node is looked at once, after
+// what it is computed from. It keeps the model's names for values, adds no condition to the module, and leaves what
+// nothing reads any more out.
 type rewriting struct {
 	*ir.Inference
 	rules    map[string][]*rule
@@ -69,7 +71,8 @@ func apply(m *ir.Module, table []rule) error {
 	}
 	c := ir.NewInference(m)
 	for _, f := range m.Funcs {
-		r := &rewriting{Inference: c, rules: rules, uses: map[*ir.Value]int{}, owner: map[*ir.Node]*ir.Block{}, replaced: map[*ir.Value]*ir.Value{}, gone: map[*ir.Node]bool{},
+		r := &rewriting{Inference: c, rules: rules, uses: map[*ir.Value]int{}, owner: map[*ir.Node]*ir.Block{},
+			replaced: map[*ir.Value]*ir.Value{}, gone: map[*ir.Node]bool{},
 			known: map[fact]sym.Expr{}}
 		r.count(f.Body)
 		r.rewrite(f.Body)
@@ -188,7 +191,8 @@ func (r *rewriting) try(rule *rule, n *ir.Node) bool {
 	return true
 }
 
-// build is what a rule makes of a node; nil where it does not apply, or where what it makes is not of the same type or would need a condition that the node did not.
+// build is what a rule makes of a node; nil if it does not apply, or where what it makes is not of the same type or
+// would need a condition that the node did not.
 func (r *rewriting) build(rule *rule, n *ir.Node, into *ir.Block) (result *ir.Value) {
 	m := r.Module
 	requires, proved := len(m.Requires), len(m.Proved)

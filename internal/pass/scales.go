@@ -11,8 +11,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Scales puts factors and summands of channels, as batch normalisation leaves them behind a convolution or a product with constant weights, into the weights and the bias: f32 and
-// f64, where nothing else reads the weights. The results differ by the rounding of the weights.
+// Scales puts factors and summands of channels, as batch normalisation leaves them behind a convolution or a product
+// with constant weights, into the weights and the bias: f32 and f64, where nothing else reads the weights. The results
+// differ by the rounding of the weights.
 func Scales(m *ir.Module) error { return apply(m, scales) }
 
 var scales = []rule{
@@ -52,14 +53,16 @@ func (r *rewriting) weightedBy(v *ir.Value) (w weighted, ok bool) {
 		return w, false
 	}
 	weights := n.Inputs[1]
-	if weights.Const == nil || r.uses[weights] != 1 || weights.Type.DType != v.Type.DType || n.Attrs.DType("dtype") != dtype.Invalid {
+	if weights.Const == nil || r.uses[weights] != 1 || weights.Type.DType != v.Type.DType ||
+		n.Attrs.DType("dtype") != dtype.Invalid {
 		return w, false
 	}
 	w.channels, ok = weights.Type.Shape[w.along].Const()
 	return w, ok && w.channels > 1
 }
 
-// perChannel is a constant's elements, one for each channel of a result of the given rank; nil where they are no such, or all the same.
+// perChannel is a constant's elements, one for each channel of a result of the given rank; nil if they are no such,
+// or all the same.
 func (w weighted) perChannel(v *ir.Value, rank int) []float64 {
 	if v.Const == nil || v.Const.Len() != w.channels || len(v.Type.Shape) > rank {
 		return nil
@@ -78,7 +81,8 @@ func (w weighted) perChannel(v *ir.Value, rank int) []float64 {
 	return out
 }
 
-// operands are the value that varies and the constant of an operation; ok is false where they stand in an order that it does not allow, or where both vary.
+// operands are the value that varies and the constant of an operation; ok is false if they stand in an order that it
+// does not allow, or if both vary.
 func operands(n *ir.Node) (x, c *ir.Value, ok bool) {
 	x, c = n.Inputs[0], n.Inputs[1]
 	if x.Const != nil && ops.Of(n).Commutative {
@@ -125,27 +129,28 @@ func factorIntoWeights(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 // scaled is a constant times one factor for each index of an axis.
 func scaled(b *ir.Builder, v *ir.Value, axis int, factors []float64) *ir.Value {
 	from := v.Const
-	t, err := tensor.Deferred(from.DType(), from.Shape(), from, from.Major(), func(to *tensor.Tensor, part int, begin, end int64) {
-		from.Fill(to, part, begin, end)
-		inner, factors := int64(1), factors
-		for _, extent := range from.Shape()[axis+1:] {
-			inner *= extent
-		}
-		if part == axis {
-			factors = factors[begin:end]
-		} else if part > axis {
-			inner = inner / from.Shape()[part] * (end - begin)
-		}
-		if y, err := tensor.Data[float32](to); err == nil {
-			for i := range y {
-				y[i] = float32(float64(y[i]) * factors[int64(i)/inner%int64(len(factors))])
+	t, err := tensor.Deferred(from.DType(), from.Shape(), from, from.Major(),
+		func(to *tensor.Tensor, part int, begin, end int64) {
+			from.Fill(to, part, begin, end)
+			inner, factors := int64(1), factors
+			for _, extent := range from.Shape()[axis+1:] {
+				inner *= extent
 			}
-			return
-		}
-		for i := range to.Len() {
-			to.SetFloat(i, to.Float(i)*factors[i/inner%int64(len(factors))])
-		}
-	})
+			if part == axis {
+				factors = factors[begin:end]
+			} else if part > axis {
+				inner = inner / from.Shape()[part] * (end - begin)
+			}
+			if y, err := tensor.Data[float32](to); err == nil {
+				for i := range y {
+					y[i] = float32(float64(y[i]) * factors[int64(i)/inner%int64(len(factors))])
+				}
+				return
+			}
+			for i := range to.Len() {
+				to.SetFloat(i, to.Float(i)*factors[i/inner%int64(len(factors))])
+			}
+		})
 	if err != nil {
 		b.Fail(err)
 	}
@@ -179,8 +184,8 @@ func summandIntoBias(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return b.Op("convolution", w.node.Attrs, w.node.Inputs[0], w.node.Inputs[1], b.Constant(c.Name, bias))
 }
 
-// onSum takes a node apart that combines a constant, outer, with a sum: inner is the sum's node, of a constant c and of channels x that the weights of w give. inner is nil
-// where the node is of another form.
+// onSum takes a node apart that combines a constant, outer, with a sum: inner is the sum's node, of a constant c and of
+// channels x that the weights of w give. inner is nil if the node is of another form.
 func (r *rewriting) onSum(n *ir.Node) (inner *ir.Node, w weighted, x, c, outer *ir.Value) {
 	v, outer, ok := operands(n)
 	if !ok || !r.inside(v) || producer(v, "add") == nil && producer(v, "sub") == nil {
@@ -202,7 +207,10 @@ func factorBeforeSummand(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	if inner == nil || w.factorsOf(n, f) == nil || w.perChannel(c, rank) == nil {
 		return nil
 	}
-	return b.Op(inner.Op.Name(), nil, b.Op(n.Op.Name(), nil, x, f), w.channelwise(b, c, rank, w.factorsOf(n, f), func(c, f float64) float64 { return c * f }))
+	return b.Op(inner.Op.Name(), nil, b.Op(n.Op.Name(), nil, x, f),
+		w.channelwise(b, c, rank, w.factorsOf(n, f), func(c, f float64) float64 {
+			return c * f
+		}))
 }
 
 // summandsJoined is (x + c) + d as x + (c + d).
@@ -213,11 +221,14 @@ func summandsJoined(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 		return nil
 	}
 	sign := map[bool]float64{true: 1, false: -1}[inner.Op.Name() == n.Op.Name()]
-	return b.Op(inner.Op.Name(), nil, x, w.channelwise(b, c, rank, w.perChannel(d, rank), func(c, d float64) float64 { return c + sign*d }))
+	return b.Op(inner.Op.Name(), nil, x, w.channelwise(b, c, rank, w.perChannel(d, rank), func(c, d float64) float64 {
+		return c + sign*d
+	}))
 }
 
 // channelwise is a constant whose elements, one for each channel, are combined with others.
-func (w weighted) channelwise(b *ir.Builder, c *ir.Value, rank int, others []float64, f func(c, d float64) float64) *ir.Value {
+func (w weighted) channelwise(b *ir.Builder, c *ir.Value, rank int, others []float64,
+	f func(c, d float64) float64) *ir.Value {
 	t := tensor.Must(tensor.New(c.Type.DType, c.Const.Shape()...))
 	for i, x := range w.perChannel(c, rank) {
 		t.SetFloat(int64(i), f(x, others[i]))

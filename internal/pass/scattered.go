@@ -7,8 +7,10 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
-// Scattered adds updates to what they are added to in the end: x − rate · (0 … with updates added at indices) is x with −rate · updates added at the indices, so that neither time nor memory is
-// spent on what no index names. The results differ by the order of sums; a factor that is not finite changes what the indices name, and not what is 0 without them.
+// Scattered adds updates to what they are added to in the end: x − rate · (0 … with updates added at indices) is x with
+// −rate · updates added at the indices, so that neither time nor memory is spent on what no index names. The results
+// differ by the order of sums; a factor that is not finite changes what the indices name, and not what is 0 without
+// them.
 func Scattered(m *ir.Module) error { return apply(m, scattered) }
 
 var scattered = []rule{
@@ -16,9 +18,9 @@ var scattered = []rule{
 	{"choice between what is scattered and what it is added to", []string{"where"}, chosenScatter},
 }
 
-// chosenScatter has one truth value decide what is added at the indices, the updates or 0, and not between the tensor with
-// the updates and the one without: where(c, scatter(x, at, u), x) is scatter(x, at, where(c, u, 0)). A −0 that is named
-// becomes 0 if c is false.
+// chosenScatter has one truth value decide what is added at the indices, the updates or 0, and not between the tensor
+// with the updates and the one without: where(c, scatter(x, at, u), x) is scatter(x, at, where(c, u, 0)). A −0 that is
+// named becomes 0 if c is false.
 func chosenScatter(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	c, v, other := n.Inputs[0], n.Inputs[1], n.Inputs[2]
 	if len(c.Type.Shape) != 0 || !r.inside(v) {
@@ -36,7 +38,8 @@ func chosenScatter(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 func sumWithScattered(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	for i, v := range n.Inputs {
 		onto := n.Inputs[1-i]
-		if shape := n.Outputs[0].Type.Shape; n.Op.Name() == "sub" && i == 0 || !sameShape(r.Dims(), onto.Type.Shape, shape) || !sameShape(r.Dims(), v.Type.Shape, shape) {
+		if shape := n.Outputs[0].Type.Shape; n.Op.Name() == "sub" && i == 0 || !sameShape(r.Dims(), onto.Type.Shape, shape) ||
+			!sameShape(r.Dims(), v.Type.Shape, shape) {
 			continue
 		}
 		s := scaledScatter{r: r, by: map[*ir.Node]int{}}
@@ -52,7 +55,8 @@ func sumWithScattered(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return nil
 }
 
-// scaledScatter is a scatter that adds to zeros, and the nodes that scale its result by one number each, the last one first.
+// scaledScatter is a scatter that adds to zeros, and the nodes that scale its result by one number each, the last one
+// first.
 type scaledScatter struct {
 	r     *rewriting
 	node  *ir.Node
