@@ -500,18 +500,15 @@ func narrow(m *ir.Module, dims map[string]Range) error {
 func emptied(m *ir.Module, name sym.Name, label string, r Range, old sym.Range) error {
 	given := sym.Range{Min: r.Min, Max: r.Max}
 	e := diag.Inputf("%s leaves nothing of the dimension's own range %s", given, old).AtDim(label).
-		WithFix("give it values of its own range")
-	if origin := m.Origins[name]; origin != "" {
-		e.Detail += " (" + origin + ")"
-	}
+		WithFix("give it values of its own range").Found(m.Origins[name])
 	for _, c := range m.Requires {
 		if names := c.Cond.Vars(); len(names) != 1 || names[0] != name {
 			continue
 		}
 		if ok, err := c.Cond.Eval(func(sym.Name) (int64, bool) { return r.Min, true }); err != nil || !ok {
 			shown := c.Cond.Shown(sym.Labels(m.Dims.Names()))
-			e.Detail += ": " + shown.Words() + " is needed (from " + c.From + ")"
-			return e.AtTensor(c.Tensor)
+			e.Detail += ": " + shown.Words() + " is needed"
+			return e.From(c.From).AtTensor(c.Tensor)
 		}
 	}
 	return e

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sort"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -49,6 +50,12 @@ func (c *cli) info(ctx context.Context, path string, nodes bool) error {
 		}
 	}
 	unsupported := &weir.Error{Kind: weir.ErrUnsupported, File: path, Detail: "operators " + strings.Join(d.Unsupported, ", ")}
+	if len(d.Unsupported) > 0 {
+		// As compiling says it: OPERATOR (node "NAME").
+		op, node, _ := strings.Cut(strings.TrimSuffix(d.Unsupported[0], ")"), " (node ")
+		unsupported.Op = op
+		unsupported.Node, _ = strconv.Unquote(node)
+	}
 	if c.json {
 		if len(d.Unsupported) > 0 {
 			return unsupported

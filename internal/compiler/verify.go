@@ -35,8 +35,8 @@ func possible(m *ir.Module) error {
 	for _, r := range m.Requires {
 		if m.Dims.Prove(r.Cond) == sym.No {
 			labels, names := sym.Labels(m.Dims.Names()), r.Cond.Vars()
-			e := diag.Inputf("%s can never hold with %s (from %s)", r.Cond.Shown(labels).Words(),
-				sym.Bindings(names, labels, nil, m.Dims.Ranges), r.From)
+			e := diag.Inputf("%s can never hold with %s", r.Cond.Shown(labels).Words(),
+				sym.Bindings(names, labels, nil, m.Dims.Ranges)).From(r.From)
 			if len(names) == 1 {
 				e = e.AtDim(labels[names[0]])
 			}

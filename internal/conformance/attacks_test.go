@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -515,6 +516,27 @@ func guard(f func() error) (err error) {
 // noMemory is the ending of a run whose sizes are more than the machine has.
 const noMemory = "memory: more than the machine has"
 
+// said is a node with its operator, or a node alone, as sentences of errors name them.
+var said = regexp.MustCompile(`(?:^|: )node (\S+?)(?: \((\S+)\))?: |(?:read by|from) (\S+) \(([\w.:]+)\)`)
+
+// unnamed is what an error's sentence names and its JSON does not: a node, or an operator.
+func unnamed(e *weir.Error) string {
+	var keys struct{ Node, Op string }
+	if text, err := json.Marshal(e); err != nil || json.Unmarshal(text, &keys) != nil {
+		return "all"
+	}
+	parts := said.FindStringSubmatch(e.Error())
+	switch {
+	case parts == nil:
+		return ""
+	case parts[1]+parts[3] != "" && keys.Node == "":
+		return "the node"
+	case parts[2]+parts[4] != "" && keys.Op == "":
+		return "the operator"
+	}
+	return ""
+}
+
 // ending is how something ended, in one line.
 func ending(err error) string {
 	var e *weir.Error
@@ -532,6 +554,9 @@ func ending(err error) string {
 		return noMemory // by how much depends on the machine
 	}
 	text := err.Error()
+	if lack := unnamed(e); lack != "" {
+		return "UNNAMED " + lack + " in the JSON of " + text
+	}
 	if _, after, ok := strings.Cut(text, "model.onnx: "); ok {
 		text = after
 	}

@@ -157,6 +157,9 @@ func outcome(t *testing.T, files fstest.MapFS) (line string) {
 	if kind == "internal" || kind == "closed" {
 		kind = strings.ToUpper(kind)
 	}
+	if lack := unnamed(e); lack != "" {
+		return "UNNAMED " + lack + " in the JSON of " + err.Error()
+	}
 	return kind + ": " + strings.TrimPrefix(err.Error(), "model.onnx: ")
 }
 

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -211,6 +212,49 @@ func (e *Error) AtNode(node, op string) *Error {
 	c := *e
 	if c.Node == "" && c.Op == "" {
 		c.Node, c.Op = node, op
+	}
+	return &c
+}
+
+// Words names a node as sentences do: NODE (OPERATOR), or by what there is of the two.
+func Words(node, op string) string {
+	if node == "" || op == "" {
+		return node + op
+	}
+	return node + " (" + op + ")"
+}
+
+// placed is what a condition is from, if a node needs it: the node as Words has it, the line of a text, and why.
+var placed = regexp.MustCompile(`^(?:(.*?) \(([\w.:]+)\)|(\w+))(?:, (line \d+)|): (.*)$`)
+
+// From returns a copy whose detail says what a condition is from. If that is a node, the error names it.
+func (e *Error) From(from string) *Error {
+	parts := placed.FindStringSubmatch(from)
+	if parts == nil || parts[3] != "" && parts[4] == "" {
+		c := *e
+		c.Detail += " (from " + from + ")"
+		return &c
+	}
+	c := e.AtNode(parts[1], parts[2]+parts[3])
+	why := parts[5]
+	if parts[4] != "" {
+		why = parts[4] + ": " + why
+	}
+	c.Detail += " (" + why + ")"
+	return c
+}
+
+// finder is the node, as Words has it, in words for what gives a dimension its value.
+var finder = regexp.MustCompile(`(?:^| )(\S+) \(([\w.:]+)\)(?: |$)`)
+
+// Found returns a copy whose detail says what gives a dimension its value. If a node does, the error names it.
+func (e *Error) Found(origin string) *Error {
+	c := *e
+	if parts := finder.FindStringSubmatch(origin); parts != nil {
+		c = *c.AtNode(parts[1], parts[2])
+	}
+	if origin != "" {
+		c.Detail += " (" + origin + ")"
 	}
 	return &c
 }

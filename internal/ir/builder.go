@@ -12,8 +12,9 @@ import (
 // that means nothing; Catch, deferred where building began, turns that into a returned error.
 type Builder struct {
 	*Inference
-	Block  *Block
-	Source string // given to the nodes it makes
+	Block    *Block
+	Source   string // given to the nodes it makes
+	Operator string // the model's operator that they are made for, which errors name
 	// Instead builds what stands in the place of a node that Op is to make, and returns its output; nil leaves the node
 	// as it is. It applies to inner blocks too. A nil Instead leaves all nodes.
 	Instead func(b *Builder, op string, attrs Attrs, inputs []*Value) *Value
@@ -26,7 +27,7 @@ func NewBuilder(c *Inference, block *Block) *Builder {
 
 // In returns a builder for an inner block (a region's body), with the source carried on.
 func (b *Builder) In(block *Block) *Builder {
-	return &Builder{Inference: b.Inference, Block: block, Source: b.Source, Instead: b.Instead}
+	return &Builder{Inference: b.Inference, Block: block, Source: b.Source, Operator: b.Operator, Instead: b.Instead}
 }
 
 type buildError struct{ err error }
@@ -36,7 +37,7 @@ func (b *Builder) Fail(err error) { panic(buildError{err}) }
 
 // Failf stops building with the user's fault, placed at the builder's source.
 func (b *Builder) Failf(format string, args ...any) {
-	b.Fail(diag.Inputf(format, args...).AtNode(b.Source, ""))
+	b.Fail(diag.Inputf(format, args...).AtNode(b.Source, b.Operator))
 }
 
 // Catch turns a builder's panic into *err. Use: defer ir.Catch(&err).
@@ -109,7 +110,7 @@ func (b *Builder) limit(t Type) {
 		}
 	}
 	if empty && others > mostEmpty {
-		b.Fail(diag.Unsupportedf("a tensor of type %s, which has no elements and more than %d places for them", t, int64(mostEmpty)).AtNode(b.Source, ""))
+		b.Fail(diag.Unsupportedf("a tensor of type %s, which has no elements and more than %d places for them", t, int64(mostEmpty)).AtNode(b.Source, b.Operator))
 	}
 }
 

@@ -339,11 +339,7 @@ func (e *Evaluation) decided(name sym.Name) bool {
 
 // beyond is the error of a dimension with a value that its range leaves out.
 func (m *Module) beyond(name sym.Name, value int64, r sym.Range) *diag.Error {
-	e := diag.Inputf("it is %d, outside %s", value, r).AtDim(sym.Labels(m.Dims.Names())[name])
-	if origin := m.Origins[name]; origin != "" {
-		e.Detail += " (" + origin + ")"
-	}
-	return e
+	return diag.Inputf("it is %d, outside %s", value, r).AtDim(sym.Labels(m.Dims.Names())[name]).Found(m.Origins[name])
 }
 
 // broken is the error of a condition that does not hold at the values of its dimensions.
@@ -351,7 +347,7 @@ func (m *Module) broken(r Require, values map[sym.Name]int64) *diag.Error {
 	labels := sym.Labels(m.Dims.Names())
 	names := r.Cond.Vars()
 	with := sym.Bindings(names, labels, m.Origins, sym.Numbers(func(name sym.Name) (int64, bool) { v, ok := values[name]; return v, ok }))
-	e := diag.Inputf("%s does not hold: %s (from %s)", r.Cond.Shown(labels).Words(), with, r.From).AtTensor(r.Tensor)
+	e := diag.Inputf("%s does not hold: %s", r.Cond.Shown(labels).Words(), with).From(r.From).AtTensor(r.Tensor)
 	if len(names) == 1 {
 		e = e.AtDim(labels[names[0]])
 	}

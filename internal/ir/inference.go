@@ -46,13 +46,7 @@ func (c *Inference) Require(n *Node, cond sym.Cond, why string) error {
 
 // RequireOf is Require for a node that there is none of, by the model's name for it, its operator as people know it, and its line.
 func (c *Inference) RequireOf(source, op string, line int, cond sym.Cond, why string) error {
-	from := op
-	switch {
-	case op == "":
-		from = source
-	case source != "":
-		from = fmt.Sprintf("%s (%s)", source, op)
-	}
+	from := diag.Words(source, op)
 	if line > 0 {
 		from += fmt.Sprintf(", line %d", line)
 	}

@@ -47,7 +47,7 @@ func ifShape(c *ir.Inference, n *ir.Node) error {
 		for axis, extent := range x.Type.Shape {
 			shape[axis] = extent
 			if other := y.Type.Shape[axis]; c.Dims().EQ(extent, other) != sym.Yes {
-				shape[axis] = c.Fresh(x.Name, fmt.Sprintf("extent %d of %s, by the branch that %s takes", axis, x.Name, said(n.Source, "if")), 0, exported(c, extent.Max(other)))
+				shape[axis] = c.Fresh(x.Name, fmt.Sprintf("extent %d of %s, by the branch that %s takes", axis, x.Name, diag.Words(n.Source, "if")), 0, exported(c, extent.Max(other)))
 			}
 		}
 		n.Result(i, ir.Type{DType: x.Type.DType, Shape: shape})

@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/hostop"
 	"github.com/weirml/weir/internal/ir"
@@ -73,16 +74,8 @@ func foundAs(c *ir.Inference, n *ir.Node, key, hint string, limit sym.Expr) sym.
 	if n.Source != "" {
 		hint = n.Source + "." + hint
 	}
-	extent := c.Fresh(hint, "the "+what+" that "+said(n.Source, n.Op.Name())+" finds", 0, limit)
+	extent := c.Fresh(hint, "the "+what+" that "+diag.Words(n.Source, n.Op.Name())+" finds", 0, limit)
 	name, _ := extent.Name()
 	n.Attrs[key] = name.String()
 	return extent
-}
-
-// said is a node as words name it: by the model's name for it and what it does, or by that alone.
-func said(source, op string) string {
-	if source == "" {
-		return op
-	}
-	return source + " (" + op + ")"
 }

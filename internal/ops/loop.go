@@ -26,14 +26,14 @@ func LoopBody(b *ir.Builder, hint string, trip sym.Expr, carried []*ir.Value, va
 	body := &ir.Block{}
 	in := b.In(body)
 	i := in.Param(hint+".iteration", ir.Type{DType: dtype.I64})
-	i.Known = []sym.Expr{b.Fresh(hint+".iteration", "the iteration of "+said(b.Source, "loop"), 0, trip.Sub(one).Max(sym.Const(0)))}
+	i.Known = []sym.Expr{b.Fresh(hint+".iteration", "the iteration of "+diag.Words(b.Source, "loop"), 0, trip.Sub(one).Max(sym.Const(0)))}
 	in.Param(hint+".condition", ir.Type{DType: dtype.Bool})
 	for k, v := range carried {
 		t := v.Type
 		t.Shape = slices.Clone(t.Shape)
 		for _, x := range varies {
 			if x.Value == k {
-				t.Shape[x.Axis] = b.Fresh(v.Name, "an extent of "+v.Name+" in "+said(b.Source, "loop"), 0, sym.Const(sym.NoMax))
+				t.Shape[x.Axis] = b.Fresh(v.Name, "an extent of "+v.Name+" in "+diag.Words(b.Source, "loop"), 0, sym.Const(sym.NoMax))
 				name, _ := t.Shape[x.Axis].Name()
 				b.Module.Limits[name] = sym.Var(sought(name))
 			}
@@ -174,7 +174,7 @@ func rowExtent(c *ir.Inference, n *ir.Node, place *int, extent sym.Expr) sym.Exp
 		if _, hi := c.Dims().Bounds(extent); !ok {
 			most = sym.Const(hi)
 		}
-		made, _ := c.Fresh(n.Op.Name()+".row", "an extent of what "+said(n.Source, n.Op.Name())+" stacks", 0, most).Name()
+		made, _ := c.Fresh(n.Op.Name()+".row", "an extent of what "+diag.Words(n.Source, n.Op.Name())+" stacks", 0, most).Name()
 		names = append(names, made)
 		setNames(n, rows, names)
 	}
@@ -300,7 +300,7 @@ func loopCount(c *ir.Inference, n *ir.Node) (sym.Expr, error) {
 			limit = limit.Min(most)
 		}
 	}
-	count := c.Fresh(n.Op.Name()+".count", "how often "+said(n.Source, n.Op.Name())+" runs", 0, limit)
+	count := c.Fresh(n.Op.Name()+".count", "how often "+diag.Words(n.Source, n.Op.Name())+" runs", 0, limit)
 	name, _ := count.Name()
 	n.Attrs["count"] = name.String()
 	return count, nil
@@ -312,7 +312,7 @@ func loopTrips(c *ir.Inference, n *ir.Node) (most sym.Expr, exact bool, err erro
 	if trip == nil {
 		return sym.Const(LoopLimit), false, nil
 	}
-	known, err := c.Elements(trip, said(n.Source, n.Op.Name()), 0, LoopLimit)
+	known, err := c.Elements(trip, diag.Words(n.Source, n.Op.Name()), 0, LoopLimit)
 	if err != nil {
 		return most, false, err
 	}

@@ -33,16 +33,17 @@ func (p *Program) Broken(r Require, value func(name sym.Name) (int64, bool)) *di
 	}
 	switch {
 	case fault != nil:
-		e = diag.Inputf("%s cannot be evaluated with %s: %v (from %s)", words, with, fault, r.From)
+		e = diag.Inputf("%s cannot be evaluated with %s: %v", words, with, fault)
 	case words != shown.String():
-		e = diag.Inputf("%s does not hold: %s (from %s)", words, with, r.From)
+		e = diag.Inputf("%s does not hold: %s", words, with)
 	case len(names) == 0:
-		e = diag.Inputf("%s does not hold: %d against %d (from %s)", words, a, b, r.From)
+		e = diag.Inputf("%s does not hold: %d against %d", words, a, b)
 	case len(names) == 1 && plain:
-		e = diag.Inputf("%s does not hold: %s (from %s)", words, with, r.From)
+		e = diag.Inputf("%s does not hold: %s", words, with)
 	default:
-		e = diag.Inputf("%s does not hold: %d against %d, with %s (from %s)", words, a, b, with, r.From)
+		e = diag.Inputf("%s does not hold: %d against %d, with %s", words, a, b, with)
 	}
+	e = e.From(r.From)
 	e.Tensor = r.Tensor
 	if len(names) == 1 {
 		e.Dim = labels[names[0]]
@@ -116,11 +117,7 @@ func (p *Program) origins() map[sym.Name]string {
 // Beyond is the error of a dimension with a value that a range leaves out. It says what gave it the value.
 func (p *Program) Beyond(dim int, v int64, r sym.Range) *diag.Error {
 	d := p.Dims[dim]
-	e := diag.Inputf("it is %d, outside %s", v, r).AtDim(p.Labels()[d.Name])
-	if d.Origin != "" {
-		e.Detail += " (" + d.Origin + ")"
-	}
-	return e
+	return diag.Inputf("it is %d, outside %s", v, r).AtDim(p.Labels()[d.Name]).Found(d.Origin)
 }
 
 // Outside is the error of an input's dimension whose value its range leaves out: the condition that has narrowed the

@@ -287,7 +287,7 @@ func (r *run) set(dim int, v int64) error {
 	}
 	for _, q := range r.waiting[dim] {
 		if ok, err := q.Cond.Eval(lookup(r.values)); err != nil || !ok {
-			return diag.Inputf("%s does not hold (from %s)", q.Cond.Shown(r.p.Labels()).Words(), q.From).AtDim(r.p.Labels()[r.p.Dims[dim].Name])
+			return diag.Inputf("%s does not hold", q.Cond.Shown(r.p.Labels()).Words()).From(q.From).AtDim(r.p.Labels()[r.p.Dims[dim].Name])
 		}
 	}
 	return nil

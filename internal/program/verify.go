@@ -116,7 +116,7 @@ func (v *verifier) header() error {
 			return err
 		}
 		if v.dims.Prove(r.Cond) == sym.No {
-			return diag.Inputf("%s can never hold (from %s)", r.Cond, r.From)
+			return diag.Inputf("%s can never hold", r.Cond).From(r.From)
 		}
 	}
 	if len(v.p.Plans) == 0 {

@@ -43,7 +43,7 @@ func TestImpossibleBranch(t *testing.T) {
 		refuse string
 	}{
 		"by what follows": {cond: extentIsOne("x", "c"), after: []*wire.NodeProto{node("Einsum", "a,a", "y", wire.StringAttribute("equation", "ij,ij->i"))},
-			y: &wire.ValueInfoProto{Name: "y"}, want: "n == 1", from: "a (If): its else branch cannot be valid: node y: operand 0 of einsum"},
+			y: &wire.ValueInfoProto{Name: "y"}, want: "n == 1", from: "a (If): its else branch cannot be valid: node y (Einsum): operand 0 of einsum"},
 		"by the declared rank": {cond: extentIsOne("x", "c"), after: []*wire.NodeProto{node("Neg", "a", "y")}, y: wire.TensorValue("y", wire.FloatType, wire.Dim("p"), wire.Dim("q"), wire.Dim("r")),
 			want: "n != 1", from: "its then branch cannot be valid: tensor y"},
 		"by data": {cond: []*wire.NodeProto{node("Greater", "b,one", "c")}, after: []*wire.NodeProto{node("Neg", "a", "y")},

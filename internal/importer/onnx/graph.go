@@ -70,7 +70,8 @@ func (m *source) supported() error {
 			WithFix("convert the model with onnx.version_converter")
 	}
 	if missing := m.Unsupported(); missing != nil {
-		return diag.Unsupportedf("operators %s", strings.Join(missing, ", "))
+		node, op := m.missing()
+		return diag.Unsupportedf("operators %s", strings.Join(missing, ", ")).AtNode(node, op)
 	}
 	return nil
 }
@@ -106,17 +107,37 @@ func (m *source) try(ctx context.Context, outputs []string, a *attempt) (module 
 	return module, signature, nil
 }
 
+// missing is the first node whose operator no rule converts, as Unsupported lists them.
+func (m *source) missing() (node, op string) {
+	for _, n := range m.lacking() {
+		if name := ruleName(n); op == "" || name < op {
+			node, op = sourceOf(n), name
+		}
+	}
+	return node, op
+}
+
 // Unsupported lists every operator of the model that no rule converts, sorted, each with the first node that has it.
 func (m *source) Unsupported() []string {
-	found := map[string]string{}
+	var out []string
+	for name, n := range m.lacking() {
+		out = append(out, fmt.Sprintf("%s (node %q)", name, sourceOf(n)))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// lacking is the first node of each operator that no rule converts, by the operator.
+func (m *source) lacking() map[string]*wire.NodeProto {
+	found := map[string]*wire.NodeProto{}
 	opsets := m.Opsets
 	var look func(nodes []*wire.NodeProto)
 	look = func(nodes []*wire.NodeProto) {
 		for _, n := range nodes {
 			if m.functions[functionKey(n.Domain, n.OpType, n.Overload)] == nil && m.rules.rule(ruleName(n), opsets[domainOf(n.Domain)]) == nil {
 				name := ruleName(n)
-				if _, ok := found[name]; !ok {
-					found[name] = fmt.Sprintf("%s (node %q)", name, sourceOf(n))
+				if found[name] == nil {
+					found[name] = n
 				}
 			}
 			for _, a := range n.Attribute {
@@ -134,12 +155,7 @@ func (m *source) Unsupported() []string {
 		opsets = m.within(f, m.Opsets)
 		look(f.Node)
 	}
-	var out []string
-	for _, text := range found {
-		out = append(out, text)
-	}
-	slices.Sort(out)
-	return out
+	return found
 }
 
 func ruleName(n *wire.NodeProto) string {
@@ -296,9 +312,9 @@ func (g *graph) node(n *wire.NodeProto) error {
 
 // beginning makes a node the source of what is built, until what it returns is called.
 func (g *graph) beginning(n *wire.NodeProto) func() {
-	outer := g.build.Source
-	g.build.Source = sourceOf(n)
-	return func() { g.build.Source = outer }
+	outer, op := g.build.Source, g.build.Operator
+	g.build.Source, g.build.Operator = sourceOf(n), n.OpType
+	return func() { g.build.Source, g.build.Operator = outer, op }
 }
 
 // call finds a node's inputs and attributes, and the rule that converts it; a call of a function has none.
@@ -427,7 +443,7 @@ func (g *graph) body(proto *wire.GraphProto, in *ir.Builder, params []*ir.Value)
 	results := g.values(proto, in, params)
 	for i, v := range results {
 		if f := g.formOf(v); !f.simple() {
-			g.build.Fail(diag.Unsupportedf("the subgraph's output %q is %s", proto.Output[i].Name, f).AtNode(g.build.Source, ""))
+			g.build.Fail(diag.Unsupportedf("the subgraph's output %q is %s", proto.Output[i].Name, f).AtNode(g.build.Source, g.build.Operator))
 		}
 	}
 	return results
@@ -440,10 +456,10 @@ func (g *graph) branch(proto *wire.GraphProto, in *ir.Builder, place string) []*
 
 func (g *graph) bodyOf(proto *wire.GraphProto, in *ir.Builder, params []*ir.Value, owner string) []*ir.Value {
 	if len(proto.Input) != len(params) {
-		g.build.Fail(diag.Inputf("the subgraph has %d inputs, %d are given", len(proto.Input), len(params)).AtNode(g.build.Source, ""))
+		g.build.Fail(diag.Inputf("the subgraph has %d inputs, %d are given", len(proto.Input), len(params)).AtNode(g.build.Source, g.build.Operator))
 	}
 	if g.depth >= maxFunctions {
-		g.build.Fail(diag.Inputf("subgraphs nest more than %d deep", maxFunctions).AtNode(g.build.Source, ""))
+		g.build.Fail(diag.Inputf("subgraphs nest more than %d deep", maxFunctions).AtNode(g.build.Source, g.build.Operator))
 	}
 	inner := &graph{model: g.model, outer: g, build: in, names: map[string]*ir.Value{}, opsets: g.opsets, attrs: g.attrs, depth: g.depth + 1, composites: g.composites, attempt: g.attempt, path: g.inside(proto), owner: owner}
 	for i, p := range params {
@@ -460,7 +476,7 @@ func (g *graph) bodyOf(proto *wire.GraphProto, in *ir.Builder, params []*ir.Valu
 	for _, name := range names {
 		v := inner.find(name)
 		if v == nil {
-			g.build.Fail(diag.Inputf("nothing computes the subgraph's output %q", name).AtNode(g.build.Source, ""))
+			g.build.Fail(diag.Inputf("nothing computes the subgraph's output %q", name).AtNode(g.build.Source, g.build.Operator))
 		}
 		results = append(results, v)
 	}

@@ -428,8 +428,8 @@ func (m *Model) Into(b *ir.Builder, given map[string]*ir.Value) ([]*ir.Value, er
 	if err != nil {
 		return nil, err
 	}
-	source := b.Source
-	defer func() { b.Source = source }()
+	source, op := b.Source, b.Operator
+	defer func() { b.Source, b.Operator = source, op }()
 	return m.into(b, given, a)
 }
 

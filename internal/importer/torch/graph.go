@@ -302,7 +302,7 @@ func (g *graph) node(n *nodeJSON) (err error) {
 			return err
 		}
 	}
-	g.Source = n.Name
+	g.Source, g.Operator = n.Name, name
 	c := &call{graph: g, node: n, name: name, args: map[string]*argument{}}
 	for i := range n.Inputs {
 		c.args[n.Inputs[i].Name] = &n.Inputs[i].Arg
