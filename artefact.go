@@ -130,8 +130,8 @@ func (a *artefact) edges(edges []edge, ports []program.Port) []edge {
 			memory := edges[i].Info.Shape
 			edges[i].Info.Shape = slices.Clone(e.Info.Shape)
 			for k, axis := range order {
-				if !axis.once {
-					edges[i].Info.Shape[axis.axis] = memory[k]
+				if !axis.Once {
+					edges[i].Info.Shape[axis.Axis] = memory[k]
 				}
 			}
 		}

@@ -318,7 +318,7 @@ func TestArtefactRefused(t *testing.T) {
 		o    weir.Options
 		want string
 	}{
-		{"other outputs", weir.Options{Outputs: []string{"x"}}, "other outputs than those"},
+		{"other outputs", weir.Options{Outputs: []string{"x"}}, "other outputs than it was compiled with"},
 		{"no such dimension", weir.Options{Dims: map[string]weir.Range{"x": {}}}, "no dimension"},
 		{"nothing left of a range", weir.Options{Dims: map[string]weir.Range{"batch": {Min: -4, Max: -1}}}, "leaves nothing"},
 	} {

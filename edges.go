@@ -11,6 +11,7 @@ import (
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/sources"
+	"github.com/weirml/weir/internal/strided"
 	"github.com/weirml/weir/internal/tensor"
 )
 
@@ -109,7 +110,7 @@ type Arg interface{ given() given }
 type given struct {
 	kind    Kind // TensorKind, SequenceKind, or OptionalKind for nothing
 	tensors []*Tensor
-	lent    *lent            // in their place: memory with strides
+	lent    *strided.Memory  // in their place: memory with strides
 	data    []*tensor.Tensor // of the tensors, once a run has entered them
 	owner   ownership
 }
@@ -144,7 +145,7 @@ func (g given) String() string {
 func (g given) shape() []int64 {
 	switch {
 	case g.lent != nil:
-		return g.lent.shape
+		return g.lent.Shape
 	case len(g.tensors) == 1:
 		return g.tensors[0].shape
 	}

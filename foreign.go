@@ -2,11 +2,11 @@ package weir
 
 import (
 	"math"
-	"math/bits"
 	"unsafe"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/strided"
 	"github.com/weirml/weir/internal/tensor"
 )
 
@@ -32,17 +32,17 @@ func Foreign(dt DType, data unsafe.Pointer, access Access, release func(), shape
 		return nil, diag.Unsupportedf("strings in memory that other code made").WithFix("copy them by FromSlice")
 	}
 	sizes := sizesOf(shape)
-	bytes, err := bytesOf(dt, sizes)
+	bytes, err := strided.BytesOf(dt, sizes)
 	if err != nil {
 		return nil, err
 	}
 	switch {
 	case data == nil && bytes > 0:
 		return nil, diag.Inputf("%s%s has no memory", dt, tensor.ShapeString(sizes))
-	case bytes > math.MaxInt || uint64(uintptr(data)) > lastAddress-uint64(bytes):
+	case bytes > math.MaxInt || uint64(uintptr(data)) > strided.LastAddress-uint64(bytes):
 		return nil, diag.Inputf("%s%s at %p does not end within the address space", dt, tensor.ShapeString(sizes), data)
-	case uintptr(data)%alignOf(dt) != 0:
-		return nil, diag.Inputf("%s%s at %p does not lie at a multiple of %d bytes", dt, tensor.ShapeString(sizes), data, alignOf(dt)).
+	case uintptr(data)%strided.AlignOf(dt) != 0:
+		return nil, diag.Inputf("%s%s at %p does not lie at a multiple of %d bytes", dt, tensor.ShapeString(sizes), data, strided.AlignOf(dt)).
 			WithFix("copy it into a tensor made by weir.New")
 	}
 	inner, err := tensor.Over(dt, sizes, unsafe.Slice((*byte)(data), bytes))
@@ -56,18 +56,6 @@ func Foreign(dt DType, data unsafe.Pointer, access Access, release func(), shape
 	t = newTensor(inner, block, nil)
 	t.fixed = access == ReadOnly
 	return t, nil
-}
-
-// lastAddress is the last address that a process may have: of 64-bit systems in the lower half.
-const lastAddress uint64 = math.MaxUint >> (bits.UintSize / 64)
-
-// alignOf is what the address of an element is a multiple of, in bytes.
-func alignOf(dt DType) uintptr {
-	size := dt.Size()
-	if dt.IsComplex() {
-		size /= 2
-	}
-	return uintptr(max(1, size))
 }
 
 // Fixed reports whether the tensor's memory may only be read: see ReadOnly.

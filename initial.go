@@ -6,6 +6,7 @@ import (
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/sources"
+	"github.com/weirml/weir/internal/strided"
 	"github.com/weirml/weir/internal/tensor"
 )
 
@@ -71,7 +72,7 @@ func (p *Program) ownBytes() (sum int64, err error) {
 		if !info.Initial {
 			continue
 		}
-		size, err := bytesOf(info.DType, sizesOf(extentsOf(info)))
+		size, err := strided.BytesOf(info.DType, sizesOf(extentsOf(info)))
 		if err != nil {
 			return 0, err
 		}
@@ -96,7 +97,7 @@ func (p *Program) makeOwn() error {
 			continue
 		}
 		sizes := sizesOf(extentsOf(info))
-		size, err := bytesOf(info.DType, sizes)
+		size, err := strided.BytesOf(info.DType, sizes)
 		if err != nil {
 			return err
 		}
@@ -208,7 +209,7 @@ func (a *artefact) checkInitial() error {
 		if !e.Info.simple() || slices.ContainsFunc(e.Info.Shape, func(x Extent) bool { return x.Dim != "" || x.Size < 0 }) {
 			return diag.Inputf("a first value of %s, whose shape runs decide", e.Info).AtTensor(e.Info.Name)
 		}
-		size, err := bytesOf(e.Info.DType, sizesOf(extentsOf(e.Info)))
+		size, err := strided.BytesOf(e.Info.DType, sizesOf(extentsOf(e.Info)))
 		if err != nil {
 			return err
 		}

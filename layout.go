@@ -1,20 +1,16 @@
 package weir
 
 import (
-	"cmp"
 	"maps"
-	"math"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/report"
+	"github.com/weirml/weir/internal/strided"
 	"github.com/weirml/weir/internal/sym"
-	"github.com/weirml/weir/internal/tensor"
 )
 
 // Layout says how the elements of an input lie in memory: its axes, from the outermost to the innermost, with commas.
@@ -30,115 +26,12 @@ func LayoutOf(shape, strides []int) (Layout, error) {
 	if len(shape) != len(strides) {
 		return "", diag.Inputf("%d strides of %d axes", len(strides), len(shape))
 	}
-	sizes, steps, order := sizesOf(shape), sizesOf(strides), rowMajor(len(shape))
-	if slices.Contains(sizes, 0) || lies(sizes, steps, order) {
-		return "", nil
-	}
-	far := func(axis int) uint64 { // a stride of 0 is outside of all others: its axis has one element
-		if steps[axis] == 0 {
-			return math.MaxUint64
-		}
-		return magnitude(steps[axis])
-	}
-	slices.SortStableFunc(order, func(a, b axisPlace) int { return cmp.Compare(far(b.axis), far(a.axis)) })
-	for i, a := range order {
-		order[i].back, order[i].once = sizes[a.axis] > 1 && steps[a.axis] < 0, sizes[a.axis] > 1 && steps[a.axis] == 0
-	}
-	if !lies(sizes, steps, order) {
-		return "", diag.Unsupportedf("a layout of the extents %v with the strides %v, between which there are gaps, or elements in common", shape, strides).
-			WithFix("leave it out: the argument is copied for the run")
-	}
-	return layoutOf(order), nil
-}
-
-// axisPlace is an axis in a layout.
-type axisPlace struct {
-	axis int
-	back bool // it runs backwards
-	once bool // all its elements are one
-}
-
-// rowMajor is the order of axes of memory in row-major order.
-func rowMajor(rank int) []axisPlace {
-	order := make([]axisPlace, rank)
-	for axis := range order {
-		order[axis].axis = axis
-	}
-	return order
-}
-
-// layoutOf is the text of an order of axes.
-func layoutOf(order []axisPlace) Layout {
-	list := make([]string, len(order))
-	for i, a := range order {
-		list[i] = strconv.Itoa(a.axis)
-		switch {
-		case a.back:
-			list[i] += "-"
-		case a.once:
-			list[i] += "*"
-		}
-	}
-	return Layout(strings.Join(list, ","))
+	order, err := strided.OrderOf(sizesOf(shape), sizesOf(strides))
+	return Layout(order.String()), err
 }
 
 // axes reads a layout of so many axes.
-func (l Layout) axes(rank int) ([]axisPlace, error) {
-	if l == "" {
-		return rowMajor(rank), nil
-	}
-	var order []axisPlace
-	for word := range strings.SplitSeq(string(l), ",") {
-		word = strings.TrimSpace(word)
-		number := strings.TrimRight(word, "-*")
-		axis, err := strconv.Atoi(number)
-		mark := word[len(number):]
-		if err != nil || axis < 0 || axis >= rank || len(mark) > 1 || slices.ContainsFunc(order, func(a axisPlace) bool { return a.axis == axis }) {
-			return nil, diag.Inputf("layout %q: %q is no axis of %d, or stands there twice", string(l), word, rank).
-				WithFix("name each axis once, from the outermost in memory to the innermost, as %q", string(layoutOf(rowMajor(rank))))
-		}
-		order = append(order, axisPlace{axis, mark == "-", mark == "*"})
-	}
-	if len(order) != rank {
-		return nil, diag.Inputf("layout %q names %d axes of %d", string(l), len(order), rank)
-	}
-	return order, nil
-}
-
-// lies reports whether elements of a shape, which has some, that lie so far apart lie in an order of axes. Nil strides
-// are row-major.
-func lies(sizes, steps []int64, order []axisPlace) bool {
-	if steps == nil {
-		return slices.Equal(order, rowMajor(len(sizes))) || lies(sizes, tensor.Strides(sizes), order)
-	}
-	want := int64(1)
-	for _, a := range slices.Backward(order) {
-		size, step := sizes[a.axis], steps[a.axis]
-		switch {
-		case size == 1:
-		case a.once:
-			if step != 0 {
-				return false
-			}
-		case a.back && step != -want || !a.back && step != want:
-			return false
-		default:
-			want *= size
-		}
-	}
-	return true
-}
-
-// laid is a shape as memory in an order of axes has it.
-func laid[T any](shape []T, order []axisPlace, one T) []T {
-	out := make([]T, len(order))
-	for i, a := range order {
-		if out[i] = shape[a.axis]; a.once {
-			out[i] = one
-		}
-	}
-	return out
-}
+func (l Layout) axes(rank int) (strided.Order, error) { return strided.Parse(string(l), rank) }
 
 // lay has inputs lie in memory as layouts say. The module's parameter is the memory; what turns it into the input
 // follows as nodes, which kernels that can read through.
@@ -158,12 +51,13 @@ func (p *Program) lay(module *ir.Module, layouts map[string]Layout) (err error) 
 		if err != nil {
 			return diag.As(err, ErrInput).AtTensor(name)
 		}
-		if slices.Equal(order, rowMajor(len(order))) {
+		if slices.Equal(order, strided.RowMajor(len(order))) {
 			continue
 		}
 		layMemory(module, p.takes[i].Parts[0], order)
-		p.takes[i].Info.Layout, p.inputs[i].Layout = layoutOf(order), layoutOf(order)
-		if slices.ContainsFunc(order, func(a axisPlace) bool { return a.once }) {
+		l := Layout(order.String())
+		p.takes[i].Info.Layout, p.inputs[i].Layout = l, l
+		if slices.ContainsFunc(order, func(a strided.Place) bool { return a.Once }) {
 			repeated = append(repeated, old)
 		}
 	}
@@ -192,17 +86,17 @@ func (p *Program) mayLay(module *ir.Module, i int, v *ir.Value) error {
 }
 
 // layMemory makes a parameter memory in an order of axes, and the old value what nodes make of it.
-func layMemory(module *ir.Module, port int, order []axisPlace) {
+func layMemory(module *ir.Module, port int, order strided.Order) {
 	body := module.Main.Body
 	old, front := body.Params[port], &ir.Block{}
 	b := ir.NewBuilder(ir.NewInference(module), front)
-	shape := laid(old.Type.Shape, order, sym.Const(1))
+	shape := strided.Laid(old.Type.Shape, order, sym.Const(1))
 	memory := &ir.Value{Name: b.Name(old.Name + laidSuffix), Type: ir.Type{DType: old.Type.DType, Shape: shape}}
 	v := memory
-	if slices.ContainsFunc(order, func(a axisPlace) bool { return a.back }) {
+	if slices.ContainsFunc(order, func(a strided.Place) bool { return a.Back }) {
 		begin, step := make([]sym.Expr, len(order)), make([]int64, len(order))
 		for i, a := range order {
-			if begin[i], step[i] = sym.Const(0), 1; a.back {
+			if begin[i], step[i] = sym.Const(0), 1; a.Back {
 				begin[i], step[i] = shape[i].Sub(sym.Const(1)), -1
 			}
 		}
@@ -210,12 +104,12 @@ func layMemory(module *ir.Module, port int, order []axisPlace) {
 	}
 	perm := make([]int64, len(order))
 	for i, a := range order {
-		perm[a.axis] = int64(i)
+		perm[a.Axis] = int64(i)
 	}
 	if !slices.IsSorted(perm) {
 		v = ops.Transpose(b, v, perm...)
 	}
-	if slices.ContainsFunc(order, func(a axisPlace) bool { return a.once }) {
+	if slices.ContainsFunc(order, func(a strided.Place) bool { return a.Once }) {
 		v = ops.Expand(b, v, old.Type.Shape...)
 	}
 	memory.TakeName(old)

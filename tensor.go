@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/strided"
 	"github.com/weirml/weir/internal/tensor"
 	"github.com/weirml/weir/internal/traced"
 )
@@ -60,7 +61,7 @@ func newArray(dt DType, shape []int, at uintptr, zeroed bool) (any, error) {
 	for _, e := range shape {
 		sizes = append(sizes, int64(e))
 	}
-	bytes, err := bytesOf(dt, sizes)
+	bytes, err := strided.BytesOf(dt, sizes)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +120,7 @@ func (t *Tensor) leave() {
 func New(dt DType, shape ...int) (t *Tensor, err error) {
 	defer diag.Recover(&err, "making a tensor")
 	sizes := sizesOf(shape)
-	bytes, err := bytesOf(dt, sizes)
+	bytes, err := strided.BytesOf(dt, sizes)
 	if err != nil {
 		return nil, err
 	}
@@ -169,15 +170,6 @@ func FromSlice[T Element](data []T, shape ...int) (*Tensor, error) {
 // Scalar returns a tensor without axes, whose one element is x.
 func Scalar[T Element](x T) *Tensor {
 	return newTensor(tensor.Must(tensor.FromSlice([]T{x})), nil, nil)
-}
-
-// bytesOf is the bytes of a tensor.
-func bytesOf(dt DType, sizes []int64) (int64, error) {
-	count, err := tensor.Count(sizes)
-	if err != nil {
-		return 0, err
-	}
-	return dt.Bytes(count)
 }
 
 func sizesOf(shape []int) []int64 {

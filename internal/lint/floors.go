@@ -36,6 +36,7 @@ var rooms = []Room{
 	{Floor: 1, Name: "probe", Purpose: "what the machine's arithmetic and memory reach, measured", May: []string{"mem", "target"},
 		Modules: []string{"golang.org/x/sys/cpu"}},
 	{Floor: 1, Name: "tensor", Purpose: "host arrays, and the npy format", May: []string{"mem"}},
+	{Floor: 1, Name: "strided", Purpose: "memory with strides, and the orders in which axes may lie", May: []string{"tensor"}},
 	{Floor: 1, Name: "memplan", Purpose: "from lifetimes to offsets and a certificate, and a validator apart"},
 
 	{Floor: 2, Name: "ir", Purpose: "the language of what: tensors, operators, symbolic shapes", May: []string{"tensor"}},
@@ -93,7 +94,7 @@ var rooms = []Room{
 
 	// A program for a device is scheduled for the machine that the device is, or that the user names.
 	{Floor: 9, Name: "weir", Purpose: "the user's API",
-		May: []string{"sources", "report", "compare", "compiler", "compiler/budget", "executor", "device", "device/*", "target", "ir", "ops", "program", "tensor", "mem", "probe", "traced"}},
+		May: []string{"sources", "report", "compare", "strided", "compiler", "compiler/budget", "executor", "device", "device/*", "target", "ir", "ops", "program", "tensor", "mem", "probe", "traced"}},
 
 	// Arrays build ir by the operators' constructors, and have weir compile it. A pass divides a function from its derivative.
 	{Floor: 10, Name: "array", Purpose: "arrays, scopes that own them, and functions of them compiled and differentiated",

@@ -1,0 +1,129 @@
+// Package strided describes memory that other code lends, whose elements do not lie in row-major order, and orders of axes in
+// which elements may lie.
+package strided
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// Place is an axis in a layout.
+type Place struct {
+	Axis int
+	Back bool // it runs backwards
+	Once bool // all its elements are one
+}
+
+// Order is the axes of memory, from the outermost to the innermost.
+type Order []Place
+
+// RowMajor is the order of axes of memory in row-major order.
+func RowMajor(rank int) Order {
+	order := make(Order, rank)
+	for axis := range order {
+		order[axis].Axis = axis
+	}
+	return order
+}
+
+// OrderOf is the order of axes of memory whose elements lie so many elements apart along each axis; nil for row-major order.
+func OrderOf(sizes, steps []int64) (Order, error) {
+	order := RowMajor(len(sizes))
+	if slices.Contains(sizes, 0) || lies(sizes, steps, order) {
+		return nil, nil
+	}
+	far := func(axis int) uint64 { // a stride of 0 is outside of all others: its axis has one element
+		if steps[axis] == 0 {
+			return math.MaxUint64
+		}
+		return magnitude(steps[axis])
+	}
+	slices.SortStableFunc(order, func(a, b Place) int { return cmp.Compare(far(b.Axis), far(a.Axis)) })
+	for i, a := range order {
+		order[i].Back, order[i].Once = sizes[a.Axis] > 1 && steps[a.Axis] < 0, sizes[a.Axis] > 1 && steps[a.Axis] == 0
+	}
+	if !lies(sizes, steps, order) {
+		return nil, diag.Unsupportedf("a layout of the extents %v with the strides %v, between which there are gaps, or elements in common", sizes, steps).
+			WithFix("leave it out: the argument is copied for the run")
+	}
+	return order, nil
+}
+
+// String is like "0,2,3,1": with "-" after an axis that runs backwards, and "*" after one whose elements are one.
+func (order Order) String() string {
+	list := make([]string, len(order))
+	for i, a := range order {
+		list[i] = strconv.Itoa(a.Axis)
+		switch {
+		case a.Back:
+			list[i] += "-"
+		case a.Once:
+			list[i] += "*"
+		}
+	}
+	return strings.Join(list, ",")
+}
+
+// Parse reads the text of an order of so many axes; "" is row-major order.
+func Parse(l string, rank int) (Order, error) {
+	if l == "" {
+		return RowMajor(rank), nil
+	}
+	var order Order
+	for word := range strings.SplitSeq(l, ",") {
+		word = strings.TrimSpace(word)
+		number := strings.TrimRight(word, "-*")
+		axis, err := strconv.Atoi(number)
+		mark := word[len(number):]
+		if err != nil || axis < 0 || axis >= rank || len(mark) > 1 || slices.ContainsFunc(order, func(a Place) bool { return a.Axis == axis }) {
+			return nil, diag.Inputf("layout %q: %q is no axis of %d, or stands there twice", l, word, rank).
+				WithFix("name each axis once, from the outermost in memory to the innermost, as %q", RowMajor(rank).String())
+		}
+		order = append(order, Place{axis, mark == "-", mark == "*"})
+	}
+	if len(order) != rank {
+		return nil, diag.Inputf("layout %q names %d axes of %d", l, len(order), rank)
+	}
+	return order, nil
+}
+
+// lies reports whether elements of a shape, which has some, that lie so far apart lie in an order of axes. Nil strides
+// are row-major.
+func lies(sizes, steps []int64, order Order) bool {
+	if steps == nil {
+		return slices.Equal(order, RowMajor(len(sizes))) || lies(sizes, tensor.Strides(sizes), order)
+	}
+	want := int64(1)
+	for _, a := range slices.Backward(order) {
+		size, step := sizes[a.Axis], steps[a.Axis]
+		switch {
+		case size == 1:
+		case a.Once:
+			if step != 0 {
+				return false
+			}
+		case a.Back && step != -want || !a.Back && step != want:
+			return false
+		default:
+			want *= size
+		}
+	}
+	return true
+}
+
+// Laid is a shape as memory in an order of axes has it.
+func Laid[T any](shape []T, order Order, one T) []T {
+	out := make([]T, len(order))
+	for i, a := range order {
+		if out[i] = shape[a.Axis]; a.Once {
+			out[i] = one
+		}
+	}
+	return out
+}
