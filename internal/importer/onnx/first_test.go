@@ -1,10 +1,10 @@
 package onnx
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
+	"github.com/weirml/weir/internal/importer/onnx/convert"
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/tensor"
@@ -24,7 +24,7 @@ func single(n *wire.NodeProto, version int64, in ...*tensor.Tensor) *Model {
 		g.Initializer = append(g.Initializer, p)
 	}
 	m := newModel(&wire.ModelProto{Graph: g})
-	m.Outputs = []Port{{Name: "y"}}
+	m.Outputs = []convert.Port{{Name: "y"}}
 	m.Opsets[""], m.Opsets[n.Domain] = version, version
 	return m
 }
@@ -125,12 +125,7 @@ func TestFirstVersions(t *testing.T) {
 
 // TestRowsOfVersions: which rule holds is decided by the version that a model imports.
 func TestRowsOfVersions(t *testing.T) {
-	for name, list := range rules.earlier {
-		if !slices.IsSortedFunc(list, func(a, b meaning) int { return int(a.until - b.until) }) {
-			t.Errorf("%s: the rows of older versions are not in order", name)
-		}
-	}
-	if rules.rule("Crop", 9) == nil || rules.rule("Crop", 10) != nil || rules.rule("Nothing", 1) != nil {
+	if rules.Rule("Crop", 9) == nil || rules.Rule("Crop", 10) != nil || rules.Rule("Nothing", 1) != nil {
 		t.Error("Crop is an operator of versions 1 to 9")
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/importer/onnx/convert"
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/tensor"
@@ -78,8 +79,8 @@ func TestFormatVersions(t *testing.T) {
 	if _, _, err := parsed(t, 8, g).Build(nil); !errors.Is(err, diag.ErrInput) || !strings.Contains(err.Error(), "consumed_inputs") {
 		t.Errorf("consumed_inputs in version 17: %v", err)
 	}
-	if _, _, err := parsed(t, NewestFormat+1, g).Build(nil); !errors.Is(err, diag.ErrUnsupported) || !strings.Contains(err.Error(), "ir_version") {
-		t.Errorf("version %d: %v", NewestFormat+1, err)
+	if _, _, err := parsed(t, convert.NewestFormat+1, g).Build(nil); !errors.Is(err, diag.ErrUnsupported) || !strings.Contains(err.Error(), "ir_version") {
+		t.Errorf("version %d: %v", convert.NewestFormat+1, err)
 	}
 }
 

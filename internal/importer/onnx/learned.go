@@ -3,6 +3,7 @@ package onnx
 import (
 	"slices"
 
+	"github.com/weirml/weir/internal/importer/onnx/convert"
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
@@ -83,7 +84,7 @@ func (m *Model) useOf(nodes []*wire.NodeProto, outputs []string, done map[*wire.
 // learned, but by nodes that read it as a setting.
 func (m *Model) readBy(n *wire.NodeProto, done map[*wire.FunctionProto]*use, learned, set *[]string) {
 	inner := (*use)(nil)
-	f := m.functions[functionKey(n.Domain, n.OpType, n.Overload)]
+	f := m.Functions[convert.FunctionKey(n.Domain, n.OpType, n.Overload)]
 	if f != nil {
 		if inner = done[f]; inner == nil {
 			done[f] = &use{} // of a function that calls itself, which is refused later

@@ -12,7 +12,7 @@ import (
 
 // microsoftNode is what one node of com.microsoft, or of ai.onnx where the name begins with a colon, gives.
 func microsoftNode(name string, in []*tensor.Tensor, attrs ...*wire.AttributeProto) ([]*tensor.Tensor, error) {
-	n := &wire.NodeProto{OpType: name, Domain: microsoft, Attribute: attrs}
+	n := &wire.NodeProto{OpType: name, Domain: "com.microsoft", Attribute: attrs}
 	if plain, ok := strings.CutPrefix(name, ":"); ok {
 		n.OpType, n.Domain = plain, ""
 	}

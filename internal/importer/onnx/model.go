@@ -1,5 +1,5 @@
-// Package onnx reads ONNX models into ir. The wire format is package wire's; this one knows operators: a table of rules, one for
-// each operator's name, turns nodes into ir (see convert.go and the files named rules_*).
+// Package onnx reads ONNX models into ir. The wire format is package wire's. Package convert goes through a graph's nodes, and
+// finds for each the rule that turns it into ir: the packages below rules have them, in a table for each domain.
 //
 // Weights are not copied: constants are views of the model's file, mapped, which must stay open while they are used.
 package onnx
@@ -14,14 +14,31 @@ import (
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/importer/onnx/convert"
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// What conversion says of a model's inputs and outputs.
+type (
+	Port      = convert.Port
+	Kind      = convert.Kind
+	Edge      = convert.Edge
+	Signature = convert.Signature
+)
+
+// The kinds. A tensor is of numbers or of texts.
+const (
+	Tensor           = convert.Tensor
+	Sequence         = convert.Sequence
+	Optional         = convert.Optional
+	OptionalSequence = convert.OptionalSequence
+)
+
 // Model is a parsed model file.
 type Model struct {
-	source
+	convert.Source
 	// Defaults are the inputs whose values are initializers: old exporters list every weight so, newer ones what a run may
 	// replace. Weir compiles the values in.
 	Defaults []string
@@ -94,8 +111,8 @@ func parse(data []byte) (m *Model, err error) {
 
 // newModel is a model without its inputs and outputs.
 func newModel(proto *wire.ModelProto) *Model {
-	m := &Model{source: source{Proto: proto, Meta: map[string]string{}, Opsets: map[string]int64{}, functions: map[string]*wire.FunctionProto{}, rules: rules}}
-	m.read = m.tensor
+	m := &Model{Source: convert.Source{Proto: proto, Meta: map[string]string{}, Opsets: map[string]int64{}, Functions: map[string]*wire.FunctionProto{}, Rules: rules}}
+	m.Read = m.tensor
 	return m
 }
 
@@ -113,7 +130,7 @@ func parseModel(data []byte) (*Model, error) {
 	}
 	m := newModel(proto)
 	for _, o := range proto.OpsetImport {
-		m.Opsets[domainOf(o.Domain)] = o.Version
+		m.Opsets[convert.DomainOf(o.Domain)] = o.Version
 	}
 	if len(proto.OpsetImport) == 0 && proto.IRVersion < 3 {
 		m.Opsets[""] = 1 // there was only one
@@ -122,7 +139,7 @@ func parseModel(data []byte) (*Model, error) {
 		m.Meta[p.Key] = p.Value
 	}
 	for _, f := range proto.Functions {
-		m.functions[functionKey(f.Domain, f.Name, f.Overload)] = f
+		m.Functions[convert.FunctionKey(f.Domain, f.Name, f.Overload)] = f
 	}
 	initial := map[string]bool{}
 	for _, t := range proto.Graph.Initializer {
@@ -135,7 +152,7 @@ func parseModel(data []byte) (*Model, error) {
 	}
 	named := map[string]bool{}
 	for _, v := range slices.Concat(proto.Graph.Input, proto.Graph.Output) {
-		noteDims(v.Type, named)
+		convert.NoteDims(v.Type, named)
 	}
 	seen := map[string]bool{}
 	for _, v := range proto.Graph.Input {
@@ -147,16 +164,16 @@ func parseModel(data []byte) (*Model, error) {
 			m.Defaults = append(m.Defaults, v.Name)
 			continue
 		}
-		p, err := portOf(v, true, named)
+		p, err := convert.PortOf(v, true, named)
 		if err != nil {
 			return nil, err
 		}
 		m.Inputs = append(m.Inputs, p)
 	}
 	for _, v := range proto.Graph.Output {
-		p, err := portOf(v, false, named)
+		p, err := convert.PortOf(v, false, named)
 		if err != nil {
-			p = Port{Name: v.Name}
+			p = convert.Port{Name: v.Name}
 		}
 		m.Outputs = append(m.Outputs, p)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/importer/onnx/convert"
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/sym"
@@ -86,7 +87,7 @@ func runNode(folder string, baked, symbolic bool) (err error) {
 	}
 	defer m.Close()
 	for _, p := range append(slices.Clone(m.Inputs), m.Outputs...) {
-		if p.Kind != Tensor || p.Type.DType == dtype.String {
+		if p.Kind != convert.Tensor || p.Type.DType == dtype.String {
 			return diag.Unsupportedf("%s is no tensor of numbers: conformance runs it, through the whole of Weir", p.Name)
 		}
 	}
@@ -95,7 +96,7 @@ func runNode(folder string, baked, symbolic bool) (err error) {
 	}
 	set := filepath.Join(folder, "test_data_set_0")
 	given := map[string]*tensor.Tensor{}
-	var kept []Port
+	var kept []convert.Port
 	for i, p := range m.Inputs {
 		proto, err := readTensor(filepath.Join(set, fmt.Sprintf("input_%d.pb", i)))
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/importer/onnx/convert"
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/mem"
@@ -125,9 +126,9 @@ func (m *Model) forget(outputs []string) {
 		read[name] = true
 	}
 	for _, n := range proto.Node {
-		reads(n, func(name string) { read[name] = true })
+		convert.Reads(n, func(name string) { read[name] = true })
 	}
-	m.Inputs = slices.DeleteFunc(m.Inputs, func(p Port) bool { return !read[p.Name] })
+	m.Inputs = slices.DeleteFunc(m.Inputs, func(p convert.Port) bool { return !read[p.Name] })
 	proto.Input = slices.DeleteFunc(proto.Input, func(v *wire.ValueInfoProto) bool { return !read[v.Name] })
 	proto.Initializer = slices.DeleteFunc(proto.Initializer, func(t *wire.TensorProto) bool { return !read[t.Name] })
 }
@@ -156,7 +157,7 @@ func (m *Model) declare(outputs []string) {
 		if v == nil {
 			v = &wire.ValueInfoProto{Name: name}
 		}
-		proto.Output, m.Outputs = append(proto.Output, v), append(m.Outputs, Port{Name: name})
+		proto.Output, m.Outputs = append(proto.Output, v), append(m.Outputs, convert.Port{Name: name})
 	}
 	proto.ValueInfo = slices.DeleteFunc(proto.ValueInfo, func(v *wire.ValueInfoProto) bool {
 		return slices.Contains(outputs, v.Name)
@@ -167,7 +168,7 @@ func (m *Model) declare(outputs []string) {
 func (m *Model) Untie() {
 	graph, copies, gone := m.Proto.Graph, map[string][]*wire.NodeProto{}, map[*wire.NodeProto]bool{}
 	for _, n := range graph.Node {
-		if n.OpType == "Identity" && domainOf(n.Domain) == "" && len(n.Input) == 1 && len(n.Output) == 1 {
+		if n.OpType == "Identity" && convert.DomainOf(n.Domain) == "" && len(n.Input) == 1 && len(n.Output) == 1 {
 			copies[n.Input[0]] = append(copies[n.Input[0]], n)
 		}
 	}
@@ -265,7 +266,7 @@ func needs(by map[string]*wire.NodeProto, names []string) map[*wire.NodeProto]bo
 		n := by[todo[len(todo)-1]]
 		if todo = todo[:len(todo)-1]; n != nil && !needed[n] {
 			needed[n] = true
-			reads(n, func(name string) { todo = append(todo, name) })
+			convert.Reads(n, func(name string) { todo = append(todo, name) })
 		}
 	}
 	return needed
@@ -319,7 +320,7 @@ type Weight struct {
 // of any if scalars says so, that the file does not say to be fixed, that a derivative reaches (see learned), and
 // that no node needs as a constant: the model is converted to find that out.
 func (m *Model) Weights(scalars bool) ([]Weight, error) {
-	if err := m.supported(); err != nil {
+	if err := m.Supported(); err != nil {
 		return nil, err
 	}
 	may := m.learned()
@@ -363,13 +364,13 @@ func (m *Model) variable(list []Weight) ([]Weight, error) {
 		types[w.Name] = ir.Type{DType: w.DType(), Shape: ir.Constants(w.Shape())}
 	}
 	for {
-		a, err := m.rehearse(sym.NewDims(), types, m.complete)
+		a, err := m.Rehearse(sym.NewDims(), types, m.complete)
 		if err == nil {
 			return list, nil
 		}
-		left := m.without(list, a.node)
+		left := m.without(list, a.Node)
 		if len(left) == len(list) {
-			left = m.without(list, a.top)
+			left = m.without(list, a.Top)
 		}
 		if len(left) == len(list) {
 			return nil, err
@@ -393,10 +394,10 @@ func (m *Model) without(list []Weight, n *wire.NodeProto) []Weight {
 	for _, p := range m.Inputs {
 		given[p.Name] = true
 	}
-	reads(n, func(name string) {
+	convert.Reads(n, func(name string) {
 		from, varies := []string{name}, given[name]
 		for made := range needs(by, from) {
-			reads(made, func(r string) { from, varies = append(from, r), varies || given[r] })
+			convert.Reads(made, func(r string) { from, varies = append(from, r), varies || given[r] })
 		}
 		for _, f := range from {
 			constant[f] = constant[f] || !varies
@@ -424,13 +425,13 @@ func (m *Model) Into(b *ir.Builder, given map[string]*ir.Value) ([]*ir.Value, er
 	if err := m.fits(types); err != nil {
 		return nil, err
 	}
-	a, err := m.rehearse(b.Dims(), types, m.complete)
+	a, err := m.Rehearse(b.Dims(), types, m.complete)
 	if err != nil {
 		return nil, err
 	}
 	source, op := b.Source, b.Operator
 	defer func() { b.Source, b.Operator = source, op }()
-	return m.into(b, given, a)
+	return m.ConvertInto(b, given, a)
 }
 
 // fits refuses inputs that are not of the types that the model declares.

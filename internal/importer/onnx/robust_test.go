@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/importer/onnx/convert"
 	"github.com/weirml/weir/internal/importer/onnx/schema"
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 	"github.com/weirml/weir/internal/ir"
@@ -25,7 +26,7 @@ func TestRulesRefuse(t *testing.T) {
 	if testing.Short() {
 		rounds = 20
 	}
-	for _, name := range known() {
+	for _, name := range rules.Names() {
 		if name == "If" || name == "Loop" || name == "Scan" {
 			continue // their graphs are the subject of tests of their own
 		}
@@ -37,12 +38,12 @@ func TestRulesRefuse(t *testing.T) {
 		seen := map[string]bool{}
 		for i := range rounds {
 			r := rand.New(rand.NewSource(int64(i)))
-			since := int64(Newest)
+			since := int64(convert.Newest)
 			if len(versions) > 0 {
-				since = max(Oldest, versions[r.Intn(len(versions))])
+				since = max(convert.Oldest, versions[r.Intn(len(versions))])
 			}
 			op, _ := schema.Lookup(domain, plain, since)
-			if rules.rule(name, since) == nil {
+			if rules.Rule(name, since) == nil {
 				continue // it was taken back
 			}
 			if text := refusal(r, name, domain, plain, since, op); text != "" && !seen[text] && len(seen) < 3 {
@@ -53,34 +54,27 @@ func TestRulesRefuse(t *testing.T) {
 	}
 }
 
-// known is every operator that has a rule at some version.
-func known() []string {
-	names := slices.AppendSeq(slices.Collect(maps.Keys(rules.rules)), maps.Keys(rules.earlier))
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
 // refusal converts one random node; what it returns, where not empty, is a panic that is no refusal.
 func refusal(r *rand.Rand, name, domain, plain string, since int64, op *schema.Operator) (text string) {
 	c := randomCall(r, domain, plain, since, op)
 	defer func() {
 		if p := recover(); p != nil {
-			text = fmt.Sprintf("%v, of %s\n%s", p, c.describe(), place(debug.Stack()))
+			text = fmt.Sprintf("%v, of %s\n%s", p, describe(c), place(debug.Stack()))
 		}
 	}()
 	err := func() (err error) {
 		defer ir.Catch(&err)
-		composed := slices.ContainsFunc(c.In, func(v *ir.Value) bool { return c.graph.composites[v] != nil })
-		out := c.graph.apply(c, rules.rule(name, c.Version))
+		composed := slices.ContainsFunc(c.In, func(v *ir.Value) bool { return c.Scope.Composites[v] != nil })
+		out := c.Scope.Apply(c, rules.Rule(name, c.Version))
 		for _, v := range out {
-			if _, sequence := c.graph.composites[v]; !sequence && v != nil && v.Type.DType == dtype.Invalid {
+			if _, sequence := c.Scope.Composites[v]; !sequence && v != nil && v.Type.DType == dtype.Invalid {
 				return fmt.Errorf("a result without a type")
 			}
 		}
 		if composed { // no stand-in is left in what was built
 			for _, v := range out {
-				if v != nil && c.graph.formOf(v).of.DType != dtype.Invalid {
-					c.Block.Results = append(c.Block.Results, c.graph.as(v, c.graph.formOf(v))...)
+				if v != nil && c.Scope.FormOf(v).Of.DType != dtype.Invalid {
+					c.Block.Results = append(c.Block.Results, c.Scope.As(v, c.Scope.FormOf(v))...)
 				}
 			}
 			return ir.Verify(c.Module)
@@ -88,7 +82,7 @@ func refusal(r *rand.Rand, name, domain, plain string, since int64, op *schema.O
 		return nil
 	}()
 	if err != nil && !errors.Is(err, diag.ErrInput) && !errors.Is(err, diag.ErrUnsupported) {
-		return fmt.Sprintf("%v, of %s", err, c.describe())
+		return fmt.Sprintf("%v, of %s", err, describe(c))
 	}
 	return ""
 }
@@ -105,7 +99,7 @@ func place(stack []byte) string {
 	return strings.Join(lines[:min(len(lines), 4)], "\n")
 }
 
-func (c *call) describe() string {
+func describe(c *convert.Call) string {
 	var parts []string
 	for _, v := range c.In {
 		if v == nil {
@@ -114,8 +108,8 @@ func (c *call) describe() string {
 			parts = append(parts, v.Type.String())
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.attrs)) {
-		a := c.attrs[name]
+	for _, name := range slices.Sorted(maps.Keys(c.Attributes)) {
+		a := c.Attributes[name]
 		parts = append(parts, fmt.Sprintf("%s=%v%v%v%q", name, a.I, a.Ints, a.F, a.S))
 	}
 	return strings.Join(parts, " ")
@@ -124,27 +118,22 @@ func (c *call) describe() string {
 var oddNumbers = []int64{0, 1, 1, 2, 2, 3, -1, -2, 4, 7, 1 << 40, -1 << 63, 1<<63 - 1}
 
 // randomComposite is texts, a sequence, a list or an optional.
-func randomComposite(r *rand.Rand, g *graph) *ir.Value {
-	kind := Kind(r.Intn(4))
-	p := Port{Name: "c", Kind: kind, Type: ir.Type{DType: []dtype.DType{dtype.String, dtype.String, dtype.F32, dtype.I64}[r.Intn(4)]}}
-	if kind == Tensor {
+func randomComposite(r *rand.Rand, g *convert.Scope) *ir.Value {
+	kind := convert.Kind(r.Intn(4))
+	p := convert.Port{Name: "c", Kind: kind, Type: ir.Type{DType: []dtype.DType{dtype.String, dtype.String, dtype.F32, dtype.I64}[r.Intn(4)]}}
+	if kind == convert.Tensor {
 		p.Type.DType = dtype.String
 	}
-	if kind.plain() == Tensor || r.Intn(2) == 0 {
+	if kind.Plain() == convert.Tensor || r.Intn(2) == 0 {
 		p.Type.Shape = []sym.Expr{}
 		for range r.Intn(4) {
 			p.Type.Shape = append(p.Type.Shape, []sym.Expr{sym.Const(2), sym.Const(1), sym.Dim("n")}[r.Intn(3)])
 		}
 	}
-	f := p.form()
-	var parts []*ir.Value
-	for _, part := range f.partNames() {
-		parts = append(parts, g.build.Param(p.Name+part, g.partType(p, f, part)))
-	}
-	return g.from(f, parts)
+	return g.Parameter(p)
 }
 
-func randomCall(r *rand.Rand, domain, plain string, since int64, op *schema.Operator) *call {
+func randomCall(r *rand.Rand, domain, plain string, since int64, op *schema.Operator) *convert.Call {
 	body := &ir.Block{}
 	m := &ir.Module{Name: "main", Dims: sym.NewDims(), Main: &ir.Func{Name: "main", Body: body}}
 	m.Funcs = []*ir.Func{m.Main}
@@ -153,16 +142,18 @@ func randomCall(r *rand.Rand, domain, plain string, since int64, op *schema.Oper
 	}
 	b := ir.NewBuilder(ir.NewInference(m), body)
 	b.Source = "node"
-	g := &graph{model: &newModel(&wire.ModelProto{Graph: &wire.GraphProto{}}).source, build: b, names: map[string]*ir.Value{}, opsets: map[string]int64{"": since, domain: since}}
+	model := newModel(&wire.ModelProto{Graph: &wire.GraphProto{}})
+	model.Opsets[""], model.Opsets[domain] = since, since
+	g := convert.NewScope(&model.Source, b, nil)
 	node := &wire.NodeProto{OpType: plain, Domain: domain, Name: "node"}
-	c := &call{Builder: b, graph: g, Node: node, Version: since, Outputs: 1 + r.Intn(4), attrs: map[string]*wire.AttributeProto{}}
+	c := &convert.Call{Builder: b, Scope: g, Node: node, Version: since, Outputs: 1 + r.Intn(4), Attributes: map[string]*wire.AttributeProto{}}
 	count := r.Intn(5)
 	if op != nil {
 		least, most := schema.Arity(op.Inputs)
 		count = least + r.Intn(max(1, min(most, least+4)-least+1))
 		for _, a := range op.Attributes {
 			if a.Required || r.Intn(2) == 0 {
-				c.attrs[a.Name] = randomAttribute(r, a)
+				c.Attributes[a.Name] = randomAttribute(r, a)
 			}
 		}
 		c.Outputs = 1 + r.Intn(max(1, len(op.Outputs)))

@@ -1,0 +1,449 @@
+package convert
+
+import (
+	"slices"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// What is not one tensor of numbers is several. ir knows only the tensors; while a model is converted, a stand-in, a value that belongs to no block, is passed about
+// in their place, and the built model's Signature says what its parameters and results are the parts of. In the parts' order:
+//
+//	texts      spans i64[shape], each offset<<32 | length, into pool u8[bytes]
+//	sequence   elements T[total], end to end; extents i64[length, 8], of each tensor its rank and its extents. Of texts, the elements are spans, and pool follows.
+//	optional   has bool[], and the parts of what it may have, which are empty, or zeros, where it has nothing
+//
+// A sequence whose tensors are known one by one is a list of them until something needs its parts.
+
+// Kind is what a value of a model is.
+type Kind uint8
+
+// The kinds. A tensor is of numbers or of texts.
+const (
+	Tensor Kind = iota
+	Sequence
+	Optional
+	OptionalSequence
+)
+
+// Plain is what an optional of the kind may have.
+func (k Kind) Plain() Kind { return k &^ Optional }
+
+// Form is what is known of a value's parts before there are any.
+type Form struct {
+	Kind Kind
+	// Of is the type of the tensor, or of the tensors of a sequence: String for texts. Of a sequence's tensors the rank may not be known (Shape is nil), and extents that
+	// may differ are the differing one; an optional that never has anything may not know what it might have (Invalid).
+	Of ir.Type
+	// Vacant says of a sequence that it has no tensors: its type's shape says nothing.
+	Vacant bool
+}
+
+// Differing is an extent that differs among a sequence's tensors.
+var Differing = sym.Var(sym.Hidden("?"))
+
+// Composite is what a stand-in stands for.
+type Composite struct {
+	Form
+	Parts  []*ir.Value // nil of a list; of an absent optional, has alone
+	List   []*ir.Value // the tensors of a sequence that is a list
+	Listed bool
+	Absent bool // it never has anything
+}
+
+// String is what it is, for errors.
+func (f Form) String() string {
+	names := [...]string{Tensor: "a tensor", Sequence: "a sequence", Optional: "an optional", OptionalSequence: "an optional sequence"}
+	if f.Kind == Tensor && f.Of.DType == dtype.String {
+		return "texts"
+	}
+	return names[f.Kind]
+}
+
+// simple reports whether a value of the form is one tensor.
+func (f Form) simple() bool { return f.Kind == Tensor && f.Of.DType != dtype.String }
+
+// Stand makes a stand-in.
+func (g *Scope) Stand(c *Composite) *ir.Value {
+	v := &ir.Value{Name: g.Build.Source}
+	if c.Kind == Tensor {
+		v.Type = ir.Type{DType: dtype.String, Shape: c.Parts[0].Type.Shape}
+	}
+	if g.Composites == nil {
+		g.Composites = map[*ir.Value]*Composite{}
+	}
+	g.Composites[v] = c
+	return v
+}
+
+// FormOf is a value's form.
+func (g *Scope) FormOf(v *ir.Value) Form {
+	if c := g.Composites[v]; c != nil {
+		return c.Form
+	}
+	return Form{Of: v.Type}
+}
+
+// Texts is the stand-in of texts.
+func (g *Scope) Texts(t ops.Text) *ir.Value {
+	return g.From(Form{Of: ir.Type{DType: dtype.String}}, []*ir.Value{t.Spans, t.Pool})
+}
+
+// IsTexts reports whether a value is texts.
+func (g *Scope) IsTexts(v *ir.Value) bool {
+	c := g.Composites[v]
+	return c != nil && c.Kind == Tensor
+}
+
+// Text is the parts of texts.
+func (g *Scope) Text(v *ir.Value) ops.Text {
+	parts := g.Composites[v].Parts
+	return ops.Text{Spans: parts[0], Pool: parts[1]}
+}
+
+// Constant is a constant of the model.
+func (g *Scope) Constant(name string, t *tensor.Tensor) *ir.Value {
+	if t.DType() != dtype.String {
+		return g.Build.Constant(name, t)
+	}
+	spans, pool, err := tensor.PackTexts(tensor.New, t)
+	if err != nil {
+		g.Build.Fail(err)
+	}
+	return g.Texts(ops.Text{Spans: g.Build.Constant(name+".spans", spans[0]), Pool: g.Build.Constant(name+".pool", pool)})
+}
+
+// From is the value of a form that the parts hold.
+func (g *Scope) From(f Form, parts []*ir.Value) *ir.Value {
+	if f.simple() {
+		return parts[0]
+	}
+	if f.Kind.Plain() == Tensor {
+		f.Of.Shape = parts[f.Kind/Optional].Type.Shape
+	}
+	return g.Stand(&Composite{Form: f, Parts: parts})
+}
+
+// partNames are what a form's parts are called, behind the value's own name.
+func (f Form) partNames() []string {
+	var names []string
+	if f.Kind >= Optional {
+		names = append(names, ".has")
+	}
+	switch text := f.Of.DType == dtype.String; {
+	case f.Kind.Plain() == Sequence && text:
+		return append(names, ".elements", ".extents", ".pool")
+	case f.Kind.Plain() == Sequence:
+		return append(names, ".elements", ".extents")
+	case text:
+		return append(names, ".spans", ".pool")
+	case f.Kind == Optional:
+		return append(names, ".value")
+	}
+	return []string{""}
+}
+
+// common is a form that two values can both take.
+func (g *Scope) common(a, b Form) Form {
+	f := a
+	f.Kind |= b.Kind
+	switch {
+	case a.simple() && b.simple():
+	case a.Of.DType == dtype.Invalid:
+		f.Of, f.Kind = b.Of, Optional|b.Kind
+	case b.Of.DType == dtype.Invalid:
+		f.Kind = Optional | a.Kind
+	case a.Of.DType != b.Of.DType || a.Kind.Plain() != b.Kind.Plain():
+		g.Build.Failf("%s of %s here and %s of %s there", a, a.Of.DType, b, b.Of.DType)
+	case a.Of.Shape == nil && f.Kind.Plain() == Tensor:
+		f.Of.Shape = b.Of.Shape
+	}
+	if f.Kind.Plain() == Sequence && !a.Vacant && !b.Vacant && a.Of.DType != dtype.Invalid && b.Of.DType != dtype.Invalid {
+		f.Of.Shape = Alike(a.Of.Shape, b.Of.Shape)
+	} else if a.Vacant || a.Of.DType == dtype.Invalid {
+		f.Of.Shape = b.Of.Shape
+	}
+	f.Vacant = a.Vacant && b.Vacant
+	return g.lasting(f)
+}
+
+// lasting is a form without extents of a sequence's tensors that data decide: they may not be the same, or not known, where the form is.
+func (g *Scope) lasting(f Form) Form {
+	f.Of.Shape = slices.Clone(f.Of.Shape)
+	for i, e := range f.Of.Shape {
+		if f.Kind.Plain() == Sequence && slices.ContainsFunc(e.Vars(), func(name sym.Name) bool { _, decided := g.Build.Module.Limits[name]; return decided }) {
+			f.Of.Shape[i] = Differing
+		}
+	}
+	return f
+}
+
+// same reports whether two forms are one.
+func (f Form) same(o Form) bool {
+	return f.Kind == o.Kind && f.Of.DType == o.Of.DType && f.Vacant == o.Vacant && (f.Kind.Plain() == Tensor ||
+		(f.Of.Shape == nil) == (o.Of.Shape == nil) && slices.EqualFunc(f.Of.Shape, o.Of.Shape, sym.Expr.Equal))
+}
+
+// Alike is what is known of tensors of one shape or the other.
+func Alike(a, b []sym.Expr) []sym.Expr {
+	if a == nil || b == nil || len(a) != len(b) {
+		return nil
+	}
+	out := make([]sym.Expr, len(a))
+	for i := range a {
+		if out[i] = a[i]; !a[i].Equal(b[i]) {
+			out[i] = Differing
+		}
+	}
+	return out
+}
+
+// As is the parts that hold v in a form that common gave.
+func (g *Scope) As(v *ir.Value, f Form) []*ir.Value {
+	c := g.Composites[v]
+	if f.Kind < Optional {
+		switch {
+		case c == nil:
+			return []*ir.Value{v}
+		case c.Kind >= Optional:
+			return g.As(g.Get(v), f)
+		case c.Listed:
+			return g.Packed(c)
+		}
+		return c.Parts
+	}
+	switch {
+	case c == nil || c.Kind < Optional:
+		f.Kind = f.Kind.Plain()
+		return append([]*ir.Value{g.Truth(true)}, g.As(v, f)...)
+	case c.Absent:
+		return append([]*ir.Value{c.Parts[0]}, g.nothing(f)...)
+	}
+	return c.Parts
+}
+
+// within is the graph as rules see it that build elsewhere.
+func (g *Scope) within(in *ir.Builder) *Scope {
+	inner := *g
+	inner.Build = in
+	return &inner
+}
+
+// flat is the parts of values in the forms given.
+func (g *Scope) flat(values []*ir.Value, forms []Form) (parts []*ir.Value) {
+	for i, v := range values {
+		parts = append(parts, g.As(v, forms[i])...)
+	}
+	return parts
+}
+
+// whole is the values that parts hold, each in the form given.
+func (g *Scope) whole(forms []Form, parts []*ir.Value) (values []*ir.Value) {
+	for _, f := range forms {
+		n := len(f.partNames())
+		values, parts = append(values, g.From(f, parts[:n:n])), parts[n:]
+	}
+	return append(values, parts...)
+}
+
+// Truth is a bool constant.
+func (g *Scope) Truth(yes bool) *ir.Value {
+	t := tensor.Must(tensor.New(dtype.Bool))
+	if yes {
+		t.SetInt(0, 1)
+	}
+	return g.Build.Constant("has", t)
+}
+
+// nothing is the parts, but for has, of an optional that has nothing.
+func (g *Scope) nothing(f Form) []*ir.Value {
+	dt := f.Of.DType
+	text := dt == dtype.String
+	if text {
+		dt = dtype.I64
+	}
+	zeros := func(dt dtype.DType, shape ...int64) *ir.Value {
+		t, err := tensor.New(dt, shape...)
+		if err != nil {
+			g.Build.Fail(err)
+		}
+		return g.Build.Constant("nothing", t)
+	}
+	var parts []*ir.Value
+	if f.Kind.Plain() == Sequence {
+		parts = append(parts, zeros(dt, 0), zeros(dtype.I64, 0, extentsWidth))
+	} else {
+		parts = append(parts, zeros(dt, make([]int64, len(f.Of.Shape))...))
+	}
+	if text {
+		parts = append(parts, zeros(dtype.U8, 0))
+	}
+	return parts
+}
+
+// Get is what an optional has; a run in which it has nothing ends there.
+func (g *Scope) Get(v *ir.Value) *ir.Value {
+	c := g.Composites[v]
+	if c == nil || c.Kind < Optional {
+		return v
+	}
+	if c.Absent {
+		g.Build.Failf("the optional has nothing to get")
+	}
+	if has := c.Parts[0]; has.Const == nil {
+		// A value made here is bound here: in a branch that is not taken, nothing is asked for.
+		here := ops.Cast(g.Build, has, dtype.I64)
+		known, err := g.Build.Elements(here, g.Build.Source, 0, 1)
+		if err != nil {
+			g.Build.Fail(err)
+		}
+		g.require(g.Build.Source, "OptionalGetElement", sym.Cond{A: known[0], Rel: sym.EQ, B: sym.Const(1)}, "the optional has something")
+	} else if has.Const.Int(0) == 0 {
+		g.Build.Failf("the optional has nothing to get")
+	}
+	f := c.Form
+	f.Kind = f.Kind.Plain()
+	return g.From(f, c.Parts[1:])
+}
+
+// require states a condition of the node under conversion: what ir.Inference.Require does, for an operator that a rule takes apart.
+func (g *Scope) require(source, op string, cond sym.Cond, why string) {
+	if err := g.Build.RequireOf(source, op, 0, cond, why); err != nil {
+		g.Build.Fail(err)
+	}
+}
+
+// TextInput is the parts of the i-th input, which must be texts.
+func (c *Call) TextInput(i int) ops.Text {
+	if i >= len(c.In) || c.In[i] == nil {
+		c.Fault("input %d is missing", i)
+	}
+	if !c.Scope.IsTexts(c.In[i]) {
+		c.Fault("input %d is %s, it must be texts", i, c.Scope.FormOf(c.In[i]))
+	}
+	return c.Scope.Text(c.In[i])
+}
+
+// IsTexts reports whether the i-th input is texts.
+func (c *Call) IsTexts(i int) bool { return i < len(c.In) && c.Scope.IsTexts(c.In[i]) }
+
+// Apply converts a node by its rule. Texts are moved as their spans, over one pool.
+func (g *Scope) Apply(c *Call, convert Rule) []*ir.Value {
+	if n, ok := g.Source.Rules.Integers[ruleName(c.Node)]; ok && c.Version >= n.since {
+		for i := n.first; i <= n.last && i < len(c.In); i++ {
+			if v := c.In[i]; v != nil && !v.Type.DType.IsInt() && !g.IsTexts(v) {
+				c.Fault("input %d is of %s, and must be integers", i, v.Type.DType)
+			}
+		}
+	}
+	if !slices.ContainsFunc(c.In, g.IsTexts) {
+		return convert(c)
+	}
+	name := ruleName(c.Node)
+	if r := g.Source.Rules.Texts[name]; r != nil {
+		return r(c)
+	}
+	row, moved := g.Source.Rules.Moves[name]
+	if !moved {
+		return convert(c)
+	}
+	var places []int
+	var list []ops.Text
+	for i, v := range c.In {
+		may := row.In == nil || slices.Contains(row.In, i)
+		switch {
+		case v == nil || !may && !g.IsTexts(v):
+		case !may:
+			c.Fault("input %d is texts", i)
+		case !g.IsTexts(v):
+			c.Fault("input %d is %s where others are texts", i, g.FormOf(v))
+		default:
+			places, list = append(places, i), append(list, g.Text(v))
+		}
+	}
+	spans, pool := g.Pooled(list)
+	c.In = slices.Clone(c.In)
+	for k, i := range places {
+		c.In[i] = spans[k]
+	}
+	out := slices.Clone(convert(c))
+	for i, v := range out {
+		if v != nil && (row.Out == nil || slices.Contains(row.Out, i)) {
+			out[i] = g.Texts(ops.Text{Spans: v, Pool: pool})
+		}
+	}
+	return out
+}
+
+// Pooled puts texts over one pool: their own, one behind the other, with the spans moved on accordingly.
+func (g *Scope) Pooled(list []ops.Text) (spans []*ir.Value, pool *ir.Value) {
+	var pools []*ir.Value
+	var begins []sym.Expr
+	total := sym.Const(0)
+	for _, t := range list {
+		at := slices.Index(pools, t.Pool)
+		if at < 0 {
+			at = len(pools)
+			pools, begins = append(pools, t.Pool), append(begins, total)
+			total = total.Add(t.Pool.Type.Shape[0])
+		}
+		spans = append(spans, g.movedOn(t.Spans, begins[at]))
+	}
+	switch len(pools) {
+	case 0:
+		return nil, g.Build.Constant("pool", tensor.Must(tensor.New(dtype.U8, 0)))
+	case 1:
+		return spans, pools[0]
+	}
+	g.require(g.Build.Source, "", sym.Cond{A: total, Rel: sym.LE, B: sym.Const(ops.TextLimit)}, "all texts together have so many bytes")
+	return spans, ops.Concat(g.Build, 0, pools...)
+}
+
+// movedOn moves spans on by so many bytes.
+func (g *Scope) movedOn(spans *ir.Value, by sym.Expr) *ir.Value {
+	if v, ok := by.Const(); ok && v == 0 {
+		return spans
+	}
+	bytes := ops.Integers(g.Build, ir.Type{DType: dtype.I64}, []sym.Expr{by})
+	return ops.Binary(g.Build, ops.Add, spans, ops.Binary(g.Build, ops.Mul, bytes, g.Build.Constant("c", tensor.Scalar[int64](1<<32))))
+}
+
+// needsTensor refuses a value that is not one tensor of numbers as the i-th input.
+func (c *Call) needsTensor(i int) {
+	if f := c.Scope.Composites[c.In[i]]; f != nil {
+		c.Fail(diag.Unsupportedf("input %d is %s", i, f.Form).AtNode(c.Source, c.Node.OpType))
+	}
+}
+
+// Packed is the parts of a sequence that is a list.
+func (g *Scope) Packed(s *Composite) []*ir.Value {
+	dt, list := s.Of.DType, s.List
+	var pool *ir.Value
+	if dt == dtype.String {
+		dt = dtype.I64
+		list, pool = g.Pooled(g.ListTexts(s.List))
+	}
+	if dt == dtype.Invalid {
+		dt = dtype.F32
+	}
+	l := ops.Pack(g.Build, dt, list...)
+	parts := []*ir.Value{l.Elements, l.Extents}
+	if pool != nil {
+		parts = append(parts, pool)
+	}
+	return parts
+}
+
+// ListTexts is the parts of texts, one after the other.
+func (g *Scope) ListTexts(list []*ir.Value) []ops.Text {
+	out := make([]ops.Text, len(list))
+	for i, v := range list {
+		out[i] = g.Text(v)
+	}
+	return out
+}

@@ -1,0 +1,118 @@
+package convert
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// If converts If. A condition that is known takes its branch at once.
+func If(c *Call) []*ir.Value {
+	cond := c.Input(0)
+	place := c.Scope.place()
+	if truth, ok := decided(cond); ok {
+		return c.Scope.branch(branchOf(c, int(min(truth, 1))), c.Builder, place)
+	}
+	if d, ok := c.Scope.Attempt.forks[place]; ok {
+		c.takes(cond, d)
+		return c.Scope.branch(branchOf(c, d.only), c.Builder, place)
+	}
+	sides := c.Scope.sides(place)
+	for i, s := range sides {
+		if err := s.do(func() error { s.block.Results = c.Scope.branch(branchOf(c, i), s.Build, place); return nil }); err != nil {
+			if errors.As(err, new(ir.Never)) {
+				err = c.Scope.impossible(place, i, err)
+			}
+			c.Fail(err)
+		}
+	}
+	results := [2][]*ir.Value{sides[0].block.Results, sides[1].block.Results}
+	if len(results[0]) != len(results[1]) {
+		c.Fault("branches with %d and %d results", len(results[1]), len(results[0]))
+	}
+	for i, v := range results[0] {
+		if !c.Scope.alike(v, results[1][i]) && c.Scope.FormOf(v).Of.DType == c.Scope.FormOf(results[1][i]).Of.DType {
+			c.Scope.Attempt.forks[place] = fork{only: -1}
+			c.again()
+		}
+	}
+	return c.join(cond, sides, results)
+}
+
+// Loop converts Loop.
+func Loop(c *Call) []*ir.Value {
+	limit := c.trips()
+	trip, cond := ScalarOf(c, c.Optional(0)), ScalarOf(c, c.Optional(1))
+	if len(c.In) > 2 && slices.Contains(c.In[2:], nil) {
+		c.Fault("a carried value is missing")
+	}
+	proto := c.Graph("body")
+	carried, stacked := c.Loop(limit, trip, cond, c.In[min(2, len(c.In)):], func(g *Scope, iteration, condition *ir.Value, carried []*ir.Value) []*ir.Value {
+		return g.Values(proto, g.Build, append([]*ir.Value{iteration, condition}, carried...))
+	})
+	return append(carried, stacked...)
+}
+
+// Loop makes a loop whose body yields a condition, what is carried on, and slices to be stacked. What is carried need not be tensors: it takes a form in which it can begin and go on.
+func (c *Call) Loop(limit sym.Expr, trip, cond *ir.Value, begin []*ir.Value, build func(g *Scope, iteration, condition *ir.Value, carried []*ir.Value) []*ir.Value) (carried, stacked []*ir.Value) {
+	known, place := c.Scope.Attempt, c.Scope.place()
+	forms := known.forms[place]
+	for i := len(forms); i < len(begin); i++ {
+		forms = append(forms, c.Scope.lasting(c.Scope.FormOf(begin[i])))
+	}
+	parts := c.Scope.flat(begin, forms)
+	body, in := ops.LoopBody(c.Builder, c.Source, limit, parts, known.varies[place]...)
+	inside := c.Scope.within(in)
+	results := build(inside, body.Params[0], body.Params[1], inside.whole(forms, body.Params[2:]))
+	if len(results) < 1+len(begin) {
+		c.Fault("the body has %d outputs for %d carried values", len(results), len(begin))
+	}
+	wider := make([]Form, len(forms))
+	changed := false
+	for i, f := range forms {
+		wider[i] = c.Scope.common(f, c.Scope.lasting(c.Scope.FormOf(results[1+i])))
+		changed = changed || !f.simple() && !f.same(wider[i])
+	}
+	if changed {
+		known.forms[place] = wider
+		delete(known.varies, place)
+		c.again()
+	}
+	body.Results = append([]*ir.Value{ScalarIn(in, results[0])}, inside.flat(results[1:1+len(begin)], forms)...)
+	for i, v := range results[1+len(begin):] {
+		if f := c.Scope.FormOf(v); !f.simple() {
+			c.Refuse("scan output %d is %s", i, f)
+		}
+		body.Results = append(body.Results, v)
+	}
+	if more := ops.LoopVaries(c.Inference, body, parts); more != nil {
+		known.varies[place] = append(known.varies[place], more...)
+		c.again()
+	}
+	ops.LimitLoop(c.Inference, body, limit, parts)
+	out := c.Scope.whole(forms, ops.Loop(c.Builder, body, trip, cond, parts...))
+	return out[:len(begin)], out[len(begin):]
+}
+
+// trips is a limit of the number of a loop's iterations. A count that the caller gives is a dimension; one below 0 stands for none.
+func (c *Call) trips() sym.Expr {
+	trip := c.Optional(0)
+	if trip == nil {
+		return sym.Const(ops.LoopLimit)
+	}
+	most := int64(ops.LoopLimit)
+	if slices.Contains(c.Module.Main.Body.Params, trip) {
+		most = sym.NoMax
+	}
+	known, err := c.Elements(trip, c.String(), -ops.LoopLimit, most)
+	if err != nil {
+		c.Fail(err)
+	}
+	if len(known) != 1 {
+		c.Fault("the trip count is %s, it must be one number", trip.Type)
+	}
+	return known[0]
+}

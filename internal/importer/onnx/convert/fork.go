@@ -1,0 +1,459 @@
+package convert
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/importer/onnx/wire"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// An If whose branches have results of different ranks, as exporters write for "squeeze where the extent is 1", has no results that ir could give a type. It is
+// converted with what follows: both branches go on, each with its own, until what is still needed has the same ranks in both. Where that cannot be
+// valid in one of them, that branch is impossible, and its condition's opposite a condition of the model.
+
+// fork is what is known of such an If: that both branches are possible, or that one is not.
+type fork struct {
+	only int    // the branch that is possible: 1 then, 0 else; −1: both
+	why  string // the other is not
+	// within says that a branch's own results differ: what follows the If follows in the branch.
+	within bool
+}
+
+// flow is nodes to be converted in order, and until where each name is needed.
+type flow struct {
+	nodes   []*wire.NodeProto
+	ids     []string // of the nodes, the same in every attempt
+	outputs []declared
+	last    map[string]int
+}
+
+// declared is an output and the rank that the file gives it, −1 where it gives none.
+type declared struct {
+	name string
+	rank int
+}
+
+// declaredOutputs are the named outputs of a graph.
+func declaredOutputs(proto *wire.GraphProto, names []string) []declared {
+	out := make([]declared, len(names))
+	for i, name := range names {
+		out[i] = declared{name, -1}
+		for _, o := range proto.Output {
+			if o.Name == name && o.Type != nil && o.Type.TensorType != nil && o.Type.TensorType.Shape != nil {
+				out[i].rank = len(o.Type.TensorType.Shape.Dim)
+			}
+		}
+	}
+	return out
+}
+
+// run converts nodes in order.
+func (g *Scope) run(nodes []*wire.NodeProto, outputs []declared) error {
+	f := &flow{nodes: nodes, outputs: outputs}
+	for i := range nodes {
+		f.ids = append(f.ids, strconv.Itoa(i))
+	}
+	for at := 0; at < len(f.nodes); {
+		if g.Attempt.count > 0 {
+			g.Attempt.work--
+		}
+		next, err := g.step(f, at)
+		if err != nil {
+			return err
+		}
+		at = next
+	}
+	return nil
+}
+
+// step converts a node, or an If with what follows it, and says where to go on.
+func (g *Scope) step(f *flow, at int) (next int, err error) {
+	g.at = f.ids[at]
+	n, place := f.nodes[at], g.place()
+	if g.Attempt.Node = n; g.depth == 0 {
+		g.Attempt.Top = n
+	}
+	d, ok := g.Attempt.forks[place]
+	if !ok || d.only >= 0 && !d.within {
+		return at + 1, g.node(n)
+	}
+	c, _, err := g.call(n)
+	if err != nil {
+		return at, err
+	}
+	defer g.beginning(n)()
+	cond, taken := c.Input(0), d.only
+	if known, ok := decided(cond); ok {
+		taken = int(min(known, 1))
+	} else if taken >= 0 {
+		c.takes(cond, d)
+	}
+	if taken < 0 {
+		return g.fork(c, f, at)
+	}
+	*f = *f.into(at, branchOf(c, taken))
+	return at, g.initializers(branchOf(c, taken))
+}
+
+// decided is a condition that is known.
+func decided(cond *ir.Value) (truth int64, ok bool) {
+	if len(cond.Known) != 1 {
+		return 0, false
+	}
+	return cond.Known[0].Const()
+}
+
+// branchOf is the graph of a branch, by the truth of the condition.
+func branchOf(c *Call, truth int) *wire.GraphProto {
+	return c.Graph([]string{"else_branch", "then_branch"}[truth])
+}
+
+// into is a flow with a branch's nodes in the place of the If.
+func (f *flow) into(at int, branch *wire.GraphProto) *flow {
+	n := f.nodes[at]
+	out := &flow{outputs: f.outputs, nodes: slices.Clone(f.nodes[:at]), ids: slices.Clone(f.ids[:at])}
+	add := func(id string, n *wire.NodeProto) { out.nodes, out.ids = append(out.nodes, n), append(out.ids, id) }
+	for i, inner := range branch.Node {
+		add(fmt.Sprintf("%s.%s.%d", f.ids[at], branch.Name, i), inner)
+	}
+	for i, o := range branch.Output {
+		if i < len(n.Output) && n.Output[i] != "" && n.Output[i] != o.Name {
+			add(fmt.Sprintf("%s.%s=%d", f.ids[at], branch.Name, i), &wire.NodeProto{OpType: "Identity", Name: n.Name, Input: []string{o.Name}, Output: []string{n.Output[i]}})
+		}
+	}
+	out.nodes, out.ids = append(out.nodes, f.nodes[at+1:]...), append(out.ids, f.ids[at+1:]...)
+	return out
+}
+
+// side is a branch of an If on its way, through what follows the If where its results have other ranks than the other's.
+type side struct {
+	*Scope
+	block    *ir.Block
+	requires []ir.Require // the module's, as this branch makes them
+	before   int          // how many of them there were
+	left     int          // nodes to convert
+}
+
+// sides are the branches of the If under conversion, by the truth of its condition.
+func (g *Scope) sides(place string) (out [2]*side) {
+	before := g.Build.Module.Requires
+	for i := range out {
+		block := &ir.Block{}
+		inner := *g
+		inner.Outer, inner.Build, inner.names, inner.weights, inner.sparse = g, g.Build.In(block), map[string]*ir.Value{}, nil, nil
+		inner.path = fmt.Sprintf("%s=%d", place, i)
+		out[i] = &side{Scope: &inner, block: block, requires: slices.Clone(before), before: len(before)}
+	}
+	return out
+}
+
+// do converts something in the branch.
+func (s *side) do(convert func() error) (err error) {
+	defer ir.Catch(&err)
+	s.Build.Module.Requires = s.requires
+	err = convert()
+	s.requires = s.Build.Module.Requires
+	return err
+}
+
+// join makes the If of two branches, by the truth of the condition: what they need becomes the model's conditions, each where its branch is taken.
+func (c *Call) join(cond *ir.Value, sides [2]*side, results [2][]*ir.Value) []*ir.Value {
+	m := c.Module
+	m.Requires = sides[0].requires[:sides[0].before]
+	for i, s := range sides {
+		for _, r := range s.requires[s.before:] {
+			if own := c.relation(cond, i == 1); own.String() != r.Cond.String() { // that is what the branch is taken for
+				m.Requires = append(m.Requires, ir.Require{Cond: under(c.truth(cond), i, r.Cond), From: r.From})
+			}
+		}
+	}
+	var forms []Form
+	for k := range results[0] {
+		forms = append(forms, c.Scope.common(c.Scope.FormOf(results[0][k]), c.Scope.FormOf(results[1][k])))
+	}
+	for i, s := range sides {
+		s.block.Results = s.flat(results[i], forms)
+	}
+	return c.Scope.whole(forms, ops.If(c.Builder, cond, sides[1].block, sides[0].block))
+}
+
+// alike reports whether one result can have the type of two values: tensors of the same type and rank, or what is not one tensor.
+func (g *Scope) alike(x, y *ir.Value) bool {
+	a, b := g.FormOf(x), g.FormOf(y)
+	if a.Kind.Plain() != Tensor || b.Kind.Plain() != Tensor || a.Of.DType == dtype.Invalid || b.Of.DType == dtype.Invalid {
+		return true
+	}
+	return a.Of.DType == b.Of.DType && len(a.Of.Shape) == len(b.Of.Shape)
+}
+
+// fork converts an If and what follows it in both branches, until they agree.
+func (g *Scope) fork(c *Call, f *flow, at int) (next int, err error) {
+	if f.last == nil {
+		f.last = lastUses(f.nodes, f.outputs)
+	}
+	n, place := f.nodes[at], g.place()
+	within := g.Attempt.forks[place].within
+	sides := g.sides(place)
+	var flows [2]*flow
+	for i, s := range sides {
+		proto := branchOf(c, i)
+		flows[i], s.left = &flow{nodes: f.nodes, ids: f.ids, outputs: f.outputs, last: f.last}, len(f.nodes)-at-1
+		if within {
+			flows[i] = f.into(at, proto)
+			s.left = len(flows[i].nodes) - at
+			err = s.do(func() error { return s.initializers(proto) })
+		} else {
+			err = s.do(func() error { return s.results(n, proto, place) })
+		}
+		if err != nil {
+			return at, g.impossible(place, i, err)
+		}
+	}
+	for {
+		end := len(f.nodes) - sides[0].left
+		if sides[0].left == sides[1].left && end > at && g.agree(f, sides, end) {
+			break
+		}
+		i := 1 // the branch that is behind
+		if sides[0].left > sides[1].left {
+			i = 0
+		}
+		s := sides[i]
+		if s.left == 0 {
+			return at, g.differ(f, place, sides)
+		}
+		if g.Attempt.work--; g.Attempt.work < 0 {
+			return at, diag.Unsupportedf("branches whose results' ranks differ, with too much behind them").AtNode(sourceOf(n), n.OpType)
+		}
+		err := s.do(func() error {
+			next, err := s.step(flows[i], len(flows[i].nodes)-s.left)
+			s.left = len(flows[i].nodes) - next
+			return err
+		})
+		if err != nil {
+			return at, g.impossible(place, i, err)
+		}
+	}
+	next = len(f.nodes) - sides[0].left
+	names := f.live(sides[0].names, at, next)
+	var results [2][]*ir.Value
+	for _, name := range names {
+		for i, s := range sides {
+			results[i] = append(results[i], s.names[name])
+		}
+	}
+	for i, v := range c.join(c.Input(0), sides, results) {
+		g.name(v, names[i])
+	}
+	return next, nil
+}
+
+// results names what a branch yields as the If's own results.
+func (s *side) results(n *wire.NodeProto, proto *wire.GraphProto, place string) error {
+	for i, v := range s.branch(proto, s.Build, place) {
+		if i < len(n.Output) && n.Output[i] != "" {
+			s.names[n.Output[i]] = v
+		}
+	}
+	return nil
+}
+
+// live are the names that nodes at … end−1 have made and that are needed from end on.
+func (f *flow) live(made map[string]*ir.Value, at, end int) []string {
+	var out []string
+	for _, n := range f.nodes[at:end] {
+		for _, name := range n.Output {
+			if made[name] != nil && f.last[name] >= end {
+				out = append(out, name)
+			}
+		}
+	}
+	return out
+}
+
+// agree reports whether what is needed from here on has the same types and ranks in both branches.
+func (g *Scope) agree(f *flow, sides [2]*side, from int) bool {
+	for name, x := range sides[0].names {
+		if f.last[name] < from {
+			continue
+		}
+		y := sides[1].names[name]
+		if y == nil || !g.alike(x, y) {
+			return false
+		}
+	}
+	return true
+}
+
+// impossible notes that a branch cannot be valid, and begins again. What is not the user's fault says nothing of the branch.
+func (g *Scope) impossible(place string, branch int, err error) error {
+	e := diag.As(err, diag.ErrInput)
+	if errors.Is(err, errAgain) || e == nil {
+		return err
+	}
+	d := g.Attempt.forks[place]
+	d.only, d.why = 1-branch, e.Error()
+	g.Attempt.forks[place] = d
+	g.Attempt.last = g.Build.Source
+	return errAgain
+}
+
+// differ decides between branches whose results differ when there is nothing left to convert: by the ranks that the file gives its outputs, or with what follows the If
+// whose branch this graph is.
+func (g *Scope) differ(f *flow, place string, sides [2]*side) error {
+	for _, o := range f.outputs {
+		x, y := sides[0].names[o.name], sides[1].names[o.name]
+		if x == nil || y == nil || g.alike(x, y) {
+			continue
+		}
+		for i, v := range []*ir.Value{x, y} {
+			if o.rank >= 0 && len(v.Type.Shape) != o.rank {
+				return g.impossible(place, i, diag.Inputf("output %q becomes %s, it is declared with rank %d", o.name, v.Type, o.rank).AtTensor(o.name))
+			}
+		}
+		if g.owner != "" {
+			d, known := g.Attempt.forks[g.owner]
+			if !known {
+				d.only = -1
+			}
+			d.within = true
+			g.Attempt.forks[g.owner] = d
+			return errAgain
+		}
+		return diag.Unsupportedf("output %q is %s in one branch and %s in the other", o.name, y.Type, x.Type).AtTensor(o.name).AtNode(g.Build.Source, "If")
+	}
+	return diag.Unsupportedf("branches whose results' ranks or types differ").AtNode(g.Build.Source, "If")
+}
+
+// lastUses is the last node that needs each name, bodies included; the outputs are needed behind all.
+func lastUses(nodes []*wire.NodeProto, outputs []declared) map[string]int {
+	last := map[string]int{}
+	var uses func(n *wire.NodeProto, at int)
+	graphs := func(proto *wire.GraphProto, at int) {
+		for _, inner := range proto.Node {
+			uses(inner, at)
+		}
+		for _, o := range proto.Output {
+			last[o.Name] = at
+		}
+	}
+	uses = func(n *wire.NodeProto, at int) {
+		for _, name := range n.Input {
+			last[name] = at
+		}
+		for _, a := range n.Attribute {
+			if a.G != nil {
+				graphs(a.G, at)
+			}
+			for _, proto := range a.Graphs {
+				graphs(proto, at)
+			}
+		}
+	}
+	for at, n := range nodes {
+		uses(n, at)
+	}
+	for _, o := range outputs {
+		last[o.name] = len(nodes)
+	}
+	return last
+}
+
+// truth is a condition as an integer, 1 or 0: known, or a dimension that the run binds.
+func (c *Call) truth(cond *ir.Value) sym.Expr {
+	if cond.Known == nil && slices.Contains(c.Module.Main.Body.Params, cond) {
+		// As an argument's elements are dimensions that the caller has to give; this is one that the run finds.
+		if c.copied == nil {
+			c.copied = ops.Binary(c.Builder, ops.And, cond, cond)
+		}
+		cond = c.copied
+	}
+	known, err := c.Elements(cond, c.String(), 0, 1)
+	if err != nil {
+		c.Fail(err)
+	}
+	if len(known) != 1 {
+		c.Fault("the condition is %s, it must be one truth value", cond.Type)
+	}
+	return known[0]
+}
+
+// under is a condition that must hold only where a truth value is what a branch asks for. That extents are not negative holds of a branch that
+// does not run as well: memory is planned for both.
+func under(truth sym.Expr, branch int, cond sym.Cond) sym.Cond {
+	zero, one := sym.Const(0), sym.Const(1)
+	if cond.Rel == sym.LE && cond.A.Equal(zero) {
+		return cond
+	}
+	on, off := truth, one.Sub(truth)
+	if branch == 0 {
+		on, off = off, on
+	}
+	by := cond.A.Sub(cond.B).Mul(on)
+	switch cond.Rel {
+	case sym.NE:
+		by = by.Add(off)
+	case sym.LT:
+		by = by.Sub(off)
+	}
+	return sym.Cond{A: by, Rel: cond.Rel, B: zero}
+}
+
+// takes makes it a condition of the model that an If goes one way.
+func (c *Call) takes(cond *ir.Value, d fork) {
+	name := [2]string{"then", "else"}[d.only]
+	if err := c.RequireOf(c.Source, c.Node.OpType, 0, c.relation(cond, d.only == 1), fmt.Sprintf("its %s branch cannot be valid: %s", name, d.why)); err != nil {
+		c.Fail(err)
+	}
+}
+
+// relations are the operators that compare, and what they say when they hold and when they do not.
+var relations = map[string]func(a, b sym.Expr, holds bool) sym.Cond{
+	"eq": func(a, b sym.Expr, holds bool) sym.Cond {
+		if holds {
+			return sym.Cond{A: a, Rel: sym.EQ, B: b}
+		}
+		return sym.Cond{A: a, Rel: sym.NE, B: b}
+	},
+	"lt": func(a, b sym.Expr, holds bool) sym.Cond {
+		if holds {
+			return sym.Cond{A: a, Rel: sym.LT, B: b}
+		}
+		return sym.Cond{A: b, Rel: sym.LE, B: a}
+	},
+}
+
+func init() {
+	less := relations["lt"]
+	relations["gt"] = func(a, b sym.Expr, holds bool) sym.Cond { return less(b, a, holds) }
+	relations["le"] = func(a, b sym.Expr, holds bool) sym.Cond { return less(b, a, !holds) }
+	relations["ge"] = func(a, b sym.Expr, holds bool) sym.Cond { return less(a, b, !holds) }
+}
+
+// relation says that a condition holds, or does not: as the comparison of sizes that it is, or of what it is as an integer.
+func (c *Call) relation(cond *ir.Value, holds bool) sym.Cond {
+	truth := holds
+	for v := cond; v.Node != nil && len(v.Node.Inputs) > 0 && v.Node.Inputs[0] != nil; v = v.Node.Inputs[0] {
+		in, name := v.Node.Inputs, v.Node.Op.Name()
+		if compare := relations[name]; compare != nil && len(in) == 2 && len(in[0].Known) == 1 && len(in[1].Known) == 1 {
+			return compare(in[0].Known[0], in[1].Known[0], truth)
+		}
+		if name == "not" {
+			truth = !truth
+		} else if name != "reshape" && (name != "cast" || in[0].Type.DType != v.Type.DType) {
+			break
+		}
+	}
+	want := sym.Const(0)
+	if holds {
+		want = sym.Const(1)
+	}
+	return sym.Cond{A: c.truth(cond), Rel: sym.EQ, B: want}
+}

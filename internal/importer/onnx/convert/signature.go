@@ -1,0 +1,175 @@
+package convert
+
+import (
+	"slices"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/importer/onnx/wire"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// Port is an input or output as the file declares it. Of a sequence, Type is its tensors', without a Shape where not even their rank is declared, and
+// with names of its own for extents that may differ. An output may be declared without a type.
+type Port struct {
+	Name string
+	Kind Kind
+	Type ir.Type
+}
+
+// extentsWidth is the length of a row of a sequence's extents.
+const extentsWidth = 1 + tensor.SequenceRank
+
+// Edge is an input or output of a built model: a port, and which of the module's parameters or results are its parts, in the order that composite.go has.
+type Edge struct {
+	Port
+	Parts []int
+}
+
+// Signature says what the parameters and results of a built module are.
+type Signature struct {
+	Inputs, Outputs []Edge
+	Results         []string // the results' names
+}
+
+// PortOf reads a declaration. strict demands a known type; named are the dimensions that the model names.
+func PortOf(v *wire.ValueInfoProto, strict bool, named map[string]bool) (Port, error) {
+	p := Port{Name: v.Name}
+	inner := *v
+	unwrap := func(of *wire.ElementTypeProto, kind Kind) bool {
+		if of == nil {
+			return false
+		}
+		p.Kind, inner.Type = p.Kind|kind, of.ElemType
+		return true
+	}
+	if inner.Type != nil && unwrap(inner.Type.OptionalType, Optional) && inner.Type != nil {
+		unwrap(inner.Type.SequenceType, Sequence)
+	} else if inner.Type != nil {
+		unwrap(inner.Type.SequenceType, Sequence)
+	}
+	var err error
+	if p.Type, err = typeOf(&inner, strict && p.Kind.Plain() == Tensor, named); err != nil {
+		return p, err
+	}
+	if p.Kind.Plain() == Sequence && p.Type.DType != dtype.String && p.Type.DType.Bits() < 8 {
+		return p, diag.Unsupportedf("%s is a sequence of tensors of %s, whose elements are smaller than a byte", v.Name, p.Type.DType).AtTensor(v.Name)
+	}
+	return p, nil
+}
+
+// Form is the port's, as far as a run can rely on it.
+func (p Port) Form() Form {
+	f := Form{Kind: p.Kind, Of: p.Type}
+	if p.Kind.Plain() == Sequence {
+		f.Of.Shape = slices.Clone(f.Of.Shape)
+		for i, e := range f.Of.Shape {
+			if _, fixed := e.Const(); !fixed {
+				f.Of.Shape[i] = Differing
+			}
+		}
+	}
+	return f
+}
+
+// inputs makes the parameters of the model's inputs, and what stands for them.
+func (g *Scope) inputs(s *Signature) {
+	dims := g.Build.Dims()
+	for _, p := range g.Source.Inputs {
+		for _, e := range p.Type.Shape {
+			for _, name := range e.Vars() {
+				if p.Kind.Plain() == Tensor {
+					dims.Set(name, g.Attempt.rangeOf(name))
+				}
+			}
+		}
+	}
+	for _, p := range g.Source.Inputs {
+		edge, first := Edge{Port: p}, len(g.Build.Block.Params)
+		g.names[p.Name] = g.Parameter(p)
+		for i := first; i < len(g.Build.Block.Params); i++ {
+			edge.Parts = append(edge.Parts, i)
+		}
+		s.Inputs = append(s.Inputs, edge)
+	}
+}
+
+// Parameter makes the parameters of an input, one for each of its parts, and returns the value that they hold.
+func (g *Scope) Parameter(p Port) *ir.Value {
+	f := p.Form()
+	var parts []*ir.Value
+	for _, part := range f.partNames() {
+		parts = append(parts, g.Build.Param(p.Name+part, g.partType(p, f, part)))
+	}
+	return g.From(f, parts)
+}
+
+// rangeOf is the range that a dimension of an input begins with.
+func (a *Attempt) rangeOf(name sym.Name) sym.Range {
+	if slices.Contains(a.ones, name.Text()) {
+		return sym.Range{Min: 1, Max: 1}
+	}
+	return sym.Range{Min: 0, Max: sym.NoMax}
+}
+
+// partType is the type of a part of an input.
+func (g *Scope) partType(p Port, f Form, part string) ir.Type {
+	dt := f.Of.DType
+	if dt == dtype.String {
+		dt = dtype.I64
+	}
+	switch part {
+	case ".has":
+		return ir.Type{DType: dtype.Bool}
+	case ".pool":
+		return ir.Type{DType: dtype.U8, Shape: []sym.Expr{g.dimension(p.Name+".bytes", ops.TextLimit)}}
+	case ".elements":
+		return ir.Type{DType: dt, Shape: []sym.Expr{g.dimension(p.Name+".total", sym.NoMax)}}
+	case ".extents":
+		return ir.Type{DType: dtype.I64, Shape: []sym.Expr{g.dimension(p.Name+".length", sym.NoMax), sym.Const(extentsWidth)}}
+	}
+	return ir.Type{DType: dt, Shape: f.Of.Shape}
+}
+
+// dimension is a dimension of the module's own that a part of an input binds.
+func (g *Scope) dimension(hint string, most int64) sym.Expr {
+	dims, name := g.Build.Dims(), sym.Made(hint)
+	for _, taken := dims.Get(name); taken; _, taken = dims.Get(name) {
+		name = sym.Made(name.Text() + "_")
+	}
+	dims.Set(name, sym.Range{Min: 0, Max: most})
+	return sym.Var(name)
+}
+
+// output adds an output of the model to the module's results, in the form that the model declares where it can take that.
+func (g *Scope) output(s *Signature, name string, v *ir.Value) {
+	f := g.FormOf(v)
+	edge := Edge{Port: Port{Name: name, Kind: f.Kind, Type: f.Of}}
+	at := slices.IndexFunc(g.Source.Outputs, func(p Port) bool { return p.Name == name && p.Type.DType != dtype.Invalid })
+	if at >= 0 {
+		p := g.Source.Outputs[at]
+		if declared := p.Form(); f.Of.DType == dtype.Invalid {
+			f.Of = declared.Of
+		} else if declared.Kind.Plain() != f.Kind.Plain() {
+			g.Build.Fail(diag.Inputf("output %q is declared as %s and is %s", name, declared, f).AtTensor(name))
+		}
+		f.Kind = p.Kind
+		edge.Kind, edge.Type.DType = p.Kind, f.Of.DType
+		if p.Kind.Plain() == Sequence {
+			edge.Type.Shape = p.Type.Shape
+		}
+	}
+	if f.Of.DType == dtype.Invalid {
+		g.Build.Fail(diag.Unsupportedf("output %q is an optional of a type that nothing tells", name).AtTensor(name))
+	}
+	names := f.partNames()
+	for i, part := range g.As(v, f) {
+		edge.Parts = append(edge.Parts, len(g.Build.Block.Results))
+		g.Build.Block.Results = append(g.Build.Block.Results, part)
+		s.Results = append(s.Results, name+names[i])
+	}
+	s.Outputs = append(s.Outputs, edge)
+}

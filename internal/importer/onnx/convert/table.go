@@ -1,0 +1,128 @@
+package convert
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/weirml/weir/internal/ir"
+)
+
+// Rule turns one node into ir: it builds through the call and returns the node's outputs, as many as the call asks for at
+// most. It stops by the builder's Fail, Failf or Refuse.
+type Rule func(c *Call) []*ir.Value
+
+// Table is the rows of some operators, by their spellings: "Add", or "domain:Name" outside ai.onnx.
+type Table struct {
+	// Rules say what an operator becomes. If a newer version only adds to an older one, the rule serves both, and
+	// Call.Version tells them apart.
+	Rules map[string]Rule
+	// Before says what an operator became in models that import a version of its domain below the number, down to the
+	// next such number.
+	Before map[int64]map[string]Rule
+	// Texts are rules of operators that mean something else of texts than of numbers.
+	Texts map[string]Rule
+	// Moves are operators that do to texts' spans what they do to numbers.
+	Moves map[string]Moved
+	// Integers are inputs that must be integers.
+	Integers map[string]Counted
+}
+
+// Moved says of an operator that only moves elements which of its inputs may be texts, and which of its outputs then are;
+// nil: all.
+type Moved struct{ In, Out []int }
+
+// Counted are the inputs, from first to last, that are integers since a version of their operator: sizes, places, axes.
+type Counted struct {
+	since       int64
+	first, last int
+}
+
+// Since is the inputs from first to last, integers since a version.
+func Since(version int64, first, last int) Counted { return Counted{version, first, last} }
+
+// RuleSet is tables put together.
+type RuleSet struct {
+	Table
+	earlier map[string][]meaning // before, by operator, in ascending order
+}
+
+// meaning is what an operator was in models that import a version of its domain below until.
+type meaning struct {
+	until int64
+	rule  Rule
+}
+
+// Assemble puts tables together. Two rows of one operator are a fault of the tables.
+func Assemble(tables ...Table) *RuleSet {
+	all := &RuleSet{Table: Table{Rules: map[string]Rule{}, Texts: map[string]Rule{}, Moves: map[string]Moved{}, Integers: map[string]Counted{}},
+		earlier: map[string][]meaning{}}
+	for _, t := range tables {
+		all.Rules, all.Texts = Merged(all.Rules, t.Rules), Merged(all.Texts, t.Texts)
+		all.Moves, all.Integers = Merged(all.Moves, t.Moves), Merged(all.Integers, t.Integers)
+		for until, rows := range t.Before {
+			for name, r := range rows {
+				all.earlier[name] = append(all.earlier[name], meaning{until, r})
+			}
+		}
+	}
+	for name, list := range all.earlier {
+		slices.SortFunc(list, func(a, b meaning) int { return cmp.Compare(a.until, b.until) })
+		for i := 1; i < len(list); i++ {
+			if list[i].until == list[i-1].until {
+				panic(fmt.Sprintf("onnx: two rules for %s before version %d", name, list[i].until))
+			}
+		}
+	}
+	return all
+}
+
+// Merged is rows together. Two rows of one name are a fault of the tables.
+func Merged[T any](parts ...map[string]T) map[string]T {
+	all := map[string]T{}
+	for _, rows := range parts {
+		for name := range rows {
+			if _, twice := all[name]; twice {
+				panic("onnx: two rows for " + name)
+			}
+		}
+		maps.Copy(all, rows)
+	}
+	return all
+}
+
+// Each is rows of one kind as rules.
+func Each[T any](rows map[string]T, make func(T) Rule) map[string]Rule {
+	out := map[string]Rule{}
+	for name, row := range rows {
+		out[name] = make(row)
+	}
+	return out
+}
+
+// Within is rows of a domain, by the operators' names without it.
+func Within[T any](domain string, rows map[string]T) map[string]T {
+	out := map[string]T{}
+	for name, row := range rows {
+		out[domain+":"+name] = row
+	}
+	return out
+}
+
+// Names are the operators that have a rule at some version, sorted.
+func (s *RuleSet) Names() []string {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(s.Rules)), maps.Keys(s.earlier))
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Rule is the rule of an operator in models that import the given version of its domain; nil if there is none.
+func (s *RuleSet) Rule(name string, version int64) Rule {
+	for _, m := range s.earlier[name] {
+		if version < m.until {
+			return m.rule
+		}
+	}
+	return s.Rules[name]
+}

@@ -1,0 +1,177 @@
+package core
+
+import (
+	"slices"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/importer/onnx/convert"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// Gemm converts alpha·A·B + beta·C.
+func Gemm(c *convert.Call) []*ir.Value {
+	y := ops.MatMul(c.Builder, c.Input(0), c.Input(1), c.Int("transA", 0) != 0, c.Int("transB", 0) != 0)
+	if alpha := c.Float("alpha", 1); alpha != 1 {
+		y = Scaled(c, y, alpha)
+	}
+	if bias := c.Optional(2); bias != nil {
+		if beta := c.Float("beta", 1); beta != 1 {
+			bias = Scaled(c, bias, beta)
+		}
+		y = ops.Binary(c.Builder, ops.Add, y, bias)
+	}
+	return convert.One(y)
+}
+
+// Scaled is v times a number, computed in floats where v is of integers.
+func Scaled(c *convert.Call, v *ir.Value, by float64) *ir.Value {
+	dt := v.Type.DType
+	if !dt.IsFloat() {
+		return ops.Cast(c.Builder, Scaled(c, ops.Cast(c.Builder, v, dtype.F64), by), dt)
+	}
+	return ops.Binary(c.Builder, ops.Mul, v, ops.Scalar(c.Builder, dt, by))
+}
+
+// Conv converts Conv.
+func Conv(c *convert.Call) []*ir.Value {
+	x, w := c.Input(0), c.Input(1)
+	window := convWindow(c, x, w)
+	return convert.One(ops.Convolution(c.Builder, x, w, c.Optional(2), window, c.Int("group", 1)))
+}
+
+// convWindow is the window of a convolution, whose kernel the weights' shape gives where no attribute does.
+func convWindow(c *convert.Call, x, w *ir.Value) ops.Window {
+	axes := len(x.Type.Shape) - 2
+	if axes < 1 || len(w.Type.Shape) != axes+2 {
+		c.Fault("an input of rank %d and weights of rank %d", len(x.Type.Shape), len(w.Type.Shape))
+	}
+	kernel := c.Ints("kernel_shape")
+	if kernel == nil {
+		kernel = make([]int64, axes)
+		for i, extent := range w.Type.Shape[2:] {
+			size, ok := extent.Const()
+			if !ok {
+				c.Refuse("the kernel's extent %s is not a number", extent)
+			}
+			kernel[i] = size
+		}
+	}
+	return slidingWindow(c, x, kernel)
+}
+
+// padded is the window that the attributes strides, dilations and pads describe.
+func padded(c *convert.Call, kernel []int64) ops.Window {
+	axes := len(kernel)
+	w := ops.Window{Kernel: kernel, Strides: listOr(c, "strides", axes, 1), Dilations: listOr(c, "dilations", axes, 1)}
+	const most = 1 << 31
+	for i := range axes {
+		for _, v := range []int64{kernel[i], w.Strides[i], w.Dilations[i]} {
+			if v < 1 || v > most {
+				c.Fault("kernel %v, strides %v, dilations %v: all must be positive", kernel, w.Strides, w.Dilations)
+			}
+		}
+		if kernel[i] > most/w.Dilations[i] {
+			c.Fault("a window of %d positions, %d apart", kernel[i], w.Dilations[i])
+		}
+	}
+	pads := listOr(c, "pads", 2*axes, 0)
+	for _, p := range pads {
+		if p < -most || p > most {
+			c.Fault("a padding of %d", p)
+		}
+	}
+	w.Begin, w.End = ir.Constants(pads[:axes]), ir.Constants(pads[axes:])
+	return w
+}
+
+// slidingWindow reads the attributes that convolutions and poolings share.
+func slidingWindow(c *convert.Call, x *ir.Value, kernel []int64) ops.Window {
+	axes := len(x.Type.Shape) - 2
+	if axes < 1 || len(kernel) != axes {
+		c.Fault("a kernel over %d axes for an input of rank %d", len(kernel), len(x.Type.Shape))
+	}
+	w := padded(c, kernel)
+	switch mode := c.Text("auto_pad", "NOTSET"); mode {
+	case "", "NOTSET":
+	case "VALID":
+		w.Begin, w.End = make([]sym.Expr, axes), make([]sym.Expr, axes)
+	case "SAME_UPPER", "SAME_LOWER":
+		w.Begin, w.End = make([]sym.Expr, axes), make([]sym.Expr, axes)
+		for i := range axes {
+			w.Begin[i], w.End[i] = halved(samePadding(c, x.Type.Shape[2+i], (kernel[i]-1)*w.Dilations[i]+1, w.Strides[i]))
+			if mode == "SAME_LOWER" {
+				w.Begin[i], w.End[i] = w.End[i], w.Begin[i]
+			}
+		}
+	default:
+		c.Fault("auto_pad is %q", mode)
+	}
+	return w
+}
+
+// samePadding is how much an axis must grow for the window to have a place for every stride.
+func samePadding(c *convert.Call, extent sym.Expr, span, stride int64) sym.Expr {
+	places := extent.CeilDiv(sym.Const(stride))
+	total := places.Sub(sym.Const(1)).Mul(sym.Const(stride)).Add(sym.Const(span)).Sub(extent)
+	if span < stride { // else it is never negative
+		total = total.Max(sym.Const(0))
+	}
+	return c.Dims().Simplify(total)
+}
+
+// halved is a padding in two parts, the second one larger where it is odd.
+func halved(total sym.Expr) (less, more sym.Expr) {
+	less = total.FloorDiv(sym.Const(2))
+	return less, total.Sub(less)
+}
+
+// listOr is a list attribute of the given length; where it is absent, the same number throughout.
+func listOr(c *convert.Call, name string, length int, otherwise int64) []int64 {
+	list := c.Ints(name)
+	if list == nil {
+		return slices.Repeat([]int64{otherwise}, length)
+	}
+	if len(list) != length {
+		c.Fault("attribute %s has %d numbers, %d are needed", name, len(list), length)
+	}
+	return list
+}
+
+// convTranspose converts ConvTranspose. What the padding adds to or takes from the result is its window's end.
+func convTranspose(c *convert.Call) []*ir.Value {
+	x, w := c.Input(0), c.Input(1)
+	window := convWindow(c, x, w)
+	axes := len(window.Kernel)
+	extra, wanted := listOr(c, "output_padding", axes, 0), c.Ints("output_shape")
+	if len(wanted) > axes {
+		wanted = wanted[len(wanted)-axes:]
+	}
+	mode := c.Text("auto_pad", "NOTSET")
+	same := mode == "SAME_UPPER" || mode == "SAME_LOWER"
+	if wanted != nil && len(wanted) != axes {
+		c.Fault("output_shape has %d numbers for %d axes", len(wanted), axes)
+	}
+	for i := range axes {
+		added := sym.Const(extra[i])
+		if wanted == nil && !same {
+			window.End[i] = window.End[i].Sub(added)
+			continue
+		}
+		span := (window.Kernel[i]-1)*window.Dilations[i] + 1
+		var total sym.Expr
+		if wanted != nil {
+			total = x.Type.Shape[2+i].Sub(sym.Const(1)).Mul(sym.Const(window.Strides[i])).Add(sym.Const(extra[i] + span - wanted[i]))
+		} else {
+			total = sym.Const(max(0, span-window.Strides[i]+extra[i])) // so that the result is stride times as long
+		}
+		less, more := halved(c.Dims().Simplify(total.Max(sym.Const(0)))) // a result longer than what is computed is filled at the end
+		window.Begin[i] = more
+		if mode == "SAME_UPPER" {
+			window.Begin[i] = less
+		}
+		window.End[i] = c.Dims().Simplify(total.Sub(window.Begin[i]).Sub(added))
+	}
+	return convert.One(ops.ConvolutionTranspose(c.Builder, x, w, c.Optional(2), window, c.Int("group", 1)))
+}

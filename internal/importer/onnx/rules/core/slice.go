@@ -1,0 +1,246 @@
+package core
+
+import (
+	"math"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/importer/onnx/convert"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// cut returns the first index of a slice along an axis, and how many elements it takes. Backwards, ONNX begins at an
+// element of the axis: a start in front of the axis is its first element, where Python takes none.
+func cut(c *convert.Call, start, end, extent sym.Expr, step int64) (begin, length sym.Expr) {
+	zero, low, last := sym.Const(0), sym.Const(0), extent
+	if step < 0 {
+		low, last = sym.Const(-1), extent.Sub(sym.Const(1))
+	}
+	clamp := func(at, low sym.Expr) sym.Expr {
+		// The ends of 64 and of 32 bits stand for the ends of the axis.
+		if v, ok := at.Const(); ok && v >= math.MaxInt32 {
+			return last
+		} else if ok && v <= math.MinInt32 {
+			return low.Min(last)
+		}
+		if at = c.FromEnd(at, extent); c.Dims().LE(last, at) == sym.Yes {
+			return last
+		}
+		return at.Max(low).Min(last)
+	}
+	begin, stop := clamp(start, zero), clamp(end, low)
+	way := stop.Sub(begin)
+	if step < 0 {
+		way, step = way.Neg(), -step
+	}
+	return c.Dims().Simplify(begin), c.Dims().Simplify(way.CeilDiv(sym.Const(step)).Max(zero))
+}
+
+func slice(c *convert.Call) []*ir.Value {
+	x := c.Input(0)
+	rank := len(x.Type.Shape)
+	var starts, ends []sym.Expr
+	var axes, steps []int64
+	known := true
+	if c.Version >= 10 && slicedAt(c) {
+		return convert.One(sliceAt(c, x))
+	}
+	if c.Version < 10 {
+		starts, ends, axes = ir.Constants(c.Ints("starts")), ir.Constants(c.Ints("ends")), c.Ints("axes")
+	} else {
+		known = c.Input(1).Known != nil && c.Input(2).Known != nil
+		starts, ends = make([]sym.Expr, c.Length(1)), make([]sym.Expr, c.Length(2))
+		if known {
+			starts, ends = c.In[1].Known, c.In[2].Known
+		}
+		if c.Optional(3) != nil {
+			axes = c.Numbers(3)
+		}
+		if c.Optional(4) != nil {
+			steps = c.Numbers(4)
+		}
+	}
+	if axes == nil {
+		for i := range starts {
+			axes = append(axes, int64(i))
+		}
+	}
+	if steps == nil {
+		for range axes {
+			steps = append(steps, 1)
+		}
+	}
+	if len(starts) != len(axes) || len(ends) != len(axes) || len(steps) != len(axes) {
+		c.Fault("%d starts, %d ends, %d steps for %d axes", len(starts), len(ends), len(steps), len(axes))
+	}
+	c.Marked(axes, rank)
+	begin, extent, step := make([]sym.Expr, rank), append([]sym.Expr{}, x.Type.Shape...), make([]int64, rank)
+	for i := range step {
+		step[i] = 1
+	}
+	cut := func(i int, whole sym.Expr) (sym.Expr, sym.Expr) { return cut(c, starts[i], ends[i], whole, steps[i]) }
+	if !known {
+		cut = cutAtRun(c, x, axes, steps)
+	}
+	for i, a := range axes {
+		axis := c.Axis(a, rank)
+		if steps[i] == 0 {
+			c.Fault("a step of 0")
+		}
+		// A step of −2⁶³ and the like cannot be negated; one so long takes one element at most.
+		steps[i] = min(max(steps[i], -math.MaxInt32), math.MaxInt32)
+		step[axis] = steps[i]
+		begin[axis], extent[axis] = cut(i, x.Type.Shape[axis])
+	}
+	return convert.One(ops.Slice(c.Builder, x, begin, extent, step))
+}
+
+// cutAtRun is cut for starts and ends that only the run knows: it resolves and clamps them there.
+func cutAtRun(c *convert.Call, x *ir.Value, axes, steps []int64) func(i int, whole sym.Expr) (begin, length sym.Expr) {
+	b := c.Builder
+	whole, low, high := make([]sym.Expr, len(axes)), make([]sym.Expr, len(axes)), make([]sym.Expr, len(axes))
+	stride, round := make([]sym.Expr, len(axes)), make([]sym.Expr, len(axes))
+	for i, a := range axes {
+		extent := x.Type.Shape[c.Axis(a, len(x.Type.Shape))]
+		whole[i], high[i] = extent, extent
+		stride[i], round[i] = sym.Const(steps[i]), sym.Const(steps[i]-1)
+		if steps[i] < 0 {
+			low[i], high[i], round[i] = sym.Const(-1), extent.Sub(sym.Const(1)), sym.Const(steps[i]+1)
+		}
+	}
+	clamp := func(at, low *ir.Value) *ir.Value {
+		at = ops.Where(b, ops.Binary(b, ops.Lt, at, c.Number(0)), ops.Binary(b, ops.Add, at, c.Integers(whole...)), at)
+		return ops.Binary(b, ops.Min, ops.Binary(b, ops.Max, at, low), c.Integers(high...))
+	}
+	first, stop := clamp(c.Wide(1), c.Number(0)), clamp(c.Wide(2), c.Integers(low...))
+	way := ops.Binary(b, ops.Add, ops.Binary(b, ops.Sub, stop, first), c.Integers(round...))
+	length := ops.Binary(b, ops.Max, ops.Binary(b, ops.Div, way, c.Integers(stride...)), c.Number(0))
+	begins := bound(c, ops.Binary(b, ops.Max, first, c.Number(0)), whole)
+	lengths := bound(c, length, whole)
+	return func(i int, _ sym.Expr) (sym.Expr, sym.Expr) { return begins[i], lengths[i] }
+}
+
+func concat(c *convert.Call) []*ir.Value {
+	if !c.Has("axis") {
+		c.Fault("attribute axis is missing")
+	}
+	for i := range c.In {
+		c.Input(i)
+	}
+	return convert.One(ops.Concat(c.Builder, c.Int("axis", 0), c.In...))
+}
+
+// maxPieces is the most pieces that a split may have.
+const maxPieces = 1 << 14
+
+func split(c *convert.Call) []*ir.Value {
+	x := c.Input(0)
+	axis := int(c.Axis(c.Int("axis", 0), len(x.Type.Shape)))
+	extent, pieces := x.Type.Shape[axis], int64(len(c.Node.Output))
+	var extents []sym.Expr
+	switch {
+	case c.Version < 13 && c.Has("split"):
+		extents = ir.Constants(c.Ints("split"))
+	case c.Version >= 13 && c.Optional(1) != nil:
+		c.Length(1)
+		if c.In[1].Known == nil {
+			extents = c.Decided(c.Wide(1), extent)
+		} else {
+			extents = c.In[1].Known
+		}
+	default:
+		if c.Version >= 18 && c.Has("num_outputs") {
+			pieces = c.Int("num_outputs", 0)
+		}
+		if pieces < 1 || pieces > maxPieces {
+			c.Fault("%d pieces", pieces)
+		}
+		// The last piece is the smaller one, and may be empty.
+		each, left := extent.CeilDiv(sym.Const(pieces)), extent
+		if c.Version < 18 {
+			each = extent.FloorDiv(sym.Const(pieces))
+		}
+		for range pieces - 1 {
+			size := c.Dims().Simplify(each.Min(left))
+			extents = append(extents, size)
+			left = left.Sub(size)
+		}
+		if c.Version < 18 {
+			left = each
+		}
+		extents = append(extents, c.Dims().Simplify(left))
+	}
+	if len(extents) < c.Outputs {
+		c.Fault("%d pieces for %d outputs", len(extents), c.Outputs)
+	}
+	c.Condition(sym.Cond{A: c.Dims().Simplify(sym.Sum(extents...)), Rel: sym.EQ, B: extent}, "the pieces of a split are the whole")
+	return ops.Split(c.Builder, x, axis, extents)
+}
+
+func pad(c *convert.Call) []*ir.Value {
+	x := c.Input(0)
+	rank := len(x.Type.Shape)
+	var pads []sym.Expr
+	var value *ir.Value
+	axes := make([]sym.Expr, rank)
+	for i := range axes {
+		axes[i] = sym.Const(int64(i))
+	}
+	if c.Version < 11 {
+		pads, value = ir.Constants(c.Ints("pads")), ops.Scalar(c.Builder, x.Type.DType, c.Float("value", 0))
+	} else {
+		vector(c, 1)
+		pads = c.Symbols(1, math.MinInt64, convert.Unlimited)
+		value = c.Optional(2)
+		if c.Optional(3) != nil {
+			axes = c.Axes(3, rank)
+		}
+	}
+	if len(pads) != 2*len(axes) {
+		c.Fault("%d paddings for %d axes, two for each are needed", len(pads), len(axes))
+	}
+	begin, end := make([]sym.Expr, rank), make([]sym.Expr, rank)
+	for i := range begin {
+		begin[i] = along(axes, pads[:len(axes)], i, sym.Const(0))
+		end[i] = along(axes, pads[len(axes):], i, sym.Const(0))
+	}
+	return convert.One(ops.Pad(c.Builder, x, value, c.Text("mode", "constant"), c.AsDims(math.MinInt64, begin...), c.AsDims(math.MinInt64, end...)))
+}
+
+// vector checks that an input is a vector of two numbers for each axis at most.
+func vector(c *convert.Call, i int) {
+	if v := c.Input(i); len(v.Type.Shape) != 1 {
+		c.Fault("%s has rank %d, it must be a vector", v.Name, len(v.Type.Shape))
+	}
+}
+
+// centerCropPad cuts or pads each axis at both ends, the end more than the beginning where the difference is odd.
+func centerCropPad(c *convert.Call) []*ir.Value {
+	x := c.Input(0)
+	rank := len(x.Type.Shape)
+	axes := c.Ints("axes")
+	if axes == nil {
+		for i := range rank {
+			axes = append(axes, int64(i))
+		}
+	}
+	counted(c, 1, int64(len(axes)))
+	to := c.Symbols(1, 0, convert.Unlimited)
+	if len(to) != len(axes) {
+		c.Fault("%d extents for %d axes", len(to), len(axes))
+	}
+	c.Marked(axes, rank)
+	begin, end := make([]sym.Expr, rank), make([]sym.Expr, rank)
+	for i, a := range axes {
+		axis := c.Axis(a, rank)
+		more := to[i].Sub(x.Type.Shape[axis])
+		half := more.Max(sym.Const(0)).FloorDiv(sym.Const(2)).Sub(more.Neg().Max(sym.Const(0)).FloorDiv(sym.Const(2)))
+		begin[axis] = c.Dims().Simplify(half)
+		end[axis] = c.Dims().Simplify(more.Sub(half))
+	}
+	if x.Type.DType == dtype.String {
+		c.Refuse("a tensor of strings")
+	}
+	return convert.One(ops.Pad(c.Builder, x, nil, "constant", begin, end))
+}

@@ -1,0 +1,33 @@
+package core
+
+import (
+	"github.com/weirml/weir/internal/importer/onnx/convert"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+)
+
+// ignoredIndex is the target that counts for nothing; nil where there is none.
+func einsum(c *convert.Call) []*ir.Value {
+	var xs []*ir.Value
+	for i := range c.In {
+		xs = append(xs, c.Input(i))
+	}
+	return convert.One(ops.Einsum(c.Builder, c.Text("equation", ""), xs...))
+}
+
+func likelihoodLoss(c *convert.Call) []*ir.Value {
+	return convert.One(ops.NegativeLogLikelihood(c.Builder, c.Input(0), c.Input(1), c.Optional(2), ignoredIndex(c), c.Text("reduction", "mean")))
+}
+
+func crossEntropyLoss(c *convert.Call) []*ir.Value {
+	logs := ops.LogSoftmax(c.Builder, c.Input(0), 1)
+	return []*ir.Value{ops.NegativeLogLikelihood(c.Builder, logs, c.Input(1), c.Optional(2), ignoredIndex(c), c.Text("reduction", "mean")), logs}
+}
+
+func ignoredIndex(c *convert.Call) *int64 {
+	if !c.Has("ignore_index") {
+		return nil
+	}
+	index := c.Int("ignore_index", 0)
+	return &index
+}

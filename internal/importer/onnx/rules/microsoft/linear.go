@@ -1,0 +1,147 @@
+package microsoft
+
+import (
+	"slices"
+
+	"github.com/weirml/weir/internal/importer/onnx/convert"
+	"github.com/weirml/weir/internal/importer/onnx/rules/core"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+)
+
+// Products and convolutions of com.microsoft with what follows them.
+
+// activationSettings is the functions that only fused operators have, as activationRules has the others.
+var activationSettings = map[string][2]string{"ScaledTanh": {"alpha", "beta"}, "ParametricSoftplus": {"alpha", "beta"}, "Clip": {"min", "max"}}
+
+// activated is an activation of y by its name. setting gives the i-th of its settings, which has a name of its own, or ok false where it is not given.
+func activated(c *convert.Call, y *ir.Value, name string, setting func(i int, name string) (x float64, ok bool)) *ir.Value {
+	if name == "" {
+		return y
+	}
+	if f, ok := core.UnaryRules[name]; ok {
+		return ops.Unary(c.Builder, f, y)
+	}
+	row, known := core.ActivationRules[name]
+	names, ok := activationSettings[name]
+	if !known && !ok {
+		c.Refuse("activation %q", name)
+	}
+	set, given := [2]float64{row.A, row.B}, [2]bool{}
+	if known {
+		names = [2]string{row.Alpha, row.Beta}
+	}
+	for i, name := range names {
+		if name == "" {
+			continue
+		}
+		if x, ok := setting(i, name); ok {
+			set[i], given[i] = x, true
+		}
+	}
+	switch name {
+	case "Clip":
+		for i, f := range []ops.BinaryFunction{ops.Max, ops.Min} {
+			if given[i] {
+				y = ops.Binary(c.Builder, f, y, ops.Scalar(c.Builder, y.Type.DType, set[i]))
+			}
+		}
+		return y
+	case "ScaledTanh":
+		return core.Scaled(c, ops.Unary(c.Builder, ops.Tanh, core.Scaled(c, y, set[1])), set[0])
+	case "ParametricSoftplus":
+		return core.Scaled(c, ops.Activation(c.Builder, "softplus", core.Scaled(c, y, set[1])), set[0])
+	}
+	return ops.ActivationWith(c.Builder, row.Op, y, set[0], set[1])
+}
+
+// fusedSetting reads settings from attributes of their names.
+func fusedSetting(c *convert.Call) func(i int, name string) (float64, bool) {
+	return func(_ int, name string) (float64, bool) {
+		return c.Float("activation_"+name, 0), c.Has("activation_" + name)
+	}
+}
+
+// fusedProduct is alpha · A · B, with the last two axes turned over, or with the first axis moved behind all but the last.
+func fusedProduct(c *convert.Call) *ir.Value {
+	operand := func(i int, batch, turn string) (*ir.Value, bool) {
+		v := c.Input(i)
+		rank := len(v.Type.Shape)
+		if c.Int(batch, 0) != 0 {
+			if rank < 3 {
+				c.Fault("%s of a tensor of rank %d", batch, rank)
+			}
+			perm := convert.AllAxes(rank)
+			perm = append(append(slices.Clone(perm[1:rank-1]), 0), perm[rank-1])
+			v = ops.Transpose(c.Builder, v, perm...)
+		}
+		return v, c.Int(turn, 0) != 0 && rank > 1
+	}
+	x, turnA := operand(0, "transBatchA", "transA")
+	y, turnB := operand(1, "transBatchB", "transB")
+	var z *ir.Value
+	if len(x.Type.Shape) > 1 && len(y.Type.Shape) > 1 {
+		z = ops.MatMul(c.Builder, x, y, turnA, turnB)
+	} else {
+		z = ops.MatMulAny(c.Builder, turned(c, x, turnA), turned(c, y, turnB))
+	}
+	if alpha := c.Float("alpha", 1); alpha != 1 {
+		z = core.Scaled(c, z, alpha)
+	}
+	return z
+}
+
+// turned is v with its last two axes in the other order, if so asked.
+func turned(c *convert.Call, v *ir.Value, turn bool) *ir.Value {
+	if !turn {
+		return v
+	}
+	perm := convert.AllAxes(len(v.Type.Shape))
+	last := len(perm) - 1
+	if last < 1 {
+		c.Fault("%s, a tensor of rank %d, to be transposed", v.Name, len(perm))
+	}
+	perm[last], perm[last-1] = perm[last-1], perm[last]
+	return ops.Transpose(c.Builder, v, perm...)
+}
+
+func fusedProductActivation(c *convert.Call) []*ir.Value {
+	return convert.One(activated(c, fusedProduct(c), c.Text("activation", ""), fusedSetting(c)))
+}
+
+func fusedGemm(c *convert.Call) []*ir.Value {
+	return convert.One(activated(c, core.Gemm(c)[0], c.Text("activation", ""), fusedSetting(c)))
+}
+
+// fusedConv is a convolution, a sum and an activation.
+func fusedConv(c *convert.Call) []*ir.Value {
+	settings := c.Floats("activation_params")
+	return convert.One(activated(c, plus(c, core.Conv(c)[0], c.Optional(3)), c.Text("activation", ""), func(i int, _ string) (float64, bool) {
+		if i >= len(settings) {
+			return 0, false
+		}
+		return settings[i], true
+	}))
+}
+
+// channelsFirst is x with its last axis moved to the place of channels, and back what undoes it, where the attribute says that channels are last.
+func channelsFirst(c *convert.Call, x *ir.Value) (first *ir.Value, back func(*ir.Value) *ir.Value) {
+	rank := len(x.Type.Shape)
+	if c.Int("channels_last", 0) == 0 {
+		return x, func(y *ir.Value) *ir.Value { return y }
+	}
+	if rank < 3 {
+		c.Fault("an input of rank %d", rank)
+	}
+	axes := convert.AllAxes(rank)
+	there := append([]int64{0, int64(rank - 1)}, axes[1:rank-1]...)
+	again := append(append([]int64{0}, axes[2:]...), 1)
+	return ops.Transpose(c.Builder, x, there...), func(y *ir.Value) *ir.Value { return ops.Transpose(c.Builder, y, again...) }
+}
+
+func fusedMatMul(c *convert.Call) []*ir.Value { return convert.One(fusedProduct(c)) }
+
+func gemmFastGelu(c *convert.Call) []*ir.Value {
+	y := plus(c, ops.MatMulAny(c.Builder, c.Input(0), c.Input(1)), c.Optional(2))
+	return convert.One(ops.Activation(c.Builder, "gelu_tanh", y))
+}

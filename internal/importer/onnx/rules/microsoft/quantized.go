@@ -1,0 +1,293 @@
+package microsoft
+
+import (
+	"slices"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/importer/onnx/convert"
+	"github.com/weirml/weir/internal/importer/onnx/rules/core"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// The quantised operators of com.microsoft: elements of 8 bits go to f32 and back around an operator of floats, which is how
+// onnxruntime defines them.
+
+// real is the numbers that the i-th input stands for, by the scale and the zero point in the inputs after it.
+func real(c *convert.Call, i int) *ir.Value {
+	return ops.Dequantize(c.Builder, c.Input(i), c.Input(i+1), c.Optional(i+2), dtype.F32, ops.Quantization{})
+}
+
+// quantized is numbers as integers of type to, by the scale and the zero point in the i-th input and the next.
+func quantized(c *convert.Call, y *ir.Value, i int, to dtype.DType) *ir.Value {
+	return ops.Quantize(c.Builder, y, c.Input(i), c.Optional(i+1), to, dtype.Invalid, ops.Quantization{}, false)
+}
+
+// The functions below compute as onnxruntime does where a result may lie half way between two integers: the scales are first made into one number for each
+// operand, in units of the result's scale.
+
+// whole is the i-th input less its zero point, in i32.
+func whole(c *convert.Call, i int) *ir.Value {
+	x := ops.Cast(c.Builder, c.Input(i), dtype.I32)
+	if zero := c.Optional(i + 2); zero != nil {
+		x = ops.Binary(c.Builder, ops.Sub, x, convert.ScalarIn(c.Builder, ops.Cast(c.Builder, zero, dtype.I32)))
+	}
+	return x
+}
+
+// scaleAt is the i-th input, a scalar.
+func scaleAt(c *convert.Call, i int) *ir.Value { return convert.ScalarIn(c.Builder, c.Input(i)) }
+
+// rounded is numbers in units of the result's scale as its integers, by the zero point in the i-th input.
+func rounded(c *convert.Call, y *ir.Value, i int, to dtype.DType) *ir.Value {
+	zero := c.Optional(i)
+	if zero != nil {
+		zero = convert.ScalarIn(c.Builder, zero)
+	}
+	return ops.Quantize(c.Builder, y, ops.Scalar(c.Builder, dtype.F32, 1), zero, to, dtype.Invalid, ops.Quantization{}, false)
+}
+
+// inUnits is integers times a number, as f32.
+func inUnits(c *convert.Call, x, by *ir.Value) *ir.Value {
+	return ops.Binary(c.Builder, ops.Mul, ops.Cast(c.Builder, x, dtype.F32), by)
+}
+
+// quantizedSum rounds once, after the zero points of all three have been added.
+func quantizedSum(c *convert.Call) []*ir.Value {
+	b := c.Builder
+	total := zeroPoint(c, 7)
+	terms := [2]*ir.Value{}
+	for i, at := range []int{0, 3} {
+		ratio := ops.Binary(b, ops.Div, scaleAt(c, at+1), scaleAt(c, 6))
+		terms[i] = inUnits(c, c.Input(at), ratio)
+		total = ops.Binary(b, ops.Sub, total, ops.Binary(b, ops.Mul, ratio, zeroPoint(c, at+2)))
+	}
+	y := ops.Binary(b, ops.Add, ops.Binary(b, ops.Add, terms[0], total), terms[1])
+	return convert.One(ops.Quantize(b, y, ops.Scalar(b, dtype.F32, 1), nil, c.Input(0).Type.DType, dtype.Invalid, ops.Quantization{}, false))
+}
+
+// zeroPoint is the i-th input, a scalar, as f32; 0 where it is absent.
+func zeroPoint(c *convert.Call, i int) *ir.Value {
+	if v := c.Optional(i); v != nil {
+		return convert.ScalarIn(c.Builder, ops.Cast(c.Builder, v, dtype.F32))
+	}
+	return ops.Scalar(c.Builder, dtype.F32, 0)
+}
+
+func quantizedProduct(c *convert.Call) []*ir.Value {
+	b := c.Builder
+	scale := ops.Binary(b, ops.Div, ops.Binary(b, ops.Mul, scaleAt(c, 1), scaleAt(c, 4)), scaleAt(c, 6))
+	y := inUnits(c, ops.Binary(b, ops.Mul, whole(c, 0), whole(c, 3)), scale)
+	return convert.One(rounded(c, y, 7, c.Input(0).Type.DType))
+}
+
+// quantizedMean is the mean of each channel.
+func quantizedMean(c *convert.Call) []*ir.Value {
+	b := c.Builder
+	first, back := channelsFirst(c, whole(c, 0))
+	inner := *c
+	inner.In = []*ir.Value{first}
+	axes := core.SpatialAxes(&inner)
+	size := ops.Cast(b, ops.Integers(b, ir.Type{DType: dtype.I64}, []sym.Expr{convert.Count(first.Type.Shape[2:])}), dtype.F32)
+	sum := ops.ReduceSum(b, first, true, axes...)
+	y := inUnits(c, sum, ops.Binary(b, ops.Div, scaleAt(c, 1), ops.Binary(b, ops.Mul, scaleAt(c, 3), size)))
+	return convert.One(back(rounded(c, y, 4, c.Input(0).Type.DType)))
+}
+
+// quantizedUnary is the rule of a function of one quantised tensor.
+func quantizedUnary(f func(c *convert.Call, x *ir.Value) *ir.Value) convert.Rule {
+	return func(c *convert.Call) []*ir.Value {
+		return convert.One(quantized(c, f(c, real(c, 0)), 3, c.Input(0).Type.DType))
+	}
+}
+
+// softmaxOf is Softmax as the version of ai.onnx in the attribute opset means it.
+func softmaxOf(c *convert.Call, x *ir.Value) *ir.Value {
+	inner := *c
+	inner.In, inner.Version = []*ir.Value{x}, c.Int("opset", 13)
+	return c.Scope.Source.Rules.Rule("Softmax", inner.Version)(&inner)[0]
+}
+
+func meanOf(c *convert.Call, x *ir.Value) *ir.Value {
+	axes := c.Ints("axes")
+	if len(axes) == 0 {
+		axes = convert.AllAxes(len(x.Type.Shape))
+	}
+	for i := range axes {
+		axes[i] = c.Axis(axes[i], len(x.Type.Shape))
+	}
+	slices.Sort(axes)
+	return ops.ReduceMean(c.Builder, x, c.Int("keepdims", 1) != 0, slices.Compact(axes)...)
+}
+
+// pooled is an average pooling, of images whose channels may come last.
+func pooled(c *convert.Call, x *ir.Value) *ir.Value {
+	first, back := channelsFirst(c, x)
+	inner := *c
+	inner.In = []*ir.Value{first}
+	return back(core.AveragePool(&inner)[0])
+}
+
+// quantizedConcat has its result's scale and zero point first, then a tensor, a scale and a zero point for each part.
+func quantizedConcat(c *convert.Call) []*ir.Value {
+	if len(c.In) < 5 || len(c.In)%3 != 2 {
+		c.Fault("%d inputs, there must be two and three for each part", len(c.In))
+	}
+	var parts []*ir.Value
+	for i := 2; i < len(c.In); i += 3 {
+		parts = append(parts, real(c, i))
+	}
+	axis := c.Axis(c.Int("axis", 0), len(parts[0].Type.Shape))
+	return convert.One(quantized(c, ops.Concat(c.Builder, axis, parts...), 0, c.Input(2).Type.DType))
+}
+
+func quantizedWhere(c *convert.Call) []*ir.Value {
+	return convert.One(quantized(c, ops.Where(c.Builder, c.Input(0), real(c, 1), real(c, 4)), 7, c.Input(1).Type.DType))
+}
+
+// quantizedConv is ai.onnx's QLinearConv, of images whose channels may come last.
+func quantizedConv(c *convert.Call) []*ir.Value {
+	first, back := channelsFirst(c, c.Input(0))
+	inner := *c
+	inner.In = append([]*ir.Value{first}, c.In[1:]...)
+	return convert.One(back(core.QLinearConv(&inner)[0]))
+}
+
+// integerProduct is the product of integers of 8 bits times their scales: x's has one element, w's one, or one for each column.
+func integerProduct(c *convert.Call, x, w, xScale, wScale, xZero, wZero *ir.Value) *ir.Value {
+	sums := ops.Cast(c.Builder, ops.MatMulInteger(c.Builder, x, xZero, w, wZero), dtype.F32)
+	return ops.Binary(c.Builder, ops.Mul, sums, ops.Binary(c.Builder, ops.Mul, core.WideScale(c, xScale, 0), core.WideScale(c, wScale, 0)))
+}
+
+func integerToFloat(c *convert.Call) []*ir.Value {
+	return convert.One(plus(c, integerProduct(c, c.Input(0), c.Input(1), c.Input(2), c.Input(3), c.Optional(4), c.Optional(5)), c.Optional(6)))
+}
+
+// dynamicProduct quantises its left operand by the range of its elements.
+func dynamicProduct(c *convert.Call) []*ir.Value {
+	x, scale, zero := ops.DynamicQuantize(c.Builder, c.Input(0))
+	return convert.One(plus(c, integerProduct(c, x, c.Input(1), scale, c.Input(2), zero, c.Optional(3)), c.Optional(4)))
+}
+
+// quantizedGemm is alpha · A · B + C of quantised matrices; C counts in units of both scales, and without a scale the result stays in floats.
+func quantizedGemm(c *convert.Call) []*ir.Value {
+	b := c.Builder
+	x, w := turned(c, c.Input(0), c.Int("transA", 0) != 0), turned(c, c.Input(3), c.Int("transB", 0) != 0)
+	sums := ops.MatMulInteger(b, x, c.Optional(2), w, c.Optional(5))
+	sums = plus(c, sums, c.Optional(6))
+	scale := ops.Binary(b, ops.Mul, core.WideScale(c, c.Input(1), 0), core.WideScale(c, c.Input(4), 0))
+	if alpha := c.Float("alpha", 1); alpha != 1 {
+		scale = core.Scaled(c, scale, alpha)
+	}
+	if c.Optional(7) == nil {
+		return convert.One(inUnits(c, sums, scale))
+	}
+	return convert.One(rounded(c, inUnits(c, sums, ops.Binary(b, ops.Div, scale, scaleAt(c, 7))), 8, c.Input(0).Type.DType))
+}
+
+// packedTypes are the integers of so many bits that a byte holds several of, or one.
+var packedTypes = map[int64]dtype.DType{2: dtype.U2, 4: dtype.U4, 8: dtype.U8}
+
+// unpacked reads a constant of bytes as integers of fewer bits, the low ones first, which lie along the last axis.
+func unpacked(c *convert.Call, i int, bits int64) *ir.Value {
+	to, known := packedTypes[bits]
+	t := c.Constant(i)
+	if !known || t.DType() != dtype.U8 || t.Rank() < 1 {
+		c.Refuse("%s as integers of %d bits", t, bits)
+	}
+	if bits == 8 {
+		return c.Input(i)
+	}
+	shape := slices.Clone(t.Shape())
+	shape[len(shape)-1] *= 8 / bits
+	view, err := tensor.Over(to, shape, t.Bytes())
+	if err != nil {
+		c.Fail(err)
+	}
+	return c.Builder.Constant(c.In[i].Name, view)
+}
+
+// levelOfBytes is the accuracy level that allows operands of 8 bits.
+const levelOfBytes = 4
+
+// packedProduct converts MatMulNBits: A times the transpose of weights of few bits, with a scale and a zero point for each block of a row.
+func packedProduct(c *convert.Call) []*ir.Value {
+	b := c.Builder
+	bits, size, rows, columns := c.Int("bits", 4), c.Int("block_size", 0), c.Int("N", 0), c.Int("K", 0)
+	if size < 1 || rows < 1 || columns < 1 || size > 1<<31 || rows > 1<<31 || columns > 1<<31 {
+		c.Fault("%d rows of %d in blocks of %d", rows, columns, size)
+	}
+	refuseUnless(c, "weight_prepacked", 0)
+	blocks := (columns + size - 1) / size
+	weights := ops.Reshape(b, unpacked(c, 1, bits), sym.Const(rows), sym.Const(blocks*size))
+	scale := ops.Reshape(b, c.Input(2), sym.Const(rows), sym.Const(blocks))
+	var zero *ir.Value // f32, or of the weights' type
+	switch given := c.Optional(3); {
+	case given == nil:
+		zero = ops.Expand(b, ops.Cast(b, c.Number(1<<(bits-1)), weights.Type.DType), sym.Const(rows), sym.Const(blocks))
+	case given.Type.DType == dtype.U8:
+		zero = unpacked(c, 3, bits)
+		zero = ops.Reshape(b, zero, sym.Const(rows), convert.Count(zero.Type.Shape).FloorDiv(sym.Const(rows)))
+		zero = taken(c, zero, 1, sym.Const(0), sym.Const(blocks))
+	default:
+		zero = ops.Reshape(b, given, sym.Const(rows), sym.Const(blocks))
+	}
+	var real *ir.Value
+	if group := c.Optional(4); group != nil || zero.Type.DType.IsFloat() {
+		spread := func(v *ir.Value) *ir.Value {
+			if group != nil {
+				return ops.Gather(b, v, group, 1)
+			}
+			each := ops.Expand(b, ops.Reshape(b, v, sym.Const(rows), sym.Const(blocks), sym.Const(1)), sym.Const(rows), sym.Const(blocks), sym.Const(size))
+			return taken(c, ops.Reshape(b, each, sym.Const(rows), sym.Const(blocks*size)), 1, sym.Const(0), sym.Const(columns))
+		}
+		weights = taken(c, weights, 1, sym.Const(0), sym.Const(columns))
+		dt := scale.Type.DType
+		real = ops.Binary(b, ops.Mul, ops.Binary(b, ops.Sub, ops.Cast(b, weights, dt), spread(ops.Cast(b, zero, dt))), spread(scale))
+	} else {
+		real = ops.Dequantize(b, weights, scale, zero, scale.Type.DType, ops.Quantization{Axis: 1, Block: size})
+		real = taken(c, real, 1, sym.Const(0), sym.Const(columns))
+	}
+	y := ops.MatMul(b, c.Input(0), real, false, true)
+	if c.Int("accuracy_level", 0) == levelOfBytes {
+		y.Node.Attrs[ops.BytesAllowed] = true
+	}
+	return convert.One(plus(c, y, c.Optional(5)))
+}
+
+// gatherPacked converts GatherBlockQuantized: rows of a table of few bits, as the numbers they stand for.
+func gatherPacked(c *convert.Call) []*ir.Value {
+	b, indices := c.Builder, c.Input(1)
+	data, zero := c.Input(0), c.Optional(3)
+	rank := len(data.Type.Shape)
+	axis, along, size := c.Axis(c.Int("gather_axis", 0), rank), c.Axis(c.Int("quantize_axis", 1), rank), c.Int("block_size", 128)
+	if axis == along {
+		c.Refuse("gathering along the axis that blocks lie along")
+	}
+	if data.Type.DType == dtype.U8 {
+		bits := c.Int("bits", 4)
+		if data = unpacked(c, 0, bits); zero != nil {
+			zero = unpacked(c, 3, bits)
+			extent := c.Input(2).Type.Shape[rank-1]
+			zero = taken(c, zero, rank-1, sym.Const(0), extent)
+		} else {
+			zero = ops.Expand(b, ops.Cast(b, c.Number(1<<(bits-1)), data.Type.DType), c.Input(2).Type.Shape...)
+		}
+	}
+	scale := ops.Gather(b, c.Input(2), indices, axis)
+	if zero != nil {
+		zero = ops.Gather(b, zero, indices, axis)
+	}
+	if along > axis {
+		along += int64(len(indices.Type.Shape)) - 1
+	}
+	return convert.One(ops.Dequantize(b, ops.Gather(b, data, indices, axis), scale, zero, scale.Type.DType, ops.Quantization{Axis: along, Block: size}))
+}
+
+func leakyRelu(c *convert.Call, x *ir.Value) *ir.Value {
+	return ops.ActivationWith(c.Builder, "leaky_relu", x, c.Float("alpha", 0.01), 0)
+}
+
+func sigmoid(c *convert.Call, x *ir.Value) *ir.Value { return ops.Unary(c.Builder, ops.Sigmoid, x) }

@@ -1,0 +1,483 @@
+package ml
+
+import (
+	"math"
+	"slices"
+	"sort"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/importer/onnx/convert"
+	"github.com/weirml/weir/internal/importer/onnx/rules/sequence"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// zipMap passes its input on: a sequence of maps is given as the tensor under it, a row a map, a column a key, in the order of the labels.
+func zipMap(c *convert.Call) []*ir.Value {
+	if c.Has("classlabels_int64s") == c.Has("classlabels_strings") {
+		c.Fault("the labels of the maps are either integers or texts")
+	}
+	return convert.One(c.Input(0))
+}
+
+// reals is a constant vector.
+func reals(c *convert.Call, dt dtype.DType, x []float64) *ir.Value {
+	t, err := tensor.New(dt, int64(len(x)))
+	if err != nil {
+		c.Fail(err)
+	}
+	for i, v := range x {
+		if dt.IsFloat() {
+			t.SetFloat(int64(i), v)
+		} else {
+			t.SetInt(int64(i), int64(v))
+		}
+	}
+	return c.Builder.Constant("c", t)
+}
+
+// along states that a list which has more than one element has one for each of x's last axis.
+func along(c *convert.Call, x *ir.Value, n int, what string) {
+	if n == 0 || len(x.Type.Shape) == 0 {
+		c.Fault("%d %s for samples %s", n, what, x.Type)
+	}
+	if n != 1 {
+		c.Condition(sym.Cond{A: x.Type.Shape[len(x.Type.Shape)-1], Rel: sym.EQ, B: sym.Const(int64(n))}, "as many "+what+" as features")
+	}
+}
+
+func arrayFeatures(c *convert.Call) []*ir.Value {
+	b, x := c.Builder, c.Input(0)
+	rank := len(x.Type.Shape)
+	if rank == 0 {
+		c.Fault("the features of a scalar")
+	}
+	if rank == 1 {
+		x = ops.Reshape(b, x, sym.Const(1), x.Type.Shape[0])
+	}
+	return convert.One(ops.Gather(b, x, c.Flat(c.Input(1)), -1))
+}
+
+func binarizer(c *convert.Call) []*ir.Value {
+	b, x := c.Builder, c.Input(0)
+	threshold := c.Float("threshold", 0)
+	if x.Type.DType.IsInt() {
+		threshold = math.Floor(threshold)
+	}
+	return convert.One(ops.Cast(b, ops.Binary(b, ops.Gt, x, c.Scalar(x.Type.DType, threshold)), x.Type.DType))
+}
+
+// featureVectorizer puts matrices side by side, each cut or filled with zeros to its number of columns.
+func featureVectorizer(c *convert.Call) []*ir.Value {
+	b, widths := c.Builder, c.Ints("inputdimensions")
+	if widths != nil && len(widths) != len(c.In) || len(c.In) == 0 {
+		c.Fault("%d inputdimensions for %d inputs", len(widths), len(c.In))
+	}
+	var parts []*ir.Value
+	for i := range c.In {
+		x := ops.Cast(b, c.Input(i), dtype.F32)
+		switch len(x.Type.Shape) {
+		case 1:
+			x = ops.Reshape(b, x, x.Type.Shape[0], sym.Const(1))
+		case 2:
+		default:
+			c.Fault("features %s", x.Type)
+		}
+		if widths != nil {
+			x = wideTo(c, x, widths[i])
+		}
+		parts = append(parts, x)
+	}
+	return convert.One(ops.Concat(b, 1, parts...))
+}
+
+// wideTo cuts or fills a matrix's columns.
+func wideTo(c *convert.Call, x *ir.Value, width int64) *ir.Value {
+	if width < 0 || width > convert.ExtentLimit {
+		c.Fault("%d columns", width)
+	}
+	has, zero := x.Type.Shape[1], sym.Const(0)
+	kept := c.Dims().Simplify(has.Min(sym.Const(width)))
+	x = ops.SliceAxis(c.Builder, x, 1, zero, kept)
+	missing := c.Dims().Simplify(sym.Const(width).Sub(kept))
+	if c.Dims().EQ(missing, zero) == sym.Yes {
+		return x
+	}
+	return ops.Pad(c.Builder, x, c.Scalar(dtype.F32, 0), "constant", []sym.Expr{zero, zero}, []sym.Expr{zero, missing})
+}
+
+func imputer(c *convert.Call) []*ir.Value {
+	b, x := c.Builder, c.Input(0)
+	dt := x.Type.DType
+	values, replaced := c.Floats("imputed_value_floats"), c.Float("replaced_value_float", 0)
+	if dt.IsInt() {
+		values, replaced = nil, float64(c.Int("replaced_value_int64", 0))
+		for _, v := range c.Ints("imputed_value_int64s") {
+			values = append(values, float64(v))
+		}
+	}
+	along(c, x, len(values), "imputed values")
+	if math.IsNaN(replaced) {
+		return convert.One(ops.Where(b, ops.Unary(b, ops.IsNaN, x), reals(c, dt, values), x))
+	}
+	return convert.One(ops.Where(b, ops.Binary(b, ops.Eq, x, c.Scalar(dt, replaced)), reals(c, dt, values), x))
+}
+
+// normalizer divides each row by its largest element, or by one of its norms, where that is not 0.
+func normalizer(c *convert.Call) []*ir.Value {
+	b, x := c.Builder, c.Input(0)
+	rank := len(x.Type.Shape)
+	if rank != 1 && rank != 2 {
+		c.Fault("samples %s", x.Type)
+	}
+	x = ops.Cast(b, x, dtype.F32)
+	last := int64(rank - 1)
+	norms := map[string]func() *ir.Value{
+		"MAX": func() *ir.Value { return ops.ReduceMax(b, x, true, last) },
+		"L1":  func() *ir.Value { return ops.LpNorm(b, x, 1, true, last) },
+		"L2":  func() *ir.Value { return ops.LpNorm(b, x, 2, true, last) },
+	}
+	build := norms[c.Text("norm", "MAX")]
+	if build == nil {
+		c.Fault("norm is %q", c.Text("norm", "MAX"))
+	}
+	norm, zero := build(), c.Scalar(dtype.F32, 0)
+	return convert.One(ops.Binary(b, ops.Div, x, ops.Where(b, ops.Binary(b, ops.Eq, norm, zero), c.Scalar(dtype.F32, 1), norm)))
+}
+
+func scaler(c *convert.Call) []*ir.Value {
+	b, x := c.Builder, c.Input(0)
+	dt := dtype.F32
+	if x.Type.DType == dtype.F64 {
+		dt = dtype.F64
+	}
+	x = ops.Cast(b, x, dt)
+	for _, step := range []struct {
+		name string
+		f    ops.BinaryFunction
+	}{{"offset", ops.Sub}, {"scale", ops.Mul}} {
+		if values := c.Floats(step.name); values != nil {
+			along(c, x, len(values), step.name+"s")
+			x = ops.Binary(b, step.f, x, reals(c, dt, values))
+		}
+	}
+	return convert.One(ops.Cast(b, x, dtype.F32))
+}
+
+// oneHotEncoder marks each element's category along a new last axis. Without zeros, an element of no category is an error of the run: its place is looked up outside of a list.
+func oneHotEncoder(c *convert.Call) []*ir.Value {
+	b, texts := c.Builder, c.IsTexts(0)
+	count := len(c.Ints("cats_int64s"))
+	if texts {
+		count = len(c.Texts("cats_strings"))
+	}
+	if count == 0 {
+		c.Fault("there are no categories of the input's type")
+	}
+	var place *ir.Value
+	if texts {
+		place = sequence.PlaceOf(c, 0, c.Texts("cats_strings"))
+	} else {
+		place = placeAmong(c, ops.Cast(b, c.Input(0), dtype.I64), c.Ints("cats_int64s"))
+	}
+	counting := ops.Counting(b, dtype.I64, sym.Const(int64(count)))
+	if c.Int("zeros", 1) == 0 {
+		place = ops.Gather(b, counting, place, 0)
+	}
+	lead := append(slices.Clone(place.Type.Shape), sym.Const(1))
+	return convert.One(ops.Cast(b, ops.Binary(b, ops.Eq, ops.Reshape(b, place, lead...), counting), dtype.F32))
+}
+
+// categoryMapper takes the i-th text to the i-th integer, or the other way about.
+func categoryMapper(c *convert.Call) []*ir.Value {
+	texts, ints := c.Texts("cats_strings"), c.Ints("cats_int64s")
+	if len(texts) == 0 || len(texts) != len(ints) {
+		c.Fault("%d cats_strings and %d cats_int64s", len(texts), len(ints))
+	}
+	if c.IsTexts(0) {
+		return convert.One(ops.Gather(c.Builder, c.Builder.Constant("values", tensor.Of(append(ints, c.Int("default_int64", -1))...)), sequence.PlaceOf(c, 0, texts), 0))
+	}
+	if dt := c.Input(0).Type.DType; dt != dtype.I64 {
+		c.Fault("elements of type %s, they must be i64 or texts", dt)
+	}
+	return convert.One(sequence.Picked(c, sequence.Table(c, append(texts, c.Text("default_string", "_Unused"))...), placeAmong(c, c.Input(0), ints)))
+}
+
+// placeAmong is each element's place in a list, the first of equal ones, and the list's length where it is not there.
+func placeAmong(c *convert.Call, x *ir.Value, list []int64) *ir.Value {
+	t := tensor.Of(list...)
+	return placeIn(c, x, t, func(i, j int64) bool { return list[i] < list[j] })
+}
+
+// placeIn is placeAmong by an order of the list's elements.
+func placeIn(c *convert.Call, x *ir.Value, list *tensor.Tensor, less func(i, j int64) bool) *ir.Value {
+	b := c.Builder
+	order := make([]int64, 0, list.Len())
+	for i := range list.Len() {
+		order = append(order, i)
+	}
+	sort.SliceStable(order, func(i, j int) bool { return less(order[i], order[j]) })
+	order = slices.CompactFunc(order, func(i, j int64) bool { return !less(i, j) && !less(j, i) })
+	keys, err := tensor.New(list.DType(), int64(len(order)))
+	if err != nil {
+		c.Fail(err)
+	}
+	for k, i := range order {
+		if list.DType().IsFloat() {
+			keys.SetFloat(int64(k), list.Float(i))
+		} else {
+			keys.SetInt(int64(k), list.Int(i))
+		}
+	}
+	return ops.Gather(b, b.Constant("places", tensor.Of(append(order, list.Len())...)), ops.Find(b, x, b.Constant("keys", keys)), 0)
+}
+
+// labelEncoder takes each element to the value beside the key that it is, or to the default. In version 1, a text to its place in a list, or a place to its text.
+func labelEncoder(c *convert.Call) []*ir.Value {
+	if c.Version < 2 {
+		return labelClasses(c, c.Texts("classes_strings"))
+	}
+	keys, values := list(c, "keys"), list(c, "values")
+	if keys == nil || values == nil || keys.Len() != values.Len() {
+		c.Fault("the keys and values are missing, or not as many")
+	}
+	var place *ir.Value
+	switch texts := c.IsTexts(0); {
+	case texts != (keys.DType() == dtype.String):
+		c.Fault("keys of type %s for other elements", keys.DType())
+	case texts:
+		place = sequence.PlaceOf(c, 0, keys.Strings())
+	case keys.DType() != c.Input(0).Type.DType:
+		c.Fault("keys of type %s for elements of type %s", keys.DType(), c.Input(0).Type.DType)
+	default:
+		place = placeIn(c, c.Input(0), keys, ascending(keys))
+	}
+	if values.DType() == dtype.String {
+		otherwise := c.Text("default_string", "_Unused")
+		if t := c.Tensor("default_tensor"); c.Has("values_tensor") && t != nil && t.DType() == dtype.String && t.Len() == 1 {
+			otherwise = t.Strings()[0]
+		}
+		return convert.One(sequence.Picked(c, sequence.Table(c, append(slices.Clone(values.Strings()), otherwise)...), place))
+	}
+	return convert.One(ops.Gather(c.Builder, c.Builder.Constant("values", withDefault(c, values)), place, 0))
+}
+
+// ascending is the order of a tensor's numbers, NaN behind all others.
+func ascending(t *tensor.Tensor) func(i, j int64) bool {
+	if !t.DType().IsFloat() {
+		return func(i, j int64) bool { return t.Int(i) < t.Int(j) }
+	}
+	return func(i, j int64) bool {
+		a, b := t.Float(i), t.Float(j)
+		return a < b || !math.IsNaN(a) && math.IsNaN(b)
+	}
+}
+
+func labelClasses(c *convert.Call, classes []string) []*ir.Value {
+	b := c.Builder
+	places := make([]int64, len(classes))
+	for i := range places {
+		places[i] = int64(i)
+	}
+	if c.IsTexts(0) {
+		return convert.One(ops.Gather(b, b.Constant("values", tensor.Of(append(places, c.Int("default_int64", -1))...)), sequence.PlaceOf(c, 0, classes), 0))
+	}
+	if dt := c.Input(0).Type.DType; dt != dtype.I64 {
+		c.Fault("elements of type %s, they must be i64 or texts", dt)
+	}
+	return convert.One(sequence.Picked(c, sequence.Table(c, append(slices.Clone(classes), c.Text("default_string", "_Unused"))...), placeAmong(c, c.Input(0), places)))
+}
+
+// list is the elements that one of the attributes whose names begin with prefix holds; nil where none does.
+func list(c *convert.Call, prefix string) *tensor.Tensor {
+	switch {
+	case c.Has(prefix + "_tensor"):
+		return c.Tensor(prefix + "_tensor")
+	case c.Has(prefix + "_int64s"):
+		return tensor.Of(c.Ints(prefix + "_int64s")...)
+	case c.Has(prefix + "_floats"):
+		return tensor.Of(convert.Narrow(c.Floats(prefix + "_floats"))...)
+	case c.Has(prefix + "_strings"):
+		list := c.Texts(prefix + "_strings")
+		return c.TextTensor([]int64{int64(len(list))}, list...)
+	}
+	return nil
+}
+
+// withDefault is values with what stands for no key behind them.
+func withDefault(c *convert.Call, values *tensor.Tensor) *tensor.Tensor {
+	t, err := tensor.New(values.DType(), values.Len()+1)
+	if err != nil {
+		c.Fail(err)
+	}
+	set := func(to int64, from *tensor.Tensor, i int64) {
+		if t.DType().IsFloat() {
+			t.SetFloat(to, from.Float(i))
+		} else {
+			t.SetInt(to, from.Int(i))
+		}
+	}
+	for i := range values.Len() {
+		set(i, values, i)
+	}
+	end := values.Len()
+	given := c.Tensor("default_tensor")
+	switch {
+	case c.Has("values_tensor") && given != nil:
+		if given.DType() != t.DType() || given.Len() != 1 {
+			c.Fault("the default is %s%v, it must be one %s", given.DType(), given.Shape(), t.DType())
+		}
+		set(end, given, 0)
+	case t.DType().IsFloat():
+		t.SetFloat(end, c.Float("default_float", math.Copysign(0, -1)))
+	case t.DType() == dtype.I64:
+		t.SetInt(end, c.Int("default_int64", -1))
+	}
+	return t
+}
+
+// linear is input 0 times a row of coefficients for each of count results, plus intercepts.
+func linear(c *convert.Call, count int64) *ir.Value {
+	b, x := c.Builder, matrix(c)
+	rows, intercepts := c.Floats("coefficients"), c.Floats("intercepts")
+	if count < 1 || int64(len(rows))%count != 0 || intercepts != nil && int64(len(intercepts)) != count && len(intercepts) != 0 {
+		c.Fault("%d coefficients and %d intercepts for %d results", len(rows), len(intercepts), count)
+	}
+	dt, width := x.Type.DType, int64(len(rows))/count
+	c.Condition(sym.Cond{A: x.Type.Shape[1], Rel: sym.EQ, B: sym.Const(width)}, "as many coefficients as features")
+	weights := ops.Reshape(b, reals(c, dt, rows), sym.Const(count), sym.Const(width))
+	y := ops.MatMul(b, x, weights, false, true)
+	if len(intercepts) > 0 {
+		y = ops.Binary(b, ops.Add, y, reals(c, dt, intercepts))
+	}
+	return y
+}
+
+func linearRegressor(c *convert.Call) []*ir.Value {
+	y := linear(c, c.Int("targets", 1))
+	return convert.One(ops.Cast(c.Builder, transformed(c, y, c.Text("post_transform", "NONE")), dtype.F32))
+}
+
+// linearClassifier: one row of coefficients for two labels is for the second.
+func linearClassifier(c *convert.Call) []*ir.Value {
+	labels, post := labelsOf(c, "classlabels_ints"), c.Text("post_transform", "NONE")
+	count := int64(len(c.Floats("intercepts")))
+	if count == 0 {
+		count = max(labels.count, 1)
+	}
+	scores := linear(c, count)
+	if count > 1 || labels.count != 2 {
+		return classified(c, scores, labels, post)
+	}
+	zero := c.Scalar(scores.Type.DType, 0)
+	label := labelled(c, ops.Cast(c.Builder, ops.Reshape(c.Builder, ops.Binary(c.Builder, ops.Gt, scores, zero), scores.Type.Shape[0]), dtype.I64), labels)
+	return []*ir.Value{label, classified(c, twoClasses(c, scores, true, post), labels, post)[1]}
+}
+
+// classLabels are what a classifier answers with: integers in the attribute named so, or texts.
+type classLabels struct {
+	ints  []int64
+	texts []string
+	count int64
+}
+
+func labelsOf(c *convert.Call, ints string) classLabels {
+	l := classLabels{ints: c.Ints(ints), texts: c.Texts("classlabels_strings")}
+	if len(l.ints) > 0 && len(l.texts) > 0 {
+		c.Fault("labels that are integers, and others that are texts")
+	}
+	l.count = int64(max(len(l.ints), len(l.texts)))
+	return l
+}
+
+// labelled is the label at each place.
+func labelled(c *convert.Call, place *ir.Value, l classLabels) *ir.Value {
+	if len(l.texts) > 0 {
+		return sequence.Picked(c, sequence.Table(c, l.texts...), place)
+	}
+	if len(l.ints) == 0 {
+		return place
+	}
+	return ops.Gather(c.Builder, c.Builder.Constant("labels", tensor.Of(l.ints...)), place, 0)
+}
+
+// classified is the label of each row's greatest score, the first of equal ones, and the scores after their transform, as f32. Of a single score it is the one label, or 0 or an
+// empty text where that is not above 0.
+func classified(c *convert.Call, scores *ir.Value, l classLabels, post string) []*ir.Value {
+	b := c.Builder
+	width, _ := scores.Type.Shape[1].Const()
+	out := ops.Cast(b, transformed(c, scores, post), dtype.F32)
+	if width == 1 && l.count <= 1 {
+		above := ops.Cast(b, ops.Reshape(b, ops.Binary(b, ops.Gt, scores, c.Scalar(scores.Type.DType, 0)), scores.Type.Shape[0]), dtype.I64)
+		two := classLabels{ints: []int64{0, 1}}
+		switch {
+		case len(l.ints) == 1:
+			two.ints[1] = l.ints[0]
+		case len(l.texts) == 1:
+			two = classLabels{texts: []string{"", l.texts[0]}}
+		}
+		return []*ir.Value{labelled(c, above, two), out}
+	}
+	if l.count > 0 && l.count < width {
+		c.Fault("%d labels for %d scores", l.count, width)
+	}
+	return []*ir.Value{labelled(c, ops.ArgMax(b, scores, 1, false, false, false), l), out}
+}
+
+// twoClasses adds the other class's score to one in [rows, 1]: of shares, what is left of 1 where they are not transformed; otherwise the negative.
+func twoClasses(c *convert.Call, score *ir.Value, shares bool, post string) *ir.Value {
+	b := c.Builder
+	other := ops.Unary(b, ops.Neg, score)
+	if shares && (post == "NONE" || post == "PROBIT") {
+		other = ops.Binary(b, ops.Sub, c.Scalar(score.Type.DType, 1), score)
+	}
+	return ops.Concat(b, 1, other, score)
+}
+
+// transforms are what may follow scores; TreeEnsemble names them by their places here.
+var transforms = []string{"NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"}
+
+func transformed(c *convert.Call, x *ir.Value, name string) *ir.Value {
+	b := c.Builder
+	switch name {
+	case "NONE":
+		return x
+	case "SOFTMAX":
+		return ops.Softmax(b, x, 1)
+	case "LOGISTIC":
+		return ops.Unary(b, ops.Sigmoid, x)
+	case "SOFTMAX_ZERO":
+		return softmaxZero(c, x)
+	case "PROBIT":
+		return probit(c, x)
+	}
+	c.Fault("post_transform is %q", name)
+	return nil
+}
+
+// softmaxZero is a softmax in which a score of 0 has no share: where all are 0, each has a half.
+func softmaxZero(c *convert.Call, x *ir.Value) *ir.Value {
+	b, dt := c.Builder, x.Type.DType
+	most := ops.ReduceMax(b, x, true, 1)
+	share := ops.Unary(b, ops.Exp, ops.Binary(b, ops.Sub, x, most))
+	rest := ops.Binary(b, ops.Mul, x, ops.Unary(b, ops.Exp, ops.Unary(b, ops.Neg, most)))
+	share = ops.Where(b, ops.Binary(b, ops.Gt, ops.Unary(b, ops.Abs, x), c.Scalar(dt, 1e-7)), share, rest)
+	sum := ops.ReduceSum(b, share, true, 1)
+	none := ops.Binary(b, ops.Eq, sum, c.Scalar(dt, 0))
+	return ops.Where(b, none, c.Scalar(dt, 0.5), ops.Binary(b, ops.Div, share, sum))
+}
+
+// probit is √2 times the inverse error function of 2x − 1, by the formula that runtimes have for it (Winitzki: A handy approximation for the error function and its inverse, 2008).
+func probit(c *convert.Call, x *ir.Value) *ir.Value {
+	b, wide := c.Builder, dtype.F64
+	number := func(v float64) *ir.Value { return c.Scalar(wide, v) }
+	binary := func(f ops.BinaryFunction, x, y *ir.Value) *ir.Value { return ops.Binary(b, f, x, y) }
+	y := binary(ops.Sub, binary(ops.Mul, ops.Cast(b, x, wide), number(2)), number(1))
+	logarithm := ops.Unary(b, ops.Log, binary(ops.Mul, binary(ops.Sub, number(1), y), binary(ops.Add, number(1), y)))
+	v := binary(ops.Add, number(2/(math.Pi*0.147)), binary(ops.Mul, logarithm, number(0.5)))
+	root := ops.Unary(b, ops.Sqrt, binary(ops.Sub, binary(ops.Mul, v, v), binary(ops.Mul, logarithm, number(1/0.147))))
+	inverse := binary(ops.Mul, ops.Unary(b, ops.Sign, y), ops.Unary(b, ops.Sqrt, binary(ops.Sub, root, v)))
+	return ops.Cast(b, binary(ops.Mul, inverse, number(1.41421356)), x.Type.DType)
+}

@@ -1,0 +1,62 @@
+package sequence
+
+import (
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/importer/onnx/convert"
+	"github.com/weirml/weir/internal/importer/onnx/wire"
+	"github.com/weirml/weir/internal/ir"
+)
+
+// given is the first input, of any form; nil where there is none.
+func given(c *convert.Call) *ir.Value {
+	if len(c.In) == 0 {
+		return nil
+	}
+	return c.In[0]
+}
+
+// optional: an optional of its input, or, without one, of a type with nothing in it.
+func optional(c *convert.Call) []*ir.Value {
+	g := c.Scope
+	if v := given(c); v != nil {
+		f := g.FormOf(v)
+		if f.Kind >= convert.Optional {
+			c.Fault("an optional of %s", f)
+		}
+		f.Kind |= convert.Optional
+		return convert.One(g.From(f, g.As(v, f)))
+	}
+	a := c.Attribute("type", wire.AttributeTypeProto)
+	if a == nil || a.TP == nil {
+		c.Fault("there is neither a value nor a type")
+	}
+	p, err := convert.PortOf(&wire.ValueInfoProto{Name: c.Source, Type: a.TP}, false, nil)
+	if err != nil {
+		if e := diag.As(err, diag.ErrUnsupported); e != nil {
+			err = e.AtNode(c.Source, c.Node.OpType)
+		}
+		c.Fail(err)
+	}
+	p.Kind |= convert.Optional
+	return convert.One(g.Stand(&convert.Composite{Form: p.Form(), Parts: []*ir.Value{g.Truth(false)}, Absent: true}))
+}
+
+// optionalHasElement: what is no optional has something, and no input nothing.
+func optionalHasElement(c *convert.Call) []*ir.Value {
+	v := given(c)
+	if v == nil {
+		return convert.One(c.Scope.Truth(false))
+	}
+	if o := c.Scope.Composites[v]; o != nil && o.Kind >= convert.Optional {
+		return convert.One(o.Parts[0])
+	}
+	return convert.One(c.Scope.Truth(true))
+}
+
+func optionalGetElement(c *convert.Call) []*ir.Value {
+	v := given(c)
+	if v == nil {
+		c.Fault("the input is missing")
+	}
+	return convert.One(c.Scope.Get(v))
+}

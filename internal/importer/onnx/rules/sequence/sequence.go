@@ -1,0 +1,508 @@
+package sequence
+
+import (
+	"slices"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/importer/onnx/convert"
+	"github.com/weirml/weir/internal/importer/onnx/wire"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// A sequence is a list while what goes into it, and where, is known as the model is converted. What is done to it then is done here, and costs a run nothing.
+
+// maxSequence is the most tensors that a list may have.
+const maxSequence = 1 << 10
+
+// listed is a sequence that is a list of tensors, of the type given where there are none.
+func listed(c *convert.Call, list []*ir.Value, dt dtype.DType) []*ir.Value {
+	s := &convert.Composite{Form: convert.Form{Kind: convert.Sequence, Of: ir.Type{DType: dt}, Vacant: len(list) == 0}, List: list, Listed: true}
+	for i, v := range list {
+		f := c.Scope.FormOf(v)
+		if f.Kind != convert.Tensor {
+			c.Fault("%s in a sequence", f)
+		}
+		if i == 0 {
+			s.Of = f.Of
+		}
+		if f.Of.DType != s.Of.DType {
+			c.Fault("tensor %d of the sequence is %s, the first is %s", i, f.Of, s.Of)
+		}
+		s.Of.Shape = convert.Alike(s.Of.Shape, f.Of.Shape)
+	}
+	v := c.Scope.Stand(s)
+	if len(list) > maxSequence {
+		v = c.Scope.From(s.Form, c.Scope.Packed(s))
+	}
+	return convert.One(v)
+}
+
+// sequence is the i-th input, which must be a sequence, or an optional that has one.
+func sequence(c *convert.Call, i int) *convert.Composite {
+	if i >= len(c.In) || c.In[i] == nil {
+		c.Fault("input %d is missing", i)
+	}
+	s := c.Scope.Composites[c.Scope.Get(c.In[i])]
+	if s == nil || s.Kind != convert.Sequence {
+		c.Fault("input %d is %s, it must be a sequence", i, c.Scope.FormOf(c.In[i]))
+	}
+	return s
+}
+
+// list is a sequence's elements and extents, and its pool where it is of texts.
+func list(g *convert.Scope, s *convert.Composite) (l ops.List, pool *ir.Value) {
+	parts := s.Parts
+	if s.Listed {
+		parts = g.Packed(s)
+	}
+	if len(parts) > 2 {
+		pool = parts[2]
+	}
+	return ops.List{Elements: parts[0], Extents: parts[1]}, pool
+}
+
+// of is the sequence of a form that a list and a pool hold.
+func of(g *convert.Scope, t ir.Type, l ops.List, pool *ir.Value) *ir.Value {
+	parts := []*ir.Value{l.Elements, l.Extents}
+	if pool != nil {
+		parts = append(parts, pool)
+	}
+	return g.From(convert.Form{Kind: convert.Sequence, Of: t}, parts)
+}
+
+// known is a position that is known; otherwise where there is none.
+func known(c *convert.Call, i int, otherwise int64) (int64, bool) {
+	v := c.Optional(i)
+	if v == nil {
+		return otherwise, true
+	}
+	if len(v.Known) != 1 {
+		return 0, false
+	}
+	return v.Known[0].Const()
+}
+
+// position is a position as the run has it.
+func position(c *convert.Call, i int, otherwise *ir.Value) *ir.Value {
+	if c.Optional(i) == nil {
+		return otherwise
+	}
+	return convert.ScalarIn(c.Builder, c.Wide(i))
+}
+
+// place resolves a position among so many, which may count from their end.
+func place(c *convert.Call, at int64, among int) int {
+	if at < -int64(among) || at >= int64(among) {
+		c.Fault("position %d of a sequence of %d", at, among)
+	}
+	if at < 0 {
+		at += int64(among)
+	}
+	return int(at)
+}
+
+func sequenceConstruct(c *convert.Call) []*ir.Value {
+	if len(c.In) == 0 || slices.Contains(c.In, nil) {
+		c.Fault("a tensor of the sequence is missing")
+	}
+	return listed(c, slices.Clone(c.In), dtype.Invalid)
+}
+
+func sequenceEmpty(c *convert.Call) []*ir.Value {
+	dt := c.Type("dtype")
+	if dt == dtype.Invalid {
+		dt = dtype.F32
+	}
+	return listed(c, nil, dt)
+}
+
+func sequenceAt(c *convert.Call) []*ir.Value {
+	s := sequence(c, 0)
+	if at, ok := known(c, 1, 0); ok && s.Listed {
+		return convert.One(s.List[place(c, at, len(s.List))])
+	}
+	shape := s.Of.Shape
+	if shape == nil {
+		shape = declaredShape(c, 0)
+	}
+	if shape == nil {
+		c.Refuse("a tensor of a sequence whose tensors' rank nothing tells")
+	}
+	l, pool := list(c.Scope, s)
+	x := ops.At(c.Builder, l, position(c, 1, nil), found(c.Scope, shape)...)
+	if pool != nil {
+		return convert.One(c.Scope.Texts(ops.Text{Spans: x, Pool: pool}))
+	}
+	return convert.One(x)
+}
+
+// found is a shape as the sequence operators take it: what differs is found by the run.
+func found(g *convert.Scope, shape []sym.Expr) []sym.Expr {
+	out := slices.Clone(shape)
+	for i, e := range out {
+		if e.Equal(convert.Differing) {
+			out[i] = ops.AnyExtent
+		}
+	}
+	return out
+}
+
+// declaredShape is the shape that the model's graph declares of an output; extents that are not numbers differ. nil where it declares none.
+func declaredShape(c *convert.Call, output int) []sym.Expr {
+	if output >= len(c.Node.Output) {
+		return nil
+	}
+	for g := c.Scope; g != nil; g = g.Outer {
+		if g.Proto == nil {
+			continue
+		}
+		for _, list := range [][]*wire.ValueInfoProto{g.Proto.ValueInfo, g.Proto.Output} {
+			for _, v := range list {
+				if v.Name != c.Node.Output[output] {
+					continue
+				}
+				if p, err := convert.PortOf(v, false, nil); err == nil && p.Kind == convert.Tensor {
+					p.Kind = convert.Sequence
+					return p.Form().Of.Shape
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func sequenceLength(c *convert.Call) []*ir.Value {
+	s := sequence(c, 0)
+	if s.Listed {
+		return convert.One(c.Number(int64(len(s.List))))
+	}
+	return convert.One(ops.Integers(c.Builder, ir.Type{DType: dtype.I64}, s.Parts[1].Type.Shape[:1]))
+}
+
+func sequenceInsert(c *convert.Call) []*ir.Value {
+	s := sequence(c, 0)
+	if len(c.In) < 2 || c.In[1] == nil {
+		c.Fault("the tensor to insert is missing")
+	}
+	v := c.In[1]
+	f := c.Scope.FormOf(v)
+	if f.Kind != convert.Tensor {
+		c.Fault("input 1 is %s, it must be a tensor", f)
+	}
+	if s.Listed && len(s.List) > 0 && s.Of.DType != f.Of.DType || !s.Listed && s.Of.DType != f.Of.DType {
+		c.Fault("%s in a sequence of tensors of %s", f.Of, s.Of.DType)
+	}
+	if s.Listed {
+		if at, ok := known(c, 2, int64(len(s.List))); ok {
+			if at != int64(len(s.List)) {
+				at = int64(place(c, at, len(s.List)))
+			}
+			return listed(c, slices.Insert(slices.Clone(s.List), int(at), v), dtype.Invalid)
+		}
+	}
+	l, pool := list(c.Scope, s)
+	x := v
+	if pool != nil {
+		var spans []*ir.Value
+		spans, pool = c.Scope.Pooled([]ops.Text{{Spans: l.Elements, Pool: pool}, c.Scope.Text(v)})
+		l.Elements, x = spans[0], spans[1]
+	}
+	t := ir.Type{DType: f.Of.DType, Shape: convert.Alike(s.Of.Shape, f.Of.Shape)}
+	if s.Listed && len(s.List) == 0 {
+		t.Shape = f.Of.Shape
+	}
+	if c.Optional(2) == nil {
+		return convert.One(of(c.Scope, t, ops.Append(c.Builder, l, x), pool))
+	}
+	return convert.One(of(c.Scope, t, ops.Insert(c.Builder, l, x, position(c, 2, nil)), pool))
+}
+
+func sequenceErase(c *convert.Call) []*ir.Value {
+	s := sequence(c, 0)
+	if s.Listed {
+		if len(s.List) == 0 {
+			c.Fault("nothing to take out of an empty sequence")
+		}
+		if at, ok := known(c, 1, -1); ok {
+			k := place(c, at, len(s.List))
+			return listed(c, slices.Delete(slices.Clone(s.List), k, k+1), s.Of.DType)
+		}
+	}
+	l, pool := list(c.Scope, s)
+	return convert.One(of(c.Scope, s.Of, ops.Erase(c.Builder, l, position(c, 1, c.Number(-1))), pool))
+}
+
+func concatFromSequence(c *convert.Call) []*ir.Value {
+	s := sequence(c, 0)
+	stack := c.Int("new_axis", 0) != 0
+	if !s.Listed {
+		return convert.One(joined(c, s, stack))
+	}
+	if len(s.List) == 0 {
+		c.Fault("an empty sequence")
+	}
+	list, pool := s.List, (*ir.Value)(nil)
+	if s.Of.DType == dtype.String {
+		list, pool = c.Scope.Pooled(c.Scope.ListTexts(list))
+	}
+	rank := len(list[0].Type.Shape)
+	if stack {
+		rank++
+	}
+	axis := c.Axis(c.Int("axis", 0), rank)
+	if stack {
+		list = slices.Clone(list)
+		for i, v := range list {
+			if len(v.Type.Shape) != rank-1 {
+				c.Fault("tensors of ranks %d and %d", rank-1, len(v.Type.Shape))
+			}
+			list[i] = ops.Reshape(c.Builder, v, slices.Insert(slices.Clone(v.Type.Shape), int(axis), sym.Const(1))...)
+		}
+	}
+	x := ops.Concat(c.Builder, axis, list...)
+	if pool != nil {
+		return convert.One(c.Scope.Texts(ops.Text{Spans: x, Pool: pool}))
+	}
+	return convert.One(x)
+}
+
+// joined concatenates a sequence that the run has.
+func joined(c *convert.Call, s *convert.Composite, stack bool) *ir.Value {
+	shape := slices.Clone(s.Of.Shape)
+	l, pool := list(c.Scope, s)
+	declared := declaredShape(c, 0)
+	if shape == nil && declared == nil {
+		c.Refuse("the tensors of a sequence together, whose rank nothing tells")
+	}
+	if shape == nil {
+		if shape = declared; stack && len(shape) > 0 {
+			shape = shape[1:]
+		}
+		for i := range shape {
+			shape[i] = convert.Differing
+		}
+	}
+	rank := len(shape)
+	if stack {
+		rank++
+	}
+	axis := c.Axis(c.Int("axis", 0), rank)
+	switch {
+	case stack:
+		shape = slices.Insert(shape, int(axis), l.Extents.Type.Shape[0])
+	case rank == 1:
+		shape[0] = l.Elements.Type.Shape[0]
+	default:
+		shape[axis] = convert.Differing
+	}
+	x := ops.Join(c.Builder, l, axis, stack, found(c.Scope, shape)...)
+	if pool != nil {
+		return c.Scope.Texts(ops.Text{Spans: x, Pool: pool})
+	}
+	return x
+}
+
+// splitToSequence cuts an axis: into single slices, into pieces of one size (the last may be smaller), or into pieces of given sizes. Where the pieces are known, they
+// are a list.
+func splitToSequence(c *convert.Call) []*ir.Value {
+	pool := (*ir.Value)(nil)
+	if c.IsTexts(0) {
+		t := c.TextInput(0)
+		c.In, pool = slices.Clone(c.In), t.Pool
+		c.In[0] = t.Spans
+	}
+	x := c.Input(0)
+	axis := c.Axis(c.Int("axis", 0), len(x.Type.Shape))
+	drop := c.Optional(1) == nil && c.Int("keepdims", 1) == 0
+	sizes := pieces(c, x.Type.Shape[axis])
+	if sizes == nil {
+		return convert.One(cutSequence(c, x, axis, drop, pool))
+	}
+	pieces := ops.Split(c.Builder, x, int(axis), sizes)
+	dt := x.Type.DType
+	if drop {
+		shape := slices.Delete(slices.Clone(x.Type.Shape), int(axis), int(axis)+1)
+		for i, p := range pieces {
+			pieces[i] = ops.Reshape(c.Builder, p, shape...)
+		}
+	}
+	if pool != nil {
+		dt = dtype.String
+		for i, p := range pieces {
+			pieces[i] = c.Scope.Texts(ops.Text{Spans: p, Pool: pool})
+		}
+	}
+	return listed(c, pieces, dt)
+}
+
+// pieces are the sizes of a split, where they are known and not too many; nil where not.
+func pieces(c *convert.Call, extent sym.Expr) []sym.Expr {
+	v := c.Optional(1)
+	whole, fixed := extent.Const()
+	sizes := []sym.Expr{}
+	if v != nil && len(v.Type.Shape) > 0 {
+		if v.Known == nil {
+			return nil
+		}
+		for i, e := range v.Known {
+			if n, ok := e.Const(); ok && n < 0 {
+				c.Fault("piece %d of %d", i, n)
+			} else if !ok {
+				return nil
+			}
+		}
+		c.Condition(sym.Cond{A: sym.Sum(v.Known...), Rel: sym.EQ, B: extent}, "the pieces of a split are the whole")
+		return append(sizes, v.Known...)
+	}
+	size, ok := known(c, 1, 1)
+	if ok && size < 1 {
+		c.Fault("pieces of %d", size)
+	}
+	if !ok || !fixed || whole/size > maxSequence {
+		return nil
+	}
+	for ; whole > 0; whole -= size {
+		sizes = append(sizes, sym.Const(min(size, whole)))
+	}
+	return sizes
+}
+
+// cutSequence splits x into pieces that the run knows.
+func cutSequence(c *convert.Call, x *ir.Value, axis int64, drop bool, pool *ir.Value) *ir.Value {
+	b, extent := c.Builder, x.Type.Shape[axis]
+	t := ir.Type{DType: x.Type.DType, Shape: slices.Clone(x.Type.Shape)}
+	t.Shape[axis] = convert.Differing
+	var lengths *ir.Value
+	switch v := c.Optional(1); {
+	case v == nil:
+		lengths = ops.Fill(b, tensor.Scalar[int64](1), extent)
+		if t.Shape[axis] = sym.Const(1); drop {
+			t.Shape = slices.Delete(t.Shape, int(axis), int(axis)+1)
+		}
+	case len(v.Type.Shape) > 0:
+		lengths = c.Wide(1)
+	default:
+		known, err := c.Elements(v, c.String(), 1, sym.NoMax)
+		if err != nil {
+			c.Fail(err)
+		}
+		size := c.Integer(known[0])
+		begins := ops.Binary(b, ops.Mul, ops.Counting(b, dtype.I64, extent.CeilDiv(known[0])), size)
+		lengths = ops.Binary(b, ops.Min, size, ops.Binary(b, ops.Sub, c.Integer(extent), begins))
+	}
+	if pool != nil {
+		t.DType = dtype.String
+	}
+	return of(c.Scope, t, ops.Cut(b, x, lengths, axis, !drop), pool)
+}
+
+// sequenceMap applies a body to each tensor of a sequence, with the tensors of further sequences at the same place, and further tensors as they are.
+func sequenceMap(c *convert.Call) []*ir.Value {
+	first := sequence(c, 0)
+	proto := c.Graph("body")
+	in := slices.Clone(c.In)
+	lists := first.Listed && len(first.List) <= maxUnrolled
+	for i := range in {
+		if i > 0 && in[i] == nil {
+			c.Fault("input %d is missing", i)
+		}
+		if s := c.Scope.Composites[in[i]]; s != nil && s.Kind.Plain() == convert.Sequence {
+			in[i] = c.Scope.Get(in[i])
+			lists = lists && sequence(c, i).Listed
+		}
+	}
+	if lists {
+		return mapped(c, proto, in, len(first.List))
+	}
+	var count sym.Expr
+	for i, v := range in {
+		s := c.Scope.Composites[v]
+		if s == nil || s.Kind != convert.Sequence {
+			continue
+		}
+		n := sym.Const(int64(len(s.List)))
+		if s.Listed {
+			in[i] = c.Scope.From(s.Form, c.Scope.Packed(s))
+		} else {
+			n = s.Parts[1].Type.Shape[0]
+		}
+		if i == 0 {
+			count = n
+		}
+		c.Condition(sym.Cond{A: n, Rel: sym.EQ, B: count}, "sequences of one length")
+	}
+	var empty []*ir.Value
+	for _, o := range proto.Output {
+		p, err := convert.PortOf(o, false, nil)
+		if err != nil {
+			c.Fail(err)
+		}
+		p.Kind = convert.Sequence
+		empty = append(empty, listed(c, nil, p.Type.DType)...)
+	}
+	carried, _ := c.Loop(count, c.Integer(count), nil, empty, func(g *convert.Scope, iteration, condition *ir.Value, carried []*ir.Value) []*ir.Value {
+		params := make([]*ir.Value, len(in))
+		for i, v := range in {
+			params[i] = v
+			if s := g.Composites[v]; s != nil && s.Kind == convert.Sequence {
+				at := &convert.Call{Builder: g.Build, Scope: g, Node: &wire.NodeProto{OpType: "SequenceMap"}, Version: c.Version, In: []*ir.Value{v, iteration}}
+				if s.Of.Shape == nil && i < len(proto.Input) {
+					s.Of.Shape = inputShape(c, proto.Input[i])
+				}
+				params[i] = sequenceAt(at)[0]
+			}
+		}
+		out := []*ir.Value{condition}
+		for i, v := range g.Values(proto, g.Build, params) {
+			insert := &convert.Call{Builder: g.Build, Scope: g, Node: &wire.NodeProto{OpType: "SequenceMap"}, Version: c.Version, In: []*ir.Value{carried[i], v}}
+			out = append(out, sequenceInsert(insert)[0])
+		}
+		return out
+	})
+	return carried
+}
+
+// maxUnrolled is the longest list for each of whose tensors SequenceMap converts its body.
+const maxUnrolled = 16
+
+// inputShape is the shape that a body declares of an input, with differing for what is no number.
+func inputShape(c *convert.Call, v *wire.ValueInfoProto) []sym.Expr {
+	p, err := convert.PortOf(v, false, nil)
+	if err != nil || p.Kind != convert.Tensor {
+		return nil
+	}
+	p.Kind = convert.Sequence
+	return p.Form().Of.Shape
+}
+
+// mapped is sequenceMap of lists.
+func mapped(c *convert.Call, proto *wire.GraphProto, in []*ir.Value, length int) []*ir.Value {
+	lists := make([][]*ir.Value, len(proto.Output))
+	for k := range length {
+		params := make([]*ir.Value, len(in))
+		for i, v := range in {
+			params[i] = v
+			if s := c.Scope.Composites[v]; s != nil && s.Kind == convert.Sequence {
+				if len(s.List) != length {
+					c.Fault("sequences of %d and %d tensors", length, len(s.List))
+				}
+				params[i] = s.List[k]
+			}
+		}
+		for i, v := range c.Scope.Values(proto, c.Builder, params) {
+			lists[i] = append(lists[i], v)
+		}
+	}
+	var out []*ir.Value
+	for i, list := range lists {
+		p, err := convert.PortOf(proto.Output[i], false, nil)
+		if err != nil && length == 0 {
+			c.Fail(err)
+		}
+		out = append(out, listed(c, list, p.Type.DType)...)
+	}
+	return out
+}

@@ -1,0 +1,23 @@
+// Package sequence has the rules of ai.onnx's operators on sequences, optionals and texts.
+package sequence
+
+import (
+	"github.com/weirml/weir/internal/importer/onnx/convert"
+)
+
+// Rules has the operators on sequences, optionals and texts.
+var Rules = convert.Table{
+	Rules: map[string]convert.Rule{
+		"SequenceConstruct": sequenceConstruct, "SequenceEmpty": sequenceEmpty, "SequenceAt": sequenceAt,
+		"SequenceLength": sequenceLength, "SequenceInsert": sequenceInsert, "SequenceErase": sequenceErase,
+		"SequenceMap": sequenceMap, "ConcatFromSequence": concatFromSequence, "SplitToSequence": splitToSequence,
+
+		"Optional": optional, "OptionalHasElement": optionalHasElement, "OptionalGetElement": optionalGetElement,
+
+		"StringConcat": stringConcat, "StringSplit": stringSplit, "StringNormalizer": stringNormalizer,
+		"RegexFullMatch": regexFullMatch, "TfIdfVectorizer": tfIdfVectorizer,
+	},
+	Texts: map[string]convert.Rule{
+		"Equal": textEqual, "Cast": textCast, "CastLike": textCastLike, "Unique": textUnique, "OneHot": textOneHot,
+	},
+}

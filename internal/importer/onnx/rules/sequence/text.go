@@ -1,0 +1,251 @@
+package sequence
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/importer/onnx/convert"
+	"github.com/weirml/weir/internal/importer/onnx/rules/core"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// broadcast gives the texts of inputs 0 and 1 one shape.
+func broadcast(c *convert.Call) (x, y ops.Text) {
+	x, y = c.TextInput(0), c.TextInput(1)
+	x.Spans = ops.Expand(c.Builder, x.Spans, y.Spans.Type.Shape...)
+	y.Spans = ops.Expand(c.Builder, y.Spans, x.Spans.Type.Shape...)
+	return x, y
+}
+
+func textEqual(c *convert.Call) []*ir.Value {
+	x, y := broadcast(c)
+	return convert.One(ops.TextEqual(c.Builder, x, y))
+}
+
+func stringConcat(c *convert.Call) []*ir.Value {
+	x, y := broadcast(c)
+	return convert.One(c.Scope.Texts(ops.TextConcat(c.Builder, x, y)))
+}
+
+// stringSplit: without a delimiter, or with an empty one, texts are cut at white space.
+func stringSplit(c *convert.Call) []*ir.Value {
+	most := int64(-1)
+	if c.Has("maxsplit") {
+		if most = c.Int("maxsplit", 0); most < 0 {
+			c.Fault("at most %d cuts", most)
+		}
+	}
+	pieces, counts := ops.TextSplit(c.Builder, c.TextInput(0), c.Text("delimiter", ""), most)
+	return []*ir.Value{c.Scope.Texts(pieces), counts}
+}
+
+func stringNormalizer(c *convert.Call) []*ir.Value {
+	x := c.TextInput(0)
+	shape := x.Spans.Type.Shape
+	if rank := len(shape); rank != 1 && rank != 2 {
+		c.Fault("texts of rank %d, it must be a vector or a matrix of one row", rank)
+	}
+	if len(shape) == 2 {
+		c.Condition(sym.Cond{A: shape[0], Rel: sym.EQ, B: sym.Const(1)}, "a matrix of one row")
+	}
+	to := strings.ToLower(c.Text("case_change_action", "NONE"))
+	if to != "lower" && to != "upper" && to != "none" {
+		c.Fault("case_change_action %q, it must be LOWER, UPPER or NONE", c.Text("case_change_action", ""))
+	}
+	exact, stops := c.Int("is_case_sensitive", 0) != 0, c.Texts("stopwords")
+	if !exact {
+		for i := range stops {
+			stops[i] = ops.TextLower(stops[i])
+		}
+	}
+	return convert.One(c.Scope.Texts(ops.TextNormalize(c.Builder, x, ascending(c, stops), to, exact)))
+}
+
+// ascending is texts as a sorted constant, each once.
+func ascending(c *convert.Call, list []string) ops.Text {
+	list = slices.Clone(list)
+	slices.Sort(list)
+	list = slices.Compact(list)
+	return c.Scope.Text(Table(c, list...))
+}
+
+// Table is a vector of texts, a constant.
+func Table(c *convert.Call, list ...string) *ir.Value {
+	t, err := tensor.OverStrings([]int64{int64(len(list))}, list)
+	if err != nil {
+		c.Fail(err)
+	}
+	return c.Scope.Constant(c.Source, t)
+}
+
+// PlaceOf is the place of each text of the i-th input among keys, the first where a key stands twice; the keys' number where it is none of them. Gathering from a table by it is a
+// look-up with a default.
+func PlaceOf(c *convert.Call, i int, keys []string) *ir.Value {
+	sorted := slices.Clone(keys)
+	slices.Sort(sorted)
+	sorted = slices.Compact(sorted)
+	places := make([]int64, 0, len(sorted)+1)
+	for _, key := range sorted {
+		places = append(places, int64(slices.Index(keys, key)))
+	}
+	index := ops.TextIndex(c.Builder, c.TextInput(i), ascending(c, sorted))
+	return ops.Gather(c.Builder, c.Builder.Constant("places", tensor.Of(append(places, int64(len(keys)))...)), index, 0)
+}
+
+// Picked gathers from a vector, of numbers or of texts, by places.
+func Picked(c *convert.Call, table, places *ir.Value) *ir.Value {
+	if !c.Scope.IsTexts(table) {
+		return ops.Gather(c.Builder, table, places, 0)
+	}
+	t := c.Scope.Text(table)
+	return c.Scope.Texts(ops.Text{Spans: ops.Gather(c.Builder, t.Spans, places, 0), Pool: t.Pool})
+}
+
+func regexFullMatch(c *convert.Call) []*ir.Value {
+	pattern := c.Text("pattern", "")
+	if err := ops.CheckPattern(pattern); err != nil {
+		c.Fault("pattern %q: %v", pattern, err)
+	}
+	return convert.One(ops.TextMatch(c.Builder, c.TextInput(0), pattern))
+}
+
+func textCast(c *convert.Call) []*ir.Value {
+	to := c.Type("to")
+	if to == dtype.Invalid {
+		c.Fault("attribute to is missing")
+	}
+	return convert.One(textTo(c, to))
+}
+
+func textCastLike(c *convert.Call) []*ir.Value {
+	to := dtype.String
+	if !c.IsTexts(1) {
+		to = c.Input(1).Type.DType
+	}
+	if !c.IsTexts(0) {
+		return convert.One(core.CastTo(c, to))
+	}
+	return convert.One(textTo(c, to))
+}
+
+func textTo(c *convert.Call, to dtype.DType) *ir.Value {
+	if to == dtype.String {
+		return c.In[0]
+	}
+	return ops.TextParse(c.Builder, c.TextInput(0), to)
+}
+
+// textUnique finds the different texts by their ranks, which have the texts' order.
+func textUnique(c *convert.Call) []*ir.Value {
+	x, axis := c.TextInput(0), int64(0)
+	if c.Has("axis") {
+		axis = c.Axis(c.Int("axis", 0), len(x.Spans.Type.Shape))
+	} else {
+		x.Spans = c.Flat(x.Spans)
+	}
+	_, indices, inverse, counts := ops.Unique(c.Builder, ops.TextRank(c.Builder, x), axis, c.Int("sorted", 1) != 0)
+	x.Spans = ops.Gather(c.Builder, x.Spans, indices, axis)
+	return []*ir.Value{c.Scope.Texts(x), indices, inverse, counts}
+}
+
+// textOneHot chooses between two texts by a one-hot tensor of their places.
+func textOneHot(c *convert.Call) []*ir.Value {
+	if len(c.In) != 3 || c.IsTexts(0) || c.IsTexts(1) {
+		c.Fault("indices or a depth that are texts")
+	}
+	values := c.In[2]
+	c.In = []*ir.Value{c.In[0], c.In[1], c.Builder.Constant("places", tensor.Of[int64](0, 1))}
+	return convert.One(Picked(c, values, core.OneHot(c)[0]))
+}
+
+// tfIdfVectorizer counts n-grams, of integers or of texts: of those, the places in the vocabulary.
+func tfIdfVectorizer(c *convert.Call) []*ir.Value {
+	var x *ir.Value
+	pool := c.Ints("pool_int64s")
+	if words := c.Texts("pool_strings"); c.IsTexts(0) {
+		vocabulary := slices.Clone(words)
+		slices.Sort(vocabulary)
+		vocabulary = slices.Compact(vocabulary)
+		x = ops.TextIndex(c.Builder, c.TextInput(0), ascending(c, vocabulary))
+		pool = nil
+		for _, word := range words {
+			at, _ := slices.BinarySearch(vocabulary, word)
+			pool = append(pool, int64(at))
+		}
+	} else {
+		x = ops.Cast(c.Builder, c.Input(0), dtype.I64)
+	}
+	if rank := len(x.Type.Shape); rank != 1 && rank != 2 {
+		c.Fault("a tensor of rank %d, it must be a vector or a matrix", rank)
+	}
+	weighted := map[string]bool{"TF": false, "IDF": true, "TFIDF": true}
+	mode := c.Text("mode", "")
+	useWeights, ok := weighted[mode]
+	if !ok {
+		c.Fault("mode %q, it must be TF, IDF or TFIDF", mode)
+	}
+	var weights []float64
+	if useWeights {
+		weights = c.Floats("weights")
+	}
+	table, width := ngrams(c, pool, weights)
+	least, most, skip := c.Int("min_gram_length", 0), c.Int("max_gram_length", 0), c.Int("max_skip_count", 0)
+	if least < 1 || most < least || skip < 0 {
+		c.Fault("n-grams of %d to %d elements, with gaps of up to %d", least, most, skip)
+	}
+	return convert.One(ops.NGrams(c.Builder, x, table, least, most, skip, width, mode == "IDF"))
+}
+
+// ngrams reads the table of n-grams: those of each length in ascending order, each with its column and its weight.
+func ngrams(c *convert.Call, pool []int64, weights []float64) (t ops.NGramTable, width int64) {
+	counts, columns := c.Ints("ngram_counts"), c.Ints("ngram_indexes")
+	for _, column := range columns {
+		if column < 0 || column >= 1<<31 {
+			c.Fault("column %d", column)
+		}
+		width = max(width, column+1)
+	}
+	type gram struct {
+		elements []int64
+		column   int64
+		weight   float32
+	}
+	var elements, places []int64
+	var amounts []float32
+	t.Starts = []int64{0}
+	for n := 1; n <= len(counts); n++ {
+		end := int64(len(pool))
+		if n < len(counts) {
+			end = counts[n]
+		}
+		begin := counts[n-1]
+		if begin < 0 || end < begin || end > int64(len(pool)) || (end-begin)%int64(n) != 0 {
+			c.Fault("the n-grams of %d elements are elements %d to %d of a pool of %d", n, begin, end, len(pool))
+		}
+		var grams []gram
+		for at := begin; at < end; at += int64(n) {
+			k := len(places) + len(grams)
+			if k >= len(columns) || weights != nil && k >= len(weights) {
+				c.Fault("n-gram %d has no column or no weight", k)
+			}
+			g := gram{pool[at : at+int64(n)], columns[k], 1}
+			if weights != nil {
+				g.weight = float32(weights[k])
+			}
+			grams = append(grams, g)
+		}
+		slices.SortStableFunc(grams, func(a, b gram) int { return slices.CompareFunc(a.elements, b.elements, cmp.Compare) })
+		for _, g := range grams {
+			elements, places, amounts = append(elements, g.elements...), append(places, g.column), append(amounts, g.weight)
+		}
+		t.Starts = append(t.Starts, int64(len(places)))
+	}
+	t.Elements, t.Columns = c.Builder.Constant("ngrams", tensor.Of(elements...)), c.Builder.Constant("columns", tensor.Of(places...))
+	t.Weights = c.Builder.Constant("weights", tensor.Of(amounts...))
+	return t, width
+}
