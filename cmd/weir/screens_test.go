@@ -114,6 +114,11 @@ func TestScreens(t *testing.T) {
 	for _, file := range documents(t) {
 		d := readDocument(t, file)
 		dir := t.TempDir()
+		for i, line := range d.lines {
+			if strings.HasPrefix(line, "    $ ") {
+				t.Errorf("%s:%d: a screen without a fence: make it one of the language console", d.name(), i+1)
+			}
+		}
 		files := map[string]string{}
 		changed := false
 		for i, f := range d.fences {
