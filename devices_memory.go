@@ -72,21 +72,11 @@ func (p *Program) OnHost() (list []OnHost) {
 	for _, r := range p.compiled.Device.Refused {
 		list = append(list, OnHost{r.Source, r.Kernel, r.Reason})
 	}
-	var visit func(steps []program.Step)
-	visit = func(steps []program.Step) {
-		for _, step := range steps {
-			switch s := step.(type) {
-			case *program.Host:
-				list = append(list, OnHost{s.Source, s.Op, "it is computed element by element, and has no loops that a device could run"})
-			case *program.If:
-				visit(s.Then)
-				visit(s.Else)
-			case *program.Loop:
-				visit(s.Body)
-			}
+	program.Walk(p.compiled.Program.Steps, func(step program.Step) {
+		if s, ok := step.(*program.Host); ok {
+			list = append(list, OnHost{s.Source, s.Op, "it is computed element by element, and has no loops that a device could run"})
 		}
-	}
-	visit(p.compiled.Program.Steps)
+	})
 	return list
 }
 

@@ -8,7 +8,6 @@ import (
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/program"
-	"github.com/weirml/weir/internal/report"
 	"github.com/weirml/weir/internal/strided"
 	"github.com/weirml/weir/internal/sym"
 )
@@ -159,7 +158,7 @@ func (p *Program) Laid() (list []Laid) {
 		port := prog.Inputs[p.takes[i].Parts[0]]
 		l := Laid{Input: info.Name, Layout: info.Layout, Bytes: Size{p.memory.Arena.dims.Simplify(p.labels.Show(prog.Tensors[port.Tensor].Bytes())), p.memory.Arena.dims}}
 		for t := range prog.Tensors {
-			root := &prog.Tensors[report.RootOf(prog, t)]
+			root := &prog.Tensors[prog.Root(t)]
 			if prog.Tensors[t].Source == info.Name+laidSuffix && root.Place == program.Carved && prog.Storages[root.Of].Kind == program.Arena {
 				l.Copied = true
 			}

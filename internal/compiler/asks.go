@@ -62,27 +62,19 @@ func (c *Compiled) held() {
 // decide, but for those whose operands' contents decide it.
 func (c *Compiled) HostHeap() sym.Expr {
 	var list []sym.Expr
-	var walk func(steps []program.Step)
-	walk = func(steps []program.Step) {
-		for _, step := range steps {
-			switch s := step.(type) {
-			case *program.If:
-				walk(s.Then)
-				walk(s.Else)
-			case *program.Loop:
-				walk(s.Body)
-			case *program.Host:
-				times, plus, _ := hostop.Heap(s.Op, s.Attrs)
-				total := sym.Const(plus)
-				for i, n := range times {
-					if n > 0 && s.In[i] >= 0 {
-						total = total.Add(sym.Const(n).Mul(c.Program.Tensors[s.In[i]].Bytes()))
-					}
-				}
-				list = append(list, sym.AtLimits(total, c.Loop.Limits))
+	program.Walk(c.Program.Steps, func(step program.Step) {
+		s, host := step.(*program.Host)
+		if !host {
+			return
+		}
+		times, plus, _ := hostop.Heap(s.Op, s.Attrs)
+		total := sym.Const(plus)
+		for i, n := range times {
+			if n > 0 && s.In[i] >= 0 {
+				total = total.Add(sym.Const(n).Mul(c.Program.Tensors[s.In[i]].Bytes()))
 			}
 		}
-	}
-	walk(c.Program.Steps)
+		list = append(list, sym.AtLimits(total, c.Loop.Limits))
+	})
 	return sym.MaxOf(append(list, sym.Const(0))...)
 }

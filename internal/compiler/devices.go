@@ -452,30 +452,22 @@ func (d *division) written(steps []loop.Step) (roots []*loop.Buffer) {
 			}
 		}
 	}
-	var visit func(steps []loop.Step)
-	visit = func(steps []loop.Step) {
-		for _, step := range steps {
-			switch s := step.(type) {
-			case *loop.Launch:
-				for i, b := range s.Args {
-					if s.Kernel.Params[i].Access != loop.Read {
-						add(b)
-					}
+	loop.WalkSteps(steps, func(step loop.Step) {
+		switch s := step.(type) {
+		case *loop.Launch:
+			for i, b := range s.Args {
+				if s.Kernel.Params[i].Access != loop.Read {
+					add(b)
 				}
-			case *loop.Copy:
-				add(s.To)
-			case *loop.Host:
-				add(s.Out...)
-			case *loop.If:
-				visit(s.Then)
-				visit(s.Else)
-			case *loop.Loop:
-				add(s.Index)
-				visit(s.Body)
 			}
+		case *loop.Copy:
+			add(s.To)
+		case *loop.Host:
+			add(s.Out...)
+		case *loop.Loop:
+			add(s.Index)
 		}
-	}
-	visit(steps)
+	})
 	return roots
 }
 

@@ -232,10 +232,7 @@ func (w *taker) storage(t int) int {
 	if t < 0 {
 		return -1
 	}
-	for w.p.Tensors[t].Place == program.Part {
-		t = w.p.Tensors[t].Of
-	}
-	if x := &w.p.Tensors[t]; x.Place == program.Carved && w.p.Storages[x.Of].Late {
+	if x := &w.p.Tensors[w.p.Root(t)]; x.Place == program.Carved && w.p.Storages[x.Of].Late {
 		return x.Of
 	}
 	return -1

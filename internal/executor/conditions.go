@@ -73,6 +73,9 @@ func (l *layout) bound(steps []program.Step, order map[int]int) {
 	var walk func(steps []program.Step)
 	walk = func(steps []program.Step) {
 		for _, step := range steps {
+			for _, body := range program.Bodies(step) {
+				walk(body)
+			}
 			switch s := step.(type) {
 			case *program.Bind:
 				mark(s.Dim)
@@ -86,11 +89,7 @@ func (l *layout) bound(steps []program.Step, order map[int]int) {
 						}
 					}
 				}
-			case *program.If:
-				walk(s.Then)
-				walk(s.Else)
 			case *program.Loop:
-				walk(s.Body)
 				if s.Count >= 0 {
 					mark(s.Count)
 				}

@@ -139,10 +139,7 @@ func lastReads(p *program.Program) []int {
 	}
 	for at, step := range p.Steps {
 		program.Mentions([]program.Step{step}, func(t int) {
-			for p.Tensors[t].Place == program.Part {
-				t = p.Tensors[t].Of
-			}
-			if i, is := inputs[t]; is {
+			if i, is := inputs[p.Root(t)]; is {
 				out[i] = at
 			}
 		})

@@ -88,10 +88,7 @@ func (x *Executable) openDevice(d device.Device) (err error) {
 		total += int64(len(w.Data))
 	}
 	for i := range p.Tensors {
-		root := i
-		for p.Tensors[root].Place == program.Part {
-			root = p.Tensors[root].Of
-		}
+		root := p.Root(i)
 		_, weight := r.at[root]
 		t := &p.Tensors[root]
 		r.tensors[i] = weight || t.Place == program.Carved && p.Storages[t.Of].Device != ""

@@ -92,11 +92,7 @@ func newExecutable(p *program.Program, code *target.Code, o Options) (*Executabl
 		x.paged[w.Tensor] = w.Paged
 	}
 	for i := range p.Tensors {
-		root := i
-		for p.Tensors[root].Place == program.Part {
-			root = p.Tensors[root].Of
-		}
-		x.paged[i] = x.paged[root]
+		x.paged[i] = x.paged[p.Root(i)]
 	}
 	for _, kernel := range p.Kernels {
 		x.labels = append(x.labels, pprof.NewLabels("model", o.Name, "kernel", kernel))
@@ -462,15 +458,9 @@ func (c *Call) prepare(steps []program.Step) error {
 				return err
 			}
 			c.picks[s] = p
-		case *program.If:
-			if err := c.prepare(s.Then); err != nil {
-				return err
-			}
-			if err := c.prepare(s.Else); err != nil {
-				return err
-			}
-		case *program.Loop:
-			if err := c.prepare(s.Body); err != nil {
+		}
+		for _, body := range program.Bodies(step) {
+			if err := c.prepare(body); err != nil {
 				return err
 			}
 		}
@@ -504,10 +494,7 @@ func (c *Call) Unlend() {
 
 // argument reports whether a tensor is an argument, or lies in one.
 func (x *Executable) argument(t int) bool {
-	for x.program.Tensors[t].Place == program.Part {
-		t = x.program.Tensors[t].Of
-	}
-	return x.program.Tensors[t].Place == program.Argument
+	return x.program.Tensors[x.program.Root(t)].Place == program.Argument
 }
 
 // Output is where output i lies once the call has run: its shape, and its bytes.

@@ -119,10 +119,7 @@ func (c *Call) tooLarge(storage int, err error) error {
 // lateAlone is the late storage in which a tensor is alone; −1 where it is not in one.
 func (c *Call) lateAlone(t int) int {
 	p := c.x.program
-	for p.Tensors[t].Place == program.Part {
-		t = p.Tensors[t].Of
-	}
-	if x := &p.Tensors[t]; x.Place == program.Carved && c.x.layout.alone[x.Of] >= 0 {
+	if x := &p.Tensors[p.Root(t)]; x.Place == program.Carved && c.x.layout.alone[x.Of] >= 0 {
 		return x.Of
 	}
 	return -1

@@ -169,7 +169,7 @@ func (c *compilation) place(l *layout, t program.Tensor, data map[sym.Name]bool)
 }
 
 func (l *layout) steps(c *compilation, steps []program.Step) {
-	for _, step := range steps {
+	program.Walk(steps, func(step program.Step) {
 		switch s := step.(type) {
 		case *program.Launch:
 			l.launches[s] = s.Dims
@@ -181,13 +181,8 @@ func (l *layout) steps(c *compilation, steps []program.Step) {
 			if s.From < 0 {
 				l.binds[s] = c.compile(s.Value)
 			}
-		case *program.If:
-			l.steps(c, s.Then)
-			l.steps(c, s.Else)
-		case *program.Loop:
-			l.steps(c, s.Body)
 		}
-	}
+	})
 }
 
 // evaluate completes the vector of values at entry: the inputs' dimensions as given, the data's at their limits, then the lets of the plan that

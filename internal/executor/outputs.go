@@ -218,12 +218,8 @@ func (l *layout) beginnings() {
 		l.begins[s] = max(0, len(p.Steps)-1)
 	}
 	for t := range p.Tensors {
-		root := t
-		for p.Tensors[root].Place == program.Part {
-			root = p.Tensors[root].Of
-		}
 		if l.home[t] = -1; l.inResults[t] {
-			l.home[t] = p.Tensors[root].Of
+			l.home[t] = p.Tensors[p.Root(t)].Of
 		}
 	}
 	for at := len(p.Steps) - 1; at >= 0; at-- {

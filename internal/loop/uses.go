@@ -1,5 +1,28 @@
 package loop
 
+// StepBodies returns the lists of steps directly inside a step, in the order of the text; nil stands for none.
+func StepBodies(step Step) (bodies [2]*[]Step) {
+	switch s := step.(type) {
+	case *If:
+		bodies[0], bodies[1] = &s.Then, &s.Else
+	case *Loop:
+		bodies[0] = &s.Body
+	}
+	return bodies
+}
+
+// WalkSteps visits steps, each before those in its bodies, in order.
+func WalkSteps(steps []Step, visit func(Step)) {
+	for _, step := range steps {
+		visit(step)
+		for _, body := range StepBodies(step) {
+			if body != nil {
+				WalkSteps(*body, visit)
+			}
+		}
+	}
+}
+
 // EachBuffer calls visit for every buffer that the steps mention, in order, bodies included; nil operands are passed over.
 func EachBuffer(steps []Step, visit func(*Buffer)) {
 	see := func(buffers ...*Buffer) {
@@ -9,7 +32,7 @@ func EachBuffer(steps []Step, visit func(*Buffer)) {
 			}
 		}
 	}
-	for _, step := range steps {
+	WalkSteps(steps, func(step Step) {
 		switch s := step.(type) {
 		case *Launch:
 			see(s.Args...)
@@ -20,15 +43,12 @@ func EachBuffer(steps []Step, visit func(*Buffer)) {
 			see(s.From)
 		case *If:
 			see(s.Cond)
-			EachBuffer(s.Then, visit)
-			EachBuffer(s.Else, visit)
 		case *Loop:
 			see(s.Trip, s.Cond, s.Index)
-			EachBuffer(s.Body, visit)
 		case *Copy:
 			see(s.From, s.Pick.Of(), s.To)
 		}
-	}
+	})
 }
 
 // Root is the buffer whose storage b lies in: b itself where it is no view.

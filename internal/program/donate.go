@@ -52,7 +52,7 @@ func (v *verifier) gives() error {
 	first, last := map[int]int{}, map[int]int{} // by root
 	for at, step := range v.p.Steps {
 		Mentions([]Step{step}, func(t int) {
-			t = v.p.root(t)
+			t = v.p.Root(t)
 			if _, seen := first[t]; !seen {
 				first[t] = at
 			}

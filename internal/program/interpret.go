@@ -197,6 +197,9 @@ func (p *Program) waiting() map[int][]Require {
 	var walk func(steps []Step)
 	walk = func(steps []Step) {
 		for _, step := range steps {
+			for _, body := range Bodies(step) {
+				walk(body)
+			}
 			switch s := step.(type) {
 			case *Bind:
 				mark(s.Dim)
@@ -210,11 +213,8 @@ func (p *Program) waiting() map[int][]Require {
 						}
 					}
 				}
-			case *If:
-				walk(s.Then)
-				walk(s.Else)
 			case *Loop:
-				if walk(s.Body); s.Count >= 0 {
+				if s.Count >= 0 {
 					mark(s.Count)
 				}
 			}
@@ -354,7 +354,7 @@ func (r *run) locate(t int) (where, error) {
 // allowed checks that a tensor may be read, or written, now.
 func (r *run) allowed(t int, write bool) error {
 	x := &r.p.Tensors[t]
-	root, home := r.p.root(t), r.p.home(r.newValues, t)
+	root, home := r.p.Root(t), r.p.home(r.newValues, t)
 	for _, port := range r.p.Inputs {
 		if port.Tensor == root {
 			if write && port.Ownership == Borrow {

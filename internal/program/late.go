@@ -180,7 +180,7 @@ func (v *verifier) binds(dim int) {
 
 // takesResult takes the late storage of a host operator's result, where that is alone in it.
 func (v *verifier) takesResult(t int) error {
-	x := &v.p.Tensors[v.p.root(t)]
+	x := &v.p.Tensors[v.p.Root(t)]
 	if x.Place == Carved && v.p.Storages[x.Of].Late && v.late.alone[x.Of] >= 0 && !v.taken[x.Of] {
 		return v.take(&Take{x.Of})
 	}
@@ -209,7 +209,7 @@ func (r *run) take(s *Take) error {
 
 // takesResult is what a host operator does before it writes a result.
 func (r *run) takesResult(t int) error {
-	x := &r.p.Tensors[r.p.root(t)]
+	x := &r.p.Tensors[r.p.Root(t)]
 	if x.Place == Carved && r.p.Storages[x.Of].Late && r.late.alone[x.Of] >= 0 && !r.taken[x.Of] {
 		return r.take(&Take{x.Of})
 	}

@@ -16,7 +16,7 @@ const inFile = "\x00file"
 
 // deviceOf names the device in whose memory a tensor lies: "" is the host.
 func (v *verifier) deviceOf(i int) string {
-	root := v.p.root(i)
+	root := v.p.Root(i)
 	switch t := &v.p.Tensors[root]; {
 	case t.Place == Carved && v.p.Storages[t.Of].Kind == Spill, v.paged[root]:
 		return inFile

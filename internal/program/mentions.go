@@ -1,7 +1,28 @@
 package program
 
-// Mentions visits the tensors that steps read or write, those of bodies included, in the order of the steps; carves and releases mention nothing.
-func Mentions(steps []Step, visit func(tensor int)) {
+// Bodies returns the lists of steps directly inside a step, in the order of the text; nil stands for none.
+func Bodies(step Step) (bodies [2][]Step) {
+	switch s := step.(type) {
+	case *If:
+		bodies[0], bodies[1] = s.Then, s.Else
+	case *Loop:
+		bodies[0] = s.Body
+	}
+	return bodies
+}
+
+// Walk visits steps, each before those in its bodies, in order.
+func Walk(steps []Step, visit func(Step)) {
+	for _, step := range steps {
+		visit(step)
+		for _, body := range Bodies(step) {
+			Walk(body, visit)
+		}
+	}
+}
+
+// Operands visits the tensors that a step itself reads or writes, its bodies left out. A carve and a release have none.
+func Operands(step Step, visit func(tensor int)) {
 	some := func(tensors ...int) {
 		for _, t := range tensors {
 			if t >= 0 {
@@ -9,24 +30,32 @@ func Mentions(steps []Step, visit func(tensor int)) {
 			}
 		}
 	}
-	for _, step := range steps {
-		switch s := step.(type) {
-		case *Launch:
-			some(s.Args...)
-		case *Host:
-			some(s.In...)
-			some(s.Out...)
-		case *Copy:
-			some(s.To, s.From, s.Pick.Of())
-		case *Bind:
-			some(s.From)
-		case *If:
-			some(s.Cond)
-			Mentions(s.Then, visit)
-			Mentions(s.Else, visit)
-		case *Loop:
-			some(s.Trip, s.Cond, s.Index)
-			Mentions(s.Body, visit)
-		}
+	switch s := step.(type) {
+	case *Launch:
+		some(s.Args...)
+	case *Host:
+		some(s.In...)
+		some(s.Out...)
+	case *Copy:
+		some(s.To, s.From, s.Pick.Of())
+	case *Bind:
+		some(s.From)
+	case *If:
+		some(s.Cond)
+	case *Loop:
+		some(s.Trip, s.Cond, s.Index)
 	}
+}
+
+// Mentions visits the operands of steps and of all steps in their bodies, in the order of the steps.
+func Mentions(steps []Step, visit func(tensor int)) {
+	Walk(steps, func(step Step) { Operands(step, visit) })
+}
+
+// Root returns the tensor that a part, or a part of a part, lies in; t itself if it is no part.
+func (p *Program) Root(t int) int {
+	for p.Tensors[t].Place == Part {
+		t = p.Tensors[t].Of
+	}
+	return t
 }

@@ -285,21 +285,13 @@ func (v *verifier) argument(port *Port) error {
 	return nil
 }
 
-// root is what a tensor lies in: an argument, a constant or a carve.
-func (p *Program) root(i int) int {
-	for p.Tensors[i].Place == Part {
-		i = p.Tensors[i].Of
-	}
-	return i
-}
-
 // ending checks what must hold when the last step is done.
 func (v *verifier) ending() error {
 	for _, port := range v.p.Outputs {
 		if err := v.use(port.Tensor, false); err != nil {
 			return fmt.Errorf("output %q: %w", port.Name, err)
 		}
-		root := v.p.root(port.Tensor)
+		root := v.p.Root(port.Tensor)
 		t := &v.p.Tensors[root]
 		if from := v.ports[root]; from != nil && from.Ownership == Borrow || t.Place == Constant {
 			return diag.Inputf("output %q is %s, which the program does not own", port.Name, t.Name)

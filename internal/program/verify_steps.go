@@ -30,7 +30,7 @@ func (v *verifier) use(t int, write bool) error {
 			break
 		}
 	}
-	root := v.p.root(t)
+	root := v.p.Root(t)
 	if x := &v.p.Tensors[root]; x.Place == Carved && v.p.Storages[x.Of].Late && !v.taken[x.Of] {
 		return diag.Inputf("it lies in %s, which is not taken, or not since a dimension changed", v.p.Storages[x.Of].Name).AtTensor(at.Name)
 	}

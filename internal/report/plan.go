@@ -90,7 +90,7 @@ func LayoutOf(p *program.Program, labels *Labels, at Bindings) (*Layout, error) 
 		}
 	}
 	for i := range p.Tensors {
-		root := RootOf(p, i)
+		root := p.Root(i)
 		b, ok := w.buffer[root]
 		if name := p.Tensors[i].Source; ok && i != root && name != "" && name != l.Buffers[b].Tensor && !slices.Contains(l.Buffers[b].Parts, name) {
 			l.Buffers[b].Parts = append(l.Buffers[b].Parts, name)

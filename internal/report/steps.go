@@ -116,14 +116,6 @@ func placesOf(p *program.Program, d Bindings) ([]func(name sym.Name) (int64, boo
 	return out, nil
 }
 
-// RootOf is the tensor that a part, or a part of a part, lies in.
-func RootOf(p *program.Program, t int) int {
-	for p.Tensors[t].Place == program.Part {
-		t = p.Tensors[t].Of
-	}
-	return t
-}
-
 // Once is a list of nodes with each of them once.
 func Once(nodes string) string {
 	var list []string
@@ -161,7 +153,7 @@ func UseOf(p *program.Program, at Bindings, bodies []uint8) (*Use, error) {
 		}
 		for _, t := range operands(s, did) {
 			if t >= 0 {
-				t = RootOf(p, t)
+				t = p.Root(t)
 			}
 			u.Tensors[t] = true
 		}

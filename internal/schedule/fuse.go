@@ -50,12 +50,10 @@ func (s *scheduler) fuse() {
 
 func (s *scheduler) eachList(list *[]loop.Step, visit func(list *[]loop.Step)) {
 	for _, step := range *list {
-		switch step := step.(type) {
-		case *loop.If:
-			s.eachList(&step.Then, visit)
-			s.eachList(&step.Else, visit)
-		case *loop.Loop:
-			s.eachList(&step.Body, visit)
+		for _, body := range loop.StepBodies(step) {
+			if body != nil {
+				s.eachList(body, visit)
+			}
 		}
 	}
 	visit(list)
