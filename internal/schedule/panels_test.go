@@ -153,59 +153,62 @@ func laterWeights(r *rand.Rand, m *loop.Module) {
 	}
 }
 
+// packCases are modules with products of weights.
+var packCases = []struct {
+	name   string
+	packed string // the shapes that the weight, and others with its elements, must have at the end
+	build  func(r *rand.Rand, w *writer)
+}{
+	{"rows by columns", "[3, 40, 16]", func(r *rand.Rand, w *writer) {
+		w.product(loop.Output, w.buffer(loop.Input, dtype.F32, shape(number(20), number(40))), w.weight(r, 40, 35), 0, 1)
+	}},
+	{"transposed", "[3, 40, 16]", func(r *rand.Rand, w *writer) {
+		w.product(loop.Output, w.buffer(loop.Input, dtype.F32, shape(number(20), number(40))), w.weight(r, 35, 40), 1, 0)
+	}},
+	{"window", "[2, 2, 3, 5, 16]", func(r *rand.Rand, w *writer) {
+		w.product(loop.Output, w.buffer(loop.Input, dtype.F32, shape(number(7), number(30))), w.weight(r, 2, 3, 5, 32), 2, 3)
+	}},
+	{"window last", "[2, 2, 3, 5, 16]", func(r *rand.Rand, w *writer) {
+		w.product(loop.Output, w.buffer(loop.Input, dtype.F32, shape(number(7), number(30))), w.weight(r, 32, 5, 2, 3), 1, 0)
+	}},
+	{"one row", "[2, 9, 64]", func(r *rand.Rand, w *writer) {
+		w.product(loop.Output, w.buffer(loop.Input, dtype.F32, shape(one, number(9))), w.weight(r, 9, 100), 0, 1)
+	}},
+	{"few columns", "[1, 9, 8]", func(r *rand.Rand, w *writer) {
+		w.product(loop.Output, w.buffer(loop.Input, dtype.F32, shape(number(3), number(9))), w.weight(r, 9, 5), 0, 1)
+	}},
+	{"dynamic rows", "[3, 40, 16]", func(r *rand.Rand, w *writer) {
+		w.module.Dims.Set(sym.User("n"), sym.Range{Min: 0, Max: 4096})
+		w.product(loop.Output, w.buffer(loop.Input, dtype.F32, shape(dim("n"), number(40))), w.weight(r, 40, 35), 0, 1)
+	}},
+	{"embedding and logits", "[3, 9, 16]", func(r *rand.Rand, w *writer) {
+		table := w.weight(r, 40, 9)
+		at := w.buffer(loop.Input, dtype.I64, shape(number(20)))
+		w.product(loop.Output, w.unary(loop.Temp, loop.Tanh, w.rows(loop.Temp, table, at)), table, 1, 0)
+	}},
+	{"two products", "[3, 9, 16]", func(r *rand.Rand, w *writer) {
+		weight := w.weight(r, 9, 35)
+		x, y := w.buffer(loop.Input, dtype.F32, shape(number(20), number(9))), w.buffer(loop.Input, dtype.F32, shape(one, number(9)))
+		w.product(loop.Output, y, weight, 0, 1)
+		w.product(loop.Output, x, weight, 0, 1)
+	}},
+	{"both ways", "[3, 9, 16] [1, 35, 16]", func(r *rand.Rand, w *writer) {
+		weight := w.weight(r, 9, 35)
+		x, y := w.buffer(loop.Input, dtype.F32, shape(number(20), number(9))), w.buffer(loop.Input, dtype.F32, shape(number(20), number(35)))
+		w.product(loop.Output, x, weight, 0, 1)
+		w.product(loop.Output, y, weight, 1, 0)
+	}},
+	{"one row and many, both ways", "[1, 35, 16] [1, 9, 40]", func(r *rand.Rand, w *writer) {
+		weight := w.weight(r, 9, 35)
+		x, y := w.buffer(loop.Input, dtype.F32, shape(one, number(9))), w.buffer(loop.Input, dtype.F32, shape(number(20), number(35)))
+		w.product(loop.Output, y, weight, 1, 0)
+		w.product(loop.Output, x, weight, 0, 1)
+	}},
+}
+
 // TestPack packs weights of all layouts, with readers beside the product, and runs what came of it.
 func TestPack(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		packed string // the shapes that the weight, and others with its elements, must have at the end
-		build  func(r *rand.Rand, w *writer)
-	}{
-		{"rows by columns", "[3, 40, 16]", func(r *rand.Rand, w *writer) {
-			w.product(loop.Output, w.buffer(loop.Input, dtype.F32, shape(number(20), number(40))), w.weight(r, 40, 35), 0, 1)
-		}},
-		{"transposed", "[3, 40, 16]", func(r *rand.Rand, w *writer) {
-			w.product(loop.Output, w.buffer(loop.Input, dtype.F32, shape(number(20), number(40))), w.weight(r, 35, 40), 1, 0)
-		}},
-		{"window", "[2, 2, 3, 5, 16]", func(r *rand.Rand, w *writer) {
-			w.product(loop.Output, w.buffer(loop.Input, dtype.F32, shape(number(7), number(30))), w.weight(r, 2, 3, 5, 32), 2, 3)
-		}},
-		{"window last", "[2, 2, 3, 5, 16]", func(r *rand.Rand, w *writer) {
-			w.product(loop.Output, w.buffer(loop.Input, dtype.F32, shape(number(7), number(30))), w.weight(r, 32, 5, 2, 3), 1, 0)
-		}},
-		{"one row", "[2, 9, 64]", func(r *rand.Rand, w *writer) {
-			w.product(loop.Output, w.buffer(loop.Input, dtype.F32, shape(one, number(9))), w.weight(r, 9, 100), 0, 1)
-		}},
-		{"few columns", "[1, 9, 8]", func(r *rand.Rand, w *writer) {
-			w.product(loop.Output, w.buffer(loop.Input, dtype.F32, shape(number(3), number(9))), w.weight(r, 9, 5), 0, 1)
-		}},
-		{"dynamic rows", "[3, 40, 16]", func(r *rand.Rand, w *writer) {
-			w.module.Dims.Set(sym.User("n"), sym.Range{Min: 0, Max: 4096})
-			w.product(loop.Output, w.buffer(loop.Input, dtype.F32, shape(dim("n"), number(40))), w.weight(r, 40, 35), 0, 1)
-		}},
-		{"embedding and logits", "[3, 9, 16]", func(r *rand.Rand, w *writer) {
-			table := w.weight(r, 40, 9)
-			at := w.buffer(loop.Input, dtype.I64, shape(number(20)))
-			w.product(loop.Output, w.unary(loop.Temp, loop.Tanh, w.rows(loop.Temp, table, at)), table, 1, 0)
-		}},
-		{"two products", "[3, 9, 16]", func(r *rand.Rand, w *writer) {
-			weight := w.weight(r, 9, 35)
-			x, y := w.buffer(loop.Input, dtype.F32, shape(number(20), number(9))), w.buffer(loop.Input, dtype.F32, shape(one, number(9)))
-			w.product(loop.Output, y, weight, 0, 1)
-			w.product(loop.Output, x, weight, 0, 1)
-		}},
-		{"both ways", "[3, 9, 16] [1, 35, 16]", func(r *rand.Rand, w *writer) {
-			weight := w.weight(r, 9, 35)
-			x, y := w.buffer(loop.Input, dtype.F32, shape(number(20), number(9))), w.buffer(loop.Input, dtype.F32, shape(number(20), number(35)))
-			w.product(loop.Output, x, weight, 0, 1)
-			w.product(loop.Output, y, weight, 1, 0)
-		}},
-		{"one row and many, both ways", "[1, 35, 16] [1, 9, 40]", func(r *rand.Rand, w *writer) {
-			weight := w.weight(r, 9, 35)
-			x, y := w.buffer(loop.Input, dtype.F32, shape(one, number(9))), w.buffer(loop.Input, dtype.F32, shape(number(20), number(35)))
-			w.product(loop.Output, y, weight, 1, 0)
-			w.product(loop.Output, x, weight, 0, 1)
-		}},
-	} {
+	for _, c := range packCases {
 		t.Run(c.name, func(t *testing.T) {
 			r := rand.New(rand.NewSource(5))
 			w := newWriter()
