@@ -15,6 +15,7 @@ import (
 	"golang.org/x/image/tiff"
 
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/hostop/picture/decoding"
 )
 
 // taken is what decoding takes of Go's heap, in bytes, and what it asked for.
@@ -135,13 +136,13 @@ func TestBound(t *testing.T) {
 	for name, data := range hostile(t) {
 		t.Run(name, func(t *testing.T) {
 			bytes, asked, err := taken(data)
-			if err != nil && !errors.Is(err, ErrCorrupt) && !errors.Is(err, diag.ErrUnsupported) {
+			if err != nil && !errors.Is(err, decoding.ErrCorrupt) && !errors.Is(err, diag.ErrUnsupported) {
 				t.Errorf("the error is %v", err)
 			}
 			if bytes > asked+unasked {
 				t.Errorf("%d bytes of file took %d of Go's heap, %d more than were asked for: %v", len(data), bytes, bytes-asked, err)
 			}
-			if most := int64(leastPixels*24 + 8<<20); len(data) < 200 && bytes > most {
+			if most := int64(decoding.LeastPixels*24 + 8<<20); len(data) < 200 && bytes > most {
 				t.Errorf("%d bytes of file took %d of Go's heap: %v", len(data), bytes, err)
 			}
 			t.Logf("%d bytes took %d, asked for %d: %v", len(data), bytes, asked, err)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/hostop/picture/decoding"
 )
 
 // The markers of a JPEG file (ITU-T T.81, table B.1), without their 0xff.
@@ -38,7 +39,7 @@ type component struct {
 
 // jpeg is a file under decoding.
 type jpeg struct {
-	file          *file
+	file          *decoding.File
 	data          []byte
 	at            int
 	width, height int
@@ -56,8 +57,8 @@ type jpeg struct {
 }
 
 // decodeJPEG reads a sequential or progressive JPEG picture of 8 bits with Huffman codes.
-func decodeJPEG(f *file) (*Picture, error) {
-	data := f.data
+func decodeJPEG(f *decoding.File) (*decoding.Picture, error) {
+	data := f.Data
 	d := &jpeg{data: data, at: 2, adobe: -1, file: f}
 	for {
 		mark, err := d.marker()
@@ -101,11 +102,11 @@ func decodeJPEG(f *file) (*Picture, error) {
 		}
 	}
 	if d.components == nil {
-		return nil, corrupt("there is no frame")
+		return nil, decoding.Corrupt("there is no frame")
 	}
 	for i := range d.components {
 		if d.components[i].table == nil {
-			return nil, corrupt("component %d has no scan", i)
+			return nil, decoding.Corrupt("component %d has no scan", i)
 		}
 	}
 	return d.picture()
@@ -119,18 +120,18 @@ func (d *jpeg) marker() (int, error) {
 			return int(d.data[d.at-1]), nil
 		}
 	}
-	return 0, corrupt("the file ends before its picture does")
+	return 0, decoding.Corrupt("the file ends before its picture does")
 }
 
 // segment is the contents of the segment that begins here.
 func (d *jpeg) segment() ([]byte, error) {
 	rest := d.data[d.at:]
 	if len(rest) < 2 {
-		return nil, corrupt("the file ends inside a segment")
+		return nil, decoding.Corrupt("the file ends inside a segment")
 	}
 	length := int(binary.BigEndian.Uint16(rest))
 	if length < 2 || length > len(rest) {
-		return nil, corrupt("a segment of %d bytes of %d", length, len(rest))
+		return nil, decoding.Corrupt("a segment of %d bytes of %d", length, len(rest))
 	}
 	d.at += length
 	return rest[2:length], nil
@@ -142,7 +143,7 @@ func (d *jpeg) defineQuantizers(body []byte) error {
 		body = body[1:]
 		size := 64 * (1 + int(wide))
 		if wide > 1 || number > 3 || len(body) < size {
-			return corrupt("a quantization table %d of %d bytes", number, len(body))
+			return decoding.Corrupt("a quantization table %d of %d bytes", number, len(body))
 		}
 		table := new([64]int32)
 		for i, place := range zigzag {
@@ -160,14 +161,14 @@ func (d *jpeg) defineQuantizers(body []byte) error {
 // frame reads the header of the picture.
 func (d *jpeg) frame(body []byte) error {
 	if d.components != nil || len(body) < 6 || len(body) < 6+3*int(body[5]) {
-		return corrupt("a frame's header of %d bytes", len(body))
+		return decoding.Corrupt("a frame's header of %d bytes", len(body))
 	}
 	if body[0] != 8 {
 		return diag.Unsupportedf("JPEG with samples of %d bits", body[0])
 	}
 	d.height, d.width = int(binary.BigEndian.Uint16(body[1:])), int(binary.BigEndian.Uint16(body[3:]))
 	count := int(body[5])
-	if err := sized(int64(d.width), int64(d.height)); err != nil {
+	if err := decoding.Sized(int64(d.width), int64(d.height)); err != nil {
 		return err
 	}
 	if count != 1 && count != 3 && count != 4 {
@@ -178,7 +179,7 @@ func (d *jpeg) frame(body []byte) error {
 		c, b := &list[i], body[6+3*i:]
 		c.id, c.h, c.v, c.quantizer = b[0], int(b[1]>>4), int(b[1]&15), b[2]
 		if c.h < 1 || c.h > 4 || c.v < 1 || c.v > 4 || c.quantizer > 3 {
-			return corrupt("component %d with sampling %d × %d", i, c.h, c.v)
+			return decoding.Corrupt("component %d with sampling %d × %d", i, c.h, c.v)
 		}
 		d.hMost, d.vMost = max(d.hMost, c.h), max(d.vMost, c.v)
 	}
@@ -202,7 +203,7 @@ func (d *jpeg) frame(body []byte) error {
 	if d.progressive {
 		each += 2 * 64
 	}
-	if err := d.file.take(each*blocks + 64*int64(d.width)); err != nil { // and a few rows
+	if err := d.file.Take(each*blocks + 64*int64(d.width)); err != nil { // and a few rows
 		return err
 	}
 	for i := range list {
@@ -223,7 +224,7 @@ func (d *jpeg) frame(body []byte) error {
 func ceil(a, b int) int { return (a + b - 1) / b }
 
 // picture transforms what is left to transform, and gives the rows.
-func (d *jpeg) picture() (*Picture, error) {
+func (d *jpeg) picture() (*decoding.Picture, error) {
 	if d.progressive {
 		for i := range d.components {
 			d.components[i].transformAll(d.file)
@@ -236,7 +237,7 @@ func (d *jpeg) picture() (*Picture, error) {
 		rows[i] = make([]byte, c.width*d.hMost/c.h)
 	}
 	convert := d.conversion()
-	return &Picture{Width: d.width, Height: d.height, Row: func(y int, rgb []byte) {
+	return &decoding.Picture{Width: d.width, Height: d.height, Row: func(y int, rgb []byte) {
 		for i, c := range d.components {
 			ups[i].row(c.plane, c.stride, y, rows[i])
 		}
@@ -253,7 +254,7 @@ func (d *jpeg) picture() (*Picture, error) {
 // conversion is from the file's colors to red, green and blue. What the colors are is not said by the format itself, but by the markers of JFIF and
 // Adobe, or else guessed by the components' names, as everybody does.
 func (d *jpeg) conversion() func(p [4]byte) (r, g, b byte) {
-	transformed := func(p [4]byte) (r, g, b byte) { return toRGB(p[0], p[1], p[2]) }
+	transformed := func(p [4]byte) (r, g, b byte) { return decoding.ToRGB(p[0], p[1], p[2]) }
 	switch c := d.components; {
 	case len(c) == 1:
 		return func(p [4]byte) (r, g, b byte) { return p[0], p[0], p[0] }
@@ -274,10 +275,10 @@ func (d *jpeg) conversion() func(p [4]byte) (r, g, b byte) {
 }
 
 // transformAll makes samples of a progressive component's coefficients.
-func (c *component) transformAll(f *file) {
+func (c *component) transformAll(f *decoding.File) {
 	var block [64]int32
 	for by := range c.down {
-		f.did(int64(64 * c.across))
+		f.Did(int64(64 * c.across))
 		for bx := range c.across {
 			from := c.coefficients[64*(by*c.rowBlocks+bx):]
 			for i := range block {

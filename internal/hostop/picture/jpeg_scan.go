@@ -1,5 +1,9 @@
 package picture
 
+import (
+	"github.com/weirml/weir/internal/hostop/picture/decoding"
+)
+
 // mostScans is how many scans a file may have: each goes over the whole picture, however few bytes it has.
 const mostScans = 256
 
@@ -15,7 +19,7 @@ type huffman struct {
 func (d *jpeg) defineHuffman(body []byte) error {
 	for len(body) > 0 {
 		if len(body) < 17 || body[0]>>4 > 1 || body[0]&15 > 3 {
-			return corrupt("a table of codes of %d bytes", len(body))
+			return decoding.Corrupt("a table of codes of %d bytes", len(body))
 		}
 		class, number := body[0]>>4, body[0]&15
 		counts, total := body[1:17], 0
@@ -24,14 +28,14 @@ func (d *jpeg) defineHuffman(body []byte) error {
 		}
 		body = body[17:]
 		if total > 256 || total > len(body) {
-			return corrupt("a table of %d codes", total)
+			return decoding.Corrupt("a table of %d codes", total)
 		}
 		h := &huffman{symbols: body[:total]}
 		code, index := int32(0), int32(0)
 		for length := 1; length <= 16; length++ {
 			n := int32(counts[length-1])
 			if code+n > 1<<length {
-				return corrupt("codes of length %d run over", length)
+				return decoding.Corrupt("codes of length %d run over", length)
 			}
 			h.offset[length], h.last[length] = index-code, code+n-1
 			if n == 0 {
@@ -51,7 +55,7 @@ func (d *jpeg) defineHuffman(body []byte) error {
 		if class == 0 {
 			for _, s := range h.symbols {
 				if s > 15 {
-					return corrupt("a mean of %d bits", s)
+					return decoding.Corrupt("a mean of %d bits", s)
 				}
 			}
 		}
@@ -134,7 +138,7 @@ func (r *bitReader) symbol(h *huffman) (byte, error) {
 			return h.symbols[code+h.offset[length]], nil
 		}
 	}
-	return 0, corrupt("a code that no symbol has")
+	return 0, decoding.Corrupt("a code that no symbol has")
 }
 
 // scan is the header of one pass over the picture, with what its blocks are decoded by.
@@ -153,7 +157,7 @@ type scanPart struct {
 // scan reads one pass over the picture.
 func (d *jpeg) scan(body []byte) error {
 	if d.components == nil || len(body) < 1 || len(body) < 4+2*int(body[0]) || body[0] < 1 || body[0] > 4 {
-		return corrupt("a scan's header of %d bytes", len(body))
+		return decoding.Corrupt("a scan's header of %d bytes", len(body))
 	}
 	count := int(body[0])
 	tail := body[1+2*count:]
@@ -162,7 +166,7 @@ func (d *jpeg) scan(body []byte) error {
 		s.first, s.last, s.refining, s.low = 0, 63, false, 0
 	}
 	if s.first > s.last || s.last > 63 || s.low > 13 || d.progressive && s.first == 0 && s.last > 0 || s.first > 0 && count > 1 || s.refining && uint(tail[2]>>4) != s.low+1 {
-		return corrupt("a scan of coefficients %d to %d, %d, of %d components", s.first, s.last, tail[2], count)
+		return decoding.Corrupt("a scan of coefficients %d to %d, %d, of %d components", s.first, s.last, tail[2], count)
 	}
 	for i := range count {
 		part := scanPart{}
@@ -172,33 +176,33 @@ func (d *jpeg) scan(body []byte) error {
 			}
 		}
 		if part.c == nil || body[2+2*i]>>4 > 3 || body[2+2*i]&15 > 3 {
-			return corrupt("a scan of a component %d that is not there", body[1+2*i])
+			return decoding.Corrupt("a scan of a component %d that is not there", body[1+2*i])
 		}
 		for _, other := range s.parts {
 			if other.c == part.c {
-				return corrupt("a scan of one component twice")
+				return decoding.Corrupt("a scan of one component twice")
 			}
 		}
 		part.mean, part.ac = d.huffman[0][body[2+2*i]>>4], d.huffman[1][body[2+2*i]&15]
 		if part.mean == nil && s.first == 0 && !s.refining || part.ac == nil && s.last > 0 {
-			return corrupt("a scan without its codes")
+			return decoding.Corrupt("a scan without its codes")
 		}
 		if part.c.table == nil {
 			if part.c.table = d.quantizers[part.c.quantizer]; part.c.table == nil {
-				return corrupt("a scan without its quantization table")
+				return decoding.Corrupt("a scan without its quantization table")
 			}
 		}
 		s.parts = append(s.parts, part)
 	}
 	if d.scans++; d.scans > mostScans {
-		return corrupt("more than %d scans", mostScans)
+		return decoding.Corrupt("more than %d scans", mostScans)
 	}
 	d.restart()
 	d.bits = bitReader{data: d.data, at: d.at}
 	err := d.units(&s)
 	d.at = d.bits.at
 	if err == nil && d.bits.ended && d.bits.spent() {
-		return corrupt("the file ends before its picture does")
+		return decoding.Corrupt("the file ends before its picture does")
 	}
 	return err
 }
@@ -211,7 +215,7 @@ func (d *jpeg) units(s *scan) error {
 		across, down = s.parts[0].c.across, s.parts[0].c.down
 	}
 	for unit := range across * down {
-		d.file.did(int64(64 * len(s.parts)))
+		d.file.Did(int64(64 * len(s.parts)))
 		if d.interval > 0 && unit > 0 && unit%d.interval == 0 {
 			d.resume()
 		}

@@ -110,16 +110,6 @@ func (u *upsampler) row(plane []byte, stride, y int, out []byte) {
 	}
 }
 
-// toRGB converts a pixel of luminance and color differences, in 16 bits of fraction.
-func toRGB(y, cb, cr byte) (r, g, b byte) {
-	blue, red := int32(cb)-128, int32(cr)-128
-	clamp := func(v int32) byte { return byte(min(max(v, 0), 255)) }
-	r = clamp(int32(y) + (91881*red+1<<15)>>16)
-	g = clamp(int32(y) + (-22554*blue-46802*red+1<<15)>>16)
-	b = clamp(int32(y) + (116130*blue+1<<15)>>16)
-	return r, g, b
-}
-
 // inkToRGB converts a pixel of four inks.
 func inkToRGB(c, m, y, k byte) (r, g, b byte) {
 	white := int32(255 - k)

@@ -14,10 +14,11 @@ import (
 	"testing"
 
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/hostop/picture/decoding"
 )
 
 // pixels are all the pixels of a picture.
-func pixels(p *Picture) []byte {
+func pixels(p *decoding.Picture) []byte {
 	out := make([]byte, 3*p.Width*p.Height)
 	for y := range p.Height {
 		p.Row(y, out[3*p.Width*y:3*p.Width*(y+1)])
@@ -100,40 +101,40 @@ func TestHostile(t *testing.T) {
 		kind error
 		want string
 	}{
-		{"nothing", nil, ErrCorrupt, "no known format"},
-		{"one byte", []byte{0xff}, ErrCorrupt, "no known format"},
-		{"JPEG of nothing", []byte{0xff, 0xd8}, ErrCorrupt, "the file ends before"},
+		{"nothing", nil, decoding.ErrCorrupt, "no known format"},
+		{"one byte", []byte{0xff}, decoding.ErrCorrupt, "no known format"},
+		{"JPEG of nothing", []byte{0xff, 0xd8}, decoding.ErrCorrupt, "the file ends before"},
 		{"JPEG, huge", jpegHeader(65500, 65500, 0xc0), diag.ErrUnsupported, "65500 × 65500 pixels"},
-		{"JPEG, large without data", jpegHeader(8000, 8000, 0xc0), ErrCorrupt, "too few for 1500000 bits"},
-		{"JPEG, progressive, large without data", jpegHeader(8000, 8000, 0xc2), ErrCorrupt, "too few for 1500000 bits"},
-		{"JPEG without lines", jpegHeader(8, 0, 0xc0), ErrCorrupt, "8 × 0 pixels"},
+		{"JPEG, large without data", jpegHeader(8000, 8000, 0xc0), decoding.ErrCorrupt, "too few for 1500000 bits"},
+		{"JPEG, progressive, large without data", jpegHeader(8000, 8000, 0xc2), decoding.ErrCorrupt, "too few for 1500000 bits"},
+		{"JPEG without lines", jpegHeader(8, 0, 0xc0), decoding.ErrCorrupt, "8 × 0 pixels"},
 		{"JPEG, lossless", jpegHeader(8, 8, 0xc3), diag.ErrUnsupported, "process 3"},
 		{"JPEG, arithmetic", jpegHeader(8, 8, 0xc9), diag.ErrUnsupported, "process 9"},
-		{"JPEG, a segment past the end", []byte{0xff, 0xd8, 0xff, 0xdb, 0xff, 0xff}, ErrCorrupt, "a segment of 65535 bytes of 2"},
-		{"JPEG, too many codes", append([]byte{0xff, 0xd8, 0xff, 0xc4, 0, 19, 0}, bytes.Repeat([]byte{255}, 16)...), ErrCorrupt, "codes"},
-		{"JPEG, a scan before the frame", []byte{0xff, 0xd8, 0xff, 0xda, 0, 8, 1, 1, 0, 0, 63, 0}, ErrCorrupt, "a scan's header"},
-		{"JPEG, a scan without tables", jpegHeader(8, 8, 0xc0, 0xff, 0xda, 0, 8, 1, 1, 0, 0, 63, 0), ErrCorrupt, "without its codes"},
+		{"JPEG, a segment past the end", []byte{0xff, 0xd8, 0xff, 0xdb, 0xff, 0xff}, decoding.ErrCorrupt, "a segment of 65535 bytes of 2"},
+		{"JPEG, too many codes", append([]byte{0xff, 0xd8, 0xff, 0xc4, 0, 19, 0}, bytes.Repeat([]byte{255}, 16)...), decoding.ErrCorrupt, "codes"},
+		{"JPEG, a scan before the frame", []byte{0xff, 0xd8, 0xff, 0xda, 0, 8, 1, 1, 0, 0, 63, 0}, decoding.ErrCorrupt, "a scan's header"},
+		{"JPEG, a scan without tables", jpegHeader(8, 8, 0xc0, 0xff, 0xda, 0, 8, 1, 1, 0, 0, 63, 0), decoding.ErrCorrupt, "without its codes"},
 		{"PNG, huge", png(1<<31-1, 1<<31-1), diag.ErrUnsupported, "dimension overflow"},
-		{"PNG, large without data", png(8000, 8000), ErrCorrupt, "too few"},
+		{"PNG, large without data", png(8000, 8000), decoding.ErrCorrupt, "too few"},
 		{"BMP, huge", bmp(20000, 20000), diag.ErrUnsupported, "pixels"},
-		{"BMP, large without data", bmp(8000, 8000), ErrCorrupt, "too few"},
+		{"BMP, large without data", bmp(8000, 8000), decoding.ErrCorrupt, "too few"},
 		{"PNM, huge", []byte("P6 999999999 999999999 255\n"), diag.ErrUnsupported, "999999999 × 999999999"},
-		{"PNM, a number that runs over", []byte("P6 99999999999999999999999 1 255\n"), ErrCorrupt, "a number is wrong"},
-		{"PNM, large without data", []byte("P6 8000 8000 255\n"), ErrCorrupt, "bytes of 192000000"},
-		{"PNM, as text, large without data", []byte("P3 8000 8000 255\n"), ErrCorrupt, "too few"},
-		{"PNM, nothing to scale by", []byte("P5 1 1 0\n0"), ErrCorrupt, "largest sample is 0"},
-		{"JPEG 2000 of nothing", []byte{0xff, 0x4f, 0xff, 0x51}, ErrCorrupt, "inside a segment"},
+		{"PNM, a number that runs over", []byte("P6 99999999999999999999999 1 255\n"), decoding.ErrCorrupt, "a number is wrong"},
+		{"PNM, large without data", []byte("P6 8000 8000 255\n"), decoding.ErrCorrupt, "bytes of 192000000"},
+		{"PNM, as text, large without data", []byte("P3 8000 8000 255\n"), decoding.ErrCorrupt, "too few"},
+		{"PNM, nothing to scale by", []byte("P5 1 1 0\n0"), decoding.ErrCorrupt, "largest sample is 0"},
+		{"JPEG 2000 of nothing", []byte{0xff, 0x4f, 0xff, 0x51}, decoding.ErrCorrupt, "inside a segment"},
 		{"JPEG 2000, huge", jpeg2000Header(1<<31, 1<<31, 1<<31, 3, 0), diag.ErrUnsupported, "2147483648 × 2147483648 pixels"},
 		{"JPEG 2000, many components", jpeg2000Header(1<<13, 1<<13, 1<<13, 4, 0), diag.ErrUnsupported, "more than 67108864 samples"},
 		{"JPEG 2000, a hundred components", jpeg2000Header(8, 8, 8, 100, 0), diag.ErrUnsupported, "100 components"},
-		{"JPEG 2000, tiles of a pixel", jpeg2000Header(1<<12, 1<<12, 1, 3, 0), ErrCorrupt, "0 tiles of 16777216"},
-		{"JPEG 2000, precincts of a coefficient", jpeg2000Header(1<<10, 1<<10, 1<<10, 3, 5), ErrCorrupt, "more precincts than that"},
-		{"JPEG 2000, a box past the end", []byte("\x00\x00\x00\x0cjP  \r\n\x87\n\xff\xff\xff\xffjp2c"), ErrCorrupt, "a box of 4294967295 bytes of 8"},
-		{"JPEG 2000, a box of a size that runs over", []byte("\x00\x00\x00\x0cjP  \r\n\x87\n\x00\x00\x00\x01jp2c\xff\xff\xff\xff\xff\xff\xff\xff"), ErrCorrupt, "a box of"},
-		{"JPEG 2000, no codestream", []byte("\x00\x00\x00\x0cjP  \r\n\x87\n"), ErrCorrupt, "no codestream"},
-		{"TIFF of nothing", []byte("II*\x00"), ErrCorrupt, ""},
-		{"TIFF, a directory past the end", []byte("II*\x00\xff\xff\xff\xff"), ErrCorrupt, ""},
-		{"WebP of nothing", []byte("RIFF\x04\x00\x00\x00WEBP"), ErrCorrupt, ""},
+		{"JPEG 2000, tiles of a pixel", jpeg2000Header(1<<12, 1<<12, 1, 3, 0), decoding.ErrCorrupt, "0 tiles of 16777216"},
+		{"JPEG 2000, precincts of a coefficient", jpeg2000Header(1<<10, 1<<10, 1<<10, 3, 5), decoding.ErrCorrupt, "more precincts than that"},
+		{"JPEG 2000, a box past the end", []byte("\x00\x00\x00\x0cjP  \r\n\x87\n\xff\xff\xff\xffjp2c"), decoding.ErrCorrupt, "a box of 4294967295 bytes of 8"},
+		{"JPEG 2000, a box of a size that runs over", []byte("\x00\x00\x00\x0cjP  \r\n\x87\n\x00\x00\x00\x01jp2c\xff\xff\xff\xff\xff\xff\xff\xff"), decoding.ErrCorrupt, "a box of"},
+		{"JPEG 2000, no codestream", []byte("\x00\x00\x00\x0cjP  \r\n\x87\n"), decoding.ErrCorrupt, "no codestream"},
+		{"TIFF of nothing", []byte("II*\x00"), decoding.ErrCorrupt, ""},
+		{"TIFF, a directory past the end", []byte("II*\x00\xff\xff\xff\xff"), decoding.ErrCorrupt, ""},
+		{"WebP of nothing", []byte("RIFF\x04\x00\x00\x00WEBP"), decoding.ErrCorrupt, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := Decode(c.data, nil, nil)
@@ -182,12 +183,12 @@ func FuzzDecode(f *testing.F) {
 		}
 		f.Add(data)
 	}
-	mostPixels = 1 << 14
-	f.Cleanup(func() { mostPixels = MaxPixels })
+	decoding.MostPixels = 1 << 14
+	f.Cleanup(func() { decoding.MostPixels = decoding.MaxPixels })
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, err := Decode(data, nil, nil)
 		if err != nil {
-			if !errors.Is(err, ErrCorrupt) && diag.As(err, diag.ErrUnsupported) == nil {
+			if !errors.Is(err, decoding.ErrCorrupt) && diag.As(err, diag.ErrUnsupported) == nil {
 				t.Errorf("an error of no kind: %v", err)
 			}
 			return

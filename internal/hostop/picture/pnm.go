@@ -3,6 +3,8 @@ package picture
 import (
 	"math"
 	"strconv"
+
+	"github.com/weirml/weir/internal/hostop/picture/decoding"
 )
 
 // pnm is a portable bitmap, graymap or pixmap under decoding.
@@ -12,8 +14,8 @@ type pnm struct {
 }
 
 // decodePNM reads the formats P1 to P6 of Netpbm. Samples are scaled to 255 where the file's largest is another.
-func decodePNM(from *file) (*Picture, error) {
-	data := from.data
+func decodePNM(from *decoding.File) (*decoding.Picture, error) {
+	data := from.Data
 	f := &pnm{data: data, at: 2}
 	kind := data[1]
 	width, err := f.number(1 << 30)
@@ -24,7 +26,7 @@ func decodePNM(from *file) (*Picture, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := sized(width, height); err != nil {
+	if err := decoding.Sized(width, height); err != nil {
 		return nil, err
 	}
 	bitmap, channels, most := kind == '1' || kind == '4', int64(1), int64(1)
@@ -36,7 +38,7 @@ func decodePNM(from *file) (*Picture, error) {
 			return nil, err
 		}
 		if most == 0 {
-			return nil, corrupt("the largest sample is 0")
+			return nil, decoding.Corrupt("the largest sample is 0")
 		}
 	}
 	scale := make([]byte, most+1)
@@ -52,7 +54,7 @@ func decodePNM(from *file) (*Picture, error) {
 		if err := plausible(rowSamples*height, len(f.data)-f.at, 1); err != nil {
 			return nil, err
 		}
-		if err := from.take(2 * rowSamples * height); err != nil {
+		if err := from.Take(2 * rowSamples * height); err != nil {
 			return nil, err
 		}
 		samples, err := f.plain(from, rowSamples*height, most, bitmap)
@@ -63,7 +65,7 @@ func decodePNM(from *file) (*Picture, error) {
 	} else if sample, err = f.binary(rowSamples, height, most, bitmap); err != nil {
 		return nil, err
 	}
-	return &Picture{Width: int(width), Height: int(height), Row: func(y int, rgb []byte) {
+	return &decoding.Picture{Width: int(width), Height: int(height), Row: func(y int, rgb []byte) {
 		at := int64(y) * rowSamples
 		for x := range width {
 			for c := range int64(3) {
@@ -98,13 +100,13 @@ func (f *pnm) number(most int64) (int64, error) {
 	}
 	v, err := strconv.ParseInt(string(f.data[begin:min(f.at, begin+20)]), 10, 64)
 	if err != nil || v > most || f.at-begin > 19 {
-		return 0, corrupt("a number is wrong at byte %d", begin)
+		return 0, decoding.Corrupt("a number is wrong at byte %d", begin)
 	}
 	return v, nil
 }
 
 // plain reads samples that are written as text; those of a bitmap need no space between them.
-func (f *pnm) plain(from *file, count, most int64, bitmap bool) ([]uint16, error) {
+func (f *pnm) plain(from *decoding.File, count, most int64, bitmap bool) ([]uint16, error) {
 	if err := plausible(count, len(f.data)-f.at, 1); err != nil {
 		return nil, err
 	}
@@ -112,7 +114,7 @@ func (f *pnm) plain(from *file, count, most int64, bitmap bool) ([]uint16, error
 	for i := range samples {
 		before := f.at
 		f.space()
-		from.did(8 + int64(f.at-before))
+		from.Did(8 + int64(f.at-before))
 		if bitmap && f.at < len(f.data) && (f.data[f.at] == '0' || f.data[f.at] == '1') {
 			samples[i] = uint16(f.data[f.at] - '0')
 			f.at++
@@ -120,7 +122,7 @@ func (f *pnm) plain(from *file, count, most int64, bitmap bool) ([]uint16, error
 		}
 		v, err := f.number(most)
 		if err != nil || bitmap {
-			return nil, corrupt("sample %d is wrong", i)
+			return nil, decoding.Corrupt("sample %d is wrong", i)
 		}
 		samples[i] = uint16(v)
 	}
@@ -137,7 +139,7 @@ func (f *pnm) binary(rowSamples, height, most int64, bitmap bool) (func(i int64)
 		rowBytes *= 2
 	}
 	if int64(len(f.data)-f.at) < rowBytes*height {
-		return nil, corrupt("%d bytes of %d", len(f.data)-f.at, rowBytes*height)
+		return nil, decoding.Corrupt("%d bytes of %d", len(f.data)-f.at, rowBytes*height)
 	}
 	body := f.data[f.at:]
 	switch {

@@ -14,13 +14,14 @@ import (
 	"golang.org/x/image/tiff"
 
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/hostop/picture/decoding"
 )
 
-func decodePNG(f *file) (*Picture, error) {
-	return f.decodeBy(png.DecodeConfig, png.Decode, pixelsOfByte, func(c image.Config) (int64, error) {
+func decodePNG(f *decoding.File) (*decoding.Picture, error) {
+	return decodeBy(f, png.DecodeConfig, png.Decode, decoding.PixelsOfByte, func(c image.Config) (int64, error) {
 		pixels := int64(c.Width) * int64(c.Height)
 		// The picture, and as much again of the passes of an interlaced one; a few rows.
-		return 2*pixelBytes(c)*pixels + 64*int64(c.Width), plausible(pixels, len(f.data), pixelsOfByte)
+		return 2*pixelBytes(c)*pixels + 64*int64(c.Width), plausible(pixels, len(f.Data), decoding.PixelsOfByte)
 	})
 }
 
@@ -32,19 +33,19 @@ const (
 	tiffTileLength  = 323
 )
 
-func decodeTIFF(f *file) (*Picture, error) {
-	compression := tiffTag(f.data, tiffCompression)
+func decodeTIFF(f *decoding.File) (*decoding.Picture, error) {
+	compression := tiffTag(f.Data, tiffCompression)
 	fax := compression >= 2 && compression <= 4
-	pixels := pixelsOfByte
+	pixels := decoding.PixelsOfByte
 	if fax {
-		pixels = faxPixelsOfAByte
+		pixels = decoding.FaxPixelsOfAByte
 	}
-	p, err := f.decodeBy(tiff.DecodeConfig, tiff.Decode, pixels, func(c image.Config) (int64, error) {
+	p, err := decodeBy(f, tiff.DecodeConfig, tiff.Decode, pixels, func(c image.Config) (int64, error) {
 		// The picture; a strip or tile, which may be as large or a little larger, is read into a buffer that grows.
 		width, length := int64(c.Width), int64(c.Height)
-		tile := max(width, tiffTag(f.data, tiffTileWidth))*max(length, tiffTag(f.data, tiffTileLength)) + 1
-		if width, length = tiffTag(f.data, tiffTileWidth), tiffTag(f.data, tiffTileLength); width > 0 && (width > mostPixels || length > mostPixels/width) {
-			return 0, diag.Unsupportedf("a TIFF of tiles of %d × %d pixels; at most %d are read", width, length, mostPixels)
+		tile := max(width, tiffTag(f.Data, tiffTileWidth))*max(length, tiffTag(f.Data, tiffTileLength)) + 1
+		if width, length = tiffTag(f.Data, tiffTileWidth), tiffTag(f.Data, tiffTileLength); width > 0 && (width > decoding.MostPixels || length > decoding.MostPixels/width) {
+			return 0, diag.Unsupportedf("a TIFF of tiles of %d × %d pixels; at most %d are read", width, length, decoding.MostPixels)
 		}
 		return pixelBytes(c) * (int64(c.Width)*int64(c.Height) + 3*tile), nil
 	})
@@ -52,7 +53,7 @@ func decodeTIFF(f *file) (*Picture, error) {
 		return nil, err
 	}
 	// The decoder takes the bits of a fax for white on black, whatever the file says.
-	black := tiffTag(f.data, tiffPhotometric)
+	black := tiffTag(f.Data, tiffPhotometric)
 	if row := p.Row; (compression == 3 || compression == 4) && black == 1 {
 		p.Row = func(y int, rgb []byte) {
 			row(y, rgb)
@@ -90,38 +91,38 @@ func tiffTag(data []byte, tag uint16) int64 {
 	return 0
 }
 
-func decodeBMP(f *file) (*Picture, error) {
-	return f.decodeBy(bmp.DecodeConfig, bmp.Decode, pixelsOfByte, func(c image.Config) (int64, error) {
+func decodeBMP(f *decoding.File) (*decoding.Picture, error) {
+	return decodeBy(f, bmp.DecodeConfig, bmp.Decode, decoding.PixelsOfByte, func(c image.Config) (int64, error) {
 		pixels := int64(c.Width) * int64(c.Height)
-		return 4*pixels + 8*int64(c.Width), plausible(pixels, len(f.data), 8)
+		return 4*pixels + 8*int64(c.Width), plausible(pixels, len(f.Data), 8)
 	})
 }
 
 // decodeBy reads a picture by a decoder of Go's. Pixels lose their alpha, and bits below the eighth. A byte may give so many pixels; check tells how many bytes of Go's heap decoding takes at most.
 //
 // A decoder that panics has met a file that its authors did not think of, or is ended.
-func (f *file) decodeBy(header func(io.Reader) (image.Config, error), decode func(io.Reader) (image.Image, error), pixels int, check func(image.Config) (int64, error)) (p *Picture, err error) {
-	data := f.data
+func decodeBy(f *decoding.File, header func(io.Reader) (image.Config, error), decode func(io.Reader) (image.Image, error), pixels int, check func(image.Config) (int64, error)) (p *decoding.Picture, err error) {
+	data := f.Data
 	defer func() {
-		if r := recover(); r != nil && f.working {
+		if r := recover(); r != nil && f.Working {
 			panic(r)
 		} else if r != nil {
-			p, err = nil, corrupt("%v", r)
+			p, err = nil, decoding.Corrupt("%v", r)
 		}
 	}()
 	config, err := header(told{bytes.NewReader(data), f})
 	if err != nil {
 		return nil, foreign(err)
 	}
-	if err := sized(int64(config.Width), int64(config.Height)); err != nil {
+	if err := decoding.Sized(int64(config.Width), int64(config.Height)); err != nil {
 		return nil, err
 	}
 	most, err := check(config)
 	if err == nil {
-		err = dense(int64(config.Width), int64(config.Height), len(data), pixels)
+		err = decoding.Dense(int64(config.Width), int64(config.Height), len(data), pixels)
 	}
 	if err == nil {
-		err = f.take(most)
+		err = f.Take(most)
 	}
 	if err != nil {
 		return nil, err
@@ -132,9 +133,9 @@ func (f *file) decodeBy(header func(io.Reader) (image.Config, error), decode fun
 	}
 	bounds := m.Bounds()
 	if bounds.Dx() != config.Width || bounds.Dy() != config.Height {
-		return nil, corrupt("%v is not %d × %d", bounds, config.Width, config.Height)
+		return nil, decoding.Corrupt("%v is not %d × %d", bounds, config.Width, config.Height)
 	}
-	return &Picture{Width: config.Width, Height: config.Height, Row: func(y int, rgb []byte) {
+	return &decoding.Picture{Width: config.Width, Height: config.Height, Row: func(y int, rgb []byte) {
 		for x := range config.Width {
 			rgb[3*x], rgb[3*x+1], rgb[3*x+2] = opaque(m.At(bounds.Min.X+x, bounds.Min.Y+y))
 		}
@@ -176,5 +177,5 @@ func foreign(err error) error {
 	if errors.As(err, &pngError) || errors.As(err, &tiffError) || errors.Is(err, bmp.ErrUnsupported) {
 		return diag.Unsupportedf("%v", err)
 	}
-	return fmt.Errorf("%w: %v", ErrCorrupt, err)
+	return fmt.Errorf("%w: %v", decoding.ErrCorrupt, err)
 }

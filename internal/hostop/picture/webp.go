@@ -6,12 +6,14 @@ import (
 	"io"
 
 	"golang.org/x/image/webp"
+
+	"github.com/weirml/weir/internal/hostop/picture/decoding"
 )
 
 // decodeWebP reads a picture of WebP, lossless or not; of a moving one, none.
-func decodeWebP(f *file) (*Picture, error) {
+func decodeWebP(f *decoding.File) (*decoding.Picture, error) {
 	var lossy *image.YCbCr
-	p, err := f.decodeBy(webp.DecodeConfig, func(r io.Reader) (image.Image, error) {
+	p, err := decodeBy(f, webp.DecodeConfig, func(r io.Reader) (image.Image, error) {
 		m, err := webp.Decode(r)
 		switch m := m.(type) {
 		case *image.YCbCr:
@@ -20,7 +22,7 @@ func decodeWebP(f *file) (*Picture, error) {
 			lossy = &m.YCbCr
 		}
 		return m, err
-	}, pixelsOfByte, func(c image.Config) (int64, error) { return webpMost(f.data, c) })
+	}, decoding.PixelsOfByte, func(c image.Config) (int64, error) { return webpMost(f.Data, c) })
 	if err != nil || lossy == nil {
 		return p, err
 	}
@@ -31,13 +33,13 @@ func decodeWebP(f *file) (*Picture, error) {
 // webpMost checks that the chunks of a file lie in it, and that what they declare is as large as the picture, and tells how many bytes of Go's heap decoding takes at most.
 func webpMost(data []byte, c image.Config) (int64, error) {
 	if declared := int64(binary.LittleEndian.Uint32(data[4:])) + 8; declared > int64(len(data)) {
-		return 0, corrupt("%d bytes are declared of a file of %d", declared, len(data))
+		return 0, decoding.Corrupt("%d bytes are declared of a file of %d", declared, len(data))
 	}
 	for rest := data[12:]; len(rest) >= 8; {
 		kind, size := string(rest[:4]), int64(binary.LittleEndian.Uint32(rest[4:]))
 		body := rest[8:]
 		if size > int64(len(body)) {
-			return 0, corrupt("a chunk of %d bytes of %d", size, len(body))
+			return 0, decoding.Corrupt("a chunk of %d bytes of %d", size, len(body))
 		}
 		width, height := c.Width, c.Height
 		switch head := body[:size]; {
@@ -48,7 +50,7 @@ func webpMost(data []byte, c image.Config) (int64, error) {
 			width, height = int(bits&0x3fff)+1, int(bits>>14&0x3fff)+1
 		}
 		if width != c.Width || height != c.Height {
-			return 0, corrupt("a picture of %d × %d pixels declares %d × %d", c.Width, c.Height, width, height)
+			return 0, decoding.Corrupt("a picture of %d × %d pixels declares %d × %d", c.Width, c.Height, width, height)
 		}
 		rest = body[min(size+size&1, int64(len(body))):]
 	}

@@ -1,9 +1,11 @@
-package picture
+package jpeg2000
 
 import (
 	"cmp"
 	"math/bits"
 	"slices"
+
+	"github.com/weirml/weir/internal/hostop/picture/decoding"
 )
 
 // tagTree codes the least numbers of a raster of blocks, level by level (annex B.10.2).
@@ -216,9 +218,9 @@ func (s *codestream) decodeTile(t *tile) error {
 			// Each precinct has a packet, and each packet a byte.
 			res := &parts[i].resolutions[r]
 			if res.down > 0 && res.across > (int64(len(t.body))-int64(len(all)))/res.down {
-				return corrupt("a tile of %d bytes has more precincts than that", len(t.body))
+				return decoding.Corrupt("a tile of %d bytes has more precincts than that", len(t.body))
 			}
-			if err := s.file.take(res.across * res.down * precinctBytes); err != nil {
+			if err := s.file.Take(res.across * res.down * precinctBytes); err != nil {
 				return err
 			}
 			for k := range res.across * res.down {
@@ -285,7 +287,7 @@ var packetOrders = [5]struct {
 
 // packetReader reads the packets of a tile.
 type packetReader struct {
-	file  *file
+	file  *decoding.File
 	tile  *tile
 	parts []*tileComponent
 	data  []byte
@@ -326,7 +328,7 @@ func (r *packetReader) packets(p progression, all []*precinct) error {
 					return err
 				}
 				one.layers = layer + 1
-				r.file.did(16)
+				r.file.Did(16)
 			}
 		}
 		list = list[group:]
@@ -391,7 +393,7 @@ func (r *packetReader) packet(p *precinct, layer int) error {
 					empty := int32(1)
 					for set.empty.reaches(h, x, y, empty) {
 						if empty++; h.over || empty > 80 {
-							return corrupt("a packet's header is wrong")
+							return decoding.Corrupt("a packet's header is wrong")
 						}
 					}
 					b.planes = part.resolutions[p.resolution].bands[i].planes + part.region - int(empty-1)
@@ -401,7 +403,7 @@ func (r *packetReader) packet(p *precinct, layer int) error {
 				passes := h.passes()
 				for h.bit() == 1 {
 					if b.lengthBits++; b.lengthBits > 32 {
-						return corrupt("a packet's header is wrong")
+						return decoding.Corrupt("a packet's header is wrong")
 					}
 				}
 				for passes > 0 {
@@ -409,7 +411,7 @@ func (r *packetReader) packet(p *precinct, layer int) error {
 					now := min(passes, b.segments[current].most-b.segments[current].passes)
 					length := h.bits(b.lengthBits + bits.Len(uint(now)) - 1)
 					if h.over || length < 0 || length > len(r.data) {
-						return corrupt("a packet of %d bytes", length)
+						return decoding.Corrupt("a packet of %d bytes", length)
 					}
 					b.segments[current].passes += now
 					additions = append(additions, addition{b, current, length})
@@ -420,7 +422,7 @@ func (r *packetReader) packet(p *precinct, layer int) error {
 	}
 	h.align()
 	if h.over || h.at > len(r.data) {
-		return corrupt("a packet's header is cut short")
+		return decoding.Corrupt("a packet's header is cut short")
 	}
 	r.data = r.data[h.at:]
 	if r.tile.end && len(r.data) >= 2 && r.data[0] == 0xff && r.data[1] == 0x92 {
@@ -428,7 +430,7 @@ func (r *packetReader) packet(p *precinct, layer int) error {
 	}
 	for _, a := range additions {
 		if a.length > len(r.data) {
-			return corrupt("a packet is cut short")
+			return decoding.Corrupt("a packet is cut short")
 		}
 		s := &a.b.segments[a.segment]
 		if s.data == nil {
@@ -482,7 +484,7 @@ func (b *block) room(style byte) int {
 }
 
 // coefficients decodes a component's blocks into its plane, the bands in one another's corners.
-func (c *tileComponent) coefficients(f *file, number int, all []*precinct) error {
+func (c *tileComponent) coefficients(f *decoding.File, number int, all []*precinct) error {
 	width, height := c.x1-c.x0, c.y1-c.y0
 	if c.reversible {
 		c.whole = make([]int32, width*height)
@@ -508,10 +510,10 @@ func (c *tileComponent) coefficients(f *file, number int, all []*precinct) error
 					continue
 				}
 				if one.planes > 30 {
-					return corrupt("a block of %d bit-planes", one.planes)
+					return decoding.Corrupt("a block of %d bit-planes", one.planes)
 				}
 				w, h := int(one.x1-one.x0), int(one.y1-one.y0)
-				f.did(int64(w) * int64(h) * int64(one.planes))
+				f.Did(int64(w) * int64(h) * int64(one.planes))
 				d.decode(w, h, b.kind, c.style, one.planes, one.segments)
 				c.place(d, (y+int64(one.y0))*width+x+int64(one.x0), width, b.step)
 				one.segments = nil

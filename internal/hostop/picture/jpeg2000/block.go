@@ -1,4 +1,4 @@
-package picture
+package jpeg2000
 
 // mqState is one state of the arithmetic decoder's estimate (ISO/IEC 15444-1, table C.2).
 type mqState struct {

@@ -1,10 +1,12 @@
-package picture
+// Package jpeg2000 decodes JPEG 2000 (ISO/IEC 15444-1): JP2 files and bare codestreams.
+package jpeg2000
 
 import (
 	"bytes"
 	"encoding/binary"
 
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/hostop/picture/decoding"
 )
 
 // The enumerated color spaces of a JP2 file.
@@ -21,9 +23,9 @@ type palette struct {
 	from     []int // the component of each channel
 }
 
-// decodeJPEG2000 reads a JP2 file, or a bare codestream (ISO/IEC 15444-1).
-func decodeJPEG2000(f *file) (*Picture, error) {
-	data := f.data
+// Decode reads a JP2 file, or a bare codestream (ISO/IEC 15444-1).
+func Decode(f *decoding.File) (*decoding.Picture, error) {
+	data := f.Data
 	if data[0] == 0xff {
 		s, err := decodeCodestream(data, f)
 		if err != nil {
@@ -72,13 +74,13 @@ func decodeJPEG2000(f *file) (*Picture, error) {
 			return s.picture(space, p)
 		}
 	}
-	return nil, corrupt("there is no codestream")
+	return nil, decoding.Corrupt("there is no codestream")
 }
 
 // box cuts the first box off.
 func box(data []byte) (kind string, body, rest []byte, err error) {
 	if len(data) < 8 {
-		return "", nil, nil, corrupt("a box of %d bytes", len(data))
+		return "", nil, nil, decoding.Corrupt("a box of %d bytes", len(data))
 	}
 	size, header := uint64(binary.BigEndian.Uint32(data)), uint64(8)
 	kind = string(data[4:8])
@@ -89,19 +91,19 @@ func box(data []byte) (kind string, body, rest []byte, err error) {
 		size, header = binary.BigEndian.Uint64(data[8:]), 16
 	}
 	if size < header || size > uint64(len(data)) {
-		return "", nil, nil, corrupt("a box of %d bytes of %d", size, len(data))
+		return "", nil, nil, decoding.Corrupt("a box of %d bytes of %d", size, len(data))
 	}
 	return kind, data[header:size], data[size:], nil
 }
 
 func readPalette(b []byte) (*palette, error) {
 	if len(b) < 3 {
-		return nil, corrupt("a palette of %d bytes", len(b))
+		return nil, decoding.Corrupt("a palette of %d bytes", len(b))
 	}
 	count, columns := int(binary.BigEndian.Uint16(b)), int(b[2])
 	b = b[3:]
 	if count < 1 || count > 1024 || columns < 1 || columns > 4 || len(b) < columns {
-		return nil, corrupt("a palette of %d × %d", count, columns)
+		return nil, decoding.Corrupt("a palette of %d × %d", count, columns)
 	}
 	p := &palette{columns: columns, entries: make([][]int32, columns)}
 	for i := range columns {
@@ -116,7 +118,7 @@ func readPalette(b []byte) (*palette, error) {
 		for i := range columns {
 			width := (p.bits[i] + 7) / 8
 			if len(b) < width {
-				return nil, corrupt("a palette that is cut short")
+				return nil, decoding.Corrupt("a palette that is cut short")
 			}
 			v := int32(b[0])
 			if width == 2 {
@@ -153,7 +155,7 @@ func (c *channel) at(s *codestream, x, y int) byte {
 }
 
 // picture gives the decoded planes as a picture.
-func (s *codestream) picture(space int, p *palette) (*Picture, error) {
+func (s *codestream) picture(space int, p *palette) (*decoding.Picture, error) {
 	var channels []channel
 	for i := range s.planes {
 		channels = append(channels, channel{plane: &s.planes[i], bits: s.planes[i].bits})
@@ -162,7 +164,7 @@ func (s *codestream) picture(space int, p *palette) (*Picture, error) {
 		var mapped []channel
 		for i, column := range p.channels {
 			if p.from[i] >= len(channels) || column >= p.columns {
-				return nil, corrupt("a channel of component %d, column %d", p.from[i], column)
+				return nil, decoding.Corrupt("a channel of component %d, column %d", p.from[i], column)
 			}
 			c := channels[p.from[i]]
 			if column >= 0 {
@@ -172,7 +174,7 @@ func (s *codestream) picture(space int, p *palette) (*Picture, error) {
 		}
 		channels = mapped
 	}
-	return &Picture{Width: int(s.x1 - s.x0), Height: int(s.y1 - s.y0), Row: func(y int, rgb []byte) {
+	return &decoding.Picture{Width: int(s.x1 - s.x0), Height: int(s.y1 - s.y0), Row: func(y int, rgb []byte) {
 		for x := range len(rgb) / 3 {
 			pixel := rgb[3*x : 3*x+3]
 			pixel[0] = channels[0].at(s, x, y)
@@ -182,7 +184,7 @@ func (s *codestream) picture(space int, p *palette) (*Picture, error) {
 			}
 			pixel[1], pixel[2] = channels[1].at(s, x, y), channels[2].at(s, x, y)
 			if space == spaceYCC {
-				pixel[0], pixel[1], pixel[2] = toRGB(pixel[0], pixel[1], pixel[2])
+				pixel[0], pixel[1], pixel[2] = decoding.ToRGB(pixel[0], pixel[1], pixel[2])
 			}
 		}
 	}}, nil
@@ -205,6 +207,8 @@ func (r *bytesReader) take(n int) []byte {
 	return b
 }
 
-func (r *bytesReader) u8() int    { return int(r.take(1)[0]) }
-func (r *bytesReader) u16() int   { return int(binary.BigEndian.Uint16(r.take(2))) }
+func (r *bytesReader) u8() int { return int(r.take(1)[0]) }
+
+func (r *bytesReader) u16() int { return int(binary.BigEndian.Uint16(r.take(2))) }
+
 func (r *bytesReader) u32() int64 { return int64(binary.BigEndian.Uint32(r.take(4))) }

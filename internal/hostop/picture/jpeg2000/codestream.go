@@ -1,4 +1,4 @@
-package picture
+package jpeg2000
 
 import (
 	"encoding/binary"
@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/hostop/picture/decoding"
 )
 
 // The markers of a codestream (ISO/IEC 15444-1, table A.2).
@@ -77,7 +78,7 @@ type tile struct {
 
 // codestream is a picture under decoding.
 type codestream struct {
-	file           *file
+	file           *decoding.File
 	x0, y0, x1, y1 int64 // of the picture on the reference grid
 	tx, ty, tw, th int64 // of the tiles
 	across, down   int64 // how many tiles
@@ -92,10 +93,10 @@ type codestream struct {
 func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
 
 // decodeCodestream reads a whole codestream.
-func decodeCodestream(data []byte, f *file) (*codestream, error) {
+func decodeCodestream(data []byte, f *decoding.File) (*codestream, error) {
 	s := &codestream{tiles: map[int64]*tile{}, file: f}
 	if len(data) < 2 || binary.BigEndian.Uint16(data) != markSOC {
-		return nil, corrupt("no codestream begins here")
+		return nil, decoding.Corrupt("no codestream begins here")
 	}
 	rest := data[2:]
 	for {
@@ -103,7 +104,7 @@ func decodeCodestream(data []byte, f *file) (*codestream, error) {
 			if len(s.tiles) > 0 {
 				break // the end marker is missing
 			}
-			return nil, corrupt("the file ends before its picture does")
+			return nil, decoding.Corrupt("the file ends before its picture does")
 		}
 		mark := int(binary.BigEndian.Uint16(rest))
 		if mark == markEOC {
@@ -123,7 +124,7 @@ func decodeCodestream(data []byte, f *file) (*codestream, error) {
 		}
 	}
 	if int64(len(s.order)) < s.across*s.down || len(s.order) == 0 {
-		return nil, corrupt("%d tiles of %d", len(s.order), s.across*s.down)
+		return nil, decoding.Corrupt("%d tiles of %d", len(s.order), s.across*s.down)
 	}
 	if err := s.take(); err != nil {
 		return nil, err
@@ -149,21 +150,21 @@ func (s *codestream) take() error {
 	for i := range s.planes {
 		total += s.planes[i].width * s.planes[i].height
 	}
-	bytes := len(s.file.data)
-	if err := dense(s.x1-s.x0, s.y1-s.y0, bytes, pixelsOfByte); err != nil {
+	bytes := len(s.file.Data)
+	if err := decoding.Dense(s.x1-s.x0, s.y1-s.y0, bytes, decoding.PixelsOfByte); err != nil {
 		return err
 	}
-	return s.file.take(20*total + 160*int64(bytes) + int64(len(s.order)*len(s.planes))*int64(unsafe.Sizeof(componentCoding{})+512))
+	return s.file.Take(20*total + 160*int64(bytes) + int64(len(s.order)*len(s.planes))*int64(unsafe.Sizeof(componentCoding{})+512))
 }
 
 // parameters cuts a marker with its segment off.
 func parameters(data []byte) (body, rest []byte, err error) {
 	if len(data) < 4 {
-		return nil, nil, corrupt("the file ends inside a segment")
+		return nil, nil, decoding.Corrupt("the file ends inside a segment")
 	}
 	length := int(binary.BigEndian.Uint16(data[2:])) + 2
 	if length < 4 || length > len(data) {
-		return nil, nil, corrupt("a segment of %d bytes of %d", length, len(data))
+		return nil, nil, decoding.Corrupt("a segment of %d bytes of %d", length, len(data))
 	}
 	return data[4:length], data[length:], nil
 }
@@ -173,7 +174,7 @@ func (s *codestream) mainHeader(mark int, body []byte) error {
 		return s.size(body)
 	}
 	if s.planes == nil {
-		return corrupt("marker %x before the picture's size", mark)
+		return decoding.Corrupt("marker %x before the picture's size", mark)
 	}
 	return s.segment(&s.general, mark, body)
 }
@@ -181,7 +182,7 @@ func (s *codestream) mainHeader(mark int, body []byte) error {
 // size reads the extents of the picture, its tiles and components.
 func (s *codestream) size(body []byte) error {
 	if s.planes != nil {
-		return corrupt("the picture's size is given twice")
+		return decoding.Corrupt("the picture's size is given twice")
 	}
 	r := &bytesReader{data: body}
 	r.u16()
@@ -189,12 +190,12 @@ func (s *codestream) size(body []byte) error {
 	s.tw, s.th, s.tx, s.ty = r.u32(), r.u32(), r.u32(), r.u32()
 	count := r.u16()
 	if r.over || len(r.data) < 3*count || count < 1 {
-		return corrupt("a size of %d bytes", len(body))
+		return decoding.Corrupt("a size of %d bytes", len(body))
 	}
 	if s.x0 >= s.x1 || s.y0 >= s.y1 || s.tw < 1 || s.th < 1 || s.tx > s.x0 || s.ty > s.y0 || s.tx+s.tw <= s.x0 || s.ty+s.th <= s.y0 {
-		return corrupt("a picture from %d, %d to %d, %d in tiles of %d × %d", s.x0, s.y0, s.x1, s.y1, s.tw, s.th)
+		return decoding.Corrupt("a picture from %d, %d to %d, %d in tiles of %d × %d", s.x0, s.y0, s.x1, s.y1, s.tw, s.th)
 	}
-	if err := sized(s.x1-s.x0, s.y1-s.y0); err != nil {
+	if err := decoding.Sized(s.x1-s.x0, s.y1-s.y0); err != nil {
 		return err
 	}
 	s.across, s.down = ceilDiv(s.x1-s.tx, s.tw), ceilDiv(s.y1-s.ty, s.th)
@@ -206,7 +207,7 @@ func (s *codestream) size(body []byte) error {
 		depth := r.u8()
 		p := plane{bits: depth&127 + 1, signed: depth > 127, dx: int64(r.u8()), dy: int64(r.u8())}
 		if p.dx < 1 || p.dy < 1 {
-			return corrupt("samples %d × %d apart", p.dx, p.dy)
+			return decoding.Corrupt("samples %d × %d apart", p.dx, p.dy)
 		}
 		if p.bits > 16 {
 			return diag.Unsupportedf("JPEG 2000 with samples of %d bits", p.bits)
@@ -214,10 +215,10 @@ func (s *codestream) size(body []byte) error {
 		p.x0, p.y0 = ceilDiv(s.x0, p.dx), ceilDiv(s.y0, p.dy)
 		p.width, p.height = ceilDiv(s.x1, p.dx)-p.x0, ceilDiv(s.y1, p.dy)-p.y0
 		if p.width < 1 || p.height < 1 {
-			return corrupt("a component without samples")
+			return decoding.Corrupt("a component without samples")
 		}
-		if total += p.width * p.height; total > mostPixels {
-			return diag.Unsupportedf("JPEG 2000 with more than %d samples", mostPixels)
+		if total += p.width * p.height; total > decoding.MostPixels {
+			return diag.Unsupportedf("JPEG 2000 with more than %d samples", decoding.MostPixels)
 		}
 		s.planes = append(s.planes, p)
 	}
@@ -242,7 +243,7 @@ func (s *codestream) segment(g *general, mark int, body []byte) error {
 		}
 		s.coded = true
 		if g.order > 4 || g.layers < 1 {
-			return corrupt("order %d of %d layers", g.order, g.layers)
+			return decoding.Corrupt("order %d of %d layers", g.order, g.layers)
 		}
 		return checkCoding(r, c)
 	case markQCD:
@@ -256,7 +257,7 @@ func (s *codestream) segment(g *general, mark int, body []byte) error {
 	case markCOC, markQCC, markRGN:
 		c := s.component(r)
 		if c >= len(all) {
-			return corrupt("a segment of component %d", c)
+			return decoding.Corrupt("a segment of component %d", c)
 		}
 		switch mark {
 		case markCOC:
@@ -269,7 +270,7 @@ func (s *codestream) segment(g *general, mark int, body []byte) error {
 		default:
 			r.u8()
 			if all[c].region = r.u8(); all[c].region > 30 {
-				return corrupt("a region shifted by %d bits", all[c].region)
+				return decoding.Corrupt("a region shifted by %d bits", all[c].region)
 			}
 		}
 	case markPOC:
@@ -279,7 +280,7 @@ func (s *codestream) segment(g *general, mark int, body []byte) error {
 				p.components = len(all)
 			}
 			if p.order > 4 || len(g.changes) > 64 {
-				return corrupt("a change to order %d", p.order)
+				return decoding.Corrupt("a change to order %d", p.order)
 			}
 			g.changes = append(g.changes, p)
 		}
@@ -287,7 +288,7 @@ func (s *codestream) segment(g *general, mark int, body []byte) error {
 		return diag.Unsupportedf("JPEG 2000 with packed headers of packets")
 	}
 	if r.over {
-		return corrupt("marker %x: a segment of %d bytes", mark, len(body))
+		return decoding.Corrupt("marker %x: a segment of %d bytes", mark, len(body))
 	}
 	return nil
 }
@@ -314,11 +315,11 @@ func readCoding(r *bytesReader, precincts bool) coding {
 
 func checkCoding(r *bytesReader, c coding) error {
 	if r.over || c.levels >= mostResolutions || c.widthBits > 10 || c.heightBits > 10 || c.widthBits+c.heightBits > 12 {
-		return corrupt("%d levels of code-blocks of 2^%d × 2^%d", c.levels, c.widthBits, c.heightBits)
+		return decoding.Corrupt("%d levels of code-blocks of 2^%d × 2^%d", c.levels, c.widthBits, c.heightBits)
 	}
 	for _, p := range c.precincts[1 : c.levels+1] {
 		if p[0] == 0 || p[1] == 0 {
-			return corrupt("precincts of less than a coefficient")
+			return decoding.Corrupt("precincts of less than a coefficient")
 		}
 	}
 	return nil
@@ -350,18 +351,18 @@ func (s *codestream) tilePart(data []byte) (rest []byte, err error) {
 		return nil, err
 	}
 	if !s.coded || !s.quantized {
-		return nil, corrupt("a tile before its coding is known")
+		return nil, decoding.Corrupt("a tile before its coding is known")
 	}
 	r := &bytesReader{data: body}
 	number, length := int64(r.u16()), r.u32()
 	if number >= s.across*s.down || r.over {
-		return nil, corrupt("tile %d of %d", number, s.across*s.down)
+		return nil, decoding.Corrupt("tile %d of %d", number, s.across*s.down)
 	}
 	if length == 0 {
 		length = int64(len(data))
 	}
 	if length > int64(len(data)) || length < int64(len(data)-len(after)) {
-		return nil, corrupt("a tile's part of %d bytes of %d", length, len(data))
+		return nil, decoding.Corrupt("a tile's part of %d bytes of %d", length, len(data))
 	}
 	rest, part := data[length:], data[len(data)-len(after):length]
 	t := s.tiles[number]
@@ -379,7 +380,7 @@ func (s *codestream) tilePart(data []byte) (rest []byte, err error) {
 	changed := false
 	for {
 		if len(part) < 2 {
-			return nil, corrupt("a tile's part without packets")
+			return nil, decoding.Corrupt("a tile's part without packets")
 		}
 		mark := int(binary.BigEndian.Uint16(part))
 		if mark == markSOD {
@@ -426,7 +427,7 @@ func (s *codestream) store(t *tile, parts []*tileComponent) {
 		most, middle := int64(1)<<p.bits-1, int64(1)<<(p.bits-1)
 		width := part.x1 - part.x0
 		for y := range part.y1 - part.y0 {
-			s.file.did(4 * width)
+			s.file.Did(4 * width)
 			to := p.samples[(part.y0-p.y0+y)*p.width+part.x0-p.x0:]
 			for x := range width {
 				v := int64(0)

@@ -1,18 +1,22 @@
-package picture
+package jpeg2000
+
+import (
+	"github.com/weirml/weir/internal/hostop/picture/decoding"
+)
 
 // wavelet is what a transform does to one line: n interleaved samples, of which those at even places are low where odd is 0, high where it is 1.
 type wavelet[T int32 | float32] func(x []T, odd int)
 
 // synthesize turns the bands of a component, which lie in one another's corners of a plane, into samples, resolution by resolution: rows first, then columns
 // (ISO/IEC 15444-1, annex F).
-func synthesize[T int32 | float32](f *file, plane []T, stride int, list []resolution, transform wavelet[T]) {
+func synthesize[T int32 | float32](f *decoding.File, plane []T, stride int, list []resolution, transform wavelet[T]) {
 	var line []T
 	for i := 1; i < len(list); i++ {
 		r, lower := &list[i], &list[i-1]
 		width, height := int(r.x1-r.x0), int(r.y1-r.y0)
 		line = grown(line, max(width, height))
 		interleave := func(from, step, low, n, odd int) {
-			f.did(4 * int64(n))
+			f.Did(4 * int64(n))
 			for j := range low {
 				line[2*j+odd] = plane[from+j*step]
 			}
