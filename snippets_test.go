@@ -26,7 +26,8 @@ func TestSnippets(t *testing.T) {
 		"docs/memory.md":   "ctx context.Context, model *weir.Model, program *weir.Program, calls int, container int64",
 		"docs/plan.md":     "ctx context.Context, program *weir.Program, inputs weir.Inputs",
 
-		"docs/service.md":             "ctx context.Context, model *weir.Model, ids *weir.Tensor",
+		"docs/service.md": "ctx context.Context, model *weir.Model, ids *weir.Tensor, file *os.File, size int64",
+
 		"docs/getting-started.md":     "ctx context.Context, program *weir.Program, pixels []float32, picture image.Image, height, width int, container int64",
 		"docs/from-onnxruntime-go.md": "ctx context.Context, program *weir.Program, pixels []float32, pictures iter.Seq[[]float32], use func([]float32)",
 	}
@@ -104,7 +105,7 @@ func function(t *testing.T, number int, parameters, code string) string {
 		parameters += ", err error"
 	}
 	head := "package main\n"
-	for _, path := range []string{"context", "image", "io", "iter", "runtime/debug", "time", "github.com/weirml/weir", "github.com/weirml/weir/array", "github.com/weirml/weir/batch", "github.com/weirml/weir/nn", "github.com/weirml/weir/train"} {
+	for _, path := range []string{"context", "image", "io", "iter", "os", "runtime/debug", "time", "github.com/weirml/weir/batch", "github.com/weirml/weir/files", "github.com/weirml/weir", "github.com/weirml/weir/array", "github.com/weirml/weir/nn", "github.com/weirml/weir/train"} {
 		if strings.Contains(code+parameters, filepath.Base(path)+".") {
 			head += fmt.Sprintf("import %q\n", path)
 		}

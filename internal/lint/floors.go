@@ -35,7 +35,7 @@ var rooms = []Room{
 		Modules: []string{"golang.org/x/sys/unix", "golang.org/x/sys/windows"}},
 	{Floor: 1, Name: "probe", Purpose: "what the machine's arithmetic and memory reach, measured", May: []string{"mem", "target"},
 		Modules: []string{"golang.org/x/sys/cpu"}},
-	{Floor: 1, Name: "tensor", Purpose: "host arrays, and the npy format", May: []string{"mem"}},
+	{Floor: 1, Name: "tensor", Purpose: "host arrays, the npy format, and pictures", May: []string{"mem"}},
 	{Floor: 1, Name: "strided", Purpose: "memory with strides, and the orders in which axes may lie", May: []string{"tensor"}},
 	{Floor: 1, Name: "memplan", Purpose: "from lifetimes to offsets and a certificate, and a validator apart"},
 
@@ -100,6 +100,9 @@ var rooms = []Room{
 	{Floor: 10, Name: "array", Purpose: "arrays, scopes that own them, and functions of them compiled and differentiated",
 		May: []string{"weir", "traced", "ir", "ops", "pass", "loop", "tensor", "importer/*", "exporter/*"}},
 	{Floor: 10, Name: "values", Purpose: "tensors from files and literals, results into files, as the command does it", May: []string{below}},
+	// What the command reads its inputs with, for users.
+	{Floor: 10, Name: "files", Purpose: "tensors from .npy, .npz and pictures, and back",
+		May: []string{"weir", "values", "tensor"}},
 	{Floor: 10, Name: "planpage", Purpose: "memory plans drawn on one page of HTML", May: []string{"weir"}},
 	{Floor: 10, Name: "conformance", Purpose: "test suites × targets", May: []string{below, "values"}},
 	{Floor: 10, Name: "examples/digits/data", Purpose: "the digits model and its pictures, embedded"},

@@ -2,9 +2,6 @@ package values
 
 import (
 	"image"
-	_ "image/jpeg" // decoders that image.Decode finds
-	_ "image/png"
-	"math"
 	"net/url"
 	"strconv"
 	"strings"
@@ -12,17 +9,10 @@ import (
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/tensor"
+	"github.com/weirml/weir/internal/tensor/picture"
 )
 
 var images = map[string]bool{".png": true, ".jpg": true, ".jpeg": true}
-
-// The largest image that is decoded. Its header says its size before its pixels take memory, and so many pixels must fit the file's bytes: a plain area
-// takes about one for some hundred pixels.
-const (
-	maxPixels     = 1 << 26
-	maxPixelsFree = 1 << 22 // whatever the file's size is
-	maxPixelsByte = 1 << 10
-)
 
 // image reads a picture as an input: scaled to the input's height and width, each channel as (value × scale − mean) / std, where value is
 // 0 to 255. The query sets scale (1/255 or a number), mean, std (one number, or one for each channel) and layout (nchw, nhwc).
@@ -36,7 +26,7 @@ func (r *Reader) image(path, query string, info weir.Info) (*tensor.Tensor, erro
 			return nil, diag.Inputf("an image has no setting %q", key).WithFix("use scale, mean, std and layout")
 		}
 	}
-	picture, err := decode(path)
+	decoded, err := decode(path)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +55,7 @@ func (r *Reader) image(path, query string, info weir.Info) (*tensor.Tensor, erro
 	default:
 		return nil, diag.Inputf("there is no layout %q", layout).WithFix("use nchw or nhwc")
 	}
-	bounds := picture.Bounds()
+	bounds := decoded.Bounds()
 	free := func(axis int, size int) int64 {
 		if e := info.Shape[axis]; e.Dim != "" {
 			if _, bound := r.Dims[e.Dim]; !bound {
@@ -89,53 +79,19 @@ func (r *Reader) image(path, query string, info weir.Info) (*tensor.Tensor, erro
 	if err != nil {
 		return nil, err
 	}
-	for y := int64(0); y < height; y++ {
-		for x := int64(0); x < width; x++ {
-			p := sample(picture, float64(x), float64(y), float64(width), float64(height))
-			if channels == 1 {
-				p[0] = 0.299*p[0] + 0.587*p[1] + 0.114*p[2]
-			}
-			for c := int64(0); c < channels; c++ {
-				at := (c*height+y)*width + x
-				if layout == "nhwc" {
-					at = (y*width+x)*channels + c
-				}
-				v := (p[c]*scale - mean[c]) / std[c]
-				if info.DType.IsInt() {
-					t.SetInt(at, int64(math.Round(v)))
-				} else {
-					t.SetFloat(at, v)
-				}
-			}
-		}
-	}
+	fill := picture.Settings{Channels: channels, Height: height, Width: width, Last: layout == "nhwc", Scale: scale, Mean: mean, Std: std}
+	fill.Fill(t, decoded)
 	return t, nil
 }
 
+// decode reads a picture from a regular file.
 func decode(path string) (image.Image, error) {
 	f, size, err := open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	config, _, err := image.DecodeConfig(f)
-	if err != nil {
-		return nil, diag.Inputf("%s: %v", path, err)
-	}
-	if config.Width <= 0 || config.Height <= 0 || int64(config.Width) > maxPixels/int64(config.Height) {
-		return nil, diag.Inputf("%s has %d × %d pixels, more than are read", path, config.Width, config.Height)
-	}
-	if pixels := int64(config.Width) * int64(config.Height); (pixels-maxPixelsFree)/maxPixelsByte > size {
-		return nil, diag.Inputf("%s says that it has %d × %d pixels, and has %d bytes", path, config.Width, config.Height, size)
-	}
-	if _, err := f.Seek(0, 0); err != nil {
-		return nil, diag.Inputf("%s: %v", path, err)
-	}
-	picture, _, err := image.Decode(f)
-	if err != nil {
-		return nil, diag.Inputf("%s: %v", path, err)
-	}
-	return picture, nil
+	return picture.Decode(path, f, size)
 }
 
 // settings are the query's numbers; without a scale, integers take 0 to 255 and floats 0 to 1.
@@ -189,28 +145,4 @@ func numbers(s string, channels int64, otherwise float64) ([]float64, error) {
 		}
 	}
 	return out, nil
-}
-
-// sample is a pixel of the picture scaled to width × height: bilinear between the centres of pixels; 0 to 255 for each of red, green, blue, alpha.
-func sample(p image.Image, x, y, width, height float64) [4]float64 {
-	b := p.Bounds()
-	fx := (x+0.5)*float64(b.Dx())/width - 0.5
-	fy := (y+0.5)*float64(b.Dy())/height - 0.5
-	x0, y0 := math.Floor(fx), math.Floor(fy)
-	var out [4]float64
-	for dy := 0.0; dy < 2; dy++ {
-		for dx := 0.0; dx < 2; dx++ {
-			weight := (1 - math.Abs(fx-x0-dx)) * (1 - math.Abs(fy-y0-dy))
-			if weight == 0 {
-				continue
-			}
-			px := min(max(int(x0+dx), 0), b.Dx()-1) + b.Min.X
-			py := min(max(int(y0+dy), 0), b.Dy()-1) + b.Min.Y
-			r, g, bl, a := p.At(px, py).RGBA()
-			for i, c := range [4]uint32{r, g, bl, a} {
-				out[i] += weight * float64(c) / 257
-			}
-		}
-	}
-	return out
 }

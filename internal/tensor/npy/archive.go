@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/weirml/weir/internal/diag"
@@ -85,4 +86,22 @@ func (a *Archive) readMember(file *zip.File) (*tensor.Tensor, error) {
 		return nil, diag.Inputf("reading the archive: %w", err)
 	}
 	return t, nil
+}
+
+// WriteArchive writes a .npz file of arrays, stored, in the order of their names. Each has a name of its own.
+func WriteArchive(w io.Writer, names []string, arrays []*tensor.Tensor) error {
+	z := zip.NewWriter(w)
+	for i, name := range names {
+		if slices.Contains(names[:i], name) {
+			return diag.Inputf("two arrays are called %q", name)
+		}
+		member, err := z.CreateHeader(&zip.FileHeader{Name: name + ".npy", Method: zip.Store})
+		if err != nil {
+			return diag.Inputf("the array's name is none of a file in an archive: %w", err).AtTensor(name)
+		}
+		if err := Write(member, arrays[i]); err != nil {
+			return err
+		}
+	}
+	return z.Close()
 }
