@@ -26,10 +26,18 @@ var foreignFiles = []struct {
 	{"a link out of the folder", beside("link", "", "", func(dir string) error {
 		return os.Symlink(filepath.Join(dir, "..", "secret"), filepath.Join(dir, "link"))
 	})},
-	{"a relative link out of the folder", beside("link", "", "", func(dir string) error { return os.Symlink("../secret", filepath.Join(dir, "link")) })},
-	{"a linked folder", beside("linked/secret", "", "", func(dir string) error { return os.Symlink("..", filepath.Join(dir, "linked")) })},
-	{"a link to a device", beside("link", "", "", func(dir string) error { return os.Symlink("/dev/zero", filepath.Join(dir, "link")) })},
-	{"a link to itself", beside("link", "", "", func(dir string) error { return os.Symlink("link", filepath.Join(dir, "link")) })},
+	{"a relative link out of the folder", beside("link", "", "", func(dir string) error {
+		return os.Symlink("../secret", filepath.Join(dir, "link"))
+	})},
+	{"a linked folder", beside("linked/secret", "", "", func(dir string) error {
+		return os.Symlink("..", filepath.Join(dir, "linked"))
+	})},
+	{"a link to a device", beside("link", "", "", func(dir string) error {
+		return os.Symlink("/dev/zero", filepath.Join(dir, "link"))
+	})},
+	{"a link to itself", beside("link", "", "", func(dir string) error {
+		return os.Symlink("link", filepath.Join(dir, "link"))
+	})},
 	{"a pipe", beside("pipe", "", "", pipe)},
 	{"an offset past the end", beside("w", "64", "24", nil)},
 	{"the greatest offset", beside("w", "9223372036854775807", "24", nil)},
@@ -60,7 +68,8 @@ func beside(location, offset, length string, prepare func(dir string) error) fun
 		m.Graph.Initializer = []*wire.TensorProto{w}
 		path := filepath.Join(dir, "model.onnx")
 		err := os.MkdirAll(filepath.Join(dir, "sub"), 0o777)
-		for name, data := range map[string][]byte{path: m.Marshal(), filepath.Join(above, "secret"): make([]byte, 24), filepath.Join(dir, "w"): make([]byte, 24), filepath.Join(dir, "empty"): nil} {
+		for name, data := range map[string][]byte{path: m.Marshal(), filepath.Join(above, "secret"): make([]byte, 24),
+			filepath.Join(dir, "w"): make([]byte, 24), filepath.Join(dir, "empty"): nil} {
 			if err == nil {
 				err = os.WriteFile(name, data, 0o666)
 			}

@@ -32,8 +32,10 @@ func attackNode(op string, inputs []string, output string, attributes ...*wire.A
 
 // attackModel is a model of x: f32[2,3], rows: f32[n,3] and many: f32[n,m], whose output is y.
 func attackModel(constants map[string]*tensor.Tensor, nodes ...*wire.NodeProto) *wire.ModelProto {
-	g := &wire.GraphProto{Name: "g", Node: nodes, Input: []*wire.ValueInfoProto{wire.TensorValue("x", 1, wire.Size(2), wire.Size(3)), wire.TensorValue("rows", 1, wire.Dim("n"), wire.Size(3)),
-		wire.TensorValue("many", 1, wire.Dim("n"), wire.Dim("m"))}, Output: []*wire.ValueInfoProto{{Name: "y"}}}
+	g := &wire.GraphProto{Name: "g", Node: nodes,
+		Input: []*wire.ValueInfoProto{wire.TensorValue("x", 1, wire.Size(2), wire.Size(3)),
+			wire.TensorValue("rows", 1, wire.Dim("n"), wire.Size(3)),
+			wire.TensorValue("many", 1, wire.Dim("n"), wire.Dim("m"))}, Output: []*wire.ValueInfoProto{{Name: "y"}}}
 	for _, name := range sortedKeys(constants) {
 		g.Initializer = append(g.Initializer, wire.FromTensor(name, constants[name]))
 	}
@@ -50,7 +52,8 @@ func sortedKeys(m map[string]*tensor.Tensor) []string {
 }
 
 // chain is a model of one node after the other, from one value to y.
-func chain(count int, from string, constants map[string]*tensor.Tensor, make func(in, out string) *wire.NodeProto) *wire.ModelProto {
+func chain(count int, from string, constants map[string]*tensor.Tensor,
+	make func(in, out string) *wire.NodeProto) *wire.ModelProto {
 	var nodes []*wire.NodeProto
 	for i := range count {
 		out := fmt.Sprint("v", i)
@@ -73,8 +76,10 @@ func branches(depth int) *wire.NodeProto {
 	n := attackNode("Identity", []string{"x"}, "y")
 	for i := range depth {
 		body := &wire.GraphProto{Name: "b", Node: []*wire.NodeProto{n}, Output: []*wire.ValueInfoProto{{Name: n.Output[0]}}}
-		n = attackNode("If", []string{"yes"}, fmt.Sprint("y", i), wire.GraphAttribute("then_branch", body), wire.GraphAttribute("else_branch", &wire.GraphProto{Name: "e",
-			Node: []*wire.NodeProto{attackNode("Neg", []string{"x"}, fmt.Sprint("e", i))}, Output: []*wire.ValueInfoProto{{Name: fmt.Sprint("e", i)}}}))
+		n = attackNode("If", []string{"yes"}, fmt.Sprint("y", i), wire.GraphAttribute("then_branch", body),
+			wire.GraphAttribute("else_branch", &wire.GraphProto{Name: "e",
+				Node:   []*wire.NodeProto{attackNode("Neg", []string{"x"}, fmt.Sprint("e", i))},
+				Output: []*wire.ValueInfoProto{{Name: fmt.Sprint("e", i)}}}))
 	}
 	n.Output[0] = "y"
 	return n
@@ -98,7 +103,8 @@ func nested(depth int) []byte {
 
 // function is a model-local function f of x that calls others.
 func function(name string, calls ...string) *wire.FunctionProto {
-	f := &wire.FunctionProto{Name: name, Domain: "d", Input: []string{"a"}, Output: []string{"b"}, OpsetImport: []*wire.OperatorSetIDProto{{Version: 21}, {Domain: "d", Version: 1}}}
+	f := &wire.FunctionProto{Name: name, Domain: "d", Input: []string{"a"}, Output: []string{"b"},
+		OpsetImport: []*wire.OperatorSetIDProto{{Version: 21}, {Domain: "d", Version: 1}}}
 	from := "a"
 	for i, call := range calls {
 		out := fmt.Sprint("t", i)
@@ -127,18 +133,22 @@ func withFunctions(list ...*wire.FunctionProto) *wire.ModelProto {
 // raw is an initializer that says what it likes.
 func raw(dims []int64, bytes int) *wire.ModelProto {
 	m := attackModel(nil, attackNode("Identity", []string{"w"}, "y"))
-	m.Graph.Initializer = []*wire.TensorProto{{Name: "w", DataType: 1, Dims: dims, RawData: make([]byte, bytes), RawOffset: -1}}
+	m.Graph.Initializer = []*wire.TensorProto{{Name: "w", DataType: 1, Dims: dims, RawData: make([]byte, bytes),
+		RawOffset: -1}}
 	return m
 }
 
 // forever is a Loop without a limit whose condition stays true; its body has a node of its own.
 func forever(inner ...*wire.NodeProto) *wire.NodeProto {
-	body := &wire.GraphProto{Name: "body", Node: inner, Input: []*wire.ValueInfoProto{wire.TensorValue("i", 7), wire.TensorValue("c", 9), wire.TensorValue("s", 1, wire.Size(2), wire.Size(3))},
+	body := &wire.GraphProto{Name: "body", Node: inner, Input: []*wire.ValueInfoProto{wire.TensorValue("i", 7),
+		wire.TensorValue("c", 9), wire.TensorValue("s", 1, wire.Size(2), wire.Size(3))},
 		Output: []*wire.ValueInfoProto{{Name: "c"}, {Name: inner[len(inner)-1].Output[0]}}}
-	return &wire.NodeProto{OpType: "Loop", Name: "n", Input: []string{"", "yes", "x"}, Output: []string{"y"}, Attribute: []*wire.AttributeProto{wire.GraphAttribute("body", body)}}
+	return &wire.NodeProto{OpType: "Loop", Name: "n", Input: []string{"", "yes", "x"}, Output: []string{"y"},
+		Attribute: []*wire.AttributeProto{wire.GraphAttribute("body", body)}}
 }
 
-// attacks are models that are well-formed messages and mean harm, by the field that carries it. Each is refused, or takes its time and no memory.
+// attacks are models that are well-formed messages and mean harm, by the field that carries it. Each is refused, or
+// takes its time and no memory.
 var attacks = []struct {
 	field, attack string
 	build         func() *wire.ModelProto
@@ -152,7 +162,10 @@ var attacks = []struct {
 		})
 	}},
 	{"constants", "doubled 30 times by Tile", func() *wire.ModelProto {
-		return chain(30, "c", constants{"c": tensor.Of[float32](1, 2), "two": integers(2)}, func(in, out string) *wire.NodeProto { return attackNode("Tile", []string{in, "two"}, out) })
+		return chain(30, "c", constants{"c": tensor.Of[float32](1, 2), "two": integers(2)},
+			func(in, out string) *wire.NodeProto {
+				return attackNode("Tile", []string{in, "two"}, out)
+			})
 	}},
 	{"constants", "doubled 20 times by Pad", func() *wire.ModelProto {
 		k := constants{"c": tensor.Of[float32](1, 2)}
@@ -173,27 +186,34 @@ var attacks = []struct {
 		})
 	}},
 	{"constants", "Range to 2⁴⁰", func() *wire.ModelProto {
-		return attackModel(constants{"a": integer(0), "b": integer(1 << 40), "d": integer(1)}, attackNode("Range", []string{"a", "b", "d"}, "y"))
+		return attackModel(constants{"a": integer(0), "b": integer(1 << 40), "d": integer(1)},
+			attackNode("Range", []string{"a", "b", "d"}, "y"))
 	}},
 	{"constants", "Range by a delta of 0", func() *wire.ModelProto {
-		return attackModel(constants{"a": integer(0), "b": integer(9), "d": integer(0)}, attackNode("Range", []string{"a", "b", "d"}, "y"))
+		return attackModel(constants{"a": integer(0), "b": integer(9), "d": integer(0)},
+			attackNode("Range", []string{"a", "b", "d"}, "y"))
 	}},
 	{"constants", "OneHot of 2⁴⁰", func() *wire.ModelProto {
-		return attackModel(constants{"a": integers(0), "d": integer(1 << 40), "v": tensor.Of[float32](0, 1)}, attackNode("OneHot", []string{"a", "d", "v"}, "y"))
+		return attackModel(constants{"a": integers(0), "d": integer(1 << 40), "v": tensor.Of[float32](0, 1)},
+			attackNode("OneHot", []string{"a", "d", "v"}, "y"))
 	}},
 	{"constants", "Resize to 2³¹ by 2³¹", func() *wire.ModelProto {
 		return attackModel(constants{"s": integers(1<<31, 1<<31)}, attackNode("Resize", []string{"x", "", "", "s"}, "y"))
 	}},
 	{"constants", "EyeLike of 2²⁰ by 2²⁰", func() *wire.ModelProto {
-		return attackModel(constants{"s": integers(1<<20, 1<<20)}, attackNode("ConstantOfShape", []string{"s"}, "v"), attackNode("EyeLike", []string{"v"}, "y"))
+		return attackModel(constants{"s": integers(1<<20, 1<<20)}, attackNode("ConstantOfShape", []string{"s"}, "v"),
+			attackNode("EyeLike", []string{"v"}, "y"))
 	}},
 	{"constants", "a matrix of 2¹² by 2¹², multiplied 9 times", func() *wire.ModelProto {
-		m := chain(9, "c", constants{"s": integers(1<<12, 1<<12)}, func(in, out string) *wire.NodeProto { return attackNode("MatMul", []string{in, in}, out) })
+		m := chain(9, "c", constants{"s": integers(1<<12, 1<<12)}, func(in, out string) *wire.NodeProto {
+			return attackNode("MatMul", []string{in, in}, out)
+		})
 		m.Graph.Node = append([]*wire.NodeProto{attackNode("ConstantOfShape", []string{"s"}, "c")}, m.Graph.Node...)
 		return m
 	}},
 	{"loops", "2⁶² constant iterations without a result", func() *wire.ModelProto {
-		m := attackModel(constants{"k": integer(1 << 62), "yes": tensor.Scalar(true)}, forever(attackNode("Neg", []string{"s"}, "s2")))
+		m := attackModel(constants{"k": integer(1 << 62), "yes": tensor.Scalar(true)},
+			forever(attackNode("Neg", []string{"s"}, "s2")))
 		m.Graph.Node[0].Input[0] = "k"
 		return m
 	}},
@@ -209,15 +229,21 @@ var attacks = []struct {
 		n.Input[0] = "k"
 		return attackModel(constants{"k": integer(60), "yes": tensor.Scalar(true)}, n)
 	}},
-	{"nesting", "20 Ifs", func() *wire.ModelProto { return attackModel(constants{"yes": tensor.Scalar(true)}, branches(19)) }},
-	{"nesting", "40 Ifs", func() *wire.ModelProto { return attackModel(constants{"yes": tensor.Scalar(true)}, branches(40)) }},
+	{"nesting", "20 Ifs", func() *wire.ModelProto {
+		return attackModel(constants{"yes": tensor.Scalar(true)}, branches(19))
+	}},
+	{"nesting", "40 Ifs", func() *wire.ModelProto {
+		return attackModel(constants{"yes": tensor.Scalar(true)}, branches(40))
+	}},
 	{"nesting", "18 Ifs whose conditions a run decides", func() *wire.ModelProto {
 		m := attackModel(nil, branches(18))
 		m.Graph.Input = append(m.Graph.Input, wire.TensorValue("yes", 9))
 		return m
 	}},
 	{"functions", "one that calls itself", func() *wire.ModelProto { return withFunctions(function("f0", "f0")) }},
-	{"functions", "two that call each other", func() *wire.ModelProto { return withFunctions(function("f0", "f1"), function("f1", "f0")) }},
+	{"functions", "two that call each other", func() *wire.ModelProto {
+		return withFunctions(function("f0", "f1"), function("f1", "f0"))
+	}},
 	{"functions", "30 that each call the next twice", func() *wire.ModelProto {
 		var list []*wire.FunctionProto
 		for i := range 30 {
@@ -234,14 +260,17 @@ var attacks = []struct {
 		return withFunctions(append(list, function("f10", "Neg"))...)
 	}},
 	{"functions", "one that is not there", func() *wire.ModelProto { return withFunctions() }},
-	{"functions", "two of one name", func() *wire.ModelProto { return withFunctions(function("f0", "Neg"), function("f0", "Abs")) }},
+	{"functions", "two of one name", func() *wire.ModelProto {
+		return withFunctions(function("f0", "Neg"), function("f0", "Abs"))
+	}},
 	{"functions", "one whose output nothing computes", func() *wire.ModelProto {
 		f := function("f0", "Neg")
 		f.Output = []string{"nothing"}
 		return withFunctions(f)
 	}},
 	{"dims", "Reshape to rank 1,000", func() *wire.ModelProto {
-		return attackModel(constants{"s": integers(slices.Repeat([]int64{1}, 1000)...)}, attackNode("Reshape", []string{"x", "s"}, "y"))
+		return attackModel(constants{"s": integers(slices.Repeat([]int64{1}, 1000)...)},
+			attackNode("Reshape", []string{"x", "s"}, "y"))
 	}},
 	{"dims", "Unsqueeze by 1,000 axes", func() *wire.ModelProto {
 		axes := make([]int64, 1000)
@@ -252,10 +281,13 @@ var attacks = []struct {
 	}},
 	{"dims", "an input of rank 100,000", func() *wire.ModelProto {
 		m := attackModel(nil, attackNode("Neg", []string{"z"}, "y"))
-		m.Graph.Input = append(m.Graph.Input, wire.TensorValue("z", 1, slices.Repeat([]*wire.Dimension{wire.Size(1)}, 100_000)...))
+		m.Graph.Input = append(m.Graph.Input, wire.TensorValue("z", 1,
+			slices.Repeat([]*wire.Dimension{wire.Size(1)}, 100_000)...))
 		return m
 	}},
-	{"dims", "an initializer of rank 100,000", func() *wire.ModelProto { return raw(slices.Repeat([]int64{1}, 100_000), 4) }},
+	{"dims", "an initializer of rank 100,000", func() *wire.ModelProto {
+		return raw(slices.Repeat([]int64{1}, 100_000), 4)
+	}},
 	{"dims", "a product past 64 bits", func() *wire.ModelProto { return raw([]int64{1 << 32, 1 << 32}, 0) }},
 	{"dims", "a product past 64 bits, to 4", func() *wire.ModelProto { return raw([]int64{1 << 62, 4, 1}, 4) }},
 	{"dims", "negative", func() *wire.ModelProto { return raw([]int64{-1}, 4) }},
@@ -268,16 +300,20 @@ var attacks = []struct {
 		return m
 	}},
 	{"attributes", "a permutation of a million", func() *wire.ModelProto {
-		return attackModel(nil, attackNode("Transpose", []string{"x"}, "y", wire.IntsAttribute("perm", make([]int64, 1<<20)...)))
+		return attackModel(nil, attackNode("Transpose", []string{"x"}, "y",
+			wire.IntsAttribute("perm", make([]int64, 1<<20)...)))
 	}},
 	{"attributes", "pads of a million", func() *wire.ModelProto {
-		return attackModel(nil, attackNode("MaxPool", []string{"x"}, "y", wire.IntsAttribute("kernel_shape", 1, 1), wire.IntsAttribute("pads", make([]int64, 1<<20)...)))
+		return attackModel(nil, attackNode("MaxPool", []string{"x"}, "y", wire.IntsAttribute("kernel_shape", 1, 1),
+			wire.IntsAttribute("pads", make([]int64, 1<<20)...)))
 	}},
 	{"attributes", "10,000 of one name", func() *wire.ModelProto {
-		return attackModel(nil, attackNode("Softmax", []string{"x"}, "y", slices.Repeat([]*wire.AttributeProto{wire.IntAttribute("axis", 0)}, 10_000)...))
+		return attackModel(nil, attackNode("Softmax", []string{"x"}, "y",
+			slices.Repeat([]*wire.AttributeProto{wire.IntAttribute("axis", 0)}, 10_000)...))
 	}},
 	{"attributes", "an equation of 100,000 letters", func() *wire.ModelProto {
-		return attackModel(nil, attackNode("Einsum", []string{"x", "x"}, "y", wire.StringAttribute("equation", strings.Repeat("ij", 50_000)+",ij->ij")))
+		return attackModel(nil, attackNode("Einsum", []string{"x", "x"}, "y",
+			wire.StringAttribute("equation", strings.Repeat("ij", 50_000)+",ij->ij")))
 	}},
 	{"attributes", "a window of 2⁶³−1 channels", func() *wire.ModelProto {
 		return attackModel(nil, attackNode("LRN", []string{"x"}, "y", wire.IntAttribute("size", math.MaxInt64)))
@@ -286,19 +322,26 @@ var attacks = []struct {
 		return attackModel(nil, attackNode("Split", []string{"x"}, "y", wire.IntAttribute("num_outputs", 1<<62)))
 	}},
 	{"attributes", "a hidden size of 2⁴⁰", func() *wire.ModelProto {
-		return attackModel(constants{"w": tensor.Of[float32](1), "s": integers(1, 1, 1)}, attackNode("Reshape", []string{"w", "s"}, "w3"), attackNode("LSTM", []string{"w3", "w3", "w3"}, "y", wire.IntAttribute("hidden_size", 1<<40)))
+		return attackModel(constants{"w": tensor.Of[float32](1), "s": integers(1, 1, 1)},
+			attackNode("Reshape", []string{"w", "s"}, "w3"), attackNode("LSTM", []string{"w3", "w3", "w3"}, "y",
+				wire.IntAttribute("hidden_size", 1<<40)))
 	}},
 	{"shapes", "a size squared 40 times", func() *wire.ModelProto {
-		m := chain(40, "s", constants{}, func(in, out string) *wire.NodeProto { return attackNode("Mul", []string{in, in}, out) })
+		m := chain(40, "s", constants{}, func(in, out string) *wire.NodeProto {
+			return attackNode("Mul", []string{in, in}, out)
+		})
 		m.Graph.Node = append([]*wire.NodeProto{attackNode("Shape", []string{"rows"}, "s")}, m.Graph.Node...)
 		m.Graph.Node[40].Output[0] = "e"
 		m.Graph.Node = append(m.Graph.Node, attackNode("ConstantOfShape", []string{"e"}, "y"))
 		return m
 	}},
 	{"shapes", "a sum of sizes squared 20 times", func() *wire.ModelProto {
-		m := chain(20, "s", constants{"no": integers(0), "axis": integers(0)}, func(in, out string) *wire.NodeProto { return attackNode("Mul", []string{in, in}, out) })
+		m := chain(20, "s", constants{"no": integers(0), "axis": integers(0)}, func(in, out string) *wire.NodeProto {
+			return attackNode("Mul", []string{in, in}, out)
+		})
 		m.Graph.Node[19].Output[0] = "e"
-		m.Graph.Node = append([]*wire.NodeProto{attackNode("Shape", []string{"many"}, "both"), attackNode("ReduceSum", []string{"both", "axis"}, "s")}, m.Graph.Node...)
+		m.Graph.Node = append([]*wire.NodeProto{attackNode("Shape", []string{"many"}, "both"),
+			attackNode("ReduceSum", []string{"both", "axis"}, "s")}, m.Graph.Node...)
 		m.Graph.Node = append(m.Graph.Node, attackNode("ConstantOfShape", []string{"e"}, "y"))
 		return m
 	}},
@@ -320,7 +363,9 @@ var attacks = []struct {
 		from := "many"
 		for i := range 16 {
 			a, b, out := fmt.Sprint("a", i), fmt.Sprint("b", i), fmt.Sprint("c", i)
-			nodes = append(nodes, attackNode("Reshape", []string{from, "flat"}, a), attackNode("Reshape", []string{"rows", "flat"}, b), attackNode("Concat", []string{a, b, a}, out, wire.IntAttribute("axis", 0)))
+			nodes = append(nodes, attackNode("Reshape", []string{from, "flat"}, a),
+				attackNode("Reshape", []string{"rows", "flat"}, b),
+				attackNode("Concat", []string{a, b, a}, out, wire.IntAttribute("axis", 0)))
 			from = out
 		}
 		return attackModel(k, append(nodes, attackNode("Identity", []string{from}, "y"))...)
@@ -330,7 +375,8 @@ var attacks = []struct {
 		m := attackModel(nil)
 		from := "in0"
 		for i := range 12 {
-			m.Graph.Input = append(m.Graph.Input, wire.TensorValue(fmt.Sprint("in", i), 1, wire.Dim(fmt.Sprint("d", i)), wire.Dim(fmt.Sprint("e", i))))
+			m.Graph.Input = append(m.Graph.Input, wire.TensorValue(fmt.Sprint("in", i), 1, wire.Dim(fmt.Sprint("d", i)),
+				wire.Dim(fmt.Sprint("e", i))))
 			out := fmt.Sprint("v", i)
 			nodes = append(nodes, attackNode("Add", []string{from, fmt.Sprint("in", i)}, out))
 			from = out
@@ -350,7 +396,8 @@ var attacks = []struct {
 		return attackModel(nil, attackNode("Neg", []string{"x"}, "x"), attackNode("Neg", []string{"x"}, "y"))
 	}},
 	{"names", "a node computes an initializer", func() *wire.ModelProto {
-		return attackModel(constants{"c": integers(1)}, attackNode("Neg", []string{"x"}, "c"), attackNode("Neg", []string{"x"}, "y"))
+		return attackModel(constants{"c": integers(1)}, attackNode("Neg", []string{"x"}, "c"),
+			attackNode("Neg", []string{"x"}, "y"))
 	}},
 	{"names", "two inputs of one", func() *wire.ModelProto {
 		m := attackModel(nil, attackNode("Neg", []string{"x"}, "y"))
@@ -381,12 +428,18 @@ var attacks = []struct {
 	{"names", "a megabyte long", func() *wire.ModelProto {
 		return attackModel(nil, attackNode("Nonsense", []string{strings.Repeat("x", 1<<20)}, "y"))
 	}},
-	{"names", "with control characters", func() *wire.ModelProto { return attackModel(nil, attackNode("Neg", []string{"\x1b[31m\r\n"}, "y")) }},
-	{"edges", "a node that needs itself", func() *wire.ModelProto { return attackModel(nil, attackNode("Neg", []string{"y"}, "y")) }},
+	{"names", "with control characters", func() *wire.ModelProto {
+		return attackModel(nil, attackNode("Neg", []string{"\x1b[31m\r\n"}, "y"))
+	}},
+	{"edges", "a node that needs itself", func() *wire.ModelProto {
+		return attackModel(nil, attackNode("Neg", []string{"y"}, "y"))
+	}},
 	{"edges", "two nodes that need each other", func() *wire.ModelProto {
 		return attackModel(nil, attackNode("Neg", []string{"y"}, "a"), attackNode("Neg", []string{"a"}, "y"))
 	}},
-	{"edges", "an output that nothing computes", func() *wire.ModelProto { return attackModel(nil, attackNode("Neg", []string{"x"}, "z")) }},
+	{"edges", "an output that nothing computes", func() *wire.ModelProto {
+		return attackModel(nil, attackNode("Neg", []string{"x"}, "z"))
+	}},
 	{"edges", "an output that is an input", func() *wire.ModelProto {
 		m := attackModel(nil)
 		m.Graph.Output[0].Name = "x"
@@ -430,8 +483,8 @@ func spent(f func()) string {
 // endings are how an attack may end.
 var endings = []string{"runs", "input", "unsupported", "budget", "memory", "context"}
 
-// TestAttacks gives models that mean harm, by the field that carries it: each ends in a typed error, runs, or is stopped by its context, within a second and
-// 64 MiB. testdata/attacks.txt holds the lines.
+// TestAttacks gives models that mean harm, by the field that carries it: each ends in a typed error, runs, or is
+// stopped by its context, within a second and 64 MiB. testdata/attacks.txt holds the lines.
 func TestAttacks(t *testing.T) {
 	rows := newTable()
 	add := func(field, attack string, f func() string) {
@@ -466,7 +519,9 @@ func TestAttacks(t *testing.T) {
 	}
 	for _, depth := range []int{100, 100_000} {
 		data := nested(depth)
-		add("nesting", fmt.Sprintf("%d messages", depth), func() string { return outcome(t, fstest.MapFS{"model.onnx": {Data: data}}) })
+		add("nesting", fmt.Sprintf("%d messages", depth), func() string {
+			return outcome(t, fstest.MapFS{"model.onnx": {Data: data}})
+		})
 	}
 	for _, a := range foreignFiles {
 		path := a.place(t)
@@ -580,7 +635,8 @@ func loadAndRun(t *testing.T, path string) error {
 	return runOnZeros(t, p)
 }
 
-// valueAttack is one operator whose input a run finds out to be impossible. The node's inputs are x: f32[4,3], wide: f32[1,2,3,3], and v: i64 of a length.
+// valueAttack is one operator whose input a run finds out to be impossible. The node's inputs are x: f32[4,3], wide:
+// f32[1,2,3,3], and v: i64 of a length.
 type valueAttack struct {
 	what   string
 	node   *wire.NodeProto
@@ -607,21 +663,26 @@ func (a valueAttack) run(t *testing.T) string {
 	add("signal", 1, wire.Size(1), wire.Size(4), wire.Size(1))
 	add("same", 7, wire.Size(4), wire.Size(3))
 	add("v", 7, dims...)
-	g.Initializer = []*wire.TensorProto{wire.FromTensor("one", tensor.Of[float32](1)), wire.FromTensor("two", tensor.Of[float32](0, 1)), wire.FromTensor("zero", tensor.Scalar(int64(0))),
-		wire.FromTensor("three", tensor.Scalar(int64(3))), wire.FromTensor("zero1", integers(0)), wire.FromTensor("three1", integers(3))}
+	g.Initializer = []*wire.TensorProto{wire.FromTensor("one", tensor.Of[float32](1)),
+		wire.FromTensor("two", tensor.Of[float32](0, 1)), wire.FromTensor("zero", tensor.Scalar(int64(0))),
+		wire.FromTensor("three", tensor.Scalar(int64(3))), wire.FromTensor("zero1", integers(0)),
+		wire.FromTensor("three1", integers(3))}
 	m := &wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 21}}, Graph: g}
 	kinds := map[string]string{}
 	line := ""
 	for _, target := range []weir.Target{weir.Reference, weir.Portable} {
 		line = ending(guard(func() error { return a.runOn(t, m.Marshal(), target, v) }))
-		if kind, _, _ := strings.Cut(line, ":"); line != noMemory { // the reference interprets the model as it was imported, and has words of its own
+		// the reference interprets the model as it was imported, and has words of its own
+		if kind, _, _ := strings.Cut(line, ":"); line != noMemory {
 			kinds[kind] = line
 		}
 		switch {
 		case line == "runs" && !a.legal:
 			t.Errorf("%s: %s: it runs", a.node.OpType, a.what)
-		case line != "runs" && line != noMemory && !strings.Contains(line, "n (") && !strings.Contains(line, "node n") && !strings.Contains(line, "v[0] ="):
-			t.Errorf("%s: %s: %s: neither the node is named nor the input that holds the value: %s", a.node.OpType, a.what, target, line)
+		case line != "runs" && line != noMemory && !strings.Contains(line, "n (") && !strings.Contains(line, "node n") &&
+			!strings.Contains(line, "v[0] ="):
+			t.Errorf("%s: %s: %s: neither the node is named nor the input that holds the value: %s", a.node.OpType, a.what,
+				target, line)
 		case strings.Contains(line, "?") || strings.Contains(line, "v."):
 			t.Errorf("%s: %s: %s: a name that nobody but the compiler knows: %s", a.node.OpType, a.what, target, line)
 		}
@@ -671,7 +732,8 @@ func (a valueAttack) runOn(t *testing.T, data []byte, target weir.Target, v *ten
 
 // on is a node of inputs with spaces between them; "none" is left out.
 func on(op string, inputs string, attributes ...*wire.AttributeProto) *wire.NodeProto {
-	n := &wire.NodeProto{OpType: op, Name: "n", Input: strings.Split(inputs, " "), Output: []string{"y"}, Attribute: attributes}
+	n := &wire.NodeProto{OpType: op, Name: "n", Input: strings.Split(inputs, " "), Output: []string{"y"},
+		Attribute: attributes}
 	for i, name := range n.Input {
 		if name == "none" {
 			n.Input[i] = ""
@@ -736,7 +798,8 @@ var wrongValues = []valueAttack{
 	{"more than 2⁴⁰ samples of a length", on("DFT", "signal v"), []int64{1 << 40}, true, false},
 }
 
-// TestEndless: a context stops loops without an end, alone, within one another and around host operators; and a compilation.
+// TestEndless: a context stops loops without an end, alone, within one another and around host operators; and a
+// compilation.
 func TestEndless(t *testing.T) {
 	yes := constants{"yes": tensor.Scalar(true)}
 	inside := forever(attackNode("Neg", []string{"s"}, "s3"))
@@ -752,7 +815,8 @@ func TestEndless(t *testing.T) {
 	}{
 		{"alone", attackModel(yes, forever(attackNode("Neg", []string{"s"}, "s2")))},
 		{"one within another", attackModel(yes, forever(inside))},
-		{"around a host operator", attackModel(yes, forever(attackNode("Unique", []string{"s"}, "u"), attackNode("Neg", []string{"s"}, "s2")))},
+		{"around a host operator", attackModel(yes, forever(attackNode("Unique", []string{"s"}, "u"),
+			attackNode("Neg", []string{"s"}, "s2")))},
 	} {
 		for _, target := range []weir.Target{weir.Portable, weir.Reference} {
 			t.Run(tc.name+" on "+string(target), func(t *testing.T) {
@@ -793,7 +857,9 @@ func TestEndless(t *testing.T) {
 		}
 	}
 	t.Run("compiling", func(t *testing.T) {
-		m, err := weir.LoadBytes(chain(20_000, "many", nil, func(in, out string) *wire.NodeProto { return attackNode("Softmax", []string{in}, out) }).Marshal())
+		m, err := weir.LoadBytes(chain(20_000, "many", nil, func(in, out string) *wire.NodeProto {
+			return attackNode("Softmax", []string{in}, out)
+		}).Marshal())
 		if err != nil {
 			t.Fatal(err)
 		}

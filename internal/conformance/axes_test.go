@@ -11,7 +11,8 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
-// runtimeForms are nodes whose inputs but the first decide the form of the result. wrong: they break a rule, which a run must refuse.
+// runtimeForms are nodes whose inputs but the first decide the form of the result. wrong: they break a rule, which a
+// run must refuse.
 var runtimeForms = []struct {
 	op     string
 	shape  []int64
@@ -58,8 +59,8 @@ var runtimeForms = []struct {
 	{op: "TopK", shape: []int64{3, 5}, inputs: [][]int64{{6}}, wrong: true},
 }
 
-// TestRuntimeForms runs such nodes with those inputs given to the run, and with the same as constants: the results are the same, and measured is predicted. What is wrong
-// is the caller's fault, and found before anything is computed.
+// TestRuntimeForms runs such nodes with those inputs given to the run, and with the same as constants: the results are
+// the same, and measured is predicted. What is wrong is the caller's fault, and found before anything is computed.
 func TestRuntimeForms(t *testing.T) {
 	for i, c := range runtimeForms {
 		t.Run(fmt.Sprint(i, " ", c.op, c.inputs), func(t *testing.T) {
@@ -108,7 +109,8 @@ func TestRuntimeForms(t *testing.T) {
 						return nil, err
 					}
 				}
-				m, err := weir.LoadBytes((&wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 21}}, Graph: g}).Marshal())
+				m, err := weir.LoadBytes((&wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 21}},
+					Graph: g}).Marshal())
 				if err != nil {
 					return nil, err
 				}

@@ -139,6 +139,7 @@ func compareChecks(t *testing.T, cpu string, results []Result) {
 		return
 	}
 	if data, err := os.ReadFile(guardsFile); err != nil || string(data) != text {
-		t.Errorf("%s is not what the kernels have (%v): go test ./internal/conformance -run TestOfficial -rewrite\n%s", guardsFile, err, text)
+		t.Errorf("%s is not what the kernels have (%v): go test ./internal/conformance -run TestOfficial -rewrite\n%s",
+			guardsFile, err, text)
 	}
 }

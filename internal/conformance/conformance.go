@@ -67,7 +67,8 @@ type Result struct {
 	Checks  []weir.KernelChecks `json:"-"`                 // of its code
 	Kernels []weir.KernelTime   `json:"kernels,omitempty"` // that may be slow, of a Case with Slow
 	OnHost  []weir.OnHost       `json:"on_host,omitempty"` // of a program for a device
-	// DataDecide says that the memory of a run depends on more than its inputs' shapes: on elements, or on which steps they have run.
+	// DataDecide says that the memory of a run depends on more than its inputs' shapes: on elements, or on which steps
+	// they have run.
 	DataDecide bool `json:"data_decide,omitempty"`
 }
 
@@ -134,7 +135,8 @@ func (c Case) runSet(ctx context.Context, p *weir.Program, set dataSet, result *
 		in[info.Name] = arg
 	}
 	if set.more(len(in)) {
-		return diag.Unsupportedf("the data give another value than the default of an input, and an initializer's value is part of the program")
+		return diag.Unsupportedf("the data give another value than the default of an input, and an initializer's value is " +
+			"part of the program")
 	}
 	r, err := p.Run(ctx, in)
 	if err != nil {

@@ -59,7 +59,8 @@ func memoryFault(r Result) string {
 			return fmt.Sprintf("data set %d: predicted %d bytes, measured %d", i, m.Predicted, m.Measured)
 		}
 		if m.Measured != m.Observed {
-			return fmt.Sprintf("data set %d: predicted %d bytes with what the data decided put in, measured %d", i, m.Observed, m.Measured)
+			return fmt.Sprintf("data set %d: predicted %d bytes with what the data decided put in, measured %d", i, m.Observed,
+				m.Measured)
 		}
 	}
 	return ""
@@ -108,7 +109,8 @@ func TestRepositoryModels(t *testing.T) {
 					t.Errorf("the list of refusals names %s, which is no case", name)
 				}
 			}
-			t.Logf("%d cases, %d refused; of %d the shapes decide the memory, predicted = measured", len(cases), len(refused), exact)
+			t.Logf("%d cases, %d refused; of %d the shapes decide the memory, predicted = measured", len(cases), len(refused),
+				exact)
 		})
 	}
 	for name := range faulty {
@@ -118,8 +120,9 @@ func TestRepositoryModels(t *testing.T) {
 	}
 }
 
-// TestDebug runs the repository's models again, in a process of its own: with kernels for a machine that has next to no room, and with the pages of what is closed taken away.
-// Nothing fails for that, no limit is exceeded, and predicted is still measured.
+// TestDebug runs the repository's models again, in a process of its own: with kernels for a machine that has next to no
+// room, and with the pages of what is closed taken away. Nothing fails for that, no limit is exceeded, and predicted is
+// still measured.
 func TestDebug(t *testing.T) {
 	for _, word := range []string{"tight", "poison"} {
 		t.Run(word, func(t *testing.T) {

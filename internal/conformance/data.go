@@ -55,7 +55,7 @@ func escaped(name string) string {
 	return strings.NewReplacer(`\`, `\\`, "[", `\[`, "*", `\*`, "?", `\?`).Replace(name)
 }
 
-// fileSet is a data set of files: input_0.pb, and where there is no such file input_0.npy or, with one array, input_0.npz.
+// fileSet is a data set of files: input_0.pb, and if there is no such file input_0.npy or, with one array, input_0.npz.
 type fileSet struct {
 	files fs.FS
 	name  string
@@ -160,7 +160,8 @@ func (s arraySet) read(kind string, i int, info weir.Info) (values.Value, error)
 	return values.Value{}, missing(fmt.Sprintf("array %s_%d or %s", kind, i, info.Name))
 }
 
-// rampSet is the data of ONNX's whole networks: each input is a ramp from 0 to 1, and the outputs lie beside the model, as MODEL_output_0.pb.
+// rampSet is the data of ONNX's whole networks: each input is a ramp from 0 to 1, and the outputs lie beside the model,
+// as MODEL_output_0.pb.
 type rampSet struct {
 	files fs.FS
 	model string // without its extension
@@ -172,7 +173,8 @@ func (s rampSet) output(i int, info weir.Info) (values.Value, error) {
 	return read(s.files, fmt.Sprintf("%s_output_%d.pb", s.model, i), info)
 }
 
-// input is the element's index over the number of elements, as ONNX's own runner fills it; a dimension that is free is 1.
+// input is the element's index over the number of elements, as ONNX's own runner fills it; a dimension that is free is
+// 1.
 func (s rampSet) input(_ int, info weir.Info) (values.Value, error) {
 	shape := make([]int64, len(info.Shape))
 	for axis, e := range info.Shape {

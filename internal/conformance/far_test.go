@@ -11,15 +11,18 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// TestFarOperands: products of operands whose steps lie far apart, which are copied or added up in blocks of steps, give the sums of the products, whatever is left over at the edges, and the same bits on one thread and several.
+// TestFarOperands: products of operands whose steps lie far apart, which are copied or added up in blocks of steps,
+// give the sums of the products, whatever is left over at the edges, and the same bits on one thread and several.
 func TestFarOperands(t *testing.T) {
 	copied := map[string]int{}
 	for _, c := range []struct {
 		k, m, n int
 		turned  bool // the left operand
 	}{
-		{300, 257, 300, true}, {513, 300, 261, true}, {1024, 256, 260, true}, {264, 700, 264, true}, {257, 384, 1024, true}, {256, 256, 33, true}, {2100, 260, 96, true},
-		{300, 70, 300, false}, {600, 50, 1000, false}, {1, 256, 256, true}, {64, 1025, 1024, true}, {770, 1030, 100, true}, {640, 70, 1100, true}, {2100, 70, 300, false},
+		{300, 257, 300, true}, {513, 300, 261, true}, {1024, 256, 260, true}, {264, 700, 264, true}, {257, 384, 1024, true},
+		{256, 256, 33, true}, {2100, 260, 96, true},
+		{300, 70, 300, false}, {600, 50, 1000, false}, {1, 256, 256, true}, {64, 1025, 1024, true}, {770, 1030, 100, true},
+		{640, 70, 1100, true}, {2100, 70, 300, false},
 		{512, 130, 1999, false}, {1500, 60, 200, false}, {700, 49, 521, false}, {130, 390, 3070, true},
 	} {
 		for _, named := range []bool{false, true} {
@@ -37,12 +40,14 @@ func TestFarOperands(t *testing.T) {
 			}
 		}
 	}
-	if target.Host(1).Name == target.AMD64Name && (copied["local %panel"] < 8 || copied["local %block"] < 15 || copied["local %rows"] < 8 || copied["for $b"] < 20) {
+	if target.Host(1).Name == target.AMD64Name && (copied["local %panel"] < 8 || copied["local %block"] < 15 ||
+		copied["local %rows"] < 8 || copied["for $b"] < 20) {
 		t.Errorf("%v are copied", copied)
 	}
 }
 
-// farProduct computes x·y, of which the left may be stored transposed, scaled and added to a state, and compares it with sums of float64.
+// farProduct computes x·y, of which the left may be stored transposed, scaled and added to a state, and compares it
+// with sums of float64.
 func farProduct(t *testing.T, k, m, n int, turned, named bool, threads int, copied map[string]int) []float32 {
 	t.Helper()
 	depth, dim := fmt.Sprint(k), ""
@@ -54,8 +59,10 @@ func farProduct(t *testing.T, k, m, n int, turned, named bool, threads int, copi
 		left = fmt.Sprintf("f32[%s, %d]", depth, m)
 	}
 	out := fmt.Sprintf("f32[%d, %d]", m, n)
-	source := fmt.Sprintf("weir 1\nir @m {\n%s main @main(%%x: %s, %%y: f32[%s, %d], %%w: %s) {\n state %%w -> %%u\n const %%c: f32[] = [0.5]\n"+
-		"%%p: %s = matmul(%%x, %%y) {transpose_a = bool %v, transpose_b = bool false}\n%%s: %s = mul(%%p, %%c)\n%%u: %s = sub(%%w, %%s)\nreturn %%u\n}\n}\n",
+	source := fmt.Sprintf("weir 1\nir @m {\n%s main @main(%%x: %s, %%y: f32[%s, %d], %%w: %s) {\n state %%w -> %%u\n "+
+		"const %%c: f32[] = [0.5]\n"+
+		"%%p: %s = matmul(%%x, %%y) {transpose_a = bool %v, transpose_b = bool false}\n%%s: %s = mul(%%p, %%c)\n%%u: %s = "+
+		"sub(%%w, %%s)\nreturn %%u\n}\n}\n",
 		dim, left, depth, n, out, out, turned, out, out)
 	model, err := weir.LoadBytes([]byte(source))
 	if err != nil {

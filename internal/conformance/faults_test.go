@@ -7,7 +7,8 @@ import (
 	"sync"
 )
 
-// schedulingFaults is a log that keeps what the compiler says of schedules that it had to do more simply: bugs, though the results are right.
+// schedulingFaults is a log that keeps what the compiler says of schedules that it had to do more simply: bugs, though
+// the results are right.
 type schedulingFaults struct {
 	mu   sync.Mutex
 	list []string

@@ -35,8 +35,9 @@ type settings struct {
 	Atol *float64 `json:"atol"`
 }
 
-// Find lists the cases at and below the places, by path. A place is a folder, or a zip file such as a wheel, whose entries are read where they lie:
-// nothing is unpacked to disk. A case is a folder with a model.onnx, or with a data.json that says where in the same tree its model lies.
+// Find lists the cases at and below the places, by path. A place is a folder, or a zip file such as a wheel, whose
+// entries are read where they lie: nothing is unpacked to disk. A case is a folder with a model.onnx, or with a
+// data.json that says where in the same tree its model lies.
 func Find(places []string) ([]Case, error) {
 	var cases []Case
 	for _, place := range places {
@@ -166,7 +167,8 @@ func (c *Case) configure() error {
 	return nil
 }
 
-// archive is a zip file's entries, none of which may unpack to much more than it takes packed. A path that leaves the archive names no entry.
+// archive is a zip file's entries, none of which may unpack to much more than it takes packed. A path that leaves the
+// archive names no entry.
 type archive struct{ entries *zip.Reader }
 
 func openArchive(name string, size int64) (fs.FS, error) {
@@ -193,7 +195,8 @@ func (a archive) Open(name string) (fs.File, error) {
 		f.Close()
 		return nil, err
 	}
-	if h, ok := info.Sys().(*zip.FileHeader); ok && h.UncompressedSize64 > unpackedFloor && (h.UncompressedSize64-unpackedFloor)/unpackedRatio > h.CompressedSize64 {
+	if h, ok := info.Sys().(*zip.FileHeader); ok && h.UncompressedSize64 > unpackedFloor &&
+		(h.UncompressedSize64-unpackedFloor)/unpackedRatio > h.CompressedSize64 {
 		f.Close()
 		return nil, &fs.PathError{Op: "open", Path: name, Err: errUnpacks}
 	}

@@ -18,8 +18,10 @@ import (
 
 // doubling is a model y = x + x over f32[3], and what it gives for 1, 2, 3.
 func doubling() (model []byte, x, y *tensor.Tensor) {
-	g := &wire.GraphProto{Name: "g", Node: []*wire.NodeProto{{OpType: "Add", Name: "n", Input: []string{"x", "x"}, Output: []string{"y"}}},
-		Input: []*wire.ValueInfoProto{wire.TensorValue("x", 1, wire.Size(3))}, Output: []*wire.ValueInfoProto{wire.TensorValue("y", 1, wire.Size(3))}}
+	g := &wire.GraphProto{Name: "g", Node: []*wire.NodeProto{{OpType: "Add", Name: "n", Input: []string{"x", "x"},
+		Output: []string{"y"}}},
+		Input:  []*wire.ValueInfoProto{wire.TensorValue("x", 1, wire.Size(3))},
+		Output: []*wire.ValueInfoProto{wire.TensorValue("y", 1, wire.Size(3))}}
 	m := &wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 21}}, Graph: g}
 	return m.Marshal(), tensor.Of[float32](1, 2, 3), tensor.Of[float32](2, 4, 6)
 }
@@ -80,22 +82,35 @@ func TestPlaces(t *testing.T) {
 		entries []any
 		want    string
 	}{
-		{"deep inside", []any{"a/b/test_double/model.onnx", model, "a/b/test_double" + set + "input_0.pb", pb(x), "a/b/test_double" + set + "output_0.pb", pb(y), "a/README", []byte("x")}, "test_double pass \n"},
-		{"npy", []any{"t/model.onnx", model, "t" + set + "input_0.npy", npyOf(t, x), "t" + set + "output_0.npy", npyOf(t, y)}, "t pass \n"},
-		{"npz, an array a file", []any{"t/model.onnx", model, "t" + set + "input_0.npz", zipOf(t, "a.npy", npyOf(t, x)), "t" + set + "output_0.pb", pb(y)}, "t pass \n"},
-		{"npz, all in one", []any{"t/model.onnx", model, "t/test_data_0.npz", zipOf(t, "input_0.npy", npyOf(t, x), "y.npy", npyOf(t, y))}, "t pass \n"},
-		{"two sets, one wrong", []any{"t/model.onnx", model, "t" + set + "input_0.pb", pb(x), "t" + set + "output_0.pb", pb(y), "t/test_data_set_1/input_0.pb", pb(x), "t/test_data_set_1/output_0.pb", pb(wrong)},
+		{"deep inside", []any{"a/b/test_double/model.onnx", model, "a/b/test_double" + set + "input_0.pb", pb(x),
+			"a/b/test_double" + set + "output_0.pb", pb(y), "a/README", []byte("x")}, "test_double pass \n"},
+		{"npy", []any{"t/model.onnx", model, "t" + set + "input_0.npy", npyOf(t, x), "t" + set + "output_0.npy", npyOf(t, y)},
+			"t pass \n"},
+		{"npz, an array a file", []any{"t/model.onnx", model, "t" + set + "input_0.npz", zipOf(t, "a.npy", npyOf(t, x)),
+			"t" + set + "output_0.pb", pb(y)}, "t pass \n"},
+		{"npz, all in one", []any{"t/model.onnx", model, "t/test_data_0.npz",
+			zipOf(t, "input_0.npy", npyOf(t, x), "y.npy", npyOf(t, y))}, "t pass \n"},
+		{"two sets, one wrong", []any{"t/model.onnx", model, "t" + set + "input_0.pb", pb(x), "t" + set + "output_0.pb",
+			pb(y), "t/test_data_set_1/input_0.pb", pb(x), "t/test_data_set_1/output_0.pb", pb(wrong)},
 			"t fail output y: element [2] is 6, not 6.01"},
-		{"its own tolerance", []any{"t/model.onnx", model, "t/data.json", []byte(`{"rtol": 0.002, "atol": 1e-7}`), "t" + set + "input_0.pb", pb(x), "t" + set + "output_0.pb", pb(wrong)}, "t pass \n"},
+		{"its own tolerance", []any{"t/model.onnx", model, "t/data.json", []byte(`{"rtol": 0.002, "atol": 1e-7}`),
+			"t" + set + "input_0.pb", pb(x), "t" + set + "output_0.pb", pb(wrong)}, "t pass \n"},
 		{"no data", []any{"t/model.onnx", model}, "t fail it has no test data"},
-		{"an input is missing", []any{"t/model.onnx", model, "t" + set + "output_0.pb", pb(y)}, "t fail the data have no input_0.pb"},
-		{"a network beside", []any{"data/real/test_n/data.json", []byte(`{"url": "onnx/backend/test/data/light/n.onnx", "rtol": 0.01}`), "data/light/n.onnx", model,
+		{"an input is missing", []any{"t/model.onnx", model, "t" + set + "output_0.pb", pb(y)},
+			"t fail the data have no input_0.pb"},
+		{"a network beside", []any{"data/real/test_n/data.json",
+			[]byte(`{"url": "onnx/backend/test/data/light/n.onnx", "rtol": 0.01}`), "data/light/n.onnx", model,
 			"data/light/n_output_0.pb", pb(tensor.Of[float32](0, 2.0/3, 4.0/3))}, "test_n pass \n"},
-		{"a network far away", []any{"data/real/test_n/data.json", []byte(`{"url": "https://example.org/n.onnx"}`)}, "test_n refused"},
-		{"a network out of the tree", []any{"data/real/test_n/data.json", []byte(`{"url": "onnx/backend/test/data/../../../../n.onnx"}`)}, "test_n refused"},
-		{"a network that is not there", []any{"data/real/test_n/data.json", []byte(`{"url": "onnx/backend/test/data/light/n.onnx"}`)}, "test_n fail"},
-		{"settings that are none", []any{"t/model.onnx", model, "t/data.json", []byte(`{`)}, "t fail data.json: unexpected end"},
-		{"a path that leaves", []any{"../../t/model.onnx", model, "../../t" + set + "input_0.pb", pb(x), "../../t" + set + "output_0.pb", pb(y)}, "t pass \n"},
+		{"a network far away", []any{"data/real/test_n/data.json", []byte(`{"url": "https://example.org/n.onnx"}`)},
+			"test_n refused"},
+		{"a network out of the tree", []any{"data/real/test_n/data.json",
+			[]byte(`{"url": "onnx/backend/test/data/../../../../n.onnx"}`)}, "test_n refused"},
+		{"a network that is not there", []any{"data/real/test_n/data.json",
+			[]byte(`{"url": "onnx/backend/test/data/light/n.onnx"}`)}, "test_n fail"},
+		{"settings that are none", []any{"t/model.onnx", model, "t/data.json", []byte(`{`)},
+			"t fail data.json: unexpected end"},
+		{"a path that leaves", []any{"../../t/model.onnx", model, "../../t" + set + "input_0.pb", pb(x),
+			"../../t" + set + "output_0.pb", pb(y)}, "t pass \n"},
 		{"an absolute path", []any{"/t/model.onnx", []byte("no model")}, "t fail"},
 		{"a bomb", []any{"t/model.onnx", bomb}, "t fail"},
 		{"nothing", []any{"README", []byte("x")}, "nothing at or below"},

@@ -33,8 +33,8 @@ const (
 // fuzzSmall is the longest seed, so that mutations meet something that matters.
 const fuzzSmall = 4096
 
-// survive loads, compiles and runs a model that may be anything. It must end with results or with an error of a kind that is not our bug, in time and
-// memory; else survive says what was wrong.
+// survive loads, compiles and runs a model that may be anything. It must end with results or with an error of a kind
+// that is not our bug, in time and memory; else survive says what was wrong.
 func survive(data []byte, target weir.Target, fill byte) string {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -53,7 +53,8 @@ func survive(data []byte, target weir.Target, fill byte) string {
 		return err.Error()
 	case took > fuzzTime:
 		return fmt.Sprintf("took %v: %v", took, err)
-	case after.TotalAlloc-before.TotalAlloc > fuzzBytes && !errors.Is(err, context.DeadlineExceeded): // which may have let go of it all the time
+	// which may have let go of it all the time
+	case after.TotalAlloc-before.TotalAlloc > fuzzBytes && !errors.Is(err, context.DeadlineExceeded):
 		return fmt.Sprintf("allocated %d bytes: %v", after.TotalAlloc-before.TotalAlloc, err)
 	case now.Peak-held.Current > fuzzBytes:
 		return fmt.Sprintf("took %d bytes of the ledger's: %v", now.Peak-held.Current, err)
@@ -134,7 +135,8 @@ func set(x *weir.Tensor, dt weir.DType, fill byte) {
 	}
 }
 
-var oddNumbers = []int64{0, 1, 2, 3, -1, -2, 4, 7, 5, 1 << 40, math.MinInt64, math.MaxInt64, 1 << 31, -1 << 31, 100, 1 << 62}
+var oddNumbers = []int64{0, 1, 2, 3, -1, -2, 4, 7, 5, 1 << 40, math.MinInt64, math.MaxInt64, 1 << 31, -1 << 31, 100,
+	1 << 62}
 
 // FuzzModel gives the whole of Weir the bytes of models, broken.
 func FuzzModel(f *testing.F) {
@@ -161,8 +163,8 @@ func FuzzModel(f *testing.F) {
 	})
 }
 
-// FuzzGraph gives the whole of Weir graphs that are drawn node by node from ONNX's table of operators as the fuzzer's bytes say: mostly well-formed, with
-// odd attributes, constants and arguments.
+// FuzzGraph gives the whole of Weir graphs that are drawn node by node from ONNX's table of operators as the fuzzer's
+// bytes say: mostly well-formed, with odd attributes, constants and arguments.
 func FuzzGraph(f *testing.F) {
 	r := rand.New(rand.NewPCG(4, 2))
 	for range 300 {
@@ -213,7 +215,8 @@ var (
 	opsets        = []int64{schema.Newest, 21, 18, 17, 13, 11, 9, 7, 22, 23}
 )
 
-// model draws nodes one by one. One that the importer refuses is mostly taken back, and what the importer knows of a node's results guides who reads them.
+// model draws nodes one by one. One that the importer refuses is mostly taken back, and what the importer knows of a
+// node's results guides who reads them.
 func (c *choices) model() *wire.ModelProto {
 	c.version = opsets[c.next(len(opsets))]
 	g := &wire.GraphProto{Name: "g"}
@@ -386,8 +389,10 @@ func (c *choices) constant(dt dtype.DType) *tensor.Tensor {
 	return t
 }
 
-var oddWords = []string{"", "SAME_UPPER", "SAME_LOWER", "VALID", "linear", "nearest", "cubic", "constant", "reflect", "edge", "wrap", "none", "sum", "mean", "tanh", "bidirectional", "reverse",
-	"ij,jk->ik", "...i,i", "ii->i", "add", "mul", "max", "Relu", "half_pixel", "align_corners", "tf_crop_and_resize", "floor", "ceil", "bilinear", "border", "DCR", "CRD"}
+var oddWords = []string{"", "SAME_UPPER", "SAME_LOWER", "VALID", "linear", "nearest", "cubic", "constant", "reflect",
+	"edge", "wrap", "none", "sum", "mean", "tanh", "bidirectional", "reverse",
+	"ij,jk->ik", "...i,i", "ii->i", "add", "mul", "max", "Relu", "half_pixel", "align_corners", "tf_crop_and_resize",
+	"floor", "ceil", "bilinear", "border", "DCR", "CRD"}
 
 func (c *choices) attribute(a schema.Attribute, names map[string][]string, depth int) *wire.AttributeProto {
 	number := func() int64 {
@@ -412,7 +417,8 @@ func (c *choices) attribute(a schema.Attribute, names map[string][]string, depth
 	case wire.AttributeStrings:
 		return wire.StringsAttribute(a.Name, oddWords[c.next(len(oddWords))], oddWords[c.next(len(oddWords))])
 	case wire.AttributeTensor:
-		return wire.TensorAttribute(a.Name, wire.FromTensor("", c.constant([]dtype.DType{dtype.F32, dtype.I64, dtype.U8, dtype.Bool}[c.next(4)])))
+		return wire.TensorAttribute(a.Name, wire.FromTensor("",
+			c.constant([]dtype.DType{dtype.F32, dtype.I64, dtype.U8, dtype.Bool}[c.next(4)])))
 	case wire.AttributeGraph:
 		return wire.GraphAttribute(a.Name, c.body(a.Name, names, depth, 0))
 	}

@@ -87,7 +87,8 @@ func generated(t *testing.T, text, level string, precision dtype.DType, size int
 		sizes = fmt.Sprintf("[%d, %d]", size, size)
 	}
 	head := fmt.Sprintf("weir 1\nir @m {\n  dim n in %s\n  dim s in %s\n", sizes, sizes)
-	m, err := ir.Parse(head+text+"\n}", ir.ParseOptions{Data: func(_ string, dt dtype.DType, shape []int64, _ int64) (*tensor.Tensor, error) {
+	m, err := ir.Parse(head+text+"\n}", ir.ParseOptions{Data: func(_ string, dt dtype.DType, shape []int64,
+		_ int64) (*tensor.Tensor, error) {
 		x, err := tensor.New(dt, shape...)
 		for i := range x.Len() {
 			x.SetFloat(i, float64(i%97-48)/64)

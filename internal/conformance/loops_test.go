@@ -20,21 +20,27 @@ func operation(op, in, out string, attrs ...*wire.AttributeProto) *wire.NodeProt
 	return &wire.NodeProto{OpType: op, Input: names(in), Output: names(out), Attribute: attrs}
 }
 
-// looping is a model of one Loop: x, f32[n], is carried on by what step adds to the body; with trips, an input says how often.
+// looping is a model of one Loop: x, f32[n], is carried on by what step adds to the body; with trips, an input says how
+// often.
 func looping(t *testing.T, trips bool, step ...*wire.NodeProto) *weir.Program {
 	t.Helper()
 	value := func(name string, dt wire.DataType, shape ...*wire.Dimension) *wire.ValueInfoProto {
 		return wire.TensorValue(name, dt, shape...)
 	}
 	body := &wire.GraphProto{Name: "body", Node: append(step, operation("Identity", "on", "still")),
-		Input:  []*wire.ValueInfoProto{value("i", wire.Int64Type), value("on", wire.BoolType), value("v", wire.FloatType, wire.Dim("a"))},
+		Input: []*wire.ValueInfoProto{value("i", wire.Int64Type), value("on", wire.BoolType),
+			value("v", wire.FloatType, wire.Dim("a"))},
 		Output: []*wire.ValueInfoProto{value("still", wire.BoolType), value("w", wire.FloatType, wire.Dim("b"))}}
 	truth := tensor.Must(tensor.New(weir.Bool))
 	truth.SetInt(0, 1)
 	initial := func(name string, x *tensor.Tensor) *wire.TensorProto { return wire.FromTensor(name, x) }
-	g := &wire.GraphProto{Name: "looping", Input: []*wire.ValueInfoProto{value("x", wire.FloatType, wire.Dim("n"))}, Output: []*wire.ValueInfoProto{value("y", wire.FloatType, wire.Dim("m"))},
-		Initializer: []*wire.TensorProto{initial("true", truth), initial("half", tensor.Must(tensor.FromSlice([]float32{0.5}, 1))),
-			initial("zero", tensor.Must(tensor.FromSlice([]int64{0}, 1))), initial("one", tensor.Must(tensor.FromSlice([]int64{1}, 1))), initial("ten", tensor.Must(tensor.FromSlice([]int64{10}, 1)))}}
+	g := &wire.GraphProto{Name: "looping", Input: []*wire.ValueInfoProto{value("x", wire.FloatType, wire.Dim("n"))},
+		Output: []*wire.ValueInfoProto{value("y", wire.FloatType, wire.Dim("m"))},
+		Initializer: []*wire.TensorProto{initial("true", truth),
+			initial("half", tensor.Must(tensor.FromSlice([]float32{0.5}, 1))),
+			initial("zero", tensor.Must(tensor.FromSlice([]int64{0}, 1))),
+			initial("one", tensor.Must(tensor.FromSlice([]int64{1}, 1))),
+			initial("ten", tensor.Must(tensor.FromSlice([]int64{10}, 1)))}}
 	count := ""
 	if trips {
 		g.Input, count = append(g.Input, value("trips", wire.Int64Type)), "trips"
@@ -56,8 +62,9 @@ func looping(t *testing.T, trips bool, step ...*wire.NodeProto) *weir.Program {
 
 // steps are bodies: one that keeps the shape, and one that changes it in every iteration, up to ten elements.
 var steps = map[string][]*wire.NodeProto{
-	"kept":    {operation("Mul", "v,half", "w")},
-	"changed": {operation("Concat", "v,half", "u", wire.IntAttribute("axis", 0)), operation("Slice", "u,zero,ten", "s"), operation("Mul", "s,half", "w")},
+	"kept": {operation("Mul", "v,half", "w")},
+	"changed": {operation("Concat", "v,half", "u", wire.IntAttribute("axis", 0)), operation("Slice", "u,zero,ten", "s"),
+		operation("Mul", "s,half", "w")},
 }
 
 // TestLongLoops: a hundred thousand iterations allocate as little as none, neither in Go's heap nor from the system.
@@ -136,18 +143,25 @@ func TestScanOfOneSize(t *testing.T) {
 		return wire.TensorValue(name, wire.FloatType, shape...)
 	}
 	row := []*wire.Dimension{wire.Dim("B"), wire.Size(2)}
-	body := &wire.GraphProto{Name: "body", Node: []*wire.NodeProto{operation("Add", "v,r", "w"), operation("Identity", "w", "sums")},
-		Input: []*wire.ValueInfoProto{value("v", row...), value("r", row...)}, Output: []*wire.ValueInfoProto{value("w", row...), value("sums", row...)}}
+	body := &wire.GraphProto{Name: "body", Node: []*wire.NodeProto{operation("Add", "v,r", "w"),
+		operation("Identity", "w", "sums")},
+		Input:  []*wire.ValueInfoProto{value("v", row...), value("r", row...)},
+		Output: []*wire.ValueInfoProto{value("w", row...), value("sums", row...)}}
 	ints := func(name string, x int64) *wire.TensorProto {
 		return wire.FromTensor(name, tensor.Must(tensor.FromSlice([]int64{x}, 1)))
 	}
-	g := &wire.GraphProto{Name: "sums", Input: []*wire.ValueInfoProto{value("x", append([]*wire.Dimension{wire.Dim("T")}, row...)...)},
-		Output:      []*wire.ValueInfoProto{value("last", row...), value("all", append([]*wire.Dimension{wire.Dim("U")}, row...)...)},
+	g := &wire.GraphProto{Name: "sums",
+		Input: []*wire.ValueInfoProto{value("x", append([]*wire.Dimension{wire.Dim("T")}, row...)...)},
+		Output: []*wire.ValueInfoProto{value("last", row...),
+			value("all", append([]*wire.Dimension{wire.Dim("U")}, row...)...)},
 		Initializer: []*wire.TensorProto{ints("zero", 0), ints("one", 1), ints("many", 1<<40)},
-		Node: []*wire.NodeProto{operation("Slice", "x,zero,one,zero", "head"), operation("Squeeze", "head,zero", "first"), operation("Slice", "x,one,many,zero", "tail"),
-			operation("Scan", "first,tail", "last,all", wire.GraphAttribute("body", body), wire.IntAttribute("num_scan_inputs", 1))}}
+		Node: []*wire.NodeProto{operation("Slice", "x,zero,one,zero", "head"), operation("Squeeze", "head,zero", "first"),
+			operation("Slice", "x,one,many,zero", "tail"),
+			operation("Scan", "first,tail", "last,all", wire.GraphAttribute("body", body),
+				wire.IntAttribute("num_scan_inputs", 1))}}
 	data := (&wire.ModelProto{IRVersion: 8, OpsetImport: []*wire.OperatorSetIDProto{{Version: 16}}, Graph: g}).Marshal()
-	for _, dims := range []map[string]weir.Range{nil, {"B": {Min: 1, Max: 1}}, {"T": {Min: 3, Max: 3}, "B": {Min: 1, Max: 1}}, {"T": {Min: 3, Max: 3}}} {
+	for _, dims := range []map[string]weir.Range{nil, {"B": {Min: 1, Max: 1}},
+		{"T": {Min: 3, Max: 3}, "B": {Min: 1, Max: 1}}, {"T": {Min: 3, Max: 3}}} {
 		for _, target := range []weir.Target{weir.Portable, weir.Best} {
 			m, err := weir.LoadBytes(data)
 			if err != nil {

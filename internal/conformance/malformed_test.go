@@ -34,9 +34,11 @@ const (
 )
 
 // wireLevel are the attacks that every field takes alike: one row shows them.
-var wireLevel = []string{"another wire type", "a group", "length past the end", "endless varint", "not UTF-8", "very long", "with line breaks"}
+var wireLevel = []string{"another wire type", "a group", "length past the end", "endless varint", "not UTF-8",
+	"very long", "with line breaks"}
 
-// hostile models say something legal to the format and impossible, or impossibly large, to whoever runs it. Their input is x: f32[2,3].
+// hostile models say something legal to the format and impossible, or impossibly large, to whoever runs it. Their input
+// is x: f32[2,3].
 var hostile = []struct {
 	name string
 	node *wire.NodeProto
@@ -69,9 +71,12 @@ var hostile = []struct {
 	{"Gather: an index out of range", node("Gather", "x", "ints").with(), []int64{2}},
 	{"Conv: no groups", node("Conv", "x", "x").with(wire.IntAttribute("group", 0)), nil},
 	{"MaxPool: a kernel of 0", node("MaxPool", "image").with(wire.IntsAttribute("kernel_shape", 0, 0)), nil},
-	{"MaxPool: a stride of 0", node("MaxPool", "image").with(wire.IntsAttribute("kernel_shape", 1, 1), wire.IntsAttribute("strides", 0, 0)), nil},
-	{"MaxPool: huge pads", node("MaxPool", "image").with(wire.IntsAttribute("kernel_shape", 1, 1), wire.IntsAttribute("pads", 1<<62, 1<<62, 1<<62, 1<<62)), nil},
-	{"MaxPool: a kernel larger than the image", node("MaxPool", "image").with(wire.IntsAttribute("kernel_shape", 1<<40, 1)), nil},
+	{"MaxPool: a stride of 0", node("MaxPool", "image").with(wire.IntsAttribute("kernel_shape", 1, 1),
+		wire.IntsAttribute("strides", 0, 0)), nil},
+	{"MaxPool: huge pads", node("MaxPool", "image").with(wire.IntsAttribute("kernel_shape", 1, 1),
+		wire.IntsAttribute("pads", 1<<62, 1<<62, 1<<62, 1<<62)), nil},
+	{"MaxPool: a kernel larger than the image", node("MaxPool", "image").
+		with(wire.IntsAttribute("kernel_shape", 1<<40, 1)), nil},
 	{"Cast: no such type", node("Cast", "x").with(wire.IntAttribute("to", 99)), nil},
 	{"MatMul: sizes that do not fit", node("MatMul", "x", "x").with(), nil},
 	{"Add: shapes that do not broadcast", node("Add", "x", "image").with(), nil},
@@ -113,7 +118,8 @@ func hostileCases() iter.Seq[malformedtest.Case] {
 			for _, d := range dims {
 				shape = append(shape, wire.Size(d))
 			}
-			g := &wire.GraphProto{Name: "g", Node: []*wire.NodeProto{node("Relu", "x").with()}, Input: []*wire.ValueInfoProto{wire.TensorValue("x", 1, shape...)},
+			g := &wire.GraphProto{Name: "g", Node: []*wire.NodeProto{node("Relu", "x").with()},
+				Input:  []*wire.ValueInfoProto{wire.TensorValue("x", 1, shape...)},
 				Output: []*wire.ValueInfoProto{{Name: "y"}}}
 			m := &wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 21}}, Graph: g}
 			if !yield(malformedtest.Case{Path: "input", Attack: fmt.Sprint("of shape ", dims), Data: m.Marshal()}) {
@@ -198,8 +204,8 @@ func runOnZeros(t *testing.T, p *weir.Program) error {
 	return err
 }
 
-// TestMalformed breaks valid models in every field, and gives impossible ones. Each file must end in one line that is the user's fault or not
-// supported, or run, in a second and 64 MiB; testdata/malformed.txt holds the lines.
+// TestMalformed breaks valid models in every field, and gives impossible ones. Each file must end in one line that is
+// the user's fault or not supported, or run, in a second and 64 MiB; testdata/malformed.txt holds the lines.
 func TestMalformed(t *testing.T) {
 	var golden strings.Builder
 	total, ran := 0, 0
@@ -224,7 +230,8 @@ func TestMalformed(t *testing.T) {
 		for c := range cases {
 			files["model.onnx"] = &fstest.MapFile{Data: c.Data}
 			line := checked(t, name, c, files)
-			if row := [3]string{plain(c.Path), c.Attack, line}; !seen[row] && !(slices.Contains(wireLevel, c.Attack) && seen[[3]string{c.Attack}]) {
+			if row := [3]string{plain(c.Path), c.Attack, line}; !seen[row] &&
+				!(slices.Contains(wireLevel, c.Attack) && seen[[3]string{c.Attack}]) {
 				seen[row], seen[[3]string{c.Attack}] = true, true
 				rows.add(plain(c.Path), c.Attack, line)
 			}
@@ -266,7 +273,8 @@ func checked(t *testing.T, model string, c malformedtest.Case, files fstest.MapF
 		t.Errorf("%s: %d bytes are held after it", place, now-held)
 	}
 	kind, _, _ := strings.Cut(line, ":")
-	if !slices.Contains([]string{"runs", "input", "unsupported", "budget"}, kind) || strings.ContainsAny(line, "\n\r\x1b") {
+	if !slices.Contains([]string{"runs", "input", "unsupported", "budget"}, kind) ||
+		strings.ContainsAny(line, "\n\r\x1b") {
 		t.Errorf("%s: %.600s", place, line)
 	}
 	return line

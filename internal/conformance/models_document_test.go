@@ -37,7 +37,8 @@ func namesIn(t *testing.T, files ...string) (names []string) {
 
 // TestModelsDocument writes the models that tests load into docs/models.md, from the tables that those tests read.
 func TestModelsDocument(t *testing.T) {
-	const file, begins = "../../docs/models.md", "<!-- generated from the tests' tables: go test ./internal/conformance -run TestModelsDocument -rewrite -->\n"
+	const file, begins = "../../docs/models.md",
+		"<!-- generated from the tests' tables: go test ./internal/conformance -run TestModelsDocument -rewrite -->\n"
 	var models realModels
 	readJSON(t, "models.json", &models)
 	origin := map[string]string{}
@@ -47,8 +48,11 @@ func TestModelsDocument(t *testing.T) {
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n## Of packages\n\n`make test` takes %d models out of pinned packages and runs them in %d cases (`TestRealModels`), with free and with bound sizes, as artefacts, as machine code and as plain Go. Outputs are\n", len(origin), len(models.Cases))
-	fmt.Fprintf(&b, "compared with what onnxruntime recorded, and the memory of each with what was predicted.\n\n| case | model's package | inputs | steps |\n|---|---|---|---:|\n")
+	fmt.Fprintf(&b, "\n## Of packages\n\n`make test` takes %d models out of pinned packages and runs them in %d cases "+
+		"(`TestRealModels`), with free and with bound sizes, as artefacts, as machine code and as plain Go. Outputs are\n",
+		len(origin), len(models.Cases))
+	fmt.Fprintf(&b, "compared with what onnxruntime recorded, and the memory of each with what was predicted.\n\n| case "+
+		"| model's package | inputs | steps |\n|---|---|---|---:|\n")
 	for _, c := range models.Cases {
 		var inputs []string
 		for name, fill := range c.Inputs {
@@ -61,14 +65,22 @@ func TestModelsDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fmt.Fprintf(&b, "\n`go test ./...` needs nothing for %d small models of [testdata/onnx](../testdata/onnx), and the networks of [examples](../examples); [examples/filetype](../examples/filetype) runs Magika, which `make test` takes out of its package.\n", len(small))
+	fmt.Fprintf(&b, "\n`go test ./...` needs nothing for %d small models of [testdata/onnx](../testdata/onnx), and the "+
+		"networks of [examples](../examples); [examples/filetype](../examples/filetype) runs Magika, which `make test` "+
+		"takes out of its package.\n", len(small))
 	for _, s := range []struct {
 		title, says string
 		names       []string
 	}{
-		{"Exported from PyTorch to ONNX", "`make compare` exports them with random weights, and compares outputs with PyTorch's, and measured with predicted bytes.", namesIn(t, "bench/models.py")},
-		{"Exported from PyTorch as .pt2", "`make torch` runs them as files and by `torch.compile`, forwards and backwards, with dynamic sizes.", namesIn(t, "python/tests_torch/models.py")},
-		{"The sweep", "`bench/bench.py --parts sweep` runs them beside other engines and compares every output: [benchmarks.md](benchmarks.md#the-sweep). With `_dyn` they have named sizes; there are trees and\nclassifiers of scikit-learn and LightGBM besides.",
+		{"Exported from PyTorch to ONNX",
+			"`make compare` exports them with random weights, and compares outputs with PyTorch's, and measured with " +
+				"predicted bytes.", namesIn(t, "bench/models.py")},
+		{"Exported from PyTorch as .pt2",
+			"`make torch` runs them as files and by `torch.compile`, forwards and backwards, with dynamic sizes.",
+			namesIn(t, "python/tests_torch/models.py")},
+		{"The sweep", "`bench/bench.py --parts sweep` runs them beside other engines and compares every output: " +
+			"[benchmarks.md](benchmarks.md#the-sweep). With `_dyn` they have named sizes; there are trees and\nclassifiers of " +
+			"scikit-learn and LightGBM besides.",
 			namesIn(t, "bench/sweep/other.py", "bench/sweep/quantised.py", "bench/sweep/text.py", "bench/sweep/vision.py")},
 	} {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n%d: %s.\n", s.title, s.says, len(s.names), strings.Join(s.names, ", "))
@@ -85,7 +97,8 @@ func TestModelsDocument(t *testing.T) {
 		return
 	}
 	if !*rewrite {
-		t.Fatalf("%s lists other models than the tests load: go test ./internal/conformance -run TestModelsDocument -rewrite", file)
+		t.Fatalf("%s lists other models than the tests load: go test ./internal/conformance -run TestModelsDocument -rewrite",
+			file)
 	}
 	if err := os.WriteFile(file, []byte(before+begins+b.String()), 0o644); err != nil {
 		t.Fatal(err)
@@ -105,7 +118,8 @@ func TestCounts(t *testing.T) {
 		count += len(p.Models)
 	}
 	for _, want := range []string{
-		fmt.Sprintf("| %d models out of pinned packages (voice activity, text detection and recognition, pitch) in %d cases,", count, len(models.Cases)),
+		fmt.Sprintf("| %d models out of pinned packages (voice activity, text detection and recognition, pitch) in %d cases,",
+			count, len(models.Cases)),
 		fmt.Sprintf("TestPlainModels` | %d short models", len(conformancetest.PlainModels)),
 		fmt.Sprintf("A test run has %d,%03d mutants.", someMutants/1000, someMutants%1000),
 	} {

@@ -24,7 +24,8 @@ import (
 
 // mutated are the models of testdata whose artefacts are changed: products, convolutions, indices from data, views,
 // states of loops, and what is written where data say.
-var mutated = []string{"gemm_matmul", "conv_kinds", "gather_family", "slice_steps", "attention_two_dims", "loop_growing_data", "scatter_family", "nonzero_use", "kv_cache", "reshape_computed"}
+var mutated = []string{"gemm_matmul", "conv_kinds", "gather_family", "slice_steps", "attention_two_dims",
+	"loop_growing_data", "scatter_family", "nonzero_use", "kv_cache", "reshape_computed"}
 
 // memoryTexts are the texts that are changed: those that lay out memory, and those with states.
 var memoryTexts = []string{"../../testdata/memory/*/*.weir", "../../testdata/states/*.weir"}

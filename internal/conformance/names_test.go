@@ -31,7 +31,8 @@ var namedModels = map[string]func(b *ir.Builder, n, m sym.Expr, x, y *ir.Value) 
 	},
 	"centred, then padded": func(b *ir.Builder, n, m sym.Expr, x, y *ir.Value) []*ir.Value {
 		v := ops.Binary(b, loop.Sub, x, ops.Reduce(b, "reduce_mean", x, true, 1))
-		return []*ir.Value{ops.Pad(b, v, nil, "constant", ints(2, 0), ints(1, 3)), ops.Pad(b, y, nil, "constant", ints(3), ints(3))}
+		return []*ir.Value{ops.Pad(b, v, nil, "constant", ints(2, 0), ints(1, 3)),
+			ops.Pad(b, y, nil, "constant", ints(3), ints(3))}
 	},
 	"a product": func(b *ir.Builder, n, m sym.Expr, x, y *ir.Value) []*ir.Value {
 		v := ops.MatMul(b, x, x, false, true)
@@ -45,10 +46,12 @@ var namedModels = map[string]func(b *ir.Builder, n, m sym.Expr, x, y *ir.Value) 
 func ints(list ...int64) []sym.Expr { return ir.Constants(list) }
 
 // madeNames are the names in texts of the compiler's own, and what users may write to look like them.
-var madeNames = regexp.MustCompile(`[?$&!]("(?:[^"\\]|\\.)*"|[A-Za-z_][A-Za-z0-9_.]*)|[%@]("(?:[^"\\]|\\.)*"|[A-Za-z_][A-Za-z0-9_.]*)`)
+var madeNames = regexp.MustCompile(
+	`[?$&!]("(?:[^"\\]|\\.)*"|[A-Za-z_][A-Za-z0-9_.]*)|[%@]("(?:[^"\\]|\\.)*"|[A-Za-z_][A-Za-z0-9_.]*)`)
 
 // oddNames are names of dimensions that a file may have.
-var oddNames = []string{"", " ", "i0_1#", "i0#", "c1", "t", "a\nb", "a\x00b", `"`, "%x", "$i0", "?n", "&arena.0", "!sought", "n m", "max", "ceildiv", "inf", "x.0", "step", "ñ", "m\u0430x", "1", "-1"}
+var oddNames = []string{"", " ", "i0_1#", "i0#", "c1", "t", "a\nb", "a\x00b", `"`, "%x", "$i0", "?n", "&arena.0",
+	"!sought", "n m", "max", "ceildiv", "inf", "x.0", "step", "ñ", "m\u0430x", "1", "-1"}
 
 // namedTrial is a model whose dimensions have names of the caller's, and arguments for it.
 func namedTrial(build func(b *ir.Builder, n, m sym.Expr, x, y *ir.Value) []*ir.Value, first, second string) *trial {

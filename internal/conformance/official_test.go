@@ -18,13 +18,14 @@ import (
 func official(t *testing.T) string {
 	data := os.Getenv("WEIR_ONNX_DATA")
 	if data == "" {
-		t.Skip("WEIR_ONNX_DATA is not set: it names the folder onnx/backend/test/data of the Python package onnx, which is not part of this repository")
+		t.Skip("WEIR_ONNX_DATA is not set: it names the folder onnx/backend/test/data of the Python package onnx, which is " +
+			"not part of this repository")
 	}
 	return data
 }
 
-// knownFaults are the official cases that fail or take other memory than predicted, by a prefix of their names, and why. A case that ends well takes
-// its row away.
+// knownFaults are the official cases that fail or take other memory than predicted, by a prefix of their names, and
+// why. A case that ends well takes its row away.
 var knownFaults = map[string]string{}
 
 func knownFault(name string) (prefix string, ok bool) {
@@ -42,7 +43,8 @@ const (
 	leastNets  = 9
 )
 
-// TestOfficial runs all of ONNX's own cases: of single operators, small graphs and whole networks. What is not supported is refused, and counted by operator.
+// TestOfficial runs all of ONNX's own cases: of single operators, small graphs and whole networks. What is not
+// supported is refused, and counted by operator.
 func TestOfficial(t *testing.T) {
 	data := official(t)
 	cases, err := Find([]string{data})
@@ -61,7 +63,8 @@ func TestOfficial(t *testing.T) {
 		return net
 	})
 	if len(cases) < leastCases || len(nets) < leastNets {
-		t.Errorf("%d cases of operators and %d of whole networks, at least %d and %d are expected", len(cases), len(nets), leastCases, leastNets)
+		t.Errorf("%d cases of operators and %d of whole networks, at least %d and %d are expected", len(cases), len(nets),
+			leastCases, leastNets)
 	}
 	for _, cpu := range levels() {
 		t.Run(cpu, func(t *testing.T) { officialOn(t, cpu, cases, nets) })
@@ -120,7 +123,8 @@ func officialOn(t *testing.T, cpu string, cases, nets []Case) {
 			t.Errorf("no case that begins with %s goes wrong: take it off the list of known faults", prefix)
 		}
 	}
-	t.Logf("%d cases: %d pass, %d fail, %d refused; predicted = measured for %d, and with what was observed put in for %d whose data decide", len(results), count[Pass], count[Fail], count[Refused], exact, bounded)
+	t.Logf("%d cases: %d pass, %d fail, %d refused; predicted = measured for %d, and with what was observed put in for "+
+		"%d whose data decide", len(results), count[Pass], count[Fail], count[Refused], exact, bounded)
 	t.Log("\n" + operatorTable(byOp))
 	checkCases(t, byOp)
 	compareChecks(t, cpu, results)
@@ -142,7 +146,8 @@ func checkCases(t *testing.T, byOp map[string]map[Verdict]int) {
 		return
 	}
 	if data, err := os.ReadFile(casesFile); err != nil || string(data) != b.String() {
-		t.Errorf("%s is not what the cases say (%v): go test ./internal/conformance -run TestOfficial -rewrite, then ./internal/importer/onnx -run TestList -rewrite", casesFile, err)
+		t.Errorf("%s is not what the cases say (%v): go test ./internal/conformance -run TestOfficial -rewrite, then "+
+			"./internal/importer/onnx -run TestList -rewrite", casesFile, err)
 	}
 }
 

@@ -19,10 +19,13 @@ func TestOneSize(t *testing.T) {
 		return wire.TensorValue(name, wire.FloatType, shape...)
 	}
 	g := &wire.GraphProto{Name: "expanded",
-		Input:       []*wire.ValueInfoProto{float("x", wire.Dim("n"), wire.Dim("m")), wire.TensorValue("s", wire.Int64Type, wire.Size(1))},
-		Output:      []*wire.ValueInfoProto{float("y", wire.Dim("p"), wire.Dim("q")), float("z", wire.Dim("n"), wire.Dim("q"))},
+		Input: []*wire.ValueInfoProto{float("x", wire.Dim("n"), wire.Dim("m")),
+			wire.TensorValue("s", wire.Int64Type, wire.Size(1))},
+		Output: []*wire.ValueInfoProto{float("y", wire.Dim("p"), wire.Dim("q")),
+			float("z", wire.Dim("n"), wire.Dim("q"))},
 		Initializer: []*wire.TensorProto{ints("zero", 0), ints("one", 1), ints("two", 2)},
-		Node: []*wire.NodeProto{operation("Slice", "x,zero,one,zero", "head"), operation("Add", "s,two", "rows"), operation("Concat", "rows,one", "shape", wire.IntAttribute("axis", 0)),
+		Node: []*wire.NodeProto{operation("Slice", "x,zero,one,zero", "head"), operation("Add", "s,two", "rows"),
+			operation("Concat", "rows,one", "shape", wire.IntAttribute("axis", 0)),
 			operation("Expand", "head,shape", "y"), operation("Mul", "x,head", "square"), operation("Add", "square,x", "z")}}
 	data := (&wire.ModelProto{IRVersion: 8, OpsetImport: []*wire.OperatorSetIDProto{{Version: 16}}, Graph: g}).Marshal()
 	fixed := weir.Range{Min: 1, Max: 1}

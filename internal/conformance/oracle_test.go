@@ -34,7 +34,8 @@ type configuration struct {
 
 // configurations are the ways that models are compared in.
 var configurations = []configuration{
-	{name: "default"}, {name: "exact", exact: true}, {name: "ranges", ranges: true}, {name: "bound", bound: true}, {name: "budget", bound: true, budget: true},
+	{name: "default"}, {name: "exact", exact: true}, {name: "ranges", ranges: true}, {name: "bound", bound: true},
+	{name: "budget", bound: true, budget: true},
 	{name: "artefact", artefact: true}, {name: "avx2", cpu: "avx2"}, {name: "portable", cpu: "portable"},
 }
 
@@ -81,7 +82,8 @@ func (x *trial) compare(ctx context.Context, how configuration) (v verdict, err 
 		return meaningless, nil
 	}
 	want, scale, reject := x.reference(m, 0)
-	if diagnosed := (*diag.Error)(nil); reject != nil && (!errors.As(reject, &diagnosed) || errors.Is(reject, diag.ErrInternal)) {
+	if diagnosed := (*diag.Error)(nil); reject != nil && (!errors.As(reject, &diagnosed) ||
+		errors.Is(reject, diag.ErrInternal)) {
 		return 0, fmt.Errorf("the reference: %w", reject)
 	}
 	got, err := x.compiled(ctx, how)
@@ -130,7 +132,8 @@ func (x *trial) compared(i int, t, want *tensor.Tensor) *tensor.Tensor {
 
 // coarseness is the relative error of a few operations of a type.
 func coarseness(dt dtype.DType) float64 {
-	return map[dtype.DType]float64{dtype.F16: 4e-3, dtype.BF16: 3e-2, dtype.F32: 2e-5, dtype.F64: 1e-9, dtype.C64: 2e-5, dtype.C128: 1e-9}[dt]
+	return map[dtype.DType]float64{dtype.F16: 4e-3, dtype.BF16: 3e-2, dtype.F32: 2e-5, dtype.F64: 1e-9, dtype.C64: 2e-5,
+		dtype.C128: 1e-9}[dt]
 }
 
 // tolerant compares two tensors. scale is the largest magnitude that the reference has met.
@@ -142,7 +145,8 @@ func (x *trial) tolerant(got, want *tensor.Tensor, scale float64) error {
 	return tensor.Compare(got, want, e, e*(1+scale))
 }
 
-// reference interprets the module, and gives the largest finite magnitude of what nodes compute. With a seed, each float that a node computes is off by about an error of its type.
+// reference interprets the module, and gives the largest finite magnitude of what nodes compute. With a seed, each
+// float that a node computes is off by about an error of its type.
 func (x *trial) reference(m *ir.Module, seed uint64) (out []*tensor.Tensor, scale float64, err error) {
 	r := rand.New(rand.NewPCG(seed, 5))
 	own := map[*byte]bool{}
@@ -180,7 +184,8 @@ func (x *trial) reference(m *ir.Module, seed uint64) (out []*tensor.Tensor, scal
 // trials is how many perturbed references an excuse rests on.
 const trials = 12
 
-// excused reports whether every result lies within what the reference gives if what it computes on the way is off by rounding: a step, a comparison or an order that rounding decides may fall either way.
+// excused reports whether every result lies within what the reference gives if what it computes on the way is off by
+// rounding: a step, a comparison or an order that rounding decides may fall either way.
 func (x *trial) excused(got []*tensor.Tensor, scale float64) bool {
 	var all [][]*tensor.Tensor
 	var want []*tensor.Tensor
@@ -322,7 +327,8 @@ func (x *trial) compiled(ctx context.Context, how configuration) ([]*tensor.Tens
 
 // lessThan is less memory than a module of fixed sizes takes: by a third of its arena.
 func lessThan(c *compiler.Compiled) (int64, error) {
-	sum := sym.Sum(c.Arena.Arena.Mul(sym.Const(2)).FloorDiv(sym.Const(3)), c.Outputs, c.Scratch.Mul(sym.Const(2)), sym.Const(c.Code.Bytes))
+	sum := sym.Sum(c.Arena.Arena.Mul(sym.Const(2)).FloorDiv(sym.Const(3)), c.Outputs, c.Scratch.Mul(sym.Const(2)),
+		sym.Const(c.Code.Bytes))
 	for _, w := range c.Program.Weights {
 		sum = sum.Add(sym.Const(int64(len(w.Data))))
 	}

@@ -65,12 +65,14 @@ func (s *sampled) takes(slot int) bool {
 }
 
 func numeric(dt dtype.DType) bool {
-	return dt == dtype.Bool || dt.Bits() >= 8 && (dt.IsInt() || slices.Contains([]dtype.DType{dtype.F16, dtype.BF16, dtype.F32, dtype.F64}, dt))
+	return dt == dtype.Bool || dt.Bits() >= 8 && (dt.IsInt() ||
+		slices.Contains([]dtype.DType{dtype.F16, dtype.BF16, dtype.F32, dtype.F64}, dt))
 }
 
 // String is a line by which a pair is found again.
 func (p *pair) String() string {
-	return fmt.Sprintf("%s/%d[%d] > %s/%d[%d] named=%v adapted=%v read=%v size=%d", p.first.def.Op, p.first.number, p.output, p.second.def.Op, p.second.number, p.slot, p.named, p.adapted, p.read, p.size)
+	return fmt.Sprintf("%s/%d[%d] > %s/%d[%d] named=%v adapted=%v read=%v size=%d", p.first.def.Op, p.first.number,
+		p.output, p.second.def.Op, p.second.number, p.slot, p.named, p.adapted, p.read, p.size)
 }
 
 // inputs makes the parameters and constants of a sample; but leaves one out.
@@ -121,7 +123,10 @@ func (p *pair) build() (*ir.Module, error) {
 	for _, v := range m.Main.Body.Consts {
 		data[v.Name] = v.Const
 	}
-	read, err := ir.Parse(m.String(), ir.ParseOptions{Data: func(name string, _ dtype.DType, _ []int64, _ int64) (*tensor.Tensor, error) { return data[name], nil }})
+	read, err := ir.Parse(m.String(), ir.ParseOptions{Data: func(name string, _ dtype.DType, _ []int64,
+		_ int64) (*tensor.Tensor, error) {
+		return data[name], nil
+	}})
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +168,8 @@ func (p *pair) built() (m *ir.Module, err error) {
 	return m, ir.Verify(m)
 }
 
-// adapt makes a shape of v: of its elements, as many as are needed, again from the first if there are too few. That they are enough is a condition, if it is not proved.
+// adapt makes a shape of v: of its elements, as many as are needed, again from the first if there are too few. That
+// they are enough is a condition, if it is not proved.
 func (p *pair) adapt(b *ir.Builder, n *ir.Node, v *ir.Value, shape []sym.Expr) *ir.Value {
 	if slices.EqualFunc(v.Type.Shape, shape, sym.Expr.Equal) {
 		return v
@@ -317,7 +323,8 @@ func parsePair(all [][]*sampled, line string) (*pair, error) {
 	var first, second string
 	var i, j int
 	p := &pair{}
-	if _, err := fmt.Sscanf(line, "%s %d %d > %s %d %d named=%t adapted=%t read=%t size=%d", &first, &i, &p.output, &second, &j, &p.slot, &p.named, &p.adapted, &p.read, &p.size); err != nil {
+	if _, err := fmt.Sscanf(line, "%s %d %d > %s %d %d named=%t adapted=%t read=%t size=%d", &first, &i, &p.output,
+		&second, &j, &p.slot, &p.named, &p.adapted, &p.read, &p.size); err != nil {
 		return nil, fmt.Errorf("%q: %w", line, err)
 	}
 	for _, list := range all {
@@ -431,7 +438,8 @@ func TestPairs(t *testing.T) {
 		*pair
 		how configuration
 	}
-	texts := regexp.MustCompile(`^(text|sequence|ngrams|find|trees|decode)`) // whose operands are parts that belong together
+	// whose operands are parts that belong together
+	texts := regexp.MustCompile(`^(text|sequence|ngrams|find|trees|decode)`)
 	tasks := make(chan task)
 	var mutex sync.Mutex
 	counts := map[string]int{}
@@ -468,8 +476,11 @@ func TestPairs(t *testing.T) {
 	drawn := func(first, second []*sampled, salt string) (*pair, configuration) {
 		text := first[0].def.Op + ">" + second[0].def.Op + salt
 		a, b := first[choice(text+"a", len(first))], second[choice(text+"b", len(second))]
-		p := &pair{first: a, second: b, named: choice(text+"named", 3) > 0, adapted: choice(text+"adapted", 2) > 0, read: choice(text+"read", 5) == 0, size: -1}
-		if p.named && !slices.ContainsFunc(slices.Concat(a.Inputs, b.Inputs), func(x *tensor.Tensor) bool { return x != nil && !numeric(x.DType()) }) && a.Constant == nil && b.Constant == nil {
+		p := &pair{first: a, second: b, named: choice(text+"named", 3) > 0, adapted: choice(text+"adapted", 2) > 0,
+			read: choice(text+"read", 5) == 0, size: -1}
+		if p.named && !slices.ContainsFunc(slices.Concat(a.Inputs, b.Inputs), func(x *tensor.Tensor) bool {
+			return x != nil && !numeric(x.DType())
+		}) && a.Constant == nil && b.Constant == nil {
 			p.size = sizes[choice(text+"size", len(sizes))]
 		}
 		var slots []int

@@ -52,7 +52,9 @@ func TestPassesOnAndOff(t *testing.T) {
 		for _, n := range names {
 			some[n] = r.IntN(2) == 0
 		}
-		for form, keep := range map[string]func(string) bool{"without": func(p string) bool { return p != name }, "with only": func(p string) bool { return p == name },
+		for form, keep := range map[string]func(string) bool{"without": func(p string) bool {
+			return p != name
+		}, "with only": func(p string) bool { return p == name },
 			fmt.Sprintf("with %v and", some): func(p string) bool { return p == name || some[p] }} {
 			with(keep, func() {
 				if err := checkModel(t, m); err != nil && !errors.Is(err, weir.ErrUnsupported) {
@@ -87,8 +89,8 @@ func TestStepsOff(t *testing.T) {
 	}
 }
 
-// TestSpelledOutOnAndOff evaluates what the passes leave of models that are spelled out, without each of them in its turn, and compares it with the models as they were
-// written, for extents of several sizes.
+// TestSpelledOutOnAndOff evaluates what the passes leave of models that are spelled out, without each of them in its
+// turn, and compares it with the models as they were written, for extents of several sizes.
 func TestSpelledOutOnAndOff(t *testing.T) {
 	for name, write := range spelled {
 		s := newSpelling(false)
@@ -120,7 +122,8 @@ func TestSpelledOutOnAndOff(t *testing.T) {
 	}
 }
 
-// TestSpelledOutKept asks for every tensor of the models that are spelled out: nothing is rewritten away, and all are what they are in the model as it was written.
+// TestSpelledOutKept asks for every tensor of the models that are spelled out: nothing is rewritten away, and all are
+// what they are in the model as it was written.
 func TestSpelledOutKept(t *testing.T) {
 	for name, write := range spelled {
 		s := newSpelling(false)

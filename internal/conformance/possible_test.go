@@ -21,16 +21,19 @@ func choosing(argument bool, size *wire.Dimension) []byte {
 		return &wire.GraphProto{Name: name, Output: []*wire.ValueInfoProto{{Name: name + "y"}}, Node: []*wire.NodeProto{
 			operation("Reshape", "x,"+shape, name+"r"), operation("MatMul", weight+","+name+"r", name+"y")}}
 	}
-	g := &wire.GraphProto{Name: "choosing", Input: []*wire.ValueInfoProto{wire.TensorValue("x", wire.FloatType, size)}, Output: []*wire.ValueInfoProto{{Name: "y"}},
+	g := &wire.GraphProto{Name: "choosing", Input: []*wire.ValueInfoProto{wire.TensorValue("x", wire.FloatType, size)},
+		Output: []*wire.ValueInfoProto{{Name: "y"}},
 		Initializer: []*wire.TensorProto{form("four", 4), form("two", 2), wire.FromTensor("limit", tensor.Scalar(int64(9))),
-			wire.FromTensor("w4", tensor.Must(tensor.FromSlice([]float32{1, 2, 3, 4}, 1, 4))), wire.FromTensor("w2", tensor.Must(tensor.FromSlice([]float32{5, 6}, 1, 2)))}}
+			wire.FromTensor("w4", tensor.Must(tensor.FromSlice([]float32{1, 2, 3, 4}, 1, 4))),
+			wire.FromTensor("w2", tensor.Must(tensor.FromSlice([]float32{5, 6}, 1, 2)))}}
 	if argument {
 		g.Input = append(g.Input, wire.TensorValue("c", wire.BoolType))
 	} else {
 		g.Input = append(g.Input, wire.TensorValue("rate", wire.Int64Type))
 		g.Node = append(g.Node, operation("Greater", "rate,limit", "c"))
 	}
-	g.Node = append(g.Node, operation("If", "c", "y", wire.GraphAttribute("then_branch", branch("t", "four", "w4")), wire.GraphAttribute("else_branch", branch("e", "two", "w2"))))
+	g.Node = append(g.Node, operation("If", "c", "y", wire.GraphAttribute("then_branch", branch("t", "four", "w4")),
+		wire.GraphAttribute("else_branch", branch("e", "two", "w2"))))
 	return (&wire.ModelProto{IRVersion: 8, OpsetImport: []*wire.OperatorSetIDProto{{Version: 17}}, Graph: g}).Marshal()
 }
 
@@ -47,11 +50,12 @@ func TestImpossibleAtSizes(t *testing.T) {
 			size *wire.Dimension
 			o    weir.Options
 		}{
-			"free":      {size: wire.Dim("n")},
-			"bound":     {size: wire.Dim("n"), o: weir.Options{Dims: map[string]weir.Range{"n": {Min: 8, Max: 8}}}},
-			"range":     {size: wire.Dim("n"), o: weir.Options{Dims: map[string]weir.Range{"n": {Min: 5, Max: 99}}}},
-			"static":    {size: wire.Size(8)},
-			"reference": {size: wire.Dim("n"), o: weir.Options{Target: weir.Reference, Dims: map[string]weir.Range{"n": {Min: 8, Max: 8}}}},
+			"free":   {size: wire.Dim("n")},
+			"bound":  {size: wire.Dim("n"), o: weir.Options{Dims: map[string]weir.Range{"n": {Min: 8, Max: 8}}}},
+			"range":  {size: wire.Dim("n"), o: weir.Options{Dims: map[string]weir.Range{"n": {Min: 5, Max: 99}}}},
+			"static": {size: wire.Size(8)},
+			"reference": {size: wire.Dim("n"), o: weir.Options{Target: weir.Reference,
+				Dims: map[string]weir.Range{"n": {Min: 8, Max: 8}}}},
 		} {
 			m, err := weir.LoadBytes(choosing(argument, how.size))
 			if err != nil {
@@ -84,7 +88,8 @@ func TestImpossibleAtSizes(t *testing.T) {
 				}
 				r, err := p.Run(t.Context(), in)
 				if !then {
-					if !errors.Is(err, weir.ErrInput) || !strings.Contains(err.Error(), "(If)") && !strings.Contains(err.Error(), "(if)") && !strings.Contains(err.Error(), "reshape") {
+					if !errors.Is(err, weir.ErrInput) || !strings.Contains(err.Error(), "(If)") &&
+						!strings.Contains(err.Error(), "(if)") && !strings.Contains(err.Error(), "reshape") {
 						t.Errorf("%s, argument %v: the branch that is not valid: %v", name, argument, err)
 					}
 					continue

@@ -57,7 +57,8 @@ func TestPrecisionOfModels(t *testing.T) {
 					}
 				}
 				distance := math.Sqrt(off / length)
-				t.Logf("%s: distance %.4f, other greatest elements in %.3f of the rows, weights of %d bytes for %d", precision, distance, others, weights, whole)
+				t.Logf("%s: distance %.4f, other greatest elements in %.3f of the rows, weights of %d bytes for %d", precision,
+					distance, others, weights, whole)
 				if !(distance <= bound) || others > c.others || weights >= whole {
 					t.Errorf("%s: beyond %g and %g", precision, bound, c.others)
 				}
@@ -68,7 +69,8 @@ func TestPrecisionOfModels(t *testing.T) {
 
 // exportedRun runs a model on the inputs beside it, and gives an output's elements, the length of its rows, and the
 // bytes of the program's weights.
-func exportedRun(t *testing.T, folder, output string, precision weir.DType) (y []float32, row int, weights int64, err error) {
+func exportedRun(t *testing.T, folder, output string, precision weir.DType) (y []float32, row int, weights int64,
+	err error) {
 	m, err := weir.Load(filepath.Join(folder, "model.onnx"))
 	if err != nil {
 		return nil, 0, 0, err

@@ -19,7 +19,8 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
-// checkModel runs the model on the portable target and by the reference interpreter, and compares what they give and what it took.
+// checkModel runs the model on the portable target and by the reference interpreter, and compares what they give and
+// what it took.
 func checkModel(t *testing.T, m *conformancetest.RandomModel) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -34,7 +35,8 @@ func checkModel(t *testing.T, m *conformancetest.RandomModel) (err error) {
 	defer loaded.Close()
 	decide := false
 	var faults schedulingFaults
-	p, err := weir.Compile(t.Context(), loaded, weir.Options{Threads: 2, Stage: watchData(nil, &decide), Logger: faults.log()})
+	p, err := weir.Compile(t.Context(), loaded, weir.Options{Threads: 2, Stage: watchData(nil, &decide),
+		Logger: faults.log()})
 	if err != nil {
 		return err
 	}
@@ -120,7 +122,8 @@ func shrunk(t *testing.T, m *conformancetest.RandomModel) (*conformancetest.Rand
 	return m, nil
 }
 
-// TestRandomModels compares the portable target with the reference on random models. WEIR_FUZZ_GRAPHS says how many, WEIR_FUZZ_SEED where to begin.
+// TestRandomModels compares the portable target with the reference on random models. WEIR_FUZZ_GRAPHS says how many,
+// WEIR_FUZZ_SEED where to begin.
 func TestRandomModels(t *testing.T) {
 	number := func(name string, otherwise int) int {
 		if n, err := strconv.Atoi(os.Getenv(name)); err == nil {

@@ -75,7 +75,8 @@ var realWays = []struct {
 func TestRealModels(t *testing.T) {
 	folder := os.Getenv("WEIR_MODELS")
 	if folder == "" {
-		t.Skip("WEIR_MODELS is not set: it names the folder that testdata/models/fetch.py fills with models of pinned packages")
+		t.Skip("WEIR_MODELS is not set: it names the folder that testdata/models/fetch.py fills with models of pinned " +
+			"packages")
 	}
 	var models realModels
 	var expected struct {
@@ -268,8 +269,10 @@ func (w realOutput) compare(got *tensor.Tensor, tolerance float64) error {
 			return fmt.Errorf("element %d is %v, %v was recorded", i, v, w.Values[k])
 		}
 	}
-	if slack := tolerance * (w.Magnitudes + largest); !(math.Abs(sum-w.Sum) <= slack && math.Abs(magnitudes-w.Magnitudes) <= slack) {
-		return fmt.Errorf("its elements sum to %v and their magnitudes to %v, %v and %v were recorded", sum, magnitudes, w.Sum, w.Magnitudes)
+	if slack := tolerance * (w.Magnitudes + largest); !(math.Abs(sum-w.Sum) <= slack &&
+		math.Abs(magnitudes-w.Magnitudes) <= slack) {
+		return fmt.Errorf("its elements sum to %v and their magnitudes to %v, %v and %v were recorded", sum, magnitudes,
+			w.Sum, w.Magnitudes)
 	}
 	return nil
 }

@@ -21,14 +21,15 @@ type recurrentCase struct {
 	ends                bool // derivatives by what it ends with too
 }
 
-// TestRecurrentDerivatives: the first derivatives of recurrent layers, and the second, compiled, are the reference's: each
-// cell, of blocks of sequences that are full, ragged or empty, of lengths that differ, in both directions.
+// TestRecurrentDerivatives: the first derivatives of recurrent layers, and the second, compiled, are the reference's:
+// each cell, of blocks of sequences that are full, ragged or empty, of lengths that differ, in both directions.
 func TestRecurrentDerivatives(t *testing.T) {
 	functions := map[string][]string{"lstm": {"sigmoid", "tanh", "tanh"}, "gru": {"sigmoid", "tanh"}, "rnn": {"relu"}}
 	r := rand.New(rand.NewSource(1))
 	for i, batch := range []int64{1, 33, 0, 5, 32, 67, 3, 40} {
 		for k, cell := range []string{"lstm", "gru", "rnn", "gru"} {
-			c := recurrentCase{steps: int64(i+k) % 4, batch: batch, units: 1 + int64(r.Intn(20)), optional: (i+k)%2 == 0, named: i%2 == 1, ends: r.Intn(2) == 0}
+			c := recurrentCase{steps: int64(i+k) % 4, batch: batch, units: 1 + int64(r.Intn(20)), optional: (i+k)%2 == 0,
+				named: i%2 == 1, ends: r.Intn(2) == 0}
 			c.layer = ops.Recurrence{Cell: cell, ResetAfter: k == 3, Reverse: [][]bool{{false}, {true}, {false, true}}[(i+k)%3]}
 			for range c.layer.Reverse {
 				c.layer.Functions = append(c.layer.Functions, functions[cell]...)
@@ -55,7 +56,8 @@ func TestRecurrentDerivatives(t *testing.T) {
 
 // extents are the steps, sequences, directions, gates and units, named or not.
 func (c recurrentCase) extents() (steps, batch, d, gates, units sym.Expr) {
-	steps, batch, d, units = sym.Const(c.steps), sym.Const(c.batch), sym.Const(int64(len(c.layer.Reverse))), sym.Const(c.units)
+	steps, batch, d, units = sym.Const(c.steps), sym.Const(c.batch), sym.Const(int64(len(c.layer.Reverse))),
+		sym.Const(c.units)
 	gates = units.Mul(sym.Const(map[string]int64{"lstm": 4, "gru": 3, "rnn": 1}[c.layer.Cell]))
 	if c.named {
 		steps, batch = sym.Dim("steps"), sym.Dim("batch")
@@ -63,7 +65,7 @@ func (c recurrentCase) extents() (steps, batch, d, gates, units sym.Expr) {
 	return steps, batch, d, gates, units
 }
 
-// shapes are those of the operands, nil where absent, and of the derivatives by the results.
+// shapes are those of the operands, nil if absent, and of the derivatives by the results.
 func (c recurrentCase) shapes() (operands, seeds [][]sym.Expr) {
 	steps, batch, d, gates, units := c.extents()
 	state := []sym.Expr{d, batch, units}
@@ -151,7 +153,8 @@ func (c recurrentCase) module(second bool) (m *ir.Module, err error) {
 			}
 		}
 	}
-	y := ops.Recurrent(b, c.layer, ops.RecurrentOperands{Projected: in[0], Weights: in[1], Lengths: in[2], State: in[3], Memory: in[4], Bias: in[6]})
+	y := ops.Recurrent(b, c.layer, ops.RecurrentOperands{Projected: in[0], Weights: in[1], Lengths: in[2], State: in[3],
+		Memory: in[4], Bias: in[6]})
 	body.Results = ops.VJP(b, y[:len(ups)], ups, xs)
 	if second {
 		body.Results = ops.VJP(b, body.Results, nil, append(xs, ups...))

@@ -14,7 +14,8 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
-// TestRecurrentThreads: a recurrent layer whose steps are worth several workers gives what the reference gives, and the same bits whatever the number of workers.
+// TestRecurrentThreads: a recurrent layer whose steps are worth several workers gives what the reference gives, and the
+// same bits whatever the number of workers.
 func TestRecurrentThreads(t *testing.T) {
 	const units, inputs, steps = 144, 8, 5
 	for at, c := range []struct {
@@ -26,10 +27,12 @@ func TestRecurrentThreads(t *testing.T) {
 	}{
 		{"LSTM", 4, 1, false, nil},
 		{"LSTM", 4, 3, true, []*wire.AttributeProto{wire.StringAttribute("direction", "bidirectional")}},
-		{"LSTM", 4, 2, true, []*wire.AttributeProto{wire.StringAttribute("direction", "reverse"), wire.FloatAttribute("clip", 0.5)}},
+		{"LSTM", 4, 2, true, []*wire.AttributeProto{wire.StringAttribute("direction", "reverse"),
+			wire.FloatAttribute("clip", 0.5)}},
 		{"LSTM", 4, 35, true, nil},
 		{"GRU", 3, 1, false, nil},
-		{"GRU", 3, 2, true, []*wire.AttributeProto{wire.IntAttribute("linear_before_reset", 1), wire.StringAttribute("direction", "bidirectional")}},
+		{"GRU", 3, 2, true, []*wire.AttributeProto{wire.IntAttribute("linear_before_reset", 1),
+			wire.StringAttribute("direction", "bidirectional")}},
 		{"GRU", 3, 4, true, []*wire.AttributeProto{wire.StringAttribute("direction", "reverse")}},
 		{"RNN", 1, 9, true, nil},
 	} {
@@ -68,7 +71,8 @@ func TestRecurrentThreads(t *testing.T) {
 					names += " c p"
 				}
 			}
-			n := &wire.NodeProto{OpType: c.op, Name: "n", Input: strings.Split(names, " "), Output: []string{"y", "last", "memory"}, Attribute: append(c.attrs, wire.IntAttribute("hidden_size", units))}
+			n := &wire.NodeProto{OpType: c.op, Name: "n", Input: strings.Split(names, " "),
+				Output: []string{"y", "last", "memory"}, Attribute: append(c.attrs, wire.IntAttribute("hidden_size", units))}
 			if c.op != "LSTM" {
 				n.Output = n.Output[:2]
 			}
@@ -102,7 +106,8 @@ func TestRecurrentThreads(t *testing.T) {
 	}
 }
 
-// runRecurrent runs a model of one input several times, so that its launches know how long their stages take, and returns the last results.
+// runRecurrent runs a model of one input several times, so that its launches know how long their stages take, and
+// returns the last results.
 func runRecurrent(t *testing.T, data []byte, x *tensor.Tensor, threads int) (got []*tensor.Tensor) {
 	t.Helper()
 	m, err := weir.LoadBytes(data)
@@ -112,9 +117,10 @@ func runRecurrent(t *testing.T, data []byte, x *tensor.Tensor, threads int) (got
 	defer m.Close()
 	var faults schedulingFaults
 	stepped := false
-	p, err := weir.Compile(t.Context(), m, weir.Options{Threads: threads, Logger: faults.log(), Stage: func(name, text string) {
-		stepped = stepped || strings.Contains(text, "for $s < 5 {\n      parallel")
-	}})
+	p, err := weir.Compile(t.Context(), m, weir.Options{Threads: threads, Logger: faults.log(),
+		Stage: func(name, text string) {
+			stepped = stepped || strings.Contains(text, "for $s < 5 {\n      parallel")
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,15 +30,21 @@ type wrapping struct {
 // wrappings are the ways in which regions read what is around them.
 var wrappings = []wrapping{
 	{name: "both branches", build: func(w *wrapped) []*ir.Value { return w.branch(w.build, w.body, w.body) }},
-	{name: "both branches, own constants", own: true, build: func(w *wrapped) []*ir.Value { return w.branch(w.build, w.body, w.body) }},
-	{name: "both branches, begun before", outer: func(nodes int) int { return (nodes + 1) / 2 }, build: func(w *wrapped) []*ir.Value {
+	{name: "both branches, own constants", own: true, build: func(w *wrapped) []*ir.Value {
+		return w.branch(w.build, w.body, w.body)
+	}},
+	{name: "both branches, begun before", outer: func(nodes int) int {
+		return (nodes + 1) / 2
+	}, build: func(w *wrapped) []*ir.Value {
 		return w.branch(w.build, w.body, w.body)
 	}},
 	{name: "nested branches", build: func(w *wrapped) []*ir.Value {
 		return w.branch(w.build, func(b *ir.Builder) []*ir.Value { return w.branch(b, w.body, w.body) }, w.body)
 	}},
 	{name: "loop", build: func(w *wrapped) []*ir.Value { return w.loop(w.build) }},
-	{name: "loop with branches, begun before", outer: func(nodes int) int { return nodes / 2 }, build: func(w *wrapped) []*ir.Value {
+	{name: "loop with branches, begun before", outer: func(nodes int) int {
+		return nodes / 2
+	}, build: func(w *wrapped) []*ir.Value {
 		inner := w.body
 		w.body = func(b *ir.Builder) []*ir.Value { return w.branch(b, inner, inner) }
 		return append(w.loop(w.build), inner(w.build)...)
@@ -73,7 +79,8 @@ func (how wrapping) wrap(m *ir.Module) (out *ir.Module, ok bool, err error) {
 		around[p].Known = p.Known
 	}
 	for i := range 2 {
-		w.conds = append(w.conds, w.build.Param(fmt.Sprintf("cond%d", i), ir.Type{DType: dtype.Bool, Shape: []sym.Expr{sym.Const(1)}}))
+		w.conds = append(w.conds, w.build.Param(fmt.Sprintf("cond%d", i),
+			ir.Type{DType: dtype.Bool, Shape: []sym.Expr{sym.Const(1)}}))
 	}
 	if !how.own {
 		for _, c := range f.Body.Consts {
@@ -148,7 +155,8 @@ func (w *wrapped) loop(b *ir.Builder) []*ir.Value {
 	return ops.Loop(b, body, trip, yes)
 }
 
-// regionArguments draws arguments for a module, whose dimensions are all size or, if their ranges leave that out, the nearest number that they hold.
+// regionArguments draws arguments for a module, whose dimensions are all size or, if their ranges leave that out, the
+// nearest number that they hold.
 func regionArguments(m *ir.Module, r *rand.Rand, size int64, conds int64) []*tensor.Tensor {
 	var args []*tensor.Tensor
 	for _, p := range m.Main.Body.Params {
@@ -208,8 +216,9 @@ func passCases(t *testing.T) map[string]func() *ir.Module {
 // regionPasses is how many modules there are for each that a pass is tried on by itself.
 const regionPasses = 6
 
-// TestRegions puts the cases in which the rules of passes fire into both branches of an If, into nested ones and into a loop, with constants and values around them
-// that all of these read. Passes by themselves, each with every sixth module, and the whole pipeline leave a valid module that computes the same.
+// TestRegions puts the cases in which the rules of passes fire into both branches of an If, into nested ones and into a
+// loop, with constants and values around them that all of these read. Passes by themselves, each with every sixth
+// module, and the whole pipeline leave a valid module that computes the same.
 func TestRegions(t *testing.T) {
 	count := 0
 	cases := passCases(t)

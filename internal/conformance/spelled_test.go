@@ -17,7 +17,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// spelling writes a model in one of two ways: with the operators that ONNX has for its layers, or with those spelled out, as exporters of older versions write them.
+// spelling writes a model in one of two ways: with the operators that ONNX has for its layers, or with those spelled
+// out, as exporters of older versions write them.
 type spelling struct {
 	graph *wire.GraphProto
 	fused bool
@@ -33,7 +34,8 @@ func newSpelling(fused bool) *spelling {
 func (s *spelling) node(op string, in []string, attributes ...*wire.AttributeProto) string {
 	s.count++
 	out := fmt.Sprintf("t%d", s.count)
-	s.graph.Node = append(s.graph.Node, &wire.NodeProto{OpType: op, Name: out, Input: in, Output: []string{out}, Attribute: attributes})
+	s.graph.Node = append(s.graph.Node, &wire.NodeProto{OpType: op, Name: out, Input: in, Output: []string{out},
+		Attribute: attributes})
 	return out
 }
 
@@ -83,7 +85,8 @@ func (s *spelling) normalized(x string, epsilon float64, centred bool) string {
 
 func (s *spelling) layerNorm(x, scale, shift string) string {
 	if s.fused {
-		return s.node("LayerNormalization", []string{x, scale, shift}, wire.IntAttribute("axis", -1), wire.FloatAttribute("epsilon", 1e-5))
+		return s.node("LayerNormalization", []string{x, scale, shift}, wire.IntAttribute("axis", -1),
+			wire.FloatAttribute("epsilon", 1e-5))
 	}
 	return s.binary("Add", s.binary("Mul", s.normalized(x, 1e-5, true), scale), shift)
 }
@@ -97,7 +100,8 @@ func (s *spelling) rmsNorm(x, scale string) string {
 
 // heads makes [b, s, heads·8] into [b, heads, s, 8].
 func (s *spelling) heads(x string, heads int64) string {
-	return s.node("Transpose", []string{s.node("Reshape", []string{x, s.ints(0, 0, heads, 8)})}, wire.IntsAttribute("perm", 0, 2, 1, 3))
+	return s.node("Transpose", []string{s.node("Reshape", []string{x, s.ints(0, 0, heads, 8)})},
+		wire.IntsAttribute("perm", 0, 2, 1, 3))
 }
 
 // rotary turns x, [b, heads, s, 8], by angles, [b, s, 4].
@@ -122,14 +126,16 @@ func (s *spelling) attention(q, k, v string) string {
 	extents := s.node("Shape", []string{q})
 	sequence := s.node("Slice", []string{extents, s.ints(2), s.ints(3)})
 	repeated := func(x string) string {
-		wide := s.node("Concat", []string{s.node("Slice", []string{extents, s.ints(0), s.ints(1)}), s.ints(2, 2), sequence, s.ints(8)}, wire.IntAttribute("axis", 0))
+		wide := s.node("Concat", []string{s.node("Slice", []string{extents, s.ints(0), s.ints(1)}), s.ints(2, 2), sequence,
+			s.ints(8)}, wire.IntAttribute("axis", 0))
 		x = s.node("Expand", []string{s.node("Unsqueeze", []string{x, s.ints(2)}), wide})
 		return s.node("Reshape", []string{x, s.ints(0, 4, -1, 8)})
 	}
 	k = s.node("Transpose", []string{repeated(k)}, wire.IntsAttribute("perm", 0, 1, 3, 2))
 	root := s.number(math.Pow(8, -0.25))
 	scores := s.binary("MatMul", s.binary("Mul", q, root), s.binary("Mul", k, root))
-	count := s.node("Range", []string{s.constant(tensor.Scalar(int64(0))), s.node("Squeeze", []string{sequence}), s.constant(tensor.Scalar(int64(1)))})
+	count := s.node("Range", []string{s.constant(tensor.Scalar(int64(0))), s.node("Squeeze", []string{sequence}),
+		s.constant(tensor.Scalar(int64(1)))})
 	keep := s.binary("LessOrEqual", count, s.node("Unsqueeze", []string{count, s.ints(1)}))
 	scores = s.node("Where", []string{keep, scores, s.number(math.Inf(-1))})
 	greatest := s.node("ReduceMax", []string{scores, s.ints(-1)})
@@ -152,9 +158,11 @@ func (s *spelling) gelu(x string, tanh bool) string {
 		return s.unary("Gelu", x)
 	case tanh:
 		inner := s.binary("Add", x, s.binary("Mul", s.number(0.044715), s.binary("Pow", x, s.number(3))))
-		return s.binary("Mul", s.binary("Mul", s.number(0.5), x), s.binary("Add", s.number(1), s.unary("Tanh", s.binary("Mul", s.number(math.Sqrt(2/math.Pi)), inner))))
+		return s.binary("Mul", s.binary("Mul", s.number(0.5), x),
+			s.binary("Add", s.number(1), s.unary("Tanh", s.binary("Mul", s.number(math.Sqrt(2/math.Pi)), inner))))
 	}
-	return s.binary("Mul", s.binary("Mul", x, s.binary("Add", s.unary("Erf", s.binary("Div", x, s.number(math.Sqrt2))), s.number(1))), s.number(0.5))
+	return s.binary("Mul", s.binary("Mul", x, s.binary("Add", s.unary("Erf", s.binary("Div", x, s.number(math.Sqrt2))),
+		s.number(1))), s.number(0.5))
 }
 
 // transformer is a block of a language model, with batch and sequence open.
@@ -165,9 +173,11 @@ func (s *spelling) transformer() {
 	projected := func(name string, from string, rows, columns int64) string {
 		return s.binary("MatMul", from, s.weights(name, rows, columns))
 	}
-	q, k, v := s.heads(projected("wq", normed, 32, 32), 4), s.heads(projected("wk", normed, 32, 16), 2), s.heads(projected("wv", normed, 32, 16), 2)
+	q, k, v := s.heads(projected("wq", normed, 32, 32), 4), s.heads(projected("wk", normed, 32, 16), 2),
+		s.heads(projected("wv", normed, 32, 16), 2)
 	y := s.attention(s.rotary(q, angles), s.rotary(k, angles), v)
-	y = s.node("Reshape", []string{s.node("Transpose", []string{y}, wire.IntsAttribute("perm", 0, 2, 1, 3)), s.ints(0, 0, 32)})
+	y = s.node("Reshape", []string{s.node("Transpose", []string{y}, wire.IntsAttribute("perm", 0, 2, 1, 3)),
+		s.ints(0, 0, 32)})
 	x = s.binary("Add", x, projected("wo", y, 32, 32))
 	normed = s.layerNorm(x, s.weights("scale", 32), s.weights("shift", 32))
 	gate := s.silu(projected("gate", normed, 32, 48))
@@ -179,7 +189,8 @@ func (s *spelling) transformer() {
 // vision is a block of an image model: group normalisation, depth to space, hard functions, softmax over channels.
 func (s *spelling) vision() {
 	x := s.input("x", wire.Dim("n"), wire.Size(8), wire.Size(6), wire.Size(6))
-	x = s.node("Conv", []string{x, s.weights("w", 16, 8, 3, 3), s.weights("b", 16)}, wire.IntsAttribute("pads", 1, 1, 1, 1))
+	x = s.node("Conv", []string{x, s.weights("w", 16, 8, 3, 3), s.weights("b", 16)},
+		wire.IntsAttribute("pads", 1, 1, 1, 1))
 	scale, shift := s.weights("scale", 16), s.weights("shift", 16)
 	if s.fused {
 		x = s.node("GroupNormalization", []string{x, scale, shift}, wire.IntAttribute("num_groups", 4))
@@ -188,13 +199,15 @@ func (s *spelling) vision() {
 		ones, none := tensor.Must(tensor.FromSlice([]float32{1, 1, 1, 1}, 4)), tensor.Must(tensor.New(dtype.F32, 4))
 		grouped = s.node("InstanceNormalization", []string{grouped, s.constant(ones), s.constant(none)})
 		column := func(v string) string { return s.node("Unsqueeze", []string{v, s.ints(1, 2)}) }
-		x = s.binary("Add", s.binary("Mul", s.node("Reshape", []string{grouped, s.ints(-1, 16, 6, 6)}), column(scale)), column(shift))
+		x = s.binary("Add", s.binary("Mul", s.node("Reshape", []string{grouped, s.ints(-1, 16, 6, 6)}), column(scale)),
+			column(shift))
 	}
 	x = s.silu(x)
 	if s.fused {
 		x = s.node("DepthToSpace", []string{x}, wire.IntAttribute("blocksize", 2))
 	} else {
-		x = s.node("Transpose", []string{s.node("Reshape", []string{x, s.ints(-1, 2, 2, 4, 6, 6)})}, wire.IntsAttribute("perm", 0, 3, 4, 1, 5, 2))
+		x = s.node("Transpose", []string{s.node("Reshape", []string{x, s.ints(-1, 2, 2, 4, 6, 6)})},
+			wire.IntsAttribute("perm", 0, 3, 4, 1, 5, 2))
 		x = s.node("Reshape", []string{x, s.ints(-1, 4, 12, 12)})
 	}
 	x = s.gelu(x, false)
@@ -204,7 +217,8 @@ func (s *spelling) vision() {
 	} else {
 		e := s.unary("Exp", x)
 		x = s.binary("Div", e, s.node("ReduceSum", []string{e, s.ints(1)}))
-		x = s.binary("Div", s.binary("Mul", x, s.node("Clip", []string{s.binary("Add", x, s.number(3)), s.number(0), s.number(6)})), s.number(6))
+		x = s.binary("Div", s.binary("Mul", x, s.node("Clip", []string{s.binary("Add", x, s.number(3)), s.number(0),
+			s.number(6)})), s.number(6))
 	}
 	s.output(x)
 }
@@ -254,8 +268,8 @@ func anonymous(text string) string {
 // spelled are the models that are written in both ways.
 var spelled = map[string]func(*spelling){"transformer": (*spelling).transformer, "vision": (*spelling).vision}
 
-// TestSpelledOut compiles models written with operators for their layers, and written with those spelled out: the kernels are the same, to the letter, but for names and
-// for the order of what does not depend on one another.
+// TestSpelledOut compiles models written with operators for their layers, and written with those spelled out: the
+// kernels are the same, to the letter, but for names and for the order of what does not depend on one another.
 func TestSpelledOut(t *testing.T) {
 	for name, write := range spelled {
 		t.Run(name, func(t *testing.T) {

@@ -26,8 +26,8 @@ const (
 
 // TestOfficialStepsOff runs ONNX's own cases, or those of testdata/onnx if the data is not there, without each pass and
 // step of the schedule that can be left out, and without random sets of them: a case passes, or is refused, and its
-// memory is what was predicted. Each step has its part of the cases, so that every case runs once; with -every-step each
-// step has them all.
+// memory is what was predicted. Each step has its part of the cases, so that every case runs once; with -every-step
+// each step has them all.
 func TestOfficialStepsOff(t *testing.T) {
 	place := os.Getenv("WEIR_ONNX_DATA")
 	if place == "" {
@@ -63,7 +63,8 @@ func TestOfficialStepsOff(t *testing.T) {
 			}
 		}
 		first := r.IntN(len(cases))
-		all.run(t, partOf(append(slices.Clone(cases[first:]), cases[:first]...), 0, max(1, len(cases)/casesOfOneMix)), some...)
+		all.run(t, partOf(append(slices.Clone(cases[first:]), cases[:first]...), 0, max(1, len(cases)/casesOfOneMix)),
+			some...)
 	}
 	if ran < len(cases) {
 		t.Errorf("%d runs without one step of %d cases", ran, len(cases))

@@ -19,8 +19,8 @@ type naming struct {
 	of   func(input string, axis int, extent int64) string // "": it stays a number
 }
 
-// TestSymbolic runs ONNX's own cases with the extents of their inputs made dimensions. What compiles then must give the same results; where two
-// dimensions have to be equal and the data have 1 against n, the run is refused at its entry.
+// TestSymbolic runs ONNX's own cases with the extents of their inputs made dimensions. What compiles then must give the
+// same results; where two dimensions have to be equal and the data have 1 against n, the run is refused at its entry.
 func TestSymbolic(t *testing.T) {
 	data := official(t)
 	for _, n := range []naming{
@@ -74,7 +74,8 @@ func (n naming) sweep(t *testing.T, data string) {
 			t.Errorf("%s: %s", r.Name, r.Why)
 		}
 	}
-	t.Logf("%d of %d cases have dimensions: %d pass, %d are refused at entry by a condition", len(cases), len(all), passed, unequal)
+	t.Logf("%d of %d cases have dimensions: %d pass, %d are refused at entry by a condition", len(cases), len(all), passed,
+		unequal)
 	var rows []string
 	for why, count := range reasons {
 		rows = append(rows, fmt.Sprintf("%4d %s", count, why))
@@ -94,8 +95,8 @@ func reason(why string) string {
 	return why
 }
 
-// rewrite copies a case with its inputs' extents renamed, and without the shapes that its outputs and inner tensors are declared with. It reports whether
-// there was an extent to rename.
+// rewrite copies a case with its inputs' extents renamed, and without the shapes that its outputs and inner tensors are
+// declared with. It reports whether there was an extent to rename.
 func (n naming) rewrite(c Case, dir string) (bool, error) {
 	text, err := os.ReadFile(filepath.Join(c.Dir, "model.onnx"))
 	if err != nil {

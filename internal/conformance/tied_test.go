@@ -15,9 +15,11 @@ import (
 var tied = map[string][]*wire.NodeProto{
 	"there and back": {operation("Gemm", "x,w", "h", wire.IntAttribute("transB", 1)), operation("Gemm", "h,w", "y")},
 	"back and there": {operation("Gemm", "x,w", "h"), operation("Gemm", "h,w", "y", wire.IntAttribute("transB", 1))},
-	"left and right": {operation("Transpose", "x", "xt"), operation("MatMul", "w,xt", "h"), operation("Transpose", "h", "ht"),
+	"left and right": {operation("Transpose", "x", "xt"), operation("MatMul", "w,xt", "h"),
+		operation("Transpose", "h", "ht"),
 		operation("Gemm", "ht,w", "y", wire.IntAttribute("transB", 1))},
-	"rows, and columns": {operation("Gather", "w,rows", "h"), operation("Gemm", "h,w", "g", wire.IntAttribute("transB", 1)),
+	"rows, and columns": {operation("Gather", "w,rows", "h"),
+		operation("Gemm", "h,w", "g", wire.IntAttribute("transB", 1)),
 		operation("Gemm", "g,w", "i"), operation("Add", "x,i", "y")},
 	"by itself": {operation("Gemm", "w,w", "g", wire.IntAttribute("transB", 1)), operation("Gemm", "x,g", "y")},
 	"twice in one place": {operation("Gemm", "x,w", "g", wire.IntAttribute("transB", 1)), operation("Gemm", "x,w", "h"),
@@ -58,7 +60,7 @@ func TestTiedWeights(t *testing.T) {
 	}
 }
 
-// tiedResult is y of a model for three rows. Where machine code is asked for and the processor has it, no kernel may be
+// tiedResult is y of a model for three rows. If machine code is asked for and the processor has it, no kernel may be
 // another.
 func tiedResult(t *testing.T, data []byte, rows []float32, size int64, o weir.Options) []float32 {
 	t.Helper()

@@ -28,7 +28,8 @@ const (
 	Adam
 )
 
-// trainingStep builds a module that computes a loss, and the new values of its parameters, which are states, by the loss's derivatives.
+// trainingStep builds a module that computes a loss, and the new values of its parameters, which are states, by the
+// loss's derivatives.
 type trainingStep struct {
 	*ir.Builder
 	module *ir.Module
@@ -104,7 +105,8 @@ func (s *trainingStep) convolution(x, w *ir.Value) *ir.Value {
 	return ops.Convolution(s.Builder, x, w, nil, window, 1)
 }
 
-// norm centers and scales x over some axes, and each channel, along axis, by parameters. It gives the means and variances too.
+// norm centers and scales x over some axes, and each channel, along axis, by parameters. It gives the means and
+// variances too.
 func (s *trainingStep) norm(x, scale, shift *ir.Value, axis int, over ...int64) (y, mean, variance *ir.Value) {
 	along := func(v *ir.Value) *ir.Value {
 		return ops.AlongAxis(s.Builder, v, axis, len(x.Type.Shape))
@@ -128,8 +130,10 @@ func (s *trainingStep) crossEntropy(x, labels *ir.Value) *ir.Value {
 	rows, classes := x.Type.Shape[0], x.Type.Shape[1]
 	logs := ops.LogSoftmax(s.Builder, x, -1)
 	places := ops.Reshape(s.Builder, labels, rows, sym.Const(1))
-	hot := s.op(loop.Eq, places, ops.Reshape(s.Builder, ops.Counting(s.Builder, dtype.I64, classes), sym.Const(1), classes))
-	return s.f(loop.Neg, ops.ReduceMean(s.Builder, ops.ReduceSum(s.Builder, s.op(loop.Mul, logs, ops.Cast(s.Builder, hot, dtype.F32)), false, 1), false, 0))
+	hot := s.op(loop.Eq, places, ops.Reshape(s.Builder, ops.Counting(s.Builder, dtype.I64, classes), sym.Const(1),
+		classes))
+	return s.f(loop.Neg, ops.ReduceMean(s.Builder, ops.ReduceSum(s.Builder,
+		s.op(loop.Mul, logs, ops.Cast(s.Builder, hot, dtype.F32)), false, 1), false, 0))
 }
 
 // squares is the mean of the squared differences.
@@ -234,7 +238,8 @@ func Perceptron(batch sym.Expr, o Optimiser, turned bool, units ...int64) (m *ir
 func Pictures(batch sym.Expr, o Optimiser, side int64, channels ...int64) (m *ir.Module, err error) {
 	defer ir.Catch(&err)
 	s := newTrainingStep("pictures", batch)
-	x, labels := s.input("x", dtype.F32, batch, sym.Const(1), sym.Const(side), sym.Const(side)), s.input("labels", dtype.I64, batch)
+	x, labels := s.input("x", dtype.F32, batch, sym.Const(1), sym.Const(side), sym.Const(side)),
+		s.input("labels", dtype.I64, batch)
 	from := int64(1)
 	for i, to := range channels {
 		name := func(what string) string { return fmt.Sprint(what, i) }
@@ -278,7 +283,8 @@ func Transformer(batch, length sym.Expr, o Optimiser, layers, width, heads int64
 			parts = append(parts, ops.Transpose(s.Builder, part, 0, 2, 1, 3))
 		}
 		share := s.times(ops.MatMul(s.Builder, parts[0], parts[1], false, true), 1/math.Sqrt(float64(each)))
-		y = ops.Transpose(s.Builder, ops.MatMul(s.Builder, ops.Softmax(s.Builder, share, -1), parts[2], false, false), 0, 2, 1, 3)
+		y = ops.Transpose(s.Builder, ops.MatMul(s.Builder, ops.Softmax(s.Builder, share, -1), parts[2], false, false), 0, 2,
+			1, 3)
 		x = s.op(loop.Add, x, dense(ops.Reshape(s.Builder, y, batch, length, sym.Const(width)), "out", width, width))
 		y = ops.Activation(s.Builder, "gelu", dense(norm(x, "dense"), "up", width, 4*width))
 		x = s.op(loop.Add, x, dense(y, "down", 4*width, width))
@@ -317,7 +323,8 @@ func Recurrent(batch sym.Expr, o Optimiser, steps, inputs, width int64) (m *ir.M
 	xs, labels := s.input("x", dtype.F32, sym.Const(steps), batch, sym.Const(inputs)), s.input("labels", dtype.I64, batch)
 	w, r, bias := s.parameter("w", inputs, 4*width), s.parameter("r", 1, 4*width, width), s.parameter("bias", 4*width)
 	all := ops.Reshape(s.Builder, s.linear(xs, w, bias, false), sym.Const(steps), batch, sym.Const(1), sym.Const(4*width))
-	cell := ops.Recurrence{Cell: "lstm", Reverse: []bool{false}, Functions: []string{"sigmoid", "tanh", "tanh"}, Alpha: make([]float64, 3), Beta: make([]float64, 3)}
+	cell := ops.Recurrence{Cell: "lstm", Reverse: []bool{false}, Functions: []string{"sigmoid", "tanh", "tanh"},
+		Alpha: make([]float64, 3), Beta: make([]float64, 3)}
 	last := ops.Recurrent(s.Builder, cell, ops.RecurrentOperands{Projected: all, Weights: r})[1]
 	h := ops.Reshape(s.Builder, last, batch, sym.Const(width))
 	y := s.linear(h, s.parameter("wy", width, 10), s.parameter("by", 10), false)
@@ -394,12 +401,14 @@ func TestTrainingTexts(t *testing.T) {
 			}
 		}
 		if there, err := os.ReadFile(path); err != nil || string(there) != m.String() {
-			t.Errorf("%s is not what this file builds (%v): go test ./internal/conformance -run TestTrainingTexts -rewrite", path, err)
+			t.Errorf("%s is not what this file builds (%v): go test ./internal/conformance -run TestTrainingTexts -rewrite",
+				path, err)
 		}
 	}
 }
 
-// TestTrainingSteps: some steps of training change parameters as the reference changes them, with sizes that are named and that are not, the same bits on one thread and several.
+// TestTrainingSteps: some steps of training change parameters as the reference changes them, with sizes that are named
+// and that are not, the same bits on one thread and several.
 func TestTrainingSteps(t *testing.T) {
 	for name, build := range map[string]func(n sym.Expr) (*ir.Module, error){
 		"perceptron":      func(n sym.Expr) (*ir.Module, error) { return Perceptron(n, SGD, false, 37, 24, 10) },

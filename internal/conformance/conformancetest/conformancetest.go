@@ -1,5 +1,5 @@
-// Package conformancetest has what tests of whole models share: models drawn at random and at the edges of what operators mean,
-// artefacts that are changed at random, and the device that tests run on.
+// Package conformancetest has what tests of whole models share: models drawn at random and at the edges of what
+// operators mean, artefacts that are changed at random, and the device that tests run on.
 package conformancetest
 
 import (
@@ -20,7 +20,7 @@ func Hash(text string) uint64 {
 	return x ^ x>>32
 }
 
-// Device is the device that tests run on, the first; an error where there is none that can be used.
+// Device is the device that tests run on, the first; an error if there is none that can be used.
 func Device() (d weir.DeviceInfo, err error) {
 	list, err := weir.Devices()
 	switch {

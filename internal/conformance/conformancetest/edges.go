@@ -97,8 +97,10 @@ func called(a *wire.AttributeProto, name string) *wire.AttributeProto { a.Name =
 // positive is whether the sum of v, without what is not a number, is above 0.
 func (d *drawing) positive(v drawn) drawn {
 	zero := constFloats(0)(d, v)[0]
-	some := d.add("Where", dtype.F32, v.shape, 0, []drawn{d.add("Greater", dtype.Bool, v.shape, 0, []drawn{v, zero}), constFloats(1)(d, v)[0], zero})
-	return d.add("Greater", dtype.Bool, nil, 0, []drawn{d.add("ReduceSum", dtype.F32, nil, 0, []drawn{some}, wire.IntAttribute("keepdims", 0)), zero})
+	some := d.add("Where", dtype.F32, v.shape, 0, []drawn{d.add("Greater", dtype.Bool, v.shape, 0, []drawn{v, zero}),
+		constFloats(1)(d, v)[0], zero})
+	return d.add("Greater", dtype.Bool, nil, 0,
+		[]drawn{d.add("ReduceSum", dtype.F32, nil, 0, []drawn{some}, wire.IntAttribute("keepdims", 0)), zero})
 }
 
 // shapeOf is v's shape as a value.
@@ -109,7 +111,8 @@ func (d *drawing) shapeOf(v drawn, list ...*wire.AttributeProto) drawn {
 // cast casts what was clipped to where the cast means something.
 func cast(to dtype.DType, low, high float64) Edge {
 	return Edge{"Cast " + to.String(), func(d *drawing, v drawn) drawn {
-		some := d.add("Where", dtype.F32, v.shape, 0, []drawn{d.add("IsNaN", dtype.Bool, v.shape, 0, []drawn{v}), constFloats(0)(d, v)[0], v})
+		some := d.add("Where", dtype.F32, v.shape, 0, []drawn{d.add("IsNaN", dtype.Bool, v.shape, 0, []drawn{v}),
+			constFloats(0)(d, v)[0], v})
 		some = d.add("Mul", dtype.F32, v.shape, 0, []drawn{some, constFloats(100)(d, v)[0]})
 		some = d.add("Clip", dtype.F32, v.shape, 0, append([]drawn{some}, constFloats(low, high)(d, v)...))
 		return d.add("Cast", to, v.shape, 0, []drawn{some}, wire.IntAttribute("to", int64(wire.DataTypeOf(to))))
@@ -118,7 +121,8 @@ func cast(to dtype.DType, low, high float64) Edge {
 
 // Edges are views, reductions, choices, casts and regions at their edges.
 var Edges = []Edge{
-	unary("Slice", dtype.F32, constInts([]int64{-1}, []int64{math.MinInt64}, []int64{-1}, []int64{-1})).called("backwards"),
+	unary("Slice", dtype.F32, constInts([]int64{-1}, []int64{math.MinInt64}, []int64{-1}, []int64{-1})).
+		called("backwards"),
 	unary("Slice", dtype.F32, constInts([]int64{1}, farthest, []int64{0}, []int64{2})).called("every other"),
 	unary("Slice", dtype.F32, constInts([]int64{-3}, []int64{-1}, []int64{-1})).called("from the end"),
 	unary("Slice", dtype.F32, constInts([]int64{5}, []int64{30}, []int64{0})).called("beyond"),
@@ -129,52 +133,80 @@ var Edges = []Edge{
 		return []drawn{d.add("Concat", dtype.I64, axes(1), 0, []drawn{d.shapeOf(v), d.ints(1)}, wire.IntAttribute("axis", 0))}
 	}).ranks(1),
 	{"Reshape to a row", func(d *drawing, v drawn) drawn {
-		return d.add("Reshape", dtype.F32, axes(1), 0, []drawn{v, d.add("Unsqueeze", dtype.I64, axes(1), 0, []drawn{d.add("Size", dtype.I64, nil, 0, []drawn{v}), d.ints(0)})})
+		return d.add("Reshape", dtype.F32, axes(1), 0,
+			[]drawn{v, d.add("Unsqueeze", dtype.I64, axes(1), 0, []drawn{d.add("Size", dtype.I64, nil, 0, []drawn{v}),
+				d.ints(0)})})
 	}},
-	unary("Unsqueeze", dtype.F32, constInts([]int64{-1, 0})).ranks(2), unary("Flatten", dtype.F32, nil, wire.IntAttribute("axis", 0)), unary("Flatten", dtype.F32, nil, finally).called("last"),
+	unary("Unsqueeze", dtype.F32, constInts([]int64{-1, 0})).ranks(2),
+	unary("Flatten", dtype.F32, nil, wire.IntAttribute("axis", 0)),
+	unary("Flatten", dtype.F32, nil, finally).called("last"),
 	{"Expand", func(d *drawing, v drawn) drawn {
-		return d.add("Expand", dtype.F32, axes(len(v.shape)+1), 0, []drawn{v, d.ints(append([]int64{3}, ones(len(v.shape))...)...)})
+		return d.add("Expand", dtype.F32, axes(len(v.shape)+1), 0,
+			[]drawn{v, d.ints(append([]int64{3}, ones(len(v.shape))...)...)})
 	}},
 	{"Tile", func(d *drawing, v drawn) drawn {
 		return d.add("Tile", dtype.F32, v.shape, 0, []drawn{v, d.ints(append([]int64{2}, ones(len(v.shape)-1)...)...)})
 	}},
-	unary("ReduceSum", dtype.F32, constInts([]int64{-1}), keep0).ranks(-1), unary("ReduceMean", dtype.F32, constInts([]int64{0})), unary("ReduceMax", dtype.F32, constInts([]int64{-1})),
-	unary("ReduceProd", dtype.F32, constInts([]int64{-1}), keep0).ranks(-1), unary("ReduceL1", dtype.F32, nil, keep0).ranks(-9), unary("ReduceL2", dtype.F32, nil),
-	unary("ReduceLogSumExp", dtype.F32, constInts([]int64{0})), unary("ReduceSumSquare", dtype.F32, constInts([]int64{-1}), keep0).ranks(-1), unary("ReduceMin", dtype.F32, constInts([]int64{0}), keep0).ranks(-1),
-	unary("ReduceSum", dtype.F32, constInts([]int64{}), wire.IntAttribute("noop_with_empty_axes", 1)).called("of no axes"), unary("ReduceSum", dtype.F32, constInts([]int64{})).called("of all axes"),
-	unary("ArgMax", dtype.I64, nil, finally, keep0).ranks(-1), unary("ArgMin", dtype.I64, nil, finally, wire.IntAttribute("select_last_index", 1)), unary("ArgMin", dtype.I64, nil, keep0).ranks(-1),
+	unary("ReduceSum", dtype.F32, constInts([]int64{-1}), keep0).ranks(-1),
+	unary("ReduceMean", dtype.F32, constInts([]int64{0})), unary("ReduceMax", dtype.F32, constInts([]int64{-1})),
+	unary("ReduceProd", dtype.F32, constInts([]int64{-1}), keep0).ranks(-1),
+	unary("ReduceL1", dtype.F32, nil, keep0).ranks(-9), unary("ReduceL2", dtype.F32, nil),
+	unary("ReduceLogSumExp", dtype.F32, constInts([]int64{0})),
+	unary("ReduceSumSquare", dtype.F32, constInts([]int64{-1}), keep0).ranks(-1),
+	unary("ReduceMin", dtype.F32, constInts([]int64{0}), keep0).ranks(-1),
+	unary("ReduceSum", dtype.F32, constInts([]int64{}), wire.IntAttribute("noop_with_empty_axes", 1)).called("of no axes"),
+	unary("ReduceSum", dtype.F32, constInts([]int64{})).called("of all axes"),
+	unary("ArgMax", dtype.I64, nil, finally, keep0).ranks(-1),
+	unary("ArgMin", dtype.I64, nil, finally, wire.IntAttribute("select_last_index", 1)),
+	unary("ArgMin", dtype.I64, nil, keep0).ranks(-1),
 	{"ArgMin put back", func(d *drawing, v drawn) drawn {
 		at := d.add("ArgMin", dtype.I64, axes(len(v.shape)-1), 0, []drawn{v}, finally, keep0)
 		return d.add("Unsqueeze", dtype.I64, v.shape, 0, []drawn{at, d.ints(-1)})
 	}},
-	unary("Pad", dtype.F32, pads(-1, 0)).called("less in front"), unary("Pad", dtype.F32, pads(2, -1)).called("less behind"), unary("Pad", dtype.F32, pads(1, 3)),
-	unary("Pad", dtype.F32, pads(1, 1), wire.StringAttribute("mode", "edge")).called("edge"), unary("Pad", dtype.F32, pads(1, 1), wire.StringAttribute("mode", "reflect")).called("reflect"),
+	unary("Pad", dtype.F32, pads(-1, 0)).called("less in front"),
+	unary("Pad", dtype.F32, pads(2, -1)).called("less behind"), unary("Pad", dtype.F32, pads(1, 3)),
+	unary("Pad", dtype.F32, pads(1, 1), wire.StringAttribute("mode", "edge")).called("edge"),
+	unary("Pad", dtype.F32, pads(1, 1), wire.StringAttribute("mode", "reflect")).called("reflect"),
 	unary("Pad", dtype.F32, pads(1, 2), wire.StringAttribute("mode", "wrap")).called("wrap"),
-	unary("Gather", dtype.F32, constInts([]int64{-1, 0, -1}), finally), unary("Gather", dtype.F32, constInts([]int64{-2, 1})).called("two"), unary("Gather", dtype.F32, constInts([]int64{}), finally).called("nothing"),
+	unary("Gather", dtype.F32, constInts([]int64{-1, 0, -1}), finally),
+	unary("Gather", dtype.F32, constInts([]int64{-2, 1})).called("two"),
+	unary("Gather", dtype.F32, constInts([]int64{}), finally).called("nothing"),
 	{"GatherElements", func(d *drawing, v drawn) drawn {
-		return d.add("GatherElements", dtype.F32, v.shape, 0, []drawn{v, d.add("ArgMax", dtype.I64, v.shape, 0, []drawn{v}, finally)}, finally)
+		return d.add("GatherElements", dtype.F32, v.shape, 0,
+			[]drawn{v, d.add("ArgMax", dtype.I64, v.shape, 0, []drawn{v}, finally)}, finally)
 	}},
 	{"Concat with nothing", func(d *drawing, v drawn) drawn {
 		none := d.add("Slice", dtype.F32, v.shape, 0, []drawn{v, d.ints(0), d.ints(0), d.ints(0)})
 		return d.add("Concat", dtype.F32, v.shape, 0, []drawn{none, v, none}, wire.IntAttribute("axis", 0))
 	}},
 	{"Concat with itself backwards", func(d *drawing, v drawn) drawn {
-		return d.add("Concat", dtype.F32, v.shape, 0, []drawn{v, d.add("Slice", dtype.F32, v.shape, 0, []drawn{v, d.ints(-1), d.ints(math.MinInt64), d.ints(-1), d.ints(-1)})}, finally)
+		return d.add("Concat", dtype.F32, v.shape, 0,
+			[]drawn{v, d.add("Slice", dtype.F32, v.shape, 0, []drawn{v, d.ints(-1), d.ints(math.MinInt64), d.ints(-1),
+				d.ints(-1)})}, finally)
 	}},
 	{"Where NaN", func(d *drawing, v drawn) drawn {
 		c := constFloats(0, nan)(d, v)
-		return d.add("Where", dtype.F32, v.shape, 0, []drawn{d.add("Less", dtype.Bool, v.shape, 0, []drawn{v, c[0]}), v, c[1]})
+		return d.add("Where", dtype.F32, v.shape, 0, []drawn{d.add("Less", dtype.Bool, v.shape, 0, []drawn{v, c[0]}), v,
+			c[1]})
 	}},
-	unary("Max", dtype.F32, constFloats(nan)).called("NaN"), unary("Min", dtype.F32, constFloats(0.5)), unary("Max", dtype.F32, constFloats(-0.0)).called("zero"),
-	unary("Clip", dtype.F32, constFloats(-0.5, 0.25)), unary("Clip", dtype.F32, constFloats(0.5, -0.5)).called("crossed"), unary("Relu", dtype.F32, nil), unary("Sign", dtype.F32, nil),
-	unary("Round", dtype.F32, nil), unary("Floor", dtype.F32, nil), unary("IsInf", dtype.Bool, nil), unary("IsNaN", dtype.Bool, nil), unary("Mod", dtype.F32, constFloats(0.75), wire.IntAttribute("fmod", 1)),
-	unary("Div", dtype.F32, constFloats(0)).called("by 0"), unary("Pow", dtype.F32, constFloats(2)), unary("Sqrt", dtype.F32, nil), unary("Reciprocal", dtype.F32, nil), unary("Neg", dtype.F32, nil),
-	cast(dtype.I32, -1e6, 1e6), cast(dtype.U8, 0, 255), cast(dtype.I8, -128, 127), cast(dtype.Bool, -1, 1), cast(dtype.F16, -1e6, 1e6), cast(dtype.F64, -1e30, 1e30), cast(dtype.I64, -1e15, 1e15),
-	unary("CumSum", dtype.F32, constInt(0), wire.IntAttribute("exclusive", 1), wire.IntAttribute("reverse", 1)), unary("CumSum", dtype.F32, constInt(-1)).called("plain"),
-	unary("Softmax", dtype.F32, nil, finally), unary("LogSoftmax", dtype.F32, nil, wire.IntAttribute("axis", 0)), unary("Hardmax", dtype.F32, nil, finally),
+	unary("Max", dtype.F32, constFloats(nan)).called("NaN"), unary("Min", dtype.F32, constFloats(0.5)),
+	unary("Max", dtype.F32, constFloats(-0.0)).called("zero"),
+	unary("Clip", dtype.F32, constFloats(-0.5, 0.25)), unary("Clip", dtype.F32, constFloats(0.5, -0.5)).called("crossed"),
+	unary("Relu", dtype.F32, nil), unary("Sign", dtype.F32, nil),
+	unary("Round", dtype.F32, nil), unary("Floor", dtype.F32, nil), unary("IsInf", dtype.Bool, nil),
+	unary("IsNaN", dtype.Bool, nil), unary("Mod", dtype.F32, constFloats(0.75), wire.IntAttribute("fmod", 1)),
+	unary("Div", dtype.F32, constFloats(0)).called("by 0"), unary("Pow", dtype.F32, constFloats(2)),
+	unary("Sqrt", dtype.F32, nil), unary("Reciprocal", dtype.F32, nil), unary("Neg", dtype.F32, nil),
+	cast(dtype.I32, -1e6, 1e6), cast(dtype.U8, 0, 255), cast(dtype.I8, -128, 127), cast(dtype.Bool, -1, 1),
+	cast(dtype.F16, -1e6, 1e6), cast(dtype.F64, -1e30, 1e30), cast(dtype.I64, -1e15, 1e15),
+	unary("CumSum", dtype.F32, constInt(0), wire.IntAttribute("exclusive", 1), wire.IntAttribute("reverse", 1)),
+	unary("CumSum", dtype.F32, constInt(-1)).called("plain"),
+	unary("Softmax", dtype.F32, nil, finally), unary("LogSoftmax", dtype.F32, nil, wire.IntAttribute("axis", 0)),
+	unary("Hardmax", dtype.F32, nil, finally),
 	unary("LpNormalization", dtype.F32, nil, finally), unary("Trilu", dtype.F32, constInt(-1)).called("upper"),
 	{"ConstantOfShape", func(d *drawing, v drawn) drawn {
-		return d.add("ConstantOfShape", dtype.F32, v.shape, 0, []drawn{d.shapeOf(v)}, wire.TensorAttribute("value", wire.FromTensor("", tensor.Of(float32(2)))))
+		return d.add("ConstantOfShape", dtype.F32, v.shape, 0, []drawn{d.shapeOf(v)},
+			wire.TensorAttribute("value", wire.FromTensor("", tensor.Of(float32(2)))))
 	}},
 	{"Range", func(d *drawing, v drawn) drawn {
 		size := d.add("Size", dtype.I64, nil, 0, []drawn{v})
@@ -185,32 +217,42 @@ var Edges = []Edge{
 	{"Compress", func(d *drawing, v drawn) drawn {
 		flat := d.add("Flatten", dtype.F32, axes(2), 0, []drawn{v}, wire.IntAttribute("axis", 0))
 		row := d.add("Squeeze", dtype.F32, axes(1), 0, []drawn{flat, d.ints(0)})
-		return d.add("Compress", dtype.F32, axes(1), 0, []drawn{row, d.add("Greater", dtype.Bool, axes(1), 0, []drawn{row, constFloats(0)(d, v)[0]})}, wire.IntAttribute("axis", 0))
+		return d.add("Compress", dtype.F32, axes(1), 0,
+			[]drawn{row, d.add("Greater", dtype.Bool, axes(1), 0, []drawn{row, constFloats(0)(d, v)[0]})},
+			wire.IntAttribute("axis", 0))
 	}},
 	{"MatMul with itself", func(d *drawing, v drawn) drawn {
 		flat := d.add("Flatten", dtype.F32, axes(2), 0, []drawn{v}, wire.IntAttribute("axis", 1))
-		return d.add("MatMul", dtype.F32, axes(2), 1e-6, []drawn{flat, d.add("Transpose", dtype.F32, axes(2), 0, []drawn{flat})})
+		return d.add("MatMul", dtype.F32, axes(2), 1e-6,
+			[]drawn{flat, d.add("Transpose", dtype.F32, axes(2), 0, []drawn{flat})})
 	}},
 	{"mean taken off", func(d *drawing, v drawn) drawn {
-		return d.add("Sub", dtype.F32, v.shape, 0, []drawn{v, d.add("ReduceMean", dtype.F32, v.shape, 0, []drawn{v, d.ints(-1)})})
+		return d.add("Sub", dtype.F32, v.shape, 0,
+			[]drawn{v, d.add("ReduceMean", dtype.F32, v.shape, 0, []drawn{v, d.ints(-1)})})
 	}},
 	{"If with captures", func(d *drawing, v drawn) drawn {
 		yes := d.positive(v)
 		then := d.nested(nil, func(b *drawing) []drawn { return []drawn{b.add("Neg", dtype.F32, v.shape, 0, []drawn{v})} })
-		other := d.nested(nil, func(b *drawing) []drawn { return []drawn{b.add("Identity", dtype.F32, v.shape, 0, []drawn{v})} })
+		other := d.nested(nil, func(b *drawing) []drawn {
+			return []drawn{b.add("Identity", dtype.F32, v.shape, 0, []drawn{v})}
+		})
 		return d.add("If", dtype.F32, v.shape, 0, []drawn{yes}, called(then, "then_branch"), called(other, "else_branch"))
 	}},
 	{"Loop with captures", func(d *drawing, v drawn) drawn {
-		i, keep, state := drawn{name: d.fresh("i"), dt: dtype.I64}, drawn{name: d.fresh("keep"), dt: dtype.Bool}, drawn{name: d.fresh("state"), dt: dtype.F32, shape: v.shape}
+		i, keep, state := drawn{name: d.fresh("i"), dt: dtype.I64}, drawn{name: d.fresh("keep"), dt: dtype.Bool},
+			drawn{name: d.fresh("state"), dt: dtype.F32, shape: v.shape}
 		body := d.nested([]drawn{i, keep, state}, func(b *drawing) []drawn {
-			return []drawn{b.add("Identity", dtype.Bool, nil, 0, []drawn{keep}), b.add("Add", dtype.F32, v.shape, 0, []drawn{state, v})}
+			return []drawn{b.add("Identity", dtype.Bool, nil, 0, []drawn{keep}),
+				b.add("Add", dtype.F32, v.shape, 0, []drawn{state, v})}
 		})
 		return d.add("Loop", dtype.F32, v.shape, 0, []drawn{constInt(3)(d, v)[0], {}, v}, called(body, "body"))
 	}},
 	{"Loop of no iterations", func(d *drawing, v drawn) drawn {
-		i, keep, state := drawn{name: d.fresh("i"), dt: dtype.I64}, drawn{name: d.fresh("keep"), dt: dtype.Bool}, drawn{name: d.fresh("state"), dt: dtype.F32, shape: v.shape}
+		i, keep, state := drawn{name: d.fresh("i"), dt: dtype.I64}, drawn{name: d.fresh("keep"), dt: dtype.Bool},
+			drawn{name: d.fresh("state"), dt: dtype.F32, shape: v.shape}
 		body := d.nested([]drawn{i, keep, state}, func(b *drawing) []drawn {
-			return []drawn{b.add("Identity", dtype.Bool, nil, 0, []drawn{keep}), b.add("Add", dtype.F32, v.shape, 0, []drawn{state, v})}
+			return []drawn{b.add("Identity", dtype.Bool, nil, 0, []drawn{keep}),
+				b.add("Add", dtype.F32, v.shape, 0, []drawn{state, v})}
 		})
 		return d.add("Loop", dtype.F32, v.shape, 0, []drawn{constInt(0)(d, v)[0], {}, v}, called(body, "body"))
 	}},
@@ -243,7 +285,8 @@ func constInt(x int64) func(d *drawing, v drawn) []drawn {
 // Its outputs are the second's, now and then the first's, the input, a constant, and the second's again.
 func PairOfEdges(first, second Edge) *RandomModel {
 	seed := Hash(first.Name+">"+second.Name) % (1 << 31)
-	d := &drawing{Rand: rand.New(rand.NewPCG(seed, 17)), graph: &wire.GraphProto{Name: first.Name + " > " + second.Name}, count: new(int)}
+	d := &drawing{Rand: rand.New(rand.NewPCG(seed, 17)), graph: &wire.GraphProto{Name: first.Name + " > " + second.Name},
+		count: new(int)}
 	sizes := []int64{0, 1, 2, 3, 3, 5, 7, 13}
 	x := drawn{name: "x", dt: dtype.F32, shape: axes(1 + d.IntN(3))}
 	var shape []int64

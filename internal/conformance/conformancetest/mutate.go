@@ -104,14 +104,19 @@ func Harmful(was int64) []int64 {
 }
 
 // token finds a part of a text: a name, an integer, a quoted word, a sign, or the end of a line.
-var token = regexp.MustCompile(`"(?:\\.|[^"\\\n])*"|[%@&$?#]?[A-Za-z_][A-Za-z0-9_.#]*|[0-9]+|->|//|<=|==|\n|[^\sA-Za-z0-9]|[ \t]+`)
+var token = regexp.MustCompile(
+	`"(?:\\.|[^"\\\n])*"|[%@&$?#]?[A-Za-z_][A-Za-z0-9_.#]*|[0-9]+|->|//|<=|==|\n|[^\sA-Za-z0-9]|[ \t]+`)
 
 // oddTokens take the places of others: names of each of the compiler's own spaces, words of the texts, signs and
 // numbers.
-var oddTokens = []string{"$i", "$i_1", "$c", "&arena", "&arena.2", "?d0", "?n", "%x", "%x_1", "%y", "%acc", "@main", "#", "n", "batch",
-	"each", "for", "parallel", "vector", "check", "guard", "when", "local", "var", "let", "store", "read", "write", "update", "work",
-	"where", "min", "max", "ceildiv", "load", "select", "cast", "index", "add", "mul", "lt", "ge", "f32", "f64", "i64", "i8", "u8", "bool", "f16",
-	"launch", "carve", "release", "copy", "loop", "if", "bind", "view", "arena", "+", "-", "*", "//", "%", "(", ")", "[", "]", "{", "}", ",",
+var oddTokens = []string{"$i", "$i_1", "$c", "&arena", "&arena.2", "?d0", "?n", "%x", "%x_1", "%y", "%acc", "@main",
+	"#", "n", "batch",
+	"each", "for", "parallel", "vector", "check", "guard", "when", "local", "var", "let", "store", "read", "write",
+	"update", "work",
+	"where", "min", "max", "ceildiv", "load", "select", "cast", "index", "add", "mul", "lt", "ge", "f32", "f64", "i64",
+	"i8", "u8", "bool", "f16",
+	"launch", "carve", "release", "copy", "loop", "if", "bind", "view", "arena", "+", "-", "*", "//", "%", "(", ")", "[",
+	"]", "{", "}", ",",
 	"0", "1", "-1", "4611686018427387904", "9223372036854775807"}
 
 // Words are a text in tokens, of which it consists.
@@ -120,9 +125,9 @@ type Words []string
 // WordsOf takes a text apart.
 func WordsOf(text string) Words { return token.FindAllString(text, -1) }
 
-// Mutate is the text of words that are changed in one to three things, as the seed has it: an integer becomes a harmful one, or
-// another of the text's; a token or a line is left out, doubled, swapped with another, or becomes another. It says what
-// was changed.
+// Mutate is the text of words that are changed in one to three things, as the seed has it: an integer becomes a harmful
+// one, or another of the text's; a token or a line is left out, doubled, swapped with another, or becomes another. It
+// says what was changed.
 func (w Words) Mutate(r *rand.Rand) (mutated, what string) {
 	list := slices.Clone([]string(w))
 	for range 1 + max(0, r.Intn(6)-3) {

@@ -31,16 +31,20 @@ func attributes(list ...*wire.AttributeProto) []*wire.AttributeProto { return li
 // PlainModels are operators whose kernels want scratch, or weights laid out anew, or are several.
 var PlainModels = []PlainModel{
 	{Name: "convolution", shape: []any{"n", 3, 6, 6}, nodes: func(d *drawing, s drawn) []*wire.NodeProto {
-		return []*wire.NodeProto{last("Conv", attributes(wire.IntsAttribute("pads", 1, 1, 1, 1)), s.name, d.floats(4, 3, 3, 3).name)}
+		return []*wire.NodeProto{last("Conv", attributes(wire.IntsAttribute("pads", 1, 1, 1, 1)), s.name,
+			d.floats(4, 3, 3, 3).name)}
 	}},
-	{Name: "convolution of points, padded", shape: []any{"n", 3, 9, 11}, nodes: func(d *drawing, s drawn) []*wire.NodeProto {
-		return []*wire.NodeProto{last("Conv", attributes(wire.IntsAttribute("pads", 2, 2, 2, 2)), s.name, d.floats(8, 3, 1, 1).name)}
-	}},
+	{Name: "convolution of points, padded", shape: []any{"n", 3, 9, 11},
+		nodes: func(d *drawing, s drawn) []*wire.NodeProto {
+			return []*wire.NodeProto{last("Conv", attributes(wire.IntsAttribute("pads", 2, 2, 2, 2)), s.name,
+				d.floats(8, 3, 1, 1).name)}
+		}},
 	{Name: "matmul", shape: []any{"n", 8}, nodes: func(d *drawing, s drawn) []*wire.NodeProto {
 		return []*wire.NodeProto{last("MatMul", nil, s.name, d.floats(8, 12).name)}
 	}},
 	{Name: "gram", shape: []any{"n", 8}, nodes: func(d *drawing, s drawn) []*wire.NodeProto {
-		return []*wire.NodeProto{between("t", "Transpose", attributes(wire.IntsAttribute("perm", 1, 0)), s.name), last("MatMul", nil, s.name, "t")}
+		return []*wire.NodeProto{between("t", "Transpose", attributes(wire.IntsAttribute("perm", 1, 0)), s.name),
+			last("MatMul", nil, s.name, "t")}
 	}},
 	{Name: "softmax across", shape: []any{"n", 8}, nodes: func(_ *drawing, s drawn) []*wire.NodeProto {
 		return []*wire.NodeProto{last("Softmax", attributes(wire.IntAttribute("axis", 0)), s.name)}
@@ -57,19 +61,24 @@ var PlainModels = []PlainModel{
 		return []*wire.NodeProto{n}
 	}},
 	{Name: "concatenation", shape: []any{"n", 8}, nodes: func(_ *drawing, s drawn) []*wire.NodeProto {
-		return []*wire.NodeProto{between("e", "Exp", nil, "x"), last("Concat", attributes(wire.IntAttribute("axis", 0)), s.name, "e", s.name)}
+		return []*wire.NodeProto{between("e", "Exp", nil, "x"), last("Concat", attributes(wire.IntAttribute("axis", 0)),
+			s.name, "e", s.name)}
 	}},
 	{Name: "recurrent", shape: []any{"n", 3, 8}, nodes: func(d *drawing, s drawn) []*wire.NodeProto {
-		return []*wire.NodeProto{last("GRU", attributes(wire.IntAttribute("hidden_size", 5)), s.name, d.floats(1, 15, 8).name, d.floats(1, 15, 5).name)}
+		return []*wire.NodeProto{last("GRU", attributes(wire.IntAttribute("hidden_size", 5)), s.name, d.floats(1, 15, 8).name,
+			d.floats(1, 15, 5).name)}
 	}},
 	{Name: "mean, padded", shape: []any{"n", "m"}, nodes: func(d *drawing, s drawn) []*wire.NodeProto {
-		return []*wire.NodeProto{between("mean", "ReduceMean", nil, s.name, d.ints(-1).name), between("c", "Sub", nil, s.name, "mean"), last("Pad", nil, "c", d.ints(2, 0, 1, 3).name)}
+		return []*wire.NodeProto{between("mean", "ReduceMean", nil, s.name, d.ints(-1).name),
+			between("c", "Sub", nil, s.name, "mean"), last("Pad", nil, "c", d.ints(2, 0, 1, 3).name)}
 	}},
 	{Name: "least, put back", shape: []any{"n", 7}, nodes: func(d *drawing, s drawn) []*wire.NodeProto {
-		return []*wire.NodeProto{between("least", "ArgMin", attributes(wire.IntAttribute("axis", 1), wire.IntAttribute("keepdims", 0)), s.name), last("Unsqueeze", nil, "least", d.ints(1).name)}
+		return []*wire.NodeProto{between("least", "ArgMin", attributes(wire.IntAttribute("axis", 1),
+			wire.IntAttribute("keepdims", 0)), s.name), last("Unsqueeze", nil, "least", d.ints(1).name)}
 	}},
 	{Name: "added to 17", shape: []any{"n", 4}, nodes: func(d *drawing, s drawn) []*wire.NodeProto {
-		return []*wire.NodeProto{between("z", "Slice", nil, "x", d.ints(0).name, d.ints(17).name, d.ints(0).name), last("Add", nil, "z", d.floats(17, 4).name)}
+		return []*wire.NodeProto{between("z", "Slice", nil, "x", d.ints(0).name, d.ints(17).name, d.ints(0).name),
+			last("Add", nil, "z", d.floats(17, 4).name)}
 	}},
 }
 
@@ -94,7 +103,8 @@ func (p *PlainModel) Build(slice []int64) *wire.ModelProto {
 	s := drawn{name: "x"}
 	if slice != nil {
 		s.name = "s"
-		d.graph.Node = append(d.graph.Node, between("s", "Slice", nil, "x", d.ints(slice[0]).name, d.ints(slice[1]).name, d.ints(0).name))
+		d.graph.Node = append(d.graph.Node, between("s", "Slice", nil, "x", d.ints(slice[0]).name, d.ints(slice[1]).name,
+			d.ints(0).name))
 	}
 	d.graph.Node = append(d.graph.Node, p.nodes(d, s)...)
 	d.graph.Output = []*wire.ValueInfoProto{{Name: "y"}}
@@ -123,8 +133,9 @@ func ConvolvedByItself(shape ...int64) *RandomModel {
 		dims = append(dims, wire.Size(s))
 	}
 	d := &drawing{Rand: rand.New(rand.NewPCG(1, 2))}
-	g := &wire.GraphProto{Name: "itself", Node: []*wire.NodeProto{last("Conv", nil, "x", "x")}, Output: []*wire.ValueInfoProto{{Name: "y"}},
-		Input: []*wire.ValueInfoProto{wire.TensorValue("x", wire.DataTypeOf(dtype.F32), dims...)}}
+	g := &wire.GraphProto{Name: "itself", Node: []*wire.NodeProto{last("Conv", nil, "x", "x")},
+		Output: []*wire.ValueInfoProto{{Name: "y"}},
+		Input:  []*wire.ValueInfoProto{wire.TensorValue("x", wire.DataTypeOf(dtype.F32), dims...)}}
 	return &RandomModel{Inputs: []*tensor.Tensor{d.filled(dtype.F32, shape, false)},
 		Model: &wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 21}}, Graph: g}}
 }

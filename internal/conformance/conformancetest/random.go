@@ -11,17 +11,18 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// RandomModel is a valid ONNX model drawn from a seed, with arguments for it. Its graph has named and fixed extents, zero among them, views of views,
-// products, reductions, windows, branches and loops.
+// RandomModel is a valid ONNX model drawn from a seed, with arguments for it. Its graph has named and fixed extents,
+// zero among them, views of views, products, reductions, windows, branches and loops.
 type RandomModel struct {
 	Seed   uint64
 	Model  *wire.ModelProto
 	Inputs []*tensor.Tensor
-	// Error is, for each output, the relative error of one operation in the coarsest type on the way to it; 0 where it must be exact.
+	// Error is, for each output, the relative error of one operation in the coarsest type on the way to it; 0 if it must
+	// be exact.
 	Error []float64
 }
 
-// extent is a size, and the name of the dimension where it is not fixed. Derived dimensions have names of their own.
+// extent is a size, and the name of the dimension if it is not fixed. Derived dimensions have names of their own.
 type extent struct {
 	size int64
 	name string
@@ -96,7 +97,8 @@ func (d *drawing) pick(ok func(drawn) bool) (drawn, bool) {
 	return all[len(all)-1-min(d.IntN(len(all)), d.IntN(len(all)))], true
 }
 
-var drawnTypes = []dtype.DType{dtype.F32, dtype.F32, dtype.F32, dtype.F32, dtype.F64, dtype.F16, dtype.I64, dtype.I32, dtype.U8, dtype.Bool}
+var drawnTypes = []dtype.DType{dtype.F32, dtype.F32, dtype.F32, dtype.F32, dtype.F64, dtype.F16, dtype.I64, dtype.I32,
+	dtype.U8, dtype.Bool}
 
 func (d *drawing) input(named []extent) *tensor.Tensor {
 	v := drawn{name: d.fresh("in"), dt: drawnTypes[d.IntN(len(drawnTypes))]}
@@ -155,7 +157,8 @@ func (d *drawing) constant(t *tensor.Tensor) drawn {
 func (d *drawing) ints(values ...int64) drawn { return d.constant(tensor.Of(values...)) }
 
 // add appends a node and its output to the values.
-func (d *drawing) add(op string, dt dtype.DType, shape []extent, eps float64, inputs []drawn, attributes ...*wire.AttributeProto) drawn {
+func (d *drawing) add(op string, dt dtype.DType, shape []extent, eps float64, inputs []drawn,
+	attributes ...*wire.AttributeProto) drawn {
 	v := drawn{d.fresh("v"), dt, shape, eps}
 	n := &wire.NodeProto{OpType: op, Name: v.name, Output: []string{v.name}, Attribute: attributes}
 	for _, in := range inputs {

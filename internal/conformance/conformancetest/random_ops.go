@@ -12,9 +12,13 @@ var growth = []struct {
 	weight int
 	draw   func(*drawing)
 }{
-	{6, func(d *drawing) { d.same(d.any()) }}, {4, (*drawing).transpose}, {4, (*drawing).slice}, {3, (*drawing).reshape}, {2, (*drawing).unsqueeze},
-	{3, (*drawing).reduce}, {2, (*drawing).softmax}, {2, (*drawing).product}, {2, (*drawing).convolve}, {2, (*drawing).pool}, {2, (*drawing).gather},
-	{3, (*drawing).concat}, {2, (*drawing).split}, {2, (*drawing).where}, {2, (*drawing).cast}, {2, (*drawing).outer}, {2, (*drawing).branch}, {2, (*drawing).loop},
+	{6, func(d *drawing) {
+		d.same(d.any())
+	}}, {4, (*drawing).transpose}, {4, (*drawing).slice}, {3, (*drawing).reshape}, {2, (*drawing).unsqueeze},
+	{3, (*drawing).reduce}, {2, (*drawing).softmax}, {2, (*drawing).product}, {2, (*drawing).convolve},
+	{2, (*drawing).pool}, {2, (*drawing).gather},
+	{3, (*drawing).concat}, {2, (*drawing).split}, {2, (*drawing).where}, {2, (*drawing).cast}, {2, (*drawing).outer},
+	{2, (*drawing).branch}, {2, (*drawing).loop},
 	{1, (*drawing).ranks}, {1, (*drawing).growing}, {2, (*drawing).spelled},
 }
 
@@ -34,7 +38,8 @@ func (d *drawing) grow() {
 
 // same adds an operation that keeps v's type and shape.
 func (d *drawing) same(v drawn) drawn {
-	unary := map[bool][]string{true: {"Relu", "Neg", "Abs", "Tanh", "Sigmoid", "Erf", "Softplus", "LeakyRelu", "HardSigmoid"}, false: {"Abs"}}[v.dt.IsFloat()]
+	unary := map[bool][]string{true: {"Relu", "Neg", "Abs", "Tanh", "Sigmoid", "Erf", "Softplus", "LeakyRelu",
+		"HardSigmoid"}, false: {"Abs"}}[v.dt.IsFloat()]
 	binary := []string{"Add", "Sub", "Mul", "Max", "Min"}
 	if v.dt == dtype.Bool {
 		unary, binary = []string{"Not"}, []string{"And", "Or", "Xor"}
@@ -86,7 +91,8 @@ func (d *drawing) outer() {
 	if !ok {
 		return
 	}
-	d.add([...]string{"Add", "Mul", "Sub"}[d.IntN(3)], v.dt, append(slices.Clone(v.shape), row.shape[0]), rounded(v.dt, v, row), []drawn{wide, row})
+	d.add([...]string{"Add", "Mul", "Sub"}[d.IntN(3)], v.dt, append(slices.Clone(v.shape), row.shape[0]),
+		rounded(v.dt, v, row), []drawn{wide, row})
 }
 
 func (d *drawing) transpose() {
@@ -131,7 +137,8 @@ func (d *drawing) slice() {
 	if d.IntN(4) == 0 { // the whole, backwards
 		begin, end, step, count = -1, -1<<40, -1, size
 	}
-	d.add("Slice", v.dt, d.resized(v, axis, count), v.eps, []drawn{v, d.ints(begin), d.ints(end), d.ints(int64(axis)), d.ints(step)})
+	d.add("Slice", v.dt, d.resized(v, axis, count), v.eps, []drawn{v, d.ints(begin), d.ints(end), d.ints(int64(axis)),
+		d.ints(step)})
 }
 
 func (d *drawing) reshape() {
@@ -166,7 +173,8 @@ func (d *drawing) unsqueeze() {
 		d.add("Squeeze", v.dt, slices.Delete(slices.Clone(v.shape), axis, axis+1), v.eps, []drawn{v, d.ints(int64(axis))})
 	} else if len(v.shape) < 5 {
 		axis := d.IntN(len(v.shape) + 1)
-		d.add("Unsqueeze", v.dt, slices.Insert(slices.Clone(v.shape), axis, extent{size: 1}), v.eps, []drawn{v, d.ints(int64(axis))})
+		d.add("Unsqueeze", v.dt, slices.Insert(slices.Clone(v.shape), axis, extent{size: 1}), v.eps,
+			[]drawn{v, d.ints(int64(axis))})
 	}
 }
 
@@ -194,7 +202,8 @@ func btoi(b bool) int {
 
 func (d *drawing) softmax() {
 	if v, axis, ok := d.ranked(); ok && v.dt.IsFloat() {
-		d.add([...]string{"Softmax", "LogSoftmax"}[d.IntN(2)], v.dt, v.shape, rounded(v.dt, v), []drawn{v}, wire.IntAttribute("axis", int64(axis)))
+		d.add([...]string{"Softmax", "LogSoftmax"}[d.IntN(2)], v.dt, v.shape, rounded(v.dt, v), []drawn{v},
+			wire.IntAttribute("axis", int64(axis)))
 	}
 }
 
@@ -225,7 +234,8 @@ func (d *drawing) product() {
 // image is a float value of three or four axes whose spatial extents are fixed and at least 2.
 func (d *drawing) image() (drawn, bool) {
 	return d.pick(func(v drawn) bool {
-		return (v.dt == dtype.F32 || v.dt == dtype.F64) && (len(v.shape) == 3 || len(v.shape) == 4) && v.shape[1].name == "" && v.shape[1].size > 0 &&
+		return (v.dt == dtype.F32 || v.dt == dtype.F64) && (len(v.shape) == 3 || len(v.shape) == 4) &&
+			v.shape[1].name == "" && v.shape[1].size > 0 &&
 			!slices.ContainsFunc(v.shape[2:], func(e extent) bool { return e.size < 2 || e.name != "" })
 	})
 }
@@ -243,7 +253,8 @@ func (d *drawing) convolve() {
 		kernel, strides, pads = append(kernel, 2), append(strides, s), append(pads, p)
 		shape = append(shape, extent{size: (e.size+2*p-2)/s + 1})
 	}
-	d.add("Conv", v.dt, shape, rounded(v.dt, v), []drawn{v, d.constant(d.filled(v.dt, kernel, false)), d.constant(d.filled(v.dt, []int64{out}, false))},
+	d.add("Conv", v.dt, shape, rounded(v.dt, v), []drawn{v, d.constant(d.filled(v.dt, kernel, false)),
+		d.constant(d.filled(v.dt, []int64{out}, false))},
 		wire.IntsAttribute("strides", strides...), wire.IntsAttribute("pads", append(pads, pads...)...))
 }
 
@@ -257,7 +268,8 @@ func (d *drawing) pool() {
 	for _, e := range v.shape[2:] {
 		kernel, shape = append(kernel, 2), append(shape, extent{size: e.size - 1})
 	}
-	d.add([...]string{"MaxPool", "AveragePool"}[d.IntN(2)], v.dt, shape, rounded(v.dt, v), []drawn{v}, wire.IntsAttribute("kernel_shape", kernel...))
+	d.add([...]string{"MaxPool", "AveragePool"}[d.IntN(2)], v.dt, shape, rounded(v.dt, v), []drawn{v},
+		wire.IntsAttribute("kernel_shape", kernel...))
 }
 
 func (d *drawing) gather() {
@@ -310,7 +322,8 @@ func (d *drawing) split() {
 		return
 	}
 	cut := d.Int64N(v.shape[axis].size + 1)
-	first := d.add("Split", v.dt, d.resized(v, axis, cut), v.eps, []drawn{v, d.ints(cut, v.shape[axis].size-cut)}, wire.IntAttribute("axis", int64(axis)))
+	first := d.add("Split", v.dt, d.resized(v, axis, cut), v.eps, []drawn{v, d.ints(cut, v.shape[axis].size-cut)},
+		wire.IntAttribute("axis", int64(axis)))
 	second := drawn{d.fresh("v"), v.dt, d.resized(v, axis, v.shape[axis].size-cut), v.eps}
 	n := d.graph.Node[len(d.graph.Node)-1]
 	n.Output = append(n.Output, second.name)
@@ -342,7 +355,8 @@ func (d *drawing) cast() {
 
 // inner is a drawing of a body: it sees the outer's values.
 func (d *drawing) inner() *drawing {
-	return &drawing{Rand: d.Rand, graph: &wire.GraphProto{Name: d.fresh("body")}, values: slices.Clone(d.values), count: d.count}
+	return &drawing{Rand: d.Rand, graph: &wire.GraphProto{Name: d.fresh("body")}, values: slices.Clone(d.values),
+		count: d.count}
 }
 
 // branch adds an If whose branches change a captured value each in its own way, or hand it on.
@@ -364,7 +378,8 @@ func (d *drawing) branch() {
 		eps = max(eps, out.eps)
 		bodies = append(bodies, b.graph)
 	}
-	d.add("If", v.dt, v.shape, eps, []drawn{cond}, wire.GraphAttribute("then_branch", bodies[0]), wire.GraphAttribute("else_branch", bodies[1]))
+	d.add("If", v.dt, v.shape, eps, []drawn{cond}, wire.GraphAttribute("then_branch", bodies[0]),
+		wire.GraphAttribute("else_branch", bodies[1]))
 }
 
 // number is a scalar that the data decide.
@@ -387,7 +402,8 @@ func (d *drawing) loop() {
 		return
 	}
 	b := d.inner()
-	index, keep, state := drawn{name: b.fresh("i"), dt: dtype.I64}, drawn{name: b.fresh("keep"), dt: dtype.Bool}, drawn{b.fresh("s"), v.dt, v.shape, rounded(v.dt, v)}
+	index, keep, state := drawn{name: b.fresh("i"), dt: dtype.I64}, drawn{name: b.fresh("keep"), dt: dtype.Bool},
+		drawn{b.fresh("s"), v.dt, v.shape, rounded(v.dt, v)}
 	for _, p := range []drawn{index, keep, state} {
 		b.output(p)
 	}
@@ -402,7 +418,8 @@ func (d *drawing) loop() {
 	b.output(out)
 	trips := d.Int64N(4)
 	result := drawn{d.fresh("v"), v.dt, v.shape, out.eps * 4}
-	n := &wire.NodeProto{OpType: "Loop", Name: result.name, Input: []string{d.ints(trips).scalar(d).name, "", v.name}, Output: []string{result.name},
+	n := &wire.NodeProto{OpType: "Loop", Name: result.name, Input: []string{d.ints(trips).scalar(d).name, "", v.name},
+		Output:    []string{result.name},
 		Attribute: []*wire.AttributeProto{wire.GraphAttribute("body", b.graph)}}
 	if d.IntN(2) == 0 {
 		row := b.same(b.values[len(d.values)+d.IntN(len(b.values)-len(d.values))])
@@ -435,8 +452,10 @@ func (d *drawing) ranks() {
 	}
 	choice := drawn{d.fresh("v"), v.dt, nil, v.eps}
 	changed := drawn{d.fresh("v"), v.dt, nil, v.eps}
-	d.graph.Node = append(d.graph.Node, &wire.NodeProto{OpType: "If", Name: choice.name, Input: []string{cond.name}, Output: []string{choice.name},
-		Attribute: []*wire.AttributeProto{wire.GraphAttribute("then_branch", bodies[0]), wire.GraphAttribute("else_branch", bodies[1])}},
+	d.graph.Node = append(d.graph.Node, &wire.NodeProto{OpType: "If", Name: choice.name, Input: []string{cond.name},
+		Output: []string{choice.name},
+		Attribute: []*wire.AttributeProto{wire.GraphAttribute("then_branch", bodies[0]),
+			wire.GraphAttribute("else_branch", bodies[1])}},
 		&wire.NodeProto{OpType: "Abs", Name: changed.name, Input: []string{choice.name}, Output: []string{changed.name}})
 	count := extent{size: elements(v.shape)}
 	for _, e := range v.shape {
@@ -447,7 +466,8 @@ func (d *drawing) ranks() {
 	d.add("Reshape", v.dt, []extent{count}, v.eps, []drawn{changed, row})
 }
 
-// growing adds a Loop whose carried value becomes longer with every trip; how often it runs is a constant, or seems to be up to the data.
+// growing adds a Loop whose carried value becomes longer with every trip; how often it runs is a constant, or seems to
+// be up to the data.
 func (d *drawing) growing() {
 	v, axis, ok := d.ranked()
 	if !ok || v.dt == dtype.F16 || elements(v.shape) > 2000 {
@@ -467,7 +487,8 @@ func (d *drawing) growing() {
 		count = d.add("Add", dtype.I64, nil, 0, []drawn{nothing, count})
 	}
 	b := d.inner()
-	index, keep, state := drawn{name: b.fresh("i"), dt: dtype.I64}, drawn{name: b.fresh("keep"), dt: dtype.Bool}, drawn{b.fresh("s"), v.dt, v.shape, v.eps}
+	index, keep, state := drawn{name: b.fresh("i"), dt: dtype.I64}, drawn{name: b.fresh("keep"), dt: dtype.Bool},
+		drawn{b.fresh("s"), v.dt, v.shape, v.eps}
 	for _, p := range []drawn{index, keep, state} {
 		b.output(p)
 	}
@@ -480,7 +501,8 @@ func (d *drawing) growing() {
 	b.output(b.add("Identity", dtype.Bool, nil, 0, []drawn{keep}))
 	b.output(out)
 	result := drawn{d.fresh("v"), v.dt, d.resized(v, axis, v.shape[axis].size+trips*more), v.eps}
-	d.graph.Node = append(d.graph.Node, &wire.NodeProto{OpType: "Loop", Name: result.name, Input: []string{count.name, "", v.name}, Output: []string{result.name},
+	d.graph.Node = append(d.graph.Node, &wire.NodeProto{OpType: "Loop", Name: result.name,
+		Input: []string{count.name, "", v.name}, Output: []string{result.name},
 		Attribute: []*wire.AttributeProto{wire.GraphAttribute("body", b.graph)}})
 	d.values = append(d.values, result)
 }

@@ -11,13 +11,15 @@ import (
 
 // spellings are operators that are drawn spelled out, as exporters do, or nearly so.
 var spellings = []func(d *drawing, v drawn) drawn{
-	(*drawing).spelledSilu, (*drawing).spelledGelu, (*drawing).spelledNorm, (*drawing).spelledSoftmax, (*drawing).spelledTransposes, (*drawing).spelledAttention,
+	(*drawing).spelledSilu, (*drawing).spelledGelu, (*drawing).spelledNorm, (*drawing).spelledSoftmax,
+	(*drawing).spelledTransposes, (*drawing).spelledAttention,
 }
 
 // spelled adds an operator spelled out; now and then something reads a value from the middle of it.
 func (d *drawing) spelled() {
 	v, ok := d.pick(func(v drawn) bool {
-		return (v.dt == dtype.F32 || v.dt == dtype.F64) && len(v.shape) > 0 && v.shape[len(v.shape)-1].size > 0 && elements(v.shape) < 5000
+		return (v.dt == dtype.F32 || v.dt == dtype.F64) && len(v.shape) > 0 && v.shape[len(v.shape)-1].size > 0 &&
+			elements(v.shape) < 5000
 	})
 	if ok {
 		spellings[d.IntN(len(spellings))](d, v)

@@ -58,15 +58,18 @@ func webpOf(declared uint32, chunks ...string) []byte {
 // hostile are files that declare much and hold little, or hold what grows.
 func hostile(t *testing.T) map[string][]byte {
 	gray := func(width, height, compression uint32, more ...[2]uint32) []byte {
-		tags := append([][2]uint32{{256, width}, {257, height}, {258, 8}, {259, compression}, {262, 1}, {273, 8}, {277, 1}, {278, height}, {279, 4}}, more...)
+		tags := append([][2]uint32{{256, width}, {257, height}, {258, 8}, {259, compression}, {262, 1}, {273, 8}, {277, 1},
+			{278, height}, {279, 4}}, more...)
 		return tiffOf([]byte{0, 0, 0, 0}, tags...)
 	}
 	bilevel := func(width, height, compression uint32) []byte {
-		return tiffOf(bytes.Repeat([]byte{0xff}, 16), [2]uint32{256, width}, [2]uint32{257, height}, [2]uint32{258, 1}, [2]uint32{259, compression}, [2]uint32{262, 0}, [2]uint32{273, 8}, [2]uint32{277, 1},
+		return tiffOf(bytes.Repeat([]byte{0xff}, 16), [2]uint32{256, width}, [2]uint32{257, height}, [2]uint32{258, 1},
+			[2]uint32{259, compression}, [2]uint32{262, 0}, [2]uint32{273, 8}, [2]uint32{277, 1},
 			[2]uint32{278, height}, [2]uint32{279, 16})
 	}
 	tiled := func(width, height, tw, th, compression uint32) []byte {
-		return tiffOf([]byte{0, 0, 0, 0}, [2]uint32{256, width}, [2]uint32{257, height}, [2]uint32{258, 8}, [2]uint32{259, compression}, [2]uint32{262, 1}, [2]uint32{277, 1},
+		return tiffOf([]byte{0, 0, 0, 0}, [2]uint32{256, width}, [2]uint32{257, height}, [2]uint32{258, 8},
+			[2]uint32{259, compression}, [2]uint32{262, 1}, [2]uint32{277, 1},
 			[2]uint32{322, tw}, [2]uint32{323, th}, [2]uint32{324, 8}, [2]uint32{325, 4})
 	}
 	vp8 := func(width, height uint16) string {
@@ -78,21 +81,29 @@ func hostile(t *testing.T) map[string][]byte {
 	}
 	canvas := func(width, height uint32, flags byte) string {
 		b := append([]byte("VP8X\x0a\x00\x00\x00"), flags, 0, 0, 0)
-		b = append(b, byte(width-1), byte((width-1)>>8), byte((width-1)>>16), byte(height-1), byte((height-1)>>8), byte((height-1)>>16))
+		b = append(b, byte(width-1), byte((width-1)>>8), byte((width-1)>>16), byte(height-1), byte((height-1)>>8),
+			byte((height-1)>>16))
 		return string(b)
 	}
 	list := map[string][]byte{
-		"TIFF, plain": gray(8192, 8192, 1), "TIFF, deflate": gray(8192, 8191, 8), "TIFF, LZW": gray(1<<26, 1, 5), "TIFF, packed": gray(1, 1<<26, 32773), "TIFF, beyond": gray(1<<31, 1<<31, 1),
-		"TIFF, fax 4": bilevel(8192, 8192, 4), "TIFF, fax 3": bilevel(1<<13, 1<<12, 3), "TIFF, rows of a fax": bilevel(2048, 1024, 4), "TIFF, of sixteen bits": gray(4096, 4096, 1, [2]uint32{258, 16}),
-		"TIFF, tiles": tiled(16, 16, 1<<30, 1<<30, 8), "TIFF, large tiles": tiled(1024, 1024, 8192, 8192, 1), "TIFF, tiles of deflate": tiled(1, 1, 1024, 1024, 8), "TIFF, small tiles": tiled(1<<13, 1<<13, 8, 8, 1),
+		"TIFF, plain": gray(8192, 8192, 1), "TIFF, deflate": gray(8192, 8191, 8), "TIFF, LZW": gray(1<<26, 1, 5),
+		"TIFF, packed": gray(1, 1<<26, 32773), "TIFF, beyond": gray(1<<31, 1<<31, 1),
+		"TIFF, fax 4": bilevel(8192, 8192, 4), "TIFF, fax 3": bilevel(1<<13, 1<<12, 3),
+		"TIFF, rows of a fax": bilevel(2048, 1024, 4), "TIFF, of sixteen bits": gray(4096, 4096, 1, [2]uint32{258, 16}),
+		"TIFF, tiles": tiled(16, 16, 1<<30, 1<<30, 8), "TIFF, large tiles": tiled(1024, 1024, 8192, 8192, 1),
+		"TIFF, tiles of deflate": tiled(1, 1, 1024, 1024, 8), "TIFF, small tiles": tiled(1<<13, 1<<13, 8, 8, 1),
 		"TIFF, tiles wider than high": tiled(64, 64, 1024, 1<<20, 5),
-		"WebP, lossy":                 webpOf(0, vp8(16383, 16383)), "WebP, lossless": webpOf(0, vp8l(16384, 16384)), "WebP, small canvas": webpOf(0, canvas(1, 1, 0), vp8(16383, 16383)),
-		"WebP, small lossless canvas": webpOf(0, canvas(1, 1, 0), vp8l(16384, 16384)), "WebP, huge canvas": webpOf(0, canvas(1<<24, 1<<24, 0x10), vp8(16, 16)),
-		"WebP, a chunk past the end": webpOf(1<<30, "VP8 \xf0\xff\xff\x3f\x10\x00\x00\x9d\x01\x2a\x10\x00\x10\x00"), "WebP, moving": webpOf(0, canvas(4000, 4000, 2), "ANIM\x06\x00\x00\x00\x00\x00\x00\x00\x00\x00"),
-		"WebP, alpha": webpOf(0, canvas(1400, 1400, 0x10), "ALPH\x02\x00\x00\x00\x01\x00", vp8(1400, 1400)),
-		"JPEG":        jpegHeader(8000, 8000, 0xc2), "JPEG, thin": jpegHeader(65500, 1, 0xc2),
-		"JPEG 2000": jpeg2000Header(1<<12, 1<<12, 1<<12, 3, 1), "JPEG 2000, one tile": jpeg2000Header(1400, 1400, 1400, 4, 1), "JPEG 2000, precincts": jpeg2000Header(64, 64, 64, 3, 3),
-		"PNM": []byte("P3 4000 4000 255\n0 0 0"), "PNM of bits": []byte("P4 60000 1000\n"),
+		"WebP, lossy":                 webpOf(0, vp8(16383, 16383)), "WebP, lossless": webpOf(0, vp8l(16384, 16384)),
+		"WebP, small canvas":          webpOf(0, canvas(1, 1, 0), vp8(16383, 16383)),
+		"WebP, small lossless canvas": webpOf(0, canvas(1, 1, 0), vp8l(16384, 16384)),
+		"WebP, huge canvas":           webpOf(0, canvas(1<<24, 1<<24, 0x10), vp8(16, 16)),
+		"WebP, a chunk past the end":  webpOf(1<<30, "VP8 \xf0\xff\xff\x3f\x10\x00\x00\x9d\x01\x2a\x10\x00\x10\x00"),
+		"WebP, moving":                webpOf(0, canvas(4000, 4000, 2), "ANIM\x06\x00\x00\x00\x00\x00\x00\x00\x00\x00"),
+		"WebP, alpha":                 webpOf(0, canvas(1400, 1400, 0x10), "ALPH\x02\x00\x00\x00\x01\x00", vp8(1400, 1400)),
+		"JPEG":                        jpegHeader(8000, 8000, 0xc2), "JPEG, thin": jpegHeader(65500, 1, 0xc2),
+		"JPEG 2000": jpeg2000Header(1<<12, 1<<12, 1<<12, 3, 1), "JPEG 2000, one tile": jpeg2000Header(1400, 1400, 1400, 4, 1),
+		"JPEG 2000, precincts": jpeg2000Header(64, 64, 64, 3, 3),
+		"PNM":                  []byte("P3 4000 4000 255\n0 0 0"), "PNM of bits": []byte("P4 60000 1000\n"),
 	}
 	large := image.NewPaletted(image.Rect(0, 0, 3000, 3000), nil)
 	var file bytes.Buffer
@@ -102,7 +113,8 @@ func hostile(t *testing.T) map[string][]byte {
 	}
 	list["PNG, of two colors"] = bytes.Clone(file.Bytes())
 	file.Reset()
-	if err := tiff.Encode(&file, image.NewNRGBA64(image.Rect(0, 0, 900, 900)), &tiff.Options{Compression: tiff.Deflate}); err != nil {
+	if err := tiff.Encode(&file, image.NewNRGBA64(image.Rect(0, 0, 900, 900)),
+		&tiff.Options{Compression: tiff.Deflate}); err != nil {
 		t.Fatal(err)
 	}
 	list["TIFF, of wide colors"] = bytes.Clone(file.Bytes())
@@ -130,7 +142,8 @@ func hostile(t *testing.T) map[string][]byte {
 // unasked is what decoding may take of Go's heap before it asks, in bytes.
 const unasked = 1 << 20
 
-// TestBound decodes hostile files and good ones: none takes more of Go's heap than it asked for first, none of few bytes much, and one that is refused takes next to nothing.
+// TestBound decodes hostile files and good ones: none takes more of Go's heap than it asked for first, none of few
+// bytes much, and one that is refused takes next to nothing.
 func TestBound(t *testing.T) {
 	refusal := errors.New("refused")
 	for name, data := range hostile(t) {
@@ -140,7 +153,8 @@ func TestBound(t *testing.T) {
 				t.Errorf("the error is %v", err)
 			}
 			if bytes > asked+unasked {
-				t.Errorf("%d bytes of file took %d of Go's heap, %d more than were asked for: %v", len(data), bytes, bytes-asked, err)
+				t.Errorf("%d bytes of file took %d of Go's heap, %d more than were asked for: %v", len(data), bytes, bytes-asked,
+					err)
 			}
 			if most := int64(decoding.LeastPixels*24 + 8<<20); len(data) < 200 && bytes > most {
 				t.Errorf("%d bytes of file took %d of Go's heap: %v", len(data), bytes, err)

@@ -19,8 +19,10 @@ const (
 )
 
 // zigzag is the natural place of each coefficient in its order in the file.
-var zigzag = [64]byte{0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6, 7, 14, 21, 28,
-	35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63}
+var zigzag = [64]byte{0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20,
+	13, 6, 7, 14, 21, 28,
+	35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55,
+	62, 63}
 
 // component is one plane of a picture.
 type component struct {
@@ -92,7 +94,8 @@ func decodeJPEG(f *decoding.File) (*decoding.Picture, error) {
 			d.progressive = mark == markSOF2
 			err = d.frame(body)
 		case mark > markSOF2 && mark <= markSOF15 && mark != markJPG && mark != markDAC:
-			err = diag.Unsupportedf("JPEG of process %d: only Huffman-coded sequential and progressive ones are read", mark-markSOF0)
+			err = diag.Unsupportedf("JPEG of process %d: only Huffman-coded sequential and progressive ones are read",
+				mark-markSOF0)
 		}
 		if err != nil {
 			return nil, err
@@ -251,8 +254,8 @@ func (d *jpeg) picture() (*decoding.Picture, error) {
 	}}, nil
 }
 
-// conversion is from the file's colors to red, green and blue. What the colors are is not said by the format itself, but by the markers of JFIF and
-// Adobe, or else guessed by the components' names, as everybody does.
+// conversion is from the file's colors to red, green and blue. What the colors are is not said by the format itself,
+// but by the markers of JFIF and Adobe, or else guessed by the components' names, as everybody does.
 func (d *jpeg) conversion() func(p [4]byte) (r, g, b byte) {
 	transformed := func(p [4]byte) (r, g, b byte) { return decoding.ToRGB(p[0], p[1], p[2]) }
 	switch c := d.components; {

@@ -64,7 +64,8 @@ func (d *jpeg) defineHuffman(body []byte) error {
 	return nil
 }
 
-// bitReader reads the bits of a scan, without the zeros that are stuffed behind 0xff. At a marker it gives zeros from then on.
+// bitReader reads the bits of a scan, without the zeros that are stuffed behind 0xff. At a marker it gives zeros from
+// then on.
 type bitReader struct {
 	data  []byte
 	at    int
@@ -110,7 +111,7 @@ func (r *bitReader) take(n int) int32 {
 	return int32(r.bits>>r.count) & (1<<n - 1)
 }
 
-// signed gives a number of n bits of magnitude; its first bit is 0 where it is negative.
+// signed gives a number of n bits of magnitude; its first bit is 0 if it is negative.
 func (r *bitReader) signed(n int) int32 {
 	if n == 0 {
 		return 0
@@ -165,7 +166,8 @@ func (d *jpeg) scan(body []byte) error {
 	if !d.progressive {
 		s.first, s.last, s.refining, s.low = 0, 63, false, 0
 	}
-	if s.first > s.last || s.last > 63 || s.low > 13 || d.progressive && s.first == 0 && s.last > 0 || s.first > 0 && count > 1 || s.refining && uint(tail[2]>>4) != s.low+1 {
+	if s.first > s.last || s.last > 63 || s.low > 13 || d.progressive && s.first == 0 && s.last > 0 || s.first > 0 &&
+		count > 1 || s.refining && uint(tail[2]>>4) != s.low+1 {
 		return decoding.Corrupt("a scan of coefficients %d to %d, %d, of %d components", s.first, s.last, tail[2], count)
 	}
 	for i := range count {

@@ -1,10 +1,11 @@
 package picture
 
-// idct is the inverse cosine transform of a block of coefficients (in natural order, dequantized), as samples from 0 to 255 in rows that are stride apart.
+// idct is the inverse cosine transform of a block of coefficients (in natural order, dequantized), as samples from 0 to
+// 255 in rows that are stride apart.
 //
-// It is Loeffler, Ligtenberg and Moschytz's algorithm (Practical Fast 1-D DCT Algorithms with 11 Multiplications, 1989) in 13 bits of fraction, columns
-// first, with two bits kept between the passes: the fixed-point choices of the Independent JPEG Group's accurate integer transform, so that each sample
-// comes out as it does there.
+// It is Loeffler, Ligtenberg and Moschytz's algorithm (Practical Fast 1-D DCT Algorithms with 11 Multiplications, 1989)
+// in 13 bits of fraction, columns first, with two bits kept between the passes: the fixed-point choices of the
+// Independent JPEG Group's accurate integer transform, so that each sample comes out as it does there.
 func idct(c *[64]int32, out []byte, stride int) {
 	const fraction, between = 13, 2
 	for x := range 8 {
@@ -46,7 +47,8 @@ func transform8(v []int32, step int, shift uint) {
 	v[3*step], v[4*step] = (e3+o0+half)>>shift, (e3-o0+half)>>shift
 }
 
-// upsampler gives a row of a component at the picture's full size: horizontally from a row and, where it is interpolated vertically, its neighbour.
+// upsampler gives a row of a component at the picture's full size: horizontally from a row and, where it is
+// interpolated vertically, its neighbour.
 type upsampler struct {
 	h, v          int  // how many times larger the picture is
 	width, height int  // of the component
@@ -66,8 +68,8 @@ func newUpsampler(h, v, width, height int) *upsampler {
 	return u
 }
 
-// row writes row y of the picture; out has room for every sample of the component h times. Interpolated samples lie at 1/4 and 3/4 between the component's;
-// where they are rounded, halves go up and down in turns.
+// row writes row y of the picture; out has room for every sample of the component h times. Interpolated samples lie at
+// 1/4 and 3/4 between the component's; where they are rounded, halves go up and down in turns.
 func (u *upsampler) row(plane []byte, stride, y int, out []byte) {
 	at := y / u.v
 	near := plane[at*stride : at*stride+u.width]

@@ -1,7 +1,9 @@
-// Package picture decodes images: JPEG, JPEG 2000, PNG, BMP, TIFF, WebP and the portable formats, to the pixels that Pillow gives (which are those of
-// libjpeg-turbo, OpenJPEG and libwebp; the sYCC colors of JPEG 2000 alone may differ by one).
+// Package picture decodes images: JPEG, JPEG 2000, PNG, BMP, TIFF, WebP and the portable formats, to the pixels that
+// Pillow gives (which are those of libjpeg-turbo, OpenJPEG and libwebp; the sYCC colors of JPEG 2000 alone may differ
+// by one).
 //
-// Files are hostile: what a header declares is compared with MaxPixels and with the bytes that follow, and the memory that reading takes of Go's heap is asked for, before any is taken.
+// Files are hostile: what a header declares is compared with MaxPixels and with the bytes that follow, and the memory
+// that reading takes of Go's heap is asked for, before any is taken.
 package picture
 
 import (
@@ -12,7 +14,8 @@ import (
 	"github.com/weirml/weir/internal/hostop/picture/jpeg2000"
 )
 
-// MaxPixels is how many pixels a picture may have, and how many samples one of JPEG 2000. Larger ones are not supported.
+// MaxPixels is how many pixels a picture may have, and how many samples one of JPEG 2000. Larger ones are not
+// supported.
 const MaxPixels = decoding.MaxPixels
 
 // ErrCorrupt is what every error wraps that says that the bytes are no picture, or a broken one.
@@ -71,7 +74,9 @@ var formats = []format{
 	{"PNG", magic("\x89PNG\r\n\x1a\n"), decodePNG},
 	{"BMP", magic("BM"), decodeBMP},
 	{"TIFF", magic("II*\x00", "MM\x00*"), decodeTIFF},
-	{"WebP", func(data []byte) bool { return magic("RIFF")(data) && len(data) >= 12 && string(data[8:12]) == "WEBP" }, decodeWebP},
+	{"WebP", func(data []byte) bool {
+		return magic("RIFF")(data) && len(data) >= 12 && string(data[8:12]) == "WEBP"
+	}, decodeWebP},
 	{"JPEG 2000", magic("\xff\x4f\xff\x51", "\x00\x00\x00\x0cjP  \r\n\x87\n"), jpeg2000.Decode},
 	{"PNM", magic("P1", "P2", "P3", "P4", "P5", "P6"), decodePNM},
 }
@@ -93,7 +98,8 @@ func Decode(data []byte, reserve func(bytes int64) error, work func(steps int64)
 	return nil, decoding.Corrupt("the first bytes are of no known format")
 }
 
-// plausible checks that a picture that takes so many bits can come out of so many bytes, of which each gives at most so many bits.
+// plausible checks that a picture that takes so many bits can come out of so many bytes, of which each gives at most so
+// many bits.
 func plausible(bits int64, bytes int, most int64) error {
 	if bits/most > int64(bytes) {
 		return decoding.Corrupt("%d bytes are too few for %d bits of picture", bytes, bits)

@@ -26,8 +26,8 @@ func pixels(p *decoding.Picture) []byte {
 	return out
 }
 
-// TestPictures decodes the files of testdata/pictures to exactly the pixels that Pillow gives, of which sums.txt has the extents and SHA-256, both made by
-// make.py.
+// TestPictures decodes the files of testdata/pictures to exactly the pixels that Pillow gives, of which sums.txt has
+// the extents and SHA-256, both made by make.py.
 func TestPictures(t *testing.T) {
 	list, err := os.ReadFile("testdata/pictures/sums.txt")
 	if err != nil {
@@ -54,11 +54,13 @@ func TestPictures(t *testing.T) {
 
 // jpegHeader is a file that declares a picture and holds nothing of it.
 func jpegHeader(width, height uint16, process byte, more ...byte) []byte {
-	frame := []byte{0xff, 0xd8, 0xff, process, 0, 17, 8, byte(height >> 8), byte(height), byte(width >> 8), byte(width), 3, 1, 0x22, 0, 2, 0x11, 0, 3, 0x11, 0}
+	frame := []byte{0xff, 0xd8, 0xff, process, 0, 17, 8, byte(height >> 8), byte(height), byte(width >> 8), byte(width), 3,
+		1, 0x22, 0, 2, 0x11, 0, 3, 0x11, 0}
 	return append(frame, more...)
 }
 
-// jpeg2000Header is the header of a JPEG 2000 picture in square tiles, and with levels one tile that is empty, whose precincts are as small as can be.
+// jpeg2000Header is the header of a JPEG 2000 picture in square tiles, and with levels one tile that is empty, whose
+// precincts are as small as can be.
 func jpeg2000Header(width, height, tile uint32, components uint16, levels byte) []byte {
 	b := []byte{0xff, 0x4f, 0xff, 0x51, 0, 0, 0, 0}
 	for _, v := range []uint32{width, height, 0, 0, tile, tile, 0, 0} {
@@ -106,31 +108,42 @@ func TestHostile(t *testing.T) {
 		{"JPEG of nothing", []byte{0xff, 0xd8}, decoding.ErrCorrupt, "the file ends before"},
 		{"JPEG, huge", jpegHeader(65500, 65500, 0xc0), diag.ErrUnsupported, "65500 × 65500 pixels"},
 		{"JPEG, large without data", jpegHeader(8000, 8000, 0xc0), decoding.ErrCorrupt, "too few for 1500000 bits"},
-		{"JPEG, progressive, large without data", jpegHeader(8000, 8000, 0xc2), decoding.ErrCorrupt, "too few for 1500000 bits"},
+		{"JPEG, progressive, large without data", jpegHeader(8000, 8000, 0xc2), decoding.ErrCorrupt,
+			"too few for 1500000 bits"},
 		{"JPEG without lines", jpegHeader(8, 0, 0xc0), decoding.ErrCorrupt, "8 × 0 pixels"},
 		{"JPEG, lossless", jpegHeader(8, 8, 0xc3), diag.ErrUnsupported, "process 3"},
 		{"JPEG, arithmetic", jpegHeader(8, 8, 0xc9), diag.ErrUnsupported, "process 9"},
-		{"JPEG, a segment past the end", []byte{0xff, 0xd8, 0xff, 0xdb, 0xff, 0xff}, decoding.ErrCorrupt, "a segment of 65535 bytes of 2"},
-		{"JPEG, too many codes", append([]byte{0xff, 0xd8, 0xff, 0xc4, 0, 19, 0}, bytes.Repeat([]byte{255}, 16)...), decoding.ErrCorrupt, "codes"},
-		{"JPEG, a scan before the frame", []byte{0xff, 0xd8, 0xff, 0xda, 0, 8, 1, 1, 0, 0, 63, 0}, decoding.ErrCorrupt, "a scan's header"},
-		{"JPEG, a scan without tables", jpegHeader(8, 8, 0xc0, 0xff, 0xda, 0, 8, 1, 1, 0, 0, 63, 0), decoding.ErrCorrupt, "without its codes"},
+		{"JPEG, a segment past the end", []byte{0xff, 0xd8, 0xff, 0xdb, 0xff, 0xff}, decoding.ErrCorrupt,
+			"a segment of 65535 bytes of 2"},
+		{"JPEG, too many codes", append([]byte{0xff, 0xd8, 0xff, 0xc4, 0, 19, 0}, bytes.Repeat([]byte{255}, 16)...),
+			decoding.ErrCorrupt, "codes"},
+		{"JPEG, a scan before the frame", []byte{0xff, 0xd8, 0xff, 0xda, 0, 8, 1, 1, 0, 0, 63, 0}, decoding.ErrCorrupt,
+			"a scan's header"},
+		{"JPEG, a scan without tables", jpegHeader(8, 8, 0xc0, 0xff, 0xda, 0, 8, 1, 1, 0, 0, 63, 0), decoding.ErrCorrupt,
+			"without its codes"},
 		{"PNG, huge", png(1<<31-1, 1<<31-1), diag.ErrUnsupported, "dimension overflow"},
 		{"PNG, large without data", png(8000, 8000), decoding.ErrCorrupt, "too few"},
 		{"BMP, huge", bmp(20000, 20000), diag.ErrUnsupported, "pixels"},
 		{"BMP, large without data", bmp(8000, 8000), decoding.ErrCorrupt, "too few"},
 		{"PNM, huge", []byte("P6 999999999 999999999 255\n"), diag.ErrUnsupported, "999999999 × 999999999"},
-		{"PNM, a number that runs over", []byte("P6 99999999999999999999999 1 255\n"), decoding.ErrCorrupt, "a number is wrong"},
+		{"PNM, a number that runs over", []byte("P6 99999999999999999999999 1 255\n"), decoding.ErrCorrupt,
+			"a number is wrong"},
 		{"PNM, large without data", []byte("P6 8000 8000 255\n"), decoding.ErrCorrupt, "bytes of 192000000"},
 		{"PNM, as text, large without data", []byte("P3 8000 8000 255\n"), decoding.ErrCorrupt, "too few"},
 		{"PNM, nothing to scale by", []byte("P5 1 1 0\n0"), decoding.ErrCorrupt, "largest sample is 0"},
 		{"JPEG 2000 of nothing", []byte{0xff, 0x4f, 0xff, 0x51}, decoding.ErrCorrupt, "inside a segment"},
 		{"JPEG 2000, huge", jpeg2000Header(1<<31, 1<<31, 1<<31, 3, 0), diag.ErrUnsupported, "2147483648 × 2147483648 pixels"},
-		{"JPEG 2000, many components", jpeg2000Header(1<<13, 1<<13, 1<<13, 4, 0), diag.ErrUnsupported, "more than 67108864 samples"},
+		{"JPEG 2000, many components", jpeg2000Header(1<<13, 1<<13, 1<<13, 4, 0), diag.ErrUnsupported,
+			"more than 67108864 samples"},
 		{"JPEG 2000, a hundred components", jpeg2000Header(8, 8, 8, 100, 0), diag.ErrUnsupported, "100 components"},
 		{"JPEG 2000, tiles of a pixel", jpeg2000Header(1<<12, 1<<12, 1, 3, 0), decoding.ErrCorrupt, "0 tiles of 16777216"},
-		{"JPEG 2000, precincts of a coefficient", jpeg2000Header(1<<10, 1<<10, 1<<10, 3, 5), decoding.ErrCorrupt, "more precincts than that"},
-		{"JPEG 2000, a box past the end", []byte("\x00\x00\x00\x0cjP  \r\n\x87\n\xff\xff\xff\xffjp2c"), decoding.ErrCorrupt, "a box of 4294967295 bytes of 8"},
-		{"JPEG 2000, a box of a size that runs over", []byte("\x00\x00\x00\x0cjP  \r\n\x87\n\x00\x00\x00\x01jp2c\xff\xff\xff\xff\xff\xff\xff\xff"), decoding.ErrCorrupt, "a box of"},
+		{"JPEG 2000, precincts of a coefficient", jpeg2000Header(1<<10, 1<<10, 1<<10, 3, 5), decoding.ErrCorrupt,
+			"more precincts than that"},
+		{"JPEG 2000, a box past the end", []byte("\x00\x00\x00\x0cjP  \r\n\x87\n\xff\xff\xff\xffjp2c"), decoding.ErrCorrupt,
+			"a box of 4294967295 bytes of 8"},
+		{"JPEG 2000, a box of a size that runs over",
+			[]byte("\x00\x00\x00\x0cjP  \r\n\x87\n\x00\x00\x00\x01jp2c\xff\xff\xff\xff\xff\xff\xff\xff"), decoding.ErrCorrupt,
+			"a box of"},
 		{"JPEG 2000, no codestream", []byte("\x00\x00\x00\x0cjP  \r\n\x87\n"), decoding.ErrCorrupt, "no codestream"},
 		{"TIFF of nothing", []byte("II*\x00"), decoding.ErrCorrupt, ""},
 		{"TIFF, a directory past the end", []byte("II*\x00\xff\xff\xff\xff"), decoding.ErrCorrupt, ""},

@@ -13,7 +13,7 @@ type pnm struct {
 	at   int
 }
 
-// decodePNM reads the formats P1 to P6 of Netpbm. Samples are scaled to 255 where the file's largest is another.
+// decodePNM reads the formats P1 to P6 of Netpbm. Samples are scaled to 255 if the file's largest is another.
 func decodePNM(from *decoding.File) (*decoding.Picture, error) {
 	data := from.Data
 	f := &pnm{data: data, at: 2}

@@ -44,8 +44,10 @@ func decodeTIFF(f *decoding.File) (*decoding.Picture, error) {
 		// The picture; a strip or tile, which may be as large or a little larger, is read into a buffer that grows.
 		width, length := int64(c.Width), int64(c.Height)
 		tile := max(width, tiffTag(f.Data, tiffTileWidth))*max(length, tiffTag(f.Data, tiffTileLength)) + 1
-		if width, length = tiffTag(f.Data, tiffTileWidth), tiffTag(f.Data, tiffTileLength); width > 0 && (width > decoding.MostPixels || length > decoding.MostPixels/width) {
-			return 0, diag.Unsupportedf("a TIFF of tiles of %d × %d pixels; at most %d are read", width, length, decoding.MostPixels)
+		if width, length = tiffTag(f.Data, tiffTileWidth), tiffTag(f.Data, tiffTileLength); width > 0 &&
+			(width > decoding.MostPixels || length > decoding.MostPixels/width) {
+			return 0, diag.Unsupportedf("a TIFF of tiles of %d × %d pixels; at most %d are read", width, length,
+				decoding.MostPixels)
 		}
 		return pixelBytes(c) * (int64(c.Width)*int64(c.Height) + 3*tile), nil
 	})
@@ -98,10 +100,13 @@ func decodeBMP(f *decoding.File) (*decoding.Picture, error) {
 	})
 }
 
-// decodeBy reads a picture by a decoder of Go's. Pixels lose their alpha, and bits below the eighth. A byte may give so many pixels; check tells how many bytes of Go's heap decoding takes at most.
+// decodeBy reads a picture by a decoder of Go's. Pixels lose their alpha, and bits below the eighth. A byte may give so
+// many pixels; check tells how many bytes of Go's heap decoding takes at most.
 //
 // A decoder that panics has met a file that its authors did not think of, or is ended.
-func decodeBy(f *decoding.File, header func(io.Reader) (image.Config, error), decode func(io.Reader) (image.Image, error), pixels int, check func(image.Config) (int64, error)) (p *decoding.Picture, err error) {
+func decodeBy(f *decoding.File, header func(io.Reader) (image.Config, error),
+	decode func(io.Reader) (image.Image, error), pixels int, check func(image.Config) (int64, error)) (p *decoding.Picture,
+	err error) {
 	data := f.Data
 	defer func() {
 		if r := recover(); r != nil && f.Working {

@@ -30,7 +30,8 @@ func decodeWebP(f *decoding.File) (*decoding.Picture, error) {
 	return p, nil
 }
 
-// webpMost checks that the chunks of a file lie in it, and that what they declare is as large as the picture, and tells how many bytes of Go's heap decoding takes at most.
+// webpMost checks that the chunks of a file lie in it, and that what they declare is as large as the picture, and tells
+// how many bytes of Go's heap decoding takes at most.
 func webpMost(data []byte, c image.Config) (int64, error) {
 	if declared := int64(binary.LittleEndian.Uint32(data[4:])) + 8; declared > int64(len(data)) {
 		return 0, decoding.Corrupt("%d bytes are declared of a file of %d", declared, len(data))
@@ -54,15 +55,15 @@ func webpMost(data []byte, c image.Config) (int64, error) {
 		}
 		rest = body[min(size+size&1, int64(len(body))):]
 	}
-	// Lossless: four bytes a pixel for the picture, two of its transforms and what it refers to, and the alpha of a lossy one; a group of codes for every 16 pixels, of which each takes some
-	// bits of the file.
+	// Lossless: four bytes a pixel for the picture, two of its transforms and what it refers to, and the alpha of a lossy
+	// one; a group of codes for every 16 pixels, of which each takes some bits of the file.
 	pixels := int64(c.Width)*int64(c.Height) + 64*int64(c.Width+c.Height) + 1024
 	groups := min(pixels/16+1, 1<<16, int64(len(data)/2+1))
 	return 20*pixels + groups*(16<<10), nil
 }
 
-// webpRow converts a row of a lossy picture. Its differences of color are of every second sample of every second row; between them they are interpolated as
-// libwebp does, rounding in two steps.
+// webpRow converts a row of a lossy picture. Its differences of color are of every second sample of every second row;
+// between them they are interpolated as libwebp does, rounding in two steps.
 func webpRow(m *image.YCbCr, y int, rgb []byte) {
 	width, height := m.Rect.Dx(), m.Rect.Dy()
 	near := y / 2
@@ -97,5 +98,6 @@ func webpRGB(y, u, v int32) (r, g, b byte) {
 	high := func(v, factor int32) int32 { return v * factor >> 8 }
 	clamp := func(v int32) byte { return byte(min(max(v>>6, 0), 255)) }
 	light := high(y, 19077)
-	return clamp(light + high(v, 26149) - 14234), clamp(light - high(u, 6419) - high(v, 13320) + 8708), clamp(light + high(u, 33050) - 17685)
+	return clamp(light + high(v, 26149) - 14234), clamp(light - high(u, 6419) - high(v, 13320) + 8708),
+		clamp(light + high(u, 33050) - 17685)
 }

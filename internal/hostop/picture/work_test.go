@@ -34,7 +34,9 @@ func TestWork(t *testing.T) {
 	encode("jpeg", func(b *bytes.Buffer) error { return standard.Encode(b, m, nil) })
 	encode("bmp", func(b *bytes.Buffer) error { return bmp.Encode(b, m) })
 	encode("tiff", func(b *bytes.Buffer) error { return tiff.Encode(b, m, nil) })
-	encode("deflated tiff", func(b *bytes.Buffer) error { return tiff.Encode(b, m, &tiff.Options{Compression: tiff.Deflate}) })
+	encode("deflated tiff", func(b *bytes.Buffer) error {
+		return tiff.Encode(b, m, &tiff.Options{Compression: tiff.Deflate})
+	})
 	encode("pnm", func(b *bytes.Buffer) error {
 		fmt.Fprintf(b, "P2 %d %d 255", m.Rect.Dx(), m.Rect.Dy())
 		for _, v := range m.Pix {

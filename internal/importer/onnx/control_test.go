@@ -18,7 +18,8 @@ func graphOf(out string, nodes ...*wire.NodeProto) *wire.GraphProto {
 
 // choice is an If that removes axis 1 of x where cond holds, and leaves x as it is where not.
 func choice(cond, x, out string) *wire.NodeProto {
-	return node("If", cond, out, wire.GraphAttribute("then_branch", graphOf(out+".t", node("Squeeze", x+",axis", out+".t"))),
+	return node("If", cond, out, wire.GraphAttribute("then_branch",
+		graphOf(out+".t", node("Squeeze", x+",axis", out+".t"))),
 		wire.GraphAttribute("else_branch", graphOf(out+".e", node("Identity", x, out+".e"))))
 }
 
@@ -28,10 +29,12 @@ func int64s(name string, x ...int64) *wire.TensorProto {
 
 // extentIsOne computes whether the second extent of x is 1: a shape of its own, gathered and compared.
 func extentIsOne(x, out string) []*wire.NodeProto {
-	return []*wire.NodeProto{node("Shape", x, out+".s"), node("Gather", out+".s,axis", out+".g"), node("Squeeze", out+".g", out+".h"), node("Equal", out+".h,one", out)}
+	return []*wire.NodeProto{node("Shape", x, out+".s"), node("Gather", out+".s,axis", out+".g"),
+		node("Squeeze", out+".g", out+".h"), node("Equal", out+".h,one", out)}
 }
 
-// TestImpossibleBranch: where what follows an If can be valid in one branch only, that its condition takes this branch is a condition of the model.
+// TestImpossibleBranch: where what follows an If can be valid in one branch only, that its condition takes this branch
+// is a condition of the model.
 func TestImpossibleBranch(t *testing.T) {
 	one := wire.FromTensor("one", tensor.Scalar(int64(1)))
 	for name, c := range map[string]struct {
@@ -42,19 +45,27 @@ func TestImpossibleBranch(t *testing.T) {
 		from   string // part of where it comes from
 		refuse string
 	}{
-		"by what follows": {cond: extentIsOne("x", "c"), after: []*wire.NodeProto{node("Einsum", "a,a", "y", wire.StringAttribute("equation", "ij,ij->i"))},
-			y: &wire.ValueInfoProto{Name: "y"}, want: "n == 1", from: "a (If): its else branch cannot be valid: node y (Einsum): operand 0 of einsum"},
-		"by the declared rank": {cond: extentIsOne("x", "c"), after: []*wire.NodeProto{node("Neg", "a", "y")}, y: wire.TensorValue("y", wire.FloatType, wire.Dim("p"), wire.Dim("q"), wire.Dim("r")),
+		"by what follows": {cond: extentIsOne("x", "c"),
+			after: []*wire.NodeProto{node("Einsum", "a,a", "y", wire.StringAttribute("equation", "ij,ij->i"))},
+			y:     &wire.ValueInfoProto{Name: "y"}, want: "n == 1",
+			from: "a (If): its else branch cannot be valid: node y (Einsum): operand 0 of einsum"},
+		"by the declared rank": {cond: extentIsOne("x", "c"), after: []*wire.NodeProto{node("Neg", "a", "y")},
+			y:    wire.TensorValue("y", wire.FloatType, wire.Dim("p"), wire.Dim("q"), wire.Dim("r")),
 			want: "n != 1", from: "its then branch cannot be valid: tensor y"},
 		"by data": {cond: []*wire.NodeProto{node("Greater", "b,one", "c")}, after: []*wire.NodeProto{node("Neg", "a", "y")},
-			y: wire.TensorValue("y", wire.FloatType, wire.Dim("p"), wire.Dim("q")), want: `?"c.1[0]" == 1`, from: "its else branch cannot be valid"},
-		"in neither": {cond: extentIsOne("x", "c"), after: []*wire.NodeProto{node("Einsum", "a", "y", wire.StringAttribute("equation", "ijkl->i"))}, y: &wire.ValueInfoProto{Name: "y"}, refuse: "operand 0 of einsum"},
-		"in both":    {cond: extentIsOne("x", "c"), after: []*wire.NodeProto{node("Neg", "a", "y")}, y: &wire.ValueInfoProto{Name: "y"}, refuse: "in one branch and"},
+			y: wire.TensorValue("y", wire.FloatType, wire.Dim("p"), wire.Dim("q")), want: `?"c.1[0]" == 1`,
+			from: "its else branch cannot be valid"},
+		"in neither": {cond: extentIsOne("x", "c"),
+			after: []*wire.NodeProto{node("Einsum", "a", "y", wire.StringAttribute("equation", "ijkl->i"))},
+			y:     &wire.ValueInfoProto{Name: "y"}, refuse: "operand 0 of einsum"},
+		"in both": {cond: extentIsOne("x", "c"), after: []*wire.NodeProto{node("Neg", "a", "y")},
+			y: &wire.ValueInfoProto{Name: "y"}, refuse: "in one branch and"},
 	} {
 		x := wire.TensorValue("x", wire.FloatType, wire.Dim("m"), wire.Dim("n"), wire.Size(3))
 		b := wire.TensorValue("b", wire.Int64Type)
-		m := parsed(t, 8, &wire.GraphProto{Input: []*wire.ValueInfoProto{x, b}, Output: []*wire.ValueInfoProto{c.y}, Initializer: []*wire.TensorProto{one, int64s("axis", 1)},
-			Node: append(append(c.cond, choice("c", "x", "a")), c.after...)})
+		m := parsed(t, 8, &wire.GraphProto{Input: []*wire.ValueInfoProto{x, b}, Output: []*wire.ValueInfoProto{c.y},
+			Initializer: []*wire.TensorProto{one, int64s("axis", 1)},
+			Node:        append(append(c.cond, choice("c", "x", "a")), c.after...)})
 		module, _, err := m.Build(nil)
 		if c.refuse != "" {
 			if err == nil || !strings.Contains(err.Error(), c.refuse) || errors.Is(err, diag.ErrInternal) {
@@ -76,10 +87,12 @@ func TestImpossibleBranch(t *testing.T) {
 	}
 }
 
-// TestManyBranches: branches of other ranks one after the other cost as many attempts where their ranks agree again, and end in a refusal where they never do.
+// TestManyBranches: branches of other ranks one after the other cost as many attempts where their ranks agree again,
+// and end in a refusal where they never do.
 func TestManyBranches(t *testing.T) {
 	for _, merging := range []bool{true, false} {
-		g := &wire.GraphProto{Input: []*wire.ValueInfoProto{wire.TensorValue("a0", wire.FloatType, wire.Dim("m"), wire.Size(1), wire.Size(3))}, Output: results("y"),
+		g := &wire.GraphProto{Input: []*wire.ValueInfoProto{wire.TensorValue("a0", wire.FloatType, wire.Dim("m"),
+			wire.Size(1), wire.Size(3))}, Output: results("y"),
 			Initializer: []*wire.TensorProto{int64s("axis", 1), int64s("form", -1, 1, 3), int64s("flat", -1)}}
 		for i := range 40 {
 			g.Input = append(g.Input, wire.TensorValue(fmt.Sprintf("c%d", i), wire.BoolType))
@@ -88,8 +101,10 @@ func TestManyBranches(t *testing.T) {
 				g.Node = append(g.Node, choice(fmt.Sprintf("c%d", i), in, "b"+out), node("Reshape", "b"+out+",form", out))
 				continue
 			}
-			g.Node = append(g.Node, node("If", fmt.Sprintf("c%d", i), out, wire.GraphAttribute("then_branch", graphOf(out+".t", node("Unsqueeze", in+",axis", out+".t"))),
-				wire.GraphAttribute("else_branch", graphOf(out+".e", node("ReduceSum", in+",axis", out+".e", wire.IntAttribute("keepdims", 0))))))
+			g.Node = append(g.Node, node("If", fmt.Sprintf("c%d", i), out,
+				wire.GraphAttribute("then_branch", graphOf(out+".t", node("Unsqueeze", in+",axis", out+".t"))),
+				wire.GraphAttribute("else_branch", graphOf(out+".e",
+					node("ReduceSum", in+",axis", out+".e", wire.IntAttribute("keepdims", 0))))))
 		}
 		g.Node = append(g.Node, node("Reshape", "a40,flat", "y"))
 		start := time.Now()

@@ -17,8 +17,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// external finds the data that a model keeps in other files. Each file is opened once, when its first tensor is asked for,
-// and stays mapped until Close.
+// external finds the data that a model keeps in other files. Each file is opened once, when its first tensor is asked
+// for, and stays mapped until Close.
 //
 // A model is data from anywhere, so its locations are held to the model's own folder: no absolute path, no "..", no
 // symbolic link that leaves the folder, nothing but regular files. A folder is searched through os.Root, which keeps to
@@ -107,7 +107,8 @@ var errNotRegular = errors.New("it is not a regular file")
 // clean checks a location and returns it without "." and doubled slashes.
 func clean(location string) (string, error) {
 	refuse := func(why string) (string, error) {
-		return "", diag.Inputf("external data at %.80q: %s", location, why).WithFix("keep the file beside the model, or below")
+		return "", diag.Inputf("external data at %.80q: %s", location, why).
+			WithFix("keep the file beside the model, or below")
 	}
 	switch {
 	case location == "":
@@ -142,7 +143,8 @@ func (x *external) file(location string) (*mem.Block, error) {
 		if errors.As(err, &known) { // memory that ran out, or a device that only the open file showed to be one
 			return nil, known.AtFile(location)
 		}
-		return nil, diag.Inputf("external data: %w", err).AtFile(location).WithFix("keep the file beside the model, or below, where no link leads out")
+		return nil, diag.Inputf("external data: %w", err).AtFile(location).
+			WithFix("keep the file beside the model, or below, where no link leads out")
 	}
 	if x.files == nil {
 		x.files = map[string]*mem.Block{}
@@ -151,9 +153,9 @@ func (x *external) file(location string) (*mem.Block, error) {
 	return block, nil
 }
 
-// Tensor returns the tensor whose data lies in another file. It is a view of the mapped file where the bytes lie aligned;
-// else a copy in the ledger's memory, of kind Weights. Both end with Close. A location that is refused or missing, an offset
-// or length outside the file, and a length that is not what the shape needs are ErrInput.
+// Tensor returns the tensor whose data lies in another file. It is a view of the mapped file where the bytes lie
+// aligned; else a copy in the ledger's memory, of kind Weights. Both end with Close. A location that is refused or
+// missing, an offset or length outside the file, and a length that is not what the shape needs are ErrInput.
 func (x *external) Tensor(t *wire.TensorProto) (*tensor.Tensor, error) {
 	dt, err := t.ElementType()
 	if err != nil {
@@ -175,7 +177,8 @@ func (x *external) Tensor(t *wire.TensorProto) (*tensor.Tensor, error) {
 		return nil, err
 	}
 	if entry.Length >= 0 && entry.Length != size {
-		return nil, diag.Inputf("external data: the length is %d bytes where %s%s needs %d", entry.Length, dt, tensor.ShapeString(t.Dims), size).
+		return nil, diag.Inputf("external data: the length is %d bytes where %s%s needs %d", entry.Length, dt,
+			tensor.ShapeString(t.Dims), size).
 			AtFile(location).AtTensor(t.Name)
 	}
 	block, err := x.file(location)
@@ -183,7 +186,8 @@ func (x *external) Tensor(t *wire.TensorProto) (*tensor.Tensor, error) {
 		return nil, diag.As(err, diag.ErrInput).AtTensor(t.Name)
 	}
 	if entry.Offset > block.Size() || size > block.Size()-entry.Offset {
-		return nil, diag.Inputf("external data: %d bytes at offset %d do not lie in the file, which has %d", size, entry.Offset, block.Size()).
+		return nil, diag.Inputf("external data: %d bytes at offset %d do not lie in the file, which has %d", size,
+			entry.Offset, block.Size()).
 			AtFile(location).AtTensor(t.Name)
 	}
 	result, _, err := t.OverIn(block.Bytes()[entry.Offset:entry.Offset+size], func(bytes int64) ([]byte, error) {

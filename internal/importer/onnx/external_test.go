@@ -165,7 +165,8 @@ func TestExternalHostile(t *testing.T) {
 	if _, err := missing.Tensor(f32(one, "location", "w.bin")); err == nil || !errors.Is(err, diag.ErrInput) {
 		t.Error(err)
 	}
-	if _, err := externalFS(fstest.MapFS{"d/x": {}}, "m.onnx").Tensor(f32(one, "location", "d")); err == nil || !strings.Contains(err.Error(), "regular") {
+	if _, err := externalFS(fstest.MapFS{"d/x": {}}, "m.onnx").Tensor(f32(one, "location", "d")); err == nil ||
+		!strings.Contains(err.Error(), "regular") {
 		t.Error(err)
 	}
 }

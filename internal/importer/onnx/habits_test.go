@@ -50,10 +50,13 @@ func results(names ...string) []*wire.ValueInfoProto {
 	return out
 }
 
-// TestNamelessDimensions: what stands for an extent that is not known makes a dimension of its own, and no two the same.
+// TestNamelessDimensions: what stands for an extent that is not known makes a dimension of its own, and no two the
+// same.
 func TestNamelessDimensions(t *testing.T) {
-	x := wire.TensorValue("x", wire.FloatType, wire.Size(-1), wire.Dim("?"), wire.Dim(""), &wire.Dimension{}, wire.Dim("-1"), wire.Dim("None"), wire.Dim("past + 1"), wire.Size(3))
-	m := parsed(t, 8, &wire.GraphProto{Input: []*wire.ValueInfoProto{x}, Output: results("y"), Node: []*wire.NodeProto{node("Relu", "x", "y")}})
+	x := wire.TensorValue("x", wire.FloatType, wire.Size(-1), wire.Dim("?"), wire.Dim(""), &wire.Dimension{},
+		wire.Dim("-1"), wire.Dim("None"), wire.Dim("past + 1"), wire.Size(3))
+	m := parsed(t, 8, &wire.GraphProto{Input: []*wire.ValueInfoProto{x}, Output: results("y"),
+		Node: []*wire.NodeProto{node("Relu", "x", "y")}})
 	if got, want := m.Inputs[0].Type.String(), `f32[x.0, x.1, x.2, x.3, x.4, x.5, "past + 1", 3]`; got != want {
 		t.Errorf("the input is %s, want %s", got, want)
 	}
@@ -69,30 +72,36 @@ func TestNamelessDimensions(t *testing.T) {
 	}
 }
 
-// TestFormatVersions: a file of the first two versions imports nothing, and means version 1; one newer than any that is known is refused.
+// TestFormatVersions: a file of the first two versions imports nothing, and means version 1; one newer than any that is
+// known is refused.
 func TestFormatVersions(t *testing.T) {
 	x := wire.TensorValue("x", wire.FloatType, wire.Size(2))
-	g := &wire.GraphProto{Input: []*wire.ValueInfoProto{x}, Output: results("y"), Node: []*wire.NodeProto{node("Relu", "x", "y", wire.IntsAttribute("consumed_inputs", 0))}}
+	g := &wire.GraphProto{Input: []*wire.ValueInfoProto{x}, Output: results("y"),
+		Node: []*wire.NodeProto{node("Relu", "x", "y", wire.IntsAttribute("consumed_inputs", 0))}}
 	if _, _, err := parsed(t, 2, g).Build(nil); err != nil {
 		t.Errorf("version 2: %v", err)
 	}
-	if _, _, err := parsed(t, 8, g).Build(nil); !errors.Is(err, diag.ErrInput) || !strings.Contains(err.Error(), "consumed_inputs") {
+	if _, _, err := parsed(t, 8, g).Build(nil); !errors.Is(err, diag.ErrInput) ||
+		!strings.Contains(err.Error(), "consumed_inputs") {
 		t.Errorf("consumed_inputs in version 17: %v", err)
 	}
-	if _, _, err := parsed(t, convert.NewestFormat+1, g).Build(nil); !errors.Is(err, diag.ErrUnsupported) || !strings.Contains(err.Error(), "ir_version") {
+	if _, _, err := parsed(t, convert.NewestFormat+1, g).Build(nil); !errors.Is(err, diag.ErrUnsupported) ||
+		!strings.Contains(err.Error(), "ir_version") {
 		t.Errorf("version %d: %v", convert.NewestFormat+1, err)
 	}
 }
 
-// TestInitializersAsInputs: an input that has an initializer is no input of the model, whatever the version of the format says of it; nothing declares the type of what
-// lies between.
+// TestInitializersAsInputs: an input that has an initializer is no input of the model, whatever the version of the
+// format says of it; nothing declares the type of what lies between.
 func TestInitializersAsInputs(t *testing.T) {
 	for _, format := range []int64{3, 8} {
 		m := parsed(t, format, &wire.GraphProto{
-			Input:       []*wire.ValueInfoProto{wire.TensorValue("x", wire.FloatType, wire.Size(2)), wire.TensorValue("w", wire.FloatType, wire.Size(2))},
+			Input: []*wire.ValueInfoProto{wire.TensorValue("x", wire.FloatType, wire.Size(2)),
+				wire.TensorValue("w", wire.FloatType, wire.Size(2))},
 			Initializer: []*wire.TensorProto{wire.FromTensor("w", tensor.Of[float32](10, 20))},
 			Output:      results("y"),
-			Node:        []*wire.NodeProto{node("Add", "x,w", "sum"), node("Clip", "sum,,", "between"), node("Neg", "between", "y")},
+			Node: []*wire.NodeProto{node("Add", "x,w", "sum"), node("Clip", "sum,,", "between"),
+				node("Neg", "between", "y")},
 		})
 		if len(m.Inputs) != 1 || m.Inputs[0].Name != "x" || !slices.Equal(m.Defaults, []string{"w"}) {
 			t.Fatalf("inputs %v, defaults %v", m.Inputs, m.Defaults)
@@ -114,7 +123,8 @@ func TestInitializersAsInputs(t *testing.T) {
 // TestConstants: every attribute that a Constant may hold its value in.
 func TestConstants(t *testing.T) {
 	sparse := func(values, indices *tensor.Tensor, dims ...int64) *wire.AttributeProto {
-		return &wire.AttributeProto{Name: "sparse_value", Type: wire.AttributeSparseTensor, SparseTensor: sparseTensor("", values, indices, dims...)}
+		return &wire.AttributeProto{Name: "sparse_value", Type: wire.AttributeSparseTensor,
+			SparseTensor: sparseTensor("", values, indices, dims...)}
 	}
 	for _, c := range []struct {
 		a    *wire.AttributeProto
@@ -144,7 +154,8 @@ func TestConstants(t *testing.T) {
 		}
 		if got == nil || got.DType() != c.want.DType() || !slices.Equal(got.Shape(), c.want.Shape()) {
 			t.Errorf("%s is %v", c.a.Name, got)
-		} else if got.DType() == dtype.String && !slices.Equal(got.Strings(), c.want.Strings()) || got.DType() != dtype.String && !bytes.Equal(got.Bytes(), c.want.Bytes()) {
+		} else if got.DType() == dtype.String && !slices.Equal(got.Strings(), c.want.Strings()) ||
+			got.DType() != dtype.String && !bytes.Equal(got.Bytes(), c.want.Bytes()) {
 			t.Errorf("%s is %v", c.a.Name, got)
 		}
 	}
@@ -171,24 +182,35 @@ func TestSparseInitializers(t *testing.T) {
 		refused string
 		kind    error
 	}{
-		{name: "flat", s: sparseTensor("w", three, tensor.Of[int64](0, 2, 5), 2, 3), want: floats([]int64{2, 3}, 1, 0, 2, 0, 0, 3)},
-		{name: "coordinates", s: sparseTensor("w", three, matrix(3, 0, 1, 1, 0, 1, 2), 2, 3), want: floats([]int64{2, 3}, 0, 1, 0, 2, 0, 3)},
+		{name: "flat", s: sparseTensor("w", three, tensor.Of[int64](0, 2, 5), 2, 3),
+			want: floats([]int64{2, 3}, 1, 0, 2, 0, 0, 3)},
+		{name: "coordinates", s: sparseTensor("w", three, matrix(3, 0, 1, 1, 0, 1, 2), 2, 3),
+			want: floats([]int64{2, 3}, 0, 1, 0, 2, 0, 3)},
 		{name: "empty", s: sparseTensor("w", tensor.Of[float32](), nil, 2), want: tensor.Of[float32](0, 0)},
-		{name: "outside", s: sparseTensor("w", three, tensor.Of[int64](0, 2, 6), 2, 3), refused: "element 2", kind: diag.ErrInput},
-		{name: "below 0", s: sparseTensor("w", three, matrix(3, 0, -1, 1, 0, 1, 2), 2, 3), refused: "element 0", kind: diag.ErrInput},
-		{name: "twice", s: sparseTensor("w", three, tensor.Of[int64](0, 2, 2), 2, 3), refused: "element 2", kind: diag.ErrInput},
-		{name: "too few positions", s: sparseTensor("w", three, tensor.Of[int64](0, 2), 2, 3), refused: "positions", kind: diag.ErrInput},
-		{name: "another rank", s: sparseTensor("w", three, matrix(3, 0, 1, 2), 2, 3), refused: "positions", kind: diag.ErrInput},
+		{name: "outside", s: sparseTensor("w", three, tensor.Of[int64](0, 2, 6), 2, 3), refused: "element 2",
+			kind: diag.ErrInput},
+		{name: "below 0", s: sparseTensor("w", three, matrix(3, 0, -1, 1, 0, 1, 2), 2, 3), refused: "element 0",
+			kind: diag.ErrInput},
+		{name: "twice", s: sparseTensor("w", three, tensor.Of[int64](0, 2, 2), 2, 3), refused: "element 2",
+			kind: diag.ErrInput},
+		{name: "too few positions", s: sparseTensor("w", three, tensor.Of[int64](0, 2), 2, 3), refused: "positions",
+			kind: diag.ErrInput},
+		{name: "another rank", s: sparseTensor("w", three, matrix(3, 0, 1, 2), 2, 3), refused: "positions",
+			kind: diag.ErrInput},
 		{name: "no positions", s: sparseTensor("w", three, nil, 2, 3), refused: "without positions", kind: diag.ErrInput},
 		{name: "no values", s: &wire.SparseTensorProto{Dims: []int64{2}}, refused: "without a name", kind: diag.ErrInput},
 		{name: "floats for positions", s: sparseTensor("w", three, three, 2, 3), refused: "positions", kind: diag.ErrInput},
-		{name: "a huge one", s: sparseTensor("w", three, tensor.Of[int64](0, 2, 5), 1<<20, 1<<20), refused: "of which the file holds 3", kind: diag.ErrUnsupported},
-		{name: "overflow", s: sparseTensor("w", three, tensor.Of[int64](0, 2, 5), 1<<40, 1<<40), refused: "w", kind: diag.ErrInput},
-		{name: "a negative extent", s: sparseTensor("w", three, tensor.Of[int64](0, 2, 5), -1, 3), refused: "w", kind: diag.ErrInput},
+		{name: "a huge one", s: sparseTensor("w", three, tensor.Of[int64](0, 2, 5), 1<<20, 1<<20),
+			refused: "of which the file holds 3", kind: diag.ErrUnsupported},
+		{name: "overflow", s: sparseTensor("w", three, tensor.Of[int64](0, 2, 5), 1<<40, 1<<40), refused: "w",
+			kind: diag.ErrInput},
+		{name: "a negative extent", s: sparseTensor("w", three, tensor.Of[int64](0, 2, 5), -1, 3), refused: "w",
+			kind: diag.ErrInput},
 	} {
 		m := parsed(t, 8, &wire.GraphProto{
-			Input: []*wire.ValueInfoProto{wire.TensorValue("w", wire.FloatType)}, SparseInitializer: []*wire.SparseTensorProto{c.s},
-			Output: results("y"), Node: []*wire.NodeProto{node("Identity", "w", "y")},
+			Input:             []*wire.ValueInfoProto{wire.TensorValue("w", wire.FloatType)},
+			SparseInitializer: []*wire.SparseTensorProto{c.s},
+			Output:            results("y"), Node: []*wire.NodeProto{node("Identity", "w", "y")},
 		})
 		if c.s.Values == nil {
 			m.Inputs = nil
@@ -209,15 +231,18 @@ func TestSparseInitializers(t *testing.T) {
 	}
 }
 
-// TestAnyOrder: nodes may stand in any order, subgraphs may read what comes later in the file, and a circle is an error.
+// TestAnyOrder: nodes may stand in any order, subgraphs may read what comes later in the file, and a circle is an
+// error.
 func TestAnyOrder(t *testing.T) {
 	branch := func(read string) *wire.GraphProto {
 		return &wire.GraphProto{Node: []*wire.NodeProto{node("Add", read+",z", "sum")}, Output: results("sum")}
 	}
 	x := wire.TensorValue("x", wire.FloatType, wire.Size(2))
-	choose := node("If", "flag", "chosen", wire.GraphAttribute("then_branch", branch("x")), wire.GraphAttribute("else_branch", branch("x")))
+	choose := node("If", "flag", "chosen", wire.GraphAttribute("then_branch", branch("x")),
+		wire.GraphAttribute("else_branch", branch("x")))
 	m := parsed(t, 8, &wire.GraphProto{Input: []*wire.ValueInfoProto{x}, Output: results("y"), Node: []*wire.NodeProto{
-		node("Neg", "chosen", "y"), choose, node("Mul", "x,x", "z"), node("Constant", "", "flag", wire.TensorAttribute("value", wire.FromTensor("", tensor.Scalar(true)))),
+		node("Neg", "chosen", "y"), choose, node("Mul", "x,x", "z"),
+		node("Constant", "", "flag", wire.TensorAttribute("value", wire.FromTensor("", tensor.Scalar(true)))),
 	}})
 	module, _, err := m.Build(nil)
 	if err != nil {
@@ -230,8 +255,10 @@ func TestAnyOrder(t *testing.T) {
 	if err := tensor.Compare(out[0], tensor.Of[float32](-6, -12), 0, 0); err != nil {
 		t.Error(err)
 	}
-	m = parsed(t, 8, &wire.GraphProto{Input: []*wire.ValueInfoProto{x}, Output: results("y"), Node: []*wire.NodeProto{node("Add", "x,b", "a"), node("Add", "x,a", "b"), node("Neg", "a", "y")}})
-	if _, _, err := m.Build(nil); !errors.Is(err, diag.ErrInput) || !strings.Contains(err.Error(), `"b", is computed by nothing before it`) {
+	m = parsed(t, 8, &wire.GraphProto{Input: []*wire.ValueInfoProto{x}, Output: results("y"),
+		Node: []*wire.NodeProto{node("Add", "x,b", "a"), node("Add", "x,a", "b"), node("Neg", "a", "y")}})
+	if _, _, err := m.Build(nil); !errors.Is(err, diag.ErrInput) ||
+		!strings.Contains(err.Error(), `"b", is computed by nothing before it`) {
 		t.Errorf("a circle: %v", err)
 	}
 }

@@ -20,7 +20,8 @@ const (
 	listEnds   = "<!-- end of the generated part -->"
 )
 
-// casesFile counts, by operator, ONNX's own cases that pass and that are refused; internal/conformance writes and checks it, where the cases are.
+// casesFile counts, by operator, ONNX's own cases that pass and that are refused; internal/conformance writes and
+// checks it, where the cases are.
 const casesFile = "testdata/cases.txt"
 
 // cases reads it: an operator's "passed of all", with "all" alone where every one passes.
@@ -47,15 +48,19 @@ func cases(t *testing.T) map[string]string {
 // notes say what of an operator is refused, beside what the text above the table says of all, and why.
 var notes = map[string]string{
 	"ATen": "names a function of PyTorch", "GRUUnit": "was never defined",
-	"ai.onnx.ml:CastMap": "maps are no values", "ai.onnx.ml:DictVectorizer": "maps are no values", "ai.onnx.ml:ZipMap": "gives the tensor under the maps",
-	"Bernoulli": "six of the cases hold numbers of another generator", "RandomUniformLike": "as Bernoulli, whose body it is in",
-	"BatchNormalization": "training with more than the first output", "ai.onnx.preview.training:Gradient": "of what has no derivative here",
-	"ImageDecoder": "kinds of JPEG and TIFF that are named above",
-	"Scan":         "texts, sequences and optionals as results of the body", "SequenceAt": "a tensor of a rank that nothing tells",
+	"ai.onnx.ml:CastMap": "maps are no values", "ai.onnx.ml:DictVectorizer": "maps are no values",
+	"ai.onnx.ml:ZipMap":                 "gives the tensor under the maps",
+	"Bernoulli":                         "six of the cases hold numbers of another generator",
+	"RandomUniformLike":                 "as Bernoulli, whose body it is in",
+	"BatchNormalization":                "training with more than the first output",
+	"ai.onnx.preview.training:Gradient": "of what has no derivative here",
+	"ImageDecoder":                      "kinds of JPEG and TIFF that are named above",
+	"Scan":                              "texts, sequences and optionals as results of the body",
+	"SequenceAt":                        "a tensor of a rank that nothing tells",
 }
 
-// list is the table of ONNX's operators: each with its versions, the types that the first operand of its newest version may have, the cases
-// that pass, and what is refused.
+// list is the table of ONNX's operators: each with its versions, the types that the first operand of its newest version
+// may have, the cases that pass, and what is refused.
 func list(t *testing.T) string {
 	var b strings.Builder
 	passed := cases(t)
@@ -80,19 +85,21 @@ func list(t *testing.T) string {
 				count = "" // ONNX has no cases of it, though of operators with such names
 			}
 			versions := schema.Versions(domain, name)
-			rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s | %s |\n", name, strings.Trim(strings.ReplaceAll(fmt.Sprint(versions), " ", ", "), "[]"),
+			rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s | %s |\n", name,
+				strings.Trim(strings.ReplaceAll(fmt.Sprint(versions), " ", ", "), "[]"),
 				typesOf(domain, name, versions[len(versions)-1]), count, note))
 		}
 		title := domain
 		if domain == "" {
 			title = "ai.onnx"
 		}
-		fmt.Fprintf(&b, "\n### %s\n\n%d of %d operators.\n\n| operator | versions | types | cases that pass | refused, and why |\n|---|---|---|---|---|\n%s", title, supported, len(names), strings.Join(rows, ""))
+		fmt.Fprintf(&b, "\n### %s\n\n%d of %d operators.\n\n| operator | versions | types | cases that pass | refused, and "+
+			"why |\n|---|---|---|---|---|\n%s", title, supported, len(names), strings.Join(rows, ""))
 	}
 	return b.String()
 }
 
-// typesOf are the types of an operator's first operand, or result where it has none.
+// typesOf are the types of an operator's first operand, or result if it has none.
 func typesOf(domain, name string, version int64) string {
 	o, ok := schema.Lookup(domain, name, version)
 	if !ok {

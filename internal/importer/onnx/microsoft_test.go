@@ -45,7 +45,8 @@ func permuted(t *tensor.Tensor, shape []int64, at func(index []int64) int64) *te
 	return out
 }
 
-// TestMicrosoftSpellings: operators in forms that onnxruntime's processor target does not run give what their other forms give, which testdata/onnx/microsoft_* compares with it.
+// TestMicrosoftSpellings: operators in forms that onnxruntime's processor target does not run give what their other
+// forms give, which testdata/onnx/microsoft_* compares with it.
 func TestMicrosoftSpellings(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	const batch, steps, heads, size = 2, 3, 2, 4
@@ -60,7 +61,8 @@ func TestMicrosoftSpellings(t *testing.T) {
 	})
 	number, count := wire.IntAttribute("num_heads", heads), wire.IntAttribute("unidirectional", 1)
 	x, w, b := random(r, batch, steps, 5), random(r, 5, 3*heads*size), random(r, 3*heads*size)
-	pairs := tensor.Must(tensor.Of[int32](1, 0, 1, 1, 1, 0, 0, 1, 1, 1, 1, 0, 0, 1, 1, 1, 0, 1).Reshape(batch, steps, steps))
+	pairs := tensor.Must(tensor.Of[int32](1, 0, 1, 1, 1, 0, 0, 1, 1, 1, 1, 0, 0, 1, 1, 1, 0, 1).Reshape(batch, steps,
+		steps))
 	large := permuted(pairs, []int64{batch, 1, 5, 5}, func(i []int64) int64 {
 		return (i[0]*steps+min(i[2], steps-1))*steps + min(i[3], steps-1)
 	})
@@ -80,12 +82,14 @@ func TestMicrosoftSpellings(t *testing.T) {
 		{"packed queries, keys and values", func() ([]*tensor.Tensor, error) {
 			return microsoftNode("MultiHeadAttention", []*tensor.Tensor{three}, number, count)
 		}, func() ([]*tensor.Tensor, error) {
-			return microsoftNode("MultiHeadAttention", []*tensor.Tensor{part(three, 3, 0), part(three, 3, 1), part(three, 3, 2)}, number, count)
+			return microsoftNode("MultiHeadAttention", []*tensor.Tensor{part(three, 3, 0), part(three, 3, 1), part(three, 3, 2)},
+				number, count)
 		}},
 		{"packed keys and values", func() ([]*tensor.Tensor, error) {
 			return microsoftNode("MultiHeadAttention", []*tensor.Tensor{part(three, 3, 0), two}, number)
 		}, func() ([]*tensor.Tensor, error) {
-			return microsoftNode("MultiHeadAttention", []*tensor.Tensor{part(three, 3, 0), part(three, 3, 1), part(three, 3, 2)}, number)
+			return microsoftNode("MultiHeadAttention", []*tensor.Tensor{part(three, 3, 0), part(three, 3, 1), part(three, 3, 2)},
+				number)
 		}},
 		{"a mask larger than needed", func() ([]*tensor.Tensor, error) {
 			return microsoftNode("Attention", []*tensor.Tensor{x, w, b, large}, number)
@@ -112,14 +116,16 @@ func TestMicrosoftSpellings(t *testing.T) {
 			return microsoftNode(":Relu", y)
 		}},
 		{"groups of channels that come first", func() ([]*tensor.Tensor, error) {
-			return microsoftNode("GroupNorm", []*tensor.Tensor{image, gamma, beta}, groups, wire.IntAttribute("activation", 0), wire.IntAttribute("channels_last", 0))
+			return microsoftNode("GroupNorm", []*tensor.Tensor{image, gamma, beta}, groups, wire.IntAttribute("activation", 0),
+				wire.IntAttribute("channels_last", 0))
 		}, func() ([]*tensor.Tensor, error) {
 			return microsoftNode(":GroupNormalization", []*tensor.Tensor{image, gamma, beta}, wire.IntAttribute("num_groups", 2))
 		}},
 		{"groups of channels that come last", func() ([]*tensor.Tensor, error) {
 			return microsoftNode("GroupNorm", []*tensor.Tensor{last, gamma, beta}, groups, silu)
 		}, func() ([]*tensor.Tensor, error) {
-			y, err := microsoftNode("GroupNorm", []*tensor.Tensor{image, gamma, beta}, groups, wire.IntAttribute("activation", 0), wire.IntAttribute("channels_last", 0))
+			y, err := microsoftNode("GroupNorm", []*tensor.Tensor{image, gamma, beta}, groups,
+				wire.IntAttribute("activation", 0), wire.IntAttribute("channels_last", 0))
 			if err != nil {
 				return nil, err
 			}
@@ -134,7 +140,8 @@ func TestMicrosoftSpellings(t *testing.T) {
 			return microsoftNode("GroupNorm", []*tensor.Tensor{lifted, gamma, beta}, groups, silu)
 		}},
 		{"a gate", func() ([]*tensor.Tensor, error) {
-			return microsoftNode("BiasSplitGelu", []*tensor.Tensor{tensor.Of[float32](2, 3, 1, -1), tensor.Of[float32](1, 0, 0, 0)})
+			return microsoftNode("BiasSplitGelu", []*tensor.Tensor{tensor.Of[float32](2, 3, 1, -1),
+				tensor.Of[float32](1, 0, 0, 0)})
 		}, func() ([]*tensor.Tensor, error) {
 			y, err := microsoftNode("Gelu", []*tensor.Tensor{tensor.Of[float32](1, -1)})
 			if err != nil {
@@ -174,8 +181,10 @@ func TestMicrosoftNumbers(t *testing.T) {
 		zero := zeros >> (4 * groups[k]) & 15
 		want += float64(x[k]) * (float64(q) - float64(zero)) * float64(scales[groups[k]])
 	}
-	attrs := []*wire.AttributeProto{wire.IntAttribute("K", 32), wire.IntAttribute("N", 1), wire.IntAttribute("bits", 4), wire.IntAttribute("block_size", 16)}
-	in := []*tensor.Tensor{floats([]int64{1, 32}, x...), tensor.Must(tensor.Of(weights...).Reshape(1, 2, 8)), tensor.Of(scales...), tensor.Of(zeros), tensor.Of(groups...)}
+	attrs := []*wire.AttributeProto{wire.IntAttribute("K", 32), wire.IntAttribute("N", 1), wire.IntAttribute("bits", 4),
+		wire.IntAttribute("block_size", 16)}
+	in := []*tensor.Tensor{floats([]int64{1, 32}, x...), tensor.Must(tensor.Of(weights...).Reshape(1, 2, 8)),
+		tensor.Of(scales...), tensor.Of(zeros), tensor.Of(groups...)}
 	out, err := microsoftNode("MatMulNBits", in, attrs...)
 	if err != nil {
 		t.Fatal(err)
@@ -185,7 +194,8 @@ func TestMicrosoftNumbers(t *testing.T) {
 	}
 
 	// (130 + 133 + 139 − 3·120)·0.05 / 3 = 0.7, which is 14 steps of 0.05 above 100.
-	out, err = microsoftNode("QLinearReduceMean", []*tensor.Tensor{tensor.Of[uint8](130, 133, 139), tensor.Scalar[float32](.05), tensor.Scalar[uint8](120), tensor.Scalar[float32](.05), tensor.Scalar[uint8](100)},
+	out, err = microsoftNode("QLinearReduceMean", []*tensor.Tensor{tensor.Of[uint8](130, 133, 139),
+		tensor.Scalar[float32](.05), tensor.Scalar[uint8](120), tensor.Scalar[float32](.05), tensor.Scalar[uint8](100)},
 		wire.IntsAttribute("axes", 0), wire.IntAttribute("keepdims", 0))
 	if err != nil {
 		t.Fatal(err)
@@ -206,18 +216,27 @@ func TestMicrosoftRefusals(t *testing.T) {
 		attrs []*wire.AttributeProto
 		want  string
 	}{
-		{"GroupQueryAttention", []*tensor.Tensor{q, q, q, nil, nil, length, total}, []*wire.AttributeProto{heads, groups, wire.IntAttribute("sliding_window_cache", 1)}, "sliding_window_cache = 1"},
-		{"GroupQueryAttention", []*tensor.Tensor{q, q, q, nil, nil, length, total, nil, nil, nil, nil, nil, length}, []*wire.AttributeProto{heads, groups}, "input 12"},
-		{"GroupQueryAttention", []*tensor.Tensor{q, q, q, nil, nil, length, total}, []*wire.AttributeProto{heads}, "kv_num_heads is missing"},
-		{"MultiHeadAttention", []*tensor.Tensor{q, q, q, nil, nil, nil, nil, nil, nil, length}, []*wire.AttributeProto{heads}, "input 9"},
+		{"GroupQueryAttention", []*tensor.Tensor{q, q, q, nil, nil, length, total},
+			[]*wire.AttributeProto{heads, groups, wire.IntAttribute("sliding_window_cache", 1)}, "sliding_window_cache = 1"},
+		{"GroupQueryAttention", []*tensor.Tensor{q, q, q, nil, nil, length, total, nil, nil, nil, nil, nil, length},
+			[]*wire.AttributeProto{heads, groups}, "input 12"},
+		{"GroupQueryAttention", []*tensor.Tensor{q, q, q, nil, nil, length, total}, []*wire.AttributeProto{heads},
+			"kv_num_heads is missing"},
+		{"MultiHeadAttention", []*tensor.Tensor{q, q, q, nil, nil, nil, nil, nil, nil, length}, []*wire.AttributeProto{heads},
+			"input 9"},
 		{"MultiHeadAttention", []*tensor.Tensor{q}, []*wire.AttributeProto{heads}, "keys or values are missing"},
-		{"Attention", []*tensor.Tensor{q, random(r, 8, 24)}, []*wire.AttributeProto{heads, wire.IntAttribute("do_rotary", 1)}, "do_rotary = 1"},
-		{"Attention", []*tensor.Tensor{q, random(r, 8, 24), nil, tensor.Of[int32](1, 2, 3, 4, 5)}, []*wire.AttributeProto{heads}, "a mask"},
-		{"FusedConv", []*tensor.Tensor{random(r, 1, 1, 3), random(r, 1, 1, 1)}, []*wire.AttributeProto{wire.StringAttribute("activation", "Sine")}, `activation "Sine"`},
+		{"Attention", []*tensor.Tensor{q, random(r, 8, 24)}, []*wire.AttributeProto{heads, wire.IntAttribute("do_rotary", 1)},
+			"do_rotary = 1"},
+		{"Attention", []*tensor.Tensor{q, random(r, 8, 24), nil, tensor.Of[int32](1, 2, 3, 4, 5)},
+			[]*wire.AttributeProto{heads}, "a mask"},
+		{"FusedConv", []*tensor.Tensor{random(r, 1, 1, 3), random(r, 1, 1, 1)},
+			[]*wire.AttributeProto{wire.StringAttribute("activation", "Sine")}, `activation "Sine"`},
 		{"FusedConv", []*tensor.Tensor{q}, nil, "1 inputs where the operator has 2 to 4"},
-		{"QuickGelu", []*tensor.Tensor{q}, []*wire.AttributeProto{wire.IntAttribute("alpha", 2)}, "the attribute alpha is of type int, not float"},
+		{"QuickGelu", []*tensor.Tensor{q}, []*wire.AttributeProto{wire.IntAttribute("alpha", 2)},
+			"the attribute alpha is of type int, not float"},
 		{"QuickGelu", []*tensor.Tensor{q}, []*wire.AttributeProto{wire.FloatAttribute("beta", 2)}, `no attribute "beta"`},
-		{"CDist", []*tensor.Tensor{random(r, 2, 2), random(r, 2, 2)}, []*wire.AttributeProto{wire.StringAttribute("metric", "cosine")}, `metric "cosine"`},
+		{"CDist", []*tensor.Tensor{random(r, 2, 2), random(r, 2, 2)},
+			[]*wire.AttributeProto{wire.StringAttribute("metric", "cosine")}, `metric "cosine"`},
 		{"BeamSearch", []*tensor.Tensor{q}, nil, "operators com.microsoft:BeamSearch"},
 	} {
 		if _, err := microsoftNode(c.name, c.in, c.attrs...); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -1,5 +1,6 @@
-// Package onnx reads ONNX models into ir. The wire format is package wire's. Package convert goes through a graph's nodes, and
-// finds for each the rule that turns it into ir: the packages below rules have them, in a table for each domain.
+// Package onnx reads ONNX models into ir. The wire format is package wire's. Package convert goes through a graph's
+// nodes, and finds for each the rule that turns it into ir: the packages below rules have them, in a table for each
+// domain.
 //
 // Weights are not copied: constants are views of the model's file, mapped, which must stay open while they are used.
 package onnx
@@ -75,7 +76,8 @@ func ParseIn(data []byte, fsys fs.FS, name string) (*Model, error) {
 // Parse reads a model from memory, which it borrows. It has no external data.
 func Parse(data []byte) (*Model, error) { return parse(data) }
 
-// Blocks are the files that the model reads, its own and those of external data, as far as they are mapped, and copies of what does not lie aligned in those.
+// Blocks are the files that the model reads, its own and those of external data, as far as they are mapped, and copies
+// of what does not lie aligned in those.
 func (m *Model) Blocks() (list []*mem.Block) {
 	if m.external != nil {
 		list = m.external.blocks()
@@ -111,7 +113,8 @@ func parse(data []byte) (m *Model, err error) {
 
 // newModel is a model without its inputs and outputs.
 func newModel(proto *wire.ModelProto) *Model {
-	m := &Model{Source: convert.Source{Proto: proto, Meta: map[string]string{}, Opsets: map[string]int64{}, Functions: map[string]*wire.FunctionProto{}, Rules: rules}}
+	m := &Model{Source: convert.Source{Proto: proto, Meta: map[string]string{}, Opsets: map[string]int64{},
+		Functions: map[string]*wire.FunctionProto{}, Rules: rules}}
 	m.Read = m.tensor
 	return m
 }
@@ -120,7 +123,8 @@ func parseModel(data []byte) (*Model, error) {
 	proto, err := wire.ParseModel(data)
 	if err != nil {
 		// What goes wrong before any field is read is no model at all.
-		if e := (*diag.Error)(nil); errors.As(err, &e) && errors.Is(err, diag.ErrInput) && strings.HasPrefix(e.Detail, "ModelProto: ") {
+		if e := (*diag.Error)(nil); errors.As(err, &e) && errors.Is(err, diag.ErrInput) &&
+			strings.HasPrefix(e.Detail, "ModelProto: ") {
 			e.Detail = "this is not an ONNX model, or a broken one: " + e.Detail
 		}
 		return nil, err
@@ -183,11 +187,13 @@ func parseModel(data []byte) (*Model, error) {
 	return m, nil
 }
 
-// tensor is a constant of the file: a view of its bytes where they lie in the file packed, aligned for their type or not, else decoded.
+// tensor is a constant of the file: a view of its bytes where they lie in the file packed, aligned for their type or
+// not, else decoded.
 func (m *Model) tensor(t *wire.TensorProto) (*tensor.Tensor, error) {
 	if t.External() {
 		if m.external == nil {
-			return nil, diag.Inputf("its data lies in another file, and the model has no folder").AtTensor(t.Name).WithFix("load the model by its path")
+			return nil, diag.Inputf("its data lies in another file, and the model has no folder").AtTensor(t.Name).
+				WithFix("load the model by its path")
 		}
 		return m.external.Tensor(t)
 	}

@@ -19,8 +19,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestNodes runs ONNX's own test of each operator through the rules and the operators' meaning. WEIR_ONNX_DATA names the folder that
-// holds node/, WEIR_ONNX_NODES, where set, a pattern of the tests to run. A refusal is counted, and is no failure.
+// TestNodes runs ONNX's own test of each operator through the rules and the operators' meaning. WEIR_ONNX_DATA names
+// the folder that holds node/, WEIR_ONNX_NODES, where set, a pattern of the tests to run. A refusal is counted, and is
+// no failure.
 func TestNodes(t *testing.T) { testNodes(t, false) }
 
 // TestNodesSymbolic is TestNodes with every extent above 1 of the inputs a named dimension, one for each number.
@@ -53,8 +54,10 @@ func testNodes(t *testing.T, symbolic bool) {
 				err = runNode(folder, true, symbolic)
 			}
 			switch {
-			case errors.Is(err, diag.ErrUnsupported), symbolic && errors.Is(err, diag.ErrInput) && strings.Contains(err.Error(), " does not hold"):
-				// Dimensions that must be equal are not broadcast: where one is 1 and the other not, the run is refused at its entry.
+			case errors.Is(err, diag.ErrUnsupported), symbolic && errors.Is(err, diag.ErrInput) &&
+				strings.Contains(err.Error(), " does not hold"):
+				// Dimensions that must be equal are not broadcast: where one is 1 and the other not, the run is refused at its
+				// entry.
 				why := err.Error()
 				refused[name+": "+why]++
 			case err != nil:
@@ -72,8 +75,8 @@ func testNodes(t *testing.T, symbolic bool) {
 	t.Logf("%d passed, %d refused of %d\n%s", passed, len(lines), len(folders), strings.Join(lines, "\n"))
 }
 
-// runNode runs one test. With baked, all inputs but the first are constants: these models have parameters where a real model's shapes,
-// axes and sizes are constants.
+// runNode runs one test. With baked, all inputs but the first are constants: these models have parameters where a real
+// model's shapes, axes and sizes are constants.
 func runNode(folder string, baked, symbolic bool) (err error) {
 	defer diag.Recover(&err, "running a node test")
 	file, err := os.Open(filepath.Join(folder, "model.onnx"))

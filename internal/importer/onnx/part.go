@@ -183,8 +183,8 @@ func (m *Model) Untie() {
 	graph.Node = slices.DeleteFunc(graph.Node, func(n *wire.NodeProto) bool { return gone[n] })
 }
 
-// Hoist makes initializers of the graph of those that branches and bodies of loops hold, which are read there all the same:
-// of names that nothing else in the graph has. It changes the model.
+// Hoist makes initializers of the graph of those that branches and bodies of loops hold, which are read there all the
+// same: of names that nothing else in the graph has. It changes the model.
 func (m *Model) Hoist() {
 	const sinceVersion = 4 // before, initializers were inputs too
 	if m.Proto.IRVersion < sinceVersion {

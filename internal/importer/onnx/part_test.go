@@ -20,7 +20,8 @@ func TestWriteTooLarge(t *testing.T) {
 		Initializer: []*wire.TensorProto{{Name: "w", DataType: f32, Dims: []int64{1 << 29}, RawData: []byte{}}},
 		Node:        []*wire.NodeProto{{OpType: "Identity", Input: []string{"x"}, Output: []string{"y"}}},
 	}
-	m, err := onnx.Parse((&wire.ModelProto{IRVersion: 8, OpsetImport: []*wire.OperatorSetIDProto{{Version: 17}}, Graph: g}).Marshal())
+	m, err := onnx.Parse((&wire.ModelProto{IRVersion: 8, OpsetImport: []*wire.OperatorSetIDProto{{Version: 17}},
+		Graph: g}).Marshal())
 	if err != nil {
 		t.Fatal(err)
 	}

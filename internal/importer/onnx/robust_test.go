@@ -20,7 +20,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestRulesRefuse gives every rule nodes with operands and attributes that are mostly wrong. A rule may convert a node or say what is the matter with it; it never panics.
+// TestRulesRefuse gives every rule nodes with operands and attributes that are mostly wrong. A rule may convert a node
+// or say what is the matter with it; it never panics.
 func TestRulesRefuse(t *testing.T) {
 	rounds := 150
 	if testing.Short() {
@@ -120,7 +121,8 @@ var oddNumbers = []int64{0, 1, 1, 2, 2, 3, -1, -2, 4, 7, 1 << 40, -1 << 63, 1<<6
 // randomComposite is texts, a sequence, a list or an optional.
 func randomComposite(r *rand.Rand, g *convert.Scope) *ir.Value {
 	kind := convert.Kind(r.Intn(4))
-	p := convert.Port{Name: "c", Kind: kind, Type: ir.Type{DType: []dtype.DType{dtype.String, dtype.String, dtype.F32, dtype.I64}[r.Intn(4)]}}
+	p := convert.Port{Name: "c", Kind: kind, Type: ir.Type{DType: []dtype.DType{dtype.String, dtype.String, dtype.F32,
+		dtype.I64}[r.Intn(4)]}}
 	if kind == convert.Tensor {
 		p.Type.DType = dtype.String
 	}
@@ -146,7 +148,8 @@ func randomCall(r *rand.Rand, domain, plain string, since int64, op *schema.Oper
 	model.Opsets[""], model.Opsets[domain] = since, since
 	g := convert.NewScope(&model.Source, b, nil)
 	node := &wire.NodeProto{OpType: plain, Domain: domain, Name: "node"}
-	c := &convert.Call{Builder: b, Scope: g, Node: node, Version: since, Outputs: 1 + r.Intn(4), Attributes: map[string]*wire.AttributeProto{}}
+	c := &convert.Call{Builder: b, Scope: g, Node: node, Version: since, Outputs: 1 + r.Intn(4),
+		Attributes: map[string]*wire.AttributeProto{}}
 	count := r.Intn(5)
 	if op != nil {
 		least, most := schema.Arity(op.Inputs)
@@ -212,7 +215,9 @@ func randomValue(r *rand.Rand, b *ir.Builder, i int, dt dtype.DType, rank int) *
 }
 
 func randomAttribute(r *rand.Rand, a schema.Attribute) *wire.AttributeProto {
-	words := []string{"", "SAME_UPPER", "SAME_LOWER", "VALID", "NOTSET", "linear", "nearest", "cubic", "constant", "reflect", "none", "sum", "mean", "tanh", "bidirectional", "reverse", "ij,jk->ik", "...i,i", "ii->i", "add", "Relu", "x"}
+	words := []string{"", "SAME_UPPER", "SAME_LOWER", "VALID", "NOTSET", "linear", "nearest", "cubic", "constant",
+		"reflect", "none", "sum", "mean", "tanh", "bidirectional", "reverse", "ij,jk->ik", "...i,i", "ii->i", "add", "Relu",
+		"x"}
 	numbers := func() []int64 {
 		list := make([]int64, r.Intn(5))
 		for i := range list {

@@ -68,7 +68,8 @@ func becomes(t *testing.T, cases map[string]graphCase) {
 func TestControl(t *testing.T) {
 	compared := func(target, a, b string) string {
 		name := target[len("_operator."):][:2] // gt, an
-		return fmt.Sprintf(`{"target": %q, "inputs": [{"name": "a", "arg": %s}, {"name": "b", "arg": %s}], "outputs": [{"as_sym_bool": {"as_name": %q}}], "name": %[4]q}`, target, a, b, name)
+		return fmt.Sprintf(`{"target": %q, "inputs": [{"name": "a", "arg": %s}, {"name": "b", "arg": %s}], `+
+			`"outputs": [{"as_sym_bool": {"as_name": %q}}], "name": %[4]q}`, target, a, b, name)
 	}
 	rows, truth := size("sym_size.int", `, {"name": "dim", "arg": {"as_int": 0}}`), `{"as_sym_bool": {"as_name": "gt"}}`
 	n := `{"as_sym_int": {"as_name": "n"}}`

@@ -73,12 +73,15 @@ func program(nodes, tensors, extra string) []byte {
 }
 
 func node(target, inputs string) string {
-	return fmt.Sprintf(`{"target": "torch.ops.%s", "inputs": [%s], "outputs": [{"as_tensor": {"name": "y"}}], "name": "y"}`, target, inputs)
+	return fmt.Sprintf(`{"target": "torch.ops.%s", "inputs": [%s], `+
+		`"outputs": [{"as_tensor": {"name": "y"}}], "name": "y"}`,
+		target, inputs)
 }
 
 // size is a node of x whose result is the whole number n.
 func size(target, inputs string) string {
-	return fmt.Sprintf(`{"target": "torch.ops.aten.%s", "inputs": [%s], "outputs": [{"as_sym_int": {"as_name": "n"}}], "name": "n"}`, target, self+inputs)
+	return fmt.Sprintf(`{"target": "torch.ops.aten.%s", "inputs": [%s], `+
+		`"outputs": [{"as_sym_int": {"as_name": "n"}}], "name": "n"}`, target, self+inputs)
 }
 
 // integer is a node whose result is a function of 7 and a number.
@@ -97,7 +100,9 @@ func TestGraph(t *testing.T) {
 		{node("aten.view.default", self+`, {"name": "size", "arg": {"as_ints": [-1]}}`), "f32[4*s0]"},
 		{node("aten.sum.dim_IntList",
 			self+`, {"name": "dim", "arg": {"as_ints": [-1]}}, {"name": "keepdim", "arg": {"as_bool": true}}`), "f32[s0, 1]"},
-		{node("aten.slice.Tensor", self+`, {"name": "dim", "arg": {"as_int": 1}}, {"name": "start", "arg": {"as_int": -3}}, {"name": "end", "arg": {"as_int": 9223372036854775807}}`), "f32[s0, 3]"},
+		{node("aten.slice.Tensor", self+
+			`, {"name": "dim", "arg": {"as_int": 1}}, {"name": "start", "arg": {"as_int": -3}}, `+
+			`{"name": "end", "arg": {"as_int": 9223372036854775807}}`), "f32[s0, 3]"},
 		{size("sym_numel.default", "") + "," + node("aten.view.default",
 			self+`, {"name": "size", "arg": {"as_sym_ints": [{"as_name": "n"}]}}`), "f32[4*s0]"},
 		{size("sym_stride.int", `, {"name": "dim", "arg": {"as_int": 0}}`) + "," + node("aten.unfold.default", self+`, {"name": "dimension",
@@ -168,7 +173,8 @@ func TestHostile(t *testing.T) {
 		"a place behind the last": program(node("aten.select.int",
 			self+`, {"name": "dim", "arg": {"as_int": 1}}, {"name": "index", "arg": {"as_int": 4}}`), "", ""),
 		"a part that is too long": program(node("aten.narrow.default",
-			self+`, {"name": "dim", "arg": {"as_int": 1}}, {"name": "start", "arg": {"as_int": 2}}, {"name": "length", "arg": {"as_int": 3}}`), "", ""),
+			self+`, {"name": "dim", "arg": {"as_int": 1}}, {"name": "start", "arg": {"as_int": 2}}, `+
+				`{"name": "length", "arg": {"as_int": 3}}`), "", ""),
 		"parts that are too long": program(node("aten.split_with_sizes.default",
 			self+`, {"name": "split_sizes", "arg": {"as_ints": [3, 3]}}, {"name": "dim", "arg": {"as_int": 1}}`), "", ""),
 		"memory behind the last element": program(node("aten.as_strided.default",
@@ -196,7 +202,8 @@ func TestHostile(t *testing.T) {
 		"axes in the wrong order": program(node("aten.flatten.using_ints",
 			self+`, {"name": "start_dim", "arg": {"as_int": 1}}, {"name": "end_dim", "arg": {"as_int": -2}}`), "", ""),
 		"a norm over more axes": program(node("aten.layer_norm.default",
-			`{"name": "input", "arg": {"as_tensor": {"name": "x"}}}, {"name": "normalized_shape", "arg": {"as_ints": [2, 3, 4, 5]}}`), "", ""),
+			`{"name": "input", "arg": {"as_tensor": {"name": "x"}}}, `+
+				`{"name": "normalized_shape", "arg": {"as_ints": [2, 3, 4, 5]}}`), "", ""),
 		"a kernel without axes": program(node("aten.conv1d.default",
 			`{"name": "input", "arg": {"as_tensor": {"name": "x"}}}, {"name": "weight", "arg": {"as_tensor": {"name": "x"}}}`),
 			"", ""),

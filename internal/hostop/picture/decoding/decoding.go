@@ -18,7 +18,8 @@ func ToRGB(y, cb, cr byte) (r, g, b byte) {
 	return r, g, b
 }
 
-// MaxPixels is how many pixels a picture may have, and how many samples one of JPEG 2000. Larger ones are not supported.
+// MaxPixels is how many pixels a picture may have, and how many samples one of JPEG 2000. Larger ones are not
+// supported.
 const MaxPixels = 1 << 26
 
 // MostPixels is MaxPixels, but where a test wants less.
@@ -67,7 +68,8 @@ func (f *File) Take(bytes int64) error {
 // overhead is what decoding any file takes of Go's heap at most, in bytes: tables and windows.
 const overhead = 1 << 20
 
-// A file may have more than leastPixels only if it has a byte for every so many of them: deflate makes at most 1032 bytes of one, and a pixel may be a bit. A row of a fax may be one bit.
+// A file may have more than leastPixels only if it has a byte for every so many of them: deflate makes at most 1032
+// bytes of one, and a pixel may be a bit. A row of a fax may be one bit.
 const (
 	LeastPixels      = 1 << 21
 	PixelsOfByte     = 8 * 1032
@@ -85,10 +87,12 @@ func Sized(width, height int64) error {
 	return nil
 }
 
-// Dense refuses a picture that a format may say in next to nothing, in a file of so few bytes, of which each may give so many pixels: it would be a large one of one color.
+// Dense refuses a picture that a format may say in next to nothing, in a file of so few bytes, of which each may give
+// so many pixels: it would be a large one of one color.
 func Dense(width, height int64, bytes, pixels int) error {
 	if count := width * height; count > LeastPixels && count/int64(pixels) > int64(bytes) {
-		return diag.Unsupportedf("a picture of %d × %d pixels in %d bytes; one byte may give at most %d pixels", width, height, bytes, pixels)
+		return diag.Unsupportedf("a picture of %d × %d pixels in %d bytes; one byte may give at most %d pixels", width,
+			height, bytes, pixels)
 	}
 	return nil
 }

@@ -9,17 +9,26 @@ type mqState struct {
 
 //weir:table
 var mqStates = [47]mqState{
-	{0x5601, 1, 1, true}, {0x3401, 2, 6, false}, {0x1801, 3, 9, false}, {0x0ac1, 4, 12, false}, {0x0521, 5, 29, false}, {0x0221, 38, 33, false},
-	{0x5601, 7, 6, true}, {0x5401, 8, 14, false}, {0x4801, 9, 14, false}, {0x3801, 10, 14, false}, {0x3001, 11, 17, false}, {0x2401, 12, 18, false},
-	{0x1c01, 13, 20, false}, {0x1601, 29, 21, false}, {0x5601, 15, 14, true}, {0x5401, 16, 14, false}, {0x5101, 17, 15, false}, {0x4801, 18, 16, false},
-	{0x3801, 19, 17, false}, {0x3401, 20, 18, false}, {0x3001, 21, 19, false}, {0x2801, 22, 19, false}, {0x2401, 23, 20, false}, {0x2201, 24, 21, false},
-	{0x1c01, 25, 22, false}, {0x1801, 26, 23, false}, {0x1601, 27, 24, false}, {0x1401, 28, 25, false}, {0x1201, 29, 26, false}, {0x1101, 30, 27, false},
-	{0x0ac1, 31, 28, false}, {0x09c1, 32, 29, false}, {0x08a1, 33, 30, false}, {0x0521, 34, 31, false}, {0x0441, 35, 32, false}, {0x02a1, 36, 33, false},
-	{0x0221, 37, 34, false}, {0x0141, 38, 35, false}, {0x0111, 39, 36, false}, {0x0085, 40, 37, false}, {0x0049, 41, 38, false}, {0x0025, 42, 39, false},
-	{0x0015, 43, 40, false}, {0x0009, 44, 41, false}, {0x0005, 45, 42, false}, {0x0001, 45, 43, false}, {0x5601, 46, 46, false},
+	{0x5601, 1, 1, true}, {0x3401, 2, 6, false}, {0x1801, 3, 9, false}, {0x0ac1, 4, 12, false}, {0x0521, 5, 29, false},
+	{0x0221, 38, 33, false},
+	{0x5601, 7, 6, true}, {0x5401, 8, 14, false}, {0x4801, 9, 14, false}, {0x3801, 10, 14, false}, {0x3001, 11, 17, false},
+	{0x2401, 12, 18, false},
+	{0x1c01, 13, 20, false}, {0x1601, 29, 21, false}, {0x5601, 15, 14, true}, {0x5401, 16, 14, false},
+	{0x5101, 17, 15, false}, {0x4801, 18, 16, false},
+	{0x3801, 19, 17, false}, {0x3401, 20, 18, false}, {0x3001, 21, 19, false}, {0x2801, 22, 19, false},
+	{0x2401, 23, 20, false}, {0x2201, 24, 21, false},
+	{0x1c01, 25, 22, false}, {0x1801, 26, 23, false}, {0x1601, 27, 24, false}, {0x1401, 28, 25, false},
+	{0x1201, 29, 26, false}, {0x1101, 30, 27, false},
+	{0x0ac1, 31, 28, false}, {0x09c1, 32, 29, false}, {0x08a1, 33, 30, false}, {0x0521, 34, 31, false},
+	{0x0441, 35, 32, false}, {0x02a1, 36, 33, false},
+	{0x0221, 37, 34, false}, {0x0141, 38, 35, false}, {0x0111, 39, 36, false}, {0x0085, 40, 37, false},
+	{0x0049, 41, 38, false}, {0x0025, 42, 39, false},
+	{0x0015, 43, 40, false}, {0x0009, 44, 41, false}, {0x0005, 45, 42, false}, {0x0001, 45, 43, false},
+	{0x5601, 46, 46, false},
 }
 
-// The contexts of the arithmetic decoder: 0 to 8 of significance, 9 to 13 of signs, 14 to 16 of refinement, and two more.
+// The contexts of the arithmetic decoder: 0 to 8 of significance, 9 to 13 of signs, 14 to 16 of refinement, and two
+// more.
 const (
 	contextSign, contextRefine, contextRun, contextUniform = 9, 14, 17, 18
 	contexts                                               = 19
@@ -255,7 +264,8 @@ func (d *blockDecoder) significanceContext(at int, last bool) int {
 	return int(min(corners, 2))
 }
 
-// signContexts are the context and the flip of a sign by the signs beside and above (table D.3), each −1, 0 or 1, counted from −1.
+// signContexts are the context and the flip of a sign by the signs beside and above (table D.3), each −1, 0 or 1,
+// counted from −1.
 var signContexts = [3][3][2]byte{{{13, 1}, {12, 1}, {11, 1}}, {{10, 1}, {9, 0}, {10, 0}}, {{11, 0}, {12, 0}, {13, 0}}}
 
 // become makes a coefficient significant: its sign is decoded.
@@ -290,8 +300,8 @@ func (d *blockDecoder) become(at, value int, last bool) {
 	d.values[value] = v
 }
 
-// each visits the coefficients: stripes of four rows, column by column. last says that the coefficient below is of the next stripe and may not be
-// looked at.
+// each visits the coefficients: stripes of four rows, column by column. last says that the coefficient below is of the
+// next stripe and may not be looked at.
 func (d *blockDecoder) each(visit func(at, value int, last bool)) {
 	causal := d.style&styleCausal != 0
 	for top := 0; top < d.height; top += 4 {
@@ -373,7 +383,8 @@ func (d *blockDecoder) cleanup() {
 	}
 }
 
-// cleanColumn decodes what the other passes have left of a stripe's column. Where nothing is near, one bit stands for all four.
+// cleanColumn decodes what the other passes have left of a stripe's column. If nothing is near, one bit stands for all
+// four.
 func (d *blockDecoder) cleanColumn(x, top, end int, causal bool) {
 	y := top
 	found := false

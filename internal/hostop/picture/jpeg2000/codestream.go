@@ -143,8 +143,8 @@ func decodeCodestream(data []byte, f *decoding.File) (*codestream, error) {
 	return s, nil
 }
 
-// take asks for what the samples take: for each its coefficient, its share of a block and of the trees of blocks; what the headers of packets say of blocks, in at least four bits; and a
-// tile's description.
+// take asks for what the samples take: for each its coefficient, its share of a block and of the trees of blocks; what
+// the headers of packets say of blocks, in at least four bits; and a tile's description.
 func (s *codestream) take() error {
 	total := int64(0)
 	for i := range s.planes {
@@ -154,7 +154,8 @@ func (s *codestream) take() error {
 	if err := decoding.Dense(s.x1-s.x0, s.y1-s.y0, bytes, decoding.PixelsOfByte); err != nil {
 		return err
 	}
-	return s.file.Take(20*total + 160*int64(bytes) + int64(len(s.order)*len(s.planes))*int64(unsafe.Sizeof(componentCoding{})+512))
+	return s.file.Take(20*total + 160*int64(bytes) +
+		int64(len(s.order)*len(s.planes))*int64(unsafe.Sizeof(componentCoding{})+512))
 }
 
 // parameters cuts a marker with its segment off.
@@ -192,7 +193,8 @@ func (s *codestream) size(body []byte) error {
 	if r.over || len(r.data) < 3*count || count < 1 {
 		return decoding.Corrupt("a size of %d bytes", len(body))
 	}
-	if s.x0 >= s.x1 || s.y0 >= s.y1 || s.tw < 1 || s.th < 1 || s.tx > s.x0 || s.ty > s.y0 || s.tx+s.tw <= s.x0 || s.ty+s.th <= s.y0 {
+	if s.x0 >= s.x1 || s.y0 >= s.y1 || s.tw < 1 || s.th < 1 || s.tx > s.x0 || s.ty > s.y0 || s.tx+s.tw <= s.x0 ||
+		s.ty+s.th <= s.y0 {
 		return decoding.Corrupt("a picture from %d, %d to %d, %d in tiles of %d × %d", s.x0, s.y0, s.x1, s.y1, s.tw, s.th)
 	}
 	if err := decoding.Sized(s.x1-s.x0, s.y1-s.y0); err != nil {
@@ -275,7 +277,8 @@ func (s *codestream) segment(g *general, mark int, body []byte) error {
 		}
 	case markPOC:
 		for len(r.data) > 0 && !r.over {
-			p := progression{resolution: r.u8(), component: s.component(r), layers: r.u16(), resolutions: r.u8(), components: s.component(r), order: r.u8()}
+			p := progression{resolution: r.u8(), component: s.component(r), layers: r.u16(), resolutions: r.u8(),
+				components: s.component(r), order: r.u8()}
 			if p.components == 0 {
 				p.components = len(all)
 			}
@@ -302,7 +305,8 @@ func (s *codestream) component(r *bytesReader) int {
 }
 
 func readCoding(r *bytesReader, precincts bool) coding {
-	c := coding{levels: r.u8(), widthBits: r.u8()&15 + 2, heightBits: r.u8()&15 + 2, style: byte(r.u8()), reversible: r.u8() == 1}
+	c := coding{levels: r.u8(), widthBits: r.u8()&15 + 2, heightBits: r.u8()&15 + 2, style: byte(r.u8()),
+		reversible: r.u8() == 1}
 	for i := range c.precincts {
 		c.precincts[i] = [2]uint{15, 15}
 		if precincts && i <= c.levels {

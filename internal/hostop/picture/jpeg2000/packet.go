@@ -166,10 +166,12 @@ func shiftCeil(v int64, by int) int64 { return (v + 1<<by - 1) >> by }
 // component lays a tile's component out.
 func (s *codestream) tileComponent(t *tile, i int) *tileComponent {
 	p := &s.planes[i]
-	c := &tileComponent{x0: ceilDiv(t.x0, p.dx), y0: ceilDiv(t.y0, p.dy), x1: ceilDiv(t.x1, p.dx), y1: ceilDiv(t.y1, p.dy), componentCoding: &t.components[i]}
+	c := &tileComponent{x0: ceilDiv(t.x0, p.dx), y0: ceilDiv(t.y0, p.dy), x1: ceilDiv(t.x1, p.dx), y1: ceilDiv(t.y1, p.dy),
+		componentCoding: &t.components[i]}
 	for r := range c.levels + 1 {
 		down := c.levels - r
-		res := resolution{x0: shiftCeil(c.x0, down), y0: shiftCeil(c.y0, down), x1: shiftCeil(c.x1, down), y1: shiftCeil(c.y1, down)}
+		res := resolution{x0: shiftCeil(c.x0, down), y0: shiftCeil(c.y0, down), x1: shiftCeil(c.x1, down),
+			y1: shiftCeil(c.y1, down)}
 		res.px, res.py = c.precincts[r][0], c.precincts[r][1]
 		kinds, level, less := []int{0}, down, uint(0)
 		if r > 0 {
@@ -188,7 +190,8 @@ func (s *codestream) tileComponent(t *tile, i int) *tileComponent {
 				right, below = right<<(level-1), below<<(level-1)
 			}
 			step := c.steps[number]
-			b := band{kind: kind, x0: shiftCeil(c.x0-right, level), y0: shiftCeil(c.y0-below, level), x1: shiftCeil(c.x1-right, level), y1: shiftCeil(c.y1-below, level)}
+			b := band{kind: kind, x0: shiftCeil(c.x0-right, level), y0: shiftCeil(c.y0-below, level),
+				x1: shiftCeil(c.x1-right, level), y1: shiftCeil(c.y1-below, level)}
 			b.planes = step.exponent + c.guard - 1
 			b.step = float32((1+float64(step.mantissa)/2048)*exp2(p.bits-step.exponent)) / 2
 			res.bands = append(res.bands, b)
@@ -262,10 +265,11 @@ func (s *codestream) decodeTile(t *tile) error {
 	return nil
 }
 
-// packetOrders are the orders of packets in each progression: LRCP, RLCP, RPCL, PCRL, CPRL. Precincts are sorted; what is the same in before stays in the
-// order of their numbers.
+// packetOrders are the orders of packets in each progression: LRCP, RLCP, RPCL, PCRL, CPRL. Precincts are sorted; what
+// is the same in before stays in the order of their numbers.
 var packetOrders = [5]struct {
-	layers int // which precincts go through a layer before the next one begins: 0: all; 1: those of a resolution; 2: each alone
+	// which precincts go through a layer before the next one begins: 0: all; 1: those of a resolution; 2: each alone
+	layers int
 	before func(a, b *precinct) int
 }{
 	{0, func(a, b *precinct) int {
@@ -275,13 +279,16 @@ var packetOrders = [5]struct {
 		return cmp.Or(cmp.Compare(a.resolution, b.resolution), cmp.Compare(a.component, b.component))
 	}},
 	{2, func(a, b *precinct) int {
-		return cmp.Or(cmp.Compare(a.resolution, b.resolution), cmp.Compare(a.y, b.y), cmp.Compare(a.x, b.x), cmp.Compare(a.component, b.component))
+		return cmp.Or(cmp.Compare(a.resolution, b.resolution), cmp.Compare(a.y, b.y), cmp.Compare(a.x, b.x),
+			cmp.Compare(a.component, b.component))
 	}},
 	{2, func(a, b *precinct) int {
-		return cmp.Or(cmp.Compare(a.y, b.y), cmp.Compare(a.x, b.x), cmp.Compare(a.component, b.component), cmp.Compare(a.resolution, b.resolution))
+		return cmp.Or(cmp.Compare(a.y, b.y), cmp.Compare(a.x, b.x), cmp.Compare(a.component, b.component),
+			cmp.Compare(a.resolution, b.resolution))
 	}},
 	{2, func(a, b *precinct) int {
-		return cmp.Or(cmp.Compare(a.component, b.component), cmp.Compare(a.y, b.y), cmp.Compare(a.x, b.x), cmp.Compare(a.resolution, b.resolution))
+		return cmp.Or(cmp.Compare(a.component, b.component), cmp.Compare(a.y, b.y), cmp.Compare(a.x, b.x),
+			cmp.Compare(a.resolution, b.resolution))
 	}},
 }
 
@@ -297,7 +304,8 @@ type packetReader struct {
 func (r *packetReader) packets(p progression, all []*precinct) error {
 	var list []*precinct
 	for _, one := range all {
-		if one.resolution >= p.resolution && one.resolution < p.resolutions && one.component >= p.component && one.component < p.components {
+		if one.resolution >= p.resolution && one.resolution < p.resolutions && one.component >= p.component &&
+			one.component < p.components {
 			list = append(list, one)
 		}
 	}

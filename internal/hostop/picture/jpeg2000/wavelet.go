@@ -4,11 +4,12 @@ import (
 	"github.com/weirml/weir/internal/hostop/picture/decoding"
 )
 
-// wavelet is what a transform does to one line: n interleaved samples, of which those at even places are low where odd is 0, high where it is 1.
+// wavelet is what a transform does to one line: n interleaved samples, of which those at even places are low where odd
+// is 0, high where it is 1.
 type wavelet[T int32 | float32] func(x []T, odd int)
 
-// synthesize turns the bands of a component, which lie in one another's corners of a plane, into samples, resolution by resolution: rows first, then columns
-// (ISO/IEC 15444-1, annex F).
+// synthesize turns the bands of a component, which lie in one another's corners of a plane, into samples, resolution by
+// resolution: rows first, then columns (ISO/IEC 15444-1, annex F).
 func synthesize[T int32 | float32](f *decoding.File, plane []T, stride int, list []resolution, transform wavelet[T]) {
 	var line []T
 	for i := 1; i < len(list); i++ {
@@ -64,8 +65,8 @@ func reversible53(x []int32, odd int) {
 	lift(x, 1-odd, func(sum, v int32) int32 { return v + sum>>1 })
 }
 
-// irreversible97 is the transform of 9 and 7 taps, each step rounded to 32 bits: as OpenJPEG has it, whose bands are scaled so that the high ones need twice
-// the factor of the standard.
+// irreversible97 is the transform of 9 and 7 taps, each step rounded to 32 bits: as OpenJPEG has it, whose bands are
+// scaled so that the high ones need twice the factor of the standard.
 func irreversible97(x []float32, odd int) {
 	if len(x) < 2 {
 		return

@@ -10,11 +10,13 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
-// A graph is converted from its beginning to its end, and some of what a node needs to know is known at the end only: whether what a loop's body yields has
-// the shape that it was given, or whether what follows a branch can be valid. So a conversion takes the simple for granted; where that turns out wrong, it notes so and begins again. Nothing is rolled back.
+// A graph is converted from its beginning to its end, and some of what a node needs to know is known at the end only:
+// whether what a loop's body yields has the shape that it was given, or whether what follows a branch can be valid. So
+// a conversion takes the simple for granted; where that turns out wrong, it notes so and begins again. Nothing is
+// rolled back.
 
-// mostAttempts is how often a model is converted at most. What is converted again, or inside branches that it does not stand in, is at most mostWork nodes, and
-// moreWork for each node of the model.
+// mostAttempts is how often a model is converted at most. What is converted again, or inside branches that it does not
+// stand in, is at most mostWork nodes, and moreWork for each node of the model.
 const (
 	mostAttempts = 256
 	mostWork     = 1 << 14
@@ -24,7 +26,8 @@ const (
 // errAgain ends a conversion that found out something which should have been known before.
 var errAgain = errors.New("the conversion begins again")
 
-// Attempt is what the conversions of a model have found out so far. Places are paths of nodes, the same in every conversion.
+// Attempt is what the conversions of a model have found out so far. Places are paths of nodes, the same in every
+// conversion.
 type Attempt struct {
 	count  int
 	last   string          // the node that asked for another attempt
@@ -40,8 +43,8 @@ type Attempt struct {
 	inline int                         // how many more nodes of functions this attempt may convert
 }
 
-// Functions that call others many times each, and those others again, make a model of any size from a small file. A model may have so many nodes from its
-// functions, and so many more for each node that it writes down.
+// Functions that call others many times each, and those others again, make a model of any size from a small file. A
+// model may have so many nodes from its functions, and so many more for each node that it writes down.
 const (
 	leastInlined = 20_000
 	moreInlined  = 50
@@ -57,7 +60,8 @@ func mostInlined(m *wire.ModelProto) int {
 }
 
 func newAttempt(m *Source) *Attempt {
-	return &Attempt{bodies: map[*wire.GraphProto]int{}, varies: map[string][]ops.LoopExtent{}, forms: map[string][]Form{}, forks: map[string]fork{}, work: mostWork + moreWork*nodesOf(m.Proto.Graph)}
+	return &Attempt{bodies: map[*wire.GraphProto]int{}, varies: map[string][]ops.LoopExtent{}, forms: map[string][]Form{},
+		forks: map[string]fork{}, work: mostWork + moreWork*nodesOf(m.Proto.Graph)}
 }
 
 // nodesOf is the number of nodes of a graph and of those in it.

@@ -9,7 +9,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Natural are extents of which the prover cannot see that they are not negative, as extents that it can; and each stays a whole when they are multiplied.
+// Natural are extents of which the prover cannot see that they are not negative, as extents that it can; and each stays
+// a whole when they are multiplied.
 func Natural(extents []sym.Expr) []sym.Expr {
 	out := make([]sym.Expr, len(extents))
 	for i, e := range extents {
@@ -18,18 +19,21 @@ func Natural(extents []sym.Expr) []sym.Expr {
 	return out
 }
 
-// Argument is the graph's input whose elements, as many as are known, a value has in order: itself, or what it is another form of. nil where there is none.
+// Argument is the graph's input whose elements, as many as are known, a value has in order: itself, or what it is
+// another form of. nil if there is none.
 func (c *Call) Argument(v *ir.Value) *ir.Value {
 	for v.Node != nil && (v.Node.Op.Name() == "reshape" || v.Node.Op.Name() == "cast") && v.Type.DType.IsInt() {
 		v = v.Node.Inputs[0]
 	}
-	if _, known := Count(v.Type.Shape).Const(); known && v.Type.DType.IsInt() && slices.Contains(c.Module.Main.Body.Params, v) {
+	if _, known := Count(v.Type.Shape).Const(); known && v.Type.DType.IsInt() && slices.Contains(c.Module.Main.Body.Params,
+		v) {
 		return v
 	}
 	return nil
 }
 
-// SymbolsOf is the elements of an integer value as symbolic integers within [lo, hi]: known ones, dimensions that the caller's argument gives, or such that the run binds.
+// SymbolsOf is the elements of an integer value as symbolic integers within [lo, hi]: known ones, dimensions that the
+// caller's argument gives, or such that the run binds.
 func (c *Call) SymbolsOf(v *ir.Value, lo int64, hi sym.Expr) []sym.Expr {
 	from, argument := v, c.Argument(v)
 	if v.Known == nil && argument != nil {
@@ -127,7 +131,8 @@ func (c *Call) within(e sym.Expr, lo, hi int64, why string) {
 	c.Condition(sym.Cond{A: e, B: sym.Const(hi)}, why)
 }
 
-// Axes are the elements of input i, each an axis of a tensor of the given rank that may count from the end, no two the same: numbers, or symbolic integers.
+// Axes are the elements of input i, each an axis of a tensor of the given rank that may count from the end, no two the
+// same: numbers, or symbolic integers.
 func (c *Call) Axes(i, rank int) []sym.Expr {
 	v := c.Input(i)
 	if len(v.Type.Shape) > 1 {
@@ -158,7 +163,7 @@ func (c *Call) Axes(i, rank int) []sym.Expr {
 	return list
 }
 
-// Is is 1 where a symbolic integer has a value, else 0.
+// Is is 1 if a symbolic integer has a value, else 0.
 func Is(a sym.Expr, value int) sym.Expr {
 	above := a.Sub(sym.Const(int64(value)))
 	return sym.Const(1).Sub(above).Min(sym.Const(1).Add(above)).Max(sym.Const(0))

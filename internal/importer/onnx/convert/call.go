@@ -1,5 +1,5 @@
-// Package convert turns graphs of ONNX into ir, node by node. It knows no operator but If and Loop: what the others become is
-// said by a RuleSet, whose rules see a node as a Call.
+// Package convert turns graphs of ONNX into ir, node by node. It knows no operator but If and Loop: what the others
+// become is said by a RuleSet, whose rules see a node as a Call.
 package convert
 
 import (
@@ -45,7 +45,7 @@ func (c *Call) Input(i int) *ir.Value {
 	return nil
 }
 
-// Optional is the i-th input, nil where it is absent.
+// Optional is the i-th input, nil if it is absent.
 func (c *Call) Optional(i int) *ir.Value {
 	if i >= len(c.In) {
 		return nil
@@ -90,7 +90,7 @@ func (c *Call) Text(name, otherwise string) string {
 	return otherwise
 }
 
-// Ints is a list attribute; nil where it is absent.
+// Ints is a list attribute; nil if it is absent.
 func (c *Call) Ints(name string) []int64 {
 	if a := c.Attribute(name, wire.AttributeInts); a != nil {
 		if a.Ints == nil {
@@ -101,7 +101,7 @@ func (c *Call) Ints(name string) []int64 {
 	return nil
 }
 
-// Floats is a list attribute; nil where it is absent.
+// Floats is a list attribute; nil if it is absent.
 func (c *Call) Floats(name string) []float64 {
 	a := c.Attribute(name, wire.AttributeFloats)
 	if a == nil {
@@ -114,7 +114,7 @@ func (c *Call) Floats(name string) []float64 {
 	return out
 }
 
-// Texts is a list attribute; nil where it is absent.
+// Texts is a list attribute; nil if it is absent.
 func (c *Call) Texts(name string) []string {
 	a := c.Attribute(name, wire.AttributeStrings)
 	if a == nil {
@@ -127,7 +127,7 @@ func (c *Call) Texts(name string) []string {
 	return out
 }
 
-// Tensor is a tensor attribute; nil where it is absent.
+// Tensor is a tensor attribute; nil if it is absent.
 func (c *Call) Tensor(name string) *tensor.Tensor {
 	a := c.Attribute(name, wire.AttributeTensor)
 	if a == nil || a.T == nil {
@@ -162,7 +162,8 @@ func (c *Call) Type(name string) dtype.DType {
 	return dt
 }
 
-// Symbols is the elements of an integer input as symbolic integers: known ones, or dimensions that the run binds within [lo, hi].
+// Symbols is the elements of an integer input as symbolic integers: known ones, or dimensions that the run binds within
+// [lo, hi].
 func (c *Call) Symbols(i int, lo, hi int64) []sym.Expr {
 	return c.SymbolsOf(c.Input(i), lo, sym.Const(hi))
 }
@@ -193,7 +194,7 @@ func (c *Call) Constant(i int) *tensor.Tensor {
 	return v.Const
 }
 
-// IntsOrInput is a list that older versions hold in an attribute and newer ones in an input; nil where both are absent.
+// IntsOrInput is a list that older versions hold in an attribute and newer ones in an input; nil if both are absent.
 func (c *Call) IntsOrInput(name string, i int) []int64 {
 	if c.Has(name) {
 		return c.Ints(name)

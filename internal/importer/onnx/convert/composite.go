@@ -11,12 +11,14 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// What is not one tensor of numbers is several. ir knows only the tensors; while a model is converted, a stand-in, a value that belongs to no block, is passed about
-// in their place, and the built model's Signature says what its parameters and results are the parts of. In the parts' order:
+// What is not one tensor of numbers is several. ir knows only the tensors; while a model is converted, a stand-in, a
+// value that belongs to no block, is passed about in their place, and the built model's Signature says what its
+// parameters and results are the parts of. In the parts' order:
 //
-//	texts      spans i64[shape], each offset<<32 | length, into pool u8[bytes]
-//	sequence   elements T[total], end to end; extents i64[length, 8], of each tensor its rank and its extents. Of texts, the elements are spans, and pool follows.
-//	optional   has bool[], and the parts of what it may have, which are empty, or zeros, where it has nothing
+//	strings    spans i64[shape], each offset<<32 | length, into pool u8[bytes]
+//	sequence   elements T[total], end to end; extents i64[length, 8], the rank and the extents of each tensor.
+//	            In a sequence of strings, the elements are spans, and pool follows.
+//	optional   has bool[], and the pieces of its value, which are empty, or zeros, if it has none
 //
 // A sequence whose tensors are known one by one is a list of them until something needs its parts.
 
@@ -37,8 +39,9 @@ func (k Kind) Plain() Kind { return k &^ Optional }
 // Form is what is known of a value's parts before there are any.
 type Form struct {
 	Kind Kind
-	// Of is the type of the tensor, or of the tensors of a sequence: String for texts. Of a sequence's tensors the rank may not be known (Shape is nil), and extents that
-	// may differ are the differing one; an optional that never has anything may not know what it might have (Invalid).
+	// Of is the type of the tensor, or of the tensors of a sequence: String for texts. Of a sequence's tensors the rank
+	// may not be known (Shape is nil), and extents that may differ are the differing one; an optional that never has
+	// anything may not know what it might have (Invalid).
 	Of ir.Type
 	// Vacant says of a sequence that it has no tensors: its type's shape says nothing.
 	Vacant bool
@@ -58,7 +61,8 @@ type Composite struct {
 
 // String is what it is, for errors.
 func (f Form) String() string {
-	names := [...]string{Tensor: "a tensor", Sequence: "a sequence", Optional: "an optional", OptionalSequence: "an optional sequence"}
+	names := [...]string{Tensor: "a tensor", Sequence: "a sequence", Optional: "an optional",
+		OptionalSequence: "an optional sequence"}
 	if f.Kind == Tensor && f.Of.DType == dtype.String {
 		return "texts"
 	}
@@ -172,11 +176,15 @@ func (g *Scope) common(a, b Form) Form {
 	return g.lasting(f)
 }
 
-// lasting is a form without extents of a sequence's tensors that data decide: they may not be the same, or not known, where the form is.
+// lasting is a form without extents of a sequence's tensors that data decide: they may not be the same, or not known,
+// where the form is.
 func (g *Scope) lasting(f Form) Form {
 	f.Of.Shape = slices.Clone(f.Of.Shape)
 	for i, e := range f.Of.Shape {
-		if f.Kind.Plain() == Sequence && slices.ContainsFunc(e.Vars(), func(name sym.Name) bool { _, decided := g.Build.Module.Limits[name]; return decided }) {
+		if f.Kind.Plain() == Sequence && slices.ContainsFunc(e.Vars(), func(name sym.Name) bool {
+			_, decided := g.Build.Module.Limits[name]
+			return decided
+		}) {
 			f.Of.Shape[i] = Differing
 		}
 	}
@@ -302,7 +310,8 @@ func (g *Scope) Get(v *ir.Value) *ir.Value {
 		if err != nil {
 			g.Build.Fail(err)
 		}
-		g.require(g.Build.Source, "OptionalGetElement", sym.Cond{A: known[0], Rel: sym.EQ, B: sym.Const(1)}, "the optional has something")
+		g.require(g.Build.Source, "OptionalGetElement", sym.Cond{A: known[0], Rel: sym.EQ, B: sym.Const(1)},
+			"the optional has something")
 	} else if has.Const.Int(0) == 0 {
 		g.Build.Failf("the optional has nothing to get")
 	}
@@ -311,7 +320,8 @@ func (g *Scope) Get(v *ir.Value) *ir.Value {
 	return g.From(f, c.Parts[1:])
 }
 
-// require states a condition of the node under conversion: what ir.Inference.Require does, for an operator that a rule takes apart.
+// require states a condition of the node under conversion: what ir.Inference.Require does, for an operator that a rule
+// takes apart.
 func (g *Scope) require(source, op string, cond sym.Cond, why string) {
 	if err := g.Build.RequireOf(source, op, 0, cond, why); err != nil {
 		g.Build.Fail(err)
@@ -400,7 +410,8 @@ func (g *Scope) Pooled(list []ops.Text) (spans []*ir.Value, pool *ir.Value) {
 	case 1:
 		return spans, pools[0]
 	}
-	g.require(g.Build.Source, "", sym.Cond{A: total, Rel: sym.LE, B: sym.Const(ops.TextLimit)}, "all texts together have so many bytes")
+	g.require(g.Build.Source, "", sym.Cond{A: total, Rel: sym.LE, B: sym.Const(ops.TextLimit)},
+		"all texts together have so many bytes")
 	return spans, ops.Concat(g.Build, 0, pools...)
 }
 
@@ -410,7 +421,8 @@ func (g *Scope) movedOn(spans *ir.Value, by sym.Expr) *ir.Value {
 		return spans
 	}
 	bytes := ops.Integers(g.Build, ir.Type{DType: dtype.I64}, []sym.Expr{by})
-	return ops.Binary(g.Build, ops.Add, spans, ops.Binary(g.Build, ops.Mul, bytes, g.Build.Constant("c", tensor.Scalar[int64](1<<32))))
+	return ops.Binary(g.Build, ops.Add, spans, ops.Binary(g.Build, ops.Mul, bytes,
+		g.Build.Constant("c", tensor.Scalar[int64](1<<32))))
 }
 
 // needsTensor refuses a value that is not one tensor of numbers as the i-th input.

@@ -22,7 +22,10 @@ func If(c *Call) []*ir.Value {
 	}
 	sides := c.Scope.sides(place)
 	for i, s := range sides {
-		if err := s.do(func() error { s.block.Results = c.Scope.branch(branchOf(c, i), s.Build, place); return nil }); err != nil {
+		if err := s.do(func() error {
+			s.block.Results = c.Scope.branch(branchOf(c, i), s.Build, place)
+			return nil
+		}); err != nil {
 			if errors.As(err, new(ir.Never)) {
 				err = c.Scope.impossible(place, i, err)
 			}
@@ -50,14 +53,17 @@ func Loop(c *Call) []*ir.Value {
 		c.Fault("a carried value is missing")
 	}
 	proto := c.Graph("body")
-	carried, stacked := c.Loop(limit, trip, cond, c.In[min(2, len(c.In)):], func(g *Scope, iteration, condition *ir.Value, carried []*ir.Value) []*ir.Value {
-		return g.Values(proto, g.Build, append([]*ir.Value{iteration, condition}, carried...))
-	})
+	carried, stacked := c.Loop(limit, trip, cond, c.In[min(2, len(c.In)):],
+		func(g *Scope, iteration, condition *ir.Value, carried []*ir.Value) []*ir.Value {
+			return g.Values(proto, g.Build, append([]*ir.Value{iteration, condition}, carried...))
+		})
 	return append(carried, stacked...)
 }
 
-// Loop makes a loop whose body yields a condition, what is carried on, and slices to be stacked. What is carried need not be tensors: it takes a form in which it can begin and go on.
-func (c *Call) Loop(limit sym.Expr, trip, cond *ir.Value, begin []*ir.Value, build func(g *Scope, iteration, condition *ir.Value, carried []*ir.Value) []*ir.Value) (carried, stacked []*ir.Value) {
+// Loop makes a loop whose body yields a condition, what is carried on, and slices to be stacked. What is carried need
+// not be tensors: it takes a form in which it can begin and go on.
+func (c *Call) Loop(limit sym.Expr, trip, cond *ir.Value, begin []*ir.Value,
+	build func(g *Scope, iteration, condition *ir.Value, carried []*ir.Value) []*ir.Value) (carried, stacked []*ir.Value) {
 	known, place := c.Scope.Attempt, c.Scope.place()
 	forms := known.forms[place]
 	for i := len(forms); i < len(begin); i++ {
@@ -97,7 +103,8 @@ func (c *Call) Loop(limit sym.Expr, trip, cond *ir.Value, begin []*ir.Value, bui
 	return out[:len(begin)], out[len(begin):]
 }
 
-// trips is a limit of the number of a loop's iterations. A count that the caller gives is a dimension; one below 0 stands for none.
+// trips is a limit of the number of a loop's iterations. A count that the caller gives is a dimension; one below 0
+// stands for none.
 func (c *Call) trips() sym.Expr {
 	trip := c.Optional(0)
 	if trip == nil {

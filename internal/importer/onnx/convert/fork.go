@@ -14,9 +14,10 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// An If whose branches have results of different ranks, as exporters write for "squeeze where the extent is 1", has no results that ir could give a type. It is
-// converted with what follows: both branches go on, each with its own, until what is still needed has the same ranks in both. Where that cannot be
-// valid in one of them, that branch is impossible, and its condition's opposite a condition of the model.
+// An If whose branches have results of different ranks, as exporters write for "squeeze where the extent is 1", has no
+// results that ir could give a type. It is converted with what follows: both branches go on, each with its own, until
+// what is still needed has the same ranks in both. Where that cannot be valid in one of them, that branch is
+// impossible, and its condition's opposite a condition of the model.
 
 // fork is what is known of such an If: that both branches are possible, or that one is not.
 type fork struct {
@@ -34,7 +35,7 @@ type flow struct {
 	last    map[string]int
 }
 
-// declared is an output and the rank that the file gives it, −1 where it gives none.
+// declared is an output and the rank that the file gives it, −1 if it gives none.
 type declared struct {
 	name string
 	rank int
@@ -125,14 +126,16 @@ func (f *flow) into(at int, branch *wire.GraphProto) *flow {
 	}
 	for i, o := range branch.Output {
 		if i < len(n.Output) && n.Output[i] != "" && n.Output[i] != o.Name {
-			add(fmt.Sprintf("%s.%s=%d", f.ids[at], branch.Name, i), &wire.NodeProto{OpType: "Identity", Name: n.Name, Input: []string{o.Name}, Output: []string{n.Output[i]}})
+			add(fmt.Sprintf("%s.%s=%d", f.ids[at], branch.Name, i),
+				&wire.NodeProto{OpType: "Identity", Name: n.Name, Input: []string{o.Name}, Output: []string{n.Output[i]}})
 		}
 	}
 	out.nodes, out.ids = append(out.nodes, f.nodes[at+1:]...), append(out.ids, f.ids[at+1:]...)
 	return out
 }
 
-// side is a branch of an If on its way, through what follows the If where its results have other ranks than the other's.
+// side is a branch of an If on its way, through what follows the If where its results have other ranks than the
+// other's.
 type side struct {
 	*Scope
 	block    *ir.Block
@@ -147,7 +150,8 @@ func (g *Scope) sides(place string) (out [2]*side) {
 	for i := range out {
 		block := &ir.Block{}
 		inner := *g
-		inner.Outer, inner.Build, inner.names, inner.weights, inner.sparse = g, g.Build.In(block), map[string]*ir.Value{}, nil, nil
+		inner.Outer, inner.Build, inner.names, inner.weights, inner.sparse = g, g.Build.In(block), map[string]*ir.Value{},
+			nil, nil
 		inner.path = fmt.Sprintf("%s=%d", place, i)
 		out[i] = &side{Scope: &inner, block: block, requires: slices.Clone(before), before: len(before)}
 	}
@@ -163,7 +167,8 @@ func (s *side) do(convert func() error) (err error) {
 	return err
 }
 
-// join makes the If of two branches, by the truth of the condition: what they need becomes the model's conditions, each where its branch is taken.
+// join makes the If of two branches, by the truth of the condition: what they need becomes the model's conditions, each
+// where its branch is taken.
 func (c *Call) join(cond *ir.Value, sides [2]*side, results [2][]*ir.Value) []*ir.Value {
 	m := c.Module
 	m.Requires = sides[0].requires[:sides[0].before]
@@ -184,7 +189,8 @@ func (c *Call) join(cond *ir.Value, sides [2]*side, results [2][]*ir.Value) []*i
 	return c.Scope.whole(forms, ops.If(c.Builder, cond, sides[1].block, sides[0].block))
 }
 
-// alike reports whether one result can have the type of two values: tensors of the same type and rank, or what is not one tensor.
+// alike reports whether one result can have the type of two values: tensors of the same type and rank, or what is not
+// one tensor.
 func (g *Scope) alike(x, y *ir.Value) bool {
 	a, b := g.FormOf(x), g.FormOf(y)
 	if a.Kind.Plain() != Tensor || b.Kind.Plain() != Tensor || a.Of.DType == dtype.Invalid || b.Of.DType == dtype.Invalid {
@@ -230,7 +236,8 @@ func (g *Scope) fork(c *Call, f *flow, at int) (next int, err error) {
 			return at, g.differ(f, place, sides)
 		}
 		if g.Attempt.work--; g.Attempt.work < 0 {
-			return at, diag.Unsupportedf("branches whose results' ranks differ, with too much behind them").AtNode(sourceOf(n), n.OpType)
+			return at, diag.Unsupportedf("branches whose results' ranks differ, with too much behind them").AtNode(sourceOf(n),
+				n.OpType)
 		}
 		err := s.do(func() error {
 			next, err := s.step(flows[i], len(flows[i].nodes)-s.left)
@@ -292,7 +299,8 @@ func (g *Scope) agree(f *flow, sides [2]*side, from int) bool {
 	return true
 }
 
-// impossible notes that a branch cannot be valid, and begins again. What is not the user's fault says nothing of the branch.
+// impossible notes that a branch cannot be valid, and begins again. What is not the user's fault says nothing of the
+// branch.
 func (g *Scope) impossible(place string, branch int, err error) error {
 	e := diag.As(err, diag.ErrInput)
 	if errors.Is(err, errAgain) || e == nil {
@@ -305,8 +313,8 @@ func (g *Scope) impossible(place string, branch int, err error) error {
 	return errAgain
 }
 
-// differ decides between branches whose results differ when there is nothing left to convert: by the ranks that the file gives its outputs, or with what follows the If
-// whose branch this graph is.
+// differ decides between branches whose results differ when there is nothing left to convert: by the ranks that the
+// file gives its outputs, or with what follows the If whose branch this graph is.
 func (g *Scope) differ(f *flow, place string, sides [2]*side) error {
 	for _, o := range f.outputs {
 		x, y := sides[0].names[o.name], sides[1].names[o.name]
@@ -315,7 +323,8 @@ func (g *Scope) differ(f *flow, place string, sides [2]*side) error {
 		}
 		for i, v := range []*ir.Value{x, y} {
 			if o.rank >= 0 && len(v.Type.Shape) != o.rank {
-				return g.impossible(place, i, diag.Inputf("output %q becomes %s, it is declared with rank %d", o.name, v.Type, o.rank).AtTensor(o.name))
+				return g.impossible(place, i, diag.Inputf("output %q becomes %s, it is declared with rank %d", o.name, v.Type,
+					o.rank).AtTensor(o.name))
 			}
 		}
 		if g.owner != "" {
@@ -327,7 +336,8 @@ func (g *Scope) differ(f *flow, place string, sides [2]*side) error {
 			g.Attempt.forks[g.owner] = d
 			return errAgain
 		}
-		return diag.Unsupportedf("output %q is %s in one branch and %s in the other", o.name, y.Type, x.Type).AtTensor(o.name).AtNode(g.Build.Source, "If")
+		return diag.Unsupportedf("output %q is %s in one branch and %s in the other", o.name, y.Type, x.Type).
+			AtTensor(o.name).AtNode(g.Build.Source, "If")
 	}
 	return diag.Unsupportedf("branches whose results' ranks or types differ").AtNode(g.Build.Source, "If")
 }
@@ -385,8 +395,8 @@ func (c *Call) truth(cond *ir.Value) sym.Expr {
 	return known[0]
 }
 
-// under is a condition that must hold only where a truth value is what a branch asks for. That extents are not negative holds of a branch that
-// does not run as well: memory is planned for both.
+// under is a condition that must hold only where a truth value is what a branch asks for. That extents are not negative
+// holds of a branch that does not run as well: memory is planned for both.
 func under(truth sym.Expr, branch int, cond sym.Cond) sym.Cond {
 	zero, one := sym.Const(0), sym.Const(1)
 	if cond.Rel == sym.LE && cond.A.Equal(zero) {
@@ -409,7 +419,8 @@ func under(truth sym.Expr, branch int, cond sym.Cond) sym.Cond {
 // takes makes it a condition of the model that an If goes one way.
 func (c *Call) takes(cond *ir.Value, d fork) {
 	name := [2]string{"then", "else"}[d.only]
-	if err := c.RequireOf(c.Source, c.Node.OpType, 0, c.relation(cond, d.only == 1), fmt.Sprintf("its %s branch cannot be valid: %s", name, d.why)); err != nil {
+	if err := c.RequireOf(c.Source, c.Node.OpType, 0, c.relation(cond, d.only == 1),
+		fmt.Sprintf("its %s branch cannot be valid: %s", name, d.why)); err != nil {
 		c.Fail(err)
 	}
 }
@@ -437,7 +448,8 @@ func init() {
 	relations["ge"] = func(a, b sym.Expr, holds bool) sym.Cond { return less(a, b, !holds) }
 }
 
-// relation says that a condition holds, or does not: as the comparison of sizes that it is, or of what it is as an integer.
+// relation says that a condition holds, or does not: as the comparison of sizes that it is, or of what it is as an
+// integer.
 func (c *Call) relation(cond *ir.Value, holds bool) sym.Cond {
 	truth := holds
 	for v := cond; v.Node != nil && len(v.Node.Inputs) > 0 && v.Node.Inputs[0] != nil; v = v.Node.Inputs[0] {

@@ -40,7 +40,8 @@ type Scope struct {
 
 // NewScope is a model's own graph.
 func NewScope(m *Source, b *ir.Builder, a *Attempt) *Scope {
-	return &Scope{Source: m, Build: b, names: map[string]*ir.Value{}, opsets: m.Opsets, Composites: map[*ir.Value]*Composite{}, Attempt: a}
+	return &Scope{Source: m, Build: b, names: map[string]*ir.Value{}, opsets: m.Opsets,
+		Composites: map[*ir.Value]*Composite{}, Attempt: a}
 }
 
 // Build is BuildWithin without an end.
@@ -48,11 +49,12 @@ func (m *Source) Build(outputs []string) (module *ir.Module, signature *Signatur
 	return m.BuildWithin(context.Background(), outputs, nil, nil)
 }
 
-// BuildWithin converts the model: its own outputs, or the named values. The signature says what the module's parameters and results are. The module's
-// Check is set: it gives the context's error once that has ended. states says which outputs are new values of inputs,
-// by those; it makes no states of them. ones are dimensions that are 1 in every run: an extent that is one of them
-// repeats where a larger one is expected.
-func (m *Source) BuildWithin(ctx context.Context, outputs []string, states map[string]string, ones []string) (module *ir.Module, signature *Signature, err error) {
+// BuildWithin converts the model: its own outputs, or the named values. The signature says what the module's parameters
+// and results are. The module's Check is set: it gives the context's error once that has ended. states says which
+// outputs are new values of inputs, by those; it makes no states of them. ones are dimensions that are 1 in every run:
+// an extent that is one of them repeats where a larger one is expected.
+func (m *Source) BuildWithin(ctx context.Context, outputs []string, states map[string]string,
+	ones []string) (module *ir.Module, signature *Signature, err error) {
 	if err := m.Supported(); err != nil {
 		return nil, nil, err
 	}
@@ -68,7 +70,8 @@ func (m *Source) BuildWithin(ctx context.Context, outputs []string, states map[s
 // Supported refuses a model of a version, or with operators, that there are no rules for.
 func (m *Source) Supported() error {
 	if v := m.Proto.IRVersion; v > NewestFormat {
-		return diag.Unsupportedf("version %d of the file format (ir_version); versions up to %d are supported", v, NewestFormat)
+		return diag.Unsupportedf("version %d of the file format (ir_version); versions up to %d are supported", v,
+			NewestFormat)
 	}
 	if v, ok := m.Opsets[""]; ok && (v < Oldest || v > Newest) {
 		return diag.Unsupportedf("operator set %d of ai.onnx; %d to %d are supported", v, Oldest, Newest).
@@ -82,7 +85,8 @@ func (m *Source) Supported() error {
 }
 
 // try is Build with what earlier attempts have found out.
-func (m *Source) try(ctx context.Context, outputs []string, a *Attempt) (module *ir.Module, signature *Signature, err error) {
+func (m *Source) try(ctx context.Context, outputs []string, a *Attempt) (module *ir.Module, signature *Signature,
+	err error) {
 	defer ir.Catch(&err)
 	module = &ir.Module{Name: "main", Dims: sym.NewDims(), Meta: m.Meta}
 	a.inline = mostInlined(m.Proto)
@@ -139,7 +143,8 @@ func (m *Source) lacking() map[string]*wire.NodeProto {
 	var look func(nodes []*wire.NodeProto)
 	look = func(nodes []*wire.NodeProto) {
 		for _, n := range nodes {
-			if m.Functions[FunctionKey(n.Domain, n.OpType, n.Overload)] == nil && m.Rules.Rule(ruleName(n), opsets[DomainOf(n.Domain)]) == nil {
+			if m.Functions[FunctionKey(n.Domain, n.OpType, n.Overload)] == nil &&
+				m.Rules.Rule(ruleName(n), opsets[DomainOf(n.Domain)]) == nil {
 				name := ruleName(n)
 				if found[name] == nil {
 					found[name] = n
@@ -207,7 +212,8 @@ func (g *Scope) convert(proto *wire.GraphProto, outputs []string) error {
 // initializers enters a graph's initializers into scope.
 func (g *Scope) initializers(proto *wire.GraphProto) error {
 	if g.weights == nil {
-		g.weights, g.sparse = make(map[string]*wire.TensorProto, len(proto.Initializer)), make(map[string]*wire.SparseTensorProto, len(proto.SparseInitializer))
+		g.weights, g.sparse = make(map[string]*wire.TensorProto, len(proto.Initializer)),
+			make(map[string]*wire.SparseTensorProto, len(proto.SparseInitializer))
 	}
 	for _, t := range proto.Initializer {
 		if g.weights[t.Name] != nil {
@@ -240,10 +246,12 @@ func (g *Scope) order(nodes []*wire.NodeProto) ([]*wire.NodeProto, error) {
 				continue
 			}
 			if first, twice := made[o]; twice {
-				return nil, diag.Inputf("%q is computed by two nodes, %s and %s", o, sourceOf(nodes[first]), sourceOf(n)).AtTensor(o).AtNode(sourceOf(n), n.OpType)
+				return nil, diag.Inputf("%q is computed by two nodes, %s and %s", o, sourceOf(nodes[first]), sourceOf(n)).
+					AtTensor(o).AtNode(sourceOf(n), n.OpType)
 			}
 			if g.names[o] != nil || g.weights[o] != nil || g.sparse[o] != nil {
-				return nil, diag.Inputf("%q is computed by a node and is an input or initializer as well", o).AtTensor(o).AtNode(sourceOf(n), n.OpType)
+				return nil, diag.Inputf("%q is computed by a node and is an input or initializer as well", o).AtTensor(o).
+					AtNode(sourceOf(n), n.OpType)
 			}
 			made[o] = i
 		}
@@ -251,7 +259,8 @@ func (g *Scope) order(nodes []*wire.NodeProto) ([]*wire.NodeProto, error) {
 	return sorted(nodes, made), nil
 }
 
-// Find is the value of a name in scope, nil where there is none. An initializer becomes a constant when it is first asked for.
+// Find is the value of a name in scope, nil if there is none. An initializer becomes a constant when it is first asked
+// for.
 func (g *Scope) Find(name string) *ir.Value {
 	for s := g; s != nil; s = s.Outer {
 		if v := s.names[name]; v != nil {
@@ -277,7 +286,7 @@ func (g *Scope) Find(name string) *ir.Value {
 	return nil
 }
 
-// initial is the value of an initializer of this graph; nil where there is none of that name.
+// initial is the value of an initializer of this graph; nil if there is none of that name.
 func (g *Scope) initial(name string) (*tensor.Tensor, error) {
 	if t := g.weights[name]; t != nil {
 		return g.Source.Read(t)
@@ -333,7 +342,8 @@ func (g *Scope) call(n *wire.NodeProto) (*Call, Rule, error) {
 		}
 		v := g.Find(name)
 		if v == nil {
-			return nil, nil, diag.Inputf("input %d, %q, is computed by nothing before it", i, name).AtNode(source, n.OpType).AtTensor(name)
+			return nil, nil, diag.Inputf("input %d, %q, is computed by nothing before it", i, name).AtNode(source, n.OpType).
+				AtTensor(name)
 		}
 		c.In = append(c.In, v)
 	}
@@ -390,14 +400,18 @@ func (g *Scope) attributes(n *wire.NodeProto) (map[string]*wire.AttributeProto, 
 }
 
 // inline converts a model-local function's body in place of a call of it.
-func (g *Scope) inline(f *wire.FunctionProto, n *wire.NodeProto, in []*ir.Value, attrs map[string]*wire.AttributeProto) ([]*ir.Value, error) {
+func (g *Scope) inline(f *wire.FunctionProto, n *wire.NodeProto, in []*ir.Value,
+	attrs map[string]*wire.AttributeProto) ([]*ir.Value, error) {
 	if g.depth >= maxFunctions {
 		return nil, diag.Inputf("functions call one another more than %d deep", maxFunctions).AtNode(sourceOf(n), n.OpType)
 	}
 	if g.Attempt.inline -= len(f.Node); g.Attempt.inline < 0 {
-		return nil, diag.Unsupportedf("functions that come to more than %d nodes where they are called", mostInlined(g.Source.Proto)).AtNode(sourceOf(n), n.OpType)
+		return nil, diag.Unsupportedf("functions that come to more than %d nodes where they are called",
+			mostInlined(g.Source.Proto)).AtNode(sourceOf(n), n.OpType)
 	}
-	inner := &Scope{Source: g.Source, Build: g.Build, names: map[string]*ir.Value{}, opsets: g.Source.within(f, g.opsets), attrs: map[string]*wire.AttributeProto{}, depth: g.depth + 1, Composites: g.Composites, Attempt: g.Attempt, path: g.place()}
+	inner := &Scope{Source: g.Source, Build: g.Build, names: map[string]*ir.Value{}, opsets: g.Source.within(f, g.opsets),
+		attrs: map[string]*wire.AttributeProto{}, depth: g.depth + 1, Composites: g.Composites, Attempt: g.Attempt,
+		path: g.place()}
 	for _, a := range f.AttributeProto {
 		inner.attrs[a.Name] = a
 	}
@@ -405,7 +419,8 @@ func (g *Scope) inline(f *wire.FunctionProto, n *wire.NodeProto, in []*ir.Value,
 		inner.attrs[name] = a
 	}
 	if len(in) > len(f.Input) {
-		return nil, diag.Inputf("%d inputs for the %d of function %s", len(in), len(f.Input), f.Name).AtNode(sourceOf(n), n.OpType)
+		return nil, diag.Inputf("%d inputs for the %d of function %s", len(in), len(f.Input), f.Name).AtNode(sourceOf(n),
+			n.OpType)
 	}
 	for i, v := range in {
 		if v != nil {
@@ -448,7 +463,8 @@ func (g *Scope) Body(proto *wire.GraphProto, in *ir.Builder, params []*ir.Value)
 	results := g.Values(proto, in, params)
 	for i, v := range results {
 		if f := g.FormOf(v); !f.simple() {
-			g.Build.Fail(diag.Unsupportedf("the subgraph's output %q is %s", proto.Output[i].Name, f).AtNode(g.Build.Source, g.Build.Operator))
+			g.Build.Fail(diag.Unsupportedf("the subgraph's output %q is %s", proto.Output[i].Name, f).AtNode(g.Build.Source,
+				g.Build.Operator))
 		}
 	}
 	return results
@@ -461,12 +477,14 @@ func (g *Scope) branch(proto *wire.GraphProto, in *ir.Builder, place string) []*
 
 func (g *Scope) bodyOf(proto *wire.GraphProto, in *ir.Builder, params []*ir.Value, owner string) []*ir.Value {
 	if len(proto.Input) != len(params) {
-		g.Build.Fail(diag.Inputf("the subgraph has %d inputs, %d are given", len(proto.Input), len(params)).AtNode(g.Build.Source, g.Build.Operator))
+		g.Build.Fail(diag.Inputf("the subgraph has %d inputs, %d are given", len(proto.Input), len(params)).
+			AtNode(g.Build.Source, g.Build.Operator))
 	}
 	if g.depth >= maxFunctions {
 		g.Build.Fail(diag.Inputf("subgraphs nest more than %d deep", maxFunctions).AtNode(g.Build.Source, g.Build.Operator))
 	}
-	inner := &Scope{Source: g.Source, Outer: g, Build: in, names: map[string]*ir.Value{}, opsets: g.opsets, attrs: g.attrs, depth: g.depth + 1, Composites: g.Composites, Attempt: g.Attempt, path: g.inside(proto), owner: owner}
+	inner := &Scope{Source: g.Source, Outer: g, Build: in, names: map[string]*ir.Value{}, opsets: g.opsets, attrs: g.attrs,
+		depth: g.depth + 1, Composites: g.Composites, Attempt: g.Attempt, path: g.inside(proto), owner: owner}
 	for i, p := range params {
 		inner.names[proto.Input[i].Name] = p
 	}

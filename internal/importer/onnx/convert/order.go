@@ -4,8 +4,9 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
-// sorted is a graph's nodes in an order in which each stands after those whose outputs it reads, itself or in its subgraphs: the file's own where it is such, as ONNX
-// demands and not every exporter does. maker is the index of the node that computes a name. Nodes in a circle stay as they are.
+// sorted is a graph's nodes in an order in which each stands after those whose outputs it reads, itself or in its
+// subgraphs: the file's own where it is such, as ONNX demands and not every exporter does. maker is the index of the
+// node that computes a name. Nodes in a circle stay as they are.
 func sorted(nodes []*wire.NodeProto, maker map[string]int) []*wire.NodeProto {
 	after := make([][]int, len(nodes)) // the nodes that must come first
 	fine := true

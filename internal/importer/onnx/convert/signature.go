@@ -12,8 +12,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Port is an input or output as the file declares it. Of a sequence, Type is its tensors', without a Shape where not even their rank is declared, and
-// with names of its own for extents that may differ. An output may be declared without a type.
+// Port is an input or output as the file declares it. Of a sequence, Type is its tensors', without a Shape where not
+// even their rank is declared, and with names of its own for extents that may differ. An output may be declared without
+// a type.
 type Port struct {
 	Name string
 	Kind Kind
@@ -23,7 +24,8 @@ type Port struct {
 // extentsWidth is the length of a row of a sequence's extents.
 const extentsWidth = 1 + tensor.SequenceRank
 
-// Edge is an input or output of a built model: a port, and which of the module's parameters or results are its parts, in the order that composite.go has.
+// Edge is an input or output of a built model: a port, and which of the module's parameters or results are its parts,
+// in the order that composite.go has.
 type Edge struct {
 	Port
 	Parts []int
@@ -56,7 +58,8 @@ func PortOf(v *wire.ValueInfoProto, strict bool, named map[string]bool) (Port, e
 		return p, err
 	}
 	if p.Kind.Plain() == Sequence && p.Type.DType != dtype.String && p.Type.DType.Bits() < 8 {
-		return p, diag.Unsupportedf("%s is a sequence of tensors of %s, whose elements are smaller than a byte", v.Name, p.Type.DType).AtTensor(v.Name)
+		return p, diag.Unsupportedf("%s is a sequence of tensors of %s, whose elements are smaller than a byte", v.Name,
+			p.Type.DType).AtTensor(v.Name)
 	}
 	return p, nil
 }
@@ -144,7 +147,8 @@ func (g *Scope) dimension(hint string, most int64) sym.Expr {
 	return sym.Var(name)
 }
 
-// output adds an output of the model to the module's results, in the form that the model declares where it can take that.
+// output adds an output of the model to the module's results, in the form that the model declares where it can take
+// that.
 func (g *Scope) output(s *Signature, name string, v *ir.Value) {
 	f := g.FormOf(v)
 	edge := Edge{Port: Port{Name: name, Kind: f.Kind, Type: f.Of}}

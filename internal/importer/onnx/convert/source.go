@@ -11,7 +11,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Oldest and Newest are the operator sets of ai.onnx that are supported, NewestFormat the newest version of the file format (ir_version).
+// Oldest and Newest are the operator sets of ai.onnx that are supported, NewestFormat the newest version of the file
+// format (ir_version).
 const (
 	Oldest       = 1
 	Newest       = 28
@@ -72,19 +73,21 @@ func NoteDims(t *wire.TypeProto, named map[string]bool) {
 // longestDimension is how many bytes the name of a dimension may have: formulas and errors repeat it.
 const longestDimension = 1 << 14
 
-// typeOf is a declared tensor type. An axis without a size is a dimension of the name given, or INPUT.AXIS, with underscores behind if the model names a
-// dimension so. strict demands a known type.
+// typeOf is a declared tensor type. An axis without a size is a dimension of the name given, or INPUT.AXIS, with
+// underscores behind if the model names a dimension so. strict demands a known type.
 func typeOf(v *wire.ValueInfoProto, strict bool, named map[string]bool) (ir.Type, error) {
 	if v.Type == nil {
 		return ir.Type{}, diag.Inputf("no type is declared for %s", v.Name).AtTensor(v.Name)
 	}
 	if v.Type.TensorType == nil {
-		return ir.Type{}, diag.Unsupportedf("%s is no tensor, and no sequence or optional of tensors; maps and sparse tensors are not supported", v.Name).AtTensor(v.Name)
+		return ir.Type{}, diag.Unsupportedf("%s is no tensor, and no sequence or optional of tensors; maps and sparse "+
+			"tensors are not supported", v.Name).AtTensor(v.Name)
 	}
 	if shape := v.Type.TensorType.Shape; shape != nil {
 		for _, d := range shape.Dim {
 			if n := len(d.Param); n > longestDimension {
-				return ir.Type{}, diag.Inputf("the name of a dimension has %d bytes, and may have %d", n, longestDimension).AtTensor(v.Name)
+				return ir.Type{}, diag.Inputf("the name of a dimension has %d bytes, and may have %d", n, longestDimension).
+					AtTensor(v.Name)
 			}
 		}
 	}
@@ -98,12 +101,14 @@ func typeOf(v *wire.ValueInfoProto, strict bool, named map[string]bool) (ir.Type
 	t := ir.Type{DType: dt}
 	if v.Type.TensorType.Shape == nil {
 		if strict {
-			return t, diag.Unsupportedf("%s is declared without a shape", v.Name).AtTensor(v.Name).WithFix("declare its rank; a size may be a name")
+			return t, diag.Unsupportedf("%s is declared without a shape", v.Name).AtTensor(v.Name).
+				WithFix("declare its rank; a size may be a name")
 		}
 		return t, nil
 	}
 	if len(v.Type.TensorType.Shape.Dim) > tensor.MaxRank {
-		return t, diag.Inputf("%s has rank %d, more than %d", v.Name, len(v.Type.TensorType.Shape.Dim), tensor.MaxRank).AtTensor(v.Name)
+		return t, diag.Inputf("%s has rank %d, more than %d", v.Name, len(v.Type.TensorType.Shape.Dim), tensor.MaxRank).
+			AtTensor(v.Name)
 	}
 	t.Shape = []sym.Expr{}
 	for axis, d := range v.Type.TensorType.Shape.Dim {

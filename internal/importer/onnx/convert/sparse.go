@@ -7,15 +7,15 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// A sparse tensor is filled in when the model is read. What that takes is bounded by what the file holds: sparseFree bytes, or sparseGrowth times
-// the bytes of the elements that are stored.
+// A sparse tensor is filled in when the model is read. What that takes is bounded by what the file holds: sparseFree
+// bytes, or sparseGrowth times the bytes of the elements that are stored.
 const (
 	sparseFree   = 16 << 20
 	sparseGrowth = 64
 )
 
-// Dense is a sparse tensor with its zeros. Errors: ErrInput where positions lie outside, repeat or are out of order; ErrUnsupported where it would be much
-// larger than the file.
+// Dense is a sparse tensor with its zeros. Errors: ErrInput if positions lie outside, repeat or are out of order;
+// ErrUnsupported where it would be much larger than the file.
 func (m *Source) Dense(s *wire.SparseTensorProto) (*tensor.Tensor, error) {
 	if s.Values == nil {
 		return nil, diag.Inputf("a sparse tensor without values")
@@ -35,7 +35,8 @@ func (m *Source) Dense(s *wire.SparseTensorProto) (*tensor.Tensor, error) {
 	}
 	bytes, err := dt.Bytes(size)
 	if err != nil || bytes > max(sparseFree, sparseGrowth*int64(len(values.Bytes()))) {
-		return nil, diag.Unsupportedf("a sparse tensor of %d elements, of which the file holds %d", size, stored).AtTensor(name)
+		return nil, diag.Unsupportedf("a sparse tensor of %d elements, of which the file holds %d", size, stored).
+			AtTensor(name)
 	}
 	at := &positions{rank: int64(len(s.Dims))}
 	if stored > 0 || s.Indices != nil {
@@ -52,7 +53,8 @@ func (m *Source) Dense(s *wire.SparseTensorProto) (*tensor.Tensor, error) {
 	for i := range stored {
 		p, ok := at.flat(s.Dims, i)
 		if !ok || p <= last {
-			return nil, diag.Inputf("the position of element %d is outside of %v, or does not follow the one before", i, s.Dims).AtTensor(name)
+			return nil, diag.Inputf("the position of element %d is outside of %v, or does not follow the one before", i, s.Dims).
+				AtTensor(name)
 		}
 		copy(to[p*width:(p+1)*width], from[i*width:])
 		last = p
@@ -78,13 +80,14 @@ func (p *positions) read(m *Source, s *wire.SparseTensorProto, stored int64) err
 	}
 	shape := p.indices.Shape()
 	p.linear = len(shape) == 1
-	if p.indices.DType() != dtype.I64 || len(shape) < 1 || len(shape) > 2 || shape[0] != stored || !p.linear && shape[1] != p.rank {
+	if p.indices.DType() != dtype.I64 || len(shape) < 1 || len(shape) > 2 || shape[0] != stored || !p.linear &&
+		shape[1] != p.rank {
 		return diag.Inputf("positions %s of %d elements in rank %d", p.indices, stored, p.rank).AtTensor(name)
 	}
 	return nil
 }
 
-// flat is the position of the i-th element in the flat tensor; ok is false where it lies outside.
+// flat is the position of the i-th element in the flat tensor; ok is false if it lies outside.
 func (p *positions) flat(dims []int64, i int64) (at int64, ok bool) {
 	if p.linear {
 		at, size := p.indices.Int(i), int64(1)

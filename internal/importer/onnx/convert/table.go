@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/ir"
 )
 
-// Rule turns one node into ir: it builds through the call and returns the node's outputs, as many as the call asks for at
-// most. It stops by the builder's Fail, Failf or Refuse.
+// Rule turns one node into ir: it builds through the call and returns the node's outputs, as many as the call asks for
+// at most. It stops by the builder's Fail, Failf or Refuse.
 type Rule func(c *Call) []*ir.Value
 
 // Table is the rows of some operators, by their spellings: "Add", or "domain:Name" outside ai.onnx.
@@ -29,8 +29,8 @@ type Table struct {
 	Integers map[string]Counted
 }
 
-// Moved says of an operator that only moves elements which of its inputs may be texts, and which of its outputs then are;
-// nil: all.
+// Moved says of an operator that only moves elements which of its inputs may be texts, and which of its outputs then
+// are; nil: all.
 type Moved struct{ In, Out []int }
 
 // Counted are the inputs, from first to last, that are integers since a version of their operator: sizes, places, axes.
@@ -56,7 +56,8 @@ type meaning struct {
 
 // Assemble puts tables together. Two rows of one operator are a fault of the tables.
 func Assemble(tables ...Table) *RuleSet {
-	all := &RuleSet{Table: Table{Rules: map[string]Rule{}, Texts: map[string]Rule{}, Moves: map[string]Moved{}, Integers: map[string]Counted{}},
+	all := &RuleSet{Table: Table{Rules: map[string]Rule{}, Texts: map[string]Rule{}, Moves: map[string]Moved{},
+		Integers: map[string]Counted{}},
 		earlier: map[string][]meaning{}}
 	for _, t := range tables {
 		all.Rules, all.Texts = Merged(all.Rules, t.Rules), Merged(all.Texts, t.Texts)

@@ -8,11 +8,13 @@ import (
 	"github.com/weirml/weir/internal/ir"
 )
 
-// TestAssemble puts tables together, whose rows of older versions end up in order, and refuses two rows of one operator.
+// TestAssemble puts tables together, whose rows of older versions end up in order, and refuses two rows of one
+// operator.
 func TestAssemble(t *testing.T) {
 	was := int64(0)
 	row := func(until int64) Rule { return func(*Call) []*ir.Value { was = until; return nil } }
-	first := Table{Rules: map[string]Rule{"A": row(99)}, Before: map[int64]map[string]Rule{9: {"A": row(9)}, 2: {"A": row(2), "B": row(2)}}}
+	first := Table{Rules: map[string]Rule{"A": row(99)}, Before: map[int64]map[string]Rule{9: {"A": row(9)},
+		2: {"A": row(2), "B": row(2)}}}
 	second := Table{Rules: map[string]Rule{"C": row(99)}, Before: map[int64]map[string]Rule{5: {"A": row(5)}}}
 	all := Assemble(first, second)
 	for version, want := range map[int64]int64{1: 2, 2: 5, 4: 5, 5: 9, 8: 9, 9: 99, 30: 99} {
@@ -26,7 +28,8 @@ func TestAssemble(t *testing.T) {
 	if names := all.Names(); !slices.Equal(names, []string{"A", "B", "C"}) {
 		t.Errorf("the operators are %v", names)
 	}
-	for _, twice := range []Table{{Rules: map[string]Rule{"A": row(1)}}, {Before: map[int64]map[string]Rule{9: {"A": row(9)}}}} {
+	for _, twice := range []Table{{Rules: map[string]Rule{"A": row(1)}},
+		{Before: map[int64]map[string]Rule{9: {"A": row(9)}}}} {
 		if text := panicOf(func() { Assemble(first, twice) }); text == "" {
 			t.Errorf("two rows of A are taken")
 		}

@@ -1,18 +1,20 @@
 // Package schema is ONNX's operators, version by version: their inputs and outputs, their attributes with types and
 // defaults, the element types they accept, as ONNX 1.23 defines them up to version 28 of ai.onnx and in the domains
-// ai.onnx.ml, ai.onnx.preview and ai.onnx.preview.training, and as ONNX Runtime 1.31 defines com.microsoft and what ai.onnx had
-// on trial. It says what a node may look like, and nothing of what it means.
+// ai.onnx.ml, ai.onnx.preview and ai.onnx.preview.training, and as ONNX Runtime 1.31 defines com.microsoft and what
+// ai.onnx had on trial. It says what a node may look like, and nothing of what it means.
 //
 // operators.txt is that table. A line is an operator's version, with tabs between its fields:
 //
 //	domain name version flags inputs outputs attributes types
 //
 //	flags       deprecated: nodes of this version are refused; function, builder, trial: see the fields of Operator
-//	inputs      NAME:TYPE, then ? for an optional one, and for the last, a variadic one, * or ~ (types may differ) and the least count
+//	inputs      NAME:TYPE, then ? for an optional one, and for the last, a variadic one, * or ~ (types may differ)
+//	            and the least count
 //	attributes  NAME:TYPE, then ! for a required one, =DEFAULT, or ? for a default that depends on other attributes
 //	types       VARIABLE=N: the variable stands for one of the types on the N-th of the lines that begin with "types"
 //
-// A type is written as in Weir's texts: f32, seq(f32), optional(seq(f32)), map(i64,f32). Types that Weir has not, of 6 bits, are there too.
+// A type is written as in Weir's texts: f32, seq(f32), optional(seq(f32)), map(i64,f32). Types that Weir has not, of 6
+// bits, are there too.
 package schema
 
 //go:generate sh -c "python3 generate.py > operators.txt"
@@ -141,7 +143,8 @@ func attributes(text string) []Attribute {
 	for _, field := range strings.Fields(text) {
 		name, kind, _ := strings.Cut(field, ":")
 		kind, value, given := strings.Cut(kind, "=")
-		a := Attribute{Name: name, Required: strings.HasSuffix(kind, "!"), Kind: attributeKinds[strings.TrimRight(kind, "!?")]}
+		a := Attribute{Name: name, Required: strings.HasSuffix(kind, "!"),
+			Kind: attributeKinds[strings.TrimRight(kind, "!?")]}
 		if a.Kind == wire.AttributeUndefined {
 			panic(diag.Internalf("schema: %q is no attribute", field))
 		}
@@ -155,10 +158,18 @@ func attributes(text string) []Attribute {
 
 // defaults read a default as JSON.
 var defaults = map[wire.AttributeType]func(name string, value []byte) *wire.AttributeProto{
-	wire.AttributeInt:    func(name string, v []byte) *wire.AttributeProto { return wire.IntAttribute(name, read[int64](v)) },
-	wire.AttributeFloat:  func(name string, v []byte) *wire.AttributeProto { return wire.FloatAttribute(name, read[float32](v)) },
-	wire.AttributeString: func(name string, v []byte) *wire.AttributeProto { return wire.StringAttribute(name, read[string](v)) },
-	wire.AttributeInts:   func(name string, v []byte) *wire.AttributeProto { return wire.IntsAttribute(name, read[[]int64](v)...) },
+	wire.AttributeInt: func(name string, v []byte) *wire.AttributeProto {
+		return wire.IntAttribute(name, read[int64](v))
+	},
+	wire.AttributeFloat: func(name string, v []byte) *wire.AttributeProto {
+		return wire.FloatAttribute(name, read[float32](v))
+	},
+	wire.AttributeString: func(name string, v []byte) *wire.AttributeProto {
+		return wire.StringAttribute(name, read[string](v))
+	},
+	wire.AttributeInts: func(name string, v []byte) *wire.AttributeProto {
+		return wire.IntsAttribute(name, read[[]int64](v)...)
+	},
 	wire.AttributeFloats: func(name string, v []byte) *wire.AttributeProto {
 		return wire.FloatsAttribute(name, read[[]float32](v)...)
 	},
@@ -174,8 +185,8 @@ func read[T any](text []byte) (value T) {
 	return value
 }
 
-// Lookup returns the version of an operator that a model which imports the given version of its domain means: the newest
-// that is not newer. The domain ai.onnx is "" too. ok is false where the operator does not exist, or did not yet.
+// Lookup returns the version of an operator that a model which imports the given version of its domain means: the
+// newest that is not newer. The domain ai.onnx is "" too. ok is false if the operator does not exist, or did not yet.
 func Lookup(domain, name string, version int64) (o *Operator, ok bool) {
 	for _, candidate := range table()[key{plain(domain), name}] {
 		if candidate.Since > version {
@@ -186,7 +197,7 @@ func Lookup(domain, name string, version int64) (o *Operator, ok bool) {
 	return o, o != nil
 }
 
-// Versions returns the versions of an operator, ascending; none where there is no such operator.
+// Versions returns the versions of an operator, ascending; none if there is no such operator.
 func Versions(domain, name string) []int64 {
 	var out []int64
 	for _, o := range table()[key{plain(domain), name}] {
@@ -216,17 +227,19 @@ func plain(domain string) string {
 
 // Attribute returns the attribute with a name, or nil.
 func (o *Operator) Attribute(name string) *Attribute {
-	at, ok := slices.BinarySearchFunc(o.Attributes, name, func(a Attribute, name string) int { return strings.Compare(a.Name, name) })
+	at, ok := slices.BinarySearchFunc(o.Attributes, name, func(a Attribute, name string) int {
+		return strings.Compare(a.Name, name)
+	})
 	if !ok {
 		return nil
 	}
 	return &o.Attributes[at]
 }
 
-// Input returns the parameter that the i-th input belongs to, or nil where there are fewer.
+// Input returns the parameter that the i-th input belongs to, or nil if there are fewer.
 func (o *Operator) Input(i int) *Parameter { return at(o.Inputs, i) }
 
-// Output returns the parameter that the i-th output belongs to, or nil where there are fewer.
+// Output returns the parameter that the i-th output belongs to, or nil if there are fewer.
 func (o *Operator) Output(i int) *Parameter { return at(o.Outputs, i) }
 
 func at(list []Parameter, i int) *Parameter {
@@ -247,7 +260,7 @@ func (o *Operator) Accepts(p *Parameter) []string {
 	return []string{p.Type}
 }
 
-// Arity returns the least and the greatest number of a node's inputs or outputs; most is −1 where there is no limit.
+// Arity returns the least and the greatest number of a node's inputs or outputs; most is −1 if there is no limit.
 // Inputs that are left out by an empty name count.
 func Arity(list []Parameter) (least, most int) {
 	for i, p := range list {
@@ -261,10 +274,10 @@ func Arity(list []Parameter) (least, most int) {
 	return least, len(list)
 }
 
-// Check holds a node to the operator's form: that it is not deprecated, the number of inputs and outputs, and that attributes
-// are known, given once, of their type, and there if required. A mistake is an ErrInput that names node and operator. Attributes
-// that refer to a function's are checked by name and type only. An input left out by an empty name counts: exporters leave out
-// required ones where they make no difference, as Resize's region does.
+// Check holds a node to the operator's form: that it is not deprecated, the number of inputs and outputs, and that
+// attributes are known, given once, of their type, and there if required. A mistake is an ErrInput that names node and
+// operator. Attributes that refer to a function's are checked by name and type only. An input left out by an empty name
+// counts: exporters leave out required ones where they make no difference, as Resize's region does.
 func (o *Operator) Check(n *wire.NodeProto) error {
 	fail := func(format string, args ...any) error {
 		return diag.Inputf("%s (version %d)", fmt.Sprintf(format, args...), o.Since).AtNode(n.Name, n.OpType)

@@ -48,10 +48,14 @@ func TestLookup(t *testing.T) {
 		domain, name   string
 		version, since int64 // since 0: there is none
 	}{
-		{"", "Conv", 1, 1}, {"", "Conv", 10, 1}, {"ai.onnx", "Conv", 11, 11}, {"", "Conv", 27, 22}, {"", "Conv", math.MaxInt64, 22},
-		{"", "Conv", 0, 0}, {"", "Conv", -1, 0}, {"", "Gelu", 19, 0}, {"", "Gelu", 20, 20}, {"", "conv", 20, 0}, {"", "", 20, 0},
-		{"ai.onnx.ml", "Scaler", 3, 1}, {"", "Scaler", 3, 0}, {"com.microsoft", "Conv", 3, 0}, {"com.microsoft", "FusedConv", 1, 1},
-		{"", "SwiGLU", 27, 0}, {"", "SwiGLU", 28, 28}, {"", "Attention", 25, 25}, {"", "Crop", 9, 1}, {"", "LayerNormalization", 13, 1},
+		{"", "Conv", 1, 1}, {"", "Conv", 10, 1}, {"ai.onnx", "Conv", 11, 11}, {"", "Conv", 27, 22},
+		{"", "Conv", math.MaxInt64, 22},
+		{"", "Conv", 0, 0}, {"", "Conv", -1, 0}, {"", "Gelu", 19, 0}, {"", "Gelu", 20, 20}, {"", "conv", 20, 0},
+		{"", "", 20, 0},
+		{"ai.onnx.ml", "Scaler", 3, 1}, {"", "Scaler", 3, 0}, {"com.microsoft", "Conv", 3, 0},
+		{"com.microsoft", "FusedConv", 1, 1},
+		{"", "SwiGLU", 27, 0}, {"", "SwiGLU", 28, 28}, {"", "Attention", 25, 25}, {"", "Crop", 9, 1},
+		{"", "LayerNormalization", 13, 1},
 	} {
 		o, ok := Lookup(c.domain, c.name, c.version)
 		if ok != (c.since > 0) || ok && o.Since != c.since {
@@ -86,7 +90,8 @@ func TestDefaults(t *testing.T) {
 		switch got := a.Default; {
 		case (got == nil) != (c.want == nil):
 			t.Errorf("%s.%s: default %+v", c.name, c.attribute, got)
-		case got != nil && (got.I != c.want.I || got.F != c.want.F || string(got.S) != string(c.want.S) || got.Type != c.want.Type || a.Kind != got.Type):
+		case got != nil && (got.I != c.want.I || got.F != c.want.F || string(got.S) != string(c.want.S) ||
+			got.Type != c.want.Type || a.Kind != got.Type):
 			t.Errorf("%s.%s: default %+v, want %+v", c.name, c.attribute, got, c.want)
 		}
 	}
@@ -118,12 +123,14 @@ func TestCheck(t *testing.T) {
 		{node("Concat", 2, 1, &wire.AttributeProto{Name: "axis"}), 13, "the attribute axis is of type undefined, not int"},
 		{node("Concat", 2, 1, &wire.AttributeProto{Name: "axis", Present: 1 << wire.AttributeFieldI}), 13, ""},
 		{node("Concat", 2, 1, &wire.AttributeProto{Name: "axis", Type: wire.AttributeInt, RefAttrName: "a"}), 13, ""},
-		{node("Concat", 2, 1, wire.IntAttribute("axis", 0), wire.IntAttribute("axis", 0)), 13, "the attribute axis is given twice"},
+		{node("Concat", 2, 1, wire.IntAttribute("axis", 0), wire.IntAttribute("axis", 0)), 13,
+			"the attribute axis is given twice"},
 		{node("Relu", 1, 1, wire.IntAttribute("alpha", 0)), 14, `the operator has no attribute "alpha"`},
 		{node("Squeeze", 2, 1), 11, "2 inputs where the operator has 1"},
 		{node("Squeeze", 2, 1), 13, ""},
 		{node("Upsample", 2, 1), 10, "the operator is deprecated"},
-		{node("Loop", 1, 1, wire.GraphAttribute("body", &wire.GraphProto{})), 21, "1 inputs where the operator has at least 2"},
+		{node("Loop", 1, 1, wire.GraphAttribute("body", &wire.GraphProto{})), 21,
+			"1 inputs where the operator has at least 2"},
 		{leaving(leaving(node("Loop", 3, 1, wire.GraphAttribute("body", &wire.GraphProto{})), 0), 1), 21, ""},
 		{node("LSTM", 3, 1, &wire.AttributeProto{Name: "activations"}), 7, ""},
 	} {
@@ -135,7 +142,8 @@ func TestCheck(t *testing.T) {
 		switch {
 		case c.want == "" && err != nil:
 			t.Error(err)
-		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.node.OpType)):
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) ||
+			!strings.Contains(err.Error(), c.node.OpType)):
 			t.Errorf("error %v, want %q", err, c.want)
 		}
 	}
@@ -145,7 +153,8 @@ func TestCheck(t *testing.T) {
 func TestOfficialNodes(t *testing.T) {
 	root := os.Getenv("WEIR_ONNX_DATA")
 	if root == "" {
-		t.Skip("WEIR_ONNX_DATA is not set: it names the folder onnx/backend/test/data of the Python package onnx, which is not part of this repository")
+		t.Skip("WEIR_ONNX_DATA is not set: it names the folder onnx/backend/test/data of the Python package onnx, which is " +
+			"not part of this repository")
 	}
 	checked, used := 0, map[string]bool{}
 	var walk func(path string, nodes []*wire.NodeProto, opsets map[string]int64)

@@ -29,7 +29,8 @@ const (
 	fixed32Type wireType = 5
 )
 
-var wireNames = [8]string{"varint", "64 bits", "bytes", "start of a group", "end of a group", "32 bits", "wire type 6", "wire type 7"}
+var wireNames = [8]string{"varint", "64 bits", "bytes", "start of a group", "end of a group", "32 bits", "wire type 6",
+	"wire type 7"}
 
 func (w wireType) String() string { return wireNames[w&7] }
 
@@ -83,8 +84,8 @@ func (d *decoder) charge(bytes int64) error {
 	return nil
 }
 
-// readVarint decodes the varint at the start of data; n is its length, 0 when data ends before the varint does, and −1 when
-// it has more than 64 bits.
+// readVarint decodes the varint at the start of data; n is its length, 0 when data ends before the varint does, and −1
+// when it has more than 64 bits.
 func readVarint(data []byte) (value uint64, n int) {
 	for i, c := range data {
 		if i == 9 && c > 1 {
@@ -114,8 +115,8 @@ func varintFault(n int) string {
 	return "a varint runs past the end"
 }
 
-// toInt32 narrows a varint to an int32 field. Negative numbers are sign-extended to 64 bits by every writer; the unsigned
-// 32-bit form, which protobuf truncates to the same bits, is accepted too.
+// toInt32 narrows a varint to an int32 field. Negative numbers are sign-extended to 64 bits by every writer; the
+// unsigned 32-bit form, which protobuf truncates to the same bits, is accepted too.
 func toInt32(value uint64) (int32, bool) {
 	signed := int64(value)
 	return int32(uint32(value)), signed >= math.MinInt32 && signed <= math.MaxUint32
@@ -138,7 +139,8 @@ func (d *decoder) tag() (int32, wireType, error) {
 		return int32(number), w, nil
 	}
 	return 0, 0, d.fail("field %d is %s", number, [...]string{3: "the start of a group, which ONNX does not have",
-		4: "the end of a group, which ONNX does not have", 6: "of wire type 6, which does not exist", 7: "of wire type 7, which does not exist"}[w])
+		4: "the end of a group, which ONNX does not have", 6: "of wire type 6, which does not exist",
+		7: "of wire type 7, which does not exist"}[w])
 }
 
 // bytes reads a length-delimited payload without touching it.
@@ -202,8 +204,8 @@ func (d *decoder) want(got, want wireType) error {
 	return d.fail("the wire type is %s where the field has %s", got, want)
 }
 
-// records counts the records of the current field from this one to the end of the message, so that a list is allocated once
-// and exactly. A fault stops the count: the reader itself reports it when it gets there.
+// records counts the records of the current field from this one to the end of the message, so that a list is allocated
+// once and exactly. A fault stops the count: the reader itself reports it when it gets there.
 func (d *decoder) records(number int32) int {
 	ahead := decoder{data: d.data, pos: d.start, end: d.end}
 	n := 0

@@ -25,8 +25,8 @@ type Field struct {
 	Skipped  bool     // the reader counts it and passes over it
 }
 
-// Message describes a message type by its fields, in the order of onnx.proto. It is what tools need that walk the bytes of
-// any message, and it is the same table that the reader follows.
+// Message describes a message type by its fields, in the order of onnx.proto. It is what tools need that walk the bytes
+// of any message, and it is the same table that the reader follows.
 type Message struct {
 	Name   string
 	Fields []Field

@@ -1,5 +1,6 @@
-// Package wire reads and writes the protocol buffers of ONNX: ModelProto and everything below it, and the SequenceProto,
-// OptionalProto and MapProto of test data. The messages and fields bear the names of onnx.proto (ONNX 1.22, IR version 13).
+// Package wire reads and writes the protocol buffers of ONNX: ModelProto and everything below it, and the
+// SequenceProto, OptionalProto and MapProto of test data. The messages and fields bear the names of onnx.proto (ONNX
+// 1.22, IR version 13).
 //
 // # What is copied
 //
@@ -13,8 +14,8 @@
 // Every error is a *diag.Error of kind ErrInput whose Detail begins with the path of the field, as in
 // "graph.node[12].attribute[0].t.dims: …".
 //
-//   - A length past the end of the message it lies in, a varint of more than 64 bits, an int32 that does not fit 32, a field
-//     number of 0 or past 2^29−1, a wire type that is none, a group (ONNX never had one).
+//   - A length past the end of the message it lies in, a varint of more than 64 bits, an int32 that does not fit 32, a
+//     field number of 0 or past 2^29−1, a wire type that is none, a group (ONNX never had one).
 //   - A known field with another wire type than its own. (protobuf skips such a field, and then reads half of a model.)
 //     Repeated numbers may be packed or not, in any mixture.
 //   - Invalid UTF-8 in a field of type string. A field of type bytes may hold anything.
@@ -22,11 +23,11 @@
 //   - Input that expands to more than MaxExpansion times its size of records, beyond a floor of MinRecords bytes: a
 //     megabyte of empty nodes would otherwise take a hundred.
 //
-// Unknown fields are skipped, as are the multi-device annotations (device_configurations, configuration) and training_info;
-// of the last the count is kept.
+// Unknown fields are skipped, as are the multi-device annotations (device_configurations, configuration) and
+// training_info; of the last the count is kept.
 //
 // # Fields that occur twice
 //
-// As protobuf requires: of a singular scalar the last one wins; singular messages are merged, which appends their repeated
-// fields; of a oneof the last member wins, and is merged only with an earlier value of the same member.
+// As protobuf requires: of a singular scalar the last one wins; singular messages are merged, which appends their
+// repeated fields; of a oneof the last member wins, and is merged only with an earlier value of the same member.
 package wire

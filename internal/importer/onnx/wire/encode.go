@@ -7,9 +7,9 @@ import (
 	"math"
 )
 
-// encoder writes to w and counts; without a w it only counts, which is how the length of a nested message is known before
-// the message is written. So a message is measured once for every level it lies below the outermost one, and nothing is
-// buffered. The first error sticks.
+// encoder writes to w and counts; without a w it only counts, which is how the length of a nested message is known
+// before the message is written. So a message is measured once for every level it lies below the outermost one, and
+// nothing is buffered. The first error sticks.
 type encoder struct {
 	w   io.Writer
 	n   int64

@@ -9,12 +9,12 @@ import (
 type ExternalEntry struct {
 	Location string // a path relative to the model's folder, as written: the reader of the file judges it
 	Offset   int64
-	Length   int64 // −1 where the entry does not say: then it is what dims need
+	Length   int64 // −1 if the entry does not say: then it is what dims need
 }
 
 // ExternalEntry returns the entry of a tensor whose External is true. Keys other than location, offset and length
-// (checksum, basepath, anything unknown) are ignored, as onnx does; a key that occurs twice, a number that is none or is
-// negative, and a missing location are ErrInput.
+// (checksum, basepath, anything unknown) are ignored, as onnx does; a key that occurs twice, a number that is none or
+// is negative, and a missing location are ErrInput.
 func (t *TensorProto) ExternalEntry() (ExternalEntry, error) {
 	e := ExternalEntry{Length: -1}
 	seen := map[string]bool{}

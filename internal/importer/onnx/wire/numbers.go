@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// Numbers is a typed data field of a TensorProto as it lies in the input: nothing is decoded until somebody asks. The zero
-// value is the empty list.
+// Numbers is a typed data field of a TensorProto as it lies in the input: nothing is decoded until somebody asks. The
+// zero value is the empty list.
 type Numbers struct {
 	runs []run
 }
@@ -100,7 +100,8 @@ func packedNumbers(data []byte) Numbers {
 var numberKinds = map[Kind]struct {
 	wire wireType
 	size int // of a fixed-width element
-}{Int32: {varintType, 0}, Int64: {varintType, 0}, Uint64: {varintType, 0}, Float32: {fixed32Type, 4}, Float64: {fixed64Type, 8}}
+}{Int32: {varintType, 0}, Int64: {varintType, 0}, Uint64: {varintType, 0}, Float32: {fixed32Type, 4},
+	Float64: {fixed64Type, 8}}
 
 func numbersField[T any](number int32, name string, kind Kind, at func(*T) *Numbers) field[T] {
 	form := numberKinds[kind]

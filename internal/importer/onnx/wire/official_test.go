@@ -107,7 +107,8 @@ func valueTensors(data []byte, value *wire.TypeProto) ([]*wire.TensorProto, erro
 func TestOfficialData(t *testing.T) {
 	root := os.Getenv("WEIR_ONNX_DATA")
 	if root == "" {
-		t.Skip("WEIR_ONNX_DATA is not set: it names the folder onnx/backend/test/data of the Python package onnx, which is not part of this repository")
+		t.Skip("WEIR_ONNX_DATA is not set: it names the folder onnx/backend/test/data of the Python package onnx, which is " +
+			"not part of this repository")
 	}
 	models, values, tensors := 0, 0, 0
 	decode := func(path string, list []*wire.TensorProto) {
@@ -138,7 +139,8 @@ func TestOfficialData(t *testing.T) {
 			values []*wire.ValueInfoProto
 		}{{"input", m.Graph.Input}, {"output", m.Graph.Output}} {
 			for i, v := range side.values {
-				files, err := filepath.Glob(filepath.Join(filepath.Dir(path), "test_data_set_*", side.name+"_"+strconv.Itoa(i)+".pb"))
+				files, err := filepath.Glob(filepath.Join(filepath.Dir(path), "test_data_set_*",
+					side.name+"_"+strconv.Itoa(i)+".pb"))
 				if err != nil {
 					return err
 				}

@@ -10,8 +10,8 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
-// TestWeightsAreNotTouched parses a model whose weights lie on pages that may not be read: a read of one byte of raw_data,
-// of packed float_data or of a doc string ends the process.
+// TestWeightsAreNotTouched parses a model whose weights lie on pages that may not be read: a read of one byte of
+// raw_data, of packed float_data or of a doc string ends the process.
 func TestWeightsAreNotTouched(t *testing.T) {
 	page := syscall.Getpagesize()
 	memory, err := syscall.Mmap(-1, 0, 16*page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)

@@ -1,7 +1,7 @@
 package wire
 
-// The structs below are onnx.proto's messages. A field that a message did not carry has its zero value; Presence tells zero
-// from absent where that matters. Slices of bytes are parts of the input.
+// The structs below are onnx.proto's messages. A field that a message did not carry has its zero value; Presence tells
+// zero from absent where that matters. Slices of bytes are parts of the input.
 
 // ModelProto is a whole model.
 type ModelProto struct {
@@ -85,7 +85,8 @@ const (
 	AttributeTypeProtos    AttributeType = 14
 )
 
-var attributeTypeNames = [...]string{"undefined", "float", "int", "string", "tensor", "graph", "floats", "ints", "strings",
+var attributeTypeNames = [...]string{"undefined", "float", "int", "string", "tensor", "graph", "floats", "ints",
+	"strings",
 	"tensors", "graphs", "sparse_tensor", "sparse_tensors", "type_proto", "type_protos"}
 
 // String returns the type's name in lower case, or "?" for a number that is none.
@@ -98,9 +99,10 @@ func (t AttributeType) String() string {
 
 // AttributeProto is a named attribute of a node, or of a function with its default.
 type AttributeProto struct {
-	Name          string
-	F             float32
-	Present       Presence // tells f, i and s of value zero from absent ones, for files before IR version 2, which have no type
+	Name string
+	F    float32
+	// tells f, i and s of value zero from absent ones, for files before IR version 2, which have no type
+	Present       Presence
 	I             int64
 	S             []byte
 	T             *TensorProto
@@ -127,7 +129,7 @@ const (
 )
 
 // Kind returns the attribute's declared type, or, for a file before IR version 2, which declares none, the type of the
-// field that is set; AttributeUndefined where there is none.
+// field that is set; AttributeUndefined if there is none.
 func (a *AttributeProto) Kind() AttributeType {
 	if a.Type != AttributeUndefined {
 		return a.Type
@@ -212,7 +214,7 @@ type TensorProto struct {
 	StringData    [][]byte
 	Int64Data     Numbers
 	Name          string
-	RawData       []byte // nil where the field is absent
+	RawData       []byte // nil if the field is absent
 	RawOffset     int64  // where RawData begins in the input
 	DoubleData    Numbers
 	Uint64Data    Numbers
@@ -315,7 +317,8 @@ func Dim(name string) *Dimension { return &Dimension{Param: name, Present: 1 << 
 
 // TensorValue returns the declaration of a value that is a dense tensor.
 func TensorValue(name string, dt DataType, shape ...*Dimension) *ValueInfoProto {
-	return &ValueInfoProto{Name: name, Type: &TypeProto{TensorType: &TensorTypeProto{ElemType: dt, Shape: &TensorShapeProto{Dim: shape}}}}
+	return &ValueInfoProto{Name: name, Type: &TypeProto{TensorType: &TensorTypeProto{ElemType: dt,
+		Shape: &TensorShapeProto{Dim: shape}}}}
 }
 
 // FunctionProto is an operator that the model itself defines.

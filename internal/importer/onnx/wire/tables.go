@@ -62,7 +62,9 @@ func initModel() {
 		docField(6, func(m *ModelProto) *[]byte { return &m.DocString }),
 		messageField(7, "graph", &graphTable, func(m *ModelProto) **GraphProto { return &m.Graph }),
 		messagesField(8, "opset_import", &opsetTable, func(m *ModelProto) *[]*OperatorSetIDProto { return &m.OpsetImport }),
-		messagesField(14, "metadata_props", &entryTable, func(m *ModelProto) *[]*StringStringEntryProto { return &m.MetadataProps }),
+		messagesField(14, "metadata_props", &entryTable, func(m *ModelProto) *[]*StringStringEntryProto {
+			return &m.MetadataProps
+		}),
 		countField(20, "training_info", func(m *ModelProto) *int { return &m.TrainingInfo }),
 		messagesField(25, "functions", &functionTable, func(m *ModelProto) *[]*FunctionProto { return &m.Functions }),
 	)
@@ -82,13 +84,21 @@ func initModel() {
 		messagesField(11, "input", &valueInfoTable, func(m *GraphProto) *[]*ValueInfoProto { return &m.Input }),
 		messagesField(12, "output", &valueInfoTable, func(m *GraphProto) *[]*ValueInfoProto { return &m.Output }),
 		messagesField(13, "value_info", &valueInfoTable, func(m *GraphProto) *[]*ValueInfoProto { return &m.ValueInfo }),
-		messagesField(14, "quantization_annotation", &annotationTable, func(m *GraphProto) *[]*TensorAnnotation { return &m.QuantizationAnnotation }),
-		messagesField(15, "sparse_initializer", &sparseTable, func(m *GraphProto) *[]*SparseTensorProto { return &m.SparseInitializer }),
-		messagesField(16, "metadata_props", &entryTable, func(m *GraphProto) *[]*StringStringEntryProto { return &m.MetadataProps }),
+		messagesField(14, "quantization_annotation", &annotationTable, func(m *GraphProto) *[]*TensorAnnotation {
+			return &m.QuantizationAnnotation
+		}),
+		messagesField(15, "sparse_initializer", &sparseTable, func(m *GraphProto) *[]*SparseTensorProto {
+			return &m.SparseInitializer
+		}),
+		messagesField(16, "metadata_props", &entryTable, func(m *GraphProto) *[]*StringStringEntryProto {
+			return &m.MetadataProps
+		}),
 	)
 	annotationTable.fill("TensorAnnotation",
 		textField(1, "tensor_name", func(m *TensorAnnotation) *string { return &m.TensorName }),
-		messagesField(2, "quant_parameter_tensor_names", &entryTable, func(m *TensorAnnotation) *[]*StringStringEntryProto { return &m.QuantParameterTensorNames }),
+		messagesField(2, "quant_parameter_tensor_names", &entryTable, func(m *TensorAnnotation) *[]*StringStringEntryProto {
+			return &m.QuantParameterTensorNames
+		}),
 	)
 	nodeTable.fill("NodeProto",
 		textsField(1, "input", func(m *NodeProto) *[]string { return &m.Input }),
@@ -99,7 +109,9 @@ func initModel() {
 		docField(6, func(m *NodeProto) *[]byte { return &m.DocString }),
 		textField(7, "domain", func(m *NodeProto) *string { return &m.Domain }),
 		textField(8, "overload", func(m *NodeProto) *string { return &m.Overload }),
-		messagesField(9, "metadata_props", &entryTable, func(m *NodeProto) *[]*StringStringEntryProto { return &m.MetadataProps }),
+		messagesField(9, "metadata_props", &entryTable, func(m *NodeProto) *[]*StringStringEntryProto {
+			return &m.MetadataProps
+		}),
 	)
 	functionTable.fill("FunctionProto",
 		textField(1, "name", func(m *FunctionProto) *string { return &m.Name }),
@@ -108,12 +120,18 @@ func initModel() {
 		textsField(6, "attribute", func(m *FunctionProto) *[]string { return &m.Attribute }),
 		messagesField(7, "node", &nodeTable, func(m *FunctionProto) *[]*NodeProto { return &m.Node }),
 		docField(8, func(m *FunctionProto) *[]byte { return &m.DocString }),
-		messagesField(9, "opset_import", &opsetTable, func(m *FunctionProto) *[]*OperatorSetIDProto { return &m.OpsetImport }),
+		messagesField(9, "opset_import", &opsetTable, func(m *FunctionProto) *[]*OperatorSetIDProto {
+			return &m.OpsetImport
+		}),
 		textField(10, "domain", func(m *FunctionProto) *string { return &m.Domain }),
-		messagesField(11, "attribute_proto", &attributeTable, func(m *FunctionProto) *[]*AttributeProto { return &m.AttributeProto }),
+		messagesField(11, "attribute_proto", &attributeTable, func(m *FunctionProto) *[]*AttributeProto {
+			return &m.AttributeProto
+		}),
 		messagesField(12, "value_info", &valueInfoTable, func(m *FunctionProto) *[]*ValueInfoProto { return &m.ValueInfo }),
 		textField(13, "overload", func(m *FunctionProto) *string { return &m.Overload }),
-		messagesField(14, "metadata_props", &entryTable, func(m *FunctionProto) *[]*StringStringEntryProto { return &m.MetadataProps }),
+		messagesField(14, "metadata_props", &entryTable, func(m *FunctionProto) *[]*StringStringEntryProto {
+			return &m.MetadataProps
+		}),
 	)
 }
 
@@ -138,8 +156,12 @@ func initAttribute() {
 		messagesField(15, "type_protos", &typeTable, func(m *AttributeProto) *[]*TypeProto { return &m.TypeProtos }),
 		enumField(20, "type", func(m *AttributeProto) *AttributeType { return &m.Type }),
 		textField(21, "ref_attr_name", func(m *AttributeProto) *string { return &m.RefAttrName }),
-		messageField(22, "sparse_tensor", &sparseTable, func(m *AttributeProto) **SparseTensorProto { return &m.SparseTensor }),
-		messagesField(23, "sparse_tensors", &sparseTable, func(m *AttributeProto) *[]*SparseTensorProto { return &m.SparseTensors }),
+		messageField(22, "sparse_tensor", &sparseTable, func(m *AttributeProto) **SparseTensorProto {
+			return &m.SparseTensor
+		}),
+		messagesField(23, "sparse_tensors", &sparseTable, func(m *AttributeProto) *[]*SparseTensorProto {
+			return &m.SparseTensors
+		}),
 	)
 }
 
@@ -164,9 +186,13 @@ func initTensor() {
 		numbersField(10, "double_data", Float64, func(m *TensorProto) *Numbers { return &m.DoubleData }),
 		numbersField(11, "uint64_data", Uint64, func(m *TensorProto) *Numbers { return &m.Uint64Data }),
 		docField(12, func(m *TensorProto) *[]byte { return &m.DocString }),
-		messagesField(13, "external_data", &entryTable, func(m *TensorProto) *[]*StringStringEntryProto { return &m.ExternalData }),
+		messagesField(13, "external_data", &entryTable, func(m *TensorProto) *[]*StringStringEntryProto {
+			return &m.ExternalData
+		}),
 		int32Field(14, "data_location", func(m *TensorProto) *int32 { return &m.DataLocation }),
-		messagesField(16, "metadata_props", &entryTable, func(m *TensorProto) *[]*StringStringEntryProto { return &m.MetadataProps }),
+		messagesField(16, "metadata_props", &entryTable, func(m *TensorProto) *[]*StringStringEntryProto {
+			return &m.MetadataProps
+		}),
 	)
 	segmentTable.fill("TensorProto.Segment",
 		int64Field(1, "begin", func(m *SegmentProto) *int64 { return &m.Begin }),
@@ -184,21 +210,29 @@ func initTypes() {
 		textField(1, "name", func(m *ValueInfoProto) *string { return &m.Name }),
 		messageField(2, "type", &typeTable, func(m *ValueInfoProto) **TypeProto { return &m.Type }),
 		docField(3, func(m *ValueInfoProto) *[]byte { return &m.DocString }),
-		messagesField(4, "metadata_props", &entryTable, func(m *ValueInfoProto) *[]*StringStringEntryProto { return &m.MetadataProps }),
+		messagesField(4, "metadata_props", &entryTable, func(m *ValueInfoProto) *[]*StringStringEntryProto {
+			return &m.MetadataProps
+		}),
 	)
 	typeTable.fill("TypeProto",
 		only(messageField(1, "tensor_type", &tensorTypeTable, func(m *TypeProto) **TensorTypeProto { return &m.TensorType }),
 			func(m *TypeProto) { *m = TypeProto{TensorType: m.TensorType, Denotation: m.Denotation} }),
-		only(messageField(4, "sequence_type", &elementTypeTable, func(m *TypeProto) **ElementTypeProto { return &m.SequenceType }),
+		only(messageField(4, "sequence_type", &elementTypeTable, func(m *TypeProto) **ElementTypeProto {
+			return &m.SequenceType
+		}),
 			func(m *TypeProto) { *m = TypeProto{SequenceType: m.SequenceType, Denotation: m.Denotation} }),
 		only(messageField(5, "map_type", &mapTypeTable, func(m *TypeProto) **MapTypeProto { return &m.MapType }),
 			func(m *TypeProto) { *m = TypeProto{MapType: m.MapType, Denotation: m.Denotation} }),
 		textField(6, "denotation", func(m *TypeProto) *string { return &m.Denotation }),
 		only(messageField(7, "opaque_type", &opaqueTypeTable, func(m *TypeProto) **OpaqueTypeProto { return &m.OpaqueType }),
 			func(m *TypeProto) { *m = TypeProto{OpaqueType: m.OpaqueType, Denotation: m.Denotation} }),
-		only(messageField(8, "sparse_tensor_type", &tensorTypeTable, func(m *TypeProto) **TensorTypeProto { return &m.SparseTensorType }),
+		only(messageField(8, "sparse_tensor_type", &tensorTypeTable, func(m *TypeProto) **TensorTypeProto {
+			return &m.SparseTensorType
+		}),
 			func(m *TypeProto) { *m = TypeProto{SparseTensorType: m.SparseTensorType, Denotation: m.Denotation} }),
-		only(messageField(9, "optional_type", &elementTypeTable, func(m *TypeProto) **ElementTypeProto { return &m.OptionalType }),
+		only(messageField(9, "optional_type", &elementTypeTable, func(m *TypeProto) **ElementTypeProto {
+			return &m.OptionalType
+		}),
 			func(m *TypeProto) { *m = TypeProto{OptionalType: m.OptionalType, Denotation: m.Denotation} }),
 	)
 	tensorTypeTable.fill("TypeProto.Tensor",
@@ -235,10 +269,16 @@ func initValues() {
 		textField(1, "name", func(m *SequenceProto) *string { return &m.Name }),
 		enumField(2, "elem_type", func(m *SequenceProto) *ValueKind { return &m.ElemType }),
 		messagesField(3, "tensor_values", &tensorTable, func(m *SequenceProto) *[]*TensorProto { return &m.TensorValues }),
-		messagesField(4, "sparse_tensor_values", &sparseTable, func(m *SequenceProto) *[]*SparseTensorProto { return &m.SparseTensorValues }),
-		messagesField(5, "sequence_values", &sequenceTable, func(m *SequenceProto) *[]*SequenceProto { return &m.SequenceValues }),
+		messagesField(4, "sparse_tensor_values", &sparseTable, func(m *SequenceProto) *[]*SparseTensorProto {
+			return &m.SparseTensorValues
+		}),
+		messagesField(5, "sequence_values", &sequenceTable, func(m *SequenceProto) *[]*SequenceProto {
+			return &m.SequenceValues
+		}),
 		messagesField(6, "map_values", &mapTable, func(m *SequenceProto) *[]*MapProto { return &m.MapValues }),
-		messagesField(7, "optional_values", &optionalTable, func(m *SequenceProto) *[]*OptionalProto { return &m.OptionalValues }),
+		messagesField(7, "optional_values", &optionalTable, func(m *SequenceProto) *[]*OptionalProto {
+			return &m.OptionalValues
+		}),
 	)
 	mapTable.fill("MapProto",
 		textField(1, "name", func(m *MapProto) *string { return &m.Name }),
@@ -251,7 +291,9 @@ func initValues() {
 		textField(1, "name", func(m *OptionalProto) *string { return &m.Name }),
 		enumField(2, "elem_type", func(m *OptionalProto) *ValueKind { return &m.ElemType }),
 		messageField(3, "tensor_value", &tensorTable, func(m *OptionalProto) **TensorProto { return &m.TensorValue }),
-		messageField(4, "sparse_tensor_value", &sparseTable, func(m *OptionalProto) **SparseTensorProto { return &m.SparseTensorValue }),
+		messageField(4, "sparse_tensor_value", &sparseTable, func(m *OptionalProto) **SparseTensorProto {
+			return &m.SparseTensorValue
+		}),
 		messageField(5, "sequence_value", &sequenceTable, func(m *OptionalProto) **SequenceProto { return &m.SequenceValue }),
 		messageField(6, "map_value", &mapTable, func(m *OptionalProto) **MapProto { return &m.MapValue }),
 		messageField(7, "optional_value", &optionalTable, func(m *OptionalProto) **OptionalProto { return &m.OptionalValue }),

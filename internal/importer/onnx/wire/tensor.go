@@ -105,7 +105,8 @@ func (n DataType) DType() (dt dtype.DType, ok bool) {
 // lacking are the element types of ONNX that Weir has not, by their names there.
 var lacking = map[DataType]string{27: "float6e2m3", 28: "float6e3m2"}
 
-// NoType is the error for a number that DType knows no type of: ErrUnsupported where ONNX has one, else ErrInput. what says what has the type.
+// NoType is the error for a number that DType knows no type of: ErrUnsupported where ONNX has one, else ErrInput. what
+// says what has the type.
 func (n DataType) NoType(what string) *diag.Error {
 	if name := lacking[n]; name != "" {
 		return diag.Unsupportedf("%s: elements of type %s", what, name)
@@ -128,7 +129,7 @@ func (t *TensorProto) fail(format string, args ...any) error {
 	return diag.Inputf(format, args...).AtTensor(t.Name)
 }
 
-// ElementType returns the element type, or ErrInput where data_type is not one.
+// ElementType returns the element type, or ErrInput if data_type is not one.
 func (t *TensorProto) ElementType() (dtype.DType, error) {
 	dt, ok := t.DataType.DType()
 	if !ok {
@@ -164,8 +165,8 @@ func (t *TensorProto) Size() (int64, error) {
 	return size, nil
 }
 
-// External reports whether the data lies in another file, so that Stored, ReadInto and Tensor do not apply: ExternalEntry
-// says where, and Over makes a tensor of the bytes found there.
+// External reports whether the data lies in another file, so that Stored, ReadInto and Tensor do not apply:
+// ExternalEntry says where, and Over makes a tensor of the bytes found there.
 func (t *TensorProto) External() bool { return t.DataLocation == LocationExternal }
 
 // form checks everything but the data's length: the type, the place, and that only one field holds data.
@@ -207,9 +208,9 @@ func (t *TensorProto) form() (*typed, error) {
 	return form, nil
 }
 
-// Stored returns the elements' bytes where they lie in the input packed and little-endian, as raw_data and packed floats
-// do; their length is checked against dims, their bytes are not touched. offset is their place in the input, −1 for data
-// that was made here. ok is false where ReadInto must decode them, or they are strings.
+// Stored returns the elements' bytes where they lie in the input packed and little-endian, as raw_data and packed
+// floats do; their length is checked against dims, their bytes are not touched. offset is their place in the input, −1
+// for data that was made here. ok is false if ReadInto must decode them, or they are strings.
 func (t *TensorProto) Stored() (data []byte, offset int64, ok bool, err error) {
 	form, err := t.form()
 	if err != nil || form.field == nil {
@@ -238,7 +239,8 @@ func (t *TensorProto) Stored() (data []byte, offset int64, ok bool, err error) {
 }
 
 func (t *TensorProto) lengthFault(name string, got int64, unit string, want int64) error {
-	return t.fail("%s has %d %s where %s%s needs %d", name, got, unit, dataTypes[t.DataType].dtype, tensor.ShapeString(t.Dims), want)
+	return t.fail("%s has %d %s where %s%s needs %d", name, got, unit, dataTypes[t.DataType].dtype,
+		tensor.ShapeString(t.Dims), want)
 }
 
 // ReadInto copies the elements into dst, whose length must be Size, packed and in the machine's byte order. It is for
@@ -325,8 +327,8 @@ func (t *TensorProto) entries() (int64, error) {
 	return want, nil
 }
 
-// CopyInto copies stored elements (packed, little-endian, as Stored or another file has them) into dst of the same length,
-// turning them into the machine's byte order; a bool becomes 0 or 1.
+// CopyInto copies stored elements (packed, little-endian, as Stored or another file has them) into dst of the same
+// length, turning them into the machine's byte order; a bool becomes 0 or 1.
 func (t *TensorProto) CopyInto(dst, stored []byte) error {
 	form := &dataTypes[t.DataType]
 	if len(dst) != len(stored) {
@@ -367,12 +369,13 @@ func (f *typed) borrowable(data []byte) bool {
 	return littleEndian && uintptr(unsafe.Pointer(unsafe.SliceData(data)))%uintptr(f.bits/8) == 0
 }
 
-// Allocate gives memory for a copy of elements, at least as aligned as their numbers, and all zero or to be overwritten.
+// Allocate gives memory for a copy of elements, at least as aligned as their numbers, and all zero or to be
+// overwritten.
 type Allocate func(bytes int64) ([]byte, error)
 
-// Tensor returns the tensor. It borrows the input's bytes where they lie packed, in the machine's byte order, and aligned to
-// the size of an element's number; borrowed says so. Else the data is a copy on Go's heap: strings always are. Bytes that do
-// not match dims, and external data, are ErrInput; a segment is ErrUnsupported.
+// Tensor returns the tensor. It borrows the input's bytes where they lie packed, in the machine's byte order, and
+// aligned to the size of an element's number; borrowed says so. Else the data is a copy on Go's heap: strings always
+// are. Bytes that do not match dims, and external data, are ErrInput; a segment is ErrUnsupported.
 func (t *TensorProto) Tensor() (result *tensor.Tensor, borrowed bool, err error) {
 	return t.TensorIn(nil)
 }
@@ -462,8 +465,8 @@ func (t *TensorProto) OverIn(data []byte, allocate Allocate) (result *tensor.Ten
 	return result, false, t.CopyInto(result.Bytes(), data)
 }
 
-// FromTensor returns the message of a tensor. It borrows t's bytes as raw_data on machines that are little-endian; strings
-// become string_data.
+// FromTensor returns the message of a tensor. It borrows t's bytes as raw_data on machines that are little-endian;
+// strings become string_data.
 func FromTensor(name string, t *tensor.Tensor) *TensorProto {
 	m := &TensorProto{Name: name, Dims: slices.Clone(t.Shape()), DataType: DataTypeOf(t.DType()), RawOffset: -1}
 	if t.DType() == dtype.String {

@@ -46,11 +46,13 @@ func ParseValue(data []byte, sequence, optional bool) (v Value, err error) {
 		v.Name = one.Name
 	}
 	if sequence != (several != nil) {
-		return v, diag.Inputf("it holds a sequence where a tensor is declared, or a tensor where a sequence is").AtTensor(v.Name)
+		return v, diag.Inputf("it holds a sequence where a tensor is declared, or a tensor where a sequence is").
+			AtTensor(v.Name)
 	}
 	list := []*TensorProto{one}
 	if sequence {
-		if len(several.SparseTensorValues)+len(several.SequenceValues)+len(several.MapValues)+len(several.OptionalValues) > 0 {
+		if len(several.SparseTensorValues)+len(several.SequenceValues)+len(several.MapValues)+
+			len(several.OptionalValues) > 0 {
 			return v, diag.Unsupportedf("a sequence of other things than tensors").AtTensor(v.Name)
 		}
 		list = several.TensorValues

@@ -11,9 +11,9 @@ func parse[T any](s *message[T], data []byte) (*T, error) {
 	return m, nil
 }
 
-// ParseModel reads a model. The result borrows data, as the package's documentation says, and must not outlive it. Bytes
-// that are no message, or break one of the limits, give an ErrInput that names the field. An empty input is a model of zero
-// values: whether a model makes sense is its importer's question.
+// ParseModel reads a model. The result borrows data, as the package's documentation says, and must not outlive it.
+// Bytes that are no message, or break one of the limits, give an ErrInput that names the field. An empty input is a
+// model of zero values: whether a model makes sense is its importer's question.
 func ParseModel(data []byte) (*ModelProto, error) { return parse(&modelTable, data) }
 
 // ParseTensor reads a tensor, as input_0.pb of ONNX's test data is one. It borrows data.
@@ -28,8 +28,8 @@ func ParseOptional(data []byte) (*OptionalProto, error) { return parse(&optional
 // ParseMap reads a map. It borrows data.
 func ParseMap(data []byte) (*MapProto, error) { return parse(&mapTable, data) }
 
-// WriteTo writes the model in the order of its fields' numbers, without a copy of its tensors. What ParseModel skips is not
-// written. It returns the bytes written and w's error.
+// WriteTo writes the model in the order of its fields' numbers, without a copy of its tensors. What ParseModel skips is
+// not written. It returns the bytes written and w's error.
 func (m *ModelProto) WriteTo(w io.Writer) (int64, error) { return encodeTo(w, &modelTable, m) }
 
 // Marshal returns the model's bytes; they are the same on every call and every machine.

@@ -54,23 +54,33 @@ func TestHostileBytes(t *testing.T) {
 		want string // "": the bytes are fine
 	}{
 		{"empty", nil, ""},
-		{"unknown fields", slices.Concat(varint(999, 1), text(1000, "x"), fixed32(30, 1), []byte{31<<3&0x7f | 0x80 | 1, 1, 1, 2, 3, 4, 5, 6, 7, 8}), ""},
+		{"unknown fields", slices.Concat(varint(999, 1), text(1000, "x"), fixed32(30, 1),
+			[]byte{31<<3&0x7f | 0x80 | 1, 1, 1, 2, 3, 4, 5, 6, 7, 8}), ""},
 		{"length past the end", []byte{7<<3 | 2, 5, 0}, "graph: a length of 5 runs past the end, 1 bytes away (byte 2)"},
-		{"greatest length", append([]byte{7<<3 | 2}, binary.AppendUvarint(nil, math.MaxUint64)...), "graph: a length of 18446744073709551615 runs past the end, 0 bytes away (byte 11)"},
-		{"length past the parent", delimited(7, []byte{1<<3 | 2, 9, 0, 0}), "graph.node[0]: a length of 9 runs past the end, 2 bytes away (byte 4)"},
-		{"endless varint", append([]byte{1 << 3}, slices.Repeat([]byte{0x80}, 11)...), "ir_version: a varint has more than 64 bits (byte 1)"},
-		{"varint of 65 bits", append([]byte{1 << 3}, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2), "ir_version: a varint has more than 64 bits (byte 1)"},
+		{"greatest length", append([]byte{7<<3 | 2}, binary.AppendUvarint(nil, math.MaxUint64)...),
+			"graph: a length of 18446744073709551615 runs past the end, 0 bytes away (byte 11)"},
+		{"length past the parent", delimited(7, []byte{1<<3 | 2, 9, 0, 0}),
+			"graph.node[0]: a length of 9 runs past the end, 2 bytes away (byte 4)"},
+		{"endless varint", append([]byte{1 << 3}, slices.Repeat([]byte{0x80}, 11)...),
+			"ir_version: a varint has more than 64 bits (byte 1)"},
+		{"varint of 65 bits", append([]byte{1 << 3}, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2),
+			"ir_version: a varint has more than 64 bits (byte 1)"},
 		{"varint of 64 bits", append([]byte{1 << 3}, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1), ""},
 		{"varint cut", []byte{1 << 3, 0x80}, "ir_version: a varint runs past the end (byte 1)"},
 		{"field number 0", []byte{0, 0}, "ModelProto: 0 is no field number (byte 1)"},
 		{"field number past 2^29", binary.AppendUvarint(nil, 1<<32), "ModelProto: 536870912 is no field number (byte 5)"},
-		{"group", []byte{99<<3&0x7f | 0x80 | 3, 6}, "ModelProto: field 99 is the start of a group, which ONNX does not have (byte 2)"},
+		{"group", []byte{99<<3&0x7f | 0x80 | 3, 6},
+			"ModelProto: field 99 is the start of a group, which ONNX does not have (byte 2)"},
 		{"wire type 7", []byte{8<<3 | 7}, "ModelProto: field 8 is of wire type 7, which does not exist (byte 1)"},
 		{"wrong wire type", varint(7, 1), "graph: the wire type is varint where the field has bytes (byte 1)"},
-		{"wrong wire type deep", inAttribute(fixed32(1, 1)), "graph.node[1].attribute[0].t.dims[0]: the wire type is 32 bits where the field has varint (byte 17)"},
-		{"int32 too large", inAttribute(varint(2, 1<<33)), "graph.node[1].attribute[0].t.data_type: 8589934592 does not fit an int32 (byte 22)"},
-		{"packed floats cut", inAttribute(delimited(4, []byte{1, 2, 3})), "graph.node[1].attribute[0].t.float_data: 3 packed bytes are no whole number of 4-byte elements (byte 21)"},
-		{"packed varint cut", inAttribute(delimited(1, []byte{1, 2, 0x80})), "graph.node[1].attribute[0].t.dims[2]: a varint runs past the end (byte 21)"},
+		{"wrong wire type deep", inAttribute(fixed32(1, 1)),
+			"graph.node[1].attribute[0].t.dims[0]: the wire type is 32 bits where the field has varint (byte 17)"},
+		{"int32 too large", inAttribute(varint(2, 1<<33)),
+			"graph.node[1].attribute[0].t.data_type: 8589934592 does not fit an int32 (byte 22)"},
+		{"packed floats cut", inAttribute(delimited(4, []byte{1, 2, 3})),
+			"graph.node[1].attribute[0].t.float_data: 3 packed bytes are no whole number of 4-byte elements (byte 21)"},
+		{"packed varint cut", inAttribute(delimited(1, []byte{1, 2, 0x80})),
+			"graph.node[1].attribute[0].t.dims[2]: a varint runs past the end (byte 21)"},
 		{"not UTF-8", text(2, "a\xffb"), "producer_name: a string is not UTF-8 (byte 5)"},
 		{"doc string of any bytes", text(6, "a\xffb"), ""},
 		{"nested to the limit", nest(63), ""},
@@ -105,10 +115,14 @@ func TestFieldsThatOccurTwice(t *testing.T) {
 		ok   func(m *wire.ModelProto) bool
 	}{
 		{"last scalar", slices.Concat(varint(1, 3), varint(1, 8)), func(m *wire.ModelProto) bool { return m.IRVersion == 8 }},
-		{"last text", slices.Concat(text(2, "a"), text(2, "b")), func(m *wire.ModelProto) bool { return m.ProducerName == "b" }},
-		{"merged graphs", slices.Concat(graph(text(2, "a"), delimited(1, text(4, "Relu"))), graph(delimited(1, text(4, "Abs")), text(10, "doc"))),
+		{"last text", slices.Concat(text(2, "a"), text(2, "b")), func(m *wire.ModelProto) bool {
+			return m.ProducerName == "b"
+		}},
+		{"merged graphs", slices.Concat(graph(text(2, "a"), delimited(1, text(4, "Relu"))),
+			graph(delimited(1, text(4, "Abs")), text(10, "doc"))),
 			func(m *wire.ModelProto) bool {
-				return m.Graph.Name == "a" && len(m.Graph.Node) == 2 && m.Graph.Node[1].OpType == "Abs" && string(m.Graph.DocString) == "doc"
+				return m.Graph.Name == "a" && len(m.Graph.Node) == 2 && m.Graph.Node[1].OpType == "Abs" &&
+					string(m.Graph.DocString) == "doc"
 			}},
 		{"oneof, another member", value(delimited(1, varint(1, 1)), delimited(4, []byte{})),
 			func(m *wire.ModelProto) bool {
@@ -168,7 +182,8 @@ func TestPackedOrNot(t *testing.T) {
 			}
 		}
 	}
-	floats, err := wire.ParseTensor(slices.Concat(varint(1, 3), varint(2, 1), fixed32(4, 1.5), delimited(4, fixed32(4, 2.5)[1:], fixed32(4, 3.5)[1:])))
+	floats, err := wire.ParseTensor(slices.Concat(varint(1, 3), varint(2, 1), fixed32(4, 1.5),
+		delimited(4, fixed32(4, 2.5)[1:], fixed32(4, 3.5)[1:])))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,9 +219,11 @@ func TestMemory(t *testing.T) {
 		{"smallest nodes", delimited(7, bytes.Repeat(node, size/len(node))), false},
 		{"empty names", delimited(7, delimited(1, bytes.Repeat(text(1, ""), size/2))), false},
 		{"packed numbers", delimited(7, delimited(5, delimited(1, make([]byte, size)))), false},
-		{"numbers in alternating forms", delimited(7, delimited(5, bytes.Repeat(slices.Concat(varint(5, 1), delimited(5, []byte{1})), size/5))), false},
+		{"numbers in alternating forms",
+			delimited(7, delimited(5, bytes.Repeat(slices.Concat(varint(5, 1), delimited(5, []byte{1})), size/5))), false},
 		{"graphs to be merged", bytes.Repeat(delimited(7, delimited(1)), size/4), true},
-		{"graphs of one opset each", bytes.Repeat(slices.Concat(delimited(7, text(2, "a")), delimited(8, varint(2, 7))), size/9), false},
+		{"graphs of one opset each", bytes.Repeat(slices.Concat(delimited(7, text(2, "a")), delimited(8, varint(2, 7))),
+			size/9), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var before, after runtime.MemStats
@@ -230,8 +247,9 @@ func TestMemory(t *testing.T) {
 func sample() *wire.ModelProto {
 	branch := func(op string) *wire.GraphProto {
 		return &wire.GraphProto{
-			Name:   op,
-			Node:   []*wire.NodeProto{{Input: []string{"x"}, Output: []string{"b"}, OpType: op, Attribute: []*wire.AttributeProto{wire.FloatAttribute("alpha", 0)}}},
+			Name: op,
+			Node: []*wire.NodeProto{{Input: []string{"x"}, Output: []string{"b"}, OpType: op,
+				Attribute: []*wire.AttributeProto{wire.FloatAttribute("alpha", 0)}}},
 			Output: []*wire.ValueInfoProto{wire.TensorValue("b", wire.FloatType, wire.Dim("n"), wire.Size(0))},
 		}
 	}
@@ -244,13 +262,18 @@ func sample() *wire.ModelProto {
 			Node: []*wire.NodeProto{
 				{Name: "if", Input: []string{"c"}, Output: []string{"y"}, OpType: "If", Attribute: []*wire.AttributeProto{
 					wire.GraphAttribute("then_branch", branch("Relu")), wire.GraphAttribute("else_branch", branch("Abs"))}},
-				{Name: "twice", Input: []string{"y", "", "w"}, Output: []string{"z"}, Domain: "local", OpType: "Twice", Overload: "o", Attribute: []*wire.AttributeProto{
-					wire.IntAttribute("axis", 0), wire.IntsAttribute("axes", -1, 0, math.MaxInt64), wire.FloatsAttribute("scales", 1, -2.5),
-					wire.StringAttribute("mode", ""), wire.StringsAttribute("names", "a", ""),
-					wire.TensorAttribute("value", &wire.TensorProto{Dims: []int64{2}, DataType: wire.Int64Type, Int64Data: wire.Varints(1, -1)}),
-					{Name: "tp", Type: wire.AttributeTypeProto, TP: &wire.TypeProto{OptionalType: &wire.ElementTypeProto{ElemType: &wire.TypeProto{
-						MapType: &wire.MapTypeProto{KeyType: wire.StringType, ValueType: &wire.TypeProto{OpaqueType: &wire.OpaqueTypeProto{Domain: "d", Name: "n"}}}}}}},
-					{Name: "ref", Type: wire.AttributeInt, RefAttrName: "outer"}}},
+				{Name: "twice", Input: []string{"y", "", "w"}, Output: []string{"z"}, Domain: "local", OpType: "Twice",
+					Overload: "o", Attribute: []*wire.AttributeProto{
+						wire.IntAttribute("axis", 0), wire.IntsAttribute("axes", -1, 0, math.MaxInt64),
+						wire.FloatsAttribute("scales", 1, -2.5),
+						wire.StringAttribute("mode", ""), wire.StringsAttribute("names", "a", ""),
+						wire.TensorAttribute("value", &wire.TensorProto{Dims: []int64{2}, DataType: wire.Int64Type,
+							Int64Data: wire.Varints(1, -1)}),
+						{Name: "tp", Type: wire.AttributeTypeProto,
+							TP: &wire.TypeProto{OptionalType: &wire.ElementTypeProto{ElemType: &wire.TypeProto{
+								MapType: &wire.MapTypeProto{KeyType: wire.StringType,
+									ValueType: &wire.TypeProto{OpaqueType: &wire.OpaqueTypeProto{Domain: "d", Name: "n"}}}}}}},
+						{Name: "ref", Type: wire.AttributeInt, RefAttrName: "outer"}}},
 			},
 			Initializer: []*wire.TensorProto{
 				{Name: "w", Dims: []int64{2, 1}, DataType: wire.FloatType, RawData: []byte{0, 0, 128, 63, 0, 0, 0, 64}},
@@ -260,15 +283,20 @@ func sample() *wire.ModelProto {
 			SparseInitializer: []*wire.SparseTensorProto{{Dims: []int64{9},
 				Values:  &wire.TensorProto{Name: "s", Dims: []int64{1}, DataType: wire.DoubleType, DoubleData: wire.Doubles(0.5)},
 				Indices: &wire.TensorProto{Dims: []int64{1}, DataType: wire.Int64Type, Int64Data: wire.Varints(4)}}},
-			Input: []*wire.ValueInfoProto{wire.TensorValue("c", wire.BoolType), wire.TensorValue("x", wire.FloatType, wire.Dim("n"), wire.Size(2), &wire.Dimension{Denotation: "CHANNEL"})},
+			Input: []*wire.ValueInfoProto{wire.TensorValue("c", wire.BoolType),
+				wire.TensorValue("x", wire.FloatType, wire.Dim("n"), wire.Size(2), &wire.Dimension{Denotation: "CHANNEL"})},
 			Output: []*wire.ValueInfoProto{{Name: "z", DocString: []byte("out"), Type: &wire.TypeProto{Denotation: "IMAGE",
-				SequenceType: &wire.ElementTypeProto{ElemType: &wire.TypeProto{SparseTensorType: &wire.TensorTypeProto{ElemType: wire.FloatType}}}}}},
-			QuantizationAnnotation: []*wire.TensorAnnotation{{TensorName: "x", QuantParameterTensorNames: []*wire.StringStringEntryProto{{Key: "SCALE_TENSOR", Value: "s"}}}},
+				SequenceType: &wire.ElementTypeProto{ElemType: &wire.TypeProto{
+					SparseTensorType: &wire.TensorTypeProto{ElemType: wire.FloatType}}}}}},
+			QuantizationAnnotation: []*wire.TensorAnnotation{{TensorName: "x",
+				QuantParameterTensorNames: []*wire.StringStringEntryProto{{Key: "SCALE_TENSOR", Value: "s"}}}},
 		},
 		Functions: []*wire.FunctionProto{{
-			Name: "Twice", Domain: "local", Overload: "o", Input: []string{"a", "b", "c"}, Output: []string{"d"}, Attribute: []string{"axis"},
-			AttributeProto: []*wire.AttributeProto{wire.IntAttribute("outer", 3)}, OpsetImport: []*wire.OperatorSetIDProto{{Version: 21}},
-			Node: []*wire.NodeProto{{Input: []string{"a", "a"}, Output: []string{"d"}, OpType: "Add"}},
+			Name: "Twice", Domain: "local", Overload: "o", Input: []string{"a", "b", "c"}, Output: []string{"d"},
+			Attribute:      []string{"axis"},
+			AttributeProto: []*wire.AttributeProto{wire.IntAttribute("outer", 3)},
+			OpsetImport:    []*wire.OperatorSetIDProto{{Version: 21}},
+			Node:           []*wire.NodeProto{{Input: []string{"a", "a"}, Output: []string{"d"}, OpType: "Add"}},
 		}},
 	}
 }
@@ -339,7 +367,8 @@ func TestMalformed(t *testing.T) {
 			t.Errorf("%s: %d of %d refused", attack, refused[attack], attacks[attack])
 		}
 	}
-	for _, attack := range []string{"missing", "twice", "negative", "dangling", "a function calls itself", "a body reads what its own node makes", "two functions call each other"} {
+	for _, attack := range []string{"missing", "twice", "negative", "dangling", "a function calls itself",
+		"a body reads what its own node makes", "two functions call each other"} {
 		if attacks[attack] == 0 {
 			t.Errorf("no case of %q", attack)
 		}

@@ -13,21 +13,23 @@ type activation struct {
 	A, B        float64
 }
 
-// ActivationRules is every activation function: the ir operator, and the attributes that give its settings, with ONNX's defaults.
+// ActivationRules is every activation function: the ir operator, and the attributes that give its settings, with ONNX's
+// defaults.
 var ActivationRules = map[string]activation{
 	"Relu":            {Op: "relu"},
 	"LeakyRelu":       {Op: "leaky_relu", Alpha: "alpha", A: 0.01},
 	"ThresholdedRelu": {Op: "thresholded_relu", Alpha: "alpha", A: 1},
 	"Elu":             {Op: "elu", Alpha: "alpha", A: 1},
-	"Selu":            {Op: "selu", Alpha: "alpha", Beta: "gamma", A: 1.67326319217681884765625, B: 1.05070102214813232421875},
-	"Celu":            {Op: "celu", Alpha: "alpha", A: 1},
-	"HardSigmoid":     {Op: "hard_sigmoid", Alpha: "alpha", Beta: "beta", A: 0.2, B: 0.5},
-	"HardSwish":       {Op: "hard_swish"},
-	"Mish":            {Op: "mish"},
-	"Softplus":        {Op: "softplus"},
-	"Softsign":        {Op: "softsign"},
-	"Swish":           {Op: "swish", Alpha: "alpha", A: 1},
-	"Shrink":          {Op: "shrink", Alpha: "lambd", Beta: "bias", A: 0.5},
+	"Selu": {Op: "selu", Alpha: "alpha", Beta: "gamma", A: 1.67326319217681884765625,
+		B: 1.05070102214813232421875},
+	"Celu":        {Op: "celu", Alpha: "alpha", A: 1},
+	"HardSigmoid": {Op: "hard_sigmoid", Alpha: "alpha", Beta: "beta", A: 0.2, B: 0.5},
+	"HardSwish":   {Op: "hard_swish"},
+	"Mish":        {Op: "mish"},
+	"Softplus":    {Op: "softplus"},
+	"Softsign":    {Op: "softsign"},
+	"Swish":       {Op: "swish", Alpha: "alpha", A: 1},
+	"Shrink":      {Op: "shrink", Alpha: "lambd", Beta: "bias", A: 0.5},
 }
 
 func activated(row activation) convert.Rule {

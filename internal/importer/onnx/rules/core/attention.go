@@ -17,16 +17,19 @@ func heads(c *convert.Call, v *ir.Value, name string) *ir.Value {
 	if len(v.Type.Shape) != 3 || count < 1 {
 		c.Fault("%s is %s with %d heads in %s", v.Name, v.Type, count, name)
 	}
-	split := ops.Reshape(c.Builder, v, v.Type.Shape[0], v.Type.Shape[1], sym.Const(count), v.Type.Shape[2].FloorDiv(sym.Const(count)))
+	split := ops.Reshape(c.Builder, v, v.Type.Shape[0], v.Type.Shape[1], sym.Const(count),
+		v.Type.Shape[2].FloorDiv(sym.Const(count)))
 	return ops.Transpose(c.Builder, split, 0, 2, 1, 3)
 }
 
 func attention(c *convert.Call) []*ir.Value {
 	b := c.Builder
 	flat := len(c.Input(0).Type.Shape) == 3
-	x := ops.AttentionOperands{Query: heads(c, c.Input(0), "q_num_heads"), Key: heads(c, c.Input(1), "kv_num_heads"), Value: heads(c, c.Input(2), "kv_num_heads"),
-		Mask: c.Optional(3), Lengths: c.Optional(6)}
-	s := ops.AttentionSettings{Scale: c.Float("scale", 0), Softcap: c.Float("softcap", 0), Causal: c.Int("is_causal", 0) != 0, Softmax: c.Type("softmax_precision"), Zero: true,
+	x := ops.AttentionOperands{Query: heads(c, c.Input(0), "q_num_heads"), Key: heads(c, c.Input(1), "kv_num_heads"),
+		Value: heads(c, c.Input(2), "kv_num_heads"),
+		Mask:  c.Optional(3), Lengths: c.Optional(6)}
+	s := ops.AttentionSettings{Scale: c.Float("scale", 0), Softcap: c.Float("softcap", 0),
+		Causal: c.Int("is_causal", 0) != 0, Softmax: c.Type("softmax_precision"), Zero: true,
 		Left: window(c, "left_window_size"), Right: window(c, "right_window_size")}
 	if past := c.Optional(4); past != nil {
 		if len(past.Type.Shape) != 4 {

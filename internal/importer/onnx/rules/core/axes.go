@@ -10,10 +10,12 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Axes that only the run knows. Each has one of finitely many values, so that what it decides is a formula, or a choice.
+// Axes that only the run knows. Each has one of finitely many values, so that what it decides is a formula, or a
+// choice.
 
-// folded applies an operator along the axis that input i, one integer that may count from the end, names: build is given x and the axis. Where only the run knows it,
-// x is folded into three axes, what lies before it, itself and what lies behind it, and the result unfolded; the operator keeps the shape.
+// folded applies an operator along the axis that input i, one integer that may count from the end, names: build is
+// given x and the axis. If only the run knows it, x is folded into three axes, what lies before it, itself and what
+// lies behind it, and the result unfolded; the operator keeps the shape.
 func folded(c *convert.Call, x *ir.Value, i int, build func(x *ir.Value, axis int64) *ir.Value) *ir.Value {
 	v, shape := c.Input(i), x.Type.Shape
 	rank := len(shape)
@@ -38,7 +40,8 @@ func folded(c *convert.Call, x *ir.Value, i int, build func(x *ir.Value, axis in
 	return ops.Reshape(c.Builder, y, shape...)
 }
 
-// counted gives input i, whose number of elements the operator prescribes, that shape where its own extents have only names.
+// counted gives input i, whose number of elements the operator prescribes, that shape where its own extents have only
+// names.
 func counted(c *convert.Call, i int, shape ...int64) {
 	if _, known := convert.Count(c.Input(i).Type.Shape).Const(); !known {
 		c.In[i] = ops.Reshape(c.Builder, c.In[i], ir.Constants(shape)...)
@@ -97,7 +100,7 @@ func along(axes, list []sym.Expr, axis int, otherwise sym.Expr) sym.Expr {
 	return out
 }
 
-// among is 1 where an axis is in a list, else 0.
+// among is 1 if an axis is in a list, else 0.
 func among(axes []sym.Expr, axis int) sym.Expr {
 	var out sym.Expr
 	for _, a := range axes {
@@ -153,7 +156,8 @@ func unsqueezeAt(c *convert.Call, x *ir.Value, rank int) *ir.Value {
 	return ops.Reshape(c.Builder, x, c.AsDims(0, convert.Natural(shape)...)...)
 }
 
-// slicedAt reports whether a slice is a formula over what the run knows when it begins, or over axes and steps that it computes.
+// slicedAt reports whether a slice is a formula over what the run knows when it begins, or over axes and steps that it
+// computes.
 func slicedAt(c *convert.Call) bool {
 	for i := 1; i <= 4; i++ {
 		if v := c.Optional(i); v != nil && !convert.IsKnown(v) && (i > 2 || slices.Contains(c.Module.Main.Body.Params, v)) {
@@ -184,7 +188,8 @@ func sliceAt(c *convert.Call, x *ir.Value) *ir.Value {
 	steps = slices.Clone(steps)
 	for k, step := range steps {
 		// One so long takes one element at most.
-		steps[k] = step.Max(sym.Const(-convert.ExtentLimit * convert.ExtentLimit)).Min(sym.Const(convert.ExtentLimit * convert.ExtentLimit))
+		steps[k] = step.Max(sym.Const(-convert.ExtentLimit * convert.ExtentLimit)).
+			Min(sym.Const(convert.ExtentLimit * convert.ExtentLimit))
 		c.Condition(sym.Cond{A: step, Rel: sym.NE, B: sym.Const(0)}, "a step is not 0")
 	}
 	begin, length, stride := make([]sym.Expr, rank), make([]sym.Expr, rank), make([]sym.Expr, rank)

@@ -13,7 +13,8 @@ import (
 var UnaryRules = map[string]ops.UnaryFunction{
 	"Neg": ops.Neg, "Abs": ops.Abs, "Sign": ops.Sign, "BitwiseNot": ops.BitNot, "Not": ops.Not,
 	"Floor": ops.Floor, "Ceil": ops.Ceil, "Round": ops.Round, "Sqrt": ops.Sqrt, "Reciprocal": ops.Reciprocal,
-	"Exp": ops.Exp, "Log": ops.Log, "Sin": ops.Sin, "Cos": ops.Cos, "Tan": ops.Tan, "Asin": ops.Asin, "Acos": ops.Acos, "Atan": ops.Atan,
+	"Exp": ops.Exp, "Log": ops.Log, "Sin": ops.Sin, "Cos": ops.Cos, "Tan": ops.Tan, "Asin": ops.Asin, "Acos": ops.Acos,
+	"Atan": ops.Atan,
 	"Sinh": ops.Sinh, "Cosh": ops.Cosh, "Tanh": ops.Tanh, "Asinh": ops.Asinh, "Acosh": ops.Acosh, "Atanh": ops.Atanh,
 	"Erf": ops.Erf, "Sigmoid": ops.Sigmoid, "IsNaN": ops.IsNaN,
 }

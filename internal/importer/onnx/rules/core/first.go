@@ -18,8 +18,8 @@ func all(c *convert.Call) []*ir.Value {
 	return c.In
 }
 
-// alongside is the second operand, placed so that broadcasting it as everywhere else does what the attributes broadcast and axis ask for: its axes lie
-// along the first operand's from `axis` on, or along the last ones.
+// alongside is the second operand, placed so that broadcasting it as everywhere else does what the attributes broadcast
+// and axis ask for: its axes lie along the first operand's from `axis` on, or along the last ones.
 func alongside(c *convert.Call) *ir.Value {
 	x, y := c.Input(0), c.Input(1)
 	if c.Int("broadcast", 0) == 0 || !c.Has("axis") {
@@ -71,7 +71,8 @@ func wholePower(r convert.Rule) convert.Rule {
 	}
 }
 
-// splitByInput converts Split 1, which takes the extents of its pieces from an attribute, from an input, or makes them equal.
+// splitByInput converts Split 1, which takes the extents of its pieces from an attribute, from an input, or makes them
+// equal.
 func splitByInput(c *convert.Call) []*ir.Value {
 	if c.Optional(1) != nil {
 		c.Attributes["split"] = wire.IntsAttribute("split", c.Numbers(1)...)
@@ -125,7 +126,8 @@ func upsampleByTwo(c *convert.Call) []*ir.Value {
 	if len(c.Input(0).Type.Shape) != 4 {
 		c.Fault("an input of rank %d, it must be 4", len(c.Input(0).Type.Shape))
 	}
-	c.Attributes["scales"] = wire.FloatsAttribute("scales", 1, 1, float32(c.Float("height_scale", 1)), float32(c.Float("width_scale", 1)))
+	c.Attributes["scales"] = wire.FloatsAttribute("scales", 1, 1, float32(c.Float("height_scale", 1)),
+		float32(c.Float("width_scale", 1)))
 	return upsample(c)
 }
 
@@ -203,7 +205,8 @@ func imageScaler(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Binary(c.Builder, ops.Add, y, ops.AlongAxis(c.Builder, shift, 1, len(x.Type.Shape))))
 }
 
-// crop cuts an image: border is left, top, right, bottom; where scale gives a height and a width, right and bottom follow from it.
+// crop cuts an image: border is left, top, right, bottom; where scale gives a height and a width, right and bottom
+// follow from it.
 func crop(c *convert.Call) []*ir.Value {
 	x, border, size := c.Input(0), c.Ints("border"), c.Ints("scale")
 	if len(x.Type.Shape) != 4 || len(border) != 4 || len(size) != 0 && len(size) != 2 {
@@ -219,7 +222,8 @@ func crop(c *convert.Call) []*ir.Value {
 			left = sym.Const(size[i])
 		}
 		c.Condition(sym.Cond{A: sym.Const(0), Rel: sym.LE, B: left}, "what a crop leaves")
-		c.Condition(sym.Cond{A: left.Add(sym.Const(first)), Rel: sym.LE, B: x.Type.Shape[axis]}, "a crop stays within the image")
+		c.Condition(sym.Cond{A: left.Add(sym.Const(first)), Rel: sym.LE, B: x.Type.Shape[axis]},
+			"a crop stays within the image")
 		x = ops.SliceAxis(c.Builder, x, axis, sym.Const(first), c.Dims().Simplify(left))
 	}
 	return convert.One(x)
@@ -242,7 +246,8 @@ func givenTensorFill(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Reshape(c.Builder, c.Builder.Constant("values", tensor.Of(values...)), shape...))
 }
 
-// constantFill fills a tensor whose shape is an attribute, an input's elements, or an input's own, with extra_shape behind it.
+// constantFill fills a tensor whose shape is an attribute, an input's elements, or an input's own, with extra_shape
+// behind it.
 func constantFill(c *convert.Call) []*ir.Value {
 	var shape []sym.Expr
 	switch x := c.Optional(0); {
@@ -271,7 +276,8 @@ func constantFill(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Fill(c.Builder, value, shape...))
 }
 
-// meanVarianceOfImages converts the MeanVarianceNormalization that was on trial: it normalizes each channel of each image, or each image.
+// meanVarianceOfImages converts the MeanVarianceNormalization that was on trial: it normalizes each channel of each
+// image, or each image.
 func meanVarianceOfImages(c *convert.Call) []*ir.Value {
 	x, axes := c.Input(0), SpatialAxes(c)
 	if c.Int("across_channels", 0) != 0 {

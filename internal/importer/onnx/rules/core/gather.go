@@ -26,7 +26,8 @@ func gather(c *convert.Call) []*ir.Value {
 		c.Condition(cond, "an index")
 	}
 	row := ops.SliceAxis(b, x, int(axis), at, sym.Const(1))
-	return convert.One(ops.Reshape(b, row, append(append([]sym.Expr{}, x.Type.Shape[:axis]...), x.Type.Shape[axis+1:]...)...))
+	return convert.One(ops.Reshape(b, row, append(append([]sym.Expr{}, x.Type.Shape[:axis]...),
+		x.Type.Shape[axis+1:]...)...))
 }
 
 func gatherElements(c *convert.Call) []*ir.Value {
@@ -39,14 +40,16 @@ func GatherND(c *convert.Call) []*ir.Value {
 }
 
 func scatterElements(c *convert.Call) []*ir.Value {
-	return convert.One(ops.ScatterElements(c.Builder, c.Input(0), c.Input(1), c.Input(2), c.Int("axis", 0), c.Text("reduction", "none")))
+	return convert.One(ops.ScatterElements(c.Builder, c.Input(0), c.Input(1), c.Input(2), c.Int("axis", 0),
+		c.Text("reduction", "none")))
 }
 
 func scatterND(c *convert.Call) []*ir.Value {
 	return convert.One(ops.ScatterND(c.Builder, c.Input(0), c.Input(1), c.Input(2), c.Text("reduction", "none")))
 }
 
-// tensorScatter writes new entries into a cache: update[b, …, s, …] to position write_indices[b] + s along the axis, circular or not.
+// tensorScatter writes new entries into a cache: update[b, …, s, …] to position write_indices[b] + s along the axis,
+// circular or not.
 func tensorScatter(c *convert.Call) []*ir.Value {
 	b, cache, news := c.Builder, c.Input(0), c.Input(1)
 	rank := len(cache.Type.Shape)
@@ -54,7 +57,8 @@ func tensorScatter(c *convert.Call) []*ir.Value {
 	if len(news.Type.Shape) != rank || axis == 0 {
 		c.Fault("an update %s of %s along axis %d", news.Type, cache.Type, axis)
 	}
-	positions := ops.Reshape(b, ops.Counting(b, dtype.I64, news.Type.Shape[axis]), onAxis(c, news.Type.Shape[axis], axis, rank)...)
+	positions := ops.Reshape(b, ops.Counting(b, dtype.I64, news.Type.Shape[axis]),
+		onAxis(c, news.Type.Shape[axis], axis, rank)...)
 	if first := c.Optional(2); first != nil {
 		batch := onAxis(c, cache.Type.Shape[0], 0, rank)
 		positions = ops.Binary(b, ops.Add, positions, ops.Reshape(b, ops.Cast(b, first, dtype.I64), batch...))
@@ -78,7 +82,8 @@ func onAxis(c *convert.Call, extent sym.Expr, axis int64, rank int) []sym.Expr {
 
 // OneHot compares each index, which may count from the end, with 0, 1, … depth − 1 along a new axis.
 func OneHot(c *convert.Call) []*ir.Value {
-	b, indices, values := c.Builder, ops.Cast(c.Builder, c.Input(0), dtype.I64), ops.Reshape(c.Builder, c.Input(2), sym.Const(2))
+	b, indices, values := c.Builder, ops.Cast(c.Builder, c.Input(0), dtype.I64),
+		ops.Reshape(c.Builder, c.Input(2), sym.Const(2))
 	var depth sym.Expr
 	if v := c.Input(1); v.Const != nil && v.Const.Len() == 1 && v.Type.DType.IsFloat() {
 		depth = sym.Const(int64(v.Const.Float(0)))
@@ -155,5 +160,6 @@ func Trilu(c *convert.Call) []*ir.Value {
 }
 
 func reverseSequence(c *convert.Call) []*ir.Value {
-	return convert.One(ops.ReverseSequence(c.Builder, c.Input(0), c.Input(1), c.Int("batch_axis", 1), c.Int("time_axis", 0)))
+	return convert.One(ops.ReverseSequence(c.Builder, c.Input(0), c.Input(1), c.Int("batch_axis", 1),
+		c.Int("time_axis", 0)))
 }

@@ -162,11 +162,13 @@ func convTranspose(c *convert.Call) []*ir.Value {
 		span := (window.Kernel[i]-1)*window.Dilations[i] + 1
 		var total sym.Expr
 		if wanted != nil {
-			total = x.Type.Shape[2+i].Sub(sym.Const(1)).Mul(sym.Const(window.Strides[i])).Add(sym.Const(extra[i] + span - wanted[i]))
+			total = x.Type.Shape[2+i].Sub(sym.Const(1)).Mul(sym.Const(window.Strides[i])).
+				Add(sym.Const(extra[i] + span - wanted[i]))
 		} else {
 			total = sym.Const(max(0, span-window.Strides[i]+extra[i])) // so that the result is stride times as long
 		}
-		less, more := halved(c.Dims().Simplify(total.Max(sym.Const(0)))) // a result longer than what is computed is filled at the end
+		// a result longer than what is computed is filled at the end
+		less, more := halved(c.Dims().Simplify(total.Max(sym.Const(0))))
 		window.Begin[i] = more
 		if mode == "SAME_UPPER" {
 			window.Begin[i] = less

@@ -11,12 +11,14 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// updateRules are what a state of linear attention becomes: it decays, and what is written is what the keys do not retrieve yet.
+// updateRules are what a state of linear attention becomes: it decays, and what is written is what the keys do not
+// retrieve yet.
 var updateRules = map[string]struct{ decays, retrieves bool }{
 	"linear": {}, "gated": {decays: true}, "delta": {retrieves: true}, "gated_delta": {true, true},
 }
 
-// linearAttention converts LinearAttention: a scan over time whose state is a matrix for each head of keys and values, in f32.
+// linearAttention converts LinearAttention: a scan over time whose state is a matrix for each head of keys and values,
+// in f32.
 func linearAttention(c *convert.Call) []*ir.Value {
 	b, name := c.Builder, c.Text("update_rule", "gated_delta")
 	update, ok := updateRules[name]
@@ -39,7 +41,8 @@ func linearAttention(c *convert.Call) []*ir.Value {
 	values := value.Type.Shape[2].FloorDiv(heads)
 	// perTime is [B, T, heads·rows·columns] as [T, B, heads, rows, columns].
 	perTime := func(v *ir.Value, rows, columns sym.Expr) *ir.Value {
-		split := ops.Reshape(b, ops.Cast(b, v, dtype.F32), batch, time, v.Type.Shape[2].FloorDiv(rows.Mul(columns)), rows, columns)
+		split := ops.Reshape(b, ops.Cast(b, v, dtype.F32), batch, time, v.Type.Shape[2].FloorDiv(rows.Mul(columns)), rows,
+			columns)
 		return ops.Transpose(b, split, 1, 0, 2, 3, 4)
 	}
 	one := sym.Const(1)
@@ -91,7 +94,8 @@ func scaleOf(c *convert.Call, dt dtype.DType, width sym.Expr, power float64) *ir
 	return ops.Cast(b, ops.Binary(b, ops.Pow, n, ops.Scalar(b, dtype.F32, -power/2)), dt)
 }
 
-// causalConvolution converts CausalConvWithState: a convolution of each channel by itself over what came before and what comes now.
+// causalConvolution converts CausalConvWithState: a convolution of each channel by itself over what came before and
+// what comes now.
 func causalConvolution(c *convert.Call) []*ir.Value {
 	b, x, w := c.Builder, c.Input(0), c.Input(1)
 	if len(x.Type.Shape) != 3 || len(w.Type.Shape) != 3 {
@@ -109,7 +113,8 @@ func causalConvolution(c *convert.Call) []*ir.Value {
 	}
 	whole := ops.Concat(b, 2, past, x)
 	ones := []int64{1}
-	y := ops.Convolution(b, whole, w, c.Optional(2), ops.Window{Kernel: []int64{width}, Strides: ones, Dilations: ones, Begin: ir.Constants([]int64{0}), End: ir.Constants([]int64{0})}, channels)
+	y := ops.Convolution(b, whole, w, c.Optional(2), ops.Window{Kernel: []int64{width}, Strides: ones, Dilations: ones,
+		Begin: ir.Constants([]int64{0}), End: ir.Constants([]int64{0})}, channels)
 	switch activation := c.Text("activation", "none"); activation {
 	case "silu", "swish":
 		wide := ops.Cast(b, y, dtype.F32)
@@ -139,7 +144,8 @@ func flexAttention(c *convert.Call) []*ir.Value {
 	shape := query.Type.Shape
 	writers := key.Type.Shape[1]
 	group := shape[1].FloorDiv(writers)
-	c.Condition(sym.Cond{A: group.Mul(writers), Rel: sym.EQ, B: shape[1]}, "each head of keys serves as many of the queries")
+	c.Condition(sym.Cond{A: group.Mul(writers), Rel: sym.EQ, B: shape[1]},
+		"each head of keys serves as many of the queries")
 	// A head of keys and values serves a group of heads of queries, along an axis of its own.
 	grouped := func(v *ir.Value, heads ...sym.Expr) *ir.Value {
 		return ops.Reshape(b, v, append(append([]sym.Expr{v.Type.Shape[0]}, heads...), v.Type.Shape[2:]...)...)

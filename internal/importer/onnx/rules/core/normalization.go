@@ -8,7 +8,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// flattened is a function along one axis that, before version 13, saw its input as a matrix: the axes from `axis` on were one.
+// flattened is a function along one axis that, before version 13, saw its input as a matrix: the axes from `axis` on
+// were one.
 func flattened(f func(b *ir.Builder, x *ir.Value, axis int64) *ir.Value) convert.Rule {
 	return func(c *convert.Call) []*ir.Value {
 		x := c.Input(0)
@@ -28,7 +29,8 @@ func flattened(f func(b *ir.Builder, x *ir.Value, axis int64) *ir.Value) convert
 	}
 }
 
-// batchNormalization converts BatchNormalization. In training mode, the statistics are the batch's own, and the running ones are updated.
+// batchNormalization converts BatchNormalization. In training mode, the statistics are the batch's own, and the running
+// ones are updated.
 func batchNormalization(c *convert.Call) []*ir.Value {
 	b, x := c.Builder, c.Input(0)
 	scale, shift, mean, variance := c.Input(1), c.Input(2), c.Input(3), c.Input(4)
@@ -60,7 +62,8 @@ func batchNormalization(c *convert.Call) []*ir.Value {
 		dt := running.Type.DType
 		return ops.Binary(b, ops.Add, Scaled(c, running, momentum), Scaled(c, ops.Cast(b, now, dt), 1-momentum))
 	}
-	return []*ir.Value{ops.BatchNorm(b, x, scale, shift, current, spread, epsilon), blend(mean, current), blend(variance, spread)}
+	return []*ir.Value{ops.BatchNorm(b, x, scale, shift, current, spread, epsilon), blend(mean, current),
+		blend(variance, spread)}
 }
 
 // wider is the type in which sums of elements of dt are kept.
@@ -106,7 +109,8 @@ func instanceNormalization(c *convert.Call) []*ir.Value {
 	return convert.One(ops.ScaleShift(c.Builder, y, 1, c.Input(1), c.Input(2)))
 }
 
-// groupNormalization converts GroupNormalization. Before version 21 scale and shift had one element for each group, since then one for each channel.
+// groupNormalization converts GroupNormalization. Before version 21 scale and shift had one element for each group,
+// since then one for each channel.
 func groupNormalization(c *convert.Call) []*ir.Value {
 	b, x := c.Builder, c.Input(0)
 	shape, groups := x.Type.Shape, c.Int("num_groups", 0)
@@ -142,7 +146,8 @@ func meanVarianceNormalization(c *convert.Call) []*ir.Value {
 }
 
 func responseNormalization(c *convert.Call) []*ir.Value {
-	return convert.One(ops.LRN(c.Builder, c.Input(0), c.Int("size", 0), c.Float("alpha", 1e-4), c.Float("beta", 0.75), c.Float("bias", 1)))
+	return convert.One(ops.LRN(c.Builder, c.Input(0), c.Int("size", 0), c.Float("alpha", 1e-4), c.Float("beta", 0.75),
+		c.Float("bias", 1)))
 }
 
 func lpNormalization(c *convert.Call) []*ir.Value {

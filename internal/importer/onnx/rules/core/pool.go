@@ -53,14 +53,15 @@ func SpatialAxes(c *convert.Call) []int64 {
 	return axes
 }
 
-// maxUnpool converts MaxUnpool: each element goes to where its index says, counted in the tensor that the window gives; the shape that is asked for
-// may be larger, and is filled at the ends.
+// maxUnpool converts MaxUnpool: each element goes to where its index says, counted in the tensor that the window gives;
+// the shape that is asked for may be larger, and is filled at the ends.
 func maxUnpool(c *convert.Call) []*ir.Value {
 	b, x, indices := c.Builder, c.Input(0), c.Input(1)
 	w, _ := poolWindow(c)
 	shape := append([]sym.Expr{}, x.Type.Shape[:2]...)
 	for i, kernel := range w.Kernel {
-		extent := x.Type.Shape[2+i].Sub(sym.Const(1)).Mul(sym.Const(w.Strides[i])).Sub(w.Begin[i]).Sub(w.End[i]).Add(sym.Const(kernel))
+		extent := x.Type.Shape[2+i].Sub(sym.Const(1)).Mul(sym.Const(w.Strides[i])).Sub(w.Begin[i]).Sub(w.End[i]).
+			Add(sym.Const(kernel))
 		shape = append(shape, c.Dims().Simplify(extent))
 	}
 	zero, err := tensor.New(x.Type.DType)
@@ -68,7 +69,8 @@ func maxUnpool(c *convert.Call) []*ir.Value {
 		c.Fail(err)
 	}
 	count := sym.Product(x.Type.Shape...)
-	flat := ops.ScatterElements(b, ops.Fill(b, zero, sym.Product(shape...)), ops.Reshape(b, indices, count), ops.Reshape(b, x, count), 0, "none")
+	flat := ops.ScatterElements(b, ops.Fill(b, zero, sym.Product(shape...)), ops.Reshape(b, indices, count),
+		ops.Reshape(b, x, count), 0, "none")
 	y := ops.Reshape(b, flat, shape...)
 	if c.Optional(2) == nil {
 		return convert.One(y)

@@ -28,7 +28,8 @@ func QuantizeLinear(c *convert.Call) []*ir.Value {
 	if to.IsFloat() {
 		zero = nil // it can only be 0
 	}
-	return convert.One(ops.Quantize(c.Builder, c.Input(0), c.Input(1), zero, to, c.Type("precision"), sharing(c), c.Int("saturate", 1) == 0))
+	return convert.One(ops.Quantize(c.Builder, c.Input(0), c.Input(1), zero, to, c.Type("precision"), sharing(c),
+		c.Int("saturate", 1) == 0))
 }
 
 // DequantizeLinear converts the operator.
@@ -45,7 +46,8 @@ func dynamicQuantizeLinear(c *convert.Call) []*ir.Value {
 	return []*ir.Value{y, scale, zero}
 }
 
-// WideScale is a scale as f32, placed so that it is broadcast along the axis that is `after` axes before a product's last one.
+// WideScale is a scale as f32, placed so that it is broadcast along the axis that is `after` axes before a product's
+// last one.
 func WideScale(c *convert.Call, scale *ir.Value, after int) *ir.Value {
 	scale = ops.Cast(c.Builder, scale, dtype.F32)
 	if len(scale.Type.Shape) != 1 {
@@ -70,7 +72,8 @@ func qLinearMatMul(c *convert.Call) []*ir.Value {
 // QLinearConv converts the operator.
 func QLinearConv(c *convert.Call) []*ir.Value {
 	x, w := c.Input(0), c.Input(3)
-	sums := ops.ConvolutionInteger(c.Builder, x, c.Input(2), w, c.Input(5), c.Optional(8), convWindow(c, x, w), c.Int("group", 1))
+	sums := ops.ConvolutionInteger(c.Builder, x, c.Input(2), w, c.Input(5), c.Optional(8), convWindow(c, x, w),
+		c.Int("group", 1))
 	scale := WideScale(c, c.Input(4), 0)
 	if len(scale.Type.Shape) == 1 {
 		scale = ops.AlongAxis(c.Builder, scale, 1, len(sums.Type.Shape))
@@ -85,5 +88,6 @@ func matMulInteger(c *convert.Call) []*ir.Value {
 
 func convInteger(c *convert.Call) []*ir.Value {
 	x, w := c.Input(0), c.Input(1)
-	return convert.One(ops.ConvolutionInteger(c.Builder, x, c.Optional(2), w, c.Optional(3), nil, convWindow(c, x, w), c.Int("group", 1)))
+	return convert.One(ops.ConvolutionInteger(c.Builder, x, c.Optional(2), w, c.Optional(3), nil, convWindow(c, x, w),
+		c.Int("group", 1)))
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// seed is the attribute seed, an integer or, in most operators, a number whose fraction does not count. A node without one has a seed of its own, made of its name
-// (of its first output where it has none): every run of a model draws the same numbers, and no two nodes do.
+// seed is the attribute seed, an integer or, in most operators, a number whose fraction does not count. A node without
+// one has a seed of its own, made of its name (of its first output if it has none): every run of a model draws the same
+// numbers, and no two nodes do.
 func seed(c *convert.Call) uint32 {
 	if a := c.Attributes["seed"]; a != nil && a.Kind() == wire.AttributeInt {
 		return uint32(a.I)
@@ -79,7 +80,8 @@ func multinomial(c *convert.Call) []*ir.Value {
 	return convert.One(ops.DrawClasses(c.Builder, seed(c), dt, c.Input(0), count))
 }
 
-// dropout passes its input on outside of training. In training it keeps each element with probability 1 − ratio, divided by that.
+// dropout passes its input on outside of training. In training it keeps each element with probability 1 − ratio,
+// divided by that.
 func dropout(c *convert.Call) []*ir.Value {
 	b, x := c.Builder, c.Input(0)
 	training, ratio := training(c)
@@ -104,8 +106,8 @@ func dropout(c *convert.Call) []*ir.Value {
 	return []*ir.Value{y, kept}
 }
 
-// training is a bool scalar that says whether to drop, a constant true where that is certain and nil where it never is, and the ratio. Before version 7 an attribute said
-// so, up to 12 nothing did, and from then on an input may.
+// training is a bool scalar that says whether to drop, a constant true if that is certain and nil if it never is, and
+// the ratio. Before version 7 an attribute said so, up to 12 nothing did, and from then on an input may.
 func training(c *convert.Call) (training, ratio *ir.Value) {
 	b := c.Builder
 	if c.Version < 7 && c.Int("is_test", 0) == 0 {

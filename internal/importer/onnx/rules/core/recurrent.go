@@ -21,13 +21,15 @@ var recurrentKinds = map[string]struct {
 	"RNN":  {"rnn", 1, []string{"Tanh"}},
 }
 
-// recurrentFunctions is ONNX's spelling, in lower case, of the functions that cells may have, with the settings they take and the settings' defaults.
+// recurrentFunctions is ONNX's spelling, in lower case, of the functions that cells may have, with the settings they
+// take and the settings' defaults.
 var recurrentFunctions = map[string]struct {
 	name        string
 	takes       int // settings: alpha, or alpha and beta
 	alpha, beta float64
 }{
-	"sigmoid": {name: "sigmoid"}, "tanh": {name: "tanh"}, "relu": {name: "relu"}, "softsign": {name: "softsign"}, "softplus": {name: "softplus"},
+	"sigmoid": {name: "sigmoid"}, "tanh": {name: "tanh"}, "relu": {name: "relu"}, "softsign": {name: "softsign"},
+	"softplus":  {name: "softplus"},
 	"leakyrelu": {"leaky_relu", 1, 0.01, 0}, "thresholdedrelu": {"thresholded_relu", 1, 1, 0}, "elu": {"elu", 1, 1, 0},
 	"hardsigmoid": {"hard_sigmoid", 2, 0.2, 0.5}, "scaledtanh": {"scaled_tanh", 2, 1, 1}, "affine": {"affine", 2, 1, 0},
 }
@@ -52,7 +54,8 @@ func recurrent(c *convert.Call) []*ir.Value {
 	if len(x.Type.Shape) != 3 || len(w.Type.Shape) != 3 || len(r.Type.Shape) != 3 {
 		c.Fault("an input %s with weights %s and %s, all of which must have rank 3", x.Type, w.Type, r.Type)
 	}
-	cell := ops.Recurrence{Cell: kind.cell, Clip: c.Float("clip", 0), Coupled: c.Int("input_forget", 0) != 0, ResetAfter: kind.cell == "gru" && c.Int("linear_before_reset", 0) != 0}
+	cell := ops.Recurrence{Cell: kind.cell, Clip: c.Float("clip", 0), Coupled: c.Int("input_forget", 0) != 0,
+		ResetAfter: kind.cell == "gru" && c.Int("linear_before_reset", 0) != 0}
 	switch direction := c.Text("direction", "forward"); direction {
 	case "forward":
 		cell.Reverse = []bool{false}
@@ -122,6 +125,7 @@ func cellFunctions(c *convert.Call, cell *ops.Recurrence, otherwise []string) {
 		if f.takes > 1 {
 			beta = next(&betas, beta)
 		}
-		cell.Functions, cell.Alpha, cell.Beta = append(cell.Functions, f.name), append(cell.Alpha, alpha), append(cell.Beta, beta)
+		cell.Functions, cell.Alpha, cell.Beta = append(cell.Functions, f.name), append(cell.Alpha, alpha),
+			append(cell.Beta, beta)
 	}
 }

@@ -29,13 +29,15 @@ func reduction(op string) convert.Rule {
 func farthest(smallest bool) convert.Rule {
 	return func(c *convert.Call) []*ir.Value {
 		axis := c.Axis(c.Int("axis", 0), len(c.Input(0).Type.Shape))
-		return convert.One(ops.ArgMax(c.Builder, c.Input(0), axis, smallest, c.Int("keepdims", 1) != 0, c.Int("select_last_index", 0) != 0))
+		return convert.One(ops.ArgMax(c.Builder, c.Input(0), axis, smallest, c.Int("keepdims", 1) != 0,
+			c.Int("select_last_index", 0) != 0))
 	}
 }
 
 func byData(c *convert.Call) bool { return c.Optional(1) != nil && !convert.IsKnown(c.Optional(1)) }
 
-// reducedByData reduces along axes that only the run knows: it binds, for each of the operand's axes, the extent that the result has of it and the one that is reduced.
+// reducedByData reduces along axes that only the run knows: it binds, for each of the operand's axes, the extent that
+// the result has of it and the one that is reduced.
 func reducedByData(c *convert.Call, op string) *ir.Value {
 	b, x, axes := c.Builder, c.Input(0), c.Input(1)
 	rank, one := int64(len(x.Type.Shape)), sym.Const(1)
@@ -45,7 +47,8 @@ func reducedByData(c *convert.Call, op string) *ir.Value {
 	count := axes.Type.Shape[0]
 	column := ops.Reshape(b, ops.Cast(b, axes, dtype.I64), count, one)
 	first, end := ops.Counting(b, dtype.I64, sym.Const(rank)), c.Number(rank)
-	same := ops.Binary(b, ops.Or, ops.Binary(b, ops.Eq, column, first), ops.Binary(b, ops.Eq, ops.Binary(b, ops.Add, column, end), first))
+	same := ops.Binary(b, ops.Or, ops.Binary(b, ops.Eq, column, first),
+		ops.Binary(b, ops.Eq, ops.Binary(b, ops.Add, column, end), first))
 	among := ops.ReduceMax(b, same, false, 0)
 	if c.Int("noop_with_empty_axes", 0) == 0 {
 		// No axes at all are every axis.
@@ -103,8 +106,9 @@ func keptRank(c *convert.Call, count sym.Expr, rank int64) int64 {
 	return 0
 }
 
-// reducedAxes are the axes of a reduction: an attribute in older versions, an input in newer ones. None given means all, unless noop_with_empty_axes says that
-// nothing is reduced; each element is then still mapped as if it were the only one of its sum.
+// reducedAxes are the axes of a reduction: an attribute in older versions, an input in newer ones. None given means
+// all, unless noop_with_empty_axes says that nothing is reduced; each element is then still mapped as if it were the
+// only one of its sum.
 func reducedAxes(c *convert.Call) ([]int64, bool) {
 	rank := len(c.Input(0).Type.Shape)
 	keep := c.Int("keepdims", 1) != 0

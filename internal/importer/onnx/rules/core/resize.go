@@ -11,8 +11,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// resizing is a Resize: how coordinates of the result become coordinates of x, and how x is read there. Everything is separable: the axes are
-// resized one after the other.
+// resizing is a Resize: how coordinates of the result become coordinates of x, and how x is read there. Everything is
+// separable: the axes are resized one after the other.
 type resizing struct {
 	*convert.Call
 	mode, transform, nearest string
@@ -21,7 +21,8 @@ type resizing struct {
 	extrapolation            float64
 }
 
-// resizedAxis is one axis of a Resize. Scalars are f32 values, so that what is known only when the model runs needs no other path; known ones fold.
+// resizedAxis is one axis of a Resize. Scalars are f32 values, so that what is known only when the model runs needs no
+// other path; known ones fold.
 type resizedAxis struct {
 	axis     int64
 	from, to sym.Expr
@@ -46,8 +47,10 @@ func upsample(c *convert.Call) []*ir.Value {
 }
 
 func resize(c *convert.Call) []*ir.Value {
-	r := resizing{Call: c, mode: c.Text("mode", "nearest"), transform: c.Text("coordinate_transformation_mode", "half_pixel"), nearest: c.Text("nearest_mode", "round_prefer_floor"),
-		cubic: c.Float("cubic_coeff_a", -0.75), exclude: c.Int("exclude_outside", 0) != 0, antialias: c.Int("antialias", 0) != 0, extrapolation: c.Float("extrapolation_value", 0)}
+	r := resizing{Call: c, mode: c.Text("mode", "nearest"), transform: c.Text("coordinate_transformation_mode",
+		"half_pixel"), nearest: c.Text("nearest_mode", "round_prefer_floor"),
+		cubic: c.Float("cubic_coeff_a", -0.75), exclude: c.Int("exclude_outside", 0) != 0,
+		antialias: c.Int("antialias", 0) != 0, extrapolation: c.Float("extrapolation_value", 0)}
 	x := c.Input(0)
 	if c.Version < 11 {
 		// This version has no settings: it is asymmetric, and rounds down (up where the result is smaller).
@@ -126,7 +129,8 @@ func (r *resizing) scaled(x *ir.Value, axes []int64, scales *tensor.Tensor, comp
 				r.Fault("a scale of %v", scale)
 			}
 			from := x.Type.Shape[a]
-			list = append(list, &resizedAxis{axis: a, from: from, to: r.times(from, scale), scale: r.f32(scale), fixed: scale, length: r.length(from, scale)})
+			list = append(list, &resizedAxis{axis: a, from: from, to: r.times(from, scale), scale: r.f32(scale), fixed: scale,
+				length: r.length(from, scale)})
 		}
 		return list
 	}
@@ -144,7 +148,8 @@ func (r *resizing) scaled(x *ir.Value, axes []int64, scales *tensor.Tensor, comp
 	to := r.Decided(ops.Cast(b, ops.Unary(b, ops.Floor, sizes), dtype.I64), sym.Unlimited)
 	for i, a := range axes {
 		scale := ops.Reshape(b, ops.SliceAxis(b, ops.Cast(b, computed, dtype.F32), 0, sym.Const(int64(i)), sym.Const(1)))
-		list = append(list, &resizedAxis{axis: a, from: from[i], to: to[i], scale: scale, length: r.binary(ops.Mul, scale, r.extent(from[i]))})
+		list = append(list, &resizedAxis{axis: a, from: from[i], to: to[i], scale: scale,
+			length: r.binary(ops.Mul, scale, r.extent(from[i]))})
 	}
 	return list
 }
@@ -157,7 +162,8 @@ func (r *resizing) length(extent sym.Expr, scale float64) *ir.Value {
 	return r.binary(ops.Mul, r.extent(extent), r.f32(scale))
 }
 
-// times is ⌊extent × scale⌋, rounded as floats of 32 bits are where the extent is a number, exactly where it has a name.
+// times is ⌊extent × scale⌋, rounded as floats of 32 bits are where the extent is a number, exactly where it has a
+// name.
 func (r *resizing) times(extent sym.Expr, scale float64) sym.Expr {
 	if n, ok := extent.Const(); ok {
 		size := math.Floor(float64(float32(n) * float32(scale)))
@@ -209,7 +215,8 @@ func (r *resizing) sized(x *ir.Value, axes []int64) []*resizedAxis {
 	return list
 }
 
-// keepAspect gives all axes one scale: the least that a size asks for, or the greatest. An extent is rounded to the nearest, halves up, which commutes with the choice.
+// keepAspect gives all axes one scale: the least that a size asks for, or the greatest. An extent is rounded to the
+// nearest, halves up, which commutes with the choice.
 func (r *resizing) keepAspect(list []*resizedAxis, least bool) {
 	common, fixed := (*ir.Value)(nil), 0.0
 	choose, pick := ops.Max, sym.MaxOf
@@ -299,8 +306,10 @@ func (r *resizing) along(x *ir.Value, a *resizedAxis) *ir.Value {
 func (r *resizing) repeated(x *ir.Value, a *resizedAxis) *ir.Value {
 	times := int64(a.fixed)
 	plain := r.transform == "asymmetric" && (r.nearest == "floor" || r.nearest == "simple") ||
-		r.transform == "half_pixel" && (r.nearest == "round_prefer_floor" || r.nearest == "round_prefer_ceil") && times < 1<<10
-	if r.mode != "nearest" || !plain || float64(times) != a.fixed || times < 1 || r.Dims().EQ(a.to, a.from.Mul(sym.Const(times))) != sym.Yes {
+		r.transform == "half_pixel" && (r.nearest == "round_prefer_floor" || r.nearest == "round_prefer_ceil") &&
+			times < 1<<10
+	if r.mode != "nearest" || !plain || float64(times) != a.fixed || times < 1 ||
+		r.Dims().EQ(a.to, a.from.Mul(sym.Const(times))) != sym.Yes {
 		return nil
 	}
 	b, s := r.Builder, x.Type.Shape
@@ -312,8 +321,8 @@ func (r *resizing) repeated(x *ir.Value, a *resizedAxis) *ir.Value {
 	return ops.Reshape(b, ops.Expand(b, ops.Reshape(b, x, split(sym.Const(1))...), split(sym.Const(times))...), shape...)
 }
 
-// coordinateRules are where position o of the result lies in x, for each coordinate transformation: f32, as onnxruntime computes it, since
-// rounding decides which element is the nearest.
+// coordinateRules are where position o of the result lies in x, for each coordinate transformation: f32, as onnxruntime
+// computes it, since rounding decides which element is the nearest.
 var coordinateRules = map[string]func(r *resizing, o *ir.Value, a *resizedAxis) *ir.Value{
 	"asymmetric": func(r *resizing, o *ir.Value, a *resizedAxis) *ir.Value { return r.binary(ops.Div, o, a.scale) },
 	"half_pixel": (*resizing).halfPixel,
@@ -329,7 +338,8 @@ var coordinateRules = map[string]func(r *resizing, o *ir.Value, a *resizedAxis) 
 		return r.binary(ops.Add, offset, r.halfPixel(o, a))
 	},
 	"align_corners": func(r *resizing, o *ir.Value, a *resizedAxis) *ir.Value {
-		return r.unlessSingle(a, r.binary(ops.Div, r.binary(ops.Mul, o, r.before(a.from)), r.binary(ops.Sub, a.length, r.f32(1))), r.f32(0))
+		return r.unlessSingle(a, r.binary(ops.Div, r.binary(ops.Mul, o, r.before(a.from)),
+			r.binary(ops.Sub, a.length, r.f32(1))), r.f32(0))
 	},
 	"tf_crop_and_resize": func(r *resizing, o *ir.Value, a *resizedAxis) *ir.Value {
 		step := r.binary(ops.Div, r.binary(ops.Mul, r.binary(ops.Sub, a.end, a.start), r.before(a.from)), r.before(a.to))
@@ -418,8 +428,8 @@ func (r *resizing) interpolated(x, at, last *ir.Value, a *resizedAxis) *ir.Value
 	return ops.Resample(b, x, ops.Cast(b, index, dtype.I64), ops.Cast(b, weights, x.Type.DType), a.axis)
 }
 
-// reaching is how antialiasing widens the kernel: by how much distances shrink, the first element's offset, and how many elements count. Where a result is smaller, as many
-// more as it is smaller by; those beyond the kernel weigh nothing.
+// reaching is how antialiasing widens the kernel: by how much distances shrink, the first element's offset, and how
+// many elements count. If a result is smaller, as many more as it is smaller by; those beyond the kernel weigh nothing.
 func (r *resizing) reaching(a *resizedAxis, reach int64) (shrink, first *ir.Value, taps sym.Expr) {
 	b := r.Builder
 	switch {
@@ -440,8 +450,8 @@ func (r *resizing) reaching(a *resizedAxis, reach int64) (shrink, first *ir.Valu
 	return shrink, r.binary(ops.Sub, r.f32(1), each), side.Add(side)
 }
 
-// kernel is the weight at a distance: a triangle, or the cubic convolution of Keys (Cubic Convolution Interpolation for Digital Image
-// Processing, 1981).
+// kernel is the weight at a distance: a triangle, or the cubic convolution of Keys (Cubic Convolution Interpolation for
+// Digital Image Processing, 1981).
 func (r *resizing) kernel(d *ir.Value) *ir.Value {
 	b := r.Builder
 	if r.mode != "cubic" {

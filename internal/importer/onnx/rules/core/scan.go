@@ -58,13 +58,14 @@ func scanBlock(c *convert.Call, b *ir.Builder, states, scanned []*ir.Value, axes
 	}
 	for i, v := range scanned {
 		axis := c.Axis(int64(axes[i]), len(v.Type.Shape))
-		into.Param(v.Name, ir.Type{DType: v.Type.DType, Shape: slices.Delete(slices.Clone(v.Type.Shape), int(axis), int(axis)+1)})
+		into.Param(v.Name, ir.Type{DType: v.Type.DType, Shape: slices.Delete(slices.Clone(v.Type.Shape), int(axis),
+			int(axis)+1)})
 	}
 	return body, into
 }
 
-// scanBatch converts version 8: along axis 0 lies the batch, along axis 1 what is scanned, of which each element of the batch may have less than there
-// is room for. Rows of the outputs beyond that are zero.
+// scanBatch converts version 8: along axis 0 lies the batch, along axis 1 what is scanned, of which each element of the
+// batch may have less than there is room for. Rows of the outputs beyond that are zero.
 func scanBatch(c *convert.Call, states, scanned []*ir.Value) []*ir.Value {
 	b := c.Builder
 	for _, v := range scanned {

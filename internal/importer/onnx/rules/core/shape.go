@@ -51,8 +51,8 @@ func reshape(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Reshape(c.Builder, x, shape...))
 }
 
-// quotient is the extent that is missing from others to make the number of elements of shape. Equal extents cancel, so that an empty
-// tensor's other extents are kept.
+// quotient is the extent that is missing from others to make the number of elements of shape. Equal extents cancel, so
+// that an empty tensor's other extents are kept.
 func quotient(c *convert.Call, shape, others []sym.Expr) sym.Expr {
 	left := append([]sym.Expr{}, shape...)
 	divisor := sym.Const(1)
@@ -122,7 +122,8 @@ func squeeze(c *convert.Call) []*ir.Value {
 		switch {
 		case axes == nil && !static:
 			// Whether it is removed would decide the result's rank: a run in which it would be is refused.
-			c.Condition(sym.Cond{A: extent, Rel: sym.NE, B: sym.Const(1)}, "no axis is removed that is not named and need not have one element")
+			c.Condition(sym.Cond{A: extent, Rel: sym.NE, B: sym.Const(1)},
+				"no axis is removed that is not named and need not have one element")
 			shape = append(shape, extent)
 		case axes == nil && size == 1:
 		case gone[i] && static && size != 1:
@@ -193,7 +194,8 @@ func expand(c *convert.Call) []*ir.Value {
 				continue
 			}
 			own := x.Type.Shape[at]
-			c.Condition(sym.Cond{A: e.Sub(sym.Const(1)).Mul(e.Sub(own)), Rel: sym.EQ, B: sym.Const(0)}, "an axis is kept, or repeated where it has one element")
+			c.Condition(sym.Cond{A: e.Sub(sym.Const(1)).Mul(e.Sub(own)), Rel: sym.EQ, B: sym.Const(0)},
+				"an axis is kept, or repeated where it has one element")
 			to[i] = own
 		}
 	}
@@ -246,13 +248,15 @@ func shapeOf(c *convert.Call) []*ir.Value {
 }
 
 func sizeOf(c *convert.Call) []*ir.Value {
-	return convert.One(ops.Integers(c.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{convert.Count(c.Input(0).Type.Shape)}))
+	return convert.One(ops.Integers(c.Builder, ir.Type{DType: dtype.I64},
+		[]sym.Expr{convert.Count(c.Input(0).Type.Shape)}))
 }
 
 // RangeOf converts Range.
 func RangeOf(c *convert.Call) []*ir.Value {
 	b := c.Builder
-	start, limit, delta := convert.ScalarIn(b, c.Input(0)), convert.ScalarIn(b, c.Input(1)), convert.ScalarIn(b, c.Input(2))
+	start, limit, delta := convert.ScalarIn(b, c.Input(0)), convert.ScalarIn(b, c.Input(1)),
+		convert.ScalarIn(b, c.Input(2))
 	dt := start.Type.DType
 	if limit.Type.DType != dt || delta.Type.DType != dt {
 		c.Fault("a range from %s to %s in steps of %s", start.Type, limit.Type, delta.Type)
@@ -301,7 +305,8 @@ func constantOfShape(c *convert.Call) []*ir.Value {
 	shape := c.Symbols(0, 0, convert.Unlimited)
 	if value.DType() == dtype.String {
 		text := c.Scope.Text(c.Scope.Constant(c.Source, value))
-		return convert.One(c.Scope.Texts(ops.Text{Spans: ops.Expand(c.Builder, ops.Reshape(c.Builder, text.Spans), shape...), Pool: text.Pool}))
+		return convert.One(c.Scope.Texts(ops.Text{Spans: ops.Expand(c.Builder, ops.Reshape(c.Builder, text.Spans), shape...),
+			Pool: text.Pool}))
 	}
 	return convert.One(ops.Fill(c.Builder, value, shape...))
 }
@@ -370,7 +375,8 @@ func eyeLike(c *convert.Call) []*ir.Value {
 	b := c.Builder
 	rows := ops.Range(b, c.Number(c.Int("k", 0)), c.Number(1), x.Type.Shape[0])
 	columns := ops.Counting(b, dtype.I64, x.Type.Shape[1])
-	return convert.One(ops.Cast(b, ops.Binary(b, ops.Eq, ops.Reshape(b, rows, x.Type.Shape[0], sym.Const(1)), columns), dt))
+	return convert.One(ops.Cast(b, ops.Binary(b, ops.Eq, ops.Reshape(b, rows, x.Type.Shape[0], sym.Const(1)), columns),
+		dt))
 }
 
 // blocks checks the operand of DepthToSpace and SpaceToDepth.

@@ -174,7 +174,8 @@ func split(c *convert.Call) []*ir.Value {
 	if len(extents) < c.Outputs {
 		c.Fault("%d pieces for %d outputs", len(extents), c.Outputs)
 	}
-	c.Condition(sym.Cond{A: c.Dims().Simplify(sym.Sum(extents...)), Rel: sym.EQ, B: extent}, "the pieces of a split are the whole")
+	c.Condition(sym.Cond{A: c.Dims().Simplify(sym.Sum(extents...)), Rel: sym.EQ, B: extent},
+		"the pieces of a split are the whole")
 	return ops.Split(c.Builder, x, axis, extents)
 }
 
@@ -205,7 +206,8 @@ func pad(c *convert.Call) []*ir.Value {
 		begin[i] = along(axes, pads[:len(axes)], i, sym.Const(0))
 		end[i] = along(axes, pads[len(axes):], i, sym.Const(0))
 	}
-	return convert.One(ops.Pad(c.Builder, x, value, c.Text("mode", "constant"), c.AsDims(math.MinInt64, begin...), c.AsDims(math.MinInt64, end...)))
+	return convert.One(ops.Pad(c.Builder, x, value, c.Text("mode", "constant"), c.AsDims(math.MinInt64, begin...),
+		c.AsDims(math.MinInt64, end...)))
 }
 
 // vector checks that an input is a vector of two numbers for each axis at most.

@@ -6,7 +6,7 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
-// ignoredIndex is the target that counts for nothing; nil where there is none.
+// ignoredIndex is the target that counts for nothing; nil if there is none.
 func einsum(c *convert.Call) []*ir.Value {
 	var xs []*ir.Value
 	for i := range c.In {
@@ -16,12 +16,14 @@ func einsum(c *convert.Call) []*ir.Value {
 }
 
 func likelihoodLoss(c *convert.Call) []*ir.Value {
-	return convert.One(ops.NegativeLogLikelihood(c.Builder, c.Input(0), c.Input(1), c.Optional(2), ignoredIndex(c), c.Text("reduction", "mean")))
+	return convert.One(ops.NegativeLogLikelihood(c.Builder, c.Input(0), c.Input(1), c.Optional(2), ignoredIndex(c),
+		c.Text("reduction", "mean")))
 }
 
 func crossEntropyLoss(c *convert.Call) []*ir.Value {
 	logs := ops.LogSoftmax(c.Builder, c.Input(0), 1)
-	return []*ir.Value{ops.NegativeLogLikelihood(c.Builder, logs, c.Input(1), c.Optional(2), ignoredIndex(c), c.Text("reduction", "mean")), logs}
+	return []*ir.Value{ops.NegativeLogLikelihood(c.Builder, logs, c.Input(1), c.Optional(2), ignoredIndex(c),
+		c.Text("reduction", "mean")), logs}
 }
 
 func ignoredIndex(c *convert.Call) *int64 {

@@ -27,8 +27,9 @@ var Rules = convert.Table{
 			"Resize": resize, "Upsample": upsample,
 
 			"Gather": gather, "GatherElements": gatherElements, "GatherND": GatherND,
-			"Scatter": scatterElements, "ScatterElements": scatterElements, "ScatterND": scatterND, "TensorScatter": tensorScatter,
-			"OneHot": OneHot, "NonZero": nonZero, "Compress": compress, "Unique": unique, "TopK": topK,
+			"Scatter": scatterElements, "ScatterElements": scatterElements, "ScatterND": scatterND,
+			"TensorScatter": tensorScatter,
+			"OneHot":        OneHot, "NonZero": nonZero, "Compress": compress, "Unique": unique, "TopK": topK,
 			"CumSum": cumulate(ops.CumSum), "CumProd": cumulate(ops.CumProd), "Trilu": Trilu, "ReverseSequence": reverseSequence,
 
 			"ReduceSum": reduction("reduce_sum"), "ReduceProd": reduction("reduce_prod"), "ReduceMin": reduction("reduce_min"),
@@ -50,23 +51,27 @@ var Rules = convert.Table{
 			"GroupNormalization": groupNormalization, "InstanceNormalization": instanceNormalization,
 			"RMSNormalization": rmsNormalization, "LpNormalization": lpNormalization,
 			"MeanVarianceNormalization": meanVarianceNormalization,
-			"Hardmax":                   flattened(ops.Hardmax), "Softmax": flattened(ops.Softmax), "LogSoftmax": flattened(ops.LogSoftmax),
+			"Hardmax":                   flattened(ops.Hardmax), "Softmax": flattened(ops.Softmax),
+			"LogSoftmax": flattened(ops.LogSoftmax),
 
 			"Attention": attention, "RotaryEmbedding": rotaryEmbedding, "LinearAttention": linearAttention,
 			"CausalConvWithState": causalConvolution, "ai.onnx.preview:FlexAttention": flexAttention,
 			"RNN": recurrent, "GRU": recurrent, "LSTM": recurrent,
 
-			"QuantizeLinear": QuantizeLinear, "DequantizeLinear": DequantizeLinear, "DynamicQuantizeLinear": dynamicQuantizeLinear,
-			"MatMulInteger": matMulInteger, "ConvInteger": convInteger, "QLinearMatMul": qLinearMatMul, "QLinearConv": QLinearConv,
+			"QuantizeLinear": QuantizeLinear, "DequantizeLinear": DequantizeLinear,
+			"DynamicQuantizeLinear": dynamicQuantizeLinear,
+			"MatMulInteger":         matMulInteger, "ConvInteger": convInteger, "QLinearMatMul": qLinearMatMul,
+			"QLinearConv": QLinearConv,
 
 			"RandomUniform": randomUniform, "RandomUniformLike": randomUniformLike, "RandomNormal": randomNormal,
 			"RandomNormalLike": randomNormalLike, "Bernoulli": bernoulli, "Multinomial": multinomial, "Dropout": dropout,
 
 			"NonMaxSuppression": nonMaxSuppression, "GridSample": gridSample, "AffineGrid": affineGrid, "Col2Im": col2im,
-			"DeformConv": deformConv, "RoiAlign": roiAlign, "MaxRoiPool": maxRoiPool, "ImageDecoder": imageDecoder, "Det": determinant,
+			"DeformConv": deformConv, "RoiAlign": roiAlign, "MaxRoiPool": maxRoiPool, "ImageDecoder": imageDecoder,
+			"Det": determinant,
 		}),
-	// The first versions of ai.onnx: settings that are inputs today were attributes, and a second operand was broadcast only
-	// on demand. Before 9 and 10, there are operators that ai.onnx had on trial, and took back.
+	// The first versions of ai.onnx: settings that are inputs today were attributes, and a second operand was broadcast
+	// only on demand. Before 9 and 10, there are operators that ai.onnx had on trial, and took back.
 	Before: map[int64]map[string]convert.Rule{
 		2: {
 			"Split": splitByInput, "Pad": renamed(pad, "paddings", "pads"),
@@ -101,11 +106,15 @@ var Rules = convert.Table{
 		"DepthToSpace": firstOnly, "SpaceToDepth": firstOnly, "CenterCropPad": firstOnly, "Trilu": firstOnly,
 	},
 	Integers: map[string]convert.Counted{
-		"Reshape": since(5, 1, 1), "Squeeze": since(13, 1, 1), "Unsqueeze": since(13, 1, 1), "Slice": since(10, 1, 4), "Pad": since(11, 1, 1),
-		"Expand": since(8, 1, 1), "Tile": since(6, 1, 1), "ConstantOfShape": since(9, 0, 0), "Gather": since(1, 1, 1), "GatherElements": since(11, 1, 1),
-		"GatherND": since(11, 1, 1), "ScatterElements": since(11, 1, 1), "ScatterND": since(11, 1, 1), "TopK": since(10, 1, 1), "Split": since(13, 1, 1),
+		"Reshape": since(5, 1, 1), "Squeeze": since(13, 1, 1), "Unsqueeze": since(13, 1, 1), "Slice": since(10, 1, 4),
+		"Pad":    since(11, 1, 1),
+		"Expand": since(8, 1, 1), "Tile": since(6, 1, 1), "ConstantOfShape": since(9, 0, 0), "Gather": since(1, 1, 1),
+		"GatherElements": since(11, 1, 1),
+		"GatherND":       since(11, 1, 1), "ScatterElements": since(11, 1, 1), "ScatterND": since(11, 1, 1),
+		"TopK": since(10, 1, 1), "Split": since(13, 1, 1),
 		"CumSum": since(11, 1, 1), "Trilu": since(14, 1, 1), "Resize": since(11, 3, 3), "CenterCropPad": since(18, 1, 1),
-		"ReverseSequence": since(10, 1, 1), "ReduceSum": since(13, 1, 1), "ReduceMean": since(18, 1, 1), "ReduceMax": since(18, 1, 1),
+		"ReverseSequence": since(10, 1, 1), "ReduceSum": since(13, 1, 1), "ReduceMean": since(18, 1, 1),
+		"ReduceMax": since(18, 1, 1),
 		"ReduceMin": since(18, 1, 1), "ReduceProd": since(18, 1, 1), "ReduceL1": since(18, 1, 1), "ReduceL2": since(18, 1, 1),
 		"ReduceLogSum": since(18, 1, 1), "ReduceLogSumExp": since(18, 1, 1), "ReduceSumSquare": since(18, 1, 1),
 	},

@@ -22,11 +22,13 @@ func nonMaxSuppression(c *convert.Call) []*ir.Value {
 		}
 		most = numbers[0]
 	}
-	return convert.One(ops.NonMaxSuppression(c.Builder, c.Input(0), c.Input(1), c.Optional(3), c.Optional(4), most, c.Int("center_point_box", 0) != 0))
+	return convert.One(ops.NonMaxSuppression(c.Builder, c.Input(0), c.Input(1), c.Optional(3), c.Optional(4), most,
+		c.Int("center_point_box", 0) != 0))
 }
 
 // gridSampleModes are the names of the modes: those of version 16, and the later ones.
-var gridSampleModes = map[string]string{"nearest": "nearest", "bilinear": "linear", "bicubic": "cubic", "linear": "linear", "cubic": "cubic"}
+var gridSampleModes = map[string]string{"nearest": "nearest", "bilinear": "linear", "bicubic": "cubic",
+	"linear": "linear", "cubic": "cubic"}
 
 func gridSample(c *convert.Call) []*ir.Value {
 	name := c.Text("mode", "linear")
@@ -34,7 +36,8 @@ func gridSample(c *convert.Call) []*ir.Value {
 	if mode == "" {
 		c.Fault("mode %q", name)
 	}
-	return convert.One(ops.GridSample(c.Builder, c.Input(0), c.Input(1), mode, c.Text("padding_mode", "zeros"), c.Int("align_corners", 0) != 0))
+	return convert.One(ops.GridSample(c.Builder, c.Input(0), c.Input(1), mode, c.Text("padding_mode", "zeros"),
+		c.Int("align_corners", 0) != 0))
 }
 
 // affineGrid converts AffineGrid, whose input size is the shape of the images: batch, channels and extents.
@@ -59,11 +62,13 @@ func col2im(c *convert.Call) []*ir.Value {
 
 func deformConv(c *convert.Call) []*ir.Value {
 	x, w := c.Input(0), c.Input(1)
-	return convert.One(ops.DeformConvolution(c.Builder, x, w, c.Input(2), c.Optional(3), c.Optional(4), convWindow(c, x, w), c.Int("group", 1), c.Int("offset_group", 1)))
+	return convert.One(ops.DeformConvolution(c.Builder, x, w, c.Input(2), c.Optional(3), c.Optional(4),
+		convWindow(c, x, w), c.Int("group", 1), c.Int("offset_group", 1)))
 }
 
 func roiAlign(c *convert.Call) []*ir.Value {
-	a := ops.RoiAlignment{Height: c.Int("output_height", 1), Width: c.Int("output_width", 1), Ratio: c.Int("sampling_ratio", 0), Scale: c.Float("spatial_scale", 1)}
+	a := ops.RoiAlignment{Height: c.Int("output_height", 1), Width: c.Int("output_width", 1),
+		Ratio: c.Int("sampling_ratio", 0), Scale: c.Float("spatial_scale", 1)}
 	switch mode := strings.ToLower(c.Text("mode", "avg")); mode {
 	case "avg":
 	case "max":

@@ -13,8 +13,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// The attention operators of com.microsoft. Batches are B, heads of queries N, of keys G, queries S, keys and values of this
-// run L, of all runs T, earlier ones P.
+// The attention operators of com.microsoft. Batches are B, heads of queries N, of keys G, queries S, keys and values of
+// this run L, of all runs T, earlier ones P.
 
 // refuseInputs refuses inputs that are not supported.
 func refuseInputs(c *convert.Call, which ...int) {
@@ -49,8 +49,9 @@ func together(c *convert.Call, v *ir.Value) *ir.Value {
 	return ops.Reshape(c.Builder, v, s[0], s[1], s[2].Mul(s[3]))
 }
 
-// keyMask is what a mask of keys adds to the scores, as wide as dt, broadcast to [B, N, S, T]: 0, or where a key is hidden mask_filter_value. The mask is 1 or 0 for each
-// key [B, T], for each query and key [B, S, T] or [B, 1, ≥ T, ≥ T]; or the end [B], or the ends and the beginnings [2·B], of the keys that are seen.
+// keyMask is what a mask of keys adds to the scores, as wide as dt, broadcast to [B, N, S, T]: 0, or where a key is
+// hidden mask_filter_value. The mask is 1 or 0 for each key [B, T], for each query and key [B, S, T] or [B, 1, ≥ T, ≥
+// T]; or the end [B], or the ends and the beginnings [2·B], of the keys that are seen.
 func keyMask(c *convert.Call, mask *ir.Value, dt dtype.DType, batch, queries, keys sym.Expr) *ir.Value {
 	b, shape := c.Builder, mask.Type.Shape
 	unit := sym.Const(1)
@@ -65,7 +66,8 @@ func keyMask(c *convert.Call, mask *ir.Value, dt dtype.DType, batch, queries, ke
 		case c.Dims().EQ(shape[0], batch) == sym.Yes:
 			seen = ops.Binary(b, ops.Lt, position, bounds(sym.Const(0)))
 		case c.Dims().EQ(shape[0], batch.Mul(sym.Const(2))) == sym.Yes:
-			seen = ops.Binary(b, ops.And, ops.Binary(b, ops.Lt, position, bounds(sym.Const(0))), ops.Binary(b, ops.Ge, position, bounds(batch)))
+			seen = ops.Binary(b, ops.And, ops.Binary(b, ops.Lt, position, bounds(sym.Const(0))),
+				ops.Binary(b, ops.Ge, position, bounds(batch)))
 		default:
 			c.Refuse("a mask %s for a batch of %s", mask.Type, batch)
 		}
@@ -84,15 +86,19 @@ func keyMask(c *convert.Call, mask *ir.Value, dt dtype.DType, batch, queries, ke
 	return ops.Where(b, seen, ops.Scalar(b, dt, 0), ops.Scalar(b, dt, c.Float("mask_filter_value", -10000)))
 }
 
-// attended is attention over heads, with numbers that are added to the scores, put together again to [B, S, N·D], and its weights.
+// attended is attention over heads, with numbers that are added to the scores, put together again to [B, S, N·D], and
+// its weights.
 func attended(c *convert.Call, q, k, v, bias *ir.Value, past sym.Expr) (*ir.Value, *ir.Value) {
 	x := ops.AttentionOperands{Query: q, Key: k, Value: v, Mask: bias}
-	y, scores := ops.Attention(c.Builder, x, ops.AttentionSettings{Scale: c.Float("scale", 0), Causal: c.Int("unidirectional", 0) != 0, Past: past})
+	y, scores := ops.Attention(c.Builder, x, ops.AttentionSettings{Scale: c.Float("scale", 0),
+		Causal: c.Int("unidirectional", 0) != 0, Past: past})
 	return together(c, y), scores.Weights
 }
 
-// selfAttention converts Attention: one matrix projects the input to queries, keys and values; the cache holds keys and values in one tensor.
-func selfAttention(c *convert.Call, weights, bias, mask, past, added *ir.Value, project func(columns, shift *ir.Value) *ir.Value) []*ir.Value {
+// selfAttention converts Attention: one matrix projects the input to queries, keys and values; the cache holds keys and
+// values in one tensor.
+func selfAttention(c *convert.Call, weights, bias, mask, past, added *ir.Value,
+	project func(columns, shift *ir.Value) *ir.Value) []*ir.Value {
 	b, x, count := c.Builder, c.Input(0), c.Int("num_heads", 0)
 	refuseUnless(c, "do_rotary", 0)
 	refuseUnless(c, "past_present_share_buffer", 0)
@@ -157,7 +163,8 @@ func quantizedAttention(c *convert.Call) []*ir.Value {
 	project := func(w, shift *ir.Value) *ir.Value {
 		width := w.Type.Shape[1]
 		columns := func(v *ir.Value) *ir.Value { return taken(c, v, 0, from, width) }
-		y := integerProduct(c, c.Input(0), w, c.Input(3), columnwise(c.Input(4), columns), c.Optional(6), columnwise(c.Optional(7), columns))
+		y := integerProduct(c, c.Input(0), w, c.Input(3), columnwise(c.Input(4), columns), c.Optional(6),
+			columnwise(c.Optional(7), columns))
 		from = from.Add(width)
 		return plus(c, y, shift)
 	}
@@ -216,8 +223,9 @@ func multiHeadAttention(c *convert.Call) []*ir.Value {
 	return []*ir.Value{y, k, v, weights}
 }
 
-// groupQueryAttention converts GroupQueryAttention: the new keys and values go into a cache behind those of each sequence that are there, and the queries see what is
-// before and at their own place. The cache that comes out is as long as the one that goes in, or as all the keys.
+// groupQueryAttention converts GroupQueryAttention: the new keys and values go into a cache behind those of each
+// sequence that are there, and the queries see what is before and at their own place. The cache that comes out is as
+// long as the one that goes in, or as all the keys.
 func groupQueryAttention(c *convert.Call) []*ir.Value {
 	b, count, groups := c.Builder, c.Int("num_heads", 0), c.Int("kv_num_heads", 0)
 	refuseInputs(c, 12, 13)
@@ -232,7 +240,8 @@ func groupQueryAttention(c *convert.Call) []*ir.Value {
 		size := q.Type.Shape[2].FloorDiv(sym.Const(count + 2*groups))
 		wide, narrow := size.Mul(sym.Const(count)), size.Mul(sym.Const(groups))
 		packed := q
-		q, k, v = taken(c, packed, 2, sym.Const(0), wide), taken(c, packed, 2, wide, narrow), taken(c, packed, 2, wide.Add(narrow), narrow)
+		q, k, v = taken(c, packed, 2, sym.Const(0), wide), taken(c, packed, 2, wide, narrow),
+			taken(c, packed, 2, wide.Add(narrow), narrow)
 	} else if v == nil {
 		c.Fault("values are missing")
 	}
@@ -316,23 +325,27 @@ func dimsOf(g *convert.Scope, name string) []*wire.Dimension {
 	return nil
 }
 
-// cached writes new entries [B, G, S, D] into a cache [B, G, P, D], made `all` long, from the place of each sequence's first on.
+// cached writes new entries [B, G, S, D] into a cache [B, G, P, D], made `all` long, from the place of each sequence's
+// first on.
 func cached(c *convert.Call, cache, news, first *ir.Value, all sym.Expr) *ir.Value {
 	b, n := c.Builder, news.Type.Shape
 	if more := c.Dims().Simplify(all.Sub(cache.Type.Shape[2])); !more.Equal(sym.Const(0)) {
 		end := []sym.Expr{sym.Const(0), sym.Const(0), more, sym.Const(0)}
 		cache = ops.Pad(b, cache, nil, "constant", make([]sym.Expr, 4), end)
 	}
-	at := ops.Binary(b, ops.Add, ops.Reshape(b, first, n[0], sym.Const(1), sym.Const(1), sym.Const(1)), ops.Reshape(b, ops.Counting(b, dtype.I64, n[2]), n[2], sym.Const(1)))
+	at := ops.Binary(b, ops.Add, ops.Reshape(b, first, n[0], sym.Const(1), sym.Const(1), sym.Const(1)),
+		ops.Reshape(b, ops.Counting(b, dtype.I64, n[2]), n[2], sym.Const(1)))
 	return ops.ScatterElements(b, cache, ops.Expand(b, at, n...), news, 2, "none")
 }
 
-// sunk is attention whose softmax has one more term, which no value belongs to: a key of zeros, whose score is the sink's, one for each head, or 0.
+// sunk is attention whose softmax has one more term, which no value belongs to: a key of zeros, whose score is the
+// sink's, one for each head, or 0.
 func sunk(c *convert.Call, x ops.AttentionOperands, s ops.AttentionSettings, sink *ir.Value) *ir.Value {
 	b, dt := c.Builder, x.Query.Type.DType
 	batch, queries, keys := x.Query.Type.Shape[0], x.Query.Type.Shape[2], x.Key.Type.Shape[2]
 	unit := sym.Const(1)
-	at := ops.Binary(b, ops.Add, ops.Reshape(b, x.First, batch, unit, unit, unit), ops.Reshape(b, ops.Counting(b, dtype.I64, queries), queries, unit))
+	at := ops.Binary(b, ops.Add, ops.Reshape(b, x.First, batch, unit, unit, unit),
+		ops.Reshape(b, ops.Counting(b, dtype.I64, queries), queries, unit))
 	key := ops.Counting(b, dtype.I64, keys)
 	seen := ops.Binary(b, ops.Le, key, at)
 	if !s.Causal {
@@ -351,11 +364,13 @@ func sunk(c *convert.Call, x ops.AttentionOperands, s ops.AttentionSettings, sin
 	} else {
 		sink = ops.Reshape(b, sink, heads, unit, unit)
 	}
-	bias = ops.Concat(b, 3, ops.Expand(b, bias, batch, heads, queries, keys), ops.Expand(b, sink, batch, heads, queries, unit))
+	bias = ops.Concat(b, 3, ops.Expand(b, bias, batch, heads, queries, keys),
+		ops.Expand(b, sink, batch, heads, queries, unit))
 	zeroRow := func(v *ir.Value) *ir.Value {
 		return ops.Pad(b, v, nil, "constant", make([]sym.Expr, 4), []sym.Expr{sym.Const(0), sym.Const(0), unit, sym.Const(0)})
 	}
-	y, _ := ops.Attention(b, ops.AttentionOperands{Query: x.Query, Key: zeroRow(x.Key), Value: zeroRow(x.Value), Mask: bias}, ops.AttentionSettings{Scale: s.Scale, Softcap: s.Softcap})
+	y, _ := ops.Attention(b, ops.AttentionOperands{Query: x.Query, Key: zeroRow(x.Key), Value: zeroRow(x.Value),
+		Mask: bias}, ops.AttentionSettings{Scale: s.Scale, Softcap: s.Softcap})
 	return y
 }
 
@@ -372,7 +387,8 @@ func rotated(c *convert.Call, x, positions, cos, sin *ir.Value, interleaved bool
 	return ops.Rotate(b, x, rows(cos), rows(sin), interleaved)
 }
 
-// microsoftRotary converts RotaryEmbedding: its positions may be one number, that of the first element of every sequence.
+// microsoftRotary converts RotaryEmbedding: its positions may be one number, that of the first element of every
+// sequence.
 func microsoftRotary(c *convert.Call) []*ir.Value {
 	b, x, positions := c.Builder, c.Input(0), c.Input(1)
 	refuseUnless(c, "is_packed_batching", 0)

@@ -50,7 +50,8 @@ func groupNorm(c *convert.Call, x *ir.Value) *ir.Value {
 	}
 }
 
-// skipGroupNorm normalizes the sum of x, a residual, which may have one element for each channel, and a bias; the sum is the second output.
+// skipGroupNorm normalizes the sum of x, a residual, which may have one element for each channel, and a bias; the sum
+// is the second output.
 func skipGroupNorm(c *convert.Call) []*ir.Value {
 	refuseUnless(c, "channels_last", 1)
 	b, skip := c.Builder, c.Input(3)
@@ -61,14 +62,17 @@ func skipGroupNorm(c *convert.Call) []*ir.Value {
 	return []*ir.Value{groupNorm(c, sum), sum}
 }
 
-// codes are the numbers that 4 bits stand for: floats of 4 bits, scaled to 1, and the quantiles of a normal distribution of QLoRA (Dettmers et al., 2023).
+// codes are the numbers that 4 bits stand for: floats of 4 bits, scaled to 1, and the quantiles of a normal
+// distribution of QLoRA (Dettmers et al., 2023).
 var codes = [2][16]float32{
-	{0, 0.0052083333, 0.66666667, 1, 0.33333333, 0.5, 0.16666667, 0.25, 0, -0.0052083333, -0.66666667, -1, -0.33333333, -0.5, -0.16666667, -0.25},
-	{-1, -0.6961928, -0.52507305, -0.39491749, -0.28444138, -0.18477343, -0.09105004, 0, 0.0795803, 0.1609302, 0.2461123, 0.33791524, 0.44070983, 0.562617, 0.72295684, 1},
+	{0, 0.0052083333, 0.66666667, 1, 0.33333333, 0.5, 0.16666667, 0.25, 0, -0.0052083333, -0.66666667, -1, -0.33333333,
+		-0.5, -0.16666667, -0.25},
+	{-1, -0.6961928, -0.52507305, -0.39491749, -0.28444138, -0.18477343, -0.09105004, 0, 0.0795803, 0.1609302, 0.2461123,
+		0.33791524, 0.44070983, 0.562617, 0.72295684, 1},
 }
 
-// codedProduct converts MatMulBnb4: A times the transpose of weights that are codes, the first of a byte in its high bits, and a largest value for each block of the flat
-// weights.
+// codedProduct converts MatMulBnb4: A times the transpose of weights that are codes, the first of a byte in its high
+// bits, and a largest value for each block of the flat weights.
 func codedProduct(c *convert.Call) []*ir.Value {
 	b := c.Builder
 	size, rows, columns, kind := c.Int("block_size", 0), c.Int("N", 0), c.Int("K", 0), c.Int("quant_type", 0)
@@ -79,7 +83,8 @@ func codedProduct(c *convert.Call) []*ir.Value {
 	all := sym.Const(rows * columns)
 	nibbles := unpacked(c, 1, 4)
 	pairs := ops.Reshape(b, nibbles, convert.Count(nibbles.Type.Shape).FloorDiv(sym.Const(2)), sym.Const(2))
-	pairs = ops.Concat(b, 1, taken(c, pairs, 1, sym.Const(1), sym.Const(1)), taken(c, pairs, 1, sym.Const(0), sym.Const(1)))
+	pairs = ops.Concat(b, 1, taken(c, pairs, 1, sym.Const(1), sym.Const(1)),
+		taken(c, pairs, 1, sym.Const(0), sym.Const(1)))
 	flat := taken(c, ops.Reshape(b, pairs, convert.Count(nibbles.Type.Shape)), 0, sym.Const(0), all)
 	dt := c.Input(2).Type.DType
 	table := ops.Cast(b, b.Constant("codes", tensor.Of(codes[kind][:]...)), dt)

@@ -12,10 +12,13 @@ import (
 // Products and convolutions of com.microsoft with what follows them.
 
 // activationSettings is the functions that only fused operators have, as activationRules has the others.
-var activationSettings = map[string][2]string{"ScaledTanh": {"alpha", "beta"}, "ParametricSoftplus": {"alpha", "beta"}, "Clip": {"min", "max"}}
+var activationSettings = map[string][2]string{"ScaledTanh": {"alpha", "beta"}, "ParametricSoftplus": {"alpha", "beta"},
+	"Clip": {"min", "max"}}
 
-// activated is an activation of y by its name. setting gives the i-th of its settings, which has a name of its own, or ok false where it is not given.
-func activated(c *convert.Call, y *ir.Value, name string, setting func(i int, name string) (x float64, ok bool)) *ir.Value {
+// activated is an activation of y by its name. setting gives the i-th of its settings, which has a name of its own, or
+// ok false if it is not given.
+func activated(c *convert.Call, y *ir.Value, name string,
+	setting func(i int, name string) (x float64, ok bool)) *ir.Value {
 	if name == "" {
 		return y
 	}
@@ -62,7 +65,8 @@ func fusedSetting(c *convert.Call) func(i int, name string) (float64, bool) {
 	}
 }
 
-// fusedProduct is alpha · A · B, with the last two axes turned over, or with the first axis moved behind all but the last.
+// fusedProduct is alpha · A · B, with the last two axes turned over, or with the first axis moved behind all but the
+// last.
 func fusedProduct(c *convert.Call) *ir.Value {
 	operand := func(i int, batch, turn string) (*ir.Value, bool) {
 		v := c.Input(i)
@@ -116,15 +120,17 @@ func fusedGemm(c *convert.Call) []*ir.Value {
 // fusedConv is a convolution, a sum and an activation.
 func fusedConv(c *convert.Call) []*ir.Value {
 	settings := c.Floats("activation_params")
-	return convert.One(activated(c, plus(c, core.Conv(c)[0], c.Optional(3)), c.Text("activation", ""), func(i int, _ string) (float64, bool) {
-		if i >= len(settings) {
-			return 0, false
-		}
-		return settings[i], true
-	}))
+	return convert.One(activated(c, plus(c, core.Conv(c)[0], c.Optional(3)), c.Text("activation", ""),
+		func(i int, _ string) (float64, bool) {
+			if i >= len(settings) {
+				return 0, false
+			}
+			return settings[i], true
+		}))
 }
 
-// channelsFirst is x with its last axis moved to the place of channels, and back what undoes it, where the attribute says that channels are last.
+// channelsFirst is x with its last axis moved to the place of channels, and back what undoes it, where the attribute
+// says that channels are last.
 func channelsFirst(c *convert.Call, x *ir.Value) (first *ir.Value, back func(*ir.Value) *ir.Value) {
 	rank := len(x.Type.Shape)
 	if c.Int("channels_last", 0) == 0 {
@@ -136,7 +142,9 @@ func channelsFirst(c *convert.Call, x *ir.Value) (first *ir.Value, back func(*ir
 	axes := convert.AllAxes(rank)
 	there := append([]int64{0, int64(rank - 1)}, axes[1:rank-1]...)
 	again := append(append([]int64{0}, axes[2:]...), 1)
-	return ops.Transpose(c.Builder, x, there...), func(y *ir.Value) *ir.Value { return ops.Transpose(c.Builder, y, again...) }
+	return ops.Transpose(c.Builder, x, there...), func(y *ir.Value) *ir.Value {
+		return ops.Transpose(c.Builder, y, again...)
+	}
 }
 
 func fusedMatMul(c *convert.Call) []*ir.Value { return convert.One(fusedProduct(c)) }

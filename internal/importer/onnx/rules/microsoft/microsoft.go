@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// microsoft is the domain of the operators that ONNX Runtime's optimizer, Olive and the model builder for generative models write. Each is an expansion;
-// what they mean was read off onnxruntime's results.
+// microsoft is the domain of the operators that ONNX Runtime's optimizer, Olive and the model builder for generative
+// models write. Each is an expansion; what they mean was read off onnxruntime's results.
 const microsoft = "com.microsoft"
 
 // plus is the sum of two values, the second of which may be nil.
@@ -35,7 +35,8 @@ func taken(c *convert.Call, v *ir.Value, axis int, begin, extent sym.Expr) *ir.V
 		c.Fault("%s has rank %d", v.Name, len(v.Type.Shape))
 	}
 	end := c.Dims().Simplify(begin.Add(extent))
-	for _, cond := range []sym.Cond{{A: sym.Const(0), Rel: sym.LE, B: begin}, {A: sym.Const(0), Rel: sym.LE, B: extent}, {A: end, Rel: sym.LE, B: v.Type.Shape[axis]}} {
+	for _, cond := range []sym.Cond{{A: sym.Const(0), Rel: sym.LE, B: begin}, {A: sym.Const(0), Rel: sym.LE, B: extent},
+		{A: end, Rel: sym.LE, B: v.Type.Shape[axis]}} {
 		c.Condition(cond, "a piece lies within "+v.Name)
 	}
 	return ops.SliceAxis(c.Builder, v, axis, c.Dims().Simplify(begin), c.Dims().Simplify(extent))
@@ -72,7 +73,8 @@ func simplifiedNormalization(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Binary(c.Builder, ops.Mul, ops.Cast(c.Builder, y, c.Input(1).Type.DType), c.Input(1)))
 }
 
-// embedNormalization sums the embeddings of words, positions and segments, and normalizes the sum. The second output counts each row of the mask.
+// embedNormalization sums the embeddings of words, positions and segments, and normalizes the sum. The second output
+// counts each row of the mask.
 func embedNormalization(c *convert.Call) []*ir.Value {
 	b, words := c.Builder, c.Input(0)
 	if len(words.Type.Shape) != 2 {
@@ -83,7 +85,8 @@ func embedNormalization(c *convert.Call) []*ir.Value {
 		sum = ops.Binary(b, ops.Add, sum, ops.Gather(b, c.Input(3), positions, 0))
 	} else {
 		length := words.Type.Shape[1]
-		c.Condition(sym.Cond{A: length, Rel: sym.LE, B: convert.Count(c.Input(3).Type.Shape[:min(1, len(c.Input(3).Type.Shape))])}, "every position has an embedding")
+		c.Condition(sym.Cond{A: length, Rel: sym.LE,
+			B: convert.Count(c.Input(3).Type.Shape[:min(1, len(c.Input(3).Type.Shape))])}, "every position has an embedding")
 		sum = ops.Binary(b, ops.Add, sum, ops.Gather(b, c.Input(3), ops.Counting(b, dtype.I64, length), 0))
 	}
 	if segments := c.Optional(1); segments != nil && c.Optional(4) != nil {
@@ -111,7 +114,7 @@ func at(version int64, name string) convert.Rule {
 	}
 }
 
-// rangeOfOne is a range whose step is 1 where none is given.
+// rangeOfOne is a range whose step is 1 if none is given.
 func rangeOfOne(c *convert.Call) []*ir.Value {
 	if c.Optional(2) == nil {
 		c.In = []*ir.Value{c.Input(0), c.Input(1), ops.Scalar(c.Builder, c.Input(0).Type.DType, 1)}
@@ -133,7 +136,8 @@ func distances(c *convert.Call) []*ir.Value {
 		c.Fault("%s and %s, both must be matrices", x.Type, y.Type)
 	}
 	rows, columns, width := x.Type.Shape[0], y.Type.Shape[0], x.Type.Shape[1]
-	apart := ops.Binary(b, ops.Sub, ops.Reshape(b, x, rows, sym.Const(1), width), ops.Reshape(b, y, sym.Const(1), columns, y.Type.Shape[1]))
+	apart := ops.Binary(b, ops.Sub, ops.Reshape(b, x, rows, sym.Const(1), width),
+		ops.Reshape(b, y, sym.Const(1), columns, y.Type.Shape[1]))
 	squares := ops.ReduceSum(b, ops.Binary(b, ops.Mul, apart, apart), false, 2)
 	switch metric := c.Text("metric", "sqeuclidean"); metric {
 	case "sqeuclidean":

@@ -12,8 +12,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// The quantised operators of com.microsoft: elements of 8 bits go to f32 and back around an operator of floats, which is how
-// onnxruntime defines them.
+// The quantised operators of com.microsoft: elements of 8 bits go to f32 and back around an operator of floats, which
+// is how onnxruntime defines them.
 
 // real is the numbers that the i-th input stands for, by the scale and the zero point in the inputs after it.
 func real(c *convert.Call, i int) *ir.Value {
@@ -25,8 +25,8 @@ func quantized(c *convert.Call, y *ir.Value, i int, to dtype.DType) *ir.Value {
 	return ops.Quantize(c.Builder, y, c.Input(i), c.Optional(i+1), to, dtype.Invalid, ops.Quantization{}, false)
 }
 
-// The functions below compute as onnxruntime does where a result may lie half way between two integers: the scales are first made into one number for each
-// operand, in units of the result's scale.
+// The functions below compute as onnxruntime does where a result may lie half way between two integers: the scales are
+// first made into one number for each operand, in units of the result's scale.
 
 // whole is the i-th input less its zero point, in i32.
 func whole(c *convert.Call, i int) *ir.Value {
@@ -46,7 +46,8 @@ func rounded(c *convert.Call, y *ir.Value, i int, to dtype.DType) *ir.Value {
 	if zero != nil {
 		zero = convert.ScalarIn(c.Builder, zero)
 	}
-	return ops.Quantize(c.Builder, y, ops.Scalar(c.Builder, dtype.F32, 1), zero, to, dtype.Invalid, ops.Quantization{}, false)
+	return ops.Quantize(c.Builder, y, ops.Scalar(c.Builder, dtype.F32, 1), zero, to, dtype.Invalid, ops.Quantization{},
+		false)
 }
 
 // inUnits is integers times a number, as f32.
@@ -65,10 +66,11 @@ func quantizedSum(c *convert.Call) []*ir.Value {
 		total = ops.Binary(b, ops.Sub, total, ops.Binary(b, ops.Mul, ratio, zeroPoint(c, at+2)))
 	}
 	y := ops.Binary(b, ops.Add, ops.Binary(b, ops.Add, terms[0], total), terms[1])
-	return convert.One(ops.Quantize(b, y, ops.Scalar(b, dtype.F32, 1), nil, c.Input(0).Type.DType, dtype.Invalid, ops.Quantization{}, false))
+	return convert.One(ops.Quantize(b, y, ops.Scalar(b, dtype.F32, 1), nil, c.Input(0).Type.DType, dtype.Invalid,
+		ops.Quantization{}, false))
 }
 
-// zeroPoint is the i-th input, a scalar, as f32; 0 where it is absent.
+// zeroPoint is the i-th input, a scalar, as f32; 0 if it is absent.
 func zeroPoint(c *convert.Call, i int) *ir.Value {
 	if v := c.Optional(i); v != nil {
 		return convert.ScalarIn(c.Builder, ops.Cast(c.Builder, v, dtype.F32))
@@ -90,7 +92,8 @@ func quantizedMean(c *convert.Call) []*ir.Value {
 	inner := *c
 	inner.In = []*ir.Value{first}
 	axes := core.SpatialAxes(&inner)
-	size := ops.Cast(b, ops.Integers(b, ir.Type{DType: dtype.I64}, []sym.Expr{convert.Count(first.Type.Shape[2:])}), dtype.F32)
+	size := ops.Cast(b, ops.Integers(b, ir.Type{DType: dtype.I64}, []sym.Expr{convert.Count(first.Type.Shape[2:])}),
+		dtype.F32)
 	sum := ops.ReduceSum(b, first, true, axes...)
 	y := inUnits(c, sum, ops.Binary(b, ops.Div, scaleAt(c, 1), ops.Binary(b, ops.Mul, scaleAt(c, 3), size)))
 	return convert.One(back(rounded(c, y, 4, c.Input(0).Type.DType)))
@@ -155,14 +158,17 @@ func quantizedConv(c *convert.Call) []*ir.Value {
 	return convert.One(back(core.QLinearConv(&inner)[0]))
 }
 
-// integerProduct is the product of integers of 8 bits times their scales: x's has one element, w's one, or one for each column.
+// integerProduct is the product of integers of 8 bits times their scales: x's has one element, w's one, or one for each
+// column.
 func integerProduct(c *convert.Call, x, w, xScale, wScale, xZero, wZero *ir.Value) *ir.Value {
 	sums := ops.Cast(c.Builder, ops.MatMulInteger(c.Builder, x, xZero, w, wZero), dtype.F32)
-	return ops.Binary(c.Builder, ops.Mul, sums, ops.Binary(c.Builder, ops.Mul, core.WideScale(c, xScale, 0), core.WideScale(c, wScale, 0)))
+	return ops.Binary(c.Builder, ops.Mul, sums, ops.Binary(c.Builder, ops.Mul, core.WideScale(c, xScale, 0),
+		core.WideScale(c, wScale, 0)))
 }
 
 func integerToFloat(c *convert.Call) []*ir.Value {
-	return convert.One(plus(c, integerProduct(c, c.Input(0), c.Input(1), c.Input(2), c.Input(3), c.Optional(4), c.Optional(5)), c.Optional(6)))
+	return convert.One(plus(c, integerProduct(c, c.Input(0), c.Input(1), c.Input(2), c.Input(3), c.Optional(4),
+		c.Optional(5)), c.Optional(6)))
 }
 
 // dynamicProduct quantises its left operand by the range of its elements.
@@ -171,7 +177,8 @@ func dynamicProduct(c *convert.Call) []*ir.Value {
 	return convert.One(plus(c, integerProduct(c, x, c.Input(1), scale, c.Input(2), zero, c.Optional(3)), c.Optional(4)))
 }
 
-// quantizedGemm is alpha · A · B + C of quantised matrices; C counts in units of both scales, and without a scale the result stays in floats.
+// quantizedGemm is alpha · A · B + C of quantised matrices; C counts in units of both scales, and without a scale the
+// result stays in floats.
 func quantizedGemm(c *convert.Call) []*ir.Value {
 	b := c.Builder
 	x, w := turned(c, c.Input(0), c.Int("transA", 0) != 0), turned(c, c.Input(3), c.Int("transB", 0) != 0)
@@ -184,7 +191,8 @@ func quantizedGemm(c *convert.Call) []*ir.Value {
 	if c.Optional(7) == nil {
 		return convert.One(inUnits(c, sums, scale))
 	}
-	return convert.One(rounded(c, inUnits(c, sums, ops.Binary(b, ops.Div, scale, scaleAt(c, 7))), 8, c.Input(0).Type.DType))
+	return convert.One(rounded(c, inUnits(c, sums, ops.Binary(b, ops.Div, scale, scaleAt(c, 7))), 8,
+		c.Input(0).Type.DType))
 }
 
 // packedTypes are the integers of so many bits that a byte holds several of, or one.
@@ -212,7 +220,8 @@ func unpacked(c *convert.Call, i int, bits int64) *ir.Value {
 // levelOfBytes is the accuracy level that allows operands of 8 bits.
 const levelOfBytes = 4
 
-// packedProduct converts MatMulNBits: A times the transpose of weights of few bits, with a scale and a zero point for each block of a row.
+// packedProduct converts MatMulNBits: A times the transpose of weights of few bits, with a scale and a zero point for
+// each block of a row.
 func packedProduct(c *convert.Call) []*ir.Value {
 	b := c.Builder
 	bits, size, rows, columns := c.Int("bits", 4), c.Int("block_size", 0), c.Int("N", 0), c.Int("K", 0)
@@ -240,12 +249,14 @@ func packedProduct(c *convert.Call) []*ir.Value {
 			if group != nil {
 				return ops.Gather(b, v, group, 1)
 			}
-			each := ops.Expand(b, ops.Reshape(b, v, sym.Const(rows), sym.Const(blocks), sym.Const(1)), sym.Const(rows), sym.Const(blocks), sym.Const(size))
+			each := ops.Expand(b, ops.Reshape(b, v, sym.Const(rows), sym.Const(blocks), sym.Const(1)), sym.Const(rows),
+				sym.Const(blocks), sym.Const(size))
 			return taken(c, ops.Reshape(b, each, sym.Const(rows), sym.Const(blocks*size)), 1, sym.Const(0), sym.Const(columns))
 		}
 		weights = taken(c, weights, 1, sym.Const(0), sym.Const(columns))
 		dt := scale.Type.DType
-		real = ops.Binary(b, ops.Mul, ops.Binary(b, ops.Sub, ops.Cast(b, weights, dt), spread(ops.Cast(b, zero, dt))), spread(scale))
+		real = ops.Binary(b, ops.Mul, ops.Binary(b, ops.Sub, ops.Cast(b, weights, dt), spread(ops.Cast(b, zero, dt))),
+			spread(scale))
 	} else {
 		real = ops.Dequantize(b, weights, scale, zero, scale.Type.DType, ops.Quantization{Axis: 1, Block: size})
 		real = taken(c, real, 1, sym.Const(0), sym.Const(columns))
@@ -262,7 +273,8 @@ func gatherPacked(c *convert.Call) []*ir.Value {
 	b, indices := c.Builder, c.Input(1)
 	data, zero := c.Input(0), c.Optional(3)
 	rank := len(data.Type.Shape)
-	axis, along, size := c.Axis(c.Int("gather_axis", 0), rank), c.Axis(c.Int("quantize_axis", 1), rank), c.Int("block_size", 128)
+	axis, along, size := c.Axis(c.Int("gather_axis", 0), rank), c.Axis(c.Int("quantize_axis", 1), rank),
+		c.Int("block_size", 128)
 	if axis == along {
 		c.Refuse("gathering along the axis that blocks lie along")
 	}
@@ -283,7 +295,8 @@ func gatherPacked(c *convert.Call) []*ir.Value {
 	if along > axis {
 		along += int64(len(indices.Type.Shape)) - 1
 	}
-	return convert.One(ops.Dequantize(b, ops.Gather(b, data, indices, axis), scale, zero, scale.Type.DType, ops.Quantization{Axis: along, Block: size}))
+	return convert.One(ops.Dequantize(b, ops.Gather(b, data, indices, axis), scale, zero, scale.Type.DType,
+		ops.Quantization{Axis: along, Block: size}))
 }
 
 func leakyRelu(c *convert.Call, x *ir.Value) *ir.Value {

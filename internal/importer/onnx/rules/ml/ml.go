@@ -14,7 +14,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// zipMap passes its input on: a sequence of maps is given as the tensor under it, a row a map, a column a key, in the order of the labels.
+// zipMap passes its input on: a sequence of maps is given as the tensor under it, a row a map, a column a key, in the
+// order of the labels.
 func zipMap(c *convert.Call) []*ir.Value {
 	if c.Has("classlabels_int64s") == c.Has("classlabels_strings") {
 		c.Fault("the labels of the maps are either integers or texts")
@@ -44,7 +45,8 @@ func along(c *convert.Call, x *ir.Value, n int, what string) {
 		c.Fault("%d %s for samples %s", n, what, x.Type)
 	}
 	if n != 1 {
-		c.Condition(sym.Cond{A: x.Type.Shape[len(x.Type.Shape)-1], Rel: sym.EQ, B: sym.Const(int64(n))}, "as many "+what+" as features")
+		c.Condition(sym.Cond{A: x.Type.Shape[len(x.Type.Shape)-1], Rel: sym.EQ, B: sym.Const(int64(n))},
+			"as many "+what+" as features")
 	}
 }
 
@@ -125,7 +127,7 @@ func imputer(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Where(b, ops.Binary(b, ops.Eq, x, c.Scalar(dt, replaced)), reals(c, dt, values), x))
 }
 
-// normalizer divides each row by its largest element, or by one of its norms, where that is not 0.
+// normalizer divides each row by its largest element, or by one of its norms, if that is not 0.
 func normalizer(c *convert.Call) []*ir.Value {
 	b, x := c.Builder, c.Input(0)
 	rank := len(x.Type.Shape)
@@ -144,7 +146,8 @@ func normalizer(c *convert.Call) []*ir.Value {
 		c.Fault("norm is %q", c.Text("norm", "MAX"))
 	}
 	norm, zero := build(), c.Scalar(dtype.F32, 0)
-	return convert.One(ops.Binary(b, ops.Div, x, ops.Where(b, ops.Binary(b, ops.Eq, norm, zero), c.Scalar(dtype.F32, 1), norm)))
+	return convert.One(ops.Binary(b, ops.Div, x, ops.Where(b, ops.Binary(b, ops.Eq, norm, zero), c.Scalar(dtype.F32, 1),
+		norm)))
 }
 
 func scaler(c *convert.Call) []*ir.Value {
@@ -166,7 +169,8 @@ func scaler(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Cast(b, x, dtype.F32))
 }
 
-// oneHotEncoder marks each element's category along a new last axis. Without zeros, an element of no category is an error of the run: its place is looked up outside of a list.
+// oneHotEncoder marks each element's category along a new last axis. Without zeros, an element of no category is an
+// error of the run: its place is looked up outside of a list.
 func oneHotEncoder(c *convert.Call) []*ir.Value {
 	b, texts := c.Builder, c.IsTexts(0)
 	count := len(c.Ints("cats_int64s"))
@@ -197,15 +201,17 @@ func categoryMapper(c *convert.Call) []*ir.Value {
 		c.Fault("%d cats_strings and %d cats_int64s", len(texts), len(ints))
 	}
 	if c.IsTexts(0) {
-		return convert.One(ops.Gather(c.Builder, c.Builder.Constant("values", tensor.Of(append(ints, c.Int("default_int64", -1))...)), sequence.PlaceOf(c, 0, texts), 0))
+		return convert.One(ops.Gather(c.Builder, c.Builder.Constant("values",
+			tensor.Of(append(ints, c.Int("default_int64", -1))...)), sequence.PlaceOf(c, 0, texts), 0))
 	}
 	if dt := c.Input(0).Type.DType; dt != dtype.I64 {
 		c.Fault("elements of type %s, they must be i64 or texts", dt)
 	}
-	return convert.One(sequence.Picked(c, sequence.Table(c, append(texts, c.Text("default_string", "_Unused"))...), placeAmong(c, c.Input(0), ints)))
+	return convert.One(sequence.Picked(c, sequence.Table(c, append(texts, c.Text("default_string", "_Unused"))...),
+		placeAmong(c, c.Input(0), ints)))
 }
 
-// placeAmong is each element's place in a list, the first of equal ones, and the list's length where it is not there.
+// placeAmong is each element's place in a list, the first of equal ones, and the list's length if it is not there.
 func placeAmong(c *convert.Call, x *ir.Value, list []int64) *ir.Value {
 	t := tensor.Of(list...)
 	return placeIn(c, x, t, func(i, j int64) bool { return list[i] < list[j] })
@@ -231,10 +237,12 @@ func placeIn(c *convert.Call, x *ir.Value, list *tensor.Tensor, less func(i, j i
 			keys.SetInt(int64(k), list.Int(i))
 		}
 	}
-	return ops.Gather(b, b.Constant("places", tensor.Of(append(order, list.Len())...)), ops.Find(b, x, b.Constant("keys", keys)), 0)
+	return ops.Gather(b, b.Constant("places", tensor.Of(append(order, list.Len())...)),
+		ops.Find(b, x, b.Constant("keys", keys)), 0)
 }
 
-// labelEncoder takes each element to the value beside the key that it is, or to the default. In version 1, a text to its place in a list, or a place to its text.
+// labelEncoder takes each element to the value beside the key that it is, or to the default. In version 1, a text to
+// its place in a list, or a place to its text.
 func labelEncoder(c *convert.Call) []*ir.Value {
 	if c.Version < 2 {
 		return labelClasses(c, c.Texts("classes_strings"))
@@ -282,15 +290,17 @@ func labelClasses(c *convert.Call, classes []string) []*ir.Value {
 		places[i] = int64(i)
 	}
 	if c.IsTexts(0) {
-		return convert.One(ops.Gather(b, b.Constant("values", tensor.Of(append(places, c.Int("default_int64", -1))...)), sequence.PlaceOf(c, 0, classes), 0))
+		return convert.One(ops.Gather(b, b.Constant("values", tensor.Of(append(places, c.Int("default_int64", -1))...)),
+			sequence.PlaceOf(c, 0, classes), 0))
 	}
 	if dt := c.Input(0).Type.DType; dt != dtype.I64 {
 		c.Fault("elements of type %s, they must be i64 or texts", dt)
 	}
-	return convert.One(sequence.Picked(c, sequence.Table(c, append(slices.Clone(classes), c.Text("default_string", "_Unused"))...), placeAmong(c, c.Input(0), places)))
+	return convert.One(sequence.Picked(c, sequence.Table(c,
+		append(slices.Clone(classes), c.Text("default_string", "_Unused"))...), placeAmong(c, c.Input(0), places)))
 }
 
-// list is the elements that one of the attributes whose names begin with prefix holds; nil where none does.
+// list is the elements that one of the attributes whose names begin with prefix holds; nil if none does.
 func list(c *convert.Call, prefix string) *tensor.Tensor {
 	switch {
 	case c.Has(prefix + "_tensor"):
@@ -342,7 +352,8 @@ func withDefault(c *convert.Call, values *tensor.Tensor) *tensor.Tensor {
 func linear(c *convert.Call, count int64) *ir.Value {
 	b, x := c.Builder, matrix(c)
 	rows, intercepts := c.Floats("coefficients"), c.Floats("intercepts")
-	if count < 1 || int64(len(rows))%count != 0 || intercepts != nil && int64(len(intercepts)) != count && len(intercepts) != 0 {
+	if count < 1 || int64(len(rows))%count != 0 || intercepts != nil && int64(len(intercepts)) != count &&
+		len(intercepts) != 0 {
 		c.Fault("%d coefficients and %d intercepts for %d results", len(rows), len(intercepts), count)
 	}
 	dt, width := x.Type.DType, int64(len(rows))/count
@@ -372,7 +383,8 @@ func linearClassifier(c *convert.Call) []*ir.Value {
 		return classified(c, scores, labels, post)
 	}
 	zero := c.Scalar(scores.Type.DType, 0)
-	label := labelled(c, ops.Cast(c.Builder, ops.Reshape(c.Builder, ops.Binary(c.Builder, ops.Gt, scores, zero), scores.Type.Shape[0]), dtype.I64), labels)
+	label := labelled(c, ops.Cast(c.Builder, ops.Reshape(c.Builder, ops.Binary(c.Builder, ops.Gt, scores, zero),
+		scores.Type.Shape[0]), dtype.I64), labels)
 	return []*ir.Value{label, classified(c, twoClasses(c, scores, true, post), labels, post)[1]}
 }
 
@@ -403,14 +415,15 @@ func labelled(c *convert.Call, place *ir.Value, l classLabels) *ir.Value {
 	return ops.Gather(c.Builder, c.Builder.Constant("labels", tensor.Of(l.ints...)), place, 0)
 }
 
-// classified is the label of each row's greatest score, the first of equal ones, and the scores after their transform, as f32. Of a single score it is the one label, or 0 or an
-// empty text where that is not above 0.
+// classified is the label of each row's greatest score, the first of equal ones, and the scores after their transform,
+// as f32. Of a single score it is the one label, or 0 or an empty text if that is not above 0.
 func classified(c *convert.Call, scores *ir.Value, l classLabels, post string) []*ir.Value {
 	b := c.Builder
 	width, _ := scores.Type.Shape[1].Const()
 	out := ops.Cast(b, transformed(c, scores, post), dtype.F32)
 	if width == 1 && l.count <= 1 {
-		above := ops.Cast(b, ops.Reshape(b, ops.Binary(b, ops.Gt, scores, c.Scalar(scores.Type.DType, 0)), scores.Type.Shape[0]), dtype.I64)
+		above := ops.Cast(b, ops.Reshape(b, ops.Binary(b, ops.Gt, scores, c.Scalar(scores.Type.DType, 0)),
+			scores.Type.Shape[0]), dtype.I64)
 		two := classLabels{ints: []int64{0, 1}}
 		switch {
 		case len(l.ints) == 1:
@@ -426,7 +439,8 @@ func classified(c *convert.Call, scores *ir.Value, l classLabels, post string) [
 	return []*ir.Value{labelled(c, ops.ArgMax(b, scores, 1, false, false, false), l), out}
 }
 
-// twoClasses adds the other class's score to one in [rows, 1]: of shares, what is left of 1 where they are not transformed; otherwise the negative.
+// twoClasses adds the other class's score to one in [rows, 1]: of shares, what is left of 1 if they are not
+// transformed; otherwise the negative.
 func twoClasses(c *convert.Call, score *ir.Value, shares bool, post string) *ir.Value {
 	b := c.Builder
 	other := ops.Unary(b, ops.Neg, score)
@@ -469,7 +483,8 @@ func softmaxZero(c *convert.Call, x *ir.Value) *ir.Value {
 	return ops.Where(b, none, c.Scalar(dt, 0.5), ops.Binary(b, ops.Div, share, sum))
 }
 
-// probit is √2 times the inverse error function of 2x − 1, by the formula that runtimes have for it (Winitzki: A handy approximation for the error function and its inverse, 2008).
+// probit is √2 times the inverse error function of 2x − 1, by the formula that runtimes have for it (Winitzki: A handy
+// approximation for the error function and its inverse, 2008).
 func probit(c *convert.Call, x *ir.Value) *ir.Value {
 	b, wide := c.Builder, dtype.F64
 	number := func(v float64) *ir.Value { return c.Scalar(wide, v) }

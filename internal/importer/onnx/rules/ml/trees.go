@@ -12,7 +12,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// grove is trees as a file has them: nodes in any order, whose children are nodes, or leaves as complements of their numbers.
+// grove is trees as a file has them: nodes in any order, whose children are nodes, or leaves as complements of their
+// numbers.
 type grove struct {
 	roots  []int64
 	nodes  []treeNode
@@ -26,7 +27,8 @@ type treeNode struct {
 	yes, no int64
 }
 
-// forest orders the nodes so that each comes after its parents; what no root leads to is left out. A node that leads back to itself is the file's fault, as is a child that is not there.
+// forest orders the nodes so that each comes after its parents; what no root leads to is left out. A node that leads
+// back to itself is the file's fault, as is a child that is not there.
 func forest(c *convert.Call, g *grove) *ops.Forest {
 	const unseen, open, done = 0, 1, 2
 	state := make([]uint8, len(g.nodes))
@@ -84,22 +86,24 @@ func forest(c *convert.Call, g *grove) *ops.Forest {
 		if n.feature < 0 || n.feature > math.MaxInt32 {
 			c.Fault("a node looks at feature %d", n.feature)
 		}
-		f.Features, f.Modes, f.Splits = append(f.Features, int32(n.feature)), append(f.Modes, n.mode), append(f.Splits, n.split)
+		f.Features, f.Modes, f.Splits = append(f.Features, int32(n.feature)), append(f.Modes, n.mode),
+			append(f.Splits, n.split)
 		f.Children = append(f.Children, place(n.yes), place(n.no))
 	}
 	return f
 }
 
-// samples is input 0 as a matrix of f32, or f64 where it is that, wide enough for the features of the trees.
+// samples is input 0 as a matrix of f32, or f64 if it is that, wide enough for the features of the trees.
 func samples(c *convert.Call, f *ops.Forest) *ir.Value {
 	x := matrix(c)
 	if len(f.Features) > 0 {
-		c.Condition(sym.Cond{A: sym.Const(int64(slices.Max(f.Features)) + 1), Rel: sym.LE, B: x.Type.Shape[1]}, "the features that the trees look at")
+		c.Condition(sym.Cond{A: sym.Const(int64(slices.Max(f.Features)) + 1), Rel: sym.LE, B: x.Type.Shape[1]},
+			"the features that the trees look at")
 	}
 	return x
 }
 
-// matrix is input 0 as [rows, features] of f32, or f64 where it is that; a vector is one row.
+// matrix is input 0 as [rows, features] of f32, or f64 if it is that; a vector is one row.
 func matrix(c *convert.Call) *ir.Value {
 	x := c.Input(0)
 	dt := x.Type.DType
@@ -118,7 +122,8 @@ func matrix(c *convert.Call) *ir.Value {
 	return ops.Cast(c.Builder, x, dtype.F32)
 }
 
-// numbersOf is a list of numbers that an attribute holds as floats, or under the name with _as_tensor as a tensor; nil where both are absent.
+// numbersOf is a list of numbers that an attribute holds as floats, or under the name with _as_tensor as a tensor; nil
+// if both are absent.
 func numbersOf(c *convert.Call, name string) []float64 {
 	t := c.Tensor(name + "_as_tensor")
 	if t == nil {
@@ -134,7 +139,8 @@ func numbersOf(c *convert.Call, name string) []float64 {
 	return out
 }
 
-// treeModes are the spellings of comparisons. From version 5 on they are numbers, in this order, and a sixth that tests whether a feature is among members.
+// treeModes are the spellings of comparisons. From version 5 on they are numbers, in this order, and a sixth that tests
+// whether a feature is among members.
 var treeModes = []string{"BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ"}
 
 var treeTests = []string{"<=", "<", ">=", ">", "==", "!="}
@@ -143,12 +149,13 @@ const treeMember = 6
 
 type treePlace struct{ tree, node int64 }
 
-// numbered reads the trees of versions 1 to 4: nodes named by numbers of trees and of their nodes, of which a tree's first is its root; and what leaves give to targets,
-// in attributes that begin with prefix.
+// numbered reads the trees of versions 1 to 4: nodes named by numbers of trees and of their nodes, of which a tree's
+// first is its root; and what leaves give to targets, in attributes that begin with prefix.
 func numbered(c *convert.Call, prefix string, targets int64) *ops.Forest {
 	names := places(c, "nodes_treeids", "nodes_nodeids")
 	features, modes, splits := c.Ints("nodes_featureids"), c.Texts("nodes_modes"), numbersOf(c, "nodes_values")
-	yes, no, missing := c.Ints("nodes_truenodeids"), c.Ints("nodes_falsenodeids"), c.Ints("nodes_missing_value_tracks_true")
+	yes, no, missing := c.Ints("nodes_truenodeids"), c.Ints("nodes_falsenodeids"),
+		c.Ints("nodes_missing_value_tracks_true")
 	for _, n := range []int{len(features), len(modes), len(splits), len(yes), len(no)} {
 		if n != len(names) {
 			c.Fault("lists of %d and %d elements describe the same nodes", n, len(names))
@@ -217,7 +224,8 @@ func places(c *convert.Call, trees, nodes string) []treePlace {
 
 // leavesOf enters what each leaf gives.
 func leavesOf(c *convert.Call, f *ops.Forest, leaves []treePlace, prefix string, targets int64) {
-	names, ids, weights := places(c, prefix+"_treeids", prefix+"_nodeids"), c.Ints(prefix+"_ids"), numbersOf(c, prefix+"_weights")
+	names, ids, weights := places(c, prefix+"_treeids", prefix+"_nodeids"), c.Ints(prefix+"_ids"),
+		numbersOf(c, prefix+"_weights")
 	if len(ids) != len(names) || len(weights) != len(names) {
 		c.Fault("%d %s_ids and %d weights for %d nodes", len(ids), prefix, len(weights), len(names))
 	}
@@ -253,7 +261,7 @@ func treeRegressor(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Cast(c.Builder, transformed(c, y, c.Text("post_transform", "NONE")), dtype.F32))
 }
 
-// base is what a target begins with; nil where that is 0.
+// base is what a target begins with; nil if that is 0.
 func base(c *convert.Call, targets int64) []float64 {
 	base := numbersOf(c, "base_values")
 	if base != nil && int64(len(base)) != targets && len(base) != 1 {
@@ -265,12 +273,15 @@ func base(c *convert.Call, targets int64) []float64 {
 	return base
 }
 
-// treeClassifier: where all weights of two classes are for one of them, the other class has what is left: 1 less the score if all weights are shares, otherwise its negative.
+// treeClassifier: where all weights of two classes are for one of them, the other class has what is left: 1 less the
+// score if all weights are shares, otherwise its negative.
 func treeClassifier(c *convert.Call) []*ir.Value {
 	labels := labelsOf(c, "classlabels_int64s")
 	classes := max(labels.count, 1)
 	f := numbered(c, "class", classes)
-	single := classes <= 2 && len(f.Targets) > 0 && !slices.ContainsFunc(f.Targets, func(to int32) bool { return to != f.Targets[0] })
+	single := classes <= 2 && len(f.Targets) > 0 && !slices.ContainsFunc(f.Targets, func(to int32) bool {
+		return to != f.Targets[0]
+	})
 	post := c.Text("post_transform", "NONE")
 	if !single {
 		scores := ops.Trees(c.Builder, samples(c, f), f, classes, "sum", base(c, classes))
@@ -289,7 +300,8 @@ func treeClassifier(c *convert.Call) []*ir.Value {
 // treeEnsemble is the operator of version 5, whose children are numbered among all trees.
 func treeEnsemble(c *convert.Call) []*ir.Value {
 	how, post, targets := c.Int("aggregate_function", 1), c.Int("post_transform", 0), c.Int("n_targets", 1)
-	if how < 0 || how >= int64(len(treeAggregates)) || post < 0 || post >= int64(len(transforms)) || targets < 1 || targets > convert.ExtentLimit {
+	if how < 0 || how >= int64(len(treeAggregates)) || post < 0 || post >= int64(len(transforms)) || targets < 1 ||
+		targets > convert.ExtentLimit {
 		c.Fault("%d targets of trees, aggregate_function %d and post_transform %d", targets, how, post)
 	}
 	g := &grove{roots: c.Ints("tree_roots")}
@@ -332,11 +344,13 @@ func listed(t *tensor.Tensor) []float64 {
 	return out
 }
 
-// members reads the nodes of version 5. One that asks whether a feature is among members becomes a chain of nodes, one for each member; the members stand in the order of the nodes
-// that ask for them, each node's before a NaN.
+// members reads the nodes of version 5. One that asks whether a feature is among members becomes a chain of nodes, one
+// for each member; the members stand in the order of the nodes that ask for them, each node's before a NaN.
 func members(c *convert.Call, g *grove) {
-	features, modes, splits := c.Ints("nodes_featureids"), tensorNumbers(c, "nodes_modes"), tensorNumbers(c, "nodes_splits")
-	yes, no, missing := c.Ints("nodes_truenodeids"), c.Ints("nodes_falsenodeids"), c.Ints("nodes_missing_value_tracks_true")
+	features, modes, splits := c.Ints("nodes_featureids"), tensorNumbers(c, "nodes_modes"),
+		tensorNumbers(c, "nodes_splits")
+	yes, no, missing := c.Ints("nodes_truenodeids"), c.Ints("nodes_falsenodeids"),
+		c.Ints("nodes_missing_value_tracks_true")
 	leafYes, leafNo := c.Ints("nodes_trueleafs"), c.Ints("nodes_falseleafs")
 	for _, n := range []int{len(modes), len(splits), len(yes), len(no), len(leafYes), len(leafNo)} {
 		if n != len(features) {
@@ -377,7 +391,8 @@ func members(c *convert.Call, g *grove) {
 	}
 }
 
-// among makes a chain of nodes of n, at i, which looks for a feature among the first of the members; it returns the members after them. Of no members none is equal to the feature.
+// among makes a chain of nodes of n, at i, which looks for a feature among the first of the members; it returns the
+// members after them. Of no members none is equal to the feature.
 func (g *grove) among(i int, n treeNode, members []float64) []float64 {
 	n.mode += ops.TreeModes["=="]
 	end := slices.IndexFunc(members, math.IsNaN)

@@ -36,7 +36,8 @@ func compared(c *convert.Call, v vectors) *ir.Value {
 	b, wide := c.Builder, dtype.F64
 	x := ops.Cast(b, matrix(c), wide)
 	width := int64(len(v.rows)) / v.count
-	c.Condition(sym.Cond{A: x.Type.Shape[1], Rel: sym.EQ, B: sym.Const(width)}, "as many features as the support vectors have")
+	c.Condition(sym.Cond{A: x.Type.Shape[1], Rel: sym.EQ, B: sym.Const(width)},
+		"as many features as the support vectors have")
 	rows, err := tensor.New(wide, v.count, width)
 	if err != nil {
 		c.Fail(err)
@@ -59,7 +60,8 @@ func compared(c *convert.Call, v vectors) *ir.Value {
 		return ops.Unary(b, ops.Tanh, scaled())
 	case "RBF":
 		own := ops.ReduceSum(b, ops.Binary(b, ops.Mul, x, x), true, 1)
-		apart := ops.Binary(b, ops.Sub, ops.Binary(b, ops.Add, own, reals(c, wide, squares)), ops.Binary(b, ops.Mul, dot, c.Scalar(wide, 2)))
+		apart := ops.Binary(b, ops.Sub, ops.Binary(b, ops.Add, own, reals(c, wide, squares)),
+			ops.Binary(b, ops.Mul, dot, c.Scalar(wide, 2)))
 		return ops.Unary(b, ops.Exp, ops.Binary(b, ops.Mul, apart, c.Scalar(wide, -v.gamma)))
 	}
 	c.Fault("kernel_type is %q", v.kernel)
@@ -73,7 +75,7 @@ func weighed(c *convert.Call, x *ir.Value, weights []float64, shifts []float64) 
 	return ops.Binary(b, ops.Add, ops.MatMul(b, x, matrix, false, false), reals(c, dtype.F64, shifts))
 }
 
-// vectorRegressor weighs the likenesses, or where there are no vectors, the features.
+// vectorRegressor weighs the likenesses, or if there are no vectors, the features.
 func vectorRegressor(c *convert.Call) []*ir.Value {
 	b, count, weights, shift := c.Builder, c.Int("n_supports", 0), c.Floats("coefficients"), c.Floats("rho")
 	if len(weights) == 0 || len(shift) != 1 || count > 0 && int64(len(weights)) != count {
@@ -99,8 +101,9 @@ func features(c *convert.Call, width int64) *ir.Value {
 	return x
 }
 
-// vectorClassifier lets every two classes compete: the class that wins most often is the answer. The scores are those of the competitions, or the classes' probabilities where the
-// file says how to make them. Where there are no vectors, each class has coefficients for the features.
+// vectorClassifier lets every two classes compete: the class that wins most often is the answer. The scores are those
+// of the competitions, or the classes' probabilities where the file says how to make them. If there are no vectors,
+// each class has coefficients for the features.
 func vectorClassifier(c *convert.Call) []*ir.Value {
 	b, labels, post := c.Builder, labelsOf(c, "classlabels_ints"), c.Text("post_transform", "NONE")
 	weights, shifts, counts := c.Floats("coefficients"), c.Floats("rho"), c.Ints("vectors_per_class")
@@ -119,7 +122,8 @@ func vectorClassifier(c *convert.Call) []*ir.Value {
 		return vectorless(c, labels, weights, shifts, post)
 	}
 	pairs := classes * (classes - 1) / 2
-	if classes < 2 || int64(len(counts)) != classes || int64(len(weights)) != (classes-1)*total || int64(len(shifts)) != pairs {
+	if classes < 2 || int64(len(counts)) != classes || int64(len(weights)) != (classes-1)*total ||
+		int64(len(shifts)) != pairs {
 		c.Fault("%d coefficients and %d rho for %d support vectors of %d classes", len(weights), len(shifts), total, classes)
 	}
 	v := vectorsOf(c, total)
@@ -141,8 +145,9 @@ func vectorClassifier(c *convert.Call) []*ir.Value {
 	return []*ir.Value{label, ops.Cast(b, transformed(c, scores, post), dtype.F32)}
 }
 
-// competitions is the weights of the vectors in each competition of two classes, [total, pairs]; and for each competition what it adds to the votes of each class if the first wins,
-// rather than the second, [pairs, classes]. The file has weights[k, v]: of vector v against the k-th of the other classes.
+// competitions is the weights of the vectors in each competition of two classes, [total, pairs]; and for each
+// competition what it adds to the votes of each class if the first wins, rather than the second, [pairs, classes]. The
+// file has weights[k, v]: of vector v against the k-th of the other classes.
 func competitions(counts []int64, weights []float64, total int64) (table, wins []float64) {
 	classes := int64(len(counts))
 	begins := make([]int64, classes+1)
@@ -188,7 +193,8 @@ func coupled(c *convert.Call, scores *ir.Value, classes int64) *ir.Value {
 	for i := range slopes {
 		slopes[i], shifts[i] = -slopes[i], -shifts[i]
 	}
-	p := ops.Unary(b, ops.Sigmoid, ops.Binary(b, ops.Add, ops.Binary(b, ops.Mul, scores, reals(c, wide, slopes)), reals(c, wide, shifts)))
+	p := ops.Unary(b, ops.Sigmoid, ops.Binary(b, ops.Add, ops.Binary(b, ops.Mul, scores, reals(c, wide, slopes)),
+		reals(c, wide, shifts)))
 	const least = 1e-7
 	p = ops.Binary(b, ops.Min, ops.Binary(b, ops.Max, p, c.Scalar(wide, least)), c.Scalar(wide, 1-least))
 	return ops.Couple(b, p, classes)

@@ -7,7 +7,7 @@ import (
 	"github.com/weirml/weir/internal/ir"
 )
 
-// given is the first input, of any form; nil where there is none.
+// given is the first input, of any form; nil if there is none.
 func given(c *convert.Call) *ir.Value {
 	if len(c.In) == 0 {
 		return nil

@@ -12,14 +12,16 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// A sequence is a list while what goes into it, and where, is known as the model is converted. What is done to it then is done here, and costs a run nothing.
+// A sequence is a list while what goes into it, and where, is known as the model is converted. What is done to it then
+// is done here, and costs a run nothing.
 
 // maxSequence is the most tensors that a list may have.
 const maxSequence = 1 << 10
 
-// listed is a sequence that is a list of tensors, of the type given where there are none.
+// listed is a sequence that is a list of tensors, of the type given if there are none.
 func listed(c *convert.Call, list []*ir.Value, dt dtype.DType) []*ir.Value {
-	s := &convert.Composite{Form: convert.Form{Kind: convert.Sequence, Of: ir.Type{DType: dt}, Vacant: len(list) == 0}, List: list, Listed: true}
+	s := &convert.Composite{Form: convert.Form{Kind: convert.Sequence, Of: ir.Type{DType: dt}, Vacant: len(list) == 0},
+		List: list, Listed: true}
 	for i, v := range list {
 		f := c.Scope.FormOf(v)
 		if f.Kind != convert.Tensor {
@@ -73,7 +75,7 @@ func of(g *convert.Scope, t ir.Type, l ops.List, pool *ir.Value) *ir.Value {
 	return g.From(convert.Form{Kind: convert.Sequence, Of: t}, parts)
 }
 
-// known is a position that is known; otherwise where there is none.
+// known is a position that is known; otherwise if there is none.
 func known(c *convert.Call, i int, otherwise int64) (int64, bool) {
 	v := c.Optional(i)
 	if v == nil {
@@ -150,7 +152,8 @@ func found(g *convert.Scope, shape []sym.Expr) []sym.Expr {
 	return out
 }
 
-// declaredShape is the shape that the model's graph declares of an output; extents that are not numbers differ. nil where it declares none.
+// declaredShape is the shape that the model's graph declares of an output; extents that are not numbers differ. nil if
+// it declares none.
 func declaredShape(c *convert.Call, output int) []sym.Expr {
 	if output >= len(c.Node.Output) {
 		return nil
@@ -305,8 +308,8 @@ func joined(c *convert.Call, s *convert.Composite, stack bool) *ir.Value {
 	return x
 }
 
-// splitToSequence cuts an axis: into single slices, into pieces of one size (the last may be smaller), or into pieces of given sizes. Where the pieces are known, they
-// are a list.
+// splitToSequence cuts an axis: into single slices, into pieces of one size (the last may be smaller), or into pieces
+// of given sizes. If the pieces are known, they are a list.
 func splitToSequence(c *convert.Call) []*ir.Value {
 	pool := (*ir.Value)(nil)
 	if c.IsTexts(0) {
@@ -338,7 +341,7 @@ func splitToSequence(c *convert.Call) []*ir.Value {
 	return listed(c, pieces, dt)
 }
 
-// pieces are the sizes of a split, where they are known and not too many; nil where not.
+// pieces are the sizes of a split, where they are known and not too many; nil if not.
 func pieces(c *convert.Call, extent sym.Expr) []sym.Expr {
 	v := c.Optional(1)
 	whole, fixed := extent.Const()
@@ -399,7 +402,8 @@ func cutSequence(c *convert.Call, x *ir.Value, axis int64, drop bool, pool *ir.V
 	return of(c.Scope, t, ops.Cut(b, x, lengths, axis, !drop), pool)
 }
 
-// sequenceMap applies a body to each tensor of a sequence, with the tensors of further sequences at the same place, and further tensors as they are.
+// sequenceMap applies a body to each tensor of a sequence, with the tensors of further sequences at the same place, and
+// further tensors as they are.
 func sequenceMap(c *convert.Call) []*ir.Value {
 	first := sequence(c, 0)
 	proto := c.Graph("body")
@@ -443,12 +447,14 @@ func sequenceMap(c *convert.Call) []*ir.Value {
 		p.Kind = convert.Sequence
 		empty = append(empty, listed(c, nil, p.Type.DType)...)
 	}
-	carried, _ := c.Loop(count, c.Integer(count), nil, empty, func(g *convert.Scope, iteration, condition *ir.Value, carried []*ir.Value) []*ir.Value {
+	carried, _ := c.Loop(count, c.Integer(count), nil, empty, func(g *convert.Scope, iteration, condition *ir.Value,
+		carried []*ir.Value) []*ir.Value {
 		params := make([]*ir.Value, len(in))
 		for i, v := range in {
 			params[i] = v
 			if s := g.Composites[v]; s != nil && s.Kind == convert.Sequence {
-				at := &convert.Call{Builder: g.Build, Scope: g, Node: &wire.NodeProto{OpType: "SequenceMap"}, Version: c.Version, In: []*ir.Value{v, iteration}}
+				at := &convert.Call{Builder: g.Build, Scope: g, Node: &wire.NodeProto{OpType: "SequenceMap"}, Version: c.Version,
+					In: []*ir.Value{v, iteration}}
 				if s.Of.Shape == nil && i < len(proto.Input) {
 					s.Of.Shape = inputShape(c, proto.Input[i])
 				}
@@ -457,7 +463,8 @@ func sequenceMap(c *convert.Call) []*ir.Value {
 		}
 		out := []*ir.Value{condition}
 		for i, v := range g.Values(proto, g.Build, params) {
-			insert := &convert.Call{Builder: g.Build, Scope: g, Node: &wire.NodeProto{OpType: "SequenceMap"}, Version: c.Version, In: []*ir.Value{carried[i], v}}
+			insert := &convert.Call{Builder: g.Build, Scope: g, Node: &wire.NodeProto{OpType: "SequenceMap"}, Version: c.Version,
+				In: []*ir.Value{carried[i], v}}
 			out = append(out, sequenceInsert(insert)[0])
 		}
 		return out

@@ -83,8 +83,8 @@ func Table(c *convert.Call, list ...string) *ir.Value {
 	return c.Scope.Constant(c.Source, t)
 }
 
-// PlaceOf is the place of each text of the i-th input among keys, the first where a key stands twice; the keys' number where it is none of them. Gathering from a table by it is a
-// look-up with a default.
+// PlaceOf is the place of each text of the i-th input among keys, the first where a key stands twice; the keys' number
+// if it is none of them. Gathering from a table by it is a look-up with a default.
 func PlaceOf(c *convert.Call, i int, keys []string) *ir.Value {
 	sorted := slices.Clone(keys)
 	slices.Sort(sorted)
@@ -245,7 +245,8 @@ func ngrams(c *convert.Call, pool []int64, weights []float64) (t ops.NGramTable,
 		}
 		t.Starts = append(t.Starts, int64(len(places)))
 	}
-	t.Elements, t.Columns = c.Builder.Constant("ngrams", tensor.Of(elements...)), c.Builder.Constant("columns", tensor.Of(places...))
+	t.Elements, t.Columns = c.Builder.Constant("ngrams", tensor.Of(elements...)),
+		c.Builder.Constant("columns", tensor.Of(places...))
 	t.Weights = c.Builder.Constant("weights", tensor.Of(amounts...))
 	return t, width
 }

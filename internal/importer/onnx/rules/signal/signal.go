@@ -12,14 +12,15 @@ import (
 
 // extentOf is an integer scalar input as an extent, which the run may bind within [lo, ExtentLimit].
 func extentOf(c *convert.Call, i int, lo int64) sym.Expr {
-	elements, err := c.ElementsWithin(convert.ScalarIn(c.Builder, c.Input(i)), c.String(), lo, sym.Const(convert.ExtentLimit))
+	elements, err := c.ElementsWithin(convert.ScalarIn(c.Builder, c.Input(i)), c.String(), lo,
+		sym.Const(convert.ExtentLimit))
 	if err != nil {
 		c.Fail(err)
 	}
 	return elements[0]
 }
 
-// output is the type that the attribute output_datatype names, f32 where it is absent.
+// output is the type that the attribute output_datatype names, f32 if it is absent.
 func output(c *convert.Call) dtype.DType {
 	if dt := c.Type("output_datatype"); dt != dtype.Invalid {
 		return dt
@@ -35,10 +36,12 @@ func window(terms ...float64) convert.Rule {
 
 func melWeightMatrix(c *convert.Call) []*ir.Value {
 	scalar := func(i int) *ir.Value { return convert.ScalarIn(c.Builder, c.Input(i)) }
-	return convert.One(ops.MelWeights(c.Builder, output(c), extentOf(c, 0, 0), extentOf(c, 1, 0), scalar(2), scalar(3), scalar(4)))
+	return convert.One(ops.MelWeights(c.Builder, output(c), extentOf(c, 0, 0), extentOf(c, 1, 0), scalar(2), scalar(3),
+		scalar(4)))
 }
 
-// dft: from version 20 on the axis is an input, which the run may know first. It is never the last, which holds the parts of a number.
+// dft: from version 20 on the axis is an input, which the run may know first. It is never the last, which holds the
+// parts of a number.
 func dft(c *convert.Call) []*ir.Value {
 	x := c.Input(0)
 	rank := len(x.Type.Shape)
@@ -65,9 +68,11 @@ func scalarNumber(c *convert.Call, i int) int64 {
 	return list[0]
 }
 
-// transform is the transform of x along an axis, of the length given or that of the axis. An inverse of a half is taken to be of an even length.
+// transform is the transform of x along an axis, of the length given or that of the axis. An inverse of a half is taken
+// to be of an even length.
 func transform(c *convert.Call, x *ir.Value, axis int64) *ir.Value {
-	return ops.Fourier(c.Builder, x, axis, transformLength(c, x.Type.Shape[axis]), c.Int("inverse", 0) != 0, c.Int("onesided", 0) != 0)
+	return ops.Fourier(c.Builder, x, axis, transformLength(c, x.Type.Shape[axis]), c.Int("inverse", 0) != 0,
+		c.Int("onesided", 0) != 0)
 }
 
 // transformLength is the length of the transform of an axis of the extent.
@@ -81,7 +86,8 @@ func transformLength(c *convert.Call, extent sym.Expr) sym.Expr {
 	return extent
 }
 
-// transformAt is transform along an axis that only the run knows: x is folded into what lies before it, itself, what lies behind it and the parts, and the result unfolded.
+// transformAt is transform along an axis that only the run knows: x is folded into what lies before it, itself, what
+// lies behind it and the parts, and the result unfolded.
 func transformAt(c *convert.Call, x *ir.Value) *ir.Value {
 	shape := x.Type.Shape
 	last := len(shape) - 1
@@ -107,7 +113,8 @@ func transformAt(c *convert.Call, x *ir.Value) *ir.Value {
 	return ops.Reshape(c.Builder, y, append(c.AsDims(0, convert.Natural(to)...), y.Type.Shape[3])...)
 }
 
-// stft transforms the frames of a signal [batch, length, parts] that begin at every frame_step-th element and lie wholly inside, each times a window.
+// stft transforms the frames of a signal [batch, length, parts] that begin at every frame_step-th element and lie
+// wholly inside, each times a window.
 func stft(c *convert.Call) []*ir.Value {
 	b, x, step, window := c.Builder, c.Input(0), extentOf(c, 1, 1), c.Optional(2)
 	if len(x.Type.Shape) == 2 { // a real signal, as exporters write it

@@ -7,6 +7,7 @@ import (
 
 // Rules has the operators on signals.
 var Rules = convert.Table{Rules: map[string]convert.Rule{
-	"HannWindow": window(0.5, -0.5), "HammingWindow": window(25.0/46, -21.0/46), "BlackmanWindow": window(0.42, -0.5, 0.08),
+	"HannWindow": window(0.5, -0.5), "HammingWindow": window(25.0/46, -21.0/46),
+	"BlackmanWindow":  window(0.42, -0.5, 0.08),
 	"MelWeightMatrix": melWeightMatrix, "DFT": dft, "STFT": stft,
 }}

@@ -7,7 +7,8 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
-// step is one step of an optimiser: its rate and number, f64 scalars, and the sums that a rule writes over tensors of one type.
+// step is one step of an optimiser: its rate and number, f64 scalars, and the sums that a rule writes over tensors of
+// one type.
 type step struct {
 	*convert.Call
 	rate, number *ir.Value
@@ -38,8 +39,9 @@ func (s *step) first(x, y *ir.Value) *ir.Value {
 	return ops.Where(b, ops.Binary(b, ops.Gt, s.number, s.Scalar(dtype.F64, 0)), y, x)
 }
 
-// steps reads the rate, the step's number, and then groups of as many tensors each: all the weights, all their gradients, and what the optimiser remembers. update gives a
-// weight's new value and memories; the outputs are grouped as the inputs are.
+// steps reads the rate, the step's number, and then groups of as many tensors each: all the weights, all their
+// gradients, and what the optimiser remembers. update gives a weight's new value and memories; the outputs are grouped
+// as the inputs are.
 func steps(c *convert.Call, groups int, update func(s *step, x []*ir.Value) []*ir.Value) []*ir.Value {
 	b := c.Builder
 	count := (len(c.In) - 2) / groups
@@ -47,7 +49,8 @@ func steps(c *convert.Call, groups int, update func(s *step, x []*ir.Value) []*i
 		c.Fault("%d inputs: there must be two, and groups of %d", len(c.In), groups)
 	}
 	s := &step{Call: c}
-	s.rate, s.number = ops.Cast(b, convert.ScalarIn(b, c.Input(0)), dtype.F64), ops.Cast(b, convert.ScalarIn(b, c.Input(1)), dtype.F64)
+	s.rate, s.number = ops.Cast(b, convert.ScalarIn(b, c.Input(0)), dtype.F64),
+		ops.Cast(b, convert.ScalarIn(b, c.Input(1)), dtype.F64)
 	out := make([]*ir.Value, count*(groups-1))
 	for i := range count {
 		x := make([]*ir.Value, groups)
@@ -67,7 +70,8 @@ func steps(c *convert.Call, groups int, update func(s *step, x []*ir.Value) []*i
 	return out
 }
 
-// adagrad divides each step by the root of all squares so far (Duchi, Hazan, Singer: Adaptive subgradient methods, 2011).
+// adagrad divides each step by the root of all squares so far (Duchi, Hazan, Singer: Adaptive subgradient methods,
+// 2011).
 func adagrad(c *convert.Call) []*ir.Value {
 	return steps(c, 3, func(s *step, x []*ir.Value) []*ir.Value {
 		one := s.Scalar(dtype.F64, 1)
@@ -78,7 +82,8 @@ func adagrad(c *convert.Call) []*ir.Value {
 	})
 }
 
-// adam remembers means of gradients and of their squares (Kingma, Ba: Adam: a method for stochastic optimization, 2014). Their bias is corrected from the step of number 1 on.
+// adam remembers means of gradients and of their squares (Kingma, Ba: Adam: a method for stochastic optimization,
+// 2014). Their bias is corrected from the step of number 1 on.
 func adam(c *convert.Call) []*ir.Value {
 	alpha, beta := c.Float("alpha", 0.9), c.Float("beta", 0.999)
 	return steps(c, 4, func(s *step, x []*ir.Value) []*ir.Value {
@@ -96,7 +101,8 @@ func adam(c *convert.Call) []*ir.Value {
 	})
 }
 
-// momentum adds gradients up, the older the less; nesterov looks a step ahead. In the step of number 0 the gradient counts in full.
+// momentum adds gradients up, the older the less; nesterov looks a step ahead. In the step of number 0 the gradient
+// counts in full.
 func momentum(c *convert.Call) []*ir.Value {
 	mode := c.Text("mode", "")
 	if mode != "standard" && mode != "nesterov" {
@@ -114,7 +120,8 @@ func momentum(c *convert.Call) []*ir.Value {
 	})
 }
 
-// gradient differentiates y, a value of the graph, by the first of its inputs, at the values that the graph has: each input is the value of its name in xs, followed by zs.
+// gradient differentiates y, a value of the graph, by the first of its inputs, at the values that the graph has: each
+// input is the value of its name in xs, followed by zs.
 func gradient(c *convert.Call) []*ir.Value {
 	xs, zs := c.Texts("xs"), c.Texts("zs")
 	if len(xs) == 0 || len(c.In) != len(xs)+len(zs) {

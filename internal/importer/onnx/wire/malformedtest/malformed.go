@@ -118,7 +118,8 @@ func (r *record) shifted(by int64) []byte {
 	return r.mapped(func(bits uint64, _ int) uint64 { return uint64(int64(bits) + by) })
 }
 
-// mapped replaces the numbers of a record; size is their width in bytes, 0 for a varint. It returns nil for other records.
+// mapped replaces the numbers of a record; size is their width in bytes, 0 for a varint. It returns nil for other
+// records.
 func (r *record) mapped(f func(bits uint64, size int) uint64) []byte {
 	kind := r.field.Kind
 	if kind >= wire.Text {
@@ -159,9 +160,9 @@ func (r *record) withText(s string) []byte {
 	return delimited(r, []byte(s))
 }
 
-// Fields yields a case for every attack on every field path that data, a valid message, contains. Two fields are on one path
-// if they differ in indices only; with Options.Every each occurrence counts. The number of cases is then the number of
-// fields times about twenty, and each is as large as data.
+// Fields yields a case for every attack on every field path that data, a valid message, contains. Two fields are on one
+// path if they differ in indices only; with Options.Every each occurrence counts. The number of cases is then the
+// number of fields times about twenty, and each is as large as data.
 func Fields(schema *wire.Message, data []byte, o Options) iter.Seq[Case] {
 	return func(yield func(Case) bool) {
 		top, err := split(schema, data)

@@ -7,8 +7,8 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
-// rewire is an attack on the names that hold a model together. It changes m and returns the path it attacked, or "" where
-// the model has no place for it.
+// rewire is an attack on the names that hold a model together. It changes m and returns the path it attacked, or ""
+// where the model has no place for it.
 type rewire struct {
 	name string
 	edit func(m *wire.ModelProto) string

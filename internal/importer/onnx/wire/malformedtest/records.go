@@ -1,7 +1,7 @@
-// Package malformedtest makes broken files out of valid ones, for tests of whatever reads them: of every field path of a message
-// the field missing, of another type, too large, negative, dangling; and of a model's graph the cycles and clashes that its
-// names can form. It also prints a message as canonical text. It works on the bytes and on wire's description of the
-// messages, not on wire's reader, which is one of the things it is there to test.
+// Package malformedtest makes broken files out of valid ones, for tests of whatever reads them: of every field path of
+// a message the field missing, of another type, too large, negative, dangling; and of a model's graph the cycles and
+// clashes that its names can form. It also prints a message as canonical text. It works on the bytes and on wire's
+// description of the messages, not on wire's reader, which is one of the things it is there to test.
 package malformedtest
 
 import (
@@ -110,8 +110,8 @@ func (r *record) bytes(edit func(*record) ([]byte, bool)) []byte {
 }
 
 // Text prints a message in a form that does not depend on how its bytes were written: a line per value, fields in the
-// order of their numbers, packed and unpacked numbers alike, singular zeros, unknown and skipped fields left out, floats as bits,
-// texts and bytes in hexadecimal or, past 32 bytes, as their length and SHA-256.
+// order of their numbers, packed and unpacked numbers alike, singular zeros, unknown and skipped fields left out,
+// floats as bits, texts and bytes in hexadecimal or, past 32 bytes, as their length and SHA-256.
 func Text(schema *wire.Message, data []byte) (string, error) {
 	var b strings.Builder
 	err := text(&b, "", schema, data)
