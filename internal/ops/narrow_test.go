@@ -8,10 +8,11 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// TestNarrow holds inference to count on the conditions that were met before: of a dimension, the values at which a run is refused are left out of its range, and
-// what is the same for the rest is no condition.
+// TestNarrow holds inference to count on the conditions that were met before: of a dimension, the values at which a run
+// is refused are left out of its range, and what is the same for the rest is no condition.
 func TestNarrow(t *testing.T) {
-	m := &ir.Module{Dims: sym.NewDims(), Main: &ir.Func{Name: "main", Body: &ir.Block{}}, Limits: map[sym.Name]sym.Expr{sym.User("d"): sym.Unlimited}}
+	m := &ir.Module{Dims: sym.NewDims(), Main: &ir.Func{Name: "main", Body: &ir.Block{}},
+		Limits: map[sym.Name]sym.Expr{sym.User("d"): sym.Unlimited}}
 	for _, name := range []string{"h", "d"} {
 		m.Dims.Set(sym.User(name), sym.Range{Min: 0, Max: sym.NoMax})
 	}

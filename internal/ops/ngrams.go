@@ -10,20 +10,23 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "ngrams", NoGrad: occurrences, Shape: ngramsShape, Mean: hostMean("ngrams"), Host: "ngrams", Samples: ngramsSamples})
+	define(&Def{Op: "ngrams", NoGrad: occurrences, Shape: ngramsShape, Mean: hostMean("ngrams"), Host: "ngrams",
+		Samples: ngramsSamples})
 }
 
-// NGramTable lists n-grams: the elements (i64) of those of one element first, in ascending order for each length; Starts has where those of each length from 1 begin, and the end; Columns (i64)
-// and Weights (f32) are where each counts, and for how much.
+// NGramTable lists n-grams: the elements (i64) of those of one element first, in ascending order for each length;
+// Starts has where those of each length from 1 begin, and the end; Columns (i64) and Weights (f32) are where each
+// counts, and for how much.
 type NGramTable struct {
 	Elements, Columns, Weights *ir.Value
 	Starts                     []int64
 }
 
-// NGrams counts the listed n-grams of `least` to `most` elements in each row of x (i64, a vector or a matrix), with gaps of up to `skip` elements between two: f32 rows of `width` columns. With once, an n-gram counts
-// once in a row.
+// NGrams counts the listed n-grams of `least` to `most` elements in each row of x (i64, a vector or a matrix), with
+// gaps of up to `skip` elements between two: f32 rows of `width` columns. With once, an n-gram counts once in a row.
 func NGrams(b *ir.Builder, x *ir.Value, t NGramTable, least, most, skip, width int64, once bool) *ir.Value {
-	return b.Op("ngrams", ir.Attrs{"starts": t.Starts, "least": least, "most": most, "skip": skip, "width": width, "once": once}, x, t.Elements, t.Columns, t.Weights)
+	return b.Op("ngrams", ir.Attrs{"starts": t.Starts, "least": least, "most": most, "skip": skip, "width": width,
+		"once": once}, x, t.Elements, t.Columns, t.Weights)
 }
 
 func ngramsShape(_ *ir.Inference, n *ir.Node) error {
@@ -37,7 +40,8 @@ func ngramsShape(_ *ir.Inference, n *ir.Node) error {
 	}
 	shape := append([]sym.Expr{}, n.Inputs[0].Type.Shape...)
 	least, most, starts := n.Attrs.Int("least", 0), n.Attrs.Int("most", 0), n.Attrs.Ints("starts")
-	if len(shape) == 0 || len(starts) == 0 || least < 1 || most < least || n.Attrs.Int("skip", 0) < 0 || n.Attrs.Int("width", -1) < 0 {
+	if len(shape) == 0 || len(starts) == 0 || least < 1 || most < least || n.Attrs.Int("skip", 0) < 0 ||
+		n.Attrs.Int("width", -1) < 0 {
 		return fault(n, "n-grams of %d to %d elements in %s", least, most, n.Inputs[0].Type)
 	}
 	shape[len(shape)-1] = sym.Const(n.Attrs.Int("width", 0))
@@ -54,8 +58,10 @@ func ngramsSamples(r *rand.Rand) (out []Sample) {
 					x.SetInt(i, int64(r.Intn(4)))
 				}
 				out = append(out, Sample{
-					Inputs: []*tensor.Tensor{x, tensor.Of[int64](0, 2, 0, 1, 1, 1, 3, 2, 1, 1, 1), tensor.Of[int64](3, 1, 0, 4, 2, 2), tensor.Of[float32](1, 2, 0.5, 1, 1, 3)},
-					Attrs:  ir.Attrs{"starts": []int64{0, 2, 5, 6}, "least": int64(1 + r.Intn(2)), "most": int64(3), "skip": skip, "width": int64(5), "once": once},
+					Inputs: []*tensor.Tensor{x, tensor.Of[int64](0, 2, 0, 1, 1, 1, 3, 2, 1, 1, 1), tensor.Of[int64](3, 1, 0, 4, 2, 2),
+						tensor.Of[float32](1, 2, 0.5, 1, 1, 3)},
+					Attrs: ir.Attrs{"starts": []int64{0, 2, 5, 6}, "least": int64(1 + r.Intn(2)), "most": int64(3), "skip": skip,
+						"width": int64(5), "once": once},
 				})
 			}
 		}

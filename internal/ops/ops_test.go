@@ -18,8 +18,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestSamples derives tests from every operator's samples: the shape rule against the meaning, and the expansion, every lowering, the view and the host
-// function against the meaning; each with the inputs' extents as numbers, and again as named dimensions.
+// TestSamples derives tests from every operator's samples: the shape rule against the meaning, and the expansion, every
+// lowering, the view and the host function against the meaning; each with the inputs' extents as numbers, and again as
+// named dimensions.
 func TestSamples(t *testing.T) {
 	for _, op := range ir.Ops() {
 		def, ok := op.(*Def)
@@ -48,7 +49,8 @@ func TestWays(t *testing.T) {
 	structures := []string{"if", "loop", "scan", ir.PlaceOp} // package lower turns these into steps
 	for _, op := range ir.Ops() {
 		def := op.(*Def)
-		if len(def.Lowerings) == 0 && def.Expand == nil && def.Host == "" && def.View == nil && !slices.Contains(structures, def.Op) {
+		if len(def.Lowerings) == 0 && def.Expand == nil && def.Host == "" && def.View == nil &&
+			!slices.Contains(structures, def.Op) {
 			t.Errorf("%s has no view, no lowering, no expansion and no host function", def.Op)
 		}
 	}
@@ -352,7 +354,8 @@ func checkHost(def *Def, n *ir.Node, e *ir.Evaluation, in, want []*tensor.Tensor
 }
 
 // closeness is how near results of a type must come to the reference, which computes in f64 and rounds once.
-var closeness = map[dtype.DType]float64{dtype.F64: 1e-10, dtype.F32: 2e-5, dtype.F16: 2e-3, dtype.BF16: 1.6e-2, dtype.C64: 1e-5, dtype.C128: 1e-10}
+var closeness = map[dtype.DType]float64{dtype.F64: 1e-10, dtype.F32: 2e-5, dtype.F16: 2e-3, dtype.BF16: 1.6e-2,
+	dtype.C64: 1e-5, dtype.C128: 1e-10}
 
 func compareSample(got, want *tensor.Tensor, bound float64) error {
 	near := max(bound, closeness[want.DType()])

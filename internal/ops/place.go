@@ -12,8 +12,9 @@ func init() {
 	define(&Def{Op: ir.PlaceOp, Shape: placeShape, Mean: placeMean})
 }
 
-// Place gives x a name of its own in a storage that the model's text lays out. Its attributes are the storage's name and bytes, the offset in it, and the value
-// that it is, so that no two are taken for the same. Package lower lets x be written there.
+// Place gives x a name of its own in a storage that the model's text lays out. Its attributes are the storage's name
+// and bytes, the offset in it, and the value that it is, so that no two are taken for the same. Package lower lets x be
+// written there.
 func Place(v *ir.Value) ir.Attrs {
 	s := v.Carve.Storage
 	return ir.Attrs{"storage": s.Name, "bytes": s.Bytes, "offset": v.Carve.Offset, "value": v.Name}
@@ -31,7 +32,8 @@ func placeMean(_ *ir.Evaluation, _ *ir.Node, in []*tensor.Tensor) ([]*tensor.Ten
 	return in, nil
 }
 
-// LiesIn reports in which of the node's inputs a result may lie: where the operator, or what it expands to, computes nothing. It implements ir.Viewer.
+// LiesIn reports in which of the node's inputs a result may lie: where the operator, or what it expands to, computes
+// nothing. It implements ir.Viewer.
 func (d *Def) LiesIn(n *ir.Node, output int, dims *sym.Dims) (input int, ok bool) {
 	if d.View != nil && output == 0 {
 		if v := d.View(n, dims); v != nil {
@@ -50,7 +52,7 @@ func (d *Def) LiesIn(n *ir.Node, output int, dims *sym.Dims) (input int, ok bool
 	return 0, false
 }
 
-// expansionOf is the value that a result lies in when the node is expanded; nil where there is no expansion.
+// expansionOf is the value that a result lies in when the node is expanded; nil if there is no expansion.
 func expansionOf(d *Def, n *ir.Node, dims *sym.Dims, output int) (root *ir.Value) {
 	scratch := &ir.Module{Dims: dims.Clone(), Limits: map[sym.Name]sym.Expr{}, Main: &ir.Func{Body: &ir.Block{}}}
 	var err error

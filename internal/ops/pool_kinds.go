@@ -88,7 +88,8 @@ func poolIndicesWindow(k *Nest, n *ir.Node) {
 			value := k.Let("value", x.LoadIf(mask, loop.Lowest(x.DType), from...))
 			better := loop.Apply2(loop.Or, less(best, value), less(where, loop.Integer(dtype.I64, 0)))
 			if x.DType.IsFloat() {
-				better = loop.Apply2(loop.Or, better, loop.Apply2(loop.And, loop.Apply2(loop.Ne, value, value), loop.Apply2(loop.Eq, best, best)))
+				better = loop.Apply2(loop.Or, better, loop.Apply2(loop.And, loop.Apply2(loop.Ne, value, value),
+					loop.Apply2(loop.Eq, best, best)))
 			}
 			better = k.Let("better", loop.Apply2(loop.And, mask, better))
 			k.Set(best, loop.Choose(better, value, best))
@@ -143,17 +144,25 @@ func rootOf(x loop.Expr, p int64) loop.Expr {
 
 // sampleWindows are windows over two axes: plain, padded, dilated, with strides, hanging over.
 var sampleWindows = []Window{
-	{Kernel: []int64{2, 3}, Strides: []int64{1, 1}, Dilations: []int64{1, 1}, Begin: ir.Constants([]int64{0, 0}), End: ir.Constants([]int64{0, 0})},
-	{Kernel: []int64{3, 3}, Strides: []int64{2, 2}, Dilations: []int64{1, 1}, Begin: ir.Constants([]int64{1, 1}), End: ir.Constants([]int64{1, 1})},
-	{Kernel: []int64{2, 2}, Strides: []int64{1, 3}, Dilations: []int64{2, 3}, Begin: ir.Constants([]int64{0, 2}), End: ir.Constants([]int64{1, 0})},
-	{Kernel: []int64{3, 2}, Strides: []int64{2, 2}, Dilations: []int64{1, 1}, Begin: ir.Constants([]int64{1, 0}), End: ir.Constants([]int64{2, 0})},
-	{Kernel: []int64{2, 3}, Strides: []int64{2, 3}, Dilations: []int64{1, 1}, Begin: ir.Constants([]int64{0, 0}), End: ir.Constants([]int64{0, 0})},
-	{Kernel: []int64{1, 1}, Strides: []int64{1, 1}, Dilations: []int64{1, 1}, Begin: ir.Constants([]int64{0, 0}), End: ir.Constants([]int64{0, 0})},
-	{Kernel: []int64{1, 1}, Strides: []int64{2, 2}, Dilations: []int64{1, 1}, Begin: ir.Constants([]int64{0, 0}), End: ir.Constants([]int64{0, 0})},
+	{Kernel: []int64{2, 3}, Strides: []int64{1, 1}, Dilations: []int64{1, 1}, Begin: ir.Constants([]int64{0, 0}),
+		End: ir.Constants([]int64{0, 0})},
+	{Kernel: []int64{3, 3}, Strides: []int64{2, 2}, Dilations: []int64{1, 1}, Begin: ir.Constants([]int64{1, 1}),
+		End: ir.Constants([]int64{1, 1})},
+	{Kernel: []int64{2, 2}, Strides: []int64{1, 3}, Dilations: []int64{2, 3}, Begin: ir.Constants([]int64{0, 2}),
+		End: ir.Constants([]int64{1, 0})},
+	{Kernel: []int64{3, 2}, Strides: []int64{2, 2}, Dilations: []int64{1, 1}, Begin: ir.Constants([]int64{1, 0}),
+		End: ir.Constants([]int64{2, 0})},
+	{Kernel: []int64{2, 3}, Strides: []int64{2, 3}, Dilations: []int64{1, 1}, Begin: ir.Constants([]int64{0, 0}),
+		End: ir.Constants([]int64{0, 0})},
+	{Kernel: []int64{1, 1}, Strides: []int64{1, 1}, Dilations: []int64{1, 1}, Begin: ir.Constants([]int64{0, 0}),
+		End: ir.Constants([]int64{0, 0})},
+	{Kernel: []int64{1, 1}, Strides: []int64{2, 2}, Dilations: []int64{1, 1}, Begin: ir.Constants([]int64{0, 0}),
+		End: ir.Constants([]int64{0, 0})},
 }
 
 // windowSamples applies every sample window, with and without ceil, to inputs of some types.
-func windowSamples(types []dtype.DType, make1 func(dt dtype.DType, shape ...int64) *tensor.Tensor, more ir.Attrs) []Sample {
+func windowSamples(types []dtype.DType, make1 func(dt dtype.DType, shape ...int64) *tensor.Tensor,
+	more ir.Attrs) []Sample {
 	var out []Sample
 	for i, w := range sampleWindows {
 		for _, ceil := range []bool{false, true} {
@@ -170,8 +179,10 @@ func windowSamples(types []dtype.DType, make1 func(dt dtype.DType, shape ...int6
 			}
 		}
 	}
-	line := Window{Kernel: []int64{3}, Strides: []int64{2}, Dilations: []int64{1}, Begin: ir.Constants([]int64{1}), End: ir.Constants([]int64{0})}.Attrs()
-	cube := Window{Kernel: []int64{2, 1, 3}, Strides: []int64{1, 2, 1}, Dilations: []int64{1, 1, 1}, Begin: ir.Constants([]int64{1, 0, 1}), End: ir.Constants([]int64{0, 0, 1})}.Attrs()
+	line := Window{Kernel: []int64{3}, Strides: []int64{2}, Dilations: []int64{1}, Begin: ir.Constants([]int64{1}),
+		End: ir.Constants([]int64{0})}.Attrs()
+	cube := Window{Kernel: []int64{2, 1, 3}, Strides: []int64{1, 2, 1}, Dilations: []int64{1, 1, 1},
+		Begin: ir.Constants([]int64{1, 0, 1}), End: ir.Constants([]int64{0, 0, 1})}.Attrs()
 	for name, value := range more {
 		line[name], cube[name] = value, value
 	}
@@ -182,19 +193,25 @@ func windowSamples(types []dtype.DType, make1 func(dt dtype.DType, shape ...int6
 }
 
 func poolSamples(r *rand.Rand) []Sample {
-	return withLast(append(windowSamples(append([]dtype.DType{dtype.U8, dtype.I8}, floatTypes...), func(dt dtype.DType, shape ...int64) *tensor.Tensor { return sampleOf(r, dt, shape...) }, nil),
-		windowSamples(floatTypes[:1], func(dt dtype.DType, shape ...int64) *tensor.Tensor { return sampleFloats(r, dt, shape...) }, nil)...), false)
+	return withLast(append(windowSamples(append([]dtype.DType{dtype.U8, dtype.I8}, floatTypes...),
+		func(dt dtype.DType, shape ...int64) *tensor.Tensor {
+			return sampleOf(r, dt, shape...)
+		}, nil),
+		windowSamples(floatTypes[:1], func(dt dtype.DType, shape ...int64) *tensor.Tensor {
+			return sampleFloats(r, dt, shape...)
+		}, nil)...), false)
 }
 
 func poolIndicesSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	for _, columns := range []bool{false, true} {
-		out = append(out, windowSamples([]dtype.DType{dtype.F32, dtype.U8, dtype.F16}, func(dt dtype.DType, shape ...int64) *tensor.Tensor {
-			if dt.IsFloat() {
-				return sampleFloats(r, dt, shape...)
-			}
-			return sampleOf(r, dt, shape...)
-		}, ir.Attrs{"columns": columns})...)
+		out = append(out, windowSamples([]dtype.DType{dtype.F32, dtype.U8, dtype.F16},
+			func(dt dtype.DType, shape ...int64) *tensor.Tensor {
+				if dt.IsFloat() {
+					return sampleFloats(r, dt, shape...)
+				}
+				return sampleOf(r, dt, shape...)
+			}, ir.Attrs{"columns": columns})...)
 	}
 	return out
 }
@@ -202,7 +219,9 @@ func poolIndicesSamples(r *rand.Rand) []Sample {
 func averagePoolSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	for _, padded := range []bool{false, true} {
-		out = append(out, windowSamples(floatTypes, func(dt dtype.DType, shape ...int64) *tensor.Tensor { return sampleNormal(r, dt, shape...) }, ir.Attrs{"padded": padded})...)
+		out = append(out, windowSamples(floatTypes, func(dt dtype.DType, shape ...int64) *tensor.Tensor {
+			return sampleNormal(r, dt, shape...)
+		}, ir.Attrs{"padded": padded})...)
 	}
 	return withLast(out, false)
 }
@@ -210,7 +229,9 @@ func averagePoolSamples(r *rand.Rand) []Sample {
 func lpPoolSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	for p := int64(1); p < 4; p++ {
-		out = append(out, windowSamples(floatTypes, func(dt dtype.DType, shape ...int64) *tensor.Tensor { return sampleNormal(r, dt, shape...) }, ir.Attrs{"p": p})...)
+		out = append(out, windowSamples(floatTypes, func(dt dtype.DType, shape ...int64) *tensor.Tensor {
+			return sampleNormal(r, dt, shape...)
+		}, ir.Attrs{"p": p})...)
 	}
 	return withLast(out, false)
 }

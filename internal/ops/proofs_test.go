@@ -84,7 +84,8 @@ func TestProofState(t *testing.T) {
 	m := proof(t, "state")
 	x := elements([]float32{10, 20}, 2)
 	state := []*tensor.Tensor{elements([]float32{0, 100}, 2), tensor.Must(tensor.FromSlice([]uint64{0, 0}, 2))}
-	// The first draw of seed 0 is a known answer of the generator: the words 6627e8d5 and bc57ac4c, of which 24 bits make a number.
+	// The first draw of seed 0 is a known answer of the generator: the words 6627e8d5 and bc57ac4c, of which 24 bits make
+	// a number.
 	first := []float32{10 + float32(0x6627e8)/(1<<24), 20 + float32(0xbc57ac)/(1<<24)}
 	var noise []float64
 	for run := range 3 {
@@ -142,7 +143,8 @@ func TestProofCall(t *testing.T) {
 	}
 	run()
 	for _, c := range []struct{ n, m int64 }{{5, 11}, {2, 4}, {2, 6}} { // outside n's range, and against the condition
-		if _, err := ir.Evaluate(m, []*tensor.Tensor{elements(make([]float32, c.n), c.n), elements(make([]float32, c.m), c.m)}, nil); err == nil {
+		if _, err := ir.Evaluate(m, []*tensor.Tensor{elements(make([]float32, c.n), c.n),
+			elements(make([]float32, c.m), c.m)}, nil); err == nil {
 			t.Errorf("n = %d with m = %d is taken", c.n, c.m)
 		}
 	}

@@ -11,8 +11,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// MatMulInteger is the product of x − xZero and y − yZero, integers of 8 bits, in i32. The zero points may be nil for 0; xZero has one element, or one for each row of x, yZero
-// one, or one for each column of y. The product is of the operands as they are; what the zero points change is added to it, from sums along the shared axis.
+// MatMulInteger is the product of x − xZero and y − yZero, integers of 8 bits, in i32. The zero points may be nil for
+// 0; xZero has one element, or one for each row of x, yZero one, or one for each column of y. The product is of the
+// operands as they are; what the zero points change is added to it, from sums along the shared axis.
 func MatMulInteger(b *ir.Builder, x, xZero, y, yZero *ir.Value) *ir.Value {
 	row, column := len(x.Type.Shape) == 1, len(y.Type.Shape) == 1
 	if row {
@@ -72,15 +73,16 @@ func isThroughout(zero *ir.Value, value int64) bool {
 
 // SignedBytes is a tensor of u8, not a scalar, less 128 as one of i8. Its elements are computed when they are wanted.
 func SignedBytes(from *tensor.Tensor) (*tensor.Tensor, error) {
-	return tensor.Deferred(dtype.I8, from.Shape(), from, from.Major(), func(to *tensor.Tensor, axis int, begin, end int64) {
-		part, release := tensor.Temporary(dtype.U8, to.Shape()...)
-		defer release()
-		from.Fill(part, axis, begin, end)
-		out := to.Bytes()
-		for i, v := range part.Bytes() {
-			out[i] = v ^ 1<<7
-		}
-	})
+	return tensor.Deferred(dtype.I8, from.Shape(), from, from.Major(),
+		func(to *tensor.Tensor, axis int, begin, end int64) {
+			part, release := tensor.Temporary(dtype.U8, to.Shape()...)
+			defer release()
+			from.Fill(part, axis, begin, end)
+			out := to.Bytes()
+			for i, v := range part.Bytes() {
+				out[i] = v ^ 1<<7
+			}
+		})
 }
 
 // signed is constant unsigned numbers with a zero point, as weights often are, as signed ones, and their zero point,
@@ -111,8 +113,9 @@ func signed(b *ir.Builder, x, zero *ir.Value) (*ir.Value, *ir.Value) {
 	return x, turned(zero)
 }
 
-// sumsOf is the sums of y's elements, integers of 8 bits, over its axes from first to last, which stay with an extent of 1, in i32. The last of the others must not be between. Those of a constant are computed here: passes
-// would have to write it in 32 bits first. given is what y was before it was signed.
+// sumsOf is the sums of y's elements, integers of 8 bits, over its axes from first to last, which stay with an extent
+// of 1, in i32. The last of the others must not be between. Those of a constant are computed here: passes would have to
+// write it in 32 bits first. given is what y was before it was signed.
 func sumsOf(b *ir.Builder, y, given *ir.Value, first, last int) *ir.Value {
 	t := given.Const
 	if t == nil || t.Pending() || t.DType().Bits() != 8 {
@@ -166,7 +169,8 @@ func addBytes(sums []int32, data []byte, signed bool) {
 	}
 }
 
-// zeroAlong is a zero point as i32, placed so that it is broadcast along the axis that is `after` axes before the last one.
+// zeroAlong is a zero point as i32, placed so that it is broadcast along the axis that is `after` axes before the last
+// one.
 func zeroAlong(b *ir.Builder, zero *ir.Value, after, rank int) *ir.Value {
 	wide := Cast(b, zero, dtype.I32)
 	switch {
@@ -193,7 +197,8 @@ func ConvolutionInteger(b *ir.Builder, x, xZero, w, wZero, bias *ir.Value, windo
 	padded := func(e sym.Expr) bool { return !isZero(e) }
 	if !isZeroPoint(xZero) && (slices.ContainsFunc(window.Begin, padded) || slices.ContainsFunc(window.End, padded)) {
 		none := make([]sym.Expr, 2, rank)
-		x = Pad(b, x, Reshape(b, xZero), "constant", append(slices.Clone(none), window.Begin...), append(slices.Clone(none), window.End...))
+		x = Pad(b, x, Reshape(b, xZero), "constant", append(slices.Clone(none), window.Begin...),
+			append(slices.Clone(none), window.End...))
 		window.Begin, window.End = make([]sym.Expr, rank-2), make([]sym.Expr, rank-2)
 	}
 	y := ConvolutionAs(b, dtype.I32, x, w, window, groups)
@@ -277,14 +282,16 @@ func biased(b *ir.Builder, y, bias *ir.Value) *ir.Value {
 	return Binary(b, loop.Add, y, AlongAxis(b, bias, 1, len(y.Type.Shape)))
 }
 
-// Requantize is a product of quantised operands, in i32, as quantised numbers again: sums times the operands' scales over the result's scale. scale is x's and w's scales'
-// product, broadcast to the sums; outScale and outZero have one element, or one for each index of the axis.
+// Requantize is a product of quantised operands, in i32, as quantised numbers again: sums times the operands' scales
+// over the result's scale. scale is x's and w's scales' product, broadcast to the sums; outScale and outZero have one
+// element, or one for each index of the axis.
 func Requantize(b *ir.Builder, sums, scale, outScale, outZero *ir.Value, q Quantization) *ir.Value {
 	real := Binary(b, loop.Mul, Cast(b, sums, dtype.F32), scale)
 	return Quantize(b, real, outScale, outZero, outZero.Type.DType, dtype.Invalid, q, false)
 }
 
-// DynamicQuantize quantises x (f32) to u8 by the range of its elements, 0 included: the elements, the scale and the zero point.
+// DynamicQuantize quantises x (f32) to u8 by the range of its elements, 0 included: the elements, the scale and the
+// zero point.
 func DynamicQuantize(b *ir.Builder, x *ir.Value) (y, scale, zero *ir.Value) {
 	dt := x.Type.DType
 	axes := make([]int64, len(x.Type.Shape))

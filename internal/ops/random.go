@@ -10,12 +10,14 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "random_uniform", NoGrad: random, Shape: randomShape, Mean: hostMean("random_uniform"), Host: "random_uniform", Samples: randomSamples})
+	define(&Def{Op: "random_uniform", NoGrad: random, Shape: randomShape, Mean: hostMean("random_uniform"),
+		Host: "random_uniform", Samples: randomSamples})
 }
 
-// RandomUniform draws numbers from [low, high) by a key, u64[2]: a seed and the number of the draw. It also returns the key of the next draw: randomness is a
-// value like any other, and the same key gives the same numbers.
-func RandomUniform(b *ir.Builder, key *ir.Value, dt dtype.DType, low, high float64, shape ...sym.Expr) (numbers, next *ir.Value) {
+// RandomUniform draws numbers from [low, high) by a key, u64[2]: a seed and the number of the draw. It also returns the
+// key of the next draw: randomness is a value like any other, and the same key gives the same numbers.
+func RandomUniform(b *ir.Builder, key *ir.Value, dt dtype.DType, low, high float64, shape ...sym.Expr) (numbers,
+	next *ir.Value) {
 	out := b.Node("random_uniform", ir.Attrs{"dtype": dt, "shape": shape, "low": low, "high": high}, key).Outputs
 	return out[0], out[1]
 }
@@ -57,9 +59,11 @@ func randomSamples(r *rand.Rand) []Sample {
 	for _, dt := range floatTypes {
 		for _, shape := range [][]int64{{}, {3, 5}, {0}} {
 			key := tensor.Must(tensor.FromSlice([]uint64{r.Uint64(), r.Uint64()}, 2))
-			out = append(out, Sample{Attrs: ir.Attrs{"dtype": dt, "shape": ir.Constants(shape), "low": -2.0, "high": 5.0}, Inputs: []*tensor.Tensor{key}})
+			out = append(out, Sample{Attrs: ir.Attrs{"dtype": dt, "shape": ir.Constants(shape), "low": -2.0, "high": 5.0},
+				Inputs: []*tensor.Tensor{key}})
 			low, high := tensor.Must(tensor.FromSlice([]float64{-0.3})), tensor.Must(tensor.FromSlice([]float64{7.1}))
-			out = append(out, Sample{Attrs: ir.Attrs{"dtype": dt, "shape": ir.Constants(shape)}, Inputs: []*tensor.Tensor{key, low, high}})
+			out = append(out, Sample{Attrs: ir.Attrs{"dtype": dt, "shape": ir.Constants(shape)},
+				Inputs: []*tensor.Tensor{key, low, high}})
 		}
 	}
 	return out

@@ -11,16 +11,20 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "recurrent", Grad: recurrentGrad, Shape: recurrentShape, Mean: recurrentMean, Samples: recurrentSamples,
-		Lowerings: []Lowering{{Name: "sequences", Blocks: true, Build: recurrentSequences}, {Name: "steps", Build: recurrentSteps}}})
+	define(&Def{Op: "recurrent", Grad: recurrentGrad, Shape: recurrentShape, Mean: recurrentMean,
+		Samples: recurrentSamples,
+		Lowerings: []Lowering{{Name: "sequences", Blocks: true, Build: recurrentSequences},
+			{Name: "steps", Build: recurrentSteps}}})
 }
 
-// Recurrence is what a recurrent layer is made of, beyond its operands. One direction has one element in Reverse, a layer in both directions two.
+// Recurrence is what a recurrent layer is made of, beyond its operands. One direction has one element in Reverse, a
+// layer in both directions two.
 type Recurrence struct {
 	Cell    string // lstm, gru or rnn
 	Reverse []bool // per direction: the last step comes first
-	// Functions are the activations of each direction in turn, by their names in activationTable (or sigmoid, tanh): of an lstm for the gates, the cell's candidate and the
-	// output; of a gru for the gates and the candidate; of an rnn one. Alpha and Beta are their settings.
+	// Functions are the activations of each direction in turn, by their names in activationTable (or sigmoid, tanh): of an
+	// lstm for the gates, the cell's candidate and the output; of a gru for the gates and the candidate; of an rnn one.
+	// Alpha and Beta are their settings.
 	Functions   []string
 	Alpha, Beta []float64
 	Clip        float64 // above 0: the functions' arguments are kept within −Clip … Clip
@@ -28,16 +32,19 @@ type Recurrence struct {
 	ResetAfter  bool    // gru: the reset gate multiplies the state's product, bias included, rather than the state
 }
 
-// RecurrentOperands are the tensors of a recurrent layer over S steps, B sequences, D directions and H units; G is the number of gates: 4 of an lstm (input, output, forget,
-// candidate), 3 of a gru (update, reset, candidate), 1 of an rnn. Those that are optional may be nil.
+// RecurrentOperands are the tensors of a recurrent layer over S steps, B sequences, D directions and H units; G is the
+// number of gates: 4 of an lstm (input, output, forget, candidate), 3 of a gru (update, reset, candidate), 1 of an rnn.
+// Those that are optional may be nil.
 type RecurrentOperands struct {
 	Projected *ir.Value // [S, B, D, G·H]: what the gates get from the input, biases included
 	Weights   *ir.Value // [D, G·H, H]: of the state before
-	Lengths   *ir.Value // [B], integers; optional: how many steps of each sequence there are. What lies beyond does not change the state, and its output is 0
-	State     *ir.Value // [D, B, H]; optional, 0
-	Memory    *ir.Value // [D, B, H]; optional, 0; lstm only
-	Peephole  *ir.Value // [D, 3·H]; optional; lstm only: input, output, forget
-	Bias      *ir.Value // [D, G·H]; optional; gru with ResetAfter: added to the state's product
+	// [B], integers; optional: how many steps of each sequence there are. What lies beyond does not change the state, and
+	// its output is 0
+	Lengths  *ir.Value
+	State    *ir.Value // [D, B, H]; optional, 0
+	Memory   *ir.Value // [D, B, H]; optional, 0; lstm only
+	Peephole *ir.Value // [D, 3·H]; optional; lstm only: input, output, forget
+	Bias     *ir.Value // [D, G·H]; optional; gru with ResetAfter: added to the state's product
 }
 
 // The operands of a node by their places.
@@ -52,7 +59,8 @@ const (
 	recurrentOperands // their number
 )
 
-// Recurrent runs a recurrent layer: the state after every step, [S, D, B, H], the last state, [D, B, H], and of an lstm the last memory, [D, B, H].
+// Recurrent runs a recurrent layer: the state after every step, [S, D, B, H], the last state, [D, B, H], and of an lstm
+// the last memory, [D, B, H].
 func Recurrent(b *ir.Builder, r Recurrence, x RecurrentOperands) []*ir.Value {
 	reverse := make([]int64, len(r.Reverse))
 	for i, back := range r.Reverse {
@@ -60,7 +68,8 @@ func Recurrent(b *ir.Builder, r Recurrence, x RecurrentOperands) []*ir.Value {
 			reverse[i] = 1
 		}
 	}
-	attrs := ir.Attrs{"cell": r.Cell, "reverse": reverse, "functions": r.Functions, "alpha": r.Alpha, "beta": r.Beta, "clip": r.Clip, "coupled": r.Coupled, "reset_after": r.ResetAfter}
+	attrs := ir.Attrs{"cell": r.Cell, "reverse": reverse, "functions": r.Functions, "alpha": r.Alpha, "beta": r.Beta,
+		"clip": r.Clip, "coupled": r.Coupled, "reset_after": r.ResetAfter}
 	return b.Node("recurrent", attrs, x.Projected, x.Weights, x.Lengths, x.State, x.Memory, x.Peephole, x.Bias).Outputs
 }
 
@@ -84,9 +93,9 @@ func recurrentShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// recurrentResults are the shapes of a layer's results: of its states, of the last ones, and with the attribute keep, of
-// what a derivative needs of each step, [S, B, D, …]: what the gates' functions are of (of a gru with reset_after, the
-// state's product alone), and what is carried before the step; 0 beyond a sequence's end.
+// recurrentResults are the shapes of a layer's results: of its states, of the last ones, and with the attribute keep,
+// of what a derivative needs of each step, [S, B, D, …]: what the gates' functions are of (of a gru with reset_after,
+// the state's product alone), and what is carried before the step; 0 beyond a sequence's end.
 func recurrentResults(n *ir.Node) [][]sym.Expr {
 	x, units := n.Inputs[0].Type.Shape, n.Inputs[1].Type.Shape[2]
 	steps, batch, d, gates := x[0], x[1], x[2], x[3]
@@ -111,7 +120,8 @@ func recurrentOperandTypes(c *ir.Inference, n *ir.Node) error {
 	functions, _ := n.Attrs["functions"].([]string)
 	alpha, _ := n.Attrs["alpha"].([]float64)
 	beta, _ := n.Attrs["beta"].([]float64)
-	if !known || directions < 1 || int64(len(functions)) != directions*kind.functions || len(alpha) != len(functions) || len(beta) != len(functions) {
+	if !known || directions < 1 || int64(len(functions)) != directions*kind.functions || len(alpha) != len(functions) ||
+		len(beta) != len(functions) {
 		return fault(n, "a cell %q with %d directions and functions %v", n.Attrs.String("cell", ""), directions, functions)
 	}
 	for _, f := range functions {
@@ -125,7 +135,8 @@ func recurrentOperandTypes(c *ir.Inference, n *ir.Node) error {
 	}
 	steps, batch, units, d := x.Shape[0], x.Shape[1], w.Shape[2], sym.Const(directions)
 	gates := units.Mul(sym.Const(kind.gates))
-	wants := [][]sym.Expr{{steps, batch, d, gates}, {d, gates, units}, {batch}, {d, batch, units}, {d, batch, units}, {d, units.Mul(sym.Const(3))}, {d, gates}}
+	wants := [][]sym.Expr{{steps, batch, d, gates}, {d, gates, units}, {batch}, {d, batch, units}, {d, batch, units},
+		{d, units.Mul(sym.Const(3))}, {d, gates}}
 	for i, want := range wants {
 		v := input(n, i)
 		if v == nil {
@@ -146,7 +157,8 @@ func recurrentOperandTypes(c *ir.Inference, n *ir.Node) error {
 // function is the i-th function of direction d and its settings.
 func function(n *ir.Node, d int, i int64) (*activation, float64, float64) {
 	at := int64(d)*cells[n.Attrs.String("cell", "")].functions + i
-	return activations[n.Attrs["functions"].([]string)[at]], n.Attrs["alpha"].([]float64)[at], n.Attrs["beta"].([]float64)[at]
+	return activations[n.Attrs["functions"].([]string)[at]], n.Attrs["alpha"].([]float64)[at],
+		n.Attrs["beta"].([]float64)[at]
 }
 
 func recurrentMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
@@ -212,8 +224,10 @@ func floatsOf(t *tensor.Tensor, from, count int64) []float64 {
 func newRecurrentReference(n *ir.Node, in []*tensor.Tensor, d int, b int64) *recurrentReference {
 	shape, units := in[0].Shape(), in[1].Shape()[2]
 	line := (int64(d)*shape[1] + b) * units
-	m := &recurrentReference{n: n, d: d, units: units, w: in[1], width: shape[3], length: shape[0], peephole: present(in, recurrentPeephole), bias: present(in, recurrentBias),
-		h: floatsOf(present(in, recurrentState), line, units), c: floatsOf(present(in, recurrentMemory), line, units), gates: make([]float64, shape[3])}
+	m := &recurrentReference{n: n, d: d, units: units, w: in[1], width: shape[3], length: shape[0],
+		peephole: present(in, recurrentPeephole), bias: present(in, recurrentBias),
+		h: floatsOf(present(in, recurrentState), line, units), c: floatsOf(present(in, recurrentMemory), line, units),
+		gates: make([]float64, shape[3])}
 	if lengths := present(in, recurrentLengths); lengths != nil {
 		m.length = max(min(m.length, lengths.Int(b)), 0)
 	}
@@ -308,16 +322,18 @@ func (m *recurrentReference) step(x func(i int64) float64) {
 // recurrentRows is how many sequences one tile of the kernel takes through all steps together.
 const recurrentRows = 32
 
-// recurrentSteps is a serial loop over the steps, each one contraction of the state with the weights and one pass over the gates; directions, and blocks of sequences, are
-// independent of one another.
+// recurrentSteps is a serial loop over the steps, each one contraction of the state with the weights and one pass over
+// the gates; directions, and blocks of sequences, are independent of one another.
 func recurrentSteps(k *Nest, n *ir.Node) { recurrentBlocks(k, n, k.In[0], (*recurrentKernel).build) }
 
-// recurrentSequences has each sequence of each direction computed by itself, so that what one carries has a size that is known.
+// recurrentSequences has each sequence of each direction computed by itself, so that what one carries has a size that
+// is known.
 func recurrentSequences(k *Nest, n *ir.Node) {
 	x := k.In[0]
 	for d, back := range n.Attrs.Ints("reverse") {
 		k.Each("b", x.Shape[1], func(at sym.Expr) {
-			m := &recurrentKernel{Nest: k, n: n, d: d, back: back != 0, first: at, rows: one, most: one, units: k.In[1].Shape[2], width: x.Shape[3], dt: computing(x.DType)}
+			m := &recurrentKernel{Nest: k, n: n, d: d, back: back != 0, first: at, rows: one, most: one, units: k.In[1].Shape[2],
+				width: x.Shape[3], dt: computing(x.DType)}
 			m.build()
 		})
 	}
@@ -328,7 +344,8 @@ func recurrentBlocks(k *Nest, n *ir.Node, like *loop.Memory, build func(m *recur
 	batch, block := like.Shape[1], sym.Const(recurrentRows)
 	write := func(first, rows sym.Expr) {
 		for d, back := range n.Attrs.Ints("reverse") {
-			m := &recurrentKernel{Nest: k, n: n, d: d, back: back != 0, first: first, rows: rows, units: k.In[1].Shape[2], width: like.Shape[3], dt: computing(like.DType)}
+			m := &recurrentKernel{Nest: k, n: n, d: d, back: back != 0, first: first, rows: rows, units: k.In[1].Shape[2],
+				width: like.Shape[3], dt: computing(like.DType)}
 			m.most = k.D.Simplify(block.Min(batch))
 			k.Each("d", one, func(sym.Expr) { build(m) })
 		}
@@ -487,7 +504,8 @@ func (m *recurrentKernel) keep(t, b, j sym.Expr) {
 	}
 }
 
-// finish takes over a new state (and memory) and writes the step's output; beyond a sequence's end, the state stays and the output is 0.
+// finish takes over a new state (and memory) and writes the step's output; beyond a sequence's end, the state stays and
+// the output is 0.
 func (m *recurrentKernel) finish(t, b, j sym.Expr, h, c loop.Expr) {
 	h = m.Let("state", h)
 	alive := m.alive(t, b)
@@ -572,9 +590,11 @@ func recurrentSamples(r *rand.Rand) []Sample {
 		kind, d := cells[cell], int64(len(reverse))
 		var functions []string
 		for range d {
-			functions = append(functions, map[string][]string{"lstm": {"sigmoid", "tanh", "tanh"}, "gru": {"sigmoid", "tanh"}, "rnn": {"tanh"}}[cell]...)
+			functions = append(functions, map[string][]string{"lstm": {"sigmoid", "tanh", "tanh"}, "gru": {"sigmoid", "tanh"},
+				"rnn": {"tanh"}}[cell]...)
 		}
-		attrs := ir.Attrs{"cell": cell, "reverse": reverse, "functions": functions, "alpha": make([]float64, len(functions)), "beta": make([]float64, len(functions))}
+		attrs := ir.Attrs{"cell": cell, "reverse": reverse, "functions": functions, "alpha": make([]float64, len(functions)),
+			"beta": make([]float64, len(functions))}
 		for name, v := range more {
 			attrs[name] = v
 		}
@@ -612,7 +632,8 @@ func recurrentSamples(r *rand.Rand) []Sample {
 	sample(dtype.F32, "lstm", 3, 2, 4, []int64{0, 1}, true, ir.Attrs{"coupled": true})
 	sample(dtype.F32, "gru", 3, 2, 4, []int64{0, 1}, true, ir.Attrs{"reset_after": true})
 	sample(dtype.F32, "gru", 3, 2, 4, []int64{0}, false, ir.Attrs{"reset_after": true})
-	sample(dtype.F32, "rnn", 3, 2, 4, []int64{0}, true, ir.Attrs{"functions": []string{"leaky_relu"}, "alpha": []float64{0.1}})
+	sample(dtype.F32, "rnn", 3, 2, 4, []int64{0}, true, ir.Attrs{"functions": []string{"leaky_relu"},
+		"alpha": []float64{0.1}})
 	for _, cell := range []string{"lstm", "gru", "rnn"} {
 		sample(dtype.F32, cell, 2, 33, 2, []int64{0, 1}, true, ir.Attrs{"keep": true})
 	}

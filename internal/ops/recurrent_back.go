@@ -13,7 +13,8 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "recurrent_back", Shape: recurrentBackShape, Mean: recurrentBackMean, Expand: recurrentBackExpand, Samples: recurrentBackSamples,
+	define(&Def{Op: "recurrent_back", Shape: recurrentBackShape, Mean: recurrentBackMean, Expand: recurrentBackExpand,
+		Samples:   recurrentBackSamples,
 		Lowerings: []Lowering{{Name: "steps", Build: recurrentBackSteps}}})
 }
 
@@ -37,8 +38,12 @@ var slopes = map[string]struct {
 	mean func(y float64) float64
 	body func(y loop.Expr) loop.Expr
 }{
-	"sigmoid": {func(y float64) float64 { return y * (1 - y) }, func(y loop.Expr) loop.Expr { return times(y, minus(like(y, 1), y)) }},
-	"tanh":    {func(y float64) float64 { return 1 - y*y }, func(y loop.Expr) loop.Expr { return minus(like(y, 1), times(y, y)) }},
+	"sigmoid": {func(y float64) float64 {
+		return y * (1 - y)
+	}, func(y loop.Expr) loop.Expr { return times(y, minus(like(y, 1), y)) }},
+	"tanh": {func(y float64) float64 {
+		return 1 - y*y
+	}, func(y loop.Expr) loop.Expr { return minus(like(y, 1), times(y, y)) }},
 	"relu": {func(y float64) float64 { return choose(y > 0, 1.0, 0) },
 		func(y loop.Expr) loop.Expr { return loop.Choose(less(like(y, 0), y), like(y, 1), like(y, 0)) }},
 }
@@ -48,7 +53,8 @@ func hasRecurrentBack(n *ir.Node) bool {
 	dt := n.Inputs[0].Type.DType
 	functions, _ := n.Attrs["functions"].([]string)
 	unknown := slices.ContainsFunc(functions, func(f string) bool { return slopes[f].mean == nil })
-	return (dt == dtype.F32 || dt == dtype.F64) && !unknown && n.Attrs.Float("clip", 0) <= 0 && !n.Attrs.Bool("coupled") && input(n, recurrentPeephole) == nil
+	return (dt == dtype.F32 || dt == dtype.F64) && !unknown && n.Attrs.Float("clip", 0) <= 0 && !n.Attrs.Bool("coupled") &&
+		input(n, recurrentPeephole) == nil
 }
 
 // keptGrad has the layer keep its steps, and differentiates by those.
@@ -65,7 +71,8 @@ func keptGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	delete(attrs, "keep")
 	by := g.Node("recurrent_back", attrs, in...).Outputs
 	out := make([]*ir.Value, len(n.Inputs))
-	for i, d := range map[int]*ir.Value{recurrentProjected: by[0], recurrentState: by[1], recurrentMemory: present(by[:1+carried(n)], 2)} {
+	for i, d := range map[int]*ir.Value{recurrentProjected: by[0], recurrentState: by[1],
+		recurrentMemory: present(by[:1+carried(n)], 2)} {
 		if g.Wants(input(n, i)) {
 			out[i] = d
 		}
@@ -116,7 +123,8 @@ func (g *Gradients) recurrentWeights(n *ir.Node, products *ir.Value, kept []*ir.
 }
 
 func recurrentBackShape(c *ir.Inference, n *ir.Node) error {
-	if len(n.Inputs) <= backState || len(n.Inputs) > backByEnd+1 || input(n, backGates) == nil || input(n, recurrentWeights) == nil {
+	if len(n.Inputs) <= backState || len(n.Inputs) > backByEnd+1 || input(n, backGates) == nil ||
+		input(n, recurrentWeights) == nil {
 		return fault(n, "its operands are %v", n.Inputs)
 	}
 	if (input(n, recurrentProjected) != nil) != n.Attrs.Bool("reset_after") {
@@ -200,7 +208,8 @@ func recurrentBackExpand(b *ir.Builder, n *ir.Node) []*ir.Value {
 func (r *recurrentScan) backward(back bool) []*ir.Value {
 	b, n := r.Builder, r.n
 	gates := r.along1(n.Inputs[backGates], 2)
-	state := ir.Type{DType: gates.Type.DType, Shape: []sym.Expr{gates.Type.Shape[1], n.Inputs[recurrentWeights].Type.Shape[2]}}
+	state := ir.Type{DType: gates.Type.DType, Shape: []sym.Expr{gates.Type.Shape[1],
+		n.Inputs[recurrentWeights].Type.Shape[2]}}
 	var begins []*ir.Value
 	for i := range carried(n) {
 		begin := r.along1(input(n, backByLast+i), 0)
@@ -223,7 +232,8 @@ func (r *recurrentScan) backward(back bool) []*ir.Value {
 	}
 	s.block.Results = s.results()
 	walks := slices.Repeat([]int64{oneIf(!back)}, len(s.scanned)+2)
-	y := Scan(b, s.block, ScanOver{InputReversed: walks[:len(s.scanned)], OutputReverse: walks[:len(s.block.Results)-len(begins)]}, begins, s.scanned)
+	y := Scan(b, s.block, ScanOver{InputReversed: walks[:len(s.scanned)],
+		OutputReverse: walks[:len(s.block.Results)-len(begins)]}, begins, s.scanned)
 	return slices.Concat(y[len(begins):len(begins)+1], y[:len(begins)], y[len(begins)+1:])
 }
 
@@ -234,7 +244,7 @@ type recurrentBackScan struct {
 	scanned []*ir.Value
 	ups     []*ir.Value // by what is carried after the step
 
-	w, gates, h, c, x, byY, alive *ir.Value // of the step; nil where absent
+	w, gates, h, c, x, byY, alive *ir.Value // of the step; nil if absent
 }
 
 // step is a parameter of the body for the slices of a value; nil of nil.
@@ -278,8 +288,8 @@ func (s *recurrentBackScan) results() []*ir.Value {
 	return out
 }
 
-// next is what is carried after the step, of what is kept; and of a gru without reset_after what the candidate's weights
-// multiply.
+// next is what is carried after the step, of what is kept; and of a gru without reset_after what the candidate's
+// weights multiply.
 func (s *recurrentBackScan) next() (next []*ir.Value, held *ir.Value) {
 	switch {
 	case s.c != nil:
@@ -369,7 +379,8 @@ func (m *recurrentBackReference) carry(to []float64, from, count int64) {
 }
 
 func (m *recurrentBackReference) back(place int64) {
-	z, h, u := floatsOf(m.in[backGates], place*m.width, m.width), floatsOf(m.in[backState], place*m.units, m.units), m.units
+	z, h, u := floatsOf(m.in[backGates], place*m.width, m.width), floatsOf(m.in[backState], place*m.units, m.units),
+		m.units
 	switch m.n.Attrs.String("cell", "") {
 	case "lstm":
 		m.lstm(z, floatsOf(m.in[backMemory], place*m.units, m.units))
@@ -433,8 +444,8 @@ func (m *recurrentBackReference) gru(z, h, x []float64) {
 	}
 }
 
-// recurrentBackSteps is the layer's kernel the other way: a serial loop over the steps, each one pass over the gates and
-// one contraction of the derivatives with the weights.
+// recurrentBackSteps is the layer's kernel the other way: a serial loop over the steps, each one pass over the gates
+// and one contraction of the derivatives with the weights.
 func recurrentBackSteps(k *Nest, n *ir.Node) {
 	recurrentBlocks(k, n, k.In[backGates], func(m *recurrentKernel) { (&recurrentBackKernel{m}).build() })
 }
@@ -568,7 +579,9 @@ func (m *recurrentBackKernel) gru(t sym.Expr) {
 		p.blend(update, candidate, up, nil)
 		p.straight(times(up, update))
 	})
-	m.turned(two, m.units, func(_, _ sym.Expr) loop.Expr { return loop.Number(m.dt, 0) }, func(b, j sym.Expr, sum loop.Expr) { m.Store(held, []sym.Expr{b, j}, sum) })
+	m.turned(two, m.units, func(_, _ sym.Expr) loop.Expr {
+		return loop.Number(m.dt, 0)
+	}, func(b, j sym.Expr, sum loop.Expr) { m.Store(held, []sym.Expr{b, j}, sum) })
 	m.over("r", m.units, func(b, j sym.Expr) {
 		p := m.place(t, b, j)
 		reset, by := p.function("reset", 0, p.gate(1)), p.Let("held", held.Load(b, j))
@@ -607,13 +620,16 @@ func (m *recurrentBackKernel) gruAfter(p *backPlace) {
 // carry adds to the derivative by the state what gets there through the weights' first rows; beyond a sequence's end
 // nothing does, whatever the weights are.
 func (m *recurrentBackKernel) carry(t, count sym.Expr) {
-	m.turned(sym.Const(0), count, func(b, j sym.Expr) loop.Expr { return m.h.Load(b, j) }, func(b, j sym.Expr, sum loop.Expr) {
+	m.turned(sym.Const(0), count, func(b, j sym.Expr) loop.Expr {
+		return m.h.Load(b, j)
+	}, func(b, j sym.Expr, sum loop.Expr) {
 		m.Store(m.h, []sym.Expr{b, j}, whileAlive(m.alive(t, b), sum, m.h.Load(b, j)))
 	})
 }
 
 // turned is the product of the gates' derivatives and rows of the weights, added to what it begins with.
-func (m *recurrentBackKernel) turned(from, count sym.Expr, begin func(b, j sym.Expr) loop.Expr, end func(b, j sym.Expr, sum loop.Expr)) {
+func (m *recurrentBackKernel) turned(from, count sym.Expr, begin func(b, j sym.Expr) loop.Expr,
+	end func(b, j sym.Expr, sum loop.Expr)) {
 	m.Each("once", one, func(sym.Expr) {
 		sums := m.Local("sums", m.dt, m.most, m.units)
 		m.over("x", m.units, func(b, j sym.Expr) { m.Store(sums, []sym.Expr{b, j}, begin(b, j)) })

@@ -49,7 +49,7 @@ type recurrentScan struct {
 	in *Gradients // builds the body
 }
 
-// part is an operand's part for the direction, without that axis; nil where it is absent.
+// part is an operand's part for the direction, without that axis; nil if it is absent.
 func (r *recurrentScan) part(i int) *ir.Value {
 	v := input(r.n, i)
 	if v == nil {
@@ -84,13 +84,15 @@ func (r *recurrentScan) derivatives(back bool, up []*ir.Value) []*ir.Value {
 	}
 	scanned := []*ir.Value{x, r.zeros(x.Type.DType, x.Type.Shape...)}
 	if lengths := input(n, 2); lengths != nil {
-		alive := r.op(loop.Lt, r.counted(dtype.I64, []sym.Expr{x.Type.Shape[0], x.Type.Shape[1]}, 0), Cast(b, lengths, dtype.I64))
+		alive := r.op(loop.Lt, r.counted(dtype.I64, []sym.Expr{x.Type.Shape[0], x.Type.Shape[1]}, 0),
+			Cast(b, lengths, dtype.I64))
 		scanned = append(scanned, Reshape(b, alive, append(slices.Clone(alive.Type.Shape), one)...))
 	}
 	peephole, bias := r.part(5), r.part(6)
 	body := r.body(states, scanned, w, peephole, bias)
 	back1 := slices.Repeat([]int64{oneIf(back)}, 8)
-	y := Scan(b, body, ScanOver{InputReversed: back1[:len(scanned)], OutputReverse: back1[:len(body.Results)-len(states)]}, states, scanned)
+	y := Scan(b, body, ScanOver{InputReversed: back1[:len(scanned)], OutputReverse: back1[:len(body.Results)-len(states)]},
+		states, scanned)
 	ends, outs := y[:len(states)], y[len(states):]
 	of, kept := outs[1:], []*ir.Value(nil)
 	if n.Attrs.Bool("keep") {
@@ -259,7 +261,8 @@ func (r *recurrentScan) gru(h, x, w, more, bias *ir.Value) (next, of []*ir.Value
 	first = in.plus(SliceAxis(b, x, 1, sym.Const(0), two), first)
 	held := in.mul(r.apply(0, r.gate(first, 1)), h)
 	last := in.plus(r.gate(x, 2), r.product(held, SliceAxis(b, w, 0, two, units), r.gate(more, 2)))
-	return r.blended(h, r.apply(0, r.gate(first, 0)), r.apply(1, last)), []*ir.Value{h, held}, Reshape(b, Concat(b, 1, first, last), x.Type.Shape...)
+	return r.blended(h, r.apply(0, r.gate(first, 0)), r.apply(1, last)), []*ir.Value{h, held},
+		Reshape(b, Concat(b, 1, first, last), x.Type.Shape...)
 }
 
 // gruAfter is the state of a gru whose reset gate multiplies the state's product.

@@ -9,11 +9,13 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "reverse_sequence", Grad: reverseSequenceGrad, Shape: reverseSequenceShape, Mean: reverseSequenceMean, Samples: reverseSequenceSamples,
+	define(&Def{Op: "reverse_sequence", Grad: reverseSequenceGrad, Shape: reverseSequenceShape, Mean: reverseSequenceMean,
+		Samples:   reverseSequenceSamples,
 		Lowerings: []Lowering{{Name: "map", When: movable, Build: reverseSequenceMap}}})
 }
 
-// ReverseSequence turns the first lengths[i] elements along the time axis around, for each position i along the batch axis.
+// ReverseSequence turns the first lengths[i] elements along the time axis around, for each position i along the batch
+// axis.
 func ReverseSequence(b *ir.Builder, x, lengths *ir.Value, batch, time int64) *ir.Value {
 	return b.Op("reverse_sequence", ir.Attrs{"batch": batch, "time": time}, x, lengths)
 }
@@ -84,11 +86,13 @@ func reverseSequenceMap(k *Nest, n *ir.Node) {
 	x, lengths, out := k.In[0], k.In[1], k.Out[0]
 	batch, time, _ := reverseSequenceAxes(n)
 	k.Nest(loop.Each, "i", out.Shape, func(at []sym.Expr) {
-		length := k.Check("n", loop.Convert(dtype.I64, lengths.Load(at[batch])), sym.Const(0), x.Shape[time], "the length of a sequence")
+		length := k.Check("n", loop.Convert(dtype.I64, lengths.Load(at[batch])), sym.Const(0), x.Shape[time],
+			"the length of a sequence")
 		// The mirror image of what lies beyond the length is negative.
 		mirror := length.Sub(one).Sub(at[time])
 		from := append([]sym.Expr{}, at...)
-		from[time] = k.Check("t", loop.Choose(loop.Apply2(loop.Lt, loop.At(at[time]), loop.At(length)), loop.At(mirror), loop.At(at[time])),
+		from[time] = k.Check("t", loop.Choose(loop.Apply2(loop.Lt, loop.At(at[time]), loop.At(length)), loop.At(mirror),
+			loop.At(at[time])),
 			sym.Const(0), x.Shape[time].Sub(one), outside)
 		k.Store(out, at, x.Load(from...))
 	})

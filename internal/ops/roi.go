@@ -14,8 +14,10 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "roi_align", Taken: []int{1}, Grad: roiAlignGrad, Shape: roiAlignShape, Mean: roiAlignMean, Samples: roiAlignSamples, Lowerings: []Lowering{{Name: "samples", Build: roiAlignNest}}})
-	define(&Def{Op: "max_roi_pool", Taken: []int{1}, Grad: maxRoiPoolGrad, Shape: maxRoiPoolShape, Mean: maxRoiPoolMean, Samples: maxRoiPoolSamples, Lowerings: []Lowering{{Name: "bins", Build: maxRoiPoolNest}}})
+	define(&Def{Op: "roi_align", Taken: []int{1}, Grad: roiAlignGrad, Shape: roiAlignShape, Mean: roiAlignMean,
+		Samples: roiAlignSamples, Lowerings: []Lowering{{Name: "samples", Build: roiAlignNest}}})
+	define(&Def{Op: "max_roi_pool", Taken: []int{1}, Grad: maxRoiPoolGrad, Shape: maxRoiPoolShape, Mean: maxRoiPoolMean,
+		Samples: maxRoiPoolSamples, Lowerings: []Lowering{{Name: "bins", Build: maxRoiPoolNest}}})
 }
 
 // RoiAlignment is how RoiAlign reads its regions.
@@ -30,10 +32,11 @@ type RoiAlignment struct {
 // mostSamples is how many samples along an axis of one bin a region may ask for.
 const mostSamples = 1 << 12
 
-// RoiAlign (He et al., Mask R-CNN, 2017) samples regions of x[N, C, H, W], interpolated linearly, in bins: [R, C, Height, Width]. A row of regions[R, 4] is
-// x, y, x, y; images[R] says which image it is of.
+// RoiAlign (He et al., Mask R-CNN, 2017) samples regions of x[N, C, H, W], interpolated linearly, in bins: [R, C,
+// Height, Width]. A row of regions[R, 4] is x, y, x, y; images[R] says which image it is of.
 func RoiAlign(b *ir.Builder, x, regions, images *ir.Value, a RoiAlignment) *ir.Value {
-	attrs := ir.Attrs{"height": a.Height, "width": a.Width, "ratio": a.Ratio, "scale": a.Scale, "max": a.Max, "half": a.Half}
+	attrs := ir.Attrs{"height": a.Height, "width": a.Width, "ratio": a.Ratio, "scale": a.Scale, "max": a.Max,
+		"half": a.Half}
 	if len(x.Type.Shape) != 4 || !manyChannels(x.Type.Shape[1]) {
 		return b.Op("roi_align", attrs, x, regions, images)
 	}
@@ -58,8 +61,9 @@ func channelAxis(n *ir.Node) (channels, first int) {
 	return 1, 2
 }
 
-// MaxRoiPool (Girshick, Fast R-CNN, 2015) is the largest element in each of height × width bins of regions of x[N, C, H, W], 0 for an empty bin: [R, C, height,
-// width]. A row of regions[R, 5] is the image's number, then x, y, x, y, which are scaled and rounded to whole elements.
+// MaxRoiPool (Girshick, Fast R-CNN, 2015) is the largest element in each of height × width bins of regions of x[N, C,
+// H, W], 0 for an empty bin: [R, C, height, width]. A row of regions[R, 5] is the image's number, then x, y, x, y,
+// which are scaled and rounded to whole elements.
 func MaxRoiPool(b *ir.Builder, x, regions *ir.Value, height, width int64, scale float64) *ir.Value {
 	return b.Op("max_roi_pool", ir.Attrs{"height": height, "width": width, "scale": scale}, x, regions)
 }
@@ -71,7 +75,8 @@ func roiShape(c *ir.Inference, n *ir.Node, columns int64) error {
 	if !floats(x.DType) || regions.DType != x.DType || len(x.Shape) != 4 || len(regions.Shape) != 2 {
 		return fault(n, "regions %s of %s", regions, x)
 	}
-	if height < 1 || width < 1 || height > 1<<20 || width > 1<<20 || !(math.Abs(n.Attrs.Float("scale", 1)) < math.MaxFloat32) {
+	if height < 1 || width < 1 || height > 1<<20 || width > 1<<20 ||
+		!(math.Abs(n.Attrs.Float("scale", 1)) < math.MaxFloat32) {
 		return fault(n, "%d × %d bins of regions scaled by %v", height, width, n.Attrs.Float("scale", 1))
 	}
 	if err := c.RequireEqual(n, regions.Shape[1], sym.Const(columns), "the numbers of a region"); err != nil {
@@ -107,14 +112,15 @@ func roiAlignShape(c *ir.Inference, n *ir.Node) error {
 	return roiShape(c, n, 4)
 }
 
-// roiAxis is one axis of a region under the reference: where its bins begin, how large they are, how many samples each has.
+// roiAxis is one axis of a region under the reference: where its bins begin, how large they are, how many samples each
+// has.
 type roiAxis struct {
 	begin, bin float64
 	samples    int64
 }
 
-// roiSteps are the steps of finding a region's bins that mean and lowering share, each rounded as the regions' elements are, since rounding decides how many
-// samples there are.
+// roiSteps are the steps of finding a region's bins that mean and lowering share, each rounded as the regions' elements
+// are, since rounding decides how many samples there are.
 func roiAxisOf(n *ir.Node, low, high float64, bins int64, round func(float64) float64) (roiAxis, error) {
 	scale, offset := round(n.Attrs.Float("scale", 1)), 0.0
 	if n.Attrs.Bool("half") {
@@ -138,7 +144,7 @@ func roiAxisOf(n *ir.Node, low, high float64, bins int64, round func(float64) fl
 
 const tooManySamples = "the samples along an axis of a region's bin"
 
-// taps are the elements around sample i of a bin, none where it lies more than one element outside.
+// taps are the elements around sample i of a bin, none if it lies more than one element outside.
 func (a roiAxis) taps(bin, i, extent int64, round func(float64) float64) []tapOf {
 	at := round(round(a.begin+round(float64(bin)*a.bin)) + round(round((float64(i)+0.5)*a.bin)/float64(a.samples)))
 	inside := at >= -1 && at <= float64(extent)
@@ -259,11 +265,13 @@ func (k *Nest) roiLoop(n *ir.Node, low, high loop.Expr, bin, bins sym.Expr) roiL
 		size = k.Let("size", loop.Choose(less(number(1), size), size, number(1)))
 	}
 	width := k.Let("bin", loop.Apply2(loop.Div, size, extentAs(low.DType(), bins)))
-	a := roiLoop{begin: k.Let("begin", plus(begin, times(extentAs(low.DType(), bin), width))), bin: width, samples: sym.Const(n.Attrs.Int("ratio", 0))}
+	a := roiLoop{begin: k.Let("begin", plus(begin, times(extentAs(low.DType(), bin), width))), bin: width,
+		samples: sym.Const(n.Attrs.Int("ratio", 0))}
 	if n.Attrs.Int("ratio", 0) == 0 {
 		count := k.Let("count", loop.Apply(loop.Ceil, width))
 		wrong := number(mostSamples + 1)
-		count = k.Let("count", loop.Choose(loop.Apply2(loop.Le, count, number(mostSamples)), loop.Apply2(loop.Max, count, number(0)), wrong))
+		count = k.Let("count", loop.Choose(loop.Apply2(loop.Le, count, number(mostSamples)),
+			loop.Apply2(loop.Max, count, number(0)), wrong))
 		a.samples = k.Check("samples", loop.Convert(dtype.I64, count), sym.Const(0), sym.Const(mostSamples), tooManySamples)
 	}
 	return a
@@ -274,7 +282,8 @@ func (a roiLoop) taps(k *Nest, i, extent sym.Expr) []tap {
 	number := func(x float64) loop.Expr { return loop.Number(dt, x) }
 	step := loop.Apply2(loop.Div, times(plus(extentAs(dt, i), number(0.5)), a.bin), extentAs(dt, a.samples))
 	at := k.Let("at", plus(a.begin, step))
-	inside := k.Let("inside", loop.Apply2(loop.And, loop.Apply2(loop.Ge, at, number(-1)), loop.Apply2(loop.Le, at, extentAs(dt, extent))))
+	inside := k.Let("inside", loop.Apply2(loop.And, loop.Apply2(loop.Ge, at, number(-1)),
+		loop.Apply2(loop.Le, at, extentAs(dt, extent))))
 	at = k.Let("at", loop.Apply2(loop.Min, loop.Apply2(loop.Max, at, number(0)), extentAs(dt, extent.Sub(one))))
 	floor := k.Let("floor", loop.Apply(loop.Floor, at))
 	low := k.whole(floor, extent, 1)
@@ -286,7 +295,8 @@ func (a roiLoop) taps(k *Nest, i, extent sym.Expr) []tap {
 func roiAlignSamples(r *rand.Rand) (out []Sample) {
 	for kind := range 16 {
 		for i, shape := range [][]int64{{2, 3, 5, 6}, {1, 1, 1, 1}, {3, 2, 4, 3}} {
-			attrs := ir.Attrs{"height": int64(1 + i), "width": int64(3 - i), "ratio": int64(kind / 8 * 2), "scale": []float64{1, 0.75}[kind/4%2], "max": kind%2 == 1, "half": kind/2%2 == 1, "last": i == 2 && kind%3 > 0}
+			attrs := ir.Attrs{"height": int64(1 + i), "width": int64(3 - i), "ratio": int64(kind / 8 * 2),
+				"scale": []float64{1, 0.75}[kind/4%2], "max": kind%2 == 1, "half": kind/2%2 == 1, "last": i == 2 && kind%3 > 0}
 			dt := floatTypes[i%2]
 			regions := sampleNormal(r, dt, 4, 4)
 			for j := range regions.Len() {
@@ -339,8 +349,8 @@ func maxRoiPoolMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tenso
 	return []*tensor.Tensor{out}, err
 }
 
-// maxRoiPoolEach is given the place in x of the largest element of each bin of a result's shape, in order; −1 if the bin
-// is empty.
+// maxRoiPoolEach is given the place in x of the largest element of each bin of a result's shape, in order; −1 if the
+// bin is empty.
 func maxRoiPoolEach(n *ir.Node, x, regions *tensor.Tensor, shape []int64, each func(most int64)) (err error) {
 	round := rounding(regions.DType())
 	scale, strides := round(n.Attrs.Float("scale", 1)), tensor.Strides(x.Shape())
@@ -375,21 +385,24 @@ func maxRoiPoolNest(k *Nest, n *ir.Node) {
 			k.Nest(loop.Serial, "i", extents, func(at []sym.Expr) {
 				k.Reduce(most, loop.Max, x.Load(image, c, from[0].Add(at[0]), from[1].Add(at[1])))
 			})
-			empty := loop.Apply2(loop.Or, loop.Apply2(loop.Le, loop.At(extents[0]), loop.Integer(dtype.I64, 0)), loop.Apply2(loop.Le, loop.At(extents[1]), loop.Integer(dtype.I64, 0)))
+			empty := loop.Apply2(loop.Or, loop.Apply2(loop.Le, loop.At(extents[0]), loop.Integer(dtype.I64, 0)),
+				loop.Apply2(loop.Le, loop.At(extents[1]), loop.Integer(dtype.I64, 0)))
 			k.Store(out, []sym.Expr{o[0], c, o[1], o[2]}, loop.Choose(empty, loop.Number(x.DType, 0), most))
 		})
 	})
 }
 
-// maxRoiBins goes through the bins of a result's shape: o is the region and its bin, from the bin's first element, extents
-// how many it has.
-func (k *Nest) maxRoiBins(n *ir.Node, x, regions *loop.Memory, shape []sym.Expr, body func(o []sym.Expr, image sym.Expr, from, extents []sym.Expr)) {
+// maxRoiBins goes through the bins of a result's shape: o is the region and its bin, from the bin's first element,
+// extents how many it has.
+func (k *Nest) maxRoiBins(n *ir.Node, x, regions *loop.Memory, shape []sym.Expr,
+	body func(o []sym.Expr, image sym.Expr, from, extents []sym.Expr)) {
 	dt := computing(x.DType)
 	number := func(v float64) loop.Expr { return loop.Number(dt, v) }
 	scale := number(n.Attrs.Float("scale", 1))
 	k.Nest(loop.Each, "o", []sym.Expr{shape[0], shape[2], shape[3]}, func(o []sym.Expr) {
 		row := func(i int) loop.Expr { return loop.Convert(dt, regions.Load(o[0], sym.Const(int64(i)))) }
-		image := k.Check("image", k.whole(row(0), x.Shape[0], 1), sym.Const(0), x.Shape[0].Sub(one), "the number of a region's image")
+		image := k.Check("image", k.whole(row(0), x.Shape[0], 1), sym.Const(0), x.Shape[0].Sub(one),
+			"the number of a region's image")
 		rounded := func(v loop.Expr) loop.Expr {
 			v = k.Let("r", times(v, scale))
 			return k.Let("r", loop.Apply(loop.Trunc, plus(v, loop.Choose(less(v, number(0)), number(-0.5), number(0.5)))))
@@ -400,7 +413,8 @@ func (k *Nest) maxRoiBins(n *ir.Node, x, regions *loop.Memory, shape []sym.Expr,
 			bin, bins, extent := o[1+i], shape[2+i], x.Shape[2+i]
 			first, last := rounded(row(2-i)), rounded(row(4-i))
 			size := plus(minus(last, first), number(1))
-			width := k.Let("width", loop.Apply2(loop.Div, loop.Choose(less(number(1), size), size, number(1)), extentAs(dt, bins)))
+			width := k.Let("width", loop.Apply2(loop.Div, loop.Choose(less(number(1), size), size, number(1)),
+				extentAs(dt, bins)))
 			bound := func(v loop.Expr) sym.Expr {
 				at := k.whole(plus(v, first), extent, 1)
 				at = loop.Apply2(loop.Max, loop.Apply2(loop.Min, at, loop.At(extent)), loop.Integer(dtype.I64, 0))
@@ -424,7 +438,8 @@ func maxRoiPoolSamples(r *rand.Rand) (out []Sample) {
 					regions.SetFloat(j, float64(r.Int63n(shape[0])))
 				}
 			}
-			out = append(out, Sample{Attrs: ir.Attrs{"height": int64(1 + i), "width": int64(2), "scale": []float64{1, 0.5}[i%2]}, Inputs: []*tensor.Tensor{sampleNormal(r, dt, shape...), regions}})
+			out = append(out, Sample{Attrs: ir.Attrs{"height": int64(1 + i), "width": int64(2), "scale": []float64{1, 0.5}[i%2]},
+				Inputs: []*tensor.Tensor{sampleNormal(r, dt, shape...), regions}})
 		}
 	}
 	return out

@@ -15,11 +15,14 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "roi_align_back", Taken: []int{2}, Grad: roiAlignBackGrad, Shape: roiAlignBackShape, Mean: roiAlignBackMean, Samples: roiAlignBackSamples,
+	define(&Def{Op: "roi_align_back", Taken: []int{2}, Grad: roiAlignBackGrad, Shape: roiAlignBackShape,
+		Mean: roiAlignBackMean, Samples: roiAlignBackSamples,
 		Lowerings: []Lowering{{Name: "samples", Onto: true, Build: roiAlignBackNest}}})
-	define(&Def{Op: "roi_align_largest", Taken: []int{1}, Grad: roiLargestGrad, Shape: roiAlignLargestShape, Mean: roiAlignLargestMean, Samples: roiAlignLargestSamples,
+	define(&Def{Op: "roi_align_largest", Taken: []int{1}, Grad: roiLargestGrad, Shape: roiAlignLargestShape,
+		Mean: roiAlignLargestMean, Samples: roiAlignLargestSamples,
 		Lowerings: []Lowering{{Name: "samples", Build: roiAlignLargestNest}}})
-	define(&Def{Op: "max_roi_pool_largest", Shape: maxRoiPoolLargestShape, Mean: maxRoiPoolLargestMean, Samples: maxRoiPoolSamples,
+	define(&Def{Op: "max_roi_pool_largest", Shape: maxRoiPoolLargestShape, Mean: maxRoiPoolLargestMean,
+		Samples:   maxRoiPoolSamples,
 		Lowerings: []Lowering{{Name: "bins", Build: maxRoiPoolLargestNest}}})
 }
 
@@ -77,7 +80,8 @@ func roiAlignBackShape(c *ir.Inference, n *ir.Node) error {
 		return err
 	}
 	into, up := n.Inputs[0].Type, n.Inputs[1].Type
-	align := &ir.Node{Op: n.Op, Attrs: n.Attrs, Source: n.Source, Inputs: []*ir.Value{n.Inputs[0], n.Inputs[2], n.Inputs[3]}, Outputs: []*ir.Value{{}}}
+	align := &ir.Node{Op: n.Op, Attrs: n.Attrs, Source: n.Source,
+		Inputs: []*ir.Value{n.Inputs[0], n.Inputs[2], n.Inputs[3]}, Outputs: []*ir.Value{{}}}
 	if err := roiAlignShape(c, align); err != nil {
 		return err
 	}
@@ -139,7 +143,8 @@ func roiAlignBackMean(_ *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*ten
 }
 
 // roiAxesOf is the bin of a region that a result at o, of a shape, is of, and its image.
-func roiAxesOf(n *ir.Node, x, regions, images *tensor.Tensor, o, shape []int64, round func(float64) float64) (axes [2]roiAxis, image int64, err error) {
+func roiAxesOf(n *ir.Node, x, regions, images *tensor.Tensor, o, shape []int64,
+	round func(float64) float64) (axes [2]roiAxis, image int64, err error) {
 	_, first := channelAxis(n)
 	if image = images.Int(o[0]); image < 0 || image >= x.Shape()[0] {
 		return axes, image, diag.Inputf("image %d of %d", image, x.Shape()[0]).AtNode(n.Source, n.Op.Name())
@@ -187,7 +192,8 @@ func roiAlignBackNest(k *Nest, n *ir.Node) {
 
 // roiImage is the image of a region.
 func (k *Nest) roiImage(images *loop.Memory, region, count sym.Expr) sym.Expr {
-	return k.Check("image", loop.Convert(dtype.I64, images.Load(region)), sym.Const(0), count.Sub(one), "the number of a region's image")
+	return k.Check("image", loop.Convert(dtype.I64, images.Load(region)), sym.Const(0), count.Sub(one),
+		"the number of a region's image")
 }
 
 // roiAxes are the two axes of bin o[1:] of region o[0].
@@ -261,7 +267,8 @@ func roiAlignLargestMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*
 						v, place := 0.0, int64(-1)
 						if t.inside && u.inside {
 							place = (image*extents[0]+t.at)*extents[1] + u.at
-							v = round(round(t.weight*u.weight) * x.Float(image*strides[0]+o[channels]*strides[channels]+t.at*strides[first]+u.at*strides[first+1]))
+							v = round(round(t.weight*u.weight) * x.Float(image*strides[0]+o[channels]*strides[channels]+t.at*strides[first]+
+								u.at*strides[first+1]))
 						}
 						if v > most || v != v && most == most {
 							most, where, weight = v, place, t.weight*u.weight
@@ -281,28 +288,30 @@ func roiAlignLargestNest(k *Nest, n *ir.Node) {
 	x, regions, images, at, weights := k.In[0], k.In[1], k.In[2], k.Out[0], k.Out[1]
 	dt := computing(x.DType)
 	axis, first := channelAxis(n)
-	k.Nest(loop.Each, "o", []sym.Expr{at.Shape[0], at.Shape[axis], at.Shape[first], at.Shape[first+1]}, func(all []sym.Expr) {
-		c, o := all[1], []sym.Expr{all[0], all[2], all[3]}
-		image := k.roiImage(images, o[0], x.Shape[0])
-		axes := k.roiAxes(n, dt, regions, o, at.Shape[first:])
-		most, where, weight := k.Var("most", loop.Lowest(dt)), k.Var("where", loop.Integer(dtype.I64, -1)), k.Var("weight", loop.Number(dt, 0))
-		k.Serial("i", axes[0].samples, func(i sym.Expr) {
-			rows := axes[0].taps(k, i, x.Shape[first])
-			k.Serial("j", axes[1].samples, func(j sym.Expr) {
-				for _, place := range k.corners(dt, [][]tap{rows, axes[1].taps(k, j, x.Shape[first+1])}) {
-					v := k.Let("v", weighed(x, dt, image, c, axis, []corner{place}))
-					number := image.Mul(x.Shape[first]).Add(place.at[0]).Mul(x.Shape[first+1]).Add(place.at[1])
-					k.larger(most, v, func(larger loop.Expr) {
-						k.Set(where, loop.Choose(larger, loop.Choose(place.inside, loop.At(number), loop.Integer(dtype.I64, -1)), where))
-						k.Set(weight, loop.Choose(larger, place.weight, weight))
-					})
-				}
+	k.Nest(loop.Each, "o", []sym.Expr{at.Shape[0], at.Shape[axis], at.Shape[first], at.Shape[first+1]},
+		func(all []sym.Expr) {
+			c, o := all[1], []sym.Expr{all[0], all[2], all[3]}
+			image := k.roiImage(images, o[0], x.Shape[0])
+			axes := k.roiAxes(n, dt, regions, o, at.Shape[first:])
+			most, where, weight := k.Var("most", loop.Lowest(dt)), k.Var("where", loop.Integer(dtype.I64, -1)),
+				k.Var("weight", loop.Number(dt, 0))
+			k.Serial("i", axes[0].samples, func(i sym.Expr) {
+				rows := axes[0].taps(k, i, x.Shape[first])
+				k.Serial("j", axes[1].samples, func(j sym.Expr) {
+					for _, place := range k.corners(dt, [][]tap{rows, axes[1].taps(k, j, x.Shape[first+1])}) {
+						v := k.Let("v", weighed(x, dt, image, c, axis, []corner{place}))
+						number := image.Mul(x.Shape[first]).Add(place.at[0]).Mul(x.Shape[first+1]).Add(place.at[1])
+						k.larger(most, v, func(larger loop.Expr) {
+							k.Set(where, loop.Choose(larger, loop.Choose(place.inside, loop.At(number), loop.Integer(dtype.I64, -1)), where))
+							k.Set(weight, loop.Choose(larger, place.weight, weight))
+						})
+					}
+				})
 			})
+			to := slices.Insert(slices.Clone(o), axis, c)
+			k.Store(at, to, where)
+			k.Store(weights, to, loop.Convert(weights.DType, weight))
 		})
-		to := slices.Insert(slices.Clone(o), axis, c)
-		k.Store(at, to, where)
-		k.Store(weights, to, loop.Convert(weights.DType, weight))
-	})
 }
 
 // larger sets most to a value that is larger, or the first that is NaN; what follows from that is said by a function.
@@ -317,8 +326,8 @@ func roiAlignLargestSamples(r *rand.Rand) []Sample {
 	return slices.DeleteFunc(roiAlignSamples(r), func(s Sample) bool { return !s.Attrs.Bool("max") })
 }
 
-// max_roi_pool_largest is, for each result of max_roi_pool, where in its channel of all images the largest element lies,
-// the first if there are several; −1 for an empty bin.
+// max_roi_pool_largest is, for each result of max_roi_pool, where in its channel of all images the largest element
+// lies, the first if there are several; −1 for an empty bin.
 func maxRoiPoolLargestShape(c *ir.Inference, n *ir.Node) error {
 	if err := maxRoiPoolShape(c, n); err != nil {
 		return err

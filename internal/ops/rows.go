@@ -10,7 +10,8 @@ import (
 // A Span is the rows of an axis from From on, before To.
 type Span struct{ From, To int64 }
 
-// A Piece is the rows of an axis that one of several equal pieces of a value has: Rows of them, of piece number p from First[p] on. Pieces may share rows.
+// A Piece is the rows of an axis that one of several equal pieces of a value has: Rows of them, of piece number p from
+// First[p] on. Pieces may share rows.
 type Piece struct {
 	First []int64
 	Rows  int64
@@ -18,13 +19,17 @@ type Piece struct {
 
 // A rowRule says how an operator is computed in pieces of an axis of its one result.
 type rowRule struct {
-	// axes sets, by operand, the axis of whose rows the result's rows are made; it is −1 for those of which all is needed. It reports whether that is so.
+	// axes sets, by operand, the axis of whose rows the result's rows are made; it is −1 for those of which all is needed.
+	// It reports whether that is so.
 	axes func(n *ir.Node, axis int, in []int, aligned func(v *ir.Value, rank int) int) bool
-	// seen is the rows of operand i that rows of the result are made of, some of which may lie outside of it; nil: the same rows.
+	// seen is the rows of operand i that rows of the result are made of, some of which may lie outside of it; nil: the
+	// same rows.
 	seen func(n *ir.Node, axis, i int, rows Span) Span
-	// loose reports whether a piece of operand i may have more rows than are seen, and lack those that lie outside; nil: it may not.
+	// loose reports whether a piece of operand i may have more rows than are seen, and lack those that lie outside; nil:
+	// it may not.
 	loose func(n *ir.Node, axis, i int) bool
-	// granule is what the first row of each piece is a multiple of, and the number of rows where no piece ends with the last; nil: 1.
+	// granule is what the first row of each piece is a multiple of, and the number of rows where no piece ends with the
+	// last; nil: 1.
 	granule func(n *ir.Node, axis int) int64
 	// fits reports whether a piece may have so many rows; nil: any.
 	fits func(n *ir.Node, axis int, rows int64) bool
@@ -34,7 +39,8 @@ type rowRule struct {
 	tables bool
 }
 
-// A RowCut is how a node is computed in pieces of an axis: what its result and those of its operands have that come in pieces. Index is the number of the piece.
+// A RowCut is how a node is computed in pieces of an axis: what its result and those of its operands have that come in
+// pieces. Index is the number of the piece.
 type RowCut struct {
 	Index sym.Expr
 	Out   Piece
@@ -57,7 +63,8 @@ func (c RowCut) offset(b *ir.Builder, i int, stride int64) sym.Expr {
 // mostSteps is the most places at which the difference of one number and the next may change, for Steps.
 const mostSteps = 4
 
-// Steps is a list as a formula of the index into it, as short as can be: most are multiples of the index but for the first few and the last. ok is false where it would be long.
+// Steps is a list as a formula of the index into it, as short as can be: most are multiples of the index but for the
+// first few and the last. ok is false if it would be long.
 func Steps(values []int64, index sym.Expr) (e sym.Expr, ok bool) {
 	last := len(values) - 1
 	if last < 1 {
@@ -114,8 +121,9 @@ func Steps(values []int64, index sym.Expr) (e sym.Expr, ok bool) {
 	return e, steps <= mostSteps
 }
 
-// Rows says of which rows of its operands the rows of a node's one result are made: of those of axis in[i] of operand i that RowsSeen tells, and of all of the operand where in[i]
-// is −1. Where it is so a node may be computed in pieces of that axis; ok is false where it is not, or not known.
+// Rows says of which rows of its operands the rows of a node's one result are made: of those of axis in[i] of operand i
+// that RowsSeen tells, and of all of the operand where in[i] is −1. If it is so a node may be computed in pieces of
+// that axis; ok is false if it is not, or not known.
 func Rows(n *ir.Node, axis int) (in []int, ok bool) {
 	if len(n.Outputs) != 1 {
 		return nil, false
@@ -145,7 +153,8 @@ func RowsSeen(n *ir.Node, axis, i int, rows Span) Span {
 	return rows
 }
 
-// RowsLoose reports whether a piece of operand i may have more rows than RowsSeen, and lack those of them that lie outside the operand. Otherwise it has just those.
+// RowsLoose reports whether a piece of operand i may have more rows than RowsSeen, and lack those of them that lie
+// outside the operand. Otherwise it has just those.
 func RowsLoose(n *ir.Node, axis, i int) bool {
 	loose := Of(n).rows.loose
 	return loose != nil && loose(n, axis, i)
@@ -168,7 +177,8 @@ func RowsFit(n *ir.Node, axis int, rows int64) bool {
 // RowTables reports whether a node's constants that come in pieces are tables over the rows.
 func RowTables(n *ir.Node) bool { return Of(n).rows.tables }
 
-// CutRows has a copy of a node's attributes, and its inputs, which are pieces already, say what one piece of the result along an axis asks for.
+// CutRows has a copy of a node's attributes, and its inputs, which are pieces already, say what one piece of the result
+// along an axis asks for.
 func CutRows(b *ir.Builder, n *ir.Node, attrs ir.Attrs, inputs []*ir.Value, axis int, c RowCut) {
 	if cut := Of(n).rows.cut; cut != nil {
 		cut(b, n, attrs, inputs, axis, c)

@@ -7,7 +7,9 @@ import (
 )
 
 // tableRows is of operators that look elements up in a table over the rows of their result.
-var tableRows = rowRule{axes: tableAxes, seen: tableSeen, loose: func(_ *ir.Node, _, i int) bool { return i == 0 }, cut: tableCut, tables: true}
+var tableRows = rowRule{axes: tableAxes, seen: tableSeen, loose: func(_ *ir.Node, _, i int) bool {
+	return i == 0
+}, cut: tableCut, tables: true}
 
 // tableAxis is the axis along which a node's second operand says which rows of the first there are.
 func tableAxis(n *ir.Node) int {

@@ -8,7 +8,7 @@ import (
 // windowRows is of convolutions and poolings.
 var windowRows = rowRule{axes: windowAxes, seen: windowSeen, loose: windowLoose, cut: windowCut}
 
-// windowAt is a node's window and which of its axes an axis of the result is; ok is false where it is none of them, or
+// windowAt is a node's window and which of its axes an axis of the result is; ok is false if it is none of them, or
 // the window does not begin at a number.
 func windowAt(n *ir.Node, axis int) (w Window, at int, begin int64, ok bool) {
 	if at = axis - 2; Last(n) {

@@ -23,7 +23,8 @@ func sampleNormal(r *rand.Rand, dt dtype.DType, shape ...int64) *tensor.Tensor {
 	return t
 }
 
-// sampleFloats is sampleNormal with a few elements that are not ordinary: infinities, NaN, zeros of both signs, large and small ones.
+// sampleFloats is sampleNormal with a few elements that are not ordinary: infinities, NaN, zeros of both signs, large
+// and small ones.
 func sampleFloats(r *rand.Rand, dt dtype.DType, shape ...int64) *tensor.Tensor {
 	t := sampleNormal(r, dt, shape...)
 	odd := []float64{math.Inf(1), math.Inf(-1), math.NaN(), 0, math.Copysign(0, -1), 60, -60, 1e-6}

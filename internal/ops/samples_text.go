@@ -9,8 +9,10 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// sampleWords are texts of every kind: empty, blank, with letters whose case changes their length, and bytes that are no UTF-8.
-var sampleWords = []string{"", "a", "Monday", "monday", "MONDAY", "a b  c", " lead, trail ", "x,,y", "ÀÉß", "Ⱥ", "\xff\xfeA", "日本", "a@b.org", "\t \n"}
+// sampleWords are texts of every kind: empty, blank, with letters whose case changes their length, and bytes that are
+// no UTF-8.
+var sampleWords = []string{"", "a", "Monday", "monday", "MONDAY", "a b  c", " lead, trail ", "x,,y", "ÀÉß", "Ⱥ",
+	"\xff\xfeA", "日本", "a@b.org", "\t \n"}
 
 // sampleTexts are texts drawn from sampleWords.
 func sampleTexts(r *rand.Rand, shape ...int64) []*tensor.Tensor {
@@ -66,12 +68,14 @@ func textNormalizeSamples(r *rand.Rand) (out []Sample) {
 			for _, stops := range [][]string{{}, {"", "a", "monday"}} {
 				for _, exact := range []bool{false, true} {
 					x := sampleTexts(r, shape...)
-					out = append(out, Sample{Inputs: slices.Concat(x, packSample([]int64{int64(len(stops))}, stops)), Attrs: ir.Attrs{"case": to, "exact": exact}})
+					out = append(out, Sample{Inputs: slices.Concat(x, packSample([]int64{int64(len(stops))}, stops)),
+						Attrs: ir.Attrs{"case": to, "exact": exact}})
 				}
 			}
 		}
 	}
-	return append(out, Sample{Inputs: slices.Concat(packSample([]int64{2}, []string{"Monday", "MONDAY"}), packSample([]int64{1}, []string{"monday"})), Attrs: ir.Attrs{"case": "none", "exact": false}})
+	return append(out, Sample{Inputs: slices.Concat(packSample([]int64{2}, []string{"Monday", "MONDAY"}),
+		packSample([]int64{1}, []string{"monday"})), Attrs: ir.Attrs{"case": "none", "exact": false}})
 }
 
 func textMatchSamples(r *rand.Rand) (out []Sample) {
@@ -86,7 +90,8 @@ func textMatchSamples(r *rand.Rand) (out []Sample) {
 func textIndexSamples(r *rand.Rand) (out []Sample) {
 	for _, shape := range sampleTextShapes {
 		for _, keys := range [][]string{{}, {"a"}, slices.Sorted(slices.Values(sampleWords[:9]))} {
-			out = append(out, Sample{Inputs: slices.Concat(sampleTexts(r, shape...), packSample([]int64{int64(len(keys))}, keys))})
+			out = append(out, Sample{Inputs: slices.Concat(sampleTexts(r, shape...),
+				packSample([]int64{int64(len(keys))}, keys))})
 		}
 	}
 	return out
@@ -127,5 +132,6 @@ func textParseSamples(r *rand.Rand) (out []Sample) {
 			out = append(out, Sample{Inputs: packSample(shape, list), Attrs: ir.Attrs{"to": to}})
 		}
 	}
-	return append(out, Sample{Inputs: packSample([]int64{4}, []string{"INF", "-INF", "NaN", "+INF"}), Attrs: ir.Attrs{"to": dtype.F32}})
+	return append(out, Sample{Inputs: packSample([]int64{4}, []string{"INF", "-INF", "NaN", "+INF"}),
+		Attrs: ir.Attrs{"to": dtype.F32}})
 }

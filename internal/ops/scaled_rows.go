@@ -12,12 +12,13 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "scaled_rows", Shape: scaledRowsShape, Mean: scaledRowsMean, Samples: scaledRowsSamples, Expand: func(b *ir.Builder, n *ir.Node) []*ir.Value {
-		x, scale := n.Inputs[0], n.Inputs[1]
-		each := Reshape(b, scale, append(append([]sym.Expr{}, scale.Type.Shape...), one)...)
-		y := Binary(b, loop.Mul, apartRows(b, Cast(b, x, dtype.F32), rowGroups(scale)), each)
-		return []*ir.Value{Reshape(b, y, x.Type.Shape...)}
-	}})
+	define(&Def{Op: "scaled_rows", Shape: scaledRowsShape, Mean: scaledRowsMean, Samples: scaledRowsSamples,
+		Expand: func(b *ir.Builder, n *ir.Node) []*ir.Value {
+			x, scale := n.Inputs[0], n.Inputs[1]
+			each := Reshape(b, scale, append(append([]sym.Expr{}, scale.Type.Shape...), one)...)
+			y := Binary(b, loop.Mul, apartRows(b, Cast(b, x, dtype.F32), rowGroups(scale)), each)
+			return []*ir.Value{Reshape(b, y, x.Type.Shape...)}
+		}})
 }
 
 // ScaledRows is the numbers that bytes and their scales stand for, as QuantizeRows makes them: x, i8, times scale, f32,
@@ -54,7 +55,8 @@ func rowGroups(scale *ir.Value) sym.Expr { return scale.Type.Shape[len(scale.Typ
 // apartRows gives the parts of rows an axis of their own.
 func apartRows(b *ir.Builder, x *ir.Value, groups sym.Expr) *ir.Value {
 	last := len(x.Type.Shape) - 1
-	return Reshape(b, x, append(append([]sym.Expr{}, x.Type.Shape[:last]...), groups, x.Type.Shape[last].FloorDiv(groups.Max(one)))...)
+	return Reshape(b, x, append(append([]sym.Expr{}, x.Type.Shape[:last]...), groups,
+		x.Type.Shape[last].FloorDiv(groups.Max(one)))...)
 }
 
 func scaledRowsShape(c *ir.Inference, n *ir.Node) error {

@@ -15,15 +15,16 @@ func init() {
 	define(&Def{Op: "scan", Grad: scanGrad, Shape: scanShape, Mean: scanMean, Expand: scanExpand, Samples: scanSamples})
 }
 
-// ScanOver says how a scan walks: the axis of each scanned input and of each stacked output, and whether it is walked from its end. Short lists are
-// filled up with axis 0, forward.
+// ScanOver says how a scan walks: the axis of each scanned input and of each stacked output, and whether it is walked
+// from its end. Short lists are filled up with axis 0, forward.
 type ScanOver struct {
 	InputAxes, OutputAxes        []int64
 	InputReversed, OutputReverse []int64 // 0 or 1
 }
 
-// Scan runs body once for every slice of the scanned inputs, all of one extent along their axes. The body takes the states and a slice of each input, and yields
-// the new states and a slice of each output. The results are the states as they end, then the outputs: the slices, stacked.
+// Scan runs body once for every slice of the scanned inputs, all of one extent along their axes. The body takes the
+// states and a slice of each input, and yields the new states and a slice of each output. The results are the states as
+// they end, then the outputs: the slices, stacked.
 func Scan(b *ir.Builder, body *ir.Block, over ScanOver, states, scanned []*ir.Value) []*ir.Value {
 	attrs := ir.Attrs{"states": int64(len(states)), "input_axes": over.InputAxes, "output_axes": over.OutputAxes,
 		"input_reversed": over.InputReversed, "output_reversed": over.OutputReverse}
@@ -55,8 +56,10 @@ func walkOf(n *ir.Node, which string, i, rank int) (walk, error) {
 // scanParts checks how many there are of what: the body, the number of states, and the number of iterations.
 func scanParts(n *ir.Node) (body *ir.Block, states int, extent sym.Expr, err error) {
 	count := n.Attrs.Int("states", 0)
-	if len(n.Regions) != 1 || count < 0 || count >= int64(len(n.Inputs)) || len(n.Regions[0].Params) != len(n.Inputs) || int64(len(n.Regions[0].Results)) < count {
-		return nil, 0, extent, fault(n, "%d states among %d inputs, for a body that takes and yields other numbers", count, len(n.Inputs))
+	if len(n.Regions) != 1 || count < 0 || count >= int64(len(n.Inputs)) || len(n.Regions[0].Params) != len(n.Inputs) ||
+		int64(len(n.Regions[0].Results)) < count {
+		return nil, 0, extent, fault(n, "%d states among %d inputs, for a body that takes and yields other numbers", count,
+			len(n.Inputs))
 	}
 	states = int(count)
 	for i, v := range n.Inputs {
@@ -87,7 +90,8 @@ func scanShape(c *ir.Inference, n *ir.Node) error {
 			if err := c.RequireEqual(n, v.Type.Shape[w.axis], extent, "scanned inputs have the same extent"); err != nil {
 				return err
 			}
-			want = ir.Type{DType: v.Type.DType, Shape: append(append([]sym.Expr{}, v.Type.Shape[:w.axis]...), v.Type.Shape[w.axis+1:]...)}
+			want = ir.Type{DType: v.Type.DType, Shape: append(append([]sym.Expr{}, v.Type.Shape[:w.axis]...),
+				v.Type.Shape[w.axis+1:]...)}
 		} else if err := keeps(c, n, want, body.Results[i].Type); err != nil {
 			return err
 		}
@@ -102,7 +106,8 @@ func scanShape(c *ir.Inference, n *ir.Node) error {
 			if err != nil {
 				return err
 			}
-			t = ir.Type{DType: t.DType, Shape: append(append(append([]sym.Expr{}, t.Shape[:w.axis]...), extent), t.Shape[w.axis:]...)}
+			t = ir.Type{DType: t.DType, Shape: append(append(append([]sym.Expr{}, t.Shape[:w.axis]...), extent),
+				t.Shape[w.axis:]...)}
 		}
 		n.Result(i, t)
 	}
@@ -205,7 +210,8 @@ func scanExpand(b *ir.Builder, n *ir.Node) []*ir.Value {
 	}
 	into.Nodes = append(into.Nodes, body.Nodes...)
 	into.Results = append([]*ir.Value{in.Constant("scan.on", truthTensor(true))}, body.Results...)
-	out := slices.Clone(Loop(b, into, Integers(b, ir.Type{DType: dtype.I64}, []sym.Expr{extent}), nil, n.Inputs[:states]...))
+	out := slices.Clone(Loop(b, into, Integers(b, ir.Type{DType: dtype.I64}, []sym.Expr{extent}), nil,
+		n.Inputs[:states]...))
 	for i := states; i < len(out); i++ {
 		rank := len(out[i].Type.Shape)
 		w, err := walkOf(n, "output", i-states, rank)
@@ -249,7 +255,8 @@ func truthTensor(yes bool) *tensor.Tensor {
 func scanSamples(r *rand.Rand) []Sample {
 	// The sum of a row so far, over a matrix scanned by rows or columns, either way.
 	var out []Sample
-	for _, s := range []ScanOver{{}, {InputAxes: []int64{1}}, {OutputAxes: []int64{-1}}, {InputReversed: []int64{1}}, {OutputReverse: []int64{1}},
+	for _, s := range []ScanOver{{}, {InputAxes: []int64{1}}, {OutputAxes: []int64{-1}}, {InputReversed: []int64{1}},
+		{OutputReverse: []int64{1}},
 		{InputAxes: []int64{-1}, OutputAxes: []int64{1}, InputReversed: []int64{1}, OutputReverse: []int64{1}}} {
 		for _, shape := range [][]int64{{3, 4}, {1, 1}, {5, 2}} {
 			width := shape[1]
@@ -258,7 +265,8 @@ func scanSamples(r *rand.Rand) []Sample {
 			}
 			row := ir.Type{DType: dtype.F64, Shape: ir.Constants([]int64{width})}
 			out = append(out, Sample{
-				Attrs: ir.Attrs{"states": int64(1), "input_axes": s.InputAxes, "output_axes": s.OutputAxes, "input_reversed": s.InputReversed,
+				Attrs: ir.Attrs{"states": int64(1), "input_axes": s.InputAxes, "output_axes": s.OutputAxes,
+					"input_reversed":  s.InputReversed,
 					"output_reversed": s.OutputReverse},
 				Inputs: []*tensor.Tensor{sampleNormal(r, dtype.F64, width), sampleNormal(r, dtype.F64, shape...)},
 				Regions: func(b *ir.Builder) []*ir.Block {

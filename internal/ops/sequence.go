@@ -15,8 +15,10 @@ import (
 
 func init() {
 	for _, d := range []*Def{
-		{Op: "sequence_at", Shape: sequenceAtShape, Samples: sequenceAtSamples}, {Op: "sequence_insert", Shape: sequenceInsertShape, Samples: sequenceInsertSamples},
-		{Op: "sequence_erase", Shape: sequenceEraseShape, Samples: sequenceEraseSamples}, {Op: "sequence_concat", Shape: sequenceConcatShape, Samples: sequenceConcatSamples},
+		{Op: "sequence_at", Shape: sequenceAtShape, Samples: sequenceAtSamples},
+		{Op: "sequence_insert", Shape: sequenceInsertShape, Samples: sequenceInsertSamples},
+		{Op: "sequence_erase", Shape: sequenceEraseShape, Samples: sequenceEraseSamples},
+		{Op: "sequence_concat", Shape: sequenceConcatShape, Samples: sequenceConcatSamples},
 		{Op: "sequence_split", Shape: sequenceSplitShape, Samples: sequenceSplitSamples},
 	} {
 		d.Mean, d.Host = hostMean(d.Op), d.Op
@@ -44,7 +46,8 @@ func Pack(b *ir.Builder, dt dtype.DType, list ...*ir.Value) List {
 	}
 	t := ir.Type{DType: dtype.I64, Shape: []sym.Expr{sym.Const(int64(len(list))), sym.Const(extentsWidth)}}
 	if len(list) == 0 {
-		return List{b.Constant("elements", tensor.Must(tensor.New(dt, 0))), b.Constant("extents", tensor.Must(tensor.New(dtype.I64, 0, extentsWidth)))}
+		return List{b.Constant("elements", tensor.Must(tensor.New(dt, 0))),
+			b.Constant("extents", tensor.Must(tensor.New(dtype.I64, 0, extentsWidth)))}
 	}
 	return List{Concat(b, 0, flat...), Integers(b, t, extents)}
 }
@@ -62,16 +65,19 @@ func sequenceRow(b *ir.Builder, shape []sym.Expr) []sym.Expr {
 
 // Append puts a tensor at a sequence's end.
 func Append(b *ir.Builder, x List, v *ir.Value) List {
-	row := Integers(b, ir.Type{DType: dtype.I64, Shape: []sym.Expr{one, sym.Const(extentsWidth)}}, sequenceRow(b, v.Type.Shape))
+	row := Integers(b, ir.Type{DType: dtype.I64, Shape: []sym.Expr{one, sym.Const(extentsWidth)}},
+		sequenceRow(b, v.Type.Shape))
 	return List{Concat(b, 0, x.Elements, Reshape(b, v, product(v.Type.Shape))), Concat(b, 0, x.Extents, row)}
 }
 
-// At is the tensor at a position (an i64 scalar; from the end where it is negative), of the shape given; a tensor of another shape ends the run.
+// At is the tensor at a position (an i64 scalar; from the end where it is negative), of the shape given; a tensor of
+// another shape ends the run.
 func At(b *ir.Builder, x List, position *ir.Value, shape ...sym.Expr) *ir.Value {
 	return b.Op("sequence_at", ir.Attrs{"shape": shape}, x.Elements, x.Extents, position)
 }
 
-// Insert puts v before the tensor at a position (an i64 scalar; the length is behind the last, and negative ones count from the end).
+// Insert puts v before the tensor at a position (an i64 scalar; the length is behind the last, and negative ones count
+// from the end).
 func Insert(b *ir.Builder, x List, v, position *ir.Value) List {
 	n := b.Node("sequence_insert", nil, x.Elements, x.Extents, v, position)
 	return List{n.Outputs[0], n.Outputs[1]}
@@ -83,12 +89,14 @@ func Erase(b *ir.Builder, x List, position *ir.Value) List {
 	return List{n.Outputs[0], n.Outputs[1]}
 }
 
-// Join puts a sequence's tensors one after the other along an axis of the result, which has the shape given: an axis that they have, or, with stack, a new one.
+// Join puts a sequence's tensors one after the other along an axis of the result, which has the shape given: an axis
+// that they have, or, with stack, a new one.
 func Join(b *ir.Builder, x List, axis int64, stack bool, shape ...sym.Expr) *ir.Value {
 	return b.Op("sequence_concat", ir.Attrs{"axis": axis, "stack": stack, "shape": shape}, x.Elements, x.Extents)
 }
 
-// Cut makes a sequence of a tensor's pieces along an axis, whose extents there are lengths (an i64 vector); without keep, for pieces of 1, they lose the axis.
+// Cut makes a sequence of a tensor's pieces along an axis, whose extents there are lengths (an i64 vector); without
+// keep, for pieces of 1, they lose the axis.
 func Cut(b *ir.Builder, x, lengths *ir.Value, axis int64, keep bool) List {
 	n := b.Node("sequence_split", ir.Attrs{"axis": axis, "keep": keep}, x, lengths)
 	return List{n.Outputs[0], n.Outputs[1]}
@@ -114,7 +122,8 @@ func isSequence(c *ir.Inference, n *ir.Node, inputs, from int) error {
 	return nil
 }
 
-// foundShape is a shape with an extent of the run's own for each that is AnyExtent, without a limit, but for vectors, which are not longer than limit.
+// foundShape is a shape with an extent of the run's own for each that is AnyExtent, without a limit, but for vectors,
+// which are not longer than limit.
 func foundShape(c *ir.Inference, n *ir.Node, limit sym.Expr) []sym.Expr {
 	shape := slices.Clone(n.Attrs.Exprs("shape"))
 	for axis, e := range shape {
@@ -157,7 +166,8 @@ func sequenceEraseShape(c *ir.Inference, n *ir.Node) error {
 		return err
 	}
 	elements, extents := n.Inputs[0].Type, n.Inputs[1].Type
-	if err := c.Require(n, sym.Cond{A: one, Rel: sym.LE, B: extents.Shape[0]}, "there is a tensor to take out"); err != nil {
+	if err := c.Require(n, sym.Cond{A: one, Rel: sym.LE, B: extents.Shape[0]},
+		"there is a tensor to take out"); err != nil {
 		return err
 	}
 	n.Result(0, ir.Type{DType: elements.DType, Shape: []sym.Expr{found(c, n, "left", elements.Shape[0])}})
@@ -183,7 +193,8 @@ func sequenceSplitShape(_ *ir.Inference, n *ir.Node) error {
 	}
 	x, lengths := n.Inputs[0].Type, n.Inputs[1].Type
 	axis := n.Attrs.Int("axis", -1)
-	if axis < 0 || axis >= int64(len(x.Shape)) || lengths.DType != dtype.I64 || len(lengths.Shape) != 1 || x.DType.Bits()%8 != 0 {
+	if axis < 0 || axis >= int64(len(x.Shape)) || lengths.DType != dtype.I64 || len(lengths.Shape) != 1 ||
+		x.DType.Bits()%8 != 0 {
 		return fault(n, "%s cut along axis %d by %s", x, axis, lengths)
 	}
 	n.Result(0, ir.Type{DType: x.DType, Shape: []sym.Expr{product(x.Shape)}})
@@ -229,7 +240,8 @@ func sequenceInsertSamples(r *rand.Rand) (out []Sample) {
 	for _, shapes := range append(sampleShapes, nil) {
 		for at := -len(shapes); at <= len(shapes); at++ {
 			for _, shape := range [][]int64{{}, {3}, {2, 2}, {0}} {
-				out = append(out, Sample{Inputs: append(sampleSequence(r, dtype.F16, shapes...), sampleOf(r, dtype.F16, shape...), tensor.Scalar(int64(at)))})
+				out = append(out, Sample{Inputs: append(sampleSequence(r, dtype.F16, shapes...), sampleOf(r, dtype.F16, shape...),
+					tensor.Scalar(int64(at)))})
 			}
 		}
 	}
@@ -251,8 +263,10 @@ func sequenceConcatSamples(r *rand.Rand) (out []Sample) {
 		axis   int64
 		stack  bool
 	}{
-		{[][]int64{{2, 3}, {2, 1}, {2, 0}}, 1, false}, {[][]int64{{2, 3}, {1, 3}}, 0, false}, {[][]int64{{3}, {3}}, 0, true}, {[][]int64{{3, 2}, {3, 2}}, 1, true},
-		{[][]int64{{3, 2}, {3, 2}}, 2, true}, {[][]int64{{}, {}}, 0, true}, {[][]int64{{0, 2}}, 1, false}, {[][]int64{{2, 2, 2}, {2, 3, 2}}, 1, false},
+		{[][]int64{{2, 3}, {2, 1}, {2, 0}}, 1, false}, {[][]int64{{2, 3}, {1, 3}}, 0, false}, {[][]int64{{3}, {3}}, 0, true},
+		{[][]int64{{3, 2}, {3, 2}}, 1, true},
+		{[][]int64{{3, 2}, {3, 2}}, 2, true}, {[][]int64{{}, {}}, 0, true}, {[][]int64{{0, 2}}, 1, false},
+		{[][]int64{{2, 2, 2}, {2, 3, 2}}, 1, false},
 	} {
 		rank := len(c.shapes[0])
 		if c.stack {
@@ -263,7 +277,8 @@ func sequenceConcatSamples(r *rand.Rand) (out []Sample) {
 			free[i] = AnyExtent
 		}
 		for _, dt := range []dtype.DType{dtype.F32, dtype.U8} {
-			out = append(out, Sample{Inputs: sampleSequence(r, dt, c.shapes...), Attrs: ir.Attrs{"axis": c.axis, "stack": c.stack, "shape": free}})
+			out = append(out, Sample{Inputs: sampleSequence(r, dt, c.shapes...),
+				Attrs: ir.Attrs{"axis": c.axis, "stack": c.stack, "shape": free}})
 		}
 	}
 	return out
@@ -275,10 +290,12 @@ func sequenceSplitSamples(r *rand.Rand) (out []Sample) {
 		axis           int64
 		keep           bool
 	}{
-		{[]int64{3, 6}, []int64{2, 4}, 1, true}, {[]int64{3, 6}, []int64{1, 0, 2}, 0, true}, {[]int64{3, 2, 2}, []int64{1, 1}, 1, false}, {[]int64{3}, []int64{1, 1, 1}, 0, false},
+		{[]int64{3, 6}, []int64{2, 4}, 1, true}, {[]int64{3, 6}, []int64{1, 0, 2}, 0, true},
+		{[]int64{3, 2, 2}, []int64{1, 1}, 1, false}, {[]int64{3}, []int64{1, 1, 1}, 0, false},
 		{[]int64{0, 2}, []int64{}, 0, true}, {[]int64{2, 0}, []int64{1, 1}, 0, true},
 	} {
-		out = append(out, Sample{Inputs: []*tensor.Tensor{sampleOf(r, dtype.F32, c.shape...), tensor.Of(c.lengths...)}, Attrs: ir.Attrs{"axis": c.axis, "keep": c.keep}})
+		out = append(out, Sample{Inputs: []*tensor.Tensor{sampleOf(r, dtype.F32, c.shape...), tensor.Of(c.lengths...)},
+			Attrs: ir.Attrs{"axis": c.axis, "keep": c.keep}})
 	}
 	return out
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// broadcast is the shape that several shapes are stretched to: aligned at the last axis, an extent of 1 repeats. Two extents
-// that are not the same for every value become a condition: one that could be 1 is taken to be equal, and repeats only
-// if its dimensions are known to be 1.
+// broadcast is the shape that several shapes are stretched to: aligned at the last axis, an extent of 1 repeats. Two
+// extents that are not the same for every value become a condition: one that could be 1 is taken to be equal, and
+// repeats only if its dimensions are known to be 1.
 func broadcast(c *ir.Inference, n *ir.Node, shapes ...[]sym.Expr) ([]sym.Expr, error) {
 	rank := 0
 	for _, s := range shapes {
@@ -163,7 +163,7 @@ func arity(n *ir.Node, need, most int) error {
 	return nil
 }
 
-// input is the i-th input, or nil where it is absent.
+// input is the i-th input, or nil if it is absent.
 func input(n *ir.Node, i int) *ir.Value {
 	if i >= len(n.Inputs) {
 		return nil

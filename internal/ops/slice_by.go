@@ -12,7 +12,9 @@ import (
 func init() {
 	define(&Def{Op: "slice_by", Grad: sliceByGrad, Shape: sliceByShape, Mean: sliceByMean, Samples: sliceBySamples,
 		Lowerings: []Lowering{{Name: "map", When: movable, Build: func(k *Nest, n *ir.Node) {
-			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) { k.Store(k.Out[0], at, k.In[0].Load(slicedBy(n, at)...)) })
+			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) {
+				k.Store(k.Out[0], at, k.In[0].Load(slicedBy(n, at)...))
+			})
 		}}}})
 }
 
@@ -48,7 +50,8 @@ func sliceByShape(c *ir.Inference, n *ir.Node) error {
 		if err := c.Require(n, sym.Cond{A: sym.Const(0), Rel: sym.LE, B: shape[i]}, "an extent is not negative"); err != nil {
 			return err
 		}
-		if err := c.Require(n, sym.Cond{A: n.Attrs.Exprs("step")[i], Rel: sym.NE, B: sym.Const(0)}, "a step is not 0"); err != nil {
+		if err := c.Require(n, sym.Cond{A: n.Attrs.Exprs("step")[i], Rel: sym.NE, B: sym.Const(0)},
+			"a step is not 0"); err != nil {
 			return err
 		}
 		if n.Line == 0 {
@@ -92,7 +95,8 @@ func sliceBySamples(r *rand.Rand) (out []Sample) {
 		{[]int64{4, 5}, []int64{0, 4}, []int64{2, 5}, []int64{3, -1}},
 		{[]int64{4, 5}, []int64{3, 0}, []int64{0, 5}, []int64{-1, 1}},
 	} {
-		out = append(out, sampleMoves(r, ir.Attrs{"begin": ir.Constants(c.begin), "extent": ir.Constants(c.extent), "step": ir.Constants(c.step)}, c.shape)...)
+		out = append(out, sampleMoves(r, ir.Attrs{"begin": ir.Constants(c.begin), "extent": ir.Constants(c.extent),
+			"step": ir.Constants(c.step)}, c.shape)...)
 	}
 	return out
 }

@@ -205,7 +205,8 @@ func transposed(b *ir.Builder, x *ir.Value) *ir.Value {
 
 // sampleMatrices are shapes of batches of matrices with an axis more, of k columns each.
 var sampleMatrices = []struct{ x, y []int64 }{
-	{[]int64{3, 3}, []int64{3, 2}}, {[]int64{1, 1}, []int64{1, 1}}, {[]int64{2, 0, 0}, []int64{2, 0, 3}}, {[]int64{2, 3, 4, 4}, []int64{2, 3, 4, 1}},
+	{[]int64{3, 3}, []int64{3, 2}}, {[]int64{1, 1}, []int64{1, 1}}, {[]int64{2, 0, 0}, []int64{2, 0, 3}},
+	{[]int64{2, 3, 4, 4}, []int64{2, 3, 4, 1}},
 	{[]int64{0, 2, 2}, []int64{0, 2, 2}}, {[]int64{1, 7, 7}, []int64{1, 7, 7}}, {[]int64{2, 2}, []int64{2, 0}},
 }
 

@@ -55,6 +55,7 @@ var specialDeviations = map[string]string{
 	"draw_classes":   "refuses a row of which no class is possible",
 	"max_roi_pool":   "refuses an image that is none",
 	"roi_align_back": "as roi_align", "roi_align_largest": "as roi_align", "max_roi_pool_largest": "as max_roi_pool",
-	"winograd_output": "of infinities, which a tile that is not far has none of, sums in one order are NaN and in another not",
-	"mel_weights":     "refuses frequencies out of range",
+	"winograd_output": "of infinities, which a tile that is not far has none of, sums in one order are NaN and in " +
+		"another not",
+	"mel_weights": "refuses frequencies out of range",
 }

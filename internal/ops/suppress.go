@@ -10,14 +10,17 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "non_max_suppression", NoGrad: "a choice", Shape: suppressShape, Mean: hostMean("non_max_suppression"), Host: "non_max_suppression", Samples: suppressSamples})
+	define(&Def{Op: "non_max_suppression", NoGrad: "a choice", Shape: suppressShape, Mean: hostMean("non_max_suppression"),
+		Host: "non_max_suppression", Samples: suppressSamples})
 }
 
-// NonMaxSuppression selects, of boxes[N, B, 4] with scores[N, C, B] (both f32), the best of each image and class, at most `most`: in descending order of
-// their scores, leaving out what overlaps a selected box by more than the part overlap (intersection over union; nil: 0), and what scores no more than
-// the threshold (nil: nothing). A box is two opposite corners y, x, y, x, or with center its center x, y, its width and height. The result is [found, 3]
-// rows of image, class and box.
-func NonMaxSuppression(b *ir.Builder, boxes, scores, overlap, threshold *ir.Value, most sym.Expr, center bool) *ir.Value {
+// NonMaxSuppression selects, of boxes[N, B, 4] with scores[N, C, B] (both f32), the best of each image and class, at
+// most `most`: in descending order of their scores, leaving out what overlaps a selected box by more than the part
+// overlap (intersection over union; nil: 0), and what scores no more than the threshold (nil: nothing). A box is two
+// opposite corners y, x, y, x, or with center its center x, y, its width and height. The result is [found, 3] rows of
+// image, class and box.
+func NonMaxSuppression(b *ir.Builder, boxes, scores, overlap, threshold *ir.Value, most sym.Expr,
+	center bool) *ir.Value {
 	inputs := []*ir.Value{boxes, scores, overlap, threshold}
 	for inputs[len(inputs)-1] == nil {
 		inputs = inputs[:len(inputs)-1]
@@ -33,7 +36,8 @@ func suppressShape(c *ir.Inference, n *ir.Node) error {
 	if boxes.DType != dtype.F32 || scores.DType != dtype.F32 || len(boxes.Shape) != 3 || len(scores.Shape) != 3 {
 		return fault(n, "boxes %s with scores %s; both are f32 of rank 3", boxes, scores)
 	}
-	for _, pair := range [][2]sym.Expr{{boxes.Shape[0], scores.Shape[0]}, {boxes.Shape[1], scores.Shape[2]}, {boxes.Shape[2], sym.Const(4)}} {
+	for _, pair := range [][2]sym.Expr{{boxes.Shape[0], scores.Shape[0]}, {boxes.Shape[1], scores.Shape[2]},
+		{boxes.Shape[2], sym.Const(4)}} {
 		if err := c.RequireEqual(n, pair[0], pair[1], "a score of each class for each box of four numbers"); err != nil {
 			return err
 		}
@@ -57,13 +61,15 @@ func suppressShape(c *ir.Inference, n *ir.Node) error {
 	each := c.Dims().Simplify(most.Max(sym.Const(0)).Min(scores.Shape[2]))
 	limit := scores.Shape[0].Mul(scores.Shape[1]).Mul(each)
 	n.Result(0, ir.Type{DType: dtype.I64, Shape: []sym.Expr{found(c, n, "count", limit), sym.Const(3)}})
-	n.Result(1, ir.Type{DType: dtype.F32, Shape: []sym.Expr{each.Mul(sym.Const(4))}}) // results 1 and 2 are to work in; left zero
+	// results 1 and 2 are to work in; left zero
+	n.Result(1, ir.Type{DType: dtype.F32, Shape: []sym.Expr{each.Mul(sym.Const(4))}})
 	n.Result(2, ir.Type{DType: dtype.I64, Shape: []sym.Expr{scores.Shape[2].Add(limit.Mul(sym.Const(2)))}})
 	return nil
 }
 
 func suppressSamples(r *rand.Rand) (out []Sample) {
-	for _, c := range []struct{ images, classes, boxes, most int64 }{{1, 1, 1, 3}, {2, 3, 9, 4}, {1, 2, 7, 100}, {2, 2, 5, 0}, {1, 2, 5, -1}, {1, 1, 0, 2}, {0, 1, 3, 2}} {
+	for _, c := range []struct{ images, classes, boxes, most int64 }{{1, 1, 1, 3}, {2, 3, 9, 4}, {1, 2, 7, 100},
+		{2, 2, 5, 0}, {1, 2, 5, -1}, {1, 1, 0, 2}, {0, 1, 3, 2}} {
 		for kind := range 4 {
 			boxes := sampleNormal(r, dtype.F32, c.images, c.boxes, 4)
 			for i := range boxes.Len() {

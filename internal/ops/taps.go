@@ -10,7 +10,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// tap is one element of an axis that a sample between elements is made of: its position, its weight, and where it may lie outside, whether it does not.
+// tap is one element of an axis that a sample between elements is made of: its position, its weight, and where it may
+// lie outside, whether it does not.
 type tap struct {
 	at     sym.Expr
 	weight loop.Expr // nil: 1
@@ -35,8 +36,8 @@ func extentAs(dt dtype.DType, e sym.Expr) loop.Expr {
 	return loop.Convert(dt, loop.At(e))
 }
 
-// whole makes an integer of a float that is one, or is not a number of the range by far: those beyond [-reach, extent + reach], and NaN, become a
-// position outside.
+// whole makes an integer of a float that is one, or is not a number of the range by far: those beyond [-reach, extent +
+// reach], and NaN, become a position outside.
 func (k *Nest) whole(x loop.Expr, extent sym.Expr, reach int64) loop.Expr {
 	low, high := like(x, float64(-reach)), extentAs(x.DType(), extent.Add(sym.Const(reach)))
 	x = loop.Choose(less(x, high), loop.Choose(less(low, x), x, low), high)
@@ -119,8 +120,8 @@ func weighed(x *loop.Memory, dt dtype.DType, image, channel sym.Expr, axis int, 
 	return sum
 }
 
-// weighedOf is weighed for the reference: from is where the first axis of axes begins in x. The order of the steps is the same, since integers are cut off
-// at the end.
+// weighedOf is weighed for the reference: from is where the first axis of axes begins in x. The order of the steps is
+// the same, since integers are cut off at the end.
 func weighedOf(x *tensor.Tensor, strides []int64, from int64, axes [][]tapOf) float64 {
 	sum := 0.0
 	var visit func(axis int, from int64, weight float64, inside bool)

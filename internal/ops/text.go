@@ -8,20 +8,28 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Texts are two tensors: spans (i64) into a pool (u8), as package tensor has them. Operators that move elements are the same on spans as on numbers; those
-// here look at what the texts say.
+// Texts are two tensors: spans (i64) into a pool (u8), as package tensor has them. Operators that move elements are the
+// same on spans as on numbers; those here look at what the texts say.
 
 func init() {
 	for _, d := range []*Def{
-		{Op: "text_equal", Shape: textShape(2, 0, func(*ir.Inference, *ir.Node) []ir.Type { return []ir.Type{{DType: dtype.Bool}} }), Samples: textPairSamples},
+		{Op: "text_equal", Shape: textShape(2, 0, func(*ir.Inference, *ir.Node) []ir.Type {
+			return []ir.Type{{DType: dtype.Bool}}
+		}), Samples: textPairSamples},
 		{Op: "text_concat", Shape: textConcatShape, Samples: textPairSamples},
 		{Op: "text_split", Shape: textSplitShape, Samples: textSplitSamples},
 		{Op: "text_normalize", Shape: textNormalizeShape, Samples: textNormalizeSamples},
-		{Op: "text_match", Shape: textShape(1, 0, func(*ir.Inference, *ir.Node) []ir.Type { return []ir.Type{{DType: dtype.Bool}} }), Samples: textMatchSamples},
-		{Op: "text_index", Shape: textShape(1, 1, func(*ir.Inference, *ir.Node) []ir.Type { return []ir.Type{{DType: dtype.I64}} }), Samples: textIndexSamples},
+		{Op: "text_match", Shape: textShape(1, 0, func(*ir.Inference, *ir.Node) []ir.Type {
+			return []ir.Type{{DType: dtype.Bool}}
+		}), Samples: textMatchSamples},
+		{Op: "text_index", Shape: textShape(1, 1, func(*ir.Inference, *ir.Node) []ir.Type {
+			return []ir.Type{{DType: dtype.I64}}
+		}), Samples: textIndexSamples},
 		{Op: "text_format", Shape: textFormatShape, Samples: textFormatSamples},
 		{Op: "text_parse", Shape: textParseShape, Samples: textParseSamples},
-		{Op: "text_rank", Shape: textShape(1, 0, func(*ir.Inference, *ir.Node) []ir.Type { return []ir.Type{{DType: dtype.I64}} }), Samples: textRankSamples},
+		{Op: "text_rank", Shape: textShape(1, 0, func(*ir.Inference, *ir.Node) []ir.Type {
+			return []ir.Type{{DType: dtype.I64}}
+		}), Samples: textRankSamples},
 	} {
 		d.Mean, d.Host = hostMean(d.Op), d.Op
 		define(d)
@@ -42,15 +50,16 @@ func TextConcat(b *ir.Builder, x, y Text) Text {
 	return Text{n.Outputs[0], n.Outputs[1]}
 }
 
-// TextSplit cuts texts at a delimiter, or where it is empty at white space, at most `most` times each where that is not negative. The pieces lie along a new last axis,
-// padded with empty texts; counts is how many each text has.
+// TextSplit cuts texts at a delimiter, or where it is empty at white space, at most `most` times each where that is not
+// negative. The pieces lie along a new last axis, padded with empty texts; counts is how many each text has.
 func TextSplit(b *ir.Builder, x Text, delimiter string, most int64) (pieces Text, counts *ir.Value) {
 	n := b.Node("text_split", ir.Attrs{"delimiter": delimiter, "most": most}, x.Spans, x.Pool)
 	return Text{n.Outputs[0], x.Pool}, n.Outputs[1]
 }
 
-// TextNormalize takes the stop words out of x, a vector or a matrix of one row, and changes the case of the others: "lower", "upper" or "none". The stop words ascend; where exact is false they
-// are in lower case, and case does not matter. Where nothing is left, there is one empty text.
+// TextNormalize takes the stop words out of x, a vector or a matrix of one row, and changes the case of the others:
+// "lower", "upper" or "none". The stop words ascend; where exact is false they are in lower case, and case does not
+// matter. If nothing is left, there is one empty text.
 func TextNormalize(b *ir.Builder, x, stops Text, to string, exact bool) Text {
 	n := b.Node("text_normalize", ir.Attrs{"case": to, "exact": exact}, x.Spans, x.Pool, stops.Spans, stops.Pool)
 	return Text{n.Outputs[0], n.Outputs[1]}
@@ -61,7 +70,7 @@ func TextMatch(b *ir.Builder, x Text, pattern string) *ir.Value {
 	return b.Op("text_match", ir.Attrs{"pattern": pattern}, x.Spans, x.Pool)
 }
 
-// TextIndex is each text's place among ascending keys, and the keys' number where it is none of them.
+// TextIndex is each text's place among ascending keys, and the keys' number if it is none of them.
 func TextIndex(b *ir.Builder, x, keys Text) *ir.Value {
 	return b.Op("text_index", nil, x.Spans, x.Pool, keys.Spans, keys.Pool)
 }
@@ -69,13 +78,15 @@ func TextIndex(b *ir.Builder, x, keys Text) *ir.Value {
 // TextRank is each text's place among all the different ones, in the order of their bytes.
 func TextRank(b *ir.Builder, x Text) *ir.Value { return b.Op("text_rank", nil, x.Spans, x.Pool) }
 
-// TextFormat writes numbers as texts: the shortest decimal that says the number, with an exponent where that is shorter; NaN, INF and -INF; True and False.
+// TextFormat writes numbers as texts: the shortest decimal that says the number, with an exponent where that is
+// shorter; NaN, INF and -INF; True and False.
 func TextFormat(b *ir.Builder, x *ir.Value) Text {
 	n := b.Node("text_format", nil, x)
 	return Text{n.Outputs[0], n.Outputs[1]}
 }
 
-// TextParse reads numbers of a type from texts: what TextFormat writes, with or without a sign, and fractions for integers, which lose them. Another text ends the run.
+// TextParse reads numbers of a type from texts: what TextFormat writes, with or without a sign, and fractions for
+// integers, which lose them. Another text ends the run.
 func TextParse(b *ir.Builder, x Text, to dtype.DType) *ir.Value {
 	return b.Op("text_parse", ir.Attrs{"to": to}, x.Spans, x.Pool)
 }
@@ -107,14 +118,17 @@ func textParseShape(c *ir.Inference, n *ir.Node) error {
 
 // isText checks that inputs i and i+1 are texts.
 func isText(n *ir.Node, i int) error {
-	if spans, pool := n.Inputs[i].Type, n.Inputs[i+1].Type; spans.DType != dtype.I64 || pool.DType != dtype.U8 || len(pool.Shape) != 1 {
+	if spans, pool := n.Inputs[i].Type, n.Inputs[i+1].Type; spans.DType != dtype.I64 || pool.DType != dtype.U8 ||
+		len(pool.Shape) != 1 {
 		return fault(n, "texts of %s in %s", spans, pool)
 	}
 	return nil
 }
 
-// textShape is the rule of an operator on `same` texts of one shape and `others` of any, whose results have that shape where they have none.
-func textShape(same, others int, results func(c *ir.Inference, n *ir.Node) []ir.Type) func(c *ir.Inference, n *ir.Node) error {
+// textShape is the rule of an operator on `same` texts of one shape and `others` of any, whose results have that shape
+// where they have none.
+func textShape(same, others int, results func(c *ir.Inference, n *ir.Node) []ir.Type) func(c *ir.Inference,
+	n *ir.Node) error {
 	return func(c *ir.Inference, n *ir.Node) error {
 		if err := arity(n, 2*(same+others), 2*(same+others)); err != nil {
 			return err
@@ -147,7 +161,8 @@ func textShape(same, others int, results func(c *ir.Inference, n *ir.Node) []ir.
 	}
 }
 
-// pool is the type of a pool of data's own size. Any number of texts may be the whole of the pool that they come from, so that a limit of it would say nothing.
+// pool is the type of a pool of data's own size. Any number of texts may be the whole of the pool that they come from,
+// so that a limit of it would say nothing.
 func pool(c *ir.Inference, n *ir.Node) ir.Type {
 	return ir.Type{DType: dtype.U8, Shape: []sym.Expr{foundAs(c, n, "bytes", "bytes", sym.Unlimited)}}
 }

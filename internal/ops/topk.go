@@ -11,8 +11,8 @@ func init() {
 	define(&Def{Op: "topk", Grad: topkGrad, Shape: topkShape, Mean: hostMean("topk"), Host: "topk", Samples: topkSamples})
 }
 
-// TopK finds the k largest (or smallest) elements along an axis, in order, and their positions (i64). Of equal elements the first comes first;
-// NaN is larger than any number.
+// TopK finds the k largest (or smallest) elements along an axis, in order, and their positions (i64). Of equal elements
+// the first comes first; NaN is larger than any number.
 func TopK(b *ir.Builder, x *ir.Value, k sym.Expr, axis int64, largest bool) (values, indices *ir.Value) {
 	n := b.Node("topk", ir.Attrs{"k": k, "axis": axis, "largest": largest}, x)
 	return n.Outputs[0], n.Outputs[1]

@@ -12,10 +12,12 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "trees", NoGrad: "constant between the values at which trees branch", Shape: treesShape, Mean: hostMean("trees"), Host: "trees", Samples: treesSamples})
+	define(&Def{Op: "trees", NoGrad: "constant between the values at which trees branch", Shape: treesShape,
+		Mean: hostMean("trees"), Host: "trees", Samples: treesSamples})
 }
 
-// A Forest is decision trees in tables. A root or child of at least 0 is a node, which comes after its parent; another is the complement (^) of a leaf.
+// A Forest is decision trees in tables. A root or child of at least 0 is a node, which comes after its parent; another
+// is the complement (^) of a leaf.
 type Forest struct {
 	Roots    []int32
 	Features []int32   // of each node: what it looks at
@@ -27,9 +29,9 @@ type Forest struct {
 	Weights  []float64 // of each target: what the leaf gives it
 }
 
-// Trees sends each row of x[N, F], f32 or f64, down every tree: [N, targets], the sum, average, min or max (the aggregate) of what the leaves give, plus base where it is not nil.
-// A target that no leaf gives anything is 0. Comparisons and sums are of x's type, the trees in their order:
-// whether a vote is a tie depends on it.
+// Trees sends each row of x[N, F], f32 or f64, down every tree: [N, targets], the sum, average, min or max (the
+// aggregate) of what the leaves give, plus base if it is not nil. A target that no leaf gives anything is 0.
+// Comparisons and sums are of x's type, the trees in their order: whether a vote is a tie depends on it.
 func Trees(b *ir.Builder, x *ir.Value, f *Forest, targets int64, aggregate string, base []float64) *ir.Value {
 	names := []string{"roots", "nodes", "leaves", "targets", "weights", "base"}
 	in := []*ir.Value{x}
@@ -47,7 +49,8 @@ func forestTables(dt dtype.DType, f *Forest, targets int64, base []float64) []*t
 	if f.dense(targets) {
 		begins, to = nil, nil
 	}
-	tables := []*tensor.Tensor{wholes(p.roots), wholes(p.words, int64(len(p.words))/words, words), wholes(begins), wholes(to), realTensor(dt, f.Weights)}
+	tables := []*tensor.Tensor{wholes(p.roots), wholes(p.words, int64(len(p.words))/words, words), wholes(begins),
+		wholes(to), realTensor(dt, f.Weights)}
 	if base != nil {
 		tables = append(tables, realTensor(dt, base))
 	}
@@ -109,7 +112,8 @@ func treesShape(c *ir.Inference, n *ir.Node) error {
 	if x.DType != dtype.F32 && x.DType != dtype.F64 || targets < 0 {
 		return fault(n, "trees for %s with %d targets", x, targets)
 	}
-	if err := c.RequireEqual(n, n.Inputs[2].Type.Shape[1], sym.Const(hostop.TreeNodeWords(x.DType.Size())), "the words of a node"); err != nil {
+	if err := c.RequireEqual(n, n.Inputs[2].Type.Shape[1], sym.Const(hostop.TreeNodeWords(x.DType.Size())),
+		"the words of a node"); err != nil {
 		return err
 	}
 	n.Result(0, ir.Type{DType: x.DType, Shape: []sym.Expr{x.Shape[0], sym.Const(targets)}})
@@ -160,7 +164,8 @@ func treesSamples(r *rand.Rand) []Sample {
 				base = []float64{0.5, -1, 0, 3}
 			}
 			in := append([]*tensor.Tensor{x}, forestTables(dt, f, 4, base)...)
-			out = append(out, Sample{Attrs: ir.Attrs{"targets": int64(4), "aggregate": aggregate}, Inputs: in, Constant: []int{1, 2, 3, 4, 5, 6}})
+			out = append(out, Sample{Attrs: ir.Attrs{"targets": int64(4), "aggregate": aggregate}, Inputs: in,
+				Constant: []int{1, 2, 3, 4, 5, 6}})
 		}
 	}
 	return out

@@ -14,7 +14,8 @@ import (
 func leafOf[T float32 | float64](f *Forest, x []T, at int32) int32 {
 	for at >= 0 {
 		v, s := x[f.Features[at]], T(f.Splits[at])
-		met := map[uint8]bool{treeLE: v <= s, treeLT: v < s, treeGE: v >= s, treeGT: v > s, treeEQ: v == s, treeNE: v != s}[f.Modes[at]&^TreeMissing]
+		met := map[uint8]bool{treeLE: v <= s, treeLT: v < s, treeGE: v >= s, treeGT: v > s, treeEQ: v == s,
+			treeNE: v != s}[f.Modes[at]&^TreeMissing]
 		if f.Modes[at]&TreeMissing != 0 && v != v {
 			met = true
 		}
@@ -37,7 +38,8 @@ func TestTreesPacked(t *testing.T) {
 func treesPacked[T float32 | float64](t *testing.T) {
 	r := rand.New(rand.NewSource(11))
 	inf := math.Inf(1)
-	specials := []float64{0, math.Copysign(0, -1), inf, -inf, math.NaN(), math.MaxFloat32, -math.MaxFloat32, math.SmallestNonzeroFloat32, 1, -1, 0.1, math.MaxFloat64, -math.MaxFloat64}
+	specials := []float64{0, math.Copysign(0, -1), inf, -inf, math.NaN(), math.MaxFloat32, -math.MaxFloat32,
+		math.SmallestNonzeroFloat32, 1, -1, 0.1, math.MaxFloat64, -math.MaxFloat64}
 	draw := func() float64 {
 		if r.Intn(3) == 0 {
 			return specials[r.Intn(len(specials))]
@@ -84,7 +86,8 @@ func treesPacked[T float32 | float64](t *testing.T) {
 		for i, v := range x {
 			samples.SetFloat(int64(i), float64(v))
 		}
-		out, err := hostop.Apply("trees", map[string]any{"targets": int64(targets), "aggregate": aggregate}, append([]*tensor.Tensor{samples}, forestTables(dt, f, int64(targets), base)...), []dtype.DType{dt})
+		out, err := hostop.Apply("trees", map[string]any{"targets": int64(targets), "aggregate": aggregate},
+			append([]*tensor.Tensor{samples}, forestTables(dt, f, int64(targets), base)...), []dtype.DType{dt})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +118,8 @@ func treesPacked[T float32 | float64](t *testing.T) {
 				}
 				got := T(out[0].Float(int64(row*targets + to)))
 				if got != want[to] && !(got != got && want[to] != want[to]) {
-					t.Fatalf("trial %d, %s, row %d of %d, target %d of %d: %v, want %v", trial, aggregate, row, rows, to, targets, got, want[to])
+					t.Fatalf("trial %d, %s, row %d of %d, target %d of %d: %v, want %v", trial, aggregate, row, rows, to, targets, got,
+						want[to])
 				}
 			}
 		}

@@ -7,11 +7,13 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "unique", Grad: uniqueGrad, Shape: uniqueShape, Mean: hostMean("unique"), Host: "unique", Samples: uniqueSamples})
+	define(&Def{Op: "unique", Grad: uniqueGrad, Shape: uniqueShape, Mean: hostMean("unique"), Host: "unique",
+		Samples: uniqueSamples})
 }
 
-// Unique finds the different slices of x along an axis: the slices, where each stands first, which of them each slice of x is, and
-// how often each occurs. They come in ascending order, or in that of their first appearance. A matrix of one axis has the elements for slices.
+// Unique finds the different slices of x along an axis: the slices, where each stands first, which of them each slice
+// of x is, and how often each occurs. They come in ascending order, or in that of their first appearance. A matrix of
+// one axis has the elements for slices.
 func Unique(b *ir.Builder, x *ir.Value, axis int64, sorted bool) (values, indices, inverse, counts *ir.Value) {
 	n := b.Node("unique", ir.Attrs{"axis": axis, "sorted": sorted}, x)
 	return n.Outputs[0], n.Outputs[1], n.Outputs[2], n.Outputs[3]

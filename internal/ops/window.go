@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// CosineWindow is terms[0] + terms[1]·cos(t) + terms[2]·cos(2t) + …, where t goes from 0 in equal steps: to 2π with the last of size elements or, of a periodic window, with the one
-// that would follow.
+// CosineWindow is terms[0] + terms[1]·cos(t) + terms[2]·cos(2t) + …, where t goes from 0 in equal steps: to 2π with the
+// last of size elements or, of a periodic window, with the one that would follow.
 func CosineWindow(b *ir.Builder, dt dtype.DType, size sym.Expr, periodic bool, terms ...float64) *ir.Value {
 	period := size
 	if !periodic {

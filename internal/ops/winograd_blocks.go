@@ -78,7 +78,7 @@ func winogradPlaneBytes(tiles, channels, tile int64) int64 {
 	return tiles * (tile + 2) * (tile + 2) * channels * 4
 }
 
-// winogradBlockOf chooses a block for an image; false where there is none. A block covers whole tiles, or the image.
+// winogradBlockOf chooses a block for an image; false if there is none. A block covers whole tiles, or the image.
 // The planes that several output planes see are transformed once for those of a block.
 func winogradBlockOf(i WinogradImage, tile int64) (b winogradBlock, ok bool) {
 	rows, columns := (i.Height+tile-1)/tile, (i.Width+tile-1)/tile
@@ -206,7 +206,7 @@ func winogradIsBlocks(n *ir.Node, d *sym.Dims) bool {
 }
 
 // Cost is about what the convolution costs for each image by tiles of so many outputs each way, or directly where tile
-// is 0, in multiplications; ok is false where it cannot be.
+// is 0, in multiplications; ok is false if it cannot be.
 func (i WinogradImage) Cost(tile int64) (cost int64, ok bool) {
 	if tile == 0 {
 		return i.Height * i.Width * 9 * i.Pairs * i.Channels * i.Filters, true
@@ -249,5 +249,6 @@ func (i WinogradImage) costOf(b winogradBlock, tile int64) int64 {
 	// Of the planes that a block sees, those before the first and after the last of the image are not transformed.
 	seen := min(ceilDiv(i.Planes, b.planes)*(b.planes+i.Kernel-1), i.Pairs)
 	// Transforming an element of a tile costs as much as about eight multiplications of a product.
-	return blocks * side * (i.Pairs*max(tiles, fewestTiles)*i.Channels*i.Filters + 8*tiles*(i.Channels*b.parts*seen+i.Filters*i.Planes))
+	return blocks * side * (i.Pairs*max(tiles, fewestTiles)*i.Channels*i.Filters +
+		8*tiles*(i.Channels*b.parts*seen+i.Filters*i.Planes))
 }

@@ -109,7 +109,8 @@ func (w *winogradPlace) far() *loop.Memory {
 			}
 			first := [2]sym.Expr{w.firstRow.Add(t[0].Mul(tile)), w.firstColumn.Add(t[1].Mul(tile))}
 			existing(sums, w.tile, first, [2]sym.Expr{w.places[0], w.places[1]}, [2]bool{w.block.ragged[0], w.block.ragged[1]})
-			w.Store(far, []sym.Expr{plane.Mul(sym.Const(w.block.rows)).Add(t[0]), t[1]}, w.isFar(largest, extreme(loop.Min, sums)))
+			w.Store(far, []sym.Expr{plane.Mul(sym.Const(w.block.rows)).Add(t[0]), t[1]},
+				w.isFar(largest, extreme(loop.Min, sums)))
 		})
 	})
 	return far
@@ -129,7 +130,8 @@ func (k *Nest) isFar(largest, least loop.Expr) loop.Expr {
 	number := func(v float64) loop.Expr { return loop.Number(dtype.F32, v) }
 	largest, least = k.Let("n", largest), k.Let("n", least)
 	within := loop.Apply2(loop.And, loop.Apply2(loop.Le, largest, least), loop.Apply2(loop.Le, largest, number(farAbove)))
-	sized := loop.Apply2(loop.Or, loop.Apply2(loop.Ge, largest, number(farBelow)), loop.Apply2(loop.Eq, largest, number(0)))
+	sized := loop.Apply2(loop.Or, loop.Apply2(loop.Ge, largest, number(farBelow)),
+		loop.Apply2(loop.Eq, largest, number(0)))
 	return loop.Choose(loop.Apply2(loop.And, within, sized), number(0), number(1))
 }
 
@@ -210,7 +212,9 @@ func (w *winogradPlace) reached(reach *loop.Memory, inRow loop.Expr, at []sym.Ex
 		w.Each("j", tile, func(j sym.Expr) {
 			n, z := w.Var("n", loop.Number(dtype.F32, 0)), column.Add(j)
 			w.When(loop.Apply2(loop.And, inRow, loop.Inside(z, sym.Const(0), w.size[1])), func() {
-				w.Serial("c", w.channels, func(c sym.Expr) { w.Reduce(n, loop.Add, loop.Apply(loop.Abs, w.x.Load(with(at, z, c)...))) })
+				w.Serial("c", w.channels, func(c sym.Expr) {
+					w.Reduce(n, loop.Add, loop.Apply(loop.Abs, w.x.Load(with(at, z, c)...)))
+				})
 			}, nil)
 			w.Store(reach, []sym.Expr{row, j, place}, n)
 		})
@@ -227,7 +231,8 @@ func extreme(op loop.BinaryOp, list []loop.Expr) loop.Expr {
 }
 
 // direct computes a tile of a plane as sums of products, of the filters from first on.
-func (w *winogradPlace) direct(plane sym.Expr, t []sym.Expr, first sym.Expr, store func(p, q, c sym.Expr, v loop.Expr)) {
+func (w *winogradPlace) direct(plane sym.Expr, t []sym.Expr, first sym.Expr,
+	store func(p, q, c sym.Expr, v loop.Expr)) {
 	tile, side := sym.Const(w.tile), sym.Const(w.tile+2)
 	patch := w.Local("patch", dtype.F32, side.Mul(sym.Const(w.kernel)), side.Mul(w.channels))
 	w.deep(sym.Const(w.kernel), func(tap sym.Expr) {
@@ -241,7 +246,8 @@ func (w *winogradPlace) direct(plane sym.Expr, t []sym.Expr, first sym.Expr, sto
 					})
 				}
 			}
-			inside := loop.Apply2(loop.And, loop.Inside(row, sym.Const(0), w.size[0]), loop.Inside(column, sym.Const(0), w.size[1]))
+			inside := loop.Apply2(loop.And, loop.Inside(row, sym.Const(0), w.size[0]),
+				loop.Inside(column, sym.Const(0), w.size[1]))
 			if !w.flat() {
 				inside = loop.Apply2(loop.And, inside, loop.Inside(at, sym.Const(0), w.depth))
 			}

@@ -19,10 +19,13 @@ func init() {
 	lowering := func(build func(k *Nest, n *ir.Node), error float64) []Lowering {
 		return []Lowering{{Name: "tiles", Build: build, Error: error}}
 	}
-	define(&Def{Op: "winograd_far", NoGrad: byPasses, Shape: winogradFarShape, Mean: winogradFarMean, Samples: winogradFarSamples, Lowerings: lowering(winogradFarTiles, 0)})
-	define(&Def{Op: "winograd_input", NoGrad: byPasses, Shape: winogradInputShape, Mean: winogradInputMean, Samples: winogradInputSamples,
+	define(&Def{Op: "winograd_far", NoGrad: byPasses, Shape: winogradFarShape, Mean: winogradFarMean,
+		Samples: winogradFarSamples, Lowerings: lowering(winogradFarTiles, 0)})
+	define(&Def{Op: "winograd_input", NoGrad: byPasses, Shape: winogradInputShape, Mean: winogradInputMean,
+		Samples:   winogradInputSamples,
 		Lowerings: lowering(winogradInputTiles, 1e-5)})
-	define(&Def{Op: "winograd_output", NoGrad: byPasses, Shape: winogradOutputShape, Mean: winogradOutputMean, Samples: winogradOutputSamples,
+	define(&Def{Op: "winograd_output", NoGrad: byPasses, Shape: winogradOutputShape, Mean: winogradOutputMean,
+		Samples:   winogradOutputSamples,
 		Lowerings: lowering(winogradOutputTiles, 1e-4)})
 }
 
@@ -79,7 +82,8 @@ func (t *winogradTiling) inferred(c *ir.Inference, n *ir.Node, i, axes int) erro
 		return fault(n, "input %s in tiles of %d", x, n.Attrs.Int("tile", 0))
 	}
 	for _, places := range t.places {
-		if err := c.Require(n, sym.Cond{A: sym.Const(0), Rel: sym.LE, B: places}, "the kernel fits the padded input"); err != nil {
+		if err := c.Require(n, sym.Cond{A: sym.Const(0), Rel: sym.LE, B: places},
+			"the kernel fits the padded input"); err != nil {
 			return err
 		}
 	}
@@ -107,7 +111,8 @@ func winogradInputShape(c *ir.Inference, n *ir.Node) error {
 		return err
 	}
 	x := n.Inputs[0].Type.Shape
-	n.Result(0, ir.Type{DType: dtype.F32, Shape: []sym.Expr{sym.Const(t.side * t.side), x[1], x[0], t.tiles[0], t.tiles[1]}})
+	n.Result(0, ir.Type{DType: dtype.F32, Shape: []sym.Expr{sym.Const(t.side * t.side), x[1], x[0], t.tiles[0],
+		t.tiles[1]}})
 	return nil
 }
 
@@ -120,11 +125,13 @@ func winogradOutputShape(c *ir.Inference, n *ir.Node) error {
 		return err
 	}
 	sums, far, x, plain := n.Inputs[0].Type, n.Inputs[1].Type, n.Inputs[2].Type, n.Inputs[3].Type
-	if len(sums.Shape) != 5 || len(far.Shape) != 3 || len(plain.Shape) != 4 || sums.DType != dtype.F32 || far.DType != dtype.F32 || plain.DType != dtype.F32 {
+	if len(sums.Shape) != 5 || len(far.Shape) != 3 || len(plain.Shape) != 4 || sums.DType != dtype.F32 ||
+		far.DType != dtype.F32 || plain.DType != dtype.F32 {
 		return fault(n, "sums %s, far tiles %s and weights %s", sums, far, plain)
 	}
 	filters := sums.Shape[1]
-	pairs := [][2]sym.Expr{{sums.Shape[0], sym.Const(t.side * t.side)}, {plain.Shape[0], filters}, {plain.Shape[1], x.Shape[1]},
+	pairs := [][2]sym.Expr{{sums.Shape[0], sym.Const(t.side * t.side)}, {plain.Shape[0], filters},
+		{plain.Shape[1], x.Shape[1]},
 		{plain.Shape[2], sym.Const(3)}, {plain.Shape[3], sym.Const(3)}}
 	for i, extent := range []sym.Expr{x.Shape[0], t.tiles[0], t.tiles[1]} {
 		pairs = append(pairs, [2]sym.Expr{sums.Shape[2+i], extent}, [2]sym.Expr{far.Shape[i], extent})
@@ -144,7 +151,7 @@ func winogradOutputShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// winogradTilesOf is a tiling of known sizes: the input element that a tile's element is, -1 where it is padding.
+// winogradTilesOf is a tiling of known sizes: the input element that a tile's element is, -1 if it is padding.
 type winogradTilesOf struct {
 	tile, side   int64
 	begin        []int64
@@ -167,7 +174,7 @@ func winogradTiles(e *ir.Evaluation, n *ir.Node, size []int64) (t winogradTilesO
 	return t, nil
 }
 
-// at is where element i, j of the tile right, down lies in a plane of the input; -1 where it is in the padding.
+// at is where element i, j of the tile right, down lies in a plane of the input; -1 if it is in the padding.
 func (t *winogradTilesOf) at(down, right, i, j int64) int64 {
 	row, column := down*t.tile+i-t.begin[0], right*t.tile+j-t.begin[1]
 	if row < 0 || row >= t.size[0] || column < 0 || column >= t.size[1] {
@@ -335,11 +342,12 @@ func newWinogradStage(k *Nest, n *ir.Node, x *loop.Memory) winogradStage {
 	return winogradStage{k, t}
 }
 
-// load is element i, j of a tile of a plane of x, which the first indices pick; 0 where it is in the padding.
+// load is element i, j of a tile of a plane of x, which the first indices pick; 0 if it is in the padding.
 func (s *winogradStage) load(x *loop.Memory, plane []sym.Expr, down, right, i, j sym.Expr) loop.Expr {
 	tile := sym.Const(s.tile)
 	row, column := down.Mul(tile).Add(i).Sub(s.begin[0]), right.Mul(tile).Add(j).Sub(s.begin[1])
-	inside := loop.Apply2(loop.And, loop.Inside(row, sym.Const(0), s.size[0]), loop.Inside(column, sym.Const(0), s.size[1]))
+	inside := loop.Apply2(loop.And, loop.Inside(row, sym.Const(0), s.size[0]),
+		loop.Inside(column, sym.Const(0), s.size[1]))
 	return x.LoadIf(inside, loop.Number(x.DType, 0), with(plane, row, column)...)
 }
 
@@ -470,7 +478,8 @@ func winogradStageSamples(inputs func(tile int64, shape, tiles []int64) []*tenso
 			for axis := range 2 {
 				tiles = append(tiles, ceilDiv(shape[2+axis]+begin[axis]+end[axis]-2, tile))
 			}
-			out = append(out, Sample{Attrs: ir.Attrs{"tile": tile, "begin": ir.Constants(begin), "end": ir.Constants(end)}, Inputs: inputs(tile, shape, tiles)})
+			out = append(out, Sample{Attrs: ir.Attrs{"tile": tile, "begin": ir.Constants(begin), "end": ir.Constants(end)},
+				Inputs: inputs(tile, shape, tiles)})
 		}
 	}
 	return out
@@ -504,7 +513,8 @@ func winogradOutputSamples(r *rand.Rand) []Sample {
 		for i := range far.Len() {
 			far.SetFloat(i, float64(r.Intn(2)))
 		}
-		in := []*tensor.Tensor{sums, far, sampleNormal(r, dtype.F32, shape...), sampleNormal(r, dtype.F32, filters, shape[1], 3, 3)}
+		in := []*tensor.Tensor{sums, far, sampleNormal(r, dtype.F32, shape...),
+			sampleNormal(r, dtype.F32, filters, shape[1], 3, 3)}
 		if shape[0] == 2 {
 			in = append(in, sampleNormal(r, dtype.F32, filters))
 		}

@@ -64,7 +64,8 @@ func lowered(t *testing.T, s *sampled, n *ir.Node, values map[*ir.Value]*tensor.
 	}
 	k.Out = append(k.Out, k.Param("y", loop.Write, dtype.F32, n.Outputs[0].Type.Shape))
 	low.Build(k, n)
-	if err := loop.Interpret(k.Finish(), append(operands, loop.Data{DType: got.DType(), Bytes: got.Bytes()}), nil); err != nil {
+	if err := loop.Interpret(k.Finish(), append(operands, loop.Data{DType: got.DType(), Bytes: got.Bytes()}),
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	return got

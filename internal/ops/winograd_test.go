@@ -70,7 +70,8 @@ func TestWinogradBound(t *testing.T) {
 	}
 }
 
-func testWinogradBound(t *testing.T, planes []int64, compute func(t *testing.T, x, w *tensor.Tensor, tile int64) *tensor.Tensor) {
+func testWinogradBound(t *testing.T, planes []int64, compute func(t *testing.T, x, w *tensor.Tensor,
+	tile int64) *tensor.Tensor) {
 	channels, filters, room := int64(16), int64(4), 5
 	if planes != nil {
 		channels, room = 6, 2
@@ -118,7 +119,8 @@ func testWinogradBound(t *testing.T, planes []int64, compute func(t *testing.T, 
 				t.Fatalf("planes %v, tiles of %d, outlier %g, form %d: %v", planes, tile, outlier, form, err)
 			}
 			if worst[tile] = max(worst[tile], e); e > bound {
-				t.Errorf("planes %v, tiles of %d, outlier %g, form %d: an error of %.3g of the sum of magnitudes times the greatest weight, more than %g",
+				t.Errorf("planes %v, tiles of %d, outlier %g, form %d: an error of %.3g of the sum of magnitudes times the "+
+					"greatest weight, more than %g",
 					planes, tile, outlier, form, e, bound)
 			}
 		}
@@ -158,7 +160,8 @@ func windowErrors(got, x, w *tensor.Tensor) (worst float64, err error) {
 		y := got.Float(flat)
 		switch limit := magnitude * greatest; {
 		case limit > math.MaxFloat32/2: // of an infinity, or where a sum may overflow on its way
-			if s := math.Abs(sum); (math.IsInf(limit, 0) || limit != limit) && (math.IsNaN(y) != math.IsNaN(sum) || s == s && y != sum) {
+			if s := math.Abs(sum); (math.IsInf(limit, 0) || limit != limit) &&
+				(math.IsNaN(y) != math.IsNaN(sum) || s == s && y != sum) {
 				err = fmt.Errorf("result %v is %g, not %g", o, y, sum)
 			}
 		case limit == 0 && y != 0:

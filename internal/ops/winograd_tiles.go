@@ -53,7 +53,8 @@ func winogradBlocks(k *Nest, n *ir.Node) {
 
 // newWinogradForm has the planes and rows of the kernel be one axis.
 func newWinogradForm(k *Nest, n *ir.Node) *winogradForm {
-	f := &winogradForm{Nest: k, x: k.In[0], u: k.In[1], plain: k.In[2], bias: present(k.In, 3), out: k.Out[0], tile: n.Attrs.Int("tile", 0), begin: n.Attrs.Exprs("begin"),
+	f := &winogradForm{Nest: k, x: k.In[0], u: k.In[1], plain: k.In[2], bias: present(k.In, 3), out: k.Out[0],
+		tile: n.Attrs.Int("tile", 0), begin: n.Attrs.Exprs("begin"),
 		kernel: 1, depth: one, planes: one, images: k.In[0].Shape[0]}
 	f.block, _ = winogradGridOf(n, k.D)
 	if len(f.x.Shape) == 5 {
@@ -79,7 +80,8 @@ func (k *Nest) deep(count sym.Expr, body func(i sym.Expr)) {
 // place is a block of an image: the one so many blocks deep, and down and to the right.
 func (f *winogradForm) place(image, deep, down, right sym.Expr) *winogradPlace {
 	rows, columns := f.block.sizeOf(down)
-	p := &winogradPlace{winogradForm: f, rows: rows, columns: columns, image: image, firstRow: down.Mul(sym.Const(f.block.rows * f.tile)),
+	p := &winogradPlace{winogradForm: f, rows: rows, columns: columns, image: image,
+		firstRow:    down.Mul(sym.Const(f.block.rows * f.tile)),
 		firstColumn: right.Mul(columns.Mul(sym.Const(f.tile)))}
 	p.top, p.left = p.firstRow.Sub(f.begin[0]), p.firstColumn.Sub(f.begin[1])
 	p.firstPlane = deep.Mul(sym.Const(f.block.planes))
@@ -138,7 +140,8 @@ func (w *winogradPlace) transformed() *loop.Memory {
 					values[j] = k.Let("d", half.Load(at[1], at[0].Mul(sym.Const(w.tile)).Add(sym.Const(int64(j))), at[2]))
 				}
 				for j, v := range k.combined(minimals[w.tile].input, values) {
-					k.Store(seen, []sym.Expr{at[1].Mul(side).Add(sym.Const(int64(j))), i.Mul(w.most).Add(r.Mul(w.columns)).Add(at[0]), at[2]}, v)
+					k.Store(seen, []sym.Expr{at[1].Mul(side).Add(sym.Const(int64(j))), i.Mul(w.most).Add(r.Mul(w.columns)).Add(at[0]),
+						at[2]}, v)
 				}
 			})
 		})
@@ -169,7 +172,8 @@ func (w *winogradPlace) half(plane, top sym.Expr) *loop.Memory {
 		k.When(loop.Apply2(loop.And, within, loop.Inside(top, sym.Const(0), w.size[0].Sub(sym.Const(side-1)))),
 			column(func(y, c sym.Expr) loop.Expr { return x.Load(w.of(plane, y, z, c)...) }),
 			column(func(y, c sym.Expr) loop.Expr {
-				return x.LoadIf(loop.Apply2(loop.And, loop.Inside(y, sym.Const(0), w.size[0]), within), loop.Number(x.DType, 0), w.of(plane, y, z, c)...)
+				return x.LoadIf(loop.Apply2(loop.And, loop.Inside(y, sym.Const(0), w.size[0]), within), loop.Number(x.DType, 0),
+					w.of(plane, y, z, c)...)
 			}))
 	})
 	return half

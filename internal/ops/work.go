@@ -18,7 +18,8 @@ func convolutionWork(n *ir.Node) sym.Expr {
 	if err != nil {
 		return sym.Expr{}
 	}
-	size, out, weights := planar(n, n.Inputs[0].Type.Shape), planar(n, n.Outputs[0].Type.Shape), filter(n, n.Inputs[1].Type.Shape)
+	size, out, weights := planar(n, n.Inputs[0].Type.Shape), planar(n, n.Outputs[0].Type.Shape),
+		filter(n, n.Inputs[1].Type.Shape)
 	seen := make([][]sym.Expr, axes) // by axis, for each position of the kernel: the output positions that see the input
 	for i := range axes {
 		for k := range w.Kernel[i] {
@@ -88,7 +89,8 @@ func winogradWork(n *ir.Node) sym.Expr {
 	last := len(x) - 1
 	planes, _ := winogradKernel(n).Const()
 	kernel := []int64{planes, 3, 3}[4-last:]
-	w := Window{Kernel: kernel, Strides: []int64{1, 1, 1}, Dilations: []int64{1, 1, 1}, Begin: n.Attrs.Exprs("begin"), End: n.Attrs.Exprs("end")}
+	w := Window{Kernel: kernel, Strides: []int64{1, 1, 1}, Dilations: []int64{1, 1, 1}, Begin: n.Attrs.Exprs("begin"),
+		End: n.Attrs.Exprs("end")}
 	work := sym.Product(sym.Const(2), out[0], out[last], x[last])
 	for i, kernel := range kernel {
 		pairs := sym.Const(0)

@@ -6,7 +6,8 @@ import (
 	"github.com/weirml/weir/internal/ir"
 )
 
-// Absorb lets matrix products read an operand that is a transpose of its last two axes as it lies: a weight that is used both ways is held once.
+// Absorb lets matrix products read an operand that is a transpose of its last two axes as it lies: a weight that is
+// used both ways is held once.
 func Absorb(m *ir.Module) error {
 	for _, f := range m.Funcs {
 		absorb(f.Body)
@@ -32,7 +33,7 @@ func absorb(b *ir.Block) {
 	}
 }
 
-// swapped is what v is a transpose of, with the last two axes swapped and the others in place; nil where it is none.
+// swapped is what v is a transpose of, with the last two axes swapped and the others in place; nil if it is none.
 func swapped(v *ir.Value) *ir.Value {
 	if v.Node == nil || v.Const != nil || v.Node.Op.Name() != "transpose" {
 		return nil

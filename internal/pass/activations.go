@@ -7,29 +7,41 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
-// Activations recognises functions of one element that a model spells out: Sigmoid, SiLU and its relatives, GELU by the error function and by tanh, Mish, Softplus, the
-// hard functions, ReLU. Where a spelling overflows, in exp, what takes its place does not.
+// Activations recognises functions of one element that a model spells out: Sigmoid, SiLU and its relatives, GELU by the
+// error function and by tanh, Mish, Softplus, the hard functions, ReLU. If a spelling overflows, in exp, what takes its
+// place does not.
 func Activations(m *ir.Module) error { return apply(m, activations) }
 
 var activations = []rule{
 	{"relu", []string{"max"}, found(both("max", the("x"), constant(is(0))), activation("relu"))},
-	{"sigmoid", []string{"reciprocal", "div"}, found(inverse(sum(is(1), op("exp", product(is(-1), the("x"))))), func(b *ir.Builder, m *match) *ir.Value {
-		return ops.Unary(b, ops.Sigmoid, m.value("x"))
-	})},
+	{"sigmoid", []string{"reciprocal", "div"}, found(inverse(sum(is(1), op("exp", product(is(-1), the("x"))))),
+		func(b *ir.Builder, m *match) *ir.Value {
+			return ops.Unary(b, ops.Sigmoid, m.value("x"))
+		})},
 	{"swish", []string{"mul"}, found(product(is(1), the("x"), op("sigmoid", product(let("alpha"), the("x")))), swish(1))},
-	{"swish by exp", []string{"div"}, found(op("div", the("x"), sum(is(1), op("exp", product(let("alpha"), the("x"))))), swish(-1))},
+	{"swish by exp", []string{"div"}, found(op("div", the("x"), sum(is(1), op("exp", product(let("alpha"), the("x"))))),
+		swish(-1))},
 	{"gelu", []string{"mul", "div"}, found(product(is(0.5), the("x"), sum(is(1), ofErf)), activation("gelu"))},
-	{"gelu by halves", []string{"mul"}, found(product(is(1), the("x"), sum(is(0.5), product(is(0.5), ofErf))), activation("gelu"))},
-	{"gelu_tanh", []string{"mul", "div"}, found(product(is(0.5), the("x"), sum(is(1), op("tanh", cubic(1)))), activation("gelu_tanh"))},
-	{"gelu_tanh by sigmoid", []string{"mul"}, found(product(is(1), the("x"), op("sigmoid", cubic(2))), activation("gelu_tanh"))},
-	{"softplus", []string{"log", "log1p"}, found(either(op("log", sum(is(1), op("exp", the("x")))), op("log1p", op("exp", the("x")))), activation("softplus"))},
+	{"gelu by halves", []string{"mul"}, found(product(is(1), the("x"), sum(is(0.5), product(is(0.5), ofErf))),
+		activation("gelu"))},
+	{"gelu_tanh", []string{"mul", "div"}, found(product(is(0.5), the("x"), sum(is(1), op("tanh", cubic(1)))),
+		activation("gelu_tanh"))},
+	{"gelu_tanh by sigmoid", []string{"mul"}, found(product(is(1), the("x"), op("sigmoid", cubic(2))),
+		activation("gelu_tanh"))},
+	{"softplus", []string{"log", "log1p"},
+		found(either(op("log", sum(is(1), op("exp", the("x")))), op("log1p", op("exp", the("x")))), activation("softplus"))},
 	{"mish", []string{"mul"}, found(product(is(1), the("x"), op("tanh", op("softplus", the("x")))), activation("mish"))},
-	{"hard_sigmoid", []string{"min", "max", "relu"}, found(within(1, sum(let("beta"), product(let("alpha"), the("x")))), hardSigmoid(1))},
-	{"hard_sigmoid of six", []string{"mul", "div"}, found(product(is(1.0/6), within(6, sum(let("beta"), product(let("alpha"), the("x"))))), hardSigmoid(6))},
-	{"hard_swish", []string{"mul", "div"}, found(product(is(1.0/6), the("x"), within(6, sum(is(3), the("x")))), activation("hard_swish"))},
-	{"hard_swish by hard_sigmoid", []string{"mul"}, found(product(is(1), the("x"), where(op("hard_sigmoid", the("x")), func(_ *match, v *ir.Value) bool {
-		return near(v.Type.DType, v.Node.Attrs.Float("alpha", 0), 1.0/6) && near(v.Type.DType, v.Node.Attrs.Float("beta", 0), 0.5)
-	})), activation("hard_swish"))},
+	{"hard_sigmoid", []string{"min", "max", "relu"}, found(within(1, sum(let("beta"), product(let("alpha"), the("x")))),
+		hardSigmoid(1))},
+	{"hard_sigmoid of six", []string{"mul", "div"},
+		found(product(is(1.0/6), within(6, sum(let("beta"), product(let("alpha"), the("x"))))), hardSigmoid(6))},
+	{"hard_swish", []string{"mul", "div"}, found(product(is(1.0/6), the("x"), within(6, sum(is(3), the("x")))),
+		activation("hard_swish"))},
+	{"hard_swish by hard_sigmoid", []string{"mul"},
+		found(product(is(1), the("x"), where(op("hard_sigmoid", the("x")), func(_ *match, v *ir.Value) bool {
+			return near(v.Type.DType, v.Node.Attrs.Float("alpha", 0), 1.0/6) && near(v.Type.DType, v.Node.Attrs.Float("beta", 0),
+				0.5)
+		})), activation("hard_swish"))},
 }
 
 // ofErf is erf(x / √2).

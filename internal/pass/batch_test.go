@@ -44,7 +44,7 @@ func lastExtent(v *ir.Value) int64 {
 	return n
 }
 
-// next adds an operator; nil where what was drawn cannot be.
+// next adds an operator; nil if what was drawn cannot be.
 func (s *stepBuilder) next() *ir.Value {
 	b, x := s.b, s.any(0)
 	rank := len(x.Type.Shape)
@@ -114,7 +114,8 @@ func (s *stepBuilder) next() *ir.Value {
 		attrs := w.Attrs()
 		attrs["groups"], attrs["last"] = int64(1), true
 		filters := 1 + s.Int64N(3)
-		return b.Op("convolution", attrs, x, s.constant(append(slices.Clone(w.Kernel), lastExtent(x), filters)...), s.constant(filters))
+		return b.Op("convolution", attrs, x, s.constant(append(slices.Clone(w.Kernel), lastExtent(x), filters)...),
+			s.constant(filters))
 	case 9:
 		if rank != 4 {
 			return nil
@@ -173,14 +174,17 @@ func TestBatch(t *testing.T) {
 	loops, pieces := map[int]int{}, map[int64]int{}
 	for seed := range uint64(600) {
 		r := rand.New(rand.NewPCG(seed, 9))
-		m := &ir.Module{Name: "m", Dims: sym.NewDims(), Limits: map[sym.Name]sym.Expr{}, Main: &ir.Func{Name: "f", Body: &ir.Block{}}}
+		m := &ir.Module{Name: "m", Dims: sym.NewDims(), Limits: map[sym.Name]sym.Expr{},
+			Main: &ir.Func{Name: "f", Body: &ir.Block{}}}
 		m.Funcs = []*ir.Func{m.Main}
-		s := &stepBuilder{windows: windows{Rand: r, b: ir.NewBuilder(ir.NewInference(m), m.Main.Body), axes: 2}, batch: sym.Const(2 + r.Int64N(9))}
+		s := &stepBuilder{windows: windows{Rand: r, b: ir.NewBuilder(ir.NewInference(m), m.Main.Body), axes: 2},
+			batch: sym.Const(2 + r.Int64N(9))}
 		if r.IntN(3) > 0 {
 			m.Dims.Set(sym.User("n"), sym.Range{Min: r.Int64N(2), Max: 4 + r.Int64N(7)})
 			s.batch = sym.Dim("n")
 		}
-		for _, shape := range [][]sym.Expr{{s.batch, sym.Const(5), sym.Const(6), sym.Const(2)}, {s.batch, sym.Const(4)}, {s.batch, sym.Const(3), sym.Const(4)}} {
+		for _, shape := range [][]sym.Expr{{s.batch, sym.Const(5), sym.Const(6), sym.Const(2)}, {s.batch, sym.Const(4)},
+			{s.batch, sym.Const(3), sym.Const(4)}} {
 			s.batched = append(s.batched, s.b.Param("x", ir.Type{DType: dtype.F32, Shape: shape}))
 		}
 		for range 4 + r.IntN(20) {

@@ -10,21 +10,23 @@ import (
 // Beside has convolutions to few channels, with constant weights of f32 and their channels last, computed with elements
 // of their kernels beside the output channels, if that takes less time: see ops.BesideAxes.
 func Beside(m *ir.Module) error {
-	return apply(m, []rule{{"a convolution to few channels", []string{"convolution"}, func(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
-		w, to := n.Inputs[1], n.Outputs[0].Type.DType
-		if !ops.Last(n) || w.Const == nil || w.Type.DType != dtype.F32 || n.Inputs[0].Type.DType != dtype.F32 || to != dtype.F32 || n.Attrs.Int("beside", 0) > 0 {
-			return nil
-		}
-		axes := ops.BesideAxes(n)
-		if axes == 0 {
-			return nil
-		}
-		t, err := tensor.Permuted(w.Const, w.Const.Shape(), ops.WeightsBeside(w.Const.Rank(), axes))
-		if err != nil {
-			return nil
-		}
-		settled(t)
-		in := append([]*ir.Value{n.Inputs[0], b.Constant(w.Name, t)}, n.Inputs[2:]...)
-		return b.Op("convolution", with(n, ir.Attrs{"beside": axes}), in...)
-	}}})
+	return apply(m, []rule{{"a convolution to few channels", []string{"convolution"},
+		func(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+			w, to := n.Inputs[1], n.Outputs[0].Type.DType
+			if !ops.Last(n) || w.Const == nil || w.Type.DType != dtype.F32 || n.Inputs[0].Type.DType != dtype.F32 ||
+				to != dtype.F32 || n.Attrs.Int("beside", 0) > 0 {
+				return nil
+			}
+			axes := ops.BesideAxes(n)
+			if axes == 0 {
+				return nil
+			}
+			t, err := tensor.Permuted(w.Const, w.Const.Shape(), ops.WeightsBeside(w.Const.Rank(), axes))
+			if err != nil {
+				return nil
+			}
+			settled(t)
+			in := append([]*ir.Value{n.Inputs[0], b.Constant(w.Name, t)}, n.Inputs[2:]...)
+			return b.Op("convolution", with(n, ir.Attrs{"beside": axes}), in...)
+		}}})
 }

@@ -31,42 +31,45 @@ func BlocksBytes(m *ir.Module) error { return blocks(m, func(*ir.Node) bool { re
 func blocks(m *ir.Module, bytes func(n *ir.Node) bool) error {
 	laid := map[*ir.Value]*blockWeights{} // by the dequantize's result, which several products may read
 	rounded := map[blocksOperand][]*ir.Value{}
-	return apply(m, []rule{{"a product of few bits", []string{"matmul"}, func(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
-		x, w := n.Inputs[0], n.Inputs[1]
-		d := producer(w, "dequantize")
-		if cut := producer(w, "slice"); cut != nil && fromStart(cut) {
-			d = producer(cut.Inputs[0], "dequantize")
-		}
-		if d == nil || bytes != nil && !bytes(n) || n.Attrs.Bool("transpose_a") || !floatsOf(x) || !floatsOf(n.Outputs[0]) || producer(x, "dequantize") != nil {
-			return nil
-		}
-		weights := laid[w]
-		if weights == nil {
-			weights = weightsOfBlocks(w, n.Attrs.Bool("transpose_b"))
-			weights.inBytes = bytes != nil
-			laid[w] = weights
-		}
-		if weights.scale == nil || weights.turned != n.Attrs.Bool("transpose_b") || bytes != nil && !weights.FitsBytes(weights.zero != nil) {
-			return nil
-		}
-		if x.Type.DType != dtype.F32 {
-			x = ops.Cast(b, x, dtype.F32)
-		}
-		var y *ir.Value
-		if name := d.Inputs[0].Name; bytes == nil {
-			y = weights.product(b, x, name)
-		} else {
-			at := blocksOperand{r.block, n.Inputs[0], weights.Quantised(weights.zero != nil)}
-			if rounded[at] == nil {
-				rounded[at] = ops.QuantizeBlocks(b, x, at.weights)
+	return apply(m, []rule{{"a product of few bits", []string{"matmul"},
+		func(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+			x, w := n.Inputs[0], n.Inputs[1]
+			d := producer(w, "dequantize")
+			if cut := producer(w, "slice"); cut != nil && fromStart(cut) {
+				d = producer(cut.Inputs[0], "dequantize")
 			}
-			y = weights.productOfBytes(b, rounded[at], name)
-		}
-		if to := n.Outputs[0].Type.DType; to != dtype.F32 {
-			y = ops.Cast(b, y, to)
-		}
-		return y
-	}}})
+			if d == nil || bytes != nil && !bytes(n) || n.Attrs.Bool("transpose_a") || !floatsOf(x) || !floatsOf(n.Outputs[0]) ||
+				producer(x, "dequantize") != nil {
+				return nil
+			}
+			weights := laid[w]
+			if weights == nil {
+				weights = weightsOfBlocks(w, n.Attrs.Bool("transpose_b"))
+				weights.inBytes = bytes != nil
+				laid[w] = weights
+			}
+			if weights.scale == nil || weights.turned != n.Attrs.Bool("transpose_b") || bytes != nil &&
+				!weights.FitsBytes(weights.zero != nil) {
+				return nil
+			}
+			if x.Type.DType != dtype.F32 {
+				x = ops.Cast(b, x, dtype.F32)
+			}
+			var y *ir.Value
+			if name := d.Inputs[0].Name; bytes == nil {
+				y = weights.product(b, x, name)
+			} else {
+				at := blocksOperand{r.block, n.Inputs[0], weights.Quantised(weights.zero != nil)}
+				if rounded[at] == nil {
+					rounded[at] = ops.QuantizeBlocks(b, x, at.weights)
+				}
+				y = weights.productOfBytes(b, rounded[at], name)
+			}
+			if to := n.Outputs[0].Type.DType; to != dtype.F32 {
+				y = ops.Cast(b, y, to)
+			}
+			return y
+		}}})
 }
 
 // blocksOperand is an operand of products in a block of code, as weights want it rounded.
@@ -218,7 +221,8 @@ func weightsOfBlocks(v *ir.Value, turned bool) *blockWeights {
 		d = d.Inputs[0].Node
 	}
 	from, scale := matrixOf(d.Inputs[0]), matrixOf(d.Inputs[1])
-	if from == nil || scale == nil || from.repeats || scale.repeats || len(d.Inputs[0].Type.Shape) != 2 || !from.DType().IsInt() || from.DType().Bits() > 8 || !floatsOf(d.Inputs[1]) {
+	if from == nil || scale == nil || from.repeats || scale.repeats || len(d.Inputs[0].Type.Shape) != 2 ||
+		!from.DType().IsInt() || from.DType().Bits() > 8 || !floatsOf(d.Inputs[1]) {
 		return w
 	}
 	depth, columns := 0, 1
@@ -296,17 +300,24 @@ func (w *blockWeights) panels() (words, scale, zero *tensor.Tensor, err error) {
 	if w.turned {
 		major = 0
 	}
-	if words, err = tensor.Deferred(dtype.I32, []int64{w.Panels(), w.Words(), ops.BlocksPanel}, w.weights.Tensor, major, w.fillWords); err != nil {
+	if words, err = tensor.Deferred(dtype.I32, []int64{w.Panels(), w.Words(), ops.BlocksPanel}, w.weights.Tensor, major,
+		w.fillWords); err != nil {
 		return nil, nil, nil, err
 	}
-	laid := func(to dtype.DType, from *constantMatrix, set func(to *tensor.Tensor, at, from int64)) (*tensor.Tensor, error) {
-		return tensor.Deferred(to, []int64{w.Panels(), w.Count(), ops.BlocksPanel}, from.Tensor, 0, func(to *tensor.Tensor, axis int, begin, end int64) {
-			w.each(to, axis, begin, end, func(at, block, column int64) { set(to, at, w.shared(from, block, column)) })
-		})
+	laid := func(to dtype.DType, from *constantMatrix, set func(to *tensor.Tensor, at, from int64)) (*tensor.Tensor,
+		error) {
+		return tensor.Deferred(to, []int64{w.Panels(), w.Count(), ops.BlocksPanel}, from.Tensor, 0,
+			func(to *tensor.Tensor, axis int, begin, end int64) {
+				w.each(to, axis, begin, end, func(at, block, column int64) { set(to, at, w.shared(from, block, column)) })
+			})
 	}
-	scale, err = laid(w.scale.DType(), w.scale, func(to *tensor.Tensor, at, from int64) { to.SetFloat(at, w.scale.Float(from)) })
+	scale, err = laid(w.scale.DType(), w.scale, func(to *tensor.Tensor, at, from int64) {
+		to.SetFloat(at, w.scale.Float(from))
+	})
 	if err == nil && w.zero != nil {
-		zero, err = laid(dtype.U8, w.zero, func(to *tensor.Tensor, at, from int64) { to.SetInt(at, w.unsigned(w.zero.Int(from))) })
+		zero, err = laid(dtype.U8, w.zero, func(to *tensor.Tensor, at, from int64) {
+			to.SetInt(at, w.unsigned(w.zero.Int(from)))
+		})
 	}
 	w.made = [3]*tensor.Tensor{words, scale, zero}
 	return words, scale, zero, err

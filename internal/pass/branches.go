@@ -7,8 +7,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Branches puts the branch of an If in its place where the condition is a constant, or is proved to hold, or not to, for every value of the dimensions. Dimensions
-// that the If itself would have decided, where its branches differ in shape, become the branch's own.
+// Branches puts the branch of an If in its place where the condition is a constant, or is proved to hold, or not to,
+// for every value of the dimensions. Dimensions that the If itself would have decided, where its branches differ in
+// shape, become the branch's own.
 func Branches(m *ir.Module) error { return branches(m, nil) }
 
 // Possible is Branches for an If of which one branch needs what no value of the dimensions gives, in the ranges that
@@ -136,7 +137,8 @@ func (t *taking) take(b *ir.Block, n *ir.Node, taken *ir.Block) {
 		}
 		for axis, extent := range out.Type.Shape {
 			name, ok := extent.Name()
-			if ok && !extent.Equal(n.Regions[0].Results[i].Type.Shape[axis]) && !extent.Equal(n.Regions[1].Results[i].Type.Shape[axis]) {
+			if ok && !extent.Equal(n.Regions[0].Results[i].Type.Shape[axis]) &&
+				!extent.Equal(n.Regions[1].Results[i].Type.Shape[axis]) {
 				t.decided[name] = v.Type.Shape[axis] // the shape rule had made it
 			}
 		}

@@ -74,7 +74,8 @@ func TestBytesOfWeights(t *testing.T) {
 			for i := range from.Len() {
 				q, scale := float64(w.bytes.Int(i)), float64(w.scales[of(i)])
 				sums[of(i)] += w.bytes.Int(i)
-				if off := math.Abs(q*scale - from.Float(i)); off > scale*0.50001 || math.Abs(q) > 127 || scale > max(most[of(i)], bytesLeast)/126.9 {
+				if off := math.Abs(q*scale - from.Float(i)); off > scale*0.50001 || math.Abs(q) > 127 ||
+					scale > max(most[of(i)], bytesLeast)/126.9 {
 					t.Errorf("%v along %d: element %d, %g, is %g times %g", shape, axis, i, from.Float(i), q, scale)
 				}
 			}

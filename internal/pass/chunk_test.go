@@ -14,8 +14,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// windows builds a random chain of what moves windows over images, and of what stands between: channels last, [batch, rows, 5, channels], or [batch, rows, channels] of one axis. It
-// notes the operators.
+// windows builds a random chain of what moves windows over images, and of what stands between: channels last, [batch,
+// rows, 5, channels], or [batch, rows, channels] of one axis. It notes the operators.
 type windows struct {
 	*rand.Rand
 	b     *ir.Builder
@@ -67,13 +67,14 @@ func (w *windows) winograd(x *ir.Value, rows, channels int64) *ir.Value {
 	return ops.Winograd(w.b, x, u, plain, nil, tile, ir.Constants(begin), ir.Constants(end))
 }
 
-// next is one operator more; nil where what was drawn cannot be.
+// next is one operator more; nil if what was drawn cannot be.
 func (w *windows) next(x *ir.Value) *ir.Value {
 	b, rank := w.b, len(x.Type.Shape)
 	channels, _ := x.Type.Shape[rank-1].Const()
 	rows, _ := x.Type.Shape[1].Const()
 	kind := w.IntN(12)
-	w.names = append(w.names, [...]string{"convolution", "depthwise", "winograd", "max_pool", "average_pool", "lp_pool", "resample", "repeat", "pad", "concat", "space", "slice"}[kind])
+	w.names = append(w.names, [...]string{"convolution", "depthwise", "winograd", "max_pool", "average_pool", "lp_pool",
+		"resample", "repeat", "pad", "concat", "space", "slice"}[kind])
 	switch kind {
 	case 0, 1:
 		win, ok := w.window(x, 4)
@@ -86,7 +87,8 @@ func (w *windows) next(x *ir.Value) *ir.Value {
 		}
 		attrs := win.Attrs()
 		attrs["groups"], attrs["last"] = groups, true
-		return b.Op("convolution", attrs, x, w.constant(append(slices.Clone(win.Kernel), channels/groups, filters)...), w.constant(filters))
+		return b.Op("convolution", attrs, x, w.constant(append(slices.Clone(win.Kernel), channels/groups, filters)...),
+			w.constant(filters))
 	case 2:
 		if w.axes < 2 || rows < 3 {
 			return nil
@@ -146,13 +148,15 @@ func (w *windows) next(x *ir.Value) *ir.Value {
 	return ops.SliceAxis(b, x, 1, sym.Const(w.Int64N(2)), sym.Const(rows-1-w.Int64N(2)))
 }
 
-// TestChunkWindows: random chains of windows, in pieces of any number of rows, compute what they compute in one piece, to the bit.
+// TestChunkWindows: random chains of windows, in pieces of any number of rows, compute what they compute in one piece,
+// to the bit.
 func TestChunkWindows(t *testing.T) {
 	built, cut := map[string]int{}, map[string]int{}
 	pieces := map[int64]int{}
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 5))
-		m := &ir.Module{Name: "m", Dims: sym.NewDims(), Limits: map[sym.Name]sym.Expr{}, Main: &ir.Func{Name: "f", Body: &ir.Block{}}}
+		m := &ir.Module{Name: "m", Dims: sym.NewDims(), Limits: map[sym.Name]sym.Expr{},
+			Main: &ir.Func{Name: "f", Body: &ir.Block{}}}
 		m.Funcs = []*ir.Func{m.Main}
 		batch := sym.Const(1)
 		switch r.IntN(3) {
@@ -176,7 +180,9 @@ func TestChunkWindows(t *testing.T) {
 			y, err := try(func() *ir.Value { return w.next(values[len(values)-1]) })
 			if y == nil || err != nil {
 				w.names = w.names[:len(w.names)-1]
-				m.Main.Body.Nodes = slices.DeleteFunc(m.Main.Body.Nodes, func(n *ir.Node) bool { return len(n.Outputs) == 0 || n.Outputs[0] == nil })
+				m.Main.Body.Nodes = slices.DeleteFunc(m.Main.Body.Nodes, func(n *ir.Node) bool {
+					return len(n.Outputs) == 0 || n.Outputs[0] == nil
+				})
 				continue
 			}
 			values = append(values, y)
@@ -275,7 +281,8 @@ func TestSteps(t *testing.T) {
 	for _, c := range []struct {
 		values []int64
 		want   string
-	}{{[]int64{3}, "3"}, {[]int64{0, 4, 8, 12}, "4*i"}, {[]int64{0, 3, 7, 11, 15, 18}, "min(max(4*i - 1, 0), 18)"}, {[]int64{1, 0, 0, 0, -1}, ""}} {
+	}{{[]int64{3}, "3"}, {[]int64{0, 4, 8, 12}, "4*i"}, {[]int64{0, 3, 7, 11, 15, 18}, "min(max(4*i - 1, 0), 18)"},
+		{[]int64{1, 0, 0, 0, -1}, ""}} {
 		e, ok := ops.Steps(c.values, sym.Dim("i"))
 		if !ok || c.want != "" && e.String() != c.want {
 			t.Errorf("%v is %s, want %s", c.values, e, c.want)

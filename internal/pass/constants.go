@@ -7,10 +7,12 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// deferredLeast is the size in bytes from which constants that a pass makes stay deferred until they are laid out for the code: so that they are never held twice.
+// deferredLeast is the size in bytes from which constants that a pass makes stay deferred until they are laid out for
+// the code: so that they are never held twice.
 const deferredLeast = 16 << 10
 
-// deferredDeepest is how deep what is deferred may rest on what is deferred: a model may name every step between, and each would be computed from the first.
+// deferredDeepest is how deep what is deferred may rest on what is deferred: a model may name every step between, and
+// each would be computed from the first.
 const deferredDeepest = 8
 
 // settled has the elements of a constant computed that is small, or rests on too much.

@@ -2,7 +2,8 @@ package pass
 
 import "math"
 
-// network is a graph of pipes from node 0 to node 1, in which Dinic's algorithm (1970) finds the cheapest pipes to cut: those between the nodes that water still reaches and the rest.
+// network is a graph of pipes from node 0 to node 1, in which Dinic's algorithm (1970) finds the cheapest pipes to cut:
+// those between the nodes that water still reaches and the rest.
 type network struct {
 	head  []int32 // by node: its first pipe, −1: none
 	pipes []pipe  // pipe i and pipe i^1 are the two directions of one
@@ -31,7 +32,7 @@ func (g *network) join(from, to int32, price int64) {
 	g.head[from], g.head[to] = int32(len(g.pipes)-2), int32(len(g.pipes)-1)
 }
 
-// cut reports for each node whether it stays with node 0; nil where looking at that many pipes is not enough to find out.
+// cut reports for each node whether it stays with node 0; nil if looking at that many pipes is not enough to find out.
 func (g *network) cut(most int64) []bool {
 	for g.layers() {
 		g.at = append(g.at[:0], g.head...)
@@ -48,7 +49,7 @@ func (g *network) cut(most int64) []bool {
 	return near
 }
 
-// layers finds how far each node is from node 0; false where node 1 is not reached any more.
+// layers finds how far each node is from node 0; false if node 1 is not reached any more.
 func (g *network) layers() bool {
 	g.level = make([]int32, len(g.head))
 	for i := range g.level {
@@ -67,7 +68,7 @@ func (g *network) layers() bool {
 	return g.level[1] >= 0
 }
 
-// push sends what one path can take, along the layers; false where there is no path left.
+// push sends what one path can take, along the layers; false if there is no path left.
 func (g *network) push() bool {
 	var path []int32
 	for at := int32(0); at != 1; {

@@ -56,7 +56,8 @@ func (n *needs) keep(node *ir.Node) {
 	}
 }
 
-// decides reports whether computing a value binds a dimension that is needed: one of its shape that data decide and that none of its node's inputs has.
+// decides reports whether computing a value binds a dimension that is needed: one of its shape that data decide and
+// that none of its node's inputs has.
 func (n *needs) decides(node *ir.Node, v *ir.Value) bool {
 	for _, e := range v.Type.Shape {
 		name, ok := e.Name()

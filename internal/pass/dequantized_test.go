@@ -27,11 +27,14 @@ func TestDequantized(t *testing.T) {
 		taken                      bool
 	}{
 		{"a scale for all", "i8[3, 4, 5] = [" + numbersOf(60, -128, 127) + "]", "f32[] = [0.3]", "", 1, 0, "f32", true},
-		{"a scale for each index, the axis counted from behind", "u8[3, 4, 5] = [" + numbersOf(60, 0, 255) + "]", "f32[4] = [0.3, 2, 1e-30, 7]",
+		{"a scale for each index, the axis counted from behind", "u8[3, 4, 5] = [" + numbersOf(60, 0, 255) + "]",
+			"f32[4] = [0.3, 2, 1e-30, 7]",
 			"u8[4] = [0, 128, 255, 3]", -2, 0, "f32", true},
-		{"blocks of rows", "i8[4, 3, 2] = [" + numbersOf(24, -9, 9) + "]", "f32[2, 3, 2] = [" + numbersOf(12, 1, 5) + "]", "i8[2, 3, 2] = [" + numbersOf(12, -3, 3) + "]",
+		{"blocks of rows", "i8[4, 3, 2] = [" + numbersOf(24, -9, 9) + "]", "f32[2, 3, 2] = [" + numbersOf(12, 1, 5) + "]",
+			"i8[2, 3, 2] = [" + numbersOf(12, -3, 3) + "]",
 			0, 2, "f32", true},
-		{"blocks along the last axis, of four bits", "u4[3, 2, 6] = [" + numbersOf(36, 0, 15) + "]", "f32[3, 2, 2] = [" + numbersOf(12, 1, 5) + "]",
+		{"blocks along the last axis, of four bits", "u4[3, 2, 6] = [" + numbersOf(36, 0, 15) + "]",
+			"f32[3, 2, 2] = [" + numbersOf(12, 1, 5) + "]",
 			"u4[3, 2, 2] = [" + numbersOf(12, 0, 15) + "]", 2, 3, "f32", true},
 		{"halves", "i16[2, 3] = [-32768, 32767, 5, -77, 0, 1]", "f16[] = [0.0301]", "", 1, 0, "f16", true},
 		{"wide integers", "i32[2, 3] = [" + numbersOf(6, 0, 9) + "]", "f32[] = [0.3]", "", 1, 0, "f32", false},

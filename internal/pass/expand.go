@@ -5,7 +5,8 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
-// Expand replaces each node that has neither a view nor a lowering that applies by its expansion, until only primitives are left.
+// Expand replaces each node that has neither a view nor a lowering that applies by its expansion, until only primitives
+// are left.
 func Expand(m *ir.Module) error { return expandAll(m, false) }
 
 // ExpandForBlocks is Expand for machines with blocks of threads.
@@ -52,7 +53,7 @@ func (e *expansion) block(b *ir.Block) {
 	}
 }
 
-// node appends n's expansion, itself expanded, and records what replaces its results; false where n stays as it is.
+// node appends n's expansion, itself expanded, and records what replaces its results; false if n stays as it is.
 func (e *expansion) node(build *ir.Builder, n *ir.Node) bool {
 	c, replaced := e.c, e.replaced
 	def := ops.Of(n)

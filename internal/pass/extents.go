@@ -5,8 +5,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Extents writes every shape, element and attribute in the simplest way within the ranges that conditions have left to the dimensions: what was inferred before a
-// condition was met could not count on it. A dimension alone stays: a value that declares it, such as the number of an iteration, has to name it.
+// Extents writes every shape, element and attribute in the simplest way within the ranges that conditions have left to
+// the dimensions: what was inferred before a condition was met could not count on it. A dimension alone stays: a value
+// that declares it, such as the number of an iteration, has to name it.
 func Extents(m *ir.Module) error {
 	rewriteExprs(m, func(e sym.Expr) sym.Expr {
 		if _, alone := e.Name(); alone {
@@ -17,7 +18,8 @@ func Extents(m *ir.Module) error {
 	return nil
 }
 
-// rewriteExprs puts what one gives for an expression in its place: in the types of values, in what is known of them, and in attributes.
+// rewriteExprs puts what one gives for an expression in its place: in the types of values, in what is known of them,
+// and in attributes.
 func rewriteExprs(m *ir.Module, one func(sym.Expr) sym.Expr) {
 	all := func(list []sym.Expr) []sym.Expr {
 		if list == nil {

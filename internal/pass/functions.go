@@ -7,8 +7,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// dropFunctions removes the functions that main calls no more, with the dimensions that were theirs alone: a run does not bind those. Conditions on them go
-// too; where a call was expanded, the nodes in its place have asked for the same of the call's own dimensions.
+// dropFunctions removes the functions that main calls no more, with the dimensions that were theirs alone: a run does
+// not bind those. Conditions on them go too; where a call was expanded, the nodes in its place have asked for the same
+// of the call's own dimensions.
 func dropFunctions(m *ir.Module) {
 	if len(m.Funcs) < 2 {
 		return
@@ -60,7 +61,9 @@ func dropFunctions(m *ir.Module) {
 	m.Dims = dims
 	for _, list := range []*[]ir.Require{&m.Requires, &m.Proved} {
 		*list = slices.DeleteFunc(*list, func(r ir.Require) bool {
-			return slices.ContainsFunc(slices.Concat(r.Cond.A.Vars(), r.Cond.B.Vars()), func(name sym.Name) bool { return gone[name] })
+			return slices.ContainsFunc(slices.Concat(r.Cond.A.Vars(), r.Cond.B.Vars()), func(name sym.Name) bool {
+				return gone[name]
+			})
 		})
 	}
 }

@@ -19,33 +19,35 @@ func Halves(m *ir.Module) error {
 		value *ir.Value
 	}
 	wide := map[place]*ir.Value{} // operands that several products read
-	return apply(m, []rule{{"a product of widened halves", []string{"matmul", "convolution"}, func(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
-		x, w := n.Inputs[0], n.Inputs[1]
-		half := func(v *ir.Value) bool { return v.Type.DType == dtype.F16 }
-		convolution := n.Op.Name() == "convolution"
-		if w.Const == nil || x.Const != nil || !half(x) || !half(w) || !half(n.Outputs[0]) || ops.HasHoles(n) || convolution && n.Attrs.Int("groups", 1) != 1 {
-			return nil
-		}
-		at := place{r.block, x}
-		if wide[at] == nil {
-			wide[at] = ops.Cast(b, x, dtype.F32)
-		}
-		in, attrs := slices.Clone(n.Inputs), maps.Clone(n.Attrs)
-		in[0], attrs["dtype"] = wide[at], dtype.F32
-		for i, v := range in[1:] {
-			if v == nil || i == 0 && (!convolution || r.uses[w] > 1) {
-				continue
+	return apply(m, []rule{{"a product of widened halves", []string{"matmul", "convolution"},
+		func(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+			x, w := n.Inputs[0], n.Inputs[1]
+			half := func(v *ir.Value) bool { return v.Type.DType == dtype.F16 }
+			convolution := n.Op.Name() == "convolution"
+			if w.Const == nil || x.Const != nil || !half(x) || !half(w) || !half(n.Outputs[0]) || ops.HasHoles(n) ||
+				convolution && n.Attrs.Int("groups", 1) != 1 {
+				return nil
 			}
-			if v.Const == nil {
-				in[1+i] = ops.Cast(b, v, dtype.F32)
-				continue
+			at := place{r.block, x}
+			if wide[at] == nil {
+				wide[at] = ops.Cast(b, x, dtype.F32)
 			}
-			t, err := converted(v.Const, dtype.F32)
-			if err != nil {
-				b.Fail(err)
+			in, attrs := slices.Clone(n.Inputs), maps.Clone(n.Attrs)
+			in[0], attrs["dtype"] = wide[at], dtype.F32
+			for i, v := range in[1:] {
+				if v == nil || i == 0 && (!convolution || r.uses[w] > 1) {
+					continue
+				}
+				if v.Const == nil {
+					in[1+i] = ops.Cast(b, v, dtype.F32)
+					continue
+				}
+				t, err := converted(v.Const, dtype.F32)
+				if err != nil {
+					b.Fail(err)
+				}
+				in[1+i] = b.Constant(v.Name, t)
 			}
-			in[1+i] = b.Constant(v.Name, t)
-		}
-		return ops.Cast(b, b.Op(n.Op.Name(), attrs, in...), dtype.F16)
-	}}})
+			return ops.Cast(b, b.Op(n.Op.Name(), attrs, in...), dtype.F16)
+		}}})
 }

@@ -8,8 +8,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Joined moves reshapes that join or split leading axes down through products, normalisation and functions of single elements, until they meet one that undoes them: models
-// join the axes of rows for a product and split them again behind it, which keeps what stands on the two sides from being computed in one loop.
+// Joined moves reshapes that join or split leading axes down through products, normalisation and functions of single
+// elements, until they meet one that undoes them: models join the axes of rows for a product and split them again
+// behind it, which keeps what stands on the two sides from being computed in one loop.
 func Joined(m *ir.Module) error { return apply(m, joined) }
 
 var joined = []rule{
@@ -22,14 +23,16 @@ var joined = []rule{
 	{"rows of a function", ops.ElementwiseNames(), rowsOfFunction},
 }
 
-// rowsOf is what v is a reshape of that keeps the last axis; nil where it is none, or what it is of is read in that shape too.
+// rowsOf is what v is a reshape of that keeps the last axis; nil if it is none, or what it is of is read in that shape
+// too.
 func (r *rewriting) rowsOf(v *ir.Value) *ir.Value {
 	n := producer(v, "reshape")
 	if n == nil || v.Const != nil || r.owner[n] != r.block || r.uses[v] != 1 {
 		return nil
 	}
 	from, to := n.Inputs[0].Type.Shape, v.Type.Shape
-	if len(from) < 2 || len(to) < 2 || n.Inputs[0].Known != nil || r.Dims().EQ(from[len(from)-1], to[len(to)-1]) != sym.Yes {
+	if len(from) < 2 || len(to) < 2 || n.Inputs[0].Known != nil ||
+		r.Dims().EQ(from[len(from)-1], to[len(to)-1]) != sym.Yes {
 		return nil
 	}
 	return n.Inputs[0]
@@ -47,12 +50,14 @@ func rowsOfProduct(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 // rowsSplitBehind has a product's rows in the shape that they get behind it, where its operand is a reshape anyway.
 func rowsSplitBehind(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	product := producer(n.Inputs[0], "matmul")
-	if product == nil || r.owner[product] != r.block || r.uses[n.Inputs[0]] != 1 || product.Attrs.Bool("transpose_a") || len(product.Inputs[1].Type.Shape) != 2 {
+	if product == nil || r.owner[product] != r.block || r.uses[n.Inputs[0]] != 1 || product.Attrs.Bool("transpose_a") ||
+		len(product.Inputs[1].Type.Shape) != 2 {
 		return nil
 	}
 	x, out := producer(product.Inputs[0], "reshape"), n.Outputs[0].Type.Shape
 	from, last := product.Outputs[0].Type.Shape, len(out)-1
-	if x == nil || r.uses[product.Inputs[0]] != 1 || len(out) < 3 || len(out) < len(from) || r.Dims().EQ(out[last], from[len(from)-1]) != sym.Yes {
+	if x == nil || r.uses[product.Inputs[0]] != 1 || len(out) < 3 || len(out) < len(from) ||
+		r.Dims().EQ(out[last], from[len(from)-1]) != sym.Yes {
 		return nil
 	}
 	shape := product.Inputs[0].Type.Shape
@@ -60,7 +65,8 @@ func rowsSplitBehind(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return b.Op("matmul", product.Attrs, rows, product.Inputs[1])
 }
 
-// splitBehindSlice splits the axis that a slice cuts before it is cut, whole pieces of it, rather than behind: heads are split so.
+// splitBehindSlice splits the axis that a slice cuts before it is cut, whole pieces of it, rather than behind: heads
+// are split so.
 func splitBehindSlice(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	cut := producer(n.Inputs[0], "slice")
 	if cut == nil || r.owner[cut] != r.block || r.uses[n.Inputs[0]] != 1 || !steps(cut) {
@@ -83,11 +89,13 @@ func splitBehindSlice(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	before, inside := elementsOf(x[:axis]), elementsOf(x[axis+1:])
 	for at := range len(out) - 1 { // the axis of whole pieces, of which the slice takes some
 		piece := elementsOf(out[at+1:])
-		if size, ok := piece.Const(); !ok || size < 2 || isOne(out[at]) || r.Dims().EQ(elementsOf(out[:at]), before) != sym.Yes {
+		if size, ok := piece.Const(); !ok || size < 2 || isOne(out[at]) ||
+			r.Dims().EQ(elementsOf(out[:at]), before) != sym.Yes {
 			continue
 		}
 		all, first := x[axis].Mul(inside), cut.Attrs.Exprs("begin")[axis].Mul(inside)
-		if r.Dims().EQ(out[at].Mul(piece), part[axis].Mul(inside)) != sym.Yes || r.Dims().EQ(all.Mod(piece), sym.Const(0)) != sym.Yes ||
+		if r.Dims().EQ(out[at].Mul(piece), part[axis].Mul(inside)) != sym.Yes ||
+			r.Dims().EQ(all.Mod(piece), sym.Const(0)) != sym.Yes ||
 			r.Dims().EQ(first.Mod(piece), sym.Const(0)) != sym.Yes {
 			continue
 		}

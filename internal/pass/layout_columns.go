@@ -90,7 +90,8 @@ func (p *pieces) added(b *ir.Builder, columns *ir.Value, at, kernel []int64, fil
 			begin[2+i] = sym.Const(a.begin - tap[i]*a.dilation)
 			end[2+i] = b.Dims().Simplify(places[1+i].Sub(size[2+i]).Sub(begin[2+i]))
 		}
-		part := ops.Pad(b, ops.SliceAxis(b, columns, 1, sym.Const(element*filters), sym.Const(filters)), nil, "constant", begin, end)
+		part := ops.Pad(b, ops.SliceAxis(b, columns, 1, sym.Const(element*filters), sym.Const(filters)), nil, "constant",
+			begin, end)
 		if sum == nil {
 			sum = part
 		} else {

@@ -89,7 +89,8 @@ func transposedModel(r *rand.Rand, named bool) string {
 			fmt.Sscan(size, &extent)
 			out[i] = fmt.Sprint(s*extent + rest)
 		}
-		kernel, strides, dilations = append(kernel, fmt.Sprint(k)), append(strides, fmt.Sprint(s)), append(dilations, fmt.Sprint(d))
+		kernel, strides, dilations = append(kernel, fmt.Sprint(k)), append(strides, fmt.Sprint(s)),
+			append(dilations, fmt.Sprint(d))
 		begin, end = append(begin, fmt.Sprint(p)), append(end, fmt.Sprint(q))
 		count *= k
 	}
@@ -119,9 +120,11 @@ const %%f: f32[%s] = [%s]
 	if r.IntN(2) == 0 {
 		bias = ", %b"
 	}
-	text += fmt.Sprintf("%%t: f32[%s] = convolution_transpose(%%x, %%w%s) {begin = syms [%s], dilations = ints [%s], end = syms [%s], groups = int %d, kernel = ints [%s], strides = ints [%s]}\n",
+	text += fmt.Sprintf("%%t: f32[%s] = convolution_transpose(%%x, %%w%s) {begin = syms [%s], dilations = ints [%s], "+
+		"end = syms [%s], groups = int %d, kernel = ints [%s], strides = ints [%s]}\n",
 		y, bias, list(begin), list(dilations), list(end), groups, list(kernel), list(strides))
 	results := []string{"%t", "%s, %t", "%m", "%m, %s"}[r.IntN(4)]
-	text += fmt.Sprintf("%%s: f32[%s] = sigmoid(%%t)\n%%m: f32[%s] = mul(%%s, %%t)\n%%a: f32[%s] = add(%%m, %%f)\nreturn %s, %%a\n}", y, y, y, results)
+	text += fmt.Sprintf("%%s: f32[%s] = sigmoid(%%t)\n%%m: f32[%s] = mul(%%s, %%t)\n%%a: f32[%s] = add(%%m, "+
+		"%%f)\nreturn %s, %%a\n}", y, y, y, results)
 	return text
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// pattern is a description of how a value is computed. It calls then for each way in which v can be read so, with what it binds bound, until one is taken:
-// then reports whether it is. A match is complete only where nothing but the match itself reads what lies inside it.
+// pattern is a description of how a value is computed. It calls then for each way in which v can be read so, with what
+// it binds bound, until one is taken: then reports whether it is. A match is complete only if nothing but the match
+// itself reads what lies inside it.
 //
 //	product(is(1), the("x"), op("sigmoid", the("x")))  // x · sigmoid(x), in either order
 type pattern func(m *match, v *ir.Value, then func() bool) bool
@@ -72,7 +73,8 @@ func (m *match) value(name string) *ir.Value { return m.values[name] }
 // number is what a name of a number is bound to.
 func (m *match) number(name string) float64 { return m.numbers[name] }
 
-// local reports whether v is computed where the pattern's root is: what a loop's body reads from around it is not computed anew each time.
+// local reports whether v is computed where the pattern's root is: what a loop's body reads from around it is not
+// computed anew each time.
 func (m *match) local(v *ir.Value) bool {
 	return v != nil && v.Const == nil && v.Node != nil && m.r.owner[v.Node] == m.r.block
 }
@@ -196,7 +198,8 @@ func (x numeral) matches(m *match, dt dtype.DType, got float64, then func() bool
 	return false
 }
 
-// near reports whether two numbers are the same in the precision of dt, of at most f32's: constants of models were often rounded to that.
+// near reports whether two numbers are the same in the precision of dt, of at most f32's: constants of models were
+// often rounded to that.
 func near(dt dtype.DType, x, y float64) bool {
 	tolerance := map[dtype.DType]float64{dtype.F16: 2e-3, dtype.BF16: 1.6e-2}[dt]
 	return x == y || math.Abs(x-y) <= max(tolerance, 5e-7)*max(math.Abs(x), math.Abs(y))
@@ -213,9 +216,10 @@ func constant(x numeral) pattern {
 // uniformMost is the number of elements up to which a constant is looked through for whether they are all the same.
 const uniformMost = 1 << 16
 
-// uniform is the number that all elements of a constant are, to the bit; false where v is no such.
+// uniform is the number that all elements of a constant are, to the bit; false if v is no such.
 func uniform(v *ir.Value) (float64, bool) {
-	if v == nil || v.Const == nil || v.Const.Len() == 0 || v.Const.Len() > uniformMost || !v.Type.DType.IsFloat() && !v.Type.DType.IsInt() {
+	if v == nil || v.Const == nil || v.Const.Len() == 0 || v.Const.Len() > uniformMost || !v.Type.DType.IsFloat() &&
+		!v.Type.DType.IsInt() {
 		return 0, false
 	}
 	if v.Const.Len() > 1 {
@@ -236,7 +240,8 @@ func element(t *tensor.Tensor, i int64) float64 {
 	return float64(t.Int(i))
 }
 
-// product is a number times factors, in any order and however they are put in brackets: as products, quotients by constants, negations and small powers.
+// product is a number times factors, in any order and however they are put in brackets: as products, quotients by
+// constants, negations and small powers.
 func product(by numeral, factors ...pattern) pattern { return flat(by, factors, 1, (*terms).multiply) }
 
 // sum is a number plus terms, in any order and however they are put in brackets.
@@ -251,7 +256,8 @@ type terms struct {
 	most   int
 }
 
-func flat(number numeral, patterns []pattern, begin float64, collect func(t *terms, v *ir.Value, top bool) bool) pattern {
+func flat(number numeral, patterns []pattern, begin float64,
+	collect func(t *terms, v *ir.Value, top bool) bool) pattern {
 	return func(m *match, v *ir.Value, then func() bool) bool {
 		if v == nil || !v.Type.DType.IsFloat() {
 			return false
@@ -270,7 +276,7 @@ func flat(number numeral, patterns []pattern, begin float64, collect func(t *ter
 	}
 }
 
-// leaf adds a part that is not taken apart any further; false where there are too many.
+// leaf adds a part that is not taken apart any further; false if there are too many.
 func (t *terms) leaf(v *ir.Value) bool {
 	t.list = append(t.list, v)
 	return len(t.list) <= t.most
@@ -279,7 +285,8 @@ func (t *terms) leaf(v *ir.Value) bool {
 // termsMost is how many nodes one product or sum is taken apart into; what lies behind stays together.
 const termsMost = 16
 
-// opened reports whether v is the result of a node that may be taken apart: one that is read once, or the one that the pattern begins at.
+// opened reports whether v is the result of a node that may be taken apart: one that is read once, or the one that the
+// pattern begins at.
 func (t *terms) opened(v *ir.Value, top bool) bool {
 	return len(t.nodes) < termsMost && t.m.local(v) && len(v.Node.Outputs) == 1 && (top || t.m.r.uses[v] == 1)
 }

@@ -36,7 +36,10 @@ func misses(m *ir.Module) (list []miss) {
 			}
 		}
 		if len(n.Inputs) == 2 && n.Inputs[0] != nil && n.Inputs[1] != nil && n.Inputs[0] != n.Inputs[1] {
-			add(n.Outputs[0].Name+": operands the other way round", func(m *ir.Module) { n := at(m); n.Inputs[0], n.Inputs[1] = n.Inputs[1], n.Inputs[0] })
+			add(n.Outputs[0].Name+": operands the other way round", func(m *ir.Module) {
+				n := at(m)
+				n.Inputs[0], n.Inputs[1] = n.Inputs[1], n.Inputs[0]
+			})
 		}
 		for k, v := range n.Outputs {
 			if !slices.Contains(m.Main.Body.Results, v) {
@@ -168,7 +171,10 @@ func TestNearMisses(t *testing.T) {
 					if fires {
 						still++
 					}
-					if line := head + ": " + miss.what; err != nil && !slices.ContainsFunc(slices.Collect(maps.Keys(knownMisses)), func(k string) bool { return strings.Contains(line, k) }) {
+					if line := head + ": " + miss.what; err != nil && !slices.ContainsFunc(slices.Collect(maps.Keys(knownMisses)),
+						func(k string) bool {
+							return strings.Contains(line, k)
+						}) {
 						t.Errorf("%s: %v\nbefore\n%s\nafter\n%s", line, err, before, after)
 					}
 				}

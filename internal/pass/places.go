@@ -7,8 +7,9 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
-// Places makes an operator of every carve, which no other pass looks through, and drops the statements about memory: ir.CheckMemory has found them right, and the compiler
-// compares carves that share bytes once more in the order in which the program runs. What is carved keeps its name. It reports whether there was a carve.
+// Places makes an operator of every carve, which no other pass looks through, and drops the statements about memory:
+// ir.CheckMemory has found them right, and the compiler compares carves that share bytes once more in the order in
+// which the program runs. What is carved keeps its name. It reports whether there was a carve.
 func Places(m *ir.Module) bool {
 	b := ir.NewBuilder(ir.NewInference(m), nil)
 	return places(b, m.Main.Body)
@@ -28,10 +29,12 @@ func places(build *ir.Builder, b *ir.Block) (any bool) {
 				continue
 			}
 			any = true
-			made := &ir.Value{Name: build.Name(v.Name + ".made"), Type: v.Type, Known: v.Known, Bound: v.Bound, Node: n, Index: i}
+			made := &ir.Value{Name: build.Name(v.Name + ".made"), Type: v.Type, Known: v.Known, Bound: v.Bound, Node: n,
+				Index: i}
 			n.Outputs[i] = made
 			op, _ := ir.Lookup(ir.PlaceOp)
-			place := &ir.Node{Op: op, Inputs: []*ir.Value{made}, Outputs: []*ir.Value{v}, Attrs: ops.Place(v), Source: n.Source, Line: n.Line}
+			place := &ir.Node{Op: op, Inputs: []*ir.Value{made}, Outputs: []*ir.Value{v}, Attrs: ops.Place(v), Source: n.Source,
+				Line: n.Line}
 			v.Carve, v.Bound, v.Node, v.Index = nil, false, place, 0
 			b.Nodes = append(b.Nodes, place)
 		}

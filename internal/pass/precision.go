@@ -46,7 +46,8 @@ func brain(m *ir.Module, both bool) error {
 		return nil
 	}}, {"a product of bf16", []string{"matmul", "convolution"}, func(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 		x, w := n.Inputs[0], n.Inputs[1]
-		if w.Const == nil || r.uses[w] != 1 && !tied[w] || ops.HasHoles(n) || x.Type.DType != dtype.F32 || w.Type.DType != dtype.F32 || n.Outputs[0].Type.DType != dtype.F32 || n.Attrs.Int("groups", 1) != 1 {
+		if w.Const == nil || r.uses[w] != 1 && !tied[w] || ops.HasHoles(n) || x.Type.DType != dtype.F32 ||
+			w.Type.DType != dtype.F32 || n.Outputs[0].Type.DType != dtype.F32 || n.Attrs.Int("groups", 1) != 1 {
 			return nil
 		}
 		weights := func() *ir.Value { return weightsOf(b, w) }

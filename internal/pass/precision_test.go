@@ -34,7 +34,8 @@ func TestBrain(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := m.String()
-		for part, count := range map[string]int{"= cast(": c.casts, "dtype = dtype f32": 3, ": bf16[2, 2] = [1, 2, 3, 1]": 1} {
+		for part, count := range map[string]int{"= cast(": c.casts, "dtype = dtype f32": 3,
+			": bf16[2, 2] = [1, 2, 3, 1]": 1} {
 			if n := strings.Count(text, part); n != count {
 				t.Errorf("%q occurs %d times, not %d:\n%s", part, n, count, text)
 			}
@@ -58,8 +59,9 @@ func TestBrainChannels(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := m.String()
-	for part, count := range map[string]int{"= pad(": 1, "= cast(": 2, "bf16[1, 1, 4, 2] = [1, 2, 3, 4, 5, 6, 0, 0]": 1, "bf16[1, 1, 4, 1] = [7, 8, 9, 0]": 1,
-		"bf16[1, 1, 6, 1]": 1} {
+	for part, count := range map[string]int{"= pad(": 1, "= cast(": 2, "bf16[1, 1, 4, 2] = [1, 2, 3, 4, 5, 6, 0, 0]": 1,
+		"bf16[1, 1, 4, 1] = [7, 8, 9, 0]": 1,
+		"bf16[1, 1, 6, 1]":                1} {
 		if n := strings.Count(text, part); n != count {
 			t.Errorf("%q occurs %d times, not %d:\n%s", part, n, count, text)
 		}
@@ -123,7 +125,8 @@ func TestTied(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := m.String()
-		for part, count := range map[string]int{c.narrow: 1, "matmul(": 3, "matmul(%c, %added)": 1, "matmul(%h, %upright)": 1, "gather(": 3 + strings.Count(c.narrow, "i8")} {
+		for part, count := range map[string]int{c.narrow: 1, "matmul(": 3, "matmul(%c, %added)": 1, "matmul(%h, %upright)": 1,
+			"gather(": 3 + strings.Count(c.narrow, "i8")} {
 			if n := strings.Count(text, part); n != count {
 				t.Errorf("%s: %q occurs %d times, not %d:\n%s", c.name, part, n, count, text)
 			}

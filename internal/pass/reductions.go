@@ -8,64 +8,86 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Reductions recognises what combines the elements along axes and is spelled out: Softmax and its logarithm, LogSumExp, the mean and norms, and normalisation to mean 0 and
-// variance 1, or to mean square 1: the heart of layer, group, instance and RMS normalisation, without their scale and shift.
+// Reductions recognises what combines the elements along axes and is spelled out: Softmax and its logarithm, LogSumExp,
+// the mean and norms, and normalisation to mean 0 and variance 1, or to mean square 1: the heart of layer, group,
+// instance and RMS normalisation, without their scale and shift.
 func Reductions(m *ir.Module) error { return apply(m, reductions) }
 
 var reductions = []rule{
-	{"mean by sum", []string{"div", "mul"}, found(product(let("share"), reduction("sum", "reduce_sum", the("x"))), func(b *ir.Builder, m *match) *ir.Value {
-		sum := m.value("sum").Node
-		if count, ok := extents(sum).Const(); ok && count > 1 && near(sum.Outputs[0].Type.DType, m.number("share")*float64(count), 1) {
-			return b.Op("reduce_mean", sum.Attrs, m.value("x"))
-		}
-		return nil
-	})},
-	{"reduce_sum_square", []string{"reduce_sum"}, found(reduction("sum", "reduce_sum", square(the("x"))), likewise("reduce_sum_square"))},
-	{"reduce_l2", []string{"sqrt", "pow"}, found(root(reduction("sum", "reduce_sum_square", the("x"))), likewise("reduce_l2"))},
-	{"softmax", []string{"div", "mul"}, found(quotient(as("e", op("exp", shifted)), reduction("sum", "reduce_sum", the("e"))), func(b *ir.Builder, m *match) *ir.Value {
-		if axis, ok := m.axis(); ok {
-			return ops.Softmax(b, m.value("x"), axis)
-		}
-		return nil
-	})},
-	{"log_softmax", []string{"log"}, found(op("log", as("y", op("softmax", the("x")))), func(b *ir.Builder, m *match) *ir.Value {
-		return b.Op("log_softmax", m.value("y").Node.Attrs, m.value("x"))
-	})},
-	{"reduce_log_sum_exp", []string{"log"}, found(op("log", reduction("sum", "reduce_sum", op("exp", the("x")))), likewise("reduce_log_sum_exp"))},
-	{"reduce_log_sum_exp of the rest", []string{"add"}, found(both("add", reduction("sum", "reduce_log_sum_exp", op("sub", the("x"), reduction("top", "reduce_max", the("x")))), the("top")),
+	{"mean by sum", []string{"div", "mul"}, found(product(let("share"), reduction("sum", "reduce_sum", the("x"))),
 		func(b *ir.Builder, m *match) *ir.Value {
-			if !m.sameAxes("sum", "top") {
+			sum := m.value("sum").Node
+			if count, ok := extents(sum).Const(); ok && count > 1 && near(sum.Outputs[0].Type.DType,
+				m.number("share")*float64(count), 1) {
+				return b.Op("reduce_mean", sum.Attrs, m.value("x"))
+			}
+			return nil
+		})},
+	{"reduce_sum_square", []string{"reduce_sum"}, found(reduction("sum", "reduce_sum", square(the("x"))),
+		likewise("reduce_sum_square"))},
+	{"reduce_l2", []string{"sqrt", "pow"}, found(root(reduction("sum", "reduce_sum_square", the("x"))),
+		likewise("reduce_l2"))},
+	{"softmax", []string{"div", "mul"},
+		found(quotient(as("e", op("exp", shifted)), reduction("sum", "reduce_sum", the("e"))),
+			func(b *ir.Builder, m *match) *ir.Value {
+				if axis, ok := m.axis(); ok {
+					return ops.Softmax(b, m.value("x"), axis)
+				}
+				return nil
+			})},
+	{"log_softmax", []string{"log"}, found(op("log", as("y", op("softmax", the("x")))),
+		func(b *ir.Builder, m *match) *ir.Value {
+			return b.Op("log_softmax", m.value("y").Node.Attrs, m.value("x"))
+		})},
+	{"reduce_log_sum_exp", []string{"log"}, found(op("log", reduction("sum", "reduce_sum", op("exp", the("x")))),
+		likewise("reduce_log_sum_exp"))},
+	{"reduce_log_sum_exp of the rest", []string{"add"},
+		found(both("add", reduction("sum", "reduce_log_sum_exp",
+			op("sub", the("x"), reduction("top", "reduce_max", the("x")))), the("top")),
+			func(b *ir.Builder, m *match) *ir.Value {
+				if !m.sameAxes("sum", "top") {
+					return nil
+				}
+				return likewise("reduce_log_sum_exp")(b, m)
+			})},
+	{"log_softmax by log_sum_exp", []string{"sub"},
+		found(op("sub", the("y"), reduction("sum", "reduce_log_sum_exp", the("y"))), func(b *ir.Builder, m *match) *ir.Value {
+			axis, ok := m.axis()
+			if !ok {
 				return nil
 			}
-			return likewise("reduce_log_sum_exp")(b, m)
-		})},
-	{"log_softmax by log_sum_exp", []string{"sub"}, found(op("sub", the("y"), reduction("sum", "reduce_log_sum_exp", the("y"))), func(b *ir.Builder, m *match) *ir.Value {
-		axis, ok := m.axis()
-		if !ok {
-			return nil
-		}
-		x := m.value("y")
-		if d := producer(x, "sub"); d != nil { // the greatest need not be taken out twice
-			if top := producer(d.Inputs[1], "reduce_max"); top != nil && top.Inputs[0] == d.Inputs[0] && slices.Equal(axesOf(top), axesOf(m.value("sum").Node)) {
-				x = d.Inputs[0]
+			x := m.value("y")
+			if d := producer(x, "sub"); d != nil { // the greatest need not be taken out twice
+				if top := producer(d.Inputs[1], "reduce_max"); top != nil && top.Inputs[0] == d.Inputs[0] &&
+					slices.Equal(axesOf(top), axesOf(m.value("sum").Node)) {
+					x = d.Inputs[0]
+				}
 			}
-		}
-		return ops.LogSoftmax(b, x, axis)
-	})},
-	{"normalize", []string{"div", "mul"}, found(byRoot(centred("d"), sum(let("epsilon"), reduction("variance", "reduce_mean", square(the("d"))))), normalized(true))},
-	{"normalize by variance", []string{"div", "mul"}, found(byRoot(centred("d"), sum(let("epsilon"), reduction("variance", "reduce_mean", square(centred("other"))))), normalized(true))},
-	{"normalize by factors", []string{"add"}, found(both("add", both("mul", the("x"), factor), op("sub", the("shift"), both("mul", the("d mean"), factor))), func(b *ir.Builder, m *match) *ir.Value {
-		y := normalized(true)(b, m)
-		if y == nil {
-			return nil
-		}
-		return ops.Binary(b, ops.Add, ops.Binary(b, ops.Mul, y, m.value("scale")), m.value("shift"))
-	})},
-	{"normalize without centre", []string{"div", "mul"}, found(byRoot(the("x"), sum(let("epsilon"), reduction("variance", "reduce_mean", square(the("x"))))), normalized(false))},
+			return ops.LogSoftmax(b, x, axis)
+		})},
+	{"normalize", []string{"div", "mul"},
+		found(byRoot(centred("d"), sum(let("epsilon"), reduction("variance", "reduce_mean", square(the("d"))))),
+			normalized(true))},
+	{"normalize by variance", []string{"div", "mul"},
+		found(byRoot(centred("d"), sum(let("epsilon"), reduction("variance", "reduce_mean", square(centred("other"))))),
+			normalized(true))},
+	{"normalize by factors", []string{"add"},
+		found(both("add", both("mul", the("x"), factor), op("sub", the("shift"), both("mul", the("d mean"), factor))),
+			func(b *ir.Builder, m *match) *ir.Value {
+				y := normalized(true)(b, m)
+				if y == nil {
+					return nil
+				}
+				return ops.Binary(b, ops.Add, ops.Binary(b, ops.Mul, y, m.value("scale")), m.value("shift"))
+			})},
+	{"normalize without centre", []string{"div", "mul"},
+		found(byRoot(the("x"), sum(let("epsilon"), reduction("variance", "reduce_mean", square(the("x"))))),
+			normalized(false))},
 }
 
 // factor is a scale over the deviation of x, by which TensorFlow's exporter multiplies x and its mean apart.
-var factor = as("factor", both("mul", either(inverse(root(deviation)), op("pow", deviation, constant(is(-0.5)))), the("scale")))
+var factor = as("factor", both("mul", either(inverse(root(deviation)), op("pow", deviation, constant(is(-0.5)))),
+	the("scale")))
 
 // deviation is the variance of x, and a small number.
 var deviation = sum(let("epsilon"), reduction("variance", "reduce_mean", square(centred("d"))))
@@ -106,7 +128,8 @@ func likewise(operator string) func(*ir.Builder, *match) *ir.Value {
 	}
 }
 
-// axesOf are the axes that a reduction is along, from 0 on and in order. None at all are every axis where the list is absent.
+// axesOf are the axes that a reduction is along, from 0 on and in order. None at all are every axis where the list is
+// absent.
 func axesOf(n *ir.Node) []int64 {
 	rank := int64(len(n.Inputs[0].Type.Shape))
 	axes := slices.Clone(n.Attrs.Ints("axes"))
@@ -131,10 +154,11 @@ func extents(n *ir.Node) sym.Expr {
 // sameAxes reports whether two reductions are along the same axes, and keep them.
 func (m *match) sameAxes(x, y string) bool {
 	a, b := m.value(x), m.value(y)
-	return a != nil && b != nil && a.Node.Attrs.Bool("keep") && b.Node.Attrs.Bool("keep") && slices.Equal(axesOf(a.Node), axesOf(b.Node))
+	return a != nil && b != nil && a.Node.Attrs.Bool("keep") && b.Node.Attrs.Bool("keep") &&
+		slices.Equal(axesOf(a.Node), axesOf(b.Node))
 }
 
-// axis is the single axis that the reduction called sum, and top where there is one, is along and keeps.
+// axis is the single axis that the reduction called sum, and top if there is one, is along and keeps.
 func (m *match) axis() (int64, bool) {
 	n := m.value("sum").Node
 	if len(axesOf(n)) != 1 || !n.Attrs.Bool("keep") || m.value("top") != nil && !m.sameAxes("sum", "top") {

@@ -8,9 +8,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Repeats sees elements that are repeated side by side, for which models put in axes of one, expand them and join them to the axes before: in one loop that the kernel
-// which reads them can do without. It also pads the elements of a few channels, which are last, with the axis before
-// them as one, so that they fill vectors.
+// Repeats sees elements that are repeated side by side, for which models put in axes of one, expand them and join them
+// to the axes before: in one loop that the kernel which reads them can do without. It also pads the elements of a few
+// channels, which are last, with the axis before them as one, so that they fill vectors.
 func Repeats(m *ir.Module) error { return apply(m, repeats) }
 
 var repeats = []rule{

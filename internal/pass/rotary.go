@@ -8,15 +8,22 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Rotary recognises rotary position embedding that is spelled out: pairs of elements, the halves of the last axis or neighbours in it, that are turned by angles; with cosines and
-// sines for each pair, or for each element, twice the same.
+// Rotary recognises rotary position embedding that is spelled out: pairs of elements, the halves of the last axis or
+// neighbours in it, that are turned by angles; with cosines and sines for each pair, or for each element, twice the
+// same.
 func Rotary(m *ir.Module) error { return apply(m, rotary) }
 
 var rotary = []rule{
-	{"rotary by halves", []string{"add"}, found(spread(as("turned", op("concat", op("neg", half(1)), half(0)))), turnedBy(false))},
-	{"rotary by neighbours", []string{"add"}, found(spread(op("reshape", as("turned", op("concat", op("reshape", op("neg", neighbour(1))), op("reshape", neighbour(0)))))), turnedBy(true))},
-	{"rotary of halves", []string{"concat"}, found(as("turned", op("concat", real(half), imaginary(half))), turnedWith(false))},
-	{"rotary of neighbours", []string{"reshape"}, found(op("reshape", as("turned", op("concat", op("reshape", real(neighbour)), op("reshape", imaginary(neighbour))))), turnedWith(true))},
+	{"rotary by halves", []string{"add"}, found(spread(as("turned", op("concat", op("neg", half(1)), half(0)))),
+		turnedBy(false))},
+	{"rotary by neighbours", []string{"add"},
+		found(spread(op("reshape", as("turned", op("concat", op("reshape", op("neg", neighbour(1))),
+			op("reshape", neighbour(0)))))), turnedBy(true))},
+	{"rotary of halves", []string{"concat"}, found(as("turned", op("concat", real(half), imaginary(half))),
+		turnedWith(false))},
+	{"rotary of neighbours", []string{"reshape"},
+		found(op("reshape", as("turned", op("concat", op("reshape", real(neighbour)), op("reshape", imaginary(neighbour))))),
+			turnedWith(true))},
 }
 
 // spread is x · C + turned · S, where turned has the elements of each pair of x exchanged, the first of them negated.
@@ -40,11 +47,13 @@ func half(which int64) pattern {
 		last := len(v.Type.Shape) - 1
 		h := v.Type.Shape[last]
 		d := m.r.Dims()
-		return steps(n) && alike(d, n, last) && d.EQ(h.Mul(sym.Const(2)), x.Type.Shape[last]) == sym.Yes && d.EQ(n.Attrs.Exprs("begin")[last], h.Mul(sym.Const(which))) == sym.Yes
+		return steps(n) && alike(d, n, last) && d.EQ(h.Mul(sym.Const(2)), x.Type.Shape[last]) == sym.Yes &&
+			d.EQ(n.Attrs.Exprs("begin")[last], h.Mul(sym.Const(which))) == sym.Yes
 	})
 }
 
-// neighbour is every other element of x along its last axis, from the first or second on: by steps of 2, or as a column of pairs.
+// neighbour is every other element of x along its last axis, from the first or second on: by steps of 2, or as a column
+// of pairs.
 func neighbour(which int64) pattern {
 	stepped := where(op("slice", the("x")), func(m *match, v *ir.Value) bool {
 		n, last := v.Node, len(v.Type.Shape)-1
@@ -55,14 +64,16 @@ func neighbour(which int64) pattern {
 			}
 		}
 		d := m.r.Dims()
-		return alike(d, n, last) && begin.Equal(sym.Const(which)) && d.EQ(v.Type.Shape[last].Mul(sym.Const(2)), m.value("x").Type.Shape[last]) == sym.Yes
+		return alike(d, n, last) && begin.Equal(sym.Const(which)) && d.EQ(v.Type.Shape[last].Mul(sym.Const(2)),
+			m.value("x").Type.Shape[last]) == sym.Yes
 	})
 	column := where(op("reshape", op("slice", op("reshape", the("x")))), func(m *match, v *ir.Value) bool {
 		x, slice := m.value("x"), v.Node.Inputs[0].Node
 		pairs := slice.Inputs[0].Type.Shape
 		last, d := len(x.Type.Shape)-1, m.r.Dims()
 		paired := append(slices.Clone(x.Type.Shape[:last]), v.Type.Shape[len(v.Type.Shape)-1], sym.Const(2))
-		return len(v.Type.Shape) == last+1 && sameShape(d, pairs, paired) && sameShape(d, v.Type.Shape, paired[:last+1]) && steps(slice) && alike(d, slice, last+1) &&
+		return len(v.Type.Shape) == last+1 && sameShape(d, pairs, paired) && sameShape(d, v.Type.Shape, paired[:last+1]) &&
+			steps(slice) && alike(d, slice, last+1) &&
 			isOne(slice.Outputs[0].Type.Shape[last+1]) && slice.Attrs.Exprs("begin")[last+1].Equal(sym.Const(which))
 	})
 	return either(stepped, column)
@@ -71,21 +82,24 @@ func neighbour(which int64) pattern {
 // alike reports whether a slice takes everything along every axis but one.
 func alike(d *sym.Dims, n *ir.Node, but int) bool {
 	for i, begin := range n.Attrs.Exprs("begin") {
-		if i != but && (!begin.Equal(sym.Const(0)) || d.EQ(n.Outputs[0].Type.Shape[i], n.Inputs[0].Type.Shape[i]) != sym.Yes) {
+		if i != but && (!begin.Equal(sym.Const(0)) || d.EQ(n.Outputs[0].Type.Shape[i],
+			n.Inputs[0].Type.Shape[i]) != sym.Yes) {
 			return false
 		}
 	}
 	return true
 }
 
-// joins reports whether the concatenation that was found joins pairs of x as they were: halves along the last axis, or along a new one behind it.
+// joins reports whether the concatenation that was found joins pairs of x as they were: halves along the last axis, or
+// along a new one behind it.
 func joins(m *match, interleaved bool) bool {
 	n, x := m.value("turned").Node, m.value("x")
 	rank := len(x.Type.Shape)
 	axis, want := int(n.Attrs.Int("axis", 0)), rank-1
 	if interleaved {
 		want = rank
-		if len(n.Outputs[0].Type.Shape) != rank+1 || !isOne(n.Inputs[0].Type.Shape[rank]) || !isOne(n.Inputs[1].Type.Shape[rank]) {
+		if len(n.Outputs[0].Type.Shape) != rank+1 || !isOne(n.Inputs[0].Type.Shape[rank]) ||
+			!isOne(n.Inputs[1].Type.Shape[rank]) {
 			return false
 		}
 	}
@@ -130,11 +144,11 @@ const halvedDeepest = 12
 type halving struct {
 	*ir.Builder
 	r     *rewriting
-	once  func(h *halving, v *ir.Value) *ir.Value // what v has twice; nil where that is not seen
+	once  func(h *halving, v *ir.Value) *ir.Value // what v has twice; nil if that is not seen
 	found map[*ir.Value]*ir.Value
 }
 
-// of is v with one of each two elements of its last axis that are the same for certain; nil where they are not.
+// of is v with one of each two elements of its last axis that are the same for certain; nil if they are not.
 func (h *halving) of(v *ir.Value, depth int) *ir.Value {
 	if x, seen := h.found[v]; seen {
 		return x
@@ -185,9 +199,11 @@ func (h *halving) follow(v *ir.Value, depth int) *ir.Value {
 		if x := follow(n.Inputs[0]); x != nil {
 			return b.Op(name, n.Attrs, x, n.Inputs[1])
 		}
-	case name == "slice" && steps(n) && n.Attrs.Exprs("begin")[rank-1].Equal(sym.Const(0)) && b.Dims().EQ(n.Inputs[0].Type.Shape[rank-1], last) == sym.Yes:
+	case name == "slice" && steps(n) && n.Attrs.Exprs("begin")[rank-1].Equal(sym.Const(0)) &&
+		b.Dims().EQ(n.Inputs[0].Type.Shape[rank-1], last) == sym.Yes:
 		if x := follow(n.Inputs[0]); x != nil {
-			return ops.Slice(b, x, n.Attrs.Exprs("begin"), append(slices.Clone(v.Type.Shape[:rank-1]), smaller), n.Attrs.Ints("step"))
+			return ops.Slice(b, x, n.Attrs.Exprs("begin"), append(slices.Clone(v.Type.Shape[:rank-1]), smaller),
+				n.Attrs.Ints("step"))
 		}
 	}
 	return nil
@@ -201,7 +217,9 @@ func (h *halving) halves(v *ir.Value) *ir.Value {
 			return n.Inputs[0]
 		}
 	}
-	if size := doubled(v); size > 0 && h.twins("twin halves", v, size, func(i, h int64) int64 { return i%h + i/h*2*h }, func(i, h int64) int64 { return i%h + i/h*2*h + h }) {
+	if size := doubled(v); size > 0 && h.twins("twin halves", v, size, func(i, h int64) int64 {
+		return i%h + i/h*2*h
+	}, func(i, h int64) int64 { return i%h + i/h*2*h + h }) {
 		return ops.SliceAxis(b, v, rank-1, sym.Const(0), sym.Const(size/2))
 	}
 	return nil
@@ -212,16 +230,20 @@ func (h *halving) neighbours(v *ir.Value) *ir.Value {
 	b, rank := h.Builder, len(v.Type.Shape)
 	if n := producer(v, "reshape"); n != nil {
 		e := producer(n.Inputs[0], "expand")
-		if e == nil || len(e.Outputs[0].Type.Shape) != rank+1 || len(e.Inputs[0].Type.Shape) != rank+1 || !isOne(e.Inputs[0].Type.Shape[rank]) {
+		if e == nil || len(e.Outputs[0].Type.Shape) != rank+1 || len(e.Inputs[0].Type.Shape) != rank+1 ||
+			!isOne(e.Inputs[0].Type.Shape[rank]) {
 			return nil
 		}
 		from, to := e.Inputs[0].Type.Shape, e.Outputs[0].Type.Shape
-		if !to[rank].Equal(sym.Const(2)) || !sameShape(b.Dims(), from[:rank], to[:rank]) || !sameShape(b.Dims(), to[:rank-1], v.Type.Shape[:rank-1]) {
+		if !to[rank].Equal(sym.Const(2)) || !sameShape(b.Dims(), from[:rank], to[:rank]) ||
+			!sameShape(b.Dims(), to[:rank-1], v.Type.Shape[:rank-1]) {
 			return nil
 		}
 		return ops.Reshape(b, e.Inputs[0], from[:rank]...)
 	}
-	if size := doubled(v); size > 0 && h.twins("twin neighbours", v, size, func(i, _ int64) int64 { return 2 * i }, func(i, _ int64) int64 { return 2*i + 1 }) {
+	if size := doubled(v); size > 0 && h.twins("twin neighbours", v, size, func(i, _ int64) int64 {
+		return 2 * i
+	}, func(i, _ int64) int64 { return 2*i + 1 }) {
 		step := slices.Repeat([]int64{1}, rank)
 		step[rank-1] = 2
 		return ops.Slice(b, v, make([]sym.Expr, rank), append(slices.Clone(v.Type.Shape[:rank-1]), sym.Const(size/2)), step)
@@ -229,7 +251,7 @@ func (h *halving) neighbours(v *ir.Value) *ir.Value {
 	return nil
 }
 
-// doubled is the even size of a constant's last axis; 0 where it is none.
+// doubled is the even size of a constant's last axis; 0 if it is none.
 func doubled(v *ir.Value) int64 {
 	if v.Const == nil || v.Const.Rank() == 0 || v.Const.Len() == 0 || !v.Type.DType.IsFloat() || v.Const.Len() > 1<<24 {
 		return 0
@@ -241,7 +263,8 @@ func doubled(v *ir.Value) int64 {
 	return size
 }
 
-// twins reports whether all pairs of a constant's elements are the same; first and second say where the i-th pair lies, with h pairs in a row.
+// twins reports whether all pairs of a constant's elements are the same; first and second say where the i-th pair lies,
+// with h pairs in a row.
 func (h *halving) twins(what string, v *ir.Value, size int64, first, second func(i, h int64) int64) bool {
 	_, same := h.r.about(what, v, func() (sym.Expr, bool) {
 		for i := range v.Const.Len() / 2 {

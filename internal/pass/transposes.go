@@ -8,8 +8,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Transposes cancels what turns axes and turns them back: of transposes that follow one another one is left, or none, also where functions of single elements stand between
-// them. One that moves only axes of 1 is a reshape; axes of 1 are put in before the others are moved, so that heads are split in one way.
+// Transposes cancels what turns axes and turns them back: of transposes that follow one another one is left, or none,
+// also where functions of single elements stand between them. One that moves only axes of 1 is a reshape; axes of 1 are
+// put in before the others are moved, so that heads are split in one way.
 func Transposes(m *ir.Module) error { return apply(m, transposes) }
 
 var transposes = []rule{
@@ -78,7 +79,8 @@ func transposeOfOnes(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return ops.Reshape(b, n.Inputs[0], n.Outputs[0].Type.Shape...)
 }
 
-// sliceOfTranspose cuts before it turns, where nobody reads the whole: what reads a part finds it in place, as queries, keys and values in their product.
+// sliceOfTranspose cuts before it turns, where nobody reads the whole: what reads a part finds it in place, as queries,
+// keys and values in their product.
 func sliceOfTranspose(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	v := n.Inputs[0]
 	turn := producer(v, "transpose")
@@ -105,10 +107,12 @@ func sliceOfTranspose(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 // aroundDeepest is how many functions may follow one another between two transposes.
 const aroundDeepest = 8
 
-// transposeAround takes a transpose out of a chain of functions of single elements, where each operand that varies was transposed itself: one is left, or none.
+// transposeAround takes a transpose out of a chain of functions of single elements, where each operand that varies was
+// transposed itself: one is left, or none.
 func transposeAround(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	a := &around{r: r, perm: permutation(n)}
-	if n.Inputs[0].Node == nil || n.Inputs[0].Node.Op.Name() == "transpose" || !a.follow(n.Inputs[0], 0) || a.inner == nil {
+	if n.Inputs[0].Node == nil || n.Inputs[0].Node.Op.Name() == "transpose" || !a.follow(n.Inputs[0], 0) ||
+		a.inner == nil {
 		return nil
 	}
 	return a.rebuild(b, n.Inputs[0], n)
@@ -239,7 +243,8 @@ func onesAfterTranspose(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return turned(b, ops.Reshape(b, x, shape...), perm)
 }
 
-// splitAfterTranspose splits the first axis, which a transpose leaves in its place, before the others are moved rather than after: often it was joined only for that.
+// splitAfterTranspose splits the first axis, which a transpose leaves in its place, before the others are moved rather
+// than after: often it was joined only for that.
 func splitAfterTranspose(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	t := producer(n.Inputs[0], "transpose")
 	if t == nil || r.uses[n.Inputs[0]] != 1 || permutation(t)[0] != 0 {
@@ -268,7 +273,8 @@ func splitAfterTranspose(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return turned(b, x, wide)
 }
 
-// rowsLast has a product read an operand whose last axis a transpose moves to the one before with that axis last, turned by the product: rows stay together when they are copied.
+// rowsLast has a product read an operand whose last axis a transpose moves to the one before with that axis last,
+// turned by the product: rows stay together when they are copied.
 func rowsLast(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	inputs := slices.Clone(n.Inputs)
 	attrs := ir.Attrs{}

@@ -27,22 +27,23 @@ func WinogradAs(m *ir.Module, tile int64) error {
 // none, 0 for the size that takes least time. It is asked only for convolutions that can be computed so. brains is how
 // many products of bf16 the machine does in the time of one of f32, if Brain is to follow; else 1. Tiles are of f32.
 func WinogradBy(m *ir.Module, brains float64, choose func(node string) int64) error {
-	return apply(m, []rule{{"convolution in tiles", []string{"convolution"}, func(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
-		return inTiles(r, b, n, func(image ops.WinogradImage) int64 {
-			tile := choose(n.Source)
-			if tile == 0 {
-				direct := 1.0
-				if r.uses[n.Inputs[1]] == 1 {
-					direct = brains
+	return apply(m, []rule{{"convolution in tiles", []string{"convolution"},
+		func(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+			return inTiles(r, b, n, func(image ops.WinogradImage) int64 {
+				tile := choose(n.Source)
+				if tile == 0 {
+					direct := 1.0
+					if r.uses[n.Inputs[1]] == 1 {
+						direct = brains
+					}
+					return chosenTile(image, direct)
 				}
-				return chosenTile(image, direct)
-			}
-			if _, ok := image.Cost(tile); !ok || tile == 1 {
-				return 0
-			}
-			return tile
-		})
-	}}})
+				if _, ok := image.Cost(tile); !ok || tile == 1 {
+					return 0
+				}
+				return tile
+			})
+		}}})
 }
 
 // WinogradForBlocks is Winograd for machines that run blocks of threads: in stages, of images whose channels are first.
@@ -57,18 +58,19 @@ func WinogradForBlocksAs(m *ir.Module, tile int64) error {
 
 // WinogradForBlocksBy is to WinogradForBlocks what WinogradBy is to Winograd.
 func WinogradForBlocksBy(m *ir.Module, _ float64, choose func(node string) int64) error {
-	return apply(m, []rule{{"convolution in stages", []string{"convolution"}, func(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
-		return inStages(r, b, n, func(image ops.WinogradImage) int64 {
-			switch tile := choose(n.Source); tile {
-			case 0:
-				return bestTile(image, 1, func(tile int64) (int64, bool) { return image.StagesCost(tile), true })
-			case 1:
-				return 0
-			default:
-				return tile
-			}
-		})
-	}}})
+	return apply(m, []rule{{"convolution in stages", []string{"convolution"},
+		func(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+			return inStages(r, b, n, func(image ops.WinogradImage) int64 {
+				switch tile := choose(n.Source); tile {
+				case 0:
+					return bestTile(image, 1, func(tile int64) (int64, bool) { return image.StagesCost(tile), true })
+				case 1:
+					return 0
+				default:
+					return tile
+				}
+			})
+		}}})
 }
 
 const (
@@ -96,7 +98,8 @@ func bestTile(image ops.WinogradImage, direct float64, cost func(tile int64) (in
 	for _, t := range []int64{2, 4} {
 		time, ok := cost(t)
 		side := (t + 2) * (t + 2)
-		if more := 4 * (side - taps) * image.Kernel * image.Channels * image.Filters; ok && time < limit && best-time >= tilesWorthByte*more {
+		if more := 4 * (side - taps) * image.Kernel * image.Channels * image.Filters; ok && time < limit &&
+			best-time >= tilesWorthByte*more {
 			tile, taps, best = t, side, time
 		}
 	}
@@ -158,7 +161,8 @@ func canBeTiled(n *ir.Node) bool {
 	all := func(name string, want int64) bool {
 		return !slices.ContainsFunc(n.Attrs.Ints(name), func(v int64) bool { return v != want })
 	}
-	return (rank == 4 || rank == 5) && w.Const != nil && x.Type.DType == dtype.F32 && n.Outputs[0].Type.DType == dtype.F32 && n.Attrs.Int("groups", 1) == 1 &&
+	return (rank == 4 || rank == 5) && w.Const != nil && x.Type.DType == dtype.F32 &&
+		n.Outputs[0].Type.DType == dtype.F32 && n.Attrs.Int("groups", 1) == 1 &&
 		kernel[rank-4] == 3 && kernel[rank-3] == 3 && all("strides", 1) && all("dilations", 1)
 }
 
@@ -175,7 +179,7 @@ func weightsInTiles(b *ir.Builder, w *ir.Value, plain *tensor.Tensor, tile int64
 	return b.Constant(w.Name, weights), tile
 }
 
-// biasOf is a convolution's bias; nil where it has none.
+// biasOf is a convolution's bias; nil if it has none.
 func biasOf(n *ir.Node) *ir.Value {
 	if len(n.Inputs) > 2 {
 		return n.Inputs[2]
