@@ -319,7 +319,7 @@ func ofElements(e Expr) (of bool) {
 	return of || ReadsMemory(e)
 }
 
-// ends is the larger of e's values where the variable is low and where it is high; e itself where it does not use it.
+// ends is the larger of e's values where the variable is low and where it is high; e itself if it does not use it.
 func ends(e sym.Expr, name sym.Name, low, high sym.Expr) sym.Expr {
 	if !slices.Contains(e.Vars(), name) {
 		return e

@@ -185,7 +185,7 @@ func Number(dt dtype.DType, x float64) *Const {
 	return &Const{Type: dt, Bits: loadBits(dt.Bits(), word[:], 0)}
 }
 
-// Integer is a constant of an integer type (or Bool), exact; it wraps where it does not fit.
+// Integer is a constant of an integer type (or Bool), exact; it wraps if it does not fit.
 func Integer(dt dtype.DType, x int64) *Const {
 	var word [16]byte
 	dtype.StoreInt(dt, word[:], 0, x)

@@ -9,7 +9,7 @@ import (
 )
 
 // Prove verifies the kernels of a module, and gives every access that is not proved to lie within its buffer a check in
-// the code: the access happens only where it lies inside, and a Check ends the run where it would have lain outside. It
+// the code: the access happens only if it lies inside, and a Check ends the run where it would have lain outside. It
 // returns how many accesses it guarded, by kernel in the module's order. After it no access of a kernel is unproved,
 // whoever wrote the kernel; one that cannot be guarded is an error, which is a *VerifyError.
 func Prove(m *Module) (guards []int, err error) {
@@ -278,7 +278,7 @@ func (g *guarder) expr(e, where Expr, found *[]violation) Expr {
 	return e
 }
 
-// inside is the mask of an access: its own, and that it lies inside where that is not proved. A violation is noted
+// inside is the mask of an access: its own, and that it lies inside if that is not proved. A violation is noted
 // where where holds and it lies outside.
 func (g *guarder) inside(access any, buffer string, mask, where Expr, found *[]violation) Expr {
 	goals := g.goals[access]
@@ -296,7 +296,7 @@ func (g *guarder) inside(access any, buffer string, mask, where Expr, found *[]v
 // atLeast is whether an integer is 0 or more.
 func atLeast(x sym.Expr) Expr { return &Binary{Ge, &Index{x}, &Index{sym.Const(0)}} }
 
-// conjunction is whether all conditions hold that are not nil; nil where there is none.
+// conjunction is whether all conditions hold that are not nil; nil if there is none.
 func conjunction(list ...Expr) (all Expr) {
 	for _, e := range list {
 		switch {

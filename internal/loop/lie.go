@@ -26,7 +26,7 @@ func runsOf(dims *sym.Dims, shape, strides []sym.Expr) []stretch {
 	return runs
 }
 
-// Regrouped is the strides of a buffer of shape to whose elements, in order, are those that lie at strides along shape. It is nil where no strides give them, or none
+// Regrouped is the strides of a buffer of shape to whose elements, in order, are those that lie at strides along shape. It is nil if no strides give them, or none
 // that can be proved to.
 func Regrouped(dims *sym.Dims, shape, strides, to []sym.Expr) []sym.Expr {
 	runs := runsOf(dims, shape, strides)

@@ -53,13 +53,13 @@ type Buffer struct {
 	View  *View          // not nil: a part of another buffer, with no storage of its own
 	Data  *tensor.Tensor // a Weight's contents
 	Paged bool           // of a Weight: it stays in a file, and copies bring it into memory where it is used
-	// Elements names the dimensions that the elements of a small integer Input are; nil where they are none.
+	// Elements names the dimensions that the elements of a small integer Input are; nil if they are none.
 	Elements []sym.Name
 	// Source is the model's own name for the tensor.
 	Source string
 	// Reserved: a Temp of bytes (u8, one axis, no view) that the model's own text lays out. Only what lies in it is an operand.
 	Reserved bool
-	// State is the Input that an Output replaces, where it lies; nil where it lies elsewhere. To the steps they are two buffers.
+	// State is the Input that an Output replaces, where it lies; nil if it lies elsewhere. To the steps they are two buffers.
 	State *Buffer
 	// Device names the device in whose memory a Temp or a Weight lies; "" is the host's. A view lies where what it views does.
 	Device string
@@ -137,7 +137,7 @@ type Pick struct {
 	Source string
 }
 
-// Of is what numbers the rows that are copied; nil where all are.
+// Of is what numbers the rows that are copied; nil if all are.
 func (p *Pick) Of() *Buffer {
 	if p == nil {
 		return nil
@@ -244,7 +244,7 @@ type Reduce struct {
 	X    Expr
 }
 
-// Store writes one element; with Mask (a bool), only where it is true.
+// Store writes one element; with Mask (a bool), only if it is true.
 type Store struct {
 	To    string
 	Index []sym.Expr

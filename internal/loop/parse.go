@@ -119,7 +119,7 @@ const (
 	longestHead  = 4096 // bytes
 )
 
-// head is the text of a kernel's parameters and dimensions as they are printed, which follows; empty where it may be another, or texts are not to be shared.
+// head is the text of a kernel's parameters and dimensions as they are printed, which follows; empty if it may be another, or texts are not to be shared.
 func (p *parser) head() string {
 	if p.patterns == nil {
 		return ""
@@ -473,7 +473,7 @@ func (p *parser) call(name string) Expr {
 	return nil
 }
 
-// parseConst is the representation of a literal in a type; false where it does not stand for a value of the type, exactly
+// parseConst is the representation of a literal in a type; false if it does not stand for a value of the type, exactly
 // if it is an integer.
 func parseConst(dt dtype.DType, l *literal) (uint64, bool) {
 	switch {

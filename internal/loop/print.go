@@ -173,7 +173,7 @@ func formatIndex(index []sym.Expr) string {
 // formatType is f32[n, 10]; a scalar buffer is f32[].
 func formatType(dt dtype.DType, shape []sym.Expr) string { return dt.String() + formatIndex(shape) }
 
-// formatExpr writes an expression. Where typed, the place says the type, and a constant is written without it.
+// formatExpr writes an expression. If typed, the place says the type, and a constant is written without it.
 func formatExpr(e Expr, typed bool) string {
 	switch e := e.(type) {
 	case *Const:

@@ -101,7 +101,7 @@ func (k *knowledge) positive(e sym.Expr) {
 	}
 }
 
-// assume says that f is 0 or more. Where that cannot be so if some variable is 0, the variable is 1 or more.
+// assume says that f is 0 or more. If that cannot be so if some variable is 0, the variable is 1 or more.
 func (k *knowledge) assume(f sym.Expr) {
 	k.facts = append(k.facts, f)
 	k.failed = nil
@@ -333,8 +333,8 @@ func (k *knowledge) least(e sym.Expr, s span) []sym.Expr {
 	return nil
 }
 
-// ratio is how often f goes into e by a variable that both are linear in with constant coefficients; 1 where there is none
-// but they share a name; 0 where they share none.
+// ratio is how often f goes into e by a variable that both are linear in with constant coefficients; 1 if there is none
+// but they share a name; 0 if they share none.
 func ratio(e, f sym.Expr, names []sym.Name) int64 {
 	shared := int64(0)
 	for _, name := range f.Vars() {

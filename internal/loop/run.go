@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// HostFunc runs a host operator on whole tensors (nil where an optional one is absent) and returns its results, one for each of
+// HostFunc runs a host operator on whole tensors (nil if an optional one is absent) and returns its results, one for each of
 // the step's Out. dims gives the values of the dimensions bound so far, for attributes that are symbolic.
 type HostFunc func(s *Host, in []*tensor.Tensor, dims func(name sym.Name) (int64, bool)) ([]*tensor.Tensor, error)
 
@@ -107,7 +107,7 @@ func (s *running) locate(b *Buffer, writing bool) (*place, error) {
 	return p, nil
 }
 
-// root is the storage of a buffer that is no view. Where the limits ask for too much, it is as large as the dimensions have asked
+// root is the storage of a buffer that is no view. If the limits ask for too much, it is as large as the dimensions have asked
 // for so far.
 func (s *running) root(b *Buffer) (*storage, error) {
 	st := s.storage[b]

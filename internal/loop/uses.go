@@ -51,7 +51,7 @@ func EachBuffer(steps []Step, visit func(*Buffer)) {
 	})
 }
 
-// Root is the buffer whose storage b lies in: b itself where it is no view.
+// Root is the buffer whose storage b lies in: b itself if it is no view.
 func (b *Buffer) Root() *Buffer {
 	for b.View != nil {
 		b = b.View.Of

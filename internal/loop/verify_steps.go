@@ -158,7 +158,7 @@ func (v *moduleVerifier) readAway(b *Buffer, where string) {
 	v.complete(b, func() { v.fail("%s reads %%%s before it is written", where, b.Name) })
 }
 
-// complete checks that all of a buffer is written. Where none of its storage is, missing is called.
+// complete checks that all of a buffer is written. If none of its storage is, missing is called.
 func (v *moduleVerifier) complete(b *Buffer, missing func()) {
 	r := root(b)
 	switch {

@@ -17,7 +17,7 @@ func Bodies(s Stmt) []*[]Stmt {
 	return nil
 }
 
-// Walk calls visit for each statement, an outer one before those inside it, in order. Where visit returns false, what is
+// Walk calls visit for each statement, an outer one before those inside it, in order. If visit returns false, what is
 // inside the statement is skipped.
 func Walk(body []Stmt, visit func(Stmt) bool) {
 	for _, s := range body {

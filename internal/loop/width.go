@@ -14,7 +14,7 @@ import (
 // Verify proves over integers of any size; code computes in 64 bits, and what wraps is another number than the one that
 // was proved. Width closes the gap: it bounds, for given values of a kernel's dimensions, all that code may compute on
 // the way to an index, an address, an extent, the bounds of a Check, the corners of a tile or the value of an Index,
-// whatever the order in which a generator adds and multiplies. Where nothing exceeds widest, what code computes is what
+// whatever the order in which a generator adds and multiplies. If nothing exceeds widest, what code computes is what
 // was proved.
 
 // widest is the largest size of a number in a kernel. The difference of two such numbers, and that of three, still
@@ -77,7 +77,7 @@ func WidthOf(k *Kernel) *Width {
 	return w
 }
 
-// Check returns an error of kind ErrInput where the kernel's integers do not fit for these values of its dimensions.
+// Check returns an error of kind ErrInput if the kernel's integers do not fit for these values of its dimensions.
 func (w *Width) Check(dims []int64) error {
 	for _, v := range dims {
 		if v < 0 || v > w.most {
@@ -117,7 +117,7 @@ func (w *Width) Least(dims *sym.Dims) error {
 	return w.Check(least)
 }
 
-// fits returns the first number that is too large; nil where none is.
+// fits returns the first number that is too large; nil if none is.
 func (w *Width) fits(of func(i int) sym.Range) *number {
 	m := sym.NewMeasure()
 	for i, name := range w.kernel.Dims {
@@ -149,7 +149,7 @@ func (w *Width) fits(of func(i int) sym.Range) *number {
 	return nil
 }
 
-// saturated is a + b×c, or math.MaxInt64 where that is beyond widest. None is negative.
+// saturated is a + b×c, or math.MaxInt64 if that is beyond widest. None is negative.
 func saturated(a, b, c int64) int64 {
 	if a > widest || b > widest || c > widest || c > 0 && b > (math.MaxInt64-a)/c {
 		return math.MaxInt64

@@ -63,7 +63,7 @@ func (l *lowering) bindShape(shape, is []sym.Expr, source string, steps *[]loop.
 
 // loop lowers Loop. Inputs: trip (may be absent), condition (may be absent), then the carried values; the body takes the iteration's number,
 // the condition, the carried values, and yields the condition, the carried values, and one slice for each scan output. A carried value has one buffer,
-// which the body's new value is copied to when the body has ended; a slice is copied to its place in the whole. Where a carried value's extents vary, see varying.
+// which the body's new value is copied to when the body has ended; a slice is copied to its place in the whole. If a carried value's extents vary, see varying.
 func (l *lowering) loop(n *ir.Node, steps *[]loop.Step) error {
 	body := n.Regions[0]
 	carried := len(n.Inputs) - 2

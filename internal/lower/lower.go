@@ -26,7 +26,7 @@ type lowering struct {
 	outputs map[*loop.Buffer]bool
 	blocks  bool                       // see ops.Lowering
 	rooms   map[*ir.Value]*loop.Buffer // of scan outputs, where their rows are made
-	// branches is how many branches are around the nodes. What they need of the dimensions holds only where they are taken; memory is planned for every run.
+	// branches is how many branches are around the nodes. What they need of the dimensions holds only if they are taken; memory is planned for every run.
 	branches int
 	storages map[string]*loop.Buffer // that the model's text lays out, by name
 }

@@ -55,7 +55,7 @@ func (l *lowering) launches(n *ir.Node) bool {
 	return ops.Of(n).LoweringOf(n, l.from.Dims, l.blocks) != nil
 }
 
-// place lowers a carve: nothing where its value was computed there, else a copy.
+// place lowers a carve: nothing if its value was computed there, else a copy.
 func (l *lowering) place(n *ir.Node, steps *[]loop.Step) error {
 	made, err := l.value(n.Inputs[0])
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 // than a thread does alone of a row.
 const bodyThreads = 16
 
-// blockBody makes a kernel with locals one for blocks of threads; nil where it has none, or does what a block cannot.
+// blockBody makes a kernel with locals one for blocks of threads; nil if it has none, or does what a block cannot.
 func (s *scheduler) blockBody(k *loop.Kernel) *loop.Kernel {
 	w := &bodyWriter{scheduler: s, names: s.newNamer(k)}
 	var out []loop.Stmt

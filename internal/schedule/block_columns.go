@@ -20,7 +20,7 @@ const (
 	columnThreads  = 256 // and its threads
 )
 
-// blockColumns makes a kernel of columns one for blocks of threads; nil where it is none.
+// blockColumns makes a kernel of columns one for blocks of threads; nil if it is none.
 func (s *scheduler) blockColumns(k *loop.Kernel) *loop.Kernel {
 	r := soleReductionOf(k)
 	if r == nil || len(r.loops) == 0 {
@@ -52,7 +52,7 @@ type soleReduction struct {
 	inner         []loop.Stmt // of the reduction
 }
 
-// soleReductionOf takes a kernel apart; nil where it is no such.
+// soleReductionOf takes a kernel apart; nil if it is no such.
 func soleReductionOf(k *loop.Kernel) *soleReduction {
 	isLoop := func(s loop.Stmt) bool { _, is := s.(*loop.For); return is }
 	loops, body := outerLoops(k.Body)

@@ -36,7 +36,7 @@ const (
 	directCompiled = 40_000
 )
 
-// blockDirect makes a kernel of a sum of products one for blocks of threads that share nothing; nil where it is none,
+// blockDirect makes a kernel of a sum of products one for blocks of threads that share nothing; nil if it is none,
 // or the machine does better with shared memory.
 func (s *scheduler) blockDirect(k *loop.Kernel) *loop.Kernel {
 	if !s.machine.Has(target.CachedReads) {

@@ -29,7 +29,7 @@ import (
 // in registers, and store the scores in shared memory; a thread for each row makes weights of them; then the threads
 // add the weighed values of their own rows and elements up. Scores are nowhere else.
 
-// blockOnline makes a kernel of this form one for blocks of threads; nil where it is none, or no tile fits.
+// blockOnline makes a kernel of this form one for blocks of threads; nil if it is none, or no tile fits.
 func (s *scheduler) blockOnline(k *loop.Kernel) *loop.Kernel {
 	o := matchOnline(k)
 	if o == nil {

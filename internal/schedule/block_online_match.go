@@ -34,7 +34,7 @@ type online struct {
 	ended    []loop.Stmt // what follows the keys
 }
 
-// matchOnline takes a kernel apart; nil where it is none of this form.
+// matchOnline takes a kernel apart; nil if it is none of this form.
 func matchOnline(k *loop.Kernel) *online {
 	o := &online{product: &product{}}
 	var body []loop.Stmt

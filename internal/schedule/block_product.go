@@ -47,7 +47,7 @@ type product struct {
 	storedRows    bool // neighbours in what is stored are neighbouring rows
 }
 
-// blockProduct makes a kernel of a sum of products one for blocks of threads; nil where it is none, or no tile fits.
+// blockProduct makes a kernel of a sum of products one for blocks of threads; nil if it is none, or no tile fits.
 func (s *scheduler) blockProduct(k *loop.Kernel) *loop.Kernel {
 	p := matchProduct(k)
 	if p == nil || len(p.rows) == 0 || len(p.columns) == 0 {
@@ -94,7 +94,7 @@ func (s *scheduler) cheapest(k *loop.Kernel, tiles []productTile, cost func(t pr
 	return nil
 }
 
-// matchProduct takes a kernel apart; nil where it is no sum of products.
+// matchProduct takes a kernel apart; nil if it is no sum of products.
 func matchProduct(k *loop.Kernel) *product {
 	p := &product{}
 	loops, body := outerLoops(k.Body)
@@ -386,7 +386,7 @@ func (w *productWriter) tileType(e loop.Expr) dtype.DType {
 	return w.sum
 }
 
-// narrowOf is what an operand is converted from, where a contraction does that itself; nil where not.
+// narrowOf is what an operand is converted from, where a contraction does that itself; nil if not.
 func narrowOf(e loop.Expr, sum dtype.DType) loop.Expr {
 	c, ok := e.(*loop.Cast)
 	if !ok || c.Type != sum {
@@ -535,7 +535,7 @@ func (w *productWriter) finish(sums *loop.Local, thread, r, c sym.Expr) []loop.S
 	}}).Body(body)
 }
 
-// inside is whether a row and a column are among those that there are; nil where all of the tiles' are.
+// inside is whether a row and a column are among those that there are; nil if all of the tiles' are.
 func (w *productWriter) inside(row, column sym.Expr) (inside loop.Expr) {
 	for _, x := range []struct {
 		at, size sym.Expr

@@ -27,7 +27,7 @@ type rows struct {
 	body  []loop.Stmt
 }
 
-// blockRows makes a kernel of rows one for blocks of threads; nil where it is none.
+// blockRows makes a kernel of rows one for blocks of threads; nil if it is none.
 func (s *scheduler) blockRows(k *loop.Kernel) *loop.Kernel {
 	r := &rows{}
 	r.loops, r.body = outerLoops(k.Body)
@@ -75,7 +75,7 @@ func (r *rows) reduces(s *scheduler) bool {
 	return long
 }
 
-// reduction takes a loop apart that does nothing but reduce: its loops, and what is in the innermost. None where it is no such loop.
+// reduction takes a loop apart that does nothing but reduce: its loops, and what is in the innermost. None if it is no such loop.
 func reduction(f *loop.For) (loops []*loop.For, inner []loop.Stmt) {
 	body := []loop.Stmt{f}
 	for {

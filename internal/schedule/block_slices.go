@@ -21,7 +21,7 @@ const (
 	openSlices    = 64 // at least, if a dimension decides the steps: there may be many more than are expected
 )
 
-// blockSlices makes a kernel of few long reductions one in two parts; nil where it is none.
+// blockSlices makes a kernel of few long reductions one in two parts; nil if it is none.
 func (s *scheduler) blockSlices(k *loop.Kernel) *loop.Kernel {
 	r := soleReductionOf(k)
 	if r == nil || s.sizeOf(r.loops) > fewReductions || s.sizeOf(r.nest) < longReduction {

@@ -18,7 +18,7 @@ import (
 // column lie in one bank of shared memory.
 const turnedSide = 32
 
-// blockTurned makes a map of a transpose one for blocks of threads; nil where it is none, or reads are as fast in any
+// blockTurned makes a map of a transpose one for blocks of threads; nil if it is none, or reads are as fast in any
 // order.
 func (s *scheduler) blockTurned(k *loop.Kernel) *loop.Kernel {
 	loops, body := outerLoops(k.Body)

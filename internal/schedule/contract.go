@@ -93,7 +93,7 @@ func hasContract(body []loop.Stmt, local string) bool {
 // axisUse says how an axis of a local is used: by Contracts as rows, columns, or a loop variable's place.
 type axisUse struct{ rows, cols, named bool }
 
-// cut returns the statements after a local, and the local, inside loops over tiles of the given sizes; nil where no axis can be cut.
+// cut returns the statements after a local, and the local, inside loops over tiles of the given sizes; nil if no axis can be cut.
 func (s *scheduler) cut(l *loop.Local, body []loop.Stmt, names *namer, sizes func(l *loop.Local, axis int, use axisUse) int64) loop.Stmt {
 	for _, stmt := range body {
 		switch stmt.(type) {

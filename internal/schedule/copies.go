@@ -51,7 +51,7 @@ func stepName(step loop.Step) string {
 	return fmt.Sprintf("@%s (%s)", l.Kernel.Name, l.Source)
 }
 
-// copies says what a step copies and why, a line for each buffer that it writes; none where it computes something.
+// copies says what a step copies and why, a line for each buffer that it writes; none if it computes something.
 func (s *scheduler) copies(step loop.Step) (list []moving) {
 	if c, ok := step.(*loop.Copy); ok {
 		why := "kernels that read it want its elements in order"
@@ -105,7 +105,7 @@ func (s *scheduler) copies(step loop.Step) (list []moving) {
 	return list
 }
 
-// movesOf is a kernel's stores of what it loads; nil where it does anything else.
+// movesOf is a kernel's stores of what it loads; nil if it does anything else.
 func movesOf(k *loop.Kernel) []*loop.Store {
 	var stores []*loop.Store
 	only := true

@@ -114,7 +114,7 @@ func (s *scheduler) meeting(list []loop.Step, first, second int) (int, bool) {
 	return first, true
 }
 
-// joined is the producer's kernel with the map at its end; nil where that cannot be.
+// joined is the producer's kernel with the map at its end; nil if that cannot be.
 func (s *scheduler) joined(producer, launch *loop.Launch, m *mapping) (*loop.Kernel, []*loop.Buffer) {
 	for i, b := range producer.Args {
 		if producer.Kernel.Params[i].Access != loop.Write || !s.private(b) && !s.given(b) {
@@ -266,7 +266,7 @@ func (s *scheduler) readsOnce(m *mapping, p *loop.Param) []sym.Expr {
 }
 
 // stores are a kernel's stores to a parameter behind which a map may be computed: the only one, one in either branch of a
-// condition, or all of them where the map only moves what is stored. Nil where there are none such.
+// condition, or all of them where the map only moves what is stored. Nil if there are none such.
 func (s *scheduler) stores(k *loop.Kernel, p *loop.Param, m *mapping) []*loop.Store {
 	if list := s.onlyStores(k, p); list != nil {
 		return list

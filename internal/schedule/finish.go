@@ -29,7 +29,7 @@ func finishWhereStored(s *scheduler, k *loop.Kernel) bool {
 	return changed
 }
 
-// finished is what follows a local, without its last nest and with what that makes at each store to the local; nil where that cannot be.
+// finished is what follows a local, without its last nest and with what that makes at each store to the local; nil if that cannot be.
 func (s *scheduler) finished(l *loop.Local, body []loop.Stmt, names *namer) []loop.Stmt {
 	if len(body) < 2 {
 		return nil
@@ -81,7 +81,7 @@ func (s *scheduler) finished(l *loop.Local, body []loop.Stmt, names *namer) []lo
 	return r.Body(before)
 }
 
-// lastNest is the store of a nest that reads each element of a local once, and each variable's axis of the local; nil where the statement is something else.
+// lastNest is the store of a nest that reads each element of a local once, and each variable's axis of the local; nil if the statement is something else.
 func (s *scheduler) lastNest(l *loop.Local, stmt loop.Stmt) (store *loop.Store, place map[sym.Name]int) {
 	var loops []*loop.For
 	body := []loop.Stmt{stmt}

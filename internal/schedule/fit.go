@@ -58,7 +58,7 @@ type Excess struct {
 
 func (e Excess) String() string { return fmt.Sprintf("%d of %s, at most %d", e.Need, e.What, e.Most) }
 
-// Fit is the accountant: what a kernel needs that is more than the machine has, empty where it fits. Every step of the schedule asks it before it
+// Fit is the accountant: what a kernel needs that is more than the machine has, empty if it fits. Every step of the schedule asks it before it
 // commits, and who checks a schedule asks the same.
 func Fit(k *loop.Kernel, machine target.Machine, dims *sym.Dims) (over []Excess) {
 	need, most := NeedOf(k, machine, dims), &machine.Limits
@@ -110,7 +110,7 @@ func (s *scheduler) commits(next, before *loop.Kernel) bool {
 const mostHalvings = 12
 
 // smaller has a step cut tiles, and again with tiles of half the size as long as the kernel exceeds a limit and gets smaller by it. It is the
-// kernel with the last of them, nil where the step did nothing.
+// kernel with the last of them, nil if the step did nothing.
 func (s *scheduler) smaller(k *loop.Kernel, cut func(next *loop.Kernel) bool) *loop.Kernel {
 	defer func() { s.halvings = 0 }()
 	var best *loop.Kernel

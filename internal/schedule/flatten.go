@@ -140,7 +140,7 @@ func (s *scheduler) walkAsOne(k *loop.Kernel, f, g *loop.For) bool {
 	return good
 }
 
-// sideBySide finds the axis that outer indexes, with inner at the next one; −1 where neither appears. It fails where they appear
+// sideBySide finds the axis that outer indexes, with inner at the next one; −1 if neither appears. It fails where they appear
 // in any other way.
 func sideBySide(index []sym.Expr, outer, inner sym.Name) (axis int, ok bool) {
 	axis = -1
@@ -173,7 +173,7 @@ func (s *scheduler) joint(k *loop.Kernel, buffer string, axis int, extent sym.Ex
 	return p.Strides == nil || s.equal(p.Strides[axis], p.Strides[axis+1].Mul(p.Shape[axis+1]))
 }
 
-// bufferOf is a parameter, or a local as one; nil where there is none of that name.
+// bufferOf is a parameter, or a local as one; nil if there is none of that name.
 func bufferOf(k *loop.Kernel, name string) *loop.Param {
 	for _, p := range k.Params {
 		if p.Name == name {

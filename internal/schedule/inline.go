@@ -78,7 +78,7 @@ func (m *mapping) cheap() bool {
 	return functions <= 2 && loads <= 1
 }
 
-// inlined is the consumer's kernel with the map inside; nil where it cannot be there, or should not.
+// inlined is the consumer's kernel with the map inside; nil if it cannot be there, or should not.
 func (s *scheduler) inlined(m *mapping, launch, consumer *loop.Launch, result *loop.Buffer, chains bool) (*loop.Kernel, []*loop.Buffer) {
 	param := slices.Index(consumer.Args, result)
 	k := consumer.Kernel.Clone()
@@ -255,7 +255,7 @@ func rewriteValues(r *loop.Rewrite, stmt loop.Stmt) loop.Stmt {
 	return stmt
 }
 
-// guard is a map's statements and value under a load's mask: nothing is read where it does not hold.
+// guard is a map's statements and value under a load's mask: nothing is read if it does not hold.
 func guard(lets []loop.Stmt, value loop.Expr, l *loop.Load) ([]loop.Stmt, loop.Expr) {
 	r := &loop.Rewrite{Expr: func(e loop.Expr) loop.Expr {
 		inner, ok := e.(*loop.Load)

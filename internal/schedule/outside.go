@@ -65,7 +65,7 @@ func (s *scheduler) bufferName(hint string) string {
 }
 
 // outside makes the kernel's largest local a parameter, with a place for each tile that may run at the same time as others; what loops are around it beside
-// those of tiles go through it one iteration after the other. It returns the parameter; nil where there is none to move.
+// those of tiles go through it one iteration after the other. It returns the parameter; nil if there is none to move.
 func (s *scheduler) outside(k *loop.Kernel) *loop.Param {
 	places := loop.Locals(k)
 	if len(places) == 0 {

@@ -36,7 +36,7 @@ type reader struct {
 	param  *loop.Param
 }
 
-// widthFor is the panels' width where the kernel's parameter of that name is the weight; 0 where it is not.
+// widthFor is the panels' width where the kernel's parameter of that name is the weight; 0 if it is not.
 func (p *Pack) widthFor(k *loop.Kernel, param string) int64 {
 	for _, r := range p.readers {
 		if r.kernel.Name == k.Name && r.param.Name == param {
@@ -159,7 +159,7 @@ func (s *scheduler) groupOf(k *loop.Kernel, param *loop.Param) int64 {
 	return group
 }
 
-// stepOf is the axis along which steps has a single step of 1; −1 where it steps otherwise.
+// stepOf is the axis along which steps has a single step of 1; −1 if it steps otherwise.
 func stepOf(steps []sym.Expr) int {
 	axis := -1
 	for i, e := range steps {
@@ -448,7 +448,7 @@ func (p *Pack) Pieces() int64 {
 	return (p.old[axis] + extent - 1) / extent
 }
 
-// Stretch is the memory that pieces [begin, end) read, about, where no other piece does: nil where that is not known.
+// Stretch is the memory that pieces [begin, end) read, about, where no other piece does: nil if that is not known.
 func (p *Pack) Stretch(begin, end int64) []byte {
 	axis, extent := p.along()
 	return p.from.Stretch(begin*extent, min(end*extent, p.old[axis]))

@@ -432,7 +432,7 @@ func (s *scheduler) columnsInLanes(k *loop.Kernel) {
 	k.Body = r.Body(k.Body)
 }
 
-// chained is the loop whose variable is index among the each-loops from f inward, each directly inside another; nil where there is none.
+// chained is the loop whose variable is index among the each-loops from f inward, each directly inside another; nil if there is none.
 func chained(f *loop.For, index sym.Expr) *loop.For {
 	for f.Kind == loop.Each {
 		if isVar(index, f.Var) {

@@ -276,7 +276,7 @@ func (p *parting) isThere(i int, l *loop.Launch, out int, list []*piece) bool {
 	return p.place(i, whole, to, shape) == ""
 }
 
-// mayBegin is empty where the result of the step at a place may be written earlier, part by part: nothing else writes it, and nothing reads it before.
+// mayBegin is empty if the result of the step at a place may be written earlier, part by part: nothing else writes it, and nothing reads it before.
 func (p *parting) mayBegin(i int, whole *loop.Buffer) (why string) {
 	root := whole.Root()
 	if p.laid[whole] {
@@ -415,7 +415,7 @@ func (p *parting) closeTogether(to spot, shape []sym.Expr) bool {
 // leastTogether is how many elements must lie side by side for kernels to write a part of each row as fast as all rows.
 const leastTogether = 8
 
-// moved is a step whose buffers have new spots; nil where it cannot be. Launch is false where it stays the same.
+// moved is a step whose buffers have new spots; nil if it cannot be. Launch is false if it stays the same.
 func (p *parting) moved(step loop.Step, spots map[*loop.Buffer]spot) (changed *loop.Launch, launch bool) {
 	plain := func(b *loop.Buffer) bool {
 		at, is := spots[b]

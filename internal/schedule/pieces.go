@@ -11,11 +11,11 @@ import (
 type piece struct {
 	nest           loop.Stmt
 	begin, extents []sym.Expr
-	source         int   // the parameter that is moved into the box, each element once; −1 where the nest does anything else
+	source         int   // the parameter that is moved into the box, each element once; −1 if the nest does anything else
 	axes           []int // of the source: the result's axis that each goes along; −1 of one element
 }
 
-// pieces takes a kernel apart that does nothing but write boxes of one result; nil where it does more, or moves nothing.
+// pieces takes a kernel apart that does nothing but write boxes of one result; nil if it does more, or moves nothing.
 func (s *scheduler) pieces(k *loop.Kernel) (out int, list []*piece) {
 	out = -1
 	for i, p := range k.Params {
@@ -45,7 +45,7 @@ func (s *scheduler) pieces(k *loop.Kernel) (out int, list []*piece) {
 	return out, list
 }
 
-// piece is a nest as a box of the result; nil where it is none.
+// piece is a nest as a box of the result; nil if it is none.
 func (s *scheduler) piece(k *loop.Kernel, out int, nest loop.Stmt) *piece {
 	to := k.Params[out]
 	p := &piece{nest: nest, source: -1}
@@ -180,7 +180,7 @@ func (at spot) box(p *piece) spot {
 	return at
 }
 
-// under is where the elements of a spot lie under another shape; false where no strides say that.
+// under is where the elements of a spot lie under another shape; false if no strides say that.
 func (s *scheduler) under(at spot, shape, to []sym.Expr) (spot, bool) {
 	at.strides = loop.Regrouped(s.dims, shape, at.strides, to)
 	return at, at.strides != nil

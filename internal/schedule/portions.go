@@ -20,7 +20,7 @@ type Chosen struct {
 	Shape, Stride []sym.Expr // of the table as a copy of rows wants it: the axes that number its rows, then a row's own
 }
 
-// Choose has a kernel read chosen rows of the parameter at a place; nil where it does not read it so: only by loads that all go by one index, which it checks, and which is an
+// Choose has a kernel read chosen rows of the parameter at a place; nil if it does not read it so: only by loads that all go by one index, which it checks, and which is an
 // element of another parameter.
 func Choose(k *loop.Kernel, param int) *Chosen {
 	table := k.Params[param]
@@ -192,7 +192,7 @@ type move struct {
 	step int64
 }
 
-// CutBy finds the loop by which a kernel can read the parameter at a place in stretches, the finest of several; nil where none will do.
+// CutBy finds the loop by which a kernel can read the parameter at a place in stretches, the finest of several; nil if none will do.
 func CutBy(k *loop.Kernel, param int, dims *sym.Dims) *Cut {
 	if k.Params[param].Access != loop.Read || k.Params[param].Strides != nil {
 		return nil
@@ -234,7 +234,7 @@ func CutBy(k *loop.Kernel, param int, dims *sym.Dims) *Cut {
 	return best
 }
 
-// follow finds how the parameters' indices go along with the loop; false where the weight's or a result's do not, one stretch behind the other.
+// follow finds how the parameters' indices go along with the loop; false if the weight's or a result's do not, one stretch behind the other.
 func (c *Cut) follow() bool {
 	accesses := map[string][]loop.Touches{}
 	for _, a := range loop.Accesses(c.kernel.Body) {

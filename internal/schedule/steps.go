@@ -132,7 +132,7 @@ func onlyDims(k *loop.Kernel, e sym.Expr) bool {
 	return true
 }
 
-// course is the kernel as a course; nil where it stays as it is.
+// course is the kernel as a course; nil if it stays as it is.
 func (s *scheduler) course(k *loop.Kernel) *loop.Kernel {
 	s.free = k.Dims
 	if neverRuns(k) || forBlocks(k) || s.chains(k) == nil {

@@ -42,7 +42,7 @@ func blockTranspositions(s *scheduler, k *loop.Kernel) bool {
 	return changed
 }
 
-// blocked is a nest of each-loops around a vector loop, in blocks; nil where that is of no use.
+// blocked is a nest of each-loops around a vector loop, in blocks; nil if that is of no use.
 func (c *coster) blocked(f *loop.For, names *namer) loop.Stmt {
 	var chain []*loop.For
 	v := f

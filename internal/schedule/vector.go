@@ -33,7 +33,7 @@ func chooseVectors(s *scheduler, k *loop.Kernel) bool {
 	return changed
 }
 
-// vectorized is a copy of a nest with its best vector loops, and its time; nil where none can be made.
+// vectorized is a copy of a nest with its best vector loops, and its time; nil if none can be made.
 func (c *coster) vectorized(f *loop.For) (loop.Stmt, float64) {
 	var best loop.Stmt
 	least := math.Inf(1)
