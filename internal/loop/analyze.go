@@ -21,8 +21,9 @@ func RowMajor(shape []sym.Expr) []sym.Expr {
 	return strides
 }
 
-// Offset is where the element at index lies, in elements from the buffer's first one. Strides nil means row-major. Quotients and
-// remainders that take one loop's variable apart into the indices of several axes come together again where those axes are contiguous.
+// Offset is where the element at index lies, in elements from the buffer's first one. Strides nil means row-major.
+// Quotients and remainders that take one loop's variable apart into the indices of several axes come together again
+// where those axes are contiguous.
 func Offset(index, shape, strides []sym.Expr) sym.Expr {
 	total := offset(index, shape, strides)
 	if !total.Multilinear() {
@@ -87,9 +88,9 @@ type LocalPlace struct {
 	Offset sym.Expr
 }
 
-// Locals returns a kernel's locals in the order of the text, each with its place in the worker's scratch. A local holds its
-// place to the end of the body that declares it; bodies that are never active together share. Every code generator places
-// locals so: it is what Scratch counts.
+// Locals returns a kernel's locals in the order of the text, each with its place in the worker's scratch. A local holds
+// its place to the end of the body that declares it; bodies that are never active together share. Every code generator
+// places locals so: it is what Scratch counts.
 func Locals(k *Kernel) []LocalPlace {
 	places, _ := localsOf(k.Body, sym.Const(0))
 	return places
@@ -194,7 +195,8 @@ func collect(body []Stmt, loops []*For, list *[]Touches) {
 			*list = append(*list, Touches{Buffer: s.To, Write: true, Index: s.Index, Mask: s.Mask, Loops: loops, Stmt: s})
 		case *Contract:
 			tile := func(t *Tile, rows, cols sym.Expr, write bool) {
-				*list = append(*list, Touches{Buffer: t.Buffer, Write: write, Index: t.Origin, Tile: t, Rows: rows, Cols: cols, Loops: loops, Stmt: s})
+				*list = append(*list, Touches{Buffer: t.Buffer, Write: write, Index: t.Origin, Tile: t, Rows: rows, Cols: cols,
+					Loops: loops, Stmt: s})
 			}
 			tile(&s.A, s.M, s.K, false)
 			tile(&s.B, s.K, s.N, false)
@@ -212,7 +214,9 @@ func collect(body []Stmt, loops []*For, list *[]Touches) {
 // larger of its values at the two ends of their range is taken; of a branch's bodies, the dearer in sum, or the cheaper
 // where elements decide, if there are two.
 type Cost struct {
-	Operations sym.Expr // arithmetic and functions of elements, without comparisons, choices and conversions; a Contract counts two for each product
+	// arithmetic and functions of elements, without comparisons, choices and conversions; a Contract counts two for each
+	// product
+	Operations sym.Expr
 	Read       sym.Expr // bytes loaded from parameters, each load counted
 	Written    sym.Expr // bytes stored to parameters
 	Footprint  sym.Expr // bytes of the parameters, each counted once
@@ -277,7 +281,8 @@ func (c *coster) statement(s Stmt) (total tally) {
 			return sym.Product(append(extents, sym.Const(width))...)
 		}
 		total[0] = total[0].Add(product(2, s.M, s.N, s.K))
-		total[1] = sym.Sum(total[1], product(c.widths[s.A.Buffer], s.M, s.K), product(c.widths[s.B.Buffer], s.K, s.N), product(c.widths[s.C.Buffer], s.M, s.N))
+		total[1] = sym.Sum(total[1], product(c.widths[s.A.Buffer], s.M, s.K), product(c.widths[s.B.Buffer], s.K, s.N),
+			product(c.widths[s.C.Buffer], s.M, s.N))
 		total[2] = total[2].Add(product(c.widths[s.C.Buffer], s.M, s.N))
 	case *When:
 		then, otherwise := c.body(s.Then), c.body(s.Else)

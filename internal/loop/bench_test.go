@@ -9,9 +9,21 @@ import (
 // BenchmarkInterpret is the time of one multiply-add in a plain matrix product, and of one in a contraction.
 func BenchmarkInterpret(b *testing.B) {
 	for name, source := range map[string]string{
-		"loops":    `kernel @k(%a: f32[n, n] read, %b: f32[n, n] read, %c: f32[n, n] write) dims(n) { each i < n { each j < n { var %s: f32 = 0 for k < n { %s add= mul(load %a[i, k], load %b[k, j]) } store %c[i, j] = %s } } }`,
-		"contract": `kernel @k(%a: f32[n, n] read, %b: f32[n, n] read, %c: f32[n, n] update) dims(n) { contract %c[r, q] += %a[r, k] * %b[k, q] for r < n, q < n, k < n }`,
-		"masked":   `kernel @k(%a: f32[n, n] read, %b: f32[n, n] read, %c: f32[n, n] write) dims(n) { each i < n { each j < n { for k < n { store %c[i, j] = load %a[i, j + k - 3] if and(le(0, index(j + k - 3)), lt(index(j + k - 3), index(n))) else 0 } } } }`,
+		"loops": `kernel @k(%a: f32[n, n] read, %b: f32[n, n] read, %c: f32[n, n] write) dims(n) {
+			each i < n { each j < n {
+				var %s: f32 = 0
+				for k < n { %s add= mul(load %a[i, k], load %b[k, j]) }
+				store %c[i, j] = %s
+			} }
+		}`,
+		"contract": `kernel @k(%a: f32[n, n] read, %b: f32[n, n] read, %c: f32[n, n] update) dims(n) {
+			contract %c[r, q] += %a[r, k] * %b[k, q] for r < n, q < n, k < n
+		}`,
+		"masked": `kernel @k(%a: f32[n, n] read, %b: f32[n, n] read, %c: f32[n, n] write) dims(n) {
+			each i < n { each j < n { for k < n {
+				store %c[i, j] = load %a[i, j + k - 3] if and(le(0, index(j + k - 3)), lt(index(j + k - 3), index(n))) else 0
+			} } }
+		}`,
 	} {
 		b.Run(name, func(b *testing.B) {
 			k, err := ParseKernel(source)

@@ -161,7 +161,8 @@ func (b *Builder) Contract(m, n, k sym.Expr, c, a, x Tile) {
 
 // Tile is the matrix in m at origin, with the index steps of its rows and columns.
 func (m *Memory) Tile(origin, row, col []sym.Expr) Tile {
-	return Tile{Buffer: m.Name, Origin: append([]sym.Expr(nil), origin...), Row: append([]sym.Expr(nil), row...), Col: append([]sym.Expr(nil), col...)}
+	return Tile{Buffer: m.Name, Origin: append([]sym.Expr(nil), origin...), Row: append([]sym.Expr(nil), row...),
+		Col: append([]sym.Expr(nil), col...)}
 }
 
 // Load reads one element.

@@ -57,7 +57,8 @@ func (d *distinction) text(at int) string {
 
 // shares reports whether two kernels are known to be alike because they share what they are made of.
 func (k *Kernel) shares(o *Kernel) bool {
-	return len(k.Body) == len(o.Body) && &k.Body[0] == &o.Body[0] && slices.Equal(k.Params, o.Params) && slices.Equal(k.Dims, o.Dims)
+	return len(k.Body) == len(o.Body) && &k.Body[0] == &o.Body[0] && slices.Equal(k.Params, o.Params) &&
+		slices.Equal(k.Dims, o.Dims)
 }
 
 // bare is the kernel's text without name, source and work.

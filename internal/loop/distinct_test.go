@@ -53,7 +53,8 @@ func TestParseShares(t *testing.T) {
 	if plain.String() != shared.String() {
 		t.Fatalf("sharing changes what is read:\n%s\nand\n%s", plain, shared)
 	}
-	if k := shared.Kernels; &k[0].Body[0] != &k[1].Body[0] || &k[0].Body[0] == &k[2].Body[0] || &k[0].Params[0] != &k[2].Params[0] || &k[0].Params[0] == &k[4].Params[0] {
+	if k := shared.Kernels; &k[0].Body[0] != &k[1].Body[0] || &k[0].Body[0] == &k[2].Body[0] ||
+		&k[0].Params[0] != &k[2].Params[0] || &k[0].Params[0] == &k[4].Params[0] {
 		t.Error("kernels share what is not alike, or do not share what is")
 	}
 	if k := plain.Kernels; &k[0].Body[0] == &k[1].Body[0] || &k[0].Params[0] == &k[1].Params[0] {
@@ -64,7 +65,8 @@ func TestParseShares(t *testing.T) {
 // TestParseSharesErrors cuts and damages the text everywhere: with sharing the same errors are found.
 func TestParseSharesErrors(t *testing.T) {
 	for at := range alikeText {
-		for _, text := range []string{alikeText[:at], alikeText[:at] + "~" + alikeText[at:], alikeText[:at] + alikeText[at+1:]} {
+		for _, text := range []string{alikeText[:at], alikeText[:at] + "~" + alikeText[at:],
+			alikeText[:at] + alikeText[at+1:]} {
 			plain, err1 := Parse(text, ParseOptions{})
 			shared, err2 := Parse(text, ParseOptions{Share: true})
 			if (err1 == nil) != (err2 == nil) || err1 != nil && err1.Error() != err2.Error() {

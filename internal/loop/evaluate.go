@@ -233,7 +233,8 @@ func EvalBinary(op BinaryOp, dt dtype.DType, x, y uint64) uint64 {
 func EvalCast(to, from dtype.DType, wrap bool, x uint64) uint64 { return castFunc(to, from, wrap)(x) }
 
 // The functions of every type that they accept, made once.
-var unaryTable, binaryTable = func() (unary [unaryOps][dtype.String + 1]func(uint64) uint64, binary [binaryOps][dtype.String + 1]func(x, y uint64) uint64) {
+var unaryTable, binaryTable = func() (unary [unaryOps][dtype.String + 1]func(uint64) uint64,
+	binary [binaryOps][dtype.String + 1]func(x, y uint64) uint64) {
 	for dt := range dtype.String {
 		for op := range unaryOps {
 			if op.Accepts(dt) {

@@ -9,9 +9,11 @@ import (
 )
 
 // integerTypes have every width and both signs.
-var integerTypes = []dtype.DType{dtype.U2, dtype.I2, dtype.U4, dtype.I4, dtype.U8, dtype.I8, dtype.U16, dtype.I16, dtype.U32, dtype.I32, dtype.U64, dtype.I64}
+var integerTypes = []dtype.DType{dtype.U2, dtype.I2, dtype.U4, dtype.I4, dtype.U8, dtype.I8, dtype.U16, dtype.I16,
+	dtype.U32, dtype.I32, dtype.U64, dtype.I64}
 
-var floatTypes = []dtype.DType{dtype.F4E2M1, dtype.F8E4M3FN, dtype.F8E4M3FNUZ, dtype.F8E5M2, dtype.F8E5M2FNUZ, dtype.F16, dtype.BF16, dtype.F32, dtype.F64}
+var floatTypes = []dtype.DType{dtype.F4E2M1, dtype.F8E4M3FN, dtype.F8E4M3FNUZ, dtype.F8E5M2, dtype.F8E5M2FNUZ,
+	dtype.F16, dtype.BF16, dtype.F32, dtype.F64}
 
 // exact is a value of an integer type as a big integer.
 func exact(dt dtype.DType, x uint64) *big.Int {
@@ -37,7 +39,8 @@ func samples(dt dtype.DType) []uint64 {
 		return list
 	}
 	mask := ^uint64(0) >> (64 - dt.Bits())
-	for _, x := range []uint64{0, 1, 2, 3, 7, 8, 31, 63, 64, 100, 1 << (dt.Bits() - 1), 1<<(dt.Bits()-1) - 1, mask, mask - 1, mask - 6, 0x5A5A5A5A5A5A5A5A} {
+	for _, x := range []uint64{0, 1, 2, 3, 7, 8, 31, 63, 64, 100, 1 << (dt.Bits() - 1), 1<<(dt.Bits()-1) - 1, mask,
+		mask - 1, mask - 6, 0x5A5A5A5A5A5A5A5A} {
 		list = append(list, x&mask)
 	}
 	return list
@@ -129,7 +132,8 @@ func TestIntegerFunctions(t *testing.T) {
 				}
 			}
 			v := exact(dt, x)
-			for op, want := range map[UnaryOp]*big.Int{Neg: new(big.Int).Neg(v), Abs: new(big.Int).Abs(v), Sign: big.NewInt(int64(v.Sign())), BitNot: new(big.Int).Not(v)} {
+			for op, want := range map[UnaryOp]*big.Int{Neg: new(big.Int).Neg(v), Abs: new(big.Int).Abs(v),
+				Sign: big.NewInt(int64(v.Sign())), BitNot: new(big.Int).Not(v)} {
 				if got := EvalUnary(op, dt, x); got != wrapped(dt, want) {
 					t.Fatalf("%s %s(%v) = %#x, want %v", dt, op, v, got, want)
 				}
@@ -144,7 +148,8 @@ func TestIntegerFunctions(t *testing.T) {
 }
 
 func TestFloatFunctions(t *testing.T) {
-	values := []float64{0, math.Copysign(0, -1), 1, -1, 0.5, 2.5, -3.5, 1.75, 6, 1e-3, 300, -700, 1e30, math.Inf(1), math.Inf(-1), math.NaN(), 5e-324, math.Pi}
+	values := []float64{0, math.Copysign(0, -1), 1, -1, 0.5, 2.5, -3.5, 1.75, 6, 1e-3, 300, -700, 1e30, math.Inf(1),
+		math.Inf(-1), math.NaN(), 5e-324, math.Pi}
 	for _, dt := range floatTypes {
 		round := func(x float64) float64 { return ToFloat(dt, FromFloat(dt, x)) }
 		single := func(x float64) float64 {
@@ -155,7 +160,8 @@ func TestFloatFunctions(t *testing.T) {
 		}
 		same := func(what string, got uint64, want float64) {
 			t.Helper()
-			if g := ToFloat(dt, got); g != want && !(math.IsNaN(g) && math.IsNaN(want)) || g == 0 && math.Signbit(g) != math.Signbit(want) {
+			if g := ToFloat(dt, got); g != want && !(math.IsNaN(g) && math.IsNaN(want)) ||
+				g == 0 && math.Signbit(g) != math.Signbit(want) {
 				t.Errorf("%s %s = %v, want %v", dt, what, g, want)
 			}
 		}
@@ -201,7 +207,8 @@ func TestFloatFunctions(t *testing.T) {
 
 // The sign of a floored remainder is the divisor's, as in Python.
 func TestFloatFloorMod(t *testing.T) {
-	for _, c := range [][3]float64{{5, 3, 2}, {-5, 3, 1}, {5, -3, -1}, {-5, -3, -2}, {6, -3, math.Copysign(0, -1)}, {-6, 3, 0}, {-1, math.Inf(1), math.Inf(1)}, {1, 0, math.NaN()}} {
+	for _, c := range [][3]float64{{5, 3, 2}, {-5, 3, 1}, {5, -3, -1}, {-5, -3, -2}, {6, -3, math.Copysign(0, -1)},
+		{-6, 3, 0}, {-1, math.Inf(1), math.Inf(1)}, {1, 0, math.NaN()}} {
 		got := ToFloat(dtype.F64, EvalBinary(FloorMod, dtype.F64, FromFloat(dtype.F64, c[0]), FromFloat(dtype.F64, c[1])))
 		if math.Float64bits(got) != math.Float64bits(c[2]) && !(math.IsNaN(got) && math.IsNaN(c[2])) {
 			t.Errorf("floormod(%v, %v) = %v, want %v", c[0], c[1], got, c[2])
@@ -224,7 +231,8 @@ func TestSigmoidIsAccurateAtBothEnds(t *testing.T) {
 func TestBoolFunctions(t *testing.T) {
 	for x := uint64(0); x < 2; x++ {
 		for y := uint64(0); y < 2; y++ {
-			for op, want := range map[BinaryOp]uint64{And: x & y, Or: x | y, Xor: x ^ y, Min: x & y, Max: x | y, Lt: (x ^ 1) & y, Eq: x ^ y ^ 1} {
+			for op, want := range map[BinaryOp]uint64{And: x & y, Or: x | y, Xor: x ^ y, Min: x & y, Max: x | y, Lt: (x ^ 1) & y,
+				Eq: x ^ y ^ 1} {
 				if got := EvalBinary(op, dtype.Bool, x, y); got != want {
 					t.Errorf("%s(%d, %d) = %d", op, x, y, got)
 				}
@@ -255,7 +263,9 @@ func TestPackedElements(t *testing.T) {
 func TestMeaninglessFunctionsAreRefused(t *testing.T) {
 	for _, f := range []func(){
 		func() { EvalUnary(Exp, dtype.I32, 0) }, func() { EvalUnary(Not, dtype.F32, 0) },
-		func() { EvalBinary(And, dtype.F32, 0, 0) }, func() { EvalBinary(Add, dtype.Bool, 0, 0) }, func() { EvalBinary(Lt, dtype.C64, 0, 0) },
+		func() {
+			EvalBinary(And, dtype.F32, 0, 0)
+		}, func() { EvalBinary(Add, dtype.Bool, 0, 0) }, func() { EvalBinary(Lt, dtype.C64, 0, 0) },
 	} {
 		func() {
 			defer func() {

@@ -182,7 +182,8 @@ func (g *guarder) statement(s Stmt) []Stmt {
 	case *When:
 		s = &When{expr(was.Cond, nil), g.body(was.Then), g.body(was.Else)}
 	case *Contract:
-		some := conjunction(atLeast(was.M.Sub(sym.Const(1))), atLeast(was.N.Sub(sym.Const(1))), atLeast(was.K.Sub(sym.Const(1))))
+		some := conjunction(atLeast(was.M.Sub(sym.Const(1))), atLeast(was.N.Sub(sym.Const(1))),
+			atLeast(was.K.Sub(sym.Const(1))))
 		if inside := g.inside(was, was.C.Buffer, nil, some, &found); inside != nil {
 			s = &When{Cond: inside, Then: []Stmt{was}}
 		}

@@ -16,18 +16,18 @@ type Data struct {
 }
 
 // Interpret runs a kernel over operands, one for each parameter, with the given values of its dimensions: the kernel's
-// meaning, plain and slow. Loops run in index order, whatever their kind. Locals begin as bytes of 0xFF, which is NaN in
-// every float type that has one.
+// meaning, plain and slow. Loops run in index order, whatever their kind. Locals begin as bytes of 0xFF, which is NaN
+// in every float type that has one.
 //
-// The error is a *diag.Error of kind ErrInput: a Check that failed, or integers over the dimensions that overflow. Anything
-// else that goes wrong (an access outside its buffer, an element of a Write parameter read before it was written, or never
-// written) is a bug of the kernel's author and panics with the kernel's text.
+// The error is a *diag.Error of kind ErrInput: a Check that failed, or integers over the dimensions that overflow.
+// Anything else that goes wrong (an access outside its buffer, an element of a Write parameter read before it was
+// written, or never written) is a bug of the kernel's author and panics with the kernel's text.
 func Interpret(k *Kernel, operands []Data, dims map[sym.Name]int64) error {
 	return interpret(k, operands, dims, false)
 }
 
-// InterpretReversed is Interpret with independent loops run from their last iteration to their first: a kernel whose loops keep
-// their promise gives the same results, but for the rounding of what a vector loop reduces.
+// InterpretReversed is Interpret with independent loops run from their last iteration to their first: a kernel whose
+// loops keep their promise gives the same results, but for the rounding of what a vector loop reduces.
 func InterpretReversed(k *Kernel, operands []Data, dims map[sym.Name]int64) error {
 	return interpret(k, operands, dims, true)
 }
@@ -72,7 +72,8 @@ type frame struct {
 	reversed bool
 }
 
-// memory is a parameter or a local while a kernel runs. written has an element per logical element of a Write parameter.
+// memory is a parameter or a local while a kernel runs. written has an element per logical element of a Write
+// parameter.
 type memory struct {
 	name           string
 	width          int
@@ -103,10 +104,12 @@ type localPlace struct {
 // failure is how an error that is not ours leaves a running kernel.
 type failure struct{ err error }
 
-// NewInterpreter makes a kernel ready. It panics with the kernel's text where the kernel is not well formed; see Verify.
+// NewInterpreter makes a kernel ready. It panics with the kernel's text where the kernel is not well formed; see
+// Verify.
 func NewInterpreter(k *Kernel) *Interpreter {
 	x := &Interpreter{kernel: k}
-	c := &resolver{kernel: k, interpreter: x, integers: map[sym.Name]int{}, scalars: map[string]int{}, memories: map[string]int{}}
+	c := &resolver{kernel: k, interpreter: x, integers: map[sym.Name]int{}, scalars: map[string]int{},
+		memories: map[string]int{}}
 	for _, name := range k.Dims {
 		c.integer(name)
 	}
@@ -152,7 +155,8 @@ func (x *Interpreter) eval(code *sym.Code, dims []int64) (int64, error) {
 	return v, nil
 }
 
-// Run interprets the kernel. dims has the values of the kernel's dimensions in their order, scratch at least Scratch bytes.
+// Run interprets the kernel. dims has the values of the kernel's dimensions in their order, scratch at least Scratch
+// bytes.
 func (x *Interpreter) Run(operands []Data, dims []int64, scratch []byte) error {
 	return x.run(operands, dims, scratch, false)
 }
@@ -160,9 +164,11 @@ func (x *Interpreter) Run(operands []Data, dims []int64, scratch []byte) error {
 func (x *Interpreter) run(operands []Data, dims []int64, scratch []byte, reversed bool) (err error) {
 	k := x.kernel
 	if len(operands) != len(k.Params) || len(dims) != len(k.Dims) {
-		panic(diag.Internalf("kernel @%s takes %d operands and %d dimensions, got %d and %d", k.Name, len(k.Params), len(k.Dims), len(operands), len(dims)))
+		panic(diag.Internalf("kernel @%s takes %d operands and %d dimensions, got %d and %d", k.Name, len(k.Params),
+			len(k.Dims), len(operands), len(dims)))
 	}
-	f := &frame{integers: make([]int64, len(x.integers)), scalars: make([]uint64, x.scalars), memories: make([]memory, x.memories), reversed: reversed}
+	f := &frame{integers: make([]int64, len(x.integers)), scalars: make([]uint64, x.scalars),
+		memories: make([]memory, x.memories), reversed: reversed}
 	copy(f.integers, dims)
 	defer func() {
 		switch r := recover().(type) {
@@ -443,7 +449,8 @@ func (c *resolver) check(s *Check) action {
 		v := ToInt(dt, bits)
 		from, to := low(f), high(f)
 		if v < from || v > to || dt == dtype.U64 && bits > math.MaxInt64 {
-			panic(failure{&diag.Error{Kind: diag.ErrInput, Node: c.kernel.Source, Detail: CheckDetail(s.What, dt, bits, from, to)}})
+			panic(failure{&diag.Error{Kind: diag.ErrInput, Node: c.kernel.Source,
+				Detail: CheckDetail(s.What, dt, bits, from, to)}})
 		}
 		f.integers[slot] = v
 	}

@@ -12,8 +12,8 @@ func (c *resolver) matrix(t Tile) matrix {
 	return matrix{c.memory(t.Buffer), c.symbols(t.Origin), c.symbols(t.Row), c.symbols(t.Col)}
 }
 
-// flat is a matrix while it is used: element (r, c) lies at place.of(r, c) of the memory; logical is the same for a memory
-// without strides.
+// flat is a matrix while it is used: element (r, c) lies at place.of(r, c) of the memory; logical is the same for a
+// memory without strides.
 type flat struct {
 	*memory
 	place, logical steps

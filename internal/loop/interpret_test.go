@@ -158,7 +158,8 @@ func TestInterpretCheck(t *testing.T) {
 		binary.NativeEndian.PutUint64(index[8:], uint64(wrong))
 		err := Interpret(k, operands, dims)
 		var e *diag.Error
-		if !errors.Is(err, diag.ErrInput) || !errors.As(err, &e) || e.Node != "g1" || !strings.Contains(e.Detail, "an index of Gather is ") || !strings.Contains(e.Detail, "outside [0, 2]") {
+		if !errors.Is(err, diag.ErrInput) || !errors.As(err, &e) || e.Node != "g1" ||
+			!strings.Contains(e.Detail, "an index of Gather is ") || !strings.Contains(e.Detail, "outside [0, 2]") {
 			t.Errorf("index %d: %v", wrong, err)
 		}
 	}
@@ -206,7 +207,8 @@ func TestInterpretContract(t *testing.T) {
 		c := b.Param("c", Update, dt, []sym.Expr{n(rows), n(cols)})
 		zero := []sym.Expr{n(0), n(0)}
 		down, right := []sym.Expr{n(1), n(0)}, []sym.Expr{n(0), n(1)}
-		b.Contract(n(rows), n(cols), n(depth), c.Tile(zero, down, right), a.Tile(zero, right, down), x.Tile(zero, down, right))
+		b.Contract(n(rows), n(cols), n(depth), c.Tile(zero, down, right), a.Tile(zero, right, down),
+			x.Tile(zero, down, right))
 		k := b.Finish()
 		if unproved, err := Verify(k, nil); err != nil || unproved != nil {
 			t.Fatalf("Verify: %v, %v", unproved, err)
@@ -224,7 +226,10 @@ func TestInterpretContract(t *testing.T) {
 		}
 		av := func(i int64) int64 { return i*7%11 - 5 }
 		bv := func(i int64) int64 { return i*5%13 - 6 }
-		operands := []Data{fill(source, depth*rows, av), fill(source, depth*cols, bv), fill(dt, rows*cols, func(i int64) int64 { return i })}
+		operands := []Data{fill(source, depth*rows, av), fill(source, depth*cols, bv),
+			fill(dt, rows*cols, func(i int64) int64 {
+				return i
+			})}
 		if err := Interpret(k, operands, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -272,7 +277,8 @@ func TestInterpretReversed(t *testing.T) {
 	}
 }
 
-// TestBuilderNames gives dimensions the names that a builder makes for loops, buffers and scalars: they are different names.
+// TestBuilderNames gives dimensions the names that a builder makes for loops, buffers and scalars: they are different
+// names.
 func TestBuilderNames(t *testing.T) {
 	b := NewBuilder("names")
 	y := b.Param("y", Write, dtype.F32, []sym.Expr{s("i"), s("y_1")})

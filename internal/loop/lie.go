@@ -9,7 +9,8 @@ import (
 // stretch is one axis of what lies in a storage: so many elements, so many elements apart.
 type stretch struct{ extent, step sym.Expr }
 
-// runsOf is shape and strides with as few axes as say the same: axes of one element are left out, and neighbours that lie in memory as one axis are one.
+// runsOf is shape and strides with as few axes as say the same: axes of one element are left out, and neighbours that
+// lie in memory as one axis are one.
 func runsOf(dims *sym.Dims, shape, strides []sym.Expr) []stretch {
 	var runs []stretch // the innermost first
 	for i := len(shape) - 1; i >= 0; i-- {
@@ -26,8 +27,8 @@ func runsOf(dims *sym.Dims, shape, strides []sym.Expr) []stretch {
 	return runs
 }
 
-// Regrouped is the strides of a buffer of shape to whose elements, in order, are those that lie at strides along shape. It is nil if no strides give them, or none
-// that can be proved to.
+// Regrouped is the strides of a buffer of shape to whose elements, in order, are those that lie at strides along shape.
+// It is nil if no strides give them, or none that can be proved to.
 func Regrouped(dims *sym.Dims, shape, strides, to []sym.Expr) []sym.Expr {
 	runs := runsOf(dims, shape, strides)
 	result := make([]sym.Expr, len(to))
@@ -147,14 +148,16 @@ func (a region) within(dims *sym.Dims, b region) bool {
 		if n, ok := x[i].step.Const(); !ok || n != 1 {
 			start = begin.FloorDiv(x[i].step)
 		}
-		if dims.EQ(start.Mul(x[i].step), begin) != sym.Yes || dims.LE(sym.Const(0), start) != sym.Yes || dims.LE(start.Add(x[i].extent), y[i].extent) != sym.Yes {
+		if dims.EQ(start.Mul(x[i].step), begin) != sym.Yes || dims.LE(sym.Const(0), start) != sym.Yes ||
+			dims.LE(start.Add(x[i].extent), y[i].extent) != sym.Yes {
 			return false
 		}
 	}
 	return differs == 1 || differs == 0 && dims.EQ(begin, sym.Const(0)) == sym.Yes
 }
 
-// parts are the regions of a storage that were written, while they are not the whole: those that follow one another are one.
+// parts are the regions of a storage that were written, while they are not the whole: those that follow one another are
+// one.
 type parts []region
 
 func (p parts) with(dims *sym.Dims, r region) parts {

@@ -33,15 +33,24 @@ loop @main {
 		{title: "all parts, in any order", body: "copy %c = %x\ncopy %a = %x\ncopy %b = %x\ncopy %y = %w\ncopy %z = %w"},
 		{title: "a prefix", body: "copy %b = %x\ncopy %a = %x\ncopy %y2 = %ab\ncopy %y1 = %x\ncopy %z = %y"},
 		{title: "under another shape", body: "copy %a = %x\ncopy %y1 = %p\ncopy %b = %x\ncopy %y2 = %ab\ncopy %z = %y"},
-		{title: "columns of one element", body: "copy %u2 = %v\ncopy %u0 = %v\ncopy %u1 = %v\ncopy %u = %u\ncopy %a = %x\ncopy %b = %x\ncopy %c = %x\ncopy %y = %w\ncopy %z = %w"},
-		{title: "a column that is not there", body: "copy %u2 = %v\ncopy %u0 = %v\ncopy %u = %u\ncopy %a = %x\ncopy %b = %x\ncopy %c = %x\ncopy %y = %w\ncopy %z = %w", unproved: "%u is written"},
-		{title: "with the axes in another order", body: "copy %y1 = %x\ncopy %a = %x\ncopy %b = %x\ncopy %y2 = %ab\ncopy %turned = %y\ncopy %z = %w"},
+		{title: "columns of one element",
+			body: "copy %u2 = %v\ncopy %u0 = %v\ncopy %u1 = %v\ncopy %u = %u\ncopy %a = %x\ncopy %b = %x\ncopy %c = %x\ncopy " +
+				"%y = %w\ncopy %z = %w"},
+		{title: "a column that is not there",
+			body: "copy %u2 = %v\ncopy %u0 = %v\ncopy %u = %u\ncopy %a = %x\ncopy %b = %x\ncopy %c = %x\ncopy %y = %w\ncopy " +
+				"%z = %w", unproved: "%u is written"},
+		{title: "with the axes in another order",
+			body: "copy %y1 = %x\ncopy %a = %x\ncopy %b = %x\ncopy %y2 = %ab\ncopy %turned = %y\ncopy %z = %w"},
 		{title: "a gap", body: "copy %c = %x\ncopy %a = %x\ncopy %y = %w\ncopy %z = %y", unproved: "%w is written"},
-		{title: "a part that is not there", body: "copy %a = %x\ncopy %y1 = %b\ncopy %y2 = %y2\ncopy %z = %y", unproved: "%b is written"},
+		{title: "a part that is not there", body: "copy %a = %x\ncopy %y1 = %b\ncopy %y2 = %y2\ncopy %z = %y",
+			unproved: "%b is written"},
 		{title: "nothing", body: "copy %y = %w", fault: "reads %w before it is written"},
 		{title: "half a result", body: "copy %y1 = %x\ncopy %z = %z", fault: "reads %z before it is written"},
-		{title: "half of one result", body: "copy %y1 = %x\ncopy %a = %x\ncopy %b = %x\ncopy %c = %x\ncopy %z = %w", unproved: "%y is written"},
-		{title: "a part written twice", body: "copy %a = %x\ncopy %a = %x\ncopy %ab = %ab\ncopy %c = %x\ncopy %y = %w\ncopy %z = %y", unproved: "%ab is written"},
+		{title: "half of one result", body: "copy %y1 = %x\ncopy %a = %x\ncopy %b = %x\ncopy %c = %x\ncopy %z = %w",
+			unproved: "%y is written"},
+		{title: "a part written twice",
+			body:     "copy %a = %x\ncopy %a = %x\ncopy %ab = %ab\ncopy %c = %x\ncopy %y = %w\ncopy %z = %y",
+			unproved: "%ab is written"},
 	} {
 		t.Run(c.title, func(t *testing.T) {
 			m, err := Parse(head+c.body+"\n}\n}\n", ParseOptions{})

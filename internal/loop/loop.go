@@ -15,17 +15,19 @@ import (
 
 // Module is a whole computation.
 type Module struct {
-	Name     string
-	Dims     *sym.Dims             // the inputs' dimensions, and those that steps bind
-	Limits   map[sym.Name]sym.Expr // upper bounds of the dimensions that steps bind, over those of the inputs
-	Origins  map[sym.Name]string   // what gives the dimensions that were made their values, in words
-	Requires []Require             // conditions on dimensions: checked at entry, or where the step binds that comes last among those that bind them
+	Name    string
+	Dims    *sym.Dims             // the inputs' dimensions, and those that steps bind
+	Limits  map[sym.Name]sym.Expr // upper bounds of the dimensions that steps bind, over those of the inputs
+	Origins map[sym.Name]string   // what gives the dimensions that were made their values, in words
+	// conditions on dimensions: checked at entry, or where the step binds that comes last among those that bind them
+	Requires []Require
 	Buffers  []*Buffer
 	Kernels  []*Kernel
 	Body     []Step
 }
 
-// Require is a condition that a run must meet, and where it comes from: in words, and, where it is about one tensor, that one's name.
+// Require is a condition that a run must meet, and where it comes from: in words, and, where it is about one tensor,
+// that one's name.
 type Require struct {
 	Cond   sym.Cond
 	From   string
@@ -57,16 +59,19 @@ type Buffer struct {
 	Elements []sym.Name
 	// Source is the model's own name for the tensor.
 	Source string
-	// Reserved: a Temp of bytes (u8, one axis, no view) that the model's own text lays out. Only what lies in it is an operand.
+	// Reserved: a Temp of bytes (u8, one axis, no view) that the model's own text lays out. Only what lies in it is an
+	// operand.
 	Reserved bool
-	// State is the Input that an Output replaces, where it lies; nil if it lies elsewhere. To the steps they are two buffers.
+	// State is the Input that an Output replaces, where it lies; nil if it lies elsewhere. To the steps they are two
+	// buffers.
 	State *Buffer
-	// Device names the device in whose memory a Temp or a Weight lies; "" is the host's. A view lies where what it views does.
+	// Device names the device in whose memory a Temp or a Weight lies; "" is the host's. A view lies where what it views
+	// does.
 	Device string
 }
 
-// View places a buffer inside another: element (i, j, …) lies at Offset + i·Strides[0] + j·Strides[1] + … elements of Of. Strides nil
-// means row-major. In a Reserved buffer lie buffers of any type: Offset counts elements of theirs.
+// View places a buffer inside another: element (i, j, …) lies at Offset + i·Strides[0] + j·Strides[1] + … elements of
+// Of. Strides nil means row-major. In a Reserved buffer lie buffers of any type: Offset counts elements of theirs.
 type View struct {
 	Of      *Buffer
 	Offset  sym.Expr
@@ -76,8 +81,9 @@ type View struct {
 // Step is one thing that happens in a run.
 type Step interface{ step() }
 
-// Launch runs a kernel over buffers, one for each of its parameters. A buffer may be passed under another shape of the same
-// number of elements where both are row-major, or where the parameter's strides find the same elements in the same order.
+// Launch runs a kernel over buffers, one for each of its parameters. A buffer may be passed under another shape of the
+// same number of elements where both are row-major, or where the parameter's strides find the same elements in the same
+// order.
 type Launch struct {
 	Kernel *Kernel
 	Args   []*Buffer
@@ -85,7 +91,8 @@ type Launch struct {
 	Device string // that runs it, and in whose memory its operands lie; "" is the host
 }
 
-// Host runs a host operator (see package hostop) on whole tensors. Results whose extents data decide bind those dimensions.
+// Host runs a host operator (see package hostop) on whole tensors. Results whose extents data decide bind those
+// dimensions.
 type Host struct {
 	Op      string
 	Attrs   map[string]any // as ir.Attrs, after evaluation of nothing: symbolic values stay symbolic
@@ -93,8 +100,8 @@ type Host struct {
 	Source  string
 }
 
-// Bind reads integer element At of From and makes it the value of a dimension; outside the dimension's range is the user's fault.
-// With From nil, the dimension's value is Value.
+// Bind reads integer element At of From and makes it the value of a dimension; outside the dimension's range is the
+// user's fault. With From nil, the dimension's value is Value.
 type Bind struct {
 	Dim   sym.Name
 	From  *Buffer
@@ -111,9 +118,10 @@ type If struct {
 	Source     string
 }
 
-// Loop runs Body while Cond (nil: always) holds, at most Trip (nil: no limit but the dimension's range) times. Index, an i64
-// scalar, holds the iteration's number while the body runs. Count, where not empty, names the dimension that is bound to the number of
-// iterations begun while the body runs, so that the iteration's own row has a place, and to that of all of them behind the loop.
+// Loop runs Body while Cond (nil: always) holds, at most Trip (nil: no limit but the dimension's range) times. Index,
+// an i64 scalar, holds the iteration's number while the body runs. Count, where not empty, names the dimension that is
+// bound to the number of iterations begun while the body runs, so that the iteration's own row has a place, and to that
+// of all of them behind the loop.
 type Loop struct {
 	Trip, Cond, Index *Buffer
 	Count             sym.Name
@@ -121,15 +129,16 @@ type Loop struct {
 	Source            string
 }
 
-// Copy copies a whole buffer, or with Pick some of its rows. Both have the same element type and, of a whole one, number of elements. A whole one may be copied
-// from one device's memory to another's, where both are row-major.
+// Copy copies a whole buffer, or with Pick some of its rows. Both have the same element type and, of a whole one,
+// number of elements. A whole one may be copied from one device's memory to another's, where both are row-major.
 type Copy struct {
 	To, From *Buffer
 	Pick     *Pick
 }
 
-// Pick chooses the rows of From that are copied: for each of Index's integers, in order, the row of that number, which To has behind Index's own axes. The axes that From has before a
-// row's number its rows, of which there are Rows: negative numbers count from them. A number outside is the user's fault.
+// Pick chooses the rows of From that are copied: for each of Index's integers, in order, the row of that number, which
+// To has behind Index's own axes. The axes that From has before a row's number its rows, of which there are Rows:
+// negative numbers count from them. A number outside is the user's fault.
 type Pick struct {
 	Index *Buffer
 	Rows  int64
@@ -155,8 +164,9 @@ func (*Copy) step()   {}
 // Access says what a kernel does to a parameter.
 type Access uint8
 
-// The kinds of access. Write means that every element is written, and none read before it was. Work is the kernel's own while it runs, as a Local is, and all workers share it:
-// no element is read before it was written, and what is in it afterwards is undefined.
+// The kinds of access. Write means that every element is written, and none read before it was. Work is the kernel's own
+// while it runs, as a Local is, and all workers share it: no element is read before it was written, and what is in it
+// afterwards is undefined.
 const (
 	Read Access = iota
 	Write
@@ -164,8 +174,8 @@ const (
 	Work
 )
 
-// Kernel is one loop nest (or several, in order) over its parameters. Dims are the dimensions that it mentions, in the order
-// of the argument block. Work is the arithmetic of its results, of which the loops may do more: for padding, for
+// Kernel is one loop nest (or several, in order) over its parameters. Dims are the dimensions that it mentions, in the
+// order of the argument block. Work is the arithmetic of its results, of which the loops may do more: for padding, for
 // weights that stand for none, for an algorithm's own; 0 if the loops do nothing else.
 type Kernel struct {
 	Name   string
@@ -193,12 +203,14 @@ type LoopKind uint8
 
 // The kinds of loop.
 const (
-	Each     LoopKind = iota // independent of one another, any order: what lowering writes, and scheduling refines
-	Serial                   // in order
-	Parallel                 // independent; outermost parallel loops form the kernel's tiles, as do those directly inside the serial loop of a Course
-	Vector                   // independent; run as strips of lanes. Bounds of loops inside do not depend on Var
-	Block                    // independent; each iteration is a block of threads, which share its Shared locals
-	Thread                   // independent; spread over the threads of the block around the loop
+	Each   LoopKind = iota // independent of one another, any order: what lowering writes, and scheduling refines
+	Serial                 // in order
+	// independent; outermost parallel loops form the kernel's tiles, as do those directly inside the serial loop of a
+	// Course
+	Parallel
+	Vector // independent; run as strips of lanes. Bounds of loops inside do not depend on Var
+	Block  // independent; each iteration is a block of threads, which share its Shared locals
+	Thread // independent; spread over the threads of the block around the loop
 )
 
 // For runs Body for Var = 0 … Extent−1. A negative extent runs nothing.
@@ -215,8 +227,9 @@ type Let struct {
 	X    Expr
 }
 
-// Check names an integer value for use in indices. A value outside [Min, Max] ends the run with the user's fault, naming What,
-// before anything is read or written with it. Guard says that Prove put it there, for an access that is not proved.
+// Check names an integer value for use in indices. A value outside [Min, Max] ends the run with the user's fault,
+// naming What, before anything is read or written with it. Guard says that Prove put it there, for an access that is
+// not proved.
 type Check struct {
 	Name     sym.Name
 	X        Expr
@@ -258,8 +271,8 @@ type When struct {
 	Then, Else []Stmt
 }
 
-// Local declares a buffer of the kernel's own, for the rest of the enclosing body, in the worker's scratch. Its contents are undefined until written.
-// Its shape is over dimensions only.
+// Local declares a buffer of the kernel's own, for the rest of the enclosing body, in the worker's scratch. Its
+// contents are undefined until written. Its shape is over dimensions only.
 type Local struct {
 	Name  string
 	DType dtype.DType
@@ -276,9 +289,9 @@ const (
 	Shared              // the block's (see Block), for all its threads
 )
 
-// Contract adds a product of tiles: C[m, n] += Σ_k A[m, k] × B[k, n] for m < M, n < N, k < K, in C's element type (integers
-// wrap; f16 and bf16 operands are widened, and one of bytes beside one of floats, in f32; C is f32, f64, i32, i64 or an
-// unsigned one). It stands for a register-tiled micro-kernel, an AMX tile or a tensor core.
+// Contract adds a product of tiles: C[m, n] += Σ_k A[m, k] × B[k, n] for m < M, n < N, k < K, in C's element type
+// (integers wrap; f16 and bf16 operands are widened, and one of bytes beside one of floats, in f32; C is f32, f64, i32,
+// i64 or an unsigned one). It stands for a register-tiled micro-kernel, an AMX tile or a tensor core.
 type Contract struct {
 	M, N, K sym.Expr
 	C, A, B Tile
@@ -334,7 +347,8 @@ type Unary struct {
 	X  Expr
 }
 
-// Binary applies a two-operand function. Operands have the same type; comparisons yield bool, the rest the operands' type.
+// Binary applies a two-operand function. Operands have the same type; comparisons yield bool, the rest the operands'
+// type.
 type Binary struct {
 	Op   BinaryOp
 	X, Y Expr
@@ -343,7 +357,8 @@ type Binary struct {
 // Select is X where Cond holds, Y elsewhere; both are evaluated.
 type Select struct{ Cond, X, Y Expr }
 
-// Cast converts X to Type. Wrap: floats out of a float8 type's range become infinity or NaN instead of the largest value.
+// Cast converts X to Type. Wrap: floats out of a float8 type's range become infinity or NaN instead of the largest
+// value.
 type Cast struct {
 	Type dtype.DType
 	X    Expr

@@ -6,15 +6,16 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Nest is parallel loops, each directly inside the one before, and the body of the innermost. Their iterations together are tiles. Without
-// loops the body is one tile.
+// Nest is parallel loops, each directly inside the one before, and the body of the innermost. Their iterations together
+// are tiles. Without loops the body is one tile.
 type Nest struct {
 	Loops []*For
 	Body  []Stmt
 }
 
-// Nests takes a kernel apart: into its parallel nests where it consists of nothing else, which are independent of one another; otherwise it is one
-// nest without loops (a course is for those that know of it). The extents of a nest's loops are over dimensions only.
+// Nests takes a kernel apart: into its parallel nests where it consists of nothing else, which are independent of one
+// another; otherwise it is one nest without loops (a course is for those that know of it). The extents of a nest's
+// loops are over dimensions only.
 func Nests(k *Kernel) []Nest {
 	var nests []Nest
 	for _, s := range k.Body {
@@ -27,8 +28,9 @@ func Nests(k *Kernel) []Nest {
 	return nests
 }
 
-// Course is a kernel of parallel nests that run one after another, each once the one before it has ended: some of them, then those of a serial
-// loop in each of its steps, then the rest. What is parallel in one is so in each step alike: its extents are over dimensions only.
+// Course is a kernel of parallel nests that run one after another, each once the one before it has ended: some of them,
+// then those of a serial loop in each of its steps, then the rest. What is parallel in one is so in each step alike:
+// its extents are over dimensions only.
 type Course struct {
 	Before, Each, After []Nest
 	Steps               *For

@@ -12,7 +12,8 @@ func TestCourseOf(t *testing.T) {
 	}
 	for _, c := range []struct{ name, body, want string }{
 		{"steps alone", "for s < n {" + nest("i", "4") + "}", "0 1 0"},
-		{"nests around", nest("a", "2") + nest("b", "n") + "for s < n {" + nest("i", "4") + nest("j", "n") + "}" + nest("c", "3"), "2 2 1"},
+		{"nests around", nest("a", "2") + nest("b", "n") + "for s < n {" + nest("i", "4") + nest("j", "n") + "}" +
+			nest("c", "3"), "2 2 1"},
 		{"no steps", nest("a", "2") + nest("b", "2"), "none"},
 		{"two loops of steps", "for s < n {" + nest("i", "4") + "} for r < n {" + nest("j", "4") + "}", "none"},
 		{"a nest whose extent the step decides", "for s < n {" + nest("i", "s") + "}", "none"},

@@ -42,8 +42,9 @@ const (
 // BinaryOp is a function of two operands of one type.
 type BinaryOp uint8
 
-// The binary functions. Integers wrap; Div truncates toward zero, FloorMod has the divisor's sign and Rem the dividend's; integer
-// division by zero yields 0 and MinInt / −1 wraps (callers who must refuse check first). Min and Max yield NaN where an operand is NaN.
+// The binary functions. Integers wrap; Div truncates toward zero, FloorMod has the divisor's sign and Rem the
+// dividend's; integer division by zero yields 0 and MinInt / −1 wraps (callers who must refuse check first). Min and
+// Max yield NaN where an operand is NaN.
 const (
 	Add BinaryOp = iota
 	Sub
@@ -70,10 +71,13 @@ const (
 	binaryOps
 )
 
-var unaryNames = [unaryOps]string{"neg", "abs", "sign", "bitnot", "not", "floor", "ceil", "round", "trunc", "sqrt", "reciprocal", "exp", "log", "log1p", "expm1",
-	"sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "sigmoid", "isnan", "isinf"}
+var unaryNames = [unaryOps]string{"neg", "abs", "sign", "bitnot", "not", "floor", "ceil", "round", "trunc", "sqrt",
+	"reciprocal", "exp", "log", "log1p", "expm1",
+	"sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "sigmoid",
+	"isnan", "isinf"}
 
-var binaryNames = [binaryOps]string{"add", "sub", "mul", "div", "floormod", "rem", "pow", "min", "max", "and", "or", "xor", "shl", "shr", "dot", "atan2",
+var binaryNames = [binaryOps]string{"add", "sub", "mul", "div", "floormod", "rem", "pow", "min", "max", "and", "or",
+	"xor", "shl", "shr", "dot", "atan2",
 	"eq", "ne", "lt", "le", "gt", "ge"}
 
 // String is the function's name in the text.

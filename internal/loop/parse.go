@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// ParseKernel reads one kernel's text, as String writes it. Errors are of kind ErrInput, with line and column. The kernel is
-// not verified.
+// ParseKernel reads one kernel's text, as String writes it. Errors are of kind ErrInput, with line and column. The
+// kernel is not verified.
 func ParseKernel(source string) (k *Kernel, err error) {
 	p := newParser(source)
 	defer p.catch(&err)
@@ -70,7 +70,8 @@ func (p *parser) kernel() *Kernel {
 	return k
 }
 
-// standApart gives the names that a kernel declares under plain names, as texts written by hand do, names of their own space.
+// standApart gives the names that a kernel declares under plain names, as texts written by hand do, names of their own
+// space.
 func (p *parser) standApart(k *Kernel) {
 	taken, renamed := map[sym.Name]bool{}, map[sym.Name]sym.Name{}
 	for _, name := range integerNames(k.Body) {
@@ -119,7 +120,8 @@ const (
 	longestHead  = 4096 // bytes
 )
 
-// head is the text of a kernel's parameters and dimensions as they are printed, which follows; empty if it may be another, or texts are not to be shared.
+// head is the text of a kernel's parameters and dimensions as they are printed, which follows; empty if it may be
+// another, or texts are not to be shared.
 func (p *parser) head() string {
 	if p.patterns == nil {
 		return ""

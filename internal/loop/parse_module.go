@@ -13,12 +13,13 @@ type ParseOptions struct {
 	// Data gives a weight's contents, by the buffer's name, where the text has only their size in bytes. The shape of a
 	// weight is known by then. Nil: such a weight has no Data.
 	Data func(name string, dt dtype.DType, shape []int64, bytes int64) (*tensor.Tensor, error)
-	// Share lets kernels whose texts are alike but for name and source share what they are made of: none of it may be changed then.
+	// Share lets kernels whose texts are alike but for name and source share what they are made of: none of it may be
+	// changed then.
 	Share bool
 }
 
-// Parse reads a module's text, as Module.String writes it. Errors are of kind ErrInput, with line and column. The module is
-// not verified.
+// Parse reads a module's text, as Module.String writes it. Errors are of kind ErrInput, with line and column. The
+// module is not verified.
 func Parse(source string, o ParseOptions) (m *Module, err error) {
 	p := newParser(source)
 	if p.options = &o; o.Share {
@@ -231,7 +232,8 @@ var stepWords map[string]func(*parser) Step
 
 func init() {
 	stepWords = map[string]func(*parser) Step{
-		"launch": (*parser).launch, "host": (*parser).host, "bind": (*parser).bind, "if": (*parser).ifStep, "loop": (*parser).loopStep, "copy": (*parser).copyStep,
+		"launch": (*parser).launch, "host": (*parser).host, "bind": (*parser).bind, "if": (*parser).ifStep,
+		"loop": (*parser).loopStep, "copy": (*parser).copyStep,
 	}
 }
 

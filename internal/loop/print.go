@@ -19,8 +19,9 @@ type printer struct {
 
 var (
 	accessNames = [...]string{Read: "read", Write: "write", Update: "update", Work: "work"}
-	loopNames   = [...]string{Each: "each", Serial: "for", Parallel: "parallel", Vector: "vector", Block: "block", Thread: "thread"}
-	kindNames   = [...]string{Temp: "temp", Input: "input", Output: "output", Weight: "weight", Spill: "spill"}
+	loopNames   = [...]string{Each: "each", Serial: "for", Parallel: "parallel", Vector: "vector", Block: "block",
+		Thread: "thread"}
+	kindNames = [...]string{Temp: "temp", Input: "input", Output: "output", Weight: "weight", Spill: "spill"}
 )
 
 // String is the name of the access in the text.
@@ -66,7 +67,8 @@ func (p *printer) kernel(k *Kernel) {
 	for i, name := range k.Dims {
 		dims[i] = name.String()
 	}
-	line := fmt.Sprintf("kernel %s(%s) dims(%s)", text.GlobalName(k.Name), strings.Join(params, ", "), strings.Join(dims, ", "))
+	line := fmt.Sprintf("kernel %s(%s) dims(%s)", text.GlobalName(k.Name), strings.Join(params, ", "),
+		strings.Join(dims, ", "))
 	if !k.Work.Equal(sym.Const(0)) {
 		line += " work " + k.Work.String()
 	}

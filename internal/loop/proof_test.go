@@ -13,8 +13,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// The texts in testdata/proofs show that the language can say what code generators will need. Each is verified without an
-// unproved bound, printed, parsed, and run against results that are computed here in another way.
+// The texts in testdata/proofs show that the language can say what code generators will need. Each is verified without
+// an unproved bound, printed, parsed, and run against results that are computed here in another way.
 func proof(t *testing.T, name string) *Module {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", "proofs", name+".weir"))
@@ -158,7 +158,8 @@ func TestProofContraction(t *testing.T) {
 	m, r := proof(t, "contraction"), rand.New(rand.NewPCG(5, 5))
 	for _, d := range [][3]int64{{1, 1, 1}, {16, 16, 32}, {17, 31, 33}, {40, 5, 64}} {
 		inputs := map[string]*tensor.Tensor{
-			"a": noise(r, dtype.BF16, d[0], d[2]), "b": noise(r, dtype.BF16, d[1], d[2]), "p": noise(r, dtype.U8, d[0], d[2]), "q": noise(r, dtype.I8, d[2], d[1]),
+			"a": noise(r, dtype.BF16, d[0], d[2]), "b": noise(r, dtype.BF16, d[1], d[2]), "p": noise(r, dtype.U8, d[0], d[2]),
+			"q": noise(r, dtype.I8, d[2], d[1]),
 		}
 		got := runProof(t, m, inputs)
 		close32(t, fmt.Sprint(d), got["c"], func(index []int64) float64 {

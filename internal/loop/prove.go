@@ -8,7 +8,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// knowledge is what is known of symbolic integers at a place in a kernel: ranges of names, and expressions known to be 0 or more.
+// knowledge is what is known of symbolic integers at a place in a kernel: ranges of names, and expressions known to be
+// 0 or more.
 type knowledge struct {
 	dims   *sym.Dims // numeric ranges of dimensions, loop variables and checked values
 	spans  []span    // symbolic ranges of loop variables and checked values, innermost last
@@ -204,10 +205,11 @@ func (k *knowledge) given(c sym.Cond) {
 	}
 }
 
-// atLeastZero reports whether e ≥ 0 at this place whenever it is reached. No is said where it is certainly reached and fails
-// there at least once.
+// atLeastZero reports whether e ≥ 0 at this place whenever it is reached. No is said where it is certainly reached and
+// fails there at least once.
 func (k *knowledge) atLeastZero(e sym.Expr) sym.Truth {
-	for _, f := range slices.Backward(k.facts) { // which costs nothing: a guarded access is proved however much has been asked before
+	// which costs nothing: a guarded access is proved however much has been asked before
+	for _, f := range slices.Backward(k.facts) {
 		if d, ok := e.Above(f); ok && d >= 0 {
 			return sym.Yes
 		}
@@ -298,8 +300,8 @@ func (k *knowledge) look(e sym.Expr, depth int, briefly bool) bool {
 	return false
 }
 
-// least is e with a variable at the end of its span where e is least, where e is known to grow or to fall with it: for each
-// known end, of which each is a bound.
+// least is e with a variable at the end of its span where e is least, where e is known to grow or to fall with it: for
+// each known end, of which each is a bound.
 func (k *knowledge) least(e sym.Expr, s span) []sym.Expr {
 	at := func(ends []sym.Expr) []sym.Expr {
 		list := make([]sym.Expr, len(ends))

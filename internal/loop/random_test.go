@@ -11,8 +11,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// writer makes random modules that have every construct of the language and are well typed, but mean nothing: what the text
-// must carry, not what Verify accepts.
+// writer makes random modules that have every construct of the language and are well typed, but mean nothing: what the
+// text must carry, not what Verify accepts.
 type writer struct {
 	*rand.Rand
 	integers []sym.Name
@@ -249,8 +249,10 @@ func (w *writer) contents(dt dtype.DType, shape ...int64) *tensor.Tensor {
 
 func (w *writer) attribute() any {
 	return []any{
-		w.Int64() - w.Int64(), []int64{1, -2}, []int64{}, w.NormFloat64(), []float64{0, 1e300, -0.5}, true, false, "text\n", []string{"a", ""},
-		w.integer(), w.integersOf(2), dtype.F8E8M0, w.contents(dtype.F16, 2, 2), w.contents(dtype.I8, 40), w.contents(dtype.String, 2), w.contents(dtype.C128, 1),
+		w.Int64() - w.Int64(), []int64{1, -2}, []int64{}, w.NormFloat64(), []float64{0, 1e300, -0.5}, true, false, "text\n",
+		[]string{"a", ""},
+		w.integer(), w.integersOf(2), dtype.F8E8M0, w.contents(dtype.F16, 2, 2), w.contents(dtype.I8, 40),
+		w.contents(dtype.String, 2), w.contents(dtype.C128, 1),
 	}[w.pick(16)]
 }
 
@@ -270,10 +272,12 @@ func (w *writer) module() (*Module, map[string]*tensor.Tensor) {
 		m.Limits = map[sym.Name]sym.Expr{sym.User("m"): w.integer()}
 	}
 	for range w.pick(3) {
-		m.Requires = append(m.Requires, Require{Cond: sym.Cond{A: w.integer(), Rel: sym.Rel(w.pick(4)), B: w.integer()}, From: w.text()})
+		m.Requires = append(m.Requires, Require{Cond: sym.Cond{A: w.integer(), Rel: sym.Rel(w.pick(4)), B: w.integer()},
+			From: w.text()})
 	}
 	for range w.pick(5) + 1 {
-		b := &Buffer{Name: w.name("b"), Kind: BufferKind(w.pick(4)), DType: dtype.DType(1 + w.pick(int(dtype.String))), Shape: w.integersOf(w.pick(3)), Source: w.text()}
+		b := &Buffer{Name: w.name("b"), Kind: BufferKind(w.pick(4)), DType: dtype.DType(1 + w.pick(int(dtype.String))),
+			Shape: w.integersOf(w.pick(3)), Source: w.text()}
 		switch {
 		case b.Kind == Weight:
 			shape := []int64{w.Int64N(5), w.Int64N(8)}
@@ -302,7 +306,8 @@ func (w *writer) steps(m *Module, depth int) []Step {
 	for range w.pick(5) {
 		switch kind := w.pick(7); {
 		case kind == 0 && len(m.Kernels) > 0:
-			list = append(list, &Launch{Kernel: m.Kernels[w.pick(len(m.Kernels))], Args: []*Buffer{buffer(), buffer()}, Source: w.text()})
+			list = append(list, &Launch{Kernel: m.Kernels[w.pick(len(m.Kernels))], Args: []*Buffer{buffer(), buffer()},
+				Source: w.text()})
 		case kind == 1:
 			h := &Host{Op: "Non Zero", In: []*Buffer{buffer(), nil}, Out: []*Buffer{buffer()}, Source: w.text()}
 			if w.pick(2) == 0 {
@@ -338,7 +343,9 @@ func randomModule(seed uint64) (*Module, map[string]*tensor.Tensor) {
 }
 
 func parseWith(text string, data map[string]*tensor.Tensor) (*Module, error) {
-	return Parse(text, ParseOptions{Data: func(name string, _ dtype.DType, _ []int64, _ int64) (*tensor.Tensor, error) { return data[name], nil }})
+	return Parse(text, ParseOptions{Data: func(name string, _ dtype.DType, _ []int64, _ int64) (*tensor.Tensor, error) {
+		return data[name], nil
+	}})
 }
 
 // A printed module parses back to the same module.
@@ -360,7 +367,8 @@ func TestParsePrint(t *testing.T) {
 			}
 		}
 		for i, b := range m.Buffers {
-			if c := back.Buffers[i]; c.Kind != b.Kind || c.DType != b.DType || c.Source != b.Source || (b.Data == nil) != (c.Data == nil) || b.Data != nil && !b.Data.Equal(c.Data) {
+			if c := back.Buffers[i]; c.Kind != b.Kind || c.DType != b.DType || c.Source != b.Source ||
+				(b.Data == nil) != (c.Data == nil) || b.Data != nil && !b.Data.Equal(c.Data) {
 				t.Fatalf("seed %d: buffer %s changes: %v %v, %q %q", seed, b.Name, b.Data, c.Data, b.Source, c.Source)
 			}
 		}
@@ -471,7 +479,8 @@ func parseAny(t *testing.T, text string) {
 // Damaged texts of random modules never panic or hang.
 func TestParseDamaged(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
-	pieces := []string{"", "(", ")", "[", "}", "{", "%", "@", "\"", "-", "//", "kernel", "each", "f32", "9223372036854775808", "1e999", "nan", "load", "max(", "// ", "where", "none", "weir 1", "\x00", "é"}
+	pieces := []string{"", "(", ")", "[", "}", "{", "%", "@", "\"", "-", "//", "kernel", "each", "f32",
+		"9223372036854775808", "1e999", "nan", "load", "max(", "// ", "where", "none", "weir 1", "\x00", "é"}
 	for seed := range uint64(1500) {
 		m, _ := randomModule(seed % 40)
 		text := m.String()
@@ -483,7 +492,9 @@ func TestParseDamaged(t *testing.T) {
 		parseAny(t, text)
 	}
 	deep := strings.Repeat("(", 1e6)
-	for _, text := range []string{"weir 1 loop @a { dim n in [0, inf] limit " + deep, "weir 1 loop @a { kernel @k() dims() " + strings.Repeat("{ each i < 2 ", 1e5), "weir 1 loop @a { kernel @k() dims() { let %x = " + strings.Repeat("neg(", 1e6)} {
+	for _, text := range []string{"weir 1 loop @a { dim n in [0, inf] limit " + deep,
+		"weir 1 loop @a { kernel @k() dims() " + strings.Repeat("{ each i < 2 ", 1e5),
+		"weir 1 loop @a { kernel @k() dims() { let %x = " + strings.Repeat("neg(", 1e6)} {
 		if _, err := Parse(text, ParseOptions{}); err == nil || !strings.Contains(err.Error(), "nested") {
 			t.Errorf("a text nested without end gives %v", err)
 		}

@@ -10,21 +10,25 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// HostFunc runs a host operator on whole tensors (nil if an optional one is absent) and returns its results, one for each of
-// the step's Out. dims gives the values of the dimensions bound so far, for attributes that are symbolic.
+// HostFunc runs a host operator on whole tensors (nil if an optional one is absent) and returns its results, one for
+// each of the step's Out. dims gives the values of the dimensions bound so far, for attributes that are symbolic.
 type HostFunc func(s *Host, in []*tensor.Tensor, dims func(name sym.Name) (int64, bool)) ([]*tensor.Tensor, error)
 
 // Runner interprets modules: the oracle for executors. A module is taken to be well formed (see VerifyModule).
 type Runner struct {
-	Reversed bool                                                    // independent loops run backward, as in InterpretReversed
-	Host     HostFunc                                                // nil: a Host step is an error
-	After    func(s Step, get func(*Buffer) (*tensor.Tensor, error)) // not nil: called after every Launch, Host and Copy; get copies a buffer's contents
+	// independent loops run backward, as in InterpretReversed
+	Reversed bool
+	Host     HostFunc // nil: a Host step is an error
+	// not nil: called after every Launch, Host and Copy; get copies a buffer's contents
+	After func(s Step, get func(*Buffer) (*tensor.Tensor, error))
 }
 
-// Run interprets a module on inputs by the names of its Input buffers, and returns the contents of its Output buffers by
-// their names. Inputs are only read. Errors of kind ErrInput say which input, dimension or checked value is at fault.
+// Run interprets a module on inputs by the names of its Input buffers, and returns the contents of its Output buffers
+// by their names. Inputs are only read. Errors of kind ErrInput say which input, dimension or checked value is at
+// fault.
 func (r *Runner) Run(m *Module, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
-	s := &running{runner: r, module: m, dims: map[sym.Name]int64{}, storage: map[*Buffer]*storage{}, kernels: map[*Kernel]*Interpreter{}, waiting: map[sym.Name][]*Require{}}
+	s := &running{runner: r, module: m, dims: map[sym.Name]int64{}, storage: map[*Buffer]*storage{},
+		kernels: map[*Kernel]*Interpreter{}, waiting: map[sym.Name][]*Require{}}
 	s.sortRequires()
 	if err := s.enter(inputs); err != nil {
 		return nil, err
@@ -56,7 +60,8 @@ type running struct {
 	waiting map[sym.Name][]*Require // by the dimension whose binding they wait for; no name for those that wait for none
 }
 
-// storage is a buffer's memory, as large as the buffer is where dimensions that data decide are at their limits, if that can be had.
+// storage is a buffer's memory, as large as the buffer is where dimensions that data decide are at their limits, if
+// that can be had.
 type storage struct {
 	data     []byte
 	text     []string // of a String buffer
@@ -107,8 +112,8 @@ func (s *running) locate(b *Buffer, writing bool) (*place, error) {
 	return p, nil
 }
 
-// root is the storage of a buffer that is no view. If the limits ask for too much, it is as large as the dimensions have asked
-// for so far.
+// root is the storage of a buffer that is no view. If the limits ask for too much, it is as large as the dimensions
+// have asked for so far.
 func (s *running) root(b *Buffer) (*storage, error) {
 	st := s.storage[b]
 	if st == nil {
@@ -194,7 +199,8 @@ func (s *running) write(b *Buffer, t *tensor.Tensor) error {
 		return err
 	}
 	if elements(p.shape) != t.Len() || b.DType != t.DType() {
-		panic(diag.Internalf("module @%s: %s is written to %%%s of shape %v and type %s", s.module.Name, t, b.Name, p.shape, b.DType))
+		panic(diag.Internalf("module @%s: %s is written to %%%s of shape %v and type %s", s.module.Name, t, b.Name, p.shape,
+			b.DType))
 	}
 	if b.DType == dtype.String {
 		copy(p.text, t.Strings())
@@ -285,7 +291,8 @@ func (s *running) pick(step *Copy, from *tensor.Tensor) (*tensor.Tensor, error) 
 			p += rows
 		}
 		if p < 0 || p >= rows {
-			return nil, &diag.Error{Kind: diag.ErrInput, Node: step.Pick.Source, Detail: CheckDetail("an index", dtype.I64, uint64(p), 0, rows-1)}
+			return nil, &diag.Error{Kind: diag.ErrInput, Node: step.Pick.Source,
+				Detail: CheckDetail("an index", dtype.I64, uint64(p), 0, rows-1)}
 		}
 		for j := range size {
 			copyElement(from.DType().Bits(), to.Bytes(), i*size+j, from.Bytes(), p*size+j)
@@ -388,7 +395,8 @@ func (s *running) bindStep(step *Bind) error {
 		return err
 	}
 	if step.At < 0 || step.At >= t.Len() {
-		panic(diag.Internalf("module @%s: %s is bound to element %d of %%%s, which has %d", s.module.Name, step.Dim, step.At, step.From.Name, t.Len()))
+		panic(diag.Internalf("module @%s: %s is bound to element %d of %%%s, which has %d", s.module.Name, step.Dim, step.At,
+			step.From.Name, t.Len()))
 	}
 	return s.bind(step.Dim, t.Int(step.At), step.Source)
 }

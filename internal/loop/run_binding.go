@@ -53,7 +53,8 @@ func (s *running) bind(name sym.Name, v int64, from string) error {
 	return nil
 }
 
-// sortRequires says, for each dimension that steps bind, which conditions are checked when it is bound: those of which it is the last to be.
+// sortRequires says, for each dimension that steps bind, which conditions are checked when it is bound: those of which
+// it is the last to be.
 func (s *running) sortRequires() {
 	order, number := map[sym.Name]int{}, 0
 	mark := func(name sym.Name) { number++; order[name] = number }
@@ -96,7 +97,8 @@ func (s *running) sortRequires() {
 // within checks a value against a dimension's range and limit.
 func (s *running) within(name sym.Name, v int64, from string) error {
 	if r, ok := s.module.Dims.Get(name); ok && (v < r.Min || v > r.Max) {
-		return &diag.Error{Kind: diag.ErrInput, Node: from, Dim: name.Text(), Detail: fmt.Sprintf("%d is outside [%d, %d]", v, r.Min, r.Max)}
+		return &diag.Error{Kind: diag.ErrInput, Node: from, Dim: name.Text(),
+			Detail: fmt.Sprintf("%d is outside [%d, %d]", v, r.Min, r.Max)}
 	}
 	if limit, ok := s.module.Limits[name]; ok {
 		most, err := s.atMost(limit)
@@ -104,7 +106,8 @@ func (s *running) within(name sym.Name, v int64, from string) error {
 			return err
 		}
 		if v > most {
-			return &diag.Error{Kind: diag.ErrInput, Node: from, Dim: name.Text(), Detail: fmt.Sprintf("%d is more than the limit %s = %d", v, limit, most)}
+			return &diag.Error{Kind: diag.ErrInput, Node: from, Dim: name.Text(),
+				Detail: fmt.Sprintf("%d is more than the limit %s = %d", v, limit, most)}
 		}
 	}
 	return nil
@@ -223,7 +226,8 @@ func (s *running) require(r *Require) error {
 	}
 	ok, err := r.Cond.Eval(s.lookup)
 	if err != nil {
-		return &diag.Error{Kind: diag.ErrInput, Node: r.From, Detail: "the condition " + r.Cond.String() + " cannot be computed", Err: err}
+		return &diag.Error{Kind: diag.ErrInput, Node: r.From, Detail: "the condition " + r.Cond.String() +
+			" cannot be computed", Err: err}
 	}
 	if !ok {
 		return &diag.Error{Kind: diag.ErrInput, Node: r.From, Detail: "the inputs must meet " + r.Cond.String()}

@@ -27,8 +27,8 @@ func array[T tensor.Element](shape []int64, x ...T) *tensor.Tensor {
 	return tensor.Must(tensor.FromSlice(x, shape...))
 }
 
-// y = [−x, x·2] through two views of y; the rows where x's first column is positive are counted by a host operator, and as
-// many zeros are made.
+// y = [−x, x·2] through two views of y; the rows where x's first column is positive are counted by a host operator, and
+// as many zeros are made.
 const viewsAndData = `weir 1
 loop @main {
   dim n in [1, 64]
@@ -131,7 +131,8 @@ func TestRunRefusesInputs(t *testing.T) {
 	all := func(*Host, []*tensor.Tensor, func(sym.Name) (int64, bool)) ([]*tensor.Tensor, error) {
 		return []*tensor.Tensor{tensor.Must(tensor.New(dtype.I64, 9))}, nil
 	}
-	if _, err := (&Runner{Host: all}).Run(m, map[string]*tensor.Tensor{"x": array[float32]([]int64{1, 2}, 1, 2)}); !errors.Is(err, diag.ErrInput) {
+	if _, err := (&Runner{Host: all}).Run(m, map[string]*tensor.Tensor{"x": array[float32]([]int64{1, 2}, 1,
+		2)}); !errors.Is(err, diag.ErrInput) {
 		t.Errorf("more rows than the limit: %v", err)
 	}
 }
@@ -174,7 +175,8 @@ func TestRunLoop(t *testing.T) {
 		if flag {
 			truth.SetInt(0, 1)
 		}
-		got, err := (&Runner{}).Run(m, map[string]*tensor.Tensor{"trip": array[int64](nil, trip), "start": array[float32]([]int64{1}, 3), "limits": tensor.Must(tensor.New(dtype.I8, 10)), "flag": truth})
+		got, err := (&Runner{}).Run(m, map[string]*tensor.Tensor{"trip": array[int64](nil, trip),
+			"start": array[float32]([]int64{1}, 3), "limits": tensor.Must(tensor.New(dtype.I8, 10)), "flag": truth})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -208,7 +210,8 @@ loop @main {
   body { launch @rows(%x, %y) }
 }`)
 	run := func(n, k int64) (*tensor.Tensor, error) {
-		out, err := (&Runner{}).Run(m, map[string]*tensor.Tensor{"sizes": array([]int64{2}, n, k), "x": array([]int64{2}, float32(1), 2)})
+		out, err := (&Runner{}).Run(m, map[string]*tensor.Tensor{"sizes": array([]int64{2}, n, k),
+			"x": array([]int64{2}, float32(1), 2)})
 		return out["y"], err
 	}
 	y, err := run(3, 2)

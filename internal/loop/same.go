@@ -23,7 +23,8 @@ func Same(x, y Expr) bool {
 		return ok && a.X.Equal(b.X)
 	case *Load:
 		b, ok := y.(*Load)
-		if !ok || a.From != b.From || (a.Mask == nil) != (b.Mask == nil) || !slices.EqualFunc(a.Index, b.Index, sym.Expr.Equal) {
+		if !ok || a.From != b.From || (a.Mask == nil) != (b.Mask == nil) ||
+			!slices.EqualFunc(a.Index, b.Index, sym.Expr.Equal) {
 			return false
 		}
 	case *Unary:

@@ -26,8 +26,10 @@ func TestSame(t *testing.T) {
 			load("x", i, nil), load("x", j, nil), load("y", i, nil), load("x", i, flag("p")), load("x", i, flag("q")),
 			Apply(Exp, load("x", i, nil)), Apply(Log, load("x", i, nil)), Apply(Exp, load("x", j, nil)),
 			Apply2(Sub, number(1), number(2)), Apply2(Sub, number(2), number(1)), Apply2(Add, number(1), number(2)),
-			Choose(flag("p"), number(1), number(2)), Choose(flag("q"), number(1), number(2)), Choose(flag("p"), number(2), number(2)),
-			&Cast{Type: dtype.F16, X: number(1)}, &Cast{Type: dtype.F8E4M3FN, X: number(1)}, &Cast{Type: dtype.F8E4M3FN, X: number(1), Wrap: true},
+			Choose(flag("p"), number(1), number(2)), Choose(flag("q"), number(1), number(2)),
+			Choose(flag("p"), number(2), number(2)),
+			&Cast{Type: dtype.F16, X: number(1)}, &Cast{Type: dtype.F8E4M3FN, X: number(1)},
+			&Cast{Type: dtype.F8E4M3FN, X: number(1), Wrap: true},
 		}
 	}
 	left, right := make(), make()

@@ -10,7 +10,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// access makes a random kernel that stores to one element of a buffer from a nest of loops, with indices near its bounds.
+// access makes a random kernel that stores to one element of a buffer from a nest of loops, with indices near its
+// bounds.
 func accessKernel(r *rand.Rand) *Kernel {
 	b := NewBuilder("access")
 	names := []sym.Expr{s("n"), s("m")}

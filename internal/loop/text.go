@@ -30,8 +30,8 @@
 //	  }
 //	}
 //
-// Scalar functions are applied as exp(x) and add(x, y); a constant is bare where its place says the type, and f32(0.5) where
-// it does not; index(i + 1) is a symbolic integer as a value; cast(f16, x) converts, and wraps float8 with a third word. A load
-// may have a mask, load %x[i] if m else 0, and so may a store, store %y[i] = x where m. What the text leaves out is the
-// contents of weights of more than 16 elements, which ParseOptions.Data supplies.
+// Scalar functions are applied as exp(x) and add(x, y); a constant is bare where its place says the type, and f32(0.5)
+// where it does not; index(i + 1) is a symbolic integer as a value; cast(f16, x) converts, and wraps float8 with a
+// third word. A load may have a mask, load %x[i] if m else 0, and so may a store, store %y[i] = x where m. What the
+// text leaves out is the contents of weights of more than 16 elements, which ParseOptions.Data supplies.
 package loop

@@ -47,7 +47,8 @@ var commands = map[string]func(args map[string]string, source string) string{
 			return err.Error()
 		}
 		c, dims := CostOf(k), rangesOf(k, args)
-		return fmt.Sprintf("operations %s\nread %s\nwritten %s\nfootprint %s\nscratch %s", dims.Simplify(c.Operations), dims.Simplify(c.Read),
+		return fmt.Sprintf("operations %s\nread %s\nwritten %s\nfootprint %s\nscratch %s", dims.Simplify(c.Operations),
+			dims.Simplify(c.Read),
 			dims.Simplify(c.Written), dims.Simplify(c.Footprint), dims.Simplify(Scratch(k)))
 	},
 	"accesses": func(_ map[string]string, source string) string {
@@ -141,7 +142,8 @@ func symbolOf(text string) sym.Name {
 	return name
 }
 
-// rangesOf gives a kernel's dimensions the ranges in arguments like n=1..8 and m=4..; without one a dimension is 0 or more.
+// rangesOf gives a kernel's dimensions the ranges in arguments like n=1..8 and m=4..; without one a dimension is 0 or
+// more.
 func rangesOf(k *Kernel, args map[string]string) *sym.Dims {
 	dims := sym.NewDims()
 	for _, name := range k.Dims {
@@ -157,7 +159,8 @@ func rangesOf(k *Kernel, args map[string]string) *sym.Dims {
 	return dims
 }
 
-// TestText runs the cases of testdata/*.txt. A case is a line "== command arguments", a text, a line "--", and the result.
+// TestText runs the cases of testdata/*.txt. A case is a line "== command arguments", a text, a line "--", and the
+// result.
 func TestText(t *testing.T) {
 	goldentest.Run(t, *rewrite, func(t *testing.T, head, source string) string {
 		words := strings.Fields(head)

@@ -23,7 +23,8 @@ func WalkSteps(steps []Step, visit func(Step)) {
 	}
 }
 
-// EachBuffer calls visit for every buffer that the steps mention, in order, bodies included; nil operands are passed over.
+// EachBuffer calls visit for every buffer that the steps mention, in order, bodies included; nil operands are passed
+// over.
 func EachBuffer(steps []Step, visit func(*Buffer)) {
 	see := func(buffers ...*Buffer) {
 		for _, b := range buffers {

@@ -8,7 +8,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Unproved is an access that may be right and was not proved to be: for one axis of one buffer, that 0 ≤ Index < Extent.
+// Unproved is an access that may be right and was not proved to be: for one axis of one buffer, that 0 ≤ Index <
+// Extent.
 type Unproved struct {
 	Buffer        string
 	Axis          int
@@ -33,11 +34,11 @@ type VerifyError struct {
 // Error is one line.
 func (e *VerifyError) Error() string { return "@" + e.Name + ": " + e.Detail }
 
-// Verify checks a kernel: types, scopes, unique names, ranks, access modes, independence of the iterations of each, parallel
-// and vector loops, and that every access lies within its buffer's shape for all dimensions in dims (the ranges of the
-// kernel's dimensions; nil: each is 0 or more). Ranges of loops and Checks, and comparisons of Index values in masks and
-// branches, count as known. The error is a *VerifyError; accesses for which the prover found neither proof nor
-// contradiction are returned.
+// Verify checks a kernel: types, scopes, unique names, ranks, access modes, independence of the iterations of each,
+// parallel and vector loops, and that every access lies within its buffer's shape for all dimensions in dims (the
+// ranges of the kernel's dimensions; nil: each is 0 or more). Ranges of loops and Checks, and comparisons of Index
+// values in masks and branches, count as known. The error is a *VerifyError; accesses for which the prover found
+// neither proof nor contradiction are returned.
 func Verify(k *Kernel, dims *sym.Dims) (unproved []Unproved, err error) {
 	return VerifyGiven(k, dims, nil)
 }

@@ -11,10 +11,11 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// VerifyModule checks a module: names, every kernel (see Verify), that views lie inside their buffers, that launches pass
-// buffers of the right type, shape and strides, that nothing is read before it is written, all of it or what is read, that inputs and weights are never
-// written and outputs are, and that dimensions which data decide are bound before they are used. The error is a
-// *VerifyError; what was neither proved nor refuted is returned, with the kernel's or buffer's name.
+// VerifyModule checks a module: names, every kernel (see Verify), that views lie inside their buffers, that launches
+// pass buffers of the right type, shape and strides, that nothing is read before it is written, all of it or what is
+// read, that inputs and weights are never written and outputs are, and that dimensions which data decide are bound
+// before they are used. The error is a *VerifyError; what was neither proved nor refuted is returned, with the kernel's
+// or buffer's name.
 func VerifyModule(m *Module) (unproved []string, err error) {
 	unproved, _, err = verifyModule(m, (*moduleVerifier).all)
 	return unproved, err
@@ -27,7 +28,8 @@ func VerifySteps(m *Module) (unproved []string, err error) {
 }
 
 func verifyModule(m *Module, check func(v *moduleVerifier)) (unproved []string, counts []int, err error) {
-	v := &moduleVerifier{module: m, names: map[string]bool{}, written: map[*Buffer]bool{}, partly: map[*Buffer]parts{}, turns: map[sym.Name]bool{}, bound: map[sym.Name]bool{}, known: map[*Buffer]bool{}, kernels: map[*Kernel]bool{}}
+	v := &moduleVerifier{module: m, names: map[string]bool{}, written: map[*Buffer]bool{}, partly: map[*Buffer]parts{},
+		turns: map[sym.Name]bool{}, bound: map[sym.Name]bool{}, known: map[*Buffer]bool{}, kernels: map[*Kernel]bool{}}
 	defer func() {
 		if r := recover(); r != nil {
 			e, ok := r.(*VerifyError)
@@ -189,7 +191,8 @@ func concurrently(n int, do func(i int)) {
 	}
 }
 
-// about leaves out the conditions on what data decide that a kernel knows nothing of: they prove nothing of it, and cost time.
+// about leaves out the conditions on what data decide that a kernel knows nothing of: they prove nothing of it, and
+// cost time.
 func (m *Module) about(k *Kernel, given []sym.Cond) []sym.Cond {
 	return slices.DeleteFunc(slices.Clone(given), func(c sym.Cond) bool {
 		return slices.ContainsFunc(slices.Concat(c.A.Vars(), c.B.Vars()), func(name sym.Name) bool {
@@ -274,7 +277,8 @@ func (v *moduleVerifier) state(b *Buffer) {
 		v.fail("buffer %%%s replaces %%%s: only an output replaces an input, and no part does", b.Name, in.Name)
 	}
 	if b.DType != in.DType || !slices.EqualFunc(b.Shape, in.Shape, sym.Expr.Equal) {
-		v.fail("buffer %%%s, %s%s, replaces %%%s, %s%s", b.Name, b.DType, formatIndex(b.Shape), in.Name, in.DType, formatIndex(in.Shape))
+		v.fail("buffer %%%s, %s%s, replaces %%%s, %s%s", b.Name, b.DType, formatIndex(b.Shape), in.Name, in.DType,
+			formatIndex(in.Shape))
 	}
 	for _, other := range v.module.Buffers {
 		if other != b && other.State == in {
@@ -298,7 +302,8 @@ func (v *moduleVerifier) view(b *Buffer) {
 	of := b.View.Of
 	bytes := of.Reserved && b.DType.Bits() > 0
 	if of.DType != b.DType && !bytes || len(stridesOf(b)) != len(b.Shape) {
-		v.fail("%s is %s with %d axes and %d strides, in %%%s of %s", where, b.DType, len(b.Shape), len(b.View.Strides), of.Name, of.DType)
+		v.fail("%s is %s with %d axes and %d strides, in %%%s of %s", where, b.DType, len(b.Shape), len(b.View.Strides),
+			of.Name, of.DType)
 	}
 	low, high := reach(b.Shape, stridesOf(b))
 	_, room := reach(of.Shape, stridesOf(of))

@@ -84,8 +84,10 @@ func (v *moduleVerifier) pick(s *Copy) {
 		v.fail("a copy of rows of %%%s, to %%%s by %%%s of %s", s.From.Name, s.To.Name, of.Name, of.DType)
 	}
 	leading := len(s.From.Shape) - len(s.To.Shape) + len(of.Shape)
-	if leading < 1 || leading > len(s.From.Shape) || s.Pick.Rows < 0 || v.module.Dims.LE(sym.Const(s.Pick.Rows), sym.Product(s.From.Shape[:leading]...)) != sym.Yes {
-		v.fail("a copy to %%%s of %d rows of %%%s%s by %%%s%s", s.To.Name, s.Pick.Rows, s.From.Name, formatIndex(s.From.Shape), of.Name, formatIndex(of.Shape))
+	if leading < 1 || leading > len(s.From.Shape) || s.Pick.Rows < 0 ||
+		v.module.Dims.LE(sym.Const(s.Pick.Rows), sym.Product(s.From.Shape[:leading]...)) != sym.Yes {
+		v.fail("a copy to %%%s of %d rows of %%%s%s by %%%s%s", s.To.Name, s.Pick.Rows, s.From.Name,
+			formatIndex(s.From.Shape), of.Name, formatIndex(of.Shape))
 	}
 	want := slices.Concat(of.Shape, s.From.Shape[leading:])
 	for axis, extent := range s.To.Shape {
@@ -169,11 +171,13 @@ func (v *moduleVerifier) complete(b *Buffer, missing func()) {
 	}
 	have := regionOf(v.module.Dims, b)
 	if !slices.ContainsFunc(v.partly[r], func(p region) bool { return have.within(v.module.Dims, p) }) {
-		v.unproved = append(v.unproved, fmt.Sprintf("%%%s is written: as a part of %%%s, whose parts are written one by one", b.Name, r.Name))
+		v.unproved = append(v.unproved, fmt.Sprintf("%%%s is written: as a part of %%%s, whose parts are written one by one",
+			b.Name, r.Name))
 	}
 }
 
-// wrote notes that a buffer is written: its whole storage, or a part. What a loop writes in each iteration at another place is a whole.
+// wrote notes that a buffer is written: its whole storage, or a part. What a loop writes in each iteration at another
+// place is a whole.
 func (v *moduleVerifier) wrote(b *Buffer) {
 	r, dims := root(b), v.module.Dims
 	if v.written[r] {
@@ -193,7 +197,9 @@ func (v *moduleVerifier) wrote(b *Buffer) {
 
 // empty reports whether a buffer never has an element: there is nothing to write.
 func (v *moduleVerifier) empty(b *Buffer) bool {
-	return slices.ContainsFunc(b.Shape, func(extent sym.Expr) bool { return v.module.Dims.EQ(extent, sym.Const(0)) == sym.Yes })
+	return slices.ContainsFunc(b.Shape, func(extent sym.Expr) bool {
+		return v.module.Dims.EQ(extent, sym.Const(0)) == sym.Yes
+	})
 }
 
 func (v *moduleVerifier) write(b *Buffer, where string) {
@@ -240,7 +246,8 @@ func (v *moduleVerifier) launch(s *Launch) {
 	}
 }
 
-// layout checks that a buffer has its parameter's shape and strides, or as many elements that lie at the same places in order.
+// layout checks that a buffer has its parameter's shape and strides, or as many elements that lie at the same places in
+// order.
 func (v *moduleVerifier) layout(what string, b *Buffer, p *Param) {
 	have, want := stridesOf(b), p.Strides
 	if want == nil {

@@ -71,15 +71,17 @@ func (v *verifier) load(e *Load) {
 // associative holds the functions that may combine the lanes of a vector loop.
 var associative = []BinaryOp{Add, Mul, Min, Max, And, Or, Xor}
 
-// independent checks what can be seen of the promise that a loop's iterations do not depend on one another: scalars of outer
-// scopes are not set (a vector loop may reduce into them), buffers of outer scopes are stored to at places that depend on
-// the variable, and read only so where they are also written. Of a vector loop, that branches and inner extents do not
-// depend on the lane. A loop of at most one iteration promises nothing, and nor does one that is never reached.
+// independent checks what can be seen of the promise that a loop's iterations do not depend on one another: scalars of
+// outer scopes are not set (a vector loop may reduce into them), buffers of outer scopes are stored to at places that
+// depend on the variable, and read only so where they are also written. Of a vector loop, that branches and inner
+// extents do not depend on the lane. A loop of at most one iteration promises nothing, and nor does one that is never
+// reached.
 func (v *verifier) independent(s *For) {
 	if _, most := v.known.dims.Bounds(s.Extent); most <= 1 {
 		return
 	}
-	c := independence{verifier: v, loop: s, varies: map[sym.Name]bool{s.Var: true}, inside: map[string]bool{}, stored: map[string]bool{}, reduced: map[string]bool{}}
+	c := independence{verifier: v, loop: s, varies: map[sym.Name]bool{s.Var: true}, inside: map[string]bool{},
+		stored: map[string]bool{}, reduced: map[string]bool{}}
 	Walk(s.Body, c.declarations)
 	c.spread()
 	Walk(s.Body, c.statement)
@@ -112,8 +114,8 @@ func (c *independence) declarations(s Stmt) bool {
 	return true
 }
 
-// spreadPasses bounds the work on a text made to be slow: a pass settles everything but chains of assignments against the
-// order of the text.
+// spreadPasses bounds the work on a text made to be slow: a pass settles everything but chains of assignments against
+// the order of the text.
 const spreadPasses = 64
 
 // spread finds what varies, to a fixed point, since a Var may be set after it is used.
@@ -241,5 +243,6 @@ func (c *independence) place(name string, index []sym.Expr, mask Expr, writing b
 	if writing {
 		what = "written"
 	}
-	c.fail("%%%s is %s at %v in every iteration of loop %s, whose iterations are independent", name, what, index, c.loop.Var)
+	c.fail("%%%s is %s at %v in every iteration of loop %s, whose iterations are independent", name, what, index,
+		c.loop.Var)
 }

@@ -115,8 +115,8 @@ func WalkValues(body []Stmt, visit func(Expr)) {
 	})
 }
 
-// Integers returns the symbolic integers directly in a statement: extents, ranges, shapes, indices, but not those of its
-// expressions (see IntegersOf) nor of inner statements.
+// Integers returns the symbolic integers directly in a statement: extents, ranges, shapes, indices, but not those of
+// its expressions (see IntegersOf) nor of inner statements.
 func Integers(s Stmt) []sym.Expr {
 	switch s := s.(type) {
 	case *For:
@@ -162,8 +162,8 @@ func WalkIntegers(body []Stmt, visit func(sym.Expr)) {
 	WalkValues(body, func(e Expr) { each(IntegersOf(e)) })
 }
 
-// Rewrite copies statements and expressions with changes; the original stays as it is. The zero value copies. Nothing is
-// shared between the copy and the original but symbolic integers, which are immutable.
+// Rewrite copies statements and expressions with changes; the original stays as it is. The zero value copies. Nothing
+// is shared between the copy and the original but symbolic integers, which are immutable.
 type Rewrite struct {
 	Integer func(sym.Expr) sym.Expr // for every symbolic integer
 	Name    func(string) string     // for every name of a buffer or a scalar, where it is declared or used
@@ -196,7 +196,8 @@ func (r *Rewrite) statement(s Stmt) Stmt {
 	case *Let:
 		return &Let{Name: r.name(s.Name), X: r.Value(s.X)}
 	case *Check:
-		return &Check{Name: r.bound(s.Name), X: r.Value(s.X), Min: r.Int(s.Min), Max: r.Int(s.Max), What: s.What, Guard: s.Guard}
+		return &Check{Name: r.bound(s.Name), X: r.Value(s.X), Min: r.Int(s.Min), Max: r.Int(s.Max), What: s.What,
+			Guard: s.Guard}
 	case *Var:
 		return &Var{Name: r.name(s.Name), X: r.Value(s.X)}
 	case *Set:
@@ -289,7 +290,8 @@ func (r *Rewrite) bound(name sym.Name) sym.Name {
 func (r *Rewrite) Kernel(k *Kernel) *Kernel {
 	c := &Kernel{Name: k.Name, Dims: slices.Clone(k.Dims), Source: k.Source, Work: r.Int(k.Work), Body: r.Body(k.Body)}
 	for _, p := range k.Params {
-		c.Params = append(c.Params, &Param{Name: r.name(p.Name), Access: p.Access, DType: p.DType, Shape: r.Ints(p.Shape), Strides: r.Ints(p.Strides)})
+		c.Params = append(c.Params, &Param{Name: r.name(p.Name), Access: p.Access, DType: p.DType, Shape: r.Ints(p.Shape),
+			Strides: r.Ints(p.Strides)})
 	}
 	return c
 }

@@ -103,7 +103,8 @@ func (w *Width) check(dims []int64) error {
 	if values != nil {
 		where = " with " + strings.Join(values, ", ")
 	}
-	return diag.Inputf("kernel @%s computes %s%s, which is not known to fit 64 bits", w.kernel.Name, wide.what, where).AtNode(w.kernel.Source, "")
+	return diag.Inputf("kernel @%s computes %s%s, which is not known to fit 64 bits", w.kernel.Name, wide.what, where).
+		AtNode(w.kernel.Source, "")
 }
 
 // Least is Check for the smallest dimensions that the ranges admit: what does not fit for them fits for none.
@@ -163,7 +164,8 @@ func (w *Width) Needs(dims, bytes []int64) error {
 	for i := range w.params {
 		n, err := w.params[i].bytes(dims)
 		if err != nil {
-			return diag.Inputf("kernel @%s: the size of %%%s cannot be computed for dimensions %v: %v", w.kernel.Name, w.kernel.Params[i].Name, dims, err)
+			return diag.Inputf("kernel @%s: the size of %%%s cannot be computed for dimensions %v: %v", w.kernel.Name,
+				w.kernel.Params[i].Name, dims, err)
 		}
 		bytes[i] = n
 	}
@@ -292,7 +294,8 @@ func (c *widthCollector) tile(t *Tile, rows, cols sym.Expr) {
 		c.add(number{x: x, steps: [2]step{{t.Row[i], rows}, {t.Col[i], cols}}, what: what})
 	}
 	offset := func(index []sym.Expr) sym.Expr { return Offset(index, b.shape, b.strides) }
-	c.add(number{x: offset(t.Origin), scale: b.bytes, steps: [2]step{{offset(t.Row), rows}, {offset(t.Col), cols}}, what: what})
+	c.add(number{x: offset(t.Origin), scale: b.bytes, steps: [2]step{{offset(t.Row), rows}, {offset(t.Col), cols}},
+		what: what})
 }
 
 func (c *widthCollector) value(e Expr) {

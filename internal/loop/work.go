@@ -36,7 +36,8 @@ type Widths struct{ Bytes, Brains int64 }
 // elements decide, the side that takes less is counted, or the only one. known gives the dimensions.
 func DoneBy(k *Kernel, known func(sym.Name) (int64, bool), widths Widths) (Done, error) {
 	for most := int64(1 << 12); ; most /= 4 {
-		c := counter{values: map[sym.Name]int64{}, known: known, types: map[string]dtype.DType{}, widths: widths, most: max(most, 2), left: countedMost}
+		c := counter{values: map[sym.Name]int64{}, known: known, types: map[string]dtype.DType{}, widths: widths,
+			most: max(most, 2), left: countedMost}
 		for _, p := range k.Params {
 			c.types[p.Name] = p.DType
 		}

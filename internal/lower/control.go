@@ -15,7 +15,8 @@ import (
 var structures map[string]func(l *lowering, n *ir.Node, steps *[]loop.Step) error
 
 func init() {
-	structures = map[string]func(l *lowering, n *ir.Node, steps *[]loop.Step) error{"if": (*lowering).branch, "loop": (*lowering).loop,
+	structures = map[string]func(l *lowering, n *ir.Node, steps *[]loop.Step) error{"if": (*lowering).branch,
+		"loop":     (*lowering).loop,
 		ir.PlaceOp: (*lowering).place}
 }
 
@@ -61,9 +62,10 @@ func (l *lowering) bindShape(shape, is []sym.Expr, source string, steps *[]loop.
 	}
 }
 
-// loop lowers Loop. Inputs: trip (may be absent), condition (may be absent), then the carried values; the body takes the iteration's number,
-// the condition, the carried values, and yields the condition, the carried values, and one slice for each scan output. A carried value has one buffer,
-// which the body's new value is copied to when the body has ended; a slice is copied to its place in the whole. If a carried value's extents vary, see varying.
+// loop lowers Loop. Inputs: trip (may be absent), condition (may be absent), then the carried values; the body takes
+// the iteration's number, the condition, the carried values, and yields the condition, the carried values, and one
+// slice for each scan output. A carried value has one buffer, which the body's new value is copied to when the body has
+// ended; a slice is copied to its place in the whole. If a carried value's extents vary, see varying.
 func (l *lowering) loop(n *ir.Node, steps *[]loop.Step) error {
 	body := n.Regions[0]
 	carried := len(n.Inputs) - 2
@@ -138,8 +140,9 @@ func (l *lowering) loop(n *ir.Node, steps *[]loop.Step) error {
 	return nil
 }
 
-// varies reports whether the i-th carried value's extents change from one iteration to the next. Such an extent is three dimensions: in the body, behind the
-// loop, and, for what lies between two iterations, a third one. Each is bound before anything of its size is touched, and stays as it is while that is in use.
+// varies reports whether the i-th carried value's extents change from one iteration to the next. Such an extent is
+// three dimensions: in the body, behind the loop, and, for what lies between two iterations, a third one. Each is bound
+// before anything of its size is touched, and stays as it is while that is in use.
 func (l *lowering) varies(n *ir.Node, i int) bool {
 	param, end := n.Regions[0].Params[2+i].Type.Shape, n.Outputs[i].Type.Shape
 	for axis := range param {
@@ -204,22 +207,26 @@ func (l *lowering) like(name sym.Name, role string) sym.Expr {
 	return sym.Var(made)
 }
 
-// rows prepares the dimensions of slices that are found in the body: there are none as long as there is no row, and all rows agree.
+// rows prepares the dimensions of slices that are found in the body: there are none as long as there is no row, and all
+// rows agree.
 func (l *lowering) rows(n *ir.Node, steps, body *[]loop.Step) {
 	names := ops.NamesAttr(n, "rows")
 	iteration := n.Regions[0].Params[0].Known[0]
 	for _, name := range names {
 		before, row := l.like(name, ".before"), sym.Var(name)
 		kept, _ := before.Name()
-		*steps = append(*steps, &loop.Bind{Dim: kept, Value: sym.Const(0), Source: n.Source}, &loop.Bind{Dim: name, Value: sym.Const(0), Source: n.Source})
+		*steps = append(*steps, &loop.Bind{Dim: kept, Value: sym.Const(0), Source: n.Source},
+			&loop.Bind{Dim: name, Value: sym.Const(0), Source: n.Source})
 		*body = append(*body, &loop.Bind{Dim: kept, Value: row, Source: n.Source})
 		same := sym.Cond{A: row.Sub(before).Mul(iteration.Min(sym.Const(1))), Rel: sym.EQ, B: sym.Const(0)}
-		l.to.Requires = append(l.to.Requires, loop.Require{Cond: same, From: n.Source + " (loop): the slices of a scan output have the same shape"})
+		l.to.Requires = append(l.to.Requires, loop.Require{Cond: same,
+			From: n.Source + " (loop): the slices of a scan output have the same shape"})
 	}
 }
 
-// room prepares a scan output that has no memory before the run has found the rows' size, in a loop that finds out how many rows there are: since memory may not change
-// its size while it is in use, there is room for as many as the loop may make at most, and the rows that there are are copied behind it.
+// room prepares a scan output that has no memory before the run has found the rows' size, in a loop that finds out how
+// many rows there are: since memory may not change its size while it is in use, there is room for as many as the loop
+// may make at most, and the rows that there are are copied behind it.
 func (l *lowering) room(n *ir.Node, whole *ir.Value) ([]loop.Step, error) {
 	_, counted := sym.ParseName(n.Attrs.String("count", ""))
 	unlimited := func(e sym.Expr) bool {
@@ -231,9 +238,12 @@ func (l *lowering) room(n *ir.Node, whole *ir.Value) ([]loop.Step, error) {
 	rows := ops.NamesAttr(n, "rows")
 	trip := n.Inputs[0]
 	if trip == nil || len(trip.Known) != 1 || slices.ContainsFunc(whole.Type.Shape[1:], func(e sym.Expr) bool {
-		return slices.ContainsFunc(e.Vars(), func(name sym.Name) bool { return slices.Contains(rows, name) && sym.IsUnlimited(l.from.Limits[name]) })
+		return slices.ContainsFunc(e.Vars(), func(name sym.Name) bool {
+			return slices.Contains(rows, name) && sym.IsUnlimited(l.from.Limits[name])
+		})
 	}) {
-		return nil, diag.Unsupportedf("a scan output of %s: nothing bounds the size of its rows, nor how many there are", whole.Type).AtNode(n.Source, "Loop").AtTensor(whole.Name)
+		return nil, diag.Unsupportedf("a scan output of %s: nothing bounds the size of its rows, nor how many there are",
+			whole.Type).AtNode(n.Source, "Loop").AtTensor(whole.Name)
 	}
 	if l.buffers[whole] == nil {
 		l.buffers[whole] = l.buffer(whole.Name, loop.Temp, whole.Type, whole.Name)
@@ -246,7 +256,8 @@ func (l *lowering) room(n *ir.Node, whole *ir.Value) ([]loop.Step, error) {
 	return []loop.Step{&loop.Copy{To: l.buffers[whole], From: made}}, nil
 }
 
-// row copies an iteration's slice to its place in the whole, before the states change: it may be what a state was. A whole without rows has no place.
+// row copies an iteration's slice to its place in the whole, before the states change: it may be what a state was. A
+// whole without rows has no place.
 func (l *lowering) row(whole, v *ir.Value, offset sym.Expr, source string, steps *[]loop.Step) error {
 	from, err := l.value(v)
 	if err != nil {

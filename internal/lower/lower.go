@@ -1,5 +1,5 @@
-// Package lower turns ir into loop: one kernel for each operator, buffers for the values between them, steps in the order
-// of the nodes. Views become buffers inside buffers; If and Loop become steps with bodies.
+// Package lower turns ir into loop: one kernel for each operator, buffers for the values between them, steps in the
+// order of the nodes. Views become buffers inside buffers; If and Loop become steps with bodies.
 //
 // It decides nothing about speed: fusing, tiling and ordering are scheduling's.
 package lower
@@ -26,14 +26,17 @@ type lowering struct {
 	outputs map[*loop.Buffer]bool
 	blocks  bool                       // see ops.Lowering
 	rooms   map[*ir.Value]*loop.Buffer // of scan outputs, where their rows are made
-	// branches is how many branches are around the nodes. What they need of the dimensions holds only if they are taken; memory is planned for every run.
+	// branches is how many branches are around the nodes. What they need of the dimensions holds only if they are taken;
+	// memory is planned for every run.
 	branches int
 	storages map[string]*loop.Buffer // that the model's text lays out, by name
 }
 
-// For lowers main, for a machine with blocks of threads or without. Values named in the results become Output buffers, parameters Input buffers, both in order.
+// For lowers main, for a machine with blocks of threads or without. Values named in the results become Output buffers,
+// parameters Input buffers, both in order.
 func For(m *ir.Module, blocks bool) (*loop.Module, error) {
-	l := &lowering{from: m, blocks: blocks, buffers: map[*ir.Value]*loop.Buffer{}, names: map[string]int{}, outputs: map[*loop.Buffer]bool{}, rooms: map[*ir.Value]*loop.Buffer{}, storages: map[string]*loop.Buffer{},
+	l := &lowering{from: m, blocks: blocks, buffers: map[*ir.Value]*loop.Buffer{}, names: map[string]int{},
+		outputs: map[*loop.Buffer]bool{}, rooms: map[*ir.Value]*loop.Buffer{}, storages: map[string]*loop.Buffer{},
 		to: &loop.Module{Name: m.Name, Dims: m.Dims, Limits: m.Limits, Origins: m.Origins}}
 	for _, r := range m.Requires {
 		l.to.Requires = append(l.to.Requires, loop.Require(r))
@@ -102,15 +105,16 @@ func (l *lowering) numbered(shape []sym.Expr) []sym.Expr {
 	return out
 }
 
-// claim lets the node that produces a block's result write it where it is wanted: once for each value, and only for values
-// that the block itself computes.
+// claim lets the node that produces a block's result write it where it is wanted: once for each value, and only for
+// values that the block itself computes.
 func (l *lowering) claim(b *ir.Block, into []*loop.Buffer) {
 	inBlock := map[*ir.Node]bool{}
 	for _, n := range b.Nodes {
 		inBlock[n] = true
 	}
 	for i, v := range b.Results {
-		if l.buffers[v] != nil || v.Const != nil || v.Node == nil || !inBlock[v.Node] || placed(v.Node) || !sameShape(l.numbered(v.Type.Shape), l.numbered(into[i].Shape)) {
+		if l.buffers[v] != nil || v.Const != nil || v.Node == nil || !inBlock[v.Node] || placed(v.Node) ||
+			!sameShape(l.numbered(v.Type.Shape), l.numbered(into[i].Shape)) {
 			continue
 		}
 		for {
@@ -121,15 +125,18 @@ func (l *lowering) claim(b *ir.Block, into []*loop.Buffer) {
 				break
 			}
 			of := v.Node.Inputs[view.Of]
-			if view.Strides != nil || !(view.Whole && l.branches == 0 && l.settled(into[i])) && l.from.Dims.EQ(sym.Product(of.Type.Shape...), sym.Product(v.Type.Shape...)) != sym.Yes {
+			if view.Strides != nil || !(view.Whole && l.branches == 0 && l.settled(into[i])) &&
+				l.from.Dims.EQ(sym.Product(of.Type.Shape...), sym.Product(v.Type.Shape...)) != sym.Yes {
 				break // a part of what is viewed
 			}
-			if of.Node == nil || !inBlock[of.Node] || placed(of.Node) || of.Const != nil || l.buffers[of] != nil || isResult(b, of) || into[i].Shape == nil {
+			if of.Node == nil || !inBlock[of.Node] || placed(of.Node) || of.Const != nil || l.buffers[of] != nil ||
+				isResult(b, of) || into[i].Shape == nil {
 				break
 			}
 			if viewOf(of.Node, l.from.Dims) == nil && len(of.Node.Regions) == 0 {
 				root := into[i]
-				l.buffers[of] = &loop.Buffer{Name: l.name(of.Name), Kind: loop.Temp, DType: of.Type.DType, Shape: of.Type.Shape, Source: of.Name, View: &loop.View{Of: root}}
+				l.buffers[of] = &loop.Buffer{Name: l.name(of.Name), Kind: loop.Temp, DType: of.Type.DType, Shape: of.Type.Shape,
+					Source: of.Name, View: &loop.View{Of: root}}
 				l.to.Buffers = append(l.to.Buffers, l.buffers[of])
 				l.buffers[v] = root
 				break
@@ -151,8 +158,8 @@ func (l *lowering) settled(b *loop.Buffer) bool {
 	return true
 }
 
-// sameShape reports whether two shapes are the same as they are written: a buffer whose extents are bound after its producer ran cannot be
-// written by it.
+// sameShape reports whether two shapes are the same as they are written: a buffer whose extents are bound after its
+// producer ran cannot be written by it.
 func sameShape(a, b []sym.Expr) bool { return slices.EqualFunc(a, b, sym.Expr.Equal) }
 
 // sameCount reports whether two values always have as many elements.
@@ -275,7 +282,8 @@ func (l *lowering) node(n *ir.Node, steps *[]loop.Step) error {
 	return diag.Unsupportedf("no way to compute it for these types and attributes").AtNode(n.Source, n.Op.Name())
 }
 
-// view makes the buffer of a view; a view of a view is a view of what that one lies in, where the elements stay in order.
+// view makes the buffer of a view; a view of a view is a view of what that one lies in, where the elements stay in
+// order.
 func (l *lowering) view(v *ir.Value, of *loop.Buffer, view *ops.View) *loop.Buffer {
 	b := l.buffer(v.Name, loop.Temp, v.Type, v.Name)
 	b.View = &loop.View{Of: of, Offset: view.Offset, Strides: view.Strides}
@@ -313,7 +321,8 @@ func (l *lowering) launch(n *ir.Node, def *ops.Def, low ops.Lowering, steps *[]l
 		if low.Onto {
 			access = loop.Update
 		}
-		nest.Out = append(nest.Out, nest.Param(fmt.Sprintf("y%d", i), access, v.Type.DType, ops.Settled(l.from.Dims, v.Type.Shape)))
+		nest.Out = append(nest.Out, nest.Param(fmt.Sprintf("y%d", i), access, v.Type.DType,
+			ops.Settled(l.from.Dims, v.Type.Shape)))
 		step.Args = append(step.Args, l.buffers[v])
 	}
 	low.Build(nest, n)

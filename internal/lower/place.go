@@ -8,8 +8,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Memory that a model's text lays out is a buffer of bytes for each storage, and a view into it for each carve. The view is written by what computes the value, where that is a
-// kernel that nothing else reads the result of; else the value is copied to its place.
+// Memory that a model's text lays out is a buffer of bytes for each storage, and a view into it for each carve. The
+// view is written by what computes the value, where that is a kernel that nothing else reads the result of; else the
+// value is copied to its place.
 
 // placed reports whether a node puts a value into a storage.
 func placed(n *ir.Node) bool { return n.Op.Name() == ir.PlaceOp }
@@ -26,7 +27,8 @@ func (l *lowering) reserve(b *ir.Block) {
 			uses = map[*ir.Value]int{}
 			countUses(b, uses)
 		}
-		if made := n.Inputs[0]; uses[made] == 1 && made.Node != nil && made.Const == nil && own[made.Node] && l.launches(made.Node) && l.buffers[made] == nil && l.buffers[n.Outputs[0]] == nil {
+		if made := n.Inputs[0]; uses[made] == 1 && made.Node != nil && made.Const == nil && own[made.Node] &&
+			l.launches(made.Node) && l.buffers[made] == nil && l.buffers[n.Outputs[0]] == nil {
 			l.buffers[made] = l.carved(n)
 			l.buffers[n.Outputs[0]] = l.buffers[made]
 		}

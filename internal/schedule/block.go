@@ -60,7 +60,8 @@ func load(from *loop.Local, index ...sym.Expr) *loop.Load {
 func contractOwn(sums, a, b *loop.Local, thread sym.Expr) *loop.Contract {
 	origin, own := []sym.Expr{thread, zero}, []sym.Expr{zero, one}
 	return &loop.Contract{M: sums.Shape[1], N: sums.Shape[2], K: one,
-		C: loop.Tile{Buffer: sums.Name, Origin: []sym.Expr{thread, zero, zero}, Row: []sym.Expr{zero, one, zero}, Col: []sym.Expr{zero, zero, one}},
+		C: loop.Tile{Buffer: sums.Name, Origin: []sym.Expr{thread, zero, zero}, Row: []sym.Expr{zero, one, zero},
+			Col: []sym.Expr{zero, zero, one}},
 		A: loop.Tile{Buffer: a.Name, Origin: origin, Row: own, Col: []sym.Expr{zero, zero}},
 		B: loop.Tile{Buffer: b.Name, Origin: origin, Row: []sym.Expr{zero, zero}, Col: own}}
 }

@@ -27,7 +27,8 @@ func (s *scheduler) blockColumns(k *loop.Kernel) *loop.Kernel {
 		return nil
 	}
 	last := r.loops[len(r.loops)-1]
-	if s.sizeOf(r.nest) <= shortRow || s.guess(last.Extent) < 2 || !besideColumns(r.inner, last.Var, r.nest[len(r.nest)-1].Var) {
+	if s.sizeOf(r.nest) <= shortRow || s.guess(last.Extent) < 2 ||
+		!besideColumns(r.inner, last.Var, r.nest[len(r.nest)-1].Var) {
 		return nil
 	}
 	w := &columnWriter{scheduler: s, names: s.newNamer(k), soleReduction: r}
@@ -142,7 +143,9 @@ func (w *columnWriter) block() []loop.Stmt {
 	last, first := w.loops[len(w.loops)-1], w.names.bound("bn")
 	width := sym.Const(w.width)
 	column := func(at sym.Expr) sym.Expr { return sym.Var(first).Mul(width).Add(at) }
-	body := append(locals, w.reduce(parts, func(at sym.Expr) sym.Expr { return inRange(column(at), last.Extent, w.scheduler, w.width) }))
+	body := append(locals, w.reduce(parts, func(at sym.Expr) sym.Expr {
+		return inRange(column(at), last.Extent, w.scheduler, w.width)
+	}))
 	body = append(body, combined(w.names, parts, w.width, w.groups)...)
 	body = append(body, w.finish(parts, column))
 	body = []loop.Stmt{&loop.For{Kind: loop.Block, Var: first, Extent: last.Extent.CeilDiv(width), Body: body}}
@@ -165,7 +168,8 @@ func (w *columnWriter) reduce(parts []*part, column func(at sym.Expr) sym.Expr) 
 		body = ifBelow(at, all.size, body)
 	}
 	rounds := &loop.For{Kind: loop.Serial, Var: round, Extent: all.size.CeilDiv(groups), Body: body}
-	return &loop.For{Kind: loop.Thread, Var: thread, Extent: sym.Const(w.width * w.groups), Body: append(append(begin, rounds), end...)}
+	return &loop.For{Kind: loop.Thread, Var: thread, Extent: sym.Const(w.width * w.groups),
+		Body: append(append(begin, rounds), end...)}
 }
 
 // finish makes of a column's result what the kernel stores.

@@ -108,7 +108,8 @@ func (w *productWriter) direct() []loop.Stmt {
 }
 
 // own computes what a thread reads of one operand in a step.
-func (w *productWriter) own(to *loop.Local, e loop.Expr, across flat, begin, step, thread sym.Expr, by int64) loop.Stmt {
+func (w *productWriter) own(to *loop.Local, e loop.Expr, across flat, begin, step, thread sym.Expr,
+	by int64) loop.Stmt {
 	return w.each(loop.Each, "i", to.Shape[1], func(i sym.Expr) []loop.Stmt {
 		values := map[sym.Name]sym.Expr{}
 		across.at(inRange(begin.Add(i.Mul(step)), across.size, w.scheduler, by), values)

@@ -80,14 +80,16 @@ func (s *scheduler) onlineCost(o *online, t productTile) float64 {
 	subgroups := func(threads int64) float64 { return float64((threads + together - 1) / together) }
 	own := func(rows, columns int64) float64 { return float64(rows*columns) + read*float64(rows+columns) }
 	elements := o.ownElements(t)
-	step := subgroups(t.threads())*(s.sizeOf(o.steps)*own(t.ownRows, t.ownColumns)+float64(t.columns)*own(t.ownRows, elements)) +
+	step := subgroups(t.threads())*(s.sizeOf(o.steps)*own(t.ownRows, t.ownColumns)+float64(t.columns)*own(t.ownRows,
+		elements)) +
 		subgroups(t.rows)*weighing*float64(t.columns) + 3*barrierCost
 	blocks := ceil(s.sizeOf(o.rows), t.rows) * s.sizeOf(o.batch)
 	busy := float64(directBlocks)
 	if read != directRead {
 		busy = busyThreads / float64(t.threads())
 	}
-	return max(blocks, busy)*ceil(s.sizeOf(o.columns), t.columns)*step + directCompiled*float64(t.ownRows*(t.ownColumns+elements))
+	return max(blocks, busy)*ceil(s.sizeOf(o.columns), t.columns)*step +
+		directCompiled*float64(t.ownRows*(t.ownColumns+elements))
 }
 
 // onlineWriter writes one.
@@ -117,7 +119,8 @@ func newOnlineWriter(p *productWriter, o *online) *onlineWriter {
 	elements := o.ownElements(t)
 	w.products, w.sums = own("products", t.ownRows, t.ownColumns), own("sums", t.ownRows, elements)
 	w.a, w.b, w.weights, w.v = own("a", t.ownRows), own("b", t.ownColumns), own("w", t.ownRows), own("v", elements)
-	w.tops, w.totals, w.shrinks = local("tops", loop.Shared, t.rows), local("totals", loop.Shared, t.rows), local("shrinks", loop.Shared, t.rows)
+	w.tops, w.totals, w.shrinks = local("tops", loop.Shared, t.rows), local("totals", loop.Shared, t.rows),
+		local("shrinks", loop.Shared, t.rows)
 	w.scores = local("scores", loop.Shared, t.columns, t.rows)
 	return w
 }
@@ -175,7 +178,9 @@ func (w *onlineWriter) keyTile(u sym.Expr) []loop.Stmt {
 			return []loop.Stmt{store(w.sums, shrunk, thread, r, e)}
 		}),
 		w.each(loop.Thread, "t", w.sums.Shape[0], func(thread sym.Expr) []loop.Stmt {
-			return []loop.Stmt{w.each(loop.Serial, "k", sym.Const(t.columns), func(key sym.Expr) []loop.Stmt { return w.added(thread, key) })}
+			return []loop.Stmt{w.each(loop.Serial, "k", sym.Const(t.columns), func(key sym.Expr) []loop.Stmt {
+				return w.added(thread, key)
+			})}
 		}),
 	}
 }
@@ -206,7 +211,8 @@ func (w *onlineWriter) scored(thread, r, c sym.Expr) []loop.Stmt {
 // weighed makes weights of a row's scores.
 func (w *onlineWriter) weighed(r sym.Expr) []loop.Stmt {
 	name := map[string]string{}
-	for _, n := range []string{w.of.top, w.of.greatest, w.of.least.Name, w.of.shrink.Name, w.of.score, w.of.weight.Name, w.of.total} {
+	for _, n := range []string{w.of.top, w.of.greatest, w.of.least.Name, w.of.shrink.Name, w.of.score, w.of.weight.Name,
+		w.of.total} {
 		name[n] = w.names.name(n)
 	}
 	ref := func(n string) *loop.Ref { return &loop.Ref{Name: name[n], Type: dtype.F32} }

@@ -135,7 +135,8 @@ func (o *online) matchBegin(body []loop.Stmt) bool {
 func (o *online) storeOf(f *loop.For) *loop.Store {
 	extent, fixed := f.Extent.Const()
 	store, ok := f.Body[len(f.Body)-1].(*loop.Store)
-	if !ok || !fixed || extent != o.size || f.Kind != loop.Each || store.To != o.sums || store.Mask != nil || !isVar(store.Index[0], f.Var) {
+	if !ok || !fixed || extent != o.size || f.Kind != loop.Each || store.To != o.sums || store.Mask != nil ||
+		!isVar(store.Index[0], f.Var) {
 		return nil
 	}
 	return store
@@ -152,7 +153,8 @@ func (o *online) matchKeys(body []loop.Stmt) bool {
 	total, sets := last[0].(*loop.Set)
 	top, more := last[1].(*loop.Set)
 	elements, loops := last[2].(*loop.For)
-	if !ok || !also || !sets || !more || !loops || steps.Kind != loop.Serial || !freeOf(steps.Extent, append(slices.Clone(o.loops), o.keys)) {
+	if !ok || !also || !sets || !more || !loops || steps.Kind != loop.Serial ||
+		!freeOf(steps.Extent, append(slices.Clone(o.loops), o.keys)) {
 		return false
 	}
 	o.before, o.steps, o.elements = body[:1], []*loop.For{steps}, elements
@@ -178,7 +180,8 @@ func (o *online) matchKeys(body []loop.Stmt) bool {
 	return loop.Same(lets[first].X, loop.Apply2(loop.Max, ref(o.top), ref(o.score))) &&
 		loop.Same(o.weight.X, renamed(o.shrink.X, map[string]string{o.top: o.score})) &&
 		only(o.least.X, o.greatest) && only(o.shrink.X, o.top, o.least.Name) &&
-		total.Name == o.total && loop.Same(total.X, loop.Apply2(loop.Add, loop.Apply2(loop.Mul, ref(o.total), shrink), weight)) &&
+		total.Name == o.total && loop.Same(total.X, loop.Apply2(loop.Add, loop.Apply2(loop.Mul, ref(o.total), shrink),
+		weight)) &&
 		top.Name == o.top && loop.Same(top.X, ref(o.greatest)) &&
 		o.matchScores() && o.matchValues(shrink, weight)
 }
@@ -243,7 +246,8 @@ func (o *online) matchValues(shrink, weight loop.Expr) bool {
 	}
 	held := &loop.Load{From: o.sums, Index: store.Index, Type: dtype.F32}
 	times, ok := sum.Y.(*loop.Binary)
-	if !ok || times.Op != loop.Mul || !loop.Same(times.X, weight) || !loop.Same(sum.X, loop.Apply2(loop.Mul, held, shrink)) {
+	if !ok || times.Op != loop.Mul || !loop.Same(times.X, weight) ||
+		!loop.Same(sum.X, loop.Apply2(loop.Mul, held, shrink)) {
 		return false
 	}
 	o.values = &product{a: weight, b: times.Y}

@@ -10,27 +10,34 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// A sum of products, for machines that run blocks of threads. What it is of does not matter: of a matrix product, of a convolution of any kind, of attention's scores. The
-// kernel has a sum for each iteration of its outer loops:
+// A sum of products, for machines that run blocks of threads. What it is of does not matter: of a matrix product, of a
+// convolution of any kind, of attention's scores. The kernel has a sum for each iteration of its outer loops:
 //
 //	each i … { let …; var s = begin; serial k … { s += A × B }; …; store … }
 //
-// An outer loop's variable that A mentions and B does not is one of the rows, one that B alone mentions one of the columns; for the others each value is a product of its own. A
-// block computes a tile of rows × columns. In each step it brings a few steps' elements of A and of B, as they are computed, conversions and masks included, to shared
-// memory, and each thread adds the products of its own rows and columns up in registers. What is made of the sums is computed where they are.
+// An outer loop's variable that A mentions and B does not is one of the rows, one that B alone mentions one of the
+// columns; for the others each value is a product of its own. A block computes a tile of rows × columns. In each step
+// it brings a few steps' elements of A and of B, as they are computed, conversions and masks included, to shared
+// memory, and each thread adds the products of its own rows and columns up in registers. What is made of the sums is
+// computed where they are.
 //
-// All extents but those of a tile may be dynamic. Elements beyond the rows and columns are computed at the last ones, and not stored; those beyond the steps are 0.
+// All extents but those of a tile may be dynamic. Elements beyond the rows and columns are computed at the last ones,
+// and not stored; those beyond the steps are 0.
 
-// productTile is the sizes of a block's tile: rows, columns and steps, and the rows and columns that a thread has of it.
+// productTile is the sizes of a block's tile: rows, columns and steps, and the rows and columns that a thread has of
+// it.
 type productTile struct{ rows, columns, steps, ownRows, ownColumns int64 }
 
 func (t productTile) threads() int64 { return t.rows / t.ownRows * (t.columns / t.ownColumns) }
 
 // productTiles are tried by their cost.
 var productTiles = []productTile{
-	{128, 128, 8, 8, 8}, {128, 64, 16, 8, 8}, {64, 128, 16, 8, 8}, {64, 64, 16, 8, 8}, {64, 64, 16, 4, 4}, {128, 32, 16, 8, 4}, {32, 128, 16, 4, 8},
-	{64, 32, 16, 4, 4}, {32, 64, 16, 4, 4}, {32, 32, 16, 4, 4}, {128, 16, 16, 8, 2}, {16, 128, 16, 2, 8}, {64, 16, 16, 4, 2}, {16, 64, 16, 2, 4},
-	{16, 16, 16, 2, 2}, {64, 8, 16, 4, 1}, {8, 64, 16, 1, 4}, {16, 16, 8, 2, 2}, {8, 8, 8, 1, 1}, {8, 8, 4, 1, 1}, {4, 4, 4, 1, 1}, {4, 4, 1, 1, 1}, {2, 2, 1, 1, 1},
+	{128, 128, 8, 8, 8}, {128, 64, 16, 8, 8}, {64, 128, 16, 8, 8}, {64, 64, 16, 8, 8}, {64, 64, 16, 4, 4},
+	{128, 32, 16, 8, 4}, {32, 128, 16, 4, 8},
+	{64, 32, 16, 4, 4}, {32, 64, 16, 4, 4}, {32, 32, 16, 4, 4}, {128, 16, 16, 8, 2}, {16, 128, 16, 2, 8},
+	{64, 16, 16, 4, 2}, {16, 64, 16, 2, 4},
+	{16, 16, 16, 2, 2}, {64, 8, 16, 4, 1}, {8, 64, 16, 1, 4}, {16, 16, 8, 2, 2}, {8, 8, 8, 1, 1}, {8, 8, 4, 1, 1},
+	{4, 4, 4, 1, 1}, {4, 4, 1, 1, 1}, {2, 2, 1, 1, 1},
 }
 
 // product is a kernel's parts.
@@ -53,7 +60,9 @@ func (s *scheduler) blockProduct(k *loop.Kernel) *loop.Kernel {
 	if p == nil || len(p.rows) == 0 || len(p.columns) == 0 {
 		return nil
 	}
-	tiles := slices.DeleteFunc(slices.Clone(productTiles), func(t productTile) bool { return t.threads() > s.machine.Limits.Invocations })
+	tiles := slices.DeleteFunc(slices.Clone(productTiles), func(t productTile) bool {
+		return t.threads() > s.machine.Limits.Invocations
+	})
 	return s.cheapest(k, tiles, func(t productTile) float64 { return s.productCost(p, t) },
 		func(t productTile) []loop.Stmt {
 			w := s.newProductWriter(k, p, t)
@@ -68,7 +77,8 @@ func (s *scheduler) blockProduct(k *loop.Kernel) *loop.Kernel {
 const mostRefused = 4
 
 // cheapest is the kernel with the tile that costs least among those that fit; nil if none does.
-func (s *scheduler) cheapest(k *loop.Kernel, tiles []productTile, cost func(t productTile) float64, write func(t productTile) []loop.Stmt) *loop.Kernel {
+func (s *scheduler) cheapest(k *loop.Kernel, tiles []productTile, cost func(t productTile) float64,
+	write func(t productTile) []loop.Stmt) *loop.Kernel {
 	type candidate struct {
 		tile productTile
 		cost float64
@@ -146,10 +156,12 @@ func (p *product) matchSum(inner []loop.Stmt) bool {
 			p.begin = v
 		}
 	}
-	return p.begin != nil && (p.sum == dtype.F32 || p.sum == dtype.F64 || p.sum == dtype.I32 || p.sum == dtype.I64 || p.sum == dtype.U32 || p.sum == dtype.U64)
+	return p.begin != nil && (p.sum == dtype.F32 || p.sum == dtype.F64 || p.sum == dtype.I32 || p.sum == dtype.I64 ||
+		p.sum == dtype.U32 || p.sum == dtype.U64)
 }
 
-// matchAround checks what stands before and after the sum: values with names, and stores. The product mentions no value of a name but its own.
+// matchAround checks what stands before and after the sum: values with names, and stores. The product mentions no value
+// of a name but its own.
 func (p *product) matchAround() bool {
 	for _, s := range p.before {
 		switch s.(type) {
@@ -235,12 +247,14 @@ func (p *product) mentioned(e loop.Expr) map[sym.Name]bool {
 	return seen
 }
 
-// productCost is about how long a product takes with a tile: its multiplications, those of what hangs over included, with what they cost beside in elements that are read, where blocks are
-// enough to keep a machine busy.
+// productCost is about how long a product takes with a tile: its multiplications, those of what hangs over included,
+// with what they cost beside in elements that are read, where blocks are enough to keep a machine busy.
 func (s *scheduler) productCost(p *product, t productTile) float64 {
-	rows, columns, steps := ceil(s.sizeOf(p.rows), t.rows), ceil(s.sizeOf(p.columns), t.columns), ceil(s.sizeOf(p.steps), t.steps)
+	rows, columns, steps := ceil(s.sizeOf(p.rows), t.rows), ceil(s.sizeOf(p.columns), t.columns),
+		ceil(s.sizeOf(p.steps), t.steps)
 	blocks := rows * columns * s.sizeOf(p.batch)
-	perStep := float64(t.rows*t.columns)*(1+0.5/float64(t.ownRows)+0.5/float64(t.ownColumns)) + 4*float64(t.rows+t.columns) + float64(barrierCost)/float64(t.steps)
+	perStep := float64(t.rows*t.columns)*(1+0.5/float64(t.ownRows)+0.5/float64(t.ownColumns)) +
+		4*float64(t.rows+t.columns) + float64(barrierCost)/float64(t.steps)
 	cost, splits := blocks*steps*float64(t.steps)*perStep, float64(s.splitsOf(p, t))
 	if few := busyThreads / (blocks * splits * float64(t.threads())); few > 1 {
 		cost *= min(few, 16)
@@ -309,7 +323,8 @@ func (s *scheduler) newProductWriter(k *loop.Kernel, p *product, t productTile) 
 		rowsOf: flatten1(p.rows), columnsOf: flatten1(p.columns), stepsOf: flatten1(p.steps)}
 }
 
-func (w *productWriter) each(kind loop.LoopKind, hint string, extent sym.Expr, body func(i sym.Expr) []loop.Stmt) *loop.For {
+func (w *productWriter) each(kind loop.LoopKind, hint string, extent sym.Expr,
+	body func(i sym.Expr) []loop.Stmt) *loop.For {
 	name := w.names.bound(hint)
 	return &loop.For{Kind: kind, Var: name, Extent: extent, Body: body(sym.Var(name))}
 }
@@ -322,12 +337,13 @@ func (w *productWriter) blocks(block func() []loop.Stmt) []loop.Stmt {
 // tiles is the loops over the tiles of rows and columns: what neighbouring blocks read of A or B is the same.
 func (w *productWriter) tiles(block func() []loop.Stmt) []loop.Stmt {
 	t := w.tile
-	return []loop.Stmt{w.each(loop.Block, "bn", w.columnsOf.size.CeilDiv(sym.Const(t.columns)), func(bn sym.Expr) []loop.Stmt {
-		return []loop.Stmt{w.each(loop.Block, "bm", w.rowsOf.size.CeilDiv(sym.Const(t.rows)), func(bm sym.Expr) []loop.Stmt {
-			w.row, w.column = bm.Mul(sym.Const(t.rows)), bn.Mul(sym.Const(t.columns))
-			return block()
+	return []loop.Stmt{w.each(loop.Block, "bn", w.columnsOf.size.CeilDiv(sym.Const(t.columns)),
+		func(bn sym.Expr) []loop.Stmt {
+			return []loop.Stmt{w.each(loop.Block, "bm", w.rowsOf.size.CeilDiv(sym.Const(t.rows)), func(bm sym.Expr) []loop.Stmt {
+				w.row, w.column = bm.Mul(sym.Const(t.rows)), bn.Mul(sym.Const(t.columns))
+				return block()
+			})}
 		})}
-	})}
 }
 
 // block is what one block does.
@@ -336,20 +352,25 @@ func (w *productWriter) block() []loop.Stmt {
 }
 
 // added is a block that adds up so many tiles of steps, from one on, and makes of each sum of a thread what end says.
-func (w *productWriter) added(from, count sym.Expr, end func(sums *loop.Local, thread, r, c sym.Expr) []loop.Stmt) []loop.Stmt {
+func (w *productWriter) added(from, count sym.Expr, end func(sums *loop.Local, thread, r,
+	c sym.Expr) []loop.Stmt) []loop.Stmt {
 	t := w.tile
 	threads := sym.Const(t.threads())
 	shared := func(hint string, e loop.Expr, n int64) *loop.Local {
-		return &loop.Local{Name: w.names.name(hint), DType: w.tileType(e), Shape: []sym.Expr{sym.Const(t.steps), sym.Const(n)}, Space: loop.Shared}
+		return &loop.Local{Name: w.names.name(hint), DType: w.tileType(e),
+			Shape: []sym.Expr{sym.Const(t.steps), sym.Const(n)}, Space: loop.Shared}
 	}
 	tileA, tileB := shared("tile_a", w.a, t.rows), shared("tile_b", w.b, t.columns)
-	sums := &loop.Local{Name: w.names.name("sums"), DType: w.sum, Shape: []sym.Expr{threads, sym.Const(t.ownRows), sym.Const(t.ownColumns)}}
+	sums := &loop.Local{Name: w.names.name("sums"), DType: w.sum,
+		Shape: []sym.Expr{threads, sym.Const(t.ownRows), sym.Const(t.ownColumns)}}
 	steps := w.each(loop.Serial, "k", count, func(step sym.Expr) []loop.Stmt {
 		first := from.Add(step).Mul(sym.Const(t.steps))
 		return []loop.Stmt{
 			w.fetch(tileA, w.a, w.rowsOf, w.row, first, t.rows),
 			w.fetch(tileB, w.b, w.columnsOf, w.column, first, t.columns),
-			w.each(loop.Thread, "t", threads, func(thread sym.Expr) []loop.Stmt { return []loop.Stmt{w.multiply(sums, tileA, tileB, thread)} }),
+			w.each(loop.Thread, "t", threads, func(thread sym.Expr) []loop.Stmt {
+				return []loop.Stmt{w.multiply(sums, tileA, tileB, thread)}
+			}),
 		}
 	})
 	return []loop.Stmt{tileA, tileB, sums, w.begin(sums), steps, w.end(sums, end)}
@@ -363,7 +384,8 @@ func (w *productWriter) begin(sums *loop.Local) loop.Stmt {
 }
 
 // end makes of a thread's sums what the kernel stores.
-func (w *productWriter) end(sums *loop.Local, finish func(sums *loop.Local, thread, r, c sym.Expr) []loop.Stmt) loop.Stmt {
+func (w *productWriter) end(sums *loop.Local, finish func(sums *loop.Local, thread, r,
+	c sym.Expr) []loop.Stmt) loop.Stmt {
 	return w.eachOwn(sums, func(thread, r, c sym.Expr) []loop.Stmt { return finish(sums, thread, r, c) })
 }
 
@@ -378,7 +400,8 @@ func (w *productWriter) eachOwn(own *loop.Local, do func(thread, r, c sym.Expr) 
 
 func zeroOf(dt dtype.DType) loop.Expr { return &loop.Const{Type: dt} }
 
-// tileType is the type of a tile's elements: that of the operand before it is made as wide as the sums, where products are taken of it as it is.
+// tileType is the type of a tile's elements: that of the operand before it is made as wide as the sums, where products
+// are taken of it as it is.
 func (w *productWriter) tileType(e loop.Expr) dtype.DType {
 	if narrow := narrowOf(e, w.sum); narrow != nil {
 		return narrow.DType()
@@ -402,7 +425,8 @@ func narrowOf(e loop.Expr, sum dtype.DType) loop.Expr {
 	return nil
 }
 
-// fetch brings a tile's elements to shared memory. Neighbouring threads read neighbouring elements, as far as that can be seen.
+// fetch brings a tile's elements to shared memory. Neighbouring threads read neighbouring elements, as far as that can
+// be seen.
 func (w *productWriter) fetch(to *loop.Local, e loop.Expr, across flat, begin, first sym.Expr, n int64) loop.Stmt {
 	if narrow := narrowOf(e, w.sum); narrow != nil {
 		e = narrow
@@ -430,7 +454,8 @@ func (w *productWriter) fetch(to *loop.Local, e loop.Expr, across flat, begin, f
 	})
 }
 
-// computed is an operand's element for some values of the loops' variables, and the statements before it that name what it mentions.
+// computed is an operand's element for some values of the loops' variables, and the statements before it that name what
+// it mentions.
 func (w *productWriter) computed(e loop.Expr, values map[sym.Name]sym.Expr) ([]loop.Stmt, loop.Expr) {
 	needed := map[string]bool{}
 	visit := func(x loop.Expr) {
@@ -466,7 +491,8 @@ func inRange(index, size sym.Expr, s *scheduler, by int64) sym.Expr {
 	return index.Min(size.Sub(one))
 }
 
-// stepsBeside reports whether the elements of an operand's steps lie side by side in memory, and those of the other axis do not.
+// stepsBeside reports whether the elements of an operand's steps lie side by side in memory, and those of the other
+// axis do not.
 func (w *productWriter) stepsBeside(e loop.Expr, across flat) bool {
 	last := func(loops []*loop.For) sym.Name { return loops[len(loops)-1].Var }
 	step, other := last(w.stepsOf.loops), last(across.loops)
@@ -484,7 +510,8 @@ func (w *productWriter) stepsBeside(e loop.Expr, across flat) bool {
 	return beside
 }
 
-// place is a thread's first row and column in the tile, and how far apart its own ones lie: those of neighbouring threads lie side by side.
+// place is a thread's first row and column in the tile, and how far apart its own ones lie: those of neighbouring
+// threads lie side by side.
 func (w *productWriter) place(thread sym.Expr) (row, column, rowStep, columnStep sym.Expr) {
 	t := w.tile
 	rows, columns := sym.Const(t.rows/t.ownRows), sym.Const(t.columns/t.ownColumns)
@@ -498,12 +525,16 @@ func (w *productWriter) place(thread sym.Expr) (row, column, rowStep, columnStep
 func (w *productWriter) multiply(sums, a, b *loop.Local, thread sym.Expr) loop.Stmt {
 	row, column, rowStep, columnStep := w.place(thread)
 	return &loop.Contract{M: sym.Const(w.tile.ownRows), N: sym.Const(w.tile.ownColumns), K: sym.Const(w.tile.steps),
-		C: loop.Tile{Buffer: sums.Name, Origin: []sym.Expr{thread, zero, zero}, Row: []sym.Expr{zero, one, zero}, Col: []sym.Expr{zero, zero, one}},
-		A: loop.Tile{Buffer: a.Name, Origin: []sym.Expr{zero, row}, Row: []sym.Expr{zero, rowStep}, Col: []sym.Expr{one, zero}},
-		B: loop.Tile{Buffer: b.Name, Origin: []sym.Expr{zero, column}, Row: []sym.Expr{one, zero}, Col: []sym.Expr{zero, columnStep}}}
+		C: loop.Tile{Buffer: sums.Name, Origin: []sym.Expr{thread, zero, zero}, Row: []sym.Expr{zero, one, zero},
+			Col: []sym.Expr{zero, zero, one}},
+		A: loop.Tile{Buffer: a.Name, Origin: []sym.Expr{zero, row}, Row: []sym.Expr{zero, rowStep},
+			Col: []sym.Expr{one, zero}},
+		B: loop.Tile{Buffer: b.Name, Origin: []sym.Expr{zero, column}, Row: []sym.Expr{one, zero},
+			Col: []sym.Expr{zero, columnStep}}}
 }
 
-// finish makes of a sum what the kernel stores. Sums beyond the rows and columns are taken for those of the last ones, and not stored.
+// finish makes of a sum what the kernel stores. Sums beyond the rows and columns are taken for those of the last ones,
+// and not stored.
 func (w *productWriter) finish(sums *loop.Local, thread, r, c sym.Expr) []loop.Stmt {
 	row, column, rowStep, columnStep := w.place(thread)
 	m, n := w.row.Add(row).Add(r.Mul(rowStep)), w.column.Add(column).Add(c.Mul(columnStep))
@@ -553,11 +584,13 @@ func (w *productWriter) inside(row, column sym.Expr) (inside loop.Expr) {
 	return inside
 }
 
-// tileReuse is how often an element of a tile in shared memory is multiplied, at the least, where what is computed of it then costs little beside.
+// tileReuse is how often an element of a tile in shared memory is multiplied, at the least, where what is computed of
+// it then costs little beside.
 const tileReuse = 32
 
-// computedInTiles reports whether a kernel is a product for blocks of threads, and a map of so many functions and loads may be computed wherever a tile is filled with
-// its elements: what is stored in the tile is used so often that this costs less than to write the map's result to memory and to read it.
+// computedInTiles reports whether a kernel is a product for blocks of threads, and a map of so many functions and loads
+// may be computed wherever a tile is filled with its elements: what is stored in the tile is used so often that this
+// costs less than to write the map's result to memory and to read it.
 func (s *scheduler) computedInTiles(k *loop.Kernel, functions, loads int) bool {
 	if !s.machine.HasBlocks() || functions > mostRecomputed || loads > 3 {
 		return false

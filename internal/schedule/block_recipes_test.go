@@ -191,7 +191,9 @@ func TestBlockRecipes(t *testing.T) {
 			m := &loop.Module{Kernels: []*loop.Kernel{k.Clone()}, Dims: ranges}
 			s := &scheduler{module: m, machine: machine, dims: ranges}
 			next := s.kernel(m.Kernels[0])
-			for name, recipe := range map[string]func(k *loop.Kernel) *loop.Kernel{"online": s.blockOnline, "direct": s.blockDirect, "product": s.blockProduct, "columns": s.blockColumns, "rows": s.blockRows, "body": s.blockBody, "turned": s.blockTurned} {
+			for name, recipe := range map[string]func(k *loop.Kernel) *loop.Kernel{"online": s.blockOnline,
+				"direct": s.blockDirect, "product": s.blockProduct, "columns": s.blockColumns, "rows": s.blockRows,
+				"body": s.blockBody, "turned": s.blockTurned} {
 				if !neverRuns(k) && recipe(k.Clone()) != nil {
 					taken[name+" "+c.name]++
 				}
@@ -216,8 +218,11 @@ func TestBlockRecipes(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"direct product", "product product", "direct product of dequantised", "product product of dequantised", "direct one row", "product product of values with names", "direct product of values with names", "direct depthwise", "online attention", "online causal attention",
-		"direct integers", "product integers", "rows softmax", "columns columns", "columns one row", "columns means", "turned transpose", "body recurrence"} {
+	for _, name := range []string{"direct product", "product product", "direct product of dequantised",
+		"product product of dequantised", "direct one row", "product product of values with names",
+		"direct product of values with names", "direct depthwise", "online attention", "online causal attention",
+		"direct integers", "product integers", "rows softmax", "columns columns", "columns one row", "columns means",
+		"turned transpose", "body recurrence"} {
 		if taken[name] == 0 {
 			t.Errorf("nothing is taken by %s: %v", name, taken)
 		}
@@ -246,7 +251,8 @@ func TestBlockSlices(t *testing.T) {
 		  store %z[] = %s
 		}`,
 	} {
-		for _, c := range []struct{ n, k, shared, threads int64 }{{2, 70001, 16384, 256}, {1, 65536, 256, 64}, {3, 90000, 64, 8}} {
+		for _, c := range []struct{ n, k, shared, threads int64 }{{2, 70001, 16384, 256}, {1, 65536, 256, 64},
+			{3, 90000, 64, 8}} {
 			k, err := loop.ParseKernel(source)
 			if err != nil {
 				t.Fatal(err)
@@ -257,7 +263,8 @@ func TestBlockSlices(t *testing.T) {
 			if err := interpret(k, want, dims); err != nil {
 				t.Fatal(err)
 			}
-			s := &scheduler{module: &loop.Module{Kernels: []*loop.Kernel{k}}, machine: target.Vulkan(target.Limits{Shared: c.shared, Invocations: c.threads}), dims: sym.NewDims()}
+			s := &scheduler{module: &loop.Module{Kernels: []*loop.Kernel{k}},
+				machine: target.Vulkan(target.Limits{Shared: c.shared, Invocations: c.threads}), dims: sym.NewDims()}
 			next := s.blockSlices(k)
 			if next == nil {
 				t.Fatalf("%+v: not cut:\n%s", c, k)
@@ -296,14 +303,17 @@ func TestBlockSplit(t *testing.T) {
 		  } }
 		}`,
 	} {
-		for _, c := range []struct{ n, m, k, shared, threads int64 }{{3, 5, 2000, 16384, 256}, {64, 40, 1111, 32768, 1024}, {17, 9, 700, 256, 64}, {2, 130, 513, 64, 16}} {
+		for _, c := range []struct{ n, m, k, shared, threads int64 }{{3, 5, 2000, 16384, 256}, {64, 40, 1111, 32768, 1024},
+			{17, 9, 700, 256, 64}, {2, 130, 513, 64, 16}} {
 			k, err := loop.ParseKernel(source)
 			if err != nil {
 				t.Fatal(err)
 			}
 			dims := map[sym.Name]int64{sym.User("n"): c.n, sym.User("k"): c.k, sym.User("m"): c.m}
-			s := &scheduler{module: &loop.Module{Kernels: []*loop.Kernel{k}}, machine: target.Vulkan(target.Limits{Shared: c.shared, Invocations: c.threads, Private: 512}), dims: sym.NewDims()}
-			if next := s.blockProduct(k.Clone()); next == nil || !strings.Contains(next.String(), "%tile_a") || strings.Contains(next.String(), "%partial") {
+			s := &scheduler{module: &loop.Module{Kernels: []*loop.Kernel{k}},
+				machine: target.Vulkan(target.Limits{Shared: c.shared, Invocations: c.threads, Private: 512}), dims: sym.NewDims()}
+			if next := s.blockProduct(k.Clone()); next == nil || !strings.Contains(next.String(), "%tile_a") ||
+				strings.Contains(next.String(), "%partial") {
 				t.Fatalf("%+v: sums whose number is not known are split:\n%s", c, next)
 			}
 			k = withSizes(k, dims)

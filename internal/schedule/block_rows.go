@@ -8,12 +8,14 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Rows, for machines that run blocks of threads: sums and other reductions, softmax, normalisations. The kernel does something for each row, which needs all of it:
+// Rows, for machines that run blocks of threads: sums and other reductions, softmax, normalisations. The kernel does
+// something for each row, which needs all of it:
 //
 //	each i … { var s = begin; serial k … { s = op(s, x) }; …; each k … { … store … } }
 //
-// A block has a row. In a loop that reduces, each thread takes every so many-th element, and what the threads have is combined in shared memory, by halves. A loop that stores is
-// spread over the threads. Elements are read again where several loops need them: a row is as long as it likes.
+// A block has a row. In a loop that reduces, each thread takes every so many-th element, and what the threads have is
+// combined in shared memory, by halves. A loop that stores is spread over the threads. Elements are read again where
+// several loops need them: a row is as long as it likes.
 
 // rowThreads is the threads of a block that has a row, at most.
 const rowThreads = 256
@@ -75,7 +77,8 @@ func (r *rows) reduces(s *scheduler) bool {
 	return long
 }
 
-// reduction takes a loop apart that does nothing but reduce: its loops, and what is in the innermost. None if it is no such loop.
+// reduction takes a loop apart that does nothing but reduce: its loops, and what is in the innermost. None if it is no
+// such loop.
 func reduction(f *loop.For) (loops []*loop.For, inner []loop.Stmt) {
 	body := []loop.Stmt{f}
 	for {
@@ -114,7 +117,8 @@ func reduction(f *loop.For) (loops []*loop.For, inner []loop.Stmt) {
 	return loops, body
 }
 
-// spreads reports whether a loop's iterations may be spread over threads: they are independent, and have no loop in them that is not a thread's own.
+// spreads reports whether a loop's iterations may be spread over threads: they are independent, and have no loop in
+// them that is not a thread's own.
 func spreads(f *loop.For) bool {
 	if f.Kind != loop.Each {
 		return false
@@ -140,9 +144,11 @@ func identityOf(op loop.BinaryOp, dt dtype.DType) (loop.Expr, bool) {
 	case op == loop.Mul && (dt.IsInt() || dt.IsFloat()):
 		return loop.Number(dt, 1), true
 	case op == loop.Max && dt.IsFloat():
-		return &loop.Const{Type: dt, Bits: loop.FromFloat(dt, math.Inf(-1))}, dt == dtype.F32 || dt == dtype.F64 || dt == dtype.F16 || dt == dtype.BF16
+		return &loop.Const{Type: dt, Bits: loop.FromFloat(dt, math.Inf(-1))}, dt == dtype.F32 || dt == dtype.F64 ||
+			dt == dtype.F16 || dt == dtype.BF16
 	case op == loop.Min && dt.IsFloat():
-		return &loop.Const{Type: dt, Bits: loop.FromFloat(dt, math.Inf(1))}, dt == dtype.F32 || dt == dtype.F64 || dt == dtype.F16 || dt == dtype.BF16
+		return &loop.Const{Type: dt, Bits: loop.FromFloat(dt, math.Inf(1))}, dt == dtype.F32 || dt == dtype.F64 ||
+			dt == dtype.F16 || dt == dtype.BF16
 	}
 	return nil, false
 }
@@ -261,7 +267,8 @@ func (w *rowWriter) reduce(nest []*loop.For, inner []loop.Stmt, begins map[strin
 		body = ifBelow(at, all.size, body)
 	}
 	rounds := &loop.For{Kind: loop.Serial, Var: round, Extent: all.size.CeilDiv(threads), Body: body}
-	out = append(out, &loop.For{Kind: loop.Thread, Var: thread, Extent: threads, Body: append(append(begin, rounds), end...)})
+	out = append(out, &loop.For{Kind: loop.Thread, Var: thread, Extent: threads,
+		Body: append(append(begin, rounds), end...)})
 	out = append(out, combined(w.names, parts, 1, w.threads)...)
 	for _, p := range parts {
 		x := &loop.Binary{Op: p.op, X: begins[p.name], Y: &loop.Load{From: p.of.Name, Index: []sym.Expr{zero}, Type: p.dt}}

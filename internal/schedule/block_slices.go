@@ -65,7 +65,8 @@ func (w *sliceWriter) kernel() (out []loop.Stmt) {
 		}
 	}
 	first := w.names.bound("slice")
-	body := []loop.Stmt{&loop.For{Kind: loop.Block, Var: first, Extent: sym.Const(w.slices), Body: w.first(at, sym.Var(first))}}
+	body := []loop.Stmt{&loop.For{Kind: loop.Block, Var: first, Extent: sym.Const(w.slices),
+		Body: w.first(at, sym.Var(first))}}
 	return append(append(out, inBlocks(w.loops, body)...), w.second()...)
 }
 
@@ -91,7 +92,8 @@ func (w *sliceWriter) first(at []sym.Expr, slice sym.Expr) []loop.Stmt {
 	var stores []loop.Stmt
 	for i, p := range parts {
 		index := append(append([]sym.Expr{}, at...), slice)
-		stores = append(stores, &loop.Store{To: w.partial[i].Name, Index: index, X: &loop.Load{From: p.of.Name, Index: []sym.Expr{zero}, Type: p.dt}})
+		stores = append(stores, &loop.Store{To: w.partial[i].Name, Index: index,
+			X: &loop.Load{From: p.of.Name, Index: []sym.Expr{zero}, Type: p.dt}})
 	}
 	return append(body, w.once(stores))
 }
@@ -122,11 +124,14 @@ func (w *sliceWriter) second() []loop.Stmt {
 	for i, p := range parts {
 		index := append(append([]sym.Expr{}, at...), slice)
 		own := begin[i].(*loop.Var).Name
-		reduce = append(reduce, &loop.Reduce{Name: own, Op: p.op, X: &loop.Load{From: w.partial[i].Name, Index: index, Type: p.dt}})
+		reduce = append(reduce, &loop.Reduce{Name: own, Op: p.op,
+			X: &loop.Load{From: w.partial[i].Name, Index: index, Type: p.dt}})
 	}
 	count := sym.Const(w.slices)
-	rounds := &loop.For{Kind: loop.Serial, Var: round, Extent: count.CeilDiv(sym.Const(w.threads)), Body: ifBelow(slice, count, reduce)}
-	body = append(body, &loop.For{Kind: loop.Thread, Var: thread, Extent: sym.Const(w.threads), Body: append(append(begin, rounds), end...)})
+	rounds := &loop.For{Kind: loop.Serial, Var: round, Extent: count.CeilDiv(sym.Const(w.threads)),
+		Body: ifBelow(slice, count, reduce)}
+	body = append(body, &loop.For{Kind: loop.Thread, Var: thread, Extent: sym.Const(w.threads),
+		Body: append(append(begin, rounds), end...)})
 	body = append(body, combined(w.names, parts, 1, w.threads)...)
 	body = append(body, w.once(loop.Substitute(w.end(parts, zero), values)))
 	return inBlocks(loops, body)

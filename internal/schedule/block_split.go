@@ -71,7 +71,8 @@ func (w *splitWriter) part(split sym.Expr) []loop.Stmt {
 	return w.added(begin, count, func(sums *loop.Local, thread, r, c sym.Expr) []loop.Stmt {
 		row, column, rowStep, columnStep := w.place(thread)
 		m, n := w.row.Add(row).Add(r.Mul(rowStep)), w.column.Add(column).Add(c.Mul(columnStep))
-		store := loop.Stmt(&loop.Store{To: w.partial.Name, Index: append(w.at[:len(w.at):len(w.at)], w.across(m, n)...), X: load(sums, thread, r, c)})
+		store := loop.Stmt(&loop.Store{To: w.partial.Name, Index: append(w.at[:len(w.at):len(w.at)], w.across(m, n)...),
+			X: load(sums, thread, r, c)})
 		if inside := w.inside(m, n); inside != nil {
 			store = &loop.When{Cond: inside, Then: []loop.Stmt{store}}
 		}
@@ -96,7 +97,8 @@ func (w *splitWriter) second() loop.Stmt {
 	}
 	sum := w.product.begin
 	add := w.each(loop.Serial, "s", sym.Const(w.splits), func(split sym.Expr) []loop.Stmt {
-		index := append(append(w.at[:len(w.batch):len(w.batch)], split), w.across(flat(w.product.rows), flat(w.product.columns))...)
+		index := append(append(w.at[:len(w.batch):len(w.batch)], split),
+			w.across(flat(w.product.rows), flat(w.product.columns))...)
 		return []loop.Stmt{&loop.Reduce{Name: sum.Name, Op: loop.Add, X: load(w.partial, index...)}}
 	})
 	body := append(append(append([]loop.Stmt{}, w.before...), add), w.after...)

@@ -97,10 +97,12 @@ func (w *turnedWriter) match(loops []*loop.For) bool {
 // block is the loops over blocks, and what one does.
 func (w *turnedWriter) block(loops []*loop.For) []loop.Stmt {
 	side := sym.Const(w.side)
-	tile := &loop.Local{Name: w.names.name("tile"), DType: w.load.Type, Shape: []sym.Expr{side, sym.Const(w.side + 1)}, Space: loop.Shared}
+	tile := &loop.Local{Name: w.names.name("tile"), DType: w.load.Type, Shape: []sym.Expr{side, sym.Const(w.side + 1)},
+		Space: loop.Shared}
 	down, right := w.names.bound("bi"), w.names.bound("bj")
 	place := func(stored, read sym.Expr) map[sym.Name]sym.Expr {
-		return map[sym.Name]sym.Expr{w.stored.Var: sym.Var(down).Mul(side).Add(stored), w.read.Var: sym.Var(right).Mul(side).Add(read)}
+		return map[sym.Name]sym.Expr{w.stored.Var: sym.Var(down).Mul(side).Add(stored),
+			w.read.Var: sym.Var(right).Mul(side).Add(read)}
 	}
 	all := func(do func(along, across sym.Expr) []loop.Stmt) loop.Stmt {
 		e := w.names.bound("e")
@@ -118,7 +120,8 @@ func (w *turnedWriter) block(loops []*loop.For) []loop.Stmt {
 		values := place(stored, read)
 		fetched := &loop.Load{From: tile.Name, Index: []sym.Expr{stored, read}, Type: w.load.Type}
 		taken := (&loop.Rewrite{Expr: func(e loop.Expr) loop.Expr {
-			if l, is := e.(*loop.Load); is && l.From == w.load.From && slices.EqualFunc(l.Index, w.load.Index, sym.Expr.Equal) && l.Mask == nil {
+			if l, is := e.(*loop.Load); is && l.From == w.load.From && slices.EqualFunc(l.Index, w.load.Index, sym.Expr.Equal) &&
+				l.Mask == nil {
 				return fetched
 			}
 			return e

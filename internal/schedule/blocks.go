@@ -8,11 +8,11 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// A long sum whose left operand is stored transposed, such as a derivative by a weight, is added up in blocks of steps. A
-// tile of registers reads a few elements of each of the sum's steps, each in a line of its own, and often in a page of its
-// own and the same few sets of the caches: until the next tile reads the line again, it is gone. A block has so few steps
-// that the first-level cache holds a panel of them, and the lines of rows beside it. So is a sum so long that neither a
-// panel of it nor a tile of rows stays in the second-level cache, if the right operand is no packed weight.
+// A long sum whose left operand is stored transposed, such as a derivative by a weight, is added up in blocks of steps.
+// A tile of registers reads a few elements of each of the sum's steps, each in a line of its own, and often in a page
+// of its own and the same few sets of the caches: until the next tile reads the line again, it is gone. A block has so
+// few steps that the first-level cache holds a panel of them, and the lines of rows beside it. So is a sum so long that
+// neither a panel of it nor a tile of rows stays in the second-level cache, if the right operand is no packed weight.
 //
 //	local acc [rows, columns]
 //	each i { vector j { acc[i, j] = … } }
@@ -21,8 +21,8 @@ import (
 //	}
 //	each i { vector j { … acc[i, j] … } }
 //
-// The sums lie in the second-level cache from block to block. Each still adds its products one by one in the order of its
-// steps, so that no result depends on blocks.
+// The sums lie in the second-level cache from block to block. Each still adds its products one by one in the order of
+// its steps, so that no result depends on blocks.
 const (
 	blockRows    = 256  // of a tile of sums, at most
 	blockFew     = 96   // of a tile that is made smaller so that there are several
@@ -33,8 +33,8 @@ const (
 	pageBytes    = 4096
 )
 
-// blocks is a local with the nests and the contraction that touch it, cut into tiles whose sums are added up in blocks of
-// steps; nil if that is not worth it or not possible.
+// blocks is a local with the nests and the contraction that touch it, cut into tiles whose sums are added up in blocks
+// of steps; nil if that is not worth it or not possible.
 func (s *scheduler) blocks(k *loop.Kernel, l *loop.Local, body []loop.Stmt, packs []*Pack, names *namer) []loop.Stmt {
 	c := s.longSum(k, l, body, packs)
 	if c == nil {
@@ -104,8 +104,8 @@ func (s *scheduler) longSum(k *loop.Kernel, l *loop.Local, body []loop.Stmt, pac
 	return c
 }
 
-// stepsOfBlock is the steps of a block: a panel of so many takes two thirds of the first-level cache, beside the lines of a
-// transposed operand's rows. Rows whose steps lie side by side need few lines, and blocks are twice as long.
+// stepsOfBlock is the steps of a block: a panel of so many takes two thirds of the first-level cache, beside the lines
+// of a transposed operand's rows. Rows whose steps lie side by side need few lines, and blocks are twice as long.
 func (s *scheduler) stepsOfBlock(a *loop.Param, c *loop.Contract) int64 {
 	const vectors = 4 // of a wide panel
 	steps := s.machine.Limits.L1 * 2 / 3 / (vectors * int64(s.machine.VectorBytes))
@@ -150,9 +150,9 @@ func (s *scheduler) blockSize(l *loop.Local, axis int, use axisUse, c *loop.Cont
 	return size
 }
 
-// byBlocks is a contraction into a local, block by block of its steps, and in each panel by panel. Operands whose steps lie
-// a page or more apart are copied first. If there is one panel, one operand is copied in any case: otherwise a loop over
-// blocks would do nothing but the product, whose sums stay in registers then, for all steps.
+// byBlocks is a contraction into a local, block by block of its steps, and in each panel by panel. Operands whose steps
+// lie a page or more apart are copied first. If there is one panel, one operand is copied in any case: otherwise a loop
+// over blocks would do nothing but the product, whose sums stay in registers then, for all steps.
 func (s *scheduler) byBlocks(k *loop.Kernel, c *loop.Contract, steps, width int64, names *namer) loop.Stmt {
 	a, b := bufferOf(k, c.A.Buffer), bufferOf(k, c.B.Buffer)
 	at, panel := names.bound("b"), names.bound("t")
@@ -217,9 +217,9 @@ func spread(elements int64, dt dtype.DType) int64 {
 	return elements
 }
 
-// nearby is a local of a shape with a tile's elements, and the nest that fills it. The tile has so many steps and elements
-// in each as the extents say; step and element are its Row and Col, in either order. It lies in the local from then on,
-// step after step, with the elements of each side by side.
+// nearby is a local of a shape with a tile's elements, and the nest that fills it. The tile has so many steps and
+// elements in each as the extents say; step and element are its Row and Col, in either order. It lies in the local from
+// then on, step after step, with the elements of each side by side.
 func nearby(
 	p *loop.Param, tile *loop.Tile, step, element *[]sym.Expr, extents, shape [2]sym.Expr, hint string, names *namer,
 ) []loop.Stmt {

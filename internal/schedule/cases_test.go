@@ -20,8 +20,10 @@ const stays = "stays"
 
 // blockRecipes are the ways to write a kernel for blocks of threads, by the names that cases have for them.
 var blockRecipes = map[string]func(s *scheduler, k *loop.Kernel) *loop.Kernel{
-	"block-online": (*scheduler).blockOnline, "block-direct": (*scheduler).blockDirect, "block-product": (*scheduler).blockProduct,
-	"block-slices": (*scheduler).blockSlices, "block-columns": (*scheduler).blockColumns, "block-rows": (*scheduler).blockRows,
+	"block-online": (*scheduler).blockOnline, "block-direct": (*scheduler).blockDirect,
+	"block-product": (*scheduler).blockProduct,
+	"block-slices":  (*scheduler).blockSlices, "block-columns": (*scheduler).blockColumns,
+	"block-rows": (*scheduler).blockRows,
 	"block-body": (*scheduler).blockBody, "block-turned": (*scheduler).blockTurned,
 }
 
@@ -59,7 +61,8 @@ func runCase(t *testing.T, head, source string) string {
 	if text == before.String() {
 		return stays
 	}
-	if wrapped(source) && text[:strings.Index(text, "  kernel")] == before.String()[:strings.Index(before.String(), "  kernel")] &&
+	if wrapped(source) && text[:strings.Index(text, "  kernel")] == before.String()[:strings.Index(before.String(),
+		"  kernel")] &&
 		len(after.Kernels) == 1 {
 		return after.Kernels[0].String()
 	}
@@ -106,7 +109,8 @@ func parsedCase(t *testing.T, head, source string) *loop.Module {
 			buffers += fmt.Sprintf("buffer %%%s: %s[%s] %s\n", p.Name, p.DType, strings.Join(extents, ", "), kind)
 			args = append(args, "%"+p.Name)
 		}
-		source = fmt.Sprintf("%s\n%skernel %s\nbody { launch @%s(%s) }", dims, buffers, kernel, k.Name, strings.Join(args, ", "))
+		source = fmt.Sprintf("%s\n%skernel %s\nbody { launch @%s(%s) }", dims, buffers, kernel, k.Name,
+			strings.Join(args, ", "))
 	}
 	m, err := loop.Parse("weir 1\nloop @m {\n"+source+"\n}", loop.ParseOptions{})
 	if err == nil {
@@ -179,8 +183,8 @@ func sameModules(t *testing.T, head string, before, after *loop.Module, seed int
 	}
 }
 
-// TestCases holds each step of the table and each block recipe to a case that it changes and to one that it leaves as it
-// is, and each part of a step to a case without it.
+// TestCases holds each step of the table and each block recipe to a case that it changes and to one that it leaves as
+// it is, and each part of a step to a case without it.
 func TestCases(t *testing.T) {
 	var names, parts []string
 	without := map[string]bool{}

@@ -7,8 +7,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// constants puts the value of each weight that has one element in the place of its loads, before kernels are joined: bounds and scales then are
-// numbers to whatever looks at an expression.
+// constants puts the value of each weight that has one element in the place of its loads, before kernels are joined:
+// bounds and scales then are numbers to whatever looks at an expression.
 func (s *scheduler) constants() {
 	s.findShared()
 	s.eachList(&s.module.Body, func(list *[]loop.Step) {

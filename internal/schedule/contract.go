@@ -5,8 +5,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Tile sizes along the rows and columns of a product, before they are made even. A tile of 64 × 128 keeps packing below a
-// tenth of the work, its accumulators in the second-level cache, and a call of a few hundred columns of K near a millisecond.
+// Tile sizes along the rows and columns of a product, before they are made even. A tile of 64 × 128 keeps packing below
+// a tenth of the work, its accumulators in the second-level cache, and a call of a few hundred columns of K near a
+// millisecond.
 const (
 	tileRows = 64
 	tileCols = 128
@@ -35,8 +36,8 @@ func cutContractions(s *scheduler, k *loop.Kernel) bool {
 	return true
 }
 
-// tileContractions cuts the locals that contractions add into: see the package comment for the form. Each cut axis becomes an
-// each-loop over tiles around everything that touches the local.
+// tileContractions cuts the locals that contractions add into: see the package comment for the form. Each cut axis
+// becomes an each-loop over tiles around everything that touches the local.
 func tileContractions(s *scheduler, k *loop.Kernel) bool {
 	names := s.newNamer(k)
 	changed := false
@@ -93,8 +94,10 @@ func hasContract(body []loop.Stmt, local string) bool {
 // axisUse says how an axis of a local is used: by Contracts as rows, columns, or a loop variable's place.
 type axisUse struct{ rows, cols, named bool }
 
-// cut returns the statements after a local, and the local, inside loops over tiles of the given sizes; nil if no axis can be cut.
-func (s *scheduler) cut(l *loop.Local, body []loop.Stmt, names *namer, sizes func(l *loop.Local, axis int, use axisUse) int64) loop.Stmt {
+// cut returns the statements after a local, and the local, inside loops over tiles of the given sizes; nil if no axis
+// can be cut.
+func (s *scheduler) cut(l *loop.Local, body []loop.Stmt, names *namer,
+	sizes func(l *loop.Local, axis int, use axisUse) int64) loop.Stmt {
 	for _, stmt := range body {
 		switch stmt.(type) {
 		case *loop.For, *loop.Contract:
@@ -137,8 +140,8 @@ func (s *scheduler) cut(l *loop.Local, body []loop.Stmt, names *namer, sizes fun
 	return inner[0]
 }
 
-// tileSize is the tile along an axis: even where the extent is known. Of an axis that Contracts name by a loop variable, it is as
-// many as make the columns of a tile together.
+// tileSize is the tile along an axis: even where the extent is known. Of an axis that Contracts name by a loop
+// variable, it is as many as make the columns of a tile together.
 func (s *scheduler) tileSize(l *loop.Local, axis int, use axisUse) int64 {
 	size, multiple := int64(1), int64(1)
 	switch {
@@ -160,8 +163,8 @@ func (s *scheduler) tileSize(l *loop.Local, axis int, use axisUse) int64 {
 	return (even + multiple - 1) / multiple * multiple
 }
 
-// extent is how much of an axis of a local is used: that of the loop which writes it first. It may be less than there is room for, in the last block of what is
-// done block by block.
+// extent is how much of an axis of a local is used: that of the loop which writes it first. It may be less than there
+// is room for, in the last block of what is done block by block.
 func (s *scheduler) extent(l *loop.Local, axis int, body []loop.Stmt) sym.Expr {
 	for _, a := range loop.Accesses(body) {
 		if a.Buffer != l.Name || a.Tile != nil {
@@ -215,7 +218,8 @@ func (s *scheduler) axis(l *loop.Local, axis int, body []loop.Stmt) (use axisUse
 	return use, use.rows || use.cols || use.named
 }
 
-// loopOver returns the loop, of those around an access, whose variable is the index and which runs over the whole extent.
+// loopOver returns the loop, of those around an access, whose variable is the index and which runs over the whole
+// extent.
 func (s *scheduler) loopOver(loops []*loop.For, index, extent sym.Expr, serial bool) *loop.For {
 	name, ok := index.Name()
 	if !ok {
@@ -229,8 +233,8 @@ func (s *scheduler) loopOver(loops []*loop.For, index, extent sym.Expr, serial b
 	return nil
 }
 
-// follows reports whether a statement splits along the axis: all that it does happens inside loops that index the axis, or
-// is a Contract on the local.
+// follows reports whether a statement splits along the axis: all that it does happens inside loops that index the axis,
+// or is a Contract on the local.
 func (s *scheduler) follows(stmt loop.Stmt, l *loop.Local, axis int) bool {
 	switch stmt := stmt.(type) {
 	case *loop.Contract:

@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Copies lists what a module only moves or repeats, computing nothing: a line for each such kernel or step with the bytes that it writes, from where to where, and why
-// it is left. Kept is what Options.Kept was given.
+// Copies lists what a module only moves or repeats, computing nothing: a line for each such kernel or step with the
+// bytes that it writes, from where to where, and why it is left. Kept is what Options.Kept was given.
 func Copies(m *loop.Module, kept map[string]string) string {
 	s := &scheduler{module: m, dims: m.Dims, kept: kept}
 	if s.dims == nil {

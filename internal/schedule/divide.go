@@ -9,7 +9,8 @@ import (
 
 // way is how the contractions of a kernel read a weight.
 type way struct {
-	columns int // the axis that its columns lie along as a right operand; −1: it is another operand too, or a right one otherwise
+	// the axis that its columns lie along as a right operand; −1: it is another operand too, or a right one otherwise
+	columns int
 	shape   string
 	apart   bool // columns do not lie side by side
 }
@@ -39,7 +40,9 @@ func (p *Pack) agreed() bool {
 	for _, r := range p.readers {
 		all = append(all, waysOf(r.kernel, r.param)...)
 	}
-	return !slices.ContainsFunc(all, func(w way) bool { return w.columns < 0 || w.columns != all[0].columns || w.shape != all[0].shape })
+	return !slices.ContainsFunc(all, func(w way) bool {
+		return w.columns < 0 || w.columns != all[0].columns || w.shape != all[0].shape
+	})
 }
 
 // divide gives a weight a buffer for each way in which launches read it, if one of the ways is as a right operand whose

@@ -8,9 +8,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// epilogue joins a map, the launch at a place in the list, to the kernel whose result it reads, each element once: at its own
-// index, or with the axes in another order. There the map is computed where the result is stored, and the store goes where
-// nothing else reads the result.
+// epilogue joins a map, the launch at a place in the list, to the kernel whose result it reads, each element once: at
+// its own index, or with the axes in another order. There the map is computed where the result is stored, and the store
+// goes where nothing else reads the result.
 func (s *scheduler) epilogue(list *[]loop.Step, at int) bool {
 	launch, ok := (*list)[at].(*loop.Launch)
 	if !ok || !s.soleLaunch(launch) {
@@ -56,10 +56,12 @@ func (s *scheduler) epilogue(list *[]loop.Step, at int) bool {
 	return false
 }
 
-// farEpilogue is how many steps before its own place a map is computed at most, if what it is computed of is there until then in any case.
+// farEpilogue is how many steps before its own place a map is computed at most, if what it is computed of is there
+// until then in any case.
 const farEpilogue = 24
 
-// keptFor reports whether another step than a map reads what it reads of a producer: the map's result then lies in memory beside that.
+// keptFor reports whether another step than a map reads what it reads of a producer: the map's result then lies in
+// memory beside that.
 func (s *scheduler) keptFor(producer, launch *loop.Launch) bool {
 	_, writes := touched(producer, false)
 	return slices.ContainsFunc(launch.Args, func(b *loop.Buffer) bool {
@@ -67,8 +69,9 @@ func (s *scheduler) keptFor(producer, launch *loop.Launch) bool {
 	})
 }
 
-// updatesLast reports whether whatever reads a state, but for what writes its new value, is done for certain before another step: where the new value is written with that step's results,
-// it is written over what nothing reads any more, in whatever order steps come. There may be no state.
+// updatesLast reports whether whatever reads a state, but for what writes its new value, is done for certain before
+// another step: where the new value is written with that step's results, it is written over what nothing reads any
+// more, in whatever order steps come. There may be no state.
 func (s *scheduler) updatesLast(first, update *loop.Launch, state *loop.Buffer) bool {
 	if state == nil || s.uses[state] == nil {
 		return true
@@ -88,11 +91,13 @@ func (s *scheduler) updatesLast(first, update *loop.Launch, state *loop.Buffer) 
 			}
 		}
 	}
-	return !slices.ContainsFunc(s.uses[state].readers, func(r loop.Step) bool { return r != loop.Step(update) && !before[r] })
+	return !slices.ContainsFunc(s.uses[state].readers, func(r loop.Step) bool {
+		return r != loop.Step(update) && !before[r]
+	})
 }
 
-// meeting is where a step at one place and a later one can be one step: at the later place where nothing between them needs the
-// first one's results or changes what it reads, or else at the earlier one.
+// meeting is where a step at one place and a later one can be one step: at the later place where nothing between them
+// needs the first one's results or changes what it reads, or else at the earlier one.
 func (s *scheduler) meeting(list []loop.Step, first, second int) (int, bool) {
 	between := list[first+1 : second]
 	reads, writes := touched(list[first], true)
@@ -139,7 +144,8 @@ func (s *scheduler) joined(producer, launch *loop.Launch, m *mapping) (*loop.Ker
 			continue
 		}
 		beside := s.besides(k, producer, launch, m, stores[0], source)
-		if othersShare(launch, append(slices.Collect(maps.Keys(beside)), source), written) || len(beside) > 0 && len(stores) > 1 {
+		if othersShare(launch, append(slices.Collect(maps.Keys(beside)), source), written) || len(beside) > 0 &&
+			len(stores) > 1 {
 			continue
 		}
 		// What the producer reads must not be what the map writes.
@@ -162,7 +168,8 @@ func (s *scheduler) joined(producer, launch *loop.Launch, m *mapping) (*loop.Ker
 		if !keep {
 			dropParam(k, &args, i)
 		}
-		k.Name, k.Source = s.nameAfter(producer.Kernel, launch.Kernel), joinSource(producer.Kernel.Source, launch.Kernel.Source)
+		k.Name, k.Source = s.nameAfter(producer.Kernel, launch.Kernel),
+			joinSource(producer.Kernel.Source, launch.Kernel.Source)
 		k.Work = loop.JoinWork(producer.Kernel, launch.Kernel)
 		k.Dims = dimsOf(k, producer.Kernel)
 		if s.commits(k, producer.Kernel) {
@@ -178,18 +185,22 @@ func (s *scheduler) given(b *loop.Buffer) bool {
 	return b.Kind == loop.Output && b.View == nil && u != nil && !u.viewed && len(u.writers) == 1
 }
 
-// besides are the map's arguments, beside the source, that the producer stores in front of the source, in the same body and at the same index, with their stores.
-func (s *scheduler) besides(k *loop.Kernel, producer, launch *loop.Launch, m *mapping, at *loop.Store, source int) map[int]*loop.Store {
+// besides are the map's arguments, beside the source, that the producer stores in front of the source, in the same body
+// and at the same index, with their stores.
+func (s *scheduler) besides(k *loop.Kernel, producer, launch *loop.Launch, m *mapping, at *loop.Store,
+	source int) map[int]*loop.Store {
 	list := map[int]*loop.Store{}
 	place := s.readsOnce(m, launch.Kernel.Params[source])
 	for i, b := range launch.Args {
 		j := slices.Index(producer.Args, b)
-		if i == source || i == m.out || j < 0 || k.Params[j].Access != loop.Write || !sameForm(k.Params[j], launch.Kernel.Params[i]) {
+		if i == source || i == m.out || j < 0 || k.Params[j].Access != loop.Write ||
+			!sameForm(k.Params[j], launch.Kernel.Params[i]) {
 			continue
 		}
 		same := s.readsOnce(m, launch.Kernel.Params[i])
 		stores := s.onlyStores(k, k.Params[j])
-		if len(stores) != 1 || !slices.EqualFunc(same, place, sym.Expr.Equal) || !slices.EqualFunc(stores[0].Index, at.Index, sym.Expr.Equal) || !precedes(k.Body, stores[0], at) {
+		if len(stores) != 1 || !slices.EqualFunc(same, place, sym.Expr.Equal) ||
+			!slices.EqualFunc(stores[0].Index, at.Index, sym.Expr.Equal) || !precedes(k.Body, stores[0], at) {
 			continue
 		}
 		list[i] = stores[0]
@@ -235,8 +246,8 @@ func othersShare(launch *loop.Launch, but []int, buffers []*loop.Buffer) bool {
 	return false
 }
 
-// readsOnce is the index at which a map reads a parameter, where it reads each of its elements exactly once: at one index,
-// unmasked, that names each of its loops on one axis, over the axis's whole extent. It is nil elsewhere.
+// readsOnce is the index at which a map reads a parameter, where it reads each of its elements exactly once: at one
+// index, unmasked, that names each of its loops on one axis, over the axis's whole extent. It is nil elsewhere.
 func (s *scheduler) readsOnce(m *mapping, p *loop.Param) []sym.Expr {
 	var place []sym.Expr
 	for _, a := range loop.Accesses(m.kernel.Body) {
@@ -265,8 +276,8 @@ func (s *scheduler) readsOnce(m *mapping, p *loop.Param) []sym.Expr {
 	return place
 }
 
-// stores are a kernel's stores to a parameter behind which a map may be computed: the only one, one in either branch of a
-// condition, or all of them where the map only moves what is stored. Nil if there are none such.
+// stores are a kernel's stores to a parameter behind which a map may be computed: the only one, one in either branch of
+// a condition, or all of them where the map only moves what is stored. Nil if there are none such.
 func (s *scheduler) stores(k *loop.Kernel, p *loop.Param, m *mapping) []*loop.Store {
 	if list := s.onlyStores(k, p); list != nil {
 		return list
@@ -288,9 +299,9 @@ func (s *scheduler) stores(k *loop.Kernel, p *loop.Param, m *mapping) []*loop.St
 	return list
 }
 
-// onlyStores are a kernel's single store to a parameter, or its two if they lie in the two branches of one condition: each
-// element is stored exactly once, and the kernel does not touch the parameter otherwise. There are independent loops
-// around a store, as many iterations as the parameter has elements. Nil if it is otherwise.
+// onlyStores are a kernel's single store to a parameter, or its two if they lie in the two branches of one condition:
+// each element is stored exactly once, and the kernel does not touch the parameter otherwise. There are independent
+// loops around a store, as many iterations as the parameter has elements. Nil if it is otherwise.
 func (s *scheduler) onlyStores(k *loop.Kernel, p *loop.Param) []*loop.Store {
 	var list []*loop.Store
 	for _, a := range loop.Accesses(k.Body) {
@@ -375,8 +386,10 @@ func (m *mapping) reads(param string) int {
 	return count
 }
 
-// append computes the map after each of the stores, which go unless they are kept; place is how the map indexes what is stored, and values what is there in the place of other parameters.
-func (m *mapping) append(body []loop.Stmt, stores []*loop.Store, param string, place []sym.Expr, names *namer, params map[string]string, values map[string]loop.Expr, keep bool) []loop.Stmt {
+// append computes the map after each of the stores, which go unless they are kept; place is how the map indexes what is
+// stored, and values what is there in the place of other parameters.
+func (m *mapping) append(body []loop.Stmt, stores []*loop.Store, param string, place []sym.Expr, names *namer,
+	params map[string]string, values map[string]loop.Expr, keep bool) []loop.Stmt {
 	result := make([]loop.Stmt, 0, len(body))
 	for _, stmt := range body {
 		for _, inner := range loop.Bodies(stmt) {

@@ -48,15 +48,20 @@ type costs struct {
 	beside   float64 // a load of one lane, elements of 32 bits two to four apart
 }
 
-// portableCosts are of the portable generator, whose strips are long since each operation on one is a call. registerCosts are of machine code, whose strips are
-// registers: an operation on one takes the time of one on a single number, and only elements that lie apart are dear.
+// portableCosts are of the portable generator, whose strips are long since each operation on one is a call.
+// registerCosts are of machine code, whose strips are registers: an operation on one takes the time of one on a single
+// number, and only elements that lie apart are dear.
 var (
-	portableCosts = costs{scalar: 5, strip: 12, each: 0.4, unit: 0.2, strided: 1.2, odd: 25, function: 6, lanes: 512, product: 0.11, operand: 0.7, half: 1}
-	registerCosts = costs{scalar: 0.4, strip: 0.4, strided: 0.6, odd: 0.6, function: 0.5, product: 0.11, operand: 0.7, quotient: 4, parts: 6, across: 8, beside: 0.1}
+	portableCosts = costs{scalar: 5, strip: 12, each: 0.4, unit: 0.2, strided: 1.2, odd: 25, function: 6, lanes: 512,
+		product: 0.11, operand: 0.7, half: 1}
+	registerCosts = costs{scalar: 0.4, strip: 0.4, strided: 0.6, odd: 0.6, function: 0.5, product: 0.11, operand: 0.7,
+		quotient: 4, parts: 6, across: 8, beside: 0.1}
 )
 
-var dear = map[loop.UnaryOp]bool{loop.Exp: true, loop.Log: true, loop.Log1p: true, loop.Expm1: true, loop.Sin: true, loop.Cos: true, loop.Tan: true,
-	loop.Asin: true, loop.Acos: true, loop.Atan: true, loop.Sinh: true, loop.Cosh: true, loop.Tanh: true, loop.Asinh: true, loop.Acosh: true, loop.Atanh: true,
+var dear = map[loop.UnaryOp]bool{loop.Exp: true, loop.Log: true, loop.Log1p: true, loop.Expm1: true, loop.Sin: true,
+	loop.Cos: true, loop.Tan: true,
+	loop.Asin: true, loop.Acos: true, loop.Atan: true, loop.Sinh: true, loop.Cosh: true, loop.Tanh: true, loop.Asinh: true,
+	loop.Acosh: true, loop.Atanh: true,
 	loop.Erf: true, loop.Sigmoid: true}
 
 // fewSteps is the most steps of a product that is but a part of one: a group of bytes.
@@ -98,7 +103,8 @@ func (c *coster) offset(p *loop.Param, index []sym.Expr) sym.Expr {
 }
 
 func (s *scheduler) coster(k *loop.Kernel) *coster {
-	c := &coster{scheduler: s, costs: portableCosts, kernel: k, tile: tileTime, large: largeTile, shapes: map[string]*loop.Param{}}
+	c := &coster{scheduler: s, costs: portableCosts, kernel: k, tile: tileTime, large: largeTile,
+		shapes: map[string]*loop.Param{}}
 	if s.registerTiles() {
 		c.costs = registerCosts
 		c.lanes = float64(s.machine.VectorBytes / 4)

@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Operands whose steps of a sum lie far apart, as both are in the derivative by a weight, are copied to where the steps lie side by side: each step of them is in another page, and all in the
-// same few sets of the caches.
+// Operands whose steps of a sum lie far apart, as both are in the derivative by a weight, are copied to where the steps
+// lie side by side: each step of them is in another page, and all in the same few sets of the caches.
 const (
 	farBytes  = 1024    // from step to step
 	farSpan   = 1 << 18 // from the first step to the last
@@ -38,7 +38,8 @@ func (s *scheduler) leastFarRows(c *loop.Contract, b *loop.Param) int64 {
 	return farRows
 }
 
-// gatherRows copies rows of a left operand that is stored transposed, and whose steps lie far apart, into a local that several panels are multiplied with.
+// gatherRows copies rows of a left operand that is stored transposed, and whose steps lie far apart, into a local that
+// several panels are multiplied with.
 func (s *scheduler) gatherRows(k *loop.Kernel, names *namer) {
 	next := k.Clone()
 	r := &loop.Rewrite{Stmt: func(stmt loop.Stmt) []loop.Stmt {
@@ -87,13 +88,15 @@ func (s *scheduler) gatherBlocks(k *loop.Kernel, packs []*Pack, names *namer) {
 
 // overBlocks is the only contraction in a loop over panels, if several panels of its right operand at once are worth a
 // copy, and how many; nil otherwise. The loop stands in so many tiles. Enough of them are left for all workers.
-func (s *scheduler) overBlocks(k *loop.Kernel, f *loop.For, packs []*Pack, tiles float64) (c *loop.Contract, panels int64) {
+func (s *scheduler) overBlocks(k *loop.Kernel, f *loop.For, packs []*Pack, tiles float64) (c *loop.Contract,
+	panels int64) {
 	if c = s.onlyContract(f); c == nil || willBePacked(k, c, packs) {
 		return nil, 0
 	}
 	b := bufferOf(k, c.B.Buffer)
 	most, steps := s.most(c.N), s.most(c.K)
-	if b == nil || b.Access != loop.Read || !slices.Contains(k.Params, b) || most <= 0 || steps <= 0 || b.DType.Bits() < 8 || !s.overDims(k, c.K) {
+	if b == nil || b.Access != loop.Read || !slices.Contains(k.Params, b) || most <= 0 || steps <= 0 ||
+		b.DType.Bits() < 8 || !s.overDims(k, c.K) {
 		return nil, 0
 	}
 	if !isOne(loop.Offset(c.B.Col, b.Shape, b.Strides)) || !s.farPanel(c, b) {
@@ -102,7 +105,10 @@ func (s *scheduler) overBlocks(k *loop.Kernel, f *loop.For, packs []*Pack, tiles
 	inside := bound(f.Body)
 	for i, e := range c.B.Origin {
 		step, rest, ok := e.Linear(f.Var)
-		if !ok || !s.equal(step, c.B.Col[i].Mul(sym.Const(most))) || slices.ContainsFunc(rest.Vars(), func(name sym.Name) bool { return slices.Contains(inside, name) }) {
+		if !ok || !s.equal(step, c.B.Col[i].Mul(sym.Const(most))) ||
+			slices.ContainsFunc(rest.Vars(), func(name sym.Name) bool {
+				return slices.Contains(inside, name)
+			}) {
 			return nil, 0
 		}
 	}
@@ -111,7 +117,8 @@ func (s *scheduler) overBlocks(k *loop.Kernel, f *loop.For, packs []*Pack, tiles
 		panels = min(panels, n)
 	}
 	near := int64(s.machine.Limits.L2/2) / int64(b.DType.Bits()/8)
-	for panels > 1 && (steps > near/(panels*most) || tiles*s.guess(f.Extent) < float64(panels*s.enough()) && s.enough() > 1) {
+	for panels > 1 && (steps > near/(panels*most) || tiles*s.guess(f.Extent) < float64(panels*s.enough()) &&
+		s.enough() > 1) {
 		panels /= 2
 	}
 	if panels < 2 {
@@ -124,15 +131,18 @@ func (s *scheduler) overBlocks(k *loop.Kernel, f *loop.For, packs []*Pack, tiles
 func (s *scheduler) withBlocks(k *loop.Kernel, f *loop.For, c *loop.Contract, panels int64, names *namer) loop.Stmt {
 	b := bufferOf(k, c.B.Buffer)
 	_, width := s.dims.Bounds(c.N)
-	local := &loop.Local{Name: names.name("block"), DType: b.DType, Shape: []sym.Expr{sym.Const(panels), c.K, sym.Const(width)}}
+	local := &loop.Local{Name: names.name("block"), DType: b.DType,
+		Shape: []sym.Expr{sym.Const(panels), c.K, sym.Const(width)}}
 	p, d, n := names.bound("p"), names.bound("d"), names.bound("n")
 	at := make([]sym.Expr, len(c.B.Origin))
 	for i, e := range c.B.Origin {
 		at[i] = e.Add(c.B.Row[i].Mul(sym.Var(d))).Add(c.B.Col[i].Mul(sym.Var(n)))
 	}
 	copied := &loop.For{Kind: loop.Vector, Var: n, Extent: c.N, Body: []loop.Stmt{
-		&loop.Store{To: local.Name, Index: []sym.Expr{sym.Var(p), sym.Var(d), sym.Var(n)}, X: &loop.Load{From: b.Name, Index: at, Type: b.DType}}}}
-	c.B = loop.Tile{Buffer: local.Name, Origin: []sym.Expr{sym.Var(f.Var), zero, zero}, Row: []sym.Expr{zero, one, zero}, Col: []sym.Expr{zero, zero, one}}
+		&loop.Store{To: local.Name, Index: []sym.Expr{sym.Var(p), sym.Var(d), sym.Var(n)},
+			X: &loop.Load{From: b.Name, Index: at, Type: b.DType}}}}
+	c.B = loop.Tile{Buffer: local.Name, Origin: []sym.Expr{sym.Var(f.Var), zero, zero}, Row: []sym.Expr{zero, one, zero},
+		Col: []sym.Expr{zero, zero, one}}
 	place := f.Var
 	cut := s.inGroups(k, f, panels, names)
 	inner := cut.Body[0].(*loop.For)
@@ -143,8 +153,9 @@ func (s *scheduler) withBlocks(k *loop.Kernel, f *loop.For, c *loop.Contract, pa
 		}
 		return true
 	})
-	fill := &loop.For{Kind: loop.Each, Var: d, Extent: c.K, Body: []loop.Stmt{&loop.For{Kind: loop.Each, Var: p, Extent: inner.Extent,
-		Body: loop.Substitute([]loop.Stmt{copied}, map[sym.Name]sym.Expr{place: first.Add(sym.Var(p))})}}}
+	fill := &loop.For{Kind: loop.Each, Var: d, Extent: c.K,
+		Body: []loop.Stmt{&loop.For{Kind: loop.Each, Var: p, Extent: inner.Extent,
+			Body: loop.Substitute([]loop.Stmt{copied}, map[sym.Name]sym.Expr{place: first.Add(sym.Var(p))})}}}
 	cut.Body = append([]loop.Stmt{local, fill}, cut.Body...)
 	return cut
 }
@@ -164,7 +175,8 @@ func (s *scheduler) onlyContract(f *loop.For) (c *loop.Contract) {
 	return c
 }
 
-// overPanels is the only contraction in a loop over panels, if its left operand is the same for all of them and worth a copy; nil otherwise.
+// overPanels is the only contraction in a loop over panels, if its left operand is the same for all of them and worth a
+// copy; nil otherwise.
 func (s *scheduler) overPanels(k *loop.Kernel, f *loop.For) (c *loop.Contract) {
 	if c = s.onlyContract(f); c == nil {
 		return nil

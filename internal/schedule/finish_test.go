@@ -26,7 +26,8 @@ func TestFinishWhereStored(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := loop.NewBuilder("row")
-			x, r := b.Param("x", loop.Read, dtype.F32, constants([]int64{8, 8})), b.Param("r", loop.Read, dtype.F32, constants([]int64{8, 8}))
+			x, r := b.Param("x", loop.Read, dtype.F32, constants([]int64{8, 8})),
+				b.Param("r", loop.Read, dtype.F32, constants([]int64{8, 8}))
 			y := b.Param("y", loop.Write, dtype.F32, constants([]int64{8, 8}))
 			b.Each("b", one, func(sym.Expr) {
 				made := b.Local("made", dtype.F32, number(8), number(8))

@@ -58,8 +58,8 @@ type Excess struct {
 
 func (e Excess) String() string { return fmt.Sprintf("%d of %s, at most %d", e.Need, e.What, e.Most) }
 
-// Fit is the accountant: what a kernel needs that is more than the machine has, empty if it fits. Every step of the schedule asks it before it
-// commits, and who checks a schedule asks the same.
+// Fit is the accountant: what a kernel needs that is more than the machine has, empty if it fits. Every step of the
+// schedule asks it before it commits, and who checks a schedule asks the same.
 func Fit(k *loop.Kernel, machine target.Machine, dims *sym.Dims) (over []Excess) {
 	need, most := NeedOf(k, machine, dims), &machine.Limits
 	for _, row := range []Excess{
@@ -78,8 +78,8 @@ func Fit(k *loop.Kernel, machine target.Machine, dims *sym.Dims) (over []Excess)
 	return over
 }
 
-// Verify is the error of a scheduled module with a kernel that needs what the machine has not; that is a bug of this package. Kernels that run no iteration
-// are as they were lowered.
+// Verify is the error of a scheduled module with a kernel that needs what the machine has not; that is a bug of this
+// package. Kernels that run no iteration are as they were lowered.
 func Verify(m *loop.Module, machine target.Machine) error {
 	for _, k := range m.Kernels {
 		for _, e := range Fit(k, machine, m.Dims) {
@@ -109,8 +109,8 @@ func (s *scheduler) commits(next, before *loop.Kernel) bool {
 // mostHalvings is how often a tile is halved, at most, until its kernel fits.
 const mostHalvings = 12
 
-// smaller has a step cut tiles, and again with tiles of half the size as long as the kernel exceeds a limit and gets smaller by it. It is the
-// kernel with the last of them, nil if the step did nothing.
+// smaller has a step cut tiles, and again with tiles of half the size as long as the kernel exceeds a limit and gets
+// smaller by it. It is the kernel with the last of them, nil if the step did nothing.
 func (s *scheduler) smaller(k *loop.Kernel, cut func(next *loop.Kernel) bool) *loop.Kernel {
 	defer func() { s.halvings = 0 }()
 	var best *loop.Kernel
@@ -245,8 +245,8 @@ func (n *Need) ofThreads(body []loop.Stmt, dims *sym.Dims) {
 	})
 }
 
-// inBlock counts what the threads of a block have: of a local outside Thread loops that is not shared a part each, one inside wholly. A thread that
-// multiplies keeps one element of each of its rows and columns.
+// inBlock counts what the threads of a block have: of a local outside Thread loops that is not shared a part each, one
+// inside wholly. A thread that multiplies keeps one element of each of its rows and columns.
 func (n *Need) inBlock(body []loop.Stmt, dims *sym.Dims) {
 	loop.Walk(body, func(s loop.Stmt) bool {
 		switch s := s.(type) {

@@ -12,8 +12,9 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// TestRandomLimits schedules random modules for machines with random limits. The results are right, no kernel needs what there is not, and none is given more
-// operands, or keeps more values, than the limit or some kernel as it was written; locals outside of their kernels are beside that.
+// TestRandomLimits schedules random modules for machines with random limits. The results are right, no kernel needs
+// what there is not, and none is given more operands, or keeps more values, than the limit or some kernel as it was
+// written; locals outside of their kernels are beside that.
 func TestRandomLimits(t *testing.T) {
 	r := rand.New(rand.NewSource(5))
 	outside, unfused := 0, 0
@@ -56,11 +57,13 @@ func TestRandomLimits(t *testing.T) {
 		}
 	}
 	if outside < 10 || unfused < 10 {
-		t.Errorf("%d schedules had locals outside of their kernels, %d had more launches for their limits: the limits show nothing", outside, unfused)
+		t.Errorf("%d schedules had locals outside of their kernels, %d had more launches for their limits: the limits show "+
+			"nothing", outside, unfused)
 	}
 }
 
-// TestLadder: what does not fit is cut smaller first, and only then put outside of its kernel; no more tiles run at once than have a place there.
+// TestLadder: what does not fit is cut smaller first, and only then put outside of its kernel; no more tiles run at
+// once than have a place there.
 func TestLadder(t *testing.T) {
 	first := func(scratch int64, build func(w *writer)) (string, *loop.Module) {
 		w := newWriter()
@@ -79,7 +82,8 @@ func TestLadder(t *testing.T) {
 		return w.module.Kernels[0].String(), w.module
 	}
 	product := func(w *writer) {
-		x, y := w.buffer(loop.Input, dtype.F32, shape(number(512), number(64))), w.buffer(loop.Input, dtype.F32, shape(number(64), number(512)))
+		x, y := w.buffer(loop.Input, dtype.F32, shape(number(512), number(64))),
+			w.buffer(loop.Input, dtype.F32, shape(number(64), number(512)))
 		w.matmul(loop.Output, x, y)
 	}
 	for _, c := range []struct {
@@ -101,15 +105,16 @@ func TestLadder(t *testing.T) {
 	// A local of a megabyte for each of 40 tiles has no more places than 16 megabytes hold.
 	text, m := first(1<<10, func(w *writer) {
 		x := w.buffer(loop.Input, dtype.F32, shape(number(40), number(1<<18)))
-		w.launch("twice", loop.Output, dtype.F32, x.Shape, []*loop.Buffer{x}, func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
-			b.Each("i", out.Shape[0], func(i sym.Expr) {
-				line := b.Local("line", dtype.F32, out.Shape[1])
-				b.Each("j", out.Shape[1], func(j sym.Expr) { b.Store(line, shape(j), loop.Apply(loop.Tanh, in[0].Load(i, j))) })
-				b.Each("j", out.Shape[1], func(j sym.Expr) {
-					b.Store(out, shape(i, j), loop.Apply2(loop.Add, line.Load(j), line.Load(out.Shape[1].Sub(one).Sub(j))))
+		w.launch("twice", loop.Output, dtype.F32, x.Shape, []*loop.Buffer{x},
+			func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
+				b.Each("i", out.Shape[0], func(i sym.Expr) {
+					line := b.Local("line", dtype.F32, out.Shape[1])
+					b.Each("j", out.Shape[1], func(j sym.Expr) { b.Store(line, shape(j), loop.Apply(loop.Tanh, in[0].Load(i, j))) })
+					b.Each("j", out.Shape[1], func(j sym.Expr) {
+						b.Store(out, shape(i, j), loop.Apply2(loop.Add, line.Load(j), line.Load(out.Shape[1].Sub(one).Sub(j))))
+					})
 				})
 			})
-		})
 	})
 	if places := m.Buffers[len(m.Buffers)-1].Shape; !places[0].Equal(number(14)) || strings.Contains(text, "local") {
 		t.Errorf("places %v:\n%s", places, text)

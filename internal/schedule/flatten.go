@@ -5,9 +5,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// flatten drops loops of one iteration, and merges two loops, one directly inside the other, that walk every buffer
-// as one loop of their product would: where they index two neighbouring axes of a buffer that lie in memory as one. The axes of the
-// buffer are merged as well. It goes on until nothing merges.
+// flatten drops loops of one iteration, and merges two loops, one directly inside the other, that walk every buffer as
+// one loop of their product would: where they index two neighbouring axes of a buffer that lie in memory as one. The
+// axes of the buffer are merged as well. It goes on until nothing merges.
 func flatten(s *scheduler, k *loop.Kernel) bool {
 	changed := dropSingle(k)
 	for {
@@ -57,7 +57,8 @@ func (s *scheduler) mergeable(k *loop.Kernel) (outer, inner *loop.For) {
 			return outer == nil
 		}
 		g, ok := loop.Only(f.Body)
-		if ok && f.Kind == g.Kind && (f.Kind == loop.Each || f.Kind == loop.Serial && onlyReduces(g)) && s.walkAsOne(k, f, g) {
+		if ok && f.Kind == g.Kind && (f.Kind == loop.Each || f.Kind == loop.Serial && onlyReduces(g)) &&
+			s.walkAsOne(k, f, g) {
 			outer, inner = f, g
 		}
 		return outer == nil
@@ -65,7 +66,8 @@ func (s *scheduler) mergeable(k *loop.Kernel) (outer, inner *loop.For) {
 	return outer, inner
 }
 
-// onlyReduces reports whether a serial loop does nothing but Reduces into what is outside it, so that its order is free.
+// onlyReduces reports whether a serial loop does nothing but Reduces into what is outside it, so that its order is
+// free.
 func onlyReduces(f *loop.For) bool {
 	inside := map[string]bool{}
 	for _, name := range declared(f.Body) {
@@ -95,9 +97,11 @@ func onlyReduces(f *loop.For) bool {
 // scalar is the name of a scalar among those of integers.
 func scalar(name string) sym.Name { return sym.Hidden(name) }
 
-var associative = map[loop.BinaryOp]bool{loop.Add: true, loop.Mul: true, loop.Min: true, loop.Max: true, loop.And: true, loop.Or: true, loop.Xor: true}
+var associative = map[loop.BinaryOp]bool{loop.Add: true, loop.Mul: true, loop.Min: true, loop.Max: true, loop.And: true,
+	loop.Or: true, loop.Xor: true}
 
-// walkAsOne reports whether the loops' variables appear only side by side, as the indices of neighbouring axes that can be merged.
+// walkAsOne reports whether the loops' variables appear only side by side, as the indices of neighbouring axes that can
+// be merged.
 func (s *scheduler) walkAsOne(k *loop.Kernel, f, g *loop.For) bool {
 	if mentions(g.Extent, f.Var) {
 		return false
@@ -140,8 +144,8 @@ func (s *scheduler) walkAsOne(k *loop.Kernel, f, g *loop.For) bool {
 	return good
 }
 
-// sideBySide finds the axis that outer indexes, with inner at the next one; −1 if neither appears. It fails where they appear
-// in any other way.
+// sideBySide finds the axis that outer indexes, with inner at the next one; −1 if neither appears. It fails where they
+// appear in any other way.
 func sideBySide(index []sym.Expr, outer, inner sym.Name) (axis int, ok bool) {
 	axis = -1
 	for i, e := range index {

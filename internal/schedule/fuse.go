@@ -9,9 +9,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// fuse joins kernels, within each list of steps: bodies of If and Loop are lists of their own, and nothing crosses their
-// borders. Maps that are read element for element by other maps go first, so that chains become one map; that is joined to the
-// kernel whose result it reads; what is left of maps is computed where it is read, if that is cheap.
+// fuse joins kernels, within each list of steps: bodies of If and Loop are lists of their own, and nothing crosses
+// their borders. Maps that are read element for element by other maps go first, so that chains become one map; that is
+// joined to the kernel whose result it reads; what is left of maps is computed where it is read, if that is cheap.
 func (s *scheduler) fuse() {
 	if s.off("inline") && s.off("epilogue") {
 		s.pruneBuffers()
@@ -194,8 +194,8 @@ type mapping struct {
 	out    int // the parameter that is stored to
 }
 
-// asMap takes a kernel apart that is one nest of each-loops around Lets, Checks and one store at the loops' variables, over all
-// elements of its only result.
+// asMap takes a kernel apart that is one nest of each-loops around Lets, Checks and one store at the loops' variables,
+// over all elements of its only result.
 func (s *scheduler) asMap(k *loop.Kernel) *mapping {
 	if neverRuns(k) {
 		return nil
@@ -289,9 +289,10 @@ func (m *mapping) weight() (functions, loads int) {
 	return functions, loads
 }
 
-// at is the map's statements and value where its indices in place have the values of index: place is how the map indexes its
-// result, or an operand by all of its loops. Declared names become new ones.
-func (m *mapping) at(place, index []sym.Expr, names *namer, params map[string]string) (before []loop.Stmt, value loop.Expr, integers map[sym.Name]sym.Expr) {
+// at is the map's statements and value where its indices in place have the values of index: place is how the map
+// indexes its result, or an operand by all of its loops. Declared names become new ones.
+func (m *mapping) at(place, index []sym.Expr, names *namer, params map[string]string) (before []loop.Stmt,
+	value loop.Expr, integers map[sym.Name]sym.Expr) {
 	integers = map[sym.Name]sym.Expr{}
 	for axis, e := range place {
 		if name, ok := e.Name(); ok {
@@ -322,9 +323,10 @@ func (m *mapping) at(place, index []sym.Expr, names *namer, params map[string]st
 	return r.Body(m.before), r.Value(m.store.X), integers
 }
 
-// adopt gives a kernel under construction the parameters of another but the one left out, and returns the names of all there. A buffer
-// that the kernel reads already, in the same form, is shared.
-func adopt(k *loop.Kernel, args *[]*loop.Buffer, from *loop.Kernel, fromArgs []*loop.Buffer, without int, names *namer) map[string]string {
+// adopt gives a kernel under construction the parameters of another but the one left out, and returns the names of all
+// there. A buffer that the kernel reads already, in the same form, is shared.
+func adopt(k *loop.Kernel, args *[]*loop.Buffer, from *loop.Kernel, fromArgs []*loop.Buffer, without int,
+	names *namer) map[string]string {
 	params := map[string]string{}
 	for i, p := range from.Params {
 		if i == without {
@@ -374,7 +376,9 @@ func (s *scheduler) nameAfter(first, second *loop.Kernel) string {
 		name = strings.TrimRight(name[:60], "_.")
 	}
 	taken := func(n string) bool {
-		return slices.ContainsFunc(s.module.Kernels, func(k *loop.Kernel) bool { return k.Name == n && k != first && k != second })
+		return slices.ContainsFunc(s.module.Kernels, func(k *loop.Kernel) bool {
+			return k.Name == n && k != first && k != second
+		})
 	}
 	result := name
 	for i := 1; taken(result); i++ {

@@ -13,8 +13,8 @@ const (
 	mostReads      = 4.5
 )
 
-// inline computes a map, the launch at a place in the list, where its result is read, and drops the launch. With chains, only where
-// one other map reads it, each element once.
+// inline computes a map, the launch at a place in the list, where its result is read, and drops the launch. With
+// chains, only where one other map reads it, each element once.
 func (s *scheduler) inline(list *[]loop.Step, at int, chains bool) bool {
 	launch, ok := (*list)[at].(*loop.Launch)
 	if !ok || !s.soleLaunch(launch) {
@@ -29,7 +29,8 @@ func (s *scheduler) inline(list *[]loop.Step, at int, chains bool) bool {
 		return false
 	}
 	readers := slices.Clone(s.uses[result].readers)
-	if len(readers) == 0 || len(readers) > 1 && (chains || !m.cheap()) || slices.Contains(launch.Args[:m.out], result) || slices.Contains(launch.Args[m.out+1:], result) {
+	if len(readers) == 0 || len(readers) > 1 && (chains || !m.cheap()) || slices.Contains(launch.Args[:m.out], result) ||
+		slices.Contains(launch.Args[m.out+1:], result) {
 		return false
 	}
 	reads, _ := touched(launch, false)
@@ -42,7 +43,9 @@ func (s *scheduler) inline(list *[]loop.Step, at int, chains bool) bool {
 	for _, reader := range readers {
 		place := slices.Index(*list, reader)
 		consumer, ok := reader.(*loop.Launch)
-		if !ok || place <= at || !s.soleLaunch(consumer) || slices.ContainsFunc(changes, func(c change) bool { return c.at == place }) {
+		if !ok || place <= at || !s.soleLaunch(consumer) || slices.ContainsFunc(changes, func(c change) bool {
+			return c.at == place
+		}) {
 			return false
 		}
 		if chains && s.asMap(consumer.Kernel) == nil {
@@ -79,11 +82,13 @@ func (m *mapping) cheap() bool {
 }
 
 // inlined is the consumer's kernel with the map inside; nil if it cannot be there, or should not.
-func (s *scheduler) inlined(m *mapping, launch, consumer *loop.Launch, result *loop.Buffer, chains bool) (*loop.Kernel, []*loop.Buffer) {
+func (s *scheduler) inlined(m *mapping, launch, consumer *loop.Launch, result *loop.Buffer, chains bool) (*loop.Kernel,
+	[]*loop.Buffer) {
 	param := slices.Index(consumer.Args, result)
 	k := consumer.Kernel.Clone()
 	p := k.Params[param]
-	if p.Access != loop.Read || !sameForm(p, launch.Kernel.Params[m.out]) || slices.Contains(consumer.Args[param+1:], result) {
+	if p.Access != loop.Read || !sameForm(p, launch.Kernel.Params[m.out]) ||
+		slices.Contains(consumer.Args[param+1:], result) {
 		return nil, nil
 	}
 	count, masked := 0.0, false
@@ -123,7 +128,8 @@ func (s *scheduler) inlined(m *mapping, launch, consumer *loop.Launch, result *l
 	k.Body = m.replaceLoads(k.Body, p.Name, names, params)
 	s.replaceTiles(m, k, p, params)
 	dropParam(k, &args, param)
-	k.Name, k.Source = s.nameAfter(launch.Kernel, consumer.Kernel), joinSource(launch.Kernel.Source, consumer.Kernel.Source)
+	k.Name, k.Source = s.nameAfter(launch.Kernel, consumer.Kernel),
+		joinSource(launch.Kernel.Source, consumer.Kernel.Source)
 	k.Work = loop.JoinWork(launch.Kernel, consumer.Kernel)
 	k.Dims = dimsOf(k, consumer.Kernel)
 	if !s.commits(k, consumer.Kernel) {
@@ -152,8 +158,8 @@ func (s *scheduler) readsAll(k *loop.Kernel, p *loop.Param) bool {
 	return false
 }
 
-// replaceLoads is a body in which the map's value stands for each load of buffer. Within one statement, loads of one element
-// share the value.
+// replaceLoads is a body in which the map's value stands for each load of buffer. Within one statement, loads of one
+// element share the value.
 func (m *mapping) replaceLoads(body []loop.Stmt, buffer string, names *namer, params map[string]string) []loop.Stmt {
 	result := make([]loop.Stmt, 0, len(body))
 	for _, stmt := range body {
@@ -173,7 +179,8 @@ type site struct {
 	name string
 }
 
-func (m *mapping) replaceIn(stmt loop.Stmt, buffer string, names *namer, params map[string]string) ([]loop.Stmt, loop.Stmt) {
+func (m *mapping) replaceIn(stmt loop.Stmt, buffer string, names *namer, params map[string]string) ([]loop.Stmt,
+	loop.Stmt) {
 	sites := map[string]*site{}
 	for _, e := range loop.Values(stmt) {
 		loop.WalkExpr(e, func(e loop.Expr) {

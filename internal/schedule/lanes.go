@@ -67,7 +67,8 @@ func (c *coster) outOfLanes(k *loop.Kernel, f *loop.For) string {
 		return true
 	})
 	if !possible {
-		return fmt.Sprintf("loop %s is not put in lanes: no loop of its nest can be, for each carries a value from one turn to the next, or branches or counts by lane", f.Var)
+		return fmt.Sprintf("loop %s is not put in lanes: no loop of its nest can be, for each carries a value from one "+
+			"turn to the next, or branches or counts by lane", f.Var)
 	}
 	next := k.Clone()
 	if chooseVectors(c.scheduler, next) {

@@ -30,7 +30,8 @@ func (w *writer) buffer(kind loop.BufferKind, dt dtype.DType, extents []sym.Expr
 }
 
 // launch adds a kernel that reads in and writes a new buffer.
-func (w *writer) launch(name string, kind loop.BufferKind, dt dtype.DType, extents []sym.Expr, in []*loop.Buffer, write func(b *loop.Builder, in []*loop.Memory, out *loop.Memory)) *loop.Buffer {
+func (w *writer) launch(name string, kind loop.BufferKind, dt dtype.DType, extents []sym.Expr, in []*loop.Buffer,
+	write func(b *loop.Builder, in []*loop.Memory, out *loop.Memory)) *loop.Buffer {
 	out := w.buffer(kind, dt, extents)
 	b := loop.NewBuilder(fmt.Sprintf("%s_%d", name, w.count))
 	var params []*loop.Memory
@@ -41,106 +42,118 @@ func (w *writer) launch(name string, kind loop.BufferKind, dt dtype.DType, exten
 	b.Kernel.Dims = loop.FreeDims(b.Kernel)
 	b.Kernel.Source = b.Kernel.Name
 	w.module.Kernels = append(w.module.Kernels, b.Kernel)
-	w.module.Body = append(w.module.Body, &loop.Launch{Kernel: b.Kernel, Args: append(append([]*loop.Buffer(nil), in...), out), Source: b.Kernel.Name})
+	w.module.Body = append(w.module.Body, &loop.Launch{Kernel: b.Kernel,
+		Args: append(append([]*loop.Buffer(nil), in...), out), Source: b.Kernel.Name})
 	return out
 }
 
 // unary and binary are maps; the second operand of binary may be broadcast along axes of extent 1.
 func (w *writer) unary(kind loop.BufferKind, op loop.UnaryOp, x *loop.Buffer) *loop.Buffer {
-	return w.launch(op.String(), kind, x.DType, x.Shape, []*loop.Buffer{x}, func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
-		b.Nest(loop.Each, "i", out.Shape, func(i []sym.Expr) { b.Store(out, i, loop.Apply(op, in[0].Load(i...))) })
-	})
+	return w.launch(op.String(), kind, x.DType, x.Shape, []*loop.Buffer{x},
+		func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
+			b.Nest(loop.Each, "i", out.Shape, func(i []sym.Expr) { b.Store(out, i, loop.Apply(op, in[0].Load(i...))) })
+		})
 }
 
 func (w *writer) binary(kind loop.BufferKind, op loop.BinaryOp, x, y *loop.Buffer) *loop.Buffer {
-	return w.launch(op.String(), kind, x.DType, x.Shape, []*loop.Buffer{x, y}, func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
-		b.Nest(loop.Each, "i", out.Shape, func(i []sym.Expr) {
-			j := append([]sym.Expr(nil), i...)
-			for axis := range j {
-				if isOne(y.Shape[axis]) && !isOne(x.Shape[axis]) {
-					j[axis] = zero
+	return w.launch(op.String(), kind, x.DType, x.Shape, []*loop.Buffer{x, y},
+		func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
+			b.Nest(loop.Each, "i", out.Shape, func(i []sym.Expr) {
+				j := append([]sym.Expr(nil), i...)
+				for axis := range j {
+					if isOne(y.Shape[axis]) && !isOne(x.Shape[axis]) {
+						j[axis] = zero
+					}
 				}
-			}
-			b.Store(out, i, loop.Apply2(op, in[0].Load(i...), in[1].Load(j...)))
+				b.Store(out, i, loop.Apply2(op, in[0].Load(i...), in[1].Load(j...)))
+			})
 		})
-	})
 }
 
 func (w *writer) matmul(kind loop.BufferKind, x, y *loop.Buffer) *loop.Buffer {
 	m, k, n := x.Shape[0], x.Shape[1], y.Shape[1]
-	return w.launch("matmul", kind, x.DType, shape(m, n), []*loop.Buffer{x, y}, func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
-		acc := b.Local("acc", dtype.F32, m, n)
-		b.Nest(loop.Each, "z", acc.Shape, func(i []sym.Expr) { b.Store(acc, i, f32(0)) })
-		b.Contract(m, n, k, acc.Tile(zeros(2), unit(2, 0), unit(2, 1)), in[0].Tile(zeros(2), unit(2, 0), unit(2, 1)), in[1].Tile(zeros(2), unit(2, 0), unit(2, 1)))
-		b.Nest(loop.Each, "o", acc.Shape, func(i []sym.Expr) { b.Store(out, i, acc.Load(i...)) })
-	})
+	return w.launch("matmul", kind, x.DType, shape(m, n), []*loop.Buffer{x, y},
+		func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
+			acc := b.Local("acc", dtype.F32, m, n)
+			b.Nest(loop.Each, "z", acc.Shape, func(i []sym.Expr) { b.Store(acc, i, f32(0)) })
+			b.Contract(m, n, k, acc.Tile(zeros(2), unit(2, 0), unit(2, 1)), in[0].Tile(zeros(2), unit(2, 0), unit(2, 1)),
+				in[1].Tile(zeros(2), unit(2, 0), unit(2, 1)))
+			b.Nest(loop.Each, "o", acc.Shape, func(i []sym.Expr) { b.Store(out, i, acc.Load(i...)) })
+		})
 }
 
 func (w *writer) softmax(kind loop.BufferKind, x *loop.Buffer) *loop.Buffer {
-	return w.launch("softmax", kind, x.DType, x.Shape, []*loop.Buffer{x}, func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
-		b.Each("i", x.Shape[0], func(i sym.Expr) {
-			top := b.Var("top", loop.Lowest(dtype.F32))
-			b.Serial("a", x.Shape[1], func(a sym.Expr) { b.Reduce(top, loop.Max, in[0].Load(i, a)) })
-			s := b.Var("s", f32(0))
-			b.Serial("c", x.Shape[1], func(a sym.Expr) {
-				b.Reduce(s, loop.Add, loop.Apply(loop.Exp, loop.Apply2(loop.Sub, in[0].Load(i, a), top)))
-			})
-			b.Each("d", x.Shape[1], func(a sym.Expr) {
-				b.Store(out, shape(i, a), loop.Apply2(loop.Div, loop.Apply(loop.Exp, loop.Apply2(loop.Sub, in[0].Load(i, a), top)), s))
+	return w.launch("softmax", kind, x.DType, x.Shape, []*loop.Buffer{x},
+		func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
+			b.Each("i", x.Shape[0], func(i sym.Expr) {
+				top := b.Var("top", loop.Lowest(dtype.F32))
+				b.Serial("a", x.Shape[1], func(a sym.Expr) { b.Reduce(top, loop.Max, in[0].Load(i, a)) })
+				s := b.Var("s", f32(0))
+				b.Serial("c", x.Shape[1], func(a sym.Expr) {
+					b.Reduce(s, loop.Add, loop.Apply(loop.Exp, loop.Apply2(loop.Sub, in[0].Load(i, a), top)))
+				})
+				b.Each("d", x.Shape[1], func(a sym.Expr) {
+					b.Store(out, shape(i, a), loop.Apply2(loop.Div, loop.Apply(loop.Exp, loop.Apply2(loop.Sub, in[0].Load(i, a), top)),
+						s))
+				})
 			})
 		})
-	})
 }
 
 // sum reduces the last axis, which stays with extent 1.
 func (w *writer) sum(kind loop.BufferKind, x *loop.Buffer) *loop.Buffer {
-	return w.launch("sum", kind, x.DType, shape(x.Shape[0], one), []*loop.Buffer{x}, func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
-		b.Each("i", x.Shape[0], func(i sym.Expr) {
-			s := b.Var("s", f32(0))
-			b.Serial("a", x.Shape[1], func(a sym.Expr) { b.Reduce(s, loop.Add, in[0].Load(i, a)) })
-			b.Store(out, shape(i, zero), s)
+	return w.launch("sum", kind, x.DType, shape(x.Shape[0], one), []*loop.Buffer{x},
+		func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
+			b.Each("i", x.Shape[0], func(i sym.Expr) {
+				s := b.Var("s", f32(0))
+				b.Serial("a", x.Shape[1], func(a sym.Expr) { b.Reduce(s, loop.Add, in[0].Load(i, a)) })
+				b.Store(out, shape(i, zero), s)
+			})
 		})
-	})
 }
 
 // shift reads a neighbour, and zero beyond the edge.
 func (w *writer) shift(kind loop.BufferKind, x *loop.Buffer) *loop.Buffer {
-	return w.launch("shift", kind, x.DType, x.Shape, []*loop.Buffer{x}, func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
-		b.Nest(loop.Each, "i", out.Shape, func(i []sym.Expr) {
-			at := i[1].Sub(one)
-			b.Store(out, i, in[0].LoadIf(loop.Inside(at, zero, x.Shape[1]), f32(0.25), i[0], at))
+	return w.launch("shift", kind, x.DType, x.Shape, []*loop.Buffer{x},
+		func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
+			b.Nest(loop.Each, "i", out.Shape, func(i []sym.Expr) {
+				at := i[1].Sub(one)
+				b.Store(out, i, in[0].LoadIf(loop.Inside(at, zero, x.Shape[1]), f32(0.25), i[0], at))
+			})
 		})
-	})
 }
 
 // smooth is the largest of three neighbours: it reads each element three times.
 func (w *writer) smooth(kind loop.BufferKind, x *loop.Buffer) *loop.Buffer {
-	return w.launch("smooth", kind, x.DType, x.Shape, []*loop.Buffer{x}, func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
-		b.Nest(loop.Each, "i", out.Shape, func(i []sym.Expr) {
-			s := b.Var("s", loop.Lowest(dtype.F32))
-			b.Serial("a", sym.Const(3), func(a sym.Expr) {
-				at := i[1].Add(a).Sub(one)
-				b.Reduce(s, loop.Max, in[0].LoadIf(loop.Inside(at, zero, x.Shape[1]), loop.Lowest(dtype.F32), i[0], at))
+	return w.launch("smooth", kind, x.DType, x.Shape, []*loop.Buffer{x},
+		func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
+			b.Nest(loop.Each, "i", out.Shape, func(i []sym.Expr) {
+				s := b.Var("s", loop.Lowest(dtype.F32))
+				b.Serial("a", sym.Const(3), func(a sym.Expr) {
+					at := i[1].Add(a).Sub(one)
+					b.Reduce(s, loop.Max, in[0].LoadIf(loop.Inside(at, zero, x.Shape[1]), loop.Lowest(dtype.F32), i[0], at))
+				})
+				b.Store(out, i, s)
 			})
-			b.Store(out, i, s)
 		})
-	})
 }
 
 func (w *writer) transpose(kind loop.BufferKind, x *loop.Buffer) *loop.Buffer {
-	return w.launch("transpose", kind, x.DType, shape(x.Shape[1], x.Shape[0]), []*loop.Buffer{x}, func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
-		b.Nest(loop.Each, "i", out.Shape, func(i []sym.Expr) { b.Store(out, i, in[0].Load(i[1], i[0])) })
-	})
+	return w.launch("transpose", kind, x.DType, shape(x.Shape[1], x.Shape[0]), []*loop.Buffer{x},
+		func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
+			b.Nest(loop.Each, "i", out.Shape, func(i []sym.Expr) { b.Store(out, i, in[0].Load(i[1], i[0])) })
+		})
 }
 
 // rows takes rows by indices, which it checks.
 func (w *writer) rows(kind loop.BufferKind, x, at *loop.Buffer) *loop.Buffer {
-	return w.launch("rows", kind, x.DType, shape(at.Shape[0], x.Shape[1]), []*loop.Buffer{x, at}, func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
-		b.Nest(loop.Each, "i", out.Shape, func(i []sym.Expr) {
-			row := b.Check("row", in[1].Load(i[0]), zero, x.Shape[0].Sub(one), "a row")
-			b.Store(out, i, in[0].Load(row, i[1]))
+	return w.launch("rows", kind, x.DType, shape(at.Shape[0], x.Shape[1]), []*loop.Buffer{x, at},
+		func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
+			b.Nest(loop.Each, "i", out.Shape, func(i []sym.Expr) {
+				row := b.Check("row", in[1].Load(i[0]), zero, x.Shape[0].Sub(one), "a row")
+				b.Store(out, i, in[0].Load(row, i[1]))
+			})
 		})
-	})
 }
 
 // random builds a module of square matrices, with extents n and 1, that ends in outputs.
@@ -155,7 +168,8 @@ func random(r *rand.Rand, static bool) *loop.Module {
 	square := shape(n, n)
 	at := w.buffer(loop.Input, dtype.I64, shape(n))
 	values := []*loop.Buffer{w.buffer(loop.Input, dtype.F32, square), w.buffer(loop.Input, dtype.F32, square)}
-	columns := []*loop.Buffer{w.buffer(loop.Input, dtype.F32, shape(n, one)), w.buffer(loop.Input, dtype.F32, shape(one, n))}
+	columns := []*loop.Buffer{w.buffer(loop.Input, dtype.F32, shape(n, one)),
+		w.buffer(loop.Input, dtype.F32, shape(one, n))}
 	length := 2 + r.Intn(9)
 	for i := range length {
 		kind := loop.Temp
@@ -242,7 +256,8 @@ func same(t *testing.T, m *loop.Module, o Options, in map[string]*tensor.Tensor)
 }
 
 // sameOn is same for another machine.
-func sameOn(t *testing.T, m *loop.Module, machine target.Machine, o Options, in map[string]*tensor.Tensor) *loop.Module {
+func sameOn(t *testing.T, m *loop.Module, machine target.Machine, o Options,
+	in map[string]*tensor.Tensor) *loop.Module {
 	t.Helper()
 	want, wantErr := (&loop.Runner{}).Run(m, in)
 	scheduled := clone(m)
@@ -307,7 +322,8 @@ func TestFusion(t *testing.T) {
 			w.unary(loop.Output, loop.Tanh, w.binary(loop.Temp, loop.Add, w.unary(loop.Temp, loop.Neg, x), y))
 		}},
 		{"bias and activation join the product", 1, func(w *writer) {
-			x, y, bias := w.buffer(loop.Input, dtype.F32, square), w.buffer(loop.Input, dtype.F32, square), w.buffer(loop.Input, dtype.F32, shape(one, n))
+			x, y, bias := w.buffer(loop.Input, dtype.F32, square), w.buffer(loop.Input, dtype.F32, square),
+				w.buffer(loop.Input, dtype.F32, shape(one, n))
 			w.unary(loop.Output, loop.Sigmoid, w.binary(loop.Temp, loop.Add, w.matmul(loop.Temp, x, y), bias))
 		}},
 		{"a residual joins the later product", 2, func(w *writer) {

@@ -14,7 +14,8 @@ func (m *mapping) move() *loop.Load {
 	return l
 }
 
-// retiled is a tile of what a map moves as a tile of what it moves it from; false if that is none, or where elements that lay side by side would lie apart.
+// retiled is a tile of what a map moves as a tile of what it moves it from; false if that is none, or where elements
+// that lay side by side would lie apart.
 func (s *scheduler) retiled(m *mapping, t *loop.Tile, p *loop.Param) (loop.Tile, bool) {
 	l := m.move()
 	if l == nil {

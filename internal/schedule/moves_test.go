@@ -14,9 +14,10 @@ import (
 // TestMoves: a product reads what was moved from where it was moved from, where columns stay side by side.
 func TestMoves(t *testing.T) {
 	moved := func(w *writer, x *loop.Buffer, extents []sym.Expr, from func(i []sym.Expr) []sym.Expr) *loop.Buffer {
-		return w.launch("move", loop.Temp, x.DType, extents, []*loop.Buffer{x}, func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
-			b.Nest(loop.Each, "i", out.Shape, func(i []sym.Expr) { b.Store(out, i, in[0].Load(from(i)...)) })
-		})
+		return w.launch("move", loop.Temp, x.DType, extents, []*loop.Buffer{x},
+			func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
+				b.Nest(loop.Each, "i", out.Shape, func(i []sym.Expr) { b.Store(out, i, in[0].Load(from(i)...)) })
+			})
 	}
 	for _, c := range []struct {
 		title    string
@@ -25,26 +26,39 @@ func TestMoves(t *testing.T) {
 		build    func(w *writer)
 	}{
 		{"parts of rows, and of columns", 1, "0 copies, 0 bytes", func(w *writer) {
-			x, y := w.buffer(loop.Input, dtype.F32, shape(number(20), number(3), number(9))), w.buffer(loop.Input, dtype.F32, shape(number(9), number(50)))
+			x, y := w.buffer(loop.Input, dtype.F32, shape(number(20), number(3), number(9))),
+				w.buffer(loop.Input, dtype.F32, shape(number(9), number(50)))
 			a := moved(w, x, shape(number(20), number(9)), func(i []sym.Expr) []sym.Expr { return []sym.Expr{i[0], one, i[1]} })
-			b := moved(w, y, shape(number(9), number(40)), func(i []sym.Expr) []sym.Expr { return []sym.Expr{i[0], i[1].Add(number(7))} })
+			b := moved(w, y, shape(number(9), number(40)), func(i []sym.Expr) []sym.Expr {
+				return []sym.Expr{i[0], i[1].Add(number(7))}
+			})
 			w.product(loop.Output, a, b, 0, 1)
 		}},
 		{"rows that are every second one", 1, "0 copies, 0 bytes", func(w *writer) {
-			x, y := w.buffer(loop.Input, dtype.F32, shape(number(20), number(9))), w.buffer(loop.Input, dtype.F32, shape(number(18), number(40)))
-			b := moved(w, y, shape(number(9), number(40)), func(i []sym.Expr) []sym.Expr { return []sym.Expr{i[0].Mul(number(2)), i[1]} })
+			x, y := w.buffer(loop.Input, dtype.F32, shape(number(20), number(9))),
+				w.buffer(loop.Input, dtype.F32, shape(number(18), number(40)))
+			b := moved(w, y, shape(number(9), number(40)), func(i []sym.Expr) []sym.Expr {
+				return []sym.Expr{i[0].Mul(number(2)), i[1]}
+			})
 			w.product(loop.Output, x, b, 0, 1)
 		}},
-		{"not: columns that lie apart", 2, "1440 bytes  %b2 to %b3  @move_3 (move_3): a product reads elements side by side that lie apart where they are moved from\n1 copies, 1440 bytes\n", func(w *writer) {
-			x, y := w.buffer(loop.Input, dtype.F32, shape(number(20), number(9))), w.buffer(loop.Input, dtype.F32, shape(number(40), number(9)))
-			b := moved(w, y, shape(number(9), number(40)), func(i []sym.Expr) []sym.Expr { return []sym.Expr{i[1], i[0]} })
-			w.product(loop.Output, x, b, 0, 1)
-		}},
-		{"not: an index that is not linear", 2, "what reads it wants elements as often as they are repeated", func(w *writer) {
-			x, y := w.buffer(loop.Input, dtype.F32, shape(number(20), number(9))), w.buffer(loop.Input, dtype.F32, shape(number(3), number(40)))
-			b := moved(w, y, shape(number(9), number(40)), func(i []sym.Expr) []sym.Expr { return []sym.Expr{i[0].FloorDiv(number(3)), i[1]} })
-			w.product(loop.Output, x, b, 0, 1)
-		}},
+		{"not: columns that lie apart", 2,
+			"1440 bytes  %b2 to %b3  @move_3 (move_3): a product reads elements side by side that lie apart where they are " +
+				"moved from\n1 copies, 1440 bytes\n", func(w *writer) {
+				x, y := w.buffer(loop.Input, dtype.F32, shape(number(20), number(9))),
+					w.buffer(loop.Input, dtype.F32, shape(number(40), number(9)))
+				b := moved(w, y, shape(number(9), number(40)), func(i []sym.Expr) []sym.Expr { return []sym.Expr{i[1], i[0]} })
+				w.product(loop.Output, x, b, 0, 1)
+			}},
+		{"not: an index that is not linear", 2, "what reads it wants elements as often as they are repeated",
+			func(w *writer) {
+				x, y := w.buffer(loop.Input, dtype.F32, shape(number(20), number(9))),
+					w.buffer(loop.Input, dtype.F32, shape(number(3), number(40)))
+				b := moved(w, y, shape(number(9), number(40)), func(i []sym.Expr) []sym.Expr {
+					return []sym.Expr{i[0].FloorDiv(number(3)), i[1]}
+				})
+				w.product(loop.Output, x, b, 0, 1)
+			}},
 	} {
 		t.Run(c.title, func(t *testing.T) {
 			r := rand.New(rand.NewSource(5))

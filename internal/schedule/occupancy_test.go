@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-var rewriteTexts = flag.Bool("rewrite", false, "rewrite the expected results in testdata, and the table of tiles in docs/gpu.md")
+var rewriteTexts = flag.Bool("rewrite", false,
+	"rewrite the expected results in testdata, and the table of tiles in docs/gpu.md")
 
 // card is what one compute unit of a graphics card has, as its maker says: NVIDIA's tuning guide for Ada, AMD's CDNA 3
 // instruction set architecture, Intel's guide to oneAPI on Xe-HPG.
@@ -48,7 +49,8 @@ func (c *card) occupancy(t productTile, shared, registers int64) int64 {
 // TestTileTable: docs/gpu.md has what tiles need and how much of three cards they fill, on paper.
 func TestTileTable(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("| tile, rows × columns × steps | a thread's own | threads | shared bytes, f32 | multiplications for each element read | registers, about |")
+	b.WriteString("| tile, rows × columns × steps | a thread's own | threads | shared bytes, f32 | multiplications for " +
+		"each element read | registers, about |")
 	for _, c := range cards {
 		fmt.Fprintf(&b, " %s |", c.name)
 	}
@@ -60,7 +62,8 @@ func TestTileTable(t *testing.T) {
 		shared := 4 * tile.steps * (tile.rows + tile.columns)
 		registers := tile.ownRows*tile.ownColumns + tile.ownRows + tile.ownColumns + addressing
 		each := float64(tile.rows*tile.columns) / float64(tile.rows+tile.columns)
-		fmt.Fprintf(&b, "| %d × %d × %d | %d × %d | %d | %d | %.3g | %d |", tile.rows, tile.columns, tile.steps, tile.ownRows, tile.ownColumns, tile.threads(), shared, each, registers)
+		fmt.Fprintf(&b, "| %d × %d × %d | %d × %d | %d | %d | %.3g | %d |", tile.rows, tile.columns, tile.steps, tile.ownRows,
+			tile.ownColumns, tile.threads(), shared, each, registers)
 		for _, c := range cards {
 			fmt.Fprintf(&b, " %d %% |", c.occupancy(tile, shared, registers))
 		}

@@ -8,11 +8,12 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// mostOutside is the bytes that a local may take outside of its kernel, for all tiles that may run at once: no more of them do than fit.
+// mostOutside is the bytes that a local may take outside of its kernel, for all tiles that may run at once: no more of
+// them do than fit.
 const mostOutside = 16 << 20
 
-// moveOut is the accountant's last resort, which never fails: of a kernel that wants more scratch than there is although its tiles cannot be smaller, the
-// largest locals become buffers that are planned with all others.
+// moveOut is the accountant's last resort, which never fails: of a kernel that wants more scratch than there is
+// although its tiles cannot be smaller, the largest locals become buffers that are planned with all others.
 func (s *scheduler) moveOut() {
 	most := s.machine.Limits.Scratch
 	if most == 0 {
@@ -32,7 +33,8 @@ func (s *scheduler) moveOut() {
 			next.Dims = dimsOf(next, k)
 			*k = *next
 			for _, l := range launches[k] {
-				b := &loop.Buffer{Name: s.bufferName(k.Name + "_" + param.Name), DType: param.DType, Shape: slices.Clone(param.Shape)}
+				b := &loop.Buffer{Name: s.bufferName(k.Name + "_" + param.Name), DType: param.DType,
+					Shape: slices.Clone(param.Shape)}
 				s.module.Buffers = append(s.module.Buffers, b)
 				l.Args = append(l.Args, b)
 			}
@@ -64,15 +66,18 @@ func (s *scheduler) bufferName(hint string) string {
 	return name
 }
 
-// outside makes the kernel's largest local a parameter, with a place for each tile that may run at the same time as others; what loops are around it beside
-// those of tiles go through it one iteration after the other. It returns the parameter; nil if there is none to move.
+// outside makes the kernel's largest local a parameter, with a place for each tile that may run at the same time as
+// others; what loops are around it beside those of tiles go through it one iteration after the other. It returns the
+// parameter; nil if there is none to move.
 func (s *scheduler) outside(k *loop.Kernel) *loop.Param {
 	places := loop.Locals(k)
 	if len(places) == 0 {
 		return nil
 	}
 	bytes := func(l *loop.Local) int64 { return upper(loop.Bytes(l.DType, l.Shape), s.dims) }
-	l := slices.MaxFunc(places, func(a, b loop.LocalPlace) int { return cmp.Compare(bytes(a.Local), bytes(b.Local)) }).Local
+	l := slices.MaxFunc(places, func(a, b loop.LocalPlace) int {
+		return cmp.Compare(bytes(a.Local), bytes(b.Local))
+	}).Local
 	at := int64(1)
 	if l.DType.Bits() >= 8 { // others may not write to one byte at once
 		at = max(1, mostOutside/max(1, bytes(l)))

@@ -10,11 +10,12 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Pack is a weight that is laid out anew for the contractions whose right operand it is: panels of Width columns, in each of which
-// the columns of one step of the sum lie side by side. A weight [a, K, b, N] whose columns are the last axis and whose sums run along
-// the second becomes [N / Width, a, b, K, Width]; what is beyond N is zeros. Of bytes and bf16, as many steps of the sum as the machine adds up at once, a group, lie side by side for each column:
-// [N / Width, a, b, K / Group, Width, Group], filled up with zeros. All its readers are rewritten; divide is for a
-// weight that is read in several ways.
+// Pack is a weight that is laid out anew for the contractions whose right operand it is: panels of Width columns, in
+// each of which the columns of one step of the sum lie side by side. A weight [a, K, b, N] whose columns are the last
+// axis and whose sums run along the second becomes [N / Width, a, b, K, Width]; what is beyond N is zeros. Of bytes and
+// bf16, as many steps of the sum as the machine adds up at once, a group, lie side by side for each column: [N / Width,
+// a, b, K / Group, Width, Group], filled up with zeros. All its readers are rewritten; divide is for a weight that is
+// read in several ways.
 type Pack struct {
 	Buffer *loop.Buffer // with its new shape; its Data are to be replaced by what Fill writes
 	Width  int64
@@ -89,7 +90,8 @@ func (s *scheduler) planPacks() []*Pack {
 	return slices.DeleteFunc(list, func(p *Pack) bool { return p.columns < 0 || !p.agreed() || !p.lay() })
 }
 
-// read is the set of buffers that something else than a launch reads, that are views or lie under one, or that a launch reads which is unfit.
+// read is the set of buffers that something else than a launch reads, that are views or lie under one, or that a launch
+// reads which is unfit.
 func (s *scheduler) read(unfit func(*loop.Launch) bool) map[*loop.Buffer]bool {
 	set := map[*loop.Buffer]bool{}
 	s.eachList(&s.module.Body, func(steps *[]loop.Step) {
@@ -125,7 +127,8 @@ func (s *scheduler) wish(p *Pack, k *loop.Kernel, param *loop.Param) {
 		}
 		work := s.guess(c.M) * s.guess(c.N) * s.guess(c.K)
 		if shape, ok := numbers(param.Shape); ok && (p.columns < 0 || work > p.work) {
-			p.old, p.columns, p.depth, p.work, p.Width = shape, columns, depth, work, s.panelWidth(k, c, bufferOf(k, c.C.Buffer).DType)
+			p.old, p.columns, p.depth, p.work, p.Width = shape, columns, depth, work,
+				s.panelWidth(k, c, bufferOf(k, c.C.Buffer).DType)
 		}
 	}
 }
@@ -141,8 +144,8 @@ func (s *scheduler) atOnce(dt dtype.DType) int64 {
 	return 1
 }
 
-// groupOf is how many steps of a sum a kernel's contractions would have of a weight side by side: more than one where products of both operands' elements are added up at once, in 32 bits, and the
-// other's steps follow one another.
+// groupOf is how many steps of a sum a kernel's contractions would have of a weight side by side: more than one where
+// products of both operands' elements are added up at once, in 32 bits, and the other's steps follow one another.
 func (s *scheduler) groupOf(k *loop.Kernel, param *loop.Param) int64 {
 	group := s.atOnce(param.DType)
 	for _, a := range loop.Accesses(k.Body) {
@@ -152,7 +155,8 @@ func (s *scheduler) groupOf(k *loop.Kernel, param *loop.Param) int64 {
 		}
 		left := bufferOf(k, c.A.Buffer)
 		alike := left.DType.IsInt() == param.DType.IsInt() && s.atOnce(left.DType) > 1
-		if _, fixed := c.K.Const(); !alike || bufferOf(k, c.C.Buffer).DType.Bits() != 32 || !fixed || !isOne(loop.Offset(c.A.Col, left.Shape, left.Strides)) {
+		if _, fixed := c.K.Const(); !alike || bufferOf(k, c.C.Buffer).DType.Bits() != 32 || !fixed ||
+			!isOne(loop.Offset(c.A.Col, left.Shape, left.Strides)) {
 			group = 1
 		}
 	}
@@ -255,7 +259,8 @@ func constants(list []int64) []sym.Expr {
 	return out
 }
 
-// readable reports whether a reader can be rewritten: each tile of its contractions lies within one panel and keeps to its axes.
+// readable reports whether a reader can be rewritten: each tile of its contractions lies within one panel and keeps to
+// its axes.
 func (s *scheduler) readable(p *Pack, r reader) bool {
 	q := bufferOf(r.kernel, r.param.Name)
 	if q == nil {
@@ -272,10 +277,12 @@ func (s *scheduler) readable(p *Pack, r reader) bool {
 		}
 		c, ok := a.Stmt.(*loop.Contract)
 		if !ok || !same || a.Tile != &c.B || stepOf(c.B.Col) != p.columns || !isZero(c.B.Row[p.columns]) ||
-			!isZero(s.dims.Simplify(c.B.Origin[p.columns].Mod(sym.Const(p.Width)))) || s.dims.LE(c.N, sym.Const(p.Width)) != sym.Yes {
+			!isZero(s.dims.Simplify(c.B.Origin[p.columns].Mod(sym.Const(p.Width)))) ||
+			s.dims.LE(c.N, sym.Const(p.Width)) != sym.Yes {
 			return false
 		}
-		if _, fixed := c.K.Const(); p.Group > 1 && (!fixed || stepOf(c.B.Row) != p.depth || !isZero(s.dims.Simplify(c.B.Origin[p.depth].Mod(sym.Const(p.Group))))) {
+		if _, fixed := c.K.Const(); p.Group > 1 && (!fixed || stepOf(c.B.Row) != p.depth ||
+			!isZero(s.dims.Simplify(c.B.Origin[p.depth].Mod(sym.Const(p.Group))))) {
 			return false
 		}
 	}
@@ -319,15 +326,19 @@ func (p *Pack) rewrite(r reader, names *namer) {
 				b, panel := &stmt.B, stmt.B.Origin[p.columns].FloorDiv(width)
 				if p.Group > 1 {
 					return p.byGroups(stmt, names, func(first sym.Expr) loop.Tile {
-						return loop.Tile{Buffer: b.Buffer, Origin: place(b.Origin, panel, zero, b.Origin[p.depth].FloorDiv(group).Add(first), zero),
-							Row: place(make([]sym.Expr, len(p.old)), zero, zero, zero, one), Col: place(make([]sym.Expr, len(p.old)), zero, one, zero, zero)}
+						return loop.Tile{Buffer: b.Buffer, Origin: place(b.Origin, panel, zero,
+							b.Origin[p.depth].FloorDiv(group).Add(first), zero),
+							Row: place(make([]sym.Expr, len(p.old)), zero, zero, zero, one),
+							Col: place(make([]sym.Expr, len(p.old)), zero, one, zero, zero)}
 					})
 				}
 				b.Origin = place(b.Origin, panel, zero, b.Origin[p.depth], zero)
 				b.Row = place(b.Row, zero, zero, b.Row[p.depth], zero)
 				b.Col = place(b.Col, zero, one, zero, zero)
 			case *loop.For:
-				if p.Group > 1 && slices.ContainsFunc(loop.Accesses(stmt.Body), func(a loop.Touches) bool { return a.Buffer == r.param.Name && a.Tile != nil }) {
+				if p.Group > 1 && slices.ContainsFunc(loop.Accesses(stmt.Body), func(a loop.Touches) bool {
+					return a.Buffer == r.param.Name && a.Tile != nil
+				}) {
 					return apart(stmt, names)
 				}
 			}
@@ -338,7 +349,8 @@ func (p *Pack) rewrite(r reader, names *namer) {
 	param.Shape = constants(p.shape)
 }
 
-// byGroups is a contraction as one over each group of steps, and one over what is left; right is the right operand from a group on.
+// byGroups is a contraction as one over each group of steps, and one over what is left; right is the right operand from
+// a group on.
 func (p *Pack) byGroups(c *loop.Contract, names *namer, right func(first sym.Expr) loop.Tile) []loop.Stmt {
 	depth, _ := c.K.Const()
 	part := func(first sym.Expr, count int64) loop.Stmt {
@@ -351,7 +363,8 @@ func (p *Pack) byGroups(c *loop.Contract, names *namer, right func(first sym.Exp
 	var list []loop.Stmt
 	if whole := depth / p.Group; whole > 0 {
 		name := names.bound("g")
-		list = append(list, &loop.For{Kind: loop.Serial, Var: name, Extent: sym.Const(whole), Body: []loop.Stmt{part(sym.Var(name), p.Group)}})
+		list = append(list, &loop.For{Kind: loop.Serial, Var: name, Extent: sym.Const(whole),
+			Body: []loop.Stmt{part(sym.Var(name), p.Group)}})
 	}
 	if rest := depth % p.Group; rest > 0 {
 		list = append(list, part(sym.Const(depth/p.Group), rest))
@@ -359,7 +372,8 @@ func (p *Pack) byGroups(c *loop.Contract, names *namer, right func(first sym.Exp
 	return list
 }
 
-// apart is a serial loop over several sums of products as a loop over each, since sums that stay in registers are of loops around a single product. The order of integers' sums is of no matter.
+// apart is a serial loop over several sums of products as a loop over each, since sums that stay in registers are of
+// loops around a single product. The order of integers' sums is of no matter.
 func apart(f *loop.For, names *namer) []loop.Stmt {
 	sums := func(stmt loop.Stmt) bool {
 		for {
@@ -372,7 +386,9 @@ func apart(f *loop.For, names *namer) []loop.Stmt {
 		_, is := stmt.(*loop.Contract)
 		return is
 	}
-	if f.Kind != loop.Serial || len(f.Body) < 2 || slices.ContainsFunc(f.Body, func(s loop.Stmt) bool { return !sums(s) }) {
+	if f.Kind != loop.Serial || len(f.Body) < 2 || slices.ContainsFunc(f.Body, func(s loop.Stmt) bool {
+		return !sums(s)
+	}) {
 		return []loop.Stmt{f}
 	}
 	var list []loop.Stmt
@@ -418,17 +434,20 @@ func (p *Pack) Bytes() int64 {
 // element is the bytes of an element.
 func (p *Pack) element() int64 { return int64(p.from.DType().Bits() / 8) }
 
-// packSteps is how many steps of a sum are packed at a time: so many lines of the panel stay in the cache while its columns are read.
+// packSteps is how many steps of a sum are packed at a time: so many lines of the panel stay in the cache while its
+// columns are read.
 const packSteps = 16
 
-// pieceBytes is about how much of a weight a piece is: of what the weight is made of, so much is in memory at a time for each goroutine.
+// pieceBytes is about how much of a weight a piece is: of what the weight is made of, so much is in memory at a time
+// for each goroutine.
 const pieceBytes = 256 << 10
 
 // leastColumns is the least of a panel that a piece is, so that a line of the caches is written by one or two.
 const leastColumns = 8
 
-// along is the axis that the weight is cut along into pieces, each of which reads a stretch of its own of what the weight is made of, and the extent of a piece: whole panels, where it
-// is the columns' axis, or an even share of one where a panel is too large and is not packed by groups.
+// along is the axis that the weight is cut along into pieces, each of which reads a stretch of its own of what the
+// weight is made of, and the extent of a piece: whole panels, where it is the columns' axis, or an even share of one
+// where a panel is too large and is not packed by groups.
 func (p *Pack) along() (axis int, extent int64) {
 	axis = p.from.Major()
 	extent = max(1, p.piece/max(1, p.from.Size()/p.old[axis]))
@@ -492,12 +511,14 @@ func (p *Pack) Fill(to []byte, begin, end int64) {
 	}
 }
 
-// fill packs the elements whose indices along an axis are from begin to end; data begin with the first of them, and have neighbours so many steps apart.
+// fill packs the elements whose indices along an axis are from begin to end; data begin with the first of them, and
+// have neighbours so many steps apart.
 func (p *Pack) fill(target []byte, data []byte, steps []int64, axis int, begin, end int64) {
 	shape := slices.Clone(p.old)
 	shape[axis] = end - begin
 	others := p.order[:len(p.order)-1]
-	panel, row, column, skipped := int64(0), int64(0), int64(0), int64(0) // the first, and columns of its panel that are another piece's
+	// the first, and columns of its panel that are another piece's
+	panel, row, column, skipped := int64(0), int64(0), int64(0), int64(0)
 	matrices := int64(1)
 	for _, other := range others {
 		matrices *= p.old[other]
@@ -526,7 +547,8 @@ func (p *Pack) fill(target []byte, data []byte, steps []int64, axis int, begin, 
 				matrix = matrix*p.old[other] + at
 			}
 			if p.Group > 1 {
-				p.groups(target[(panel*matrices+matrix)*size:][:size], data[p.element()*from:], row, shape[p.depth], count, steps[p.depth], steps[p.columns])
+				p.groups(target[(panel*matrices+matrix)*size:][:size], data[p.element()*from:], row, shape[p.depth], count,
+					steps[p.depth], steps[p.columns])
 				return
 			}
 			out := target[(panel*matrices+matrix)*size+row*line:][:shape[p.depth]*line]
@@ -582,7 +604,8 @@ func (p *Pack) groups(out, data []byte, row, rows, count, stepK, stepN int64) {
 	}
 }
 
-// transpose is matrix where the columns of a row do not lie side by side. Elements are bytes to it: they may lie at any address.
+// transpose is matrix where the columns of a row do not lie side by side. Elements are bytes to it: they may lie at any
+// address.
 func transpose[T [1]byte | [2]byte | [4]byte](out, data []byte, rows, count, width, stepK, stepN int64) {
 	var one T
 	size := int64(unsafe.Sizeof(one))

@@ -9,16 +9,18 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// A machine with a register tile runs a contraction panel by panel: so many columns of B, a panel, that their sums for a few rows
-// of A fill the registers. The local that sums go into is cut to one panel of some rows; what is left of the kernel is a group
+// A machine with a register tile runs a contraction panel by panel: so many columns of B, a panel, that their sums for
+// a few rows of A fill the registers. The local that sums go into is cut to one panel of some rows; what is left of the
+// kernel is a group
 //
 //	local acc [rows, panel]
 //	each i { vector j { acc[i, j] = … } }
 //	serial … { contract }
 //	each i { vector j { … acc[i, j] … } }
 //
-// whose sums the code generator keeps in registers from the first nest to the last. The rows of A of a tile stay in the second-level cache
-// while the panels of B pass by, as far as that leaves enough of them: each panel is read once a tile, from further away.
+// whose sums the code generator keeps in registers from the first nest to the last. The rows of A of a tile stay in the
+// second-level cache while the panels of B pass by, as far as that leaves enough of them: each panel is read once a
+// tile, from further away.
 const (
 	leastRows  = 128 // of one tile
 	mostRows   = 384
@@ -36,7 +38,8 @@ func (s *scheduler) registerTiles() bool {
 	return s.machine.Tile.Columns > 0 && s.machine.VectorBytes > 0
 }
 
-// contractions cuts all contractions of the module into tiles of registers, and packs the weights among their right operands.
+// contractions cuts all contractions of the module into tiles of registers, and packs the weights among their right
+// operands.
 func (s *scheduler) contractions() error {
 	if !s.registerTiles() {
 		return nil
@@ -71,7 +74,8 @@ func contracts(k *loop.Kernel) bool {
 	return found
 }
 
-// panels cuts the locals that a kernel's contractions add into, and makes the loops over a panel's columns vector loops.
+// panels cuts the locals that a kernel's contractions add into, and makes the loops over a panel's columns vector
+// loops.
 func (s *scheduler) panels(k *loop.Kernel, packs []*Pack) {
 	names := s.newNamer(k)
 	var visit func(body []loop.Stmt)
@@ -110,7 +114,8 @@ func (s *scheduler) panels(k *loop.Kernel, packs []*Pack) {
 	s.gatherPanels(k, packs, names)
 }
 
-// wholePanels cuts contractions that are still wider than a panel, because what they add into could not be cut: their sums go to memory panel by panel.
+// wholePanels cuts contractions that are still wider than a panel, because what they add into could not be cut: their
+// sums go to memory panel by panel.
 func (s *scheduler) wholePanels(k *loop.Kernel, packs []*Pack, names *namer) {
 	r := &loop.Rewrite{Stmt: func(stmt loop.Stmt) []loop.Stmt {
 		c, ok := stmt.(*loop.Contract)
@@ -145,8 +150,8 @@ func (s *scheduler) wholePanels(k *loop.Kernel, packs []*Pack, names *namer) {
 	k.Body = r.Body(k.Body)
 }
 
-// gatherPanels copies each panel of a right operand whose columns do not lie side by side, a transposed one, into a local before the
-// sums that need it are begun.
+// gatherPanels copies each panel of a right operand whose columns do not lie side by side, a transposed one, into a
+// local before the sums that need it are begun.
 func (s *scheduler) gatherPanels(k *loop.Kernel, packs []*Pack, names *namer) {
 	next := k.Clone()
 	var visit func(body []loop.Stmt) []loop.Stmt
@@ -177,7 +182,8 @@ func (s *scheduler) gatherPanels(k *loop.Kernel, packs []*Pack, names *namer) {
 // willBePacked reports whether a contraction's right operand is a weight whose columns will lie side by side.
 func willBePacked(k *loop.Kernel, c *loop.Contract, packs []*Pack) bool {
 	return slices.ContainsFunc(packs, func(p *Pack) bool {
-		return p.widthFor(k, c.B.Buffer) > 0 && stepOf(c.B.Col) == p.columns && sameNumbers(bufferOf(k, c.B.Buffer).Shape, p.old)
+		return p.widthFor(k, c.B.Buffer) > 0 && stepOf(c.B.Col) == p.columns && sameNumbers(bufferOf(k, c.B.Buffer).Shape,
+			p.old)
 	})
 }
 
@@ -186,8 +192,8 @@ func sameNumbers(shape []sym.Expr, list []int64) bool {
 	return ok && slices.Equal(n, list)
 }
 
-// gathered is a local with a contraction's right operand, and what fills it; the contraction reads it from then on. Nil where the operand's
-// columns lie side by side or its size is not known before the kernel runs.
+// gathered is a local with a contraction's right operand, and what fills it; the contraction reads it from then on. Nil
+// where the operand's columns lie side by side or its size is not known before the kernel runs.
 func (s *scheduler) gathered(k *loop.Kernel, c *loop.Contract, names *namer) []loop.Stmt {
 	b := bufferOf(k, c.B.Buffer)
 	if isOne(c.N) || b == nil || !s.overDims(k, c.K) {
@@ -207,7 +213,8 @@ func (s *scheduler) overDims(k *loop.Kernel, e sym.Expr) bool {
 }
 
 // panelSize is the tile along an axis of a local.
-func (s *scheduler) panelSize(k *loop.Kernel, l *loop.Local, axis int, use axisUse, body []loop.Stmt, packs []*Pack) int64 {
+func (s *scheduler) panelSize(k *loop.Kernel, l *loop.Local, axis int, use axisUse, body []loop.Stmt,
+	packs []*Pack) int64 {
 	var sum *loop.Contract // the one with the longest sums
 	depth := 0.0
 	for _, a := range loop.Accesses(body) {
@@ -275,8 +282,8 @@ func (s *scheduler) enough() int64 {
 	return tilesEach * int64(s.machine.Threads)
 }
 
-// panelWidth is the columns of a contraction's panels: the register tile's, or more vectors where there are few rows, so that there
-// are always enough sums under way at once.
+// panelWidth is the columns of a contraction's panels: the register tile's, or more vectors where there are few rows,
+// so that there are always enough sums under way at once.
 func (s *scheduler) panelWidth(k *loop.Kernel, c *loop.Contract, dt dtype.DType) int64 {
 	lanes := int64(s.machine.VectorBytes) * 8 / int64(dt.Bits())
 	usual := max(s.machine.Tile.Columns*4/int64(s.machine.VectorBytes), 1)
@@ -294,7 +301,9 @@ func (s *scheduler) panelWidth(k *loop.Kernel, c *loop.Contract, dt dtype.DType)
 	} else if depth, known := c.K.Const(); known && depth <= shortSum && s.inSquares(k, c) {
 		vectors = squareVectors
 	} else if most := s.mostVectors(c, lanes); vectors == 3 && (most == 4 || fixed && all%3 != 0 && all%4 == 0) {
-		vectors = 4 // nearly as fast, and no panel is in part empty: tiles of 6 × 4 vectors in the place of 8 × 3; and what was cut to four stays whole
+		// nearly as fast, and no panel is in part empty: tiles of 6 × 4 vectors in the place of 8 × 3; and what was cut to
+		// four stays whole
+		vectors = 4
 	}
 	if usual == 2 && vectors == 2 && !s.inSquares(k, c) {
 		vectors = s.wider(k, c, lanes)
@@ -317,10 +326,10 @@ func (s *scheduler) mostVectors(c *loop.Contract, lanes int64) int64 {
 	return (columns + lanes - 1) / lanes
 }
 
-// wider is the vectors of a panel in the place of two: four or three, if they make panels that are whole, or nearly, and
-// there are rows for several of the lower tiles that go with them. Such a tile reads fewer elements of rows for a
-// product, and keeps the lines of fewer rows near: 6 × 4 or 8 × 3 sums take a tenth less time than 14 × 2. Columns that are
-// no more than a panel, such as those that were cut to be one, stay whole.
+// wider is the vectors of a panel in the place of two: four or three, if they make panels that are whole, or nearly,
+// and there are rows for several of the lower tiles that go with them. Such a tile reads fewer elements of rows for a
+// product, and keeps the lines of fewer rows near: 6 × 4 or 8 × 3 sums take a tenth less time than 14 × 2. Columns that
+// are no more than a panel, such as those that were cut to be one, stay whole.
 func (s *scheduler) wider(k *loop.Kernel, c *loop.Contract, lanes int64) int64 {
 	_, rows := s.dims.Bounds(c.M)
 	_, columns := s.dims.Bounds(c.N)
@@ -396,7 +405,8 @@ func (s *scheduler) inSquares(k *loop.Kernel, c *loop.Contract) bool {
 	return true
 }
 
-// columnsInLanes makes the loops over the columns of locals that contractions add into vector loops, innermost in their nests.
+// columnsInLanes makes the loops over the columns of locals that contractions add into vector loops, innermost in their
+// nests.
 func (s *scheduler) columnsInLanes(k *loop.Kernel) {
 	columns := map[string]int{} // the axis of each local that contractions call columns
 	for _, a := range loop.Accesses(k.Body) {
@@ -432,7 +442,8 @@ func (s *scheduler) columnsInLanes(k *loop.Kernel) {
 	k.Body = r.Body(k.Body)
 }
 
-// chained is the loop whose variable is index among the each-loops from f inward, each directly inside another; nil if there is none.
+// chained is the loop whose variable is index among the each-loops from f inward, each directly inside another; nil if
+// there is none.
 func chained(f *loop.For, index sym.Expr) *loop.For {
 	for f.Kind == loop.Each {
 		if isVar(index, f.Var) {

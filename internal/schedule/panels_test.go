@@ -14,13 +14,16 @@ import (
 )
 
 // registers is a machine with registers; its caches are small, so that small products have several tiles.
-var registers = target.Machine{Name: "registers", VectorBytes: 32, Tile: target.Tile{Rows: 6, Columns: 16}, Limits: target.Limits{Scratch: 4 << 20, Registers: 16, L1: 1 << 10, L2: 4 << 10}}
+var registers = target.Machine{Name: "registers", VectorBytes: 32, Tile: target.Tile{Rows: 6, Columns: 16},
+	Limits: target.Limits{Scratch: 4 << 20, Registers: 16, L1: 1 << 10, L2: 4 << 10}}
 
 // TestPanels cuts each sample's contractions into panels, and interprets the results.
 func TestPanels(t *testing.T) {
 	for _, sample := range samples {
 		for _, static := range []bool{false, true} {
-			for _, dims := range []map[sym.Name]int64{{sym.User("n"): 1, sym.User("m"): 130, sym.User("k"): 5}, {sym.User("n"): 66, sym.User("m"): 1, sym.User("k"): 5}, {sym.User("n"): 2, sym.User("m"): 3, sym.User("k"): 0}, {sym.User("n"): 2, sym.User("m"): 20, sym.User("k"): 18}} {
+			for _, dims := range []map[sym.Name]int64{{sym.User("n"): 1, sym.User("m"): 130, sym.User("k"): 5},
+				{sym.User("n"): 66, sym.User("m"): 1, sym.User("k"): 5}, {sym.User("n"): 2, sym.User("m"): 3, sym.User("k"): 0},
+				{sym.User("n"): 2, sym.User("m"): 20, sym.User("k"): 18}} {
 				t.Run(fmt.Sprintf("%s/%v/%v", sample.name, static, dims), func(t *testing.T) {
 					ranges := sym.NewDims()
 					extent := func(name string) sym.Expr {
@@ -79,34 +82,37 @@ func (w *writer) weightOf(dt dtype.DType, r *rand.Rand, extents ...int64) *loop.
 	return b
 }
 
-// product multiplies x[m, K] by a weight whose axes for the sum and the columns are given; others are summed over too, by serial loops.
+// product multiplies x[m, K] by a weight whose axes for the sum and the columns are given; others are summed over too,
+// by serial loops.
 func (w *writer) product(kind loop.BufferKind, x, weight *loop.Buffer, depth, columns int) *loop.Buffer {
 	m, n := x.Shape[0], weight.Shape[columns]
-	return w.launch("product", kind, dtype.F32, shape(m, n), []*loop.Buffer{x, weight}, func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
-		acc := b.Local("acc", dtype.F32, m, n)
-		b.Nest(loop.Each, "z", acc.Shape, func(i []sym.Expr) { b.Store(acc, i, f32(0)) })
-		rank := len(weight.Shape)
-		origin, first := zeros(rank), zero
-		var descend func(axis int)
-		descend = func(axis int) {
-			switch {
-			case axis == rank:
-				b.Contract(m, n, weight.Shape[depth], acc.Tile(zeros(2), unit(2, 0), unit(2, 1)),
-					in[0].Tile(shape(zero, first.Mul(weight.Shape[depth])), unit(2, 0), unit(2, 1)), in[1].Tile(append([]sym.Expr(nil), origin...), unit(rank, depth), unit(rank, columns)))
-			case axis == depth || axis == columns:
-				descend(axis + 1)
-			default:
-				b.Serial("h", weight.Shape[axis], func(h sym.Expr) {
-					before := first
-					origin[axis], first = h, first.Mul(weight.Shape[axis]).Add(h)
+	return w.launch("product", kind, dtype.F32, shape(m, n), []*loop.Buffer{x, weight},
+		func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
+			acc := b.Local("acc", dtype.F32, m, n)
+			b.Nest(loop.Each, "z", acc.Shape, func(i []sym.Expr) { b.Store(acc, i, f32(0)) })
+			rank := len(weight.Shape)
+			origin, first := zeros(rank), zero
+			var descend func(axis int)
+			descend = func(axis int) {
+				switch {
+				case axis == rank:
+					b.Contract(m, n, weight.Shape[depth], acc.Tile(zeros(2), unit(2, 0), unit(2, 1)),
+						in[0].Tile(shape(zero, first.Mul(weight.Shape[depth])), unit(2, 0), unit(2, 1)),
+						in[1].Tile(append([]sym.Expr(nil), origin...), unit(rank, depth), unit(rank, columns)))
+				case axis == depth || axis == columns:
 					descend(axis + 1)
-					origin[axis], first = zero, before
-				})
+				default:
+					b.Serial("h", weight.Shape[axis], func(h sym.Expr) {
+						before := first
+						origin[axis], first = h, first.Mul(weight.Shape[axis]).Add(h)
+						descend(axis + 1)
+						origin[axis], first = zero, before
+					})
+				}
 			}
-		}
-		descend(0)
-		b.Nest(loop.Each, "o", acc.Shape, func(i []sym.Expr) { b.Store(out, i, acc.Load(i...)) })
-	})
+			descend(0)
+			b.Nest(loop.Each, "o", acc.Shape, func(i []sym.Expr) { b.Store(out, i, acc.Load(i...)) })
+		})
 }
 
 // detach gives a clone weights of its own.
@@ -126,7 +132,8 @@ func detach(m *loop.Module) *loop.Module {
 	return c
 }
 
-// laterWeights puts in the place of weights the same elements, deferred: permuted, at odd addresses, in another shape, or computed.
+// laterWeights puts in the place of weights the same elements, deferred: permuted, at odd addresses, in another shape,
+// or computed.
 func laterWeights(r *rand.Rand, m *loop.Module) {
 	for _, b := range m.Buffers {
 		if b.Kind != loop.Weight {
@@ -188,19 +195,22 @@ var packCases = []struct {
 	}},
 	{"two products", "[3, 9, 16]", func(r *rand.Rand, w *writer) {
 		weight := w.weight(r, 9, 35)
-		x, y := w.buffer(loop.Input, dtype.F32, shape(number(20), number(9))), w.buffer(loop.Input, dtype.F32, shape(one, number(9)))
+		x, y := w.buffer(loop.Input, dtype.F32, shape(number(20), number(9))),
+			w.buffer(loop.Input, dtype.F32, shape(one, number(9)))
 		w.product(loop.Output, y, weight, 0, 1)
 		w.product(loop.Output, x, weight, 0, 1)
 	}},
 	{"both ways", "[3, 9, 16] [1, 35, 16]", func(r *rand.Rand, w *writer) {
 		weight := w.weight(r, 9, 35)
-		x, y := w.buffer(loop.Input, dtype.F32, shape(number(20), number(9))), w.buffer(loop.Input, dtype.F32, shape(number(20), number(35)))
+		x, y := w.buffer(loop.Input, dtype.F32, shape(number(20), number(9))),
+			w.buffer(loop.Input, dtype.F32, shape(number(20), number(35)))
 		w.product(loop.Output, x, weight, 0, 1)
 		w.product(loop.Output, y, weight, 1, 0)
 	}},
 	{"one row and many, both ways", "[1, 35, 16] [1, 9, 40]", func(r *rand.Rand, w *writer) {
 		weight := w.weight(r, 9, 35)
-		x, y := w.buffer(loop.Input, dtype.F32, shape(one, number(9))), w.buffer(loop.Input, dtype.F32, shape(number(20), number(35)))
+		x, y := w.buffer(loop.Input, dtype.F32, shape(one, number(9))),
+			w.buffer(loop.Input, dtype.F32, shape(number(20), number(35)))
 		w.product(loop.Output, y, weight, 1, 0)
 		w.product(loop.Output, x, weight, 0, 1)
 	}},
@@ -278,7 +288,8 @@ func TestPieces(t *testing.T) {
 		if dt != dtype.F32 {
 			group = []int64{1, 2, 4}[r.Intn(3)]
 		}
-		p := &Pack{Buffer: b, Width: []int64{4, 8, 16, 24, 64}[r.Intn(5)], Group: group, from: b.Data, old: old, columns: axes[0], depth: axes[1]}
+		p := &Pack{Buffer: b, Width: []int64{4, 8, 16, 24, 64}[r.Intn(5)], Group: group, from: b.Data, old: old,
+			columns: axes[0], depth: axes[1]}
 		if !p.lay() {
 			t.Fatal("a weight cannot be packed")
 		}
@@ -307,12 +318,14 @@ func TestPieces(t *testing.T) {
 			flat++
 		})
 		if !packed.Equal(want) {
-			t.Fatalf("%v with columns along %d and sums along %d, in panels of %d and pieces of %d bytes, is not packed as it should be", old, p.columns, p.depth, p.Width, p.piece)
+			t.Fatalf("%v with columns along %d and sums along %d, in panels of %d and pieces of %d bytes, is not packed as it "+
+				"should be", old, p.columns, p.depth, p.Width, p.piece)
 		}
 	}
 }
 
-// TestProductsHaveTilesForWorkers cuts a product with few columns into several tiles, and leaves one whole that is too small.
+// TestProductsHaveTilesForWorkers cuts a product with few columns into several tiles, and leaves one whole that is too
+// small.
 func TestProductsHaveTilesForWorkers(t *testing.T) {
 	amd, intel := target.Tile{Rows: 8, Columns: 48}, target.Tile{Rows: 14, Columns: 32}
 	for _, c := range []struct {
@@ -320,13 +333,17 @@ func TestProductsHaveTilesForWorkers(t *testing.T) {
 		tile                 target.Tile
 	}{
 		{196, 64, 384, 4, 8, amd}, {49, 320, 960, 7, 14, amd}, {30, 64, 64, 1, 1, amd}, {3136, 24, 144, 9, 32, amd},
-		{64, 512, 2048, 4, 4, intel}, {64, 512, 2047, 11, 11, intel}, {256, 256, 1024, 8, 8, intel}, {49, 320, 960, 7, 14, intel},
+		{64, 512, 2048, 4, 4, intel}, {64, 512, 2047, 11, 11, intel}, {256, 256, 1024, 8, 8, intel},
+		{49, 320, 960, 7, 14, intel},
 	} {
 		b := loop.NewBuilder("product")
-		x, w, y := b.Param("x", loop.Read, dtype.F32, constants([]int64{c.m, c.k})), b.Param("w", loop.Read, dtype.F32, constants([]int64{c.k, c.n})), b.Param("y", loop.Write, dtype.F32, constants([]int64{c.m, c.n}))
+		x, w, y := b.Param("x", loop.Read, dtype.F32, constants([]int64{c.m, c.k})),
+			b.Param("w", loop.Read, dtype.F32, constants([]int64{c.k, c.n})),
+			b.Param("y", loop.Write, dtype.F32, constants([]int64{c.m, c.n}))
 		acc := b.Local("acc", dtype.F32, number(c.m), number(c.n))
 		b.Nest(loop.Each, "z", acc.Shape, func(i []sym.Expr) { b.Store(acc, i, f32(0)) })
-		b.Contract(number(c.m), number(c.n), number(c.k), acc.Tile(zeros(2), unit(2, 0), unit(2, 1)), x.Tile(zeros(2), unit(2, 0), unit(2, 1)), w.Tile(zeros(2), unit(2, 0), unit(2, 1)))
+		b.Contract(number(c.m), number(c.n), number(c.k), acc.Tile(zeros(2), unit(2, 0), unit(2, 1)),
+			x.Tile(zeros(2), unit(2, 0), unit(2, 1)), w.Tile(zeros(2), unit(2, 0), unit(2, 1)))
 		b.Nest(loop.Each, "o", acc.Shape, func(i []sym.Expr) { b.Store(y, i, acc.Load(i...)) })
 		machine, err := target.For("avx512", 2)
 		if err != nil {
@@ -353,13 +370,15 @@ func TestProductsHaveTilesForWorkers(t *testing.T) {
 	}
 }
 
-// TestWiderPanels: panels are four or three vectors wide if whole panels are, or nearly all of them, they stay near, and
-// there are rows for several of their tiles.
+// TestWiderPanels: panels are four or three vectors wide if whole panels are, or nearly all of them, they stay near,
+// and there are rows for several of their tiles.
 func TestWiderPanels(t *testing.T) {
 	for _, c := range []struct{ m, k, n, want int64 }{
 		{98, 512, 256, 64}, {98, 1024, 256, 64}, {98, 1 << 20, 256, 64}, {20, 512, 256, 32}, {98, 512, 250, 64},
-		{98, 1024, 240, 48}, {98, 1024, 192, 48}, {98, 512, 192, 64}, {98, 2048, 256, 64}, {98, 4096, 240, 32}, {130, 4096, 240, 48},
-		{98, 512, 224, 32}, {130, 4096, 1024, 64}, {98, 2047, 1024, 48}, {40, 1024, 1024, 48}, {98, 512, 592, 48}, {98, 512, 112, 32}, {30, 512, 592, 32}, {98, 512, 64, 64}, {98, 512, 48, 48}, {20, 512, 48, 48},
+		{98, 1024, 240, 48}, {98, 1024, 192, 48}, {98, 512, 192, 64}, {98, 2048, 256, 64}, {98, 4096, 240, 32},
+		{130, 4096, 240, 48},
+		{98, 512, 224, 32}, {130, 4096, 1024, 64}, {98, 2047, 1024, 48}, {40, 1024, 1024, 48}, {98, 512, 592, 48},
+		{98, 512, 112, 32}, {30, 512, 592, 32}, {98, 512, 64, 64}, {98, 512, 48, 48}, {20, 512, 48, 48},
 	} {
 		b := loop.NewBuilder("product")
 		x := b.Param("x", loop.Read, dtype.F32, constants([]int64{c.m, c.k}))
@@ -367,7 +386,8 @@ func TestWiderPanels(t *testing.T) {
 		y := b.Param("y", loop.Write, dtype.F32, constants([]int64{c.m, c.n}))
 		acc := b.Local("acc", dtype.F32, number(c.m), number(c.n))
 		b.Nest(loop.Each, "z", acc.Shape, func(i []sym.Expr) { b.Store(acc, i, f32(0)) })
-		b.Contract(number(c.m), number(c.n), number(c.k), acc.Tile(zeros(2), unit(2, 0), unit(2, 1)), x.Tile(zeros(2), unit(2, 0), unit(2, 1)), w.Tile(zeros(2), unit(2, 0), unit(2, 1)))
+		b.Contract(number(c.m), number(c.n), number(c.k), acc.Tile(zeros(2), unit(2, 0), unit(2, 1)),
+			x.Tile(zeros(2), unit(2, 0), unit(2, 1)), w.Tile(zeros(2), unit(2, 0), unit(2, 1)))
 		b.Nest(loop.Each, "o", acc.Shape, func(i []sym.Expr) { b.Store(y, i, acc.Load(i...)) })
 		machine, err := target.For("avx512", 1)
 		if err != nil {
@@ -388,11 +408,12 @@ func TestWiderPanels(t *testing.T) {
 	}
 }
 
-// TestPanelsOnce: a transposed right operand is gathered for products of every number of columns, so that none is read with its
-// columns apart.
+// TestPanelsOnce: a transposed right operand is gathered for products of every number of columns, so that none is read
+// with its columns apart.
 func TestPanelsOnce(t *testing.T) {
 	for _, columns := range []int64{48, 64} { // three vectors, four
-		machine := target.Machine{Name: "wide", VectorBytes: 64, Tile: target.Tile{Rows: 8, Columns: columns}, Limits: target.Limits{Scratch: 8 << 20, Registers: 32, L1: 32 << 10, L2: 1 << 20}}
+		machine := target.Machine{Name: "wide", VectorBytes: 64, Tile: target.Tile{Rows: 8, Columns: columns},
+			Limits: target.Limits{Scratch: 8 << 20, Registers: 32, L1: 32 << 10, L2: 1 << 20}}
 		for m := int64(2); m <= 530; m++ {
 			b := loop.NewBuilder("product")
 			rows, depth := sym.Var(sym.User("n")), number(70)
@@ -402,7 +423,8 @@ func TestPanelsOnce(t *testing.T) {
 			acc := b.Local("acc", dtype.F32, rows, number(m))
 			b.Nest(loop.Each, "z", acc.Shape, func(i []sym.Expr) { b.Store(acc, i, f32(0)) })
 			down, right := shape(one, zero), shape(zero, one)
-			b.Contract(rows, number(m), depth, acc.Tile(shape(zero, zero), down, right), x.Tile(shape(zero, zero), down, right), w.Tile(shape(zero, zero), right, down))
+			b.Contract(rows, number(m), depth, acc.Tile(shape(zero, zero), down, right), x.Tile(shape(zero, zero), down, right),
+				w.Tile(shape(zero, zero), right, down))
 			b.Nest(loop.Each, "o", y.Shape, func(i []sym.Expr) { b.Store(y, i, acc.Load(i...)) })
 			k := b.Kernel
 			k.Dims = loop.FreeDims(k)

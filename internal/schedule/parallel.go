@@ -7,16 +7,16 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// What a tile should take, in estimated nanoseconds, and when a kernel is worth cutting at all. Tiles depend on shapes, never
-// on the number of threads, so that results do not either.
+// What a tile should take, in estimated nanoseconds, and when a kernel is worth cutting at all. Tiles depend on shapes,
+// never on the number of threads, so that results do not either.
 const (
 	tileTime  = 25_000
 	largeTile = 150_000 // a loop whose iterations take longer is cut further inside
 	wholeTime = 25_000
 )
 
-// chooseTiles makes the outermost each-loops of a kernel parallel, as many of them as give tiles that are worth a call, and
-// cuts the last of them (or a vector loop that stands alone) into blocks of iterations.
+// chooseTiles makes the outermost each-loops of a kernel parallel, as many of them as give tiles that are worth a call,
+// and cuts the last of them (or a vector loop that stands alone) into blocks of iterations.
 func chooseTiles(s *scheduler, k *loop.Kernel) bool {
 	if !s.apart(k) {
 		return false
@@ -64,7 +64,8 @@ func (c *coster) tiles(f *loop.For, names *namer) loop.Stmt {
 	}
 	inner, ok := loop.Only(f.Body)
 	cost := c.of(f.Body)
-	deeper := ok && (inner.Kind == loop.Each || inner.Kind == loop.Vector && c.lengthy(inner)) && !mentions(inner.Extent, f.Var)
+	deeper := ok && (inner.Kind == loop.Each || inner.Kind == loop.Vector && c.lengthy(inner)) &&
+		!mentions(inner.Extent, f.Var)
 	switch {
 	case cost > c.large && deeper, deeper && isOne(f.Extent):
 		return &loop.For{Kind: loop.Parallel, Var: f.Var, Extent: f.Extent, Body: []loop.Stmt{c.tiles(inner, names)}}
@@ -150,8 +151,8 @@ func (c *coster) cutInto(f *loop.For, size sym.Expr, names *namer) *loop.For {
 		&loop.For{Kind: f.Kind, Var: i, Extent: length, Body: body}}}
 }
 
-// volume is the product of the extents of the loops inside a body that depend on dimensions: what its work is proportional to, of
-// the nest that has most of it.
+// volume is the product of the extents of the loops inside a body that depend on dimensions: what its work is
+// proportional to, of the nest that has most of it.
 func volume(body []loop.Stmt) sym.Expr {
 	result := one
 	for _, s := range body {
@@ -170,8 +171,8 @@ func volume(body []loop.Stmt) sym.Expr {
 	return result
 }
 
-// apart reports whether the kernel is nothing but loops whose iterations, and which among themselves, are independent: no
-// nest touches what another stores to, unless both store to places that are apart along some axis.
+// apart reports whether the kernel is nothing but loops whose iterations, and which among themselves, are independent:
+// no nest touches what another stores to, unless both store to places that are apart along some axis.
 func (s *scheduler) apart(k *loop.Kernel) bool {
 	for _, stmt := range k.Body {
 		f, ok := stmt.(*loop.For)

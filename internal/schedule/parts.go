@@ -29,8 +29,9 @@ type parting struct {
 	at   map[loop.Step]int // where a step of the list is, or the one that it is inside
 }
 
-// putParts has kernels write what they make where another would only move it to: into their slice of what is put together. The whole then is alive from the first
-// part on. That may need a larger arena: then what makes it larger stays as it was.
+// putParts has kernels write what they make where another would only move it to: into their slice of what is put
+// together. The whole then is alive from the first part on. That may need a larger arena: then what makes it larger
+// stays as it was.
 func (s *scheduler) putParts() error {
 	if s.kept = s.options.Kept; s.kept == nil {
 		s.kept = map[string]string{}
@@ -124,7 +125,8 @@ type saved struct {
 
 func (s *scheduler) save() *saved {
 	m := s.module
-	v := &saved{laid: maps.Clone(s.laid), kernels: slices.Clone(m.Kernels), buffers: slices.Clone(m.Buffers), lists: map[*[]loop.Step][]loop.Step{}}
+	v := &saved{laid: maps.Clone(s.laid), kernels: slices.Clone(m.Kernels), buffers: slices.Clone(m.Buffers),
+		lists: map[*[]loop.Step][]loop.Step{}}
 	for _, b := range m.Buffers {
 		v.views = append(v.views, b.View)
 	}
@@ -144,8 +146,9 @@ func (s *scheduler) restore(v *saved) {
 	s.findShared()
 }
 
-// putAll goes through all lists, from the last step to the first, so that what is put together of what is put together finds its place. It returns the names of the
-// kernels of which a part, or the whole, is now written where it belongs; allowed, where not nil, are those that may be.
+// putAll goes through all lists, from the last step to the first, so that what is put together of what is put together
+// finds its place. It returns the names of the kernels of which a part, or the whole, is now written where it belongs;
+// allowed, where not nil, are those that may be.
 func (s *scheduler) putAll(allowed map[string]bool) (done []string) {
 	s.eachList(&s.module.Body, func(list *[]loop.Step) {
 		p := &parting{scheduler: s, list: list, top: list == &s.module.Body}
@@ -240,7 +243,8 @@ func (p *parting) put(i int, l *loop.Launch, allowed map[string]bool) bool {
 
 func keptKey(from, whole *loop.Buffer) string { return from.Name + " " + whole.Root().Name }
 
-// isThere reports whether all pieces of a result lie in another whole already, as they do in this one. The result then becomes a part of that.
+// isThere reports whether all pieces of a result lie in another whole already, as they do in this one. The result then
+// becomes a part of that.
 func (p *parting) isThere(i int, l *loop.Launch, out int, list []*piece) bool {
 	whole, shape := l.Args[out], l.Kernel.Params[out].Shape
 	to := spot{}
@@ -276,7 +280,8 @@ func (p *parting) isThere(i int, l *loop.Launch, out int, list []*piece) bool {
 	return p.place(i, whole, to, shape) == ""
 }
 
-// mayBegin is empty if the result of the step at a place may be written earlier, part by part: nothing else writes it, and nothing reads it before.
+// mayBegin is empty if the result of the step at a place may be written earlier, part by part: nothing else writes it,
+// and nothing reads it before.
 func (p *parting) mayBegin(i int, whole *loop.Buffer) (why string) {
 	root := whole.Root()
 	if p.laid[whole] {
@@ -307,7 +312,8 @@ func (p *parting) decided(shape []sym.Expr) bool {
 	})
 }
 
-// place puts a buffer, all of its storage, where a later step at i of the list would move it: elements of shape go to a spot. It says why where that cannot be.
+// place puts a buffer, all of its storage, where a later step at i of the list would move it: elements of shape go to a
+// spot. It says why where that cannot be.
 func (p *parting) place(i int, b *loop.Buffer, to spot, shape []sym.Expr) (why string) {
 	root := b.Root()
 	switch {
@@ -329,7 +335,8 @@ func (p *parting) place(i int, b *loop.Buffer, to spot, shape []sym.Expr) (why s
 			continue
 		}
 		own := spotOf(other)
-		if !isZero(own.offset) || other.View != nil && other.View.Strides != nil || !p.equal(sym.Product(other.Shape...), sym.Product(shape...)) {
+		if !isZero(own.offset) || other.View != nil && other.View.Strides != nil ||
+			!p.equal(sym.Product(other.Shape...), sym.Product(shape...)) {
 			return whyRead
 		}
 		at, ok := p.under(to, shape, other.Shape)
@@ -377,7 +384,10 @@ func (p *parting) place(i int, b *loop.Buffer, to spot, shape []sym.Expr) (why s
 		p.laid[other] = true
 	}
 	// What lies in a buffer comes after it.
-	p.module.Buffers = slices.DeleteFunc(p.module.Buffers, func(other *loop.Buffer) bool { _, is := spots[other]; return is })
+	p.module.Buffers = slices.DeleteFunc(p.module.Buffers, func(other *loop.Buffer) bool {
+		_, is := spots[other]
+		return is
+	})
 	var order []*loop.Buffer
 	for other := range spots {
 		order = append(order, other)
@@ -458,7 +468,8 @@ func (p *parting) drop(i int, l *loop.Launch) {
 	*p.list = slices.Delete(*p.list, i, i+1)
 }
 
-// keep leaves the pieces in a kernel that are not where they belong: each writes a part of the whole. It is several kernels where one would need too many operands.
+// keep leaves the pieces in a kernel that are not where they belong: each writes a part of the whole. It is several
+// kernels where one would need too many operands.
 func (p *parting) keep(i, out int, whole spot, rest []*piece) {
 	l := (*p.list)[i].(*loop.Launch)
 	if len(rest) == 0 {
@@ -501,7 +512,8 @@ func (p *parting) moving(l *loop.Launch, out int, whole spot, pieces []*piece) *
 		at := whole.box(piece)
 		part := &loop.Buffer{Name: l.Args[out].Name + ".part", Kind: loop.Temp, DType: to.DType, Shape: piece.extents,
 			View: &loop.View{Of: whole.root, Offset: at.offset, Strides: at.strides}, Source: l.Args[out].Source}
-		param := &loop.Param{Name: names.name(to.Name), Access: loop.Write, DType: to.DType, Shape: piece.extents, Strides: at.strides}
+		param := &loop.Param{Name: names.name(to.Name), Access: loop.Write, DType: to.DType, Shape: piece.extents,
+			Strides: at.strides}
 		if p.rowMajor(at.strides, piece.extents) {
 			part.View.Strides, param.Strides = nil, nil
 		}

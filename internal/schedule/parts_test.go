@@ -18,17 +18,18 @@ func (w *writer) concat(kind loop.BufferKind, axis int, xs ...*loop.Buffer) *loo
 
 // window is the sum of a row's neighbours: what it reads cannot be computed where it is read.
 func (w *writer) window(kind loop.BufferKind, x *loop.Buffer) *loop.Buffer {
-	return w.launch("window", kind, x.DType, x.Shape, []*loop.Buffer{x}, func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
-		b.Nest(loop.Each, "i", x.Shape, func(i []sym.Expr) {
-			total := b.Var("t", f32(0))
-			b.Serial("k", x.Shape[len(i)-1], func(k sym.Expr) {
-				j := append([]sym.Expr(nil), i...)
-				j[len(i)-1] = k
-				b.Reduce(total, loop.Add, in[0].Load(j...))
+	return w.launch("window", kind, x.DType, x.Shape, []*loop.Buffer{x},
+		func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
+			b.Nest(loop.Each, "i", x.Shape, func(i []sym.Expr) {
+				total := b.Var("t", f32(0))
+				b.Serial("k", x.Shape[len(i)-1], func(k sym.Expr) {
+					j := append([]sym.Expr(nil), i...)
+					j[len(i)-1] = k
+					b.Reduce(total, loop.Add, in[0].Load(j...))
+				})
+				b.Store(out, i, loop.Apply2(loop.Add, total, in[0].Load(i...)))
 			})
-			b.Store(out, i, loop.Apply2(loop.Add, total, in[0].Load(i...)))
 		})
-	})
 }
 
 // checkParts schedules a module and compares what it computes; it returns the schedule.
@@ -81,7 +82,8 @@ func TestParts(t *testing.T) {
 	}{
 		{"columns of two products", 3, "0 copies", func(w *writer) {
 			x := input(w, 20, 16)
-			w.window(loop.Output, w.concat(loop.Temp, 1, w.product(loop.Temp, x, input(w, 16, 24), 0, 1), w.product(loop.Temp, x, input(w, 16, 40), 0, 1)))
+			w.window(loop.Output, w.concat(loop.Temp, 1, w.product(loop.Temp, x, input(w, 16, 24), 0, 1),
+				w.product(loop.Temp, x, input(w, 16, 40), 0, 1)))
 		}},
 		{"straight into a result", 2, "0 copies", func(w *writer) {
 			w.concat(loop.Output, 0, w.window(loop.Temp, input(w, 3, 16)), w.window(loop.Temp, input(w, 5, 16)))
@@ -106,10 +108,12 @@ func TestParts(t *testing.T) {
 			w.window(loop.Output, w.concat(loop.Temp, 1, y, x, y))
 		}},
 		{"not: a result", 4, "it is a result of its own", func(w *writer) {
-			w.window(loop.Output, w.concat(loop.Temp, 1, w.window(loop.Output, input(w, 9, 16)), w.window(loop.Temp, input(w, 9, 16))))
+			w.window(loop.Output, w.concat(loop.Temp, 1, w.window(loop.Output, input(w, 9, 16)),
+				w.window(loop.Temp, input(w, 9, 16))))
 		}},
 		{"not: columns of one element", 4, "few of them together", func(w *writer) {
-			w.window(loop.Output, w.concat(loop.Temp, 1, w.window(loop.Temp, input(w, 9, 1)), w.window(loop.Temp, input(w, 9, 1))))
+			w.window(loop.Output, w.concat(loop.Temp, 1, w.window(loop.Temp, input(w, 9, 1)),
+				w.window(loop.Temp, input(w, 9, 1))))
 		}},
 	} {
 		t.Run(c.title, func(t *testing.T) {
@@ -159,7 +163,8 @@ func TestPartsAndTheArena(t *testing.T) {
 	}
 }
 
-// TestRandomParts puts random values together along random axes, ragged and empty ones, with several readers, and for sizes that only the run knows.
+// TestRandomParts puts random values together along random axes, ragged and empty ones, with several readers, and for
+// sizes that only the run knows.
 func TestRandomParts(t *testing.T) {
 	r := rand.New(rand.NewSource(11))
 	placed := 0
@@ -234,18 +239,19 @@ func (w *writer) once(kind loop.BufferKind, axis int, xs []*loop.Buffer) *loop.B
 	for _, x := range xs {
 		extents[axis] = extents[axis].Add(x.Shape[axis])
 	}
-	return w.launch("concat", kind, xs[0].DType, extents, distinct, func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
-		begin := zero
-		for _, x := range xs {
-			from := in[at[x]]
-			b.Nest(loop.Each, "i", from.Shape, func(i []sym.Expr) {
-				to := append([]sym.Expr(nil), i...)
-				to[axis] = to[axis].Add(begin)
-				b.Store(out, to, from.Load(i...))
-			})
-			begin = begin.Add(from.Shape[axis])
-		}
-	})
+	return w.launch("concat", kind, xs[0].DType, extents, distinct,
+		func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
+			begin := zero
+			for _, x := range xs {
+				from := in[at[x]]
+				b.Nest(loop.Each, "i", from.Shape, func(i []sym.Expr) {
+					to := append([]sym.Expr(nil), i...)
+					to[axis] = to[axis].Add(begin)
+					b.Store(out, to, from.Load(i...))
+				})
+				begin = begin.Add(from.Shape[axis])
+			}
+		})
 }
 
 // TestManyParts: what is left of a kernel whose parts are written elsewhere takes no more operands than there may be.

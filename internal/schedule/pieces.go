@@ -7,7 +7,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// piece is one nest of a kernel whose nests write disjoint boxes of its only result: where the box begins and how large it is, along the result's axes.
+// piece is one nest of a kernel whose nests write disjoint boxes of its only result: where the box begins and how large
+// it is, along the result's axes.
 type piece struct {
 	nest           loop.Stmt
 	begin, extents []sym.Expr
@@ -100,8 +101,10 @@ func (s *scheduler) overDimensions(e sym.Expr) bool {
 	return !slices.ContainsFunc(e.Vars(), func(name sym.Name) bool { _, ok := s.dims.Get(name); return !ok })
 }
 
-// movedWhole is the parameter of which a nest stores every element, once and as it is, and the result's axis for each of its own.
-func (s *scheduler) movedWhole(k *loop.Kernel, nest loop.Stmt, store *loop.Store, loops map[sym.Name]*loop.For, axisOf map[sym.Name]int) (int, []int) {
+// movedWhole is the parameter of which a nest stores every element, once and as it is, and the result's axis for each
+// of its own.
+func (s *scheduler) movedWhole(k *loop.Kernel, nest loop.Stmt, store *loop.Store, loops map[sym.Name]*loop.For,
+	axisOf map[sym.Name]int) (int, []int) {
 	load, ok := store.X.(*loop.Load)
 	if !ok || load.Mask != nil {
 		return -1, nil

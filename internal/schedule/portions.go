@@ -9,10 +9,12 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// What a kernel needs of a weight at a time: rows that indices choose, or one stretch after the other. Both change a scheduled kernel's indices and the extent of one loop, and no
-// more: each result is computed by the same operations in the same order.
+// What a kernel needs of a weight at a time: rows that indices choose, or one stretch after the other. Both change a
+// scheduled kernel's indices and the extent of one loop, and no more: each result is computed by the same operations in
+// the same order.
 
-// Chosen is a kernel whose parameter Param no longer is a table but the rows of it that a run asks for, in the order of parameter Index's elements.
+// Chosen is a kernel whose parameter Param no longer is a table but the rows of it that a run asks for, in the order of
+// parameter Index's elements.
 type Chosen struct {
 	Kernel        *loop.Kernel
 	Param, Index  int
@@ -20,8 +22,8 @@ type Chosen struct {
 	Shape, Stride []sym.Expr // of the table as a copy of rows wants it: the axes that number its rows, then a row's own
 }
 
-// Choose has a kernel read chosen rows of the parameter at a place; nil if it does not read it so: only by loads that all go by one index, which it checks, and which is an
-// element of another parameter.
+// Choose has a kernel read chosen rows of the parameter at a place; nil if it does not read it so: only by loads that
+// all go by one index, which it checks, and which is an element of another parameter.
 func Choose(k *loop.Kernel, param int) *Chosen {
 	table := k.Params[param]
 	shape, ok := numbers(table.Shape)
@@ -61,7 +63,9 @@ func Choose(k *loop.Kernel, param int) *Chosen {
 	if !fixed || low != 0 || from == nil || from.Mask != nil {
 		return nil
 	}
-	c := &Chosen{Param: param, Index: slices.IndexFunc(k.Params, func(p *loop.Param) bool { return p.Name == from.From }), Rows: high + 1}
+	c := &Chosen{Param: param, Index: slices.IndexFunc(k.Params, func(p *loop.Param) bool {
+		return p.Name == from.From
+	}), Rows: high + 1}
 	if c.Index < 0 || k.Params[c.Index].Access != loop.Read || k.Params[c.Index].Strides != nil {
 		return nil
 	}
@@ -93,7 +97,8 @@ func Choose(k *loop.Kernel, param int) *Chosen {
 	return c
 }
 
-// numbering finds the checked value that chooses a row by some axes of an index: by one, or, of a packed table, by the panel and the column in it.
+// numbering finds the checked value that chooses a row by some axes of an index: by one, or, of a packed table, by the
+// panel and the column in it.
 func numbering(index []sym.Expr, shape []int64, checks map[sym.Name]*loop.Check) (by *loop.Check, axes []int) {
 	for axis, e := range index {
 		for _, name := range e.Vars() {
@@ -126,7 +131,8 @@ func numbering(index []sym.Expr, shape []int64, checks map[sym.Name]*loop.Check)
 	return nil, nil
 }
 
-// element is the load of the integer that a checked value is, or is counted from the end by: rows + the integer, where that is negative.
+// element is the load of the integer that a checked value is, or is counted from the end by: rows + the integer, where
+// that is negative.
 func element(x loop.Expr, rows int64, lets map[string]loop.Expr) *loop.Load {
 	x = named(x, lets)
 	if s, is := x.(*loop.Select); is {
@@ -157,7 +163,8 @@ func element(x loop.Expr, rows int64, lets map[string]loop.Expr) *loop.Load {
 
 // alike reports whether two loads are of the same element.
 func alike(a, b *loop.Load) bool {
-	return a == b || b != nil && a.From == b.From && a.Mask == nil && b.Mask == nil && slices.EqualFunc(a.Index, b.Index, sym.Expr.Equal)
+	return a == b || b != nil && a.From == b.From && a.Mask == nil && b.Mask == nil &&
+		slices.EqualFunc(a.Index, b.Index, sym.Expr.Equal)
 }
 
 // named is what a name stands for.
@@ -172,8 +179,9 @@ func named(x loop.Expr, lets map[string]loop.Expr) loop.Expr {
 	return x
 }
 
-// Cut is a kernel that can be run a stretch of a weight at a time: by stretches of a loop around all that it does, whose iterations are independent, and each of which reads a stretch of its
-// own of the weight, along Axis, and writes one of its own of each result.
+// Cut is a kernel that can be run a stretch of a weight at a time: by stretches of a loop around all that it does,
+// whose iterations are independent, and each of which reads a stretch of its own of the weight, along Axis, and writes
+// one of its own of each result.
 type Cut struct {
 	Extent int64 // of the loop
 	Axis   int
@@ -192,7 +200,8 @@ type move struct {
 	step int64
 }
 
-// CutBy finds the loop by which a kernel can read the parameter at a place in stretches, the finest of several; nil if none will do.
+// CutBy finds the loop by which a kernel can read the parameter at a place in stretches, the finest of several; nil if
+// none will do.
 func CutBy(k *loop.Kernel, param int, dims *sym.Dims) *Cut {
 	if k.Params[param].Access != loop.Read || k.Params[param].Strides != nil {
 		return nil
@@ -234,7 +243,8 @@ func CutBy(k *loop.Kernel, param int, dims *sym.Dims) *Cut {
 	return best
 }
 
-// follow finds how the parameters' indices go along with the loop; false if the weight's or a result's do not, one stretch behind the other.
+// follow finds how the parameters' indices go along with the loop; false if the weight's or a result's do not, one
+// stretch behind the other.
 func (c *Cut) follow() bool {
 	accesses := map[string][]loop.Touches{}
 	for _, a := range loop.Accesses(c.kernel.Body) {
@@ -242,7 +252,8 @@ func (c *Cut) follow() bool {
 	}
 	for i, p := range c.kernel.Params {
 		m, ok := c.along(p, accesses[p.Name])
-		if p.Access != loop.Read && p.Access != loop.Write || (p.Access == loop.Write || i == c.param) && (!ok || m.step == 0) {
+		if p.Access != loop.Read && p.Access != loop.Write || (p.Access == loop.Write || i == c.param) &&
+			(!ok || m.step == 0) {
 			return false
 		}
 		c.moves = append(c.moves, m)
@@ -251,7 +262,8 @@ func (c *Cut) follow() bool {
 	return true
 }
 
-// along finds how a parameter's indices go along with the loop: one axis of them moves on by one step, the same everywhere, and reaches no further within an iteration.
+// along finds how a parameter's indices go along with the loop: one axis of them moves on by one step, the same
+// everywhere, and reaches no further within an iteration.
 func (c *Cut) along(p *loop.Param, accesses []loop.Touches) (m move, ok bool) {
 	found := false
 	for _, a := range accesses {
@@ -297,7 +309,8 @@ type Part struct {
 	Offset []int64 // by parameter: where its part begins along that axis
 }
 
-// Part makes the kernel for iterations [begin, end). The weight's part lies by itself, in row-major order; parts of the others lie where they are.
+// Part makes the kernel for iterations [begin, end). The weight's part lies by itself, in row-major order; parts of the
+// others lie where they are.
 func (c *Cut) Part(begin, end int64) *Part {
 	dims := c.dims.Clone()
 	dims.Set(c.loop, sym.Range{Max: end - begin - 1})
@@ -354,7 +367,9 @@ func (c *Cut) Part(begin, end int64) *Part {
 		if m.step == 0 {
 			continue
 		}
-		if i != c.param && p.Strides == nil && slices.ContainsFunc(p.Shape[:m.axis], func(e sym.Expr) bool { return !e.Equal(one) }) {
+		if i != c.param && p.Strides == nil && slices.ContainsFunc(p.Shape[:m.axis], func(e sym.Expr) bool {
+			return !e.Equal(one)
+		}) {
 			p.Strides = loop.RowMajor(p.Shape)
 		}
 		p.Shape = slices.Clone(p.Shape)

@@ -6,8 +6,8 @@ import (
 )
 
 // rejoin merges two neighbouring axes of a parameter where some access takes one integer apart into a quotient and a
-// remainder to index them, and every access is linear in its variables once they are put together again. Pointwise convolutions
-// over all positions at once need it.
+// remainder to index them, and every access is linear in its variables once they are put together again. Pointwise
+// convolutions over all positions at once need it.
 func rejoin(s *scheduler, k *loop.Kernel) bool {
 	changed := false
 	known := s.within(k)
@@ -45,7 +45,8 @@ func joint2(p *loop.Param, index []sym.Expr, axis int, known *sym.Dims) sym.Expr
 	return known.Simplify(index[axis].Mul(p.Shape[axis+1]).Add(index[axis+1]))
 }
 
-// within is what is known inside a kernel: of the dimensions, and of the variables of loops that run a fixed number of times.
+// within is what is known inside a kernel: of the dimensions, and of the variables of loops that run a fixed number of
+// times.
 func (s *scheduler) within(k *loop.Kernel) *sym.Dims {
 	known := s.dims.Clone()
 	loop.Walk(k.Body, func(stmt loop.Stmt) bool {

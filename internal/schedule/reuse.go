@@ -6,9 +6,10 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// keepInLanes brings a vector loop outside the each-loop around it where its body sums up products with something that each lane reads
-// again in every iteration of that loop, such as a depthwise convolution's weights along a row of pixels: inside, it is read once, and stays in registers. The other
-// factor is then walked in steps, which does only where the second-level cache holds it: from further away, whole lines in order come faster.
+// keepInLanes brings a vector loop outside the each-loop around it where its body sums up products with something that
+// each lane reads again in every iteration of that loop, such as a depthwise convolution's weights along a row of
+// pixels: inside, it is read once, and stays in registers. The other factor is then walked in steps, which does only
+// where the second-level cache holds it: from further away, whole lines in order come faster.
 func keepInLanes(s *scheduler, k *loop.Kernel) bool {
 	if s.machine.Name != target.AMD64Name {
 		return false
@@ -37,7 +38,8 @@ func keepInLanes(s *scheduler, k *loop.Kernel) bool {
 	return changed
 }
 
-// readsAgain reports whether the sums in a vector loop's body have a factor that is read in each lane, without a mask, and not changed by the variable.
+// readsAgain reports whether the sums in a vector loop's body have a factor that is read in each lane, without a mask,
+// and not changed by the variable.
 func readsAgain(v *loop.For, variable sym.Name) bool {
 	found := false
 	loop.Walk(v.Body, func(stmt loop.Stmt) bool {

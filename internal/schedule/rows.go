@@ -8,9 +8,10 @@ import (
 // rowsTogether is the columns below which a contraction for each row is too narrow to pay for packing its left operand.
 const rowsTogether = 160
 
-// gatherRows turns an each-loop around a narrow contraction (one output row of a convolution, say) inside out, where the left operand
-// does not depend on the loop: the local gets an axis for the loop, and the loop goes inside each of the parts, so that consecutive
-// contractions have the same left operand. How many rows stay together is decided where locals are cut.
+// gatherRows turns an each-loop around a narrow contraction (one output row of a convolution, say) inside out, where
+// the left operand does not depend on the loop: the local gets an axis for the loop, and the loop goes inside each of
+// the parts, so that consecutive contractions have the same left operand. How many rows stay together is decided where
+// locals are cut.
 //
 //	each r { local acc; each … acc = …; serial h { contract acc += w[h] * x[r + h] }; each … store }
 //
@@ -40,7 +41,8 @@ func (s *scheduler) rows(f *loop.For, names *namer) []loop.Stmt {
 		return nil
 	}
 	l, ok := f.Body[0].(*loop.Local)
-	if !ok || len(l.Shape) != 2 || anyMentions(l.Shape, f.Var) || s.guess(l.Shape[1]) >= rowsTogether || !s.repeated(f, l) {
+	if !ok || len(l.Shape) != 2 || anyMentions(l.Shape, f.Var) || s.guess(l.Shape[1]) >= rowsTogether ||
+		!s.repeated(f, l) {
 		return nil
 	}
 	local := &loop.Local{Name: l.Name, DType: l.DType, Shape: append([]sym.Expr{f.Extent}, l.Shape...)}
@@ -58,8 +60,8 @@ func (s *scheduler) rows(f *loop.For, names *namer) []loop.Stmt {
 	return (&loop.Rewrite{Stmt: columnsOfRows}).Body(result)
 }
 
-// columnsOfRows makes one contraction of a loop over contractions with a single column each, where the loop moves the column by a
-// fixed step: the loop's iterations become the columns. A convolution along one axis is written so.
+// columnsOfRows makes one contraction of a loop over contractions with a single column each, where the loop moves the
+// column by a fixed step: the loop's iterations become the columns. A convolution along one axis is written so.
 func columnsOfRows(stmt loop.Stmt) []loop.Stmt {
 	same := []loop.Stmt{stmt}
 	f, ok := stmt.(*loop.For)
@@ -82,16 +84,18 @@ func columnsOfRows(stmt loop.Stmt) []loop.Stmt {
 			return same
 		}
 	}
-	to := loop.Tile{Buffer: c.C.Buffer, Origin: append([]sym.Expr{zero}, c.C.Origin[1:]...), Row: c.C.Row, Col: make([]sym.Expr, len(c.C.Col))}
+	to := loop.Tile{Buffer: c.C.Buffer, Origin: append([]sym.Expr{zero}, c.C.Origin[1:]...), Row: c.C.Row,
+		Col: make([]sym.Expr, len(c.C.Col))}
 	for i := range to.Col {
 		to.Col[i] = zero
 	}
 	to.Col[0] = one
-	return []loop.Stmt{&loop.Contract{M: c.M, N: f.Extent, K: c.K, C: to, A: c.A, B: loop.Tile{Buffer: c.B.Buffer, Origin: origin, Row: c.B.Row, Col: step}}}
+	return []loop.Stmt{&loop.Contract{M: c.M, N: f.Extent, K: c.K, C: to, A: c.A,
+		B: loop.Tile{Buffer: c.B.Buffer, Origin: origin, Row: c.B.Row, Col: step}}}
 }
 
-// repeated reports whether the loop's contractions into the local are inside serial loops, with left operands that do not depend on the
-// loop.
+// repeated reports whether the loop's contractions into the local are inside serial loops, with left operands that do
+// not depend on the loop.
 func (s *scheduler) repeated(f *loop.For, l *loop.Local) bool {
 	found, good := false, true
 	for _, a := range loop.Accesses(f.Body) {
@@ -108,7 +112,8 @@ func (s *scheduler) repeated(f *loop.For, l *loop.Local) bool {
 	return found && good
 }
 
-// perRow is one part of the loop's body with the loop inside it: around a Contract, a branch or a nest of each-loops, inside serial loops.
+// perRow is one part of the loop's body with the loop inside it: around a Contract, a branch or a nest of each-loops,
+// inside serial loops.
 func (s *scheduler) perRow(part loop.Stmt, f *loop.For, names *namer) loop.Stmt {
 	if inner, ok := part.(*loop.For); ok && inner.Kind == loop.Serial {
 		if mentions(inner.Extent, f.Var) || len(inner.Body) != 1 {

@@ -15,7 +15,8 @@ type Options struct {
 	// After, where not nil, is given the module's text after each step that is not left out.
 	After func(step string, text func() string)
 
-	// Arena is how many bytes of arena the module needs, as it is now, at some bindings of the dimensions. Nil: nobody counts them.
+	// Arena is how many bytes of arena the module needs, as it is now, at some bindings of the dimensions. Nil: nobody
+	// counts them.
 	Arena func() ([]int64, error)
 	// Kept, where not nil, is given why parts are moved to where they are put together, for Copies.
 	Kept map[string]string
@@ -23,10 +24,12 @@ type Options struct {
 	// Pack is given the weights that are laid out anew, once; it replaces their Data. Nil: they are packed on Go's heap.
 	Pack func(list []*Pack) error
 
-	// Choice is asked for each kernel of products in registers, by the model's nodes that it computes. Nil: all is as the table says.
+	// Choice is asked for each kernel of products in registers, by the model's nodes that it computes. Nil: all is as the
+	// table says.
 	Choice func(nodes string) Choice
 
-	// Refuses says why a machine of blocks cannot run a kernel; nil: it can. What it refuses is scheduled for Host, which then runs it. Nil: nobody is asked.
+	// Refuses says why a machine of blocks cannot run a kernel; nil: it can. What it refuses is scheduled for Host, which
+	// then runs it. Nil: nobody is asked.
 	Refuses func(k *loop.Kernel) error
 	Host    target.Machine
 
@@ -49,12 +52,16 @@ type step struct {
 
 // steps are done in this order: those of the module that come first, then those of each kernel, then the rest.
 var steps = []step{
-	{name: "constants", why: "first: what one element of a constant decides is known to all other steps", module: always((*scheduler).constants)},
+	{name: "constants", why: "first: what one element of a constant decides is known to all other steps",
+		module: always((*scheduler).constants)},
 	{name: "idle", why: "before anything looks at loops", needed: true, module: always((*scheduler).dropIdle)},
-	{name: "fuse", why: "before what changes loops: maps go where results are read, and where they are stored", needed: true,
-		parts: []string{"inline", "epilogue"}, module: always((*scheduler).fuse)},
-	{name: "parts", why: "after fuse, which leaves few kernels, before their loops are changed", module: (*scheduler).putParts},
-	{name: "contractions", why: "after parts, which change where operands lie", needed: true, parts: []string{"pack"}, module: (*scheduler).contractions},
+	{name: "fuse", why: "before what changes loops: maps go where results are read, and where they are stored",
+		needed: true,
+		parts:  []string{"inline", "epilogue"}, module: always((*scheduler).fuse)},
+	{name: "parts", why: "after fuse, which leaves few kernels, before their loops are changed",
+		module: (*scheduler).putParts},
+	{name: "contractions", why: "after parts, which change where operands lie", needed: true, parts: []string{"pack"},
+		module: (*scheduler).contractions},
 	{name: "rejoin", why: "before variables are taken apart further", kernel: rejoin},
 	{name: "cut-contractions", why: "then: it recognises nests as lowering wrote them", kernel: cutContractions},
 	{name: "finish", why: "after contractions, whose sums stay in registers from nest to nest", kernel: finishWhereStored},
@@ -63,8 +70,10 @@ var steps = []step{
 	{name: "lanes", why: "after vectors: it changes where they are", kernel: keepInLanes},
 	{name: "transpositions", why: "after vectors, which it looks for", kernel: blockTranspositions},
 	{name: "tiles", why: "after what changes which loops there are", kernel: chooseTiles},
-	{name: "functions-once", why: "last of a kernel: names for parts of what is stored hide what nests are from the others", kernel: functionsOnce},
-	{name: "courses", why: "after tiles, whose number decides whether workers have enough to do", module: always((*scheduler).inSteps)},
+	{name: "functions-once", why: "last of a kernel: names for parts of what is stored hide what nests are from the " +
+		"others", kernel: functionsOnce},
+	{name: "courses", why: "after tiles, whose number decides whether workers have enough to do",
+		module: always((*scheduler).inSteps)},
 	{name: "outside", why: "last: what still does not fit", needed: true, module: always((*scheduler).moveOut)},
 }
 
@@ -86,8 +95,8 @@ func OptionalSteps() (names []string) {
 // Simplest are the steps that the simplest way to schedule does without: no kernel is joined to another.
 var Simplest = []string{"constants", "inline", "epilogue", "finish"}
 
-// RunWith schedules a module in place. Kernels and launches are replaced and removed; buffers that no step uses any more are
-// dropped, unless they are inputs or outputs. An error means that the module was not well formed.
+// RunWith schedules a module in place. Kernels and launches are replaced and removed; buffers that no step uses any
+// more are dropped, unless they are inputs or outputs. An error means that the module was not well formed.
 func RunWith(m *loop.Module, machine target.Machine, o Options) error {
 	s := &scheduler{module: m, machine: machine, options: o, dims: m.Dims}
 	if s.dims == nil {
@@ -208,9 +217,11 @@ func (s *scheduler) stepped(k *loop.Kernel, step step) *loop.Kernel {
 	return next
 }
 
-// blockKernel is a kernel for blocks of threads; or as it was, for a thread an iteration; or one for the host, if the machine can run neither.
+// blockKernel is a kernel for blocks of threads; or as it was, for a thread an iteration; or one for the host, if the
+// machine can run neither.
 func (s *scheduler) blockKernel(k *loop.Kernel) *loop.Kernel {
-	for _, recipe := range []func(k *loop.Kernel) *loop.Kernel{s.blockOnline, s.blockDirect, s.blockProduct, s.blockSlices, s.blockColumns, s.blockRows, s.blockBody, s.blockTurned} {
+	for _, recipe := range []func(k *loop.Kernel) *loop.Kernel{s.blockOnline, s.blockDirect, s.blockProduct, s.blockSlices,
+		s.blockColumns, s.blockRows, s.blockBody, s.blockTurned} {
 		if next := recipe(k); next != nil && !s.refuses(next) {
 			return next
 		}

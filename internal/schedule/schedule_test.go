@@ -111,7 +111,8 @@ var samples = []sample{
 			b.Contract(n, m, k, acc.Tile(zeros(2), unit(2, 0), unit(2, 1)),
 				x.Tile(shape(at, zero, zero), unit(3, 1), unit(3, 2)), w.Tile(zeros(2), unit(2, 0), unit(2, 1)))
 			b.Nest(loop.Each, "o", acc.Shape, func(i []sym.Expr) {
-				b.Store(y, shape(at, i[0], i[1]), loop.Apply2(loop.Max, f32(0), loop.Apply2(loop.Add, acc.Load(i...), bias.Load(i[1]))))
+				b.Store(y, shape(at, i[0], i[1]), loop.Apply2(loop.Max, f32(0),
+					loop.Apply2(loop.Add, acc.Load(i...), bias.Load(i[1]))))
 			})
 		})
 	}},
@@ -146,7 +147,8 @@ var samples = []sample{
 			acc := b.Local("acc", dtype.F32, out, one)
 			b.Nest(loop.Each, "z", acc.Shape, func(i []sym.Expr) { b.Store(acc, i, f32(0)) })
 			b.Serial("h", number(3), func(h sym.Expr) {
-				b.Contract(out, one, k, acc.Tile(zeros(2), unit(2, 0), unit(2, 1)), w.Tile(shape(zero, zero, h), unit(3, 0), unit(3, 1)),
+				b.Contract(out, one, k, acc.Tile(zeros(2), unit(2, 0), unit(2, 1)),
+					w.Tile(shape(zero, zero, h), unit(3, 0), unit(3, 1)),
 					x.Tile(shape(r[0], zero, r[1].Mul(number(2)).Add(h), zero), unit(4, 1), unit(4, 3)))
 			})
 			b.Nest(loop.Each, "o", acc.Shape, func(i []sym.Expr) {
@@ -233,7 +235,8 @@ var samples = []sample{
 	}},
 }
 
-var machine = target.Machine{Name: "portable", Limits: target.Limits{Scratch: 4 << 20, Operands: 48, Values: 96, L1: 32 << 10, L2: 512 << 10}}
+var machine = target.Machine{Name: "portable", Limits: target.Limits{Scratch: 4 << 20, Operands: 48, Values: 96,
+	L1: 32 << 10, L2: 512 << 10}}
 
 // variants are the step combinations that tests go through.
 func variants(steps int) []Options {
@@ -241,7 +244,8 @@ func variants(steps int) []Options {
 	for bits := range 1 << steps {
 		on := func(i int) bool { return bits>>i&1 != 0 }
 		var o Options
-		for i, names := range [][]string{{"contractions", "cut-contractions"}, {"rejoin", "flatten"}, {"vectors", "lanes", "transpositions"}, {"tiles"}, {"constants", "inline", "functions-once"},
+		for i, names := range [][]string{{"contractions", "cut-contractions"}, {"rejoin", "flatten"},
+			{"vectors", "lanes", "transpositions"}, {"tiles"}, {"constants", "inline", "functions-once"},
 			{"epilogue", "finish"}} {
 			if on(i) {
 				o.Without = append(o.Without, names...)
@@ -299,7 +303,9 @@ func interpret(k *loop.Kernel, list []*tensor.Tensor, dims map[sym.Name]int64) e
 func TestKernels(t *testing.T) {
 	for _, sample := range samples {
 		for _, static := range []bool{false, true} {
-			for _, dims := range []map[sym.Name]int64{{sym.User("n"): 1, sym.User("m"): 130, sym.User("k"): 5}, {sym.User("n"): 66, sym.User("m"): 1, sym.User("k"): 5}, {sym.User("n"): 2, sym.User("m"): 3, sym.User("k"): 0}, {sym.User("n"): 1, sym.User("m"): 3, sym.User("k"): 140}} {
+			for _, dims := range []map[sym.Name]int64{{sym.User("n"): 1, sym.User("m"): 130, sym.User("k"): 5},
+				{sym.User("n"): 66, sym.User("m"): 1, sym.User("k"): 5}, {sym.User("n"): 2, sym.User("m"): 3, sym.User("k"): 0},
+				{sym.User("n"): 1, sym.User("m"): 3, sym.User("k"): 140}} {
 				t.Run(fmt.Sprintf("%s/%v/%v", sample.name, static, dims), func(t *testing.T) {
 					ranges := sym.NewDims()
 					extent := func(name string) sym.Expr {

@@ -8,7 +8,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// What a step of a kernel should take, in estimated nanoseconds, for its nests to become tiles, and a tile of it: handing tiles over takes about a microsecond each time.
+// What a step of a kernel should take, in estimated nanoseconds, for its nests to become tiles, and a tile of it:
+// handing tiles over takes about a microsecond each time.
 const (
 	stepTime     = 8_000
 	stepTile     = 1_000
@@ -18,8 +19,9 @@ const (
 	operandNanos = 1.0 / 15
 )
 
-// inSteps makes courses (see loop.Course) of the kernels that go through steps one after another, as recurrent layers do, and whose tiles keep too few of the workers busy.
-// What such a tile keeps in locals from nest to nest then lies in memory that all workers share, and the nests around the steps and in each step have tiles of their own.
+// inSteps makes courses (see loop.Course) of the kernels that go through steps one after another, as recurrent layers
+// do, and whose tiles keep too few of the workers busy. What such a tile keeps in locals from nest to nest then lies in
+// memory that all workers share, and the nests around the steps and in each step have tiles of their own.
 func (s *scheduler) inSteps() {
 	if !s.registerTiles() || s.off("tiles") || s.machine.Threads < 2 {
 		return
@@ -53,7 +55,8 @@ type chain struct {
 	locals []*loop.Local
 }
 
-// chains takes a kernel apart that is chains of as many steps each: parts which are independent of one another, as parallel loops are that stand side by side.
+// chains takes a kernel apart that is chains of as many steps each: parts which are independent of one another, as
+// parallel loops are that stand side by side.
 func (s *scheduler) chains(k *loop.Kernel) (list []*chain) {
 	parts := [][]loop.Stmt{k.Body}
 	if len(k.Body) > 1 {
@@ -174,7 +177,8 @@ func (s *scheduler) course(k *loop.Kernel) *loop.Kernel {
 		spread(&each, c.steps.Body)
 		spread(&after, c.after)
 	}
-	k.Body = append(append(before, &loop.For{Kind: loop.Serial, Var: steps.Var, Extent: steps.Extent, Body: each}), after...)
+	k.Body = append(append(before, &loop.For{Kind: loop.Serial, Var: steps.Var, Extent: steps.Extent, Body: each}),
+		after...)
 	k.Dims = dimsOf(k, &loop.Kernel{Dims: k.Dims})
 	if _, ok := loop.CourseOf(k); !ok || !s.fits(k) {
 		return nil
@@ -193,7 +197,8 @@ func (s *scheduler) share(k *loop.Kernel, c *chain) []*loop.Param {
 	shared := map[string]bool{}
 	for _, l := range c.locals {
 		shared[l.Name] = true
-		k.Params = append(k.Params, &loop.Param{Name: l.Name, Access: loop.Work, DType: l.DType, Shape: join(extents, l.Shape)})
+		k.Params = append(k.Params, &loop.Param{Name: l.Name, Access: loop.Work, DType: l.DType,
+			Shape: join(extents, l.Shape)})
 	}
 	none := make([]sym.Expr, len(place))
 	tile := func(t *loop.Tile) {

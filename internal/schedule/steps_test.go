@@ -11,43 +11,46 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// stepping is a module of one kernel that goes through n steps, in one chain or, with several, in as many; each step is a product with weights and a function.
+// stepping is a module of one kernel that goes through n steps, in one chain or, with several, in as many; each step is
+// a product with weights and a function.
 func stepping(n sym.Expr, units, chains int64, apart bool) *loop.Module {
 	w := newWriter()
 	w.module.Dims.Set(sym.User("n"), sym.Range{Min: 0, Max: 64})
 	u, d := number(units), number(chains)
 	x, weights := w.buffer(loop.Input, dtype.F32, shape(n, d, u)), w.buffer(loop.Input, dtype.F32, shape(d, u, u))
-	w.launch("stepping", loop.Output, dtype.F32, shape(n, d, u), []*loop.Buffer{x, weights}, func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
-		build := func(at sym.Expr) {
-			state, next := b.Local("state", dtype.F32, one, u), b.Local("next", dtype.F32, one, u)
-			b.Nest(loop.Each, "z", state.Shape, func(i []sym.Expr) { b.Store(state, i, f32(0.5)) })
-			b.Serial("s", n, func(s sym.Expr) {
-				b.Each("once", one, func(sym.Expr) {
-					sums := b.Local("sums", dtype.F32, one, u)
-					b.Nest(loop.Each, "x", sums.Shape, func(i []sym.Expr) { b.Store(sums, i, in[0].Load(s, at, i[1])) })
-					b.Contract(one, u, u, sums.Tile(zeros(2), unit(2, 0), unit(2, 1)), state.Tile(zeros(2), unit(2, 0), unit(2, 1)),
-						in[1].Tile([]sym.Expr{at, zero, zero}, unit(3, 1), unit(3, 2)))
-					b.Nest(loop.Each, "g", sums.Shape, func(i []sym.Expr) { b.Store(next, i, sums.Load(i...)) })
+	w.launch("stepping", loop.Output, dtype.F32, shape(n, d, u), []*loop.Buffer{x, weights},
+		func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
+			build := func(at sym.Expr) {
+				state, next := b.Local("state", dtype.F32, one, u), b.Local("next", dtype.F32, one, u)
+				b.Nest(loop.Each, "z", state.Shape, func(i []sym.Expr) { b.Store(state, i, f32(0.5)) })
+				b.Serial("s", n, func(s sym.Expr) {
+					b.Each("once", one, func(sym.Expr) {
+						sums := b.Local("sums", dtype.F32, one, u)
+						b.Nest(loop.Each, "x", sums.Shape, func(i []sym.Expr) { b.Store(sums, i, in[0].Load(s, at, i[1])) })
+						b.Contract(one, u, u, sums.Tile(zeros(2), unit(2, 0), unit(2, 1)), state.Tile(zeros(2), unit(2, 0), unit(2, 1)),
+							in[1].Tile([]sym.Expr{at, zero, zero}, unit(3, 1), unit(3, 2)))
+						b.Nest(loop.Each, "g", sums.Shape, func(i []sym.Expr) { b.Store(next, i, sums.Load(i...)) })
+					})
+					b.Nest(loop.Each, "u", state.Shape, func(i []sym.Expr) {
+						v := b.Let("v", loop.Apply(loop.Tanh, next.Load(i...)))
+						b.Store(state, i, v)
+						b.Store(out, []sym.Expr{s, at, i[1]}, v)
+					})
 				})
-				b.Nest(loop.Each, "u", state.Shape, func(i []sym.Expr) {
-					v := b.Let("v", loop.Apply(loop.Tanh, next.Load(i...)))
-					b.Store(state, i, v)
-					b.Store(out, []sym.Expr{s, at, i[1]}, v)
-				})
-			})
-		}
-		if apart {
-			for c := range chains {
-				b.Each("d", one, func(sym.Expr) { build(number(c)) })
 			}
-			return
-		}
-		b.Each("d", d, build)
-	})
+			if apart {
+				for c := range chains {
+					b.Each("d", one, func(sym.Expr) { build(number(c)) })
+				}
+				return
+			}
+			b.Each("d", d, build)
+		})
 	return w.module
 }
 
-// TestSteps: kernels of steps become courses where their tiles keep too few workers busy and a step is worth it, and compute the same.
+// TestSteps: kernels of steps become courses where their tiles keep too few workers busy and a step is worth it, and
+// compute the same.
 func TestSteps(t *testing.T) {
 	for _, c := range []struct {
 		name          string

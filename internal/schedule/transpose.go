@@ -7,8 +7,8 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// transposedLanes is the width of the blocks in which a transposition reads and writes: the cache lines that the lanes of one block touch stay in the
-// first-level cache, of which they take an eighth, until all of each has been used.
+// transposedLanes is the width of the blocks in which a transposition reads and writes: the cache lines that the lanes
+// of one block touch stay in the first-level cache, of which they take an eighth, until all of each has been used.
 func (s *scheduler) transposedLanes() int64 {
 	const line, usual = 64, 64
 	if s.machine.Limits.L1 == 0 {
@@ -17,8 +17,8 @@ func (s *scheduler) transposedLanes() int64 {
 	return max(16, s.machine.Limits.L1/8/line)
 }
 
-// blockTranspositions cuts vector loops that walk one buffer element after element and another in large steps, where an each-loop
-// around walks the other element after element: that loop goes inside the blocks.
+// blockTranspositions cuts vector loops that walk one buffer element after element and another in large steps, where an
+// each-loop around walks the other element after element: that loop goes inside the blocks.
 func blockTranspositions(s *scheduler, k *loop.Kernel) bool {
 	c := s.coster(k)
 	names := s.newNamer(k)
@@ -54,7 +54,8 @@ func (c *coster) blocked(f *loop.For, names *namer) loop.Stmt {
 		}
 		v = inner
 	}
-	if v.Kind != loop.Vector || len(chain) == 0 || c.guess(v.Extent) <= float64(c.transposedLanes()) || containsLoop(v.Body) {
+	if v.Kind != loop.Vector || len(chain) == 0 || c.guess(v.Extent) <= float64(c.transposedLanes()) ||
+		containsLoop(v.Body) {
 		return nil
 	}
 	var across, rest []*loop.For // loops that go inside, and those that stay
@@ -103,8 +104,8 @@ const (
 	leastAway    = 4 // elements
 )
 
-// transposes reports whether some access of a vector loop's body is in large steps along it and along another loop is one
-// element after the other, forward or back, or in steps that stay near.
+// transposes reports whether some access of a vector loop's body is in large steps along it and along another loop is
+// one element after the other, forward or back, or in steps that stay near.
 func (c *coster) transposes(v, u *loop.For) bool {
 	for _, a := range loop.Accesses(v.Body) {
 		p := c.shapes[a.Buffer]

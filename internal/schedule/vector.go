@@ -7,9 +7,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// chooseVectors makes one loop of each nest a vector loop: the one for which the nest's time is estimated to be least. That is usually
-// the loop whose variable walks what is stored, or reduced, element after element. Each-loops directly inside one another
-// change places to bring it inside.
+// chooseVectors makes one loop of each nest a vector loop: the one for which the nest's time is estimated to be least.
+// That is usually the loop whose variable walks what is stored, or reduced, element after element. Each-loops directly
+// inside one another change places to bring it inside.
 func chooseVectors(s *scheduler, k *loop.Kernel) bool {
 	c := s.coster(k)
 	c.places = map[place]sym.Expr{}
@@ -86,8 +86,8 @@ func (c *coster) inside(f *loop.For) (loop.Stmt, bool) {
 	return &loop.For{Kind: f.Kind, Var: f.Var, Extent: f.Extent, Body: copied(f.Body)}, found
 }
 
-// moveInside is a copy of the each-loops from f inward in which v is a vector loop inside the others. v may be a serial loop
-// that only reduces, where it stands.
+// moveInside is a copy of the each-loops from f inward in which v is a vector loop inside the others. v may be a serial
+// loop that only reduces, where it stands.
 func moveInside(f, v *loop.For) loop.Stmt {
 	var chain []*loop.For
 	at := f

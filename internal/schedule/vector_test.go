@@ -16,22 +16,23 @@ func TestSeldomLoops(t *testing.T) {
 	w.module.Dims.Set(sym.User("n"), sym.Range{Min: 0, Max: 1 << 20})
 	const piece, columns = 1 << 18, 96
 	x := w.buffer(loop.Input, dtype.F32, shape(n, number(columns)))
-	w.launch("pieces", loop.Output, dtype.F32, shape(number(columns)), []*loop.Buffer{x}, func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
-		b.Each("once", one, func(sym.Expr) {
-			sums := b.Local("sums", dtype.F32, number(columns))
-			b.Each("z", number(columns), func(i sym.Expr) { b.Store(sums, []sym.Expr{i}, f32(0)) })
-			b.Serial("u", n.FloorDiv(number(piece)), func(u sym.Expr) {
-				b.Each("i", number(columns), func(i sym.Expr) {
-					sum := b.Var("sum", sums.Load(i))
-					b.Serial("j", number(100), func(j sym.Expr) {
-						b.Reduce(sum, loop.Add, loop.Apply(loop.Exp, in[0].Load(u.Mul(number(piece)).Add(j), i)))
+	w.launch("pieces", loop.Output, dtype.F32, shape(number(columns)), []*loop.Buffer{x},
+		func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
+			b.Each("once", one, func(sym.Expr) {
+				sums := b.Local("sums", dtype.F32, number(columns))
+				b.Each("z", number(columns), func(i sym.Expr) { b.Store(sums, []sym.Expr{i}, f32(0)) })
+				b.Serial("u", n.FloorDiv(number(piece)), func(u sym.Expr) {
+					b.Each("i", number(columns), func(i sym.Expr) {
+						sum := b.Var("sum", sums.Load(i))
+						b.Serial("j", number(100), func(j sym.Expr) {
+							b.Reduce(sum, loop.Add, loop.Apply(loop.Exp, in[0].Load(u.Mul(number(piece)).Add(j), i)))
+						})
+						b.Store(sums, []sym.Expr{i}, sum)
 					})
-					b.Store(sums, []sym.Expr{i}, sum)
 				})
+				b.Each("o", number(columns), func(i sym.Expr) { b.Store(out, []sym.Expr{i}, sums.Load(i)) })
 			})
-			b.Each("o", number(columns), func(i sym.Expr) { b.Store(out, []sym.Expr{i}, sums.Load(i)) })
 		})
-	})
 	m := w.module
 	fast, err := target.For("avx2", 1)
 	if err != nil {
