@@ -238,7 +238,7 @@ func (e *Error) From(from string) *Error {
 	c := e.AtNode(parts[1], parts[2]+parts[3])
 	why := parts[5]
 	if parts[4] != "" {
-		why = parts[4] + ": " + why
+		why = "from " + parts[4] + ": " + why
 	}
 	c.Detail += " (" + why + ")"
 	return c
