@@ -51,8 +51,10 @@ func (c blocksCase) model(r *rand.Rand, level int64) (data []byte, weight func(o
 		}
 		return (take(packed, o*blocks*c.block/perByte, k) - zero) * float64(scales[o*blocks+k/c.block])
 	}
-	node := &wire.NodeProto{Name: "product", OpType: "MatMulNBits", Domain: "com.microsoft", Input: []string{"x", "w", "scales"}, Output: []string{"y"},
-		Attribute: []*wire.AttributeProto{wire.IntAttribute("K", int64(c.depth)), wire.IntAttribute("N", int64(c.columns)), wire.IntAttribute("bits", int64(c.bits)),
+	node := &wire.NodeProto{Name: "product", OpType: "MatMulNBits", Domain: "com.microsoft",
+		Input: []string{"x", "w", "scales"}, Output: []string{"y"},
+		Attribute: []*wire.AttributeProto{wire.IntAttribute("K", int64(c.depth)), wire.IntAttribute("N", int64(c.columns)),
+			wire.IntAttribute("bits", int64(c.bits)),
 			wire.IntAttribute("block_size", int64(c.block)), wire.IntAttribute("accuracy_level", level)}}
 	bytes := func(name string, data []byte, dims ...int64) *wire.TensorProto {
 		return &wire.TensorProto{Name: name, DataType: 2, Dims: dims, RawData: data}
@@ -68,8 +70,10 @@ func (c blocksCase) model(r *rand.Rand, level int64) (data []byte, weight func(o
 		rows = wire.Size(int64(c.rows))
 	}
 	g := &wire.GraphProto{Name: "g", Node: []*wire.NodeProto{node}, Initializer: constants,
-		Input: []*wire.ValueInfoProto{wire.TensorValue("x", 1, rows, wire.Size(int64(c.depth)))}, Output: []*wire.ValueInfoProto{{Name: "y"}}}
-	return (&wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 21}, {Domain: "com.microsoft", Version: 1}}, Graph: g}).Marshal(), weight
+		Input:  []*wire.ValueInfoProto{wire.TensorValue("x", 1, rows, wire.Size(int64(c.depth)))},
+		Output: []*wire.ValueInfoProto{{Name: "y"}}}
+	return (&wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 21},
+		{Domain: "com.microsoft", Version: 1}}, Graph: g}).Marshal(), weight
 }
 
 func (c blocksCase) check(t *testing.T, r *rand.Rand, kind string) {
@@ -77,7 +81,8 @@ func (c blocksCase) check(t *testing.T, r *rand.Rand, kind string) {
 		level   int64
 		options weir.Options
 		bytes   bool
-	}{{4, weir.Options{}, true}, {0, weir.Options{Precision: weir.I8}, true}, {0, weir.Options{}, false}, {4, weir.Options{Exact: true}, false}} {
+	}{{4, weir.Options{}, true}, {0, weir.Options{Precision: weir.I8}, true}, {0, weir.Options{}, false},
+		{4, weir.Options{Exact: true}, false}} {
 		if !o.bytes && kind != "normal" {
 			continue
 		}
@@ -89,7 +94,8 @@ func (c blocksCase) check(t *testing.T, r *rand.Rand, kind string) {
 			c.compare(t, cpu, x, y, weight, o.bytes && vnni, kind == "normal")
 			x[c.depth-1] = float32(math.Inf(1))
 			for i, v := range run(map[string][]float32{"x": x}, map[string][]int{"x": {c.rows, c.depth}}) {
-				if finite := !math.IsInf(float64(v), 0) && v == v; i < c.columns == finite && (i >= c.columns || weight(i, c.depth-1) != 0) {
+				if finite := !math.IsInf(float64(v), 0) && v == v; i < c.columns == finite &&
+					(i >= c.columns || weight(i, c.depth-1) != 0) {
 					t.Fatalf("%s: result %d is %g beside an infinity", cpu, i, v)
 				}
 			}
@@ -99,7 +105,8 @@ func (c blocksCase) check(t *testing.T, r *rand.Rand, kind string) {
 
 // compare holds each result to its bound. As a witness it wants some to be off by more than floats are if bytes are
 // multiplied, and none if not.
-func (c blocksCase) compare(t *testing.T, cpu string, x, y []float32, weight func(o, k int) float64, bytes, witness bool) {
+func (c blocksCase) compare(t *testing.T, cpu string, x, y []float32, weight func(o, k int) float64, bytes,
+	witness bool) {
 	beyond := false
 	for at := range y {
 		row, o := at/c.columns, at%c.columns

@@ -66,19 +66,21 @@ func (c bytesCase) check(t *testing.T, r *rand.Rand, kind string) {
 	for i, n := range shape {
 		sizes[i] = wire.Size(int64(n))
 	}
-	g := &wire.GraphProto{Name: "g", Node: []*wire.NodeProto{before, node}, Initializer: []*wire.TensorProto{{Name: "w", DataType: wire.FloatType, Dims: dims, RawData: rawFloats(w)}},
-		Input: []*wire.ValueInfoProto{wire.TensorValue("x", 1, sizes...)}, Output: []*wire.ValueInfoProto{{Name: "y"}}}
+	g := &wire.GraphProto{Name: "g", Node: []*wire.NodeProto{before, node},
+		Initializer: []*wire.TensorProto{{Name: "w", DataType: wire.FloatType, Dims: dims, RawData: rawFloats(w)}},
+		Input:       []*wire.ValueInfoProto{wire.TensorValue("x", 1, sizes...)}, Output: []*wire.ValueInfoProto{{Name: "y"}}}
 	data := (&wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 21}}, Graph: g}).Marshal()
-	everyLevel(t, data, weir.Options{Precision: weir.I8}, func(cpu string, run func(map[string][]float32, map[string][]int) []float32) {
-		x := roughly(r, kind, c.images*c.channels*c.height*c.width)
-		y := run(map[string][]float32{"x": x}, map[string][]int{"x": shape})
-		if c.relu {
-			for i := range x {
-				x[i] = max(x[i], 0)
+	everyLevel(t, data, weir.Options{Precision: weir.I8},
+		func(cpu string, run func(map[string][]float32, map[string][]int) []float32) {
+			x := roughly(r, kind, c.images*c.channels*c.height*c.width)
+			y := run(map[string][]float32{"x": x}, map[string][]int{"x": shape})
+			if c.relu {
+				for i := range x {
+					x[i] = max(x[i], 0)
+				}
 			}
-		}
-		c.compare(t, cpu, x, y, weight)
-	})
+			c.compare(t, cpu, x, y, weight)
+		})
 }
 
 // compare holds each result to its bound.

@@ -52,7 +52,8 @@ func rawFloats(x []float32) (raw []byte) {
 
 // everyLevel compiles a model for each processor's level that this one has, and for portable code, and hands a function
 // that runs it.
-func everyLevel(t *testing.T, data []byte, o weir.Options, each func(cpu string, run func(in map[string][]float32, shapes map[string][]int) []float32)) {
+func everyLevel(t *testing.T, data []byte, o weir.Options,
+	each func(cpu string, run func(in map[string][]float32, shapes map[string][]int) []float32)) {
 	t.Helper()
 	m := must[*weir.Model](t)(weir.LoadBytes(data))
 	defer m.Close()
@@ -93,42 +94,44 @@ main @main(%%q: f32[1, 1, %d, %d], %%k: f32[1, 1, %d, %d], %%v: f32[1, 1, %d, %d
 }
 `, queries, size, keys, size, keys, values, queries, values)
 	r := rand.New(rand.NewSource(3))
-	everyLevel(t, []byte(source), weir.Options{}, func(cpu string, run func(map[string][]float32, map[string][]int) []float32) {
-		for kind := range rough {
-			q, k, v := roughly(r, "normal", queries*size), roughly(r, kind, keys*size), roughly(r, kind, keys*values)
-			y := run(map[string][]float32{"q": q, "k": k, "v": v}, map[string][]int{"q": {1, 1, queries, size}, "k": {1, 1, keys, size}, "v": {1, 1, keys, values}})
-			for i := range queries {
-				scores, apart, most := make([]float64, keys), 0.0, math.Inf(-1)
-				for j := range keys {
-					magnitude := 0.0
-					for d := range size {
-						product := 0.25 * float64(q[i*size+d]) * float64(k[j*size+d])
-						scores[j] += product
-						magnitude += math.Abs(product)
-					}
-					apart, most = max(apart, (size+2)*unit*magnitude), max(most, scores[j])
-				}
-				total := 0.0
-				for j := range keys {
-					total += math.Exp(scores[j] - most)
-				}
-				for e := range values {
-					want, magnitude, factor := 0.0, 0.0, 0.0
+	everyLevel(t, []byte(source), weir.Options{},
+		func(cpu string, run func(map[string][]float32, map[string][]int) []float32) {
+			for kind := range rough {
+				q, k, v := roughly(r, "normal", queries*size), roughly(r, kind, keys*size), roughly(r, kind, keys*values)
+				y := run(map[string][]float32{"q": q, "k": k, "v": v},
+					map[string][]int{"q": {1, 1, queries, size}, "k": {1, 1, keys, size}, "v": {1, 1, keys, values}})
+				for i := range queries {
+					scores, apart, most := make([]float64, keys), 0.0, math.Inf(-1)
 					for j := range keys {
-						share := math.Exp(scores[j]-most) / total
-						x := float64(v[j*values+e])
-						want, magnitude = want+share*x, magnitude+share*math.Abs(x)
-						factor += share * math.Abs(x) * (most - scores[j])
+						magnitude := 0.0
+						for d := range size {
+							product := 0.25 * float64(q[i*size+d]) * float64(k[j*size+d])
+							scores[j] += product
+							magnitude += math.Abs(product)
+						}
+						apart, most = max(apart, (size+2)*unit*magnitude), max(most, scores[j])
 					}
-					got := float64(y[i*values+e])
-					limit := magnitude*(math.Expm1(2*apart)+(2*keys+16)*unit) + 2*unit*factor + 0x1p-126*keys
-					if off := math.Abs(got - want); !(off <= limit) {
-						t.Errorf("%s, %s: y[%d, %d] is %g, not %g: %.3g away, at most %.3g", cpu, kind, i, e, got, want, off, limit)
+					total := 0.0
+					for j := range keys {
+						total += math.Exp(scores[j] - most)
+					}
+					for e := range values {
+						want, magnitude, factor := 0.0, 0.0, 0.0
+						for j := range keys {
+							share := math.Exp(scores[j]-most) / total
+							x := float64(v[j*values+e])
+							want, magnitude = want+share*x, magnitude+share*math.Abs(x)
+							factor += share * math.Abs(x) * (most - scores[j])
+						}
+						got := float64(y[i*values+e])
+						limit := magnitude*(math.Expm1(2*apart)+(2*keys+16)*unit) + 2*unit*factor + 0x1p-126*keys
+						if off := math.Abs(got - want); !(off <= limit) {
+							t.Errorf("%s, %s: y[%d, %d] is %g, not %g: %.3g away, at most %.3g", cpu, kind, i, e, got, want, off, limit)
+						}
 					}
 				}
 			}
-		}
-	})
+		})
 }
 
 // TestBatchNormalizationBound holds statistics in one factor and one summand to their bound, alone and folded into a
@@ -137,7 +140,8 @@ func TestBatchNormalizationBound(t *testing.T) {
 	const channels, places = 24, 50
 	r := rand.New(rand.NewSource(4))
 	for kind := range rough {
-		w, scale, bias, mean := roughly(r, "normal", channels*channels), roughly(r, "normal", channels), roughly(r, kind, channels), roughly(r, kind, channels)
+		w, scale, bias, mean := roughly(r, "normal", channels*channels), roughly(r, "normal", channels),
+			roughly(r, kind, channels), roughly(r, kind, channels)
 		variance := make([]float32, channels)
 		for i := range variance {
 			variance[i] = float32(math.Exp(r.NormFloat64() * 3))
@@ -152,18 +156,23 @@ func TestBatchNormalizationBound(t *testing.T) {
 				name  string
 				data  []float32
 				shape []int64
-			}{{"w", w, []int64{channels, channels, 1, 1}}, {"scale", scale, []int64{channels}}, {"bias", bias, []int64{channels}}, {"mean", mean, []int64{channels}}, {"variance", variance, []int64{channels}}} {
-				g.Initializer = append(g.Initializer, &wire.TensorProto{Name: c.name, DataType: wire.FloatType, Dims: c.shape, RawData: rawFloats(c.data)})
+			}{{"w", w, []int64{channels, channels, 1, 1}}, {"scale", scale, []int64{channels}},
+				{"bias", bias, []int64{channels}}, {"mean", mean, []int64{channels}}, {"variance", variance, []int64{channels}}} {
+				g.Initializer = append(g.Initializer, &wire.TensorProto{Name: c.name, DataType: wire.FloatType, Dims: c.shape,
+					RawData: rawFloats(c.data)})
 			}
-			norm := &wire.NodeProto{OpType: "BatchNormalization", Name: "norm", Input: []string{"x", "scale", "bias", "mean", "variance"}, Output: []string{"y"}}
+			norm := &wire.NodeProto{OpType: "BatchNormalization", Name: "norm",
+				Input: []string{"x", "scale", "bias", "mean", "variance"}, Output: []string{"y"}}
 			weights, terms := identity, 0.0
 			if folded {
 				weights, terms = w, channels
 				norm.Input[0] = "c"
-				g.Node = append(g.Node, &wire.NodeProto{OpType: "Conv", Name: "conv", Input: []string{"x", "w"}, Output: []string{"c"}})
+				g.Node = append(g.Node, &wire.NodeProto{OpType: "Conv", Name: "conv", Input: []string{"x", "w"},
+					Output: []string{"c"}})
 			}
 			g.Node = append(g.Node, norm)
-			g.Input = []*wire.ValueInfoProto{wire.TensorValue("x", 1, wire.Size(1), wire.Size(channels), wire.Size(places), wire.Size(1))}
+			g.Input = []*wire.ValueInfoProto{wire.TensorValue("x", 1, wire.Size(1), wire.Size(channels), wire.Size(places),
+				wire.Size(1))}
 			g.Output = []*wire.ValueInfoProto{{Name: "y"}}
 			data := (&wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 21}}, Graph: g}).Marshal()
 			everyLevel(t, data, weir.Options{}, func(cpu string, run func(map[string][]float32, map[string][]int) []float32) {
@@ -180,7 +189,8 @@ func TestBatchNormalizationBound(t *testing.T) {
 					want, got, added := (sum-float64(mean[o]))*factor+float64(bias[o]), float64(y[at]), math.Abs(float64(bias[o]))
 					limit := (terms+4)*unit*(magnitude*math.Abs(factor)+added) + channels*0x1p-149*(1+math.Abs(factor))
 					if off := math.Abs(got - want); !(off <= limit) {
-						t.Errorf("%s, %s, folded %v: y[%d, %d] is %g, not %g: %.3g away, at most %.3g", cpu, kind, folded, o, place, got, want, off, limit)
+						t.Errorf("%s, %s, folded %v: y[%d, %d] is %g, not %g: %.3g away, at most %.3g", cpu, kind, folded, o, place, got,
+							want, off, limit)
 					}
 				}
 			})
@@ -194,26 +204,31 @@ func TestPrecisionBound(t *testing.T) {
 	r := rand.New(rand.NewSource(5))
 	for _, kind := range []string{"normal", "large", "wide", "far", "outliers"} {
 		w := roughly(r, kind, depth*columns)
-		g := &wire.GraphProto{Name: "g", Node: []*wire.NodeProto{{OpType: "MatMul", Name: "product", Input: []string{"x", "w"}, Output: []string{"y"}}},
-			Initializer: []*wire.TensorProto{{Name: "w", DataType: wire.FloatType, Dims: []int64{depth, columns}, RawData: rawFloats(w)}},
-			Input:       []*wire.ValueInfoProto{wire.TensorValue("x", 1, wire.Size(rows), wire.Size(depth))}, Output: []*wire.ValueInfoProto{{Name: "y"}}}
+		g := &wire.GraphProto{Name: "g", Node: []*wire.NodeProto{{OpType: "MatMul", Name: "product",
+			Input: []string{"x", "w"}, Output: []string{"y"}}},
+			Initializer: []*wire.TensorProto{{Name: "w", DataType: wire.FloatType, Dims: []int64{depth, columns},
+				RawData: rawFloats(w)}},
+			Input:  []*wire.ValueInfoProto{wire.TensorValue("x", 1, wire.Size(rows), wire.Size(depth))},
+			Output: []*wire.ValueInfoProto{{Name: "y"}}}
 		data := (&wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 21}}, Graph: g}).Marshal()
-		everyLevel(t, data, weir.Options{Precision: weir.BF16}, func(cpu string, run func(map[string][]float32, map[string][]int) []float32) {
-			x := roughly(r, kind, rows*depth)
-			y := run(map[string][]float32{"x": x}, map[string][]int{"x": {rows, depth}})
-			for i := range rows {
-				for j := range columns {
-					want, magnitude := 0.0, 0.0
-					for c := range depth {
-						product := float64(x[i*depth+c]) * float64(w[c*columns+j])
-						want, magnitude = want+product, magnitude+math.Abs(product)
-					}
-					if off := math.Abs(float64(y[i*columns+j]) - want); !(off <= 0x1p-7*magnitude) {
-						t.Errorf("%s, %s: y[%d, %d] is %g, not %g: %.3g of the sum of magnitudes away", cpu, kind, i, j, y[i*columns+j], want, off/magnitude)
+		everyLevel(t, data, weir.Options{Precision: weir.BF16},
+			func(cpu string, run func(map[string][]float32, map[string][]int) []float32) {
+				x := roughly(r, kind, rows*depth)
+				y := run(map[string][]float32{"x": x}, map[string][]int{"x": {rows, depth}})
+				for i := range rows {
+					for j := range columns {
+						want, magnitude := 0.0, 0.0
+						for c := range depth {
+							product := float64(x[i*depth+c]) * float64(w[c*columns+j])
+							want, magnitude = want+product, magnitude+math.Abs(product)
+						}
+						if off := math.Abs(float64(y[i*columns+j]) - want); !(off <= 0x1p-7*magnitude) {
+							t.Errorf("%s, %s: y[%d, %d] is %g, not %g: %.3g of the sum of magnitudes away", cpu, kind, i, j, y[i*columns+j],
+								want, off/magnitude)
+						}
 					}
 				}
-			}
-		})
+			})
 	}
 }
 
@@ -257,27 +272,29 @@ main @main(%%x: f32[%[1]d, %[2]d]) {
 }
 }
 `, rows, depth, columns, float32(scale), form.dtype, form.zero, strings.Join(weights, ", "), strings.Join(scales, ", "), strings.Join(zeros, ", "))
-			everyLevel(t, []byte(source), weir.Options{}, func(cpu string, run func(map[string][]float32, map[string][]int) []float32) {
-				x, bytes := make([]float32, rows*depth), make([]int, rows*depth)
-				for i := range x {
-					bytes[i] = form.least + []int{r.Intn(256), 0, 255}[r.Intn(3)]
-					x[i] = float32(bytes[i]-form.zero) * scale
-				}
-				y := run(map[string][]float32{"x": x}, map[string][]int{"x": {rows, depth}})
-				for i := range rows {
-					for j := range columns {
-						want, magnitude := 0.0, 0.0
-						zero, by := of(j)
-						for c := range depth {
-							product := float64(bytes[i*depth+c]-form.zero) * float64(float32(scale)) * float64(w[c*columns+j]-zero) * by
-							want, magnitude = want+product, magnitude+math.Abs(product)
-						}
-						if off := math.Abs(float64(y[i*columns+j]) - want); !(off <= 3*0x1p-24*magnitude) {
-							t.Fatalf("%s, %d of %s less %d: y[%d, %d] is %g, not %g: %.3g of the sum of magnitudes away", cpu, depth, form.dtype, form.zero, i, j, y[i*columns+j], want, off/magnitude)
+			everyLevel(t, []byte(source), weir.Options{},
+				func(cpu string, run func(map[string][]float32, map[string][]int) []float32) {
+					x, bytes := make([]float32, rows*depth), make([]int, rows*depth)
+					for i := range x {
+						bytes[i] = form.least + []int{r.Intn(256), 0, 255}[r.Intn(3)]
+						x[i] = float32(bytes[i]-form.zero) * scale
+					}
+					y := run(map[string][]float32{"x": x}, map[string][]int{"x": {rows, depth}})
+					for i := range rows {
+						for j := range columns {
+							want, magnitude := 0.0, 0.0
+							zero, by := of(j)
+							for c := range depth {
+								product := float64(bytes[i*depth+c]-form.zero) * float64(float32(scale)) * float64(w[c*columns+j]-zero) * by
+								want, magnitude = want+product, magnitude+math.Abs(product)
+							}
+							if off := math.Abs(float64(y[i*columns+j]) - want); !(off <= 3*0x1p-24*magnitude) {
+								t.Fatalf("%s, %d of %s less %d: y[%d, %d] is %g, not %g: %.3g of the sum of magnitudes away", cpu, depth,
+									form.dtype, form.zero, i, j, y[i*columns+j], want, off/magnitude)
+							}
 						}
 					}
-				}
-			})
+				})
 		}
 	}
 }
@@ -319,24 +336,26 @@ main @main(%%x: f32[%d, %d]) {
 		matrices[kind] = func(r *rand.Rand) []float32 { return roughly(r, kind, n*n) }
 	}
 	r := rand.New(rand.NewSource(6))
-	everyLevel(t, []byte(source), weir.Options{}, func(cpu string, run func(map[string][]float32, map[string][]int) []float32) {
-		for kind, matrix := range matrices {
-			x := matrix(r)
-			rows := 1.0
-			for i := range n {
-				square := 0.0
-				for _, v := range x[i*n : (i+1)*n] {
-					square += float64(v) * float64(v)
+	everyLevel(t, []byte(source), weir.Options{},
+		func(cpu string, run func(map[string][]float32, map[string][]int) []float32) {
+			for kind, matrix := range matrices {
+				x := matrix(r)
+				rows := 1.0
+				for i := range n {
+					square := 0.0
+					for _, v := range x[i*n : (i+1)*n] {
+						square += float64(v) * float64(v)
+					}
+					rows *= math.Sqrt(square)
 				}
-				rows *= math.Sqrt(square)
+				want, _ := exactDeterminant(x, n).Float64()
+				limit := n*n*n*float64(1<<n)*0x1p-53*rows + unit*math.Abs(want) + 0x1p-149
+				if got := float64(run(map[string][]float32{"x": x}, map[string][]int{"x": {n, n}})[0]); !(math.Abs(got-
+					want) <= limit) && math.Abs(want) < math.MaxFloat32 {
+					t.Errorf("%s, %s: %g, not %g: at most %.3g away", cpu, kind, got, want, limit)
+				}
 			}
-			want, _ := exactDeterminant(x, n).Float64()
-			limit := n*n*n*float64(1<<n)*0x1p-53*rows + unit*math.Abs(want) + 0x1p-149
-			if got := float64(run(map[string][]float32{"x": x}, map[string][]int{"x": {n, n}})[0]); !(math.Abs(got-want) <= limit) && math.Abs(want) < math.MaxFloat32 {
-				t.Errorf("%s, %s: %g, not %g: at most %.3g away", cpu, kind, got, want, limit)
-			}
-		}
-	})
+		})
 }
 
 // exactDeterminant eliminates in fractions.
@@ -371,8 +390,8 @@ func exactDeterminant(x []float32, n int) *big.Rat {
 	return det
 }
 
-// TestReductionsBound holds what reduces a row, or a window of it, to the bounds of docs/accuracy.md. All but the greatest
-// read magnitudes, so that no sum cancels: TestRowsBound has those that do.
+// TestReductionsBound holds what reduces a row, or a window of it, to the bounds of docs/accuracy.md. All but the
+// greatest read magnitudes, so that no sum cancels: TestRowsBound has those that do.
 func TestReductionsBound(t *testing.T) {
 	const n, window = 500, 5
 	reductions := map[string]struct {
@@ -380,11 +399,19 @@ func TestReductionsBound(t *testing.T) {
 		limit func(want, sum, greatest float64) float64 // of the result, the row's Σ|x| and max|x|
 		want  func(x []float64) float64
 	}{
-		"L1":        {nodeOf("ReduceL1 x y"), func(y, _, _ float64) float64 { return n * unit * y }, total},
-		"SumSquare": {nodeOf("ReduceSumSquare x y"), func(y, _, _ float64) float64 { return (n+1)*unit*y + n*0x1p-149 }, squares},
-		"L2":        {nodeOf("ReduceL2 x y"), func(y, _, _ float64) float64 { return (n/2+2)*unit*y + 32*0x1p-74 }, func(x []float64) float64 { return math.Sqrt(squares(x)) }},
-		"LogSum":    {nodeOf("ReduceLogSum x y"), func(y, _, _ float64) float64 { return (n + 2 + 2*math.Abs(y)) * unit }, func(x []float64) float64 { return math.Log(total(x)) }},
-		"LogSumExp": {nodeOf("ReduceLogSumExp x y"), func(y, _, greatest float64) float64 { return (n + 4 + 2*greatest + 2*math.Abs(y)) * unit }, logSumExp},
+		"L1": {nodeOf("ReduceL1 x y"), func(y, _, _ float64) float64 { return n * unit * y }, total},
+		"SumSquare": {nodeOf("ReduceSumSquare x y"), func(y, _, _ float64) float64 {
+			return (n+1)*unit*y + n*0x1p-149
+		}, squares},
+		"L2": {nodeOf("ReduceL2 x y"), func(y, _, _ float64) float64 {
+			return (n/2+2)*unit*y + 32*0x1p-74
+		}, func(x []float64) float64 { return math.Sqrt(squares(x)) }},
+		"LogSum": {nodeOf("ReduceLogSum x y"), func(y, _, _ float64) float64 {
+			return (n + 2 + 2*math.Abs(y)) * unit
+		}, func(x []float64) float64 { return math.Log(total(x)) }},
+		"LogSumExp": {nodeOf("ReduceLogSumExp x y"), func(y, _, greatest float64) float64 {
+			return (n + 4 + 2*greatest + 2*math.Abs(y)) * unit
+		}, logSumExp},
 		"Prod": {nodeOf("ReduceProd x y"), func(y, _, _ float64) float64 { return n * unit * y }, func(x []float64) float64 {
 			product := 1.0
 			for _, v := range x {
@@ -392,15 +419,21 @@ func TestReductionsBound(t *testing.T) {
 			}
 			return product
 		}},
-		"Pool by squares": {nodeOf("GlobalLpPool x y"), func(y, _, _ float64) float64 { return (n/2+2)*unit*y + 32*0x1p-74 }, func(x []float64) float64 { return math.Sqrt(squares(x)) }},
-		"Pool by cubes": {nodeOf("GlobalLpPool x y", wire.IntAttribute("p", 3)), func(y, _, _ float64) float64 { return (n + 12 + math.Abs(math.Log(y))) * unit * y }, func(x []float64) float64 {
+		"Pool by squares": {nodeOf("GlobalLpPool x y"), func(y, _, _ float64) float64 {
+			return (n/2+2)*unit*y + 32*0x1p-74
+		}, func(x []float64) float64 { return math.Sqrt(squares(x)) }},
+		"Pool by cubes": {nodeOf("GlobalLpPool x y", wire.IntAttribute("p", 3)), func(y, _, _ float64) float64 {
+			return (n + 12 + math.Abs(math.Log(y))) * unit * y
+		}, func(x []float64) float64 {
 			cubes := 0.0
 			for _, v := range x {
 				cubes += v * v * v
 			}
 			return math.Cbrt(cubes)
 		}},
-		"AveragePool": {nodeOf("GlobalAveragePool x y"), func(_, sum, _ float64) float64 { return (n + 1) * unit * sum / n }, func(x []float64) float64 { return total(x) / n }},
+		"AveragePool": {nodeOf("GlobalAveragePool x y"), func(_, sum, _ float64) float64 {
+			return (n + 1) * unit * sum / n
+		}, func(x []float64) float64 { return total(x) / n }},
 	}
 	r := rand.New(rand.NewSource(16))
 	for name, c := range reductions {
@@ -408,41 +441,46 @@ func TestReductionsBound(t *testing.T) {
 		if strings.HasPrefix(c.node.OpType, "Reduce") {
 			c.node.Input = append(c.node.Input, "axes")
 		}
-		everyLevel(t, oneNode(c.node, inputs, map[string][]int64{"axes": {2}}), weir.Options{}, func(cpu string, run func(map[string][]float32, map[string][]int) []float32) {
-			for kind := range rough {
-				x := roughly(r, kind, n)
-				for i, v := range x {
-					if x[i] = float32(math.Abs(float64(v))); name == "Prod" {
-						x[i] = float32(math.Exp(0.1 * rough["normal"](r)))
+		everyLevel(t, oneNode(c.node, inputs, map[string][]int64{"axes": {2}}), weir.Options{},
+			func(cpu string, run func(map[string][]float32, map[string][]int) []float32) {
+				for kind := range rough {
+					x := roughly(r, kind, n)
+					for i, v := range x {
+						if x[i] = float32(math.Abs(float64(v))); name == "Prod" {
+							x[i] = float32(math.Exp(0.1 * rough["normal"](r)))
+						}
+					}
+					wide, greatest := wider(x), 0.0
+					for _, v := range wide {
+						greatest = max(greatest, v)
+					}
+					want := c.want(wide)
+					limit := c.limit(want, total(wide), greatest) + n*0x1p-149
+					if got := float64(run(map[string][]float32{"x": x}, map[string][]int{"x": {1, 1, n}})[0]); !(math.Abs(got-
+						want) <= limit) && want < math.MaxFloat32 && (kind != "subnormal" || name != "Pool by cubes") {
+						t.Errorf("%s, %s, %s: %g, not %g: %.3g away, at most %.3g", name, cpu, kind, got, want, math.Abs(got-want), limit)
 					}
 				}
-				wide, greatest := wider(x), 0.0
-				for _, v := range wide {
-					greatest = max(greatest, v)
-				}
-				want := c.want(wide)
-				limit := c.limit(want, total(wide), greatest) + n*0x1p-149
-				if got := float64(run(map[string][]float32{"x": x}, map[string][]int{"x": {1, 1, n}})[0]); !(math.Abs(got-want) <= limit) && want < math.MaxFloat32 && (kind != "subnormal" || name != "Pool by cubes") {
-					t.Errorf("%s, %s, %s: %g, not %g: %.3g away, at most %.3g", name, cpu, kind, got, want, math.Abs(got-want), limit)
-				}
-			}
-		})
+			})
 	}
 	for _, beta := range []float32{0.75, 0.6} {
-		node := nodeOf("LRN x y", wire.IntAttribute("size", window), wire.FloatAttribute("alpha", 0.5), wire.FloatAttribute("beta", beta), wire.FloatAttribute("bias", 1))
+		node := nodeOf("LRN x y", wire.IntAttribute("size", window), wire.FloatAttribute("alpha", 0.5),
+			wire.FloatAttribute("beta", beta), wire.FloatAttribute("bias", 1))
 		inputs := []*wire.ValueInfoProto{wire.TensorValue("x", 1, wire.Size(1), wire.Size(n), wire.Size(1))}
-		everyLevel(t, oneNode(node, inputs, nil), weir.Options{}, func(cpu string, run func(map[string][]float32, map[string][]int) []float32) {
-			for kind := range rough {
-				x := roughly(r, kind, n)
-				for i, got := range run(map[string][]float32{"x": x}, map[string][]int{"x": {1, n, 1}}) {
-					around := wider(x[max(i-window/2, 0):min(i+window/2+1, n)])
-					want := float64(x[i]) / math.Pow(1+0.5/window*squares(around), float64(beta))
-					if limit := (float64(beta)*(window+5)+4)*unit*math.Abs(want) + 0x1p-149; !(math.Abs(float64(got)-want) <= limit) {
-						t.Errorf("LRN, %s, %s: y[%d] is %g, not %g: %.3g away, at most %.3g", cpu, kind, i, got, want, math.Abs(float64(got)-want), limit)
+		everyLevel(t, oneNode(node, inputs, nil), weir.Options{},
+			func(cpu string, run func(map[string][]float32, map[string][]int) []float32) {
+				for kind := range rough {
+					x := roughly(r, kind, n)
+					for i, got := range run(map[string][]float32{"x": x}, map[string][]int{"x": {1, n, 1}}) {
+						around := wider(x[max(i-window/2, 0):min(i+window/2+1, n)])
+						want := float64(x[i]) / math.Pow(1+0.5/window*squares(around), float64(beta))
+						if limit := (float64(beta)*(window+5)+4)*unit*math.Abs(want) + 0x1p-149; !(math.Abs(float64(got)-want) <= limit) {
+							t.Errorf("LRN, %s, %s: y[%d] is %g, not %g: %.3g away, at most %.3g", cpu, kind, i, got, want,
+								math.Abs(float64(got)-want), limit)
+						}
 					}
 				}
-			}
-		})
+			})
 	}
 }
 
@@ -486,7 +524,8 @@ func TestActivationsBound(t *testing.T) {
 					v := float64(x[i])
 					want := f.want(v)
 					if limit := 8*unit*(math.Abs(v)+math.Abs(want)) + 0x1p-126; !(math.Abs(float64(got)-want) <= limit) {
-						t.Errorf("%s, %s, %s: of %g it is %g, not %g: %.3g away, at most %.3g", f.node.OpType, cpu, kind, v, got, want, math.Abs(float64(got)-want), limit)
+						t.Errorf("%s, %s, %s: of %g it is %g, not %g: %.3g away, at most %.3g", f.node.OpType, cpu, kind, v, got, want,
+							math.Abs(float64(got)-want), limit)
 					}
 				}
 			}
@@ -528,8 +567,8 @@ func logSumExp(x []float64) float64 {
 	return top + math.Log(sum)
 }
 
-// TestFourierBound holds transforms of small factors, of a large prime factor and of a prime length to their bound: forward
-// they work in f64, back in f32.
+// TestFourierBound holds transforms of small factors, of a large prime factor and of a prime length to their bound:
+// forward they work in f64, back in f32.
 func TestFourierBound(t *testing.T) {
 	r := rand.New(rand.NewSource(18))
 	for _, n := range []int{512, 105, 244, 1009} {
@@ -539,7 +578,8 @@ func TestFourierBound(t *testing.T) {
 		}
 		for _, inverse := range []bool{false, true} {
 			node := nodeOf("DFT x y", wire.IntAttribute("inverse", map[bool]int64{true: 1}[inverse]))
-			data := oneNode(node, []*wire.ValueInfoProto{wire.TensorValue("x", 1, wire.Size(1), wire.Size(int64(n)), wire.Size(2))}, nil)
+			data := oneNode(node, []*wire.ValueInfoProto{wire.TensorValue("x", 1, wire.Size(1), wire.Size(int64(n)),
+				wire.Size(2))}, nil)
 			everyLevel(t, data, weir.Options{}, func(cpu string, run func(map[string][]float32, map[string][]int) []float32) {
 				for kind := range rough {
 					x := roughly(r, kind, 2*n)

@@ -63,8 +63,10 @@ main @main(%%x: f32[1, %d, %d, %d]) {
 				input := must[*weir.Tensor](t)(weir.FromSlice(x, 1, channels, size, size))
 				results := must[*weir.Results](t)(p.Run(t.Context(), weir.Inputs{"x": input}))
 				y := must[[]float32](t)(weir.Copy[float32](results.Get("y")))
-				if worst, err := convolutionError(y, x, weights, convolved{channels, size, size, [2]int{1, 1}, size, size}); err != nil || worst > 1e-5 {
-					t.Errorf("outlier %g: an error of %.3g of the sum of magnitudes times the greatest weight; %v", outlier, worst, err)
+				if worst, err := convolutionError(y, x, weights, convolved{channels, size, size, [2]int{1, 1}, size,
+					size}); err != nil || worst > 1e-5 {
+					t.Errorf("outlier %g: an error of %.3g of the sum of magnitudes times the greatest weight; %v", outlier, worst,
+						err)
 				}
 				results.Close()
 				input.Close()
@@ -132,13 +134,14 @@ main @main(%x: f32[40, 64]) {
 			x[i] -= 85 + 20*float32(i/64)/40
 		}
 	}
-	everyLevel(t, []byte(source), weir.Options{}, func(cpu string, run func(map[string][]float32, map[string][]int) []float32) {
-		for i, y := range run(map[string][]float32{"x": x}, map[string][]int{"x": {40, 64}}) {
-			if y < 0 || y > 0 && y < 0x1p-130 { // 2⁻¹²⁶ is divided by a sum of at most 8
-				t.Fatalf("%s: the share of %g is %g", cpu, x[i], y)
+	everyLevel(t, []byte(source), weir.Options{},
+		func(cpu string, run func(map[string][]float32, map[string][]int) []float32) {
+			for i, y := range run(map[string][]float32{"x": x}, map[string][]int{"x": {40, 64}}) {
+				if y < 0 || y > 0 && y < 0x1p-130 { // 2⁻¹²⁶ is divided by a sum of at most 8
+					t.Fatalf("%s: the share of %g is %g", cpu, x[i], y)
+				}
 			}
-		}
-	})
+		})
 }
 
 // TestRowsBound holds sums, running sums, softmax, its logarithm and normalisation of a row to the bounds of
@@ -202,7 +205,8 @@ main @main(%x: f32[1, 1000]) {
 				}
 			}
 			hold("sum", 0, read("sum")[0], sum, n*unit*size)
-			running, softmax, log, normal, so, magnitude := read("running"), read("softmax"), read("log"), read("normal"), 0.0, 0.0
+			running, softmax, log, normal, so, magnitude := read("running"), read("softmax"), read("log"), read("normal"), 0.0,
+				0.0
 			for i, v := range x {
 				v := float64(v)
 				so, magnitude = so+v, magnitude+math.Abs(v)
@@ -210,7 +214,8 @@ main @main(%x: f32[1, 1000]) {
 				y := math.Exp(v-top) / total
 				hold("softmax", i, softmax[i], y, (n+(top-v)+8)*unit*y+0x1p-126)
 				hold("log", i, log[i], v-top-math.Log(total), (n+4+2*math.Abs(v)+2*math.Abs(top))*unit)
-				hold("normal", i, normal[i], (v-mean)/deviation, 4*unit*(n*size/n+math.Abs(v))/deviation+n*unit*math.Abs(v-mean)/deviation)
+				hold("normal", i, normal[i], (v-mean)/deviation, 4*unit*(n*size/n+math.Abs(v))/deviation+n*unit*math.Abs(v-mean)/
+					deviation)
 			}
 			results.Close()
 			input.Close()

@@ -25,15 +25,19 @@ func TestConvolutionOfVolumes(t *testing.T) {
 		extents    [3]string
 		sizes      [][3]int
 	}{
-		{title: "known", kernel: 3, begin: [3]int{1, 1, 1}, end: [3]int{1, 1, 1}, extents: [3]string{"5", "16", "24"}, sizes: [][3]int{{5, 16, 24}}},
-		{title: "known and ragged", kernel: 3, begin: [3]int{2, 1, 0}, end: [3]int{0, 1, 1}, extents: [3]string{"1", "18", "23"}, sizes: [][3]int{{1, 18, 23}}},
-		{title: "known planes of images", kernel: 1, begin: [3]int{0, 1, 1}, end: [3]int{0, 1, 1}, extents: [3]string{"3", "16", "24"}, sizes: [][3]int{{3, 16, 24}}},
+		{title: "known", kernel: 3, begin: [3]int{1, 1, 1}, end: [3]int{1, 1, 1}, extents: [3]string{"5", "16", "24"},
+			sizes: [][3]int{{5, 16, 24}}},
+		{title: "known and ragged", kernel: 3, begin: [3]int{2, 1, 0}, end: [3]int{0, 1, 1},
+			extents: [3]string{"1", "18", "23"}, sizes: [][3]int{{1, 18, 23}}},
+		{title: "known planes of images", kernel: 1, begin: [3]int{0, 1, 1}, end: [3]int{0, 1, 1},
+			extents: [3]string{"3", "16", "24"}, sizes: [][3]int{{3, 16, 24}}},
 		{title: "named planes", kernel: 3, begin: [3]int{1, 1, 1}, end: [3]int{1, 1, 1}, extents: [3]string{"d", "20", "24"},
 			sizes: [][3]int{{1, 20, 24}, {2, 20, 24}, {4, 20, 24}, {7, 20, 24}}},
 		{title: "named", kernel: 3, begin: [3]int{1, 1, 1}, end: [3]int{1, 1, 1}, extents: [3]string{"d", "h", "w"},
 			sizes: [][3]int{{1, 1, 1}, {3, 5, 9}, {6, 17, 33}, {2, 33, 70}, {0, 4, 4}}},
-		{title: "named planes of images", kernel: 1, begin: [3]int{0, 1, 1}, end: [3]int{0, 1, 1}, extents: [3]string{"d", "h", "w"},
-			sizes: [][3]int{{1, 4, 4}, {3, 18, 21}}},
+		{title: "named planes of images", kernel: 1, begin: [3]int{0, 1, 1}, end: [3]int{0, 1, 1},
+			extents: [3]string{"d", "h", "w"},
+			sizes:   [][3]int{{1, 4, 4}, {3, 18, 21}}},
 	} {
 		weights := make([]float64, channels*channels*9*c.kernel)
 		var list strings.Builder
@@ -109,7 +113,8 @@ func checkVolume(t *testing.T, p *weir.Program, r *rand.Rand, weights []float64,
 	defer results.Close()
 	y := must[[]float32](t)(weir.Copy[float32](results.Get("y")))
 	if worst, err := volumeError(y, x, weights, of); err != nil || worst > 1e-5 {
-		t.Errorf("%v, outlier %g: an error of %.3g of the sum of magnitudes times the greatest weight; %v", of, outlier, worst, err)
+		t.Errorf("%v, outlier %g: an error of %.3g of the sum of magnitudes times the greatest weight; %v", of, outlier,
+			worst, err)
 	}
 	if len(x) == 0 {
 		return

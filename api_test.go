@@ -18,7 +18,8 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "rewrite what tests compare with")
 
-// TestAPI holds the exported names and signatures of the packages that users import against their api.txt, so that none changes unseen, and sees that each has a comment.
+// TestAPI holds the exported names and signatures of the packages that users import against their api.txt, so that none
+// changes unseen, and sees that each has a comment.
 func TestAPI(t *testing.T) {
 	for _, folder := range []string{".", "array", "batch", "dlpack", "files", "nn", "train"} {
 		t.Run(folder, func(t *testing.T) { holdAPI(t, folder) })
@@ -28,7 +29,9 @@ func TestAPI(t *testing.T) {
 // holdAPI holds the package in a folder against its api.txt.
 func holdAPI(t *testing.T, folder string) {
 	set := token.NewFileSet()
-	packages, err := parser.ParseDir(set, folder, func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, parser.ParseComments)
+	packages, err := parser.ParseDir(set, folder, func(f fs.FileInfo) bool {
+		return !strings.HasSuffix(f.Name(), "_test.go")
+	}, parser.ParseComments)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +97,8 @@ func holdAPI(t *testing.T, folder string) {
 	}
 	want, err := os.ReadFile(file)
 	if err != nil || !bytes.Equal(want, b.Bytes()) {
-		t.Errorf("the API is not what %s says (%v): go test . -run TestAPI -rewrite, and say so in CHANGELOG.md\n%s", file, err, changes(string(want), b.String()))
+		t.Errorf("the API is not what %s says (%v): go test . -run TestAPI -rewrite, and say so in CHANGELOG.md\n%s", file,
+			err, changes(string(want), b.String()))
 	}
 }
 

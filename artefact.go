@@ -40,19 +40,23 @@ type about struct {
 	Initial     map[string][]byte `json:"initial,omitempty"`   // the first values of states, by input; zeros are left out
 }
 
-// WriteTo writes the program as an artefact, a .weir file, which Load reads: its text, its scheduled loops, its certificate and its weights, and no
-// machine code. Loading one verifies it and generates the code in a moment; what it computes is the same to the bit.
+// WriteTo writes the program as an artefact, a .weir file, which Load reads: its text, its scheduled loops, its
+// certificate and its weights, and no machine code. Loading one verifies it and generates the code in a moment; what it
+// computes is the same to the bit.
 func (p *Program) WriteTo(w io.Writer) (n int64, err error) {
 	defer diag.Recover(&err, "writing an artefact")
 	if p.target == Reference && p.model.source.module() != nil {
-		return 0, diag.Unsupportedf("an artefact of the reference, which interprets the model's nodes; an artefact has loops").WithFix("compile for --target cpu")
+		return 0, diag.Unsupportedf(
+			"an artefact of the reference, which interprets the model's nodes; an artefact has loops").
+			WithFix("compile for --target cpu")
 	}
 	if _, err := p.enter(); err != nil {
 		return 0, err
 	}
 	defer p.engine.Leave()
 	defer diag.Faults(diag.Faults(true)) // the weights may lie in a file
-	a := about{Target: p.target, Description: p.model.Describe(), Metadata: p.model.Metadata(), Proved: p.Proved(), Inputs: p.takes, Outputs: p.gives, Savings: p.Savings(), Exhausted: p.exhausted}
+	a := about{Target: p.target, Description: p.model.Describe(), Metadata: p.model.Metadata(), Proved: p.Proved(),
+		Inputs: p.takes, Outputs: p.gives, Savings: p.Savings(), Exhausted: p.exhausted}
 	a.Description.Tuned = p.tuned
 	declared := map[string][]Extent{}
 	for _, info := range p.model.Outputs() {
@@ -143,7 +147,9 @@ func (a *artefact) inputs() []Info {
 	list := edgeInfos(a.edges(a.about.Inputs, a.Program.Inputs))
 	for i, e := range a.about.Inputs {
 		if o := a.Program.NewValue(e.Parts[0]); o >= 0 {
-			list[i].State = a.about.Outputs[slices.IndexFunc(a.about.Outputs, func(e edge) bool { return slices.Contains(e.Parts, o) })].Info.Name
+			list[i].State = a.about.Outputs[slices.IndexFunc(a.about.Outputs, func(e edge) bool {
+				return slices.Contains(e.Parts, o)
+			})].Info.Name
 		}
 	}
 	return list
@@ -194,7 +200,8 @@ func (a *artefact) First(input string, to *tensor.Tensor) error {
 func (a *artefact) compile(ctx context.Context, p *Program, o Options, _ compiler.Choices) error {
 	for _, name := range o.Outputs {
 		if !slices.ContainsFunc(a.results(), func(info Info) bool { return info.Name == name }) {
-			return diag.Unsupportedf("an artefact with other outputs than it was compiled with, %s", infoList(a.results())).AtTensor(name).
+			return diag.Unsupportedf("an artefact with other outputs than it was compiled with, %s", infoList(a.results())).
+				AtTensor(name).
 				WithFix("weir compile MODEL --keep %s makes an artefact that has it", name)
 		}
 	}
@@ -215,19 +222,23 @@ func (a *artefact) compile(ctx context.Context, p *Program, o Options, _ compile
 		}
 	}
 	if o.Precision == BF16 || o.Precision == I8 {
-		return diag.Unsupportedf("an artefact in another precision than it was compiled with").WithFix("weir compile MODEL --precision bf16, or int8")
+		return diag.Unsupportedf("an artefact in another precision than it was compiled with").
+			WithFix("weir compile MODEL --precision bf16, or int8")
 	}
 	if o.Cache != InvalidDType && o.Cache != F32 {
-		return diag.Unsupportedf("an artefact with other caches than it was compiled with").WithFix("weir compile MODEL --cache bf16, or int8")
+		return diag.Unsupportedf("an artefact with other caches than it was compiled with").
+			WithFix("weir compile MODEL --cache bf16, or int8")
 	}
 	if o.Target == Best {
 		p.target = a.about.Target
 	}
 	if a.Machine.HasBlocks() != (p.target == Vulkan) {
-		return diag.Unsupportedf("an artefact for %s as one for %s", a.about.Target, p.target).WithFix("weir compile MODEL --target %s", p.target)
+		return diag.Unsupportedf("an artefact for %s as one for %s", a.about.Target, p.target).
+			WithFix("weir compile MODEL --target %s", p.target)
 	}
 	if o.Limits != "" {
-		return diag.Unsupportedf("an artefact with other limits than it was compiled with: %s", o.Limits).WithFix("weir compile MODEL --target vulkan --limits %s", o.Limits)
+		return diag.Unsupportedf("an artefact with other limits than it was compiled with: %s", o.Limits).
+			WithFix("weir compile MODEL --target vulkan --limits %s", o.Limits)
 	}
 	here := a.Machine
 	if p.target == Vulkan {
@@ -236,7 +247,8 @@ func (a *artefact) compile(ctx context.Context, p *Program, o Options, _ compile
 	switch made := a.Machine.CPU; o.CPU {
 	case "", "native", string(Portable), made:
 	default:
-		return diag.Unsupportedf("an artefact for %s as one for %s", made, o.CPU).WithFix("weir compile MODEL --cpu %s", o.CPU)
+		return diag.Unsupportedf("an artefact for %s as one for %s", made, o.CPU).WithFix("weir compile MODEL --cpu %s",
+			o.CPU)
 	}
 	dims := map[sym.Name]sym.Range{}
 	known := report.LabelsOf(a.Program)
@@ -255,7 +267,9 @@ func (a *artefact) compile(ctx context.Context, p *Program, o Options, _ compile
 		return err
 	}
 	return mem.CatchFaults(func() (err error) {
-		p.compiled, err = a.Compile(compiler.Options{Machine: here, Reference: p.target == Reference, Portable: o.CPU == string(Portable) || o.Cross, Budget: budget, Folder: o.PageFolder, Files: p.model.files, After: o.Stage}, dims, ctx.Err)
+		p.compiled, err = a.Compile(compiler.Options{Machine: here, Reference: p.target == Reference,
+			Portable: o.CPU == string(Portable) || o.Cross, Budget: budget, Folder: o.PageFolder, Files: p.model.files,
+			After: o.Stage}, dims, ctx.Err)
 		return err
 	})
 }

@@ -37,11 +37,12 @@ func artefactOf(t testing.TB, m *weir.Model) (*weir.Program, []byte) {
 	return p, b.Bytes()
 }
 
-// refusals is the most models of testdata whose artefacts may be refused, by name: what is not proved of their kernels for one binding is the
-// bounds of a halved index, and a pad in a branch that is not taken.
+// refusals is the most models of testdata whose artefacts may be refused, by name: what is not proved of their kernels
+// for one binding is the bounds of a halved index, and a pad in a branch that is not taken.
 const refusals = 2
 
-// TestArtefactEqualsModel runs models and their artefacts on the same inputs: results are the same to the bit, and so are the certificates.
+// TestArtefactEqualsModel runs models and their artefacts on the same inputs: results are the same to the bit, and so
+// are the certificates.
 func TestArtefactEqualsModel(t *testing.T) {
 	dirs, err := filepath.Glob("testdata/onnx/*/model.onnx")
 	if err != nil || len(dirs) < 30 {
@@ -159,10 +160,13 @@ func sameAsModel(t *testing.T, m *weir.Model, p *weir.Program, file []byte, in w
 		t.Fatal(err)
 	}
 	defer q.Close()
-	if a, b := fmt.Sprint(p.Inputs(), p.Outputs(), m.Outputs(), p.Requires(), p.Proved(), p.Dims(), p.Target(), m.Metadata(), m.Describe()), fmt.Sprint(q.Inputs(), q.Outputs(), again.Outputs(), q.Requires(), q.Proved(), q.Dims(), q.Target(), again.Metadata(), again.Describe()); a != b {
+	if a, b := fmt.Sprint(p.Inputs(), p.Outputs(), m.Outputs(), p.Requires(), p.Proved(), p.Dims(), p.Target(),
+		m.Metadata(), m.Describe()), fmt.Sprint(q.Inputs(), q.Outputs(), again.Outputs(), q.Requires(), q.Proved(), q.Dims(),
+		q.Target(), again.Metadata(), again.Describe()); a != b {
 		t.Errorf("the model says\n%s\nits artefact\n%s", a, b)
 	}
-	if a, b := p.Memory().String()+p.Operations().String(), q.Memory().String()+q.Operations().String(); a != b || p.Memory().Proven != q.Memory().Proven {
+	if a, b := p.Memory().String()+p.Operations().String(), q.Memory().String()+q.Operations().String(); a != b ||
+		p.Memory().Proven != q.Memory().Proven {
 		t.Errorf("the model's certificate is\n%s\nits artefact's\n%s", a, b)
 	}
 	want, err := p.Run(t.Context(), in)
@@ -390,8 +394,8 @@ func small(m *weir.Model) map[string]weir.Range {
 	return out
 }
 
-// FuzzArtefact changes an artefact's bytes, seals it again, and uses it: whatever it says, there is an error or a result, never a panic or a
-// fault.
+// FuzzArtefact changes an artefact's bytes, seals it again, and uses it: whatever it says, there is an error or a
+// result, never a panic or a fault.
 func FuzzArtefact(f *testing.F) {
 	whole := digitsArtefact(f)
 	models := [][]byte{whole}

@@ -7,12 +7,13 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
-// BenchmarkSmall is a run of four small products one after another, by the call that is bound to its memory and by a run of its own; what the kernels
-// themselves take stands beside it.
+// BenchmarkSmall is a run of four small products one after another, by the call that is bound to its memory and by a
+// run of its own; what the kernels themselves take stands beside it.
 func BenchmarkSmall(b *testing.B) {
 	square := tensorType(wire.FloatType, wire.Size(4), wire.Size(4))
 	inputs := []*wire.ValueInfoProto{typed("x", square), typed("w", square)}
-	nodes := []*wire.NodeProto{nodeOf("MatMul x,w a"), nodeOf("MatMul a,w b"), nodeOf("MatMul b,w c"), nodeOf("MatMul c,w y")}
+	nodes := []*wire.NodeProto{nodeOf("MatMul x,w a"), nodeOf("MatMul a,w b"), nodeOf("MatMul b,w c"),
+		nodeOf("MatMul c,w y")}
 	p := programOf(b, weir.Options{}, inputs, []*wire.ValueInfoProto{typed("y", square)}, nodes...)
 	x := must[*weir.Tensor](b)(weir.New(weir.F32, 4, 4))
 	in := weir.Inputs{"x": x, "w": x}

@@ -45,11 +45,14 @@ func (s Saving) String() string {
 	}
 	switch s.Kind {
 	case "batch":
-		return fmt.Sprintf("batch %s to %s (%s): %d examples of %d operators in %d pieces, in %d loops%s", s.Tensor, s.At, mem.FormatBytes(s.Bytes), s.Rows, s.Operators, s.Pieces, s.Loops, more)
+		return fmt.Sprintf("batch %s to %s (%s): %d examples of %d operators in %d pieces, in %d loops%s", s.Tensor, s.At,
+			mem.FormatBytes(s.Bytes), s.Rows, s.Operators, s.Pieces, s.Loops, more)
 	case "chunk":
-		return fmt.Sprintf("chunk %s to %s (%s): %d rows of %d operators in %d pieces%s", s.Tensor, s.At, mem.FormatBytes(s.Bytes), s.Rows, s.Operators, s.Pieces, more)
+		return fmt.Sprintf("chunk %s to %s (%s): %d rows of %d operators in %d pieces%s", s.Tensor, s.At,
+			mem.FormatBytes(s.Bytes), s.Rows, s.Operators, s.Pieces, more)
 	case "direct":
-		return fmt.Sprintf("direct convolutions, not by Winograd's algorithms (%s of the device's memory)", mem.FormatBytes(s.Bytes))
+		return fmt.Sprintf("direct convolutions, not by Winograd's algorithms (%s of the device's memory)",
+			mem.FormatBytes(s.Bytes))
 	case "recompute":
 		cost = fmt.Sprintf("%.1f MFLOP", float64(s.Operations)/1e6)
 	}
@@ -63,11 +66,12 @@ func (s Saving) String() string {
 }
 
 // Savings lists what Options.Budget and Options.DeviceBudget changed in the plan, in the order in which it was done;
-// none where it fits by itself. What an artefact's own budget changed comes first.
+// none if it fits by itself. What an artefact's own budget changed comes first.
 func (p *Program) Savings() []Saving {
 	out := slices.Clone(p.saved)
 	for _, s := range p.compiled.Savings {
-		out = append(out, Saving{Kind: string(s.Kind), Tensor: s.Tensor, At: s.At, Bytes: s.Bytes, Operations: s.Operations, Moved: s.Moved, Pieces: s.Pieces, Rows: s.Rows, Operators: s.Nodes, Loops: s.Loops, Share: s.Share})
+		out = append(out, Saving{Kind: string(s.Kind), Tensor: s.Tensor, At: s.At, Bytes: s.Bytes, Operations: s.Operations,
+			Moved: s.Moved, Pieces: s.Pieces, Rows: s.Rows, Operators: s.Nodes, Loops: s.Loops, Share: s.Share})
 	}
 	return out
 }
@@ -75,9 +79,9 @@ func (p *Program) Savings() []Saving {
 // mostEnough is how often a budget that a refusal names is tried, before the peak without a budget is named.
 const mostEnough = 5
 
-// enough is the error of a refused budget with one that works. What the compiler names is an estimate: how a model keeps
-// within a budget depends on the budget. So the model is compiled within the number that is named, or within a greater
-// one. If that ends with another error, no number is named.
+// enough is the error of a refused budget with one that works. What the compiler names is an estimate: how a model
+// keeps within a budget depends on the budget. So the model is compiled within the number that is named, or within a
+// greater one. If that ends with another error, no number is named.
 func (m *Model) enough(ctx context.Context, o Options, refused error) error {
 	var e *Error
 	if !errors.As(refused, &e) || e.Budget <= 0 {

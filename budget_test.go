@@ -14,8 +14,8 @@ import (
 	"github.com/weirml/weir/internal/mem"
 )
 
-// TestBudgets: from the unconstrained peak down to the smallest budget that works, a program keeps within it, takes what
-// it says, and computes the very same bits, but for sums over a batch that is computed in pieces.
+// TestBudgets: from the unconstrained peak down to the smallest budget that works, a program keeps within it, takes
+// what it says, and computes the very same bits, but for sums over a batch that is computed in pieces.
 func TestBudgets(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -85,7 +85,8 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
-// TestArtefactBudgets: an artefact keeps within budgets as its model does, but for what is cut into pieces, and one that was made within a budget takes what that says.
+// TestArtefactBudgets: an artefact keeps within budgets as its model does, but for what is cut into pieces, and one
+// that was made within a budget takes what that says.
 func TestArtefactBudgets(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -148,7 +149,8 @@ func TestArtefactBudgets(t *testing.T) {
 			}
 			o.Budget = least - 1
 			var e *weir.Error
-			if _, err := weir.Compile(t.Context(), a, o); !errors.As(err, &e) || !errors.Is(err, weir.ErrBudget) || !strings.Contains(e.Fix, "weir compile MODEL --budget") {
+			if _, err := weir.Compile(t.Context(), a, o); !errors.As(err, &e) || !errors.Is(err, weir.ErrBudget) ||
+				!strings.Contains(e.Fix, "weir compile MODEL --budget") {
 				t.Errorf("a byte less than the smallest budget: %v", err)
 			}
 			a.Close()
@@ -169,7 +171,8 @@ func TestArtefactBudgets(t *testing.T) {
 	}
 }
 
-// TestBudgetOfWrittenMemory: what a text does not lay out itself is computed again, spilled or paged, and its storages stay.
+// TestBudgetOfWrittenMemory: what a text does not lay out itself is computed again, spilled or paged, and its storages
+// stay.
 func TestBudgetOfWrittenMemory(t *testing.T) {
 	weights := strings.TrimSuffix(strings.Repeat("0.25, -0.125, ", 512), ", ")
 	m, err := weir.LoadBytes([]byte(strings.NewReplacer("[0.5, WEIGHTS]", "["+strings.Replace(weights, "0.25", "0.5", 1)+"]", "WEIGHTS", weights).Replace(`weir 1
@@ -202,10 +205,12 @@ ir @memory {
 	o.Budget = smallest(t, m, o)
 	tight := budgeted(t, m, o, in, free.results)
 	if tight.peak > o.Budget || tight.arena >= free.arena || tight.arena < 65536 || len(tight.savings) == 0 {
-		t.Errorf("a budget of %d: the peak is %d of %d, the arena %d of %d, with %v", o.Budget, tight.peak, free.peak, tight.arena, free.arena, tight.savings)
+		t.Errorf("a budget of %d: the peak is %d of %d, the arena %d of %d, with %v", o.Budget, tight.peak, free.peak,
+			tight.arena, free.arena, tight.savings)
 	}
 	o.Budget--
-	if _, err := weir.Compile(t.Context(), m, o); !errors.Is(err, weir.ErrBudget) || !strings.Contains(err.Error(), "the storages that its text lays out stay as they are") {
+	if _, err := weir.Compile(t.Context(), m, o); !errors.Is(err, weir.ErrBudget) ||
+		!strings.Contains(err.Error(), "the storages that its text lays out stay as they are") {
 		t.Errorf("a byte less: %v", err)
 	}
 }
@@ -217,7 +222,8 @@ func TestSpillOfDecidedSize(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	o := weir.Options{Threads: 1, Dims: map[string]weir.Range{"k": {Min: 1, Max: 1}, "m": {Min: 40, Max: 40}, "n": {Min: 40, Max: 40}}}
+	o := weir.Options{Threads: 1, Dims: map[string]weir.Range{"k": {Min: 1, Max: 1}, "m": {Min: 40, Max: 40},
+		"n": {Min: 40, Max: 40}}}
 	x, err := weir.New(weir.F32, 40, 40, 3)
 	if err != nil {
 		t.Fatal(err)
@@ -278,7 +284,8 @@ func smallest(t *testing.T, m *weir.Model, o weir.Options) (bytes int64) {
 	return bytes
 }
 
-// TestSmallestBudget: the budget that a refusal names works, though which stretches are computed in pieces depends on the budget.
+// TestSmallestBudget: the budget that a refusal names works, though which stretches are computed in pieces depends on
+// the budget.
 func TestSmallestBudget(t *testing.T) {
 	m, err := weir.Load("testdata/onnx/microsoft_attention/model.onnx")
 	if err != nil {
@@ -307,18 +314,20 @@ type within struct {
 	results     [][]float32
 }
 
-// sameResults reports whether results are the same to the bit, or, where a batch is computed in pieces, but for the order
-// of its sums.
+// sameResults reports whether results are the same to the bit, or, where a batch is computed in pieces, but for the
+// order of its sums.
 func sameResults(got, want [][]float32, savings []weir.Saving) bool {
 	sums := slices.ContainsFunc(savings, func(s weir.Saving) bool { return s.Kind == "batch" })
 	return slices.EqualFunc(got, want, func(x, y []float32) bool {
 		return slices.EqualFunc(x, y, func(a, b float32) bool {
-			return math.Float32bits(a) == math.Float32bits(b) || sums && math.Abs(float64(a-b)) <= 1e-5*max(1, math.Abs(float64(b)))
+			return math.Float32bits(a) == math.Float32bits(b) || sums && math.Abs(float64(a-b)) <= 1e-5*max(1,
+				math.Abs(float64(b)))
 		})
 	})
 }
 
-// budgeted compiles, measures and runs, twice at once; the results must be want, where that is given, as sameResults says.
+// budgeted compiles, measures and runs, twice at once; the results must be want, where that is given, as sameResults
+// says.
 func budgeted(t *testing.T, m *weir.Model, o weir.Options, in weir.Inputs, want [][]float32) within {
 	p, err := weir.Compile(t.Context(), m, o)
 	if err != nil {
@@ -413,7 +422,8 @@ func random(t *testing.T, m *weir.Model, n int64) (weir.Inputs, func()) {
 	}
 }
 
-// TestBudgetRange: a batch that is a dimension with bounds is computed in pieces of each image's rows; every batch within them gives the same bits, and takes what is said.
+// TestBudgetRange: a batch that is a dimension with bounds is computed in pieces of each image's rows; every batch
+// within them gives the same bits, and takes what is said.
 func TestBudgetRange(t *testing.T) {
 	m, err := weir.Load("testdata/onnx/image_rows/model.onnx")
 	if err != nil {
@@ -440,7 +450,8 @@ func TestBudgetRange(t *testing.T) {
 		whole := budgeted(t, m, o, in, nil)
 		o.Budget = peak - arena/3
 		tight := budgeted(t, m, o, in, whole.results)
-		if len(tight.savings) == 0 || tight.savings[0].Kind != "chunk" || tight.savings[0].Operators < 2 || tight.savings[0].Rows < tight.savings[0].Pieces {
+		if len(tight.savings) == 0 || tight.savings[0].Kind != "chunk" || tight.savings[0].Operators < 2 ||
+			tight.savings[0].Rows < tight.savings[0].Pieces {
 			t.Errorf("n = %d: %v", n, tight.savings)
 		}
 		drop()

@@ -29,10 +29,13 @@ func headsModel(t *testing.T, heads, groups, size, news, room int64) *weir.Model
 	row := func(name string, width int64) *wire.ValueInfoProto {
 		return wire.TensorValue(name, wire.FloatType, wire.Size(1), extent("news", news), wire.Size(width))
 	}
-	node := nodeOf("GroupQueryAttention q,k,v,k0,v0,last,total y,k1,v1", wire.IntAttribute("num_heads", heads), wire.IntAttribute("kv_num_heads", groups))
+	node := nodeOf("GroupQueryAttention q,k,v,k0,v0,last,total y,k1,v1", wire.IntAttribute("num_heads", heads),
+		wire.IntAttribute("kv_num_heads", groups))
 	node.Domain = "com.microsoft"
-	g := &wire.GraphProto{Output: []*wire.ValueInfoProto{{Name: "y"}, {Name: "k1"}, {Name: "v1"}}, Node: []*wire.NodeProto{node},
-		Input: []*wire.ValueInfoProto{row("q", heads*size), row("k", groups*size), row("v", groups*size), cache("k0"), cache("v0"),
+	g := &wire.GraphProto{Output: []*wire.ValueInfoProto{{Name: "y"}, {Name: "k1"}, {Name: "v1"}},
+		Node: []*wire.NodeProto{node},
+		Input: []*wire.ValueInfoProto{row("q", heads*size), row("k", groups*size), row("v", groups*size), cache("k0"),
+			cache("v0"),
 			wire.TensorValue("last", wire.Int32Type, wire.Size(1)), wire.TensorValue("total", wire.Int32Type)}}
 	opsets := []*wire.OperatorSetIDProto{{Version: 21}, {Domain: "com.microsoft", Version: 1}}
 	m := must[*weir.Model](t)(weir.LoadBytes((&wire.ModelProto{IRVersion: 10, OpsetImport: opsets, Graph: g}).Marshal()))
@@ -89,7 +92,8 @@ func oddRows(x []float32, size, kinds int) {
 // named and known, for many new entries and for one.
 func TestByteCaches(t *testing.T) {
 	for _, cpu := range []string{"native", "avx2", "portable", "reference"} {
-		for _, c := range []struct{ heads, groups, size, news, room int64 }{{4, 2, 16, 0, 0}, {3, 3, 20, 0, 333}, {8, 1, 64, 1, 640}, {2, 2, 17, 9, 40}} {
+		for _, c := range []struct{ heads, groups, size, news, room int64 }{{4, 2, 16, 0, 0}, {3, 3, 20, 0, 333},
+			{8, 1, 64, 1, 640}, {2, 2, 17, 9, 40}} {
 			t.Run(fmt.Sprintf("%s %v", cpu, c), func(t *testing.T) {
 				steps := []int{120, 1, 1, 7, 1}
 				if cpu == "reference" || c.room == 40 {
@@ -98,7 +102,8 @@ func TestByteCaches(t *testing.T) {
 				if c.news > 0 {
 					steps = slices.Repeat([]int{int(c.news)}, 4)
 				}
-				h := &byteCaches{T: t, size: int(c.size), heads: int(c.heads), groups: int(c.groups), room: int(c.room), reference: cpu == "reference"}
+				h := &byteCaches{T: t, size: int(c.size), heads: int(c.heads), groups: int(c.groups), room: int(c.room),
+					reference: cpu == "reference"}
 				if c.room == 0 {
 					h.room = 200
 				}
@@ -190,7 +195,8 @@ func (h *byteCaches) step(at, news int) {
 	h.stored("k", got, h.k)
 	h.stored("v", got, h.v)
 	q := must[[]float32](h.T)(weir.View[float32](in["q"].(*weir.Tensor)))
-	y, exact := must[[]float32](h.T)(weir.View[float32](got.Get("y"))), must[[]float32](h.T)(weir.View[float32](want.Get("y")))
+	y, exact := must[[]float32](h.T)(weir.View[float32](got.Get("y"))),
+		must[[]float32](h.T)(weir.View[float32](want.Get("y")))
 	differs := false
 	for row := range news {
 		for head := range h.heads {
@@ -215,7 +221,8 @@ func (h *byteCaches) step(at, news int) {
 	if peak := must[int64](h.T)(h.narrow.Memory().Peak(1, dims)); peak != measured.Peak(1) {
 		h.Errorf("predicted %d, measured %d bytes", peak, measured.Peak(1))
 	}
-	if arena := must[int64](h.T)(h.narrow.Memory().Arena.At(dims)); news == 1 && arena >= int64(h.groups*h.room*h.size) && h.size > 32 {
+	if arena := must[int64](h.T)(h.narrow.Memory().Arena.At(dims)); news == 1 && arena >= int64(h.groups*h.room*h.size) &&
+		h.size > 32 {
 		h.Errorf("an arena of %d bytes holds a copy of a cache", arena)
 	}
 }
@@ -339,11 +346,13 @@ func TestByteCachesKept(t *testing.T) {
 		in[name] = s
 	}
 	var torn *weir.StateError
-	if _, err := h.narrow.Run(t.Context(), in); !errors.Is(err, weir.ErrInput) || errors.As(err, &torn) && len(torn.States) == 0 {
+	if _, err := h.narrow.Run(t.Context(), in); !errors.Is(err, weir.ErrInput) || errors.As(err, &torn) &&
+		len(torn.States) == 0 {
 		t.Errorf("beyond the end: %v", err)
 	}
 	in["k0.scale"] = filled(t, 1, 2, 50, 1)
-	if _, err := h.narrow.Run(t.Context(), in); !errors.Is(err, weir.ErrInput) || !strings.Contains(err.Error(), "k0.scale") {
+	if _, err := h.narrow.Run(t.Context(), in); !errors.Is(err, weir.ErrInput) ||
+		!strings.Contains(err.Error(), "k0.scale") {
 		t.Errorf("scales that are lent: %v", err)
 	}
 }
@@ -380,7 +389,8 @@ ir @m {
 			for _, info := range p.Inputs() {
 				shapes[info.Name] = info.String()
 			}
-			for name, want := range map[string]string{"cache": "i8", "cache.scale": "f32[2,n,3]", "nd": "i8", "nd.scale": "f32[n,1]", "whole": "f32"} {
+			for name, want := range map[string]string{"cache": "i8", "cache.scale": "f32[2,n,3]", "nd": "i8",
+				"nd.scale": "f32[n,1]", "whole": "f32"} {
 				if !strings.Contains(shapes[name], want) {
 					t.Errorf("%s is %s, not %s", name, shapes[name], want)
 				}
@@ -401,7 +411,8 @@ ir @m {
 				"any": zeros(weir.I64, 2, 3), "single": closed(filled(t, 2, 3)),
 				"x": closed(filled(t, 2, 2, 12)), "z": closed(filled(t, 3, 5)),
 			}
-			x, z := must[[]float32](t)(weir.View[float32](in["x"].(*weir.Tensor))), must[[]float32](t)(weir.View[float32](in["z"].(*weir.Tensor)))
+			x, z := must[[]float32](t)(weir.View[float32](in["x"].(*weir.Tensor))),
+				must[[]float32](t)(weir.View[float32](in["z"].(*weir.Tensor)))
 			oddRows(x, 4, 6)
 			oddRows(z, 5, 3)
 			for name, shape := range map[string][]int{"cache": {2, 6, 12}, "nd": {6, 5}} {

@@ -23,7 +23,8 @@ func cacheModel(t *testing.T, named bool, nodes ...*wire.NodeProto) *weir.Model 
 		return wire.TensorValue(name, wire.FloatType, batch, wire.Size(3), wire.Size(rows), wire.Size(4))
 	}
 	outputs := []*wire.ValueInfoProto{four("present", 8), {Name: "y"}}
-	g := &wire.GraphProto{Input: []*wire.ValueInfoProto{four("cache", 8), four("new", 2), wire.TensorValue("at", wire.Int64Type, batch)},
+	g := &wire.GraphProto{Input: []*wire.ValueInfoProto{four("cache", 8), four("new", 2),
+		wire.TensorValue("at", wire.Int64Type, batch)},
 		Output: outputs, Node: nodes}
 	opsets := []*wire.OperatorSetIDProto{{Version: 24}, {Domain: "com.microsoft", Version: 1}}
 	data := (&wire.ModelProto{IRVersion: 11, OpsetImport: opsets, Graph: g}).Marshal()
@@ -104,7 +105,8 @@ func checkCache(t *testing.T, m *weir.Model, o weir.Options, batch int) {
 		in := func(cache weir.Arg) weir.Inputs { return weir.Inputs{"cache": cache, "new": news, "at": at} }
 		want := must[*weir.Results](t)(reference.Run(t.Context(), in(lent)))
 		measured := must[weir.Measurement](t)(updating.Measure(t.Context(), in(weir.Update(state))))
-		if peak := must[int64](t)(updating.Memory().Peak(1, ofProgram(updating, weir.Dims{"b": int64(batch)}))); peak != measured.Peak(1) {
+		if peak := must[int64](t)(updating.Memory().Peak(1,
+			ofProgram(updating, weir.Dims{"b": int64(batch)}))); peak != measured.Peak(1) {
 			t.Errorf("predicted %d, measured %d bytes", peak, measured.Peak(1))
 		}
 		updated := must[*weir.Results](t)(updating.Run(t.Context(), in(weir.Update(state))))
@@ -124,7 +126,8 @@ func checkCache(t *testing.T, m *weir.Model, o weir.Options, batch int) {
 				t.Errorf("step %d: %s of a donated cache differs", step, name)
 			}
 		}
-		if !bytes.Equal(state.Bytes(), want.Get("present").Bytes()) || !bytes.Equal(updated.Get("y").Bytes(), want.Get("y").Bytes()) {
+		if !bytes.Equal(state.Bytes(), want.Get("present").Bytes()) ||
+			!bytes.Equal(updated.Get("y").Bytes(), want.Get("y").Bytes()) {
 			t.Errorf("step %d: the updated cache differs", step)
 		}
 		copy(lent.Bytes(), want.Get("present").Bytes())
@@ -137,7 +140,8 @@ func checkCache(t *testing.T, m *weir.Model, o weir.Options, batch int) {
 
 // TestCacheRead: a cache whose old value is read after the new one is written is not written in place.
 func TestCacheRead(t *testing.T) {
-	m := cacheModel(t, false, nodeOf("TensorScatter cache,new,at present", wire.IntAttribute("axis", 2)), nodeOf("ReduceMax present top"),
+	m := cacheModel(t, false, nodeOf("TensorScatter cache,new,at present", wire.IntAttribute("axis", 2)),
+		nodeOf("ReduceMax present top"),
 		nodeOf("Div cache,top all"), nodeOf("ReduceMin all y"))
 	p := must[*weir.Program](t)(weir.Compile(t.Context(), m, weir.Options{}))
 	defer p.Close()
@@ -151,7 +155,8 @@ func TestCacheRead(t *testing.T) {
 	o := weir.Options{States: map[string]string{"cache": "present"}}
 	updating := must[*weir.Program](t)(weir.Compile(t.Context(), m, o))
 	defer updating.Close()
-	got := must[*weir.Results](t)(updating.Run(t.Context(), weir.Inputs{"cache": weir.Update(cache), "new": news, "at": at}))
+	got := must[*weir.Results](t)(updating.Run(t.Context(), weir.Inputs{"cache": weir.Update(cache), "new": news,
+		"at": at}))
 	defer got.Close()
 	for _, name := range []string{"present", "y"} {
 		if !bytes.Equal(got.Get(name).Bytes(), want.Get(name).Bytes()) {
@@ -162,9 +167,11 @@ func TestCacheRead(t *testing.T) {
 
 // TestCacheRefusals: places outside a cache, and states that cannot be, are the caller's faults.
 func TestCacheRefusals(t *testing.T) {
-	m := cacheModel(t, false, nodeOf("TensorScatter cache,new,at present", wire.IntAttribute("axis", 2)), nodeOf("Relu present y"))
+	m := cacheModel(t, false, nodeOf("TensorScatter cache,new,at present", wire.IntAttribute("axis", 2)),
+		nodeOf("Relu present y"))
 	for in, c := range map[string]struct{ out, words string }{
-		"none": {"present", "none"}, "new": {"present", "same type and shape"}, "cache": {"absent", `no output "absent"`}, "at": {"y", "new value"},
+		"none": {"present", "none"}, "new": {"present", "same type and shape"}, "cache": {"absent", `no output "absent"`},
+		"at": {"y", "new value"},
 	} {
 		_, err := weir.Compile(t.Context(), m, weir.Options{States: map[string]string{in: c.out}})
 		if !errors.Is(err, weir.ErrInput) || !strings.Contains(err.Error(), c.words) {
@@ -198,13 +205,16 @@ func TestGroupedCache(t *testing.T) {
 		if !declared {
 			outputs = []*wire.ValueInfoProto{{Name: "y"}, {Name: "k1"}, {Name: "v1"}}
 		}
-		node := nodeOf("GroupQueryAttention q,k,v,k0,v0,last,total y,k1,v1", wire.IntAttribute("num_heads", 4), wire.IntAttribute("kv_num_heads", 2))
+		node := nodeOf("GroupQueryAttention q,k,v,k0,v0,last,total y,k1,v1", wire.IntAttribute("num_heads", 4),
+			wire.IntAttribute("kv_num_heads", 2))
 		node.Domain = "com.microsoft"
 		row := func(name string, width int64) *wire.ValueInfoProto {
 			return wire.TensorValue(name, wire.FloatType, wire.Size(1), wire.Size(1), wire.Size(width))
 		}
-		g := &wire.GraphProto{Output: outputs, Node: []*wire.NodeProto{node}, Input: []*wire.ValueInfoProto{row("q", 16), row("k", 8), row("v", 8),
-			cache("k0"), cache("v0"), wire.TensorValue("last", wire.Int32Type, wire.Size(1)), wire.TensorValue("total", wire.Int32Type)}}
+		g := &wire.GraphProto{Output: outputs, Node: []*wire.NodeProto{node},
+			Input: []*wire.ValueInfoProto{row("q", 16), row("k", 8), row("v", 8),
+				cache("k0"), cache("v0"), wire.TensorValue("last", wire.Int32Type, wire.Size(1)),
+				wire.TensorValue("total", wire.Int32Type)}}
 		opsets := []*wire.OperatorSetIDProto{{Version: 21}, {Domain: "com.microsoft", Version: 1}}
 		m := must[*weir.Model](t)(weir.LoadBytes((&wire.ModelProto{IRVersion: 10, OpsetImport: opsets, Graph: g}).Marshal()))
 		defer m.Close()
@@ -221,7 +231,8 @@ func TestGroupedCache(t *testing.T) {
 		k0, v0 := filled(t, 1, 2, 6, 4), filled(t, 1, 2, 6, 4)
 		last, total := must[*weir.Tensor](t)(weir.FromSlice([]int32{2}, 1)), must[*weir.Tensor](t)(weir.New(weir.I32))
 		must[[]int32](t)(weir.View[int32](total))[0] = 3
-		in := weir.Inputs{"q": filled(t, 1, 1, 16), "k": filled(t, 1, 1, 8), "v": filled(t, 1, 1, 8), "k0": k0, "v0": v0, "last": last, "total": total}
+		in := weir.Inputs{"q": filled(t, 1, 1, 16), "k": filled(t, 1, 1, 8), "v": filled(t, 1, 1, 8), "k0": k0, "v0": v0,
+			"last": last, "total": total}
 		want := must[*weir.Results](t)(plain.Run(t.Context(), in))
 		in["k0"], in["v0"] = weir.Update(k0), weir.Update(v0)
 		got := must[*weir.Results](t)(p.Run(t.Context(), in))

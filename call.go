@@ -51,7 +51,8 @@ func (c *Call) try() (*bound, error) {
 	}
 	if !c.alone.TryLock() {
 		c.use.Leave()
-		return nil, diag.Inputf("another goroutine is using the call").WithFix("bind a call for each goroutine, with Options.Calls of them")
+		return nil, diag.Inputf("another goroutine is using the call").
+			WithFix("bind a call for each goroutine, with Options.Calls of them")
 	}
 	return b, nil
 }
@@ -61,20 +62,22 @@ func (c *Call) leave() {
 	c.use.Leave()
 }
 
-// NewCall binds the dimensions; it needs a value for each that the inputs' shapes mention. When Options.Calls calls are taken already, it
-// returns an error rather than wait for ever.
+// NewCall binds the dimensions; it needs a value for each that the inputs' shapes mention. When Options.Calls calls are
+// taken already, it returns an error rather than wait for ever.
 func (p *Program) NewCall(d Dims) (c *Call, err error) {
 	defer diag.Recover(&err, "binding a call")
 	for _, info := range slices.Concat(p.inputs, p.outputs) {
 		if !info.simple() {
-			return nil, diag.Unsupportedf("a call bound to its memory; %s is no tensor of numbers", info).AtTensor(info.Name).WithFix("use Program.Run")
+			return nil, diag.Unsupportedf("a call bound to its memory; %s is no tensor of numbers", info).AtTensor(info.Name).
+				WithFix("use Program.Run")
 		}
 	}
 	dims := make([]int64, len(p.compiled.Program.Dims))
 	for i, dim := range p.compiled.Program.Dims {
 		v, ok := d[p.label(i)]
 		if !ok && !dim.Data {
-			return nil, diag.Inputf("dimension %s has no value", p.label(i)).AtDim(p.label(i)).WithFix("add Dims{%q: …}", p.label(i))
+			return nil, diag.Inputf("dimension %s has no value", p.label(i)).AtDim(p.label(i)).WithFix("add Dims{%q: …}",
+				p.label(i))
 		}
 		dims[i] = v
 	}
@@ -84,7 +87,8 @@ func (p *Program) NewCall(d Dims) (c *Call, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c = &Call{program: p, inputs: make([]*Tensor, len(p.inputs)), outputs: make([]*Tensor, len(p.outputs)), places: make([]*Tensor, len(p.outputs)), data: make([]*tensor.Tensor, len(p.inputs)+len(p.outputs))}
+	c = &Call{program: p, inputs: make([]*Tensor, len(p.inputs)), outputs: make([]*Tensor, len(p.outputs)),
+		places: make([]*Tensor, len(p.outputs)), data: make([]*tensor.Tensor, len(p.inputs)+len(p.outputs))}
 	for i := range p.own {
 		c.inputs[i] = p.own[i].tensor
 	}
@@ -96,8 +100,8 @@ func (p *Program) NewCall(d Dims) (c *Call, err error) {
 	return c, nil
 }
 
-// Input is the tensor to fill for an input: the one bound to it, or one made for it. It is nil where there is no such input, or no memory: then Run
-// says so.
+// Input is the tensor to fill for an input: the one bound to it, or one made for it. It is nil if there is no such
+// input, or no memory: then Run says so.
 func (c *Call) Input(name string) *Tensor {
 	i, ok := c.program.input(name)
 	if !ok {
@@ -140,10 +144,12 @@ func (b *bound) dim(p *Program) func(name sym.Name) (int64, bool) {
 	}
 }
 
-// Bind lends a tensor of the caller's to an input, or gives an output its place, for the runs that follow; the call takes no memory for outputs that have one (Memory.Binding). A tensor that is
-// bound to an output begins at a multiple of 64 bytes, as New's do, and shares no memory with the inputs and other outputs, but for one: bound to an input too, it
-// is updated in place, where the output may be written over that input (see Donate). An input that is a state is bound to an Update, and its output lies there. What is bound by Consume is
-// the next run's, after which the input is not bound; it has memory as New makes it. A Donate is refused.
+// Bind lends a tensor of the caller's to an input, or gives an output its place, for the runs that follow; the call
+// takes no memory for outputs that have one (Memory.Binding). A tensor that is bound to an output begins at a multiple
+// of 64 bytes, as New's do, and shares no memory with the inputs and other outputs, but for one: bound to an input too,
+// it is updated in place, where the output may be written over that input (see Donate). An input that is a state is
+// bound to an Update, and its output lies there. What is bound by Consume is the next run's, after which the input is
+// not bound; it has memory as New makes it. A Donate is refused.
 func (c *Call) Bind(name string, a Arg) (err error) {
 	defer diag.Recover(&err, "binding an argument")
 	b, err := c.try()
@@ -166,16 +172,20 @@ func (c *Call) Bind(name string, a Arg) (err error) {
 			return err
 		}
 	} else if at := p.replaces[i]; at >= 0 {
-		return diag.Inputf("it lies where the state %s does", p.inputs[at].Name).AtTensor(name).WithFix("bind %s", p.inputs[at].Name)
+		return diag.Inputf("it lies where the state %s does", p.inputs[at].Name).AtTensor(name).WithFix("bind %s",
+			p.inputs[at].Name)
 	}
 	if g.owner == donating || g.owner != lending && !input {
-		return diag.Unsupportedf("a call bound to its memory that parts with an argument, which is gone after its first run").AtTensor(name).WithFix("use Program.Run, or bind the tensor to the output as well, which is then written in its place")
+		return diag.Unsupportedf("a call bound to its memory that parts with an argument, which is gone after its first run").
+			AtTensor(name).WithFix("use Program.Run, or bind the tensor to the output as well, which is then written in its " +
+			"place")
 	}
 	if g.kind != TensorKind {
 		return diag.Inputf("%s is given, %s is expected", g, infos[i]).AtTensor(name)
 	}
 	if g.lent != nil {
-		return diag.Unsupportedf("a call bound to memory with strides").AtTensor(name).WithFix("bind a tensor of the memory (see Foreign), or use Program.Run")
+		return diag.Unsupportedf("a call bound to memory with strides").AtTensor(name).
+			WithFix("bind a tensor of the memory (see Foreign), or use Program.Run")
 	}
 	t := g.tensors[0]
 	inner, err := t.entered()
@@ -209,7 +219,8 @@ func (c *Call) Bind(name string, a Arg) (err error) {
 // bindInput lends a tensor to an input, or gives it to the next run.
 func (c *Call) bindInput(i int, t *Tensor, owner ownership) error {
 	if owner == consuming && t.block == nil {
-		return diag.Inputf("its memory is not its own, and cannot be consumed by a call").AtTensor(c.program.inputs[i].Name).WithFix("copy it into a tensor made by weir.New first")
+		return diag.Inputf("its memory is not its own, and cannot be consumed by a call").AtTensor(c.program.inputs[i].Name).
+			WithFix("copy it into a tensor made by weir.New first")
 	}
 	c.keep(i)
 	if c.inputs[i], c.disjoint = t, false; owner == consuming {
@@ -239,7 +250,8 @@ func (c *Call) part() error {
 				b.taken = false
 				b.t.data.Open()
 			}
-			return diag.Inputf("it is consumed, while somebody closes it, or gives it to another run").AtTensor(c.program.inputs[a.port].Name)
+			return diag.Inputf("it is consumed, while somebody closes it, or gives it to another run").
+				AtTensor(c.program.inputs[a.port].Name)
 		}
 		a.taken = true
 	}
@@ -269,7 +281,8 @@ func (c *Call) consumed() {
 func (c *Call) bindOutput(b *bound, i int, t *Tensor, data []byte) error {
 	name := c.program.outputs[i].Name
 	if uintptr(unsafe.Pointer(unsafe.SliceData(data)))%placeAlign != 0 {
-		return diag.Inputf("its memory does not begin at a multiple of %d bytes", placeAlign).AtTensor(name).WithFix("make it by weir.New")
+		return diag.Inputf("its memory does not begin at a multiple of %d bytes", placeAlign).AtTensor(name).
+			WithFix("make it by weir.New")
 	}
 	for k, other := range c.places {
 		if k != i && other != nil && sharing(data, other.Bytes()) {
@@ -286,7 +299,7 @@ func (c *Call) bindOutput(b *bound, i int, t *Tensor, data []byte) error {
 // placeAlign is the alignment of outputs, in bytes.
 const placeAlign = 64
 
-// apart checks that an input shares no memory with what outputs are written to, but where one may be written over it.
+// apart checks that an input shares no memory with what outputs are written to, unless an output may overwrite it.
 func (c *Call) apart(i int) error {
 	p := c.program.compiled.Program
 	for k, place := range c.data[len(c.inputs):] {
@@ -294,10 +307,12 @@ func (c *Call) apart(i int) error {
 			continue
 		}
 		a, b := place.Bytes(), c.data[i].Bytes()
-		if unsafe.SliceData(a) == unsafe.SliceData(b) && len(a) == len(b) && slices.Contains(p.Inputs[i].Gives, p.Outputs[k].Tensor) {
+		if unsafe.SliceData(a) == unsafe.SliceData(b) && len(a) == len(b) &&
+			slices.Contains(p.Inputs[i].Gives, p.Outputs[k].Tensor) {
 			continue
 		}
-		return diag.Inputf("it shares memory with output %s, which is written before it is read for the last time", p.Outputs[k].Name).AtTensor(c.program.inputs[i].Name)
+		return diag.Inputf("it shares memory with output %s, which is written before it is read for the last time",
+			p.Outputs[k].Name).AtTensor(c.program.inputs[i].Name)
 	}
 	return nil
 }
@@ -310,7 +325,8 @@ func (c *Call) statesApart() error {
 	for i, t := range c.data[:len(c.inputs)] {
 		for k, other := range c.data[:len(c.inputs)] {
 			if c.program.becomes[i] >= 0 && k != i && overlap(t, other) {
-				return diag.Inputf("it is updated, and bound to %s too", c.program.inputs[k].Name).AtTensor(c.program.inputs[i].Name)
+				return diag.Inputf("it is updated, and bound to %s too", c.program.inputs[k].Name).
+					AtTensor(c.program.inputs[i].Name)
 			}
 		}
 	}
@@ -337,7 +353,8 @@ func (c *Call) arguments() error {
 		if t != nil {
 			inner, ok := t.enter()
 			if !ok {
-				return diag.New(ErrClosed, "the tensor bound to it is closed, or was given away").AtTensor(c.program.outputs[i].Name)
+				return diag.New(ErrClosed, "the tensor bound to it is closed, or was given away").
+					AtTensor(c.program.outputs[i].Name)
 			}
 			c.data[len(c.inputs)+i] = inner
 		}
@@ -491,7 +508,7 @@ func (c *Call) start(ctx context.Context, b *bound) error {
 	return c.program.torn(b.call.Run(ctx), b.call)
 }
 
-// Output is an output as the last run left it; nil where there is none of that name. It is dead after Close.
+// Output is an output as the last run left it; nil if there is none of that name. It is dead after Close.
 func (c *Call) Output(name string) *Tensor {
 	i := slices.IndexFunc(c.program.outputs, func(o Info) bool { return o.Name == name })
 	if i < 0 {
@@ -513,7 +530,8 @@ func (c *Call) Output(name string) *Tensor {
 	if err != nil {
 		return nil
 	}
-	if t == nil || !slices.Equal(t.shape, shape) || len(data) > 0 && unsafe.SliceData(data) != unsafe.SliceData(t.Bytes()) {
+	if t == nil || !slices.Equal(t.shape, shape) || len(data) > 0 &&
+		unsafe.SliceData(data) != unsafe.SliceData(t.Bytes()) {
 		p := c.program.compiled.Program
 		if t, err = outputOf(b.call, i, p.Tensors[p.Outputs[i].Tensor].DType, &c.use); err != nil {
 			return nil

@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// TestCertificateOfTwoDimensions evaluates the printed formula of a model with two free dimensions at ten bindings, and compares it with
-// what a watched run used, and with what the ledger holds while four runs have results: to the byte.
+// TestCertificateOfTwoDimensions evaluates the printed formula of a model with two free dimensions at ten bindings, and
+// compares it with what a watched run used, and with what the ledger holds while four runs have results: to the byte.
 func TestCertificateOfTwoDimensions(t *testing.T) {
 	ctx := context.Background()
 	for _, file := range []string{"testdata/onnx/two_dims/model.onnx", "testdata/onnx/attention_two_dims/model.onnx"} {
@@ -33,7 +33,8 @@ func TestCertificateOfTwoDimensions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, at := range [][2]int64{{1, 1}, {1, 7}, {2, 3}, {3, 64}, {5, 5}, {8, 31}, {16, 17}, {33, 2}, {64, 64}, {7, 200}} {
+		for _, at := range [][2]int64{{1, 1}, {1, 7}, {2, 3}, {3, 64}, {5, 5}, {8, 31}, {16, 17}, {33, 2}, {64, 64},
+			{7, 200}} {
 			d := Dims{names[0].Name: at[0], names[1].Name: at[1]}
 			get := func(name sym.Name) (int64, bool) { v, ok := d[name.Text()]; return v, ok }
 			in := Inputs{}
@@ -80,7 +81,8 @@ func TestCertificateOfTwoDimensions(t *testing.T) {
 				got += held.Current[kind]
 			}
 			if got+seen.Weights+seen.Code != all || seen.Peak(4) != all {
-				t.Errorf("%s at %v: four calls are to take %d, hold %d, measured %d", file, at, all, got+seen.Weights+seen.Code, seen.Peak(4))
+				t.Errorf("%s at %v: four calls are to take %d, hold %d, measured %d", file, at, all, got+seen.Weights+seen.Code,
+					seen.Peak(4))
 			}
 			for _, r := range open {
 				r.Close()

@@ -11,10 +11,12 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Difference is the first tensor, in the order of the model's nodes, that a program computes otherwise than the reference does.
+// Difference is the first tensor, in the order of the model's nodes, that a program computes otherwise than the
+// reference does.
 type Difference struct {
 	Tensor, Node, Op, Detail string
-	// Hidden are tensors, in the order of the model's nodes, that the program does not compute by themselves: it computes their nodes together with Tensor's, and Tensor is right if they are kept.
+	// Hidden are tensors, in the order of the model's nodes, that the program does not compute by themselves: it computes
+	// their nodes together with Tensor's, and Tensor is right if they are kept.
 	Hidden []string `json:",omitempty"`
 	// Exact says that nothing differs with Options.Exact: Tensor is computed by an algorithm that Exact leaves out, and
 	// is further off than the tolerances.
@@ -33,7 +35,8 @@ func (d *Difference) String() string {
 	if len(d.Hidden) == 1 {
 		return text + fmt.Sprintf("; it does not if %s is kept", d.Hidden[0])
 	} else if d.Hidden != nil {
-		return text + fmt.Sprintf("; it does not if what is between %s and %s is kept", d.Hidden[0], d.Hidden[len(d.Hidden)-1])
+		return text + fmt.Sprintf("; it does not if what is between %s and %s is kept", d.Hidden[0],
+			d.Hidden[len(d.Hidden)-1])
 	}
 	return text
 }
@@ -50,8 +53,8 @@ func (m *Model) Compare(ctx context.Context, in Inputs, rtol, atol float64) (d *
 
 // Compare runs the program, and interprets its model as it was imported, before any pass: node by node, each by its
 // operator's plain meaning. It returns the first tensor that differs by more than the tolerances; nil if none does. The
-// relative tolerance of an element is of its own magnitude, or of the mean magnitude of its neighbours along an axis, if
-// that is more. It compares the program's own outputs first, then every tensor of the main graph, with the model
+// relative tolerance of an element is of its own magnitude, or of the mean magnitude of its neighbours along an axis,
+// if that is more. It compares the program's own outputs first, then every tensor of the main graph, with the model
 // compiled anew so that all of them are kept. If only what is not kept goes wrong, it keeps some tensors and not others
 // until it has found which. A program of an artefact, which has no nodes, and one with states are ErrUnsupported.
 func (p *Program) Compare(ctx context.Context, in Inputs, rtol, atol float64) (d *Difference, err error) {
@@ -62,9 +65,11 @@ func (p *Program) Compare(ctx context.Context, in Inputs, rtol, atol float64) (d
 	defer p.engine.Leave()
 	switch m := p.model; {
 	case m.source.module() == nil:
-		return nil, diag.Unsupportedf("an artefact has no nodes to compare with the reference").AtFile(m.file).WithFix("compare the model that it was compiled from")
+		return nil, diag.Unsupportedf("an artefact has no nodes to compare with the reference").AtFile(m.file).
+			WithFix("compare the model that it was compiled from")
 	case slices.ContainsFunc(p.becomes, func(output int) bool { return output >= 0 }):
-		return nil, diag.Unsupportedf("comparing a program with states, which a run changes").AtFile(m.file).WithFix("run it with --target reference, and compare the outputs")
+		return nil, diag.Unsupportedf("comparing a program with states, which a run changes").AtFile(m.file).
+			WithFix("run it with --target reference, and compare the outputs")
 	}
 	lent := Inputs{}
 	for name, a := range in {
@@ -80,7 +85,8 @@ func (p *Program) Compare(ctx context.Context, in Inputs, rtol, atol float64) (d
 		return nil, err
 	}
 	defer done()
-	c := &compare.Comparison{Context: ctx, Model: p.model.source.module(), Asked: p.options.asked(), RTol: rtol, ATol: atol}
+	c := &compare.Comparison{Context: ctx, Model: p.model.source.module(), Asked: p.options.asked(), RTol: rtol,
+		ATol: atol}
 	for _, e := range p.takes {
 		c.Takes = append(c.Takes, e.port())
 	}
@@ -153,7 +159,7 @@ func (p *Program) values(ctx context.Context, in Inputs) (list []sources.Value, 
 	return list, nil
 }
 
-// Save writes the differing node, and those of Hidden, with their inputs as a folder in ONNX's test layout, and what the
-// reference gives as its expected output; dir "" makes a folder of its own among the temporary files. It returns the folder. Only
-// nodes of an ONNX model can be saved.
+// Save writes the differing node, and those of Hidden, with their inputs as a folder in ONNX's test layout, and what
+// the reference gives as its expected output; dir "" makes a folder of its own among the temporary files. It returns
+// the folder. Only nodes of an ONNX model can be saved.
 func (d *Difference) Save(dir string) (string, error) { return d.found.Save(dir, d.model.read) }

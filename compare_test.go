@@ -37,7 +37,8 @@ func wrongly(m *ir.Module) error {
 		uses[v] += 2
 	}
 	for _, n := range m.Main.Body.Nodes {
-		if n.Op.Name() != "reshape" || n.Inputs[0].Node == nil || n.Inputs[0].Node.Op.Name() != "argmax" || uses[n.Inputs[0]] != 1 {
+		if n.Op.Name() != "reshape" || n.Inputs[0].Node == nil || n.Inputs[0].Node.Op.Name() != "argmax" ||
+			uses[n.Inputs[0]] != 1 {
 			continue
 		}
 		n.Inputs[0].Node.Attrs["smallest"] = false
@@ -45,11 +46,14 @@ func wrongly(m *ir.Module) error {
 	return nil
 }
 
-// TestCompareHidden: a pass that goes wrong only while nothing else reads what it rewrites is found, with the node and what it was computed together with; what is saved shows it again.
+// TestCompareHidden: a pass that goes wrong only while nothing else reads what it rewrites is found, with the node and
+// what it was computed together with; what is saved shows it again.
 func TestCompareHidden(t *testing.T) {
 	axis := wire.IntsAttribute("value_ints", 1)
-	m := modelOf(t, []*wire.ValueInfoProto{typed("x", tensorType(wire.FloatType, wire.Dim("n"), wire.Size(3)))}, []*wire.ValueInfoProto{typed("z", tensorType(wire.Int64Type))},
-		nodeOf("Relu x r"), nodeOf("Constant  axis", axis), nodeOf("ArgMin r least", wire.IntAttribute("axis", 1), wire.IntAttribute("keepdims", 0)), nodeOf("Unsqueeze least,axis y"), nodeOf("Neg y z"))
+	m := modelOf(t, []*wire.ValueInfoProto{typed("x", tensorType(wire.FloatType, wire.Dim("n"), wire.Size(3)))},
+		[]*wire.ValueInfoProto{typed("z", tensorType(wire.Int64Type))},
+		nodeOf("Relu x r"), nodeOf("Constant  axis", axis), nodeOf("ArgMin r least", wire.IntAttribute("axis", 1),
+			wire.IntAttribute("keepdims", 0)), nodeOf("Unsqueeze least,axis y"), nodeOf("Neg y z"))
 	defer m.Close()
 	in := weir.Inputs{"x": must[*weir.Tensor](t)(weir.FromSlice([]float32{3, 1, 2, 9, 8, 7}, 2, 3))}
 	if d, err := m.Compare(t.Context(), in, 0, 0); d != nil || err != nil {
@@ -60,7 +64,8 @@ func TestCompareHidden(t *testing.T) {
 		if err != nil || d == nil {
 			t.Fatalf("%v, %v", d, err)
 		}
-		if d.Tensor != "y" || d.Op != "Unsqueeze" || !slices.Equal(d.Hidden, []string{"least"}) || !strings.Contains(d.String(), "if least is kept") {
+		if d.Tensor != "y" || d.Op != "Unsqueeze" || !slices.Equal(d.Hidden, []string{"least"}) ||
+			!strings.Contains(d.String(), "if least is kept") {
 			t.Errorf("%s; hidden: %q", d, d.Hidden)
 		}
 		dir, err := d.Save(t.TempDir())
@@ -76,22 +81,27 @@ func TestCompareHidden(t *testing.T) {
 			t.Error(err)
 		}
 		r := must[*weir.Tensor](t)(weir.FromSlice([]float32{3, 1, 2, 9, 8, 7}, 2, 3))
-		if d, err := alone.Compare(t.Context(), weir.Inputs{"r": r, "axis": must[*weir.Tensor](t)(weir.FromSlice([]int64{1}))}, 0, 0); d == nil || err != nil {
+		if d, err := alone.Compare(t.Context(), weir.Inputs{"r": r,
+			"axis": must[*weir.Tensor](t)(weir.FromSlice([]int64{1}))}, 0, 0); d == nil || err != nil {
 			t.Errorf("what was saved does not differ: %v", err)
 		}
 	})
 }
 
 // TestCompareRounding: results that cancel have the rounding of their terms, which is no difference; an element that is
-// wrong by a hundredth of its neighbours is one, and so is what only the tiles' algorithm makes of zeros, which is said.
+// wrong by a hundredth of its neighbours is one, and so is what only the tiles' algorithm makes of zeros, which is
+// said.
 func TestCompareRounding(t *testing.T) {
 	const channels, size, large, taps = 32, 14, 26, 9
 	r := rand.New(rand.NewSource(11))
 	convolution := func(w []float32, size int64) *weir.Model {
-		g := &wire.GraphProto{Input: []*wire.ValueInfoProto{wire.TensorValue("x", 1, wire.Size(1), wire.Size(channels), wire.Size(size), wire.Size(size))}, Output: []*wire.ValueInfoProto{{Name: "y"}},
-			Node:        []*wire.NodeProto{nodeOf("Conv x,w c"), nodeOf("Relu c y")},
-			Initializer: []*wire.TensorProto{{Name: "w", DataType: wire.FloatType, Dims: []int64{channels, channels, 3, 3}, RawData: rawFloats(w)}}}
-		return must[*weir.Model](t)(weir.LoadBytes((&wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 22}}, Graph: g}).Marshal()))
+		g := &wire.GraphProto{Input: []*wire.ValueInfoProto{wire.TensorValue("x", 1, wire.Size(1), wire.Size(channels),
+			wire.Size(size), wire.Size(size))}, Output: []*wire.ValueInfoProto{{Name: "y"}},
+			Node: []*wire.NodeProto{nodeOf("Conv x,w c"), nodeOf("Relu c y")},
+			Initializer: []*wire.TensorProto{{Name: "w", DataType: wire.FloatType, Dims: []int64{channels, channels, 3, 3},
+				RawData: rawFloats(w)}}}
+		return must[*weir.Model](t)(weir.LoadBytes((&wire.ModelProto{IRVersion: 10,
+			OpsetImport: []*wire.OperatorSetIDProto{{Version: 22}}, Graph: g}).Marshal()))
 	}
 	compare := func(m *weir.Model, size int, data []float32, o weir.Options) *weir.Difference {
 		t.Helper()
@@ -118,7 +128,8 @@ func TestCompareRounding(t *testing.T) {
 		}
 		return nil
 	}, func() {
-		if d := compare(m, size, roughly(r, "normal", channels*size*size), weir.Options{}); d == nil || d.Tensor != "c" || d.Exact {
+		if d := compare(m, size, roughly(r, "normal", channels*size*size), weir.Options{}); d == nil || d.Tensor != "c" ||
+			d.Exact {
 			t.Errorf("with a wrong weight: %v", d)
 		}
 	})
@@ -142,10 +153,13 @@ func TestCompareRounding(t *testing.T) {
 	}
 }
 
-// TestReferenceInterprets: what the reference gives does not go through any pass, its certificate holds its results alone, and what it cannot keep or save it says.
+// TestReferenceInterprets: what the reference gives does not go through any pass, its certificate holds its results
+// alone, and what it cannot keep or save it says.
 func TestReferenceInterprets(t *testing.T) {
-	m := modelOf(t, []*wire.ValueInfoProto{typed("x", tensorType(wire.FloatType, wire.Dim("n"), wire.Size(3)))}, []*wire.ValueInfoProto{typed("y", tensorType(wire.Int64Type)), typed("where", tensorType(wire.Int64Type))},
-		nodeOf("ArgMin x least", wire.IntAttribute("axis", 1), wire.IntAttribute("keepdims", 0)), nodeOf("Constant  axis", wire.IntsAttribute("value_ints", 1)), nodeOf("Unsqueeze least,axis y"),
+	m := modelOf(t, []*wire.ValueInfoProto{typed("x", tensorType(wire.FloatType, wire.Dim("n"), wire.Size(3)))},
+		[]*wire.ValueInfoProto{typed("y", tensorType(wire.Int64Type)), typed("where", tensorType(wire.Int64Type))},
+		nodeOf("ArgMin x least", wire.IntAttribute("axis", 1), wire.IntAttribute("keepdims", 0)),
+		nodeOf("Constant  axis", wire.IntsAttribute("value_ints", 1)), nodeOf("Unsqueeze least,axis y"),
 		nodeOf("NonZero x at"), nodeOf("Concat at,at where", wire.IntAttribute("axis", 1)))
 	defer m.Close()
 	in := weir.Inputs{"x": must[*weir.Tensor](t)(weir.FromSlice([]float32{3, 1, 2, 9, 8, 0}, 2, 3))}

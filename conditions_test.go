@@ -34,7 +34,8 @@ var unread = map[string]string{
 // TestUnread runs texts whose conditions speak of what data decide and nothing else reads.
 func TestUnread(t *testing.T) {
 	for name, text := range unread {
-		m, err := weir.LoadBytes([]byte("weir 1\nir @m {\n  dim m in [1, 64]\n  dim k in [0, 64] limit m\n  main @main(%x: f32[m]) {\n    " + text + "\n    %y: f32[m] = exp(%x)\n    return %y\n  }\n}\n"))
+		m, err := weir.LoadBytes([]byte("weir 1\nir @m {\n  dim m in [1, 64]\n  dim k in [0, 64] limit m\n  main @main(%x: " +
+			"f32[m]) {\n    " + text + "\n    %y: f32[m] = exp(%x)\n    return %y\n  }\n}\n"))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -114,7 +115,8 @@ func TestBroken(t *testing.T) {
 				if !errors.Is(err, weir.ErrInput) {
 					t.Errorf("%s at %v: %v", file, d, err)
 				}
-				if !strings.Contains(err.Error(), ", outside ") && (!strings.Contains(err.Error(), "(from ") || !strings.Contains(err.Error(), "does not hold: ")) {
+				if !strings.Contains(err.Error(), ", outside ") && (!strings.Contains(err.Error(), "(from ") ||
+					!strings.Contains(err.Error(), "does not hold: ")) {
 					t.Errorf("%s at %v: %v: no reason", file, d, err)
 				}
 			}

@@ -68,8 +68,8 @@ func TestOutputsAfterConsumed(t *testing.T) {
 	}
 }
 
-// TestConsumedWithoutMemory: a run that is refused an output's memory on its way has given back what it consumed, and the
-// next one is right.
+// TestConsumedWithoutMemory: a run that is refused an output's memory on its way has given back what it consumed, and
+// the next one is right.
 func TestConsumedWithoutMemory(t *testing.T) {
 	const n = 1 << 18
 	p, err := compileText(t, late, weir.Options{Threads: 1})
@@ -107,8 +107,8 @@ func TestConsumedWithoutMemory(t *testing.T) {
 	}
 }
 
-// TestOutputsKept: the memory of outputs that were handed on is kept for the next run, however large, until it is trimmed
-// or the program closes.
+// TestOutputsKept: the memory of outputs that were handed on is kept for the next run, however large, until it is
+// trimmed or the program closes.
 func TestOutputsKept(t *testing.T) {
 	const n, bytes = 1 << 19, 1 << 19 * 64 * 4 // 128 MiB
 	if unsafe.Sizeof(uintptr(0)) < 8 {

@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// TestContributing takes the steps of each document in docs/contributing: its files and changes are laid over the tree, its commands
-// run in a copy of the folders that they read, and must succeed.
+// TestContributing takes the steps of each document in docs/contributing: its files and changes are laid over the tree,
+// its commands run in a copy of the folders that they read, and must succeed.
 //
-// A fence of Go or of text that begins with "// PATH" is a new file; one of the language diff, whose first line is "--- PATH", has
-// lines that are there (" " or "-") and lines that come in their place (" " or "+"); one of weir is a file with its module's name.
-// A fence of sh has commands: go test PACKAGE and go run PACKAGE, with variables in front.
+// A fence of Go or of text that begins with "// PATH" is a new file; one of the language diff, whose first line is "---
+// PATH", has lines that are there (" " or "-") and lines that come in their place (" " or "+"); one of weir is a file
+// with its module's name. A fence of sh has commands: go test PACKAGE and go run PACKAGE, with variables in front.
 func TestContributing(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("there is no go command to take the steps with")

@@ -30,8 +30,8 @@ func alike(a, b []float32) bool {
 	return slices.EqualFunc(a, b, func(x, y float32) bool { return max(x-y, y-x) < 1e-4 })
 }
 
-// TestCPU: what this machine lacks is refused, unless it is only compiled for; an artefact for a level is refused where that is missing, with the command that
-// makes another, and runs all the same where portable code is asked for.
+// TestCPU: what this machine lacks is refused, unless it is only compiled for; an artefact for a level is refused where
+// that is missing, with the command that makes another, and runs all the same where portable code is asked for.
 func TestCPU(t *testing.T) {
 	m := must[*weir.Model](t)(weir.LoadBytes(digits(t)))
 	defer m.Close()
@@ -41,11 +41,13 @@ func TestCPU(t *testing.T) {
 	if portable.CPU() != "portable" || portable.Target() != weir.Portable {
 		t.Errorf("portable code is for %s on %s", portable.CPU(), portable.Target())
 	}
-	if _, err := weir.Compile(t.Context(), m, weir.Options{CPU: "avx9"}); !errors.Is(err, weir.ErrUnsupported) || !strings.Contains(err.Error(), "avx9") {
+	if _, err := weir.Compile(t.Context(), m, weir.Options{CPU: "avx9"}); !errors.Is(err, weir.ErrUnsupported) ||
+		!strings.Contains(err.Error(), "avx9") {
 		t.Errorf("a processor that nobody knows: %v", err)
 	}
 	here := weir.HostProcessor()
-	if _, err := weir.Compile(t.Context(), m, weir.Options{CPU: "avx2", Cross: true}); errors.Is(err, weir.ErrUnsupported) {
+	if _, err := weir.Compile(t.Context(), m, weir.Options{CPU: "avx2", Cross: true}); errors.Is(err,
+		weir.ErrUnsupported) {
 		t.Skip(err)
 	}
 	levels := []string{"avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16", "avx512amx"}
@@ -93,7 +95,8 @@ func TestNoExecutablePages(t *testing.T) {
 	defer m.Close()
 	defer mem.RefuseCode()()
 	var log bytes.Buffer
-	p := must[*weir.Program](t)(weir.Compile(t.Context(), m, weir.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
+	p := must[*weir.Program](t)(weir.Compile(t.Context(), m,
+		weir.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
 	defer p.Close()
 	if p.Target() != weir.Portable || !strings.Contains(log.String(), "executable memory") {
 		t.Errorf("the target is %s, the log %q", p.Target(), log.String())

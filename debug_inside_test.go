@@ -12,7 +12,8 @@ func TestTroubleshooting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	words := []string{"`without:STEP`", "`ErrInput`", "`ErrUnsupported`", "`ErrBudget`", "`ErrMemory`", "`ErrClosed`", "`ErrDeviceLost`", "`ErrInternal`"}
+	words := []string{"`without:STEP`", "`ErrInput`", "`ErrUnsupported`", "`ErrBudget`", "`ErrMemory`", "`ErrClosed`",
+		"`ErrDeviceLost`", "`ErrInternal`"}
 	for word := range debugWords {
 		words = append(words, "| `"+word+"` |")
 	}

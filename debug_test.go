@@ -117,7 +117,8 @@ func TestNeverClosed(t *testing.T) {
 		runtime.GC()
 		time.Sleep(10 * time.Millisecond)
 	}
-	if got := log.String(); !strings.Contains(got, "debug_test.go:") || !strings.Contains(got, "bytes=120") || strings.Count(got, "never closed") != 1 {
+	if got := log.String(); !strings.Contains(got, "debug_test.go:") || !strings.Contains(got, "bytes=120") ||
+		strings.Count(got, "never closed") != 1 {
 		t.Errorf("the log is %q", got)
 	}
 	ctx, cancel := contextWithin(t, 20*time.Millisecond)

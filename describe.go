@@ -17,7 +17,7 @@ const Unbounded = sym.NoMax
 // Dimension is a named dimension of a program's inputs.
 type Dimension struct {
 	Name     string
-	Min, Max int64 // Max is Unbounded where there is no upper end
+	Min, Max int64 // Max is Unbounded if there is no upper end
 }
 
 // Dims lists the dimensions that the inputs' shapes decide, by name, in the ranges that Requires leaves them.
@@ -60,7 +60,8 @@ func (p *Program) named(d Dims) error {
 	return nil
 }
 
-// ranges are the dimensions' ranges as callers' formulas have them, narrowed by the conditions that are checked when a run begins.
+// ranges are the dimensions' ranges as callers' formulas have them, narrowed by the conditions that are checked when a
+// run begins.
 func (p *Program) ranges() *sym.Dims {
 	data := map[sym.Name]bool{}
 	for _, d := range p.compiled.Program.Dims {
@@ -68,14 +69,17 @@ func (p *Program) ranges() *sym.Dims {
 	}
 	var entry []sym.Cond
 	for _, r := range p.compiled.Program.Requires {
-		if !slices.ContainsFunc(slices.Concat(r.Cond.A.Vars(), r.Cond.B.Vars()), func(name sym.Name) bool { return data[name] }) {
+		if !slices.ContainsFunc(slices.Concat(r.Cond.A.Vars(), r.Cond.B.Vars()), func(name sym.Name) bool {
+			return data[name]
+		}) {
 			entry = append(entry, r.Cond)
 		}
 	}
 	return p.labels.Dims(ir.Narrowed(p.compiled.Loop.Dims, entry...))
 }
 
-// Decided lists the dimensions that the data decide and that stand in the certificate's formulas, by name. Measurement.Decided has what a run found for them.
+// Decided lists the dimensions that the data decide and that stand in the certificate's formulas, by name.
+// Measurement.Decided has what a run found for them.
 func (p *Program) Decided() []Dimension {
 	names := p.decidedDims()
 	var out []Dimension
@@ -107,8 +111,8 @@ func (p *Program) Proved() []Condition {
 	return slices.Clone(p.proved)
 }
 
-// Operations is the arithmetic of one run, each addition and multiplication counted, as a formula over the dimensions. The bodies of loops
-// count once.
+// Operations is the arithmetic of one run, each addition and multiplication counted, as a formula over the dimensions.
+// The bodies of loops count once.
 func (p *Program) Operations() Size {
 	return Size{p.labels.Show(p.compiled.Operations()), p.labels.Dims(p.compiled.Loop.Dims)}
 }
@@ -118,17 +122,18 @@ func (p *Program) CPU() string { return cmp.Or(p.compiled.Code.Machine.CPU, "por
 
 // Description is what a model file says of itself.
 type Description struct {
-	Format      string          `json:"format"`
-	Producer    string          `json:"producer"`
-	Opsets      []string        `json:"opsets"`
-	Inputs      []string        `json:"inputs"`
-	Outputs     []string        `json:"outputs"`
-	Parameters  []ParameterInfo `json:"parameters"`
-	Operations  string          `json:"operations"` // a formula where the model has free dimensions; "" where it does not compile
-	Ops         map[string]int  `json:"ops"`
-	Nodes       []NodeInfo      `json:"nodes"`
-	Unsupported []string        `json:"unsupported"`
-	Tuned       []Tuning        `json:"tuned,omitempty"` // of an artefact: see Program.Tuned
+	Format     string          `json:"format"`
+	Producer   string          `json:"producer"`
+	Opsets     []string        `json:"opsets"`
+	Inputs     []string        `json:"inputs"`
+	Outputs    []string        `json:"outputs"`
+	Parameters []ParameterInfo `json:"parameters"`
+	// a formula where the model has free dimensions; "" where it does not compile
+	Operations  string         `json:"operations"`
+	Ops         map[string]int `json:"ops"`
+	Nodes       []NodeInfo     `json:"nodes"`
+	Unsupported []string       `json:"unsupported"`
+	Tuned       []Tuning       `json:"tuned,omitempty"` // of an artefact: see Program.Tuned
 }
 
 // ParameterInfo is the parameters of one element type.
@@ -138,7 +143,8 @@ type ParameterInfo struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// NodeInfo is one node: of the main graph, or, with the path to it in its name, of a graph within a node or of a function.
+// NodeInfo is one node: of the main graph, or, with the path to it in its name, of a graph within a node or of a
+// function.
 type NodeInfo struct {
 	Name    string   `json:"name"`
 	Op      string   `json:"op"`
@@ -149,8 +155,9 @@ type NodeInfo struct {
 // Describe tells what the file holds.
 func (m *Model) Describe() Description { return m.source.describe(m.read) }
 
-// ValueRange is the range of values that the elements of an integer input, such as token ids, may have: use it to check requests, or to draw values for a test. It is known as far as the program checks them when they become indices: from 0 up, though an
-// index may also count from the end. ok is false where nothing is known of them.
+// ValueRange is the range of values that the elements of an integer input, such as token ids, may have: use it to check
+// requests, or to draw values for a test. It is known as far as the program checks them when they become indices: from
+// 0 up, though an index may also count from the end. ok is false if nothing is known of them.
 func (p *Program) ValueRange(input string, d Dims) (lo, hi int64, ok bool) {
 	return p.compiled.Legal(input, p.labels.Values(d))
 }

@@ -66,7 +66,8 @@ func (d *detaching) prepare() error {
 		}
 		if !t.data.Take(true) {
 			t.data.Leave()
-			return diag.Inputf("it is read, while the results are detached").AtTensor(d.r.nameOf(t)).WithFix("wait for the run or the copy that reads it")
+			return diag.Inputf("it is read, while the results are detached").AtTensor(d.r.nameOf(t)).
+				WithFix("wait for the run or the copy that reads it")
 		}
 		d.taken = append(d.taken, t)
 		if t.block != nil || t.port >= 0 && d.r.program.owns[t.port] {

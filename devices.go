@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// ErrDeviceLost is the error of a run on a device that has stopped working. What was in its memory is gone; a program that is compiled after it opens
-// the device anew.
+// ErrDeviceLost is the error of a run on a device that has stopped working. What was in its memory is gone; a program
+// that is compiled after it opens the device anew.
 var ErrDeviceLost = device.ErrLost
 
 // DeviceInfo describes a device that programs may run on.
@@ -26,15 +26,16 @@ type DeviceInfo struct {
 	Why      string   `json:"unused,omitempty"` // why it cannot be used; empty where it can
 }
 
-// Devices lists the devices that this build can reach. A kind of device that is not in the build has none; one that has no driver here is ErrUnsupported, with what would
-// mend it.
+// Devices lists the devices that this build can reach. A kind of device that is not in the build has none; one that has
+// no driver here is ErrUnsupported, with what would mend it.
 func Devices() (list []DeviceInfo, err error) {
 	for _, k := range device.Kinds() {
 		infos, failed := k.List()
 		err = errors.Join(err, failed)
 		for _, i := range infos {
 			m := i.Machine
-			list = append(list, DeviceInfo{i.Name, i.Product, i.Driver, i.Bytes, m.Limits.Shared, m.Limits.Invocations, m.Limits.Subgroup, m.Features, i.Why})
+			list = append(list, DeviceInfo{i.Name, i.Product, i.Driver, i.Bytes, m.Limits.Shared, m.Limits.Invocations,
+				m.Limits.Subgroup, m.Features, i.Why})
 		}
 	}
 	return list, err
@@ -64,7 +65,8 @@ func (p *Program) machine(o Options) (target.Machine, error) {
 	return m, nil
 }
 
-// runWithin opens the device if there is one that has all that a machine has: the program then runs on it. Else it notes why runs are refused.
+// runWithin opens the device if there is one that has all that a machine has: the program then runs on it. Else it
+// notes why runs are refused.
 func (p *Program) runWithin(m *target.Machine, o Options) {
 	d, err := device.Share(string(Vulkan), o.Device)
 	if err != nil {
@@ -73,7 +75,8 @@ func (p *Program) runWithin(m *target.Machine, o Options) {
 	}
 	here := d.Machine()
 	if !m.Within(here) {
-		p.absent = diag.Unsupportedf("a run of a program for a device that has more than %s", d.Name()).WithFix("weir env lists devices and their limits; compile the model for one of them")
+		p.absent = diag.Unsupportedf("a run of a program for a device that has more than %s", d.Name()).
+			WithFix("weir env lists devices and their limits; compile the model for one of them")
 		_ = device.Leave(d)
 		return
 	}

@@ -8,16 +8,17 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// DeviceMemory is the certificate of a device's memory: what is asked of its driver is weights + calls × (arena + scratch + queue), each a size in bytes over the model's
-// named dimensions. The driver may round blocks up.
+// DeviceMemory is the certificate of a device's memory: what is asked of its driver is weights + calls × (arena +
+// scratch + queue), each a size in bytes over the model's named dimensions. The driver may round blocks up.
 type DeviceMemory struct {
-	Name          string // the device's, or "vulkan" for one that is not here
-	Weights       Size   // constants that kernels there read
-	Arena         Size   // working memory of one run
-	Scratch       Size   // of one launch, the greediest
-	Queue         Size   // what a run's queue takes for arguments, and for what is on its way where the host does not see the device's memory
-	LowerBound    Size   // no plan of this arena is smaller
-	DataDependent Size   // of Arena, what a run takes when data have decided its size
+	Name    string // the device's, or "vulkan" for one that is not here
+	Weights Size   // constants that kernels there read
+	Arena   Size   // working memory of one run
+	Scratch Size   // of one launch, the greediest
+	// what a run's queue takes for arguments, and for what is on its way where the host does not see the device's memory
+	Queue         Size
+	LowerBound    Size // no plan of this arena is smaller
+	DataDependent Size // of Arena, what a run takes when data have decided its size
 }
 
 // Formula is the whole for so many calls.
@@ -29,7 +30,7 @@ func (m *DeviceMemory) Formula(calls int) Size {
 // deviceAlign is where weights begin in a device's block of them.
 const deviceAlign = 64
 
-// newDeviceMemory is the certificate of what a program takes of its device; nil where it has none.
+// newDeviceMemory is the certificate of what a program takes of its device; nil if it has none.
 func newDeviceMemory(p *Program, size func(x sym.Expr) Size) *DeviceMemory {
 	c := p.compiled
 	if c.Device.Arena == nil {
@@ -47,7 +48,8 @@ func newDeviceMemory(p *Program, size func(x sym.Expr) Size) *DeviceMemory {
 			arena, bound, late = arena.Add(l.Plan.Arena), bound.Add(l.Plan.Bound), late.Add(l.Plan.Arena)
 		}
 	}
-	m := &DeviceMemory{Name: target.VulkanName, Weights: size(sym.Const(weights)), Arena: size(arena), Scratch: size(c.Device.Scratch), LowerBound: size(bound), DataDependent: size(late)}
+	m := &DeviceMemory{Name: target.VulkanName, Weights: size(sym.Const(weights)), Arena: size(arena),
+		Scratch: size(c.Device.Scratch), LowerBound: size(bound), DataDependent: size(late)}
 	queue := int64(0)
 	if p.device != nil {
 		m.Name, queue = p.device.Name(), p.device.QueueBytes()
@@ -63,8 +65,8 @@ type OnHost struct {
 	Reason string `json:"reason"` // why the device does not run it
 }
 
-// OnHost lists what a program for a device computes on the host: kernels that the device cannot run, and operators that are no kernels. Copies between the two memories stand around
-// them.
+// OnHost lists what a program for a device computes on the host: kernels that the device cannot run, and operators that
+// are no kernels. Copies between the two memories stand around them.
 func (p *Program) OnHost() (list []OnHost) {
 	if p.compiled.Device.Arena == nil {
 		return nil
@@ -74,7 +76,8 @@ func (p *Program) OnHost() (list []OnHost) {
 	}
 	program.Walk(p.compiled.Program.Steps, func(step program.Step) {
 		if s, ok := step.(*program.Host); ok {
-			list = append(list, OnHost{s.Source, s.Op, "it is computed element by element, and has no loops that a device could run"})
+			list = append(list, OnHost{s.Source, s.Op,
+				"it is computed element by element, and has no loops that a device could run"})
 		}
 	})
 	return list
@@ -91,7 +94,8 @@ type DeviceKernel struct {
 // DeviceKernels lists what the device runs, and the limits that it was compiled within.
 func (p *Program) DeviceKernels() (limits DeviceInfo, list []DeviceKernel) {
 	m := p.compiled.Machine
-	limits = DeviceInfo{Name: target.VulkanName, Shared: m.Limits.Shared, Threads: m.Limits.Invocations, Subgroup: m.Limits.Subgroup, Features: slices.Clone(m.Features)}
+	limits = DeviceInfo{Name: target.VulkanName, Shared: m.Limits.Shared, Threads: m.Limits.Invocations,
+		Subgroup: m.Limits.Subgroup, Features: slices.Clone(m.Features)}
 	for i, k := range p.compiled.Code.Kernels {
 		b, ok := k.(target.Blocks)
 		if !ok {

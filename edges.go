@@ -30,8 +30,9 @@ const (
 func (k Kind) optional() bool { return sources.Form{Kind: sources.Kind(k)}.Optional() }
 func (k Kind) sequence() bool { return sources.Form{Kind: sources.Kind(k)}.Sequence() }
 
-// edge is an input or output as the user has it, and the ports of the program that are its parts: has, where it is optional; spans and pool of texts, elements and
-// extents of a sequence, with a pool of one of texts; else the tensor itself.
+// edge is an input or output as the user has it, and the ports of the program that are its parts: has, where it is
+// optional; spans and pool of texts, elements and extents of a sequence, with a pool of one of texts; else the tensor
+// itself.
 type edge struct {
 	Info  Info  `json:"info"`
 	Parts []int `json:"parts"`
@@ -47,7 +48,8 @@ func (i Info) simple() bool { return i.form().Simple() }
 
 // port is the edge as models have it, without its shape.
 func (e edge) port() sources.Port {
-	return sources.Port{Name: e.Info.Name, Type: ir.Type{DType: e.Info.DType}, Kind: sources.Kind(e.Info.Kind), Parts: e.Parts}
+	return sources.Port{Name: e.Info.Name, Type: ir.Type{DType: e.Info.DType}, Kind: sources.Kind(e.Info.Kind),
+		Parts: e.Parts}
 }
 
 func edgeInfos(edges []edge) (infos []Info) {
@@ -62,7 +64,9 @@ func checkEdges(edges []edge, ports []program.Port, tensors []program.Tensor) er
 	seen := make([]bool, len(ports))
 	for _, e := range edges {
 		types := e.Info.form().PartTypes()
-		if !e.Info.simple() && slices.ContainsFunc(e.Parts, func(i int) bool { return i >= 0 && i < len(ports) && ports[i].Ownership == program.State }) {
+		if !e.Info.simple() && slices.ContainsFunc(e.Parts, func(i int) bool {
+			return i >= 0 && i < len(ports) && ports[i].Ownership == program.State
+		}) {
 			return diag.Inputf("a part of it is a state").AtTensor(e.Info.Name)
 		}
 		if e.Info.Kind > OptionalSequenceKind {
@@ -96,14 +100,17 @@ func (e edge) checkLayout(ports []program.Port) error {
 		return nil
 	}
 	_, err := e.Info.Layout.axes(len(e.Info.Shape))
-	state := slices.ContainsFunc(e.Parts, func(i int) bool { return i >= 0 && i < len(ports) && ports[i].Ownership == program.State })
+	state := slices.ContainsFunc(e.Parts, func(i int) bool {
+		return i >= 0 && i < len(ports) && ports[i].Ownership == program.State
+	})
 	if err != nil || !e.Info.simple() || e.Info.DType.IsSubByte() || state {
 		return diag.Inputf("it cannot lie as %q", string(e.Info.Layout)).AtTensor(e.Info.Name)
 	}
 	return nil
 }
 
-// Arg is what a run may be given: a *Tensor, borrowed for the run; what Donate, Consume and Update make of one; what Sequence makes; or Absent.
+// Arg is what a run may be given: a *Tensor, borrowed for the run; what Donate, Consume and Update make of one; what
+// Sequence makes; or Absent.
 type Arg interface{ given() given }
 
 // given is an argument: one tensor, or several, or nothing.
@@ -152,7 +159,8 @@ func (g given) shape() []int64 {
 	return nil
 }
 
-// packing makes the parts of arguments. What it has to make is a copy in memory of its own, the user's as far as the ledger goes, which release gives back.
+// packing makes the parts of arguments. What it has to make is a copy in memory of its own, the user's as far as the
+// ledger goes, which release gives back.
 type packing struct {
 	parts   []*tensor.Tensor // by port
 	entered []*Tensor        // whose elements are there until release
@@ -214,7 +222,8 @@ func (p *packing) allocate(name string) tensor.Allocate {
 	}
 }
 
-// pack adds the parts of an argument. nothing is the shape of the tensor that stands for an optional one that is not there.
+// pack adds the parts of an argument. nothing is the shape of the tensor that stands for an optional one that is not
+// there.
 func (p *packing) pack(e edge, g given, nothing []int64) error {
 	if e.Info.simple() && g.kind == TensorKind {
 		p.parts[e.Parts[0]] = g.data[0]
@@ -248,7 +257,8 @@ func (p *packing) pack(e edge, g given, nothing []int64) error {
 	return nil
 }
 
-// String is like "image: f32[batch,1,8,8]", "words: seq(string[n])" or "state: optional(f32[2,128])". A sequence whose tensors' rank is not known has [...] for a shape.
+// String is like "image: f32[batch,1,8,8]", "words: seq(string[n])" or "state: optional(f32[2,128])". A sequence whose
+// tensors' rank is not known has [...] for a shape.
 func (i Info) String() string {
 	axes := make([]string, len(i.Shape))
 	for k, e := range i.Shape {

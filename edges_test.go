@@ -31,7 +31,8 @@ func optionalType(of *wire.TypeProto) *wire.TypeProto {
 }
 
 // programOf compiles a model of the given nodes, each "Op in,in out,out", with its inputs and outputs.
-func programOf(t testing.TB, o weir.Options, inputs, outputs []*wire.ValueInfoProto, nodes ...*wire.NodeProto) *weir.Program {
+func programOf(t testing.TB, o weir.Options, inputs, outputs []*wire.ValueInfoProto,
+	nodes ...*wire.NodeProto) *weir.Program {
 	t.Helper()
 	m := modelOf(t, inputs, outputs, nodes...)
 	p, err := weir.Compile(context.Background(), m, o)
@@ -44,7 +45,8 @@ func programOf(t testing.TB, o weir.Options, inputs, outputs []*wire.ValueInfoPr
 
 func modelOf(t testing.TB, inputs, outputs []*wire.ValueInfoProto, nodes ...*wire.NodeProto) *weir.Model {
 	t.Helper()
-	proto := &wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 22}}, Graph: &wire.GraphProto{Input: inputs, Output: outputs, Node: nodes}}
+	proto := &wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 22}},
+		Graph: &wire.GraphProto{Input: inputs, Output: outputs, Node: nodes}}
 	m, err := weir.LoadBytes(proto.Marshal())
 	if err != nil {
 		t.Fatal(err)
@@ -75,14 +77,19 @@ var anySize = &wire.Dimension{}
 
 // TestTexts sends texts through a program, its artefact and the reference.
 func TestTexts(t *testing.T) {
-	inputs := []*wire.ValueInfoProto{typed("x", tensorType(wire.StringType, &wire.Dimension{Param: "n"})), typed("y", tensorType(wire.StringType, wire.Size(1)))}
-	outputs := []*wire.ValueInfoProto{typed("joined", tensorType(wire.StringType)), typed("both", tensorType(wire.StringType)), typed("same", tensorType(wire.BoolType))}
-	nodes := []*wire.NodeProto{nodeOf("StringConcat x,y joined"), nodeOf("Concat joined,x both", wire.IntAttribute("axis", 0)), nodeOf("Equal x,y same")}
+	inputs := []*wire.ValueInfoProto{typed("x", tensorType(wire.StringType, &wire.Dimension{Param: "n"})),
+		typed("y", tensorType(wire.StringType, wire.Size(1)))}
+	outputs := []*wire.ValueInfoProto{typed("joined", tensorType(wire.StringType)),
+		typed("both", tensorType(wire.StringType)), typed("same", tensorType(wire.BoolType))}
+	nodes := []*wire.NodeProto{nodeOf("StringConcat x,y joined"),
+		nodeOf("Concat joined,x both", wire.IntAttribute("axis", 0)), nodeOf("Equal x,y same")}
 	words := []string{"", "a\xff", "日本", "!"}
-	in := weir.Inputs{"x": must[*weir.Tensor](t)(weir.FromSlice(words)), "y": must[*weir.Tensor](t)(weir.FromSlice([]string{"!"}))}
+	in := weir.Inputs{"x": must[*weir.Tensor](t)(weir.FromSlice(words)),
+		"y": must[*weir.Tensor](t)(weir.FromSlice([]string{"!"}))}
 	for _, target := range []weir.Target{weir.Portable, weir.Reference} {
 		p := programOf(t, weir.Options{Target: target}, inputs, outputs, nodes...)
-		if got := fmt.Sprint(p.Inputs(), p.Outputs()); got != "[x: string[n] y: string[1]] [joined: string[n] both: string[2*n] same: bool[n]]" {
+		if got := fmt.Sprint(p.Inputs(),
+			p.Outputs()); got != "[x: string[n] y: string[1]] [joined: string[n] both: string[2*n] same: bool[n]]" {
 			t.Errorf("the edges are %s", got)
 		}
 		before := weir.Usage().Tensors
@@ -97,7 +104,8 @@ func TestTexts(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := []string{"!", "a\xff!", "日本!", "!!"}
-		if !slices.Equal(both, append(slices.Clone(want), words...)) || !slices.Equal(same, []bool{false, false, false, true}) {
+		if !slices.Equal(both, append(slices.Clone(want), words...)) ||
+			!slices.Equal(same, []bool{false, false, false, true}) {
 			t.Errorf("%q, %v", both, same)
 		}
 		if !slices.Equal(joined, want) { // texts are Go's own: they outlive the results
@@ -116,12 +124,16 @@ func TestTexts(t *testing.T) {
 
 // TestSequences sends sequences and optionals through a program and its artefact.
 func TestSequences(t *testing.T) {
-	inputs := []*wire.ValueInfoProto{typed("s", sequenceType(tensorType(wire.FloatType))), typed("x", tensorType(wire.FloatType, anySize, wire.Size(2))), typed("at", tensorType(wire.Int64Type)),
+	inputs := []*wire.ValueInfoProto{typed("s", sequenceType(tensorType(wire.FloatType))),
+		typed("x", tensorType(wire.FloatType, anySize, wire.Size(2))), typed("at", tensorType(wire.Int64Type)),
 		typed("o", optionalType(tensorType(wire.FloatType, &wire.Dimension{Param: "k"})))}
 	inputs[0].Type.SequenceType.ElemType.TensorType.Shape = nil
-	outputs := []*wire.ValueInfoProto{typed("longer", sequenceType(tensorType(wire.FloatType))), typed("shorter", sequenceType(tensorType(wire.FloatType))), typed("length", tensorType(wire.Int64Type)),
-		typed("same", optionalType(tensorType(wire.FloatType, &wire.Dimension{Param: "k"}))), typed("has", tensorType(wire.BoolType))}
-	nodes := []*wire.NodeProto{nodeOf("SequenceInsert s,x,at longer"), nodeOf("SequenceErase longer, shorter"), nodeOf("SequenceLength longer length"), nodeOf("Identity o same"), nodeOf("OptionalHasElement o has")}
+	outputs := []*wire.ValueInfoProto{typed("longer", sequenceType(tensorType(wire.FloatType))),
+		typed("shorter", sequenceType(tensorType(wire.FloatType))), typed("length", tensorType(wire.Int64Type)),
+		typed("same", optionalType(tensorType(wire.FloatType, &wire.Dimension{Param: "k"}))),
+		typed("has", tensorType(wire.BoolType))}
+	nodes := []*wire.NodeProto{nodeOf("SequenceInsert s,x,at longer"), nodeOf("SequenceErase longer, shorter"),
+		nodeOf("SequenceLength longer length"), nodeOf("Identity o same"), nodeOf("OptionalHasElement o has")}
 	p := programOf(t, weir.Options{}, inputs, outputs, nodes...)
 	if got := fmt.Sprint(p.Inputs()); got != "[s: seq(f32[...]) x: f32[x.0,2] at: i64[] o: optional(f32[k])]" {
 		t.Errorf("the inputs are %s", got)
@@ -135,7 +147,8 @@ func TestSequences(t *testing.T) {
 	if a, b := fmt.Sprint(p.Inputs(), p.Outputs()), fmt.Sprint(q.Inputs(), q.Outputs()); a != b {
 		t.Errorf("the program takes and gives %s, its artefact %s", a, b)
 	}
-	a, b := must[*weir.Tensor](t)(weir.FromSlice([]float32{1, 2, 3})), must[*weir.Tensor](t)(weir.FromSlice([]float32{4}, 1, 1))
+	a, b := must[*weir.Tensor](t)(weir.FromSlice([]float32{1, 2, 3})),
+		must[*weir.Tensor](t)(weir.FromSlice([]float32{4}, 1, 1))
 	x := must[*weir.Tensor](t)(weir.FromSlice([]float32{7, 8}, 1, 2))
 	show := func(list []*weir.Tensor) (text string) {
 		for _, v := range list {
@@ -150,7 +163,8 @@ func TestSequences(t *testing.T) {
 			given weir.Arg
 			want  string
 		}{
-			{[]*weir.Tensor{a, b}, 1, weir.Absent, "f32[3] [1 2 3] f32[1,2] [7 8] f32[1,1] [4] | f32[3] [1 2 3] f32[1,2] [7 8]  | [3] <nil> [false]"},
+			{[]*weir.Tensor{a, b}, 1, weir.Absent,
+				"f32[3] [1 2 3] f32[1,2] [7 8] f32[1,1] [4] | f32[3] [1 2 3] f32[1,2] [7 8]  | [3] <nil> [false]"},
 			{[]*weir.Tensor{a}, -1, a, "f32[1,2] [7 8] f32[3] [1 2 3] | f32[1,2] [7 8]  | [2] f32[3] [true]"},
 			{nil, 0, a, "f32[1,2] [7 8] |  | [1] f32[3] [true]"},
 		} {
@@ -161,11 +175,13 @@ func TestSequences(t *testing.T) {
 			if v := r.Get("same"); v != nil {
 				same = v.String()
 			}
-			got := fmt.Sprint(strings.TrimRight(show(r.Sequence("longer")), " "), " | ", show(r.Sequence("shorter")), " | ", must[[]int64](t)(weir.Copy[int64](r.Get("length"))), " ", same, " ", must[[]bool](t)(weir.Copy[bool](r.Get("has"))))
+			got := fmt.Sprint(strings.TrimRight(show(r.Sequence("longer")), " "), " | ", show(r.Sequence("shorter")), " | ",
+				must[[]int64](t)(weir.Copy[int64](r.Get("length"))), " ", same, " ", must[[]bool](t)(weir.Copy[bool](r.Get("has"))))
 			if strings.Join(strings.Fields(got), " ") != strings.Join(strings.Fields(c.want), " ") {
 				t.Errorf("%s, not %s", got, c.want)
 			}
-			if r.Get("longer") != nil || r.Sequence("length") != nil || r.Sequence("nothing") != nil || r.Sequence("shorter") == nil {
+			if r.Get("longer") != nil || r.Sequence("length") != nil || r.Sequence("nothing") != nil ||
+				r.Sequence("shorter") == nil {
 				t.Error("Get gives a sequence, or Sequence what is none")
 			}
 			if err := r.Close(); err != nil {
@@ -180,7 +196,8 @@ func TestSequences(t *testing.T) {
 		t.Errorf("%d bytes of tensors are left", u.Tensors)
 	}
 	for name, bad := range map[string]weir.Inputs{
-		"a position outside":   {"s": weir.Sequence(a), "x": x, "at": must[*weir.Tensor](t)(weir.FromSlice([]int64{5}, []int{}...)), "o": weir.Absent},
+		"a position outside": {"s": weir.Sequence(a), "x": x,
+			"at": must[*weir.Tensor](t)(weir.FromSlice([]int64{5}, []int{}...)), "o": weir.Absent},
 		"a tensor":             {"s": a, "x": x, "at": scalarOf(t, 0), "o": weir.Absent},
 		"nothing":              {"s": weir.Absent, "x": x, "at": scalarOf(t, 0), "o": weir.Absent},
 		"a sequence of others": {"s": weir.Sequence(scalarOf(t, 0)), "x": x, "at": scalarOf(t, 0), "o": weir.Absent},
@@ -213,17 +230,20 @@ func TestAbsent(t *testing.T) {
 	out := []*wire.ValueInfoProto{typed("y", f32)}
 	get := programOf(t, weir.Options{}, in, out, nodeOf("OptionalGetElement o y"))
 	branch := func(name string, nodes ...*wire.NodeProto) *wire.AttributeProto {
-		return &wire.AttributeProto{Name: name, Type: wire.AttributeGraph, G: &wire.GraphProto{Node: nodes, Output: []*wire.ValueInfoProto{typed("b", f32)}}}
+		return &wire.AttributeProto{Name: name, Type: wire.AttributeGraph,
+			G: &wire.GraphProto{Node: nodes, Output: []*wire.ValueInfoProto{typed("b", f32)}}}
 	}
 	other := wire.TensorAttribute("value", wire.FromTensor("", tensor.Of[float32](5, 6)))
 	guarded := programOf(t, weir.Options{}, in, out, nodeOf("OptionalHasElement o has"),
-		nodeOf("If has y", branch("then_branch", nodeOf("OptionalGetElement o b")), branch("else_branch", nodeOf("Constant  b", other))))
+		nodeOf("If has y", branch("then_branch", nodeOf("OptionalGetElement o b")),
+			branch("else_branch", nodeOf("Constant  b", other))))
 	x := must[*weir.Tensor](t)(weir.FromSlice([]float32{1, 2}))
 	for _, c := range []struct {
 		p    *weir.Program
 		arg  weir.Arg
 		want []float32
-	}{{get, x, []float32{1, 2}}, {get, weir.Absent, nil}, {guarded, x, []float32{1, 2}}, {guarded, weir.Absent, []float32{5, 6}}} {
+	}{{get, x, []float32{1, 2}}, {get, weir.Absent, nil}, {guarded, x, []float32{1, 2}},
+		{guarded, weir.Absent, []float32{5, 6}}} {
 		r, err := c.p.Run(t.Context(), weir.Inputs{"o": c.arg})
 		if c.want == nil {
 			if !errors.Is(err, weir.ErrInput) {
@@ -243,7 +263,8 @@ func TestAbsent(t *testing.T) {
 
 // TestCompareTexts compares a model of texts with the reference, node by node.
 func TestCompareTexts(t *testing.T) {
-	m := modelOf(t, []*wire.ValueInfoProto{typed("x", tensorType(wire.StringType, wire.Size(2)))}, []*wire.ValueInfoProto{typed("y", sequenceType(tensorType(wire.StringType)))},
+	m := modelOf(t, []*wire.ValueInfoProto{typed("x", tensorType(wire.StringType, wire.Size(2)))},
+		[]*wire.ValueInfoProto{typed("y", sequenceType(tensorType(wire.StringType)))},
 		nodeOf("Identity x same"), nodeOf("SequenceConstruct same,x y"))
 	defer m.Close()
 	d, err := m.Compare(t.Context(), weir.Inputs{"x": must[*weir.Tensor](t)(weir.FromSlice([]string{"a", "b"}))}, 0, 0)
@@ -254,10 +275,13 @@ func TestCompareTexts(t *testing.T) {
 
 // TestStoredTexts has a model whose texts lie in its file.
 func TestStoredTexts(t *testing.T) {
-	list := wire.TensorAttribute("value", wire.FromTensor("", tensor.Must(tensor.OverStrings([]int64{3}, []string{"zero", "one", "two"}))))
-	prog := programOf(t, weir.Options{}, []*wire.ValueInfoProto{typed("i", tensorType(wire.Int64Type, anySize))}, []*wire.ValueInfoProto{typed("y", tensorType(wire.StringType))},
+	list := wire.TensorAttribute("value", wire.FromTensor("",
+		tensor.Must(tensor.OverStrings([]int64{3}, []string{"zero", "one", "two"}))))
+	prog := programOf(t, weir.Options{}, []*wire.ValueInfoProto{typed("i", tensorType(wire.Int64Type, anySize))},
+		[]*wire.ValueInfoProto{typed("y", tensorType(wire.StringType))},
 		nodeOf("Constant  table", list), nodeOf("Gather table,i y"))
-	r := must[*weir.Results](t)(prog.Run(t.Context(), weir.Inputs{"i": must[*weir.Tensor](t)(weir.FromSlice([]int64{2, 0, 2}))}))
+	r := must[*weir.Results](t)(prog.Run(t.Context(),
+		weir.Inputs{"i": must[*weir.Tensor](t)(weir.FromSlice([]int64{2, 0, 2}))}))
 	defer r.Close()
 	if got := must[[]string](t)(weir.Copy[string](r.At(0))); !slices.Equal(got, []string{"two", "zero", "two"}) {
 		t.Errorf("%q", got)

@@ -204,7 +204,8 @@ func ExampleProgram_Run() {
 	// Output: true
 }
 
-// A limit on what the process holds outside Go's heap: what would exceed it is refused, and the error says who holds what.
+// A limit on what the process holds outside Go's heap: what would exceed it is refused, and the error says who holds
+// what.
 func ExampleSetLimit() {
 	weights, err := weir.New(weir.F32, 1<<20)
 	if err != nil {
@@ -321,7 +322,8 @@ func ExampleSequence() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	results, err := program.Run(context.Background(), weir.Inputs{"s": weir.Sequence(row(1, 2), row(5, 6, 7, 8)), "x": row(3, 4), "at": at})
+	results, err := program.Run(context.Background(), weir.Inputs{"s": weir.Sequence(row(1, 2), row(5, 6, 7, 8)),
+		"x": row(3, 4), "at": at})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -428,7 +430,8 @@ func ExampleProgram_Plan() {
 	// arena: 81920 lower bound: 81920
 }
 
-// What the forward half of training keeps for the backward half is consumed there: its memory, and the forward program's call, are free again when it has been read.
+// What the forward half of training keeps for the backward half is consumed there: its memory, and the forward
+// program's call, are free again when it has been read.
 func ExampleConsume() {
 	forward, backward := compiled("training_forward"), compiled("training_backward")
 	defer forward.Close()
@@ -440,7 +443,8 @@ func ExampleConsume() {
 			log.Fatal(err)
 		}
 		h1, h2, h3 := kept.Get("h1"), kept.Get("h2"), kept.Get("h3")
-		updated, err := backward.Run(context.Background(), weir.Inputs{"x": x, "y": y, "h1": weir.Consume(h1), "h2": weir.Consume(h2), "h3": weir.Consume(h3), "w0": w0, "w1": w1, "w2": w2})
+		updated, err := backward.Run(context.Background(), weir.Inputs{"x": x, "y": y, "h1": weir.Consume(h1),
+			"h2": weir.Consume(h2), "h3": weir.Consume(h3), "w0": w0, "w1": w1, "w2": w2})
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -519,7 +523,8 @@ func ExampleDonate() {
 	// Output: outputs: 8196 bytes, with donated weights 4
 }
 
-// A call whose outputs have places of the caller's takes no memory for them. A weight that is bound to an input and to an output is updated where it lies.
+// A call whose outputs have places of the caller's takes no memory for them. A weight that is bound to an input and to
+// an output is updated where it lies.
 func ExampleCall_Bind() {
 	program := compiled("training_step")
 	defer program.Close()

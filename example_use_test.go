@@ -69,7 +69,8 @@ func Example_concurrentCalls() {
 
 // The peak is a formula over the model's dimensions, which can be evaluated elsewhere too.
 func ExampleMemory_Formula() {
-	program := open(weir.Options{Threads: 1, Target: weir.Portable, Dims: map[string]weir.Range{"batch": {Min: 64, Max: 1024}}})
+	program := open(weir.Options{Threads: 1, Target: weir.Portable,
+		Dims: map[string]weir.Range{"batch": {Min: 64, Max: 1024}}})
 	defer program.Close()
 	memory := program.Memory()
 	fmt.Println(memory.Formula(1))
@@ -107,7 +108,8 @@ func ExampleMemory_Limit() {
 	// Output: within the limit: true
 }
 
-// A budget that the plan does not keep to by itself changes the plan; one that nothing keeps to is refused with one that works.
+// A budget that the plan does not keep to by itself changes the plan; one that nothing keeps to is refused with one
+// that works.
 func ExampleProgram_Savings() {
 	model, err := weir.Load("testdata/onnx/tied_table/model.onnx")
 	if err != nil {

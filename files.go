@@ -28,7 +28,7 @@ func (p *Program) readInPlace() (list [][]byte) {
 	return list
 }
 
-// unchanged returns an error where a file that weights are read from was changed since it was loaded, as far as its
+// unchanged returns an error if a file that weights are read from was changed since it was loaded, as far as its
 // size and its time of modification tell.
 func (p *Program) unchanged() error {
 	if len(p.files.blocks) == 0 {

@@ -31,7 +31,8 @@ func sumArtefact(t *testing.T, count int) string {
 		Input:  []*wire.ValueInfoProto{wire.TensorValue("x", wire.DataTypeOf(F32), wire.Size(int64(count)))},
 		Output: []*wire.ValueInfoProto{wire.TensorValue("y", wire.DataTypeOf(F32), wire.Size(int64(count)))},
 		Node:   []*wire.NodeProto{{OpType: "Add", Name: "sum", Input: []string{"x", "c"}, Output: []string{"y"}}}}
-	m, err := LoadBytes((&wire.ModelProto{IRVersion: 8, OpsetImport: []*wire.OperatorSetIDProto{{Version: 17}}, Graph: g}).Marshal())
+	m, err := LoadBytes((&wire.ModelProto{IRVersion: 8, OpsetImport: []*wire.OperatorSetIDProto{{Version: 17}}, Graph: g}).
+		Marshal())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +58,8 @@ func sumArtefact(t *testing.T, count int) string {
 // fault, in Go's code and in machine code. A private copy and a file that another took the name of give the results
 // that there were.
 func TestFilesThatChange(t *testing.T) {
-	if !slices.Contains([]string{"linux", "darwin", "freebsd", "netbsd", "openbsd"}, runtime.GOOS) || os.Getenv("WEIR_MAP") == "off" || !mem.OutsideHeap() {
+	if !slices.Contains([]string{"linux", "darwin", "freebsd", "netbsd", "openbsd"}, runtime.GOOS) ||
+		os.Getenv("WEIR_MAP") == "off" || !mem.OutsideHeap() {
 		t.Skip("files are not mapped here, or cannot be looked at again")
 	}
 	const count = 1 << 18
@@ -153,7 +155,8 @@ func TestFilesThatChange(t *testing.T) {
 			for range 2 {
 				err := again()
 				if c.fails != "" {
-					if !errors.Is(err, ErrInput) || !strings.Contains(err.Error(), c.fails) || !strings.Contains(err.Error(), "sum.weir") {
+					if !errors.Is(err, ErrInput) || !strings.Contains(err.Error(), c.fails) ||
+						!strings.Contains(err.Error(), "sum.weir") {
 						t.Errorf("the error is %v", err)
 					}
 				} else if got, e := Copy[float32](call.Output("y")); err != nil || e != nil || !slices.Equal(got, want) {

@@ -42,7 +42,8 @@ func Foreign(dt DType, data unsafe.Pointer, access Access, release func(), shape
 	case bytes > math.MaxInt || uint64(uintptr(data)) > strided.LastAddress-uint64(bytes):
 		return nil, diag.Inputf("%s%s at %p does not end within the address space", dt, tensor.ShapeString(sizes), data)
 	case uintptr(data)%strided.AlignOf(dt) != 0:
-		return nil, diag.Inputf("%s%s at %p does not lie at a multiple of %d bytes", dt, tensor.ShapeString(sizes), data, strided.AlignOf(dt)).
+		return nil, diag.Inputf("%s%s at %p does not lie at a multiple of %d bytes", dt, tensor.ShapeString(sizes), data,
+			strided.AlignOf(dt)).
 			WithFix("copy it into a tensor made by weir.New")
 	}
 	inner, err := tensor.Over(dt, sizes, unsafe.Slice((*byte)(data), bytes))

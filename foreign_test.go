@@ -55,14 +55,16 @@ func detachProgram(t *testing.T, text string, o weir.Options) *weir.Program {
 	return p
 }
 
-// TestForeign lends, consumes and closes memory that other code made: it is released once, when nobody reads it any more.
+// TestForeign lends, consumes and closes memory that other code made: it is released once, when nobody reads it any
+// more.
 func TestForeign(t *testing.T) {
 	p := detachProgram(t, detachText, weir.Options{})
 	before := weir.Usage()
 	a, b := &lent{data: []float32{1, 2, 3}}, &lent{data: []float32{10, 20, 30}}
 	x, y := a.tensor(t, weir.ReadOnly, 3), b.tensor(t, weir.ReadWrite, 3)
 	if got := weir.Usage(); got.Foreign-before.Foreign != 24 || got.Current != before.Current {
-		t.Errorf("the ledger counts %d foreign bytes and %d more of its own, not 24 and 0", got.Foreign-before.Foreign, got.Current-before.Current)
+		t.Errorf("the ledger counts %d foreign bytes and %d more of its own, not 24 and 0", got.Foreign-before.Foreign,
+			got.Current-before.Current)
 	}
 	r, err := p.Run(context.Background(), weir.Inputs{"x": x, "y": weir.Consume(y)})
 	if err != nil {
@@ -141,7 +143,8 @@ func TestForeignRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := detachProgram(t, strings.ReplaceAll(detachText, "f32", "f64"), weir.Options{})
-	if _, err := p.Run(context.Background(), weir.Inputs{"x": borrowed, "y": weir.Consume(borrowed)}); !errors.Is(err, weir.ErrInput) {
+	if _, err := p.Run(context.Background(), weir.Inputs{"x": borrowed, "y": weir.Consume(borrowed)}); !errors.Is(err,
+		weir.ErrInput) {
 		t.Errorf("borrowed memory is consumed: %v", err)
 	}
 	n := 0

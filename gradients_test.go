@@ -131,7 +131,8 @@ func compareCompiled(t *testing.T, what, text string, in map[string]*tensor.Tens
 }
 
 // outputsOn are a model's results on a target.
-func outputsOn(t *testing.T, m *weir.Model, target weir.Target, in map[string]*tensor.Tensor) (list [][]float64, err error) {
+func outputsOn(t *testing.T, m *weir.Model, target weir.Target, in map[string]*tensor.Tensor) (list [][]float64,
+	err error) {
 	p, err := weir.Compile(t.Context(), m, weir.Options{Target: target})
 	if err != nil {
 		return nil, err

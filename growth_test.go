@@ -9,7 +9,8 @@ import (
 	"github.com/weirml/weir/internal/mem"
 )
 
-// TestMillionRuns: a million runs leave nothing behind: not a byte outside Go's heap, not an object in it, no goroutine, no page.
+// TestMillionRuns: a million runs leave nothing behind: not a byte outside Go's heap, not an object in it, no
+// goroutine, no page.
 func TestMillionRuns(t *testing.T) {
 	runs := 1_000_000
 	if testing.Short() || runtime.GOARCH == "wasm" {
@@ -53,7 +54,8 @@ func TestMillionRuns(t *testing.T) {
 	each := time.Since(begin) / time.Duration(runs)
 	grown := heapObjects() - objects
 	if now := mem.Usage(); now.All != held.All || now.MappedAll != held.MappedAll || now.Blocks != held.Blocks {
-		t.Errorf("after %d runs %d bytes are held in %d blocks, before it were %d in %d", runs, now.All, now.Blocks, held.All, held.Blocks)
+		t.Errorf("after %d runs %d bytes are held in %d blocks, before it were %d in %d", runs, now.All, now.Blocks, held.All,
+			held.Blocks)
 	}
 	// The runtime's own objects come and go.
 	if grown > 200 {
@@ -62,7 +64,8 @@ func TestMillionRuns(t *testing.T) {
 	if now := runtime.NumGoroutine(); now > goroutines+2 {
 		t.Errorf("%d goroutines became %d", goroutines, now)
 	}
-	t.Logf("%d runs of %v each: 0 bytes more outside Go's heap, %d objects more in it, %d KiB more resident", runs, each, grown, (resident()-pages)>>10)
+	t.Logf("%d runs of %v each: 0 bytes more outside Go's heap, %d objects more in it, %d KiB more resident", runs, each,
+		grown, (resident()-pages)>>10)
 }
 
 // heapObjects is the number of objects in Go's heap that are in use.
@@ -73,7 +76,7 @@ func heapObjects() int64 {
 	return int64(s.HeapObjects)
 }
 
-// resident is the process's resident size, 0 where the system does not tell.
+// resident is the process's resident size, 0 if the system does not tell.
 func resident() int64 {
 	p, _ := mem.ProcessBytes()
 	return p.Resident

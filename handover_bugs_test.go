@@ -16,16 +16,20 @@ import (
 	"github.com/weirml/weir/internal/mem"
 )
 
-// replayed are the public bugs of other systems whose kind is tested here: what went wrong, where it is told, and the test, with the case where the test is a table.
+// replayed are the public bugs of other systems whose kind is tested here: what went wrong, where it is told, and the
+// test, with the case where the test is a table.
 var replayed = []struct{ bug, where, test string }{
 	{"a reshape's alias is not seen, and its bytes are given away", "apache/tvm #20134", "TestMemoryBugs/reshape alias"},
 	{"nor that of a match_cast", "apache/tvm #20190, #20207", "TestMemoryBugs/a shape that is only asserted"},
 	{"a product in place over one of two views", "apache/tvm #19577", "TestMemoryBugs/in place on one of two views"},
-	{"storage of one branch is used in the other", "apache/tvm #20191, #17348", "TestMemoryBugs/storage that does not dominate the other branch"},
+	{"storage of one branch is used in the other", "apache/tvm #20191, #17348",
+		"TestMemoryBugs/storage that does not dominate the other branch"},
 	{"an extent of 2³² + 1 becomes 1", "apache/tvm #20125", "TestMemoryBugs/2^32 + 1 elements"},
-	{"a size that wraps is planned into 128 bytes", "apache/tvm #20268, #20269; apache/tvm-ffi #475", "TestMemoryBugs/2^62 + 1 elements"},
+	{"a size that wraps is planned into 128 bytes", "apache/tvm #20268, #20269; apache/tvm-ffi #475",
+		"TestMemoryBugs/2^62 + 1 elements"},
 	{"a negative extent becomes nearly 2⁶⁴", "apache/tvm #18132", "TestMemoryBugs/a negative extent"},
-	{"a shape's slot that nothing computes", "apache/tvm #17876, #20177", "TestMemoryBugs/a dimension that nothing gives a value"},
+	{"a shape's slot that nothing computes", "apache/tvm #17876, #20177",
+		"TestMemoryBugs/a dimension that nothing gives a value"},
 	{"a lower bound alone is planned as the size", "apache/tvm #18663", "TestMemoryBugs/only a lower bound"},
 	{"only one of two dimensions has a bound", "apache/tvm #16466", "TestMemoryBugs/one of two dimensions is bounded"},
 	{"storage that is too small fails far beyond its size", "apache/tvm #17322; mlc-ai/mlc-llm #860, #1327", "TestStory"},
@@ -37,11 +41,14 @@ var replayed = []struct{ bug, where, test string }{
 	{"out of memory, though the pool holds what is free", "apache/tvm #8285", "TestPoolGrowth/retried"},
 	{"shapes that change fill a pool with buffers of every size", "apache/tvm #7763, #16517", "TestPoolGrowth/shapes"},
 	{"and what it holds never falls", "apache/tvm #15172, #16066", "TestPoolGrowth/tensors"},
-	{"a result that is handed out is counted once too often", "apache/tvm-ffi #87", "TestHandOver/a result that another run consumes"},
-	{"what describes a tensor outlives it", "apache/tvm-ffi #424; pytorch/pytorch #117273", "TestLending/an argument is not kept"},
+	{"a result that is handed out is counted once too often", "apache/tvm-ffi #87",
+		"TestHandOver/a result that another run consumes"},
+	{"what describes a tensor outlives it", "apache/tvm-ffi #424; pytorch/pytorch #117273",
+		"TestLending/an argument is not kept"},
 	{"a tensor without elements is never released", "pytorch/pytorch #117058, #117273", "TestHandOver/without elements"},
 	{"nor one that was offered, and never taken", "pytorch/pytorch #9297", "TestHandOver/offered and not taken"},
-	{"a tensor is released by another thread", "dmlc/dlpack #103; numpy/numpy #22507", "TestHandOver/released by other threads"},
+	{"a tensor is released by another thread", "dmlc/dlpack #103; numpy/numpy #22507",
+		"TestHandOver/released by other threads"},
 	{"memory of the collector's is reused while it is lent", "numpy/numpy #22507", "TestLending/lent memory of Go's"},
 	{"results outlive what made them", "apache/tvm-ffi #87", "TestLending/results outlive their model"},
 }
@@ -49,7 +56,8 @@ var replayed = []struct{ bug, where, test string }{
 // TestReplayed holds the list against the tests that there are.
 func TestReplayed(t *testing.T) {
 	var all strings.Builder
-	for _, file := range []string{"handover_bugs_test.go", "memory_bugs_test.go", "memory_check_test.go", "memory_random_test.go", "sweep_test.go", "text_test.go"} {
+	for _, file := range []string{"handover_bugs_test.go", "memory_bugs_test.go", "memory_check_test.go",
+		"memory_random_test.go", "sweep_test.go", "text_test.go"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -95,7 +103,8 @@ func TestPoolGrowth(t *testing.T) {
 			}
 			now := mem.Usage()
 			if now.All-base.All > most || now.Blocks-base.Blocks > 4 {
-				t.Fatalf("run %d, batch %d: %d bytes in %d blocks, the certificate has %d", i, batch, now.All-base.All, now.Blocks-base.Blocks, most)
+				t.Fatalf("run %d, batch %d: %d bytes in %d blocks, the certificate has %d", i, batch, now.All-base.All,
+					now.Blocks-base.Blocks, most)
 			}
 		}
 	})
@@ -122,7 +131,8 @@ func TestPoolGrowth(t *testing.T) {
 		}
 		now := weir.Usage()
 		if now.Tensors != base.Tensors || now.Cached-base.Cached > 4<<20 {
-			t.Errorf("%d bytes of tensors and %d cached, before it %d and %d", now.Tensors, now.Cached, base.Tensors, base.Cached)
+			t.Errorf("%d bytes of tensors and %d cached, before it %d and %d", now.Tensors, now.Cached, base.Tensors,
+				base.Cached)
 		}
 		weir.Trim()
 		if left := weir.Usage().Cached; left > base.Cached {
@@ -400,7 +410,8 @@ func TestPoolCounts(t *testing.T) {
 		list = append(list, filled(t, 16<<10))
 	}
 	if current, cached := sum(); current-held != 60<<16 || cached != weir.Usage().Cached {
-		t.Errorf("the classes have %d bytes in use and %d free, there are 60 of 64 KiB, and %d free", current-held, cached, weir.Usage().Cached)
+		t.Errorf("the classes have %d bytes in use and %d free, there are 60 of 64 KiB, and %d free", current-held, cached,
+			weir.Usage().Cached)
 	}
 	for i, x := range list {
 		if i%2 == 0 {
@@ -412,7 +423,8 @@ func TestPoolCounts(t *testing.T) {
 		t.Errorf("every other tensor is closed: %d bytes are cached, %d of them fragmented", now.Cached, now.Fragmented)
 	}
 	if gave := weir.Trim(); gave != now.Cached-now.Fragmented || weir.Usage().Cached != now.Fragmented {
-		t.Errorf("Trim gave back %d of %d bytes, %d fragmented, and %d are left", gave, now.Cached, now.Fragmented, weir.Usage().Cached)
+		t.Errorf("Trim gave back %d of %d bytes, %d fragmented, and %d are left", gave, now.Cached, now.Fragmented,
+			weir.Usage().Cached)
 	}
 	for _, x := range list {
 		x.Close()

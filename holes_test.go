@@ -15,13 +15,15 @@ import (
 // are computed together, and transposed ones whose kernel is no multiple of the stride. What is infinite or NaN stays
 // where the model as imported has it, and weights that are 0 take part.
 func TestHoles(t *testing.T) {
-	const window = "{begin = syms [1%[1]s], dilations = ints [1%[2]s], end = syms [1%[1]s], groups = int %[3]d, kernel = ints [3%[4]s], strides = ints [%[5]d%[6]s]}"
+	const window = "{begin = syms [1%[1]s], dilations = ints [1%[2]s], end = syms [1%[1]s], groups = int %[3]d, kernel " +
+		"= ints [3%[4]s], strides = ints [%[5]d%[6]s]}"
 	line := func(op string, groups, stride, channels, inner, filters, places, results int) string {
 		w := []int{filters, inner, 3}
 		if op == "convolution_transpose" {
 			w = []int{channels, filters, 3}
 		}
-		return holesModel(op, []int{2, channels, places}, w, []int{2, filters, results}, fmt.Sprintf(window, "", "", groups, "", stride, ""))
+		return holesModel(op, []int{2, channels, places}, w, []int{2, filters, results},
+			fmt.Sprintf(window, "", "", groups, "", stride, ""))
 	}
 	plane := func(op string, groups, stride, channels, inner, filters, places, results int) string {
 		w := []int{filters, inner, 3, 3}
@@ -81,7 +83,8 @@ func holesModel(op string, x, w, y []int, attrs string) string {
 		}
 		list = append(list, fmt.Sprintf("%.4f", v))
 	}
-	return fmt.Sprintf("weir 1\nir @holes {\nmain @main(%%x: %s) {\n  const %%w: %s = [%s]\n  %%y: %s = %s(%%x, %%w) %s\n  %%z: %s = neg(%%y)\n  return %%z\n}\n}",
+	return fmt.Sprintf("weir 1\nir @holes {\nmain @main(%%x: %s) {\n  const %%w: %s = [%s]\n  %%y: %s = %s(%%x, %%w) "+
+		"%s\n  %%z: %s = neg(%%y)\n  return %%z\n}\n}",
 		shape(x), shape(w), strings.Join(list, ", "), shape(y), op, attrs, shape(y))
 }
 

@@ -16,8 +16,8 @@ type held struct {
 	block  *mem.Block
 }
 
-// Initial is a new tensor with the first value that the model's file has for a state (Info.Initial): for Update, so that
-// a caller has a state of its own, or begins anew. It is ErrInput if the file has none.
+// Initial is a new tensor with the first value that the model's file has for a state (Info.Initial): for Update, so
+// that a caller has a state of its own, or begins anew. It is ErrInput if the file has none.
 func (p *Program) Initial(input string) (t *Tensor, err error) {
 	defer diag.Recover(&err, "making a state")
 	i, ok := p.input(input)
@@ -25,7 +25,8 @@ func (p *Program) Initial(input string) (t *Tensor, err error) {
 		return nil, p.noInput(input)
 	}
 	if !p.inputs[i].Initial {
-		return nil, diag.Inputf("the model's file has no first value of it").AtTensor(input).WithFix("make a tensor of %s", p.inputs[i])
+		return nil, diag.Inputf("the model's file has no first value of it").AtTensor(input).WithFix("make a tensor of %s",
+			p.inputs[i])
 	}
 	if _, err := p.enter(); err != nil {
 		return nil, err

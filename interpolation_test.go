@@ -56,7 +56,8 @@ func (r reading) each(place float64, f func(i int, share float64)) {
 	}
 }
 
-// interpolated is x[rows, columns] at a place, and docs/accuracy.md's bound of its error if the place is off by so much.
+// interpolated is x[rows, columns] at a place, and docs/accuracy.md's bound of its error if the place is off by so
+// much.
 func interpolated(x []float32, rows, columns reading, place, off [2]float64) (want, limit float64) {
 	at := func(i, j int) float64 {
 		if i < 0 || j < 0 {
@@ -100,13 +101,15 @@ func (h *bounds) hold(what string, i int, got float32, want, limit float64) {
 
 // oneNode is a model of one node, y of x and what else it reads; constants are of whole numbers.
 func oneNode(n *wire.NodeProto, inputs []*wire.ValueInfoProto, constants map[string][]int64) []byte {
-	g := &wire.GraphProto{Name: "g", Node: []*wire.NodeProto{n}, Input: inputs, Output: []*wire.ValueInfoProto{{Name: "y"}}}
+	g := &wire.GraphProto{Name: "g", Node: []*wire.NodeProto{n}, Input: inputs,
+		Output: []*wire.ValueInfoProto{{Name: "y"}}}
 	for name, list := range constants {
 		var raw []byte
 		for _, v := range list {
 			raw = binary.LittleEndian.AppendUint64(raw, uint64(v))
 		}
-		g.Initializer = append(g.Initializer, &wire.TensorProto{Name: name, DataType: wire.Int64Type, Dims: []int64{int64(len(list))}, RawData: raw})
+		g.Initializer = append(g.Initializer, &wire.TensorProto{Name: name, DataType: wire.Int64Type,
+			Dims: []int64{int64(len(list))}, RawData: raw})
 	}
 	return (&wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 24}}, Graph: g}).Marshal()
 }
@@ -125,8 +128,10 @@ func TestResizeBound(t *testing.T) {
 		for k, size := range [][2]int{{9, 331}, {4, 93}} {
 			for _, cubic := range []bool{false, true} {
 				mode := map[bool]string{false: "linear", true: "cubic"}[cubic]
-				n := nodeOf("Resize x,,,size y", wire.StringAttribute("mode", mode), wire.StringAttribute("coordinate_transformation_mode", rule), wire.IntAttribute("antialias", int64(k)))
-				data := oneNode(n, []*wire.ValueInfoProto{wire.TensorValue("x", 1, wire.Size(1), wire.Size(1), wire.Size(height), wire.Size(width))}, map[string][]int64{"size": {1, 1, int64(size[0]), int64(size[1])}})
+				n := nodeOf("Resize x,,,size y", wire.StringAttribute("mode", mode),
+					wire.StringAttribute("coordinate_transformation_mode", rule), wire.IntAttribute("antialias", int64(k)))
+				data := oneNode(n, []*wire.ValueInfoProto{wire.TensorValue("x", 1, wire.Size(1), wire.Size(1), wire.Size(height),
+					wire.Size(width))}, map[string][]int64{"size": {1, 1, int64(size[0]), int64(size[1])}})
 				from := [2]float64{height, width}
 				var axes [2]reading
 				for i := range axes {
@@ -163,8 +168,10 @@ func TestGridSampleBound(t *testing.T) {
 	for _, mode := range []string{"linear", "cubic"} {
 		for _, padding := range []string{"zeros", "border", "reflection"} {
 			for _, align := range []int64{0, 1} {
-				n := nodeOf("GridSample x,grid y", wire.StringAttribute("mode", mode), wire.StringAttribute("padding_mode", padding), wire.IntAttribute("align_corners", align))
-				data := oneNode(n, []*wire.ValueInfoProto{wire.TensorValue("x", 1, wire.Size(1), wire.Size(1), wire.Size(height), wire.Size(width)),
+				n := nodeOf("GridSample x,grid y", wire.StringAttribute("mode", mode),
+					wire.StringAttribute("padding_mode", padding), wire.IntAttribute("align_corners", align))
+				data := oneNode(n, []*wire.ValueInfoProto{wire.TensorValue("x", 1, wire.Size(1), wire.Size(1), wire.Size(height),
+					wire.Size(width)),
 					wire.TensorValue("grid", 1, wire.Size(1), wire.Size(1), wire.Size(places), wire.Size(2))}, nil)
 				var axes [2]reading
 				for i, extent := range []int{height, width} {
@@ -182,7 +189,8 @@ func TestGridSampleBound(t *testing.T) {
 						for i := range grid {
 							grid[i] *= []float32{0.5, 1, 30, 1e-5}[i/2%4]
 						}
-						for i, got := range run(map[string][]float32{"x": x, "grid": grid}, map[string][]int{"x": {1, 1, height, width}, "grid": {1, 1, places, 2}}) {
+						for i, got := range run(map[string][]float32{"x": x, "grid": grid},
+							map[string][]int{"x": {1, 1, height, width}, "grid": {1, 1, places, 2}}) {
 							var at, off [2]float64
 							for a := range at {
 								g, d := float64(grid[2*i+1-a]), float64(axes[a].extent)
@@ -223,8 +231,10 @@ func mirror(at, extent int, middles bool) int {
 func TestRoiAlignBound(t *testing.T) {
 	const height, width, regions, bins, samples = 40, 300, 30, 3, 2
 	r, h := rand.New(rand.NewSource(14)), &bounds{t: t}
-	n := nodeOf("RoiAlign x,regions,images y", wire.IntAttribute("output_height", bins), wire.IntAttribute("output_width", bins), wire.IntAttribute("sampling_ratio", samples))
-	data := oneNode(n, []*wire.ValueInfoProto{wire.TensorValue("x", 1, wire.Size(1), wire.Size(1), wire.Size(height), wire.Size(width)), wire.TensorValue("regions", 1, wire.Size(regions), wire.Size(4))},
+	n := nodeOf("RoiAlign x,regions,images y", wire.IntAttribute("output_height", bins),
+		wire.IntAttribute("output_width", bins), wire.IntAttribute("sampling_ratio", samples))
+	data := oneNode(n, []*wire.ValueInfoProto{wire.TensorValue("x", 1, wire.Size(1), wire.Size(1), wire.Size(height),
+		wire.Size(width)), wire.TensorValue("regions", 1, wire.Size(regions), wire.Size(4))},
 		map[string][]int64{"images": make([]int64, regions)})
 	var axes [2]reading
 	for i, extent := range []int{height, width} {
@@ -237,7 +247,8 @@ func TestRoiAlignBound(t *testing.T) {
 			for i := range boxes {
 				boxes[i] = float32((r.Float64()*1.2 - 0.1) * []float64{width, height}[i%2])
 			}
-			for i, got := range run(map[string][]float32{"x": x, "regions": boxes}, map[string][]int{"x": {1, 1, height, width}, "regions": {regions, 4}}) {
+			for i, got := range run(map[string][]float32{"x": x, "regions": boxes},
+				map[string][]int{"x": {1, 1, height, width}, "regions": {regions, 4}}) {
 				sum, most, terms := 0.0, 0.0, 0.0
 				for s := range samples * samples {
 					var at, off [2]float64
@@ -257,7 +268,8 @@ func TestRoiAlignBound(t *testing.T) {
 					v, limit := interpolated(x, axes[0], axes[1], at, off)
 					sum, most, terms = sum+v, most+limit, terms+math.Abs(v)
 				}
-				h.hold(fmt.Sprintf("%s, %s", kind, cpu), i, got, sum/(samples*samples), most/(samples*samples)+(samples*samples+1)*unit*terms/(samples*samples))
+				h.hold(fmt.Sprintf("%s, %s", kind, cpu), i, got, sum/(samples*samples),
+					most/(samples*samples)+(samples*samples+1)*unit*terms/(samples*samples))
 			}
 		}
 	})
@@ -273,7 +285,8 @@ func TestAffineGridBound(t *testing.T) {
 	r, h := rand.New(rand.NewSource(15)), &bounds{t: t}
 	for _, align := range []int64{0, 1} {
 		n := nodeOf("AffineGrid x,size y", wire.IntAttribute("align_corners", align))
-		data := oneNode(n, []*wire.ValueInfoProto{wire.TensorValue("x", 1, wire.Size(1), wire.Size(2), wire.Size(3))}, map[string][]int64{"size": {1, 1, height, width}})
+		data := oneNode(n, []*wire.ValueInfoProto{wire.TensorValue("x", 1, wire.Size(1), wire.Size(2), wire.Size(3))},
+			map[string][]int64{"size": {1, 1, height, width}})
 		everyLevel(t, data, weir.Options{}, func(cpu string, run func(map[string][]float32, map[string][]int) []float32) {
 			for kind := range rough {
 				theta := roughly(r, kind, 6)

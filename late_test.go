@@ -14,12 +14,13 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// counting is a model of squares: y = r² + r for r = 0, 1, … below the number that it is given, which no declared size bounds. With branches, r goes twice as far where the
-// number is below 10.
+// counting is a model of squares: y = r² + r for r = 0, 1, … below the number that it is given, which no declared size
+// bounds. With branches, r goes twice as far where the number is below 10.
 func counting(t testing.TB, branches bool) *Model {
 	t.Helper()
 	number := func(name string, v float32) *wire.TensorProto { return wire.FromTensor(name, tensor.Scalar(v)) }
-	g := &wire.GraphProto{Name: "counting", Initializer: []*wire.TensorProto{number("zero", 0), number("one", 1), number("ten", 10), number("two", 2)},
+	g := &wire.GraphProto{Name: "counting", Initializer: []*wire.TensorProto{number("zero", 0), number("one", 1),
+		number("ten", 10), number("two", 2)},
 		Input:  []*wire.ValueInfoProto{wire.TensorValue("limit", wire.DataTypeOf(F32), wire.Size(1))},
 		Output: []*wire.ValueInfoProto{wire.TensorValue("y", wire.DataTypeOf(F32), &wire.Dimension{Param: "n"})}}
 	upTo := func(name, limit string) *wire.NodeProto {
@@ -28,13 +29,17 @@ func counting(t testing.TB, branches bool) *Model {
 	branch := func(name string, nodes ...*wire.NodeProto) *wire.AttributeProto {
 		kind := wire.AttributeGraph
 		return &wire.AttributeProto{Name: name, Type: kind, G: &wire.GraphProto{Name: name, Node: nodes,
-			Output: []*wire.ValueInfoProto{wire.TensorValue(nodes[len(nodes)-1].Name, wire.DataTypeOf(F32), &wire.Dimension{Param: "m"})}}}
+			Output: []*wire.ValueInfoProto{wire.TensorValue(nodes[len(nodes)-1].Name, wire.DataTypeOf(F32),
+				&wire.Dimension{Param: "m"})}}}
 	}
 	if branches {
-		g.Node = append(g.Node, &wire.NodeProto{OpType: "Less", Name: "small", Input: []string{"limit", "ten"}, Output: []string{"small"}},
-			&wire.NodeProto{OpType: "If", Name: "r", Input: []string{"small"}, Output: []string{"r"}, Attribute: []*wire.AttributeProto{
-				branch("then_branch", &wire.NodeProto{OpType: "Mul", Name: "twice", Input: []string{"limit", "two"}, Output: []string{"twice"}}, upTo("far", "twice")),
-				branch("else_branch", upTo("near", "limit"))}})
+		g.Node = append(g.Node, &wire.NodeProto{OpType: "Less", Name: "small", Input: []string{"limit", "ten"},
+			Output: []string{"small"}},
+			&wire.NodeProto{OpType: "If", Name: "r", Input: []string{"small"}, Output: []string{"r"},
+				Attribute: []*wire.AttributeProto{
+					branch("then_branch", &wire.NodeProto{OpType: "Mul", Name: "twice", Input: []string{"limit", "two"},
+						Output: []string{"twice"}}, upTo("far", "twice")),
+					branch("else_branch", upTo("near", "limit"))}})
 	} else {
 		g.Node = append(g.Node, upTo("r", "limit"))
 	}
@@ -75,8 +80,8 @@ func runCounting(t testing.TB, p *Program, limit float32, count int) {
 	}
 }
 
-// TestLate runs a model whose sizes nothing bounds: larger and smaller than before, from the model and from its artefact, and compares what a run takes with the
-// certificate, into which the observed values are put.
+// TestLate runs a model whose sizes nothing bounds: larger and smaller than before, from the model and from its
+// artefact, and compares what a run takes with the certificate, into which the observed values are put.
 func TestLate(t *testing.T) {
 	for _, branches := range []bool{false, true} {
 		before := mem.Usage().All
@@ -141,7 +146,8 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// TestLateRefused asks for more than the budget leaves, and than any machine has: typed, with the tensor and what decided its size, and the next run works.
+// TestLateRefused asks for more than the budget leaves, and than any machine has: typed, with the tensor and what
+// decided its size, and the next run works.
 func TestLateRefused(t *testing.T) {
 	m := counting(t, false)
 	defer m.Close()
@@ -166,7 +172,8 @@ func TestLateRefused(t *testing.T) {
 		p     *Program
 		limit float32
 		kind  error
-	}{{tight, 1e6, ErrBudget}, {free, 1e15, ErrMemory}, {free, float32(math.Inf(1)), ErrInput}, {free, float32(math.NaN()), nil}} {
+	}{{tight, 1e6, ErrBudget}, {free, 1e15, ErrMemory}, {free, float32(math.Inf(1)), ErrInput},
+		{free, float32(math.NaN()), nil}} {
 		r, err := c.p.Run(t.Context(), countTo(t, c.limit))
 		if c.kind == nil {
 			if err == nil {
@@ -185,7 +192,8 @@ func TestLateRefused(t *testing.T) {
 	}
 }
 
-// TestLateAccounts refuses a call, at each taking in its turn, what a larger run needs: what it says it has taken of the budget is what it holds, and the next run works.
+// TestLateAccounts refuses a call, at each taking in its turn, what a larger run needs: what it says it has taken of
+// the budget is what it holds, and the next run works.
 func TestLateAccounts(t *testing.T) {
 	m := counting(t, true)
 	defer m.Close()

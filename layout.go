@@ -79,7 +79,8 @@ func (p *Program) mayLay(module *ir.Module, i int, v *ir.Value) error {
 	case v.Bound || v.Known != nil:
 		return diag.Unsupportedf("a layout of %s, whose elements are dimensions", info).AtTensor(info.Name)
 	case slices.ContainsFunc(module.Main.States, func(s ir.State) bool { return s.In == v }):
-		return diag.Unsupportedf("a layout of %s, which is a state", info).AtTensor(info.Name).WithFix("a state lies in row-major order")
+		return diag.Unsupportedf("a layout of %s, which is a state", info).AtTensor(info.Name).
+			WithFix("a state lies in row-major order")
 	}
 	return nil
 }
@@ -130,7 +131,8 @@ func (p *Program) stillBound(module *ir.Module, v *ir.Value) error {
 	for _, e := range v.Type.Shape {
 		for _, name := range e.Vars() {
 			if !told[name] {
-				return diag.Unsupportedf("a layout in which no input tells the dimension %s", name.Text()).AtTensor(v.Name).AtDim(name.Text()).
+				return diag.Unsupportedf("a layout in which no input tells the dimension %s", name.Text()).AtTensor(v.Name).
+					AtDim(name.Text()).
 					WithFix("leave out the layout: the argument is copied for the run")
 			}
 		}
@@ -156,10 +158,12 @@ func (p *Program) Laid() (list []Laid) {
 			continue
 		}
 		port := prog.Inputs[p.takes[i].Parts[0]]
-		l := Laid{Input: info.Name, Layout: info.Layout, Bytes: Size{p.memory.Arena.dims.Simplify(p.labels.Show(prog.Tensors[port.Tensor].Bytes())), p.memory.Arena.dims}}
+		l := Laid{Input: info.Name, Layout: info.Layout,
+			Bytes: Size{p.memory.Arena.dims.Simplify(p.labels.Show(prog.Tensors[port.Tensor].Bytes())), p.memory.Arena.dims}}
 		for t := range prog.Tensors {
 			root := &prog.Tensors[prog.Root(t)]
-			if prog.Tensors[t].Source == info.Name+laidSuffix && root.Place == program.Carved && prog.Storages[root.Of].Kind == program.Arena {
+			if prog.Tensors[t].Source == info.Name+laidSuffix && root.Place == program.Carved &&
+				prog.Storages[root.Of].Kind == program.Arena {
 				l.Copied = true
 			}
 		}

@@ -198,12 +198,15 @@ var uses = map[string]func(ctx context.Context, w *lives) error{
 	"Program.Operations": func(_ context.Context, w *lives) error { _ = w.program.Operations().String(); return nil },
 	"Program.Outputs":    func(_ context.Context, w *lives) error { w.program.Outputs(); return nil },
 	"Program.Plan":       func(_ context.Context, w *lives) error { _, err := w.program.Plan(w.dims); return err },
-	"Program.Profile":    func(ctx context.Context, w *lives) error { _, err := w.program.Profile(ctx, w.in, 1); return err },
-	"Program.Proved":     func(_ context.Context, w *lives) error { w.program.Proved(); return nil },
-	"Program.Check":      func(_ context.Context, w *lives) error { return w.program.Check(weir.Dims{"batch": 1}) },
-	"Program.Checks":     func(_ context.Context, w *lives) error { w.program.Checks(); return nil },
-	"Program.Kernels":    func(_ context.Context, w *lives) error { w.program.Kernels(); return nil },
-	"Program.OnHost":     func(_ context.Context, w *lives) error { w.program.OnHost(); return nil },
+	"Program.Profile": func(ctx context.Context, w *lives) error {
+		_, err := w.program.Profile(ctx, w.in, 1)
+		return err
+	},
+	"Program.Proved":  func(_ context.Context, w *lives) error { w.program.Proved(); return nil },
+	"Program.Check":   func(_ context.Context, w *lives) error { return w.program.Check(weir.Dims{"batch": 1}) },
+	"Program.Checks":  func(_ context.Context, w *lives) error { w.program.Checks(); return nil },
+	"Program.Kernels": func(_ context.Context, w *lives) error { w.program.Kernels(); return nil },
+	"Program.OnHost":  func(_ context.Context, w *lives) error { w.program.OnHost(); return nil },
 	"Program.DeviceKernels": func(_ context.Context, w *lives) error {
 		w.program.DeviceKernels()
 		return nil
@@ -225,7 +228,10 @@ var uses = map[string]func(ctx context.Context, w *lives) error{
 	"Program.WriteHeapProfile": func(_ context.Context, w *lives) error {
 		return w.program.WriteHeapProfile(io.Discard)
 	},
-	"Program.WriteTo": func(_ context.Context, w *lives) error { _, err := w.program.WriteTo(new(bytes.Buffer)); return err },
+	"Program.WriteTo": func(_ context.Context, w *lives) error {
+		_, err := w.program.WriteTo(new(bytes.Buffer))
+		return err
+	},
 
 	"Results.All": func(_ context.Context, w *lives) error {
 		for range w.results.All() {
@@ -237,14 +243,16 @@ var uses = map[string]func(ctx context.Context, w *lives) error{
 	"Results.Get":      func(_ context.Context, w *lives) error { w.results.Get("scores"); return nil },
 	"Results.Sequence": func(_ context.Context, w *lives) error { w.results.Sequence("scores"); return nil },
 
-	"Tensor.Bytes":     func(_ context.Context, w *lives) error { w.scores.Bytes(); return nil },
-	"Tensor.DType":     func(_ context.Context, w *lives) error { w.x.DType(); return nil },
-	"Tensor.Floats":    func(_ context.Context, w *lives) error { _, err := w.scores.Floats(); return err },
-	"Tensor.SetFloats": func(_ context.Context, w *lives) error { return w.place.SetFloats(make([]float32, w.place.Len())) },
-	"Tensor.Fixed":     func(_ context.Context, w *lives) error { w.x.Fixed(); return nil },
-	"Tensor.Len":       func(_ context.Context, w *lives) error { w.x.Len(); return nil },
-	"Tensor.Shape":     func(_ context.Context, w *lives) error { w.scores.Shape(); return nil },
-	"Tensor.String":    func(_ context.Context, w *lives) error { _ = w.scores.String(); return nil },
+	"Tensor.Bytes":  func(_ context.Context, w *lives) error { w.scores.Bytes(); return nil },
+	"Tensor.DType":  func(_ context.Context, w *lives) error { w.x.DType(); return nil },
+	"Tensor.Floats": func(_ context.Context, w *lives) error { _, err := w.scores.Floats(); return err },
+	"Tensor.SetFloats": func(_ context.Context, w *lives) error {
+		return w.place.SetFloats(make([]float32, w.place.Len()))
+	},
+	"Tensor.Fixed":  func(_ context.Context, w *lives) error { w.x.Fixed(); return nil },
+	"Tensor.Len":    func(_ context.Context, w *lives) error { w.x.Len(); return nil },
+	"Tensor.Shape":  func(_ context.Context, w *lives) error { w.scores.Shape(); return nil },
+	"Tensor.String": func(_ context.Context, w *lives) error { _ = w.scores.String(); return nil },
 }
 
 // digitsFile is the digits model in a file of the test's own.
@@ -260,7 +268,8 @@ func digitsFile(t *testing.T) string {
 // TestEveryMethod: each exported method of what can be closed has a case in the tests below.
 func TestEveryMethod(t *testing.T) {
 	known := map[string]bool{}
-	for _, value := range []any{&weir.Program{}, &weir.Model{}, &weir.Call{}, &weir.Results{}, &weir.Tensor{}, &weir.Memory{}} {
+	for _, value := range []any{&weir.Program{}, &weir.Model{}, &weir.Call{}, &weir.Results{}, &weir.Tensor{},
+		&weir.Memory{}} {
 		kind := reflect.TypeOf(value)
 		for i := range kind.NumMethod() {
 			name := kind.Elem().Name() + "." + kind.Method(i).Name
@@ -338,7 +347,8 @@ func TestAfterClose(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if w.scores.Bytes() != nil || w.call.Output("scores") != nil || len(w.program.Inputs()) != 1 || w.memory.String() == "" {
+	if w.scores.Bytes() != nil || w.call.Output("scores") != nil || len(w.program.Inputs()) != 1 ||
+		w.memory.String() == "" {
 		t.Error("what is told of a closed program is wrong")
 	}
 }
@@ -355,7 +365,8 @@ func TestCloseContext(t *testing.T) {
 		open := hold(w)
 		for range 2 {
 			err := w.program.CloseContext(w.ended)
-			if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "the oldest "+holder+" not closed is from ") || !strings.Contains(err.Error(), "lifetimes_test.go:") {
+			if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(),
+				"the oldest "+holder+" not closed is from ") || !strings.Contains(err.Error(), "lifetimes_test.go:") {
 				t.Errorf("with an open %s: %v", holder, err)
 			}
 		}
@@ -463,7 +474,8 @@ func (overdue) Deadline() (time.Time, bool) { return time.Now().Add(-time.Millis
 
 // TestOverdue runs a model when its deadline is over and no timer has said so yet, as when all processors compute.
 func TestOverdue(t *testing.T) {
-	const source = "weir 1\nir @m {\ndim n in [0, inf]\nmain @main(%x: f32[n]) {\n  %y: f32[n] = exp(%x)\n  %z: f32[1] = reduce_sum(%y) {axes = ints [0], keep = bool true}\n  return %z\n}\n}"
+	const source = "weir 1\nir @m {\ndim n in [0, inf]\nmain @main(%x: f32[n]) {\n  %y: f32[n] = exp(%x)\n  %z: f32[1] " +
+		"= reduce_sum(%y) {axes = ints [0], keep = bool true}\n  return %z\n}\n}"
 	m := must[*weir.Model](t)(weir.LoadBytes([]byte(source)))
 	defer m.Close()
 	for _, target := range []weir.Target{weir.CPU, weir.Portable} {

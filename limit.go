@@ -12,9 +12,10 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// SetLimit makes what the process holds outside Go's heap, files that are mapped and Usage's Cached included, no more than so many bytes of whole pages, and returns the limit before. 0 is
-// none. What would exceed it is refused, once what is cached has been given back: an ErrMemory whose text names the limit. What is held already stays. Memory.Limit says what a program needs:
-// Compile refuses one that the limit cannot hold.
+// SetLimit makes what the process holds outside Go's heap, files that are mapped and Usage's Cached included, no more
+// than so many bytes of whole pages, and returns the limit before. 0 is none. What would exceed it is refused, once
+// what is cached has been given back: an ErrMemory whose text names the limit. What is held already stays. Memory.Limit
+// says what a program needs: Compile refuses one that the limit cannot hold.
 func SetLimit(bytes int64) (before int64) { return mem.SetLimit(bytes) }
 
 // asks is what a program asks the system for, in whole pages of bytes.
@@ -28,11 +29,13 @@ type asks struct {
 type Asked struct {
 	Compiling int64 // held at once while loading and compiling, the whole of the model's files included
 	Weights   int64 // weights in memory of the program's own
-	Files     int64 // pages of files that weights are read from in place: the model's, those that it keeps external data in, and Paged
-	Paged     int64 // of Files, a file of the program's own that weights are paged from
-	Code      int64
-	Call      int64 // of one call: arena, outputs and scratch
-	Heap      int64 // of one call: what host functions take of Go's heap at most, but for pictures, whose contents decide it
+	// pages of files that weights are read from in place: the model's, those that it keeps external data in, and Paged
+	Files int64
+	Paged int64 // of Files, a file of the program's own that weights are paged from
+	Code  int64
+	Call  int64 // of one call: arena, outputs and scratch
+	// of one call: what host functions take of Go's heap at most, but for pictures, whose contents decide it
+	Heap      int64
 	Arguments int64 // of one call: the caller's, if it makes them by New
 	Calls     int
 }
@@ -56,8 +59,10 @@ func (a Asked) runs() int64 {
 	return int64(a.Calls) * (a.Call + a.Heap + a.Arguments)
 }
 
-// Limit is what SetLimit must be, in a process that holds nothing else, to load the model, compile the program and have so many runs active, at the upper bounds of the dimensions, each with
-// arguments that New made: never more is asked for, and with a byte less Compile refuses. It is an error where a dimension has no bound: LimitAt takes values. What tuning takes is not in it.
+// Limit is what SetLimit must be, in a process that holds nothing else, to load the model, compile the program and have
+// so many runs active, at the upper bounds of the dimensions, each with arguments that New made: never more is asked
+// for, and with a byte less Compile refuses. It is an error if a dimension has no bound: LimitAt takes values. What
+// tuning takes is not in it.
 func (m *Memory) Limit(calls int) (int64, error) {
 	a, err := m.Asked(calls, nil)
 	return a.Total(), err
@@ -75,7 +80,8 @@ func (m *Memory) Asked(calls int, d Dims) (Asked, error) {
 	if err := p.named(d); err != nil {
 		return Asked{}, err
 	}
-	a := Asked{Compiling: max(p.asks.files.All, p.asks.Most, p.asks.files.Left+p.asks.Weights+p.asks.Asks.Paged+p.asks.Code+p.asks.placed), Weights: p.asks.Weights + p.asks.placed + p.asks.files.Copies,
+	a := Asked{Compiling: max(p.asks.files.All, p.asks.Most, p.asks.files.Left+p.asks.Weights+p.asks.Asks.Paged+
+		p.asks.Code+p.asks.placed), Weights: p.asks.Weights + p.asks.placed + p.asks.files.Copies,
 		Files: p.asks.files.Views + p.asks.Asks.Paged, Paged: p.asks.Asks.Paged, Code: p.asks.Code, Calls: calls}
 	add := func(total *int64, count int64, x sym.Expr) error {
 		v, err := m.most(x, d)
@@ -115,7 +121,8 @@ func (m *Memory) Asked(calls int, d Dims) (Asked, error) {
 	return a, m.arguments(&a, d)
 }
 
-// arguments adds the pages of a call's arguments. Small ones come from the pool, which takes its memory in larger pieces.
+// arguments adds the pages of a call's arguments. Small ones come from the pool, which takes its memory in larger
+// pieces.
 func (m *Memory) arguments(a *Asked, d Dims) error {
 	small := int64(0)
 	for _, port := range m.program.compiled.Program.Inputs {
@@ -137,7 +144,10 @@ func (m *Memory) arguments(a *Asked, d Dims) error {
 
 // most is a size for a binding of the dimensions; those that it does not name are at their upper bounds.
 func (m *Memory) most(x sym.Expr, d Dims) (int64, error) {
-	bound := m.program.labels.Show(x).Subst(func(name sym.Name) (sym.Expr, bool) { v, ok := d[name.Text()]; return sym.Const(v), ok })
+	bound := m.program.labels.Show(x).Subst(func(name sym.Name) (sym.Expr, bool) {
+		v, ok := d[name.Text()]
+		return sym.Const(v), ok
+	})
 	return Size{bound, m.Arena.dims}.Max()
 }
 
@@ -169,7 +179,8 @@ func (p *Program) checkFolder() error {
 	return mem.CheckFolder(p.options.PageFolder, "what runs spill")
 }
 
-// checkLimit refuses a program that SetLimit leaves no room for: each of its calls, and each of their arguments, must have some beside what the process holds.
+// checkLimit refuses a program that SetLimit leaves no room for: each of its calls, and each of their arguments, must
+// have some beside what the process holds.
 func (p *Program) checkLimit() error {
 	limit := mem.Limit()
 	if limit == 0 || p.options.Cross {
@@ -185,8 +196,10 @@ func (p *Program) checkLimit() error {
 	a.Call += a.Heap
 	need := others + int64(a.Calls)*a.Call + max(tensors, a.Arguments*int64(a.Calls))
 	if need > limit {
-		return diag.New(ErrMemory, "the limit of %d bytes that SetLimit set cannot hold the program: %d are needed, which are %d held now, %d calls of %d, and %d of arguments", limit, need,
-			others, a.Calls, a.Call, max(tensors, a.Arguments*int64(a.Calls))).WithFix("a limit of %d bytes works; fewer calls, or a budget, need less", need)
+		return diag.New(ErrMemory, "the limit of %d bytes that SetLimit set cannot hold the program: %d are needed, which "+
+			"are %d held now, %d calls of %d, and %d of arguments", limit, need,
+			others, a.Calls, a.Call, max(tensors, a.Arguments*int64(a.Calls))).
+			WithFix("a limit of %d bytes works; fewer calls, or a budget, need less", need)
 	}
 	return nil
 }

@@ -23,7 +23,8 @@ type limited struct {
 	o    weir.Options
 }
 
-// limitedModels are models of every source: with small and large weights, with and without dimensions, within a budget, with external data.
+// limitedModels are models of every source: with small and large weights, with and without dimensions, within a budget,
+// with external data.
 func limitedModels(t *testing.T) (list []limited) {
 	to := func(v int64, names ...string) map[string]weir.Range {
 		ranges := map[string]weir.Range{}
@@ -42,9 +43,12 @@ func limitedModels(t *testing.T) (list []limited) {
 		{"external data", "testdata/onnx/external_data/model.onnx", weir.Options{Dims: to(9, "n")}},
 		{"recurrent", "testdata/onnx/lstm_stacked/model.onnx", weir.Options{Dims: to(5, "n", "t")}},
 		{"attention", "testdata/onnx/attention_23/model.onnx", weir.Options{Dims: to(6, "n", "q", "k", "p")}},
-		{"training", "testdata/onnx/training_step/model.onnx", weir.Options{Dims: map[string]weir.Range{"n": {Min: 4096, Max: 4096}}}},
-		{"a budget", "testdata/onnx/training_step/model.onnx", weir.Options{Dims: map[string]weir.Range{"n": {Min: 4096, Max: 4096}}, Budget: 2 << 20, Threads: 1}},
-		{"weights in files", "testdata/onnx/tied_table/model.onnx", weir.Options{Dims: map[string]weir.Range{"n": {Min: 40, Max: 40}}, Budget: 240 << 10, Threads: 1}},
+		{"training", "testdata/onnx/training_step/model.onnx",
+			weir.Options{Dims: map[string]weir.Range{"n": {Min: 4096, Max: 4096}}}},
+		{"a budget", "testdata/onnx/training_step/model.onnx",
+			weir.Options{Dims: map[string]weir.Range{"n": {Min: 4096, Max: 4096}}, Budget: 2 << 20, Threads: 1}},
+		{"weights in files", "testdata/onnx/tied_table/model.onnx",
+			weir.Options{Dims: map[string]weir.Range{"n": {Min: 40, Max: 40}}, Budget: 240 << 10, Threads: 1}},
 	}
 	m, err := weir.Load(digits)
 	if err != nil {
@@ -58,8 +62,10 @@ func limitedModels(t *testing.T) (list []limited) {
 		t.Fatal(err)
 	}
 	text := filepath.Join(t.TempDir(), "text.weir")
-	source := "weir 1\nir @text {\n  dim m in [1, 3000]\n  main @main(%x: f32[m, 700]) {\n    %y: f32[m, 700] = exp(%x)\n    %z: f32[m, m] = matmul(%y, %w)\n    return %z\n  }\n}\n"
-	source = strings.Replace(source, "    %z: f32[m, m] = matmul(%y, %w)\n    return %z", "    %z: f32[m, 700] = neg(%y)\n    return %z, %y", 1)
+	source := "weir 1\nir @text {\n  dim m in [1, 3000]\n  main @main(%x: f32[m, 700]) {\n    %y: f32[m, 700] = " +
+		"exp(%x)\n    %z: f32[m, m] = matmul(%y, %w)\n    return %z\n  }\n}\n"
+	source = strings.Replace(source, "    %z: f32[m, m] = matmul(%y, %w)\n    return %z",
+		"    %z: f32[m, 700] = neg(%y)\n    return %z, %y", 1)
 	if err := os.WriteFile(text, []byte(source), 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +118,8 @@ func (l *limited) within(t *testing.T, calls int) {
 		p.Close()
 		t.Fatalf("compiled with a byte less than %d: %+v", limit, parts)
 	}
-	if text := err.Error(); !errors.Is(err, weir.ErrMemory) || !strings.Contains(text, "the limit") || strings.Contains(text, "the system") || !strings.Contains(text, strconv.FormatInt(base+limit, 10)) {
+	if text := err.Error(); !errors.Is(err, weir.ErrMemory) || !strings.Contains(text, "the limit") ||
+		strings.Contains(text, "the system") || !strings.Contains(text, strconv.FormatInt(base+limit, 10)) {
 		t.Errorf("a byte less: %v; %d is needed", err, base+limit)
 	}
 }
@@ -141,16 +148,19 @@ func (l *limited) limit(t *testing.T) (int64, weir.Asked) {
 		t.Fatal(err)
 	}
 	now := mem.Usage()
-	if held, want := now.MappedAll-before.MappedAll, parts.Weights+parts.Files+parts.Code; held != want && held != want+parts.Call-outputsOf(p) {
+	if held, want := now.MappedAll-before.MappedAll, parts.Weights+parts.Files+parts.Code; held != want && held != want+
+		parts.Call-outputsOf(p) {
 		t.Errorf("%d bytes held, %d told: %+v", held, want, parts)
 	}
-	if most := now.MappedAllPeak - before.MappedAll; most > max(parts.Compiling, now.MappedAll-before.MappedAll) || most < parts.Compiling {
+	if most := now.MappedAllPeak - before.MappedAll; most > max(parts.Compiling, now.MappedAll-before.MappedAll) ||
+		most < parts.Compiling {
 		t.Errorf("compiling held %d bytes at once, %d told: %+v", most, parts.Compiling, parts)
 	}
 	if err := m.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if held := mem.Usage().MappedCurrent[mem.File] - before.MappedCurrent[mem.File]; mem.OutsideHeap() && held != parts.Files {
+	if held := mem.Usage().MappedCurrent[mem.File] - before.MappedCurrent[mem.File]; mem.OutsideHeap() &&
+		held != parts.Files {
 		t.Errorf("%d bytes of files held after the model was closed, %d are read in place", held, parts.Files)
 	}
 	return limit, parts
@@ -172,7 +182,8 @@ func outputsOf(p *weir.Program) (bytes int64) {
 	return bytes
 }
 
-// run has as many runs hold results as there are calls, with arguments of their own, at the upper bounds of the dimensions.
+// run has as many runs hold results as there are calls, with arguments of their own, at the upper bounds of the
+// dimensions.
 func (l *limited) run(t *testing.T, calls int) {
 	m, err := weir.Load(l.path)
 	if err != nil {
@@ -245,7 +256,8 @@ func TestLimitOfUnbounded(t *testing.T) {
 	}
 }
 
-// TestModelCompiledAgain compiles a model whose file's mapping was let go of, and refuses a file that was changed meanwhile.
+// TestModelCompiledAgain compiles a model whose file's mapping was let go of, and refuses a file that was changed
+// meanwhile.
 func TestModelCompiledAgain(t *testing.T) {
 	data, err := os.ReadFile("examples/digits/data/digits.onnx")
 	if err != nil {

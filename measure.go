@@ -11,18 +11,20 @@ import (
 	"github.com/weirml/weir/internal/report"
 )
 
-// Measurement is what one watched run really used, in bytes. It never reads the plan: it is the extent of the operands, scratch and outputs that launches received,
-// in storage that a pattern had filled.
+// Measurement is what one watched run really used, in bytes. It never reads the plan: it is the extent of the operands,
+// scratch and outputs that launches received, in storage that a pattern had filled.
 type Measurement struct {
 	Weights, Code, Arena, Outputs, Scratch int64 // Scratch is all workers' together
 	// ArenaWritten and OutputsWritten end at the highest byte that was found changed.
 	ArenaWritten, OutputsWritten int64
 	ScratchWritten               int64 // of one worker's
-	// Kernel is what the operating system itself counts for the call's mappings, and Mapped what those sizes come to in whole pages; 0 where it does not tell.
+	// Kernel is what the operating system itself counts for the call's mappings, and Mapped what those sizes come to in
+	// whole pages; 0 if it does not tell.
 	Kernel, Mapped int64
 	// DeviceWeights and DeviceCall are what the device's driver was asked for: for the program, and for the measured call.
 	DeviceWeights, DeviceCall int64
-	// Decided is the largest value that each dimension had which the data decide: with those of the inputs, what the certificate's formulas want.
+	// Decided is the largest value that each dimension had which the data decide: with those of the inputs, what the
+	// certificate's formulas want.
 	Decided Dims
 
 	bodies []uint8 // what was run of the branches and loops, as walkBodies asks for it
@@ -33,8 +35,9 @@ func (m Measurement) Peak(calls int) int64 {
 	return m.Weights + m.Code + int64(calls)*(m.Arena+m.Outputs+m.Scratch)
 }
 
-// Measure runs the program twice on the same inputs, in memory of its own filled with two patterns, and measures. It takes memory beside
-// the program's calls. It takes no arguments: what is consumed is lent, of what is donated or updated a copy is.
+// Measure runs the program twice on the same inputs, in memory of its own filled with two patterns, and measures. It
+// takes memory beside the program's calls. It takes no arguments: what is consumed is lent, of what is donated or
+// updated a copy is.
 func (p *Program) Measure(ctx context.Context, in Inputs) (m Measurement, err error) {
 	m, _, err = p.measure(ctx, in)
 	return m, err
@@ -107,7 +110,8 @@ func (p *Program) measure(ctx context.Context, in Inputs) (m Measurement, ranges
 		}
 	}
 	if m.ArenaWritten > m.Arena || m.OutputsWritten > m.Outputs {
-		return m, nil, diag.Internalf("a kernel wrote beyond its operands: arena %d of %d, outputs %d of %d", m.ArenaWritten, m.Arena, m.OutputsWritten, m.Outputs)
+		return m, nil, diag.Internalf("a kernel wrote beyond its operands: arena %d of %d, outputs %d of %d", m.ArenaWritten,
+			m.Arena, m.OutputsWritten, m.Outputs)
 	}
 	return m, ranges, nil
 }

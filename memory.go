@@ -13,28 +13,31 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Memory is a program's certificate: peak = weights + code + calls × (arena + outputs + workers × scratch), each a size in bytes
-// over the model's named dimensions. It is what the program takes, neither more nor less. Where data decide a size that nothing bounds, the dimensions that they
-// decide stand in the formulas too (see Program.Decided), and a run takes that part when it knows them.
+// Memory is a program's certificate: peak = weights + code + calls × (arena + outputs + workers × scratch), each a size
+// in bytes over the model's named dimensions. It is what the program takes, neither more nor less. If data decide a
+// size that nothing bounds, the dimensions that they decide stand in the formulas too (see Program.Decided), and a run
+// takes that part when it knows them.
 type Memory struct {
 	Weights Size // constants, and the program's own states (see Info.Initial)
 	Code    Size // executable pages
 	Arena   Size // working memory of one run
 	Outputs Size // results of one run
 	Scratch Size // workspace of one worker
-	// LowerBound is the most bytes that are alive together: no plan of the arena is smaller. Use it to see what the model's live ranges demand.
+	// LowerBound is the most bytes that are alive together: no plan of the arena is smaller. Use it to see what the
+	// model's live ranges demand.
 	LowerBound Size
-	// Least is the best lower bound that is proved: LowerBound, or more if a search refuted what lies between, which an artefact does not claim. Use it to judge the plan: at most
-	// Arena − Least could be saved by another one.
-	Least         Size
-	Workers       int  // workers that one run may use
-	Spill         Size // the file that one run spills to, where Options.Budget asked for that: no memory, and no part of the sum
+	// Least is the best lower bound that is proved: LowerBound, or more if a search refuted what lies between, which an
+	// artefact does not claim. Use it to judge the plan: at most Arena − Least could be saved by another one.
+	Least   Size
+	Workers int // workers that one run may use
+	// the file that one run spills to, where Options.Budget asked for that: no memory, and no part of the sum
+	Spill         Size
 	DataDependent Size // of Arena and Outputs, what a run takes when data have decided its size
 	// Exhausted: proofs used up what they may cost. What was not proved is checked by the code, and the plan may be
 	// larger and the code slower than they have to be. Narrower ranges of dimensions mend it.
 	Exhausted bool
 	Proven    bool // Arena equals Least for every binding: no plan is smaller
-	// Device is what the program takes of a device's memory, beside all that; nil where it runs on the host alone.
+	// Device is what the program takes of a device's memory, beside all that; nil if it runs on the host alone.
 	Device *DeviceMemory
 
 	program   *Program
@@ -56,11 +59,12 @@ func (s Size) At(d Dims) (int64, error) {
 	return v, nil
 }
 
-// Max is the size at the dimensions' upper bounds; an error where there is no bound.
+// Max is the size at the dimensions' upper bounds; an error if there is no bound.
 func (s Size) Max() (int64, error) {
 	_, hi := s.dims.Bounds(s.x)
 	if hi == math.MaxInt64 {
-		return 0, diag.Inputf("%s bytes have no bound", s.x).WithFix("give %s a range with Options.Dims", strings.Join(s.Dims(), ", "))
+		return 0, diag.Inputf("%s bytes have no bound", s.x).WithFix("give %s a range with Options.Dims",
+			strings.Join(s.Dims(), ", "))
 	}
 	return hi, nil
 }
@@ -87,7 +91,8 @@ func newMemory(p *Program) *Memory {
 			weights += int64(len(w.Data))
 		}
 	}
-	arena, outputs, bound, least, late, proven := c.Arena.Arena, c.Outputs, c.Arena.Bound, c.Arena.Least, sym.Const(0), c.Arena.Proven
+	arena, outputs, bound, least, late, proven := c.Arena.Arena, c.Outputs, c.Arena.Bound, c.Arena.Least, sym.Const(0),
+		c.Arena.Proven
 	for _, l := range c.Late {
 		if l.Device != "" {
 			continue
@@ -97,11 +102,13 @@ func newMemory(p *Program) *Memory {
 			outputs = outputs.Add(l.Plan.Arena)
 			continue
 		}
-		arena, bound, least, proven = arena.Add(l.Plan.Arena), bound.Add(l.Plan.Bound), least.Add(l.Plan.Least), proven && l.Plan.Proven
+		arena, bound, least, proven = arena.Add(l.Plan.Arena), bound.Add(l.Plan.Bound), least.Add(l.Plan.Least),
+			proven && l.Plan.Proven
 	}
 	m := &Memory{
 		Weights: size(sym.Const(weights)), Code: size(sym.Const(c.Code.Bytes)), Arena: size(arena), Outputs: size(outputs),
-		Scratch: size(c.Scratch), LowerBound: size(bound), Least: size(least), DataDependent: size(late), Spill: size(c.Spilled), Workers: p.options.Threads, Proven: proven, program: p,
+		Scratch: size(c.Scratch), LowerBound: size(bound), Least: size(least), DataDependent: size(late),
+		Spill: size(c.Spilled), Workers: p.options.Threads, Proven: proven, program: p,
 		Exhausted: p.exhausted,
 	}
 	m.Device = newDeviceMemory(p, size)
@@ -114,7 +121,8 @@ func (m *Memory) Of(outputs ...string) (Size, error) {
 	for _, name := range outputs {
 		i := slices.IndexFunc(p.outputs, func(o Info) bool { return o.Name == name })
 		if i < 0 || !p.outputs[i].simple() {
-			return Size{}, diag.Inputf("the program has no output %q that is a tensor of numbers", name).AtTensor(name).WithFix("its outputs are %s", infoList(p.outputs))
+			return Size{}, diag.Inputf("the program has no output %q that is a tensor of numbers", name).AtTensor(name).
+				WithFix("its outputs are %s", infoList(p.outputs))
 		}
 		sum = sum.Add(p.compiled.Program.Tensors[p.compiled.Program.Outputs[p.gives[i].Parts[0]].Tensor].Bytes())
 	}
@@ -127,8 +135,9 @@ func (m *Memory) Formula(calls int) Size {
 	return Size{m.Arena.dims.Simplify(sym.Sum(m.Weights.x, m.Code.x, call.Mul(sym.Const(int64(calls))))), m.Arena.dims}
 }
 
-// Peak is the whole for so many calls and a binding of the dimensions: what the program takes once it is compiled. Use Limit for SetLimit, which must also admit what loading and compiling take, and
-// Measurement.Peak for what runs were seen to take. A name that is no dimension's is ErrInput.
+// Peak is the whole for so many calls and a binding of the dimensions: what the program takes once it is compiled. Use
+// Limit for SetLimit, which must also admit what loading and compiling take, and Measurement.Peak for what runs were
+// seen to take. A name that is no dimension's is ErrInput.
 func (m *Memory) Peak(calls int, d Dims) (int64, error) {
 	if err := m.program.named(d); err != nil {
 		return 0, err
@@ -143,7 +152,9 @@ func (m *Memory) Max(calls int) (int64, error) { return m.Formula(calls).Max() }
 func (m *Memory) before(calls int) Size {
 	none := m.program.decidedDims()
 	f := m.Formula(calls)
-	return Size{f.dims.Simplify(f.x.Subst(func(name sym.Name) (sym.Expr, bool) { return sym.Const(0), none[name.Text()] })), f.dims}
+	return Size{f.dims.Simplify(f.x.Subst(func(name sym.Name) (sym.Expr, bool) {
+		return sym.Const(0), none[name.Text()]
+	})), f.dims}
 }
 
 // Alive is a tensor alive at the peak.
@@ -152,7 +163,8 @@ type Alive struct {
 	Bytes  int64
 }
 
-// PeakAt tells where the arena's lower bound is reached for a binding: the source node and who is alive there, largest first.
+// PeakAt tells where the arena's lower bound is reached for a binding: the source node and who is alive there, largest
+// first.
 func (m *Memory) PeakAt(d Dims) (node string, alive []Alive, err error) {
 	c, err := m.program.compiled.Certify(m.program.labels.Values(d))
 	if err != nil {
@@ -164,8 +176,9 @@ func (m *Memory) PeakAt(d Dims) (node string, alive []Alive, err error) {
 	return m.program.compiled.SourceAt(c.Step), alive, nil
 }
 
-// LargestStep is the step whose operands and results take most of the arena, for a binding of the dimensions: its nodes and its bytes. A kernel that computes in the place of
-// an operand takes less. No budget makes the arena smaller than this but by computing the step in pieces.
+// LargestStep is the step whose operands and results take most of the arena, for a binding of the dimensions: its nodes
+// and its bytes. A kernel that computes in the place of an operand takes less. No budget makes the arena smaller than
+// this but by computing the step in pieces.
 func (m *Memory) LargestStep(d Dims) (node string, bytes int64, err error) {
 	bytes, node, err = m.program.compiled.LargestStep(m.program.labels.Values(d))
 	return node, bytes, err
@@ -173,21 +186,25 @@ func (m *Memory) LargestStep(d Dims) (node string, bytes int64, err error) {
 
 // String is the certificate in words.
 func (m *Memory) String() string {
-	rows := [][2]string{{"weights", m.Weights.text()}, {"code", m.Code.text()}, {"arena", m.Arena.text()}, {"outputs", m.Outputs.text()},
+	rows := [][2]string{{"weights", m.Weights.text()}, {"code", m.Code.text()}, {"arena", m.Arena.text()},
+		{"outputs", m.Outputs.text()},
 		{"scratch", fmt.Sprintf("%d × %s", m.Workers, m.Scratch.text())}, {"lower bound of the arena", m.LowerBound.text()}}
 	if m.Least.String() != m.LowerBound.String() {
 		rows = append(rows, [2]string{"proven least of the arena", m.Least.text()})
 	}
 	rows = append(rows, [2]string{"peak of one call", m.Formula(1).text()})
 	if copies, err := m.Copies(); err == nil && copies.String() != "0" {
-		rows = append(rows, [2]string{"beside it, at most", copies.text() + " a call, of arguments that do not lie as declared"})
+		rows = append(rows, [2]string{"beside it, at most", copies.text() +
+			" a call, of arguments that do not lie as declared"})
 	}
 	if d := m.Device; d != nil {
-		rows = append(rows, [2]string{"on " + d.Name, "weights " + d.Weights.text() + ", arena " + d.Arena.text() + ", scratch " + d.Scratch.text() + ", queue " + d.Queue.text()},
+		rows = append(rows, [2]string{"on " + d.Name, "weights " + d.Weights.text() + ", arena " + d.Arena.text() +
+			", scratch " + d.Scratch.text() + ", queue " + d.Queue.text()},
 			[2]string{"its peak of one call", d.Formula(1).text()})
 	}
 	if m.Exhausted {
-		rows = append(rows, [2]string{"proofs", "used up what they may cost: narrower dimensions may make it smaller and faster"})
+		rows = append(rows, [2]string{"proofs",
+			"used up what they may cost: narrower dimensions may make it smaller and faster"})
 	}
 	var b strings.Builder
 	for _, r := range rows {
@@ -207,9 +224,12 @@ func (s Size) text() string {
 type Totals struct {
 	Weights, Arenas, Outputs, Scratch, Code, Tensors, Files int64
 	Current, Peak                                           int64 // all together
-	Cached                                                  int64 // free in the pool that small tensors come from; in none of the others
-	Fragmented                                              int64 // of Cached, what Trim cannot give back: it lies beside tensors that are in use
-	Foreign                                                 int64 // that other code lends and has not back yet (see Foreign): its memory, and in none of the others
+	// free in the pool that small tensors come from; in none of the others
+	Cached int64
+	// of Cached, what Trim cannot give back: it lies beside tensors that are in use
+	Fragmented int64
+	// that other code lends and has not back yet (see Foreign): its memory, and in none of the others
+	Foreign int64
 }
 
 // SizeClass is what the pool that small tensors come from has of pieces of about one size, in bytes.
@@ -230,11 +250,14 @@ func SizeClasses() (list []SizeClass) {
 // Usage returns the process's totals.
 func Usage() Totals {
 	u := mem.Usage()
-	return Totals{Weights: u.Current[mem.Weights], Arenas: u.Current[mem.Arena], Outputs: u.Current[mem.Outputs], Scratch: u.Current[mem.Scratch],
-		Code: u.Current[mem.Code], Tensors: u.Current[mem.Tensors], Files: u.Current[mem.File], Current: u.All, Peak: u.AllPeak, Cached: u.Cached, Fragmented: mem.Fragmented(), Foreign: u.Current[mem.Foreign]}
+	return Totals{Weights: u.Current[mem.Weights], Arenas: u.Current[mem.Arena], Outputs: u.Current[mem.Outputs],
+		Scratch: u.Current[mem.Scratch],
+		Code:    u.Current[mem.Code], Tensors: u.Current[mem.Tensors], Files: u.Current[mem.File], Current: u.All,
+		Peak: u.AllPeak, Cached: u.Cached, Fragmented: mem.Fragmented(), Foreign: u.Current[mem.Foreign]}
 }
 
-// Trim gives back to the system what is cached and can be, and returns how many bytes that were. It is done without being asked for where memory is refused.
+// Trim gives back to the system what is cached and can be, and returns how many bytes that were. It is done without
+// being asked for where memory is refused.
 func Trim() (bytes int64) { return mem.Trim() }
 
 // Holder is who holds memory outside Go's heap.
@@ -244,7 +267,8 @@ type Holder struct {
 	Line       string // "file:line" of the code that asked for it, outside this module where it can be
 }
 
-// Holders are those that held most when memory was refused, at most twenty, the largest first; nil where the error is no such refusal.
+// Holders are those that held most when memory was refused, at most twenty, the largest first; nil if the error is no
+// such refusal.
 func Holders(err error) (list []Holder) {
 	var r *mem.Refusal
 	if errors.As(err, &r) {

@@ -170,7 +170,8 @@ var memoryBugs = []memoryBug{
 // TestMemoryBugs: what others have taken, and computed wrong numbers from or crashed, is refused or checked here.
 func TestMemoryBugs(t *testing.T) {
 	for _, b := range memoryBugs {
-		source := fmt.Sprintf("weir 1\nir @bug { %s\nmain @main(%s) {\n", b.dims, b.params) + strings.TrimLeft(b.body, "\n") + " } }"
+		source := fmt.Sprintf("weir 1\nir @bug { %s\nmain @main(%s) {\n", b.dims, b.params) + strings.TrimLeft(b.body, "\n") +
+			" } }"
 		p, err := compileText(t, source, weir.Options{})
 		if b.refused != "" {
 			if !errors.Is(err, weir.ErrInput) || !strings.Contains(err.Error(), b.refused) {
@@ -192,7 +193,8 @@ func TestMemoryBugs(t *testing.T) {
 	}
 }
 
-// TestLivesThatRewritingMakesLonger: the compiler would read %t for %b, whose bytes are another's by then; it sees that, and does not.
+// TestLivesThatRewritingMakesLonger: the compiler would read %t for %b, whose bytes are another's by then; it sees
+// that, and does not.
 func TestLivesThatRewritingMakesLonger(t *testing.T) {
 	for _, rewritten := range []string{
 		"%a: f32[m] = neg(%t)\n %b: f32[m] = neg(%a)",
@@ -203,8 +205,10 @@ func TestLivesThatRewritingMakesLonger(t *testing.T) {
 		if strings.HasPrefix(rewritten, "const") {
 			first, rewritten = rewritten, "%b: f32[m] = sub(%t, %zero)"
 		}
-		source := "weir 1\nir @m { dim m in [1, inf]\n main @main(%x: f32[m]) {\n " + first + "\n storage %s: 4*m bytes\n %t: f32[m] = exp(%x) carve %s\n " + rewritten +
-			"\n %u: f32[m] = neg(%t)\n release %t\n %v: f32[m] = abs(%x) carve %s\n %y: f32[m] = add(%v, %b)\n %z: f32[m] = add(%y, %u)\n return %z, %y } }"
+		source := "weir 1\nir @m { dim m in [1, inf]\n main @main(%x: f32[m]) {\n " + first +
+			"\n storage %s: 4*m bytes\n %t: f32[m] = exp(%x) carve %s\n " + rewritten +
+			"\n %u: f32[m] = neg(%t)\n release %t\n %v: f32[m] = abs(%x) carve %s\n %y: f32[m] = add(%v, %b)\n %z: f32[m] = " +
+			"add(%y, %u)\n return %z, %y } }"
 		for _, target := range []weir.Target{weir.Best, weir.Portable, weir.Reference} {
 			p, err := compileText(t, source, weir.Options{Target: target})
 			if err != nil {
@@ -229,9 +233,11 @@ func TestLivesThatRewritingMakesLonger(t *testing.T) {
 	}
 }
 
-// TestDecidedByData: a condition on what the data decide is checked by the step that finds it; a run that breaks it leaves nothing behind, and the next one works.
+// TestDecidedByData: a condition on what the data decide is checked by the step that finds it; a run that breaks it
+// leaves nothing behind, and the next one works.
 func TestDecidedByData(t *testing.T) {
-	source := "weir 1\nir @m { dim m in [1, inf]\n dim k in [0, inf] limit m\n main @main(%x: f32[m]) {\n storage %s: 24 bytes\n %z: i64[1, k] = nonzero(%x) {found = string \"k\"}\n" +
+	source := "weir 1\nir @m { dim m in [1, inf]\n dim k in [0, inf] limit m\n main @main(%x: f32[m]) {\n storage %s: " +
+		"24 bytes\n %z: i64[1, k] = nonzero(%x) {found = string \"k\"}\n" +
 		" %t: i64[1, k] = neg(%z) carve %s\n %y: i64[1, k] = neg(%t)\n assert k != 2 \"not two\"\n return %y } }"
 	p, err := compileText(t, source, weir.Options{})
 	if err != nil {
@@ -243,7 +249,8 @@ func TestDecidedByData(t *testing.T) {
 	for _, c := range []struct {
 		x    []float32
 		want string // "": accepted
-	}{{[]float32{1, 0, 3, 4}, ""}, {[]float32{1, 2, 3, 4}, "tensor t: dimension k"}, {[]float32{0, 0, 3}, ""}, {[]float32{1, 0, 3}, "not two"}, {[]float32{0, 0, 3}, ""}} {
+	}{{[]float32{1, 0, 3, 4}, ""}, {[]float32{1, 2, 3, 4}, "tensor t: dimension k"}, {[]float32{0, 0, 3}, ""},
+		{[]float32{1, 0, 3}, "not two"}, {[]float32{0, 0, 3}, ""}} {
 		x, err := weir.FromSlice(c.x, len(c.x))
 		if err != nil {
 			t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 	"github.com/weirml/weir"
 )
 
-// TestMemoryTextsUnderDebug runs the texts that lay out their memory, those of the tests and drawn ones, with what is released filled and the bytes behind operands guarded: their
-// results are what the reference computes without either.
+// TestMemoryTextsUnderDebug runs the texts that lay out their memory, those of the tests and drawn ones, with what is
+// released filled and the bytes behind operands guarded: their results are what the reference computes without either.
 func TestMemoryTextsUnderDebug(t *testing.T) {
 	for _, words := range []string{"poison", "poison,guard"} {
 		t.Run(words, func(t *testing.T) {
@@ -49,7 +49,8 @@ func acceptedTexts(t *testing.T) (list []string) {
 		list = append(list, string(data))
 	}
 	for _, b := range memoryBugs {
-		list = append(list, fmt.Sprintf("weir 1\nir @bug { %s\nmain @main(%s) {\n", b.dims, b.params)+strings.TrimLeft(b.body, "\n")+" } }")
+		list = append(list, fmt.Sprintf("weir 1\nir @bug { %s\nmain @main(%s) {\n", b.dims, b.params)+
+			strings.TrimLeft(b.body, "\n")+" } }")
 	}
 	for seed := range int64(60) {
 		_, source := newRandomText(seed)

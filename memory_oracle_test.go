@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// oracle is an interpreter of what a text says of memory, for given values of the dimensions: storages are arrays of bytes, each of which belongs to one tensor or to
-// none. It shares nothing with the compiler, and knows no more of the language than the texts of these tests use, a statement a line.
+// oracle is an interpreter of what a text says of memory, for given values of the dimensions: storages are arrays of
+// bytes, each of which belongs to one tensor or to none. It shares nothing with the compiler, and knows no more of the
+// language than the texts of these tests use, a statement a line.
 type oracle struct {
 	dims     map[string]*big.Int
 	names    []string
@@ -21,7 +22,8 @@ var (
 	oracleDim     = regexp.MustCompile(`^dim (\w+) in \[(\d+), (\w+)\]`)
 	oracleRequire = regexp.MustCompile(`^require (.*) from "`)
 	oracleStorage = regexp.MustCompile(`^storage (%\w+): (.*) bytes(?: align (\d+))?$`)
-	oracleNode    = regexp.MustCompile(`^(%\w+): (\w+)\[(.*?)\] = (\w+)\(([^)]*)\)(?: \{.*?\})?(?: carve (%\w+)(?: at (.*?))?)?( region \(\) \{)?$`)
+	oracleNode    = regexp.MustCompile(
+		`^(%\w+): (\w+)\[(.*?)\] = (\w+)\(([^)]*)\)(?: \{.*?\})?(?: carve (%\w+)(?: at (.*?))?)?( region \(\) \{)?$`)
 	oracleRelease = regexp.MustCompile(`^release (%\w+)$`)
 	oracleAssert  = regexp.MustCompile(`^assert (.*) "`)
 	oracleReturn  = regexp.MustCompile(`^return ?(.*)$`)
@@ -210,9 +212,11 @@ func (w *world) clone() *world {
 	return c
 }
 
-// legal reports whether the text means something for the dimensions as they are: both branches of an if are taken to run.
+// legal reports whether the text means something for the dimensions as they are: both branches of an if are taken to
+// run.
 func (o *oracle) legal() bool {
-	rest, ok := o.block(o.body, &world{map[string]*space{}, map[string]string{}, map[string]string{}, map[string]bool{}}, 0)
+	rest, ok := o.block(o.body, &world{map[string]*space{}, map[string]string{}, map[string]string{}, map[string]bool{}},
+		0)
 	return ok && len(rest) <= 2
 }
 
@@ -360,7 +364,8 @@ func (o *oracle) carve(w *world, name, dt, shape, storage, at string) bool {
 	}
 	unit := max(bits/8, 1)
 	end := new(big.Int).Add(begin, size)
-	if begin.Sign() < 0 || s.align < unit || new(big.Int).Mod(begin, big.NewInt(unit)).Sign() != 0 || end.Cmp(big.NewInt(int64(len(s.bytes)))) > 0 {
+	if begin.Sign() < 0 || s.align < unit || new(big.Int).Mod(begin, big.NewInt(unit)).Sign() != 0 ||
+		end.Cmp(big.NewInt(int64(len(s.bytes)))) > 0 {
 		return false
 	}
 	for i := begin.Int64(); i < end.Int64(); i++ {

@@ -187,7 +187,8 @@ func (g *randomText) branch() {
 
 // newRandomText makes a text of a seed.
 func newRandomText(seed int64) (*randomText, string) {
-	g := &randomText{r: rand.New(rand.NewSource(seed)), values: []string{"%x"}, live: map[string]string{}, eval: map[string]func(map[string][]float32) []float32{}}
+	g := &randomText{r: rand.New(rand.NewSource(seed)), values: []string{"%x"}, live: map[string]string{},
+		eval: map[string]func(map[string][]float32) []float32{}}
 	for range 4 + g.r.Intn(12) {
 		g.statement(true)
 	}
@@ -206,11 +207,13 @@ func newRandomText(seed int64) (*randomText, string) {
 	}
 	lo := g.r.Intn(10)
 	hi := pick(g.r, []string{"inf", "inf", "16"})
-	source := fmt.Sprintf("weir 1\nir @random {\n  dim m in [%d, %s]\n  main @main(%%x: f32[m], %%c: bool[]) {\n    const %%zero: f32[1] = [0]\n    %s\n    return %s\n  }\n}\n", lo, hi, strings.Join(g.lines, "\n    "), y)
+	source := fmt.Sprintf("weir 1\nir @random {\n  dim m in [%d, %s]\n  main @main(%%x: f32[m], %%c: bool[]) {\n    "+
+		"const %%zero: f32[1] = [0]\n    %s\n    return %s\n  }\n}\n", lo, hi, strings.Join(g.lines, "\n    "), y)
 	return g, source
 }
 
-// FuzzMemoryText: what is said of a text that lays out memory is what the oracle finds, and a text that is accepted computes what it would without.
+// FuzzMemoryText: what is said of a text that lays out memory is what the oracle finds, and a text that is accepted
+// computes what it would without.
 func FuzzMemoryText(f *testing.F) {
 	for seed := range int64(60) {
 		f.Add(seed)

@@ -17,8 +17,10 @@ import (
 var tokens = regexp.MustCompile(`"[^"\n]*"|[%@]?[A-Za-z_][A-Za-z0-9_.]*|-?[0-9]+|->|==|<=|//|\n|.`)
 
 // odd are tokens that take the places of others.
-var odd = []string{"no_such", "%none", "@none", "0", "-1", "1", "9223372036854775807", "-9223372036854775808", "4294967296", "\"\"", "f32", "i64", "bool", "state", "storage", "carve", "release",
-	"assert", "const", "dim", "require", "return", "region", "(", ")", "{", "}", "[", "]", ",", ":", "inf", "relu", "nonzero", "if", "loop", "n", "m", "k", "%x", "%y", "%s"}
+var odd = []string{"no_such", "%none", "@none", "0", "-1", "1", "9223372036854775807", "-9223372036854775808",
+	"4294967296", "\"\"", "f32", "i64", "bool", "state", "storage", "carve", "release",
+	"assert", "const", "dim", "require", "return", "region", "(", ")", "{", "}", "[", "]", ",", ":", "inf", "relu",
+	"nonzero", "if", "loop", "n", "m", "k", "%x", "%y", "%s"}
 
 // mutated is a text with a few tokens left out, doubled, swapped or put in the places of others.
 func mutated(text string, r *rand.Rand) string {

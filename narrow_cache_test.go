@@ -20,9 +20,11 @@ func groupedModel(t *testing.T) *weir.Model {
 	row := func(name string, width int64) *wire.ValueInfoProto {
 		return wire.TensorValue(name, wire.FloatType, wire.Size(1), wire.Dim("news"), wire.Size(width))
 	}
-	node := nodeOf("GroupQueryAttention q,k,v,k0,v0,last,total y,k1,v1", wire.IntAttribute("num_heads", 4), wire.IntAttribute("kv_num_heads", 2))
+	node := nodeOf("GroupQueryAttention q,k,v,k0,v0,last,total y,k1,v1", wire.IntAttribute("num_heads", 4),
+		wire.IntAttribute("kv_num_heads", 2))
 	node.Domain = "com.microsoft"
-	g := &wire.GraphProto{Output: []*wire.ValueInfoProto{{Name: "y"}, {Name: "k1"}, {Name: "v1"}}, Node: []*wire.NodeProto{node},
+	g := &wire.GraphProto{Output: []*wire.ValueInfoProto{{Name: "y"}, {Name: "k1"}, {Name: "v1"}},
+		Node: []*wire.NodeProto{node},
 		Input: []*wire.ValueInfoProto{row("q", 64), row("k", 32), row("v", 32), cache("k0"), cache("v0"),
 			wire.TensorValue("last", wire.Int32Type, wire.Size(1)), wire.TensorValue("total", wire.Int32Type)}}
 	opsets := []*wire.OperatorSetIDProto{{Version: 21}, {Domain: "com.microsoft", Version: 1}}
@@ -59,7 +61,8 @@ func TestNarrowCaches(t *testing.T) {
 			p := must[*weir.Program](t)(weir.Compile(t.Context(), m, o))
 			defer p.Close()
 			for i, s := range p.States() {
-				narrow, wide := must[int64](t)(s.Bytes.At(weir.Dims{"room": int64(room)})), must[int64](t)(plain.States()[i].Bytes.At(weir.Dims{"room": int64(room)}))
+				narrow, wide := must[int64](t)(s.Bytes.At(weir.Dims{"room": int64(room)})),
+					must[int64](t)(plain.States()[i].Bytes.At(weir.Dims{"room": int64(room)}))
 				if s.InPlace == (cpu == "reference") || 2*narrow != wide {
 					t.Errorf("%s: %d bytes, in place %v; %d bytes in f32", s.Input, narrow, s.InPlace, wide)
 				}
@@ -117,7 +120,8 @@ func TestNarrowCaches(t *testing.T) {
 // so many elements.
 func grouped(t *testing.T, at, news, query, key int) weir.Inputs {
 	t.Helper()
-	in := weir.Inputs{"last": must[*weir.Tensor](t)(weir.FromSlice([]int32{int32(at + news - 1)}, 1)), "total": must[*weir.Tensor](t)(weir.New(weir.I32))}
+	in := weir.Inputs{"last": must[*weir.Tensor](t)(weir.FromSlice([]int32{int32(at + news - 1)}, 1)),
+		"total": must[*weir.Tensor](t)(weir.New(weir.I32))}
 	must[[]int32](t)(weir.View[int32](in["total"].(*weir.Tensor)))[0] = int32(at + news)
 	for name, width := range map[string]int{"q": query, "k": key, "v": key} {
 		x := must[*weir.Tensor](t)(weir.New(weir.F32, 1, news, width))
@@ -172,12 +176,14 @@ ir @m {
 					t.Errorf("%v", info)
 				}
 			}
-			x, at := must[*weir.Tensor](t)(weir.FromSlice([]float32{1.001, 2.002, 3.003, -4.004, 5.005, 6.006}, 2, 3)), must[*weir.Tensor](t)(weir.FromSlice([]int64{0, 0, 1, 3, 3, 3}, 2, 3))
+			x, at := must[*weir.Tensor](t)(weir.FromSlice([]float32{1.001, 2.002, 3.003, -4.004, 5.005, 6.006}, 2, 3)),
+				must[*weir.Tensor](t)(weir.FromSlice([]int64{0, 0, 1, 3, 3, 3}, 2, 3))
 			cache, sum := must[*weir.Tensor](t)(weir.New(weir.BF16, 3, 5)), must[*weir.Tensor](t)(weir.New(weir.F32, 2, 3))
 			for _, c := range []*weir.Tensor{x, at, cache, sum} {
 				defer c.Close()
 			}
-			got := must[*weir.Results](t)(p.Run(t.Context(), weir.Inputs{"x": x, "at": at, "cache": weir.Update(cache), "sum": weir.Update(sum)}))
+			got := must[*weir.Results](t)(p.Run(t.Context(), weir.Inputs{"x": x, "at": at, "cache": weir.Update(cache),
+				"sum": weir.Update(sum)}))
 			defer got.Close()
 			y := must[[]float32](t)(weir.View[float32](got.Get("y")))
 			for i, v := range []float32{1.001, 2.002, 3.003, -4.004, 5.005, 6.006} {
@@ -189,7 +195,8 @@ ir @m {
 				data := cache.Bytes()
 				for next, want := range map[int]uint16{row + 1: inBrain(-v)} {
 					if at := 2 * (col*5 + next); uint16(data[at])|uint16(data[at+1])<<8 != want {
-						t.Errorf("the cache has %#x at row %d, column %d, not %#x", uint16(data[at])|uint16(data[at+1])<<8, next, col, want)
+						t.Errorf("the cache has %#x at row %d, column %d, not %#x", uint16(data[at])|uint16(data[at+1])<<8, next, col,
+							want)
 					}
 				}
 			}
@@ -208,7 +215,8 @@ func TestNarrowCacheRefusals(t *testing.T) {
 		{weir.Options{Cache: weir.BF16}, weir.ErrInput, "--state"},
 		{weir.Options{Cache: weir.F64}, weir.ErrUnsupported, "i8"},
 	} {
-		if _, err := weir.Compile(t.Context(), m, c.o); !errors.Is(err, c.kind) || !strings.Contains(fmt.Sprintf("%+v", err), c.words) {
+		if _, err := weir.Compile(t.Context(), m, c.o); !errors.Is(err, c.kind) ||
+			!strings.Contains(fmt.Sprintf("%+v", err), c.words) {
 			t.Errorf("%v: %v", c.o, err)
 		}
 	}

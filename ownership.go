@@ -12,16 +12,19 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Consume gives a tensor to a run for good: its memory is given back inside the run, after the last step that reads it, or when the run fails. The tensor is dead from the call of Run
-// on, unless that refuses its arguments. It must have memory of its own, as New makes it, or be an output that an earlier run gave: when all tensors of its Results
-// are consumed, donated or closed, those are closed, and their program has its call back.
+// Consume gives a tensor to a run for good: its memory is given back inside the run, after the last step that reads it,
+// or when the run fails. The tensor is dead from the call of Run on, unless that refuses its arguments. It must have
+// memory of its own, as New makes it, or be an output that an earlier run gave: when all tensors of its Results are
+// consumed, donated or closed, those are closed, and their program has its call back.
 func Consume(t *Tensor) Arg {
 	return given{kind: TensorKind, tensors: []*Tensor{t}, owner: consuming}
 }
 
-// Donate gives a tensor to a run for good, and its memory to one of the run's outputs, which lies there: the run takes that much less memory of its own (Memory.Donating). The output has as
-// many bytes, and is written when the tensor has been read, or in its place; where no output is so, the run is refused. What lies there may be donated again, so that weights go from
-// step to step without a copy. The tensor is dead from the call of Run on, unless that refuses its arguments, and must have memory as Consume wants it.
+// Donate gives a tensor to a run for good, and its memory to one of the run's outputs, which lies there: the run takes
+// that much less memory of its own (Memory.Donating). The output has as many bytes, and is written when the tensor has
+// been read, or in its place; where no output is so, the run is refused. What lies there may be donated again, so that
+// weights go from step to step without a copy. The tensor is dead from the call of Run on, unless that refuses its
+// arguments, and must have memory as Consume wants it.
 func Donate(t *Tensor) Arg {
 	return given{kind: TensorKind, tensors: []*Tensor{t}, owner: donating}
 }
@@ -61,14 +64,17 @@ func (p *Program) mayPart(args *packing, list []given) error {
 		}
 		name, t, word := p.inputs[i].Name, g.tensors[0], partWords[g.owner]
 		if !p.inputs[i].simple() {
-			return diag.Inputf("%s is no tensor of numbers, and only those can be %s", p.inputs[i], word).AtTensor(name).WithFix("lend it")
+			return diag.Inputf("%s is no tensor of numbers, and only those can be %s", p.inputs[i], word).AtTensor(name).
+				WithFix("lend it")
 		}
 		if g.owner != updating && !t.owns(g.owner == donating || t.of != nil && t.of.program == p) {
-			return diag.Inputf("its memory is not its own, and cannot be %s", word).AtTensor(name).WithFix("copy it into a tensor made by weir.New first")
+			return diag.Inputf("its memory is not its own, and cannot be %s", word).AtTensor(name).
+				WithFix("copy it into a tensor made by weir.New first")
 		}
 		for k, other := range args.parts {
 			if k != p.takes[i].Parts[0] && overlap(g.data[0], other) {
-				return diag.Inputf("it is %s, and given for %s too", word, p.owner(k).Name).AtTensor(name).WithFix("lend it to both")
+				return diag.Inputf("it is %s, and given for %s too", word, p.owner(k).Name).AtTensor(name).
+					WithFix("lend it to both")
 			}
 		}
 		if g.owner != consuming {
@@ -85,7 +91,8 @@ func (p *Program) mayPart(args *packing, list []given) error {
 	return p.match(args.parted)
 }
 
-// owns reports whether a tensor has memory that can be parted with: where it is to be handed on, memory that nothing else lies in.
+// owns reports whether a tensor has memory that can be parted with: where it is to be handed on, memory that nothing
+// else lies in.
 func (t *Tensor) owns(whole bool) bool {
 	return t.block != nil || t.of != nil && t.dtype != StringType && (!whole || t.port >= 0 && t.of.program.owns[t.port])
 }
@@ -129,9 +136,11 @@ func (p *Program) ineffective(port int) error {
 	case may != nil:
 		e.Detail += ": others that are donated give theirs to " + strings.Join(may, ", ")
 	case as != nil:
-		e.Detail += ": it is still read when " + strings.Join(as, ", ") + " is written, the only one with its " + bytes.String() + " bytes"
+		e.Detail += ": it is still read when " + strings.Join(as, ", ") + " is written, the only one with its " +
+			bytes.String() + " bytes"
 		if len(as) > 1 {
-			e.Detail = "no output can lie in its memory: it is still read when those with its " + bytes.String() + " bytes are written, " + strings.Join(as, ", ")
+			e.Detail = "no output can lie in its memory: it is still read when those with its " + bytes.String() +
+				" bytes are written, " + strings.Join(as, ", ")
 		}
 	default:
 		e.Detail += ": none has its " + bytes.String() + " bytes"
@@ -154,8 +163,9 @@ func sharing(x, y []byte) bool {
 	return at < other+uintptr(len(y)) && other < at+uintptr(len(x))
 }
 
-// part takes from the caller what it parts with, and holds what the run updates: all of it, or nothing and an error. What later steps of this program are to write has left its results by then, and the
-// call of theirs with it: this run may be waiting for that.
+// part takes from the caller what it parts with, and holds what the run updates: all of it, or nothing and an error.
+// What later steps of this program are to write has left its results by then, and the call of theirs with it: this run
+// may be waiting for that.
 func (p *packing) part(by *Program) error {
 	for _, s := range p.states {
 		name := by.owner(s.port).Name
@@ -176,7 +186,8 @@ func (p *packing) part(by *Program) error {
 			if a.t.data.IsShut() {
 				return diag.New(ErrClosed, "the tensor is closed, or was given away").AtTensor(by.owner(a.port).Name)
 			}
-			return diag.Inputf("it is %s, while somebody reads it", partWords[a.owner]).AtTensor(by.owner(a.port).Name).WithFix("wait until the run or the copy that reads it has returned, or lend it")
+			return diag.Inputf("it is %s, while somebody reads it", partWords[a.owner]).AtTensor(by.owner(a.port).Name).
+				WithFix("wait until the run or the copy that reads it has returned, or lend it")
 		}
 		p.entered = slices.DeleteFunc(p.entered, func(t *Tensor) bool { return t == a.t })
 		if a.taken, a.inside = true, a.t.within != nil; a.t.of != nil {
@@ -217,7 +228,8 @@ func (p *packing) place(c *executor.Call) error {
 	return nil
 }
 
-// lend is the arguments of runs after which the caller still has them as they were: of what is donated or updated they have copies, which fill makes, once for each run.
+// lend is the arguments of runs after which the caller still has them as they were: of what is donated or updated they
+// have copies, which fill makes, once for each run.
 func (p *packing) lend(c *executor.Call) (parts []*tensor.Tensor, fill func(), err error) {
 	parts = slices.Clone(p.parts)
 	for _, s := range p.states {
@@ -287,7 +299,8 @@ func (a *parted) done() error {
 	return err
 }
 
-// Donating is the certificate of runs that donate these inputs: the outputs that lie in their memory are no part of Outputs.
+// Donating is the certificate of runs that donate these inputs: the outputs that lie in their memory are no part of
+// Outputs.
 func (m *Memory) Donating(inputs ...string) (*Memory, error) {
 	p := m.program
 	var list []*parted
@@ -308,16 +321,19 @@ func (m *Memory) Donating(inputs ...string) (*Memory, error) {
 	return m.without(outputs), nil
 }
 
-// Binding is the certificate of calls whose outputs of these names the caller binds to memory of its own (Call.Bind): they are no part of Outputs. See Donating for what runs write over their arguments.
+// Binding is the certificate of calls whose outputs of these names the caller binds to memory of its own (Call.Bind):
+// they are no part of Outputs. See Donating for what runs write over their arguments.
 func (m *Memory) Binding(outputs ...string) (*Memory, error) {
 	var list []int
 	for _, name := range outputs {
 		i := slices.IndexFunc(m.program.outputs, func(o Info) bool { return o.Name == name })
 		switch {
 		case i < 0:
-			return nil, diag.Inputf("the program has no output %q", name).AtTensor(name).WithFix("its outputs are %s", infoList(m.program.outputs))
+			return nil, diag.Inputf("the program has no output %q", name).AtTensor(name).WithFix("its outputs are %s",
+				infoList(m.program.outputs))
 		case !m.program.outputs[i].simple() || !m.program.owns[m.program.gives[i].Parts[0]]:
-			return nil, diag.Unsupportedf("a place of the caller's: it is no tensor of numbers, data decide its size, or it is a part of another").AtTensor(name)
+			return nil, diag.Unsupportedf("a place of the caller's: it is no tensor of numbers, data decide its size, or it " +
+				"is a part of another").AtTensor(name)
 		}
 		list = append(list, m.program.gives[i].Parts[0])
 	}

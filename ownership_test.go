@@ -57,7 +57,8 @@ func steps() int {
 	return 3000
 }
 
-// flat fails once what the process holds is not what it held when it was first asked, 1000 steps in: outside Go's heap to the byte, there and in pages less than 8 MiB more.
+// flat fails once what the process holds is not what it held when it was first asked, 1000 steps in: outside Go's heap
+// to the byte, there and in pages less than 8 MiB more.
 func flat(t *testing.T) func(step int) {
 	var first mem.Totals
 	var heap, resident int64
@@ -81,14 +82,17 @@ func flat(t *testing.T) func(step int) {
 			t.Fatalf("after %d steps the process has %d bytes more than after 1000", step+1, grown)
 		}
 		if now.Current != first.Current || now.Blocks != first.Blocks || now.AllPeak != first.AllPeak {
-			t.Fatalf("after %d steps %v in %d blocks, peak %d; after 1000 %v in %d, peak %d", step+1, now.Current, now.Blocks, now.AllPeak, first.Current, first.Blocks, first.AllPeak)
+			t.Fatalf("after %d steps %v in %d blocks, peak %d; after 1000 %v in %d, peak %d", step+1, now.Current, now.Blocks,
+				now.AllPeak, first.Current, first.Blocks, first.AllPeak)
 		}
 	}
 }
 
-// TestForwardBackward: what a forward program keeps for a backward one is consumed there, so that both go on with one call each.
+// TestForwardBackward: what a forward program keeps for a backward one is consumed there, so that both go on with one
+// call each.
 func TestForwardBackward(t *testing.T) {
-	forward, backward := compileFile(t, "training_forward", weir.Options{Threads: 1}), compileFile(t, "training_backward", weir.Options{Threads: 1})
+	forward, backward := compileFile(t, "training_forward", weir.Options{Threads: 1}),
+		compileFile(t, "training_backward", weir.Options{Threads: 1})
 	x, y := filled(t, 3, 16), filled(t, 3, 16)
 	defer x.Close()
 	defer y.Close()
@@ -104,7 +108,8 @@ func TestForwardBackward(t *testing.T) {
 			t.Fatal(err)
 		}
 		kept := []*weir.Tensor{saved.Get("h1"), saved.Get("h2"), saved.Get("h3")}
-		updated, err := backward.Run(t.Context(), weir.Inputs{"x": x, "y": y, "h1": weir.Consume(kept[0]), "h2": weir.Consume(kept[1]), "h3": weir.Consume(kept[2]), "w0": w[0], "w1": w[1], "w2": w[2]})
+		updated, err := backward.Run(t.Context(), weir.Inputs{"x": x, "y": y, "h1": weir.Consume(kept[0]),
+			"h2": weir.Consume(kept[1]), "h3": weir.Consume(kept[2]), "w0": w[0], "w1": w[1], "w2": w[2]})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +157,8 @@ func TestConsumed(t *testing.T) {
 	}
 	twice := weir.Inputs{"x": x, "w0": weir.Consume(w[0]), "w1": w[0], "w2": w[2]}
 	var e *weir.Error
-	if _, err := p.Run(t.Context(), twice); !errors.Is(err, weir.ErrInput) || !errors.As(err, &e) || e.Tensor != "w0" || !strings.Contains(e.Detail, "w1") {
+	if _, err := p.Run(t.Context(), twice); !errors.Is(err, weir.ErrInput) || !errors.As(err, &e) || e.Tensor != "w0" ||
+		!strings.Contains(e.Detail, "w1") {
 		t.Errorf("consumed and lent: %v", err)
 	}
 	stopped, stop := context.WithCancel(t.Context())
@@ -163,7 +169,8 @@ func TestConsumed(t *testing.T) {
 	if now := mem.Usage().Current[mem.Tensors]; now != held {
 		t.Errorf("%d bytes of tensors before, %d after it was stopped", held, now)
 	}
-	if _, err := p.Run(t.Context(), in(weir.Consume(borrowed(t, 3, 16)))); !errors.Is(err, weir.ErrInput) || !errors.As(err, &e) || !strings.Contains(e.Fix, "weir.New") {
+	if _, err := p.Run(t.Context(), in(weir.Consume(borrowed(t, 3, 16)))); !errors.Is(err, weir.ErrInput) ||
+		!errors.As(err, &e) || !strings.Contains(e.Fix, "weir.New") {
 		t.Errorf("memory of Go's: %v", err)
 	}
 	for _, x := range w {
@@ -174,8 +181,8 @@ func TestConsumed(t *testing.T) {
 	}
 }
 
-// TestCallConsumes: a call gives back what is bound to it by Consume inside its next run, and then wants another; what is
-// refused is not consumed.
+// TestCallConsumes: a call gives back what is bound to it by Consume inside its next run, and then wants another; what
+// is refused is not consumed.
 func TestCallConsumes(t *testing.T) {
 	p := compileFile(t, "training_forward", weir.Options{Threads: 1})
 	w := []*weir.Tensor{filled(t, 16, 16), filled(t, 16, 16), filled(t, 16, 16)}
@@ -210,7 +217,8 @@ func TestCallConsumes(t *testing.T) {
 		t.Errorf("bound anew: %v", err)
 	}
 	bind("w1", weir.Consume(w[0]))
-	if err := c.Run(t.Context()); !errors.Is(err, weir.ErrInput) || !strings.Contains(err.Error(), "elsewhere") || w[0].Bytes() == nil {
+	if err := c.Run(t.Context()); !errors.Is(err, weir.ErrInput) || !strings.Contains(err.Error(), "elsewhere") ||
+		w[0].Bytes() == nil {
 		t.Errorf("consumed and lent: %v", err)
 	}
 	bind("w1", w[1])
@@ -240,7 +248,8 @@ func eight(t *testing.T) (weights []*weir.Tensor) {
 	return weights
 }
 
-// TestDonate: weights that are donated to each training step are updated where they lie, with the same results as otherwise, and nothing grows.
+// TestDonate: weights that are donated to each training step are updated where they lie, with the same results as
+// otherwise, and nothing grows.
 func TestDonate(t *testing.T) {
 	before := mem.Usage()
 	p := compileFile(t, "training_step", weir.Options{Threads: 1})
@@ -403,7 +412,8 @@ func borrowed(t *testing.T, shape ...int) *weir.Tensor {
 	return x
 }
 
-// TestBindOutput: outputs are written where the caller says, weights over themselves, and a run so bound allocates nothing.
+// TestBindOutput: outputs are written where the caller says, weights over themselves, and a run so bound allocates
+// nothing.
 func TestBindOutput(t *testing.T) {
 	p := compileFile(t, "training_step", weir.Options{Threads: 1})
 	before := mem.Usage().Current[mem.Outputs]
@@ -470,7 +480,8 @@ func TestBindOutput(t *testing.T) {
 		name  string
 		x     weir.Arg
 		words string
-	}{{"u0", small, "axis 0"}, {"u0", unaligned, "multiple of 64"}, {"u0", w[1], "bound to u1"}, {"u9", w[1], "no input"}, {"u0", weir.Donate(w[0]), "parts with"}} {
+	}{{"u0", small, "axis 0"}, {"u0", unaligned, "multiple of 64"}, {"u0", w[1], "bound to u1"}, {"u9", w[1], "no input"},
+		{"u0", weir.Donate(w[0]), "parts with"}} {
 		if err := c.Bind(row.name, row.x); err == nil || !strings.Contains(err.Error(), row.words) {
 			t.Errorf("%s: %v", row.name, err)
 		}
@@ -487,7 +498,8 @@ func TestBindOutput(t *testing.T) {
 	bind("w0", own)
 	bind("w7", w[7])
 	var e *weir.Error
-	if err := c.Run(t.Context()); !errors.Is(err, weir.ErrInput) || !errors.As(err, &e) || e.Tensor != "w0" || !strings.Contains(e.Detail, "u7") {
+	if err := c.Run(t.Context()); !errors.Is(err, weir.ErrInput) || !errors.As(err, &e) || e.Tensor != "w0" ||
+		!strings.Contains(e.Detail, "u7") {
 		t.Errorf("u7 over w0: %v", err)
 	}
 	c.Close()

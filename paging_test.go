@@ -12,8 +12,9 @@ import (
 	"github.com/weirml/weir"
 )
 
-// TestPagedTable: a table that is both gathered from and multiplied with is left in its file whole, on every machine: rows of it are read by the run's indices, and the product is
-// computed in parts. Results, errors and memory are as they are without a budget, and as predicted, for every number of indices.
+// TestPagedTable: a table that is both gathered from and multiplied with is left in its file whole, on every machine:
+// rows of it are read by the run's indices, and the product is computed in parts. Results, errors and memory are as
+// they are without a budget, and as predicted, for every number of indices.
 func TestPagedTable(t *testing.T) {
 	m, err := weir.Load("testdata/onnx/tied_table/model.onnx")
 	if err != nil {
@@ -30,12 +31,14 @@ func TestPagedTable(t *testing.T) {
 		if at < 0 {
 			t.Fatalf("target %q: the table stays: %v", where, tight.Savings())
 		}
-		if s := tight.Savings()[at]; s.Kind != "page" || s.Rows != 40 || s.Pieces < 4 || s.Moved < s.Bytes || !strings.Contains(s.String(), "by rows, at most 40, in ") {
+		if s := tight.Savings()[at]; s.Kind != "page" || s.Rows != 40 || s.Pieces < 4 || s.Moved < s.Bytes ||
+			!strings.Contains(s.String(), "by rows, at most 40, in ") {
 			t.Errorf("target %q: %s", where, s)
 		}
 		whole, _ := free.Memory().Arena.At(weir.Dims{"n": 40})
 		if arena, _ := tight.Memory().Arena.At(weir.Dims{"n": 40}); arena > whole+table/3 {
-			t.Errorf("target %q: an arena of %d bytes, and without a budget of %d, with a table of %d in its file", where, arena, whole, table)
+			t.Errorf("target %q: an arena of %d bytes, and without a budget of %d, with a table of %d in its file", where, arena,
+				whole, table)
 		}
 		loaded := throughFile(t, tight)
 		for _, list := range [][]int64{{}, {3}, {-611, 610, 0, -1, 3, 3, 47, 48}, make([]int64, 40)} {
@@ -55,7 +58,8 @@ func TestPagedTable(t *testing.T) {
 					t.Fatal(err)
 				}
 				if got := seen.Peak(1); got != predicted || got > o.Budget {
-					t.Errorf("target %q, %d indices: %d bytes measured, %d predicted, %d allowed", where, len(list), got, predicted, o.Budget)
+					t.Errorf("target %q, %d indices: %d bytes measured, %d predicted, %d allowed", where, len(list), got, predicted,
+						o.Budget)
 				}
 			}
 		}

@@ -26,8 +26,9 @@ func (k *sabotaged) Run(a *target.Args, begin, end int64, scratch []byte) error 
 	return k.Kernel.Run(a, begin, end, scratch)
 }
 
-// TestKernelsThatPanic: a panic in a kernel, in Go's code or as a fault of machine code that was given a wrong address, on whatever goroutine it runs, is an ErrInternal of that run: it names
-// the node and has a stack; the program runs on, gives the same results as before, and closes without a byte left.
+// TestKernelsThatPanic: a panic in a kernel, in Go's code or as a fault of machine code that was given a wrong address,
+// on whatever goroutine it runs, is an ErrInternal of that run: it names the node and has a stack; the program runs on,
+// gives the same results as before, and closes without a byte left.
 func TestKernelsThatPanic(t *testing.T) {
 	harms := map[string]func(a *target.Args){"panic": func(*target.Args) { panic("a bug") }}
 	if mem.OutsideHeap() {
@@ -95,7 +96,8 @@ func TestKernelsThatPanic(t *testing.T) {
 					r.Close()
 				}
 				var e *Error
-				if !errors.Is(err, ErrInternal) || !errors.As(err, &e) || e.Node == "" || !strings.Contains(diag.Stack(err), "sabotaged") && name == "panic" || diag.Stack(err) == "" {
+				if !errors.Is(err, ErrInternal) || !errors.As(err, &e) || e.Node == "" ||
+					!strings.Contains(diag.Stack(err), "sabotaged") && name == "panic" || diag.Stack(err) == "" {
 					t.Errorf("%s in %s of %s: %v", name, p.compiled.Program.Kernels[i], p.Target(), err)
 				}
 			}

@@ -12,7 +12,8 @@ import (
 	"github.com/weirml/weir/internal/mem"
 )
 
-// TestPictureWithinLimits decodes a picture, which Go's heap holds meanwhile, under limits and budgets: it is refused, by name, if they leave no room for that, and the next run works.
+// TestPictureWithinLimits decodes a picture, which Go's heap holds meanwhile, under limits and budgets: it is refused,
+// by name, if they leave no room for that, and the next run works.
 func TestPictureWithinLimits(t *testing.T) {
 	var file bytes.Buffer
 	if err := png.Encode(&file, image.NewGray(image.Rect(0, 0, 2000, 2000))); err != nil {
@@ -23,7 +24,8 @@ func TestPictureWithinLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	inputs := []*wire.ValueInfoProto{typed("x", tensorType(wire.Uint8Type, &wire.Dimension{Param: "n"}))}
-	outputs := []*wire.ValueInfoProto{typed("y", tensorType(wire.Uint8Type, &wire.Dimension{}, &wire.Dimension{}, wire.Size(3)))}
+	outputs := []*wire.ValueInfoProto{typed("y", tensorType(wire.Uint8Type, &wire.Dimension{}, &wire.Dimension{},
+		wire.Size(3)))}
 	p := programOf(t, weir.Options{}, inputs, outputs, nodeOf("ImageDecoder x y"))
 	defer p.Close()
 	in := weir.Inputs{"x": x}
@@ -35,7 +37,8 @@ func TestPictureWithinLimits(t *testing.T) {
 	}
 	r.Close()
 	if u := mem.Usage(); u.Peak[mem.Scratch]-u.Current[mem.Scratch] < 4e6 {
-		t.Errorf("decoding 4 million pixels counted %d bytes at most, and there are %d", u.Peak[mem.Scratch], u.Current[mem.Scratch])
+		t.Errorf("decoding 4 million pixels counted %d bytes at most, and there are %d", u.Peak[mem.Scratch],
+			u.Current[mem.Scratch])
 	}
 	u := mem.Usage()
 	limit := weir.SetLimit(u.MappedAll + u.Cached + 1<<20)
@@ -51,7 +54,8 @@ func TestPictureWithinLimits(t *testing.T) {
 	if now := mem.Usage(); now.MappedAll != u.MappedAll {
 		t.Errorf("%d bytes are left", now.MappedAll-u.MappedAll)
 	}
-	tight := programOf(t, weir.Options{Budget: 14 << 20, Dims: map[string]weir.Range{"n": {Min: 1, Max: 1 << 20}}}, inputs, outputs, nodeOf("ImageDecoder x y"))
+	tight := programOf(t, weir.Options{Budget: 14 << 20, Dims: map[string]weir.Range{"n": {Min: 1, Max: 1 << 20}}}, inputs,
+		outputs, nodeOf("ImageDecoder x y"))
 	defer tight.Close()
 	if r, err := tight.Run(t.Context(), in); !errors.Is(err, weir.ErrBudget) {
 		r.Close()

@@ -7,8 +7,8 @@ import (
 	"github.com/weirml/weir/internal/report"
 )
 
-// Plan is where every buffer of one call lies, and when, for one binding of the dimensions: what the certificate's numbers are made of, and what `weir plan --html`
-// draws. Sizes and offsets are in bytes.
+// Plan is where every buffer of one call lies, and when, for one binding of the dimensions: what the certificate's
+// numbers are made of, and what `weir plan --html` draws. Sizes and offsets are in bytes.
 type Plan struct {
 	Dims Dims `json:"dims"` // the binding, with what data decide at its limit or as it was observed
 
@@ -50,7 +50,8 @@ type PlanStorage struct {
 	DataDependent bool   `json:"late,omitempty"` // a run takes it when data have decided its size
 }
 
-// PlanBuffer is a range of one storage that belongs to a tensor from step First to step Last, both included. One that a result lies in has the last step of all.
+// PlanBuffer is a range of one storage that belongs to a tensor from step First to step Last, both included. One that a
+// result lies in has the last step of all.
 type PlanBuffer struct {
 	Name    string   `json:"name"`             // the compiler's, unique in the plan
 	Tensor  string   `json:"tensor,omitempty"` // the model's own name; empty for what the model does not name
@@ -63,14 +64,17 @@ type PlanBuffer struct {
 	Last    int      `json:"last"`
 	Over    []int    `json:"over,omitempty"`  // buffers in whose place it is computed: their last step is its first
 	Parts   []string `json:"parts,omitempty"` // the model's names of what lies within it
-	Reached int64    `json:"reached"`         // of a plan by Observe: how far launches really reached into it; −1 where no step that ran had it
+	// of a plan by Observe: how far launches really reached into it; −1 where no step that ran had it
+	Reached int64 `json:"reached"`
 }
 
 // PlanActual is what one watched run really did with the memory.
 type PlanActual struct {
-	// Equal: the run touched just what was planned, nothing outside the buffers alive at each step, and each of them to its last byte.
-	Equal   bool         `json:"equal"`
-	Ranges  int          `json:"ranges"` // operands that launches, copies and host operators received in the call's storage, each once a step
+	// Equal: the run touched just what was planned, nothing outside the buffers alive at each step, and each of them to
+	// its last byte.
+	Equal bool `json:"equal"`
+	// operands that launches, copies and host operators received in the call's storage, each once a step
+	Ranges  int          `json:"ranges"`
 	Outside []PlanAccess `json:"outside,omitempty"`
 	Short   []int        `json:"short,omitempty"` // buffers whose last byte nothing reached
 	Unused  int          `json:"unused"`          // buffers of branches and loops that were not entered
@@ -88,7 +92,8 @@ type PlanAccess struct {
 	Bytes   int64 `json:"bytes"`
 }
 
-// Plan lays out one call for a binding of the dimensions. It needs a value for each that the inputs' shapes mention, and for each of Decided's that nothing bounds.
+// Plan lays out one call for a binding of the dimensions. It needs a value for each that the inputs' shapes mention,
+// and for each of Decided's that nothing bounds.
 func (p *Program) Plan(d Dims) (plan *Plan, err error) {
 	defer diag.Recover(&err, "laying out the plan")
 	plan, l, err := p.layout(d)
@@ -110,7 +115,8 @@ func (p *Program) layout(d Dims) (*Plan, *report.Layout, error) {
 	for _, term := range []struct {
 		to *int64
 		x  Size
-	}{{&plan.Weights, m.Weights}, {&plan.Code, m.Code}, {&plan.Arena, m.Arena}, {&plan.Outputs, m.Outputs}, {&plan.Scratch, m.Scratch},
+	}{{&plan.Weights, m.Weights}, {&plan.Code, m.Code}, {&plan.Arena, m.Arena}, {&plan.Outputs, m.Outputs},
+		{&plan.Scratch, m.Scratch},
 		{&plan.LowerBound, m.LowerBound}, {&plan.Least, m.Least}, {&plan.Peak, m.Formula(plan.Calls)}} {
 		if *term.to, err = term.x.At(at); err != nil {
 			return nil, nil, err
@@ -130,7 +136,9 @@ func (p *Program) layout(d Dims) (*Plan, *report.Layout, error) {
 // lay says where a plan's buffers lie.
 func (p *Plan) lay(l *report.Layout) {
 	p.Steps = each(l.Steps, func(s report.Step) PlanStep { return PlanStep(s) })
-	p.Storages = each(l.Storages, func(s report.Storage) PlanStorage { return PlanStorage{s.Name, s.Kind, s.Bytes, s.Late} })
+	p.Storages = each(l.Storages, func(s report.Storage) PlanStorage {
+		return PlanStorage{s.Name, s.Kind, s.Bytes, s.Late}
+	})
 	p.Buffers = each(l.Buffers, func(b report.Buffer) PlanBuffer { return PlanBuffer(b) })
 }
 
@@ -176,8 +184,9 @@ func (p *Program) complete(d Dims) (Dims, error) {
 	return at, nil
 }
 
-// Observe runs the program on the inputs, watched as by Measure, and lays out its plan with the sizes that this run had: Actual, and each buffer's Reached, are what
-// launches, copies and host operators really received. None of that is read from the plan.
+// Observe runs the program on the inputs, watched as by Measure, and lays out its plan with the sizes that this run
+// had: Actual, and each buffer's Reached, are what launches, copies and host operators really received. None of that is
+// read from the plan.
 func (p *Program) Observe(ctx context.Context, in Inputs) (plan *Plan, err error) {
 	d, err := p.Bind(in)
 	if err != nil {

@@ -48,8 +48,14 @@ func TestObserveWrong(t *testing.T) {
 		t.Error("the plan as it is")
 	}
 	for name, change := range map[string]func(b *report.Buffer){
-		"elsewhere": func(b *report.Buffer) { b.Offset += 64 }, "shorter": func(b *report.Buffer) { b.Bytes-- }, "longer": func(b *report.Buffer) { b.Bytes++ },
-		"in another storage": func(b *report.Buffer) { b.Storage++ }, "gone too early": func(b *report.Buffer) { b.Last = b.First }, "there too late": func(b *report.Buffer) { b.First = b.Last },
+		"elsewhere": func(b *report.Buffer) {
+			b.Offset += 64
+		}, "shorter": func(b *report.Buffer) { b.Bytes-- }, "longer": func(b *report.Buffer) { b.Bytes++ },
+		"in another storage": func(b *report.Buffer) {
+			b.Storage++
+		}, "gone too early": func(b *report.Buffer) {
+			b.Last = b.First
+		}, "there too late": func(b *report.Buffer) { b.First = b.Last },
 	} {
 		if equal(change) {
 			t.Errorf("a buffer that is %s is not found out", name)

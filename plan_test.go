@@ -51,7 +51,8 @@ func TestPlan(t *testing.T) {
 	}
 	drawn := 0
 	for i, file := range append([]string{"examples/digits/data/digits.onnx"}, files...) {
-		if control := strings.Contains(file, "/if_") || strings.Contains(file, "/loop_") || strings.Contains(file, "/sequences"); i%4 != 0 && !control {
+		if control := strings.Contains(file, "/if_") || strings.Contains(file, "/loop_") ||
+			strings.Contains(file, "/sequences"); i%4 != 0 && !control {
 			continue
 		}
 		m, err := weir.Load(file)
@@ -103,9 +104,11 @@ func checkPlan(t *testing.T, file string, p *weir.Program, plan *weir.Plan) {
 		high[s.Kind] += s.Bytes
 	}
 	if high["arena"] != plan.Arena || high["outputs"] != plan.Outputs {
-		t.Errorf("%s: storages of %v, the certificate has an arena of %d and outputs of %d", file, high, plan.Arena, plan.Outputs)
+		t.Errorf("%s: storages of %v, the certificate has an arena of %d and outputs of %d", file, high, plan.Arena,
+			plan.Outputs)
 	}
-	if sum := plan.Weights + plan.Code + int64(plan.Calls)*(plan.Arena+plan.Outputs+int64(plan.Workers)*plan.Scratch); sum != plan.Peak {
+	if sum := plan.Weights + plan.Code + int64(plan.Calls)*(plan.Arena+plan.Outputs+
+		int64(plan.Workers)*plan.Scratch); sum != plan.Peak {
 		t.Errorf("%s: the terms add up to %d, the peak is %d", file, sum, plan.Peak)
 	}
 	for i, s := range plan.Steps {

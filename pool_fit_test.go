@@ -25,11 +25,14 @@ func TestPoolFits(t *testing.T) {
 		for _, target := range []weir.Target{"", weir.Portable, weir.Reference} {
 			for _, stride := range []int64{1, 3} {
 				nodes, outputs := poolNodes(op, stride), []*wire.ValueInfoProto{typed("z", tensorType(wire.FloatType))}
-				named := programOf(t, weir.Options{Target: target}, []*wire.ValueInfoProto{typed("x", tensorType(wire.FloatType, wire.Size(2), wire.Size(3), &wire.Dimension{Param: "n"}))}, outputs, nodes...)
+				named := programOf(t, weir.Options{Target: target},
+					[]*wire.ValueInfoProto{typed("x", tensorType(wire.FloatType, wire.Size(2), wire.Size(3),
+						&wire.Dimension{Param: "n"}))}, outputs, nodes...)
 				for n := int64(0); n < 9; n++ {
 					x := must[*weir.Tensor](t)(weir.FromSlice(make([]float32, 6*n), 2, 3, int(n)))
 					checkPool(t, fmt.Sprintf("%s of named %d", op, n), named, nil, x, stride, 1)
-					m := modelOf(t, []*wire.ValueInfoProto{typed("x", tensorType(wire.FloatType, wire.Size(2), wire.Size(3), wire.Size(n)))}, outputs, nodes...)
+					m := modelOf(t, []*wire.ValueInfoProto{typed("x", tensorType(wire.FloatType, wire.Size(2), wire.Size(3),
+						wire.Size(n)))}, outputs, nodes...)
 					fixed, err := weir.Compile(t.Context(), m, weir.Options{Target: target})
 					checkPool(t, fmt.Sprintf("%s of fixed %d", op, n), fixed, err, x, stride, 0)
 					if err == nil {
@@ -51,7 +54,8 @@ func checkPool(t *testing.T, what string, p *weir.Program, err error, x *weir.Te
 		r, err = p.Run(t.Context(), weir.Inputs{"x": x})
 	}
 	if want < least {
-		if !errors.Is(err, weir.ErrInput) || !strings.Contains(err.Error(), "the_pool") || !strings.Contains(err.Error(), "the window fits") {
+		if !errors.Is(err, weir.ErrInput) || !strings.Contains(err.Error(), "the_pool") ||
+			!strings.Contains(err.Error(), "the window fits") {
 			t.Errorf("%s: %v", what, err)
 		}
 		return
@@ -66,7 +70,8 @@ func checkPool(t *testing.T, what string, p *weir.Program, err error, x *weir.Te
 	}
 	if strings.Contains(what, "named") {
 		measured := must[weir.Measurement](t)(p.Measure(t.Context(), weir.Inputs{"x": x}))
-		if predicted := must[int64](t)(p.Memory().Peak(1, weir.Dims{"n": n})); predicted != measured.Peak(1) && p.Target() != weir.Reference {
+		if predicted := must[int64](t)(p.Memory().Peak(1, weir.Dims{"n": n})); predicted != measured.Peak(1) &&
+			p.Target() != weir.Reference {
 			t.Errorf("%s: predicted %d bytes, measured %d", what, predicted, measured.Peak(1))
 		}
 	}

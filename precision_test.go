@@ -44,7 +44,8 @@ func TestPrecision(t *testing.T) {
 			if d := apart(scored(t, p), exact); d > 0.1 {
 				t.Errorf("for %q, scores differ from those of portable code by %g", cpu, d)
 			}
-			if less, more := must[int64](t)(p.Memory().Weights.At(nil)), must[int64](t)(full.Memory().Weights.At(nil)); cpu == "" && (less < more*least/10 || less > more*most/10) {
+			if less, more := must[int64](t)(p.Memory().Weights.At(nil)),
+				must[int64](t)(full.Memory().Weights.At(nil)); cpu == "" && (less < more*least/10 || less > more*most/10) {
 				t.Errorf("weights take %d bytes, in f32 %d", less, more)
 			}
 			image := must[*weir.Tensor](t)(weir.FromSlice(make([]float32, 3*64), 3, 1, 8, 8))
@@ -77,27 +78,31 @@ func TestTiedPrecision(t *testing.T) {
 	r := rand.New(rand.NewSource(2))
 	w := roughly(r, "normal", words*size)
 	g := &wire.GraphProto{Name: "g", Node: []*wire.NodeProto{
-		{OpType: "Cast", Input: []string{"x"}, Output: []string{"i"}, Attribute: []*wire.AttributeProto{wire.IntAttribute("to", 7)}},
+		{OpType: "Cast", Input: []string{"x"}, Output: []string{"i"},
+			Attribute: []*wire.AttributeProto{wire.IntAttribute("to", 7)}},
 		{OpType: "Gather", Input: []string{"w", "i"}, Output: []string{"rows"}},
 		{OpType: "Transpose", Input: []string{"w"}, Output: []string{"turned"}},
 		{OpType: "MatMul", Input: []string{"rows", "turned"}, Output: []string{"y"}},
-	}, Initializer: []*wire.TensorProto{{Name: "w", DataType: wire.FloatType, Dims: []int64{words, size}, RawData: rawFloats(w)}},
-		Input: []*wire.ValueInfoProto{wire.TensorValue("x", 1, wire.Size(5), wire.Size(1))}, Output: []*wire.ValueInfoProto{{Name: "y"}}}
+	}, Initializer: []*wire.TensorProto{{Name: "w", DataType: wire.FloatType, Dims: []int64{words, size},
+		RawData: rawFloats(w)}},
+		Input:  []*wire.ValueInfoProto{wire.TensorValue("x", 1, wire.Size(5), wire.Size(1))},
+		Output: []*wire.ValueInfoProto{{Name: "y"}}}
 	data := (&wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 21}}, Graph: g}).Marshal()
 	for precision, least := range map[weir.DType]float64{weir.F32: 1e-6, weir.BF16: 6e-3, weir.I8: 2e-2} {
-		everyLevel(t, data, weir.Options{Precision: precision}, func(cpu string, run func(map[string][]float32, map[string][]int) []float32) {
-			y := run(map[string][]float32{"x": {5, 0, 69, 5, -1}}, map[string][]int{"x": {5, 1}})
-			off, length := 0.0, 0.0
-			for i, v := range y {
-				want, row := 0.0, []int{5, 0, 69, 5, 69}[i/words]
-				for c := range size {
-					want += float64(w[row*size+c]) * float64(w[i%words*size+c])
+		everyLevel(t, data, weir.Options{Precision: precision},
+			func(cpu string, run func(map[string][]float32, map[string][]int) []float32) {
+				y := run(map[string][]float32{"x": {5, 0, 69, 5, -1}}, map[string][]int{"x": {5, 1}})
+				off, length := 0.0, 0.0
+				for i, v := range y {
+					want, row := 0.0, []int{5, 0, 69, 5, 69}[i/words]
+					for c := range size {
+						want += float64(w[row*size+c]) * float64(w[i%words*size+c])
+					}
+					off, length = off+(float64(v)-want)*(float64(v)-want), length+want*want
 				}
-				off, length = off+(float64(v)-want)*(float64(v)-want), length+want*want
-			}
-			if distance := math.Sqrt(off / length); !(distance <= least) || precision != weir.F32 && distance == 0 {
-				t.Errorf("%s, %s: results are %g of their length away", precision, cpu, distance)
-			}
-		})
+				if distance := math.Sqrt(off / length); !(distance <= least) || precision != weir.F32 && distance == 0 {
+					t.Errorf("%s, %s: results are %g of their length away", precision, cpu, distance)
+				}
+			})
 	}
 }

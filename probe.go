@@ -5,7 +5,8 @@ import (
 	"github.com/weirml/weir/internal/probe"
 )
 
-// Roofline is what this machine reached in a probe, arithmetic and the reading of memory: the figures that a program's speed is to be compared with.
+// Roofline is what this machine reached in a probe, arithmetic and the reading of memory: the figures that a program's
+// speed is to be compared with.
 type Roofline struct {
 	CPU     string     `json:"cpu"` // in whose instructions: "avx512", "avx2", or "portable", which is plain Go
 	Threads int        `json:"threads"`
@@ -22,7 +23,8 @@ type ReadRate struct {
 	All   float64 `json:"all_gb_per_s"` // by all threads together
 }
 
-// Probe measures the machine at this moment, which takes about half a second. cpu is a level of processor, as Options.CPU names it; "" is the best that there is.
+// Probe measures the machine at this moment, which takes about half a second. cpu is a level of processor, as
+// Options.CPU names it; "" is the best that there is.
 func Probe(cpu string, threads int) (peak Roofline, err error) {
 	defer diag.Recover(&err, "probing")
 	kind := probe.Best()
@@ -52,7 +54,8 @@ func Probe(cpu string, threads int) (peak Roofline, err error) {
 	return peak, nil
 }
 
-// ReadAll is the rate in 10⁹ bytes a second at which all threads together read what lies in so many bytes: that of the smallest level that holds them.
+// ReadAll is the rate in 10⁹ bytes a second at which all threads together read what lies in so many bytes: that of the
+// smallest level that holds them.
 func (p Roofline) ReadAll(bytes int64) float64 {
 	for _, r := range p.Memory {
 		if bytes <= r.Holds {

@@ -11,14 +11,18 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// KernelTime is what a profile says of one launch of a kernel, one host operator or one copy, in the order of the program.
+// KernelTime is what a profile says of one launch of a kernel, one host operator or one copy, in the order of the
+// program.
 type KernelTime struct {
-	Nodes   string        `json:"nodes"`         // the model's nodes that it stands for
-	Kernel  string        `json:"kernel"`        // the kernel's name, or the host operator's, or "copy"
-	Backend string        `json:"backend"`       // what made its code: a machine's name such as "amd64", "portable", "reference", or "host"
-	Why     []string      `json:"why,omitempty"` // why it is not the machine's code, or what in that code is slower than it was scheduled to be
-	Count   int           `json:"count"`         // how often a run gets there: more than once in a loop, 0 in a branch not taken
-	Time    time.Duration `json:"nanoseconds"`
+	Nodes  string `json:"nodes"`  // the model's nodes that it stands for
+	Kernel string `json:"kernel"` // the kernel's name, or the host operator's, or "copy"
+	// what made its code: a machine's name such as "amd64", "portable", "reference", or "host"
+	Backend string `json:"backend"`
+	// why it is not the machine's code, or what in that code is slower than it was scheduled to be
+	Why []string `json:"why,omitempty"`
+	// how often a run gets there: more than once in a loop, 0 in a branch not taken
+	Count int           `json:"count"`
+	Time  time.Duration `json:"nanoseconds"`
 	// Operations is the arithmetic of the results, as the operators are defined: without padding, and for any algorithm
 	// the same. Done is what the launch executes, and Slots the same in terms of f32: products of narrow elements that
 	// an instruction adds up together take one place. Bytes is what must at least be moved, of which Weights are of the
@@ -41,7 +45,8 @@ func (p *Program) Kernels() (list []KernelTime) {
 	return list
 }
 
-// Profile runs the program so many times and tells where the time goes: of each launch, the shortest of its times in those runs. Of a loop's iterations the sum counts.
+// Profile runs the program so many times and tells where the time goes: of each launch, the shortest of its times in
+// those runs. Of a loop's iterations the sum counts.
 func (p *Program) Profile(ctx context.Context, in Inputs, runs int) (list []KernelTime, err error) {
 	defer diag.Recover(&err, "profiling")
 	args, dims, err := p.bindInputs(in)
@@ -97,9 +102,10 @@ func (p *Program) launches(list *[]KernelTime, dims []int64) map[program.Step]in
 		var l KernelTime
 		switch s := s.(type) {
 		case *program.Launch:
-			l = KernelTime{Nodes: report.Once(s.Source), Kernel: p.compiled.Program.Kernels[s.Kernel], Backend: p.compiled.Backend(s.Kernel), Why: p.compiled.Why(s.Kernel)}
+			l = KernelTime{Nodes: report.Once(s.Source), Kernel: p.compiled.Program.Kernels[s.Kernel],
+				Backend: p.compiled.Backend(s.Kernel), Why: p.compiled.Why(s.Kernel)}
 			cost := p.compiled.Cost(s.Kernel)
-			l.Operations, _ = cost.Operations.Eval(known) // 0 where data decide it
+			l.Operations, _ = cost.Operations.Eval(known) // 0 if data decide it
 			done := p.compiled.Done(s.Kernel, known)
 			l.Done, l.Slots = done.Operations, done.Slots
 			l.Bytes, _ = cost.Bytes.Eval(known)

@@ -63,7 +63,8 @@ func TestKernels(t *testing.T) {
 
 func TestProbe(t *testing.T) {
 	peak, err := weir.Probe("portable", 2)
-	if err != nil || peak.Core <= 0 || peak.All <= 0 || len(peak.Memory) != 4 || peak.ReadAll(1) != peak.Memory[0].All || peak.ReadAll(1<<50) != peak.Memory[3].All {
+	if err != nil || peak.Core <= 0 || peak.All <= 0 || len(peak.Memory) != 4 || peak.ReadAll(1) != peak.Memory[0].All ||
+		peak.ReadAll(1<<50) != peak.Memory[3].All {
 		t.Errorf("%+v, %v", peak, err)
 	}
 	if _, err := weir.Probe("abacus", 1); err == nil {

@@ -29,13 +29,15 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Options say how to compile. The zero value works: the best target here, f32, as many threads as GOMAXPROCS, one run at a time.
+// Options say how to compile. The zero value works: the best target here, f32, as many threads as GOMAXPROCS, one run
+// at a time.
 type Options struct {
 	Target Target
 	// Device is the number of the device, of those that Devices lists for the target; 0 is the first.
 	Device int
-	// Limits compiles for a device of these limits: a profile's name, "minimum", "mobile", "desktop" or "gfx942", and changes to it, such as
-	// "desktop,shared=32768,-float64". The program runs if the device has all of that; else, or if there is no device, it has its plan and its kernels, and cannot run.
+	// Limits compiles for a device of these limits: a profile's name, "minimum", "mobile", "desktop" or "gfx942", and
+	// changes to it, such as "desktop,shared=32768,-float64". The program runs if the device has all of that; else, or if
+	// there is no device, it has its plan and its kernels, and cannot run.
 	Limits string
 	// Precision is of products and convolutions of f32 with constant weights: F32 (also when zero), BF16 or I8. BF16
 	// has the weights rounded, which halves their bytes, and the other operand where that is faster, and adds up in
@@ -46,8 +48,9 @@ type Options struct {
 	Threads   int   // the most workers that one run may use; 0: GOMAXPROCS
 	Calls     int   // runs that may be active, or have results not closed, at once; 0: 1
 	Budget    int64 // the most bytes that the whole may take; 0: no limit
-	// DeviceBudget is the most bytes that the program may take of its device's memory, where Budget is of the host's; 0: no limit. For neither is anything of a program for a
-	// device computed again, in pieces, or from files: it fits as it is, for DeviceBudget at least with all convolutions computed directly, or is refused.
+	// DeviceBudget is the most bytes that the program may take of its device's memory, where Budget is of the host's; 0:
+	// no limit. For neither is anything of a program for a device computed again, in pieces, or from files: it fits as it
+	// is, for DeviceBudget at least with all convolutions computed directly, or is refused.
 	DeviceBudget int64
 	// PageFolder is where a budget has files of its own: what calls spill to, and weights that were laid out anew and
 	// are paged. It should be on a disk: files on a tmpfs are memory. Empty, it is the folder for temporary files
@@ -66,8 +69,10 @@ type Options struct {
 	// whose results differ from plain sums by up to 1e-5 of Σ|x| · max|w|, over the result's own window and filter.
 	// docs/accuracy.md has the bounds of everything.
 	Exact bool
-	// Tune times other ways to compute each kernel than the tables of the scheduler choose, and takes the fastest: Program.Tuned lists them. It takes ten to twenty seconds, meanwhile the memory of two
-	// programs, and wants the processor to itself. Dimensions that Dims leaves free are taken as 1 along an input's first axis and 64 along the others, if they may be.
+	// Tune times other ways to compute each kernel than the tables of the scheduler choose, and takes the fastest:
+	// Program.Tuned lists them. It takes ten to twenty seconds, meanwhile the memory of two programs, and wants the
+	// processor to itself. Dimensions that Dims leaves free are taken as 1 along an input's first axis and 64 along the
+	// others, if they may be.
 	Tune bool
 	// Outputs names the tensors to give as results, any of the model's own; nil: the model's outputs.
 	Outputs []string
@@ -97,8 +102,9 @@ type Options struct {
 	Private bool
 	Logger  *slog.Logger // nil: silent
 
-	// Stage, where not nil, is given the text of the model after each stage of the compiler. Of a constant of many elements
-	// it has the size only, but after WholeStage: that text, if it is of ir, has them all, and can be loaded as a model.
+	// Stage, where not nil, is given the text of the model after each stage of the compiler. Of a constant of many
+	// elements it has the size only, but after WholeStage: that text, if it is of ir, has them all, and can be loaded as a
+	// model.
 	Stage      func(name, text string)
 	WholeStage string
 }
@@ -106,8 +112,8 @@ type Options struct {
 // Dims binds named dimensions.
 type Dims map[string]int64
 
-// Condition is something that must hold of the inputs' dimensions, and where it comes from: comparisons as Python writes
-// them, with "or" or "and" between them.
+// Condition is something that must hold of the inputs' dimensions, and where it comes from: comparisons as Python
+// writes them, with "or" or "and" between them.
 type Condition struct{ Condition, From string }
 
 // Program is a compiled model. Any goroutine may run it.
@@ -122,7 +128,7 @@ type Program struct {
 	outputs   []Info
 	takes     []edge // what the inputs are made of
 	gives     []edge // and the outputs
-	becomes   []int  // by input's port: the output that replaces it; −1 where it is no state
+	becomes   []int  // by input's port: the output that replaces it; −1 if it is no state
 	replaces  []int  // by output's port: the input that it replaces
 	target    Target
 	proved    []Condition
@@ -161,8 +167,9 @@ type bound struct {
 	dims []int64
 }
 
-// Compile prepares a model to run, and plans its memory. Where no dimension is left open it takes the memory of a first call too, if that is small. When ctx ends it stops soon after, with the context's error.
-// What does not fit Options.Budget is an ErrBudget whose Budget is one that works: the model was compiled within it.
+// Compile prepares a model to run, and plans its memory. If no dimension is left open it takes the memory of a first
+// call too, if that is small. When ctx ends it stops soon after, with the context's error. What does not fit
+// Options.Budget is an ErrBudget whose Budget is one that works: the model was compiled within it.
 func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 	if o.Tune {
 		p, err = tune(ctx, m, o)
@@ -175,7 +182,8 @@ func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 	return p, nil
 }
 
-// name returns what the program is called in CPU profiles: the model's file, or else the name that the model has for itself.
+// name returns what the program is called in CPU profiles: the model's file, or else the name that the model has for
+// itself.
 func (p *Program) name() string { return cmp.Or(p.model.file, p.compiled.Program.Name, "unnamed") }
 
 // mostStricter is how often a model is compiled anew because its peak is more than the compiler reckoned.
@@ -185,8 +193,9 @@ const mostStricter = 4
 // done.
 type over struct{ host, device int64 }
 
-// compileWith compiles with choices that were made. The compiler reckons with all dimensions at their upper bounds, and with the code that there is before
-// anything is saved: where the peak is more than the budget in the end, it is told to keep within less. What takes too much of a device's memory is compiled with convolutions computed directly.
+// compileWith compiles with choices that were made. The compiler reckons with all dimensions at their upper bounds, and
+// with the code that there is before anything is saved: where the peak is more than the budget in the end, it is told
+// to keep within less. What takes too much of a device's memory is compiled with convolutions computed directly.
 func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choices) (*Program, error) {
 	first, beyond, err := compileWithin(ctx, m, o, choices, 0)
 	if beyond.device > 0 {
@@ -209,7 +218,8 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 
 // compileDirect compiles without Winograd's algorithms, whose tiles and weights take memory, what takes so much more
 // than its device's budget, and was refused for that. If it takes too much still, it is refused for the less.
-func compileDirect(ctx context.Context, m *Model, o Options, choices compiler.Choices, excess int64, refused error) (*Program, error) {
+func compileDirect(ctx context.Context, m *Model, o Options, choices compiler.Choices, excess int64,
+	refused error) (*Program, error) {
 	if choices.All.Tile != 0 || o.Exact {
 		return nil, refused
 	}
@@ -230,7 +240,8 @@ func compileDirect(ctx context.Context, m *Model, o Options, choices compiler.Ch
 }
 
 // compileWithin compiles, and has the compiler keep within so much less than the budget.
-func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Choices, stricter int64) (p *Program, beyond over, err error) {
+func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Choices, stricter int64) (p *Program,
+	beyond over, err error) {
 	defer diag.Recover(&err, "compiling")
 	defer diag.Faults(diag.Faults(true))
 	if err := ctx.Err(); err != nil {
@@ -240,7 +251,8 @@ func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Ch
 		return nil, over{}, err
 	}
 	if o.Threads < 0 || o.Calls < 0 || o.Budget < 0 || o.DeviceBudget < 0 {
-		return nil, over{}, diag.Inputf("%d threads, %d calls and budgets of %d and %d bytes: none of them is negative", o.Threads, o.Calls, o.Budget, o.DeviceBudget).
+		return nil, over{}, diag.Inputf("%d threads, %d calls and budgets of %d and %d bytes: none of them is negative",
+			o.Threads, o.Calls, o.Budget, o.DeviceBudget).
 			WithFix("0 stands for all cores, one call and no budget")
 	}
 	if o.Threads == 0 {
@@ -264,14 +276,17 @@ func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Ch
 		return nil, over{}, diag.Unsupportedf("target %q; there are cpu, portable, reference and vulkan", o.Target)
 	}
 	if o.Limits != "" && o.Target != Vulkan {
-		return nil, over{}, diag.Inputf("limits %q for target %q", o.Limits, o.Target).WithFix("limits are of a device: set the target to vulkan")
+		return nil, over{}, diag.Inputf("limits %q for target %q", o.Limits, o.Target).
+			WithFix("limits are of a device: set the target to vulkan")
 	}
 	if o.Target == Reference && m.source.module() != nil {
 		if o.Budget > 0 {
-			return nil, over{}, diag.Unsupportedf("a budget for the reference, which computes on Go's heap").WithFix("compile for --target cpu, or set GOMEMLIMIT")
+			return nil, over{}, diag.Unsupportedf("a budget for the reference, which computes on Go's heap").
+				WithFix("compile for --target cpu, or set GOMEMLIMIT")
 		}
 		if o.Precision == BF16 || o.Precision == I8 {
-			return nil, over{}, diag.Unsupportedf("%s by the reference, which computes what the model says", o.Precision).WithFix("compare with the tolerance of the precision")
+			return nil, over{}, diag.Unsupportedf("%s by the reference, which computes what the model says", o.Precision).
+				WithFix("compare with the tolerance of the precision")
 		}
 	}
 	if err := m.files.Retain(); err != nil {
@@ -280,7 +295,8 @@ func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Ch
 	if o.Logger != nil {
 		o.Logger.Debug("compiling", "model", m.file, "target", o.Target, "cpu", o.CPU)
 	}
-	p = &Program{model: m, options: o, target: o.Target, slots: make(chan struct{}, o.Calls), made: here(), closed: make(chan struct{}), stricter: stricter}
+	p = &Program{model: m, options: o, target: o.Target, slots: make(chan struct{}, o.Calls), made: here(),
+		closed: make(chan struct{}), stricter: stricter}
 	kept := false
 	defer func(p *Program) {
 		if !kept {
@@ -292,7 +308,8 @@ func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Ch
 	if err = m.source.compile(ctx, p, o, choices); err != nil {
 		return nil, over{}, inFile(err, m.file)
 	}
-	if p.target = Target(p.compiled.Code.Machine.Name); p.target != Portable && p.target != Reference && p.target != Vulkan {
+	if p.target = Target(p.compiled.Code.Machine.Name); p.target != Portable && p.target != Reference &&
+		p.target != Vulkan {
 		p.target = CPU
 	}
 	for _, note := range p.compiled.Notes {
@@ -301,7 +318,9 @@ func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Ch
 		}
 	}
 	asked := p.deviceAsked()
-	x, err := executor.New(p.compiled.Program, p.compiled.Code, executor.Options{Name: p.name(), Host: cpu.Host{}, Threads: o.Threads, Reserve: p.reserve, Guard: guarded, Poison: poisoned, Own: o.Private, Folder: o.PageFolder, Device: p.device, Absent: p.absent})
+	x, err := executor.New(p.compiled.Program, p.compiled.Code,
+		executor.Options{Name: p.name(), Host: cpu.Host{}, Threads: o.Threads, Reserve: p.reserve, Guard: guarded,
+			Poison: poisoned, Own: o.Private, Folder: o.PageFolder, Device: p.device, Absent: p.absent})
 	if err != nil {
 		return nil, over{}, err
 	}
@@ -330,8 +349,8 @@ func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Ch
 	return p, over{}, nil
 }
 
-// ready makes the first call where nothing about it is left to know and it is small, so that the first run takes no longer than those that follow. Where there is no memory
-// for it now, a run asks again, and says so.
+// ready makes the first call where nothing about it is left to know and it is small, so that the first run takes no
+// longer than those that follow. Where there is no memory for it now, a run asks again, and says so.
 func (p *Program) ready() {
 	dims, known := make([]int64, len(p.compiled.Program.Dims)), Dims{}
 	for i, d := range p.compiled.Program.Dims {
@@ -384,16 +403,20 @@ func (p *Program) compileModule(ctx context.Context, from sources.Model, o Optio
 	if err != nil {
 		return err
 	}
-	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Tight: tight, Budget: budget, Exact: o.Exact, Precision: o.Precision, Folder: o.PageFolder, Files: m.files, Choices: choices, Reference: p.target == Reference, Names: names, Written: from.Written(), After: o.Stage, Whole: o.WholeStage, Progress: func(stage string) {
-		if o.Logger != nil {
-			o.Logger.Debug("compiled", "stage", stage)
-		}
-	}})
+	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Tight: tight, Budget: budget,
+		Exact: o.Exact, Precision: o.Precision, Folder: o.PageFolder, Files: m.files, Choices: choices,
+		Reference: p.target == Reference, Names: names, Written: from.Written(), After: o.Stage, Whole: o.WholeStage,
+		Progress: func(stage string) {
+			if o.Logger != nil {
+				o.Logger.Debug("compiled", "stage", stage)
+			}
+		}})
 	if err != nil {
 		return err
 	}
 	if p.exhausted = p.compiled.Exhausted; p.exhausted && o.Logger != nil {
-		o.Logger.Warn("proofs used up what they may cost: narrower dimensions may make the program smaller and faster", "model", m.file)
+		o.Logger.Warn("proofs used up what they may cost: narrower dimensions may make the program smaller and faster",
+			"model", m.file)
 	}
 	labels := report.LabelsOf(p.compiled.Program)
 	for _, r := range p.compiled.IR.Proved {
@@ -402,7 +425,7 @@ func (p *Program) compileModule(ctx context.Context, from sources.Model, o Optio
 	return nil
 }
 
-// budget is what the compiler is told to keep within; nil where there is no limit.
+// budget is what the compiler is told to keep within; nil if there is no limit.
 func (p *Program) budget(o Options) (*budget.Budget, error) {
 	own, err := p.ownBytes()
 	if o.Budget <= 0 || p.target == Vulkan || err != nil {
@@ -449,17 +472,20 @@ func (p *Program) checkDeviceBudget() error {
 		return nil
 	}
 	if p.memory.Device == nil {
-		return diag.Inputf("a budget of %d bytes of a device's memory, and the program is for none", most).WithFix("compile for --target vulkan, or set Budget")
+		return diag.Inputf("a budget of %d bytes of a device's memory, and the program is for none", most).
+			WithFix("compile for --target vulkan, or set Budget")
 	}
 	peak, err := p.memory.Device.Formula(p.options.Calls).Max()
 	if err != nil {
-		return diag.New(ErrBudget, "the peak in the device's memory has no bound: %v", err).WithFix("narrow the dimensions with Options.Dims")
+		return diag.New(ErrBudget, "the peak in the device's memory has no bound: %v", err).
+			WithFix("narrow the dimensions with Options.Dims")
 	}
 	if peak > most {
 		if p.compiled.Tiled() {
 			p.over.device = peak - most
 		}
-		return diag.New(ErrBudget, "the peak in the device's memory is %d bytes, %d are allowed", peak, most).WithFix("give the dimensions smaller values, or fewer calls")
+		return diag.New(ErrBudget, "the peak in the device's memory is %d bytes, %d are allowed", peak, most).
+			WithFix("give the dimensions smaller values, or fewer calls")
 	}
 	return nil
 }
@@ -468,7 +494,8 @@ func (p *Program) checkDeviceBudget() error {
 func (p *Program) reserve(bytes int64) error {
 	if taken := p.taken.Add(bytes); p.options.Budget > 0 && bytes > 0 && taken > p.room {
 		p.taken.Add(-bytes)
-		return diag.New(ErrBudget, "%d more bytes, and the budget of %d leaves %d", bytes, p.options.Budget, max(0, p.room-(taken-bytes)))
+		return diag.New(ErrBudget, "%d more bytes, and the budget of %d leaves %d", bytes, p.options.Budget,
+			max(0, p.room-(taken-bytes)))
 	}
 	return nil
 }
@@ -480,7 +507,8 @@ func narrow(m *ir.Module, dims map[string]Range) error {
 		r := dims[label]
 		name, ok := known.Find(label)
 		if !ok {
-			return diag.Inputf("the model has no dimension %q; it has %s", label, strings.Join(slices.Sorted(maps.Keys(known.Names)), ", ")).AtDim(label)
+			return diag.Inputf("the model has no dimension %q; it has %s", label,
+				strings.Join(slices.Sorted(maps.Keys(known.Names)), ", ")).AtDim(label)
 		}
 		old, _ := m.Dims.Get(name)
 		lo, hi := max(old.Min, r.Min), min(old.Max, r.Max)
@@ -495,8 +523,8 @@ func narrow(m *ir.Module, dims map[string]Range) error {
 	return nil
 }
 
-// emptied is the error of a range that leaves nothing of a dimension's own. It says what gives the dimension its value, and
-// the condition that its own range is from, if there is one.
+// emptied is the error of a range that leaves nothing of a dimension's own. It says what gives the dimension its value,
+// and the condition that its own range is from, if there is one.
 func emptied(m *ir.Module, name sym.Name, label string, r Range, old sym.Range) error {
 	given := sym.Range{Min: r.Min, Max: r.Max}
 	e := diag.Inputf("%s leaves nothing of the dimension's own range %s", given, old).AtDim(label).
@@ -526,7 +554,8 @@ func (p *Program) Target() Target { return p.target }
 // Memory is the certificate: what the program takes, as formulas over its dimensions.
 func (p *Program) Memory() *Memory { return p.memory }
 
-// Requires lists what must hold of the inputs' dimensions; a run that breaks one returns an error before any kernel runs.
+// Requires lists what must hold of the inputs' dimensions; a run that breaks one returns an error before any kernel
+// runs.
 func (p *Program) Requires() []Condition {
 	var out []Condition
 	for _, r := range p.compiled.Program.Requires {
@@ -538,7 +567,8 @@ func (p *Program) Requires() []Condition {
 // Inputs is a run's arguments by name.
 type Inputs map[string]Arg
 
-// Run runs the program once. When Options.Calls runs are active or have results that are not closed, it waits until one ends, or until ctx does.
+// Run runs the program once. When Options.Calls runs are active or have results that are not closed, it waits until one
+// ends, or until ctx does.
 func (p *Program) Run(ctx context.Context, in Inputs) (r *Results, err error) {
 	defer p.counts.ended(&err)
 	defer diag.Recover(&err, "running")
@@ -612,7 +642,8 @@ func (p *Program) setEdges(takes, gives []edge) {
 	p.inputs, p.outputs = edgeInfos(takes), edgeInfos(gives)
 }
 
-// bindInputs checks the arguments against the program's inputs, makes their parts, which the caller releases, error or not, and finds the dimensions' values.
+// bindInputs checks the arguments against the program's inputs, makes their parts, which the caller releases, error or
+// not, and finds the dimensions' values.
 func (p *Program) bindInputs(in Inputs) (*packing, []int64, error) {
 	args := &packing{parts: make([]*tensor.Tensor, len(p.compiled.Program.Inputs))}
 	list := make([]given, len(p.inputs))
@@ -625,7 +656,8 @@ func (p *Program) bindInputs(in Inputs) (*packing, []int64, error) {
 		if t, tensor := a.(*Tensor); a != nil && !(tensor && t == nil) {
 			list[i] = a.given()
 		} else if list[i], ok = p.ownState(i); !ok {
-			return args, nil, diag.Inputf("no value is given for input %s", info).AtTensor(info.Name).WithFix("add Inputs{%q: …}", info.Name)
+			return args, nil, diag.Inputf("no value is given for input %s", info).AtTensor(info.Name).
+				WithFix("add Inputs{%q: …}", info.Name)
 		}
 		for _, t := range list[i].tensors {
 			if t == nil {
@@ -672,7 +704,8 @@ func (p *Program) bindInputs(in Inputs) (*packing, []int64, error) {
 	return args, dims, err
 }
 
-// nothing is the shape of what stands for an optional tensor that is not there: its named dimensions are what other arguments make them, or 0.
+// nothing is the shape of what stands for an optional tensor that is not there: its named dimensions are what other
+// arguments make them, or 0.
 func (p *Program) nothing(info Info, list []given) []int64 {
 	shape := make([]int64, len(info.Shape))
 	for axis, e := range info.Shape {
@@ -700,10 +733,12 @@ func (p *Program) input(name string) (int, bool) {
 	return 0, false
 }
 
-// noInput is the error of a name that is none of the inputs. The default of an input is compiled in, as every other weight is.
+// noInput is the error of a name that is none of the inputs. The default of an input is compiled in, as every other
+// weight is.
 func (p *Program) noInput(name string) error {
 	if p.model.source.Fixed(name) {
-		return diag.Unsupportedf("%q has a value in the model's file, which is part of the program; a run cannot give another", name).AtTensor(name).WithFix("take it out of the file's initializers")
+		return diag.Unsupportedf("%q has a value in the model's file, which is part of the program; a run cannot give "+
+			"another", name).AtTensor(name).WithFix("take it out of the file's initializers")
 	}
 	return diag.Inputf("the program has no input %q", name).AtTensor(name).WithFix("its inputs are %s", infoList(p.inputs))
 }
@@ -742,7 +777,8 @@ func (p *Program) dimsOf(args []*tensor.Tensor) ([]int64, error) {
 	for i, a := range args {
 		t := &prog.Tensors[prog.Inputs[i].Tensor]
 		if a.DType() != t.DType || a.Rank() != len(t.Shape) {
-			return nil, diag.Inputf("%s%s is given, %s is expected", a.DType(), tensor.ShapeString(a.Shape()), p.owner(i)).AtTensor(p.owner(i).Name)
+			return nil, diag.Inputf("%s%s is given, %s is expected", a.DType(), tensor.ShapeString(a.Shape()), p.owner(i)).
+				AtTensor(p.owner(i).Name)
 		}
 		for axis, extent := range t.Shape {
 			if name, ok := extent.Name(); ok {
@@ -776,7 +812,8 @@ func (p *Program) dimsOf(args []*tensor.Tensor) ([]int64, error) {
 				if _, fixed := extent.Const(); fixed {
 					return nil, diag.Inputf("%s, and the input's is %d", of, want).AtTensor(p.owner(i).Name)
 				}
-				e := diag.Inputf("%s, and %s is %d by what the other axes and inputs say", of, p.labels.Show(extent), want).AtTensor(p.owner(i).Name)
+				e := diag.Inputf("%s, and %s is %d by what the other axes and inputs say", of, p.labels.Show(extent), want).
+					AtTensor(p.owner(i).Name)
 				if named {
 					return nil, e.AtDim(p.labels.Of[name])
 				}

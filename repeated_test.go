@@ -19,9 +19,13 @@ var repeatedCases = []struct {
 	want  func(x, y float64) float64
 }{
 	{"add", []*wire.NodeProto{nodeOf("Add x,y z")}, func(x, y float64) float64 { return x + y }},
-	{"subtract after another", []*wire.NodeProto{nodeOf("Neg y w"), nodeOf("Sub w,x z")}, func(x, y float64) float64 { return -y - x }},
+	{"subtract after another", []*wire.NodeProto{nodeOf("Neg y w"), nodeOf("Sub w,x z")}, func(x, y float64) float64 {
+		return -y - x
+	}},
 	{"where", []*wire.NodeProto{nodeOf("Greater x,y c"), nodeOf("Where c,y,x z")}, math.Min},
-	{"both ways", []*wire.NodeProto{nodeOf("Mul y,x p"), nodeOf("Max p,y z")}, func(x, y float64) float64 { return max(x*y, y) }},
+	{"both ways", []*wire.NodeProto{nodeOf("Mul y,x p"), nodeOf("Max p,y z")}, func(x, y float64) float64 {
+		return max(x*y, y)
+	}},
 }
 
 // TestRepeated: a dimension that is compiled to be 1 repeats beside another; one that merely is 1 in a run must equal
@@ -35,7 +39,8 @@ func TestRepeated(t *testing.T) {
 	for _, c := range repeatedCases {
 		for _, target := range []weir.Target{weir.Best, weir.Portable, weir.Reference} {
 			for _, one := range []string{"n", "m"} {
-				p := programOf(t, weir.Options{Target: target, Dims: map[string]weir.Range{one: {Min: 1, Max: 1}}}, inputs, outputs, c.nodes...)
+				p := programOf(t, weir.Options{Target: target, Dims: map[string]weir.Range{one: {Min: 1, Max: 1}}}, inputs, outputs,
+					c.nodes...)
 				for _, k := range []int{0, 1, 2, 17} {
 					rows := map[string]int{"n": k, "m": k, one: 1}
 					checkRepeated(t, fmt.Sprintf("%s on %q with %v", c.name, target, rows), p, rows, c.want)
@@ -43,8 +48,10 @@ func TestRepeated(t *testing.T) {
 			}
 			p := programOf(t, weir.Options{Target: target}, inputs, outputs, c.nodes...)
 			checkRepeated(t, c.name+", equal", p, map[string]int{"n": 3, "m": 3}, c.want)
-			x, y := must[*weir.Tensor](t)(weir.FromSlice(make([]float32, 12), 3, 4)), must[*weir.Tensor](t)(weir.FromSlice(make([]float32, 4), 1, 4))
-			if _, err := p.Run(t.Context(), weir.Inputs{"x": x, "y": y}); !errors.Is(err, weir.ErrInput) || !strings.Contains(err.Error(), "known to be 1") {
+			x, y := must[*weir.Tensor](t)(weir.FromSlice(make([]float32, 12), 3, 4)),
+				must[*weir.Tensor](t)(weir.FromSlice(make([]float32, 4), 1, 4))
+			if _, err := p.Run(t.Context(), weir.Inputs{"x": x, "y": y}); !errors.Is(err, weir.ErrInput) ||
+				!strings.Contains(err.Error(), "known to be 1") {
 				t.Errorf("%s of 3 and 1 rows: %v", c.name, err)
 			}
 		}

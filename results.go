@@ -101,8 +101,8 @@ func (p *Program) busy() string {
 	return "all of them are running"
 }
 
-// take is an idle call for the same dimensions, or a new one in place of an idle one for others: the calls never hold more than
-// was certified.
+// take is an idle call for the same dimensions, or a new one in place of an idle one for others: the calls never hold
+// more than was certified.
 func (p *Program) take(x *executor.Executable, dims []int64) (*bound, error) {
 	p.mu.Lock()
 	for i := len(p.idle) - 1; i >= 0; i-- {
@@ -158,7 +158,8 @@ func (p *Program) release(b *bound) {
 	}
 }
 
-// results are the outputs that a call has. What lies in donated memory owns it from now on; what replaces a state is the caller's own tensor.
+// results are the outputs that a call has. What lies in donated memory owns it from now on; what replaces a state is
+// the caller's own tensor.
 func (p *Program) results(b *bound, args *packing) (*Results, error) {
 	count := len(p.gives)
 	r := &Results{program: p, closed: new(atomic.Bool), ports: make([]*Tensor, 0, len(p.compiled.Program.Outputs)),
@@ -283,7 +284,8 @@ func (o origin) line() string {
 	}
 }
 
-// Get is the output of that name, or nil: where there is none, where it is an optional that has nothing, and where it is a sequence. It is dead after Close.
+// Get is the output of that name, or nil: if there is none, where it is an optional that has nothing, and where it is a
+// sequence. It is dead after Close.
 func (r *Results) Get(name string) *Tensor {
 	if i := slices.Index(r.names, name); i >= 0 {
 		return r.At(i)
@@ -291,7 +293,7 @@ func (r *Results) Get(name string) *Tensor {
 	return nil
 }
 
-// At is the i-th output, nil where Get gives nil. It is dead after Close.
+// At is the i-th output, nil if Get gives nil. It is dead after Close.
 func (r *Results) At(i int) *Tensor {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -318,8 +320,8 @@ func (r *Results) All() iter.Seq2[string, *Tensor] {
 	}
 }
 
-// Sequence is the tensors of the sequence of that name. It is nil where there is none, and where it is an optional that has nothing; an empty sequence is not nil. The tensors are dead
-// after Close.
+// Sequence is the tensors of the sequence of that name. It is nil if there is none, and where it is an optional that
+// has nothing; an empty sequence is not nil. The tensors are dead after Close.
 func (r *Results) Sequence(name string) []*Tensor {
 	if i := slices.Index(r.names, name); i >= 0 {
 		r.mu.Lock()
@@ -367,7 +369,7 @@ func (r *Results) part(b *bound) {
 // which need not wait.
 func (p *Program) Close() error { return p.CloseContext(context.Background()) }
 
-// CloseContext is Close, but waits no longer than ctx. Where ctx ends first, its error, with the line of the oldest
+// CloseContext is Close, but waits no longer than ctx. If ctx ends first, its error, with the line of the oldest
 // result that is not closed, is returned, and the program goes on closing: nothing can be run any more, and whoever
 // closes the last result, or ends the last run, gives the program's memory back with it. Close and CloseContext may
 // then be called again, to wait for that. With a context that has ended CloseContext closes what it can and returns at

@@ -12,7 +12,8 @@ import (
 // makes tensors without axes.
 func TestAll(t *testing.T) {
 	m := modelOf(t, []*wire.ValueInfoProto{typed("x", tensorType(wire.FloatType))},
-		[]*wire.ValueInfoProto{typed("y", tensorType(wire.FloatType)), typed("s", sequenceType(tensorType(wire.FloatType))), typed("z", tensorType(wire.FloatType))},
+		[]*wire.ValueInfoProto{typed("y", tensorType(wire.FloatType)), typed("s", sequenceType(tensorType(wire.FloatType))),
+			typed("z", tensorType(wire.FloatType))},
 		nodeOf("Neg x y"), nodeOf("SequenceConstruct x,y,x s"), nodeOf("Abs x z"))
 	defer m.Close()
 	p := must[*weir.Program](t)(weir.Compile(t.Context(), m, weir.Options{}))
@@ -27,7 +28,8 @@ func TestAll(t *testing.T) {
 		}
 		names, values = append(names, name), append(values, must[[]float32](t)(weir.Copy[float32](x))...)
 	}
-	if want := []string{"y", "s", "s", "s", "z"}; !slices.Equal(names, want) || !slices.Equal(values, []float32{2, -2, 2, -2, 2}) {
+	if want := []string{"y", "s", "s", "s", "z"}; !slices.Equal(names, want) ||
+		!slices.Equal(values, []float32{2, -2, 2, -2, 2}) {
 		t.Errorf("%v %v", names, values)
 	}
 	for range r.All() {

@@ -11,7 +11,8 @@ import (
 // TestShrinking: rows of a loop whose number shrinks from one iteration to the next, grows, or does both, take what the
 // certificate says, stay within their scratch, and give what the reference gives.
 func TestShrinking(t *testing.T) {
-	for _, rows := range []string{"n - min(n, ?i)", "min(n, ?i)", "min(n, min(?i + 1, 8 - ?i))", "min(n, max(3 - ?i, ?i - 3))"} {
+	for _, rows := range []string{"n - min(n, ?i)", "min(n, ?i)", "min(n, min(?i + 1, 8 - ?i))",
+		"min(n, max(3 - ?i, ?i - 3))"} {
 		source := fmt.Sprintf(`weir 1
 ir @m {
   dim n in [1, 900]
@@ -30,7 +31,8 @@ ir @m {
   }
 }`, rows)
 		for _, target := range []weir.Target{"", weir.Portable} {
-			p, reference := compileSource(t, source, weir.Options{Threads: 1, Target: target}), compileSource(t, source, weir.Options{Target: weir.Reference})
+			p, reference := compileSource(t, source, weir.Options{Threads: 1, Target: target}),
+				compileSource(t, source, weir.Options{Target: weir.Reference})
 			for _, n := range []int64{1, 2, 5, 8, 9, 40, 700} {
 				in := arguments(p, tensors(t, p, weir.Dims{"n": n}, rand.New(rand.NewPCG(1, uint64(n)))))
 				m, err := p.Measure(t.Context(), in)

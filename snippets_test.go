@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// TestSnippets compiles the pieces of Go in the documents, each as the body of a function that is given what the text around
-// it speaks of. Whole programs have tests that run them, and those of docs/weirvet.md are its analyser's.
+// TestSnippets compiles the pieces of Go in the documents, each as the body of a function that is given what the text
+// around it speaks of. Whole programs have tests that run them, and those of docs/weirvet.md are its analyser's.
 func TestSnippets(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("there is no go command to compile them with")
@@ -28,8 +28,10 @@ func TestSnippets(t *testing.T) {
 
 		"docs/service.md": "ctx context.Context, model *weir.Model, ids *weir.Tensor, file *os.File, size int64",
 
-		"docs/getting-started.md":     "ctx context.Context, program *weir.Program, pixels []float32, picture image.Image, height, width int, container int64",
-		"docs/from-onnxruntime-go.md": "ctx context.Context, program *weir.Program, pixels []float32, pictures iter.Seq[[]float32], use func([]float32)",
+		"docs/getting-started.md": "ctx context.Context, program *weir.Program, pixels []float32, picture image.Image, " +
+			"height, width int, container int64",
+		"docs/from-onnxruntime-go.md": "ctx context.Context, program *weir.Program, pixels []float32, pictures " +
+			"iter.Seq[[]float32], use func([]float32)",
 	}
 	documents, err := filepath.Glob("docs/*.md")
 	if err != nil {
@@ -62,8 +64,8 @@ func TestSnippets(t *testing.T) {
 	}
 }
 
-// snippets are the pieces of Go in a document that are no whole programs. An ellipsis on a line of its own stands for code
-// that is left out.
+// snippets are the pieces of Go in a document that are no whole programs. An ellipsis on a line of its own stands for
+// code that is left out.
 func snippets(t *testing.T, document string) (list []string) {
 	text, err := os.ReadFile(document)
 	if err != nil {
@@ -105,7 +107,9 @@ func function(t *testing.T, number int, parameters, code string) string {
 		parameters += ", err error"
 	}
 	head := "package main\n"
-	for _, path := range []string{"context", "image", "io", "iter", "os", "runtime/debug", "time", "github.com/weirml/weir/batch", "github.com/weirml/weir/files", "github.com/weirml/weir", "github.com/weirml/weir/array", "github.com/weirml/weir/nn", "github.com/weirml/weir/train"} {
+	for _, path := range []string{"context", "image", "io", "iter", "os", "runtime/debug", "time",
+		"github.com/weirml/weir/batch", "github.com/weirml/weir/files", "github.com/weirml/weir",
+		"github.com/weirml/weir/array", "github.com/weirml/weir/nn", "github.com/weirml/weir/train"} {
 		if strings.Contains(code+parameters, filepath.Base(path)+".") {
 			head += fmt.Sprintf("import %q\n", path)
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// source is what a model was read from: a file of any format that modules are built of, or an artefact, which was compiled
-// before. The rest of the package asks it, and does not know which it is.
+// source is what a model was read from: a file of any format that modules are built of, or an artefact, which was
+// compiled before. The rest of the package asks it, and does not know which it is.
 type source interface {
 	inputs() []Info
 	outputs() []Info // as far as the model declares them

@@ -16,15 +16,17 @@ import (
 	"github.com/weirml/weir/internal/sources"
 )
 
-// Update lends a tensor to a run that leaves a new value in it: what an input that is a state is given (Info.State), and no other input. The tensor is its caller's as before, of whatever memory
-// that may be written, and holds the new value when the run has returned; the output of that name is the same tensor. Nobody else may read or write it meanwhile: a second run that is to
-// update it is refused. See StateError for a run that fails.
+// Update lends a tensor to a run that leaves a new value in it: what an input that is a state is given (Info.State),
+// and no other input. The tensor is its caller's as before, of whatever memory that may be written, and holds the new
+// value when the run has returned; the output of that name is the same tensor. Nobody else may read or write it
+// meanwhile: a second run that is to update it is refused. See StateError for a run that fails.
 func Update(t *Tensor) Arg {
 	return given{kind: TensorKind, tensors: t.list(), owner: updating}
 }
 
-// StateError is the error of a run that failed when it had begun to write states: it stands around what ended the run, which errors.Is and errors.As see. Each of those that it names
-// has its new value, or a part of it; every other state has its old one. A run that fails earlier leaves all states as they were, and its error is no StateError.
+// StateError is the error of a run that failed when it had begun to write states: it stands around what ended the run,
+// which errors.Is and errors.As see. Each of those that it names has its new value, or a part of it; every other state
+// has its old one. A run that fails earlier leaves all states as they were, and its error is no StateError.
 type StateError struct {
 	States []string // the inputs' names
 	Err    error
@@ -42,7 +44,8 @@ func (e *StateError) Unwrap() error { return e.Err }
 type State struct {
 	Input, Output string // Output is the name of the new value
 	Bytes         Size   // the caller's, in no term of the certificate; see Info.Initial for the program's own
-	// InPlace: the new value is computed where the old one lies. Otherwise it is computed in the arena, and copied when nothing reads the old one any more.
+	// InPlace: the new value is computed where the old one lies. Otherwise it is computed in the arena, and copied when
+	// nothing reads the old one any more.
 	InPlace bool
 	Initial bool // the program has a tensor of its own for it: see Info.Initial
 }
@@ -52,7 +55,9 @@ func (p *Program) States() (list []State) {
 	prog := p.compiled.Program
 	for i, port := range prog.Inputs {
 		if o := p.becomes[i]; o >= 0 {
-			list = append(list, State{port.Name, prog.Outputs[o].Name, Size{p.memory.Arena.dims.Simplify(prog.Tensors[port.Tensor].Bytes()), p.memory.Arena.dims}, p.compiled.StateInPlace(i), p.owner(i).Initial})
+			list = append(list, State{port.Name, prog.Outputs[o].Name,
+				Size{p.memory.Arena.dims.Simplify(prog.Tensors[port.Tensor].Bytes()), p.memory.Arena.dims},
+				p.compiled.StateInPlace(i), p.owner(i).Initial})
 		}
 	}
 	return list
@@ -71,10 +76,12 @@ func (p *Program) addStates(module *ir.Module, m *Model, states map[string]strin
 			continue // Options.Outputs leaves it out
 		}
 		if o < 0 {
-			return diag.Inputf("no output %q, which is to be the state's new value; there are %s", out, infoList(p.outputs)).AtTensor(in)
+			return diag.Inputf("no output %q, which is to be the state's new value; there are %s", out, infoList(p.outputs)).
+				AtTensor(in)
 		}
 		if !p.inputs[i].simple() || !p.outputs[o].simple() {
-			return diag.Inputf("%s cannot be a state that becomes %s: only tensors of numbers can", p.inputs[i], p.outputs[o]).AtTensor(in)
+			return diag.Inputf("%s cannot be a state that becomes %s: only tensors of numbers can", p.inputs[i], p.outputs[o]).
+				AtTensor(in)
 		}
 		main := module.Main
 		port, result := p.takes[i].Parts[0], p.gives[o].Parts[0]
@@ -83,7 +90,8 @@ func (p *Program) addStates(module *ir.Module, m *Model, states map[string]strin
 			return diag.Inputf("%s or %s is part of another state already", in, out).AtTensor(in)
 		}
 		if from.Type.String() != to.Type.String() {
-			return diag.Inputf("it is %s, and %s, which is to be its new value, is %s", p.inputs[i], out, p.outputs[o]).AtTensor(in).
+			return diag.Inputf("it is %s, and %s, which is to be its new value, is %s", p.inputs[i], out, p.outputs[o]).
+				AtTensor(in).
 				WithFix("name an output of the same type and shape: a cache in place has all of its length from the beginning")
 		}
 		if from.Bound {
@@ -111,13 +119,15 @@ func (p *Program) narrowCaches(module *ir.Module, names []string, dt DType) (mor
 		for i := range states {
 			more = append(more, freeName(names, names[states[i].Out]+".scale"))
 		}
-		narrowed, why = len(states), "a cache's output is its input with vectors, whole along the last axis, replaced by a scatter"
+		narrowed, why = len(states),
+			"a cache's output is its input with vectors, whole along the last axis, replaced by a scatter"
 	}
 	if err != nil {
 		return nil, err
 	}
 	if narrowed == 0 {
-		return nil, diag.Inputf("no state of f32 is a cache, which is to be stored as %s", dt).WithFix("name the caches in Options.States (--state INPUT=OUTPUT): %s", why)
+		return nil, diag.Inputf("no state of f32 is a cache, which is to be stored as %s", dt).
+			WithFix("name the caches in Options.States (--state INPUT=OUTPUT): %s", why)
 	}
 	p.declareNarrow(body, dt)
 	takes, gives := addedEdges(p.takes, body.Params, inputs), addedEdges(p.gives, body.Results, outputs)
@@ -188,7 +198,8 @@ func (p *Program) setStates() {
 		if !s.InPlace {
 			how = "by a copy at the end"
 		}
-		p.proved = append(p.proved, Condition{"nothing reads " + s.Input + " once " + s.Output + " is written over it", "state, written " + how})
+		p.proved = append(p.proved, Condition{"nothing reads " + s.Input + " once " + s.Output + " is written over it",
+			"state, written " + how})
 	}
 }
 
@@ -196,7 +207,8 @@ func (p *Program) setStates() {
 func (p *Program) maySupply(info Info, g given) error {
 	switch {
 	case info.State != "" && g.owner != updating:
-		return diag.Inputf("it is a state, which the run updates in place to %s, and is given as %s", info.State, ownerWords[g.owner]).AtTensor(info.Name).WithFix("give Update(t): t then holds the new value")
+		return diag.Inputf("it is a state, which the run updates in place to %s, and is given as %s", info.State,
+			ownerWords[g.owner]).AtTensor(info.Name).WithFix("give Update(t): t then holds the new value")
 	case info.State == "" && g.owner == updating:
 		return diag.Inputf("the run does not update it: it is no state").AtTensor(info.Name).WithFix("lend the tensor itself")
 	}
@@ -204,7 +216,8 @@ func (p *Program) maySupply(info Info, g given) error {
 }
 
 // ownerWords say how a tensor is given.
-var ownerWords = map[ownership]string{lending: "a tensor that is lent", donating: "one that is donated", consuming: "one that is consumed", updating: "one to be updated"}
+var ownerWords = map[ownership]string{lending: "a tensor that is lent", donating: "one that is donated",
+	consuming: "one that is consumed", updating: "one to be updated"}
 
 // updates are the ranges of memory that runs are updating, whatever tensors lie there.
 var updates struct {
@@ -221,7 +234,8 @@ func update(data []byte, name string) error {
 	defer updates.Unlock()
 	for _, other := range updates.list {
 		if sharing(data, other) {
-			return diag.Inputf("another run is updating the tensor, or one that shares its memory").AtTensor(name).WithFix("one run at a time updates a state; wait for the other to return")
+			return diag.Inputf("another run is updating the tensor, or one that shares its memory").AtTensor(name).
+				WithFix("one run at a time updates a state; wait for the other to return")
 		}
 	}
 	updates.list = append(updates.list, data)
@@ -248,7 +262,8 @@ func updated(data []byte) {
 // writable refuses memory that may not be written. Nobody else may be updating it.
 func writable(data []byte, name string) error {
 	if !mem.Writable(data) {
-		return diag.Inputf("its memory may not be written: it is mapped read-only").AtTensor(name).WithFix("copy it into a tensor made by weir.New first")
+		return diag.Inputf("its memory may not be written: it is mapped read-only").AtTensor(name).
+			WithFix("copy it into a tensor made by weir.New first")
 	}
 	return nil
 }

@@ -88,7 +88,8 @@ func arguments(p *weir.Program, tensors map[string]*weir.Tensor) weir.Inputs {
 	return in
 }
 
-// sameSteps runs a text with states and one without for so many steps, each on new data, and compares all that they give, bit for bit.
+// sameSteps runs a text with states and one without for so many steps, each on new data, and compares all that they
+// give, bit for bit.
 func sameSteps(t *testing.T, updating, plain *weir.Program, dims weir.Dims, count int, random *rand.Rand) {
 	t.Helper()
 	a, b := tensors(t, updating, dims, random), map[string]*weir.Tensor{}
@@ -150,7 +151,8 @@ func sameSteps(t *testing.T, updating, plain *weir.Program, dims weir.Dims, coun
 	}
 }
 
-// TestStates: a training step that updates its weights in place gives, step after step, the bits that it gives with new weights as outputs.
+// TestStates: a training step that updates its weights in place gives, step after step, the bits that it gives with new
+// weights as outputs.
 func TestStates(t *testing.T) {
 	states, plain := training(t)
 	for _, c := range []struct {
@@ -158,8 +160,10 @@ func TestStates(t *testing.T) {
 		n     int64
 		steps int
 	}{
-		{weir.Options{}, 5, 1000}, {weir.Options{Threads: 1}, 33, 100}, {weir.Options{Target: weir.Portable}, 3, 100}, {weir.Options{Target: weir.Reference}, 2, 5},
-		{weir.Options{}, 0, 2}, {weir.Options{Budget: 95, Threads: 1, Dims: map[string]weir.Range{"n": {Min: 0, Max: 512}}}, 512, 20},
+		{weir.Options{}, 5, 1000}, {weir.Options{Threads: 1}, 33, 100}, {weir.Options{Target: weir.Portable}, 3, 100},
+		{weir.Options{Target: weir.Reference}, 2, 5},
+		{weir.Options{}, 0, 2}, {weir.Options{Budget: 95, Threads: 1, Dims: map[string]weir.Range{"n": {Min: 0, Max: 512}}},
+			512, 20},
 	} {
 		t.Run(fmt.Sprintf("%s %d", c.o.Target, c.n), func(t *testing.T) {
 			o := c.o
@@ -209,7 +213,8 @@ func measured(t *testing.T, p *weir.Program, dims weir.Dims) {
 	}
 }
 
-// TestStateMemory: new values of states are in no term of the certificate, and nothing grows however many steps there are.
+// TestStateMemory: new values of states are in no term of the certificate, and nothing grows however many steps there
+// are.
 func TestStateMemory(t *testing.T) {
 	source, plain := training(t)
 	p, q := compileSource(t, source, weir.Options{Threads: 1}), compileSource(t, plain, weir.Options{Threads: 1})
@@ -217,7 +222,8 @@ func TestStateMemory(t *testing.T) {
 	held := int64(0)
 	for _, s := range p.States() {
 		held += sure(s.Bytes.At(dims))
-		if inPlace := s.Output != "loss"; s.InPlace != inPlace { // others still read the loss when the last one is needed no more
+		// others still read the loss when the last one is needed no more
+		if inPlace := s.Output != "loss"; s.InPlace != inPlace {
 			t.Errorf("%s is updated in place: %v", s.Input, s.InPlace)
 		}
 	}
@@ -306,7 +312,8 @@ func TestStateCall(t *testing.T) {
 		a     weir.Arg
 		words string
 	}{
-		{"w0", x["w0"], "Update(t)"}, {"x", weir.Update(x["x"]), "no state"}, {"u0", x["w0"], "the state w0"}, {"w0", weir.Donate(x["w0"]), "Update(t)"}, {"x", weir.Donate(x["x"]), "Program.Run"},
+		{"w0", x["w0"], "Update(t)"}, {"x", weir.Update(x["x"]), "no state"}, {"u0", x["w0"], "the state w0"},
+		{"w0", weir.Donate(x["w0"]), "Update(t)"}, {"x", weir.Donate(x["x"]), "Program.Run"},
 	} {
 		if err := c.Bind(bad.name, bad.a); err == nil || !strings.Contains(err.Error(), bad.words) {
 			t.Errorf("binding %s: %v", bad.name, err)
@@ -348,7 +355,8 @@ func readOnly(t *testing.T, shape ...int) *weir.Tensor {
 	return x
 }
 
-// TestStateRefusals: what a state may not be given is an error that names it and says what to give, and changes nothing.
+// TestStateRefusals: what a state may not be given is an error that names it and says what to give, and changes
+// nothing.
 func TestStateRefusals(t *testing.T) {
 	source, _ := training(t)
 	p := compileSource(t, source, weir.Options{Calls: 2})
@@ -375,7 +383,8 @@ func TestStateRefusals(t *testing.T) {
 		in := arguments(p, x)
 		in[c.name] = c.a
 		var e *weir.Error
-		if _, err := p.Run(t.Context(), in); !errors.Is(err, c.kind) || !errors.As(err, &e) || !strings.Contains(err.Error(), c.words) || e.Tensor != c.name {
+		if _, err := p.Run(t.Context(), in); !errors.Is(err, c.kind) || !errors.As(err, &e) ||
+			!strings.Contains(err.Error(), c.words) || e.Tensor != c.name {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
@@ -439,7 +448,8 @@ func TestStateTwice(t *testing.T) {
 	r.Close()
 }
 
-// TestStateStopped stops a step everywhere: the error says which states it had begun to update, and the others have their old values.
+// TestStateStopped stops a step everywhere: the error says which states it had begun to update, and the others have
+// their old values.
 func TestStateStopped(t *testing.T) {
 	source, _ := training(t)
 	p := compileSource(t, source, weir.Options{Threads: 1})
@@ -470,7 +480,8 @@ func TestStateStopped(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name := range x {
-			if begun := slices.Contains(torn.States, name); !begun && !bytes.Equal(before[name], x[name].Bytes()) || begun && !strings.Contains(err.Error(), name) {
+			if begun := slices.Contains(torn.States, name); !begun && !bytes.Equal(before[name], x[name].Bytes()) ||
+				begun && !strings.Contains(err.Error(), name) {
 				t.Errorf("stopped after %d: %s, begun %v, has another value: %v", after, name, begun, err)
 			}
 		}
@@ -480,7 +491,8 @@ func TestStateStopped(t *testing.T) {
 	}
 }
 
-// TestStateFaults has the system refuse each thing that a first run takes: the states are as they were, and the same run works then.
+// TestStateFaults has the system refuse each thing that a first run takes: the states are as they were, and the same
+// run works then.
 func TestStateFaults(t *testing.T) {
 	source, _ := training(t)
 	refused := 0
@@ -536,13 +548,15 @@ func TestStateArtefact(t *testing.T) {
 			t.Errorf("%s in the artefact, %s in its program, %s before", info, again.Inputs()[i], p.Inputs()[i])
 		}
 	}
-	if a, b := fmt.Sprint(again.States()), fmt.Sprint(p.States()); a != b || again.Memory().Formula(1).String() != p.Memory().Formula(1).String() {
+	if a, b := fmt.Sprint(again.States()), fmt.Sprint(p.States()); a != b ||
+		again.Memory().Formula(1).String() != p.Memory().Formula(1).String() {
 		t.Errorf("%s with %s, before %s with %s", a, again.Memory().Formula(1), b, p.Memory().Formula(1))
 	}
 	sameSteps(t, again, q, weir.Dims{"n": 5}, 10, rand.New(rand.NewPCG(1, 2)))
 }
 
-// TestStateDebug runs other tests of states with every operand in memory of its own, and what is released filled: states stay the caller's memory.
+// TestStateDebug runs other tests of states with every operand in memory of its own, and what is released filled:
+// states stay the caller's memory.
 func TestStateDebug(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestState(Artefact|Stopped|Twice|Outputs)$", "-test.v")
 	cmd.Env = append(os.Environ(), "WEIR_DEBUG=guard,poison", "WEIR_MAP=off")
@@ -570,7 +584,8 @@ func TestStateOutputs(t *testing.T) {
 	}
 }
 
-// randomStates is a text of random operators on matrices, some of whose inputs are states: of any results, computed of old values and new ones in any order.
+// randomStates is a text of random operators on matrices, some of whose inputs are states: of any results, computed of
+// old values and new ones in any order.
 func randomStates(random *rand.Rand) string {
 	var b strings.Builder
 	inputs := 2 + random.IntN(4)
@@ -585,15 +600,18 @@ func randomStates(random *rand.Rand) string {
 		name := fmt.Sprintf("%%v%d", i)
 		switch random.IntN(7) {
 		case 0:
-			fmt.Fprintf(&body, "    %s: f32[n, n] = matmul(%s, %s) {transpose_a = bool false, transpose_b = bool true}\n", name, pick(), pick())
+			fmt.Fprintf(&body, "    %s: f32[n, n] = matmul(%s, %s) {transpose_a = bool false, transpose_b = bool true}\n", name,
+				pick(), pick())
 		case 1:
 			fmt.Fprintf(&body, "    %s: f32[n, n] = transpose(%s) {perm = ints [1, 0]}\n", name, pick())
 		case 2:
 			fmt.Fprintf(&body, "    %s: f32[n, n] = tanh(%s)\n", name, pick())
 		case 3:
-			fmt.Fprintf(&body, "    %s: f32[n, n] = if(%%flag) region () { %%a%d: f32[n, n] = neg(%s) return %%a%d } region () { return %s }\n", name, i, pick(), i, pick())
+			fmt.Fprintf(&body, "    %s: f32[n, n] = if(%%flag) region () { %%a%d: f32[n, n] = neg(%s) return %%a%d } region "+
+				"() { return %s }\n", name, i, pick(), i, pick())
 		default:
-			fmt.Fprintf(&body, "    %s: f32[n, n] = %s(%s, %s)\n", name, []string{"add", "sub", "mul"}[random.IntN(3)], pick(), pick())
+			fmt.Fprintf(&body, "    %s: f32[n, n] = %s(%s, %s)\n", name, []string{"add", "sub", "mul"}[random.IntN(3)], pick(),
+				pick())
 		}
 		values = append(values, name)
 	}

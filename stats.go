@@ -18,10 +18,12 @@ type Stats struct {
 	Errors int64 // runs that returned an error, whether or not they had begun
 	Waits  int64 // runs that found all calls taken, and what they waited altogether
 	Waited time.Duration
-	Busy   time.Duration // of all runs, the time between their beginning and end: over the time that has passed it is how many ran at once
-	Active int           // calls that are running, bound to a Call, or have results that are not closed
-	Calls  int           // the most that Active may be
-	Bytes  int64         // held now: weights, code, and the calls' arenas, outputs and scratch, with those that idle calls keep
+	// of all runs, the time between their beginning and end: over the time that has passed it is how many ran at once
+	Busy   time.Duration
+	Active int // calls that are running, bound to a Call, or have results that are not closed
+	Calls  int // the most that Active may be
+	// held now: weights, code, and the calls' arenas, outputs and scratch, with those that idle calls keep
+	Bytes int64
 }
 
 // counts are Stats while they are counted.
@@ -47,15 +49,17 @@ func (c *counts) waited(begin time.Time) {
 
 // Stats returns the program's counters. Any goroutine may ask, at any time.
 func (p *Program) Stats() Stats {
-	s := Stats{Runs: p.counts.runs.Load(), Errors: p.counts.errors.Load(), Waits: p.counts.waits.Load(), Waited: time.Duration(p.counts.waiting.Load()),
-		Busy: time.Duration(p.counts.running.Load()), Active: len(p.slots), Calls: cap(p.slots)}
+	s := Stats{Runs: p.counts.runs.Load(), Errors: p.counts.errors.Load(), Waits: p.counts.waits.Load(),
+		Waited: time.Duration(p.counts.waiting.Load()),
+		Busy:   time.Duration(p.counts.running.Load()), Active: len(p.slots), Calls: cap(p.slots)}
 	for _, h := range p.holdings() {
 		s.Bytes += h.Bytes
 	}
 	return s
 }
 
-// holdings are what the program holds: the blocks of its calls as the ledger has them, and what all calls share as the certificate counts it. Nothing once it is closed.
+// holdings are what the program holds: the blocks of its calls as the ledger has them, and what all calls share as the
+// certificate counts it. Nothing once it is closed.
 func (p *Program) holdings() []mem.Holding {
 	_, err := p.enter()
 	if err != nil {
@@ -77,15 +81,17 @@ func (p *Program) holdings() []mem.Holding {
 	return list
 }
 
-// WriteHeapProfile writes what the program holds outside Go's heap, by the line of the user's that it is held for, in the format of `go tool pprof`: its weights and code under the line
-// that compiled it, the arenas, outputs and scratch of its calls under the line whose run first took them. Values are inuse_objects and inuse_space; the labels kind
-// (as in the certificate's sum) and tensor tell blocks of one line apart: `go tool pprof -tagfocus kind=arena`.
+// WriteHeapProfile writes what the program holds outside Go's heap, by the line of the user's that it is held for, in
+// the format of `go tool pprof`: its weights and code under the line that compiled it, the arenas, outputs and scratch
+// of its calls under the line whose run first took them. Values are inuse_objects and inuse_space; the labels kind (as
+// in the certificate's sum) and tensor tell blocks of one line apart: `go tool pprof -tagfocus kind=arena`.
 func (p *Program) WriteHeapProfile(w io.Writer) (err error) {
 	defer diag.Recover(&err, "writing a memory profile")
 	return writeHeapProfile(w, p.holdings())
 }
 
-// WriteHeapProfile writes what the whole process holds through this package outside Go's heap, as Program.WriteHeapProfile does for one program: all programs, tensors of New, and files that are mapped.
+// WriteHeapProfile writes what the whole process holds through this package outside Go's heap, as
+// Program.WriteHeapProfile does for one program: all programs, tensors of New, and files that are mapped.
 func WriteHeapProfile(w io.Writer) (err error) {
 	defer diag.Recover(&err, "writing a memory profile")
 	return writeHeapProfile(w, mem.Holdings(nil))
@@ -104,7 +110,8 @@ func writeHeapProfile(w io.Writer, list []mem.Holding) error {
 		}
 		samples = append(samples, s)
 	}
-	err := pprof.Write(w, []pprof.Type{{Name: "inuse_objects", Unit: "count"}, {Name: "inuse_space", Unit: "bytes"}}, samples)
+	err := pprof.Write(w, []pprof.Type{{Name: "inuse_objects", Unit: "count"}, {Name: "inuse_space", Unit: "bytes"}},
+		samples)
 	if err != nil {
 		return fmt.Errorf("the memory profile: %w", err)
 	}

@@ -61,7 +61,8 @@ func TestStats(t *testing.T) {
 
 // holdHere takes memory on lines of its own, for the profile to name.
 func holdHere(t *testing.T) (p *weir.Program, release func()) {
-	p, _ = planOf(t, "examples/digits/data/digits.onnx", weir.Dims{"batch": 64}, weir.Options{Threads: 1, Target: weir.Portable})
+	p, _ = planOf(t, "examples/digits/data/digits.onnx", weir.Dims{"batch": 64},
+		weir.Options{Threads: 1, Target: weir.Portable})
 	x, err := weir.New(weir.F32, 64, 1, 8, 8)
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +107,8 @@ func TestHeapProfile(t *testing.T) {
 		t.Fatal(err)
 	}
 	top := strings.Join(strings.Fields(tool(own, "-top", "-unit=B", "-lines")), " ")
-	for _, want := range []string{fmt.Sprintf("100%% of %dB total", peak), fmt.Sprintf(" %dB ", peak-weights), "weir_test.holdHere", "stats_test.go:", fmt.Sprintf(" %dB ", weights), "weir_test.planOf"} {
+	for _, want := range []string{fmt.Sprintf("100%% of %dB total", peak), fmt.Sprintf(" %dB ", peak-weights),
+		"weir_test.holdHere", "stats_test.go:", fmt.Sprintf(" %dB ", weights), "weir_test.planOf"} {
 		if !strings.Contains(top, want) {
 			t.Errorf("no %q in %s", want, top)
 		}

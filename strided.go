@@ -55,7 +55,8 @@ func (p *Program) lie(args *packing, e edge, g given) error {
 		return diag.Inputf("%s is given, %s is expected", l, info)
 	}
 	if g.owner != lending && g.owner != updating {
-		return diag.Unsupportedf("a tensor that is %s, for an input that lies otherwise", partWords[g.owner]).WithFix("lend it")
+		return diag.Unsupportedf("a tensor that is %s, for an input that lies otherwise", partWords[g.owner]).
+			WithFix("lend it")
 	}
 	order, err := info.Layout.axes(len(info.Shape))
 	if err != nil {
@@ -63,7 +64,8 @@ func (p *Program) lie(args *packing, e edge, g given) error {
 	}
 	for _, a := range order {
 		if a.Once && l.Shape[a.Axis] > 1 && (l.Steps == nil || l.Steps[a.Axis] != 0) && !l.Empty() {
-			return diag.Inputf("%s does not repeat along axis %d, as its layout %s says", l, a.Axis, info.Layout).WithFix("give memory with a stride of 0")
+			return diag.Inputf("%s does not repeat along axis %d, as its layout %s says", l, a.Axis, info.Layout).
+				WithFix("give memory with a stride of 0")
 		}
 	}
 	port := e.Parts[0]

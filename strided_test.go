@@ -92,8 +92,8 @@ var stridesOfTests = []struct {
 }
 
 // TestStrided runs programs on memory with every kind of strides, declared and not: the results are those of a copy in
-// row-major order to the bit; what is declared is read in place, and what is not is one copy of the bytes that Copies says,
-// which is given back.
+// row-major order to the bit; what is declared is read in place, and what is not is one copy of the bytes that Copies
+// says, which is given back.
 func TestStrided(t *testing.T) {
 	for _, target := range []weir.Target{weir.CPU, weir.Portable, weir.Reference} {
 		plain := compiledWith(t, stridedText, weir.Options{Target: target})
@@ -193,7 +193,8 @@ func runAll(t *testing.T, p *weir.Program, in weir.Inputs) (all []float32) {
 // count it, and that nothing is left of a run that is refused.
 func TestStridedCopies(t *testing.T) {
 	text := strings.Replace(stridedText, "[0, 64]", "[0, 100000]", 1)
-	plain, turned := compiledWith(t, text, weir.Options{}), compiledWith(t, text, weir.Options{Layouts: map[string]weir.Layout{"x": "0,2,1"}})
+	plain, turned := compiledWith(t, text, weir.Options{}),
+		compiledWith(t, text, weir.Options{Layouts: map[string]weir.Layout{"x": "0,2,1"}})
 	memory, at, _ := spread([]int{100000, 3, 4}, []int{12, 1, 3})
 	x, err := weir.Strided(weir.F32, unsafe.Pointer(&memory[at]), []int{100000, 3, 4}, []int{12, 1, 3})
 	if err != nil {
@@ -257,14 +258,17 @@ func TestLaid(t *testing.T) {
 		copied        bool
 	}{
 		{"%y", "%y: f32[64, 256] = softmax(%x) {axis = int 1}", false},
-		{"%y", "%y: f32[64, 3], %i: i64[64, 3], %c: i64[512] = topk(%x) {k = sym 3, axis = int 1, largest = bool true}", true},
+		{"%y", "%y: f32[64, 3], %i: i64[64, 3], %c: i64[512] = topk(%x) {k = sym 3, axis = int 1, largest = bool true}",
+			true},
 	} {
-		text := fmt.Sprintf("weir 1\nir @laid {\n  main @main(%%x: f32[64, 256]) {\n    %s\n    return %s\n  }\n}\n", c.node, c.results)
+		text := fmt.Sprintf("weir 1\nir @laid {\n  main @main(%%x: f32[64, 256]) {\n    %s\n    return %s\n  }\n}\n", c.node,
+			c.results)
 		p := compiledWith(t, text, weir.Options{Layouts: map[string]weir.Layout{"x": "1,0"}})
 		arena, err := p.Memory().Arena.At(nil)
 		laid := p.Laid()
 		bytes, err2 := laid[0].Bytes.At(nil)
-		if err != nil || err2 != nil || len(laid) != 1 || laid[0].Copied != c.copied || bytes != 4*64*256 || c.copied != (arena >= bytes) {
+		if err != nil || err2 != nil || len(laid) != 1 || laid[0].Copied != c.copied || bytes != 4*64*256 ||
+			c.copied != (arena >= bytes) {
 			t.Errorf("%s: %v, an arena of %d, %v, %v", c.node, laid, arena, err, err2)
 		}
 	}
@@ -290,11 +294,13 @@ func mappedNow() int64 {
 // TestStridedTypes reads a transposed matrix of every element type, at every alignment, in place and by a copy.
 func TestStridedTypes(t *testing.T) {
 	for dt := weir.Bool; dt < weir.C128; dt++ { // no kernel moves c128
-		text := fmt.Sprintf("weir 1\nir @turned {\n  main @main(%%x: %[1]s[3, 5]) {\n    %%y: %[1]s[5, 3] = transpose(%%x) {perm = ints [1, 0]}\n    return %%y\n  }\n}\n", dt)
+		text := fmt.Sprintf("weir 1\nir @turned {\n  main @main(%%x: %[1]s[3, 5]) {\n    %%y: %[1]s[5, 3] = transpose(%%x) "+
+			"{perm = ints [1, 0]}\n    return %%y\n  }\n}\n", dt)
 		if dt.IsSubByte() {
 			refuses(t, dt.String(), text, weir.Options{Layouts: map[string]weir.Layout{"x": "1,0"}}, weir.ErrUnsupported)
 			data := make([]byte, 64)
-			if _, err := weir.Strided(dt, unsafe.Pointer(&data[0]), []int{3, 5}, []int{1, 3}); !errors.Is(err, weir.ErrUnsupported) {
+			if _, err := weir.Strided(dt, unsafe.Pointer(&data[0]), []int{3, 5}, []int{1, 3}); !errors.Is(err,
+				weir.ErrUnsupported) {
 				t.Errorf("%s with strides: %v", dt, err)
 			}
 			continue
@@ -350,7 +356,8 @@ func TestStridedRefused(t *testing.T) {
 	if _, err := weir.Strided(weir.StringType, at, []int{1}, nil); !errors.Is(err, weir.ErrUnsupported) {
 		t.Errorf("strings: %v", err)
 	}
-	for _, layout := range []weir.Layout{"0", "0,1", "0,1,1", "0,1,3", "0,1,-2", "0,1,2-*", "a,b,c", "0,1,2,", "0,,1", "99999999999999999999,0,1"} {
+	for _, layout := range []weir.Layout{"0", "0,1", "0,1,1", "0,1,3", "0,1,-2", "0,1,2-*", "a,b,c", "0,1,2,", "0,,1",
+		"99999999999999999999,0,1"} {
 		refuses(t, string(layout), stridedText, weir.Options{Layouts: map[string]weir.Layout{"x": layout}}, weir.ErrInput)
 	}
 	refuses(t, "no input", stridedText, weir.Options{Layouts: map[string]weir.Layout{"z": "0"}}, weir.ErrInput)
@@ -375,7 +382,8 @@ func TestStridedRefused(t *testing.T) {
 		}
 		runAll(t, p, weir.Inputs{"x": x, "y": y})
 	}
-	if _, err := p.Memory().Peak(1, weir.Dims{"n": 2, "nothing": 3}); !errors.Is(err, weir.ErrInput) || !strings.Contains(err.Error(), "its dimensions are n") {
+	if _, err := p.Memory().Peak(1, weir.Dims{"n": 2, "nothing": 3}); !errors.Is(err, weir.ErrInput) ||
+		!strings.Contains(err.Error(), "its dimensions are n") {
 		t.Errorf("a dimension that is none: %v", err)
 	}
 }
@@ -398,7 +406,8 @@ func TestLayoutArtefact(t *testing.T) {
 	if a, b := runAll(t, p, in), runAll(t, back, in); !slices.Equal(a, b) {
 		t.Errorf("%v, not %v", b, a)
 	}
-	refuses(t, "another layout", file.String(), weir.Options{Layouts: map[string]weir.Layout{"x": "0,2,1"}}, weir.ErrUnsupported)
+	refuses(t, "another layout", file.String(), weir.Options{Layouts: map[string]weir.Layout{"x": "0,2,1"}},
+		weir.ErrUnsupported)
 	if d, err := p.Compare(t.Context(), in, 1e-5, 1e-5); err != nil || d != nil {
 		t.Errorf("compared: %v, %v", d, err)
 	}

@@ -29,15 +29,16 @@ import (
 type swept struct {
 	name    string // of testdata/onnx, or of what write makes
 	options weir.Options
-	write   func(t *testing.T, path string) // makes the file, where it is none of testdata
+	write   func(t *testing.T, path string) // makes the file, if it is none of testdata
 	inputs  func(t *testing.T, m *weir.Model) weir.Inputs
 	compare bool    // it is compared with the reference too, which takes but a moment
 	budget  float64 // where not 0, how far between the smallest budget that works and the unconstrained peak
 	tune    bool    // it is tuned too: there is something to choose, and compiling it takes a moment
 }
 
-// sweptModels cover what takes memory in ways of its own: files beside the model, weights that are copied, packed, computed, paged; loops and branches; sizes that data
-// decide, bounded and not; texts and sequences; what a budget makes a program do; artefacts and text.
+// sweptModels cover what takes memory in ways of its own: files beside the model, weights that are copied, packed,
+// computed, paged; loops and branches; sizes that data decide, bounded and not; texts and sequences; what a budget
+// makes a program do; artefacts and text.
 var sweptModels = []swept{
 	{name: "digits", write: copyOf("examples/digits/data/digits.onnx"), inputs: drawn(2)},
 	{name: "artefact", write: writeArtefact, inputs: drawn(2)},
@@ -76,7 +77,8 @@ type stand struct {
 	compare bool
 	bytes   bool // it can be loaded from bytes: else the model keeps files open, once it has read them, until it is closed
 
-	shared *weir.Program // what calls that leave it as it is have in common; poisoning has it keep no memory of one for the next
+	// what calls that leave it as it is have in common; poisoning has it keep no memory of one for the next
+	shared *weir.Program
 
 	model   *weir.Model
 	program *weir.Program
@@ -155,7 +157,7 @@ func allContents(t *testing.T, p *weir.Program, r *weir.Results) (list []string)
 // apiCall is a call of the API, and the one that must come before it.
 type apiCall struct {
 	name   string
-	covers string // what of the API it calls, as sweptAPI lists it, where that is not its name
+	covers string // what of the API it calls, as sweptAPI lists it, if that is not its name
 	after  string
 	once   bool // it is the same for every model
 	ends   bool // it heeds a context
@@ -190,7 +192,9 @@ var apiCalls = []apiCall{
 		s.program, err = weir.Compile(ctx, s.model, s.options)
 		return err
 	}},
-	{name: "Compile from readers", covers: "Compile", after: "LoadFS of readers", cannot: func(s *stand) bool { return s.bytes }, do: func(s *stand, ctx context.Context) (err error) {
+	{name: "Compile from readers", covers: "Compile", after: "LoadFS of readers", cannot: func(s *stand) bool {
+		return s.bytes
+	}, do: func(s *stand, ctx context.Context) (err error) {
 		s.program, err = weir.Compile(ctx, s.model, s.options)
 		return err
 	}},
@@ -201,35 +205,42 @@ var apiCalls = []apiCall{
 		}
 		return err
 	}},
-	{name: "Run", covers: "Program.Run", after: "Compile", ends: true, keeps: true, do: func(s *stand, ctx context.Context) (err error) {
-		s.results, err = s.program.Run(ctx, s.in)
-		return err
+	{name: "Run", covers: "Program.Run", after: "Compile", ends: true, keeps: true,
+		do: func(s *stand, ctx context.Context) (err error) {
+			s.results, err = s.program.Run(ctx, s.in)
+			return err
+		}},
+	{name: "Run, consuming", covers: "Consume", after: "Compile", ends: true, keeps: true, cannot: composite,
+		do: func(s *stand, ctx context.Context) error {
+			return s.runParting(ctx, func(_ string, x *weir.Tensor) weir.Arg { return weir.Consume(x) })
+		}},
+	{name: "Run, donating", covers: "Donate", after: "Compile", ends: true, keeps: true, cannot: givesNothing,
+		do: func(s *stand, ctx context.Context) error {
+			donated := donatable(s.program)
+			return s.runParting(ctx, func(name string, x *weir.Tensor) weir.Arg {
+				if slices.Contains(donated, name) {
+					return weir.Donate(x)
+				}
+				return x
+			})
+		}},
+	{name: "Results.Detach", after: "Run", keeps: true, do: func(s *stand, _ context.Context) error {
+		return s.results.Detach()
 	}},
-	{name: "Run, consuming", covers: "Consume", after: "Compile", ends: true, keeps: true, cannot: composite, do: func(s *stand, ctx context.Context) error {
-		return s.runParting(ctx, func(_ string, x *weir.Tensor) weir.Arg { return weir.Consume(x) })
-	}},
-	{name: "Run, donating", covers: "Donate", after: "Compile", ends: true, keeps: true, cannot: givesNothing, do: func(s *stand, ctx context.Context) error {
-		donated := donatable(s.program)
-		return s.runParting(ctx, func(name string, x *weir.Tensor) weir.Arg {
-			if slices.Contains(donated, name) {
-				return weir.Donate(x)
-			}
-			return x
-		})
-	}},
-	{name: "Results.Detach", after: "Run", keeps: true, do: func(s *stand, _ context.Context) error { return s.results.Detach() }},
 	{name: "Results.Close", after: "Run", keeps: true, do: func(s *stand, _ context.Context) error {
 		defer func() { s.results = nil }()
 		return s.results.Close()
 	}},
-	{name: "Measure", covers: "Program.Measure", after: "Compile", ends: true, do: func(s *stand, ctx context.Context) error {
-		_, err := s.program.Measure(ctx, s.in)
-		return err
-	}},
-	{name: "Profile", covers: "Program.Profile", after: "Compile", ends: true, keeps: true, do: func(s *stand, ctx context.Context) error {
-		_, err := s.program.Profile(ctx, s.in, 1)
-		return err
-	}},
+	{name: "Measure", covers: "Program.Measure", after: "Compile", ends: true,
+		do: func(s *stand, ctx context.Context) error {
+			_, err := s.program.Measure(ctx, s.in)
+			return err
+		}},
+	{name: "Profile", covers: "Program.Profile", after: "Compile", ends: true, keeps: true,
+		do: func(s *stand, ctx context.Context) error {
+			_, err := s.program.Profile(ctx, s.in, 1)
+			return err
+		}},
 	{name: "Plan", covers: "Program.Plan", after: "Compile", do: func(s *stand, _ context.Context) error {
 		d, err := s.seen()
 		if err == nil {
@@ -237,20 +248,22 @@ var apiCalls = []apiCall{
 		}
 		return err
 	}},
-	{name: "Observe", covers: "Program.Observe", after: "Compile", ends: true, do: func(s *stand, ctx context.Context) error {
-		plan, err := s.program.Observe(ctx, s.in)
-		if err == nil && !plan.Actual.Equal {
-			err = fmt.Errorf("the run was not as planned: %+v", plan.Actual)
-		}
-		return err
-	}},
-	{name: "NewCall", covers: "Program.NewCall Program.Bind", after: "Compile", cannot: composite, do: func(s *stand, _ context.Context) error {
-		d, err := s.program.Bind(s.in)
-		if err == nil {
-			s.call, err = s.program.NewCall(d)
-		}
-		return err
-	}},
+	{name: "Observe", covers: "Program.Observe", after: "Compile", ends: true,
+		do: func(s *stand, ctx context.Context) error {
+			plan, err := s.program.Observe(ctx, s.in)
+			if err == nil && !plan.Actual.Equal {
+				err = fmt.Errorf("the run was not as planned: %+v", plan.Actual)
+			}
+			return err
+		}},
+	{name: "NewCall", covers: "Program.NewCall Program.Bind", after: "Compile", cannot: composite,
+		do: func(s *stand, _ context.Context) error {
+			d, err := s.program.Bind(s.in)
+			if err == nil {
+				s.call, err = s.program.NewCall(d)
+			}
+			return err
+		}},
 	{name: "Call.Input", after: "NewCall", cannot: composite, keeps: true, do: func(s *stand, _ context.Context) error {
 		for _, info := range s.program.Inputs() {
 			x := s.call.Input(info.Name)
@@ -267,41 +280,46 @@ var apiCalls = []apiCall{
 		}
 		return nil
 	}},
-	{name: "Call.Run", covers: "Call.Run Call.Output", after: "Call.Input", ends: true, cannot: composite, keeps: true, do: func(s *stand, ctx context.Context) error {
-		err := s.call.Run(ctx)
-		s.ran = err == nil
-		return err
-	}},
-	{name: "Call.Bind and Run", covers: "Call.Bind Call.Run", after: "NewCall", ends: true, cannot: composite, keeps: true, do: func(s *stand, ctx context.Context) error {
-		for name, x := range s.in {
-			if err := s.call.Bind(name, x); err != nil {
-				return err
+	{name: "Call.Run", covers: "Call.Run Call.Output", after: "Call.Input", ends: true, cannot: composite, keeps: true,
+		do: func(s *stand, ctx context.Context) error {
+			err := s.call.Run(ctx)
+			s.ran = err == nil
+			return err
+		}},
+	{name: "Call.Bind and Run", covers: "Call.Bind Call.Run", after: "NewCall", ends: true, cannot: composite, keeps: true,
+		do: func(s *stand, ctx context.Context) error {
+			for name, x := range s.in {
+				if err := s.call.Bind(name, x); err != nil {
+					return err
+				}
 			}
-		}
-		err := s.call.Run(ctx)
-		s.ran = err == nil
-		return err
-	}},
-	{name: "Call.Bind of outputs", covers: "Call.Bind", after: "NewCall", ends: true, cannot: notToBind, keeps: true, do: func(s *stand, ctx context.Context) error {
-		for i, info := range s.program.Outputs() {
-			x, err := s.new(info.DType, s.shapes[i])
-			if err == nil {
-				err = s.call.Bind(info.Name, x)
+			err := s.call.Run(ctx)
+			s.ran = err == nil
+			return err
+		}},
+	{name: "Call.Bind of outputs", covers: "Call.Bind", after: "NewCall", ends: true, cannot: notToBind, keeps: true,
+		do: func(s *stand, ctx context.Context) error {
+			for i, info := range s.program.Outputs() {
+				x, err := s.new(info.DType, s.shapes[i])
+				if err == nil {
+					err = s.call.Bind(info.Name, x)
+				}
+				if err != nil {
+					return err
+				}
 			}
-			if err != nil {
-				return err
+			for name, x := range s.in {
+				if err := s.call.Bind(name, x); err != nil {
+					return err
+				}
 			}
-		}
-		for name, x := range s.in {
-			if err := s.call.Bind(name, x); err != nil {
-				return err
-			}
-		}
-		err := s.call.Run(ctx)
-		s.ran = err == nil
-		return err
-	}},
-	{name: "Compare", covers: "Model.Compare Program.Compare", after: "Load", ends: true, cannot: func(s *stand) bool { return !s.compare }, do: func(s *stand, ctx context.Context) error {
+			err := s.call.Run(ctx)
+			s.ran = err == nil
+			return err
+		}},
+	{name: "Compare", covers: "Model.Compare Program.Compare", after: "Load", ends: true, cannot: func(s *stand) bool {
+		return !s.compare
+	}, do: func(s *stand, ctx context.Context) error {
 		d, err := s.model.Compare(ctx, s.in, 1e-3, 1e-3)
 		if d != nil {
 			return errors.New(d.String())
@@ -311,13 +329,15 @@ var apiCalls = []apiCall{
 		}
 		return err
 	}},
-	{name: "WriteHeapProfile", covers: "Program.WriteHeapProfile WriteHeapProfile", after: "Run", do: func(s *stand, _ context.Context) error {
-		if err := s.program.WriteHeapProfile(refusing{}); err != nil {
-			return err
-		}
-		return weir.WriteHeapProfile(refusing{})
-	}},
-	{name: "Copy", covers: "Copy View Results.All Results.At Results.Get Results.Sequence Tensor.Bytes Tensor.DType Tensor.Len Tensor.Shape Tensor.String", after: "Run", do: func(s *stand, _ context.Context) error {
+	{name: "WriteHeapProfile", covers: "Program.WriteHeapProfile WriteHeapProfile", after: "Run",
+		do: func(s *stand, _ context.Context) error {
+			if err := s.program.WriteHeapProfile(refusing{}); err != nil {
+				return err
+			}
+			return weir.WriteHeapProfile(refusing{})
+		}},
+	{name: "Copy", covers: "Copy View Results.All Results.At Results.Get Results.Sequence Tensor.Bytes Tensor.DType " +
+		"Tensor.Len Tensor.Shape Tensor.String", after: "Run", do: func(s *stand, _ context.Context) error {
 		_ = allContents(s.t, s.program, s.results)
 		return nil
 	}},
@@ -341,40 +361,49 @@ var apiCalls = []apiCall{
 		defer func() { s.model = nil }()
 		return s.model.Close()
 	}},
-	{name: "Trim and SetLimit", covers: "SizeClasses Trim SetLimit Usage", once: true, do: func(s *stand, _ context.Context) error {
-		weir.Trim()
-		_ = weir.SizeClasses()
-		before := weir.SetLimit(weir.Usage().Current + 1<<40)
-		weir.SetLimit(before)
-		return nil
-	}},
-	{name: "HostProcessor", once: true, spares: true, do: func(s *stand, _ context.Context) error { // it tries whether machine code is allowed
+	{name: "Trim and SetLimit", covers: "SizeClasses Trim SetLimit Usage", once: true,
+		do: func(s *stand, _ context.Context) error {
+			weir.Trim()
+			_ = weir.SizeClasses()
+			before := weir.SetLimit(weir.Usage().Current + 1<<40)
+			weir.SetLimit(before)
+			return nil
+		}},
+	// it tries whether machine code is allowed
+	{name: "HostProcessor", once: true, spares: true, do: func(s *stand, _ context.Context) error {
 		_ = weir.HostProcessor()
 		return nil
 	}},
-	{name: "Compile, tuning", covers: "Compile", after: "Load", ends: true, spares: true, cannot: func(s *stand) bool { return !s.tune }, do: func(s *stand, ctx context.Context) (err error) {
+	{name: "Compile, tuning", covers: "Compile", after: "Load", ends: true, spares: true, cannot: func(s *stand) bool {
+		return !s.tune
+	}, do: func(s *stand, ctx context.Context) (err error) {
 		o := s.options
 		o.Tune = true
 		s.program, err = weir.Compile(ctx, s.model, o)
 		return err
 	}},
-	{name: "telling of a model", covers: "Model.Describe Model.Inputs Model.Metadata Model.Outputs Extent.String Info.String", after: "Load", do: func(s *stand, _ context.Context) error {
+	{name: "telling of a model", covers: "Model.Describe Model.Inputs Model.Metadata Model.Outputs Extent.String " +
+		"Info.String", after: "Load", do: func(s *stand, _ context.Context) error {
 		_, _ = s.model.Describe(), s.model.Metadata()
 		for _, info := range slices.Concat(s.model.Inputs(), s.model.Outputs()) {
 			_ = info.String()
 		}
 		return nil
 	}},
-	{name: "telling", covers: "Foreign FromSlice Scalar Memory.Donating Memory.Formula Memory.Binding Memory.LargestStep Memory.Max Memory.Peak Memory.PeakAt Memory.String " +
-		"Program.Bind Program.CPU Program.Decided Program.Dims Program.Inputs Program.ValueRange Program.Memory Program.Operations Program.Outputs " +
-		"Program.Proved Program.Requires Program.Savings Program.Stats Program.Target Program.Tuned Saving.String Sequence Size.At Size.Dims Size.Max Size.String",
+	{name: "telling", covers: "Foreign FromSlice Scalar Memory.Donating Memory.Formula Memory.Binding " +
+		"Memory.LargestStep Memory.Max Memory.Peak Memory.PeakAt Memory.String " +
+		"Program.Bind Program.CPU Program.Decided Program.Dims Program.Inputs Program.ValueRange Program.Memory " +
+		"Program.Operations Program.Outputs " +
+		"Program.Proved Program.Requires Program.Savings Program.Stats Program.Target Program.Tuned Saving.String Sequence " +
+		"Size.At Size.Dims Size.Max Size.String",
 		after: "Run", do: (*stand).tell},
 }
 
 // tell calls what only tells something. What it takes is Go's.
 func (s *stand) tell(context.Context) error {
 	p := s.program
-	_, _, _, _, _, _, _, _ = p.CPU(), p.Decided(), p.Dims(), p.Operations(), p.Proved(), p.Requires(), p.Tuned(), p.Target()
+	_, _, _, _, _, _, _, _ = p.CPU(), p.Decided(), p.Dims(), p.Operations(), p.Proved(), p.Requires(), p.Tuned(),
+		p.Target()
 	for _, saving := range p.Savings() {
 		_ = saving.String()
 	}
@@ -457,7 +486,8 @@ var notSwept = map[string]string{
 // TestSweptAPI holds the list of swept calls against api.txt: every function of the package is swept, or says why not.
 func TestSweptAPI(t *testing.T) {
 	document, err := os.ReadFile("docs/robustness.md")
-	if says := fmt.Sprintf("| %d models and every function", len(sweptModels)); err != nil || !strings.Contains(string(document), says) {
+	if says := fmt.Sprintf("| %d models and every function", len(sweptModels)); err != nil ||
+		!strings.Contains(string(document), says) {
 		t.Errorf("docs/robustness.md lacks %q, %v", says, err)
 	}
 	text, err := os.ReadFile("api.txt")
@@ -609,7 +639,8 @@ func holds() held {
 
 // prepare makes a stand for a model: its file, its options, its inputs, and what it computes.
 func (w *swept) prepare(t *testing.T) *stand {
-	s := &stand{t: t, path: filepath.Join("testdata/onnx", w.name, "model.onnx"), options: w.options, tune: w.tune, compare: w.compare}
+	s := &stand{t: t, path: filepath.Join("testdata/onnx", w.name, "model.onnx"), options: w.options, tune: w.tune,
+		compare: w.compare}
 	if w.write != nil {
 		s.path = filepath.Join(t.TempDir(), w.name)
 		w.write(t, s.path)
@@ -669,8 +700,8 @@ func (w *swept) prepare(t *testing.T) *stand {
 	return s
 }
 
-// TestFaultSweep refuses the first, the second, … taking of every call of the API alone, and some with all that come after them. The call returns a typed error, nothing leaks,
-// and the same call then does what it should.
+// TestFaultSweep refuses the first, the second, … taking of every call of the API alone, and some with all that come
+// after them. The call returns a typed error, nothing leaks, and the same call then does what it should.
 func TestFaultSweep(t *testing.T) {
 	if !under(t, "poison") {
 		return
@@ -706,7 +737,8 @@ func TestFaultSweep(t *testing.T) {
 				if refused > 0 {
 					sweep(func(int64) int64 { return math.MaxInt64 }, func(k int64) int64 { return k + 1 + k/3 })
 				}
-				t.Logf("%-20s %-22s %3d refused, %3d errors, %3d done with less", w.name, c.name, refused, refused-narrower, narrower)
+				t.Logf("%-20s %-22s %3d refused, %3d errors, %3d done with less", w.name, c.name, refused, refused-narrower,
+					narrower)
 			}
 			settled(t, goroutines)
 		})
@@ -719,7 +751,8 @@ func under(t *testing.T, words string) bool {
 	if slices.Contains(os.Environ(), words) {
 		return true
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.v")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$",
+		"-test.v")
 	cmd.Env = append(os.Environ(), words)
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "PASS") {
@@ -733,13 +766,15 @@ func under(t *testing.T, words string) bool {
 	return false
 }
 
-// skips reports whether a call is not swept with this model, the i-th. It also forgets the addresses that poisoning keeps: thousands of them make every look at the process's mappings long.
+// skips reports whether a call is not swept with this model, the i-th. It also forgets the addresses that poisoning
+// keeps: thousands of them make every look at the process's mappings long.
 func (s *stand) skips(c *apiCall, i int) bool {
 	mem.SetPoison(mem.SetPoison(false))
 	return c.once && i > 0 || c.cannot != nil && c.cannot(s)
 }
 
-// attempt does a call in trouble, which check is told the outcome of, then, where it failed, again without; it checks what is held after each, and what the call computed.
+// attempt does a call in trouble, which check is told the outcome of, then, where it failed, again without; it checks
+// what is held after each, and what the call computed.
 func (s *stand) attempt(c *apiCall, inTrouble func() error) error {
 	s.t.Helper()
 	before := holds()
@@ -763,7 +798,8 @@ func (s *stand) attempt(c *apiCall, inTrouble func() error) error {
 	return err
 }
 
-// refuse does a call with the takings first to last refused. It reports whether the call failed, and whether there was nothing to refuse.
+// refuse does a call with the takings first to last refused. It reports whether the call failed, and whether there was
+// nothing to refuse.
 func (s *stand) refuse(c *apiCall, first, last int64) (failed, done bool) {
 	s.t.Helper()
 	err := s.attempt(c, func() error {
@@ -782,7 +818,8 @@ func (s *stand) refuse(c *apiCall, first, last int64) (failed, done bool) {
 		case err != nil && count == 0:
 			s.t.Errorf("nothing was refused: %v", err)
 		case errors.Is(err, errReader): // the caller's own
-		case errors.Is(err, weir.ErrBudget) && count == faults.Refused(mem.Access): // without machine code other memory is needed
+		// without machine code other memory is needed
+		case errors.Is(err, weir.ErrBudget) && count == faults.Refused(mem.Access):
 		case err != nil && !errors.Is(err, weir.ErrMemory), err != nil && err != weir.ErrMemory && !errors.As(err, &typed):
 			s.t.Errorf("the error is %v", err)
 		}
@@ -796,8 +833,8 @@ func (s *stand) refuse(c *apiCall, first, last int64) (failed, done bool) {
 	return err != nil, done
 }
 
-// TestCancelSweep ends the context of every call that has one the first, the second, … time it is looked at: the error is the context's, nothing leaks, and the same call then
-// does what it should.
+// TestCancelSweep ends the context of every call that has one the first, the second, … time it is looked at: the error
+// is the context's, nothing leaks, and the same call then does what it should.
 func TestCancelSweep(t *testing.T) {
 	if !under(t, "poison") {
 		return
@@ -832,7 +869,8 @@ func TestCancelSweep(t *testing.T) {
 	}
 }
 
-// cancel does a call with a context that ends when it is looked at for the n-th time. It reports whether the context did not end.
+// cancel does a call with a context that ends when it is looked at for the n-th time. It reports whether the context
+// did not end.
 func (s *stand) cancel(c *apiCall, n int) (done bool) {
 	s.t.Helper()
 	s.attempt(c, func() error {
@@ -975,7 +1013,8 @@ func writeLate(t *testing.T, path string) {
 	g := &wire.GraphProto{Initializer: []*wire.TensorProto{number("zero", 0), number("one", 1)},
 		Input:  []*wire.ValueInfoProto{wire.TensorValue("limit", wire.DataTypeOf(weir.F32), wire.Size(1))},
 		Output: []*wire.ValueInfoProto{wire.TensorValue("y", wire.DataTypeOf(weir.F32), &wire.Dimension{Param: "n"})},
-		Node:   []*wire.NodeProto{nodeOf("Range zero,limit,one r"), nodeOf("Mul r,r s"), nodeOf("Add s,r t"), nodeOf("CumSum t,axis u"), nodeOf("Softmax u y")}}
+		Node: []*wire.NodeProto{nodeOf("Range zero,limit,one r"), nodeOf("Mul r,r s"), nodeOf("Add s,r t"),
+			nodeOf("CumSum t,axis u"), nodeOf("Softmax u y")}}
 	g.Initializer = append(g.Initializer, wire.FromTensor("axis", tensor.Scalar(int64(0))))
 	m := &wire.ModelProto{IRVersion: 8, OpsetImport: []*wire.OperatorSetIDProto{{Version: 17}}, Graph: g}
 	if err := os.WriteFile(path, m.Marshal(), 0o600); err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/weirml/weir/internal/traced"
 )
 
-// Element is a Go type whose values are a tensor's elements. The 16-bit floats are uint16, the float8 types uint8: their codes.
+// Element is a Go type whose values are a tensor's elements. The 16-bit floats are uint16, the float8 types uint8:
+// their codes.
 type Element = tensor.Element
 
 // Tensor is an array in row-major order. It is safe to read from several goroutines, and to close beside them: a tensor
@@ -23,7 +24,7 @@ type Tensor struct {
 	data   mem.Gate[*tensor.Tensor]
 	block  *mem.Block        // its own memory, where it has some
 	of     *Results          // what it is an output of
-	port   int               // of its program, which it is alone; −1 where it is not
+	port   int               // of its program, which it is alone; −1 if it is not
 	within *mem.Gate[*bound] // of the results or the call that it is a part of
 	failed error             // of giving its memory back
 	fixed  bool              // its memory may only be read
@@ -44,8 +45,8 @@ type ender Tensor
 // Last is what a gate calls.
 func (t *ender) Last() { (*Tensor)(t).end() }
 
-// whole is a tensor with all that it consists of, in one piece of Go's heap: an operation of the package array makes one for
-// each result.
+// whole is a tensor with all that it consists of, in one piece of Go's heap: an operation of the package array makes
+// one for each result.
 type whole struct {
 	outer Tensor
 	inner tensor.Tensor
@@ -95,7 +96,7 @@ func (t *Tensor) end() {
 	}
 }
 
-// enter is the way to the tensor's elements: they are there until leave. It reports false where the tensor is closed,
+// enter is the way to the tensor's elements: they are there until leave. It reports false if the tensor is closed,
 // or was given away.
 func (t *Tensor) enter() (inner *tensor.Tensor, ok bool) {
 	if t.within != nil {
@@ -155,7 +156,8 @@ func init() {
 	traced.Run = func(call any, tensors []any) error { return call.(*Call).run(tensors) }
 }
 
-// FromSlice returns a tensor that borrows data: leave it alone until the runs that use it have returned. Without a shape it has one axis.
+// FromSlice returns a tensor that borrows data: leave it alone until the runs that use it have returned. Without a
+// shape it has one axis.
 func FromSlice[T Element](data []T, shape ...int) (*Tensor, error) {
 	if shape == nil {
 		shape = []int{len(data)}
@@ -194,8 +196,8 @@ func Copy[T Element](t *Tensor) ([]T, error) {
 	return append(make([]T, 0, len(view)), view...), nil
 }
 
-// View returns the elements themselves, without a copy: they are dead once the tensor, or the result it is part of, is closed. Another T
-// than the element type's is an error.
+// View returns the elements themselves, without a copy: they are dead once the tensor, or the result it is part of, is
+// closed. Another T than the element type's is an error.
 func View[T Element](t *Tensor) ([]T, error) {
 	inner, err := t.entered()
 	if err != nil {
@@ -229,7 +231,8 @@ func (t *Tensor) Shape() []int {
 	return shape
 }
 
-// Len is the number of elements; 0 after overflow of int on small systems cannot happen, since such a tensor cannot be made.
+// Len is the number of elements; 0 after overflow of int on small systems cannot happen, since such a tensor cannot be
+// made.
 func (t *Tensor) Len() int {
 	count, _ := tensor.Count(t.shape)
 	return int(min(count, math.MaxInt))

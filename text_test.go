@@ -28,11 +28,13 @@ func compileText(t *testing.T, source string, o weir.Options) (*weir.Program, er
 
 // story is a tensor of m floats in a storage of a size.
 func story(dim, bytes string) string {
-	return "weir 1\nir @story {\n  dim m in " + dim + "\n  main @main(%x: f32[m]) {\n    storage %s: " + bytes + " bytes\n" +
+	return "weir 1\nir @story {\n  dim m in " + dim + "\n  main @main(%x: f32[m]) {\n    storage %s: " + bytes +
+		" bytes\n" +
 		"    %t: f32[m] = exp(%x) carve %s at 0\n    %y: f32[m] = neg(%t)\n    release %t\n    return %y\n  }\n}\n"
 }
 
-// TestStory: 64 bytes hold 16 floats. Of a tensor of m floats it is proved, refused or checked that they hold it, and never found out later.
+// TestStory: 64 bytes hold 16 floats. Of a tensor of m floats it is proved, refused or checked that they hold it, and
+// never found out later.
 func TestStory(t *testing.T) {
 	p, err := compileText(t, story("[0, inf]", "64"), weir.Options{})
 	if err != nil {
@@ -57,7 +59,8 @@ func TestStory(t *testing.T) {
 		r, err := p.Run(context.Background(), weir.Inputs{"x": x})
 		if m > 16 {
 			var e *weir.Error
-			if !errors.As(err, &e) || !errors.Is(err, weir.ErrInput) || e.Tensor != "t" || e.Dim != "m" || !strings.Contains(e.Error(), "16") || !strings.Contains(e.Error(), "line 6") {
+			if !errors.As(err, &e) || !errors.Is(err, weir.ErrInput) || e.Tensor != "t" || e.Dim != "m" ||
+				!strings.Contains(e.Error(), "16") || !strings.Contains(e.Error(), "line 6") {
 				t.Errorf("%d: %v", m, err)
 			}
 			if now := weir.Usage().Current; now > before {
@@ -88,10 +91,13 @@ func TestStory(t *testing.T) {
 		}
 	}
 	_, err = compileText(t, story("[17, inf]", "64"), weir.Options{})
-	if !errors.Is(err, weir.ErrInput) || !strings.Contains(err.Error(), "m = 17") || !strings.Contains(err.Error(), "68 against 64") {
+	if !errors.Is(err, weir.ErrInput) || !strings.Contains(err.Error(), "m = 17") ||
+		!strings.Contains(err.Error(), "68 against 64") {
 		t.Errorf("17 and more: %v", err)
 	}
-	if _, err = compileText(t, story("[0, inf]", "64"), weir.Options{Dims: map[string]weir.Range{"m": {Min: 20, Max: 30}}}); !errors.Is(err, weir.ErrInput) || !strings.Contains(err.Error(), "m = 20") {
+	if _, err = compileText(t, story("[0, inf]", "64"),
+		weir.Options{Dims: map[string]weir.Range{"m": {Min: 20, Max: 30}}}); !errors.Is(err, weir.ErrInput) ||
+		!strings.Contains(err.Error(), "m = 20") {
 		t.Errorf("20 to 30: %v", err)
 	}
 	for _, free := range []struct{ dim, bytes string }{{"[0, inf]", "4*m"}, {"[0, 16]", "64"}} {

@@ -123,7 +123,8 @@ func TestTorchFiles(t *testing.T) {
 						t.Errorf("%d bytes are predicted, %d measured", peak, seen.Peak(1))
 					}
 					maps.Copy(d, seen.Decided)
-					if peak := must[int64](t)(p.Memory().Peak(1, d)); peak < seen.Peak(1) || seen.Decided == nil && peak > seen.Peak(1) {
+					if peak := must[int64](t)(p.Memory().Peak(1, d)); peak < seen.Peak(1) || seen.Decided == nil &&
+						peak > seen.Peak(1) {
 						t.Errorf("%d bytes are predicted at most, %d measured", peak, seen.Peak(1))
 					}
 					r := must[*weir.Results](t)(p.Run(context.Background(), in))
@@ -240,7 +241,8 @@ func TestTorchStatesLeftOut(t *testing.T) {
 	defer m.Close()
 	p := must[*weir.Program](t)(weir.Compile(t.Context(), m, weir.Options{Outputs: []string{"sum_2"}}))
 	defer p.Close()
-	in := weir.Inputs{"x": must[*weir.Tensor](t)(weir.New(weir.F32, 3, 4)), "at": must[*weir.Tensor](t)(weir.New(weir.I64, 3))}
+	in := weir.Inputs{"x": must[*weir.Tensor](t)(weir.New(weir.F32, 3, 4)),
+		"at": must[*weir.Tensor](t)(weir.New(weir.I64, 3))}
 	for range 2 {
 		r := must[*weir.Results](t)(p.Run(t.Context(), in))
 		if got := must[[]float32](t)(weir.Copy[float32](r.At(0))); got[0] != 3 { // of the 5 rows, 2 are overwritten by zeros
@@ -289,7 +291,8 @@ func TestTorchDamaged(t *testing.T) {
 			case 2: // it is cut short
 				data = data[:r.Intn(len(data))]
 			case 3: // a word of the graph becomes another
-				words := []string{"as_tensor", "as_int", "p_", "aten.", "sizes", "strides", "weight_0", "user_input", "parameter", "view", "s77", "min_val", "as_graph", "cond", "while_loop", "scan", "buffer_mutation", "user_output"}
+				words := []string{"as_tensor", "as_int", "p_", "aten.", "sizes", "strides", "weight_0", "user_input", "parameter",
+					"view", "s77", "min_val", "as_graph", "cond", "while_loop", "scan", "buffer_mutation", "user_output"}
 				from, to := words[r.Intn(len(words))], words[r.Intn(len(words))]
 				data = bytes.Replace(data, []byte(from), []byte((to + strings.Repeat(" ", len(from)))[:len(from)]), 1+r.Intn(5))
 			}
@@ -301,7 +304,8 @@ func TestTorchDamaged(t *testing.T) {
 				}
 				m.Close()
 			}
-			if err != nil && (errors.Is(err, weir.ErrInternal) || !errors.Is(err, weir.ErrInput) && !errors.Is(err, weir.ErrUnsupported) && !errors.Is(err, weir.ErrMemory)) {
+			if err != nil && (errors.Is(err, weir.ErrInternal) || !errors.Is(err, weir.ErrInput) &&
+				!errors.Is(err, weir.ErrUnsupported) && !errors.Is(err, weir.ErrMemory)) {
 				t.Errorf("%s, change %d: %v", file, n, err)
 			}
 		}

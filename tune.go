@@ -17,14 +17,15 @@ import (
 
 // Tuning is what Options.Tune chose for a kernel otherwise than the tables of the scheduler say.
 type Tuning struct {
-	Nodes  string        `json:"nodes"`  // the model's nodes that the kernel computes
-	Choice string        `json:"choice"` // in words
-	Before time.Duration `json:"before"` // that the kernel took in a run as the tables say, in nanoseconds; After was measured beside it
+	Nodes  string `json:"nodes"`  // the model's nodes that the kernel computes
+	Choice string `json:"choice"` // in words
+	// that the kernel took in a run as the tables say, in nanoseconds; After was measured beside it
+	Before time.Duration `json:"before"`
 	After  time.Duration `json:"after"`
 }
 
-// Tuned lists what Options.Tune chose, what saves most first: it is part of an artefact. Sums are in the same order whatever was chosen, but for an algorithm ("direct", "Winograd"), which
-// rounds otherwise.
+// Tuned lists what Options.Tune chose, what saves most first: it is part of an artefact. Sums are in the same order
+// whatever was chosen, but for an algorithm ("direct", "Winograd"), which rounds otherwise.
 func (p *Program) Tuned() []Tuning { return slices.Clone(p.tuned) }
 
 // Tests that tune many times over give it less.
@@ -40,11 +41,13 @@ const (
 	usualExtent = 64
 )
 
-// tune compiles a model as the tables say and with other choices, and returns the fastest program. The one that the tables make is held meanwhile, and another beside it.
+// tune compiles a model as the tables say and with other choices, and returns the fastest program. The one that the
+// tables make is held meanwhile, and another beside it.
 func tune(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 	o.Tune = false
 	if m.source.module() == nil {
-		return nil, diag.Unsupportedf("tuning an artefact, whose choices are made").AtFile(m.file).WithFix("weir compile MODEL --tune")
+		return nil, diag.Unsupportedf("tuning an artefact, whose choices are made").AtFile(m.file).
+			WithFix("weir compile MODEL --tune")
 	}
 	usual, err := compileWith(ctx, m, o, compiler.Choices{})
 	if err != nil {
@@ -61,7 +64,8 @@ func tune(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 		}
 	}()
 	if !usual.compiled.Here() && o.Cross {
-		return nil, diag.Unsupportedf("tuning for %s, whose code does not run here", usual.compiled.Machine.CPU).WithFix("tune on a machine that has it")
+		return nil, diag.Unsupportedf("tuning for %s, whose code does not run here", usual.compiled.Machine.CPU).
+			WithFix("tune on a machine that has it")
 	}
 	if !usual.compiled.Here() { // the system refused memory for machine code
 		log("not tuned: the program runs as portable code")
@@ -150,7 +154,8 @@ func total(times map[string]time.Duration) (sum time.Duration) {
 
 // trial runs the program in alternation with the usual one.
 func (p *Program) trial(ctx context.Context, usual *Program, in Inputs) (*compiler.Trial, error) {
-	t := &compiler.Trial{Times: map[string]time.Duration{}, Usual: map[string]time.Duration{}, Changed: p.compiled.Changed(usual.compiled)}
+	t := &compiler.Trial{Times: map[string]time.Duration{}, Usual: map[string]time.Duration{},
+		Changed: p.compiled.Changed(usual.compiled)}
 	begin := time.Now()
 	for round := 0; round < tuneRounds || time.Since(begin) < tuneTrialTime; round++ {
 		if err := errors.Join(p.times(ctx, in, t.Times), usual.times(ctx, in, t.Usual)); err != nil {
@@ -160,7 +165,8 @@ func (p *Program) trial(ctx context.Context, usual *Program, in Inputs) (*compil
 	return t, nil
 }
 
-// times runs the program a few times and notes, by the nodes that its kernels compute, the shortest times so far. Of each round the first run is of caches that another program used.
+// times runs the program a few times and notes, by the nodes that its kernels compute, the shortest times so far. Of
+// each round the first run is of caches that another program used.
 func (p *Program) times(ctx context.Context, in Inputs, shortest map[string]time.Duration) error {
 	list, err := p.Profile(ctx, in, tuneRuns)
 	if err != nil {
@@ -198,7 +204,8 @@ func (s *sample) close() {
 	}
 }
 
-// anyInputs makes inputs that the program accepts, as far as can be told: numbers from 0 to 1, indices that are legal, true.
+// anyInputs makes inputs that the program accepts, as far as can be told: numbers from 0 to 1, indices that are legal,
+// true.
 func (p *Program) anyInputs() (s *sample, err error) {
 	s = &sample{args: Inputs{}}
 	defer func() {

@@ -66,7 +66,8 @@ func resultsOf(t *testing.T, p *Program) (out [][]byte) {
 	return out
 }
 
-// TestChosenPrograms: panels and tiles that were chosen change the loops and no bit of the results, and an artefact brings the same loops back.
+// TestChosenPrograms: panels and tiles that were chosen change the loops and no bit of the results, and an artefact
+// brings the same loops back.
 func TestChosenPrograms(t *testing.T) {
 	m := digitsModel(t)
 	o := Options{CPU: "avx2", Cross: true, Exact: true, Threads: 1, Calls: 1}
@@ -87,7 +88,8 @@ func TestChosenPrograms(t *testing.T) {
 		t.Fatal("there is nothing to choose")
 	}
 	want := resultsOf(t, usual)
-	for _, choice := range []compiler.Choice{{Choice: schedule.Choice{Vectors: 1}}, {Choice: schedule.Choice{Vectors: 3}}, {Choice: schedule.Choice{Vectors: 4, Rows: -6}}} {
+	for _, choice := range []compiler.Choice{{Choice: schedule.Choice{Vectors: 1}}, {Choice: schedule.Choice{Vectors: 3}},
+		{Choice: schedule.Choice{Vectors: 4, Rows: -6}}} {
 		p := compile(m, o, compiler.Choices{All: choice})
 		if loops := p.compiled.Loop.String(); loops == usual.compiled.Loop.String() {
 			t.Errorf("%s changes nothing", choice)
@@ -105,7 +107,8 @@ func TestChosenPrograms(t *testing.T) {
 			t.Fatal(err)
 		}
 		again := compile(a, Options{Cross: p.Target() == Portable, Threads: 1, Calls: 1}, compiler.Choices{})
-		if again.compiled.Loop.String() != p.compiled.Loop.String() || !reflect.DeepEqual(again.Tuned(), p.Tuned()) || !reflect.DeepEqual(a.Describe().Tuned, p.Tuned()) {
+		if again.compiled.Loop.String() != p.compiled.Loop.String() || !reflect.DeepEqual(again.Tuned(), p.Tuned()) ||
+			!reflect.DeepEqual(a.Describe().Tuned, p.Tuned()) {
 			t.Errorf("%s is lost in the artefact", choice)
 		}
 		if !reflect.DeepEqual(resultsOf(t, again), want) {
@@ -115,7 +118,8 @@ func TestChosenPrograms(t *testing.T) {
 	}
 }
 
-// TestTuneLeavesNothing: what tuning tried is given back, whether or not something was chosen, and what cannot be tuned says so.
+// TestTuneLeavesNothing: what tuning tried is given back, whether or not something was chosen, and what cannot be tuned
+// says so.
 func TestTuneLeavesNothing(t *testing.T) {
 	m := digitsModel(t)
 	before := mem.Usage()
@@ -129,7 +133,8 @@ func TestTuneLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Close()
-	if after := mem.Usage(); before.Current != after.Current || before.Blocks != after.Blocks || before.Spilled != after.Spilled {
+	if after := mem.Usage(); before.Current != after.Current || before.Blocks != after.Blocks ||
+		before.Spilled != after.Spilled {
 		t.Errorf("tuning left %+v, there was %+v", after, before)
 	}
 	a, err := LoadBytes(file.Bytes())

@@ -23,16 +23,19 @@ func TestTurned(t *testing.T) {
 }
 
 func turned[T weir.Element](t *testing.T, dt string) {
-	sizes := [][4]int{{1, 16, 4, 4}, {2, 17, 5, 7}, {1, 24, 20, 21}, {1, 3, 33, 5}, {1, 100, 13, 31}, {3, 15, 1, 15}, {1, 40, 120, 1}}
+	sizes := [][4]int{{1, 16, 4, 4}, {2, 17, 5, 7}, {1, 24, 20, 21}, {1, 3, 33, 5}, {1, 100, 13, 31}, {3, 15, 1, 15},
+		{1, 40, 120, 1}}
 	for i, size := range append(sizes, [4]int{}) {
-		extents, dims, list := []string{"n", "c", "h", "w"}, "dim n in [0, inf]\ndim c in [0, inf]\ndim h in [0, inf]\ndim w in [0, inf]\n", sizes
+		extents, dims, list := []string{"n", "c", "h", "w"},
+			"dim n in [0, inf]\ndim c in [0, inf]\ndim h in [0, inf]\ndim w in [0, inf]\n", sizes
 		if i < len(sizes) {
 			for j, extent := range size {
 				extents[j] = fmt.Sprint(extent)
 			}
 			dims, list = "", sizes[i:i+1]
 		}
-		first, last := strings.Join(extents, ", "), strings.Join([]string{extents[0], extents[2], extents[3], extents[1]}, ", ")
+		first, last := strings.Join(extents, ", "), strings.Join([]string{extents[0], extents[2], extents[3], extents[1]},
+			", ")
 		source := fmt.Sprintf(`weir 1
 ir @turned {
 %smain @main(%%x: %[2]s[%[3]s], %%z: %[2]s[%[4]s]) {
@@ -84,7 +87,8 @@ func checkTurned[T weir.Element](t *testing.T, p *weir.Program, size [4]int) {
 		image, channel, place := i/area/c, i/area%c, i%area
 		j := (image*area+place)*c + channel
 		twice := number[T](2 * (i*7919%251 - 120))
-		for name, pair := range map[string][2]T{"a": {got["a"][i], twice}, "y": {got["y"][j], twice}, "b": {got["b"][i], x[j]}, "c": {got["c"][j], x[i]}} {
+		for name, pair := range map[string][2]T{"a": {got["a"][i], twice}, "y": {got["y"][j], twice},
+			"b": {got["b"][i], x[j]}, "c": {got["c"][j], x[i]}} {
 			if pair[0] != pair[1] {
 				t.Fatalf("%v: %s at %d is %v, not %v", size, name, i, pair[0], pair[1])
 			}

@@ -12,7 +12,8 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
-// TestPositions measures a model whose sequence is shorter than its table of positions: with each way to bind the dimensions it takes what its certificate says, the table whole.
+// TestPositions measures a model whose sequence is shorter than its table of positions: with each way to bind the
+// dimensions it takes what its certificate says, the table whole.
 func TestPositions(t *testing.T) {
 	const most, width = 512, 24
 	var ids, table []byte
@@ -24,14 +25,18 @@ func TestPositions(t *testing.T) {
 	}
 	number := func(v byte) []byte { return []byte{v, 0, 0, 0, 0, 0, 0, 0} }
 	batch, seq := &wire.Dimension{Param: "batch"}, &wire.Dimension{Param: "seq"}
-	proto := &wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 22}}, Graph: &wire.GraphProto{
-		Input:  []*wire.ValueInfoProto{typed("x", tensorType(wire.FloatType, batch, seq, wire.Size(width)))},
-		Output: []*wire.ValueInfoProto{typed("y", tensorType(wire.FloatType, batch, seq, wire.Size(width)))},
-		Node: []*wire.NodeProto{nodeOf("Shape x shape"), nodeOf("Gather shape,one n", wire.IntAttribute("axis", 0)), nodeOf("Slice ids,zero,n,zero some"),
-			nodeOf("Gather table,some rows", wire.IntAttribute("axis", 0)), nodeOf("Add x,rows sum"), nodeOf("Softmax sum y")},
-		Initializer: []*wire.TensorProto{{Name: "ids", DataType: wire.Int64Type, Dims: []int64{most}, RawData: ids}, {Name: "table", DataType: wire.FloatType, Dims: []int64{most, width}, RawData: table},
-			{Name: "one", DataType: wire.Int64Type, Dims: []int64{1}, RawData: number(1)}, {Name: "zero", DataType: wire.Int64Type, Dims: []int64{1}, RawData: number(0)}},
-	}}
+	proto := &wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 22}},
+		Graph: &wire.GraphProto{
+			Input:  []*wire.ValueInfoProto{typed("x", tensorType(wire.FloatType, batch, seq, wire.Size(width)))},
+			Output: []*wire.ValueInfoProto{typed("y", tensorType(wire.FloatType, batch, seq, wire.Size(width)))},
+			Node: []*wire.NodeProto{nodeOf("Shape x shape"), nodeOf("Gather shape,one n", wire.IntAttribute("axis", 0)),
+				nodeOf("Slice ids,zero,n,zero some"),
+				nodeOf("Gather table,some rows", wire.IntAttribute("axis", 0)), nodeOf("Add x,rows sum"), nodeOf("Softmax sum y")},
+			Initializer: []*wire.TensorProto{{Name: "ids", DataType: wire.Int64Type, Dims: []int64{most}, RawData: ids},
+				{Name: "table", DataType: wire.FloatType, Dims: []int64{most, width}, RawData: table},
+				{Name: "one", DataType: wire.Int64Type, Dims: []int64{1}, RawData: number(1)},
+				{Name: "zero", DataType: wire.Int64Type, Dims: []int64{1}, RawData: number(0)}},
+		}}
 	path := filepath.Join(t.TempDir(), "m.onnx")
 	if err := os.WriteFile(path, proto.Marshal(), 0o666); err != nil {
 		t.Fatal(err)
@@ -42,7 +47,8 @@ func TestPositions(t *testing.T) {
 	}
 	defer m.Close()
 	is := func(v int64) weir.Range { return weir.Range{Min: v, Max: v} }
-	for _, dims := range []map[string]weir.Range{nil, {"seq": is(17)}, {"batch": is(2)}, {"batch": is(2), "seq": is(17)}, {"seq": {Min: 0, Max: 512}}} {
+	for _, dims := range []map[string]weir.Range{nil, {"seq": is(17)}, {"batch": is(2)}, {"batch": is(2), "seq": is(17)},
+		{"seq": {Min: 0, Max: 512}}} {
 		p, err := weir.Compile(context.Background(), m, weir.Options{Dims: dims, Threads: 2})
 		if err != nil {
 			t.Fatal(err)

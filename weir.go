@@ -1,4 +1,5 @@
-// Package weir compiles a model and tells, before it runs, exactly how much memory it will take; then it takes exactly that.
+// Package weir compiles a model and tells, before it runs, exactly how much memory it will take; then it takes exactly
+// that.
 //
 // Load reads a model, Compile plans and prepares it, Program.Run runs it:
 //
@@ -16,19 +17,22 @@
 //
 // # Memory
 //
-// A program's peak is weights + code + calls × (arena + outputs + workers × scratch), where calls is how many runs may be active at once or
-// have results that are not closed. The formula is exact for every binding of the model's named dimensions (Program.Memory). The memory lies
-// outside Go's heap: Usage gives the process's totals, and GOMEMLIMIT should be set to the container's limit less the peaks.
+// A program's peak is weights + code + calls × (arena + outputs + workers × scratch), where calls is how many runs may
+// be active at once or have results that are not closed. The formula is exact for every binding of the model's named
+// dimensions (Program.Memory). The memory lies outside Go's heap: Usage gives the process's totals, and GOMEMLIMIT
+// should be set to the container's limit less the peaks.
 //
 // # Texts, sequences, optionals
 //
-// A tensor of texts has the DType StringType, and its elements are Go's strings (FromSlice, Copy). Inputs and outputs of other kinds than a tensor say so in Info.Kind: Sequence makes the
-// argument for a sequence, Absent stands for an optional that has nothing, and Results.Sequence gives the tensors of a sequence.
+// A tensor of texts has the DType StringType, and its elements are Go's strings (FromSlice, Copy). Inputs and outputs
+// of other kinds than a tensor say so in Info.Kind: Sequence makes the argument for a sequence, Absent stands for an
+// optional that has nothing, and Results.Sequence gives the tensors of a sequence.
 //
 // # Ownership
 //
-// Arguments are borrowed for the run; Consume and Donate part with them, Update has them updated in place. Results belong to whoever called Run, until closed. What View returns is dead after Close;
-// what Copy returns is Go's own memory.
+// Arguments are borrowed for the run; Consume and Donate part with them, Update has them updated in place. Results
+// belong to whoever called Run, until closed. What View returns is dead after Close; what Copy returns is Go's own
+// memory.
 package weir
 
 import (
@@ -96,7 +100,8 @@ const (
 // Range is the values that a dimension may have, both ends included.
 type Range struct{ Min, Max int64 }
 
-// Extent is the size of an axis: a number, or, where Dim is not empty, a named dimension (Size is then −1), or an expression over such.
+// Extent is the size of an axis: a number, or, where Dim is not empty, a named dimension (Size is then −1), or an
+// expression over such.
 type Extent struct {
 	Size int64
 	Dim  string
@@ -110,14 +115,15 @@ func (e Extent) String() string {
 	return fmt.Sprint(e.Size)
 }
 
-// Info describes an input or output. Of a sequence, DType and Shape are its tensors': Shape is nil where not even their rank is declared, and a named extent may
-// differ among them.
+// Info describes an input or output. Of a sequence, DType and Shape are its tensors': Shape is nil if not even their
+// rank is declared, and a named extent may differ among them.
 type Info struct {
 	Name  string
 	DType DType
 	Shape []Extent
 	Kind  Kind
-	State string `json:",omitempty"` // of an input that a run updates in place (see Update): the output that is its new value; else empty
+	// of an input that a run updates in place (see Update): the output that is its new value; else empty
+	State string `json:",omitempty"`
 	// Initial says that the model's file has the first value of a state. A run that is given nothing for it updates the
 	// program's own tensor, which begins with that value and is in the certificate: see Program.Initial.
 	Initial bool `json:",omitempty"`
@@ -144,15 +150,17 @@ func extentOf(e sym.Expr) Extent {
 	return Extent{Size: -1, Dim: e.String()}
 }
 
-// Model is a loaded model. Its weights stay in its file's mapping until it and every program compiled from it are closed.
+// Model is a loaded model. Its weights stay in its file's mapping until it and every program compiled from it are
+// closed.
 type Model struct {
 	file   string
 	source source
 	files  *sources.Files
 }
 
-// Load reads the model at path: ONNX, a .pt2 file that torch.export.save of torch 2.9 or later wrote, an artefact that Program.WriteTo wrote, or Weir's own text; the contents tell which. External data is read from the model's own
-// folder only.
+// Load reads the model at path: ONNX, a .pt2 file that torch.export.save of torch 2.9 or later wrote, an artefact that
+// Program.WriteTo wrote, or Weir's own text; the contents tell which. External data is read from the model's own folder
+// only.
 func Load(path string) (m *Model, err error) {
 	defer diag.Recover(&err, "loading "+path)
 	f, err := mem.Open(path)
@@ -198,7 +206,8 @@ func LoadFS(fsys fs.FS, name string) (m *Model, err error) {
 	return loaded(modules{s}, err, name)
 }
 
-// LoadBytes reads a model from memory, which it borrows until the model and its programs are closed: for go:embed. There is no external data.
+// LoadBytes reads a model from memory, which it borrows until the model and its programs are closed: for go:embed.
+// There is no external data.
 func LoadBytes(data []byte) (m *Model, err error) {
 	defer diag.Recover(&err, "loading a model")
 	if compiler.IsArtefact(data) {
@@ -243,8 +252,8 @@ func (m *Model) Outputs() []Info { return m.source.outputs() }
 // Metadata is the model's own: producer, licence, and whatever else its maker wrote.
 func (m *Model) Metadata() map[string]string { return m.source.Metadata() }
 
-// Close ends the model's own use of its file; closing twice is fine. Programs compiled from it go on: each keeps mapped what it reads of the file in place, and the last of them to be
-// closed gives that back.
+// Close ends the model's own use of its file; closing twice is fine. Programs compiled from it go on: each keeps mapped
+// what it reads of the file in place, and the last of them to be closed gives that back.
 func (m *Model) Close() error { return m.files.Shut() }
 
 // read has all of the model's files mapped until done is called.
@@ -258,8 +267,10 @@ type Target string
 
 // The targets: the best here (the zero value), the processor, the processor by portable code, and the slow reference.
 //
-// The reference interprets the model as it was imported, before any pass: node by node, each operator by its plain meaning, whose results are rounded to the type that the model gives them. What it
-// works with lies on Go's heap, in no certificate: Memory counts its results alone, and a budget is refused. It makes no artefact. Of an artefact, which has no nodes, it interprets the loops.
+// The reference interprets the model as it was imported, before any pass: node by node, each operator by its plain
+// meaning, whose results are rounded to the type that the model gives them. What it works with lies on Go's heap, in no
+// certificate: Memory counts its results alone, and a budget is refused. It makes no artefact. Of an artefact, which
+// has no nodes, it interprets the loops.
 const (
 	Best      Target = ""
 	CPU       Target = "cpu"

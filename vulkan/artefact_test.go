@@ -49,7 +49,8 @@ func TestAbsentArtefact(t *testing.T) {
 	q := reread(t, p)
 	defer q.Close()
 	if now, list := q.DeviceKernels(); now.Shared != limits.Shared || len(list) != len(kernels) {
-		t.Errorf("%d kernels within %d shared bytes, and there were %d within %d", len(list), now.Shared, len(kernels), limits.Shared)
+		t.Errorf("%d kernels within %d shared bytes, and there were %d within %d", len(list), now.Shared, len(kernels),
+			limits.Shared)
 	}
 	if _, err := q.NewCall(weir.Dims{"n": 2}); !errors.Is(err, weir.ErrUnsupported) {
 		t.Errorf("a call: %v", err)
@@ -63,7 +64,8 @@ func TestAbsentArtefact(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	for _, o := range []weir.Options{{Target: weir.CPU}, {Target: weir.Reference}, {Target: weir.Vulkan, Limits: "desktop"}} {
+	for _, o := range []weir.Options{{Target: weir.CPU}, {Target: weir.Reference},
+		{Target: weir.Vulkan, Limits: "desktop"}} {
 		if p, err := weir.Compile(t.Context(), m, o); !errors.Is(err, weir.ErrUnsupported) {
 			t.Errorf("%+v: %v", o, err)
 			p.Close()

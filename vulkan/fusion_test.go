@@ -77,7 +77,8 @@ func (g *fusionGraph) weight(x *tensor.Tensor) string {
 func (g *fusionGraph) node(op string, inputs []string, attributes ...*wire.AttributeProto) string {
 	g.count++
 	out := fmt.Sprintf("%s%d", op, g.count)
-	g.graph.Node = append(g.graph.Node, &wire.NodeProto{OpType: op, Input: inputs, Output: []string{out}, Attribute: attributes})
+	g.graph.Node = append(g.graph.Node, &wire.NodeProto{OpType: op, Input: inputs, Output: []string{out},
+		Attribute: attributes})
 	return out
 }
 
@@ -94,7 +95,8 @@ var fusions = []fusion{
 	{"20498", false, func(g *fusionGraph) { // a convolution in groups, backward
 		x := g.input("x", dtype.F32, g.size(128, 2), 384, g.size(24, 5), g.size(48, 7))
 		w := g.input("w", dtype.F32, 384, 128, 1, 3)
-		g.output(g.node("ConvTranspose", []string{x, w}, wire.IntAttribute("group", 3), wire.IntsAttribute("pads", 0, 1, 0, 1)), dtype.F32)
+		g.output(g.node("ConvTranspose", []string{x, w}, wire.IntAttribute("group", 3),
+			wire.IntsAttribute("pads", 0, 1, 0, 1)), dtype.F32)
 	}},
 	{"18254", false, func(g *fusionGraph) { // a transpose, a conversion and slices
 		x := g.input("x", dtype.F32, 1, g.size(4608, 96), 24, 128)
@@ -112,7 +114,8 @@ var fusions = []fusion{
 		g.output(mean, dtype.F32)
 	}},
 	{"19353", false, func(g *fusionGraph) { // rows that are gathered, by a matrix
-		table, at := g.input("table", dtype.F16, g.size(50000, 99), 1280), g.weight(tensor.Must(tensor.FromSlice([]int64{7}, 1)))
+		table, at := g.input("table", dtype.F16, g.size(50000, 99), 1280),
+			g.weight(tensor.Must(tensor.FromSlice([]int64{7}, 1)))
 		w := g.input("w", dtype.F16, 1280, 1280)
 		g.output(g.node("MatMul", []string{g.node("Gather", []string{table, at}), w}), dtype.F16)
 	}},
@@ -121,7 +124,8 @@ var fusions = []fusion{
 		g.output(g.node("MatMul", []string{x, g.node("Transpose", []string{w}, wire.IntsAttribute("perm", 1, 0))}), dtype.F32)
 	}},
 	{"18195", false, func(g *fusionGraph) { // a product, and what is made of it
-		x, w, b := g.input("x", dtype.F32, 1024, g.size(1024, 64)), g.input("w", dtype.F32, g.size(1024, 64), 196), g.input("b", dtype.F32, 1024, 196)
+		x, w, b := g.input("x", dtype.F32, 1024, g.size(1024, 64)), g.input("w", dtype.F32, g.size(1024, 64), 196),
+			g.input("b", dtype.F32, 1024, 196)
 		sum := g.node("Add", []string{g.node("MatMul", []string{x, w}), b})
 		g.output(g.node("Relu", []string{sum}), dtype.F32)
 	}},
@@ -131,11 +135,14 @@ var fusions = []fusion{
 		g.output(g.node("Mul", []string{y, g.node("Sigmoid", []string{y})}), dtype.F32)
 	}},
 	{"22957", false, func(g *fusionGraph) { // a convolution in groups
-		x, w, b := g.input("x", dtype.F32, 1, 128, g.size(56, 12), g.size(56, 12)), g.input("w", dtype.F32, 256, 64, 3, 3), g.input("b", dtype.F32, 256)
-		g.output(g.node("Relu", []string{g.node("Conv", []string{x, w, b}, wire.IntAttribute("group", 2), wire.IntsAttribute("pads", 1, 1, 1, 1))}), dtype.F32)
+		x, w, b := g.input("x", dtype.F32, 1, 128, g.size(56, 12), g.size(56, 12)), g.input("w", dtype.F32, 256, 64, 3, 3),
+			g.input("b", dtype.F32, 256)
+		g.output(g.node("Relu", []string{g.node("Conv", []string{x, w, b}, wire.IntAttribute("group", 2),
+			wire.IntsAttribute("pads", 1, 1, 1, 1))}), dtype.F32)
 	}},
 	{"22053", true, func(g *fusionGraph) { // a product of f8, and its means
-		x, w := g.input("x", dtype.F8E4M3FNUZ, -g.size(64, 33), g.size(4096, 256)), g.input("w", dtype.F8E4M3FNUZ, g.size(4096, 256), g.size(4096, 192))
+		x, w := g.input("x", dtype.F8E4M3FNUZ, -g.size(64, 33), g.size(4096, 256)),
+			g.input("w", dtype.F8E4M3FNUZ, g.size(4096, 256), g.size(4096, 192))
 		y := g.node("MatMul", []string{g.cast(x, dtype.F32), g.cast(w, dtype.F32)})
 		g.output(y, dtype.F32)
 		g.output(g.node("ReduceMean", []string{y, g.constant(1)}), dtype.F32)
@@ -143,7 +150,8 @@ var fusions = []fusion{
 	{"21487", true, func(g *fusionGraph) { // attention to pages, of one query
 		heads, width, page := int64(8), int64(128), int64(32)
 		pages := g.size(2048, 12)
-		keys, values := g.input("keys", dtype.F16, pages, heads, page, width), g.input("values", dtype.F16, pages, heads, page, width)
+		keys, values := g.input("keys", dtype.F16, pages, heads, page, width),
+			g.input("values", dtype.F16, pages, heads, page, width)
 		query := g.input("query", dtype.F16, heads, 1, width)
 		g.graph.Input = append(g.graph.Input, wire.TensorValue("table", wire.DataTypeOf(dtype.I64), wire.Dim("rows")))
 		if g.small {
@@ -161,7 +169,8 @@ var fusions = []fusion{
 		rows := g.size(4096, 160)
 		x := g.input("x", dtype.F16, 1, rows)
 		w, scale := g.input("w", dtype.I4, rows, g.size(4096, 130)), g.input("scale", dtype.F16, rows/32, g.size(4096, 130))
-		dequantized := g.node("DequantizeLinear", []string{w, scale}, wire.IntAttribute("axis", 0), wire.IntAttribute("block_size", 32))
+		dequantized := g.node("DequantizeLinear", []string{w, scale}, wire.IntAttribute("axis", 0),
+			wire.IntAttribute("block_size", 32))
 		g.output(g.node("MatMul", []string{x, dequantized}), dtype.F16)
 	}},
 	{"23555", true, func(g *fusionGraph) { // what is computed of a transpose
@@ -170,7 +179,8 @@ var fusions = []fusion{
 		g.output(g.node("Add", []string{y, g.input("b", dtype.F32, 180)}), dtype.F32)
 	}},
 	{"21252", true, func(g *fusionGraph) { // a product of f8
-		x, w := g.input("x", dtype.F8E4M3FNUZ, -g.size(64, 20), g.size(14336, 500)), g.input("w", dtype.F8E4M3FNUZ, g.size(4096, 70), g.size(14336, 500))
+		x, w := g.input("x", dtype.F8E4M3FNUZ, -g.size(64, 20), g.size(14336, 500)),
+			g.input("w", dtype.F8E4M3FNUZ, g.size(4096, 70), g.size(14336, 500))
 		turned := g.node("Transpose", []string{g.cast(w, dtype.F16)}, wire.IntsAttribute("perm", 1, 0))
 		g.output(g.node("MatMul", []string{g.cast(x, dtype.F16), turned}), dtype.F16)
 	}},
@@ -185,7 +195,8 @@ var fusions = []fusion{
 }
 
 func (f fusion) model(small bool) ([]byte, map[string]*tensor.Tensor) {
-	g := &fusionGraph{graph: &wire.GraphProto{Name: "fusion"}, inputs: map[string]*tensor.Tensor{}, small: small, random: rand.New(rand.NewPCG(7, 7))}
+	g := &fusionGraph{graph: &wire.GraphProto{Name: "fusion"}, inputs: map[string]*tensor.Tensor{}, small: small,
+		random: rand.New(rand.NewPCG(7, 7))}
 	f.build(g)
 	m := &wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 21}}, Graph: g.graph}
 	return m.Marshal(), g.inputs
@@ -199,7 +210,8 @@ func TestFusions(t *testing.T) {
 			data, _ := f.model(false)
 			// A feature that the driver of the tests does not have keeps that driver's own limits out of it.
 			for _, shared := range []int64{65536, 32768, 16384, 2048} {
-				p, err := compile(t, data, weir.Options{Target: weir.Vulkan, Limits: fmt.Sprintf("gfx942,keeps-subnormal,shared=%d", shared)})
+				p, err := compile(t, data, weir.Options{Target: weir.Vulkan,
+					Limits: fmt.Sprintf("gfx942,keeps-subnormal,shared=%d", shared)})
 				if err != nil {
 					t.Fatalf("%d shared bytes: %v", shared, err)
 				}
@@ -217,7 +229,8 @@ func TestFusions(t *testing.T) {
 			available(t)
 			data, inputs := f.model(true)
 			want := f.run(t, data, inputs, weir.Options{})
-			for _, limits := range []string{"", smallerLimits(t, 32768, 1024, 1024), smallerLimits(t, 2048, 256, 512), smallerLimits(t, 512, 32, 256)} {
+			for _, limits := range []string{"", smallerLimits(t, 32768, 1024, 1024), smallerLimits(t, 2048, 256, 512),
+				smallerLimits(t, 512, 32, 256)} {
 				got := f.run(t, data, inputs, weir.Options{Target: weir.Vulkan, Limits: limits})
 				for i := range want {
 					if err := tensor.Compare(got[i], want[i], 2e-3, 2e-3); err != nil {

@@ -24,7 +24,8 @@ var (
 	models   = flag.Int("models", 50, "how many random models TestRandomModels runs on the device")
 )
 
-// network is a graph under construction: a chain of layers that models are made of, with extents that are fixed or a dimension's.
+// network is a graph under construction: a chain of layers that models are made of, with extents that are fixed or a
+// dimension's.
 type network struct {
 	*rand.Rand
 	graph   *wire.GraphProto
@@ -37,7 +38,8 @@ type network struct {
 }
 
 func newNetwork(seed uint64, shape ...int64) *network {
-	n := &network{Rand: rand.New(rand.NewPCG(seed, 3)), graph: &wire.GraphProto{Name: "network"}, last: "x", shape: shape, inputs: map[string][]int64{"x": shape}}
+	n := &network{Rand: rand.New(rand.NewPCG(seed, 3)), graph: &wire.GraphProto{Name: "network"}, last: "x", shape: shape,
+		inputs: map[string][]int64{"x": shape}}
 	n.dynamic = n.IntN(2) == 0
 	var dims []*wire.Dimension
 	for i, size := range shape {
@@ -55,7 +57,8 @@ func newNetwork(seed uint64, shape ...int64) *network {
 func (n *network) node(op string, others []string, attributes ...*wire.AttributeProto) {
 	n.count++
 	out := fmt.Sprintf("%s%d", op, n.count)
-	n.graph.Node = append(n.graph.Node, &wire.NodeProto{OpType: op, Input: append([]string{n.last}, others...), Output: []string{out}, Attribute: attributes})
+	n.graph.Node = append(n.graph.Node, &wire.NodeProto{OpType: op, Input: append([]string{n.last}, others...),
+		Output: []string{out}, Attribute: attributes})
 	n.last = out
 }
 
@@ -90,7 +93,8 @@ func (n *network) weight(shape ...int64) string {
 	}
 	q := n.constant(dtype.I8, shape...)
 	out := q + "f"
-	n.graph.Node = append(n.graph.Node, &wire.NodeProto{OpType: "DequantizeLinear", Input: []string{q, n.scalar(tensor.Scalar(float32(0.01))), n.scalar(tensor.Scalar(int8(0)))}, Output: []string{out}})
+	n.graph.Node = append(n.graph.Node, &wire.NodeProto{OpType: "DequantizeLinear",
+		Input: []string{q, n.scalar(tensor.Scalar(float32(0.01))), n.scalar(tensor.Scalar(int8(0)))}, Output: []string{out}})
 	return out
 }
 
@@ -110,7 +114,8 @@ func (n *network) grow() {
 	case 2:
 		n.node("Softmax", nil, wire.IntAttribute("axis", -1))
 	case 3:
-		n.node("LayerNormalization", []string{n.constant(dtype.F32, last), n.constant(dtype.F32, last)}, wire.IntAttribute("axis", -1))
+		n.node("LayerNormalization", []string{n.constant(dtype.F32, last), n.constant(dtype.F32, last)},
+			wire.IntAttribute("axis", -1))
 	case 4:
 		n.attention()
 	case 5:
@@ -144,7 +149,8 @@ func (n *network) growImage() {
 	switch n.IntN(7) {
 	case 6: // in tiles, if there are channels enough
 		filters := 32 + n.Int64N(40)
-		n.node("Conv", []string{n.constant(dtype.F32, filters, channels, 3, 3), n.constant(dtype.F32, filters)}, wire.IntsAttribute("pads", 1, 1, 1, 1))
+		n.node("Conv", []string{n.constant(dtype.F32, filters, channels, 3, 3), n.constant(dtype.F32, filters)},
+			wire.IntsAttribute("pads", 1, 1, 1, 1))
 		n.shape = []int64{n.shape[0], filters, height, width}
 	case 0, 1, 2:
 		groups := int64(1)
@@ -158,8 +164,10 @@ func (n *network) growImage() {
 		if positions(height) < 1 || positions(width) < 1 {
 			return
 		}
-		n.node("Conv", []string{n.weight(filters, channels/groups, kernel, kernel), n.constant(dtype.F32, filters)}, wire.IntAttribute("group", groups),
-			wire.IntsAttribute("strides", stride, stride), wire.IntsAttribute("dilations", dilation, dilation), wire.IntsAttribute("pads", pad, pad, pad, pad))
+		n.node("Conv", []string{n.weight(filters, channels/groups, kernel, kernel), n.constant(dtype.F32, filters)},
+			wire.IntAttribute("group", groups),
+			wire.IntsAttribute("strides", stride, stride), wire.IntsAttribute("dilations", dilation, dilation),
+			wire.IntsAttribute("pads", pad, pad, pad, pad))
 		n.shape = []int64{n.shape[0], filters, positions(height), positions(width)}
 	case 3:
 		n.node("Relu", nil)
@@ -226,14 +234,16 @@ func compile(t testing.TB, data []byte, o weir.Options) (*weir.Program, error) {
 	return p, err
 }
 
-// TestLimits compiles random graphs for devices with little and much of everything: none is refused, and no kernel has more than there is.
+// TestLimits compiles random graphs for devices with little and much of everything: none is refused, and no kernel has
+// more than there is.
 func TestLimits(t *testing.T) {
 	kernels, tiled := 0, 0
 	for seed := range uint64(*graphs) {
 		r := rand.New(rand.NewPCG(seed, 9))
 		shared := []int64{2, 4, 16, 32, 64, 227}[seed%6] << 10
 		threads, private := int64(1)<<r.IntN(11), int64(16)<<r.IntN(7)
-		limits := fmt.Sprintf("desktop,keeps-subnormal,shared=%d,invocations=%d,subgroup=1,private=%d", shared, threads, private)
+		limits := fmt.Sprintf("desktop,keeps-subnormal,shared=%d,invocations=%d,subgroup=1,private=%d", shared, threads,
+			private)
 		if r.IntN(4) == 0 {
 			limits += ",cached-reads"
 		}
@@ -338,7 +348,8 @@ func smallerLimits(t testing.TB, shared, threads, private int64) string {
 			words = append(words, f)
 		}
 	}
-	return fmt.Sprintf("%s,shared=%d,invocations=%d,private=%d", strings.Join(words, ","), min(shared, d.Shared), min(threads, d.Threads), private)
+	return fmt.Sprintf("%s,shared=%d,invocations=%d,private=%d", strings.Join(words, ","), min(shared, d.Shared),
+		min(threads, d.Threads), private)
 }
 
 // TestNetworks runs random graphs on the device and on the processor.
@@ -384,7 +395,8 @@ func (n *network) compare(got, want *tensor.Tensor) error {
 	return fmt.Errorf("%d elements of %d differ; %w", far, got.Len(), err)
 }
 
-// TestRandomModels runs the random models of the conformance tests on the device and on the processor: every type, empty extents, branches and loops.
+// TestRandomModels runs the random models of the conformance tests on the device and on the processor: every type,
+// empty extents, branches and loops.
 func TestRandomModels(t *testing.T) {
 	available(t)
 	ran := 0
@@ -426,19 +438,23 @@ func TestRandomModels(t *testing.T) {
 	t.Logf("%d models", ran)
 }
 
-// TestStory is the convolution that another compiler gave up on, for wanting 606,208 bytes of 65,536 of shared memory: here it has a tile of them, and the dequantised weights are nowhere.
+// TestStory is the convolution that another compiler gave up on, for wanting 606,208 bytes of 65,536 of shared memory:
+// here it has a tile of them, and the dequantised weights are nowhere.
 func TestStory(t *testing.T) {
 	story := func(size int64) []byte {
 		n := newNetwork(1, 1, 64, size, size)
 		n.dynamic = false
-		n.graph.Input = []*wire.ValueInfoProto{wire.TensorValue("x", wire.DataTypeOf(dtype.F32), wire.Size(1), wire.Size(64), wire.Size(size), wire.Size(size))}
+		n.graph.Input = []*wire.ValueInfoProto{wire.TensorValue("x", wire.DataTypeOf(dtype.F32), wire.Size(1), wire.Size(64),
+			wire.Size(size), wire.Size(size))}
 		dequantized := func(scale float32, shape ...int64) string {
 			q := n.constant(dtype.I8, shape...)
 			inputs := []string{q, n.scalar(tensor.Scalar(scale)), n.scalar(tensor.Scalar(int8(0)))}
-			n.graph.Node = append(n.graph.Node, &wire.NodeProto{OpType: "DequantizeLinear", Input: inputs, Output: []string{q + "f"}})
+			n.graph.Node = append(n.graph.Node, &wire.NodeProto{OpType: "DequantizeLinear", Input: inputs,
+				Output: []string{q + "f"}})
 			return q + "f"
 		}
-		n.node("Conv", []string{dequantized(0.01, 256, 64, 3, 3), dequantized(0.1, 256)}, wire.IntsAttribute("pads", 1, 1, 1, 1))
+		n.node("Conv", []string{dequantized(0.01, 256, 64, 3, 3), dequantized(0.1, 256)},
+			wire.IntsAttribute("pads", 1, 1, 1, 1))
 		return n.model()
 	}
 	for _, shared := range []int64{65536, 32768, 16384, 8192, 4096, 2048, 1024, 32, 16} {
@@ -467,7 +483,8 @@ func TestStory(t *testing.T) {
 		x.SetFloat(i, float64(i%13)/8-0.7)
 	}
 	var list [2][]*tensor.Tensor
-	for _, limits := range []string{"", smallerLimits(t, 32768, 1024, 512), smallerLimits(t, 16384, 1024, 512), smallerLimits(t, 16, 128, 256)} {
+	for _, limits := range []string{"", smallerLimits(t, 32768, 1024, 512), smallerLimits(t, 16384, 1024, 512),
+		smallerLimits(t, 16, 128, 256)} {
 		for i, o := range []weir.Options{{}, {Target: weir.Vulkan, Limits: limits}} {
 			p, err := compile(t, story(24), o)
 			if err != nil {

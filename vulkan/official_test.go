@@ -15,7 +15,7 @@ import (
 	_ "github.com/weirml/weir/vulkan"
 )
 
-// available is the device of the tests. It skips a test, loudly, where there is none.
+// available is the device of the tests. It skips a test, loudly, if there is none.
 func available(t testing.TB) weir.DeviceInfo {
 	t.Helper()
 	d, err := conformancetest.Device()
@@ -32,7 +32,8 @@ func TestOfficial(t *testing.T) {
 	available(t)
 	data := os.Getenv("WEIR_ONNX_DATA")
 	if data == "" {
-		t.Skip("WEIR_ONNX_DATA is not set: it names the folder onnx/backend/test/data of the Python package onnx, which is not part of this repository")
+		t.Skip("WEIR_ONNX_DATA is not set: it names the folder onnx/backend/test/data of the Python package onnx, which is " +
+			"not part of this repository")
 	}
 	cases, err := conformance.Find([]string{data})
 	if err != nil {

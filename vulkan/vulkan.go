@@ -2,8 +2,9 @@
 //
 //	import _ "github.com/weirml/weir/vulkan"
 //
-// Then weir.Options{Target: weir.Vulkan} compiles for the first device that weir.Devices lists, and Options.Device for another. A program that imports the package finds the
-// system's Vulkan loader when it first needs it; it needs no cgo, but is not static any more.
+// Then weir.Options{Target: weir.Vulkan} compiles for the first device that weir.Devices lists, and Options.Device for
+// another. A program that imports the package finds the system's Vulkan loader when it first needs it; it needs no cgo,
+// but is not static any more.
 package vulkan
 
 import (

@@ -33,11 +33,13 @@ func (c tiled) model(w, b *tensor.Tensor, dynamic bool) []byte {
 	_, width := c.places()
 	float := wire.DataTypeOf(dtype.F32)
 	g := &wire.GraphProto{Name: "tiled",
-		Input: []*wire.ValueInfoProto{wire.TensorValue("x", float, wire.Size(2), wire.Size(c.channels), rows, wire.Size(c.width)),
+		Input: []*wire.ValueInfoProto{wire.TensorValue("x", float, wire.Size(2), wire.Size(c.channels), rows,
+			wire.Size(c.width)),
 			wire.TensorValue("z", float, wire.Size(2), wire.Size(c.filters), placeRows, wire.Size(width))},
 		Initializer: []*wire.TensorProto{wire.FromTensor("w", w), wire.FromTensor("b", b)},
 		Node: []*wire.NodeProto{
-			{OpType: "Conv", Input: []string{"x", "w", "b"}, Output: []string{"c"}, Attribute: []*wire.AttributeProto{wire.IntsAttribute("pads", c.pads...)}},
+			{OpType: "Conv", Input: []string{"x", "w", "b"}, Output: []string{"c"},
+				Attribute: []*wire.AttributeProto{wire.IntsAttribute("pads", c.pads...)}},
 			{OpType: "Relu", Input: []string{"c"}, Output: []string{"r"}},
 			{OpType: "Add", Input: []string{"r", "z"}, Output: []string{"y"}},
 		},
@@ -62,7 +64,8 @@ func normal(r *rand.Rand, shape ...int64) *tensor.Tensor {
 func TestTiles(t *testing.T) {
 	available(t)
 	r := rand.New(rand.NewPCG(1, 2))
-	for i, c := range []tiled{{32, 40, 24, 28, []int64{1, 1, 1, 1}}, {33, 64, 21, 26, []int64{0, 2, 1, 0}}, {48, 32, 17, 31, []int64{2, 1, 0, 1}}, {64, 64, 56, 7, []int64{1, 1, 1, 1}}, {64, 64, 10, 20, []int64{1, 1, 1, 1}}} {
+	for i, c := range []tiled{{32, 40, 24, 28, []int64{1, 1, 1, 1}}, {33, 64, 21, 26, []int64{0, 2, 1, 0}},
+		{48, 32, 17, 31, []int64{2, 1, 0, 1}}, {64, 64, 56, 7, []int64{1, 1, 1, 1}}, {64, 64, 10, 20, []int64{1, 1, 1, 1}}} {
 		w, b := normal(r, c.filters, c.channels, 3, 3), normal(r, c.filters)
 		largest := tensor.Must(tensor.New(dtype.F32, c.filters, c.channels, 3, 3))
 		for o := range c.filters {
@@ -85,7 +88,8 @@ func TestTiles(t *testing.T) {
 			if !strings.Contains(strings.Join(names, " "), "winograd_output") {
 				t.Errorf("case %d: not in tiles: %v", i, names)
 			}
-			plain, bound := must(t, c.model(w, b, dynamic), weir.Options{Exact: true}), must(t, c.model(largest, nothing, dynamic), weir.Options{Exact: true})
+			plain, bound := must(t, c.model(w, b, dynamic), weir.Options{Exact: true}),
+				must(t, c.model(largest, nothing, dynamic), weir.Options{Exact: true})
 			for _, outlier := range []float64{1, 1e4, 1e30, 1e-44, 0, math.Inf(1), math.NaN()} {
 				height, width := c.places()
 				x, z := normal(r, 2, c.channels, c.height, c.width), normal(r, 2, c.filters, height, width)

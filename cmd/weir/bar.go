@@ -24,7 +24,8 @@ type bar struct {
 
 // progress begins a step of so many parts, or of 0 if that is not known.
 func (c *cli) progress(total int, what string) *bar {
-	b := &bar{what: what, total: total, shown: !c.quiet && !c.verbose && onTerminal(os.Stderr), begun: time.Now(), ended: make(chan bool)}
+	b := &bar{what: what, total: total, shown: !c.quiet && !c.verbose && onTerminal(os.Stderr), begun: time.Now(),
+		ended: make(chan bool)}
 	b.add(0)
 	if b.shown && total == 0 {
 		diag.Go("telling the time", func() error { b.tick(); return nil }, func(error) {})

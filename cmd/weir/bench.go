@@ -70,22 +70,23 @@ type measured struct {
 	Predicted  int64   `json:"predicted_bytes"`
 	Measured   int64   `json:"measured_bytes"`
 	// Of a device's memory, as its driver was asked for it; absent where the program has no device.
-	DevicePredicted int64            `json:"device_predicted_bytes,omitempty"`
-	DeviceMeasured  int64            `json:"device_measured_bytes,omitempty"`
-	Process         int64            `json:"process_bytes"`
-	Anonymous       int64            `json:"process_anonymous_bytes"` // of a peak like process_bytes', what no file stands behind
-	Compile         float64          `json:"compile_ms"`
-	Load            float64          `json:"load_ms"`
-	First           float64          `json:"first_ms"`
-	Threads         int              `json:"threads"`
-	Calls           int              `json:"calls"`
-	Precision       string           `json:"precision"`
-	CPU             string           `json:"cpu"`
-	Target          string           `json:"target"`
-	Dims            map[string]int64 `json:"dims"`
-	Runs            int              `json:"runs"`
-	Probe           weir.Roofline    `json:"probe"`
-	Profile         []row            `json:"profile,omitempty"`
+	DevicePredicted int64 `json:"device_predicted_bytes,omitempty"`
+	DeviceMeasured  int64 `json:"device_measured_bytes,omitempty"`
+	Process         int64 `json:"process_bytes"`
+	// of a peak like process_bytes', what no file stands behind
+	Anonymous int64            `json:"process_anonymous_bytes"`
+	Compile   float64          `json:"compile_ms"`
+	Load      float64          `json:"load_ms"`
+	First     float64          `json:"first_ms"`
+	Threads   int              `json:"threads"`
+	Calls     int              `json:"calls"`
+	Precision string           `json:"precision"`
+	CPU       string           `json:"cpu"`
+	Target    string           `json:"target"`
+	Dims      map[string]int64 `json:"dims"`
+	Runs      int              `json:"runs"`
+	Probe     weir.Roofline    `json:"probe"`
+	Profile   []row            `json:"profile,omitempty"`
 }
 
 func (f *benchFlags) bench(ctx context.Context, path string) error {
@@ -110,7 +111,8 @@ func (f *benchFlags) bench(ctx context.Context, path string) error {
 		}
 		return err
 	}
-	m := measured{Compile: ms(l.compileTime), Load: ms(l.load), Calls: f.calls, Precision: f.precision, CPU: p.CPU(), Target: string(p.Target()), Dims: dims, Threads: p.Memory().Workers}
+	m := measured{Compile: ms(l.compileTime), Load: ms(l.load), Calls: f.calls, Precision: f.precision, CPU: p.CPU(),
+		Target: string(p.Target()), Dims: dims, Threads: p.Memory().Workers}
 	begin := time.Now()
 	r, err := p.Run(ctx, in)
 	if err != nil {
@@ -216,7 +218,8 @@ func (f *benchFlags) time(ctx context.Context, p *weir.Program, in weir.Inputs, 
 	return nil
 }
 
-// runner is a way to run a program on the same inputs again and again, through a call bound to them where the program has such calls, and what ends it.
+// runner is a way to run a program on the same inputs again and again, through a call bound to them where the program
+// has such calls, and what ends it.
 func runner(ctx context.Context, p *weir.Program, in weir.Inputs, dims weir.Dims) (run func() error, end func()) {
 	if call, err := p.NewCall(dims); err == nil {
 		for name, a := range in {
@@ -277,19 +280,25 @@ func (f *benchFlags) speed(ctx context.Context, p *weir.Program, in weir.Inputs,
 }
 
 func (m *measured) print() {
-	fmt.Printf("latency        min %.3f  p50 %.3f  p90 %.3f  p99 %.3f ms over %d runs\n", m.Latency.Min, m.Latency.P50, m.Latency.P90, m.Latency.P99, m.Runs)
+	fmt.Printf("latency        min %.3f  p50 %.3f  p90 %.3f  p99 %.3f ms over %d runs\n", m.Latency.Min, m.Latency.P50,
+		m.Latency.P90, m.Latency.P99, m.Runs)
 	fmt.Printf("throughput     %.1f runs/s with %d calls, %d threads\n", m.Throughput, m.Calls, m.Threads)
-	fmt.Printf("speed          %.2f GFLOP/s, %.0f %% of the probe's %.2f; %s moved, %.2f GB/s\n", m.GFLOPs, 100*m.PeakShare, m.Probe.All, values.FormatBytes(m.Moved), m.MovedRate)
-	fmt.Printf("probe          %.1f GFLOP/s on one core, %.1f on %d threads (%s); reads", m.Probe.Core, m.Probe.All, m.Probe.Threads, m.Probe.CPU)
+	fmt.Printf("speed          %.2f GFLOP/s, %.0f %% of the probe's %.2f; %s moved, %.2f GB/s\n", m.GFLOPs,
+		100*m.PeakShare, m.Probe.All, values.FormatBytes(m.Moved), m.MovedRate)
+	fmt.Printf("probe          %.1f GFLOP/s on one core, %.1f on %d threads (%s); reads", m.Probe.Core, m.Probe.All,
+		m.Probe.Threads, m.Probe.CPU)
 	for _, r := range m.Probe.Memory {
 		fmt.Printf("  %s %.0f", values.FormatBytes(r.Range), r.All)
 	}
 	fmt.Println(" GB/s")
-	fmt.Printf("memory         predicted %d, measured %d bytes (%s)\n", m.Predicted, m.Measured, values.FormatBytes(m.Measured))
+	fmt.Printf("memory         predicted %d, measured %d bytes (%s)\n", m.Predicted, m.Measured,
+		values.FormatBytes(m.Measured))
 	if m.DevicePredicted > 0 {
-		fmt.Printf("the device's   predicted %d, asked of its driver %d bytes (%s)\n", m.DevicePredicted, m.DeviceMeasured, values.FormatBytes(m.DeviceMeasured))
+		fmt.Printf("the device's   predicted %d, asked of its driver %d bytes (%s)\n", m.DevicePredicted, m.DeviceMeasured,
+			values.FormatBytes(m.DeviceMeasured))
 	}
-	fmt.Printf("process        %s above what it had before loading; files apart, %s\n", values.FormatBytes(m.Process), values.FormatBytes(m.Anonymous))
+	fmt.Printf("process        %s above what it had before loading; files apart, %s\n", values.FormatBytes(m.Process),
+		values.FormatBytes(m.Anonymous))
 	fmt.Printf("time           load %.1f, compile %.1f, first run %.1f ms\n", m.Load, m.Compile, m.First)
 	fmt.Printf("target         %s for %s\n", m.Target, m.CPU)
 	if m.Profile != nil {

@@ -41,7 +41,7 @@ type message struct {
 	Error   json.RawMessage `json:"error,omitempty"`
 }
 
-// newBrowser starts WEIR_CHROMIUM, or a Chromium that is in the path; where there is none the test is skipped.
+// newBrowser starts WEIR_CHROMIUM, or a Chromium that is in the path; if there is none the test is skipped.
 func newBrowser(t *testing.T) *browser {
 	t.Helper()
 	path := os.Getenv("WEIR_CHROMIUM")
@@ -61,11 +61,13 @@ func newBrowser(t *testing.T) *browser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	profile, err := os.MkdirTemp("", "weir-browser-*") // its processes may still write there when a test's own folder must be empty
+	// its processes may still write there when a test's own folder must be empty
+	profile, err := os.MkdirTemp("", "weir-browser-*")
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(path, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--remote-debugging-pipe", "--user-data-dir="+profile, "about:blank")
+	cmd := exec.Command(path, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--remote-debugging-pipe",
+		"--user-data-dir="+profile, "about:blank")
 	cmd.ExtraFiles = []*os.File{toBrowser, fromBrowser}
 	if err := cmd.Start(); err != nil {
 		t.Skipf("%s does not start: %v", path, err)
@@ -105,7 +107,8 @@ func newBrowser(t *testing.T) *browser {
 	for _, domain := range []string{"Page", "Runtime", "Log"} {
 		b.call(domain+".enable", nil, nil)
 	}
-	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": 1300, "height": 1000, "deviceScaleFactor": 1, "mobile": false}, nil)
+	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": 1300, "height": 1000, "deviceScaleFactor": 1,
+		"mobile": false}, nil)
 	return b
 }
 
@@ -121,7 +124,9 @@ func (b *browser) next() message {
 		switch {
 		case m.Method == "Page.loadEventFired":
 			b.loaded = true
-		case m.Method == "Runtime.exceptionThrown", m.Method == "Log.entryAdded" && strings.Contains(string(text), `"level":"error"`), m.Method == "Runtime.consoleAPICalled" && strings.Contains(string(text), `"type":"error"`), m.Method == "Page.javascriptDialogOpening":
+		case m.Method == "Runtime.exceptionThrown", m.Method == "Log.entryAdded" &&
+			strings.Contains(string(text), `"level":"error"`), m.Method == "Runtime.consoleAPICalled" &&
+			strings.Contains(string(text), `"type":"error"`), m.Method == "Page.javascriptDialogOpening":
 			b.faults = append(b.faults, m.Method+" "+string(text))
 		}
 		return m
@@ -205,7 +210,8 @@ func (b *browser) mouse(kind string, x, y float64, more map[string]any) {
 }
 
 func (b *browser) key(key string) {
-	b.call("Input.dispatchKeyEvent", map[string]any{"type": "keyDown", "key": key, "text": map[bool]string{true: key}[len(key) == 1]}, nil)
+	b.call("Input.dispatchKeyEvent", map[string]any{"type": "keyDown", "key": key,
+		"text": map[bool]string{true: key}[len(key) == 1]}, nil)
 	b.call("Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": key}, nil)
 	b.settle()
 }
@@ -229,7 +235,8 @@ func (b *browser) shot(name string) {
 	}
 }
 
-// TestPageInBrowser opens pages in Chromium: nothing goes wrong, what the plan has is drawn, and mouse and keys do what they should.
+// TestPageInBrowser opens pages in Chromium: nothing goes wrong, what the plan has is drawn, and mouse and keys do what
+// they should.
 func TestPageInBrowser(t *testing.T) {
 	b := newBrowser(t)
 	dir := t.TempDir()
@@ -267,11 +274,13 @@ func TestPageInBrowser(t *testing.T) {
 		if got := b.eval(canvas + ".dataset.drawn"); got != fmt.Sprint(want) {
 			t.Errorf("%s: %s rectangles are drawn, the plan has %d buffers", name, got, want)
 		}
-		colors := b.eval(`(() => { const c = ` + canvas + `, d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data, s = new Set(); for (let i = 0; i < d.length; i += 4) s.add(d[i] << 16 | d[i+1] << 8 | d[i+2]); return s.size > 4; })()`)
+		colors := b.eval(`(() => { const c = ` + canvas +
+			`, d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data, s = new Set(); for (let i = 0; i < d.length; i += 4) s.add(d[i] << 16 | d[i+1] << 8 | d[i+2]); return s.size > 4; })()`)
 		if colors != "true" {
 			t.Errorf("%s: the canvas is nearly empty", name)
 		}
-		if got, want := b.eval(`document.querySelectorAll(".conditions tr").length`), map[string]string{"text": "1"}[name]; got != cmp.Or(want, "0") {
+		if got, want := b.eval(`document.querySelectorAll(".conditions tr").length`),
+			map[string]string{"text": "1"}[name]; got != cmp.Or(want, "0") {
 			t.Errorf("%s: %s conditions are shown", name, got)
 		}
 		b.legible(name, canvas)
@@ -313,12 +322,14 @@ func TestPageInBrowser(t *testing.T) {
 
 // window sets how wide and high the window is.
 func (b *browser) window(width, height int) {
-	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false}, nil)
+	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1,
+		"mobile": false}, nil)
 	b.settle()
 }
 
-// laidOut checks what is seen at once of a page in windows of a screen and of a telephone: the chart with its axis; that no line crosses what is written and no text
-// covers another; that one colour has one meaning; and that who sees nothing is told what is drawn.
+// laidOut checks what is seen at once of a page in windows of a screen and of a telephone: the chart with its axis;
+// that no line crosses what is written and no text covers another; that one colour has one meaning; and that who sees
+// nothing is told what is drawn.
 func (b *browser) laidOut(name string) {
 	t := b.t
 	t.Helper()
@@ -336,8 +347,10 @@ func (b *browser) laidOut(name string) {
 		if name == "diff" {
 			most = map[int]float64{1400: 320, 390: 700}[size[0]] // two sums stand above two charts
 		}
-		if seen.Top > most || seen.Right > float64(size[0]) || seen.Wide > float64(size[0]) || name != "diff" && seen.Bottom > float64(size[1]) {
-			t.Errorf("%s in %v: the chart is at %+v, at most %v from the top is wanted, and its axis in the window", name, size, seen, most)
+		if seen.Top > most || seen.Right > float64(size[0]) || seen.Wide > float64(size[0]) || name != "diff" &&
+			seen.Bottom > float64(size[1]) {
+			t.Errorf("%s in %v: the chart is at %+v, at most %v from the top is wanted, and its axis in the window", name, size,
+				seen, most)
 		}
 		for _, canvas := range []string{"canvas.map", "canvas.live"} {
 			b.uncrossed(fmt.Sprint(name, " in ", size, ", ", canvas), canvas)
@@ -364,7 +377,8 @@ func (b *browser) laidOut(name string) {
 	}
 }
 
-// uncrossed checks that what is written on a canvas lies on it, that no text covers another, and that no line crosses one.
+// uncrossed checks that what is written on a canvas lies on it, that no text covers another, and that no line crosses
+// one.
 func (b *browser) uncrossed(name, canvas string) {
 	t := b.t
 	t.Helper()
@@ -389,7 +403,8 @@ func (b *browser) uncrossed(name, canvas string) {
 			}
 		}
 		for _, l := range drawn.Lines {
-			if meet(w, [4]float64{min(l[0], l[2]), min(l[1], l[3]), max(l[0], l[2]) - min(l[0], l[2]), max(l[1], l[3]) - min(l[1], l[3])}) {
+			if meet(w, [4]float64{min(l[0], l[2]), min(l[1], l[3]), max(l[0], l[2]) - min(l[0], l[2]),
+				max(l[1], l[3]) - min(l[1], l[3])}) {
 				t.Errorf("%s: a line from %v to %v crosses a text at %v", name, l[:2], l[2:], w)
 			}
 		}
@@ -404,7 +419,8 @@ func (b *browser) read(expression string, into any) {
 	}
 }
 
-// legible checks that names can be read on the colours of their rectangles, in light and in dark: a contrast of 4 at least, as WCAG computes it.
+// legible checks that names can be read on the colours of their rectangles, in light and in dark: a contrast of 4 at
+// least, as WCAG computes it.
 func (b *browser) legible(name, canvas string) {
 	b.t.Helper()
 	for range 2 {
@@ -446,16 +462,20 @@ func brightness(t *testing.T, color string) (sum float64) {
 
 // manyBuffers is a page of a plan with 5,000 buffers, made up.
 func manyBuffers(t *testing.T, dir string) string {
-	p := &weir.Plan{Dims: weir.Dims{}, Calls: 1, Workers: 1, Arena: 64 << 20, Peak: 64 << 20, LowerBound: 60 << 20, Least: 60 << 20, PeakStep: 700, Storages: []weir.PlanStorage{{Name: "arena", Kind: "arena", Bytes: 64 << 20}}}
+	p := &weir.Plan{Dims: weir.Dims{}, Calls: 1, Workers: 1, Arena: 64 << 20, Peak: 64 << 20, LowerBound: 60 << 20,
+		Least: 60 << 20, PeakStep: 700, Storages: []weir.PlanStorage{{Name: "arena", Kind: "arena", Bytes: 64 << 20}}}
 	for i := range 1500 {
-		p.Steps = append(p.Steps, weir.PlanStep{Kind: "launch", Nodes: fmt.Sprintf("node_%d", i), Live: int64(30<<20 + i*7919%(30<<20))})
+		p.Steps = append(p.Steps, weir.PlanStep{Kind: "launch", Nodes: fmt.Sprintf("node_%d", i),
+			Live: int64(30<<20 + i*7919%(30<<20))})
 	}
 	for i := range 5000 {
 		first := i * 1490 / 5000
-		p.Buffers = append(p.Buffers, weir.PlanBuffer{Name: fmt.Sprintf("b%d", i), DType: "f32", Shape: []int64{4}, Offset: int64(i%40) << 20, Bytes: int64(1+i%16) << 16, First: first, Last: first + i%9, Reached: -1})
+		p.Buffers = append(p.Buffers, weir.PlanBuffer{Name: fmt.Sprintf("b%d", i), DType: "f32", Shape: []int64{4},
+			Offset: int64(i%40) << 20, Bytes: int64(1+i%16) << 16, First: first, Last: first + i%9, Reached: -1})
 	}
 	file := filepath.Join(dir, "many.html")
-	if err := writePageTo(file, "many", planpage.Data{Plans: []planpage.Plan{{Name: "many", Plan: p, Formulas: map[string]string{}}}}); err != nil {
+	if err := writePageTo(file, "many",
+		planpage.Data{Plans: []planpage.Plan{{Name: "many", Plan: p, Formulas: map[string]string{}}}}); err != nil {
 		t.Fatal(err)
 	}
 	return file
@@ -468,7 +488,8 @@ func (b *browser) touch(canvas string) {
 	b.eval(canvas + `.scrollIntoView({block: "center"})`)
 	b.settle()
 	var box [4]float64
-	if err := json.Unmarshal([]byte(b.eval(`(r => JSON.stringify([r.left, r.top, r.width, r.height]))(`+canvas+`.getBoundingClientRect())`)), &box); err != nil {
+	if err := json.Unmarshal([]byte(b.eval(`(r => JSON.stringify([r.left, r.top, r.width, r.height]))(`+canvas+
+		`.getBoundingClientRect())`)), &box); err != nil {
 		t.Fatal(err)
 	}
 	hidden := func() string { return b.eval(`document.getElementById("tip").hidden`) }
@@ -483,7 +504,8 @@ func (b *browser) touch(canvas string) {
 			found = b.eval(`document.getElementById("tip").textContent`)
 		}
 	}
-	if !strings.Contains(found, "relu") || !strings.Contains(found, "at byte") || !strings.Contains(found, "from step") || !strings.Contains(found, "reached to byte") {
+	if !strings.Contains(found, "relu") || !strings.Contains(found, "at byte") || !strings.Contains(found, "from step") ||
+		!strings.Contains(found, "reached to byte") {
 		t.Errorf("the tooltip says %q", found)
 	}
 	whole := span()

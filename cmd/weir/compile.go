@@ -25,7 +25,8 @@ type compileFlags struct {
 func (c *cli) compileCommand() *cobra.Command {
 	f := &compileFlags{}
 	cmd := &cobra.Command{
-		Use: "compile MODEL", Short: "Save a model compiled, as a file that every command takes for a model", Args: exactly(1, "one MODEL"),
+		Use: "compile MODEL", Short: "Save a model compiled, as a file that every command takes for a model",
+		Args: exactly(1, "one MODEL"),
 		Long: `Save a model compiled, as a file that every command takes for a model.
 
 The file holds the model's loops as they are scheduled for a level of processor, the one that --cpu names whether or not this machine has it, and no machine code:
@@ -80,7 +81,8 @@ func (f *compileFlags) compileTo(ctx context.Context, path string) error {
 		return diag.Inputf("cannot be written").AtFile(output).WithCause(err)
 	}
 	if f.c.json {
-		return f.c.printJSON(map[string]any{"file": output, "bytes": size, "target": l.program.Target(), "cpu": cpu, "compile_ms": ms(l.compileTime), "tuned": l.program.Tuned()})
+		return f.c.printJSON(map[string]any{"file": output, "bytes": size, "target": l.program.Target(), "cpu": cpu,
+			"compile_ms": ms(l.compileTime), "tuned": l.program.Tuned()})
 	}
 	fmt.Printf("%s: %s for %s\n", output, values.FormatBytes(size), cpu)
 	if f.tune {

@@ -19,7 +19,9 @@ var flagValues = map[string][]string{
 // flagNames are the names in a model that begin the values of flags, NAME=….
 var flagNames = map[string]func(m *weir.Model) []string{
 	"input": func(m *weir.Model) []string { return namesOf(m.Inputs()) },
-	"state": func(m *weir.Model) []string { return namesOf(m.Inputs()) }, "layout": func(m *weir.Model) []string { return namesOf(m.Inputs()) },
+	"state": func(m *weir.Model) []string {
+		return namesOf(m.Inputs())
+	}, "layout": func(m *weir.Model) []string { return namesOf(m.Inputs()) },
 	"expect": func(m *weir.Model) []string { return namesOf(m.Outputs()) },
 	"dim": func(m *weir.Model) (names []string) {
 		for _, in := range m.Inputs() {
@@ -59,7 +61,8 @@ func complete(cmd *cobra.Command) {
 		if cmd.Flags().Lookup(name) == nil {
 			continue
 		}
-		must(cmd.RegisterFlagCompletionFunc(name, func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		must(cmd.RegisterFlagCompletionFunc(name, func(_ *cobra.Command, args []string, _ string) ([]string,
+			cobra.ShellCompDirective) {
 			if len(args) == 0 {
 				return nil, cobra.ShellCompDirectiveDefault
 			}

@@ -113,12 +113,14 @@ func (c *cli) demo(ctx context.Context) error {
 		return err
 	}
 	if c.json {
-		if err := c.printJSON(map[string]any{"right": right, "pictures": len(pictures), "compile_ms": ms(ready), "run_ms": ms(took), "threads": p.Memory().Workers,
+		if err := c.printJSON(map[string]any{"right": right, "pictures": len(pictures), "compile_ms": ms(ready),
+			"run_ms": ms(took), "threads": p.Memory().Workers,
 			"peak_formula": p.Memory().Formula(1).String(), "predicted_bytes": peak, "measured_bytes": seen.Peak(1)}); err != nil {
 			return err
 		}
 	} else {
-		fmt.Printf("%d of %d right; compiled in %.1f ms, run in %.2f ms on %d threads\n", right, len(pictures), ms(ready), ms(took), p.Memory().Workers)
+		fmt.Printf("%d of %d right; compiled in %.1f ms, run in %.2f ms on %d threads\n", right, len(pictures), ms(ready),
+			ms(took), p.Memory().Workers)
 		fmt.Printf("memory: peak = %s bytes\n", p.Memory().Formula(1))
 		fmt.Printf("        predicted for %d pictures %d bytes, measured %d\n", len(pictures), peak, seen.Peak(1))
 	}
@@ -130,14 +132,16 @@ func (c *cli) demo(ctx context.Context) error {
 
 func (c *cli) envCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "env", Short: "Print what this machine is, and every setting", Args: exactly(0, "nothing"), Example: "  weir env",
-		RunE: func(cmd *cobra.Command, _ []string) error { return c.env() },
+		Use: "env", Short: "Print what this machine is, and every setting", Args: exactly(0, "nothing"),
+		Example: "  weir env",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return c.env() },
 	}
 }
 
 // variables are the environment variables that weir reads, and what each means when it is not set.
 var variables = []struct{ name, otherwise string }{
-	{"WEIR_TARGET", "cpu"}, {"WEIR_CPU", "native"}, {"WEIR_THREADS", "GOMAXPROCS"}, {"WEIR_MAP", "on"}, {"WEIR_PIPELINES", "none kept"}, {"WEIR_DEBUG", "nothing"}, {"NO_COLOR", "not set"}, {"GOMEMLIMIT", "no limit"},
+	{"WEIR_TARGET", "cpu"}, {"WEIR_CPU", "native"}, {"WEIR_THREADS", "GOMAXPROCS"}, {"WEIR_MAP", "on"},
+	{"WEIR_PIPELINES", "none kept"}, {"WEIR_DEBUG", "nothing"}, {"NO_COLOR", "not set"}, {"GOMEMLIMIT", "no limit"},
 }
 
 // version is that of the module, or devel for what was built where it is developed.
@@ -150,8 +154,11 @@ func version() string {
 
 func (c *cli) env() error {
 	here := weir.HostProcessor()
-	rows := [][2]string{{"version", version()}, {"go", runtime.Version()}, {"os", runtime.GOOS}, {"architecture", runtime.GOARCH}, {"threads", fmt.Sprint(runtime.GOMAXPROCS(0))},
-		{"processor", here.Name}, {"features", strings.Join(here.Features, " ")}, {"caches", caches(here.Cache)}, {"target", here.CPU + ": " + here.Why}, {"page size", fmt.Sprint(values.PageSize())}, {"memory outside go's heap", fmt.Sprint(values.OutsideHeap())},
+	rows := [][2]string{{"version", version()}, {"go", runtime.Version()}, {"os", runtime.GOOS},
+		{"architecture", runtime.GOARCH}, {"threads", fmt.Sprint(runtime.GOMAXPROCS(0))},
+		{"processor", here.Name}, {"features", strings.Join(here.Features, " ")}, {"caches", caches(here.Cache)},
+		{"target", here.CPU + ": " + here.Why}, {"page size", fmt.Sprint(values.PageSize())},
+		{"memory outside go's heap", fmt.Sprint(values.OutsideHeap())},
 		{"probe", probed()}}
 	devices, none := weir.Devices()
 	settings := map[string]map[string]string{}
@@ -181,7 +188,8 @@ func (c *cli) env() error {
 
 // caches are the sizes of the processor's caches.
 func caches(sizes [3]int64) string {
-	return fmt.Sprintf("L1 %s, L2 %s, L3 %s", values.FormatBytes(sizes[0]), values.FormatBytes(sizes[1]), values.FormatBytes(sizes[2]))
+	return fmt.Sprintf("L1 %s, L2 %s, L3 %s", values.FormatBytes(sizes[0]), values.FormatBytes(sizes[1]),
+		values.FormatBytes(sizes[2]))
 }
 
 // probed is what the machine's best instructions reach.

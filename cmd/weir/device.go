@@ -58,7 +58,8 @@ func (p *planned) printDevice(m *weir.Memory) {
 	for _, k := range p.Kernels {
 		shared, threads = max(shared, k.Shared), max(threads, k.Threads)
 	}
-	fmt.Printf("%-14s %d parts of kernels; of %d shared bytes the greediest has %d, of %d threads of a block %d\n", "kernels", len(p.Kernels), p.Limits.Shared, shared, p.Limits.Threads, threads)
+	fmt.Printf("%-14s %d parts of kernels; of %d shared bytes the greediest has %d, of %d threads of a block %d\n",
+		"kernels", len(p.Kernels), p.Limits.Shared, shared, p.Limits.Threads, threads)
 	for _, h := range p.OnHost {
 		fmt.Printf("%-14s %s (%s): %s\n", "on the host", h.Step, h.Nodes, h.Reason)
 	}
@@ -80,6 +81,7 @@ func printDevices(list []weir.DeviceInfo, none error) {
 		fmt.Printf("%-24s %s\n", "", strings.Join(d.Features, " "))
 	}
 	if none == nil && len(list) == 0 {
-		fmt.Printf("%-24s %s\n", "devices", "none: this build has no kind of device beside the processor (go build -tags vulkan ./cmd/weir has GPUs)")
+		fmt.Printf("%-24s %s\n", "devices",
+			"none: this build has no kind of device beside the processor (go build -tags vulkan ./cmd/weir has GPUs)")
 	}
 }

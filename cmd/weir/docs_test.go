@@ -58,8 +58,8 @@ func TestDocument(t *testing.T) {
 // documentedKey is a key in the first column of a table of docs/json.md.
 var documentedKey = regexp.MustCompile("`([^`]+)`")
 
-// TestJSONDocument compares the keys that docs/json.md names, command by command, with those of testdata/keys.txt, which TestKeys
-// holds to what the commands print.
+// TestJSONDocument compares the keys that docs/json.md names, command by command, with those of testdata/keys.txt,
+// which TestKeys holds to what the commands print.
 func TestJSONDocument(t *testing.T) {
 	golden, err := os.ReadFile("testdata/keys.txt")
 	if err != nil {
@@ -79,7 +79,8 @@ func TestJSONDocument(t *testing.T) {
 			}
 			continue
 		}
-		if name, ok := strings.CutPrefix(key, "dims.[]."); ok && !slices.Contains([]string{"name", "python", "min", "max", "decided"}, name) {
+		if name, ok := strings.CutPrefix(key, "dims.[]."); ok &&
+			!slices.Contains([]string{"name", "python", "min", "max", "decided"}, name) {
 			key = "dims.[].*" // of plan --diff: names of the model's
 		}
 		printed[section][key] = true

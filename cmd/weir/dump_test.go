@@ -151,13 +151,15 @@ func TestNumbers(t *testing.T) {
 // TestKeepOfArtefact: an artefact has the outputs that it was compiled with; of others the error says how they are had.
 func TestKeepOfArtefact(t *testing.T) {
 	file := artefact(t, digits)
-	if r := weirRun(t, "run", file, "--input", "zeros", "--keep", "relu"); r.code != exitUnsupported || !strings.Contains(r.err, "weir compile MODEL --keep relu") {
+	if r := weirRun(t, "run", file, "--input", "zeros", "--keep", "relu"); r.code != exitUnsupported ||
+		!strings.Contains(r.err, "weir compile MODEL --keep relu") {
 		t.Errorf("%d %s", r.code, r.err)
 	}
 	if r := weirRun(t, "compile", digits, "-o", file, "--keep", "relu"); r.code != 0 {
 		t.Fatalf("%d %s", r.code, r.err)
 	}
-	if r := weirRun(t, "run", file, "--input", "zeros", "--keep", "relu"); r.code != 0 || !strings.Contains(r.out, "relu: ") {
+	if r := weirRun(t, "run", file, "--input", "zeros", "--keep", "relu"); r.code != 0 ||
+		!strings.Contains(r.out, "relu: ") {
 		t.Errorf("%d %s", r.code, r.err)
 	}
 }

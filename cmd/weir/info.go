@@ -49,7 +49,8 @@ func (c *cli) info(ctx context.Context, path string, nodes bool) error {
 			return err
 		}
 	}
-	unsupported := &weir.Error{Kind: weir.ErrUnsupported, File: path, Detail: "operators " + strings.Join(d.Unsupported, ", ")}
+	unsupported := &weir.Error{Kind: weir.ErrUnsupported, File: path,
+		Detail: "operators " + strings.Join(d.Unsupported, ", ")}
 	if len(d.Unsupported) > 0 {
 		// As compiling says it: OPERATOR (node "NAME").
 		op, node, _ := strings.Cut(strings.TrimSuffix(d.Unsupported[0], ")"), " (node ")
@@ -188,6 +189,7 @@ func printTuned(list []weir.Tuning) {
 		fmt.Println("tuned        nothing is faster than what the tables choose")
 	}
 	for _, t := range list {
-		fmt.Printf("tuned        %s: %s, %.4f instead of %.4f ms\n", shortened(t.Nodes, 60), t.Choice, ms(t.After), ms(t.Before))
+		fmt.Printf("tuned        %s: %s, %.4f instead of %.4f ms\n", shortened(t.Nodes, 60), t.Choice, ms(t.After),
+			ms(t.Before))
 	}
 }

@@ -23,7 +23,8 @@ type kernelsFlags struct {
 func (c *cli) kernelsCommand() *cobra.Command {
 	f := &kernelsFlags{}
 	cmd := &cobra.Command{
-		Use: "kernels MODEL...", Short: "List the kernels that are not what the processor does best, and why", Args: func(_ *cobra.Command, args []string) error {
+		Use: "kernels MODEL...", Short: "List the kernels that are not what the processor does best, and why",
+		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usageError{fmt.Errorf("at least one MODEL is needed")}
 			}

@@ -37,7 +37,8 @@ func TestKernels(t *testing.T) {
 	if !found {
 		t.Errorf("%+v", slow)
 	}
-	if text := weirRun(t, "kernels", model, model).out; !strings.Contains(text, "2 launches in 1 models  host, nonzero: the data decide its results' sizes") {
+	if text := weirRun(t, "kernels", model, model).out; !strings.Contains(text,
+		"2 launches in 1 models  host, nonzero: the data decide its results' sizes") {
 		t.Error(text)
 	}
 	for _, k := range list("--cpu", "portable") {

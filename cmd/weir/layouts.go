@@ -59,5 +59,6 @@ func (p *planned) printCopies(m *weir.Memory) {
 	if p.Copies != nil {
 		bytes = fmt.Sprintf("%d (%s)", *p.Copies, values.FormatBytes(*p.Copies))
 	}
-	fmt.Printf("%-14s at most %s besides for a call, while it runs: arguments that do not lie as declared\n", "copies", bytes)
+	fmt.Printf("%-14s at most %s besides for a call, while it runs: arguments that do not lie as declared\n", "copies",
+		bytes)
 }

@@ -80,7 +80,8 @@ It tells, before a model runs, exactly how much memory it will take; then it tak
 	root.PersistentFlags().BoolVarP(&c.quiet, "quiet", "q", false, "no progress")
 	root.PersistentFlags().BoolVarP(&c.verbose, "verbose", "v", false, "log what happens to standard error")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{flagError(err)} })
-	root.AddCommand(c.runCommand(), c.planCommand(), c.checkCommand(), c.infoCommand(), c.kernelsCommand(), c.dumpCommand(), c.benchCommand(), c.testCommand(), c.compileCommand(), c.envCommand(), c.demoCommand())
+	root.AddCommand(c.runCommand(), c.planCommand(), c.checkCommand(), c.infoCommand(), c.kernelsCommand(),
+		c.dumpCommand(), c.benchCommand(), c.testCommand(), c.compileCommand(), c.envCommand(), c.demoCommand())
 	for _, cmd := range root.Commands() {
 		complete(cmd)
 	}
@@ -98,7 +99,8 @@ func (c *cli) report(ctx context.Context, err error) int {
 	switch {
 	case errors.As(err, &missing):
 		code = exitUsage
-	case errors.As(err, &usage), strings.HasPrefix(err.Error(), "unknown command"), strings.HasPrefix(err.Error(), "unknown flag"), strings.HasPrefix(err.Error(), "required flag"):
+	case errors.As(err, &usage), strings.HasPrefix(err.Error(), "unknown command"),
+		strings.HasPrefix(err.Error(), "unknown flag"), strings.HasPrefix(err.Error(), "required flag"):
 		code = exitUsage
 	case ctx.Err() != nil:
 		code, err = exitInterrupted, errInterrupted

@@ -96,10 +96,12 @@ func TestCompileFixes(t *testing.T) {
 	if r := weirRun(t, "run", file, "--input", "zeros"); r.code != 0 {
 		t.Errorf("run: %d %s", r.code, r.err)
 	}
-	if r := weirRun(t, "run", file, "--input", "zeros", "--dim", "batch=4"); r.code != 1 || !strings.Contains(r.err, "batch") {
+	if r := weirRun(t, "run", file, "--input", "zeros", "--dim", "batch=4"); r.code != 1 ||
+		!strings.Contains(r.err, "batch") {
 		t.Errorf("another size: %d %s", r.code, r.err)
 	}
-	if r := weirRun(t, "dump", file, "--lang", "program"); r.code != 0 || strings.Contains(strings.ReplaceAll(r.out, "dim batch in [3, 3]", ""), "*batch") {
+	if r := weirRun(t, "dump", file, "--lang", "program"); r.code != 0 ||
+		strings.Contains(strings.ReplaceAll(r.out, "dim batch in [3, 3]", ""), "*batch") {
 		t.Errorf("sizes are formulas of batch: %d %s", r.code, r.out)
 	}
 }
@@ -141,7 +143,8 @@ func TestExitCodes(t *testing.T) {
 		{"dump " + digits + " --after lunch", 2, "there is no such stage"},
 		{"dump " + digits + " --kernel none --lang loop", 2, "there is no such kernel"},
 		{"plan " + table, 0, "no plan of this arena is smaller"},
-		{"plan " + write("above.csv", "id,lower,upper,size,alignment\na,0,1,100,128\nb,0,3,192,64"), 0, "lower bound    292 (292B)\nproven least   320 (320B): a search refuted all that is smaller\ngap            none"},
+		{"plan " + write("above.csv", "id,lower,upper,size,alignment\na,0,1,100,128\nb,0,3,192,64"), 0,
+			"lower bound    292 (292B)\nproven least   320 (320B): a search refuted all that is smaller\ngap            none"},
 		{"plan " + table + " --budget 11B", 1, "--budget 12 is the smallest that works"},
 		{"plan " + table + " --dim n=3", 2, "a table of buffers has no dimensions"},
 		{"plan missing.csv", 2, "missing.csv"},
@@ -241,10 +244,12 @@ var open = map[string]bool{"outputs.": true, "dims.": true, "ops.": true, "metad
 // TestCompletion: a shell is told values of flags, and names in the model.
 func TestCompletion(t *testing.T) {
 	for _, row := range []struct{ args, want string }{
-		{"run " + digits + " --input ", "image=\n"}, {"plan " + digits + " --dim ", "batch=\n"}, {"run " + digits + " --expect ", "scores=\n"},
+		{"run " + digits + " --input ", "image=\n"}, {"plan " + digits + " --dim ", "batch=\n"},
+		{"run " + digits + " --expect ", "scores=\n"},
 		{"run --target ", "vulkan\n"}, {"dump --lang ", "spirv\n"}, {"run ", "onnx\n"}, {"run missing.onnx --input ", ":0\n"},
 	} {
-		if r := weirRun(t, append([]string{"__complete"}, strings.Split(row.args, " ")...)...); r.code != 0 || !strings.Contains(r.out, row.want) {
+		if r := weirRun(t, append([]string{"__complete"}, strings.Split(row.args, " ")...)...); r.code != 0 ||
+			!strings.Contains(r.out, row.want) {
 			t.Errorf("%q: %d, %s%s, not %q", row.args, r.code, r.out, r.err, row.want)
 		}
 	}
@@ -255,11 +260,19 @@ func TestKeys(t *testing.T) {
 	m := artefact(t, digits)
 	var b strings.Builder
 	for _, row := range []string{
-		"run " + digits + " --input zeros", "run " + digits + " --input zeros --compare reference", "plan " + digits, "plan " + digits + " --dim batch=3 --budget 1GiB", "plan " + m + " --dim batch=3", "plan " + table,
+		"run " + digits + " --input zeros", "run " + digits + " --input zeros --compare reference", "plan " + digits,
+		"plan " + digits + " --dim batch=3 --budget 1GiB", "plan " + m + " --dim batch=3", "plan " + table,
 		"plan " + digits + " --actual", "plan " + digits + " --diff " + models + "two_dims/model.onnx",
-		"plan " + models + "tied_table/model.onnx --dim n=40 --budget 220KiB", "plan " + models + "two_dims/model.onnx --layout x=1,0", "plan ../../testdata/states/training.weir",
-		"plan " + digits + " --budget 1MiB", "plan " + models + "texts/model.onnx", "check " + models + "gemm_matmul/model.onnx", "check " + models + "gather_family/model.onnx", "info " + digits, "info " + m, "dump " + digits, "bench " + digits + " --seconds 0.01 --profile", "bench " + digits + " --seconds 0.01 --pauses", "kernels " + models + "sequences/model.onnx", "test " + models + "logic --kernels", "test " + models + "logic --pauses", "kernels " + digits + " --all", "test " + models + "logic",
-		"compile " + digits + " -o " + filepath.Join(t.TempDir(), "k.weir"), "env", "demo", "run missing.onnx", "run --loud", "run model.mlir",
+		"plan " + models + "tied_table/model.onnx --dim n=40 --budget 220KiB",
+		"plan " + models + "two_dims/model.onnx --layout x=1,0", "plan ../../testdata/states/training.weir",
+		"plan " + digits + " --budget 1MiB", "plan " + models + "texts/model.onnx",
+		"check " + models + "gemm_matmul/model.onnx", "check " + models + "gather_family/model.onnx", "info " + digits,
+		"info " + m, "dump " + digits, "bench " + digits + " --seconds 0.01 --profile",
+		"bench " + digits + " --seconds 0.01 --pauses", "kernels " + models + "sequences/model.onnx",
+		"test " + models + "logic --kernels", "test " + models + "logic --pauses", "kernels " + digits + " --all",
+		"test " + models + "logic",
+		"compile " + digits + " -o " + filepath.Join(t.TempDir(), "k.weir"), "env", "demo", "run missing.onnx", "run --loud",
+		"run model.mlir",
 	} {
 		args := strings.Fields(row)
 		r := weirRun(t, append(args, "--json")...)
@@ -308,9 +321,11 @@ func TestKeys(t *testing.T) {
 
 // TestArtefactPrintsTheSame compares what commands say of a model and of its artefact.
 func TestArtefactPrintsTheSame(t *testing.T) {
-	for _, model := range []string{digits, models + "two_dims/model.onnx", models + "loop_scan_outputs/model.onnx", models + "gather_family/model.onnx"} {
+	for _, model := range []string{digits, models + "two_dims/model.onnx", models + "loop_scan_outputs/model.onnx",
+		models + "gather_family/model.onnx"} {
 		m := artefact(t, model)
-		for _, args := range [][]string{{"plan"}, {"plan", "--json", "--calls", "3"}, {"check"}, {"info", "--nodes"}, {"dump", "--lang", "program"}} {
+		for _, args := range [][]string{{"plan"}, {"plan", "--json", "--calls", "3"}, {"check"}, {"info", "--nodes"},
+			{"dump", "--lang", "program"}} {
 			x, y := weirRun(t, append(args, model)...), weirRun(t, append(args, m)...)
 			if x.out != y.out || x.code != y.code {
 				t.Errorf("%s %v prints\n%s\nits artefact\n%s%s", model, args, x.out, y.out, y.err)
@@ -347,10 +362,12 @@ func TestFiles(t *testing.T) {
 		t.Errorf("outputs.json is %s, %v", text, err)
 	}
 	scores := filepath.Join(dir, "scores.npy")
-	if r := weirRun(t, "run", digits, "--input", image, "--expect", "scores="+scores); r.code != 0 || !strings.Contains(r.out, "as expected") {
+	if r := weirRun(t, "run", digits, "--input", image, "--expect", "scores="+scores); r.code != 0 ||
+		!strings.Contains(r.out, "as expected") {
 		t.Errorf("what was written is not as expected: %d %s", r.code, r.err)
 	}
-	if r := weirRun(t, "run", digits, "--input", "zeros", "--expect", "scores="+scores); r.code != 1 || !strings.Contains(r.err, "not as expected") {
+	if r := weirRun(t, "run", digits, "--input", "zeros", "--expect", "scores="+scores); r.code != 1 ||
+		!strings.Contains(r.err, "not as expected") {
 		t.Errorf("other input, same expectation: %d %s", r.code, r.err)
 	}
 	npy, err := os.ReadFile(scores)
@@ -362,7 +379,8 @@ func TestFiles(t *testing.T) {
 	}
 	kept := filepath.Join(dir, "kept")
 	name := first(strings.Fields(strings.SplitN(weirRun(t, "info", digits, "--nodes").out, "(Conv): ", 2)[1])[2:]...)
-	if r := weirRun(t, "run", digits, "--input", image, "--keep", name, "--keep", "scores", "--output", kept); r.code != 0 {
+	if r := weirRun(t, "run", digits, "--input", image, "--keep", name, "--keep", "scores", "--output",
+		kept); r.code != 0 {
 		t.Fatal(r.err)
 	}
 	text, _ = os.ReadFile(filepath.Join(kept, "outputs.json"))
@@ -379,23 +397,29 @@ func TestEnvironment(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"WEIR_TARGET=reference"}, []string{"bench", digits, "--seconds", "0.01", "--json"}, 0, `"target":"reference"`},
-		{[]string{"WEIR_TARGET=reference"}, []string{"bench", digits, "--seconds", "0.01", "--json", "--target", "cpu", "--cpu", "portable"}, 0, `"target":"portable"`},
-		{[]string{"WEIR_CPU=portable"}, []string{"bench", digits, "--seconds", "0.01", "--json"}, 0, `"cpu":"portable","target":"portable"`},
+		{[]string{"WEIR_TARGET=reference"}, []string{"bench", digits, "--seconds", "0.01", "--json"}, 0,
+			`"target":"reference"`},
+		{[]string{"WEIR_TARGET=reference"}, []string{"bench", digits, "--seconds", "0.01", "--json", "--target", "cpu",
+			"--cpu", "portable"}, 0, `"target":"portable"`},
+		{[]string{"WEIR_CPU=portable"}, []string{"bench", digits, "--seconds", "0.01", "--json"}, 0,
+			`"cpu":"portable","target":"portable"`},
 		{[]string{"WEIR_THREADS=1"}, []string{"plan", digits, "--json"}, 0, `"workers":1`},
 		{[]string{"WEIR_THREADS=1"}, []string{"plan", digits, "--json", "--threads", "3"}, 0, `"workers":3`},
 		{[]string{"WEIR_THREADS=many"}, []string{"plan", digits}, 2, "WEIR_THREADS=many"},
 		{[]string{"WEIR_DEBUG=guards"}, []string{"plan", digits}, 1, "WEIR_DEBUG"},
 		{[]string{"WEIR_DEBUG=without:expand"}, []string{"plan", digits}, 1, "without:expand"},
-		{[]string{"WEIR_DEBUG=without:layout,without:fold,without:vectors"}, []string{"run", digits, "--input", image, "--top", "1"}, 0, "3 ("},
+		{[]string{"WEIR_DEBUG=without:layout,without:fold,without:vectors"},
+			[]string{"run", digits, "--input", image, "--top", "1"}, 0, "3 ("},
 		{[]string{"WEIR_CPU=avx9"}, []string{"plan", digits}, 3, "avx9"},
-		{[]string{"WEIR_MAP=off", "WEIR_DEBUG=poison,guard"}, []string{"run", digits, "--input", image, "--top", "1"}, 0, "3 ("},
+		{[]string{"WEIR_MAP=off", "WEIR_DEBUG=poison,guard"}, []string{"run", digits, "--input", image, "--top", "1"}, 0,
+			"3 ("},
 		{nil, []string{"run", digits, "--input", "zeros"}, 0, "batch is free: taken as 1"},
 		{nil, []string{"bench", digits, "--seconds", "0.01"}, 0, "batch is free: taken as 1"},
 		{nil, []string{"run", "-v", digits, "--input", "zeros"}, 0, "stage=schedule"},
 	} {
 		if r := weirIn(t, nil, row.env, row.args...); r.code != row.code || !strings.Contains(r.out+r.err, row.want) {
-			t.Errorf("%v weir %v: exit code %d, want %d and %q\n%s%s", row.env, row.args, r.code, row.code, row.want, r.out, r.err)
+			t.Errorf("%v weir %v: exit code %d, want %d and %q\n%s%s", row.env, row.args, r.code, row.code, row.want, r.out,
+				r.err)
 		}
 	}
 }
@@ -425,7 +449,8 @@ func TestInterrupt(t *testing.T) {
 	io.Copy(io.Discard, log)
 	cmd.Wait()
 	var v struct{ Error map[string]any }
-	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || json.Unmarshal(out.Bytes(), &v) != nil || v.Error == nil {
+	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || json.Unmarshal(out.Bytes(), &v) != nil ||
+		v.Error == nil {
 		t.Errorf("exit code %d, printed %s", code, out.String())
 	}
 }
@@ -447,7 +472,8 @@ func (c *countdown) Err() error {
 // TestInterruptAnywhere ends commands at one look at their context after another: each ends by itself, with 130 unless
 // it was done by then, whatever it had open.
 func TestInterruptAnywhere(t *testing.T) {
-	for _, args := range [][]string{{"bench", digits, "--seconds", "0.01", "--calls", "2", "--json"}, {"run", digits, "--input", "zeros", "-q", "--json"}} {
+	for _, args := range [][]string{{"bench", digits, "--seconds", "0.01", "--calls", "2", "--json"},
+		{"run", digits, "--input", "zeros", "-q", "--json"}} {
 		for looks := int64(1); ; looks = looks*3/2 + 1 {
 			inner, cancel := context.WithCancel(t.Context())
 			ctx := &countdown{Context: inner, end: cancel}
@@ -470,7 +496,8 @@ func TestInterruptAnywhere(t *testing.T) {
 // foreignModel writes a model with an operator that Weir has never heard of.
 func foreignModel(t *testing.T) string {
 	t.Helper()
-	m := &wire.ModelProto{IRVersion: 8, OpsetImport: []*wire.OperatorSetIDProto{{Version: 18}, {Domain: "com.example", Version: 1}}, Graph: &wire.GraphProto{
+	m := &wire.ModelProto{IRVersion: 8, OpsetImport: []*wire.OperatorSetIDProto{{Version: 18},
+		{Domain: "com.example", Version: 1}}, Graph: &wire.GraphProto{
 		Input:  []*wire.ValueInfoProto{wire.TensorValue("x", wire.FloatType, wire.Size(2))},
 		Output: []*wire.ValueInfoProto{wire.TensorValue("y", wire.FloatType, wire.Size(2))},
 		Node:   []*wire.NodeProto{{OpType: "Foreign", Domain: "com.example", Input: []string{"x"}, Output: []string{"y"}}},
@@ -486,7 +513,8 @@ func foreignModel(t *testing.T) string {
 func TestErrorsAsJSON(t *testing.T) {
 	r := weirRun(t, "run", foreignModel(t), "--json")
 	var v struct{ Error map[string]any }
-	if err := json.Unmarshal([]byte(r.out), &v); err != nil || r.code != 3 || v.Error["kind"] != "unsupported" || v.Error["file"] == "" {
+	if err := json.Unmarshal([]byte(r.out), &v); err != nil || r.code != 3 || v.Error["kind"] != "unsupported" ||
+		v.Error["file"] == "" {
 		t.Errorf("printed %s, exit code %d, %v", r.out, r.code, err)
 	}
 	for _, key := range []string{"kind", "file", "node", "op", "tensor", "dim", "detail", "fix"} {
@@ -496,13 +524,14 @@ func TestErrorsAsJSON(t *testing.T) {
 	}
 }
 
-// TestFormulaInPython evaluates the formula with Python where there is one, against the bytes that the same command gives.
+// TestFormulaInPython evaluates the formula with Python if there is one, against the bytes that the same command gives.
 func TestFormulaInPython(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
 		t.Skip("there is no python3 to ask")
 	}
-	for _, row := range []struct{ model, dims string }{{digits, "batch=7"}, {models + "two_dims/model.onnx", "m=5 n=9"}, {models + "attention_two_dims/model.onnx", ""}} {
+	for _, row := range []struct{ model, dims string }{{digits, "batch=7"}, {models + "two_dims/model.onnx", "m=5 n=9"},
+		{models + "attention_two_dims/model.onnx", ""}} {
 		args := []string{"plan", row.model, "--json", "--calls", "2"}
 		for _, d := range strings.Fields(row.dims) {
 			args = append(args, "--dim", d)
@@ -528,14 +557,17 @@ func TestFormulaInPython(t *testing.T) {
 		if err := json.Unmarshal([]byte(free.out), &q); err != nil {
 			t.Fatal(err)
 		}
-		script := "ceildiv = lambda a, b: -(-a // b)\n" + strings.ReplaceAll(row.dims, " ", "\n") + "\nprint(" + q.PeakFormula + ")"
+		script := "ceildiv = lambda a, b: -(-a // b)\n" + strings.ReplaceAll(row.dims, " ", "\n") + "\nprint(" +
+			q.PeakFormula + ")"
 		out, err := exec.Command(python, "-c", script).CombinedOutput()
 		if p.Peak == nil || err != nil || strings.TrimSpace(string(out)) != fmt.Sprint(*p.Peak) {
 			t.Errorf("%s: Python says %s (%v), plan says %v, of %s", row.model, out, err, r.out, q.PeakFormula)
 		}
 	}
-	names := pythonNames([]weir.Dimension{{Name: "x.0"}, {Name: "x_0"}, {Name: "for"}, {Name: "3d"}, {Name: "ä b"}, {Name: "max"}})
-	if got := []string{names["x.0"], names["x_0"], names["for"], names["3d"], names["ä b"], names["max"]}; !slices.Equal(got, []string{"x_0", "x_0_", "_for", "_3d", "__b", "max_"}) {
+	names := pythonNames([]weir.Dimension{{Name: "x.0"}, {Name: "x_0"}, {Name: "for"}, {Name: "3d"}, {Name: "ä b"},
+		{Name: "max"}})
+	if got := []string{names["x.0"], names["x_0"], names["for"], names["3d"], names["ä b"],
+		names["max"]}; !slices.Equal(got, []string{"x_0", "x_0_", "_for", "_3d", "__b", "max_"}) {
 		t.Errorf("the names are %v", got)
 	}
 }

@@ -47,22 +47,39 @@ type modelFlags struct {
 func (f *modelFlags) register(cmd *cobra.Command, c *cli) {
 	f.c = c
 	flags := cmd.Flags()
-	flags.StringArrayVar(&f.dims, "dim", nil, "bind a named dimension, NAME=SIZE, or compile for a range of it, NAME=MIN..MAX; NAME=SIZE..SIZE is a model of that size alone (repeatable)")
+	flags.StringArrayVar(&f.dims, "dim", nil,
+		"bind a named dimension, NAME=SIZE, or compile for a range of it, NAME=MIN..MAX; NAME=SIZE..SIZE is a model of "+
+			"that size alone (repeatable)")
 	flags.Var(from(&f.threads, 0, 0), "threads", "workers that one run may use (default WEIR_THREADS, else GOMAXPROCS)")
 	flags.Var(from(&f.calls, 1, 1), "calls", "runs that may be active at once")
-	flags.StringVar(&f.target, "target", "", "cpu, vulkan or reference (default WEIR_TARGET, else cpu, or what a compiled model is for)")
+	flags.StringVar(&f.target, "target", "",
+		"cpu, vulkan or reference (default WEIR_TARGET, else cpu, or what a compiled model is for)")
 	flags.Var(from(&f.device, 0, 0), "device", "the device's number, as weir env lists them, for --target vulkan")
-	flags.StringVar(&f.limits, "limits", "", "for --target vulkan, a device of these limits, here or not: minimum, mobile, desktop, gfx942, and changes such as shared=32768,-float64")
-	flags.StringVar(&f.cpu, "cpu", "", "native, avx512amx, avx512bf16, avx512vnni, avx512, avxvnni, avx2 or portable (default WEIR_CPU, else native)")
-	flags.StringVar(&f.precision, "precision", "f32", "f32; bf16 or int8 for products with weights, which then take half or a quarter of the bytes")
+	flags.StringVar(&f.limits, "limits", "",
+		"for --target vulkan, a device of these limits, here or not: minimum, mobile, desktop, gfx942, and changes such as "+
+			"shared=32768,-float64")
+	flags.StringVar(&f.cpu, "cpu", "",
+		"native, avx512amx, avx512bf16, avx512vnni, avx512, avxvnni, avx2 or portable (default WEIR_CPU, else native)")
+	flags.StringVar(&f.precision, "precision", "f32",
+		"f32; bf16 or int8 for products with weights, which then take half or a quarter of the bytes")
 	flags.StringVar(&f.cache, "cache", "f32", "f32, or bf16 or int8: how states of f32 that are caches are stored")
-	flags.StringArrayVar(&f.states, "state", nil, "have runs update an input in place, INPUT=OUTPUT: the output is its new value, such as a cache's (repeatable)")
-	flags.StringArrayVar(&f.layouts, "layout", nil, "read an input that lies so in memory, NAME=AXES from the outermost to the innermost, such as x=0,2,3,1; - after an axis runs backwards, * repeats (repeatable)")
-	flags.BoolVar(&f.exact, "exact", false, "leave out faster formulas than the model's, whose results differ by more than the order of sums makes")
-	flags.BoolVar(&f.tune, "tune", false, "time other ways to compute each kernel than the tables choose, for ten to twenty seconds, and take the fastest; NAME=SIZE..SIZE binds a dimension for it")
-	flags.Var(&size{to: &f.deviceBudget}, "device-budget", "for --target vulkan, the most of the device's memory that the whole may take")
-	flags.Var(&size{to: &f.budget}, "budget", "the most memory that the whole may take, such as 512MiB or 8.27MiB, a fraction of a byte rounded up; for --target vulkan, of the host's")
-	flags.StringVar(&f.folder, "page-folder", "", "where a budget's files lie: what is spilled, and weights that are paged (default TMPDIR)")
+	flags.StringArrayVar(&f.states, "state", nil,
+		"have runs update an input in place, INPUT=OUTPUT: the output is its new value, such as a cache's (repeatable)")
+	flags.StringArrayVar(&f.layouts, "layout", nil,
+		"read an input that lies so in memory, NAME=AXES from the outermost to the innermost, such as x=0,2,3,1; - after "+
+			"an axis runs backwards, * repeats (repeatable)")
+	flags.BoolVar(&f.exact, "exact", false,
+		"leave out faster formulas than the model's, whose results differ by more than the order of sums makes")
+	flags.BoolVar(&f.tune, "tune", false,
+		"time other ways to compute each kernel than the tables choose, for ten to twenty seconds, and take the fastest; "+
+			"NAME=SIZE..SIZE binds a dimension for it")
+	flags.Var(&size{to: &f.deviceBudget}, "device-budget",
+		"for --target vulkan, the most of the device's memory that the whole may take")
+	flags.Var(&size{to: &f.budget}, "budget",
+		"the most memory that the whole may take, such as 512MiB or 8.27MiB, a fraction of a byte rounded up; for --target "+
+			"vulkan, of the host's")
+	flags.StringVar(&f.folder, "page-folder", "",
+		"where a budget's files lie: what is spilled, and weights that are paged (default TMPDIR)")
 }
 
 // options are the flags as the API takes them; bound is the dimensions that have one value.
@@ -199,7 +216,8 @@ func load(path string) (*weir.Model, error) {
 }
 
 // compile loads and compiles, with a progress bar for what takes long.
-func (f *modelFlags) compile(ctx context.Context, path string, adjust func(o *weir.Options, m *weir.Model)) (*loaded, weir.Dims, error) {
+func (f *modelFlags) compile(ctx context.Context, path string, adjust func(o *weir.Options, m *weir.Model)) (*loaded,
+	weir.Dims, error) {
 	o, bound, err := f.options()
 	if err != nil {
 		return nil, nil, err
@@ -257,7 +275,9 @@ func (f *modelFlags) checkBound(p *weir.Program, bound weir.Dims, budget int64) 
 		size := bound[name]
 		if d, ok := known[name]; !ok {
 			return unknownDim(name, names)
-		} else if slices.ContainsFunc(p.Decided(), func(o weir.Dimension) bool { return o.Name == name }) && (size < d.Min || size > d.Max) {
+		} else if slices.ContainsFunc(p.Decided(), func(o weir.Dimension) bool {
+			return o.Name == name
+		}) && (size < d.Min || size > d.Max) {
 			return diag.Inputf("%d is outside %d to %d", size, d.Min, d.Max).AtDim(name)
 		}
 	}
@@ -274,7 +294,8 @@ func (f *modelFlags) checkBound(p *weir.Program, bound weir.Dims, budget int64) 
 		}
 	}
 	if peak > budget {
-		return &weir.Error{Kind: weir.ErrBudget, Detail: fmt.Sprintf("the peak is %d bytes, %d are allowed", peak, budget), Fix: fmt.Sprintf("a budget of %d bytes works", peak)}
+		return &weir.Error{Kind: weir.ErrBudget, Detail: fmt.Sprintf("the peak is %d bytes, %d are allowed", peak, budget),
+			Fix: fmt.Sprintf("a budget of %d bytes works", peak)}
 	}
 	return nil
 }

@@ -16,7 +16,8 @@ import (
 )
 
 // attacks are names for a page that trusts names.
-var attacks = []string{"</script><script>alert(1)</script>", "<img src=x onerror=alert(2)>", "\"'><svg onload=alert(3)>", "\u2028{{alert(4)}}", "javascript:alert(5)", "-->", "]]>"}
+var attacks = []string{"</script><script>alert(1)</script>", "<img src=x onerror=alert(2)>",
+	"\"'><svg onload=alert(3)>", "\u2028{{alert(4)}}", "javascript:alert(5)", "-->", "]]>"}
 
 // hostilePage is a page of the digits' plan with attacks for names.
 func hostilePage(t *testing.T) []byte {
@@ -37,7 +38,8 @@ func hostilePage(t *testing.T) []byte {
 	}
 	for i := range plan.Buffers {
 		b := &plan.Buffers[i]
-		b.Tensor, b.Name, b.DType, b.Parts = attacks[i%len(attacks)], attacks[(i+1)%len(attacks)], attacks[(i+2)%len(attacks)], attacks
+		b.Tensor, b.Name, b.DType, b.Parts = attacks[i%len(attacks)], attacks[(i+1)%len(attacks)],
+			attacks[(i+2)%len(attacks)], attacks
 	}
 	for i := range plan.Steps {
 		plan.Steps[i].Nodes, plan.Steps[i].Name = attacks[i%len(attacks)], attacks[(i+3)%len(attacks)]
@@ -49,7 +51,8 @@ func hostilePage(t *testing.T) []byte {
 	page := planpage.NewPlan(attacks[1], p, plan, attacks)
 	page.Savings = []planpage.Saving{{Kind: attacks[0], Tensor: attacks[0], Text: attacks[1]}}
 	var b bytes.Buffer
-	if err := planpage.Write(&b, "</title>"+attacks[0], planpage.Data{Plans: []planpage.Plan{page, page}, Diff: diffPlans(plan, plan)}); err != nil {
+	if err := planpage.Write(&b, "</title>"+attacks[0], planpage.Data{Plans: []planpage.Plan{page, page},
+		Diff: diffPlans(plan, plan)}); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -90,13 +93,15 @@ func TestPageFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := dataOf(t, page).Plans[0]
-	if p.Name != "digits" || p.Plan.Arena != certificate.Arena || p.Plan.Peak != certificate.Peak || p.Plan.LowerBound != certificate.Bound || len(p.Plan.Buffers) < 3 {
+	if p.Name != "digits" || p.Plan.Arena != certificate.Arena || p.Plan.Peak != certificate.Peak ||
+		p.Plan.LowerBound != certificate.Bound || len(p.Plan.Buffers) < 3 {
 		t.Errorf("the page draws %+v, the certificate says %+v", p.Plan, certificate)
 	}
 	if !certificate.Actual.Equal || !p.Plan.Actual.Equal || p.Plan.Actual.Ranges == 0 {
 		t.Errorf("actual: %+v", certificate.Actual)
 	}
-	if found := regexp.MustCompile(`(?i)(src|href|url|import|fetch|xmlhttp)\s*[=(]`).Find(page); found != nil || bytes.Contains(page, []byte("://")) {
+	if found := regexp.MustCompile(`(?i)(src|href|url|import|fetch|xmlhttp)\s*[=(]`).Find(page); found != nil ||
+		bytes.Contains(page, []byte("://")) {
 		t.Errorf("the page reaches outside itself: %s", found)
 	}
 }
@@ -117,7 +122,8 @@ func TestPageConditions(t *testing.T) {
 	}
 }
 
-// TestPageOfTable: a table of buffers has a page, whose steps are the table's, or, of many, those at which something begins or ends.
+// TestPageOfTable: a table of buffers has a page, whose steps are the table's, or, of many, those at which something
+// begins or ends.
 func TestPageOfTable(t *testing.T) {
 	dir := t.TempDir()
 	for name, c := range map[string]struct {
@@ -127,8 +133,11 @@ func TestPageOfTable(t *testing.T) {
 		live  []int64
 		peak  int
 	}{
-		"small": {"a,0,2,4\nb,1,3,8\nc,4,5,2", []string{"step 0", "step 1", "step 2", "step 3", "step 4"}, [][2]int{{0, 1}, {1, 2}, {4, 4}}, []int64{4, 12, 8, 0, 2}, 1},
-		"large": {"a,0,20000,4\nb,10000,30000,8\nc,30000,30001,2", []string{"steps 0 to 9999", "steps 10000 to 19999", "steps 20000 to 29999", "step 30000"}, [][2]int{{0, 1}, {1, 2}, {3, 3}}, []int64{4, 12, 8, 2}, 1},
+		"small": {"a,0,2,4\nb,1,3,8\nc,4,5,2", []string{"step 0", "step 1", "step 2", "step 3", "step 4"},
+			[][2]int{{0, 1}, {1, 2}, {4, 4}}, []int64{4, 12, 8, 0, 2}, 1},
+		"large": {"a,0,20000,4\nb,10000,30000,8\nc,30000,30001,2",
+			[]string{"steps 0 to 9999", "steps 10000 to 19999", "steps 20000 to 29999", "step 30000"},
+			[][2]int{{0, 1}, {1, 2}, {3, 3}}, []int64{4, 12, 8, 2}, 1},
 		"empty": {"", nil, nil, nil, -1},
 	} {
 		table, file := filepath.Join(dir, name+".csv"), filepath.Join(dir, name+".html")
@@ -153,7 +162,8 @@ func TestPageOfTable(t *testing.T) {
 		for i, b := range p.Buffers {
 			spans = append(spans, [2]int{b.First, b.Last})
 			for _, other := range p.Buffers[:i] {
-				if b.First <= other.Last && other.First <= b.Last && b.Offset < other.Offset+other.Bytes && other.Offset < b.Offset+b.Bytes {
+				if b.First <= other.Last && other.First <= b.Last && b.Offset < other.Offset+other.Bytes && other.Offset < b.Offset+
+					b.Bytes {
 					t.Errorf("%s: %s and %s overlap", name, b.Name, other.Name)
 				}
 			}
@@ -161,7 +171,8 @@ func TestPageOfTable(t *testing.T) {
 				t.Errorf("%s: %s leaves the arena", name, b.Name)
 			}
 		}
-		if !page.Table || !slices.Equal(steps, c.steps) || !slices.Equal(spans, c.spans) || !slices.Equal(live, c.live) || p.PeakStep != c.peak || p.Arena != p.LowerBound {
+		if !page.Table || !slices.Equal(steps, c.steps) || !slices.Equal(spans, c.spans) || !slices.Equal(live, c.live) ||
+			p.PeakStep != c.peak || p.Arena != p.LowerBound {
 			t.Errorf("%s: steps %q, buffers in %v, alive %v, peak in %d; %+v", name, steps, spans, live, p.PeakStep, p)
 		}
 	}
@@ -171,10 +182,12 @@ func TestPageOfTable(t *testing.T) {
 func TestDiff(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "diff.html")
 	other := models + "two_dims/model.onnx"
-	if r := weirRun(t, "plan", digits, "--diff", other, "--dim", "batch=8"); r.code != 0 || !strings.Contains(r.out, "only in first") || !strings.Contains(r.out, "lower bound") {
+	if r := weirRun(t, "plan", digits, "--diff", other, "--dim", "batch=8"); r.code != 0 ||
+		!strings.Contains(r.out, "only in first") || !strings.Contains(r.out, "lower bound") {
 		t.Errorf("%d\n%s%s", r.code, r.out, r.err)
 	}
-	if r := weirRun(t, "plan", digits, "--diff", other, "--dim", "nothing=8"); r.code != 1 || !strings.Contains(r.err, "nothing") {
+	if r := weirRun(t, "plan", digits, "--diff", other, "--dim", "nothing=8"); r.code != 1 ||
+		!strings.Contains(r.err, "nothing") {
 		t.Errorf("%d\n%s%s", r.code, r.out, r.err)
 	}
 	r := weirRun(t, "plan", digits, "--diff", artefact(t, digits), "--dim", "batch=8", "--html", file, "--json")
@@ -199,15 +212,18 @@ func TestDiff(t *testing.T) {
 func TestDiffPlans(t *testing.T) {
 	storages := []weir.PlanStorage{{Name: "arena", Kind: "arena"}}
 	a := &weir.Plan{Peak: 100, Storages: storages, Buffers: []weir.PlanBuffer{
-		{Name: "same", Bytes: 4, Last: 3}, {Tensor: "wide", Name: "x1", Bytes: 8, Last: 1}, {Name: "twice", Bytes: 1}, {Name: "twice", Bytes: 2}, {Name: "old", Bytes: 1}}}
+		{Name: "same", Bytes: 4, Last: 3}, {Tensor: "wide", Name: "x1", Bytes: 8, Last: 1}, {Name: "twice", Bytes: 1},
+		{Name: "twice", Bytes: 2}, {Name: "old", Bytes: 1}}}
 	b := &weir.Plan{Peak: 90, Storages: storages, Buffers: []weir.PlanBuffer{
-		{Name: "same", Bytes: 4, First: 5, Last: 8}, {Tensor: "wide", Name: "y7", Bytes: 16, Offset: 64, Last: 4}, {Name: "twice", Bytes: 1}, {Name: "new", Bytes: 1}}}
+		{Name: "same", Bytes: 4, First: 5, Last: 8}, {Tensor: "wide", Name: "y7", Bytes: 16, Offset: 64, Last: 4},
+		{Name: "twice", Bytes: 1}, {Name: "new", Bytes: 1}}}
 	d := diffPlans(a, b)
 	got := map[string]string{}
 	for _, row := range d.Tensors {
 		got[row.Tensor] = strings.Join(row.What, ", ")
 	}
-	want := map[string]string{"wide": "grown, moved, longer alive", "twice (2)": "only in first", "old": "only in first", "new": "only in second"}
+	want := map[string]string{"wide": "grown, moved, longer alive", "twice (2)": "only in first", "old": "only in first",
+		"new": "only in second"}
 	if d.Same != 2 || len(got) != len(want) || d.Tensors[0].Tensor != "wide" {
 		t.Errorf("%d the same, %v", d.Same, got)
 	}

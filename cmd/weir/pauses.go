@@ -129,5 +129,6 @@ func worst(before, after *metrics.Float64Histogram) float64 {
 func (m *pauses) print() {
 	fmt.Printf("run            %.3f ms at least\n", m.Latency)
 	fmt.Printf("collector      waits at most %.3f ms, over %d collections\n", m.Stop, m.Collections)
-	fmt.Printf("cancellation   takes effect after at most %.3f ms, half after %.3f, over %d runs\n", m.Cancel, m.CancelHalf, m.Ended)
+	fmt.Printf("cancellation   takes effect after at most %.3f ms, half after %.3f, over %d runs\n", m.Cancel,
+		m.CancelHalf, m.Ended)
 }

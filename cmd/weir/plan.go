@@ -86,15 +86,17 @@ type planned struct {
 	Alive       []aliveRow `json:"alive"`
 	Dims        []dimRow   `json:"dims"`
 	Largest     *int64     `json:"largest_step_bytes"`
-	Fits        *int64     `json:"fits,omitempty"`   // with --budget and one free dimension: the largest that fits
-	Region      []fitRow   `json:"region,omitempty"` // with --budget and two: the largest of the first for sizes of the second
+	Fits        *int64     `json:"fits,omitempty"` // with --budget and one free dimension: the largest that fits
+	// with --budget and two: the largest of the first for sizes of the second
+	Region []fitRow `json:"region,omitempty"`
 	// With --budget, where the plan had to be changed for it: how, and the file that one run spills to.
 	Savings []weir.Saving `json:"savings,omitempty"`
 	Spill   *int64        `json:"spill_bytes,omitempty"`
 	// Copies is what a run takes besides if no argument lies as its input is declared to.
-	Copies  *int64     `json:"copies_bytes"`
-	Layouts []laidRow  `json:"layouts,omitempty"` // inputs that --layout declares
-	States  []stateRow `json:"states,omitempty"`  // inputs that a run updates in place: the caller's memory, in none of the terms
+	Copies  *int64    `json:"copies_bytes"`
+	Layouts []laidRow `json:"layouts,omitempty"` // inputs that --layout declares
+	// inputs that a run updates in place: the caller's memory, in none of the terms
+	States []stateRow `json:"states,omitempty"`
 	// For a device: each memory, the device's limits and kernels, and what the host computes.
 	Spaces  []spaceRow          `json:"spaces,omitempty"`
 	Limits  *weir.DeviceInfo    `json:"limits,omitempty"`
@@ -150,7 +152,8 @@ func (p *planned) printLimit() {
 	}
 	f := values.FormatBytes
 	fmt.Printf("%-14s %d (%s), in whole pages: the most that is asked of the system\n", "limit", *p.Limit, f(*p.Limit))
-	fmt.Printf("%-14s   %s while compiling, then %s of weights, %s of files, %s of code, and %d × (%s of a call and %s of arguments)\n", "",
+	fmt.Printf("%-14s   %s while compiling, then %s of weights, %s of files, %s of code, and %d × (%s of a call and %s "+
+		"of arguments)\n", "",
 		f(a.Compiling), f(a.Weights), f(a.Files), f(a.Code), a.Calls, f(a.Call+a.Heap), f(a.Arguments))
 }
 
@@ -167,7 +170,8 @@ func (p *planned) printFiles() {
 	if p.Spill != nil {
 		bytes += int64(p.Calls) * *p.Spill
 	}
-	fmt.Printf("%-14s %d (%s) in files of the program's own in %s%s\n", "files", bytes, values.FormatBytes(bytes), p.Folder, warning)
+	fmt.Printf("%-14s %d (%s) in files of the program's own in %s%s\n", "files", bytes, values.FormatBytes(bytes),
+		p.Folder, warning)
 }
 
 type aliveRow struct {
@@ -184,8 +188,10 @@ type dimRow struct {
 	Decided bool `json:"decided,omitempty"`
 }
 
-// within compiles a model for its plan. Where the dimensions have bounds and the plan does not fit the budget, it is changed until it does; refused says that it cannot be.
-func (f *modelFlags) within(ctx context.Context, path string, budget int64) (l *loaded, bound weir.Dims, refused, err error) {
+// within compiles a model for its plan. If the dimensions have bounds and the plan does not fit the budget, it is
+// changed until it does; refused says that it cannot be.
+func (f *modelFlags) within(ctx context.Context, path string, budget int64) (l *loaded, bound weir.Dims, refused,
+	err error) {
 	f.plans = true
 	asItIs := func(o *weir.Options, _ *weir.Model) { o.Budget = 0 }
 	free := budget <= 0
@@ -255,8 +261,10 @@ func (f *planFlags) plan(ctx context.Context, path string) error {
 		}
 		return &v
 	}
-	p := planned{Weights: at(m.Weights), Arena: at(m.Arena), Outputs: at(m.Outputs), Scratch: at(m.Scratch), Code: at(m.Code), Calls: f.calls, Workers: m.Workers,
-		LowerBound: at(m.LowerBound), Least: at(m.Least), Proven: m.Proven, Exhausted: m.Exhausted, Peak: at(m.Formula(f.calls)), Alive: []aliveRow{}, Dims: []dimRow{}}
+	p := planned{Weights: at(m.Weights), Arena: at(m.Arena), Outputs: at(m.Outputs), Scratch: at(m.Scratch),
+		Code: at(m.Code), Calls: f.calls, Workers: m.Workers,
+		LowerBound: at(m.LowerBound), Least: at(m.Least), Proven: m.Proven, Exhausted: m.Exhausted,
+		Peak: at(m.Formula(f.calls)), Alive: []aliveRow{}, Dims: []dimRow{}}
 	dims := slices.Concat(l.program.Dims(), l.program.Decided())
 	names := pythonNames(dims)
 	if p.PeakFormula, err = inPython(m.Formula(f.calls).String(), names); err != nil {
@@ -321,7 +329,8 @@ func (f *planFlags) plan(ctx context.Context, path string) error {
 	}
 	p.print(m)
 	if over == nil && o.Budget > 0 && p.Peak != nil {
-		fmt.Printf("fits the budget of %s with %s to spare\n", values.FormatBytes(o.Budget), values.FormatBytes(o.Budget-*p.Peak))
+		fmt.Printf("fits the budget of %s with %s to spare\n", values.FormatBytes(o.Budget),
+			values.FormatBytes(o.Budget-*p.Peak))
 	}
 	return over
 }
@@ -347,7 +356,8 @@ func overflows(s weir.Size, bound weir.Dims) error {
 		for _, name := range s.Dims() {
 			values = append(values, fmt.Sprintf("%s = %d", name, bound[name]))
 		}
-		return diag.Inputf("the memory of a run with %s has no value: %v", strings.Join(values, ", "), err).WithFix("bind smaller dimensions")
+		return diag.Inputf("the memory of a run with %s has no value: %v", strings.Join(values, ", "), err).
+			WithFix("bind smaller dimensions")
 	}
 	return nil
 }
@@ -376,7 +386,9 @@ func pythonNames(dims []weir.Dimension) map[string]string {
 // pythonWords cannot be names in Python.
 var pythonWords = func() map[string]bool {
 	words := map[string]bool{}
-	for _, w := range strings.Fields("False None True and as assert async await break class continue def del elif else except finally for from global if import in is lambda nonlocal not or pass raise return try while with yield") {
+	for _, w := range strings.Fields(
+		"False None True and as assert async await break class continue def del elif else except finally for from global " +
+			"if import in is lambda nonlocal not or pass raise return try while with yield") {
 		words[w] = true
 	}
 	return words
@@ -390,7 +402,10 @@ func inPython(formula string, names map[string]string) (string, error) {
 	if err := s.Err(); err != nil {
 		return "", diag.Internalf("the formula %s: %v", formula, err)
 	}
-	return x.Subst(func(name sym.Name) (sym.Expr, bool) { other, ok := names[name.Text()]; return sym.Dim(other), ok }).String(), nil
+	return x.Subst(func(name sym.Name) (sym.Expr, bool) {
+		other, ok := names[name.Text()]
+		return sym.Dim(other), ok
+	}).String(), nil
 }
 
 // overBudget says what would fit, where the peak does not.
@@ -484,7 +499,8 @@ func (p *planned) printGap() {
 		fmt.Printf("%-14s used up what they may cost: narrower dimensions may make it smaller and faster\n", "proofs")
 	}
 	if p.Least != nil && *p.Least > *p.LowerBound {
-		fmt.Printf("%-14s %d (%s): a search refuted all that is smaller\n", "proven least", *p.Least, values.FormatBytes(*p.Least))
+		fmt.Printf("%-14s %d (%s): a search refuted all that is smaller\n", "proven least", *p.Least,
+			values.FormatBytes(*p.Least))
 	}
 	switch {
 	case p.Proven:
@@ -498,8 +514,9 @@ func (c *cli) checkCommand() *cobra.Command {
 	f := &modelFlags{}
 	cmd := &cobra.Command{
 		Use: "check MODEL", Short: "List every condition that a model needs of its inputs", Args: exactly(1, "one MODEL"),
-		Example: "  weir check model.onnx --dim n=1..512\n  weir check model.onnx -v   # and the checks in the code, kernel by kernel",
-		RunE:    func(cmd *cobra.Command, args []string) error { return f.check(cmd.Context(), args[0]) },
+		Example: "  weir check model.onnx --dim n=1..512\n  weir check model.onnx -v   # and the checks in the code, " +
+			"kernel by kernel",
+		RunE: func(cmd *cobra.Command, args []string) error { return f.check(cmd.Context(), args[0]) },
 	}
 	f.register(cmd, c)
 	return cmd
@@ -537,7 +554,8 @@ func (f *modelFlags) check(ctx context.Context, path string) error {
 		rows = append(rows, conditionRow{"proved", r.Condition, r.From})
 	}
 	if f.c.json {
-		return f.c.printJSON(map[string]any{"conditions": rows, "checks": append([]weir.KernelChecks{}, l.program.Checks()...)})
+		return f.c.printJSON(map[string]any{"conditions": rows,
+			"checks": append([]weir.KernelChecks{}, l.program.Checks()...)})
 	}
 	for _, r := range rows {
 		fmt.Printf("%-8s %s (from %s)\n", r.Class, planpage.Relations.Replace(r.Condition), r.From)
@@ -555,7 +573,8 @@ func (f *modelFlags) check(ctx context.Context, path string) error {
 func printChecks(p *weir.Program) {
 	values, accesses := 0, 0
 	for _, k := range p.Checks() {
-		fmt.Printf("%-8s @%s: %d of values, %d of accesses that are not proved (%s)\n", "code", k.Kernel, k.Values, k.Accesses, k.Source)
+		fmt.Printf("%-8s @%s: %d of values, %d of accesses that are not proved (%s)\n", "code", k.Kernel, k.Values,
+			k.Accesses, k.Source)
 		values, accesses = values+k.Values, accesses+k.Accesses
 	}
 	fmt.Printf("%-8s %d checks of values, %d of accesses that are not proved; all others are\n", "code", values, accesses)
@@ -605,7 +624,8 @@ func (c *cli) dumpCommand() *cobra.Command {
 			if name == "" {
 				var ok bool
 				if name, ok = stageOf[lang]; !ok {
-					return &weir.Error{Kind: weir.ErrUnsupported, Detail: fmt.Sprintf("--lang %s; ir, loop, program and, for --target vulkan, spirv are supported", lang)}
+					return &weir.Error{Kind: weir.ErrUnsupported,
+						Detail: fmt.Sprintf("--lang %s; ir, loop, program and, for --target vulkan, spirv are supported", lang)}
 				}
 			}
 			text, ok := stages[name]
@@ -613,10 +633,12 @@ func (c *cli) dumpCommand() *cobra.Command {
 				text, ok = stages["lower"]
 			}
 			if !ok && after == "" && lang == "spirv" {
-				return &weir.Error{Kind: weir.ErrUnsupported, File: args[0], Detail: "no SPIR-V is made of it for this target", Fix: "--target vulkan makes some"}
+				return &weir.Error{Kind: weir.ErrUnsupported, File: args[0], Detail: "no SPIR-V is made of it for this target",
+					Fix: "--target vulkan makes some"}
 			}
 			if !ok && after == "" {
-				return &weir.Error{Kind: weir.ErrUnsupported, File: args[0], Detail: "an artefact holds no ir", Fix: "--lang loop and --lang program are there"}
+				return &weir.Error{Kind: weir.ErrUnsupported, File: args[0], Detail: "an artefact holds no ir",
+					Fix: "--lang loop and --lang program are there"}
 			}
 			if !ok {
 				return usageError{fmt.Errorf("--after %s: there is no such stage; there are %s", name, strings.Join(order, ", "))}
@@ -624,7 +646,8 @@ func (c *cli) dumpCommand() *cobra.Command {
 			if ir := strings.HasPrefix(text, irText); weights && !ir {
 				return usageError{fmt.Errorf("--weights: the text after %s is of no ir", name)}
 			} else if ir && leftOut.MatchString(text) && !c.quiet {
-				fmt.Fprintln(os.Stderr, "weir: of large constants the text has the sizes only: with --weights it has their elements, and can be loaded again")
+				fmt.Fprintln(os.Stderr, "weir: of large constants the text has the sizes only: with --weights it has their "+
+					"elements, and can be loaded again")
 			}
 			if kernel != "" {
 				if text = kernelText(text, kernel); text == "" {
@@ -642,7 +665,8 @@ func (c *cli) dumpCommand() *cobra.Command {
 	cmd.Flags().StringVar(&after, "after", "", "the text after this stage of the compiler")
 	cmd.Flags().StringVar(&lang, "lang", "ir", "ir, loop, program or, for --target vulkan, spirv")
 	cmd.Flags().StringVar(&kernel, "kernel", "", "only this kernel")
-	cmd.Flags().BoolVar(&weights, "weights", false, "write all elements of constants into a text of ir, which every command then takes for a model")
+	cmd.Flags().BoolVar(&weights, "weights", false,
+		"write all elements of constants into a text of ir, which every command then takes for a model")
 	return cmd
 }
 

@@ -27,8 +27,9 @@ type termDiff struct {
 
 // tensorDiff is a tensor that is not the same in both plans.
 type tensorDiff struct {
-	Tensor string      `json:"tensor"`
-	What   []string    `json:"what"` // "only in first", "only in second", "grown", "shrunk", "moved", "longer alive", "shorter alive"
+	Tensor string `json:"tensor"`
+	// "only in first", "only in second", "grown", "shrunk", "moved", "longer alive", "shorter alive"
+	What   []string    `json:"what"`
 	First  *tensorSpan `json:"first"`
 	Second *tensorSpan `json:"second"`
 }
@@ -43,7 +44,8 @@ type tensorSpan struct {
 	Last    int    `json:"last"`
 }
 
-// diffPlans compares two plans. Tensors are matched by the model's names, or the compiler's where the model has none; one that comes to life more than once by its count.
+// diffPlans compares two plans. Tensors are matched by the model's names, or the compiler's where the model has none;
+// one that comes to life more than once by its count.
 func diffPlans(a, b *weir.Plan) *planDiff {
 	d := &planDiff{Tensors: []tensorDiff{}}
 	for _, t := range []struct {
@@ -171,13 +173,15 @@ func (f *planFlags) compare(ctx context.Context, path string, budget int64) erro
 			Dims  [2]weir.Dims        `json:"dims"`
 			Equal [2]*weir.PlanActual `json:"actual,omitzero"`
 			*planDiff
-		}{[2]string{path, f.diff}, [2]weir.Dims{pages[0].Plan.Dims, pages[1].Plan.Dims}, [2]*weir.PlanActual{pages[0].Plan.Actual, pages[1].Plan.Actual}, d})
+		}{[2]string{path, f.diff}, [2]weir.Dims{pages[0].Plan.Dims, pages[1].Plan.Dims},
+			[2]*weir.PlanActual{pages[0].Plan.Actual, pages[1].Plan.Actual}, d})
 	}
 	d.print(path, f.diff, pages)
 	return nil
 }
 
-// dimsOf is those of --dim that a model has, and those that neither it nor the other has: compiling refuses them by name.
+// dimsOf is those of --dim that a model has, and those that neither it nor the other has: compiling refuses them by
+// name.
 func (f *planFlags) dimsOf(path, other string) ([]string, error) {
 	var has [2]map[string]bool
 	for i, file := range []string{path, other} {
@@ -211,7 +215,8 @@ func (d *planDiff) print(first, second string, pages []planpage.Plan) {
 	}
 	fmt.Printf("%-14s %20s %20s %20s\n", "", "first", "second", "difference")
 	for _, t := range d.Terms {
-		fmt.Printf("%-14s %20s %20s %20s\n", t.Term, values.FormatBytes(t.First), values.FormatBytes(t.Second), signed(t.Second-t.First))
+		fmt.Printf("%-14s %20s %20s %20s\n", t.Term, values.FormatBytes(t.First), values.FormatBytes(t.Second),
+			signed(t.Second-t.First))
 	}
 	if len(d.Tensors) > 0 {
 		fmt.Println()
@@ -251,13 +256,15 @@ func signed(n int64) string {
 // actualText says in one line whether a run did what was planned.
 func actualText(a *weir.PlanActual) string {
 	if a.Equal {
-		text := fmt.Sprintf("equal to the plan: %d operand ranges lie in the buffers alive at their steps, and each was reached to its last byte", a.Ranges)
+		text := fmt.Sprintf("equal to the plan: %d operand ranges lie in the buffers alive at their steps, and each was "+
+			"reached to its last byte", a.Ranges)
 		if a.Unused > 0 {
 			text += fmt.Sprintf("; %d buffers are of branches or loops that were not entered", a.Unused)
 		}
 		return text
 	}
-	return fmt.Sprintf("not the plan: of %d operand ranges %d lie outside the buffers alive at their steps; %d buffers were not reached to their last byte", a.Ranges, len(a.Outside), len(a.Short))
+	return fmt.Sprintf("not the plan: of %d operand ranges %d lie outside the buffers alive at their steps; %d buffers "+
+		"were not reached to their last byte", a.Ranges, len(a.Outside), len(a.Short))
 }
 
 // draw lays out a program's plan for the page, with --actual as a run had it.

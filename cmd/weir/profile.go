@@ -28,8 +28,8 @@ type row struct {
 	PeakShare  float64 `json:"peak_share"` // of that limit
 }
 
-// rows puts launches beside the probe, the longest first. Memory's limit is, for weights, that of the level which holds all those of a run, and for the rest that of the
-// level which holds what the launch moves.
+// rows puts launches beside the probe, the longest first. Memory's limit is, for weights, that of the level which holds
+// all those of a run, and for the rest that of the level which holds what the launch moves.
 func rows(list []weir.KernelTime, probe weir.Roofline) []row {
 	total, weights := 0.0, int64(0)
 	for _, k := range list {
@@ -41,13 +41,16 @@ func rows(list []weir.KernelTime, probe weir.Roofline) []row {
 		if k.Count == 0 {
 			continue
 		}
-		r := row{Kernel: k.Kernel, Nodes: k.Nodes, Backend: k.Backend, Count: k.Count, Ms: ms(k.Time), Operations: k.Operations, Done: k.Done, Bytes: k.Bytes, Bound: "arithmetic"}
+		r := row{Kernel: k.Kernel, Nodes: k.Nodes, Backend: k.Backend, Count: k.Count, Ms: ms(k.Time),
+			Operations: k.Operations, Done: k.Done, Bytes: k.Bytes, Bound: "arithmetic"}
 		if k.Time > 0 {
 			per := r.Ms * 1e6 / float64(k.Count)
-			r.Share, r.GFLOPs, r.DoneRate, r.Rate = r.Ms/total, float64(k.Operations)/per, float64(k.Done)/per, float64(k.Bytes)/per
+			r.Share, r.GFLOPs, r.DoneRate, r.Rate = r.Ms/total, float64(k.Operations)/per, float64(k.Done)/per,
+				float64(k.Bytes)/per
 			r.PeakShare = float64(k.Slots) / per / probe.All
 			rest := k.Bytes - k.Weights
-			if share := (float64(k.Weights)/probe.ReadAll(weights) + float64(rest)/probe.ReadAll(rest)) / per; share > r.PeakShare {
+			if share := (float64(k.Weights)/probe.ReadAll(weights) + float64(rest)/probe.ReadAll(rest)) /
+				per; share > r.PeakShare {
 				r.Bound, r.PeakShare = "memory", share
 			}
 		}
@@ -69,16 +72,19 @@ func printRows(list []row) {
 	for _, b := range slices.Sorted(maps.Keys(times)) {
 		fmt.Printf("%-14s %d launches, %.3f ms, %.1f %%\n", b, counts[b], times[b], 100*times[b]/max(total, 1e-9))
 	}
-	fmt.Printf("\n%9s %6s %9s %9s %8s %6s %10s  %-9s %-24s %s\n", "ms", "share", "useful", "done", "GB/s", "probe", "bytes", "backend", "kernel", "nodes")
+	fmt.Printf("\n%9s %6s %9s %9s %8s %6s %10s  %-9s %-24s %s\n", "ms", "share", "useful", "done", "GB/s", "probe",
+		"bytes", "backend", "kernel", "nodes")
 	for _, r := range list {
 		name := r.Kernel
 		if r.Count > 1 {
 			name = fmt.Sprintf("%s ×%d", name, r.Count)
 		}
-		fmt.Printf("%9.4f %5.1f%% %9.2f %9.2f %8.2f %4.0f%%%s %10s  %-9s %-24s %s\n", r.Ms, 100*r.Share, r.GFLOPs, r.DoneRate, r.Rate, 100*r.PeakShare, r.Bound[:1], values.FormatBytes(r.Bytes), r.Backend, name, shortened(r.Nodes, 60))
+		fmt.Printf("%9.4f %5.1f%% %9.2f %9.2f %8.2f %4.0f%%%s %10s  %-9s %-24s %s\n", r.Ms, 100*r.Share, r.GFLOPs, r.DoneRate,
+			r.Rate, 100*r.PeakShare, r.Bound[:1], values.FormatBytes(r.Bytes), r.Backend, name, shortened(r.Nodes, 60))
 	}
 	fmt.Println("\nuseful, done: arithmetic of the results, and what is executed for it, in GFLOP/s")
-	fmt.Println("probe: the share of its arithmetic that is executed (a), or of its reading (m) at the levels of memory that hold the bytes, whichever is more")
+	fmt.Println("probe: the share of its arithmetic that is executed (a), or of its reading (m) at the levels of memory " +
+		"that hold the bytes, whichever is more")
 }
 
 // shortened is a text of at most so many characters.

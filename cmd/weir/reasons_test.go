@@ -30,42 +30,68 @@ type reason struct {
 var reasons = []reason{
 	{kind: "range", text: "dim n in [2, 32]\n main @main(%x: f32[n]) {\n %y: f32[n] = neg(%x)\n return %y }",
 		dims: weir.Dims{"n": 33}, want: [][]string{{"dimension n"}, {"33"}, {"2..32"}}},
-	{kind: "a range that a shape narrows", text: "dim n in [0, 32]\n main @main(%x: f32[n, 3]) {\n %y: f32[n - 4, 3] = slice(%x) {begin = syms [4, 0], step = ints [1, 1], extent = syms [n - 4, 3]}\n return %y }",
+	{kind: "a range that a shape narrows",
+		text: "dim n in [0, 32]\n main @main(%x: f32[n, 3]) {\n %y: f32[n - 4, 3] = slice(%x) {begin = syms [4, 0], step = " +
+			"ints [1, 1], extent = syms [n - 4, 3]}\n return %y }",
 		dims: weir.Dims{"n": 3}, fix: true, want: [][]string{{"line 5"}, {"4 <= n", "n - 4", "4 ≤ n"}, {"n = 3"}}},
-	{kind: "divisibility", text: "dim n in [1, 64]\n main @main(%x: f32[n, 3]) {\n %y: f32[n//2, 6] = reshape(%x) {shape = syms [n//2, 6]}\n return %y }",
-		dims: weir.Dims{"n": 33}, fix: true, want: [][]string{{"line 5"}, {"n//2"}, {"n = 33"}, {"keeps the number of elements"}}},
-	{kind: "equality of two dimensions", text: "dim left in [1, 64]\n dim right in [1, 64]\n main @main(%x: f32[left, 1], %z: f32[right, 1]) {\n %u: f32[left, 1] = neg(%x)\n %y: f32[left, 1] = add(%u, %z)\n return %y }",
-		dims: weir.Dims{"left": 7, "right": 9}, fix: true, want: [][]string{{"line 7"}, {"left == right", "left = right"}, {"left = 7"}, {"right = 9"}}},
-	{kind: "a product of two dimensions", text: "dim p in [1, 64]\n dim q in [1, 64]\n main @main(%x: f32[p, q]) {\n storage %s: 64 bytes\n %t: f32[p, q] = neg(%x) carve %s\n %y: f32[p, q] = exp(%t)\n return %y }",
-		dims: weir.Dims{"p": 5, "q": 4}, fix: true, want: [][]string{{"line 7"}, {"tensor t"}, {"p*q"}, {"p = 5"}, {"q = 4"}}},
-	{kind: "a carve's", text: "dim n in [1, 64]\n main @main(%x: f32[n]) {\n storage %s: 64 bytes\n %t: f32[n] = neg(%x) carve %s\n %y: f32[n] = exp(%t)\n return %y }",
-		dims: weir.Dims{"n": 17}, fix: true, want: [][]string{{"line 6"}, {"tensor t"}, {"n <= 16", "4*n <= 64", "n ≤ 16"}, {"n = 17"}}},
-	{kind: "an assertion's", text: "dim n in [1, 64]\n main @main(%x: f32[n]) {\n assert n % 3 == 0 \"a bar has three beats\"\n %y: f32[n] = exp(%x)\n return %y }",
+	{kind: "divisibility", text: "dim n in [1, 64]\n main @main(%x: f32[n, 3]) {\n %y: f32[n//2, 6] = reshape(%x) " +
+		"{shape = syms [n//2, 6]}\n return %y }",
+		dims: weir.Dims{"n": 33}, fix: true, want: [][]string{{"line 5"}, {"n//2"}, {"n = 33"},
+			{"keeps the number of elements"}}},
+	{kind: "equality of two dimensions",
+		text: "dim left in [1, 64]\n dim right in [1, 64]\n main @main(%x: f32[left, 1], %z: f32[right, 1]) {\n %u: " +
+			"f32[left, 1] = neg(%x)\n %y: f32[left, 1] = add(%u, %z)\n return %y }",
+		dims: weir.Dims{"left": 7, "right": 9}, fix: true, want: [][]string{{"line 7"}, {"left == right", "left = right"},
+			{"left = 7"}, {"right = 9"}}},
+	{kind: "a product of two dimensions",
+		text: "dim p in [1, 64]\n dim q in [1, 64]\n main @main(%x: f32[p, q]) {\n storage %s: 64 bytes\n %t: f32[p, q] = " +
+			"neg(%x) carve %s\n %y: f32[p, q] = exp(%t)\n return %y }",
+		dims: weir.Dims{"p": 5, "q": 4}, fix: true, want: [][]string{{"line 7"}, {"tensor t"}, {"p*q"}, {"p = 5"},
+			{"q = 4"}}},
+	{kind: "a carve's", text: "dim n in [1, 64]\n main @main(%x: f32[n]) {\n storage %s: 64 bytes\n %t: f32[n] = " +
+		"neg(%x) carve %s\n %y: f32[n] = exp(%t)\n return %y }",
+		dims: weir.Dims{"n": 17}, fix: true, want: [][]string{{"line 6"}, {"tensor t"}, {"n <= 16", "4*n <= 64", "n ≤ 16"},
+			{"n = 17"}}},
+	{kind: "an assertion's", text: "dim n in [1, 64]\n main @main(%x: f32[n]) {\n assert n % 3 == 0 \"a bar has three " +
+		"beats\"\n %y: f32[n] = exp(%x)\n return %y }",
 		dims: weir.Dims{"n": 10}, fix: true, want: [][]string{{"line 5"}, {"a bar has three beats"}, {"n%3"}, {"n = 10"}}},
-	{kind: "an assertion of a product", text: "dim p in [1, 64]\n dim q in [1, 64]\n main @main(%x: f32[p], %z: f32[q]) {\n assert p*q + p <= 64*q \"rooms\"\n %y: f32[p] = exp(%x)\n %u: f32[q] = exp(%z)\n return %y, %u }",
+	{kind: "an assertion of a product",
+		text: "dim p in [1, 64]\n dim q in [1, 64]\n main @main(%x: f32[p], %z: f32[q]) {\n assert p*q + p <= 64*q " +
+			"\"rooms\"\n %y: f32[p] = exp(%x)\n %u: f32[q] = exp(%z)\n return %y, %u }",
 		dims: weir.Dims{"p": 64, "q": 5}, fix: true, want: [][]string{{"line 6"}, {"rooms"}, {"p*q"}, {"p = 64"}, {"q = 5"}}},
-	{kind: "a size past 64 bits", text: "dim n in [0, inf]\n dim m in [0, inf]\n main @main(%x: f32[n, m]) {\n %y: f32[n, n] = matmul(%x, %x) {transpose_a = bool false, transpose_b = bool true}\n return %y }",
+	{kind: "a size past 64 bits",
+		text: "dim n in [0, inf]\n dim m in [0, inf]\n main @main(%x: f32[n, m]) {\n %y: f32[n, n] = matmul(%x, %x) " +
+			"{transpose_a = bool false, transpose_b = bool true}\n return %y }",
 		dims: weir.Dims{"n": 1<<31 - 1, "m": 0}, want: [][]string{{"tensor y"}, {"4*n*n"}, {"64 bits"}, {"n = 2147483647"}}},
-	{kind: "what data decide", text: "dim m in [1, 64]\n dim k in [0, 64] limit m\n main @main(%x: f32[m]) {\n %z: i64[1, k] = nonzero(%x) {found = string \"k\"}\n assert 2 <= k \"two are found\"\n return %z }",
+	{kind: "what data decide", text: "dim m in [1, 64]\n dim k in [0, 64] limit m\n main @main(%x: f32[m]) {\n %z: " +
+		"i64[1, k] = nonzero(%x) {found = string \"k\"}\n assert 2 <= k \"two are found\"\n return %z }",
 		dims: weir.Dims{"m": 5}, data: true, want: [][]string{{"line 7"}, {"two are found"}, {"2 <= k"}, {"k = 0"}}},
 	{kind: "elements of an input", model: onnxReason("Tile", []string{"x", "repeats"}, []int64{2}),
-		dims: weir.Dims{"repeats[0]": -1, "repeats[1]": -1}, fill: -1, want: [][]string{{"dimension repeats[0]"}, {"-1"}, {"0.."}, {"element 0 of repeats, read by tiled (Tile)"}}},
+		dims: weir.Dims{"repeats[0]": -1, "repeats[1]": -1}, fill: -1,
+		want: [][]string{{"dimension repeats[0]"}, {"-1"}, {"0.."}, {"element 0 of repeats, read by tiled (Tile)"}}},
 	{kind: "elements of two inputs", model: onnxReason("Pad", []string{"x", "pads"}, []int64{4}),
 		dims: weir.Dims{"pads[0]": -3, "pads[1]": -3, "pads[2]": -3, "pads[3]": -3}, fill: -3, fix: true,
-		want: [][]string{{"tiled (pad)"}, {"pads[0] + pads[2]", "pads[1] + pads[3]"}, {"pads[0] = -3", "pads[1] = -3"}, {"an extent is not negative"}}},
-	{kind: "a range that a node narrows", model: onnxReason("AveragePool", []string{"wide"}, nil), dims: weir.Dims{"width": 3}, fix: true,
-		want: [][]string{{"tiled (average_pool)", "tiled (pool)"}, {"width - 4", "5 <= width"}, {"width = 3", "3 leaves nothing"}, {"the window fits"}}},
+		want: [][]string{{"tiled (pad)"}, {"pads[0] + pads[2]", "pads[1] + pads[3]"}, {"pads[0] = -3", "pads[1] = -3"},
+			{"an extent is not negative"}}},
+	{kind: "a range that a node narrows", model: onnxReason("AveragePool", []string{"wide"}, nil),
+		dims: weir.Dims{"width": 3}, fix: true,
+		want: [][]string{{"tiled (average_pool)", "tiled (pool)"}, {"width - 4", "5 <= width"},
+			{"width = 3", "3 leaves nothing"}, {"the window fits"}}},
 	{kind: "what a node finds", model: foundReason(), data: true,
-		want: [][]string{{"some (reshape)"}, {"found.count == 3", "3 == found.count"}, {"found.count = 0 (the count that found (nonzero) finds)"}, {"keeps the number of elements"}}},
+		want: [][]string{{"some (reshape)"}, {"found.count == 3", "3 == found.count"},
+			{"found.count = 0 (the count that found (nonzero) finds)"}, {"keeps the number of elements"}}},
 }
 
 // onnxReason is a model of one node: a pool, or one whose second input is integers.
 func onnxReason(op string, inputs []string, shape []int64) *wire.ModelProto {
-	g := &wire.GraphProto{Name: "g", Node: []*wire.NodeProto{{OpType: op, Name: "tiled", Input: inputs, Output: []string{"y"}}}, Output: []*wire.ValueInfoProto{{Name: "y"}}}
+	g := &wire.GraphProto{Name: "g", Node: []*wire.NodeProto{{OpType: op, Name: "tiled", Input: inputs,
+		Output: []string{"y"}}}, Output: []*wire.ValueInfoProto{{Name: "y"}}}
 	if len(inputs) > 1 {
-		g.Input = []*wire.ValueInfoProto{wire.TensorValue("x", wire.FloatType, wire.Size(4), wire.Size(5)), wire.TensorValue(inputs[1], wire.Int64Type, wire.Size(shape[0]))}
+		g.Input = []*wire.ValueInfoProto{wire.TensorValue("x", wire.FloatType, wire.Size(4), wire.Size(5)),
+			wire.TensorValue(inputs[1], wire.Int64Type, wire.Size(shape[0]))}
 	} else {
-		g.Input = []*wire.ValueInfoProto{wire.TensorValue(inputs[0], wire.FloatType, wire.Size(1), wire.Size(1), wire.Dim("width"))}
+		g.Input = []*wire.ValueInfoProto{wire.TensorValue(inputs[0], wire.FloatType, wire.Size(1), wire.Size(1),
+			wire.Dim("width"))}
 		g.Node[0].Attribute = []*wire.AttributeProto{wire.IntsAttribute("kernel_shape", 5)}
 	}
 	return &wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 21}}, Graph: g}

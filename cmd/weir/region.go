@@ -31,7 +31,8 @@ const farthest = 1 << 40
 // mostRows is how many rows of a region are told.
 const mostRows = 12
 
-// fitting finds the sizes of free dimensions at which a peak keeps within a budget. Peaks do not become smaller where a dimension grows.
+// fitting finds the sizes of free dimensions at which a peak keeps within a budget. Peaks do not become smaller where a
+// dimension grows.
 type fitting struct {
 	peak   weir.Size
 	at     weir.Dims // the others, and, while it searches, the free ones
@@ -52,7 +53,7 @@ func (f *fitting) matter(free []weir.Dimension) []weir.Dimension {
 	return slices.DeleteFunc(slices.Clone(free), func(d weir.Dimension) bool { return !slices.Contains(named, d.Name) })
 }
 
-// largest is the greatest size of a dimension, no less than least, that fits; nil where none does.
+// largest is the greatest size of a dimension, no less than least, that fits; nil if none does.
 func (f *fitting) largest(free weir.Dimension, least int64) *int64 {
 	defer delete(f.at, free.Name)
 	fits := func(v int64) bool {
@@ -78,7 +79,8 @@ func (f *fitting) largest(free weir.Dimension, least int64) *int64 {
 // some is the smallest size of a dimension that is not empty.
 func some(d weir.Dimension) int64 { return max(1, d.Min) }
 
-// region is how large the first of two free dimensions may be for sizes of the second, which double up to the largest. Of sizes with the same answer there is the last.
+// region is how large the first of two free dimensions may be for sizes of the second, which double up to the largest.
+// Of sizes with the same answer there is the last.
 func (f *fitting) region(first, second weir.Dimension) (rows []fitRow) {
 	add := func(size int64) bool {
 		f.at[second.Name] = size
@@ -90,7 +92,8 @@ func (f *fitting) region(first, second weir.Dimension) (rows []fitRow) {
 		if *most == farthest && first.Max > farthest {
 			most = nil
 		}
-		if n := len(rows); n > 0 && (rows[n-1].Max == most || most != nil && rows[n-1].Max != nil && *rows[n-1].Max == *most) {
+		if n := len(rows); n > 0 && (rows[n-1].Max == most || most != nil && rows[n-1].Max != nil &&
+			*rows[n-1].Max == *most) {
 			rows = rows[:n-1]
 		}
 		rows = append(rows, fitRow{first.Name, most, second.Name, size})

@@ -7,7 +7,8 @@ import (
 	"github.com/weirml/weir"
 )
 
-// TestRegion: every row of a region fits, and nothing larger in either dimension does; where there is none, the smallest sizes do not fit.
+// TestRegion: every row of a region fits, and nothing larger in either dimension does; if there is none, the smallest
+// sizes do not fit.
 func TestRegion(t *testing.T) {
 	for _, c := range []struct {
 		model         string
@@ -77,7 +78,8 @@ func TestRegionTold(t *testing.T) {
 		{"if_in_loop --budget 1MiB", "fits --dim n=0.."},
 	} {
 		name, rest, _ := strings.Cut(c[0], " ")
-		args := append([]string{"plan", models + name + "/model.onnx", "--threads", "2", "--cpu", "portable"}, strings.Fields(rest)...)
+		args := append([]string{"plan", models + name + "/model.onnx", "--threads", "2", "--cpu", "portable"},
+			strings.Fields(rest)...)
 		if r := weirRun(t, args...); r.code != 1 || !strings.Contains(r.err, c[1]) {
 			t.Errorf("%s: exit %d, %s", c[0], r.code, r.err)
 		}

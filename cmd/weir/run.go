@@ -23,7 +23,10 @@ type inputFlags struct {
 }
 
 func (f *inputFlags) register(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVar(&f.inputs, "input", nil, "[NAME=]VALUE: a .npy .npz .pb .safetensors .json .png .jpg .bin .txt file, - (npy on standard input), a JSON literal (a sequence is a list of its tensors, null an optional without a value), zeros, random, random:LO..HI (repeatable)")
+	cmd.Flags().StringArrayVar(&f.inputs, "input", nil,
+		"[NAME=]VALUE: a .npy .npz .pb .safetensors .json .png .jpg .bin .txt file, - (npy on standard input), a JSON "+
+			"literal (a sequence is a list of its tensors, null an optional without a value), zeros, random, random:LO..HI "+
+			"(repeatable)")
 	cmd.Flags().Var(from(&f.seed, 0, 0), "seed", "of random values")
 }
 
@@ -46,7 +49,9 @@ func (f *inputFlags) read(p *weir.Program, dims weir.Dims, fill bool) (weir.Inpu
 		}
 		texts[i], given[i] = value, true
 	}
-	r := &values.Reader{Dims: dims, Seed: f.seed, Stdin: os.Stdin, Range: func(input string) (lo, hi int64, ok bool) { return p.ValueRange(input, dims) }}
+	r := &values.Reader{Dims: dims, Seed: f.seed, Stdin: os.Stdin, Range: func(input string) (lo, hi int64, ok bool) {
+		return p.ValueRange(input, dims)
+	}}
 	in := weir.Inputs{}
 	// Values that bring a shape come first: they bind dimensions for those that do not.
 	for pass := 0; pass < 2; pass++ {
@@ -59,7 +64,8 @@ func (f *inputFlags) read(p *weir.Program, dims weir.Dims, fill bool) (weir.Inpu
 			}
 			if !given[i] {
 				if !fill {
-					return nil, diag.Inputf("input %s has no value", info).AtTensor(info.Name).WithFix("add --input %s=VALUE", info.Name)
+					return nil, diag.Inputf("input %s has no value", info).AtTensor(info.Name).WithFix("add --input %s=VALUE",
+						info.Name)
 				}
 				texts[i] = "random"
 			}
@@ -120,7 +126,8 @@ func (c *cli) runCommand() *cobra.Command {
 	flags.Var(from(&f.atol, 0, 1e-7), "atol", "absolute tolerance of --expect and --compare")
 	flags.StringArrayVar(&f.keep, "keep", nil, "also give this tensor of the model's as a result (repeatable)")
 	flags.BoolVar(&f.values, "values", false, "with --json, give all elements of the results")
-	flags.StringVar(&f.compare, "compare", "", "reference: run the slow reference too, and name the first node that differs")
+	flags.StringVar(&f.compare, "compare", "",
+		"reference: run the slow reference too, and name the first node that differs")
 	return cmd
 }
 

@@ -14,7 +14,8 @@ import (
 // root is the repository's, where the commands of the documents are meant to run.
 const root = "../.."
 
-// documents are the files whose screens TestScreens runs. The root's TestContributing takes the steps of docs/contributing.
+// documents are the files whose screens TestScreens runs. The root's TestContributing takes the steps of
+// docs/contributing.
 func documents(t *testing.T) (files []string) {
 	t.Helper()
 	for _, pattern := range []string{"*.md", "docs/*.md", "examples/*/README.md", "python/README.md"} {
@@ -93,22 +94,26 @@ var heldElsewhere = map[string]map[string]string{
 		"ARCHITECTURE.md":             "internal/lint draws it",
 		"docs/commands.md":            "TestDocument",
 		"docs/training.md":            "train's TestDocument",
-		"examples/finetune/README.md": "the test of its program", "examples/recommender/README.md": "the test of its program", "examples/train-digits/README.md": "the test of its program",
+		"examples/finetune/README.md": "the test of its program", "examples/recommender/README.md": "the test of its program",
+		"examples/train-digits/README.md": "the test of its program",
 	},
 	"python": {
-		"README.md": "python/tests/test_docs.py", "docs/python.md": "python/tests/test_docs.py", "python/README.md": "python/tests/test_docs.py",
-		"docs/torch.md": "python/tests_torch",
+		"README.md": "python/tests/test_docs.py", "docs/python.md": "python/tests/test_docs.py",
+		"python/README.md": "python/tests/test_docs.py",
+		"docs/torch.md":    "python/tests_torch",
 	},
 }
 
-// TestScreens runs the commands of every screen in the documents, and compares what they print with what the screen shows.
+// TestScreens runs the commands of every screen in the documents, and compares what they print with what the screen
+// shows.
 //
-// A screen is a fence of the language console: a command on a line after "$ ", then its output, a line "…" standing for lines that
-// are left out. A command may set variables in front. Times and rates are not compared. A text in a fence of the language weir is a file
-// with the name of its module, which the commands of the same document may name. -rewrite writes the screens anew.
+// A screen is a fence of the language console: a command on a line after "$ ", then its output, a line "…" standing for
+// lines that are left out. A command may set variables in front. Times and rates are not compared. A text in a fence of
+// the language weir is a file with the name of its module, which the commands of the same document may name. -rewrite
+// writes the screens anew.
 //
-// A screen under the line <!-- not run: REASON --> is skipped, with its reason; so is one for a level that this processor lacks. Fences
-// of other languages need a test of their own, which heldElsewhere names.
+// A screen under the line <!-- not run: REASON --> is skipped, with its reason; so is one for a level that this
+// processor lacks. Fences of other languages need a test of their own, which heldElsewhere names.
 func TestScreens(t *testing.T) {
 	count := 0
 	for _, file := range documents(t) {
@@ -144,7 +149,8 @@ func TestScreens(t *testing.T) {
 					}
 					if got := screen(t, f.lines, files); got != nil && !t.Failed() {
 						if !*rewrite {
-							t.Errorf("the commands print:\n%s\nwrite it with: go test ./cmd/weir -run TestScreens -rewrite", strings.Join(got, "\n"))
+							t.Errorf("the commands print:\n%s\nwrite it with: go test ./cmd/weir -run TestScreens -rewrite",
+								strings.Join(got, "\n"))
 						}
 						d.fences[i].lines, changed = got, true
 					}
@@ -174,7 +180,8 @@ func (d *document) write(t *testing.T) {
 	}
 }
 
-// screen runs a screen's commands. It returns nil if they print what the screen shows, and otherwise the lines that it should have.
+// screen runs a screen's commands. It returns nil if they print what the screen shows, and otherwise the lines that it
+// should have.
 func screen(t *testing.T, lines []string, files map[string]string) []string {
 	t.Helper()
 	var now []string
@@ -285,8 +292,8 @@ func words(t *testing.T, line string) (list []string) {
 	return list
 }
 
-// elide leaves out of what a command printed the lines that the screen leaves out: where it shows "…", the lines up to the next one
-// that begins with the word of the line below the "…".
+// elide leaves out of what a command printed the lines that the screen leaves out: where it shows "…", the lines up to
+// the next one that begins with the word of the line below the "…".
 func elide(t *testing.T, shown, printed []string) (lines []string) {
 	t.Helper()
 	for i := 0; i < len(shown); {
@@ -337,7 +344,8 @@ func masked(lines []string) (list []string) {
 	return list
 }
 
-// TestCommandLines parses every command of weir that the documents tell: there is such a command, and it has these flags.
+// TestCommandLines parses every command of weir that the documents tell: there is such a command, and it has these
+// flags.
 func TestCommandLines(t *testing.T) {
 	count := 0
 	for _, file := range documents(t) {
@@ -345,14 +353,17 @@ func TestCommandLines(t *testing.T) {
 		for i, line := range d.lines {
 			line, shown := strings.CutPrefix(strings.TrimSpace(line), "$ ")
 			line, _, _ = strings.Cut(line, "  ") // what the document says of it
-			if !strings.Contains(line, "weir ") || !(shown || strings.HasPrefix(d.lines[i], "    ") || slices.ContainsFunc(d.fences, func(f fence) bool {
-				return (f.language == "sh" || f.language == "console") && f.first <= i && i < f.first+len(f.lines)
-			})) {
+			if !strings.Contains(line, "weir ") || !(shown || strings.HasPrefix(d.lines[i], "    ") ||
+				slices.ContainsFunc(d.fences, func(f fence) bool {
+					return (f.language == "sh" || f.language == "console") && f.first <= i && i < f.first+len(f.lines)
+				})) {
 				continue
 			}
 			words := words(t, strings.NewReplacer("[", "", "]", "", "...", "", "…", "").Replace(line))
 			at := slices.IndexFunc(words, func(w string) bool { return w == "weir" || w == "./weir" })
-			if at < 0 || slices.ContainsFunc(words[:at], func(w string) bool { return !strings.HasPrefix(w, "WEIR_") && w != "&&" }) {
+			if at < 0 || slices.ContainsFunc(words[:at], func(w string) bool {
+				return !strings.HasPrefix(w, "WEIR_") && w != "&&"
+			}) {
 				continue
 			}
 			count++

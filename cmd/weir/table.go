@@ -84,7 +84,8 @@ func (f *planFlags) planTable(ctx context.Context, path string) error {
 	return over
 }
 
-// solveTable plans and certifies a problem of numbers. An interrupt ends it; the planning that is under way is left behind.
+// solveTable plans and certifies a problem of numbers. An interrupt ends it; the planning that is under way is left
+// behind.
 func solveTable(ctx context.Context, problem memplan.Problem, calls int64) (*plannedTable, error) {
 	type result struct {
 		solution *memplan.Solution
@@ -116,8 +117,10 @@ func solveTable(ctx context.Context, problem memplan.Problem, calls int64) (*pla
 	}
 	least, _ := s.Least.Const()
 	zero := int64(0)
-	p := &plannedTable{planned: planned{Weights: &zero, Arena: &c.Arena, Outputs: &zero, Scratch: &zero, Code: &zero, Calls: int(calls),
-		LowerBound: &c.Bound, Least: &least, Proven: s.Proven, Peak: &peak, PeakFormula: fmt.Sprint(peak), Alive: []aliveRow{}, Dims: []dimRow{}}, Offsets: []offsetRow{}}
+	p := &plannedTable{planned: planned{Weights: &zero, Arena: &c.Arena, Outputs: &zero, Scratch: &zero, Code: &zero,
+		Calls:      int(calls),
+		LowerBound: &c.Bound, Least: &least, Proven: s.Proven, Peak: &peak, PeakFormula: fmt.Sprint(peak),
+		Alive: []aliveRow{}, Dims: []dimRow{}}, Offsets: []offsetRow{}}
 	p.peakStep = c.Step
 	if len(c.Alive) > 0 {
 		p.PeakAt = fmt.Sprintf("step %d", c.Step)
@@ -132,7 +135,8 @@ func solveTable(ctx context.Context, problem memplan.Problem, calls int64) (*pla
 	return p, nil
 }
 
-// mostSteps is up to which number of steps the page has each of the table's own; of more, those at which nothing begins or ends are drawn as one with the step before.
+// mostSteps is up to which number of steps the page has each of the table's own; of more, those at which nothing begins
+// or ends are drawn as one with the step before.
 const mostSteps = 10_000
 
 // page is what the page of plans draws of a table.
@@ -157,8 +161,11 @@ func (p *plannedTable) page(name string, problem memplan.Problem) planpage.Plan 
 		at, found := slices.BinarySearch(times, step)
 		return at - map[bool]int{false: 1}[found]
 	}
-	plan := &weir.Plan{Dims: weir.Dims{}, Calls: p.Calls, Workers: 1, Arena: *p.Arena, Peak: *p.Peak, LowerBound: *p.LowerBound, Least: *p.Least, Proven: p.Proven, PeakStep: -1,
-		Steps: make([]weir.PlanStep, len(times)), Storages: []weir.PlanStorage{{Name: "arena", Kind: "arena", Bytes: *p.Arena}}, Buffers: make([]weir.PlanBuffer, len(problem.Buffers))}
+	plan := &weir.Plan{Dims: weir.Dims{}, Calls: p.Calls, Workers: 1, Arena: *p.Arena, Peak: *p.Peak,
+		LowerBound: *p.LowerBound, Least: *p.Least, Proven: p.Proven, PeakStep: -1,
+		Steps:    make([]weir.PlanStep, len(times)),
+		Storages: []weir.PlanStorage{{Name: "arena", Kind: "arena", Bytes: *p.Arena}},
+		Buffers:  make([]weir.PlanBuffer, len(problem.Buffers))}
 	if len(times) > 0 {
 		plan.PeakStep = index(p.peakStep)
 	}
@@ -174,14 +181,17 @@ func (p *plannedTable) page(name string, problem memplan.Problem) planpage.Plan 
 	}
 	for i, b := range problem.Buffers {
 		size, _ := b.Size.Const()
-		plan.Buffers[i] = weir.PlanBuffer{Name: b.Name, Shape: []int64{}, Offset: p.Offsets[i].Offset, Bytes: size, First: index(b.First), Last: index(b.Last), Reached: -1}
+		plan.Buffers[i] = weir.PlanBuffer{Name: b.Name, Shape: []int64{}, Offset: p.Offsets[i].Offset, Bytes: size,
+			First: index(b.First), Last: index(b.Last), Reached: -1}
 		for step := plan.Buffers[i].First; step <= plan.Buffers[i].Last; step++ {
 			plan.Steps[step].Live += size
 		}
 	}
-	page := planpage.Plan{Name: name, Plan: plan, Table: true, Formulas: map[string]string{}, Notes: []string{fmt.Sprintf("A table of %d buffers in %d steps.", len(problem.Buffers), last+1)}}
+	page := planpage.Plan{Name: name, Plan: plan, Table: true, Formulas: map[string]string{},
+		Notes: []string{fmt.Sprintf("A table of %d buffers in %d steps.", len(problem.Buffers), last+1)}}
 	if len(times) <= last {
-		page.Notes = append(page.Notes, fmt.Sprintf("Steps between which nothing begins or ends are drawn as one: %d are left.", len(times)))
+		page.Notes = append(page.Notes,
+			fmt.Sprintf("Steps between which nothing begins or ends are drawn as one: %d are left.", len(times)))
 	}
 	return page
 }

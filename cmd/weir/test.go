@@ -12,7 +12,8 @@ import (
 func (c *cli) testCommand() *cobra.Command {
 	var strict, pauses, kernels bool
 	cmd := &cobra.Command{
-		Use: "test DIR...", Short: "Run cases in ONNX's test-data layout, from folders, wheels and zip files", Args: func(_ *cobra.Command, args []string) error {
+		Use: "test DIR...", Short: "Run cases in ONNX's test-data layout, from folders, wheels and zip files",
+		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usageError{fmt.Errorf("at least one DIR is needed, or a zip file such as a wheel")}
 			}
@@ -53,8 +54,10 @@ func (c *cli) testCommand() *cobra.Command {
 			return c.printResults(results, waits, strict)
 		},
 	}
-	cmd.Flags().BoolVar(&pauses, "pauses", false, "collect garbage all the time, and tell how long the collector waited at most")
-	cmd.Flags().BoolVar(&kernels, "kernels", false, "tell how many kernels are not what the processor does best, by reason")
+	cmd.Flags().BoolVar(&pauses, "pauses", false,
+		"collect garbage all the time, and tell how long the collector waited at most")
+	cmd.Flags().BoolVar(&kernels, "kernels", false,
+		"tell how many kernels are not what the processor does best, by reason")
 	cmd.Flags().BoolVar(&strict, "strict", false, "a refusal is a failure too")
 	return cmd
 }
@@ -85,7 +88,8 @@ func (c *cli) printResults(results []conformance.Result, waits *waiting, strict 
 		count[r.Verdict]++
 	}
 	if c.json {
-		printed := map[string]any{"pass": count[conformance.Pass], "fail": count[conformance.Fail], "refused": count[conformance.Refused], "cases": results}
+		printed := map[string]any{"pass": count[conformance.Pass], "fail": count[conformance.Fail],
+			"refused": count[conformance.Refused], "cases": results}
 		if waits != nil {
 			printed["collector"] = waits
 		}
@@ -109,12 +113,15 @@ func (c *cli) printResults(results []conformance.Result, waits *waiting, strict 
 		}
 		for _, op := range conformance.Sorted(ops) {
 			n := byOp[op]
-			fmt.Printf("%-28s %4d pass %4d fail %4d refused\n", op, n[conformance.Pass], n[conformance.Fail], n[conformance.Refused])
+			fmt.Printf("%-28s %4d pass %4d fail %4d refused\n", op, n[conformance.Pass], n[conformance.Fail],
+				n[conformance.Refused])
 		}
-		fmt.Printf("%d passed, %d failed, %d refused\n", count[conformance.Pass], count[conformance.Fail], count[conformance.Refused])
+		fmt.Printf("%d passed, %d failed, %d refused\n", count[conformance.Pass], count[conformance.Fail],
+			count[conformance.Refused])
 		slow.print("cases")
 		if waits != nil {
-			fmt.Printf("the collector waited at most %.3f ms, in %s, over %d collections\n", waits.Stop, waits.Case, waits.Collections)
+			fmt.Printf("the collector waited at most %.3f ms, in %s, over %d collections\n", waits.Stop, waits.Case,
+				waits.Collections)
 		}
 	}
 	if count[conformance.Fail] > 0 || strict && count[conformance.Refused] > 0 {

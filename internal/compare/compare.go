@@ -1,5 +1,5 @@
-// Package compare finds the first tensor, in the order of a model's nodes, that a compiled program computes otherwise than the
-// reference does, and saves the node that computes it as a test of its own.
+// Package compare finds the first tensor, in the order of a model's nodes, that a compiled program computes otherwise
+// than the reference does, and saves the node that computes it as a test of its own.
 package compare
 
 import (
@@ -53,9 +53,9 @@ type origin struct {
 	at int
 }
 
-// Find compares results that the program has given, then those of the model with all tensors kept. If only what is not kept goes
-// wrong, it keeps some tensors and not others until it has found which. It returns nil if nothing differs. exact says that the
-// program computes by the model's formulas.
+// Find compares results that the program has given, then those of the model with all tensors kept. If only what is not
+// kept goes wrong, it keeps some tensors and not others until it has found which. It returns nil if nothing differs.
+// exact says that the program computes by the model's formulas.
 func (c *Comparison) Find(results []sources.Value, exact bool) (d *Difference, err error) {
 	c.exact = exact
 	own := c.first(results)
@@ -124,7 +124,9 @@ func (c *Comparison) Interpret(inputs []*tensor.Tensor) error {
 // first is the first of a run's results that differs.
 func (c *Comparison) first(values []sources.Value) *Difference {
 	values = slices.Clone(values)
-	slices.SortStableFunc(values, func(a, b sources.Value) int { return cmp.Compare(c.origin[a.Name].at, c.origin[b.Name].at) })
+	slices.SortStableFunc(values, func(a, b sources.Value) int {
+		return cmp.Compare(c.origin[a.Name].at, c.origin[b.Name].at)
+	})
 	for _, got := range values {
 		if why := c.differs(got, c.want[got.Name]); why != "" {
 			return c.difference(got.Name, why, nil)
@@ -146,8 +148,8 @@ func (c *Comparison) differs(got, want sources.Value) string {
 	return ""
 }
 
-// keeping compiles the model with all tensors kept but those from begin to end of the order, runs it, and gives the first tensor
-// that differs.
+// keeping compiles the model with all tensors kept but those from begin to end of the order, runs it, and gives the
+// first tensor that differs.
 func (c *Comparison) keeping(begin, end int) (*Difference, error) {
 	outputs := slices.Clone(c.Outputs)
 	for i, name := range c.order {
@@ -162,7 +164,8 @@ func (c *Comparison) keeping(begin, end int) (*Difference, error) {
 	return c.first(values), nil
 }
 
-// hidden finds the tensors that have to be computed together for a difference to show: it halves what is not kept, from its end and from its beginning. own is the difference that shows if none is kept.
+// hidden finds the tensors that have to be computed together for a difference to show: it halves what is not kept, from
+// its end and from its beginning. own is the difference that shows if none is kept.
 func (c *Comparison) hidden(own *Difference) (*Difference, error) {
 	begin, end := 0, len(c.order)
 	found, err := c.keeping(begin, end)
@@ -192,10 +195,14 @@ func (c *Comparison) hidden(own *Difference) (*Difference, error) {
 	return c.difference(found.Tensor, found.Detail, c.order[begin:end]), nil
 }
 
-// difference describes a tensor that differs, with the nodes that compute it from tensors that are kept, and the values of those.
+// difference describes a tensor that differs, with the nodes that compute it from tensors that are kept, and the values
+// of those.
 func (c *Comparison) difference(name, why string, hidden []string) *Difference {
 	from := c.origin[name]
-	d := &Difference{Tensor: name, Node: from.Node, Op: from.Op, Detail: why, Hidden: slices.DeleteFunc(slices.Clone(hidden), func(h string) bool { return h == name }), model: c.Model, want: c.want[name], gives: c.types[name]}
+	d := &Difference{Tensor: name, Node: from.Node, Op: from.Op, Detail: why,
+		Hidden: slices.DeleteFunc(slices.Clone(hidden), func(h string) bool {
+			return h == name
+		}), model: c.Model, want: c.want[name], gives: c.types[name]}
 	taken, nodes := map[string]bool{}, map[*wire.NodeProto]bool{}
 	var add func(n *wire.NodeProto)
 	add = func(n *wire.NodeProto) {

@@ -10,9 +10,9 @@ import (
 	"github.com/weirml/weir/internal/sources"
 )
 
-// Save writes the differing node, and those of Hidden, with their inputs as a folder in ONNX's test layout, and what the
-// reference gives as its expected output; dir "" makes a folder of its own among the temporary files. It returns the folder. read
-// has all of the model's files mapped until done is called. Only nodes of an ONNX model can be saved.
+// Save writes the differing node, and those of Hidden, with their inputs as a folder in ONNX's test layout, and what
+// the reference gives as its expected output; dir "" makes a folder of its own among the temporary files. It returns
+// the folder. read has all of the model's files mapped until done is called. Only nodes of an ONNX model can be saved.
 func (d *Difference) Save(dir string, read func() (done func(), err error)) (string, error) {
 	source, ok := d.model.(sources.Cutter)
 	if d.nodes == nil || !ok {

@@ -1,5 +1,5 @@
-// Package report derives from a compiled program what its user is told: dimensions by their names, where buffers lie and when, and
-// what a run really reached of them.
+// Package report derives from a compiled program what its user is told: dimensions by their names, where buffers lie
+// and when, and what a run really reached of them.
 package report
 
 import (
@@ -7,8 +7,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Labels are what callers call the dimensions of a program or a module: those of the model by the model's names, and those that
-// the compiler made by names that the model does not have.
+// Labels are what callers call the dimensions of a program or a module: those of the model by the model's names, and
+// those that the compiler made by names that the model does not have.
 type Labels struct {
 	Of    map[sym.Name]string // the label of each dimension
 	Names map[string]sym.Name // and the dimension of each label

@@ -92,7 +92,8 @@ func LayoutOf(p *program.Program, labels *Labels, at Bindings) (*Layout, error) 
 	for i := range p.Tensors {
 		root := p.Root(i)
 		b, ok := w.buffer[root]
-		if name := p.Tensors[i].Source; ok && i != root && name != "" && name != l.Buffers[b].Tensor && !slices.Contains(l.Buffers[b].Parts, name) {
+		if name := p.Tensors[i].Source; ok && i != root && name != "" && name != l.Buffers[b].Tensor &&
+			!slices.Contains(l.Buffers[b].Parts, name) {
 			l.Buffers[b].Parts = append(l.Buffers[b].Parts, name)
 		}
 	}
@@ -101,7 +102,8 @@ func LayoutOf(p *program.Program, labels *Labels, at Bindings) (*Layout, error) 
 }
 
 // storageKinds are Storage's words.
-var storageKinds = map[program.StorageKind]string{program.Arena: "arena", program.Results: "outputs", program.Spill: "spill"}
+var storageKinds = map[program.StorageKind]string{program.Arena: "arena", program.Results: "outputs",
+	program.Spill: "spill"}
 
 // planner walks a program. It numbers its steps as the compiler did when it planned them.
 type planner struct {
@@ -129,12 +131,14 @@ func (w *planner) walk(steps []program.Step, depth int) {
 		case *program.Host:
 			w.add(s, Step{Kind: "host", Nodes: s.Source, Name: s.Op, Depth: depth})
 		case *program.Copy:
-			w.add(s, Step{Kind: "copy", Name: w.program.Tensors[s.From].Name + " to " + w.program.Tensors[s.To].Name, Depth: depth})
+			w.add(s, Step{Kind: "copy", Name: w.program.Tensors[s.From].Name + " to " + w.program.Tensors[s.To].Name,
+				Depth: depth})
 		case *program.Bind:
 			w.add(s, Step{Kind: "bind", Nodes: s.Source, Name: w.labels.Of[w.program.Dims[s.Dim].Name], Depth: depth})
 		case *program.If:
 			w.add(s, Step{Kind: "if", Nodes: s.Source, Depth: depth})
-			for _, body := range [][]program.Step{s.Then, s.Else} { // what ends with the condition is released first thing in both
+			// what ends with the condition is released first thing in both
+			for _, body := range [][]program.Step{s.Then, s.Else} {
 				if r, ok := first(body).(*program.Release); ok {
 					w.release(r)
 				}
@@ -205,7 +209,8 @@ func fill(b *Buffer, p *program.Program, tensor int, at Bindings, places []func(
 	return err
 }
 
-// measureLive counts, for each step, the bytes of the arena that a buffer holds: once where one is computed in the place of another.
+// measureLive counts, for each step, the bytes of the arena that a buffer holds: once where one is computed in the
+// place of another.
 func (l *Layout) measureLive() {
 	var list []*Buffer
 	for s := range l.Steps {
@@ -235,7 +240,8 @@ func (l *Layout) Observe(ranges []executor.Access) Actual {
 		inside := false
 		for i := range l.Buffers {
 			b := &l.Buffers[i]
-			if ok && b.Storage == r.Storage && b.First <= step && step <= b.Last && b.Offset <= r.Begin && r.End <= b.Offset+b.Bytes {
+			if ok && b.Storage == r.Storage && b.First <= step && step <= b.Last && b.Offset <= r.Begin && r.End <= b.Offset+
+				b.Bytes {
 				b.Reached, inside = max(b.Reached, r.End-b.Offset), true
 			}
 		}
@@ -256,7 +262,8 @@ func (l *Layout) Observe(ranges []executor.Access) Actual {
 	return a
 }
 
-// optional reports whether a run may pass a step by, or what begins there: it stands in a body, or it is a loop or a branch, whose bodies a run need not enter.
+// optional reports whether a run may pass a step by, or what begins there: it stands in a body, or it is a loop or a
+// branch, whose bodies a run need not enter.
 func (l *Layout) optional(step int) bool {
 	return step < len(l.Steps) && (l.Steps[step].Depth > 0 || l.Steps[step].Kind == "loop" || l.Steps[step].Kind == "if")
 }

@@ -8,8 +8,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// WalkBodies visits a program's steps, and asks of each branch and loop what was done of it: its first body 1, a branch's second body or a loop's condition 2. It asks about
-// all of them, also about those within a body that was not run; visit, where not nil, is called with the steps that were.
+// WalkBodies visits a program's steps, and asks of each branch and loop what was done of it: its first body 1, a
+// branch's second body or a loop's condition 2. It asks about all of them, also about those within a body that was not
+// run; visit, where not nil, is called with the steps that were.
 func WalkBodies(steps []program.Step, ask func(s program.Step) uint8, visit func(s program.Step, did uint8)) {
 	into := func(body []program.Step, ran bool) {
 		if ran {
@@ -64,7 +65,8 @@ func operands(step program.Step, did uint8) []int {
 	return nil
 }
 
-// placesOf gives, for each storage, the names that offsets in it are made of: the plan's, with what data decide at its limit, or late storage's own.
+// placesOf gives, for each storage, the names that offsets in it are made of: the plan's, with what data decide at its
+// limit, or late storage's own.
 func placesOf(p *program.Program, d Bindings) ([]func(name sym.Name) (int64, bool), error) {
 	limits := Bindings{}
 	for _, dim := range p.Dims {
@@ -134,8 +136,8 @@ type Use struct {
 	Reach    []int64                  // by storage: how far tensors that were used reach into it, in bytes
 }
 
-// UseOf is what a run used of a program, for the values that its dimensions had. bodies says what was run of each branch and
-// loop, in the order in which WalkBodies asks about them.
+// UseOf is what a run used of a program, for the values that its dimensions had. bodies says what was run of each
+// branch and loop, in the order in which WalkBodies asks about them.
 func UseOf(p *program.Program, at Bindings, bodies []uint8) (*Use, error) {
 	places, err := placesOf(p, at)
 	if err != nil {

@@ -140,8 +140,8 @@ func (f *Files) Settle(program any, views [][]byte) (m Mapped) {
 	return m
 }
 
-// Keep lets go, for a compilation that has retained the files, of what neither data nor programs lie in, unless somebody else
-// reads the files now.
+// Keep lets go, for a compilation that has retained the files, of what neither data nor programs lie in, unless
+// somebody else reads the files now.
 func (f *Files) Keep(data [][]byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -15,8 +15,8 @@ type Value = wire.Value
 // Kind is what an input or output is.
 type Kind = onnx.Kind
 
-// Form is how a value is made of tensors of numbers, its parts: has, if it is optional; spans and pool of texts, elements and
-// extents of a sequence, with a pool of one of texts; else the tensor itself.
+// Form is how a value is made of tensors of numbers, its parts: has, if it is optional; spans and pool of texts,
+// elements and extents of a sequence, with a pool of one of texts; else the tensor itself.
 type Form struct {
 	Kind  Kind
 	DType dtype.DType
@@ -68,8 +68,8 @@ func (f Form) PartRank(part int) int {
 	return f.Rank
 }
 
-// Pack makes the parts of a value that is these tensors, in memory from allocate; nothing says that it is an optional that has
-// nothing, for which one tensor stands if it is no sequence.
+// Pack makes the parts of a value that is these tensors, in memory from allocate; nothing says that it is an optional
+// that has nothing, for which one tensor stands if it is no sequence.
 func (f Form) Pack(allocate tensor.Allocate, nothing bool, list []*tensor.Tensor) (parts []*tensor.Tensor, err error) {
 	if f.Optional() {
 		has, err := allocate(dtype.Bool)
@@ -103,8 +103,8 @@ func (f Form) Pack(allocate tensor.Allocate, nothing bool, list []*tensor.Tensor
 	return parts, nil
 }
 
-// Unpack returns the tensors that parts hold, in memory of their own for texts and as views for numbers; absent if the value is an
-// optional that has nothing.
+// Unpack returns the tensors that parts hold, in memory of their own for texts and as views for numbers; absent if the
+// value is an optional that has nothing.
 func (f Form) Unpack(parts []*tensor.Tensor) (list []*tensor.Tensor, absent bool, err error) {
 	if f.Optional() {
 		if parts[0].Int(0) == 0 {

@@ -47,7 +47,8 @@ func (m onnxModel) Cut(g *wire.GraphProto, used map[string]bool) *wire.ModelProt
 			g.Initializer = append(g.Initializer, t)
 		}
 	}
-	return &wire.ModelProto{IRVersion: m.Proto.IRVersion, OpsetImport: m.Proto.OpsetImport, Functions: m.Proto.Functions, ProducerName: "weir", Graph: g}
+	return &wire.ModelProto{IRVersion: m.Proto.IRVersion, OpsetImport: m.Proto.OpsetImport, Functions: m.Proto.Functions,
+		ProducerName: "weir", Graph: g}
 }
 
 // declared are ports as the file declares them.
@@ -73,7 +74,8 @@ func portsOf(edges []onnx.Edge) []Port {
 
 func (m onnxModel) Describe(read func() (done func(), err error)) Description {
 	proto := m.Proto
-	d := Description{Format: fmt.Sprintf("ONNX, IR version %d", proto.IRVersion), Producer: proto.ProducerName, Ops: map[string]int{}}
+	d := Description{Format: fmt.Sprintf("ONNX, IR version %d", proto.IRVersion), Producer: proto.ProducerName,
+		Ops: map[string]int{}}
 	if done, err := read(); err == nil {
 		d.Unsupported = m.Unsupported()
 		done()

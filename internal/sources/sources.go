@@ -1,5 +1,5 @@
-// Package sources reads models of every format: ONNX files, programs of torch.export, Weir's own text, and modules that other
-// code built. Whoever has a Model does not know which it is.
+// Package sources reads models of every format: ONNX files, programs of torch.export, Weir's own text, and modules that
+// other code built. Whoever has a Model does not know which it is.
 package sources
 
 import (
@@ -211,7 +211,8 @@ func writeFirst(from, to *tensor.Tensor, input string) error {
 			to.SetFloat(i, from.Float(i))
 		}
 	default:
-		return diag.Unsupportedf("the first value of a cache that is stored as %s, but zeros", to.DType()).AtTensor(input).WithFix("store it as f32 or bf16")
+		return diag.Unsupportedf("the first value of a cache that is stored as %s, but zeros", to.DType()).AtTensor(input).
+			WithFix("store it as f32 or bf16")
 	}
 	return nil
 }

@@ -103,9 +103,11 @@ func readTextFrom(head []byte, r io.Reader) (*textModel, error) {
 	return readText(string(append(head, rest...)))
 }
 
-// readText reads a text. What it says of shapes and memory is checked when it is compiled, with the ranges that its dimensions have then; that it is well formed, now.
+// readText reads a text. What it says of shapes and memory is checked when it is compiled, with the ranges that its
+// dimensions have then; that it is well formed, now.
 func readText(source string) (*textModel, error) {
-	if words := strings.Fields(source[:min(len(source), 200)]); len(words) > 2 && (words[2] == "program" || words[2] == "loop") {
+	if words := strings.Fields(source[:min(len(source), 200)]); len(words) > 2 &&
+		(words[2] == "program" || words[2] == "loop") {
 		return nil, diag.Unsupportedf("a %s written as text; ir, which says what a model computes, can be read", words[2]).
 			WithFix("weir dump MODEL --after import writes it, weir compile makes an artefact")
 	}

@@ -1,5 +1,5 @@
-// Package strided describes memory that other code lends, whose elements do not lie in row-major order, and orders of axes in
-// which elements may lie.
+// Package strided describes memory that other code lends, whose elements do not lie in row-major order, and orders of
+// axes in which elements may lie.
 package strided
 
 import (
@@ -32,7 +32,8 @@ func RowMajor(rank int) Order {
 	return order
 }
 
-// OrderOf is the order of axes of memory whose elements lie so many elements apart along each axis; nil for row-major order.
+// OrderOf is the order of axes of memory whose elements lie so many elements apart along each axis; nil for row-major
+// order.
 func OrderOf(sizes, steps []int64) (Order, error) {
 	order := RowMajor(len(sizes))
 	if slices.Contains(sizes, 0) || lies(sizes, steps, order) {
@@ -49,7 +50,8 @@ func OrderOf(sizes, steps []int64) (Order, error) {
 		order[i].Back, order[i].Once = sizes[a.Axis] > 1 && steps[a.Axis] < 0, sizes[a.Axis] > 1 && steps[a.Axis] == 0
 	}
 	if !lies(sizes, steps, order) {
-		return nil, diag.Unsupportedf("a layout of the extents %v with the strides %v, between which there are gaps, or elements in common", sizes, steps).
+		return nil, diag.Unsupportedf("a layout of the extents %v with the strides %v, between which there are gaps, or "+
+			"elements in common", sizes, steps).
 			WithFix("leave it out: the argument is copied for the run")
 	}
 	return order, nil
@@ -81,7 +83,9 @@ func Parse(l string, rank int) (Order, error) {
 		number := strings.TrimRight(word, "-*")
 		axis, err := strconv.Atoi(number)
 		mark := word[len(number):]
-		if err != nil || axis < 0 || axis >= rank || len(mark) > 1 || slices.ContainsFunc(order, func(a Place) bool { return a.Axis == axis }) {
+		if err != nil || axis < 0 || axis >= rank || len(mark) > 1 || slices.ContainsFunc(order, func(a Place) bool {
+			return a.Axis == axis
+		}) {
 			return nil, diag.Inputf("layout %q: %q is no axis of %d, or stands there twice", l, word, rank).
 				WithFix("name each axis once, from the outermost in memory to the innermost, as %q", RowMajor(rank).String())
 		}

@@ -35,7 +35,8 @@ var asked = []weir.Info{
 	{Name: "x", DType: weir.F16, Shape: []weir.Extent{{Size: -1, Dim: "n"}, {Size: -1, Dim: "n+1"}}},
 }
 
-// reads reads a value, which must come to a tensor or to an error of a kind, and not take more memory than a small file may.
+// reads reads a value, which must come to a tensor or to an error of a kind, and not take more memory than a small file
+// may.
 func reads(t *testing.T, value string, info weir.Info) {
 	t.Helper()
 	var before, after runtime.MemStats
@@ -66,11 +67,14 @@ func safetensorsFile(table string, body ...byte) []byte {
 // FuzzValue reads literals, and files of every kind but images.
 func FuzzValue(f *testing.F) {
 	kinds := []string{"", ".json", ".safetensors", ".pb", ".bin", ".txt", ".npy", ".npz"}
-	for i, text := range []string{"[[1,2,3],[4,5,6]]", `["a","b"]`, "[1,-2,3.5e3,true]", "[[],[]]", strings.Repeat("[", 100) + strings.Repeat("]", 100), "[[1,1,1,1,1,1],[],[],[]]", "9223372036854775808"} {
+	for i, text := range []string{"[[1,2,3],[4,5,6]]", `["a","b"]`, "[1,-2,3.5e3,true]", "[[],[]]",
+		strings.Repeat("[", 100) + strings.Repeat("]", 100), "[[1,1,1,1,1,1],[],[],[]]", "9223372036854775808"} {
 		f.Add([]byte(text), byte(i%2), byte(i))
 	}
-	f.Add(safetensorsFile(`{"x":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},"__metadata__":{"a":"b"}}`, make([]byte, 24)...), byte(2), byte(0))
-	f.Add(safetensorsFile(`{"x":{"dtype":"U8","shape":[1,4,4,1],"data_offsets":[0,16]}}`, make([]byte, 16)...), byte(2), byte(3))
+	f.Add(safetensorsFile(`{"x":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},"__metadata__":{"a":"b"}}`,
+		make([]byte, 24)...), byte(2), byte(0))
+	f.Add(safetensorsFile(`{"x":{"dtype":"U8","shape":[1,4,4,1],"data_offsets":[0,16]}}`, make([]byte, 16)...), byte(2),
+		byte(3))
 	f.Add(safetensorsFile(`{"x":{"dtype":"F32","shape":[9223372036854775807,3],"data_offsets":[0,24]}}`), byte(2), byte(0))
 	f.Add(wire.FromTensor("x", tensor.Of[float32](1, 2, 3)).Marshal(), byte(3), byte(0))
 	f.Add(make([]byte, 24), byte(4), byte(0))
@@ -93,7 +97,8 @@ func FuzzValue(f *testing.F) {
 
 // FuzzImage reads pictures, for inputs of every layout.
 func FuzzImage(f *testing.F) {
-	for i, picture := range []image.Image{image.NewGray(image.Rect(0, 0, 5, 3)), image.NewNRGBA(image.Rect(0, 0, 4, 4)), image.NewRGBA64(image.Rect(0, 0, 2, 2)),
+	for i, picture := range []image.Image{image.NewGray(image.Rect(0, 0, 5, 3)), image.NewNRGBA(image.Rect(0, 0, 4, 4)),
+		image.NewRGBA64(image.Rect(0, 0, 2, 2)),
 		image.NewPaletted(image.Rect(0, 0, 3, 3), color.Palette{color.Black, color.White})} {
 		var p, j bytes.Buffer
 		if err := png.Encode(&p, picture); err != nil {
@@ -137,7 +142,8 @@ func TestValueBombs(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := Reader{Dims: weir.Dims{}}
-		if _, err := r.Tensor(path, asked[2]); err == nil || !strings.Contains(err.Error(), "pixels") && !strings.Contains(err.Error(), "dimension") {
+		if _, err := r.Tensor(path, asked[2]); err == nil || !strings.Contains(err.Error(), "pixels") &&
+			!strings.Contains(err.Error(), "dimension") {
 			t.Errorf("%d × %d: %v", sides[0], sides[1], err)
 		}
 		reads(t, path, asked[2])

@@ -14,8 +14,9 @@ import (
 
 var images = map[string]bool{".png": true, ".jpg": true, ".jpeg": true}
 
-// image reads a picture as an input: scaled to the input's height and width, each channel as (value × scale − mean) / std, where value is
-// 0 to 255. The query sets scale (1/255 or a number), mean, std (one number, or one for each channel) and layout (nchw, nhwc).
+// image reads a picture as an input: scaled to the input's height and width, each channel as (value × scale − mean) /
+// std, where value is 0 to 255. The query sets scale (1/255 or a number), mean, std (one number, or one for each
+// channel) and layout (nchw, nhwc).
 func (r *Reader) image(path, query string, info weir.Info) (*tensor.Tensor, error) {
 	q, err := url.ParseQuery(query)
 	if err != nil {
@@ -79,7 +80,8 @@ func (r *Reader) image(path, query string, info weir.Info) (*tensor.Tensor, erro
 	if err != nil {
 		return nil, err
 	}
-	fill := picture.Settings{Channels: channels, Height: height, Width: width, Last: layout == "nhwc", Scale: scale, Mean: mean, Std: std}
+	fill := picture.Settings{Channels: channels, Height: height, Width: width, Last: layout == "nhwc", Scale: scale,
+		Mean: mean, Std: std}
 	fill.Fill(t, decoded)
 	return t, nil
 }

@@ -19,7 +19,8 @@ func Of(name string, t *Array) Value { return Value{Name: name, Tensors: []*Arra
 func sequence(k weir.Kind) bool { return k == weir.SequenceKind || k == weir.OptionalSequenceKind }
 func optional(k weir.Kind) bool { return k == weir.OptionalKind || k == weir.OptionalSequenceKind }
 
-// Parse reads a value for an input or output from the contents of a .pb file: a TensorProto, SequenceProto or OptionalProto as it is declared.
+// Parse reads a value for an input or output from the contents of a .pb file: a TensorProto, SequenceProto or
+// OptionalProto as it is declared.
 func Parse(data []byte, info weir.Info) (Value, error) {
 	return wire.ParseValue(data, sequence(info.Kind), optional(info.Kind))
 }
@@ -88,7 +89,8 @@ func had(v Value) string {
 	return "something"
 }
 
-// Expected reads what an output is expected to be; got is what it is, whose shape a tensor from a file without one takes.
+// Expected reads what an output is expected to be; got is what it is, whose shape a tensor from a file without one
+// takes.
 func Expected(file string, info weir.Info, got Value) (Value, error) {
 	r := &Reader{Dims: weir.Dims{}}
 	if info.Kind != weir.TensorKind {

@@ -98,7 +98,8 @@ func TestCompareValues(t *testing.T) {
 		got, want Value
 		say       string
 	}{
-		{Value{Sequence: true, Tensors: []*Array{one}}, Value{Sequence: true, Tensors: []*Array{one, one}}, "a sequence of 1 tensors"},
+		{Value{Sequence: true, Tensors: []*Array{one}}, Value{Sequence: true, Tensors: []*Array{one, one}},
+			"a sequence of 1 tensors"},
 		{Value{Sequence: true, Tensors: []*Array{one, two}}, Value{Sequence: true, Tensors: []*Array{one, one}}, "tensor 1"},
 		{Value{Optional: true, Absent: true}, Value{Optional: true, Tensors: []*Array{one}}, "nothing"},
 	} {

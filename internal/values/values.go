@@ -1,5 +1,5 @@
-// Package values reads tensors from what a user names on a command line (files, literals, zeros, random numbers) and writes
-// results to files.
+// Package values reads tensors from what a user names on a command line (files, literals, zeros, random numbers) and
+// writes results to files.
 package values
 
 import (
@@ -47,8 +47,8 @@ func (r *Reader) Tensor(value string, info weir.Info) (*weir.Tensor, error) {
 	return ToWeir(t)
 }
 
-// Arg turns one VALUE into an argument for an input of any kind. A .pb file holds what the input is declared as; a JSON literal of a sequence is a list of its tensors, and null is
-// nothing; zeros and random make a sequence of one tensor.
+// Arg turns one VALUE into an argument for an input of any kind. A .pb file holds what the input is declared as; a JSON
+// literal of a sequence is a list of its tensors, and null is nothing; zeros and random make a sequence of one tensor.
 func (r *Reader) Arg(value string, info weir.Info) (weir.Arg, error) {
 	if info.Kind == weir.TensorKind {
 		t, err := r.Tensor(value, info)
@@ -130,14 +130,16 @@ func (r *Reader) value(value string, info weir.Info) (Value, error) {
 	return v, err
 }
 
-// learn binds the dimensions that a value's shape decides, and refuses a shape that says otherwise of one that is bound.
+// learn binds the dimensions that a value's shape decides, and refuses a shape that says otherwise of one that is
+// bound.
 func (r *Reader) learn(shape []int64, info weir.Info) error {
 	for axis, e := range info.Shape {
 		if e.Dim == "" || axis >= len(shape) || !identifier(e.Dim) {
 			continue
 		}
 		if v, bound := r.Dims[e.Dim]; bound && v != shape[axis] {
-			return diag.Inputf("axis %d of the value is %d, and %s is %d", axis, shape[axis], e.Dim, v).AtTensor(info.Name).AtDim(e.Dim)
+			return diag.Inputf("axis %d of the value is %d, and %s is %d", axis, shape[axis], e.Dim, v).AtTensor(info.Name).
+				AtDim(e.Dim)
 		}
 		r.Dims[e.Dim] = shape[axis]
 	}
@@ -273,7 +275,8 @@ func (r *Reader) literal(value string, info weir.Info) (*tensor.Tensor, error) {
 	return t, nil
 }
 
-// even checks, before anything is allocated, that lists have a shape; what is no list where a number should be is fill's to refuse.
+// even checks, before anything is allocated, that lists have a shape; what is no list where a number should be is
+// fill's to refuse.
 func even(v any, shape []int64) error {
 	if len(shape) == 0 {
 		return nil
@@ -329,7 +332,9 @@ func fill(t *tensor.Tensor, v any, shape []int64, flat *int64) error {
 func open(path string) (f *os.File, size int64, err error) {
 	stat, err := os.Stat(path)
 	if err != nil {
-		return nil, 0, diag.Inputf("%v", err).WithCause(err).WithFix("a value is a .npy, .npz, .pb, .safetensors, .json, .png, .jpg, .bin or .txt file, -, JSON, zeros, or random")
+		return nil, 0, diag.Inputf("%v", err).WithCause(err).
+			WithFix("a value is a .npy, .npz, .pb, .safetensors, .json, .png, .jpg, .bin or .txt file, -, JSON, zeros, or " +
+				"random")
 	}
 	if !stat.Mode().IsRegular() {
 		return nil, 0, diag.Inputf("%s is no regular file", path)
@@ -387,7 +392,8 @@ func (r *Reader) file(value string, info weir.Info) (*tensor.Tensor, error) {
 	case ".bin", ".txt":
 		return r.raw(data, info)
 	}
-	return nil, diag.Inputf("%s has no extension that tells what it holds", path).WithFix("use .npy, .npz, .pb, .safetensors, .json, .png, .jpg, .bin or .txt")
+	return nil, diag.Inputf("%s has no extension that tells what it holds", path).
+		WithFix("use .npy, .npz, .pb, .safetensors, .json, .png, .jpg, .bin or .txt")
 }
 
 // raw takes bytes as they are: the elements, in order; one free axis takes what there is.

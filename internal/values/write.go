@@ -22,7 +22,8 @@ func FileName(output string) string {
 	}, output)
 }
 
-// fileNames gives each output a name of its own, case ignored: the first has its FileName, those that clash with it get .2, .3 and so on.
+// fileNames gives each output a name of its own, case ignored: the first has its FileName, those that clash with it get
+// .2, .3 and so on.
 func fileNames(outputs []string) []string {
 	names, taken := make([]string, len(outputs)), map[string]bool{}
 	for i, output := range outputs {
@@ -35,8 +36,8 @@ func fileNames(outputs []string) []string {
 	return names
 }
 
-// Write puts each output into a file of dir, which it makes, and the map of names to files into outputs.json. What .npy lacks, and texts, which it would pad and
-// decode, are written as .pb. Files appear whole or not at all.
+// Write puts each output into a file of dir, which it makes, and the map of names to files into outputs.json. What .npy
+// lacks, and texts, which it would pad and decode, are written as .pb. Files appear whole or not at all.
 func Write(dir string, outputs []Value) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err

@@ -70,7 +70,10 @@ func TestWrite(t *testing.T) {
 	}
 	failing := errors.New("full")
 	before, _ := os.ReadDir(dir)
-	if err := WriteWhole(filepath.Join(dir, "late"), func(w io.Writer) error { w.Write([]byte("half")); return failing }); !errors.Is(err, failing) {
+	if err := WriteWhole(filepath.Join(dir, "late"), func(w io.Writer) error {
+		w.Write([]byte("half"))
+		return failing
+	}); !errors.Is(err, failing) {
 		t.Errorf("a failed write: %v", err)
 	}
 	if after, _ := os.ReadDir(dir); len(after) != len(before) {
