@@ -1,0 +1,119 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirml/weir"
+)
+
+// stageOf is the stage whose text is shown of each language, if none is asked for.
+var stageOf = map[string]string{"ir": "dead-expanded", "loop": "schedule", "program": "program", "spirv": "spirv"}
+
+// irText begins a text of ir, and leftOut is a line of one that has no elements of a constant.
+const irText = "weir 1\nir "
+
+var leftOut = regexp.MustCompile(`(?m)^ *const %.* data \d+$`)
+
+func (c *cli) dumpCommand() *cobra.Command {
+	f := &modelFlags{}
+	var after, lang, kernel string
+	var weights bool
+	cmd := &cobra.Command{
+		Use: "dump MODEL", Short: "Print the model as the compiler sees it", Args: exactly(1, "one MODEL"),
+		Example: `  weir dump model.onnx --lang loop
+  weir dump model.onnx --after fold
+  weir dump model.onnx --after import --weights > model.weir  # a model, as text
+  weir dump model.onnx --after copies  # what is only moved, and why
+  weir dump model.onnx --lang loop --kernel convolution`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			stages := map[string]string{}
+			var order []string
+			f.stage = func(name, text string) { stages[name] = text; order = append(order, name) }
+			l, _, err := f.compile(cmd.Context(), args[0], func(o *weir.Options, _ *weir.Model) {
+				o.Stage = f.stage
+				if weights {
+					o.WholeStage = first(after, stageOf[lang])
+				}
+			})
+			if err == nil {
+				defer l.Close()
+			} else if stages[after] == "" {
+				return err
+			} // a stage that was reached can be seen, whatever went wrong after it
+			name := after
+			if name == "" && !cmd.Flags().Changed("lang") && !slices.Contains(order, "import") {
+				name = "schedule" // an artefact has nothing before
+			}
+			if name == "" {
+				var ok bool
+				if name, ok = stageOf[lang]; !ok {
+					return &weir.Error{Kind: weir.ErrUnsupported,
+						Detail: fmt.Sprintf("--lang %s; ir, loop, program and, for --target vulkan, spirv are supported", lang)}
+				}
+			}
+			text, ok := stages[name]
+			if !ok && name == "schedule" {
+				text, ok = stages["lower"]
+			}
+			if !ok && after == "" && lang == "spirv" {
+				return &weir.Error{Kind: weir.ErrUnsupported, File: args[0], Detail: "no SPIR-V is made of it for this target",
+					Fix: "--target vulkan makes some"}
+			}
+			if !ok && after == "" {
+				return &weir.Error{Kind: weir.ErrUnsupported, File: args[0], Detail: "an artefact holds no ir",
+					Fix: "--lang loop and --lang program are there"}
+			}
+			if !ok {
+				return usageError{fmt.Errorf("--after %s: there is no such stage; there are %s", name, strings.Join(order, ", "))}
+			}
+			if ir := strings.HasPrefix(text, irText); weights && !ir {
+				return usageError{fmt.Errorf("--weights: the text after %s is of no ir", name)}
+			} else if ir && leftOut.MatchString(text) && !c.quiet {
+				fmt.Fprintln(os.Stderr, "weir: of large constants the text has the sizes only: with --weights it has their "+
+					"elements, and can be loaded again")
+			}
+			if kernel != "" {
+				if text = kernelText(text, kernel); text == "" {
+					return usageError{fmt.Errorf("--kernel %s: there is no such kernel", kernel)}
+				}
+			}
+			if c.json {
+				return errors.Join(err, c.printJSON(map[string]string{"stage": name, "text": text}))
+			}
+			fmt.Print(text)
+			return err
+		},
+	}
+	f.register(cmd, c)
+	cmd.Flags().StringVar(&after, "after", "", "the text after this stage of the compiler")
+	cmd.Flags().StringVar(&lang, "lang", "ir", "ir, loop, program or, for --target vulkan, spirv")
+	cmd.Flags().StringVar(&kernel, "kernel", "", "only this kernel")
+	cmd.Flags().BoolVar(&weights, "weights", false,
+		"write all elements of constants into a text of ir, which every command then takes for a model")
+	return cmd
+}
+
+// kernelText cuts one kernel out of a module's text.
+func kernelText(text, name string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		head := strings.TrimLeft(line, " ")
+		if !strings.HasPrefix(head, "kernel @"+name+"(") {
+			continue
+		}
+		indent := line[:len(line)-len(head)]
+		for j := i; j < len(lines); j++ {
+			if lines[j] == indent+"}" {
+				return strings.Join(lines[i:j+1], "\n") + "\n"
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,380 @@
+package weir
+
+import (
+	"context"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/weirml/weir/internal/compiler"
+	"github.com/weirml/weir/internal/compiler/budget"
+	"github.com/weirml/weir/internal/device/cpu"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/executor"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/report"
+	"github.com/weirml/weir/internal/sources"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// Compile prepares a model to run, and plans its memory. If no dimension is left open it takes the memory of a first
+// call too, if that is small. When ctx ends it stops soon after, with the context's error. What does not fit
+// Options.Budget is an ErrBudget whose Budget is one that works: the model was compiled within it.
+func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
+	if o.Tune {
+		p, err = tune(ctx, m, o)
+	} else {
+		p, err = compileWith(ctx, m, o, compiler.Choices{})
+	}
+	if err != nil {
+		return nil, m.enough(ctx, o, err)
+	}
+	return p, nil
+}
+
+// mostStricter is how often a model is compiled anew because its peak is more than the compiler reckoned.
+const mostStricter = 4
+
+// over is how many bytes more than its budgets a program takes, if that is why it is refused and something can be
+// done.
+type over struct{ host, device int64 }
+
+// compileWith compiles with choices that were made. The compiler reckons with all dimensions at their upper bounds, and
+// with the code that there is before anything is saved: where the peak is more than the budget in the end, it is told
+// to keep within less. What takes too much of a device's memory is compiled with convolutions computed directly.
+func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choices) (*Program, error) {
+	first, beyond, err := compileWithin(ctx, m, o, choices, 0)
+	if beyond.device > 0 {
+		return compileDirect(ctx, m, o, choices, beyond.device, err)
+	}
+	excess := beyond.host
+	for stricter, tries := excess, 0; excess > 0 && tries < mostStricter && stricter < o.Budget; tries++ {
+		p, beyond, _ := compileWithin(ctx, m, o, choices, stricter)
+		if p != nil {
+			return p, nil
+		}
+		if stopped := ctx.Err(); stopped != nil {
+			return nil, stopped
+		}
+		excess = beyond.host
+		stricter += excess
+	}
+	return first, err
+}
+
+// compileDirect compiles without Winograd's algorithms, whose tiles and weights take memory, what takes so much more
+// than its device's budget, and was refused for that. If it takes too much still, it is refused for the less.
+func compileDirect(ctx context.Context, m *Model, o Options, choices compiler.Choices, excess int64,
+	refused error) (*Program, error) {
+	if choices.All.Tile != 0 || o.Exact {
+		return nil, refused
+	}
+	choices.All.Tile = 1
+	p, beyond, err := compileWithin(ctx, m, o, choices, 0)
+	switch {
+	case p != nil:
+		peak, err := p.memory.Device.Formula(p.options.Calls).Max()
+		if err != nil {
+			return p, nil
+		}
+		p.saved = append(p.saved, Saving{Kind: "direct", Bytes: o.DeviceBudget + excess - peak})
+		return p, nil
+	case ctx.Err() != nil || beyond.device > 0 && beyond.device < excess:
+		return nil, err
+	}
+	return nil, refused
+}
+
+// compileWithin compiles, and has the compiler keep within so much less than the budget.
+func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Choices, stricter int64) (p *Program,
+	beyond over, err error) {
+	defer diag.Recover(&err, "compiling")
+	defer diag.Faults(diag.Faults(true))
+	if err := ctx.Err(); err != nil {
+		return nil, over{}, err
+	}
+	if err := checkDebug(); err != nil {
+		return nil, over{}, err
+	}
+	if o.Threads < 0 || o.Calls < 0 || o.Budget < 0 || o.DeviceBudget < 0 {
+		return nil, over{}, diag.Inputf("%d threads, %d calls and budgets of %d and %d bytes: none of them is negative",
+			o.Threads, o.Calls, o.Budget, o.DeviceBudget).
+			WithFix("0 stands for all cores, one call and no budget")
+	}
+	if o.Threads == 0 {
+		o.Threads = runtime.GOMAXPROCS(0)
+	}
+	if o.Calls == 0 {
+		o.Calls = 1
+	}
+	if !slices.Contains([]DType{InvalidDType, F32, BF16, I8}, o.Precision) {
+		return nil, over{}, diag.Unsupportedf("precision %s; f32, bf16 and i8 are supported", o.Precision)
+	}
+	if !slices.Contains([]DType{InvalidDType, F32, BF16, I8}, o.Cache) {
+		return nil, over{}, diag.Unsupportedf("caches of %s; f32, bf16 and i8 are supported", o.Cache)
+	}
+	switch o.Target {
+	case Best, CPU, Reference:
+	case Portable:
+		o.CPU = string(Portable)
+	case Vulkan:
+	default:
+		return nil, over{}, diag.Unsupportedf("target %q; there are cpu, portable, reference and vulkan", o.Target)
+	}
+	if o.Limits != "" && o.Target != Vulkan {
+		return nil, over{}, diag.Inputf("limits %q for target %q", o.Limits, o.Target).
+			WithFix("limits are of a device: set the target to vulkan")
+	}
+	if o.Target == Reference && m.source.module() != nil {
+		if o.Budget > 0 {
+			return nil, over{}, diag.Unsupportedf("a budget for the reference, which computes on Go's heap").
+				WithFix("compile for --target cpu, or set GOMEMLIMIT")
+		}
+		if o.Precision == BF16 || o.Precision == I8 {
+			return nil, over{}, diag.Unsupportedf("%s by the reference, which computes what the model says", o.Precision).
+				WithFix("compare with the tolerance of the precision")
+		}
+	}
+	if err := m.files.Retain(); err != nil {
+		return nil, over{}, inFile(err, m.file)
+	}
+	if o.Logger != nil {
+		o.Logger.Debug("compiling", "model", m.file, "target", o.Target, "cpu", o.CPU)
+	}
+	p = &Program{model: m, options: o, target: o.Target, slots: make(chan struct{}, o.Calls), made: here(),
+		closed: make(chan struct{}), stricter: stricter}
+	kept := false
+	defer func(p *Program) {
+		if !kept {
+			_ = p.closeOwn()
+			_ = p.leaveDevice()
+			m.files.Release(p)
+		}
+	}(p)
+	if err = m.source.compile(ctx, p, o, choices); err != nil {
+		return nil, over{}, inFile(err, m.file)
+	}
+	if p.target = Target(p.compiled.Code.Machine.Name); p.target != Portable && p.target != Reference &&
+		p.target != Vulkan {
+		p.target = CPU
+	}
+	for _, note := range p.compiled.Notes {
+		if o.Logger != nil {
+			o.Logger.Warn(note, "model", m.file)
+		}
+	}
+	asked := p.deviceAsked()
+	x, err := executor.New(p.compiled.Program, p.compiled.Code,
+		executor.Options{Name: p.name(), Host: cpu.Host{}, Threads: o.Threads, Reserve: p.reserve, Guard: guarded,
+			Poison: poisoned, Own: o.Private, Folder: o.PageFolder, Device: p.device, Absent: p.absent})
+	if err != nil {
+		return nil, over{}, err
+	}
+	p.deviceHeld = p.deviceAsked() - asked
+	p.labels = report.LabelsOf(p.compiled.Program)
+	p.ledger = x
+	p.engine.Set(x, func() { p.end(x) })
+	for i := range p.compiled.Program.Outputs {
+		p.owns = append(p.owns, x.Owns(i))
+	}
+	if err := p.makeOwn(); err != nil {
+		x.Close()
+		return nil, over{}, inFile(err, m.file)
+	}
+	p.memory = newMemory(p)
+	p.setStates()
+	p.settle(x)
+	for _, check := range []func() error{p.checkBudget, p.checkDeviceBudget, p.checkFolder, p.checkLimit} {
+		if err := check(); err != nil {
+			x.Close()
+			return nil, p.over, inFile(err, m.file)
+		}
+	}
+	kept = true
+	p.ready()
+	return p, over{}, nil
+}
+
+// ready makes the first call where nothing about it is left to know and it is small, so that the first run takes no
+// longer than those that follow. Where there is no memory for it now, a run asks again, and says so.
+func (p *Program) ready() {
+	dims, known := make([]int64, len(p.compiled.Program.Dims)), Dims{}
+	for i, d := range p.compiled.Program.Dims {
+		switch {
+		case d.Data:
+		case d.Range.Min == d.Range.Max:
+			dims[i], known[p.label(i)] = d.Range.Min, d.Range.Min
+		default:
+			return
+		}
+	}
+	arena, open := p.memory.Arena.At(known)
+	scratch, still := p.memory.Scratch.At(known)
+	if poisoned || p.options.Cross || open != nil || still != nil || arena > mem.Ready || scratch > mem.Ready {
+		return
+	}
+	if b, err := p.acquire(context.Background(), dims); err == nil {
+		p.release(b)
+	}
+}
+
+// compileModule builds a source's module and runs the compiler on it.
+func (p *Program) compileModule(ctx context.Context, from sources.Model, o Options, choices compiler.Choices) error {
+	m := p.model
+	built, err := from.Build(ctx, o.asked())
+	if err != nil {
+		return err
+	}
+	module, names := built.Module, built.Results
+	p.setEdges(edgesOf(built.Inputs), edgesOf(built.Outputs))
+	if err := p.addStates(module, m, o.States); err != nil {
+		return err
+	}
+	more, err := p.narrowCaches(module, names, o.Cache)
+	if err != nil {
+		return err
+	}
+	names = append(names, more...)
+	if err := narrow(module, o.Dims); err != nil {
+		return err
+	}
+	if err := p.lay(module, o.Layouts); err != nil {
+		return err
+	}
+	machine, err := p.machine(o)
+	if err != nil {
+		return err
+	}
+	budget, err := p.budget(o)
+	if err != nil {
+		return err
+	}
+	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Tight: tight, Budget: budget,
+		Exact: o.Exact, Precision: o.Precision, Folder: o.PageFolder, Files: m.files, Choices: choices,
+		Reference: p.target == Reference, Names: names, Written: from.Written(), After: o.Stage, Whole: o.WholeStage,
+		Progress: func(stage string) {
+			if o.Logger != nil {
+				o.Logger.Debug("compiled", "stage", stage)
+			}
+		}})
+	if err != nil {
+		return err
+	}
+	if p.exhausted = p.compiled.Exhausted; p.exhausted && o.Logger != nil {
+		o.Logger.Warn("proofs used up what they may cost: narrower dimensions may make the program smaller and faster",
+			"model", m.file)
+	}
+	labels := report.LabelsOf(p.compiled.Program)
+	for _, r := range p.compiled.IR.Proved {
+		p.proved = append(p.proved, Condition{labels.Cond(r.Cond).String(), r.From})
+	}
+	return nil
+}
+
+// budget is what the compiler is told to keep within; nil if there is no limit.
+func (p *Program) budget(o Options) (*budget.Budget, error) {
+	own, err := p.ownBytes()
+	if o.Budget <= 0 || p.target == Vulkan || err != nil {
+		return nil, err
+	}
+	return &budget.Budget{Bytes: o.Budget - p.stricter, Held: own, Calls: o.Calls, Workers: o.Threads}, nil
+}
+
+// checkBudget refuses a program that cannot keep within Options.Budget.
+func (p *Program) checkBudget() error {
+	if p.options.Budget <= 0 {
+		return nil
+	}
+	// What data decide and nothing bounds is checked when a run asks for it.
+	peak, err := p.memory.before(p.options.Calls).Max()
+	if err != nil {
+		return diag.New(ErrBudget, "the peak has no bound: %v", err).WithFix("narrow the dimensions with Options.Dims")
+	}
+	if peak > p.options.Budget {
+		if p.target != Vulkan { // for which the compiler saves nothing
+			p.over.host = peak - p.options.Budget
+		}
+		return budget.Over(peak, "the peak is %d bytes, %d are allowed", peak, p.options.Budget)
+	}
+	p.room = p.options.Budget - peak
+	return nil
+}
+
+// checkDeviceBudget refuses a program that takes more of its device's memory than Options.DeviceBudget.
+func (p *Program) checkDeviceBudget() error {
+	most := p.options.DeviceBudget
+	if most <= 0 {
+		return nil
+	}
+	if p.memory.Device == nil {
+		return diag.Inputf("a budget of %d bytes of a device's memory, and the program is for none", most).
+			WithFix("compile for --target vulkan, or set Budget")
+	}
+	peak, err := p.memory.Device.Formula(p.options.Calls).Max()
+	if err != nil {
+		return diag.New(ErrBudget, "the peak in the device's memory has no bound: %v", err).
+			WithFix("narrow the dimensions with Options.Dims")
+	}
+	if peak > most {
+		if p.compiled.Tiled() {
+			p.over.device = peak - most
+		}
+		return diag.New(ErrBudget, "the peak in the device's memory is %d bytes, %d are allowed", peak, most).
+			WithFix("give the dimensions smaller values, or fewer calls")
+	}
+	return nil
+}
+
+// reserve takes bytes out of what the budget leaves for what data decide, or gives them back.
+func (p *Program) reserve(bytes int64) error {
+	if taken := p.taken.Add(bytes); p.options.Budget > 0 && bytes > 0 && taken > p.room {
+		p.taken.Add(-bytes)
+		return diag.New(ErrBudget, "%d more bytes, and the budget of %d leaves %d", bytes, p.options.Budget,
+			max(0, p.room-(taken-bytes)))
+	}
+	return nil
+}
+
+// narrow sets the ranges of named dimensions.
+func narrow(m *ir.Module, dims map[string]Range) error {
+	known := report.NewLabels(m.Dims.Names())
+	for _, label := range slices.Sorted(maps.Keys(dims)) {
+		r := dims[label]
+		name, ok := known.Find(label)
+		if !ok {
+			return diag.Inputf("the model has no dimension %q; it has %s", label,
+				strings.Join(slices.Sorted(maps.Keys(known.Names)), ", ")).AtDim(label)
+		}
+		old, _ := m.Dims.Get(name)
+		lo, hi := max(old.Min, r.Min), min(old.Max, r.Max)
+		if lo > hi {
+			return emptied(m, name, label, r, old)
+		}
+		m.Dims.Set(name, sym.Range{Min: lo, Max: hi})
+		if sym.IsUnlimited(m.Limits[name]) && hi != Unbounded {
+			m.Limits[name] = sym.Const(hi)
+		}
+	}
+	return nil
+}
+
+// emptied is the error of a range that leaves nothing of a dimension's own. It says what gives the dimension its value,
+// and the condition that its own range is from, if there is one.
+func emptied(m *ir.Module, name sym.Name, label string, r Range, old sym.Range) error {
+	given := sym.Range{Min: r.Min, Max: r.Max}
+	e := diag.Inputf("%s leaves nothing of the dimension's own range %s", given, old).AtDim(label).
+		WithFix("give it values of its own range").Found(m.Origins[name])
+	for _, c := range m.Requires {
+		if names := c.Cond.Vars(); len(names) != 1 || names[0] != name {
+			continue
+		}
+		if ok, err := c.Cond.Eval(func(sym.Name) (int64, bool) { return r.Min, true }); err != nil || !ok {
+			shown := c.Cond.Shown(sym.Labels(m.Dims.Names()))
+			e.Detail += ": " + shown.Words() + " is needed"
+			return e.From(c.From).AtTensor(c.Tensor)
+		}
+	}
+	return e
+}
