@@ -20,22 +20,23 @@ import (
 	"github.com/weirml/weir/internal/text"
 )
 
-// An artefact is a compiled model as a file. It holds no machine code: code is generated when it is compiled again, from the scheduled loops that it
-// holds as text. In order, little-endian:
+// An artefact is a compiled model as a file. It holds no machine code: code is generated when it is compiled again,
+// from the scheduled loops that it holds as text. In order, little-endian:
 //
 //	8 bytes   artefactMagic
 //	4 bytes   format version
 //	4 bytes   CRC-32C of manifest, loops and program
 //	4 × 8     the sizes of manifest, loops, program and weights
 //	16 bytes  zero
-//	manifest  JSON: the machine that the loops are scheduled for, the certificate's formulas, the outputs' names, and what the writer says of the model
+//	manifest  JSON: the loops' target machine, the certificate's formulas, the outputs' names, the writer's notes
 //	loops     a loop.Module's text
 //	program   a program.Program's text
 //	zeros     to a multiple of 64
 //	weights   the program's data section: each weight at a multiple of 64, to be used where it lies
 //
-// Nothing in it is believed. The loops are verified like a text of the user's; the program is assembled anew from them, with the places that the artefact's
-// program gives, and must come out the same; the plan is validated like one that was just made.
+// Nothing in it is believed. The loops are verified like a text of the user's; the program is assembled anew from them,
+// with the places that the artefact's program gives, and must come out the same; the plan is validated like one that
+// was just made.
 const (
 	artefactMagic   = "\x93WEIR\r\n\x1a"
 	artefactVersion = 4
@@ -81,10 +82,12 @@ func certificateOf(s *memplan.Solution) certified {
 	return c
 }
 
-// WriteTo writes the artefact. about is JSON of the caller's own. A module that its reader could not verify is ErrUnsupported.
+// WriteTo writes the artefact. about is JSON of the caller's own. A module that its reader could not verify is
+// ErrUnsupported.
 func (c *Compiled) WriteTo(w io.Writer, about []byte) (int64, error) {
 	if _, err := loop.VerifySteps(c.Loop); err != nil {
-		return 0, diag.Unsupportedf("an artefact of this model: a scheduled kernel cannot be verified (%v)", err).WithFix("run the model itself")
+		return 0, diag.Unsupportedf("an artefact of this model: a scheduled kernel cannot be verified (%v)", err).
+			WithFix("run the model itself")
 	}
 	machine, ok := c.Machine.Known() // without what the reader does not believe
 	if !ok {
@@ -172,15 +175,16 @@ type Artefact struct {
 	weights     []byte
 }
 
-// ReadArtefact reads an artefact from memory, which it borrows for as long as it, or what is compiled of it, is used. Errors are of kind ErrInput, or ErrUnsupported
-// for another version.
+// ReadArtefact reads an artefact from memory, which it borrows for as long as it, or what is compiled of it, is used.
+// Errors are of kind ErrInput, or ErrUnsupported for another version.
 func ReadArtefact(data []byte) (a *Artefact, err error) {
 	defer damaged(&err)
 	if len(data) < artefactHeader || !IsArtefact(data) {
 		return nil, diag.Inputf("it is no artefact, or ends before its header does")
 	}
 	if v := binary.LittleEndian.Uint32(data[8:]); v != artefactVersion {
-		return nil, diag.Unsupportedf("version %d of the artefact's format; version %d is supported", v, artefactVersion).WithFix("compile the model again with this weir")
+		return nil, diag.Unsupportedf("version %d of the artefact's format; version %d is supported", v, artefactVersion).
+			WithFix("compile the model again with this weir")
 	}
 	var parts [4][]byte
 	at := int64(artefactHeader)
@@ -190,7 +194,8 @@ func ReadArtefact(data []byte) (a *Artefact, err error) {
 			at = live.AlignUp(at)
 		}
 		if left := int64(len(data)) - at; left < 0 || size > uint64(left) {
-			return nil, diag.Inputf("part %d of the artefact has %d bytes at %d of a file of %d: it is cut off, or damaged", i, size, at, len(data))
+			return nil, diag.Inputf("part %d of the artefact has %d bytes at %d of a file of %d: it is cut off, or damaged", i,
+				size, at, len(data))
 		}
 		parts[i] = data[at : at+int64(size) : at+int64(size)]
 		at += int64(size)
@@ -237,8 +242,8 @@ func (a *Artefact) read() (*program.Program, error) {
 	return p, nil
 }
 
-// Compile verifies an artefact and generates its code. Of the options it heeds Reference, Portable, Budget and After. dims narrows dimensions' ranges. ask says whether to go on with
-// what a budget takes.
+// Compile verifies an artefact and generates its code. Of the options it heeds Reference, Portable, Budget and After.
+// dims narrows dimensions' ranges. ask says whether to go on with what a budget takes.
 func (a *Artefact) Compile(o Options, dims map[sym.Name]sym.Range, ask func() error) (c *Compiled, err error) {
 	defer damaged(&err)
 	machine, err := trusted(a.Machine, o)
@@ -250,13 +255,14 @@ func (a *Artefact) Compile(o Options, dims map[sym.Name]sym.Range, ask func() er
 		weights[w.Name] = w.Data
 	}
 	c = &Compiled{Machine: machine, files: o.Files, folder: o.Folder}
-	c.Loop, err = loop.Parse(a.loops, loop.ParseOptions{Share: true, Data: func(name string, dt dtype.DType, shape []int64, bytes int64) (*tensor.Tensor, error) {
-		data, ok := weights[name]
-		if !ok || int64(len(data)) != bytes {
-			return nil, diag.Inputf("weight %q has %d bytes, not %d", name, len(data), bytes)
-		}
-		return tensor.Over(dt, shape, data)
-	}})
+	c.Loop, err = loop.Parse(a.loops, loop.ParseOptions{Share: true,
+		Data: func(name string, dt dtype.DType, shape []int64, bytes int64) (*tensor.Tensor, error) {
+			data, ok := weights[name]
+			if !ok || int64(len(data)) != bytes {
+				return nil, diag.Inputf("weight %q has %d bytes, not %d", name, len(data), bytes)
+			}
+			return tensor.Over(dt, shape, data)
+		}})
 	if err != nil {
 		return nil, err
 	}
@@ -307,7 +313,8 @@ func (a *Artefact) onDevice(c *Compiled) (err error) {
 	return err
 }
 
-// keepWithin has the scheduled loops keep within a budget, and makes the program anew, where its own is too large: dimensions may have smaller ranges now, for which there is a better plan.
+// keepWithin has the scheduled loops keep within a budget, and makes the program anew, where its own is too large:
+// dimensions may have smaller ranges now, for which there is a better plan.
 func (a *Artefact) keepWithin(c *Compiled, o Options, ask func() error) (err error) {
 	defer damaged(&err)
 	k := saving{&compilation{c: c, o: o}}
@@ -319,7 +326,8 @@ func (a *Artefact) keepWithin(c *Compiled, o Options, ask func() error) (err err
 		return err
 	}
 	if least > o.Budget.Bytes {
-		e := budget.Over(least, "%d bytes are allowed, and whatever is computed again, spilled or paged, it takes %d: what an artefact computes is not cut into pieces", o.Budget.Bytes, least)
+		e := budget.Over(least, "%d bytes are allowed, and whatever is computed again, spilled or paged, it takes %d: what "+
+			"an artefact computes is not cut into pieces", o.Budget.Bytes, least)
 		return e.WithFix("%s; weir compile MODEL --budget %d may cut the model itself", e.Fix, o.Budget.Bytes)
 	}
 	c.time = live.Ranges(c.Loop)
@@ -359,14 +367,17 @@ func (a *Artefact) assembleAndGenerate(c *Compiled, o Options) error {
 	return err
 }
 
-// assemble makes the program of the loops, with the places that the artefact gives, and checks that it is the artefact's.
+// assemble makes the program of the loops, with the places that the artefact gives, and checks that it is the
+// artefact's.
 func (a *Artefact) assemble(c *Compiled, o Options, dims map[sym.Name]sym.Range) (err error) {
 	given := a.Program
 	claimed := &claims{program: given, tensors: map[string]*program.Tensor{}, manifest: &a.manifest}
 	for i := range given.Tensors {
 		claimed.tensors[given.Tensors[i].Name] = &given.Tensors[i]
 	}
-	if c.Program, err = assemble(c.Loop, c.time, func(as *assembly) error { return c.layout(as, claimed.solve) }); err != nil {
+	if c.Program, err = assemble(c.Loop, c.time, func(as *assembly) error {
+		return c.layout(as, claimed.solve)
+	}); err != nil {
 		return err
 	}
 	if len(c.Program.Outputs) != len(a.manifest.Names) {
@@ -416,7 +427,8 @@ type claims struct {
 	manifest *manifest
 }
 
-func (c *claims) solve(storage string, p memplan.Problem, roots []*loop.Buffer, _ memplan.Options) (*memplan.Solution, error) {
+func (c *claims) solve(storage string, p memplan.Problem, roots []*loop.Buffer, _ memplan.Options) (*memplan.Solution,
+	error) {
 	at := slices.IndexFunc(c.program.Storages, func(s program.Storage) bool { return s.Name == storage })
 	if at < 0 {
 		return nil, diag.Inputf("the artefact has no storage %s", storage)
@@ -441,7 +453,8 @@ func (c *claims) solve(storage string, p memplan.Problem, roots []*loop.Buffer, 
 		names = len(plans[0].Lets) - skipped
 	}
 	if len(plans) == 0 || len(from.Layouts) != len(plans) || from.Lets < 0 || skipped < 0 || from.Lets > names {
-		return nil, diag.Inputf("the artefact's certificate of the %s has %d layouts of %d names, its program has %d plans of %d", storage, len(from.Layouts), from.Lets, len(plans), names)
+		return nil, diag.Inputf("the artefact's certificate of the %s has %d layouts of %d names, its program has %d plans "+
+			"of %d", storage, len(from.Layouts), from.Lets, len(plans), names)
 	}
 	s := &memplan.Solution{Height: c.program.Storages[at].Size, BoundComplete: from.Complete}
 	for _, b := range roots {
@@ -505,8 +518,9 @@ func (c *Compiled) unproven() ([]string, error) {
 	return ofSteps(open), err
 }
 
-// Recheck verifies once more, for one binding of the inputs' dimensions, what could not be proved for all of them. It does nothing for programs that were
-// compiled here of what an importer made, or are proved. dims is as executor.Bind takes it.
+// Recheck verifies once more, for one binding of the inputs' dimensions, what could not be proved for all of them. It
+// does nothing for programs that were compiled here of what an importer made, or are proved. dims is as executor.Bind
+// takes it.
 func (c *Compiled) Recheck(dims []int64) (err error) {
 	if !c.open {
 		return nil
@@ -525,7 +539,8 @@ func (c *Compiled) Recheck(dims []int64) (err error) {
 		return diag.Inputf("%v", err)
 	}
 	if list := ofSteps(open); len(list) > 0 {
-		return diag.Unsupportedf("for dimensions %v it is not proved that the kernels are given what they compute with: %s", dims, list[0]).
+		return diag.Unsupportedf("for dimensions %v it is not proved that the kernels are given what they compute with: %s",
+			dims, list[0]).
 			WithFix("run an artefact's model itself; in a text, require what keeps indices in range")
 	}
 	return nil
@@ -535,7 +550,8 @@ func (c *Compiled) Recheck(dims []int64) (err error) {
 func (c *Compiled) Certify(value func(name sym.Name) (int64, bool)) (*memplan.Certificate, error) {
 	c.certify.Do(func() {
 		c.found = c.Arena
-		if c.IR == nil || c.late != nil { // read from an artefact, which has not got what the search knows of the problem; or there is more than the arena
+		// read from an artefact, which has not got what the search knows of the problem; or there is more than the arena
+		if c.IR == nil || c.late != nil {
 			whole := c.problem
 			whole.Buffers = slices.Clone(whole.Buffers)
 			for i, p := range c.late {

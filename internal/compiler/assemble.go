@@ -29,8 +29,10 @@ type assembly struct {
 }
 
 func newAssembly(m *loop.Module, t *live.Timeline) *assembly {
-	return &assembly{from: m, time: t, to: &program.Program{Name: m.Name}, tensors: map[*loop.Buffer]int{}, kernels: map[*loop.Kernel]int{}, dims: map[sym.Name]int{},
-		storage: map[*loop.Buffer]int{}, offset: map[*loop.Buffer]sym.Expr{}, begins: map[int][]*loop.Buffer{}, ends: map[int][]*loop.Buffer{},
+	return &assembly{from: m, time: t, to: &program.Program{Name: m.Name}, tensors: map[*loop.Buffer]int{},
+		kernels: map[*loop.Kernel]int{}, dims: map[sym.Name]int{},
+		storage: map[*loop.Buffer]int{}, offset: map[*loop.Buffer]sym.Expr{}, begins: map[int][]*loop.Buffer{},
+		ends: map[int][]*loop.Buffer{},
 		over: map[*loop.Buffer]*loop.Buffer{}, live: map[*loop.Buffer]bool{}}
 }
 
@@ -78,7 +80,8 @@ func assemble(m *loop.Module, t *live.Timeline, layout func(a *assembly) error) 
 			a.to.Outputs = append(a.to.Outputs, program.Port{Name: b.Source, Tensor: a.tensors[b]})
 		case loop.Weight:
 			if b.View == nil {
-				a.to.Weights = append(a.to.Weights, program.Weight{Name: b.Name, Tensor: a.tensors[b], Data: b.Data.Bytes(), Paged: b.Paged, Device: b.Device})
+				a.to.Weights = append(a.to.Weights, program.Weight{Name: b.Name, Tensor: a.tensors[b], Data: b.Data.Bytes(),
+					Paged: b.Paged, Device: b.Device})
 			}
 		}
 		if life := t.Alive[b]; life != nil && b.View == nil {
@@ -179,8 +182,9 @@ func (a *assembly) release(steps []program.Step, list []*loop.Buffer) []program.
 	return append(steps, &program.Release{Tensors: a.list(list)})
 }
 
-// branch translates an If. Its bodies follow one another in the timeline, but one of them runs: each ends with the same tensors alive. What the first
-// carves and leaves alive, the second carves at its beginning; what one releases, so does the other.
+// branch translates an If. Its bodies follow one another in the timeline, but one of them runs: each ends with the same
+// tensors alive. What the first carves and leaves alive, the second carves at its beginning; what one releases, so does
+// the other.
 func (a *assembly) branch(s *loop.If) program.Step {
 	out := &program.If{Cond: a.tensors[s.Cond], Source: s.Source}
 	var head []*loop.Buffer // what ends with the condition: both bodies may use its space
@@ -243,7 +247,8 @@ func (a *assembly) one(step loop.Step) program.Step {
 	case *loop.If:
 		return a.branch(s)
 	case *loop.Loop:
-		l := &program.Loop{Trip: a.optional(s.Trip), Cond: a.optional(s.Cond), Index: a.optional(s.Index), Count: -1, Source: s.Source}
+		l := &program.Loop{Trip: a.optional(s.Trip), Cond: a.optional(s.Cond), Index: a.optional(s.Index), Count: -1,
+			Source: s.Source}
 		if !s.Count.None() {
 			l.Count = a.dims[s.Count]
 		}

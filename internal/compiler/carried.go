@@ -37,7 +37,8 @@ func (c *Compiled) carryInPlace() {
 // computed where the copy would put it.
 func (c *Compiled) madeInPlace(l *loop.Loop, end *loop.Copy, writers int) bool {
 	to, from := end.To, end.From
-	if to.Kind != loop.Temp || from.Kind != loop.Temp || to.View != nil || from.View != nil || to.Reserved || from.Reserved || writers != 1 ||
+	if to.Kind != loop.Temp || from.Kind != loop.Temp || to.View != nil || from.View != nil || to.Reserved ||
+		from.Reserved || writers != 1 ||
 		live.Late(c.Loop, to) || live.Late(c.Loop, from) || !live.SameBytes(c.Loop, from, to) || to.DType != from.DType {
 		return false
 	}
@@ -65,7 +66,8 @@ func (c *Compiled) madeInPlace(l *loop.Loop, end *loop.Copy, writers int) bool {
 		return true
 	}
 	r := slices.Index(launch.Args, to)
-	return r >= 0 && live.OnlyOperand(launch, to) && launch.Kernel.Params[r].Access == loop.Read && (live.InPlace(launch.Kernel, r, w) || live.InPlaceByBoxes(launch.Kernel, c.Loop.Dims, r, w))
+	return r >= 0 && live.OnlyOperand(launch, to) && launch.Kernel.Params[r].Access == loop.Read &&
+		(live.InPlace(launch.Kernel, r, w) || live.InPlaceByBoxes(launch.Kernel, c.Loop.Dims, r, w))
 }
 
 // resultsInPlace has outputs computed where they lie, and not copied there, where what the copy is of is made by the
@@ -86,7 +88,8 @@ func (c *Compiled) resultsInPlace() {
 // the copy writes.
 func (c *Compiled) madeForResult(end *loop.Copy, at int) bool {
 	to, from := end.To, end.From
-	if to.Kind != loop.Output || from.Kind != loop.Temp || to.View != nil || from.View != nil || to.State != nil || from.Reserved ||
+	if to.Kind != loop.Output || from.Kind != loop.Temp || to.View != nil || from.View != nil || to.State != nil ||
+		from.Reserved ||
 		live.Late(c.Loop, to) || live.Late(c.Loop, from) || !live.SameBytes(c.Loop, from, to) || to.DType != from.DType {
 		return false
 	}

@@ -1,5 +1,5 @@
-// Package compiler is the pipeline: ir in, a program and its code out, with the certificate of its memory. The order of the
-// passes is the table in passes.go; the rest is this file.
+// Package compiler is the pipeline: ir in, a program and its code out, with the certificate of its memory. The order of
+// the passes is the table in passes.go; the rest is this file.
 package compiler
 
 import (
@@ -20,11 +20,12 @@ import (
 
 // Options choose how to compile. The kernels are scheduled for Machine, and code for it is generated.
 type Options struct {
-	Machine   target.Machine
-	Tight     bool                            // within limits that are next to nothing: see target.Tight
-	Portable  bool                            // portable code of the scheduled kernels, whatever machine they are for
-	Exact     bool                            // no pass that changes results by more than the order of sums does
-	Precision dtype.DType                     // of products of f32 with weights: see pass.Brain for bf16, pass.Bytes for i8
+	Machine  target.Machine
+	Tight    bool // within limits that are next to nothing: see target.Tight
+	Portable bool // portable code of the scheduled kernels, whatever machine they are for
+	Exact    bool // no pass that changes results by more than the order of sums does
+	// of products of f32 with weights: see pass.Brain for bf16, pass.Bytes for i8
+	Precision dtype.DType
 	Reference bool                            // the module is interpreted as it stands: see reference.go
 	Choices   Choices                         // otherwise than the table says
 	Budget    *budget.Budget                  // what the program must keep within; nil: as much as it takes
@@ -34,7 +35,8 @@ type Options struct {
 	Progress  func(stage string)
 	Files     Files    // of the model; nil: none
 	Names     []string // of the outputs; nil: as the module calls them
-	// Written: the module is a text that somebody wrote, not an importer, which asks for all that memory safety rests on. What of that is not proved, Recheck decides.
+	// Written: the module is a text that somebody wrote, not an importer, which asks for all that memory safety rests on.
+	// What of that is not proved, Recheck decides.
 	Written bool
 }
 
@@ -61,7 +63,7 @@ type Compiled struct {
 	Scratch   sym.Expr        // bytes that one worker needs, over the inputs' dimensions
 
 	verdicts map[string]verdict // about kernels, by name: the last of each
-	device   string             // that runs the kernels, with memory of its own; "" where the host does
+	device   string             // that runs the kernels, with memory of its own; "" if the host does
 	time     *live.Timeline
 	problem  memplan.Problem // of the arena
 	late     []memplan.Problem
@@ -87,8 +89,9 @@ type Compiled struct {
 	written *written // the module before the first pass, where it lays out memory
 }
 
-// Compile runs the pipeline. It takes the module over. Between steps it asks the module's Check, whose error it returns. A module that lays out memory itself is
-// compiled again, as it stands, where what is best without that would use bytes for two values at once.
+// Compile runs the pipeline. It takes the module over. Between steps it asks the module's Check, whose error it
+// returns. A module that lays out memory itself is compiled again, as it stands, where what is best without that would
+// use bytes for two values at once.
 func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 	if o.Tight {
 		o.Machine.Limits = target.Tight(o.Machine.Limits)
@@ -128,8 +131,8 @@ func (c *Compiled) scratch() {
 	c.Scratch, c.Device.Scratch = live.ScratchOf(c.Loop, own), live.ScratchOf(c.Loop, device)
 }
 
-// compile is Compile, once: from ir to ir by the table Passes, from ir to loops and code by the table stages, and from those
-// to a program.
+// compile is Compile, once: from ir to ir by the table Passes, from ir to loops and code by the table stages, and from
+// those to a program.
 func (c *Compiled) compile(o Options) (_ *Compiled, err error) {
 	k := begin(c, o)
 	defer k.end(&err)

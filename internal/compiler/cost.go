@@ -12,13 +12,15 @@ import (
 // Cost is what one launch of a kernel comes to, over the inputs' dimensions: where data decide, at the limit.
 type Cost struct {
 	Operations sym.Expr // of the results: additions, multiplications and functions of single elements
-	Bytes      sym.Expr // what must at least be moved: of the operands once, or of the loads and stores where those are fewer
+	// what must at least be moved: of the operands once, or of the loads and stores where those are fewer
+	Bytes sym.Expr
 }
 
 // Cost estimates kernel i of the program.
 func (c *Compiled) Cost(i int) Cost {
 	cost := loop.CostOf(c.Loop.Kernels[i])
-	return Cost{Operations: sym.AtLimits(loop.WorkOf(c.Loop.Kernels[i]), c.Loop.Limits), Bytes: sym.AtLimits(cost.Footprint.Min(cost.Read.Add(cost.Written)), c.Loop.Limits)}
+	return Cost{Operations: sym.AtLimits(loop.WorkOf(c.Loop.Kernels[i]), c.Loop.Limits),
+		Bytes: sym.AtLimits(cost.Footprint.Min(cost.Read.Add(cost.Written)), c.Loop.Limits)}
 }
 
 // Done counts what a launch of kernel i executes, for known dimensions. It is nothing if data decide the dimensions.
@@ -31,7 +33,8 @@ func (c *Compiled) Done(i int, known func(sym.Name) (int64, bool)) loop.Done {
 	return done
 }
 
-// Backend names the code generator that made kernel i: the machine's, unless the kernel itself says that it is another's.
+// Backend names the code generator that made kernel i: the machine's, unless the kernel itself says that it is
+// another's.
 func (c *Compiled) Backend(i int) string {
 	if k, ok := c.Code.Kernels[i].(interface{ Backend() string }); ok {
 		return k.Backend()
@@ -64,8 +67,9 @@ func (c *Compiled) Why(i int) (reasons []string) {
 	return []string{"the program is for " + c.Code.Machine.Name}
 }
 
-// LargestStep is the step whose operands and results together take most of the arena, for one binding of the dimensions: as long as no step is computed in pieces, no plan's arena is
-// smaller. It gives the bytes, and the model's nodes that the step computes.
+// LargestStep is the step whose operands and results together take most of the arena, for one binding of the
+// dimensions: as long as no step is computed in pieces, no plan's arena is smaller. It gives the bytes, and the model's
+// nodes that the step computes.
 func (c *Compiled) LargestStep(value func(name sym.Name) (int64, bool)) (bytes int64, source string, err error) {
 	for _, step := range c.Loop.Body {
 		sum := int64(0)
@@ -108,7 +112,8 @@ func (c *Compiled) SourceAt(step int) string {
 	return source
 }
 
-// Operations is the arithmetic of one run, at the limits of what data decide. The bodies of loops count once, of a branch the first.
+// Operations is the arithmetic of one run, at the limits of what data decide. The bodies of loops count once, of a
+// branch the first.
 func (c *Compiled) Operations() sym.Expr {
 	total := sym.Const(0)
 	var add func(steps []loop.Step)

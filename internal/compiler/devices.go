@@ -11,9 +11,10 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// This file divides a module between the host and a device with memory of its own. Every launch whose kernel the device's generator takes runs there;
-// other launches, host operators, and what decides about steps run on the host. A root buffer that both touch has a mirror in the other memory, of
-// the same bytes, and copies between the two stand before the steps that need them: what one side wrote is copied when, and only when, the other reaches for it.
+// This file divides a module between the host and a device with memory of its own. Every launch whose kernel the
+// device's generator takes runs there; other launches, host operators, and what decides about steps run on the host. A
+// root buffer that both touch has a mirror in the other memory, of the same bytes, and copies between the two stand
+// before the steps that need them: what one side wrote is copied when, and only when, the other reaches for it.
 
 // OnHost is a launch that runs on the host though the program is for a device.
 type OnHost struct {
@@ -23,7 +24,7 @@ type OnHost struct {
 
 // OnDevice is what a program takes of a device, beside what it takes of the host.
 type OnDevice struct {
-	Arena   *memplan.Solution // nil where there is no device
+	Arena   *memplan.Solution // nil if there is no device
 	Scratch sym.Expr          // bytes that one launch needs at most, over the inputs' dimensions
 	Refused []OnHost          // launches that run on the host
 }
@@ -90,8 +91,8 @@ type division struct {
 	names  map[string]bool
 }
 
-// keepTogether has parts whose elements do not follow one another written by one side: a mirror of the whole holds no more than what was written there. Where the host writes
-// such parts, it writes all.
+// keepTogether has parts whose elements do not follow one another written by one side: a mirror of the whole holds no
+// more than what was written there. Where the host writes such parts, it writes all.
 func (d *division) keepTogether(refuse func(l *loop.Launch, reason string)) {
 	d.parts = map[*loop.Buffer]memories{}
 	for again := true; again; {
@@ -105,7 +106,8 @@ func (d *division) keepTogether(refuse func(l *loop.Launch, reason string)) {
 		})
 		live.Each(d.module.Body, func(l *loop.Launch) {
 			for i, b := range l.Args {
-				if p := d.parts[b.Root()]; l.Device != "" && l.Kernel.Params[i].Access != loop.Read && !rowMajor(b) && p.host && p.device {
+				if p := d.parts[b.Root()]; l.Device != "" && l.Kernel.Params[i].Access != loop.Read && !rowMajor(b) && p.host &&
+					p.device {
 					refuse(l, "it writes a part of "+b.Root().Name+", of which the host writes others")
 					l.Device, again = "", true
 					return
@@ -138,8 +140,9 @@ func (d *division) writes(steps []loop.Step, visit func(b *loop.Buffer, device s
 	})
 }
 
-// settle gives every root buffer its home: the device's memory if a launch there touches it, but for inputs. A temp then lies there itself, and a weight, if nothing else
-// touches it; of an output it is the mirror, which is copied to the output when all else is done.
+// settle gives every root buffer its home: the device's memory if a launch there touches it, but for inputs. A temp
+// then lies there itself, and a weight, if nothing else touches it; of an output it is the mirror, which is copied to
+// the output when all else is done.
 func (d *division) settle() {
 	host, device := map[*loop.Buffer]bool{}, map[*loop.Buffer]bool{}
 	d.reach(d.module.Body, func(b *loop.Buffer, on string) {
@@ -247,8 +250,8 @@ func (d *division) steps(body []loop.Step) []loop.Step {
 	return out
 }
 
-// read is what stands for a buffer in a device's memory, with the copy that brings its contents there before it: those of the part alone, if its elements follow one another, since
-// others may not be written yet.
+// read is what stands for a buffer in a device's memory, with the copy that brings its contents there before it: those
+// of the part alone, if its elements follow one another, since others may not be written yet.
 func (d *division) read(out []loop.Step, b *loop.Buffer, device string) ([]loop.Step, *loop.Buffer) {
 	if b == nil {
 		return out, nil
@@ -269,7 +272,8 @@ func (d *division) read(out []loop.Step, b *loop.Buffer, device string) ([]loop.
 
 // part is a buffer of its own for a part of another.
 func (d *division) part(b *loop.Buffer, device string) *loop.Buffer {
-	own := &loop.Buffer{Name: d.fresh(b.Name + "." + memoryWord(device)), Kind: loop.Temp, DType: b.DType, Shape: b.Shape, Source: b.Source, Device: device}
+	own := &loop.Buffer{Name: d.fresh(b.Name + "." + memoryWord(device)), Kind: loop.Temp, DType: b.DType, Shape: b.Shape,
+		Source: b.Source, Device: device}
 	d.made = append(d.made, own)
 	return own
 }
@@ -288,8 +292,9 @@ func (d *division) bring(out []loop.Step, root *loop.Buffer, device string) []lo
 	return append(out, &loop.Copy{To: to, From: source})
 }
 
-// write is what stands for a buffer that a step writes in a device's memory. The other memory's contents are stale afterwards; of a part, they are brought first. A
-// part whose elements follow one another is written by itself, and copied to where the whole is after the step.
+// write is what stands for a buffer that a step writes in a device's memory. The other memory's contents are stale
+// afterwards; of a part, they are brought first. A part whose elements follow one another is written by itself, and
+// copied to where the whole is after the step.
 func (d *division) write(out []loop.Step, b *loop.Buffer, device string, update bool) ([]loop.Step, *loop.Buffer) {
 	if b == nil {
 		return out, nil
@@ -333,8 +338,8 @@ func (d *division) launch(out []loop.Step, s *loop.Launch) []loop.Step {
 	return append(out, &l)
 }
 
-// copy has a copy done where what it reads is. One on the device whose elements do not follow one another in both buffers is a kernel's work, if
-// both have one shape, and else the host's.
+// copy has a copy done where what it reads is. One on the device whose elements do not follow one another in both
+// buffers is a kernel's work, if both have one shape, and else the host's.
 func (d *division) copy(out []loop.Step, s *loop.Copy) []loop.Step {
 	c := *s
 	if s.Pick != nil {
@@ -343,7 +348,8 @@ func (d *division) copy(out []loop.Step, s *loop.Copy) []loop.Step {
 		out, p.Index = d.read(out, s.Pick.Index, "")
 	}
 	device, dense := "", rowMajor(s.From) && rowMajor(s.To)
-	if d.home[s.To.Root()] != "" && !d.hostCopies(s) && (d.valid[s.From.Root()].device || live.WholeOf(s.To) != s.To.Root()) {
+	if d.home[s.To.Root()] != "" && !d.hostCopies(s) && (d.valid[s.From.Root()].device ||
+		live.WholeOf(s.To) != s.To.Root()) {
 		device = d.device // a part is written where the whole is
 	}
 	out, c.From = d.read(out, s.From, device)
@@ -356,7 +362,8 @@ func (d *division) copy(out []loop.Step, s *loop.Copy) []loop.Step {
 
 // hostCopies reports whether only the host can do a copy.
 func (d *division) hostCopies(s *loop.Copy) bool {
-	return s.Pick != nil || s.From.Away() || s.To.Away() || !(rowMajor(s.From) && rowMajor(s.To)) && !d.sameShape(s.From, s.To)
+	return s.Pick != nil || s.From.Away() || s.To.Away() || !(rowMajor(s.From) && rowMajor(s.To)) &&
+		!d.sameShape(s.From, s.To)
 }
 
 // rowMajor reports whether a buffer's elements follow one another in memory.
@@ -382,7 +389,8 @@ func (d *division) kernelFor(c *loop.Copy) *loop.Launch {
 		names[axis] = sym.Bound(fmt.Sprintf("i%d", axis))
 		index[axis] = sym.Var(names[axis])
 	}
-	body := []loop.Stmt{&loop.Store{To: to.Name, Index: index, X: &loop.Load{From: from.Name, Index: index, Type: from.DType}}}
+	body := []loop.Stmt{&loop.Store{To: to.Name, Index: index,
+		X: &loop.Load{From: from.Name, Index: index, Type: from.DType}}}
 	for axis := len(shape) - 1; axis >= 0; axis-- {
 		body = []loop.Stmt{&loop.For{Kind: loop.Each, Var: names[axis], Extent: shape[axis], Body: body}}
 	}
@@ -413,8 +421,8 @@ func (d *division) branch(out []loop.Step, s *loop.If) []loop.Step {
 	return append(out, &b)
 }
 
-// loop divides the body of a Loop. What it writes lies at home whenever an iteration begins and ends, and what decides about the loop on the host too; what it only
-// reads is brought before it.
+// loop divides the body of a Loop. What it writes lies at home whenever an iteration begins and ends, and what decides
+// about the loop on the host too; what it only reads is brought before it.
 func (d *division) loop(out []loop.Step, s *loop.Loop) []loop.Step {
 	l := *s
 	written := d.written([]loop.Step{s})
@@ -496,7 +504,8 @@ func (d *division) deliver() (out []loop.Step) {
 	return out
 }
 
-// standIn is what stands for a buffer in a device's memory: the buffer itself at its home, elsewhere its mirror, or the same view of one.
+// standIn is what stands for a buffer in a device's memory: the buffer itself at its home, elsewhere its mirror, or the
+// same view of one.
 func (d *division) standIn(b *loop.Buffer, device string) *loop.Buffer {
 	root := b.Root()
 	if root.Device == device {

@@ -36,8 +36,9 @@ func pretend(t *testing.T, seed int) target.Machine {
 	return m
 }
 
-// TestDivided compiles texts for a device with memory of its own that refuses kernels here and there, and runs the programs in program's interpreter: it finds what a side reads that the other has
-// written and not copied, memory that two sides use at once, and copies that nobody waited for.
+// TestDivided compiles texts for a device with memory of its own that refuses kernels here and there, and runs the
+// programs in program's interpreter: it finds what a side reads that the other has written and not copied, memory that
+// two sides use at once, and copies that nobody waited for.
 func TestDivided(t *testing.T) {
 	row := func(x ...float32) *tensor.Tensor { return tensor.Must(tensor.FromSlice(x, int64(len(x)))) }
 	yes := tensor.Must(tensor.New(dtype.Bool))
@@ -97,7 +98,8 @@ func TestDivided(t *testing.T) {
 			if err != nil || again.String() != compiled.Program.String() {
 				t.Errorf("%s: the program's text is read back otherwise (%v)", c.name, err)
 			}
-			if text, err := loop.Parse(compiled.Loop.String(), loop.ParseOptions{}); err != nil || text.String() != compiled.Loop.String() {
+			if text, err := loop.Parse(compiled.Loop.String(), loop.ParseOptions{}); err != nil ||
+				text.String() != compiled.Loop.String() {
 				t.Errorf("%s: the loops' text is read back otherwise (%v)", c.name, err)
 			}
 		}

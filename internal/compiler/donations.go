@@ -7,8 +7,8 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// updateLast moves steps that could write an output over an input behind the other readers of that input, where the arena is no larger for it: a run that donates it then updates
-// it in place, and states need no place in the arena.
+// updateLast moves steps that could write an output over an input behind the other readers of that input, where the
+// arena is no larger for it: a run that donates it then updates it in place, and states need no place in the arena.
 func (c *Compiled) updateLast() error {
 	own := c.Loop.Body
 	body := slices.Clone(own)
@@ -56,11 +56,12 @@ func (c *Compiled) updatesAny(step loop.Step, in *loop.Buffer) bool {
 		return live.Updates(step, in, out)
 	}
 	return slices.ContainsFunc(c.Loop.Buffers, func(b *loop.Buffer) bool {
-		return b.Kind == loop.Output && b.View == nil && b.State == nil && live.Updates(step, in, b) && live.SameBytes(c.Loop, in, b)
+		return b.Kind == loop.Output && b.View == nil && b.State == nil && live.Updates(step, in, b) &&
+			live.SameBytes(c.Loop, in, b)
 	})
 }
 
-// lastMention is the place of the last step that mentions a buffer; −1 where none does.
+// lastMention is the place of the last step that mentions a buffer; −1 if none does.
 func lastMention(body []loop.Step, b *loop.Buffer) int {
 	for i, step := range slices.Backward(body) {
 		if live.Mentions(step, b) {
@@ -70,7 +71,8 @@ func lastMention(body []loop.Step, b *loop.Buffer) int {
 	return -1
 }
 
-// movable reports whether a step may be done after another instead: none up to it writes what it reads, or mentions what it writes.
+// movable reports whether a step may be done after another instead: none up to it writes what it reads, or mentions
+// what it writes.
 func movable(body []loop.Step, from, to int) bool {
 	reads, writes, plain := live.Operands(body[from])
 	if !plain {

@@ -27,7 +27,8 @@ func exhaust(t *testing.T, dims *sym.Dims) {
 // TestExhausted: a program that is rewritten or scheduled after proofs used up what they may cost says so, and no other
 // does. None is refused.
 func TestExhausted(t *testing.T) {
-	const text = "weir 1\nir @m {\ndim n in [0, inf]\ndim m in [0, inf]\nmain @main(%x: f32[n, m]) {\n  %y: f32[n, m] = neg(%x)\n  return %y\n}\n}"
+	const text = "weir 1\nir @m {\ndim n in [0, inf]\ndim m in [0, inf]\nmain @main(%x: f32[n, m]) {\n  %y: f32[n, m] = " +
+		"neg(%x)\n  return %y\n}\n}"
 	for _, at := range []string{"", Passes[0].Name, "schedule"} {
 		used := at != ""
 		m, err := ir.Parse(text, ir.ParseOptions{})

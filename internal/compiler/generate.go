@@ -23,14 +23,16 @@ var generators = map[string]func(m *loop.Module, machine target.Machine) (*targe
 	target.VulkanName:   spirv.Compile,
 }
 
-// refusals say, by the name of a machine that is a device with memory of its own, why it cannot run a kernel; nil: it can.
-var refusals = map[string]func(k *loop.Kernel, m *loop.Module, machine target.Machine) error{target.VulkanName: spirv.Refuses}
+// refusals say, by the name of a machine that is a device with memory of its own, why it cannot run a kernel; nil: it
+// can.
+var refusals = map[string]func(k *loop.Kernel, m *loop.Module,
+	machine target.Machine) error{target.VulkanName: spirv.Refuses}
 
 // Portable is the machine that portable code is scheduled for: any.
 func Portable(threads int) target.Machine { return target.Portable(threads) }
 
-// Machine is the machine of a level that the user named (see target.Select), or the best one here where cpu is empty. With cross it need not
-// be this machine. Levels that there is no code generator for are ErrUnsupported.
+// Machine is the machine of a level that the user named (see target.Select), or the best one here where cpu is empty.
+// With cross it need not be this machine. Levels that there is no code generator for are ErrUnsupported.
 func Machine(cpu string, threads int, cross bool) (target.Machine, error) {
 	choose := target.Select
 	if cross {
@@ -80,8 +82,8 @@ func Here() Processor {
 	return p
 }
 
-// generate makes the code of the scheduled module. It is portable where the machine is not this one, or the system refuses machine code: then
-// a note says so.
+// generate makes the code of the scheduled module. It is portable where the machine is not this one, or the system
+// refuses machine code: then a note says so.
 func (c *Compiled) generate(o Options) (err error) {
 	c.allProved()
 	defer c.hold()
@@ -179,7 +181,8 @@ func (c *Compiled) report(o Options) {
 	}
 }
 
-// trusted is an artefact's machine as far as it may be believed, checked to be one that code can be generated for and run here.
+// trusted is an artefact's machine as far as it may be believed, checked to be one that code can be generated for and
+// run here.
 func trusted(m target.Machine, o Options) (target.Machine, error) {
 	if m.Name == target.PortableName || m.Name == reference.Machine().Name {
 		return m, nil
@@ -194,8 +197,10 @@ func trusted(m target.Machine, o Options) (target.Machine, error) {
 		return m, diag.Unsupportedf("an artefact for %q, %q", m.Name, m.CPU).WithFix("compile the model again with this weir")
 	}
 	if missing := known.Lacks(); len(missing) > 0 && !o.Portable {
-		return m, diag.Unsupportedf("an artefact for %s: this processor (%s) has no %s", m.CPU, target.Description(), strings.Join(missing, ", ")).
-			WithFix("weir compile MODEL --cpu %s makes one for this processor; --cpu portable runs this one, more slowly", target.Host(1).CPU)
+		return m, diag.Unsupportedf("an artefact for %s: this processor (%s) has no %s", m.CPU, target.Description(),
+			strings.Join(missing, ", ")).
+			WithFix("weir compile MODEL --cpu %s makes one for this processor; --cpu portable runs this one, more slowly",
+				target.Host(1).CPU)
 	}
 	return known, nil
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestInterpreted compiles the hand-written texts of ir and runs the programs in program's interpreter, which watches every byte that kernels read and
-// write: the results are those of ir's own interpreter, with the kernels as they were lowered and as they were scheduled.
+// TestInterpreted compiles the hand-written texts of ir and runs the programs in program's interpreter, which watches
+// every byte that kernels read and write: the results are those of ir's own interpreter, with the kernels as they were
+// lowered and as they were scheduled.
 func TestInterpreted(t *testing.T) {
 	row := func(x ...float32) *tensor.Tensor { return tensor.Must(tensor.FromSlice(x, int64(len(x)))) }
 	yes := tensor.Must(tensor.New(dtype.Bool))
@@ -27,7 +28,8 @@ func TestInterpreted(t *testing.T) {
 		return m
 	}
 	for name, inputs := range map[string][]*tensor.Tensor{
-		"../../../../testdata/states/training": {matrix(3, 16), matrix(3, 8), matrix(16, 24), matrix(24, 24), matrix(24, 8), matrix(16, 24), matrix(24, 24), matrix(24, 8),
+		"../../../../testdata/states/training": {matrix(3, 16), matrix(3, 8), matrix(16, 24), matrix(24, 24), matrix(24, 8),
+			matrix(16, 24), matrix(24, 24), matrix(24, 8),
 			tensor.Scalar(int64(4)), tensor.Scalar(float32(0.5))},
 		"regions": {tensor.Must(tensor.FromSlice([]float32{1, 2, 3, 4, 5, 6}, 2, 3)), yes},
 		"state":   {row(1, 2, 3), row(4, 5, 6), tensor.Must(tensor.FromSlice([]uint64{9, 3}, 2))},
@@ -95,7 +97,8 @@ func interpreter(c *Compiled) *program.Interpreter {
 			}
 			return loop.Interpret(k, data, values)
 		},
-		Host: func(op string, attrs map[string]any, in []*tensor.Tensor, result func(i int, shape ...int64) (*tensor.Tensor, error)) error {
+		Host: func(op string, attrs map[string]any, in []*tensor.Tensor,
+			result func(i int, shape ...int64) (*tensor.Tensor, error)) error {
 			f, err := hostop.Lookup(op)
 			if err != nil {
 				return err

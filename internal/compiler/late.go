@@ -12,7 +12,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Late is a storage for what the data decide the size of and nothing bounds: a plan of its own, over the dimensions that the data decide too.
+// Late is a storage for what the data decide the size of and nothing bounds: a plan of its own, over the dimensions
+// that the data decide too.
 type Late struct {
 	Name   string
 	Kind   program.StorageKind
@@ -21,7 +22,8 @@ type Late struct {
 	roots  []*loop.Buffer
 }
 
-// lateSize is a buffer's size in bytes when the dimensions without a limit have their values: what they bound is taken at its limit, where that is no less.
+// lateSize is a buffer's size in bytes when the dimensions without a limit have their values: what they bound is taken
+// at its limit, if that is no less.
 func lateSize(m *loop.Module, b *loop.Buffer) sym.Expr {
 	size := live.BytesOf(b, sym.Product(b.Shape...))
 	if limit, ok := live.AtMost(m, size); ok {
@@ -30,8 +32,9 @@ func lateSize(m *loop.Module, b *loop.Buffer) sym.Expr {
 	return size
 }
 
-// groups are the buffers that late storages are planned for, a list for each. Those whose last dimension one step binds, and whose dimensions keep their values while they
-// are alive, are planned together, in each memory by themselves; every other, and every output, has storage of its own.
+// groups are the buffers that late storages are planned for, a list for each. Those whose last dimension one step
+// binds, and whose dimensions keep their values while they are alive, are planned together, in each memory by
+// themselves; every other, and every output, has storage of its own.
 func (c *Compiled) groups(a *assembly) [][]*loop.Buffer {
 	binds := binders(a.from, a.time)
 	type when struct {
@@ -118,7 +121,8 @@ func (c *Compiled) planLate(a *assembly, solve solver) error {
 				life = &live.Span{First: 0, Last: p.Steps - 1}
 				a.time.Alive[b] = life
 			}
-			p.Buffers = append(p.Buffers, memplan.Buffer{Name: b.Name, Size: lateSize(a.from, b), First: life.First, Last: life.Last})
+			p.Buffers = append(p.Buffers, memplan.Buffer{Name: b.Name, Size: lateSize(a.from, b), First: life.First,
+				Last: life.Last})
 		}
 		live.Alias(a.from, a.time, roots, &p)
 		var err error
@@ -227,7 +231,7 @@ func (w *taker) loop(s *program.Loop, taken map[int]bool) program.Step {
 // keep leaves in a what is in b too.
 func keep(a, b map[int]bool) { maps.DeleteFunc(a, func(s int, _ bool) bool { return !b[s] }) }
 
-// storage is the late storage that a tensor lies in; −1 where it lies in none.
+// storage is the late storage that a tensor lies in; −1 if it lies in none.
 func (w *taker) storage(t int) int {
 	if t < 0 {
 		return -1

@@ -76,14 +76,16 @@ func (c *Compiled) plan(a *assembly, where space, solve solver) (*memplan.Soluti
 		return nil, err
 	}
 	at := len(a.to.Storages)
-	a.to.Storages = append(a.to.Storages, program.Storage{Name: where.name, Kind: program.Arena, Device: where.device, Align: 64, Size: s.Height})
+	a.to.Storages = append(a.to.Storages, program.Storage{Name: where.name, Kind: program.Arena, Device: where.device,
+		Align: 64, Size: s.Height})
 	for _, b := range roots {
 		a.storage[b] = at
 	}
 	return s, nil
 }
 
-// planOutputs gives each output storage of its own: one may be elsewhere, in an argument's storage or the caller's, and outlive the others.
+// planOutputs gives each output storage of its own: one may be elsewhere, in an argument's storage or the caller's, and
+// outlive the others.
 func (c *Compiled) planOutputs(a *assembly) error {
 	p, roots, err := c.problemOf(a, loop.Output, "")
 	if err != nil {
@@ -98,7 +100,8 @@ func (c *Compiled) planOutputs(a *assembly) error {
 	for i, b := range roots {
 		size := a.from.Dims.Simplify(p.Buffers[i].Size)
 		a.storage[b], a.offset[b] = len(a.to.Storages), sym.Const(0)
-		a.to.Storages = append(a.to.Storages, program.Storage{Name: "output." + b.Name, Kind: program.Results, Align: memplan.DefaultAlign, Size: size})
+		a.to.Storages = append(a.to.Storages, program.Storage{Name: "output." + b.Name, Kind: program.Results,
+			Align: memplan.DefaultAlign, Size: size})
 		c.Outputs = c.Outputs.Add(size)
 	}
 	return nil
@@ -120,13 +123,15 @@ func (c *Compiled) planSpill(a *assembly) error {
 		c.Spilled = a.from.Dims.Simplify(c.Spilled.Add(size.CeilDiv(align).Mul(align)))
 	}
 	if n, ok := c.Spilled.Const(); !ok || n > 0 {
-		a.to.Storages = append(a.to.Storages, program.Storage{Name: "spill", Kind: program.Spill, Align: memplan.DefaultAlign, Size: c.Spilled})
+		a.to.Storages = append(a.to.Storages, program.Storage{Name: "spill", Kind: program.Spill, Align: memplan.DefaultAlign,
+			Size: c.Spilled})
 	}
 	return nil
 }
 
 // problemOf is what there is to place of one kind in one memory: buffer i of the problem is roots[i].
-func (c *Compiled) problemOf(a *assembly, kind loop.BufferKind, device string) (p memplan.Problem, roots []*loop.Buffer, err error) {
+func (c *Compiled) problemOf(a *assembly, kind loop.BufferKind, device string) (p memplan.Problem, roots []*loop.Buffer,
+	err error) {
 	p = memplan.Problem{Dims: a.from.Dims, Steps: max(1, a.time.Steps)}
 	for _, b := range a.from.Buffers {
 		if b.Kind != kind || b.Device != device || b.View != nil || b.State != nil || live.Late(a.from, b) {
@@ -152,7 +157,8 @@ func (c *Compiled) problemOf(a *assembly, kind loop.BufferKind, device string) (
 }
 
 // solve has a problem solved and the solution validated, and notes where the buffers lie.
-func (c *Compiled) solve(a *assembly, name string, p memplan.Problem, roots []*loop.Buffer, o memplan.Options, solve solver) (*memplan.Solution, error) {
+func (c *Compiled) solve(a *assembly, name string, p memplan.Problem, roots []*loop.Buffer, o memplan.Options,
+	solve solver) (*memplan.Solution, error) {
 	s, err := solve(name, p, roots, o)
 	if err != nil {
 		return nil, err
@@ -172,7 +178,8 @@ func (c *Compiled) solve(a *assembly, name string, p memplan.Problem, roots []*l
 // validatorSamples is the number of random bindings at which every plan is checked, beside the corners.
 const validatorSamples = 4
 
-// uncomputable reports whether a plan could not be checked at a sample only because the sizes there are beyond any memory.
+// uncomputable reports whether a plan could not be checked at a sample only because the sizes there are beyond any
+// memory.
 func uncomputable(err error) bool {
 	var fault *validator.Fault
 	return errors.As(err, &fault) && fault.Rule == validator.Value
@@ -180,7 +187,8 @@ func uncomputable(err error) bool {
 
 // claim is a problem and its solution in the validator's own words.
 func claim(p *memplan.Problem, s *memplan.Solution) *validator.Plan {
-	v := &validator.Plan{Dims: p.Dims, Offsets: s.Offsets, Height: s.Height, Arena: s.Arena, Bound: s.Bound, Weak: !s.BoundComplete}
+	v := &validator.Plan{Dims: p.Dims, Offsets: s.Offsets, Height: s.Height, Arena: s.Arena, Bound: s.Bound,
+		Weak: !s.BoundComplete}
 	for _, b := range p.Buffers {
 		w := validator.Buffer{Name: b.Name, Size: b.Size, Align: b.Align, First: b.First, Last: b.Last, AliasOf: -1}
 		if b.Alias != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Legal is the range of an integer input's elements that every check of them admits, not below 0, for the given dimensions; ok is false where nothing checks
-// them.
+// Legal is the range of an integer input's elements that every check of them admits, not below 0, for the given
+// dimensions; ok is false if nothing checks them.
 func (c *Compiled) Legal(input string, value func(name sym.Name) (int64, bool)) (lo, hi int64, ok bool) {
 	hi = math.MaxInt64
 	live.Each(c.Loop.Body, func(l *loop.Launch) {

@@ -14,8 +14,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestSharedMemory compiles what compilers fail on that fuse before they know whether the result fits: each of these holds a whole intermediate tensor, or the row of a reduction, in a
-// block's shared memory of 64 KiB there. Here every kernel keeps within the limit, and the results are right.
+// TestSharedMemory compiles what compilers fail on that fuse before they know whether the result fits: each of these
+// holds a whole intermediate tensor, or the row of a reduction, in a block's shared memory of 64 KiB there. Here every
+// kernel keeps within the limit, and the results are right.
 func TestSharedMemory(t *testing.T) {
 	const limit = 64 << 10
 	machine, err := target.For("avx2", 1)
@@ -26,24 +27,30 @@ func TestSharedMemory(t *testing.T) {
 		name  string
 		build func(b *ir.Builder, input func(dt dtype.DType, shape ...int64) *ir.Value) *ir.Value
 	}{
-		{"a convolution whose filter of 589,824 bytes is dequantised", func(b *ir.Builder, input func(dt dtype.DType, shape ...int64) *ir.Value) *ir.Value {
-			w := ops.Dequantize(b, input(dtype.I8, 256, 64, 3, 3), scalar(b, 0.02), nil, dtype.F32, ops.Quantization{})
-			bias := ops.Dequantize(b, input(dtype.I8, 256), scalar(b, 0.5), nil, dtype.F32, ops.Quantization{})
-			return ops.Convolution(b, input(dtype.F32, 1, 64, 4, 4), w, bias, ops.Window{Kernel: []int64{3, 3}, Strides: []int64{1, 1}, Dilations: []int64{1, 1}, Begin: ir.Constants([]int64{1, 1}), End: ir.Constants([]int64{1, 1})}, 1)
-		}},
-		{"the variance of rows of 262,144", func(b *ir.Builder, input func(dt dtype.DType, shape ...int64) *ir.Value) *ir.Value {
+		{"a convolution whose filter of 589,824 bytes is dequantised",
+			func(b *ir.Builder, input func(dt dtype.DType, shape ...int64) *ir.Value) *ir.Value {
+				w := ops.Dequantize(b, input(dtype.I8, 256, 64, 3, 3), scalar(b, 0.02), nil, dtype.F32, ops.Quantization{})
+				bias := ops.Dequantize(b, input(dtype.I8, 256), scalar(b, 0.5), nil, dtype.F32, ops.Quantization{})
+				return ops.Convolution(b, input(dtype.F32, 1, 64, 4, 4), w, bias,
+					ops.Window{Kernel: []int64{3, 3}, Strides: []int64{1, 1}, Dilations: []int64{1, 1},
+						Begin: ir.Constants([]int64{1, 1}), End: ir.Constants([]int64{1, 1})}, 1)
+			}},
+		{"the variance of rows of 262,144", func(b *ir.Builder,
+			input func(dt dtype.DType, shape ...int64) *ir.Value) *ir.Value {
 			return ops.Normalize(b, input(dtype.F32, 2, 262144), 1e-5, true, 1)
 		}},
 		{"a softmax of rows of 65,536", func(b *ir.Builder, input func(dt dtype.DType, shape ...int64) *ir.Value) *ir.Value {
 			return ops.Softmax(b, input(dtype.F32, 2, 65536), 1)
 		}},
-		{"a product with rows that are dequantised", func(b *ir.Builder, input func(dt dtype.DType, shape ...int64) *ir.Value) *ir.Value {
+		{"a product with rows that are dequantised", func(b *ir.Builder,
+			input func(dt dtype.DType, shape ...int64) *ir.Value) *ir.Value {
 			w := ops.Dequantize(b, input(dtype.I8, 2048, 256), scalar(b, 0.02), nil, dtype.F32, ops.Quantization{})
 			return ops.MatMul(b, input(dtype.F32, 2, 2048), w, false, false)
 		}},
-		{"a product with a transposed operand, and what is computed of it", func(b *ir.Builder, input func(dt dtype.DType, shape ...int64) *ir.Value) *ir.Value {
-			return ops.Softmax(b, ops.MatMul(b, input(dtype.F32, 33, 4096), input(dtype.F32, 65, 4096), false, true), 1)
-		}},
+		{"a product with a transposed operand, and what is computed of it",
+			func(b *ir.Builder, input func(dt dtype.DType, shape ...int64) *ir.Value) *ir.Value {
+				return ops.Softmax(b, ops.MatMul(b, input(dtype.F32, 33, 4096), input(dtype.F32, 65, 4096), false, true), 1)
+			}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			body := &ir.Block{}

@@ -17,7 +17,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// image builds a model of convolutions, some of which are scaled, and a product, on weights at odd addresses in a mapped file, and returns how many bytes of weights it has.
+// image builds a model of convolutions, some of which are scaled, and a product, on weights at odd addresses in a
+// mapped file, and returns how many bytes of weights it has.
 func image(t *testing.T) (m *ir.Module, weights int64) {
 	const bytes = 96 << 20
 	path := filepath.Join(t.TempDir(), "weights")
@@ -51,7 +52,8 @@ func image(t *testing.T) (m *ir.Module, weights int64) {
 		return b.Constant(fmt.Sprintf("w%d", at), w)
 	}
 	convolution := func(x *ir.Value, from, to, side, pad int64) *ir.Value {
-		w := ops.Window{Kernel: []int64{side, side}, Strides: []int64{1, 1}, Dilations: []int64{1, 1}, Begin: []sym.Expr{sym.Const(pad), sym.Const(pad)}, End: []sym.Expr{sym.Const(pad), sym.Const(pad)}}
+		w := ops.Window{Kernel: []int64{side, side}, Strides: []int64{1, 1}, Dilations: []int64{1, 1},
+			Begin: []sym.Expr{sym.Const(pad), sym.Const(pad)}, End: []sym.Expr{sym.Const(pad), sym.Const(pad)}}
 		return ops.Unary(b, ops.Tanh, ops.Convolution(b, x, weight(to, from, side, side), nil, w, 1))
 	}
 	factors := func(channels int64) *ir.Value {
@@ -81,7 +83,8 @@ func image(t *testing.T) (m *ir.Module, weights int64) {
 	return m, weights
 }
 
-// TestMemoryOfCompiling: a weight is held once. What a model of 64 MB of weights takes while it is compiled is its weights as they are laid out, and little besides.
+// TestMemoryOfCompiling: a weight is held once. What a model of 64 MB of weights takes while it is compiled is its
+// weights as they are laid out, and little besides.
 func TestMemoryOfCompiling(t *testing.T) {
 	if !mem.OutsideHeap() {
 		t.Skip("there is no memory outside Go's heap to put weights into")
@@ -115,13 +118,16 @@ func TestMemoryOfCompiling(t *testing.T) {
 		}
 		const garbage = 48 << 20 // in all, of what lives at any time there is less
 		if allocated := after.TotalAlloc - before.TotalAlloc; allocated > garbage {
-			t.Errorf("reference %v: compiling allocated %d bytes on Go's heap, where %d are allowed", reference, allocated, garbage)
+			t.Errorf("reference %v: compiling allocated %d bytes on Go's heap, where %d are allowed", reference, allocated,
+				garbage)
 		}
 		const beside = 40 << 20 // Go's heap, and the file's pages that are read at a time
 		if peaked && process.Peak-resident.Resident > total+beside {
-			t.Errorf("reference %v: the process grew by %d bytes, for %d of weights", reference, process.Peak-resident.Resident, total)
+			t.Errorf("reference %v: the process grew by %d bytes, for %d of weights", reference, process.Peak-resident.Resident,
+				total)
 		}
-		t.Logf("reference %v: weights %d as given, %d as laid out; mapped %d, allocated %d, the process grew by %d", reference, given, total, mapped, after.TotalAlloc-before.TotalAlloc, process.Peak-resident.Resident)
+		t.Logf("reference %v: weights %d as given, %d as laid out; mapped %d, allocated %d, the process grew by %d",
+			reference, given, total, mapped, after.TotalAlloc-before.TotalAlloc, process.Peak-resident.Resident)
 		if c.Code.Release != nil {
 			if err := c.Code.Release(); err != nil {
 				t.Error(err)
@@ -144,11 +150,12 @@ func TestMemoryWithinBudget(t *testing.T) {
 	start, told := mem.ProcessBytes()
 	const allowed = 40 << 20
 	most, at := int64(0), ""
-	c, err := Compile(m, Options{Machine: target.Host(2), Budget: &budget.Budget{Bytes: allowed, Calls: 1, Workers: 2}, Folder: folder, Progress: func(stage string) {
-		if now, _ := mem.ProcessBytes(); now.Anonymous-start.Anonymous > most {
-			most, at = now.Anonymous-start.Anonymous, stage
-		}
-	}})
+	c, err := Compile(m, Options{Machine: target.Host(2), Budget: &budget.Budget{Bytes: allowed, Calls: 1, Workers: 2},
+		Folder: folder, Progress: func(stage string) {
+			if now, _ := mem.ProcessBytes(); now.Anonymous-start.Anonymous > most {
+				most, at = now.Anonymous-start.Anonymous, stage
+			}
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +171,8 @@ func TestMemoryWithinBudget(t *testing.T) {
 	}
 	const beside = 24 << 20 // Go's heap
 	if told && most > allowed+beside {
-		t.Errorf("the process had %d bytes of anonymous memory more after %s, for a budget of %d and %d bytes of weights", most, at, allowed, given)
+		t.Errorf("the process had %d bytes of anonymous memory more after %s, for a budget of %d and %d bytes of weights",
+			most, at, allowed, given)
 	}
 	t.Logf("%d bytes of weights: %d beside files, %d anonymous after %s", given, outside, most, at)
 	if err := c.Code.Release(); err != nil {

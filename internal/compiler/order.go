@@ -12,9 +12,9 @@ import (
 // orderSamples are the sizes of every dimension at which two orders are compared.
 var orderSamples = []int64{1, 7, 64, 500}
 
-// order puts the module's steps into an order that needs a smaller arena, where it finds one; otherwise they stay in the model's own. Steps
-// that bind dimensions, branch or loop stay where they are. Fewer bytes alive may still lie less well: the new order must need no more at
-// any sample, and less at one.
+// order puts the module's steps into an order that needs a smaller arena, where it finds one; otherwise they stay in
+// the model's own. Steps that bind dimensions, branch or loop stay where they are. Fewer bytes alive may still lie less
+// well: the new order must need no more at any sample, and less at one.
 func (c *Compiled) order() error {
 	body, _, err := c.ordered(0)
 	c.Loop.Body = body
@@ -38,7 +38,8 @@ func (c *Compiled) predicted() ([]int64, error) {
 // fewMoves is what Order may look at where many orders are only compared.
 const fewMoves = 10_000
 
-// ordered is the better order of the steps, as found by so many moves (0: as many as usual), and the arena's sizes for it; no sizes where only one was looked at.
+// ordered is the better order of the steps, as found by so many moves (0: as many as usual), and the arena's sizes for
+// it; no sizes where only one was looked at.
 func (c *Compiled) ordered(moves int64) (body []loop.Step, sizes []int64, err error) {
 	own := c.Loop.Body
 	found := fewerAlive(c.Loop, moves)
@@ -97,7 +98,8 @@ func (c *Compiled) arenaOf(body []loop.Step) (sizes []int64, err error) {
 	return sizes, nil
 }
 
-// fewerAlive is the steps in an order that keeps fewer bytes alive at the peak; nil where the model's own order is as good.
+// fewerAlive is the steps in an order that keeps fewer bytes alive at the peak; nil if the model's own order is as
+// good.
 func fewerAlive(m *loop.Module, moves int64) []loop.Step {
 	g := memplan.Graph{Dims: m.Dims}
 	values := map[*loop.Buffer]int{}
@@ -144,7 +146,9 @@ func fewerAlive(m *loop.Module, moves int64) []loop.Step {
 			case again && before == i: // into another part of it
 			case again:
 				n.Uses = append(n.Uses, v)
-				n.After = append(append(n.After, before), slices.DeleteFunc(slices.Clone(readers[v]), func(r int) bool { return r == i })...)
+				n.After = append(append(n.After, before), slices.DeleteFunc(slices.Clone(readers[v]), func(r int) bool {
+					return r == i
+				})...)
 			default:
 				n.Makes = append(n.Makes, v)
 			}

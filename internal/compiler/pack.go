@@ -17,8 +17,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// pack lays weights out anew in memory of the program's own, on all processors that Go may use. What they were in a mapped file leaves memory
-// as they go.
+// pack lays weights out anew in memory of the program's own, on all processors that Go may use. What they were in a
+// mapped file leaves memory as they go.
 func (c *Compiled) pack(list []*schedule.Pack) error {
 	total := int64(0)
 	offsets := make([]int64, len(list))
@@ -154,10 +154,12 @@ func forget(list []*tensor.Tensor) {
 	}
 }
 
-// leastView is the size, in bytes, from which a weight that is used as the model's file has it is read there. Smaller ones are copied, so that a file is not kept for them.
+// leastView is the size, in bytes, from which a weight that is used as the model's file has it is read there. Smaller
+// ones are copied, so that a file is not kept for them.
 const leastView = 64 << 10
 
-// moves reports whether a weight that needs no computing is copied: it lies in a mapped file, and is small there, or not aligned for its type.
+// moves reports whether a weight that needs no computing is copied: it lies in a mapped file, and is small there, or
+// not aligned for its type.
 func (c *Compiled) moves(b *loop.Buffer) bool {
 	if c.inPlace || b.View != nil || b.DType == dtype.String {
 		return false
@@ -168,7 +170,8 @@ func (c *Compiled) moves(b *loop.Buffer) bool {
 	return len(data) > 0 && (len(data) < leastView || at%width != 0) && mem.InFile(data)
 }
 
-// settle computes the weights that nobody has computed or packed, in memory of the program's own, and copies those there that moves names.
+// settle computes the weights that nobody has computed or packed, in memory of the program's own, and copies those
+// there that moves names.
 func (c *Compiled) settle() error {
 	total := int64(0)
 	offsets := map[*tensor.Tensor]int64{}

@@ -60,7 +60,8 @@ func (c *Compiled) pageOut() error {
 
 // move copies weights of a block to one that get makes. Those that shared a place still do. The block lets go of what
 // others do not need.
-func (c *Compiled) move(block *mem.Block, list, others []*loop.Buffer, get func(bytes int64) (*mem.Block, error)) error {
+func (c *Compiled) move(block *mem.Block, list, others []*loop.Buffer,
+	get func(bytes int64) (*mem.Block, error)) error {
 	if len(list) == 0 {
 		return nil
 	}

@@ -13,10 +13,11 @@ import (
 type PassRow struct {
 	Name          string // as `weir dump --after` takes it
 	Run           func(*ir.Module) error
-	Why           string                // it stands where it does
-	After, Before []string              // the passes that must come before it, and after it: held when the program begins
-	Needed        bool                  // nothing can be lowered without it. Such a pass leaves every node where it is, but those that nothing reads
-	When          func(o *Options) bool // nil: always; otherwise it runs only where an option asks for it
+	Why           string   // it stands where it does
+	After, Before []string // the passes that must come before it, and after it: held when the program begins
+	// nothing can be lowered without it. Such a pass leaves every node where it is, but those that nothing reads
+	Needed bool
+	When   func(o *Options) bool // nil: always; otherwise it runs only where an option asks for it
 	// Blocks is for machines that run blocks of threads: what lays values out, or computes them, as suits registers of
 	// vectors is not for them, since kernels for blocks read what models have. Exact is for Options.Exact, which
 	// forbids other formulas than the model's.
@@ -64,7 +65,8 @@ var Passes = []PassRow{
 	{Name: "quantised", Run: pass.Quantised, After: []string{"identities"}, Before: []string{"transposes"},
 		Why: "after identities, before transposes, which would move axes of floats"},
 	{Name: "integers", Run: pass.Integers, After: []string{"quantised"}, Before: []string{"activations"},
-		Why: "after quantised, which leaves what is only moved as it is stored, and before what recognises patterns of floats"},
+		Why: "after quantised, which leaves what is only moved as it is stored, and before what recognises patterns of " +
+			"floats"},
 	{Name: "transposes", Run: pass.Transposes, After: []string{"identities"}, Before: []string{"attention"},
 		Why: "after identities, which makes one reshape of several, before attention, which sees heads split in one way"},
 	{Name: "activations", Run: pass.Activations, After: []string{"identities"},
@@ -76,11 +78,13 @@ var Passes = []PassRow{
 	{Name: "attention", Run: pass.Attention, After: []string{"transposes", "reductions"},
 		Why: "after transposes and reductions"},
 	{Name: "joined", Run: pass.Joined, After: []string{"attention"}, Before: []string{"narrow"},
-		Why: "after what recognises patterns, which models write with reshapes; before narrow, which cannot cut rows out of joined axes"},
+		Why: "after what recognises patterns, which models write with reshapes; before narrow, which cannot cut rows out " +
+			"of joined axes"},
 	{Name: "narrow", Run: pass.Narrow, After: []string{"attention"}, Before: []string{"expand"},
 		Why: "after attention, of which only some queries may be read, and before expand"},
-	{Name: "expand", Run: pass.Expand, After: []string{"attention", "narrow"}, Needed: true, Blocks: instead{run: pass.ExpandForBlocks},
-		Why: "after what recognises whole operators, before lowering, which knows primitives only"},
+	{Name: "expand", Run: pass.Expand, After: []string{"attention", "narrow"}, Needed: true,
+		Blocks: instead{run: pass.ExpandForBlocks},
+		Why:    "after what recognises whole operators, before lowering, which knows primitives only"},
 	{Name: "absorb-expanded", Run: pass.Absorb, After: []string{"expand"},
 		Why: "after expand, which makes products of transposed operands"},
 	{Name: "fold-expanded", Run: pass.Fold, After: []string{"expand"},
@@ -89,31 +93,51 @@ var Passes = []PassRow{
 		Why: "after expand, which makes the same counts and masks for every layer"},
 	{Name: "identities-expanded", Run: pass.Identities, After: []string{"expand"},
 		Why: "after expand and what recognises, which put reshapes one after another"},
-	{Name: "blocks-bytes", Run: pass.BlocksBytes, After: []string{"absorb-expanded"}, Before: []string{"blocks"}, When: func(o *Options) bool { return o.Precision == dtype.I8 && o.Machine.Dot.Bytes == 4 }, Blocks: instead{off: true},
+	{Name: "blocks-bytes", Run: pass.BlocksBytes, After: []string{"absorb-expanded"}, Before: []string{"blocks"},
+		When: func(o *Options) bool {
+			return o.Precision == dtype.I8 && o.Machine.Dot.Bytes == 4
+		}, Blocks: instead{off: true},
 		Why: "as blocks-allowed, for all products"},
-	{Name: "blocks-allowed", Run: pass.BlocksAllowed, After: []string{"absorb-expanded"}, Before: []string{"blocks"}, When: func(o *Options) bool { return o.Machine.Dot.Bytes == 4 }, Blocks: instead{off: true}, Exact: instead{off: true},
+	{Name: "blocks-allowed", Run: pass.BlocksAllowed, After: []string{"absorb-expanded"}, Before: []string{"blocks"},
+		When: func(o *Options) bool {
+			return o.Machine.Dot.Bytes == 4
+		}, Blocks: instead{off: true}, Exact: instead{off: true},
 		Why: "before blocks, which takes what is left; in the same place as blocks"},
 	{Name: "blocks", Run: pass.Blocks, After: []string{"absorb-expanded", "fold-expanded"}, Blocks: instead{off: true},
-		Why: "after absorb-expanded, which leaves products of transposed operands, and after fold, so that weights are constants"},
-	{Name: "dequantized", Run: pass.Dequantized, After: []string{"integers", "blocks"}, Before: []string{"layout"}, Blocks: instead{off: true},
-		Why: "after integers and blocks, which read weights as they are stored, before layout, which lays weights out"},
+		Why: "after absorb-expanded, which leaves products of transposed operands, and after fold, so that weights are " +
+			"constants"},
+	{Name: "dequantized", Run: pass.Dequantized, After: []string{"integers", "blocks"}, Before: []string{"layout"},
+		Blocks: instead{off: true},
+		Why:    "after integers and blocks, which read weights as they are stored, before layout, which lays weights out"},
 	{Name: "halves", Run: pass.Halves, After: []string{"expand"}, Before: []string{"layout", "winograd"},
-		Why: "after expand, which leaves products as they are computed, before layout and winograd, which then see convolutions of f32"},
+		Why: "after expand, which leaves products as they are computed, before layout and winograd, which then see " +
+			"convolutions of f32"},
 	{Name: "groups", Run: pass.Groups, After: []string{"expand", "identities-expanded"}, Before: []string{"layout"},
-		Why: "after expand and identities-expanded, which leave reshapes one to a shape, before layout, which knows no groups"},
+		Why: "after expand and identities-expanded, which leave reshapes one to a shape, before layout, which knows no " +
+			"groups"},
 	{Name: "shared", Run: pass.Shared, After: []string{"groups"}, Before: []string{"common-shared"},
 		Why: "after what recognises functions, and before the last search for what is computed twice"},
 	{Name: "common-shared", Run: pass.Common, After: []string{"groups", "shared"},
-		Why: "after groups and shared, which compute a normalisation's statistics and parts of functions for derivatives too"},
-	{Name: "layout", Run: pass.Layout, After: []string{"expand", "fold-expanded"}, Blocks: instead{off: true}, Exact: instead{run: pass.LayoutExact},
-		Why: "after expand, which leaves the operators that it knows, and after fold, so that weights are constants"},
-	{Name: "bytes", Run: pass.Bytes, After: []string{"layout"}, Before: []string{"winograd"}, When: func(o *Options) bool { return o.Precision == dtype.I8 }, Blocks: instead{off: true},
+		Why: "after groups and shared, which compute a normalisation's statistics and parts of functions for " +
+			"derivatives too"},
+	{Name: "layout", Run: pass.Layout, After: []string{"expand", "fold-expanded"}, Blocks: instead{off: true},
+		Exact: instead{run: pass.LayoutExact},
+		Why:   "after expand, which leaves the operators that it knows, and after fold, so that weights are constants"},
+	{Name: "bytes", Run: pass.Bytes, After: []string{"layout"}, Before: []string{"winograd"}, When: func(o *Options) bool {
+		return o.Precision == dtype.I8
+	}, Blocks: instead{off: true},
 		Why: "after layout, whose convolutions it knows, before winograd, whose convolutions stay in f32"},
-	{Name: "winograd", Run: pass.Winograd, After: []string{"layout"}, Blocks: instead{run: pass.WinogradForBlocks}, Exact: instead{off: true}, Choosing: pass.WinogradBy, ChoosingForBlocks: pass.WinogradForBlocksBy,
+	{Name: "winograd", Run: pass.Winograd, After: []string{"layout"}, Blocks: instead{run: pass.WinogradForBlocks},
+		Exact: instead{off: true}, Choosing: pass.WinogradBy, ChoosingForBlocks: pass.WinogradForBlocksBy,
 		Why: "after layout, whose convolutions it knows"},
-	{Name: "brain-weights", Run: pass.BrainWeights, After: []string{"winograd"}, Before: []string{"beside"}, When: func(o *Options) bool { return o.Precision == dtype.BF16 && o.Machine.Dot.Brains <= 1 }, Blocks: instead{off: true},
+	{Name: "brain-weights", Run: pass.BrainWeights, After: []string{"winograd"}, Before: []string{"beside"},
+		When: func(o *Options) bool {
+			return o.Precision == dtype.BF16 && o.Machine.Dot.Brains <= 1
+		}, Blocks: instead{off: true},
 		Why: "as brain, in its place where the machine's products of bf16 are no faster than those of f32"},
-	{Name: "brain", Run: pass.Brain, After: []string{"winograd"}, Before: []string{"beside"}, When: func(o *Options) bool { return o.Precision == dtype.BF16 && o.Machine.Dot.Brains > 1 }, Blocks: instead{off: true},
+	{Name: "brain", Run: pass.Brain, After: []string{"winograd"}, Before: []string{"beside"}, When: func(o *Options) bool {
+		return o.Precision == dtype.BF16 && o.Machine.Dot.Brains > 1
+	}, Blocks: instead{off: true},
 		Why: "after winograd, whose convolutions stay in f32: they are those that take less time so than in bf16"},
 	{Name: "beside", Run: pass.Beside, After: []string{"winograd", "brain"}, Blocks: instead{off: true},
 		Why: "after winograd and brain, which know weights as layout leaves them, and leave it what it is for"},
@@ -122,7 +146,8 @@ var Passes = []PassRow{
 	{Name: "repeats", Run: pass.Repeats, After: []string{"layout"},
 		Why: "after layout, which moves the axes of what is expanded"},
 	{Name: "again", Run: pass.Again, After: []string{"common-shared"}, Before: []string{"dead-expanded"},
-		Why: "after what makes one value of those that are the same, and before dead-expanded, which drops what is computed again everywhere"},
+		Why: "after what makes one value of those that are the same, and before dead-expanded, which drops what is " +
+			"computed again everywhere"},
 	{Name: "dead-expanded", Run: pass.Dead, After: []string{"again"}, Needed: true,
 		Why: "last: lowering makes a kernel of every node that is left"},
 }

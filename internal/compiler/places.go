@@ -14,7 +14,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// manner is how much the compiler does to a module: all that it can; nothing fused, moved or left out; or not even scheduled.
+// manner is how much the compiler does to a module: all that it can; nothing fused, moved or left out; or not even
+// scheduled.
 type manner uint8
 
 const (
@@ -23,15 +24,17 @@ const (
 	bare
 )
 
-// sharedBytes is the error of a module in which the compiler's own rewriting has made a carve live on when its bytes are carved again.
+// sharedBytes is the error of a module in which the compiler's own rewriting has made a carve live on when its bytes
+// are carved again.
 type sharedBytes struct{ first, second string }
 
 func (e *sharedBytes) Error() string {
 	return fmt.Sprintf("%s and %s share bytes of one storage at once", e.first, e.second)
 }
 
-// checkPlaces checks, in the order in which the steps run, that no two carves of one storage share bytes at once: not as operand and result of one kernel
-// either. ir.CheckMemory has shown that of the module as it was written; since then it was rewritten.
+// checkPlaces checks, in the order in which the steps run, that no two carves of one storage share bytes at once: not
+// as operand and result of one kernel either. ir.CheckMemory has shown that of the module as it was written; since then
+// it was rewritten.
 func (c *Compiled) checkPlaces() error {
 	if !slices.ContainsFunc(c.Loop.Buffers, (*loop.Buffer).Carved) {
 		return nil
@@ -67,7 +70,7 @@ func (p places) with(buffers ...*loop.Buffer) places {
 	return out
 }
 
-// placeOf is the carve that a buffer lies in; nil where it lies in none.
+// placeOf is the carve that a buffer lies in; nil if it lies in none.
 func placeOf(b *loop.Buffer) *loop.Buffer {
 	for b != nil && !b.Carved() {
 		if b.View == nil {
@@ -188,7 +191,8 @@ func write(m *ir.Module) *written {
 }
 
 func (w *written) parse() (*ir.Module, error) {
-	m, err := ir.Parse(w.text, ir.ParseOptions{Data: func(name string, _ dtype.DType, _ []int64, _ int64) (*tensor.Tensor, error) {
+	m, err := ir.Parse(w.text, ir.ParseOptions{Data: func(name string, _ dtype.DType, _ []int64, _ int64) (*tensor.Tensor,
+		error) {
 		return w.consts[name], nil
 	}})
 	if err != nil {

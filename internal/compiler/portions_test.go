@@ -14,8 +14,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestPortions: whatever shape and layout a table has, and however it is read besides, a program within the smallest budget gives the bits that it gives without one, in program's interpreter,
-// which sees each byte that is read before it was written.
+// TestPortions: whatever shape and layout a table has, and however it is read besides, a program within the smallest
+// budget gives the bits that it gives without one, in program's interpreter, which sees each byte that is read before
+// it was written.
 func TestPortions(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 5))
 	machines := []Options{{Machine: Portable(2)}}
@@ -31,14 +32,17 @@ func TestPortions(t *testing.T) {
 		if gathers == 1 {
 			width = v
 		}
-		head := fmt.Sprintf("weir 1\nir @net {\n  main @main(%%i: i%d[%d]) {\n    const %%w: f32[%d, %d] data %d\n    const %%u: f32[%d, 130] data %d\n", 32<<r.IntN(2), n, v, d, bytes*v*d, width, bytes*width*130)
+		head := fmt.Sprintf("weir 1\nir @net {\n  main @main(%%i: i%d[%d]) {\n    const %%w: f32[%d, %d] data %d\n    "+
+			"const %%u: f32[%d, 130] data %d\n", 32<<r.IntN(2), n, v, d, bytes*v*d, width, bytes*width*130)
 		switch gathers {
 		case 0:
 			text += fmt.Sprintf("    %%e: f32[%d, %d] = gather(%%w, %%i) {axis = int 0}\n", n, d)
 		case 1:
-			text += fmt.Sprintf("    %%s: f32[%d, %d] = gather(%%w, %%i) {axis = int 1}\n    %%e: f32[%d, %d] = transpose(%%s) {perm = ints [1, 0]}\n", v, n, n, v)
+			text += fmt.Sprintf("    %%s: f32[%d, %d] = gather(%%w, %%i) {axis = int 1}\n    %%e: f32[%d, %d] = "+
+				"transpose(%%s) {perm = ints [1, 0]}\n", v, n, n, v)
 		case 2:
-			text += fmt.Sprintf("    %%s: f32[%d, %d] = gather(%%w, %%i) {axis = int 0}\n    %%e: f32[%d, %d] = exp(%%s)\n", n, d, n, d)
+			text += fmt.Sprintf("    %%s: f32[%d, %d] = gather(%%w, %%i) {axis = int 0}\n    %%e: f32[%d, %d] = exp(%%s)\n", n,
+				d, n, d)
 		}
 		switch r.IntN(3) {
 		case 0: // no product
@@ -48,7 +52,8 @@ func TestPortions(t *testing.T) {
 			if width == v {
 				turned, out = "false", d
 			}
-			text += fmt.Sprintf("    %%m: f32[%d, %d] = matmul(%%e, %%w) {transpose_b = bool %s}\n    %%y: f32[%d, %d] = tanh(%%m)\n    return %%y, %%e\n", n, out, turned, n, out)
+			text += fmt.Sprintf("    %%m: f32[%d, %d] = matmul(%%e, %%w) {transpose_b = bool %s}\n    %%y: f32[%d, %d] = "+
+				"tanh(%%m)\n    return %%y, %%e\n", n, out, turned, n, out)
 		case 2: // with another weight
 			text += fmt.Sprintf("    %%m: f32[%d, 130] = matmul(%%e, %%u)\n    return %%m\n", n)
 		}
@@ -57,7 +62,8 @@ func TestPortions(t *testing.T) {
 		}
 		weights := map[string]*tensor.Tensor{}
 		read := func() *ir.Module {
-			m, err := ir.Parse(text, ir.ParseOptions{Data: func(name string, dt dtype.DType, shape []int64, _ int64) (*tensor.Tensor, error) {
+			m, err := ir.Parse(text, ir.ParseOptions{Data: func(name string, dt dtype.DType, shape []int64,
+				_ int64) (*tensor.Tensor, error) {
 				if weights[name] == nil {
 					x, err := tensor.New(dt, shape...)
 					if err != nil {

@@ -38,8 +38,9 @@ func (k saving) Regenerate() error {
 	return c.generate(k.o)
 }
 
-// keepWithin has the program keep within its budget, and lays out what it pages. If that cannot be, the error names the least
-// that a way took: what is computed in pieces or again depends on the budget, so whoever shows the number tries it first.
+// keepWithin has the program keep within its budget, and lays out what it pages. If that cannot be, the error names the
+// least that a way took: what is computed in pieces or again depends on the budget, so whoever shows the number tries
+// it first.
 func (k *compilation) keepWithin() (err error) {
 	c, given := k.c, k.o.Budget.Bytes
 	if c.written != nil || c.plain != whole {
@@ -50,13 +51,14 @@ func (k *compilation) keepWithin() (err error) {
 		return err
 	}
 	if least > given {
-		return budget.Over(least, "%d bytes are allowed, and whatever is computed in pieces or again, spilled or paged, it takes %d", given, least)
+		return budget.Over(least, "%d bytes are allowed, and whatever is computed in pieces or again, spilled or paged, it "+
+			"takes %d", given, least)
 	}
 	return c.pageOut()
 }
 
-// keepWritten is keepWithin for a module that lays out memory itself: its storages stay as they are, and its kernels are not
-// made anew.
+// keepWritten is keepWithin for a module that lays out memory itself: its storages stay as they are, and its kernels
+// are not made anew.
 func (k *compilation) keepWritten() (err error) {
 	c, given, least := k.c, k.o.Budget.Bytes, int64(0)
 	if c.Savings, least, err = budget.OfLoops(saving{k}, *k.o.Budget, k.m.Ask); err != nil {

@@ -10,11 +10,12 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// schedules are the ways to schedule, each simpler than the one before; what none of them can do runs as it was lowered.
+// schedules are the ways to schedule, each simpler than the one before; what none of them can do runs as it was
+// lowered.
 var schedules = []schedule.Options{{}, {Without: schedule.Simplest}}
 
-// schedule schedules the module, and verifies what came out: a fault in scheduling is our bug, but not the user's loss. It is reported as
-// progress, and the module is lowered again and scheduled more simply.
+// schedule schedules the module, and verifies what came out: a fault in scheduling is our bug, but not the user's loss.
+// It is reported as progress, and the module is lowered again and scheduled more simply.
 func (k *compilation) schedule() (err error) {
 	c, m, o := k.c, k.m, k.o
 	ways := schedules
@@ -63,13 +64,15 @@ func (k *compilation) schedule() (err error) {
 	return nil
 }
 
-// verdict is what the generator of a device's code said of a kernel: of this text of it. One that it refused is scheduled for the host.
+// verdict is what the generator of a device's code said of a kernel: of this text of it. One that it refused is
+// scheduled for the host.
 type verdict struct {
 	of      string
 	refused error // why the device cannot run it; nil: it can
 }
 
-// scheduled schedules a module in place, and checks that it is still right and fits the machine; an error, or a panic, leaves it in no defined state.
+// scheduled schedules a module in place, and checks that it is still right and fits the machine; an error, or a panic,
+// leaves it in no defined state.
 func scheduled(m *loop.Module, machine target.Machine, how schedule.Options) (err error) {
 	defer diag.Recover(&err, "scheduling")
 	if err := schedule.RunWith(m, machine, how); err != nil {

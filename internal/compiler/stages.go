@@ -145,10 +145,14 @@ var stages = []stage{
 	{name: "weights", run: (*compilation).settle},
 	{name: "order", run: (*compilation).order, text: (*compilation).loops},
 	{name: "divide", when: (*compilation).divides, run: (*compilation).divide, text: (*compilation).loops},
-	{name: "copies", run: func(k *compilation) error { return k.c.checkPlaces() }, text: func(k *compilation) string { return schedule.Copies(k.c.Loop, k.c.kept) }},
+	{name: "copies", run: func(k *compilation) error {
+		return k.c.checkPlaces()
+	}, text: func(k *compilation) string { return schedule.Copies(k.c.Loop, k.c.kept) }},
 	{name: "guards", run: (*compilation).guard, text: (*compilation).loops},
 	{name: "code", run: func(k *compilation) error { return k.c.generate(k.o) }},
-	{name: "spirv", when: func(k *compilation) bool { return k.c.device != "" }, text: func(k *compilation) string { return spirv.Texts(k.c.Code.Kernels) }},
+	{name: "spirv", when: func(k *compilation) bool {
+		return k.c.device != ""
+	}, text: func(k *compilation) string { return spirv.Texts(k.c.Code.Kernels) }},
 }
 
 // make goes through the stages.

@@ -8,10 +8,12 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// A state's new value is written where the old one lies. No step may read the old value then, but for the step that writes the new one and reads each element only where it writes. Where the
-// steps do not come so, the new value is computed in the arena, and copied when all else is done.
+// A state's new value is written where the old one lies. No step may read the old value then, but for the step that
+// writes the new one and reads each element only if it writes. Where the steps do not come so, the new value is
+// computed in the arena, and copied when all else is done.
 
-// computeApart has the new values that cannot be written where they are to lie computed in the arena, and copied there by the last steps. It gives the steps; undo makes the buffers what they were.
+// computeApart has the new values that cannot be written where they are to lie computed in the arena, and copied there
+// by the last steps. It gives the steps; undo makes the buffers what they were.
 func (c *Compiled) computeApart(body []loop.Step) (with []loop.Step, undo func()) {
 	m := c.Loop
 	buffers, outside := m.Buffers, m.Body
@@ -29,7 +31,8 @@ func (c *Compiled) computeApart(body []loop.Step) (with []loop.Step, undo func()
 			continue
 		}
 		t = nil
-		last := &loop.Buffer{Name: freshName(m, out.Name+".state"), Kind: loop.Output, DType: out.DType, Shape: out.Shape, Source: out.Source, State: out.State}
+		last := &loop.Buffer{Name: freshName(m, out.Name+".state"), Kind: loop.Output, DType: out.DType, Shape: out.Shape,
+			Source: out.Source, State: out.State}
 		m.Buffers = slices.Clone(m.Buffers)
 		m.Buffers[slices.Index(m.Buffers, out)] = last // in its place: outputs are in order
 		m.Buffers = append(m.Buffers, out)
@@ -55,7 +58,8 @@ func freshName(m *loop.Module, hint string) string {
 	return name
 }
 
-// StateInPlace reports whether the run computes the new value of an input that is a state where it lies, and not in the arena, to be copied at the end.
+// StateInPlace reports whether the run computes the new value of an input that is a state where it lies, and not in the
+// arena, to be copied at the end.
 func (c *Compiled) StateInPlace(input int) bool {
 	from := c.Program.Inputs[input].Tensor
 	for _, b := range c.Loop.Buffers {

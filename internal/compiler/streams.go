@@ -5,8 +5,8 @@ import (
 	"github.com/weirml/weir/internal/program"
 )
 
-// What a device does, it does in a stream of its own, beside the host, which goes on at once. The host waits where it may touch what a copy between the two
-// memories reads or writes: before its next own step, and at the end of a body.
+// What a device does, it does in a stream of its own, beside the host, which goes on at once. The host waits where it
+// may touch what a copy between the two memories reads or writes: before its next own step, and at the end of a body.
 
 // stream is the number of a device's stream, made when first asked for; 0 is the host's own order.
 func (a *assembly) stream(device string) int {

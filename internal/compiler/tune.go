@@ -19,7 +19,8 @@ type Choice struct {
 
 // over is c where it says something, else other.
 func (c Choice) over(other Choice) Choice {
-	return Choice{schedule.Choice{Vectors: cmp.Or(c.Vectors, other.Vectors), Rows: cmp.Or(c.Rows, other.Rows)}, cmp.Or(c.Tile, other.Tile)}
+	return Choice{schedule.Choice{Vectors: cmp.Or(c.Vectors, other.Vectors), Rows: cmp.Or(c.Rows, other.Rows)},
+		cmp.Or(c.Tile, other.Tile)}
 }
 
 // String is what is chosen, in words.
@@ -43,7 +44,8 @@ func (c Choice) String() string {
 	return strings.Join(list, ", ")
 }
 
-// Choices are the choices for a module's kernels, by the nodes of the model that they compute; All holds for every kernel, before its own.
+// Choices are the choices for a module's kernels, by the nodes of the model that they compute; All holds for every
+// kernel, before its own.
 type Choices struct {
 	All     Choice
 	Kernels map[string]Choice
@@ -100,7 +102,8 @@ func (c *Compiled) chosen(o *Options) func(nodes string) schedule.Choice {
 	}
 }
 
-// Candidates are the choices to try for the program's kernels: lists of those between which only one can be taken. They are independent enough to be tried list by list.
+// Candidates are the choices to try for the program's kernels: lists of those between which only one can be taken. They
+// are independent enough to be tried list by list.
 func (c *Compiled) Candidates() (lists [][]Choice) {
 	if c.Tiled() {
 		lists = append(lists, []Choice{{Tile: 2}, {Tile: 4}, {Tile: 1}})
@@ -123,14 +126,15 @@ const mostVectors = 4
 // Nodes are the model's nodes that a kernel computes: the key of its choice.
 func (c *Compiled) Nodes(kernel int) string { return c.Loop.Kernels[kernel].Source }
 
-// Trial is what a program compiled with some choices came to, beside one without that ran in alternation with it: what a machine does besides changes all times from one moment to the next. Times are of
-// a run, of the kernels that compute these nodes.
+// Trial is what a program compiled with some choices came to, beside one without that ran in alternation with it: what
+// a machine does besides changes all times from one moment to the next. Times are of a run, of the kernels that compute
+// these nodes.
 type Trial struct {
 	Times, Usual map[string]time.Duration
 	Changed      map[string]bool // whose loops the choices changed
 }
 
-// Ratio is a kernel's time beside the usual one; 1 where it is the same kernel, or the two programs do not have it both.
+// Ratio is a kernel's time beside the usual one; 1 if it is the same kernel, or the two programs do not have it both.
 func (t *Trial) Ratio(nodes string) float64 {
 	usual, time := t.Usual[nodes], t.Times[nodes]
 	if usual <= 0 || time <= 0 || !t.Changed[nodes] {
@@ -162,8 +166,9 @@ func (c *Compiled) texts() map[string]string {
 // worthwhile is the part of a kernel's usual time that a choice must save: less is noise.
 const worthwhile = 0.04
 
-// Tune finds choices that take less time than the table's, kernel by kernel: it tries each candidate for all kernels at once, and takes for each the one with the shortest time. A candidate that
-// fails is passed over. Kernels that a candidate joins otherwise than the table does stay as they were. No trial is begun once more is false.
+// Tune finds choices that take less time than the table's, kernel by kernel: it tries each candidate for all kernels at
+// once, and takes for each the one with the shortest time. A candidate that fails is passed over. Kernels that a
+// candidate joins otherwise than the table does stay as they were. No trial is begun once more is false.
 func Tune(lists [][]Choice, try func(Choices) (*Trial, error), more func() bool) Choices {
 	best := Choices{Kernels: map[string]Choice{}}
 	ratios := map[string]float64{}
@@ -190,5 +195,6 @@ func Tune(lists [][]Choice, try func(Choices) (*Trial, error), more func() bool)
 	return best
 }
 
-// Here reports whether the program runs as its choices are for: its code is for the machine that its kernels are scheduled for.
+// Here reports whether the program runs as its choices are for: its code is for the machine that its kernels are
+// scheduled for.
 func (c *Compiled) Here() bool { return c.Code.Machine.Name == c.Machine.Name }

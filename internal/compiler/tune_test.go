@@ -11,14 +11,17 @@ import (
 
 func vectors(n int64) Choice { return Choice{Choice: schedule.Choice{Vectors: n}} }
 
-// TestTune: each kernel that a candidate changes gets the candidate with its shortest time, what fails is passed over, gains of noise are none, and what was chosen stays while the next list is tried.
+// TestTune: each kernel that a candidate changes gets the candidate with its shortest time, what fails is passed over,
+// gains of noise are none, and what was chosen stays while the next list is tried.
 func TestTune(t *testing.T) {
-	candidates := [][]Choice{{{Tile: 2}, {Tile: 4}}, {vectors(1), vectors(3), vectors(4)}, {{Choice: schedule.Choice{Rows: -1}}}}
+	candidates := [][]Choice{{{Tile: 2}, {Tile: 4}}, {vectors(1), vectors(3), vectors(4)},
+		{{Choice: schedule.Choice{Rows: -1}}}}
 	// What a choice costs a kernel, in place of measuring it; what is not there costs 100.
 	costs := map[string]map[Choice]time.Duration{
-		"conv, relu": {{Tile: 2}: 80, {Tile: 4}: 50, vectors(3).over(Choice{Tile: 4}): 40, vectors(4).over(Choice{Tile: 4}): 45, vectors(1): 1},
-		"product":    {vectors(1): 98, vectors(3): 120, {Choice: schedule.Choice{Rows: -1}}: 90},
-		"copy":       {{Tile: 2}: 10}, // by chance
+		"conv, relu": {{Tile: 2}: 80, {Tile: 4}: 50, vectors(3).over(Choice{Tile: 4}): 40,
+			vectors(4).over(Choice{Tile: 4}): 45, vectors(1): 1},
+		"product": {vectors(1): 98, vectors(3): 120, {Choice: schedule.Choice{Rows: -1}}: 90},
+		"copy":    {{Tile: 2}: 10}, // by chance
 	}
 	var tried []string
 	left := 100
@@ -41,7 +44,8 @@ func TestTune(t *testing.T) {
 		return &Trial{times, usual, map[string]bool{"conv, relu": true, "product": true, "joined": true}}, nil
 	}
 	got := Tune(candidates, try, func() bool { return left > 0 })
-	want := map[string]Choice{"conv, relu": {Tile: 4, Choice: schedule.Choice{Vectors: 3}}, "product": {Choice: schedule.Choice{Rows: -1}}}
+	want := map[string]Choice{"conv, relu": {Tile: 4, Choice: schedule.Choice{Vectors: 3}},
+		"product": {Choice: schedule.Choice{Rows: -1}}}
 	if !maps.Equal(got.Kernels, want) || got.All != (Choice{}) {
 		t.Errorf("chosen %v, want %v", got.Kernels, want)
 	}
@@ -49,12 +53,15 @@ func TestTune(t *testing.T) {
 		t.Errorf("tried %q", tried)
 	}
 	left = 2 // the time is up after the first candidate
-	if got = Tune(candidates, try, func() bool { return left > 1 }); !maps.Equal(got.Kernels, map[string]Choice{"conv, relu": {Tile: 2}}) {
+	if got = Tune(candidates, try, func() bool {
+		return left > 1
+	}); !maps.Equal(got.Kernels, map[string]Choice{"conv, relu": {Tile: 2}}) {
 		t.Errorf("with little time: %v", got.Kernels)
 	}
 }
 
-// TestChoices: a convolution has the tile of the kernel that computes it, and no node is taken for one whose name it begins.
+// TestChoices: a convolution has the tile of the kernel that computes it, and no node is taken for one whose name it
+// begins.
 func TestChoices(t *testing.T) {
 	c := Choices{Kernels: map[string]Choice{"conv, relu": {Tile: 4}, "conv_1": {Tile: 1}, "product": vectors(3)}}
 	for node, want := range map[string]int64{"conv": 4, "relu": 4, "conv_1": 1, "conv_": 0, "product": 0, "": 0} {

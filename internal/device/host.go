@@ -20,7 +20,7 @@ type Team interface {
 	Launch(j *Job, scratch [][]byte) error
 }
 
-// Job is a launch on a host: a kernel, its arguments, the number of its tiles and, where they are not all independent,
+// Job is a launch on a host: a kernel, its arguments, the number of its tiles and, if they are not all independent,
 // their order.
 type Job struct {
 	Kernel target.Kernel

@@ -31,14 +31,17 @@ func (k *nothing) Run(*target.Args, int64, int64, []byte) error { return nil }
 func chain(t testing.TB, launches int, o Options, kernel func(name string) target.Kernel) *Call {
 	t.Helper()
 	var text strings.Builder
-	fmt.Fprintf(&text, "weir 1\nprogram @p {\n dim n in [1, 9]\n storage %%s: arena bytes 64*%d*n align 64\n plan { }\n tensor %%t0: f32[n] argument\n tensor %%w: f32[2] constant\n weight \"w\" %%w = [1, 2]\n", launches)
+	fmt.Fprintf(&text, "weir 1\nprogram @p {\n dim n in [1, 9]\n storage %%s: arena bytes 64*%d*n align 64\n plan { }\n "+
+		"tensor %%t0: f32[n] argument\n tensor %%w: f32[2] constant\n weight \"w\" %%w = [1, 2]\n", launches)
 	var steps, kernels strings.Builder
 	for i := range launches {
 		fmt.Fprintf(&text, " tensor %%t%d: f32[n] in %%s at %d*n\n", i+1, 64*i)
 		fmt.Fprintf(&kernels, " kernel @k%d\n", i)
-		fmt.Fprintf(&steps, "  carve %%t%d\n  launch @k%d(%%t%d, %%w, write %%t%d) dims (n) source \"node\"\n", i+1, i, i, i+1)
+		fmt.Fprintf(&steps, "  carve %%t%d\n  launch @k%d(%%t%d, %%w, write %%t%d) dims (n) source \"node\"\n", i+1, i, i,
+			i+1)
 	}
-	fmt.Fprintf(&text, "%s input \"x\" = %%t0 borrow\n output \"y\" = %%t%d borrow\n body {\n%s }\n}\n", kernels.String(), launches, steps.String())
+	fmt.Fprintf(&text, "%s input \"x\" = %%t0 borrow\n output \"y\" = %%t%d borrow\n body {\n%s }\n}\n", kernels.String(),
+		launches, steps.String())
 	p, err := program.Parse(text.String(), program.ParseOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +73,9 @@ func BenchmarkRun(b *testing.B) {
 	defer cancel()
 	for _, c := range []struct{ launches, tiles, threads int }{{1, 1, 1}, {4, 1, 1}, {4, 1, 2}, {4, 8, 2}, {100, 1, 1}} {
 		b.Run(fmt.Sprintf("launches=%d/tiles=%d/threads=%d", c.launches, c.tiles, c.threads), func(b *testing.B) {
-			call := chain(b, c.launches, Options{Threads: c.threads}, func(name string) target.Kernel { return &nothing{name, int64(c.tiles)} })
+			call := chain(b, c.launches, Options{Threads: c.threads}, func(name string) target.Kernel {
+				return &nothing{name, int64(c.tiles)}
+			})
 			b.ReportAllocs()
 			for b.Loop() {
 				if err := call.Run(ctx); err != nil {

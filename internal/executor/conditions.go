@@ -7,8 +7,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// A condition on the inputs' dimensions is checked at entry. One that mentions a dimension which the run decides is checked when the last
-// such dimension has been bound, before anything is computed with it.
+// A condition on the inputs' dimensions is checked at entry. One that mentions a dimension which the run decides is
+// checked when the last such dimension has been bound, before anything is computed with it.
 
 // sortRequires puts each of the program's conditions where it is checked.
 func (l *layout) sortRequires(c *compilation) {

@@ -7,7 +7,8 @@ import (
 	"github.com/weirml/weir/internal/program"
 )
 
-// An argument that is consumed is given back after the last step that reads it. A branch or a loop is one step: it may read it to its end.
+// An argument that is consumed is given back after the last step that reads it. A branch or a loop is one step: it may
+// read it to its end.
 
 // ending is an argument that the next run consumes.
 type ending struct {
@@ -16,7 +17,8 @@ type ending struct {
 	done  func() error
 }
 
-// Consume makes the next run call done when it has read input i, which was lent, for the last time. A run that fails before calls it no more.
+// Consume makes the next run call done when it has read input i, which was lent, for the last time. A run that fails
+// before calls it no more.
 func (c *Call) Consume(i int, done func() error) {
 	c.endings = append(c.endings, ending{i, c.x.layout.last[i], done})
 }
@@ -94,7 +96,8 @@ func (c *Call) Writing(i int) (shape []int64) {
 	return shape
 }
 
-// firstWrites is, for each input that is a state, the first of the program's own steps that mentions what replaces it; −1 where none does.
+// firstWrites is, for each input that is a state, the first of the program's own steps that mentions what replaces it;
+// −1 if none does.
 func firstWrites(p *program.Program) []int {
 	at := map[int]int{} // by tensor
 	for step, s := range p.Steps {
@@ -130,7 +133,7 @@ func (c *Call) forget() {
 	c.endings = c.endings[:0]
 }
 
-// lastReads is, for each input, the last of the program's own steps that mentions it or a part of it; −1 where none does.
+// lastReads is, for each input, the last of the program's own steps that mentions it or a part of it; −1 if none does.
 func lastReads(p *program.Program) []int {
 	inputs := map[int]int{} // by tensor
 	out := make([]int, len(p.Inputs))

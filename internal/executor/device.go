@@ -21,7 +21,7 @@ import (
 type remote struct {
 	device  device.Device
 	kernels map[int]device.Kernel // by the program's number
-	weights device.Memory         // nil where there are none
+	weights device.Memory         // nil if there are none
 	at      map[int]int64         // where in it a tensor's weight begins
 	tensors []bool                // which tensors lie in the device's memory
 }
@@ -164,7 +164,7 @@ func (x *Executable) OnDevice() (h Held) {
 
 // region is bytes of a device's memory that stand for a storage.
 type region struct {
-	memory device.Memory // nil where there are no bytes
+	memory device.Memory // nil if there are no bytes
 	bytes  int64
 	there  bool // it is taken
 }
@@ -186,7 +186,7 @@ type remoteCall struct {
 // remoteRun is a call's queue on a device, and the scratch of its launches there.
 type remoteRun struct {
 	queue     device.Queue
-	onScratch device.Memory // of launches; nil where none needs any, or more was refused
+	onScratch device.Memory // of launches; nil if none needs any, or more was refused
 	lacks     bool          // it was refused, or never asked for
 	ahead     int64         // counts what the queue was given
 	done      int64         // of that, what is known to have ended

@@ -21,9 +21,12 @@ import (
 // kernelTexts are the kernels of the programs below. Those whose name begins with h are the host's, the others a
 // device's.
 var kernelTexts = []string{
-	`kernel @double(%x: f32[n] read, %y: f32[n] write) dims(n) { local %copy: f32[n] each i < n { store %copy[i] = mul(load %x[i], 2) } each i < n { store %y[i] = load %copy[i] } }`,
-	`kernel @add(%x: f32[n] read, %y: f32[n] read, %z: f32[n] write) dims(n) { each i < n { store %z[i] = add(load %x[i], load %y[i]) } }`,
-	`kernel @gather(%x: f32[n] read, %at: i64[m] read, %y: f32[m] write) dims(m, n) { each j < m { check k = load %at[j] in [0, n - 1] "an index" store %y[j] = load %x[k] } }`,
+	`kernel @double(%x: f32[n] read, %y: f32[n] write) dims(n) { local %copy: f32[n] ` +
+		`each i < n { store %copy[i] = mul(load %x[i], 2) } each i < n { store %y[i] = load %copy[i] } }`,
+	`kernel @add(%x: f32[n] read, %y: f32[n] read, %z: f32[n] write) dims(n) { ` +
+		`each i < n { store %z[i] = add(load %x[i], load %y[i]) } }`,
+	`kernel @gather(%x: f32[n] read, %at: i64[m] read, %y: f32[m] write) dims(m, n) { ` +
+		`each j < m { check k = load %at[j] in [0, n - 1] "an index" store %y[j] = load %x[k] } }`,
 	`kernel @hdouble(%x: f32[n] read, %y: f32[n] write) dims(n) { each i < n { store %y[i] = mul(load %x[i], 2) } }`,
 }
 
@@ -165,7 +168,8 @@ func interpret(t testing.TB, p *program.Program, code *target.Code, in []*tensor
 		k := reference.Compile([]*loop.Kernel{byName[name]}).Kernels[0]
 		args := &target.Args{Dims: dims}
 		for _, o := range operands {
-			args.Operands = append(args.Operands, target.Operand{Base: unsafe.Pointer(unsafe.SliceData(o.Data)), Bytes: int64(len(o.Data))})
+			args.Operands = append(args.Operands, target.Operand{Base: unsafe.Pointer(unsafe.SliceData(o.Data)),
+				Bytes: int64(len(o.Data))})
 		}
 		tiles, err := k.Tiles(dims)
 		if err != nil {
@@ -176,7 +180,8 @@ func interpret(t testing.TB, p *program.Program, code *target.Code, in []*tensor
 			return err
 		}
 		return k.Run(args, 0, tiles, make([]byte, need))
-	}, Host: func(op string, attrs map[string]any, in []*tensor.Tensor, result func(i int, shape ...int64) (*tensor.Tensor, error)) error {
+	}, Host: func(op string, attrs map[string]any, in []*tensor.Tensor,
+		result func(i int, shape ...int64) (*tensor.Tensor, error)) error {
 		f, err := hostop.Lookup(op)
 		if err != nil {
 			return err

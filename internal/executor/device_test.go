@@ -117,7 +117,8 @@ func sameShapes(r *rand.Rand, in []*tensor.Tensor, p *program.Program) []*tensor
 
 // lifeOf makes an executable, binds a call, runs it and closes all; each part only where those before it went well. The
 // error is the first.
-func lifeOf(p *program.Program, code *target.Code, gpu *devicetest.Device, in []*tensor.Tensor, again func(c *Call) error) error {
+func lifeOf(p *program.Program, code *target.Code, gpu *devicetest.Device, in []*tensor.Tensor,
+	again func(c *Call) error) error {
 	x, err := New(p, code, Options{Host: cpu.Host{}, Threads: 1, Device: gpu})
 	if err != nil {
 		return err
@@ -385,10 +386,11 @@ func TestDeviceWaits(t *testing.T) {
 	const fails = `carve %b launch @gather(%w, %at, write %b) dims (k, n) on @s `
 	const after = `carve %u launch @hook(write %u) dims (k) release %u `
 	for text, runs := range map[string]int{
-		head + "body { " + fails + "record @e on @s wait @e " + after + " release %b } }":       0,
-		head + "body { " + fails + after + "record @e on @s wait @e release %b } }":             1,
-		head + "body { record @e on @s " + fails + "wait @e " + after + " release %b } }":       1, // it was recorded before
-		head + "body { " + fails + "record @e on @s wait @e on @s " + after + " release %b } }": 1, // the device waits, not the host
+		head + "body { " + fails + "record @e on @s wait @e " + after + " release %b } }": 0,
+		head + "body { " + fails + after + "record @e on @s wait @e release %b } }":       1,
+		head + "body { record @e on @s " + fails + "wait @e " + after + " release %b } }": 1, // it was recorded before
+		// the device waits, not the host
+		head + "body { " + fails + "record @e on @s wait @e on @s " + after + " release %b } }": 1,
 	} {
 		p := parsed(t, text)
 		gpu := devicetest.New(devicetest.Options{Late: true})
@@ -451,7 +453,9 @@ func TestNoDevice(t *testing.T) {
 		diag.ErrUnsupported) {
 		t.Error(err)
 	}
-	for _, body := range []string{`wait @e`, `carve %a copy %a = %x release %a`, `carve %a carve %b launch @hdouble(%a, write %b) dims (n)`, `carve %u copy %u = %x on @s carve %v launch @double(%u, write %v) dims (n) on @s`} {
+	for _, body := range []string{`wait @e`, `carve %a copy %a = %x release %a`,
+		`carve %a carve %b launch @hdouble(%a, write %b) dims (n)`,
+		`carve %u copy %u = %x on @s carve %v launch @double(%u, write %v) dims (n) on @s`} {
 		p, err := program.Parse(vectorHead+vectorPorts+body+` carve %y copy %y = %x } }`, program.ParseOptions{})
 		if err != nil {
 			t.Fatal(err)

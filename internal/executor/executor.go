@@ -1,5 +1,5 @@
-// Package executor follows a program on a device: it binds dimensions, places tensors, launches kernels, and accounts for
-// what the launches really touched. It knows nothing of how a program came to be.
+// Package executor follows a program on a device: it binds dimensions, places tensors, launches kernels, and accounts
+// for what the launches really touched. It knows nothing of how a program came to be.
 package executor
 
 import (
@@ -21,7 +21,7 @@ type Executable struct {
 	program *program.Program
 	code    *target.Code
 	layout  *layout
-	weights []target.Operand // by tensor; zero where the tensor is no weight
+	weights []target.Operand // by tensor; zero if the tensor is no weight
 	paged   []bool           // by tensor: a weight that is left in its file, or a part of one
 	blocks  []*mem.Block     // what the executable owns
 	host    device.Host
@@ -31,7 +31,7 @@ type Executable struct {
 	poison  bool
 	own     bool
 	folder  string
-	remote  *remote // nil where the program runs on the host alone
+	remote  *remote // nil if the program runs on the host alone
 	absent  error   // see Options.Absent
 
 	labels []pprof.Labels // of goroutines in CPU profiles, by kernel; the last ones are of what no kernel does
@@ -44,19 +44,19 @@ type Options struct {
 	// Host runs what no device does.
 	Host    device.Host
 	Threads int // workers that one run may use; at least 1
-	// Reserve, where not nil, is asked before a run takes memory whose size data have decided, and told what it gives back, as a negative number. It refuses by an
-	// error of kind ErrBudget.
+	// Reserve, where not nil, is asked before a run takes memory whose size data have decided, and told what it gives
+	// back, as a negative number. It refuses by an error of kind ErrBudget.
 	Reserve func(bytes int64) error
 	// Name is the model's, for CPU profiles.
 	Name string
-	// Guard puts every operand and every kernel's scratch into memory of its own that ends at a page which faults: for finding what kernels touch beyond them. What
-	// a call then takes is not what was planned.
+	// Guard puts every operand and every kernel's scratch into memory of its own that ends at a page which faults: for
+	// finding what kernels touch beyond them. What a call then takes is not what was planned.
 	Guard bool
 	// Own copies all weights, but for those that are paged, into memory of the executable's own.
 	Own bool
 	// Folder is where calls spill to; "" is the folder for temporary files.
 	Folder string
-	// Device runs the program's streams; nil where it has none. The executable borrows it.
+	// Device runs the program's streams; nil if it has none. The executable borrows it.
 	Device device.Device
 	// Absent is why no call can be bound: the device is not here. Nil: it is, or there is none.
 	Absent error
@@ -64,8 +64,9 @@ type Options struct {
 	Poison bool
 }
 
-// New places the weights and prepares a program to run. Weights whose bytes are aligned for their element type stay where they lie (they
-// must outlive the executable); the others are copied into memory of the executable's own, or of its device, a piece at a time.
+// New places the weights and prepares a program to run. Weights whose bytes are aligned for their element type stay
+// where they lie (they must outlive the executable); the others are copied into memory of the executable's own, or of
+// its device, a piece at a time.
 func New(p *program.Program, code *target.Code, o Options) (*Executable, error) {
 	if o.Host == nil {
 		return nil, diag.Internalf("an executable without a host")
@@ -86,7 +87,8 @@ func newExecutable(p *program.Program, code *target.Code, o Options) (*Executabl
 	if err != nil {
 		return nil, err
 	}
-	x := &Executable{program: p, code: code, layout: l, host: o.Host, threads: max(1, o.Threads), reserve: o.Reserve, guard: o.Guard, poison: o.Poison, own: o.Own, folder: o.Folder, absent: o.Absent,
+	x := &Executable{program: p, code: code, layout: l, host: o.Host, threads: max(1, o.Threads), reserve: o.Reserve,
+		guard: o.Guard, poison: o.Poison, own: o.Own, folder: o.Folder, absent: o.Absent,
 		weights: make([]target.Operand, len(p.Tensors)), paged: make([]bool, len(p.Tensors))}
 	for _, w := range p.Weights {
 		x.paged[w.Tensor] = w.Paged
@@ -189,8 +191,8 @@ func (x *Executable) Close() error {
 	return first
 }
 
-// Call is a run's memory for one binding of the inputs' dimensions: arena, outputs and scratch. One goroutine uses it at a time.
-// Running it again allocates nothing.
+// Call is a run's memory for one binding of the inputs' dimensions: arena, outputs and scratch. One goroutine uses it
+// at a time. Running it again allocates nothing.
 type Call struct {
 	x        *Executable
 	values   []int64 // of the dimensions, then the plan's lets
@@ -206,10 +208,10 @@ type Call struct {
 	picks    map[*program.Copy]*picker
 	shapes   [][]int64
 	endings  []ending           // what the next run consumes
-	outside  []target.Operand   // by storage: the caller's memory that stands for it; nil where nothing does
+	outside  []target.Operand   // by storage: the caller's memory that stands for it; nil if nothing does
 	unplaced bool               // storages of outputs are missing, or have moved
 	handedOn bool               // a run's results were, and may be again
-	kept     []int64            // by storage of outputs: bytes that pools keep for it; nil where nothing was handed on
+	kept     []int64            // by storage of outputs: bytes that pools keep for it; nil if nothing was handed on
 	reached  int                // the last of the program's own steps that was begun; −1 before the first
 	guards   map[int]*mem.Block // by tensor; nil without Options.Guard
 	poison   poison
@@ -225,7 +227,7 @@ type Call struct {
 	reserved int64        // bytes of late storage, and of the scratch that late sizes asked for
 	grown    int64        // of them, that scratch
 	heap     []*mem.Block // what a host function takes of Go's heap now
-	remote   *remoteCall  // nil where the program runs on the host alone
+	remote   *remoteCall  // nil if the program runs on the host alone
 	remoteRun
 }
 
@@ -245,8 +247,10 @@ func (x *Executable) Check(dims []int64) (err error) {
 
 // newCall is a call without values and memory.
 func (x *Executable) newCall() *Call {
-	c := &Call{x: x, team: x.host.NewTeam(), poison: x.newPoison(), args: map[*program.Launch]*bound{}, host: map[*program.Host]*hostCall{}, picks: map[*program.Copy]*picker{},
-		operands: make([]target.Operand, len(x.program.Tensors)), shapes: make([][]int64, len(x.program.Tensors)), events: make([]int64, len(x.program.Events))}
+	c := &Call{x: x, team: x.host.NewTeam(), poison: x.newPoison(), args: map[*program.Launch]*bound{},
+		host: map[*program.Host]*hostCall{}, picks: map[*program.Copy]*picker{},
+		operands: make([]target.Operand, len(x.program.Tensors)), shapes: make([][]int64, len(x.program.Tensors)),
+		events: make([]int64, len(x.program.Events))}
 	for i := range c.operands {
 		if x.argument(i) {
 			c.lent = append(c.lent, &c.operands[i])
@@ -258,8 +262,8 @@ func (x *Executable) newCall() *Call {
 	return c
 }
 
-// Bind evaluates everything that the inputs' dimensions decide, and takes the memory. dims has a value for each of the program's
-// dimensions; those that data decide are ignored.
+// Bind evaluates everything that the inputs' dimensions decide, and takes the memory. dims has a value for each of the
+// program's dimensions; those that data decide are ignored.
 func (x *Executable) Bind(dims []int64) (c *Call, err error) {
 	defer func() { err = x.typed(err, dims) }()
 	c = x.newCall()
@@ -393,7 +397,8 @@ func (c *Call) place(i int) error {
 		block := c.storages[t.Of]
 		if outside {
 			if offset < 0 || bytes > c.outside[t.Of].Bytes-offset {
-				panic(diag.Internalf("%s at %d with %d bytes leaves the %d given for it", t.Name, offset, bytes, c.outside[t.Of].Bytes))
+				panic(diag.Internalf("%s at %d with %d bytes leaves the %d given for it", t.Name, offset, bytes,
+					c.outside[t.Of].Bytes))
 			}
 			o.Base = unsafe.Add(c.outside[t.Of].Base, offset)
 			return nil
@@ -407,7 +412,8 @@ func (c *Call) place(i int) error {
 			return nil
 		}
 		if offset < 0 || bytes > block.Size()-offset {
-			panic(diag.Internalf("%s at %d with %d bytes leaves storage %s of %d", t.Name, offset, bytes, c.x.program.Storages[t.Of].Name, block.Size()))
+			panic(diag.Internalf("%s at %d with %d bytes leaves storage %s of %d", t.Name, offset, bytes,
+				c.x.program.Storages[t.Of].Name, block.Size()))
 		}
 		o.Base = unsafe.Add(block.Pointer(), offset)
 	case program.Part:
@@ -421,7 +427,8 @@ func (c *Call) place(i int) error {
 			return nil
 		}
 		if offset < 0 || bytes > of.Bytes-offset {
-			panic(diag.Internalf("%s at %d with %d bytes leaves %s of %d", t.Name, offset, bytes, c.x.program.Tensors[t.Of].Name, of.Bytes))
+			panic(diag.Internalf("%s at %d with %d bytes leaves %s of %d", t.Name, offset, bytes, c.x.program.Tensors[t.Of].Name,
+				of.Bytes))
 		}
 		o.Base = unsafe.Add(of.Base, offset)
 	}
@@ -468,7 +475,8 @@ func (c *Call) prepare(steps []program.Step) error {
 	return nil
 }
 
-// Input lends the call an argument: its address, and where the input is a tensor of another size than expected, an error.
+// Input lends the call an argument: its address, and where the input is a tensor of another size than expected, an
+// error.
 func (c *Call) Input(i int, base unsafe.Pointer, bytes int64) error {
 	port := c.x.program.Inputs[i]
 	o := &c.operands[port.Tensor]
@@ -485,7 +493,8 @@ func (c *Call) Input(i int, base unsafe.Pointer, bytes int64) error {
 	return nil
 }
 
-// Unlend forgets where the arguments lie, which would keep the collector from memory of Go's that was lent. The next run wants each of them by Input.
+// Unlend forgets where the arguments lie, which would keep the collector from memory of Go's that was lent. The next
+// run wants each of them by Input.
 func (c *Call) Unlend() {
 	for _, o := range c.lent {
 		o.Base = nil

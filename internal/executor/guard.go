@@ -35,7 +35,8 @@ func (x *Executable) guardWeights() error {
 	return nil
 }
 
-// guardOperand gives a tensor, whose size is known, its memory. What it has is kept where that is enough, and else moved: a dimension that a loop counts may grow.
+// guardOperand gives a tensor, whose size is known, its memory. What it has is kept where that is enough, and else
+// moved: a dimension that a loop counts may grow.
 func (c *Call) guardOperand(i int, kind mem.Kind) error {
 	o, old := &c.operands[i], c.guards[i]
 	if old == nil || old.Size() < o.Bytes {

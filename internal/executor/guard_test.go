@@ -10,7 +10,8 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// nosy is a kernel that adds the weight's first element to each of its operand's, and then tries to read the byte behind every operand and behind its scratch.
+// nosy is a kernel that adds the weight's first element to each of its operand's, and then tries to read the byte
+// behind every operand and behind its scratch.
 type nosy struct {
 	nothing
 	faults *int
@@ -30,7 +31,7 @@ func (k *nosy) Run(a *target.Args, _, _ int64, scratch []byte) error {
 	return nil
 }
 
-// reads is 1 where reading a byte faults.
+// reads is 1 if reading a byte faults.
 func reads(at unsafe.Pointer) (fault int) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -44,7 +45,8 @@ func reads(at unsafe.Pointer) (fault int) {
 
 var seen byte
 
-// TestGuard: with Guard the byte behind each operand and the scratch faults, what is computed is the same, and all memory is given back.
+// TestGuard: with Guard the byte behind each operand and the scratch faults, what is computed is the same, and all
+// memory is given back.
 func TestGuard(t *testing.T) {
 	if !mem.OutsideHeap() {
 		t.Skip("there are no pages here")
@@ -52,7 +54,9 @@ func TestGuard(t *testing.T) {
 	before := mem.Usage()
 	faults := 0
 	t.Run("run", func(t *testing.T) {
-		c := chain(t, 3, Options{Threads: 1, Guard: true}, func(name string) target.Kernel { return &nosy{nothing{name, 1}, &faults} })
+		c := chain(t, 3, Options{Threads: 1, Guard: true}, func(name string) target.Kernel {
+			return &nosy{nothing{name, 1}, &faults}
+		})
 		for range 2 {
 			if err := c.Run(t.Context()); err != nil {
 				t.Fatal(err)

@@ -9,10 +9,13 @@ import (
 	"github.com/weirml/weir/internal/program"
 )
 
-// What data decide the size of, and nothing bounds, gets its memory when the size is known: checked first, kept for the call's next run, given back with the call.
+// What data decide the size of, and nothing bounds, gets its memory when the size is known: checked first, kept for the
+// call's next run, given back with the call.
 
-// takeStorage takes the memory of a storage by a function of mem's. More than the machine has is refused before it is asked for: the system would promise it.
-func (x *Executable) takeStorage(s *program.Storage, size int64, take func(mem.Kind, string, int64) (*mem.Block, error)) (*mem.Block, error) {
+// takeStorage takes the memory of a storage by a function of mem's. More than the machine has is refused before it is
+// asked for: the system would promise it.
+func (x *Executable) takeStorage(s *program.Storage, size int64,
+	take func(mem.Kind, string, int64) (*mem.Block, error)) (*mem.Block, error) {
 	kind := mem.Arena
 	if s.Kind == program.Results {
 		kind = mem.Outputs
@@ -116,7 +119,7 @@ func (c *Call) tooLarge(storage int, err error) error {
 	return e
 }
 
-// lateAlone is the late storage in which a tensor is alone; −1 where it is not in one.
+// lateAlone is the late storage in which a tensor is alone; −1 if it is not in one.
 func (c *Call) lateAlone(t int) int {
 	p := c.x.program
 	if x := &p.Tensors[p.Root(t)]; x.Place == program.Carved && c.x.layout.alone[x.Of] >= 0 {

@@ -8,7 +8,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// layout is a program's symbolic integers, compiled for repeated evaluation over one vector: the dimensions, then the lets.
+// layout is a program's symbolic integers, compiled for repeated evaluation over one vector: the dimensions, then the
+// lets.
 type layout struct {
 	program  *program.Program
 	names    []sym.Name
@@ -33,7 +34,7 @@ type layout struct {
 	inResults []bool // by tensor: it lies in one of those
 	moving    []int  // the tensors that do, and whose place no data decide
 	own       []int  // by output: the storage that is its own
-	home      []int  // by tensor: which of results it lies in; −1 where it is in none
+	home      []int  // by tensor: which of results it lies in; −1 if it is in none
 	begins    []int  // by storage: the first of the program's own steps that uses it, if it is one of results
 }
 
@@ -64,7 +65,9 @@ type place struct {
 }
 
 func newLayout(p *program.Program) (*layout, error) {
-	l := &layout{program: p, launches: map[*program.Launch][]int{}, unknown: map[*program.Launch]bool{}, asks: map[*program.Launch]bool{}, binds: map[*program.Bind]*sym.Code{}, alone: p.Alone(), last: lastReads(p), updated: firstWrites(p)}
+	l := &layout{program: p, launches: map[*program.Launch][]int{}, unknown: map[*program.Launch]bool{},
+		asks: map[*program.Launch]bool{}, binds: map[*program.Bind]*sym.Code{}, alone: p.Alone(), last: lastReads(p),
+		updated: firstWrites(p)}
 	for _, d := range p.Dims {
 		l.names = append(l.names, d.Name)
 	}
@@ -185,8 +188,8 @@ func (l *layout) steps(c *compilation, steps []program.Step) {
 	})
 }
 
-// evaluate completes the vector of values at entry: the inputs' dimensions as given, the data's at their limits, then the lets of the plan that
-// applies. Conditions that do not hold are the user's fault.
+// evaluate completes the vector of values at entry: the inputs' dimensions as given, the data's at their limits, then
+// the lets of the plan that applies. Conditions that do not hold are the user's fault.
 func (l *layout) evaluate(values, dims []int64) error {
 	copy(values, dims)
 	for i, d := range l.program.Dims {

@@ -22,14 +22,17 @@ func TestMove(t *testing.T) {
 		gap      int64   // elements left out after each of the outermost axis
 	}
 	for _, g := range []geometry{
-		{shape: []int64{0}}, {shape: []int64{1}}, {shape: []int64{tileBytes / 4}}, {shape: []int64{tileBytes/4 + 1}}, {shape: []int64{700, 901}},
-		{shape: []int64{0, 3}, to: []int64{0, 1}, from: []int64{1, 0}}, {shape: []int64{5, 0}, to: []int64{0, 1}, from: []int64{1, 0}},
+		{shape: []int64{0}}, {shape: []int64{1}}, {shape: []int64{tileBytes / 4}}, {shape: []int64{tileBytes/4 + 1}},
+		{shape: []int64{700, 901}},
+		{shape: []int64{0, 3}, to: []int64{0, 1}, from: []int64{1, 0}},
+		{shape: []int64{5, 0}, to: []int64{0, 1}, from: []int64{1, 0}},
 		{shape: []int64{}, to: []int64{}, from: []int64{}},
 		{shape: []int64{7, 1, 9}, to: []int64{0, 1, 2}, from: []int64{2, 1, 0}, gap: 3},
 		{shape: []int64{3, 300, 257}, to: []int64{0, 1, 2}, from: []int64{1, 0, 2}},
 		{shape: []int64{3, 300, 257}, to: []int64{2, 0, 1}, from: []int64{0, 1, 2}, gap: 1},
 		{shape: []int64{5, 40001}, to: []int64{0, 1}, from: []int64{0, 1}, gap: 11},
-		{shape: []int64{2, 3, 2, 3, 2, 3, 2, 3, 4, 5, 1}, to: []int64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, from: []int64{1, 0, 2, 3, 4, 5, 6, 8, 7, 9, 10}},
+		{shape: []int64{2, 3, 2, 3, 2, 3, 2, 3, 4, 5, 1}, to: []int64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10},
+			from: []int64{1, 0, 2, 3, 4, 5, 6, 8, 7, 9, 10}},
 	} {
 		for _, threads := range []int{1, 4} {
 			t.Run(fmt.Sprintf("%v to %v from %v gap %d, %d threads", g.shape, g.to, g.from, g.gap, threads), func(t *testing.T) {
@@ -105,7 +108,8 @@ func TestMoveEnds(t *testing.T) {
 	c.ctx = ctx
 	data := make([]byte, 8)
 	o := target.Operand{Base: unsafe.Pointer(&data[0]), Bytes: 8}
-	if err := copyTensor(c, &program.Copy{}, o, target.Operand{Base: unsafe.Pointer(&make([]byte, 8)[0]), Bytes: 8}); err == nil {
+	if err := copyTensor(c, &program.Copy{}, o, target.Operand{Base: unsafe.Pointer(&make([]byte, 8)[0]),
+		Bytes: 8}); err == nil {
 		t.Error("it copied")
 	}
 }

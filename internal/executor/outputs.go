@@ -9,14 +9,17 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// Every output has storage of its own, which is taken when a run first needs it: an output may lie elsewhere, and what its storage holds may be handed on.
+// Every output has storage of its own, which is taken when a run first needs it: an output may lie elsewhere, and what
+// its storage holds may be handed on.
 
-// PutOutput makes output i lie in memory of the caller's own, aligned to 64 bytes, for the runs that follow; with nil it lies in the call's again.
+// PutOutput makes output i lie in memory of the caller's own, aligned to 64 bytes, for the runs that follow; with nil
+// it lies in the call's again.
 func (c *Call) PutOutput(i int, base unsafe.Pointer, bytes int64) error {
 	p := c.x.program
 	s := c.x.layout.own[i]
 	if s < 0 {
-		return diag.Unsupportedf("a place of the caller's: data decide its size, or it is a part of another").AtTensor(p.Outputs[i].Name)
+		return diag.Unsupportedf("a place of the caller's: data decide its size, or it is a part of another").
+			AtTensor(p.Outputs[i].Name)
 	}
 	if c.outside == nil {
 		c.outside = make([]target.Operand, len(p.Storages))
@@ -49,7 +52,8 @@ func (c *Call) Inside() {
 	}
 }
 
-// TakeOutput hands on the storage of output i with what the last run left there; nil where that lies elsewhere. The next run takes another.
+// TakeOutput hands on the storage of output i with what the last run left there; nil if that lies elsewhere. The next
+// run takes another.
 func (c *Call) TakeOutput(i int) *mem.Block {
 	s := c.x.layout.own[i]
 	if s < 0 {
@@ -67,8 +71,8 @@ func (c *Call) TakeOutput(i int) *mem.Block {
 	return b
 }
 
-// again has the memory of an output that is handed on kept when it is given back: the next run takes as much. A call has
-// kept no more than its outputs' bytes.
+// again has the memory of an output that is handed on kept when it is given back: the next run takes as much. A call
+// has kept no more than its outputs' bytes.
 func (c *Call) again(s int, bytes int64) {
 	if mem.Pooled(bytes) {
 		return // pools keep that anyway
@@ -125,7 +129,8 @@ func (c *Call) ready(steps int) error {
 	return nil
 }
 
-// readyAt takes the storages of outputs that the steps up to one use and that ready left out, and places what lies there.
+// readyAt takes the storages of outputs that the steps up to one use and that ready left out, and places what lies
+// there.
 func (c *Call) readyAt(steps int) error {
 	if !c.unplaced {
 		return nil
@@ -177,7 +182,8 @@ func (c *Call) takeResult(s int) error {
 // elsewhere reports whether what belongs to a storage lies in memory of the caller's.
 func (c *Call) elsewhere(s int) bool { return c.outside != nil && c.outside[s].Base != nil }
 
-// outputs notes the storages of outputs that are there when the run begins, what lies in them, and by output the one that is its own alone; −1 where there is none.
+// outputs notes the storages of outputs that are there when the run begins, what lies in them, and by output the one
+// that is its own alone; −1 if there is none.
 func (l *layout) outputs() {
 	p := l.program
 	l.inResults = make([]bool, len(p.Tensors))
@@ -202,7 +208,8 @@ func (l *layout) outputs() {
 	l.beginnings()
 	for _, port := range p.Outputs {
 		own := -1
-		if t := &p.Tensors[port.Tensor]; t.Place == program.Carved && l.inResults[port.Tensor] && !l.tensors[port.Tensor].dynamic && of[t.Of] == 1 {
+		if t := &p.Tensors[port.Tensor]; t.Place == program.Carved && l.inResults[port.Tensor] &&
+			!l.tensors[port.Tensor].dynamic && of[t.Of] == 1 {
 			own = t.Of
 		}
 		l.own = append(l.own, own)

@@ -11,9 +11,10 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// picker is a copy of rows, or of a part of a weight in its file, made ready once: how far apart the elements of From lie.
+// picker is a copy of rows, or of a part of a weight in its file, made ready once: how far apart the elements of From
+// lie.
 type picker struct {
-	steps []*sym.Code // nil where From is row-major
+	steps []*sym.Code // nil if From is row-major
 	at    []int64     // their values
 	row   []int64     // the place in a row
 }
@@ -133,7 +134,8 @@ func numbered(p *program.Pick, index int64) int64 {
 }
 
 // copyRow copies one row, whose first element is begin elements behind base, and gives about how many bytes it touched.
-func (p *picker) copyRow(to []byte, base unsafe.Pointer, begin int64, leading int, shape []int64, width int64) (reach int64) {
+func (p *picker) copyRow(to []byte, base unsafe.Pointer, begin int64, leading int, shape []int64,
+	width int64) (reach int64) {
 	last := len(shape) // behind it, elements lie one behind the other
 	run := int64(1)
 	for last > leading && (p.at[last-1] == run || shape[last-1] == 1) {

@@ -9,7 +9,8 @@ import (
 
 const poisonPattern = 0xDB
 
-// poison knows, by tensor, whose range another was carved over while it lived: that one has it from then on. Nil does nothing.
+// poison knows, by tensor, whose range another was carved over while it lived: that one has it from then on. Nil does
+// nothing.
 type poison map[int]bool
 
 func (x *Executable) newPoison() poison {

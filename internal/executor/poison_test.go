@@ -20,7 +20,8 @@ func (k *adds) Run(a *target.Args, _, _ int64, _ []byte) error {
 	return nil
 }
 
-// TestReleasedIsPoisoned: with Poison what is read after its release is seen to be wrong, unless it is another's by then.
+// TestReleasedIsPoisoned: with Poison what is read after its release is seen to be wrong, unless it is another's by
+// then.
 func TestReleasedIsPoisoned(t *testing.T) {
 	for _, c := range []struct {
 		what           string
@@ -32,7 +33,9 @@ func TestReleasedIsPoisoned(t *testing.T) {
 		{"released before it is read", true, false, true, false},
 		{"released before it is read, but its bytes are another's", true, true, true, true},
 	} {
-		call := chain(t, 2, Options{Threads: 1, Poison: c.poison}, func(name string) target.Kernel { return &adds{nothing{name, 1}} })
+		call := chain(t, 2, Options{Threads: 1, Poison: c.poison}, func(name string) target.Kernel {
+			return &adds{nothing{name, 1}}
+		})
 		p := call.x.program
 		first := p.Steps[1].(*program.Launch).Args[2]
 		release := &program.Release{Tensors: []int{first}}

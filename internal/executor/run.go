@@ -16,8 +16,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Run follows the program once on the inputs that were lent. A context that ends stops it between steps, and between the tiles of a kernel.
-// A panic, of a kernel or of a host operator, and a fault of memory are its error, so that states that were begun are known.
+// Run follows the program once on the inputs that were lent. A context that ends stops it between steps, and between
+// the tiles of a kernel. A panic, of a kernel or of a host operator, and a fault of memory are its error, so that
+// states that were begun are known.
 func (c *Call) Run(ctx context.Context) (err error) {
 	defer diag.Recover(&err, "running")
 	defer diag.Faults(diag.Faults(true))
@@ -122,7 +123,8 @@ func (c *Call) step(step program.Step) error {
 	return nil // Carve and Release only say who owns which range
 }
 
-// label gives the run's goroutine the model's name in CPU profiles, and the kernel's that is launched, unless its caller gave it labels. Workers take over the labels.
+// label gives the run's goroutine the model's name in CPU profiles, and the kernel's that is launched, unless its
+// caller gave it labels. Workers take over the labels.
 func (c *Call) label(step program.Step) {
 	if c.labelled {
 		return
@@ -137,7 +139,8 @@ func (c *Call) label(step program.Step) {
 // operand is a tensor's place now.
 func (c *Call) operand(i int) (target.Operand, error) {
 	if c.x.isRemote(i) {
-		return target.Operand{}, diag.Internalf("the host reaches for %s, which lies in a device's memory", c.x.program.Tensors[i].Name)
+		return target.Operand{}, diag.Internalf("the host reaches for %s, which lies in a device's memory",
+			c.x.program.Tensors[i].Name)
 	}
 	if c.x.layout.tensors[i].dynamic {
 		for at := i; c.x.program.Tensors[at].Place == program.Part; {
@@ -236,13 +239,15 @@ func (c *Call) launch(s *program.Launch) error {
 func (c *Call) suffices(s *program.Launch, b *bound) error {
 	for i, need := range b.needs {
 		if have := b.Args.Operands[i].Bytes; have < need {
-			return diag.Internalf("operand %s of @%s has %d bytes, and the kernel reaches for %d", c.x.program.Tensors[s.Args[i]].Name, b.Kernel.Name(), have, need)
+			return diag.Internalf("operand %s of @%s has %d bytes, and the kernel reaches for %d",
+				c.x.program.Tensors[s.Args[i]].Name, b.Kernel.Name(), have, need)
 		}
 	}
 	return nil
 }
 
-// idle reports whether all that a launch writes is empty. Its loops may be long all the same: around one of no iterations.
+// idle reports whether all that a launch writes is empty. Its loops may be long all the same: around one of no
+// iterations.
 func idle(s *program.Launch, b *bound) bool {
 	for i, writes := range s.Writes {
 		if writes && b.Args.Operands[i].Bytes > 0 {
@@ -271,7 +276,8 @@ func (c *Call) bind(s *program.Bind) error {
 		c.watch.touch(c, s.From)
 		t := &c.x.program.Tensors[s.From]
 		if s.At >= o.Bytes*8/int64(t.DType.Bits()) {
-			return diag.Inputf("it is element %d of %s, which has fewer", s.At, t.Name).AtDim(c.x.program.Labels()[d.Name]).AtNode(s.Source, "")
+			return diag.Inputf("it is element %d of %s, which has fewer", s.At, t.Name).AtDim(c.x.program.Labels()[d.Name]).
+				AtNode(s.Source, "")
 		}
 		v = dtype.LoadInt(t.DType, bytesOf(o), s.At)
 	} else {
@@ -344,7 +350,8 @@ func (c *Call) loop(s *program.Loop) error {
 			c.watch.touch(c, s.Index)
 		}
 		if i >= planned {
-			return diag.Inputf("the loop runs more often than the %d times it was planned for", planned).AtDim(c.x.program.Labels()[c.x.program.Dims[s.Count].Name]).AtNode(s.Source, "loop")
+			return diag.Inputf("the loop runs more often than the %d times it was planned for", planned).
+				AtDim(c.x.program.Labels()[c.x.program.Dims[s.Count].Name]).AtNode(s.Source, "loop")
 		}
 		if s.Count >= 0 {
 			c.values[s.Count] = i + 1 // the iteration's own slices have a place
@@ -425,7 +432,8 @@ func newHostCall(c *Call, s *program.Host) (*hostCall, error) {
 	return h, nil
 }
 
-// run calls the function. A result is written where it is planned, at its limit; the dimensions of its shape are bound as it is asked for.
+// run calls the function. A result is written where it is planned, at its limit; the dimensions of its shape are bound
+// as it is asked for.
 func (h *hostCall) run(c *Call) error {
 	if err := c.ctx.Err(); err != nil {
 		return err

@@ -8,7 +8,8 @@ import (
 	"github.com/weirml/weir/internal/program"
 )
 
-// takeScratch maps the workers' scratch, and takes the device's: as much as the greediest kernel wants at the data's limits.
+// takeScratch maps the workers' scratch, and takes the device's: as much as the greediest kernel wants at the data's
+// limits.
 func (c *Call) takeScratch() error {
 	most, err := c.x.ScratchBytes(c.values)
 	if err != nil {
@@ -20,7 +21,8 @@ func (c *Call) takeScratch() error {
 	return c.takeDeviceScratch()
 }
 
-// ScratchBytes is one worker's scratch for the given values of the dimensions, but for launches whose dimensions have no limit.
+// ScratchBytes is one worker's scratch for the given values of the dimensions, but for launches whose dimensions have
+// no limit.
 func (x *Executable) ScratchBytes(values []int64) (int64, error) {
 	return x.scratchOf(values, false, nil)
 }
@@ -30,7 +32,8 @@ func (x *Executable) ScratchOf(values []int64, some func(s *program.Launch) bool
 	return x.scratchOf(values, false, some)
 }
 
-// scratchOf is the most that some of the launches need, of those on a device or those on the host. Nil stands for all whose dimensions have limits.
+// scratchOf is the most that some of the launches need, of those on a device or those on the host. Nil stands for all
+// whose dimensions have limits.
 func (x *Executable) scratchOf(values []int64, device bool, some func(s *program.Launch) bool) (int64, error) {
 	most := int64(0)
 	for s, dims := range x.layout.launches {

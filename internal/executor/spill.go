@@ -6,9 +6,10 @@ import (
 	"github.com/weirml/weir/internal/program"
 )
 
-// What a budget left no memory for lies in a file: results that are needed again later in a file of the call's own, weights in the model's.
+// What a budget left no memory for lies in a file: results that are needed again later in a file of the call's own,
+// weights in the model's.
 
-// file is the file that a tensor lies in; nil where it lies in memory.
+// file is the file that a tensor lies in; nil if it lies in memory.
 func (c *Call) file(t int) *mem.SpillFile {
 	if x := &c.x.program.Tensors[t]; x.Place == program.Carved {
 		return c.files[x.Of]
@@ -42,7 +43,8 @@ func (c *Call) page(s *program.Copy) error {
 		return p.part(c, s, data)
 	}
 	if o.Bytes != there.Bytes {
-		panic(diag.Internalf("a copy of %d bytes of %s and %d of %s", o.Bytes, c.x.program.Tensors[here].Name, there.Bytes, c.x.program.Tensors[away].Name))
+		panic(diag.Internalf("a copy of %d bytes of %s and %d of %s", o.Bytes, c.x.program.Tensors[here].Name, there.Bytes,
+			c.x.program.Tensors[away].Name))
 	}
 	f := c.file(away)
 	if f == nil {

@@ -10,8 +10,9 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// Watch records what launches, copies and host operators really receive. It never reads the plan: the memory of a call is measured by
-// the addresses and sizes of operands, and by what was found written in storage that a pattern had filled.
+// Watch records what launches, copies and host operators really receive. It never reads the plan: the memory of a call
+// is measured by the addresses and sizes of operands, and by what was found written in storage that a pattern had
+// filled.
 type Watch struct {
 	call    *Call             // that is watched
 	ranges  map[uintptr]int64 // operands seen, by address: the most bytes given there
@@ -41,7 +42,9 @@ const accesses = 1 << 20
 
 // Watch begins recording this call's runs, over storage filled with a pattern.
 func (c *Call) Watch(pattern byte) *Watch {
-	c.watch = &Watch{call: c, ranges: map[uintptr]int64{}, workers: len(c.workers), pattern: pattern, past: map[int]int64{}, known: map[Access]bool{}, bodies: map[program.Step]uint8{}, decided: make([]int64, len(c.x.program.Dims)), has: make([]bool, len(c.x.program.Dims))}
+	c.watch = &Watch{call: c, ranges: map[uintptr]int64{}, workers: len(c.workers), pattern: pattern,
+		past: map[int]int64{}, known: map[Access]bool{}, bodies: map[program.Step]uint8{},
+		decided: make([]int64, len(c.x.program.Dims)), has: make([]bool, len(c.x.program.Dims))}
 	for _, b := range c.storages {
 		if b != nil {
 			mem.Fill(b, pattern)
@@ -57,7 +60,8 @@ func (w *Watch) begin(s program.Step) {
 	}
 }
 
-// entered notes that a body was run, of a loop or of a branch the first, 1; of a branch the second, 2; or that a loop's condition was asked, 2.
+// entered notes that a body was run, of a loop or of a branch the first, 1; of a branch the second, 2; or that a loop's
+// condition was asked, 2.
 func (w *Watch) entered(s program.Step, body uint8) {
 	if w != nil {
 		w.bodies[s] |= body
@@ -134,7 +138,8 @@ func (w *Watch) launch(c *Call, s *program.Launch, b *bound) error {
 	for i := range c.scratch {
 		high := mem.Written(c.pages(i), w.pattern)
 		if w.written = max(w.written, high); high > need && w.beyond == nil {
-			w.beyond = diag.Internalf("kernel %s wrote byte %d of scratch, of which it asked for %d", b.Kernel.Name(), high-1, need)
+			w.beyond = diag.Internalf("kernel %s wrote byte %d of scratch, of which it asked for %d", b.Kernel.Name(), high-1,
+				need)
 		}
 	}
 	return err
@@ -152,18 +157,22 @@ func (c *Call) pages(worker int) []byte {
 // Measured is what a watched run used, in bytes.
 type Measured struct {
 	Arena, Outputs, Scratch, Weights int64
-	ArenaWritten, OutputsWritten     int64                  // the end of the highest byte found changed
-	ScratchWritten                   int64                  // of one worker
-	Beyond                           error                  // a kernel that wrote beyond the scratch that it asked for; nil if none did
-	Decided                          []int64                // by dimension: the largest value that data decided
-	Bodies                           map[program.Step]uint8 // of branches and loops: what entered says of them, added up
-	Device                           Held                   // of a device's memory, as its driver was asked for it
-	Accesses                         []Access               // the ranges of storage that steps received, in the order in which they first did
+	ArenaWritten, OutputsWritten     int64 // the end of the highest byte found changed
+	ScratchWritten                   int64 // of one worker
+	// a kernel that wrote beyond the scratch that it asked for; nil if none did
+	Beyond  error
+	Decided []int64                // by dimension: the largest value that data decided
+	Bodies  map[program.Step]uint8 // of branches and loops: what entered says of them, added up
+	Device  Held                   // of a device's memory, as its driver was asked for it
+	// the ranges of storage that steps received, in the order in which they first did
+	Accesses []Access
 }
 
 // Measured adds up what was seen, with the pattern that storage was filled with.
 func (c *Call) Measured(pattern byte) Measured {
-	m := Measured{ScratchWritten: c.watch.written, Beyond: c.watch.beyond, Scratch: c.watch.scratch * int64(c.watch.workers), Decided: c.watch.decided, Bodies: c.watch.bodies, Accesses: c.watch.list}
+	m := Measured{ScratchWritten: c.watch.written, Beyond: c.watch.beyond,
+		Scratch: c.watch.scratch * int64(c.watch.workers), Decided: c.watch.decided, Bodies: c.watch.bodies,
+		Accesses: c.watch.list}
 	for i, b := range c.storages {
 		if b == nil {
 			continue
@@ -212,7 +221,8 @@ func (w *Watch) leave(storage int, b *mem.Block) {
 	}
 }
 
-// reached reports whether an operand lay in a weight. A weight is held whole, however little of it a run reads: a table of positions has more than a short sequence.
+// reached reports whether an operand lay in a weight. A weight is held whole, however little of it a run reads: a table
+// of positions has more than a short sequence.
 func (w *Watch) reached(base uintptr, bytes int64) bool {
 	for at, n := range w.ranges {
 		if n > 0 && at >= base && at < base+uintptr(bytes) {

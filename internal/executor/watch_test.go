@@ -24,7 +24,8 @@ func (k *greedy) Run(_ *target.Args, _, _ int64, scratch []byte) error {
 	return nil
 }
 
-// TestScratchIsWatched finds the highest byte of scratch that a kernel wrote, and names a kernel that wrote more than it asked for.
+// TestScratchIsWatched finds the highest byte of scratch that a kernel wrote, and names a kernel that wrote more than
+// it asked for.
 func TestScratchIsWatched(t *testing.T) {
 	for _, writes := range []int{0, 1, 40, 64, 65, 100, 4096} {
 		c := chain(t, 2, Options{Threads: 1}, func(name string) target.Kernel { return &greedy{nothing{name, 1}, writes} })
@@ -36,7 +37,8 @@ func TestScratchIsWatched(t *testing.T) {
 		if m.ScratchWritten != int64(writes) {
 			t.Errorf("%d bytes written, %d found", writes, m.ScratchWritten)
 		}
-		if over := writes > 64; over != (m.Beyond != nil) || over && (!errors.Is(m.Beyond, diag.ErrInternal) || !strings.Contains(m.Beyond.Error(), "asked for 64")) {
+		if over := writes > 64; over != (m.Beyond != nil) || over &&
+			(!errors.Is(m.Beyond, diag.ErrInternal) || !strings.Contains(m.Beyond.Error(), "asked for 64")) {
 			t.Errorf("%d bytes written of 64: %v", writes, m.Beyond)
 		}
 		c.Close()

@@ -71,8 +71,8 @@ func (b *Builder) Name(hint string) string {
 	}
 }
 
-// TakeName gives v the name of the value whose place it takes, and that value the name of v: whichever of the two a pass leaves in the module, no name is
-// there twice. Passes rename values by nothing else.
+// TakeName gives v the name of the value whose place it takes, and that value the name of v: whichever of the two a
+// pass leaves in the module, no name is there twice. Passes rename values by nothing else.
 func (v *Value) TakeName(from *Value) { v.Name, from.Name = from.Name, v.Name }
 
 // Param appends a parameter to the block.
@@ -91,7 +91,8 @@ func (b *Builder) Constant(name string, t *tensor.Tensor) *Value {
 	return v
 }
 
-// mostEmpty is the most that the other extents of a tensor without elements may come to: whoever walks it may loop so often for nothing.
+// mostEmpty is the most that the other extents of a tensor without elements may come to: whoever walks it may loop so
+// often for nothing.
 const mostEmpty = 1 << 31
 
 // limit refuses the type of a tensor without elements that has huge extents.
@@ -110,7 +111,8 @@ func (b *Builder) limit(t Type) {
 		}
 	}
 	if empty && others > mostEmpty {
-		b.Fail(diag.Unsupportedf("a tensor of type %s, which has no elements and more than %d places for them", t, int64(mostEmpty)).AtNode(b.Source, b.Operator))
+		b.Fail(diag.Unsupportedf("a tensor of type %s, which has no elements and more than %d places for them", t,
+			int64(mostEmpty)).AtNode(b.Source, b.Operator))
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 // deepestCall bounds how deep calls of functions may nest in an evaluation.
 const deepestCall = 200
 
-// Func finds a function by name; nil where there is none.
+// Func finds a function by name; nil if there is none.
 func (m *Module) Func(name string) *Func {
 	for _, f := range m.Funcs {
 		if f.Name == name {
@@ -20,8 +20,8 @@ func (m *Module) Func(name string) *Func {
 	return nil
 }
 
-// Formals are a function's own dimensions: those that stand alone in the shapes of its parameters. A call gives them the extents of its arguments,
-// apart from every other call.
+// Formals are a function's own dimensions: those that stand alone in the shapes of its parameters. A call gives them
+// the extents of its arguments, apart from every other call.
 func (f *Func) Formals() map[sym.Name]bool {
 	formals := map[sym.Name]bool{}
 	for _, p := range f.Body.Params {
@@ -34,11 +34,12 @@ func (f *Func) Formals() map[sym.Name]bool {
 	return formals
 }
 
-// Actuals are the values of a function's own dimensions for arguments of the given types. Numbers and ranks of the types agree with the parameters';
-// that the other extents do is the caller's to require.
+// Actuals are the values of a function's own dimensions for arguments of the given types. Numbers and ranks of the
+// types agree with the parameters'; that the other extents do is the caller's to require.
 func (f *Func) Actuals(types []Type) (map[sym.Name]sym.Expr, error) {
 	if len(types) != len(f.Body.Params) {
-		return nil, diag.Inputf("%d arguments for %d parameters of %s", len(types), len(f.Body.Params), text.GlobalName(f.Name))
+		return nil, diag.Inputf("%d arguments for %d parameters of %s", len(types), len(f.Body.Params),
+			text.GlobalName(f.Name))
 	}
 	actuals := map[sym.Name]sym.Expr{}
 	for i, p := range f.Body.Params {
@@ -65,7 +66,8 @@ func (e *Evaluation) Call(f *Func, args []*tensor.Tensor) ([]*tensor.Tensor, err
 		return nil, diag.Inputf("%d arguments for %d parameters", len(args), len(f.Body.Params))
 	}
 	formals := f.Formals()
-	inner := &Evaluation{Module: e.Module, Dims: map[sym.Name]int64{}, Keep: e.Keep, Ask: e.Ask, values: map[*Value]*tensor.Tensor{}, depth: e.depth + 1}
+	inner := &Evaluation{Module: e.Module, Dims: map[sym.Name]int64{}, Keep: e.Keep, Ask: e.Ask,
+		values: map[*Value]*tensor.Tensor{}, depth: e.depth + 1}
 	for name, v := range e.Dims {
 		if !formals[name] {
 			inner.Dims[name] = v

@@ -51,7 +51,8 @@ func newConditions(m *Module) *conditions {
 	return c
 }
 
-// slacksOf are quantities that are not negative exactly where the condition holds; nil for an inequality, which is none.
+// slacksOf are quantities that are not negative exactly where the condition holds; nil for an inequality, which is
+// none.
 func slacksOf(c sym.Cond) []sym.Expr {
 	switch c.Rel {
 	case sym.LE:
@@ -130,7 +131,9 @@ func (a *assumptions) decide(c sym.Cond) sym.Truth {
 		if never {
 			return sym.No
 		}
-		all = all && (a.dims.LE(sym.Const(0), s) == sym.Yes || slices.ContainsFunc(a.slacks, func(known []sym.Expr) bool { return a.implies(known, args) }))
+		all = all && (a.dims.LE(sym.Const(0), s) == sym.Yes || slices.ContainsFunc(a.slacks, func(known []sym.Expr) bool {
+			return a.implies(known, args)
+		}))
 	}
 	if all {
 		return sym.Yes
@@ -141,7 +144,9 @@ func (a *assumptions) decide(c sym.Cond) sym.Truth {
 // implies reports whether one of known not being negative makes one of list so.
 func (a *assumptions) implies(known, list []sym.Expr) bool {
 	for _, k := range known {
-		if !slices.ContainsFunc(list, func(e sym.Expr) bool { return a.dims.LE(k, e) == sym.Yes || a.dims.LE(sym.Const(0), e) == sym.Yes }) {
+		if !slices.ContainsFunc(list, func(e sym.Expr) bool {
+			return a.dims.LE(k, e) == sym.Yes || a.dims.LE(sym.Const(0), e) == sym.Yes
+		}) {
 			return false
 		}
 	}
@@ -303,7 +308,8 @@ func (c *conditions) split(cond sym.Cond) []sym.Cond {
 	return out
 }
 
-// simplest is a condition with its terms sorted by sign, without common factors, and without what the ranges leave out of a choice.
+// simplest is a condition with its terms sorted by sign, without common factors, and without what the ranges leave out
+// of a choice.
 func (c *conditions) simplest(cond sym.Cond) sym.Cond {
 	if cond.Rel == sym.LT {
 		cond = sym.Cond{A: cond.A.Add(sym.Const(1)), B: cond.B}
@@ -402,7 +408,9 @@ func (c *conditions) never(n need, dims *sym.Dims) error {
 	}
 	var others []string
 	for _, r := range slices.Concat(c.module.Requires, c.inferred) {
-		if slices.ContainsFunc(slices.Concat(r.Cond.A.Vars(), r.Cond.B.Vars()), func(name sym.Name) bool { return slices.Contains(names, name) }) {
+		if slices.ContainsFunc(slices.Concat(r.Cond.A.Vars(), r.Cond.B.Vars()), func(name sym.Name) bool {
+			return slices.Contains(names, name)
+		}) {
 			others = append(others, fmt.Sprintf("%s (from %s)", r.Cond, r.From))
 		}
 	}

@@ -56,14 +56,16 @@ func (d *digest) block(b *Block) {
 func (d *digest) values(list []*Value) {
 	d.add(uint64(len(list)))
 	for _, v := range list {
-		d.add(maphash.Comparable(digestSeed, v) ^ maphash.String(digestSeed, v.Name) ^ maphash.Comparable(digestSeed, v.Const))
+		d.add(maphash.Comparable(digestSeed, v) ^ maphash.String(digestSeed, v.Name) ^ maphash.Comparable(digestSeed,
+			v.Const))
 		d.add(uint64(v.Type.DType)<<32 | uint64(len(v.Type.Shape))<<16 | uint64(len(v.Known)))
 		d.exprs(v.Type.Shape)
 		d.exprs(v.Known)
 	}
 }
 
-// exprs adds expressions: constants by their values, others by where they lie, for a pass that writes one anew makes a list.
+// exprs adds expressions: constants by their values, others by where they lie, for a pass that writes one anew makes a
+// list.
 func (d *digest) exprs(list []sym.Expr) {
 	for i, e := range list {
 		if x, ok := e.Const(); ok {

@@ -9,9 +9,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Evaluation is one interpretation of a module: the values of its dimensions, and of the tensors in scope.
-// It is the reference that everything faster is compared with: every node is computed by its operator's Eval, in the order of the nodes, into tensors on Go's heap, and each result is
-// rounded to its type. What nothing reads any more is dropped.
+// Evaluation is one interpretation of a module: the values of its dimensions, and of the tensors in scope. It is the
+// reference that everything faster is compared with: every node is computed by its operator's Eval, in the order of the
+// nodes, into tensors on Go's heap, and each result is rounded to its type. What nothing reads any more is dropped.
 type Evaluation struct {
 	Module *Module // whose functions may be called; nil: none
 	Dims   map[sym.Name]int64
@@ -35,7 +35,8 @@ func Evaluate(m *Module, inputs []*tensor.Tensor, keep func(*Value, *tensor.Tens
 	return e.Main(m, inputs)
 }
 
-// Main interprets the module's main function on its inputs. A condition of the module that does not hold is an error, as soon as its dimensions are known.
+// Main interprets the module's main function on its inputs. A condition of the module that does not hold is an error,
+// as soon as its dimensions are known.
 func (e *Evaluation) Main(m *Module, inputs []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	e.Module, e.Dims = m, map[sym.Name]int64{}
 	params := m.Main.Body.Params
@@ -101,7 +102,8 @@ func (e *Evaluation) await(m *Module) {
 	}
 }
 
-// decides are the dimensions that a value binds when it is computed: those that stand alone in its shape, and its elements if they are Bound.
+// decides are the dimensions that a value binds when it is computed: those that stand alone in its shape, and its
+// elements if they are Bound.
 func decides(v *Value) (names []sym.Name) {
 	for _, x := range v.Type.Shape {
 		if name, ok := x.Name(); ok {
@@ -121,7 +123,10 @@ func decides(v *Value) (names []sym.Name) {
 // holds checks conditions. One that names what is bound later cannot be decided yet.
 func (e *Evaluation) holds(list []Require) error {
 	for _, r := range list {
-		if ok, err := r.Cond.Eval(func(name sym.Name) (int64, bool) { v, ok := e.Dims[name]; return v, ok }); err == nil && !ok {
+		if ok, err := r.Cond.Eval(func(name sym.Name) (int64, bool) {
+			v, ok := e.Dims[name]
+			return v, ok
+		}); err == nil && !ok {
 			return e.Module.broken(r, e.Dims)
 		}
 	}
@@ -284,8 +289,9 @@ func (e *Evaluation) lastReads(b *Block) lastReads {
 	return last
 }
 
-// set records a value, and binds the dimensions that it decides: fresh dimensions of its shape, and its elements where they are Bound. A value of another type or shape than its shape rule
-// says is a bug, unless a condition of the module does not hold.
+// set records a value, and binds the dimensions that it decides: fresh dimensions of its shape, and its elements where
+// they are Bound. A value of another type or shape than its shape rule says is a bug, unless a condition of the module
+// does not hold.
 func (e *Evaluation) set(v *Value, t *tensor.Tensor) error {
 	e.values[v] = t
 	if t == nil {
@@ -346,7 +352,10 @@ func (m *Module) beyond(name sym.Name, value int64, r sym.Range) *diag.Error {
 func (m *Module) broken(r Require, values map[sym.Name]int64) *diag.Error {
 	labels := sym.Labels(m.Dims.Names())
 	names := r.Cond.Vars()
-	with := sym.Bindings(names, labels, m.Origins, sym.Numbers(func(name sym.Name) (int64, bool) { v, ok := values[name]; return v, ok }))
+	with := sym.Bindings(names, labels, m.Origins, sym.Numbers(func(name sym.Name) (int64, bool) {
+		v, ok := values[name]
+		return v, ok
+	}))
 	e := diag.Inputf("%s does not hold: %s", r.Cond.Shown(labels).Words(), with).From(r.From).AtTensor(r.Tensor)
 	if len(names) == 1 {
 		e = e.AtDim(labels[names[0]])

@@ -44,7 +44,8 @@ func (c *Inference) Require(n *Node, cond sym.Cond, why string) error {
 	return c.RequireOf(n.Source, n.Op.Name(), n.Line, cond, why)
 }
 
-// RequireOf is Require for a node that there is none of, by the model's name for it, its operator as people know it, and its line.
+// RequireOf is Require for a node that there is none of, by the model's name for it, its operator as people know it,
+// and its line.
 func (c *Inference) RequireOf(source, op string, line int, cond sym.Cond, why string) error {
 	from := diag.Words(source, op)
 	if line > 0 {
@@ -102,8 +103,9 @@ func (n Never) Unwrap() error { return n.error }
 // mostNarrowed is how many values a condition may take from either end of a dimension's range.
 const mostNarrowed = 64
 
-// narrow takes from the ends of a dimension's range the values at which a condition on it alone does not hold: a run that has them is refused at its entry,
-// with the condition's words, and what is inferred afterwards may count on the rest. A dimension that data decide keeps its range.
+// narrow takes from the ends of a dimension's range the values at which a condition on it alone does not hold: a run
+// that has them is refused at its entry, with the condition's words, and what is inferred afterwards may count on the
+// rest. A dimension that data decide keeps its range.
 func (c *Inference) narrow(cond sym.Cond) {
 	names := slices.Concat(cond.A.Vars(), cond.B.Vars())
 	slices.SortFunc(names, sym.Name.Compare)
@@ -135,11 +137,13 @@ func (c *Inference) RequireEqual(n *Node, a, b sym.Expr, why string) error {
 	return c.Require(n, sym.Cond{A: a, Rel: sym.EQ, B: b}, why)
 }
 
-// Fresh makes a dimension that data decide during the run, at most max. Where max is sym.Unlimited, nothing but the data bounds it: what is that large gets its memory
-// when the run has bound it. max may speak of such dimensions too, which the run binds before. origin says in words what gives it its value.
+// Fresh makes a dimension that data decide during the run, at most max. Where max is sym.Unlimited, nothing but the
+// data bounds it: what is that large gets its memory when the run has bound it. max may speak of such dimensions too,
+// which the run binds before. origin says in words what gives it its value.
 func (c *Inference) Fresh(hint, origin string, lo int64, max sym.Expr) sym.Expr {
 	hint = strings.Map(func(r rune) rune {
-		if r == '_' || r == '.' || r == '[' || r == ']' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+		if r == '_' || r == '.' || r == '[' || r == ']' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' ||
+			r >= 'A' && r <= 'Z' {
 			return r
 		}
 		return '_'
@@ -168,9 +172,9 @@ func (c *Inference) Fresh(hint, origin string, lo int64, max sym.Expr) sym.Expr 
 	return sym.Var(name)
 }
 
-// Elements returns the elements of an integer value as symbolic integers. Where they are not known, and the value has a
-// small static size, they become fresh dimensions in [lo, hi] that the run binds once the value is computed. reader names
-// the node that asks.
+// Elements returns the elements of an integer value as symbolic integers. If they are not known, and the value has a
+// small static size, they become fresh dimensions in [lo, hi] that the run binds once the value is computed. reader
+// names the node that asks.
 func (c *Inference) Elements(v *Value, reader string, lo, hi int64) ([]sym.Expr, error) {
 	return c.ElementsWithin(v, reader, lo, sym.Const(hi))
 }
@@ -187,17 +191,20 @@ func (c *Inference) ElementsWithin(v *Value, reader string, lo int64, hi sym.Exp
 	for _, e := range v.Type.Shape {
 		size, ok := e.Const()
 		if !ok || size > MaxKnown || n*size > MaxKnown {
-			return nil, diag.Unsupportedf("the values of %s decide a shape, and there are %s of them", v.Name, v.Type).AtTensor(v.Name)
+			return nil, diag.Unsupportedf("the values of %s decide a shape, and there are %s of them", v.Name, v.Type).
+				AtTensor(v.Name)
 		}
 		n *= size
 	}
 	argument := slices.Contains(c.Module.Main.Body.Params, v)
 	if argument && !v.Type.DType.IsInt() {
-		return nil, diag.Unsupportedf("the values of %s decide a shape, and they are %s", v.Name, v.Type.DType).AtTensor(v.Name)
+		return nil, diag.Unsupportedf("the values of %s decide a shape, and they are %s", v.Name, v.Type.DType).
+			AtTensor(v.Name)
 	}
 	v.Known, v.Bound = make([]sym.Expr, n), true
 	for i := range v.Known {
-		v.Known[i] = c.Fresh(fmt.Sprintf("%s[%d]", v.Name, i), fmt.Sprintf("element %d of %s, read by %s", i, v.Name, reader), lo, hi)
+		v.Known[i] = c.Fresh(fmt.Sprintf("%s[%d]", v.Name, i), fmt.Sprintf("element %d of %s, read by %s", i, v.Name, reader),
+			lo, hi)
 		if name, _ := v.Known[i].Name(); argument {
 			// An argument's elements are known when the run begins: the plan is made for them, not for their bound.
 			delete(c.Module.Limits, name)

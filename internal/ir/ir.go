@@ -38,15 +38,16 @@ func (m *Module) Ask() error {
 	return m.Check()
 }
 
-// Func is a function: its body's Params are its inputs, its body's Results its outputs.
-// States are values that live on from one run to the next: the run updates them where they lie. Only of main have they a meaning.
+// Func is a function: its body's Params are its inputs, its body's Results its outputs. States are values that live on
+// from one run to the next: the run updates them where they lie. Only of main have they a meaning.
 type Func struct {
 	Name   string
 	Body   *Block
 	States []State
 }
 
-// State says that a result, by its place among them, is what an input becomes: the run reads the old value and leaves the new one in the same memory.
+// State says that a result, by its place among them, is what an input becomes: the run reads the old value and leaves
+// the new one in the same memory.
 type State struct {
 	In  *Value
 	Out int
@@ -58,7 +59,8 @@ type Block struct {
 	Consts  []*Value
 	Nodes   []*Node
 	Results []*Value
-	// Statements are what a text says of memory between the nodes, in order. A module that is compiled has none: see CheckMemory.
+	// Statements are what a text says of memory between the nodes, in order. A module that is compiled has none: see
+	// CheckMemory.
 	Statements []Statement
 }
 
@@ -91,11 +93,12 @@ type Node struct {
 	Line    int // of the text that it was read from; 0: none
 }
 
-// Attrs are a node's settings by name. A value is one of: int64, float64, bool, string, dtype.DType, *tensor.Tensor, sym.Expr,
-// []int64, []float64, []string, []sym.Expr. Attributes that depend on dimensions are []sym.Expr or sym.Expr.
+// Attrs are a node's settings by name. A value is one of: int64, float64, bool, string, dtype.DType, *tensor.Tensor,
+// sym.Expr, []int64, []float64, []string, []sym.Expr. Attributes that depend on dimensions are []sym.Expr or sym.Expr.
 type Attrs map[string]any
 
-// Require is a condition on dimensions that a run must meet, and where it comes from: in words, and, where it is about one tensor, that one's name.
+// Require is a condition on dimensions that a run must meet, and where it comes from: in words, and, where it is about
+// one tensor, that one's name.
 type Require struct {
 	Cond   sym.Cond
 	From   string
@@ -108,11 +111,11 @@ type Op interface {
 	// Infer sets the outputs' Type, and Known where it can, from the inputs and attributes; it appends to n.Outputs
 	// when that is empty. It returns a *diag.Error for a node that means nothing.
 	Infer(c *Inference, n *Node) error
-	// Eval is the operator's meaning, plain and slow. in has nil where an optional input is absent.
+	// Eval is the operator's meaning, plain and slow. in has nil if an optional input is absent.
 	Eval(e *Evaluation, n *Node, in []*tensor.Tensor) ([]*tensor.Tensor, error)
 }
 
-// Int returns an integer, or otherwise where there is none.
+// Int returns an integer, or otherwise if there is none.
 func (a Attrs) Int(name string, otherwise int64) int64 {
 	if v, ok := a[name].(int64); ok {
 		return v
@@ -123,7 +126,7 @@ func (a Attrs) Int(name string, otherwise int64) int64 {
 // Ints returns a list of integers, or nil.
 func (a Attrs) Ints(name string) []int64 { v, _ := a[name].([]int64); return v }
 
-// Float returns a number, or otherwise where there is none.
+// Float returns a number, or otherwise if there is none.
 func (a Attrs) Float(name string, otherwise float64) float64 {
 	if v, ok := a[name].(float64); ok {
 		return v
@@ -134,7 +137,7 @@ func (a Attrs) Float(name string, otherwise float64) float64 {
 // Bool returns a truth value; absent is false.
 func (a Attrs) Bool(name string) bool { v, _ := a[name].(bool); return v }
 
-// String returns a text, or otherwise where there is none.
+// String returns a text, or otherwise if there is none.
 func (a Attrs) String(name, otherwise string) string {
 	if v, ok := a[name].(string); ok {
 		return v

@@ -12,20 +12,22 @@ import (
 
 // Viewer is what an operator implements whose results may lie in the memory of an input, as a reshape's does.
 type Viewer interface {
-	// LiesIn reports in which of the node's inputs a result lies; ok is false where it has memory of its own.
+	// LiesIn reports in which of the node's inputs a result lies; ok is false if it has memory of its own.
 	LiesIn(n *Node, output int, d *sym.Dims) (input int, ok bool)
 }
 
 // mostLive bounds the carves of one storage that are alive at once: each is compared with every other.
 const mostLive = 1024
 
-// CheckMemory checks what a module says of memory, before anything rewrites it: that a value is used only while its carve lives, views of it too, on every path
-// through branches and loops; that a carve lies in its storage, aligned, and apart from those that live beside it. Each of these is proved for every value of
-// the dimensions, and goes to Proved; or refuted for every value, an error that shows a binding; or neither, and then the simplest condition that amounts to it goes
-// to Requires, but where those that are there imply it. Sizes are a text's own, never rounded. Assertions become conditions too. The module is well formed, as
-// Verify has it.
+// CheckMemory checks what a module says of memory, before anything rewrites it: that a value is used only while its
+// carve lives, views of it too, on every path through branches and loops; that a carve lies in its storage, aligned,
+// and apart from those that live beside it. Each of these is proved for every value of the dimensions, and goes to
+// Proved; or refuted for every value, an error that shows a binding; or neither, and then the simplest condition that
+// amounts to it goes to Requires, but where those that are there imply it. Sizes are a text's own, never rounded.
+// Assertions become conditions too. The module is well formed, as Verify has it.
 func CheckMemory(m *Module) error {
-	c := &memoryChecker{module: m, conditions: newConditions(m), alias: map[*Value]*Value{}, ended: map[*Storage]int{}, dead: map[*Value]int{}, seen: map[*Storage]bool{},
+	c := &memoryChecker{module: m, conditions: newConditions(m), alias: map[*Value]*Value{}, ended: map[*Storage]int{},
+		dead: map[*Value]int{}, seen: map[*Storage]bool{},
 		bound: map[sym.Name]bool{}}
 	for _, f := range m.Funcs {
 		if f != m.Main && says(f.Body) {
@@ -55,7 +57,9 @@ func says(b *Block) bool {
 		return true
 	}
 	for _, n := range b.Nodes {
-		if slices.ContainsFunc(n.Outputs, func(v *Value) bool { return v.Carve != nil }) || slices.ContainsFunc(n.Regions, says) {
+		if slices.ContainsFunc(n.Outputs, func(v *Value) bool {
+			return v.Carve != nil
+		}) || slices.ContainsFunc(n.Regions, says) {
 			return true
 		}
 	}
@@ -161,16 +165,19 @@ func (c *memoryChecker) storage(s *Storage) error {
 		return err
 	}
 	c.seen[s] = true
-	return c.conditions.need(need{cond: sym.Cond{B: s.Bytes}, from: "storage " + name, line: s.Line, fix: "storages have 0 bytes or more", plain: true})
+	return c.conditions.need(need{cond: sym.Cond{B: s.Bytes}, from: "storage " + name, line: s.Line,
+		fix: "storages have 0 bytes or more", plain: true})
 }
 
 // visible checks that a storage can be used here.
 func (c *memoryChecker) visible(s *Storage) error {
 	if line, ended := c.ended[s]; ended {
-		return diag.Inputf("storage %s has ended in line %d", text.LocalName(s.Name), line).WithFix("release it behind its last use")
+		return diag.Inputf("storage %s has ended in line %d", text.LocalName(s.Name), line).
+			WithFix("release it behind its last use")
 	}
 	if !c.seen[s] {
-		return diag.Inputf("storage %s is declared in line %d, in a block that this one does not lie in, or behind it: not every run that comes here has it", text.LocalName(s.Name), s.Line).
+		return diag.Inputf("storage %s is declared in line %d, in a block that this one does not lie in, or behind it: not "+
+			"every run that comes here has it", text.LocalName(s.Name), s.Line).
 			WithFix("declare it before the branch or loop, in the block around")
 	}
 	return nil
@@ -193,22 +200,27 @@ func (c *memoryChecker) use(v *Value) error {
 		return diag.Inputf("%s is used outside the block in which it is carved", text.LocalName(v.Name)).AtTensor(v.Name)
 	}
 	if of != v {
-		return diag.Inputf("%s lies in %s, and is used after the release of that in line %d", text.LocalName(v.Name), text.LocalName(of.Name), line).AtTensor(v.Name).
+		return diag.Inputf("%s lies in %s, and is used after the release of that in line %d", text.LocalName(v.Name),
+			text.LocalName(of.Name), line).AtTensor(v.Name).
 			WithFix("release %s behind the last use of what lies in it", text.LocalName(of.Name))
 	}
-	return diag.Inputf("%s is used after its release in line %d", text.LocalName(v.Name), line).AtTensor(v.Name).WithFix("release it behind its last use")
+	return diag.Inputf("%s is used after its release in line %d", text.LocalName(v.Name), line).AtTensor(v.Name).
+		WithFix("release it behind its last use")
 }
 
 func (c *memoryChecker) release(v *Value) error {
 	name := text.LocalName(v.Name)
 	if v.Carve == nil {
 		if of := c.alias[v]; of != nil {
-			return diag.Inputf("%s is not carved: it lies in %s", name, text.LocalName(of.Name)).AtTensor(v.Name).WithFix("release %s", text.LocalName(of.Name))
+			return diag.Inputf("%s is not carved: it lies in %s", name, text.LocalName(of.Name)).AtTensor(v.Name).
+				WithFix("release %s", text.LocalName(of.Name))
 		}
-		return diag.Inputf("%s is released, and is not carved", name).AtTensor(v.Name).WithFix("leave the release out, or carve %s from a storage", name)
+		return diag.Inputf("%s is released, and is not carved", name).AtTensor(v.Name).
+			WithFix("leave the release out, or carve %s from a storage", name)
 	}
 	if line, twice := c.dead[v]; twice {
-		return diag.Inputf("%s is released twice, first in line %d", name, line).AtTensor(v.Name).WithFix("leave one release out")
+		return diag.Inputf("%s is released twice, first in line %d", name, line).AtTensor(v.Name).
+			WithFix("leave one release out")
 	}
 	at := slices.Index(c.live, v)
 	if at < 0 {
@@ -222,7 +234,8 @@ func (c *memoryChecker) release(v *Value) error {
 // end ends a storage, and what is carved from it.
 func (c *memoryChecker) end(s *Storage) error {
 	if line, twice := c.ended[s]; twice {
-		return diag.Inputf("storage %s is released twice, first in line %d", text.LocalName(s.Name), line).WithFix("leave one release out")
+		return diag.Inputf("storage %s is released twice, first in line %d", text.LocalName(s.Name), line).
+			WithFix("leave one release out")
 	}
 	if err := c.visible(s); err != nil {
 		return err
@@ -290,7 +303,7 @@ func (c *memoryChecker) node(n *Node) error {
 	return nil
 }
 
-// carved is the carved value whose memory v lies in; nil where there is none.
+// carved is the carved value whose memory v lies in; nil if there is none.
 func (c *memoryChecker) carved(v *Value) *Value {
 	switch {
 	case v == nil:
@@ -330,9 +343,11 @@ func (c *memoryChecker) carve(v *Value) error {
 	}
 	if unit := int64(v.Type.DType.Bits() / 8); unit > 1 {
 		if s.Align < unit {
-			return diag.Inputf("%s of %s is carved from %s, which is aligned to %d", name, v.Type.DType, text.LocalName(s.Name), s.Align).AtTensor(v.Name).WithFix("align %d", unit)
+			return diag.Inputf("%s of %s is carved from %s, which is aligned to %d", name, v.Type.DType, text.LocalName(s.Name),
+				s.Align).AtTensor(v.Name).WithFix("align %d", unit)
 		}
-		if err := with(begin.Mod(sym.Const(unit)), sym.EQ, sym.Const(0), fmt.Sprintf("elements of %s begin at multiples of %d", v.Type.DType, unit)); err != nil {
+		if err := with(begin.Mod(sym.Const(unit)), sym.EQ, sym.Const(0),
+			fmt.Sprintf("elements of %s begin at multiples of %d", v.Type.DType, unit)); err != nil {
 			return err
 		}
 	}
@@ -377,8 +392,8 @@ func apart(begin, size, other, length sym.Expr) sym.Cond {
 	return sym.Cond{B: sym.MaxOf(other.Sub(begin.Add(size)), begin.Sub(other.Add(length)), size.Neg(), length.Neg())}
 }
 
-// regions goes through a node's inner blocks. What they declare and carve ends with them. Branches must release the same of what was there before; a body that may run
-// more than once, or not at all, must release nothing of it.
+// regions goes through a node's inner blocks. What they declare and carve ends with them. Branches must release the
+// same of what was there before; a body that may run more than once, or not at all, must release nothing of it.
 func (c *memoryChecker) regions(n *Node) error {
 	if len(n.Regions) == 0 {
 		return nil
@@ -392,7 +407,8 @@ func (c *memoryChecker) regions(n *Node) error {
 	var first *ending
 	dead, ended, seen, bound := copied(c.dead), copied(c.ended), copied(c.seen), copied(c.bound)
 	for _, r := range n.Regions {
-		c.live, c.dead, c.ended, c.seen, c.bound = slices.Clone(live), copied(dead), copied(ended), copied(seen), copied(bound)
+		c.live, c.dead, c.ended, c.seen, c.bound = slices.Clone(live), copied(dead), copied(ended), copied(seen),
+			copied(bound)
 		for _, p := range r.Params {
 			c.decide(p.Type.Shape...)
 			c.decide(p.Known...)
@@ -415,10 +431,12 @@ func (c *memoryChecker) regions(n *Node) error {
 			has, had := slices.Contains(e.live, v), slices.Contains(first.live, v)
 			switch {
 			case !branches && !has:
-				return diag.Inputf("%s is released in line %d, in a body that may run any number of times", text.LocalName(v.Name), e.dead[v]).AtTensor(v.Name).
+				return diag.Inputf("%s is released in line %d, in a body that may run any number of times", text.LocalName(v.Name),
+					e.dead[v]).AtTensor(v.Name).
 					WithFix("release it behind the loop")
 			case has != had:
-				return diag.Inputf("%s is released in line %d, in one branch and not in the other", text.LocalName(v.Name), e.dead[v]+first.dead[v]).AtTensor(v.Name).
+				return diag.Inputf("%s is released in line %d, in one branch and not in the other", text.LocalName(v.Name),
+					e.dead[v]+first.dead[v]).AtTensor(v.Name).
 					WithFix("release it in both, or behind them")
 			}
 		}
@@ -426,7 +444,8 @@ func (c *memoryChecker) regions(n *Node) error {
 			_, has := e.ended[s]
 			_, had := first.ended[s]
 			if _, before := ended[s]; !before && (has != had || has && !branches) {
-				return diag.Inputf("storage %s is released in line %d, in one branch and not in every other, or in a body that may run any number of times", text.LocalName(s.Name), e.ended[s]+first.ended[s]).
+				return diag.Inputf("storage %s is released in line %d, in one branch and not in every other, or in a body that "+
+					"may run any number of times", text.LocalName(s.Name), e.ended[s]+first.ended[s]).
 					WithFix("release it behind")
 			}
 		}

@@ -8,7 +8,8 @@ import (
 	"github.com/weirml/weir/internal/text"
 )
 
-// Storage is memory that a text lays out itself. It can be used in the block that declares it and in those inside, after its declaration.
+// Storage is memory that a text lays out itself. It can be used in the block that declares it and in those inside,
+// after its declaration.
 type Storage struct {
 	Name   string   // one of the function's values' names
 	Bytes  sym.Expr // how many there are
@@ -33,17 +34,20 @@ type Statement struct {
 	Assert  *Require // must hold
 }
 
-// defaultAlign is the alignment of a storage that says none, and the most that one may ask for: what the memory of a run has anyway.
+// defaultAlign is the alignment of a storage that says none, and the most that one may ask for: what the memory of a
+// run has anyway.
 const defaultAlign = 64
 
 // statements are the words that a statement begins with. What reads one is called behind the word.
 var statements map[string]func(p *parser, b *Block, line int)
 
 func init() {
-	statements = map[string]func(p *parser, b *Block, line int){"storage": (*parser).storage, "release": (*parser).release, "assert": (*parser).assert}
+	statements = map[string]func(p *parser, b *Block, line int){"storage": (*parser).storage, "release": (*parser).release,
+		"assert": (*parser).assert}
 }
 
-// line is the number of the line of an offset. A text is read from its beginning to its end, so that counting takes time in proportion to its length.
+// line is the number of the line of an offset. A text is read from its beginning to its end, so that counting takes
+// time in proportion to its length.
 func (p *parser) line(offset int) int {
 	if offset < p.counted {
 		return p.lines + 1 // behind an error
@@ -139,7 +143,7 @@ func (p *printer) statement(s Statement) {
 	}
 }
 
-// formatCarves is where a node's results lie, with a space before it; "" where the compiler lays them all.
+// formatCarves is where a node's results lie, with a space before it; "" if the compiler lays them all.
 func formatCarves(list []*Value) string {
 	words, last := make([]string, len(list)), -1
 	for i, v := range list {

@@ -12,13 +12,13 @@ import (
 
 // ParseOptions say what a text leaves out.
 type ParseOptions struct {
-	// Data gives a constant's contents, by its name, where the text has only their size in bytes; the size is the type's. Nil: such a constant is left
-	// without contents, which Verify refuses.
+	// Data gives a constant's contents, by its name, where the text has only their size in bytes; the size is the type's.
+	// Nil: such a constant is left without contents, which Verify refuses.
 	Data func(name string, dt dtype.DType, shape []int64, bytes int64) (*tensor.Tensor, error)
 }
 
-// Parse reads a module's text, as Module.String writes it. Operators are looked up in the registry; one that is not there is an error. Errors
-// are of kind ErrInput, with line and column. The module is not verified.
+// Parse reads a module's text, as Module.String writes it. Operators are looked up in the registry; one that is not
+// there is an error. Errors are of kind ErrInput, with line and column. The module is not verified.
 func Parse(source string, o ParseOptions) (*Module, error) {
 	p := &parser{Scanner: text.NewScanner(source), source: source, options: o}
 	p.Expect("weir")
@@ -38,9 +38,10 @@ type parser struct {
 	source         string
 	counted, lines int // up to the byte counted, so many lines have ended
 	options        ParseOptions
-	defined        map[string]bool     // in the function, visible or not
-	visible        map[string]*Value   // here
-	storages       map[string]*Storage // in the function: whether one can be seen from where it is used is CheckMemory's to say
+	defined        map[string]bool   // in the function, visible or not
+	visible        map[string]*Value // here
+	// in the function: whether one can be seen from where it is used is CheckMemory's to say
+	storages map[string]*Storage
 }
 
 func (p *parser) module() *Module {
@@ -156,7 +157,8 @@ func (p *parser) state(f *Func, in, out *Value) State {
 			return State{in, i}
 		}
 	}
-	p.Failf("state %s becomes %s, which is no result, or another state's", text.LocalName(in.Name), text.LocalName(out.Name))
+	p.Failf("state %s becomes %s, which is no result, or another state's", text.LocalName(in.Name),
+		text.LocalName(out.Name))
 	return State{in, 0}
 }
 

@@ -14,8 +14,8 @@ import (
 // String is the type as the text has it: f32[n, 3].
 func (t Type) String() string { return literal.Type(t.DType, t.Shape) }
 
-// String is the module as text. Of constants of more than literal.InlineElements elements it has the size only: whoever parses it brings
-// the contents.
+// String is the module as text. Of constants of more than literal.InlineElements elements it has the size only: whoever
+// parses it brings the contents.
 func (m *Module) String() string { return (&printer{}).text(m) }
 
 // Whole is the module as text with all elements of its constants, so that the text alone is the module.
@@ -127,7 +127,7 @@ func (p *printer) block(b *Block) {
 	p.Line("return%s", formatUses(b.Results))
 }
 
-// bytes is the size of a constant's contents; false where its type has none.
+// bytes is the size of a constant's contents; false if its type has none.
 func (v *Value) bytes() (int64, bool) {
 	count := int64(1)
 	for _, e := range v.Type.Shape {

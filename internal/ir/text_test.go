@@ -185,7 +185,8 @@ func TestNames(t *testing.T) {
 
 // TestKnownOfConstants: what a builder knows of a constant, a parser knows too.
 func TestKnownOfConstants(t *testing.T) {
-	source := "weir 1\nir @m { main @f() {\n const %a: i64[2] = [3, -4]\n const %b: i32[20] data 80\n const %c: u64[1] = [1]\n return %a, %b, %c } }"
+	source := "weir 1\nir @m { main @f() {\n const %a: i64[2] = [3, -4]\n const %b: i32[20] data 80\n const %c: u64[1] " +
+		"= [1]\n return %a, %b, %c } }"
 	m, err := Parse(source, ParseOptions{Data: zeros})
 	if err != nil {
 		t.Fatal(err)

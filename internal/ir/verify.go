@@ -13,15 +13,17 @@ import (
 	"github.com/weirml/weir/internal/text"
 )
 
-// Verify checks that a module means something: every value is produced once, in a block that is visible where it is used, and before it is
-// used; names are unique in their function; dimensions are declared; constants have contents of their type; each operator's shape rule
-// agrees with the types that its node has; what is known of elements does not contradict the type. The error is ErrInput and names the node.
+// Verify checks that a module means something: every value is produced once, in a block that is visible where it is
+// used, and before it is used; names are unique in their function; dimensions are declared; constants have contents of
+// their type; each operator's shape rule agrees with the types that its node has; what is known of elements does not
+// contradict the type. The error is ErrInput and names the node.
 func Verify(m *Module) error {
 	_, err := verify(m)
 	return err
 }
 
-// Complete verifies a module that was written by hand, and adds the conditions that its shape rules ask for and that it does not state.
+// Complete verifies a module that was written by hand, and adds the conditions that its shape rules ask for and that it
+// does not state.
 func Complete(m *Module) error {
 	v, err := verify(m)
 	if err != nil {
@@ -89,7 +91,8 @@ func (v *verifier) header() error {
 		if r, _ := m.Dims.Get(name); r.Min > r.Max {
 			return diag.Inputf("the range %d to %d is empty", r.Min, r.Max).AtDim(name.Text())
 		} else if r.Min > mostElements {
-			return diag.Inputf("it is at least %d, and no tensor has more than %d elements", r.Min, int64(mostElements)).AtDim(name.Text())
+			return diag.Inputf("it is at least %d, and no tensor has more than %d elements", r.Min, int64(mostElements)).
+				AtDim(name.Text())
 		}
 	}
 	for name, limit := range m.Limits {
@@ -112,7 +115,8 @@ func (v *verifier) header() error {
 			}
 		}
 	}
-	v.scratch = &Module{Name: m.Name, Dims: m.Dims.Clone(), Limits: map[sym.Name]sym.Expr{}, Requires: append([]Require{}, m.Requires...), Main: m.Main, Funcs: m.Funcs}
+	v.scratch = &Module{Name: m.Name, Dims: m.Dims.Clone(), Limits: map[sym.Name]sym.Expr{},
+		Requires: append([]Require{}, m.Requires...), Main: m.Main, Funcs: m.Funcs}
 	for name, limit := range m.Limits {
 		v.scratch.Limits[name] = limit
 	}
@@ -157,7 +161,8 @@ func (v *verifier) function(f *Func) error {
 			return diag.Inputf("state %s is %s and becomes %s", text.LocalName(s.In.Name), s.In.Type, out.Type)
 		}
 		if s.In.Bound {
-			return diag.Inputf("state %s gives dimensions their values, which stay while it changes", text.LocalName(s.In.Name)).AtTensor(s.In.Name)
+			return diag.Inputf("state %s gives dimensions their values, which stay while it changes", text.LocalName(s.In.Name)).
+				AtTensor(s.In.Name)
 		}
 	}
 	if len(f.States) > 0 && f != v.module.Main {
@@ -353,13 +358,14 @@ func (v *verifier) node(n *Node, seen map[*Value]bool) error {
 	return v.infer(n)
 }
 
-// infer applies the shape rule to a copy of the node and compares what comes out with what the node has. Dimensions that the rule makes anew
-// have no counterpart to compare with.
+// infer applies the shape rule to a copy of the node and compares what comes out with what the node has. Dimensions
+// that the rule makes anew have no counterpart to compare with.
 func (v *verifier) infer(n *Node) (err error) {
 	defer func() {
 		// Rules take the number of inputs and regions for granted that their constructors give.
 		if r := recover(); r != nil {
-			err = diag.Inputf("%d inputs, %d attributes and %d regions mean nothing to %s (%v)", len(n.Inputs), len(n.Attrs), len(n.Regions), n.Op.Name(), r)
+			err = diag.Inputf("%d inputs, %d attributes and %d regions mean nothing to %s (%v)", len(n.Inputs), len(n.Attrs),
+				len(n.Regions), n.Op.Name(), r)
 		}
 	}()
 	again := &Node{Op: n.Op, Attrs: Attrs{}, Regions: n.Regions, Source: n.Source, Line: n.Line}
@@ -373,7 +379,8 @@ func (v *verifier) infer(n *Node) (err error) {
 		}
 		again.Inputs = append(again.Inputs, x)
 	}
-	if err := n.Op.Infer(&Inference{Module: v.scratch, fresh: map[string]int{}, names: map[string]int{}}, again); err != nil {
+	if err := n.Op.Infer(&Inference{Module: v.scratch, fresh: map[string]int{}, names: map[string]int{}},
+		again); err != nil {
 		return err
 	}
 	if len(again.Outputs) != len(n.Outputs) {
@@ -386,13 +393,15 @@ func (v *verifier) infer(n *Node) (err error) {
 			return diag.Inputf("%s is %s, the shape rule makes it %s", text.LocalName(x.Name), x.Type, y.Type)
 		}
 		if x.Known != nil && y.Known != nil && !v.agree(x.Known, y.Known) {
-			return diag.Inputf("of %s the elements %s are known, the shape rule makes them %s", text.LocalName(x.Name), literal.Index(x.Known), literal.Index(y.Known))
+			return diag.Inputf("of %s the elements %s are known, the shape rule makes them %s", text.LocalName(x.Name),
+				literal.Index(x.Known), literal.Index(y.Known))
 		}
 	}
 	return nil
 }
 
-// agree reports whether two lists are proved the same, but for dimensions that data decide: of those a rule makes new ones each time.
+// agree reports whether two lists are proved the same, but for dimensions that data decide: of those a rule makes new
+// ones each time.
 func (v *verifier) agree(a, b []sym.Expr) bool {
 	if len(a) != len(b) {
 		return false

@@ -56,7 +56,8 @@ func (p *Program) Broken(r Require, value func(name sym.Name) (int64, bool)) *di
 
 // mending names the value nearest to its own of a dimension at which, the others being as they are, a condition holds:
 // of the first of the dimensions that has one. It is empty if there is none nearby, or if data decide a dimension.
-func (p *Program) mending(r Require, names []sym.Name, labels map[sym.Name]string, value func(name sym.Name) (int64, bool)) string {
+func (p *Program) mending(r Require, names []sym.Name, labels map[sym.Name]string,
+	value func(name sym.Name) (int64, bool)) string {
 	for _, name := range names {
 		if i := p.dimAt(name); i < 0 || p.Dims[i].Data {
 			return ""
@@ -135,8 +136,8 @@ func (p *Program) Outside(dim int, v int64) *diag.Error {
 	return p.Beyond(dim, v, d.Range)
 }
 
-// Oversize is the error of a tensor whose bytes are past 64 bits at the values of its dimensions, nil if there is none. A
-// tensor with a dimension that has no value is left out.
+// Oversize is the error of a tensor whose bytes are past 64 bits at the values of its dimensions, nil if there is none.
+// A tensor with a dimension that has no value is left out.
 func (p *Program) Oversize(value func(name sym.Name) (int64, bool)) *diag.Error {
 	for i := range p.Tensors {
 		t := &p.Tensors[i]

@@ -7,8 +7,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Donated chooses, for inputs that a run donates, the outputs that lie in their storage: as many as there can be, each input's first where none is there before it. The answer has
-// an output, by index, for each of inputs; −1 where there is none. Outputs that are elsewhere are not chosen.
+// Donated chooses, for inputs that a run donates, the outputs that lie in their storage: as many as there can be, each
+// input's first where none is there before it. The answer has an output, by index, for each of inputs; −1 if there is
+// none. Outputs that are elsewhere are not chosen.
 func (p *Program) Donated(inputs []int, elsewhere func(output int) bool) []int {
 	at := map[int]int{} // the output of a tensor
 	for o, port := range p.Outputs {
@@ -47,7 +48,8 @@ func (p *Program) Donated(inputs []int, elsewhere func(output int) bool) []int {
 	return out
 }
 
-// gives checks that what may lie in an input's storage are outputs with storage of their own, as large, and that nothing mentions one before the input's last reader.
+// gives checks that what may lie in an input's storage are outputs with storage of their own, as large, and that
+// nothing mentions one before the input's last reader.
 func (v *verifier) gives() error {
 	first, last := map[int]int{}, map[int]int{} // by root
 	for at, step := range v.p.Steps {
@@ -66,11 +68,13 @@ func (v *verifier) gives() error {
 				return fault("tensor %d, which may lie in its storage, is no output", t)
 			}
 			x := &v.p.Tensors[t]
-			if x.Place != Carved || v.p.Storages[x.Of].Kind != Results || v.p.Storages[x.Of].Late || !sameBytes(v, x.Bytes(), v.p.Storages[x.Of].Size) {
+			if x.Place != Carved || v.p.Storages[x.Of].Kind != Results || v.p.Storages[x.Of].Late ||
+				!sameBytes(v, x.Bytes(), v.p.Storages[x.Of].Size) {
 				return fault("%s, which may lie in its storage, has no storage of its own", x.Name)
 			}
 			if !sameBytes(v, x.Bytes(), v.p.Tensors[in.Tensor].Bytes()) {
-				return fault("%s, which may lie in its storage, has %s bytes, not %s", x.Name, x.Bytes(), v.p.Tensors[in.Tensor].Bytes())
+				return fault("%s, which may lie in its storage, has %s bytes, not %s", x.Name, x.Bytes(),
+					v.p.Tensors[in.Tensor].Bytes())
 			}
 			begin, mentioned := first[t]
 			if read, is := last[in.Tensor]; is && mentioned && (begin < read || begin == read && !single(v.p.Steps[begin])) {

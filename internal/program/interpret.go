@@ -22,14 +22,16 @@ type Operand struct {
 	Write   bool
 }
 
-// Interpreter runs programs slowly, over byte slices, and watches what they do to memory: it refuses reads of what nothing wrote, of what
-// was released or written over, writes to what is lent, carves that meet, and work of different streams that meets unordered. It is what the executor is
-// compared with, and shares no code with it.
+// Interpreter runs programs slowly, over byte slices, and watches what they do to memory: it refuses reads of what
+// nothing wrote, of what was released or written over, writes to what is lent, carves that meet, and work of different
+// streams that meets unordered. It is what the executor is compared with, and shares no code with it.
 type Interpreter struct {
 	// Kernel runs a kernel by name, with its dimensions.
 	Kernel func(name string, operands []Operand, dims []int64) error
-	// Host runs a host operator; symbolic attributes are int64 and []int64 by then. result gives the memory of a result of the shape found.
-	Host func(op string, attrs map[string]any, in []*tensor.Tensor, result func(i int, shape ...int64) (*tensor.Tensor, error)) error
+	// Host runs a host operator; symbolic attributes are int64 and []int64 by then. result gives the memory of a result of
+	// the shape found.
+	Host func(op string, attrs map[string]any, in []*tensor.Tensor,
+		result func(i int, shape ...int64) (*tensor.Tensor, error)) error
 	// Dims are the dimensions that no input's shape gives.
 	Dims map[sym.Name]int64
 	// Steps is the most steps that a run may take; 0: a million.
@@ -39,7 +41,8 @@ type Interpreter struct {
 // poison fills memory that holds nothing.
 const poison = 0xa5
 
-// block is memory that is the same for all who see it. Only steps of its device reach for it, but for copies between it and the host's.
+// block is memory that is the same for all who see it. Only steps of its device reach for it, but for copies between it
+// and the host's.
 type block struct {
 	name    string
 	device  string
@@ -105,7 +108,8 @@ func (o *Interpreter) Run(p *Program, inputs []*tensor.Tensor) ([]*tensor.Tensor
 			return nil, err
 		}
 		if int64(len(port.Elements)) > inputs[i].Len() {
-			return nil, diag.Inputf("it has %d elements, %d are dimensions", inputs[i].Len(), len(port.Elements)).AtTensor(port.Name)
+			return nil, diag.Inputf("it has %d elements, %d are dimensions", inputs[i].Len(), len(port.Elements)).
+				AtTensor(port.Name)
 		}
 		for j, d := range port.Elements {
 			values[p.Dims[d].Name] = inputs[i].Int(int64(j))
@@ -185,7 +189,8 @@ func bindShape(p *Program, port Port, t *tensor.Tensor, values map[sym.Name]int6
 	return nil
 }
 
-// waiting sorts the conditions on what data decide, by the dimension whose binding step comes last in the program's text.
+// waiting sorts the conditions on what data decide, by the dimension whose binding step comes last in the program's
+// text.
 func (p *Program) waiting() map[int][]Require {
 	index, order, number := map[sym.Name]int{}, map[int]int{}, 0
 	for i, d := range p.Dims {
@@ -238,8 +243,9 @@ func (p *Program) waiting() map[int][]Require {
 
 // start makes a run that has its weights, and no other memory.
 func (o *Interpreter) start(p *Program, values map[sym.Name]int64) *run {
-	r := &run{o: o, left: o.Steps, clocks: make([][]int64, 1+len(p.Streams)), on: []string{""}, p: p, values: values, given: map[int]where{},
-		live: map[int]bool{}, lost: map[int]bool{}, over: map[int][]int{}, waiting: p.waiting(), taken: map[int]bool{},
+	r := &run{o: o, left: o.Steps, clocks: make([][]int64, 1+len(p.Streams)), on: []string{""}, p: p, values: values,
+		given: map[int]where{},
+		live:  map[int]bool{}, lost: map[int]bool{}, over: map[int][]int{}, waiting: p.waiting(), taken: map[int]bool{},
 		late: p.lateness(), newValues: p.newValues(), events: make([][]int64, len(p.Events))}
 	if r.left <= 0 {
 		r.left = 1 << 20
@@ -326,7 +332,8 @@ func (r *run) locate(t int) (where, error) {
 	switch x.Place {
 	case Carved:
 		if room = r.storages[x.Of]; r.p.Storages[x.Of].Late && !r.taken[x.Of] {
-			return where{}, diag.Inputf("it lies in %s, which is not taken, or not since a dimension changed", r.p.Storages[x.Of].Name).AtTensor(x.Name)
+			return where{}, diag.Inputf("it lies in %s, which is not taken, or not since a dimension changed",
+				r.p.Storages[x.Of].Name).AtTensor(x.Name)
 		}
 	case Part:
 		if room, err = r.locate(x.Of); err != nil {
@@ -379,7 +386,8 @@ func (r *run) allowed(t int, write bool) error {
 // access is a tensor in the memory of who does a stream's work, as a step of it reads or writes it, with the checks.
 func (r *run) access(t int, write bool, stream int) (Operand, error) {
 	if at, err := r.locate(t); err == nil && at.block != nil && at.device != r.on[stream] {
-		return Operand{}, diag.Inputf("a step on %s reaches into the memory of %s", memoryWord(r.on[stream]), memoryWord(at.device)).AtTensor(r.p.Tensors[t].Name)
+		return Operand{}, diag.Inputf("a step on %s reaches into the memory of %s", memoryWord(r.on[stream]),
+			memoryWord(at.device)).AtTensor(r.p.Tensors[t].Name)
 	}
 	return r.reach(t, write, stream)
 }

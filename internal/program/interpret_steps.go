@@ -33,7 +33,8 @@ func (r *run) join(stream int, clock []int64) {
 	}
 }
 
-// meet notes an access, and refuses one that meets another stream's that it does not know done, when one of the two writes.
+// meet notes an access, and refuses one that meets another stream's that it does not know done, when one of the two
+// writes.
 func (r *run) meet(at where, write bool, stream int) error {
 	clock := r.clocks[stream]
 	same := -1
@@ -45,7 +46,8 @@ func (r *run) meet(at where, write bool, stream int) error {
 			continue
 		}
 		if a.stream >= len(clock) || clock[a.stream] < a.time {
-			return fmt.Errorf("two streams meet in bytes %d to %d of %s, and neither waited for the other", max(a.begin, at.begin), min(a.end, at.begin+at.size), at.name)
+			return fmt.Errorf("two streams meet in bytes %d to %d of %s, and neither waited for the other",
+				max(a.begin, at.begin), min(a.end, at.begin+at.size), at.name)
 		}
 	}
 	time := int64(0)
@@ -147,7 +149,8 @@ func (r *run) carve(s *Carve) error {
 		if over || !r.live[x] || r.p.Tensors[x].Place != Carved || r.p.Tensors[x].Of != t.Of {
 			continue
 		}
-		if other, err := r.locate(x); err != nil || other.block == at.block && other.begin < at.begin+at.size && at.begin < other.begin+other.size {
+		if other, err := r.locate(x); err != nil || other.block == at.block && other.begin < at.begin+at.size &&
+			at.begin < other.begin+other.size {
 			return diag.Inputf("it is carved from bytes that %s has (%v)", r.p.Tensors[x].Name, err).AtTensor(t.Name)
 		}
 	}
@@ -287,7 +290,8 @@ func (r *run) set(dim int, v int64) error {
 	}
 	for _, q := range r.waiting[dim] {
 		if ok, err := q.Cond.Eval(lookup(r.values)); err != nil || !ok {
-			return diag.Inputf("%s does not hold", q.Cond.Shown(r.p.Labels()).Words()).From(q.From).AtDim(r.p.Labels()[r.p.Dims[dim].Name])
+			return diag.Inputf("%s does not hold", q.Cond.Shown(r.p.Labels()).Words()).From(q.From).
+				AtDim(r.p.Labels()[r.p.Dims[dim].Name])
 		}
 	}
 	return nil
@@ -386,7 +390,8 @@ func (r *run) copy(s *Copy) error {
 	}
 	for _, t := range []int{s.From, s.To} { // one end may be the host's
 		if end, err := r.locate(t); err == nil && end.block != nil && end.device != "" && end.device != r.on[stream] {
-			return diag.Inputf("a copy by %s reaches into the memory of %s", memoryWord(r.on[stream]), memoryWord(end.device)).AtTensor(r.p.Tensors[t].Name)
+			return diag.Inputf("a copy by %s reaches into the memory of %s", memoryWord(r.on[stream]), memoryWord(end.device)).
+				AtTensor(r.p.Tensors[t].Name)
 		}
 	}
 	from, err := r.reach(s.From, false, stream)

@@ -11,7 +11,8 @@ import (
 // Late reports whether a dimension is one that data decide and nothing else bounds.
 func (d *Dim) Late() bool { return d.Data && sym.IsUnlimited(d.Limit) }
 
-// AwaitsData reports whether nothing bounds a dimension before the run has decided it, or another that its limit speaks of.
+// AwaitsData reports whether nothing bounds a dimension before the run has decided it, or another that its limit speaks
+// of.
 func (p *Program) AwaitsData(dim int) bool {
 	d := &p.Dims[dim]
 	return d.Data && (d.Late() || slices.ContainsFunc(d.Limit.Vars(), func(name sym.Name) bool {
@@ -31,7 +32,8 @@ func (s *Storage) evaluated(values map[sym.Name]int64) (int64, error) {
 	return s.Size.Eval(lookup(values))
 }
 
-// LateDims are, for each storage, the indices of the dimensions decided by data that it, its lets and the tensors in it depend on; nil for storage that is not late.
+// LateDims are, for each storage, the indices of the dimensions decided by data that it, its lets and the tensors in it
+// depend on; nil for storage that is not late.
 func (p *Program) LateDims() [][]int {
 	index := map[sym.Name]int{}
 	for i, d := range p.Dims {
@@ -88,7 +90,8 @@ func (p *Program) Alone() []int {
 	return out
 }
 
-// lateness is what the verifier and the interpreter know of late storage: the dimensions it depends on, and which has one tensor only.
+// lateness is what the verifier and the interpreter know of late storage: the dimensions it depends on, and which has
+// one tensor only.
 type lateness struct {
 	dims  [][]int
 	alone []int
@@ -113,7 +116,8 @@ func (v *verifier) storages() error {
 			return diag.Inputf("storage %s is aligned to %d", s.Name, s.Align)
 		}
 		if s.Device != "" && s.Kind != Arena {
-			return diag.Inputf("storage %s lies in the memory of %s, and what outlives a run, or is in a file, is the host's", s.Name, memoryWord(s.Device))
+			return diag.Inputf("storage %s lies in the memory of %s, and what outlives a run, or is in a file, is the host's",
+				s.Name, memoryWord(s.Device))
 		}
 		if s.Lets != nil && !s.Late {
 			return diag.Inputf("storage %s has names of its own and is not late", s.Name)

@@ -10,13 +10,14 @@ import (
 
 // ParseOptions say what a text leaves out.
 type ParseOptions struct {
-	// Data is the data section: the bytes of the weights that the text has not got, as Program.Data lists them. The weights borrow it. Nil: such
-	// weights are left without contents, which Verify refuses.
+	// Data is the data section: the bytes of the weights that the text has not got, as Program.Data lists them. The
+	// weights borrow it. Nil: such weights are left without contents, which Verify refuses.
 	Data []byte
 }
 
-// Parse reads a program's text, as Program.String writes it. Errors are of kind ErrInput, with line and column. The program is not verified, but
-// every index in it is one of its lists', or −1 where that may be, and a Part lies in an earlier tensor.
+// Parse reads a program's text, as Program.String writes it. Errors are of kind ErrInput, with line and column. The
+// program is not verified, but every index in it is one of its lists', or −1 if that may be, and a Part lies in an
+// earlier tensor.
 func Parse(source string, o ParseOptions) (*Program, error) {
 	s := text.NewScanner(source)
 	s.Expect("weir")
@@ -81,7 +82,8 @@ var declarations = []struct {
 	word string
 	read func(p *parser)
 }{
-	{"dim", (*parser).dim}, {"require", (*parser).require}, {"storage", (*parser).storage}, {"plan", (*parser).plan}, {"tensor", (*parser).tensor},
+	{"dim", (*parser).dim}, {"require", (*parser).require}, {"storage", (*parser).storage}, {"plan", (*parser).plan},
+	{"tensor", (*parser).tensor},
 	{"weight", (*parser).weight}, {"kernel", (*parser).kernel}, {"stream", (*parser).stream}, {"event", (*parser).event},
 	{"input", func(p *parser) { p.out.Inputs = append(p.out.Inputs, p.port()) }},
 	{"output", func(p *parser) { p.out.Outputs = append(p.out.Outputs, p.port()) }}, {"body", nil},
@@ -93,7 +95,8 @@ func (p *parser) parse() *Program {
 	for _, n := range []struct {
 		to   *names
 		what string
-	}{{&p.storages, "storage"}, {&p.tensors, "tensor"}, {&p.kernels, "kernel"}, {&p.streams, "stream"}, {&p.events, "event"},
+	}{{&p.storages, "storage"}, {&p.tensors, "tensor"}, {&p.kernels, "kernel"}, {&p.streams, "stream"},
+		{&p.events, "event"},
 		{&p.weights, "weight"}} {
 		*n.to = names{n.what, map[string]int{}}
 	}

@@ -20,7 +20,8 @@ var (
 	storageNames   = [...]string{Arena: "arena", Results: "results", Spill: "spill"}
 )
 
-// String is the program as text. Of weights of more than literal.InlineElements elements it has the place in the data section only; see Data.
+// String is the program as text. Of weights of more than literal.InlineElements elements it has the place in the data
+// section only; see Data.
 func (p *Program) String() string {
 	w := &printer{}
 	w.Line("weir 1")
@@ -77,7 +78,7 @@ func (p *Program) inline(w *Weight) *tensor.Tensor {
 	return out
 }
 
-// size is a weight's size in bytes, which its tensor tells where it has no contents.
+// size is a weight's size in bytes, which its tensor tells if it has no contents.
 func (p *Program) size(w *Weight) int64 {
 	if w.Data == nil && w.Tensor >= 0 && w.Tensor < len(p.Tensors) {
 		if size, ok := p.Tensors[w.Tensor].Bytes().Const(); ok && size > 0 && size < 1<<48 {
@@ -176,7 +177,8 @@ func (w *printer) storage(s Storage) {
 	if s.Late {
 		late = "late "
 	}
-	line := fmt.Sprintf("storage %s: %s%s bytes %s align %d%s", text.LocalName(s.Name), late, storageNames[s.Kind], s.Size, s.Align, device(s.Device))
+	line := fmt.Sprintf("storage %s: %s%s bytes %s align %d%s", text.LocalName(s.Name), late, storageNames[s.Kind], s.Size,
+		s.Align, device(s.Device))
 	if len(s.Lets) == 0 {
 		w.Line("%s", line)
 		return
@@ -232,7 +234,7 @@ func (p *Program) formatTensor(t *Tensor) string {
 	return line + source(t.Source)
 }
 
-// pick is an element of a list as text; none where there is no such element.
+// pick is an element of a list as text; none if there is no such element.
 func pick[T any](i int, list []T, format func(T) string) string {
 	if i < 0 || i >= len(list) {
 		return "none"
@@ -300,7 +302,8 @@ func (w *printer) step(p *Program, step Step) {
 		for i, d := range s.Dims {
 			dims[i] = p.dim(d)
 		}
-		w.Line("launch %s(%s) dims (%s)%s%s", pick(s.Kernel, p.Kernels, text.GlobalName), strings.Join(args, ", "), strings.Join(dims, ", "), p.stream(s.Stream), source(s.Source))
+		w.Line("launch %s(%s) dims (%s)%s%s", pick(s.Kernel, p.Kernels, text.GlobalName), strings.Join(args, ", "),
+			strings.Join(dims, ", "), p.stream(s.Stream), source(s.Source))
 	case *Host:
 		attrs := ""
 		if len(s.Attrs) > 0 {

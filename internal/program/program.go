@@ -27,16 +27,17 @@ type Program struct {
 	Steps    []Step
 }
 
-// Stream is an order of work apart from the program's own. Stream 0 of a step is the program's own order, in which each step is done before the next
-// begins; stream i is Streams[i−1]. Work given to a stream begins after what the program's own order did before it, and after the stream's earlier work.
+// Stream is an order of work apart from the program's own. Stream 0 of a step is the program's own order, in which each
+// step is done before the next begins; stream i is Streams[i−1]. Work given to a stream begins after what the program's
+// own order did before it, and after the stream's earlier work.
 type Stream struct {
 	Name   string
 	Device string // as a Storage's
 }
 
 // Dim is a named dimension. One that Bound steps give its value has a Limit, an expression over the dimensions of the
-// inputs: storage is planned at the limits, so that the peak is never exceeded whatever data decide. Of one whose Limit is sym.Unlimited nothing is known before
-// it has its value: what depends on it lies in late storage.
+// inputs: storage is planned at the limits, so that the peak is never exceeded whatever data decide. Of one whose Limit
+// is sym.Unlimited nothing is known before it has its value: what depends on it lies in late storage.
 type Dim struct {
 	Name  sym.Name
 	Range sym.Range
@@ -47,8 +48,8 @@ type Dim struct {
 	Origin string
 }
 
-// Require is a condition that a run must meet, and where it comes from: in words, and, where it is about one tensor, that one's name. One on the inputs'
-// dimensions is checked at entry.
+// Require is a condition that a run must meet, and where it comes from: in words, and, where it is about one tensor,
+// that one's name. One on the inputs' dimensions is checked at entry.
 type Require struct {
 	Cond   sym.Cond
 	From   string
@@ -64,9 +65,10 @@ const (
 	State                   // an input that an output replaces where it lies
 )
 
-// Port is an input or an output: a name, the tensor that holds it, and who owns it. Elements are the dimensions, by index in Program.Dims, that the
-// elements of a small integer input are; nil where they are none. Gives are the tensors of outputs that may lie in an input's storage, where a run donates it, rather than in
-// their own: they are first written when the input has been read, or by a step that may write them over it. The best are first.
+// Port is an input or an output: a name, the tensor that holds it, and who owns it. Elements are the dimensions, by
+// index in Program.Dims, that the elements of a small integer input are; nil if they are none. Gives are the tensors of
+// outputs that may lie in an input's storage, where a run donates it, rather than in their own: they are first written
+// when the input has been read, or by a step that may write them over it. The best are first.
 type Port struct {
 	Name      string
 	Tensor    int
@@ -75,8 +77,9 @@ type Port struct {
 	Gives     []int
 }
 
-// Weight is constant data that lives with the program: the tensor that names it, and its bytes. One that is Paged is left in a file: only copies reach it, and
-// it is no part of the memory that weights take. One with a Device is copied into that device's memory when the program is made ready, and lies there.
+// Weight is constant data that lives with the program: the tensor that names it, and its bytes. One that is Paged is
+// left in a file: only copies reach it, and it is no part of the memory that weights take. One with a Device is copied
+// into that device's memory when the program is made ready, and lies there.
 type Weight struct {
 	Name   string
 	Tensor int
@@ -95,9 +98,10 @@ const (
 	Spill                      // a file of one call's own, no memory: only copies reach it
 )
 
-// Storage is a block of memory that a call owns. Size is in bytes, exact, over the dimensions and the chosen plan's Lets: it is there when the run begins. Late
-// storage is there from a Take on, as large as the dimensions then say: it may depend on all of them, and on Lets of its own, but on no plan's. A call keeps it for its
-// next run, and gives it more where that asks for more.
+// Storage is a block of memory that a call owns. Size is in bytes, exact, over the dimensions and the chosen plan's
+// Lets: it is there when the run begins. Late storage is there from a Take on, as large as the dimensions then say: it
+// may depend on all of them, and on Lets of its own, but on no plan's. A call keeps it for its next run, and gives it
+// more where that asks for more.
 type Storage struct {
 	Name   string
 	Kind   StorageKind
@@ -108,8 +112,8 @@ type Storage struct {
 	Lets   []Let // of late storage, for its size and the offsets in it: each over dimensions and earlier ones
 }
 
-// Plan gives the offsets for the bindings that meet its conditions. Every plan defines the same names, in an order in which each
-// uses only dimensions and earlier names. Data dimensions stand for their limits here.
+// Plan gives the offsets for the bindings that meet its conditions. Every plan defines the same names, in an order in
+// which each uses only dimensions and earlier names. Data dimensions stand for their limits here.
 type Plan struct {
 	When []sym.Cond
 	Lets []Let
@@ -142,15 +146,17 @@ type Tensor struct {
 	Of      int
 	Offset  sym.Expr
 	Source  string // the model's own name for it
-	// Reserved: bytes that the model's own text lays out. They are used whole while they are carved, whatever lies in them.
+	// Reserved: bytes that the model's own text lays out. They are used whole while they are carved, whatever lies in
+	// them.
 	Reserved bool
 }
 
 // Step is one thing that happens.
 type Step interface{ step() }
 
-// Carve begins the life of a Carved tensor; Release ends it. Between the two its range belongs to it alone, but for the live tensors Over: it may lie on
-// those, whose contents are lost with the step that first writes it. That step may still read them.
+// Carve begins the life of a Carved tensor; Release ends it. Between the two its range belongs to it alone, but for the
+// live tensors Over: it may lie on those, whose contents are lost with the step that first writes it. That step may
+// still read them.
 type Carve struct {
 	Tensor int
 	Over   []int
@@ -159,8 +165,9 @@ type Carve struct {
 // Release ends carved tensors' lives.
 type Release struct{ Tensors []int }
 
-// Take makes late storage as large as the dimensions say now. All in it is lost, and none of the dimensions that it depends on may change while it is in use. A Host
-// step takes by itself the late storage of a result that is alone there, when it has found the result's shape.
+// Take makes late storage as large as the dimensions say now. All in it is lost, and none of the dimensions that it
+// depends on may change while it is in use. A Host step takes by itself the late storage of a result that is alone
+// there, when it has found the result's shape.
 type Take struct{ Storage int }
 
 // Launch runs a kernel: its operands, and the dimensions of its argument block by index in Program.Dims.
@@ -197,8 +204,9 @@ type If struct {
 	Source     string
 }
 
-// Loop runs Body while tensor Cond (−1: always) is true, at most as often as tensor Trip (−1: no limit) says. Index (−1: none) is
-// an i64 tensor that holds the iteration's number; Count (−1: none) is the Data dimension that holds the iterations begun.
+// Loop runs Body while tensor Cond (−1: always) is true, at most as often as tensor Trip (−1: no limit) says. Index
+// (−1: none) is an i64 tensor that holds the iteration's number; Count (−1: none) is the Data dimension that holds the
+// iterations begun.
 type Loop struct {
 	Trip, Cond, Index, Count int
 	Body                     []Step
@@ -211,15 +219,16 @@ type Copy struct {
 	Pick             *Pick
 }
 
-// Pick chooses the rows of From that are copied: for each of the integers of tensor Index, in order, the row of that number, which To has behind Index's own axes. The axes that From has
-// before a row's number its rows, of which there are Rows: negative numbers count from them. A number outside is the user's fault.
+// Pick chooses the rows of From that are copied: for each of the integers of tensor Index, in order, the row of that
+// number, which To has behind Index's own axes. The axes that From has before a row's number its rows, of which there
+// are Rows: negative numbers count from them. A number outside is the user's fault.
 type Pick struct {
 	Index  int
 	Rows   int64
 	Source string
 }
 
-// Of is the tensor that numbers the rows; −1 where all are copied.
+// Of is the tensor that numbers the rows; −1 if all are copied.
 func (p *Pick) Of() int {
 	if p == nil {
 		return -1

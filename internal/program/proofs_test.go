@@ -44,7 +44,8 @@ var testInterpreter = Interpreter{
 		k(o, dims)
 		return nil
 	},
-	Host: func(op string, attrs map[string]any, in []*tensor.Tensor, result func(i int, shape ...int64) (*tensor.Tensor, error)) error {
+	Host: func(op string, attrs map[string]any, in []*tensor.Tensor,
+		result func(i int, shape ...int64) (*tensor.Tensor, error)) error {
 		var places []int64
 		for i := int64(0); i < in[0].Len(); i++ {
 			if in[0].Float(i) > attrs["least"].(float64) {

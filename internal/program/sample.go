@@ -22,8 +22,8 @@ const dataSamples = 2
 // largest is how far above a dimension's lower end samples go.
 const largest = 1000
 
-// samples evaluates the program at bindings of the dimensions that it admits: extents, carves against their storage, and live carves against each
-// other. What data decide is at its limits, as storage is planned, and at its lower ends.
+// samples evaluates the program at bindings of the dimensions that it admits: extents, carves against their storage,
+// and live carves against each other. What data decide is at its limits, as storage is planned, and at its lower ends.
 func (v *verifier) samples() error {
 	seed := uint64(1)
 	for i := range 3 + sampleCount {
@@ -75,8 +75,8 @@ func lookup(values map[sym.Name]int64) func(name sym.Name) (int64, bool) {
 // errNotAdmitted says that a binding breaks one of the program's conditions.
 var errNotAdmitted = errors.New("a binding that the program does not admit")
 
-// entry completes values, which has the inputs' dimensions: data's at their limits, but for those without one, and the names of the plan that applies. Values outside ranges and
-// conditions that do not hold are errNotAdmitted.
+// entry completes values, which has the inputs' dimensions: data's at their limits, but for those without one, and the
+// names of the plan that applies. Values outside ranges and conditions that do not hold are errNotAdmitted.
 func (p *Program) entry(values map[sym.Name]int64) error {
 	at := lookup(values)
 	for _, d := range p.Dims {
@@ -94,7 +94,10 @@ func (p *Program) entry(values map[sym.Name]int64) error {
 	}
 	for i, d := range p.Dims {
 		if d.Data && !d.Late() {
-			if p.AwaitsData(i) && slices.ContainsFunc(d.Limit.Vars(), func(name sym.Name) bool { _, known := values[name]; return !known }) {
+			if p.AwaitsData(i) && slices.ContainsFunc(d.Limit.Vars(), func(name sym.Name) bool {
+				_, known := values[name]
+				return !known
+			}) {
 				continue
 			}
 			x, err := d.Limit.Eval(at)
@@ -128,7 +131,8 @@ func (p *Program) entry(values map[sym.Name]int64) error {
 	return diag.Inputf("no plan applies %s", p.binding(values))
 }
 
-// likely reports whether the conditions on dimensions without limits hold: storage that depends on them is there only when they do.
+// likely reports whether the conditions on dimensions without limits hold: storage that depends on them is there only
+// when they do.
 func (p *Program) likely(values map[sym.Name]int64) bool {
 	limited := map[sym.Name]bool{}
 	for _, d := range p.Dims {
@@ -269,7 +273,8 @@ func (p *Program) spans(values map[sym.Name]int64, sizes []int64) ([]span, error
 			return nil, err
 		}
 		if size > 0 && (at < 0 || size > room-at) {
-			return nil, diag.Inputf("%d bytes at %d leave the %d bytes that it lies in, %s", size, at, room, p.binding(values)).AtTensor(t.Name)
+			return nil, diag.Inputf("%d bytes at %d leave the %d bytes that it lies in, %s", size, at, room, p.binding(values)).
+				AtTensor(t.Name)
 		}
 		spans[i] = span{at, at + size}
 	}
@@ -342,6 +347,7 @@ func (p *Program) alone(s *Carve, spans []span, live map[int]bool, values map[sy
 	}
 	sort.Ints(clash)
 	other := spans[clash[0]]
-	return diag.Inputf("bytes %d to %d are carved while %s has %d to %d, %s", own.begin, own.end, p.Tensors[clash[0]].Name, other.begin, other.end,
+	return diag.Inputf("bytes %d to %d are carved while %s has %d to %d, %s", own.begin, own.end, p.Tensors[clash[0]].Name,
+		other.begin, other.end,
 		p.binding(values)).AtTensor(p.Tensors[s.Tensor].Name)
 }

@@ -5,10 +5,11 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// A state is an argument that an output replaces where it lies. The output's tensor is a part of the argument's, and all of it, but to the steps the two are apart: one has the
-// old value, the other the new one, and nothing reads the old one once the new one is written, but for the step that writes it.
+// A state is an argument that an output replaces where it lies. The output's tensor is a part of the argument's, and
+// all of it, but to the steps the two are apart: one has the old value, the other the new one, and nothing reads the
+// old one once the new one is written, but for the step that writes it.
 
-// NewValue is the output that replaces an input, by index; −1 where the input is no state.
+// NewValue is the output that replaces an input, by index; −1 if the input is no state.
 func (p *Program) NewValue(input int) int {
 	if p.Inputs[input].Ownership != State {
 		return -1
@@ -68,7 +69,8 @@ func (v *verifier) stated(port *Port) error {
 		return fault("that no output replaces")
 	}
 	x := &v.p.Tensors[own]
-	if x.Strides != nil || v.dims.EQ(x.Offset, sym.Const(0)) != sym.Yes || !sameBytes(v, x.Bytes(), v.p.Tensors[port.Tensor].Bytes()) {
+	if x.Strides != nil || v.dims.EQ(x.Offset, sym.Const(0)) != sym.Yes ||
+		!sameBytes(v, x.Bytes(), v.p.Tensors[port.Tensor].Bytes()) {
 		return fault("is replaced whole, not in part by " + x.Name)
 	}
 	v.newValues[own] = port.Tensor

@@ -35,7 +35,8 @@ var commands = map[string]func(source string) string{
 		}
 		var lines []string
 		for _, c := range conditions {
-			lines = append(lines, fmt.Sprintf("%v %s: %s", map[bool]string{true: "proved ", false: "checked"}[c.Proved], c.From, c.Cond))
+			lines = append(lines, fmt.Sprintf("%v %s: %s", map[bool]string{true: "proved ", false: "checked"}[c.Proved], c.From,
+				c.Cond))
 		}
 		lines = append(lines, "well formed")
 		if err := p.Verify(); err != nil {
@@ -103,7 +104,8 @@ func TestText(t *testing.T) {
 	})
 }
 
-// FuzzParse: no text makes the parser, the verifier or the interpreter panic, and what parses prints as a text that parses to the same.
+// FuzzParse: no text makes the parser, the verifier or the interpreter panic, and what parses prints as a text that
+// parses to the same.
 func FuzzParse(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*.txt")
 	for _, file := range files {
@@ -146,7 +148,8 @@ func FuzzParse(f *testing.F) {
 
 // TestData: a program with weights that the text has not got comes back from its text and its data section.
 func TestData(t *testing.T) {
-	source := "weir 1 program @p { plan { } tensor %a: u8[100] constant tensor %b: f32[20] constant tensor %c: f32[2] constant\n" +
+	source := "weir 1 program @p { plan { } tensor %a: u8[100] constant tensor %b: f32[20] constant tensor %c: f32[2] " +
+		"constant\n" +
 		"weight \"a\" %a data 100 at 0 weight \"b\" %b data 80 at 128 weight \"c\" %c = [1, 2] body { } }"
 	section := make([]byte, 208)
 	for i := range section {

@@ -10,30 +10,35 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Condition is something that memory needs, and how it is known: proved for every binding of the dimensions, or, Proved being false, left to the run to
-// check: at entry where it speaks of the inputs' dimensions, which is what a Require is for.
+// Condition is something that memory needs, and how it is known: proved for every binding of the dimensions, or, Proved
+// being false, left to the run to check: at entry where it speaks of the inputs' dimensions, which is what a Require is
+// for.
 type Condition struct {
 	Cond   sym.Cond
 	From   string
 	Proved bool
 }
 
-// Verify is Check for a program that is to hold at every binding that it admits: a condition that fails at a sample binding is an error.
+// Verify is Check for a program that is to hold at every binding that it admits: a condition that fails at a sample
+// binding is an error.
 func (p *Program) Verify() error {
 	_, err := p.check(true)
 	return err
 }
 
-// Check verifies a program: that steps name what exists; that a tensor is used only between its carve and its release, on every path through
-// branches and loops, and never when another tensor was written over it; that carves lie within their storage and apart from each other; that
-// extents are not negative; that a dimension that data decide has its value before it is used; that nothing writes to constants and borrowed
-// arguments; that a launch's operands are on its device. It returns the conditions on dimensions that this rests on. What is refuted for every binding is an
-// error, and so are carves that meet at a sample binding.
+// Check verifies a program: that steps name what exists; that a tensor is used only between its carve and its release,
+// on every path through branches and loops, and never when another tensor was written over it; that carves lie within
+// their storage and apart from each other; that extents are not negative; that a dimension that data decide has its
+// value before it is used; that nothing writes to constants and borrowed arguments; that a launch's operands are on its
+// device. It returns the conditions on dimensions that this rests on. What is refuted for every binding is an error,
+// and so are carves that meet at a sample binding.
 func (p *Program) Check() ([]Condition, error) { return p.check(false) }
 
 func (p *Program) check(strict bool) ([]Condition, error) {
-	v := &verifier{p: p, strict: strict, dims: sym.NewDims(), lets: map[sym.Name]bool{}, data: map[sym.Name]int{}, ports: map[int]*Port{}, paged: map[int]bool{}, weightOn: map[int]string{}, newValues: map[int]int{},
-		late: p.lateness(), state: state{live: map[int]bool{}, lost: map[int]bool{}, bound: map[sym.Name]bool{}, taken: map[int]bool{}}}
+	v := &verifier{p: p, strict: strict, dims: sym.NewDims(), lets: map[sym.Name]bool{}, data: map[sym.Name]int{},
+		ports: map[int]*Port{}, paged: map[int]bool{}, weightOn: map[int]string{}, newValues: map[int]int{},
+		late: p.lateness(), state: state{live: map[int]bool{}, lost: map[int]bool{}, bound: map[sym.Name]bool{},
+			taken: map[int]bool{}}}
 	v.dims.Grant(len(p.Tensors) + len(p.Steps))
 	if err := v.header(); err != nil {
 		return nil, err
@@ -92,7 +97,8 @@ func (v *verifier) header() error {
 	v.over = map[int][]int{}
 	for i, d := range v.p.Dims {
 		if _, twice := v.dims.Get(d.Name); twice || d.Range.Min > d.Range.Max || !d.Name.Dimension() {
-			return diag.Inputf("it is declared twice, or as %s, or has a name that no dimension has", d.Range).AtDim(d.Name.Text())
+			return diag.Inputf("it is declared twice, or as %s, or has a name that no dimension has", d.Range).
+				AtDim(d.Name.Text())
 		}
 		v.dims.Set(d.Name, d.Range)
 		if d.Data {
@@ -124,7 +130,8 @@ func (v *verifier) header() error {
 	}
 	for i, plan := range v.p.Plans {
 		if len(plan.Lets) != len(v.p.Plans[0].Lets) {
-			return diag.Inputf("plans define the same names; plan %d has %d, the first %d", i, len(plan.Lets), len(v.p.Plans[0].Lets))
+			return diag.Inputf("plans define the same names; plan %d has %d, the first %d", i, len(plan.Lets),
+				len(v.p.Plans[0].Lets))
 		}
 		for _, c := range plan.When {
 			if err := v.named("a plan's condition", false, c.A, c.B); err != nil {
@@ -196,7 +203,8 @@ func (v *verifier) tensor(i int) error {
 	}
 	for _, list := range [][]sym.Expr{t.Shape, t.Strides} {
 		for axis, e := range list {
-			if err := v.holds(sym.Cond{A: sym.Const(0), B: e}, fmt.Sprintf("axis %d of %s is not negative", axis, t.Name)); err != nil {
+			if err := v.holds(sym.Cond{A: sym.Const(0), B: e}, fmt.Sprintf("axis %d of %s is not negative", axis,
+				t.Name)); err != nil {
 				return err
 			}
 		}
@@ -278,7 +286,8 @@ func (v *verifier) holders() error {
 
 // argument checks that a port has an argument of its own.
 func (v *verifier) argument(port *Port) error {
-	if port.Tensor < 0 || port.Tensor >= len(v.p.Tensors) || v.p.Tensors[port.Tensor].Place != Argument || v.ports[port.Tensor] != nil {
+	if port.Tensor < 0 || port.Tensor >= len(v.p.Tensors) || v.p.Tensors[port.Tensor].Place != Argument ||
+		v.ports[port.Tensor] != nil {
 		return diag.Inputf("%q has no argument of its own", port.Name)
 	}
 	v.ports[port.Tensor] = port

@@ -19,7 +19,8 @@ func (v *verifier) use(t int, write bool) error {
 		x := &v.p.Tensors[i]
 		needed := append([]sym.Expr{x.Offset}, x.Strides...)
 		if !write || i != t {
-			needed = append(needed, x.Shape...) // what is written may have its shape bound afterwards: until then it is at its limit
+			// what is written may have its shape bound afterwards: until then it is at its limit
+			needed = append(needed, x.Shape...)
 		}
 		for _, e := range needed {
 			if err := v.known(e); err != nil {
@@ -32,7 +33,8 @@ func (v *verifier) use(t int, write bool) error {
 	}
 	root := v.p.Root(t)
 	if x := &v.p.Tensors[root]; x.Place == Carved && v.p.Storages[x.Of].Late && !v.taken[x.Of] {
-		return diag.Inputf("it lies in %s, which is not taken, or not since a dimension changed", v.p.Storages[x.Of].Name).AtTensor(at.Name)
+		return diag.Inputf("it lies in %s, which is not taken, or not since a dimension changed", v.p.Storages[x.Of].Name).
+			AtTensor(at.Name)
 	}
 	home := v.p.home(v.newValues, t)
 	switch place, port := v.p.Tensors[root].Place, v.ports[root]; {
@@ -184,7 +186,8 @@ func (v *verifier) launch(s *Launch) error {
 		return diag.Inputf("there is no kernel %d", s.Kernel)
 	}
 	if len(s.Args) != len(s.Writes) {
-		return diag.Inputf("kernel %s has %d operands, and it is said of %d whether it writes them", v.p.Kernels[s.Kernel], len(s.Args), len(s.Writes))
+		return diag.Inputf("kernel %s has %d operands, and it is said of %d whether it writes them", v.p.Kernels[s.Kernel],
+			len(s.Args), len(s.Writes))
 	}
 	for _, d := range s.Dims {
 		if d < 0 || d >= len(v.p.Dims) {
@@ -265,7 +268,8 @@ func (v *verifier) bind(s *Bind) error {
 			return err
 		}
 		t := &v.p.Tensors[s.From]
-		if !t.DType.IsInt() && t.DType != dtype.Bool || t.Strides != nil || s.At < 0 || v.dims.LT(sym.Const(s.At), sym.Product(t.Shape...)) == sym.No {
+		if !t.DType.IsInt() && t.DType != dtype.Bool || t.Strides != nil || s.At < 0 ||
+			v.dims.LT(sym.Const(s.At), sym.Product(t.Shape...)) == sym.No {
 			return diag.Inputf("there is no integer at %d of it", s.At).AtTensor(t.Name)
 		}
 	}
@@ -419,10 +423,14 @@ func (v *verifier) pick(s *Copy) error {
 		}
 	}
 	leading := len(from.Shape) - len(to.Shape) + len(of.Shape)
-	if of.DType != dtype.I32 && of.DType != dtype.I64 || to.DType != from.DType || to.DType.Bits()%8 != 0 || leading < 1 || leading > len(from.Shape) || s.Stream != 0 || s.Pick.Rows < 0 ||
+	if of.DType != dtype.I32 && of.DType != dtype.I64 || to.DType != from.DType || to.DType.Bits()%8 != 0 || leading < 1 ||
+		leading > len(from.Shape) || s.Stream != 0 || s.Pick.Rows < 0 ||
 		v.dims.LE(sym.Const(s.Pick.Rows), sym.Product(from.Shape[:leading]...)) != sym.Yes ||
-		!slices.EqualFunc(to.Shape, slices.Concat(of.Shape, from.Shape[leading:]), func(a, b sym.Expr) bool { return v.dims.EQ(a, b) != sym.No }) {
-		return diag.Inputf("%s%v is copied from %d rows of %s%v by %s%v", to.DType, to.Shape, s.Pick.Rows, from.DType, from.Shape, of.DType, of.Shape).AtTensor(to.Name)
+		!slices.EqualFunc(to.Shape, slices.Concat(of.Shape, from.Shape[leading:]), func(a, b sym.Expr) bool {
+			return v.dims.EQ(a, b) != sym.No
+		}) {
+		return diag.Inputf("%s%v is copied from %d rows of %s%v by %s%v", to.DType, to.Shape, s.Pick.Rows, from.DType,
+			from.Shape, of.DType, of.Shape).AtTensor(to.Name)
 	}
 	return nil
 }

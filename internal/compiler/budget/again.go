@@ -9,7 +9,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// exactly is the steps with those results computed again that cost least of all choices that are enough; nil where the graph is not small, or no choice is enough.
+// exactly is the steps with those results computed again that cost least of all choices that are enough; nil if the
+// graph is not small, or no choice is enough.
 func (s *squeezer) exactly(body []loop.Step, target int64) []loop.Step {
 	p := s.profile(body)
 	if peak, _ := p.peak(); peak <= target {
@@ -58,7 +59,8 @@ func (s *squeezer) exactly(body []loop.Step, target int64) []loop.Step {
 				continue
 			}
 			s.name(next.made, true)
-			try(choice{next.body, slices.Concat(c.saved, []Saving{next.saving}), slices.Concat(c.made, next.made), c.cost + next.saving.Seconds()}, rest[i+1:])
+			try(choice{next.body, slices.Concat(c.saved, []Saving{next.saving}), slices.Concat(c.made, next.made),
+				c.cost + next.saving.Seconds()}, rest[i+1:])
 			s.name(next.made, false)
 		}
 	}
@@ -71,9 +73,11 @@ func (s *squeezer) exactly(body []loop.Step, target int64) []loop.Step {
 	return best.body
 }
 
-// again computes a buffer anew behind a gap, with what is needed for it and is not there any more. It is not done where a file costs less.
+// again computes a buffer anew behind a gap, with what is needed for it and is not there any more. It is not done where
+// a file costs less.
 func (s *squeezer) again(body []loop.Step, p *profile, b *loop.Buffer, g gap) *change {
-	c := &change{saving: Saving{Kind: Recompute, Tensor: live.TensorName(b), At: live.SourceOf(body[g.next]), Bytes: s.bytes[b]}}
+	c := &change{saving: Saving{Kind: Recompute, Tensor: live.TensorName(b), At: live.SourceOf(body[g.next]),
+		Bytes: s.bytes[b]}}
 	start := p.time.At[body[g.next]].First
 	anew := map[*loop.Buffer]*loop.Buffer{}
 	var steps []loop.Step
@@ -94,13 +98,17 @@ func (s *squeezer) again(body []loop.Step, p *profile, b *loop.Buffer, g gap) *c
 		}
 		for _, x := range reads {
 			root := x.Root()
-			if out := live.Replaced(s.m, root); out != nil && slices.ContainsFunc(body[:g.next], func(step loop.Step) bool { return live.Mentions(step, out) }) {
+			if out := live.Replaced(s.m, root); out != nil && slices.ContainsFunc(body[:g.next], func(step loop.Step) bool {
+				return live.Mentions(step, out)
+			}) {
 				return false // a state that was written over
 			}
 			if root.Kind != loop.Temp || anew[root] != nil {
 				continue
 			}
-			if slices.ContainsFunc(body[at:g.next], func(step loop.Step) bool { return live.Mentions(step, root) && !reader(step, root) }) {
+			if slices.ContainsFunc(body[at:g.next], func(step loop.Step) bool {
+				return live.Mentions(step, root) && !reader(step, root)
+			}) {
 				return false // it holds something else by now
 			}
 			if life := p.time.Alive[root]; life.Last >= start && root != b {
@@ -139,7 +147,8 @@ func (s *squeezer) again(body []loop.Step, p *profile, b *loop.Buffer, g gap) *c
 	return c
 }
 
-// maker is the one step that writes a root buffer, and may be done again: a launch that only writes it, or a copy out of a file. −1 where there is none.
+// maker is the one step that writes a root buffer, and may be done again: a launch that only writes it, or a copy out
+// of a file. −1 if there is none.
 func maker(body []loop.Step, b *loop.Buffer) int {
 	at := -1
 	for i, step := range body {

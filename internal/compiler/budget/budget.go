@@ -1,6 +1,7 @@
-// Package budget searches for savings by which a compiled module keeps within a budget of bytes: computed in pieces, in pieces
-// of the batch, again, spilled to a file, or paged from one. It changes the module's steps, and has its kernels made anew. What
-// a module takes is estimated at the upper bounds of its dimensions, with plans as the compiler makes them.
+// Package budget searches for savings by which a compiled module keeps within a budget of bytes: computed in pieces, in
+// pieces of the batch, again, spilled to a file, or paged from one. It changes the module's steps, and has its kernels
+// made anew. What a module takes is estimated at the upper bounds of its dimensions, with plans as the compiler makes
+// them.
 package budget
 
 import (
@@ -19,8 +20,8 @@ type Compilation interface {
 	Regenerate() error  // makes the code of the module's kernels anew
 }
 
-// Budget is the most that a program may take: held + weights + code + calls × (arena + outputs + workers × scratch), at the
-// upper bounds of the dimensions.
+// Budget is the most that a program may take: held + weights + code + calls × (arena + outputs + workers × scratch), at
+// the upper bounds of the dimensions.
 type Budget struct {
 	Bytes          int64 // allowed
 	Held           int64 // by the program besides, such as states of its own
@@ -30,7 +31,7 @@ type Budget struct {
 // Saving is one change that a budget asked for, and what it costs.
 type Saving struct {
 	Kind   SavingKind
-	Tensor string // the model's name where there is one
+	Tensor string // the model's name if there is one
 	At     string // the node before which it comes back
 	Bytes  int64  // that no longer lie in memory in between
 	// Operations and Moved are what each run does more: arithmetic, and bytes to and from files.
@@ -47,8 +48,9 @@ type SavingKind string
 
 // The kinds of saving, in the order in which they are tried.
 const (
-	ChunkUp   SavingKind = "chunk"     // computed in pieces, with what lies between there a piece at a time
-	BatchUp   SavingKind = "batch"     // all of the batch computed in pieces of it, with sums that grow from piece to piece
+	ChunkUp SavingKind = "chunk" // computed in pieces, with what lies between there a piece at a time
+	// all of the batch computed in pieces of it, with sums that grow from piece to piece
+	BatchUp   SavingKind = "batch"
 	Recompute SavingKind = "recompute" // computed again where it is needed again
 	SpillOut  SavingKind = "spill"     // put into a file and fetched back
 	PageIn    SavingKind = "page"      // a weight left in the file, brought in where it is used
@@ -60,11 +62,13 @@ const (
 	fileBytesPerSecond  = 1e9  // of a disk: they tell which of two savings costs less
 	littleTime          = 0.05 // the share of a run's time that savings may add before another way is looked for
 
-	mostChunkings = 3   // how often stretches are looked for to be computed in pieces: each time all kernels are made anew
-	chunkMargin   = 0.9 // the share of what the budget leaves that stretches are to keep within: what they take is estimated
-	fullestShare  = 2   // a step is among the fullest if as much is alive as at the fullest, divided by this
+	mostChunkings = 3 // how often stretches are looked for to be computed in pieces: each time all kernels are made anew
+	// the share of what the budget leaves that stretches are to keep within: what they take is estimated
+	chunkMargin  = 0.9
+	fullestShare = 2 // a step is among the fullest if as much is alive as at the fullest, divided by this
 
-	mostBatchings = 5                 // how often the whole is computed in other pieces of the batch: what it takes is estimated
+	// how often the whole is computed in other pieces of the batch: what it takes is estimated
+	mostBatchings = 5
 	leastBatching = mostBatchings - 2 // the try before which the pieces become the smallest
 
 	mostExact   = 10 // results that may be computed again, up to which every choice among them is tried

@@ -16,12 +16,14 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// chains is a random net as a text of ir: each layer multiplies one of the results so far by a matrix, and adds another.
+// chains is a random net as a text of ir: each layer multiplies one of the results so far by a matrix, and adds
+// another.
 func chains(r *rand.Rand, layers int) string {
 	var b strings.Builder
 	b.WriteString("weir 1\nir @net {\n  main @main(%v0: f32[64, 8], %w: f32[8, 8]) {\n")
 	for i := range layers {
-		fmt.Fprintf(&b, "    %%m%d: f32[64, 8] = matmul(%%v%d, %%w)\n    %%v%d: f32[64, 8] = add(%%m%d, %%v%d)\n", i, max(0, i-r.IntN(3)), i+1, i, r.IntN(i+1))
+		fmt.Fprintf(&b, "    %%m%d: f32[64, 8] = matmul(%%v%d, %%w)\n    %%v%d: f32[64, 8] = add(%%m%d, %%v%d)\n", i,
+			max(0, i-r.IntN(3)), i+1, i, r.IntN(i+1))
 	}
 	fmt.Fprintf(&b, "    return %%v%d\n  }\n}\n", layers)
 	return b.String()
@@ -54,7 +56,8 @@ func interpreter(c *compiler.Compiled) *program.Interpreter {
 	}}
 }
 
-// TestBudgetExact: of a small graph no choice of what is computed again costs less than the one that is made; one step after the other never costs less, and sometimes more.
+// TestBudgetExact: of a small graph no choice of what is computed again costs less than the one that is made; one step
+// after the other never costs less, and sometimes more.
 func TestBudgetExact(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 9))
 	cost := func(saved []budget.Saving) (sum float64) {
@@ -115,7 +118,8 @@ func TestBudgetExact(t *testing.T) {
 			}
 		}
 		// And the program with the least arena computes the same.
-		inputs := []*tensor.Tensor{tensor.Must(tensor.New(c.IR.Main.Body.Params[0].Type.DType, 64, 8)), tensor.Must(tensor.New(c.IR.Main.Body.Params[1].Type.DType, 8, 8))}
+		inputs := []*tensor.Tensor{tensor.Must(tensor.New(c.IR.Main.Body.Params[0].Type.DType, 64, 8)),
+			tensor.Must(tensor.New(c.IR.Main.Body.Params[1].Type.DType, 8, 8))}
 		for _, x := range inputs {
 			for i := range x.Len() {
 				x.SetFloat(i, r.NormFloat64()/3)
@@ -125,7 +129,8 @@ func TestBudgetExact(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tight, err := compiler.Compile(read(), compiler.Options{Machine: compiler.Portable(1), Budget: &budget.Budget{Bytes: c.Code.Bytes + 64*8*4 + arena*2/3, Calls: 1, Workers: 0}})
+		tight, err := compiler.Compile(read(), compiler.Options{Machine: compiler.Portable(1),
+			Budget: &budget.Budget{Bytes: c.Code.Bytes + 64*8*4 + arena*2/3, Calls: 1, Workers: 0}})
 		if err != nil {
 			continue // it cannot be had
 		}

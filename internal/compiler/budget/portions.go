@@ -12,8 +12,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// pages leaves weights in their file until the budget holds: those first that cost least for their bytes, such as tables of which a run reads some rows, of those that cost the same the
-// largest.
+// pages leaves weights in their file until the budget holds: those first that cost least for their bytes, such as
+// tables of which a run reads some rows, of those that cost the same the largest.
 func (s *squeezer) pages(body []loop.Step, margin int64) []loop.Step {
 	type option struct {
 		w    *loop.Buffer
@@ -53,7 +53,7 @@ func (s *squeezer) pages(body []loop.Step, margin int64) []loop.Step {
 	return body
 }
 
-// pageOf is the change that leaves a weight in its file; nil where it cannot be.
+// pageOf is the change that leaves a weight in its file; nil if it cannot be.
 func (s *squeezer) pageOf(body []loop.Step, w *loop.Buffer) *change {
 	c := &change{saving: Saving{Kind: PageIn, Tensor: live.TensorName(w), Bytes: int64(len(w.Data.Bytes()))}}
 	if c.body = s.paged(c, body, w, 1); c.body == nil {
@@ -62,8 +62,9 @@ func (s *squeezer) pageOf(body []loop.Step, w *loop.Buffer) *change {
 	return c
 }
 
-// paged is the steps with a weight brought into memory before each that uses it: the rows that are asked for where a kernel reads it by rows, a part at a time where it is larger
-// than a page may be and a kernel can be cut along it, else all of it, before the loop that the step is in. nil where a step copies it.
+// paged is the steps with a weight brought into memory before each that uses it: the rows that are asked for where a
+// kernel reads it by rows, a part at a time where it is larger than a page may be and a kernel can be cut along it,
+// else all of it, before the loop that the step is in. nil if a step copies it.
 func (s *squeezer) paged(c *change, body []loop.Step, w *loop.Buffer, times int64) (out []loop.Step) {
 	for _, step := range body {
 		if !live.Mentions(step, w) {
@@ -87,7 +88,8 @@ func (s *squeezer) paged(c *change, body []loop.Step, w *loop.Buffer, times int6
 	return out
 }
 
-// inPortions is a step that uses a weight with what it needs of it brought in by rows or by parts; nil where it must have all of it.
+// inPortions is a step that uses a weight with what it needs of it brought in by rows or by parts; nil if it must have
+// all of it.
 func (s *squeezer) inPortions(c *change, step loop.Step, w *loop.Buffer, times int64) []loop.Step {
 	made, saving := c.made, c.saving
 	var steps []loop.Step
@@ -111,17 +113,20 @@ func (s *squeezer) inPortions(c *change, step loop.Step, w *loop.Buffer, times i
 	return steps
 }
 
-// portionable reports whether no step of a loop's body needs all of a weight, so that nothing is brought in that a page before the loop would bring in once.
+// portionable reports whether no step of a loop's body needs all of a weight, so that nothing is brought in that a page
+// before the loop would bring in once.
 func (s *squeezer) portionable(body []loop.Step, w *loop.Buffer) bool {
 	for _, step := range body {
-		if l, launches := step.(*loop.Launch); live.Mentions(step, w) && (!launches || s.byRows(&change{}, l, w, 1) == nil && s.byParts(&change{}, l, w, 1) == nil) {
+		if l, launches := step.(*loop.Launch); live.Mentions(step, w) &&
+			(!launches || s.byRows(&change{}, l, w, 1) == nil && s.byParts(&change{}, l, w, 1) == nil) {
 			return false
 		}
 	}
 	return true
 }
 
-// byRows reads the rows of a table that a kernel's indices choose; nil where it does not choose rows, or the rows may be more than the table.
+// byRows reads the rows of a table that a kernel's indices choose; nil if it does not choose rows, or the rows may be
+// more than the table.
 func (s *squeezer) byRows(c *change, l *loop.Launch, w *loop.Buffer, times int64) (steps []loop.Step) {
 	now := &loop.Launch{Kernel: l.Kernel, Args: slices.Clone(l.Args), Source: l.Source}
 	for at := range now.Args {
@@ -142,7 +147,8 @@ func (s *squeezer) byRows(c *change, l *loop.Launch, w *loop.Buffer, times int64
 		if !bounded || bytes >= int64(len(w.Data.Bytes())) {
 			return nil
 		}
-		steps = append(steps, &loop.Copy{To: rows, From: s.part(c, w, "table", chosen.Shape, chosen.Stride, 0), Pick: &loop.Pick{Index: index, Rows: chosen.Rows, Source: l.Kernel.Source}})
+		steps = append(steps, &loop.Copy{To: rows, From: s.part(c, w, "table", chosen.Shape, chosen.Stride, 0),
+			Pick: &loop.Pick{Index: index, Rows: chosen.Rows, Source: l.Kernel.Source}})
 		c.saving.Moved += bytes * times
 		c.saving.Rows = max(c.saving.Rows, rowsOf(chosen, bytes, w))
 		now.Kernel, now.Args[at] = s.kernel(chosen.Kernel, "rows"), rows
@@ -163,7 +169,7 @@ func rowsOf(c *schedule.Chosen, bytes int64, w *loop.Buffer) int64 {
 	return bytes / max(row, 1)
 }
 
-// shaped is a buffer under a shape of as many elements; nil where its elements do not lie in order.
+// shaped is a buffer under a shape of as many elements; nil if its elements do not lie in order.
 func (s *squeezer) shaped(c *change, b *loop.Buffer, shape []sym.Expr) *loop.Buffer {
 	switch {
 	case b.Away() || b.View != nil && b.View.Strides != nil:
@@ -187,7 +193,8 @@ func (s *squeezer) part(c *change, b *loop.Buffer, what string, shape, strides [
 	return v
 }
 
-// byParts computes a kernel a stretch of a weight at a time, each of which is in memory alone; nil where the weight is no larger than a page may be, or the kernel cannot be cut so.
+// byParts computes a kernel a stretch of a weight at a time, each of which is in memory alone; nil if the weight is no
+// larger than a page may be, or the kernel cannot be cut so.
 func (s *squeezer) byParts(c *change, l *loop.Launch, w *loop.Buffer, times int64) (steps []loop.Step) {
 	at := slices.Index(l.Args, w)
 	bytes := int64(len(w.Data.Bytes()))
@@ -213,7 +220,9 @@ func (s *squeezer) byParts(c *change, l *loop.Launch, w *loop.Buffer, times int6
 			step, fixed := strides[max(0, part.Axis[i])].Const()
 			switch {
 			case slices.EqualFunc(p.Shape, was.Shape, sym.Expr.Equal) && i != at:
-			case !fixed && part.Offset[i] > 0, b.View != nil && b.View.Strides != nil && (!slices.EqualFunc(b.Shape, was.Shape, sym.Expr.Equal) || !slices.EqualFunc(b.View.Strides, strides, sym.Expr.Equal)):
+			case !fixed && part.Offset[i] > 0, b.View != nil && b.View.Strides != nil &&
+				(!slices.EqualFunc(b.Shape, was.Shape, sym.Expr.Equal) ||
+					!slices.EqualFunc(b.View.Strides, strides, sym.Expr.Equal)):
 				return nil
 			case i == at:
 				page := s.fresh(c, w, loop.Temp, "page")

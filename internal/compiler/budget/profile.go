@@ -26,7 +26,8 @@ type profile struct {
 func (s *squeezer) profile(body []loop.Step) *profile {
 	s.m.Body = body
 	t := live.Ranges(s.m)
-	p := &profile{time: t, problem: memplan.Problem{Dims: s.m.Dims, Steps: max(1, t.Steps)}, uses: map[*loop.Buffer][]int{}}
+	p := &profile{time: t, problem: memplan.Problem{Dims: s.m.Dims, Steps: max(1, t.Steps)},
+		uses: map[*loop.Buffer][]int{}}
 	for i, step := range body {
 		loop.EachBuffer([]loop.Step{step}, func(b *loop.Buffer) {
 			b = b.Root()
@@ -43,12 +44,14 @@ func (s *squeezer) profile(body []loop.Step) *profile {
 		if _, ok := s.size(b); !ok {
 			continue
 		}
-		p.problem.Buffers = append(p.problem.Buffers, memplan.Buffer{Name: b.Name, Size: s.sizes[b], First: life.First, Last: life.Last})
+		p.problem.Buffers = append(p.problem.Buffers, memplan.Buffer{Name: b.Name, Size: s.sizes[b], First: life.First,
+			Last: life.Last})
 		p.roots = append(p.roots, b)
 	}
 	live.Alias(s.m, t, p.roots, &p.problem)
 	n := len(p.roots)
-	p.live, p.group, p.first, p.last, p.bytes = make([]int64, p.problem.Steps), make([]int, n), make([]int, n), make([]int, n), make([]int64, n)
+	p.live, p.group, p.first, p.last, p.bytes = make([]int64, p.problem.Steps), make([]int, n), make([]int, n),
+		make([]int, n), make([]int64, n)
 	for i := range p.roots {
 		g := i
 		for p.problem.Buffers[g].Alias != nil {

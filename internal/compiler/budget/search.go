@@ -21,25 +21,25 @@ type search struct {
 	saved  []Saving
 }
 
-// Within has a compilation keep within a budget, by any of the savings: its kernels may be made anew of ir, which is changed. It
-// returns the savings, and the bytes that the compilation then takes: more than the budget, and the least that it tried, if
-// nothing is enough.
+// Within has a compilation keep within a budget, by any of the savings: its kernels may be made anew of ir, which is
+// changed. It returns the savings, and the bytes that the compilation then takes: more than the budget, and the least
+// that it tried, if nothing is enough.
 func Within(c Compilation, m *ir.Module, b Budget) (saved []Saving, bytes int64, err error) {
 	k := &search{Compilation: c, m: m, budget: b, ask: m.Ask}
 	bytes, err = k.within()
 	return k.saved, bytes, err
 }
 
-// OfLoops is Within for a module whose kernels cannot be made anew of ir: nothing of it is computed in pieces. ask returns an
-// error if the search is not to go on.
+// OfLoops is Within for a module whose kernels cannot be made anew of ir: nothing of it is computed in pieces. ask
+// returns an error if the search is not to go on.
 func OfLoops(c Compilation, b Budget, ask func() error) (saved []Saving, bytes int64, err error) {
 	k := &search{Compilation: c, budget: b, ask: ask}
 	bytes, err = k.loops()
 	return k.saved, bytes, err
 }
 
-// Holds reports whether a budget leaves enough for an arena of this size, or cannot be reckoned with, since nothing bounds a
-// dimension.
+// Holds reports whether a budget leaves enough for an arena of this size, or cannot be reckoned with, since nothing
+// bounds a dimension.
 func Holds(c Compilation, b Budget, arena sym.Expr) bool {
 	s := newSqueezer(c, b)
 	return !s.bounded() || s.holds(arena)
@@ -53,9 +53,11 @@ type way struct {
 	most  int64 // of a weight, that is brought in at once where a kernel can do with parts; 0: all of it
 }
 
-// within has the module keep within the budget, in the first way that does. What sums up over its batch, as a training step does, is computed in pieces of that first. Where not even an
-// empty arena would be small enough, so that weights must be paged in any case, that comes first. Where what does adds more than a little time, the whole in pieces of the batch is tried
-// too, and the better of the two is taken. It gives what the program takes then, or, which is more than the budget, the least that any way takes.
+// within has the module keep within the budget, in the first way that does. What sums up over its batch, as a training
+// step does, is computed in pieces of that first. Where not even an empty arena would be small enough, so that weights
+// must be paged in any case, that comes first. If what does adds more than a little time, the whole in pieces of the
+// batch is tried too, and the better of the two is taken. It gives what the program takes then, or, which is more than
+// the budget, the least that any way takes.
 func (k *search) within() (least int64, err error) {
 	s := newSqueezer(k, k.budget)
 	if !s.bounded() {
@@ -106,7 +108,8 @@ func (k *search) within() (least int64, err error) {
 	return least, nil
 }
 
-// by has the program keep within its budget in one way, of kernels that are made anew unless they are as they were at first. It gives what it takes then; undo makes ir what it was.
+// by has the program keep within its budget in one way, of kernels that are made anew unless they are as they were at
+// first. It gives what it takes then; undo makes ir what it was.
 func (k *search) by(w way, fresh bool) (whole int64, undo func(), err error) {
 	if !fresh {
 		if _, err := k.remade(0); err != nil {
@@ -133,7 +136,8 @@ func (k *search) added() (seconds float64) {
 	return seconds
 }
 
-// squeezed is squeeze with whole weights brought in where they are used, and where that is not enough with smaller and smaller parts of them. It gives the least that any takes.
+// squeezed is squeeze with whole weights brought in where they are used, and if that is not enough with smaller and
+// smaller parts of them. It gives the least that any takes.
 func (k *search) squeezed(w way) (least int64, err error) {
 	before := *k.Loop()
 	savings := k.saved
@@ -172,8 +176,9 @@ func (k *search) squeezed(w way) (least int64, err error) {
 	return least, nil
 }
 
-// chunk has what is alive at the fullest steps computed in pieces, where the module does not keep within the budget and takes less memory then: first in those that add the fewest
-// operations of what should be enough, and where it is not, in those that keep least alive. undo makes ir what it was.
+// chunk has what is alive at the fullest steps computed in pieces, where the module does not keep within the budget and
+// takes less memory then: first in those that add the fewest operations of what should be enough, and if it is not, in
+// those that keep least alive. undo makes ir what it was.
 func (k *search) chunk() (undo func(), err error) {
 	s := newSqueezer(k, k.budget)
 	if !s.bounded() {
@@ -194,7 +199,8 @@ func (k *search) chunk() (undo func(), err error) {
 	return undo, err
 }
 
-// chunkTo is chunk, for stretches that keep what the budget leaves, or as little as can be. It reports whether that is enough.
+// chunkTo is chunk, for stretches that keep what the budget leaves, or as little as can be. It reports whether that is
+// enough.
 func (k *search) chunkTo(budget bool) (enough bool, undo func(), err error) {
 	undo = func() {}
 	for range mostChunkings {
@@ -233,8 +239,8 @@ func (k *search) chunkTo(budget bool) (enough bool, undo func(), err error) {
 	return whole <= k.budget.Bytes, undo, err
 }
 
-// batch has the whole computed in pieces of the batch, where it takes less memory then: in the way that adds the fewest operations of those that should be enough, or in the one that takes
-// least. undo makes ir what it was.
+// batch has the whole computed in pieces of the batch, where it takes less memory then: in the way that adds the fewest
+// operations of those that should be enough, or in the one that takes least. undo makes ir what it was.
 func (k *search) batch() (undo func(), err error) {
 	undo = func() {}
 	s := newSqueezer(k, k.budget)
@@ -298,11 +304,13 @@ func (k *search) remade(before int64) (bool, error) {
 
 func savingOf(d pass.Chunked) Saving {
 	first, last := d.Nodes[0], d.Nodes[len(d.Nodes)-1]
-	return Saving{Kind: ChunkUp, Tensor: first.Outputs[0].Name, At: cmp.Or(last.Source, last.Outputs[0].Name), Bytes: d.Bytes, Operations: d.Operations, Share: d.Share, Pieces: d.Pieces, Rows: d.Rows, Nodes: int64(len(d.Nodes))}
+	return Saving{Kind: ChunkUp, Tensor: first.Outputs[0].Name, At: cmp.Or(last.Source, last.Outputs[0].Name),
+		Bytes: d.Bytes, Operations: d.Operations, Share: d.Share, Pieces: d.Pieces, Rows: d.Rows, Nodes: int64(len(d.Nodes))}
 }
 
-// squeeze has the module keep within a budget, and gives what it then takes: more than the budget where nothing helps any more. The order of the steps has been chosen, and kernels
-// compute in place, before it is asked: what is left is to compute again, to spill, and to page, which comes first where that is asked for.
+// squeeze has the module keep within a budget, and gives what it then takes: more than the budget where nothing helps
+// any more. The order of the steps has been chosen, and kernels compute in place, before it is asked: what is left is
+// to compute again, to spill, and to page, which comes first where that is asked for.
 func (k *search) squeeze(w way) (whole int64, err error) {
 	b := k.budget
 	s := newSqueezer(k, b)
@@ -341,7 +349,8 @@ func (k *search) squeeze(w way) (whole int64, err error) {
 	return whole, nil
 }
 
-// loops is squeezed, in the better of its two ways, for a module whose kernels cannot be made anew of ir, so that nothing of it is computed in pieces.
+// loops is squeezed, in the better of its two ways, for a module whose kernels cannot be made anew of ir, so that
+// nothing of it is computed in pieces.
 func (k *search) loops() (whole int64, err error) {
 	first := false
 	if s := newSqueezer(k, k.budget); s.bounded() {

@@ -27,14 +27,17 @@ type squeezer struct {
 	done   []Saving
 	exact  int // see mostExact
 
-	pageFirst   bool
-	page        int64                   // the most that is brought in of a weight at once, as far as kernels can be cut; 0: all of it
+	pageFirst bool
+	// the most that is brought in of a weight at once, as far as kernels can be cut; 0: all of it
+	page        int64
 	kernels     map[string]*loop.Kernel // by text, without the name: those that were made
 	kernelNames map[string]bool
 }
 
 func newSqueezer(c Compilation, b Budget) *squeezer {
-	s := &squeezer{c: c, m: c.Loop(), budget: b, ask: func() error { return nil }, sizes: map[*loop.Buffer]sym.Expr{}, bytes: map[*loop.Buffer]int64{}, names: map[string]bool{}, exact: mostExact,
+	s := &squeezer{c: c, m: c.Loop(), budget: b, ask: func() error {
+		return nil
+	}, sizes: map[*loop.Buffer]sym.Expr{}, bytes: map[*loop.Buffer]int64{}, names: map[string]bool{}, exact: mostExact,
 		kernels: map[string]*loop.Kernel{}, kernelNames: map[string]bool{}}
 	s.value = func(name sym.Name) (int64, bool) {
 		r, ok := c.Loop().Dims.Get(name)
@@ -126,7 +129,8 @@ func (s *squeezer) whole(body []loop.Step) (int64, error) {
 	return s.fixed + s.weights() + int64(s.budget.Calls)*height, nil
 }
 
-// fit changes the steps until no more is alive at once than the budget leaves, less a margin, or nothing helps any more.
+// fit changes the steps until no more is alive at once than the budget leaves, less a margin, or nothing helps any
+// more.
 func (s *squeezer) fit(margin int64) ([]loop.Step, error) {
 	body := s.m.Body
 	if s.pageFirst {
@@ -157,8 +161,9 @@ type change struct {
 	made   []*loop.Buffer
 }
 
-// improve makes the change of a kind that costs least for each byte that it saves at the fullest step; nil where none saves anything there, or enough is saved. What it
-// chooses does not depend on the target: a smaller one leads further the same way.
+// improve makes the change of a kind that costs least for each byte that it saves at the fullest step; nil if none
+// saves anything there, or enough is saved. What it chooses does not depend on the target: a smaller one leads further
+// the same way.
 func (s *squeezer) improve(kind SavingKind, body []loop.Step, target int64) []loop.Step {
 	p := s.profile(body)
 	peak, times := p.peak()
@@ -208,7 +213,8 @@ func (s *squeezer) keep(made []*loop.Buffer, saved ...Saving) {
 // gap is where a buffer is alive and idle: after step last, before step next.
 type gap struct{ last, next int }
 
-// idle finds the gap around a step's number in which nobody touches a buffer. Behind it plain steps read it, and nobody writes it.
+// idle finds the gap around a step's number in which nobody touches a buffer. Behind it plain steps read it, and nobody
+// writes it.
 func (p *profile) idle(body []loop.Step, b *loop.Buffer, at int) (gap, bool) {
 	g := gap{-1, -1}
 	for _, i := range p.uses[b] {
@@ -235,7 +241,7 @@ func reader(step loop.Step, b *loop.Buffer) bool {
 	return plain && !slices.ContainsFunc(writes, func(x *loop.Buffer) bool { return x != nil && x.Root() == b })
 }
 
-// without is the steps with a buffer kept out of memory around a step's number; nil where it cannot be.
+// without is the steps with a buffer kept out of memory around a step's number; nil if it cannot be.
 func (s *squeezer) without(kind SavingKind, body []loop.Step, p *profile, b *loop.Buffer, at int) *change {
 	g, ok := p.idle(body, b, at)
 	if !ok {
@@ -250,7 +256,9 @@ func (s *squeezer) without(kind SavingKind, body []loop.Step, p *profile, b *loo
 // fresh is a new buffer for what another holds.
 func (s *squeezer) fresh(c *change, b *loop.Buffer, kind loop.BufferKind, what string) *loop.Buffer {
 	name := ""
-	for i := 1; name == "" || s.names[name] || slices.ContainsFunc(c.made, func(m *loop.Buffer) bool { return m.Name == name }); i++ {
+	for i := 1; name == "" || s.names[name] || slices.ContainsFunc(c.made, func(m *loop.Buffer) bool {
+		return m.Name == name
+	}); i++ {
 		name = fmt.Sprintf("%s.%s%d", b.Name, what, i)
 	}
 	n := &loop.Buffer{Name: name, Kind: kind, DType: b.DType, Shape: b.Shape, Source: b.Source}
@@ -291,9 +299,11 @@ func (s *squeezer) replaced(c *change, step loop.Step, b, with *loop.Buffer) loo
 		}
 		return c
 	case *loop.If:
-		return &loop.If{Cond: swap(step.Cond), Then: s.after(c, step.Then, b, with), Else: s.after(c, step.Else, b, with), Source: step.Source}
+		return &loop.If{Cond: swap(step.Cond), Then: s.after(c, step.Then, b, with), Else: s.after(c, step.Else, b, with),
+			Source: step.Source}
 	case *loop.Loop:
-		return &loop.Loop{Trip: swap(step.Trip), Cond: swap(step.Cond), Index: swap(step.Index), Count: step.Count, Body: s.after(c, step.Body, b, with), Source: step.Source}
+		return &loop.Loop{Trip: swap(step.Trip), Cond: swap(step.Cond), Index: swap(step.Index), Count: step.Count,
+			Body: s.after(c, step.Body, b, with), Source: step.Source}
 	case *loop.Bind:
 		return &loop.Bind{Dim: step.Dim, From: swap(step.From), At: step.At, Value: step.Value, Source: step.Source}
 	}
@@ -313,7 +323,8 @@ func (s *squeezer) after(c *change, steps []loop.Step, b, with *loop.Buffer) []l
 
 // spill writes a buffer to a file after its last use before a gap, and reads it back behind the gap.
 func (s *squeezer) spill(body []loop.Step, b *loop.Buffer, g gap) *change {
-	c := &change{saving: Saving{Kind: SpillOut, Tensor: live.TensorName(b), At: live.SourceOf(body[g.next]), Bytes: s.bytes[b], Moved: spillMoves * s.bytes[b]}}
+	c := &change{saving: Saving{Kind: SpillOut, Tensor: live.TensorName(b), At: live.SourceOf(body[g.next]),
+		Bytes: s.bytes[b], Moved: spillMoves * s.bytes[b]}}
 	file, back := s.fresh(c, b, loop.Spill, "file"), s.fresh(c, b, loop.Temp, "back")
 	c.body = slices.Concat(body[:g.last+1], []loop.Step{&loop.Copy{To: file, From: b}}, body[g.last+1:g.next],
 		[]loop.Step{&loop.Copy{To: back, From: file}}, s.after(c, body[g.next:], b, back))
@@ -330,7 +341,8 @@ func (s *squeezer) seconds() (seconds float64) {
 	return seconds
 }
 
-// fullest are the sources of the steps at which more is alive than the budget leaves, and at least half as much as at the fullest.
+// fullest are the sources of the steps at which more is alive than the budget leaves, and at least half as much as at
+// the fullest.
 func (s *squeezer) fullest() map[string]bool {
 	out := map[string]bool{}
 	p := s.profile(s.m.Body)

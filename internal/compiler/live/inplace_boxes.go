@@ -8,11 +8,14 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// InPlaceByBoxes reports whether a kernel may write parameter w into the storage of parameter r: there are loops around all that it reads of r and writes of w whose iterations touch boxes of
-// elements apart from one another, and each iteration reads before it writes. A recurrent layer reads a step's rows of its input, and writes what it keeps of them there.
+// InPlaceByBoxes reports whether a kernel may write parameter w into the storage of parameter r: there are loops around
+// all that it reads of r and writes of w whose iterations touch boxes of elements apart from one another, and each
+// iteration reads before it writes. A recurrent layer reads a step's rows of its input, and writes what it keeps of
+// them there.
 func InPlaceByBoxes(k *loop.Kernel, dims *sym.Dims, r, w int) bool {
 	in, out := k.Params[r], k.Params[w]
-	if in.DType.Bits() != out.DType.Bits() || in.DType.Bits()%8 != 0 || in.Strides != nil || out.Strides != nil || !slices.EqualFunc(in.Shape, out.Shape, sym.Expr.Equal) {
+	if in.DType.Bits() != out.DType.Bits() || in.DType.Bits()%8 != 0 || in.Strides != nil || out.Strides != nil ||
+		!slices.EqualFunc(in.Shape, out.Shape, sym.Expr.Equal) {
 		return false
 	}
 	b := &boxes{in: in.Name, out: out.Name, dims: dims.Clone(), loops: map[sym.Name]*loop.For{}}
@@ -50,7 +53,8 @@ type boxes struct {
 	touches []loop.Touches
 }
 
-// ordered finds the loops around all touches in whose iterations reads come before writes, and reports whether the iterations are apart.
+// ordered finds the loops around all touches in whose iterations reads come before writes, and reports whether the
+// iterations are apart.
 func (b *boxes) ordered(body []loop.Stmt, around []*loop.For) bool {
 	lastRead, firstWrite := -1, len(body)
 	for i, s := range body {
@@ -73,7 +77,9 @@ func (b *boxes) ordered(body []loop.Stmt, around []*loop.For) bool {
 	}
 	// One statement does both: it must be the only one.
 	for i, s := range body {
-		if i != lastRead && slices.ContainsFunc(loop.Accesses([]loop.Stmt{s}), func(a loop.Touches) bool { return a.Buffer == b.in || a.Buffer == b.out }) {
+		if i != lastRead && slices.ContainsFunc(loop.Accesses([]loop.Stmt{s}), func(a loop.Touches) bool {
+			return a.Buffer == b.in || a.Buffer == b.out
+		}) {
 			return false
 		}
 	}
@@ -81,8 +87,9 @@ func (b *boxes) ordered(body []loop.Stmt, around []*loop.For) bool {
 	return ok && b.ordered(f.Body, append(slices.Clip(around), f))
 }
 
-// apart reports whether no two iterations of loops, one inside the other, touch one element, and no loop inside of them is run by several workers. Once iterations that differ in some of the
-// variables are apart, the others are looked at with those fixed.
+// apart reports whether no two iterations of loops, one inside the other, touch one element, and no loop inside of them
+// is run by several workers. Once iterations that differ in some of the variables are apart, the others are looked at
+// with those fixed.
 func (b *boxes) apart(loops []*loop.For) bool {
 	for _, f := range b.loops {
 		if f.Kind == loop.Parallel && !slices.Contains(loops, f) {
@@ -107,8 +114,9 @@ func (b *boxes) apart(loops []*loop.For) bool {
 	return true
 }
 
-// apartAlong reports whether iterations that differ in one loop's variable, and not in fixed ones, touch elements apart along an axis: its steps are at least as long as what one iteration
-// touches, or what that touches are elements at least the whole way of the loop apart.
+// apartAlong reports whether iterations that differ in one loop's variable, and not in fixed ones, touch elements apart
+// along an axis: its steps are at least as long as what one iteration touches, or what that touches are elements at
+// least the whole way of the loop apart.
 func (b *boxes) apartAlong(axis int, f *loop.For, fixed []sym.Name) bool {
 	step := int64(0)
 	low, high := int64(math.MaxInt64), int64(math.MinInt64)

@@ -6,7 +6,8 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// TestInPlaceByBoxes: a result may lie in place of an operand where iterations read before they write, apart from one another.
+// TestInPlaceByBoxes: a result may lie in place of an operand where iterations read before they write, apart from one
+// another.
 func TestInPlaceByBoxes(t *testing.T) {
 	for _, c := range []struct {
 		name, params, body string
@@ -39,7 +40,8 @@ func TestInPlaceByBoxes(t *testing.T) {
 		{"a product", "%a: f32[4, 8] read, %b: f32[4, 8] write", `for $s < 4 { local %t: f32[1, 1] store %t[0, 0] = 0
 			contract %t[$r, $c] += %a[$s + $r, $k] * %a[$s + $c, $k] for $r < 1, $c < 1, $k < 8 each $j < 8 { store %b[$s, $j] = load %t[0, 0] } }`, false},
 	} {
-		m, err := loop.Parse("weir 1 loop @m { dim n in [0, inf] kernel @k("+c.params+") dims (n) { "+c.body+" } body { } }", loop.ParseOptions{})
+		m, err := loop.Parse("weir 1 loop @m { dim n in [0, inf] kernel @k("+c.params+") dims (n) { "+c.body+" } body { } }",
+			loop.ParseOptions{})
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue

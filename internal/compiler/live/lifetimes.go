@@ -1,5 +1,5 @@
-// Package live holds facts about the buffers of a scheduled module: when they are live, how many bytes they have, and which may
-// lie in each other's place.
+// Package live holds facts about the buffers of a scheduled module: when they are live, how many bytes they have, and
+// which may lie in each other's place.
 package live
 
 import "github.com/weirml/weir/internal/loop"
@@ -96,7 +96,8 @@ func (t *Timeline) Replaces(m *loop.Module, out *loop.Buffer) bool {
 	return t.after(m, out.State, out)
 }
 
-// after reports whether an output is first written after an input was last read, or by a step that may write it over that input.
+// after reports whether an output is first written after an input was last read, or by a step that may write it over
+// that input.
 func (t *Timeline) after(m *loop.Module, in, out *loop.Buffer) bool {
 	life := t.Alive[out]
 	if life == nil {

@@ -10,8 +10,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Donations finds, for each input, the outputs that may lie in its storage where a run donates it, best first. They have as many bytes for every binding, and are first written
-// after the input was last read, or by a step that reads each of its elements only where it writes. It needs the timeline as the steps alone make it.
+// Donations finds, for each input, the outputs that may lie in its storage where a run donates it, best first. They
+// have as many bytes for every binding, and are first written after the input was last read, or by a step that reads
+// each of its elements only if it writes. It needs the timeline as the steps alone make it.
 func Donations(m *loop.Module, t *Timeline) map[*loop.Buffer][]*loop.Buffer {
 	out := map[*loop.Buffer][]*loop.Buffer{}
 	for _, in := range m.Buffers {
@@ -43,7 +44,8 @@ func Updates(step loop.Step, in, out *loop.Buffer) bool {
 		return s.Pick == nil && WholeOf(s.To) == out && WholeOf(s.From) == in // onto itself
 	case *loop.Launch:
 		r, w := slices.Index(s.Args, in), slices.Index(s.Args, out)
-		return r >= 0 && w >= 0 && s.Kernel.Params[r].Access == loop.Read && s.Kernel.Params[w].Access != loop.Read && s.Kernel.Params[w].Access != loop.Work &&
+		return r >= 0 && w >= 0 && s.Kernel.Params[r].Access == loop.Read && s.Kernel.Params[w].Access != loop.Read &&
+			s.Kernel.Params[w].Access != loop.Work &&
 			OnlyOperand(s, in) && OnlyOperand(s, out) && InPlace(s.Kernel, r, w)
 	}
 	return false
@@ -63,7 +65,8 @@ func WholeOf(b *loop.Buffer) *loop.Buffer {
 
 // SameBytes reports whether an output has as many bytes as an input for every binding.
 func SameBytes(m *loop.Module, in, out *loop.Buffer) bool {
-	return !decided(m, out) && m.Dims.EQ(BytesOf(in, sym.Product(in.Shape...)), BytesOf(out, sym.Product(out.Shape...))) == sym.Yes
+	return !decided(m, out) && m.Dims.EQ(BytesOf(in, sym.Product(in.Shape...)),
+		BytesOf(out, sym.Product(out.Shape...))) == sym.Yes
 }
 
 // decided reports whether data decide a buffer's extents.
@@ -74,7 +77,7 @@ func decided(m *loop.Module, b *loop.Buffer) bool {
 }
 
 // Alias lets a kernel compute in place: its result takes the storage of an operand that dies there and that the kernel
-// reads only where it writes. A copy of what dies there takes its storage too, and then moves nothing.
+// reads only if it writes. A copy of what dies there takes its storage too, and then moves nothing.
 func Alias(m *loop.Module, t *Timeline, roots []*loop.Buffer, p *memplan.Problem) {
 	index := map[*loop.Buffer]int{}
 	for i, b := range roots {
@@ -136,7 +139,7 @@ func KeepsStates(m *loop.Module, t *Timeline) error {
 	return nil
 }
 
-// Replaced is the output that replaces an input; nil where none does.
+// Replaced is the output that replaces an input; nil if none does.
 func Replaced(m *loop.Module, in *loop.Buffer) *loop.Buffer {
 	if i := slices.IndexFunc(m.Buffers, func(b *loop.Buffer) bool { return b.State == in }); i >= 0 {
 		return m.Buffers[i]

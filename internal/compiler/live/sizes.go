@@ -8,7 +8,8 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// AlignUp rounds a number of bytes up to a multiple of memplan.DefaultAlign: the alignment of buffers in the arena, of packed weights, and of an artefact's parts.
+// AlignUp rounds a number of bytes up to a multiple of memplan.DefaultAlign: the alignment of buffers in the arena, of
+// packed weights, and of an artefact's parts.
 func AlignUp(n int64) int64 {
 	return (n + memplan.DefaultAlign - 1) / memplan.DefaultAlign * memplan.DefaultAlign
 }
@@ -22,7 +23,8 @@ func BytesOf(b *loop.Buffer, elements sym.Expr) sym.Expr {
 	return elements.Mul(sym.Const(bits)).CeilDiv(sym.Const(8))
 }
 
-// ScratchOf is the most that any kernel wants of a worker's scratch: at the limits of what data decide. A kernel without tiles is not run, and wants none.
+// ScratchOf is the most that any kernel wants of a worker's scratch: at the limits of what data decide. A kernel
+// without tiles is not run, and wants none.
 func ScratchOf(m *loop.Module, kernels []target.Kernel) sym.Expr {
 	var order []string
 	groups := map[string][]sym.Expr{}
@@ -113,7 +115,8 @@ func AtLimits(m *loop.Module, b *loop.Buffer) (sym.Expr, error) {
 const mostAtLimit = 1 << 38
 
 func unbounded(b *loop.Buffer, size sym.Expr) error {
-	return diag.Unsupportedf("the data decide the size of %s, %s bytes, and nothing bounds it", b.Name, size).AtTensor(b.Source).WithFix("declare a range for the dimension")
+	return diag.Unsupportedf("the data decide the size of %s, %s bytes, and nothing bounds it", b.Name, size).
+		AtTensor(b.Source).WithFix("declare a range for the dimension")
 }
 
 // monotone reports whether a size grows with each dimension that data decide.

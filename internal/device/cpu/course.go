@@ -6,10 +6,12 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// apart is what the tiles of a stage take, on one worker, for them to be handed over: about three times what a stage costs more on several workers.
+// apart is what the tiles of a stage take, on one worker, for them to be handed over: about three times what a stage
+// costs more on several workers.
 const apart = 3 * time.Microsecond
 
-// part is the tiles of a stage that one worker does. A worker has the same in each step, so that it finds what they read in its processor's caches.
+// part is the tiles of a stage that one worker does. A worker has the same in each step, so that it finds what they
+// read in its processor's caches.
 type part struct {
 	from, to int64
 	tile     float64 // nanoseconds that one takes
@@ -17,7 +19,8 @@ type part struct {
 	_        [39]byte
 }
 
-// follow does the tiles of a job that has a course, stage by stage: each by the whole team where that is expected to pay.
+// follow does the tiles of a job that has a course, stage by stage: each by the whole team where that is expected to
+// pay.
 func (t *Team) follow(before *job, scratch [][]byte) error {
 	j := t.job
 	if len(j.stages) != len(j.Course.Stages) {
@@ -79,7 +82,8 @@ func (j *job) handed() time.Duration {
 	return time.Duration(min(sum, 1e18))
 }
 
-// breathe is where a run that follows a course, between two stages, ends if it must and lets others compute. Helpers that it has given up come back when there are places.
+// breathe is where a run that follows a course, between two stages, ends if it must and lets others compute. Helpers
+// that it has given up come back when there are places.
 func (t *Team) breathe() error {
 	if t.ran <= slice && pool.waiting.Load() == 0 {
 		return nil

@@ -67,7 +67,8 @@ func (k *ordered) Run(_ *target.Args, begin, end int64, _ []byte) error {
 	return nil
 }
 
-// TestCourse: whatever the stages, the width and how many runs there are at once, each tile is done once, and after all those of the stages before.
+// TestCourse: whatever the stages, the width and how many runs there are at once, each tile is done once, and after all
+// those of the stages before.
 func TestCourse(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	var runs sync.WaitGroup
@@ -174,7 +175,8 @@ func TestCourseEnds(t *testing.T) {
 		team.stop.Done = stop
 		time.AfterFunc(5*time.Millisecond, func() { close(stop) })
 		k := newOrdered(c, time.Millisecond/4)
-		if err := team.Launch(&device.Job{Kernel: k, Course: c, Tiles: int64(len(k.stage))}, scratches(2)); err != target.ErrStopped {
+		if err := team.Launch(&device.Job{Kernel: k, Course: c, Tiles: int64(len(k.stage))},
+			scratches(2)); err != target.ErrStopped {
 			t.Errorf("%d workers: %v", width, err)
 		}
 		team.stop.Done = nil

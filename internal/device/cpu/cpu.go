@@ -1,12 +1,14 @@
 // Package cpu runs kernels on the machine's processors.
 //
-// All runs of the process share one pool. It has as many places as GOMAXPROCS, and whoever computes holds one: a run holds a place for
-// its own goroutine, and one for each helper that it has besides. When all are taken, the next run waits, the one that has waited longest gets the
-// first place that is given up, runs that have helpers give these up, and a run that has had its turn goes to the end of the queue. So the process never has
-// more goroutines that compute than processors, and other goroutines find theirs free before long.
+// All runs of the process share one pool. It has as many places as GOMAXPROCS, and whoever computes holds one: a run
+// holds a place for its own goroutine, and one for each helper that it has besides. When all are taken, the next run
+// waits, the one that has waited longest gets the first place that is given up, runs that have helpers give these up,
+// and a run that has had its turn goes to the end of the queue. So the process never has more goroutines that compute
+// than processors, and other goroutines find theirs free before long.
 //
-// A helper waits for work by spinning, for a bounded time, in Go code that the collector can stop; then it parks. Work is handed over to one that
-// spins in less than a microsecond. A launch goes to helpers only where that is expected to pay, by what it took before.
+// A helper waits for work by spinning, for a bounded time, in Go code that the collector can stop; then it parks. Work
+// is handed over to one that spins in less than a microsecond. A launch goes to helpers only if that is expected to
+// pay, by what it took before.
 package cpu
 
 import (
@@ -69,11 +71,11 @@ func (p *pace) learn(tiles int64, took time.Duration) {
 	}
 }
 
-// tile is the nanoseconds that a tile takes; 0 where it is not known.
+// tile is the nanoseconds that a tile takes; 0 if it is not known.
 func (p *pace) tile() float64 { return math.Float64frombits(p.Load()) }
 
-// piece is how many of the tiles that are left in a span should be taken at once: half of them where others may want some, but neither too small a piece nor too large
-// a one.
+// piece is how many of the tiles that are left in a span should be taken at once: half of them where others may want
+// some, but neither too small a piece nor too large a one.
 func (j *job) piece(left int64, shared bool) int64 {
 	tile, share := j.tile(), float64(left)
 	if tile == 0 {
@@ -93,8 +95,8 @@ func (j *job) piece(left int64, shared bool) int64 {
 	return max(1, int64(share))
 }
 
-// span is the tiles that a worker does unless others are done before it: with as many spans as workers, in the order of both, a worker finds in its processor's caches what
-// it made in the launch before.
+// span is the tiles that a worker does unless others are done before it: with as many spans as workers, in the order of
+// both, a worker finds in its processor's caches what it made in the launch before.
 type span struct {
 	next atomic.Int64 // the first tile that nobody took
 	end  int64
@@ -107,7 +109,7 @@ type Team struct {
 	width   int         // the most workers
 	helpers []*helper   // each with a place
 	inside  bool        // it has a place
-	since   time.Time   // when the turn began; zero where no slice of it is over
+	since   time.Time   // when the turn began; zero if no slice of it is over
 	ran     time.Duration
 	queue             // what waiting for a place needs
 	job     *job      // being done, or else the last one
@@ -123,8 +125,8 @@ type Team struct {
 	errAt  int64
 }
 
-// Enter takes a place in the pool for a run of at most width workers; it waits where all are taken, until stop. Helpers join, as far as there are places, when
-// there is work for them.
+// Enter takes a place in the pool for a run of at most width workers; it waits where all are taken, until stop. Helpers
+// join, as far as there are places, when there is work for them.
 func (t *Team) Enter(width int, stop target.Stop) error {
 	t.stop, t.width, t.job, t.ran = stop, width, nil, 0
 	return t.enter()
@@ -133,8 +135,8 @@ func (t *Team) Enter(width int, stop target.Stop) error {
 // Leave gives up the team's places. The team may enter again.
 func (t *Team) Leave() { t.leave() }
 
-// Launch runs a job's tiles on the team and returns when all are done. scratch has an entry for each worker. The error is
-// that of the first tile, in order, that failed, or target.ErrStopped.
+// Launch runs a job's tiles on the team and returns when all are done. scratch has an entry for each worker. The error
+// is that of the first tile, in order, that failed, or target.ErrStopped.
 func (t *Team) Launch(launch *device.Job, scratch [][]byte) error {
 	if t.ran > slice {
 		if err := t.pause(); err != nil {
@@ -178,7 +180,8 @@ func (t *Team) Launch(launch *device.Job, scratch [][]byte) error {
 	return t.err
 }
 
-// foresee remembers, with the launch before this one, how long it is until helpers are worth waking, and wakes them where that is soon, so that they are awake by then.
+// foresee remembers, with the launch before this one, how long it is until helpers are worth waking, and wakes them
+// where that is soon, so that they are awake by then.
 func (t *Team) foresee(before *job, whole time.Duration) {
 	j := t.job
 	wide := whole >= waken && j.Tiles > 1
@@ -220,7 +223,8 @@ func (t *Team) divide(tiles int64) {
 	}
 }
 
-// run does tiles [from, to). A panic of the kernel's, a fault of memory among them, is an error like its others: the workers of a launch end it together.
+// run does tiles [from, to). A panic of the kernel's, a fault of memory among them, is an error like its others: the
+// workers of a launch end it together.
 func (j *job) run(from, to int64, scratch []byte) (err error) {
 	defer diag.Recover(&err, "running a kernel")
 	return j.Kernel.Run(&j.Args, from, to, scratch)

@@ -31,7 +31,8 @@ func (k *slow) Run(_ *target.Args, begin, end int64, _ []byte) error {
 	return nil
 }
 
-// TestStop: a launch of many tiles ends soon after Stop is closed, on one worker and on several, and without it runs each tile once.
+// TestStop: a launch of many tiles ends soon after Stop is closed, on one worker and on several, and without it runs
+// each tile once.
 func TestStop(t *testing.T) {
 	for _, width := range []int{1, 2} {
 		var team Team

@@ -12,8 +12,8 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// TestHandlerLatency reports how soon an HTTP handler of the process answers, without runs and with eight in flight. It fails on errors only: how fast the
-// machine is, and what else it does, it does not know.
+// TestHandlerLatency reports how soon an HTTP handler of the process answers, without runs and with eight in flight. It
+// fails on errors only: how fast the machine is, and what else it does, it does not know.
 func TestHandlerLatency(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok")) }))
 	defer server.Close()
@@ -60,6 +60,7 @@ func TestHandlerLatency(t *testing.T) {
 		at := func(share float64) time.Duration {
 			return took[int(share*float64(len(took)-1))].Round(time.Microsecond)
 		}
-		t.Logf("%d runs in flight: %d answers, p50 %v, p90 %v, p99 %v; each run was done %v times", runs, len(took), at(0.5), at(0.9), at(0.99), done[:runs])
+		t.Logf("%d runs in flight: %d answers, p50 %v, p90 %v, p99 %v; each run was done %v times", runs, len(took), at(0.5),
+			at(0.9), at(0.99), done[:runs])
 	}
 }

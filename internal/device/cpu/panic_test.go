@@ -60,8 +60,9 @@ func faults(t *testing.T) map[string]func() {
 	return list
 }
 
-// TestPanics: a kernel that panics, or touches memory that may not be touched, on the run's own goroutine or on a helper's, is an internal error of that launch. The launch ends, its team and
-// those of other runs go on, and no place is lost.
+// TestPanics: a kernel that panics, or touches memory that may not be touched, on the run's own goroutine or on a
+// helper's, is an internal error of that launch. The launch ends, its team and those of other runs go on, and no place
+// is lost.
 func TestPanics(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	defer diag.Faults(diag.Faults(true))

@@ -21,7 +21,7 @@ var pool struct {
 	first, last *Team        // runs that wait for a place, in their order
 	waiting     atomic.Int32 // how many
 	awake       atomic.Int64 // until then no worker rests, in nanoseconds since start
-	resting     atomic.Int64 // since when one rests; 0 where none does, −1 where it is about to go on
+	resting     atomic.Int64 // since when one rests; 0 if none does, −1 if it is about to go on
 	rest        chan struct{}
 	alarm       *time.Timer // of the one that rests
 }
@@ -82,7 +82,7 @@ func (t *Team) line() error {
 	return nil
 }
 
-// unline takes the team out of the line; false where it is in it no more. The pool is locked.
+// unline takes the team out of the line; false if it is in it no more. The pool is locked.
 func (t *Team) unline() bool {
 	var before *Team
 	for at := pool.first; at != nil; before, at = at, at.behind {
@@ -200,10 +200,12 @@ func (t *Team) pause() error {
 	return nil
 }
 
-// While runs wait for places, so that all processors compute all the time, one of the workers rests for a moment now and then: Go's scheduler looks for events of the
-// network only when a processor has nothing to do, or else every ten milliseconds. The rest is long enough for what it finds to be done. Another run's
-// worker ends it, since a sleep of Go's takes a millisecond on a processor that has nothing else to do: without another run that has a place, nobody rests. The alarm is for when
-// that run leaves, or does not look for long; then the next rest is far off, so that rests cost little of the time in any case.
+// While runs wait for places, so that all processors compute all the time, one of the workers rests for a moment now
+// and then: Go's scheduler looks for events of the network only when a processor has nothing to do, or else every ten
+// milliseconds. The rest is long enough for what it finds to be done. Another run's worker ends it, since a sleep of
+// Go's takes a millisecond on a processor that has nothing else to do: without another run that has a place, nobody
+// rests. The alarm is for when that run leaves, or does not look for long; then the next rest is far off, so that rests
+// cost little of the time in any case.
 const (
 	breath = time.Millisecond
 	nap    = 150 * time.Microsecond
@@ -248,7 +250,8 @@ func yield() {
 
 // arouse ends the rest of another worker when it has been long enough.
 func arouse() {
-	if at := pool.resting.Load(); at > 0 && int64(time.Since(start))-at > int64(nap) && pool.resting.CompareAndSwap(at, -1) {
+	if at := pool.resting.Load(); at > 0 && int64(time.Since(start))-at > int64(nap) &&
+		pool.resting.CompareAndSwap(at, -1) {
 		pool.rest <- struct{}{}
 	}
 }
@@ -264,7 +267,8 @@ type helper struct {
 	since  time.Time // since when it has computed, launch after launch, without letting others do something
 }
 
-// The states of a helper. The team offers work; the helper takes it and is idle again when it has done it; the team takes an offer back that was not taken.
+// The states of a helper. The team offers work; the helper takes it and is idle again when it has done it; the team
+// takes an offer back that was not taken.
 const (
 	idle int32 = iota
 	offered
@@ -314,7 +318,8 @@ func (h *helper) rouse() {
 	}
 }
 
-// begin starts the helper's goroutine. If that should end, which only a bug of the pool's can make it do, another one takes its place: a team may be waiting for it.
+// begin starts the helper's goroutine. If that should end, which only a bug of the pool's can make it do, another one
+// takes its place: a team may be waiting for it.
 func (h *helper) begin() {
 	diag.Go("a worker", func() error { h.serve(); return nil }, func(error) {
 		h.state.Store(idle)

@@ -13,7 +13,8 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// busy is a kernel whose tiles compute for a while, and which counts how often each was done and how many workers were at it at once.
+// busy is a kernel whose tiles compute for a while, and which counts how often each was done and how many workers were
+// at it at once.
 type busy struct {
 	target.Kernel
 	tile  time.Duration
@@ -59,8 +60,8 @@ func scratches(n int) [][]byte {
 	return list
 }
 
-// TestEachTileOnce: whatever their number, their time, the width and how many runs there are at once, each tile is done once, and no more workers compute
-// at once than there are places.
+// TestEachTileOnce: whatever their number, their time, the width and how many runs there are at once, each tile is done
+// once, and no more workers compute at once than there are places.
 func TestEachTileOnce(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	var now, most atomic.Int32
@@ -72,7 +73,8 @@ func TestEachTileOnce(t *testing.T) {
 			jobs := make([]device.Job, 5)
 			for i := range jobs {
 				jobs[i].Tiles = 1 + random.Int64N(300)
-				jobs[i].Kernel = &busy{tile: time.Duration(random.IntN(3)) * time.Microsecond, done: make([]atomic.Int32, jobs[i].Tiles), now: &now, most: &most}
+				jobs[i].Kernel = &busy{tile: time.Duration(random.IntN(3)) * time.Microsecond,
+					done: make([]atomic.Int32, jobs[i].Tiles), now: &now, most: &most}
 			}
 			for range 20 {
 				if err := team.Enter(1+random.IntN(4), target.Stop{}); err != nil {
@@ -119,7 +121,8 @@ func TestTurns(t *testing.T) {
 				return
 			}
 			defer team.Leave()
-			if err := team.Launch(&device.Job{Kernel: &busy{tile: 50 * time.Microsecond}, Tiles: 1 << 40}, scratches(2)); err != target.ErrStopped {
+			if err := team.Launch(&device.Job{Kernel: &busy{tile: 50 * time.Microsecond}, Tiles: 1 << 40},
+				scratches(2)); err != target.ErrStopped {
 				t.Error(err)
 			}
 		})
@@ -221,7 +224,8 @@ func BenchmarkHandOver(b *testing.B) {
 	}
 }
 
-// TestNoRestAlone: with one processor, there is no other worker that could end a rest, so none rests, however many runs wait.
+// TestNoRestAlone: with one processor, there is no other worker that could end a rest, so none rests, however many runs
+// wait.
 func TestNoRestAlone(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	before := pool.awake.Load()
@@ -251,7 +255,8 @@ func TestNoRestAlone(t *testing.T) {
 	}
 }
 
-// TestNextRest: rests that others end come a millisecond apart; those that nobody ends take a small part of the time, however long they are.
+// TestNextRest: rests that others end come a millisecond apart; those that nobody ends take a small part of the time,
+// however long they are.
 func TestNextRest(t *testing.T) {
 	ms := int64(time.Millisecond)
 	for _, c := range []struct {

@@ -108,7 +108,7 @@ func (d *Device) Usage() device.Usage {
 	return d.usage
 }
 
-// Close is an error where something is held.
+// Close is an error if something is held.
 func (d *Device) Close() error {
 	if n := d.Held(); n > 0 {
 		return diag.Internalf("%d blocks and kernels are not closed", n)
