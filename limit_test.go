@@ -16,6 +16,20 @@ import (
 	"github.com/weirml/weir/internal/mem"
 )
 
+// TestUsageLimit reads the limit from the totals.
+func TestUsageLimit(t *testing.T) {
+	const limit = 1 << 40
+	before := weir.SetLimit(limit)
+	defer weir.SetLimit(before)
+	if got := weir.Usage().Limit; got != limit {
+		t.Errorf("the limit is %d, %d was set", got, int64(limit))
+	}
+	weir.SetLimit(0)
+	if got := weir.Usage().Limit; got != 0 {
+		t.Errorf("the limit is %d, none is set", got)
+	}
+}
+
 // limited is a model under a limit.
 type limited struct {
 	name string

@@ -230,6 +230,7 @@ type Totals struct {
 	Fragmented int64
 	// that other code lends and has not back yet (see Foreign): its memory, and in none of the others
 	Foreign int64
+	Limit   int64 // that SetLimit set; 0: none
 }
 
 // SizeClass is what the pool that small tensors come from has of pieces of about one size, in bytes.
@@ -253,7 +254,8 @@ func Usage() Totals {
 	return Totals{Weights: u.Current[mem.Weights], Arenas: u.Current[mem.Arena], Outputs: u.Current[mem.Outputs],
 		Scratch: u.Current[mem.Scratch],
 		Code:    u.Current[mem.Code], Tensors: u.Current[mem.Tensors], Files: u.Current[mem.File], Current: u.All,
-		Peak: u.AllPeak, Cached: u.Cached, Fragmented: mem.Fragmented(), Foreign: u.Current[mem.Foreign]}
+		Peak: u.AllPeak, Cached: u.Cached, Fragmented: mem.Fragmented(), Foreign: u.Current[mem.Foreign],
+		Limit: mem.Limit()}
 }
 
 // Trim gives back to the system what is cached and can be, and returns how many bytes that were. It is done without
