@@ -438,8 +438,6 @@ func TestPairs(t *testing.T) {
 		*pair
 		how configuration
 	}
-	// whose operands are parts that belong together
-	texts := regexp.MustCompile(`^(text|sequence|ngrams|find|trees|decode)`)
 	tasks := make(chan task)
 	var mutex sync.Mutex
 	counts := map[string]int{}
@@ -472,32 +470,6 @@ func TestPairs(t *testing.T) {
 		}
 		tasks <- task{p, how}
 	}
-	sizes := []int64{-1, -1, -1, 0, 1, 2, 3, 7, 13}
-	drawn := func(first, second []*sampled, salt string) (*pair, configuration) {
-		text := first[0].def.Op + ">" + second[0].def.Op + salt
-		a, b := first[choice(text+"a", len(first))], second[choice(text+"b", len(second))]
-		p := &pair{first: a, second: b, named: choice(text+"named", 3) > 0, adapted: choice(text+"adapted", 2) > 0,
-			read: choice(text+"read", 5) == 0, size: -1}
-		if p.named && !slices.ContainsFunc(slices.Concat(a.Inputs, b.Inputs), func(x *tensor.Tensor) bool {
-			return x != nil && !numeric(x.DType())
-		}) && a.Constant == nil && b.Constant == nil {
-			p.size = sizes[choice(text+"size", len(sizes))]
-		}
-		var slots []int
-		for i := range b.Inputs {
-			if b.takes(i) {
-				slots = append(slots, i)
-			}
-		}
-		if slots == nil || texts.MatchString(b.def.Op) {
-			return nil, configuration{}
-		}
-		p.slot = slots[choice(text+"slot", len(slots))]
-		if p.slot > 0 && choice(text+"main", 2) == 0 {
-			p.slot = slots[0]
-		}
-		return p, configurations[choice(text+"how", len(configurations))]
-	}
 	only, err := parsePair(all, which)
 	switch {
 	case err == nil:
@@ -529,7 +501,7 @@ func TestPairs(t *testing.T) {
 			if which == "" {
 				a, b, round = k/len(all), k%len(all), 0
 			}
-			p, how := drawn(all[a], all[b], fmt.Sprint(round))
+			p, how := drawnPair(all[a], all[b], fmt.Sprint(round))
 			if p == nil {
 				continue
 			}
@@ -543,4 +515,36 @@ func TestPairs(t *testing.T) {
 	close(tasks)
 	wait.Wait()
 	t.Logf("%d operators; %v", len(all), counts)
+}
+
+// belongTogether matches the operators whose operands are components of one value.
+var belongTogether = regexp.MustCompile(`^(text|sequence|ngrams|find|trees|decode)`)
+
+// drawnPair returns a sample of each of two operators, joined as the salt says, and a configuration; nil if the second
+// takes no numbers.
+func drawnPair(first, second []*sampled, salt string) (*pair, configuration) {
+	sizes := []int64{-1, -1, -1, 0, 1, 2, 3, 7, 13}
+	text := first[0].def.Op + ">" + second[0].def.Op + salt
+	a, b := first[choice(text+"a", len(first))], second[choice(text+"b", len(second))]
+	p := &pair{first: a, second: b, named: choice(text+"named", 3) > 0, adapted: choice(text+"adapted", 2) > 0,
+		read: choice(text+"read", 5) == 0, size: -1}
+	if p.named && !slices.ContainsFunc(slices.Concat(a.Inputs, b.Inputs), func(x *tensor.Tensor) bool {
+		return x != nil && !numeric(x.DType())
+	}) && a.Constant == nil && b.Constant == nil {
+		p.size = sizes[choice(text+"size", len(sizes))]
+	}
+	var slots []int
+	for i := range b.Inputs {
+		if b.takes(i) {
+			slots = append(slots, i)
+		}
+	}
+	if slots == nil || belongTogether.MatchString(b.def.Op) {
+		return nil, configuration{}
+	}
+	p.slot = slots[choice(text+"slot", len(slots))]
+	if p.slot > 0 && choice(text+"main", 2) == 0 {
+		p.slot = slots[0]
+	}
+	return p, configurations[choice(text+"how", len(configurations))]
 }

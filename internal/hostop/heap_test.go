@@ -17,11 +17,31 @@ import (
 // largest is what a function may take of Go's heap without asking, in bytes, whatever its operands' sizes.
 const largest = 64 << 10
 
-// TestHeap applies functions to large operands. None takes more of Go's heap than a little, and than it asked for:
-// results and room lie in memory that is given.
+// heapElements is the number of elements of large operands.
+const heapElements = 1 << 18
+
+// TestHeap applies functions to large operands. A function allocates at most the bytes of Go's heap that it asked for,
+// and largest more: results and scratch lie in memory that the caller gives.
 func TestHeap(t *testing.T) {
+	slab := make([]byte, 64*heapElements+1<<20)
+	measured := map[string]bool{}
+	for _, c := range heapCases(t) {
+		measured[c.name] = true
+		c.measure(t, slab)
+	}
+	for _, name := range Names() {
+		if why := unmeasured[name]; measured[name] == (why != "") {
+			t.Errorf("%s: measured %v, and unmeasured for %q: give it a case with large operands", name, measured[name], why)
+		}
+	}
+}
+
+// heapCases returns applications of every function to large operands.
+//
+//weir:table
+func heapCases(t *testing.T) []heapCase {
 	r := rand.New(rand.NewSource(3))
-	const n = 1 << 18
+	const n = heapElements
 	list := func(dt dtype.DType, shape ...int64) *tensor.Tensor {
 		x := tensor.Must(tensor.New(dt, shape...))
 		for i := range x.Len() {
@@ -93,10 +113,8 @@ func TestHeap(t *testing.T) {
 		}
 		return x
 	}
-	slab := make([]byte, 64*n+1<<20)
 	type attrs = map[string]any
-	measured := map[string]bool{}
-	for _, c := range []heapCase{
+	return []heapCase{
 		{"unique", map[string]any{"axis": int64(0), "sorted": true}, []*tensor.Tensor{list(dtype.I64, n)},
 			[]dtype.DType{dtype.I64, dtype.I64, dtype.I64, dtype.I64, dtype.I64}},
 		{"unique", map[string]any{"axis": int64(0), "sorted": false}, []*tensor.Tensor{list(dtype.F32, n)},
@@ -154,14 +172,6 @@ func TestHeap(t *testing.T) {
 			[]dtype.DType{dtype.F32, dtype.I64}},
 		{"decode_image", attrs{"pixels": "RGB"}, []*tensor.Tensor{picture}, []dtype.DType{dtype.U8}},
 		{"trees", attrs{"targets": int64(1), "aggregate": "max"}, forest, []dtype.DType{dtype.F32}},
-	} {
-		measured[c.name] = true
-		c.measure(t, slab)
-	}
-	for _, name := range Names() {
-		if why := unmeasured[name]; measured[name] == (why != "") {
-			t.Errorf("%s: measured %v, and unmeasured for %q: give it a case with large operands", name, measured[name], why)
-		}
 	}
 }
 

@@ -45,21 +45,25 @@ func floats(shape []int64, x ...float32) *tensor.Tensor {
 	return tensor.Must(tensor.Of(x...).Reshape(shape...))
 }
 
-// TestFirstVersions holds the oldest versions of operators to what their documentation says. The numbers are worked out
-// by hand.
-func TestFirstVersions(t *testing.T) {
+// firstVersion is a node at an old version of its operator, with the first output, or a piece of the refusal.
+type firstVersion struct {
+	op      string
+	version int64
+	in      []*tensor.Tensor
+	attrs   []*wire.AttributeProto
+	want    *tensor.Tensor
+	refused string
+}
+
+// firstVersions returns nodes whose results are worked out by hand from the operators' documentation.
+//
+//weir:table
+func firstVersions() []firstVersion {
 	ints, number, text, list := wire.IntsAttribute, wire.FloatAttribute, wire.StringAttribute, wire.FloatsAttribute
 	flag := func(name string) *wire.AttributeProto { return wire.IntAttribute(name, 1) }
 	x := floats([]int64{2, 3}, 1, 2, 3, 4, 5, 6)
 	image := floats([]int64{1, 2, 2, 2}, 1, 2, 3, 4, 5, 6, 7, 8)
-	for _, c := range []struct {
-		op      string
-		version int64
-		in      []*tensor.Tensor
-		attrs   []*wire.AttributeProto
-		want    *tensor.Tensor
-		refused string
-	}{
+	return []firstVersion{
 		{op: "Add", version: 6, in: []*tensor.Tensor{x, tensor.Of[float32](10, 20)},
 			attrs: []*wire.AttributeProto{flag("broadcast"), wire.IntAttribute("axis", 0)},
 			want:  floats([]int64{2, 3}, 11, 12, 13, 24, 25, 26)},
@@ -144,7 +148,12 @@ func TestFirstVersions(t *testing.T) {
 			want:  floats([]int64{1, 2, 2, 2}, -1.5, -.5, .5, 1.5, -1.5, -.5, .5, 1.5)},
 		{op: "GRUUnit", version: 1, in: []*tensor.Tensor{x}, refused: "operators GRUUnit"},
 		{op: "ATen", version: 1, in: []*tensor.Tensor{x}, refused: "operators ATen"},
-	} {
+	}
+}
+
+// TestFirstVersions compares the oldest versions of operators with results that follow from their documentation.
+func TestFirstVersions(t *testing.T) {
+	for _, c := range firstVersions() {
 		n := &wire.NodeProto{OpType: c.op, Attribute: c.attrs}
 		m := single(n, c.version, c.in...)
 		if c.op == "Split" {

@@ -45,9 +45,17 @@ func permuted(t *tensor.Tensor, shape []int64, at func(index []int64) int64) *te
 	return out
 }
 
-// TestMicrosoftSpellings: operators in forms that onnxruntime's processor target does not run give what their other
-// forms give, which testdata/onnx/microsoft_* compares with it.
-func TestMicrosoftSpellings(t *testing.T) {
+// spellings are two ways to compute the same tensor.
+type spellings struct {
+	name       string
+	one, other func() ([]*tensor.Tensor, error)
+}
+
+// microsoftSpellings returns forms of operators that onnxruntime's CPU provider does not run, each beside a form that
+// testdata/onnx/microsoft_* compares with onnxruntime.
+//
+//weir:table
+func microsoftSpellings() []spellings {
 	r := rand.New(rand.NewSource(1))
 	const batch, steps, heads, size = 2, 3, 2, 4
 	three := random(r, batch, steps, heads, 3, size)
@@ -75,10 +83,7 @@ func TestMicrosoftSpellings(t *testing.T) {
 		lifted.SetFloat(i, lifted.Float(i)+residual.Float(i/60*4+i%4)+beta.Float(i%4))
 	}
 	groups, silu := wire.IntAttribute("groups", 2), wire.IntAttribute("activation", 1)
-	for _, c := range []struct {
-		name       string
-		one, other func() ([]*tensor.Tensor, error)
-	}{
+	return []spellings{
 		{"packed queries, keys and values", func() ([]*tensor.Tensor, error) {
 			return microsoftNode("MultiHeadAttention", []*tensor.Tensor{three}, number, count)
 		}, func() ([]*tensor.Tensor, error) {
@@ -149,7 +154,12 @@ func TestMicrosoftSpellings(t *testing.T) {
 			}
 			return microsoftNode("BiasAdd", []*tensor.Tensor{y[0], y[0], y[0]}) // three times, since the first half is 3 and 3
 		}},
-	} {
+	}
+}
+
+// TestMicrosoftSpellings compares forms of operators that onnxruntime does not run with forms that it runs.
+func TestMicrosoftSpellings(t *testing.T) {
+	for _, c := range microsoftSpellings() {
 		got, err := c.one()
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)

@@ -117,17 +117,6 @@ func (c *call) isOne(name string) bool {
 	return (a.kind == "as_int" || a.kind == "as_float") && a.into(&v) == nil && v == 1
 }
 
-// activation is a rule for an activation function with settings.
-func activation(name string, settings func(c *call) (alpha, beta float64)) rule {
-	return mapped(true, func(c *call, x *ir.Value) *ir.Value {
-		if settings == nil {
-			return ops.Activation(c.Builder, name, x)
-		}
-		alpha, beta := settings(c)
-		return ops.ActivationWith(c.Builder, name, x, alpha, beta)
-	})
-}
-
 func init() {
 	both := func(name string, r rule) map[string]rule { // of tensors, and of a tensor and a number
 		return map[string]rule{"aten." + name + ".Tensor": r, "aten." + name + ".Scalar": r}
@@ -143,30 +132,6 @@ func init() {
 		"floor_divide": pairs(false, floorDivide),
 	} {
 		add(both(name, r))
-	}
-	divide := func(c *call) []*ir.Value {
-		mode := c.text("rounding_mode", "")
-		v := c.promote(mode == "", c.operand("self"), c.operand("other"))
-		switch {
-		case mode == "":
-			return one(c.binary(ops.Div, v[0], v[1]))
-		case mode == "floor":
-			return one(floorDivide(c, v[0], v[1]))
-		case v[0].Type.DType.IsInt():
-			return one(c.binary(ops.Div, v[0], v[1]))
-		}
-		return one(c.unary(ops.Trunc, c.binary(ops.Div, v[0], v[1])))
-	}
-	power := func(c *call) []*ir.Value {
-		at := "exponent"
-		v := c.promote(false, c.operand("self"), c.operand(at))
-		if a := c.args[at]; a.kind == "as_int" || a.kind == "as_float" {
-			var n number
-			if a.into(&n) == nil && n == 2 {
-				return one(c.binary(ops.Mul, v[0], v[0]))
-			}
-		}
-		return one(c.binary(ops.Pow, v[0], v[1]))
 	}
 	add(map[string]rule{
 		"aten.div.Tensor_mode": divide, "aten.div.Scalar_mode": divide,
@@ -201,59 +166,11 @@ func init() {
 			return c.binary(ops.Mul, c.unary(ops.Log, x), c.like(x, 1/math.Ln10))
 		}),
 		"aten.square.default": mapped(false, func(c *call, x *ir.Value) *ir.Value { return c.binary(ops.Mul, x, x) }),
-		"aten.relu.default": mapped(false, func(c *call, x *ir.Value) *ir.Value {
-			return c.binary(ops.Max, x, c.like(x, 0))
-		}),
-		"aten.gelu.default": mapped(true, func(c *call, x *ir.Value) *ir.Value {
-			if c.text("approximate", "none") == "tanh" {
-				return ops.Activation(c.Builder, "gelu_tanh", x)
-			}
-			return ops.Activation(c.Builder, "gelu", x)
-		}),
-		"aten.silu.default": activation("swish", func(*call) (float64, float64) {
-			return 1, 0
-		}), "aten.mish.default": activation("mish", nil),
-		"aten.hardswish.default": activation("hard_swish", nil), "aten.softplus.default": softplus,
-		"aten.hardsigmoid.default": activation("hard_sigmoid", func(*call) (float64, float64) { return 1.0 / 6, 0.5 }),
-		"aten.leaky_relu.default": activation("leaky_relu", func(c *call) (float64, float64) {
-			return c.float("negative_slope", 0.01), 0
-		}),
-		"aten.elu.default": elu,
-		"aten.hardtanh.default": func(c *call) []*ir.Value {
-			x := c.tensor("self")
-			low, high := c.float("min_val", -1), c.float("max_val", 1)
-			return one(c.binary(ops.Min, c.binary(ops.Max, x, c.like(x, low)), c.like(x, high)))
-		},
-		"aten.relu6.default": mapped(false, func(c *call, x *ir.Value) *ir.Value {
-			return c.binary(ops.Min, c.binary(ops.Max, x, c.like(x, 0)), c.like(x, 6))
-		}),
-		"aten.clamp.default": clamp, "aten.clamp.Tensor": clamp, "aten.clamp_min.default": clamp,
+		"aten.clamp.default":  clamp, "aten.clamp.Tensor": clamp, "aten.clamp_min.default": clamp,
 		"aten.clamp_max.default": clamp,
 		"aten.where.self":        where, "aten.where.ScalarOther": where, "aten.where.ScalarSelf": where,
 		"aten.where.Scalar":       where,
 		"aten.masked_fill.Scalar": maskedFill, "aten.masked_fill.Tensor": maskedFill,
-		"aten.threshold_backward.default": func(c *call) []*ir.Value {
-			g, x := c.tensor("grad_output"), c.tensor("self")
-			over := c.binary(ops.Gt, x, c.number("threshold", x.Type.DType))
-			return one(ops.Where(c.Builder, over, g, c.like(g, 0)))
-		},
-		"aten.sigmoid_backward.default": func(c *call) []*ir.Value {
-			g, y := c.tensor("grad_output"), c.tensor("output")
-			return one(c.binary(ops.Mul, g, c.binary(ops.Mul, y, c.binary(ops.Sub, c.like(y, 1), y))))
-		},
-		"aten.tanh_backward.default": func(c *call) []*ir.Value {
-			g, y := c.tensor("grad_output"), c.tensor("output")
-			return one(c.binary(ops.Mul, g, c.binary(ops.Sub, c.like(y, 1), c.binary(ops.Mul, y, y))))
-		},
-		"aten.gelu_backward.default": backwardOf(func(c *call, b *ir.Builder, x *ir.Value) *ir.Value {
-			if c.text("approximate", "none") == "tanh" {
-				return ops.Activation(b, "gelu_tanh", x)
-			}
-			return ops.Activation(b, "gelu", x)
-		}),
-		"aten.silu_backward.default": backwardOf(func(c *call, b *ir.Builder, x *ir.Value) *ir.Value {
-			return ops.ActivationWith(b, "swish", x, 1, 0)
-		}),
 	})
 	for name, op := range map[string]ops.UnaryFunction{"sqrt": ops.Sqrt, "reciprocal": ops.Reciprocal, "exp": ops.Exp,
 		"log": ops.Log, "log1p": ops.Log1p,
@@ -263,6 +180,34 @@ func init() {
 		"sigmoid": ops.Sigmoid} {
 		add(map[string]rule{"aten." + name + ".default": unaryOf(true, op)})
 	}
+}
+
+// divide is a rule for the quotient of self and other, rounded as rounding_mode says: "floor", "trunc", or not at all.
+func divide(c *call) []*ir.Value {
+	mode := c.text("rounding_mode", "")
+	v := c.promote(mode == "", c.operand("self"), c.operand("other"))
+	switch {
+	case mode == "":
+		return one(c.binary(ops.Div, v[0], v[1]))
+	case mode == "floor":
+		return one(floorDivide(c, v[0], v[1]))
+	case v[0].Type.DType.IsInt():
+		return one(c.binary(ops.Div, v[0], v[1]))
+	}
+	return one(c.unary(ops.Trunc, c.binary(ops.Div, v[0], v[1])))
+}
+
+// power is a rule for self to the power of exponent; a constant exponent of 2 becomes a product.
+func power(c *call) []*ir.Value {
+	at := "exponent"
+	v := c.promote(false, c.operand("self"), c.operand(at))
+	if a := c.args[at]; a.kind == "as_int" || a.kind == "as_float" {
+		var n number
+		if a.into(&n) == nil && n == 2 {
+			return one(c.binary(ops.Mul, v[0], v[0]))
+		}
+	}
+	return one(c.binary(ops.Pow, v[0], v[1]))
 }
 
 // times is a product; of truth values it is and.
@@ -306,72 +251,5 @@ func logical(op ops.BinaryFunction) rule {
 	return func(c *call) []*ir.Value {
 		x, y := ops.Cast(c.Builder, c.tensor("self"), dtype.Bool), ops.Cast(c.Builder, c.tensor("other"), dtype.Bool)
 		return one(c.binary(op, x, y))
-	}
-}
-
-func softplus(c *call) []*ir.Value {
-	x := c.floats("self")
-	beta, threshold := c.float("beta", 1), c.float("threshold", 20)
-	scaled := c.binary(ops.Mul, x, c.like(x, beta))
-	soft := c.binary(ops.Div, ops.Activation(c.Builder, "softplus", scaled), c.like(x, beta))
-	return one(ops.Where(c.Builder, c.binary(ops.Gt, scaled, c.like(x, threshold)), x, soft))
-}
-
-// elu is scale · x above 0, and scale · alpha · (exp(input_scale · x) − 1) below.
-func elu(c *call) []*ir.Value {
-	x := c.floats("self")
-	below := c.binary(ops.Mul, c.unary(ops.Expm1, c.binary(ops.Mul, x, c.like(x, c.float("input_scale", 1)))),
-		c.like(x, c.float("alpha", 1)))
-	y := ops.Where(c.Builder, c.binary(ops.Gt, x, c.like(x, 0)), x, below)
-	if scale := c.float("scale", 1); scale != 1 {
-		y = c.binary(ops.Mul, y, c.like(y, scale))
-	}
-	return one(y)
-}
-
-func clamp(c *call) []*ir.Value {
-	list := []operand{c.operand("self")}
-	for _, name := range []string{"min", "max"} {
-		if c.has(name) {
-			list = append(list, c.operand(name))
-		}
-	}
-	v := c.promote(false, list...)
-	x, rest := v[0], v[1:]
-	if c.has("min") {
-		x, rest = c.ordered(ops.Max, x, rest[0]), rest[1:]
-	}
-	if c.has("max") {
-		x = c.ordered(ops.Min, x, rest[0])
-	}
-	return one(x)
-}
-
-func where(c *call) []*ir.Value {
-	v := c.promote(false, c.operand("self"), c.operand("other"))
-	return one(ops.Where(c.Builder, ops.Cast(c.Builder, c.tensor("condition"), dtype.Bool), v[0], v[1]))
-}
-
-func maskedFill(c *call) []*ir.Value {
-	x := c.tensor("self")
-	value := c.scalarOf("value", x.Type.DType)
-	return one(ops.Where(c.Builder, c.tensor("mask"), value, x))
-}
-
-// scalarOf is a number, or a tensor without axes, of a type.
-func (c *call) scalarOf(name string, dt dtype.DType) *ir.Value {
-	if o := c.operand(name); o.value != nil {
-		return ops.Cast(c.Builder, o.value, dt)
-	}
-	return c.number(name, dt)
-}
-
-// backwardOf is a rule for the derivative of a function of self, times grad_output: what weir's own derivative of it
-// is.
-func backwardOf(f func(c *call, b *ir.Builder, x *ir.Value) *ir.Value) rule {
-	return func(c *call) []*ir.Value {
-		x, g := c.tensor("self"), c.tensor("grad_output")
-		y := f(c, c.Builder, x)
-		return c.derivatives([]*ir.Value{y}, []*ir.Value{g}, []*ir.Value{x})
 	}
 }

@@ -1,0 +1,189 @@
+package torch
+
+import (
+	"math"
+	"slices"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// bound is a position along an extent, counted from its end if it is negative, and kept within it.
+func (c *call) bound(e, extent sym.Expr) sym.Expr {
+	if v, ok := e.Const(); ok && v < 0 {
+		e = extent.Add(e)
+	}
+	return c.Dims().Simplify(e.Max(sym.Const(0)).Min(extent))
+}
+
+// sliced is the axis of a slice of x, where it begins, and where it ends.
+func (c *call) sliced(x *ir.Value) (axis int, begin, end sym.Expr) {
+	axis = c.axis("dim", 0, len(x.Type.Shape))
+	extent := x.Type.Shape[axis]
+	begin, end = c.bound(c.symOr("start", sym.Const(0)), extent), extent
+	if last := c.symOr("end", sym.Const(math.MaxInt64)); true {
+		if v, ok := last.Const(); !ok || v < math.MaxInt32 {
+			end = c.bound(last, extent)
+		}
+	}
+	return axis, begin, end
+}
+
+func slice(c *call) []*ir.Value {
+	x := c.tensor("self")
+	axis, begin, end := c.sliced(x)
+	step := c.int("step", 1)
+	if step < 1 {
+		c.Fail(diag.Inputf("a step of %d", step))
+	}
+	count := end.Sub(begin).Max(sym.Const(0)).CeilDiv(sym.Const(step))
+	begins, extents, steps := make([]sym.Expr, len(x.Type.Shape)), append([]sym.Expr{}, x.Type.Shape...),
+		make([]int64, len(x.Type.Shape))
+	for i := range steps {
+		begins[i], steps[i] = sym.Const(0), 1
+	}
+	begins[axis], extents[axis], steps[axis] = begin, c.Dims().Simplify(count), step
+	if n, ok := extents[axis].Const(); ok && n == 0 { // wherever it begins
+		begins[axis], steps[axis] = sym.Const(0), 1
+	}
+	return one(ops.Slice(c.Builder, x, begins, extents, steps))
+}
+
+// within puts src into self along an axis, from begin to end in steps.
+func (c *call) within(x, src *ir.Value, axis int, begin, end sym.Expr, step int64) *ir.Value {
+	extent := x.Type.Shape[axis]
+	if step < 1 {
+		c.Fail(diag.Inputf("an assignment in steps of %d", step))
+	}
+	length := c.Dims().Simplify(end.Sub(begin).Max(sym.Const(0)).CeilDiv(sym.Const(step)))
+	shape := append([]sym.Expr{}, x.Type.Shape...)
+	shape[axis] = length
+	src = ops.Expand(c.Builder, ops.Cast(c.Builder, src, x.Type.DType), shape...)
+	if step != 1 {
+		first := ops.Integers(c.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{begin})
+		at := ops.Range(c.Builder, first, ops.Scalar(c.Builder, dtype.I64, float64(step)), length)
+		turned, rows := c.moved(x, axis, 0, 1), c.moved(src, axis, 0, 1)
+		turned = ops.ScatterND(c.Builder, turned, ops.Reshape(c.Builder, at, length, unit), rows, "none")
+		return c.moved(turned, 0, axis, 1)
+	}
+	return ops.Concat(c.Builder, int64(axis), ops.SliceAxis(c.Builder, x, axis, sym.Const(0), begin), src,
+		ops.SliceAxis(c.Builder, x, axis, begin.Add(length), c.Dims().Simplify(extent.Sub(begin).Sub(length))))
+}
+
+func sliceScatter(c *call) []*ir.Value {
+	x := c.tensor("self")
+	axis, begin, end := c.sliced(x)
+	return one(c.within(x, c.tensor("src"), axis, begin, end, c.int("step", 1)))
+}
+
+func selectScatter(c *call) []*ir.Value {
+	x, src := c.tensor("self"), c.tensor("src")
+	axis := c.axis("dim", 0, len(x.Type.Shape))
+	place := c.place(x, axis)
+	src = ops.Reshape(c.Builder, src, at(src.Type.Shape, axis, unit)...)
+	return one(c.within(x, src, axis, place, place.Add(unit), 1))
+}
+
+func narrow(c *call) []*ir.Value {
+	x := c.tensor("self")
+	axis, length := c.axis("dim", 0, len(x.Type.Shape)), c.sym("length")
+	begin := c.bound(c.sym("start"), x.Type.Shape[axis])
+	c.require(sym.Cond{A: sym.Const(0), Rel: sym.LE, B: length}, "a part's length is not negative")
+	c.require(sym.Cond{A: begin.Add(length), Rel: sym.LE, B: x.Type.Shape[axis]}, "a part lies within its tensor")
+	return one(ops.SliceAxis(c.Builder, x, axis, begin, length))
+}
+
+// without is a shape without an axis.
+func without(shape []sym.Expr, axis int) []sym.Expr {
+	return append(append([]sym.Expr{}, shape[:axis]...), shape[axis+1:]...)
+}
+
+// place is the position along an axis that the argument index names, counted from the end if it is negative.
+func (c *call) place(x *ir.Value, axis int) sym.Expr {
+	place := c.sym("index")
+	if v, ok := place.Const(); ok && v < 0 {
+		place = c.Dims().Simplify(x.Type.Shape[axis].Add(place))
+	}
+	c.require(sym.Cond{A: sym.Const(0), Rel: sym.LE, B: place}, "the place is within the axis")
+	c.require(sym.Cond{A: place, Rel: sym.LT, B: x.Type.Shape[axis]}, "the place is within the axis")
+	return place
+}
+
+func choose(c *call) []*ir.Value {
+	x := c.tensor("self")
+	axis := c.axis("dim", 0, len(x.Type.Shape))
+	if a := c.args["index"]; a != nil {
+		if at := c.decidedBy(a); at != nil { // by data, and perhaps counted from the end
+			return one(ops.Gather(c.Builder, x, at, int64(axis)))
+		}
+	}
+	place := c.place(x, axis)
+	return one(ops.Reshape(c.Builder, ops.SliceAxis(c.Builder, x, axis, place, unit), without(x.Type.Shape, axis)...))
+}
+
+// cut cuts a tensor along an axis into parts of these extents.
+func (c *call) cut(x *ir.Value, axis int, extents []sym.Expr) []*ir.Value {
+	total := sym.Const(0)
+	for _, e := range extents {
+		c.require(sym.Cond{A: sym.Const(0), Rel: sym.LE, B: e}, "a part's length is not negative")
+		total = total.Add(e)
+	}
+	c.require(sym.Cond{A: total, Rel: sym.LE, B: x.Type.Shape[axis]}, "the parts lie within their tensor")
+	return ops.Split(c.Builder, x, axis, extents)
+}
+
+// parts are the extents of parts of so many, of which the last may be smaller.
+func (c *call) parts(extent sym.Expr, size int64) (list []sym.Expr) {
+	n, ok := extent.Const()
+	if !ok {
+		c.Fail(diag.Unsupportedf("a split of %s: into how many parts depends on it", extent))
+	}
+	if size <= 0 {
+		c.Fail(diag.Inputf("parts of %d", size))
+	}
+	for n > size {
+		list, n = append(list, sym.Const(size)), n-size
+	}
+	return append(list, sym.Const(n))
+}
+
+func split(c *call) []*ir.Value {
+	x := c.tensor("self")
+	axis := c.axis("dim", 0, len(x.Type.Shape))
+	if c.has("split_sizes") {
+		return c.cut(x, axis, c.syms("split_sizes"))
+	}
+	return c.cut(x, axis, c.parts(x.Type.Shape[axis], c.int("split_size", 0)))
+}
+
+// mostChunks is the greatest number of chunks of an axis without elements.
+const mostChunks = 1 << 10
+
+func chunk(c *call) []*ir.Value {
+	x := c.tensor("self")
+	axis, count := c.axis("dim", 0, len(x.Type.Shape)), c.int("chunks", 1)
+	n, ok := x.Type.Shape[axis].Const()
+	if !ok || count < 1 {
+		c.Fail(diag.Unsupportedf("%d chunks of %s", count, x.Type.Shape[axis]))
+	}
+	if n == 0 { // so many parts of nothing
+		if count > mostChunks {
+			c.Fail(diag.Unsupportedf("%d chunks", count))
+		}
+		return c.cut(x, axis, slices.Repeat([]sym.Expr{sym.Const(0)}, int(count)))
+	}
+	return c.cut(x, axis, c.parts(x.Type.Shape[axis], max(1, (n+count-1)/count)))
+}
+
+func unbind(c *call) []*ir.Value {
+	x := c.tensor("self")
+	axis := c.axis("dim", 0, len(x.Type.Shape))
+	list := c.cut(x, axis, c.parts(x.Type.Shape[axis], 1))
+	for i, v := range list {
+		list[i] = ops.Reshape(c.Builder, v, without(v.Type.Shape, axis)...)
+	}
+	return list
+}
