@@ -11,8 +11,8 @@ import (
 )
 
 func init() {
-	register("text_format", textFormat)
-	register("text_parse", textParse)
+	register("text_format", stringsFormat)
+	register("text_parse", stringsParse)
 }
 
 // formatted appends a number as text.
@@ -40,8 +40,8 @@ func formatted(to []byte, x *tensor.Tensor, i int64) []byte {
 	}
 }
 
-// textFormat writes numbers as texts.
-func textFormat(c *Call) error {
+// stringsFormat writes numbers as texts.
+func stringsFormat(c *Call) error {
 	x := c.In[0]
 	var buffer [32]byte
 	total := int64(0)
@@ -60,51 +60,51 @@ func textFormat(c *Call) error {
 	at := int64(0)
 	for i := range x.Len() {
 		c.work(32)
-		text := formatted(buffer[:0], x, i)
-		spans.SetInt(i, tensor.Span(at, int64(len(text))))
-		at += int64(copy(pool[at:], text))
+		s := formatted(buffer[:0], x, i)
+		spans.SetInt(i, tensor.Span(at, int64(len(s))))
+		at += int64(copy(pool[at:], s))
 	}
 	return nil
 }
 
-// textParse reads numbers.
-func textParse(c *Call) error {
-	x := c.texts(0)
+// stringsParse reads numbers.
+func stringsParse(c *Call) error {
+	x := c.stringsAt(0)
 	out, err := c.Result(0, x.spans.Shape()...)
 	if err != nil {
 		return err
 	}
 	for i := range x.spans.Len() {
-		text, err := x.at(i)
+		s, err := x.at(i)
 		if err != nil {
 			return err
 		}
-		c.work(32 + int64(len(text))/8)
-		if !parsed(out, i, unsafe.String(unsafe.SliceData(text), len(text))) {
-			return diag.Inputf("text %d, %.40q, is no %s", i, text, out.DType())
+		c.work(32 + int64(len(s))/8)
+		if !parsed(out, i, unsafe.String(unsafe.SliceData(s), len(s))) {
+			return diag.Inputf("text %d, %.40q, is no %s", i, s, out.DType())
 		}
 	}
 	return nil
 }
 
 // parsed stores the number that a text says; false if it says none of the type.
-func parsed(out *tensor.Tensor, i int64, text string) bool {
+func parsed(out *tensor.Tensor, i int64, s string) bool {
 	dt := out.DType()
-	if dt == dtype.Bool && (text == "True" || text == "False" || text == "true" || text == "false") {
-		out.SetInt(i, map[byte]int64{'T': 1, 't': 1}[text[0]])
+	if dt == dtype.Bool && (s == "True" || s == "False" || s == "true" || s == "false") {
+		out.SetInt(i, map[byte]int64{'T': 1, 't': 1}[s[0]])
 		return true
 	}
-	whole := integral(text) // else strconv would copy it into an error
+	whole := integral(s) // else strconv would copy it into an error
 	if dt == dtype.U64 && whole {
-		if v, err := strconv.ParseUint(text, 10, 64); err == nil {
+		if v, err := strconv.ParseUint(s, 10, 64); err == nil {
 			out.SetInt(i, int64(v))
 			return true
 		}
 	}
 	if v, err := int64(0), error(nil); whole && !dt.IsFloat() {
-		v, err = strconv.ParseInt(text, 10, 64)
+		v, err = strconv.ParseInt(s, 10, 64)
 		if err != nil {
-			return parsedFloat(out, i, text)
+			return parsedFloat(out, i, s)
 		}
 		if dt != dtype.Bool && (v < dt.MinInt() || v > 0 && uint64(v) > dt.MaxInt()) {
 			return false
@@ -112,23 +112,23 @@ func parsed(out *tensor.Tensor, i int64, text string) bool {
 		out.SetInt(i, v)
 		return true
 	}
-	return parsedFloat(out, i, text)
+	return parsedFloat(out, i, s)
 }
 
 // integral reports whether a text is digits, after a sign or none.
-func integral(text string) bool {
-	for i := range len(text) {
-		if c := text[i]; (c < '0' || c > '9') && (i > 0 || c != '+' && c != '-') {
+func integral(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; (c < '0' || c > '9') && (i > 0 || c != '+' && c != '-') {
 			return false
 		}
 	}
-	return text != ""
+	return s != ""
 }
 
 // parsedFloat is parsed for what is no integer, or too large for one of 64 bits.
-func parsedFloat(out *tensor.Tensor, i int64, text string) bool {
+func parsedFloat(out *tensor.Tensor, i int64, s string) bool {
 	dt := out.DType()
-	v, err := strconv.ParseFloat(text, 64)
+	v, err := strconv.ParseFloat(s, 64)
 	if err != nil && !math.IsInf(v, 0) { // what is too large for any float is infinite
 		return false
 	}

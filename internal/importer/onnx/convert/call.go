@@ -83,7 +83,7 @@ func (c *Call) Float(name string, otherwise float64) float64 {
 }
 
 // Text is a string attribute.
-func (c *Call) Text(name, otherwise string) string {
+func (c *Call) StringAttribute(name, otherwise string) string {
 	if a := c.Attribute(name, wire.AttributeString); a != nil {
 		return string(a.S)
 	}
@@ -115,7 +115,7 @@ func (c *Call) Floats(name string) []float64 {
 }
 
 // Texts is a list attribute; nil if it is absent.
-func (c *Call) Texts(name string) []string {
+func (c *Call) Strings(name string) []string {
 	a := c.Attribute(name, wire.AttributeStrings)
 	if a == nil {
 		return nil

@@ -94,18 +94,18 @@ func (g *Scope) FormOf(v *ir.Value) Form {
 }
 
 // Texts is the stand-in of texts.
-func (g *Scope) Texts(t ops.Text) *ir.Value {
+func (g *Scope) StringValue(t ops.Text) *ir.Value {
 	return g.From(Form{Of: ir.Type{DType: dtype.String}}, []*ir.Value{t.Spans, t.Pool})
 }
 
-// IsTexts reports whether a value is texts.
-func (g *Scope) IsTexts(v *ir.Value) bool {
+// IsStrings reports whether a value is texts.
+func (g *Scope) IsStrings(v *ir.Value) bool {
 	c := g.Composites[v]
 	return c != nil && c.Kind == Tensor
 }
 
 // Text is the parts of texts.
-func (g *Scope) Text(v *ir.Value) ops.Text {
+func (g *Scope) StringComponents(v *ir.Value) ops.Text {
 	parts := g.Composites[v].Parts
 	return ops.Text{Spans: parts[0], Pool: parts[1]}
 }
@@ -119,7 +119,8 @@ func (g *Scope) Constant(name string, t *tensor.Tensor) *ir.Value {
 	if err != nil {
 		g.Build.Fail(err)
 	}
-	return g.Texts(ops.Text{Spans: g.Build.Constant(name+".spans", spans[0]), Pool: g.Build.Constant(name+".pool", pool)})
+	return g.StringValue(ops.Text{Spans: g.Build.Constant(name+".spans", spans[0]),
+		Pool: g.Build.Constant(name+".pool", pool)})
 }
 
 // From is the value of a form that the parts hold.
@@ -328,34 +329,34 @@ func (g *Scope) require(source, op string, cond sym.Cond, why string) {
 	}
 }
 
-// TextInput is the parts of the i-th input, which must be texts.
-func (c *Call) TextInput(i int) ops.Text {
+// StringInput is the parts of the i-th input, which must be texts.
+func (c *Call) StringInput(i int) ops.Text {
 	if i >= len(c.In) || c.In[i] == nil {
 		c.Fault("input %d is missing", i)
 	}
-	if !c.Scope.IsTexts(c.In[i]) {
+	if !c.Scope.IsStrings(c.In[i]) {
 		c.Fault("input %d is %s, it must be texts", i, c.Scope.FormOf(c.In[i]))
 	}
-	return c.Scope.Text(c.In[i])
+	return c.Scope.StringComponents(c.In[i])
 }
 
-// IsTexts reports whether the i-th input is texts.
-func (c *Call) IsTexts(i int) bool { return i < len(c.In) && c.Scope.IsTexts(c.In[i]) }
+// IsStrings reports whether the i-th input is texts.
+func (c *Call) IsStrings(i int) bool { return i < len(c.In) && c.Scope.IsStrings(c.In[i]) }
 
 // Apply converts a node by its rule. Texts are moved as their spans, over one pool.
 func (g *Scope) Apply(c *Call, convert Rule) []*ir.Value {
 	if n, ok := g.Source.Rules.Integers[ruleName(c.Node)]; ok && c.Version >= n.since {
 		for i := n.first; i <= n.last && i < len(c.In); i++ {
-			if v := c.In[i]; v != nil && !v.Type.DType.IsInt() && !g.IsTexts(v) {
+			if v := c.In[i]; v != nil && !v.Type.DType.IsInt() && !g.IsStrings(v) {
 				c.Fault("input %d is of %s, and must be integers", i, v.Type.DType)
 			}
 		}
 	}
-	if !slices.ContainsFunc(c.In, g.IsTexts) {
+	if !slices.ContainsFunc(c.In, g.IsStrings) {
 		return convert(c)
 	}
 	name := ruleName(c.Node)
-	if r := g.Source.Rules.Texts[name]; r != nil {
+	if r := g.Source.Rules.Strings[name]; r != nil {
 		return r(c)
 	}
 	row, moved := g.Source.Rules.Moves[name]
@@ -367,13 +368,13 @@ func (g *Scope) Apply(c *Call, convert Rule) []*ir.Value {
 	for i, v := range c.In {
 		may := row.In == nil || slices.Contains(row.In, i)
 		switch {
-		case v == nil || !may && !g.IsTexts(v):
+		case v == nil || !may && !g.IsStrings(v):
 		case !may:
 			c.Fault("input %d is texts", i)
-		case !g.IsTexts(v):
+		case !g.IsStrings(v):
 			c.Fault("input %d is %s where others are texts", i, g.FormOf(v))
 		default:
-			places, list = append(places, i), append(list, g.Text(v))
+			places, list = append(places, i), append(list, g.StringComponents(v))
 		}
 	}
 	spans, pool := g.Pooled(list)
@@ -384,7 +385,7 @@ func (g *Scope) Apply(c *Call, convert Rule) []*ir.Value {
 	out := slices.Clone(convert(c))
 	for i, v := range out {
 		if v != nil && (row.Out == nil || slices.Contains(row.Out, i)) {
-			out[i] = g.Texts(ops.Text{Spans: v, Pool: pool})
+			out[i] = g.StringValue(ops.Text{Spans: v, Pool: pool})
 		}
 	}
 	return out
@@ -438,7 +439,7 @@ func (g *Scope) Packed(s *Composite) []*ir.Value {
 	var pool *ir.Value
 	if dt == dtype.String {
 		dt = dtype.I64
-		list, pool = g.Pooled(g.ListTexts(s.List))
+		list, pool = g.Pooled(g.ListStrings(s.List))
 	}
 	if dt == dtype.Invalid {
 		dt = dtype.F32
@@ -451,11 +452,11 @@ func (g *Scope) Packed(s *Composite) []*ir.Value {
 	return parts
 }
 
-// ListTexts is the parts of texts, one after the other.
-func (g *Scope) ListTexts(list []*ir.Value) []ops.Text {
+// ListStrings is the parts of texts, one after the other.
+func (g *Scope) ListStrings(list []*ir.Value) []ops.Text {
 	out := make([]ops.Text, len(list))
 	for i, v := range list {
-		out[i] = g.Text(v)
+		out[i] = g.StringComponents(v)
 	}
 	return out
 }

@@ -22,7 +22,7 @@ type Table struct {
 	// next such number.
 	Before map[int64]map[string]Rule
 	// Texts are rules of operators that mean something else of texts than of numbers.
-	Texts map[string]Rule
+	Strings map[string]Rule
 	// Moves are operators that do to texts' spans what they do to numbers.
 	Moves map[string]Moved
 	// Integers are inputs that must be integers.
@@ -56,11 +56,11 @@ type meaning struct {
 
 // Assemble puts tables together. Two rows of one operator are a fault of the tables.
 func Assemble(tables ...Table) *RuleSet {
-	all := &RuleSet{Table: Table{Rules: map[string]Rule{}, Texts: map[string]Rule{}, Moves: map[string]Moved{},
+	all := &RuleSet{Table: Table{Rules: map[string]Rule{}, Strings: map[string]Rule{}, Moves: map[string]Moved{},
 		Integers: map[string]Counted{}},
 		earlier: map[string][]meaning{}}
 	for _, t := range tables {
-		all.Rules, all.Texts = Merged(all.Rules, t.Rules), Merged(all.Texts, t.Texts)
+		all.Rules, all.Strings = Merged(all.Rules, t.Rules), Merged(all.Strings, t.Strings)
 		all.Moves, all.Integers = Merged(all.Moves, t.Moves), Merged(all.Integers, t.Integers)
 		for until, rows := range t.Before {
 			for name, r := range rows {

@@ -111,8 +111,8 @@ func Narrow(xs []float64) []float32 {
 	return out
 }
 
-// TextTensor is a tensor of texts.
-func (c *Call) TextTensor(shape []int64, elements ...string) *tensor.Tensor {
+// StringTensor is a tensor of texts.
+func (c *Call) StringTensor(shape []int64, elements ...string) *tensor.Tensor {
 	t, err := tensor.OverStrings(shape, elements)
 	if err != nil {
 		c.Fail(err)

@@ -46,7 +46,7 @@ func activated(row activation) convert.Rule {
 }
 
 func gelu(c *convert.Call) []*ir.Value {
-	switch kind := c.Text("approximate", "none"); kind {
+	switch kind := c.StringAttribute("approximate", "none"); kind {
 	case "none":
 		return convert.One(ops.Activation(c.Builder, "gelu", c.Input(0)))
 	case "tanh":

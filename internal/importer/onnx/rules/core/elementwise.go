@@ -67,9 +67,9 @@ func mod(c *convert.Call) []*ir.Value {
 
 func bitShift(c *convert.Call) []*ir.Value {
 	shifts := map[string]ops.BinaryFunction{"LEFT": ops.Shl, "RIGHT": ops.Shr}
-	f, ok := shifts[c.Text("direction", "")]
+	f, ok := shifts[c.StringAttribute("direction", "")]
 	if !ok {
-		c.Fault("direction %q, it must be LEFT or RIGHT", c.Text("direction", ""))
+		c.Fault("direction %q, it must be LEFT or RIGHT", c.StringAttribute("direction", ""))
 	}
 	return convert.One(ops.Binary(c.Builder, f, c.Input(0), c.Input(1)))
 }
@@ -143,14 +143,14 @@ func castLike(c *convert.Call) []*ir.Value { return convert.One(CastTo(c, c.Inpu
 // CastTo is the first input as another type, as the attributes of Cast say.
 func CastTo(c *convert.Call, to dtype.DType) *ir.Value {
 	x := c.Input(0)
-	if round := c.Text("round_mode", "up"); to == dtype.F8E8M0 && round != "up" {
+	if round := c.StringAttribute("round_mode", "up"); to == dtype.F8E8M0 && round != "up" {
 		c.Refuse("round_mode %q", round)
 	}
 	if x.Type.DType == to {
 		return x
 	}
 	if to == dtype.String {
-		return c.Scope.Texts(ops.TextFormat(c.Builder, x))
+		return c.Scope.StringValue(ops.TextFormat(c.Builder, x))
 	}
 	if c.Int("saturate", 1) == 0 {
 		return c.Op("cast", ir.Attrs{"to": to, "wrap": true}, x)

@@ -98,7 +98,7 @@ var typeNames = map[string]dtype.DType{
 
 // castByName converts Cast 1: the type is given by its name in the file format.
 func castByName(c *convert.Call) []*ir.Value {
-	name := c.Text("to", "")
+	name := c.StringAttribute("to", "")
 	to, ok := typeNames[name]
 	if !ok {
 		c.Fault("attribute to: there is no element type %q", name)

@@ -41,11 +41,12 @@ func GatherND(c *convert.Call) []*ir.Value {
 
 func scatterElements(c *convert.Call) []*ir.Value {
 	return convert.One(ops.ScatterElements(c.Builder, c.Input(0), c.Input(1), c.Input(2), c.Int("axis", 0),
-		c.Text("reduction", "none")))
+		c.StringAttribute("reduction", "none")))
 }
 
 func scatterND(c *convert.Call) []*ir.Value {
-	return convert.One(ops.ScatterND(c.Builder, c.Input(0), c.Input(1), c.Input(2), c.Text("reduction", "none")))
+	return convert.One(ops.ScatterND(c.Builder, c.Input(0), c.Input(1), c.Input(2),
+		c.StringAttribute("reduction", "none")))
 }
 
 // tensorScatter writes new entries into a cache: update[b, …, s, …] to position write_indices[b] + s along the axis,
@@ -63,7 +64,7 @@ func tensorScatter(c *convert.Call) []*ir.Value {
 		batch := onAxis(c, cache.Type.Shape[0], 0, rank)
 		positions = ops.Binary(b, ops.Add, positions, ops.Reshape(b, ops.Cast(b, first, dtype.I64), batch...))
 	}
-	if c.Text("mode", "linear") == "circular" {
+	if c.StringAttribute("mode", "linear") == "circular" {
 		extent := ops.Integers(b, ir.Type{DType: dtype.I64}, []sym.Expr{cache.Type.Shape[axis]})
 		positions = ops.Binary(b, ops.FloorMod, positions, extent)
 	}

@@ -93,7 +93,7 @@ func slidingWindow(c *convert.Call, x *ir.Value, kernel []int64) ops.Window {
 		c.Fault("a kernel over %d axes for an input of rank %d", len(kernel), len(x.Type.Shape))
 	}
 	w := padded(c, kernel)
-	switch mode := c.Text("auto_pad", "NOTSET"); mode {
+	switch mode := c.StringAttribute("auto_pad", "NOTSET"); mode {
 	case "", "NOTSET":
 	case "VALID":
 		w.Begin, w.End = make([]sym.Expr, axes), make([]sym.Expr, axes)
@@ -148,7 +148,7 @@ func convTranspose(c *convert.Call) []*ir.Value {
 	if len(wanted) > axes {
 		wanted = wanted[len(wanted)-axes:]
 	}
-	mode := c.Text("auto_pad", "NOTSET")
+	mode := c.StringAttribute("auto_pad", "NOTSET")
 	same := mode == "SAME_UPPER" || mode == "SAME_LOWER"
 	if wanted != nil && len(wanted) != axes {
 		c.Fault("output_shape has %d numbers for %d axes", len(wanted), axes)

@@ -20,7 +20,7 @@ var updateRules = map[string]struct{ decays, retrieves bool }{
 // linearAttention converts LinearAttention: a scan over time whose state is a matrix for each head of keys and values,
 // in f32.
 func linearAttention(c *convert.Call) []*ir.Value {
-	b, name := c.Builder, c.Text("update_rule", "gated_delta")
+	b, name := c.Builder, c.StringAttribute("update_rule", "gated_delta")
 	update, ok := updateRules[name]
 	if !ok {
 		c.Fault("update_rule is %q", name)
@@ -115,7 +115,7 @@ func causalConvolution(c *convert.Call) []*ir.Value {
 	ones := []int64{1}
 	y := ops.Convolution(b, whole, w, c.Optional(2), ops.Window{Kernel: []int64{width}, Strides: ones, Dilations: ones,
 		Begin: ir.Constants([]int64{0}), End: ir.Constants([]int64{0})}, channels)
-	switch activation := c.Text("activation", "none"); activation {
+	switch activation := c.StringAttribute("activation", "none"); activation {
 	case "silu", "swish":
 		wide := ops.Cast(b, y, dtype.F32)
 		y = ops.Cast(b, ops.Binary(b, ops.Mul, wide, ops.Unary(b, ops.Sigmoid, wide)), x.Type.DType)

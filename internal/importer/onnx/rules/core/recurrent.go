@@ -56,7 +56,7 @@ func recurrent(c *convert.Call) []*ir.Value {
 	}
 	cell := ops.Recurrence{Cell: kind.cell, Clip: c.Float("clip", 0), Coupled: c.Int("input_forget", 0) != 0,
 		ResetAfter: kind.cell == "gru" && c.Int("linear_before_reset", 0) != 0}
-	switch direction := c.Text("direction", "forward"); direction {
+	switch direction := c.StringAttribute("direction", "forward"); direction {
 	case "forward":
 		cell.Reverse = []bool{false}
 	case "reverse":
@@ -97,7 +97,7 @@ func recurrent(c *convert.Call) []*ir.Value {
 
 // cellFunctions reads the activations of a cell. Settings are handed out in order to the functions that take them.
 func cellFunctions(c *convert.Call, cell *ops.Recurrence, otherwise []string) {
-	names := c.Texts("activations")
+	names := c.Strings("activations")
 	if names == nil {
 		names = slices.Repeat(otherwise, len(cell.Reverse))
 	}

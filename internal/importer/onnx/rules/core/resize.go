@@ -35,7 +35,7 @@ type resizedAxis struct {
 }
 
 func upsample(c *convert.Call) []*ir.Value {
-	r := resizing{Call: c, mode: c.Text("mode", "nearest"), transform: "asymmetric", nearest: "floor"}
+	r := resizing{Call: c, mode: c.StringAttribute("mode", "nearest"), transform: "asymmetric", nearest: "floor"}
 	x := c.Input(0)
 	var axes []*resizedAxis
 	if c.Version < 9 {
@@ -47,8 +47,9 @@ func upsample(c *convert.Call) []*ir.Value {
 }
 
 func resize(c *convert.Call) []*ir.Value {
-	r := resizing{Call: c, mode: c.Text("mode", "nearest"), transform: c.Text("coordinate_transformation_mode",
-		"half_pixel"), nearest: c.Text("nearest_mode", "round_prefer_floor"),
+	r := resizing{Call: c, mode: c.StringAttribute("mode", "nearest"),
+		transform: c.StringAttribute("coordinate_transformation_mode",
+			"half_pixel"), nearest: c.StringAttribute("nearest_mode", "round_prefer_floor"),
 		cubic: c.Float("cubic_coeff_a", -0.75), exclude: c.Int("exclude_outside", 0) != 0,
 		antialias: c.Int("antialias", 0) != 0, extrapolation: c.Float("extrapolation_value", 0)}
 	x := c.Input(0)
@@ -188,7 +189,7 @@ func (r *resizing) times(extent sym.Expr, scale float64) sym.Expr {
 
 // sized are the axes of a resize by sizes.
 func (r *resizing) sized(x *ir.Value, axes []int64) []*resizedAxis {
-	policy := r.Text("keep_aspect_ratio_policy", "stretch")
+	policy := r.StringAttribute("keep_aspect_ratio_policy", "stretch")
 	sizes := r.Decided(r.Wide(3), sym.Unlimited)
 	if len(sizes) != len(axes) {
 		r.Fault("%d sizes for %d axes", len(sizes), len(axes))

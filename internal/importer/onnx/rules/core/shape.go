@@ -304,8 +304,9 @@ func constantOfShape(c *convert.Call) []*ir.Value {
 	c.Length(0)
 	shape := c.Symbols(0, 0, convert.Unlimited)
 	if value.DType() == dtype.String {
-		text := c.Scope.Text(c.Scope.Constant(c.Source, value))
-		return convert.One(c.Scope.Texts(ops.Text{Spans: ops.Expand(c.Builder, ops.Reshape(c.Builder, text.Spans), shape...),
+		text := c.Scope.StringComponents(c.Scope.Constant(c.Source, value))
+		return convert.One(c.Scope.StringValue(ops.Text{Spans: ops.Expand(c.Builder, ops.Reshape(c.Builder, text.Spans),
+			shape...),
 			Pool: text.Pool}))
 	}
 	return convert.One(ops.Fill(c.Builder, value, shape...))
@@ -319,10 +320,12 @@ var constants = map[string]func(c *convert.Call) *tensor.Tensor{
 	"value_float":  func(c *convert.Call) *tensor.Tensor { return tensor.Scalar(float32(c.Float("value_float", 0))) },
 	"value_ints":   func(c *convert.Call) *tensor.Tensor { return tensor.Of(c.Ints("value_ints")...) },
 	"value_floats": func(c *convert.Call) *tensor.Tensor { return tensor.Of(convert.Narrow(c.Floats("value_floats"))...) },
-	"value_string": func(c *convert.Call) *tensor.Tensor { return c.TextTensor(nil, c.Text("value_string", "")) },
+	"value_string": func(c *convert.Call) *tensor.Tensor {
+		return c.StringTensor(nil, c.StringAttribute("value_string", ""))
+	},
 	"value_strings": func(c *convert.Call) *tensor.Tensor {
-		s := c.Texts("value_strings")
-		return c.TextTensor([]int64{int64(len(s))}, s...)
+		s := c.Strings("value_strings")
+		return c.StringTensor([]int64{int64(len(s))}, s...)
 	},
 }
 
@@ -396,7 +399,7 @@ func depthToSpace(c *convert.Call) []*ir.Value {
 	x, block := blocks(c)
 	s, b := x.Type.Shape, c.Builder
 	depth := s[1].FloorDiv(block.Mul(block))
-	if c.Text("mode", "DCR") == "DCR" {
+	if c.StringAttribute("mode", "DCR") == "DCR" {
 		x = ops.Transpose(b, ops.Reshape(b, x, s[0], block, block, depth, s[2], s[3]), 0, 3, 4, 1, 5, 2)
 	} else {
 		x = ops.Transpose(b, ops.Reshape(b, x, s[0], depth, block, block, s[2], s[3]), 0, 1, 4, 2, 5, 3)
@@ -409,7 +412,7 @@ func spaceToDepth(c *convert.Call) []*ir.Value {
 	s, b := x.Type.Shape, c.Builder
 	rows, columns := s[2].FloorDiv(block), s[3].FloorDiv(block)
 	x = ops.Reshape(b, x, s[0], s[1], rows, block, columns, block)
-	if c.Text("mode", "DCR") == "DCR" {
+	if c.StringAttribute("mode", "DCR") == "DCR" {
 		x = ops.Transpose(b, x, 0, 3, 5, 1, 2, 4)
 	} else {
 		x = ops.Transpose(b, x, 0, 1, 3, 5, 2, 4)

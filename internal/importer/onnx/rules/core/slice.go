@@ -206,7 +206,8 @@ func pad(c *convert.Call) []*ir.Value {
 		begin[i] = along(axes, pads[:len(axes)], i, sym.Const(0))
 		end[i] = along(axes, pads[len(axes):], i, sym.Const(0))
 	}
-	return convert.One(ops.Pad(c.Builder, x, value, c.Text("mode", "constant"), c.AsDims(math.MinInt64, begin...),
+	return convert.One(ops.Pad(c.Builder, x, value, c.StringAttribute("mode", "constant"),
+		c.AsDims(math.MinInt64, begin...),
 		c.AsDims(math.MinInt64, end...)))
 }
 

@@ -12,18 +12,18 @@ func einsum(c *convert.Call) []*ir.Value {
 	for i := range c.In {
 		xs = append(xs, c.Input(i))
 	}
-	return convert.One(ops.Einsum(c.Builder, c.Text("equation", ""), xs...))
+	return convert.One(ops.Einsum(c.Builder, c.StringAttribute("equation", ""), xs...))
 }
 
 func likelihoodLoss(c *convert.Call) []*ir.Value {
 	return convert.One(ops.NegativeLogLikelihood(c.Builder, c.Input(0), c.Input(1), c.Optional(2), ignoredIndex(c),
-		c.Text("reduction", "mean")))
+		c.StringAttribute("reduction", "mean")))
 }
 
 func crossEntropyLoss(c *convert.Call) []*ir.Value {
 	logs := ops.LogSoftmax(c.Builder, c.Input(0), 1)
 	return []*ir.Value{ops.NegativeLogLikelihood(c.Builder, logs, c.Input(1), c.Optional(2), ignoredIndex(c),
-		c.Text("reduction", "mean")), logs}
+		c.StringAttribute("reduction", "mean")), logs}
 }
 
 func ignoredIndex(c *convert.Call) *int64 {

@@ -31,12 +31,12 @@ var gridSampleModes = map[string]string{"nearest": "nearest", "bilinear": "linea
 	"linear": "linear", "cubic": "cubic"}
 
 func gridSample(c *convert.Call) []*ir.Value {
-	name := c.Text("mode", "linear")
+	name := c.StringAttribute("mode", "linear")
 	mode := gridSampleModes[name]
 	if mode == "" {
 		c.Fault("mode %q", name)
 	}
-	return convert.One(ops.GridSample(c.Builder, c.Input(0), c.Input(1), mode, c.Text("padding_mode", "zeros"),
+	return convert.One(ops.GridSample(c.Builder, c.Input(0), c.Input(1), mode, c.StringAttribute("padding_mode", "zeros"),
 		c.Int("align_corners", 0) != 0))
 }
 
@@ -69,7 +69,7 @@ func deformConv(c *convert.Call) []*ir.Value {
 func roiAlign(c *convert.Call) []*ir.Value {
 	a := ops.RoiAlignment{Height: c.Int("output_height", 1), Width: c.Int("output_width", 1),
 		Ratio: c.Int("sampling_ratio", 0), Scale: c.Float("spatial_scale", 1)}
-	switch mode := strings.ToLower(c.Text("mode", "avg")); mode {
+	switch mode := strings.ToLower(c.StringAttribute("mode", "avg")); mode {
 	case "avg":
 	case "max":
 		a.Max = true
@@ -77,7 +77,7 @@ func roiAlign(c *convert.Call) []*ir.Value {
 		c.Fault("mode %q", mode)
 	}
 	// Coordinates were of elements' corners before the attribute came.
-	switch mode := strings.ToLower(c.Text("coordinate_transformation_mode", "half_pixel")); {
+	switch mode := strings.ToLower(c.StringAttribute("coordinate_transformation_mode", "half_pixel")); {
 	case c.Version < 16:
 	case mode == "half_pixel":
 		a.Half = true
@@ -96,7 +96,7 @@ func maxRoiPool(c *convert.Call) []*ir.Value {
 }
 
 func imageDecoder(c *convert.Call) []*ir.Value {
-	return convert.One(ops.DecodeImage(c.Builder, c.Input(0), c.Text("pixel_format", "RGB")))
+	return convert.One(ops.DecodeImage(c.Builder, c.Input(0), c.StringAttribute("pixel_format", "RGB")))
 }
 
 func determinant(c *convert.Call) []*ir.Value {

@@ -110,17 +110,17 @@ func turned(c *convert.Call, v *ir.Value, turn bool) *ir.Value {
 }
 
 func fusedProductActivation(c *convert.Call) []*ir.Value {
-	return convert.One(activated(c, fusedProduct(c), c.Text("activation", ""), fusedSetting(c)))
+	return convert.One(activated(c, fusedProduct(c), c.StringAttribute("activation", ""), fusedSetting(c)))
 }
 
 func fusedGemm(c *convert.Call) []*ir.Value {
-	return convert.One(activated(c, core.Gemm(c)[0], c.Text("activation", ""), fusedSetting(c)))
+	return convert.One(activated(c, core.Gemm(c)[0], c.StringAttribute("activation", ""), fusedSetting(c)))
 }
 
 // fusedConv is a convolution, a sum and an activation.
 func fusedConv(c *convert.Call) []*ir.Value {
 	settings := c.Floats("activation_params")
-	return convert.One(activated(c, plus(c, core.Conv(c)[0], c.Optional(3)), c.Text("activation", ""),
+	return convert.One(activated(c, plus(c, core.Conv(c)[0], c.Optional(3)), c.StringAttribute("activation", ""),
 		func(i int, _ string) (float64, bool) {
 			if i >= len(settings) {
 				return 0, false

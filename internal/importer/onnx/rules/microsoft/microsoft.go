@@ -139,7 +139,7 @@ func distances(c *convert.Call) []*ir.Value {
 	apart := ops.Binary(b, ops.Sub, ops.Reshape(b, x, rows, sym.Const(1), width),
 		ops.Reshape(b, y, sym.Const(1), columns, y.Type.Shape[1]))
 	squares := ops.ReduceSum(b, ops.Binary(b, ops.Mul, apart, apart), false, 2)
-	switch metric := c.Text("metric", "sqeuclidean"); metric {
+	switch metric := c.StringAttribute("metric", "sqeuclidean"); metric {
 	case "sqeuclidean":
 		return convert.One(squares)
 	case "euclidean":

@@ -141,9 +141,9 @@ func normalizer(c *convert.Call) []*ir.Value {
 		"L1":  func() *ir.Value { return ops.LpNorm(b, x, 1, true, last) },
 		"L2":  func() *ir.Value { return ops.LpNorm(b, x, 2, true, last) },
 	}
-	build := norms[c.Text("norm", "MAX")]
+	build := norms[c.StringAttribute("norm", "MAX")]
 	if build == nil {
-		c.Fault("norm is %q", c.Text("norm", "MAX"))
+		c.Fault("norm is %q", c.StringAttribute("norm", "MAX"))
 	}
 	norm, zero := build(), c.Scalar(dtype.F32, 0)
 	return convert.One(ops.Binary(b, ops.Div, x, ops.Where(b, ops.Binary(b, ops.Eq, norm, zero), c.Scalar(dtype.F32, 1),
@@ -172,17 +172,17 @@ func scaler(c *convert.Call) []*ir.Value {
 // oneHotEncoder marks each element's category along a new last axis. Without zeros, an element of no category is an
 // error of the run: its place is looked up outside of a list.
 func oneHotEncoder(c *convert.Call) []*ir.Value {
-	b, texts := c.Builder, c.IsTexts(0)
+	b, texts := c.Builder, c.IsStrings(0)
 	count := len(c.Ints("cats_int64s"))
 	if texts {
-		count = len(c.Texts("cats_strings"))
+		count = len(c.Strings("cats_strings"))
 	}
 	if count == 0 {
 		c.Fault("there are no categories of the input's type")
 	}
 	var place *ir.Value
 	if texts {
-		place = sequence.PlaceOf(c, 0, c.Texts("cats_strings"))
+		place = sequence.PlaceOf(c, 0, c.Strings("cats_strings"))
 	} else {
 		place = placeAmong(c, ops.Cast(b, c.Input(0), dtype.I64), c.Ints("cats_int64s"))
 	}
@@ -196,18 +196,19 @@ func oneHotEncoder(c *convert.Call) []*ir.Value {
 
 // categoryMapper takes the i-th text to the i-th integer, or the other way about.
 func categoryMapper(c *convert.Call) []*ir.Value {
-	texts, ints := c.Texts("cats_strings"), c.Ints("cats_int64s")
+	texts, ints := c.Strings("cats_strings"), c.Ints("cats_int64s")
 	if len(texts) == 0 || len(texts) != len(ints) {
 		c.Fault("%d cats_strings and %d cats_int64s", len(texts), len(ints))
 	}
-	if c.IsTexts(0) {
+	if c.IsStrings(0) {
 		return convert.One(ops.Gather(c.Builder, c.Builder.Constant("values",
 			tensor.Of(append(ints, c.Int("default_int64", -1))...)), sequence.PlaceOf(c, 0, texts), 0))
 	}
 	if dt := c.Input(0).Type.DType; dt != dtype.I64 {
 		c.Fault("elements of type %s, they must be i64 or texts", dt)
 	}
-	return convert.One(sequence.Picked(c, sequence.Table(c, append(texts, c.Text("default_string", "_Unused"))...),
+	return convert.One(sequence.Picked(c, sequence.Table(c,
+		append(texts, c.StringAttribute("default_string", "_Unused"))...),
 		placeAmong(c, c.Input(0), ints)))
 }
 
@@ -245,14 +246,14 @@ func placeIn(c *convert.Call, x *ir.Value, list *tensor.Tensor, less func(i, j i
 // its place in a list, or a place to its text.
 func labelEncoder(c *convert.Call) []*ir.Value {
 	if c.Version < 2 {
-		return labelClasses(c, c.Texts("classes_strings"))
+		return labelClasses(c, c.Strings("classes_strings"))
 	}
 	keys, values := list(c, "keys"), list(c, "values")
 	if keys == nil || values == nil || keys.Len() != values.Len() {
 		c.Fault("the keys and values are missing, or not as many")
 	}
 	var place *ir.Value
-	switch texts := c.IsTexts(0); {
+	switch texts := c.IsStrings(0); {
 	case texts != (keys.DType() == dtype.String):
 		c.Fault("keys of type %s for other elements", keys.DType())
 	case texts:
@@ -263,7 +264,7 @@ func labelEncoder(c *convert.Call) []*ir.Value {
 		place = placeIn(c, c.Input(0), keys, ascending(keys))
 	}
 	if values.DType() == dtype.String {
-		otherwise := c.Text("default_string", "_Unused")
+		otherwise := c.StringAttribute("default_string", "_Unused")
 		if t := c.Tensor("default_tensor"); c.Has("values_tensor") && t != nil && t.DType() == dtype.String && t.Len() == 1 {
 			otherwise = t.Strings()[0]
 		}
@@ -289,7 +290,7 @@ func labelClasses(c *convert.Call, classes []string) []*ir.Value {
 	for i := range places {
 		places[i] = int64(i)
 	}
-	if c.IsTexts(0) {
+	if c.IsStrings(0) {
 		return convert.One(ops.Gather(b, b.Constant("values", tensor.Of(append(places, c.Int("default_int64", -1))...)),
 			sequence.PlaceOf(c, 0, classes), 0))
 	}
@@ -297,7 +298,7 @@ func labelClasses(c *convert.Call, classes []string) []*ir.Value {
 		c.Fault("elements of type %s, they must be i64 or texts", dt)
 	}
 	return convert.One(sequence.Picked(c, sequence.Table(c,
-		append(slices.Clone(classes), c.Text("default_string", "_Unused"))...), placeAmong(c, c.Input(0), places)))
+		append(slices.Clone(classes), c.StringAttribute("default_string", "_Unused"))...), placeAmong(c, c.Input(0), places)))
 }
 
 // list is the elements that one of the attributes whose names begin with prefix holds; nil if none does.
@@ -310,8 +311,8 @@ func list(c *convert.Call, prefix string) *tensor.Tensor {
 	case c.Has(prefix + "_floats"):
 		return tensor.Of(convert.Narrow(c.Floats(prefix + "_floats"))...)
 	case c.Has(prefix + "_strings"):
-		list := c.Texts(prefix + "_strings")
-		return c.TextTensor([]int64{int64(len(list))}, list...)
+		list := c.Strings(prefix + "_strings")
+		return c.StringTensor([]int64{int64(len(list))}, list...)
 	}
 	return nil
 }
@@ -368,12 +369,12 @@ func linear(c *convert.Call, count int64) *ir.Value {
 
 func linearRegressor(c *convert.Call) []*ir.Value {
 	y := linear(c, c.Int("targets", 1))
-	return convert.One(ops.Cast(c.Builder, transformed(c, y, c.Text("post_transform", "NONE")), dtype.F32))
+	return convert.One(ops.Cast(c.Builder, transformed(c, y, c.StringAttribute("post_transform", "NONE")), dtype.F32))
 }
 
 // linearClassifier: one row of coefficients for two labels is for the second.
 func linearClassifier(c *convert.Call) []*ir.Value {
-	labels, post := labelsOf(c, "classlabels_ints"), c.Text("post_transform", "NONE")
+	labels, post := labelsOf(c, "classlabels_ints"), c.StringAttribute("post_transform", "NONE")
 	count := int64(len(c.Floats("intercepts")))
 	if count == 0 {
 		count = max(labels.count, 1)
@@ -396,7 +397,7 @@ type classLabels struct {
 }
 
 func labelsOf(c *convert.Call, ints string) classLabels {
-	l := classLabels{ints: c.Ints(ints), texts: c.Texts("classlabels_strings")}
+	l := classLabels{ints: c.Ints(ints), texts: c.Strings("classlabels_strings")}
 	if len(l.ints) > 0 && len(l.texts) > 0 {
 		c.Fault("labels that are integers, and others that are texts")
 	}

@@ -153,7 +153,7 @@ type treePlace struct{ tree, node int64 }
 // first is its root; and what leaves give to targets, in attributes that begin with prefix.
 func numbered(c *convert.Call, prefix string, targets int64) *ops.Forest {
 	names := places(c, "nodes_treeids", "nodes_nodeids")
-	features, modes, splits := c.Ints("nodes_featureids"), c.Texts("nodes_modes"), numbersOf(c, "nodes_values")
+	features, modes, splits := c.Ints("nodes_featureids"), c.Strings("nodes_modes"), numbersOf(c, "nodes_values")
 	yes, no, missing := c.Ints("nodes_truenodeids"), c.Ints("nodes_falsenodeids"),
 		c.Ints("nodes_missing_value_tracks_true")
 	for _, n := range []int{len(features), len(modes), len(splits), len(yes), len(no)} {
@@ -251,14 +251,14 @@ var treeAggregates = []string{"AVERAGE", "SUM", "MIN", "MAX"}
 var treeAggregateNames = []string{"average", "sum", "min", "max"}
 
 func treeRegressor(c *convert.Call) []*ir.Value {
-	how := slices.Index(treeAggregates, c.Text("aggregate_function", "SUM"))
+	how := slices.Index(treeAggregates, c.StringAttribute("aggregate_function", "SUM"))
 	targets := c.Int("n_targets", 1)
 	if how < 0 || targets < 1 || targets > convert.ExtentLimit {
-		c.Fault("%d targets of trees combined by %q", targets, c.Text("aggregate_function", "SUM"))
+		c.Fault("%d targets of trees combined by %q", targets, c.StringAttribute("aggregate_function", "SUM"))
 	}
 	f := numbered(c, "target", targets)
 	y := ops.Trees(c.Builder, samples(c, f), f, targets, treeAggregateNames[how], base(c, targets))
-	return convert.One(ops.Cast(c.Builder, transformed(c, y, c.Text("post_transform", "NONE")), dtype.F32))
+	return convert.One(ops.Cast(c.Builder, transformed(c, y, c.StringAttribute("post_transform", "NONE")), dtype.F32))
 }
 
 // base is what a target begins with; nil if that is 0.
@@ -282,7 +282,7 @@ func treeClassifier(c *convert.Call) []*ir.Value {
 	single := classes <= 2 && len(f.Targets) > 0 && !slices.ContainsFunc(f.Targets, func(to int32) bool {
 		return to != f.Targets[0]
 	})
-	post := c.Text("post_transform", "NONE")
+	post := c.StringAttribute("post_transform", "NONE")
 	if !single {
 		scores := ops.Trees(c.Builder, samples(c, f), f, classes, "sum", base(c, classes))
 		return classified(c, scores, labels, post)

@@ -18,7 +18,7 @@ type vectors struct {
 }
 
 func vectorsOf(c *convert.Call, count int64) vectors {
-	v := vectors{kernel: c.Text("kernel_type", "LINEAR"), rows: c.Floats("support_vectors"), count: count}
+	v := vectors{kernel: c.StringAttribute("kernel_type", "LINEAR"), rows: c.Floats("support_vectors"), count: count}
 	if p := c.Floats("kernel_params"); len(p) > 0 {
 		if len(p) != 3 {
 			c.Fault("%d kernel_params, there must be 3", len(p))
@@ -91,7 +91,7 @@ func vectorRegressor(c *convert.Call) []*ir.Value {
 		inside := ops.Binary(b, ops.Gt, y, c.Scalar(dtype.F64, 0))
 		y = ops.Where(b, inside, c.Scalar(dtype.F64, 1), c.Scalar(dtype.F64, -1))
 	}
-	return convert.One(ops.Cast(b, transformed(c, y, c.Text("post_transform", "NONE")), dtype.F32))
+	return convert.One(ops.Cast(b, transformed(c, y, c.StringAttribute("post_transform", "NONE")), dtype.F32))
 }
 
 // features is the samples as f64, with a certain number of features.
@@ -105,7 +105,7 @@ func features(c *convert.Call, width int64) *ir.Value {
 // of the competitions, or the classes' probabilities where the file says how to make them. If there are no vectors,
 // each class has coefficients for the features.
 func vectorClassifier(c *convert.Call) []*ir.Value {
-	b, labels, post := c.Builder, labelsOf(c, "classlabels_ints"), c.Text("post_transform", "NONE")
+	b, labels, post := c.Builder, labelsOf(c, "classlabels_ints"), c.StringAttribute("post_transform", "NONE")
 	weights, shifts, counts := c.Floats("coefficients"), c.Floats("rho"), c.Ints("vectors_per_class")
 	total := int64(0)
 	for _, n := range counts {

@@ -136,7 +136,7 @@ func sequenceAt(c *convert.Call) []*ir.Value {
 	l, pool := list(c.Scope, s)
 	x := ops.At(c.Builder, l, position(c, 1, nil), found(c.Scope, shape)...)
 	if pool != nil {
-		return convert.One(c.Scope.Texts(ops.Text{Spans: x, Pool: pool}))
+		return convert.One(c.Scope.StringValue(ops.Text{Spans: x, Pool: pool}))
 	}
 	return convert.One(x)
 }
@@ -210,7 +210,7 @@ func sequenceInsert(c *convert.Call) []*ir.Value {
 	x := v
 	if pool != nil {
 		var spans []*ir.Value
-		spans, pool = c.Scope.Pooled([]ops.Text{{Spans: l.Elements, Pool: pool}, c.Scope.Text(v)})
+		spans, pool = c.Scope.Pooled([]ops.Text{{Spans: l.Elements, Pool: pool}, c.Scope.StringComponents(v)})
 		l.Elements, x = spans[0], spans[1]
 	}
 	t := ir.Type{DType: f.Of.DType, Shape: convert.Alike(s.Of.Shape, f.Of.Shape)}
@@ -249,7 +249,7 @@ func concatFromSequence(c *convert.Call) []*ir.Value {
 	}
 	list, pool := s.List, (*ir.Value)(nil)
 	if s.Of.DType == dtype.String {
-		list, pool = c.Scope.Pooled(c.Scope.ListTexts(list))
+		list, pool = c.Scope.Pooled(c.Scope.ListStrings(list))
 	}
 	rank := len(list[0].Type.Shape)
 	if stack {
@@ -267,7 +267,7 @@ func concatFromSequence(c *convert.Call) []*ir.Value {
 	}
 	x := ops.Concat(c.Builder, axis, list...)
 	if pool != nil {
-		return convert.One(c.Scope.Texts(ops.Text{Spans: x, Pool: pool}))
+		return convert.One(c.Scope.StringValue(ops.Text{Spans: x, Pool: pool}))
 	}
 	return convert.One(x)
 }
@@ -303,7 +303,7 @@ func joined(c *convert.Call, s *convert.Composite, stack bool) *ir.Value {
 	}
 	x := ops.Join(c.Builder, l, axis, stack, found(c.Scope, shape)...)
 	if pool != nil {
-		return c.Scope.Texts(ops.Text{Spans: x, Pool: pool})
+		return c.Scope.StringValue(ops.Text{Spans: x, Pool: pool})
 	}
 	return x
 }
@@ -312,8 +312,8 @@ func joined(c *convert.Call, s *convert.Composite, stack bool) *ir.Value {
 // of given sizes. If the pieces are known, they are a list.
 func splitToSequence(c *convert.Call) []*ir.Value {
 	pool := (*ir.Value)(nil)
-	if c.IsTexts(0) {
-		t := c.TextInput(0)
+	if c.IsStrings(0) {
+		t := c.StringInput(0)
 		c.In, pool = slices.Clone(c.In), t.Pool
 		c.In[0] = t.Spans
 	}
@@ -335,7 +335,7 @@ func splitToSequence(c *convert.Call) []*ir.Value {
 	if pool != nil {
 		dt = dtype.String
 		for i, p := range pieces {
-			pieces[i] = c.Scope.Texts(ops.Text{Spans: p, Pool: pool})
+			pieces[i] = c.Scope.StringValue(ops.Text{Spans: p, Pool: pool})
 		}
 	}
 	return listed(c, pieces, dt)

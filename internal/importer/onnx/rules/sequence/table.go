@@ -17,7 +17,7 @@ var Rules = convert.Table{
 		"StringConcat": stringConcat, "StringSplit": stringSplit, "StringNormalizer": stringNormalizer,
 		"RegexFullMatch": regexFullMatch, "TfIdfVectorizer": tfIdfVectorizer,
 	},
-	Texts: map[string]convert.Rule{
-		"Equal": textEqual, "Cast": textCast, "CastLike": textCastLike, "Unique": textUnique, "OneHot": textOneHot,
+	Strings: map[string]convert.Rule{
+		"Equal": stringEqual, "Cast": stringCast, "CastLike": stringCastLike, "Unique": stringUnique, "OneHot": stringOneHot,
 	},
 }

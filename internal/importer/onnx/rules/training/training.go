@@ -104,7 +104,7 @@ func adam(c *convert.Call) []*ir.Value {
 // momentum adds gradients up, the older the less; nesterov looks a step ahead. In the step of number 0 the gradient
 // counts in full.
 func momentum(c *convert.Call) []*ir.Value {
-	mode := c.Text("mode", "")
+	mode := c.StringAttribute("mode", "")
 	if mode != "standard" && mode != "nesterov" {
 		c.Fault("mode is %q, it must be standard or nesterov", mode)
 	}
@@ -123,7 +123,7 @@ func momentum(c *convert.Call) []*ir.Value {
 // gradient differentiates y, a value of the graph, by the first of its inputs, at the values that the graph has: each
 // input is the value of its name in xs, followed by zs.
 func gradient(c *convert.Call) []*ir.Value {
-	xs, zs := c.Texts("xs"), c.Texts("zs")
+	xs, zs := c.Strings("xs"), c.Strings("zs")
 	if len(xs) == 0 || len(c.In) != len(xs)+len(zs) {
 		c.Fault("%d inputs for %d names in xs and %d in zs", len(c.In), len(xs), len(zs))
 	}
@@ -135,9 +135,9 @@ func gradient(c *convert.Call) []*ir.Value {
 			c.Refuse("a derivative at another value of %q than the graph's own", name)
 		}
 	}
-	y := c.Scope.Find(c.Text("y", ""))
+	y := c.Scope.Find(c.StringAttribute("y", ""))
 	if y == nil {
-		c.Fault("nothing computes %q before it", c.Text("y", ""))
+		c.Fault("nothing computes %q before it", c.StringAttribute("y", ""))
 	}
 	return ops.Gradient(c.Builder, y, c.In[:len(xs)])
 }

@@ -16,20 +16,20 @@ import (
 
 // broadcast gives the texts of inputs 0 and 1 one shape.
 func broadcast(c *convert.Call) (x, y ops.Text) {
-	x, y = c.TextInput(0), c.TextInput(1)
+	x, y = c.StringInput(0), c.StringInput(1)
 	x.Spans = ops.Expand(c.Builder, x.Spans, y.Spans.Type.Shape...)
 	y.Spans = ops.Expand(c.Builder, y.Spans, x.Spans.Type.Shape...)
 	return x, y
 }
 
-func textEqual(c *convert.Call) []*ir.Value {
+func stringEqual(c *convert.Call) []*ir.Value {
 	x, y := broadcast(c)
 	return convert.One(ops.TextEqual(c.Builder, x, y))
 }
 
 func stringConcat(c *convert.Call) []*ir.Value {
 	x, y := broadcast(c)
-	return convert.One(c.Scope.Texts(ops.TextConcat(c.Builder, x, y)))
+	return convert.One(c.Scope.StringValue(ops.TextConcat(c.Builder, x, y)))
 }
 
 // stringSplit: without a delimiter, or with an empty one, texts are cut at white space.
@@ -40,12 +40,12 @@ func stringSplit(c *convert.Call) []*ir.Value {
 			c.Fault("at most %d cuts", most)
 		}
 	}
-	pieces, counts := ops.TextSplit(c.Builder, c.TextInput(0), c.Text("delimiter", ""), most)
-	return []*ir.Value{c.Scope.Texts(pieces), counts}
+	pieces, counts := ops.TextSplit(c.Builder, c.StringInput(0), c.StringAttribute("delimiter", ""), most)
+	return []*ir.Value{c.Scope.StringValue(pieces), counts}
 }
 
 func stringNormalizer(c *convert.Call) []*ir.Value {
-	x := c.TextInput(0)
+	x := c.StringInput(0)
 	shape := x.Spans.Type.Shape
 	if rank := len(shape); rank != 1 && rank != 2 {
 		c.Fault("texts of rank %d, it must be a vector or a matrix of one row", rank)
@@ -53,17 +53,17 @@ func stringNormalizer(c *convert.Call) []*ir.Value {
 	if len(shape) == 2 {
 		c.Condition(sym.Cond{A: shape[0], Rel: sym.EQ, B: sym.Const(1)}, "a matrix of one row")
 	}
-	to := strings.ToLower(c.Text("case_change_action", "NONE"))
+	to := strings.ToLower(c.StringAttribute("case_change_action", "NONE"))
 	if to != "lower" && to != "upper" && to != "none" {
-		c.Fault("case_change_action %q, it must be LOWER, UPPER or NONE", c.Text("case_change_action", ""))
+		c.Fault("case_change_action %q, it must be LOWER, UPPER or NONE", c.StringAttribute("case_change_action", ""))
 	}
-	exact, stops := c.Int("is_case_sensitive", 0) != 0, c.Texts("stopwords")
+	exact, stops := c.Int("is_case_sensitive", 0) != 0, c.Strings("stopwords")
 	if !exact {
 		for i := range stops {
 			stops[i] = ops.TextLower(stops[i])
 		}
 	}
-	return convert.One(c.Scope.Texts(ops.TextNormalize(c.Builder, x, ascending(c, stops), to, exact)))
+	return convert.One(c.Scope.StringValue(ops.TextNormalize(c.Builder, x, ascending(c, stops), to, exact)))
 }
 
 // ascending is texts as a sorted constant, each once.
@@ -71,7 +71,7 @@ func ascending(c *convert.Call, list []string) ops.Text {
 	list = slices.Clone(list)
 	slices.Sort(list)
 	list = slices.Compact(list)
-	return c.Scope.Text(Table(c, list...))
+	return c.Scope.StringComponents(Table(c, list...))
 }
 
 // Table is a vector of texts, a constant.
@@ -93,56 +93,56 @@ func PlaceOf(c *convert.Call, i int, keys []string) *ir.Value {
 	for _, key := range sorted {
 		places = append(places, int64(slices.Index(keys, key)))
 	}
-	index := ops.TextIndex(c.Builder, c.TextInput(i), ascending(c, sorted))
+	index := ops.TextIndex(c.Builder, c.StringInput(i), ascending(c, sorted))
 	return ops.Gather(c.Builder, c.Builder.Constant("places", tensor.Of(append(places, int64(len(keys)))...)), index, 0)
 }
 
 // Picked gathers from a vector, of numbers or of texts, by places.
 func Picked(c *convert.Call, table, places *ir.Value) *ir.Value {
-	if !c.Scope.IsTexts(table) {
+	if !c.Scope.IsStrings(table) {
 		return ops.Gather(c.Builder, table, places, 0)
 	}
-	t := c.Scope.Text(table)
-	return c.Scope.Texts(ops.Text{Spans: ops.Gather(c.Builder, t.Spans, places, 0), Pool: t.Pool})
+	t := c.Scope.StringComponents(table)
+	return c.Scope.StringValue(ops.Text{Spans: ops.Gather(c.Builder, t.Spans, places, 0), Pool: t.Pool})
 }
 
 func regexFullMatch(c *convert.Call) []*ir.Value {
-	pattern := c.Text("pattern", "")
+	pattern := c.StringAttribute("pattern", "")
 	if err := ops.CheckPattern(pattern); err != nil {
 		c.Fault("pattern %q: %v", pattern, err)
 	}
-	return convert.One(ops.TextMatch(c.Builder, c.TextInput(0), pattern))
+	return convert.One(ops.TextMatch(c.Builder, c.StringInput(0), pattern))
 }
 
-func textCast(c *convert.Call) []*ir.Value {
+func stringCast(c *convert.Call) []*ir.Value {
 	to := c.Type("to")
 	if to == dtype.Invalid {
 		c.Fault("attribute to is missing")
 	}
-	return convert.One(textTo(c, to))
+	return convert.One(stringTo(c, to))
 }
 
-func textCastLike(c *convert.Call) []*ir.Value {
+func stringCastLike(c *convert.Call) []*ir.Value {
 	to := dtype.String
-	if !c.IsTexts(1) {
+	if !c.IsStrings(1) {
 		to = c.Input(1).Type.DType
 	}
-	if !c.IsTexts(0) {
+	if !c.IsStrings(0) {
 		return convert.One(core.CastTo(c, to))
 	}
-	return convert.One(textTo(c, to))
+	return convert.One(stringTo(c, to))
 }
 
-func textTo(c *convert.Call, to dtype.DType) *ir.Value {
+func stringTo(c *convert.Call, to dtype.DType) *ir.Value {
 	if to == dtype.String {
 		return c.In[0]
 	}
-	return ops.TextParse(c.Builder, c.TextInput(0), to)
+	return ops.TextParse(c.Builder, c.StringInput(0), to)
 }
 
-// textUnique finds the different texts by their ranks, which have the texts' order.
-func textUnique(c *convert.Call) []*ir.Value {
-	x, axis := c.TextInput(0), int64(0)
+// stringUnique finds the different texts by their ranks, which have the texts' order.
+func stringUnique(c *convert.Call) []*ir.Value {
+	x, axis := c.StringInput(0), int64(0)
 	if c.Has("axis") {
 		axis = c.Axis(c.Int("axis", 0), len(x.Spans.Type.Shape))
 	} else {
@@ -150,12 +150,12 @@ func textUnique(c *convert.Call) []*ir.Value {
 	}
 	_, indices, inverse, counts := ops.Unique(c.Builder, ops.TextRank(c.Builder, x), axis, c.Int("sorted", 1) != 0)
 	x.Spans = ops.Gather(c.Builder, x.Spans, indices, axis)
-	return []*ir.Value{c.Scope.Texts(x), indices, inverse, counts}
+	return []*ir.Value{c.Scope.StringValue(x), indices, inverse, counts}
 }
 
-// textOneHot chooses between two texts by a one-hot tensor of their places.
-func textOneHot(c *convert.Call) []*ir.Value {
-	if len(c.In) != 3 || c.IsTexts(0) || c.IsTexts(1) {
+// stringOneHot chooses between two texts by a one-hot tensor of their places.
+func stringOneHot(c *convert.Call) []*ir.Value {
+	if len(c.In) != 3 || c.IsStrings(0) || c.IsStrings(1) {
 		c.Fault("indices or a depth that are texts")
 	}
 	values := c.In[2]
@@ -167,11 +167,11 @@ func textOneHot(c *convert.Call) []*ir.Value {
 func tfIdfVectorizer(c *convert.Call) []*ir.Value {
 	var x *ir.Value
 	pool := c.Ints("pool_int64s")
-	if words := c.Texts("pool_strings"); c.IsTexts(0) {
+	if words := c.Strings("pool_strings"); c.IsStrings(0) {
 		vocabulary := slices.Clone(words)
 		slices.Sort(vocabulary)
 		vocabulary = slices.Compact(vocabulary)
-		x = ops.TextIndex(c.Builder, c.TextInput(0), ascending(c, vocabulary))
+		x = ops.TextIndex(c.Builder, c.StringInput(0), ascending(c, vocabulary))
 		pool = nil
 		for _, word := range words {
 			at, _ := slices.BinarySearch(vocabulary, word)
@@ -184,7 +184,7 @@ func tfIdfVectorizer(c *convert.Call) []*ir.Value {
 		c.Fault("a tensor of rank %d, it must be a vector or a matrix", rank)
 	}
 	weighted := map[string]bool{"TF": false, "IDF": true, "TFIDF": true}
-	mode := c.Text("mode", "")
+	mode := c.StringAttribute("mode", "")
 	useWeights, ok := weighted[mode]
 	if !ok {
 		c.Fault("mode %q, it must be TF, IDF or TFIDF", mode)
