@@ -13,22 +13,24 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "adjugate", Shape: adjugateShape, Mean: matricesMean(adjugateOf), Grad: adjugateGrad, Samples: adjugateSamples,
+	define(&Def{Op: "adjugate", Shape: adjugateShape, Mean: matricesMean(adjugateOf), Grad: adjugateGrad,
+		Samples:   adjugateSamples,
 		Lowerings: []Lowering{{Name: "elimination", Build: adjugateElimination}}})
-	define(&Def{Op: "regularize", Shape: adjugateShape, Mean: matricesMean(regularizeOf), Grad: regularizeGrad, Samples: adjugateSamples,
+	define(&Def{Op: "regularize", Shape: adjugateShape, Mean: matricesMean(regularizeOf), Grad: regularizeGrad,
+		Samples:   adjugateSamples,
 		Lowerings: []Lowering{{Name: "elimination", Build: regularizeElimination}}})
 }
 
-// Adjugate is the adjugate of each matrix of x[…, m, m]: its inverse times its determinant, which singular matrices have
-// too. It is computed by elimination with the largest of all remaining elements as pivot, in 64 bits.
+// Adjugate is the adjugate of each matrix of x[…, m, m]: its inverse times its determinant, which singular matrices
+// have too. It is computed by elimination with the largest of all remaining elements as pivot, in 64 bits.
 func Adjugate(b *ir.Builder, x *ir.Value) *ir.Value { return b.Op("adjugate", nil, x) }
 
 // Regularize is x[…, m, m] with nudge times its largest element added, in a singular matrix, where elimination finds a
 // pivot of 0: what results is not singular. The derivative is that of x.
 func Regularize(b *ir.Builder, x *ir.Value) *ir.Value { return b.Op("regularize", nil, x) }
 
-// nudge is about the root of what 64 bits resolve: what is added, and what rounding does to a quotient by it, are equally
-// small.
+// nudge is about the root of what 64 bits resolve: what is added, and what rounding does to a quotient by it, are
+// equally small.
 const nudge = 1.0 / (1 << 26)
 
 // smallestPivot is what a pivot is above, relative to the largest element of the matrix, unless the matrix is singular.
@@ -43,7 +45,8 @@ func adjugateShape(c *ir.Inference, n *ir.Node) error {
 }
 
 // matricesMean applies a function to each matrix.
-func matricesMean(f func(a []float64, size int64) []float64) func(*ir.Evaluation, *ir.Node, []*tensor.Tensor) ([]*tensor.Tensor, error) {
+func matricesMean(f func(a []float64, size int64) []float64) func(*ir.Evaluation, *ir.Node,
+	[]*tensor.Tensor) ([]*tensor.Tensor, error) {
 	return func(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 		out, err := result(e, n, 0)
 		if err != nil {
@@ -62,9 +65,9 @@ func matricesMean(f func(a []float64, size int64) []float64) func(*ir.Evaluation
 	}
 }
 
-// elimination is a matrix a, made upper triangular by exchanges of rows and columns and by taking rows from others below:
-// what the same exchanges of rows and subtractions make of the identity, where the rows and columns were, and the sign of
-// the exchanges.
+// elimination is a matrix a, made upper triangular by exchanges of rows and columns and by taking rows from others
+// below: what the same exchanges of rows and subtractions make of the identity, where the rows and columns were, and
+// the sign of the exchanges.
 type elimination struct {
 	upper, rest   []float64
 	rows, columns []int64
@@ -168,7 +171,8 @@ type eliminated struct {
 func (k *Nest) eliminated(x *loop.Memory, b []sym.Expr, rest bool) eliminated {
 	size, last := x.Shape[len(b)], x.Shape[len(b)].Sub(one)
 	number := func(x float64) loop.Expr { return loop.Number(dtype.F64, x) }
-	e := eliminated{upper: k.matrix("a", x, b), rows: k.Local("rows", dtype.I64, size), columns: k.Local("columns", dtype.I64, size)}
+	e := eliminated{upper: k.matrix("a", x, b), rows: k.Local("rows", dtype.I64, size),
+		columns: k.Local("columns", dtype.I64, size)}
 	k.Each("i", size, func(i sym.Expr) {
 		k.Store(e.rows, []sym.Expr{i}, loop.At(i))
 		k.Store(e.columns, []sym.Expr{i}, loop.At(i))
@@ -278,7 +282,8 @@ func regularizeElimination(k *Nest, n *ir.Node) {
 		e := k.eliminated(x, b, false)
 		most := k.Let("most", loop.Choose(loop.Apply2(loop.Eq, largest, number(0)), number(1), largest))
 		k.Serial("k", size, func(c sym.Expr) {
-			row, column := k.Check("p", e.rows.Load(c), sym.Const(0), last, within), k.Check("q", e.columns.Load(c), sym.Const(0), last, within)
+			row, column := k.Check("p", e.rows.Load(c), sym.Const(0), last, within),
+				k.Check("q", e.columns.Load(c), sym.Const(0), last, within)
 			small := loop.Apply2(loop.Le, loop.Apply(loop.Abs, e.upper.Load(c, c)), times(most, number(smallestPivot)))
 			v := loop.Convert(dtype.F64, x.Load(inside(row, column)...))
 			v = plus(v, loop.Choose(small, times(most, number(nudge)), number(0)))
@@ -297,8 +302,8 @@ func (g *Gradients) eachMatrix(x *ir.Value) *ir.Value {
 	return Reshape(g.Builder, x, append(slices.Clone(x.Type.Shape), one, one)...)
 }
 
-// adjugateGrad: with a the adjugate of x, it is (Σu·a · aᵀ − aᵀ·u·aᵀ) / det x. It is a polynomial of x's elements, which a
-// singular matrix has a value of too: that beside it is taken, in 64 bits.
+// adjugateGrad: with a the adjugate of x, it is (Σu·a · aᵀ − aᵀ·u·aᵀ) / det x. It is a polynomial of x's elements,
+// which a singular matrix has a value of too: that beside it is taken, in 64 bits.
 func adjugateGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	b := g.Builder
 	x, u := Regularize(b, Cast(b, n.Inputs[0], dtype.F64)), Cast(b, up[0], dtype.F64)

@@ -14,8 +14,9 @@ func init() {
 		Lowerings: []Lowering{{Name: "map", Build: affineGridMap}}})
 }
 
-// AffineGrid is the places, as GridSample takes them, of an image of the given spatial shape under affine maps theta[N, axes, axes+1]: [N, shape…, axes]. The
-// coordinates that are mapped are spaced evenly from -1 to 1: with align these are the first and last element's middles, else the outer edges.
+// AffineGrid is the places, as GridSample takes them, of an image of the given spatial shape under affine maps theta[N,
+// axes, axes+1]: [N, shape…, axes]. The coordinates that are mapped are spaced evenly from -1 to 1: with align these
+// are the first and last element's middles, else the outer edges.
 func AffineGrid(b *ir.Builder, theta *ir.Value, shape []sym.Expr, align bool) *ir.Value {
 	return b.Op("affine_grid", ir.Attrs{"shape": shape, "align": align}, theta)
 }
@@ -30,7 +31,8 @@ func affineGridShape(c *ir.Inference, n *ir.Node) error {
 	}
 	axes := sym.Const(int64(len(shape)))
 	for i, want := range []sym.Expr{axes, axes.Add(one)} {
-		if err := c.RequireEqual(n, theta.Shape[1+i], want, "a map has a row for each axis and a column for its end"); err != nil {
+		if err := c.RequireEqual(n, theta.Shape[1+i], want,
+			"a map has a row for each axis and a column for its end"); err != nil {
 			return err
 		}
 	}

@@ -9,17 +9,21 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// AttentionOperands are the tensors of scaled dot product attention: B sequences, H heads of queries, G heads of keys and values (H is a multiple of G), Q queries, K
-// keys.
+// AttentionOperands are the tensors of scaled dot product attention: B sequences, H heads of queries, G heads of keys
+// and values (H is a multiple of G), Q queries, K keys.
 type AttentionOperands struct {
 	Query *ir.Value // [B, H, Q, D]
 	Key   *ir.Value // [B, G, K, D]
 	Value *ir.Value // [B, G, K, E]
-	// Keys and values that come behind those, [B, G, L, D] and [B, G, L, E]: of K there are as many as of both then. Optional.
+	// Keys and values that come behind those, [B, G, L, D] and [B, G, L, E]: of K there are as many as of both then.
+	// Optional.
 	NextKey, NextValue *ir.Value
-	Mask               *ir.Value // optional, broadcast to [B, H, Q, K]; bool: true takes part; else it is added to the scores. A shorter last axis stands for masked keys at the end
-	Lengths            *ir.Value // optional, [B], integers: how many of the keys take part
-	First              *ir.Value // optional, [B], integers: the position of the first query among the keys, where Settings.Past is not it
+	// optional, broadcast to [B, H, Q, K]; bool: true takes part; else it is added to the scores. A shorter last axis
+	// stands for masked keys at the end
+	Mask    *ir.Value
+	Lengths *ir.Value // optional, [B], integers: how many of the keys take part
+	// optional, [B], integers: the position of the first query among the keys, where Settings.Past is not it
+	First *ir.Value
 }
 
 // AttentionSettings are the numbers that attention depends on.
@@ -47,8 +51,8 @@ func (s AttentionSettings) fill() float64 {
 // AttentionScores are what attention computes on its way to its result.
 type AttentionScores struct{ Product, Capped, Masked, Weights *ir.Value }
 
-// Attention is softmax(scale · Query · Keyᵀ, masked) · Value, [B, H, Q, E]: Vaswani et al., Attention is all you need, 2017; with fewer heads of keys than of queries,
-// Ainslie et al., GQA, 2023.
+// Attention is softmax(scale · Query · Keyᵀ, masked) · Value, [B, H, Q, E]: Vaswani et al., Attention is all you need,
+// 2017; with fewer heads of keys than of queries, Ainslie et al., GQA, 2023.
 func Attention(b *ir.Builder, x AttentionOperands, s AttentionSettings) (*ir.Value, AttentionScores) {
 	dt, q, k, v := x.Query.Type.DType, x.Query, x.Key, x.Value
 	if x.NextKey != nil {
@@ -119,7 +123,8 @@ func scaleOf(b *ir.Builder, s AttentionSettings, dt dtype.DType, size sym.Expr) 
 }
 
 // masked is the scores with −∞ where a query does not see a key.
-func masked(b *ir.Builder, scores *ir.Value, x AttentionOperands, s AttentionSettings, queries, keys sym.Expr) *ir.Value {
+func masked(b *ir.Builder, scores *ir.Value, x AttentionOperands, s AttentionSettings, queries,
+	keys sym.Expr) *ir.Value {
 	dt := scores.Type.DType
 	none := Scalar(b, dt, s.fill())
 	if mask := x.Mask; mask != nil {
@@ -150,7 +155,8 @@ func toKeys(b *ir.Builder, mask *ir.Value, keys sym.Expr) *ir.Value {
 	return Pad(b, mask, fill, "constant", zeros(rank), end)
 }
 
-// visible is the conditions, all but the mask, that a key must fulfil for a query to see it: each broadcast to [B, H, Q, K].
+// visible is the conditions, all but the mask, that a key must fulfil for a query to see it: each broadcast to [B, H,
+// Q, K].
 func visible(b *ir.Builder, x AttentionOperands, s AttentionSettings, queries, keys sym.Expr) []*ir.Value {
 	var all []*ir.Value
 	key := Counting(b, dtype.I64, keys)
@@ -182,7 +188,8 @@ func perSequence(b *ir.Builder, v *ir.Value) *ir.Value {
 	return Reshape(b, Cast(b, v, dtype.I64), v.Type.Shape[0], one, one, one)
 }
 
-// blind is true for each query that sees no key, broadcast to [B, H, Q, 1]; nil where that does not matter, or there is none for certain.
+// blind is true for each query that sees no key, broadcast to [B, H, Q, 1]; nil if that does not matter, or there is
+// none for certain.
 func blind(b *ir.Builder, x AttentionOperands, s AttentionSettings, queries, keys sym.Expr) *ir.Value {
 	if !s.Zero || x.Mask == nil && x.Lengths == nil && x.First == nil {
 		return nil // without those, each sees itself
@@ -206,8 +213,9 @@ func blind(b *ir.Builder, x AttentionOperands, s AttentionSettings, queries, key
 	return Unary(b, loop.Not, ReduceMax(b, seen, true, -1))
 }
 
-// Rotate is rotary position embedding (Su et al., RoFormer, 2021): pairs of x's last axis, its two halves or with interleaved its neighbours, are turned by the angles whose
-// cosines and sines are given, broadcast to x with a last axis half as long. The elements beyond twice that stay.
+// Rotate is rotary position embedding (Su et al., RoFormer, 2021): pairs of x's last axis, its two halves or with
+// interleaved its neighbours, are turned by the angles whose cosines and sines are given, broadcast to x with a last
+// axis half as long. The elements beyond twice that stay.
 func Rotate(b *ir.Builder, x, cos, sin *ir.Value, interleaved bool) *ir.Value {
 	shape := x.Type.Shape
 	last := len(shape) - 1
@@ -222,7 +230,8 @@ func Rotate(b *ir.Builder, x, cos, sin *ir.Value, interleaved bool) *ir.Value {
 	if interleaved {
 		pairs := Reshape(b, turned, append(append([]sym.Expr{}, shape[:last]...), half, sym.Const(2))...)
 		part := func(i int64) *ir.Value {
-			return Reshape(b, SliceAxis(b, pairs, last+1, sym.Const(i), one), append(append([]sym.Expr{}, shape[:last]...), half)...)
+			return Reshape(b, SliceAxis(b, pairs, last+1, sym.Const(i), one),
+				append(append([]sym.Expr{}, shape[:last]...), half)...)
 		}
 		first, second = part(0), part(1)
 	} else {

@@ -9,12 +9,14 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Attention in one kernel, which never holds the scores of all queries and keys: for a block of queries and a block of keys at a time their scores, the greatest
-// score and the sum of weights of each query so far, and the weighted sum of values, which is scaled down where a greater score comes along (Milakov and Gimelshein,
-// Online normalizer calculation for softmax, 2018; Dao et al., FlashAttention, 2022).
+// Attention in one kernel, which never holds the scores of all queries and keys: for a block of queries and a block of
+// keys at a time their scores, the greatest score and the sum of weights of each query so far, and the weighted sum of
+// values, which is scaled down where a greater score comes along (Milakov and Gimelshein, Online normalizer calculation
+// for softmax, 2018; Dao et al., FlashAttention, 2022).
 //
-// Scores are kept with the queries side by side: then neither keys nor values need be turned, and what is done for each query is done in lanes. The sizes of blocks
-// are multiples of what the registers of machines hold; a block of scores, of keys and of values fits the second-level cache.
+// Scores are kept with the queries side by side: then neither keys nor values need be turned, and what is done for each
+// query is done in lanes. The sizes of blocks are multiples of what the registers of machines hold; a block of scores,
+// of keys and of values fits the second-level cache.
 const (
 	attentionQueries = 96  // in a block
 	attentionKeys    = 168 // in a block
@@ -109,10 +111,12 @@ func (a *attentionKernel) each(visit func(row attentionRow)) {
 	})
 }
 
-// attentionSpan is blocks of queries of one size: so many, from one on, with so many queries in each, and room for so many.
+// attentionSpan is blocks of queries of one size: so many, from one on, with so many queries in each, and room for so
+// many.
 type attentionSpan struct{ blocks, first, count, room sym.Expr }
 
-// spans cuts the queries into blocks: those that are full, and what is left, so that sizes are numbers where the number of queries is one.
+// spans cuts the queries into blocks: those that are full, and what is left, so that sizes are numbers where the number
+// of queries is one.
 func (a *attentionKernel) spans() []attentionSpan {
 	room := sym.Const(attentionQueries)
 	n, ok := a.queries.Const()
@@ -125,7 +129,8 @@ func (a *attentionKernel) spans() []attentionSpan {
 		spans = append(spans, attentionSpan{sym.Const(full), sym.Const(0), room, room})
 	}
 	if rest := n % attentionQueries; rest > 0 {
-		spans = append(spans, attentionSpan{one, sym.Const(full * attentionQueries), sym.Const(rest), sym.Const((rest + 15) / 16 * 16)})
+		spans = append(spans, attentionSpan{one, sym.Const(full * attentionQueries), sym.Const(rest),
+			sym.Const((rest + 15) / 16 * 16)})
 	}
 	return spans
 }
@@ -143,7 +148,8 @@ func (a *attentionKernel) scaled(x loop.Expr) loop.Expr {
 	return loop.Apply2(loop.Div, x, loop.Apply(loop.Sqrt, loop.Convert(dtype.F32, loop.At(a.size))))
 }
 
-// score is the masked score of a query and a key, by the scaled product of the two; what the order of queries and keys hides is left to hide.
+// score is the masked score of a query and a key, by the scaled product of the two; what the order of queries and keys
+// hides is left to hide.
 func (a *attentionKernel) score(x loop.Expr, row attentionRow, query, key sym.Expr) loop.Expr {
 	if a.Softcap > 0 {
 		x = times(loop.Apply(loop.Tanh, times(x, a.number(1/a.Softcap))), a.number(a.Softcap))
@@ -166,12 +172,13 @@ func (a *attentionKernel) seen(s attentionSegment, last sym.Expr) sym.Expr {
 	return a.D.Simplify(s.keys.Min(last.Add(a.Past).Add(one).Sub(s.first).Max(sym.Const(0))))
 }
 
-// finite is a greatest score from which others can be subtracted: 0 where all are hidden.
+// finite is a greatest score from which others can be subtracted: 0 if all are hidden.
 func (a *attentionKernel) finite(top loop.Expr) loop.Expr {
 	return loop.Choose(loop.Apply2(loop.Eq, top, a.number(math.Inf(-1))), a.number(0), top)
 }
 
-// result is a weighted sum of values, divided by the sum of the weights, of which the reciprocal is given. It is infinite where all keys are hidden.
+// result is a weighted sum of values, divided by the sum of the weights, of which the reciprocal is given. It is
+// infinite where all keys are hidden.
 func (a *attentionKernel) result(x, reciprocal loop.Expr) loop.Expr {
 	if !a.Blank {
 		return times(x, reciprocal)
@@ -183,7 +190,8 @@ func (a *attentionKernel) result(x, reciprocal loop.Expr) loop.Expr {
 // alone gives what write declares a body of its own.
 func (a *attentionKernel) alone(write func()) { a.Each("once", one, func(sym.Expr) { write() }) }
 
-// single computes each query by itself: the scores of all its keys, their softmax, and the sum of values. All of it reads keys and values as they lie, once.
+// single computes each query by itself: the scores of all its keys, their softmax, and the sum of values. All of it
+// reads keys and values as they lie, once.
 func (a *attentionKernel) single(row attentionRow) {
 	k, zero := a.Nest, sym.Const(0)
 	k.Each("q", a.queries, func(q sym.Expr) {
@@ -195,14 +203,17 @@ func (a *attentionKernel) single(row attentionRow) {
 			k.Each("j", seen, func(j sym.Expr) {
 				sum := k.Var("sum", a.number(0))
 				k.Serial("d", a.size, func(d sym.Expr) {
-					k.Reduce(sum, loop.Add, times(a.query.Load(row.sequence, row.head, q, d), loop.Convert(dtype.F32, s.key.Load(row.sequence, row.group, j, d))))
+					k.Reduce(sum, loop.Add, times(a.query.Load(row.sequence, row.head, q, d),
+						loop.Convert(dtype.F32, s.key.Load(row.sequence, row.group, j, d))))
 				})
-				k.Store(scores, []sym.Expr{j.Add(s.first)}, a.score(s.scaled(a.scaled(sum), s.keyScale, row, j), row, q, j.Add(s.first)))
+				k.Store(scores, []sym.Expr{j.Add(s.first)}, a.score(s.scaled(a.scaled(sum), s.keyScale, row, j), row, q,
+					j.Add(s.first)))
 			})
 			if a.Causal && !a.skips {
 				k.Each("j", s.keys, func(j sym.Expr) {
 					at := j.Add(s.first)
-					k.Store(scores, []sym.Expr{at}, loop.Choose(loop.Apply2(loop.Le, loop.At(at), loop.At(q.Add(a.Past))), scores.Load(at), a.number(a.fill())))
+					k.Store(scores, []sym.Expr{at}, loop.Choose(loop.Apply2(loop.Le, loop.At(at), loop.At(q.Add(a.Past))),
+						scores.Load(at), a.number(a.fill())))
 				})
 			}
 		}
@@ -248,10 +259,11 @@ func (a *attentionKernel) values(s attentionSegment, row attentionRow, from sym.
 
 // attentionBlock is what is kept for a block of queries.
 type attentionBlock struct {
-	row                     attentionRow
-	first, count, size      sym.Expr     // of its queries: the first, how many there are, and how many there is room for
-	query                   *loop.Memory // [D, size], scaled
-	top, total, shrink, sum *loop.Memory // [size], and sum [size, E]; all but total, then the reciprocal of that, nil where one block of keys is all
+	row                attentionRow
+	first, count, size sym.Expr     // of its queries: the first, how many there are, and how many there is room for
+	query              *loop.Memory // [D, size], scaled
+	// [size], and sum [size, E]; all but total, then the reciprocal of that, nil if one block of keys is all
+	top, total, shrink, sum *loop.Memory
 }
 
 // blocks computes the queries of a span block by block.
@@ -281,7 +293,8 @@ func (a *attentionKernel) queriesBlock(b *attentionBlock) {
 		a.block(b, a.segments[0], sym.Const(0), a.seen(a.segments[0], last))
 		return
 	}
-	b.top, b.shrink, b.sum = k.Local("m", dtype.F32, b.size), k.Local("c", dtype.F32, b.size), k.Local("o", dtype.F32, b.size, a.width)
+	b.top, b.shrink, b.sum = k.Local("m", dtype.F32, b.size), k.Local("c", dtype.F32, b.size),
+		k.Local("o", dtype.F32, b.size, a.width)
 	k.Each("i", b.count, func(i sym.Expr) {
 		k.Store(b.top, []sym.Expr{i}, a.number(math.Inf(-1)))
 		k.Store(b.total, []sym.Expr{i}, a.number(0))
@@ -303,7 +316,8 @@ func (a *attentionKernel) queriesBlock(b *attentionBlock) {
 	})
 }
 
-// block adds the values of a block of keys of a segment, from one on, to a block of queries; or computes the result at once where these are all keys.
+// block adds the values of a block of keys of a segment, from one on, to a block of queries; or computes the result at
+// once where these are all keys.
 func (a *attentionKernel) block(b *attentionBlock, s attentionSegment, from, count sym.Expr) {
 	k, row := a.Nest, b.row
 	room := sym.Const(attentionKeys)
@@ -320,14 +334,17 @@ func (a *attentionKernel) block(b *attentionBlock, s attentionSegment, from, cou
 			s.key.Tile([]sym.Expr{row.sequence, row.group, from, sym.Const(0)}, unit(4, 2, one), unit(4, 3, one)),
 			b.query.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)))
 		k.Nest(loop.Each, "s", extents, func(at []sym.Expr) {
-			k.Store(scores, at, a.score(s.scaled(acc.Load(at...), s.keyScale, row, from.Add(at[0])), row, b.first.Add(at[1]), first.Add(at[0])))
+			k.Store(scores, at, a.score(s.scaled(acc.Load(at...), s.keyScale, row, from.Add(at[0])), row, b.first.Add(at[1]),
+				first.Add(at[0])))
 		})
 	})
 	if a.Causal {
 		// The queries before a key do not see it.
 		k.Each("j", count, func(back sym.Expr) {
 			j := count.Sub(one).Sub(back)
-			k.Each("i", b.count.Min(first.Add(j).Sub(b.first).Sub(a.Past)), func(i sym.Expr) { k.Store(scores, []sym.Expr{j, i}, a.number(a.fill())) })
+			k.Each("i", b.count.Min(first.Add(j).Sub(b.first).Sub(a.Past)), func(i sym.Expr) {
+				k.Store(scores, []sym.Expr{j, i}, a.number(a.fill()))
+			})
 		})
 	}
 	a.weigh(b, s, scores, from, count)
@@ -348,7 +365,8 @@ func (a *attentionKernel) block(b *attentionBlock, s attentionSegment, from, cou
 				k.Store(b.sum, at, acc.Load(at...))
 				return
 			}
-			k.Store(a.out, []sym.Expr{row.sequence, row.head, b.first.Add(at[0]), at[1]}, a.result(acc.Load(at...), b.total.Load(at[0])))
+			k.Store(a.out, []sym.Expr{row.sequence, row.head, b.first.Add(at[0]), at[1]},
+				a.result(acc.Load(at...), b.total.Load(at[0])))
 		})
 	})
 }

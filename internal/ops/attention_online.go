@@ -16,12 +16,14 @@ const attentionOnlineWidth = 256
 // attentionIsOnline: one list of keys and values, of few elements each, and more than a few queries.
 func attentionIsOnline(n *ir.Node, d *sym.Dims) bool {
 	q, v := n.Inputs[0].Type, n.Inputs[2].Type
-	if !attentionFusable(n, d) || input(n, 4) != nil || input(n, attentionScaled[1]) != nil || input(n, attentionScaled[2]) != nil {
+	if !attentionFusable(n, d) || input(n, 4) != nil || input(n, attentionScaled[1]) != nil ||
+		input(n, attentionScaled[2]) != nil {
 		return false
 	}
 	size, fixed := q.Shape[3].Const()
 	width, also := v.Shape[3].Const()
-	return fixed && also && max(size, width) <= attentionOnlineWidth && d.LE(q.Shape[2], sym.Const(attentionFew)) != sym.Yes
+	return fixed && also && max(size, width) <= attentionOnlineWidth &&
+		d.LE(q.Shape[2], sym.Const(attentionFew)) != sym.Yes
 }
 
 // attentionOnline goes through the keys of each query once: the weighted sum of values so far is scaled down where a
@@ -42,7 +44,8 @@ func attentionOnline(k *Nest, n *ir.Node) {
 			k.Serial("j", a.seen(a.segments[0], q), func(j sym.Expr) {
 				sum := k.Var("sum", a.number(0))
 				k.Serial("d", a.size, func(d sym.Expr) {
-					k.Reduce(sum, loop.Add, times(a.query.Load(row.sequence, row.head, q, d), loop.Convert(dtype.F32, key.Load(row.sequence, row.group, j, d))))
+					k.Reduce(sum, loop.Add, times(a.query.Load(row.sequence, row.head, q, d),
+						loop.Convert(dtype.F32, key.Load(row.sequence, row.group, j, d))))
 				})
 				x := a.score(a.scaled(sum), row, q, j)
 				if a.Causal && !a.skips {

@@ -15,8 +15,8 @@ func init() {
 	define(&Def{Op: "if", Grad: ifGrad, Shape: ifShape, Mean: ifMean})
 }
 
-// If runs one of two regions, which have no parameters and as many results of equal types and ranks, by a bool of one element. An extent
-// on which they differ is decided by data.
+// If runs one of two regions, which have no parameters and as many results of equal types and ranks, by a bool of one
+// element. An extent on which they differ is decided by data.
 func If(b *ir.Builder, cond *ir.Value, then, otherwise *ir.Block) []*ir.Value {
 	return b.NodeWith("if", nil, []*ir.Block{then, otherwise}, cond).Outputs
 }
@@ -38,7 +38,8 @@ func ifShape(c *ir.Inference, n *ir.Node) error {
 	for i, x := range then.Results {
 		y := otherwise.Results[i]
 		if x.Type.DType == y.Type.DType && len(x.Type.Shape) != len(y.Type.Shape) {
-			return diag.Unsupportedf("result %d is %s in one branch and %s in the other; their ranks must be the same", i, x.Type, y.Type).AtNode(n.Source, "if")
+			return diag.Unsupportedf("result %d is %s in one branch and %s in the other; their ranks must be the same", i,
+				x.Type, y.Type).AtNode(n.Source, "if")
 		}
 		if x.Type.DType != y.Type.DType {
 			return fault(n, "result %d is %s in one branch and %s in the other", i, x.Type, y.Type)
@@ -47,7 +48,8 @@ func ifShape(c *ir.Inference, n *ir.Node) error {
 		for axis, extent := range x.Type.Shape {
 			shape[axis] = extent
 			if other := y.Type.Shape[axis]; c.Dims().EQ(extent, other) != sym.Yes {
-				shape[axis] = c.Fresh(x.Name, fmt.Sprintf("extent %d of %s, by the branch that %s takes", axis, x.Name, diag.Words(n.Source, "if")), 0, exported(c, extent.Max(other)))
+				shape[axis] = c.Fresh(x.Name, fmt.Sprintf("extent %d of %s, by the branch that %s takes", axis, x.Name,
+					diag.Words(n.Source, "if")), 0, exported(c, extent.Max(other)))
 			}
 		}
 		n.Result(i, ir.Type{DType: x.Type.DType, Shape: shape})
@@ -55,7 +57,8 @@ func ifShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// exported is a limit of what a region gives. One that speaks of dimensions without a limit, which the region alone may bind, is none.
+// exported is a limit of what a region gives. One that speaks of dimensions without a limit, which the region alone may
+// bind, is none.
 func exported(c *ir.Inference, limit sym.Expr) sym.Expr {
 	limit = sym.AtLimits(limit, c.Module.Limits)
 	if slices.ContainsFunc(limit.Vars(), func(name sym.Name) bool { return sym.IsUnlimited(c.Module.Limits[name]) }) {

@@ -74,7 +74,8 @@ func callShape(c *ir.Inference, n *ir.Node) error {
 	}
 	for i, p := range f.Body.Params {
 		for axis, e := range p.Type.Shape {
-			if err := c.RequireEqual(n, n.Inputs[i].Type.Shape[axis], put(e), "the extents of an argument are those of the parameter"); err != nil {
+			if err := c.RequireEqual(n, n.Inputs[i].Type.Shape[axis], put(e),
+				"the extents of an argument are those of the parameter"); err != nil {
 				return err
 			}
 		}
@@ -85,7 +86,8 @@ func callShape(c *ir.Inference, n *ir.Node) error {
 		for axis, e := range v.Type.Shape {
 			for _, name := range e.Vars() {
 				if _, decided := c.Module.Limits[name]; decided {
-					return diag.Unsupportedf("a function whose result has the extent %s, which data decide", e).AtNode(n.Source, "call")
+					return diag.Unsupportedf("a function whose result has the extent %s, which data decide", e).AtNode(n.Source,
+						"call")
 				}
 			}
 			t.Shape[axis] = put(e)

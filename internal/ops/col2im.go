@@ -11,12 +11,13 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "col2im", Shape: col2imShape, Mean: col2imMean, Samples: col2imSamples, Lowerings: []Lowering{{Name: "window", Build: col2imWindow}}})
+	define(&Def{Op: "col2im", Shape: col2imShape, Mean: col2imMean, Samples: col2imSamples,
+		Lowerings: []Lowering{{Name: "window", Build: col2imWindow}}})
 }
 
-// Col2Im adds up overlapping blocks: x[N, C·k…, L] holds for each of the window's L places, in order, the elements of a block of each channel; the
-// result is the image [N, C, shape…] in which each element is the sum of those that lie there.
-// The window's kernel is not looked at: the block's extents, which the run may decide, are given apart.
+// Col2Im adds up overlapping blocks: x[N, C·k…, L] holds for each of the window's L places, in order, the elements of a
+// block of each channel; the result is the image [N, C, shape…] in which each element is the sum of those that lie
+// there. The window's kernel is not looked at: the block's extents, which the run may decide, are given apart.
 func Col2Im(b *ir.Builder, x *ir.Value, shape, block []sym.Expr, w Window) *ir.Value {
 	attrs := w.Attrs()
 	attrs["shape"], attrs["block"] = shape, block
@@ -34,7 +35,8 @@ type blocks struct {
 
 func blocksOf(n *ir.Node) (blocks, error) {
 	shape := n.Attrs.Exprs("shape")
-	w := blocks{strides: n.Attrs.Ints("strides"), dilations: n.Attrs.Ints("dilations"), begin: n.Attrs.Exprs("begin"), end: n.Attrs.Exprs("end"), block: n.Attrs.Exprs("block")}
+	w := blocks{strides: n.Attrs.Ints("strides"), dilations: n.Attrs.Ints("dilations"), begin: n.Attrs.Exprs("begin"),
+		end: n.Attrs.Exprs("end"), block: n.Attrs.Exprs("block")}
 	for _, length := range []int{len(w.strides), len(w.dilations), len(w.begin), len(w.end), len(w.block)} {
 		if length != len(shape) {
 			return w, fault(n, "a window over %d axes in a list for %d", length, len(shape))
@@ -66,15 +68,18 @@ func col2imShape(c *ir.Inference, n *ir.Node) error {
 		if err := c.Require(n, sym.Cond{A: one, Rel: sym.LE, B: w.block[i]}, "a block has elements"); err != nil {
 			return err
 		}
-		if err := c.Require(n, sym.Cond{A: sym.Const(0), Rel: sym.LE, B: w.places[i]}, "the block fits the padded image"); err != nil {
+		if err := c.Require(n, sym.Cond{A: sym.Const(0), Rel: sym.LE, B: w.places[i]},
+			"the block fits the padded image"); err != nil {
 			return err
 		}
 	}
 	block := product(w.block)
-	if err := c.RequireEqual(n, x.Shape[1].Mod(block), sym.Const(0), "rows are a multiple of the block's elements"); err != nil {
+	if err := c.RequireEqual(n, x.Shape[1].Mod(block), sym.Const(0),
+		"rows are a multiple of the block's elements"); err != nil {
 		return err
 	}
-	if err := c.RequireEqual(n, x.Shape[2], c.Dims().Simplify(product(w.places)), "a column for each of the window's places"); err != nil {
+	if err := c.RequireEqual(n, x.Shape[2], c.Dims().Simplify(product(w.places)),
+		"a column for each of the window's places"); err != nil {
 		return err
 	}
 	channels := c.Dims().Simplify(x.Shape[1].FloorDiv(block))
@@ -185,7 +190,8 @@ func col2imSamples(r *rand.Rand) (out []Sample) {
 		}
 		for j, dt := range append(floatTypes, dtype.I32, dtype.U8, dtype.Bool) {
 			rows := w.Kernel[0] * w.Kernel[1] * int64((i+j)%4)
-			out = append(out, Sample{Attrs: attrs, Inputs: []*tensor.Tensor{sampleOf(r, dt, 2, rows, count)}, Constant: []int{0}})
+			out = append(out, Sample{Attrs: attrs, Inputs: []*tensor.Tensor{sampleOf(r, dt, 2, rows, count)},
+				Constant: []int{0}})
 		}
 	}
 	return out

@@ -12,7 +12,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// composed builds a function of the given tensors and evaluates it, once with their extents as numbers and once as named dimensions.
+// composed builds a function of the given tensors and evaluates it, once with their extents as numbers and once as
+// named dimensions.
 func composed(t *testing.T, in []*tensor.Tensor, build func(b *ir.Builder, x []*ir.Value) *ir.Value) *tensor.Tensor {
 	t.Helper()
 	var first *tensor.Tensor
@@ -152,7 +153,8 @@ func TestEinsumRefuses(t *testing.T) {
 func TestAttention(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	const batch, heads, groups, queries, keys, size, values = 2, 4, 2, 3, 5, 6, 7
-	q, k, v := sampleNormal(r, dtype.F64, batch, heads, queries, size), sampleNormal(r, dtype.F64, batch, groups, keys, size), sampleNormal(r, dtype.F64, batch, groups, keys, values)
+	q, k, v := sampleNormal(r, dtype.F64, batch, heads, queries, size),
+		sampleNormal(r, dtype.F64, batch, groups, keys, size), sampleNormal(r, dtype.F64, batch, groups, keys, values)
 	mask := tensor.Must(tensor.New(dtype.Bool, queries, keys))
 	for i := range mask.Len() {
 		mask.SetInt(i, int64(r.Intn(3)))
@@ -204,13 +206,16 @@ func TestMatMulInteger(t *testing.T) {
 		{tensor.Of[uint8](1, 2, 3), tensor.Of[int8](1, -2, 3, -4, 5)},
 		{tensor.Of[uint8](7), tensor.Scalar[int8](0)},
 	} {
-		got := composed(t, []*tensor.Tensor{x, zeros.x, y, zeros.y}, func(b *ir.Builder, v []*ir.Value) *ir.Value { return MatMulInteger(b, v[0], v[1], v[2], v[3]) })
+		got := composed(t, []*tensor.Tensor{x, zeros.x, y, zeros.y}, func(b *ir.Builder, v []*ir.Value) *ir.Value {
+			return MatMulInteger(b, v[0], v[1], v[2], v[3])
+		})
 		want := tensor.Must(tensor.New(dtype.I32, 2, 3, 5))
 		flat := int64(0)
 		tensor.Each(want.Shape(), func(at []int64) {
 			sum := int64(0)
 			for k := range int64(4) {
-				sum += (x.Int((at[0]*3+at[1])*4+k) - zeros.x.Int(at[1]%zeros.x.Len())) * (y.Int(k*5+at[2]) - zeros.y.Int(at[2]%zeros.y.Len()))
+				sum += (x.Int((at[0]*3+at[1])*4+k) - zeros.x.Int(at[1]%zeros.x.Len())) * (y.Int(k*5+at[2]) -
+					zeros.y.Int(at[2]%zeros.y.Len()))
 			}
 			want.SetInt(flat, sum)
 			flat++
@@ -225,7 +230,8 @@ func TestMatMulInteger(t *testing.T) {
 // that are constant and computed, zero points for all and for each channel.
 func TestConvolutionInteger(t *testing.T) {
 	r := rand.New(rand.NewSource(2))
-	window := Window{Kernel: []int64{2, 3}, Strides: []int64{2, 1}, Dilations: []int64{1, 2}, Begin: ir.Constants([]int64{1, 0}), End: ir.Constants([]int64{0, 3})}
+	window := Window{Kernel: []int64{2, 3}, Strides: []int64{2, 1}, Dilations: []int64{1, 2},
+		Begin: ir.Constants([]int64{1, 0}), End: ir.Constants([]int64{0, 3})}
 	for range 60 {
 		types := []dtype.DType{dtype.U8, dtype.I8}
 		xType, wType, groups := types[r.Intn(2)], types[r.Intn(2)], []int64{1, 2, 4}[r.Intn(3)]
@@ -268,7 +274,8 @@ func TestConvolutionInteger(t *testing.T) {
 			flat++
 		})
 		if !got.Equal(want) {
-			t.Errorf("%s by %s in %d groups, constant %v, zero points %v and %v: %v, not %v", xType, wType, groups, constant, xZero, wZero, got, want)
+			t.Errorf("%s by %s in %d groups, constant %v, zero points %v and %v: %v, not %v", xType, wType, groups, constant,
+				xZero, wZero, got, want)
 		}
 	}
 }

@@ -23,7 +23,8 @@ const (
 func convolutionIsBands(n *ir.Node, d *sym.Dims) bool {
 	x := n.Inputs[0].Type.Shape
 	axes := len(x) - 2
-	if !Last(n) || axes < 1 || axes > 2 || !convolutionIsDepthwise(n, d) || d.EQ(x[axes+1], n.Outputs[0].Type.Shape[axes+1]) != sym.Yes {
+	if !Last(n) || axes < 1 || axes > 2 || !convolutionIsDepthwise(n, d) ||
+		d.EQ(x[axes+1], n.Outputs[0].Type.Shape[axes+1]) != sym.Yes {
 		return false
 	}
 	w, _ := windowOf(n, axes)
@@ -70,7 +71,8 @@ func convolutionBands(k *Nest, n *ir.Node) {
 	x, w, bias, out := k.In[0], k.In[1], present(k.In, 2), k.Out[0]
 	axes := len(x.Shape) - 2
 	window, _ := windowOf(n, axes)
-	f := &rowsForm{Nest: k, window: window, x: x, w: w, out: out, bias: bias, size: x.Shape[1 : axes+1], places: out.Shape[1 : axes+1]}
+	f := &rowsForm{Nest: k, window: window, x: x, w: w, out: out, bias: bias, size: x.Shape[1 : axes+1],
+		places: out.Shape[1 : axes+1]}
 	if axes == 1 {
 		f.alone()
 	}
@@ -89,7 +91,8 @@ func convolutionBands(k *Nest, n *ir.Node) {
 	}
 	each := sym.Const(bandChannels(channels, 4*lines*constant(seen, usual)))
 	dt := accumulator(out.DType)
-	blocks := []sym.Expr{sym.Const(channels).FloorDiv(each), x.Shape[0], f.D.Simplify(f.places[0].CeilDiv(sym.Const(rows)))}
+	blocks := []sym.Expr{sym.Const(channels).FloorDiv(each), x.Shape[0],
+		f.D.Simplify(f.places[0].CeilDiv(sym.Const(rows)))}
 	k.Nest(loop.Each, "b", blocks, func(b []sym.Expr) {
 		channel, row := b[0].Mul(each), b[2].Mul(sym.Const(rows))
 		top := f.window.source(0, row, zero)
@@ -109,7 +112,8 @@ func convolutionBands(k *Nest, n *ir.Node) {
 			copy := func() {
 				fill(zero, f.D.Simplify(begin.Min(seen)))
 				k.Nest(loop.Each, "c", []sym.Expr{copied, each}, func(at []sym.Expr) {
-					k.Store(band, []sym.Expr{line, begin.Add(at[0]), at[1]}, x.Load(f.at([]sym.Expr{b[1]}, nil, from, at[0], channel.Add(at[1]))...))
+					k.Store(band, []sym.Expr{line, begin.Add(at[0]), at[1]},
+						x.Load(f.at([]sym.Expr{b[1]}, nil, from, at[0], channel.Add(at[1]))...))
 				})
 				fill(begin.Add(copied), f.D.Simplify(seen.Sub(begin).Sub(copied).Max(zero)))
 			}
@@ -132,7 +136,8 @@ func convolutionBands(k *Nest, n *ir.Node) {
 			sums := f.begunStrip(count, dt, channel.Add(s[2]))
 			k.Serial("k", f.D.Simplify(end.Sub(first)), func(t sym.Expr) {
 				t = first.Add(t)
-				y, place := s[1].Mul(sym.Const(window.Strides[0])).Add(t.Mul(sym.Const(window.Dilations[0]))), s[0].Mul(count).Mul(stride)
+				y, place := s[1].Mul(sym.Const(window.Strides[0])).Add(t.Mul(sym.Const(window.Dilations[0]))),
+					s[0].Mul(count).Mul(stride)
 				k.strip(sums, window, 1, func(int64) bool { return true }, func(i int64) loop.Expr {
 					return loop.Convert(dt, filter.Load(t, sym.Const(i), s[2]))
 				}, func(column int64) loop.Expr {

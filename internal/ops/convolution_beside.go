@@ -52,7 +52,8 @@ func checkBeside(n *ir.Node, w Window) error {
 	case axes < 0 || axes > 2 || axes > int64(len(w.Kernel)):
 		return fault(n, "%d axes of the kernel beside the output channels", axes)
 	case !Last(n) || HasHoles(n) || n.Attrs.Int("groups", 1) != 1 || slices.ContainsFunc(w.Strides, far):
-		return fault(n, "elements of the kernel beside the output channels of a convolution with groups, strides, holes or its channels first")
+		return fault(n, "elements of the kernel beside the output channels of a convolution with groups, strides, holes or "+
+			"its channels first")
 	}
 	return nil
 }
@@ -64,7 +65,8 @@ func BesideAxes(n *ir.Node) int64 {
 	window, err := windowOf(n, rank-2)
 	inner, known := n.Inputs[0].Type.Shape[rank-1].Const()
 	filters, fixed := n.Outputs[0].Type.Shape[rank-1].Const()
-	if err != nil || !known || !fixed || inner < besideInputs || filters < 1 || HasHoles(n) || n.Attrs.Int("groups", 1) != 1 {
+	if err != nil || !known || !fixed || inner < besideInputs || filters < 1 || HasHoles(n) ||
+		n.Attrs.Int("groups", 1) != 1 {
 		return 0
 	}
 	vectors := func(columns int64) float64 { return float64((columns + besideLanes - 1) / besideLanes) }
@@ -100,7 +102,8 @@ type besideForm struct {
 // newBesideForm is the form for an input and a result with their channels last.
 func newBesideForm(k *Nest, window Window, x, out []sym.Expr, axes int64) *besideForm {
 	rank := len(x)
-	f := &besideForm{rowsForm: rowsForm{Nest: k, window: window, x: &loop.Memory{}, groups: 1, lead: max(rank-4, 0)}, both: axes > 1}
+	f := &besideForm{rowsForm: rowsForm{Nest: k, window: window, x: &loop.Memory{}, groups: 1, lead: max(rank-4, 0)},
+		both: axes > 1}
 	f.x.Shape = x
 	f.inner, f.outer = x[rank-1], out[rank-1]
 	f.size, f.places = x[1:rank-1], out[1:rank-1]
@@ -112,7 +115,8 @@ func newBesideForm(k *Nest, window Window, x, out []sym.Expr, axes int64) *besid
 	if f.both {
 		f.elements *= f.window.Kernel[last-1]
 		f.more = f.window.span(last-1) - 1
-		line := 4 * f.elements * constant(f.outer, 1) * (min(constant(f.places[last], besideColumns), besideLongest) + f.window.span(last) - 1)
+		line := 4 * f.elements * constant(f.outer, 1) * (min(constant(f.places[last], besideColumns), besideLongest) +
+			f.window.span(last) - 1)
 		height := max(constant(f.places[last-1], besideRows), 1)
 		f.rows = min(max(besideBytes/max(line, 1)-f.more, 1), besideRows, height)
 		f.rows = ceilDiv(height, ceilDiv(height, f.rows))
@@ -143,7 +147,8 @@ func convolutionBeside(k *Nest, n *ir.Node) {
 		blocks = append(blocks, k.D.Simplify(f.places[last].CeilDiv(columns)))
 	}
 	k.Nest(loop.Each, "b", blocks, func(b []sym.Expr) {
-		p := &besidePlace{besideForm: f, rowsPlace: rowsPlace{rowsForm: &f.rowsForm, image: b[0], lead: b[1 : 1+f.lead], row: b[1+f.lead].Mul(sym.Const(f.rows)),
+		p := &besidePlace{besideForm: f, rowsPlace: rowsPlace{rowsForm: &f.rowsForm, image: b[0], lead: b[1 : 1+f.lead],
+			row:     b[1+f.lead].Mul(sym.Const(f.rows)),
 			columns: columns, room: columns}}
 		if !whole {
 			p.column = b[2+f.lead].Mul(columns)
@@ -194,7 +199,8 @@ func (p *besidePlace) block() {
 
 // line makes a line of so many positions: sums over the kernel's elements before those beside each other, of which rows
 // are the numbers along the rows, if any; source is the input's row for one.
-func (p *besidePlace) line(at []sym.Expr, positions sym.Expr, rows []sym.Expr, source func(at []sym.Expr) (y, element sym.Expr)) {
+func (p *besidePlace) line(at []sym.Expr, positions sym.Expr, rows []sym.Expr,
+	source func(at []sym.Expr) (y, element sym.Expr)) {
 	f, last := p.besideForm, len(p.besideForm.places)-1
 	k, columns := f.rowsForm.Nest, p.made.Shape[len(at)]
 	origin := p.column.Sub(f.window.Begin[last])
@@ -230,7 +236,8 @@ func (p *besidePlace) line(at []sym.Expr, positions sym.Expr, rows []sym.Expr, s
 		}
 		rank, deep := len(f.x.Shape)-1, len(f.w.Shape)
 		k.Contract(count, columns, f.inner, acc.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
-			f.x.Tile(f.at([]sym.Expr{p.image}, from, y, origin.Add(left).Mul(f.inner)), unit(rank, rank-1, f.inner), unit(rank, rank-1, one)),
+			f.x.Tile(f.at([]sym.Expr{p.image}, from, y, origin.Add(left).Mul(f.inner)), unit(rank, rank-1, f.inner),
+				unit(rank, rank-1, one)),
 			f.w.Tile(append(slices.Clone(weights), sym.Expr{}, sym.Expr{}), unit(deep, deep-2, one), unit(deep, deep-1, one)))
 	}
 	if terms := append(elements, rows...); len(terms) > 0 {
@@ -256,7 +263,8 @@ func (p *besidePlace) sums(rows sym.Expr) {
 		sum := k.Var("sum", start)
 		add := func(before []sym.Expr, element sym.Expr) {
 			for i := range width {
-				from := append(slices.Clone(before), element.Add(sym.Const(i)).Mul(f.outer).Add(filter), column.Add(sym.Const(i*dilation[last])))
+				from := append(slices.Clone(before), element.Add(sym.Const(i)).Mul(f.outer).Add(filter),
+					column.Add(sym.Const(i*dilation[last])))
 				k.Reduce(sum, loop.Add, p.made.Load(from...))
 			}
 		}
@@ -290,7 +298,8 @@ func besideSamples(r *rand.Rand) []Sample {
 	}
 	window := func(kernel, dilations, begin, end []int64) Window {
 		strides := slices.Repeat([]int64{1}, len(kernel))
-		return Window{Kernel: kernel, Strides: strides, Dilations: dilations, Begin: ir.Constants(begin), End: ir.Constants(end)}
+		return Window{Kernel: kernel, Strides: strides, Dilations: dilations, Begin: ir.Constants(begin),
+			End: ir.Constants(end)}
 	}
 	same := window([]int64{3, 3}, []int64{1, 1}, []int64{1, 1}, []int64{1, 1})
 	odd := window([]int64{5, 4}, []int64{2, 3}, []int64{7, 0}, []int64{3, 11})

@@ -8,7 +8,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// strip is some neighbouring output positions of a row that are computed together: they share the kernel's elements, and what they see of the input.
+// strip is some neighbouring output positions of a row that are computed together: they share the kernel's elements,
+// and what they see of the input.
 type strip struct {
 	first, count int64
 	again        int64 // how many strips like it follow one another; 0 stands for one
@@ -35,7 +36,8 @@ func stripLength(w Window, axis int, places int64) int64 {
 	return best
 }
 
-// stripsOf divides a row into strips: those in the middle, which see nothing of the padding, are alike; ok is false where too many are not.
+// stripsOf divides a row into strips: those in the middle, which see nothing of the padding, are alike; ok is false if
+// too many are not.
 func stripsOf(w Window, axis int, begin, extent, places int64) (list []strip, ok bool) {
 	most, edges := stripLength(w, axis, places), 0
 	for first := int64(0); first < places; first += most {
@@ -56,7 +58,8 @@ func stripsOf(w Window, axis int, begin, extent, places int64) (list []strip, ok
 	return list, edges <= mostEdges
 }
 
-// convolutionIsStrips: channels last, one input and one output channel a group, along two axes whose extents are numbers.
+// convolutionIsStrips: channels last, one input and one output channel a group, along two axes whose extents are
+// numbers.
 func convolutionIsStrips(n *ir.Node, d *sym.Dims) bool {
 	x := n.Inputs[0].Type.Shape
 	if !Last(n) || len(x) != 4 || !convolutionIsDepthwise(n, d) || d.EQ(x[3], n.Outputs[0].Type.Shape[3]) != sym.Yes {
@@ -71,8 +74,8 @@ func convolutionIsStrips(n *ir.Node, d *sym.Dims) bool {
 	return ok
 }
 
-// convolutionStrips computes a row in strips of positions, for all channels side by side. Rows of the kernel outside the input are left out, and of strips at the ends of rows the
-// columns that are.
+// convolutionStrips computes a row in strips of positions, for all channels side by side. Rows of the kernel outside
+// the input are left out, and of strips at the ends of rows the columns that are.
 func convolutionStrips(k *Nest, n *ir.Node) {
 	x, w, bias, out := k.In[0], k.In[1], present(k.In, 2), k.Out[0]
 	window, _ := windowOf(n, 2)
@@ -133,7 +136,8 @@ func convolutionStrips(k *Nest, n *ir.Node) {
 
 // strip adds to the sums of a strip what its positions see through a row of the kernel. An element of the kernel is
 // read once, and so is each column that sees reports as there: it stays for as many elements as there are sums.
-func (k *Nest) strip(sums []*loop.Ref, window Window, axis int, sees func(column int64) bool, weight, x func(i int64) loop.Expr) {
+func (k *Nest) strip(sums []*loop.Ref, window Window, axis int, sees func(column int64) bool, weight,
+	x func(i int64) loop.Expr) {
 	seen := map[int64]loop.Expr{}
 	for i := range window.Kernel[axis] {
 		var w loop.Expr

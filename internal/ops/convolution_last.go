@@ -9,7 +9,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// A convolution with its channels last is a product whose rows are output positions, whose columns are output channels, and which sums over the window and the input channels.
+// A convolution with its channels last is a product whose rows are output positions, whose columns are output channels,
+// and which sums over the window and the input channels.
 
 func channelsFirst(n *ir.Node, _ *sym.Dims) bool { return !Last(n) }
 
@@ -56,7 +57,7 @@ func (k *Nest) groupsApart(w *loop.Memory, groups int64, before ...sym.Expr) boo
 }
 
 // begun declares an accumulator of positions × channels for out, with room for so many positions: each channel begun
-// with its bias (0 where bias is nil) from element first on.
+// with its bias (0 if bias is nil) from element first on.
 func (k *Nest) begun(bias, out *loop.Memory, room, positions, first, channels sym.Expr) *loop.Memory {
 	dt := accumulator(out.DType)
 	acc := k.Local("acc", dt, room, channels)
@@ -70,7 +71,8 @@ func (k *Nest) begun(bias, out *loop.Memory, room, positions, first, channels sy
 	return acc
 }
 
-// rowsForm is a convolution along the last two spatial axes, rows and columns, of which there may be no rows. Those before them, of a convolution over three, are called lead.
+// rowsForm is a convolution along the last two spatial axes, rows and columns, of which there may be no rows. Those
+// before them, of a convolution over three, are called lead.
 type rowsForm struct {
 	*Nest
 	window       Window
@@ -118,7 +120,7 @@ func divisor(n, least, most int64) int64 {
 	return best
 }
 
-// constant is an extent's value, or otherwise where it has none.
+// constant is an extent's value, or otherwise if it has none.
 func constant(e sym.Expr, otherwise int64) int64 {
 	if v, ok := e.Const(); ok {
 		return v
@@ -150,7 +152,8 @@ func (f *rowsForm) choose() rowsBlock {
 	element := int64(f.x.DType.Bits() / 8)
 	switch {
 	case b.gathered:
-		// What is copied for the rows between them, and before the first and after the last, is copied once more for each block.
+		// What is copied for the rows between them, and before the first and after the last, is copied once more for each
+		// block.
 		bytes := func(rows int64) (total int64) {
 			for _, ph := range phases(f.window.Kernel[last-1], f.window.Strides[last-1], f.window.Dilations[last-1]) {
 				total += (rows + (ph.taps-1)*ph.shift) * width * kernelRow * element
@@ -213,7 +216,8 @@ func (f *rowsForm) at(before []sym.Expr, lead []sym.Expr, row sym.Expr, rest ...
 // alone has a convolution along one axis be one along columns, of a single row.
 func (f *rowsForm) alone() {
 	f.size, f.places = append([]sym.Expr{one}, f.size...), append([]sym.Expr{one}, f.places...)
-	f.window = Window{append([]int64{1}, f.window.Kernel...), append([]int64{1}, f.window.Strides...), append([]int64{1}, f.window.Dilations...),
+	f.window = Window{append([]int64{1}, f.window.Kernel...), append([]int64{1}, f.window.Strides...),
+		append([]int64{1}, f.window.Dilations...),
 		append([]sym.Expr{{}}, f.window.Begin...), append([]sym.Expr{{}}, f.window.End...)}
 }
 
@@ -221,7 +225,8 @@ func convolutionRows(k *Nest, n *ir.Node) {
 	x, w, out := k.In[0], k.In[1], k.Out[0]
 	rank := len(x.Shape)
 	window, _ := windowOf(n, rank-2)
-	f := &rowsForm{Nest: k, window: window, x: &loop.Memory{}, w: w, out: out, bias: present(k.In, 2), groups: n.Attrs.Int("groups", 1), lead: max(rank-4, 0),
+	f := &rowsForm{Nest: k, window: window, x: &loop.Memory{}, w: w, out: out, bias: present(k.In, 2),
+		groups: n.Attrs.Int("groups", 1), lead: max(rank-4, 0),
 		holes: HasHoles(n)}
 	*f.x = *x
 	f.inner, f.outer = w.Shape[rank-2], groupOf(out.Shape[rank-1], f.groups)
@@ -236,7 +241,8 @@ func convolutionRows(k *Nest, n *ir.Node) {
 	}
 	// Along a row, columns and channels are one axis, of x as of the kernel.
 	k.Reshape(x, append(append([]sym.Expr{}, x.Shape[:rank-2]...), x.Shape[rank-2].Mul(x.Shape[rank-1]))...)
-	f.apart = k.groupsApart(w, f.groups, append(append([]sym.Expr{}, w.Shape[:rank-3]...), w.Shape[rank-3].Mul(f.inner))...)
+	f.apart = k.groupsApart(w, f.groups, append(append([]sym.Expr{}, w.Shape[:rank-3]...),
+		w.Shape[rank-3].Mul(f.inner))...)
 	last := len(f.places) - 1
 	blocks := append([]sym.Expr{sym.Const(f.block.parts), out.Shape[0], sym.Const(f.groups)}, f.places[:last-1]...)
 	blocks = append(blocks, f.D.Simplify(f.places[last-1].CeilDiv(sym.Const(f.block.rows))))
@@ -245,7 +251,8 @@ func convolutionRows(k *Nest, n *ir.Node) {
 		blocks = append(blocks, k.D.Simplify(f.places[last].CeilDiv(f.block.columns)))
 	}
 	k.Nest(loop.Each, "b", blocks, func(b []sym.Expr) {
-		p := &rowsPlace{rowsForm: f, image: b[1], group: b[2], lead: b[3 : 3+f.lead], row: b[3+f.lead].Mul(sym.Const(f.block.rows))}
+		p := &rowsPlace{rowsForm: f, image: b[1], group: b[2], lead: b[3 : 3+f.lead],
+			row: b[3+f.lead].Mul(sym.Const(f.block.rows))}
 		p.columns, p.room = f.block.columns, f.block.columns
 		if !whole {
 			p.column = b[4+f.lead].Mul(f.block.columns)
@@ -279,9 +286,11 @@ type rowsPlace struct {
 // copied copies a part of the input into a local, padding included: for each position of the kernel along the lead axes
 // that lies in the input, some rows, the places of each, and of each some columns with their channels. row and column
 // say where in the input, padding before counted, these lie. The local has room for most columns.
-func (p *rowsPlace) copied(name string, rows, places, columns, most sym.Expr, row func(j sym.Expr) sym.Expr, column func(place, k sym.Expr) sym.Expr, merged bool) *loop.Memory {
+func (p *rowsPlace) copied(name string, rows, places, columns, most sym.Expr, row func(j sym.Expr) sym.Expr,
+	column func(place, k sym.Expr) sym.Expr, merged bool) *loop.Memory {
 	f, last := p.rowsForm, len(p.places)-1
-	local := f.Local(name, f.x.DType, append(ir.Constants(f.window.Kernel[:f.lead]), rows.Mul(places), most.Mul(f.inner))...)
+	local := f.Local(name, f.x.DType, append(ir.Constants(f.window.Kernel[:f.lead]), rows.Mul(places),
+		most.Mul(f.inner))...)
 	elements, first := p.leadElements()
 	channels := f.inner.Mul(sym.Const(f.groups))
 	f.Nest.Nest(loop.Each, "c", append(elements, rows, places), func(at []sym.Expr) {
@@ -345,8 +354,9 @@ func (p *rowsPlace) copied(name string, rows, places, columns, most sym.Expr, ro
 	return local
 }
 
-// phase is some rows of a kernel whose source rows, for output rows one after the other, lie one after the other in what is copied for them: rows first, first + step, … of the
-// kernel, taps of them. The first sees, from the first output row, input row offset; each one after it, what is copied shift rows later.
+// phase is some rows of a kernel whose source rows, for output rows one after the other, lie one after the other in
+// what is copied for them: rows first, first + step, … of the kernel, taps of them. The first sees, from the first
+// output row, input row offset; each one after it, what is copied shift rows later.
 type phase struct{ first, step, taps, offset, shift int64 }
 
 // phases divides the rows of a kernel.
@@ -366,14 +376,16 @@ func phases(kernel, stride, dilation int64) []phase {
 	return list
 }
 
-// gathered copies, for each output position, what it sees of a row at each row of the kernel: positions of several output rows are then rows of one product.
+// gathered copies, for each output position, what it sees of a row at each row of the kernel: positions of several
+// output rows are then rows of one product.
 func (p *rowsPlace) gathered() {
 	f, last := p.rowsForm, len(p.places)-1
 	width, stride := f.block.columns, f.window.Strides
 	list := phases(f.window.Kernel[last-1], stride[last-1], f.window.Dilations[last-1])
 	parts := make([]*loop.Memory, len(list))
 	for i, ph := range list {
-		parts[i] = p.copied("columns", sym.Const(f.block.rows+(ph.taps-1)*ph.shift), width, sym.Const(f.window.Kernel[last]), sym.Const(f.window.Kernel[last]),
+		parts[i] = p.copied("columns", sym.Const(f.block.rows+(ph.taps-1)*ph.shift), width, sym.Const(f.window.Kernel[last]),
+			sym.Const(f.window.Kernel[last]),
 			func(j sym.Expr) sym.Expr {
 				return p.row.Add(j).Mul(sym.Const(stride[last-1])).Add(sym.Const(ph.offset))
 			},
@@ -452,7 +464,8 @@ func (p *rowsPlace) direct() {
 			if mask != nil {
 				value = f.x.LoadIf(mask, number(0), index...)
 			}
-			weight := f.Let("w", f.w.Load(f.at(nil, at[:f.lead], at[last-1], append([]sym.Expr{at[last].Mul(f.inner).Add(channel)}, p.filter(to[2])...)...)...))
+			weight := f.Let("w", f.w.Load(f.at(nil, at[:f.lead], at[last-1],
+				append([]sym.Expr{at[last].Mul(f.inner).Add(channel)}, p.filter(to[2])...)...)...))
 			hole := loop.Apply2(loop.And, loop.Apply2(loop.Eq, weight, number(0)),
 				loop.Apply2(loop.Gt, loop.Apply2(loop.Div, number(1), weight), number(0)))
 			f.Reduce(sum, loop.Add, loop.Choose(hole, number(0), loop.Apply2(loop.Mul, value, weight)))
@@ -472,7 +485,8 @@ func (p *rowsPlace) filter(channel sym.Expr) []sym.Expr {
 // weights is the tile of the weights from a position of the kernel on.
 func (p *rowsPlace) weights(lead []sym.Expr, row, inRow sym.Expr) loop.Tile {
 	rank, filter := len(p.w.Shape), p.filter(sym.Expr{})
-	return p.w.Tile(p.at(nil, lead, row, append([]sym.Expr{inRow}, filter...)...), unit(rank, rank-1-len(filter), one), unit(rank, rank-1, one))
+	return p.w.Tile(p.at(nil, lead, row, append([]sym.Expr{inRow}, filter...)...), unit(rank, rank-1-len(filter), one),
+		unit(rank, rank-1, one))
 }
 
 // store stores so many positions of an accumulator, from an output row on.
@@ -482,11 +496,13 @@ func (p *rowsPlace) store(acc *loop.Memory, positions, row sym.Expr) {
 		if p.block.rows > 1 && p.block.gathered {
 			y, x = row.Add(at[0].FloorDiv(p.block.columns)), at[0].Mod(p.block.columns)
 		}
-		p.Store(p.out, p.rowsForm.at([]sym.Expr{p.image}, p.lead, y, x, p.first.Add(at[1])), loop.Convert(p.out.DType, acc.Load(at...)))
+		p.Store(p.out, p.rowsForm.at([]sym.Expr{p.image}, p.lead, y, x, p.first.Add(at[1])),
+			loop.Convert(p.out.DType, acc.Load(at...)))
 	})
 }
 
-// padded copies the rows that the block sees, and multiplies one output row at a time: neighbouring positions see parts of the copied row that lie a stride apart.
+// padded copies the rows that the block sees, and multiplies one output row at a time: neighbouring positions see parts
+// of the copied row that lie a stride apart.
 func (p *rowsPlace) padded() {
 	f, last := p.rowsForm, len(p.places)-1
 	if f.unpadded() {
@@ -536,14 +552,16 @@ func (p *rowsPlace) products(from *loop.Memory) {
 			if dilation[last] > 1 {
 				x = at[last]
 			}
-			origin := append(append([]sym.Expr{}, lead...), r.Mul(sym.Const(stride[last-1])).Add(row.Mul(sym.Const(dilation[last-1]))), x.Mul(sym.Const(dilation[last])).Mul(f.inner))
+			origin := append(append([]sym.Expr{}, lead...), r.Mul(sym.Const(stride[last-1])).
+				Add(row.Mul(sym.Const(dilation[last-1]))), x.Mul(sym.Const(dilation[last])).Mul(f.inner))
 			of, rank := from, f.lead+2
 			if of == nil {
 				source := make([]sym.Expr, f.lead)
 				for i := range source {
 					source[i] = f.window.source(i, p.lead[i], lead[i])
 				}
-				y, before := p.row.Mul(sym.Const(stride[last-1])).Add(origin[f.lead]), p.column.Mul(sym.Const(stride[last])).Mul(f.inner)
+				y, before := p.row.Mul(sym.Const(stride[last-1])).Add(origin[f.lead]),
+					p.column.Mul(sym.Const(stride[last])).Mul(f.inner)
 				of, rank = f.x, len(f.x.Shape)-1
 				origin = f.at([]sym.Expr{p.image}, source, y, before.Add(origin[f.lead+1]))
 			}

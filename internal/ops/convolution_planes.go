@@ -39,9 +39,10 @@ func rowsAtOnce(rows, width int64) int64 {
 	return 1
 }
 
-// convolutionPlanes copies a block of rows of one channel, padding included, and walks it as one long line: at each kernel position, what the outputs of all its rows see
-// lies one behind the other. The results at the ends of rows, where a window would wrap, are computed and not used. The last axis of the window is what a
-// product of the weights with the line, shifted step by step, sums over.
+// convolutionPlanes copies a block of rows of one channel, padding included, and walks it as one long line: at each
+// kernel position, what the outputs of all its rows see lies one behind the other. The results at the ends of rows,
+// where a window would wrap, are computed and not used. The last axis of the window is what a product of the weights
+// with the line, shifted step by step, sums over.
 func convolutionPlanes(k *Nest, n *ir.Node) {
 	x, w, out := k.In[0], k.In[1], k.Out[0]
 	rank := len(x.Shape)

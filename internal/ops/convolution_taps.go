@@ -41,7 +41,8 @@ func mod(x, y int64) int64 { return (x%y + y) % y }
 // far reports whether the convolution is computed by p.taps.
 func (f *rowsForm) far() bool {
 	last := len(f.places) - 1
-	if f.holes || constant(f.inner, farChannels) < farChannels || f.window.Dilations[last] == 1 && f.window.Dilations[last-1] == 1 {
+	if f.holes || constant(f.inner, farChannels) < farChannels || f.window.Dilations[last] == 1 &&
+		f.window.Dilations[last-1] == 1 {
 		return false
 	}
 	share := 1.0
@@ -125,7 +126,8 @@ func (p *rowsPlace) taps() {
 		f.Serial("k", sym.Const(f.window.Kernel[last]), func(column sym.Expr) { element(lead, from, row, column) })
 	})
 	f.Nest.Nest(loop.Each, "o", []sym.Expr{rows, width, p.channels}, func(at []sym.Expr) {
-		p.Store(f.out, f.at([]sym.Expr{p.image}, p.lead, p.row.Add(at[0]), at[1], p.first.Add(at[2])), loop.Convert(f.out.DType, acc.Load(at...)))
+		p.Store(f.out, f.at([]sym.Expr{p.image}, p.lead, p.row.Add(at[0]), at[1], p.first.Add(at[2])),
+			loop.Convert(f.out.DType, acc.Load(at...)))
 	})
 }
 

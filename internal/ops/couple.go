@@ -10,10 +10,12 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "couple", NoGrad: "probabilities that an iteration finds", Shape: coupleShape, Mean: hostMean("couple"), Host: "couple", Samples: coupleSamples})
+	define(&Def{Op: "couple", NoGrad: "probabilities that an iteration finds", Shape: coupleShape,
+		Mean: hostMean("couple"), Host: "couple", Samples: coupleSamples})
 }
 
-// Couple makes probabilities of classes [rows, classes] from pairs[rows, classes·(classes − 1)/2], f64: how probable the first is of classes 0 and 1, 0 and 2, …, 1 and 2, …
+// Couple makes probabilities of classes [rows, classes] from pairs[rows, classes·(classes − 1)/2], f64: how probable
+// the first is of classes 0 and 1, 0 and 2, …, 1 and 2, …
 func Couple(b *ir.Builder, pairs *ir.Value, classes int64) *ir.Value {
 	return b.Node("couple", ir.Attrs{"classes": classes}, pairs).Outputs[0]
 }
@@ -26,7 +28,8 @@ func coupleShape(c *ir.Inference, n *ir.Node) error {
 	if pairs.DType != dtype.F64 || len(pairs.Shape) != 2 || classes < 1 || classes > 1<<14 {
 		return fault(n, "%d classes from pairs %s", classes, pairs)
 	}
-	if err := c.RequireEqual(n, pairs.Shape[1], sym.Const(classes*(classes-1)/2), "a probability for each pair of classes"); err != nil {
+	if err := c.RequireEqual(n, pairs.Shape[1], sym.Const(classes*(classes-1)/2),
+		"a probability for each pair of classes"); err != nil {
 		return err
 	}
 	n.Result(0, ir.Type{DType: dtype.F64, Shape: []sym.Expr{pairs.Shape[0], sym.Const(classes)}})

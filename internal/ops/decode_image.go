@@ -14,14 +14,15 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "decode_image", Shape: decodeImageShape, Mean: hostMean("decode_image"), Host: "decode_image", Samples: decodeImageSamples})
+	define(&Def{Op: "decode_image", Shape: decodeImageShape, Mean: hostMean("decode_image"), Host: "decode_image",
+		Samples: decodeImageSamples})
 }
 
 // pixelChannels are how many numbers a pixel has, for each order of them.
 var pixelChannels = map[string]int64{"RGB": 3, "BGR": 3, "Grayscale": 1}
 
-// DecodeImage reads a picture from the bytes of a file (see package picture for its kinds): [height, width, channels] of u8, pixels "RGB", "BGR" or
-// "Grayscale". Bytes that are no picture give one of no pixels.
+// DecodeImage reads a picture from the bytes of a file (see package picture for its kinds): [height, width, channels]
+// of u8, pixels "RGB", "BGR" or "Grayscale". Bytes that are no picture give one of no pixels.
 func DecodeImage(b *ir.Builder, file *ir.Value, pixels string) *ir.Value {
 	return b.Op("decode_image", ir.Attrs{"pixels": pixels}, file)
 }

@@ -12,13 +12,16 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "deform_columns", Shape: deformShape, Grad: deformGrad, Mean: deformMean, Samples: deformSamples, Lowerings: []Lowering{{Name: "taps", Build: deformTaps}}})
+	define(&Def{Op: "deform_columns", Shape: deformShape, Grad: deformGrad, Mean: deformMean, Samples: deformSamples,
+		Lowerings: []Lowering{{Name: "taps", Build: deformTaps}}})
 }
 
-// DeformConvolution is Convolution (Dai et al., Deformable Convolutional Networks, 2017) whose window's positions are moved: offset[N, G·K·axes, o…] is added to
-// where each of the kernel's K elements looks from each place o, for each of G groups of channels; between elements x is interpolated linearly,
-// outside it is 0. mask[N, G·K, o…], or nil, weighs what is found. bias may be nil.
-func DeformConvolution(b *ir.Builder, x, w, offset, bias, mask *ir.Value, window Window, groups, offsetGroups int64) *ir.Value {
+// DeformConvolution is Convolution (Dai et al., Deformable Convolutional Networks, 2017) whose window's positions are
+// moved: offset[N, G·K·axes, o…] is added to where each of the kernel's K elements looks from each place o, for each of
+// G groups of channels; between elements x is interpolated linearly, outside it is 0. mask[N, G·K, o…], or nil, weighs
+// what is found. bias may be nil.
+func DeformConvolution(b *ir.Builder, x, w, offset, bias, mask *ir.Value, window Window, groups,
+	offsetGroups int64) *ir.Value {
 	attrs := window.Attrs()
 	attrs["groups"] = offsetGroups
 	inputs := []*ir.Value{x, offset}
@@ -43,7 +46,8 @@ func DeformConvolution(b *ir.Builder, x, w, offset, bias, mask *ir.Value, window
 	point := Window{Begin: make([]sym.Expr, axes), End: make([]sym.Expr, axes)}
 	for _, k := range window.Kernel {
 		elements *= k
-		point.Kernel, point.Strides, point.Dilations = append(point.Kernel, 1), append(point.Strides, 1), append(point.Dilations, 1)
+		point.Kernel, point.Strides, point.Dilations = append(point.Kernel, 1), append(point.Strides, 1),
+			append(point.Dilations, 1)
 	}
 	count := sym.Const(elements)
 	rows := sym.Product(w.Type.Shape[1:]...)
@@ -110,13 +114,15 @@ func deformShape(c *ir.Inference, n *ir.Node) error {
 		return fault(n, "%d groups of offsets", groups)
 	}
 	channels, first := channelAxis(n)
-	if err := c.RequireEqual(n, x.Shape[channels].Mod(sym.Const(groups)), sym.Const(0), "channels are a multiple of the groups of offsets"); err != nil {
+	if err := c.RequireEqual(n, x.Shape[channels].Mod(sym.Const(groups)), sym.Const(0),
+		"channels are a multiple of the groups of offsets"); err != nil {
 		return err
 	}
 	var places []sym.Expr
 	for i := range axes {
 		extent := c.Dims().Simplify(w.positions(i, x.Shape[first+i]))
-		if err := c.Require(n, sym.Cond{A: sym.Const(0), Rel: sym.LE, B: extent}, "the kernel fits the padded input"); err != nil {
+		if err := c.Require(n, sym.Cond{A: sym.Const(0), Rel: sym.LE, B: extent},
+			"the kernel fits the padded input"); err != nil {
 			return err
 		}
 		places = append(places, extent)
@@ -271,14 +277,18 @@ func deformSamples(r *rand.Rand) (out []Sample) {
 			mask := sampleNormal(r, dt, places...)
 			places[1] *= 2
 			offset := sampleNormal(r, dt, places...)
-			out = append(out, Sample{Attrs: attrs, Inputs: []*tensor.Tensor{sampleNormal(r, dt, shape...), offset}, Constant: []int{0}},
-				Sample{Attrs: attrs, Inputs: []*tensor.Tensor{sampleNormal(r, dt, shape...), offset, mask}, Constant: []int{0, 1, 2}})
+			out = append(out, Sample{Attrs: attrs, Inputs: []*tensor.Tensor{sampleNormal(r, dt, shape...), offset},
+				Constant: []int{0}},
+				Sample{Attrs: attrs, Inputs: []*tensor.Tensor{sampleNormal(r, dt, shape...), offset, mask},
+					Constant: []int{0, 1, 2}})
 			behind := w.Attrs()
 			behind["groups"], behind["last"] = groups, true
-			out = append(out, Sample{Attrs: behind, Inputs: []*tensor.Tensor{sampleNormal(r, dt, 2, 6, 7, 4), offset, mask}, Constant: []int{1}})
+			out = append(out, Sample{Attrs: behind, Inputs: []*tensor.Tensor{sampleNormal(r, dt, 2, 6, 7, 4), offset, mask},
+				Constant: []int{1}})
 		}
 	}
-	line := Window{Kernel: []int64{2}, Strides: []int64{1}, Dilations: []int64{1}, Begin: ir.Constants([]int64{0}), End: ir.Constants([]int64{1})}
+	line := Window{Kernel: []int64{2}, Strides: []int64{1}, Dilations: []int64{1}, Begin: ir.Constants([]int64{0}),
+		End: ir.Constants([]int64{1})}
 	attrs := line.Attrs()
 	attrs["groups"] = int64(1)
 	for _, last := range []bool{false, true} {
@@ -295,7 +305,9 @@ func deformSamples(r *rand.Rand) (out []Sample) {
 		if last {
 			shape = []int64{2, 6, 7, 4}
 		}
-		out = append(out, Sample{Attrs: each, Inputs: []*tensor.Tensor{sampleNormal(r, dtype.F32, shape...), sampleNormal(r, dtype.F32, places...), mask}})
+		out = append(out, Sample{Attrs: each, Inputs: []*tensor.Tensor{sampleNormal(r, dtype.F32, shape...),
+			sampleNormal(r, dtype.F32, places...), mask}})
 	}
-	return append(out, Sample{Attrs: attrs, Inputs: []*tensor.Tensor{sampleNormal(r, dtype.F16, 1, 2, 5), sampleFloats(r, dtype.F16, 1, 2, 5)}, Constant: []int{0, 1}})
+	return append(out, Sample{Attrs: attrs, Inputs: []*tensor.Tensor{sampleNormal(r, dtype.F16, 1, 2, 5),
+		sampleFloats(r, dtype.F16, 1, 2, 5)}, Constant: []int{0, 1}})
 }

@@ -16,8 +16,8 @@ func deformGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return make([]*ir.Value, len(n.Inputs))
 }
 
-// deformed is the result of a node, from other operators. Its axes are images, groups of offsets, elements of the kernel,
-// places, and channels of a group.
+// deformed is the result of a node, from other operators. Its axes are images, groups of offsets, elements of the
+// kernel, places, and channels of a group.
 func (g *Gradients) deformed(n *ir.Node) *ir.Value {
 	b, x, offset, mask, last := g.Builder, n.Inputs[0], n.Inputs[1], input(n, 2), n.Attrs.Bool("last")
 	axes, dt := len(x.Type.Shape)-2, computing(x.Type.DType)
@@ -74,11 +74,13 @@ func (g *Gradients) deformed(n *ir.Node) *ir.Value {
 	return Reshape(b, Cast(b, Transpose(b, y, order...), x.Type.DType), n.Outputs[0].Type.Shape...)
 }
 
-// deformPlaces are where the kernel's elements look along an axis from each place, before they are moved: [K, places, 1].
+// deformPlaces are where the kernel's elements look along an axis from each place, before they are moved: [K, places,
+// 1].
 func (g *Gradients) deformPlaces(w Window, axis int, places []sym.Expr) *ir.Value {
 	kernel := ir.Constants(w.Kernel)
 	at := Reshape(g.Builder, g.scaled(g.counted(dtype.I64, places, axis), w.Strides[axis]), one, product(places), one)
-	element := Reshape(g.Builder, g.scaled(g.counted(dtype.I64, kernel, axis), w.Dilations[axis]), product(kernel), one, one)
+	element := Reshape(g.Builder, g.scaled(g.counted(dtype.I64, kernel, axis), w.Dilations[axis]), product(kernel), one,
+		one)
 	return g.sub(g.plus(at, element), g.integer(w.Begin[axis]))
 }
 

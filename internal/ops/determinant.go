@@ -12,11 +12,13 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "determinant", Shape: determinantShape, Mean: determinantMean, Grad: determinantGrad, Samples: determinantSamples,
+	define(&Def{Op: "determinant", Shape: determinantShape, Mean: determinantMean, Grad: determinantGrad,
+		Samples:   determinantSamples,
 		Lowerings: []Lowering{{Name: "elimination", Build: determinantElimination}}})
 }
 
-// Determinant is the determinant of each matrix of x[…, m, m], by elimination with the largest element of each column as pivot, in 64 bits.
+// Determinant is the determinant of each matrix of x[…, m, m], by elimination with the largest element of each column
+// as pivot, in 64 bits.
 func Determinant(b *ir.Builder, x *ir.Value) *ir.Value { return b.Op("determinant", nil, x) }
 
 func determinantShape(c *ir.Inference, n *ir.Node) error {
@@ -134,7 +136,8 @@ func determinantSamples(r *rand.Rand) (out []Sample) {
 		for i := range singular.Len() {
 			singular.SetFloat(i, float64(i%3))
 		}
-		out = append(out, Sample{Inputs: []*tensor.Tensor{singular}}, Sample{Inputs: []*tensor.Tensor{sampleFloats(r, dt, 5, 3, 3)}})
+		out = append(out, Sample{Inputs: []*tensor.Tensor{singular}},
+			Sample{Inputs: []*tensor.Tensor{sampleFloats(r, dt, 5, 3, 3)}})
 	}
 	return out
 }

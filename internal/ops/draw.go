@@ -9,7 +9,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// The operators of this file draw from the generator MT19937 as NumPy's RandomState seeds it: the same seed gives the same numbers in every run, and those that NumPy gives.
+// The operators of this file draw from the generator MT19937 as NumPy's RandomState seeds it: the same seed gives the
+// same numbers in every run, and those that NumPy gives.
 func init() {
 	for op, d := range map[string]struct {
 		shape   func(*ir.Inference, *ir.Node) error
@@ -27,7 +28,8 @@ func init() {
 
 // DrawUniform is numbers from [low, high), rounded to dt.
 func DrawUniform(b *ir.Builder, seed uint32, dt dtype.DType, low, high float64, shape ...sym.Expr) *ir.Value {
-	return b.Op("draw_uniform", ir.Attrs{"seed": int64(seed), "dtype": dt, "shape": shape, "factor": high - low, "offset": low})
+	return b.Op("draw_uniform", ir.Attrs{"seed": int64(seed), "dtype": dt, "shape": shape, "factor": high - low,
+		"offset": low})
 }
 
 // DrawNormal is normal numbers around mean, with the standard deviation scale.
@@ -35,7 +37,8 @@ func DrawNormal(b *ir.Builder, seed uint32, dt dtype.DType, mean, scale float64,
 	return b.Op("draw_normal", ir.Attrs{"seed": int64(seed), "dtype": dt, "shape": shape, "factor": scale, "offset": mean})
 }
 
-// DrawBernoulli is 1 with the probability that p, floats, has for each element, else 0. A probability outside 0 to 1 is an error.
+// DrawBernoulli is 1 with the probability that p, floats, has for each element, else 0. A probability outside 0 to 1 is
+// an error.
 func DrawBernoulli(b *ir.Builder, seed uint32, dt dtype.DType, p *ir.Value) *ir.Value {
 	return b.Op("draw_bernoulli", ir.Attrs{"seed": int64(seed), "dtype": dt}, p)
 }
@@ -45,7 +48,8 @@ func DrawKept(b *ir.Builder, seed uint32, ratio *ir.Value, shape ...sym.Expr) *i
 	return b.Op("draw_kept", ir.Attrs{"seed": int64(seed), "shape": shape}, ratio)
 }
 
-// DrawClasses draws count positions in each row of logs[rows, classes], by the logarithms of their probabilities up to a constant, as integers of type dt.
+// DrawClasses draws count positions in each row of logs[rows, classes], by the logarithms of their probabilities up to
+// a constant, as integers of type dt.
 func DrawClasses(b *ir.Builder, seed uint32, dt dtype.DType, logs *ir.Value, count int64) *ir.Value {
 	return b.Node("draw_classes", ir.Attrs{"seed": int64(seed), "dtype": dt, "count": count}, logs).Outputs[0]
 }
@@ -119,7 +123,8 @@ func drawSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	for _, dt := range floatTypes {
 		for _, shape := range [][]int64{{}, {3, 5}, {0}} {
-			out = append(out, Sample{Attrs: ir.Attrs{"seed": int64(r.Uint32()), "dtype": dt, "shape": ir.Constants(shape), "factor": 3.0, "offset": -2.0}})
+			out = append(out, Sample{Attrs: ir.Attrs{"seed": int64(r.Uint32()), "dtype": dt, "shape": ir.Constants(shape),
+				"factor": 3.0, "offset": -2.0}})
 		}
 	}
 	return out
@@ -147,7 +152,8 @@ func drawKeptSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	for _, dt := range floatTypes {
 		for _, shape := range [][]int64{{}, {3, 5}, {0}} {
-			out = append(out, Sample{Attrs: ir.Attrs{"seed": int64(r.Uint32()), "shape": ir.Constants(shape)}, Inputs: []*tensor.Tensor{sampleShares(r, dt)}})
+			out = append(out, Sample{Attrs: ir.Attrs{"seed": int64(r.Uint32()), "shape": ir.Constants(shape)},
+				Inputs: []*tensor.Tensor{sampleShares(r, dt)}})
 		}
 	}
 	return out
@@ -158,7 +164,8 @@ func drawClassesSamples(r *rand.Rand) []Sample {
 	for i, dt := range floatTypes {
 		for _, shape := range [][]int64{{3, 5}, {1, 1}, {0, 4}, {2, 700}} {
 			to := []dtype.DType{dtype.I32, dtype.I64}[i%2]
-			out = append(out, Sample{Attrs: ir.Attrs{"seed": int64(r.Uint32()), "dtype": to, "count": int64(i * 3)}, Inputs: []*tensor.Tensor{sampleNormal(r, dt, shape...)}})
+			out = append(out, Sample{Attrs: ir.Attrs{"seed": int64(r.Uint32()), "dtype": to, "count": int64(i * 3)},
+				Inputs: []*tensor.Tensor{sampleNormal(r, dt, shape...)}})
 		}
 	}
 	return out

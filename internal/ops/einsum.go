@@ -9,7 +9,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// term is a tensor under an einsum equation: a label for each axis. Letters are themselves; the axes of an ellipsis are ellipsis + how many of them stand to the right.
+// term is a tensor under an einsum equation: a label for each axis. Letters are themselves; the axes of an ellipsis are
+// ellipsis + how many of them stand to the right.
 type term struct {
 	v      *ir.Value
 	labels []rune
@@ -17,8 +18,9 @@ type term struct {
 
 const ellipsis = 1 << 24
 
-// Einsum is Einstein's summation (as NumPy's einsum): axes of one label are walked together, those that the result does not name are summed over. Without "->", the result has the
-// labels that occur once, in alphabetical order, behind the ellipsis. It becomes diagonals, sums, matrix products and transposes, taken from left to right.
+// Einsum is Einstein's summation (as NumPy's einsum): axes of one label are walked together, those that the result does
+// not name are summed over. Without "->", the result has the labels that occur once, in alphabetical order, behind the
+// ellipsis. It becomes diagonals, sums, matrix products and transposes, taken from left to right.
 func Einsum(b *ir.Builder, equation string, xs ...*ir.Value) *ir.Value {
 	terms, result := einsumTerms(b, equation, xs)
 	for i := range terms {

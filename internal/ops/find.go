@@ -14,7 +14,8 @@ func init() {
 	define(&Def{Op: "find", Shape: findShape, Mean: hostMean("find"), Host: "find", Samples: findSamples})
 }
 
-// Find is the place of each element of x among keys, a vector of its type that ascends, with NaN at its end; and the number of keys where it is none of them. i64.
+// Find is the place of each element of x among keys, a vector of its type that ascends, with NaN at its end; and the
+// number of keys if it is none of them. i64.
 func Find(b *ir.Builder, x, keys *ir.Value) *ir.Value { return b.Op("find", nil, x, keys) }
 
 func findShape(_ *ir.Inference, n *ir.Node) error {

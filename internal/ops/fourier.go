@@ -14,14 +14,17 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "fourier", Grad: fourierGrad, Shape: fourierShape, Mean: fourierMean, Host: "fourier", Samples: fourierSamples})
+	define(&Def{Op: "fourier", Grad: fourierGrad, Shape: fourierShape, Mean: fourierMean, Host: "fourier",
+		Samples: fourierSamples})
 }
 
-// Fourier is the discrete Fourier transform of x along an axis other than the last, which holds a real part, or a real and an imaginary one: the sum over j of x[j]·e^(−2πi jk/length).
-// The axis is cut, or filled with zeros, to the length. The inverse has the other sign and divides by the length. Onesided, a forward transform is the first length/2 + 1 of its
-// results; an inverse one is given as many, and its result is real.
+// Fourier is the discrete Fourier transform of x along an axis other than the last, which holds a real part, or a real
+// and an imaginary one: the sum over j of x[j]·e^(−2πi jk/length). The axis is cut, or filled with zeros, to the
+// length. The inverse has the other sign and divides by the length. Onesided, a forward transform is the first length/2
+// + 1 of its results; an inverse one is given as many, and its result is real.
 func Fourier(b *ir.Builder, x *ir.Value, axis int64, length sym.Expr, inverse, onesided bool) *ir.Value {
-	return b.Node("fourier", ir.Attrs{"axis": axis, "length": length, "inverse": inverse, "onesided": onesided}, x).Outputs[0]
+	return b.Node("fourier", ir.Attrs{"axis": axis, "length": length, "inverse": inverse, "onesided": onesided}, x).
+		Outputs[0]
 }
 
 func fourierShape(c *ir.Inference, n *ir.Node) error {
@@ -74,7 +77,8 @@ func fourierShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// fourierMean sums every product. Without the imaginary parts that vanish in an inverse of a half: those of the first number and of the middle one.
+// fourierMean sums every product. Without the imaginary parts that vanish in an inverse of a half: those of the first
+// number and of the middle one.
 func fourierMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -140,9 +144,12 @@ func fourierSamples(r *rand.Rand) []Sample {
 		shape        []int64
 		axis, length int64
 	}{
-		{[]int64{4, 1}, 0, 4}, {[]int64{1, 1}, 0, 1}, {[]int64{2, 7, 3, 2}, 1, 7}, {[]int64{3, 2, 6, 2}, -2, 5}, {[]int64{5, 3, 1}, 0, 8},
-		{[]int64{2, 16, 2}, 1, 16}, {[]int64{1, 37, 1}, 1, 37}, {[]int64{0, 5, 1}, 1, 5}, {[]int64{2, 9, 2}, 1, 2}, {[]int64{2, 3, 1}, 1, 12},
-		{[]int64{1, 600, 2}, 1, 600}, {[]int64{1, 512, 2}, 1, 1024}, {[]int64{2, 67, 2}, 1, 67}, {[]int64{1, 134, 1}, 1, 134}, {[]int64{1, 45, 2}, 1, 45},
+		{[]int64{4, 1}, 0, 4}, {[]int64{1, 1}, 0, 1}, {[]int64{2, 7, 3, 2}, 1, 7}, {[]int64{3, 2, 6, 2}, -2, 5},
+		{[]int64{5, 3, 1}, 0, 8},
+		{[]int64{2, 16, 2}, 1, 16}, {[]int64{1, 37, 1}, 1, 37}, {[]int64{0, 5, 1}, 1, 5}, {[]int64{2, 9, 2}, 1, 2},
+		{[]int64{2, 3, 1}, 1, 12},
+		{[]int64{1, 600, 2}, 1, 600}, {[]int64{1, 512, 2}, 1, 1024}, {[]int64{2, 67, 2}, 1, 67}, {[]int64{1, 134, 1}, 1, 134},
+		{[]int64{1, 45, 2}, 1, 45},
 	} {
 		for way := range 4 {
 			if c.length > 512 && way != i%4 {
@@ -189,7 +196,8 @@ func (g *Gradients) mirrored(u *ir.Value, axis int, length sym.Expr) *ir.Value {
 	b, line := g.Builder, slices.Repeat([]sym.Expr{one}, len(u.Type.Shape))
 	line[axis] = u.Type.Shape[axis]
 	at := Reshape(b, Counting(b, dtype.I64, line[axis]), line...)
-	once := Binary(b, loop.Or, g.op(loop.Eq, at, g.integer(sym.Const(0))), g.op(loop.Eq, g.scaled(at, 2), g.integer(length)))
+	once := Binary(b, loop.Or, g.op(loop.Eq, at, g.integer(sym.Const(0))),
+		g.op(loop.Eq, g.scaled(at, 2), g.integer(length)))
 	return g.choose(once, g.number(u, 1), g.number(u, 2))
 }
 

@@ -2,8 +2,8 @@ package ops
 
 import "github.com/weirml/weir/internal/loop"
 
-// UnaryFunction and BinaryFunction are the scalar functions that Unary and Binary apply to elements. Importers name them here, since they know
-// nothing of loops.
+// UnaryFunction and BinaryFunction are the scalar functions that Unary and Binary apply to elements. Importers name
+// them here, since they know nothing of loops.
 type (
 	UnaryFunction  = loop.UnaryOp
 	BinaryFunction = loop.BinaryOp

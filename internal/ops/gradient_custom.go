@@ -69,7 +69,8 @@ func customShape(c *ir.Inference, n *ir.Node) error {
 	region := n.Regions[0]
 	ys, xs := n.Inputs[:results], n.Inputs[results:]
 	if len(region.Params) != len(ys) || len(region.Results) != len(xs) {
-		return fault(n, "%d derivatives by %d results give %d by %d inputs", len(region.Params), len(ys), len(region.Results), len(xs))
+		return fault(n, "%d derivatives by %d results give %d by %d inputs", len(region.Params), len(ys), len(region.Results),
+			len(xs))
 	}
 	for i, y := range ys {
 		if p := region.Params[i]; !sameType(c, p.Type, y.Type) {
@@ -265,7 +266,8 @@ func customSamples(r *rand.Rand) []Sample {
 		body := &ir.Block{}
 		in := b.In(body)
 		up := in.Param("up", t)
-		body.Results = []*ir.Value{Binary(in, Mul, up, Scalar(in, dtype.F64, 2)), Binary(in, Mul, up, Scalar(in, dtype.F64, 3))}
+		body.Results = []*ir.Value{Binary(in, Mul, up, Scalar(in, dtype.F64, 2)),
+			Binary(in, Mul, up, Scalar(in, dtype.F64, 3))}
 		return []*ir.Block{body}
 	}
 	x := func() *tensor.Tensor { return sampleNormal(r, dtype.F64, 1) }

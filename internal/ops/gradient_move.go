@@ -90,7 +90,8 @@ func (g *Gradients) apart(x *ir.Value, axis int, step int64) *ir.Value {
 		return x
 	}
 	shape := slices.Insert(slices.Clone(x.Type.Shape), axis+1, one)
-	wide := Pad(g.Builder, Reshape(g.Builder, x, shape...), nil, "constant", zeros(len(shape)), unit(len(shape), axis+1, sym.Const(step-1)))
+	wide := Pad(g.Builder, Reshape(g.Builder, x, shape...), nil, "constant", zeros(len(shape)),
+		unit(len(shape), axis+1, sym.Const(step-1)))
 	whole := slices.Clone(x.Type.Shape)
 	whole[axis] = whole[axis].Mul(sym.Const(step))
 	return Reshape(g.Builder, wide, whole...)
@@ -201,7 +202,8 @@ func gatherGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 
 func gatherElementsGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	x := n.Inputs[0]
-	return []*ir.Value{ScatterElements(g.Builder, g.zeros(x.Type.DType, x.Type.Shape...), n.Inputs[1], up[0], n.Attrs.Int("axis", 0), "add"), nil}
+	return []*ir.Value{ScatterElements(g.Builder, g.zeros(x.Type.DType, x.Type.Shape...), n.Inputs[1], up[0],
+		n.Attrs.Int("axis", 0), "add"), nil}
 }
 
 // gatherNDGrad puts the numbers of the batch axes in front of the indices.
@@ -261,7 +263,8 @@ func scatterNDGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 		rest := len(n.Inputs[2].Type.Shape) - len(lead)
 		turns := Reshape(g.Builder, Counting(g.Builder, dtype.I64, product(lead)), lead...)
 		left := s.take(s.put(g.zeros(dtype.I64, x[:len(x)-rest]...), turns, "none"))
-		return Reshape(g.Builder, g.op(loop.Eq, turns, left), append(slices.Clone(lead), slices.Repeat([]sym.Expr{one}, rest)...)...)
+		return Reshape(g.Builder, g.op(loop.Eq, turns, left),
+			append(slices.Clone(lead), slices.Repeat([]sym.Expr{one}, rest)...)...)
 	}
 	return s.grad(n, up[0])
 }
@@ -310,12 +313,14 @@ func (s scattering) factors(n *ir.Node, up *ir.Value, out []*ir.Value) {
 	others := s.take(s.put(x, s.choose(zero, s.number(updates, 1), updates), "mul"))
 	count := s.take(s.put(s.zeros(dt, x.Type.Shape...), Cast(s.Builder, zero, dt), "add"))
 	none, single := s.op(loop.Eq, count, s.number(count, 0)), s.op(loop.Eq, count, s.number(count, 1))
-	rest := s.choose(s.op(loop.And, zero, single), others, s.choose(none, s.div(others, s.choose(zero, s.number(updates, 1), updates)), nil))
+	rest := s.choose(s.op(loop.And, zero, single), others,
+		s.choose(none, s.div(others, s.choose(zero, s.number(updates, 1), updates)), nil))
 	out[2] = s.mul(s.take(up), rest)
 }
 
 func reverseSequenceGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
-	return []*ir.Value{ReverseSequence(g.Builder, up[0], n.Inputs[1], n.Attrs.Int("batch", 1), n.Attrs.Int("time", 0)), nil}
+	return []*ir.Value{ReverseSequence(g.Builder, up[0], n.Inputs[1], n.Attrs.Int("batch", 1), n.Attrs.Int("time", 0)),
+		nil}
 }
 
 func triangleGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
@@ -366,7 +371,8 @@ func topkGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	if up[0] == nil {
 		return []*ir.Value{nil}
 	}
-	return []*ir.Value{ScatterElements(g.Builder, g.zeros(x.Type.DType, x.Type.Shape...), n.Outputs[1], up[0], n.Attrs.Int("axis", -1), "add")}
+	return []*ir.Value{ScatterElements(g.Builder, g.zeros(x.Type.DType, x.Type.Shape...), n.Outputs[1], up[0],
+		n.Attrs.Int("axis", -1), "add")}
 }
 
 // uniqueGrad gives the derivatives by the slices to where each stands first.
@@ -384,7 +390,8 @@ func rangeGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 }
 
 func cumsumGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
-	return []*ir.Value{CumSum(g.Builder, up[0], n.Attrs.Int("axis", 0), n.Attrs.Bool("exclusive"), !n.Attrs.Bool("reverse"))}
+	return []*ir.Value{CumSum(g.Builder, up[0], n.Attrs.Int("axis", 0), n.Attrs.Bool("exclusive"),
+		!n.Attrs.Bool("reverse"))}
 }
 
 // cumprodGrad is, for each element, the product of those before it times a sum over the products after it, each times

@@ -108,7 +108,8 @@ func (g *Gradients) newIterated(n *ir.Node, states []*ir.Value) *iterated {
 	return t
 }
 
-// begin are the derivatives with which the way back begins: by what is carried at the end, and, for what is captured, 0.
+// begin are the derivatives with which the way back begins: by what is carried at the end, and, for what is captured,
+// 0.
 func (t *iterated) begin(up []*ir.Value) []*ir.Value {
 	var out []*ir.Value
 	for _, i := range t.floats {
@@ -125,7 +126,8 @@ func (t *iterated) begin(up []*ir.Value) []*ir.Value {
 
 // step differentiates one iteration, of which the body's results and the derivatives by them are given, by the states
 // at its beginning, by what else it takes, and by what is captured: for these it adds to the sums so far.
-func (t *iterated) step(in *ir.Builder, results, up, states, taken, sums []*ir.Value) (byStates, bySlices, bySums []*ir.Value) {
+func (t *iterated) step(in *ir.Builder, results, up, states, taken, sums []*ir.Value) (byStates, bySlices,
+	bySums []*ir.Value) {
 	var xs []*ir.Value
 	for _, i := range t.floats {
 		xs = append(xs, states[i])
@@ -157,7 +159,8 @@ func loopGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	for i, p := range body.Params[2:] {
 		for axis, extent := range p.Type.Shape {
 			if varies(g.Inference, n.Inputs[2+i].Type.Shape[axis], extent) {
-				g.Fail(diag.Unsupportedf("the derivative of a loop whose carried values change their shape").AtNode(n.Source, "loop"))
+				g.Fail(diag.Unsupportedf("the derivative of a loop whose carried values change their shape").AtNode(n.Source,
+					"loop"))
 			}
 		}
 	}
@@ -235,7 +238,8 @@ func scanGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 		if g.Wants(x) {
 			w := walks.other("input", i, x)
 			by, xs = append(by, args[states+i]), append(xs, x)
-			over.OutputAxes, over.OutputReverse = append(over.OutputAxes, int64(w.axis)), append(over.OutputReverse, oneIf(w.reversed))
+			over.OutputAxes, over.OutputReverse = append(over.OutputAxes, int64(w.axis)),
+				append(over.OutputReverse, oneIf(w.reversed))
 		}
 	}
 	byStates, bySlices, sums := t.step(in, results, ups, args, by, back.Params[len(t.floats):])

@@ -115,7 +115,8 @@ func TestRegionDerivatives(t *testing.T) {
 				}
 			}
 			in := []*tensor.Tensor{x, w}
-			for order, derive := range []func(func(b *ir.Builder, v []*ir.Value) *ir.Value) func(b *ir.Builder, v []*ir.Value) *ir.Value{first, second} {
+			for order, derive := range []func(func(b *ir.Builder, v []*ir.Value) *ir.Value) func(b *ir.Builder,
+				v []*ir.Value) *ir.Value{first, second} {
 				if err := compareSample(composed(t, in, derive(c.region)), composed(t, in, derive(c.flat)), 1e-9); err != nil {
 					t.Errorf("%s, by operand %d, order %d: %v", c.name, which, order+1, err)
 				}

@@ -102,16 +102,24 @@ func sortOf(text string) string {
 // gradientTable is the document.
 func gradientTable(list map[string]verdict) string {
 	var b strings.Builder
-	b.WriteString("# Derivatives\n\nThis list is generated: `go test ./internal/ops -run TestGradients -rewrite`. It has every operator with float\n" +
-		"results. The error is the largest difference between a derivative and central differences of the operator's meaning,\n" +
-		"over its samples and random seeds, relative to the derivative's size where that is above 1. Second derivatives are\n" +
+	b.WriteString("# Derivatives\n\nThis list is generated: `go test ./internal/ops -run TestGradients -rewrite`. It " +
+		"has every operator with float\n" +
+		"results. The error is the largest difference between a derivative and central differences of the operator's " +
+		"meaning,\n" +
+		"over its samples and random seeds, relative to the derivative's size where that is above 1. Second derivatives " +
+		"are\n" +
 		"differences of first ones.\n\n" +
-		"Where a function has an edge, it is as in PyTorch: equal elements share the derivative of the largest or smallest one\n" +
-		"(`max`, `reduce_max`, `scatter` with max), a pool gives it to the first of them, `abs` and `relu` are 0 at 0, and so is\n" +
+		"Where a function has an edge, it is as in PyTorch: equal elements share the derivative of the largest or smallest " +
+		"one\n" +
+		"(`max`, `reduce_max`, `scatter` with max), a pool gives it to the first of them, `abs` and `relu` are 0 at 0, and " +
+		"so is\n" +
 		"`max` or `min` with a constant at that constant, as the limits of Clip are. A branch\n" +
-		"that is taken is computed again for its derivative; a loop or scan stacks what it carries, and computes each iteration\n" +
-		"again from that. Regions that an operator reads are constants, as in torchvision; a singular matrix has a determinant's\n" +
-		"derivatives too. Stop and Custom say otherwise: a constant, and a derivative of one's own.\n\n| operator | how | error | second |\n|---|---|---|---|\n")
+		"that is taken is computed again for its derivative; a loop or scan stacks what it carries, and computes each " +
+		"iteration\n" +
+		"again from that. Regions that an operator reads are constants, as in torchvision; a singular matrix has a " +
+		"determinant's\n" +
+		"derivatives too. Stop and Custom say otherwise: a constant, and a derivative of one's own.\n\n| operator | how | " +
+		"error | second |\n|---|---|---|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(list)) {
 		v := list[name]
 		number := func(x float64) string {
@@ -244,7 +252,8 @@ type differences struct {
 // newDifferences moves a sample's elements by a shift: below 0, they are brought near to 0.
 func newDifferences(def *Def, s Sample, r *rand.Rand, shift float64) (d *differences, err error) {
 	for _, dt := range []dtype.DType{dtype.F64, dtype.F32} {
-		d = &differences{def: def, sample: Sample{Attrs: maps.Clone(s.Attrs), Regions: s.Regions, Constant: s.Constant}, h: 1e-5, bound: 1e-5}
+		d = &differences{def: def, sample: Sample{Attrs: maps.Clone(s.Attrs), Regions: s.Regions, Constant: s.Constant},
+			h: 1e-5, bound: 1e-5}
 		if dt == dtype.F32 {
 			d.h, d.bound = 1e-2, 1e-2
 		}
@@ -284,8 +293,8 @@ func newDifferences(def *Def, s Sample, r *rand.Rand, shift float64) (d *differe
 	return nil, err
 }
 
-// ordinary is a tensor of floats of a type, without what is not finite or large: random numbers stand for that, if there
-// are any.
+// ordinary is a tensor of floats of a type, without what is not finite or large: random numbers stand for that, if
+// there are any.
 func ordinary(in *tensor.Tensor, dt dtype.DType, r *rand.Rand, shift float64) *tensor.Tensor {
 	if in == nil || !in.DType().IsFloat() {
 		return in
@@ -488,9 +497,10 @@ func (d *differences) at(inputs []*tensor.Tensor, symbolic bool) ([]*tensor.Tens
 	return ir.NewEvaluation(maps.Clone(x.dims)).Run(x.module.Main.Body, x.args)
 }
 
-// slopeOf is the central difference of a function of the inputs by one element; smooth says that the differences to either side, and of half the
-// width, agree.
-func (d *differences) slopeOf(f func([]*tensor.Tensor) (float64, error), k int, i int64) (slope float64, smooth bool, err error) {
+// slopeOf is the central difference of a function of the inputs by one element; smooth says that the differences to
+// either side, and of half the width, agree.
+func (d *differences) slopeOf(f func([]*tensor.Tensor) (float64, error), k int, i int64) (slope float64, smooth bool,
+	err error) {
 	inputs := slices.Clone(d.sample.Inputs)
 	inputs[k] = inputs[k].Clone()
 	at := inputs[k].Float(i)

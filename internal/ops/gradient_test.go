@@ -13,7 +13,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestGradient compares with central differences, for each row of derivatives and for values that are used more than once.
+// TestGradient compares with central differences, for each row of derivatives and for values that are used more than
+// once.
 func TestGradient(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	type values = []*ir.Value
@@ -29,8 +30,10 @@ func TestGradient(t *testing.T) {
 		shapes [][]int64
 		build  func(*ir.Builder, values) *ir.Value
 	}{
-		"neg": {nil, unary(loop.Neg)}, "abs": {nil, unary(loop.Abs)}, "exp": {nil, unary(loop.Exp)}, "log": {nil, unary(loop.Log)}, "sqrt": {nil, unary(loop.Sqrt)},
-		"reciprocal": {nil, unary(loop.Reciprocal)}, "sin": {nil, unary(loop.Sin)}, "cos": {nil, unary(loop.Cos)}, "tanh": {nil, unary(loop.Tanh)},
+		"neg": {nil, unary(loop.Neg)}, "abs": {nil, unary(loop.Abs)}, "exp": {nil, unary(loop.Exp)},
+		"log": {nil, unary(loop.Log)}, "sqrt": {nil, unary(loop.Sqrt)},
+		"reciprocal": {nil, unary(loop.Reciprocal)}, "sin": {nil, unary(loop.Sin)}, "cos": {nil, unary(loop.Cos)},
+		"tanh":    {nil, unary(loop.Tanh)},
 		"sigmoid": {nil, unary(loop.Sigmoid)}, "erf": {nil, unary(loop.Erf)},
 		"twice": {nil, func(b *ir.Builder, x values) *ir.Value {
 			sum := Binary(b, loop.Add, x[0], x[1])
@@ -40,12 +43,17 @@ func TestGradient(t *testing.T) {
 		"repeated": {[][]int64{{2, 3}, {3}}, func(b *ir.Builder, x values) *ir.Value {
 			return Binary(b, loop.Div, Binary(b, loop.Sub, x[0], x[1]), x[1])
 		}},
-		"stretched": {[][]int64{{2, 1}, {1, 3}}, func(b *ir.Builder, x values) *ir.Value { return Binary(b, loop.Mul, x[0], x[1]) }},
-		"product":   {[][]int64{{2, 3}, {3, 4}}, turned(false, false)}, "product T": {[][]int64{{3, 2}, {3, 4}}, turned(true, false)},
-		"product of T": {[][]int64{{2, 3}, {4, 3}}, turned(false, true)}, "product T of T": {[][]int64{{3, 2}, {4, 3}}, turned(true, true)},
+		"stretched": {[][]int64{{2, 1}, {1, 3}}, func(b *ir.Builder, x values) *ir.Value {
+			return Binary(b, loop.Mul, x[0], x[1])
+		}},
+		"product":         {[][]int64{{2, 3}, {3, 4}}, turned(false, false)},
+		"product T":       {[][]int64{{3, 2}, {3, 4}}, turned(true, false)},
+		"product of T":    {[][]int64{{2, 3}, {4, 3}}, turned(false, true)},
+		"product T of T":  {[][]int64{{3, 2}, {4, 3}}, turned(true, true)},
 		"product of many": {[][]int64{{2, 2, 3}, {3, 4}}, turned(false, false)},
 		"moved": {[][]int64{{2, 3}, {3, 2}}, func(b *ir.Builder, x values) *ir.Value {
-			return Binary(b, loop.Mul, Transpose(b, x[0], 1, 0), Expand(b, Reshape(b, ReduceSum(b, x[1], false, 0), ir.Constants([]int64{1, 2})...), ir.Constants([]int64{3, 2})...))
+			return Binary(b, loop.Mul, Transpose(b, x[0], 1, 0),
+				Expand(b, Reshape(b, ReduceSum(b, x[1], false, 0), ir.Constants([]int64{1, 2})...), ir.Constants([]int64{3, 2})...))
 		}},
 		"wide": {nil, func(b *ir.Builder, x values) *ir.Value { return Cast(b, Binary(b, loop.Mul, x[0], x[1]), dtype.F64) }},
 		"none": {nil, func(b *ir.Builder, x values) *ir.Value { return Binary(b, loop.Mul, x[1], x[1]) }},

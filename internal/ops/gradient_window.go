@@ -51,7 +51,8 @@ func notChannels(x *ir.Value) []int64 { return slices.Delete(allAxes(x), 1, 2) }
 // spreadBack is the derivative by a convolution's input: with a stride of 1 a convolution with the kernel from its end,
 // else a transposed one, which is cut, or filled with zeros, to the input's shape.
 func (g *Gradients) spreadBack(u, weights *ir.Value, w Window, groups int64, shape []sym.Expr) *ir.Value {
-	back := Window{Kernel: w.Kernel, Strides: w.Strides, Dilations: w.Dilations, Begin: slices.Clone(w.Begin), End: slices.Clone(w.End)}
+	back := Window{Kernel: w.Kernel, Strides: w.Strides, Dilations: w.Dilations, Begin: slices.Clone(w.Begin),
+		End: slices.Clone(w.End)}
 	dense := !slices.ContainsFunc(w.Strides, func(s int64) bool { return s != 1 })
 	for i, extent := range shape {
 		span, from := sym.Const(w.span(i)), u.Type.Shape[2+i]
@@ -67,14 +68,16 @@ func (g *Gradients) spreadBack(u, weights *ir.Value, w Window, groups int64, sha
 	}) {
 		for i, extent := range shape {
 			back.Begin[i] = w.Begin[i]
-			back.End[i] = u.Type.Shape[2+i].Sub(one).Mul(sym.Const(w.Strides[i])).Add(sym.Const(w.span(i))).Sub(w.Begin[i]).Sub(extent)
+			back.End[i] = u.Type.Shape[2+i].Sub(one).Mul(sym.Const(w.Strides[i])).Add(sym.Const(w.span(i))).Sub(w.Begin[i]).
+				Sub(extent)
 		}
 		return ConvolutionTranspose(g.Builder, u, weights, nil, back, groups)
 	}
 	return Convolution(g.Builder, u, g.turnedKernel(weights, groups), nil, back, groups)
 }
 
-// turnedKernel is weights [O, I/groups, k…] as those of the convolution back: [I, O/groups, k…], each kernel from its end.
+// turnedKernel is weights [O, I/groups, k…] as those of the convolution back: [I, O/groups, k…], each kernel from its
+// end.
 func (g *Gradients) turnedKernel(weights *ir.Value, groups int64) *ir.Value {
 	b, shape := g.Builder, weights.Type.Shape
 	kernel := shape[2:]
@@ -84,7 +87,8 @@ func (g *Gradients) turnedKernel(weights *ir.Value, groups int64) *ir.Value {
 		perm = append(perm, int64(3+i))
 	}
 	turned := Transpose(b, Reshape(b, weights, apart...), perm...)
-	turned = Reshape(b, turned, append([]sym.Expr{shape[1].Mul(sym.Const(groups)), groupOf(shape[0], groups)}, kernel...)...)
+	turned = Reshape(b, turned, append([]sym.Expr{shape[1].Mul(sym.Const(groups)), groupOf(shape[0], groups)},
+		kernel...)...)
 	rank := len(shape)
 	begin, step := make([]sym.Expr, rank), slices.Repeat([]int64{1}, rank)
 	for i := range kernel {
@@ -220,7 +224,8 @@ func (g *Gradients) spreadEvenly(u *ir.Value, w Window, shape []sym.Expr) *ir.Va
 	back := w
 	back.End = slices.Clone(w.End)
 	for i, extent := range shape[2:] {
-		back.End[i] = u.Type.Shape[2+i].Sub(one).Mul(sym.Const(w.Strides[i])).Add(sym.Const(w.span(i))).Sub(w.Begin[i]).Sub(extent)
+		back.End[i] = u.Type.Shape[2+i].Sub(one).Mul(sym.Const(w.Strides[i])).Add(sym.Const(w.span(i))).Sub(w.Begin[i]).
+			Sub(extent)
 	}
 	return Reshape(b, ConvolutionTranspose(b, Reshape(b, u, single...), ones, nil, back, 1), shape...)
 }
@@ -230,7 +235,8 @@ func averagePoolGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return []*ir.Value{g.spreadEvenly(g.div(up[0], g.counts(n, window, up[0])), window, x.Type.Shape)}
 }
 
-// counts is how many elements an average counts at each place: the product over the axes, each broadcast along the others.
+// counts is how many elements an average counts at each place: the product over the axes, each broadcast along the
+// others.
 func (g *Gradients) counts(n *ir.Node, w Window, u *ir.Value) *ir.Value {
 	rank := len(u.Type.Shape)
 	whole, total := int64(1), (*ir.Value)(nil)
@@ -261,7 +267,8 @@ func (g *Gradients) counted1(n *ir.Node, w Window, axis int, places sym.Expr) *i
 		low, high = w.Begin[axis].Neg(), high.Add(w.End[axis])
 	}
 	shape := []sym.Expr{places, sym.Const(w.Kernel[axis])}
-	at := g.plus(g.scaled(g.counted(dtype.I64, shape, 0), w.Strides[axis]), g.scaled(g.counted(dtype.I64, shape, 1), w.Dilations[axis]))
+	at := g.plus(g.scaled(g.counted(dtype.I64, shape, 0), w.Strides[axis]),
+		g.scaled(g.counted(dtype.I64, shape, 1), w.Dilations[axis]))
 	at = g.sub(at, g.integer(w.Begin[axis]))
 	inside := g.op(loop.And, g.op(loop.Ge, at, g.integer(low)), g.op(loop.Lt, at, g.integer(high)))
 	return ReduceSum(g.Builder, Cast(g.Builder, inside, dtype.I64), false, 1)
@@ -303,9 +310,11 @@ func maxPoolGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 // mostApart is the most elements of a kernel that are compared one by one.
 const mostApart = 16
 
-// apart reports whether a window's places lie side by side over extents that are numbers, and see all different elements.
+// apart reports whether a window's places lie side by side over extents that are numbers, and see all different
+// elements.
 func (w Window) apart(shape []sym.Expr) bool {
-	if product(ir.Constants(w.Kernel)).Equal(one) || sym.NewDims().LE(product(ir.Constants(w.Kernel)), sym.Const(mostApart)) != sym.Yes {
+	if product(ir.Constants(w.Kernel)).Equal(one) || sym.NewDims().LE(product(ir.Constants(w.Kernel)),
+		sym.Const(mostApart)) != sym.Yes {
 		return false
 	}
 	for i, extent := range shape {

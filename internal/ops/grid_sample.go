@@ -13,14 +13,16 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "grid_sample", Grad: gridSampleGrad, Shape: gridSampleShape, Mean: gridSampleMean, Samples: gridSampleSamples,
+	define(&Def{Op: "grid_sample", Grad: gridSampleGrad, Shape: gridSampleShape, Mean: gridSampleMean,
+		Samples:   gridSampleSamples,
 		Lowerings: []Lowering{{Name: "taps", When: movable, Build: gridSampleTaps}}})
 }
 
-// GridSample reads x[N, C, d…] at the places that grid[N, o…, axes] names, giving [N, C, o…]. A place has a coordinate for each spatial axis, the last
-// axis first, from -1 to 1: with align at the first and the last element's middle, else at their outer edges. Between elements it is interpolated: mode
-// "nearest" (half to even), "linear" or "cubic". Beyond the edges, padding is "zeros", "border" (the edge repeated: under the cubic
-// kernel a place keeps its distance from the elements, as in PyTorch and onnxruntime) or "reflection". Integers are interpolated as floats, and truncated.
+// GridSample reads x[N, C, d…] at the places that grid[N, o…, axes] names, giving [N, C, o…]. A place has a coordinate
+// for each spatial axis, the last axis first, from -1 to 1: with align at the first and the last element's middle, else
+// at their outer edges. Between elements it is interpolated: mode "nearest" (half to even), "linear" or "cubic". Beyond
+// the edges, padding is "zeros", "border" (the edge repeated: under the cubic kernel a place keeps its distance from
+// the elements, as in PyTorch and onnxruntime) or "reflection". Integers are interpolated as floats, and truncated.
 func GridSample(b *ir.Builder, x, grid *ir.Value, mode, padding string, align bool) *ir.Value {
 	return b.Op("grid_sample", ir.Attrs{"mode": mode, "padding": padding, "align": align}, x, grid)
 }
@@ -38,7 +40,8 @@ func gridSampleShape(c *ir.Inference, n *ir.Node) error {
 	x, grid := n.Inputs[0].Type, n.Inputs[1].Type
 	axes := len(x.Shape) - 2
 	taps := tapsOfMode[n.Attrs.String("mode", "")]
-	if padding := n.Attrs.String("padding", ""); taps == 0 || padding != "zeros" && padding != "border" && padding != "reflection" {
+	if padding := n.Attrs.String("padding", ""); taps == 0 || padding != "zeros" && padding != "border" &&
+		padding != "reflection" {
 		return fault(n, "mode %q, padding %q", n.Attrs.String("mode", ""), padding)
 	}
 	if axes < 1 || len(grid.Shape) != len(x.Shape) || !floats(grid.DType) {
@@ -80,7 +83,8 @@ func gridSampleMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tenso
 	}
 	x, grid := in[0], in[1]
 	axes := x.Rank() - 2
-	g := gridAxis{mode: n.Attrs.String("mode", ""), padding: n.Attrs.String("padding", ""), align: n.Attrs.Bool("align"), round: rounding(grid.DType())}
+	g := gridAxis{mode: n.Attrs.String("mode", ""), padding: n.Attrs.String("padding", ""), align: n.Attrs.Bool("align"),
+		round: rounding(grid.DType())}
 	strides, flat := tensor.Strides(x.Shape()), int64(0)
 	taps := make([][]tapOf, axes)
 	tensor.Each(out.Shape(), func(o []int64) {
@@ -108,8 +112,8 @@ func gridSampleMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tenso
 	return []*tensor.Tensor{out}, nil
 }
 
-// gridAxis is how the reference finds the taps of one axis. Each step is rounded as the grid's elements are, since rounding decides which element is the
-// nearest.
+// gridAxis is how the reference finds the taps of one axis. Each step is rounded as the grid's elements are, since
+// rounding decides which element is the nearest.
 type gridAxis struct {
 	mode, padding string
 	align         bool
@@ -187,7 +191,8 @@ func (g gridAxis) tap(at, extent int64, weight float64) tapOf {
 	return t
 }
 
-// mirroredOf is a position mirrored at both ends until it lies inside; with edge 1 the first and last elements are repeated, with 0 they are not.
+// mirroredOf is a position mirrored at both ends until it lies inside; with edge 1 the first and last elements are
+// repeated, with 0 they are not.
 func mirroredOf(at, extent, edge int64) int64 {
 	period := 2 * (extent - 1 + edge)
 	if period == 0 {
@@ -200,8 +205,8 @@ func mirroredOf(at, extent, edge int64) int64 {
 	return at
 }
 
-// The cubic convolution kernel of Keys (Cubic Convolution Interpolation for Digital Image Processing, 1981) with a = -0.75: polynomials of the distance, up
-// to 1 and up to 2, the highest power first.
+// The cubic convolution kernel of Keys (Cubic Convolution Interpolation for Digital Image Processing, 1981) with a =
+// -0.75: polynomials of the distance, up to 1 and up to 2, the highest power first.
 var (
 	cubicNear = []float64{1.25, -2.25, 0, 1}
 	cubicFar  = []float64{-0.75, 3.75, -6, 3}
@@ -227,7 +232,8 @@ func gridSampleTaps(k *Nest, n *ir.Node) {
 	k.Nest(loop.Each, "o", places, func(o []sym.Expr) {
 		taps := make([][]tap, axes)
 		for i := range taps {
-			place := loop.Convert(computing(grid.DType), grid.Load(append(append([]sym.Expr{}, o...), sym.Const(int64(axes-1-i)))...))
+			place := loop.Convert(computing(grid.DType),
+				grid.Load(append(append([]sym.Expr{}, o...), sym.Const(int64(axes-1-i)))...))
 			taps[i] = k.gridTaps(n, place, x.Shape[2+i])
 		}
 		dt := x.DType
@@ -308,7 +314,8 @@ func (k *Nest) reflected(at, low, high loop.Expr) loop.Expr {
 	past := k.Let("past", loop.Choose(below, minus(low, at), minus(at, high)))
 	turns := k.Let("turns", loop.Apply(loop.Trunc, loop.Apply2(loop.Div, past, width)))
 	rest := k.Let("rest", minus(past, times(turns, width)))
-	odd := loop.Apply2(loop.Ne, minus(turns, times(number(2), loop.Apply(loop.Floor, times(turns, number(0.5))))), number(0))
+	odd := loop.Apply2(loop.Ne, minus(turns, times(number(2), loop.Apply(loop.Floor, times(turns, number(0.5))))),
+		number(0))
 	value := loop.Choose(loop.Apply2(loop.Xor, below, odd), plus(low, rest), minus(high, rest))
 	return loop.Choose(loop.Apply2(loop.Eq, width, number(0)), low, value)
 }
@@ -336,7 +343,8 @@ func gridSampleSamples(r *rand.Rand) (out []Sample) {
 						places.SetFloat(j, places.Float(j)*1.7)
 					}
 					for _, dt := range []dtype.DType{dtype.F32, dtype.F64, dtype.U8, dtype.I32} {
-						out = append(out, Sample{Attrs: attrs, Inputs: []*tensor.Tensor{sampleOf(r, dt, shape...), places}, Constant: []int{1}})
+						out = append(out, Sample{Attrs: attrs, Inputs: []*tensor.Tensor{sampleOf(r, dt, shape...), places},
+							Constant: []int{1}})
 					}
 				}
 				odd := sampleFloats(r, dtype.F32, 1, 3, 3, 2)

@@ -83,7 +83,8 @@ func (g *Gradients) gridTaps(n *ir.Node, place *ir.Value, extent sym.Expr) []gri
 	}
 	var taps []gridTap
 	for i := range 4 {
-		taps = append(taps, g.gridTap(n, g.above(floor, float64(i-1)), d, g.gridCubic(g.f(loop.Abs, g.above(t, float64(1-i))))))
+		taps = append(taps, g.gridTap(n, g.above(floor, float64(i-1)), d,
+			g.gridCubic(g.f(loop.Abs, g.above(t, float64(1-i))))))
 	}
 	return taps
 }

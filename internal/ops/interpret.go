@@ -12,7 +12,8 @@ import (
 )
 
 // interpretDef is the operator of Interpreted's one node. It is not registered: no file can name it.
-var interpretDef = &Def{Op: "interpret", NoGrad: "it runs a module apart", Shape: interpretShape, Mean: interpretMean, Host: "interpret"}
+var interpretDef = &Def{Op: "interpret", NoGrad: "it runs a module apart", Shape: interpretShape, Mean: interpretMean,
+	Host: "interpret"}
 
 // interpreter is a module as a host operator takes it.
 type interpreter struct{ module *ir.Module }
@@ -24,13 +25,15 @@ func (m interpreter) Interpret(in []*tensor.Tensor, ask func() error) ([]*tensor
 	return e.Main(m.module, in)
 }
 
-// Interpreted returns a module of one node, whose meaning is all of m: m itself, interpreted. It has m's inputs and states, those of its dimensions and conditions that are about inputs alone, and
-// gives the same results. An extent of a result over what data decide becomes a dimension that the node finds.
+// Interpreted returns a module of one node, whose meaning is all of m: m itself, interpreted. It has m's inputs and
+// states, those of its dimensions and conditions that are about inputs alone, and gives the same results. An extent of
+// a result over what data decide becomes a dimension that the node finds.
 func Interpreted(m *ir.Module) *ir.Module {
 	data := func(e sym.Expr) bool {
 		return slices.ContainsFunc(e.Vars(), func(name sym.Name) bool { _, data := m.Limits[name]; return data })
 	}
-	to := &ir.Module{Name: m.Name, Dims: m.Dims.Empty(), Limits: map[sym.Name]sym.Expr{}, Origins: map[sym.Name]string{}, Proved: m.Proved, Meta: m.Meta, Check: m.Check}
+	to := &ir.Module{Name: m.Name, Dims: m.Dims.Empty(), Limits: map[sym.Name]sym.Expr{}, Origins: map[sym.Name]string{},
+		Proved: m.Proved, Meta: m.Meta, Check: m.Check}
 	for _, p := range m.Main.Body.Params {
 		for _, e := range slices.Concat(p.Type.Shape, p.Known) {
 			for _, name := range e.Vars() {

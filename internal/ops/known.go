@@ -50,10 +50,14 @@ var knownBinary = map[loop.BinaryOp]func(d *sym.Dims, x, y sym.Expr) (sym.Expr, 
 	loop.Eq:       truth((*sym.Dims).EQ, func(x, y sym.Expr) sym.Expr { return one.Sub(x.Sub(y).Max(y.Sub(x)).Min(one)) }),
 	loop.Lt:       truth((*sym.Dims).LT, below),
 	loop.Le:       truth((*sym.Dims).LE, func(x, y sym.Expr) sym.Expr { return one.Sub(below(y, x)) }),
-	loop.Gt:       truth(func(d *sym.Dims, x, y sym.Expr) sym.Truth { return d.LT(y, x) }, func(x, y sym.Expr) sym.Expr { return below(y, x) }),
-	loop.Ge:       truth(func(d *sym.Dims, x, y sym.Expr) sym.Truth { return d.LE(y, x) }, func(x, y sym.Expr) sym.Expr { return one.Sub(below(x, y)) }),
-	loop.And:      func(_ *sym.Dims, x, y sym.Expr) (sym.Expr, bool) { return x.Mul(y), true }, // of bools
-	loop.Or:       func(_ *sym.Dims, x, y sym.Expr) (sym.Expr, bool) { return x.Max(y), true },
+	loop.Gt: truth(func(d *sym.Dims, x, y sym.Expr) sym.Truth {
+		return d.LT(y, x)
+	}, func(x, y sym.Expr) sym.Expr { return below(y, x) }),
+	loop.Ge: truth(func(d *sym.Dims, x, y sym.Expr) sym.Truth {
+		return d.LE(y, x)
+	}, func(x, y sym.Expr) sym.Expr { return one.Sub(below(x, y)) }),
+	loop.And: func(_ *sym.Dims, x, y sym.Expr) (sym.Expr, bool) { return x.Mul(y), true }, // of bools
+	loop.Or:  func(_ *sym.Dims, x, y sym.Expr) (sym.Expr, bool) { return x.Max(y), true },
 }
 
 // byDivisor is a division by what is never negative. By 0 it yields 0, as Div and FloorMod do.
@@ -70,11 +74,13 @@ func byDivisor(divide func(d *sym.Dims, x, y sym.Expr) sym.Expr) func(d *sym.Dim
 	}
 }
 
-// below is 1 where x < y and 0 elsewhere.
+// below is 1 if x < y and 0 elsewhere.
 func below(x, y sym.Expr) sym.Expr { return y.Sub(x).Max(sym.Const(0)).Min(one) }
 
-// truth is a comparison: a number where the prover decides it for every value, else the integer that is 1 where it holds and 0 where it does not.
-func truth(prove func(d *sym.Dims, x, y sym.Expr) sym.Truth, decide func(x, y sym.Expr) sym.Expr) func(d *sym.Dims, x, y sym.Expr) (sym.Expr, bool) {
+// truth is a comparison: a number where the prover decides it for every value, else the integer that is 1 if it holds
+// and 0 if it does not.
+func truth(prove func(d *sym.Dims, x, y sym.Expr) sym.Truth, decide func(x, y sym.Expr) sym.Expr) func(d *sym.Dims, x,
+	y sym.Expr) (sym.Expr, bool) {
 	return func(d *sym.Dims, x, y sym.Expr) (sym.Expr, bool) {
 		switch prove(d, x, y) {
 		case sym.Yes:
@@ -92,7 +98,8 @@ func known2(c *ir.Inference, v *ir.Value, f loop.BinaryOp, a, b *ir.Value) {
 	if !ok || (f == loop.And || f == loop.Or) && a.Type.DType != dtype.Bool {
 		return
 	}
-	if f == loop.And && (allAre(a.Known, 0) || allAre(b.Known, 0)) || f == loop.Or && (allAre(a.Known, 1) || allAre(b.Known, 1)) {
+	if f == loop.And && (allAre(a.Known, 0) || allAre(b.Known, 0)) || f == loop.Or &&
+		(allAre(a.Known, 1) || allAre(b.Known, 1)) {
 		// One operand alone decides.
 		if f == loop.Or {
 			knownAs(v, one)
@@ -147,8 +154,8 @@ func knownAs(v *ir.Value, e sym.Expr) {
 	}
 }
 
-// wrapped is an integer as an element of type dt, where it can be told. Names are of sizes, which are taken to fit 32 bits where they stand in
-// tensors of so many.
+// wrapped is an integer as an element of type dt, where it can be told. Names are of sizes, which are taken to fit 32
+// bits where they stand in tensors of so many.
 func wrapped(d *sym.Dims, dt dtype.DType, e sym.Expr) (sym.Expr, bool) {
 	if v, ok := e.Const(); ok {
 		v = loop.ToInt(dt, loop.FromInt(dt, v))
@@ -157,7 +164,8 @@ func wrapped(d *sym.Dims, dt dtype.DType, e sym.Expr) (sym.Expr, bool) {
 	if dt == dtype.I64 || dt == dtype.I32 {
 		return e, true
 	}
-	return e, dt != dtype.U64 && d.LE(sym.Const(dt.MinInt()), e) == sym.Yes && d.LE(e, sym.Const(int64(dt.MaxInt()))) == sym.Yes
+	return e, dt != dtype.U64 && d.LE(sym.Const(dt.MinInt()), e) == sym.Yes &&
+		d.LE(e, sym.Const(int64(dt.MaxInt()))) == sym.Yes
 }
 
 // constants are the sizes of a shape whose every extent is a number.

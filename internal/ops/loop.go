@@ -20,20 +20,24 @@ const LoopLimit = 1 << 20
 // LoopExtent is an axis of a carried value along which its extent may change from one iteration to the next.
 type LoopExtent struct{ Value, Axis int }
 
-// LoopBody makes a loop's region with its parameters: the iteration's number (i64, known as a dimension that the run binds), the condition
-// (bool), and the carried values. An extent that varies is a dimension that the run binds when an iteration begins; LimitLoop says how large it becomes.
-func LoopBody(b *ir.Builder, hint string, trip sym.Expr, carried []*ir.Value, varies ...LoopExtent) (*ir.Block, *ir.Builder) {
+// LoopBody makes a loop's region with its parameters: the iteration's number (i64, known as a dimension that the run
+// binds), the condition (bool), and the carried values. An extent that varies is a dimension that the run binds when an
+// iteration begins; LimitLoop says how large it becomes.
+func LoopBody(b *ir.Builder, hint string, trip sym.Expr, carried []*ir.Value, varies ...LoopExtent) (*ir.Block,
+	*ir.Builder) {
 	body := &ir.Block{}
 	in := b.In(body)
 	i := in.Param(hint+".iteration", ir.Type{DType: dtype.I64})
-	i.Known = []sym.Expr{b.Fresh(hint+".iteration", "the iteration of "+diag.Words(b.Source, "loop"), 0, trip.Sub(one).Max(sym.Const(0)))}
+	i.Known = []sym.Expr{b.Fresh(hint+".iteration", "the iteration of "+diag.Words(b.Source, "loop"), 0,
+		trip.Sub(one).Max(sym.Const(0)))}
 	in.Param(hint+".condition", ir.Type{DType: dtype.Bool})
 	for k, v := range carried {
 		t := v.Type
 		t.Shape = slices.Clone(t.Shape)
 		for _, x := range varies {
 			if x.Value == k {
-				t.Shape[x.Axis] = b.Fresh(v.Name, "an extent of "+v.Name+" in "+diag.Words(b.Source, "loop"), 0, sym.Const(sym.NoMax))
+				t.Shape[x.Axis] = b.Fresh(v.Name, "an extent of "+v.Name+" in "+diag.Words(b.Source, "loop"), 0,
+					sym.Const(sym.NoMax))
 				name, _ := t.Shape[x.Axis].Name()
 				b.Module.Limits[name] = sym.Var(sought(name))
 			}
@@ -43,17 +47,19 @@ func LoopBody(b *ir.Builder, hint string, trip sym.Expr, carried []*ir.Value, va
 	return body, in
 }
 
-// Loop runs body while the condition (nil: true) holds, at most trip (nil: LoopLimit) times. The body yields the condition, the carried values, and
-// slices that are stacked into scan outputs. The results are the carried values as they end, then the scan outputs. A carried value whose extents
-// vary has dimensions of their own for the end.
+// Loop runs body while the condition (nil: true) holds, at most trip (nil: LoopLimit) times. The body yields the
+// condition, the carried values, and slices that are stacked into scan outputs. The results are the carried values as
+// they end, then the scan outputs. A carried value whose extents vary has dimensions of their own for the end.
 func Loop(b *ir.Builder, body *ir.Block, trip, cond *ir.Value, carried ...*ir.Value) []*ir.Value {
 	return b.NodeWith("loop", nil, []*ir.Block{body}, append([]*ir.Value{trip, cond}, carried...)...).Outputs
 }
 
-// LoopLaid is a Loop of trip iterations whose slices are not stacked, but laid along their own first axis: those of scan output i from row at[i], over the
-// iteration's number, of extent[i] rows. Together they cover all rows, and where two of them meet they are the same.
+// LoopLaid is a Loop of trip iterations whose slices are not stacked, but laid along their own first axis: those of
+// scan output i from row at[i], over the iteration's number, of extent[i] rows. Together they cover all rows, and where
+// two of them meet they are the same.
 func LoopLaid(b *ir.Builder, body *ir.Block, trip *ir.Value, at, extent []sym.Expr, carried ...*ir.Value) []*ir.Value {
-	return b.NodeWith("loop", ir.Attrs{"at": at, "extent": extent}, []*ir.Block{body}, append([]*ir.Value{trip, nil}, carried...)...).Outputs
+	return b.NodeWith("loop", ir.Attrs{"at": at, "extent": extent}, []*ir.Block{body},
+		append([]*ir.Value{trip, nil}, carried...)...).Outputs
 }
 
 // LoopVaries are the extents along which the body's results are not proved to be what its parameters are.
@@ -80,13 +86,15 @@ func varies(c *ir.Inference, begins, param sym.Expr) bool {
 func loopShape(c *ir.Inference, n *ir.Node) error {
 	body, carried := n.Regions[0], len(n.Inputs)-2
 	if carried < 0 || len(body.Params) != 2+carried || len(body.Results) < 1+carried {
-		return fault(n, "%d inputs, a body with %d parameters and %d results", len(n.Inputs), len(body.Params), len(body.Results))
+		return fault(n, "%d inputs, a body with %d parameters and %d results", len(n.Inputs), len(body.Params),
+			len(body.Results))
 	}
 	for _, given := range []struct {
 		what  string
 		value *ir.Value
 		want  dtype.DType
-	}{{"the body's condition", body.Results[0], dtype.Bool}, {"the condition", n.Inputs[1], dtype.Bool}, {"the trip count", n.Inputs[0], dtype.I64}} {
+	}{{"the body's condition", body.Results[0], dtype.Bool}, {"the condition", n.Inputs[1], dtype.Bool},
+		{"the trip count", n.Inputs[0], dtype.I64}} {
 		if given.value == nil {
 			continue
 		}
@@ -138,7 +146,8 @@ func laidShape(c *ir.Inference, n *ir.Node) error {
 	}
 	iteration, named := n.Regions[0].Params[0].Known[0].Name()
 	if !named || !exact || len(at) != len(slices) || len(extent) != len(slices) {
-		return fault(n, "%d slices laid at %d places in %d extents, in a loop that ends after its trips", len(slices), len(at), len(extent))
+		return fault(n, "%d slices laid at %d places in %d extents, in a loop that ends after its trips", len(slices),
+			len(at), len(extent))
 	}
 	for i, v := range slices {
 		if len(v.Type.Shape) == 0 {
@@ -149,8 +158,10 @@ func laidShape(c *ir.Inference, n *ir.Node) error {
 				return at[i].Subst(func(name sym.Name) (sym.Expr, bool) { return is, name == iteration })
 			}
 			rows, now := v.Type.Shape[0], sym.Var(iteration)
-			for _, is := range []sym.Cond{{A: sym.Const(0), Rel: sym.LE, B: at[i]}, {A: at[i].Add(rows), Rel: sym.LE, B: extent[i]}, {A: number(sym.Const(0)), Rel: sym.EQ, B: sym.Const(0)},
-				{A: number(now.Add(one).Min(trips.Sub(one))), Rel: sym.LE, B: at[i].Add(rows)}, {A: number(trips.Sub(one)).Add(rows), Rel: sym.EQ, B: extent[i]}} {
+			for _, is := range []sym.Cond{{A: sym.Const(0), Rel: sym.LE, B: at[i]},
+				{A: at[i].Add(rows), Rel: sym.LE, B: extent[i]}, {A: number(sym.Const(0)), Rel: sym.EQ, B: sym.Const(0)},
+				{A: number(now.Add(one).Min(trips.Sub(one))), Rel: sym.LE, B: at[i].Add(rows)},
+				{A: number(trips.Sub(one)).Add(rows), Rel: sym.EQ, B: extent[i]}} {
 				if err := c.Require(n, is, "slices are laid side by side"); err != nil {
 					return err
 				}
@@ -161,7 +172,8 @@ func laidShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// rows are the names of the dimensions, in order, of scan outputs whose slices' extents are found in the body: in every iteration the same.
+// rows are the names of the dimensions, in order, of scan outputs whose slices' extents are found in the body: in every
+// iteration the same.
 const rows = "rows"
 
 // rowExtent is the next of them.
@@ -174,7 +186,8 @@ func rowExtent(c *ir.Inference, n *ir.Node, place *int, extent sym.Expr) sym.Exp
 		if _, hi := c.Dims().Bounds(extent); !ok {
 			most = sym.Const(hi)
 		}
-		made, _ := c.Fresh(n.Op.Name()+".row", "an extent of what "+diag.Words(n.Source, n.Op.Name())+" stacks", 0, most).Name()
+		made, _ := c.Fresh(n.Op.Name()+".row", "an extent of what "+diag.Words(n.Source, n.Op.Name())+" stacks", 0, most).
+			Name()
 		names = append(names, made)
 		setNames(n, rows, names)
 	}
@@ -248,7 +261,8 @@ func carriedType(c *ir.Inference, n *ir.Node, i int, begins ir.Type, place *int)
 	body := n.Regions[0]
 	p, r := body.Params[2+i].Type, body.Results[1+i].Type
 	if begins.DType != p.DType || p.DType != r.DType || len(begins.Shape) != len(p.Shape) || len(p.Shape) != len(r.Shape) {
-		return p, diag.Unsupportedf("carried value %d begins as %s and goes on as %s; its rank must stay the same", i, begins, r).AtNode(n.Source, "loop")
+		return p, diag.Unsupportedf("carried value %d begins as %s and goes on as %s; its rank must stay the same", i, begins,
+			r).AtNode(n.Source, "loop")
 	}
 	shape := slices.Clone(begins.Shape)
 	for axis, extent := range p.Shape {
@@ -262,13 +276,15 @@ func carriedType(c *ir.Inference, n *ir.Node, i int, begins ir.Type, place *int)
 			continue
 		}
 		if c.Dims().EQ(begins.Shape[axis], extent) != sym.Yes || c.Dims().EQ(extent, r.Shape[axis]) != sym.Yes {
-			return p, diag.Unsupportedf("carried value %d begins as %s, comes as %s and goes on as %s", i, begins, p, r).AtNode(n.Source, "loop")
+			return p, diag.Unsupportedf("carried value %d begins as %s, comes as %s and goes on as %s", i, begins, p, r).
+				AtNode(n.Source, "loop")
 		}
 	}
 	return ir.Type{DType: begins.DType, Shape: shape}, nil
 }
 
-// endOf is the dimension that the next extent which varies has when the loop has ended: made when the shape rule first asks for it.
+// endOf is the dimension that the next extent which varies has when the loop has ended: made when the shape rule first
+// asks for it.
 func endOf(c *ir.Inference, n *ir.Node, place *int, param sym.Expr) sym.Expr {
 	names := NamesAttr(n, ends)
 	if *place == len(names) {
@@ -284,7 +300,8 @@ func endOf(c *ir.Inference, n *ir.Node, place *int, param sym.Expr) sym.Expr {
 	return sym.Var(names[*place-1])
 }
 
-// loopCount is the number of iterations: the trip count where the condition is true for ever, else a dimension that the run decides.
+// loopCount is the number of iterations: the trip count where the condition is true for ever, else a dimension that the
+// run decides.
 func loopCount(c *ir.Inference, n *ir.Node) (sym.Expr, error) {
 	if name, ok := nameAttr(n, "count"); ok {
 		return sym.Var(name), nil
@@ -306,7 +323,8 @@ func loopCount(c *ir.Inference, n *ir.Node) (sym.Expr, error) {
 	return count, nil
 }
 
-// loopTrips is the most iterations that a loop makes; exact says that it makes so many, since its condition holds for ever.
+// loopTrips is the most iterations that a loop makes; exact says that it makes so many, since its condition holds for
+// ever.
 func loopTrips(c *ir.Inference, n *ir.Node) (most sym.Expr, exact bool, err error) {
 	trip, body := n.Inputs[0], n.Regions[0]
 	if trip == nil {
@@ -320,7 +338,8 @@ func loopTrips(c *ir.Inference, n *ir.Node) (most sym.Expr, exact bool, err erro
 	return c.Dims().Simplify(known[0].Max(sym.Const(0))), goes && (n.Inputs[1] == nil || isTrue(n.Inputs[1])), nil
 }
 
-// grown is what an extent that varies is in the end, where it grows by as much in each of a known number of iterations; else it is the parameter's.
+// grown is what an extent that varies is in the end, where it grows by as much in each of a known number of iterations;
+// else it is the parameter's.
 func grown(c *ir.Inference, n *ir.Node, begins, param, becomes sym.Expr) (sym.Expr, error) {
 	by := becomes.Sub(param)
 	inside := boundIn(c, n)

@@ -5,7 +5,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// counting reads a loop's condition as a race of two counters, as exporters write "while i < n": each is begin + step × the iteration's number.
+// counting reads a loop's condition as a race of two counters, as exporters write "while i < n": each is begin + step ×
+// the iteration's number.
 type counting struct {
 	c     *ir.Inference
 	n     *ir.Node
@@ -20,7 +21,8 @@ type counter struct {
 	step  int64
 }
 
-// countedTrips is the most iterations that a loop makes before its own condition ends it; not ok where the condition is no comparison of counters.
+// countedTrips is the most iterations that a loop makes before its own condition ends it; not ok where the condition is
+// no comparison of counters.
 func countedTrips(c *ir.Inference, n *ir.Node) (most sym.Expr, ok bool) {
 	t := counting{c, n, n.Regions[0], map[*ir.Value]*ir.Node{}, boundIn(c, n)}
 	for _, inner := range t.body.Nodes {
@@ -31,7 +33,8 @@ func countedTrips(c *ir.Inference, n *ir.Node) (most sym.Expr, ok bool) {
 	return t.most(t.body.Results[0])
 }
 
-// most is how many iterations there are at most while cond, computed in each, holds: the one in which it first does not is the last.
+// most is how many iterations there are at most while cond, computed in each, holds: the one in which it first does not
+// is the last.
 func (t *counting) most(cond *ir.Value) (sym.Expr, bool) {
 	n := t.made[cond]
 	if n == nil {
@@ -74,8 +77,8 @@ var comparisons = map[string]struct {
 	orEqual bool
 }{"lt": {0, false}, "le": {0, true}, "gt": {1, false}, "ge": {1, true}}
 
-// of reads a value of the body as a counter; nil where it is none. A conversion to floats is passed over: it keeps the order, so that what it compares as
-// less is less.
+// of reads a value of the body as a counter; nil if it is none. A conversion to floats is passed over: it keeps the
+// order, so that what it compares as less is less.
 func (t *counting) of(v *ir.Value) *counter {
 	if v == t.body.Params[0] {
 		return &counter{sym.Const(0), 1}

@@ -11,8 +11,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestCountedTrips runs loops whose condition compares a counter with the extent of an input, and compares how often they run with what was
-// planned: exactly so often, or once where the condition never holds.
+// TestCountedTrips runs loops whose condition compares a counter with the extent of an input, and compares how often
+// they run with what was planned: exactly so often, or once where the condition never holds.
 func TestCountedTrips(t *testing.T) {
 	for _, test := range []struct {
 		compare     loop.BinaryOp
@@ -22,7 +22,8 @@ func TestCountedTrips(t *testing.T) {
 		float       bool // as floats
 	}{
 		{loop.Lt, 0, 1, true, false, false}, {loop.Lt, 0, 1, false, false, false}, {loop.Le, 0, 1, true, false, false},
-		{loop.Gt, 0, 1, true, true, false}, {loop.Ge, 0, 2, true, true, false}, {loop.Lt, -3, 3, true, false, true}, {loop.Lt, 5, 7, false, false, true},
+		{loop.Gt, 0, 1, true, true, false}, {loop.Ge, 0, 2, true, true, false}, {loop.Lt, -3, 3, true, false, true},
+		{loop.Lt, 5, 7, false, false, true},
 	} {
 		for extent := range int64(12) {
 			t.Run(fmt.Sprint(test, extent), func(t *testing.T) {

@@ -7,19 +7,20 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// sought is the name that stands in limits for how large an extent that varies becomes, while a loop's body is built and that is not known yet.
+// sought is the name that stands in limits for how large an extent that varies becomes, while a loop's body is built
+// and that is not known yet.
 func sought(name sym.Name) sym.Name { return sym.Hidden("sought " + name.String()) }
 
-// growth is a dimension that varies: what it is when the loop begins, and what an iteration makes of it, both at their largest. The names of
-// sought stand for what such dimensions were.
+// growth is a dimension that varies: what it is when the loop begins, and what an iteration makes of it, both at their
+// largest. The names of sought stand for what such dimensions were.
 type growth struct {
 	name            sym.Name
 	begins, becomes sym.Expr
 	bounded         bool // becomes is known
 }
 
-// LimitLoop finds limits for the dimensions that vary in a loop's body, and puts them into the limits of those that the body has made of them. trip is the
-// number of iterations. What nothing bounds has no limit.
+// LimitLoop finds limits for the dimensions that vary in a loop's body, and puts them into the limits of those that the
+// body has made of them. trip is the number of iterations. What nothing bounds has no limit.
 func LimitLoop(c *ir.Inference, body *ir.Block, trip sym.Expr, carried []*ir.Value) {
 	l := limiting{c: c, dims: c.Dims().Clone(), own: map[sym.Name]bool{}, found: map[sym.Name]sym.Expr{}}
 	l.dims.Set(step, sym.Range{Min: 0, Max: sym.NoMax})
@@ -72,7 +73,8 @@ type limiting struct {
 // step is a name for how much more a dimension might be.
 var step = sym.Hidden("step")
 
-// atMost is the largest value of an extent over the inputs' dimensions and what is sought; ok is false where none is found.
+// atMost is the largest value of an extent over the inputs' dimensions and what is sought; ok is false if none is
+// found.
 func (l *limiting) atMost(x sym.Expr) (most sym.Expr, ok bool) {
 	for _, name := range x.Vars() {
 		limit, decided := l.c.Module.Limits[name]
@@ -89,7 +91,7 @@ func (l *limiting) atMost(x sym.Expr) (most sym.Expr, ok bool) {
 
 func isNoLimit(limit sym.Expr) bool { return limit.Equal(sym.Const(sym.NoMax)) }
 
-// with is x with what has been found; ok is false where that has no limit.
+// with is x with what has been found; ok is false if that has no limit.
 func (l *limiting) with(x sym.Expr) (out sym.Expr, ok bool) {
 	ok = true
 	return x.Subst(func(name sym.Name) (sym.Expr, bool) {
@@ -99,8 +101,8 @@ func (l *limiting) with(x sym.Expr) (out sym.Expr, ok bool) {
 	}), ok
 }
 
-// settle finds one dimension's limit, if what it depends on is known: the largest of a constant, of what never grows, of what grows by as much in every iteration, and
-// of what a first guess bounds.
+// settle finds one dimension's limit, if what it depends on is known: the largest of a constant, of what never grows,
+// of what grows by as much in every iteration, and of what a first guess bounds.
 func (l *limiting) settle(g growth) bool {
 	own := sought(g.name)
 	becomes, ok := l.with(g.becomes)

@@ -11,14 +11,15 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "lrn", Grad: lrnGrad, Shape: lrnShape, Mean: lrnMean, Samples: lrnSamples, Lowerings: []Lowering{{Name: "window", Build: lrnWindow}}})
+	define(&Def{Op: "lrn", Grad: lrnGrad, Shape: lrnShape, Mean: lrnMean, Samples: lrnSamples,
+		Lowerings: []Lowering{{Name: "window", Build: lrnWindow}}})
 }
 
 // widestExtent is twice as wide as any tensor with elements.
 const widestExtent = 1 << 50
 
-// LRN is local response normalisation over axis 1 (Krizhevsky et al., 2012): x / (bias + alpha/size · Σ x²)^beta, the sum over the size channels around
-// each, one more above than below where size is even.
+// LRN is local response normalisation over axis 1 (Krizhevsky et al., 2012): x / (bias + alpha/size · Σ x²)^beta, the
+// sum over the size channels around each, one more above than below where size is even.
 func LRN(b *ir.Builder, x *ir.Value, size int64, alpha, beta, bias float64) *ir.Value {
 	return b.Op("lrn", ir.Attrs{"size": size, "alpha": alpha, "beta": beta, "bias": bias}, x)
 }
@@ -75,11 +76,14 @@ func lrnWindow(k *Nest, n *ir.Node) {
 		size := min(size, widestExtent) // what is wider holds every channel too
 		first := at[1].Sub(sym.Const((size - 1) / 2))
 		if size <= widestWindow {
-			k.Serial("k", sym.Const(size), func(j sym.Expr) { add(first.Add(j), loop.Inside(first.Add(j), sym.Const(0), x.Shape[1])) })
+			k.Serial("k", sym.Const(size), func(j sym.Expr) {
+				add(first.Add(j), loop.Inside(first.Add(j), sym.Const(0), x.Shape[1]))
+			})
 		} else { // a window is as wide as a file says, and channels are there
 			k.Serial("k", x.Shape[1], func(c sym.Expr) { add(c, loop.Inside(c, first, first.Add(sym.Const(size)))) })
 		}
-		base := plus(loop.Number(dt, n.Attrs.Float("bias", 1)), times(loop.Number(dt, n.Attrs.Float("alpha", 1e-4)/float64(size)), total))
+		base := plus(loop.Number(dt, n.Attrs.Float("bias", 1)),
+			times(loop.Number(dt, n.Attrs.Float("alpha", 1e-4)/float64(size)), total))
 		var power loop.Expr
 		if beta == 0.75 {
 			root := k.Let("root", loop.Apply(loop.Sqrt, base))
@@ -94,11 +98,16 @@ func lrnWindow(k *Nest, n *ir.Node) {
 func lrnSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	for i, dt := range floatTypes {
-		out = append(out, Sample{Attrs: ir.Attrs{"size": int64(3 + i), "alpha": 0.5, "beta": []float64{0.75, 0.6}[i%2], "bias": 1.5},
+		out = append(out, Sample{Attrs: ir.Attrs{"size": int64(3 + i), "alpha": 0.5, "beta": []float64{0.75, 0.6}[i%2],
+			"bias": 1.5},
 			Inputs: []*tensor.Tensor{sampleNormal(r, dt, 2, 5, 2, 3)}})
 	}
-	out = append(out, Sample{Attrs: ir.Attrs{"size": int64(math.MaxInt64), "alpha": 0.5, "beta": 0.75, "bias": 1.5}, Inputs: []*tensor.Tensor{sampleNormal(r, floatTypes[0], 2, 5, 2)}},
-		Sample{Attrs: ir.Attrs{"size": int64(70), "alpha": 0.5, "beta": 0.75, "bias": 1.5}, Inputs: []*tensor.Tensor{sampleNormal(r, floatTypes[0], 1, 80, 2)}})
-	return append(out, Sample{Attrs: ir.Attrs{"size": int64(9), "alpha": 1e-4, "beta": 0.75, "bias": 1.0}, Inputs: []*tensor.Tensor{sampleNormal(r, floatTypes[0], 2, 0, 3)}},
-		Sample{Attrs: ir.Attrs{"size": int64(9), "alpha": 1e-4, "beta": 0.75, "bias": 1.0}, Inputs: []*tensor.Tensor{sampleNormal(r, floatTypes[0], 1, 4)}})
+	out = append(out, Sample{Attrs: ir.Attrs{"size": int64(math.MaxInt64), "alpha": 0.5, "beta": 0.75, "bias": 1.5},
+		Inputs: []*tensor.Tensor{sampleNormal(r, floatTypes[0], 2, 5, 2)}},
+		Sample{Attrs: ir.Attrs{"size": int64(70), "alpha": 0.5, "beta": 0.75, "bias": 1.5},
+			Inputs: []*tensor.Tensor{sampleNormal(r, floatTypes[0], 1, 80, 2)}})
+	return append(out, Sample{Attrs: ir.Attrs{"size": int64(9), "alpha": 1e-4, "beta": 0.75, "bias": 1.0},
+		Inputs: []*tensor.Tensor{sampleNormal(r, floatTypes[0], 2, 0, 3)}},
+		Sample{Attrs: ir.Attrs{"size": int64(9), "alpha": 1e-4, "beta": 0.75, "bias": 1.0},
+			Inputs: []*tensor.Tensor{sampleNormal(r, floatTypes[0], 1, 4)}})
 }

@@ -11,7 +11,8 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "matmul_blocks", NoGrad: "its weights are quantised, and it is for inference", Shape: matmulBlocksShape, Mean: matmulBlocksMean, Samples: matmulBlocksSamples, Work: matmulBlocksWork,
+	define(&Def{Op: "matmul_blocks", NoGrad: "its weights are quantised, and it is for inference",
+		Shape: matmulBlocksShape, Mean: matmulBlocksMean, Samples: matmulBlocksSamples, Work: matmulBlocksWork,
 		Lowerings: []Lowering{{Name: "panels", Build: matmulBlocksPanels}}})
 }
 
@@ -47,7 +48,8 @@ func (w Blocks) Panels() int64 {
 // fits reports whether weights can lie so.
 func (w Blocks) fits() bool {
 	known := w.Bits == 2 || w.Bits == 4 || w.Bits == 8
-	return known && w.Block > 0 && w.Block%w.PerWord() == 0 && w.Depth > 0 && w.Columns > 0 && w.Zero >= 0 && w.Zero < 1<<w.Bits
+	return known && w.Block > 0 && w.Block%w.PerWord() == 0 && w.Depth > 0 && w.Columns > 0 && w.Zero >= 0 &&
+		w.Zero < 1<<w.Bits
 }
 
 // MatMulBlocks multiplies x, […, Depth] of f32, by weights of few bits. words (i32) is [panels, words of a column,
@@ -60,12 +62,14 @@ func MatMulBlocks(b *ir.Builder, x, words, scale, zero *ir.Value, w Blocks) *ir.
 	if zero != nil {
 		inputs = append(inputs, zero)
 	}
-	return b.Op("matmul_blocks", ir.Attrs{"bits": w.Bits, "block": w.Block, "depth": w.Depth, "columns": w.Columns, "zero": w.Zero}, inputs...)
+	return b.Op("matmul_blocks", ir.Attrs{"bits": w.Bits, "block": w.Block, "depth": w.Depth, "columns": w.Columns,
+		"zero": w.Zero}, inputs...)
 }
 
 // weightsOf is a node's Blocks.
 func weightsOf(n *ir.Node) Blocks {
-	return Blocks{Bits: n.Attrs.Int("bits", 0), Block: n.Attrs.Int("block", 0), Depth: n.Attrs.Int("depth", 0), Columns: n.Attrs.Int("columns", 0), Zero: n.Attrs.Int("zero", 0)}
+	return Blocks{Bits: n.Attrs.Int("bits", 0), Block: n.Attrs.Int("block", 0), Depth: n.Attrs.Int("depth", 0),
+		Columns: n.Attrs.Int("columns", 0), Zero: n.Attrs.Int("zero", 0)}
 }
 
 func matmulBlocksShape(c *ir.Inference, n *ir.Node) error {
@@ -73,11 +77,14 @@ func matmulBlocksShape(c *ir.Inference, n *ir.Node) error {
 		return err
 	}
 	w, x, words, scale := weightsOf(n), n.Inputs[0].Type, n.Inputs[1].Type, n.Inputs[2].Type
-	if !w.fits() || len(x.Shape) < 1 || x.DType != dtype.F32 || words.DType != dtype.I32 || !scale.DType.IsFloat() || scale.DType.Bits() > 32 {
-		return fault(n, "%s by %s with scales %s: %d × %d weights of %d bits in blocks of %d", x, words, scale, w.Depth, w.Columns, w.Bits, w.Block)
+	if !w.fits() || len(x.Shape) < 1 || x.DType != dtype.F32 || words.DType != dtype.I32 || !scale.DType.IsFloat() ||
+		scale.DType.Bits() > 32 {
+		return fault(n, "%s by %s with scales %s: %d × %d weights of %d bits in blocks of %d", x, words, scale, w.Depth,
+			w.Columns, w.Bits, w.Block)
 	}
 	last := len(x.Shape) - 1
-	if err := c.RequireEqual(n, x.Shape[last], sym.Const(w.Depth), "the axis that a matrix product sums over"); err != nil {
+	if err := c.RequireEqual(n, x.Shape[last], sym.Const(w.Depth),
+		"the axis that a matrix product sums over"); err != nil {
 		return err
 	}
 	if err := w.laid(c, n, n.Inputs[1], w.Words()); err != nil {
@@ -166,7 +173,8 @@ type blocksNest struct {
 
 // matmulBlocksPanels goes through the panels, two at a time.
 func matmulBlocksPanels(k *Nest, n *ir.Node) {
-	f := &blocksNest{Nest: k, Blocks: weightsOf(n), x: k.In[0], words: k.In[1], scale: k.In[2], zero: present(k.In, 3), out: k.Out[0]}
+	f := &blocksNest{Nest: k, Blocks: weightsOf(n), x: k.In[0], words: k.In[1], scale: k.In[2], zero: present(k.In, 3),
+		out: k.Out[0]}
 	f.rows = product(f.x.Shape[:len(f.x.Shape)-1])
 	k.Reshape(f.x, f.rows, sym.Const(f.Depth))
 	k.Reshape(f.out, f.rows, sym.Const(f.Columns))
@@ -212,7 +220,7 @@ func (f *blocksNest) weight(word loop.Expr, i int64, zero loop.Expr) loop.Expr {
 	return minus(y, zero)
 }
 
-// zeroAt is the zero point of a panel's block for a column; nil where it is 0.
+// zeroAt is the zero point of a panel's block for a column; nil if it is 0.
 func (f *blocksNest) zeroAt(t, block, c sym.Expr) loop.Expr {
 	switch {
 	case f.zero != nil:
@@ -237,7 +245,8 @@ func (f *blocksNest) eachBlock(kind loop.LoopKind, do func(block sym.Expr, steps
 
 // eachWord calls do for each word of a block of so many steps: with its place in a column, its first step and how
 // many steps it has.
-func (f *blocksNest) eachWord(kind loop.LoopKind, block sym.Expr, steps int64, do func(word, first sym.Expr, count int64)) {
+func (f *blocksNest) eachWord(kind loop.LoopKind, block sym.Expr, steps int64,
+	do func(word, first sym.Expr, count int64)) {
 	per, words := f.PerWord(), block.Mul(sym.Const(f.Block/f.PerWord()))
 	if whole := steps / per; whole > 0 {
 		f.For(kind, "g", sym.Const(whole), func(g sym.Expr) { do(words.Add(g), words.Add(g).Mul(sym.Const(per)), per) })
@@ -327,7 +336,8 @@ func (f *blocksNest) many(t sym.Expr, wide int64, first sym.Expr, most int64) {
 					scale := f.Let("scale", loop.Convert(dtype.F32, f.scale.Load(from, block, c)))
 					zero := f.zeroAt(from, block, c)
 					for j := range count {
-						f.Store(panel, []sym.Expr{step.Add(sym.Const(j)), u.Mul(sym.Const(BlocksPanel)).Add(c)}, times(f.weight(word, j, zero), scale))
+						f.Store(panel, []sym.Expr{step.Add(sym.Const(j)), u.Mul(sym.Const(BlocksPanel)).Add(c)},
+							times(f.weight(word, j, zero), scale))
 					}
 				})
 			})
@@ -346,7 +356,8 @@ func (f *blocksNest) many(t sym.Expr, wide int64, first sym.Expr, most int64) {
 	}
 	each("z", func(at []sym.Expr) { f.Store(acc, at, loop.Number(dtype.F32, 0)) })
 	f.Contract(rows, columns, depth, acc.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
-		f.x.Tile([]sym.Expr{first, sym.Const(0)}, unit(2, 0, one), unit(2, 1, one)), panel.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)))
+		f.x.Tile([]sym.Expr{first, sym.Const(0)}, unit(2, 0, one), unit(2, 1, one)),
+		panel.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)))
 	each("o", func(at []sym.Expr) { f.Store(f.out, []sym.Expr{first.Add(at[0]), begin.Add(at[1])}, acc.Load(at...)) })
 }
 
@@ -380,12 +391,14 @@ func matmulBlocksSamples(r *rand.Rand) []Sample {
 		for i := range scale.Len() {
 			scale.SetFloat(i, 0.01+r.Float64())
 		}
-		in := []*tensor.Tensor{sampleNormal(r, dtype.F32, append(s.lead, w.Depth)...), integers(dtype.I32, 1<<32, w.Panels(), w.Words(), BlocksPanel), scale}
+		in := []*tensor.Tensor{sampleNormal(r, dtype.F32, append(s.lead, w.Depth)...),
+			integers(dtype.I32, 1<<32, w.Panels(), w.Words(), BlocksPanel), scale}
 		if s.zeros {
 			in = append(in, integers(dtype.U8, 1<<w.Bits, w.Panels(), w.Count(), BlocksPanel))
 		}
 		constant := []int{1, 2, 3}[:len(in)-1]
-		out = append(out, Sample{Constant: constant, Attrs: ir.Attrs{"bits": w.Bits, "block": w.Block, "depth": w.Depth, "columns": w.Columns, "zero": w.Zero}, Inputs: in})
+		out = append(out, Sample{Constant: constant, Attrs: ir.Attrs{"bits": w.Bits, "block": w.Block, "depth": w.Depth,
+			"columns": w.Columns, "zero": w.Zero}, Inputs: in})
 	}
 	return out
 }

@@ -13,9 +13,11 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "quantize_blocks", NoGrad: byPasses, Shape: quantizeBlocksShape, Mean: quantizeBlocksMean, Samples: quantizeBlocksSamples,
+	define(&Def{Op: "quantize_blocks", NoGrad: byPasses, Shape: quantizeBlocksShape, Mean: quantizeBlocksMean,
+		Samples:   quantizeBlocksSamples,
 		Lowerings: []Lowering{{Name: "rows", Build: quantizeBlocksRows}}})
-	define(&Def{Op: "matmul_blocks_bytes", NoGrad: byPasses, Shape: blocksBytesShape, Mean: blocksBytesMean, Samples: blocksBytesSamples, Work: matmulBlocksWork,
+	define(&Def{Op: "matmul_blocks_bytes", NoGrad: byPasses, Shape: blocksBytesShape, Mean: blocksBytesMean,
+		Samples: blocksBytesSamples, Work: matmulBlocksWork,
 		Lowerings: []Lowering{{Name: "panels", Build: blocksBytesPanels}}})
 }
 
@@ -50,7 +52,8 @@ func (w Blocks) wordsOfX() int64 { return w.Words() * w.PerWord() / 4 }
 // QuantizeBlocks rounds x to signed bytes, with a scale for each of the weights' blocks of a row. The results are what
 // MatMulBlocksBytes reads.
 func QuantizeBlocks(b *ir.Builder, x *ir.Value, w Blocks) []*ir.Value {
-	return b.Node("quantize_blocks", ir.Attrs{"bits": w.Bits, "block": w.Block, "depth": w.Depth, "zero": w.Zero}, x).Outputs
+	return b.Node("quantize_blocks", ir.Attrs{"bits": w.Bits, "block": w.Block, "depth": w.Depth, "zero": w.Zero}, x).
+		Outputs
 }
 
 // Quantised is the weights as QuantizeBlocks is to know them: with zero points apart, sums are not multiplied by one.
@@ -69,7 +72,8 @@ func MatMulBlocksBytes(b *ir.Builder, x []*ir.Value, words, scale, zero *ir.Valu
 	if zero != nil {
 		inputs = append(inputs, zero)
 	}
-	return b.Op("matmul_blocks_bytes", ir.Attrs{"bits": w.Bits, "block": w.Block, "depth": w.Depth, "columns": w.Columns, "zero": w.Zero}, inputs...)
+	return b.Op("matmul_blocks_bytes", ir.Attrs{"bits": w.Bits, "block": w.Block, "depth": w.Depth, "columns": w.Columns,
+		"zero": w.Zero}, inputs...)
 }
 
 // quantizeBlocksShape: of x […, depth] (f32) the result is its bytes, four to a word (i32), a scale for each block
@@ -84,7 +88,8 @@ func quantizeBlocksShape(c *ir.Inference, n *ir.Node) error {
 		return fault(n, "%s in blocks of %d of %d", x, w.Block, w.Depth)
 	}
 	last := len(x.Shape) - 1
-	if err := c.RequireEqual(n, x.Shape[last], sym.Const(w.Depth), "the axis that a matrix product sums over"); err != nil {
+	if err := c.RequireEqual(n, x.Shape[last], sym.Const(w.Depth),
+		"the axis that a matrix product sums over"); err != nil {
 		return err
 	}
 	along := func(extent int64) []sym.Expr {
@@ -166,7 +171,8 @@ func quantizeBlocksRows(k *Nest, n *ir.Node) {
 		blocks(func(b sym.Expr, steps int64) {
 			sum := k.Var("sum", loop.Integer(dtype.I32, 0))
 			k.Serial("g", sym.Const((steps+3)/4), func(g sym.Expr) {
-				k.Reduce(sum, loop.Add, loop.Apply2(loop.Dot, loop.Integer(dtype.I32, 0x01010101), f.words.Load(r, b.Mul(sym.Const(f.Block/4)).Add(g))))
+				k.Reduce(sum, loop.Add, loop.Apply2(loop.Dot, loop.Integer(dtype.I32, 0x01010101),
+					f.words.Load(r, b.Mul(sym.Const(f.Block/4)).Add(g))))
 			})
 			k.Store(f.less, []sym.Expr{r, b}, loop.Apply2(loop.Mul, sum, loop.Integer(dtype.I32, -f.Zero)))
 		})
@@ -191,7 +197,8 @@ func (f *quantizeNest) scaled(r, b sym.Expr, steps int64, by *loop.Memory) {
 func (f *quantizeNest) word(r, w sym.Expr, count int64, by *loop.Memory) {
 	factor, word := f.Let("factor", by.Load(w)), loop.Expr(nil)
 	for j := range count {
-		v := loop.Convert(dtype.I32, loop.Apply(loop.Round, times(f.x.Load(r, w.Mul(sym.Const(4)).Add(sym.Const(j))), factor)))
+		v := loop.Convert(dtype.I32, loop.Apply(loop.Round, times(f.x.Load(r, w.Mul(sym.Const(4)).Add(sym.Const(j))),
+			factor)))
 		if j < 3 {
 			v = loop.Apply2(loop.And, v, loop.Integer(dtype.I32, 0xff))
 		}
@@ -210,14 +217,17 @@ func quantizeBlocksSamples(r *rand.Rand) []Sample {
 		lead []int64
 		Blocks
 	}{
-		{[]int64{3}, Blocks{4, 16, 48, 1, 8}}, {[]int64{}, Blocks{4, 32, 37, 1, 1}}, {[]int64{2, 3}, Blocks{2, 64, 150, 1, 2}},
-		{[]int64{5}, Blocks{8, 20, 50, 1, 128}}, {[]int64{0}, Blocks{4, 16, 16, 1, 0}}, {[]int64{1}, Blocks{4, 128, 1000, 1, 1}},
+		{[]int64{3}, Blocks{4, 16, 48, 1, 8}}, {[]int64{}, Blocks{4, 32, 37, 1, 1}},
+		{[]int64{2, 3}, Blocks{2, 64, 150, 1, 2}},
+		{[]int64{5}, Blocks{8, 20, 50, 1, 128}}, {[]int64{0}, Blocks{4, 16, 16, 1, 0}},
+		{[]int64{1}, Blocks{4, 128, 1000, 1, 1}},
 	} {
 		x := sampleNormal(r, dtype.F32, append(s.lead, s.Depth)...)
 		for i := int64(0); i < x.Len(); i += 37 {
 			x.SetFloat(i, []float64{0, 1e-38, 3e38, -1e4}[i%4])
 		}
-		out = append(out, Sample{Attrs: ir.Attrs{"bits": s.Bits, "block": s.Block, "depth": s.Depth, "zero": s.Zero}, Inputs: []*tensor.Tensor{x}})
+		out = append(out, Sample{Attrs: ir.Attrs{"bits": s.Bits, "block": s.Block, "depth": s.Depth, "zero": s.Zero},
+			Inputs: []*tensor.Tensor{x}})
 	}
 	return out
 }
@@ -228,8 +238,10 @@ func blocksBytesShape(c *ir.Inference, n *ir.Node) error {
 		return err
 	}
 	w, x, words, scale := weightsOf(n), n.Inputs[0].Type, n.Inputs[3].Type, n.Inputs[4].Type
-	if !w.FitsBytes(input(n, 5) != nil) || len(x.Shape) < 1 || x.DType != dtype.I32 || words.DType != dtype.I32 || !scale.DType.IsFloat() || scale.DType.Bits() > 32 {
-		return fault(n, "%s by %s with scales %s: %d × %d weights of %d bits in blocks of %d", x, words, scale, w.Depth, w.Columns, w.Bits, w.Block)
+	if !w.FitsBytes(input(n, 5) != nil) || len(x.Shape) < 1 || x.DType != dtype.I32 || words.DType != dtype.I32 ||
+		!scale.DType.IsFloat() || scale.DType.Bits() > 32 {
+		return fault(n, "%s by %s with scales %s: %d × %d weights of %d bits in blocks of %d", x, words, scale, w.Depth,
+			w.Columns, w.Bits, w.Block)
 	}
 	last := len(x.Shape) - 1
 	for i, along := range []int64{w.wordsOfX(), w.Count(), w.Count()} {
@@ -308,7 +320,8 @@ type blocksBytesNest struct {
 
 // blocksBytesPanels goes through the panels, two at a time, and for each pair through the rows.
 func blocksBytesPanels(k *Nest, n *ir.Node) {
-	f := &blocksBytesNest{Nest: k, Blocks: weightsOf(n), x: k.In[0], xScale: k.In[1], less: k.In[2], words: k.In[3], scale: k.In[4], zero: present(k.In, 5), out: k.Out[0]}
+	f := &blocksBytesNest{Nest: k, Blocks: weightsOf(n), x: k.In[0], xScale: k.In[1], less: k.In[2], words: k.In[3],
+		scale: k.In[4], zero: present(k.In, 5), out: k.Out[0]}
 	f.rows = product(f.x.Shape[:len(f.x.Shape)-1])
 	k.Reshape(f.x, f.rows, sym.Const(f.wordsOfX()))
 	k.Reshape(f.xScale, f.rows, sym.Const(f.Count()))
@@ -348,7 +361,8 @@ func (f *blocksBytesNest) panels(panels []sym.Expr, first sym.Expr, atOnce int64
 		return at.Min(f.rows.Sub(one)) // rows that are not there are computed as the last one, and not written
 	}
 	f.Each("c", sym.Const(BlocksPanel), func(c sym.Expr) {
-		tile := &bytesTile{blocksBytesNest: f, panels: panels, column: c, row: row, totals: f.variables(loop.Number(dtype.F32, 0), len(panels), atOnce)}
+		tile := &bytesTile{blocksBytesNest: f, panels: panels, column: c, row: row,
+			totals: f.variables(loop.Number(dtype.F32, 0), len(panels), atOnce)}
 		whole := f.Depth / f.Block
 		f.Serial("b", sym.Const(whole), func(b sym.Expr) { tile.block(b, f.Block) })
 		if rest := f.Depth % f.Block; rest > 0 {
@@ -409,7 +423,7 @@ func (f *bytesTile) block(b sym.Expr, steps int64) {
 	f.end(b)
 }
 
-// begin declares the sums of a block. Where one zero point is all weights', what it changes is there from the
+// begin declares the sums of a block. If one zero point is all weights', what it changes is there from the
 // beginning.
 func (f *bytesTile) begin(b sym.Expr) {
 	if f.zero != nil || f.Zero == 0 {
@@ -504,7 +518,8 @@ func blocksBytesSamples(r *rand.Rand) []Sample {
 	}{
 		{[]int64{1}, Blocks{4, 16, 48, 16, 8}, false, dtype.F32}, {[]int64{}, Blocks{4, 16, 37, 21, 0}, true, dtype.F32},
 		{[]int64{3}, Blocks{4, 32, 43, 50, 0}, true, dtype.F16}, {[]int64{2, 3}, Blocks{2, 16, 50, 33, 2}, false, dtype.F32},
-		{[]int64{11}, Blocks{4, 16, 37, 21, 0}, true, dtype.F32}, {[]int64{3, 5}, Blocks{8, 64, 50, 70, 128}, false, dtype.BF16},
+		{[]int64{11}, Blocks{4, 16, 37, 21, 0}, true, dtype.F32},
+		{[]int64{3, 5}, Blocks{8, 64, 50, 70, 128}, false, dtype.BF16},
 		{[]int64{9}, Blocks{2, 16, 5, 3, 0}, true, dtype.F32}, {[]int64{0}, Blocks{4, 16, 16, 16, 0}, false, dtype.F32},
 		{[]int64{30}, Blocks{8, 4, 6, 17, 0}, true, dtype.F32}, {[]int64{13}, Blocks{4, 32, 96, 40, 8}, false, dtype.F32},
 	} {
@@ -524,14 +539,17 @@ func blocksBytesSamples(r *rand.Rand) []Sample {
 			return t
 		}
 		along := func(extent int64) []int64 { return append(slices.Clone(s.lead), extent) }
-		in := []*tensor.Tensor{integers(dtype.I32, -1<<31, 1<<31, along(w.wordsOfX())...), scales(dtype.F32, along(w.Count())...),
-			integers(dtype.I32, -1000, 1000, along(w.Count())...), integers(dtype.I32, -1<<31, 1<<31, w.Panels(), w.Words(), BlocksPanel),
+		in := []*tensor.Tensor{integers(dtype.I32, -1<<31, 1<<31, along(w.wordsOfX())...),
+			scales(dtype.F32, along(w.Count())...),
+			integers(dtype.I32, -1000, 1000, along(w.Count())...), integers(dtype.I32, -1<<31, 1<<31, w.Panels(), w.Words(),
+				BlocksPanel),
 			scales(s.scale, w.Panels(), w.Count(), BlocksPanel)}
 		constant := []int{3, 4}
 		if s.zeros {
 			in, constant = append(in, integers(dtype.U8, 0, 1<<w.Bits, w.Panels(), w.Count(), BlocksPanel)), append(constant, 5)
 		}
-		out = append(out, Sample{Constant: constant, Attrs: ir.Attrs{"bits": w.Bits, "block": w.Block, "depth": w.Depth, "columns": w.Columns, "zero": w.Zero}, Inputs: in})
+		out = append(out, Sample{Constant: constant, Attrs: ir.Attrs{"bits": w.Bits, "block": w.Block, "depth": w.Depth,
+			"columns": w.Columns, "zero": w.Zero}, Inputs: in})
 	}
 	return out
 }

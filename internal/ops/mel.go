@@ -10,11 +10,12 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "mel_weights", NoGrad: "a table made once", Shape: melShape, Mean: hostMean("mel_weights"), Host: "mel_weights", Samples: melSamples})
+	define(&Def{Op: "mel_weights", NoGrad: "a table made once", Shape: melShape, Mean: hostMean("mel_weights"),
+		Host: "mel_weights", Samples: melSamples})
 }
 
-// MelWeights is the matrix [length/2 + 1, bands] that sums a spectrum of the length into bands which are triangles on the mel scale, from the frequency low to high, at a
-// sampling rate: scalars, an integer and two floats.
+// MelWeights is the matrix [length/2 + 1, bands] that sums a spectrum of the length into bands which are triangles on
+// the mel scale, from the frequency low to high, at a sampling rate: scalars, an integer and two floats.
 func MelWeights(b *ir.Builder, dt dtype.DType, bands, length sym.Expr, rate, low, high *ir.Value) *ir.Value {
 	return b.Op("mel_weights", ir.Attrs{"dtype": dt, "bands": bands, "length": length}, rate, low, high)
 }
@@ -26,7 +27,8 @@ func melShape(c *ir.Inference, n *ir.Node) error {
 	bands, _ := n.Attrs["bands"].(sym.Expr)
 	length, _ := n.Attrs["length"].(sym.Expr)
 	for _, size := range []sym.Expr{bands, length} {
-		for _, cond := range []sym.Cond{{A: sym.Const(0), Rel: sym.LE, B: size}, {A: size, Rel: sym.LE, B: sym.Const(1 << 31)}} {
+		for _, cond := range []sym.Cond{{A: sym.Const(0), Rel: sym.LE, B: size},
+			{A: size, Rel: sym.LE, B: sym.Const(1 << 31)}} {
 			if err := c.Require(n, cond, "the size of a spectrum"); err != nil {
 				return err
 			}
@@ -55,7 +57,8 @@ func melSamples(*rand.Rand) []Sample {
 			low, high := tensor.Must(tensor.New(floatTypes[i])), tensor.Must(tensor.New(floatTypes[i]))
 			low.SetFloat(0, c.low)
 			high.SetFloat(0, c.high)
-			out = append(out, Sample{Attrs: ir.Attrs{"dtype": dt, "bands": sym.Const(c.bands), "length": sym.Const(c.length)}, Inputs: []*tensor.Tensor{tensor.Scalar(c.rate), low, high}})
+			out = append(out, Sample{Attrs: ir.Attrs{"dtype": dt, "bands": sym.Const(c.bands), "length": sym.Const(c.length)},
+				Inputs: []*tensor.Tensor{tensor.Scalar(c.rate), low, high}})
 		}
 	}
 	return out
