@@ -14,12 +14,12 @@ import (
 // in f32 and rounded once.
 type activation struct {
 	name        string
-	alpha, beta float64 // the settings where none are given
+	alpha, beta float64 // the default settings
 	mean        func(x, a, b float64) float64
 	whole       func(x, a, b int64) int64 // of integers; nil: floats only
 	body        func(x, a, b loop.Expr) loop.Expr
-	own         Def // the properties that are its own
-	// slope takes the derivative by the result y to that by x.
+	own         Def // properties of this operator alone
+	// slope returns the derivative with respect to x, given the derivative up with respect to the result y.
 	slope func(g *Gradients, up, x, y *ir.Value, a, b float64) *ir.Value
 }
 
@@ -29,7 +29,7 @@ const (
 	seluGamma = 1.05070102214813232421875
 )
 
-// activationTable is every operator that is one function of one element and of fixed numbers.
+// activationTable lists the operators that apply one function to each element, with constant settings.
 var activationTable = []activation{
 	{name: "relu", own: Def{Light: true, NotNegative: neverNegative}, mean: func(x, _, _ float64) float64 {
 		return max(x, 0)
@@ -117,7 +117,8 @@ var activationTable = []activation{
 		return 0.5 * x * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))
 	},
 		body: func(x, _, _ loop.Expr) loop.Expr {
-			// Rounded where exporters that spell it out round it: what follows may be ill-conditioned.
+			// The order of roundings is that of models that express gelu by separate operators: later operators may be
+			// ill-conditioned.
 			cubic := plus(x, times(like(x, 0.044715), times(x, times(x, x))))
 			return times(times(like(x, 0.5), x), plus(like(x, 1),
 				loop.Apply(loop.Tanh, times(like(x, math.Sqrt(2/math.Pi)), cubic))))
@@ -158,8 +159,10 @@ var activationTable = []activation{
 		}, slope: func(g *Gradients, up, _, _ *ir.Value, a, _ float64) *ir.Value { return g.times(up, a) }},
 }
 
+// hardSigmoid is a·x + b, limited to [0, 1].
 func hardSigmoid(x, a, b float64) float64 { return max(0, min(1, a*x+b)) }
 
+// hardSigmoidBody is hardSigmoid as an expression of a kernel.
 func hardSigmoidBody(x, a, b loop.Expr) loop.Expr {
 	return loop.Apply2(loop.Max, like(x, 0), loop.Apply2(loop.Min, like(x, 1), plus(times(a, x), b)))
 }
@@ -167,11 +170,13 @@ func hardSigmoidBody(x, a, b loop.Expr) loop.Expr {
 // softplus is log(1 + exp(x)) without overflow.
 func softplus(x, _, _ float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
 
+// softplusBody is softplus as an expression of a kernel.
 func softplusBody(x, _, _ loop.Expr) loop.Expr {
 	small := loop.Apply(loop.Log1p, loop.Apply(loop.Exp, loop.Apply(loop.Neg, loop.Apply(loop.Abs, x))))
 	return plus(loop.Apply2(loop.Max, x, like(x, 0)), small)
 }
 
+// choose returns x if cond is true, else y.
 func choose[T any](cond bool, x, y T) T {
 	if cond {
 		return x
@@ -179,7 +184,7 @@ func choose[T any](cond bool, x, y T) T {
 	return y
 }
 
-// like is a number of x's type.
+// like is a constant of x's element type.
 func like(x loop.Expr, number float64) loop.Expr { return loop.Number(x.DType(), number) }
 
 func plus(x, y loop.Expr) loop.Expr  { return loop.Apply2(loop.Add, x, y) }
@@ -195,7 +200,7 @@ func init() {
 		activations[a.name] = a
 		define(a.define())
 	}
-	// Recurrent cells know these two as well; as operators they are in the table of unary functions.
+	// Recurrent cells accept these two as well; their operators are defined in the table of unary functions.
 	activations["sigmoid"] = &activation{name: "sigmoid", mean: func(x, _, _ float64) float64 {
 		return 1 / (1 + math.Exp(-x))
 	},
@@ -216,8 +221,8 @@ func ActivationWith(b *ir.Builder, name string, x *ir.Value, alpha, beta float64
 	return b.Op(name, ir.Attrs{"alpha": alpha, "beta": beta}, x)
 }
 
-// ActivationDefaults are the settings that a function has where none are given; ok is false if there is no such
-// function.
+// ActivationDefaults returns the settings that a function has by default; ok is false if there is no function of this
+// name.
 func ActivationDefaults(name string) (alpha, beta float64, ok bool) {
 	a := activations[name]
 	if a == nil {
@@ -226,16 +231,20 @@ func ActivationDefaults(name string) (alpha, beta float64, ok bool) {
 	return a.alpha, a.beta, true
 }
 
+// settings returns the node's alpha and beta, or the function's defaults if the node does not have them.
 func (a *activation) settings(n *ir.Node) (alpha, beta float64) {
 	return n.Attrs.Float("alpha", a.alpha), n.Attrs.Float("beta", a.beta)
 }
 
+// define returns the operator of this activation.
 func (a *activation) define() *Def {
 	return &Def{Op: a.name, Light: a.own.Light, NotNegative: a.own.NotNegative, Elementwise: true,
 		Narrow: elementwiseParts, rows: elementwiseRows, Shape: a.shape, Mean: a.eval, Grad: a.grad,
 		Lowerings: []Lowering{{Name: "map", Build: a.build}}, Samples: a.samples}
 }
 
+// shape infers a result of x's type and shape. Elements must be floats, or integers if the function has a form for
+// them.
 func (a *activation) shape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err
@@ -248,6 +257,7 @@ func (a *activation) shape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// eval is the reference: floats are computed in 64 bits, integers by the function's form for integers.
 func (a *activation) eval(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -259,7 +269,7 @@ func (a *activation) eval(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]
 		case dt.IsFloat():
 			out.SetFloat(i, a.mean(in[0].Float(i), alpha, beta))
 		case dt.IsUnsigned():
-			// Nothing is below 0: only the upper half of a function of unsigned elements matters.
+			// Unsigned elements are never below 0: only the upper half of the function matters.
 			out.SetInt(i, a.unsigned(in[0].Int(i), alpha, beta))
 		default:
 			out.SetInt(i, a.whole(in[0].Int(i), int64(alpha), int64(beta)))
@@ -268,7 +278,7 @@ func (a *activation) eval(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]
 	return []*tensor.Tensor{out}, nil
 }
 
-// unsigned is whole for elements that are never negative, as their bits.
+// unsigned applies the function to an unsigned element, given and returned as its bits.
 func (a *activation) unsigned(x int64, alpha, beta float64) int64 {
 	if x < 0 { // a u64 above the range of i64
 		if a.name == "shrink" {
@@ -279,6 +289,8 @@ func (a *activation) unsigned(x int64, alpha, beta float64) int64 {
 	return a.whole(x, int64(alpha), int64(beta))
 }
 
+// build lowers the activation: each iteration loads one element, widens it to the computing type, applies body and
+// stores the result.
 func (a *activation) build(k *Nest, n *ir.Node) {
 	alpha, beta := a.settings(n)
 	dt := computing(k.In[0].DType)
@@ -288,6 +300,7 @@ func (a *activation) build(k *Nest, n *ir.Node) {
 	})
 }
 
+// samples returns test inputs: each element type, default and other settings, an empty axis.
 func (a *activation) samples(r *rand.Rand) []Sample {
 	attrs := ir.Attrs{"alpha": a.alpha, "beta": a.beta}
 	var out []Sample
@@ -309,6 +322,7 @@ func (a *activation) samples(r *rand.Rand) []Sample {
 	return out
 }
 
+// grad multiplies the result's derivative by the slope of the function.
 func (a *activation) grad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	alpha, beta := a.settings(n)
 	return []*ir.Value{a.slope(g, up[0], n.Inputs[0], n.Outputs[0], alpha, beta)}
@@ -317,7 +331,8 @@ func (a *activation) grad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value 
 // positive reports of each element whether it is above 0.
 func (g *Gradients) positive(x *ir.Value) *ir.Value { return g.op(loop.Gt, x, g.number(x, 0)) }
 
-// either is x or y. The sign of an activation's result tells that of its argument only for some settings.
+// either returns x if first is true, else y. The sign of an activation's result gives the argument's sign only for some
+// settings.
 func either(first bool, x, y *ir.Value) *ir.Value {
 	if first {
 		return x

@@ -25,17 +25,18 @@ func init() {
 // have too. It is computed by elimination with the largest of all remaining elements as pivot, in 64 bits.
 func Adjugate(b *ir.Builder, x *ir.Value) *ir.Value { return b.Op("adjugate", nil, x) }
 
-// Regularize is x[…, m, m] with nudge times its largest element added, in a singular matrix, where elimination finds a
-// pivot of 0: what results is not singular. The derivative is that of x.
+// Regularize is x[…, m, m] with nudge times the largest element of a singular matrix added at each position at which
+// elimination finds a pivot of 0, so that the result is not singular. The derivative is that of x.
 func Regularize(b *ir.Builder, x *ir.Value) *ir.Value { return b.Op("regularize", nil, x) }
 
-// nudge is about the root of what 64 bits resolve: what is added, and what rounding does to a quotient by it, are
-// equally small.
+// nudge is about the square root of the precision of f64: the change to the matrix, and the rounding error of a
+// quotient by it, are equally small.
 const nudge = 1.0 / (1 << 26)
 
-// smallestPivot is what a pivot is above, relative to the largest element of the matrix, unless the matrix is singular.
+// smallestPivot times the largest element of a matrix is the limit below which, inclusive, a pivot counts as 0.
 const smallestPivot = 1.0 / (1 << 47)
 
+// adjugateShape infers x's own type: square matrices of floats.
 func adjugateShape(c *ir.Inference, n *ir.Node) error {
 	if err := determinantShape(c, n); err != nil {
 		return err
@@ -44,7 +45,7 @@ func adjugateShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// matricesMean applies a function to each matrix.
+// matricesMean returns a reference that applies f to each matrix, its elements row by row.
 func matricesMean(f func(a []float64, size int64) []float64) func(*ir.Evaluation, *ir.Node,
 	[]*tensor.Tensor) ([]*tensor.Tensor, error) {
 	return func(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
@@ -65,15 +66,16 @@ func matricesMean(f func(a []float64, size int64) []float64) func(*ir.Evaluation
 	}
 }
 
-// elimination is a matrix a, made upper triangular by exchanges of rows and columns and by taking rows from others
-// below: what the same exchanges of rows and subtractions make of the identity, where the rows and columns were, and
-// the sign of the exchanges.
+// elimination is a matrix a made upper triangular by exchanging rows and columns and by subtracting multiples of rows
+// from rows below. rest is the identity after the same row operations; rows and columns are the original indices; sign
+// is −1 after an odd number of exchanges.
 type elimination struct {
 	upper, rest   []float64
 	rows, columns []int64
 	sign          float64
 }
 
+// eliminationOf eliminates a, of size × size elements, in place; each pivot is the largest of all remaining elements.
 func eliminationOf(a []float64, size int64) elimination {
 	e := elimination{upper: a, rest: make([]float64, size*size), sign: 1}
 	for i := range size {
@@ -113,7 +115,7 @@ func eliminationOf(a []float64, size int64) elimination {
 	return e
 }
 
-// quotientOf is x / y, 0 if y is 0.
+// quotientOf is x / y; 0 if y is 0.
 func quotientOf(x, y float64) float64 {
 	if y == 0 {
 		return 0
@@ -121,8 +123,8 @@ func quotientOf(x, y float64) float64 {
 	return x / y
 }
 
-// adjugateOf: with the elimination R·x·Q = [U u; 0 δ], the adjugate is Q · det U · [δ·U⁻¹, −U⁻¹u; 0, 1] · R, up to the
-// sign. If U has a pivot of 0 all that remained was 0: so is the adjugate.
+// adjugateOf returns the adjugate of a matrix. With the elimination R·x·Q = [U u; 0 δ] it is Q · det U · [δ·U⁻¹, −U⁻¹u;
+// 0, 1] · R, up to the sign. If U has a pivot of 0, all remaining elements were 0, and so is the adjugate.
 func adjugateOf(a []float64, size int64) []float64 {
 	e, last := eliminationOf(a, size), size-1
 	det, delta := e.sign, e.upper[last*size+last]
@@ -145,6 +147,8 @@ func adjugateOf(a []float64, size int64) []float64 {
 	return out
 }
 
+// regularizeOf returns the matrix with nudge times its largest element added at each pivot that counts as 0. It
+// overwrites a.
 func regularizeOf(a []float64, size int64) []float64 {
 	out, most := append([]float64{}, a...), 0.0
 	for _, v := range a {
@@ -162,12 +166,13 @@ func regularizeOf(a []float64, size int64) []float64 {
 	return out
 }
 
-// eliminated is elimination in a kernel; rest is nil if it is not asked for.
+// eliminated is an elimination in a kernel's memory; rest is nil if it is not needed.
 type eliminated struct {
 	upper, rest, rows, columns *loop.Memory
 	sign                       *loop.Ref
 }
 
+// eliminated writes eliminationOf for the matrix of x at the index b; rest tells whether the row operations are kept.
 func (k *Nest) eliminated(x *loop.Memory, b []sym.Expr, rest bool) eliminated {
 	size, last := x.Shape[len(b)], x.Shape[len(b)].Sub(one)
 	number := func(x float64) loop.Expr { return loop.Number(dtype.F64, x) }
@@ -218,19 +223,21 @@ func (k *Nest) eliminated(x *loop.Memory, b []sym.Expr, rest bool) eliminated {
 	return e
 }
 
-// swap exchanges two elements.
+// swap writes the exchange of two elements.
 func (k *Nest) swap(a *loop.Memory, i, j []sym.Expr) {
 	v := k.Let("v", a.Load(i...))
 	k.Store(a, i, a.Load(j...))
 	k.Store(a, j, v)
 }
 
-// quotient is x / y, 0 if y is 0.
+// quotient is x / y; 0 if y is 0.
 func (k *Nest) quotient(x, y loop.Expr) loop.Expr {
 	nothing := loop.Apply2(loop.Eq, y, like(y, 0))
 	return k.Let("factor", loop.Choose(nothing, like(y, 0), loop.Apply2(loop.Div, x, y)))
 }
 
+// adjugateElimination lowers adjugate: each iteration eliminates one matrix, substitutes backwards through its rest and
+// stores the rows, in their original order, times the determinant.
 func adjugateElimination(k *Nest, n *ir.Node) {
 	x, out := k.In[0], k.Out[0]
 	rank := len(x.Shape)
@@ -266,6 +273,8 @@ func adjugateElimination(k *Nest, n *ir.Node) {
 	})
 }
 
+// regularizeElimination lowers regularize: each iteration copies one matrix, eliminates a copy of it and adds nudge
+// times the largest element at each pivot that counts as 0.
 func regularizeElimination(k *Nest, n *ir.Node) {
 	x, out := k.In[0], k.Out[0]
 	rank := len(x.Shape)
@@ -292,18 +301,19 @@ func regularizeElimination(k *Nest, n *ir.Node) {
 	})
 }
 
-// determinantGrad: the derivative of a determinant is the adjugate, transposed.
+// determinantGrad is the rule of a determinant: its derivative is the transposed adjugate.
 func determinantGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return []*ir.Value{g.mul(g.eachMatrix(up[0]), transposed(g.Builder, Adjugate(g.Builder, n.Inputs[0])))}
 }
 
-// eachMatrix has a number for each matrix meet its elements.
+// eachMatrix gives a value for each matrix two axes of extent 1, so that it broadcasts to the matrix's elements.
 func (g *Gradients) eachMatrix(x *ir.Value) *ir.Value {
 	return Reshape(g.Builder, x, append(slices.Clone(x.Type.Shape), one, one)...)
 }
 
-// adjugateGrad: with a the adjugate of x, it is (Σu·a · aᵀ − aᵀ·u·aᵀ) / det x. It is a polynomial of x's elements,
-// which a singular matrix has a value of too: that beside it is taken, in 64 bits.
+// adjugateGrad is the rule of an adjugate: with a the adjugate of x, the derivative is (Σu·a · aᵀ − aᵀ·u·aᵀ) / det x.
+// This is a polynomial of x's elements, so it also has a value for a singular matrix; that of a regularized matrix is
+// taken, in 64 bits.
 func adjugateGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	b := g.Builder
 	x, u := Regularize(b, Cast(b, n.Inputs[0], dtype.F64)), Cast(b, up[0], dtype.F64)
@@ -316,8 +326,10 @@ func adjugateGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return []*ir.Value{Cast(b, d, n.Inputs[0].Type.DType)}
 }
 
+// regularizeGrad passes the derivative on unchanged.
 func regularizeGrad(_ *Gradients, _ *ir.Node, up []*ir.Value) []*ir.Value { return up }
 
+// adjugateSamples returns regular and singular matrices of each float type.
 func adjugateSamples(r *rand.Rand) (out []Sample) {
 	for _, dt := range floatTypes {
 		for _, s := range sampleMatrices {

@@ -14,13 +14,15 @@ func init() {
 		Lowerings: []Lowering{{Name: "map", Build: affineGridMap}}})
 }
 
-// AffineGrid is the places, as GridSample takes them, of an image of the given spatial shape under affine maps theta[N,
-// axes, axes+1]: [N, shape…, axes]. The coordinates that are mapped are spaced evenly from -1 to 1: with align these
-// are the first and last element's middles, else the outer edges.
+// AffineGrid returns the positions, in GridSample's coordinates, of an image of the given spatial shape under affine
+// maps theta[N, axes, axes+1]: [N, shape…, axes]. The mapped coordinates are spaced evenly from -1 to 1: with align
+// these are the centres of the first and last element, else the outer edges.
 func AffineGrid(b *ir.Builder, theta *ir.Value, shape []sym.Expr, align bool) *ir.Value {
 	return b.Op("affine_grid", ir.Attrs{"shape": shape, "align": align}, theta)
 }
 
+// affineGridShape checks that each map has a row for each axis and a column more than rows, and infers [N, shape…,
+// axes].
 func affineGridShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err
@@ -45,6 +47,8 @@ func affineGridShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// affineGridMean is the reference: each coordinate is a row of theta times the position's coordinates, plus the row's
+// last element.
 func affineGridMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -71,6 +75,7 @@ func affineGridMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tenso
 	return []*tensor.Tensor{out}, nil
 }
 
+// affineGridMap lowers affine_grid: each iteration computes one coordinate of one position from a row of theta.
 func affineGridMap(k *Nest, n *ir.Node) {
 	theta, out := k.In[0], k.Out[0]
 	align, axes, dt := n.Attrs.Bool("align"), len(out.Shape)-2, computing(k.In[0].DType)
@@ -81,7 +86,7 @@ func affineGridMap(k *Nest, n *ir.Node) {
 			i, d := o[axes-j], out.Shape[axes-j]
 			var place loop.Expr
 			if align {
-				// One element alone lies in the middle: 0/1.
+				// A single element lies in the middle: 0/1.
 				place = loop.Apply2(loop.Div, extentAs(dt, i.Mul(sym.Const(2)).Sub(d).Add(one)), extentAs(dt, d.Sub(one).Max(one)))
 			} else {
 				place = loop.Apply2(loop.Div, extentAs(dt, i.Mul(sym.Const(2)).Add(one).Sub(d)), extentAs(dt, d))
@@ -92,6 +97,7 @@ func affineGridMap(k *Nest, n *ir.Node) {
 	})
 }
 
+// affineGridSamples returns maps for grids of one to three axes, with and without align.
 func affineGridSamples(r *rand.Rand) (out []Sample) {
 	for _, dt := range floatTypes {
 		for _, shape := range [][]int64{{3}, {2, 5}, {1, 4}, {3, 1, 4}, {0, 2}} {

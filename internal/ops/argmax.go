@@ -17,8 +17,8 @@ func init() {
 		Lowerings: []Lowering{{Name: "rows", Build: hardmaxRows}}})
 }
 
-// ArgMax is the index (i64) of the largest element along an axis, or of the smallest: of the first where there are
-// several, with last of the last. A NaN counts as larger, and as smaller, than everything.
+// ArgMax is the index (i64) of the largest element along an axis, or of the smallest. Of several equal elements the
+// first counts, with last the last. A NaN counts as larger, and as smaller, than everything.
 func ArgMax(b *ir.Builder, x *ir.Value, axis int64, smallest, keep, last bool) *ir.Value {
 	return b.Op("argmax", ir.Attrs{"axes": []int64{axis}, "smallest": smallest, "keep": keep, "last": last}, x)
 }
@@ -28,6 +28,8 @@ func Hardmax(b *ir.Builder, x *ir.Value, axis int64) *ir.Value {
 	return b.Op("hardmax", ir.Attrs{"axis": axis}, x)
 }
 
+// argMaxShape infers the indices' shape: x's without the axis, or with extent 1 if keep is set. The axis must not be
+// empty.
 func argMaxShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err
@@ -51,7 +53,7 @@ func argMaxShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// prefers reports whether y takes x's place as the one chosen.
+// prefers reports whether the element y, found after x, replaces x as the chosen element.
 func prefers(n *ir.Node, dt dtype.DType, x, y uint64) bool {
 	if dt.IsFloat() && loop.EvalUnary(loop.IsNaN, dt, y) != 0 {
 		return loop.EvalUnary(loop.IsNaN, dt, x) == 0 || n.Attrs.Bool("last")
@@ -63,6 +65,7 @@ func prefers(n *ir.Node, dt dtype.DType, x, y uint64) bool {
 	return loop.EvalBinary(compare, dt, y, x) != 0 || n.Attrs.Bool("last") && loop.EvalBinary(loop.Eq, dt, y, x) != 0
 }
 
+// argMaxMean is the reference: it scans the axis and keeps the index of the preferred element.
 func argMaxMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -88,7 +91,7 @@ func argMaxMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Te
 	return []*tensor.Tensor{out}, nil
 }
 
-// chosen writes the search along an axis: it returns the index of the element preferred of those that load gives.
+// chosen writes the search along an axis; it returns the index of the preferred element among load(0), load(1), ….
 func chosen(k *Nest, n *ir.Node, dt dtype.DType, extent sym.Expr, load func(j sym.Expr) loop.Expr) *loop.Ref {
 	begin, compare := loop.Lowest(dt), loop.Gt
 	if n.Attrs.Bool("smallest") {
@@ -115,6 +118,7 @@ func chosen(k *Nest, n *ir.Node, dt dtype.DType, extent sym.Expr, load func(j sy
 	return where
 }
 
+// argMaxRows lowers argmax: each iteration searches one row and stores the index of its preferred element.
 func argMaxRows(k *Nest, n *ir.Node) {
 	x, out := k.In[0], k.Out[0]
 	axes, _ := axesOf(n, n.Attrs.Ints("axes"), len(x.Shape))
@@ -126,6 +130,7 @@ func argMaxRows(k *Nest, n *ir.Node) {
 	})
 }
 
+// hardmaxMean is the reference: 1 at the first largest element of each row, 0 elsewhere.
 func hardmaxMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -150,6 +155,7 @@ func hardmaxMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.T
 	return []*tensor.Tensor{out}, nil
 }
 
+// hardmaxRows lowers hardmax: each iteration searches one row and then stores 1 at the found index and 0 elsewhere.
 func hardmaxRows(k *Nest, n *ir.Node) {
 	x, out := k.In[0], k.Out[0]
 	axis, _ := axisOf(n, n.Attrs.Int("axis", -1), len(x.Shape))
@@ -164,6 +170,7 @@ func hardmaxRows(k *Nest, n *ir.Node) {
 	})
 }
 
+// argMaxSamples returns tensors of each element type for each combination of the attributes.
 func argMaxSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	for _, dt := range append(append([]dtype.DType{}, floatTypes...), integerTypes...) {

@@ -15,14 +15,13 @@ type AttentionOperands struct {
 	Query *ir.Value // [B, H, Q, D]
 	Key   *ir.Value // [B, G, K, D]
 	Value *ir.Value // [B, G, K, E]
-	// Keys and values that come behind those, [B, G, L, D] and [B, G, L, E]: of K there are as many as of both then.
-	// Optional.
+	// Keys and values after those, [B, G, L, D] and [B, G, L, E]; K then counts the keys of both. Optional.
 	NextKey, NextValue *ir.Value
-	// optional, broadcast to [B, H, Q, K]; bool: true takes part; else it is added to the scores. A shorter last axis
-	// stands for masked keys at the end
+	// optional, broadcast to [B, H, Q, K]. Bools: true if the query sees the key; floats are added to the scores. If the
+	// last axis is shorter than K, the keys at the end are masked
 	Mask    *ir.Value
-	Lengths *ir.Value // optional, [B], integers: how many of the keys take part
-	// optional, [B], integers: the position of the first query among the keys, where Settings.Past is not it
+	Lengths *ir.Value // optional, [B], integers: the number of keys that are seen
+	// optional, [B], integers: the position of the first query among the keys, if it is not Settings.Past
 	First *ir.Value
 }
 
@@ -31,16 +30,16 @@ type AttentionSettings struct {
 	Scale   float64     // of the scores; 0: 1/√D
 	Softcap float64     // above 0: scores become Softcap · tanh(score / Softcap)
 	Causal  bool        // query i, at position i + Past, sees the keys up to its own position
-	Past    sym.Expr    // the keys from earlier runs, which come first
-	Left    int64       // above 0: so many keys before a query's position are seen, and itself, counted too
-	Right   int64       // above 0: so many keys behind a query's position are seen, and itself, counted too
+	Past    sym.Expr    // the number of keys from earlier runs, which come first
+	Left    int64       // above 0: the number of keys seen up to a query's position, its own included
+	Right   int64       // above 0: the number of keys seen from a query's position on, its own included
 	Softmax dtype.DType // the type in which the softmax is computed; Invalid: the query's
-	Blank   bool        // weights that are NaN become 0: those of a query that sees no key
-	Fill    float64     // the score of a key that a mask of bools, or the order, hides; 0: −∞
+	Blank   bool        // weights that are NaN become 0: the weights of a query that sees no key
+	Fill    float64     // the score of a key that a mask of bools or the causal order hides; 0: −∞
 	Zero    bool        // a query that sees no key has the result 0; else NaN
 }
 
-// fill is the score of what is hidden.
+// fill is the score of a hidden key.
 func (s AttentionSettings) fill() float64 {
 	if s.Fill == 0 {
 		return math.Inf(-1)
@@ -48,7 +47,7 @@ func (s AttentionSettings) fill() float64 {
 	return s.Fill
 }
 
-// AttentionScores are what attention computes on its way to its result.
+// AttentionScores are the intermediate values of attention.
 type AttentionScores struct{ Product, Capped, Masked, Weights *ir.Value }
 
 // Attention is softmax(scale · Query · Keyᵀ, masked) · Value, [B, H, Q, E]: Vaswani et al., Attention is all you need,
@@ -67,7 +66,7 @@ func Attention(b *ir.Builder, x AttentionOperands, s AttentionSettings) (*ir.Val
 		root := Unary(b, loop.Sqrt, scale)
 		q, k = Binary(b, loop.Mul, q, root), Binary(b, loop.Mul, k, root)
 	}
-	// The heads that share a head of keys are rows of one product.
+	// The heads of queries that share a head of keys become rows of one product.
 	shared := b.Dims().EQ(heads, groups) != sym.Yes
 	if shared {
 		q = Reshape(b, q, shape[0], groups, heads.FloorDiv(groups).Mul(queries), shape[3])
@@ -110,7 +109,7 @@ func Attention(b *ir.Builder, x AttentionOperands, s AttentionSettings) (*ir.Val
 	return y, scores
 }
 
-// scaleOf is the scores' scale.
+// scaleOf returns the factor of the scores, 1/√D unless the settings give one.
 func scaleOf(b *ir.Builder, s AttentionSettings, dt dtype.DType, size sym.Expr) *ir.Value {
 	if s.Scale != 0 {
 		return Scalar(b, dt, s.Scale)
@@ -122,7 +121,7 @@ func scaleOf(b *ir.Builder, s AttentionSettings, dt dtype.DType, size sym.Expr) 
 	return Unary(b, loop.Reciprocal, Unary(b, loop.Sqrt, elements))
 }
 
-// masked is the scores with −∞ where a query does not see a key.
+// masked returns the scores with −∞ at keys that a query does not see.
 func masked(b *ir.Builder, scores *ir.Value, x AttentionOperands, s AttentionSettings, queries,
 	keys sym.Expr) *ir.Value {
 	dt := scores.Type.DType
@@ -140,7 +139,7 @@ func masked(b *ir.Builder, scores *ir.Value, x AttentionOperands, s AttentionSet
 	return scores
 }
 
-// toKeys gives a mask an element for every key.
+// toKeys pads a mask to one element for each key.
 func toKeys(b *ir.Builder, mask *ir.Value, keys sym.Expr) *ir.Value {
 	rank := len(mask.Type.Shape)
 	if rank == 0 || isOne(mask.Type.Shape[rank-1]) || b.Dims().EQ(mask.Type.Shape[rank-1], keys) == sym.Yes {
@@ -155,8 +154,8 @@ func toKeys(b *ir.Builder, mask *ir.Value, keys sym.Expr) *ir.Value {
 	return Pad(b, mask, fill, "constant", zeros(rank), end)
 }
 
-// visible is the conditions, all but the mask, that a key must fulfil for a query to see it: each broadcast to [B, H,
-// Q, K].
+// visible returns the conditions, other than the mask, that a key must meet for a query to see it; each broadcasts to
+// [B, H, Q, K].
 func visible(b *ir.Builder, x AttentionOperands, s AttentionSettings, queries, keys sym.Expr) []*ir.Value {
 	var all []*ir.Value
 	key := Counting(b, dtype.I64, keys)
@@ -183,16 +182,16 @@ func visible(b *ir.Builder, x AttentionOperands, s AttentionSettings, queries, k
 	return all
 }
 
-// perSequence is a number for each sequence, [B], as [B, 1, 1, 1].
+// perSequence reshapes a value for each sequence, [B], to [B, 1, 1, 1].
 func perSequence(b *ir.Builder, v *ir.Value) *ir.Value {
 	return Reshape(b, Cast(b, v, dtype.I64), v.Type.Shape[0], one, one, one)
 }
 
-// blind is true for each query that sees no key, broadcast to [B, H, Q, 1]; nil if that does not matter, or there is
-// none for certain.
+// blind is true for each query that sees no key, broadcast to [B, H, Q, 1]; nil if the settings do not need it, or if
+// each query certainly sees a key.
 func blind(b *ir.Builder, x AttentionOperands, s AttentionSettings, queries, keys sym.Expr) *ir.Value {
 	if !s.Zero || x.Mask == nil && x.Lengths == nil && x.First == nil {
-		return nil // without those, each sees itself
+		return nil // without those, each query sees its own key
 	}
 	var seen *ir.Value
 	if x.Mask != nil {
@@ -213,9 +212,9 @@ func blind(b *ir.Builder, x AttentionOperands, s AttentionSettings, queries, key
 	return Unary(b, loop.Not, ReduceMax(b, seen, true, -1))
 }
 
-// Rotate is rotary position embedding (Su et al., RoFormer, 2021): pairs of x's last axis, its two halves or with
-// interleaved its neighbours, are turned by the angles whose cosines and sines are given, broadcast to x with a last
-// axis half as long. The elements beyond twice that stay.
+// Rotate is rotary position embedding (Su et al., RoFormer, 2021): pairs of elements of x's last axis are turned by
+// angles, given by their cosines and sines, which broadcast to x with a last axis half as long. A pair is one element
+// of each half of the axis or, with interleaved, two neighbours. Elements beyond the pairs stay as they are.
 func Rotate(b *ir.Builder, x, cos, sin *ir.Value, interleaved bool) *ir.Value {
 	shape := x.Type.Shape
 	last := len(shape) - 1

@@ -9,24 +9,24 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Attention in one kernel, which never holds the scores of all queries and keys: for a block of queries and a block of
-// keys at a time their scores, the greatest score and the sum of weights of each query so far, and the weighted sum of
-// values, which is scaled down where a greater score comes along (Milakov and Gimelshein, Online normalizer calculation
+// Attention in one kernel, which never holds the scores of all queries and keys. For one block of queries and one block
+// of keys at a time it holds their scores and, for each query so far, the greatest score, the sum of weights and the
+// weighted sum of values. A greater score scales the sums down (Milakov and Gimelshein, Online normalizer calculation
 // for softmax, 2018; Dao et al., FlashAttention, 2022).
 //
-// Scores are kept with the queries side by side: then neither keys nor values need be turned, and what is done for each
-// query is done in lanes. The sizes of blocks are multiples of what the registers of machines hold; a block of scores,
-// of keys and of values fits the second-level cache.
+// The queries are the last axis of the scores: then neither keys nor values are transposed, and lanes hold neighbouring
+// queries. The block sizes are multiples of register tiles; a block of scores, of keys and of values fits the
+// second-level cache.
 const (
 	attentionQueries = 96  // in a block
 	attentionKeys    = 168 // in a block
-	attentionFew     = 4   // queries up to which each goes its own way, with the keys side by side
+	attentionFew     = 4   // at most so many queries are computed one by one, with neighbouring keys in lanes
 )
 
-// attentionHidden is the score from which on down a key has the weight 0 beside any that is not hidden.
+// attentionHidden is a score so low that the key has the weight 0 if any other key is not hidden.
 const attentionHidden = -1e30
 
-// fusable: sums and weights are of f32.
+// attentionFusable reports whether the kernels of this file apply: scores, weights and sums are f32.
 func attentionFusable(n *ir.Node, _ *sym.Dims) bool {
 	_, s := attentionOf(n)
 	return n.Inputs[0].Type.DType == dtype.F32 && (s.Softmax == dtype.Invalid || s.Softmax == dtype.F32)
@@ -40,18 +40,18 @@ type attentionKernel struct {
 	segments         []attentionSegment
 	queries, keys    sym.Expr
 	size, width      sym.Expr // of a query, and of a value
-	skips            bool     // keys behind a query's position are left out
+	skips            bool     // keys after a query's position are not visited
 }
 
-// attentionSegment is keys and values that lie together; first is the number of keys before them.
-// Keys and values that are bytes have scales.
+// attentionSegment is one pair of key and value tensors; first is the number of keys before them. Keys and values of i8
+// have scales.
 type attentionSegment struct {
 	key, value           *loop.Memory
 	keyScale, valueScale *loop.Memory // [B, G, K, 1], or nil
 	first, keys          sym.Expr
 }
 
-// scaled is x times the scale of a key or value; x if there are no scales.
+// scaled is x times the scale of the key or value at the index at; x if there are no scales.
 func (s attentionSegment) scaled(x loop.Expr, scales *loop.Memory, row attentionRow, at sym.Expr) loop.Expr {
 	if scales == nil {
 		return x
@@ -59,9 +59,11 @@ func (s attentionSegment) scaled(x loop.Expr, scales *loop.Memory, row attention
 	return times(x, scales.Load(row.sequence, row.group, at, sym.Const(0)))
 }
 
-// attentionRow says which queries are at work: of a sequence and a head, which shares the keys of a group.
+// attentionRow names the queries being computed: a sequence, a head, and the group of keys that the head shares.
 type attentionRow struct{ sequence, head, group sym.Expr }
 
+// attentionFused lowers attention: each iteration computes one sequence and head, query by query if there are at most
+// attentionFew, else in blocks of queries. If the number of queries is not known, the kernel has both forms.
 func attentionFused(k *Nest, n *ir.Node) {
 	_, s := attentionOf(n)
 	a := &attentionKernel{Nest: k, AttentionSettings: s, query: k.In[0], mask: present(k.In, 3), out: k.Out[0]}
@@ -95,12 +97,12 @@ func attentionFused(k *Nest, n *ir.Node) {
 	}
 }
 
-// setSkips has keys behind a query's position be left out, if they have no weight.
+// setSkips decides whether keys after a query's position are skipped: if their weight is certainly 0.
 func (a *attentionKernel) setSkips() {
 	a.skips = a.Causal && (math.IsInf(a.fill(), -1) || a.fill() <= attentionHidden && a.mask == nil)
 }
 
-// each visits all sequences and heads.
+// each writes the loops over all sequences and heads.
 func (a *attentionKernel) each(visit func(row attentionRow)) {
 	heads, groups := a.query.Shape[1], a.segments[0].key.Shape[1]
 	shared := a.D.Simplify(heads.FloorDiv(groups.Max(one)))
@@ -135,9 +137,10 @@ func (a *attentionKernel) spans() []attentionSpan {
 	return spans
 }
 
+// number is a constant of f32.
 func (a *attentionKernel) number(x float64) loop.Expr { return loop.Number(dtype.F32, x) }
 
-// scaled is x times the scores' scale.
+// scaled is x times the factor of the scores.
 func (a *attentionKernel) scaled(x loop.Expr) loop.Expr {
 	if a.Scale != 0 {
 		return times(x, a.number(a.Scale))
@@ -148,8 +151,8 @@ func (a *attentionKernel) scaled(x loop.Expr) loop.Expr {
 	return loop.Apply2(loop.Div, x, loop.Apply(loop.Sqrt, loop.Convert(dtype.F32, loop.At(a.size))))
 }
 
-// score is the masked score of a query and a key, by the scaled product of the two; what the order of queries and keys
-// hides is left to hide.
+// score is the masked score of a query and a key, given their scaled product; the caller hides the keys that the causal
+// order hides.
 func (a *attentionKernel) score(x loop.Expr, row attentionRow, query, key sym.Expr) loop.Expr {
 	if a.Softcap > 0 {
 		x = times(loop.Apply(loop.Tanh, times(x, a.number(1/a.Softcap))), a.number(a.Softcap))
@@ -164,7 +167,7 @@ func (a *attentionKernel) score(x loop.Expr, row attentionRow, query, key sym.Ex
 	return plus(x, loop.Convert(dtype.F32, m))
 }
 
-// seen is how many keys of a segment the queries up to last see, for certain all others are hidden.
+// seen is the number of a segment's keys that the queries up to last may see; all further keys are hidden.
 func (a *attentionKernel) seen(s attentionSegment, last sym.Expr) sym.Expr {
 	if !a.skips {
 		return s.keys
@@ -172,13 +175,13 @@ func (a *attentionKernel) seen(s attentionSegment, last sym.Expr) sym.Expr {
 	return a.D.Simplify(s.keys.Min(last.Add(a.Past).Add(one).Sub(s.first).Max(sym.Const(0))))
 }
 
-// finite is a greatest score from which others can be subtracted: 0 if all are hidden.
+// finite is top, or 0 if all keys are hidden: a number that can be subtracted from scores.
 func (a *attentionKernel) finite(top loop.Expr) loop.Expr {
 	return loop.Choose(loop.Apply2(loop.Eq, top, a.number(math.Inf(-1))), a.number(0), top)
 }
 
-// result is a weighted sum of values, divided by the sum of the weights, of which the reciprocal is given. It is
-// infinite where all keys are hidden.
+// result is a weighted sum of values times the reciprocal of the sum of the weights, which is infinite if all keys are
+// hidden.
 func (a *attentionKernel) result(x, reciprocal loop.Expr) loop.Expr {
 	if !a.Blank {
 		return times(x, reciprocal)
@@ -187,11 +190,11 @@ func (a *attentionKernel) result(x, reciprocal loop.Expr) loop.Expr {
 	return loop.Choose(blank, a.number(0), times(x, reciprocal))
 }
 
-// alone gives what write declares a body of its own.
+// alone writes a loop of one iteration, so that the declarations of write have their own scope.
 func (a *attentionKernel) alone(write func()) { a.Each("once", one, func(sym.Expr) { write() }) }
 
-// single computes each query by itself: the scores of all its keys, their softmax, and the sum of values. All of it
-// reads keys and values as they lie, once.
+// single computes each query separately: the scores of all its keys, their softmax and the sum of values. It reads keys
+// and values once, without copying them.
 func (a *attentionKernel) single(row attentionRow) {
 	k, zero := a.Nest, sym.Const(0)
 	k.Each("q", a.queries, func(q sym.Expr) {
@@ -252,17 +255,17 @@ func (a *attentionKernel) single(row attentionRow) {
 	})
 }
 
-// values is a segment's values from one on, as the right operand of a product.
+// values is a segment's values, starting at the key from, as the right operand of a product.
 func (a *attentionKernel) values(s attentionSegment, row attentionRow, from sym.Expr) loop.Tile {
 	return s.value.Tile([]sym.Expr{row.sequence, row.group, from, sym.Const(0)}, unit(4, 2, one), unit(4, 3, one))
 }
 
-// attentionBlock is what is kept for a block of queries.
+// attentionBlock is the state of a block of queries.
 type attentionBlock struct {
 	row                attentionRow
-	first, count, size sym.Expr     // of its queries: the first, how many there are, and how many there is room for
+	first, count, size sym.Expr     // the first query, the number of queries, and the largest number of any block
 	query              *loop.Memory // [D, size], scaled
-	// [size], and sum [size, E]; all but total, then the reciprocal of that, nil if one block of keys is all
+	// [size], and sum [size, E]. If all keys fit one block, only total is not nil, and becomes the reciprocal of the sum
 	top, total, shrink, sum *loop.Memory
 }
 
@@ -281,6 +284,8 @@ func (a *attentionKernel) blocks(row attentionRow, span attentionSpan) {
 	})
 }
 
+// queriesBlock computes one block of queries: it copies them, scaled, goes through the blocks of keys of each segment
+// and stores the results.
 func (a *attentionKernel) queriesBlock(b *attentionBlock) {
 	k, row := a.Nest, b.row
 	b.query = k.Local("q", dtype.F32, a.size, b.size)
@@ -316,8 +321,8 @@ func (a *attentionKernel) queriesBlock(b *attentionBlock) {
 	})
 }
 
-// block adds the values of a block of keys of a segment, from one on, to a block of queries; or computes the result at
-// once where these are all keys.
+// block adds the values of count keys of a segment, starting at from, to the sums of a block of queries; if these are
+// all keys it stores the result at once.
 func (a *attentionKernel) block(b *attentionBlock, s attentionSegment, from, count sym.Expr) {
 	k, row := a.Nest, b.row
 	room := sym.Const(attentionKeys)
@@ -371,8 +376,8 @@ func (a *attentionKernel) block(b *attentionBlock, s attentionSegment, from, cou
 	})
 }
 
-// weigh makes weights of the scores of a segment's keys from one on, times the scales of their values, and keeps the
-// greatest score and the sum of weights of each query.
+// weigh turns the scores of a segment's keys, starting at from, into weights times the scales of their values, and
+// updates the greatest score and the sum of weights of each query.
 func (a *attentionKernel) weigh(b *attentionBlock, s attentionSegment, scores *loop.Memory, from, count sym.Expr) {
 	k := a.Nest
 	k.Each("i", b.count, func(i sym.Expr) {

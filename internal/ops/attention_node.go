@@ -18,8 +18,9 @@ func init() {
 			{Name: "fused", Worker: true, When: attentionFusable, Build: attentionFused}}})
 }
 
-// AttentionNode is Attention as one node, whose expansion Attention is; without its scores, and with every mask but the
-// causal one in x.Mask. The node's own mask is turned, broadcast to [B, H, K, Q]: as its scores are computed.
+// AttentionNode is Attention as one node, which expands to Attention; it does not give the scores. x.Mask holds every
+// mask other than the causal one. The node's input mask is transposed, broadcast to [B, H, K, Q], as its kernels keep
+// the scores.
 func AttentionNode(b *ir.Builder, x AttentionOperands, s AttentionSettings) *ir.Value {
 	inputs := []*ir.Value{x.Query, x.Key, x.Value, turnedMask(b, x.Mask), x.NextKey, x.NextValue}
 	for inputs[len(inputs)-1] == nil {
@@ -29,7 +30,7 @@ func AttentionNode(b *ir.Builder, x AttentionOperands, s AttentionSettings) *ir.
 		"softmax": s.Softmax, "blank": s.Blank, "fill": s.Fill}, inputs...)
 }
 
-// turnedMask is a mask with its last two axes, in the place of which there may be fewer, exchanged.
+// turnedMask exchanges the last two axes of a mask; missing axes count as axes of extent 1.
 func turnedMask(b *ir.Builder, mask *ir.Value) *ir.Value {
 	if mask == nil || len(mask.Type.Shape) == 0 {
 		return mask
@@ -49,7 +50,7 @@ func turnedMask(b *ir.Builder, mask *ir.Value) *ir.Value {
 	return Transpose(b, mask, perm...)
 }
 
-// attentionOf is a node's operands, with its mask as it is, and settings.
+// attentionOf returns a node's operands, the mask transposed as the node has it, and its settings.
 func attentionOf(n *ir.Node) (AttentionOperands, AttentionSettings) {
 	past, _ := n.Attrs["past"].(sym.Expr)
 	return AttentionOperands{Query: n.Inputs[0], Key: n.Inputs[1], Value: n.Inputs[2], Mask: input(n, 3),
@@ -59,6 +60,8 @@ func attentionOf(n *ir.Node) (AttentionOperands, AttentionSettings) {
 			Softmax: n.Attrs.DType("softmax"), Blank: n.Attrs.Bool("blank"), Fill: n.Attrs.Float("fill", 0)}
 }
 
+// attentionShape checks that the extents of queries, keys, values, mask and scales fit together and infers [B, H, Q,
+// E].
 func attentionShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 3, 10); err != nil {
 		return err
@@ -103,14 +106,14 @@ func attentionShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// attentionScaled has, for the inputs that may be bytes, the inputs that are their scales.
+// attentionScaled maps each input that may be i8 to the input that holds its scales.
 var attentionScaled = map[int]int{1: 6, 2: 7, 4: 8, 5: 9}
 
-// AttentionScales is the input of an attention node that has the scales of its keys or values, the given input, if
-// those are bytes.
+// AttentionScales returns the input of an attention node that holds the scales of the given input, its keys or values,
+// if these are i8.
 func AttentionScales(input int) int { return attentionScaled[input] }
 
-// attentionScales checks that bytes have scales, [B, G, K, 1], and nothing else has.
+// attentionScales checks that keys and values of i8, and no others, have scales, [B, G, K, 1].
 func attentionScales(c *ir.Inference, n *ir.Node) error {
 	for _, i := range []int{1, 2, 4, 5} {
 		x, scale := input(n, i), input(n, attentionScaled[i])
@@ -132,7 +135,7 @@ func attentionScales(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// attentionNext checks the keys and values that come behind the others.
+// attentionNext checks the second pair of keys and values, inputs 4 and 5, which follow the first.
 func attentionNext(c *ir.Inference, n *ir.Node) error {
 	for i := range 2 {
 		next := input(n, 4+i)
@@ -156,12 +159,13 @@ func attentionNext(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// attentionReads reports whether queries of one type may meet keys or values of another: of their own, or of f32 those
-// of bf16, which are widened as they are read, and of i8, which have scales.
+// attentionReads reports whether queries of one type accept keys or values of another: the same type or, for f32, bf16,
+// which is widened as it is read, and i8, which has scales.
 func attentionReads(query, key dtype.DType) bool {
 	return key == query || query == dtype.F32 && (key == dtype.BF16 || key == dtype.I8)
 }
 
+// attentionExpand expands the node to Attention, with keys and values scaled or converted to the queries' type.
 func attentionExpand(b *ir.Builder, n *ir.Node) []*ir.Value {
 	x, s := attentionOf(n)
 	for i, v := range []**ir.Value{1: &x.Key, 2: &x.Value, 4: &x.NextKey, 5: &x.NextValue} {
@@ -179,6 +183,8 @@ func attentionExpand(b *ir.Builder, n *ir.Node) []*ir.Value {
 	return []*ir.Value{y}
 }
 
+// attentionMean is the reference: for each query the scores of all keys, their softmax and the weighted sum of values,
+// in 64 bits.
 func attentionMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -258,6 +264,8 @@ func attentionMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor
 	return []*tensor.Tensor{out}, nil
 }
 
+// attentionSamples returns operands for each setting and form of the kernels: masks, causal order, shared heads, a
+// second segment, narrow types.
 func attentionSamples(r *rand.Rand) []Sample {
 	float := func(shape ...int64) *tensor.Tensor { return sampleNormal(r, dtype.F32, shape...) }
 	attrs := func(more ir.Attrs) ir.Attrs {
@@ -300,12 +308,12 @@ func attentionSamples(r *rand.Rand) []Sample {
 			float(3, 4, 5, 7), keep}},
 		{Attrs: attrs(ir.Attrs{"blank": true}), Inputs: []*tensor.Tensor{float(2, 3, 4, 5), float(2, 3, 6, 5),
 			float(2, 3, 6, 7), hidden}},
-		// Several blocks of queries and of keys; with few queries, each by itself.
+		// Several blocks of queries and of keys; few queries, which are computed separately.
 		{Attrs: attrs(ir.Attrs{"causal": true, "past": sym.Const(80)}),
 			Inputs: []*tensor.Tensor{float(1, 2, 100, 3), float(1, 1, 180, 3), float(1, 1, 180, 2), float(1, 2, 180, 1)}},
 		{Attrs: attrs(ir.Attrs{"blank": true, "causal": true, "fill": -1e4}),
 			Inputs: []*tensor.Tensor{float(1, 1, 7, 3), float(1, 1, 200, 3), float(1, 1, 200, 2), late}},
-		// With keys and values behind others.
+		// With a second segment of keys and values.
 		{Attrs: attrs(ir.Attrs{"causal": true, "past": sym.Const(3)}),
 			Inputs: []*tensor.Tensor{float(2, 4, 2, 5), float(2, 2, 3, 5), float(2, 2, 3, 7), nil, float(2, 2, 2, 5),
 				float(2, 2, 2, 7)}},
@@ -314,13 +322,13 @@ func attentionSamples(r *rand.Rand) []Sample {
 		{Attrs: attrs(ir.Attrs{"causal": true, "past": sym.Const(2)}),
 			Inputs: []*tensor.Tensor{float(2, 4, 1, 5), float(2, 2, 6, 5), float(2, 2, 6, 7)}},
 		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(0, 4, 2, 6), float(0, 4, 5, 6), float(0, 4, 5, 7)}},
-		// With narrow keys and values, each query by itself and in blocks.
+		// With narrow keys and values, each query separately and in blocks.
 		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(1, 4, 1, 17), brain(1, 2, 23, 17), brain(1, 2, 23, 19)}},
 		{Attrs: attrs(ir.Attrs{"causal": true, "past": sym.Const(70)}),
 			Inputs: []*tensor.Tensor{float(1, 2, 103, 5), brain(1, 1, 173, 5), float(1, 1, 173, 7)}},
 		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(1, 2, 9, 5), brain(1, 2, 171, 5), brain(1, 2, 171, 7), nil,
 			float(1, 2, 3, 5), float(1, 2, 3, 7)}},
-		// With bytes that have scales, both or one of the two.
+		// With keys, values or both of i8, which have scales.
 		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(2, 4, 1, 17), bytes(2, 2, 23, 17), bytes(2, 2, 23, 19), nil, nil,
 			nil, scales(2, 2, 23), scales(2, 2, 23)}},
 		{Attrs: attrs(ir.Attrs{"causal": true, "past": sym.Const(70)}),
@@ -337,6 +345,8 @@ func attentionSamples(r *rand.Rand) []Sample {
 	}
 }
 
+// attentionAxes reports whether the result can be computed slice by slice along an axis: sequences, or queries if not
+// causal. in receives the matching axis of each input.
 func attentionAxes(n *ir.Node, axis int, in []int, aligned func(*ir.Value, int) int) bool {
 	if input(n, 4) != nil || axis == 1 || axis == 3 || axis == 2 && n.Attrs.Bool("causal") {
 		return false
@@ -356,7 +366,8 @@ func attentionAxes(n *ir.Node, axis int, in []int, aligned func(*ir.Value, int) 
 	return true
 }
 
-// attentionParts: queries are apart from one another, and so are sequences, and heads that have keys of their own.
+// attentionParts returns the slices of the inputs that a slice of the result needs: along sequences, queries, value
+// elements and, if no two heads share keys, heads.
 func attentionParts(p Parts, n *ir.Node, want Part) (Reading, bool) {
 	q, k, whole := n.Inputs[0], n.Inputs[1], AxisPart{}
 	if len(n.Inputs) > 4 {

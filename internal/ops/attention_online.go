@@ -9,11 +9,12 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// attentionOnlineWidth is how many elements a query and a value have, at most, for attention in one kernel to be worth
-// it: a thread keeps a part of a value.
+// attentionOnlineWidth is the largest number of elements of a query and of a value for which attention in one kernel
+// pays off: each thread keeps a slice of a value.
 const attentionOnlineWidth = 256
 
-// attentionIsOnline: one list of keys and values, of few elements each, and more than a few queries.
+// attentionIsOnline reports whether attentionOnline applies: one segment of keys and values without scales, at most
+// attentionOnlineWidth elements each, and not certainly at most attentionFew queries.
 func attentionIsOnline(n *ir.Node, d *sym.Dims) bool {
 	q, v := n.Inputs[0].Type, n.Inputs[2].Type
 	if !attentionFusable(n, d) || input(n, 4) != nil || input(n, attentionScaled[1]) != nil ||
@@ -26,9 +27,9 @@ func attentionIsOnline(n *ir.Node, d *sym.Dims) bool {
 		d.LE(q.Shape[2], sym.Const(attentionFew)) != sym.Yes
 }
 
-// attentionOnline goes through the keys of each query once: the weighted sum of values so far is scaled down where a
-// greater score comes along (Milakov and Gimelshein, Online normalizer calculation for softmax, 2018). No score is
-// kept. Package schedule has a recipe for kernels of this form: block_online.go.
+// attentionOnline visits the keys of each query once: a greater score scales down the weighted sum of the values so far
+// (Milakov and Gimelshein, Online normalizer calculation for softmax, 2018). It keeps no scores. Package schedule has a
+// recipe for kernels of this form: block_online.go.
 func attentionOnline(k *Nest, n *ir.Node) {
 	_, s := attentionOf(n)
 	a := &attentionKernel{Nest: k, AttentionSettings: s, query: k.In[0], mask: present(k.In, 3), out: k.Out[0]}

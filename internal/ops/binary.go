@@ -10,15 +10,18 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// anything reports whether elements are neither strings nor complex numbers.
 func anything(dt dtype.DType) bool { return dt != dtype.String && !dt.IsComplex() }
-func bitsets(dt dtype.DType) bool  { return dt.IsInt() || dt == dtype.Bool }
 
-// binaryTable is every operator that is one function of two elements, with broadcasting: z[i] = f(x[i], y[i]).
+// bitsets reports whether elements are integers or bools.
+func bitsets(dt dtype.DType) bool { return dt.IsInt() || dt == dtype.Bool }
+
+// binaryTable lists the operators that apply one function to two elements, with broadcasting: z[i] = f(x[i], y[i]).
 var binaryTable = []struct {
 	function loop.BinaryOp
 	accepts  accepts
 	grad     func(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value // nil: results are never floats
-	own      Def                                                        // the properties that are its own
+	own      Def                                                        // properties of this operator alone
 }{
 	{loop.Add, numbers, func(_ *Gradients, _ *ir.Node, up []*ir.Value) []*ir.Value {
 		return []*ir.Value{up[0], up[0]}
@@ -59,10 +62,11 @@ var binaryTable = []struct {
 	{loop.Ge, numbers, nil, Def{Light: true}},
 }
 
-// slope2 takes the derivative by z, a function of x and y, to that by one of these; nil: it is the same.
+// slope2 returns the derivative with respect to x or y, given the derivative up with respect to z = f(x, y); nil stands
+// for up itself.
 type slope2 func(g *Gradients, up, x, y, z *ir.Value) *ir.Value
 
-// pairGrad is the rule of a function of two elements.
+// pairGrad is the gradient rule of a function of two elements, given its slope by each of them.
 func pairGrad(byX, byY slope2) func(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return func(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 		out := []*ir.Value{up[0], up[0]}
@@ -75,7 +79,7 @@ func pairGrad(byX, byY slope2) func(g *Gradients, n *ir.Node, up []*ir.Value) []
 	}
 }
 
-// powerSlope is y·x^(y−1); of the power 0 it is 0 for every x.
+// powerSlope is the slope of xʸ by x, y·x^(y−1); if y is 0, it is 0 for every x.
 func powerSlope(g *Gradients, up, x, y, _ *ir.Value) *ir.Value {
 	if y.Const != nil && y.Const.Len() == 1 {
 		switch c := y.Const.Float(0); c {
@@ -92,21 +96,22 @@ func powerSlope(g *Gradients, up, x, y, _ *ir.Value) *ir.Value {
 	return g.choose(g.op(loop.Eq, y, g.number(y, 0)), nil, d)
 }
 
-// exponentSlope is z·log x; of a power of 0 it is 0.
+// exponentSlope is the slope of z = xʸ by y, z·log x; it is 0 if x is 0 and y is not negative.
 func exponentSlope(g *Gradients, up, x, y, z *ir.Value) *ir.Value {
 	zero := g.op(loop.And, g.op(loop.Eq, x, g.number(x, 0)), g.op(loop.Ge, y, g.number(y, 0)))
 	return g.choose(zero, nil, g.mul(up, g.mul(z, g.f(loop.Log, x))))
 }
 
-// angleSlope is up · side / (x² + y²); 0 of the point (0, 0), which has no angle.
+// angleSlope is up · side / (x² + y²); 0 at the point (0, 0), which has no angle.
 func angleSlope(g *Gradients, up, x, y, side *ir.Value) *ir.Value {
 	square := g.plus(g.mul(x, x), g.mul(y, y))
 	origin := g.op(loop.And, g.op(loop.Eq, x, g.number(x, 0)), g.op(loop.Eq, y, g.number(y, 0)))
 	return g.choose(origin, nil, g.div(g.mul(up, side), square))
 }
 
-// extremeSlope is that of the smaller or larger of two elements: nothing if lost holds of them, and half where they
-// are equal. What equals a limit, a constant that is the other operand, has none either: lostOrTied holds of it.
+// extremeSlope is the slope of the smaller or larger of two elements by one of them: 0 if lost holds of them, and half
+// of up if they are equal. If the other operand is a constant, a limit, the slope is 0 if lostOrTied holds: an element
+// that equals the limit has none.
 func extremeSlope(lost, lostOrTied loop.BinaryOp, other int) slope2 {
 	return func(g *Gradients, up, x, y, _ *ir.Value) *ir.Value {
 		if isConstant([]*ir.Value{x, y}[other]) {
@@ -117,7 +122,7 @@ func extremeSlope(lost, lostOrTied loop.BinaryOp, other int) slope2 {
 	}
 }
 
-// isConstant reports whether a value is a constant, or one in another type or shape.
+// isConstant reports whether a value is a constant, or a constant converted, expanded or reshaped.
 func isConstant(v *ir.Value) bool {
 	for v.Const == nil && v.Node != nil && len(v.Node.Inputs) > 0 {
 		switch v.Node.Op.Name() {
@@ -138,6 +143,8 @@ func init() {
 	}
 }
 
+// binary returns the operator of f: its reference and its kernel apply f to each pair of broadcast elements. own holds
+// the properties of this operator alone.
 func binary(f loop.BinaryOp, takes accepts, own Def) *Def {
 	return &Def{
 		Op: f.String(), Elementwise: true, Narrow: elementwiseParts, rows: elementwiseRows, Samples: binarySamples(takes),

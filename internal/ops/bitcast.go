@@ -19,6 +19,7 @@ func BitCast(b *ir.Builder, x *ir.Value, to dtype.DType) *ir.Value {
 	return b.Op("bitcast", ir.Attrs{"to": to}, x)
 }
 
+// bitcastShape checks that both types have elements of the same width and infers x's shape.
 func bitcastShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err
@@ -34,6 +35,7 @@ func bitcastShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// bitcastSamples returns tensors of several ranks for pairs of types of equal width.
 func bitcastSamples(r *rand.Rand) (out []Sample) {
 	for _, c := range [][2]dtype.DType{{dtype.F32, dtype.I32}, {dtype.I64, dtype.F64}, {dtype.BF16, dtype.U16},
 		{dtype.Bool, dtype.U8}, {dtype.I4, dtype.U4}} {

@@ -15,12 +15,14 @@ func init() {
 	define(&Def{Op: "if", Grad: ifGrad, Shape: ifShape, Mean: ifMean})
 }
 
-// If runs one of two regions, which have no parameters and as many results of equal types and ranks, by a bool of one
-// element. An extent on which they differ is decided by data.
+// If runs one of two regions, chosen by a bool of one element. The regions have no parameters and equally many results
+// of equal types and ranks. An extent on which they differ becomes a dimension that data decide.
 func If(b *ir.Builder, cond *ir.Value, then, otherwise *ir.Block) []*ir.Value {
 	return b.NodeWith("if", nil, []*ir.Block{then, otherwise}, cond).Outputs
 }
 
+// ifShape checks the condition and that both branches have results of equal types and ranks; an extent that differs
+// becomes a fresh dimension.
 func ifShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err
@@ -57,8 +59,8 @@ func ifShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// exported is a limit of what a region gives. One that speaks of dimensions without a limit, which the region alone may
-// bind, is none.
+// exported returns the limit of an extent for use outside its region; Unlimited if it depends on a dimension without a
+// limit, which the region alone may bind.
 func exported(c *ir.Inference, limit sym.Expr) sym.Expr {
 	limit = sym.AtLimits(limit, c.Module.Limits)
 	if slices.ContainsFunc(limit.Vars(), func(name sym.Name) bool { return sym.IsUnlimited(c.Module.Limits[name]) }) {
@@ -67,6 +69,7 @@ func exported(c *ir.Inference, limit sym.Expr) sym.Expr {
 	return limit
 }
 
+// ifMean runs the branch that the condition selects.
 func ifMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	if in[0].Int(0) != 0 {
 		return e.Run(n.Regions[0], nil)

@@ -13,7 +13,7 @@ func init() {
 	define(&Def{Op: "call", Shape: callShape, Mean: callMean, Expand: callExpand})
 }
 
-// callee finds the function, which may not come back to itself by calls.
+// callee returns the function that a node calls, or an error if it does not exist or, through calls, calls itself.
 func callee(m *ir.Module, n *ir.Node) (*ir.Func, error) {
 	name := n.Attrs.String("function", "")
 	if m == nil || m.Func(name) == nil {
@@ -26,7 +26,8 @@ func callee(m *ir.Module, n *ir.Node) (*ir.Func, error) {
 	return f, nil
 }
 
-// reaches reports whether a call in the block leads to the target.
+// reaches reports whether a call in the block leads to target, directly or through other functions; seen holds the
+// functions already visited.
 func reaches(m *ir.Module, b *ir.Block, target *ir.Func, seen map[*ir.Func]bool) bool {
 	return slices.ContainsFunc(b.Nodes, func(n *ir.Node) bool {
 		if n.Op.Name() == "call" {
@@ -45,7 +46,7 @@ func reaches(m *ir.Module, b *ir.Block, target *ir.Func, seen map[*ir.Func]bool)
 	})
 }
 
-// substitution puts a call's actual dimensions for a function's own.
+// substitution returns a function that replaces the dimensions of f's parameters by those of the call's arguments.
 func substitution(f *ir.Func, n *ir.Node) (func(sym.Expr) sym.Expr, error) {
 	types := make([]ir.Type, len(n.Inputs))
 	for i, v := range n.Inputs {
@@ -63,6 +64,8 @@ func substitution(f *ir.Func, n *ir.Node) (func(sym.Expr) sym.Expr, error) {
 	}, nil
 }
 
+// callShape checks the arguments against the parameters and infers the function's results with the dimensions replaced.
+// It refuses results whose extents data decide.
 func callShape(c *ir.Inference, n *ir.Node) error {
 	f, err := callee(c.Module, n)
 	if err != nil {
@@ -97,6 +100,7 @@ func callShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// callMean runs the called function.
 func callMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	f, err := callee(e.Module, n)
 	if err != nil {
@@ -105,7 +109,7 @@ func callMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tens
 	return e.Call(f, in)
 }
 
-// callExpand puts the function's nodes in the place of the call.
+// callExpand replaces the call by a copy of the function's nodes.
 func callExpand(b *ir.Builder, n *ir.Node) []*ir.Value {
 	f, err := callee(b.Module, n)
 	if err != nil {

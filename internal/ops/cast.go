@@ -28,6 +28,8 @@ func Cast(b *ir.Builder, x *ir.Value, to dtype.DType) *ir.Value {
 	return b.Op("cast", ir.Attrs{"to": to}, x)
 }
 
+// castShape infers x's shape with the new element type; known integers and bools stay known if the conversion keeps
+// their values.
 func castShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err
@@ -63,6 +65,7 @@ func castShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// castMean converts each element; out-of-range integers wrap if the attribute wrap is set.
 func castMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -72,6 +75,7 @@ func castMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tens
 	return []*tensor.Tensor{out}, nil
 }
 
+// castView returns x itself as the result if the types are equal, else nil.
 func castView(n *ir.Node, d *sym.Dims) *View {
 	if n.Inputs[0].Type.DType == n.Outputs[0].Type.DType {
 		return &View{}
@@ -79,7 +83,7 @@ func castView(n *ir.Node, d *sym.Dims) *View {
 	return nil
 }
 
-// castGrad: a derivative by rounded elements counts for the elements.
+// castGrad converts the derivative back to x's type: rounding counts as the identity.
 func castGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return []*ir.Value{Cast(g.Builder, up[0], n.Inputs[0].Type.DType)}
 }

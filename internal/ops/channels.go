@@ -9,14 +9,14 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Convolutions, poolings and the like have their channels first, [N, C, d…], or, with the attribute "last", last:
-// inputs and results are [N, d…, C], and weights, [O, I, k…] or of a transposed convolution [I, O, k…], are [k…, I, O]
-// then.
+// Convolutions, poolings and similar operators have their channels first, [N, C, d…], or, with the attribute "last",
+// last. Then inputs and results are [N, d…, C], and weights, otherwise [O, I, k…] or [I, O, k…] if transposed, are [k…,
+// I, O].
 
-// Last says whether a node has its channels last.
+// Last reports whether a node has its channels last.
 func Last(n *ir.Node) bool { return n.Attrs.Bool("last") }
 
-// ChannelsLast is the permutation from channels first to channels last.
+// ChannelsLast returns the permutation from channels first to channels last.
 func ChannelsLast(rank int) []int64 {
 	perm := make([]int64, rank)
 	for i := 1; i < rank-1; i++ {
@@ -26,7 +26,7 @@ func ChannelsLast(rank int) []int64 {
 	return perm
 }
 
-// ChannelsFirst is the permutation back.
+// ChannelsFirst returns the permutation from channels last to channels first.
 func ChannelsFirst(rank int) []int64 {
 	perm := make([]int64, rank)
 	perm[1] = int64(rank - 1)
@@ -36,8 +36,8 @@ func ChannelsFirst(rank int) []int64 {
 	return perm
 }
 
-// weightsLast is the permutation of a convolution's weights that makes [k…, I, O] of [O, I, k…], or of [I, O, k…] where
-// the convolution is transposed.
+// weightsLast returns the permutation of a convolution's weights from [O, I, k…], or [I, O, k…] if it is transposed, to
+// [k…, I, O].
 func weightsLast(rank int, transposed bool) []int64 {
 	perm := make([]int64, 0, rank)
 	for i := 2; i < rank; i++ {
@@ -49,12 +49,12 @@ func weightsLast(rank int, transposed bool) []int64 {
 	return append(perm, 1, 0)
 }
 
-// WeightsLast is the permutation that a convolution's weights need when its channels become last.
+// WeightsLast returns the permutation that a convolution's weights need when its channels become last.
 func WeightsLast(n *ir.Node) []int64 {
 	return weightsLast(len(n.Inputs[1].Type.Shape), n.Op.Name() == "convolution_transpose")
 }
 
-// permuted is a list over axes in the order of a permutation.
+// permuted returns a list over axes in the order of a permutation.
 func permuted[T any](list []T, perm []int64) []T {
 	out := make([]T, len(list))
 	for i, p := range perm {
@@ -63,8 +63,7 @@ func permuted[T any](list []T, perm []int64) []T {
 	return out
 }
 
-// planar is a list over the axes of a node's input or result in the order [N, C, d…], and filter one over those of its
-// weights in the order [O, I, k…] (or [I, O, k…]).
+// planar reorders a list over the axes of a node's input or result to [N, C, d…].
 func planar[T any](n *ir.Node, list []T) []T {
 	if !Last(n) {
 		return list
@@ -72,6 +71,8 @@ func planar[T any](n *ir.Node, list []T) []T {
 	return permuted(list, ChannelsFirst(len(list)))
 }
 
+// filter reorders a list over the axes of a node's weights to [O, I, k…], or [I, O, k…] if the convolution is
+// transposed.
 func filter[T any](n *ir.Node, list []T) []T {
 	if !Last(n) {
 		return list
@@ -82,7 +83,7 @@ func filter[T any](n *ir.Node, list []T) []T {
 	return unpermuted(list, weightsLast(len(list), n.Op.Name() == "convolution_transpose"))
 }
 
-// unplanar is a list over [N, C, d…] in the order that the node has.
+// unplanar reorders a list over [N, C, d…] to the axes that the node has.
 func unplanar[T any](n *ir.Node, list []T) []T {
 	if !Last(n) {
 		return list
@@ -90,7 +91,7 @@ func unplanar[T any](n *ir.Node, list []T) []T {
 	return permuted(list, ChannelsLast(len(list)))
 }
 
-// withLast is samples of an operator, and each of them again with its channels last.
+// withLast returns the samples and, for each, a copy with its channels last.
 func withLast(samples []Sample, transposed bool) []Sample {
 	for _, s := range samples[:len(samples):len(samples)] {
 		attrs := maps.Clone(s.Attrs)
@@ -104,7 +105,7 @@ func withLast(samples []Sample, transposed bool) []Sample {
 	return samples
 }
 
-// turnedSample is a tensor with its axes permuted.
+// turnedSample returns a tensor with its axes permuted.
 func turnedSample(x *tensor.Tensor, perm []int64) *tensor.Tensor {
 	out := tensor.Must(tensor.New(x.DType(), permuted(x.Shape(), perm)...))
 	strides, flat := tensor.Strides(x.Shape()), int64(0)
@@ -115,12 +116,12 @@ func turnedSample(x *tensor.Tensor, perm []int64) *tensor.Tensor {
 	return out
 }
 
-// A LastForm says how a node works on operands whose channels are last.
+// A LastForm describes a node whose operands have their channels last.
 type LastForm struct {
-	Images []bool   // by input: it has channels, which are last then; the others stay as they are
-	Plain  bool     // the result has no channels that could be last
+	Images []bool   // by input: whether it has channels, which become last; other inputs stay as they are
+	Plain  bool     // the result has no channels
 	Attrs  ir.Attrs // the attributes that differ from the node's own
-	Faster bool     // it is worth a transposition of about as many bytes as it reads and writes
+	Faster bool     // it saves more than a transposition of the bytes that it reads and writes costs
 }
 
 // imageFirst returns the form of a node whose first input alone has channels.
@@ -138,10 +139,11 @@ func imageRank(n *ir.Node) int {
 	return 0
 }
 
-// windowLast is of operators that have the attribute "last".
+// windowLast is the last form of operators that have the attribute "last".
 func windowLast(_ *sym.Dims, n *ir.Node) *LastForm { return imageFirst(n, ir.Attrs{"last": true}) }
 
-// axisLast is of operators along one axis that is an attribute.
+// axisLast is the last form of operators with one axis as an attribute; nil if the axis has blocks or x is of rank
+// below 3.
 func axisLast(_ *sym.Dims, n *ir.Node) *LastForm {
 	axis, named := n.Attrs["axis"].(int64)
 	rank := imageRank(n)
@@ -151,7 +153,7 @@ func axisLast(_ *sym.Dims, n *ir.Node) *LastForm {
 	return imageFirst(n, ir.Attrs{"axis": whereLast(axis, rank)})
 }
 
-// listsLast is of operators whose attributes are lists over the axes.
+// listsLast is the last form of operators whose named attributes are lists over the axes.
 func listsLast(names ...string) func(d *sym.Dims, n *ir.Node) *LastForm {
 	return func(_ *sym.Dims, n *ir.Node) *LastForm {
 		rank := imageRank(n)
@@ -171,18 +173,18 @@ func listsLast(names ...string) func(d *sym.Dims, n *ir.Node) *LastForm {
 	}
 }
 
-// whereLast is the place of an axis after its tensor's channels became last.
+// whereLast returns the index of an axis after its tensor's channels became last.
 func whereLast(axis int64, rank int) int64 {
 	if axis < 0 {
 		axis += int64(rank)
 	}
 	if axis < 0 || axis >= int64(rank) {
-		return axis // one scale for all needs no axis
+		return axis // a single scale has no axis
 	}
 	return int64(slices.Index(ChannelsLast(rank), axis))
 }
 
-// AxesLast are the axes that are an attribute of a node, in order, after its channels became last.
+// AxesLast returns the node's attribute axes, sorted, after its channels became last.
 func AxesLast(n *ir.Node) []int64 {
 	axes := []int64{}
 	for _, a := range n.Attrs.Ints("axes") {

@@ -15,9 +15,9 @@ func init() {
 		Lowerings: []Lowering{{Name: "window", Build: col2imWindow}}})
 }
 
-// Col2Im adds up overlapping blocks: x[N, C·k…, L] holds for each of the window's L places, in order, the elements of a
-// block of each channel; the result is the image [N, C, shape…] in which each element is the sum of those that lie
-// there. The window's kernel is not looked at: the block's extents, which the run may decide, are given apart.
+// Col2Im adds up overlapping blocks. x[N, C·k…, L] holds, for each of the window's L positions in order, the elements
+// of a block of each channel; each element of the result, the image [N, C, shape…], is the sum of the block elements at
+// its position. The block's extents, which may depend on data, are given by block; the window's kernel is ignored.
 func Col2Im(b *ir.Builder, x *ir.Value, shape, block []sym.Expr, w Window) *ir.Value {
 	attrs := w.Attrs()
 	attrs["shape"], attrs["block"] = shape, block
@@ -30,9 +30,11 @@ type blocks struct {
 	strides, dilations []int64
 	begin, end         []sym.Expr
 	block              []sym.Expr
-	places             []sym.Expr // how many places the window has along each axis
+	places             []sym.Expr // the number of the window's positions along each axis
 }
 
+// blocksOf reads the geometry of a node; it returns an error if the lists differ in length or a stride or dilation is
+// not positive.
 func blocksOf(n *ir.Node) (blocks, error) {
 	shape := n.Attrs.Exprs("shape")
 	w := blocks{strides: n.Attrs.Ints("strides"), dilations: n.Attrs.Ints("dilations"), begin: n.Attrs.Exprs("begin"),
@@ -52,6 +54,7 @@ func blocksOf(n *ir.Node) (blocks, error) {
 	return w, nil
 }
 
+// col2imShape checks that the columns fit the image, the block and the window and infers [N, C, shape…].
 func col2imShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err
@@ -87,6 +90,7 @@ func col2imShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// col2imMean is the reference: it adds each element of x to the image element at its position.
 func col2imMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -143,7 +147,7 @@ func col2imMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Te
 	return []*tensor.Tensor{out}, nil
 }
 
-// adding is how elements of a type add up: truths by or.
+// adding is the operator that sums elements of a type: or for bools.
 func adding(dt dtype.DType) loop.BinaryOp {
 	if dt == dtype.Bool {
 		return loop.Or
@@ -151,6 +155,8 @@ func adding(dt dtype.DType) loop.BinaryOp {
 	return loop.Add
 }
 
+// col2imWindow lowers col2im: each iteration computes one element of the image, the sum over the block elements that
+// lie at its position.
 func col2imWindow(k *Nest, n *ir.Node) {
 	x, out := k.In[0], k.Out[0]
 	w, _ := blocksOf(n)
@@ -177,6 +183,7 @@ func col2imWindow(k *Nest, n *ir.Node) {
 	})
 }
 
+// col2imSamples returns columns for each sample window and element type.
 func col2imSamples(r *rand.Rand) (out []Sample) {
 	for i, w := range sampleWindows {
 		shape := []int64{6, 7}

@@ -23,11 +23,12 @@ func init() {
 			{Name: "pieces", When: movable, Build: concatPieces}}})
 }
 
-// mostInterleaved is the most elements of a row of an interleaved result, and fewInterleaved those of each piece in it.
+// mostInterleaved is the most elements of a row of an interleaved result, and fewInterleaved the most elements of each
+// piece in it.
 const mostInterleaved, fewInterleaved = 64, 2
 
-// concatInterleaves reports whether pieces of one shape alternate in the result after an element or two: a loop over
-// one piece after the other would write each cache line of it as often as there are pieces.
+// concatInterleaves reports whether pieces of one shape alternate in the result after an element or two: one loop per
+// piece would write each cache line of the result once per piece.
 func concatInterleaves(n *ir.Node, d *sym.Dims) bool {
 	if !movable(n, d) {
 		return false
@@ -49,6 +50,7 @@ func concatInterleaves(n *ir.Node, d *sym.Dims) bool {
 	return true
 }
 
+// concatInterleaved lowers concat: each iteration copies the element at one index from every piece.
 func concatInterleaved(k *Nest, n *ir.Node) {
 	axis, _ := axisOf(n, n.Attrs.Int("axis", 0), len(k.Out[0].Shape))
 	k.Nest(loop.Each, "i", k.In[0].Shape, func(at []sym.Expr) {
@@ -60,7 +62,7 @@ func concatInterleaved(k *Nest, n *ir.Node) {
 	})
 }
 
-// Concat puts tensors of one rank one after the other along an axis.
+// Concat joins tensors of one rank along an axis.
 func Concat(b *ir.Builder, axis int64, xs ...*ir.Value) *ir.Value {
 	return b.Op("concat", ir.Attrs{"axis": axis}, xs...)
 }
@@ -68,6 +70,8 @@ func Concat(b *ir.Builder, axis int64, xs ...*ir.Value) *ir.Value {
 // besideAxis is the reason for a condition of concat.
 const besideAxis = "an axis along which tensors are not put together"
 
+// concatShape checks that the other axes are equal, adds up the extents along the axis and, for vectors, joins known
+// elements.
 func concatShape(c *ir.Inference, n *ir.Node) error {
 	if len(n.Inputs) == 0 {
 		return fault(n, "nothing to put together")
@@ -111,6 +115,7 @@ func concatShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// concatMean is the reference: it copies each input after the previous one.
 func concatMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -132,6 +137,7 @@ func concatMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Te
 	return []*tensor.Tensor{out}, nil
 }
 
+// concatPieces lowers concat: one loop nest for each input copies its elements to its range of the result.
 func concatPieces(k *Nest, n *ir.Node) {
 	axis, _ := axisOf(n, n.Attrs.Int("axis", 0), len(k.Out[0].Shape))
 	begin := sym.Expr{}
@@ -145,7 +151,7 @@ func concatPieces(k *Nest, n *ir.Node) {
 	}
 }
 
-// concatRows: rows along another axis than the operands are put together along.
+// concatRows reports whether rows along an axis are independent: along every axis other than that of the join.
 func concatRows(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
 	for i := range in {
 		in[i] = axis
@@ -153,6 +159,7 @@ func concatRows(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool
 	return int64(axis) != n.Attrs.Int("axis", -1) && n.Attrs.Int("axis", -1) >= 0
 }
 
+// concatDeferred returns the inputs joined as one tensor that copies nothing; nil if that is not possible.
 func concatDeferred(n *ir.Node, in []*tensor.Tensor) *tensor.Tensor {
 	axis, err := axisOf(n, n.Attrs.Int("axis", 0), in[0].Rank())
 	if err != nil {
@@ -162,14 +169,15 @@ func concatDeferred(n *ir.Node, in []*tensor.Tensor) *tensor.Tensor {
 	return t
 }
 
-// concatParts: along its own axis the result is made whole.
+// concatParts returns the slices of the inputs that a slice of the result needs; along the axis of the join the result
+// is computed entirely.
 func concatParts(_ Parts, n *ir.Node, want Part) (Reading, bool) {
 	axis := int(n.Attrs.Int("axis", 0))
 	want[(axis+len(want))%len(want)] = AxisPart{}
 	return Reading{Made: want, In: slices.Repeat([]Part{want}, len(n.Inputs))}, true
 }
 
-// concatLast: all operands have channels.
+// concatLast is the last form of concat: all operands have channels.
 func concatLast(d *sym.Dims, n *ir.Node) *LastForm {
 	f := axisLast(d, n)
 	if f != nil {
