@@ -26,7 +26,7 @@ func (c *Compiled) Cost(i int) Cost {
 // Done counts what a launch of kernel i executes, for known dimensions. It is nothing if data decide the dimensions.
 func (c *Compiled) Done(i int, known func(sym.Name) (int64, bool)) loop.Done {
 	dot := c.Code.Machine.Dot
-	done, err := loop.DoneBy(c.Loop.Kernels[i], known, loop.Widths{Bytes: dot.Bytes, Brains: dot.Brains})
+	done, err := loop.DoneBy(c.Loop.Kernels[i], known, loop.Widths{Bytes: dot.Bytes, BF16: dot.Brains})
 	if err != nil {
 		return loop.Done{}
 	}

@@ -10,7 +10,7 @@ import (
 // ScratchAlign is the alignment, in bytes, of every local in a worker's scratch.
 const ScratchAlign = 64
 
-// RowMajor is the strides, in elements, of a row-major buffer.
+// RowMajor returns the strides, in elements, of a row-major buffer.
 func RowMajor(shape []sym.Expr) []sym.Expr {
 	strides := make([]sym.Expr, len(shape))
 	step := sym.Const(1)
@@ -21,9 +21,8 @@ func RowMajor(shape []sym.Expr) []sym.Expr {
 	return strides
 }
 
-// Offset is where the element at index lies, in elements from the buffer's first one. Strides nil means row-major.
-// Quotients and remainders that take one loop's variable apart into the indices of several axes come together again
-// where those axes are contiguous.
+// Offset returns the position of the element at index, in elements from the buffer's first one. Strides nil means
+// row-major. Quotients and remainders that split one loop variable over contiguous axes are joined again.
 func Offset(index, shape, strides []sym.Expr) sym.Expr {
 	total := offset(index, shape, strides)
 	if !total.Multilinear() {
@@ -32,7 +31,7 @@ func Offset(index, shape, strides []sym.Expr) sym.Expr {
 	return total
 }
 
-// offset is Offset before quotients and remainders come together.
+// offset is Offset without joining quotients and remainders.
 func offset(index, shape, strides []sym.Expr) sym.Expr {
 	if strides == nil {
 		strides = RowMajor(shape)
@@ -44,10 +43,10 @@ func offset(index, shape, strides []sym.Expr) sym.Expr {
 	return sym.Sum(terms...)
 }
 
-// Offsets remembers offsets, for who asks for the same ones again and again. It is not safe for concurrent use.
+// Offsets caches offsets for callers that ask for the same ones repeatedly. It is not safe for concurrent use.
 type Offsets struct{ known map[string]sym.Expr }
 
-// Of is p.Offset(index).
+// Of returns p.Offset(index).
 func (o *Offsets) Of(p *Param, index []sym.Expr) sym.Expr {
 	total := offset(index, p.Shape, p.Strides)
 	if total.Multilinear() {
@@ -64,13 +63,13 @@ func (o *Offsets) Of(p *Param, index []sym.Expr) sym.Expr {
 	return simple
 }
 
-// mostOffsets is how many offsets are remembered.
+// mostOffsets is the number of offsets that are cached at most.
 const mostOffsets = 1 << 12
 
-// Offset is where the element at index lies, in elements from the parameter's first one.
+// Offset returns the position of the element at index, in elements from the parameter's first one.
 func (p *Param) Offset(index []sym.Expr) sym.Expr { return Offset(index, p.Shape, p.Strides) }
 
-// Bytes is the storage of a row-major buffer of the given shape. No extent counts as less than 0.
+// Bytes returns the size in bytes of a row-major buffer. A negative extent counts as 0.
 func Bytes(dt dtype.DType, shape []sym.Expr) sym.Expr {
 	size := sym.Const(int64(dt.Bits()))
 	for _, extent := range shape {
@@ -82,26 +81,27 @@ func Bytes(dt dtype.DType, shape []sym.Expr) sym.Expr {
 	return size.CeilDiv(sym.Const(8))
 }
 
-// LocalPlace is a local and where it lies in a worker's scratch, in bytes.
+// LocalPlace is a local and its offset in a worker's scratch, in bytes.
 type LocalPlace struct {
 	Local  *Local
 	Offset sym.Expr
 }
 
-// Locals returns a kernel's locals in the order of the text, each with its place in the worker's scratch. A local holds
-// its place to the end of the body that declares it; bodies that are never active together share. Every code generator
-// places locals so: it is what Scratch counts.
+// Locals returns a kernel's locals in their printed order, each with its offset in the worker's scratch. A local keeps
+// its memory to the end of the body that declares it; bodies that are never active together share memory. All code
+// generators place locals so, and Scratch counts on it.
 func Locals(k *Kernel) []LocalPlace {
 	places, _ := localsOf(k.Body, sym.Const(0))
 	return places
 }
 
-// Scratch is the bytes that one worker needs for a kernel's locals: the end of the highest one.
+// Scratch returns the bytes that one worker needs for a kernel's locals: the end of the highest one.
 func Scratch(k *Kernel) sym.Expr {
 	_, end := localsOf(k.Body, sym.Const(0))
 	return end
 }
 
+// localsOf places the locals of body from start on, and returns them and the end of the highest one, in bytes.
 func localsOf(body []Stmt, start sym.Expr) (places []LocalPlace, end sym.Expr) {
 	at, end := start, start
 	for _, s := range body {
@@ -121,7 +121,8 @@ func localsOf(body []Stmt, start sym.Expr) (places []LocalPlace, end sym.Expr) {
 	return places, end
 }
 
-// FreeDims returns the names that a kernel's symbolic integers use and nothing in it declares, sorted: its dimensions.
+// FreeDims returns the kernel's dimensions, sorted: the names that its symbolic integers use and nothing in it
+// declares.
 func FreeDims(k *Kernel) []sym.Name {
 	bound := map[sym.Name]bool{}
 	for _, name := range integerNames(k.Body) {
@@ -144,7 +145,7 @@ func FreeDims(k *Kernel) []sym.Name {
 	return sym.Sorted(free)
 }
 
-// integerNames returns the loop variables and checked values that body declares, in the order of the text.
+// integerNames returns the loop variables and checked values that body declares, in their printed order.
 func integerNames(body []Stmt) []sym.Name {
 	var names []sym.Name
 	Walk(body, func(s Stmt) bool {
@@ -159,7 +160,7 @@ func integerNames(body []Stmt) []sym.Name {
 	return names
 }
 
-// Touches says how one statement or expression reaches a buffer.
+// Touches is one access of a statement or an expression to a buffer.
 type Touches struct {
 	Buffer string
 	Write  bool       // a Store, or the C of a Contract (which reads too)
@@ -168,17 +169,18 @@ type Touches struct {
 	Rows   sym.Expr   // of the Tile
 	Cols   sym.Expr   // of the Tile
 	Mask   Expr       // of a masked Load or Store
-	Loops  []*For     // around it, outermost first
-	Stmt   Stmt       // the statement it is in
+	Loops  []*For     // the enclosing loops, outermost first
+	Stmt   Stmt       // the statement of the access
 }
 
-// Accesses returns every access to a buffer in body, in the order of the text; a statement's loads before its store.
+// Accesses returns every access to a buffer in body, in printed order, a statement's loads before its store.
 func Accesses(body []Stmt) []Touches {
 	var list []Touches
 	collect(body, nil, &list)
 	return list
 }
 
+// collect appends the accesses in body to list; loops are those around body, outermost first.
 func collect(body []Stmt, loops []*For, list *[]Touches) {
 	for _, s := range body {
 		values, n := values(s)
@@ -210,19 +212,19 @@ func collect(body []Stmt, loops []*For, list *[]Touches) {
 	}
 }
 
-// Cost is what a kernel does, as estimates over its dimensions: where a loop's extent depends on outer variables, the
-// larger of its values at the two ends of their range is taken; of a branch's bodies, the dearer in sum, or the cheaper
-// where elements decide, if there are two.
+// Cost estimates the work of a kernel, over its dimensions. If a loop's extent depends on outer variables, the larger
+// of its values at the two ends of their ranges counts. Of a branch's two bodies the dearer counts; if elements decide
+// the branch and it has both bodies, the cheaper counts.
 type Cost struct {
-	// arithmetic and functions of elements, without comparisons, choices and conversions; a Contract counts two for each
-	// product
+	// Operations counts arithmetic and functions of elements, without comparisons, choices and conversions; a Contract
+	// counts two for each product.
 	Operations sym.Expr
-	Read       sym.Expr // bytes loaded from parameters, each load counted
+	Read       sym.Expr // bytes loaded from parameters, counting each load
 	Written    sym.Expr // bytes stored to parameters
-	Footprint  sym.Expr // bytes of the parameters, each counted once
+	Footprint  sym.Expr // bytes of the parameters, counting each once
 }
 
-// CostOf estimates a kernel.
+// CostOf estimates a kernel's cost.
 func CostOf(k *Kernel) Cost {
 	c := coster{widths: map[string]int64{}}
 	zero := sym.Const(0)
@@ -236,9 +238,10 @@ func CostOf(k *Kernel) Cost {
 	return Cost{Operations: t[0], Read: t[1].CeilDiv(eight), Written: t[2].CeilDiv(eight), Footprint: footprint}
 }
 
-// tally is operations, bits read, bits written.
+// tally counts operations, bits read and bits written.
 type tally [3]sym.Expr
 
+// add returns the sum of two tallies.
 func (t tally) add(u tally) tally {
 	for i := range t {
 		t[i] = t[i].Add(u[i])
@@ -246,9 +249,10 @@ func (t tally) add(u tally) tally {
 	return t
 }
 
+// coster estimates costs; widths are the bits of the parameters' elements.
 type coster struct{ widths map[string]int64 }
 
-// body sums from the end, so that a checked name is gone from the sum at its Check.
+// body sums from the end, so that the bound of a checked name replaces it at its Check.
 func (c *coster) body(body []Stmt) (total tally) {
 	for i := len(body) - 1; i >= 0; i-- {
 		if s, ok := body[i].(*Check); ok {
@@ -261,6 +265,7 @@ func (c *coster) body(body []Stmt) (total tally) {
 	return total
 }
 
+// statement returns the cost of one statement, its bodies included.
 func (c *coster) statement(s Stmt) (total tally) {
 	for _, e := range Values(s) {
 		WalkExpr(e, func(e Expr) {
@@ -305,7 +310,7 @@ func (c *coster) statement(s Stmt) (total tally) {
 	return total
 }
 
-// ReadsMemory reports whether an expression loads an element. A branch taken by such a condition is an exception:
+// ReadsMemory reports whether an expression loads an element. A branch taken by such a condition is taken to be rare:
 // estimates count the other one.
 func ReadsMemory(e Expr) (reads bool) {
 	WalkExpr(e, func(e Expr) {
@@ -315,7 +320,7 @@ func ReadsMemory(e Expr) (reads bool) {
 	return reads
 }
 
-// ofElements reports whether elements decide a condition, or scalars that were made of them.
+// ofElements reports whether a condition depends on elements, or on scalars computed from them.
 func ofElements(e Expr) (of bool) {
 	WalkExpr(e, func(e Expr) {
 		_, scalar := e.(*Ref)
@@ -324,7 +329,7 @@ func ofElements(e Expr) (of bool) {
 	return of || ReadsMemory(e)
 }
 
-// ends is the larger of e's values where the variable is low and where it is high; e itself if it does not use it.
+// ends returns the larger of e's values at name = low and at name = high; e itself if it does not use name.
 func ends(e sym.Expr, name sym.Name, low, high sym.Expr) sym.Expr {
 	if !slices.Contains(e.Vars(), name) {
 		return e

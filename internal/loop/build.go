@@ -28,9 +28,10 @@ func NewBuilder(name string) *Builder {
 	return &Builder{Kernel: k, body: &k.Body, taken: map[sym.Name]int{}}
 }
 
-// name is a name for a buffer or a scalar, bound one for an integer. No two have the same text.
+// name returns a unique name for a buffer or a scalar. Names of integers (see bound) are different too.
 func (b *Builder) name(hint string) string { return b.bound(hint).Text() }
 
+// bound returns a unique name for a loop variable or a checked integer.
 func (b *Builder) bound(hint string) sym.Name {
 	if hint == "" {
 		hint = "v"
@@ -57,15 +58,17 @@ func (b *Builder) Param(hint string, access Access, dt dtype.DType, shape []sym.
 	return m
 }
 
-// Local adds a buffer of the kernel's own to the body under construction.
+// Local adds a local buffer to the body under construction.
 func (b *Builder) Local(hint string, dt dtype.DType, shape ...sym.Expr) *Memory {
 	m := &Memory{Name: b.name(hint), DType: dt, Shape: shape}
 	b.add(&Local{Name: m.Name, DType: dt, Shape: shape})
 	return m
 }
 
+// add appends a statement to the body under construction.
 func (b *Builder) add(s Stmt) { *b.body = append(*b.body, s) }
 
+// inside runs write while body is the body under construction.
 func (b *Builder) inside(body *[]Stmt, write func()) {
 	outer := b.body
 	b.body = body
@@ -121,7 +124,7 @@ func (b *Builder) Var(hint string, x Expr) *Ref {
 	return r
 }
 
-// Set gives a scalar a new value.
+// Set assigns a new value to a scalar.
 func (b *Builder) Set(r *Ref, x Expr) { b.add(&Set{Name: r.Name, X: x}) }
 
 // Reduce combines a scalar with a value.
@@ -129,7 +132,7 @@ func (b *Builder) Reduce(r *Ref, op BinaryOp, x Expr) {
 	b.add(&Reduce{Name: r.Name, Op: op, X: x})
 }
 
-// Check makes an integer value usable in indices, once it is known to lie in [min, max].
+// Check adds a check that x lies in [min, max], and returns x as a symbolic integer, usable in indices.
 func (b *Builder) Check(hint string, x Expr, min, max sym.Expr, what string) sym.Expr {
 	c := &Check{Name: b.bound(hint), X: x, Min: min, Max: max, What: what}
 	b.add(c)
@@ -139,7 +142,7 @@ func (b *Builder) Check(hint string, x Expr, min, max sym.Expr, what string) sym
 // Store writes one element.
 func (b *Builder) Store(to *Memory, index []sym.Expr, x Expr) { b.StoreIf(nil, to, index, x) }
 
-// StoreIf writes one element where mask (nil: always) holds.
+// StoreIf writes one element if mask holds (nil: always).
 func (b *Builder) StoreIf(mask Expr, to *Memory, index []sym.Expr, x Expr) {
 	b.add(&Store{To: to.Name, Index: append([]sym.Expr(nil), index...), X: x, Mask: mask})
 }
@@ -159,23 +162,23 @@ func (b *Builder) Contract(m, n, k sym.Expr, c, a, x Tile) {
 	b.add(&Contract{M: m, N: n, K: k, C: c, A: a, B: x})
 }
 
-// Tile is the matrix in m at origin, with the index steps of its rows and columns.
+// Tile returns the matrix in m at origin, with the index steps between its rows and between its columns.
 func (m *Memory) Tile(origin, row, col []sym.Expr) Tile {
 	return Tile{Buffer: m.Name, Origin: append([]sym.Expr(nil), origin...), Row: append([]sym.Expr(nil), row...),
 		Col: append([]sym.Expr(nil), col...)}
 }
 
-// Load reads one element.
+// Load returns the read of one element.
 func (m *Memory) Load(index ...sym.Expr) Expr {
 	return &Load{From: m.Name, Index: append([]sym.Expr(nil), index...), Type: m.DType}
 }
 
-// LoadIf reads one element where mask holds, and is otherwise elsewhere.
+// LoadIf returns the read of one element if mask holds, and otherwise else.
 func (m *Memory) LoadIf(mask, otherwise Expr, index ...sym.Expr) Expr {
 	return &Load{From: m.Name, Index: append([]sym.Expr(nil), index...), Type: m.DType, Mask: mask, Else: otherwise}
 }
 
-// Number is a constant of any element type, rounded to it.
+// Number returns a constant of any element type, rounded to it.
 func Number(dt dtype.DType, x float64) *Const {
 	var word [16]byte
 	if dt.IsInt() || dt == dtype.Bool {
@@ -186,14 +189,14 @@ func Number(dt dtype.DType, x float64) *Const {
 	return &Const{Type: dt, Bits: loadBits(dt.Bits(), word[:], 0)}
 }
 
-// Integer is a constant of an integer type (or Bool), exact; it wraps if it does not fit.
+// Integer returns a constant of an integer type or Bool; x wraps if it does not fit.
 func Integer(dt dtype.DType, x int64) *Const {
 	var word [16]byte
 	dtype.StoreInt(dt, word[:], 0, x)
 	return &Const{Type: dt, Bits: loadBits(dt.Bits(), word[:], 0)}
 }
 
-// Lowest and Highest are the values at the ends of a type's order: infinities for floats.
+// Lowest returns the least value of a type: −infinity for floats.
 func Lowest(dt dtype.DType) *Const {
 	if dt == dtype.Bool {
 		return Integer(dt, 0)
@@ -204,7 +207,7 @@ func Lowest(dt dtype.DType) *Const {
 	return Number(dt, math.Inf(-1))
 }
 
-// Highest is the largest value of a type: infinity for floats.
+// Highest returns the largest value of a type: infinity for floats.
 func Highest(dt dtype.DType) *Const {
 	if dt == dtype.Bool {
 		return Integer(dt, 1)
@@ -215,13 +218,13 @@ func Highest(dt dtype.DType) *Const {
 	return Number(dt, math.Inf(1))
 }
 
-// Apply is a function of one operand.
+// Apply returns a function of one operand.
 func Apply(op UnaryOp, x Expr) Expr { return &Unary{Op: op, X: x} }
 
-// Apply2 is a function of two operands of one type.
+// Apply2 returns a function of two operands of the same type.
 func Apply2(op BinaryOp, x, y Expr) Expr { return &Binary{Op: op, X: x, Y: y} }
 
-// Convert is x in type dt; x itself where it is that already.
+// Convert returns x converted to type dt: x itself if it has that type.
 func Convert(dt dtype.DType, x Expr) Expr {
 	if x.DType() == dt {
 		return x
@@ -229,18 +232,18 @@ func Convert(dt dtype.DType, x Expr) Expr {
 	return &Cast{Type: dt, X: x}
 }
 
-// Choose is x where cond holds, y elsewhere.
+// Choose returns x if cond holds, else y.
 func Choose(cond, x, y Expr) Expr { return &Select{Cond: cond, X: x, Y: y} }
 
-// At is a symbolic integer as an i64 value.
+// At returns a symbolic integer as an i64 value.
 func At(x sym.Expr) Expr { return &Index{X: x} }
 
-// Inside is lo ≤ x < hi, as a bool value.
+// Inside returns lo ≤ x < hi as a bool value.
 func Inside(x, lo, hi sym.Expr) Expr {
 	return Apply2(And, Apply2(Le, At(lo), At(x)), Apply2(Lt, At(x), At(hi)))
 }
 
-// Reshape gives a parameter another shape with as many elements.
+// Reshape gives a parameter another shape with the same number of elements.
 func (b *Builder) Reshape(m *Memory, shape ...sym.Expr) {
 	m.Shape = shape
 	for _, p := range b.Kernel.Params {

@@ -8,26 +8,27 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Distinct returns the kernels that differ in more than name, source and work, such as those of a model's equal layers,
-// and for each kernel which of them it is.
+// Distinct returns the kernels that differ in more than name, source and work, and for each kernel its index among
+// them. A model's equal layers share a kernel so.
 func Distinct(kernels []*Kernel) (unlike []*Kernel, which []int) {
 	d := distinction{shared: map[*Stmt]int{}, alike: map[string][]int{}}
 	which = make([]int, len(kernels))
 	for i, k := range kernels {
-		which[i] = d.place(k)
+		which[i] = d.indexOf(k)
 	}
 	return d.unlike, which
 }
 
-// distinction compares kernels by what costs least first: storage that they share, signatures, texts.
+// distinction compares kernels by the cheapest means first: shared storage, signatures, printed texts.
 type distinction struct {
 	unlike []*Kernel
-	texts  []string         // of unlike, where one was needed
-	shared map[*Stmt]int    // by the place of their bodies
-	alike  map[string][]int // by signature
+	texts  []string         // printed texts of unlike; "" if not needed so far
+	shared map[*Stmt]int    // indices in unlike, by the address of the body
+	alike  map[string][]int // indices in unlike, by signature
 }
 
-func (d *distinction) place(k *Kernel) int {
+// indexOf returns the index in unlike of the kernel that equals k, and adds k if there is none.
+func (d *distinction) indexOf(k *Kernel) int {
 	if len(k.Body) > 0 {
 		if at, ok := d.shared[&k.Body[0]]; ok && k.shares(d.unlike[at]) {
 			return at
@@ -35,7 +36,7 @@ func (d *distinction) place(k *Kernel) int {
 	}
 	key := signature(k)
 	for _, at := range d.alike[key] {
-		if d.text(at) == bare(k) {
+		if d.text(at) == anonymous(k) {
 			return at
 		}
 	}
@@ -48,27 +49,28 @@ func (d *distinction) place(k *Kernel) int {
 	return at
 }
 
+// text returns the printed text of a kernel of unlike.
 func (d *distinction) text(at int) string {
 	if d.texts[at] == "" {
-		d.texts[at] = bare(d.unlike[at])
+		d.texts[at] = anonymous(d.unlike[at])
 	}
 	return d.texts[at]
 }
 
-// shares reports whether two kernels are known to be alike because they share what they are made of.
+// shares reports whether two kernels are known to be alike because they share their body, parameters and dimensions.
 func (k *Kernel) shares(o *Kernel) bool {
 	return len(k.Body) == len(o.Body) && &k.Body[0] == &o.Body[0] && slices.Equal(k.Params, o.Params) &&
 		slices.Equal(k.Dims, o.Dims)
 }
 
-// bare is the kernel's text without name, source and work.
-func bare(k *Kernel) string {
+// anonymous returns the kernel's text without name, source and work.
+func anonymous(k *Kernel) string {
 	b := *k
 	b.Name, b.Source, b.Work = "", "", sym.Expr{}
 	return b.String()
 }
 
-// signature is equal for kernels with equal texts, and seldom for others.
+// signature returns the same string for kernels with equal texts, and seldom for others.
 func signature(k *Kernel) string {
 	var s strings.Builder
 	integers := func(list []sym.Expr) {

@@ -6,15 +6,16 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Divisors are the divisors of a kernel that are expressions over its dimensions, and whether each is 1 or more
-// wherever the kernel divides by it. Loops around a division have iterations there, Checks in front of it and masks
-// around it hold, and so do the module's requirements.
+// Divisors are the divisors in a kernel that depend on dimensions only. For each it is known whether it is 1 or more
+// wherever the kernel divides by it. At a division, the enclosing loops have iterations, preceding Checks and enclosing
+// masks hold, and so do the module's requirements.
 type Divisors struct {
 	kernel   *Kernel
 	positive map[string]bool // by the divisor's key
 }
 
-// DivisorsOf looks at a kernel of a module. A module may say nothing of dimensions: then each is 0 or more.
+// DivisorsOf collects the divisors of a kernel of a module. If the module has no range for a dimension, the dimension
+// is 0 or more.
 func DivisorsOf(k *Kernel, m *Module) *Divisors {
 	d := &Divisors{kernel: k}
 	divides := false
@@ -43,7 +44,7 @@ func DivisorsOf(k *Kernel, m *Module) *Divisors {
 	return d
 }
 
-// RangeOf is what a dimension may be: what the module says, or 0 or more if it says nothing.
+// RangeOf returns the range of a dimension: 0 or more if the module has none.
 func (m *Module) RangeOf(dim sym.Name) sym.Range {
 	if m.Dims != nil {
 		if r, ok := m.Dims.Get(dim); ok {
@@ -56,8 +57,9 @@ func (m *Module) RangeOf(dim sym.Name) sym.Range {
 // Positive reports whether a divisor over dimensions is 1 or more wherever the kernel divides by it.
 func (d *Divisors) Positive(y sym.Expr) bool { return d.positive[y.Key()] }
 
-// Safe is an expression over dimensions with max(y, 1) for each positive divisor y: it is the same number wherever the
-// kernel uses it, and has a value for all dimensions, also where loops around it have no iterations.
+// Safe returns an expression over dimensions with max(y, 1) in the place of each positive divisor y. Wherever the
+// kernel uses the expression, the value is the same; and it has a value for all dimensions, even if enclosing loops
+// have no iterations.
 func (d *Divisors) Safe(x sym.Expr) sym.Expr {
 	if !d.dividesIn(x) {
 		return x
@@ -74,6 +76,7 @@ func (d *Divisors) Safe(x sym.Expr) sym.Expr {
 	return sym.Sum(sum...)
 }
 
+// safe is Safe for one factor.
 func (d *Divisors) safe(f sym.Factor) sym.Expr {
 	if f.Kind == sym.Variable || f.Kind == sym.Impossible {
 		return f.Expr()
@@ -88,11 +91,12 @@ func (d *Divisors) safe(f sym.Factor) sym.Expr {
 	return sym.Factor{Kind: f.Kind, Args: args}.Expr()
 }
 
+// divides reports whether a factor is a quotient or a remainder.
 func divides(f sym.Factor) bool {
 	return f.Kind == sym.FloorQuotient || f.Kind == sym.CeilQuotient || f.Kind == sym.Remainder
 }
 
-// each calls visit for each divisor in x that is over dimensions and no number.
+// each calls visit for each divisor in x that depends on dimensions only and is not a constant.
 func (d *Divisors) each(x sym.Expr, visit func(y sym.Expr)) {
 	_, terms := x.Terms()
 	for _, t := range terms {
@@ -111,18 +115,20 @@ func (d *Divisors) each(x sym.Expr, visit func(y sym.Expr)) {
 	}
 }
 
+// dividesIn reports whether x has such a divisor.
 func (d *Divisors) dividesIn(x sym.Expr) (found bool) {
 	d.each(x, func(sym.Expr) { found = true })
 	return found
 }
 
-// divisorWalk judges the divisors of a kernel's integers by what is known at each place.
+// divisorWalk decides for each divisor, by what is known at each of its divisions, whether it is positive.
 type divisorWalk struct {
 	*Divisors
 	known *knowledge
 	lets  map[string]Expr
 }
 
+// integers decides for the divisors in symbolic integers.
 func (w *divisorWalk) integers(list ...sym.Expr) {
 	for _, x := range list {
 		w.each(x, func(y sym.Expr) {
@@ -134,6 +140,7 @@ func (w *divisorWalk) integers(list ...sym.Expr) {
 	}
 }
 
+// body walks a list of statements.
 func (w *divisorWalk) body(body []Stmt) {
 	mark := w.known.mark()
 	for _, s := range body {
@@ -142,6 +149,7 @@ func (w *divisorWalk) body(body []Stmt) {
 	w.known.reset(mark)
 }
 
+// statement walks a statement and the statements inside it.
 func (w *divisorWalk) statement(s Stmt) {
 	list, n := values(s)
 	for _, e := range list[:n] {
@@ -174,6 +182,7 @@ func (w *divisorWalk) statement(s Stmt) {
 	}
 }
 
+// value walks an expression.
 func (w *divisorWalk) value(e Expr) {
 	if load, ok := e.(*Load); ok {
 		w.assuming(load.Mask, true, func() { w.integers(load.Index...) })
@@ -186,6 +195,7 @@ func (w *divisorWalk) value(e Expr) {
 	}
 }
 
+// assuming calls do while a condition counts as truth. A nil condition adds nothing.
 func (w *divisorWalk) assuming(cond Expr, truth bool, do func()) {
 	mark := w.known.mark()
 	if cond != nil {
@@ -195,8 +205,8 @@ func (w *divisorWalk) assuming(cond Expr, truth bool, do func()) {
 	w.known.reset(mark)
 }
 
-// atLeastOne reports whether y ≥ 1 is shown at this place whenever it is reached. Besides what atLeastZero sees, it
-// looks for a fact that is broken wherever y is 0 or less.
+// atLeastOne reports whether y ≥ 1 is proved whenever this point is reached. In addition to atLeastZero's search, it
+// looks for a fact that is contradicted if y is 0 or less.
 func (k *knowledge) atLeastOne(y sym.Expr) bool {
 	one := sym.Const(1)
 	if low, _ := k.dims.Bounds(y); low >= 1 || k.atLeastZero(y.Sub(one)) == sym.Yes {
@@ -205,8 +215,8 @@ func (k *knowledge) atLeastOne(y sym.Expr) bool {
 	return k.emptyBelow(y) || k.risen(y)
 }
 
-// emptyBelow puts −z, for z ≥ 0, in the place of y, if a name is a term of y, and looks for a fact that is broken
-// there.
+// emptyBelow replaces a name that is a term of y by the value at which y is −z, for z ≥ 0, and looks for a fact that
+// this contradicts.
 func (k *knowledge) emptyBelow(y sym.Expr) bool {
 	z := sym.Hidden("z")
 	dims := k.dims.Clone()
@@ -217,7 +227,7 @@ func (k *knowledge) emptyBelow(y sym.Expr) bool {
 		if !ok || !number || sign != 1 && sign != -1 {
 			continue
 		}
-		at := sym.Var(z).Add(rest).Mul(sym.Const(-sign)) // where y is −z
+		at := sym.Var(z).Add(rest).Mul(sym.Const(-sign)) // the name's value at which y is −z
 		for _, f := range k.facts {
 			x := f.Subst(func(n sym.Name) (sym.Expr, bool) { return at, n == name })
 			for _, part := range x.MinArgs() {
@@ -230,7 +240,8 @@ func (k *knowledge) emptyBelow(y sym.Expr) bool {
 	return false
 }
 
-// risen raises the ranges of y's names as far as some fact is broken below, and reports whether y ≥ 1 within those.
+// risen raises the lower ends of the ranges of y's names while lower values contradict a fact, and reports whether y ≥
+// 1 within the raised ranges.
 func (k *knowledge) risen(y sym.Expr) bool {
 	dims := k.dims.Clone()
 	for range risenRounds {
@@ -257,14 +268,14 @@ func (k *knowledge) risen(y sym.Expr) bool {
 	return false
 }
 
-// Limits of risen: how often each name is raised, and how far.
+// Limits of risen: the number of times that each name is raised, and by how much.
 const (
 	risenRounds = 3
 	mostRisen   = 1 << 20
 )
 
-// lowest returns the end of the longest stretch from r.Min on, of those that are looked at, over which a fact is
-// broken. It leaves dims with another range of the name.
+// lowest returns the largest bound that its search finds such that r.Min ≤ name < bound contradicts a fact; r.Min if it
+// finds none. It leaves dims with another range of the name.
 func (k *knowledge) lowest(dims *sym.Dims, name sym.Name, r sym.Range) int64 {
 	broken := func(below int64) bool { // for r.Min ≤ name < below
 		dims.Set(name, sym.Range{Min: r.Min, Max: below - 1})

@@ -8,11 +8,11 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 )
 
-// This file is the meaning of the scalar functions. Values are passed as their representation in the element type,
-// zero-extended to 64 bits, as in Const. Functions of f64 are computed in f64; those of narrower floats in f32, each
-// result then rounded to the element type; integers wrap. C64 values move, and compare by Eq and Ne, and nothing else.
+// This file defines the scalar functions. Values are passed as their bits in the element type, zero-extended to 64
+// bits, as in Const. Functions of f64 are computed in f64; functions of narrower floats are computed in f32, and the
+// result is rounded to the element type; integers wrap. C64 values can only be moved and compared by Eq and Ne.
 
-// Accepts reports whether the function has a meaning on operands of type dt.
+// Accepts reports whether the function is defined on operands of type dt.
 func (op UnaryOp) Accepts(dt dtype.DType) bool {
 	switch {
 	case op >= unaryOps:
@@ -25,7 +25,7 @@ func (op UnaryOp) Accepts(dt dtype.DType) bool {
 	return dt == dtype.Bool && op == Not
 }
 
-// Accepts reports whether the function has a meaning on operands of type dt.
+// Accepts reports whether the function is defined on operands of type dt.
 func (op BinaryOp) Accepts(dt dtype.DType) bool {
 	switch {
 	case op >= binaryOps:
@@ -42,7 +42,7 @@ func (op BinaryOp) Accepts(dt dtype.DType) bool {
 	return dt == dtype.C64 && (op == Eq || op == Ne)
 }
 
-// Scalar reports whether a kernel's values may have type dt: anything of at most 64 bits but strings.
+// Scalar reports whether a kernel's values may have type dt: any type of at most 64 bits but strings.
 func Scalar(dt dtype.DType) bool {
 	return dt != dtype.Invalid && dt != dtype.String && dt.Bits() <= 64
 }
@@ -77,7 +77,8 @@ var integerUnary = [BitNot + 1]func(x int64) int64{
 	BitNot: func(x int64) int64 { return ^x },
 }
 
-// The operands of signed types are sign-extended to 64 bits, those of unsigned ones zero-extended.
+// signedBinary holds the functions of signed integers, which are sign-extended to 64 bits. Those of unsigned ones are
+// zero-extended.
 var signedBinary = [Atan2]func(x, y int64) int64{
 	Add: func(x, y int64) int64 { return x + y },
 	Sub: func(x, y int64) int64 { return x - y },
@@ -113,7 +114,7 @@ var signedBinary = [Atan2]func(x, y int64) int64{
 	Dot: func(x, y int64) int64 { return int64(DotBytes(int32(x), int32(y))) },
 }
 
-// DotBytes is the function Dot.
+// DotBytes computes Dot: the sum of the products of x's four unsigned bytes and y's four signed ones.
 func DotBytes(x, y int32) (sum int32) {
 	for shift := 0; shift < 32; shift += 8 {
 		sum += int32(uint8(x>>shift)) * int32(int8(y>>shift))
@@ -143,6 +144,7 @@ var unsignedBinary = [Atan2]func(x, y uint64) uint64{
 	Max: func(x, y uint64) uint64 { return max(x, y) },
 }
 
+// unsignedRem returns x mod y, and 0 if y is 0.
 func unsignedRem(x, y uint64) uint64 {
 	if y == 0 {
 		return 0
@@ -150,6 +152,7 @@ func unsignedRem(x, y uint64) uint64 {
 	return x % y
 }
 
+// sign returns −1, 0 or 1, and NaN for NaN.
 func sign(x float64) float64 {
 	switch {
 	case x > 0:
@@ -162,7 +165,7 @@ func sign(x float64) float64 {
 	return x
 }
 
-// Logarithm is math.Log, which takes subnormal numbers for 2⁻¹⁰²³ on some processors.
+// Logarithm returns math.Log(x), but also on processors where math.Log takes subnormal numbers for 2⁻¹⁰²³.
 func Logarithm(x float64) float64 {
 	if x > 0 && x < 0x1p-1022 {
 		return math.Log(x*0x1p54) - 54*math.Ln2
@@ -170,6 +173,7 @@ func Logarithm(x float64) float64 {
 	return math.Log(x)
 }
 
+// sigmoid returns 1 / (1 + e⁻ˣ) without overflow.
 func sigmoid(x float64) float64 {
 	if x >= 0 {
 		return 1 / (1 + math.Exp(-x))
@@ -178,7 +182,7 @@ func sigmoid(x float64) float64 {
 	return e / (1 + e)
 }
 
-// floorMod is Python's % on floats: the result has the divisor's sign, zero too.
+// floorMod returns Python's x % y on floats: the result has the divisor's sign, even if it is 0.
 func floorMod(x, y float64) float64 {
 	r := math.Mod(x, y)
 	if r == 0 {
@@ -190,7 +194,7 @@ func floorMod(x, y float64) float64 {
 	return r
 }
 
-// power is x to the y, wrapping. A negative exponent gives the reciprocal truncated toward zero, with 1/0 = 0.
+// power returns x to the y, wrapping. If y is negative, it returns the reciprocal truncated toward zero, with 1/0 = 0.
 func power(x, y int64) int64 {
 	if y < 0 {
 		switch {
@@ -211,8 +215,8 @@ func power(x, y int64) int64 {
 	return r
 }
 
-// EvalUnary applies a function to the representation of a value of type dt. The result's type is the Unary's. It panics
-// where the function does not accept dt.
+// EvalUnary applies a function to the bits of a value of type dt. The result has the Unary's type. It panics if the
+// function does not accept dt.
 func EvalUnary(op UnaryOp, dt dtype.DType, x uint64) uint64 {
 	if f := unaryTable[op][dt]; f != nil {
 		return f(x)
@@ -220,8 +224,8 @@ func EvalUnary(op UnaryOp, dt dtype.DType, x uint64) uint64 {
 	return unaryFunc(op, dt)(x)
 }
 
-// EvalBinary applies a function to the representations of two values of type dt. The result's type is the Binary's. It
-// panics where the function does not accept dt.
+// EvalBinary applies a function to the bits of two values of type dt. The result has the Binary's type. It panics if
+// the function does not accept dt.
 func EvalBinary(op BinaryOp, dt dtype.DType, x, y uint64) uint64 {
 	if f := binaryTable[op][dt]; f != nil {
 		return f(x, y)
@@ -232,7 +236,7 @@ func EvalBinary(op BinaryOp, dt dtype.DType, x, y uint64) uint64 {
 // EvalCast converts a value of type from to type to, as dtype.ConvertSlice does; wrap is Cast.Wrap.
 func EvalCast(to, from dtype.DType, wrap bool, x uint64) uint64 { return castFunc(to, from, wrap)(x) }
 
-// The functions of every type that they accept, made once.
+// unaryTable and binaryTable hold each function for every type that it accepts; nil for others.
 var unaryTable, binaryTable = func() (unary [unaryOps][dtype.String + 1]func(uint64) uint64,
 	binary [binaryOps][dtype.String + 1]func(x, y uint64) uint64) {
 	for dt := range dtype.String {
@@ -250,7 +254,7 @@ var unaryTable, binaryTable = func() (unary [unaryOps][dtype.String + 1]func(uin
 	return unary, binary
 }()
 
-// FromFloat is the representation of x rounded to dt, a float type.
+// FromFloat returns the bits of x rounded to dt, a float type.
 func FromFloat(dt dtype.DType, x float64) uint64 {
 	switch dt {
 	case dtype.F64:
@@ -263,7 +267,7 @@ func FromFloat(dt dtype.DType, x float64) uint64 {
 	return loadBits(dt.Bits(), word[:], 0)
 }
 
-// ToFloat is the value that a representation in dt, a float type, stands for.
+// ToFloat returns the value of bits x in dt, a float type.
 func ToFloat(dt dtype.DType, x uint64) float64 {
 	switch dt {
 	case dtype.F64:
@@ -276,7 +280,7 @@ func ToFloat(dt dtype.DType, x uint64) float64 {
 	return dtype.LoadFloat(dt, word[:], 0)
 }
 
-// FromInt is the representation of x wrapped to dt, an integer type or Bool.
+// FromInt returns the bits of x wrapped to dt, an integer type or Bool.
 func FromInt(dt dtype.DType, x int64) uint64 {
 	if dt == dtype.Bool {
 		return boolBits(x != 0)
@@ -284,7 +288,7 @@ func FromInt(dt dtype.DType, x int64) uint64 {
 	return uint64(x) << (64 - dt.Bits()) >> (64 - dt.Bits())
 }
 
-// ToInt is the value that a representation in dt, an integer type or Bool, stands for; U64 gives its bits.
+// ToInt returns the value of bits x in dt, an integer type or Bool; for U64, the bits as they are.
 func ToInt(dt dtype.DType, x uint64) int64 {
 	if !dt.IsSigned() {
 		return int64(x)
@@ -292,6 +296,7 @@ func ToInt(dt dtype.DType, x uint64) int64 {
 	return int64(x) << (64 - dt.Bits()) >> (64 - dt.Bits())
 }
 
+// boolBits returns the bits of a bool.
 func boolBits(b bool) uint64 {
 	if b {
 		return 1
@@ -299,7 +304,7 @@ func boolBits(b bool) uint64 {
 	return 0
 }
 
-// unaryFunc chooses the function once, so that an interpreter need not choose per element.
+// unaryFunc returns the function for one type, so that an interpreter does not choose it for each element.
 func unaryFunc(op UnaryOp, dt dtype.DType) func(uint64) uint64 {
 	switch {
 	case !op.Accepts(dt):
@@ -322,6 +327,7 @@ func unaryFunc(op UnaryOp, dt dtype.DType) func(uint64) uint64 {
 	return func(x uint64) uint64 { return FromFloat(dt, f(ToFloat(dt, x))) }
 }
 
+// binaryFunc returns the function for one type of operands.
 func binaryFunc(op BinaryOp, dt dtype.DType) func(x, y uint64) uint64 {
 	switch {
 	case !op.Accepts(dt):
@@ -349,7 +355,8 @@ func binaryFunc(op BinaryOp, dt dtype.DType) func(x, y uint64) uint64 {
 	return func(x, y uint64) uint64 { return FromInt(dt, f(ToInt(dt, x), ToInt(dt, y))) }
 }
 
-// floatBinaryFunc has the common functions of f32 spelled out: an f32 result rounded from f64 is the f32 result.
+// floatBinaryFunc returns a function of floats. The common functions of f32 are written out: an f32 result rounded from
+// f64 equals the f32 result.
 func floatBinaryFunc(op BinaryOp, dt dtype.DType) func(x, y uint64) uint64 {
 	f := floatBinary[op]
 	if dt == dtype.F32 {
@@ -374,6 +381,7 @@ var ordered = [binaryOps - Eq]func(less, equal bool) bool{
 	Le - Eq: func(less, equal bool) bool { return less || equal },
 }
 
+// compareFunc returns a comparison for one type of operands.
 func compareFunc(op BinaryOp, dt dtype.DType) func(x, y uint64) uint64 {
 	if op == Gt || op == Ge {
 		f := compareFunc(op-Gt+Lt, dt)
@@ -394,11 +402,13 @@ func compareFunc(op BinaryOp, dt dtype.DType) func(x, y uint64) uint64 {
 	return func(x, y uint64) uint64 { return boolBits(f(x < y, x == y)) }
 }
 
+// complexOf returns the complex number of bits x.
 func complexOf(x uint64) complex64 {
 	return complex(math.Float32frombits(uint32(x)), math.Float32frombits(uint32(x>>32)))
 }
 
-// castFunc has the exact integer conversions spelled out, and leaves the rest to dtype.
+// castFunc returns the conversion from one type to another. Those between integers are written out here; dtype does the
+// others.
 func castFunc(to, from dtype.DType, wrap bool) func(uint64) uint64 {
 	switch {
 	case to == from:
@@ -416,8 +426,8 @@ func castFunc(to, from dtype.DType, wrap bool) func(uint64) uint64 {
 	}
 }
 
-// loadBits and storeBits move one element as its representation; elements of fewer than 8 bits are packed, the first in
-// the low bits of a byte.
+// loadBits returns the bits of element i. Elements of fewer than 8 bits are packed, the first in the low bits of a
+// byte.
 func loadBits(width int, data []byte, i int64) uint64 {
 	switch width {
 	case 8:
@@ -433,6 +443,7 @@ func loadBits(width int, data []byte, i int64) uint64 {
 	return uint64(data[i>>packedShift(width)]>>shift) & mask
 }
 
+// storeBits stores bits x as element i.
 func storeBits(width int, data []byte, i int64, x uint64) {
 	switch width {
 	case 8:
@@ -450,9 +461,10 @@ func storeBits(width int, data []byte, i int64, x uint64) {
 	}
 }
 
-// packedShift is log2 of the elements in a byte.
+// packedShift returns log2 of the number of elements in a byte.
 func packedShift(width int) int { return 3 - bits.Len(uint(width)) + 1 }
 
+// packed returns the shift of element i in its byte, and the mask of an element.
 func packed(width int, i int64) (shift int, mask uint64) {
 	perByte := int64(8 / width)
 	return int(i%perByte) * width, 1<<width - 1

@@ -8,10 +8,10 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Prove verifies the kernels of a module, and gives every access that is not proved to lie within its buffer a check in
-// the code: the access happens only if it lies inside, and a Check ends the run where it would have lain outside. It
-// returns how many accesses it guarded, by kernel in the module's order. After it no access of a kernel is unproved,
-// whoever wrote the kernel; one that cannot be guarded is an error, which is a *VerifyError.
+// Prove verifies the kernels of a module and guards every access that it cannot prove to lie within its buffer: the
+// access happens only if it lies inside, and a Check ends the run if it would lie outside. It returns the number of
+// guarded accesses by kernel, in the module's order. After it no access of any kernel is unproved, whoever wrote the
+// kernel. An access that cannot be guarded is an error, a *VerifyError.
 func Prove(m *Module) (guards []int, err error) {
 	_, guards, err = verifyModule(m, func(v *moduleVerifier) {
 		v.guards = true
@@ -20,11 +20,11 @@ func Prove(m *Module) (guards []int, err error) {
 	return guards, err
 }
 
-// mostRounds is how often a kernel is guarded.
+// mostRounds is the number of times that a kernel is guarded at most.
 const mostRounds = 3
 
-// guardAll guards what is unproved of kernels that are unlike, and verifies those again. It returns their new bodies,
-// nil for those that stay.
+// guardAll guards the unproved accesses of distinct kernels and verifies the results. It returns their new bodies; nil
+// for kernels without unproved accesses.
 func (v *moduleVerifier) guardAll(unlike []*Kernel, unproved [][]Unproved, given []sym.Cond) [][]Stmt {
 	bodies, errs := make([][]Stmt, len(unlike)), make([]error, len(unlike))
 	concurrently(len(unlike), func(i int) {
@@ -40,10 +40,10 @@ func (v *moduleVerifier) guardAll(unlike []*Kernel, unproved [][]Unproved, given
 	return bodies
 }
 
-// guarded is a kernel's body with guards, verified again.
+// guarded returns a kernel's body with guards, verified again.
 func (v *moduleVerifier) guarded(was *Kernel, open []Unproved, given []sym.Cond) ([]Stmt, error) {
 	k := *was
-	// What is known where an access lies inside may tell more of where it lies: the next round has that in it.
+	// Inside a guard more is known, so further accesses may be proved: each round uses what the one before established.
 	for range mostRounds {
 		k.Body = guard(&k, open)
 		var err error
@@ -54,7 +54,7 @@ func (v *moduleVerifier) guarded(was *Kernel, open []Unproved, given []sym.Cond)
 	return nil, &VerifyError{v.module.Name, fmt.Sprintf("@%s: %s, and that cannot be guarded", k.Name, open[0])}
 }
 
-// accessesOf counts the accesses that some axis of is unproved.
+// accessesOf counts the accesses that are unproved on some axis.
 func accessesOf(list []Unproved) int {
 	met := map[any]bool{}
 	for _, u := range list {
@@ -63,8 +63,7 @@ func accessesOf(list []Unproved) int {
 	return len(met)
 }
 
-// Checks counts the Checks of a kernel's body: those of values that it was written to check, and those that Prove put
-// there.
+// Checks counts the Checks of a kernel's body: those that its author wrote, and those that Prove added.
 func (k *Kernel) Checks() (written, guards int) {
 	Walk(k.Body, func(s Stmt) bool {
 		if c, ok := s.(*Check); ok {
@@ -79,20 +78,21 @@ func (k *Kernel) Checks() (written, guards int) {
 	return written, guards
 }
 
-// guarder rewrites a kernel's body. What it is made of is not changed: other kernels may share it.
+// guarder rewrites a kernel's body. It does not change the statements it reads: other kernels may share them.
 type guarder struct {
-	goals  map[any][]sym.Expr // by access: what must be 0 or more
+	goals  map[any][]sym.Expr // by access: expressions that must be 0 or more
 	taken  map[string]bool
-	vector *strips // of the vector loop around; nil outside of one
+	vector *strips // of the enclosing vector loop; nil outside of one
 }
 
-// strips are what a vector loop finds outside, one variable for each buffer, which a Check after the loop looks at: a
-// Check inside would keep the loop from being done in lanes.
+// strips records the violations in a vector loop: one variable for each buffer, tested by a Check after the loop. A
+// Check inside would keep the loop from running in lanes.
 type strips struct {
 	buffers []string
 	names   []string
 }
 
+// guard returns the kernel's body with the unproved accesses guarded.
 func guard(k *Kernel, unproved []Unproved) []Stmt {
 	g := &guarder{goals: map[any][]sym.Expr{}, taken: map[string]bool{}}
 	for _, u := range unproved {
@@ -114,7 +114,7 @@ func guard(k *Kernel, unproved []Unproved) []Stmt {
 	return g.body(k.Body)
 }
 
-// names returns the texts of all names that a body declares.
+// names returns all names that a body declares, as strings.
 func names(body []Stmt) []string {
 	var list []string
 	for _, name := range integerNames(body) {
@@ -134,7 +134,7 @@ func names(body []Stmt) []string {
 	return list
 }
 
-// fresh is a name that the kernel does not have.
+// fresh returns a name that the kernel does not use.
 func (g *guarder) fresh() string {
 	for i := 0; ; i++ {
 		if name := fmt.Sprintf("outside.%d", i); !g.taken[name] {
@@ -144,6 +144,7 @@ func (g *guarder) fresh() string {
 	}
 }
 
+// body returns a guarded copy of a list of statements.
 func (g *guarder) body(list []Stmt) []Stmt {
 	var out []Stmt
 	for _, s := range list {
@@ -152,13 +153,13 @@ func (g *guarder) body(list []Stmt) []Stmt {
 	return out
 }
 
-// violation is where an access of a buffer would lie outside.
+// violation is the condition on which an access to a buffer lies outside.
 type violation struct {
 	buffer string
 	cond   Expr
 }
 
-// statement is a statement with its accesses guarded, behind what finds out whether one would lie outside.
+// statement returns a statement with its accesses guarded, after the statements that detect violations.
 func (g *guarder) statement(s Stmt) []Stmt {
 	var found []violation
 	expr := func(e, where Expr) Expr { return g.expr(e, where, &found) }
@@ -191,7 +192,7 @@ func (g *guarder) statement(s Stmt) []Stmt {
 	return append(g.checks(found), s)
 }
 
-// checks ends the run where one of the violations holds, or notes it for the end of the vector loop.
+// checks ends the run if one of the violations holds; in a vector loop, it records them for the Check after the loop.
 func (g *guarder) checks(found []violation) []Stmt {
 	var out []Stmt
 	for _, v := range found {
@@ -204,12 +205,13 @@ func (g *guarder) checks(found []violation) []Stmt {
 	return out
 }
 
+// checkOf returns the Check that the number of accesses outside a buffer is 0.
 func checkOf(name, buffer string, count Expr) *Check {
 	what := "the number of accesses outside %" + buffer
 	return &Check{Name: sym.Bound(name), X: count, Min: sym.Const(0), Max: sym.Const(0), What: what, Guard: true}
 }
 
-// noted is the variable that notes accesses outside a buffer.
+// noted returns the variable that records accesses outside a buffer.
 func (g *guarder) noted(buffer string) string {
 	if at := slices.Index(g.vector.buffers, buffer); at >= 0 {
 		return g.vector.names[at]
@@ -219,12 +221,13 @@ func (g *guarder) noted(buffer string) string {
 	return name
 }
 
+// loop returns a guarded copy of a loop. A vector loop is surrounded by the variables and Checks of its violations.
 func (g *guarder) loop(s *For) []Stmt {
 	again := *s
 	if s.Kind != Vector || g.vector != nil {
 		again.Body = g.body(s.Body)
 		if s.Kind != Vector && g.vector != nil && notes(again.Body, g.vector.names) {
-			again.Kind = Serial // each iteration of an independent loop has scalars of its own
+			again.Kind = Serial // each iteration of an independent loop has its own scalars
 		}
 		return []Stmt{&again}
 	}
@@ -240,7 +243,7 @@ func (g *guarder) loop(s *For) []Stmt {
 	return slices.Concat(before, []Stmt{&again}, after)
 }
 
-// notes reports whether statements combine one of the variables with a value.
+// notes reports whether statements reduce into one of the variables.
 func notes(body []Stmt, names []string) (found bool) {
 	Walk(body, func(s Stmt) bool {
 		if r, ok := s.(*Reduce); ok && slices.Contains(names, r.Name) {
@@ -251,7 +254,7 @@ func notes(body []Stmt, names []string) (found bool) {
 	return found
 }
 
-// expr is an expression with its loads guarded. where is what holds where its value is used; nil: everywhere.
+// expr returns an expression with its loads guarded. where is the condition on which its value is used; nil: always.
 func (g *guarder) expr(e, where Expr, found *[]violation) Expr {
 	switch e := e.(type) {
 	case nil:
@@ -279,8 +282,8 @@ func (g *guarder) expr(e, where Expr, found *[]violation) Expr {
 	return e
 }
 
-// inside is the mask of an access: its own, and that it lies inside if that is not proved. A violation is noted
-// where where holds and it lies outside.
+// inside returns the mask of an access: its own, and that the access lies inside if that is not proved. If the access
+// is guarded, a violation is added: the condition where holds and the access lies outside.
 func (g *guarder) inside(access any, buffer string, mask, where Expr, found *[]violation) Expr {
 	goals := g.goals[access]
 	if len(goals) == 0 {
@@ -294,10 +297,10 @@ func (g *guarder) inside(access any, buffer string, mask, where Expr, found *[]v
 	return conjunction(mask, inside)
 }
 
-// atLeast is whether an integer is 0 or more.
+// atLeast returns the expression x ≥ 0.
 func atLeast(x sym.Expr) Expr { return &Binary{Ge, &Index{x}, &Index{sym.Const(0)}} }
 
-// conjunction is whether all conditions hold that are not nil; nil if there is none.
+// conjunction returns the conjunction of the conditions that are not nil; nil if all are.
 func conjunction(list ...Expr) (all Expr) {
 	for _, e := range list {
 		switch {

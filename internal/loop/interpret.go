@@ -9,29 +9,30 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Data is an operand of a kernel: its element type and the bytes from its first element on.
+// Data is an operand of a kernel: its element type and its bytes from the first element on.
 type Data struct {
 	DType dtype.DType
 	Bytes []byte
 }
 
-// Interpret runs a kernel over operands, one for each parameter, with the given values of its dimensions: the kernel's
-// meaning, plain and slow. Loops run in index order, whatever their kind. Locals begin as bytes of 0xFF, which is NaN
-// in every float type that has one.
+// Interpret runs a kernel over operands, one for each parameter, with the given values of its dimensions. It is the
+// slow reference that defines the meaning of kernels. Loops of every kind run in index order. Locals begin as bytes of
+// 0xFF, which is NaN in every float type that has one.
 //
-// The error is a *diag.Error of kind ErrInput: a Check that failed, or integers over the dimensions that overflow.
-// Anything else that goes wrong (an access outside its buffer, an element of a Write parameter read before it was
-// written, or never written) is a bug of the kernel's author and panics with the kernel's text.
+// The error is a *diag.Error of kind ErrInput: a Check that failed, or integers over the dimensions that overflow. All
+// other failures (an access outside its buffer, an element of a Write parameter that is read before it is written, or
+// never written) are bugs of the kernel's author, and panic with the kernel's text.
 func Interpret(k *Kernel, operands []Data, dims map[sym.Name]int64) error {
 	return interpret(k, operands, dims, false)
 }
 
-// InterpretReversed is Interpret with independent loops run from their last iteration to their first: a kernel whose
-// loops keep their promise gives the same results, but for the rounding of what a vector loop reduces.
+// InterpretReversed is Interpret, but runs independent loops from their last iteration to their first. If a kernel's
+// loops are independent, the results are the same but for rounding in vector reductions.
 func InterpretReversed(k *Kernel, operands []Data, dims map[sym.Name]int64) error {
 	return interpret(k, operands, dims, true)
 }
 
+// interpret runs a kernel once, with new scratch.
 func interpret(k *Kernel, operands []Data, dims map[sym.Name]int64, reversed bool) error {
 	values := make([]int64, len(k.Dims))
 	for i, name := range k.Dims {
@@ -52,7 +53,7 @@ func interpret(k *Kernel, operands []Data, dims map[sym.Name]int64, reversed boo
 	return x.run(operands, values, make([]byte, bytes), reversed)
 }
 
-// Interpreter is a kernel made ready to be interpreted many times. It is safe for concurrent use.
+// Interpreter is a compiled form of a kernel for repeated interpretation. It is safe for concurrent use.
 type Interpreter struct {
 	kernel   *Kernel
 	body     []action
@@ -72,8 +73,7 @@ type frame struct {
 	reversed bool
 }
 
-// memory is a parameter or a local while a kernel runs. written has an element per logical element of a Write
-// parameter.
+// memory is a parameter or a local while a kernel runs. written has one entry per element of a Write parameter.
 type memory struct {
 	name           string
 	width          int
@@ -88,7 +88,7 @@ type (
 	integer func(*frame) int64
 )
 
-// layout is a memory's shape and strides over the dimensions.
+// layout is the shape and strides of a memory over the dimensions.
 type layout struct {
 	dt             dtype.DType
 	shape, strides []*sym.Code
@@ -101,11 +101,10 @@ type localPlace struct {
 	offset *sym.Code
 }
 
-// failure is how an error that is not ours leaves a running kernel.
+// failure carries an input error out of a running kernel, by panic.
 type failure struct{ err error }
 
-// NewInterpreter makes a kernel ready. It panics with the kernel's text where the kernel is not well formed; see
-// Verify.
+// NewInterpreter compiles a kernel. It panics with the kernel's text if the kernel is not well formed; see Verify.
 func NewInterpreter(k *Kernel) *Interpreter {
 	x := &Interpreter{kernel: k}
 	c := &resolver{kernel: k, interpreter: x, integers: map[sym.Name]int{}, scalars: map[string]int{},
@@ -135,6 +134,7 @@ func NewInterpreter(k *Kernel) *Interpreter {
 	return x
 }
 
+// local declares a local at an offset in the scratch.
 func (c *resolver) local(l *Local, offset *sym.Code) localPlace {
 	slot := len(c.types)
 	c.memories[l.Name] = slot
@@ -142,11 +142,13 @@ func (c *resolver) local(l *Local, offset *sym.Code) localPlace {
 	return localPlace{layout{l.DType, c.sizes(l.Shape), c.sizes(RowMajor(l.Shape))}, l.Name, slot, offset}
 }
 
-// Scratch is the bytes that Run needs for the kernel's locals, for values of the kernel's dimensions in their order.
+// Scratch returns the number of bytes that Run needs for the kernel's locals. dims are the values of the kernel's
+// dimensions in order.
 func (x *Interpreter) Scratch(dims []int64) (int64, error) {
 	return x.eval(x.scratch, dims)
 }
 
+// eval computes a size; the error is of kind ErrInput.
 func (x *Interpreter) eval(code *sym.Code, dims []int64) (int64, error) {
 	v, err := code.Eval(dims)
 	if err != nil {
@@ -155,12 +157,13 @@ func (x *Interpreter) eval(code *sym.Code, dims []int64) (int64, error) {
 	return v, nil
 }
 
-// Run interprets the kernel. dims has the values of the kernel's dimensions in their order, scratch at least Scratch
+// Run interprets the kernel. dims are the values of the kernel's dimensions in order; scratch has at least Scratch
 // bytes.
 func (x *Interpreter) Run(operands []Data, dims []int64, scratch []byte) error {
 	return x.run(operands, dims, scratch, false)
 }
 
+// run is Run, with independent loops backward if reversed.
 func (x *Interpreter) run(operands []Data, dims []int64, scratch []byte, reversed bool) (err error) {
 	k := x.kernel
 	if len(operands) != len(k.Params) || len(dims) != len(k.Dims) {
@@ -206,6 +209,7 @@ func (x *Interpreter) run(operands []Data, dims []int64, scratch []byte, reverse
 	return nil
 }
 
+// mustEval is eval that leaves the kernel on error.
 func (x *Interpreter) mustEval(code *sym.Code, dims []int64) int64 {
 	v, err := x.eval(code, dims)
 	if err != nil {
@@ -214,13 +218,15 @@ func (x *Interpreter) mustEval(code *sym.Code, dims []int64) int64 {
 	return v
 }
 
+// bug panics with a message and the kernel's text.
 func (x *Interpreter) bug(format string, args ...any) { kernelBug(x.kernel, format, args...) }
 
+// kernelBug panics with a message and the kernel's text.
 func kernelBug(k *Kernel, format string, args ...any) {
 	panic(diag.Internalf("kernel @%s: %s\n%s", k.Name, fmt.Sprintf(format, args...), k))
 }
 
-// memory is a buffer at the start of data, which must cover it.
+// memory returns a buffer at the start of data. It panics if data is too short.
 func (x *Interpreter) memory(l layout, name string, data []byte, dims []int64) memory {
 	m := memory{name: name, width: l.dt.Bits(), shape: make([]int64, len(l.shape)), strides: make([]int64, len(l.shape))}
 	last, empty := int64(0), false
@@ -244,6 +250,7 @@ func (x *Interpreter) memory(l layout, name string, data []byte, dims []int64) m
 	return m
 }
 
+// elements returns the number of elements of a shape.
 func elements(shape []int64) int64 {
 	n := int64(1)
 	for _, extent := range shape {
@@ -273,6 +280,7 @@ func (m *memory) at(k *Kernel, index []integer, f *frame, writing bool) int64 {
 	return offset
 }
 
+// mark records the write of an element, or panics on a read before the write.
 func (m *memory) mark(k *Kernel, logical int64, writing bool) {
 	if writing {
 		m.written[logical] = true
@@ -281,7 +289,7 @@ func (m *memory) mark(k *Kernel, logical int64, writing bool) {
 	}
 }
 
-// resolver turns names into places in a frame, and statements into closures.
+// resolver turns names into slots of a frame, and statements into closures.
 type resolver struct {
 	kernel      *Kernel
 	interpreter *Interpreter
@@ -294,6 +302,7 @@ type resolver struct {
 
 func (c *resolver) bug(format string, args ...any) { kernelBug(c.kernel, format, args...) }
 
+// integer returns the slot of an integer, and adds one for a new name.
 func (c *resolver) integer(name sym.Name) int {
 	slot, ok := c.integers[name]
 	if !ok {
@@ -304,6 +313,7 @@ func (c *resolver) integer(name sym.Name) int {
 	return slot
 }
 
+// scalar returns the slot of a scalar, and adds one for a new name.
 func (c *resolver) scalar(name string) int {
 	slot, ok := c.scalars[name]
 	if !ok {
@@ -313,6 +323,7 @@ func (c *resolver) scalar(name string) int {
 	return slot
 }
 
+// memory returns the slot of a declared buffer.
 func (c *resolver) memory(name string) int {
 	slot, ok := c.memories[name]
 	if !ok {
@@ -330,6 +341,7 @@ func (c *resolver) size(e sym.Expr) *sym.Code {
 	return code
 }
 
+// sizes compiles a list of symbolic integers.
 func (c *resolver) sizes(list []sym.Expr) []*sym.Code {
 	codes := make([]*sym.Code, len(list))
 	for i, e := range list {
@@ -338,6 +350,7 @@ func (c *resolver) sizes(list []sym.Expr) []*sym.Code {
 	return codes
 }
 
+// symbol compiles a symbolic integer to a closure.
 func (c *resolver) symbol(e sym.Expr) integer {
 	if v, ok := e.Const(); ok {
 		return func(*frame) int64 { return v }
@@ -359,6 +372,7 @@ func (c *resolver) symbol(e sym.Expr) integer {
 	}
 }
 
+// symbols compiles a list of symbolic integers to closures.
 func (c *resolver) symbols(list []sym.Expr) []integer {
 	result := make([]integer, len(list))
 	for i, e := range list {
@@ -367,6 +381,7 @@ func (c *resolver) symbols(list []sym.Expr) []integer {
 	return result
 }
 
+// body compiles a list of statements.
 func (c *resolver) body(list []Stmt) []action {
 	result := make([]action, len(list))
 	for i, s := range list {
@@ -375,12 +390,14 @@ func (c *resolver) body(list []Stmt) []action {
 	return result
 }
 
+// run executes compiled statements in order.
 func run(body []action, f *frame) {
 	for _, do := range body {
 		do(f)
 	}
 }
 
+// statement compiles a statement.
 func (c *resolver) statement(s Stmt) action {
 	switch s := s.(type) {
 	case *For:
@@ -422,6 +439,7 @@ func (c *resolver) statement(s Stmt) action {
 	return nil
 }
 
+// loop compiles a loop.
 func (c *resolver) loop(s *For) action {
 	extent, slot, body := c.symbol(s.Extent), c.integer(s.Var), c.body(s.Body)
 	return func(f *frame) {
@@ -436,11 +454,13 @@ func (c *resolver) loop(s *For) action {
 	}
 }
 
+// assign compiles an assignment to a scalar.
 func (c *resolver) assign(name string, x Expr) action {
 	get, slot := c.expr(x), c.scalar(name)
 	return func(f *frame) { f.scalars[slot] = get(f) }
 }
 
+// check compiles a Check.
 func (c *resolver) check(s *Check) action {
 	x, slot, dt := c.expr(s.X), c.integer(s.Name), s.X.DType()
 	low, high := c.symbol(s.Min), c.symbol(s.Max)
@@ -456,7 +476,7 @@ func (c *resolver) check(s *Check) action {
 	}
 }
 
-// CheckDetail is what a failed Check says: a value of type dt, given as its representation, is not in [min, max].
+// CheckDetail returns the error message of a failed Check: the value of type dt with these bits is not in [min, max].
 func CheckDetail(what string, dt dtype.DType, bits uint64, min, max int64) string {
 	if dt == dtype.U64 {
 		return fmt.Sprintf("%s is %d, outside [%d, %d]", what, bits, min, max)
@@ -464,6 +484,7 @@ func CheckDetail(what string, dt dtype.DType, bits uint64, min, max int64) strin
 	return fmt.Sprintf("%s is %d, outside [%d, %d]", what, ToInt(dt, bits), min, max)
 }
 
+// store compiles a Store.
 func (c *resolver) store(s *Store) action {
 	x, slot, index := c.expr(s.X), c.memory(s.To), c.symbols(s.Index)
 	mask := c.mask(s.Mask)
@@ -477,6 +498,7 @@ func (c *resolver) store(s *Store) action {
 	}
 }
 
+// mask compiles a mask; nil gives nil.
 func (c *resolver) mask(e Expr) value {
 	if e == nil {
 		return nil
@@ -484,6 +506,7 @@ func (c *resolver) mask(e Expr) value {
 	return c.expr(e)
 }
 
+// expr compiles an expression.
 func (c *resolver) expr(e Expr) value {
 	switch e := e.(type) {
 	case *Const:
@@ -523,6 +546,7 @@ func (c *resolver) expr(e Expr) value {
 	return nil
 }
 
+// load compiles a Load.
 func (c *resolver) load(e *Load) value {
 	slot, index, boolean := c.memory(e.From), c.symbols(e.Index), e.Type == dtype.Bool
 	mask, otherwise := c.mask(e.Mask), c.mask(e.Else)

@@ -2,33 +2,36 @@ package loop
 
 import "github.com/weirml/weir/internal/sym"
 
-// matrix is a Tile made ready.
+// matrix is a compiled Tile.
 type matrix struct {
 	slot             int
 	origin, row, col []integer
 }
 
+// matrix compiles a Tile.
 func (c *resolver) matrix(t Tile) matrix {
 	return matrix{c.memory(t.Buffer), c.symbols(t.Origin), c.symbols(t.Row), c.symbols(t.Col)}
 }
 
-// flat is a matrix while it is used: element (r, c) lies at place.of(r, c) of the memory; logical is the same for a
-// memory without strides.
+// flat is the matrix of one execution: element (r, c) is at offset place.of(r, c) of the memory; logical is the same
+// for row-major strides.
 type flat struct {
 	*memory
 	place, logical steps
 }
 
-// steps is an offset and how far a row and a column are from the next.
+// steps is an offset, and the distances between rows and between columns.
 type steps struct{ origin, row, col int64 }
 
+// of returns the offset of element (r, c).
 func (s steps) of(r, c int64) int64 { return s.origin + r*s.row + c*s.col }
 
+// add returns the steps with those along one more axis added.
 func (s steps) add(o, r, c, stride int64) steps {
 	return steps{s.origin + o*stride, s.row + r*stride, s.col + c*stride}
 }
 
-// flat checks the matrix's corners, which bound every element's index, and gives its flat steps.
+// flat checks the matrix's corners, which bound every element's index, and returns the offsets of its elements.
 func (t *matrix) flat(k *Kernel, f *frame, rows, cols int64) flat {
 	m := &f.memories[t.slot]
 	result := flat{memory: m}
@@ -45,6 +48,7 @@ func (t *matrix) flat(k *Kernel, f *frame, rows, cols int64) flat {
 	return result
 }
 
+// load returns the bits of element (r, c).
 func (t *flat) load(k *Kernel, r, c int64) uint64 {
 	if t.written != nil {
 		t.mark(k, t.logical.of(r, c), false)
@@ -52,6 +56,7 @@ func (t *flat) load(k *Kernel, r, c int64) uint64 {
 	return loadBits(t.width, t.data, t.place.of(r, c))
 }
 
+// contract compiles a Contract.
 func (c *resolver) contract(s *Contract) action {
 	extents := c.symbols([]sym.Expr{s.M, s.N, s.K})
 	cm, am, bm := c.matrix(s.C), c.matrix(s.A), c.matrix(s.B)

@@ -6,63 +6,65 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// stretch is one axis of what lies in a storage: so many elements, so many elements apart.
-type stretch struct{ extent, step sym.Expr }
+// axis is one axis of a buffer in a storage: its extent, and the step between neighbours, both in elements.
+type axis struct{ extent, step sym.Expr }
 
-// runsOf is shape and strides with as few axes as say the same: axes of one element are left out, and neighbours that
-// lie in memory as one axis are one.
-func runsOf(dims *sym.Dims, shape, strides []sym.Expr) []stretch {
-	var runs []stretch // the innermost first
+// mergedAxes describes shape and strides by as few axes as possible: it drops axes with one element, and merges
+// neighbours that are one axis in memory.
+func mergedAxes(dims *sym.Dims, shape, strides []sym.Expr) []axis {
+	var axes []axis // the innermost first
 	for i := len(shape) - 1; i >= 0; i-- {
 		if one, ok := shape[i].Const(); ok && one == 1 {
 			continue
 		}
-		if last := len(runs) - 1; last >= 0 && dims.EQ(strides[i], runs[last].step.Mul(runs[last].extent)) == sym.Yes {
-			runs[last].extent = runs[last].extent.Mul(shape[i])
+		if last := len(axes) - 1; last >= 0 && dims.EQ(strides[i], axes[last].step.Mul(axes[last].extent)) == sym.Yes {
+			axes[last].extent = axes[last].extent.Mul(shape[i])
 			continue
 		}
-		runs = append(runs, stretch{shape[i], strides[i]})
+		axes = append(axes, axis{shape[i], strides[i]})
 	}
-	slices.Reverse(runs)
-	return runs
+	slices.Reverse(axes)
+	return axes
 }
 
-// Regrouped is the strides of a buffer of shape to whose elements, in order, are those that lie at strides along shape.
-// It is nil if no strides give them, or none that can be proved to.
+// Regrouped returns the strides that give a buffer of shape to the same elements, in the same order, as strides give
+// shape. It returns nil if no strides do, or if that cannot be proved.
 func Regrouped(dims *sym.Dims, shape, strides, to []sym.Expr) []sym.Expr {
-	runs := runsOf(dims, shape, strides)
+	axes := mergedAxes(dims, shape, strides)
 	result := make([]sym.Expr, len(to))
-	next, within := sym.Const(1), sym.Const(1) // the step of an axis of one element; how much of the last run is used
+	// next is the step of an axis with one element, within the used extent of the last merged axis.
+	next, within := sym.Const(1), sym.Const(1)
 	for i := len(to) - 1; i >= 0; i-- {
 		if n, ok := to[i].Const(); ok && n == 1 {
 			result[i] = next
 			continue
 		}
-		if len(runs) == 0 {
+		if len(axes) == 0 {
 			return nil
 		}
-		last := runs[len(runs)-1]
+		last := axes[len(axes)-1]
 		result[i] = last.step.Mul(within)
 		next = result[i].Mul(to[i])
 		if within = within.Mul(to[i]); dims.EQ(within, last.extent) == sym.Yes {
-			runs, within = runs[:len(runs)-1], sym.Const(1)
+			axes, within = axes[:len(axes)-1], sym.Const(1)
 		}
 	}
-	if n, ok := within.Const(); len(runs) > 0 || !ok || n != 1 {
+	if n, ok := within.Const(); len(axes) > 0 || !ok || n != 1 {
 		return nil
 	}
 	return result
 }
 
-// region is the elements of a storage that a buffer in it has.
+// region is the set of a storage's elements that a buffer in it has.
 type region struct {
 	offset sym.Expr
-	runs   []stretch
+	axes   []axis
 }
 
-// regionOf is where a buffer's elements lie in its root's storage.
+// regionOf returns the region of a buffer in its root's storage.
 func regionOf(dims *sym.Dims, b *Buffer) region {
-	// In which order elements are counted does not matter: the widest steps come first, as far as they can be told apart.
+	// The order of elements does not matter here: the axes are sorted by step, widest first, as far as steps can be
+	// compared.
 	var shape, strides []sym.Expr
 	for i, step := range stridesOf(b) {
 		if n, ok := b.Shape[i].Const(); ok && n == 1 {
@@ -74,24 +76,25 @@ func regionOf(dims *sym.Dims, b *Buffer) region {
 		}
 		shape, strides = slices.Insert(shape, at, b.Shape[i]), slices.Insert(strides, at, step)
 	}
-	r := region{runs: runsOf(dims, shape, strides)}
+	r := region{axes: mergedAxes(dims, shape, strides)}
 	for ; b.View != nil; b = b.View.Of {
 		r.offset = r.offset.Add(b.View.Offset)
 	}
 	return r
 }
 
-// alike are the runs of two regions, axis by axis: one that the first lacks is of one element there.
-func alike(dims *sym.Dims, a, b region) (x, y []stretch, ok bool) {
-	x, y = slices.Clone(a.runs), slices.Clone(b.runs)
+// alike returns the axes of two regions, matched by step: if one region lacks an axis, that axis is added with extent
+// 1.
+func alike(dims *sym.Dims, a, b region) (x, y []axis, ok bool) {
+	x, y = slices.Clone(a.axes), slices.Clone(b.axes)
 	for i := 0; i < max(len(x), len(y)); i++ {
 		same := i < len(x) && i < len(y) && dims.EQ(x[i].step, y[i].step) == sym.Yes
 		switch {
 		case same:
 		case len(x) < len(y):
-			x = slices.Insert(x, i, stretch{sym.Const(1), y[i].step})
+			x = slices.Insert(x, i, axis{sym.Const(1), y[i].step})
 		case len(y) < len(x):
-			y = slices.Insert(y, i, stretch{sym.Const(1), x[i].step})
+			y = slices.Insert(y, i, axis{sym.Const(1), x[i].step})
 		default:
 			return nil, nil, false
 		}
@@ -99,39 +102,39 @@ func alike(dims *sym.Dims, a, b region) (x, y []stretch, ok bool) {
 	return x, y, true
 }
 
-// united is two regions as one, where the second follows the first along one axis.
+// united returns two regions as one, if the second follows the first along one axis.
 func united(dims *sym.Dims, a, b region) (region, bool) {
 	x, y, ok := alike(dims, a, b)
 	if !ok {
 		return region{}, false
 	}
-	axis := -1
+	joined := -1
 	for i := range x {
 		follows := dims.EQ(a.offset.Add(x[i].extent.Mul(x[i].step)), b.offset) == sym.Yes
-		if dims.EQ(x[i].extent, y[i].extent) != sym.Yes || follows && axis < 0 {
-			if axis >= 0 || !follows {
+		if dims.EQ(x[i].extent, y[i].extent) != sym.Yes || follows && joined < 0 {
+			if joined >= 0 || !follows {
 				return region{}, false
 			}
-			axis = i
+			joined = i
 		}
 	}
-	if axis < 0 {
-		// Columns of one element, side by side.
+	if joined < 0 {
+		// Both are columns of one element, side by side.
 		if step, ok := b.offset.Sub(a.offset).Const(); !ok || step != 1 {
 			return region{}, false
 		}
-		axis = len(x)
-		x, y = append(x, stretch{sym.Const(1), sym.Const(1)}), append(y, stretch{sym.Const(1), sym.Const(1)})
+		joined = len(x)
+		x, y = append(x, axis{sym.Const(1), sym.Const(1)}), append(y, axis{sym.Const(1), sym.Const(1)})
 	}
-	x[axis].extent = dims.Simplify(x[axis].extent.Add(y[axis].extent))
+	x[joined].extent = dims.Simplify(x[joined].extent.Add(y[joined].extent))
 	var shape, strides []sym.Expr
 	for _, r := range x {
 		shape, strides = append(shape, r.extent), append(strides, r.step)
 	}
-	return region{a.offset, runsOf(dims, shape, strides)}, true
+	return region{a.offset, mergedAxes(dims, shape, strides)}, true
 }
 
-// within reports whether a region is proved to lie in another: the same along all axes but one, at most.
+// within reports whether region a is proved to lie in b: their extents may differ along one axis at most.
 func (a region) within(dims *sym.Dims, b region) bool {
 	x, y, ok := alike(dims, a, b)
 	if !ok {
@@ -156,11 +159,12 @@ func (a region) within(dims *sym.Dims, b region) bool {
 	return differs == 1 || differs == 0 && dims.EQ(begin, sym.Const(0)) == sym.Yes
 }
 
-// parts are the regions of a storage that were written, while they are not the whole: those that follow one another are
-// one.
-type parts []region
+// regions are the regions of a storage that were written so far, as long as some elements were not. Adjacent regions
+// are merged.
+type regions []region
 
-func (p parts) with(dims *sym.Dims, r region) parts {
+// with returns the list with r added, merged with the regions next to it and without those inside it.
+func (p regions) with(dims *sym.Dims, r region) regions {
 	list := slices.Clone(p)
 	for i := 0; i < len(list); i++ {
 		whole, ok := united(dims, list[i], r)

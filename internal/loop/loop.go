@@ -1,10 +1,11 @@
-// Package loop is the language of how a model is computed: kernels of loops over buffers, and the order they run in.
+// Package loop is the language of how a model is computed: kernels of loops over buffers, and the order in which they
+// run.
 //
 // A Module holds the buffers between kernels, the kernels, and a Body of Steps (launches, host operators, branches,
-// loops). A Kernel is a nest of loops over named buffers: scalars are immutable Lets, mutable Vars, and Checks, which
-// check an integer value against a range and make it usable in indices. Indices, extents and sizes are symbolic
-// integers over the module's dimensions, the loop variables and the bound names in scope. Lowering writes `each`
-// loops, whose iterations are independent; scheduling turns them into parallel, vector and serial ones.
+// loops). A Kernel is a nest of loops over named buffers. Its scalars are immutable Lets and mutable Vars; a Check
+// tests that an integer value lies in a range and makes it usable in indices. Indices, extents and sizes are symbolic
+// integers over the module's dimensions, the loop variables and the names of Checks in scope. Lowering writes `each`
+// loops, whose iterations are independent; scheduling turns them into parallel, vector and serial loops.
 package loop
 
 import (
@@ -13,21 +14,22 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Module is a whole computation.
+// Module is a complete computation.
 type Module struct {
 	Name    string
 	Dims    *sym.Dims             // the inputs' dimensions, and those that steps bind
 	Limits  map[sym.Name]sym.Expr // upper bounds of the dimensions that steps bind, over those of the inputs
-	Origins map[sym.Name]string   // what gives the dimensions that were made their values, in words
-	// conditions on dimensions: checked at entry, or where the step binds that comes last among those that bind them
+	Origins map[sym.Name]string   // how each dimension that the compiler made gets its value, in words
+	// Requires are conditions on dimensions. A condition is checked at entry if the inputs give all its dimensions,
+	// else at the step that binds the last of them.
 	Requires []Require
 	Buffers  []*Buffer
 	Kernels  []*Kernel
 	Body     []Step
 }
 
-// Require is a condition that a run must meet, and where it comes from: in words, and, where it is about one tensor,
-// that one's name.
+// Require is a condition that a run must meet. From says in words where it comes from; Tensor names the tensor that it
+// is about, if it is about one.
 type Require struct {
 	Cond   sym.Cond
 	From   string
@@ -39,11 +41,11 @@ type BufferKind uint8
 
 // The kinds of buffer.
 const (
-	Temp   BufferKind = iota // planned in the arena
-	Input                    // lent by the caller
-	Output                   // handed to the caller
-	Weight                   // constant, lives with the program
-	Spill                    // in a file of the run's own: copies write and read it, nothing else
+	Temp   BufferKind = iota // memory planned in the arena
+	Input                    // memory lent by the caller
+	Output                   // memory handed to the caller
+	Weight                   // a constant, which lives with the program
+	Spill                    // a file of the run; only copies read and write it
 )
 
 // Buffer is a tensor in memory, row-major unless it is a view.
@@ -52,56 +54,57 @@ type Buffer struct {
 	Kind  BufferKind
 	DType dtype.DType
 	Shape []sym.Expr
-	View  *View          // not nil: a part of another buffer, with no storage of its own
+	View  *View          // not nil if the buffer is a view of another: it has no storage of its own
 	Data  *tensor.Tensor // a Weight's contents
-	Paged bool           // of a Weight: it stays in a file, and copies bring it into memory where it is used
-	// Elements names the dimensions that the elements of a small integer Input are; nil if they are none.
+	Paged bool           // of a Weight: it stays in a file, and copies bring it into memory before its uses
+	// Elements names the dimensions that a small integer Input holds as its elements; nil if it holds none.
 	Elements []sym.Name
-	// Source is the model's own name for the tensor.
+	// Source is the model's name for the tensor.
 	Source string
-	// Reserved: a Temp of bytes (u8, one axis, no view) that the model's own text lays out. Only what lies in it is an
-	// operand.
+	// Reserved marks a Temp of bytes (u8, one axis, no view) that the model's program text lays out. Only its views are
+	// operands.
 	Reserved bool
-	// State is the Input that an Output replaces, where it lies; nil if it lies elsewhere. To the steps they are two
+	// State is the Input whose memory an Output replaces; nil if the Output has memory of its own. Steps see two
 	// buffers.
 	State *Buffer
-	// Device names the device in whose memory a Temp or a Weight lies; "" is the host's. A view lies where what it views
-	// does.
+	// Device names the device in whose memory a Temp or a Weight lies; "" is the host. A view lies in the memory of the
+	// viewed buffer.
 	Device string
 }
 
 // View places a buffer inside another: element (i, j, …) lies at Offset + i·Strides[0] + j·Strides[1] + … elements of
-// Of. Strides nil means row-major. In a Reserved buffer lie buffers of any type: Offset counts elements of theirs.
+// Of. Strides nil means row-major. A Reserved buffer may hold views of any type: their Offset counts elements of the
+// view's type.
 type View struct {
 	Of      *Buffer
 	Offset  sym.Expr
 	Strides []sym.Expr
 }
 
-// Step is one thing that happens in a run.
+// Step is one action of a run.
 type Step interface{ step() }
 
-// Launch runs a kernel over buffers, one for each of its parameters. A buffer may be passed under another shape of the
-// same number of elements where both are row-major, or where the parameter's strides find the same elements in the same
-// order.
+// Launch runs a kernel over buffers, one for each of its parameters. A buffer may have another shape than its
+// parameter, with the same number of elements, if both are row-major or if the parameter's strides find the same
+// elements in the same order.
 type Launch struct {
 	Kernel *Kernel
 	Args   []*Buffer
-	Source string // the model's nodes that it computes, comma separated
-	Device string // that runs it, and in whose memory its operands lie; "" is the host
+	Source string // the model's nodes that the kernel computes, separated by commas
+	Device string // the device that runs the kernel and holds its operands; "" is the host
 }
 
-// Host runs a host operator (see package hostop) on whole tensors. Results whose extents data decide bind those
-// dimensions.
+// Host runs a host operator (see package hostop) on entire tensors. It binds the dimensions of its results that depend
+// on data.
 type Host struct {
 	Op      string
-	Attrs   map[string]any // as ir.Attrs, after evaluation of nothing: symbolic values stay symbolic
+	Attrs   map[string]any // as ir.Attrs; symbolic values stay symbolic
 	In, Out []*Buffer
 	Source  string
 }
 
-// Bind reads integer element At of From and makes it the value of a dimension; outside the dimension's range is the
-// user's fault. With From nil, the dimension's value is Value.
+// Bind makes integer element At of From the value of a dimension; a value outside the dimension's range is an input
+// error. If From is nil, the dimension's value is Value.
 type Bind struct {
 	Dim   sym.Name
 	From  *Buffer
@@ -111,17 +114,17 @@ type Bind struct {
 	Source string
 }
 
-// If runs one of two bodies. Cond is one bool element. Results are written by each body into the same buffers.
+// If runs one of two bodies. Cond is one bool element. Both bodies write their results into the same buffers.
 type If struct {
 	Cond       *Buffer
 	Then, Else []Step
 	Source     string
 }
 
-// Loop runs Body while Cond (nil: always) holds, at most Trip (nil: no limit but the dimension's range) times. Index,
-// an i64 scalar, holds the iteration's number while the body runs. Count, where not empty, names the dimension that is
-// bound to the number of iterations begun while the body runs, so that the iteration's own row has a place, and to that
-// of all of them behind the loop.
+// Loop runs Body while Cond holds (nil: always), at most Trip times (nil: no limit but the dimension's range). Index,
+// an i64 scalar, holds the iteration's number while the body runs. Count, if not empty, names a dimension: in the body
+// it is the number of iterations begun, so that the iteration's row has a position; after the loop it is the number of
+// all iterations.
 type Loop struct {
 	Trip, Cond, Index *Buffer
 	Count             sym.Name
@@ -129,24 +132,24 @@ type Loop struct {
 	Source            string
 }
 
-// Copy copies a whole buffer, or with Pick some of its rows. Both have the same element type and, of a whole one,
-// number of elements. A whole one may be copied from one device's memory to another's, where both are row-major.
+// Copy copies an entire buffer or, with Pick, some of its rows. Both buffers have the same element type and, without
+// Pick, the same number of elements. A copy without Pick may cross devices if both buffers are row-major.
 type Copy struct {
 	To, From *Buffer
 	Pick     *Pick
 }
 
-// Pick chooses the rows of From that are copied: for each of Index's integers, in order, the row of that number, which
-// To has behind Index's own axes. The axes that From has before a row's number its rows, of which there are Rows:
-// negative numbers count from them. A number outside is the user's fault.
+// Pick chooses the rows of From that are copied: for each integer of Index, in order, the row of that number. The shape
+// of To is Index's axes, then the axes of a row. The leading axes of From number its rows, of which there are Rows;
+// negative numbers count from the end. A number out of range is an input error.
 type Pick struct {
 	Index *Buffer
 	Rows  int64
-	// Source is the model's node that gathers.
+	// Source is the model's node that gathers the rows.
 	Source string
 }
 
-// Of is what numbers the rows that are copied; nil if all are.
+// Of returns the buffer of row numbers, or nil if all rows are copied.
 func (p *Pick) Of() *Buffer {
 	if p == nil {
 		return nil
@@ -164,9 +167,9 @@ func (*Copy) step()   {}
 // Access says what a kernel does to a parameter.
 type Access uint8
 
-// The kinds of access. Write means that every element is written, and none read before it was. Work is the kernel's own
-// while it runs, as a Local is, and all workers share it: no element is read before it was written, and what is in it
-// afterwards is undefined.
+// The kinds of access. Write means that every element is written, and none is read before it is written. Work is
+// scratch memory of the kernel that all workers share: no element is read before it is written, and its contents are
+// undefined after the kernel.
 const (
 	Read Access = iota
 	Write
@@ -174,9 +177,9 @@ const (
 	Work
 )
 
-// Kernel is one loop nest (or several, in order) over its parameters. Dims are the dimensions that it mentions, in the
-// order of the argument block. Work is the arithmetic of its results, of which the loops may do more: for padding, for
-// weights that stand for none, for an algorithm's own; 0 if the loops do nothing else.
+// Kernel is one loop nest over its parameters, or several in order. Dims are the dimensions that it mentions, in the
+// order of the argument block. Work counts the operations that its results need; 0 if the loops do no others. Loops may
+// do more operations: for padding, for absent weights, or because of their algorithm.
 type Kernel struct {
 	Name   string
 	Params []*Param
@@ -186,7 +189,7 @@ type Kernel struct {
 	Work   sym.Expr
 }
 
-// Param is a formal buffer. Strides are in elements; nil means row-major.
+// Param is a formal parameter, bound to a buffer at launch. Strides are in elements; nil means row-major.
 type Param struct {
 	Name    string
 	Access  Access
@@ -203,17 +206,17 @@ type LoopKind uint8
 
 // The kinds of loop.
 const (
-	Each   LoopKind = iota // independent of one another, any order: what lowering writes, and scheduling refines
+	Each   LoopKind = iota // independent, in any order: lowering writes it, and scheduling refines it
 	Serial                 // in order
-	// independent; outermost parallel loops form the kernel's tiles, as do those directly inside the serial loop of a
-	// Course
+	// Parallel iterations are independent. Outermost parallel loops form the kernel's tiles, as do those directly
+	// inside the serial loop of a Course.
 	Parallel
-	Vector // independent; run as strips of lanes. Bounds of loops inside do not depend on Var
+	Vector // independent; runs as strips of lanes. Bounds of inner loops do not depend on Var
 	Block  // independent; each iteration is a block of threads, which share its Shared locals
-	Thread // independent; spread over the threads of the block around the loop
+	Thread // independent; spread over the threads of the enclosing block
 )
 
-// For runs Body for Var = 0 … Extent−1. A negative extent runs nothing.
+// For runs Body for Var = 0 … Extent−1. If Extent is negative, it runs nothing.
 type For struct {
 	Kind   LoopKind
 	Var    sym.Name
@@ -221,15 +224,14 @@ type For struct {
 	Body   []Stmt
 }
 
-// Let names a value.
+// Let names an immutable value.
 type Let struct {
 	Name string
 	X    Expr
 }
 
-// Check names an integer value for use in indices. A value outside [Min, Max] ends the run with the user's fault,
-// naming What, before anything is read or written with it. Guard says that Prove put it there, for an access that is
-// not proved.
+// Check names an integer value for use in indices. A value outside [Min, Max] ends the run with an input error that
+// names What, before the value is used. Guard marks a Check that Prove added for an access that it could not prove.
 type Check struct {
 	Name     sym.Name
 	X        Expr
@@ -238,7 +240,7 @@ type Check struct {
 	Guard    bool
 }
 
-// Var declares a mutable scalar, of X's type, with its first value.
+// Var declares a mutable scalar of X's type, with X as its first value.
 type Var struct {
 	Name string
 	X    Expr
@@ -250,14 +252,15 @@ type Set struct {
 	X    Expr
 }
 
-// Reduce combines a scalar with a value: Name = Op(Name, X). The order of combination is free but fixed by the shape.
+// Reduce combines a scalar with a value: Name = Op(Name, X). The order of combination is free, but depends on nothing
+// but the shape.
 type Reduce struct {
 	Name string
 	Op   BinaryOp
 	X    Expr
 }
 
-// Store writes one element; with Mask (a bool), only if it is true.
+// Store writes one element; with Mask (a bool), only if Mask is true.
 type Store struct {
 	To    string
 	Index []sym.Expr
@@ -265,14 +268,14 @@ type Store struct {
 	Mask  Expr
 }
 
-// When runs Then where Cond (uniform over the lanes of a vector loop around it) is true, Else where not.
+// When runs Then if Cond is true, else Else. Cond is uniform over the lanes of an enclosing vector loop.
 type When struct {
 	Cond       Expr
 	Then, Else []Stmt
 }
 
-// Local declares a buffer of the kernel's own, for the rest of the enclosing body, in the worker's scratch. Its
-// contents are undefined until written. Its shape is over dimensions only.
+// Local declares a buffer in the worker's scratch, for the rest of the enclosing body. Its contents are undefined until
+// written. Its shape depends on dimensions only.
 type Local struct {
 	Name  string
 	DType dtype.DType
@@ -280,24 +283,26 @@ type Local struct {
 	Space Space
 }
 
-// Space says whose a local is.
+// Space says whether a worker or a block of threads owns a local.
 type Space uint8
 
 // The spaces.
 const (
-	Own    Space = iota // the worker's
-	Shared              // the block's (see Block), for all its threads
+	Own    Space = iota // owned by the worker
+	Shared              // owned by the block (see Block), for all its threads
 )
 
-// Contract adds a product of tiles: C[m, n] += Σ_k A[m, k] × B[k, n] for m < M, n < N, k < K, in C's element type
-// (integers wrap; f16 and bf16 operands are widened, and one of bytes beside one of floats, in f32; C is f32, f64, i32,
-// i64 or an unsigned one). It stands for a register-tiled micro-kernel, an AMX tile or a tensor core.
+// Contract adds a product of tiles: C[m, n] += Σ_k A[m, k] × B[k, n] for m < M, n < N, k < K, in C's element type.
+// Integers wrap. Operands of f16 and bf16 are widened; a byte operand and a float operand are multiplied in f32. C is
+// f32, f64, i32, i64 or an unsigned type. Code generators use a register-tiled micro-kernel, an AMX tile or a tensor
+// core.
 type Contract struct {
 	M, N, K sym.Expr
 	C, A, B Tile
 }
 
-// Tile is a matrix inside a buffer: element (r, c) is the buffer's element at Origin + r·Row + c·Col, index by index.
+// Tile is a matrix inside a buffer: element (r, c) is the buffer's element at Origin + r·Row + c·Col, added index by
+// index.
 type Tile struct {
 	Buffer           string
 	Origin, Row, Col []sym.Expr
@@ -314,7 +319,7 @@ func (*When) stmt()     {}
 func (*Local) stmt()    {}
 func (*Contract) stmt() {}
 
-// Expr is a scalar value (a lane's, inside a vector loop).
+// Expr is a scalar value; inside a vector loop, the value of one lane.
 type Expr interface{ DType() dtype.DType }
 
 // Const is a number; Bits holds its representation in Type, zero-extended.
@@ -323,7 +328,7 @@ type Const struct {
 	Bits uint64
 }
 
-// Ref is a Let's or Var's value.
+// Ref is the value of a Let or a Var.
 type Ref struct {
 	Name string
 	Type dtype.DType
@@ -332,7 +337,7 @@ type Ref struct {
 // Index is a symbolic integer as an i64 value.
 type Index struct{ X sym.Expr }
 
-// Load reads one element. With Mask (a bool), it is read only where Mask holds; elsewhere the value is Else.
+// Load reads one element. With Mask (a bool), it reads only if Mask holds; else the value is Else.
 type Load struct {
 	From  string
 	Index []sym.Expr
@@ -341,7 +346,7 @@ type Load struct {
 	Else  Expr
 }
 
-// Unary, Binary and Select compute; Cast converts as ONNX's Cast does (see dtype.ConvertSlice).
+// Unary applies a function of one operand.
 type Unary struct {
 	Op UnaryOp
 	X  Expr
@@ -354,11 +359,11 @@ type Binary struct {
 	X, Y Expr
 }
 
-// Select is X where Cond holds, Y elsewhere; both are evaluated.
+// Select is X if Cond holds, else Y; both are evaluated.
 type Select struct{ Cond, X, Y Expr }
 
-// Cast converts X to Type. Wrap: floats out of a float8 type's range become infinity or NaN instead of the largest
-// value.
+// Cast converts X to Type as ONNX's Cast does (see dtype.ConvertSlice). Wrap: floats out of a float8 type's range
+// become infinity or NaN instead of the largest value.
 type Cast struct {
 	Type dtype.DType
 	X    Expr
@@ -377,7 +382,7 @@ func (e *Index) DType() dtype.DType { return dtype.I64 }
 // DType is the element type of the buffer.
 func (e *Load) DType() dtype.DType { return e.Type }
 
-// DType is the operand's, or bool for a test.
+// DType is the operand's type, or bool for a test.
 func (e *Unary) DType() dtype.DType {
 	if e.Op.Test() {
 		return dtype.Bool
@@ -385,7 +390,7 @@ func (e *Unary) DType() dtype.DType {
 	return e.X.DType()
 }
 
-// DType is the operands', or bool for a comparison.
+// DType is the operands' type, or bool for a comparison.
 func (e *Binary) DType() dtype.DType {
 	if e.Op.Test() {
 		return dtype.Bool
@@ -393,8 +398,8 @@ func (e *Binary) DType() dtype.DType {
 	return e.X.DType()
 }
 
-// DType is the choices'.
+// DType is the type of X and Y.
 func (e *Select) DType() dtype.DType { return e.X.DType() }
 
-// DType is what X is converted to.
+// DType is the type that X is converted to.
 func (e *Cast) DType() dtype.DType { return e.Type }

@@ -6,16 +6,15 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Nest is parallel loops, each directly inside the one before, and the body of the innermost. Their iterations together
-// are tiles. Without loops the body is one tile.
+// Nest is parallel loops, each directly inside the previous one, and the body of the innermost. Each combination of
+// iterations is a tile. Without loops, the body is one tile.
 type Nest struct {
 	Loops []*For
 	Body  []Stmt
 }
 
-// Nests takes a kernel apart: into its parallel nests where it consists of nothing else, which are independent of one
-// another; otherwise it is one nest without loops (a course is for those that know of it). The extents of a nest's
-// loops are over dimensions only.
+// Nests returns the parallel nests of a kernel that consists of nothing else; they are independent. Any other kernel, a
+// course included, is one nest without loops. The extents of a nest's loops depend on dimensions only.
 func Nests(k *Kernel) []Nest {
 	var nests []Nest
 	for _, s := range k.Body {
@@ -28,15 +27,16 @@ func Nests(k *Kernel) []Nest {
 	return nests
 }
 
-// Course is a kernel of parallel nests that run one after another, each once the one before it has ended: some of them,
-// then those of a serial loop in each of its steps, then the rest. What is parallel in one is so in each step alike:
-// its extents are over dimensions only.
+// Course is a kernel of parallel nests that run one after another: those of Before, then those of Each in every
+// iteration of the serial loop Steps, then those of After. Each nest starts after the previous one has ended. A nest of
+// Each has the same extents in every iteration: they depend on dimensions only.
 type Course struct {
 	Before, Each, After []Nest
 	Steps               *For
 }
 
-// CourseOf takes apart a kernel that consists of parallel nests, and one serial loop of parallel nests among them.
+// CourseOf returns the course of a kernel that consists of parallel nests and one serial loop of parallel nests; ok is
+// false for other kernels.
 func CourseOf(k *Kernel) (c Course, ok bool) {
 	for _, s := range k.Body {
 		f, loops := s.(*For)
@@ -63,7 +63,7 @@ func CourseOf(k *Kernel) (c Course, ok bool) {
 	return c, len(c.Each) > 0
 }
 
-// nest takes a parallel loop and the parallel loops inside it apart.
+// nest returns the nest of a parallel loop and the parallel loops directly inside it.
 func (k *Kernel) nest(f *For) Nest {
 	n := Nest{Loops: []*For{f}, Body: f.Body}
 	for {
@@ -75,12 +75,12 @@ func (k *Kernel) nest(f *For) Nest {
 	}
 }
 
-// overDims reports whether an integer depends on the kernel's dimensions only.
+// overDims reports whether a symbolic integer depends on the kernel's dimensions only.
 func (k *Kernel) overDims(e sym.Expr) bool {
 	return !slices.ContainsFunc(e.Vars(), func(name sym.Name) bool { return !slices.Contains(k.Dims, name) })
 }
 
-// Tiles is the number of a nest's tiles, over dimensions.
+// Tiles returns the number of a nest's tiles, over dimensions.
 func (n *Nest) Tiles() sym.Expr {
 	count := sym.Const(1)
 	for _, l := range n.Loops {
@@ -89,7 +89,7 @@ func (n *Nest) Tiles() sym.Expr {
 	return count
 }
 
-// Only returns the loop that a body consists of.
+// Only returns the loop if the body consists of exactly one.
 func Only(body []Stmt) (*For, bool) {
 	if len(body) != 1 {
 		return nil, false

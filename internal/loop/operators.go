@@ -43,8 +43,8 @@ const (
 type BinaryOp uint8
 
 // The binary functions. Integers wrap; Div truncates toward zero, FloorMod has the divisor's sign and Rem the
-// dividend's; integer division by zero yields 0 and MinInt / −1 wraps (callers who must refuse check first). Min and
-// Max yield NaN where an operand is NaN.
+// dividend's. Integer division by zero yields 0 and MinInt / −1 wraps; callers that must refuse these add a Check. Min
+// and Max yield NaN if an operand is NaN.
 const (
 	Add BinaryOp = iota
 	Sub
@@ -80,14 +80,14 @@ var binaryNames = [binaryOps]string{"add", "sub", "mul", "div", "floormod", "rem
 	"xor", "shl", "shr", "dot", "atan2",
 	"eq", "ne", "lt", "le", "gt", "ge"}
 
-// String is the function's name in the text.
+// String returns the function's printed name.
 func (op UnaryOp) String() string { return unaryNames[op] }
 
-// String is the function's name in the text.
+// String returns the function's printed name.
 func (op BinaryOp) String() string { return binaryNames[op] }
 
-// Test reports whether the result is bool whatever the operand's type.
+// Test reports whether the result is bool for every type of operand.
 func (op UnaryOp) Test() bool { return op == IsNaN || op == IsInf }
 
-// Test reports whether the result is bool whatever the operands' type.
+// Test reports whether the result is bool for every type of operands.
 func (op BinaryOp) Test() bool { return op >= Eq }

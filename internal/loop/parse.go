@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// ParseKernel reads one kernel's text, as String writes it. Errors are of kind ErrInput, with line and column. The
-// kernel is not verified.
+// ParseKernel reads one kernel from its printed text. Errors are of kind ErrInput, with line and column. The kernel is
+// not verified.
 func ParseKernel(source string) (k *Kernel, err error) {
 	p := newParser(source)
 	defer p.catch(&err)
@@ -19,18 +19,20 @@ func ParseKernel(source string) (k *Kernel, err error) {
 	return k, nil
 }
 
-// literal is a constant whose type the place says.
+// literal is a constant whose type its context decides.
 type literal struct {
 	text string // a number, true, false, nan, or bits
 	bits bool
 }
 
-// operand is an expression, or a literal.
+// operand is an expression or a literal.
 type operand struct {
 	Expr
 	literal *literal
 }
 
+// kernel reads a kernel after its keyword. If it shares the head of an earlier one, it shares its parameters; if it
+// shares the body too, it shares all statements.
 func (p *parser) kernel() *Kernel {
 	k := &Kernel{Name: p.global()}
 	head := p.head()
@@ -70,8 +72,7 @@ func (p *parser) kernel() *Kernel {
 	return k
 }
 
-// standApart gives the names that a kernel declares under plain names, as texts written by hand do, names of their own
-// space.
+// standApart gives the loop variables and checked values of a kernel names with a $, if they were written without.
 func (p *parser) standApart(k *Kernel) {
 	taken, renamed := map[sym.Name]bool{}, map[sym.Name]sym.Name{}
 	for _, name := range integerNames(k.Body) {
@@ -108,20 +109,20 @@ func (p *parser) parameters(k *Kernel) {
 	p.list("(", ")", func() { k.Dims = append(k.Dims, p.symbol()) })
 }
 
-// pattern is a kernel that was read, and the text of its body.
+// pattern is a kernel that was read earlier, and the text of its body.
 type pattern struct {
 	body   string
 	kernel *Kernel
 }
 
-// Limits of the search for texts that were read before, against texts made to keep it busy.
+// Limits of the search for equal texts, which bound its time for any text.
 const (
 	mostPatterns = 8    // with one head
 	longestHead  = 4096 // bytes
 )
 
-// head is the text of a kernel's parameters and dimensions as they are printed, which follows; empty if it may be
-// another, or texts are not to be shared.
+// head returns the rest of the line up to the source or the body: a printed kernel has its parameters and dimensions
+// there. It returns "" if kernels are not shared.
 func (p *parser) head() string {
 	if p.patterns == nil {
 		return ""
@@ -152,6 +153,7 @@ func (p *parser) bufferType() (dtype.DType, []sym.Expr) {
 	return dt, p.index()
 }
 
+// dtype reads the name of an element type.
 func (p *parser) dtype() dtype.DType {
 	name := p.ident()
 	dt, ok := dtype.Parse(name)
@@ -168,6 +170,7 @@ func (p *parser) index() []sym.Expr {
 	return list
 }
 
+// body reads a list of statements in braces.
 func (p *parser) body() []Stmt {
 	p.enter()
 	defer p.leave()
@@ -179,9 +182,10 @@ func (p *parser) body() []Stmt {
 	return body
 }
 
-// keywords are the statements that begin with a word.
+// keywords maps the first word of a statement to its parser.
 var keywords map[string]func(*parser) Stmt
 
+// init fills keywords: a literal would make an initialization cycle.
 func init() {
 	keywords = map[string]func(*parser) Stmt{
 		"let": (*parser).let, "var": (*parser).variable, "check": (*parser).check, "guard": (*parser).check,
@@ -193,6 +197,7 @@ func init() {
 	}
 }
 
+// statement reads a statement.
 func (p *parser) statement() Stmt {
 	if p.isPercent() {
 		return p.assignment()
@@ -205,6 +210,7 @@ func (p *parser) statement() Stmt {
 	return read(p)
 }
 
+// loop reads i < n { … }.
 func (p *parser) loop(kind LoopKind) Stmt {
 	f := &For{Kind: kind, Var: p.counter()}
 	p.expect("<")
@@ -213,6 +219,7 @@ func (p *parser) loop(kind LoopKind) Stmt {
 	return f
 }
 
+// let reads %x = e.
 func (p *parser) let() Stmt {
 	l := &Let{Name: p.percent()}
 	p.expect("=")
@@ -221,6 +228,7 @@ func (p *parser) let() Stmt {
 	return l
 }
 
+// variable reads %x: f32 = e.
 func (p *parser) variable() Stmt {
 	v := &Var{Name: p.percent()}
 	p.expect(":")
@@ -231,7 +239,7 @@ func (p *parser) variable() Stmt {
 	return v
 }
 
-// assignment reads %x = e, or %x max= e.
+// assignment reads %x = e or %x max= e.
 func (p *parser) assignment() Stmt {
 	name := p.percent()
 	if p.accept("=") {
@@ -245,6 +253,7 @@ func (p *parser) assignment() Stmt {
 	return &Reduce{Name: name, Op: op, X: p.typed(p.typeOf(name))}
 }
 
+// typeOf returns the type of a declared buffer or scalar.
 func (p *parser) typeOf(name string) dtype.DType {
 	dt, ok := p.types[name]
 	if !ok {
@@ -253,6 +262,7 @@ func (p *parser) typeOf(name string) dtype.DType {
 	return dt
 }
 
+// check reads i = e in [0, n] "what".
 func (p *parser) check() Stmt {
 	c := &Check{Name: p.counter(), Guard: p.keyword == "guard"}
 	p.expect("=")
@@ -267,6 +277,7 @@ func (p *parser) check() Stmt {
 	return c
 }
 
+// store reads %x[i] = e, with an optional mask.
 func (p *parser) store() Stmt {
 	s := &Store{To: p.percent()}
 	s.Index = p.index()
@@ -278,6 +289,7 @@ func (p *parser) store() Stmt {
 	return s
 }
 
+// when reads cond { … } else { … }; else is optional.
 func (p *parser) when() Stmt {
 	w := &When{Cond: p.typed(dtype.Bool)}
 	w.Then = p.body()
@@ -287,6 +299,7 @@ func (p *parser) when() Stmt {
 	return w
 }
 
+// local reads %x: f32[n].
 func (p *parser) local() Stmt {
 	l := &Local{}
 	if p.keyword == "shared" {
@@ -299,6 +312,7 @@ func (p *parser) local() Stmt {
 	return l
 }
 
+// contract reads %c[r, q] += %a[r, k] * %b[k, q] for r < m, q < n, k < l.
 func (p *parser) contract() Stmt {
 	c := &Contract{}
 	c.C.Buffer, c.C.Origin = p.element()
@@ -329,7 +343,7 @@ func (p *parser) element() (string, []sym.Expr) {
 	return name, p.index()
 }
 
-// steps takes an index over a row and a column apart.
+// steps splits the index of a tile's element, an expression over a row and a column, into origin and steps.
 func (p *parser) steps(t *Tile, row, col sym.Name) {
 	index := t.Origin
 	t.Origin, t.Row, t.Col = make([]sym.Expr, len(index)), make([]sym.Expr, len(index)), make([]sym.Expr, len(index))
@@ -344,13 +358,13 @@ func (p *parser) steps(t *Tile, row, col sym.Name) {
 	}
 }
 
-// typed reads an expression of a type that the place says.
+// typed reads an expression of a type that the context decides.
 func (p *parser) typed(dt dtype.DType) Expr { return p.settle(p.operand(), dt) }
 
-// expr reads an expression that says its own type.
+// expr reads an expression that states its type.
 func (p *parser) expr() Expr { return p.settle(p.operand(), dtype.Invalid) }
 
-// settle gives a literal its type.
+// settle gives a literal the type; dtype.Invalid means that the context decides none.
 func (p *parser) settle(o operand, dt dtype.DType) Expr {
 	if o.literal == nil {
 		return o.Expr
@@ -365,7 +379,7 @@ func (p *parser) settle(o operand, dt dtype.DType) Expr {
 	return &Const{Type: dt, Bits: bits}
 }
 
-// pair gives a literal among two operands the other's type.
+// pair gives a literal among two operands the type of the other.
 func (p *parser) pair(x, y operand) (Expr, Expr) {
 	switch {
 	case x.literal == nil && y.literal != nil:
@@ -387,6 +401,7 @@ var unaryOf, binaryOf = func() (map[string]UnaryOp, map[string]BinaryOp) {
 	return unary, binary
 }()
 
+// operand reads an expression or a literal.
 func (p *parser) operand() operand {
 	p.enter()
 	defer p.leave()
@@ -423,6 +438,7 @@ func (p *parser) bits() *literal {
 	return &literal{text: text, bits: true}
 }
 
+// load reads %x[i], with an optional mask.
 func (p *parser) load() Expr {
 	l := &Load{From: p.percent()}
 	l.Type = p.typeOf(l.From)
@@ -435,7 +451,7 @@ func (p *parser) load() Expr {
 	return l
 }
 
-// call reads what is between the parentheses of a function.
+// call reads the operands of a function.
 func (p *parser) call(name string) Expr {
 	if op, ok := unaryOf[name]; ok {
 		return &Unary{Op: op, X: p.expr()}
@@ -475,8 +491,8 @@ func (p *parser) call(name string) Expr {
 	return nil
 }
 
-// parseConst is the representation of a literal in a type; false if it does not stand for a value of the type, exactly
-// if it is an integer.
+// parseConst returns the bits of a literal in a type; false if the type does not have this value. Integers must be
+// exact.
 func parseConst(dt dtype.DType, l *literal) (uint64, bool) {
 	switch {
 	case !Scalar(dt):

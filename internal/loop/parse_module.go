@@ -8,18 +8,18 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// ParseOptions say what a text leaves out.
+// ParseOptions supply what a module's text omits.
 type ParseOptions struct {
-	// Data gives a weight's contents, by the buffer's name, where the text has only their size in bytes. The shape of a
-	// weight is known by then. Nil: such a weight has no Data.
+	// Data returns a weight's contents, by the buffer's name, if the text has only their size in bytes. shape has
+	// constant extents only. If Data is nil, such a weight has no contents.
 	Data func(name string, dt dtype.DType, shape []int64, bytes int64) (*tensor.Tensor, error)
-	// Share lets kernels whose texts are alike but for name and source share what they are made of: none of it may be
-	// changed then.
+	// Share lets kernels that differ only in name and source share parameters and statements, which must not be changed
+	// then.
 	Share bool
 }
 
-// Parse reads a module's text, as Module.String writes it. Errors are of kind ErrInput, with line and column. The
-// module is not verified.
+// Parse reads a module from its printed text. Errors are of kind ErrInput, with line and column. The module is not
+// verified.
 func Parse(source string, o ParseOptions) (m *Module, err error) {
 	p := newParser(source)
 	if p.options = &o; o.Share {
@@ -35,6 +35,7 @@ func Parse(source string, o ParseOptions) (m *Module, err error) {
 	return m, nil
 }
 
+// module reads a module after the version.
 func (p *parser) module() *Module {
 	p.expect("loop")
 	m := &Module{Name: p.global(), Dims: sym.NewDims()}
@@ -84,7 +85,7 @@ func (p *parser) module() *Module {
 	}
 }
 
-// dim reads n in [1, 512] limit 4*m from "what gives it its value".
+// dim reads n in [1, 512] limit 4*m from "origin".
 func (p *parser) dim(m *Module) {
 	name := p.symbol()
 	if _, ok := m.Dims.Get(name); ok {
@@ -113,6 +114,7 @@ func (p *parser) dim(m *Module) {
 	}
 }
 
+// bound reads the upper end of a range: an integer or inf.
 func (p *parser) bound() int64 {
 	if p.accept("inf") {
 		return sym.NoMax
@@ -120,7 +122,8 @@ func (p *parser) bound() int64 {
 	return p.whole()
 }
 
-// buffer reads what follows the word; others, where not nil, finds the buffers that it names, when all are known.
+// buffer reads a buffer after its keyword. others, if not nil, looks up the buffers that it names: it is called after
+// all buffers are read.
 func (p *parser) buffer() (b *Buffer, others func()) {
 	b = &Buffer{Name: p.percent()}
 	p.expect(":")
@@ -165,6 +168,7 @@ func (p *parser) buffer() (b *Buffer, others func()) {
 	return b, others
 }
 
+// bufferNamed returns a declared buffer.
 func (p *parser) bufferNamed(name string) *Buffer {
 	b := p.buffers[name]
 	if b == nil {
@@ -173,7 +177,7 @@ func (p *parser) bufferNamed(name string) *Buffer {
 	return b
 }
 
-// fixedShape is a shape that has no names in it.
+// fixedShape returns a shape of constants; it fails if the shape contains names.
 func (p *parser) fixedShape(shape []sym.Expr) []int64 {
 	fixed := make([]int64, len(shape))
 	for i, e := range shape {
@@ -189,7 +193,7 @@ func (p *parser) fixedShape(shape []sym.Expr) []int64 {
 	return fixed
 }
 
-// elements reads [1, 2] into a tensor.
+// elements reads a tensor's elements in brackets.
 func (p *parser) elements(dt dtype.DType, shape []int64) *tensor.Tensor {
 	count, _ := tensor.Count(shape)
 	var text []string
@@ -221,6 +225,7 @@ func (p *parser) elements(dt dtype.DType, shape []int64) *tensor.Tensor {
 	return t
 }
 
+// tensor returns t, and fails on an error.
 func (p *parser) tensor(t *tensor.Tensor, err error) *tensor.Tensor {
 	if err != nil {
 		p.fail("%v", err)
@@ -228,8 +233,10 @@ func (p *parser) tensor(t *tensor.Tensor, err error) *tensor.Tensor {
 	return t
 }
 
+// stepWords maps the first word of a step to its parser.
 var stepWords map[string]func(*parser) Step
 
+// init fills stepWords: a literal would make an initialization cycle.
 func init() {
 	stepWords = map[string]func(*parser) Step{
 		"launch": (*parser).launch, "host": (*parser).host, "bind": (*parser).bind, "if": (*parser).ifStep,
@@ -237,6 +244,7 @@ func init() {
 	}
 }
 
+// stepList reads a list of steps in braces.
 func (p *parser) stepList() []Step {
 	p.enter()
 	defer p.leave()
@@ -253,7 +261,7 @@ func (p *parser) stepList() []Step {
 	return list
 }
 
-// optional reads a buffer's name, or none.
+// optional reads a buffer's name, or none, for which it returns nil.
 func (p *parser) optional() *Buffer {
 	if p.accept("none") {
 		return nil
@@ -261,12 +269,14 @@ func (p *parser) optional() *Buffer {
 	return p.bufferNamed(p.percent())
 }
 
+// bufferList reads a list of buffers in parentheses.
 func (p *parser) bufferList() []*Buffer {
 	var list []*Buffer
 	p.list("(", ")", func() { list = append(list, p.optional()) })
 	return list
 }
 
+// launch reads @kernel(%x, …).
 func (p *parser) launch() Step {
 	name := p.global()
 	l := &Launch{Kernel: p.kernels[name]}
@@ -287,6 +297,7 @@ func (p *parser) device() string {
 	return p.quoted()
 }
 
+// host reads "op"(%x, …) -> (%y, …) { attributes }.
 func (p *parser) host() Step {
 	h := &Host{Op: p.quoted(), In: p.bufferList()}
 	p.expect("->")
@@ -303,7 +314,7 @@ func (p *parser) host() Step {
 	return h
 }
 
-// attribute reads a value after a word that says its type.
+// attribute reads a type word and a value of that type.
 func (p *parser) attribute() any {
 	kind := p.ident()
 	switch kind {
@@ -343,23 +354,27 @@ func (p *parser) attribute() any {
 	return nil
 }
 
+// wrong fails at the present token; it returns false for use in conditions.
 func (p *parser) wrong(want string) bool {
 	p.Unexpected("expected %s, found %s", want, p.Found())
 	return false
 }
 
+// listOf reads a list in brackets.
 func listOf[T any](p *parser, item func() T) []T {
 	list := []T{}
 	p.list("[", "]", func() { list = append(list, item()) })
 	return list
 }
 
+// real reads a float64.
 func (p *parser) real() float64 {
 	v := p.Float(64)
 	p.stop()
 	return v
 }
 
+// bind reads n = %x[0] or n = expression.
 func (p *parser) bind() Step {
 	b := &Bind{Dim: p.symbol()}
 	p.expect("=")
@@ -375,6 +390,7 @@ func (p *parser) bind() Step {
 	return b
 }
 
+// ifStep reads %cond { … } else { … }; else is optional.
 func (p *parser) ifStep() Step {
 	s := &If{Cond: p.bufferNamed(p.percent()), Source: p.source()}
 	s.Then = p.stepList()
@@ -384,6 +400,7 @@ func (p *parser) ifStep() Step {
 	return s
 }
 
+// loopStep reads a loop's operands and body.
 func (p *parser) loopStep() Step {
 	l := &Loop{}
 	if p.accept("trip") {
@@ -403,6 +420,7 @@ func (p *parser) loopStep() Step {
 	return l
 }
 
+// copyStep reads %y = %x, or %y = %x[%index of rows].
 func (p *parser) copyStep() Step {
 	c := &Copy{To: p.bufferNamed(p.percent())}
 	p.expect("=")

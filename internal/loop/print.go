@@ -11,8 +11,7 @@ import (
 	"github.com/weirml/weir/internal/text"
 )
 
-// printer writes statements, one a line. Dimensions, loop variables and checked values are bare names, as in symbolic
-// integers; buffers and scalars have a %, kernels and modules an @.
+// printer writes statements, one a line.
 type printer struct {
 	text.Printer
 }
@@ -24,15 +23,16 @@ var (
 	kindNames = [...]string{Temp: "temp", Input: "input", Output: "output", Weight: "weight", Spill: "spill"}
 )
 
-// String is the name of the access in the text.
+// String returns the printed name of the access.
 func (a Access) String() string { return nameOf(accessNames[:], int(a)) }
 
-// String is the loop's keyword in the text.
+// String returns the loop's keyword.
 func (k LoopKind) String() string { return nameOf(loopNames[:], int(k)) }
 
-// String is the name of the kind in the text.
+// String returns the printed name of the kind.
 func (k BufferKind) String() string { return nameOf(kindNames[:], int(k)) }
 
+// nameOf returns names[i], or a placeholder for a value out of range.
 func nameOf(names []string, i int) string {
 	if i < len(names) {
 		return names[i]
@@ -40,20 +40,21 @@ func nameOf(names []string, i int) string {
 	return "unknown(" + strconv.Itoa(i) + ")"
 }
 
-// String is the kernel's text.
+// String returns the kernel's printed text.
 func (k *Kernel) String() string {
 	var p printer
 	p.kernel(k)
 	return p.String()
 }
 
-// Text is the text of a list of statements, for debugging.
+// Text returns the printed text of a list of statements, for debugging.
 func Text(body []Stmt) string {
 	var p printer
 	p.body(body)
 	return p.String()
 }
 
+// kernel writes a kernel.
 func (p *printer) kernel(k *Kernel) {
 	params := make([]string, len(k.Params))
 	for i, q := range k.Params {
@@ -75,6 +76,7 @@ func (p *printer) kernel(k *Kernel) {
 	p.Block(line+source(k.Source), func() { p.body(k.Body) })
 }
 
+// source returns the source clause of a kernel or a step; empty without a source.
 func source(from string) string {
 	if from == "" {
 		return ""
@@ -82,12 +84,14 @@ func source(from string) string {
 	return " source " + strconv.Quote(from)
 }
 
+// body writes a list of statements.
 func (p *printer) body(body []Stmt) {
 	for _, s := range body {
 		p.statement(s)
 	}
 }
 
+// statement writes a statement and its bodies.
 func (p *printer) statement(s Stmt) {
 	switch s := s.(type) {
 	case *For:
@@ -137,7 +141,7 @@ func (p *printer) statement(s Stmt) {
 	}
 }
 
-// contract writes a tile's index as one expression over two names of its own for row and column.
+// contract writes each tile's index as one expression over a name for the row and a name for the column.
 func (p *printer) contract(s *Contract) {
 	used := map[sym.Name]bool{}
 	for _, e := range Integers(s) {
@@ -164,6 +168,7 @@ func (p *printer) contract(s *Contract) {
 		tile(&s.C, row, col), tile(&s.A, row, inner), tile(&s.B, inner, col), row, s.M, col, s.N, inner, s.K)
 }
 
+// formatIndex returns [i, j + 1].
 func formatIndex(index []sym.Expr) string {
 	list := make([]string, len(index))
 	for i, e := range index {
@@ -172,10 +177,11 @@ func formatIndex(index []sym.Expr) string {
 	return "[" + strings.Join(list, ", ") + "]"
 }
 
-// formatType is f32[n, 10]; a scalar buffer is f32[].
+// formatType returns f32[n, 10]; f32[] for a single element.
 func formatType(dt dtype.DType, shape []sym.Expr) string { return dt.String() + formatIndex(shape) }
 
-// formatExpr writes an expression. If typed, the place says the type, and a constant is written without it.
+// formatExpr returns the text of an expression. If typed, the context decides the type, and a constant is written
+// without it.
 func formatExpr(e Expr, typed bool) string {
 	switch e := e.(type) {
 	case *Const:
@@ -211,14 +217,15 @@ func formatExpr(e Expr, typed bool) string {
 	return fmt.Sprintf("unknown %T", e)
 }
 
-// formatPair writes two operands of one type: where just one of them is a constant, the other says its type.
+// formatPair returns the texts of two operands of one type: if just one of them is a constant, the other states the
+// type.
 func formatPair(x, y Expr) (string, string) {
 	_, constX := x.(*Const)
 	_, constY := y.(*Const)
 	return formatExpr(x, constX && !constY), formatExpr(y, constY && !constX)
 }
 
-// formatConst writes a constant without its type: a number, true or false, or for complex numbers the bits.
+// formatConst returns a constant without its type: a number, true or false, or the bits of a complex number.
 func formatConst(c *Const) string {
 	switch {
 	case c.Type == dtype.Bool:
@@ -235,7 +242,7 @@ func formatConst(c *Const) string {
 	case math.IsNaN(x) && FromFloat(c.Type, math.NaN()) == c.Bits:
 		return "nan"
 	case math.IsNaN(x) || FromFloat(c.Type, x) != c.Bits:
-		return "bits(" + strconv.FormatUint(c.Bits, 10) + ")" // another NaN
+		return "bits(" + strconv.FormatUint(c.Bits, 10) + ")" // a NaN other than the usual one
 	case c.Type == dtype.F64:
 		return text.Float(x)
 	}

@@ -14,10 +14,10 @@ import (
 	"github.com/weirml/weir/internal/text"
 )
 
-// inlineElements is the number of elements up to which a tensor's contents stand in the text.
+// inlineElements is the largest number of elements of a tensor whose contents are printed.
 const inlineElements = 16
 
-// String is the module's text. Contents of weights of more than 16 elements are left out: only their size is given.
+// String returns the module's printed text. Of weights with more than 16 elements, it gives only the size.
 func (m *Module) String() string {
 	var p printer
 	p.Line("weir 1")
@@ -25,6 +25,7 @@ func (m *Module) String() string {
 	return p.String()
 }
 
+// module writes a module.
 func (p *printer) module(m *Module) {
 	if m.Dims != nil {
 		for _, name := range m.Dims.Names() {
@@ -58,6 +59,7 @@ func (p *printer) module(m *Module) {
 	p.Block("body", func() { p.steps(m.Body) })
 }
 
+// formatMax returns the upper end of a range; inf if there is none.
 func formatMax(v int64) string {
 	if v == sym.NoMax {
 		return "inf"
@@ -65,6 +67,7 @@ func formatMax(v int64) string {
 	return strconv.FormatInt(v, 10)
 }
 
+// buffer writes a buffer's declaration.
 func (p *printer) buffer(b *Buffer) {
 	line := "buffer " + text.LocalName(b.Name) + ": " + formatType(b.DType, b.Shape) + " " + b.Kind.String()
 	if b.Paged {
@@ -98,10 +101,12 @@ func (p *printer) buffer(b *Buffer) {
 	p.Line("%s%s", line, source(b.Source))
 }
 
+// inline reports whether a tensor's contents are printed.
 func inline(t *tensor.Tensor) bool {
 	return t.DType() == dtype.String || t.Len() <= inlineElements && Scalar(t.DType())
 }
 
+// formatElements returns a tensor's elements in brackets.
 func formatElements(t *tensor.Tensor) string {
 	list := make([]string, t.Len())
 	for i := range list {
@@ -114,12 +119,14 @@ func formatElements(t *tensor.Tensor) string {
 	return "[" + strings.Join(list, ", ") + "]"
 }
 
+// steps writes a list of steps.
 func (p *printer) steps(body []Step) {
 	for _, s := range body {
 		p.step(s)
 	}
 }
 
+// step writes a step and its bodies.
 func (p *printer) step(s Step) {
 	switch s := s.(type) {
 	case *Launch:
@@ -177,12 +184,14 @@ func (p *printer) step(s Step) {
 	}
 }
 
+// nested writes a list of steps, indented.
 func (p *printer) nested(body []Step) {
 	p.Indent()
 	p.steps(body)
 	p.Dedent()
 }
 
+// formatBuffers returns buffers' names in parentheses; none for nil.
 func formatBuffers(list []*Buffer) string {
 	names := make([]string, len(list))
 	for i, b := range list {
@@ -194,7 +203,7 @@ func formatBuffers(list []*Buffer) string {
 	return "(" + strings.Join(names, ", ") + ")"
 }
 
-// formatAttribute writes a value after a word that says its type.
+// formatAttribute returns a type word and the value.
 func formatAttribute(v any) string {
 	switch v := v.(type) {
 	case int64:
@@ -231,6 +240,7 @@ func formatAttribute(v any) string {
 	return fmt.Sprintf("unknown %T", v)
 }
 
+// formatList returns a list in brackets.
 func formatList[T any](list []T, format func(T) string) string {
 	words := make([]string, len(list))
 	for i, x := range list {

@@ -8,21 +8,21 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// knowledge is what is known of symbolic integers at a place in a kernel: ranges of names, and expressions known to be
+// knowledge is what is known of symbolic integers at a point of a kernel: ranges of names, and expressions known to be
 // 0 or more.
 type knowledge struct {
-	dims   *sym.Dims // numeric ranges of dimensions, loop variables and checked values
-	spans  []span    // symbolic ranges of loop variables and checked values, innermost last
-	facts  []sym.Expr
-	raised []raise          // of dims, to be undone
-	mute   int              // how many conditions hold that may make the place unreachable
-	failed map[attempt]bool // searches that found nothing, of what is known now
-	goal   int              // questions that the proof under way may still ask
-	broken bool             // off: the proof under way has asked all its questions
-	all    int              // questions that all proofs may still ask
+	dims      *sym.Dims  // numeric ranges of dimensions, loop variables and checked values
+	intervals []interval // symbolic ranges of loop variables and checked values, innermost last
+	facts     []sym.Expr
+	raised    []raise          // narrowed ranges of dims, to be undone
+	mute      int              // number of known conditions that may make the point unreachable
+	failed    map[attempt]bool // searches that failed with the present knowledge
+	goal      int              // questions left for the current proof
+	broken    bool             // the current proof has used up its questions
+	all       int              // questions left for all proofs
 }
 
-// Limits of the search, against texts made to keep it busy: questions for one proof, and for one kernel.
+// Limits of the search, which bound its time for any text: questions for one proof, and for one kernel.
 const (
 	goalQuestions   = 400
 	kernelQuestions = 50_000
@@ -34,50 +34,54 @@ type raise struct {
 	was  sym.Range
 }
 
-// span says that a name is at least each of low and at most each of high.
-type span struct {
+// interval says that a name is at least each of low and at most each of high.
+type interval struct {
 	name      sym.Name
 	low, high []sym.Expr
 }
 
-// attempt is a search that was made to its end. What is asked again, at the same depth or by another way, is answered
-// at once; the map is dropped when more is known, and found again when that is forgotten.
+// attempt is a search that ran to its end. A repeated question is answered from the map. New knowledge drops the map;
+// reset restores it when that knowledge is dropped.
 type attempt struct {
 	of      sym.Digest
 	depth   int
 	briefly bool
 }
 
+// mark is a state of the knowledge to which reset returns.
 type mark struct {
-	spans, facts, raised, mute int
-	failed                     map[attempt]bool
+	intervals, facts, raised, mute int
+	failed                         map[attempt]bool
 }
 
+// newKnowledge returns the knowledge of the dimensions' ranges.
 func newKnowledge(dims *sym.Dims) *knowledge {
 	return &knowledge{dims: dims.Clone(), all: kernelQuestions}
 }
 
+// mark returns the present state.
 func (k *knowledge) mark() mark {
 	if k.failed == nil {
 		k.failed = map[attempt]bool{}
 	}
-	return mark{len(k.spans), len(k.facts), len(k.raised), k.mute, k.failed}
+	return mark{len(k.intervals), len(k.facts), len(k.raised), k.mute, k.failed}
 }
 
+// reset drops the knowledge that was added after the mark.
 func (k *knowledge) reset(m mark) {
 	for _, r := range slices.Backward(k.raised[m.raised:]) {
 		k.dims.Set(r.name, r.was)
 	}
-	k.spans, k.facts, k.raised, k.mute = k.spans[:m.spans], k.facts[:m.facts], k.raised[:m.raised], m.mute
+	k.intervals, k.facts, k.raised, k.mute = k.intervals[:m.intervals], k.facts[:m.facts], k.raised[:m.raised], m.mute
 	k.failed = m.failed
 }
 
-// loop says 0 ≤ name < extent.
+// loop adds 0 ≤ name < extent.
 func (k *knowledge) loop(name sym.Name, extent sym.Expr) {
 	k.between(name, sym.Const(0), extent.Sub(sym.Const(1)))
 }
 
-// between says min ≤ name ≤ max, and that there is such a name.
+// between adds min ≤ name ≤ max, and that the range is not empty.
 func (k *knowledge) between(name sym.Name, min, max sym.Expr) {
 	k.positive(max.Sub(min).Add(sym.Const(1)))
 	low, _ := k.dims.Bounds(min)
@@ -91,10 +95,10 @@ func (k *knowledge) between(name sym.Name, min, max sym.Expr) {
 	}
 	k.dims.Set(name, r)
 	k.failed = nil
-	k.spans = append(k.spans, span{name, min.MaxArgs(), max.MinArgs()})
+	k.intervals = append(k.intervals, interval{name, min.MaxArgs(), max.MinArgs()})
 }
 
-// positive says that e is 1 or more.
+// positive adds that e is 1 or more.
 func (k *knowledge) positive(e sym.Expr) {
 	if low, _ := k.dims.Bounds(e); low < 1 {
 		k.mute++
@@ -102,7 +106,7 @@ func (k *knowledge) positive(e sym.Expr) {
 	}
 }
 
-// assume says that f is 0 or more. If that cannot be so if some variable is 0, the variable is 1 or more.
+// assume adds that f is 0 or more. If f cannot be 0 or more while some variable is 0, the variable is 1 or more.
 func (k *knowledge) assume(f sym.Expr) {
 	k.facts = append(k.facts, f)
 	k.failed = nil
@@ -119,14 +123,14 @@ func (k *knowledge) assume(f sym.Expr) {
 	}
 }
 
-// condition adds what follows from comparisons of symbolic integers in a bool expression that is known to be true, or
-// false. let gives the value of a name, or nil.
+// condition adds the consequences of a bool expression known to be truth, as far as it compares symbolic integers. let
+// returns the value of a name, or nil.
 func (k *knowledge) condition(cond Expr, truth bool, let func(string) Expr) {
 	k.mute++
 	switch e := cond.(type) {
 	case *Const:
 		if (e.Bits != 0) != truth {
-			k.assume(sym.Const(-1)) // the place is never reached
+			k.assume(sym.Const(-1)) // the point is never reached
 		}
 	case *Ref:
 		if x := let(e.Name); x != nil {
@@ -152,7 +156,7 @@ func (k *knowledge) condition(cond Expr, truth bool, let func(string) Expr) {
 	}
 }
 
-// integerOf is the symbolic integer that an i64 expression stands for, where it does.
+// integerOf returns the symbolic integer that is the value of an i64 expression, if there is one.
 func integerOf(e Expr, let func(string) Expr) (sym.Expr, bool) {
 	switch e := e.(type) {
 	case *Index:
@@ -167,8 +171,10 @@ func integerOf(e Expr, let func(string) Expr) (sym.Expr, bool) {
 	return sym.Expr{}, false
 }
 
+// opposite maps a comparison to its negation.
 var opposite = map[BinaryOp]BinaryOp{Lt: Ge, Ge: Lt, Le: Gt, Gt: Le, Eq: Ne, Ne: Eq}
 
+// compare adds the consequences of a comparison of x and y known to be truth.
 func (k *knowledge) compare(op BinaryOp, truth bool, x, y sym.Expr) {
 	if !truth {
 		var ok bool
@@ -192,7 +198,7 @@ func (k *knowledge) compare(op BinaryOp, truth bool, x, y sym.Expr) {
 	}
 }
 
-// given says that a condition on dimensions holds wherever the kernel runs.
+// given adds a condition on dimensions that holds wherever the kernel runs.
 func (k *knowledge) given(c sym.Cond) {
 	switch apart := c.B.Sub(c.A); c.Rel {
 	case sym.LE:
@@ -205,10 +211,10 @@ func (k *knowledge) given(c sym.Cond) {
 	}
 }
 
-// atLeastZero reports whether e ≥ 0 at this place whenever it is reached. No is said where it is certainly reached and
-// fails there at least once.
+// atLeastZero reports whether e ≥ 0 whenever this point is reached. It returns No if the point is certainly reached and
+// e is negative there at least once.
 func (k *knowledge) atLeastZero(e sym.Expr) sym.Truth {
-	// which costs nothing: a guarded access is proved however much has been asked before
+	// This check is free of questions: a guarded access is proved however many have been asked.
 	for _, f := range slices.Backward(k.facts) {
 		if d, ok := e.Above(f); ok && d >= 0 {
 			return sym.Yes
@@ -232,7 +238,7 @@ func (k *knowledge) atLeastZero(e sym.Expr) sym.Truth {
 	if k.mute > 0 {
 		return sym.Unknown
 	}
-	for _, s := range slices.Backward(k.spans) {
+	for _, s := range slices.Backward(k.intervals) {
 		if least := k.least(e, s); len(least) == 1 {
 			e = least[0]
 		}
@@ -243,12 +249,12 @@ func (k *knowledge) atLeastZero(e sym.Expr) sym.Truth {
 	return sym.Unknown
 }
 
-// searchDepth bounds how many facts a proof may add together.
+// searchDepth bounds the number of facts that one proof adds together.
 const searchDepth = 3
 
-// search proves e ≥ 0 from the ranges, by putting variables to the end of their span where e is least, and by taking
-// known non-negative expressions away from e. What an expression that has little to do with e was taken from is only
-// looked at briefly.
+// search proves e ≥ 0: from the ranges, by replacing a variable by the end of its interval at which e is least, and by
+// subtracting facts from e. After the subtraction of a fact that has little to do with e, the difference is only
+// examined briefly.
 func (k *knowledge) search(e sym.Expr, depth int, briefly bool) bool {
 	if k.goal--; k.goal < 0 {
 		k.goal = 0
@@ -262,7 +268,7 @@ func (k *knowledge) search(e sym.Expr, depth int, briefly bool) bool {
 	if k.look(e, depth, briefly) {
 		return true
 	}
-	if !k.broken { // with more questions it might have been found
+	if !k.broken { // with more questions it might have succeeded
 		if k.failed == nil {
 			k.failed = map[attempt]bool{}
 		}
@@ -271,13 +277,13 @@ func (k *knowledge) search(e sym.Expr, depth int, briefly bool) bool {
 	return false
 }
 
-// look is search without what was remembered.
+// look is search without the record of failed searches.
 func (k *knowledge) look(e sym.Expr, depth int, briefly bool) bool {
 	if k.dims.NotNegative(e, briefly) {
 		return true
 	}
 	names := e.Vars()
-	for _, s := range slices.Backward(k.spans) {
+	for _, s := range slices.Backward(k.intervals) {
 		if !slices.Contains(names, s.name) {
 			continue
 		}
@@ -300,9 +306,9 @@ func (k *knowledge) look(e sym.Expr, depth int, briefly bool) bool {
 	return false
 }
 
-// least is e with a variable at the end of its span where e is least, where e is known to grow or to fall with it: for
-// each known end, of which each is a bound.
-func (k *knowledge) least(e sym.Expr, s span) []sym.Expr {
+// least returns e with a variable replaced by the end of its interval at which e is least, if e is known to be
+// monotonic in it: one expression for each known end. Each is a lower bound of e.
+func (k *knowledge) least(e sym.Expr, s interval) []sym.Expr {
 	at := func(ends []sym.Expr) []sym.Expr {
 		list := make([]sym.Expr, len(ends))
 		for i, end := range ends {
@@ -323,7 +329,7 @@ func (k *knowledge) least(e sym.Expr, s span) []sym.Expr {
 	next := at([]sym.Expr{sym.Var(s.name).Add(sym.Const(1))})[0]
 	switch {
 	case k.dims.LE(e, next) == sym.Yes:
-		// The range, over which e grows, may begin above the span's low end.
+		// The range over which e grows may begin above the interval's low end.
 		if slices.ContainsFunc(k.raised, func(r raise) bool { return r.name == s.name }) {
 			r, _ := k.dims.Get(s.name)
 			return at([]sym.Expr{sym.Const(r.Min)})
@@ -335,8 +341,8 @@ func (k *knowledge) least(e sym.Expr, s span) []sym.Expr {
 	return nil
 }
 
-// ratio is how often f goes into e by a variable that both are linear in with constant coefficients; 1 if there is none
-// but they share a name; 0 if they share none.
+// ratio returns how often f is subtracted from e: the quotient of their coefficients in a variable in which both are
+// linear with constant coefficients; 1 if there is no such variable but they share a name; 0 if they share none.
 func ratio(e, f sym.Expr, names []sym.Name) int64 {
 	shared := int64(0)
 	for _, name := range f.Vars() {

@@ -10,22 +10,21 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// HostFunc runs a host operator on whole tensors (nil if an optional one is absent) and returns its results, one for
-// each of the step's Out. dims gives the values of the dimensions bound so far, for attributes that are symbolic.
+// HostFunc runs a host operator on entire tensors (nil for an absent optional one) and returns its results, one for
+// each of the step's Out. dims returns the values of the dimensions bound so far, for symbolic attributes.
 type HostFunc func(s *Host, in []*tensor.Tensor, dims func(name sym.Name) (int64, bool)) ([]*tensor.Tensor, error)
 
-// Runner interprets modules: the oracle for executors. A module is taken to be well formed (see VerifyModule).
+// Runner interprets modules: the oracle for executors. It assumes that a module is well formed (see VerifyModule).
 type Runner struct {
-	// independent loops run backward, as in InterpretReversed
+	// Reversed runs independent loops backward, as InterpretReversed does.
 	Reversed bool
 	Host     HostFunc // nil: a Host step is an error
-	// not nil: called after every Launch, Host and Copy; get copies a buffer's contents
+	// After, if not nil, is called after every Launch, Host and Copy; get copies a buffer's contents.
 	After func(s Step, get func(*Buffer) (*tensor.Tensor, error))
 }
 
-// Run interprets a module on inputs by the names of its Input buffers, and returns the contents of its Output buffers
-// by their names. Inputs are only read. Errors of kind ErrInput say which input, dimension or checked value is at
-// fault.
+// Run interprets a module and returns the contents of its Output buffers by name. inputs are the contents of its Input
+// buffers by name; they are only read. Errors of kind ErrInput name the input, dimension or checked value at fault.
 func (r *Runner) Run(m *Module, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
 	s := &running{runner: r, module: m, dims: map[sym.Name]int64{}, storage: map[*Buffer]*storage{},
 		kernels: map[*Kernel]*Interpreter{}, waiting: map[sym.Name][]*Require{}}
@@ -55,36 +54,36 @@ type running struct {
 	runner  *Runner
 	module  *Module
 	dims    map[sym.Name]int64
-	storage map[*Buffer]*storage // of buffers that are no views
+	storage map[*Buffer]*storage // of buffers that are not views
 	kernels map[*Kernel]*Interpreter
-	waiting map[sym.Name][]*Require // by the dimension whose binding they wait for; no name for those that wait for none
+	waiting map[sym.Name][]*Require // by the dimension that completes the condition; the empty name if none is awaited
 }
 
-// storage is a buffer's memory, as large as the buffer is where dimensions that data decide are at their limits, if
-// that can be had.
+// storage is a buffer's memory. It is as large as the buffer at the limits of the dimensions that data decide, if so
+// much can be allocated.
 type storage struct {
 	data     []byte
-	text     []string // of a String buffer
-	full     bool     // as large as it can become
+	strings  []string // of a String buffer
+	full     bool     // has its largest size
 	written  bool
-	borrowed bool // belongs to the caller, or is constant: never written
+	borrowed bool // belongs to the caller, or is constant: must not be written
 }
 
-// place is where a buffer's elements are, now.
-type place struct {
+// location is the present location of a buffer's elements.
+type location struct {
 	*storage
 	dt             dtype.DType
 	shape, strides []int64
 	offset         int64 // in elements
 }
 
-// locate finds a buffer's elements, and makes or grows its storage.
-func (s *running) locate(b *Buffer, writing bool) (*place, error) {
+// locate returns the location of a buffer's elements, and allocates or grows its storage.
+func (s *running) locate(b *Buffer, writing bool) (*location, error) {
 	shape, err := s.shape(b.Shape)
 	if err != nil {
 		return nil, err
 	}
-	p := &place{dt: b.DType, shape: shape, strides: tensor.Strides(shape)}
+	p := &location{dt: b.DType, shape: shape, strides: tensor.Strides(shape)}
 	root := b
 	for v := b.View; v != nil; v = root.View {
 		offset, err := s.eval(v.Offset)
@@ -112,8 +111,8 @@ func (s *running) locate(b *Buffer, writing bool) (*place, error) {
 	return p, nil
 }
 
-// root is the storage of a buffer that is no view. If the limits ask for too much, it is as large as the dimensions
-// have asked for so far.
+// root returns the storage of a buffer that is not a view. If its size at the limits is too large, the storage has the
+// size for the largest dimensions so far.
 func (s *running) root(b *Buffer) (*storage, error) {
 	st := s.storage[b]
 	if st == nil {
@@ -134,8 +133,8 @@ func (s *running) root(b *Buffer) (*storage, error) {
 	if err != nil {
 		return nil, err
 	}
-	if more := count - int64(len(st.text)); b.DType == dtype.String && more > 0 {
-		st.text = append(st.text, make([]string, more)...)
+	if more := count - int64(len(st.strings)); b.DType == dtype.String && more > 0 {
+		st.strings = append(st.strings, make([]string, more)...)
 	}
 	if bytes > int64(len(st.data)) {
 		data := make([]byte, bytes)
@@ -147,7 +146,7 @@ func (s *running) root(b *Buffer) (*storage, error) {
 	return st, nil
 }
 
-// count is a buffer's elements, no more than there can be memory for.
+// count returns the number of a buffer's elements; the error says if no memory can hold so many.
 func (s *running) count(b *Buffer, eval func(sym.Expr) (int64, error)) (int64, error) {
 	shape := make([]int64, len(b.Shape))
 	for i, e := range b.Shape {
@@ -178,7 +177,7 @@ func (s *running) read(b *Buffer) (*tensor.Tensor, error) {
 		return nil, err
 	}
 	if b.DType == dtype.String {
-		return tensor.OverStrings(p.shape, slices.Clone(p.text[:elements(p.shape)]))
+		return tensor.OverStrings(p.shape, slices.Clone(p.strings[:elements(p.shape)]))
 	}
 	t, err := tensor.New(b.DType, p.shape...)
 	if err != nil {
@@ -203,7 +202,7 @@ func (s *running) write(b *Buffer, t *tensor.Tensor) error {
 			b.DType))
 	}
 	if b.DType == dtype.String {
-		copy(p.text, t.Strings())
+		copy(p.strings, t.Strings())
 		return nil
 	}
 	width, i := b.DType.Bits(), int64(0)
@@ -214,10 +213,11 @@ func (s *running) write(b *Buffer, t *tensor.Tensor) error {
 	return nil
 }
 
-func (p *place) each(visit func(at int64)) {
+func (p *location) each(visit func(at int64)) {
 	tensor.Each(p.shape, func(index []int64) { visit(p.offset + tensor.Offset(p.strides, index)) })
 }
 
+// copyElement copies one element of width bits.
 func copyElement(width int, to []byte, i int64, from []byte, j int64) {
 	if width == 128 {
 		copy(to[16*i:16*i+16], from[16*j:])
@@ -226,6 +226,7 @@ func copyElement(width int, to []byte, i int64, from []byte, j int64) {
 	storeBits(width, to, i, loadBits(width, from, j))
 }
 
+// steps runs a list of steps.
 func (s *running) steps(body []Step) error {
 	for _, step := range body {
 		if err := s.step(step); err != nil {
@@ -241,6 +242,7 @@ func (s *running) steps(body []Step) error {
 	return nil
 }
 
+// step runs a step.
 func (s *running) step(step Step) error {
 	switch step := step.(type) {
 	case *Launch:
@@ -273,7 +275,7 @@ func (s *running) step(step Step) error {
 	panic(diag.Internalf("module @%s: a step of type %T has no meaning", s.module.Name, step))
 }
 
-// pick is the rows of a tensor that a copy asks for.
+// pick returns the rows of a tensor that a copy picks.
 func (s *running) pick(step *Copy, from *tensor.Tensor) (*tensor.Tensor, error) {
 	of, err := s.read(step.Pick.Index)
 	if err != nil {
@@ -301,6 +303,7 @@ func (s *running) pick(step *Copy, from *tensor.Tensor) (*tensor.Tensor, error) 
 	return to, nil
 }
 
+// launch interprets a kernel over the step's buffers.
 func (s *running) launch(step *Launch) error {
 	k := step.Kernel
 	x := s.kernels[k]
@@ -338,7 +341,7 @@ func (s *running) launch(step *Launch) error {
 	return x.run(operands, dims, make([]byte, bytes), s.runner.Reversed)
 }
 
-// byteOffset is where element at begins; it must begin a byte.
+// byteOffset returns the byte at which element at begins. It panics if the element begins inside a byte.
 func byteOffset(dt dtype.DType, at int64) (int64, error) {
 	if at*int64(dt.Bits())%8 != 0 {
 		panic(diag.Internalf("a view of %s begins inside a byte, at element %d", dt, at))
@@ -346,6 +349,7 @@ func byteOffset(dt dtype.DType, at int64) (int64, error) {
 	return dt.Bytes(at)
 }
 
+// host runs a host operator and binds the dimensions of its results.
 func (s *running) host(step *Host) error {
 	if s.runner.Host == nil {
 		return diag.Unsupportedf("host operator %s: no host operators are given", step.Op)
@@ -382,6 +386,7 @@ func (s *running) host(step *Host) error {
 	return nil
 }
 
+// bindStep binds a dimension to an element or to a value.
 func (s *running) bindStep(step *Bind) error {
 	if step.From == nil {
 		v, err := s.eval(step.Value)
@@ -401,7 +406,7 @@ func (s *running) bindStep(step *Bind) error {
 	return s.bind(step.Dim, t.Int(step.At), step.Source)
 }
 
-// scalar is the one element of an integer or bool buffer.
+// scalar returns the element of an integer or bool buffer with a single element.
 func (s *running) scalar(b *Buffer) (int64, error) {
 	t, err := s.read(b)
 	if err != nil {
@@ -413,6 +418,7 @@ func (s *running) scalar(b *Buffer) (int64, error) {
 	return t.Int(0), nil
 }
 
+// loop runs a Loop.
 func (s *running) loop(step *Loop) error {
 	trip := int64(-1)
 	if step.Trip != nil {
@@ -436,7 +442,7 @@ func (s *running) loop(step *Loop) error {
 			return s.bind(step.Count, i, step.Source)
 		case !on:
 			return nil
-		case !step.Count.None(): // so that the iteration's own row has its place
+		case !step.Count.None(): // so that the iteration's row has a position
 			if err := s.within(step.Count, i+1, step.Source); err != nil {
 				return err
 			}

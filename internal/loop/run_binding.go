@@ -9,11 +9,13 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// lookup returns the value of a dimension, if it is bound.
 func (s *running) lookup(name sym.Name) (int64, bool) {
 	v, ok := s.dims[name]
 	return v, ok
 }
 
+// eval computes a symbolic integer; the error is of kind ErrInput.
 func (s *running) eval(e sym.Expr) (int64, error) {
 	v, err := e.Eval(s.lookup)
 	if err != nil {
@@ -22,11 +24,12 @@ func (s *running) eval(e sym.Expr) (int64, error) {
 	return v, nil
 }
 
-// atMost is the value of e where the dimensions that data decide stand at their limits.
+// atMost returns the value of e with the dimensions that data decide at their limits.
 func (s *running) atMost(e sym.Expr) (int64, error) {
 	return s.eval(sym.AtLimits(e, s.module.Limits))
 }
 
+// shape computes a list of extents.
 func (s *running) shape(list []sym.Expr) ([]int64, error) {
 	shape := make([]int64, len(list))
 	for i, e := range list {
@@ -53,8 +56,7 @@ func (s *running) bind(name sym.Name, v int64, from string) error {
 	return nil
 }
 
-// sortRequires says, for each dimension that steps bind, which conditions are checked when it is bound: those of which
-// it is the last to be.
+// sortRequires assigns each condition to the dimension of its own that is bound last.
 func (s *running) sortRequires() {
 	order, number := map[sym.Name]int{}, 0
 	mark := func(name sym.Name) { number++; order[name] = number }
@@ -113,7 +115,7 @@ func (s *running) within(name sym.Name, v int64, from string) error {
 	return nil
 }
 
-// match binds the names in a shape to extents; a name that has a value already, and every other expression, must agree.
+// match binds the names in a shape to extents; a name that already has a value, and every other expression, must agree.
 func (s *running) match(b *Buffer, extents []int64, rebind bool) error {
 	wrong := func(detail string) error {
 		return &diag.Error{Kind: diag.ErrInput, Tensor: b.Name, Detail: detail}
@@ -147,19 +149,19 @@ func (s *running) match(b *Buffer, extents []int64, rebind bool) error {
 	return nil
 }
 
-// decided reports whether data decide a dimension.
+// decided reports whether a dimension depends on data.
 func (s *running) decided(name sym.Name) bool {
 	_, ok := s.module.Limits[name]
 	return ok
 }
 
-// enter binds the inputs and their dimensions, and checks what the module requires.
+// enter binds the inputs and their dimensions, and checks the module's requirements.
 func (s *running) enter(inputs map[string]*tensor.Tensor) error {
-	// Plain names first, so that expressions over them can be checked whatever the order of the inputs.
+	// Single names first, so that expressions over them can be checked for any order of inputs.
 	for pass := range 2 {
 		for _, b := range s.module.Buffers {
 			if b.Kind == Weight && b.View == nil && b.Data != nil {
-				s.storage[b] = &storage{data: b.Data.Bytes(), text: b.Data.Strings(), written: true, borrowed: true}
+				s.storage[b] = &storage{data: b.Data.Bytes(), strings: b.Data.Strings(), written: true, borrowed: true}
 			}
 			if b.Kind != Input || b.View != nil {
 				continue
@@ -172,7 +174,7 @@ func (s *running) enter(inputs map[string]*tensor.Tensor) error {
 				return &diag.Error{Kind: diag.ErrInput, Tensor: b.Name, Detail: fmt.Sprintf("is %s, want %s", t.DType(), b.DType)}
 			}
 			if pass == 0 {
-				s.storage[b] = &storage{data: t.Bytes(), text: t.Strings(), written: true, borrowed: true}
+				s.storage[b] = &storage{data: t.Bytes(), strings: t.Strings(), written: true, borrowed: true}
 				if err := s.names(b, t.Shape()); err != nil {
 					return err
 				}
@@ -192,7 +194,7 @@ func (s *running) enter(inputs map[string]*tensor.Tensor) error {
 	return nil
 }
 
-// elements binds the dimensions that an input's elements are. A dimension that has a value already must agree.
+// elements binds the dimensions that are elements of an input. A dimension that already has a value must agree.
 func (s *running) elements(b *Buffer, t *tensor.Tensor) error {
 	if len(b.Elements) == 0 {
 		return nil

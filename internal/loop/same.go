@@ -6,7 +6,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Same reports whether two expressions are written alike: of the same operations on the same operands.
+// Same reports whether two expressions have the same structure: the same operations on the same operands.
 func Same(x, y Expr) bool {
 	if x == y {
 		return true

@@ -7,23 +7,24 @@ import (
 	"slices"
 )
 
-// parser reads the language's text. The scanner's first error ends it by a panic, which catch returns.
+// parser reads the language's text. At its first error the scanner panics; catch returns the error.
 type parser struct {
 	*text.Scanner
 	types    map[string]dtype.DType // of the kernel's buffers and scalars
-	dims     []sym.Name             // the kernel's
-	keyword  string                 // of the statement
+	dims     []sym.Name             // of the kernel
+	keyword  string                 // the first word of the statement
 	options  *ParseOptions
 	buffers  map[string]*Buffer
 	kernels  map[string]*Kernel
-	patterns map[string][]pattern // by their heads; nil: texts are not to be shared
+	patterns map[string][]pattern // by their heads; nil: kernels are not shared
 }
 
 func newParser(source string) *parser { return &parser{Scanner: text.NewScanner(source)} }
 
-// syntaxError is how an error leaves a running parser.
+// syntaxError carries an error out of a running parser, by panic.
 type syntaxError struct{ error }
 
+// catch stores the error of a running parser in err.
 func (p *parser) catch(err *error) {
 	switch r := recover().(type) {
 	case nil:
@@ -34,48 +35,64 @@ func (p *parser) catch(err *error) {
 	}
 }
 
+// stop panics if the scanner has an error.
 func (p *parser) stop() {
 	if err := p.Err(); err != nil {
 		panic(syntaxError{err})
 	}
 }
 
+// fail ends the parse with an error at the present token.
 func (p *parser) fail(format string, args ...any) {
 	p.Failf(format, args...)
 	p.stop()
 }
 
+// enter notes one more level of nesting, of which there is a limit.
 func (p *parser) enter() {
 	p.Enter()
 	p.stop()
 }
 
+// leave notes one less level of nesting.
 func (p *parser) leave() { p.Leave() }
 
+// must reads a token of this kind.
 func (p *parser) must(kind text.Kind) string {
 	word := p.Must(kind)
 	p.stop()
 	return word
 }
 
+// percent reads the name of a buffer or a scalar.
 func (p *parser) percent() string { return p.must(text.Local) }
-func (p *parser) global() string  { return p.must(text.Global) }
-func (p *parser) ident() string   { return p.must(text.Word) }
-func (p *parser) quoted() string  { return p.must(text.Quoted) }
 
+// global reads the name of a kernel or a module.
+func (p *parser) global() string { return p.must(text.Global) }
+
+// ident reads a word.
+func (p *parser) ident() string { return p.must(text.Word) }
+
+// quoted reads a quoted string.
+func (p *parser) quoted() string { return p.must(text.Quoted) }
+
+// isPercent reports whether the next token is the name of a buffer or a scalar.
 func (p *parser) isPercent() bool { return p.Peek().Kind == text.Local }
 
+// accept reads a word if it is next, and reports whether it was.
 func (p *parser) accept(word string) bool {
 	ok := p.Accept(word)
 	p.stop()
 	return ok
 }
 
+// expect reads a word that must be next.
 func (p *parser) expect(word string) {
 	p.Expect(word)
 	p.stop()
 }
 
+// end fails if text is left.
 func (p *parser) end() {
 	p.Done()
 	p.stop()
@@ -88,7 +105,7 @@ func (p *parser) symbol() sym.Name {
 	return name
 }
 
-// counter reads the name that a statement gives an integer of its own. The kernel's dimensions have others.
+// counter reads the name of an integer that a statement declares. It must not be one of the kernel's dimensions.
 func (p *parser) counter() sym.Name {
 	name := p.symbol()
 	if slices.Contains(p.dims, name) {
@@ -104,14 +121,14 @@ func (p *parser) name() string {
 	return name
 }
 
-// choice reads one of some words and returns its place among them.
+// choice reads one of some words and returns its index.
 func (p *parser) choice(words []string) int {
 	i := p.Choice(words...)
 	p.stop()
 	return i
 }
 
-// list reads items between brackets, with commas between them.
+// list reads items between brackets, separated by commas.
 func (p *parser) list(open, closing string, item func()) {
 	p.List(open, closing, item)
 	p.stop()
@@ -124,12 +141,14 @@ func (p *parser) integer() sym.Expr {
 	return e
 }
 
+// cond reads a condition on symbolic integers.
 func (p *parser) cond() sym.Cond {
 	c := p.Cond()
 	p.stop()
 	return c
 }
 
+// whole reads an integer with its sign.
 func (p *parser) whole() int64 {
 	v := p.Int()
 	p.stop()
@@ -145,7 +164,7 @@ func (p *parser) count() int64 {
 	return v
 }
 
-// number reads a number with its sign, inf and nan among them, as text.
+// number reads a number with its sign, or inf or nan, and returns its text.
 func (p *parser) number() (string, bool) {
 	sign := ""
 	if p.accept("-") {

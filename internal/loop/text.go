@@ -1,9 +1,9 @@
 // # Text
 //
-// A module's text begins with its version. Names of buffers and scalars have a %, those of kernels and modules an @,
-// dimensions that the compiler made a ?, and the loop variables and checked values of a kernel a $: they never meet the
-// dimensions, which are bare. A kernel written by hand may declare bare names that are no dimensions of its own; they
-// are read as names with a $:
+// A module's text begins with its version. Names of buffers and scalars begin with %, those of kernels and modules with
+// @, dimensions that the compiler made with ?, and a kernel's loop variables and checked values with $. The model's
+// dimensions have no sign, so that the names never clash. In a kernel written by hand, names without a sign that are
+// not among its dims are read as names with a $:
 //
 //	weir 1
 //	loop @main {
@@ -30,8 +30,8 @@
 //	  }
 //	}
 //
-// Scalar functions are applied as exp(x) and add(x, y); a constant is bare where its place says the type, and f32(0.5)
-// where it does not; index(i + 1) is a symbolic integer as a value; cast(f16, x) converts, and wraps float8 with a
-// third word. A load may have a mask, load %x[i] if m else 0, and so may a store, store %y[i] = x where m. What the
-// text leaves out is the contents of weights of more than 16 elements, which ParseOptions.Data supplies.
+// Scalar functions are applied as exp(x) and add(x, y). A constant is 0.5 if its position decides the type, else
+// f32(0.5). index(i + 1) is a symbolic integer as a value; cast(f16, x) converts, and wraps float8 with a third word. A
+// load may have a mask, load %x[i] if m else 0, and so may a store, store %y[i] = x where m. The text omits the
+// contents of weights of more than 16 elements, which ParseOptions.Data supplies.
 package loop

@@ -1,6 +1,6 @@
 package loop
 
-// StepBodies returns the lists of steps directly inside a step, in the order of the text; nil stands for none.
+// StepBodies returns the lists of steps directly inside a step, in their printed order; unused entries are nil.
 func StepBodies(step Step) (bodies [2]*[]Step) {
 	switch s := step.(type) {
 	case *If:
@@ -11,7 +11,7 @@ func StepBodies(step Step) (bodies [2]*[]Step) {
 	return bodies
 }
 
-// WalkSteps visits steps, each before those in its bodies, in order.
+// WalkSteps calls visit for each step, in order, an outer one before those in its bodies.
 func WalkSteps(steps []Step, visit func(Step)) {
 	for _, step := range steps {
 		visit(step)
@@ -23,8 +23,7 @@ func WalkSteps(steps []Step, visit func(Step)) {
 	}
 }
 
-// EachBuffer calls visit for every buffer that the steps mention, in order, bodies included; nil operands are passed
-// over.
+// EachBuffer calls visit for every buffer that the steps mention, in order, bodies included. It skips nil operands.
 func EachBuffer(steps []Step, visit func(*Buffer)) {
 	see := func(buffers ...*Buffer) {
 		for _, b := range buffers {
@@ -52,7 +51,7 @@ func EachBuffer(steps []Step, visit func(*Buffer)) {
 	})
 }
 
-// Root is the buffer whose storage b lies in: b itself if it is no view.
+// Root returns the buffer that owns the storage of b: b itself if it is no view.
 func (b *Buffer) Root() *Buffer {
 	for b.View != nil {
 		b = b.View.Of
@@ -60,5 +59,5 @@ func (b *Buffer) Root() *Buffer {
 	return b
 }
 
-// Carved reports whether a buffer is a view that lies in reserved bytes.
+// Carved reports whether a buffer is a view of a Reserved buffer.
 func (b *Buffer) Carved() bool { return b.View != nil && b.View.Of.Reserved }

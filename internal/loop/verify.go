@@ -8,42 +8,41 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Unproved is an access that may be right and was not proved to be: for one axis of one buffer, that 0 ≤ Index <
-// Extent.
+// Unproved is an access that could be neither proved nor refuted: for one axis of one buffer, that 0 ≤ Index < Extent.
 type Unproved struct {
 	Buffer        string
 	Axis          int
 	Index, Extent sym.Expr
-	Loops         []sym.Name // the loop variables around it, outermost first
+	Loops         []sym.Name // the enclosing loops' variables, outermost first
 
-	of    any        // the Load, Store, Contract, or another statement that it is an access of
-	goals []sym.Expr // of which each must be 0 or more
+	of    any        // the Load, Store, Contract or other statement of the access
+	goals []sym.Expr // each must be 0 or more
 }
 
-// String is one line for a log.
+// String returns one line for a log.
 func (u Unproved) String() string {
 	return fmt.Sprintf("%%%s axis %d: 0 <= %s < %s (loops %v)", u.Buffer, u.Axis, u.Index, u.Extent, u.Loops)
 }
 
-// VerifyError is a kernel or module that is not well formed: our bug, or the fault of a text's author.
+// VerifyError is a kernel or module that is not well formed: a bug of Weir, or a fault in a text written by hand.
 type VerifyError struct {
 	Name   string // of the kernel or module
 	Detail string
 }
 
-// Error is one line.
+// Error returns one line.
 func (e *VerifyError) Error() string { return "@" + e.Name + ": " + e.Detail }
 
 // Verify checks a kernel: types, scopes, unique names, ranks, access modes, independence of the iterations of each,
-// parallel and vector loops, and that every access lies within its buffer's shape for all dimensions in dims (the
-// ranges of the kernel's dimensions; nil: each is 0 or more). Ranges of loops and Checks, and comparisons of Index
-// values in masks and branches, count as known. The error is a *VerifyError; accesses for which the prover found
-// neither proof nor contradiction are returned.
+// parallel and vector loops, and that every access lies within its buffer's shape for all dimensions in dims. dims
+// holds the ranges of the kernel's dimensions; if it is nil, each is 0 or more. Ranges of loops and Checks, and
+// comparisons of Index values in masks and branches, count as known. The error is a *VerifyError; unproved lists the
+// accesses for which the prover found neither proof nor contradiction.
 func Verify(k *Kernel, dims *sym.Dims) (unproved []Unproved, err error) {
 	return VerifyGiven(k, dims, nil)
 }
 
-// VerifyGiven is Verify where conditions on the dimensions are known to hold.
+// VerifyGiven is Verify with conditions on the dimensions that are known to hold.
 func VerifyGiven(k *Kernel, dims *sym.Dims, given []sym.Cond) (unproved []Unproved, err error) {
 	v := newVerifier(k, dims)
 	for _, c := range given {
@@ -63,13 +62,13 @@ func VerifyGiven(k *Kernel, dims *sym.Dims, given []sym.Cond) (unproved []Unprov
 	return v.unproved, nil
 }
 
-// declared is what a name stands for.
+// declared is the declaration of a name.
 type declared struct {
 	kind  nameKind
 	dt    dtype.DType
 	shape []sym.Expr
 	mode  Access
-	let   Expr // a Let's value
+	let   Expr // the value of a Let
 }
 
 type nameKind uint8
@@ -89,12 +88,13 @@ type verifier struct {
 	kernel   *Kernel
 	known    *knowledge
 	scope    map[sym.Name]*declared
-	taken    map[sym.Name]bool // every name ever declared
-	order    []sym.Name        // the names in scope, as they were declared
+	taken    map[sym.Name]bool // every name ever declared, in or out of scope
+	order    []sym.Name        // the names in scope, in order of declaration
 	loops    []*For
 	unproved []Unproved
 }
 
+// newVerifier returns a verifier that knows the ranges in dims.
 func newVerifier(k *Kernel, dims *sym.Dims) *verifier {
 	if dims == nil {
 		dims = sym.NewDims()
@@ -105,11 +105,12 @@ func newVerifier(k *Kernel, dims *sym.Dims) *verifier {
 	return &verifier{kernel: k, known: newKnowledge(dims), scope: map[sym.Name]*declared{}, taken: map[sym.Name]bool{}}
 }
 
+// fail ends the verification with an error.
 func (v *verifier) fail(format string, args ...any) {
 	panic(&VerifyError{v.kernel.Name, fmt.Sprintf(format, args...)})
 }
 
-// spelled is a name in an error.
+// spelled returns a name as errors print it.
 func spelled(name sym.Name) string {
 	if name.Dimension() || name.Bound() {
 		return name.String()
@@ -117,9 +118,10 @@ func spelled(name sym.Name) string {
 	return name.Text()
 }
 
-// percent is the name of a buffer or a scalar as the scope has it.
+// percent returns the scope's name of a buffer or a scalar.
 func percent(name string) sym.Name { return sym.Hidden(name) }
 
+// declare adds a name to the scope. It fails if the name is taken or of the wrong kind.
 func (v *verifier) declare(name sym.Name, d *declared) {
 	if name.Text() == "" && !name.Dimension() {
 		v.fail("%s without a name", nameKinds[d.kind])
@@ -138,7 +140,7 @@ func (v *verifier) declare(name sym.Name, d *declared) {
 	v.order = append(v.order, name)
 }
 
-// leave ends the scope of the names that were declared since there were so many.
+// leave removes all but the first count names from the scope.
 func (v *verifier) leave(count int) {
 	for _, name := range v.order[count:] {
 		delete(v.scope, name)
@@ -146,6 +148,7 @@ func (v *verifier) leave(count int) {
 	v.order = v.order[:count]
 }
 
+// lookup returns the declaration of a name. It fails if the name is not in scope or of none of these kinds.
 func (v *verifier) lookup(name sym.Name, kinds ...nameKind) *declared {
 	d := v.scope[name]
 	switch {
@@ -159,6 +162,7 @@ func (v *verifier) lookup(name sym.Name, kinds ...nameKind) *declared {
 	return d
 }
 
+// signature declares the kernel's dimensions and parameters.
 func (v *verifier) signature() {
 	for _, name := range v.kernel.Dims {
 		if _, ok := v.known.dims.Get(name); !ok {
@@ -177,6 +181,7 @@ func (v *verifier) signature() {
 	}
 }
 
+// buffer declares a parameter or a local.
 func (v *verifier) buffer(name string, dt dtype.DType, shape []sym.Expr, d declared) {
 	if !Scalar(dt) {
 		v.fail("%%%s: a kernel has no values of type %s", name, dt)
@@ -189,7 +194,7 @@ func (v *verifier) buffer(name string, dt dtype.DType, shape []sym.Expr, d decla
 	v.declare(percent(name), &d)
 }
 
-// integers checks that the names in symbolic integers are in scope and of the kinds allowed (none: any integer).
+// integers checks that the names in symbolic integers are in scope and of the given kinds (none given: any integer).
 func (v *verifier) integers(list []sym.Expr, kinds ...nameKind) {
 	if kinds == nil {
 		kinds = []nameKind{loopName, dimName, checkName}
@@ -201,6 +206,7 @@ func (v *verifier) integers(list []sym.Expr, kinds ...nameKind) {
 	}
 }
 
+// body checks a list of statements in a scope of its own.
 func (v *verifier) body(body []Stmt) {
 	outer, mark := len(v.order), v.known.mark()
 	for _, s := range body {
@@ -210,6 +216,7 @@ func (v *verifier) body(body []Stmt) {
 	v.leave(outer)
 }
 
+// statement checks a statement and the statements inside it.
 func (v *verifier) statement(s Stmt) {
 	switch s := s.(type) {
 	case *For:
@@ -251,10 +258,12 @@ func (v *verifier) statement(s Stmt) {
 	}
 }
 
+// inBlock reports whether an enclosing loop is a Block loop.
 func (v *verifier) inBlock() bool {
 	return slices.ContainsFunc(v.loops, func(l *For) bool { return l.Kind == Block })
 }
 
+// loop checks a loop and its body.
 func (v *verifier) loop(s *For) {
 	if s.Kind > Thread {
 		v.fail("loop %s: kind %d does not exist", s.Var, s.Kind)
@@ -274,6 +283,7 @@ func (v *verifier) loop(s *For) {
 	v.leave(outer)
 }
 
+// assign checks an assignment to a scalar.
 func (v *verifier) assign(name string, x Expr) {
 	dt := v.value(x)
 	if d := v.lookup(percent(name), varName); d.dt != dt {
@@ -281,6 +291,7 @@ func (v *verifier) assign(name string, x Expr) {
 	}
 }
 
+// check checks a Check, and adds its range to the knowledge.
 func (v *verifier) check(s *Check) {
 	if dt := v.value(s.X); !dt.IsInt() {
 		v.fail("check %s of type %s, want an integer", s.Name, dt)
@@ -290,6 +301,7 @@ func (v *verifier) check(s *Check) {
 	v.known.between(s.Name, s.Min, s.Max)
 }
 
+// store checks a Store.
 func (v *verifier) store(s *Store) {
 	dt := v.value(s.X)
 	d := v.lookup(percent(s.To), bufferName)
@@ -303,6 +315,7 @@ func (v *verifier) store(s *Store) {
 	v.assuming(s.Mask, true, func() { v.access(s, s.To, d, s.Index) })
 }
 
+// mask checks a mask, which may be nil.
 func (v *verifier) mask(e Expr) {
 	if e == nil {
 		return
@@ -312,7 +325,7 @@ func (v *verifier) mask(e Expr) {
 	}
 }
 
-// assuming runs check while a condition counts as true, or as false.
+// assuming runs check while a condition counts as truth.
 func (v *verifier) assuming(cond Expr, truth bool, check func()) {
 	mark := v.known.mark()
 	if cond != nil {
@@ -327,6 +340,7 @@ func (v *verifier) assuming(cond Expr, truth bool, check func()) {
 	v.known.reset(mark)
 }
 
+// access checks one access, of an element.
 func (v *verifier) access(of any, name string, d *declared, index []sym.Expr) {
 	if len(index) != len(d.shape) {
 		v.fail("%%%s has %d axes and is indexed with %d", name, len(d.shape), len(index))
@@ -337,7 +351,7 @@ func (v *verifier) access(of any, name string, d *declared, index []sym.Expr) {
 	}
 }
 
-// inside records whether 0 ≤ low and high < extent.
+// inside proves 0 ≤ low and high < extent; it fails if that is refuted, and records it if it is unproved.
 func (v *verifier) inside(of any, name string, axis int, low, high, extent sym.Expr) {
 	below, above := v.known.atLeastZero(low), sym.Yes
 	var goals []sym.Expr
@@ -370,7 +384,7 @@ func (v *verifier) inside(of any, name string, axis int, low, high, extent sym.E
 	}
 }
 
-// below reports whether e < limit. A min of two is at most their mean.
+// below reports whether e < limit. A min of two is replaced by their mean, an upper bound.
 func (v *verifier) below(e, limit sym.Expr) sym.Truth {
 	one := sym.Const(1)
 	verdict := v.known.atLeastZero(limit.Sub(e).Sub(one))
@@ -382,6 +396,7 @@ func (v *verifier) below(e, limit sym.Expr) sym.Truth {
 	return verdict
 }
 
+// contract checks a Contract.
 func (v *verifier) contract(s *Contract) {
 	v.integers([]sym.Expr{s.M, s.N, s.K})
 	c := v.tile(s, &s.C, s.M, s.N)
@@ -395,7 +410,7 @@ func (v *verifier) contract(s *Contract) {
 	}
 	for i, d := range []*declared{a, b} {
 		if other := []*declared{b, a}[i]; c.dt == dtype.F32 && d.dt.IsInt() && d.dt.Bits() == 8 && other.dt.IsFloat() {
-			continue // bytes are exact in f32
+			continue // f32 represents bytes exactly
 		}
 		if d.dt.IsFloat() != c.dt.IsFloat() || d.dt.IsInt() != c.dt.IsInt() || d.dt.Bits() > c.dt.Bits() {
 			v.fail("a contraction of %s and %s does not sum in %s", a.dt, b.dt, c.dt)
@@ -403,9 +418,9 @@ func (v *verifier) contract(s *Contract) {
 	}
 }
 
-// separate checks that the elements of a contraction's C differ, since code sums them at once: rows lie apart in an
-// axis that columns leave as it is, and columns lie apart in another one, or the other way round; or a row lies beyond
-// all columns of the one before.
+// separate checks that the elements of a contraction's C are distinct, since code sums them concurrently. They are if
+// rows differ in an axis that is the same for all columns, and columns differ in another axis, or the reverse; or if a
+// row begins beyond all columns of the previous one.
 func (v *verifier) separate(s *Contract) {
 	mark := v.known.mark()
 	defer v.known.reset(mark)
@@ -441,6 +456,7 @@ func (v *verifier) separate(s *Contract) {
 		s.C.Row, s.C.Col)
 }
 
+// tile checks a tile of a Contract and returns its buffer's declaration.
 func (v *verifier) tile(of *Contract, t *Tile, rows, cols sym.Expr) *declared {
 	d := v.lookup(percent(t.Buffer), bufferName)
 	if len(t.Origin) != len(d.shape) || len(t.Row) != len(d.shape) || len(t.Col) != len(d.shape) {

@@ -2,12 +2,12 @@ package loop
 
 import "slices"
 
-// This file checks that steps find their operands in the memory of the device that runs them.
+// This file checks that the operands of a step lie in the memory of the device that runs it.
 
-// Memory names the device in whose memory a buffer lies; "" is the host's.
+// Memory returns the name of the device in whose memory a buffer lies; "" is the host.
 func (b *Buffer) Memory() string { return b.Root().Device }
 
-// lies checks that only a Temp or a Weight lies in a device's memory, and that a view says nothing of its own.
+// lies checks that only a Temp or a Weight names a device, and that a view does not.
 func (v *moduleVerifier) lies(b *Buffer) {
 	if b.Device != "" && (b.View != nil || b.Kind != Temp && b.Kind != Weight || b.Paged) {
 		v.fail("buffer %%%s lies in the memory of %s: only a temp or a weight does, and a view lies where what it views does",
@@ -15,7 +15,7 @@ func (v *moduleVerifier) lies(b *Buffer) {
 	}
 }
 
-// reaches checks that buffers lie in a device's memory.
+// reaches checks that all buffers lie in the device's memory.
 func (v *moduleVerifier) reaches(device, where string, list ...*Buffer) {
 	for _, b := range list {
 		if b != nil && b.Memory() != device {
@@ -25,7 +25,7 @@ func (v *moduleVerifier) reaches(device, where string, list ...*Buffer) {
 	}
 }
 
-// across checks a copy from one memory to another: all elements follow one another in both.
+// across checks a copy from one memory to another: both buffers are row-major.
 func (v *moduleVerifier) across(s *Copy) {
 	if s.Pick != nil {
 		v.reaches("", "a copy of rows", s.From, s.To, s.Pick.Index)
@@ -42,7 +42,7 @@ func (v *moduleVerifier) across(s *Copy) {
 	}
 }
 
-// onDevices checks one step's operands, those of inner steps not included.
+// onDevices checks one step's operands, without those of inner steps.
 func (v *moduleVerifier) onDevices(s Step) {
 	switch s := s.(type) {
 	case *Launch:
@@ -60,6 +60,7 @@ func (v *moduleVerifier) onDevices(s Step) {
 	}
 }
 
+// deviceWord returns a device's name as errors print it.
 func deviceWord(device string) string {
 	if device == "" {
 		return "the host"

@@ -11,24 +11,25 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// VerifyModule checks a module: names, every kernel (see Verify), that views lie inside their buffers, that launches
-// pass buffers of the right type, shape and strides, that nothing is read before it is written, all of it or what is
-// read, that inputs and weights are never written and outputs are, and that dimensions which data decide are bound
-// before they are used. The error is a *VerifyError; what was neither proved nor refuted is returned, with the kernel's
-// or buffer's name.
+// VerifyModule checks a module: names; every kernel (see Verify); that views lie inside their buffers; that launches
+// pass buffers of the right type, shape and strides; that every element is written before it is read; that inputs and
+// weights are never written and outputs are; and that dimensions which depend on data are bound before their use. The
+// error is a *VerifyError; unproved lists, with the kernel's or buffer's name, the properties that were neither proved
+// nor refuted.
 func VerifyModule(m *Module) (unproved []string, err error) {
 	unproved, _, err = verifyModule(m, (*moduleVerifier).all)
 	return unproved, err
 }
 
-// VerifySteps is VerifyModule for a module whose kernels are known to be right: they are not looked into.
+// VerifySteps is VerifyModule without the bodies of kernels, which are known to be right.
 func VerifySteps(m *Module) (unproved []string, err error) {
 	unproved, _, err = verifyModule(m, (*moduleVerifier).withoutKernels)
 	return unproved, err
 }
 
+// verifyModule runs check on a module and returns the unproved properties and the guarded accesses by kernel.
 func verifyModule(m *Module, check func(v *moduleVerifier)) (unproved []string, counts []int, err error) {
-	v := &moduleVerifier{module: m, names: map[string]bool{}, written: map[*Buffer]bool{}, partly: map[*Buffer]parts{},
+	v := &moduleVerifier{module: m, names: map[string]bool{}, written: map[*Buffer]bool{}, partly: map[*Buffer]regions{},
 		turns: map[sym.Name]bool{}, bound: map[sym.Name]bool{}, known: map[*Buffer]bool{}, kernels: map[*Kernel]bool{}}
 	defer func() {
 		if r := recover(); r != nil {
@@ -48,20 +49,22 @@ type moduleVerifier struct {
 	names    map[string]bool
 	known    map[*Buffer]bool
 	kernels  map[*Kernel]bool
-	written  map[*Buffer]bool // buffers that are no views
-	partly   map[*Buffer]parts
-	turns    map[sym.Name]bool // dimensions that loops bind anew in each iteration
-	depth    int               // of loops
+	written  map[*Buffer]bool // buffers that are not views
+	partly   map[*Buffer]regions
+	turns    map[sym.Name]bool // dimensions that loops bind again in each iteration
+	depth    int               // number of enclosing loops
 	bound    map[sym.Name]bool // dimensions
 	unproved []string
 	guards   bool  // unproved accesses of kernels are guarded
 	counts   []int // of guarded accesses, by kernel
 }
 
+// fail ends the verification with an error.
 func (v *moduleVerifier) fail(format string, args ...any) {
 	panic(&VerifyError{v.module.Name, fmt.Sprintf(format, args...)})
 }
 
+// unique fails if a name is taken.
 func (v *moduleVerifier) unique(name string) {
 	if v.names[name] {
 		v.fail("%s is declared twice", name)
@@ -69,13 +72,13 @@ func (v *moduleVerifier) unique(name string) {
 	v.names[name] = true
 }
 
-// all checks the whole module.
+// all checks the entire module.
 func (v *moduleVerifier) all() {
 	v.kernelsOnly()
 	v.withSteps()
 }
 
-// withoutKernels checks all but what is inside the kernels.
+// withoutKernels checks all but the bodies of the kernels.
 func (v *moduleVerifier) withoutKernels() {
 	v.declarations()
 	v.withSteps()
@@ -84,7 +87,7 @@ func (v *moduleVerifier) withoutKernels() {
 // kernelsOnly checks the kernels.
 func (v *moduleVerifier) kernelsOnly() { v.verifyKernels(v.declarations()) }
 
-// declarations checks dimensions and kernels' names, and returns what is known of the dimensions.
+// declarations checks dimensions and kernels' names, and returns the known conditions on dimensions.
 func (v *moduleVerifier) declarations() (given []sym.Cond) {
 	m := v.module
 	if m.Dims == nil {
@@ -130,7 +133,7 @@ func (v *moduleVerifier) withSteps() {
 	}
 }
 
-// verifyKernels verifies the kernels, each of those that are alike once, several at a time.
+// verifyKernels verifies the kernels concurrently, and kernels that are alike only once.
 func (v *moduleVerifier) verifyKernels(given []sym.Cond) {
 	m := v.module
 	unlike, which := Distinct(m.Kernels)
@@ -160,7 +163,7 @@ func (v *moduleVerifier) verifyKernels(given []sym.Cond) {
 	}
 }
 
-// concurrently calls do for each number below n, on as many processors as there are. A panic of do's is the caller's.
+// concurrently calls do for each i < n, on all processors. A panic in do is passed on to the caller.
 func concurrently(n int, do func(i int)) {
 	workers := min(runtime.GOMAXPROCS(0), n)
 	if workers < 2 {
@@ -191,8 +194,8 @@ func concurrently(n int, do func(i int)) {
 	}
 }
 
-// about leaves out the conditions on what data decide that a kernel knows nothing of: they prove nothing of it, and
-// cost time.
+// about returns the conditions without those on dimensions that depend on data and that the kernel does not mention:
+// they prove nothing about it, and cost time.
 func (m *Module) about(k *Kernel, given []sym.Cond) []sym.Cond {
 	return slices.DeleteFunc(slices.Clone(given), func(c sym.Cond) bool {
 		return slices.ContainsFunc(slices.Concat(c.A.Vars(), c.B.Vars()), func(name sym.Name) bool {
@@ -202,6 +205,7 @@ func (m *Module) about(k *Kernel, given []sym.Cond) []sym.Cond {
 	})
 }
 
+// dims checks that the dimensions in symbolic integers have ranges.
 func (v *moduleVerifier) dims(where string, list []sym.Expr) {
 	for _, e := range list {
 		for _, name := range e.Vars() {
@@ -212,7 +216,7 @@ func (v *moduleVerifier) dims(where string, list []sym.Expr) {
 	}
 }
 
-// root is the buffer whose storage b lies in.
+// root returns the buffer that owns the storage of b.
 func root(b *Buffer) *Buffer {
 	for b.View != nil {
 		b = b.View.Of
@@ -220,6 +224,7 @@ func root(b *Buffer) *Buffer {
 	return b
 }
 
+// buffer checks the declaration of a buffer.
 func (v *moduleVerifier) buffer(b *Buffer) {
 	where := "buffer %" + b.Name
 	v.dims(where, b.Shape)
@@ -267,7 +272,7 @@ func (v *moduleVerifier) buffer(b *Buffer) {
 	}
 }
 
-// state checks that a state is an input, replaced by one output that is the same.
+// state checks that a state is an input, replaced by one output of the same type and shape.
 func (v *moduleVerifier) state(b *Buffer) {
 	in := b.State
 	if in == nil {
@@ -287,6 +292,7 @@ func (v *moduleVerifier) state(b *Buffer) {
 	}
 }
 
+// view checks that a view lies inside its buffer.
 func (v *moduleVerifier) view(b *Buffer) {
 	where := "buffer %" + b.Name
 	v.dims(where, append(slices.Clone(b.View.Strides), b.View.Offset))
@@ -314,7 +320,7 @@ func (v *moduleVerifier) view(b *Buffer) {
 	v.atMost(where+" ends inside %"+of.Name, b.View.Offset.Add(high), room)
 }
 
-// stridesOf is a buffer's strides, in elements.
+// stridesOf returns a buffer's strides, in elements.
 func stridesOf(b *Buffer) []sym.Expr {
 	if b.View != nil && b.View.Strides != nil {
 		return b.View.Strides
@@ -322,7 +328,7 @@ func stridesOf(b *Buffer) []sym.Expr {
 	return RowMajor(b.Shape)
 }
 
-// reach is the least and the greatest offset of an element.
+// reach returns the least and the greatest offset of an element.
 func reach(shape, strides []sym.Expr) (low, high sym.Expr) {
 	for i, extent := range shape {
 		end := extent.Sub(sym.Const(1)).Mul(strides[i])
@@ -335,18 +341,19 @@ func reach(shape, strides []sym.Expr) (low, high sym.Expr) {
 	return low, high
 }
 
-// atMost notes that a ≤ b must hold. Nothing is refuted, since an extent may be 0.
+// atMost records a ≤ b as unproved unless it is proved. It refutes nothing, since an extent may be 0.
 func (v *moduleVerifier) atMost(what string, a, b sym.Expr) {
 	if v.module.Dims.LE(a, b) != sym.Yes {
 		v.unproved = append(v.unproved, fmt.Sprintf("%s: %s <= %s", what, a, b))
 	}
 }
 
+// equal reports whether two lists of symbolic integers are proved to be equal.
 func (v *moduleVerifier) equal(a, b []sym.Expr) bool {
 	return slices.EqualFunc(a, b, func(x, y sym.Expr) bool { return v.module.Dims.EQ(x, y) == sym.Yes })
 }
 
-// stepsAlike reports whether strides are the same along every axis of more than one element.
+// stepsAlike reports whether strides are proved to be the same along every axis of more than one element.
 func (v *moduleVerifier) stepsAlike(shape, a, b []sym.Expr) bool {
 	for i := range shape {
 		if v.module.Dims.LE(shape[i], sym.Const(1)) != sym.Yes && v.module.Dims.EQ(a[i], b[i]) != sym.Yes {
@@ -356,12 +363,14 @@ func (v *moduleVerifier) stepsAlike(shape, a, b []sym.Expr) bool {
 	return true
 }
 
+// sameCount checks that two shapes have the same number of elements.
 func (v *moduleVerifier) sameCount(what string, a, b []sym.Expr) {
 	if verdict := v.module.Dims.EQ(sym.Product(a...), sym.Product(b...)); verdict != sym.Yes {
 		v.differ(what, "elements", verdict, a, b)
 	}
 }
 
+// differ fails if two shapes certainly differ, and records them as unproved otherwise.
 func (v *moduleVerifier) differ(what, which string, verdict sym.Truth, have, want []sym.Expr) {
 	if verdict == sym.No {
 		v.fail("%s: %s %s, want %s", what, which, formatIndex(have), formatIndex(want))

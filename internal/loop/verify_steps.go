@@ -9,6 +9,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
+// steps checks a list of steps.
 func (v *moduleVerifier) steps(body []Step) {
 	for _, s := range body {
 		v.step(s)
@@ -16,6 +17,7 @@ func (v *moduleVerifier) steps(body []Step) {
 	}
 }
 
+// step checks a step and the steps inside it.
 func (v *moduleVerifier) step(s Step) {
 	switch s := s.(type) {
 	case *Launch:
@@ -98,7 +100,8 @@ func (v *moduleVerifier) pick(s *Copy) {
 	}
 }
 
-// loop takes what the body writes as written: where it runs no times, its results are empty or were written before.
+// loop checks a Loop. It takes the buffers that the body writes as written: if the body never runs, its results are
+// empty or were written before.
 func (v *moduleVerifier) loop(s *Loop) {
 	if s.Trip != nil {
 		v.read(s.Trip, "a loop")
@@ -119,6 +122,7 @@ func (v *moduleVerifier) loop(s *Loop) {
 	v.depth--
 }
 
+// in checks that a step's buffer is in the module and that its dimensions are bound.
 func (v *moduleVerifier) in(b *Buffer, where string) {
 	if b == nil || !v.known[b] {
 		v.fail("%s uses a buffer that is not in the module", where)
@@ -129,6 +133,7 @@ func (v *moduleVerifier) in(b *Buffer, where string) {
 	}
 }
 
+// uses checks that the dimensions in symbolic integers are bound.
 func (v *moduleVerifier) uses(where string, list []sym.Expr) {
 	for _, e := range list {
 		for _, name := range e.Vars() {
@@ -139,28 +144,29 @@ func (v *moduleVerifier) uses(where string, list []sym.Expr) {
 	}
 }
 
-// Away reports whether a buffer lies in a file, where only copies reach it.
+// Away reports whether a buffer lies in a file, so that only copies read and write it.
 func (b *Buffer) Away() bool { return b.Root().Kind == Spill || b.Root().Paged }
 
-// here refuses what lies in a file.
+// here fails if a buffer lies in a file.
 func (v *moduleVerifier) here(b *Buffer, where string) {
 	if b.Away() {
 		v.fail("%s reaches for %%%s, which lies in a file: only copies do", where, b.Name)
 	}
 }
 
+// read checks that a step may read a buffer.
 func (v *moduleVerifier) read(b *Buffer, where string) {
 	v.here(b, where)
 	v.readAway(b, where)
 }
 
-// readAway is read for a copy.
+// readAway is read for a copy, which may read a file.
 func (v *moduleVerifier) readAway(b *Buffer, where string) {
 	v.in(b, where)
 	v.complete(b, func() { v.fail("%s reads %%%s before it is written", where, b.Name) })
 }
 
-// complete checks that all of a buffer is written. If none of its storage is, missing is called.
+// complete checks that all elements of a buffer are written. If no element of its storage is, it calls missing.
 func (v *moduleVerifier) complete(b *Buffer, missing func()) {
 	r := root(b)
 	switch {
@@ -176,8 +182,8 @@ func (v *moduleVerifier) complete(b *Buffer, missing func()) {
 	}
 }
 
-// wrote notes that a buffer is written: its whole storage, or a part. What a loop writes in each iteration at another
-// place is a whole.
+// wrote records that a buffer is written: its entire storage, or a region of it. A buffer that a loop writes at another
+// offset in each iteration counts as entirely written.
 func (v *moduleVerifier) wrote(b *Buffer) {
 	r, dims := root(b), v.module.Dims
 	if v.written[r] {
@@ -195,19 +201,20 @@ func (v *moduleVerifier) wrote(b *Buffer) {
 	v.written[r] = slices.ContainsFunc(v.partly[r], func(p region) bool { return whole.within(dims, p) })
 }
 
-// empty reports whether a buffer never has an element: there is nothing to write.
+// empty reports whether a buffer never has an element, so that it needs no write.
 func (v *moduleVerifier) empty(b *Buffer) bool {
 	return slices.ContainsFunc(b.Shape, func(extent sym.Expr) bool {
 		return v.module.Dims.EQ(extent, sym.Const(0)) == sym.Yes
 	})
 }
 
+// write checks that a step may write a buffer, and records the write.
 func (v *moduleVerifier) write(b *Buffer, where string) {
 	v.here(b, where)
 	v.writeAway(b, where)
 }
 
-// writeAway is write for a copy.
+// writeAway is write for a copy, which may write a file.
 func (v *moduleVerifier) writeAway(b *Buffer, where string) {
 	v.in(b, where)
 	if kind := root(b).Kind; kind == Input || kind == Weight {
@@ -216,6 +223,7 @@ func (v *moduleVerifier) writeAway(b *Buffer, where string) {
 	v.wrote(b)
 }
 
+// launch checks a Launch.
 func (v *moduleVerifier) launch(s *Launch) {
 	k := s.Kernel
 	if k == nil || !v.kernels[k] {
@@ -246,8 +254,8 @@ func (v *moduleVerifier) launch(s *Launch) {
 	}
 }
 
-// layout checks that a buffer has its parameter's shape and strides, or as many elements that lie at the same places in
-// order.
+// layout checks that a buffer has its parameter's shape and strides, or the same number of elements at the same offsets
+// in the same order.
 func (v *moduleVerifier) layout(what string, b *Buffer, p *Param) {
 	have, want := stridesOf(b), p.Strides
 	if want == nil {

@@ -51,6 +51,7 @@ func (v *verifier) value(e Expr) dtype.DType {
 	return e.DType()
 }
 
+// load checks a Load.
 func (v *verifier) load(e *Load) {
 	d := v.lookup(percent(e.From), bufferName)
 	if d.dt != e.Type {
@@ -68,14 +69,13 @@ func (v *verifier) load(e *Load) {
 	v.assuming(e.Mask, true, func() { v.access(e, e.From, d, e.Index) })
 }
 
-// associative holds the functions that may combine the lanes of a vector loop.
+// associative are the functions that may combine the lanes of a vector loop.
 var associative = []BinaryOp{Add, Mul, Min, Max, And, Or, Xor}
 
-// independent checks what can be seen of the promise that a loop's iterations do not depend on one another: scalars of
-// outer scopes are not set (a vector loop may reduce into them), buffers of outer scopes are stored to at places that
-// depend on the variable, and read only so where they are also written. Of a vector loop, that branches and inner
-// extents do not depend on the lane. A loop of at most one iteration promises nothing, and nor does one that is never
-// reached.
+// independent checks visible conditions for the independence of a loop's iterations: scalars of outer scopes are not
+// set (a vector loop may reduce into them); buffers of outer scopes are stored to at indices that depend on the
+// variable, and a buffer that is stored to is read only at such indices. In a vector loop, branches and inner extents
+// must not depend on the lane. A loop with at most one iteration, or one that is never reached, is independent.
 func (v *verifier) independent(s *For) {
 	if _, most := v.known.dims.Bounds(s.Extent); most <= 1 {
 		return
@@ -90,12 +90,13 @@ func (v *verifier) independent(s *For) {
 type independence struct {
 	*verifier
 	loop    *For
-	varies  map[sym.Name]bool // names whose values depend on the loop's variable
+	varies  map[sym.Name]bool // names whose values depend on the loop variable
 	inside  map[string]bool   // names of scalars and buffers that the body declares
 	stored  map[string]bool
 	reduced map[string]bool
 }
 
+// declarations records what a statement declares, reduces or stores to.
 func (c *independence) declarations(s Stmt) bool {
 	switch s := s.(type) {
 	case *Let:
@@ -114,11 +115,10 @@ func (c *independence) declarations(s Stmt) bool {
 	return true
 }
 
-// spreadPasses bounds the work on a text made to be slow: a pass settles everything but chains of assignments against
-// the order of the text.
+// spreadPasses bounds the time for any text: a pass settles all but chains of assignments against the printed order.
 const spreadPasses = 64
 
-// spread finds what varies, to a fixed point, since a Var may be set after it is used.
+// spread finds the names that vary, to a fixed point, since a Var may be set after it is used.
 func (c *independence) spread() {
 	passes := 0
 	for before := -1; before != len(c.varies); {
@@ -157,10 +157,12 @@ func (c *independence) spread() {
 	}
 }
 
+// integerVaries reports whether a symbolic integer depends on the loop variable.
 func (c *independence) integerVaries(e sym.Expr) bool {
 	return slices.ContainsFunc(e.Vars(), func(name sym.Name) bool { return c.varies[name] })
 }
 
+// valueVaries reports whether an expression depends on the loop variable.
 func (c *independence) valueVaries(e Expr) bool {
 	switch e := e.(type) {
 	case *Ref:
@@ -180,6 +182,7 @@ func (c *independence) valueVaries(e Expr) bool {
 	return slices.ContainsFunc(inside[:n], c.valueVaries)
 }
 
+// statement checks a statement of the loop's body.
 func (c *independence) statement(s Stmt) bool {
 	vector := c.loop.Kind == Vector
 	switch s := s.(type) {
@@ -193,7 +196,7 @@ func (c *independence) statement(s Stmt) bool {
 		}
 	case *For:
 		if _, most := c.known.dims.Bounds(s.Extent); most <= 0 {
-			return false // what is in it never runs
+			return false // its body never runs
 		}
 		if vector && c.integerVaries(s.Extent) {
 			c.fail("the extent of loop %s depends on the lane of vector loop %s", s.Var, c.loop.Var)
@@ -216,6 +219,7 @@ func (c *independence) statement(s Stmt) bool {
 	return true
 }
 
+// read checks an expression that reads a scalar or a buffer.
 func (c *independence) read(e Expr) {
 	switch e := e.(type) {
 	case *Ref:
@@ -227,7 +231,7 @@ func (c *independence) read(e Expr) {
 	}
 }
 
-// place checks one access to a buffer of an outer scope that the loop writes.
+// access checks one access to a buffer of an outer scope that the loop writes.
 func (c *independence) place(name string, index []sym.Expr, mask Expr, writing bool) {
 	if c.inside[name] || !c.stored[name] {
 		return

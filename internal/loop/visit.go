@@ -17,8 +17,8 @@ func Bodies(s Stmt) []*[]Stmt {
 	return nil
 }
 
-// Walk calls visit for each statement, an outer one before those inside it, in order. If visit returns false, what is
-// inside the statement is skipped.
+// Walk calls visit for each statement, in order, an outer one before those inside it. If visit returns false, the
+// statements inside are skipped.
 func Walk(body []Stmt, visit func(Stmt) bool) {
 	for _, s := range body {
 		if !visit(s) {
@@ -34,13 +34,13 @@ func Walk(body []Stmt, visit func(Stmt) bool) {
 	}
 }
 
-// Operands returns the expressions directly inside e, in the order of the text; none is nil.
+// Operands returns the expressions directly inside e, in their printed order; none is nil.
 func Operands(e Expr) []Expr {
 	list, n := operands(e)
 	return list[:n:n]
 }
 
-// operands is Operands without the list, and their number.
+// operands returns the same as Operands in an array, and their number, without an allocation.
 func operands(e Expr) (list [3]Expr, n int) {
 	switch e := e.(type) {
 	case *Load:
@@ -57,13 +57,13 @@ func operands(e Expr) (list [3]Expr, n int) {
 	return present(list)
 }
 
-// Values returns the expressions directly inside a statement, those of inner statements not included; none is nil.
+// Values returns the expressions directly inside a statement, without those of inner statements; none is nil.
 func Values(s Stmt) []Expr {
 	list, n := values(s)
 	return list[:n:n]
 }
 
-// values is Values without the list, and their number.
+// values returns the same as Values in an array, and their number, without an allocation.
 func values(s Stmt) (list [3]Expr, n int) {
 	switch s := s.(type) {
 	case *Let:
@@ -84,7 +84,7 @@ func values(s Stmt) (list [3]Expr, n int) {
 	return present(list)
 }
 
-// present moves those that are not nil to the front, and counts them.
+// present moves the expressions that are not nil to the front, and counts them.
 func present(list [3]Expr) (kept [3]Expr, n int) {
 	for _, e := range list {
 		if e != nil {
@@ -95,7 +95,7 @@ func present(list [3]Expr) (kept [3]Expr, n int) {
 	return kept, n
 }
 
-// WalkExpr calls visit for e and everything inside it, outermost first.
+// WalkExpr calls visit for e and every expression inside it, outermost first.
 func WalkExpr(e Expr, visit func(Expr)) {
 	visit(e)
 	inside, n := operands(e)
@@ -115,8 +115,8 @@ func WalkValues(body []Stmt, visit func(Expr)) {
 	})
 }
 
-// Integers returns the symbolic integers directly in a statement: extents, ranges, shapes, indices, but not those of
-// its expressions (see IntegersOf) nor of inner statements.
+// Integers returns the symbolic integers directly in a statement: extents, ranges, shapes and indices, but not those in
+// its expressions (see IntegersOf) or in inner statements.
 func Integers(s Stmt) []sym.Expr {
 	switch s := s.(type) {
 	case *For:
@@ -162,17 +162,17 @@ func WalkIntegers(body []Stmt, visit func(sym.Expr)) {
 	WalkValues(body, func(e Expr) { each(IntegersOf(e)) })
 }
 
-// Rewrite copies statements and expressions with changes; the original stays as it is. The zero value copies. Nothing
-// is shared between the copy and the original but symbolic integers, which are immutable.
+// Rewrite copies statements and expressions with changes; the original does not change. The zero value copies. The copy
+// shares nothing with the original but symbolic integers, which are immutable.
 type Rewrite struct {
 	Integer func(sym.Expr) sym.Expr // for every symbolic integer
 	Name    func(string) string     // for every name of a buffer or a scalar, where it is declared or used
 	Bound   func(sym.Name) sym.Name // for every name that declares a symbolic integer
-	Expr    func(Expr) Expr         // for every expression, after what is inside it
-	Stmt    func(Stmt) []Stmt       // for every statement, after what is inside it: what stands in its place
+	Expr    func(Expr) Expr         // for every expression, after the expressions inside it
+	Stmt    func(Stmt) []Stmt       // for every statement, after the statements inside it: returns its replacement
 }
 
-// Body is a copy of a list of statements.
+// Body returns a copy of a list of statements.
 func (r *Rewrite) Body(body []Stmt) []Stmt {
 	if body == nil {
 		return nil
@@ -189,6 +189,7 @@ func (r *Rewrite) Body(body []Stmt) []Stmt {
 	return result
 }
 
+// statement returns a copy of one statement, before Stmt is applied to it.
 func (r *Rewrite) statement(s Stmt) Stmt {
 	switch s := s.(type) {
 	case *For:
@@ -216,7 +217,7 @@ func (r *Rewrite) statement(s Stmt) Stmt {
 	panic("loop: a statement of a kind that Rewrite does not know")
 }
 
-// Value is a copy of an expression; nil gives nil.
+// Value returns a copy of an expression; nil gives nil.
 func (r *Rewrite) Value(e Expr) Expr {
 	var c Expr
 	switch e := e.(type) {
@@ -247,12 +248,12 @@ func (r *Rewrite) Value(e Expr) Expr {
 	return c
 }
 
-// Tile is a copy of a tile.
+// Tile returns a copy of a tile.
 func (r *Rewrite) Tile(t Tile) Tile {
 	return Tile{Buffer: r.name(t.Buffer), Origin: r.Ints(t.Origin), Row: r.Ints(t.Row), Col: r.Ints(t.Col)}
 }
 
-// Int is what stands for a symbolic integer.
+// Int returns the replacement of a symbolic integer.
 func (r *Rewrite) Int(e sym.Expr) sym.Expr {
 	if r.Integer == nil {
 		return e
@@ -260,7 +261,7 @@ func (r *Rewrite) Int(e sym.Expr) sym.Expr {
 	return r.Integer(e)
 }
 
-// Ints is Int for each of a list; nil gives nil.
+// Ints applies Int to each of a list; nil gives nil.
 func (r *Rewrite) Ints(list []sym.Expr) []sym.Expr {
 	if list == nil {
 		return nil
@@ -272,6 +273,7 @@ func (r *Rewrite) Ints(list []sym.Expr) []sym.Expr {
 	return result
 }
 
+// name returns the replacement of the name of a buffer or a scalar.
 func (r *Rewrite) name(name string) string {
 	if r.Name == nil {
 		return name
@@ -279,6 +281,7 @@ func (r *Rewrite) name(name string) string {
 	return r.Name(name)
 }
 
+// bound returns the replacement of a name that declares a symbolic integer.
 func (r *Rewrite) bound(name sym.Name) sym.Name {
 	if r.Bound == nil {
 		return name
@@ -286,7 +289,7 @@ func (r *Rewrite) bound(name sym.Name) sym.Name {
 	return r.Bound(name)
 }
 
-// Kernel is a copy of a kernel. Dims stay as they are: set them with FreeDims where Integer changes them.
+// Kernel returns a copy of a kernel. Dims do not change: if Integer changes them, set them by FreeDims.
 func (r *Rewrite) Kernel(k *Kernel) *Kernel {
 	c := &Kernel{Name: k.Name, Dims: slices.Clone(k.Dims), Source: k.Source, Work: r.Int(k.Work), Body: r.Body(k.Body)}
 	for _, p := range k.Params {
@@ -296,15 +299,16 @@ func (r *Rewrite) Kernel(k *Kernel) *Kernel {
 	return c
 }
 
-// Clone is a copy that shares nothing that can change.
+// Clone returns a deep copy; only symbolic integers are shared.
 func (k *Kernel) Clone() *Kernel { return (&Rewrite{}).Kernel(k) }
 
-// Substitute is a copy of body in which symbolic integers stand for names of symbolic integers. The names must not be
+// Substitute returns a copy of body with names of symbolic integers replaced by their values. The names must not be
 // declared in body.
 func Substitute(body []Stmt, values map[sym.Name]sym.Expr) []Stmt {
 	return (&Rewrite{Integer: substitution(values)}).Body(body)
 }
 
+// substitution returns the function that replaces names by values in a symbolic integer.
 func substitution(values map[sym.Name]sym.Expr) func(sym.Expr) sym.Expr {
 	lookup := func(name sym.Name) (sym.Expr, bool) {
 		e, ok := values[name]
@@ -313,7 +317,7 @@ func substitution(values map[sym.Name]sym.Expr) func(sym.Expr) sym.Expr {
 	return func(e sym.Expr) sym.Expr { return e.Subst(lookup) }
 }
 
-// Renaming is a Rewrite that changes the names of symbolic integers wherever they are declared or used.
+// Renaming returns a Rewrite that changes the names of symbolic integers in their declarations and uses.
 func Renaming(names map[sym.Name]sym.Name) *Rewrite {
 	values := make(map[sym.Name]sym.Expr, len(names))
 	for from, to := range names {
@@ -330,5 +334,5 @@ func Renaming(names map[sym.Name]sym.Name) *Rewrite {
 	}
 }
 
-// Rename is a copy of body with names of symbolic integers changed wherever they are declared or used.
+// Rename returns a copy of body with names of symbolic integers changed in their declarations and uses.
 func Rename(body []Stmt, names map[sym.Name]sym.Name) []Stmt { return Renaming(names).Body(body) }

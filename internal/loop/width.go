@@ -11,48 +11,48 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Verify proves over integers of any size; code computes in 64 bits, and what wraps is another number than the one that
-// was proved. Width closes the gap: it bounds, for given values of a kernel's dimensions, all that code may compute on
-// the way to an index, an address, an extent, the bounds of a Check, the corners of a tile or the value of an Index,
-// whatever the order in which a generator adds and multiplies. If nothing exceeds widest, what code computes is what
-// was proved.
+// Verify proves facts about integers of any size, but code computes in 64 bits, where overflow would give other
+// numbers. Width closes the gap: for given values of a kernel's dimensions, it bounds all numbers that code may compute
+// for an index, an address, an extent, the bounds of a Check, the corners of a tile or the value of an Index, in
+// whatever order a generator adds and multiplies. If none exceeds widest, code computes exactly the numbers of the
+// proof.
 
-// widest is the largest size of a number in a kernel. The difference of two such numbers, and that of three, still
-// fits.
+// widest is the largest magnitude of a number in a kernel. Sums and differences of up to three such numbers still fit
+// 64 bits.
 const widest = 1 << 60
 
-// Width says for which dimensions a kernel's integers fit 64 bits. It is safe for concurrent use.
+// Width decides for which values of its dimensions a kernel's integers fit 64 bits. It is safe for concurrent use.
 type Width struct {
 	kernel  *Kernel
 	numbers []number
-	most    int64 // dimensions from 0 to most, all of them, fit
-	params  []span64
+	most    int64 // all integers fit if every dimension lies in [0, most]
+	params  []extent64
 }
 
-// number is an integer that code computes, or the declaration of a name that others mention.
+// number is an integer that code computes, or the declaration of a name that other numbers use.
 type number struct {
-	loop, check sym.Name // the name that is declared: 0 to x−1, or x to y
+	loop, check sym.Name // the declared name: a loop variable from 0 to x−1, or a checked value from x to y
 	x, y        sym.Expr
-	scale       int64   // bytes of an element, where x is a place
+	scale       int64   // bytes of an element, if x is an offset in elements
 	steps       [2]step // of a tile: rows, columns
 	what        string
 }
 
-// step is a number of elements that lie so far apart.
+// step is count neighbours that lie by elements apart.
 type step struct{ by, count sym.Expr }
 
-// span64 is what a parameter's elements span.
-type span64 struct {
+// extent64 is the layout of a parameter, from which the bytes of its operand are computed.
+type extent64 struct {
 	bits           int64
 	shape, strides []*sym.Code
 }
 
-// WidthOf finds all integers of a kernel.
+// WidthOf collects all integers of a kernel.
 func WidthOf(k *Kernel) *Width {
 	c := widthCollector{w: &Width{kernel: k}, buffers: map[string]layoutOf{}, seen: map[scaledKey]bool{}}
 	for _, p := range k.Params {
 		c.buffer(p.Name, p.DType, p.Shape, p.Strides)
-		c.w.params = append(c.w.params, spanOf(k, p))
+		c.w.params = append(c.w.params, extentOf(k, p))
 	}
 	for _, l := range Locals(k) {
 		c.buffer(l.Local.Name, l.Local.DType, l.Local.Shape, nil)
@@ -90,6 +90,7 @@ func (w *Width) Check(dims []int64) error {
 	return nil
 }
 
+// check is Check without the shortcut for small dimensions.
 func (w *Width) check(dims []int64) error {
 	wide := w.fits(func(i int) sym.Range { return sym.Range{Min: dims[i], Max: dims[i]} })
 	if wide == nil {
@@ -107,7 +108,7 @@ func (w *Width) check(dims []int64) error {
 		AtNode(w.kernel.Source, "")
 }
 
-// Least is Check for the smallest dimensions that the ranges admit: what does not fit for them fits for none.
+// Least is Check for the smallest dimensions in their ranges: if those do not fit, none do.
 func (w *Width) Least(dims *sym.Dims) error {
 	least := make([]int64, len(w.kernel.Dims))
 	for i, name := range w.kernel.Dims {
@@ -118,7 +119,7 @@ func (w *Width) Least(dims *sym.Dims) error {
 	return w.Check(least)
 }
 
-// fits returns the first number that is too large; nil if none is.
+// fits returns the first number that is too large, or nil. of returns the range of the i-th dimension.
 func (w *Width) fits(of func(i int) sym.Range) *number {
 	m := sym.NewMeasure()
 	for i, name := range w.kernel.Dims {
@@ -150,7 +151,7 @@ func (w *Width) fits(of func(i int) sym.Range) *number {
 	return nil
 }
 
-// saturated is a + b×c, or math.MaxInt64 if that is beyond widest. None is negative.
+// saturated returns a + b×c, or math.MaxInt64 if an argument or the sum is too large. The arguments are not negative.
 func saturated(a, b, c int64) int64 {
 	if a > widest || b > widest || c > widest || c > 0 && b > (math.MaxInt64-a)/c {
 		return math.MaxInt64
@@ -158,8 +159,8 @@ func saturated(a, b, c int64) int64 {
 	return a + b*c
 }
 
-// Needs puts into bytes, for each operand in turn, how many its memory must have for these values of the dimensions.
-// The error is of kind ErrInput.
+// Needs sets bytes[i] to the size in bytes that operand i must have for these values of the dimensions. The error is of
+// kind ErrInput.
 func (w *Width) Needs(dims, bytes []int64) error {
 	for i := range w.params {
 		n, err := w.params[i].bytes(dims)
@@ -172,8 +173,9 @@ func (w *Width) Needs(dims, bytes []int64) error {
 	return nil
 }
 
-func spanOf(k *Kernel, p *Param) span64 {
-	s := span64{bits: int64(p.DType.Bits())}
+// extentOf compiles the layout of a parameter.
+func extentOf(k *Kernel, p *Param) extent64 {
+	s := extent64{bits: int64(p.DType.Bits())}
 	strides := p.Strides
 	if strides == nil {
 		strides = RowMajor(p.Shape)
@@ -193,8 +195,8 @@ func spanOf(k *Kernel, p *Param) span64 {
 	return s
 }
 
-// bytes is what the elements span from the first one on: none lies before it.
-func (s *span64) bytes(dims []int64) (int64, error) {
+// bytes returns the size from the first element to the end of the last; no element lies before the first.
+func (s *extent64) bytes(dims []int64) (int64, error) {
 	last, empty := int64(0), false
 	for i, code := range s.shape {
 		extent, err := code.Eval(dims)
@@ -228,23 +230,26 @@ func (s *span64) bytes(dims []int64) (int64, error) {
 	return (bits + 7) / 8, nil
 }
 
-// widthCollector lists a kernel's integers in the order of the text.
+// widthCollector collects a kernel's integers in their printed order.
 type widthCollector struct {
 	w       *Width
 	buffers map[string]layoutOf
 	seen    map[scaledKey]bool
 }
 
+// scaledKey identifies an integer with its scale.
 type scaledKey struct {
 	scale int64
 	key   string
 }
 
+// layoutOf is the layout of a buffer.
 type layoutOf struct {
 	bytes          int64 // of an element, at least 1
 	shape, strides []sym.Expr
 }
 
+// buffer records a buffer's layout and collects its integers.
 func (c *widthCollector) buffer(name string, dt dtype.DType, shape, strides []sym.Expr) {
 	if strides == nil {
 		strides = RowMajor(shape)
@@ -257,6 +262,7 @@ func (c *widthCollector) buffer(name string, dt dtype.DType, shape, strides []sy
 	c.integer(Bytes(dt, shape), "the size of %"+name)
 }
 
+// add appends a number; scale 0 means 1.
 func (c *widthCollector) add(n number) {
 	if n.scale == 0 {
 		n.scale = 1
@@ -264,8 +270,10 @@ func (c *widthCollector) add(n number) {
 	c.w.numbers = append(c.w.numbers, n)
 }
 
+// integer collects a symbolic integer; what names it in errors.
 func (c *widthCollector) integer(x sym.Expr, what string) { c.scaled(x, 1, what) }
 
+// scaled collects a symbolic integer that code multiplies by scale. It skips small constants and repetitions.
 func (c *widthCollector) scaled(x sym.Expr, scale int64, what string) {
 	if v, ok := x.Const(); ok && v >= -1<<32 && v <= 1<<32 {
 		return
@@ -277,8 +285,8 @@ func (c *widthCollector) scaled(x sym.Expr, scale int64, what string) {
 	}
 }
 
-// place is an access: its index, axis by axis, and where that lies.
-func (c *widthCollector) place(buffer string, index []sym.Expr) {
+// access collects the index of an access, axis by axis, and its offset.
+func (c *widthCollector) access(buffer string, index []sym.Expr) {
 	b := c.buffers[buffer]
 	what := "an index of %" + buffer
 	for _, x := range index {
@@ -287,6 +295,7 @@ func (c *widthCollector) place(buffer string, index []sym.Expr) {
 	c.scaled(Offset(index, b.shape, b.strides), b.bytes, what)
 }
 
+// tile collects the corners of a tile, axis by axis, and their offsets.
 func (c *widthCollector) tile(t *Tile, rows, cols sym.Expr) {
 	b := c.buffers[t.Buffer]
 	what := "a tile of %" + t.Buffer
@@ -298,17 +307,19 @@ func (c *widthCollector) tile(t *Tile, rows, cols sym.Expr) {
 		what: what})
 }
 
+// value collects the integers in an expression.
 func (c *widthCollector) value(e Expr) {
 	WalkExpr(e, func(e Expr) {
 		switch e := e.(type) {
 		case *Index:
 			c.integer(e.X, "an integer")
 		case *Load:
-			c.place(e.From, e.Index)
+			c.access(e.From, e.Index)
 		}
 	})
 }
 
+// body collects the integers in a list of statements.
 func (c *widthCollector) body(list []Stmt) {
 	for _, s := range list {
 		exprs, n := values(s)
@@ -321,7 +332,7 @@ func (c *widthCollector) body(list []Stmt) {
 		case *Check:
 			c.add(number{check: s.Name, x: s.Min, y: s.Max, what: "the bounds of " + s.Name.String()})
 		case *Store:
-			c.place(s.To, s.Index)
+			c.access(s.To, s.Index)
 		case *Contract:
 			c.tile(&s.C, s.M, s.N)
 			c.tile(&s.A, s.M, s.K)

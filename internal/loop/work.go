@@ -7,7 +7,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// WorkOf is the arithmetic of a kernel's results: Work if it is told, or else what the loops do.
+// WorkOf returns the number of operations that a kernel's results need: Work if it is set, else the number that the
+// loops do.
 func WorkOf(k *Kernel) sym.Expr {
 	if k.Work.Equal(sym.Const(0)) {
 		return CostOf(k).Operations
@@ -15,7 +16,7 @@ func WorkOf(k *Kernel) sym.Expr {
 	return k.Work
 }
 
-// JoinWork is the Work of a kernel that does what two did.
+// JoinWork returns the Work of a kernel that does the work of two.
 func JoinWork(a, b *Kernel) sym.Expr {
 	if none := sym.Const(0); a.Work.Equal(none) && b.Work.Equal(none) {
 		return none
@@ -23,17 +24,18 @@ func JoinWork(a, b *Kernel) sym.Expr {
 	return WorkOf(a).Add(WorkOf(b))
 }
 
-// Done is what a launch executes.
+// Done is the work that a launch executes.
 type Done struct {
 	Operations int64 // additions, multiplications and functions of single elements
-	Slots      int64 // Operations, those that an instruction adds up together counted by the place that they take of f32's
+	Slots      int64 // Operations in units of f32 throughput: a product of a narrower type is a fraction of a slot
 }
 
-// Widths are how many products of a type an instruction does in the place of one product of f32.
-type Widths struct{ Bytes, Brains int64 }
+// Widths are the numbers of products of a type that an instruction does in the time of one product of f32.
+type Widths struct{ Bytes, BF16 int64 }
 
-// DoneBy counts what a launch executes: each loop as often as it runs, of a branch the side that is taken. Where
-// elements decide, the side that takes less is counted, or the only one. known gives the dimensions.
+// DoneBy counts the work of a launch: each loop as often as it runs, and the side of a branch that is taken. If
+// elements decide a branch, the side with less work counts; if it has one side only, that side counts. known returns
+// the values of dimensions.
 func DoneBy(k *Kernel, known func(sym.Name) (int64, bool), widths Widths) (Done, error) {
 	for most := int64(1 << 12); ; most /= 4 {
 		c := counter{values: map[sym.Name]int64{}, known: known, types: map[string]dtype.DType{}, widths: widths,
@@ -44,30 +46,30 @@ func DoneBy(k *Kernel, known func(sym.Name) (int64, bool), widths Widths) (Done,
 		c.decisive(k.Body)
 		total := c.body(k.Body)
 		if c.left > 0 || most <= 2 || c.err != nil {
-			return Done{whole(total[0]), whole(total[1])}, c.err
+			return Done{rounded(total[0]), rounded(total[1])}, c.err
 		}
 	}
 }
 
-// countedMost is how many statements a count looks at before it looks at fewer iterations of each loop.
+// countedMost is the number of statements that a count visits before it visits fewer iterations of each loop.
 const countedMost = 1 << 17
 
-// whole is a count as an integer.
-func whole(v float64) int64 { return int64(math.Round(min(v, math.MaxInt64/2))) }
+// rounded returns a count as an integer.
+func rounded(v float64) int64 { return int64(math.Round(min(v, math.MaxInt64/2))) }
 
 // counter counts one launch.
 type counter struct {
-	values map[sym.Name]int64 // of the loops around
+	values map[sym.Name]int64 // of the enclosing loops' variables
 	known  func(sym.Name) (int64, bool)
 	types  map[string]dtype.DType
 	widths Widths
-	decide map[sym.Name]bool // loop variables that extents or conditions are made of
-	most   int64             // iterations of a loop that are looked at
-	left   int               // statements that may yet be looked at
+	decide map[sym.Name]bool // loop variables in extents and conditions
+	most   int64             // iterations of a loop that are visited
+	left   int               // statements that may still be visited
 	err    error
 }
 
-// decisive collects the names that decide how often something runs.
+// decisive collects the names that decide how often a statement runs.
 func (c *counter) decisive(body []Stmt) {
 	c.decide = map[sym.Name]bool{}
 	add := func(list ...sym.Expr) {
@@ -96,7 +98,7 @@ func (c *counter) decisive(body []Stmt) {
 	})
 }
 
-// value is the value of a loop's variable or of a dimension.
+// value returns the value of a loop variable or of a dimension.
 func (c *counter) value(name sym.Name) (int64, bool) {
 	if v, ok := c.values[name]; ok {
 		return v, true
@@ -104,7 +106,7 @@ func (c *counter) value(name sym.Name) (int64, bool) {
 	return c.known(name)
 }
 
-// integer is an integer's value. A checked value counts as the least that it may be.
+// integer returns the value of a symbolic integer, at least 0. A checked value counts as its minimum.
 func (c *counter) integer(e sym.Expr) float64 {
 	v, err := e.Eval(c.value)
 	if err != nil && c.err == nil {
@@ -116,10 +118,12 @@ func (c *counter) integer(e sym.Expr) float64 {
 // counts are operations and slots.
 type counts [2]float64
 
+// plus returns a + times·b.
 func (a counts) plus(b counts, times float64) counts {
 	return counts{a[0] + times*b[0], a[1] + times*b[1]}
 }
 
+// body counts a list of statements.
 func (c *counter) body(body []Stmt) (total counts) {
 	for _, s := range body {
 		if c.left--; c.left <= 0 || c.err != nil {
@@ -130,6 +134,7 @@ func (c *counter) body(body []Stmt) (total counts) {
 	return total
 }
 
+// statement counts one statement, its bodies included.
 func (c *counter) statement(s Stmt) (total counts) {
 	n := float64(0)
 	if _, ok := s.(*When); !ok {
@@ -159,19 +164,20 @@ func (c *counter) statement(s Stmt) (total counts) {
 	return total
 }
 
-// width is how many of a product's steps one place does.
+// width returns the number of a product's steps that fit one slot.
 func (c *counter) width(s *Contract) float64 {
 	a, b := c.types[s.A.Buffer], c.types[s.B.Buffer]
 	switch {
 	case a.IsInt() && b.IsInt() && a.Bits() <= 8 && b.Bits() <= 8:
 		return float64(max(1, c.widths.Bytes))
 	case a == dtype.BF16 && b == dtype.BF16:
-		return float64(max(1, c.widths.Brains))
+		return float64(max(1, c.widths.BF16))
 	}
 	return 1
 }
 
-// loop counts the iterations of a loop, each of them if its variable decides something, and of very many some.
+// loop counts a loop. If its variable decides how often statements run, it visits every iteration, or c.most of them,
+// evenly spread; otherwise one.
 func (c *counter) loop(name sym.Name, extent float64, body []Stmt) (total counts) {
 	if extent <= 0 {
 		return total
@@ -192,6 +198,7 @@ func (c *counter) loop(name sym.Name, extent float64, body []Stmt) (total counts
 	return total
 }
 
+// when counts a branch.
 func (c *counter) when(s *When) counts {
 	if v, ok := c.test(s.Cond); ok {
 		if v != 0 {
@@ -206,7 +213,7 @@ func (c *counter) when(s *When) counts {
 	return otherwise
 }
 
-// test is the value of a condition; ok is false if it is of elements, or of another form.
+// test returns the value of a condition; ok is false if it depends on elements or has another form.
 func (c *counter) test(e Expr) (v int64, ok bool) {
 	switch e := e.(type) {
 	case *Const:
@@ -221,7 +228,7 @@ func (c *counter) test(e Expr) (v int64, ok bool) {
 		x, left := c.test(e.X)
 		y, right := c.test(e.Y)
 		if !left || !right {
-			// One side alone may decide.
+			// One side may decide alone.
 			sure := left && (e.Op == And && x == 0 || e.Op == Or && x != 0)
 			return x, sure
 		}
@@ -253,7 +260,7 @@ func (c *counter) test(e Expr) (v int64, ok bool) {
 	return 0, false
 }
 
-// arithmetic reports whether an expression is counted: comparisons, choices and conversions are not.
+// arithmetic reports whether an expression counts as an operation: comparisons, choices and conversions do not.
 func arithmetic(e Expr) bool {
 	switch e := e.(type) {
 	case *Unary:

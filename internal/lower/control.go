@@ -11,16 +11,17 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// structures are the operators that become steps rather than kernels.
+// structures are the operators that become steps with bodies or copies, rather than kernels.
 var structures map[string]func(l *lowering, n *ir.Node, steps *[]loop.Step) error
 
+// init fills structures: a literal would make an initialization cycle.
 func init() {
 	structures = map[string]func(l *lowering, n *ir.Node, steps *[]loop.Step) error{"if": (*lowering).branch,
 		"loop":     (*lowering).loop,
 		ir.PlaceOp: (*lowering).place}
 }
 
-// branch lowers If: both bodies write the same result buffers. A dimension that the branches decide is bound by each.
+// branch lowers If: both bodies write the same result buffers, and each binds the dimensions that the branches decide.
 func (l *lowering) branch(n *ir.Node, steps *[]loop.Step) error {
 	cond, err := l.value(n.Inputs[0])
 	if err != nil {
@@ -53,7 +54,7 @@ func (l *lowering) branch(n *ir.Node, steps *[]loop.Step) error {
 	return nil
 }
 
-// bindShape binds the dimensions that stand alone in a shape to what they are here.
+// bindShape binds each dimension that is an entire extent of shape to the corresponding extent of is.
 func (l *lowering) bindShape(shape, is []sym.Expr, source string, steps *[]loop.Step) {
 	for axis, extent := range shape {
 		if name, ok := l.anew(extent, is[axis]); ok {
@@ -62,10 +63,11 @@ func (l *lowering) bindShape(shape, is []sym.Expr, source string, steps *[]loop.
 	}
 }
 
-// loop lowers Loop. Inputs: trip (may be absent), condition (may be absent), then the carried values; the body takes
-// the iteration's number, the condition, the carried values, and yields the condition, the carried values, and one
-// slice for each scan output. A carried value has one buffer, which the body's new value is copied to when the body has
-// ended; a slice is copied to its place in the whole. If a carried value's extents vary, see varying.
+// loop lowers Loop. Its inputs are the trip count and the condition, each of which may be absent, and the carried
+// values. The body takes the iteration number, the condition and the carried values; it yields the condition, the
+// carried values, and one slice for each scan output. A carried value has one buffer, into which the body's new value
+// is copied at the end of the body; a slice is copied to its position in the scan output. For carried values whose
+// extents vary, see varies.
 func (l *lowering) loop(n *ir.Node, steps *[]loop.Step) error {
 	body := n.Regions[0]
 	carried := len(n.Inputs) - 2
@@ -104,13 +106,13 @@ func (l *lowering) loop(n *ir.Node, steps *[]loop.Step) error {
 	if err := l.block(body, &step.Body); err != nil {
 		return err
 	}
-	var behind []loop.Step
+	var after []loop.Step
 	for i, v := range body.Results[min(1+carried, len(body.Results)):] {
 		copied, err := l.room(n, n.Outputs[carried+i])
 		if err != nil {
 			return err
 		}
-		behind = append(behind, copied...)
+		after = append(after, copied...)
 		offset := sym.Var(iteration).Mul(sym.Product(v.Type.Shape...))
 		if at := n.Attrs.Exprs("at"); at != nil {
 			offset = at[i].Mul(sym.Product(v.Type.Shape[1:]...))
@@ -122,7 +124,7 @@ func (l *lowering) loop(n *ir.Node, steps *[]loop.Step) error {
 	if err := l.next(n, states, step); err != nil {
 		return err
 	}
-	*steps = append(append(*steps, step), behind...)
+	*steps = append(append(*steps, step), after...)
 	ends := ops.NamesAttr(n, "ends")
 	for i, v := range n.Outputs[:carried] {
 		if l.varies(n, i) {
@@ -140,9 +142,9 @@ func (l *lowering) loop(n *ir.Node, steps *[]loop.Step) error {
 	return nil
 }
 
-// varies reports whether the i-th carried value's extents change from one iteration to the next. Such an extent is
-// three dimensions: in the body, behind the loop, and, for what lies between two iterations, a third one. Each is bound
-// before anything of its size is touched, and stays as it is while that is in use.
+// varies reports whether the extents of the i-th carried value change from one iteration to the next. Such an extent
+// has three dimensions: one in the body, one after the loop, and one between two iterations. Each is bound before a
+// buffer of its size is touched, and does not change while such a buffer is in use.
 func (l *lowering) varies(n *ir.Node, i int) bool {
 	param, end := n.Regions[0].Params[2+i].Type.Shape, n.Outputs[i].Type.Shape
 	for axis := range param {
@@ -153,16 +155,15 @@ func (l *lowering) varies(n *ir.Node, i int) bool {
 	return false
 }
 
-// anew returns the name of an extent if it is a dimension that a step binds to what it is here. An extent that is only
-// written otherwise is not: one dimension of the model's, with a single value in its range, stands by its name or as
-// that number.
+// anew returns the name of an extent if a step must bind that dimension to the value is. A dimension of the model with
+// a single value may be written by its name or as that number: it needs no step.
 func (l *lowering) anew(extent, is sym.Expr) (name sym.Name, ok bool) {
 	name, ok = extent.Name()
 	_, decided := l.from.Limits[name]
 	return name, ok && decided && !extent.Equal(is)
 }
 
-// state makes the buffer of a carried value, with what it begins as, and what the body sees of it.
+// state makes the buffer of a carried value, initializes it, and makes the buffer by which the body reads it.
 func (l *lowering) state(n *ir.Node, i int, steps, body *[]loop.Step) (*loop.Buffer, error) {
 	v, param := n.Outputs[i], n.Regions[0].Params[2+i]
 	init, err := l.value(n.Inputs[2+i])
@@ -192,7 +193,7 @@ func (l *lowering) state(n *ir.Node, i int, steps, body *[]loop.Step) (*loop.Buf
 	return state, nil
 }
 
-// like is a new dimension with the range and the limit of another.
+// like adds a dimension with the range and the limit of another, named after it and role.
 func (l *lowering) like(name sym.Name, role string) sym.Expr {
 	r, _ := l.to.Dims.Get(name)
 	made := sym.Made(name.Text() + role)
@@ -207,8 +208,8 @@ func (l *lowering) like(name sym.Name, role string) sym.Expr {
 	return sym.Var(made)
 }
 
-// rows prepares the dimensions of slices that are found in the body: there are none as long as there is no row, and all
-// rows agree.
+// rows prepares the dimensions of scan slices whose size is found in the body: they are 0 before the first iteration,
+// and all iterations must agree.
 func (l *lowering) rows(n *ir.Node, steps, body *[]loop.Step) {
 	names := ops.NamesAttr(n, "rows")
 	iteration := n.Regions[0].Params[0].Known[0]
@@ -224,9 +225,10 @@ func (l *lowering) rows(n *ir.Node, steps, body *[]loop.Step) {
 	}
 }
 
-// room prepares a scan output that has no memory before the run has found the rows' size, in a loop that finds out how
-// many rows there are: since memory may not change its size while it is in use, there is room for as many as the loop
-// may make at most, and the rows that there are are copied behind it.
+// room prepares a scan output of a Loop whose number of iterations is known only at its end and has no bound. A buffer
+// cannot change its size while it is in use, so the rows are written to a buffer for as many rows as the trip count
+// allows; the returned steps copy the rows that were made to the output after the loop. The result is empty if the
+// output needs no such buffer.
 func (l *lowering) room(n *ir.Node, whole *ir.Value) ([]loop.Step, error) {
 	_, counted := sym.ParseName(n.Attrs.String("count", ""))
 	unlimited := func(e sym.Expr) bool {
@@ -256,8 +258,8 @@ func (l *lowering) room(n *ir.Node, whole *ir.Value) ([]loop.Step, error) {
 	return []loop.Step{&loop.Copy{To: l.buffers[whole], From: made}}, nil
 }
 
-// row copies an iteration's slice to its place in the whole, before the states change: it may be what a state was. A
-// whole without rows has no place.
+// row copies an iteration's slice to its position in the scan output. It does so before the states change, since the
+// slice may be a state's old value. A scan output that always has 0 rows needs no copy.
 func (l *lowering) row(whole, v *ir.Value, offset sym.Expr, source string, steps *[]loop.Step) error {
 	from, err := l.value(v)
 	if err != nil {
@@ -288,7 +290,7 @@ func (l *lowering) row(whole, v *ir.Value, offset sym.Expr, source string, steps
 	return nil
 }
 
-// next ends a body: the condition and the states become what it yields.
+// next ends a body: it copies the condition and the states that the body yields to their buffers.
 func (l *lowering) next(n *ir.Node, states []*loop.Buffer, step *loop.Loop) error {
 	results := n.Regions[0].Results
 	from, err := l.value(results[0])
@@ -307,7 +309,7 @@ func (l *lowering) next(n *ir.Node, states []*loop.Buffer, step *loop.Loop) erro
 			l.bindShape(states[i].Shape, v.Type.Shape, n.Source, &next)
 		}
 		if l.isState(from, states) {
-			// It reads a state that another copy may overwrite first: it gets a place of its own.
+			// It reads a state that another copy may overwrite first, so it gets its own buffer.
 			own := l.buffer(v.Name, loop.Temp, v.Type, v.Name)
 			step.Body = append(step.Body, &loop.Copy{To: own, From: from})
 			from = own
@@ -318,7 +320,7 @@ func (l *lowering) next(n *ir.Node, states []*loop.Buffer, step *loop.Loop) erro
 	return nil
 }
 
-// isState reports whether a buffer lies in one of the states.
+// isState reports whether a buffer is one of the states, or a view of one.
 func (l *lowering) isState(b *loop.Buffer, states []*loop.Buffer) bool {
 	for ; b != nil; b = viewed(b) {
 		for _, s := range states {

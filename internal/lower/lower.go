@@ -1,7 +1,8 @@
-// Package lower turns ir into loop: one kernel for each operator, buffers for the values between them, steps in the
-// order of the nodes. Views become buffers inside buffers; If and Loop become steps with bodies.
+// Package lower translates ir into loop: each operator becomes one kernel, each value between operators becomes a
+// buffer, and steps follow the order of the nodes. Views become buffers inside buffers; If and Loop become steps with
+// bodies.
 //
-// It decides nothing about speed: fusing, tiling and ordering are scheduling's.
+// Lower decides nothing about speed: package schedule fuses, tiles and orders.
 package lower
 
 import (
@@ -17,23 +18,23 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// lowering is one module's translation.
+// lowering is the state of one module's translation.
 type lowering struct {
 	from    *ir.Module
 	to      *loop.Module
 	buffers map[*ir.Value]*loop.Buffer
 	names   map[string]int
 	outputs map[*loop.Buffer]bool
-	blocks  bool                       // see ops.Lowering
-	rooms   map[*ir.Value]*loop.Buffer // of scan outputs, where their rows are made
-	// branches is how many branches are around the nodes. What they need of the dimensions holds only if they are taken;
-	// memory is planned for every run.
+	blocks  bool                       // of scan outputs: the buffers of their rows (see room)
+	rooms   map[*ir.Value]*loop.Buffer // for a scan output whose rows are made before its shape is known: the buffer that holds the rows
+	// branches is the number of If branches around the current nodes. What such nodes require of the dimensions holds
+	// only in runs that take the branch, but memory is planned for every run.
 	branches int
-	storages map[string]*loop.Buffer // that the model's text lays out, by name
+	storages map[string]*loop.Buffer // the memory that the model's program text lays out, by name
 }
 
-// For lowers main, for a machine with blocks of threads or without. Values named in the results become Output buffers,
-// parameters Input buffers, both in order.
+// For lowers main. If blocks is set, the target machine runs blocks of threads. Parameters become Input buffers and
+// results become Output buffers, each in order.
 func For(m *ir.Module, blocks bool) (*loop.Module, error) {
 	l := &lowering{from: m, blocks: blocks, buffers: map[*ir.Value]*loop.Buffer{}, names: map[string]int{},
 		outputs: map[*loop.Buffer]bool{}, rooms: map[*ir.Value]*loop.Buffer{}, storages: map[string]*loop.Buffer{},
@@ -70,7 +71,7 @@ func For(m *ir.Module, blocks bool) (*loop.Module, error) {
 	return l.to, nil
 }
 
-// name makes a buffer's or kernel's name unique.
+// name returns hint, with a number appended if a buffer or kernel already has that name.
 func (l *lowering) name(hint string) string {
 	for {
 		count := l.names[hint]
@@ -82,17 +83,18 @@ func (l *lowering) name(hint string) string {
 	}
 }
 
+// buffer adds a buffer to the module. The name is made from hint; source is the model's name for the value.
 func (l *lowering) buffer(hint string, kind loop.BufferKind, t ir.Type, source string) *loop.Buffer {
 	b := &loop.Buffer{Name: l.name(hint), Kind: kind, DType: t.DType, Shape: t.Shape, Source: source}
 	if kind == loop.Temp {
-		b.Shape = l.numbered(t.Shape) // so that two of them that are as large are seen to be
+		b.Shape = l.numbered(t.Shape) // so that equal extents are written alike
 	}
 	l.to.Buffers = append(l.to.Buffers, b)
 	return b
 }
 
-// numbered is a shape in which the model's dimensions that have one value are that number. What data decide stays a
-// name, which a step binds.
+// numbered returns shape with each dimension of the model that has a single value replaced by that number. A dimension
+// that depends on data keeps its name, which a step binds.
 func (l *lowering) numbered(shape []sym.Expr) []sym.Expr {
 	out := ops.Settled(l.from.Dims, shape)
 	for axis, extent := range shape {
@@ -105,8 +107,8 @@ func (l *lowering) numbered(shape []sym.Expr) []sym.Expr {
 	return out
 }
 
-// claim lets the node that produces a block's result write it where it is wanted: once for each value, and only for
-// values that the block itself computes.
+// claim lets the node that produces a result of the block write directly into the result's buffer: once for each value,
+// and only for values that the block itself computes.
 func (l *lowering) claim(b *ir.Block, into []*loop.Buffer) {
 	inBlock := map[*ir.Node]bool{}
 	for _, n := range b.Nodes {
@@ -118,7 +120,7 @@ func (l *lowering) claim(b *ir.Block, into []*loop.Buffer) {
 			continue
 		}
 		for {
-			// What is only the same elements under another shape is written by what it is a view of.
+			// A reshape's producer writes directly into the reshape's buffer.
 			view := viewOf(v.Node, l.from.Dims)
 			if view == nil {
 				l.buffers[v] = into[i]
@@ -127,7 +129,7 @@ func (l *lowering) claim(b *ir.Block, into []*loop.Buffer) {
 			of := v.Node.Inputs[view.Of]
 			if view.Strides != nil || !(view.Whole && l.branches == 0 && l.settled(into[i])) &&
 				l.from.Dims.EQ(sym.Product(of.Type.Shape...), sym.Product(v.Type.Shape...)) != sym.Yes {
-				break // a part of what is viewed
+				break // a slice of the viewed value
 			}
 			if of.Node == nil || !inBlock[of.Node] || placed(of.Node) || of.Const != nil || l.buffers[of] != nil ||
 				isResult(b, of) || into[i].Shape == nil {
@@ -146,7 +148,7 @@ func (l *lowering) claim(b *ir.Block, into []*loop.Buffer) {
 	}
 }
 
-// settled reports whether the run knows a buffer's shape when it begins.
+// settled reports whether the buffer's shape is known when the run begins.
 func (l *lowering) settled(b *loop.Buffer) bool {
 	for _, e := range b.Shape {
 		for _, name := range e.Vars() {
@@ -158,15 +160,16 @@ func (l *lowering) settled(b *loop.Buffer) bool {
 	return true
 }
 
-// sameShape reports whether two shapes are the same as they are written: a buffer whose extents are bound after its
-// producer ran cannot be written by it.
+// sameShape reports whether two shapes are written the same way. If the extents of a buffer are bound after its
+// producer ran, the producer cannot write into it.
 func sameShape(a, b []sym.Expr) bool { return slices.EqualFunc(a, b, sym.Expr.Equal) }
 
-// sameCount reports whether two values always have as many elements.
+// sameCount reports whether two values have the same number of elements in every run.
 func (l *lowering) sameCount(a, b *ir.Value) bool {
 	return l.from.Dims.EQ(sym.Product(a.Type.Shape...), sym.Product(b.Type.Shape...)) == sym.Yes
 }
 
+// isResult reports whether v is a result of the block.
 func isResult(b *ir.Block, v *ir.Value) bool {
 	for _, r := range b.Results {
 		if r == v {
@@ -176,7 +179,7 @@ func isResult(b *ir.Block, v *ir.Value) bool {
 	return false
 }
 
-// deliver copies the results that were not written in place.
+// deliver copies the results that their producers did not write into the result buffers.
 func (l *lowering) deliver(b *ir.Block, into []*loop.Buffer, steps *[]loop.Step) error {
 	for i, v := range b.Results {
 		from, err := l.value(v)
@@ -190,7 +193,7 @@ func (l *lowering) deliver(b *ir.Block, into []*loop.Buffer, steps *[]loop.Step)
 	return nil
 }
 
-// value is the buffer of a value that is computed already, or a constant's.
+// value returns the buffer of a computed value; a constant gets a Weight buffer on first use.
 func (l *lowering) value(v *ir.Value) (*loop.Buffer, error) {
 	if b := l.buffers[v]; b != nil {
 		return b, nil
@@ -204,6 +207,7 @@ func (l *lowering) value(v *ir.Value) (*loop.Buffer, error) {
 	return b, nil
 }
 
+// viewOf returns the view that a node is, or nil if the node is not a view.
 func viewOf(n *ir.Node, d *sym.Dims) *ops.View {
 	if def := ops.Of(n); def.View != nil {
 		return def.View(n, d)
@@ -228,7 +232,7 @@ func (l *lowering) block(b *ir.Block, steps *[]loop.Step) error {
 	return nil
 }
 
-// bind gives the dimensions that a value's elements decide their values.
+// bind binds each dimension that an element of the value decides.
 func (l *lowering) bind(v *ir.Value, source string, steps *[]loop.Step) {
 	if !v.Bound {
 		return
@@ -239,6 +243,7 @@ func (l *lowering) bind(v *ir.Value, source string, steps *[]loop.Step) {
 	}
 }
 
+// node lowers one node: to a step with bodies, a view, a kernel launch or a host operator.
 func (l *lowering) node(n *ir.Node, steps *[]loop.Step) error {
 	if structure := structures[n.Op.Name()]; structure != nil {
 		return structure(l, n, steps)
@@ -251,7 +256,7 @@ func (l *lowering) node(n *ir.Node, steps *[]loop.Step) error {
 				return err
 			}
 			if l.branches > 0 && view.Whole && !l.sameCount(n.Inputs[view.Of], n.Outputs[0]) {
-				// In a run that does not take the branch it may be larger than what it would lie in.
+				// In a run that does not take the branch, the view may be larger than the viewed buffer.
 				own := l.buffer(n.Outputs[0].Name, loop.Temp, n.Outputs[0].Type, n.Outputs[0].Name)
 				*steps = append(*steps, &loop.Copy{To: own, From: of})
 				l.buffers[n.Outputs[0]] = own
@@ -259,7 +264,7 @@ func (l *lowering) node(n *ir.Node, steps *[]loop.Step) error {
 			}
 			part := l.view(n.Outputs[0], of, view)
 			if view.Strides != nil {
-				// Kernels and views of views expect row-major operands: what is not is gathered.
+				// Kernels and views of views expect row-major operands, so a strided view is gathered into a buffer.
 				whole := l.buffer(part.Source, loop.Temp, n.Outputs[0].Type, part.Source)
 				*steps = append(*steps, &loop.Copy{To: whole, From: part})
 				part = whole
@@ -282,19 +287,19 @@ func (l *lowering) node(n *ir.Node, steps *[]loop.Step) error {
 	return diag.Unsupportedf("no way to compute it for these types and attributes").AtNode(n.Source, n.Op.Name())
 }
 
-// view makes the buffer of a view; a view of a view is a view of what that one lies in, where the elements stay in
-// order.
+// view makes the buffer of a view of another buffer.
 func (l *lowering) view(v *ir.Value, of *loop.Buffer, view *ops.View) *loop.Buffer {
 	b := l.buffer(v.Name, loop.Temp, v.Type, v.Name)
 	b.View = &loop.View{Of: of, Offset: view.Offset, Strides: view.Strides}
 	return b
 }
 
+// launch builds the kernel of a node from its lowering, and adds a step that launches it.
 func (l *lowering) launch(n *ir.Node, def *ops.Def, low ops.Lowering, steps *[]loop.Step) error {
 	nest := &ops.Nest{Builder: loop.NewBuilder(l.name(n.Op.Name())), D: l.from.Dims}
 	step := &loop.Launch{Kernel: nest.Kernel, Source: n.Source}
 	nest.Kernel.Source = n.Source
-	// A value given twice is one parameter, unless the lowering gives each a shape of its own.
+	// An input given twice becomes one parameter, unless the lowering gives each occurrence its own shape.
 	seen := map[*loop.Buffer]*loop.Memory{}
 	for i, v := range n.Inputs {
 		if v == nil {
@@ -335,6 +340,7 @@ func (l *lowering) launch(n *ir.Node, def *ops.Def, low ops.Lowering, steps *[]l
 	return nil
 }
 
+// host adds a step that runs the node by the host operator of that name.
 func (l *lowering) host(n *ir.Node, name string, steps *[]loop.Step) error {
 	step := &loop.Host{Op: name, Attrs: n.Attrs, Source: n.Source}
 	for _, v := range n.Inputs {
@@ -355,7 +361,7 @@ func (l *lowering) host(n *ir.Node, name string, steps *[]loop.Step) error {
 	return nil
 }
 
-// prune drops the buffers that no step mentions: parameters and results stay.
+// prune drops each temporary and each weight that no step mentions.
 func (l *lowering) prune() {
 	used := map[*loop.Buffer]bool{}
 	mark := func(b *loop.Buffer) {
@@ -373,6 +379,7 @@ func (l *lowering) prune() {
 	l.to.Buffers = kept
 }
 
+// viewed returns the buffer that b is a view of, or nil if b is not a view.
 func viewed(b *loop.Buffer) *loop.Buffer {
 	if b.View == nil {
 		return nil
@@ -380,7 +387,7 @@ func viewed(b *loop.Buffer) *loop.Buffer {
 	return b.View.Of
 }
 
-// scalar is a weight of one element.
+// scalar makes a weight with one element.
 func (l *lowering) scalar(hint string, dt dtype.DType, value int64) (*loop.Buffer, error) {
 	t, err := tensor.New(dt)
 	if err != nil {

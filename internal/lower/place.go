@@ -8,14 +8,14 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Memory that a model's text lays out is a buffer of bytes for each storage, and a view into it for each carve. The
-// view is written by what computes the value, where that is a kernel that nothing else reads the result of; else the
-// value is copied to its place.
+// A storage that the model's program text lays out becomes one buffer of bytes, and each carve a view into it. If a
+// kernel computes the carved value and nothing else reads its result, the kernel writes into the view; else the value
+// is copied there.
 
-// placed reports whether a node puts a value into a storage.
+// placed reports whether a node carves a value out of a storage.
 func placed(n *ir.Node) bool { return n.Op.Name() == ir.PlaceOp }
 
-// reserve finds the values of a block that are computed where they are carved.
+// reserve finds the values of a block that their kernels can write directly where they are carved.
 func (l *lowering) reserve(b *ir.Block) {
 	var uses map[*ir.Value]int
 	own := map[*ir.Node]bool{}
@@ -35,6 +35,7 @@ func (l *lowering) reserve(b *ir.Block) {
 	}
 }
 
+// countUses adds to uses how often each value is read in the block and its regions, results included.
 func countUses(b *ir.Block, uses map[*ir.Value]int) {
 	for _, n := range b.Nodes {
 		for _, v := range n.Inputs {
@@ -57,7 +58,7 @@ func (l *lowering) launches(n *ir.Node) bool {
 	return ops.Of(n).LoweringOf(n, l.from.Dims, l.blocks) != nil
 }
 
-// place lowers a carve: nothing if its value was computed there, else a copy.
+// place lowers a carve: nothing if the value was computed there, else a copy.
 func (l *lowering) place(n *ir.Node, steps *[]loop.Step) error {
 	made, err := l.value(n.Inputs[0])
 	if err != nil {
@@ -73,7 +74,7 @@ func (l *lowering) place(n *ir.Node, steps *[]loop.Step) error {
 	return nil
 }
 
-// carved is a buffer where the node says.
+// carved adds the view of the storage at which the node carves its value, and the storage's buffer if it is new.
 func (l *lowering) carved(n *ir.Node) *loop.Buffer {
 	name := n.Attrs.String("storage", "")
 	s := l.storages[name]
@@ -86,7 +87,7 @@ func (l *lowering) carved(n *ir.Node) *loop.Buffer {
 	v := n.Outputs[0]
 	offset, _ := n.Attrs["offset"].(sym.Expr)
 	b := l.buffer(v.Name, loop.Temp, v.Type, v.Name)
-	// An offset is a multiple of the element's size, and one of less than a byte begins a byte.
+	// An offset in bytes is a multiple of the element's size; elements of less than a byte begin at a byte.
 	if bits := int64(v.Type.DType.Bits()); bits >= 8 {
 		offset = offset.FloorDiv(sym.Const(bits / 8))
 	} else {
