@@ -39,7 +39,7 @@ demo: build ## build the command and run it on the digits
 	@./weir demo
 
 .PHONY: test
-test: fresh format vet weirvet unit second-driver cross test-386 test-wasm test-race conformance python ## every test there is
+test: fresh format vet weirvet metrics unit second-driver cross test-386 test-wasm test-race conformance python ## every test there is
 	@$(GO) run ./internal/lint/leftout -say $(ENDINGS)
 	@echo "   longer runs, each of which has a short form that ran: docs/robustness.md, CONTRIBUTING.md"
 	@echo "== all tests passed"
@@ -74,6 +74,13 @@ weirvet: | .cache ## the leak finder: its tests, then its verdict on this reposi
 	@cd $(VET) && $(GO) vet ./... && $(GO) test ./... && $(GO) build -o ../../.cache/ .
 	@$(GO) vet -vettool=$$PWD/.cache/weirvet ./...
 	@cd $(VET) && $(GO) vet -vettool=../../.cache/weirvet ./...
+	@cd metrics && $(GO) vet -vettool=../.cache/weirvet ./...
+
+# A module of its own too: its go.work builds it against this repository.
+.PHONY: metrics
+metrics: ## Prometheus and OpenTelemetry: the module's tests
+	@echo "== metrics"
+	@cd metrics && $(GO) vet ./... && $(GO) test ./...
 
 .PHONY: unit
 unit: | .cache ## the tests that need nothing but Go

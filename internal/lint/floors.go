@@ -134,11 +134,17 @@ var rooms = []Room{
 			"golang.org/x/tools/go/analysis/passes/buildssa", "golang.org/x/tools/go/analysis/passes/ctrlflow", "golang.org/x/tools/go/ast/astutil",
 			"golang.org/x/tools/go/ssa", "golang.org/x/tools/go/types/typeutil", "github.com/golangci/plugin-module-register/register"}},
 
+	// A module of its own, so that who imports Weir does not depend on clients of monitoring systems.
+	{Floor: 13, Name: "metrics", Purpose: "a Prometheus collector, and OpenTelemetry spans of runs", May: []string{"weir"},
+		Modules: []string{"github.com/prometheus/client_golang/prometheus", "github.com/prometheus/client_golang/prometheus/testutil",
+			"go.opentelemetry.io/otel/attribute", "go.opentelemetry.io/otel/codes", "go.opentelemetry.io/otel/trace", "go.opentelemetry.io/otel/trace/noop",
+			"go.opentelemetry.io/otel/sdk/trace", "go.opentelemetry.io/otel/sdk/trace/tracetest"}},
+
 	{Floor: 14, Name: "lint", Purpose: "this table, and the tests that hold the rest to it"},
 }
 
 // ownModules are the folders of other modules in this repository that are rooms, and held to the same rules.
-var ownModules = []string{"cmd/weirvet"}
+var ownModules = []string{"cmd/weirvet", "metrics"}
 
 // below in May stands for every room on a lower floor.
 const below = "*"

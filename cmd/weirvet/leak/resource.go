@@ -15,7 +15,7 @@ var scoped = []string{"Array", "Loan"}
 var lent = []string{"FromSlice", "Scalar"}
 
 // makers are the library's methods, besides those named New… and Open…, that return something for the caller to close.
-var makers = []string{"Program.Run", "Array.Detach", "Batcher.Run", "Archive.Read"}
+var makers = []string{"Program.Run", "Array.Detach", "Batcher.Run", "Traced.Run", "Archive.Read"}
 
 // takers are the library's functions that take their argument over for good.
 var takers = []string{"Consume", "Donate"}
