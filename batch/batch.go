@@ -64,7 +64,8 @@ func (e *RowsError) Error() string {
 	if e.Rows == 0 {
 		return fmt.Sprintf("dimension %s: the request has no rows", e.Dim)
 	}
-	return fmt.Sprintf("dimension %s: the request has %d rows, a run has at most %d; divide the request, or compile the program for more",
+	return fmt.Sprintf("dimension %s: the request has %d rows, a run has at most %d; divide the request, or compile the "+
+		"program for more",
 		e.Dim, e.Rows, e.Most)
 }
 
@@ -72,8 +73,8 @@ func (e *RowsError) Error() string {
 func (e *RowsError) Unwrap() error { return weir.ErrInput }
 
 // New returns a batcher for a program, which must stay open until the batcher is closed. It uses all of the program's
-// calls (weir.Options.Calls). A program whose rows cannot be joined, or whose sizes have no upper bounds, is ErrInput or
-// ErrUnsupported.
+// calls (weir.Options.Calls). A program whose rows cannot be joined, or whose sizes have no upper bounds, is ErrInput
+// or ErrUnsupported.
 func New(p *weir.Program, o Options) (*Batcher, error) {
 	if o.Rows < 0 || o.Wait < 0 || o.InFlight < 0 {
 		return nil, diag.Inputf("%d rows, a wait of %v and %d rows in flight: none of them is negative", o.Rows, o.Wait,
@@ -113,8 +114,8 @@ func New(p *weir.Program, o Options) (*Batcher, error) {
 }
 
 // Run runs the program on a request's rows, with those of other requests, and returns its own rows of the outputs. The
-// inputs are tensors, which it borrows until it returns: their first axis is the rows. When ctx ends it returns, and the
-// others of its run go on.
+// inputs are tensors, which it borrows until it returns: their first axis is the rows. When ctx ends it returns, and
+// the others of its run go on.
 //
 // A request that is at fault gets an error of its own, and its neighbours their results: they are run again without it.
 func (b *Batcher) Run(ctx context.Context, in weir.Inputs) (*Results, error) {

@@ -151,7 +151,8 @@ func TestErrors(t *testing.T) {
 		return err
 	}
 	var rows *batch.RowsError
-	if err := run(inputs(t, 0, 7, 2)); !errors.As(err, &rows) || rows.Rows != 7 || rows.Most != 6 || !errors.Is(err, weir.ErrInput) {
+	if err := run(inputs(t, 0, 7, 2)); !errors.As(err, &rows) || rows.Rows != 7 || rows.Most != 6 ||
+		!errors.Is(err, weir.ErrInput) {
 		t.Errorf("seven rows: %v", err)
 	}
 	if err := run(inputs(t, 0, 0, 2)); !errors.As(err, &rows) || rows.Rows != 0 {
@@ -220,7 +221,8 @@ func TestCancelled(t *testing.T) {
 	// Eight rows of results are open, and nine may be: two rows wait for their close.
 	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := b.Run(ctx, inputs(t, 0, 2, 2)); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "not closed") {
+	if _, err := b.Run(ctx, inputs(t, 0, 2, 2)); !errors.Is(err, context.DeadlineExceeded) ||
+		!strings.Contains(err.Error(), "not closed") {
 		t.Errorf("%v", err)
 	}
 	r.Close()
@@ -433,19 +435,23 @@ func TestRefused(t *testing.T) {
 		kind error
 	}{
 		"no dimension": {"main @main(%x: f32[4, 2]) {\n%y: f32[4, 2] = exp(%x)\nreturn %y\n}", weir.ErrInput},
-		"two":          {"main @main(%x: f32[a], %z: f32[b]) {\n%y: f32[a] = exp(%x)\n%w: f32[b] = exp(%z)\nreturn %y, %w\n}", weir.ErrInput},
-		"not first":    {"main @main(%x: f32[2, a]) {\n%y: f32[2, a] = exp(%x)\nreturn %y\n}", weir.ErrInput},
-		"no bound":     {"main @main(%x: f32[c]) {\n%y: f32[c] = exp(%x)\nreturn %y\n}", weir.ErrInput},
-		"a scalar":     {"main @main(%x: f32[]) {\n%y: f32[] = exp(%x)\nreturn %y\n}", weir.ErrInput},
-		"a state":      {"main @main(%x: f32[a], %s: f32[a]) {\nstate %s -> %t\n%t: f32[a] = add(%s, %x)\nreturn %t\n}", weir.ErrUnsupported},
+		"two": {"main @main(%x: f32[a], %z: f32[b]) {\n%y: f32[a] = exp(%x)\n%w: f32[b] = exp(%z)\nreturn %y, %w\n}",
+			weir.ErrInput},
+		"not first": {"main @main(%x: f32[2, a]) {\n%y: f32[2, a] = exp(%x)\nreturn %y\n}", weir.ErrInput},
+		"no bound":  {"main @main(%x: f32[c]) {\n%y: f32[c] = exp(%x)\nreturn %y\n}", weir.ErrInput},
+		"a scalar":  {"main @main(%x: f32[]) {\n%y: f32[] = exp(%x)\nreturn %y\n}", weir.ErrInput},
+		"a state": {"main @main(%x: f32[a], %s: f32[a]) {\nstate %s -> %t\n%t: f32[a] = add(%s, %x)\nreturn %t\n}",
+			weir.ErrUnsupported},
 	} {
-		p := compile(t, "weir 1\nir @m {\ndim a in [1, 8]\ndim b in [1, 8]\ndim c in [1, inf]\n"+row.text+"\n}\n", weir.Options{})
+		p := compile(t, "weir 1\nir @m {\ndim a in [1, 8]\ndim b in [1, 8]\ndim c in [1, inf]\n"+row.text+"\n}\n",
+			weir.Options{})
 		if _, err := batch.New(p, batch.Options{}); !errors.Is(err, row.kind) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	p := compile(t, table, weir.Options{})
-	for _, o := range []batch.Options{{Rows: -1}, {Wait: -1}, {InFlight: -1}, {Rows: 9}, {InFlight: 7}, {InFlight: math.MaxInt}} {
+	for _, o := range []batch.Options{{Rows: -1}, {Wait: -1}, {InFlight: -1}, {Rows: 9}, {InFlight: 7},
+		{InFlight: math.MaxInt}} {
 		if o.InFlight == math.MaxInt32 {
 			continue // all of them can be counted
 		}

@@ -111,13 +111,14 @@ func (s *shape) joins(info weir.Info) error {
 		return diag.Unsupportedf("a batcher for an input that lies otherwise than in row-major order").AtTensor(info.Name)
 	case len(info.Shape) == 0 || info.Shape[0].Dim == "" || info.Shape[0].Dim != s.dim:
 		return diag.Inputf("%s does not have the rows of %s first", info, s.inputs[0]).AtTensor(info.Name).
-			WithFix("name the first axis of all inputs alike when the model is exported, and leave out outputs by Options.Outputs")
+			WithFix("name the first axis of all inputs alike when the model is exported, and leave out outputs by " +
+				"Options.Outputs")
 	}
 	return nil
 }
 
-// Memory is what a batcher takes, in bytes, at the upper bounds of the program's dimensions: neither more, nor less when
-// it is full. The requests' own inputs are their callers'.
+// Memory is what a batcher takes, in bytes, at the upper bounds of the program's dimensions: neither more, nor less
+// when it is full. The requests' own inputs are their callers'.
 type Memory struct {
 	Program int64 // the program's certificate, for all of its calls
 	Inputs  int64 // the joined inputs of as many runs
@@ -130,8 +131,8 @@ func (m Memory) Peak() int64 { return m.Program + m.Inputs + m.Results }
 // Memory returns the certificate.
 func (b *Batcher) Memory() Memory { return b.memory }
 
-// Limit returns what weir.SetLimit must be, in a process that holds nothing else, to load and compile the program and to
-// use the batcher with inputs that lie in Go's memory.
+// Limit returns what weir.SetLimit must be, in a process that holds nothing else, to load and compile the program and
+// to use the batcher with inputs that lie in Go's memory.
 func (b *Batcher) Limit() (int64, error) { return b.limit, b.blocked }
 
 // certify computes Memory and Limit.

@@ -41,7 +41,7 @@ func add(object any) C.uint64_t {
 	return objects.last
 }
 
-// take ends a handle, and returns what it stood for; nil where it stands for nothing.
+// take ends a handle, and returns what it stood for; nil if it stands for nothing.
 func take(handle C.uint64_t) any {
 	objects.Lock()
 	defer objects.Unlock()
@@ -156,8 +156,10 @@ func goUsage(text **C.char) *C.char {
 		handles := len(objects.of)
 		objects.RUnlock()
 		*text = textOf(map[string]any{
-			"weights_bytes": u.Weights, "arenas_bytes": u.Arenas, "outputs_bytes": u.Outputs, "scratch_bytes": u.Scratch, "code_bytes": u.Code,
-			"tensors_bytes": u.Tensors, "files_bytes": u.Files, "current_bytes": u.Current, "peak_bytes": u.Peak, "cached_bytes": u.Cached,
+			"weights_bytes": u.Weights, "arenas_bytes": u.Arenas, "outputs_bytes": u.Outputs, "scratch_bytes": u.Scratch,
+			"code_bytes":    u.Code,
+			"tensors_bytes": u.Tensors, "files_bytes": u.Files, "current_bytes": u.Current, "peak_bytes": u.Peak,
+			"cached_bytes":  u.Cached,
 			"foreign_bytes": u.Foreign, "handles": handles, "exported": exported.Load(),
 		})
 		return nil

@@ -126,7 +126,8 @@ func (o *options) read(text *C.char) (weir.Options, error) {
 			return w, fault(weir.ErrInput, "", "something follows the options")
 		}
 	}
-	w = weir.Options{Target: weir.Target(o.Target), Threads: o.Threads, Calls: o.Calls, Budget: o.Budget, PageFolder: o.PageFolder, CPU: o.CPU,
+	w = weir.Options{Target: weir.Target(o.Target), Threads: o.Threads, Calls: o.Calls, Budget: o.Budget,
+		PageFolder: o.PageFolder, CPU: o.CPU,
 		Outputs: o.Outputs, States: o.States, Exact: o.Exact, Tune: o.Tune, Dims: map[string]weir.Range{}}
 	if len(o.Outputs) == 0 {
 		w.Outputs = nil // all
@@ -179,9 +180,12 @@ func goCompile(handle C.uint64_t, text *C.char, poll C.weir_poll, out *C.uint64_
 		if err != nil {
 			return errors.Join(err, m.drop())
 		}
-		made := &program{Program: p, model: m, inputs: p.Inputs(), outputs: p.Outputs(), slots: make(chan struct{}, max(1, o.Calls))}
+		made := &program{Program: p, model: m, inputs: p.Inputs(), outputs: p.Outputs(),
+			slots: make(chan struct{}, max(1, o.Calls))}
 		for _, o := range made.outputs {
-			made.states = append(made.states, slices.ContainsFunc(made.inputs, func(in weir.Info) bool { return in.State == o.Name }))
+			made.states = append(made.states, slices.ContainsFunc(made.inputs, func(in weir.Info) bool {
+				return in.State == o.Name
+			}))
 		}
 		*out = add(made)
 		return nil
@@ -200,12 +204,14 @@ type port struct {
 }
 
 // kindNames are the names of kinds of ports.
-var kindNames = map[weir.Kind]string{weir.TensorKind: "tensor", weir.SequenceKind: "sequence", weir.OptionalKind: "optional", weir.OptionalSequenceKind: "optional sequence"}
+var kindNames = map[weir.Kind]string{weir.TensorKind: "tensor", weir.SequenceKind: "sequence",
+	weir.OptionalKind: "optional", weir.OptionalSequenceKind: "optional sequence"}
 
 func portsOf(infos []weir.Info) []port {
 	list := []port{}
 	for _, i := range infos {
-		p := port{Name: i.Name, DType: i.DType.String(), Shape: []any{}, Kind: kindNames[i.Kind], State: i.State, Initial: i.Initial, Layout: string(i.Layout)}
+		p := port{Name: i.Name, DType: i.DType.String(), Shape: []any{}, Kind: kindNames[i.Kind], State: i.State,
+			Initial: i.Initial, Layout: string(i.Layout)}
 		for _, e := range i.Shape {
 			if e.Dim != "" {
 				p.Shape = append(p.Shape, e.Dim)
@@ -241,7 +247,8 @@ func dimensionsOf(list []weir.Dimension) []dimension {
 func goDescribe(handle C.uint64_t, text **C.char) *C.char {
 	return edge(func() error {
 		if m, err := find[*model](handle, "model"); err == nil {
-			*text = textOf(map[string]any{"inputs": portsOf(m.Inputs()), "outputs": portsOf(m.Outputs()), "metadata": m.Metadata()})
+			*text = textOf(map[string]any{"inputs": portsOf(m.Inputs()), "outputs": portsOf(m.Outputs()),
+				"metadata": m.Metadata()})
 			return nil
 		}
 		p, err := find[*program](handle, "model or program")
@@ -252,8 +259,10 @@ func goDescribe(handle C.uint64_t, text **C.char) *C.char {
 		for _, c := range p.Requires() {
 			requires = append(requires, c.Condition)
 		}
-		*text = textOf(map[string]any{"inputs": portsOf(p.inputs), "outputs": portsOf(p.outputs), "dims": dimensionsOf(p.Dims()),
-			"decided": dimensionsOf(p.Decided()), "requires": requires, "target": p.Target(), "cpu": p.CPU(), "savings": append([]weir.Saving{}, p.Savings()...)})
+		*text = textOf(map[string]any{"inputs": portsOf(p.inputs), "outputs": portsOf(p.outputs),
+			"dims":    dimensionsOf(p.Dims()),
+			"decided": dimensionsOf(p.Decided()), "requires": requires, "target": p.Target(), "cpu": p.CPU(),
+			"savings": append([]weir.Saving{}, p.Savings()...)})
 		return nil
 	})
 }
@@ -277,8 +286,10 @@ func goMemory(handle C.uint64_t, calls C.int32_t, dims *C.char, text **C.char) *
 		if err != nil {
 			return err
 		}
-		told := map[string]any{"copies": copies.String(), "peak_formula": m.Formula(int(calls)).String(), "workers": m.Workers, "proven": m.Proven, "report": m.String()}
-		for name, size := range map[string]weir.Size{"weights": m.Weights, "code": m.Code, "arena": m.Arena, "outputs": m.Outputs, "scratch": m.Scratch, "lower_bound": m.LowerBound} {
+		told := map[string]any{"copies": copies.String(), "peak_formula": m.Formula(int(calls)).String(),
+			"workers": m.Workers, "proven": m.Proven, "report": m.String()}
+		for name, size := range map[string]weir.Size{"weights": m.Weights, "code": m.Code, "arena": m.Arena,
+			"outputs": m.Outputs, "scratch": m.Scratch, "lower_bound": m.LowerBound} {
 			told[name+"_formula"] = size.String()
 		}
 		if dims != nil {
@@ -331,7 +342,8 @@ func goPlanPage(handle C.uint64_t, title, dims *C.char, html **C.char) *C.char {
 		}
 		name := C.GoString(title)
 		var page bytes.Buffer
-		if err := planpage.Write(&page, name, planpage.Data{Plans: []planpage.Plan{planpage.NewPlan(name, p.Program, plan, notes)}}); err != nil {
+		if err := planpage.Write(&page, name,
+			planpage.Data{Plans: []planpage.Plan{planpage.NewPlan(name, p.Program, plan, notes)}}); err != nil {
 			return err
 		}
 		*html = C.CString(page.String())

@@ -20,7 +20,8 @@ import (
 // scope is what has the operations.
 type scope = array.Scope
 
-// operations are the functions of weir_operate by their names, each a method of array.Scope. See call for what they are given.
+// operations are the functions of weir_operate by their names, each a method of array.Scope. See call for what they are
+// given.
 //
 //weir:table
 var operations = map[string]any{
@@ -190,8 +191,8 @@ func resultsOf(given []reflect.Value) (arrays []*array.Array, several bool) {
 	return arrays, len(arrays) > 1
 }
 
-// parameters are the arguments of an operation, in the order of its parameters: arrays are the operands in their order, and
-// anything else is the next of the attributes. A variadic parameter is a list of all that is left.
+// parameters are the arguments of an operation, in the order of its parameters: arrays are the operands in their order,
+// and anything else is the next of the attributes. A variadic parameter is a list of all that is left.
 func (c *call) parameters(f reflect.Type) ([]reflect.Value, error) {
 	in := []reflect.Value{reflect.ValueOf(c.scope)}
 	last := f.NumIn() - 1
@@ -274,8 +275,8 @@ func (c *call) operand() (*array.Array, error) {
 	return a, nil
 }
 
-// place is one place of an index: a number, a list of begin, end and step, in which null is an end of the axis, or one of the
-// words "new", "rest" and "array", the last of which stands for the next operand.
+// place is one place of an index: a number, a list of begin, end and step, in which null is an end of the axis, or one
+// of the words "new", "rest" and "array", the last of which stands for the next operand.
 func (c *call) place(text json.RawMessage) (any, error) {
 	switch text[0] {
 	case '"':

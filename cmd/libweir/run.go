@@ -190,7 +190,8 @@ func (s *supplied) argument(a *C.weir_argument) (weir.Arg, error) {
 		}
 		return weir.Update(t), nil
 	}
-	return nil, fault(weir.ErrInput, "give it by weir_take first", "memory that its owner keeps is given to a run for good")
+	return nil, fault(weir.ErrInput, "give it by weir_take first",
+		"memory that its owner keeps is given to a run for good")
 }
 
 // owned is an argument that is a handle.
@@ -222,7 +223,8 @@ func (s *supplied) owned(a *C.weir_argument) (weir.Arg, error) {
 }
 
 //export goRun
-func goRun(handle C.uint64_t, arguments *C.weir_argument, count C.int32_t, poll C.weir_poll, outputs *C.uint64_t, room C.int32_t) *C.char {
+func goRun(handle C.uint64_t, arguments *C.weir_argument, count C.int32_t, poll C.weir_poll, outputs *C.uint64_t,
+	room C.int32_t) *C.char {
 	return edge(func() error {
 		return run(handle, unsafe.Slice(arguments, count), poll, int(room), func(p *program, r *weir.Results) error {
 			p.give(r, unsafe.Slice(outputs, room))
@@ -232,7 +234,8 @@ func goRun(handle C.uint64_t, arguments *C.weir_argument, count C.int32_t, poll 
 }
 
 //export goRunGiving
-func goRunGiving(handle C.uint64_t, arguments *C.weir_argument, count C.int32_t, poll C.weir_poll, managed *unsafe.Pointer, room C.int32_t) *C.char {
+func goRunGiving(handle C.uint64_t, arguments *C.weir_argument, count C.int32_t, poll C.weir_poll,
+	managed *unsafe.Pointer, room C.int32_t) *C.char {
 	return edge(func() error {
 		return run(handle, unsafe.Slice(arguments, count), poll, int(room), func(p *program, r *weir.Results) error {
 			return p.export(r, unsafe.Slice(managed, room))
@@ -241,7 +244,8 @@ func goRunGiving(handle C.uint64_t, arguments *C.weir_argument, count C.int32_t,
 }
 
 // run runs a program, and has give take over what it gave, which is detached.
-func run(handle C.uint64_t, args []C.weir_argument, poll C.weir_poll, room int, give func(*program, *weir.Results) error) error {
+func run(handle C.uint64_t, args []C.weir_argument, poll C.weir_poll, room int,
+	give func(*program, *weir.Results) error) error {
 	given := suppliedPool.Get().(*supplied)
 	defer given.release()
 	if err := given.take(args); err != nil {
@@ -252,7 +256,8 @@ func run(handle C.uint64_t, args []C.weir_argument, poll C.weir_poll, room int, 
 		return err
 	}
 	if len(args) != len(p.inputs) || room != len(p.outputs) {
-		return fault(weir.ErrInput, "", "%d arguments and room for %d outputs; the program has %d inputs and %d outputs", len(args), room, len(p.inputs), len(p.outputs))
+		return fault(weir.ErrInput, "", "%d arguments and room for %d outputs; the program has %d inputs and %d outputs",
+			len(args), room, len(p.inputs), len(p.outputs))
 	}
 	for i := range args {
 		if err := given.add(i, &p.inputs[i], &args[i]); err != nil {

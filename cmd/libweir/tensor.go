@@ -42,7 +42,8 @@ const parting = -1 << 40
 // exported of it reads its memory.
 func (t *tensor) part() error {
 	if !t.holders.CompareAndSwap(1, parting) {
-		return fault(weir.ErrInput, "lend it, or delete what was made of it first", "%s is held by others too, and cannot be given to a run for good", t.Tensor)
+		return fault(weir.ErrInput, "lend it, or delete what was made of it first",
+			"%s is held by others too, and cannot be given to a run for good", t.Tensor)
 	}
 	return nil
 }
@@ -128,7 +129,8 @@ func goGive(handle C.uint64_t, versioned, copying C.int32_t, managed *unsafe.Poi
 			t, flags = heldBy(copied), dlpack.IsCopied
 		} else if t.Fixed() {
 			if flags = dlpack.ReadOnly; versioned == 0 {
-				err := fault(weir.ErrUnsupported, "ask for DLPack 1, or for a copy", "a tensor that may only be read, in a structure that cannot say so")
+				err := fault(weir.ErrUnsupported, "ask for DLPack 1, or for a copy",
+					"a tensor that may only be read, in a structure that cannot say so")
 				return errors.Join(err, t.drop())
 			}
 		}

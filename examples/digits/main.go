@@ -21,7 +21,7 @@ func main() {
 	}
 }
 
-// run classifies the files, or the embedded pictures where there are none, and prints a line for each.
+// run classifies the files, or the embedded pictures if there are none, and prints a line for each.
 func run(ctx context.Context, out io.Writer, files []string) error {
 	pictures, err := load(files)
 	if err != nil {

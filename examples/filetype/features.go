@@ -11,8 +11,9 @@ const blanks = " \t\n\r\v\f"
 
 // features is what a file gives the model, or, for the few that the model is not asked about, the bytes to decide by.
 type features struct {
-	// tokens are the first beg_size and the last end_size bytes, blanks at the file's ends left out, each byte a number; where
-	// there are fewer, padding_token fills the first part at its end and the last part at its front. Nil where the model is not asked.
+	// tokens are the first beg_size and the last end_size bytes, blanks at the file's ends left out, each byte a number;
+	// where there are fewer, padding_token fills the first part at its end and the last part at its front. Nil where the
+	// model is not asked.
 	tokens []int32
 	// head is set where tokens is not: the whole of a tiny file, or the first block of one that is nearly all blanks.
 	head []byte

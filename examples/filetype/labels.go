@@ -48,7 +48,7 @@ const (
 // answer is the type of one file.
 type answer struct {
 	Label string
-	// Model is the model's own label, empty where it was not asked.
+	// Model is the model's own label, empty if it was not asked.
 	Model string
 	Score float64
 }
@@ -73,8 +73,10 @@ func (c *config) check() error {
 	switch {
 	case c.MidSize != 0 || c.AtOffsets:
 		return fmt.Errorf("the model wants bytes from the middle of files, which this program does not cut out")
-	case c.MinFileSize < 1 || c.BegSize < c.MinFileSize || c.EndSize < 1 || c.BlockSize < max(c.BegSize, c.EndSize) || c.BlockSize > 1<<20:
-		return fmt.Errorf("sizes make no sense: beginning %d, end %d, block %d, smallest file %d", c.BegSize, c.EndSize, c.BlockSize, c.MinFileSize)
+	case c.MinFileSize < 1 || c.BegSize < c.MinFileSize || c.EndSize < 1 || c.BlockSize < max(c.BegSize, c.EndSize) ||
+		c.BlockSize > 1<<20:
+		return fmt.Errorf("sizes make no sense: beginning %d, end %d, block %d, smallest file %d", c.BegSize, c.EndSize,
+			c.BlockSize, c.MinFileSize)
 	case len(c.Labels) == 0:
 		return fmt.Errorf("no labels")
 	}
@@ -117,7 +119,8 @@ func (l *labels) decide(scores []float32, m mode) answer {
 	return a
 }
 
-// settle is the label to give where the model says what a holds: renamed, or a plain one where the score is too low for the mode.
+// settle is the label to give where the model says what a holds: renamed, or a plain one where the score is too low for
+// the mode.
 func (l *labels) settle(a answer, m mode) string {
 	label := a.Model
 	if other, ok := l.Overwrite[label]; ok {

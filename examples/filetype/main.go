@@ -3,8 +3,8 @@
 //	python3 examples/filetype/fetch.py      # once: puts the model into .cache/magika
 //	go run ./examples/filetype FILE...
 //
-// The model looks at the first and the last 1,024 bytes of a file. All files of one command go through it together, in batches:
-// its batch dimension is free, and the memory that a batch takes is known before the first run.
+// The model looks at the first and the last 1,024 bytes of a file. All files of one command go through it together, in
+// batches: its batch dimension is free, and the memory that a batch takes is known before the first run.
 package main
 
 import (
@@ -45,7 +45,8 @@ func main() {
 	}
 }
 
-// identifyAll prints a line for each path. A file that cannot be read is reported at the end, after the others' answers.
+// identifyAll prints a line for each path. A file that cannot be read is reported at the end, after the others'
+// answers.
 func identifyAll(ctx context.Context, folder string, paths []string, m mode) error {
 	d, err := open(ctx, folder, m)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -21,7 +21,7 @@ type expected struct {
 	File, Label, Medium, Guess, Model string
 	Score                             float64
 	Description                       string
-	Input                             string // SHA-256 of the model's input, empty where the model is not asked
+	Input                             string // SHA-256 of the model's input, empty if the model is not asked
 }
 
 func loadExpected(t *testing.T) []expected {
@@ -35,7 +35,8 @@ func loadExpected(t *testing.T) []expected {
 
 // sizes are the numbers of the model's config.min.json that the tests without the model need.
 var sizes = config{BegSize: 1024, EndSize: 1024, BlockSize: 4096, MinFileSize: 8, PaddingToken: 256, Medium: 0.5,
-	Labels: []string{"c", "markdown", "png", "randombytes"}, Thresholds: map[string]float64{"markdown": 0.75}, Overwrite: map[string]string{"randombytes": "unknown"}}
+	Labels: []string{"c", "markdown", "png", "randombytes"}, Thresholds: map[string]float64{"markdown": 0.75},
+	Overwrite: map[string]string{"randombytes": "unknown"}}
 
 // TestFeatures compares the model's input with what the package cuts out of each sample.
 func TestFeatures(t *testing.T) {
@@ -101,8 +102,12 @@ func TestDecide(t *testing.T) {
 
 func TestCheckRefuses(t *testing.T) {
 	for name, change := range map[string]func(*config){
-		"middle": func(c *config) { c.MidSize = 1 }, "offsets": func(c *config) { c.AtOffsets = true }, "no labels": func(c *config) { c.Labels = nil },
-		"negative": func(c *config) { c.EndSize = -1 }, "small block": func(c *config) { c.BlockSize = 1000 }, "huge block": func(c *config) { c.BlockSize = 1 << 21 },
+		"middle": func(c *config) {
+			c.MidSize = 1
+		}, "offsets": func(c *config) { c.AtOffsets = true }, "no labels": func(c *config) { c.Labels = nil },
+		"negative": func(c *config) {
+			c.EndSize = -1
+		}, "small block": func(c *config) { c.BlockSize = 1000 }, "huge block": func(c *config) { c.BlockSize = 1 << 21 },
 	} {
 		c := sizes
 		change(&c)
@@ -143,7 +148,8 @@ func TestSameAsMagika(t *testing.T) {
 	if err != nil || unread != nil {
 		t.Fatal(err, unread)
 	}
-	// The model takes variances as E[x²] − E[x]², of values whose mean is far larger than what they vary by: another order of rounding shows in the scores' fourth digit.
+	// The model takes variances as E[x²] − E[x]², of values whose mean is far larger than what they vary by: another order
+	// of rounding shows in the scores' fourth digit.
 	const tolerance = 5e-4
 	worst := 0.0
 	for i, want := range rows {
@@ -162,7 +168,8 @@ func TestSameAsMagika(t *testing.T) {
 		if !asked {
 			continue
 		}
-		if medium, guess := d.labels.settle(got, mediumConfidence), d.labels.settle(got, bestGuess); medium != want.Medium || guess != want.Guess {
+		if medium, guess := d.labels.settle(got, mediumConfidence), d.labels.settle(got, bestGuess); medium != want.Medium ||
+			guess != want.Guess {
 			t.Errorf("%s: in the other modes %s and %s, want %s and %s", want.File, medium, guess, want.Medium, want.Guess)
 		}
 	}
@@ -180,7 +187,8 @@ func TestUnreadable(t *testing.T) {
 	if err != nil || !errors.Is(unread, fs.ErrNotExist) {
 		t.Fatalf("error %v, unread %v", err, unread)
 	}
-	if answers["testdata"].Label != "directory" || answers[filepath.Join(samples, "page.pdf")].Label != "pdf" || len(answers) != 2 {
+	if answers["testdata"].Label != "directory" || answers[filepath.Join(samples, "page.pdf")].Label != "pdf" ||
+		len(answers) != 2 {
 		t.Errorf("answers %v", answers)
 	}
 }

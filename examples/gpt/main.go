@@ -92,7 +92,8 @@ func run(ctx context.Context, w io.Writer, steps int, temperature float64) (loss
 	if err != nil {
 		return 0, "", err
 	}
-	fmt.Fprintf(w, "a step of 16 pieces of the poem takes %d bytes, and %d of %d parameters and their moments\n\n", peak, t.StateBytes(), params.Count())
+	fmt.Fprintf(w, "a step of 16 pieces of the poem takes %d bytes, and %d of %d parameters and their moments\n\n", peak,
+		t.StateBytes(), params.Count())
 	g := &writer{t: t, letters: letters, random: rand.New(rand.NewSource(1)), temperature: temperature}
 	written, err = g.write(ctx, "'Twas brillig", 200)
 	fmt.Fprintln(w, written)

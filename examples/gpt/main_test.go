@@ -13,7 +13,8 @@ func TestWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Log(out.String())
-	if loss > 0.6 || !strings.HasPrefix(written, "'Twas brillig, and the slithy toves\nDid gyre and gimble in the wabe;\n") {
+	if loss > 0.6 || !strings.HasPrefix(written,
+		"'Twas brillig, and the slithy toves\nDid gyre and gimble in the wabe;\n") {
 		t.Errorf("the loss is %v; written was %q", loss, written)
 	}
 }

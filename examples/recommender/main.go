@@ -1,5 +1,5 @@
-// Command recommender learns from who liked which film what to recommend: a table of vectors for users, one for films, of
-// which a step touches only the rows of its batch.
+// Command recommender learns from who liked which film what to recommend: a table of vectors for users, one for films,
+// of which a step touches only the rows of its batch.
 package main
 
 import (
@@ -35,13 +35,14 @@ func main() {
 	}
 }
 
-// recommender gives the logit that a user likes a film: the product of their vectors, and what is said of everybody by the
-// user, and of the film by everybody.
+// recommender gives the logit that a user likes a film: the product of their vectors, and what is said of everybody by
+// the user, and of the film by everybody.
 type recommender struct{ user, film, generous, popular nn.Layer }
 
 func newRecommender(extent int) *recommender {
 	small := nn.Weights(nn.Normal(0, 0.1))
-	return &recommender{nn.Embedding(users, extent, small), nn.Embedding(films, extent, small), nn.Embedding(users, 1, small), nn.Embedding(films, 1, small)}
+	return &recommender{nn.Embedding(users, extent, small), nn.Embedding(films, extent, small),
+		nn.Embedding(users, 1, small), nn.Embedding(films, 1, small)}
 }
 
 // Declare names the four tables.
@@ -69,7 +70,8 @@ func (j *judgements) data(o train.DataOptions) (*train.Data, error) {
 	return train.NewData(train.Column(j.users), train.Column(j.liked), o, train.Column(j.films))
 }
 
-// judge draws judgements: a user likes nine of ten films of the own taste, and one of ten others. The last tenth is held back.
+// judge draws judgements: a user likes nine of ten films of the own taste, and one of ten others. The last tenth is
+// held back.
 func judge(r *rand.Rand) (seen, unseen judgements) {
 	for u := range users {
 		for i := range each {
@@ -81,7 +83,8 @@ func judge(r *rand.Rand) (seen, unseen judgements) {
 			if (f%tastes == u%tastes) != (r.Intn(10) == 0) {
 				liked = 1
 			}
-			list.users, list.films, list.liked = append(list.users, int32(u)), append(list.films, int32(f)), append(list.liked, liked)
+			list.users, list.films, list.liked = append(list.users, int32(u)), append(list.films, int32(f)),
+				append(list.liked, liked)
 		}
 	}
 	return seen, unseen
@@ -148,6 +151,7 @@ func run(ctx context.Context, w io.Writer, epochs int) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	fmt.Fprintf(w, "%d judgements that it never saw: loss %.4f, %v (90 %% is the most: one in ten is drawn against the taste)\n", test.Len(), loss, m)
+	fmt.Fprintf(w, "%d judgements that it never saw: loss %.4f, %v (90 %% is the most: one in ten is drawn against the "+
+		"taste)\n", test.Len(), loss, m)
 	return m.Value(), nil
 }

@@ -3,8 +3,8 @@
 //	go run ./examples/sequence                      # a few sentences inside
 //	go run ./examples/sequence "Wo ist die Brücke?" # your own
 //
-// Both dimensions of the model's input are free: how many sentences there are and how long the longest is. Compile is told
-// their ranges, and the certificate says what any pair of values takes.
+// Both dimensions of the model's input are free: how many sentences there are and how long the longest is. Compile is
+// told their ranges, and the certificate says what any pair of values takes.
 package main
 
 import (

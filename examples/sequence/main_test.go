@@ -24,8 +24,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestScores compares the held-out sentences' scores with onnxruntime's, for several shapes: one by one, where nothing is
-// padded, and in batches, where padding must not matter.
+// TestScores compares the held-out sentences' scores with onnxruntime's, for several shapes: one by one, where nothing
+// is padded, and in batches, where padding must not matter.
 func TestScores(t *testing.T) {
 	content, err := os.ReadFile("data/expected.json")
 	if err != nil {

@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// TestTerminated sends SIGTERM to a service that is in the middle of a request: it listens no more, answers that request, and ends
-// with exit code 0.
+// TestTerminated sends SIGTERM to a service that is in the middle of a request: it listens no more, answers that
+// request, and ends with exit code 0.
 func TestTerminated(t *testing.T) {
 	if runtime.GOOS == "windows" || runtime.GOOS == "js" {
 		t.Skip("this system sends no SIGTERM")
@@ -66,9 +66,11 @@ func TestTerminated(t *testing.T) {
 	}
 	defer connection.Close()
 	half := len(body) / 2
-	fmt.Fprintf(connection, "POST /classify HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", len(body))
+	fmt.Fprintf(connection, "POST /classify HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n",
+		len(body))
 	reader := bufio.NewReader(connection)
-	if line, err := reader.ReadString('\n'); err != nil || !strings.Contains(line, "100") { // the handler is reading the body
+	// the handler is reading the body
+	if line, err := reader.ReadString('\n'); err != nil || !strings.Contains(line, "100") {
 		t.Fatalf("%q, %v", line, err)
 	}
 	connection.Write(body[:half])
@@ -97,7 +99,8 @@ func TestTerminated(t *testing.T) {
 	}
 	defer response.Body.Close()
 	var guesses []guess
-	if err := json.NewDecoder(response.Body).Decode(&guesses); err != nil || len(guesses) != 1 || guesses[0].Digit != data.Pictures()[3].Label {
+	if err := json.NewDecoder(response.Body).Decode(&guesses); err != nil || len(guesses) != 1 ||
+		guesses[0].Digit != data.Pictures()[3].Label {
 		t.Errorf("status %d, %v, %v", response.StatusCode, guesses, err)
 	}
 	var rest bytes.Buffer

@@ -35,7 +35,8 @@ func main() {
 	flag.IntVar(&s.calls, "calls", 4, "runs that may be active at once")
 	flag.IntVar(&s.batch, "batch", 64, "the most pictures in one request")
 	flag.DurationVar(&s.deadline, "deadline", 2*time.Second, "the longest that a request may take")
-	flag.Int64Var(&s.memory, "memory", 0, "bytes that the container has, which the service keeps within; without it, as much as it takes")
+	flag.Int64Var(&s.memory, "memory", 0,
+		"bytes that the container has, which the service keeps within; without it, as much as it takes")
 	flag.Parse()
 	if err := listenAndServe(*listen, s); err != nil {
 		s.log.Error("service ended", "error", err)
@@ -62,7 +63,8 @@ func serve(ctx context.Context, listener net.Listener, s settings) error {
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	server := &http.Server{Handler: service.handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 20 * time.Second, IdleTimeout: time.Minute}
+	server := &http.Server{Handler: service.handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 20 * time.Second,
+		IdleTimeout: time.Minute}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	s.log.Info("listening", "address", listener.Addr().String())

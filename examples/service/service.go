@@ -65,7 +65,8 @@ func (s *service) limit(program *weir.Program) error {
 	}
 	heap := s.memory - 2*one
 	if heap < leastHeap {
-		return fmt.Errorf("%d bytes of memory are too few: two programs take %d each, and Go's heap %d", s.memory, one, int64(leastHeap))
+		return fmt.Errorf("%d bytes of memory are too few: two programs take %d each, and Go's heap %d", s.memory, one,
+			int64(leastHeap))
 	}
 	weir.SetLimit(2 * one)
 	debug.SetMemoryLimit(heap)
@@ -200,7 +201,8 @@ func (s *service) pixels(w http.ResponseWriter, r *http.Request) ([]float32, int
 	return pixels, len(body.Images), nil
 }
 
-// run takes the program in use. Where a reload closes it between the reading of the pointer and the run, the next one answers.
+// run takes the program in use. If a reload closes it between the reading of the pointer and the run, the next one
+// answers.
 func (s *service) run(ctx context.Context, pixels []float32, count int) ([]float32, error) {
 	image, err := weir.FromSlice(pixels, count, 1, data.Side, data.Side)
 	if err != nil {
@@ -221,7 +223,7 @@ func (s *service) run(ctx context.Context, pixels []float32, count int) ([]float
 }
 
 // reload compiles the model's file anew while requests go on, swaps the programs, and closes the old one, which waits
-// for the runs it has begun. Where the new file is at fault, or the limit has no room for it, the old program stays.
+// for the runs it has begun. If the new file is at fault, or the limit has no room for it, the old program stays.
 // For that moment both programs' memory is in use, which limit allows for.
 func (s *service) reload(w http.ResponseWriter, r *http.Request) {
 	s.reloading.Lock()

@@ -153,7 +153,8 @@ func TestManyClients(t *testing.T) {
 	t.Logf("32 clients: %d of %d bytes", highest, ceiling)
 }
 
-// TestReloadUnderLoad replaces the model's file and reloads while clients ask: no request fails, and never are there more than two programs.
+// TestReloadUnderLoad replaces the model's file and reloads while clients ask: no request fails, and never are there
+// more than two programs.
 func TestReloadUnderLoad(t *testing.T) {
 	before := weir.Usage().Current
 	s := defaults()
@@ -167,7 +168,8 @@ func TestReloadUnderLoad(t *testing.T) {
 	stop := watch()
 	reloads := reloadBeside(t, s.model, server.URL, 32, 6)
 	if highest := stop() - before; highest > 2*ceiling+int64(len(data.Model)) {
-		t.Errorf("%d bytes used with two programs, the certificates and the file say at most %d", highest, 2*ceiling+int64(len(data.Model)))
+		t.Errorf("%d bytes used with two programs, the certificates and the file say at most %d", highest,
+			2*ceiling+int64(len(data.Model)))
 	}
 	t.Logf("%d reloads", reloads)
 
@@ -290,7 +292,8 @@ func occupy(t *testing.T, v *service) (release func()) {
 	}
 }
 
-// TestDeadline shows that a request which finds all calls taken is answered 503 at its deadline, and that the next one is served.
+// TestDeadline shows that a request which finds all calls taken is answered 503 at its deadline, and that the next one
+// is served.
 func TestDeadline(t *testing.T) {
 	s := defaults()
 	s.deadline = 100 * time.Millisecond
@@ -348,8 +351,10 @@ func TestBadRequests(t *testing.T) {
 	_, server := start(t, defaults())
 	picture := `"` + "iVBORw0KGgo=" + `"`
 	for name, body := range map[string]string{
-		"empty": "", "no JSON": "digits", "no images": `{"images": []}`, "not base64": `{"images": ["!"]}`, "no PNG": `{"images": ["aGVsbG8="]}`,
-		"cut PNG": `{"images": [` + picture + `]}`, "too many": `{"images": [` + strings.Repeat(picture+",", 16) + picture + `]}`,
+		"empty": "", "no JSON": "digits", "no images": `{"images": []}`, "not base64": `{"images": ["!"]}`,
+		"no PNG":  `{"images": ["aGVsbG8="]}`,
+		"cut PNG": `{"images": [` + picture + `]}`, "too many": `{"images": [` + strings.Repeat(picture+",", 16) + picture +
+			`]}`,
 		"too long": `{"images": ["` + strings.Repeat("A", 1<<20) + `"]}`,
 	} {
 		response, err := http.Post(server.URL+"/classify", "application/json", strings.NewReader(body))
@@ -381,7 +386,8 @@ func TestMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"weir_memory_bytes{kind=\"arena\"} ", "weir_memory_current_bytes ", fmt.Sprintf("service_ceiling_bytes %d\n", ceiling), "service_answers_total{code=\"200\"} 1\n"} {
+	for _, want := range []string{"weir_memory_bytes{kind=\"arena\"} ", "weir_memory_current_bytes ",
+		fmt.Sprintf("service_ceiling_bytes %d\n", ceiling), "service_answers_total{code=\"200\"} 1\n"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}

@@ -1,5 +1,5 @@
-// Command train-digits trains a network to read handwritten digits of 8 × 8 pixels, from nothing, and says how many of the
-// images that it never saw it reads.
+// Command train-digits trains a network to read handwritten digits of 8 × 8 pixels, from nothing, and says how many of
+// the images that it never saw it reads.
 package main
 
 import (
@@ -47,7 +47,8 @@ func run(ctx context.Context, w io.Writer, epochs int) (accuracy float64, err er
 	defer params.Close()
 	steps := int64(epochs * (digits.Len() + 63) / 64)
 	loss := train.CrossEntropyOf(train.CrossEntropyOptions{Smoothing: 0.1})
-	t, err := train.New(net, params, loss, train.AdamW(3e-3, train.WeightDecay(0.1)), train.Options{Schedule: train.Cosine(steps, 0.01)})
+	t, err := train.New(net, params, loss, train.AdamW(3e-3, train.WeightDecay(0.1)),
+		train.Options{Schedule: train.Cosine(steps, 0.01)})
 	if err != nil {
 		return 0, err
 	}

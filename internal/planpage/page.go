@@ -52,7 +52,8 @@ type Condition struct {
 func NewPlan(name string, p *weir.Program, plan *weir.Plan, notes []string) Plan {
 	m := p.Memory()
 	out := Plan{Name: name, Plan: plan, Notes: notes, Formulas: map[string]string{
-		"arena": m.Arena.String(), "outputs": m.Outputs.String(), "scratch": m.Scratch.String(), "peak": m.Formula(plan.Calls).String()}}
+		"arena": m.Arena.String(), "outputs": m.Outputs.String(), "scratch": m.Scratch.String(),
+		"peak": m.Formula(plan.Calls).String()}}
 	for _, s := range p.Savings() {
 		out.Savings = append(out.Savings, Saving{s.Kind, s.Tensor, s.String()})
 	}
@@ -62,8 +63,9 @@ func NewPlan(name string, p *weir.Program, plan *weir.Plan, notes []string) Plan
 	return out
 }
 
-// Write writes one page that needs nothing else: no file, no network. The names in a model come from whoever wrote it: they reach the page as JSON that is escaped
-// for its place, are shown as text only, and the page's policy lets no script run but its own.
+// Write writes one page that needs nothing else: no file, no network. The names in a model come from whoever wrote it:
+// they reach the page as JSON that is escaped for its place, are shown as text only, and the page's policy lets no
+// script run but its own.
 func Write(w io.Writer, title string, data Data) error {
 	frame, err := template.ParseFS(pageFiles, "page/page.html")
 	if err != nil {
@@ -82,15 +84,16 @@ func Write(w io.Writer, title string, data Data) error {
 	if err != nil {
 		return err
 	}
-	return frame.Execute(w, map[string]any{"Title": title, "Data": data, "Script": template.JS(script), "Style": template.CSS(style),
+	return frame.Execute(w, map[string]any{"Title": title, "Data": data, "Script": template.JS(script),
+		"Style":  template.CSS(style),
 		"Policy": "default-src 'none'; script-src '" + scriptHash + "'; style-src '" + styleHash + "'"})
 }
 
 // Relations writes conditions as people do; as JSON they are as Python does.
 var Relations = strings.NewReplacer(" <= ", " ≤ ", " == ", " = ", " != ", " ≠ ")
 
-// FreeDims adds the dimensions that nothing has bound: at their upper bounds, or, where there is none, at 1. The notes say so;
-// flag is what stands before NAME=SIZE where the caller binds a dimension.
+// FreeDims adds the dimensions that nothing has bound: at their upper bounds, or, if there is none, at 1. The notes say
+// so; flag is what stands before NAME=SIZE where the caller binds a dimension.
 func FreeDims(p *weir.Program, bound weir.Dims, flag string) (d weir.Dims, notes []string) {
 	d = weir.Dims{}
 	for name, size := range bound {

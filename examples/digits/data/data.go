@@ -44,7 +44,8 @@ type Picture struct {
 	Scores []float32
 }
 
-// Pictures returns the twenty pictures, ordered by name. It panics if an embedded file is damaged, which the tests exclude.
+// Pictures returns the twenty pictures, ordered by name. It panics if an embedded file is damaged, which the tests
+// exclude.
 func Pictures() []Picture {
 	labels, scores := map[string]int{}, map[string][]float32{}
 	decode("labels.json", &labels)

@@ -46,7 +46,8 @@ func TestDecodeRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	short := Pictures()[0].PNG
-	for name, file := range map[string][]byte{"empty": nil, "not a PNG": Model, "9 by 8": large.Bytes(), "cut": short[:len(short)-30]} {
+	for name, file := range map[string][]byte{"empty": nil, "not a PNG": Model, "9 by 8": large.Bytes(),
+		"cut": short[:len(short)-30]} {
 		if pixels, err := Decode(file); err == nil {
 			t.Errorf("%s: decoded to %d pixels, want an error", name, len(pixels))
 		}
