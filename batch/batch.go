@@ -1,11 +1,11 @@
 // Package batch joins the requests of many goroutines into runs of one program: a micro-batcher, for services whose
 // model computes many rows in hardly more time than one.
 //
-// A Batcher is for a program whose inputs and outputs all have one named dimension first, and whose rows do not depend
-// on each other. It joins requests along that dimension, up to so many rows, or until the first of them has waited for
-// so long, runs them as one, and gives each its own rows of the outputs.
+// A Batcher is for a program whose inputs and outputs all have the same named dimension as their first axis, and whose
+// rows do not depend on each other. It joins requests along that dimension until the run has Options.Rows rows or the
+// first request has waited for Options.Wait, runs them as one, and gives each request its own rows of the outputs.
 //
-// What the batcher takes is certified as the program is: see Batcher.Memory.
+// The batcher's memory is certified as the program's is: see Batcher.Memory.
 package batch
 
 import (
@@ -18,16 +18,16 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// Options of a batcher. The zero value works: a run has as many rows as the program's dimension may have, and a request
-// waits for others only while all of the program's calls are taken.
+// Options are a batcher's settings. The zero value works: a run has as many rows as the program's dimension may have,
+// and a request waits for others only while all of the program's calls are in use.
 type Options struct {
-	// Rows is the most rows that are run at once; 0: the upper bound of the dimension (weir.Options.Dims), which the
-	// certificate reckons with in any case.
+	// Rows is the maximum number of rows in a run. 0 stands for the upper bound of the dimension (weir.Options.Dims),
+	// which the certificate assumes in any case.
 	Rows int
-	// Wait is how long a request waits, at most, for others to fill its run, while a call is free.
+	// Wait is the longest time that a request waits for others to fill its run while a call is free.
 	Wait time.Duration
-	// InFlight is the most rows that may wait, run, or be in results that are not closed; further requests wait outside.
-	// 0: four times the rows of all calls together. It is at least Rows.
+	// InFlight is the maximum number of rows that wait, run, or are in results that are not closed; Run blocks further
+	// requests. It is at least Rows; 0 stands for four times the rows of all calls together.
 	InFlight int
 }
 
@@ -41,25 +41,25 @@ type Batcher struct {
 	room    room
 	memory  Memory
 	limit   int64
-	blocked error // why limit is not known
+	blocked error // the reason if limit is not known
 
 	mu      sync.Mutex
 	queue   []*request // in the order in which they came
 	closing bool
 	changed chan struct{} // has an entry after queue or closing has changed
-	turn    chan struct{} // whoever has its entry looks for the next run
+	turn    chan struct{} // the worker that holds its entry looks for the next run
 	workers diag.Group
 	ended   chan struct{} // closed once the workers have ended
-	failed  error         // of them
+	failed  error         // the workers' error; valid after ended is closed
 }
 
-// RowsError says that a request has more rows than one run may have, or none. It is a weir.ErrInput.
+// RowsError reports a request that has no rows, or more rows than a run may have. It is a weir.ErrInput.
 type RowsError struct {
 	Rows, Most int
 	Dim        string // the program's name for the rows
 }
 
-// Error says what is wrong and what would be right.
+// Error returns the number of rows, the limit and a fix.
 func (e *RowsError) Error() string {
 	if e.Rows == 0 {
 		return fmt.Sprintf("dimension %s: the request has no rows", e.Dim)
@@ -72,9 +72,9 @@ func (e *RowsError) Error() string {
 // Unwrap returns weir.ErrInput.
 func (e *RowsError) Unwrap() error { return weir.ErrInput }
 
-// New returns a batcher for a program, which must stay open until the batcher is closed. It uses all of the program's
-// calls (weir.Options.Calls). A program whose rows cannot be joined, or whose sizes have no upper bounds, is ErrInput
-// or ErrUnsupported.
+// New returns a batcher for a program, which must stay open until the batcher is closed. The batcher uses all of the
+// program's calls (weir.Options.Calls). New returns ErrInput or ErrUnsupported if the program's rows cannot be joined
+// or its sizes have no upper bounds.
 func New(p *weir.Program, o Options) (*Batcher, error) {
 	if o.Rows < 0 || o.Wait < 0 || o.InFlight < 0 {
 		return nil, diag.Inputf("%d rows, a wait of %v and %d rows in flight: none of them is negative", o.Rows, o.Wait,
@@ -113,11 +113,12 @@ func New(p *weir.Program, o Options) (*Batcher, error) {
 	return b, nil
 }
 
-// Run runs the program on a request's rows, with those of other requests, and returns its own rows of the outputs. The
-// inputs are tensors, which it borrows until it returns: their first axis is the rows. When ctx ends it returns, and
-// the others of its run go on.
+// Run runs the program on a request's rows, together with the rows of other requests, and returns the request's own
+// rows of the outputs. The inputs are tensors whose first axis is the rows; Run borrows them until it returns. If ctx
+// ends, Run returns and the other requests of its run go on.
 //
-// A request that is at fault gets an error of its own, and its neighbours their results: they are run again without it.
+// If a joined run fails, each of its requests is run again by itself: a request at fault gets its own error, and the
+// others get their results.
 func (b *Batcher) Run(ctx context.Context, in weir.Inputs) (*Results, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -149,8 +150,8 @@ func (b *Batcher) Run(ctx context.Context, in weir.Inputs) (*Results, error) {
 	return r.results, r.err
 }
 
-// Close has Run refuse further requests with weir.ErrClosed, runs those that wait, and returns when they have their
-// results. The program stays open, and results that were not closed stay theirs. Closing twice is fine.
+// Close makes Run refuse further requests with weir.ErrClosed, runs the requests that wait, and returns when they have
+// their results. The program stays open, and results that are not closed stay valid. Closing twice is harmless.
 func (b *Batcher) Close() error {
 	b.mu.Lock()
 	b.closing = true
@@ -161,15 +162,15 @@ func (b *Batcher) Close() error {
 	return b.failed
 }
 
-// Results are a request's rows of the outputs, in memory of their own. They take room among the rows in flight until
-// they are closed.
+// Results are a request's rows of the outputs, in memory of their own. They count as rows in flight until they are
+// closed.
 type Results struct {
 	names   []string
 	tensors []*weir.Tensor
 	close   func() error
 }
 
-// Get returns the output of that name; nil if there is none. It is dead after Close.
+// Get returns the output with a name, nil if there is none. It is invalid after Close.
 func (r *Results) Get(name string) *weir.Tensor {
 	for i, n := range r.names {
 		if n == name {
@@ -179,8 +180,8 @@ func (r *Results) Get(name string) *weir.Tensor {
 	return nil
 }
 
-// At returns an output by its place among the program's outputs. It is dead after Close.
+// At returns the output at an index of the program's outputs. It is invalid after Close.
 func (r *Results) At(i int) *weir.Tensor { return r.tensors[i] }
 
-// Close gives the memory back. Closing twice is fine.
+// Close frees the memory. Closing twice is harmless.
 func (r *Results) Close() error { return r.close() }

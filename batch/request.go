@@ -18,28 +18,28 @@ type request struct {
 	ctx    context.Context
 	in     []*weir.Tensor // by input of the program
 	rows   int
-	others string // the values of the other dimensions: only requests with equal ones are joined
+	others string // the values of the other dimensions: only requests with equal values are joined
 	since  time.Time
 
-	done    chan struct{} // closed once results or err are there
+	done    chan struct{} // closed once results or err are set
 	results *Results
 	err     error
 
-	mu    sync.Mutex // held while its inputs are read too: until then its caller stays
+	mu    sync.Mutex // also held while the inputs are read, so that Run does not return meanwhile
 	state progress
-	run   *joint // that it is in, with others
+	run   *joint // the joined run that contains the request, or nil
 }
 
-// progress is whether a request's results are made.
+// progress is the state of a request.
 type progress uint8
 
 const (
 	waiting progress = iota
-	left             // its caller is gone
+	left             // the caller has left
 	made
 )
 
-// newRequest checks a caller's inputs, as Program.Run would.
+// newRequest checks a caller's inputs as Program.Run does, and returns a request for them.
 func (b *Batcher) newRequest(ctx context.Context, in weir.Inputs) (*request, error) {
 	r := &request{ctx: ctx, done: make(chan struct{})}
 	for _, info := range b.shape.inputs {
@@ -73,7 +73,8 @@ func (b *Batcher) newRequest(ctx context.Context, in weir.Inputs) (*request, err
 	return r, nil
 }
 
-// leave says that the caller is gone, once nobody reads its inputs; false if the results are there.
+// leave waits until nobody reads the inputs and marks the request as left; it returns false if the results are already
+// made.
 func (r *request) leave() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -87,19 +88,20 @@ func (r *request) leave() bool {
 	return true
 }
 
-// joint is a run of several requests. It is ended when all of their callers are gone.
+// joint is a run of several requests. It is cancelled when all of their callers have left.
 type joint struct {
 	callers atomic.Int64
 	cancel  context.CancelFunc
 }
 
+// lost counts a caller that has left.
 func (j *joint) lost() {
 	if j.callers.Add(-1) == 0 {
 		j.cancel()
 	}
 }
 
-// enqueue lets the workers see a request.
+// enqueue appends a request to the queue and wakes a worker. It returns ErrClosed if the batcher is closing.
 func (b *Batcher) enqueue(r *request) error {
 	b.mu.Lock()
 	if b.closing {
@@ -113,7 +115,7 @@ func (b *Batcher) enqueue(r *request) error {
 	return nil
 }
 
-// withdraw takes a request out of the queue; false if it is there no more.
+// withdraw removes a request from the queue; it returns false if the request is no longer there.
 func (b *Batcher) withdraw(r *request) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -124,7 +126,7 @@ func (b *Batcher) withdraw(r *request) bool {
 	return at >= 0
 }
 
-// signal has the worker whose turn it is look again.
+// signal makes the worker that has the turn look at the queue again.
 func (b *Batcher) signal() {
 	select {
 	case b.changed <- struct{}{}:
@@ -132,8 +134,8 @@ func (b *Batcher) signal() {
 	}
 }
 
-// next takes the requests of the next run out of the queue. If there is none to begin yet, wait is the time until there
-// is, 0 if that depends on further requests; ended says that there will be none.
+// next takes the requests of the next run out of the queue. If no run can begin yet, wait is the time until one can, or
+// 0 if that depends on further requests. ended reports that there will be no further runs.
 func (b *Batcher) next() (run []*request, wait time.Duration, ended bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -169,7 +171,7 @@ func (b *Batcher) next() (run []*request, wait time.Duration, ended bool) {
 	return nil, wait, false
 }
 
-// serve looks for runs, one worker at a time, and runs them, all workers beside each other.
+// serve is a worker. One worker at a time waits for the next run; all workers run concurrently.
 func (b *Batcher) serve() error {
 	for {
 		<-b.turn
@@ -182,7 +184,7 @@ func (b *Batcher) serve() error {
 	}
 }
 
-// await waits for the next run.
+// await waits for the next run. ended reports that there will be none.
 func (b *Batcher) await() (run []*request, ended bool) {
 	for {
 		run, wait, ended := b.next()

@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// room is the rows that may be in flight, given out in the order in which they are asked for.
+// room is the number of rows that may still be in flight. Requests get room in the order in which they ask for it.
 type room struct {
 	mu     sync.Mutex
 	left   int
@@ -18,13 +18,15 @@ type room struct {
 	closed bool
 }
 
-// waiter is a request that waits for room. Its channel has an entry once it has it, or the room is closed.
+// waiter is a request that waits for room. Its channel receives nil when it has room, or an error if the room is
+// closed.
 type waiter struct {
 	rows  int
 	ready chan error
 }
 
-// take waits for room.
+// take waits for room for a number of rows. It returns ErrClosed if the room is closed, or ctx's error if ctx ends
+// first.
 func (r *room) take(ctx context.Context, rows int) error {
 	r.mu.Lock()
 	switch {
@@ -55,7 +57,7 @@ func (r *room) take(ctx context.Context, rows int) error {
 	return fmt.Errorf("%w: too many rows wait, run, or are in results that are not closed", ctx.Err())
 }
 
-// give gives room back.
+// give returns the room of a number of rows.
 func (r *room) give(rows int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -63,7 +65,7 @@ func (r *room) give(rows int) {
 	r.admit()
 }
 
-// admit gives room to those who wait. The room is locked.
+// admit gives room to the requests that wait for it. The caller holds the lock.
 func (r *room) admit() {
 	for len(r.line) > 0 && r.line[0].rows <= r.left {
 		w := r.line[0]
@@ -73,7 +75,7 @@ func (r *room) admit() {
 	}
 }
 
-// close refuses those who wait, and all others.
+// close refuses the requests that wait and all later ones.
 func (r *room) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,4 +86,5 @@ func (r *room) close() {
 	r.line = nil
 }
 
+// errClosed returns the error of a closed batcher.
 func errClosed() error { return diag.New(weir.ErrClosed, "the batcher is closed") }

@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/traced"
 )
 
-// execute runs requests as one. If that fails, each is run by itself, and has an error of its own or none.
+// execute runs requests as one. If that fails, it runs each by itself, and each gets its own results or error.
 func (b *Batcher) execute(list []*request) {
 	if len(list) > 1 && b.together(list) == nil {
 		return
@@ -27,7 +27,7 @@ func (b *Batcher) execute(list []*request) {
 	}
 }
 
-// end gives a request, which is locked, its outputs or its error.
+// end gives a request its outputs or its error. The caller holds the request's lock.
 func (b *Batcher) end(r *request, outputs []*weir.Tensor, err error) {
 	if r.state == left {
 		closeAll(outputs)
@@ -45,7 +45,7 @@ func (b *Batcher) end(r *request, outputs []*weir.Tensor, err error) {
 	close(r.done)
 }
 
-// single runs a request by itself, on its caller's memory and until its caller's context ends.
+// single runs a request by itself. It reads the caller's memory, and stops when the caller's context ends.
 func (b *Batcher) single(r *request) (outputs []*weir.Tensor, err error) {
 	defer diag.Recover(&err, "running a request")
 	in := weir.Inputs{}
@@ -57,10 +57,10 @@ func (b *Batcher) single(r *request) (outputs []*weir.Tensor, err error) {
 		return nil, err
 	}
 	defer out.Close()
-	return b.part(out, 0, r.rows, r.rows)
+	return b.rowsOf(out, 0, r.rows, r.rows)
 }
 
-// together runs requests as one, and ends them all or none.
+// together runs requests as one. It ends all of them if it succeeds, and none if it returns an error.
 func (b *Batcher) together(list []*request) (err error) {
 	defer diag.Recover(&err, "running a batch")
 	ctx, cancel := context.WithCancel(context.Background())
@@ -83,11 +83,11 @@ func (b *Batcher) together(list []*request) (err error) {
 	for _, r := range list {
 		rows += r.rows
 	}
-	parts, at := make([][]*weir.Tensor, len(list)), 0
+	slices, at := make([][]*weir.Tensor, len(list)), 0
 	for i, r := range list {
-		if parts[i], err = b.part(out, at, at+r.rows, rows); err != nil {
-			for _, part := range parts {
-				closeAll(part)
+		if slices[i], err = b.rowsOf(out, at, at+r.rows, rows); err != nil {
+			for _, s := range slices {
+				closeAll(s)
 			}
 			return err
 		}
@@ -95,14 +95,14 @@ func (b *Batcher) together(list []*request) (err error) {
 	}
 	for i, r := range list {
 		r.mu.Lock()
-		b.end(r, parts[i], nil)
+		b.end(r, slices[i], nil)
 		r.mu.Unlock()
 	}
 	return nil
 }
 
-// join copies the inputs of requests, one after the other, into tensors that the caller closes, error or not. When all
-// callers are gone, cancel is called.
+// join copies the inputs of requests, one after the other, into tensors that the caller must close, even after an
+// error. It calls cancel if all callers have left.
 func (b *Batcher) join(list []*request, cancel context.CancelFunc) (in weir.Inputs, err error) {
 	run, rows := &joint{cancel: cancel}, 0
 	for _, r := range list {
@@ -145,8 +145,8 @@ func (b *Batcher) join(list []*request, cancel context.CancelFunc) (in weir.Inpu
 	return in, nil
 }
 
-// part copies rows [from, to) of outputs that have so many rows.
-func (b *Batcher) part(out *weir.Results, from, to, rows int) (outputs []*weir.Tensor, err error) {
+// rowsOf copies rows [from, to) of outputs that have the given number of rows.
+func (b *Batcher) rowsOf(out *weir.Results, from, to, rows int) (outputs []*weir.Tensor, err error) {
 	defer func() {
 		if err != nil {
 			closeAll(outputs)
@@ -154,13 +154,13 @@ func (b *Batcher) part(out *weir.Results, from, to, rows int) (outputs []*weir.T
 		}
 	}()
 	for i, info := range b.shape.outputs {
-		whole := out.At(i)
-		shape, data := whole.Shape(), whole.Bytes()
+		output := out.At(i)
+		shape, data := output.Shape(), output.Bytes()
 		if shape[0] != rows {
-			return outputs, diag.Internalf("output %s is %s, of %d rows", info.Name, whole, rows)
+			return outputs, diag.Internalf("output %s is %s, of %d rows", info.Name, output, rows)
 		}
 		shape[0] = to - from
-		t, err := weir.New(whole.DType(), shape...)
+		t, err := weir.New(output.DType(), shape...)
 		if err != nil {
 			return outputs, err
 		}
@@ -171,6 +171,7 @@ func (b *Batcher) part(out *weir.Results, from, to, rows int) (outputs []*weir.T
 	return outputs, nil
 }
 
+// closeAll closes tensors and returns their errors joined.
 func closeAll(list []*weir.Tensor) error {
 	var all []error
 	for _, t := range list {

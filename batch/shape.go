@@ -9,17 +9,18 @@ import (
 	"github.com/weirml/weir/internal/mem"
 )
 
-// shape is what a batcher knows of a program.
+// shape is the batcher's description of a program.
 type shape struct {
-	dim             string // the rows
-	most            int    // its upper bound
+	dim             string // the name of the dimension of the rows
+	most            int    // the upper bound of dim
 	inputs, outputs []weir.Info
 	names           []string // of the outputs
-	inputRow        int64    // the bytes of one row of all inputs, at the other dimensions' upper bounds
-	outputRows      []int64  // by output: the bytes of one row, likewise
+	inputRow        int64    // the bytes of one row of all inputs together, at the other dimensions' upper bounds
+	outputRows      []int64  // by output: the bytes of one row at the other dimensions' upper bounds
 }
 
-// shapeOf finds the dimension along which requests are joined.
+// shapeOf finds the dimension along which requests of p are joined, and the sizes of a row. It returns ErrInput or
+// ErrUnsupported if there is no such dimension or a size has no upper bound.
 func shapeOf(p *weir.Program) (*shape, error) {
 	s := &shape{inputs: p.Inputs(), outputs: p.Outputs()}
 	if len(s.inputs) == 0 || len(s.outputs) == 0 {
@@ -87,7 +88,7 @@ func shapeOf(p *weir.Program) (*shape, error) {
 	return s, nil
 }
 
-// product returns a × b of numbers that are not negative; −1 if that is more than 64 bits count.
+// product returns a × b of two numbers that are not negative; −1 if the product exceeds 64 bits.
 func product(a, b int64) int64 {
 	if b > 0 && a > math.MaxInt64/b {
 		return -1
@@ -95,12 +96,13 @@ func product(a, b int64) int64 {
 	return a * b
 }
 
+// tooLarge returns the error that the batcher's memory for a tensor exceeds 64 bits.
 func tooLarge(tensor string) error {
 	return diag.Inputf("what the batcher would hold is more bytes than 64 bits count").AtTensor(tensor).
 		WithFix("narrow the dimensions by weir.Options.Dims, or the rows in flight")
 }
 
-// joins checks that an input or output is rows.
+// joins returns an error unless an input's or output's first axis is the rows and its elements can be joined.
 func (s *shape) joins(info weir.Info) error {
 	switch {
 	case info.Kind != weir.TensorKind || info.DType == weir.StringType || info.DType.IsSubByte():
@@ -117,22 +119,22 @@ func (s *shape) joins(info weir.Info) error {
 	return nil
 }
 
-// Memory is what a batcher takes, in bytes, at the upper bounds of the program's dimensions: neither more, nor less
-// when it is full. The requests' own inputs are their callers'.
+// Memory is a batcher's memory in bytes, at the upper bounds of the program's dimensions. A batcher that is full takes
+// exactly this much. The requests' own inputs belong to their callers and are not counted.
 type Memory struct {
 	Program int64 // the program's certificate, for all of its calls
-	Inputs  int64 // the joined inputs of as many runs
-	Results int64 // the rows in flight, as results
+	Inputs  int64 // the joined inputs of one run per call
+	Results int64 // the results of all rows in flight
 }
 
-// Peak returns the whole.
+// Peak returns the sum, in bytes.
 func (m Memory) Peak() int64 { return m.Program + m.Inputs + m.Results }
 
-// Memory returns the certificate.
+// Memory returns the batcher's certificate.
 func (b *Batcher) Memory() Memory { return b.memory }
 
-// Limit returns what weir.SetLimit must be, in a process that holds nothing else, to load and compile the program and
-// to use the batcher with inputs that lie in Go's memory.
+// Limit returns the value for weir.SetLimit, in bytes, that suffices to load and compile the program and to use the
+// batcher, if the process holds nothing else and the inputs lie in Go's memory.
 func (b *Batcher) Limit() (int64, error) { return b.limit, b.blocked }
 
 // certify computes Memory and Limit.
@@ -145,14 +147,14 @@ func (b *Batcher) certify() (err error) {
 	}
 	pages := mem.PooledPages(1)
 	for i, bytes := range b.shape.outputRows {
-		whole := product(int64(b.room.left), mem.WholePages(bytes))
-		if whole < 0 || pages > math.MaxInt64/2-whole {
+		all := product(int64(b.room.left), mem.WholePages(bytes))
+		if all < 0 || pages > math.MaxInt64/2-all {
 			return tooLarge(b.shape.names[i])
 		}
-		pages += whole
+		pages += all
 		b.memory.Results += int64(b.room.left) * bytes
 	}
-	// The program's own limit has room for arguments that New made, which the joined inputs are.
+	// The program's own limit has room for arguments made by weir.New. The joined inputs are such arguments.
 	if b.limit, b.blocked = b.program.Memory().Limit(b.calls); b.blocked == nil {
 		b.limit += pages
 	}

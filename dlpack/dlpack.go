@@ -1,11 +1,11 @@
 // Package dlpack exchanges tensors with other libraries in the same process, without a copy, by the structures of
 // DLPack (https://dmlc.github.io/dlpack), on 64-bit systems.
 //
-// A library that gives a tensor away hands over a structure with a deleter. Who takes it calls the deleter once, when
-// nobody reads the memory any more: Import turns the structure into a *weir.Tensor whose Close does so, and calls it at
-// once if it refuses the tensor. The package contains no C: the caller passes a function that calls the deleter. Fill
-// is the other way: it describes a *weir.Tensor in memory that the caller has from C, and whose deleter closes the
-// tensor.
+// A library that gives a tensor away hands over a structure with a deleter. The receiver calls the deleter once, when
+// nobody reads the memory any more. Import turns the structure into a *weir.Tensor whose Close calls the deleter; if
+// Import refuses the tensor, it calls the deleter at once. The package contains no C: the caller passes a function that
+// calls the deleter. Fill is the opposite of Import: it writes the description of a *weir.Tensor into a structure that
+// the caller allocated in C, and whose deleter closes the tensor.
 package dlpack
 
 import (
@@ -18,13 +18,13 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// The version of DLPack that this package writes. It reads every minor version of this major one.
+// The version of DLPack that this package writes. It reads every minor version of this major version.
 const (
 	Major = 1
 	Minor = 0
 )
 
-// The kinds of device whose memory the processor reads.
+// The kinds of device whose memory the CPU can read.
 const (
 	CPU     = 1  // kDLCPU
 	Pinned  = 3  // kDLCUDAHost
@@ -39,7 +39,7 @@ const (
 	IsPadded = 1 << 2 // elements of less than a byte take a byte each
 )
 
-// Device is DLDevice.
+// Device is DLDevice: a kind of device and its number.
 type Device struct{ Type, ID int32 }
 
 // Type is DLDataType: an element type.
@@ -48,7 +48,7 @@ type Type struct {
 	Lanes      uint16
 }
 
-// Tensor is DLTensor: a view of memory. Strides count elements; nil stands for row-major order.
+// Tensor is DLTensor: a view of memory. Strides count elements; nil means row-major order.
 type Tensor struct {
 	Data       unsafe.Pointer
 	Device     Device
@@ -75,22 +75,24 @@ type Legacy struct {
 	Deleter unsafe.Pointer // void (*)(DLManagedTensor *), or nil
 }
 
-// Copying says whether taking a tensor may copy it.
+// Copying tells whether a tensor may be copied when it is imported or borrowed.
 type Copying int
 
 // The ways of copying.
 const (
-	IfNeeded Copying = iota // what cannot be read where it lies is copied
-	Never                   // it is refused, as ErrUnsupported
-	Always                  // everything is copied
+	IfNeeded Copying = iota // a tensor that cannot be read in place is copied
+	Never                   // a tensor that cannot be read in place is ErrUnsupported
+	Always                  // every tensor is copied
 )
 
-// Import takes a tensor over. free calls the deleter with m; it is called exactly once: by the returned tensor's Close
-// or the run that consumes it, after the last who reads it, and before Import returns if that copies or refuses the
-// tensor. What is not in row-major order is copied into memory of Weir's own, as copying says, and so is what does not
-// lie at a multiple of its element's size. Memory that is flagged as read-only becomes a tensor that cannot be updated
-// or donated. ErrUnsupported: another major version, a device or a type that Weir does not read. ErrInput: a shape that
-// is none.
+// Import takes ownership of a tensor. free must call the deleter with m. Import calls free before it returns if it
+// copies or refuses the tensor; otherwise the returned tensor's Close, or the run that consumes the tensor, calls it
+// after the last reader. free is called exactly once.
+//
+// A tensor that is not in row-major order, or not aligned to its element's size, cannot be read in place; copying tells
+// whether it is copied into Weir's memory. Memory with the flag ReadOnly becomes a tensor that cannot be updated or
+// donated. Import returns ErrUnsupported for another major version and for a device or type that Weir does not read,
+// and ErrInput for an invalid shape.
 func (m *Versioned) Import(free func(), copying Copying) (t *weir.Tensor, err error) {
 	if m.Major != Major { // nothing but the deleter has a known place
 		got := [2]uint32{m.Major, m.Minor}
@@ -104,28 +106,28 @@ func (m *Versioned) Import(free func(), copying Copying) (t *weir.Tensor, err er
 	return m.Tensor.take(free, copying, access, m.Flags&IsPadded != 0)
 }
 
-// Import takes a tensor over, as Import of a Versioned does.
+// Import takes ownership of a tensor, as Versioned.Import does.
 func (m *Legacy) Import(free func(), copying Copying) (*weir.Tensor, error) {
 	return m.Tensor.take(free, copying, weir.ReadWrite, false)
 }
 
-// Borrow is a tensor of memory that stays its owner's, who keeps it and d until the runs that use the tensor have
-// returned. What cannot be read where it lies is copied, as Import says; Close gives that back, and is harmless else.
-// With weir.ReadOnly the tensor cannot be updated.
+// Borrow returns a tensor that reads the owner's memory. The owner keeps the memory and d until the runs that use the
+// tensor have returned. A tensor that cannot be read in place is copied, as for Import. Close frees the copy, and does
+// nothing if there is none. With weir.ReadOnly the tensor cannot be updated.
 func (d *Tensor) Borrow(copying Copying, access weir.Access) (t *weir.Tensor, err error) {
 	return d.take(nil, copying, access, false)
 }
 
-// Lend is an argument of a run that reads the memory, which stays its owner's, who keeps it and d until the run has
-// returned. What cannot be read where it lies is copied when the run begins: weir.Strided has the rules. Closing it is
-// not needed.
+// Lend returns an argument for a run that reads the owner's memory. The owner keeps the memory and d until the run has
+// returned. A tensor that cannot be read in place is copied when the run begins, by the rules of weir.Strided. The
+// argument need not be closed.
 func (d *Tensor) Lend() (a weir.Arg, err error) {
 	defer diag.Recover(&err, "borrowing a tensor")
 	v, err := d.read(false)
 	switch {
 	case err != nil:
 		return nil, err
-	case v.whole():
+	case v.inPlace():
 		return weir.Foreign(v.dtype, v.data, weir.ReadOnly, nil, v.shape...)
 	}
 	var strides []int
@@ -135,7 +137,8 @@ func (d *Tensor) Lend() (a weir.Arg, err error) {
 	return weir.Strided(v.dtype, v.data, v.shape, strides)
 }
 
-// take is Import, and Borrow if there is no release.
+// take implements Import, and Borrow if release is nil. padded means that elements of less than a byte take a byte
+// each.
 func (d *Tensor) take(release func(), copying Copying, access weir.Access, padded bool) (t *weir.Tensor, err error) {
 	taken := false
 	defer func() {
@@ -148,7 +151,7 @@ func (d *Tensor) take(release func(), copying Copying, access weir.Access, padde
 	if err != nil {
 		return nil, err
 	}
-	if v.whole() && copying != Always {
+	if v.inPlace() && copying != Always {
 		t, err = weir.Foreign(v.dtype, v.data, access, release, v.shape...)
 		taken = err == nil
 		return t, err
@@ -159,17 +162,17 @@ func (d *Tensor) take(release func(), copying Copying, access weir.Access, padde
 	return v.copied()
 }
 
-// view is a DLTensor that was checked.
+// view is a DLTensor that has been checked.
 type view struct {
 	data    unsafe.Pointer // of the first element
 	dtype   weir.DType
 	shape   []int
 	strides []int64 // in elements; nil in row-major order
-	// below and above are where the elements begin and end, counted in elements from the first one.
+	// below and above are the lowest and the end offset of all elements, in elements from data.
 	below, above int64
 }
 
-// sizes are the extents as package tensor has them.
+// sizes returns the extents as int64, as package tensor takes them.
 func (v *view) sizes() []int64 {
 	sizes := make([]int64, len(v.shape))
 	for i, e := range v.shape {
@@ -178,10 +181,10 @@ func (v *view) sizes() []int64 {
 	return sizes
 }
 
-// mostBytes is more than a tensor can have, with its strides.
+// mostBytes is more bytes than a tensor with strides can cover.
 const mostBytes = 1 << 62
 
-// read checks a tensor that other code describes.
+// read checks a tensor that other code describes, and returns its view. It does not read elements.
 func (d *Tensor) read(padded bool) (*view, error) {
 	if bits.UintSize != 64 {
 		return nil, diag.Unsupportedf("DLPack on a 32-bit system")
@@ -223,7 +226,7 @@ func (d *Tensor) read(padded bool) (*view, error) {
 	return v, v.locate(d)
 }
 
-// locate finds the first element, and checks that all lie within the address space.
+// locate sets data, below and above, and returns an error unless all elements lie within the address space.
 func (v *view) locate(d *Tensor) error {
 	if v.strides != nil && tensor.RowMajor(v.sizes(), v.strides) {
 		v.strides = nil
@@ -252,7 +255,7 @@ func (v *view) locate(d *Tensor) error {
 	return nil
 }
 
-// times is x·y, if that is no more than mostBytes.
+// times returns x·y; false if its magnitude exceeds mostBytes.
 func times(x, y int64) (int64, bool) {
 	size := uint64(y)
 	if y < 0 {
@@ -265,8 +268,8 @@ func times(x, y int64) (int64, bool) {
 	return x * y, true
 }
 
-// whole reports whether the elements can be read where they lie.
-func (v *view) whole() bool {
+// inPlace reports whether the elements can be read in place: they are aligned and in row-major order.
+func (v *view) inPlace() bool {
 	size := v.dtype.Size()
 	if v.dtype.IsComplex() {
 		size /= 2
@@ -274,7 +277,7 @@ func (v *view) whole() bool {
 	return v.strides == nil && uintptr(v.data)%uintptr(max(1, size)) == 0
 }
 
-// String is like "f32[2,3]", with strides where there are some.
+// String returns text like "f32[2,3]", followed by the strides if there are any.
 func (v *view) String() string {
 	text := v.dtype.String() + tensor.ShapeString(v.sizes())
 	if v.strides != nil {
@@ -283,7 +286,7 @@ func (v *view) String() string {
 	return text
 }
 
-// copied is the elements in row-major order, in memory of Weir's own.
+// copied returns a tensor in Weir's memory with the elements in row-major order.
 func (v *view) copied() (*weir.Tensor, error) {
 	t, err := weir.New(v.dtype, v.shape...)
 	if err != nil {
@@ -302,8 +305,9 @@ func (v *view) copied() (*weir.Tensor, error) {
 	return t, nil
 }
 
-// Fill describes a tensor, whose elements stay where they are. shape and strides have room for its rank, and are memory
-// that stays as long as d is used; so does the tensor. ErrUnsupported: a tensor of strings; ErrClosed: a closed one.
+// Fill writes a description of t into d; the elements are not copied. shape and strides have room for t's rank, and
+// must stay valid as long as d is used, as must t. Fill returns ErrUnsupported for a tensor of strings and ErrClosed
+// for a closed one.
 func (d *Tensor) Fill(t *weir.Tensor, shape, strides []int64) error {
 	code, err := TypeOf(t.DType())
 	if err != nil {
