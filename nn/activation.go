@@ -10,7 +10,7 @@ import (
 var (
 	// Relu is max(x, 0).
 	Relu = named("Relu", func(c *Context, x *array.Array) *array.Array { return c.Scope.Relu(x) })
-	// Relu6 is Relu, at most 6.
+	// Relu6 is min(Relu(x), 6).
 	Relu6 = named("Relu6", func(c *Context, x *array.Array) *array.Array { return c.Scope.Relu6(x) })
 	// Sigmoid is 1 / (1 + e⁻ˣ).
 	Sigmoid = named("Sigmoid", func(c *Context, x *array.Array) *array.Array { return c.Scope.Sigmoid(x) })
@@ -22,7 +22,7 @@ var (
 	Silu = named("Silu", func(c *Context, x *array.Array) *array.Array { return c.Scope.Silu(x) })
 	// Gelu is x · Φ(x), where Φ is the normal distribution's cumulative function.
 	Gelu = named("Gelu", func(c *Context, x *array.Array) *array.Array { return c.Scope.Gelu(x) })
-	// GeluTanh is Gelu by its approximation with Tanh.
+	// GeluTanh is the approximation of Gelu by Tanh.
 	GeluTanh = named("GeluTanh", func(c *Context, x *array.Array) *array.Array { return c.Scope.GeluTanh(x) })
 	// Softplus is log(1 + eˣ).
 	Softplus = named("Softplus", func(c *Context, x *array.Array) *array.Array { return c.Scope.Softplus(x) })
@@ -30,31 +30,31 @@ var (
 	Softsign = named("Softsign", func(c *Context, x *array.Array) *array.Array { return c.Scope.Softsign(x) })
 	// Mish is x · tanh(Softplus(x)).
 	Mish = named("Mish", func(c *Context, x *array.Array) *array.Array { return c.Scope.Mish(x) })
-	// Selu is Elu with the settings that keep mean and variance.
+	// Selu is scaled Elu, with the constants that keep mean and variance.
 	Selu = named("Selu", func(c *Context, x *array.Array) *array.Array { return c.Scope.Selu(x) })
-	// HardSigmoid is x/6 + 1/2, within 0 and 1.
+	// HardSigmoid is x/6 + 1/2, limited to [0, 1].
 	HardSigmoid = named("HardSigmoid", func(c *Context, x *array.Array) *array.Array { return c.Scope.HardSigmoid(x) })
 	// HardSwish is x · HardSigmoid(x).
 	HardSwish = named("HardSwish", func(c *Context, x *array.Array) *array.Array { return c.Scope.HardSwish(x) })
-	// Identity is its input.
+	// Identity returns its input.
 	Identity = named("Identity", func(c *Context, x *array.Array) *array.Array { return x })
 )
 
-// Elu is x above 0, and alpha · (eˣ − 1) below.
+// Elu is x above 0, and alpha · (eˣ − 1) below 0.
 func Elu(alpha float64) Layer {
 	return named(fmt.Sprintf("Elu(%v)", alpha), func(c *Context, x *array.Array) *array.Array {
 		return c.Scope.Elu(x, alpha)
 	})
 }
 
-// Celu is x above 0, and alpha · (e^(x/alpha) − 1) below.
+// Celu is x above 0, and alpha · (e^(x/alpha) − 1) below 0.
 func Celu(alpha float64) Layer {
 	return named(fmt.Sprintf("Celu(%v)", alpha), func(c *Context, x *array.Array) *array.Array {
 		return c.Scope.Celu(x, alpha)
 	})
 }
 
-// LeakyRelu is x above 0, and slope · x below.
+// LeakyRelu is x above 0, and slope · x below 0.
 func LeakyRelu(slope float64) Layer {
 	return named(fmt.Sprintf("LeakyRelu(%v)", slope), func(c *Context, x *array.Array) *array.Array {
 		return c.Scope.LeakyRelu(x, slope)
@@ -75,7 +75,7 @@ func LogSoftmax(axis int) Layer {
 	})
 }
 
-// GLU halves an axis: the first half times Sigmoid of the second.
+// GLU splits an axis into halves, and multiplies the first half by Sigmoid of the second.
 func GLU(axis int) Layer {
 	return named(fmt.Sprintf("GLU(%d)", axis), func(c *Context, x *array.Array) *array.Array {
 		n := x.Dim(axis)
@@ -87,14 +87,14 @@ func GLU(axis int) Layer {
 	})
 }
 
-// prelu is LeakyRelu with slopes that are learnt.
+// prelu is LeakyRelu with learnt slopes.
 type prelu struct {
 	count int
 	settings
 }
 
-// PRelu is LeakyRelu with learnt slopes: "weight", one for all channels, or, with count above 1, one for each channel
-// of x[N, count, d…].
+// PRelu is LeakyRelu with learnt slopes. Parameter "weight" has count elements: one slope for all channels, or, with
+// count above 1, one for each channel of x[N, count, d…].
 func PRelu(count int, options ...Option) Layer { return &prelu{max(count, 1), settingsOf(options)} }
 
 func (l *prelu) String() string { return fmt.Sprintf("PRelu(%d)", l.count) }

@@ -8,40 +8,42 @@ import (
 	"github.com/weirml/weir/array"
 )
 
-// Causal has a position attend to itself and those before it.
+// Causal lets a position attend only to itself and earlier positions.
 func Causal(o *settings) { o.causal = true }
 
-// KeyHeads is the number of heads of keys and values, of which the heads of queries are a multiple: they share them.
+// KeyHeads sets the number of heads of keys and values. The number of query heads must be a multiple of it; groups of
+// query heads share a key head.
 func KeyHeads(n int) Option { return func(o *settings) { o.heads = n } }
 
-// attention is multi-head attention.
+// attention implements MultiHeadAttention and CachedAttention.
 type attention struct {
 	extent, heads int
 	cached        bool
 	settings
 }
 
-// MultiHeadAttention attends by heads over positions of extent elements. Its inputs are
+// MultiHeadAttention is attention with several heads over positions of extent elements. Its inputs are one of
 //
 //	x                        queries, keys and values, [batch, positions, extent]
 //	x, mask                  a mask that is broadcast to [batch, heads, queries, keys]: bools say which keys take part,
 //	                         floats are added
-//	query, key, value        of other positions
+//	query, key, value from different positions
 //	query, key, value, mask
 //
-// Parameters are called as PyTorch's: "in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias".
+// Parameters have PyTorch's names: "in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias".
 func MultiHeadAttention(extent, heads int, options ...Option) Layer {
 	return newAttention(extent, heads, false, options)
 }
 
-// CachedAttention is the MultiHeadAttention of these settings for positions that come one after the other. Its inputs
-// are the new positions, [batch, new, extent], the keys and values of an earlier call, [batch, key heads, most, extent
-// / heads], and how many positions those have, an i64 of one element. Its results are the new positions' values, and
-// keys and values with the new ones behind the earlier: states, that a compiled function updates in place.
+// CachedAttention is MultiHeadAttention for positions that arrive one after the other. Its inputs are the new
+// positions, [batch, new, extent]; the keys and the values of earlier calls, each [batch, key heads, most, extent /
+// heads]; and the number of earlier positions, an integer array of one element. Its results are the new positions'
+// values, and the keys and values with the new positions appended: states that a compiled function updates in place.
 func CachedAttention(extent, heads int, options ...Option) Layer {
 	return newAttention(extent, heads, true, options)
 }
 
+// newAttention makes an attention layer; by default keys have as many heads as queries.
 func newAttention(extent, heads int, cached bool, options []Option) Layer {
 	o := settingsOf(options)
 	if o.heads == 0 {
@@ -54,8 +56,10 @@ func (l *attention) String() string {
 	return fmt.Sprintf("MultiHeadAttention(%d, %d)", l.extent, l.heads)
 }
 
+// each returns the number of elements per head.
 func (l *attention) each() int { return l.extent / l.heads }
 
+// Declare declares the projections; it fails if the heads do not divide the extent or the key heads the heads.
 func (l *attention) Declare(d *Declaration) {
 	if l.heads < 1 || l.heads%l.heads != 0 || l.extent%l.heads != 0 || l.settings.heads < 1 ||
 		l.heads%l.settings.heads != 0 {
@@ -71,12 +75,15 @@ func (l *attention) Declare(d *Declaration) {
 	d.Layer("out_proj", l.output())
 }
 
+// output returns the linear layer that is applied to the joined heads.
 func (l *attention) output() Layer {
 	return &linear{l.extent, l.extent, settings{bias: l.bias, dtype: l.dtype, zero: ptr(Zeros()), weight: l.weight}}
 }
 
+// ptr returns a pointer to a copy of x.
 func ptr[T any](x T) *T { return &x }
 
+// Apply takes the inputs that MultiHeadAttention lists, or those of CachedAttention.
 func (l *attention) Apply(c *Context, x ...*array.Array) []*array.Array {
 	if l.cached {
 		return l.step(c, x)
@@ -104,7 +111,7 @@ func (l *attention) Apply(c *Context, x ...*array.Array) []*array.Array {
 	return []*array.Array{l.join(c, c.Attention(q, k, v, mask, array.Heads{Causal: l.causal}))}
 }
 
-// project makes heads of queries, keys and values: [batch, heads, positions, extent / heads].
+// project returns the heads of queries, keys and values: [batch, heads, positions, extent / heads].
 func (l *attention) project(c *Context, query, key, value *array.Array) (q, k, v *array.Array) {
 	sizes := []int{l.extent, l.settings.heads * l.each(), l.settings.heads * l.each()}
 	heads := []int{l.heads, l.settings.heads, l.settings.heads}
@@ -135,7 +142,7 @@ func (l *attention) project(c *Context, query, key, value *array.Array) (q, k, v
 	return parts[0], parts[1], parts[2]
 }
 
-// dropped is attention whose weights are dropped out.
+// dropped computes attention with dropout of its weights.
 func (l *attention) dropped(c *Context, q, k, v, mask *array.Array) *array.Array {
 	if l.settings.heads != l.heads {
 		times := l.heads / l.settings.heads
@@ -148,7 +155,7 @@ func (l *attention) dropped(c *Context, q, k, v, mask *array.Array) *array.Array
 		scores = c.Add(scores, mask)
 	}
 	if l.causal {
-		// The last query stands where the last key does.
+		// The last query has the position of the last key.
 		after := c.Sub(c.upTo(k.Dim(2)), c.ExpandDims(c.upTo(q.Dim(2)), 1))
 		more := c.Sub(c.Sum(c.Ones(weir.I64, k.Dim(2))), c.Sum(c.Ones(weir.I64, q.Dim(2))))
 		scores = c.Where(c.LessEqual(after, more), scores, c.Number(math.Inf(-1)))
@@ -156,13 +163,13 @@ func (l *attention) dropped(c *Context, q, k, v, mask *array.Array) *array.Array
 	return c.MatMul(drop(c, c.Softmax(scores, -1), l.rate), v)
 }
 
-// spread repeats each head so many times.
+// spread repeats each head the given number of times.
 func (c *Context) spread(x *array.Array, times int) *array.Array {
 	y := c.BroadcastTo(c.ExpandDims(x, 2), x.Dim(0), x.Dim(1), times, x.Dim(2), x.Dim(3))
 	return c.Scope.Reshape(y, x.Dim(0), x.Dim(1)*times, x.Dim(2), x.Dim(3))
 }
 
-// join makes positions of heads again, and multiplies them by the last matrix.
+// join joins the heads to positions, [batch, positions, extent], and applies the output layer.
 func (l *attention) join(c *Context, y *array.Array) *array.Array {
 	if c.Err() != nil {
 		return c.Dead()
@@ -171,12 +178,12 @@ func (l *attention) join(c *Context, y *array.Array) *array.Array {
 	return c.One("out_proj", l.output(), c.Scope.Reshape(y, y.Dim(0), y.Dim(1), l.extent))
 }
 
-// upTo is the integers from 0 to before n, which may be a named extent.
+// upTo returns the integers from 0 to n − 1; n may be a named extent.
 func (c *Context) upTo(n int) *array.Array {
 	return c.Sub(c.CumSum(c.Ones(weir.I64, n), 0), c.Number(1))
 }
 
-// place writes the positions of x[batch, heads, new, …] into those of old[batch, heads, most, …], from number count on.
+// place returns old[batch, heads, most, …] with the positions of x[batch, heads, new, …] written from index count on.
 func (c *Context) place(old, x, count *array.Array) *array.Array {
 	if c.Err() != nil {
 		return c.Dead()
@@ -188,7 +195,7 @@ func (c *Context) place(old, x, count *array.Array) *array.Array {
 	return c.Where(fresh, c.Take(x, from, 2), old)
 }
 
-// step is attention with a cache.
+// step computes attention with a cache; see CachedAttention.
 func (l *attention) step(c *Context, x []*array.Array) []*array.Array {
 	if !c.takes(4, x) {
 		return c.dead()

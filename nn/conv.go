@@ -7,31 +7,31 @@ import (
 	"github.com/weirml/weir/array"
 )
 
-// Stride is a window's step, one number for all axes or one for each.
+// Stride sets a window's step: one number for all axes, or one for each.
 func Stride(n ...int) Option { return func(o *settings) { o.strides = n } }
 
-// Padding is how many positions are added before and after each axis, one number for all axes or one for each.
+// Padding sets the number of positions added before and after each axis: one number for all axes, or one for each.
 func Padding(n ...int) Option { return func(o *settings) { o.padding = n } }
 
-// Dilation is the distance between a window's elements, one number for all axes or one for each.
+// Dilation sets the distance between a window's elements: one number for all axes, or one for each.
 func Dilation(n ...int) Option { return func(o *settings) { o.dilations = n } }
 
-// Window is the window's extents, one for each axis, instead of the one number for all of them.
+// Window sets the window's extent for each axis, in place of the single number for all axes.
 func Window(n ...int) Option { return func(o *settings) { o.kernel = n } }
 
-// Groups cuts a convolution's channels into groups, which have filters of their own.
+// Groups divides a convolution's channels into n groups with filters of their own.
 func Groups(n int) Option { return func(o *settings) { o.groups = n } }
 
-// OutputPadding makes the result of a transposed convolution longer, one number for all axes or one for each.
+// OutputPadding lengthens the result of a transposed convolution: one number for all axes, or one for each.
 func OutputPadding(n ...int) Option { return func(o *settings) { o.output = n } }
 
-// Ceil lets a pooling's last window hang over the end.
+// Ceil lets a pooling's last window extend beyond the end of an axis.
 func Ceil(o *settings) { o.ceil = true }
 
-// NoPadCount has an average not count the padding.
+// NoPadCount excludes the padding from an average.
 func NoPadCount(o *settings) { o.unpadded = true }
 
-// convolution is Conv1d to Conv3d and ConvTranspose1d to ConvTranspose3d.
+// convolution implements Conv1d to Conv3d and ConvTranspose1d to ConvTranspose3d.
 type convolution struct {
 	in, out    int
 	axes       int
@@ -39,8 +39,8 @@ type convolution struct {
 	settings
 }
 
-// Conv1d is a convolution over x[N, in, d] by windows of kernel positions: "weight", [out, in / groups, kernel], and
-// "bias".
+// Conv1d is a convolution over x[N, in, d] with windows of kernel positions. Parameters: "weight", [out, in / groups,
+// kernel], and "bias", [out].
 func Conv1d(in, out, kernel int, options ...Option) Layer {
 	return newConv(in, out, kernel, 1, false, options)
 }
@@ -55,8 +55,8 @@ func Conv3d(in, out, kernel int, options ...Option) Layer {
 	return newConv(in, out, kernel, 3, false, options)
 }
 
-// ConvTranspose1d spreads each position of x[N, in, d] over a window: "weight", [in, out / groups, kernel], and "bias".
-// It is what the derivative of Conv1d does.
+// ConvTranspose1d is a transposed convolution: it adds each position of x[N, in, d] to a window of the result, as the
+// derivative of Conv1d does. Parameters: "weight", [in, out / groups, kernel], and "bias", [out].
 func ConvTranspose1d(in, out, kernel int, options ...Option) Layer {
 	return newConv(in, out, kernel, 1, true, options)
 }
@@ -71,6 +71,7 @@ func ConvTranspose3d(in, out, kernel int, options ...Option) Layer {
 	return newConv(in, out, kernel, 3, true, options)
 }
 
+// newConv makes a convolution over a number of axes; kernel is the window's extent unless an option sets it.
 func newConv(in, out, kernel, axes int, transposed bool, options []Option) Layer {
 	o := settingsOf(options)
 	if o.kernel == nil {
@@ -87,7 +88,7 @@ func (l *convolution) String() string {
 	return fmt.Sprintf("%s%dd(%d, %d, %s)", name, l.axes, l.in, l.out, brief(l.kernel))
 }
 
-// brief is a list of numbers, or the one number of a list that has one.
+// brief formats a list of numbers; a list of one number as that number.
 func brief(list []int) string {
 	if len(list) == 1 {
 		return fmt.Sprint(list[0])
@@ -95,6 +96,7 @@ func brief(list []int) string {
 	return fmt.Sprint(list)
 }
 
+// Declare declares the weight and the bias; it fails if the groups do not divide the channels.
 func (l *convolution) Declare(d *Declaration) {
 	groups := max(l.groups, 1)
 	window, err := l.window(l.axes)
@@ -116,6 +118,7 @@ func (l *convolution) Declare(d *Declaration) {
 	}
 }
 
+// Apply takes x[N, in, d…] and returns [N, out, d…].
 func (l *convolution) Apply(c *Context, x ...*array.Array) []*array.Array {
 	if !c.takes(1, x) {
 		return c.dead()
@@ -139,7 +142,7 @@ func (l *convolution) Apply(c *Context, x ...*array.Array) []*array.Array {
 	return []*array.Array{c.Conv(x[0], c.Param("weight"), bias, w)}
 }
 
-// each is a setting for each axis: one number is that of all of them.
+// eachAxis returns a setting's numbers for each axis: a single number is repeated. what names the setting in errors.
 func eachAxis(what string, list []int, axes int) ([]int, error) {
 	switch len(list) {
 	case 0:
@@ -152,7 +155,7 @@ func eachAxis(what string, list []int, axes int) ([]int, error) {
 	return nil, fmt.Errorf("%d numbers for the %s of %d axes", len(list), what, axes)
 }
 
-// window is the kernel's extents.
+// window returns the kernel's extent for each axis.
 func (o *settings) window(axes int) ([]int, error) {
 	kernel, err := eachAxis("window", o.kernel, axes)
 	for _, k := range kernel {
@@ -163,7 +166,7 @@ func (o *settings) window(axes int) ([]int, error) {
 	return kernel, err
 }
 
-// geometry is the window as arrays' operations take it.
+// geometry returns the settings of the window as package array's operations take them.
 func (o *settings) geometry(axes int) (w array.Window, err error) {
 	if w.Strides, err = eachAxis("stride", o.strides, axes); err != nil {
 		return w, err

@@ -7,14 +7,14 @@ import (
 	"github.com/weirml/weir/array"
 )
 
-// embedding is a table of vectors.
+// embedding implements Embedding.
 type embedding struct {
 	count, extent int
 	settings
 }
 
-// Embedding gives each id, an integer from 0 to count − 1, its vector of a table: "weight", [count, extent]. Ids are an
-// array of any rank and any integer type; the vectors are a last axis after theirs.
+// Embedding maps each id, an integer from 0 to count − 1, to a row of a table: "weight", [count, extent]. The ids are
+// an array of any rank and any integer type; the result has an additional last axis of extent elements.
 func Embedding(count, extent int, options ...Option) Layer {
 	return &embedding{count, extent, settingsOf(options)}
 }
@@ -35,8 +35,8 @@ func (l *embedding) Apply(c *Context, x ...*array.Array) []*array.Array {
 	return []*array.Array{c.Rows("weight", c.notBelow(x[0], l.count))}
 }
 
-// notBelow has ids below 0 be errors in training, as those beyond the table are: a take counts them from the end, and
-// would train the last rows. Such an id is moved so far that the error names it.
+// notBelow makes negative ids errors in training, as ids beyond the table are. Without it, Take would count them from
+// the end and the last rows would be trained. It subtracts count from such an id; the error then names the id.
 func (c *Context) notBelow(ids *array.Array, count int) *array.Array {
 	if !c.Training() || !ids.DType().IsSigned() {
 		return ids
@@ -46,14 +46,14 @@ func (c *Context) notBelow(ids *array.Array, count int) *array.Array {
 	return c.Where(below, c.Sub(ids, array.Scalar(c.Scope, int64(count))), ids)
 }
 
-// positions is a table of vectors that are added by position.
+// positions implements Positions.
 type positions struct {
 	most, extent int
 	settings
 }
 
-// Positions adds a learnt vector to each position of x[…, positions, extent]: "weight", [most, extent]. There may be
-// most positions at the most.
+// Positions adds a learnt vector to each position of x[…, positions, extent]: "weight", [most, extent]. The input's
+// number of positions is limited by most.
 func Positions(most, extent int, options ...Option) Layer {
 	return &positions{most, extent, settingsOf(options)}
 }

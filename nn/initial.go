@@ -9,12 +9,12 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 )
 
-// Initializer gives a parameter its first elements. It is told the shape as PyTorch has it: [out, in, …].
+// Initializer sets a parameter's initial elements. It receives the shape as in PyTorch: [out, in, …].
 type Initializer struct {
 	fill func(r *rand.Rand, t *weir.Tensor, shape []int) error
 }
 
-// Fill is an initialiser in Go: it writes out, the elements in row-major order of the shape, and draws from r.
+// Fill is an initialiser in Go: f writes out, the elements in row-major order of the shape, and draws from r.
 func Fill(f func(r *rand.Rand, shape []int, out []float32)) Initializer {
 	return Initializer{func(r *rand.Rand, t *weir.Tensor, shape []int) error {
 		if t.DType() == weir.F32 {
@@ -33,7 +33,7 @@ func Fill(f func(r *rand.Rand, shape []int, out []float32)) Initializer {
 	}}
 }
 
-// store writes an element.
+// store sets an element, converted to the tensor's type.
 func store(t *weir.Tensor, i int64, x float64) {
 	if dt := t.DType(); dt.IsFloat() {
 		dtype.StoreFloat(dt, t.Bytes(), i, x)
@@ -42,7 +42,7 @@ func store(t *weir.Tensor, i int64, x float64) {
 	}
 }
 
-// each is an initialiser whose elements are drawn one by one.
+// each returns an initialiser that draws the elements one by one.
 func each(draw func(shape []int) func(r *rand.Rand) float64) Initializer {
 	return Fill(func(r *rand.Rand, shape []int, out []float32) {
 		next := draw(shape)
@@ -52,7 +52,7 @@ func each(draw func(shape []int) func(r *rand.Rand) float64) Initializer {
 	})
 }
 
-// Constant gives every element a value.
+// Constant sets every element to x.
 func Constant(x float64) Initializer {
 	return Initializer{func(_ *rand.Rand, t *weir.Tensor, _ []int) error {
 		if x == 0 {
@@ -66,13 +66,13 @@ func Constant(x float64) Initializer {
 	}}
 }
 
-// Zeros gives zeros.
+// Zeros sets every element to 0.
 func Zeros() Initializer { return Constant(0) }
 
-// Ones gives ones.
+// Ones sets every element to 1.
 func Ones() Initializer { return Constant(1) }
 
-// Elements gives the elements of a tensor, which must have the parameter's type and, as files have it, shape.
+// Elements copies the elements of a tensor, which must have the parameter's type and its shape in files.
 func Elements(from *weir.Tensor) Initializer {
 	return Initializer{func(_ *rand.Rand, t *weir.Tensor, shape []int) error {
 		if from.DType() != t.DType() || from.Len() != t.Len() {
@@ -83,7 +83,7 @@ func Elements(from *weir.Tensor) Initializer {
 	}}
 }
 
-// Uniform draws from lo to hi.
+// Uniform draws from the uniform distribution between lo and hi.
 func Uniform(lo, hi float64) Initializer {
 	return each(func([]int) func(r *rand.Rand) float64 {
 		return func(r *rand.Rand) float64 { return lo + (hi-lo)*r.Float64() }
@@ -97,7 +97,7 @@ func Normal(mean, deviation float64) Initializer {
 	})
 }
 
-// TruncatedNormal draws from the normal distribution, and again what lies outside of lo..hi.
+// TruncatedNormal draws from the normal distribution restricted to [lo, hi].
 func TruncatedNormal(mean, deviation, lo, hi float64) Initializer {
 	if deviation <= 0 || hi < lo || hi < mean-8*deviation || lo > mean+8*deviation {
 		return failing(diag.Inputf("a truncated normal distribution of mean %v and deviation %v on %v..%v", mean, deviation,
@@ -112,14 +112,16 @@ func TruncatedNormal(mean, deviation, lo, hi float64) Initializer {
 	})
 }
 
-// cumulative is the share of the normal distribution below x.
+// cumulative returns the standard normal distribution's probability of a value below x.
 func cumulative(x float64) float64 { return (1 + math.Erf(x/math.Sqrt2)) / 2 }
 
+// failing returns an initialiser that only returns an error.
 func failing(err error) Initializer {
 	return Initializer{func(*rand.Rand, *weir.Tensor, []int) error { return err }}
 }
 
-// fans are how many elements of the input one of the output depends on, and the other way round.
+// fans returns the fan-in, the number of input elements that one output element depends on, and the fan-out, the number
+// of output elements that depend on one input element.
 func fans(shape []int) (in, out float64) {
 	if len(shape) < 2 {
 		n := 1
@@ -135,7 +137,7 @@ func fans(shape []int) (in, out float64) {
 	return float64(shape[1] * field), float64(shape[0] * field)
 }
 
-// uniformBy draws from −b to b, where b comes from the fans.
+// uniformBy draws uniformly between −b and b, with b computed from the fans.
 func uniformBy(bound func(in, out float64) float64) Initializer {
 	return each(func(shape []int) func(r *rand.Rand) float64 {
 		b := bound(fans(shape))
@@ -143,7 +145,7 @@ func uniformBy(bound func(in, out float64) float64) Initializer {
 	})
 }
 
-// normalBy draws from a normal distribution whose deviation comes from the fans.
+// normalBy draws from a normal distribution of mean 0, with its deviation computed from the fans.
 func normalBy(deviation func(in, out float64) float64) Initializer {
 	return each(func(shape []int) func(r *rand.Rand) float64 {
 		d := deviation(fans(shape))
@@ -161,8 +163,8 @@ func XavierNormal(gain float64) Initializer {
 	return normalBy(func(in, out float64) float64 { return gain * math.Sqrt(2/max(in+out, 1)) })
 }
 
-// KaimingUniform keeps the variance of values through a layer whose activation is a rectifier with this slope below
-// zero (He and others, 2015): 0 for Relu.
+// KaimingUniform keeps the variance of values through a layer whose activation is a leaky rectifier: slope is its slope
+// below zero, 0 for Relu (He and others, 2015).
 func KaimingUniform(slope float64) Initializer {
 	return uniformBy(func(in, _ float64) float64 { return math.Sqrt(6 / ((1 + slope*slope) * max(in, 1))) })
 }
@@ -172,16 +174,17 @@ func KaimingNormal(slope float64) Initializer {
 	return normalBy(func(in, _ float64) float64 { return math.Sqrt(2 / ((1 + slope*slope) * max(in, 1))) })
 }
 
-// byFan is what PyTorch's linear and convolution layers begin with: uniform, within 1/√fan.
+// byFan is PyTorch's default for linear and convolution layers: uniform within ±1/√fan-in.
 func byFan() Initializer { return KaimingUniform(math.Sqrt(5)) }
 
-// within draws uniformly from −1/√n to 1/√n.
+// within draws uniformly between −1/√n and 1/√n.
 func within(n float64) Initializer {
 	b := 1 / math.Sqrt(max(n, 1))
 	return Uniform(-b, b)
 }
 
-// Orthogonal gives a matrix, of the first axis by the others, whose rows or columns are orthogonal and as long as gain.
+// Orthogonal makes a matrix, of the first axis by all others, whose rows or columns, whichever are fewer, are
+// orthogonal and of length gain.
 func Orthogonal(gain float64) Initializer {
 	return Fill(func(r *rand.Rand, shape []int, out []float32) {
 		if len(shape) == 0 || len(out) == 0 {
@@ -202,8 +205,8 @@ func Orthogonal(gain float64) Initializer {
 	})
 }
 
-// orthonormal draws vectors that are orthogonal to each other and of length 1, by Gram and Schmidt, twice for the
-// rounding.
+// orthonormal draws vectors that are orthogonal to each other and of length 1, by the Gram–Schmidt process, applied
+// twice to reduce rounding errors.
 func orthonormal(r *rand.Rand, count, length int) [][]float64 {
 	list := make([][]float64, 0, count)
 	for len(list) < count {
@@ -228,6 +231,7 @@ func orthonormal(r *rand.Rand, count, length int) [][]float64 {
 	return list
 }
 
+// dot returns the inner product.
 func dot(v, w []float64) (sum float64) {
 	for i, x := range v {
 		sum += x * w[i]

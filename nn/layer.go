@@ -10,14 +10,14 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// Layer is a part of a network. Declare says which parameters, buffers and layers it has; Apply computes with them.
+// Layer is a component of a network. Declare lists its parameters, buffers and inner layers; Apply computes with them.
 //
-// A layer holds no arrays: parameters live in a Params. A layer that stands at two places of a network, by the same
-// pointer, has its parameters once.
+// A layer holds no arrays: parameters live in a Params. A layer that a network contains twice, as the same pointer, has
+// one set of parameters.
 type Layer interface {
 	// Declare names the parameters, buffers and inner layers. It is called once for each store.
 	Declare(d *Declaration)
-	// Apply computes the results of the inputs. Operations are methods of the context; so is what gives the parameters.
+	// Apply computes the results from the inputs. The context has methods for all operations and for the parameters.
 	Apply(c *Context, x ...*array.Array) []*array.Array
 }
 
@@ -26,7 +26,7 @@ type Declaration struct {
 	all    *[]*entry
 	path   string
 	layers map[Layer]string
-	alias  map[string]string // a path of a layer that stands elsewhere too → where it stood first
+	alias  map[string]string // a path of a layer that was declared before → the path where it was declared first
 	err    *error
 }
 
@@ -36,30 +36,32 @@ type entry struct {
 	dtype      weir.DType
 	shape      []int // as the store has it
 	init       Initializer
-	transposed bool  // files have the two axes the other way round
-	gates      []int // files have so many parts along the first axis, the store's part i at gates[i]; nil: the same
-	buffer     bool
+	transposed bool // in files, the two axes are swapped
+	// the first axis has one block per gate; the store's block i is a file's gates[i]; nil: the same order
+	gates  []int
+	buffer bool
 }
 
-// Param declares a parameter: init gives its elements. Its shape is that of PyTorch's parameter of the name, if there
-// is one.
+// Param declares a parameter whose elements init sets. If PyTorch's layer has a parameter of the name, the shape is
+// PyTorch's.
 func (d *Declaration) Param(name string, dt weir.DType, init Initializer, shape ...int) {
 	d.add(&entry{name: name, dtype: dt, shape: shape, init: init})
 }
 
-// Transposed declares a parameter of two axes that the store has the other way round than files and initialisers: shape
-// is [out, in], as PyTorch's linear layers have it, and the array that Context.Param gives is [in, out], as a product
-// reads it fastest.
+// Transposed declares a parameter of two axes whose order in the store differs from the order in files and
+// initialisers. There the shape is [out, in], as for PyTorch's linear layers; Context.Param returns an array of shape
+// [in, out], the layout in which a matrix product reads it fastest.
 func (d *Declaration) Transposed(name string, dt weir.DType, init Initializer, out, in int) {
 	d.add(&entry{name: name, dtype: dt, shape: []int{in, out}, init: init, transposed: true})
 }
 
-// Buffer declares an array that is no parameter: it has no derivative, and Context.Update gives it new elements.
-// Running statistics are buffers.
+// Buffer declares an array that is not a parameter: it has no derivative, and Context.Update sets it. Running
+// statistics are buffers.
 func (d *Declaration) Buffer(name string, dt weir.DType, init Initializer, shape ...int) {
 	d.add(&entry{name: name, dtype: dt, shape: shape, init: init, buffer: true})
 }
 
+// add appends an entry under its full name. A negative extent or a name that is already declared is an error.
 func (d *Declaration) add(e *entry) {
 	e.name = join(d.path, e.name)
 	for _, extent := range e.shape {
@@ -77,7 +79,7 @@ func (d *Declaration) add(e *entry) {
 	*d.all = append(*d.all, e)
 }
 
-// Layer declares an inner layer: its parameters are called after the name, as "0.weight".
+// Layer declares an inner layer. The name is the prefix of its parameters' names, as in "0.weight".
 func (d *Declaration) Layer(name string, inner Layer) {
 	path := join(d.path, name)
 	if inner == nil {
@@ -96,23 +98,25 @@ func (d *Declaration) Layer(name string, inner Layer) {
 	inner.Declare(&at)
 }
 
-// same reports whether equal layers are the same layer: pointers to different variables without size may be equal.
+// same reports whether equal pointers mean the same layer: pointers to different variables of size 0 may be equal.
 func same(l Layer) bool {
 	t := reflect.TypeOf(l)
 	return t.Kind() == reflect.Pointer && t.Elem().Size() > 0
 }
 
+// fail keeps the first error.
 func (d *Declaration) fail(err error) {
 	if *d.err == nil {
 		*d.err = err
 	}
 }
 
-// Fail keeps an error of a layer's settings: Init returns it.
+// Fail reports an error in a layer's settings: New returns it.
 func (d *Declaration) Fail(err error) {
 	d.fail(diag.As(err, weir.ErrInput).AtNode(d.path, ""))
 }
 
+// join returns a path followed by a name, with a dot between them if neither is empty.
 func join(path, name string) string {
 	if path == "" || name == "" {
 		return path + name
@@ -120,22 +124,22 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// declare collects what a network declares.
+// declare returns all entries that a network declares, and the aliases of layers that it contains more than once.
 func declare(net Layer) (list []*entry, alias map[string]string, err error) {
 	d := &Declaration{all: &list, layers: map[Layer]string{}, alias: map[string]string{}, err: &err}
 	d.Layer("", net)
 	return list, d.alias, err
 }
 
-// Context is what a layer computes in: a scope, the parameters of a store, and whether this is training. Operations are
-// the scope's methods.
+// Context is the environment in which a layer computes: a scope, the parameters of a store, and the mode, training or
+// inference. Operations are the scope's methods.
 type Context struct {
 	*array.Scope
 	run  *run
 	path string
 }
 
-// run is what contexts of one computation share.
+// run is the state that the contexts of one computation share.
 type run struct {
 	params   *Params
 	training bool
@@ -151,14 +155,14 @@ type Update struct {
 	Value *array.Array
 }
 
-// Inference is a context that computes what a trained network does: no dropout, statistics that were gathered before.
+// Inference returns a context for the computation of a trained network: without dropout, and with the running
+// statistics.
 func Inference(s *array.Scope, p *Params) *Context {
 	return &Context{Scope: s, run: &run{params: p, bound: map[string]*array.Array{}}}
 }
 
-// Training is a context that computes what a network in training does: dropout draws from the key, which may be nil
-// if nothing draws, and batch normalisation
-// takes the batch's statistics. Updates returns the new values of buffers.
+// Training returns a context for a network in training. Dropout draws from the key, which may be nil if no layer draws.
+// Batch normalisation uses the batch's statistics. Updates returns the new values of buffers.
 func Training(s *array.Scope, p *Params, key array.Random) *Context {
 	c := Inference(s, p)
 	if a, ok := key.(*array.Array); ok && a == nil {
@@ -168,14 +172,14 @@ func Training(s *array.Scope, p *Params, key array.Random) *Context {
 	return c
 }
 
-// Training reports whether this is training.
+// Training reports whether the context is for training.
 func (c *Context) Training() bool { return c.run.training }
 
-// Path is where in the network the layer stands: "" for the network itself.
+// Path returns the layer's path in the network: "" for the network itself.
 func (c *Context) Path() string { return c.path }
 
-// Bind makes an array the value of a parameter or a buffer in this computation, instead of the store's: one that a
-// derivative is taken by.
+// Bind makes an array the value of a parameter or a buffer in this computation, in place of the store's array.
+// Derivatives by a parameter are taken by the array that is bound to it.
 func (c *Context) Bind(name string, a *array.Array) {
 	e := c.run.params.entry(name)
 	if e == nil {
@@ -185,15 +189,16 @@ func (c *Context) Bind(name string, a *array.Array) {
 	c.run.bound[e.name] = a
 }
 
-// Param is the value of a parameter that the layer declared.
+// Param returns the value of a parameter that the layer declared.
 func (c *Context) Param(name string) *array.Array { return c.value(name, "parameter") }
 
-// Buffer is the value of a buffer that the layer declared; the new one after Update.
+// Buffer returns the value of a buffer that the layer declared; after Update, the new value.
 func (c *Context) Buffer(name string) *array.Array { return c.value(name, "buffer") }
 
 // Has reports whether the store has a parameter or a buffer of the layer.
 func (c *Context) Has(name string) bool { return c.run.params.entry(join(c.path, name)) != nil }
 
+// value returns the array of a parameter or buffer, with its axes in the order that the layer declared.
 func (c *Context) value(name, what string) *array.Array {
 	full := join(c.path, name)
 	e, turned := c.run.params.find(full)
@@ -203,7 +208,7 @@ func (c *Context) value(name, what string) *array.Array {
 		return c.Dead()
 	}
 	if c.run.rows[e.name] != nil {
-		c.Fail(diag.Inputf("it is read whole, and only its rows can be: it is trained lazily").AtTensor(e.name))
+		c.Fail(diag.Inputf("the table is trained lazily: only its rows can be read").AtTensor(e.name))
 		return c.Dead()
 	}
 	a := c.run.bound[e.name]
@@ -216,8 +221,8 @@ func (c *Context) value(name, what string) *array.Array {
 	return a
 }
 
-// Rows are rows of a parameter that the layer declared, a table, by ids of any shape: what Embedding gives. A layer
-// that reads nothing else of a table can be trained lazily.
+// Rows returns rows of a parameter that the layer declared, by ids of any shape, as Embedding does. If all reads of a
+// table go through Rows, the table can be trained lazily.
 func (c *Context) Rows(name string, ids *array.Array) *array.Array {
 	if e := c.run.params.entry(join(c.path, name)); e != nil && c.run.rows[e.name] != nil {
 		return c.run.rows[e.name](ids)
@@ -225,8 +230,7 @@ func (c *Context) Rows(name string, ids *array.Array) *array.Array {
 	return c.Embedding(c.Param(name), ids)
 }
 
-// BindRows makes f what gives the rows of a table in this computation. A layer that reads the table otherwise is an
-// error.
+// BindRows makes Rows of a table return f's result in this computation. Any other read of the table is then an error.
 func (c *Context) BindRows(name string, f func(ids *array.Array) *array.Array) {
 	e := c.run.params.entry(name)
 	if e == nil {
@@ -239,7 +243,7 @@ func (c *Context) BindRows(name string, f func(ids *array.Array) *array.Array) {
 	c.run.rows[e.name] = f
 }
 
-// Update gives a buffer its new value; see Updates.
+// Update sets the new value of a buffer; see Updates.
 func (c *Context) Update(name string, a *array.Array) {
 	full := join(c.path, name)
 	e := c.run.params.entry(full)
@@ -257,8 +261,8 @@ func (c *Context) Update(name string, a *array.Array) {
 	c.run.updates = append(c.run.updates, Update{e.name, a})
 }
 
-// Updates are the new values of buffers, in the order of their first updates. In a traced step they are results that
-// become states; otherwise Commit writes them.
+// Updates returns the new values of buffers, in the order of their first updates. A traced step returns them as results
+// that become states; otherwise Commit writes them.
 func (c *Context) Updates() []Update { return c.run.updates }
 
 // Commit writes the new values of buffers into the store.
@@ -273,7 +277,7 @@ func (c *Context) Commit() error {
 	return nil
 }
 
-// Call applies an inner layer, by the name under which it was declared.
+// Call applies an inner layer. The name is the name under which the layer was declared.
 func (c *Context) Call(name string, inner Layer, x ...*array.Array) []*array.Array {
 	path := join(c.path, name)
 	if inner == nil {
@@ -285,7 +289,7 @@ func (c *Context) Call(name string, inner Layer, x ...*array.Array) []*array.Arr
 	return inner.Apply(&Context{Scope: c.Scope, run: c.run, path: path}, x...)
 }
 
-// One applies an inner layer that has one result.
+// One applies an inner layer and returns its first result; it fails if there is none.
 func (c *Context) One(name string, inner Layer, x ...*array.Array) *array.Array {
 	out := c.Call(name, inner, x...)
 	if len(out) == 0 {
@@ -295,7 +299,7 @@ func (c *Context) One(name string, inner Layer, x ...*array.Array) *array.Array 
 	return out[0]
 }
 
-// place names a layer in errors: "2.conv1 (Conv2d)".
+// place returns a layer's name for errors: "2.conv1 (Conv2d)".
 func place(path string, l Layer) string {
 	name := fmt.Sprintf("%T", l)
 	if s, ok := l.(fmt.Stringer); ok {
@@ -308,7 +312,8 @@ func place(path string, l Layer) string {
 	return path + " (" + name + ")"
 }
 
-// Failf keeps an error of the layer in the scope, and returns results that operations pass on: a layer returns them.
+// Failf reports an error of the layer to the scope, and returns results for the layer to return; operations accept
+// them. fix says how to correct the error, and may be empty.
 func (c *Context) Failf(fix, format string, args ...any) []*array.Array {
 	e := diag.Inputf(format, args...)
 	if fix != "" {
@@ -318,7 +323,7 @@ func (c *Context) Failf(fix, format string, args ...any) []*array.Array {
 	return []*array.Array{c.Dead()}
 }
 
-// takes reports whether a layer was given a number of inputs.
+// takes reports whether the number of inputs is n and the scope has no error; another number is an error.
 func (c *Context) takes(n int, x []*array.Array) bool {
 	if len(x) != n {
 		c.Failf("", "%d inputs are given, the layer takes %d", len(x), n)
@@ -329,10 +334,10 @@ func (c *Context) takes(n int, x []*array.Array) bool {
 // Apply computes a network's results.
 func Apply(c *Context, net Layer, x ...*array.Array) []*array.Array { return c.Call("", net, x...) }
 
-// One computes the result of a network that has one.
+// One computes a network's first result.
 func One(c *Context, net Layer, x ...*array.Array) *array.Array { return c.One("", net, x...) }
 
-// Predict computes a network's result of inputs in a scope, as Inference does. It returns the scope's error.
+// Predict computes a network's first result in a scope, as Inference does. It returns the scope's error.
 func Predict(s *array.Scope, net Layer, p *Params, x ...*array.Array) (*array.Array, error) {
 	y := One(Inference(s, p), net, x...)
 	return y, s.Err()

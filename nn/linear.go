@@ -10,6 +10,7 @@ import (
 // Option is a setting of a layer.
 type Option func(o *settings)
 
+// settings are the values of all options; each layer reads the settings that concern it.
 type settings struct {
 	bias         bool
 	weight, zero *Initializer
@@ -27,10 +28,11 @@ type settings struct {
 	causal     bool
 	heads      int // of keys
 	rate       float64
-	before     bool // normalisation before each part
+	before     bool // normalisation before each sublayer
 	activation Layer
 }
 
+// settingsOf applies options to the defaults.
 func settingsOf(options []Option) settings {
 	o := settings{bias: true, dtype: weir.F32, epsilon: 1e-5, momentum: 0.1, count: 1}
 	for _, option := range options {
@@ -39,7 +41,7 @@ func settingsOf(options []Option) settings {
 	return o
 }
 
-// initial is the initialiser of the weight that was asked for, or else the default.
+// initial returns the weights' initialiser: the option's, else the default.
 func (o *settings) initial(or Initializer) Initializer {
 	if o.weight != nil {
 		return *o.weight
@@ -47,7 +49,7 @@ func (o *settings) initial(or Initializer) Initializer {
 	return or
 }
 
-// initialBias is initial for the bias.
+// initialBias returns the bias's initialiser: the option's, else the default.
 func (o *settings) initialBias(or Initializer) Initializer {
 	if o.zero != nil {
 		return *o.zero
@@ -55,16 +57,16 @@ func (o *settings) initialBias(or Initializer) Initializer {
 	return or
 }
 
-// NoBias leaves a layer's bias out.
+// NoBias omits a layer's bias.
 func NoBias(o *settings) { o.bias = false }
 
-// Weights is the initialiser of a layer's weights; without it they begin as PyTorch's do.
+// Weights sets the initialiser of a layer's weights. The default is PyTorch's.
 func Weights(i Initializer) Option { return func(o *settings) { o.weight = &i } }
 
-// Biases is the initialiser of a layer's bias.
+// Biases sets the initialiser of a layer's bias. The default is PyTorch's.
 func Biases(i Initializer) Option { return func(o *settings) { o.zero = &i } }
 
-// Type is the element type of a layer's parameters; f32 without it.
+// Type sets the element type of a layer's parameters. The default is f32.
 func Type(dt weir.DType) Option { return func(o *settings) { o.dtype = dt } }
 
 // linear is y = x·W + b over the last axis.
@@ -73,7 +75,8 @@ type linear struct {
 	settings
 }
 
-// Linear multiplies the last axis, of in elements, by a matrix and adds a bias: "weight", "bias".
+// Linear multiplies the last axis, of in elements, by a matrix and adds a bias. Parameters: "weight", [out, in] in
+// files, and "bias", [out].
 func Linear(in, out int, options ...Option) Layer {
 	return &linear{in, out, settingsOf(options)}
 }
@@ -102,5 +105,5 @@ func (l *linear) Apply(c *Context, x ...*array.Array) []*array.Array {
 	return []*array.Array{y}
 }
 
-// dead is the results of a layer that failed.
+// dead returns the results of a layer that failed.
 func (c *Context) dead() []*array.Array { return []*array.Array{c.Dead()} }

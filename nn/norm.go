@@ -7,37 +7,37 @@ import (
 	"github.com/weirml/weir/array"
 )
 
-// Epsilon is what a normalisation adds to the variance; 1e-5 without it.
+// Epsilon sets the number that a normalisation adds to the variance. The default is 1e-5.
 func Epsilon(e float64) Option { return func(o *settings) { o.epsilon = e } }
 
-// Momentum is the weight of a batch's statistics among the running ones; 0.1 without it.
+// Momentum sets the weight of a batch's statistics in the update of the running statistics. The default is 0.1.
 func Momentum(m float64) Option { return func(o *settings) { o.momentum = m } }
 
-// NoScale leaves a normalisation's "weight" and "bias" out.
+// NoScale omits a normalisation's "weight" and "bias".
 func NoScale(o *settings) { o.plain, o.bias = true, false }
 
-// Scaled gives an instance normalisation a "weight" and a "bias".
+// Scaled adds "weight" and "bias" to an instance normalisation.
 func Scaled(o *settings) { o.scaled = true }
 
-// layerNorm is LayerNorm and RMSNorm.
+// layerNorm implements LayerNorm, LayerNormOver and RMSNorm.
 type layerNorm struct {
 	shape []int
 	rms   bool
 	settings
 }
 
-// LayerNorm scales the last axis, of so many elements, to mean 0 and variance 1, then multiplies by "weight" and adds
-// "bias".
+// LayerNorm normalises the last axis, of extent elements, to mean 0 and variance 1, then multiplies by "weight" and
+// adds "bias".
 func LayerNorm(extent int, options ...Option) Layer {
 	return &layerNorm{[]int{extent}, false, settingsOf(options)}
 }
 
-// LayerNormOver is LayerNorm of the last axes, of these extents, together.
+// LayerNormOver is LayerNorm over the last axes together, whose extents are shape.
 func LayerNormOver(shape []int, options ...Option) Layer {
 	return &layerNorm{shape, false, settingsOf(options)}
 }
 
-// RMSNorm divides the last axis, of so many elements, by the root of the mean of its squares, then multiplies by
+// RMSNorm divides the last axis, of extent elements, by the root of the mean of its squares, then multiplies by
 // "weight".
 func RMSNorm(extent int, options ...Option) Layer {
 	o := settingsOf(options)
@@ -80,7 +80,7 @@ func (l *layerNorm) Apply(c *Context, x ...*array.Array) []*array.Array {
 	return []*array.Array{c.LayerNorm(x[0], weight, bias, l.epsilon, axes...)}
 }
 
-// scale is a normalisation's weight and bias, or nil.
+// scale returns a normalisation's weight and bias; nil for a parameter that the settings omit.
 func (c *Context) scale(o *settings) (weight, bias *array.Array) {
 	if !o.plain {
 		weight = c.Param("weight")
@@ -91,21 +91,21 @@ func (c *Context) scale(o *settings) (weight, bias *array.Array) {
 	return weight, bias
 }
 
-// groupNorm is GroupNorm and InstanceNorm.
+// groupNorm implements GroupNorm and InstanceNorm.
 type groupNorm struct {
 	groups, channels int
 	name             string
 	settings
 }
 
-// GroupNorm scales each group of channels of each image of x[N, channels, d…] to mean 0 and variance 1, then multiplies
-// each channel by "weight" and adds "bias".
+// GroupNorm normalises each group of channels of each sample of x[N, channels, d…] to mean 0 and variance 1, then
+// multiplies each channel by "weight" and adds "bias".
 func GroupNorm(groups, channels int, options ...Option) Layer {
 	return &groupNorm{groups, channels, fmt.Sprintf("GroupNorm(%d, %d)", groups, channels), settingsOf(options)}
 }
 
-// InstanceNorm scales each channel of each image of x[N, channels, d…] to mean 0 and variance 1; with Scaled it
-// multiplies by "weight" and adds "bias".
+// InstanceNorm normalises each channel of each sample of x[N, channels, d…] to mean 0 and variance 1; with Scaled it
+// also multiplies by "weight" and adds "bias".
 func InstanceNorm(channels int, options ...Option) Layer {
 	o := settingsOf(options)
 	if !o.scaled {
@@ -123,6 +123,7 @@ func (l *groupNorm) Declare(d *Declaration) {
 	l.declareScale(d, l.channels)
 }
 
+// declareScale declares a weight and a bias with one element per channel, unless the settings omit them.
 func (o *settings) declareScale(d *Declaration, channels int) {
 	if !o.plain {
 		d.Param("weight", o.dtype, o.initial(Ones()), channels)
@@ -140,7 +141,7 @@ func (l *groupNorm) Apply(c *Context, x ...*array.Array) []*array.Array {
 	return []*array.Array{c.GroupNorm(x[0], l.groups, weight, bias, l.epsilon)}
 }
 
-// channels reports whether axis 1 has so many elements.
+// channels reports whether axis 1 has the given number of elements; another number is an error.
 func (c *Context) channels(x *array.Array, channels int) bool {
 	if x.Rank() < 2 || x.Dim(1) != channels {
 		c.Failf("the channels are axis 1; Permute moves them there", "the input is %v; axis 1 must have %d channels", x,
@@ -150,15 +151,15 @@ func (c *Context) channels(x *array.Array, channels int) bool {
 	return true
 }
 
-// batchNorm keeps running statistics.
+// batchNorm implements BatchNorm.
 type batchNorm struct {
 	channels int
 	settings
 }
 
-// BatchNorm scales each channel of x[N, channels, d…] to mean 0 and variance 1, then multiplies by "weight" and adds
-// "bias". In training the statistics are the batch's, and the buffers "running_mean" and "running_var" follow them;
-// else they are the buffers.
+// BatchNorm normalises each channel of x[N, channels, d…] to mean 0 and variance 1, then multiplies by "weight" and
+// adds "bias". In training it uses the batch's statistics and updates the buffers "running_mean" and "running_var";
+// otherwise it uses the buffers.
 func BatchNorm(channels int, options ...Option) Layer {
 	return &batchNorm{channels, settingsOf(options)}
 }
@@ -197,23 +198,23 @@ func (l *batchNorm) Apply(c *Context, x ...*array.Array) []*array.Array {
 	return out[:1]
 }
 
-// batchStatistics is a batch normalised by its own statistics, with a derivative that reads the batch three times: two
-// sums for each channel, and what is made of them. That of the mean and the variance as they are spelled out is a sum
-// for each time that they are used.
+// batchStatistics normalises a batch by its own statistics. Its derivative reads the batch three times: for two sums
+// per channel, and for the result. Derivatives of mean and variance written out as operations would need one sum for
+// each use.
 type batchStatistics struct {
 	axes            []int
 	epsilon         float64
 	scaled, shifted bool
 }
 
-// apply takes x, and what there is of the scale and the shift, [C], and returns the result, the mean and the variance.
+// apply takes x and, if they exist, the scale and the shift, [C]. It returns the result, the mean and the variance.
 func (n *batchStatistics) apply(s *array.Scope, in ...*array.Array) []*array.Array {
 	scale, shift := n.affine(in)
 	mean, variance := s.Reshape(s.MeanKeep(in[0], n.axes...), in[0].Dim(1)), s.Var(in[0], n.axes...)
 	return []*array.Array{s.BatchNorm(in[0], scale, shift, mean, variance, n.epsilon), mean, variance}
 }
 
-// affine is the scale and the shift among the inputs; nil if there is none.
+// affine returns the scale and the shift among the inputs; nil if they do not exist.
 func (n *batchStatistics) affine(in []*array.Array) (scale, shift *array.Array) {
 	if n.scaled {
 		scale = in[1]
@@ -224,7 +225,7 @@ func (n *batchStatistics) affine(in []*array.Array) (scale, shift *array.Array) 
 	return scale, shift
 }
 
-// back is the derivatives by what apply is given, computed in f32 at least.
+// back returns the derivatives by apply's inputs, computed in f32 or a wider type.
 func (n *batchStatistics) back(s *array.Scope, in, out, up []*array.Array) []*array.Array {
 	dt := in[0].DType()
 	if dt == weir.F16 || dt == weir.BF16 {
@@ -254,15 +255,15 @@ func (n *batchStatistics) back(s *array.Scope, in, out, up []*array.Array) []*ar
 type batchBack struct {
 	*batchStatistics
 	*array.Scope
-	x, mean, count *array.Array // count: of a channel's elements
+	x, mean, count *array.Array // count: the number of elements in a channel
 	grads          []*array.Array
 }
 
-// far is how far x is from the mean. It is not spelled as forward does, and not as byResult does for its sum, lest it
-// be one value for all three: that would be stored, and takes longer to read than to compute.
+// far returns x minus the mean. It is written differently from the forward pass and from byResult's sum on purpose:
+// otherwise all three would be one common value, which would be stored, and reading it takes longer than computing it.
 func (b *batchBack) far() *array.Array { return b.Add(b.x, b.Neg(b.mean)) }
 
-// along is a number for each channel, beside x.
+// along reshapes one number per channel so that it broadcasts to x.
 func (b *batchBack) along(a *array.Array) *array.Array {
 	shape := make([]int, b.x.Rank())
 	for i := range shape {
@@ -272,7 +273,7 @@ func (b *batchBack) along(a *array.Array) *array.Array {
 	return b.Reshape(b.Cast(a, b.x.DType()), shape...)
 }
 
-// elements is how many a channel has, at least 1, as a number of x's type.
+// elements returns the number of elements in a channel, at least 1, in x's type.
 func (b *batchBack) elements() *array.Array {
 	fixed, count := 1, b.Ones(weir.I64)
 	for _, axis := range b.axes {
@@ -286,7 +287,7 @@ func (b *batchBack) elements() *array.Array {
 	return b.Cast(count, b.x.DType())
 }
 
-// byResult is what the derivatives by the result give.
+// byResult adds the derivatives that flow through the normalised result.
 func (b *batchBack) byResult(up, variance, scale *array.Array) {
 	spread := b.along(b.Rsqrt(b.Add(b.Cast(variance, b.x.DType()), b.Number(b.epsilon))))
 	sum := b.SumKeep(up, b.axes...)
@@ -303,7 +304,7 @@ func (b *batchBack) byResult(up, variance, scale *array.Array) {
 	b.add(b.Sub(rest, b.Mul(b.far(), b.Mul(b.Mul(factor, spread), b.Div(product, b.count)))))
 }
 
-// add adds to the derivative by x.
+// add adds a term to the derivative by x.
 func (b *batchBack) add(part *array.Array) {
 	if b.grads[0] != nil {
 		part = b.Add(b.grads[0], part)

@@ -8,9 +8,10 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// WriteONNX writes what a trained network computes as an ONNX model, with its parameters. The specs are its inputs:
-// extents that they name stay open in the model. Without specs, they are what the network's first layer takes, if that
-// says all, as a layer of one's own does by a method Inputs() []array.Spec.
+// WriteONNX writes a trained network's inference computation as an ONNX model with its parameters. The specs describe
+// the inputs: extents with names stay dynamic in the model. Specs may be omitted if the network's first layer
+// determines its one input, as Linear, Embedding, convolutions and recurrent layers do, and any layer whose method
+// Inputs() []array.Spec returns one spec.
 func WriteONNX(w io.Writer, net Layer, p *Params, inputs ...array.Spec) error {
 	if len(inputs) == 0 {
 		spec, ok := inputOf(net)
@@ -29,7 +30,7 @@ func WriteONNX(w io.Writer, net Layer, p *Params, inputs ...array.Spec) error {
 	return array.WriteONNX(w, f, inputs, name, func(a *array.Array) bool { return buffers[a] })
 }
 
-// inputOf is what a network takes, if its first layer tells.
+// inputOf returns a network's input, if its first layer determines it.
 func inputOf(net Layer) (array.Spec, bool) {
 	switch l := net.(type) {
 	case interface{ Inputs() []array.Spec }: // a layer of another package

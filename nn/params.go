@@ -11,14 +11,14 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// Params is a store of named parameters and buffers: arrays in a scope of their own, to which nothing is added once the
-// store is made. They change by training, by Set, and by reading a file.
+// Params is a store of named parameters and buffers. Their arrays lie in a scope of their own, to which nothing is
+// added after the store is made. Training, Set and reading a file change them.
 type Params struct {
 	scope *array.Scope
 	list  []*slot
-	by    map[string]*slot  // names and, of tied parameters, other names
-	alias map[string]string // paths of layers that stand elsewhere too
-	other map[string]bool   // names of tied parameters whose layers have the two axes the other way round
+	by    map[string]*slot  // by name; a tied parameter has several names
+	alias map[string]string // a path of a layer that was declared before → the path where it was declared first
+	other map[string]bool   // names of tied parameters whose layers have the two axes swapped
 }
 
 // slot is a parameter or a buffer of a store.
@@ -28,8 +28,8 @@ type slot struct {
 	frozen bool
 }
 
-// New makes a store of a network's parameters: each is drawn from the key and its own name, so that a layer more does
-// not change the others.
+// New makes a store of a network's parameters. Each parameter's elements are drawn from the key and the parameter's
+// name, so that an additional layer does not change the others' elements.
 func New(net Layer, key array.Key) (*Params, error) {
 	list, alias, err := declare(net)
 	if err != nil {
@@ -51,7 +51,7 @@ func New(net Layer, key array.Key) (*Params, error) {
 	return p, nil
 }
 
-// Init is New for a network that is known to be sound: it panics with New's error.
+// Init is New for a network that is known to be valid: it panics with New's error.
 func Init(net Layer, key array.Key) *Params {
 	p, err := New(net, key)
 	if err != nil {
@@ -60,7 +60,7 @@ func Init(net Layer, key array.Key) *Params {
 	return p
 }
 
-// fill gives a parameter its first elements.
+// fill sets a parameter's initial elements.
 func (s *slot) fill(key array.Key) error {
 	h := fnv.New64a()
 	h.Write([]byte(s.name))
@@ -84,7 +84,7 @@ func (s *slot) fill(key array.Key) error {
 	return nil
 }
 
-// fromFile writes a file's elements as the store has them.
+// fromFile converts a file's elements to the store's layout.
 func (e *entry) fromFile(to, from []byte) {
 	if e.gates != nil {
 		ordered, part := make([]byte, len(from)), len(from)/len(e.gates)
@@ -100,7 +100,7 @@ func (e *entry) fromFile(to, from []byte) {
 	}
 }
 
-// toFile is the store's elements as files have them: the elements themselves, if that is the same.
+// toFile returns elements of the store in a file's layout. It returns the slice itself if both layouts are equal.
 func (e *entry) toFile(from []byte) []byte {
 	if e.transposed {
 		turned := make([]byte, len(from))
@@ -117,7 +117,7 @@ func (e *entry) toFile(from []byte) []byte {
 	return ordered
 }
 
-// inFile is the shape that files have.
+// inFile returns the shape in files.
 func (e *entry) inFile() []int {
 	shape := slices.Clone(e.shape)
 	if e.transposed {
@@ -126,7 +126,7 @@ func (e *entry) inFile() []int {
 	return shape
 }
 
-// transpose writes the elements of a matrix the other way round, a block at a time.
+// transpose writes a matrix with its axes swapped, block by block.
 func transpose(to, from []byte, rows, columns int) {
 	if rows*columns == 0 {
 		return
@@ -144,13 +144,14 @@ func transpose(to, from []byte, rows, columns int) {
 	}
 }
 
-// entry finds a parameter or a buffer by its name, also by one of a layer that stands at several places.
+// entry returns the parameter or buffer of a name, nil if there is none. Any path of a layer that occurs more than once
+// will do.
 func (p *Params) entry(name string) *slot {
 	s, _ := p.find(name)
 	return s
 }
 
-// find is entry, and whether the parameter's axes are the other way round than the layer of the name has them.
+// find is entry; turned reports whether the layer of that name declares the axes in the opposite order.
 func (p *Params) find(name string) (s *slot, turned bool) {
 	for p != nil {
 		if s := p.by[name]; s != nil {
@@ -165,7 +166,7 @@ func (p *Params) find(name string) (s *slot, turned bool) {
 	return nil, false
 }
 
-// canonical is the name with the longest path that stands elsewhere too replaced by where it stood first.
+// canonical replaces the longest alias that the name begins with by the path where the layer was declared first.
 func (p *Params) canonical(name string) string {
 	for at := name; at != ""; {
 		if first, ok := p.alias[at]; ok {
@@ -177,7 +178,7 @@ func (p *Params) canonical(name string) string {
 	return name
 }
 
-// Get is a parameter or a buffer as the store has it, under whatever name; nil if none is called so.
+// Get returns a parameter or a buffer in the store's layout, by any of its names; nil if there is none.
 func (p *Params) Get(name string) *array.Array {
 	if s := p.entry(name); s != nil {
 		return s.array
@@ -185,17 +186,18 @@ func (p *Params) Get(name string) *array.Array {
 	return nil
 }
 
-// Names are the parameters' names, in the order in which they were declared; one for each tied parameter.
+// Names returns the parameters' names in the order of their declaration; tied parameters have one name.
 func (p *Params) Names() []string { return p.names(func(s *slot) bool { return !s.buffer }) }
 
-// Trainable are the names of the parameters that are not frozen.
+// Trainable returns the names of the parameters that are not frozen.
 func (p *Params) Trainable() []string {
 	return p.names(func(s *slot) bool { return !s.buffer && !s.frozen })
 }
 
-// Buffers are the buffers' names.
+// Buffers returns the buffers' names.
 func (p *Params) Buffers() []string { return p.names(func(s *slot) bool { return s.buffer }) }
 
+// names returns the names of the entries that a function selects.
 func (p *Params) names(which func(*slot) bool) []string {
 	var list []string
 	for _, s := range p.list {
@@ -206,13 +208,14 @@ func (p *Params) names(which func(*slot) bool) []string {
 	return list
 }
 
-// Freeze takes parameters out of training: those whose names match a pattern, in which * stands for any characters, as
-// "encoder.*". A pattern that matches none is an error, and changes nothing.
+// Freeze excludes parameters from training: those whose names match a pattern. In a pattern, as "encoder.*", each *
+// matches any characters. A pattern without a match is an error, and nothing is frozen then.
 func (p *Params) Freeze(patterns ...string) error { return p.freeze(true, patterns) }
 
 // Unfreeze is the opposite of Freeze.
 func (p *Params) Unfreeze(patterns ...string) error { return p.freeze(false, patterns) }
 
+// freeze sets or clears the mark of the parameters that match the patterns.
 func (p *Params) freeze(frozen bool, patterns []string) error {
 	var found []*slot
 	for _, pattern := range patterns {
@@ -232,8 +235,8 @@ func (p *Params) freeze(frozen bool, patterns []string) error {
 	return nil
 }
 
-// Matches reports whether a parameter's name is a pattern's, in which each * stands for any characters: the names of
-// ONNX models have slashes and brackets.
+// Matches reports whether a parameter's name matches a pattern. Each * in the pattern matches any characters, also
+// slashes and brackets, which names in ONNX models contain.
 func Matches(pattern, name string) bool {
 	parts := strings.Split(pattern, "*")
 	last := len(parts) - 1
@@ -251,8 +254,9 @@ func Matches(pattern, name string) bool {
 	return ok && strings.HasSuffix(rest, parts[last])
 }
 
-// Tie makes two parameters one: name stands for other from here on, which must have the same type and, in files, shape.
-// The elements are other's. So a linear layer that gives scores of tokens may share the tokens' table.
+// Tie makes two parameters one: from now on, name refers to other's array and elements. Both must have the same type
+// and, in files, the same shape. For example, a linear layer that computes the scores of tokens can share the token
+// table.
 func (p *Params) Tie(name, other string) error {
 	a, b := p.entry(name), p.entry(other)
 	switch {
@@ -277,7 +281,7 @@ func (p *Params) Tie(name, other string) error {
 	return nil
 }
 
-// Set copies the elements of an array into a parameter or a buffer of its type and shape.
+// Set copies the elements of an array into a parameter or a buffer of the same type and shape.
 func (p *Params) Set(name string, a *array.Array) error {
 	s := p.entry(name)
 	if s == nil {
@@ -298,10 +302,10 @@ func (p *Params) Set(name string, a *array.Array) error {
 	return nil
 }
 
-// Bytes is what the parameters and buffers take.
+// Bytes returns the size of all parameters and buffers, in bytes.
 func (p *Params) Bytes() int64 { return p.scope.Stats().Bytes }
 
-// Count is the number of elements of all parameters.
+// Count returns the number of elements of all parameters.
 func (p *Params) Count() int64 {
 	n := int64(0)
 	for _, s := range p.list {
@@ -312,10 +316,10 @@ func (p *Params) Count() int64 {
 	return n
 }
 
-// Scope is the scope that owns the arrays.
+// Scope returns the scope that owns the arrays.
 func (p *Params) Scope() *array.Scope { return p.scope }
 
-// Close gives the memory back. Arrays that a compiled function reads are lent to it: it is closed first.
+// Close frees the memory. Close compiled functions that read the parameters first: the arrays are lent to them.
 func (p *Params) Close() error {
 	if p == nil {
 		return nil

@@ -7,13 +7,14 @@ import (
 	"github.com/weirml/weir/array"
 )
 
-// pool is a pooling by windows.
+// pool implements MaxPool1d to MaxPool3d and AvgPool1d to AvgPool3d.
 type pool struct {
 	axes    int
 	average bool
 	settings
 }
 
+// newPool makes a pooling over a number of axes; kernel is the window's extent unless an option sets it.
 func newPool(kernel, axes int, average bool, options []Option) Layer {
 	o := settingsOf(options)
 	if o.kernel == nil {
@@ -22,7 +23,7 @@ func newPool(kernel, axes int, average bool, options []Option) Layer {
 	return &pool{axes, average, o}
 }
 
-// MaxPool1d is the greatest element under each window of x[N, C, d]. Without Stride, windows do not overlap.
+// MaxPool1d returns the greatest element in each window of x[N, C, d]. Without Stride, windows do not overlap.
 func MaxPool1d(kernel int, options ...Option) Layer { return newPool(kernel, 1, false, options) }
 
 // MaxPool2d is MaxPool1d over x[N, C, h, w].
@@ -31,7 +32,7 @@ func MaxPool2d(kernel int, options ...Option) Layer { return newPool(kernel, 2, 
 // MaxPool3d is MaxPool1d over x[N, C, d, h, w].
 func MaxPool3d(kernel int, options ...Option) Layer { return newPool(kernel, 3, false, options) }
 
-// AvgPool1d is the mean under each window of x[N, C, d]; the padding counts as zeros. Without Stride, windows do not
+// AvgPool1d returns the mean of each window of x[N, C, d]; the padding counts as zeros. Without Stride, windows do not
 // overlap.
 func AvgPool1d(kernel int, options ...Option) Layer { return newPool(kernel, 1, true, options) }
 
@@ -73,7 +74,7 @@ func (l *pool) Apply(c *Context, x ...*array.Array) []*array.Array {
 	return []*array.Array{c.MaxPool(x[0], kernel, w)}
 }
 
-// spatial are the axes after batch and channels.
+// spatial returns the axes after batch and channels.
 func spatial(x *array.Array) (axes []int) {
 	for i := 2; i < x.Rank(); i++ {
 		axes = append(axes, i)
@@ -81,7 +82,7 @@ func spatial(x *array.Array) (axes []int) {
 	return axes
 }
 
-// Poolings without windows: of each channel as a whole.
+// Poolings without windows: they reduce each channel to one element.
 var (
 	// GlobalAvgPool is the mean of each channel: [N, C, d…] becomes [N, C].
 	GlobalAvgPool = named("GlobalAvgPool", func(c *Context, x *array.Array) *array.Array {
@@ -99,23 +100,24 @@ var (
 	})
 )
 
-// AdaptiveAvgPool is the means of the channels over as many cells along each axis after batch and channels as it is
-// told; cells overlap if the extent is no multiple. A named extent can be pooled to 1 only.
+// AdaptiveAvgPool divides each axis after batch and channels into the given number of cells, and returns the mean of
+// each cell. Cells overlap if their number does not divide the extent. An axis with a named extent takes 1 cell only.
 func AdaptiveAvgPool(cells ...int) Layer {
 	return named(fmt.Sprintf("AdaptiveAvgPool(%s)", brief(cells)), func(c *Context, x *array.Array) *array.Array {
 		return adaptive(c, x, cells, func(x *array.Array, axis int) *array.Array { return c.MeanKeep(x, axis) }, averaging)
 	})
 }
 
-// AdaptiveMaxPool is AdaptiveAvgPool with the greatest element instead of the mean.
+// AdaptiveMaxPool is AdaptiveAvgPool with the greatest element in place of the mean.
 func AdaptiveMaxPool(cells ...int) Layer {
 	return named(fmt.Sprintf("AdaptiveMaxPool(%s)", brief(cells)), func(c *Context, x *array.Array) *array.Array {
 		return adaptive(c, x, cells, func(x *array.Array, axis int) *array.Array { return c.MaxKeep(x, axis) }, nil)
 	})
 }
 
-// adaptive pools one axis after the other. Means of cells that overlap are a product with a matrix, if weigh makes one.
-func adaptive(c *Context, x *array.Array, cells []int, whole func(x *array.Array, axis int) *array.Array,
+// adaptive pools one axis after the other. pooled reduces an axis to one element. If weigh is not nil, overlapping
+// cells are a product with the matrix that it returns.
+func adaptive(c *Context, x *array.Array, cells []int, pooled func(x *array.Array, axis int) *array.Array,
 	weigh func(extent, cells int) []float32) *array.Array {
 	if x.Rank() != len(cells)+2 || len(cells) == 0 {
 		return c.Failf("", "the input is %v; the layer takes %d axes: batch, channels and %d more", x, len(cells)+2,
@@ -125,14 +127,14 @@ func adaptive(c *Context, x *array.Array, cells []int, whole func(x *array.Array
 		axis, extent := i+2, x.Dim(i+2)
 		switch {
 		case n == 1:
-			x = whole(x, axis)
+			x = pooled(x, axis)
 		case n < 1 || extent < 1:
 			return c.Failf("a named extent can be pooled to 1", "axis %d of %v is pooled to %d", axis, x, n)[0]
 		case extent%n == 0:
 			shape := x.Shape()
 			split := append(append(append([]int{}, shape[:axis]...), n, extent/n), shape[axis+1:]...)
 			shape[axis] = n
-			x = c.Reshape(whole(c.Reshape(x, split...), axis+1), shape...)
+			x = c.Reshape(pooled(c.Reshape(x, split...), axis+1), shape...)
 		case weigh != nil:
 			w := array.From(c.Scope, weigh(extent, n), extent, n)
 			x = c.MoveAxis(c.MatMul(c.MoveAxis(x, axis, -1), c.Cast(w, x.DType())), -1, axis)
@@ -141,7 +143,7 @@ func adaptive(c *Context, x *array.Array, cells []int, whole func(x *array.Array
 			for k := range n {
 				from, to := k*extent/n, ((k+1)*extent+n-1)/n
 				pieces := c.Split(x, axis, from, to-from, extent-to)
-				parts = append(parts, whole(pieces[1], axis))
+				parts = append(parts, pooled(pieces[1], axis))
 			}
 			x = c.Concat(axis, parts...)
 		}
@@ -149,7 +151,7 @@ func adaptive(c *Context, x *array.Array, cells []int, whole func(x *array.Array
 	return x
 }
 
-// averaging is the matrix whose product with an axis gives the means of its cells.
+// averaging returns the matrix whose product with an axis gives the means of its cells.
 func averaging(extent, cells int) []float32 {
 	w := make([]float32, extent*cells)
 	for k := range cells {
@@ -161,7 +163,7 @@ func averaging(extent, cells int) []float32 {
 	return w
 }
 
-// Upsample repeats each position of x[N, C, d…] so many times along each axis after batch and channels.
+// Upsample repeats each position of x[N, C, d…] the given number of times along each axis after batch and channels.
 func Upsample(times int) Layer {
 	return named(fmt.Sprintf("Upsample(%d)", times), func(c *Context, x *array.Array) *array.Array {
 		if x.Rank() < 3 {
@@ -174,5 +176,5 @@ func Upsample(times int) Layer {
 	})
 }
 
-// f32 is the type in which running statistics are kept.
+// f32 is the type of running statistics.
 const f32 = weir.F32

@@ -6,36 +6,36 @@ import (
 	"github.com/weirml/weir/array"
 )
 
-// Layers is how many recurrent layers stand on each other.
+// Layers sets the number of stacked recurrent layers. The default is 1.
 func Layers(n int) Option { return func(o *settings) { o.count = n } }
 
-// Bidirectional has a recurrent layer read its steps forwards and backwards; the last axis of its result holds both.
+// Bidirectional makes a recurrent layer read its steps forwards and backwards; the last axis of its result holds both.
 func Bidirectional(o *settings) { o.both = true }
 
-// Rate is the rate of a layer's dropout.
+// Rate sets the rate of a layer's dropout. The default is 0.
 func Rate(rate float64) Option { return func(o *settings) { o.rate = rate } }
 
-// recurrent is LSTM, GRU and RNN.
+// recurrent implements LSTM, GRU and RNN.
 type recurrent struct {
 	cell       array.Cell
 	in, hidden int
-	gates      []int // of the store's order: which of a file's
+	gates      []int // by gate in the store's order: the gate's index in a file
 	settings
 }
 
-// LSTM reads x[batch, steps, in]: the states of all steps, [batch, steps, hidden]. Given a state and a memory of
-// [layers · directions, batch, hidden] too, it returns those after the last step besides. Parameters are called as
-// PyTorch's: "weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0".
+// LSTM takes x[batch, steps, in] and returns the states of all steps, [batch, steps, hidden]. If it is also given an
+// initial state and an initial memory, [layers · directions, batch, hidden], it also returns the state and the memory
+// after the last step. Parameters have PyTorch's names: "weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0".
 func LSTM(in, hidden int, options ...Option) Layer {
 	return &recurrent{array.LSTMCell, in, hidden, []int{0, 3, 1, 2}, settingsOf(options)}
 }
 
-// GRU is as LSTM, without a memory.
+// GRU is like LSTM, without a memory.
 func GRU(in, hidden int, options ...Option) Layer {
 	return &recurrent{array.GRUCell, in, hidden, []int{1, 0, 2}, settingsOf(options)}
 }
 
-// RNN is as GRU, with one gate: tanh, or what Activation says, which is Relu or Tanh.
+// RNN is like GRU, with one gate, whose activation is Tanh, or Relu by Activation.
 func RNN(in, hidden int, options ...Option) Layer {
 	return &recurrent{array.RNNCell, in, hidden, []int{0}, settingsOf(options)}
 }
@@ -45,7 +45,7 @@ func (l *recurrent) String() string {
 		array.RNNCell: "RNN"}[l.cell], l.in, l.hidden)
 }
 
-// directions are the endings of parameters' names.
+// directions returns the suffixes of the parameters' names, one for each direction.
 func (l *recurrent) directions() []string {
 	if l.both {
 		return []string{"", "_reverse"}
@@ -53,6 +53,7 @@ func (l *recurrent) directions() []string {
 	return []string{""}
 }
 
+// Declare declares each layer's and direction's weights and biases.
 func (l *recurrent) Declare(d *Declaration) {
 	if l.in < 1 || l.hidden < 1 || l.count < 1 || l.activation != nil &&
 		(l.cell != array.RNNCell || l.activation != Relu && l.activation != Tanh) {
@@ -80,6 +81,8 @@ func (l *recurrent) Declare(d *Declaration) {
 	}
 }
 
+// Apply takes x, or x with initial states. It returns the states of all steps, followed by the last states if initial
+// states are given.
 func (l *recurrent) Apply(c *Context, x ...*array.Array) []*array.Array {
 	states := map[array.Cell]int{array.LSTMCell: 2, array.GRUCell: 1, array.RNNCell: 1}[l.cell]
 	if len(x) != 1 && !c.takes(1+states, x) {
@@ -119,7 +122,8 @@ func (l *recurrent) Apply(c *Context, x ...*array.Array) []*array.Array {
 	return results
 }
 
-// layer is one layer, [steps, batch, …] as its input is.
+// layer applies layer k in both directions to x[steps, batch, …]. It returns the states of all steps in that layout,
+// and the last states.
 func (l *recurrent) layer(c *Context, k int, x, state, memory *array.Array) []*array.Array {
 	var inputs, weights, biases []*array.Array
 	o := array.Recurrence{Cell: l.cell, ResetAfter: l.cell == array.GRUCell, Relu: l.activation == Relu}

@@ -12,8 +12,8 @@ import (
 	"github.com/weirml/weir/internal/safetensors"
 )
 
-// WriteSafetensors writes the parameters and buffers as a safetensors file, with the names and layouts of PyTorch's
-// modules: a linear layer's weight is [out, in]. A tied parameter is written once, by the name that Names has.
+// WriteSafetensors writes the parameters and buffers as a safetensors file with the names and layouts of PyTorch's
+// modules: a linear layer's weight is [out, in]. A tied parameter is written once, under its name in Names.
 func (p *Params) WriteSafetensors(w io.Writer) error {
 	list := make([]safetensors.Entry, len(p.list))
 	for i, s := range p.list {
@@ -34,6 +34,7 @@ func (p *Params) WriteSafetensors(w io.Writer) error {
 	return nil
 }
 
+// wide converts extents to int64.
 func wide(shape []int) []int64 {
 	out := make([]int64, len(shape))
 	for i, e := range shape {
@@ -50,20 +51,21 @@ type reading struct {
 	lenient *Missing
 }
 
-// Missing is what a file and a store do not have in common.
+// Missing lists the differences between a file and a store.
 type Missing struct {
-	InFile  []string // that the store has and the file has not: they keep their elements
-	InStore []string // that the file has and the store has not: they are not read
+	InFile  []string // parameters of the store that the file does not have: they keep their elements
+	InStore []string // tensors of the file that the store does not have: they are not read
 }
 
-// Lenient reads what a file and the store have in common, and lists the rest. Without it, a difference is an error.
-// Elements of another type or shape are an error in any case.
+// Lenient reads the tensors that the file and the store both have, and lists all others in m. Without it, such a
+// difference is an error. Another type or shape is an error in any case, unless the types can be converted.
 func Lenient(m *Missing) ReadOption { return func(o *reading) { o.lenient = m } }
 
-// Rename gives the file's names as the store has them; "" leaves a tensor out.
+// Rename maps the file's names to the store's; "" skips a tensor.
 func Rename(f func(name string) string) ReadOption { return func(o *reading) { o.rename = f } }
 
-// Under reads the tensors whose names in the file begin with a prefix, such as "model.encoder.", which is taken off.
+// Under reads only the tensors whose names in the file begin with a prefix, such as "model.encoder.", and removes the
+// prefix.
 func Under(prefix string) ReadOption {
 	return Rename(func(name string) string {
 		if !strings.HasPrefix(name, prefix) {
@@ -74,8 +76,8 @@ func Under(prefix string) ReadOption {
 }
 
 // ReadSafetensors reads the parameters and buffers from a safetensors file with the names and layouts of PyTorch's
-// modules. Floats of other types are converted. After an error the store is as it was before. PyTorch's counts of
-// batches, which nothing here reads, are passed over.
+// modules. Floats are converted to the parameter's float type, integers to its integer type. After an error the store
+// is unchanged. PyTorch's batch counters, num_batches_tracked, are skipped.
 func (p *Params) ReadSafetensors(r io.Reader, options ...ReadOption) error {
 	o := reading{rename: func(name string) string { return name }}
 	for _, option := range options {
@@ -106,7 +108,7 @@ func (p *Params) ReadSafetensors(r io.Reader, options ...ReadOption) error {
 	return nil
 }
 
-// elements reads a tensor's bytes, or passes over them.
+// elements reads a tensor's bytes, or skips them unless keep is true.
 func elements(r io.Reader, e safetensors.Entry, keep bool) (data []byte, err error) {
 	size := e.End - e.Begin
 	if !keep {
@@ -124,7 +126,7 @@ func elements(r io.Reader, e safetensors.Entry, keep bool) (data []byte, err err
 	return data, nil
 }
 
-// match finds the parameter of each of the file's tensors; nil for those that are not read.
+// match returns the parameter of each of the file's tensors; nil for a tensor that is not read.
 func (p *Params) match(list []safetensors.Entry, o *reading) ([]*slot, error) {
 	targets, found := make([]*slot, len(list)), map[*slot]string{}
 	var m Missing
@@ -143,7 +145,7 @@ func (p *Params) match(list []safetensors.Entry, o *reading) ([]*slot, error) {
 		if err := s.accepts(e); err != nil {
 			return nil, err
 		}
-		if _, twice := found[s]; !twice || name == s.name { // of tied ones, the one that Names has
+		if _, twice := found[s]; !twice || name == s.name { // among tied parameters, the name in Names
 			for k, t := range targets {
 				if t == s {
 					targets[k] = nil
@@ -168,7 +170,7 @@ func (p *Params) match(list []safetensors.Entry, o *reading) ([]*slot, error) {
 	return targets, nil
 }
 
-// some lists names, if they are many the first few.
+// some lists names, at most the first eight.
 func some(names []string) string {
 	switch {
 	case len(names) == 0:
@@ -179,7 +181,7 @@ func some(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// accepts checks that a file's tensor can become the parameter.
+// accepts returns an error unless a file's tensor can become the parameter.
 func (s *slot) accepts(e safetensors.Entry) error {
 	convertible := e.DType == s.dtype || e.DType.IsFloat() && s.dtype.IsFloat() || e.DType.IsInt() && s.dtype.IsInt()
 	if !convertible || !slices.Equal(e.Shape, wide(s.inFile())) {
@@ -189,7 +191,7 @@ func (s *slot) accepts(e safetensors.Entry) error {
 	return nil
 }
 
-// write makes a file's elements the parameter's.
+// write converts a file's elements and stores them in the parameter.
 func (s *slot) write(data []byte, dt dtype.DType) {
 	to := s.array.Tensor()
 	if dt != s.dtype {

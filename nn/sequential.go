@@ -6,11 +6,11 @@ import (
 	"github.com/weirml/weir/array"
 )
 
-// sequential applies layers one after the other.
+// sequential implements Sequential.
 type sequential struct{ layers []Layer }
 
-// Sequential applies layers one after the other: each is given the results of the one before. Their parameters are
-// called by their place: "0.weight".
+// Sequential applies layers one after the other: each layer's results are the next layer's inputs. A layer's index is
+// the prefix of its parameters' names: "0.weight".
 func Sequential(layers ...Layer) Layer { return &sequential{layers} }
 
 func (l *sequential) String() string { return "Sequential" }
@@ -28,21 +28,21 @@ func (l *sequential) Apply(c *Context, x ...*array.Array) []*array.Array {
 	return x
 }
 
-// lambda is a Go function as a layer.
+// lambda implements Lambda, Lambdas and the layers without parameters.
 type lambda struct {
 	name string
 	f    func(c *Context, x ...*array.Array) []*array.Array
 }
 
-// Lambda is a Go function of one array as a layer without parameters.
+// Lambda makes a layer without parameters of a Go function of one array.
 func Lambda(f func(c *Context, x *array.Array) *array.Array) Layer { return named("Lambda", f) }
 
-// Lambdas is a Go function of any number of arrays as a layer without parameters.
+// Lambdas makes a layer without parameters of a Go function of any number of arrays.
 func Lambdas(f func(c *Context, x ...*array.Array) []*array.Array) Layer {
 	return &lambda{"Lambda", f}
 }
 
-// named is a function of one array with a name for errors.
+// named returns a layer that applies a function to one array. The name appears in errors.
 func named(name string, f func(c *Context, x *array.Array) *array.Array) Layer {
 	return &lambda{name, func(c *Context, x ...*array.Array) []*array.Array {
 		if !c.takes(1, x) {
@@ -58,27 +58,27 @@ func (l *lambda) Declare(*Declaration) {}
 
 func (l *lambda) Apply(c *Context, x ...*array.Array) []*array.Array { return l.f(c, x...) }
 
-// Flatten makes one axis of those from an axis on: Flatten(1) keeps the batch's.
+// Flatten joins the axes from first on into one: Flatten(1) keeps the batch's axis.
 func Flatten(first int) Layer {
 	return named("Flatten", func(c *Context, x *array.Array) *array.Array { return c.Scope.Flatten(x, first) })
 }
 
-// Reshape gives the elements another shape, after the first axis, which stays.
+// Reshape changes the shape of the axes after the first; the first axis stays.
 func Reshape(shape ...int) Layer {
 	return named("Reshape", func(c *Context, x *array.Array) *array.Array {
 		return c.Scope.Reshape(x, append([]int{x.Dim(0)}, shape...)...)
 	})
 }
 
-// Permute orders the axes anew.
+// Permute reorders the axes: axis i of the result is axis perm[i] of the input.
 func Permute(perm ...int) Layer {
 	return named("Permute", func(c *Context, x *array.Array) *array.Array { return c.Scope.Permute(x, perm...) })
 }
 
-// residual adds a layer's input to its result.
+// residual implements Residual.
 type residual struct{ inner Layer }
 
-// Residual adds a layer's input to its result. Its parameters are called by "inner".
+// Residual adds a layer's inputs to its results. The layer is named "inner".
 func Residual(inner Layer) Layer { return &residual{inner} }
 
 func (l *residual) String() string { return "Residual" }
@@ -90,18 +90,18 @@ func (l *residual) Apply(c *Context, x ...*array.Array) []*array.Array {
 	if len(x) < len(y) {
 		return c.Failf("", "%d inputs for %d results", len(x), len(y))
 	}
-	sums := make([]*array.Array, len(y)) // y may be x itself, which other layers are given too
+	sums := make([]*array.Array, len(y)) // y may be x itself, which other layers also receive
 	for i := range y {
 		sums[i] = c.Add(x[i], y[i])
 	}
 	return sums
 }
 
-// parallel applies layers to the same inputs.
+// parallel implements Parallel.
 type parallel struct{ layers []Layer }
 
-// Parallel applies layers to the same inputs: its results are theirs, one layer's after the other's. Their parameters
-// are called by their place.
+// Parallel applies layers to the same inputs and returns the results of all layers in order. A layer's index is the
+// prefix of its parameters' names.
 func Parallel(layers ...Layer) Layer { return &parallel{layers} }
 
 func (l *parallel) String() string { return "Parallel" }

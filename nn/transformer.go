@@ -7,13 +7,14 @@ import (
 	"github.com/weirml/weir/array"
 )
 
-// NormFirst has a transformer's layer normalise the input of each part, instead of the sum after it.
+// NormFirst makes a transformer layer normalise each sublayer's input, in place of the sum after the sublayer.
 func NormFirst(o *settings) { o.before = true }
 
-// Activation is what stands between two layers, Relu without it.
+// Activation sets the activation between a transformer's two linear layers, or of an RNN. The defaults are Relu and
+// Tanh.
 func Activation(l Layer) Option { return func(o *settings) { o.activation = l } }
 
-// block is a layer of a transformer.
+// block implements TransformerEncoderLayer and TransformerDecoderLayer.
 type block struct {
 	name         string
 	self, cross  Layer
@@ -23,6 +24,7 @@ type block struct {
 	settings
 }
 
+// newBlock makes a transformer layer, with cross-attention if cross is true.
 func newBlock(name string, extent, heads, inner int, cross bool, options []Option) *block {
 	o := settingsOf(options)
 	b := &block{name: fmt.Sprintf("%s(%d, %d, %d)", name, extent, heads, inner), settings: o}
@@ -48,15 +50,16 @@ func newBlock(name string, extent, heads, inner int, cross bool, options []Optio
 	return b
 }
 
-// TransformerEncoderLayer is attention over x[batch, positions, extent] and a pair of linear layers with inner elements
-// between them, each added to its input and normalised. A second input is attention's mask. Parameters are called as
-// PyTorch's: "self_attn", "linear1", "linear2", "norm1", "norm2".
+// TransformerEncoderLayer is self-attention over x[batch, positions, extent], followed by two linear layers with inner
+// elements between them. Each of the two sublayers is added to its input and normalised. A second input is the
+// attention's mask. Parameters have PyTorch's names: "self_attn", "linear1", "linear2", "norm1", "norm2".
 func TransformerEncoderLayer(extent, heads, inner int, options ...Option) Layer {
 	return newBlock("TransformerEncoderLayer", extent, heads, inner, false, options)
 }
 
-// TransformerDecoderLayer is TransformerEncoderLayer with a second attention, "multihead_attn", over the second input,
-// the encoder's result; its own attention is causal. A third input is the mask of the second attention.
+// TransformerDecoderLayer is TransformerEncoderLayer with causal self-attention and a second attention,
+// "multihead_attn", over the second input, which is the encoder's result. A third input is the mask of the second
+// attention.
 func TransformerDecoderLayer(extent, heads, inner int, options ...Option) Layer {
 	return newBlock("TransformerDecoderLayer", extent, heads, inner, true,
 		append(options[:len(options):len(options)], Causal))
@@ -64,6 +67,7 @@ func TransformerDecoderLayer(extent, heads, inner int, options ...Option) Layer 
 
 func (l *block) String() string { return l.name }
 
+// Declare declares the attentions, the linear layers and the normalisations.
 func (l *block) Declare(d *Declaration) {
 	d.Layer("self_attn", l.self)
 	if l.cross != nil {
@@ -76,6 +80,7 @@ func (l *block) Declare(d *Declaration) {
 	}
 }
 
+// Apply takes x and an optional mask; with cross-attention, x, the encoder's result and an optional mask.
 func (l *block) Apply(c *Context, x ...*array.Array) []*array.Array {
 	least, most := 1, 2
 	if l.cross != nil {
@@ -115,15 +120,15 @@ func (l *block) Apply(c *Context, x ...*array.Array) []*array.Array {
 	return []*array.Array{y}
 }
 
-// stack is layers on each other that share what comes after their first input.
+// stack implements Stack.
 type stack struct {
 	layers []Layer
 	norm   Layer
 }
 
-// Stack applies layers one after the other: the first input becomes the layer's result, the others, as masks and an
-// encoder's result, are given to each. The layers are called "layers.0" and so on, and the norm after them, which may
-// be nil, "norm": as PyTorch's TransformerEncoder and TransformerDecoder are.
+// Stack applies layers one after the other. Each layer's result is the first input of the next; all other inputs, as
+// masks and an encoder's result, are given to every layer. The layers are named "layers.0" and so on, and the final
+// normalisation, which may be nil, "norm", as in PyTorch's TransformerEncoder and TransformerDecoder.
 func Stack(norm Layer, layers ...Layer) Layer { return &stack{layers, norm} }
 
 func (l *stack) String() string { return "Stack" }

@@ -7,21 +7,23 @@ import (
 	"github.com/weirml/weir/array"
 )
 
-// Adafactor is like Adam without a mean of gradients; of a matrix it keeps the mean squares of rows and columns only.
-// Settings: Epsilon, WeightDecay.
+// Adafactor is like Adam without the mean of gradients. For a matrix it keeps only the mean squares of rows and
+// columns. Settings: Epsilon, WeightDecay.
 func Adafactor(rate float64, list ...Setting) Optimiser {
 	return &adafactor{settings{rate: rate, epsilon: 1e-3, clip: 1}.set(list)}
 }
 
+// adafactor implements Adafactor.
 type adafactor struct{ settings }
 
-// least is the square of the smallest step between numbers near 1: PyTorch's default for what variances are at least.
+// least is the lower bound of variances, the square of f32's machine epsilon, as PyTorch's default.
 const least = 0x1p-46
 
-func (o *adafactor) String() string { return o.text("Adafactor") }
+func (o *adafactor) String() string { return o.describe("Adafactor") }
 
 func (o *adafactor) check() error { return o.only("Adafactor", "epsilon", "decay") }
 
+// Slots returns the mean squares of rows and columns; of a vector, the mean squares of its elements.
 func (o *adafactor) Slots(shape []int) []Slot {
 	n := len(shape)
 	if n < 2 {
@@ -32,7 +34,7 @@ func (o *adafactor) Slots(shape []int) []Slot {
 	return []Slot{{Name: "rows", Shape: rows}, {Name: "columns", Shape: columns}}
 }
 
-// Scalars are the share of the new squares, that of the old, the relative rate, and what decay leaves of a weight.
+// Scalars returns 4: the weights of the new and the old squares, the relative rate, and the factor of decayed weights.
 func (o *adafactor) Scalars() int { return 4 }
 
 func (o *adafactor) Fill(into []float32, step int64, rate float64) {
@@ -53,7 +55,7 @@ func (o *adafactor) Update(s *array.Scope, u Update) (*array.Array, []*array.Arr
 	return s.Sub(p, s.Mul(d, s.Div(alpha, s.Maximum(norm, s.Number(1))))), slots
 }
 
-// variance is the estimate of the gradients' squares, and the slots that it comes from.
+// variance returns the estimate of the gradient's squares, and the slots' new values.
 func (o *adafactor) variance(s *array.Scope, u Update) (*array.Array, []*array.Array) {
 	square := s.Mul(u.G, u.G)
 	next := func(old, now *array.Array) *array.Array {
@@ -69,7 +71,7 @@ func (o *adafactor) variance(s *array.Scope, u Update) (*array.Array, []*array.A
 	return v, []*array.Array{rows, columns}
 }
 
-// meanOf is the mean along an axis, which stays with an extent of 1.
+// meanOf returns the mean along an axis, which stays with extent 1.
 func meanOf(s *array.Scope, x *array.Array, axis int) *array.Array {
 	shape := x.Shape()
 	shape[len(shape)+axis] = 1

@@ -6,40 +6,42 @@ import (
 	"github.com/weirml/weir/array"
 )
 
-// Adam steps by a mean of gradients, divided by the root of a mean of their squares; settings: Betas, Epsilon,
-// WeightDecay, which is added to the gradient.
+// Adam updates by the running mean of gradients divided by the root of the running mean of their squares. Settings:
+// Betas, Epsilon, WeightDecay, which is added to the gradient.
 func Adam(rate float64, list ...Setting) Optimiser {
 	return &adam{settings: settings{rate: rate, beta1: 0.9, beta2: 0.999, epsilon: 1e-8}.set(list)}
 }
 
-// AdamW is Adam with a weight decay apart from the gradient, of 0.01 unless WeightDecay says otherwise.
+// AdamW is Adam with decoupled weight decay, 0.01 by default: it shrinks the parameter and does not enter the gradient.
 func AdamW(rate float64, list ...Setting) Optimiser {
 	return &adam{settings: settings{rate: rate, beta1: 0.9, beta2: 0.999, epsilon: 1e-8, decay: 0.01}.set(list),
-		apart: true}
+		decoupled: true}
 }
 
+// adam implements Adam and AdamW.
 type adam struct {
 	settings
-	apart bool // the decay is apart from the gradient
+	decoupled bool // the decay is decoupled from the gradient
 }
 
 func (o *adam) name() string {
-	if o.apart {
+	if o.decoupled {
 		return "AdamW"
 	}
 	return "Adam"
 }
 
-func (o *adam) String() string { return o.text(o.name()) }
+func (o *adam) String() string { return o.describe(o.name()) }
 
 func (o *adam) check() error { return o.only(o.name(), "betas", "epsilon", "decay") }
 
+// Slots returns the running means of gradients and of their squares.
 func (o *adam) Slots(shape []int) []Slot {
 	return []Slot{like("mean", shape), like("square", shape)}
 }
 
-// Scalars are the rate over the mean's correction, the root of the square's correction, and what decay leaves of a
-// weight.
+// Scalars returns 3: the rate over the mean's bias correction, the root of the square's bias correction, and the factor
+// of decayed weights.
 func (o *adam) Scalars() int { return 3 }
 
 func (o *adam) Fill(into []float32, step int64, rate float64) {
@@ -50,7 +52,7 @@ func (o *adam) Fill(into []float32, step int64, rate float64) {
 
 func (o *adam) Update(s *array.Scope, u Update) (*array.Array, []*array.Array) {
 	p, g := u.P, u.G
-	if o.apart {
+	if o.decoupled {
 		p = o.shrunk(s, u, u.Scalars[2])
 	} else {
 		g = o.decayed(s, u)
@@ -61,20 +63,22 @@ func (o *adam) Update(s *array.Scope, u Update) (*array.Array, []*array.Array) {
 	return s.Sub(p, s.Mul(u.Scalars[0], s.Div(m, root))), []*array.Array{m, v}
 }
 
-// RMSProp steps by the gradient divided by the root of a mean of squares; settings: Smoothing, Epsilon, Momentum,
-// Centred, WeightDecay.
+// RMSProp updates by the gradient divided by the root of the running mean of its squares. Settings: Smoothing, Epsilon,
+// Momentum, Centred, WeightDecay.
 func RMSProp(rate float64, list ...Setting) Optimiser {
 	return &rmsProp{settings{rate: rate, alpha: 0.99, epsilon: 1e-8}.set(list)}
 }
 
+// rmsProp implements RMSProp.
 type rmsProp struct{ settings }
 
-func (o *rmsProp) String() string { return o.text("RMSProp") }
+func (o *rmsProp) String() string { return o.describe("RMSProp") }
 
 func (o *rmsProp) check() error {
 	return o.only("RMSProp", "smoothing", "epsilon", "momentum", "centred", "decay")
 }
 
+// Slots returns the mean square and, if the settings need them, the mean and the momentum.
 func (o *rmsProp) Slots(shape []int) []Slot {
 	list := []Slot{like("square", shape)}
 	if o.centred {
@@ -106,15 +110,16 @@ func (o *rmsProp) Update(s *array.Scope, u Update) (*array.Array, []*array.Array
 	return s.Sub(u.P, s.Mul(d, u.Scalars[0])), slots
 }
 
-// Adagrad steps by the gradient divided by the root of the sum of all squares; settings: Epsilon, RateDecay,
+// Adagrad updates by the gradient divided by the root of the sum of all its squares. Settings: Epsilon, RateDecay,
 // WeightDecay.
 func Adagrad(rate float64, list ...Setting) Optimiser {
 	return &adagrad{settings{rate: rate, epsilon: 1e-10}.set(list)}
 }
 
+// adagrad implements Adagrad.
 type adagrad struct{ settings }
 
-func (o *adagrad) String() string { return o.text("Adagrad") }
+func (o *adagrad) String() string { return o.describe("Adagrad") }
 
 func (o *adagrad) check() error { return o.only("Adagrad", "epsilon", "rate decay", "decay") }
 

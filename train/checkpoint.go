@@ -19,19 +19,19 @@ import (
 	"github.com/weirml/weir/nn"
 )
 
-// checkpointName is the file of a checkpoint within its folder.
+// checkpointName is the name of a checkpoint's file in its folder.
 const checkpointName = "checkpoint.safetensors"
 
-// format is the version of checkpoints.
+// format is the version of the checkpoint format.
 const format = 2
 
-// header is what a checkpoint says beside its tensors.
+// header is a checkpoint's metadata.
 type header struct {
 	Format    int       `json:"format"`
 	Optimiser string    `json:"optimiser"`
 	Step      int64     `json:"step"`
 	Pending   int       `json:"pending"`
-	Of        int       `json:"of,omitempty"` // batches that are added up for an update; 0: it does not say
+	Of        int       `json:"of,omitempty"` // Options.Accumulate; 0: unknown
 	Factor    float64   `json:"factor"`
 	Scale     float64   `json:"scale"`
 	Calm      int       `json:"calm"`
@@ -39,28 +39,28 @@ type header struct {
 	Watch     watch     `json:"watch,omitzero"`
 	Data      *position `json:"data,omitempty"`
 	Order     *order    `json:"order,omitempty"`
-	Sum       uint32    `json:"crc32c"` // of the tensors' elements, and of this text with 0 in its place
+	Sum       uint32    `json:"crc32c"` // of the elements, then of this header with Sum 0
 }
 
-// text is the header as a file has it, with a checksum.
+// text returns the header as JSON, with a checksum.
 func (h header) text(sum uint32) ([]byte, error) {
 	h.Sum = sum
 	return json.Marshal(h)
 }
 
-// order is what decides in which order data come.
+// order is the data's number of examples and the settings of their order.
 type order struct {
 	Examples int    `json:"examples"`
 	Shuffle  bool   `json:"shuffle"`
 	Key      uint64 `json:"key"`
 }
 
-// Save writes a checkpoint into a folder, which is made if it is not there: parameters, buffers, what the optimiser
-// keeps, the step's number, the state of random numbers and the position in the data that batches came from. The file
-// is a safetensors file.
+// Save writes a checkpoint into a folder, which it makes if necessary: parameters, buffers, the optimiser's slots, the
+// number of steps, the state of random numbers, and the position in the Data that batches came from. The file is a
+// safetensors file.
 //
-// At any moment the folder has the checkpoint before or this one, whole: the file is written beside, brought to the
-// disk, and takes the other's place.
+// At any moment the folder contains the previous checkpoint or this one, complete: the file is written under another
+// name, synced to the disk, and then renamed.
 func (t *Trainer) Save(dir string) (err error) {
 	defer diag.Recover(&err, "saving a checkpoint")
 	if err := t.use(); err != nil {
@@ -95,7 +95,7 @@ func (t *Trainer) Save(dir string) (err error) {
 	return syncFolder(dir)
 }
 
-// sweep removes what saves that were killed left behind.
+// sweep removes the temporary files of saves that were killed.
 func (t *Trainer) sweep(dir string) {
 	list, _ := filepath.Glob(filepath.Join(dir, "."+checkpointName+".*.tmp"))
 	for _, name := range list {
@@ -103,7 +103,7 @@ func (t *Trainer) sweep(dir string) {
 	}
 }
 
-// syncFolder brings a folder's entries to the disk, where folders can be opened.
+// syncFolder syncs a folder's entries to the disk, if the system can open folders.
 func syncFolder(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -153,9 +153,10 @@ func (t *Trainer) write(w io.Writer) error {
 	return b.Flush()
 }
 
-// all are the states and the frozen parameters.
+// all returns the states and the frozen parameters.
 func (t *Trainer) all() []state { return append(slices.Clone(t.states), t.frozen...) }
 
+// entryOf returns a state's entry in a safetensors file.
 func entryOf(s state) safetensors.Entry {
 	e := safetensors.Entry{Name: s.name, DType: s.array.DType()}
 	for _, n := range s.array.Shape() {
@@ -164,11 +165,11 @@ func entryOf(s state) safetensors.Entry {
 	return e
 }
 
-// ordering is what decides the order of the data.
+// ordering returns the settings that determine the order of the data.
 func (d *Data) ordering() *order { return &order{d.Len(), d.options.Shuffle, d.options.Key} }
 
-// Resume makes a trainer as New does, and goes on where a checkpoint stands: the steps that follow give the same bits
-// as if training had not stopped. Data, if some are given, go to the checkpoint's position.
+// Resume makes a trainer as New does, and restores a checkpoint: the steps that follow compute the same bits as if
+// training had not stopped. Data, if given, move to the checkpoint's position.
 func Resume(dir string, net nn.Layer, p *nn.Params, loss Loss, optimiser Optimiser, o Options, data ...*Data) (*Trainer,
 	error) {
 	t, err := New(net, p, loss, optimiser, o)
@@ -182,8 +183,8 @@ func Resume(dir string, net nn.Layer, p *nn.Params, loss Loss, optimiser Optimis
 	return t, nil
 }
 
-// Restore goes back, or on, to where a checkpoint stands; see Resume. A checkpoint that is cut short, damaged, or of
-// another network or optimiser is an error which says so, and changes nothing.
+// Restore returns to the state of a checkpoint; see Resume. If the checkpoint is truncated, damaged, or of another
+// network or optimiser, Restore returns an error that says so, and changes nothing.
 func (t *Trainer) Restore(dir string, data ...*Data) (err error) {
 	defer diag.Recover(&err, "reading a checkpoint")
 	if err := t.use(); err != nil {
@@ -206,7 +207,7 @@ func (t *Trainer) Restore(dir string, data ...*Data) (err error) {
 	return t.take(f, h, data)
 }
 
-// verify reads a checkpoint to its end, and checks that it is whole and this trainer's.
+// verify reads a checkpoint to its end, and returns an error unless it is complete and matches the trainer.
 func (t *Trainer) verify(f io.Reader) (*header, error) {
 	b := bufio.NewReaderSize(f, 1<<16)
 	list, meta, err := safetensors.ReadTable(b)
@@ -229,14 +230,14 @@ func (t *Trainer) verify(f io.Reader) (*header, error) {
 		return nil, err
 	}
 	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
-	if err := h.whole(b, list, sum); err != nil {
+	if err := h.complete(b, list, sum); err != nil {
 		return nil, err
 	}
 	return h, nil
 }
 
-// whole checks that all elements are there, and no others, and that they and the header are as they were written.
-func (h *header) whole(r io.Reader, list []safetensors.Entry, sum hash.Hash32) error {
+// complete returns an error unless exactly the listed elements follow and the checksum is right.
+func (h *header) complete(r io.Reader, list []safetensors.Entry, sum hash.Hash32) error {
 	want := int64(0)
 	for _, e := range list {
 		want = max(want, e.End)
@@ -259,7 +260,7 @@ func (h *header) whole(r io.Reader, list []safetensors.Entry, sum hash.Hash32) e
 	return nil
 }
 
-// matches compares a checkpoint's tensors with the trainer's.
+// matches returns an error unless a checkpoint's tensors have the names, types and shapes of the trainer's.
 func (t *Trainer) matches(list []safetensors.Entry) error {
 	all := t.all()
 	for i, s := range all {
@@ -279,7 +280,7 @@ func (t *Trainer) matches(list []safetensors.Entry) error {
 	return nil
 }
 
-// fits checks the header.
+// fits returns an error unless the header matches the trainer's optimiser, its options and the data.
 func (h *header) fits(t *Trainer, data []*Data) error {
 	if h.Optimiser != t.optimiser.String() {
 		return diag.Inputf("it is of another optimiser: %s there, %s here", h.Optimiser, t.optimiser)
@@ -307,7 +308,7 @@ func (h *header) fits(t *Trainer, data []*Data) error {
 	return nil
 }
 
-// take reads the elements of a checkpoint that was verified.
+// take reads the elements of a verified checkpoint.
 func (t *Trainer) take(f io.ReadSeeker, h *header, data []*Data) error {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return err
@@ -318,7 +319,7 @@ func (t *Trainer) take(f io.ReadSeeker, h *header, data []*Data) error {
 	}
 	for _, s := range t.all() {
 		if _, err := io.ReadFull(b, s.array.Tensor().Bytes()); err != nil {
-			// The file was whole a moment ago: somebody writes it.
+			// The file was complete a moment ago: another process writes it.
 			t.torn = &Torn{Step: h.Step, Names: []string{s.name}, Err: fmt.Errorf("reading a checkpoint: %w", err)}
 			return t.torn
 		}

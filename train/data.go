@@ -16,24 +16,24 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Field is one array of every example: the examples' elements lie one after the other along the first axis of a batch.
+// Field is one array of every example. In a batch, the examples' arrays are joined along a new first axis.
 type Field struct {
 	DType weir.DType
 	Shape []int // of one example
-	Len   int   // examples
-	// Read writes the elements of an example. It may run in another goroutine than the one that iterates, and must not
-	// keep into.
+	Len   int   // the number of examples
+	// Read writes the elements of an example into into, which it must not keep. With Prefetch it runs in another
+	// goroutine than the loop over the batches.
 	Read func(example int, into []byte) error
 }
 
-// Column is a field of a slice in memory: an example is as many elements as its shape has, and begins after the one
-// before. The slice is borrowed.
+// Column returns a field of a slice in memory: each example is the next run of as many elements as its shape has. The
+// slice is borrowed.
 func Column[T weir.Element](data []T, shape ...int) Field {
 	return Windows(data, elements(shape), shape...)
 }
 
-// Windows is Column with another distance between the beginnings of examples: less than their elements for windows of a
-// text that overlap.
+// Windows is Column with another distance between the beginnings of examples, counted in elements: examples overlap if
+// the stride is less than their number of elements.
 func Windows[T weir.Element](data []T, stride int, shape ...int) Field {
 	size, count := int(unsafe.Sizeof(*new(T))), 0
 	if n := elements(shape); stride > 0 && len(data) >= n {
@@ -46,7 +46,7 @@ func Windows[T weir.Element](data []T, stride int, shape ...int) Field {
 	}}
 }
 
-// Rows is a field of an array: its first axis is the examples. The array is borrowed.
+// Rows returns a field of an array whose first axis is the examples. The array is borrowed.
 func Rows(a *array.Array) (Field, error) {
 	if a == nil || a.Tensor() == nil || a.Rank() == 0 {
 		return Field{}, diag.Inputf("rows of %v: it has no elements, or no axis", a)
@@ -63,8 +63,8 @@ func Rows(a *array.Array) (Field, error) {
 	return f, nil
 }
 
-// Records is a field of a file: from offset on, examples lie one after the other in the machine's order of bytes, and
-// each is followed by gap bytes of something else. The file stays the caller's.
+// Records returns a field of a file: from offset on, examples lie one after the other in the machine's byte order, each
+// followed by gap bytes that are skipped. The caller keeps the file open, and closes it.
 func Records(file *os.File, offset int64, gap int, dt weir.DType, shape ...int) (Field, error) {
 	size, err := (&Field{DType: dt, Shape: shape}).bytes(1)
 	if err != nil {
@@ -85,6 +85,7 @@ func Records(file *os.File, offset int64, gap int, dt weir.DType, shape ...int) 
 	}}, nil
 }
 
+// elements returns the number of elements of a shape.
 func elements(shape []int) int {
 	n := 1
 	for _, e := range shape {
@@ -93,32 +94,32 @@ func elements(shape []int) int {
 	return n
 }
 
-// Data are examples, given in batches, epoch after epoch.
+// Data is a set of examples, iterated in batches, epoch after epoch.
 type Data struct {
 	x, y    *Field
 	more    []Field
 	options DataOptions
 	lock    sync.Mutex
 	at      position
-	err     error // of the last Batches
-	loops   bool  // a Batches goes on
+	err     error // the error of the last Batches
+	loops   bool  // a loop over Batches is running
 }
 
-// DataOptions say in which order examples come.
+// DataOptions are the order of examples and the reading of batches.
 type DataOptions struct {
-	Shuffle  bool   // each epoch in an order of its own
-	Key      uint64 // that the orders come from
-	Prefetch int    // batches that are made ready meanwhile, by another goroutine
-	DropLast bool   // leaves out a last batch that is smaller than the others
+	Shuffle  bool   // a different order in each epoch
+	Key      uint64 // determines the orders
+	Prefetch int    // the number of batches that another goroutine reads ahead
+	DropLast bool   // omits the last batch of an epoch if it is smaller than the others
 }
 
-// position is a place in the data: so many examples of an epoch are over.
+// position is a position in the data: an epoch, and the number of its examples that are done.
 type position struct {
 	Epoch   int64 `json:"epoch"`
 	Example int   `json:"example"`
 }
 
-// NewData makes data of the inputs and the targets; y may have no Read, for none.
+// NewData makes data of a field of inputs and a field of targets. The zero Field as y means no targets.
 func NewData(x, y Field, o DataOptions, more ...Field) (*Data, error) {
 	d := &Data{x: &x, more: more, options: o}
 	if y.Read != nil {
@@ -138,7 +139,7 @@ func NewData(x, y Field, o DataOptions, more ...Field) (*Data, error) {
 	return d, nil
 }
 
-// fields are X, More and Y.
+// fields returns the fields of X, More and Y.
 func (d *Data) fields() []*Field {
 	list := []*Field{d.x}
 	for i := range d.more {
@@ -150,7 +151,7 @@ func (d *Data) fields() []*Field {
 	return list
 }
 
-// bytes are what so many examples take: each of them whole bytes.
+// bytes returns the size of a number of examples; an example that is not an integer number of bytes is ErrUnsupported.
 func (f *Field) bytes(examples int) (int64, error) {
 	n := int64(examples)
 	for _, e := range f.Shape {
@@ -166,17 +167,17 @@ func (f *Field) bytes(examples int) (int64, error) {
 	return f.DType.Bytes(n)
 }
 
-// Len is the number of examples.
+// Len returns the number of examples.
 func (d *Data) Len() int { return d.x.Len }
 
-// Epoch is how many epochs are over.
+// Epoch returns the number of epochs that are complete.
 func (d *Data) Epoch() int64 {
 	d.lock.Lock()
 	defer d.lock.Unlock()
 	return d.at.Epoch
 }
 
-// order is the examples of an epoch, in their order: it depends on the key and the epoch alone.
+// order returns the examples of an epoch in their order, which depends on the key and the epoch alone.
 func (d *Data) order(epoch int64) []int32 {
 	list := make([]int32, d.x.Len)
 	for i := range list {
@@ -194,12 +195,12 @@ func (d *Data) order(epoch int64) []int32 {
 	return list
 }
 
-// Batches gives what is left of the epoch, in batches of a size; the last may be smaller. The next Batches gives the
-// next epoch. A batch's arrays hold their elements until the next one is asked for. With DropLast, a size beyond the
-// number of examples is an error, and what is left of an epoch may be nothing.
+// Batches iterates the rest of the current epoch in batches of size examples; the last batch may be smaller. The next
+// call iterates the next epoch. A batch's arrays are valid until the next batch. With DropLast, a size beyond the
+// number of examples is an error, and the rest of an epoch may contain no batch.
 //
-// A field that cannot be read ends the sequence; Err has its error. While one loop goes on, another gives no batch, and
-// Err has that too: both would move the same position.
+// If a field cannot be read, the iteration ends and Err returns the error. Two loops at a time would move the same
+// position: the second yields no batch, and Err returns that error too.
 func (d *Data) Batches(size int) iter.Seq[Batch] {
 	return func(yield func(Batch) bool) {
 		if !d.begin() {
@@ -211,7 +212,7 @@ func (d *Data) Batches(size int) iter.Seq[Batch] {
 	}
 }
 
-// begin reports whether no other loop goes on; if one does, that is an error.
+// begin marks a loop as running; it returns false, and sets the error, if another loop is running.
 func (d *Data) begin() bool {
 	d.lock.Lock()
 	defer d.lock.Unlock()
@@ -223,7 +224,7 @@ func (d *Data) begin() bool {
 	return true
 }
 
-// end ends a loop with its error. That of a loop inside of it stays.
+// end ends a loop with its error. If err is nil, the error of a loop inside of it stays.
 func (d *Data) end(err error) {
 	d.lock.Lock()
 	defer d.lock.Unlock()
@@ -233,30 +234,30 @@ func (d *Data) end(err error) {
 	}
 }
 
-// Err is what ended the last Batches before the epoch was over; nil if nothing did, or the loop broke off.
+// Err returns the error that ended the last Batches early; nil if there was none, also if the loop was left by break.
 func (d *Data) Err() error {
 	d.lock.Lock()
 	defer d.lock.Unlock()
 	return d.err
 }
 
-// ready is a batch that was read.
+// ready is a batch that has been read.
 type ready struct {
 	set      *set
 	examples int
-	at       position // after it
+	at       position // the position after the batch
 	err      error
 }
 
-// set is memory for a batch.
+// set is the memory of a batch.
 type set struct {
 	scope  *array.Scope
-	size   int // examples
+	size   int // the number of examples
 	arrays []*array.Array
 	bytes  [][]byte
 }
 
-// each calls yield with the batches.
+// each calls yield with the batches of the rest of the epoch.
 func (d *Data) each(size int, yield func(Batch) bool) (err error) {
 	if size < 1 {
 		return diag.Inputf("batches of %d", size)
@@ -271,7 +272,7 @@ func (d *Data) each(size int, yield func(Batch) bool) (err error) {
 	scope := array.NewScope("batches")
 	defer scope.Close()
 	r := &reader{d: d, at: at, size: size, order: d.order(at.Epoch)}
-	if r.next() == 0 { // as after a batch of another size: the epoch is over
+	if r.next() == 0 { // the epoch is over, as after batches of another size
 		d.lock.Lock()
 		d.at = r.after()
 		d.lock.Unlock()
@@ -293,10 +294,10 @@ type reader struct {
 	at    position
 	size  int
 	order []int32
-	last  *set // for the batch that is smaller
+	last  *set // for the last, smaller batch
 }
 
-// next is how many examples the next batch has; 0 at the end.
+// next returns the number of examples of the next batch; 0 at the end of the epoch.
 func (r *reader) next() int {
 	left := len(r.order) - r.at.Example
 	if left >= r.size {
@@ -308,7 +309,7 @@ func (r *reader) next() int {
 	return max(left, 0)
 }
 
-// sets makes memory for batches, and for the last one.
+// sets makes memory for at most n batches, and for a smaller last batch.
 func (r *reader) sets(scope *array.Scope, n int) ([]*set, error) {
 	var list []*set
 	left := max(len(r.order)-r.at.Example, 0)
@@ -321,6 +322,7 @@ func (r *reader) sets(scope *array.Scope, n int) ([]*set, error) {
 	return list, scope.Err()
 }
 
+// set makes memory for a batch of size examples.
 func (d *Data) set(scope *array.Scope, size int) *set {
 	s := &set{scope: scope, size: size}
 	for _, f := range d.fields() {
@@ -349,7 +351,7 @@ func (r *reader) read(s *set) (out ready) {
 	return ready{set: s, examples: s.size, at: r.after()}
 }
 
-// after is the position after what was read: at the end of the epoch, the next one's beginning.
+// after returns the position after the batches read so far; at the end of an epoch, the beginning of the next.
 func (r *reader) after() position {
 	if r.next() == 0 {
 		return position{Epoch: r.at.Epoch + 1}
@@ -357,7 +359,7 @@ func (r *reader) after() position {
 	return r.at
 }
 
-// run reads a batch after the other.
+// run reads and yields one batch after the other.
 func (r *reader) run(sets []*set, yield func(Batch) bool) error {
 	for i := 0; ; i++ {
 		n := r.next()
@@ -378,7 +380,7 @@ func (r *reader) run(sets []*set, yield func(Batch) bool) error {
 	}
 }
 
-// ahead reads batches in another goroutine, which has ended when ahead returns.
+// ahead reads batches in another goroutine, which ends before ahead returns.
 func (r *reader) ahead(sets []*set, yield func(Batch) bool) error {
 	free := make(chan *set, len(sets)+1)
 	full := make(chan ready, len(sets)+1)
@@ -404,7 +406,7 @@ func (r *reader) ahead(sets []*set, yield func(Batch) bool) error {
 	return nil
 }
 
-// fill reads batches until there are no more, or nobody wants them.
+// fill reads batches until the epoch or the loop ends.
 func (r *reader) fill(free <-chan *set, full chan<- ready, stop <-chan struct{}) {
 	defer close(full)
 	for n := r.next(); n > 0; n = r.next() {
@@ -428,7 +430,7 @@ func (r *reader) fill(free <-chan *set, full chan<- ready, stop <-chan struct{})
 	}
 }
 
-// give hands a batch out.
+// give yields a batch; it returns false if the loop ends.
 func (d *Data) give(r ready, yield func(Batch) bool) bool {
 	list := r.set.arrays
 	b := Batch{X: list[0], from: d, at: r.at}
@@ -442,7 +444,7 @@ func (d *Data) give(r ready, yield func(Batch) bool) bool {
 	return yield(b)
 }
 
-// restore goes to a position.
+// restore moves to a position.
 func (d *Data) restore(at position) error {
 	if at.Epoch < 0 || at.Example < 0 || at.Example > d.x.Len {
 		return diag.Inputf("example %d of epoch %d: the data have %d examples", at.Example, at.Epoch, d.x.Len)

@@ -6,17 +6,16 @@ import (
 	"github.com/weirml/weir"
 )
 
-// NotFinite is the error of a step whose loss, whose gradients, or whose new buffers are infinite or no numbers.
-// Nothing changed: parameters, moments, buffers and the step's number are as before the step, and so are gradients that
-// are added up.
+// NotFinite is the error of a step whose loss, gradients or new buffers are infinite or NaN. The step changed nothing:
+// parameters, moments, buffers, the number of steps and accumulated gradients are as before.
 type NotFinite struct {
 	Step      int64
 	Loss      float64
 	Gradients bool // the loss is finite, the gradients are not
-	Buffers   bool // the loss is finite, a buffer would not be: BatchNorm has no variance of one value for each channel
+	Buffers   bool // the loss is finite, a buffer would not be: for example, BatchNorm's variance of one value per channel is NaN
 }
 
-// Error names the step.
+// Error returns the step, the values that are not finite and a fix.
 func (e *NotFinite) Error() string {
 	what := fmt.Sprintf("the loss is %v", e.Loss)
 	if e.Gradients {
@@ -32,21 +31,21 @@ func (e *NotFinite) Error() string {
 		"or look at the batch)", e.Step, what)
 }
 
-// Is reports that it is an error of the input.
+// Is reports whether target is weir.ErrInput.
 func (e *NotFinite) Is(target error) bool { return target == weir.ErrInput }
 
-// Torn is the error of a step that failed when it had begun to write parameters or moments, and of every step after it:
-// each of those named has its new value or a part of it. Restore, from a checkpoint, ends that.
+// Torn is the error of a step that failed after it began to write parameters or moments, and of every later step: the
+// named states are old, new or partly written. Restore of a checkpoint ends the condition.
 type Torn struct {
 	Step  int64
 	Names []string
 	Err   error
 }
 
-// Error names what is torn.
+// Error returns the step, the states and the cause.
 func (e *Torn) Error() string {
 	return fmt.Sprintf("step %d ended while it wrote %v: %v (fix: Restore a checkpoint)", e.Step, e.Names, e.Err)
 }
 
-// Unwrap is what ended the step.
+// Unwrap returns the error that ended the step.
 func (e *Torn) Unwrap() error { return e.Err }

@@ -10,8 +10,8 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 )
 
-// Evaluate computes the loss over batches, each weighted by its examples, and has metrics see what the network says.
-// The network infers, and nothing changes. Batches without any example are an error: there is no loss of nothing.
+// Evaluate returns the mean loss over batches, weighted by their examples, and passes the network's results to metrics.
+// It computes as Predict does, and changes nothing. Batches without any example are an error.
 func (t *Trainer) Evaluate(ctx context.Context, batches func(yield func(Batch) bool), metrics ...Metric) (loss float64,
 	err error) {
 	defer diag.Recover(&err, "evaluating")
@@ -51,7 +51,7 @@ func (t *Trainer) Evaluate(ctx context.Context, batches func(yield func(Batch) b
 	return mean.Value(), nil
 }
 
-// lossOf is the loss of what the network said.
+// lossOf returns the loss of a network's result.
 func (t *Trainer) lossOf(y *weir.Tensor, target *array.Array) (float64, error) {
 	s := array.NewScope("evaluation")
 	defer s.Close()
@@ -66,7 +66,7 @@ func (t *Trainer) lossOf(y *weir.Tensor, target *array.Array) (float64, error) {
 	return float64(x), err
 }
 
-// observe has metrics see a batch.
+// observe passes a batch's results and targets to metrics.
 func observe(y *weir.Tensor, target *array.Array, metrics []Metric) error {
 	if len(metrics) == 0 || target == nil {
 		return nil
@@ -105,7 +105,7 @@ func observe(y *weir.Tensor, target *array.Array, metrics []Metric) error {
 	return nil
 }
 
-// numbers are the elements of an array.
+// numbers returns the elements of an array as float64.
 func numbers(a *array.Array) []float64 {
 	t := a.Tensor()
 	list := make([]float64, a.Len())
@@ -119,7 +119,7 @@ func numbers(a *array.Array) []float64 {
 	return list
 }
 
-// ids are the classes of distributions: their greatest elements.
+// ids returns the class of each distribution: the index of its greatest element.
 func ids(list []float64, width int) []float64 {
 	var out []float64
 	for ; len(list) > 0; list = list[width:] {

@@ -13,38 +13,38 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// FitOptions say how Fit trains; Epochs and BatchSize are needed.
+// FitOptions are Fit's settings; Epochs and BatchSize are required.
 type FitOptions struct {
-	Epochs    int // in all: Fit of a trainer that was resumed makes those that are left
+	Epochs    int // in total: after Resume, Fit trains the epochs that are left
 	BatchSize int
-	// Validation is evaluated after each epoch, with Metrics; Stop and Plateau observe its loss, or that of training if
-	// there is none.
+	// Validation is evaluated after each epoch, with Metrics. Stop and Plateau observe its loss, or the training loss
+	// if Validation is nil.
 	Validation *Data
 	Metrics    func() []Metric
 	Stop       *EarlyStopping
 	Plateau    *Plateau
-	// Folder gets a checkpoint after each epoch, and Best one when the observed loss is the least so far; "": none. A Fit
-	// that goes on with data, resumed or not, compares with what was observed of them before.
+	// Folder receives a checkpoint after each epoch, Best whenever the observed loss is the least so far; "": none. If
+	// Fit continues with data of which it trained earlier epochs, resumed or not, it compares with the losses observed
+	// then.
 	Folder, Best string
-	Logs         []Log     // of each step's loss and rate, and each epoch's evaluation
-	Progress     io.Writer // a bar, if it is a terminal; nil: none
+	Logs         []Log     // they receive each step's loss and rate, and each epoch's validation loss
+	Progress     io.Writer // if it is a terminal, it shows a progress bar; nil: none
 }
 
-// History is what Fit tells: a mean of each epoch that it trained.
+// History is Fit's result: one entry for each epoch that it trained.
 type History struct {
 	Epochs  []EpochResult
-	Stopped bool // early
+	Stopped bool // early stopping ended Fit
 }
 
-// EpochResult is what an epoch gave.
+// EpochResult is the result of an epoch.
 type EpochResult struct {
-	Loss       float64 // mean over the steps
-	Validation float64 // NaN without it
+	Loss       float64 // mean over the steps, weighted by their examples
+	Validation float64 // the validation loss; NaN without FitOptions.Validation
 	Metrics    []Metric
 }
 
-// Fit trains over epochs of data. When the context ends, so does Fit, with its error; the trainer is as after the last
-// step.
+// Fit trains over epochs of data. If ctx ends, Fit returns its error; the trainer then has the values of the last step.
 func (t *Trainer) Fit(ctx context.Context, data *Data, o FitOptions) (h *History, err error) {
 	defer diag.Recover(&err, "training")
 	h = &History{}
@@ -69,7 +69,7 @@ func (t *Trainer) Fit(ctx context.Context, data *Data, o FitOptions) (h *History
 	return h, nil
 }
 
-// epoch trains what is left of an epoch, and evaluates.
+// epoch trains the rest of an epoch, and evaluates.
 func (t *Trainer) epoch(ctx context.Context, data *Data, epoch int64, o *FitOptions) (r EpochResult, err error) {
 	bar := newBar(o.Progress, fmt.Sprintf("epoch %d/%d", epoch+1, o.Epochs), (data.Len()+o.BatchSize-1)/o.BatchSize)
 	defer bar.end()
@@ -108,15 +108,15 @@ func (t *Trainer) epoch(ctx context.Context, data *Data, epoch int64, o *FitOpti
 	return r, o.Validation.Err()
 }
 
-// watch is what Fit keeps from epoch to epoch.
+// watch holds Fit's observations from epoch to epoch. Checkpoints contain it.
 type watch struct {
-	Best    *number `json:"best,omitempty"` // the least loss that was observed
+	Best    *number `json:"best,omitempty"` // the least loss observed
 	Stop    *lowest `json:"stop,omitempty"`
 	Plateau *lowest `json:"plateau,omitempty"`
 }
 
-// watched has Fit go on with what was observed before, if the data were begun: Stop and Plateau, unless they have
-// observed something, take what a checkpoint has of them.
+// watched restores observations. For data in their first epoch there are none. After Resume, Stop and Plateau take the
+// checkpoint's observations, unless they have observed a measure already.
 func (t *Trainer) watched(data *Data, o *FitOptions) error {
 	if err := t.use(); err != nil {
 		return err
@@ -135,8 +135,8 @@ func (t *Trainer) watched(data *Data, o *FitOptions) error {
 	return nil
 }
 
-// observed has what watches the loss see it, and saves: first to Best, so that a Fit that is killed in between and
-// resumed from Folder saves there again. It reports whether to stop.
+// observed passes an epoch's loss to Plateau and Stop, and saves checkpoints; it reports whether to stop. It saves to
+// Best before Folder: if Fit is killed in between and resumed from Folder, it saves to Best again.
 func (t *Trainer) observed(r EpochResult, o *FitOptions) (stop bool, err error) {
 	measure := r.Validation
 	if o.Validation == nil {
@@ -161,7 +161,7 @@ func (t *Trainer) observed(r EpochResult, o *FitOptions) (stop bool, err error) 
 	return stop, err
 }
 
-// note keeps what was observed for checkpoints; it reports whether the measure is the least so far.
+// note records observations for checkpoints; it reports whether the measure is the least so far.
 func (t *Trainer) note(measure float64, o *FitOptions) (better bool, err error) {
 	if err := t.use(); err != nil {
 		return false, err
@@ -183,7 +183,7 @@ func (t *Trainer) note(measure float64, o *FitOptions) (better bool, err error) 
 	return better, nil
 }
 
-// bar is a progress bar on a terminal; nil is none.
+// bar is a progress bar on a terminal. A nil bar shows nothing.
 type bar struct {
 	w           io.Writer
 	title       string
@@ -191,7 +191,7 @@ type bar struct {
 	begin, last time.Time
 }
 
-// newBar makes a bar if w is a terminal.
+// newBar returns a bar, nil unless w is a terminal.
 func newBar(w io.Writer, title string, total int) *bar {
 	file, ok := w.(*os.File)
 	if !ok {
@@ -203,7 +203,7 @@ func newBar(w io.Writer, title string, total int) *bar {
 	return &bar{w: w, title: title, total: total, begin: time.Now()}
 }
 
-// step counts a step; it draws ten times a second at most.
+// step counts a step, and draws the bar at most ten times a second.
 func (b *bar) step(loss float64) {
 	if b == nil {
 		return
@@ -215,7 +215,7 @@ func (b *bar) step(loss float64) {
 	}
 }
 
-// line is what the bar shows.
+// line returns the bar's current line.
 func (b *bar) line(loss float64, now time.Time) string {
 	const width = 24
 	n := min(width*b.done/max(b.total, 1), width)
@@ -226,6 +226,7 @@ func (b *bar) line(loss float64, now time.Time) string {
 		b.done, b.total, loss, each.Round(10*time.Microsecond), left.Round(time.Second))
 }
 
+// end ends the bar's line.
 func (b *bar) end() {
 	if b != nil {
 		io.WriteString(b.w, "\n")

@@ -9,16 +9,16 @@ import (
 	"github.com/weirml/weir/nn"
 )
 
-// A table that is trained lazily has only those rows touched that a batch's ids name. Its derivative is taken by what
-// is added to its rows, which is zeros: one array for each place that reads rows. Rows that several ids name get the
-// sum of their derivatives: each row has a place of its own among the batch's ids, that of the last id which names it.
-// A state of one integer a row tells the place; it is written before it is read, so that nobody has to clear it.
+// A step touches only those rows of a lazily trained table that a batch's ids name. Derivatives are taken by arrays of
+// zeros that are added to the rows, one array for each lookup. A row that several ids name gets the sum of their
+// derivatives, stored at one index among the batch's ids: the index of the last id that names the row. A state, mark,
+// holds that index for each row; it is written before it is read, so it need not be cleared.
 
-// lookup is a place of the network that reads rows of a table.
+// lookup is a place in the network that reads rows of a table.
 type lookup struct {
-	table int // of the trained parameters
+	table int // the table's index among the trainable parameters
 	ids   *array.Array
-	added *array.Array // to the rows
+	added *array.Array // zeros, added to the rows
 }
 
 // isLazy reports whether a parameter's name matches a pattern of Options.Lazy.
@@ -26,7 +26,7 @@ func (o *Options) isLazy(name string) bool {
 	return slices.ContainsFunc(o.Lazy, func(pattern string) bool { return nn.Matches(pattern, name) })
 }
 
-// checkLazy checks the parameters that are to be trained lazily.
+// checkLazy returns an error if a pattern of Options.Lazy matches no table, or a table cannot be trained lazily.
 func (t *Trainer) checkLazy(names []string) error {
 	for _, pattern := range t.options.Lazy {
 		if !slices.ContainsFunc(names, func(name string) bool { return nn.Matches(pattern, name) }) {
@@ -54,7 +54,7 @@ func (t *Trainer) checkLazy(names []string) error {
 	return nil
 }
 
-// lookups runs the network for the places that read rows: what else it computes is dead.
+// lookups traces the network once to find the lookups; its other results are unused.
 func (t *Trainer) lookups(s *array.Scope, values []*array.Array, key *array.Array,
 	batch []*array.Array) (list []*lookup) {
 	if len(t.options.Lazy) == 0 {
@@ -68,7 +68,7 @@ func (t *Trainer) lookups(s *array.Scope, values []*array.Array, key *array.Arra
 	return list
 }
 
-// bindRows gives the tables that are trained lazily what gives their rows.
+// bindRows makes rows the source of the rows of lazily trained tables.
 func (t *Trainer) bindRows(c *nn.Context, rows func(table int, ids *array.Array) *array.Array) {
 	for i, s := range t.states {
 		if s.kind == parameter && t.options.isLazy(s.name) {
@@ -77,14 +77,14 @@ func (t *Trainer) bindRows(c *nn.Context, rows func(table int, ids *array.Array)
 	}
 }
 
-// touched is what a batch's ids name of a table.
+// touched are the rows of a table that a batch's ids name.
 type touched struct {
-	ids   *array.Array // [n], of all places
-	place *array.Array // [n], the row's own among them
-	mark  *array.Array // the state's new value
+	ids   *array.Array // [n], of all lookups
+	index *array.Array // [n], by id: the index of the row's last id in ids
+	mark  *array.Array // the mark's new value
 }
 
-// touch finds the rows that ids name, and their derivatives: the sums at the rows' own places, zeros at the others.
+// touch finds the rows that ids name and their derivatives: the sum at the index of the row's last id, zeros at others.
 func (w *writing) touch(table int, list []*lookup, grads []*array.Array) (rows *touched, sums *array.Array) {
 	s := w.s
 	extent := w.in[table].Dim(1)
@@ -107,19 +107,19 @@ func (w *writing) touch(table int, list []*lookup, grads []*array.Array) (rows *
 	}
 	number := s.Iota(weir.I32, r.ids.Dim(0))
 	r.mark = s.Assign(w.own(w.marks[table]), number, r.ids)
-	r.place = s.Take(r.mark, r.ids, 0)
-	return r, s.AddAt(s.Zeros(weir.F32, g.Shape()...), g, r.place)
+	r.index = s.Take(r.mark, r.ids, 0)
+	return r, s.AddAt(s.Zeros(weir.F32, g.Shape()...), g, r.index)
 }
 
-// own is an array of its own that has a state's elements, and can be assigned to.
+// own returns a copy of a state's elements that can be assigned to.
 func (w *writing) own(state int) *array.Array {
 	return w.s.Reshape(w.in[state], w.in[state].Shape()...)
 }
 
-// lazily writes the new rows of a table, and of its slots.
+// lazily sets the new rows of table i and of its slots in next.
 func (w *writing) lazily(next []*array.Array, i int, u Update, slots []int, fine *array.Array) {
 	s, r := w.s, w.rows[i]
-	u.P, u.G = s.Take(u.P, r.ids, 0), s.Take(u.G, r.place, 0)
+	u.P, u.G = s.Take(u.P, r.ids, 0), s.Take(u.G, r.index, 0)
 	for k := range u.Slots {
 		u.Slots[k] = s.Take(u.Slots[k], r.ids, 0)
 	}

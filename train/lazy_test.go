@@ -187,7 +187,7 @@ func TestLazyMisuse(t *testing.T) {
 		"matches":       {table(9, 4), train.SGD(1), train.Options{Lazy: []string{"3.*"}}},
 		"another shape": {table(9, 4), train.Adafactor(1), train.Options{Lazy: []string{"*"}}},
 		"added up":      {table(9, 4), train.SGD(1), train.Options{Lazy: []string{"*"}, Accumulate: 2}},
-		"read whole": {nn.Linear(4, 4, nn.NoBias), train.SGD(1),
+		"only its rows can be read": {nn.Linear(4, 4, nn.NoBias), train.SGD(1),
 			train.Options{Lazy: []string{"*"}, Inputs: []array.Spec{array.SpecOf("x", weir.F32, 2, 4),
 				array.SpecOf("y", weir.F32, 2, 4)}}},
 		"a table, of rows": {nn.Linear(4, 4), train.SGD(1), train.Options{Lazy: []string{"*"}}},

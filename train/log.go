@@ -15,25 +15,24 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// Value is a number with a name, as "loss".
+// Value is a named number, as "loss".
 type Value struct {
 	Name  string
 	Value float64
 }
 
-// Log takes down values of a step.
+// Log records named numbers by step.
 type Log interface {
 	Log(step int64, values ...Value) error
 }
 
-// CSV writes values as lines of comma-separated values: the step, a name and a value. The first line names these
-// columns.
+// CSV writes values as comma-separated lines: the step, a name and a value. The first line is the columns' names.
 type CSV struct {
 	w     *csv.Writer
 	began bool
 }
 
-// NewCSV makes a log that writes to w.
+// NewCSV returns a log that writes to w.
 func NewCSV(w io.Writer) *CSV { return &CSV{w: csv.NewWriter(w)} }
 
 // Log writes a line for each value.
@@ -49,13 +48,13 @@ func (c *CSV) Log(step int64, values ...Value) error {
 	return c.w.Error()
 }
 
-// TensorBoard writes values as events that TensorBoard shows.
+// TensorBoard writes values as event files for TensorBoard.
 type TensorBoard struct {
 	file *os.File
 	now  func() time.Time
 }
 
-// NewTensorBoard makes a log in a folder, which is made if it is not there: a new file for each.
+// NewTensorBoard returns a log with a new file in a folder, which it makes if necessary.
 func NewTensorBoard(dir string) (*TensorBoard, error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, diag.Inputf("%v", err).AtFile(dir).WithCause(err)
@@ -75,7 +74,7 @@ func NewTensorBoard(dir string) (*TensorBoard, error) {
 			return nil, diag.Inputf("%v", err).AtFile(dir).WithCause(err)
 		}
 		t := &TensorBoard{file, time.Now}
-		if err := t.write(text(t.event(0), 3, []byte("brain.Event:2"))); err != nil {
+		if err := t.write(field(t.event(0), 3, []byte("brain.Event:2"))); err != nil {
 			file.Close()
 			return nil, err
 		}
@@ -87,29 +86,29 @@ func NewTensorBoard(dir string) (*TensorBoard, error) {
 func (t *TensorBoard) Log(step int64, values ...Value) error {
 	var summary []byte
 	for _, v := range values {
-		one := text(nil, 1, []byte(v.Name))
+		one := field(nil, 1, []byte(v.Name))
 		one = binary.LittleEndian.AppendUint32(append(one, 2<<3|5), math.Float32bits(float32(v.Value)))
-		summary = text(summary, 1, one)
+		summary = field(summary, 1, one)
 	}
-	return t.write(text(t.event(step), 5, summary))
+	return t.write(field(t.event(step), 5, summary))
 }
 
 // Close closes the file.
 func (t *TensorBoard) Close() error { return t.file.Close() }
 
-// event begins an event: the time of day, field 1, and the step, field 2.
+// event returns the beginning of an event: field 1, the time in seconds, and field 2, the step.
 func (t *TensorBoard) event(step int64) []byte {
 	seconds := float64(t.now().UnixNano()) / 1e9
 	b := binary.LittleEndian.AppendUint64([]byte{1<<3 | 1}, math.Float64bits(seconds))
 	return binary.AppendUvarint(append(b, 2<<3|0), uint64(step))
 }
 
-// text appends a field of bytes, as protobuf has it.
-func text(b []byte, field byte, data []byte) []byte {
-	return append(binary.AppendUvarint(append(b, field<<3|2), uint64(len(data))), data...)
+// field appends a protobuf field of bytes.
+func field(b []byte, number byte, data []byte) []byte {
+	return append(binary.AppendUvarint(append(b, number<<3|2), uint64(len(data))), data...)
 }
 
-// write writes a record: its length, the checksum of that, its bytes, and their checksum.
+// write writes a record: its length, the length's checksum, its bytes, and their checksum.
 func (t *TensorBoard) write(event []byte) error {
 	record := binary.LittleEndian.AppendUint64(nil, uint64(len(event)))
 	record = binary.LittleEndian.AppendUint32(record, masked(record))
@@ -119,8 +118,8 @@ func (t *TensorBoard) write(event []byte) error {
 	return err
 }
 
-// masked is the checksum of records: CRC-32C, turned and shifted so that a checksum of data with checksums is none of
-// them.
+// masked returns a record's checksum: CRC-32C, rotated and offset, so that the checksum of data that contain a checksum
+// differs from it.
 func masked(data []byte) uint32 {
 	sum := crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli))
 	return (sum>>15 | sum<<17) + 0xa282ead8

@@ -6,26 +6,27 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// Loss computes one number from what a network gives and what it should have given; the smaller, the better. It runs in
-// a trace. A network with several outputs ends in a layer that makes one of them.
+// Loss returns one number computed from a network's output and its target; training minimises it. It is called while
+// the step is traced. A network with several outputs must end in a layer that combines them into one.
 type Loss func(s *array.Scope, out, y *array.Array) *array.Array
 
-// CrossEntropy is the mean cross entropy of logits, whose classes are the last axis. The target is class ids, integers
-// without that axis, or distributions, floats of the logits' shape. An id that is no class is an error of the step.
+// CrossEntropy is the mean cross entropy of logits, whose last axis is the classes. The target is class ids, integers
+// without that axis, or distributions, floats of the logits' shape. An id outside of the classes is an error of the
+// step.
 func CrossEntropy(s *array.Scope, out, y *array.Array) *array.Array {
 	return CrossEntropyOf(CrossEntropyOptions{})(s, out, y)
 }
 
 // CrossEntropyOptions are settings of a cross entropy.
 type CrossEntropyOptions struct {
-	Smoothing float64   // the share of the target that is spread over all classes
-	Weights   []float32 // of the classes; nil: all 1
-	// Ignore is a class id that counts for nothing, if HasIgnore says so.
+	Smoothing float64   // the share of the target, from 0 to 1, that is distributed evenly over all classes
+	Weights   []float32 // by class; nil: all 1
+	// Ignore is a class id whose examples are excluded, if HasIgnore is true.
 	Ignore    int
 	HasIgnore bool
 }
 
-// CrossEntropyOf is a cross entropy with settings.
+// CrossEntropyOf returns CrossEntropy with settings.
 func CrossEntropyOf(o CrossEntropyOptions) Loss {
 	return func(s *array.Scope, out, y *array.Array) *array.Array {
 		if s.Err() != nil || !fits(s, "cross entropy", out, y, o) {
@@ -39,7 +40,7 @@ func CrossEntropyOf(o CrossEntropyOptions) Loss {
 	}
 }
 
-// fits checks the shapes of logits and targets.
+// fits reports whether logits, targets and options match; it gives the scope an error otherwise.
 func fits(s *array.Scope, name string, out, y *array.Array, o CrossEntropyOptions) bool {
 	n := out.Rank() - 1
 	switch {
@@ -57,7 +58,7 @@ func fits(s *array.Scope, name string, out, y *array.Array, o CrossEntropyOption
 	return false
 }
 
-// sameExtents checks the first axes of two arrays, of which they have that many.
+// sameExtents reports whether the first axes of two arrays have equal extents; it gives the scope an error otherwise.
 func sameExtents(s *array.Scope, name string, out, y *array.Array, axes int) bool {
 	for i := range axes {
 		if out.Dim(i) != y.Dim(i) {
@@ -71,7 +72,7 @@ func sameExtents(s *array.Scope, name string, out, y *array.Array, axes int) boo
 // refuse gives a scope an error.
 func refuse(s *array.Scope, format string, args ...any) { s.Fail(diag.Inputf(format, args...)) }
 
-// weights are the classes' weights, of rank 1; nil if all are 1.
+// weights returns the classes' weights, of rank 1; nil if all are 1.
 func (o *CrossEntropyOptions) weights(s *array.Scope) *array.Array {
 	if o.Weights == nil {
 		return nil
@@ -79,7 +80,7 @@ func (o *CrossEntropyOptions) weights(s *array.Scope) *array.Array {
 	return array.From(s, o.Weights)
 }
 
-// ofIDs is the mean over ids, weighted by their classes.
+// ofIDs returns the mean over class ids, weighted by class.
 func (o *CrossEntropyOptions) ofIDs(s *array.Scope, log, y *array.Array) *array.Array {
 	y = s.Cast(y, weir.I64)
 	var counts *array.Array
@@ -110,6 +111,7 @@ func (o *CrossEntropyOptions) ofIDs(s *array.Scope, log, y *array.Array) *array.
 	return s.Neg(s.Div(s.Sum(each), s.Sum(weight)))
 }
 
+// ofDistributions returns the mean over target distributions.
 func (o *CrossEntropyOptions) ofDistributions(s *array.Scope, log, y *array.Array) *array.Array {
 	y = s.Cast(y, log.DType())
 	if o.Smoothing > 0 {
@@ -121,7 +123,7 @@ func (o *CrossEntropyOptions) ofDistributions(s *array.Scope, log, y *array.Arra
 	return s.Neg(s.Mean(s.Sum(s.Mul(log, y), -1)))
 }
 
-// share is what smoothing gives to each class.
+// share returns the probability that smoothing adds to each class.
 func (o *CrossEntropyOptions) share(s *array.Scope, log *array.Array) *array.Array {
 	if n := log.Dim(-1); n >= 0 {
 		return s.Number(o.Smoothing / float64(n))
@@ -129,7 +131,7 @@ func (o *CrossEntropyOptions) share(s *array.Scope, log *array.Array) *array.Arr
 	return s.Div(s.Number(o.Smoothing), s.Cast(extent(s, log.Dim(-1)), log.DType()))
 }
 
-// extent is an extent as an array of i64, whether it is named or not.
+// extent returns an extent as an i64; n may be a named extent.
 func extent(s *array.Scope, n int) *array.Array {
 	if n >= 0 {
 		return array.Scalar(s, int64(n))
@@ -137,8 +139,8 @@ func extent(s *array.Scope, n int) *array.Array {
 	return s.Sum(s.Ones(weir.I64, n))
 }
 
-// oneHot compares ids, of i64, with each class, along a new last axis. An id that is no class is an error when this is
-// run: a take from the classes checks it.
+// oneHot compares ids, of i64, with each class, along a new last axis. An id outside of the classes is an error when
+// the program runs, because a Take from the classes checks it.
 func oneHot(s *array.Scope, ids *array.Array, classes int) *array.Array {
 	if classes == 0 {
 		refuse(s, "there are no classes: the last axis of the logits is empty")
@@ -154,7 +156,7 @@ func oneHot(s *array.Scope, ids *array.Array, classes int) *array.Array {
 		}
 		list = array.From(s, numbers)
 	}
-	// A take counts negative indices from the end: here they are moved to before the first, and the error names the id.
+	// Take counts negative indices from the end. Subtracting the extent makes them invalid, and the error names the id.
 	ids = s.Where(s.Less(ids, array.Scalar(s, int64(0))), s.Sub(ids, extent(s, classes)), ids)
 	before := s.At("class ids")
 	ids = s.Take(list, ids, 0)
@@ -162,7 +164,7 @@ func oneHot(s *array.Scope, ids *array.Array, classes int) *array.Array {
 	return s.Equal(s.Reshape(ids, append(ids.Shape(), 1)...), list)
 }
 
-// NLL is the mean of the negative log likelihoods, which the network gives as logarithms, of class ids.
+// NLL is the mean negative log likelihood of class ids. The network's outputs are log probabilities.
 func NLL(s *array.Scope, out, y *array.Array) *array.Array {
 	var o CrossEntropyOptions
 	if s.Err() != nil || !fits(s, "NLL", out, y, o) {
@@ -171,7 +173,7 @@ func NLL(s *array.Scope, out, y *array.Array) *array.Array {
 	return o.ofIDs(s, out, y)
 }
 
-// pairs is the mean of a function of an output's and a target's elements, of one shape.
+// pairs returns the mean of a function of an output and a target of the same shape.
 func pairs(name string, f func(s *array.Scope, out, y *array.Array) *array.Array) Loss {
 	return func(s *array.Scope, out, y *array.Array) *array.Array {
 		switch {
@@ -187,8 +189,8 @@ func pairs(name string, f func(s *array.Scope, out, y *array.Array) *array.Array
 	}
 }
 
-// differ is the error of an output and a target with other axes: mostly it is an axis of one element that one of them
-// has.
+// differ returns the error that an output and a target have different shapes. If only one of them has a last axis of
+// extent 1, it says how to add or remove the axis.
 func differ(name string, out, y *array.Array) error {
 	e := diag.Inputf("%s of %v by %v: their shapes differ", name, out, y)
 	switch {
@@ -213,7 +215,7 @@ func L1(s *array.Scope, out, y *array.Array) *array.Array {
 	return pairs("L1", func(s *array.Scope, out, y *array.Array) *array.Array { return s.Abs(s.Sub(out, y)) })(s, out, y)
 }
 
-// Huber is half the square of differences up to delta, and grows on a straight line beyond.
+// Huber is the mean of a function of the differences: half the square up to delta, and linear beyond.
 func Huber(delta float64) Loss {
 	return pairs("Huber", func(s *array.Scope, out, y *array.Array) *array.Array {
 		d := s.Abs(s.Sub(out, y))
@@ -223,8 +225,8 @@ func Huber(delta float64) Loss {
 	})
 }
 
-// BCE is the mean cross entropy of probabilities; their logarithms are −100 at least. The derivative is finite for
-// probabilities of 0 and 1 too, where that of a logarithm is not: a product p·(1−p) below 10⁻¹² counts as that.
+// BCE is the mean binary cross entropy of probabilities, with logarithms limited to at least −100. Its derivative is
+// finite for probabilities of 0 and 1 too: it is computed with p·(1−p) limited to at least 10⁻¹².
 func BCE(s *array.Scope, out, y *array.Array) *array.Array {
 	return pairs("BCE", func(s *array.Scope, out, y *array.Array) *array.Array {
 		return array.Custom(entropies, func(s *array.Scope, in, _, up []*array.Array) []*array.Array {
@@ -238,7 +240,7 @@ func BCE(s *array.Scope, out, y *array.Array) *array.Array {
 	})(s, out, y)
 }
 
-// entropies are the cross entropies of probabilities.
+// entropies returns the binary cross entropies of probabilities.
 func entropies(s *array.Scope, in ...*array.Array) []*array.Array {
 	out, y, floor := in[0], in[1], s.Number(-100)
 	yes := s.Maximum(s.Log(out), floor)
@@ -246,15 +248,15 @@ func entropies(s *array.Scope, in ...*array.Array) []*array.Array {
 	return []*array.Array{s.Neg(s.Add(s.Mul(y, yes), s.Mul(s.Sub(s.Number(1), y), no)))}
 }
 
-// BCEWithLogits is the mean cross entropy of probabilities whose logits the network gives.
+// BCEWithLogits is the mean binary cross entropy of probabilities, given as logits.
 func BCEWithLogits(s *array.Scope, out, y *array.Array) *array.Array {
 	return pairs("BCE", func(s *array.Scope, out, y *array.Array) *array.Array {
-		return s.Sub(s.Softplus(out), s.Mul(out, y)) // no exponential of something large
+		return s.Sub(s.Softplus(out), s.Mul(out, y)) // avoids the exponential of a large number
 	})(s, out, y)
 }
 
-// KL is the Kullback-Leibler divergence of distributions from those whose logarithms the network gives: the sum along
-// the last axis, and the mean over the others.
+// KL is the Kullback–Leibler divergence of target distributions from the network's, given as log probabilities: the sum
+// along the last axis, averaged over the others.
 func KL(s *array.Scope, out, y *array.Array) *array.Array {
 	if out.Rank() == 0 {
 		refuse(s, "KL of %v: its last axis are the classes", out)
@@ -278,7 +280,7 @@ func Hinge(margin float64) Loss {
 	})
 }
 
-// CosineDistance is the mean of 1 − the cosine between outputs and targets along the last axis.
+// CosineDistance is the mean of 1 − cos(output, target), with vectors along the last axis.
 func CosineDistance(s *array.Scope, out, y *array.Array) *array.Array {
 	if s.Err() != nil || out.Rank() != y.Rank() || !sameExtents(s, "cosine", out, y, out.Rank()) {
 		if s.Err() == nil {
@@ -292,8 +294,8 @@ func CosineDistance(s *array.Scope, out, y *array.Array) *array.Array {
 	return s.Mean(s.Sub(s.Number(1), s.Div(dot, s.Sqrt(s.Maximum(sizes, s.Number(1e-16))))))
 }
 
-// Triplet is the mean of max(0, |a − p| − |a − n| + margin): a network gives anchors a, positives p and negatives n
-// beside each other along axis 1, of extent 3. The target is not read.
+// Triplet is the mean of max(0, |a − p| − |a − n| + margin). The network's output is [batch, 3, features]: along axis 1
+// the anchor a, the positive p and the negative n. The target is not read.
 func Triplet(margin float64) Loss {
 	return func(s *array.Scope, out, _ *array.Array) *array.Array {
 		if s.Err() != nil {

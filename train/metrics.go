@@ -8,30 +8,31 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// Metric gathers over batches how well a network does. Evaluate gives it what the network says, rows of elements along
-// the last axis, and the targets: class ids if target has one element a row, else distributions.
+// Metric measures a network's results over batches. Evaluate passes it the results, as rows along the last axis, and
+// one target per row: the class id, or of a target distribution the index of its greatest element.
 type Metric interface {
-	// Observe is given a batch.
+	// Observe adds a batch.
 	Observe(rows [][]float32, targets []float64) error
-	// Value is the measure over all batches so far.
+	// Value returns the measure over all batches so far.
 	Value() float64
-	// String is the name and the value.
+	// String returns the name and the value.
 	String() string
 }
 
-// Mean is a mean of values, each of a weight.
+// Mean is a weighted mean of values.
 type Mean struct {
 	sum, weight float64
 }
 
-// Add adds a value. One of weight 0, such as the loss of a batch without examples, counts for nothing, whatever it is.
+// Add adds a value. A value of weight 0, such as the loss of a batch without examples, has no effect, even if it is
+// NaN.
 func (m *Mean) Add(x, weight float64) {
 	if weight != 0 {
 		m.sum, m.weight = m.sum+x*weight, m.weight+weight
 	}
 }
 
-// Value is the mean; 0 without values.
+// Value returns the mean; 0 without values.
 func (m *Mean) Value() float64 {
 	if m.weight == 0 {
 		return 0
@@ -39,15 +40,14 @@ func (m *Mean) Value() float64 {
 	return m.sum / m.weight
 }
 
-// Accuracy is the share of rows whose greatest element is the target's; with K, that the target is among the K
-// greatest.
+// Accuracy is the share of rows whose target is the greatest element; with K, is among the K greatest elements.
 type Accuracy struct {
 	K int // 0: 1
 
 	right, seen int64
 }
 
-// Observe counts a batch.
+// Observe adds a batch.
 func (a *Accuracy) Observe(rows [][]float32, targets []float64) error {
 	for i, row := range rows {
 		id := int(targets[i])
@@ -60,7 +60,7 @@ func (a *Accuracy) Observe(rows [][]float32, targets []float64) error {
 				before++
 			}
 		}
-		// A score that is no number is before all others.
+		// A target whose score is NaN counts as wrong.
 		if a.seen++; before < max(a.K, 1) && row[id] == row[id] {
 			a.right++
 		}
@@ -68,10 +68,10 @@ func (a *Accuracy) Observe(rows [][]float32, targets []float64) error {
 	return nil
 }
 
-// Value is the share, from 0 to 1.
+// Value returns the share, from 0 to 1.
 func (a *Accuracy) Value() float64 { return float64(a.right) / float64(max(a.seen, 1)) }
 
-// String is like "accuracy 0.98".
+// String returns text like "accuracy 0.9800".
 func (a *Accuracy) String() string {
 	if a.K > 1 {
 		return fmt.Sprintf("top-%d accuracy %.4f", a.K, a.Value())
@@ -79,12 +79,12 @@ func (a *Accuracy) String() string {
 	return fmt.Sprintf("accuracy %.4f", a.Value())
 }
 
-// Confusion counts which classes are taken for which.
+// Confusion is a confusion matrix: it counts answers by target.
 type Confusion struct {
 	Count [][]int64 // [target][answer]
 }
 
-// Observe counts a batch.
+// Observe adds a batch.
 func (c *Confusion) Observe(rows [][]float32, targets []float64) error {
 	for i, row := range rows {
 		for len(c.Count) < len(row) {
@@ -100,7 +100,7 @@ func (c *Confusion) Observe(rows [][]float32, targets []float64) error {
 	return nil
 }
 
-// Value is the share of right answers.
+// Value returns the share of correct answers, from 0 to 1.
 func (c *Confusion) Value() float64 {
 	var right, seen int64
 	for i, row := range c.Count {
@@ -113,7 +113,7 @@ func (c *Confusion) Value() float64 {
 	return float64(right) / float64(max(seen, 1))
 }
 
-// String is the matrix, a row for each target.
+// String returns the matrix, one line for each target.
 func (c *Confusion) String() string {
 	var b strings.Builder
 	for _, row := range c.Count {

@@ -10,25 +10,24 @@ import (
 	"github.com/weirml/weir/nn"
 )
 
-// ONNX is an ONNX model as a layer, or as a network: what its Weights are, array.Model says. They are parameters,
-// called as the file calls them.
+// ONNX is an ONNX model as a layer or a network. Its parameters are the model's weights (array.Model.Weights), under
+// the file's names.
 type ONNX struct{ model *array.Model }
 
-// FromONNX reads the ONNX model at a path, with the external data beside it, as a network whose parameters are to be
-// trained; nn.Params.Freeze keeps some of them as they are, by names. With Outputs among the options it ends
-// earlier, and other layers can follow:
+// FromONNX reads the ONNX model at a path, with the external data beside it, as a network with trainable parameters;
+// nn.Params.Freeze excludes parameters by name. With the option Outputs the network ends earlier, and other layers can
+// follow:
 //
 //	base, err := train.FromONNX("mobilenet.onnx", array.ModelOptions{Outputs: []string{"features"}})
 //	net := nn.Sequential(base, nn.Linear(1280, 5))
 //	params, err := nn.New(net, 7)
 //	err = params.Freeze("0.*")
 //
-// With Options.Precision BF16 the model's matrix products and convolutions of f32 multiply bf16 and add up in f32; see
-// array.Model.Apply. The store, and what WriteONNX writes, are f32 as without.
+// With Options.Precision BF16 the model's matrix products and convolutions of f32 multiply in bf16 and accumulate in
+// f32; see array.Model.Apply. The store and the files that WriteONNX writes remain f32.
 //
-// A BatchNormalization computes by its running statistics, in training too, and they stay as they are. Weights of
-// f16 and bf16 are f32 in the store, and rounded where the model reads them. A model without any parameter is an
-// error.
+// A BatchNormalization uses its running statistics in training too, and does not change them. Weights of f16 and bf16
+// are f32 in the store, and rounded when the model reads them. A model without any parameter is an error.
 func FromONNX(path string, o array.ModelOptions) (*ONNX, error) {
 	m, err := array.ReadONNX(path, o)
 	if err != nil {
@@ -37,7 +36,7 @@ func FromONNX(path string, o array.ModelOptions) (*ONNX, error) {
 	return layerOf(m)
 }
 
-// ParseONNX is FromONNX for a model in memory, which it keeps, and which has no external data.
+// ParseONNX is FromONNX for a model in memory without external data. The network keeps data.
 func ParseONNX(data []byte, o array.ModelOptions) (*ONNX, error) {
 	m, err := array.ParseONNX(data, o)
 	if err != nil {
@@ -46,6 +45,7 @@ func ParseONNX(data []byte, o array.ModelOptions) (*ONNX, error) {
 	return layerOf(m)
 }
 
+// layerOf returns a layer of a model; a model without trainable weights is an error.
 func layerOf(m *array.Model) (*ONNX, error) {
 	if len(m.Weights()) == 0 {
 		return nil, diag.Inputf("no initializer of the model can be trained: they are integers, as those of quantised " +
@@ -56,13 +56,13 @@ func layerOf(m *array.Model) (*ONNX, error) {
 	return &ONNX{m}, nil
 }
 
-// Model is the model as a function of arrays.
+// Model returns the model as a function of arrays.
 func (n *ONNX) Model() *array.Model { return n.model }
 
-// Inputs are what the model takes.
+// Inputs returns the specs of the model's inputs.
 func (n *ONNX) Inputs() []array.Spec { return n.model.Inputs() }
 
-// String names the layer in errors.
+// String returns the layer's name in errors.
 func (n *ONNX) String() string { return "ONNX" }
 
 // Declare declares the model's weights.
@@ -87,16 +87,16 @@ func (n *ONNX) Apply(c *nn.Context, x ...*array.Array) []*array.Array {
 	}
 	out := n.model.Apply(c.Scope, weights, x...)
 	for i, y := range out {
-		if narrow && c.Err() == nil && y.DType() == weir.F32 { // as the values between other layers are
+		if narrow && c.Err() == nil && y.DType() == weir.F32 { // like the values between other layers
 			out[i] = c.Cast(y, weir.BF16)
 		}
 	}
 	return out
 }
 
-// WriteONNX writes the model with the parameters of a store as an ONNX file: the graph is as it was, but for what
-// Outputs left out, and external data is inside. The store is one of the model alone; nn.WriteONNX writes what it is
-// a layer of.
+// WriteONNX writes the model with the parameters of a store as an ONNX file. The graph is unchanged except for nodes
+// that Outputs removed; external data are included in the file. The store must be of the model alone; if the model is a
+// layer of a network, nn.WriteONNX writes the network.
 func (n *ONNX) WriteONNX(w io.Writer, p *nn.Params) error {
 	weights := map[string]*array.Array{}
 	for _, weight := range n.model.Weights() {
@@ -109,7 +109,7 @@ func (n *ONNX) WriteONNX(w io.Writer, p *nn.Params) error {
 	return n.model.WriteONNX(w, weights)
 }
 
-// missing is the error of a store that does not have a parameter.
+// missing returns the error that a store does not have a parameter.
 func (n *ONNX) missing(name string, p *nn.Params) error {
 	err := diag.Inputf("the store has no parameter %s", name).AtTensor(name)
 	for _, other := range p.Names() {

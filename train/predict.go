@@ -9,12 +9,12 @@ import (
 	"github.com/weirml/weir/nn"
 )
 
-// predictor is the network as it infers, compiled for a kind of inputs.
+// predictor is the network compiled for inference.
 type predictor struct {
 	program *program
 }
 
-// close gives its code and memory back.
+// close frees the code and memory.
 func (p *predictor) close() error {
 	if p == nil {
 		return nil
@@ -22,8 +22,8 @@ func (p *predictor) close() error {
 	return p.program.close()
 }
 
-// Predict computes the network's result, as it infers: no dropout, and the statistics that training gathered. The view
-// of the result is dead at the next Predict or Evaluate.
+// Predict returns the network's first result, computed for inference: without dropout, and with the running statistics.
+// The result is a view, which is invalid after the next Predict or Evaluate.
 func (t *Trainer) Predict(ctx context.Context, x ...*array.Array) (y *weir.Tensor, err error) {
 	defer diag.Recover(&err, "predicting")
 	if err := t.use(); err != nil {
@@ -36,7 +36,7 @@ func (t *Trainer) Predict(ctx context.Context, x ...*array.Array) (y *weir.Tenso
 	return t.predict(ctx, &Batch{X: x[0], More: x[1:]})
 }
 
-// predict is Predict for who has the trainer.
+// predict is Predict for a caller that has locked the trainer.
 func (t *Trainer) predict(ctx context.Context, b *Batch) (*weir.Tensor, error) {
 	if t.predicted == nil {
 		if err := t.compilePredictor(b); err != nil {
@@ -53,7 +53,8 @@ func (t *Trainer) predict(ctx context.Context, b *Batch) (*weir.Tensor, error) {
 	return p.call.Output(p.results[0]), nil
 }
 
-// compilePredictor compiles the network for the kind of a batch.
+// compilePredictor compiles the network for batches of b's types and shapes, or for Options.Inputs if their number
+// fits.
 func (t *Trainer) compilePredictor(b *Batch) error {
 	specs, err := t.specs(Batch{X: b.X, More: b.More})
 	if err != nil {

@@ -2,18 +2,19 @@ package train
 
 import "github.com/weirml/weir/array"
 
-// SGD steps against the gradient; settings: Momentum, Nesterov, WeightDecay.
+// SGD updates by the negative gradient. Settings: Momentum, Nesterov, WeightDecay.
 func SGD(rate float64, list ...Setting) Optimiser {
 	return &sgd{settings{rate: rate}.set(list)}
 }
 
+// sgd implements SGD.
 type sgd struct{ settings }
 
-func (o *sgd) String() string { return o.text("SGD") }
+func (o *sgd) String() string { return o.describe("SGD") }
 
 func (o *sgd) check() error { return o.only("SGD", "momentum", "nesterov", "decay") }
 
-// Slots are the momentum, if there is one.
+// Slots returns the momentum, if the settings have one.
 func (o *sgd) Slots(shape []int) []Slot {
 	if o.momentum == 0 {
 		return nil
@@ -38,14 +39,15 @@ func (o *sgd) Update(s *array.Scope, u Update) (*array.Array, []*array.Array) {
 	return s.Sub(u.P, s.Mul(d, u.Scalars[0])), []*array.Array{m}
 }
 
-// Lion steps by the sign of a mean of gradients; settings: Betas, WeightDecay.
+// Lion updates by the sign of a running mean of gradients. Settings: Betas, WeightDecay.
 func Lion(rate float64, list ...Setting) Optimiser {
 	return &lion{settings{rate: rate, beta1: 0.9, beta2: 0.99}.set(list)}
 }
 
+// lion implements Lion.
 type lion struct{ settings }
 
-func (o *lion) String() string { return o.text("Lion") }
+func (o *lion) String() string { return o.describe("Lion") }
 
 func (o *lion) check() error { return o.only("Lion", "betas", "decay") }
 

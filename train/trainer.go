@@ -15,54 +15,60 @@ import (
 
 // Options are a trainer's settings; the zero value works.
 type Options struct {
-	// Inputs are what batches have: X, More and Y, in this order; the last of several is Y if its Name is "y". With them
-	// the step is compiled by New, and an extent may have a name, as "sequence". Without them it is compiled by the first
-	// batch: the first axes are "batch", the other extents that batch's own.
+	// Inputs describe a batch's arrays: X, More and Y, in this order. If there are several and the last is named "y",
+	// it is Y. With Inputs, New compiles the step, and an extent may have a name, as "sequence". Without them, the
+	// first batch compiles it: the first axis of each array is then named "batch", and all other extents are that
+	// batch's.
 	Inputs []array.Spec
-	// Schedule is what each step's learning rate is multiplied by; nil: 1.
+	// Schedule returns the factor of each step's learning rate; nil: 1.
 	Schedule Schedule
-	// ClipNorm is the most that the norm of all gradients together may be, ClipValue the most that an element of one may
-	// be; beyond it they are scaled, or cut. 0: no limit.
+	// ClipNorm limits the norm of all gradients together: gradients beyond it are scaled down. ClipValue limits the
+	// magnitude of each element of a gradient. 0: no limit.
 	ClipNorm, ClipValue float64
-	// Accumulate is the number of batches whose gradients are added up, in place, and averaged for one update; 0: 1.
+	// Accumulate is the number of batches whose gradients are averaged for one update; their sum is kept in place. 0:
+	// 1.
 	Accumulate int
-	// Precision is that of the network's values: F32 (also when zero), or BF16. Parameters, moments and the loss are f32.
+	// Precision is the type of the network's values: F32 (also if zero), or BF16. Parameters, moments and the loss are
+	// f32.
 	Precision weir.DType
-	// LossScale is what the loss is multiplied by for the backward pass, and gradients divided by: it is halved when they
-	// are not finite, which skips the update, and doubled after 2,000 updates without that. 0: there is none.
+	// LossScale is the initial loss scale: the loss is multiplied by it for the backward pass, and the gradients are
+	// divided by it. If gradients are not finite, the update is skipped and the scale halved; after 2,000 updates
+	// without that it is doubled. 0: no scaling.
 	LossScale float64
-	// Finite has gradients checked besides the loss: all of them are kept until then. ClipNorm and LossScale do so anyway.
+	// Finite makes a step check that the gradients are finite, as well as the loss; all gradients are kept until then.
+	// ClipNorm and LossScale check them in any case.
 	Finite bool
-	// Decays says which parameters' weights decay; nil: all.
+	// Decays reports whether the weights of a parameter decay; nil: all decay.
 	Decays func(name string) bool
-	// Lazy are tables of which a step touches only the rows that a batch's ids name, and the same rows of what the
-	// optimiser keeps of them: patterns of names, as "0.*". The network reads them by nn.Embedding alone. Rows that are
-	// not named do not decay, nor do their moments: with SGD without momentum the numbers are the same as without Lazy.
+	// Lazy selects tables by patterns of their names, as "0.*". A step reads and writes only the rows of these tables
+	// that a batch's ids name, and the same rows of the optimiser's slots. The network must read the tables by
+	// nn.Embedding alone. Rows that no id names do not decay, nor do their moments: with SGD without momentum the
+	// numbers are the same as without Lazy.
 	Lazy []string
-	// Seed is what random numbers of steps, as those of Dropout, come from.
+	// Seed determines the random numbers of steps, as those of Dropout.
 	Seed uint64
-	// Budget, Threads and what else Compile says hold for the step's program. Its Dims bound "batch".
+	// Budget, Threads and Compile's other fields apply to the step's program. Compile.Dims bounds "batch".
 	Budget  int64
 	Threads int
 	Compile weir.Options
 }
 
-// Batch is what a step learns from. Its arrays are borrowed while the step runs.
+// Batch is the input of a step. Its arrays are borrowed while the step runs.
 type Batch struct {
-	X, Y *array.Array   // Y may be nil, for a loss that reads none
+	X, Y *array.Array   // Y may be nil if the loss does not read it
 	More []*array.Array // inputs of the network after X
 
 	from *Data
-	at   position // in the data, after this batch
+	at   position // the position in the data after this batch
 }
 
-// Metrics are what a step tells.
+// Metrics are the results of a step.
 type Metrics struct {
-	Step    int64   // how many updates there were, with this one
+	Step    int64   // the number of updates, including this one
 	Loss    float64 // before the update
-	Rate    float64 // of learning
-	Norm    float64 // of all gradients together, before clipping; 0 if no option has it computed
-	Updated bool    // false if gradients were added up only, or LossScale skipped the update
+	Rate    float64 // the learning rate
+	Norm    float64 // the norm of all gradients together, before clipping; 0 unless an option needs it
+	Updated bool    // false if the step only accumulated gradients, or LossScale skipped the update
 }
 
 // Trainer trains a network. One goroutine calls Step at a time.
@@ -77,21 +83,21 @@ type Trainer struct {
 	scope   *array.Scope   // owns slots, sums and scalars; parameters are lent to it
 	states  []state        // of the step's programs, in the order of their inputs
 	frozen  []state        // parameters that do not change
-	scalars []*array.Array // the optimiser's, the loss scale, and the key
-	fills   []*float32     // the elements of those but the key
+	scalars []*array.Array // the optimiser's scalars, the loss scale, and the random key
+	fills   []*float32     // the elements of scalars, without the key
 	buffer  []float32
-	key     []uint64 // its elements
+	key     []uint64 // the key's elements
 	target  bool     // batches have Y
 
 	update  *program // the step
-	collect *program // a step of those that add gradients up only; nil if there are none
+	collect *program // a step that only accumulates gradients; nil without Options.Accumulate
 
 	step      int64 // updates so far
-	pending   int   // batches whose gradients were added up since
+	pending   int   // batches whose gradients were accumulated since the last update
 	factor    float64
-	scale     float64 // of the loss
+	scale     float64 // the loss scale
 	calm      int     // updates since the scale changed
-	watch     watch   // of Fit
+	watch     watch   // Fit's observations
 	resumed   bool    // watch comes from a checkpoint, and Fit has not read it
 	at        position
 	from      *Data
@@ -100,14 +106,15 @@ type Trainer struct {
 	predicted *predictor
 }
 
-// state is an array that a step reads and, unless it is frozen, writes.
+// state is an array that a step reads and, if it is not frozen, writes.
 type state struct {
-	name  string // as checkpoints have it
+	name  string // its name in checkpoints
 	array *array.Array
 	kind  stateKind
-	param int // of the trainable parameters, the one that a slot or a sum is of
+	param int // of a slot, a sum or a mark: its parameter, as an index into the trainable parameters
 }
 
+// stateKind tells the purpose of a state.
 type stateKind uint8
 
 const (
@@ -115,11 +122,11 @@ const (
 	buffer
 	slot
 	sum  // of gradients
-	mark // of the rows of a table that is trained lazily: see lazy.go
+	mark // the last index of each row of a lazily trained table: see lazy.go
 )
 
-// New makes a trainer of a network's parameters, all that are not frozen. They are updated where they are, and lent to
-// the trainer until it is closed.
+// New makes a trainer of all parameters that are not frozen. They are updated in place, and lent to the trainer until
+// it is closed.
 func New(net nn.Layer, p *nn.Params, loss Loss, optimiser Optimiser, o Options) (t *Trainer, err error) {
 	defer diag.Recover(&err, "making a trainer")
 	if net == nil || p == nil || loss == nil || optimiser == nil {
@@ -148,6 +155,7 @@ func New(net nn.Layer, p *nn.Params, loss Loss, optimiser Optimiser, o Options) 
 	return t, nil
 }
 
+// check returns an error if a setting is out of range.
 func (o *Options) check() error {
 	switch {
 	case o.Precision != weir.InvalidDType && o.Precision != weir.F32 && o.Precision != weir.BF16:
@@ -158,7 +166,7 @@ func (o *Options) check() error {
 	return nil
 }
 
-// gather borrows the parameters and makes what the optimiser keeps of them.
+// gather borrows the parameters and makes the optimiser's slots.
 func (t *Trainer) gather() error {
 	p := t.params
 	trainable := map[string]bool{}
@@ -197,7 +205,7 @@ func (t *Trainer) gather() error {
 	return t.prepare()
 }
 
-// keep makes the slots of a parameter, and what its gradients are added up in.
+// keep makes the slots of parameter i and, if needed, its mark and its sum of gradients.
 func (t *Trainer) keep(i int, name string) {
 	shape := t.states[i].array.Shape()
 	for _, s := range t.optimiser.Slots(shape) {
@@ -214,8 +222,8 @@ func (t *Trainer) keep(i int, name string) {
 	}
 }
 
-// free is a name for what is kept of a parameter, as w@mean, with as many @ as make it no name of another state's or
-// parameter's: checkpoints have all of them.
+// free returns an unused name for a state of a parameter, as w@mean. It repeats the @ until no other state or parameter
+// has the name, because checkpoints contain all of them.
 func (t *Trainer) free(name, what string) string {
 	taken := func(s state) bool { return s.name == name+what }
 	for name += "@"; slices.ContainsFunc(t.states, taken) || slices.ContainsFunc(t.frozen, taken); {
@@ -224,7 +232,7 @@ func (t *Trainer) free(name, what string) string {
 	return name + what
 }
 
-// prepare makes the arrays for what changes from step to step.
+// prepare makes the arrays for the values that change from step to step.
 func (t *Trainer) prepare() error {
 	t.buffer = make([]float32, t.optimiser.Scalars())
 	for range len(t.buffer) + 1 { // the last is the loss scale
@@ -242,7 +250,7 @@ func (t *Trainer) prepare() error {
 	return err
 }
 
-// full are elements that are all x.
+// full returns the elements of a tensor of a shape, all equal to x.
 func full(x float64, shape []int) []float32 {
 	n := 1
 	for _, e := range shape {
@@ -255,19 +263,20 @@ func full(x float64, shape []int) []float32 {
 	return list
 }
 
-// Params is the store that is trained.
+// Params returns the store that is trained.
 func (t *Trainer) Params() *nn.Params { return t.params }
 
-// Steps is how many updates there were.
+// Steps returns the number of updates so far.
 func (t *Trainer) Steps() int64 { return t.step }
 
-// Factor is what the learning rate is multiplied by besides the schedule; see SetFactor.
+// Factor returns the factor of the learning rate that SetFactor set.
 func (t *Trainer) Factor() float64 { return t.factor }
 
-// SetFactor multiplies the learning rate of the steps that follow. Checkpoints have it.
+// SetFactor sets a factor of the learning rate, in addition to the schedule's, for the steps that follow. Checkpoints
+// contain it.
 func (t *Trainer) SetFactor(x float64) { t.factor = x }
 
-// rate is the learning rate of the step that comes next.
+// rate returns the learning rate of the next step.
 func (t *Trainer) rate() float64 {
 	r := t.optimiser.Rate() * t.factor
 	if t.options.Schedule != nil {
@@ -276,8 +285,8 @@ func (t *Trainer) rate() float64 {
 	return r
 }
 
-// Memory is the certificate of a step, as a formula over the batch: nil before the step is compiled, and once the
-// trainer is closed. What StateBytes says comes on top; see Peak for all of it.
+// Memory returns the certificate of a step, a formula in the batch's extents. It is nil before the step is compiled and
+// after the trainer is closed. It does not include StateBytes; Peak returns the sum.
 func (t *Trainer) Memory() *weir.Memory {
 	if t.update == nil {
 		return nil
@@ -285,9 +294,9 @@ func (t *Trainer) Memory() *weir.Memory {
 	return t.update.compiled.Memory()
 }
 
-// Program is the compiled step: what it does and takes can be looked at, profiled (weir.Program.Kernels) and written as
-// an artefact that weir plan and weir bench read. It belongs to the trainer: do not close it. nil before the step is
-// compiled, and once the trainer is closed.
+// Program returns the compiled step, which can be inspected, profiled (weir.Program.Kernels) and written as an artefact
+// for weir plan and weir bench. It belongs to the trainer: do not close it. It is nil before the step is compiled and
+// after the trainer is closed.
 func (t *Trainer) Program() *weir.Program {
 	if t.update == nil {
 		return nil
@@ -295,9 +304,9 @@ func (t *Trainer) Program() *weir.Program {
 	return t.update.compiled.Program()
 }
 
-// Peak is all that training takes while steps have batches of these extents: the certificates of the programs that
-// steps run, of which there are two if gradients are added up, and what StateBytes says. Predict and Evaluate have a
-// program of their own, whose memory is not in it.
+// Peak returns the memory of training, in bytes, for batches of the given extents: StateBytes and the certificates of
+// the step's programs, of which there are two if gradients are accumulated. The program of Predict and Evaluate is not
+// included.
 func (t *Trainer) Peak(d weir.Dims) (bytes int64, err error) {
 	switch {
 	case t.closed:
@@ -316,7 +325,7 @@ func (t *Trainer) Peak(d weir.Dims) (bytes int64, err error) {
 	return bytes, nil
 }
 
-// programs are those that steps run.
+// programs returns the programs that steps run.
 func (t *Trainer) programs() []*program {
 	if t.collect == nil {
 		return []*program{t.update}
@@ -324,7 +333,8 @@ func (t *Trainer) programs() []*program {
 	return []*program{t.update, t.collect}
 }
 
-// StateBytes is what parameters, buffers, what the optimiser keeps, and the numbers that change from step to step take.
+// StateBytes returns the size in bytes of parameters, buffers, the optimiser's slots and the values that change from
+// step to step.
 func (t *Trainer) StateBytes() int64 {
 	n := int64(0)
 	for _, s := range t.all() {
@@ -336,7 +346,7 @@ func (t *Trainer) StateBytes() int64 {
 	return n
 }
 
-// bytesOf is what an array takes, 0 if it is closed.
+// bytesOf returns an array's size in bytes, 0 if it is closed.
 func bytesOf(a *array.Array) int64 {
 	if x := a.Tensor(); x != nil {
 		return int64(len(x.Bytes()))
@@ -344,8 +354,7 @@ func bytesOf(a *array.Array) int64 {
 	return 0
 }
 
-// Certificate is what a step takes as a table of formulas, which Memory gives apart, and what StateBytes says; Peak is
-// their sum for a batch.
+// Certificate returns a table of Memory's formulas, followed by StateBytes. Peak returns their sum for a batch.
 func (t *Trainer) Certificate() string {
 	switch {
 	case t.closed:
@@ -361,7 +370,7 @@ func (t *Trainer) Certificate() string {
 	return text
 }
 
-// use begins a method that one goroutine calls at a time.
+// use locks the trainer for a method; it returns an error if another goroutine uses the trainer or it is closed.
 func (t *Trainer) use() error {
 	if !t.alone.TryLock() {
 		return used()
@@ -373,14 +382,16 @@ func (t *Trainer) use() error {
 	return nil
 }
 
+// shut returns the error of a closed trainer.
 func shut() error { return diag.New(weir.ErrClosed, "the trainer is closed") }
 
+// used returns the error of a trainer that another goroutine uses.
 func used() error {
 	return diag.Inputf("another goroutine is using the trainer").WithFix("one goroutine uses it at a time")
 }
 
-// Close gives back what the trainer has of its own. The parameters stay, as the last step left them. While another
-// goroutine uses the trainer it is an error, and nothing is closed. Closing twice is fine.
+// Close frees the trainer's memory. The parameters keep the values of the last step. If another goroutine uses the
+// trainer, Close returns an error and closes nothing. Closing twice is harmless.
 func (t *Trainer) Close() error {
 	if t == nil {
 		return nil
@@ -409,8 +420,8 @@ func (t *Trainer) Close() error {
 	return first
 }
 
-// Step learns from a batch. It returns when parameters and moments have their new values. A batch that does not fit,
-// and a loss that is not finite (NotFinite), leave everything as it was; a step that ends while it writes is Torn.
+// Step trains on a batch, and returns after parameters and moments have their new values. If the batch does not fit or
+// the loss is not finite (NotFinite), nothing changes. If the step fails after it began to write, the error is Torn.
 func (t *Trainer) Step(ctx context.Context, b Batch) (m Metrics, err error) {
 	defer diag.Recover(&err, "training")
 	if err := t.use(); err != nil {
