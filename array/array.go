@@ -14,22 +14,22 @@ import (
 )
 
 // Array is a tensor that a scope owns: an element type, a shape, and elements in row-major order outside Go's heap. Its
-// elements do not change, but by the operations that say so. Several goroutines may read it.
+// elements change only by operations whose documentation says so. Several goroutines may read it.
 //
-// In a function that is traced, an array has no elements: it stands for those that it will have when the compiled
+// In a traced function an array has no elements: it represents the elements that it will have when the compiled
 // function runs.
 type Array struct {
 	dtype  weir.DType
 	shape  []int // a named extent is a negative number: see Dim
 	bytes  int64
-	tensor *weir.Tensor // nil in a trace, and of a number
-	lent   bool         // the tensor is somebody else's: see Of
+	tensor *weir.Tensor // nil in a trace, and for a number
+	lent   bool         // the tensor belongs to the caller: see Of
 	value  *ir.Value    // in a trace
 	of     *trace
-	weak   bool // a number: it takes the type of what it is combined with
+	weak   bool // a number: it takes the type of the other operands
 	number float64
 	made   site
-	temp   bool // an operation's own: it closes the array when it has run
+	temp   bool // the operation that reads the array closes it
 
 	owner  atomic.Pointer[Scope]
 	closed atomic.Bool
@@ -39,10 +39,10 @@ type Array struct {
 
 	lock    sync.Mutex
 	loans   []*Loan
-	changed *site // where the elements were changed, the last time
+	changed *site // the last line that changed the elements
 }
 
-// DType is the element type: InvalidDType of nil.
+// DType returns the element type: InvalidDType if a is nil.
 func (a *Array) DType() weir.DType {
 	if a == nil {
 		return weir.InvalidDType
@@ -50,11 +50,11 @@ func (a *Array) DType() weir.DType {
 	return a.dtype
 }
 
-// Shape is the extents. A named extent, of an array in a trace, is a negative number that stands for it: operations
-// that take extents, such as Reshape and Zeros, take it as it is. Arithmetic with it is refused there.
+// Shape returns the extents. In a trace, a named extent is a negative number that represents it. Operations that take
+// extents, such as Reshape and Zeros, accept this number, but not results of arithmetic with it.
 func (a *Array) Shape() []int { return slices.Clone(a.extents()) }
 
-// extents are the shape, not a copy; none of nil, so that who is given nil by a caller can say so instead of failing.
+// extents returns the shape without copying it; nil if a is nil, so that operations can report a nil array.
 func (a *Array) extents() []int {
 	if a == nil {
 		return nil
@@ -62,7 +62,7 @@ func (a *Array) extents() []int {
 	return a.shape
 }
 
-// Dim is the extent of an axis, as Shape has it; a negative axis counts from the last. It is 0 for an axis that the
+// Dim returns the extent of an axis, as in Shape; a negative axis counts from the last. It is 0 for an axis that the
 // array does not have.
 func (a *Array) Dim(axis int) int {
 	shape := a.extents()
@@ -75,10 +75,10 @@ func (a *Array) Dim(axis int) int {
 	return shape[axis]
 }
 
-// Rank is the number of axes.
+// Rank returns the number of axes.
 func (a *Array) Rank() int { return len(a.extents()) }
 
-// Len is the number of elements; −1 if an extent is named, 0 of nil.
+// Len returns the number of elements; −1 if an extent is named, 0 if a is nil.
 func (a *Array) Len() int {
 	if a == nil {
 		return 0
@@ -93,7 +93,7 @@ func (a *Array) Len() int {
 	return n
 }
 
-// Scope is the scope that owns the array; nil of nil.
+// Scope returns the scope that owns the array; nil if a is nil.
 func (a *Array) Scope() *Scope {
 	if a == nil {
 		return nil
@@ -101,7 +101,7 @@ func (a *Array) Scope() *Scope {
 	return a.owner.Load()
 }
 
-// String is like "f32[64,784]".
+// String returns the type and shape, like "f32[64,784]".
 func (a *Array) String() string {
 	if a == nil {
 		return "no array"
@@ -116,8 +116,8 @@ func (a *Array) String() string {
 	return fmt.Sprintf("%v[%s]", a.dtype, strings.Join(list, ","))
 }
 
-// Tensor is the array's elements as a weir.Tensor: it shares their storage, and is dead once the array is closed. It is
-// nil for an array without elements: one in a trace, or one that is closed.
+// Tensor returns the array's elements as a weir.Tensor, which shares their storage and is invalid after the array is
+// closed. It is nil for an array without elements: in a trace, or closed.
 func (a *Array) Tensor() *weir.Tensor {
 	if a == nil || a.closed.Load() {
 		return nil
@@ -125,8 +125,8 @@ func (a *Array) Tensor() *weir.Tensor {
 	return a.tensor
 }
 
-// Close gives the array's memory back before its scope is closed. An array that is lent is not closed: that is an error
-// which lists the loans. Closing twice is fine.
+// Close frees the array's memory before its scope is closed. If the array is lent, Close closes nothing and returns an
+// error that names a loan. Closing twice is harmless.
 func (a *Array) Close() error {
 	if a == nil || a.closed.Load() {
 		return nil
@@ -152,8 +152,8 @@ func (a *Array) Close() error {
 	return a.free(at)
 }
 
-// Detach takes the array out of its scope and returns its tensor, which the caller closes. The array is closed from
-// then on. An array that is lent, and one whose elements are somebody else's (see Of), cannot be detached.
+// Detach removes the array from its scope and returns its tensor, which the caller must close. The array is then
+// closed. An array that is lent, or whose elements belong to a caller (see Of), cannot be detached.
 func (a *Array) Detach() (*weir.Tensor, error) {
 	t, err := a.elements()
 	if err != nil {
@@ -180,7 +180,7 @@ func (a *Array) Detach() (*weir.Tensor, error) {
 	return t, nil
 }
 
-// free gives the elements back, for who holds the owner's lock.
+// free frees the elements. The caller holds the owner's lock.
 func (a *Array) free(at site) error {
 	a.end = at
 	if a.closed.Swap(true) || a.tensor == nil || a.lent {
@@ -189,7 +189,7 @@ func (a *Array) free(at site) error {
 	return a.tensor.Close()
 }
 
-// change notes that the elements are changed here.
+// change records that the caller's line changes the elements.
 func (a *Array) change() {
 	at := here()
 	a.lock.Lock()
@@ -197,13 +197,13 @@ func (a *Array) change() {
 	a.changed = &at
 }
 
-// gone is the error of a use of a closed array: it names where it was made and where it was closed.
+// gone returns the error of a use of a closed array: it names the lines that made and closed it.
 func (a *Array) gone() *weir.Error {
 	return diag.New(weir.ErrClosed, "%v, made at %s, was closed at %s", a, a.made.line(), a.end.line())
 }
 
-// dead reports whether an array cannot be used in an operation of a scope, which gets an error then: it is nil, or
-// closed.
+// dead reports whether an array cannot be an operand in a scope, and gives the scope the error: the array is nil,
+// closed, of another trace, or the result of a failed operation.
 func (a *Array) dead(s *Scope, op string) bool {
 	switch {
 	case a == nil:
@@ -231,8 +231,8 @@ func Copy[T weir.Element](a *Array) ([]T, error) {
 	return weir.Copy[T](t)
 }
 
-// View returns the elements themselves, without a copy; they are dead once the array is closed. T must be the element
-// type's. Who writes them has to know that nobody reads the array.
+// View returns the elements without a copy; the slice is invalid after the array is closed. T must be the element
+// type's. A caller that writes the elements must make sure that nobody reads the array meanwhile.
 func View[T weir.Element](a *Array) ([]T, error) {
 	t, err := a.elements()
 	if err != nil {
@@ -241,7 +241,7 @@ func View[T weir.Element](a *Array) ([]T, error) {
 	return weir.View[T](t)
 }
 
-// Item returns the element of an array that has one.
+// Item returns the element of an array with one element.
 func Item[T weir.Element](a *Array) (x T, err error) {
 	list, err := View[T](a)
 	if err == nil && len(list) != 1 {
@@ -253,7 +253,7 @@ func Item[T weir.Element](a *Array) (x T, err error) {
 	return list[0], nil
 }
 
-// elements returns the tensor of an array that has one.
+// elements returns the array's tensor, or the error why it has none.
 func (a *Array) elements() (*weir.Tensor, error) {
 	switch {
 	case a == nil:

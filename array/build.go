@@ -11,13 +11,13 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// builder says an operation of one result in ir.
+// builder builds an operation with one result in ir.
 type builder func(b *ir.Builder, v []*ir.Value) *ir.Value
 
-// setBuilder is builder of an operation that has settings.
+// setBuilder is builder for an operation with settings.
 type setBuilder func(b *ir.Builder, v []*ir.Value, sizes []sym.Expr, numbers []number) *ir.Value
 
-// ready reports whether operands can be used; if not, the scope has an error. An operand may be nil if it is optional.
+// ready reports whether the operands can be used; otherwise the scope has an error.
 func (s *Scope) ready(name string, in []*Array) bool {
 	if s.failed() {
 		return false
@@ -30,13 +30,13 @@ func (s *Scope) ready(name string, in []*Array) bool {
 	return true
 }
 
-// refuse keeps the error of an operation, whose result is without elements.
+// refuse keeps an operation's error, and returns a result without elements.
 func (s *Scope) refuse(name string, err error) *Array {
 	s.failAt(name, err)
 	return s.none(1)[0]
 }
 
-// op applies an operation of one result. Operands must not be nil; numbers among them take a type.
+// op applies an operation with one result. Operands must not be nil; numbers among them take a type.
 func (s *Scope) op(name string, ints []int, build builder, in ...*Array) *Array {
 	if y := s.again(name, ints, in...); y != nil {
 		return y
@@ -49,7 +49,7 @@ func (s *Scope) op(name string, ints []int, build builder, in ...*Array) *Array 
 	}}, s.typed(in)...)
 }
 
-// set is op of an operation that has settings.
+// set is op for an operation with settings.
 func (s *Scope) set(o operation, build setBuilder, in ...*Array) *Array {
 	var room [12]int
 	if y := s.again(o.name, append(append(append(room[:0], o.ints...), o.sizes...), bits(o.numbers...)...),
@@ -65,7 +65,7 @@ func (s *Scope) set(o operation, build setBuilder, in ...*Array) *Array {
 	return s.one(o, s.typed(in)...)
 }
 
-// planSet is set of an operation that comes from operands that can be used.
+// planSet is set for an operation that depends on its operands: prepare is called after they are checked.
 func (s *Scope) planSet(name string, in []*Array, prepare func() (operation, setBuilder, error)) *Array {
 	if !s.ready(name, in) {
 		return s.none(1)[0]
@@ -78,8 +78,8 @@ func (s *Scope) planSet(name string, in []*Array, prepare func() (operation, set
 	return s.set(o, build, in...)
 }
 
-// plan is op whose settings come from operands that can be used: prepare returns what decides the code, beside the
-// operands.
+// plan is op for an operation that depends on its operands: prepare is called after they are checked, and returns the
+// numbers that determine the code.
 func (s *Scope) plan(name string, in []*Array, prepare func() ([]int, builder, error)) *Array {
 	if !s.ready(name, in) {
 		return s.none(1)[0]
@@ -91,7 +91,7 @@ func (s *Scope) plan(name string, in []*Array, prepare func() ([]int, builder, e
 	return s.op(name, ints, build, in...)
 }
 
-// planAt is plan of an operation that only moves x's elements: at once it is done by now.
+// planAt is plan for an operation that only moves x's elements: outside a trace, now performs it.
 func (s *Scope) planAt(name string, x *Array, now func() *Array, prepare func() ([]int, builder, error)) *Array {
 	if !s.ready(name, []*Array{x}) {
 		return s.none(1)[0]
@@ -106,7 +106,7 @@ func (s *Scope) planAt(name string, x *Array, now func() *Array, prepare func() 
 	return s.op(name, ints, build, x)
 }
 
-// typed are operands whose numbers have become arrays, of the others' common type, that the operation closes.
+// typed returns the operands with numbers replaced by arrays of the others' common type, which the operation closes.
 func (s *Scope) typed(in []*Array) []*Array {
 	weak := 0
 	for _, a := range in {
@@ -137,7 +137,7 @@ func (s *Scope) typed(in []*Array) []*Array {
 	return out
 }
 
-// numberType is the type that a number takes beside elements of a type.
+// numberType returns the type that a number takes next to elements of a type.
 func numberType(like weir.DType, x float64) weir.DType {
 	if like == weir.InvalidDType || !like.IsFloat() && (x != math.Trunc(x) || math.IsInf(x, 0)) {
 		return weir.F32
@@ -145,7 +145,7 @@ func numberType(like weir.DType, x float64) weir.DType {
 	return like
 }
 
-// bits are a float as part of what decides an operation's code.
+// bits returns floats as integers of an operation's key.
 func bits(list ...float64) []int {
 	var out []int
 	for _, x := range list {
@@ -155,7 +155,7 @@ func bits(list ...float64) []int {
 	return out
 }
 
-// flag is a bool as part of what decides an operation's code.
+// flag returns a bool as an integer of an operation's key.
 func flag(x bool) int {
 	if x {
 		return 1
@@ -171,7 +171,7 @@ func asFloat(b *ir.Builder, v *ir.Value) *ir.Value {
 	return ops.Cast(b, v, weir.F32)
 }
 
-// asBool is whether an element is not 0.
+// asBool compares elements with 0.
 func asBool(b *ir.Builder, v *ir.Value) *ir.Value {
 	if v.Type.DType == weir.Bool {
 		return v
@@ -187,7 +187,7 @@ func asNumber(b *ir.Builder, v *ir.Value) *ir.Value {
 	return v
 }
 
-// totalType is the type in which integers are added up, as the array API has it: the widest of their sign.
+// totalType returns the type of a sum of elements: the widest integer type of the same sign, as in the array API.
 func totalType(dt weir.DType) weir.DType {
 	switch {
 	case dt == weir.Bool || dt.IsSigned():
@@ -198,12 +198,12 @@ func totalType(dt weir.DType) weir.DType {
 	return dt
 }
 
-// numeral is a constant of rank 0 of v's type.
+// numeral returns a constant of rank 0 of v's type.
 func numeral(b *ir.Builder, v *ir.Value, x float64) *ir.Value {
 	return ops.Scalar(b, v.Type.DType, x)
 }
 
-// calc writes arithmetic on values of one type.
+// calc builds arithmetic on values of one type.
 type calc struct{ b *ir.Builder }
 
 func (c calc) add(x, y *ir.Value) *ir.Value { return ops.Binary(c.b, ops.Add, x, y) }
@@ -218,7 +218,7 @@ func (c calc) g(f ops.BinaryFunction, x, y *ir.Value) *ir.Value {
 }
 func (c calc) where(cond, x, y *ir.Value) *ir.Value { return ops.Where(c.b, cond, x, y) }
 
-// extentsProduct is the number of elements of a shape.
+// extentsProduct returns the number of elements of a shape.
 func extentsProduct(shape []sym.Expr) sym.Expr { return sym.Product(shape...) }
 
 // isFixed reports whether no extent is named.
@@ -231,10 +231,10 @@ func isFixed(shape []int) bool {
 	return true
 }
 
-// wrongType is the error of an operand that an operation does not take.
+// wrongType returns the error of an operand whose type an operation does not accept.
 func wrongType(a *Array, want string) error {
 	return diag.Inputf("%v, and %s are needed", a, want).WithFix("Cast it")
 }
 
-// narrow reports whether elements are computed in f32 and rounded.
+// narrow reports whether elements are computed in f32 and then rounded.
 func narrow(dt dtype.DType) bool { return dt.IsFloat() && dt.Bits() < 32 }

@@ -13,7 +13,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// From makes an array of a copy of data. Without a shape it has one axis.
+// From makes an array with a copy of data, of the given shape; without a shape it has one axis.
 func From[T weir.Element](s *Scope, data []T, shape ...int) *Array {
 	if s.failed() {
 		return s.none(1)[0]
@@ -33,7 +33,7 @@ func From[T weir.Element](s *Scope, data []T, shape ...int) *Array {
 	return s.hold(from, shape)
 }
 
-// hold is an array of the scope with a copy of a tensor's elements.
+// hold returns an array of the scope with a copy of a tensor's elements.
 func (s *Scope) hold(from *tensor.Tensor, shape []int) *Array {
 	if s.trace != nil {
 		copied, err := tensor.Over(from.DType(), from.Shape(), append([]byte(nil), from.Bytes()...))
@@ -55,8 +55,8 @@ func (s *Scope) hold(from *tensor.Tensor, shape []int) *Array {
 // Scalar makes an array of rank 0.
 func Scalar[T weir.Element](s *Scope, v T) *Array { return From(s, []T{v}, []int{}...) }
 
-// Number is x as an operand: it takes the element type of the array that it is combined with, f32 if that has integers
-// and x is none, or if there is no array.
+// Number returns x as an operand that takes the element type of the other operands. It is f32 if they are integers and
+// x is not an integer, or if there are none.
 func (s *Scope) Number(x float64) *Array {
 	var frames [1]uintptr
 	at := among(frames[:runtime.Callers(2, frames[:])])
@@ -65,8 +65,8 @@ func (s *Scope) Number(x float64) *Array {
 	return a
 }
 
-// Of lends a tensor to the scope as an array, which shares its storage: closing the scope does not close the tensor.
-// The tensor must stay open until then.
+// Of makes an array that shares a tensor's storage. Closing the scope does not close the tensor, which must stay open
+// until then.
 func Of(s *Scope, t *weir.Tensor) *Array {
 	switch {
 	case s.failed():
@@ -119,7 +119,7 @@ func (s *Scope) Full(x float64, dt weir.DType, shape ...int) *Array {
 	}}, one)
 }
 
-// constant is an array of rank 0 of a type.
+// constant returns an array of rank 0 of a type.
 func (s *Scope) constant(dt weir.DType, x float64) *Array {
 	t, err := tensor.New(dt)
 	if err == nil {
@@ -130,14 +130,14 @@ func (s *Scope) constant(dt weir.DType, x float64) *Array {
 	return s.none(1)[0]
 }
 
-// passing is a constant that the operation which is given it closes.
+// passing returns a constant that the operation which reads it closes.
 func (s *Scope) passing(dt weir.DType, x float64) *Array {
 	a := s.constant(dt, x)
 	a.temp = true
 	return a
 }
 
-// set writes a number as the element of a tensor that has one.
+// set writes a number as the element of a tensor of one element.
 func set(t *tensor.Tensor, x float64) {
 	store(t.DType(), t.Bytes(), x)
 }
@@ -151,10 +151,10 @@ func store(dt weir.DType, data []byte, x float64) {
 	}
 }
 
-// scalar is a constant of rank 0.
+// scalar returns a constant of rank 0.
 func scalar(b *ir.Builder, dt weir.DType, x float64) *ir.Value { return ops.Scalar(b, dt, x) }
 
-// extents are the extents that an operation was given: numbers, or what stands for named ones.
+// extents converts an operation's extents, numbers or codes of named extents, to expressions.
 func (s *Scope) extents(shape []int) ([]sym.Expr, error) {
 	out := make([]sym.Expr, len(shape))
 	for i, e := range shape {

@@ -6,11 +6,10 @@
 //	y := s.Relu(s.Add(s.MatMul(x, x), s.Number(-8)))
 //	list, err := array.Copy[float32](y)
 //
-// Jit compiles a function of arrays as a whole, and tells how much memory it takes; Grad differentiates one.
+// Jit compiles a function of arrays into one program with a memory certificate; Grad differentiates a function.
 //
 // # Memory
 //
-// A result belongs to the scope that ran the operation, whoever owns the operands. When the scope is closed, every byte
-// of its arrays is given back; a result that is to live longer is moved out of it by Return. Nothing is left to the
-// garbage collector.
+// A result belongs to the scope that ran the operation, even if another scope owns the operands. Closing a scope frees
+// all of its arrays; Return moves a result that must live longer out of it. Nothing is left to the garbage collector.
 package array

@@ -17,31 +17,30 @@ import (
 	"github.com/weirml/weir/internal/traced"
 )
 
-// operation is one operation: what it is called, what beside its operands decides its code, what it is told beside
-// them, and how ir says it. Operations with equal name, ints, text and settings build the same of operands of equal
-// types.
+// operation is an operation on arrays: its name, all that determines its code besides its operands, and the function
+// that builds it. Operations with equal name, ints, text and settings build the same code for operands of equal types.
 type operation struct {
 	name string
 	ints []int
 	text string
-	// absent: an operand may be nil.
+	// absent: operands may be nil.
 	absent bool
-	// places: its errors say where they are, and need not name the operands.
+	// places: its errors contain their position already, so the operands are not added.
 	places bool
 	build  func(b *ir.Builder, in []*ir.Value) []*ir.Value
 	settings
 }
 
-// one applies an operation that has one result.
+// one applies an operation with one result.
 func (s *Scope) one(o operation, in ...*Array) *Array { return s.apply(&o, 1, in)[0] }
 
-// many applies an operation.
+// many applies an operation with any number of results.
 func (s *Scope) many(o operation, results int, in ...*Array) []*Array {
 	return s.apply(&o, results, in)
 }
 
-// apply runs an operation, or adds it to the trace. A nil operand is one that is absent. After an error there are as
-// many results, without elements.
+// apply runs an operation, or adds it to the trace. A nil operand is absent. After an error the results are arrays
+// without elements.
 func (s *Scope) apply(o *operation, results int, in []*Array) []*Array {
 	if s.failed() {
 		return s.none(results)
@@ -68,7 +67,7 @@ func (s *Scope) apply(o *operation, results int, in []*Array) []*Array {
 	return out
 }
 
-// withOperands adds the operands' types to what is wrong with them.
+// withOperands adds the operands' types to an error of the input.
 func withOperands(err error, in []*Array) error {
 	e := diag.As(err, weir.ErrInput)
 	if e.Kind != weir.ErrInput || len(in) == 0 {
@@ -84,6 +83,7 @@ func withOperands(err error, in []*Array) error {
 	return &c
 }
 
+// run runs an operation, or adds it to the trace; a panic becomes an error.
 func (s *Scope) run(o *operation, in []*Array) (out []*Array, err error) {
 	defer diag.Recover(&err, "computing "+o.name)
 	if s.trace != nil {
@@ -92,7 +92,7 @@ func (s *Scope) run(o *operation, in []*Array) (out []*Array, err error) {
 	return s.eager(o, in)
 }
 
-// none are the results of an operation that failed.
+// none returns results without elements, for an operation that failed.
 func (s *Scope) none(results int) []*Array {
 	out := make([]*Array, results)
 	for i := range out {
@@ -102,7 +102,7 @@ func (s *Scope) none(results int) []*Array {
 	return out
 }
 
-// eager runs an operation at once.
+// eager runs an operation immediately.
 func (s *Scope) eager(o *operation, in []*Array) ([]*Array, error) {
 	var buffer [256]byte
 	key := o.key(buffer[:0], in)
@@ -128,9 +128,9 @@ func (s *Scope) eager(o *operation, in []*Array) ([]*Array, error) {
 	return s.launch(p, tensors, nil)
 }
 
-// again runs an operation of one result that was compiled for operands of just these types; nil if there is no such
-// program, or if something is wrong. It is what an operation takes in the steady state: it says nothing of how to build
-// it. Numbers among the operands go into memory of the call's own.
+// again runs an operation with one result if a compiled program for these operand types is in the cache; it returns nil
+// if there is none or the operands need more care. It is the fast path of repeated operations: it needs no description
+// of how to build the operation. Numbers among the operands are written into the call's memory.
 func (s *Scope) again(name string, ints []int, in ...*Array) *Array {
 	var run rerun
 	if s.trace != nil || s.failed() || !run.read(in) {
@@ -162,7 +162,7 @@ type rerun struct {
 	types   [4]weir.DType
 }
 
-// read notes the operands. It reports false if they need more care.
+// read records the operands. It returns false if they need the general path.
 func (r *rerun) read(in []*Array) bool {
 	if len(in) > len(r.tensors) {
 		return false
@@ -196,7 +196,7 @@ func (r *rerun) read(in []*Array) bool {
 	return true
 }
 
-// key is the operation's key for the operands.
+// key appends the operation's cache key for the operands.
 func (r *rerun) key(b []byte, name string, ints []int, in []*Array) []byte {
 	o := operation{name: name, ints: ints}
 	b = o.begin(b)
@@ -206,7 +206,7 @@ func (r *rerun) key(b []byte, name string, ints []int, in []*Array) []byte {
 	return b
 }
 
-// launch runs a program on its inputs, of which those that are nil are numbers; the results are the scope's.
+// launch runs a program; nil inputs are numbers. The scope owns the results.
 func (s *Scope) launch(p *compiled, in []*weir.Tensor, numbers []float64) ([]*Array, error) {
 	if p.late {
 		return launchLate(p, func(int) *Scope { return s }, func(i int) weir.Arg { return p.argument(i, in[i]) })
@@ -215,8 +215,8 @@ func (s *Scope) launch(p *compiled, in []*weir.Tensor, numbers []float64) ([]*Ar
 	return out, s.launchAt(here(), p, in, numbers, out)
 }
 
-// launchAt runs a program whose outputs' sizes are known, for a line; out becomes the results. An input that is nil is
-// a number.
+// launchAt runs a program whose output sizes are known, on behalf of a user's line, and sets out to the results. An
+// input that is nil is a number.
 func (s *Scope) launchAt(at site, p *compiled, in []*weir.Tensor, numbers []float64, out []*Array) error {
 	c, err := p.take(in)
 	if err != nil {
@@ -244,7 +244,7 @@ func (s *Scope) results(at site, p *compiled, c *call, out []*Array) (err error)
 	return nil
 }
 
-// launchLate runs a program whose outputs' sizes data decide.
+// launchLate runs a program whose output sizes depend on data.
 func launchLate(p *compiled, owner func(i int) *Scope, arg func(i int) weir.Arg) (out []*Array, err error) {
 	args, given := weir.Inputs{}, int64(0)
 	for i, name := range p.inputs {
@@ -272,12 +272,12 @@ func launchLate(p *compiled, owner func(i int) *Scope, arg func(i int) weir.Arg)
 	return out, nil
 }
 
-// empty is a new array of the scope: of zeros, or to be written whole.
+// empty returns a new array of the scope: zeros, or elements that the caller must write.
 func (s *Scope) empty(dt weir.DType, shape []int, zeroed bool) (*Array, error) {
 	return s.emptyAt(here(), dt, shape, zeroed)
 }
 
-// emptyAt is empty for a line.
+// emptyAt is empty on behalf of a user's line.
 func (s *Scope) emptyAt(at site, dt weir.DType, shape []int, zeroed bool) (*Array, error) {
 	a := &Array{dtype: dt, shape: shape, made: at}
 	count, err := countOf(shape)
@@ -304,7 +304,7 @@ func (s *Scope) emptyAt(at site, dt weir.DType, shape []int, zeroed bool) (*Arra
 	return a, nil
 }
 
-// countOf is the number of elements of a shape.
+// countOf returns the number of elements of a shape.
 func countOf(shape []int) (int64, error) {
 	sizes := make([]int64, len(shape))
 	for i, e := range shape {
@@ -313,7 +313,7 @@ func countOf(shape []int) (int64, error) {
 	return tensor.Count(sizes)
 }
 
-// key is what decides an operation's code: the operation, and the types of its operands.
+// key appends the cache key: all that determines the operation's code, with the types of its operands.
 func (o *operation) key(b []byte, in []*Array) []byte {
 	b = o.settings.key(o.begin(b))
 	for _, a := range in {
@@ -326,7 +326,7 @@ func (o *operation) key(b []byte, in []*Array) []byte {
 	return b
 }
 
-// begin is what a key has of the operation alone.
+// begin appends the key's beginning, which depends on the operation alone.
 func (o *operation) begin(b []byte) []byte {
 	b = append(append(append(b, o.name...), 0), o.text...)
 	b = append(b, 0)
@@ -336,7 +336,7 @@ func (o *operation) begin(b []byte) []byte {
 	return b
 }
 
-// keyOf is what a key has of an operand.
+// keyOf appends an operand's type and shape to a key.
 func keyOf(b []byte, dt weir.DType, shape []int) []byte {
 	b = append(b, 0xfe, byte(dt), byte(len(shape)))
 	for _, e := range shape {
@@ -345,7 +345,7 @@ func keyOf(b []byte, dt weir.DType, shape []int) []byte {
 	return b
 }
 
-// module builds a module of the operation alone, for the operands' shapes.
+// module builds a module with only the operation, for the operands' shapes.
 func (o *operation) module(in []*Array) (*ir.Module, error) {
 	return o.moduleOf(in, func(_ *trace, a *Array) ([]sym.Expr, error) {
 		shape := make([]int64, len(a.shape))
@@ -356,8 +356,7 @@ func (o *operation) module(in []*Array) (*ir.Module, error) {
 	}, o.settings.fixed)
 }
 
-// moduleOf builds a module of the operation alone, for operands of the shapes, and with the settings, that functions
-// give.
+// moduleOf builds a module with only the operation. shapeOf returns the operands' shapes, settled the settings.
 func (o *operation) moduleOf(in []*Array, shapeOf func(t *trace, a *Array) ([]sym.Expr, error),
 	settled func(t *trace) ([]sym.Expr, []number, error)) (m *ir.Module, err error) {
 	defer ir.Catch(&err)
@@ -388,7 +387,7 @@ func (o *operation) moduleOf(in []*Array, shapeOf func(t *trace, a *Array) ([]sy
 	return t.b.Module, nil
 }
 
-// cache is the programs of operations that ran, those that were used last, within a bound.
+// cache holds compiled operations within a limit of bytes; it drops the least recently used.
 type cache struct {
 	mu     sync.Mutex
 	of     map[string]*compiled
@@ -401,12 +400,12 @@ type cache struct {
 
 var programs = &cache{of: map[string]*compiled{}, most: 64 << 20}
 
-// leastProgram is what the cache counts for a program that holds fewer bytes: what it has in Go's heap is not nothing.
+// leastProgram is the least number of bytes that the cache counts for a program, because each takes some of Go's heap.
 const leastProgram = 4 << 10
 
-// CacheLimit is the most bytes that compiled operations keep from one use to the next, of all scopes together, with the
-// memory of their runs, and returns the limit before: 64 MiB at first. 0 keeps none: what is not in use is given back
-// at once.
+// CacheLimit sets the maximum number of bytes that compiled operations of all scopes, with the memory of their runs,
+// keep between uses. It returns the previous limit; the initial limit is 64 MiB. With 0, a program is freed as soon as
+// it is not in use.
 func CacheLimit(bytes int64) (before int64) {
 	c := programs
 	c.mu.Lock()
@@ -419,7 +418,7 @@ func CacheLimit(bytes int64) (before int64) {
 	return before
 }
 
-// find is a program that is kept, which stays until done; nil if there is none.
+// find returns a program from the cache, which the caller releases by done; nil if there is none.
 func (c *cache) find(key []byte) *compiled {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -432,7 +431,7 @@ func (c *cache) find(key []byte) *compiled {
 	return p
 }
 
-// get finds a program, or compiles one of what build returns. The program stays until done.
+// get returns a program from the cache, or compiles the module that build returns. The caller releases it by done.
 func (c *cache) get(key []byte, build func() (*ir.Module, error)) (*compiled, error) {
 	if p := c.find(key); p != nil {
 		return p, nil
@@ -449,7 +448,7 @@ func (c *cache) get(key []byte, build func() (*ir.Module, error)) (*compiled, er
 	return c.put(p), nil
 }
 
-// put adds a program, and takes those out that were not used for longest.
+// put adds a program, and drops the least recently used.
 func (c *cache) put(p *compiled) *compiled {
 	c.mu.Lock()
 	var out []*compiled
@@ -472,15 +471,15 @@ func (c *cache) put(p *compiled) *compiled {
 	return p
 }
 
-// CacheState is what compiled operations take, and how often one was found: see CacheStats.
+// CacheState is the state of the cache of compiled operations: see CacheStats.
 type CacheState struct {
 	Programs     int
 	Bytes, Limit int64
 	Hits, Misses int64 // since the process began
 }
 
-// CacheStats says what the operations that are compiled and kept take, of all scopes together. Their bytes are in the
-// ledger that weir.Usage reads too.
+// CacheStats returns the number and bytes of the compiled operations in the cache, of all scopes together. Their bytes
+// are also part of weir.Usage.
 func CacheStats() CacheState {
 	c := programs
 	c.mu.Lock()
@@ -488,7 +487,8 @@ func CacheStats() CacheState {
 	return CacheState{Programs: len(c.of), Bytes: c.bytes, Limit: c.most, Hits: c.hits, Misses: c.misses}
 }
 
-// trim takes programs out until the rest keeps within the bound; those in use are closed by the last who uses them.
+// trim drops programs until the cache is within its limit. It returns the programs to close; programs in use are closed
+// by their last user.
 func (c *cache) trim() (out []*compiled) {
 	for c.bytes > c.most && c.order.Len() > 0 {
 		p := c.order.Remove(c.order.Back()).(*compiled)
@@ -501,7 +501,7 @@ func (c *cache) trim() (out []*compiled) {
 	return out
 }
 
-// count has the cache count what a program holds now, for who holds the lock.
+// count updates the bytes that the cache counts for a program. The caller holds the lock.
 func (c *cache) count(p *compiled) {
 	now := max(leastProgram, p.held.Load())
 	c.bytes += now - p.bytes

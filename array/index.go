@@ -11,17 +11,17 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Index is the part of x at an index, which has, for each of x's axes in turn, one of:
+// Index returns the elements of x that an index selects. The index has, for each of x's axes in turn, one of:
 //
 //	int       one element; negative numbers count from the end. The result does not have the axis
-//	Slice     see there
-//	All       the axis as it is
-//	*Array    of integers: the elements that they number; several arrays are broadcast and walked together
-//	*Array    of bools: the elements for which they are true; as many axes as the array has
+//	Slice     a range of elements: see Slice
+//	All       the entire axis
+//	*Array    of integers: the elements with these numbers; several arrays are broadcast and traversed together
+//	*Array    of bools: the elements for which they are true; it covers as many axes as the array has
 //
-// NewAxis adds an axis; Ellipsis stands for as many axes as are left, which are also taken whole if the index ends
-// before. The axes of arrays come in place of the first, or in front if a Slice stands between two. How many elements
-// bools take, data decide: in a trace that extent is named.
+// NewAxis adds an axis. Ellipsis stands for all axes that are left, which are selected entirely; so are axes after the
+// end of the index. The axes of arrays replace the first indexed axis, or come in front if a Slice stands between two
+// arrays. Data decide how many elements bools select: in a trace that extent is named.
 func (s *Scope) Index(x *Array, at ...any) *Array {
 	if !s.ready("index", []*Array{x}) {
 		return s.none(1)[0]
@@ -45,8 +45,8 @@ func (s *Scope) Index(x *Array, at ...any) *Array {
 	}, append([]*Array{x}, arrays...)...)
 }
 
-// cutFirst takes the parts that numbers and slices of an index take, at once, so that what is left of the index has
-// arrays only, and its code serves whatever the numbers are.
+// cutFirst applies an index's numbers and slices immediately. The index that is left has arrays only, so that its code
+// can be reused for all values of the numbers.
 func (s *Scope) cutFirst(x *Array, list []place) (*Array, []place, error) {
 	var parts, rest []place
 	some := false
@@ -88,7 +88,7 @@ func (s *Scope) cutFirst(x *Array, list []place) (*Array, []place, error) {
 	return y, rest, nil
 }
 
-// end closes arrays that an operation made for itself, if it ran at once.
+// end closes arrays that an operation made for itself, outside a trace.
 func (s *Scope) end(made []*Array) {
 	for _, a := range made {
 		if s.trace == nil {
@@ -97,18 +97,18 @@ func (s *Scope) end(made []*Array) {
 	}
 }
 
-// target is where elements of an array lie: those at an index of the array's, in the order of the index's result. An
-// axis of the result has a stride; those from group on, len(extents) of them, have the offsets of a table instead.
+// target describes the memory positions of the elements that an index selects, in the order of the index's result. Each
+// axis of the result has a stride, except the count axes from group on: their offsets are in a table.
 type target struct {
 	shape   []int
 	strides []int
 	begin   int
 	group   int
-	count   int   // axes of the group
-	table   []int // by the elements of the group in their order; nil: there is none
+	count   int   // the number of axes of the group
+	table   []int // the group's offsets in row-major order; nil: there is no group
 }
 
-// window is the part of x at an index without arrays.
+// window returns the elements of x at an index without arrays.
 func (s *Scope) window(x *Array, list []place) *Array {
 	t, err := targetOf(x, list)
 	if err != nil {
@@ -123,7 +123,7 @@ func (s *Scope) window(x *Array, list []place) *Array {
 	return y
 }
 
-// stridesOf are the steps between elements, in row-major order.
+// stridesOf returns the strides of a shape in row-major order, in elements.
 func stridesOf(shape []int) []int {
 	out, step := make([]int, len(shape)), 1
 	for i := len(shape) - 1; i >= 0; i-- {
@@ -133,7 +133,7 @@ func stridesOf(shape []int) []int {
 	return out
 }
 
-// targetOf is where the elements at an index lie.
+// targetOf returns the positions of the elements at an index.
 func targetOf(x *Array, list []place) (target, error) {
 	var t target
 	strides := stridesOf(x.shape)
@@ -185,7 +185,7 @@ func targetOf(x *Array, list []place) (target, error) {
 	return t, nil
 }
 
-// tableOf is the shape of an index's arrays, broadcast, and where each tuple of them points.
+// tableOf returns the broadcast shape of an index's arrays, and the offset that each tuple of their elements selects.
 func tableOf(x *Array, list []place, strides []int) (shape, table []int, err error) {
 	for _, a := range arraysIn(list) {
 		if shape, err = broadcast(shape, a.shape); err != nil {
@@ -219,7 +219,7 @@ func tableOf(x *Array, list []place, strides []int) (shape, table []int, err err
 	return shape, table, err
 }
 
-// readable is the elements of an array.
+// readable returns an array's elements as a tensor.
 func readable(a *Array) *tensor.Tensor {
 	sizes := make([]int64, len(a.shape))
 	for i, e := range a.shape {
@@ -228,7 +228,7 @@ func readable(a *Array) *tensor.Tensor {
 	return tensor.Must(tensor.Over(a.dtype, sizes, a.tensor.Bytes()))
 }
 
-// broadcast is the shape that two shapes are broadcast to.
+// broadcast returns the common shape that two shapes are broadcast to.
 func broadcast(x, y []int) ([]int, error) {
 	if len(x) < len(y) {
 		x, y = y, x
@@ -246,7 +246,7 @@ func broadcast(x, y []int) ([]int, error) {
 	return out, nil
 }
 
-// stretchedStrides are the strides of an array that is broadcast to a shape.
+// stretchedStrides returns the strides of an array that is broadcast to a shape.
 func stretchedStrides(from, shape []int) []int {
 	out, strides := make([]int, len(shape)), stridesOf(from)
 	more := len(shape) - len(from)
@@ -258,7 +258,7 @@ func stretchedStrides(from, shape []int) []int {
 	return out
 }
 
-// walk visits the places begin + Σ index · stride of a shape, in row-major order.
+// walk visits the positions begin + Σ index · stride of a shape, in row-major order.
 func walk(shape, strides []int, begin int, visit func(at int)) {
 	if len(shape) == 0 {
 		visit(begin)
@@ -269,19 +269,20 @@ func walk(shape, strides []int, begin int, visit func(at int)) {
 	}
 }
 
-// Assign writes value, broadcast and converted to x's type, to the part of x at an index (see Index), and returns x. At
-// once it changes x's elements where they lie: nobody else may be reading them. In a trace x stands for the new
-// elements from there on; an array of another scope, and in a loop's body or a branch one from outside of it, cannot be
-// assigned to. If an index names an element twice, either value may stay.
+// Assign writes value, broadcast and converted to x's type, to the elements of x at an index (see Index), and returns
+// x. Outside a trace it changes x's elements in place: nobody else may be reading them. In a trace, x represents the
+// new elements afterwards; an array of another scope, or in a loop's body or a branch an array from outside of it,
+// cannot be assigned to. If an index selects an element twice, either value may remain.
 func (s *Scope) Assign(x, value *Array, at ...any) *Array {
 	return s.put("assign", x, value, at, false)
 }
 
-// AddAt is Assign that adds value to what is there, once for each time that the index names an element.
+// AddAt is Assign, but adds value to the elements, once for each time that the index selects an element.
 func (s *Scope) AddAt(x, value *Array, at ...any) *Array {
 	return s.put("add_at", x, value, at, true)
 }
 
+// put is Assign, or AddAt if add is true.
 func (s *Scope) put(name string, x, value *Array, at []any, add bool) *Array {
 	if !s.ready(name, []*Array{x, value}) {
 		return s.none(1)[0]
@@ -304,7 +305,7 @@ func (s *Scope) put(name string, x, value *Array, at []any, add bool) *Array {
 	return x
 }
 
-// putEager writes into x's elements.
+// putEager writes into x's elements immediately.
 func (s *Scope) putEager(x, value *Array, list []place, add bool) error {
 	t, err := targetOf(x, list)
 	if err != nil {
@@ -345,7 +346,7 @@ func (s *Scope) putEager(x, value *Array, list []place, add bool) error {
 	return nil
 }
 
-// inside is the first of the axes that are walked for each element of the table; 0 if there is none.
+// inside returns the first of the axes that are traversed for each element of the table; 0 if there is no table.
 func (t target) inside() int {
 	if t.table == nil {
 		return 0
@@ -353,7 +354,8 @@ func (t target) inside() int {
 	return t.group + t.count
 }
 
-// pairs visits where the parts of the axes inside begin, with where they begin in an array of other strides.
+// pairs visits the beginning of each block of the inside axes, with the beginning of the same block in an array of
+// other strides.
 func (t target) pairs(source []int, visit func(to, from int)) {
 	if t.table == nil {
 		visit(t.begin, 0)
@@ -377,7 +379,7 @@ func overlaps(x, y *Array) bool {
 	return len(p) > 0 && len(q) > 0 && &p[0] == &q[0]
 }
 
-// putTraced makes x stand for its elements with the part at an index replaced.
+// putTraced makes x represent its elements with those at an index replaced.
 func (s *Scope) putTraced(name string, x, value *Array, list []place, add bool) error {
 	t := s.trace
 	if x.of != t || !defines(t.b.Block, x.value) {
@@ -394,7 +396,7 @@ func (s *Scope) putTraced(name string, x, value *Array, list []place, add bool) 
 	return nil
 }
 
-// putValue is x with update at an index, or added to what is there.
+// putValue returns x with update at an index, or added there.
 func putValue(b *ir.Builder, x, update *ir.Value, list []place, v []*ir.Value, add bool) *ir.Value {
 	reduction := "none"
 	if add {
@@ -416,8 +418,8 @@ func putValue(b *ir.Builder, x, update *ir.Value, list []place, v []*ir.Value, a
 	return ops.Reshape(b, flat, shape...)
 }
 
-// wide reports whether an index is a box of x's elements, at least an eighth of them: writing all of x in one loop
-// takes less time then than finding the place of each.
+// wide reports whether an index is a box of at least an eighth of x's elements: writing all of x in one loop is then
+// faster than computing the position of each element.
 func wide(x *ir.Value, list []place, arrays []*ir.Value) bool {
 	share := 1.0
 	for _, p := range list {
@@ -481,16 +483,16 @@ func putBox(b *ir.Builder, x, update *ir.Value, list []place, add bool) *ir.Valu
 	return c.where(inside, y, x)
 }
 
-// spread is update, broadcast to a shape.
+// spread broadcasts update to a shape.
 func spread(b *ir.Builder, update *ir.Value, shape []sym.Expr) *ir.Value {
-	for len(update.Type.Shape) > len(shape) { // extents of 1 in front are none
+	for len(update.Type.Shape) > len(shape) { // leading extents of 1 are dropped
 		update = ops.Reshape(b, update, update.Type.Shape[1:]...)
 	}
 	return ops.Expand(b, update, shape...)
 }
 
-// putRows is putValue if arrays index the first axes, and the others are whole: rows are scattered. It is nil
-// otherwise.
+// putRows is putValue if arrays index the first axes and all others are selected entirely: it scatters rows. It returns
+// nil otherwise.
 func putRows(b *ir.Builder, x, update *ir.Value, list []place, v []*ir.Value, reduction string) *ir.Value {
 	arrays := 0
 	for i, p := range list {
@@ -513,7 +515,7 @@ func putRows(b *ir.Builder, x, update *ir.Value, list []place, v []*ir.Value, re
 	return ops.ScatterND(b, x, tuples, spread(b, update, shape), reduction)
 }
 
-// defines reports whether a value is a block's own.
+// defines reports whether a block defines a value.
 func defines(block *ir.Block, v *ir.Value) bool {
 	return v.Node != nil && has(block, v.Node) || slices.Contains(block.Params, v) || slices.Contains(block.Consts, v)
 }

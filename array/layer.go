@@ -10,18 +10,18 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Window is the geometry of a convolution or a pooling, with one number for each spatial axis: those after batch and
-// channels. What is nil is 1, Padding 0; Groups of 0 is 1.
+// Window is the geometry of a convolution or a pooling, with one number for each spatial axis, which are the axes after
+// batch and channels. Nil stands for 1, or for 0 in Padding and Output; Groups of 0 is 1.
 type Window struct {
 	Strides, Dilations []int
 	Padding            [][2]int // before and after each axis
-	Output             []int    // of ConvTranspose: so much longer is the result
-	Groups             int      // of convolutions: channels are cut into so many, each with filters of its own
-	Ceil               bool     // of pools: a last window may hang over the end
+	Output             []int    // of ConvTranspose: positions added to the result
+	Groups             int      // of convolutions: the number of groups of channels, each with its own filters
+	Ceil               bool     // of pools: the last window may extend beyond the end
 	Padded             bool     // of AvgPool: the padding counts as zeros
 }
 
-// ints are what decides the code.
+// ints returns the numbers that determine the code.
 func (w Window) ints(kernel []int) []int {
 	out := []int{len(w.Strides), len(w.Dilations), len(w.Padding), len(w.Output), w.Groups, flag(w.Ceil), flag(w.Padded)}
 	out = slices.Concat(out, kernel, w.Strides, w.Dilations, w.Output)
@@ -31,7 +31,7 @@ func (w Window) ints(kernel []int) []int {
 	return out
 }
 
-// window is the geometry as operators know it.
+// window converts the geometry for package ops.
 func (w Window) window(kernel []int) (ops.Window, error) {
 	var out ops.Window
 	n := len(kernel)
@@ -69,18 +69,19 @@ func (w Window) window(kernel []int) (ops.Window, error) {
 	return out, nil
 }
 
-// Conv slides filters w[O, I/groups, k…] over x[N, I, d…], of 1 to 3 spatial axes: [N, O, …]. The bias, [O], may be
-// nil. Operands are of one float type.
+// Conv is the convolution of x[N, I, d…], with 1 to 3 spatial axes, with filters w[O, I/groups, k…]: [N, O, …]. The
+// bias, [O], may be nil. All operands have the same float type.
 func (s *Scope) Conv(x, w, bias *Array, o Window) *Array {
 	return s.convolved("conv", x, w, bias, o, ops.Convolution)
 }
 
-// ConvTranspose spreads each element of x[N, I, d…] over the window that w[I, O/groups, k…] gives: [N, O, …], what the
-// derivative of Conv does. The bias, [O], may be nil.
+// ConvTranspose is the transposed convolution of x[N, I, d…] with filters w[I, O/groups, k…]: [N, O, …]. It is the
+// derivative of Conv. The bias, [O], may be nil.
 func (s *Scope) ConvTranspose(x, w, bias *Array, o Window) *Array {
 	return s.convolved("conv_transpose", x, w, bias, o, ops.ConvolutionTranspose)
 }
 
+// convolved applies one of the convolutions of package ops.
 func (s *Scope) convolved(name string, x, w, bias *Array, o Window,
 	f func(b *ir.Builder, x, w, bias *ir.Value, window ops.Window, groups int64) *ir.Value) *Array {
 	in := []*Array{x, w}
@@ -103,21 +104,21 @@ func (s *Scope) convolved(name string, x, w, bias *Array, o Window,
 	})
 }
 
-// MaxPool is the greatest element under the window at each place of x[N, C, d…]. Strides of nil are those of the
-// window.
+// MaxPool is the greatest element in each window of x[N, C, d…]. Nil Strides are the window's extents.
 func (s *Scope) MaxPool(x *Array, kernel []int, o Window) *Array {
 	return s.pooled("max_pool", x, kernel, o, func(b *ir.Builder, v *ir.Value, w ops.Window) *ir.Value {
 		return ops.MaxPool(b, v, w, o.Ceil)
 	})
 }
 
-// AvgPool is the mean under the window at each place of x[N, C, d…]. Strides of nil are those of the window.
+// AvgPool is the mean of each window of x[N, C, d…]. Nil Strides are the window's extents.
 func (s *Scope) AvgPool(x *Array, kernel []int, o Window) *Array {
 	return s.pooled("avg_pool", x, kernel, o, func(b *ir.Builder, v *ir.Value, w ops.Window) *ir.Value {
 		return ops.AveragePool(b, v, w, o.Ceil, o.Padded)
 	})
 }
 
+// pooled applies one of the poolings of package ops.
 func (s *Scope) pooled(name string, x *Array, kernel []int, o Window,
 	f func(b *ir.Builder, v *ir.Value, w ops.Window) *ir.Value) *Array {
 	kernel = slices.Clone(kernel)
@@ -133,18 +134,19 @@ func (s *Scope) pooled(name string, x *Array, kernel []int, o Window,
 	})
 }
 
-// LayerNorm scales x, of floats, along axes (the last if none is given) to mean 0 and variance 1, then multiplies by
-// scale and adds shift, which are broadcast; either may be nil.
+// LayerNorm normalises floats along axes (the last if none is given) to mean 0 and variance 1, then multiplies by scale
+// and adds shift. Both are broadcast, and may be nil.
 func (s *Scope) LayerNorm(x, scale, shift *Array, epsilon float64, axes ...int) *Array {
 	return s.normed("layer_norm", x, scale, shift, epsilon, true, axes)
 }
 
-// RMSNorm divides x, of floats, along axes (the last if none is given) by the root of the mean of its squares, then
+// RMSNorm divides floats along axes (the last if none is given) by the root of the mean of their squares, then
 // multiplies by scale, which is broadcast and may be nil.
 func (s *Scope) RMSNorm(x, scale *Array, epsilon float64, axes ...int) *Array {
 	return s.normed("rms_norm", x, scale, nil, epsilon, false, axes)
 }
 
+// normed is LayerNorm, or RMSNorm if centered is false.
 func (s *Scope) normed(name string, x, scale, shift *Array, epsilon float64, centered bool, axes []int) *Array {
 	in, apply := affine(x, scale, shift, func(_ *ir.Builder, v, _ *ir.Value) *ir.Value { return v })
 	return s.planSet(name, in, func() (operation, setBuilder, error) {
@@ -163,7 +165,7 @@ func (s *Scope) normed(name string, x, scale, shift *Array, epsilon float64, cen
 	})
 }
 
-// normalized scales the elements along axes to variance 1, and, if centered, to mean 0.
+// normalized scales x along axes to variance 1 and, if centered, to mean 0.
 func normalized(b *ir.Builder, x *ir.Value, epsilon number, centered bool, axes ...int64) *ir.Value {
 	if epsilon.fixed() {
 		return ops.Normalize(b, x, epsilon.x, centered, axes...)
@@ -178,8 +180,8 @@ func normalized(b *ir.Builder, x *ir.Value, epsilon number, centered bool, axes 
 	})
 }
 
-// affine are the operands x, scale and shift without those that are nil, and what multiplies by the one and adds the
-// other: place makes either broadcast with x.
+// affine returns the operands x, scale and shift without nil, and a function that multiplies by scale and adds shift;
+// place gives them a shape that broadcasts to x.
 func affine(x, scale, shift *Array, place func(b *ir.Builder, v, x *ir.Value) *ir.Value) ([]*Array,
 	func(b *ir.Builder, y *ir.Value, v []*ir.Value) *ir.Value) {
 	in := []*Array{x}
@@ -200,13 +202,13 @@ func affine(x, scale, shift *Array, place func(b *ir.Builder, v, x *ir.Value) *i
 	}
 }
 
-// channels has a vector of channels meet axis 1 of x.
+// channels reshapes a vector of channels so that it broadcasts along axis 1 of x.
 func channels(b *ir.Builder, v, x *ir.Value) *ir.Value {
 	return ops.AlongAxis(b, v, 1, len(x.Type.Shape))
 }
 
-// GroupNorm scales x[N, C, d…], of floats, to mean 0 and variance 1: in each image, the channels of each group
-// together. Then it multiplies by scale and adds shift, [C]; either may be nil.
+// GroupNorm normalises floats x[N, C, d…] to mean 0 and variance 1, over each group of channels in each sample. Then it
+// multiplies by scale and adds shift, [C]; both may be nil.
 func (s *Scope) GroupNorm(x *Array, groups int, scale, shift *Array, epsilon float64) *Array {
 	in, apply := affine(x, scale, shift, channels)
 	return s.planSet("group_norm", in, func() (operation, setBuilder, error) {
@@ -229,8 +231,8 @@ func (s *Scope) GroupNorm(x *Array, groups int, scale, shift *Array, epsilon flo
 	})
 }
 
-// BatchNorm scales each channel, axis 1 of x, of floats, by a mean and a variance that are given: (x − mean) /
-// √(variance + epsilon) · scale + shift, all of them [C]; scale and shift may be nil.
+// BatchNorm normalises each channel, axis 1 of floats x, with the given statistics: (x − mean) / √(variance + epsilon)
+// · scale + shift, all of them [C]; scale and shift may be nil.
 func (s *Scope) BatchNorm(x, scale, shift, mean, variance *Array, epsilon float64) *Array {
 	in, apply := affine(x, scale, shift, channels)
 	return s.planSet("batch_norm", append([]*Array{mean, variance}, in...), func() (operation, setBuilder, error) {
@@ -247,16 +249,16 @@ func (s *Scope) BatchNorm(x, scale, shift, mean, variance *Array, epsilon float6
 	})
 }
 
-// Heads says how Attention weighs.
+// Heads are the settings of Attention.
 type Heads struct {
-	Scale   float64 // of the scores; 0: 1/√D
+	Scale   float64 // the factor of the scores; 0: 1/√D
 	Softcap float64 // above 0: scores become Softcap · tanh(score / Softcap)
-	Causal  bool    // query i sees the keys up to key i, and those that are more at the beginning
+	Causal  bool    // query i sees the keys up to key i + K − Q
 }
 
-// Attention is softmax(scale · query · keyᵀ + mask) · value of query[B, H, Q, D], key[B, G, K, D] and value[B, G, K,
-// E]: [B, H, Q, E]. H is a multiple of G: heads share keys. The mask, broadcast to [B, H, Q, K], may be nil: bools say
-// what takes part, floats are added. A query that sees no key has NaN.
+// Attention is softmax(scale · query · keyᵀ + mask) · value for query[B, H, Q, D], key[B, G, K, D] and value[B, G, K,
+// E]: [B, H, Q, E]. H is a multiple of G: groups of query heads share a key head. The mask, broadcast to [B, H, Q, K],
+// may be nil: a bool tells whether a key takes part, a float is added. The result of a query that sees no key is NaN.
 func (s *Scope) Attention(query, key, value, mask *Array, o Heads) *Array {
 	in := []*Array{query, key, value}
 	if mask != nil {

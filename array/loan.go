@@ -9,21 +9,21 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// Loan is an array that one scope lends to another: until the loan ends, the array is not closed, and its owner does
-// not change. It ends with Close, or when the borrower is closed.
+// Loan is an array that one scope lends to another. Until the loan ends, the array cannot be closed or change its
+// owner. Close, or closing the borrower, ends the loan.
 type Loan struct {
 	array *Array
 	from  *Scope
 	to    *Scope
-	under *Loan // the loan by which from has the array; nil: from owns it
+	under *Loan // the loan through which from has the array; nil: from owns it
 	at    site
 	ended bool
 }
 
-// Lend lends an array to another scope. The scope owns the array, or has it on loan: then it lends it on, and the inner
-// loan ends first. A scope that lends, or has, the array already cannot be lent it again.
+// Lend lends an array to another scope. s must own the array or have it on loan; in the second case the new loan must
+// end first. The same array cannot be lent to a scope twice.
 //
-// It returns nil, and the scope has an error, if that is not so.
+// If the array cannot be lent, Lend returns nil and s has an error.
 func (s *Scope) Lend(a *Array, to *Scope) *Loan {
 	if s.failed() || a.dead(s, "lend") || s.nowhere("lend", a, to) {
 		return nil
@@ -42,7 +42,7 @@ func (s *Scope) Lend(a *Array, to *Scope) *Loan {
 	return l
 }
 
-// nowhere reports whether an array is to go to no scope, which is then the scope's error.
+// nowhere reports whether the target scope is nil, and gives s the error.
 func (s *Scope) nowhere(op string, a *Array, to *Scope) bool {
 	if to == nil {
 		s.failAt(op, diag.Inputf("%v cannot go to a scope that is nil", a).WithFix("open the scope first"))
@@ -50,7 +50,7 @@ func (s *Scope) nowhere(op string, a *Array, to *Scope) bool {
 	return to == nil
 }
 
-// lend notes a loan with the array.
+// lend records a loan with the array.
 func (a *Array) lend(from, to *Scope) (*Loan, error) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
@@ -76,7 +76,7 @@ func (a *Array) lend(from, to *Scope) (*Loan, error) {
 	return l, nil
 }
 
-// borrow notes a loan with who borrows.
+// borrow records a loan with the borrower.
 func (s *Scope) borrow(l *Loan) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +90,7 @@ func (s *Scope) borrow(l *Loan) error {
 	return nil
 }
 
-// borrowAll has arrays lent to the scope by their owners.
+// borrowAll lends arrays from their owners to the scope.
 func (s *Scope) borrowAll(arrays []*Array) error {
 	for _, a := range arrays {
 		l, err := a.lend(a.owner.Load(), s)
@@ -104,8 +104,8 @@ func (s *Scope) borrowAll(arrays []*Array) error {
 	return nil
 }
 
-// Close ends the loan. A loan of an array that was lent on does not end before the other: that is an error. Closing
-// twice is fine.
+// Close ends the loan. If the borrower has lent the array on, Close returns an error: that loan must end first. Closing
+// twice is harmless.
 func (l *Loan) Close() error {
 	if l == nil {
 		return nil
@@ -131,12 +131,12 @@ func (l *Loan) Close() error {
 	return nil
 }
 
-// String says who lends what to whom, and where.
+// String returns the lender, the borrower and the line of the loan.
 func (l *Loan) String() string {
 	return fmt.Sprintf("to %v by %v at %s", l.to, l.from, l.at.line())
 }
 
-// inside reports whether a scope is another, or lies inside of it.
+// inside reports whether a scope is other, or lies inside it.
 func (s *Scope) inside(other *Scope) bool {
 	for ; s != nil; s = s.parent {
 		if s == other {
@@ -146,8 +146,8 @@ func (s *Scope) inside(other *Scope) bool {
 	return false
 }
 
-// loansOut refuses to close a scope that has lent an array, or inside of which one has, to a scope which stays open:
-// one outside of it. It reports done if the scope is closed already.
+// loansOut returns an error if the scope, or a scope inside it, has lent an array to an open scope outside. done
+// reports that the scope is closed already.
 func (s *Scope) loansOut(at site) (done bool, err error) {
 	s.mu.Lock()
 	done = s.shut

@@ -9,27 +9,27 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 )
 
-// What only moves elements is done at once without code of its own, so that a loop over positions, extents or numbers
-// compiles nothing. In a trace it is an operation like any other.
+// Outside a trace, operations that only move elements run without compiled code, so that a loop over positions, extents
+// or numbers compiles nothing. In a trace they are operations like all others.
 
-// lay is where the elements of a shape lie in memory: element i at begin + Σ i · strides, in elements.
+// lay describes the positions of a shape's elements in memory: begin + Σ index · stride, in elements.
 type lay struct {
 	strides []int
 	begin   int
 }
 
-// movable reports whether an array's elements can be moved at once.
+// movable reports whether an array's elements can be moved without compiled code.
 func (s *Scope) movable(x *Array) bool {
 	return s.trace == nil && x.tensor != nil && !x.dtype.IsSubByte() && slices.Contains([]int{1, 2, 4, 8, 16},
 		x.dtype.Size())
 }
 
-// moved is an array of a shape whose elements are x's at places.
+// moved returns an array of a shape with x's elements at the positions from.
 func (s *Scope) moved(name string, x *Array, shape []int, from lay) *Array {
 	return s.movedTo(name, x, shape, shape, from)
 }
 
-// movedTo is moved for elements that lie, in row-major order, at places of another shape than the result's.
+// movedTo is moved for a traversal of another shape, places, with the same number of elements as the result's.
 func (s *Scope) movedTo(name string, x *Array, shape, places []int, from lay) *Array {
 	y, err := s.fresh(x.dtype, shape)
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *Scope) movedTo(name string, x *Array, shape, places []int, from lay) *A
 	return y
 }
 
-// fresh is an array of the scope that is to be written whole.
+// fresh returns an array of the scope whose elements the caller must write.
 func (s *Scope) fresh(dt weir.DType, shape []int) (*Array, error) {
 	for _, e := range shape {
 		if e < 0 {
@@ -49,12 +49,12 @@ func (s *Scope) fresh(dt weir.DType, shape []int) (*Array, error) {
 	return s.empty(dt, slices.Clone(shape), false)
 }
 
-// move copies the elements of a shape, of a size in bytes, from places to places.
+// move copies elements of size bytes from one layout of a shape to another.
 func move(size int, shape []int, to []byte, toLay lay, from []byte, fromLay lay) {
 	mover(size, shape, to, toLay.strides, from, fromLay.strides)(toLay.begin, fromLay.begin)
 }
 
-// mover copies the elements of a shape, of a size in bytes, from one place on to another.
+// mover returns a function that copies a shape's elements, of size bytes, between positions in two buffers.
 func mover(size int, shape []int, to []byte, toStrides []int, from []byte, fromStrides []int) func(to, from int) {
 	if slices.Contains(shape, 0) {
 		return func(int, int) {}
@@ -75,12 +75,13 @@ func mover(size int, shape []int, to []byte, toStrides []int, from []byte, fromS
 	panic(diag.Internalf("elements of %d bytes", size))
 }
 
+// movesOf is mover for elements of type T.
 func movesOf[T any](shape []int, to []byte, toStrides []int, from []byte, fromStrides []int) func(to, from int) {
 	p, q := viewOf[T](to), viewOf[T](from)
 	return func(to, from int) { moveIn(shape, p, lay{toStrides, to}, q, lay{fromStrides, from}) }
 }
 
-// adder adds the elements of a shape from one place on to those at another: integers keep the low bits.
+// adder returns a function that adds a shape's elements at one position to those at another; integers wrap.
 func adder(dt weir.DType, shape []int, to []byte, toStrides []int, from []byte, fromStrides []int) func(to, from int) {
 	shape, toLay, fromLay := merged(shape, lay{strides: toStrides}, lay{strides: fromStrides})
 	toStrides, fromStrides = toLay.strides, fromLay.strides
@@ -107,16 +108,18 @@ func adder(dt weir.DType, shape []int, to []byte, toStrides []int, from []byte, 
 	}
 }
 
-// summand is what Go adds as an operation on arrays does.
+// summand lists the types whose addition in Go equals the addition of arrays.
 type summand interface {
 	float32 | float64 | uint8 | uint16 | uint32 | uint64
 }
 
+// addsOf is adder for elements of type T.
 func addsOf[T summand](shape []int, to []byte, toStrides []int, from []byte, fromStrides []int) func(to, from int) {
 	p, q := viewOf[T](to), viewOf[T](from)
 	return func(to, from int) { addIn(shape, p, lay{toStrides, to}, q, lay{fromStrides, from}) }
 }
 
+// addIn adds a shape's elements in one layout to those in another.
 func addIn[T summand](shape []int, to []T, toLay lay, from []T, fromLay lay) {
 	at, of := toLay.begin, fromLay.begin
 	if len(shape) == 0 {
@@ -142,7 +145,7 @@ func addIn[T summand](shape []int, to []T, toLay lay, from []T, fromLay lay) {
 	}
 }
 
-// each visits the elements of a shape in two places.
+// each visits the positions of a shape's elements in two layouts.
 func each(shape []int, to int, toStrides []int, from int, fromStrides []int, visit func(to, from int)) {
 	if len(shape) == 0 {
 		visit(to, from)
@@ -153,13 +156,13 @@ func each(shape []int, to int, toStrides []int, from int, fromStrides []int, vis
 	}
 }
 
-// viewOf is memory as elements.
+// viewOf returns memory as elements of type T.
 func viewOf[T any](data []byte) []T {
 	var one T
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(data))), len(data)/int(unsafe.Sizeof(one)))
 }
 
-// merged leaves axes of extent 1 out, and makes one axis of two that are walked as one.
+// merged removes axes of extent 1, and joins neighbouring axes that are contiguous in both layouts.
 func merged(shape []int, to, from lay) ([]int, lay, lay) {
 	var out []int
 	a, b := lay{begin: to.begin}, lay{begin: from.begin}
@@ -176,6 +179,7 @@ func merged(shape []int, to, from lay) ([]int, lay, lay) {
 	return out, a, b
 }
 
+// moveIn copies a shape's elements from one layout to another.
 func moveIn[T any](shape []int, to []T, toLay lay, from []T, fromLay lay) {
 	at, of := toLay.begin, fromLay.begin
 	if len(shape) == 0 {
@@ -200,7 +204,7 @@ func moveIn[T any](shape []int, to []T, toLay lay, from []T, fromLay lay) {
 	}
 }
 
-// repeat makes all elements the same.
+// repeat sets all elements to x.
 func repeat[T any](to []T, x T) {
 	if len(to) == 0 {
 		return
@@ -211,14 +215,14 @@ func repeat[T any](to []T, x T) {
 	}
 }
 
-// fill makes all elements of memory the first one, of a size in bytes.
+// fill copies the first element, of size bytes, to all others.
 func fill(data []byte, size int) {
 	for n := size; n > 0 && n < len(data); n *= 2 {
 		copy(data[n:], data[:n])
 	}
 }
 
-// full is an array whose elements are a number.
+// full returns an array whose elements are all x.
 func (s *Scope) full(dt weir.DType, x float64, shape []int) (*Array, error) {
 	y, err := s.fresh(dt, shape)
 	if err != nil {
@@ -231,12 +235,12 @@ func (s *Scope) full(dt weir.DType, x float64, shape []int) (*Array, error) {
 	return y, nil
 }
 
-// broadcastAt is BroadcastTo at once.
+// broadcastAt is BroadcastTo outside a trace.
 func (s *Scope) broadcastAt(x *Array, shape []int) *Array {
 	return s.moved("broadcast_to", x, shape, lay{strides: stretchedStrides(x.shape, shape)})
 }
 
-// tiled is Tile at once: between the axes of x lie those along which it is repeated.
+// tiled is Tile outside a trace. It traverses x with an additional axis, for the repetitions, before each of x's.
 func (s *Scope) tiled(x *Array, times []int) *Array {
 	rank := max(len(times), len(x.shape))
 	times = append(slices.Repeat([]int{1}, rank-len(times)), times...)
@@ -249,7 +253,7 @@ func (s *Scope) tiled(x *Array, times []int) *Array {
 	return s.movedTo("tile", x, shape, places, lay{strides: strides})
 }
 
-// repeated is Repeat at once.
+// repeated is Repeat outside a trace.
 func (s *Scope) repeated(x *Array, times, axis int) *Array {
 	shape, strides := slices.Clone(x.shape), stridesOf(x.shape)
 	shape[axis] *= times
@@ -257,7 +261,7 @@ func (s *Scope) repeated(x *Array, times, axis int) *Array {
 		lay{strides: slices.Insert(strides, axis+1, 0)})
 }
 
-// cuts are pieces of x along an axis, at once; without the axis if they are slices.
+// cuts returns pieces of x along an axis, outside a trace; if slice is true, without the axis.
 func (s *Scope) cuts(name string, x *Array, axis int, extents []int, slice bool) []*Array {
 	out, at := make([]*Array, len(extents)), 0
 	strides := stridesOf(x.shape)
@@ -276,7 +280,7 @@ func (s *Scope) cuts(name string, x *Array, axis int, extents []int, slice bool)
 	return out
 }
 
-// flipped is Flip at once.
+// flipped is Flip outside a trace.
 func (s *Scope) flipped(x *Array, axes []int64) *Array {
 	from := lay{strides: stridesOf(x.shape)}
 	for _, a := range axes {
@@ -286,7 +290,7 @@ func (s *Scope) flipped(x *Array, axes []int64) *Array {
 	return s.moved("flip", x, x.shape, from)
 }
 
-// rolled is Roll at once; along all elements in their order if flat says so.
+// rolled is Roll outside a trace; if flat is true, along all elements in row-major order.
 func (s *Scope) rolled(x *Array, shift int, axes []int64, flat bool) *Array {
 	y, err := s.fresh(x.dtype, x.shape)
 	if err != nil {
@@ -307,7 +311,7 @@ func (s *Scope) rolled(x *Array, shift int, axes []int64, flat bool) *Array {
 		if n == 0 {
 			return
 		}
-		first := (shift%n + n) % n // so many come from the end
+		first := (shift%n + n) % n // the number of elements from the end
 		for _, p := range []struct{ extent, to, from int }{{first, 0, n - first}, {n - first, first, 0}} {
 			inner := slices.Clone(shape)
 			inner[a] = p.extent
@@ -319,7 +323,7 @@ func (s *Scope) rolled(x *Array, shift int, axes []int64, flat bool) *Array {
 	return y
 }
 
-// padded is Pad at once.
+// padded is Pad outside a trace.
 func (s *Scope) padded(x *Array, number float64, widths [][2]int) *Array {
 	shape := slices.Clone(x.shape)
 	for i, w := range widths {
@@ -337,7 +341,7 @@ func (s *Scope) padded(x *Array, number float64, widths [][2]int) *Array {
 	return y
 }
 
-// diagonals is Diagonal at once.
+// diagonals is Diagonal outside a trace.
 func (s *Scope) diagonals(x *Array, offset int) *Array {
 	offset = nearOffset(offset)
 	rank, strides := len(x.shape), stridesOf(x.shape)
@@ -350,7 +354,7 @@ func (s *Scope) diagonals(x *Array, offset int) *Array {
 	return s.moved("diagonal", x, append(slices.Clone(x.shape[:rank-2]), n), from)
 }
 
-// triangles is Tril and Triu at once: a copy, with what lies beyond the diagonal cleared, row by row.
+// triangles is Tril and Triu outside a trace: a copy, with the elements beyond the diagonal cleared row by row.
 func (s *Scope) triangles(name string, x *Array, upper bool, k int) *Array {
 	y := s.moved(name, x, x.shape, lay{strides: stridesOf(x.shape)})
 	if s.failed() {

@@ -10,49 +10,49 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// Scope owns arrays, and is where operations on arrays run: its methods. An operation's result belongs to the scope
-// that ran it, whoever owns the operands, and lives until the scope is closed. One goroutine uses a scope; other
-// goroutines may read its arrays meanwhile.
+// Scope owns arrays and runs operations on them: its methods. An operation's result belongs to the scope that ran it,
+// even if another scope owns the operands, and lives until the scope is closed. Only one goroutine may use a scope at a
+// time; other goroutines may read its arrays meanwhile.
 //
-// An operation does not return an error. The scope keeps the first error with the line that caused it; from then on its
-// operations do nothing, and Err and Close return that error.
+// Operations do not return errors. The scope keeps the first error, with the line that caused it; after it, operations
+// do nothing, and Err and Close return it.
 type Scope struct {
 	name   string
 	place  string // see At
 	parent *Scope
 	opened site
 	trace  *trace // nil: operations run at once
-	// quiet: it is closed with its parent, which need not be told. onClose is told where it was closed, by whom holds no
-	// lock.
+	// quiet: Close of the parent closes the scope without an error. onClose is called without locks, with the line that
+	// closed the scope.
 	quiet   bool
 	onClose func(at site)
 
 	mu       sync.Mutex
-	first    *Array   // of those that the scope owns: a list, the newest first
-	children []*Scope // that are open, in the order in which they were opened
-	borrowed []*Loan  // to this scope, in the order in which they were lent
+	first    *Array   // the list of arrays that the scope owns, newest first
+	children []*Scope // the open scopes inside, in the order in which they were opened
+	borrowed []*Loan  // loans to this scope, in the order in which they were lent
 	count    int
 	bytes    int64
-	limit    int64 // of bytes, with what sub-scopes hold; 0: none
+	limit    int64 // of bytes, including the scopes inside; 0: none
 	capped   bool
 	err      error
 	shut     bool
-	closed   site   // where, if shut
-	refused  string // what Close said last, if loans kept the scope from closing
+	closed   site   // if shut: the line that closed the scope
+	refused  string // the last error of Close, if loans kept the scope from closing
 }
 
-// Option is a setting of NewScope. It says nothing of a scope that is open already.
+// Option is a setting of NewScope.
 type Option struct{ set func(s *Scope) }
 
-// In opens the scope inside of another, which must be open: Close of the parent comes after Close of this one.
+// In opens the scope inside another, which must be open and must be closed after this one.
 func In(parent *Scope) Option { return Option{func(s *Scope) { s.parent = parent }} }
 
-// Limit is the most bytes that the scope's arrays, and those of scopes inside of it, may take together. An operation
-// whose result would take more is refused: an ErrMemory.
+// Limit sets the maximum number of bytes that the scope's arrays and those of scopes inside it take together. An
+// operation whose result exceeds it is an ErrMemory.
 func Limit(bytes int64) Option { return Option{func(s *Scope) { s.limit = bytes }} }
 
-// NewScope opens a scope. Names are for people: errors and dumps have them. If the parent that In gives is closed, that
-// is the new scope's error.
+// NewScope opens a scope. The name appears in errors and dumps. If the parent that In gives is closed, the new scope
+// has an error.
 func NewScope(name string, options ...Option) *Scope {
 	var frames [1]uintptr
 	s := &Scope{name: name, opened: among(frames[:runtime.Callers(2, frames[:])])}
@@ -74,7 +74,7 @@ func NewScope(name string, options ...Option) *Scope {
 	return s
 }
 
-// adopt notes a sub-scope; it reports false if the scope is closed.
+// adopt adds a scope inside; it returns false if s is closed.
 func (s *Scope) adopt(child *Scope) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,28 +85,28 @@ func (s *Scope) adopt(child *Scope) bool {
 	return true
 }
 
-// Name is what NewScope was given.
+// Name returns the name given to NewScope.
 func (s *Scope) Name() string { return s.name }
 
-// String is the name and the line that opened the scope.
+// String returns the name and the line that opened the scope.
 func (s *Scope) String() string { return fmt.Sprintf("scope %q (%s)", s.name, s.opened.line()) }
 
-// Cap ends the scope's growth: from here on no array comes to belong to it, nor is lent to it. Scopes inside of it may
-// still be opened, and arrays that it lent come back.
+// Cap ends the scope's growth: afterwards it accepts no array, neither as owner nor on loan. Scopes inside it may still
+// be opened, and arrays that it lent come back.
 func (s *Scope) Cap() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.capped = true
 }
 
-// Err returns the first error of the scope; nil if all went well so far.
+// Err returns the scope's first error; nil if there is none.
 func (s *Scope) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// fail keeps an error, if it is the first.
+// fail keeps an error if it is the first.
 func (s *Scope) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +115,7 @@ func (s *Scope) fail(err error) {
 	}
 }
 
-// failAt keeps an error of an operation, with the line outside of this module that asked for it.
+// failAt keeps an operation's error, with the user's line that called the operation.
 func (s *Scope) failAt(op string, err error) {
 	e := diag.As(err, weir.ErrInput)
 	if e.File == "" {
@@ -128,22 +128,22 @@ func (s *Scope) failAt(op string, err error) {
 	s.fail(&placed)
 }
 
-// Fail keeps an error of what computes with the scope, as those of operations are kept.
+// Fail reports an error to the scope, for code that computes with it. It is kept as errors of operations are.
 func (s *Scope) Fail(err error) {
 	s.failAt("", err)
 }
 
-// At says where in a larger computation the operations that follow stand, as a layer of a network: errors name it. It
-// returns the place before; "" is none.
+// At names the component of a larger computation, as a layer of a network, that the following operations belong to:
+// errors contain the name. It returns the previous name; "" is none.
 func (s *Scope) At(place string) (before string) {
 	before, s.place = s.place, place
 	return before
 }
 
-// Dead is an array without elements: what an operation that failed returns.
+// Dead returns an array without elements, like the result of an operation that failed.
 func (s *Scope) Dead() *Array { return s.none(1)[0] }
 
-// failed reports whether the scope has an error, or is closed: that is its error then.
+// failed reports whether the scope has an error; being closed is one.
 func (s *Scope) failed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,16 +153,16 @@ func (s *Scope) failed() bool {
 	return s.err != nil
 }
 
-// gone is the error of a use of the closed scope. Nobody changes opened and closed any more.
+// gone returns the error of a use of the closed scope. opened and closed no longer change, so it needs no lock.
 func (s *Scope) gone() *weir.Error {
 	return diag.New(weir.ErrClosed, "%v was closed at %s", s, s.closed.line()).AtFile(here().line())
 }
 
-// Close closes the scopes inside that are still open, the newest first, and gives back every byte of the arrays that
-// the scope owns. It returns the scope's first error, joined with those of closing: a scope inside that was still open
-// is one, since whoever uses it finds it closed. Arrays of the scope, or of one inside, that are lent to a scope
-// outside, which is still open, keep the scope from closing: then nothing is closed, the error lists the loans, and so
-// does Dump until Close succeeds. Closing twice is fine.
+// Close frees all arrays that the scope owns, after it closes the scopes inside that are still open, newest first. It
+// returns the scope's first error joined with errors of closing; a scope inside that was still open is one, because its
+// user will find it closed. If an array of the scope, or of a scope inside, is lent to an open scope outside, Close
+// closes nothing and returns an error that lists the loans, which Dump also shows until Close succeeds. Closing twice
+// is harmless.
 func (s *Scope) Close() error {
 	if s == nil {
 		return nil
@@ -176,7 +176,7 @@ func (s *Scope) Close() error {
 	return s.finish(at)
 }
 
-// finish closes the scope and those inside, of which none lent anything outside.
+// finish closes the scope and the scopes inside. None of them has lent an array to a scope outside.
 func (s *Scope) finish(at site) error {
 	errs := []error{nil}
 	for child := s.newest(); child != nil; child = s.newest() {
@@ -194,7 +194,7 @@ func (s *Scope) finish(at site) error {
 	return errors.Join(errs...)
 }
 
-// newest returns the scope inside that was opened last and is open.
+// newest returns the open scope inside that was opened last, nil if there is none.
 func (s *Scope) newest() *Scope {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,7 +204,7 @@ func (s *Scope) newest() *Scope {
 	return nil
 }
 
-// release closes the arrays, and returns the first error of the scope.
+// release closes the arrays, and returns the scope's error and the first error of closing.
 func (s *Scope) release(at site) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -220,7 +220,7 @@ func (s *Scope) release(at site) error {
 	return errors.Join(s.err, failed)
 }
 
-// leave takes the scope out of its parent's list, or out of the roots.
+// leave removes the scope from its parent's list, or from the roots.
 func (s *Scope) leave() {
 	if s.parent == nil {
 		roots.remove(s)
@@ -237,14 +237,14 @@ func (s *Scope) leave() {
 	}
 }
 
-// own makes an array the scope's. It reports false, and keeps why, if the scope takes no arrays any more.
+// own makes the scope the owner of an array. It returns an error if the scope is closed or capped.
 func (s *Scope) own(a *Array) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.take(a)
 }
 
-// take is own, for who holds the lock.
+// take is own for a caller that holds the lock.
 func (s *Scope) take(a *Array) error {
 	switch {
 	case s.shut:
@@ -263,7 +263,7 @@ func (s *Scope) take(a *Array) error {
 	return nil
 }
 
-// drop takes an array out of the list, for who holds the lock.
+// drop removes an array from the list. The caller holds the lock.
 func (s *Scope) drop(a *Array) {
 	if a.prev != nil {
 		a.prev.next = a.next
@@ -278,20 +278,20 @@ func (s *Scope) drop(a *Array) {
 	s.bytes -= a.bytes
 }
 
-// held counts the bytes of scopes that have a limit, and of those inside of them.
+// held counts the bytes of scopes with a limit, including the scopes inside them.
 var held = struct {
 	sync.Mutex
 	bytes map[*Scope]int64
 }{bytes: map[*Scope]int64{}}
 
-// limited returns the nearest scope with a limit, this one or one around it; nil if there is none.
+// limited returns the nearest scope with a limit, s or one around it; nil if there is none.
 func (s *Scope) limited() *Scope {
 	for ; s != nil && s.limit == 0; s = s.parent {
 	}
 	return s
 }
 
-// room takes bytes of every limit that holds for the scope, or none of them and an error.
+// room counts bytes against all limits that apply to the scope, or against none and returns an error.
 func (s *Scope) room(bytes int64) error {
 	top := s.limited()
 	if top == nil {
@@ -311,7 +311,7 @@ func (s *Scope) room(bytes int64) error {
 	return nil
 }
 
-// grow changes what is counted against limits; it never refuses.
+// grow changes the bytes that are counted against limits, without a check.
 func (s *Scope) grow(bytes int64) {
 	top := s.limited()
 	if top == nil || bytes == 0 {

@@ -9,7 +9,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Reshape gives x's elements, in order, another shape. One extent may be −1: it is what is left.
+// Reshape returns x's elements, in row-major order, in another shape. One extent may be −1: it is computed from the
+// others.
 func (s *Scope) Reshape(x *Array, shape ...int) *Array {
 	if !s.ready("reshape", []*Array{x}) {
 		return s.none(1)[0]
@@ -22,7 +23,7 @@ func (s *Scope) Reshape(x *Array, shape ...int) *Array {
 	return s.reshaped("reshape", x, shape, exprs)
 }
 
-// reshaped is x with another shape, which must have as many elements: eagerly a copy.
+// reshaped returns x in another shape with as many elements; outside a trace it copies.
 func (s *Scope) reshaped(name string, x *Array, shape []int, exprs []sym.Expr) *Array {
 	if s.trace == nil && !x.weak {
 		n, err := countOf(shape)
@@ -42,7 +43,7 @@ func (s *Scope) reshaped(name string, x *Array, shape []int, exprs []sym.Expr) *
 	return s.op(name, shape, func(b *ir.Builder, v []*ir.Value) *ir.Value { return ops.Reshape(b, v[0], exprs...) }, x)
 }
 
-// inferred are the extents of a shape in which one may be −1; it puts into shape what that is.
+// inferred returns a shape's extents, of which one may be −1; it replaces the −1 in shape.
 func (s *Scope) inferred(x *Array, shape []int) ([]sym.Expr, error) {
 	open := slices.Index(shape, -1)
 	if open < 0 {
@@ -67,10 +68,10 @@ func (s *Scope) inferred(x *Array, shape []int) ([]sym.Expr, error) {
 	return slices.Insert(rest, open, left), nil
 }
 
-// quotient is the number of elements of x over that of some extents.
+// quotient returns the number of elements of x, with extents whole, divided by the product of rest.
 func (s *Scope) quotient(x *Array, whole, rest []sym.Expr) (sym.Expr, error) {
 	whole, rest = slices.Clone(whole), slices.Clone(rest)
-	for i := len(rest) - 1; i >= 0; i-- { // what both name is left out, so that it may be 0
+	for i := len(rest) - 1; i >= 0; i-- { // named extents in both cancel out, so that they may be 0
 		if at := slices.IndexFunc(whole, rest[i].Equal); at >= 0 && !isNumber(rest[i]) {
 			whole, rest = slices.Delete(whole, at, at+1), slices.Delete(rest, i, i+1)
 		}
@@ -91,7 +92,7 @@ var one = sym.Const(1)
 
 func isNumber(e sym.Expr) bool { _, ok := e.Const(); return ok }
 
-// codeOf is what stands for an extent in shapes.
+// codeOf returns an extent as a number in a shape; for a named extent it is negative.
 func (s *Scope) codeOf(e sym.Expr) int {
 	if s.trace != nil {
 		return s.trace.code(e)
@@ -100,7 +101,7 @@ func (s *Scope) codeOf(e sym.Expr) int {
 	return int(n)
 }
 
-// Flatten makes one axis of the axes from first on; Flatten(x, 0) has one axis.
+// Flatten joins the axes from first on into one; Flatten(x, 0) has one axis.
 func (s *Scope) Flatten(x *Array, first int) *Array {
 	if !s.ready("flatten", []*Array{x}) {
 		return s.none(1)[0]
@@ -117,7 +118,7 @@ func (s *Scope) Flatten(x *Array, first int) *Array {
 	return s.reshaped("flatten", x, s.codes(exprs), exprs)
 }
 
-// codes are what stands for extents in a shape.
+// codes applies codeOf to each extent.
 func (s *Scope) codes(exprs []sym.Expr) []int {
 	out := make([]int, len(exprs))
 	for i, e := range exprs {
@@ -126,7 +127,7 @@ func (s *Scope) codes(exprs []sym.Expr) []int {
 	return out
 }
 
-// ExpandDims adds axes of extent 1, at these places of the result.
+// ExpandDims adds axes of extent 1; axes are their indices in the result.
 func (s *Scope) ExpandDims(x *Array, axes ...int) *Array {
 	if !s.ready("expand_dims", []*Array{x}) {
 		return s.none(1)[0]
@@ -153,7 +154,7 @@ func (s *Scope) ExpandDims(x *Array, axes ...int) *Array {
 	return s.withShape("expand_dims", x, shape)
 }
 
-// withShape is reshaped of extents that x has, and of extents of 1.
+// withShape is reshaped for a shape of x's extents and 1s.
 func (s *Scope) withShape(name string, x *Array, shape []int) *Array {
 	exprs, err := s.extents(shape)
 	if err != nil {
@@ -162,7 +163,7 @@ func (s *Scope) withShape(name string, x *Array, shape []int) *Array {
 	return s.reshaped(name, x, shape, exprs)
 }
 
-// Squeeze takes axes of extent 1 away, all of them if none is given.
+// Squeeze removes axes of extent 1, all of them if none is given.
 func (s *Scope) Squeeze(x *Array, axes ...int) *Array {
 	if !s.ready("squeeze", []*Array{x}) {
 		return s.none(1)[0]
@@ -183,8 +184,7 @@ func (s *Scope) Squeeze(x *Array, axes ...int) *Array {
 	return s.withShape("squeeze", x, shape)
 }
 
-// Permute puts the axes in another order: axis i of the result is axis perm[i] of x. Without perm the order is
-// reversed.
+// Permute reorders the axes: axis i of the result is axis perm[i] of x. Without perm the order is reversed.
 func (s *Scope) Permute(x *Array, perm ...int) *Array {
 	return s.plan("permute", []*Array{x}, func() ([]int, builder, error) {
 		order, err := s.order(x, perm)
@@ -196,7 +196,7 @@ func (s *Scope) Permute(x *Array, perm ...int) *Array {
 	})
 }
 
-// order is a permutation of x's axes.
+// order checks a permutation of x's axes.
 func (s *Scope) order(x *Array, perm []int) ([]int64, error) {
 	if perm == nil {
 		for i := range x.shape {
@@ -220,13 +220,13 @@ func (s *Scope) order(x *Array, perm []int) ([]int64, error) {
 	return out, nil
 }
 
-// Transpose is Permute: without perm the order of the axes is reversed.
+// Transpose is Permute.
 func (s *Scope) Transpose(x *Array, perm ...int) *Array { return s.Permute(x, perm...) }
 
-// MatrixTranspose exchanges the last two axes.
+// MatrixTranspose swaps the last two axes.
 func (s *Scope) MatrixTranspose(x *Array) *Array { return s.SwapAxes(x, -1, -2) }
 
-// SwapAxes exchanges two axes.
+// SwapAxes swaps two axes.
 func (s *Scope) SwapAxes(x *Array, first, second int) *Array {
 	if !s.ready("swap_axes", []*Array{x}) {
 		return s.none(1)[0]
@@ -244,7 +244,7 @@ func (s *Scope) SwapAxes(x *Array, first, second int) *Array {
 	return s.Permute(x, perm...)
 }
 
-// counted is 0, 1, … n − 1; not nil.
+// counted returns 0, 1, … n − 1; never nil.
 func counted(n int) []int {
 	out := make([]int, n)
 	for i := range out {
@@ -253,7 +253,7 @@ func counted(n int) []int {
 	return out
 }
 
-// MoveAxis puts an axis at another place; the others keep their order.
+// MoveAxis moves an axis to another index; the other axes keep their order.
 func (s *Scope) MoveAxis(x *Array, from, to int) *Array {
 	if !s.ready("move_axis", []*Array{x}) {
 		return s.none(1)[0]
@@ -270,7 +270,7 @@ func (s *Scope) MoveAxis(x *Array, from, to int) *Array {
 	return s.Permute(x, slices.Insert(perm, int(k), int(i))...)
 }
 
-// BroadcastTo repeats x along its axes of extent 1, and along new ones in front.
+// BroadcastTo repeats x along its axes of extent 1, and along new axes in front.
 func (s *Scope) BroadcastTo(x *Array, shape ...int) *Array {
 	return s.planAt("broadcast_to", x, func() *Array { return s.broadcastAt(x, shape) }, func() ([]int, builder, error) {
 		exprs, err := s.extents(shape)
@@ -281,7 +281,7 @@ func (s *Scope) BroadcastTo(x *Array, shape ...int) *Array {
 	})
 }
 
-// stretches refuses to broadcast x to a shape that differs from what comes of it.
+// stretches returns an error if x cannot be broadcast to a shape.
 func stretches(x *Array, shape []int) error {
 	more := len(shape) - len(x.shape)
 	for i, e := range x.shape {
@@ -292,7 +292,7 @@ func stretches(x *Array, shape []int) error {
 	return nil
 }
 
-// BroadcastArrays gives arrays the shape that they are broadcast to together.
+// BroadcastArrays broadcasts arrays to their common shape.
 func (s *Scope) BroadcastArrays(xs ...*Array) []*Array {
 	if !s.ready("broadcast_arrays", xs) {
 		return s.none(len(xs))
@@ -310,7 +310,7 @@ func (s *Scope) BroadcastArrays(xs ...*Array) []*Array {
 	}}, len(xs), xs...)
 }
 
-// joint gives arrays their common type.
+// joint casts values to their common type.
 func joint(b *ir.Builder, v []*ir.Value) []*ir.Value {
 	dt := v[0].Type.DType
 	for _, x := range v[1:] {
@@ -326,7 +326,7 @@ func joint(b *ir.Builder, v []*ir.Value) []*ir.Value {
 	return out
 }
 
-// Concat lays arrays, in their common type, one after the other along an axis.
+// Concat joins arrays along an axis, in their common type.
 func (s *Scope) Concat(axis int, xs ...*Array) *Array {
 	return s.plan("concat", xs, func() ([]int, builder, error) {
 		if len(xs) == 0 {
@@ -337,7 +337,7 @@ func (s *Scope) Concat(axis int, xs ...*Array) *Array {
 	})
 }
 
-// Stack lays arrays of one shape, in their common type, side by side along a new axis.
+// Stack joins arrays of the same shape along a new axis, in their common type.
 func (s *Scope) Stack(axis int, xs ...*Array) *Array {
 	return s.plan("stack", xs, func() ([]int, builder, error) {
 		if len(xs) == 0 {
@@ -359,7 +359,8 @@ func (s *Scope) Stack(axis int, xs ...*Array) *Array {
 	})
 }
 
-// Split cuts x along an axis into pieces of these extents, whose sum is the axis's. One may be −1: it is what is left.
+// Split divides x along an axis into pieces of the given extents, whose sum is the axis's extent. One may be −1: it is
+// computed from the others.
 func (s *Scope) Split(x *Array, axis int, extents ...int) []*Array {
 	if !s.ready("split", []*Array{x}) {
 		return s.none(len(extents))
@@ -382,7 +383,7 @@ func (s *Scope) Split(x *Array, axis int, extents ...int) []*Array {
 		}}, len(extents), x)
 }
 
-// pieces are the extents of a split.
+// pieces returns the extents of a split.
 func (s *Scope) pieces(x *Array, axis int, extents []int) ([]sym.Expr, error) {
 	if len(extents) == 0 {
 		return nil, diag.Inputf("a split into no pieces")
@@ -409,7 +410,7 @@ func (s *Scope) pieces(x *Array, axis int, extents []int) ([]sym.Expr, error) {
 	return exprs, nil
 }
 
-// Unstack is the slices of x along an axis of known extent, which they do not have.
+// Unstack returns the slices of x along an axis of known extent, without that axis.
 func (s *Scope) Unstack(x *Array, axis int) []*Array {
 	if !s.ready("unstack", []*Array{x}) {
 		return nil
@@ -440,7 +441,7 @@ func (s *Scope) Unstack(x *Array, axis int) []*Array {
 		}}, n, x)
 }
 
-// Flip turns the order of the elements along axes, all of them if none is given.
+// Flip reverses the order of the elements along axes, all of them if none is given.
 func (s *Scope) Flip(x *Array, axes ...int) *Array {
 	return s.alongAxes("flip", x, axes, func(list []int64) *Array {
 		return s.flipped(x, list)
@@ -456,7 +457,7 @@ func (s *Scope) Flip(x *Array, axes ...int) *Array {
 	})
 }
 
-// alongAxes is reduce of an operation that keeps the shape and only moves elements: at once it is done by now.
+// alongAxes is reduce for an operation that keeps the shape and only moves elements: outside a trace, now performs it.
 func (s *Scope) alongAxes(name string, x *Array, axes []int, now func(axes []int64) *Array, build reduction,
 	settings ...int) *Array {
 	if s.ready(name, []*Array{x}) && s.movable(x) {
@@ -469,8 +470,8 @@ func (s *Scope) alongAxes(name string, x *Array, axes []int, now func(axes []int
 	return s.reduce(name, x, len(axes) == 0, axes, build, settings...)
 }
 
-// Roll moves elements so many places on along axes; those that leave the end come in at the beginning. Without axes the
-// elements are moved in their order, whatever the shape.
+// Roll shifts elements along axes by a number of positions; elements shifted beyond the end reappear at the beginning.
+// Without axes it shifts the elements in row-major order.
 func (s *Scope) Roll(x *Array, shift int, axes ...int) *Array {
 	flat := len(axes) == 0
 	return s.alongAxes("roll", x, axes, func(list []int64) *Array {
@@ -487,13 +488,14 @@ func (s *Scope) Roll(x *Array, shift int, axes ...int) *Array {
 	}, shift)
 }
 
+// roll builds Roll along one axis.
 func roll(b *ir.Builder, v *ir.Value, axis int, shift int64) *ir.Value {
 	extent := v.Type.Shape[axis]
 	n, known := extent.Const()
 	if known && n == 0 {
 		return v
 	}
-	first := sym.Const(shift).Mod(extent.Max(sym.Const(1))) // so many come from the end
+	first := sym.Const(shift).Mod(extent.Max(sym.Const(1))) // the number of elements from the end
 	if known {
 		first = sym.Const(((shift % n) + n) % n)
 	}
@@ -502,7 +504,7 @@ func roll(b *ir.Builder, v *ir.Value, axis int, shift int64) *ir.Value {
 	return ops.Concat(b, int64(axis), pieces...)
 }
 
-// Repeat has each element so many times, at least once, side by side along an axis.
+// Repeat repeats each element, at least once, along an axis.
 func (s *Scope) Repeat(x *Array, times, axis int) *Array {
 	var i int64
 	return s.planAt("repeat", x, func() *Array {
@@ -520,7 +522,8 @@ func (s *Scope) Repeat(x *Array, times, axis int) *Array {
 	})
 }
 
-// Tile repeats x as a whole so many times along each axis; a shorter list is of the last axes, a longer one adds axes.
+// Tile repeats x along each axis the given number of times. A shorter list applies to the last axes, a longer one adds
+// axes.
 func (s *Scope) Tile(x *Array, times ...int) *Array {
 	return s.planAt("tile", x, func() *Array { return s.tiled(x, times) }, func() ([]int, builder, error) {
 		exprs, err := s.extents(times)

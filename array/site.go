@@ -10,10 +10,10 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// site is a line of the user's program: the address that its call into these packages returns to. 0 is none.
+// site is a line of the user's program: the return address of its call into these packages. 0 is none.
 type site [1]uintptr
 
-// here is the innermost line outside of these packages; tests among them are the user's.
+// here returns the innermost line outside of these packages; lines of their tests count as the user's.
 func here() (s site) {
 	var frames [8]uintptr
 	for skip, n := 2, 6; ; skip, n = skip+n, len(frames) {
@@ -29,7 +29,7 @@ func here() (s site) {
 	}
 }
 
-// among is the first address of a stack's innermost frames that lies outside of these packages; here if none does.
+// among returns the first address outside of these packages among a stack's innermost frames; if there is none, here's.
 func among(frames []uintptr) site {
 	for _, pc := range frames {
 		if outside(pc) {
@@ -39,7 +39,7 @@ func among(frames []uintptr) site {
 	return here()
 }
 
-// line is the site as "file:line".
+// line returns the site as "file:line".
 func (s site) line() string {
 	if s == (site{}) {
 		return "?"
@@ -48,8 +48,8 @@ func (s site) line() string {
 	return fmt.Sprintf("%s:%d", f.File, f.Line)
 }
 
-// recovered is diag.Recover for functions of the user's: the error names the line that panicked, if it is the user's.
-// It is deferred directly.
+// recovered is diag.Recover for the user's functions: the error names the line that panicked, if it is the user's. It
+// must be deferred directly.
 func recovered(err *error, what string) {
 	if value := recover(); value != nil {
 		if line := panicked(); line != "" {
@@ -59,8 +59,8 @@ func recovered(err *error, what string) {
 	}
 }
 
-// panicked is the line that panicked, as "file:line", if it lies outside of these packages; else "". It is called while
-// a deferred function recovers.
+// panicked returns the line that panicked, as "file:line", if it lies outside of these packages; otherwise "". It must
+// be called while a deferred function recovers.
 func panicked() string {
 	var list [32]uintptr
 	frames := runtime.CallersFrames(list[:runtime.Callers(2, list[:])])
@@ -84,11 +84,11 @@ func panicked() string {
 	}
 }
 
-// sides remembers of addresses whether they lie outside of these packages: an address and one bit, at a place that the
-// address says. It is a cache that several goroutines use without a lock.
+// sides caches whether addresses lie outside of these packages: each entry is an address and one bit. The entry's index
+// is a hash of the address. Goroutines use it without a lock.
 var sides [1 << 10]atomic.Uint64
 
-// outside reports whether a frame of a stack lies outside of these packages.
+// outside reports whether a frame's address lies outside of these packages.
 func outside(pc uintptr) bool {
 	at := &sides[uint64(pc)*0x9e3779b97f4a7c15>>(64-10)]
 	if known := at.Load(); known>>1 == uint64(pc) {
@@ -100,14 +100,14 @@ func outside(pc uintptr) bool {
 	return is
 }
 
-// root is the folder of the module as the compiler names it, with the slash behind it.
+// root is the module's folder as the compiler names it, with a slash at the end.
 var root = func() string {
 	_, file, _, _ := runtime.Caller(0)
 	return path.Dir(path.Dir(file)) + "/"
 }()
 
-// library reports whether a file is of the packages whose lines are not the user's. Functions do not tell: a closure
-// that was inlined has the name of the function that it was inlined into.
+// library reports whether a file belongs to these packages. A function's name would not tell: an inlined closure has
+// the name of the function that it was inlined into.
 func library(file string) bool {
 	rest, ok := strings.CutPrefix(file, root)
 	if !ok {

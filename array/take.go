@@ -10,13 +10,14 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Take is the slices of x along an axis that the indices, integers, number; negative ones count from the end. The
-// indices' axes stand where the axis was. An index that x does not have is an error when the operation runs.
+// Take returns the slices of x along an axis at the indices, which are integers; negative ones count from the end. The
+// axis is replaced by the indices' axes. An index out of range is an error when the operation runs.
 func (s *Scope) Take(x, indices *Array, axis int) *Array {
 	return s.indexed("take", x, indices, axis, ops.Gather)
 }
 
-// TakeAlong is one element of x for each index: that at the index's own position, with the index in place of the axis.
+// TakeAlong returns one element of x for each index: the element at the index's own position, with its coordinate along
+// the axis replaced by the index.
 func (s *Scope) TakeAlong(x, indices *Array, axis int) *Array {
 	return s.indexed("take_along", x, indices, axis, ops.GatherElements)
 }
@@ -33,7 +34,7 @@ func (s *Scope) indexed(name string, x, indices *Array, axis int,
 	})
 }
 
-// wideIndex is indices of a type that gathers take.
+// wideIndex casts indices to a type that gathers accept.
 func wideIndex(b *ir.Builder, v *ir.Value) *ir.Value {
 	if dt := v.Type.DType; dt == weir.I32 || dt == weir.I64 {
 		return v
@@ -41,10 +42,11 @@ func wideIndex(b *ir.Builder, v *ir.Value) *ir.Value {
 	return ops.Cast(b, v, weir.I64)
 }
 
-// Embedding is the rows of table, [n, d…], that ids, integers of any shape, number.
+// Embedding returns the rows of table[n, d…] at ids, integers of any shape.
 func (s *Scope) Embedding(table, ids *Array) *Array { return s.Take(table, ids, 0) }
 
-// OneHot has a new last axis of so many classes: 1 at the index, else 0. An index that is no class has zeros.
+// OneHot adds a last axis with an element for each class: 1 at the index, 0 elsewhere. An index outside of the classes
+// gives zeros.
 func (s *Scope) OneHot(indices *Array, classes int, dt weir.DType) *Array {
 	return s.planSet("one_hot", []*Array{indices}, func() (operation, setBuilder, error) {
 		if !indices.weak && !indices.dtype.IsInt() {
@@ -64,8 +66,8 @@ func (s *Scope) OneHot(indices *Array, classes int, dt weir.DType) *Array {
 	})
 }
 
-// PutAlong is x with values, of the shape of indices, put in: each at its own position, with its index in place of the
-// axis. Of several values for one element the last along the axis stays.
+// PutAlong returns x with values, of the shape of indices, written: each at its own position, with its coordinate along
+// the axis replaced by its index. Of several values for one element, the last along the axis remains.
 func (s *Scope) PutAlong(x, indices, values *Array, axis int) *Array {
 	return s.plan("put_along", []*Array{x, indices, values}, func() ([]int, builder, error) {
 		if indices.weak || !indices.dtype.IsInt() {
@@ -79,7 +81,7 @@ func (s *Scope) PutAlong(x, indices, values *Array, axis int) *Array {
 	})
 }
 
-// Pad adds elements of a number before and after each axis: widths has a pair for each.
+// Pad adds elements, all equal to number, before and after each axis: widths has a pair for each axis.
 func (s *Scope) Pad(x *Array, number float64, widths ...[2]int) *Array {
 	return s.planAt("pad", x, func() *Array { return s.padded(x, number, widths) }, func() ([]int, builder, error) {
 		ints := bits(number)
@@ -100,7 +102,8 @@ func (s *Scope) Pad(x *Array, number float64, widths ...[2]int) *Array {
 	})
 }
 
-// Diff is what each element along an axis exceeds the one before it by: one fewer than there are elements.
+// Diff returns the differences between neighbours along an axis, each element minus the one before it. The axis has one
+// element less.
 func (s *Scope) Diff(x *Array, axis int) *Array {
 	return s.along("diff", x, axis, func(b *ir.Builder, v *ir.Value, axis int64) *ir.Value {
 		rest := v.Type.Shape[axis].Sub(one).Max(sym.Const(0))
