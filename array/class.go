@@ -12,23 +12,23 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// An operation is compiled for the exact shapes of its operands. Shapes of one class are those of operations with equal
-// settings, types and ranks, in which the same extents are 0, are 1, and are equal to each other. At the third shape of
-// a class the operation is compiled with names for the extents that differed so far: a form, which serves every further
-// shape of the class that differs in nothing else. So a workload of ragged shapes stops compiling. Sizes that an
-// operation is told are extents too, and its numbers are to forms as extents are: see settings.
+// An operation is first compiled for the shapes of its operands. Two calls are of the same class if the operations have
+// equal keys, types and ranks, and the same extents are 0, 1, and equal to each other. At the third shape of a class,
+// the operation is compiled with names for the extents that have differed so far. This form serves all further shapes
+// of the class in which only these extents differ, so that a workload of ragged shapes stops compiling. Sizes among an
+// operation's settings count as extents; its numbers are treated alike: see settings.
 
-// class is what is known of a class of shapes.
+// class is the history of a class of shapes.
 type class struct {
 	first   []int     // the extents of the first shape
-	varies  []bool    // which of them differed since
-	numbers []float64 // of the first
-	differ  []bool    // which of them differed since
-	count   int       // of shapes that no form served
+	varies  []bool    // by extent: it has differed since
+	numbers []float64 // the numbers of the first call
+	differ  []bool    // by number: it has differed since
+	count   int       // the number of shapes that no form served
 	forms   []*form
 }
 
-// form is a form of an operation in which some extents have names.
+// form is an operation compiled with names for some extents, and operands for some numbers.
 type form struct {
 	first   []int
 	varies  []bool
@@ -37,10 +37,10 @@ type form struct {
 	failed  bool // it cannot be compiled
 }
 
-// enoughShapes is the number of shapes of a class from which on extents get names.
+// enoughShapes is the number of shapes of a class at which a form is made.
 const enoughShapes = 3
 
-// mostClasses is the number of classes that are known at once.
+// mostClasses is the maximum number of classes that are remembered.
 const mostClasses = 4096
 
 var classes = struct {
@@ -48,7 +48,7 @@ var classes = struct {
 	of map[string]*class
 }{of: map[string]*class{}}
 
-// serves reports whether a form is of shapes with these extents, and of these numbers.
+// serves reports whether a form serves these extents and numbers.
 func (v *form) serves(extents []int, numbers []float64) bool {
 	for i, x := range numbers {
 		if !v.differ[i] && math.Float64bits(x) != math.Float64bits(v.numbers[i]) {
@@ -63,8 +63,8 @@ func (v *form) serves(extents []int, numbers []float64) bool {
 	return true
 }
 
-// formFor is the form that serves the operands of an operation, which was not compiled for just them; nil if they are
-// to be.
+// formFor returns the form that serves an operation's operands; nil if the operation is to be compiled for their
+// shapes.
 func (o *operation) formFor(in []*Array) *form {
 	var buffer [256]byte
 	var room [16]int
@@ -95,7 +95,7 @@ func (o *operation) formFor(in []*Array) *form {
 	return c.add(extents, o.numbers)
 }
 
-// add notes a shape that no form serves; it makes one that does if there were enough.
+// add counts a shape that no form serves, and returns a new form if there were enough shapes, else nil.
 func (c *class) add(extents []int, numbers []float64) *form {
 	differ := false
 	for i, e := range extents {
@@ -115,19 +115,19 @@ func (c *class) add(extents []int, numbers []float64) *form {
 	return v
 }
 
-// fail notes that a form cannot be compiled.
+// fail records that a form cannot be compiled.
 func (v *form) fail() {
 	classes.Lock()
 	defer classes.Unlock()
 	v.failed = true
 }
 
-// extents are the operands' extents, one after the other, then the sizes that the operation is told.
+// extents appends the operands' extents and the sizes of the operation's settings.
 func (o *operation) extents(out []int, in []*Array) []int {
 	return append(extentsOf(out, in), o.sizes...)
 }
 
-// extentsOf are the operands' extents, one after the other.
+// extentsOf appends the operands' extents.
 func extentsOf(out []int, in []*Array) []int {
 	for _, a := range in {
 		if a != nil {
@@ -137,7 +137,7 @@ func extentsOf(out []int, in []*Array) []int {
 	return out
 }
 
-// group is the place of the first extent that equals the one at i.
+// group returns the index of the first extent that equals extent i.
 func group(extents []int, i int) int {
 	for k, e := range extents[:i] {
 		if e == extents[i] {
@@ -147,7 +147,7 @@ func group(extents []int, i int) int {
 	return i
 }
 
-// classKey is what is equal in a class.
+// classKey appends the key of the operands' class.
 func (o *operation) classKey(b []byte, in []*Array, extents []int) []byte {
 	return o.keyBy(b, in, func(b []byte, i int) []byte {
 		if e := extents[i]; e < 2 {
@@ -157,7 +157,7 @@ func (o *operation) classKey(b []byte, in []*Array, extents []int) []byte {
 	})
 }
 
-// formKey is the key of a form's program: no exact shapes have it.
+// formKey appends the key of a form's program, which differs from all keys of fixed shapes.
 func (o *operation) formKey(b []byte, in []*Array, extents []int, v *form) []byte {
 	b = o.keyBy(append(b, "named "...), in, func(b []byte, i int) []byte {
 		if v.varies[i] {
@@ -175,7 +175,7 @@ func (o *operation) formKey(b []byte, in []*Array, extents []int, v *form) []byt
 	return b
 }
 
-// keyBy is a key in which extent i, of all operands in turn, is said by a function.
+// keyBy appends a key in which say writes extent i, counted over all operands.
 func (o *operation) keyBy(b []byte, in []*Array, say func(b []byte, i int) []byte) []byte {
 	b = o.begin(b)
 	i := 0
@@ -197,7 +197,7 @@ func (o *operation) keyBy(b []byte, in []*Array, say func(b []byte, i int) []byt
 	return b
 }
 
-// named builds a module of the operation alone, with names for the extents that vary.
+// named builds a module with only the operation, with names for the extents that vary.
 func (o *operation) named(in []*Array, v *form) (*ir.Module, error) {
 	var room [16]int
 	extents := o.extents(room[:0], in)
@@ -219,7 +219,7 @@ func (o *operation) named(in []*Array, v *form) (*ir.Module, error) {
 	}, func(t *trace) ([]sym.Expr, []number, error) { return v.named(t, o, extents) })
 }
 
-// eagerNamed runs an operation by a form. It reports done if that could be.
+// eagerNamed runs an operation by a form. done reports whether the form could be used.
 func (s *Scope) eagerNamed(o *operation, in []*Array, v *form, tensors []*weir.Tensor) (out []*Array, done bool,
 	err error) {
 	var buffer [256]byte
@@ -248,7 +248,7 @@ func (s *Scope) eagerNamed(o *operation, in []*Array, v *form, tensors []*weir.T
 	if out, err = s.launch(p, all, numbers); err == nil {
 		return out, true, nil
 	}
-	// What the named form asks of its extents may be more than the operation does of these.
+	// The form may require more of its extents than the operation requires of these.
 	e := (*diag.Error)(nil)
 	return nil, !errors.As(err, &e) || e.Kind == weir.ErrMemory, err
 }

@@ -9,40 +9,41 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
-// The comparisons give bools. Operands are compared in their common type; NaN equals nothing, and is not less or
-// greater.
+// Comparisons return bools. Operands are compared in their common type; NaN is not equal to, less or greater than
+// anything.
 
-// Equal is whether x is y.
+// Equal tells whether x = y.
 func (s *Scope) Equal(x, y *Array) *Array { return s.binary(loop.Eq, x, y) }
 
-// NotEqual is whether x is not y.
+// NotEqual tells whether x ≠ y.
 func (s *Scope) NotEqual(x, y *Array) *Array { return s.binary(loop.Ne, x, y) }
 
-// Less is whether x < y.
+// Less tells whether x < y.
 func (s *Scope) Less(x, y *Array) *Array { return s.ordered(loop.Lt, x, y) }
 
-// LessEqual is whether x ≤ y.
+// LessEqual tells whether x ≤ y.
 func (s *Scope) LessEqual(x, y *Array) *Array { return s.ordered(loop.Le, x, y) }
 
-// Greater is whether x > y.
+// Greater tells whether x > y.
 func (s *Scope) Greater(x, y *Array) *Array { return s.ordered(loop.Gt, x, y) }
 
-// GreaterEqual is whether x ≥ y.
+// GreaterEqual tells whether x ≥ y.
 func (s *Scope) GreaterEqual(x, y *Array) *Array { return s.ordered(loop.Ge, x, y) }
 
+// ordered applies a comparison by order; bools are compared as numbers.
 func (s *Scope) ordered(f loop.BinaryOp, x, y *Array) *Array {
 	return s.pairs(f.String(), x, y, func(c calc, p, q *ir.Value) *ir.Value {
 		return c.g(f, asNumber(c.b, p), asNumber(c.b, q))
 	})
 }
 
-// IsNaN is whether x is NaN; integers never are.
+// IsNaN tells whether x is NaN; integers never are.
 func (s *Scope) IsNaN(x *Array) *Array { return s.tested("isnan", x, false, ops.IsNaN) }
 
-// IsInf is whether x is infinite; integers never are.
+// IsInf tells whether x is infinite; integers never are.
 func (s *Scope) IsInf(x *Array) *Array { return s.tested("isinf", x, false, ops.IsInf) }
 
-// tested is a property of floats that every integer has, or none.
+// tested applies a predicate of floats; its result for integers is a constant.
 func (s *Scope) tested(name string, x *Array, whole bool, f ops.UnaryFunction) *Array {
 	return s.op(name, nil, func(b *ir.Builder, v []*ir.Value) *ir.Value {
 		if !v[0].Type.DType.IsFloat() {
@@ -52,7 +53,7 @@ func (s *Scope) tested(name string, x *Array, whole bool, f ops.UnaryFunction) *
 	}, x)
 }
 
-// IsFinite is whether x is a number, and not infinite; integers always are.
+// IsFinite tells whether x is neither infinite nor NaN; integers always are.
 func (s *Scope) IsFinite(x *Array) *Array {
 	return s.op("isfinite", nil, func(b *ir.Builder, v []*ir.Value) *ir.Value {
 		if !v[0].Type.DType.IsFloat() {
@@ -62,41 +63,41 @@ func (s *Scope) IsFinite(x *Array) *Array {
 	}, x)
 }
 
-// logical applies a function of bools; a number is true unless it is 0.
+// logical applies a function of bools; a number counts as true unless it is 0.
 func (s *Scope) logical(name string, f loop.BinaryOp, x, y *Array) *Array {
 	return s.op(name, nil, func(b *ir.Builder, v []*ir.Value) *ir.Value {
 		return ops.Binary(b, f, asBool(b, v[0]), asBool(b, v[1]))
 	}, x, y)
 }
 
-// LogicalAnd is whether both are true; a number is, unless it is 0.
+// LogicalAnd tells whether x and y are true; a number is true unless it is 0.
 func (s *Scope) LogicalAnd(x, y *Array) *Array { return s.logical("logical_and", loop.And, x, y) }
 
-// LogicalOr is whether one of them is true; a number is, unless it is 0.
+// LogicalOr tells whether x or y is true; a number is true unless it is 0.
 func (s *Scope) LogicalOr(x, y *Array) *Array { return s.logical("logical_or", loop.Or, x, y) }
 
-// LogicalXor is whether just one of them is true; a number is, unless it is 0.
+// LogicalXor tells whether exactly one of x and y is true; a number is true unless it is 0.
 func (s *Scope) LogicalXor(x, y *Array) *Array { return s.logical("logical_xor", loop.Xor, x, y) }
 
-// LogicalNot is whether x is false, or 0.
+// LogicalNot tells whether x is false, or 0.
 func (s *Scope) LogicalNot(x *Array) *Array {
 	return s.op("logical_not", nil, func(b *ir.Builder, v []*ir.Value) *ir.Value {
 		return ops.Unary(b, ops.Not, asBool(b, v[0]))
 	}, x)
 }
 
-// The bitwise functions are of integers, and bools.
+// The bitwise functions take integers and bools.
 
-// BitwiseAnd has the bits that both have.
+// BitwiseAnd is the bitwise and of x and y.
 func (s *Scope) BitwiseAnd(x, y *Array) *Array { return s.binary(loop.And, x, y) }
 
-// BitwiseOr has the bits that one of them has.
+// BitwiseOr is the bitwise or of x and y.
 func (s *Scope) BitwiseOr(x, y *Array) *Array { return s.binary(loop.Or, x, y) }
 
-// BitwiseXor has the bits that just one of them has.
+// BitwiseXor is the bitwise exclusive or of x and y.
 func (s *Scope) BitwiseXor(x, y *Array) *Array { return s.binary(loop.Xor, x, y) }
 
-// BitwiseInvert has the bits that x does not have.
+// BitwiseInvert inverts all bits of x.
 func (s *Scope) BitwiseInvert(x *Array) *Array {
 	return s.op("bitwise_invert", nil, func(b *ir.Builder, v []*ir.Value) *ir.Value {
 		if v[0].Type.DType == weir.Bool {
@@ -106,8 +107,8 @@ func (s *Scope) BitwiseInvert(x *Array) *Array {
 	}, x)
 }
 
-// ShiftLeft moves the bits of integers y places up; 0 if that is all of them.
+// ShiftLeft shifts the bits of integers x left by y positions; the result is 0 if all bits are shifted out.
 func (s *Scope) ShiftLeft(x, y *Array) *Array { return s.binary(loop.Shl, x, y) }
 
-// ShiftRight moves the bits of integers y places down; the sign stays.
+// ShiftRight shifts the bits of integers x right by y positions; the sign stays.
 func (s *Scope) ShiftRight(x, y *Array) *Array { return s.binary(loop.Shr, x, y) }

@@ -8,7 +8,7 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
-// unary applies a function of one element; integers become f32 first if it is one of floats.
+// unary applies a function of one element; if it is a function of floats, integers become f32 first.
 func (s *Scope) unary(f loop.UnaryOp, x *Array, floats bool) *Array {
 	if y := s.again(f.String(), nil, x); y != nil {
 		return y
@@ -29,7 +29,7 @@ func (s *Scope) binary(f loop.BinaryOp, x, y *Array) *Array {
 	return s.pairs(f.String(), x, y, func(c calc, p, q *ir.Value) *ir.Value { return c.g(f, p, q) })
 }
 
-// pairs applies a function of two elements, which have their common type.
+// pairs applies a function of two elements, converted to their common type.
 func (s *Scope) pairs(name string, x, y *Array, f func(c calc, p, q *ir.Value) *ir.Value) *Array {
 	if z := s.again(name, nil, x, y); z != nil {
 		return z
@@ -54,8 +54,8 @@ func common(b *ir.Builder, x, y *ir.Value) (*ir.Value, *ir.Value) {
 	return ops.Cast(b, x, dt), ops.Cast(b, y, dt)
 }
 
-// Promote is the type in which arrays of two types are combined: the smallest that holds both, as the array API has it.
-// Integers and a float are combined as the float. There is none for u64 and signed integers, nor for texts.
+// Promote returns the common type of arrays of two types: the smallest that holds both, as in the array API. The common
+// type of integers and a float is the float. u64 and signed integers have none, nor do strings.
 func Promote(x, y weir.DType) (weir.DType, error) {
 	if x == y {
 		return x, nil
@@ -111,7 +111,7 @@ func (s *Scope) Sub(x, y *Array) *Array { return s.binary(loop.Sub, x, y) }
 // Mul is x · y.
 func (s *Scope) Mul(x, y *Array) *Array { return s.binary(loop.Mul, x, y) }
 
-// Div is x / y; of integers, in f32.
+// Div is x / y; integers become f32 first.
 func (s *Scope) Div(x, y *Array) *Array {
 	return s.floatPairs("div", x, y, func(c calc, p, q *ir.Value) *ir.Value { return c.div(p, q) })
 }
@@ -129,16 +129,16 @@ func (s *Scope) Abs(x *Array) *Array {
 	}, x)
 }
 
-// Sign is −1, 0 or 1; NaN of NaN.
+// Sign is −1, 0 or 1; the sign of NaN is NaN.
 func (s *Scope) Sign(x *Array) *Array { return s.unary(loop.Sign, x, false) }
 
-// Maximum is the greater of x and y; NaN if one of them is.
+// Maximum is the greater of x and y; NaN if one of them is NaN.
 func (s *Scope) Maximum(x, y *Array) *Array { return s.binary(loop.Max, x, y) }
 
-// Minimum is the smaller of x and y; NaN if one of them is.
+// Minimum is the smaller of x and y; NaN if one of them is NaN.
 func (s *Scope) Minimum(x, y *Array) *Array { return s.binary(loop.Min, x, y) }
 
-// Clip is x, but low where it is less, and high where it is greater; either may be nil. The result has x's type.
+// Clip limits x to at least low and at most high; either may be nil. The result has x's type.
 func (s *Scope) Clip(x, low, high *Array) *Array {
 	in, limits := []*Array{x}, 0
 	for i, a := range []*Array{low, high} {
@@ -161,7 +161,8 @@ func (s *Scope) Clip(x, low, high *Array) *Array {
 	}, in...)
 }
 
-// Where is x where cond holds and y elsewhere, broadcast; cond has bools, x and y their common type.
+// Where is x where cond is true and y elsewhere, broadcast; cond has bools, and the result has the common type of x and
+// y.
 func (s *Scope) Where(cond, x, y *Array) *Array {
 	if !s.ready("where", []*Array{cond, x, y}) {
 		return s.none(1)[0]
@@ -173,7 +174,7 @@ func (s *Scope) Where(cond, x, y *Array) *Array {
 	}, cond, list[0], list[1])
 }
 
-// Cast converts the elements to another type. Floats become integers by dropping what is after the point.
+// Cast converts the elements to another type. Floats are truncated to integers.
 func (s *Scope) Cast(x *Array, dt weir.DType) *Array {
 	return s.op("cast", []int{int(dt)}, func(b *ir.Builder, v []*ir.Value) *ir.Value { return ops.Cast(b, v[0], dt) }, x)
 }

@@ -10,18 +10,18 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
-// The functions of this file are of floats: integers and bools become f32 first.
+// The functions of this file are functions of floats, unless they say otherwise: integers and bools become f32 first.
 
-// Exp is e to the power of x.
+// Exp is eˣ.
 func (s *Scope) Exp(x *Array) *Array { return s.unary(loop.Exp, x, true) }
 
-// Expm1 is e to the power of x, less 1, exact for small x.
+// Expm1 is eˣ − 1, precise for small x.
 func (s *Scope) Expm1(x *Array) *Array { return s.unary(loop.Expm1, x, true) }
 
 // Log is the natural logarithm of x.
 func (s *Scope) Log(x *Array) *Array { return s.unary(loop.Log, x, true) }
 
-// Log1p is the natural logarithm of 1 + x, exact for small x.
+// Log1p is the natural logarithm of 1 + x, precise for small x.
 func (s *Scope) Log1p(x *Array) *Array { return s.unary(loop.Log1p, x, true) }
 
 // Log2 is the logarithm of x to the base 2.
@@ -30,25 +30,26 @@ func (s *Scope) Log2(x *Array) *Array { return s.logarithm("log2", x, math.Ln2) 
 // Log10 is the logarithm of x to the base 10.
 func (s *Scope) Log10(x *Array) *Array { return s.logarithm("log10", x, math.Ln10) }
 
+// logarithm divides the natural logarithm by that of a base.
 func (s *Scope) logarithm(name string, x *Array, base float64) *Array {
 	return s.float(name, x, func(c calc, v *ir.Value) *ir.Value {
 		return c.div(c.f(ops.Log, v), numeral(c.b, v, base))
 	})
 }
 
-// float applies a function of floats.
+// float applies a function of floats; integers and bools become f32 first.
 func (s *Scope) float(name string, x *Array, f func(c calc, v *ir.Value) *ir.Value) *Array {
 	return s.op(name, nil, func(b *ir.Builder, v []*ir.Value) *ir.Value { return f(calc{b}, asFloat(b, v[0])) }, x)
 }
 
-// widely is float in f32 at least, rounded once.
+// widely is float computed in f32 or a wider type, and rounded once.
 func (s *Scope) widely(name string, x *Array, f func(c calc, v *ir.Value) *ir.Value) *Array {
 	return s.float(name, x, func(c calc, v *ir.Value) *ir.Value {
 		return inWide(c.b, v, func(v *ir.Value) *ir.Value { return f(c, v) })
 	})
 }
 
-// inWide computes on elements in f32 if theirs are narrower.
+// inWide computes f in f32 if the elements have a narrower type.
 func inWide(b *ir.Builder, v *ir.Value, f func(v *ir.Value) *ir.Value) *ir.Value {
 	if !narrow(v.Type.DType) {
 		return f(v)
@@ -64,7 +65,7 @@ func (s *Scope) Rsqrt(x *Array) *Array {
 	return s.widely("rsqrt", x, func(c calc, v *ir.Value) *ir.Value { return c.f(ops.Reciprocal, c.f(ops.Sqrt, v)) })
 }
 
-// Square is x · x, of x's type.
+// Square is x · x, in x's type.
 func (s *Scope) Square(x *Array) *Array { return s.Mul(x, x) }
 
 // Reciprocal is 1 / x.
@@ -134,9 +135,9 @@ func (s *Scope) Hypot(x, y *Array) *Array {
 	})
 }
 
-// derivedPair is z, computed from x and y element by element, with derivatives of its own: slope gives that by its
-// first argument, which x and y are in turn. What z is composed of has edges that z does not have, as where x and y are
-// equal.
+// derivedPair returns z, an elementwise function of x and y, with explicit derivatives: slope builds the derivative by
+// its first argument; it is called with x first and with y first. The formula of z has kinks that z does not have, for
+// example if x equals y.
 func (c calc) derivedPair(z, x, y *ir.Value, slope func(c calc, this, other *ir.Value) *ir.Value) *ir.Value {
 	x, y = ops.Expand(c.b, x, z.Type.Shape...), ops.Expand(c.b, y, z.Type.Shape...)
 	return ops.Custom(c.b, []*ir.Value{z}, []*ir.Value{x, y}, func(b *ir.Builder, up []*ir.Value) []*ir.Value {
@@ -158,15 +159,15 @@ func (s *Scope) LogAddExp(x, y *Array) *Array {
 	})
 }
 
-// Pow is x to the power of y, of their common type. An integer to a negative power is 0, but for 1 and −1.
+// Pow is x to the power of y, in their common type. An integer to a negative power is 0, unless it is 1 or −1.
 func (s *Scope) Pow(x, y *Array) *Array { return s.binary(loop.Pow, x, y) }
 
-// Remainder is what x leaves when divided by y, with y's sign.
+// Remainder is the remainder of x / y, with y's sign.
 func (s *Scope) Remainder(x, y *Array) *Array {
 	return s.pairs("remainder", x, y, func(c calc, p, q *ir.Value) *ir.Value { return c.g(ops.FloorMod, p, q) })
 }
 
-// FloorDivide is the greatest integer not above x / y, of their common type; integers divided by 0 are 0.
+// FloorDivide is the greatest integer not above x / y, in their common type; integers divided by 0 give 0.
 func (s *Scope) FloorDivide(x, y *Array) *Array {
 	return s.pairs("floor_divide", x, y, func(c calc, p, q *ir.Value) *ir.Value {
 		zero := numeral(c.b, p, 0)
@@ -178,7 +179,7 @@ func (s *Scope) FloorDivide(x, y *Array) *Array {
 			return c.where(c.g(ops.Eq, q, zero), zero, whole)
 		}
 		whole := c.f(ops.Round, c.div(c.sub(p, c.g(ops.FloorMod, p, q)), q))
-		// The quotient by an infinity is −1 or 0, by zero what a division gives.
+		// The quotient by an infinity is −1 or 0; by zero it is the division's.
 		far := c.g(ops.And, c.f(ops.IsInf, q), c.g(ops.Lt, c.f(ops.Abs, p), numeral(c.b, p, math.Inf(1))))
 		below := c.g(ops.And, c.g(ops.Ne, p, zero), opposite(p))
 		whole = c.where(far, c.where(below, numeral(c.b, p, -1), zero), whole)
@@ -188,7 +189,7 @@ func (s *Scope) FloorDivide(x, y *Array) *Array {
 	})
 }
 
-// rounded applies a function of floats that leaves integers as they are.
+// rounded applies a function of floats that leaves integers unchanged.
 func (s *Scope) rounded(f loop.UnaryOp, x *Array) *Array {
 	return s.op(f.String(), nil, func(b *ir.Builder, v []*ir.Value) *ir.Value {
 		if v[0].Type.DType.IsInt() {
@@ -198,23 +199,23 @@ func (s *Scope) rounded(f loop.UnaryOp, x *Array) *Array {
 	}, x)
 }
 
-// Floor is the greatest integer not above x, of x's type.
+// Floor is the greatest integer not above x, in x's type.
 func (s *Scope) Floor(x *Array) *Array { return s.rounded(loop.Floor, x) }
 
-// Ceil is the least integer not below x, of x's type.
+// Ceil is the least integer not below x, in x's type.
 func (s *Scope) Ceil(x *Array) *Array { return s.rounded(loop.Ceil, x) }
 
-// Round is the nearest integer, of x's type; the even one of two.
+// Round is the nearest integer, in x's type; of two, the even one.
 func (s *Scope) Round(x *Array) *Array { return s.rounded(loop.Round, x) }
 
-// Trunc is x without what is after the point, of x's type.
+// Trunc is x without its fractional part, in x's type.
 func (s *Scope) Trunc(x *Array) *Array { return s.rounded(loop.Trunc, x) }
 
-// bitsType is the signed integers as wide as a float type.
+// bitsType maps a float type to the signed integers of the same width.
 var bitsType = map[weir.DType]weir.DType{weir.F16: weir.I16, weir.BF16: weir.I16, weir.F32: weir.I32,
 	weir.F64: weir.I64}
 
-// CopySign is x's magnitude with y's sign, that of zero and NaN too.
+// CopySign is x's magnitude with y's sign; zeros and NaN have signs too.
 func (s *Scope) CopySign(x, y *Array) *Array {
 	return s.floatPairs("copysign", x, y, func(c calc, p, q *ir.Value) *ir.Value {
 		magnitude := c.f(ops.Abs, p)
@@ -222,18 +223,18 @@ func (s *Scope) CopySign(x, y *Array) *Array {
 	})
 }
 
-// SignBit is whether a float has a minus sign, that of zero and NaN too.
+// SignBit tells whether a float has a minus sign; zeros and NaN have signs too.
 func (s *Scope) SignBit(x *Array) *Array {
 	return s.float("signbit", x, negative)
 }
 
-// negative is whether floats have a minus sign.
+// negative tells whether floats have a minus sign.
 func negative(c calc, v *ir.Value) *ir.Value {
 	w := ops.BitCast(c.b, v, bitsType[v.Type.DType])
 	return c.g(ops.Lt, w, numeral(c.b, w, 0))
 }
 
-// NextAfter is the float that follows x on the way to y.
+// NextAfter is the next float after x in the direction of y.
 func (s *Scope) NextAfter(x, y *Array) *Array {
 	return s.floatPairs("nextafter", x, y, func(c calc, p, q *ir.Value) *ir.Value {
 		dt := p.Type.DType
@@ -251,7 +252,7 @@ func (s *Scope) NextAfter(x, y *Array) *Array {
 	})
 }
 
-// maxInt is the greatest integer of v's type.
+// maxInt returns the greatest integer of v's type.
 func maxInt(b *ir.Builder, v *ir.Value) *ir.Value {
 	one := numeral(b, v, 1)
 	return ops.Unary(b, ops.BitNot, ops.Binary(b, ops.Shl, one, numeral(b, v, float64(v.Type.DType.Bits()-1))))

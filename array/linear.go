@@ -9,15 +9,15 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// MatMul is the product of matrices in the last two axes, broadcast over the others, in the operands' common type; an
-// operand of rank 1 is a row on the left, a column on the right, and the result does not have that axis.
+// MatMul is the product of matrices in the last two axes, broadcast over the other axes, in the operands' common type.
+// An operand of rank 1 is a row on the left or a column on the right, and the result does not have that axis.
 func (s *Scope) MatMul(x, y *Array) *Array {
 	return s.pairs("matmul", x, y, func(c calc, p, q *ir.Value) *ir.Value { return ops.MatMulAny(c.b, p, q) })
 }
 
-// Einsum is Einstein's summation, as NumPy's einsum has it: axes of one letter are walked together, and those that the
-// result does not name are summed over: Einsum("ij,jk->ik", x, y) is a product of matrices. Operands have their common
-// type.
+// Einsum is Einstein summation as in NumPy's einsum: axes with the same letter are indexed together, and axes that the
+// result does not name are summed: Einsum("ij,jk->ik", x, y) is a matrix product. Operands are converted to their
+// common type.
 func (s *Scope) Einsum(equation string, xs ...*Array) *Array {
 	if !s.ready("einsum", xs) {
 		return s.none(1)[0]
@@ -30,7 +30,7 @@ func (s *Scope) Einsum(equation string, xs ...*Array) *Array {
 	}}, s.typed(xs)...)
 }
 
-// TensorDot is the sum of products along pairs of axes, xAxes of x with yAxes of y; the result has x's other axes, then
+// TensorDot is the sum of products along pairs of axes, xAxes of x with yAxes of y. The result has x's other axes, then
 // y's.
 func (s *Scope) TensorDot(x, y *Array, xAxes, yAxes []int) *Array {
 	if !s.ready("tensordot", []*Array{x, y}) {
@@ -43,7 +43,7 @@ func (s *Scope) TensorDot(x, y *Array, xAxes, yAxes []int) *Array {
 	return s.Einsum(equation, x, y)
 }
 
-// contraction is the equation of a TensorDot.
+// contraction returns the Einsum equation of a TensorDot.
 func contraction(x, y *Array, xAxes, yAxes []int) (string, error) {
 	if len(xAxes) != len(yAxes) || len(x.shape)+len(y.shape) > 50 {
 		return "", diag.Inputf("axes %v of %v with %v of %v", xAxes, x, yAxes, y)
@@ -76,7 +76,7 @@ func contraction(x, y *Array, xAxes, yAxes []int) (string, error) {
 	return string(left) + "," + string(right) + "->" + string(out), nil
 }
 
-// Outer is the products of each element of x with each of y: x's axes, then y's.
+// Outer is the product of each element of x with each element of y. The result has x's axes, then y's.
 func (s *Scope) Outer(x, y *Array) *Array {
 	return s.pairs("outer", x, y, func(c calc, p, q *ir.Value) *ir.Value {
 		ones := slices.Repeat([]sym.Expr{one}, len(q.Type.Shape))
@@ -84,8 +84,8 @@ func (s *Scope) Outer(x, y *Array) *Array {
 	})
 }
 
-// VecDot is the sum of the products of x's elements and y's along an axis, counted from the last: −1 and so on; the
-// others are broadcast. The result has the operands' common type.
+// VecDot is the sum of products of x and y along an axis, which is counted from the last: −1 and below. The other axes
+// are broadcast. The result has the operands' common type.
 func (s *Scope) VecDot(x, y *Array, axis int) *Array {
 	return s.plan("vecdot", []*Array{x, y}, func() ([]int, builder, error) {
 		if axis >= 0 || -axis > min(len(x.shape), len(y.shape)) {
@@ -102,8 +102,8 @@ func (s *Scope) VecDot(x, y *Array, axis int) *Array {
 	})
 }
 
-// Diagonal is the elements of each matrix, in the last two axes, whose column is their row plus offset; they are the
-// last axis of the result.
+// Diagonal returns the elements in column row + offset of each matrix in the last two axes. They are the last axis of
+// the result.
 func (s *Scope) Diagonal(x *Array, offset int) *Array {
 	if s.ready("diagonal", []*Array{x}) && s.movable(x) && len(x.shape) >= 2 {
 		return s.diagonals(x, offset)
@@ -113,7 +113,7 @@ func (s *Scope) Diagonal(x *Array, offset int) *Array {
 	})
 }
 
-// Trace is the sum of Diagonal; integers as Sum adds them.
+// Trace is the sum of Diagonal, in the type of Sum.
 func (s *Scope) Trace(x *Array, offset int) *Array {
 	if s.ready("trace", []*Array{x}) && s.movable(x) && len(x.shape) >= 2 {
 		d := s.diagonals(x, offset)
@@ -125,22 +125,21 @@ func (s *Scope) Trace(x *Array, offset int) *Array {
 	})
 }
 
-// Det is the determinant of each matrix in the last two axes, which are equal.
+// Det is the determinant of each square matrix in the last two axes.
 func (s *Scope) Det(x *Array) *Array {
 	return s.onMatrices("det", x, nil, func(b *ir.Builder, v *ir.Value) *ir.Value {
 		return ops.Determinant(b, asFloat(b, v))
 	})
 }
 
-// Inv is the inverse of each matrix in the last two axes, which are equal: of one without an inverse, infinities and
-// NaN.
+// Inv is the inverse of each square matrix in the last two axes. Without an inverse, the result is infinities and NaN.
 func (s *Scope) Inv(x *Array) *Array {
 	return s.onMatrices("inv", x, nil, func(b *ir.Builder, v *ir.Value) *ir.Value { return ops.Inverse(b, asFloat(b, v)) })
 }
 
-// Solve is z with x·z = y for the matrices in x's last two axes, which are equal; those of y may have any number of
-// columns, and a y of rank 1 is one column. The other axes are broadcast. A matrix without an inverse gives infinities
-// and NaN.
+// Solve returns z with x·z = y for the square matrices in x's last two axes. The matrices of y may have any number of
+// columns; a y of rank 1 is one column. The other axes are broadcast. If x has no inverse, the result is infinities and
+// NaN.
 func (s *Scope) Solve(x, y *Array) *Array {
 	return s.plan("solve", []*Array{x, y}, func() ([]int, builder, error) {
 		if len(x.shape) < 2 || len(y.shape) == 0 {
@@ -166,9 +165,11 @@ func (s *Scope) Solve(x, y *Array) *Array {
 	})
 }
 
-// nearOffset is an offset that can be negated and added: those that are further leave nothing as well.
+// nearOffset limits an offset so that it can be negated and added without overflow; a diagonal beyond the limit is
+// empty in any case.
 func nearOffset(offset int) int { return min(max(offset, -1<<30), 1<<30) }
 
+// diagonal builds Diagonal.
 func diagonal(b *ir.Builder, v *ir.Value, offset int) *ir.Value {
 	offset = nearOffset(offset)
 	row := len(v.Type.Shape) - 2
@@ -184,7 +185,7 @@ func diagonal(b *ir.Builder, v *ir.Value, offset int) *ir.Value {
 	return ops.Diagonal(b, v, row, row+1)
 }
 
-// onMatrices applies an operation on the last two axes.
+// onMatrices applies an operation on the matrices in the last two axes.
 func (s *Scope) onMatrices(name string, x *Array, ints []int, f func(b *ir.Builder, v *ir.Value) *ir.Value) *Array {
 	return s.plan(name, []*Array{x}, func() ([]int, builder, error) {
 		if len(x.shape) < 2 {
@@ -194,14 +195,15 @@ func (s *Scope) onMatrices(name string, x *Array, ints []int, f func(b *ir.Build
 	})
 }
 
-// Tril keeps, of each matrix in the last two axes, the elements whose column is at most their row plus k, and is 0
-// elsewhere.
+// Tril keeps the elements of each matrix in the last two axes whose column is at most row + k, and sets the others to
+// 0.
 func (s *Scope) Tril(x *Array, k int) *Array { return s.triangle("tril", x, false, k) }
 
-// Triu keeps, of each matrix in the last two axes, the elements whose column is at least their row plus k, and is 0
-// elsewhere.
+// Triu keeps the elements of each matrix in the last two axes whose column is at least row + k, and sets the others to
+// 0.
 func (s *Scope) Triu(x *Array, k int) *Array { return s.triangle("triu", x, true, k) }
 
+// triangle is Triu if upper is true, else Tril.
 func (s *Scope) triangle(name string, x *Array, upper bool, k int) *Array {
 	if s.ready(name, []*Array{x}) && s.movable(x) && len(x.shape) >= 2 {
 		return s.triangles(name, x, upper, k)

@@ -169,7 +169,7 @@ func (s *Scope) loansOut(at site) (done bool, err error) {
 	return false, err
 }
 
-// each calls f with the scope and with those inside of it.
+// each calls f with the scope and all scopes inside it.
 func (s *Scope) each(f func(s *Scope)) {
 	f(s)
 	s.mu.Lock()
@@ -180,7 +180,7 @@ func (s *Scope) each(f func(s *Scope)) {
 	}
 }
 
-// lentOutside is the loans by this scope to scopes outside of another.
+// lentOutside returns the loans by this scope to scopes outside of another.
 func (s *Scope) lentOutside(of *Scope) (out []string) {
 	owned, borrowed := s.holds()
 	for _, l := range borrowed {
@@ -198,8 +198,8 @@ func (s *Scope) lentOutside(of *Scope) (out []string) {
 	return out
 }
 
-// holds is the arrays that the scope owns, the newest first, and the loans to it. They are copies: an array's lock is
-// taken before a scope's, so that nobody may take an array's while it holds the scope's.
+// holds returns copies of the list of arrays that the scope owns, newest first, and of the loans to it. An array's lock
+// must be taken before a scope's, so callers use the copies after this function has released the scope's lock.
 func (s *Scope) holds() (owned []*Array, borrowed []*Loan) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,7 +209,7 @@ func (s *Scope) holds() (owned []*Array, borrowed []*Loan) {
 	return owned, slices.Clone(s.borrowed)
 }
 
-// endInside ends the loans to the scope and to those inside of it, which lent nothing to scopes outside.
+// endInside ends all loans to the scope and to the scopes inside it, none of which has lent an array outside.
 func (s *Scope) endInside() {
 	s.each(func(inner *Scope) {
 		inner.mu.Lock()
@@ -221,7 +221,7 @@ func (s *Scope) endInside() {
 	})
 }
 
-// unwind ends the loan, and before it those of what was lent on.
+// unwind ends the loan, after the loans by which the borrower lent the array on.
 func (l *Loan) unwind() {
 	l.array.lock.Lock()
 	list := slices.Clone(l.array.loans)
@@ -234,9 +234,9 @@ func (l *Loan) unwind() {
 	l.Close()
 }
 
-// Return moves arrays to the scope around this one, and returns the first of them, so that a function may end with
-// return s.Return(y). An array that is lent cannot be moved; nor can one that the scope does not own, but for arrays of
-// scopes around it, which are left as they are.
+// Return moves arrays to the scope around this one, and returns the first, so that a function may end with return
+// s.Return(y). Arrays of the scopes around this one are left as they are. An array that is lent, or that belongs to
+// another scope, is an error.
 func (s *Scope) Return(arrays ...*Array) *Array {
 	for _, a := range arrays {
 		switch {
@@ -254,20 +254,21 @@ func (s *Scope) Return(arrays ...*Array) *Array {
 	return arrays[0]
 }
 
-// Transfer moves an array that the scope owns to another scope. An array that is lent cannot be moved.
+// Transfer moves an array that the scope owns to another scope. An array that is lent is an error.
 func (s *Scope) Transfer(a *Array, to *Scope) {
 	if !s.failed() && !a.dead(s, "transfer") && !s.nowhere("transfer", a, to) {
 		s.move("transfer", a, to)
 	}
 }
 
-// move changes an array's owner, or leaves everything as it is and keeps an error.
+// move changes an array's owner, or changes nothing and keeps an error.
 func (s *Scope) move(op string, a *Array, to *Scope) {
 	if err := s.tryMove(a, to); err != nil {
 		s.failAt(op, err)
 	}
 }
 
+// tryMove changes an array's owner, or changes nothing and returns an error.
 func (s *Scope) tryMove(a *Array, to *Scope) error {
 	if owner := a.owner.Load(); owner != s {
 		return diag.Inputf("%v belongs to %v, not to %v", a, owner, s)
@@ -284,7 +285,7 @@ func (s *Scope) tryMove(a *Array, to *Scope) error {
 		to.grow(-a.bytes)
 		return diag.Inputf("%v is lent %v", a, a.loans[len(a.loans)-1]).WithFix("end the loan first")
 	}
-	// The new owner takes it first: an array is never without one.
+	// The owner changes under the array's lock, so that other goroutines never see an array without an owner.
 	s.mu.Lock()
 	s.drop(a)
 	s.mu.Unlock()
@@ -299,15 +300,15 @@ func (s *Scope) tryMove(a *Array, to *Scope) error {
 	return nil
 }
 
-// unfit is why another scope does not take an array, with the array and this scope, which has it.
+// unfit returns the error that another scope does not accept an array, with the array and this scope, its owner.
 func (s *Scope) unfit(a *Array, why error) error {
 	e := *diag.As(why, weir.ErrInput)
 	e.Detail = fmt.Sprintf("%v of %v: %s", a, s, e.Detail)
 	return &e
 }
 
-// back puts an array back into the list that drop took it out of, for who holds the lock; whether the scope is capped
-// does not matter. A scope that was closed meanwhile, by another goroutine, has it closed.
+// back restores an array to the list from which drop removed it, even if the scope is capped. If another goroutine has
+// closed the scope meanwhile, back frees the array. The caller holds the lock.
 func (s *Scope) back(a *Array) {
 	capped := s.capped
 	s.capped = false

@@ -11,14 +11,14 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Key decides random numbers: the same key gives the same numbers, on every machine. There is no state: who needs other
-// numbers takes another key, from Split.
+// Key determines random numbers: the same key gives the same numbers on every machine. There is no state: for other
+// numbers, take another key from Split.
 //
 //	keys := array.Key(7).Split(2)
 //	w := s.Normal(keys[0], weir.F32, 0, 0.1, 784, 10)
 //
-// In a compiled function a Key is part of the code: every call draws the same. A function that is to draw anew in every
-// call takes the key as an input, an array that Scope.Key makes.
+// In a compiled function a Key is part of the code: every call draws the same numbers. To draw other numbers in each
+// call, make the key an input of the function: an array made by Scope.Key.
 type Key uint64
 
 // Random is a Key, or an array of u64[2] that holds one.
@@ -28,7 +28,7 @@ func (k Key) key(s *Scope) (*Array, bool) { return s.Key(k), true }
 
 func (a *Array) key(*Scope) (*Array, bool) { return a, false }
 
-// Split is n keys that differ from this one and from each other.
+// Split returns n keys that differ from k and from each other.
 func (k Key) Split(n int) []Key {
 	out := make([]Key, n)
 	for i := range out {
@@ -44,13 +44,14 @@ const (
 	mixLast  = 0x94d049bb133111eb
 )
 
+// mixed mixes the bits of z, as in SplitMix64.
 func mixed(z uint64) uint64 {
 	z = (z ^ z>>30) * mixFirst
 	z = (z ^ z>>27) * mixLast
 	return z ^ z>>31
 }
 
-// Key makes an array of a key, u64[2]: the key, and the number of the draw, 0.
+// Key makes an array of a key, u64[2]: the key, and the number of the draw, which is 0.
 func (s *Scope) Key(k Key) *Array { return From(s, []uint64{uint64(k), 0}, 2) }
 
 // draw is planSet with a key as the first operand.
@@ -68,7 +69,7 @@ func (s *Scope) draw(name string, k Random, in []*Array, prepare func() (operati
 	return s.planSet(name, append([]*Array{key}, in...), prepare)
 }
 
-// drawn is draw of an array of a float type and a shape, which is told numbers.
+// drawn is draw for a float type and a shape, with settings list.
 func (s *Scope) drawn(name string, k Random, dt weir.DType, shape []int, list []float64,
 	build func(c calc, key *ir.Value, shape []sym.Expr, numbers []number) *ir.Value) *Array {
 	return s.draw(name, k, nil, func() (operation, setBuilder, error) {
@@ -79,7 +80,7 @@ func (s *Scope) drawn(name string, k Random, dt weir.DType, shape []int, list []
 	})
 }
 
-// drawable is what is wrong with a shape that numbers of a type are to be drawn for.
+// drawable returns an error unless random numbers of the type and shape can be drawn.
 func (s *Scope) drawable(dt weir.DType, shape []int) error {
 	_, err := s.extents(shape)
 	if err == nil && !dt.IsFloat() {
@@ -94,7 +95,7 @@ func uniform(b *ir.Builder, key *ir.Value, dt weir.DType, low, high float64, sha
 	return y
 }
 
-// uniformBetween is uniform of bounds that are told.
+// uniformBetween is uniform with bounds that may be operands.
 func uniformBetween(b *ir.Builder, key *ir.Value, dt weir.DType, low, high number, shape ...sym.Expr) *ir.Value {
 	if low.fixed() && high.fixed() {
 		return uniform(b, key, dt, low.x, high.x, shape...)
@@ -102,7 +103,7 @@ func uniformBetween(b *ir.Builder, key *ir.Value, dt weir.DType, low, high numbe
 	return ops.RandomUniformBetween(b, key, low.as(b, weir.F64), high.as(b, weir.F64), dt, shape...)
 }
 
-// drawType is the float type in which numbers of a type are drawn.
+// drawType returns the float type in which numbers of a type are drawn.
 func drawType(dt weir.DType) weir.DType {
 	if dt == weir.F64 {
 		return dt
@@ -110,7 +111,7 @@ func drawType(dt weir.DType) weir.DType {
 	return weir.F32
 }
 
-// Uniform draws numbers from [low, high), of a float type.
+// Uniform draws numbers of a float type from the uniform distribution on [low, high).
 func (s *Scope) Uniform(k Random, dt weir.DType, low, high float64, shape ...int) *Array {
 	return s.drawn("uniform", k, dt, shape, []float64{low, high},
 		func(c calc, key *ir.Value, shape []sym.Expr, numbers []number) *ir.Value {
@@ -118,7 +119,7 @@ func (s *Scope) Uniform(k Random, dt weir.DType, low, high float64, shape ...int
 		})
 }
 
-// Normal draws normal numbers of a float type around mean, with a standard deviation.
+// Normal draws numbers of a float type from the normal distribution with a mean and a standard deviation.
 func (s *Scope) Normal(k Random, dt weir.DType, mean, deviation float64, shape ...int) *Array {
 	if s.failed() {
 		return s.none(1)[0]
@@ -135,7 +136,7 @@ func (s *Scope) Normal(k Random, dt weir.DType, mean, deviation float64, shape .
 		})
 }
 
-// normal draws by the method of Box and Muller: a radius and an angle make a number.
+// normal draws standard normal numbers by the Box–Muller method: each from a radius and an angle.
 func normal(c calc, key *ir.Value, dt weir.DType, shape []sym.Expr) *ir.Value {
 	u := uniform(c.b, key, dt, 0, 1, append([]sym.Expr{sym.Const(2)}, shape...)...)
 	part := func(i int64) *ir.Value {
@@ -145,7 +146,7 @@ func normal(c calc, key *ir.Value, dt weir.DType, shape []sym.Expr) *ir.Value {
 	return c.mul(radius, c.f(ops.Cos, c.mul(numeral(c.b, u, 2*math.Pi), part(1))))
 }
 
-// TruncatedNormal draws normal numbers around 0, of deviation 1, that lie between low and high.
+// TruncatedNormal draws from the standard normal distribution, restricted to the range from low to high.
 func (s *Scope) TruncatedNormal(k Random, dt weir.DType, low, high float64, shape ...int) *Array {
 	list := []float64{low, high, math.Erf(low / math.Sqrt2), math.Erf(high / math.Sqrt2)}
 	return s.drawn("truncated_normal", k, dt, shape, list, func(c calc, key *ir.Value, shape []sym.Expr,
@@ -172,7 +173,7 @@ func (s *Scope) Bernoulli(k Random, p *Array, shape ...int) *Array {
 	})
 }
 
-// RandInt draws integers from low on, below high, of an integer type.
+// RandInt draws integers of an integer type from low to high − 1.
 func (s *Scope) RandInt(k Random, dt weir.DType, low, high int64, shape ...int) *Array {
 	return s.draw("rand_int", k, nil, func() (operation, setBuilder, error) {
 		_, err := s.extents(shape)
@@ -200,17 +201,17 @@ func (s *Scope) RandInt(k Random, dt weir.DType, low, high int64, shape ...int) 
 	})
 }
 
-// integer is a constant i64.
+// integer returns a constant i64.
 func integer(b *ir.Builder, x int64) *ir.Value {
 	return b.Constant("c", tensor.Must(tensor.FromSlice([]int64{x})))
 }
 
-// word is a constant u64.
+// word returns a constant u64.
 func word(b *ir.Builder, x uint64) *ir.Value {
 	return b.Constant("c", tensor.Must(tensor.FromSlice([]uint64{x})))
 }
 
-// Permutation is 0, 1, … n − 1 in random order, i64.
+// Permutation returns 0, 1, … n − 1 in random order, i64.
 func (s *Scope) Permutation(k Random, n int) *Array {
 	return s.draw("permutation", k, nil, func() (operation, setBuilder, error) {
 		_, err := s.extents([]int{n})
@@ -221,6 +222,7 @@ func (s *Scope) Permutation(k Random, n int) *Array {
 	})
 }
 
+// permutation builds Permutation.
 func permutation(b *ir.Builder, key *ir.Value, n sym.Expr) *ir.Value {
 	_, order := ops.TopK(b, uniform(b, key, weir.F64, 0, 1, n), n, 0, false)
 	return order
@@ -236,8 +238,8 @@ func (s *Scope) Shuffle(k Random, x *Array, axis int) *Array {
 	})
 }
 
-// Categorical draws one class for each row of logits, along the last axis: by the softmax of the row; i64. A class of
-// −∞ is never drawn.
+// Categorical draws one class, i64, for each row of logits along the last axis, with the probabilities of the row's
+// softmax. A class with logit −∞ is never drawn.
 func (s *Scope) Categorical(k Random, logits *Array) *Array {
 	return s.draw("categorical", k, []*Array{logits}, func() (operation, setBuilder, error) {
 		if len(logits.shape) == 0 {
@@ -254,7 +256,7 @@ func (s *Scope) Categorical(k Random, logits *Array) *Array {
 	})
 }
 
-// Dropout is x, of floats, with elements set to 0 with probability rate, and the others divided by 1 − rate.
+// Dropout sets elements of x, floats, to 0 with probability rate, and divides the others by 1 − rate.
 func (s *Scope) Dropout(k Random, x *Array, rate float64) *Array {
 	if s.failed() {
 		return s.none(1)[0]
@@ -278,7 +280,7 @@ func (s *Scope) Dropout(k Random, x *Array, rate float64) *Array {
 		})
 }
 
-// SplitKey is n keys, arrays of u64[2], made of a key: those of Key.Split, if it is one that Scope.Key made.
+// SplitKey returns n keys, arrays of u64[2], derived from a key. For a key made by Scope.Key they equal Key.Split's.
 func (s *Scope) SplitKey(k Random, n int) []*Array {
 	if s.failed() || k == nil || n < 1 || n > mostKeys {
 		if !s.failed() {
@@ -301,10 +303,10 @@ func (s *Scope) SplitKey(k Random, n int) []*Array {
 	}}, n, key)
 }
 
-// mostKeys is how many keys SplitKey makes at once: each is a piece of the program.
+// mostKeys is the maximum number of keys of SplitKey: each adds code to the program.
 const mostKeys = 1 << 12
 
-// splitKey mixes a key as Key.Split does; the number of its draw counts too.
+// splitKey mixes a key as Key.Split does; the number of the draw is mixed in too.
 func splitKey(c calc, key *ir.Value, n int) []*ir.Value {
 	half := func(i int64) *ir.Value { return ops.SliceAxis(c.b, key, 0, sym.Const(i), one) }
 	mix := func(z *ir.Value) *ir.Value {
@@ -322,7 +324,7 @@ func splitKey(c calc, key *ir.Value, n int) []*ir.Value {
 	return out
 }
 
-// NextKey is the key of the next draw: what a step that is compiled returns as the new value of the key it was given.
+// NextKey returns the key of the next draw. A compiled step returns it as the new value of its key.
 func (s *Scope) NextKey(k *Array) *Array {
 	return s.op("next_key", nil, func(b *ir.Builder, v []*ir.Value) *ir.Value {
 		one := b.Constant("c", tensor.Must(tensor.FromSlice([]uint64{0, 1}, 2)))

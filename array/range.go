@@ -12,7 +12,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// filled is an array of a known shape whose element i is f(i), rounded to the type.
+// filled returns an array of a known shape whose element i is f(i), rounded to the type.
 func (s *Scope) filled(name string, dt weir.DType, shape []int, f func(i int) float64) *Array {
 	if s.failed() {
 		return s.none(1)[0]
@@ -40,12 +40,12 @@ func (s *Scope) filled(name string, dt weir.DType, shape []int, f func(i int) fl
 	return a
 }
 
-// mostConstant is how many bytes a constant of a trace may have, since it lies in Go's heap, which cannot refuse: 1
-// GiB.
+// mostConstant is the maximum size of a constant in a trace: 1 GiB. Constants lie in Go's heap, where an allocation
+// cannot fail with an error.
 const mostConstant = 1 << 30
 
-// fillable is a tensor of a known shape that can be written: the array's, or of a trace, if there is no array yet, a
-// constant's.
+// fillable returns a tensor of a known shape to write. It shares a new array's memory; in a trace, a is nil, and the
+// tensor is to become a constant.
 func (s *Scope) fillable(dt weir.DType, sizes []int64, shape []int) (t *tensor.Tensor, a *Array, err error) {
 	if s.trace == nil {
 		if a, err = s.empty(dt, slices.Clone(shape), dt.IsSubByte()); err != nil {
@@ -68,7 +68,7 @@ func (s *Scope) fillable(dt weir.DType, sizes []int64, shape []int) (t *tensor.T
 	return t, nil, err
 }
 
-// Arange is start, start + step, … before stop.
+// Arange returns start, start + step, … up to but excluding stop.
 func (s *Scope) Arange(dt weir.DType, start, stop, step float64) *Array {
 	count := math.Ceil((stop - start) / step)
 	if step == 0 || !(math.Abs(count) <= 1<<40) {
@@ -80,7 +80,7 @@ func (s *Scope) Arange(dt weir.DType, start, stop, step float64) *Array {
 	return s.filled("arange", dt, []int{max(int(count), 0)}, func(i int) float64 { return start + float64(i)*step })
 }
 
-// Iota is 0, 1, … n − 1; n may be a named extent.
+// Iota returns 0, 1, … n − 1; n may be a named extent.
 func (s *Scope) Iota(dt weir.DType, n int) *Array {
 	if s.failed() {
 		return s.none(1)[0]
@@ -97,7 +97,7 @@ func (s *Scope) Iota(dt weir.DType, n int) *Array {
 	})
 }
 
-// Linspace is n numbers from start to stop, both included, equally far apart.
+// Linspace returns n equally spaced numbers from start to stop, both included.
 func (s *Scope) Linspace(dt weir.DType, start, stop float64, n int) *Array {
 	return s.filled("linspace", dt, []int{n}, func(i int) float64 {
 		if i > 0 && i == n-1 {
@@ -107,18 +107,18 @@ func (s *Scope) Linspace(dt weir.DType, start, stop float64, n int) *Array {
 	})
 }
 
-// Eye is a matrix of n rows and m columns with ones where the column is the row plus k, else zeros.
+// Eye returns a matrix of n rows and m columns with ones in column row + k, and zeros elsewhere.
 func (s *Scope) Eye(dt weir.DType, n, m, k int) *Array {
 	return s.filled("eye", dt, []int{n, m}, func(i int) float64 { return float64(flag(m > 0 && i%m == i/m+k)) })
 }
 
-// ZerosLike has x's shape and type, and zeros.
+// ZerosLike returns zeros of x's shape and type.
 func (s *Scope) ZerosLike(x *Array) *Array { return s.FullLike(0, x) }
 
-// OnesLike has x's shape and type, and ones.
+// OnesLike returns ones of x's shape and type.
 func (s *Scope) OnesLike(x *Array) *Array { return s.FullLike(1, x) }
 
-// FullLike has x's shape and type, and the number everywhere.
+// FullLike returns an array of x's shape and type whose elements all equal number.
 func (s *Scope) FullLike(number float64, x *Array) *Array {
 	if !s.ready("full_like", []*Array{x}) {
 		return s.none(1)[0]
@@ -126,8 +126,8 @@ func (s *Scope) FullLike(number float64, x *Array) *Array {
 	return s.Full(number, x.dtype, x.shape...)
 }
 
-// Meshgrid is for each of vectors, x0, x1, …, an array of all their extents along axis 0, 1, …, in which the vector's
-// element depends on its own axis alone. (NumPy calls this indexing "ij".)
+// Meshgrid broadcasts vectors to a common grid: vector i varies along axis i of its result, and each result has all
+// vectors' extents as its shape. NumPy calls this indexing "ij".
 func (s *Scope) Meshgrid(xs ...*Array) []*Array {
 	if !s.ready("meshgrid", xs) {
 		return s.none(len(xs))

@@ -9,25 +9,26 @@ import (
 // Cell is a kind of recurrent layer.
 type Cell string
 
-// The kinds, with their gates in order.
+// The kinds of cells. The comments list their gates in order.
 const (
 	LSTMCell Cell = "lstm" // input, output, forget, candidate
 	GRUCell  Cell = "gru"  // update, reset, candidate
 	RNNCell  Cell = "rnn"
 )
 
-// Recurrence says how Recurrent computes.
+// Recurrence are the settings of Recurrent.
 type Recurrence struct {
 	Cell       Cell
-	Reverse    []bool // per direction: the last step comes first
+	Reverse    []bool // by direction: steps are processed from last to first
 	Relu       bool   // of RNNCell: Relu instead of Tanh
-	ResetAfter bool   // of GRUCell: the reset gate multiplies the state's product, bias included
+	ResetAfter bool   // of GRUCell: the reset gate multiplies the product of state and weights, including the bias
 }
 
-// Recurrent runs a recurrent layer of S steps over B sequences with H units in D directions and G gates: input[S, B, D,
-// G·H] is what the gates get from the layer's input, weights[D, G·H, H] multiply the state. state[D, B, H], the memory
-// of an LSTM[D, B, H] and bias[D, G·H], which is added to the state's product and of GRUCell only, may be nil. The
-// results are the state after every step, [S, D, B, H], the last state, [D, B, H], and of an LSTM the last memory.
+// Recurrent runs a recurrent layer over S steps of B sequences, with H units, D directions and G gates. input[S, B, D,
+// G·H] is the layer's input after its projection to the gates; weights[D, G·H, H] multiply the state. The initial
+// state[D, B, H], an LSTM's initial memory[D, B, H], and a GRU's bias[D, G·H], which is added to the product of state
+// and weights, may be nil. The results are the states after all steps, [S, D, B, H], the last state, [D, B, H], and for
+// an LSTM the last memory.
 func (s *Scope) Recurrent(o Recurrence, input, weights, state, memory, bias *Array) []*Array {
 	results := 2
 	functions := []string{"tanh"}

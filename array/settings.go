@@ -11,29 +11,29 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// settings are numbers that an operation is told, beside its operands, and that need not decide its code: sizes are
-// extents, numbers any others. The first values are part of the code, as extents are. From the third on of a class the
-// operation is compiled once more, for all values: sizes have names, numbers are operands.
+// settings are parameters of an operation, besides its operands, that need not be part of its code: sizes are extents,
+// numbers are all others. Their first values are part of the code, as extents are. From the third value in a class on,
+// the operation is compiled once more for all values: sizes get names, numbers become operands.
 type settings struct {
 	sizes   []int
 	numbers []float64
-	// with builds the operation in the place of build.
+	// with builds the operation in place of build.
 	with func(b *ir.Builder, in []*ir.Value, sizes []sym.Expr, numbers []number) []*ir.Value
 }
 
-// number is a number that an operation was told: part of the code, or an operand of f64.
+// number is a number among an operation's settings: part of the code, or an operand of f64.
 type number struct {
 	x     float64
 	value *ir.Value // nil: part of the code
 }
 
-// told are settings of numbers alone.
+// told returns settings with numbers only.
 func told(list ...float64) settings { return settings{numbers: list} }
 
 // fixed reports whether the number is part of the code.
 func (n number) fixed() bool { return n.value == nil }
 
-// as is the number as a scalar of a type.
+// as returns the number as a scalar of a type.
 func (n number) as(b *ir.Builder, dt weir.DType) *ir.Value {
 	if n.fixed() {
 		return scalar(b, dt, n.x)
@@ -41,10 +41,10 @@ func (n number) as(b *ir.Builder, dt weir.DType) *ir.Value {
 	return ops.Cast(b, n.value, dt)
 }
 
-// like is the number as a scalar of a value's type.
+// like returns the number as a scalar of a value's type.
 func (n number) like(b *ir.Builder, v *ir.Value) *ir.Value { return n.as(b, v.Type.DType) }
 
-// made are the operation's results.
+// made builds the operation and returns its results.
 func (o *operation) made(b *ir.Builder, in []*ir.Value, sizes []sym.Expr, numbers []number) []*ir.Value {
 	if o.with != nil {
 		return o.with(b, in, sizes, numbers)
@@ -52,7 +52,7 @@ func (o *operation) made(b *ir.Builder, in []*ir.Value, sizes []sym.Expr, number
 	return o.build(b, in)
 }
 
-// fixed are the settings as part of the code.
+// fixed returns the settings as part of the code.
 func (o settings) fixed(*trace) ([]sym.Expr, []number, error) {
 	sizes := make([]int64, len(o.sizes))
 	for i, e := range o.sizes {
@@ -61,6 +61,7 @@ func (o settings) fixed(*trace) ([]sym.Expr, []number, error) {
 	return ir.Constants(sizes), fixedNumbers(o.numbers), nil
 }
 
+// fixedNumbers returns numbers as part of the code.
 func fixedNumbers(list []float64) []number {
 	out := make([]number, len(list))
 	for i, x := range list {
@@ -69,7 +70,7 @@ func fixedNumbers(list []float64) []number {
 	return out
 }
 
-// key is what a key has of the settings as part of the code: what it would have of them as further ints.
+// key appends the settings to a key as if they were further ints.
 func (o settings) key(b []byte) []byte {
 	for _, e := range o.sizes {
 		b = binary.AppendVarint(b, int64(e))

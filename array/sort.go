@@ -10,30 +10,31 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// The operations of this file order NaN after all numbers, and equal elements as they come.
+// The operations of this file order NaN after all numbers, and keep the order of equal elements.
 
-// topk is the k first elements along an axis in order, with their positions.
+// topk returns the first k elements along an axis in order, and their indices.
 func topk(b *ir.Builder, v *ir.Value, k sym.Expr, axis int64, largest bool) (values, indices *ir.Value) {
 	values, indices = ops.TopK(b, asNumber(b, v), k, axis, largest)
 	return ops.Cast(b, values, v.Type.DType), indices
 }
 
-// Sort puts the elements along an axis in ascending order.
+// Sort sorts the elements along an axis in ascending order.
 func (s *Scope) Sort(x *Array, axis int) *Array { return s.sorted("sort", x, axis, false, false) }
 
-// SortDescending puts the elements along an axis in descending order.
+// SortDescending sorts the elements along an axis in descending order.
 func (s *Scope) SortDescending(x *Array, axis int) *Array {
 	return s.sorted("sort", x, axis, true, false)
 }
 
-// ArgSort is the positions along an axis, i64, at which the elements of Sort are.
+// ArgSort returns the indices along an axis, i64, of the elements of Sort.
 func (s *Scope) ArgSort(x *Array, axis int) *Array { return s.sorted("argsort", x, axis, false, true) }
 
-// ArgSortDescending is the positions along an axis, i64, at which the elements of SortDescending are.
+// ArgSortDescending returns the indices along an axis, i64, of the elements of SortDescending.
 func (s *Scope) ArgSortDescending(x *Array, axis int) *Array {
 	return s.sorted("argsort", x, axis, true, true)
 }
 
+// sorted sorts along an axis; if positions is true, it returns indices.
 func (s *Scope) sorted(name string, x *Array, axis int, descending, positions bool) *Array {
 	return s.plan(name, []*Array{x}, func() ([]int, builder, error) {
 		i, err := axisOf(x, axis)
@@ -47,7 +48,7 @@ func (s *Scope) sorted(name string, x *Array, axis int, descending, positions bo
 	})
 }
 
-// TopK is the k greatest elements along an axis, the greatest first, and their positions, i64.
+// TopK returns the k greatest elements along an axis, greatest first, and their indices, i64.
 func (s *Scope) TopK(x *Array, k, axis int) (values, indices *Array) {
 	if !s.ready("topk", []*Array{x}) {
 		return s.none(1)[0], s.none(1)[0]
@@ -70,20 +71,21 @@ func (s *Scope) TopK(x *Array, k, axis int) (values, indices *Array) {
 	return out[0], out[1]
 }
 
-// ArgMax is the position of the greatest element along an axis, i64: of the first, if there are several.
+// ArgMax returns the index of the greatest element along an axis, i64; of several, the first.
 func (s *Scope) ArgMax(x *Array, axis int) *Array { return s.extreme("argmax", x, axis, false) }
 
-// ArgMin is the position of the least element along an axis, i64: of the first, if there are several.
+// ArgMin returns the index of the least element along an axis, i64; of several, the first.
 func (s *Scope) ArgMin(x *Array, axis int) *Array { return s.extreme("argmin", x, axis, true) }
 
+// extreme is ArgMin if least is true, else ArgMax.
 func (s *Scope) extreme(name string, x *Array, axis int, least bool) *Array {
 	return s.along(name, x, axis, func(b *ir.Builder, v *ir.Value, axis int64) *ir.Value {
 		return ops.ArgMax(b, asNumber(b, v), axis, least, false, false)
 	})
 }
 
-// Nonzero is the positions of the elements that are not 0, or true: i64[n] for each axis. How many there are, data
-// decide: in a trace the extent is named, and at most the number of elements.
+// Nonzero returns the indices of the elements that are true, or not 0: one i64[n] for each axis. Data decide n: in a
+// trace the extent is named, and at most the number of elements.
 func (s *Scope) Nonzero(x *Array) []*Array {
 	if !s.ready("nonzero", []*Array{x}) {
 		return nil
@@ -98,7 +100,7 @@ func (s *Scope) Nonzero(x *Array) []*Array {
 	}}, rank, x)
 }
 
-// rows are the rows of a matrix.
+// rows returns the rows of a matrix.
 func rows(b *ir.Builder, v *ir.Value) []*ir.Value {
 	n, _ := v.Type.Shape[0].Const()
 	out := make([]*ir.Value, n)
@@ -108,11 +110,11 @@ func rows(b *ir.Builder, v *ir.Value) []*ir.Value {
 	return out
 }
 
-// fewKeys is the number of keys that SearchSorted compares one by one.
+// fewKeys is the largest number of keys that SearchSorted compares one by one.
 const fewKeys = 16
 
-// SearchSorted is, for each element of x, the place among keys, a vector in ascending order, where it could be put in:
-// before keys that equal it, or with right behind them; i64.
+// SearchSorted returns, for each element of x, the index, i64, at which it could be inserted into keys, a vector in
+// ascending order: before keys that equal it, or after them if right is true.
 func (s *Scope) SearchSorted(keys, x *Array, right bool) *Array {
 	return s.plan("searchsorted", []*Array{keys, x}, func() ([]int, builder, error) {
 		if len(keys.shape) != 1 {
@@ -134,10 +136,10 @@ func (s *Scope) SearchSorted(keys, x *Array, right bool) *Array {
 	})
 }
 
-// mostSteps is the number of bits of a number of keys that is named.
+// mostSteps is the number of bits that bisect examines if the number of keys is a named extent.
 const mostSteps = 32
 
-// before is whether keys come before elements: less, or with right equal too.
+// before tells whether keys come before elements: they are less or, if right is true, equal.
 func before(c calc, key, x *ir.Value, right bool) *ir.Value {
 	f, g := ops.Lt, ops.Le
 	yes := c.g(f, key, x)
@@ -161,10 +163,10 @@ func countBefore(c calc, keys, x *ir.Value, right bool) *ir.Value {
 	return ops.ReduceSum(c.b, ops.Cast(c.b, yes, weir.I64), false, int64(len(shape)-1))
 }
 
-// bisect finds the number of keys before each element bit by bit, from the highest of so many on.
+// bisect finds the number of keys before each element by binary search, in the given number of steps.
 func bisect(c calc, keys, x *ir.Value, steps int, right bool) *ir.Value {
 	extent := keys.Type.Shape[0]
-	if _, known := extent.Const(); !known { // there may be none: a key behind the last is never counted
+	if _, known := extent.Const(); !known { // there may be none: the key added at the end is never counted
 		keys = ops.Concat(c.b, 0, keys, ops.Expand(c.b, numeral(c.b, keys, 0), one))
 	}
 	count := ops.Reshape(c.b, ops.Integers(c.b, ir.Type{DType: weir.I64, Shape: []sym.Expr{one}}, []sym.Expr{extent}))
@@ -181,28 +183,29 @@ func bisect(c calc, keys, x *ir.Value, steps int, right bool) *ir.Value {
 	return found
 }
 
-// UniqueValues is the different elements of x, in ascending order. How many there are, data decide: see Nonzero.
+// UniqueValues returns the distinct elements of x in ascending order. Data decide their number: see Nonzero.
 func (s *Scope) UniqueValues(x *Array) *Array { return s.unique(x)[0] }
 
-// UniqueCounts is UniqueValues, and how often each occurs, i64.
+// UniqueCounts returns UniqueValues, and the number of occurrences of each, i64.
 func (s *Scope) UniqueCounts(x *Array) (values, counts *Array) {
 	out := s.unique(x)
 	return out[0], out[3]
 }
 
-// UniqueInverse is UniqueValues, and which of them each element of x is, i64 of x's shape.
+// UniqueInverse returns UniqueValues, and for each element of x its index among them, i64 of x's shape.
 func (s *Scope) UniqueInverse(x *Array) (values, inverse *Array) {
 	out := s.unique(x)
 	return out[0], out[2]
 }
 
-// UniqueAll is UniqueValues, where each occurs first among the elements in their order, which of them each element of x
-// is, and how often each occurs.
+// UniqueAll returns UniqueValues; the index of the first occurrence of each in x's row-major order; for each element of
+// x its index among the values; and the number of occurrences of each.
 func (s *Scope) UniqueAll(x *Array) (values, indices, inverse, counts *Array) {
 	out := s.unique(x)
 	return out[0], out[1], out[2], out[3]
 }
 
+// unique returns the results of UniqueAll.
 func (s *Scope) unique(x *Array) []*Array {
 	if !s.ready("unique", []*Array{x}) {
 		return s.none(4)
