@@ -13,15 +13,15 @@ import (
 	"github.com/weirml/weir/internal/pass"
 )
 
-// Pair is a function compiled as two programs: Forward computes its results and saves what the derivatives need, and
-// Backward of what was saved computes the derivatives. Any goroutine may call both, with a scope of its own. Close
-// comes after the last.
+// Pair is a function compiled as two programs: Forward computes its results and saves the arrays that the derivatives
+// need, and Backward computes the derivatives from them. Any goroutine may call both, with a scope of its own. Close it
+// after the last call.
 type Pair struct {
 	f       Func
 	results int
 	options Options
 	mu      sync.Mutex
-	made    []*halves // the one used last in front
+	made    []*halves // the most recently used first
 	shut    bool
 }
 
@@ -31,26 +31,26 @@ type halves struct {
 	pair     *Pair
 	forward  *compiled
 	backward *compiled
-	given    int      // of forward's inputs, those that a call gives; the others are captured
-	results  int      // of forward's outputs, those that are not saved
-	saved    []string // the other outputs
+	given    int      // the number of inputs that a call gives; forward's other inputs are captured arrays
+	results  int      // the number of the function's results, forward's first outputs
+	saved    []string // the names of forward's other outputs
 	takes    []pass.Taken
-	seeds    []int  // the results that Backward is given seeds for: those that are floats
-	floats   []bool // by input that is given: Backward computes its derivative
+	seeds    []int  // the results that have seeds: floats
+	floats   []bool // by given input: whether it is a float, and so has a derivative
 	held     []*Array
-	scope    *Scope // to which those are lent
-	ready    stage  // the rest is there
+	scope    *Scope // the borrower of held
+	ready    stage  // compiles the halves
 	names    *ir.Builder
-	users    int  // calls, and what is saved and not used
+	users    int  // the number of calls, and of Saved that are not used
 	gone     bool // the last user closes it
 }
 
 // Apart compiles a function of arrays as two programs, forward and backward. Backward takes a seed for each of the
-// first results, so many as results says (0: all), and multiplies them with the Jacobian, as VJP does; further results
-// are only computed. What forward saves is the least in bytes from which backward can compute the derivatives without
-// doing again what is not cheap; inputs and results that it needs are lent, not copied.
+// first results, whose number is results (0: all), and computes vector–Jacobian products, as VJP does; further results
+// have no derivatives. Forward saves the fewest bytes from which backward can compute the derivatives by repeating only
+// cheap operations; inputs and results that backward needs are lent, not copied.
 //
-// Options are those of Jit, without States. Arrays of other scopes that f reads are lent to the Pair until it is
+// The options are those of Jit, without States. Arrays of other scopes that f reads are lent to the Pair until it is
 // closed, and have no derivatives.
 func Apart(f Func, results int, o Options) (*Pair, error) {
 	if o.Name == "" {
@@ -72,7 +72,7 @@ func Apart(f Func, results int, o Options) (*Pair, error) {
 	return p, nil
 }
 
-// compile traces, divides and compiles the function.
+// compile traces the function, divides it into halves and compiles them.
 func (h *halves) compile(inputs []Spec) (err error) {
 	p := h.pair
 	defer diag.Recover(&err, "compiling "+p.options.Name)
@@ -97,6 +97,7 @@ func (h *halves) compile(inputs []Spec) (err error) {
 	return err
 }
 
+// closed returns the error of a closed Pair.
 func (p *Pair) closed() error { return diag.New(weir.ErrClosed, "%s is closed", p.options.Name) }
 
 // trace traces the function with its derivatives, and divides it.
@@ -125,8 +126,8 @@ func (h *halves) trace(p *Pair, inputs []Spec) (parts *pass.Apart, err error) {
 	return pass.Divide(t.b, len(out), seeds)
 }
 
-// derive adds seeds and derivatives to the trace: its results are the function's, and the derivatives by its inputs of
-// float types.
+// derive adds seeds and derivatives to the trace. The trace's results are the function's, followed by the derivatives
+// by its float inputs.
 func (h *halves) derive(p *Pair, s *Scope, out, own []*Array, begins []*ir.Value) (seeds []*ir.Value, err error) {
 	defer ir.Catch(&err)
 	t := s.trace
@@ -186,7 +187,7 @@ func (h *halves) programs(parts *pass.Apart) (forward, backward *compiled, err e
 	return forward, backward, err
 }
 
-// close gives the programs back and ends the loans.
+// close closes the programs and ends the loans.
 func (h *halves) close() error {
 	var errs []error
 	for _, c := range []*compiled{h.forward, h.backward} {
@@ -197,7 +198,7 @@ func (h *halves) close() error {
 	return errors.Join(append(errs, h.scope.Close())...)
 }
 
-// retire closes the halves when the last user is done. The pair's lock is held.
+// retire closes the halves after their last use. The caller holds the pair's lock.
 func (h *halves) retire() error {
 	if h.gone = true; h.users > 0 {
 		return nil
@@ -205,7 +206,7 @@ func (h *halves) retire() error {
 	return h.close()
 }
 
-// done ends a use. Halves that could not be compiled are not kept.
+// done ends a use. Halves that failed to compile are removed.
 func (h *halves) done() error {
 	p := h.pair
 	p.mu.Lock()
@@ -219,7 +220,7 @@ func (h *halves) done() error {
 	return nil
 }
 
-// use finds or compiles the halves for arrays of these types and shapes; done ends the use.
+// use returns the halves for arrays of these types and shapes, compiled; done ends the use.
 func (p *Pair) use(in []*Array) (*halves, error) {
 	specs, err := specsOf(in)
 	if err != nil {
@@ -241,7 +242,7 @@ func (p *Pair) use(in []*Array) (*halves, error) {
 	return h, nil
 }
 
-// find is the halves for arrays of these types and shapes, which may not be compiled yet.
+// find returns the halves for arrays of these types and shapes, which may not be compiled yet.
 func (p *Pair) find(in []*Array) (h *halves, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -268,7 +269,7 @@ func (p *Pair) find(in []*Array) (h *halves, err error) {
 	return h, err
 }
 
-// last is the halves used last; nil if there are none.
+// last returns the most recently used halves; nil if there are none.
 func (p *Pair) last() *halves {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -280,8 +281,8 @@ func (p *Pair) last() *halves {
 	return nil
 }
 
-// Programs are forward and backward as programs, of the types and shapes used last; nil before there are any. Close of
-// the Pair closes them.
+// Programs returns forward and backward, for the types and shapes used last; nil before the first call. Close of the
+// Pair closes them.
 func (p *Pair) Programs() (forward, backward *weir.Program) {
 	if h := p.last(); h != nil {
 		return h.forward.program, h.backward.program
@@ -289,8 +290,8 @@ func (p *Pair) Programs() (forward, backward *weir.Program) {
 	return nil, nil
 }
 
-// Memory is the certificates of Programs. What is saved is among Forward's outputs: see Saves. Backward's inputs are no
-// part of its own; it gives back what was saved as it reads it for the last time.
+// Memory returns the certificates of Programs. Saved arrays are outputs of forward: see Saves. They are inputs of
+// backward, which its certificate does not include; backward frees each after its last read.
 func (p *Pair) Memory() (forward, backward *weir.Memory) {
 	f, b := p.Programs()
 	if f == nil {
@@ -299,8 +300,8 @@ func (p *Pair) Memory() (forward, backward *weir.Memory) {
 	return f.Memory(), b.Memory()
 }
 
-// Saves is what a call of Forward saves, beside results and inputs that it is lent: the names of Forward's outputs, and
-// their bytes as a formula over the named extents.
+// Saves returns the names of the outputs that a call of Forward saves, and their total size as a formula in the named
+// extents. Results and inputs on loan are not included.
 func (p *Pair) Saves() (names []string, bytes weir.Size) {
 	h := p.last()
 	if h == nil {
@@ -310,8 +311,8 @@ func (p *Pair) Saves() (names []string, bytes weir.Size) {
 	return slices.Clone(h.saved), bytes
 }
 
-// Close ends the loans of what the function reads, and gives both programs' code and memory back. What is saved can
-// only be closed then.
+// Close ends the loans of the arrays that the function reads, and frees both programs. Afterwards a Saved can only be
+// closed.
 func (p *Pair) Close() error {
 	if p == nil {
 		return nil

@@ -17,30 +17,30 @@ import (
 	"github.com/weirml/weir/internal/traced"
 )
 
-// compiled is a program with the calls that are bound to it.
+// compiled is a program with its bound calls.
 type compiled struct {
 	key     string
 	model   *weir.Model
 	program *weir.Program
 	inputs  []string
 	types   []weir.DType
-	states  []bool       // by input: it is updated in place
-	outputs []port       // without states
+	states  []bool       // by input: whether it is updated in place
+	outputs []port       // outputs that are not states
 	named   bool         // inputs have named extents
 	late    bool         // data decide outputs' sizes
 	updates bool         // there are states
-	held    atomic.Int64 // bytes, at most, beside its calls' outputs
-	bytes   int64        // of those, what the cache counts
+	held    atomic.Int64 // upper bound of the bytes that it holds, without its calls' outputs
+	bytes   int64        // the part of held that the cache has counted
 	users   int
 	gone    bool
 	place   *list.Element
 
 	slots    chan struct{} // one for each run that is active
 	mu       sync.Mutex
-	bindings []*binding // the one used last in front
+	bindings []*binding // the most recently used first
 	open     int        // calls
-	most     int        // that were open at once: the program keeps the memory of so many
-	largest  int64      // bytes of one of them; of what a run read and gave, if data decide sizes
+	most     int        // the maximum of open so far: the program keeps the memory of as many
+	largest  int64      // the largest call in bytes; if data decide sizes, the most that a run read and returned
 }
 
 // port is an output.
@@ -49,11 +49,11 @@ type port struct {
 	dtype weir.DType
 }
 
-// binding is the values of a program's named extents, with the calls that are bound to them and that nobody uses.
+// binding is a set of values of a program's named extents, with the unused calls that are bound to them.
 type binding struct {
 	key    string
 	dims   weir.Dims
-	bytes  int64   // of a call: its arena and scratch; -1: data decide it
+	bytes  int64   // arena and scratch of a call; −1 if data decide their size
 	shapes [][]int // of the outputs
 	free   []*call
 }
@@ -62,11 +62,11 @@ type binding struct {
 type call struct {
 	call    *weir.Call
 	of      *binding
-	tensors []any          // of a run
-	numbers []*weir.Tensor // by input: memory of the call's own for a number
+	tensors []any          // the arguments of a run
+	numbers []*weir.Tensor // by input: the call's memory for a number
 }
 
-// number is a number that is an input, in memory of the call's own.
+// number writes a number into the call's memory for input i, and returns it as a tensor.
 func (k *call) number(i int, dt weir.DType, x float64) (*weir.Tensor, error) {
 	for len(k.numbers) <= i {
 		k.numbers = append(k.numbers, nil)
@@ -82,7 +82,7 @@ func (k *call) number(i int, dt weir.DType, x float64) (*weir.Tensor, error) {
 	return k.numbers[i], nil
 }
 
-// run runs a call on its inputs; the results are written. An input that is nil is a number.
+// run runs a call, and writes its results. An input that is nil is a number.
 func (c *compiled) run(k *call, in []*weir.Tensor, numbers []float64, out []*Array) error {
 	if c.updates {
 		return c.runBound(k, in, out)
@@ -105,12 +105,12 @@ func (c *compiled) run(k *call, in []*weir.Tensor, numbers []float64, out []*Arr
 	return err
 }
 
-// runBound is run of a program that has states, whose new values are not among the results.
+// runBound is run for a program with states, whose new values are not among the results.
 func (c *compiled) runBound(k *call, in []*weir.Tensor, out []*Array) error {
 	return c.runWith(k, len(in), func(i int) weir.Arg { return c.argument(i, in[i]) }, out)
 }
 
-// argument is an input's tensor as the program takes it.
+// argument returns a tensor as an argument for input i.
 func (c *compiled) argument(i int, t *weir.Tensor) weir.Arg {
 	if c.states[i] {
 		return weir.Update(t)
@@ -118,7 +118,7 @@ func (c *compiled) argument(i int, t *weir.Tensor) weir.Arg {
 	return t
 }
 
-// runWith is runBound with arguments that a function gives. Outputs are bound first: if that is refused, nothing is
+// runWith is runBound with arguments that arg returns. It binds outputs first: if one is refused, no argument is
 // consumed.
 func (c *compiled) runWith(k *call, inputs int, arg func(i int) weir.Arg, out []*Array) error {
 	for i, a := range out {
@@ -134,10 +134,10 @@ func (c *compiled) runWith(k *call, inputs int, arg func(i int) weir.Arg, out []
 	return k.call.Run(context.Background())
 }
 
-// mostBindings is the number of bindings of one program whose calls are kept.
+// mostBindings is the number of bindings of a program whose calls are kept.
 const mostBindings = 8
 
-// compile makes a program of a module. As many runs of it as o.Calls says are active at once; further ones wait.
+// compile makes a program of a module. At most o.Calls of its runs are active at once; others wait.
 func compile(m *ir.Module, where string, o weir.Options) (*compiled, error) {
 	runs := max(1, o.Calls)
 	loaded, err := traced.Load(where, m)
@@ -163,7 +163,7 @@ func compile(m *ir.Module, where string, o weir.Options) (*compiled, error) {
 	return c, nil
 }
 
-// readInputs notes what the program takes, and returns the names of its inputs' extents.
+// readInputs records the program's inputs, and returns the names of their extents.
 func (c *compiled) readInputs() (names []string) {
 	for _, in := range c.program.Inputs() {
 		c.inputs, c.states = append(c.inputs, in.Name), append(c.states, in.State != "")
@@ -194,7 +194,7 @@ func data(out weir.Info, names []string) bool {
 	return false
 }
 
-// take is a call for inputs of these shapes, which nobody else uses. It waits until there is one.
+// take returns an unused call for inputs of these shapes. It waits until one is free; give returns it.
 func (c *compiled) take(in []*weir.Tensor) (*call, error) {
 	c.slots <- struct{}{}
 	k, err := c.find(in)
@@ -204,7 +204,7 @@ func (c *compiled) take(in []*weir.Tensor) (*call, error) {
 	return k, err
 }
 
-// find is a call of the binding for inputs of these shapes.
+// find returns a call of the binding for inputs of these shapes.
 func (c *compiled) find(in []*weir.Tensor) (*call, error) {
 	var buffer [64]byte
 	key := buffer[:0]
@@ -228,7 +228,7 @@ func (c *compiled) find(in []*weir.Tensor) (*call, error) {
 	return &call{call: made, of: b}, err
 }
 
-// front is the binding of a key, which comes in front; nil if there is none.
+// front returns the binding of a key, and moves it to the front; nil if there is none.
 func (c *compiled) front(key []byte) *binding {
 	for i, b := range c.bindings {
 		if b.key == string(key) {
@@ -240,7 +240,7 @@ func (c *compiled) front(key []byte) *binding {
 	return nil
 }
 
-// shapesKey is the shapes of tensors.
+// shapesKey appends the shapes of tensors to a key.
 func shapesKey(b []byte, in []*weir.Tensor) []byte {
 	for _, t := range in {
 		if t == nil { // a number
@@ -253,7 +253,7 @@ func shapesKey(b []byte, in []*weir.Tensor) []byte {
 	return b
 }
 
-// bind makes the first call for inputs of these shapes.
+// bind makes a binding for inputs of these shapes, and its first call.
 func (c *compiled) bind(key string, in []*weir.Tensor) (*call, error) {
 	b := &binding{key: key, dims: weir.Dims{}}
 	for i, info := range c.program.Inputs() {
@@ -292,7 +292,7 @@ func (c *compiled) bind(key string, in []*weir.Tensor) (*call, error) {
 	return &call{call: made, of: b}, nil
 }
 
-// shape is an output's, at the values of the named extents.
+// shape returns an output's shape at the values of the named extents.
 func (b *binding) shape(out weir.Info) ([]int, error) {
 	shape := make([]int, len(out.Shape))
 	for i, e := range out.Shape {
@@ -312,8 +312,8 @@ func (b *binding) shape(out weir.Info) ([]int, error) {
 	return shape, nil
 }
 
-// newCall binds a call. If the program has no more calls, those that nobody uses are given up first: of those in use
-// there are fewer than slots, so that in the end there is one.
+// newCall makes a call of a binding. If the program has no more calls, newCall closes unused ones first. There are
+// fewer calls in use than slots, so that a call becomes available.
 func (c *compiled) newCall(b *binding) (made *weir.Call, err error) {
 	for range mostTries {
 		if made, err = c.program.NewCall(b.dims); err == nil {
@@ -332,10 +332,10 @@ func (c *compiled) newCall(b *binding) (made *weir.Call, err error) {
 	return nil, err
 }
 
-// mostTries is how often newCall asks for a call that other goroutines may take before it.
+// mostTries is the number of attempts of newCall, since other goroutines may take a call first.
 const mostTries = 1 << 16
 
-// give puts a call back, or closes it if its binding is kept no more.
+// give returns a call, or closes it if its binding is no longer kept.
 func (c *compiled) give(used *call) {
 	c.mu.Lock()
 	if used.of.bytes < 0 {
@@ -351,7 +351,7 @@ func (c *compiled) give(used *call) {
 	<-c.slots
 }
 
-// closeFree closes a binding's calls that nobody uses, for who holds the lock.
+// closeFree closes a binding's unused calls. The caller holds the lock.
 func (c *compiled) closeFree(b *binding) {
 	for _, k := range b.free {
 		k.call.Close()
@@ -360,7 +360,7 @@ func (c *compiled) closeFree(b *binding) {
 	b.free = nil
 }
 
-// opened counts a call. The program keeps the memory of calls that are closed for those that come.
+// opened counts a new call. The program keeps the memory of closed calls for later ones.
 func (c *compiled) opened(b *binding) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -369,8 +369,8 @@ func (c *compiled) opened(b *binding) {
 	c.held.Store(max(c.held.Load(), c.fixed()+int64(c.most)*c.largest))
 }
 
-// heldBy notes what a program holds whose sizes data decide, after the largest of its runs so far: by the bytes that it
-// was given, and gave.
+// heldBy updates held for a program whose sizes data decide, after its largest run so far, measured by the bytes that
+// it read and returned.
 func (c *compiled) heldBy(given int64, r *weir.Results) {
 	bytes := given + 1
 	for _, o := range c.outputs {
@@ -384,7 +384,7 @@ func (c *compiled) heldBy(given int64, r *weir.Results) {
 	}
 }
 
-// fixed is what the program takes without calls, in bytes.
+// fixed returns the program's bytes without calls.
 func (c *compiled) fixed() (bytes int64) {
 	m := c.program.Memory()
 	for _, part := range []weir.Size{m.Weights, m.Code} {
@@ -395,7 +395,7 @@ func (c *compiled) fixed() (bytes int64) {
 	return bytes
 }
 
-// size notes what a call takes, if inputs' extents say it.
+// size sets a call's bytes, if the inputs' extents determine them.
 func (b *binding) size(m *weir.Memory) {
 	arena, err := m.Arena.At(b.dims)
 	scratch, other := m.Scratch.At(b.dims)
@@ -404,7 +404,7 @@ func (b *binding) size(m *weir.Memory) {
 	}
 }
 
-// close ends the calls and the program.
+// close closes the unused calls and the program.
 func (c *compiled) close() error {
 	c.mu.Lock()
 	for _, b := range c.bindings {

@@ -11,7 +11,7 @@ import (
 	"github.com/weirml/weir"
 )
 
-// registry is the scopes that are open and have no scope around them.
+// registry is the set of open scopes without a parent.
 type registry struct {
 	mu  sync.Mutex
 	all map[*Scope]struct{}
@@ -19,19 +19,21 @@ type registry struct {
 
 var roots = &registry{all: map[*Scope]struct{}{}}
 
+// add adds an open scope.
 func (r *registry) add(s *Scope) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.all[s] = struct{}{}
 }
 
+// remove removes a closed scope.
 func (r *registry) remove(s *Scope) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.all, s)
 }
 
-// list is the open scopes by the line that opened them.
+// list returns the open scopes, ordered by the line that opened them.
 func (r *registry) list() []*Scope {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -45,34 +47,34 @@ func (r *registry) list() []*Scope {
 	return out
 }
 
-// everyScope calls f with each scope that is open.
+// everyScope calls f with each open scope.
 func everyScope(f func(s *Scope)) {
 	for _, s := range roots.list() {
 		s.each(f)
 	}
 }
 
-// Stats is what a scope holds.
+// Stats describes a scope's arrays, loans and inner scopes.
 type Stats struct {
 	Name     string
-	Line     string // that opened the scope, "file:line"
-	Bytes    int64  // of the arrays that it owns
+	Line     string // the line that opened the scope, "file:line"
+	Bytes    int64  // the size of the arrays that it owns
 	Arrays   []Group
-	Loans    []string // of arrays that others lent to it
-	Refused  string   // where Close was refused last, and for which loans; "" if it was not
+	Loans    []string // the arrays that other scopes lent to it
+	Refused  string   // the line and the loans of the last Close that loans prevented; "" if there was none
 	Children []Stats  // the scopes inside, in the order in which they were opened
 }
 
-// Group is arrays of one type that one line made.
+// Group describes arrays of one type that one line made.
 type Group struct {
 	Type  string // like "f32[64,784]"
 	Line  string
 	Count int
 	Bytes int64
-	Loans int // of these arrays, to other scopes
+	Loans int // the number of loans of these arrays to other scopes
 }
 
-// Stats tells what the scope and those inside of it hold.
+// Stats describes the scope and the scopes inside it.
 func (s *Scope) Stats() Stats {
 	owned, borrowed := s.holds()
 	s.mu.Lock()
@@ -102,6 +104,7 @@ func (s *Scope) Stats() Stats {
 	return out
 }
 
+// add counts an array.
 func (g *Group) add(a *Array) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
@@ -110,15 +113,15 @@ func (g *Group) add(a *Array) {
 	g.Loans += len(a.loans)
 }
 
-// Count is the number of arrays that the scope owns, without those of scopes inside of it.
+// Count returns the number of arrays that the scope owns, without the scopes inside it.
 func (s *Scope) Count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.count
 }
 
-// Dump writes what the scope and those inside of it hold: a tree of scopes, and in each the arrays by the line that
-// made them, the largest first, and the loans.
+// Dump writes the scope and the scopes inside it as a tree: for each, the arrays by the line that made them, largest
+// first, and the loans.
 func (s *Scope) Dump(w io.Writer) error { return s.Stats().write(w, 0) }
 
 // Dump writes all scopes that are open.
@@ -131,6 +134,7 @@ func Dump(w io.Writer) error {
 	return nil
 }
 
+// write writes a scope and its inner scopes, indented by depth.
 func (s Stats) write(w io.Writer, depth int) error {
 	indent := strings.Repeat("  ", depth)
 	count := 0
@@ -163,16 +167,16 @@ func (s Stats) write(w io.Writer, depth int) error {
 	return nil
 }
 
-// TB is what AssertNoLeaks needs of a *testing.T or *testing.B.
+// TB is the subset of *testing.T and *testing.B that AssertNoLeaks uses.
 type TB interface {
 	Helper()
 	Cleanup(f func())
 	Errorf(format string, args ...any)
 }
 
-// AssertNoLeaks has the test fail if a scope that is opened from now on is still open when the test ends, or if the
-// process holds more memory of tensors then: the error lists each scope with its arrays and lines. Tests beside it, in
-// parallel, are counted too.
+// AssertNoLeaks makes the test fail if a scope opened after the call is still open when the test ends, or if the
+// process then holds more memory in tensors. The error lists each scope with its arrays and lines. Tests that run in
+// parallel are counted too.
 func AssertNoLeaks(t TB) {
 	t.Helper()
 	before := map[*Scope]bool{}
@@ -181,7 +185,7 @@ func AssertNoLeaks(t TB) {
 	t.Cleanup(func() {
 		t.Helper()
 		everyScope(func(s *Scope) {
-			if !before[s] && (s.parent == nil || before[s.parent]) { // the dump has what is inside
+			if !before[s] && (s.parent == nil || before[s.parent]) { // the dump includes inner scopes
 				var text strings.Builder
 				_ = s.Dump(&text)
 				t.Errorf("a scope is open: %s", text.String())

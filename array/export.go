@@ -9,10 +9,11 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// WriteONNX writes a function of arrays as an ONNX model. Its inputs and their named extents are what the specs say,
-// its results are called y0, y1 and so on. Arrays of other scopes that it reads are initializers: name says what
-// each is called, if it is not nil and does not return "". Those that a further function says are fixed, ReadONNX
-// does not have among the weights. An operation that ONNX has no operators for is an ErrUnsupported that names it.
+// WriteONNX writes a function of arrays as an ONNX model. The specs describe its inputs and their named extents; its
+// results are named y0, y1 and so on. Arrays of other scopes that it reads become initializers: name returns an array's
+// name; if name is nil or returns "", the initializer has a generated name. Arrays for which a fixed function returns
+// true are not weights when ReadONNX reads the file. If ONNX has no operators for an operation, WriteONNX returns an
+// ErrUnsupported that names it.
 func WriteONNX(w io.Writer, f Func, inputs []Spec, name func(a *Array) string,
 	fixed ...func(a *Array) bool) (err error) {
 	defer diag.Recover(&err, "writing a function as ONNX")

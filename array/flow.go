@@ -8,27 +8,26 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// The bodies of loops and branches compute in scopes of their own: arrays that they make and do not return end with
-// them. Outside of a trace they run as Go does. In a trace each is traced once, and becomes a part of the program.
+// Bodies of loops and branches compute in scopes of their own, which close the arrays that the bodies make and do not
+// return. Outside a trace the bodies run as Go code. In a trace each is traced once, and becomes part of the program.
 
-// While repeats body while cond, one bool, holds: both are given the state, arrays whose types and shapes stay the
-// same, and body returns the next one. The result is the state as it ends. A compiled loop ends with an error after 2²⁰
-// turns.
+// While repeats body while cond returns true, one bool. Both receive the state, arrays whose types and shapes stay the
+// same; body returns the next state. The result is the final state. A compiled loop fails after 2²⁰ iterations.
 func (s *Scope) While(cond func(s *Scope, state ...*Array) *Array, body Func, state ...*Array) []*Array {
 	return s.repeat("while", turns{cond: cond, body: func(s *Scope, _ *Array, state []*Array) []*Array {
 		return body(s, state...)
 	}}, state)
 }
 
-// For repeats body n times; n may be a named extent. Body is given the number of the turn, an i64 from 0 on, and the
-// state, arrays whose types and shapes stay the same, and returns the next state. The result is the state as it ends.
+// For repeats body n times; n may be a named extent. body receives the iteration's number, an i64 from 0 on, and the
+// state, arrays whose types and shapes stay the same, and returns the next state. The result is the final state.
 func (s *Scope) For(n int, body func(s *Scope, i *Array, state ...*Array) []*Array, state ...*Array) []*Array {
 	return s.repeat("for", turns{most: n, counted: true, body: func(s *Scope, i *Array, state []*Array) []*Array {
 		return body(s, i, state...)
 	}}, state)
 }
 
-// turns is what the turns of While and For have in common.
+// turns is a loop of While or For.
 type turns struct {
 	cond    func(s *Scope, state ...*Array) *Array // nil: true
 	body    func(s *Scope, i *Array, state []*Array) []*Array
@@ -36,6 +35,7 @@ type turns struct {
 	counted bool
 }
 
+// repeat runs a loop, or adds it to the trace.
 func (s *Scope) repeat(name string, l turns, state []*Array) []*Array {
 	if !s.ready(name, state) {
 		return s.none(len(state))
@@ -60,8 +60,8 @@ func (s *Scope) repeat(name string, l turns, state []*Array) []*Array {
 	return out
 }
 
-// within runs f in a scope of its own; the arrays that it returns are moved to this one, numbers among them as arrays
-// of the types of like.
+// within runs f in a scope inside, and moves the arrays that it returns to s. Numbers among them become arrays of the
+// types of like.
 func (s *Scope) within(name string, like []*Array, f func(s *Scope) []*Array) ([]*Array, error) {
 	inner := NewScope(name, In(s))
 	out := append([]*Array(nil), f(inner)...)
@@ -85,7 +85,7 @@ func (s *Scope) within(name string, like []*Array, f func(s *Scope) []*Array) ([
 	return out, err
 }
 
-// sameTypes refuses a state that does not keep its types and shapes.
+// sameTypes returns an error unless the state keeps its types and shapes.
 func sameTypes(before, after []*Array) error {
 	if len(before) != len(after) {
 		return diag.Inputf("a body returns %d arrays for a state of %d", len(after), len(before))
@@ -98,7 +98,7 @@ func sameTypes(before, after []*Array) error {
 	return nil
 }
 
-// loopEager runs a loop as Go does.
+// loopEager runs a loop outside a trace.
 func (s *Scope) loopEager(name string, l turns, state []*Array) ([]*Array, error) {
 	given, now := state, state
 	for i := 0; !l.counted || i < l.most; i++ {
@@ -132,7 +132,7 @@ func (s *Scope) loopEager(name string, l turns, state []*Array) ([]*Array, error
 	return s.owned(given, now), s.Err()
 }
 
-// owned are arrays of which those that were given, or are another scope's, are copied.
+// owned returns arrays of s: it copies those that are among the given arrays or belong to another scope.
 func (s *Scope) owned(given, list []*Array) []*Array {
 	out := make([]*Array, len(list))
 	for i, a := range list {
@@ -143,7 +143,7 @@ func (s *Scope) owned(given, list []*Array) []*Array {
 	return out
 }
 
-// truthOf is the element of an array of one bool.
+// truthOf returns the element of an array of one bool.
 func truthOf(a *Array) (bool, error) {
 	list, err := View[bool](a)
 	if err == nil && len(list) != 1 {
@@ -152,7 +152,7 @@ func truthOf(a *Array) (bool, error) {
 	return err == nil && list[0], err
 }
 
-// replace closes the arrays of an old state that are not in the new one, nor given, and returns the new one.
+// replace closes the arrays of the old state that are neither in the next one nor given, and returns the next one.
 func replace(given, old, next []*Array) []*Array {
 	for _, a := range old {
 		if !contains(given, a) && !contains(next, a) {
@@ -162,6 +162,7 @@ func replace(given, old, next []*Array) []*Array {
 	return next
 }
 
+// contains reports whether a list has an array.
 func contains(list []*Array, a *Array) bool {
 	for _, b := range list {
 		if a == b {
@@ -171,10 +172,10 @@ func contains(list []*Array, a *Array) bool {
 	return false
 }
 
-// copied is a new array with a's elements.
+// copied returns a new array with a's elements.
 func (s *Scope) copied(a *Array) *Array { return s.withShape("copy", a, a.shape) }
 
-// region builds a block by f in a scope of its own; its results are f's, as values of the block.
+// region builds a block by running f in a scope inside; f's results become the block's results.
 func (s *Scope) region(name string, into *ir.Builder, like []*Array, f func(s *Scope) []*Array) (out []*Array,
 	err error) {
 	t := s.trace
@@ -201,7 +202,7 @@ func (s *Scope) region(name string, into *ir.Builder, like []*Array, f func(s *S
 	return out, inner.Close()
 }
 
-// has reports whether a block has a node itself.
+// has reports whether a node is directly in a block.
 func has(block *ir.Block, n *ir.Node) bool {
 	for i := len(block.Nodes) - 1; i >= 0; i-- {
 		if block.Nodes[i] == n {
@@ -211,7 +212,7 @@ func has(block *ir.Block, n *ir.Node) bool {
 	return false
 }
 
-// valuesOf are the values of arrays.
+// valuesOf returns the values of arrays.
 func (t *trace) valuesOf(list []*Array) []*ir.Value {
 	out := make([]*ir.Value, len(list))
 	for i, a := range list {
@@ -220,7 +221,7 @@ func (t *trace) valuesOf(list []*Array) []*ir.Value {
 	return out
 }
 
-// arrays are arrays that stand for values.
+// arrays returns arrays that represent values.
 func (t *trace) arrays(s *Scope, list []*ir.Value) []*Array {
 	out := make([]*Array, len(list))
 	for i, v := range list {
@@ -229,7 +230,7 @@ func (t *trace) arrays(s *Scope, list []*ir.Value) []*Array {
 	return out
 }
 
-// loopTraced makes a loop of a trace.
+// loopTraced adds a loop to the trace.
 func (s *Scope) loopTraced(name string, l turns, state []*Array) (out []*Array, err error) {
 	defer ir.Catch(&err)
 	t := s.trace
@@ -270,7 +271,7 @@ func (s *Scope) loopTraced(name string, l turns, state []*Array) (out []*Array, 
 	return t.arrays(s, ops.Loop(t.b, block, trip, begins, carried...)), nil
 }
 
-// oneBool is a condition as a bool of rank 0.
+// oneBool returns a condition as a bool of rank 0.
 func oneBool(s *Scope, a *Array) *Array {
 	if s.failed() || a.dead(s, "a condition") {
 		return s.none(1)[0]
@@ -281,8 +282,9 @@ func oneBool(s *Scope, a *Array) *Array {
 	return s.Reshape(a)
 }
 
-// Cond is the results of then, if pred, one bool, is true, else those of otherwise. Both are given the operands, and
-// return as many arrays, of equal types and ranks; an extent in which they differ is decided by data.
+// Cond returns the results of then if pred, one bool, is true, else the results of otherwise. Both receive the
+// operands, and must return the same number of arrays, of equal types and ranks. If an extent differs between them,
+// data decide it.
 func (s *Scope) Cond(pred *Array, then, otherwise Func, operands ...*Array) []*Array {
 	if !s.ready("cond", append([]*Array{pred}, operands...)) {
 		return s.none(1)
@@ -301,6 +303,7 @@ func (s *Scope) Cond(pred *Array, then, otherwise Func, operands ...*Array) []*A
 	return out
 }
 
+// branchEager runs one of the branches outside a trace.
 func (s *Scope) branchEager(pred *Array, then, otherwise Func, operands []*Array) ([]*Array, error) {
 	yes, err := truthOf(pred)
 	if err != nil {
@@ -318,6 +321,7 @@ func (s *Scope) branchEager(pred *Array, then, otherwise Func, operands []*Array
 	return out, err
 }
 
+// branchTraced adds both branches to the trace.
 func (s *Scope) branchTraced(pred *Array, then, otherwise Func, operands []*Array) (out []*Array, err error) {
 	defer ir.Catch(&err)
 	t := s.trace
@@ -342,9 +346,9 @@ func (s *Scope) branchTraced(pred *Array, then, otherwise Func, operands []*Arra
 	return t.arrays(s, ops.If(t.b, t.operand(cond), blocks[0], blocks[1])), nil
 }
 
-// Scan runs body once for each index along the first axis of xs, of one extent there: body is given the state and the
-// slices at that index, and returns the next state, whose types and shapes stay the same, and further arrays. The
-// results are the state as it ends, and those arrays stacked along a new first axis.
+// Scan runs body once for each index along the first axis of xs, whose extents must be equal. body receives the state
+// and the slices of xs at the index. It returns the next state, whose types and shapes stay the same, and further
+// arrays. The results are the final state, and the further arrays stacked along a new first axis.
 func (s *Scope) Scan(body func(s *Scope, state, x []*Array) (next, y []*Array), state, xs []*Array) (end, ys []*Array) {
 	all := append(append([]*Array(nil), state...), xs...)
 	if !s.ready("scan", all) {
@@ -355,7 +359,7 @@ func (s *Scope) Scan(body func(s *Scope, state, x []*Array) (next, y []*Array), 
 	case err != nil:
 	case s.trace != nil:
 		end, ys, err = s.scanTraced(body, state, xs)
-	case xs[0].shape[0] == 0: // nothing runs: what the body would return, its trace knows
+	case xs[0].shape[0] == 0: // body does not run: its trace determines the results' types
 		out := s.traced(func(s *Scope, in ...*Array) []*Array {
 			end, ys := s.Scan(body, in[:len(state)], in[len(state):])
 			return append(end, ys...)
@@ -373,7 +377,7 @@ func (s *Scope) Scan(body func(s *Scope, state, x []*Array) (next, y []*Array), 
 	return end, ys
 }
 
-// scannable refuses operands of a scan.
+// scannable returns an error if the operands cannot be scanned.
 func scannable(state, xs []*Array) error {
 	if len(xs) == 0 {
 		return diag.Inputf("no arrays to walk along").WithFix("use For")
@@ -391,6 +395,7 @@ func scannable(state, xs []*Array) error {
 	return nil
 }
 
+// scanEager runs a scan outside a trace.
 func (s *Scope) scanEager(body func(s *Scope, state, x []*Array) (next, y []*Array), state, xs []*Array) (end,
 	ys []*Array, err error) {
 	given, now := state, state
@@ -420,7 +425,7 @@ func (s *Scope) scanEager(body func(s *Scope, state, x []*Array) (next, y []*Arr
 	return s.owned(given, now), ys, s.Err()
 }
 
-// row is the slice of x at an index of its first axis.
+// row returns the slice of x at index i of its first axis.
 func (s *Scope) row(x *Array, i int) *Array {
 	y, err := s.empty(x.dtype, x.shape[1:], false)
 	if err != nil {
@@ -431,7 +436,7 @@ func (s *Scope) row(x *Array, i int) *Array {
 	return y
 }
 
-// stacked writes the slices of turn i into what is stacked of all n, which the first turn makes.
+// stacked writes the slices of iteration i into the stacks of all n, which the first iteration makes.
 func (s *Scope) stacked(ys, slices []*Array, i, n int) ([]*Array, error) {
 	if i == 0 {
 		for _, y := range slices {
@@ -457,6 +462,7 @@ func (s *Scope) stacked(ys, slices []*Array, i, n int) ([]*Array, error) {
 	return ys, nil
 }
 
+// scanTraced adds a scan to the trace.
 func (s *Scope) scanTraced(body func(s *Scope, state, x []*Array) (next, y []*Array), state, xs []*Array) (end,
 	ys []*Array, err error) {
 	defer ir.Catch(&err)

@@ -9,8 +9,9 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
-// Grad is the function that computes the derivatives of f's first result, which must have one element of a float type,
-// by each of f's inputs: as many results as f has inputs. Inputs that are not floats have derivatives of zeros.
+// Grad returns the function that computes the derivatives of f's first result, which must have one element of a float
+// type, by each of f's inputs: it has as many results as f has inputs. Derivatives by inputs that are not floats are
+// zeros.
 func Grad(f Func) Func {
 	vg := ValueAndGrad(f)
 	return func(s *Scope, in ...*Array) []*Array {
@@ -19,14 +20,15 @@ func Grad(f Func) Func {
 	}
 }
 
-// ValueAndGrad is the function that computes f's results, and after them the derivatives that Grad gives.
+// ValueAndGrad returns the function that computes f's results, followed by the derivatives of Grad.
 func ValueAndGrad(f Func) Func {
 	return func(s *Scope, in ...*Array) []*Array {
 		return s.traced(func(s *Scope, in ...*Array) []*Array { return s.differentiate(f, in) }, in)
 	}
 }
 
-// traced runs a function that must be traced: in a trace at once, else by compiling it for these arrays.
+// traced runs a function that must be traced: in a trace it calls the function, otherwise it compiles it for these
+// arrays.
 func (s *Scope) traced(f Func, in []*Array) []*Array {
 	if s.failed() {
 		return s.none(max(1, len(in)+1))
@@ -42,7 +44,7 @@ func (s *Scope) traced(f Func, in []*Array) []*Array {
 	return out
 }
 
-// compileAndRun traces a function at the shapes of its arguments, and runs the program of the cache that computes it.
+// compileAndRun traces a function for its arguments' shapes, and runs its program from the cache.
 func (s *Scope) compileAndRun(f Func, in []*Array) (out []*Array, err error) {
 	defer recovered(&err, "computing a function")
 	specs, err := specsOf(in)
@@ -69,8 +71,9 @@ func (s *Scope) compileAndRun(f Func, in []*Array) (out []*Array, err error) {
 	return s.launch(p, tensors, nil)
 }
 
-// arguments are inputs of a function that is differentiated: values of its own, so that what it reads of its arguments
-// otherwise is no part of the derivative. Their values are returned too, since Assign may give the arrays others.
+// arguments returns copies of the inputs of a function that is differentiated, as new values, so that other uses of its
+// arguments are not part of the derivative. It also returns the copies' values, because Assign may change the values of
+// the arrays.
 func (s *Scope) arguments(in []*Array) (own []*Array, values []*ir.Value) {
 	own = make([]*Array, len(in))
 	for i, a := range in {
@@ -84,8 +87,8 @@ func (s *Scope) arguments(in []*Array) (own []*Array, values []*ir.Value) {
 	return own, s.trace.valuesOf(own)
 }
 
-// derivative runs what builds derivatives of a function at some inputs, and keeps its error: results are those of the
-// function, which come first, and the derivatives.
+// derivative runs f on copies of its inputs, and returns the arrays that build makes from f's results. If there is an
+// error, the scope keeps it and there are results arrays without elements.
 func (s *Scope) derivative(f Func, in []*Array, results int,
 	build func(out, own []*Array, begins []*ir.Value) ([]*Array, error)) []*Array {
 	own, begins := s.arguments(in)
@@ -124,7 +127,8 @@ func (s *Scope) differentiate(f Func, in []*Array) []*Array {
 	})
 }
 
-// pullback is the derivatives by the inputs of what seeds make of results; of inputs that are not floats, zeros.
+// pullback returns the derivatives by the inputs of the sum of the results times the seeds; zeros for inputs that are
+// not floats. Nil seeds stand for ones.
 func (t *trace) pullback(s *Scope, out, seeds, in []*Array, begins []*ir.Value) (grads []*Array, err error) {
 	defer ir.Catch(&err)
 	t.b.Source = "gradient"
@@ -153,9 +157,9 @@ func (t *trace) pullback(s *Scope, out, seeds, in []*Array, begins []*ir.Value) 
 	return grads, nil
 }
 
-// VJP is the function that multiplies a vector with f's Jacobian: it takes f's n inputs, and then a seed for each of
-// f's results, of its type and shape, and gives for each input the derivative of the sum of all results' elements times
-// the seeds'. Seeds of results that are not floats are not read.
+// VJP returns the function that computes vector–Jacobian products of f. It takes f's n inputs, followed by a seed for
+// each of f's results, of its type and shape. For each input, it returns the derivative of the sum of all results times
+// their seeds. Seeds of results that are not floats are not read.
 func VJP(f Func, n int) Func {
 	return func(s *Scope, in ...*Array) []*Array {
 		if s.failed() || s.few("VJP", in, n) {
@@ -173,10 +177,10 @@ func VJP(f Func, n int) Func {
 	}
 }
 
-// JVP is the function that multiplies f's Jacobian with a vector: it takes f's n inputs, and then a tangent for each,
-// of its type and shape, and gives for each of f's results how it changes along the tangents. It differentiates twice:
-// what VJP gives is linear in its seeds, and the derivative by them is the Jacobian (Townsend: A new trick for
-// calculating Jacobian vector products, 2017).
+// JVP returns the function that computes Jacobian–vector products of f. It takes f's n inputs, followed by a tangent
+// for each, of its type and shape. For each of f's results, it returns the derivative along the tangents. It
+// differentiates twice: a VJP is linear in its seeds, and its derivative by them is the Jacobian (Townsend: A new trick
+// for calculating Jacobian vector products, 2017).
 func JVP(f Func, n int) Func {
 	return func(s *Scope, in ...*Array) []*Array {
 		if s.failed() || s.few("JVP", in, 2*n) {
@@ -202,7 +206,7 @@ func JVP(f Func, n int) Func {
 	}
 }
 
-// zerosLike are zeros of the types and shapes of arrays.
+// zerosLike returns zeros of the types and shapes of arrays.
 func (s *Scope) zerosLike(list []*Array) []*Array {
 	out := make([]*Array, len(list))
 	for i, a := range list {
@@ -211,7 +215,7 @@ func (s *Scope) zerosLike(list []*Array) []*Array {
 	return out
 }
 
-// few reports whether there are fewer arrays than a function needs; then the scope has an error.
+// few reports whether there are fewer arrays than a function needs, and gives the scope the error.
 func (s *Scope) few(op string, in []*Array, n int) bool {
 	if len(in) < n {
 		s.failAt(op, diag.Inputf("%d arrays are given, at least %d are needed", len(in), n))
@@ -220,7 +224,7 @@ func (s *Scope) few(op string, in []*Array, n int) bool {
 	return false
 }
 
-// alike checks that arrays have the types and shapes of others.
+// alike returns an error unless arrays have the types and shapes of others. what names them in the error.
 func alike(what string, list, want []*Array) error {
 	if len(list) != len(want) {
 		return diag.Inputf("there are %d of kind %s for %d arrays", len(list), what, len(want))
@@ -233,16 +237,16 @@ func alike(what string, list, want []*Array) error {
 	return nil
 }
 
-// Stop is x, as a constant to Grad and the others: no derivative passes it.
+// Stop returns x as a constant for derivatives: they do not pass through it.
 func (s *Scope) Stop(x *Array) *Array {
 	return s.one(operation{name: "stop", build: func(b *ir.Builder, in []*ir.Value) []*ir.Value {
 		return []*ir.Value{ops.Stop(b, in[0])}
 	}}, x)
 }
 
-// Custom is f with a derivative of its own: back is given f's inputs, its results and the derivatives by those, nil for
-// a result on which nothing depends, and returns the derivatives by the inputs, nil for one that has none. It may not
-// read what f computed in between.
+// Custom returns f with an explicit derivative. back receives f's inputs, its results, and the derivatives by the
+// results, nil for a result that is not used. It returns the derivatives by the inputs, nil for an input that has none.
+// It must not read intermediate arrays of f.
 func Custom(f Func, back func(s *Scope, in, out, up []*Array) []*Array) Func {
 	return func(s *Scope, in ...*Array) []*Array {
 		out := f(s, in...)
@@ -258,6 +262,7 @@ func Custom(f Func, back func(s *Scope, in, out, up []*Array) []*Array) Func {
 	}
 }
 
+// custom marks f's results with the derivative that back builds.
 func (t *trace) custom(s *Scope, in, out []*Array, back func(s *Scope, in, out, up []*Array) []*Array) (marked []*Array,
 	err error) {
 	defer ir.Catch(&err)
@@ -276,7 +281,7 @@ func (t *trace) custom(s *Scope, in, out []*Array, back func(s *Scope, in, out, 
 	return marked, nil
 }
 
-// customBack runs a derivative of the user's own in the trace, where the derivative is built.
+// customBack runs back in the trace, at the point where the derivative is built.
 func (t *trace) customBack(b *ir.Builder, xs, ys, up []*ir.Value,
 	back func(s *Scope, in, out, up []*Array) []*Array) []*ir.Value {
 	before := t.b

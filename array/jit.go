@@ -10,36 +10,36 @@ import (
 	"github.com/weirml/weir/internal/ir"
 )
 
-// Options say how to compile a function.
+// Options are the settings of Jit.
 type Options struct {
-	Name string // of the function, for errors
-	// Inputs are what the function is given. Without them, it is compiled anew for the types and shapes of each call that
-	// differ from those of calls before; those used last stay compiled.
+	Name string // the function's name in errors
+	// Inputs describe the function's inputs. Without them, the function is compiled for the types and shapes of each
+	// call, unless an earlier call had the same; the most recently used programs are kept.
 	Inputs []Spec
-	// States are inputs that a call updates in place: input i becomes result j, of its type and shape. A call does not
-	// return those results.
+	// States are inputs that a call updates in place: an entry i: j means that input i becomes result j, which has the
+	// same type and shape. A call does not return these results.
 	States map[int]int
-	// Compile says the rest: threads, a budget, precision, ranges of named extents.
+	// Compile has all other settings: threads, a budget, precision, ranges of named extents.
 	Compile weir.Options
 }
 
-// Compiled is a function that was traced and compiled as a whole. Any goroutine may call it, with a scope of its own;
-// as many calls as Options.Compile.Calls says run at once, and others wait.
+// Compiled is a function that was traced and compiled into one program. Any goroutine may call it, with a scope of its
+// own. At most Options.Compile.Calls calls run at once; others wait.
 type Compiled struct {
 	f       Func
 	options Options
 	mu      sync.Mutex
 	idle    *sync.Cond // no call runs
 	running int        // calls
-	made    []*variant // the one used last in front
+	made    []*variant // the most recently used first
 	shut    bool
 }
 
-// Jit compiles a function of arrays as a whole. Arrays of other scopes that it reads are lent to what it returns, until
-// that is closed: they can change between calls, as states of another function do. Numbers and constants made inside
-// the function are part of its code.
+// Jit compiles a function of arrays into one program. Arrays of other scopes that the function reads are lent to the
+// Compiled until it is closed. They may change between calls, for example as states of another function. Numbers and
+// constants made inside the function are part of its code.
 //
-// With Options.Inputs it is compiled now, else by calls.
+// With Options.Inputs, Jit compiles the function; otherwise its calls do.
 func Jit(f Func, o Options) (*Compiled, error) {
 	if o.Name == "" {
 		o.Name = "function"
@@ -69,10 +69,10 @@ func traceOf(f Func, name string, inputs []Spec) (*trace, error) {
 	if _, err := t.run(s, f); err != nil {
 		return nil, err
 	}
-	return t, s.Close() // a scope that f left open is an error, as it is where operations run at once
+	return t, s.Close() // a scope that f left open is an error, as outside a trace
 }
 
-// states notes which inputs results are the new values of.
+// states records the inputs that are states, with the results that are their new values.
 func (t *trace) states(states map[int]int, inputs int) error {
 	main := t.b.Module.Main
 	for i := range inputs {
@@ -96,9 +96,9 @@ func (t *trace) states(states map[int]int, inputs int) error {
 	return nil
 }
 
-// Program is the compiled function as a program: NewCall binds its inputs and outputs to tensors, so that a run
-// allocates nothing. Of a function without Options.Inputs it is that of the last call, nil before the first. Close of
-// the Compiled closes it.
+// Program returns the compiled function as a program. Its NewCall binds inputs and outputs to tensors, so that a run
+// allocates nothing. Without Options.Inputs it is the program of the last call, nil before the first. Close of the
+// Compiled closes it.
 func (c *Compiled) Program() *weir.Program {
 	if p := c.last(); p != nil {
 		return p.program
@@ -106,7 +106,7 @@ func (c *Compiled) Program() *weir.Program {
 	return nil
 }
 
-// Memory is Program's certificate: nil before the function is compiled.
+// Memory returns Program's certificate: nil before the function is compiled.
 func (c *Compiled) Memory() *weir.Memory {
 	if p := c.Program(); p != nil {
 		return p.Memory()
@@ -114,8 +114,8 @@ func (c *Compiled) Memory() *weir.Memory {
 	return nil
 }
 
-// Close ends the loans of what the function reads, and gives its code and memory back. It waits for calls that run;
-// those that come after it, or for which the function is still being traced, are refused. Closing twice is fine.
+// Close ends the loans of the arrays that the function reads, and frees its code and memory. It waits for calls that
+// run. Later calls, and calls for which the function is still being traced, fail. Closing twice is harmless.
 func (c *Compiled) Close() error {
 	if c == nil {
 		return nil
@@ -133,8 +133,8 @@ func (c *Compiled) Close() error {
 	return errors.Join(errs...)
 }
 
-// Call runs the function; the results belong to the scope. States are updated in place. In a scope that traces, it adds
-// the function to the trace.
+// Call runs the function; its results belong to the scope. States are updated in place. In a scope that traces, Call
+// adds the function to the trace.
 func (c *Compiled) Call(s *Scope, in ...*Array) []*Array {
 	if s.failed() {
 		return s.none(c.results())
@@ -150,6 +150,7 @@ func (c *Compiled) Call(s *Scope, in ...*Array) []*Array {
 	return out
 }
 
+// call runs the function outside a trace.
 func (c *Compiled) call(s *Scope, in []*Array) (out []*Array, err error) {
 	v, err := c.enter(in)
 	if err != nil {
@@ -179,7 +180,7 @@ func (c *Compiled) call(s *Scope, in []*Array) (out []*Array, err error) {
 	return s.launch(v.program, tensors, nil)
 }
 
-// specsOf are the types and shapes of arrays.
+// specsOf returns the types and shapes of arrays.
 func specsOf(in []*Array) ([]Spec, error) {
 	specs := make([]Spec, len(in))
 	for i, a := range in {

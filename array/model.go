@@ -17,8 +17,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Model is an ONNX model as a function of arrays, whose weights can be arrays too. It lives in Go's memory: there is
-// nothing to close. Several goroutines may use it.
+// Model is an ONNX model as a function of arrays, in which arrays can replace the weights. It lives in Go's memory and
+// need not be closed. Several goroutines may use it.
 type Model struct {
 	of      *onnx.Model
 	inputs  []Spec
@@ -26,26 +26,26 @@ type Model struct {
 	id      string
 }
 
-// ModelOptions say how to read an ONNX model; the zero value reads it as it is.
+// ModelOptions are settings for reading an ONNX model; the zero value reads it unchanged.
 type ModelOptions struct {
-	// Outputs are the values to compute, any that the model's nodes do: those of its last layers but one, for
-	// example. What they do not need is left out. nil: the model's outputs.
+	// Outputs are the values to compute: any values of the model's nodes, for example those of the second last layer.
+	// Nodes that they do not need are removed. nil: the model's outputs.
 	Outputs []string
-	// Inputs declare inputs anew, by name: a batch that the file fixes to 1 can have a name. Nodes that rely on the
-	// number in the file are an error, or compute what they say: a Reshape to [1, -1] makes one row of all.
+	// Inputs replace the declarations of inputs, by name: for example, a batch that the file fixes to 1 can get a name.
+	// A node that depends on the number in the file is an error, or still uses it: a Reshape to [1, -1] makes one row
+	// of the entire batch.
 	Inputs []Spec
-	// Scalars has floats without axes among the weights: they are constants otherwise, as numbers in formulas mostly
-	// are.
+	// Scalars makes floats of rank 0 weights. Otherwise they are constants, as most of them are numbers in formulas.
 	Scalars bool
-	// Untie has what an Identity makes of an initializer be one of its own, by the name of the Identity's output:
-	// PyTorch's older exporter writes parameters with equal elements once, even such as only begin equal.
+	// Untie makes the output of an Identity of an initializer a separate weight, with the output's name. PyTorch's
+	// older exporter writes parameters with equal elements once, even if only their initial elements are equal.
 	Untie bool
 }
 
-// Weight is an initializer of an ONNX model that an array may take the place of.
+// Weight is an initializer of an ONNX model that an array can replace.
 type Weight struct {
 	Name  string
-	DType weir.DType // F64 if the file has that, else F32
+	DType weir.DType // F64 if the file has F64, else F32
 	Shape []int
 	from  *tensor.Tensor
 }
@@ -75,6 +75,7 @@ func ParseONNX(data []byte, o ModelOptions) (m *Model, err error) {
 	return modelOf(of, o)
 }
 
+// modelOf applies options to a model that was read.
 func modelOf(of *onnx.Model, o ModelOptions) (*Model, error) {
 	m := &Model{of: of, id: fmt.Sprint(models.Add(1))}
 	of.Hoist()
@@ -108,7 +109,7 @@ func modelOf(of *onnx.Model, o ModelOptions) (*Model, error) {
 	return m, nil
 }
 
-// weightOf is a weight of a file; narrow floats are f32 while they are trained.
+// weightOf returns a weight of a file; floats narrower than f32 are trained as f32.
 func weightOf(from onnx.Weight) Weight {
 	w := Weight{Name: from.Name, DType: from.DType(), Shape: make([]int, len(from.Shape())), from: from.Tensor}
 	if narrow(w.DType) {
@@ -120,7 +121,7 @@ func weightOf(from onnx.Weight) Weight {
 	return w
 }
 
-// specOf is an input as the model declares it.
+// specOf returns an input's spec as the model declares it.
 func specOf(p onnx.Port) Spec {
 	spec := Spec{Name: p.Name, DType: p.Type.DType}
 	for _, e := range p.Type.Shape {
@@ -133,10 +134,10 @@ func specOf(p onnx.Port) Spec {
 	return spec
 }
 
-// Inputs are what the model takes.
+// Inputs returns the specs of the model's inputs.
 func (m *Model) Inputs() []Spec { return slices.Clone(m.inputs) }
 
-// Outputs are the names of what it computes.
+// Outputs returns the names of the model's outputs.
 func (m *Model) Outputs() (names []string) {
 	for _, o := range m.of.Outputs {
 		names = append(names, o.Name)
@@ -144,17 +145,17 @@ func (m *Model) Outputs() (names []string) {
 	return names
 }
 
-// Values are the names of all that the model's nodes compute, in the order of the file: what ModelOptions.Outputs
-// can name.
+// Values returns the names of all values that the model's nodes compute, in the order of the file. ModelOptions.Outputs
+// may name them.
 func (m *Model) Values() []string { return m.of.Values() }
 
-// Weights are the initializers that can be learned: floats that a derivative reaches, in branches and bodies of loops
-// too, if nothing else has their name. What says how an operator computes is none, such as the running statistics of a
-// BatchNormalization, the bounds of a Clip and scales of quantised values, and the running statistics of a network that
-// WriteONNX of package nn wrote; nor is what a Constant node holds.
+// Weights returns the initializers that can be trained: floats that a derivative reaches, also in branches and bodies
+// of loops, if their name is unique. Initializers that are settings of operators are not weights, such as running
+// statistics of a BatchNormalization, bounds of a Clip and scales of quantised values; nor are running statistics in
+// files written by nn.WriteONNX, and values of Constant nodes.
 func (m *Model) Weights() []Weight { return slices.Clone(m.weights) }
 
-// Elements are a weight's elements as the file has them.
+// Elements returns a copy of a weight's elements in the file, converted to DType.
 func (w Weight) Elements() (*weir.Tensor, error) {
 	if w.DType == weir.F64 {
 		return elementsOf[float64](w)
@@ -162,6 +163,7 @@ func (w Weight) Elements() (*weir.Tensor, error) {
 	return elementsOf[float32](w)
 }
 
+// elementsOf returns a weight's elements as a tensor of T.
 func elementsOf[T float32 | float64](w Weight) (*weir.Tensor, error) {
 	list, data := make([]T, w.from.Len()), w.from.Bytes()
 	for i := range list {
@@ -170,14 +172,15 @@ func elementsOf[T float32 | float64](w Weight) (*weir.Tensor, error) {
 	return weir.FromSlice(list, w.Shape...)
 }
 
-// Apply computes the model's outputs of its inputs, as a part of a trace too, with arrays of the types that Weights
-// says in place of weights; those without are as in the file. Inputs have the types that the model declares.
+// Apply computes the model's outputs from its inputs, in a trace too. Arrays in weights, of the types that Weights
+// returns, replace the weights of these names; the others are as in the file. The inputs have the types that the model
+// declares.
 //
 // Weights and inputs of F32 may be given in BF16. If a weight is, the model's matrix products and convolutions of F32
-// multiply values that are rounded to BF16, and add up in F32; everything else computes as the file says.
+// round their operands to BF16 and accumulate in F32; all other nodes compute as in the file.
 //
-// A BatchNormalization computes as the file says: by its running statistics, which stay as they are, unless the
-// model was exported for training.
+// A BatchNormalization uses its running statistics, and does not change them, unless the model was exported for
+// training.
 func (m *Model) Apply(s *Scope, weights map[string]*Array, x ...*Array) []*Array {
 	if len(x) != len(m.inputs) {
 		s.failAt("model", diag.Inputf("%d inputs are given, the model takes %s", len(x), m.signature()))
@@ -199,7 +202,7 @@ func (m *Model) Apply(s *Scope, weights map[string]*Array, x ...*Array) []*Array
 	return s.many(o, len(m.of.Outputs), s.typed(in)...)
 }
 
-// unknown refuses arrays for what is no weight.
+// unknown returns an error if an array is given for a name that is not a weight's.
 func (m *Model) unknown(weights map[string]*Array) error {
 	for name := range weights {
 		if !slices.ContainsFunc(m.weights, func(w Weight) bool { return w.Name == name }) {
@@ -210,7 +213,7 @@ func (m *Model) unknown(weights map[string]*Array) error {
 	return nil
 }
 
-// signature says what the model takes.
+// signature returns the names and types of the model's inputs.
 func (m *Model) signature() string {
 	var list []string
 	for _, p := range m.of.Inputs {
@@ -219,7 +222,7 @@ func (m *Model) signature() string {
 	return strings.Join(list, ", ")
 }
 
-// build builds the model of its inputs and the given weights.
+// build builds the model from its inputs and the given weights.
 func (m *Model) build(b *ir.Builder, given []Weight, v []*ir.Value) []*ir.Value {
 	by, narrow := map[string]*ir.Value{}, false
 	for i, in := range m.inputs {
@@ -244,7 +247,7 @@ func (m *Model) build(b *ir.Builder, given []Weight, v []*ir.Value) []*ir.Value 
 	return out
 }
 
-// widened is a value of bf16 as f32, if that is the type that a model wants.
+// widened converts a bf16 value to f32 if the model declares f32.
 func widened(b *ir.Builder, x *ir.Value, want weir.DType) *ir.Value {
 	if want == weir.F32 && x.Type.DType == weir.BF16 {
 		return ops.Cast(b, x, weir.F32)
@@ -252,14 +255,14 @@ func widened(b *ir.Builder, x *ir.Value, want weir.DType) *ir.Value {
 	return x
 }
 
-// productOfBF16 is a matrix product or a convolution of f32, with operands that are rounded to bf16.
+// productOfBF16 builds a matrix product or a convolution of f32 with operands rounded to bf16; nil for other operators.
 func productOfBF16(b *ir.Builder, op string, attrs ir.Attrs, in []*ir.Value) *ir.Value {
 	product := op == "matmul" || op == "convolution"
 	if !product && op != "convolution_transpose" || in[0].Type.DType != weir.F32 || in[1].Type.DType != weir.F32 {
 		return nil
 	}
 	rounded := []*ir.Value{ops.Cast(b, in[0], weir.BF16), ops.Cast(b, in[1], weir.BF16)}
-	if !product { // it has a result of its operands' type
+	if !product { // its result has its operands' type
 		if len(in) > 2 && in[2] != nil {
 			rounded = append(rounded, ops.Cast(b, in[2], weir.BF16))
 		}
@@ -273,8 +276,8 @@ func productOfBF16(b *ir.Builder, op string, attrs ir.Attrs, in []*ir.Value) *ir
 	return b.Op(op, attrs, append(rounded, in[2:]...)...)
 }
 
-// WriteONNX writes the model's file with the elements of arrays, of the types that Weights says, in place of
-// weights. All that was in external files is in the one that is written.
+// WriteONNX writes the model's file, with the elements of arrays, of the types that Weights returns, in place of
+// weights. Data of external files are included.
 func (m *Model) WriteONNX(w io.Writer, weights map[string]*Array) (err error) {
 	defer diag.Recover(&err, "writing a model")
 	if err := m.unknown(weights); err != nil {
@@ -291,7 +294,7 @@ func (m *Model) WriteONNX(w io.Writer, weights map[string]*Array) (err error) {
 	return m.of.WriteWith(w, func(name string) *tensor.Tensor { return fresh[name] })
 }
 
-// narrowed is an array's elements as the file has them: of its element type.
+// narrowed returns an array's elements in the file's element type.
 func (w Weight) narrowed(a *Array) (*tensor.Tensor, error) {
 	from, err := a.elements()
 	if err != nil {

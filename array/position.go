@@ -10,12 +10,13 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Span is the elements of an axis from a begin on, before an end, in steps: see Slice.
+// Span is a range of elements of an axis, made by Slice.
 type Span struct{ begin, end, step int }
 
-// Slice is the elements of an axis from begin on, before end, in steps of step, 1 if none is given. A negative begin or
-// end counts from the end of the axis; both may lie outside of it. With a negative step begin is the highest, and end
-// lies below the last: Slice(End, Begin, -1) is the whole axis backwards.
+// Slice selects the elements of an axis from begin up to but excluding end, every step-th; the default step is 1. A
+// negative begin or end counts from the end of the axis; both may lie outside of it. With a negative step the order is
+// reversed: begin is the first and highest index, and end lies below the last: Slice(End, Begin, -1) is the entire axis
+// backwards.
 func Slice(begin, end int, step ...int) Span {
 	p := Span{begin, end, 1}
 	if len(step) > 0 {
@@ -24,36 +25,38 @@ func Slice(begin, end int, step ...int) Span {
 	return p
 }
 
-// Begin and End are the ends of an axis, whatever its extent, in a Slice.
+// Begin and End are the ends of an axis of any extent, in a Slice.
 const (
 	Begin = math.MinInt
 	End   = math.MaxInt
 )
 
-// All is a whole axis.
+// All selects an entire axis.
 var All = Slice(Begin, End)
 
+// marker is NewAxis or Ellipsis.
 type marker int
 
-// What an index may have beside integers, spans and arrays.
+// The markers that an index may contain.
 const (
 	// NewAxis adds an axis of extent 1.
 	NewAxis marker = iota
-	// Ellipsis stands for as many whole axes as are left.
+	// Ellipsis selects all axes that are left entirely.
 	Ellipsis
 )
 
-// place is what an index has at one place, with the axis of the array that it is of.
+// place is one entry of an index, with the array's axis that it applies to.
 type place struct {
 	kind   placeKind
 	axis   int
 	number int      // single
 	span   Span     // span
-	begin  sym.Expr // of the elements of the axis: single and span
+	begin  sym.Expr // single and span: the first selected element
 	extent sym.Expr
 	array  *Array // several
 }
 
+// placeKind is the kind of an entry: an integer, a Slice, NewAxis or an array.
 type placeKind int
 
 const (
@@ -63,7 +66,8 @@ const (
 	several
 )
 
-// places reads an index of x. Masks become the positions that they hold, which made lists as well.
+// places reads an index of x. Masks are replaced by arrays of the positions where they are true; made lists these, for
+// the caller to close.
 func (s *Scope) places(x *Array, at []any) (list []place, made []*Array, err error) {
 	used, dots := 0, -1
 	for i, p := range at {
@@ -134,7 +138,7 @@ func (s *Scope) places(x *Array, at []any) (list []place, made []*Array, err err
 	return list, made, nil
 }
 
-// positions are the arrays of integers that an array of an index stands for: of a mask, one for each of its axes.
+// positions returns the arrays of integers for an array of an index: for a mask, one for each of its axes.
 func (s *Scope) positions(x, p *Array, axis int) ([]*Array, error) {
 	if p.weak || p.dtype != weir.Bool {
 		if p.weak || !p.dtype.IsInt() {
@@ -154,7 +158,7 @@ func (s *Scope) positions(x, p *Array, axis int) ([]*Array, error) {
 	return list, nil
 }
 
-// resolve finds the elements of an axis that a place takes.
+// resolve checks an entry against x's shape, and finds the elements that it selects.
 func (s *Scope) resolve(x *Array, p *place) error {
 	if p.kind == fresh || p.kind == several {
 		return nil
@@ -174,7 +178,7 @@ func (s *Scope) resolve(x *Array, p *place) error {
 	return nil
 }
 
-// elements finds the elements of an axis of an extent that a place takes.
+// elements sets the elements that an entry selects from an axis.
 func (s *Scope) elements(p *place, extent sym.Expr) {
 	switch p.kind {
 	case single:
@@ -187,7 +191,7 @@ func (s *Scope) elements(p *place, extent sym.Expr) {
 	}
 }
 
-// placesOf are places of an array of a shape.
+// placesOf returns an index's entries for an array of another shape.
 func (s *Scope) placesOf(list []place, shape []sym.Expr) []place {
 	out := append([]place(nil), list...)
 	for i := range out {
@@ -198,7 +202,7 @@ func (s *Scope) placesOf(list []place, shape []sym.Expr) []place {
 	return out
 }
 
-// cut is the first element that a slice takes, and how many it takes.
+// cut returns the first element and the number of elements that a Slice selects.
 func (s *Scope) cut(p Span, extent sym.Expr) (begin, length sym.Expr) {
 	low, high, step := sym.Const(0), extent, int64(p.step)
 	if step < 0 {
@@ -230,7 +234,7 @@ func (s *Scope) cut(p Span, extent sym.Expr) (begin, length sym.Expr) {
 	return begin, way.CeilDiv(sym.Const(step)).Max(sym.Const(0))
 }
 
-// placesKey is what decides the code of an index, beside the arrays in it.
+// placesKey returns the numbers of an index that determine its code; its arrays are operands.
 func placesKey(list []place) []int {
 	var out []int
 	for _, p := range list {
@@ -239,7 +243,7 @@ func placesKey(list []place) []int {
 	return out
 }
 
-// arraysIn are the arrays of an index.
+// arraysIn returns the arrays of an index.
 func arraysIn(list []place) []*Array {
 	var out []*Array
 	for _, p := range list {
@@ -250,13 +254,13 @@ func arraysIn(list []place) []*Array {
 	return out
 }
 
-// indexValue takes the elements of an index; v are the values of its arrays.
+// indexValue builds Index; v are the values of the index's arrays.
 func indexValue(b *ir.Builder, x *ir.Value, list []place, v []*ir.Value) *ir.Value {
 	x = cutPlaces(b, x, list)
 	if len(v) == 0 {
 		return shaped(b, x, list, nil, 0)
 	}
-	// Beside arrays a single number is an array too.
+	// If an index has arrays, an integer counts as an array.
 	var axes []int64
 	var indices []*ir.Value
 	for _, p := range list {
@@ -287,7 +291,7 @@ func indexValue(b *ir.Builder, x *ir.Value, list []place, v []*ir.Value) *ir.Val
 	return shaped(b, y, list, y.Type.Shape[first:first+count], first)
 }
 
-// cutPlaces takes the parts of axes that slices and numbers take.
+// cutPlaces selects the elements that the integers and Slices of an index select.
 func cutPlaces(b *ir.Builder, x *ir.Value, list []place) *ir.Value {
 	begin, extent, step := make([]sym.Expr, len(x.Type.Shape)), append([]sym.Expr(nil), x.Type.Shape...),
 		make([]int64, len(x.Type.Shape))
@@ -322,8 +326,8 @@ func cutPlaces(b *ir.Builder, x *ir.Value, list []place) *ir.Value {
 	return ops.Slice(b, x, begin, extent, step)
 }
 
-// meeting is the number of axes of the result in front of the first array, and whether arrays and numbers lie side by
-// side.
+// meeting returns the number of axes of the result in front of the first array, and whether arrays and integers are
+// adjacent in the index.
 func meeting(list []place) (first int, beside bool) {
 	began, ended := false, false
 	beside = true
@@ -341,8 +345,8 @@ func meeting(list []place) (first int, beside bool) {
 	return first, beside
 }
 
-// gathered takes the elements at tuples of positions along axes: the positions' axes, count of them, then the other
-// axes.
+// gathered selects the elements at tuples of positions along axes. The result has the positions' axes, count of them,
+// followed by the other axes.
 func gathered(b *ir.Builder, x *ir.Value, axes []int64, indices []*ir.Value) (y *ir.Value, count int) {
 	perm, rank := append([]int64(nil), axes...), len(x.Type.Shape)
 	for i := range rank {
@@ -358,6 +362,7 @@ func gathered(b *ir.Builder, x *ir.Value, axes []int64, indices []*ir.Value) (y 
 	return ops.GatherND(b, x, tuples, 0), len(tuples.Type.Shape) - 1
 }
 
+// containsAxis reports whether a list has an axis.
 func containsAxis(axes []int64, axis int64) bool {
 	for _, a := range axes {
 		if a == axis {
@@ -367,7 +372,7 @@ func containsAxis(axes []int64, axis int64) bool {
 	return false
 }
 
-// tupled is positions, broadcast, side by side along a new last axis.
+// tupled broadcasts positions and joins them along a new last axis.
 func tupled(b *ir.Builder, indices []*ir.Value) *ir.Value {
 	var out []*ir.Value
 	for _, v := range indices {
@@ -379,8 +384,8 @@ func tupled(b *ir.Builder, indices []*ir.Value) *ir.Value {
 	return ops.Concat(b, int64(len(out[0].Type.Shape)-1), joint(b, out)...)
 }
 
-// shaped gives what an index took its shape: without the axes of numbers, with those that are fresh; taken are the axes
-// of the arrays, from first on.
+// shaped gives the selected elements the shape of Index's result: without the axes of integers, with new axes. taken
+// are the arrays' axes, which y has from first on.
 func shaped(b *ir.Builder, y *ir.Value, list []place, taken []sym.Expr, first int) *ir.Value {
 	var shape []sym.Expr
 	arrays := len(arraysIn(list)) > 0

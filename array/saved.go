@@ -10,33 +10,32 @@ import (
 	"github.com/weirml/weir/internal/pass"
 )
 
-// Saved is what a call of Pair.Forward saved for the derivatives. It belongs to the scope of the call, as a scope
-// inside of it that is closed with it: Dump shows there what it holds. Backward uses it up; Close gives it back without
-// that.
+// Saved holds the arrays that a call of Pair.Forward saved for the derivatives. They belong to a scope inside the
+// call's scope, which is closed with it and which Dump shows. Backward uses them up; Close frees them without Backward.
 //
-// Inputs and results that Backward needs are on loan to it until then: they cannot be closed or moved, and if their
-// elements are changed, Backward is refused.
+// Inputs and results that Backward needs are lent to it: until Backward or Close they cannot be closed or moved. If
+// their elements change, Backward is an error.
 type Saved struct {
 	of     *halves
 	name   string
 	made   site
 	scope  *Scope
-	arrays []*Array // that it owns
-	lent   []*Array // by input of backward; nil if it is no input or result of forward
-	before []*site  // where those had been changed when forward had run
-	like   []*Array // results that seeds are for: their types and shapes
-	shapes [][]int  // of the inputs
+	arrays []*Array // the arrays that it owns
+	lent   []*Array // by input of backward: the input or result of forward that it is, or nil
+	before []*site  // by input of backward: the last change of lent before Forward returned
+	like   []*Array // types and shapes of the results that have seeds
+	shapes [][]int  // the inputs' shapes
 	dtypes []weir.DType
 	traced func(s *Scope, seeds []*Array) ([]*Array, error) // in a trace
 
 	mu   sync.Mutex
-	end  site   // where it was used or closed
-	how  string // which of these; "": neither
+	end  site   // the line that used or closed it
+	how  string // "used", "closed" or "not computed"; "": none of these
 	busy bool   // a call of Backward is reading it
 }
 
-// Forward computes the function's results, and saves what its derivatives need. The results, and what is saved, belong
-// to the scope. After an error of the scope the results are without elements, and so is what is saved.
+// Forward computes the function's results, and saves the arrays that its derivatives need. Both belong to the scope. If
+// the scope has an error, the results are without elements, and Backward fails.
 func (p *Pair) Forward(s *Scope, in ...*Array) ([]*Array, *Saved) {
 	v := &Saved{name: p.options.Name, made: here()}
 	if s.failed() {
@@ -50,13 +49,13 @@ func (p *Pair) Forward(s *Scope, in ...*Array) ([]*Array, *Saved) {
 	return out, v
 }
 
-// failed is what a call saved that had an error: nothing.
+// failed marks a Saved of a call that had an error.
 func (v *Saved) failed() *Saved {
 	v.how, v.end = "not computed", v.made
 	return v
 }
 
-// count is how many results a call has, at least one; 1 if that is not known yet.
+// count returns the number of results of a call, at least 1; 1 before it is known.
 func (p *Pair) count() int {
 	if h := p.last(); h != nil {
 		return max(1, h.results)
@@ -64,6 +63,7 @@ func (p *Pair) count() int {
 	return 1
 }
 
+// forward runs the forward program, and borrows the arrays that backward reads.
 func (v *Saved) forward(p *Pair, s *Scope, in []*Array) (out []*Array, err error) {
 	if s.trace != nil {
 		return v.trace(p, s, in)
@@ -105,8 +105,8 @@ func (v *Saved) forward(p *Pair, s *Scope, in []*Array) (out []*Array, err error
 	return out, nil
 }
 
-// launch runs a half on its inputs, of which it consumes some. The results up to a number are a scope's, the others
-// this one's. Arguments that are refused are not consumed.
+// launch runs one of the two programs. The first own results belong to s, the others to v's scope. Inputs marked as
+// consumed are consumed, unless the run is refused.
 func (v *Saved) launch(p *compiled, s *Scope, in []*weir.Tensor, consumed []bool, own int) (out []*Array, err error) {
 	defer func() {
 		if err != nil {
@@ -145,7 +145,7 @@ func (v *Saved) launch(p *compiled, s *Scope, in []*weir.Tensor, consumed []bool
 	return out, p.runWith(c, len(in), arg, out)
 }
 
-// tensorsOf are the tensors of arrays.
+// tensorsOf returns the tensors of arrays.
 func tensorsOf(lists ...[]*Array) (tensors []*weir.Tensor, err error) {
 	for _, list := range lists {
 		for _, a := range list {
@@ -159,7 +159,7 @@ func tensorsOf(lists ...[]*Array) (tensors []*weir.Tensor, err error) {
 	return tensors, nil
 }
 
-// borrow has the inputs and results lent that backward reads.
+// borrow borrows the inputs and results that backward reads.
 func (v *Saved) borrow(in, out []*Array) error {
 	h := v.of
 	v.lent, v.before = make([]*Array, len(h.takes)), make([]*site, len(h.takes))
@@ -189,10 +189,10 @@ func (v *Saved) borrow(in, out []*Array) error {
 	return nil
 }
 
-// String says which function saved it, and where.
+// String returns the function's name and the line of the call.
 func (v *Saved) String() string { return fmt.Sprintf("what %s saved at %s", v.name, v.made.line()) }
 
-// Bytes is what it holds, without what it is lent; 0 once it is used or closed.
+// Bytes returns the size of the saved arrays, without those on loan; 0 after use or Close.
 func (v *Saved) Bytes() int64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -205,7 +205,7 @@ func (v *Saved) Bytes() int64 {
 	return bytes
 }
 
-// Close gives back what was saved, and ends the loans. Closing twice is fine, and so is closing what Backward has used.
+// Close frees the saved arrays and ends the loans. It does nothing after Backward or another Close.
 func (v *Saved) Close() error {
 	if v == nil || !v.finish("closed", here()) || v.scope == nil {
 		return nil
@@ -213,7 +213,7 @@ func (v *Saved) Close() error {
 	return v.scope.Close()
 }
 
-// finish notes how it ended; it reports false if it has ended already.
+// finish records the end; it returns false if v has ended already.
 func (v *Saved) finish(how string, at site) bool {
 	v.mu.Lock()
 	if v.how != "" {
@@ -230,10 +230,10 @@ func (v *Saved) finish(how string, at site) bool {
 	return true
 }
 
-// dropped notes that its scope is closed, by whatever.
+// dropped records that v's scope was closed.
 func (v *Saved) dropped(at site) { v.finish("closed", at) }
 
-// begin takes it for one call of Backward.
+// begin reserves v for a call of Backward; it returns an error if v has ended or another call has it.
 func (v *Saved) begin() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -248,13 +248,13 @@ func (v *Saved) begin() error {
 	return nil
 }
 
-// Backward computes the derivatives by the inputs of the sum of the results' elements times the seeds': as many arrays
-// as the function has inputs, which belong to the scope. Inputs that are not floats have zeros. It takes a seed for
-// each result that is a float, of those that Apart counts, of its type and shape, nil for zeros; without seeds there is
-// one such result, with one element, and its seed is 1.
+// Backward computes the derivatives by the inputs of the sum of the results times the seeds. It returns an array of the
+// scope for each of the function's inputs, zeros for an input that is not a float. It takes a seed for each float among
+// the results that Apart counts, of its type and shape; nil stands for zeros. If there is one such result, with one
+// element, the seeds may be omitted, and its seed is 1.
 //
-// It uses up what was saved, each array's memory when it is read for the last time: a second call is an ErrClosed that
-// names both places. A call that is refused uses nothing up, and can be made again.
+// It frees each saved array after its last read. A second call is an ErrClosed that names both lines. A call that is
+// refused frees nothing, and can be repeated.
 func (v *Saved) Backward(s *Scope, seeds ...*Array) []*Array {
 	n := max(1, len(v.shapes))
 	if s.failed() {
@@ -275,6 +275,7 @@ func (v *Saved) Backward(s *Scope, seeds ...*Array) []*Array {
 	return out
 }
 
+// backward runs the backward program, or adds it to the trace.
 func (v *Saved) backward(s *Scope, seeds []*Array) ([]*Array, error) {
 	if v.traced != nil {
 		out, err := v.traced(s, seeds)
@@ -310,7 +311,7 @@ func (v *Saved) backward(s *Scope, seeds []*Array) ([]*Array, error) {
 	return v.whole(s, out), s.Err()
 }
 
-// eaten reports whether a run that failed has used up some of what was saved.
+// eaten reports whether a failed run has consumed some of the saved arrays.
 func (v *Saved) eaten() bool {
 	for _, a := range v.arrays {
 		if a.bytes > 0 && a.tensor.Bytes() == nil {
@@ -320,7 +321,7 @@ func (v *Saved) eaten() bool {
 	return false
 }
 
-// operands are what backward reads, and which of that it consumes.
+// operands returns backward's arguments, and marks those that it consumes.
 func (v *Saved) operands(seeds []*Array) (tensors []*weir.Tensor, consumed []bool, err error) {
 	for i, t := range v.of.takes {
 		a := v.lent[i]
@@ -347,7 +348,7 @@ func (v *Saved) operands(seeds []*Array) (tensors []*weir.Tensor, consumed []boo
 	return tensors, consumed, nil
 }
 
-// seeds are the seeds that backward takes: those given, and zeros and ones for those that are not.
+// seeds returns backward's seeds, with ones or zeros for omitted ones.
 func (v *Saved) seeds(s *Scope, given []*Array) ([]*Array, error) {
 	if len(given) == 0 {
 		if len(v.like) != 1 || v.like[0].Len() != 1 {
@@ -372,7 +373,7 @@ func (v *Saved) seeds(s *Scope, given []*Array) ([]*Array, error) {
 	return out, alike("seed", out, v.like)
 }
 
-// whole adds zeros for the inputs that are not floats.
+// whole inserts zeros for the inputs that are not floats.
 func (v *Saved) whole(s *Scope, out []*Array) (all []*Array) {
 	for i, float := range v.of.floats {
 		if float {
@@ -417,6 +418,7 @@ func (v *Saved) trace(p *Pair, s *Scope, in []*Array) ([]*Array, error) {
 	return out, nil
 }
 
+// pullback builds the derivatives in a trace.
 func (v *Saved) pullback(s *Scope, ys, seeds, own []*Array, begins []*ir.Value) ([]*Array, error) {
 	seeds, err := v.seeds(s, seeds)
 	if err != nil {

@@ -83,14 +83,14 @@ func (o settings) key(b []byte) []byte {
 	return b
 }
 
-// wordsOf are the halves of a float's bits.
+// wordsOf returns the halves of a float's bits.
 func wordsOf(x float64) [2]int {
 	w := math.Float64bits(x)
 	return [2]int{int(int32(w >> 32)), int(int32(w))}
 }
 
-// named are the settings of a form: sizes that vary have the names of their group, which inputs without elements bring,
-// and numbers that vary are inputs.
+// named returns the settings of a form. A size that varies has the name of its group of equal extents, and an input
+// without elements carries its value; a number that varies is an input.
 func (v *form) named(t *trace, o *operation, extents []int) (sizes []sym.Expr, numbers []number, err error) {
 	first := len(extents) - len(o.sizes)
 	for i, e := range o.sizes {
@@ -113,14 +113,14 @@ func (v *form) named(t *trace, o *operation, extents []int) (sizes []sym.Expr, n
 	return sizes, numbers, nil
 }
 
-// given adds an input of a module that is an operation alone.
+// given adds an input to a module with only one operation.
 func (t *trace) given(name string, dt weir.DType, shape ...sym.Expr) *ir.Value {
 	v := &ir.Value{Name: t.b.Name(name), Type: ir.Type{DType: dt, Shape: shape}}
 	t.body.Params = append(t.body.Params, v)
 	return v
 }
 
-// dimension is the name of a group of extents that vary.
+// dimension returns the named extent of a group of equal extents that vary.
 func (t *trace) dimension(group int) (sym.Expr, error) {
 	expr, err := sym.Parse(fmt.Sprintf("n%d", group))
 	if err == nil {
@@ -129,7 +129,7 @@ func (t *trace) dimension(group int) (sym.Expr, error) {
 	return expr, err
 }
 
-// given are the further inputs of a form's run: arrays without elements that bring sizes, and numbers.
+// given returns the additional inputs of a form's run: arrays without elements that carry sizes, and numbers.
 func (s *Scope) given(o *operation, v *form, operands int, tensors []*weir.Tensor) (all []*weir.Tensor,
 	numbers []float64, sizes []*Array, err error) {
 	first := operands

@@ -12,18 +12,18 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Func is a function of arrays: it computes in the scope that it is given. Jit and Grad run it over a scope that
-// traces: it must not read elements there, and must compute the same whenever it is called with arrays of these types.
+// Func is a function of arrays that computes in the given scope. Jit and Grad trace it: there it must not read
+// elements, and must build the same computation whenever it is called with arrays of the same types.
 type Func func(s *Scope, in ...*Array) []*Array
 
 // trace builds a module from the operations of a scope.
 type trace struct {
-	b        *ir.Builder // of the block that is being built
+	b        *ir.Builder // of the block under construction
 	body     *ir.Block   // of main
-	inputs   []*Array    // that the function is given
-	captured []*Array    // arrays of other scopes that it reads: inputs after those
+	inputs   []*Array    // the function's inputs
+	captured []*Array    // arrays of other scopes that the function reads: they follow the inputs
 	values   map[*Array]*ir.Value
-	extents  []sym.Expr // that are named
+	extents  []sym.Expr // the named extents
 	building sync.Mutex // held by the operation that is being added
 }
 
@@ -35,13 +35,13 @@ func newTrace(name string) *trace {
 	return &trace{b: ir.NewBuilder(ir.NewInference(m), body), body: body, values: map[*Array]*ir.Value{}}
 }
 
-// The numbers that stand for named extents: those that are not of this form were computed with.
+// Named extents have the codes firstExtent + i · extentStep. Any other negative number is the result of arithmetic.
 const (
 	firstExtent = -1 << 30
 	extentStep  = 7919
 )
 
-// code is the number that stands for an extent in shapes.
+// code returns an extent's number in shapes.
 func (t *trace) code(e sym.Expr) int {
 	if v, ok := e.Const(); ok {
 		return int(v)
@@ -53,7 +53,7 @@ func (t *trace) code(e sym.Expr) int {
 	return firstExtent + i*extentStep
 }
 
-// extent is what a number of a shape says, in words.
+// extent returns an extent of a shape as text.
 func (t *trace) extent(code int) string {
 	if e, ok := t.expr(code); ok {
 		return e.String()
@@ -61,7 +61,7 @@ func (t *trace) extent(code int) string {
 	return fmt.Sprint(code)
 }
 
-// expr is the extent that a number of a shape stands for; ok is false if it stands for none.
+// expr returns the extent with a number in shapes; ok is false if there is none.
 func (t *trace) expr(code int) (e sym.Expr, ok bool) {
 	if code >= 0 {
 		return sym.Const(int64(code)), true
@@ -73,7 +73,7 @@ func (t *trace) expr(code int) (e sym.Expr, ok bool) {
 	return t.extents[i/extentStep], true
 }
 
-// array is an array that stands for a value; the scope owns it.
+// array returns an array of the scope that represents a value.
 func (t *trace) array(s *Scope, v *ir.Value) *Array {
 	a := &Array{dtype: v.Type.DType, shape: make([]int, len(v.Type.Shape)), value: v, of: t, made: here()}
 	for i, e := range v.Type.Shape {
@@ -92,7 +92,7 @@ func (t *trace) param(s *Scope, name string, dt weir.DType, shape []sym.Expr) *A
 	return t.array(s, v)
 }
 
-// of is an operand's value: that of an array of the trace, or an input for an array of another scope.
+// operand returns an operand's value: for an array of another scope, an additional input.
 func (t *trace) operand(a *Array) *ir.Value {
 	if a.of == t {
 		return a.value
@@ -126,7 +126,7 @@ func (t *trace) params(s *Scope, inputs []Spec) error {
 	return nil
 }
 
-// run traces f: the arrays it gives are the results, in this order, of the module.
+// run traces f; the arrays that it returns are the module's results in the same order.
 func (t *trace) run(s *Scope, f Func) (results []*ir.Value, err error) {
 	defer ir.Catch(&err)
 	out := f(s, t.inputs...)
@@ -142,7 +142,7 @@ func (t *trace) run(s *Scope, f Func) (results []*ir.Value, err error) {
 	return results, nil
 }
 
-// result is a value of its own for a result, which is no input and no other result.
+// result adds a result to the module, as a new value, because a result must not be an input or another result.
 func (t *trace) result(a *Array, name string) *ir.Value {
 	v := same(t.b, t.number(a))
 	v.Name = t.b.Name(name)
@@ -150,7 +150,7 @@ func (t *trace) result(a *Array, name string) *ir.Value {
 	return v
 }
 
-// number is an operand's value; a number is of f32.
+// number returns an operand's value; a number becomes an f32.
 func (t *trace) number(a *Array) *ir.Value {
 	if a.weak {
 		return scalar(t.b, weir.F32, a.number)
@@ -158,7 +158,7 @@ func (t *trace) number(a *Array) *ir.Value {
 	return t.operand(a)
 }
 
-// same is a new value with the elements of another.
+// same returns a new value with the elements of another.
 func same(b *ir.Builder, v *ir.Value) *ir.Value {
 	return b.Op("reshape", ir.Attrs{"shape": slices.Clone(v.Type.Shape)}, v)
 }
@@ -187,7 +187,7 @@ func (t *trace) apply(s *Scope, o *operation, in []*Array) (out []*Array, err er
 	return out, nil
 }
 
-// constant is an array of the trace with contents that are known.
+// constant returns an array of the trace with known elements.
 func (t *trace) constant(s *Scope, c *tensor.Tensor) *Array {
 	if !t.building.TryLock() {
 		return s.refuse("constant", crowded())
@@ -200,26 +200,27 @@ func (t *trace) constant(s *Scope, c *tensor.Tensor) *Array {
 	return a
 }
 
-// build is constant for who has the trace; what the builder refuses, as extents that it cannot hold, is an error.
+// build is constant for a caller that holds the lock; a panic of the builder, as for extents that are too large, is an
+// error.
 func (t *trace) build(s *Scope, c *tensor.Tensor) (a *Array, err error) {
 	defer diag.Recover(&err, "making a constant")
 	return t.array(s, t.b.Constant("c", c)), nil
 }
 
-// crowded is the error of two operations that are added to a trace at once.
+// crowded returns the error of two operations that are added to a trace at the same time.
 func crowded() error {
 	return diag.Inputf("another goroutine is computing in the trace").
 		WithFix("a function that is traced computes in one goroutine")
 }
 
-// Spec describes an input of a function that is compiled before it is called.
+// Spec describes an input of a function that is compiled before its first call.
 type Spec struct {
-	Name  string // "": by its place, x0, x1, …
+	Name  string // "": by its index, x0, x1, …
 	DType weir.DType
-	Shape []weir.Extent // a number, or a name: the function is compiled for every value of it
+	Shape []weir.Extent // numbers, or names: the function is compiled for all values of a named extent
 }
 
-// Of is a Spec of an element type and extents, each an int, or a string that names the extent.
+// SpecOf returns a Spec of an element type and extents: each is an int, or a string that names the extent.
 func SpecOf(name string, dt weir.DType, shape ...any) Spec {
 	p := Spec{Name: name, DType: dt}
 	for _, e := range shape {
@@ -235,7 +236,7 @@ func SpecOf(name string, dt weir.DType, shape ...any) Spec {
 	return p
 }
 
-// exprs are a spec's extents; names that are new become dimensions of the module.
+// exprs returns a spec's extents; new names become dimensions of the module.
 func (t *trace) exprs(shape []weir.Extent) ([]sym.Expr, error) {
 	out := make([]sym.Expr, len(shape))
 	dims := t.b.Dims()

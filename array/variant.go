@@ -9,32 +9,32 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// variant is a function compiled for inputs of some types and shapes. The call that comes first traces and compiles it;
-// others wait for that.
+// variant is a function compiled for inputs of some types and shapes. The first call traces and compiles it; others
+// wait for that.
 type variant struct {
 	key     string
 	trace   stage
 	compile stage
 	traced  *trace
 	program *compiled
-	given   int // of the program's inputs, those that a call gives; the others are captured
+	given   int // the number of inputs that a call gives; the program's other inputs are captured arrays
 	held    []*Array
-	scope   *Scope // to which those are lent
-	users   int    // calls that compile or run it
-	gone    bool   // it is no longer kept: the last of them closes it
+	scope   *Scope // the borrower of held
+	users   int    // the number of calls that compile or run it
+	gone    bool   // it is no longer kept: the last user closes it
 }
 
-// lends reports whether a call that is to begin, or to find the function closed, keeps what the variant borrowed, for
-// who holds the lock.
+// lends reports whether a call in progress uses the variant's loans. The caller holds the lock.
 func (v *variant) lends() bool { return v.program != nil && v.users > 0 }
 
-// stage is what is done once, by who comes first.
+// stage is work that is done once, by the first caller.
 type stage struct {
 	mu   sync.Mutex
 	done bool
 	err  error
 }
 
+// do runs f on the first call, and returns its error on all calls.
 func (s *stage) do(f func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,10 +44,10 @@ func (s *stage) do(f func() error) error {
 	return s.err
 }
 
-// mostVariants is the number of types and shapes that a function without Options.Inputs stays compiled for.
+// mostVariants is the number of variants that a function without Options.Inputs keeps.
 const mostVariants = 16
 
-// enter begins a call: what it returns stays compiled until leave.
+// enter begins a call: the variant that it returns stays compiled until leave.
 func (c *Compiled) enter(in []*Array) (*variant, error) {
 	v, specs, err := c.find(in)
 	if err == nil {
@@ -59,7 +59,7 @@ func (c *Compiled) enter(in []*Array) (*variant, error) {
 	return v, nil
 }
 
-// find is the variant for arrays of these types and shapes, and what to compile it for.
+// find returns the variant for arrays of these types and shapes, and the specs to compile it for.
 func (c *Compiled) find(in []*Array) (v *variant, specs []Spec, err error) {
 	if c.options.Inputs == nil {
 		if specs, err = specsOf(in); err != nil {
@@ -80,7 +80,7 @@ func (c *Compiled) find(in []*Array) (v *variant, specs []Spec, err error) {
 	return v, specs, nil
 }
 
-// front puts the variant of a key in front of the others, for who holds the lock.
+// front returns the variant of a key, new if there is none, and moves it to the front. The caller holds the lock.
 func (c *Compiled) front(key string) *variant {
 	i := slices.IndexFunc(c.made, func(v *variant) bool { return v.key == key })
 	if i < 0 {
@@ -92,8 +92,8 @@ func (c *Compiled) front(key string) *variant {
 	return v
 }
 
-// prepare has a variant compiled, and counts a call that runs. Close waits for it from then on that arrays are lent to
-// the function: not while the function is traced, which may call Close itself.
+// prepare compiles a variant if necessary, and counts the call as running. Close waits for the call only after the
+// trace, because the traced function may itself call Close.
 func (c *Compiled) prepare(v *variant, inputs []Spec) error {
 	err := v.trace.do(func() error { return c.trace(v, inputs) })
 	if err == nil {
@@ -105,7 +105,7 @@ func (c *Compiled) prepare(v *variant, inputs []Spec) error {
 		c.drop(v)
 		v.release()
 		c.idle.Broadcast()
-		if c.shut { // then what it reads may be closed too, which the trace found
+		if c.shut { // the trace may have failed because Close's caller also closed arrays that the function reads
 			err = c.closed()
 		}
 		return err
@@ -129,7 +129,7 @@ func (c *Compiled) trace(v *variant, inputs []Spec) (err error) {
 	return v.traced.states(c.options.States, len(inputs))
 }
 
-// compile borrows what the function reads, and compiles it.
+// compile borrows the captured arrays, and compiles the function.
 func (c *Compiled) compile(v *variant) (err error) {
 	defer diag.Recover(&err, "compiling "+c.options.Name)
 	v.scope = NewScope(c.options.Name)
@@ -150,7 +150,7 @@ func (c *Compiled) compile(v *variant) (err error) {
 	return nil
 }
 
-// start counts a call that runs, until leave.
+// start counts a call as running, until leave.
 func (c *Compiled) start() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -174,7 +174,7 @@ func (c *Compiled) leave(v *variant) (err error) {
 	return errors.Join(err, v.release())
 }
 
-// drop keeps a variant no longer, for who holds the lock.
+// drop removes a variant from the kept ones, and closes it if it is unused. The caller holds the lock.
 func (c *Compiled) drop(v *variant) error {
 	i := slices.Index(c.made, v)
 	if i < 0 {
@@ -187,7 +187,7 @@ func (c *Compiled) drop(v *variant) error {
 	return v.close()
 }
 
-// release ends a use, for who holds the lock.
+// release ends a use. The caller holds the lock.
 func (v *variant) release() error {
 	if v.users--; v.gone && v.users == 0 {
 		return v.close()
@@ -195,7 +195,7 @@ func (v *variant) release() error {
 	return nil
 }
 
-// close gives the program back and ends the loans.
+// close closes the program and ends the loans.
 func (v *variant) close() (err error) {
 	if v.program != nil {
 		err = v.program.close()
@@ -203,7 +203,7 @@ func (v *variant) close() (err error) {
 	return errors.Join(err, v.scope.Close())
 }
 
-// last is the program used last; nil if there is none.
+// last returns the most recently used program; nil if there is none.
 func (c *Compiled) last() *compiled {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -215,7 +215,7 @@ func (c *Compiled) last() *compiled {
 	return nil
 }
 
-// results is how many results a call has, at least one; 1 if that is not known yet.
+// results returns the number of results of a call, at least 1; 1 before it is known.
 func (c *Compiled) results() int {
 	if p := c.last(); p != nil {
 		return max(1, len(p.outputs))
@@ -223,4 +223,5 @@ func (c *Compiled) results() int {
 	return 1
 }
 
+// closed returns the error of a closed function.
 func (c *Compiled) closed() error { return diag.New(weir.ErrClosed, "%s is closed", c.options.Name) }
