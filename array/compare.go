@@ -44,10 +44,10 @@ func (s *Scope) IsNaN(x *Array) *Array { return s.tested("isnan", x, false, ops.
 func (s *Scope) IsInf(x *Array) *Array { return s.tested("isinf", x, false, ops.IsInf) }
 
 // tested applies a predicate of floats; its result for integers is a constant.
-func (s *Scope) tested(name string, x *Array, whole bool, f ops.UnaryFunction) *Array {
+func (s *Scope) tested(name string, x *Array, ofInts bool, f ops.UnaryFunction) *Array {
 	return s.op(name, nil, func(b *ir.Builder, v []*ir.Value) *ir.Value {
 		if !v[0].Type.DType.IsFloat() {
-			return ops.Expand(b, ops.Scalar(b, weir.Bool, float64(flag(whole))), v[0].Type.Shape...)
+			return ops.Expand(b, ops.Scalar(b, weir.Bool, float64(flag(ofInts))), v[0].Type.Shape...)
 		}
 		return ops.Unary(b, f, v[0])
 	}, x)

@@ -33,7 +33,7 @@ type compiled struct {
 	bytes   int64        // the part of held that the cache has counted
 	users   int
 	gone    bool
-	place   *list.Element
+	element *list.Element
 
 	slots    chan struct{} // one for each run that is active
 	mu       sync.Mutex

@@ -25,9 +25,9 @@ type operation struct {
 	text string
 	// absent: operands may be nil.
 	absent bool
-	// places: its errors contain their position already, so the operands are not added.
-	places bool
-	build  func(b *ir.Builder, in []*ir.Value) []*ir.Value
+	// located: its errors contain their position already, so the operands are not added.
+	located bool
+	build   func(b *ir.Builder, in []*ir.Value) []*ir.Value
 	settings
 }
 
@@ -58,7 +58,7 @@ func (s *Scope) apply(o *operation, results int, in []*Array) []*Array {
 		}
 	}
 	if err != nil {
-		if !o.places {
+		if !o.located {
 			err = withOperands(err, in)
 		}
 		s.failAt(o.name, err)
@@ -426,7 +426,7 @@ func (c *cache) find(key []byte) *compiled {
 	if p != nil {
 		p.users++
 		c.hits++
-		c.order.MoveToFront(p.place)
+		c.order.MoveToFront(p.element)
 	}
 	return p
 }
@@ -465,7 +465,7 @@ func (c *cache) put(p *compiled) *compiled {
 		return other
 	}
 	c.of[p.key] = p
-	p.place = c.order.PushFront(p)
+	p.element = c.order.PushFront(p)
 	c.count(p)
 	out = c.trim()
 	return p

@@ -440,11 +440,11 @@ func (s *Scope) row(x *Array, i int) *Array {
 func (s *Scope) stacked(ys, slices []*Array, i, n int) ([]*Array, error) {
 	if i == 0 {
 		for _, y := range slices {
-			whole, err := s.empty(y.dtype, append([]int{n}, y.shape...), false)
+			stack, err := s.empty(y.dtype, append([]int{n}, y.shape...), false)
 			if err != nil {
 				return nil, err
 			}
-			ys = append(ys, whole)
+			ys = append(ys, stack)
 		}
 	}
 	if len(slices) != len(ys) {

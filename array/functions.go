@@ -175,17 +175,17 @@ func (s *Scope) FloorDivide(x, y *Array) *Array {
 		if !p.Type.DType.IsFloat() {
 			rest := c.g(ops.Rem, p, q)
 			below := c.g(ops.And, c.g(ops.Ne, rest, zero), opposite(rest))
-			whole := c.sub(c.div(p, q), ops.Cast(c.b, below, p.Type.DType))
-			return c.where(c.g(ops.Eq, q, zero), zero, whole)
+			floor := c.sub(c.div(p, q), ops.Cast(c.b, below, p.Type.DType))
+			return c.where(c.g(ops.Eq, q, zero), zero, floor)
 		}
-		whole := c.f(ops.Round, c.div(c.sub(p, c.g(ops.FloorMod, p, q)), q))
+		floor := c.f(ops.Round, c.div(c.sub(p, c.g(ops.FloorMod, p, q)), q))
 		// The quotient by an infinity is −1 or 0; by zero it is the division's.
 		far := c.g(ops.And, c.f(ops.IsInf, q), c.g(ops.Lt, c.f(ops.Abs, p), numeral(c.b, p, math.Inf(1))))
 		below := c.g(ops.And, c.g(ops.Ne, p, zero), opposite(p))
-		whole = c.where(far, c.where(below, numeral(c.b, p, -1), zero), whole)
+		floor = c.where(far, c.where(below, numeral(c.b, p, -1), zero), floor)
 		quotient := c.div(p, q)
-		whole = c.where(c.g(ops.Eq, whole, zero), c.mul(zero, quotient), whole) // 0 has the quotient's sign
-		return c.where(c.g(ops.Eq, q, zero), quotient, whole)
+		floor = c.where(c.g(ops.Eq, floor, zero), c.mul(zero, quotient), floor) // 0 has the quotient's sign
+		return c.where(c.g(ops.Eq, q, zero), quotient, floor)
 	})
 }
 

@@ -26,7 +26,7 @@ func (s *Scope) Index(x *Array, at ...any) *Array {
 	if !s.ready("index", []*Array{x}) {
 		return s.none(1)[0]
 	}
-	list, made, err := s.places(x, at)
+	list, made, err := s.items(x, at)
 	defer s.end(made)
 	if err != nil {
 		return s.refuse("index", err)
@@ -40,15 +40,15 @@ func (s *Scope) Index(x *Array, at ...any) *Array {
 			return s.refuse("index", err)
 		}
 	}
-	return s.op("index", placesKey(list), func(b *ir.Builder, v []*ir.Value) *ir.Value {
-		return indexValue(b, v[0], s.placesOf(list, v[0].Type.Shape), v[1:])
+	return s.op("index", itemsKey(list), func(b *ir.Builder, v []*ir.Value) *ir.Value {
+		return indexValue(b, v[0], s.itemsOf(list, v[0].Type.Shape), v[1:])
 	}, append([]*Array{x}, arrays...)...)
 }
 
 // cutFirst applies an index's numbers and slices immediately. The index that is left has arrays only, so that its code
 // can be reused for all values of the numbers.
-func (s *Scope) cutFirst(x *Array, list []place) (*Array, []place, error) {
-	var parts, rest []place
+func (s *Scope) cutFirst(x *Array, list []item) (*Array, []item, error) {
+	var parts, rest []item
 	some := false
 	for _, p := range list {
 		rest = append(rest, p)
@@ -109,7 +109,7 @@ type target struct {
 }
 
 // window returns the elements of x at an index without arrays.
-func (s *Scope) window(x *Array, list []place) *Array {
+func (s *Scope) window(x *Array, list []item) *Array {
 	t, err := targetOf(x, list)
 	if err != nil {
 		return s.refuse("index", err)
@@ -134,7 +134,7 @@ func stridesOf(shape []int) []int {
 }
 
 // targetOf returns the positions of the elements at an index.
-func targetOf(x *Array, list []place) (target, error) {
+func targetOf(x *Array, list []item) (target, error) {
 	var t target
 	strides := stridesOf(x.shape)
 	arrays := arraysIn(list)
@@ -186,7 +186,7 @@ func targetOf(x *Array, list []place) (target, error) {
 }
 
 // tableOf returns the broadcast shape of an index's arrays, and the offset that each tuple of their elements selects.
-func tableOf(x *Array, list []place, strides []int) (shape, table []int, err error) {
+func tableOf(x *Array, list []item, strides []int) (shape, table []int, err error) {
 	for _, a := range arraysIn(list) {
 		if shape, err = broadcast(shape, a.shape); err != nil {
 			return nil, nil, err
@@ -202,7 +202,7 @@ func tableOf(x *Array, list []place, strides []int) (shape, table []int, err err
 			continue
 		}
 		from, n := readable(p.array), x.shape[p.axis]
-		steps := stretchedStrides(p.array.shape, shape)
+		steps := broadcastStrides(p.array.shape, shape)
 		i := 0
 		walk(shape, steps, 0, func(at int) {
 			k := from.Int(int64(at))
@@ -246,8 +246,8 @@ func broadcast(x, y []int) ([]int, error) {
 	return out, nil
 }
 
-// stretchedStrides returns the strides of an array that is broadcast to a shape.
-func stretchedStrides(from, shape []int) []int {
+// broadcastStrides returns the strides of an array that is broadcast to a shape.
+func broadcastStrides(from, shape []int) []int {
 	out, strides := make([]int, len(shape)), stridesOf(from)
 	more := len(shape) - len(from)
 	for i, e := range from {
@@ -287,7 +287,7 @@ func (s *Scope) put(name string, x, value *Array, at []any, add bool) *Array {
 	if !s.ready(name, []*Array{x, value}) {
 		return s.none(1)[0]
 	}
-	list, made, err := s.places(x, at)
+	list, made, err := s.items(x, at)
 	defer s.end(made)
 	switch {
 	case err != nil:
@@ -306,7 +306,7 @@ func (s *Scope) put(name string, x, value *Array, at []any, add bool) *Array {
 }
 
 // putEager writes into x's elements immediately.
-func (s *Scope) putEager(x, value *Array, list []place, add bool) error {
+func (s *Scope) putEager(x, value *Array, list []item, add bool) error {
 	t, err := targetOf(x, list)
 	if err != nil {
 		return err
@@ -335,7 +335,7 @@ func (s *Scope) putEager(x, value *Array, list []place, add bool) error {
 	if s.failed() {
 		return s.Err()
 	}
-	source := stretchedStrides(given, t.shape)
+	source := broadcastStrides(given, t.shape)
 	if n := x.dtype.Size(); !add && slices.Contains([]int{1, 2, 4, 8, 16}, n) {
 		inner := t.shape[t.inside():]
 		t.pairs(source, mover(n, inner, x.tensor.Bytes(), t.strides[t.inside():], own.tensor.Bytes(), source[t.inside():]))
@@ -380,7 +380,7 @@ func overlaps(x, y *Array) bool {
 }
 
 // putTraced makes x represent its elements with those at an index replaced.
-func (s *Scope) putTraced(name string, x, value *Array, list []place, add bool) error {
+func (s *Scope) putTraced(name string, x, value *Array, list []item, add bool) error {
 	t := s.trace
 	if x.of != t || !defines(t.b.Block, x.value) {
 		return diag.Inputf("%v belongs to a scope outside", x).WithFix("give it to the function, or to the loop as its state")
@@ -397,7 +397,7 @@ func (s *Scope) putTraced(name string, x, value *Array, list []place, add bool) 
 }
 
 // putValue returns x with update at an index, or added there.
-func putValue(b *ir.Builder, x, update *ir.Value, list []place, v []*ir.Value, add bool) *ir.Value {
+func putValue(b *ir.Builder, x, update *ir.Value, list []item, v []*ir.Value, add bool) *ir.Value {
 	reduction := "none"
 	if add {
 		reduction = "add"
@@ -420,16 +420,16 @@ func putValue(b *ir.Builder, x, update *ir.Value, list []place, v []*ir.Value, a
 
 // wide reports whether an index is a box of at least an eighth of x's elements: writing all of x in one loop is then
 // faster than computing the position of each element.
-func wide(x *ir.Value, list []place, arrays []*ir.Value) bool {
+func wide(x *ir.Value, list []item, arrays []*ir.Value) bool {
 	share := 1.0
 	for _, p := range list {
 		if p.kind == fresh {
 			continue
 		}
-		whole, extent := x.Type.Shape[p.axis], p.extent
-		n, known := whole.Const()
+		full, extent := x.Type.Shape[p.axis], p.extent
+		n, known := full.Const()
 		e, fixed := extent.Const()
-		switch _, near := whole.Sub(extent).Const(); {
+		switch _, near := full.Sub(extent).Const(); {
 		case p.kind == span && p.span.step != 1:
 			return false
 		case known && fixed && n > 0:
@@ -442,7 +442,7 @@ func wide(x *ir.Value, list []place, arrays []*ir.Value) bool {
 }
 
 // putBox is putValue for a box of x's elements.
-func putBox(b *ir.Builder, x, update *ir.Value, list []place, add bool) *ir.Value {
+func putBox(b *ir.Builder, x, update *ir.Value, list []item, add bool) *ir.Value {
 	c, shape := calc{b}, x.Type.Shape
 	begin, extents, end := make([]sym.Expr, len(shape)), slices.Clone(shape), make([]sym.Expr, len(shape))
 	var result []sym.Expr
@@ -493,7 +493,7 @@ func spread(b *ir.Builder, update *ir.Value, shape []sym.Expr) *ir.Value {
 
 // putRows is putValue if arrays index the first axes and all others are selected entirely: it scatters rows. It returns
 // nil otherwise.
-func putRows(b *ir.Builder, x, update *ir.Value, list []place, v []*ir.Value, reduction string) *ir.Value {
+func putRows(b *ir.Builder, x, update *ir.Value, list []item, v []*ir.Value, reduction string) *ir.Value {
 	arrays := 0
 	for i, p := range list {
 		switch {

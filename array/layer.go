@@ -181,8 +181,8 @@ func normalized(b *ir.Builder, x *ir.Value, epsilon number, centered bool, axes 
 }
 
 // affine returns the operands x, scale and shift without nil, and a function that multiplies by scale and adds shift;
-// place gives them a shape that broadcasts to x.
-func affine(x, scale, shift *Array, place func(b *ir.Builder, v, x *ir.Value) *ir.Value) ([]*Array,
+// align gives them a shape that broadcasts to x.
+func affine(x, scale, shift *Array, align func(b *ir.Builder, v, x *ir.Value) *ir.Value) ([]*Array,
 	func(b *ir.Builder, y *ir.Value, v []*ir.Value) *ir.Value) {
 	in := []*Array{x}
 	if scale != nil {
@@ -194,7 +194,7 @@ func affine(x, scale, shift *Array, place func(b *ir.Builder, v, x *ir.Value) *i
 	return in, func(b *ir.Builder, y *ir.Value, v []*ir.Value) *ir.Value {
 		for i, f := range []ops.BinaryFunction{ops.Mul, ops.Add} {
 			if given := []*Array{scale, shift}[i]; given != nil {
-				y = ops.Binary(b, f, y, place(b, ops.Cast(b, v[0], y.Type.DType), y))
+				y = ops.Binary(b, f, y, align(b, ops.Cast(b, v[0], y.Type.DType), y))
 				v = v[1:]
 			}
 		}

@@ -197,7 +197,7 @@ func (m *Model) Apply(s *Scope, weights map[string]*Array, x ...*Array) []*Array
 		s.failAt("model", err)
 		return s.none(len(m.of.Outputs))
 	}
-	o := operation{name: "model", text: m.id + key.String(), places: true}
+	o := operation{name: "model", text: m.id + key.String(), located: true}
 	o.build = func(b *ir.Builder, v []*ir.Value) []*ir.Value { return m.build(b, given, v) }
 	return s.many(o, len(m.of.Outputs), s.typed(in)...)
 }

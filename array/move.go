@@ -29,13 +29,13 @@ func (s *Scope) moved(name string, x *Array, shape []int, from lay) *Array {
 	return s.movedTo(name, x, shape, shape, from)
 }
 
-// movedTo is moved for a traversal of another shape, places, with the same number of elements as the result's.
-func (s *Scope) movedTo(name string, x *Array, shape, places []int, from lay) *Array {
+// movedTo is moved for a traversal of another shape, order, with the same number of elements as the result's.
+func (s *Scope) movedTo(name string, x *Array, shape, order []int, from lay) *Array {
 	y, err := s.fresh(x.dtype, shape)
 	if err != nil {
 		return s.refuse(name, err)
 	}
-	move(x.dtype.Size(), places, y.tensor.Bytes(), lay{strides: stridesOf(places)}, x.tensor.Bytes(), from)
+	move(x.dtype.Size(), order, y.tensor.Bytes(), lay{strides: stridesOf(order)}, x.tensor.Bytes(), from)
 	return y
 }
 
@@ -237,7 +237,7 @@ func (s *Scope) full(dt weir.DType, x float64, shape []int) (*Array, error) {
 
 // broadcastAt is BroadcastTo outside a trace.
 func (s *Scope) broadcastAt(x *Array, shape []int) *Array {
-	return s.moved("broadcast_to", x, shape, lay{strides: stretchedStrides(x.shape, shape)})
+	return s.moved("broadcast_to", x, shape, lay{strides: broadcastStrides(x.shape, shape)})
 }
 
 // tiled is Tile outside a trace. It traverses x with an additional axis, for the repetitions, before each of x's.
@@ -246,11 +246,11 @@ func (s *Scope) tiled(x *Array, times []int) *Array {
 	times = append(slices.Repeat([]int{1}, rank-len(times)), times...)
 	extents := append(slices.Repeat([]int{1}, rank-len(x.shape)), x.shape...)
 	own := stridesOf(extents)
-	var shape, places, strides []int
+	var shape, order, strides []int
 	for i, n := range times {
-		shape, places, strides = append(shape, n*extents[i]), append(places, n, extents[i]), append(strides, 0, own[i])
+		shape, order, strides = append(shape, n*extents[i]), append(order, n, extents[i]), append(strides, 0, own[i])
 	}
-	return s.movedTo("tile", x, shape, places, lay{strides: strides})
+	return s.movedTo("tile", x, shape, order, lay{strides: strides})
 }
 
 // repeated is Repeat outside a trace.
@@ -266,13 +266,13 @@ func (s *Scope) cuts(name string, x *Array, axis int, extents []int, slice bool)
 	out, at := make([]*Array, len(extents)), 0
 	strides := stridesOf(x.shape)
 	for i, e := range extents {
-		places := slices.Clone(x.shape)
-		places[axis] = e
-		shape := places
+		order := slices.Clone(x.shape)
+		order[axis] = e
+		shape := order
 		if slice {
-			shape = slices.Delete(slices.Clone(places), axis, axis+1)
+			shape = slices.Delete(slices.Clone(order), axis, axis+1)
 		}
-		if out[i] = s.movedTo(name, x, shape, places, lay{strides, at * strides[axis]}); s.failed() {
+		if out[i] = s.movedTo(name, x, shape, order, lay{strides, at * strides[axis]}); s.failed() {
 			return s.none(len(extents))
 		}
 		at += e

@@ -45,9 +45,9 @@ const (
 	Ellipsis
 )
 
-// place is one entry of an index, with the array's axis that it applies to.
-type place struct {
-	kind   placeKind
+// item is one entry of an index, with the array's axis that it applies to.
+type item struct {
+	kind   itemKind
 	axis   int
 	number int      // single
 	span   Span     // span
@@ -56,19 +56,19 @@ type place struct {
 	array  *Array // several
 }
 
-// placeKind is the kind of an entry: an integer, a Slice, NewAxis or an array.
-type placeKind int
+// itemKind is the kind of an entry: an integer, a Slice, NewAxis or an array.
+type itemKind int
 
 const (
-	single placeKind = iota
+	single itemKind = iota
 	span
 	fresh
 	several
 )
 
-// places reads an index of x. Masks are replaced by arrays of the positions where they are true; made lists these, for
+// items reads an index of x. Masks are replaced by arrays of the positions where they are true; made lists these, for
 // the caller to close.
-func (s *Scope) places(x *Array, at []any) (list []place, made []*Array, err error) {
+func (s *Scope) items(x *Array, at []any) (list []item, made []*Array, err error) {
 	used, dots := 0, -1
 	for i, p := range at {
 		switch p := p.(type) {
@@ -102,18 +102,18 @@ func (s *Scope) places(x *Array, at []any) (list []place, made []*Array, err err
 	for _, p := range at {
 		switch p := p.(type) {
 		case int:
-			list = append(list, place{kind: single, axis: axis, number: p})
+			list = append(list, item{kind: single, axis: axis, number: p})
 			axis++
 		case Span:
-			list = append(list, place{kind: span, axis: axis, span: p})
+			list = append(list, item{kind: span, axis: axis, span: p})
 			axis++
 		case marker:
 			if p == NewAxis {
-				list = append(list, place{kind: fresh})
+				list = append(list, item{kind: fresh})
 				continue
 			}
 			for range len(x.shape) - used {
-				list = append(list, place{kind: span, axis: axis, span: All})
+				list = append(list, item{kind: span, axis: axis, span: All})
 				axis++
 			}
 		case *Array:
@@ -125,7 +125,7 @@ func (s *Scope) places(x *Array, at []any) (list []place, made []*Array, err err
 				made = append(made, arrays...)
 			}
 			for _, a := range arrays {
-				list = append(list, place{kind: several, axis: axis, array: a})
+				list = append(list, item{kind: several, axis: axis, array: a})
 				axis++
 			}
 		}
@@ -159,27 +159,27 @@ func (s *Scope) positions(x, p *Array, axis int) ([]*Array, error) {
 }
 
 // resolve checks an entry against x's shape, and finds the elements that it selects.
-func (s *Scope) resolve(x *Array, p *place) error {
+func (s *Scope) resolve(x *Array, p *item) error {
 	if p.kind == fresh || p.kind == several {
 		return nil
 	}
-	whole, err := s.extents(x.shape[p.axis : p.axis+1])
+	extents, err := s.extents(x.shape[p.axis : p.axis+1])
 	if err != nil {
 		return err
 	}
-	n, known := whole[0].Const()
+	n, known := extents[0].Const()
 	if p.kind == single && known && (int64(p.number) >= n || int64(p.number) < -n) {
 		return diag.Inputf("index %d of axis %d of %v", p.number, p.axis, x)
 	}
 	if p.kind == span && p.span.step == 0 {
 		return diag.Inputf("a slice in steps of 0")
 	}
-	s.elements(p, whole[0])
+	s.elements(p, extents[0])
 	return nil
 }
 
 // elements sets the elements that an entry selects from an axis.
-func (s *Scope) elements(p *place, extent sym.Expr) {
+func (s *Scope) elements(p *item, extent sym.Expr) {
 	switch p.kind {
 	case single:
 		p.begin, p.extent = sym.Const(int64(p.number)), one
@@ -191,9 +191,9 @@ func (s *Scope) elements(p *place, extent sym.Expr) {
 	}
 }
 
-// placesOf returns an index's entries for an array of another shape.
-func (s *Scope) placesOf(list []place, shape []sym.Expr) []place {
-	out := append([]place(nil), list...)
+// itemsOf returns an index's entries for an array of another shape.
+func (s *Scope) itemsOf(list []item, shape []sym.Expr) []item {
+	out := append([]item(nil), list...)
 	for i := range out {
 		if out[i].kind != fresh {
 			s.elements(&out[i], shape[out[i].axis])
@@ -234,8 +234,8 @@ func (s *Scope) cut(p Span, extent sym.Expr) (begin, length sym.Expr) {
 	return begin, way.CeilDiv(sym.Const(step)).Max(sym.Const(0))
 }
 
-// placesKey returns the numbers of an index that determine its code; its arrays are operands.
-func placesKey(list []place) []int {
+// itemsKey returns the numbers of an index that determine its code; its arrays are operands.
+func itemsKey(list []item) []int {
 	var out []int
 	for _, p := range list {
 		out = append(out, int(p.kind), p.axis, p.number, p.span.begin, p.span.end, p.span.step)
@@ -244,7 +244,7 @@ func placesKey(list []place) []int {
 }
 
 // arraysIn returns the arrays of an index.
-func arraysIn(list []place) []*Array {
+func arraysIn(list []item) []*Array {
 	var out []*Array
 	for _, p := range list {
 		if p.kind == several {
@@ -255,8 +255,8 @@ func arraysIn(list []place) []*Array {
 }
 
 // indexValue builds Index; v are the values of the index's arrays.
-func indexValue(b *ir.Builder, x *ir.Value, list []place, v []*ir.Value) *ir.Value {
-	x = cutPlaces(b, x, list)
+func indexValue(b *ir.Builder, x *ir.Value, list []item, v []*ir.Value) *ir.Value {
+	x = cutItems(b, x, list)
 	if len(v) == 0 {
 		return shaped(b, x, list, nil, 0)
 	}
@@ -291,8 +291,8 @@ func indexValue(b *ir.Builder, x *ir.Value, list []place, v []*ir.Value) *ir.Val
 	return shaped(b, y, list, y.Type.Shape[first:first+count], first)
 }
 
-// cutPlaces selects the elements that the integers and Slices of an index select.
-func cutPlaces(b *ir.Builder, x *ir.Value, list []place) *ir.Value {
+// cutItems selects the elements that the integers and Slices of an index select.
+func cutItems(b *ir.Builder, x *ir.Value, list []item) *ir.Value {
 	begin, extent, step := make([]sym.Expr, len(x.Type.Shape)), append([]sym.Expr(nil), x.Type.Shape...),
 		make([]int64, len(x.Type.Shape))
 	all := true
@@ -328,7 +328,7 @@ func cutPlaces(b *ir.Builder, x *ir.Value, list []place) *ir.Value {
 
 // meeting returns the number of axes of the result in front of the first array, and whether arrays and integers are
 // adjacent in the index.
-func meeting(list []place) (first int, beside bool) {
+func meeting(list []item) (first int, beside bool) {
 	began, ended := false, false
 	beside = true
 	for _, p := range list {
@@ -386,7 +386,7 @@ func tupled(b *ir.Builder, indices []*ir.Value) *ir.Value {
 
 // shaped gives the selected elements the shape of Index's result: without the axes of integers, with new axes. taken
 // are the arrays' axes, which y has from first on.
-func shaped(b *ir.Builder, y *ir.Value, list []place, taken []sym.Expr, first int) *ir.Value {
+func shaped(b *ir.Builder, y *ir.Value, list []item, taken []sym.Expr, first int) *ir.Value {
 	var shape []sym.Expr
 	arrays := len(arraysIn(list)) > 0
 	_, beside := meeting(list)

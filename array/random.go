@@ -162,7 +162,7 @@ func (s *Scope) Bernoulli(k Random, p *Array, shape ...int) *Array {
 	return s.draw("bernoulli", k, []*Array{p}, func() (operation, setBuilder, error) {
 		_, err := s.extents(shape)
 		if err == nil {
-			err = stretches(p, shape)
+			err = checkBroadcast(p, shape)
 		}
 		o := operation{settings: settings{sizes: shape}}
 		return o, func(b *ir.Builder, v []*ir.Value, sizes []sym.Expr, _ []number) *ir.Value {
@@ -191,12 +191,12 @@ func (s *Scope) RandInt(k Random, dt weir.DType, low, high int64, shape ...int) 
 		return o, func(b *ir.Builder, v []*ir.Value, sizes []sym.Expr, numbers []number) *ir.Value {
 			c := calc{b}
 			u := uniformBetween(b, v[0], weir.F64, number{}, numbers[0], sizes...)
-			whole := ops.Cast(b, c.g(ops.Min, c.f(ops.Floor, u), numbers[1].like(b, u)), weir.I64)
+			offset := ops.Cast(b, c.g(ops.Min, c.f(ops.Floor, u), numbers[1].like(b, u)), weir.I64)
 			from := integer(b, low)
 			if !numbers[2].fixed() || !numbers[3].fixed() { // the halves of low
 				from = c.add(c.mul(numbers[2].as(b, weir.I64), integer(b, 1<<32)), numbers[3].as(b, weir.I64))
 			}
-			return ops.Cast(b, c.add(whole, from), dt)
+			return ops.Cast(b, c.add(offset, from), dt)
 		}, err
 	})
 }

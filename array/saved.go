@@ -308,7 +308,7 @@ func (v *Saved) backward(s *Scope, seeds []*Array) ([]*Array, error) {
 	if err != nil {
 		return nil, err
 	}
-	return v.whole(s, out), s.Err()
+	return v.withZeros(s, out), s.Err()
 }
 
 // eaten reports whether a failed run has consumed some of the saved arrays.
@@ -373,8 +373,8 @@ func (v *Saved) seeds(s *Scope, given []*Array) ([]*Array, error) {
 	return out, alike("seed", out, v.like)
 }
 
-// whole inserts zeros for the inputs that are not floats.
-func (v *Saved) whole(s *Scope, out []*Array) (all []*Array) {
+// withZeros inserts zeros for the inputs that are not floats.
+func (v *Saved) withZeros(s *Scope, out []*Array) (all []*Array) {
 	for i, float := range v.of.floats {
 		if float {
 			all, out = append(all, out[0]), out[1:]

@@ -17,11 +17,11 @@ import (
 // Operations do not return errors. The scope keeps the first error, with the line that caused it; after it, operations
 // do nothing, and Err and Close return it.
 type Scope struct {
-	name   string
-	place  string // see At
-	parent *Scope
-	opened site
-	trace  *trace // nil: operations run at once
+	name      string
+	component string // see At
+	parent    *Scope
+	opened    site
+	trace     *trace // nil: operations run at once
 	// quiet: Close of the parent closes the scope without an error. onClose is called without locks, with the line that
 	// closed the scope.
 	quiet   bool
@@ -123,7 +123,7 @@ func (s *Scope) failAt(op string, err error) {
 	}
 	placed := *e.AtNode("", op)
 	if placed.Node == "" {
-		placed.Node = s.place
+		placed.Node = s.component
 	}
 	s.fail(&placed)
 }
@@ -136,7 +136,7 @@ func (s *Scope) Fail(err error) {
 // At names the component of a larger computation, as a layer of a network, that the following operations belong to:
 // errors contain the name. It returns the previous name; "" is none.
 func (s *Scope) At(place string) (before string) {
-	before, s.place = s.place, place
+	before, s.component = s.component, place
 	return before
 }
 

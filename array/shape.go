@@ -56,11 +56,11 @@ func (s *Scope) inferred(x *Array, shape []int) ([]sym.Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	whole, err := s.extents(x.shape)
+	from, err := s.extents(x.shape)
 	if err != nil {
 		return nil, err
 	}
-	left, err := s.quotient(x, whole, rest)
+	left, err := s.quotient(x, from, rest)
 	if err != nil {
 		return nil, err
 	}
@@ -68,15 +68,15 @@ func (s *Scope) inferred(x *Array, shape []int) ([]sym.Expr, error) {
 	return slices.Insert(rest, open, left), nil
 }
 
-// quotient returns the number of elements of x, with extents whole, divided by the product of rest.
-func (s *Scope) quotient(x *Array, whole, rest []sym.Expr) (sym.Expr, error) {
-	whole, rest = slices.Clone(whole), slices.Clone(rest)
+// quotient returns the number of elements of x, with extents from, divided by the product of rest.
+func (s *Scope) quotient(x *Array, from, rest []sym.Expr) (sym.Expr, error) {
+	from, rest = slices.Clone(from), slices.Clone(rest)
 	for i := len(rest) - 1; i >= 0; i-- { // named extents in both cancel out, so that they may be 0
-		if at := slices.IndexFunc(whole, rest[i].Equal); at >= 0 && !isNumber(rest[i]) {
-			whole, rest = slices.Delete(whole, at, at+1), slices.Delete(rest, i, i+1)
+		if at := slices.IndexFunc(from, rest[i].Equal); at >= 0 && !isNumber(rest[i]) {
+			from, rest = slices.Delete(from, at, at+1), slices.Delete(rest, i, i+1)
 		}
 	}
-	n, m := extentsProduct(whole), extentsProduct(rest)
+	n, m := extentsProduct(from), extentsProduct(rest)
 	p, fixed := n.Const()
 	q, known := m.Const()
 	switch {
@@ -275,14 +275,14 @@ func (s *Scope) BroadcastTo(x *Array, shape ...int) *Array {
 	return s.planAt("broadcast_to", x, func() *Array { return s.broadcastAt(x, shape) }, func() ([]int, builder, error) {
 		exprs, err := s.extents(shape)
 		if err == nil {
-			err = stretches(x, shape)
+			err = checkBroadcast(x, shape)
 		}
 		return shape, func(b *ir.Builder, v []*ir.Value) *ir.Value { return ops.Expand(b, v[0], exprs...) }, err
 	})
 }
 
-// stretches returns an error if x cannot be broadcast to a shape.
-func stretches(x *Array, shape []int) error {
+// checkBroadcast returns an error if x cannot be broadcast to a shape.
+func checkBroadcast(x *Array, shape []int) error {
 	more := len(shape) - len(x.shape)
 	for i, e := range x.shape {
 		if more < 0 || e != 1 && e >= 0 && shape[more+i] >= 0 && e != shape[more+i] {
@@ -388,7 +388,7 @@ func (s *Scope) pieces(x *Array, axis int, extents []int) ([]sym.Expr, error) {
 	if len(extents) == 0 {
 		return nil, diag.Inputf("a split into no pieces")
 	}
-	whole, err := s.extents(x.shape[axis : axis+1])
+	from, err := s.extents(x.shape[axis : axis+1])
 	if err != nil {
 		return nil, err
 	}
@@ -400,7 +400,7 @@ func (s *Scope) pieces(x *Array, axis int, extents []int) ([]sym.Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	left := whole[0].Sub(sym.Sum(exprs...))
+	left := from[0].Sub(sym.Sum(exprs...))
 	if open >= 0 {
 		exprs[open] = left
 	}

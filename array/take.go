@@ -58,10 +58,10 @@ func (s *Scope) OneHot(indices *Array, classes int, dt weir.DType) *Array {
 		}
 		o := operation{ints: []int{int(dt)}, settings: settings{sizes: []int{classes}}}
 		return o, func(b *ir.Builder, v []*ir.Value, sizes []sym.Expr, _ []number) *ir.Value {
-			places := ops.Counting(b, weir.I64, sizes[0])
+			classNumbers := ops.Counting(b, weir.I64, sizes[0])
 			index := ops.Cast(b, v[0], weir.I64)
 			index = ops.Reshape(b, index, append(slices.Clone(index.Type.Shape), one)...)
-			return ops.Cast(b, ops.Binary(b, ops.Eq, index, places), dt)
+			return ops.Cast(b, ops.Binary(b, ops.Eq, index, classNumbers), dt)
 		}, err
 	})
 }
