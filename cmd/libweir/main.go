@@ -1,6 +1,6 @@
 //go:build cgo
 
-// Command libweir is Weir as a C library, for Python and other languages: weir.h says what it does.
+// Command libweir is Weir as a C library, for Python and other languages: weir.h documents its functions.
 //
 //	go build -buildmode=c-shared -o libweir.so ./cmd/libweir
 package main
@@ -23,16 +23,16 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-func main() {} // a library has none
+func main() {} // a library does not run it
 
-// objects are what handles stand for. A handle is never used twice.
+// objects maps handles to objects. A handle is never reused.
 var objects = struct {
 	sync.RWMutex
 	of   map[C.uint64_t]any
 	last C.uint64_t
 }{of: map[C.uint64_t]any{}}
 
-// add makes a handle.
+// add makes a handle of an object.
 func add(object any) C.uint64_t {
 	objects.Lock()
 	defer objects.Unlock()
@@ -41,7 +41,7 @@ func add(object any) C.uint64_t {
 	return objects.last
 }
 
-// take ends a handle, and returns what it stood for; nil if it stands for nothing.
+// take ends a handle, and returns its object; nil if there is none.
 func take(handle C.uint64_t) any {
 	objects.Lock()
 	defer objects.Unlock()
@@ -50,7 +50,7 @@ func take(handle C.uint64_t) any {
 	return object
 }
 
-// find is what a handle stands for.
+// find returns a handle's object; what names the expected kind in errors.
 func find[T any](handle C.uint64_t, what string) (object T, err error) {
 	objects.RLock()
 	defer objects.RUnlock()
@@ -64,10 +64,10 @@ func find[T any](handle C.uint64_t, what string) (object T, err error) {
 	return object, fault(weir.ErrInput, "", "handle %d is no %s", handle, what)
 }
 
-// holders is the number of those who hold an object. The last of them closes it.
+// holders is the number of holders of an object. The last one closes it.
 type holders struct{ atomic.Int64 }
 
-// hold adds a holder. It reports false for an object that is closed, or being given to a run for good.
+// hold adds a holder. It returns false if the object is closed, or is being given to a run for good.
 func (h *holders) hold() bool {
 	for {
 		n := h.Load()
@@ -80,12 +80,12 @@ func (h *holders) hold() bool {
 	}
 }
 
-// fault is an error of this interface's own.
+// fault returns an error of this interface.
 func fault(kind error, fix, format string, args ...any) error {
 	return &weir.Error{Kind: kind, Detail: fmt.Sprintf(format, args...), Fix: fix}
 }
 
-// messageOf is an error as weir.h describes it: what diag says of one, and its whole text.
+// messageOf returns an error's fields as weir.h describes them.
 func messageOf(err error) map[string]string {
 	m := map[string]string{"file": "", "node": "", "op": "", "tensor": "", "dim": "", "detail": err.Error(), "fix": ""}
 	var e *weir.Error
@@ -105,7 +105,7 @@ func messageOf(err error) map[string]string {
 	return m
 }
 
-// edge runs what a function of the interface does: what panics inside is an error too, and the process lives.
+// edge runs a function of the interface, and returns its error as JSON, or nil. A panic becomes an error too.
 func edge(do func() error) (text *C.char) {
 	var err error
 	defer func() {
@@ -118,7 +118,7 @@ func edge(do func() error) (text *C.char) {
 	return nil
 }
 
-// textOf is a value as JSON, in C's memory.
+// textOf returns a value as JSON in C's memory.
 func textOf(value any) *C.char {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -127,6 +127,8 @@ func textOf(value any) *C.char {
 	return C.CString(string(text))
 }
 
+// goClose implements weir_close.
+//
 //export goClose
 func goClose(handle C.uint64_t) *C.char {
 	return edge(func() error {
@@ -148,6 +150,8 @@ func goClose(handle C.uint64_t) *C.char {
 	})
 }
 
+// goUsage implements weir_usage.
+//
 //export goUsage
 func goUsage(text **C.char) *C.char {
 	return edge(func() error {
@@ -169,6 +173,8 @@ func goUsage(text **C.char) *C.char {
 // trimming is held while the limit of compiled operations is 0.
 var trimming sync.Mutex
 
+// goTrim implements weir_trim.
+//
 //export goTrim
 func goTrim() C.int64_t {
 	trimming.Lock()
@@ -180,14 +186,16 @@ func goTrim() C.int64_t {
 	before := mapped()
 	array.CacheLimit(array.CacheLimit(0))
 	weir.Trim()
-	debug.FreeOSMemory() // what describes programs lies in Go's heap
+	debug.FreeOSMemory() // descriptions of programs lie in Go's heap
 	return C.int64_t(max(before-mapped(), 0))
 }
 
+// goSetLimit implements weir_set_limit.
+//
 //export goSetLimit
 func goSetLimit(bytes C.int64_t) C.int64_t { return C.int64_t(weir.SetLimit(int64(bytes))) }
 
-// sizesOf are extents that C passes.
+// sizesOf returns extents passed from C.
 func sizesOf(shape *C.int64_t, rank C.int32_t) ([]int, error) {
 	if rank < 0 || rank > mostRank || rank > 0 && shape == nil {
 		return nil, fault(weir.ErrInput, "", "a tensor of rank %d; it is 0 to %d, with a shape", rank, mostRank)
@@ -199,5 +207,5 @@ func sizesOf(shape *C.int64_t, rank C.int32_t) ([]int, error) {
 	return sizes, nil
 }
 
-// mostRank is the greatest rank of a tensor.
+// mostRank is the maximum rank of a tensor.
 const mostRank = 64

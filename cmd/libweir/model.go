@@ -22,18 +22,20 @@ import (
 	"github.com/weirml/weir/internal/planpage"
 )
 
-// model is a model with its handle and the programs that were compiled of it: the last of them closes it.
+// model is a model held by its handle and by the programs compiled from it: the last holder closes it.
 type model struct {
 	*weir.Model
 	holders holders
 }
 
+// addModel makes a handle of a model, which the handle owns.
 func addModel(m *weir.Model) C.uint64_t {
 	held := &model{Model: m}
 	held.holders.Store(1)
 	return add(held)
 }
 
+// drop ends a hold. The last one closes the model.
 func (m *model) drop() error {
 	if m.holders.Add(-1) > 0 {
 		return nil
@@ -41,18 +43,21 @@ func (m *model) drop() error {
 	return m.Close()
 }
 
-// program is a program with the places for its runs.
+// program is a program with slots for its runs.
 type program struct {
 	*weir.Program
 	model   *model
 	inputs  []weir.Info
 	outputs []weir.Info
-	states  []bool        // by output: it is the new value of a state, and lies where that does
+	states  []bool        // by output: whether it is the new value of a state, in the state's memory
 	slots   chan struct{} // one for each run that is active
 }
 
+// close closes the program, and ends its hold on the model.
 func (p *program) close() error { return errors.Join(p.Program.Close(), p.model.drop()) }
 
+// goLoad implements weir_load.
+//
 //export goLoad
 func goLoad(path *C.char, handle *C.uint64_t) *C.char {
 	return edge(func() error {
@@ -64,6 +69,8 @@ func goLoad(path *C.char, handle *C.uint64_t) *C.char {
 	})
 }
 
+// goLoadBytes implements weir_load_bytes.
+//
 //export goLoadBytes
 func goLoadBytes(data unsafe.Pointer, size C.size_t, handle *C.uint64_t) *C.char {
 	return edge(func() error {
@@ -75,7 +82,7 @@ func goLoadBytes(data unsafe.Pointer, size C.size_t, handle *C.uint64_t) *C.char
 	})
 }
 
-// options are weir_compile's.
+// options are the options of weir_compile as JSON.
 type options struct {
 	Budget     int64               `json:"budget"`
 	Calls      int                 `json:"calls"`
@@ -93,14 +100,14 @@ type options struct {
 	Layouts    map[string]laidOut  `json:"layouts"`
 }
 
-// laidOut is a layout: its text, or an example's extents and strides.
+// laidOut is a layout: its text, or the extents and strides of an example.
 type laidOut struct {
 	Text    weir.Layout `json:"text"`
 	Shape   []int       `json:"shape"`
 	Strides []int       `json:"strides"`
 }
 
-// layout is the layout, or why there is none.
+// layout returns the layout, or an error that names the input.
 func (l laidOut) layout(input string) (weir.Layout, error) {
 	if l.Shape == nil && l.Strides == nil {
 		return l.Text, nil
@@ -113,7 +120,7 @@ func (l laidOut) layout(input string) (weir.Layout, error) {
 	return layout, err
 }
 
-// read is the options of a text.
+// read returns the options in a JSON text; NULL is the defaults.
 func (o *options) read(text *C.char) (weir.Options, error) {
 	w := weir.Options{}
 	if text != nil {
@@ -158,6 +165,8 @@ func (o *options) read(text *C.char) (weir.Options, error) {
 	return w, nil
 }
 
+// goCompile implements weir_compile.
+//
 //export goCompile
 func goCompile(handle C.uint64_t, text *C.char, poll C.weir_poll, out *C.uint64_t) *C.char {
 	return edge(func() error {
@@ -192,7 +201,7 @@ func goCompile(handle C.uint64_t, text *C.char, poll C.weir_poll, out *C.uint64_
 	})
 }
 
-// port is an input or output as weir_describe tells it.
+// port is an input or output in weir_describe's JSON.
 type port struct {
 	Name    string `json:"name"`
 	DType   string `json:"dtype"`
@@ -207,6 +216,7 @@ type port struct {
 var kindNames = map[weir.Kind]string{weir.TensorKind: "tensor", weir.SequenceKind: "sequence",
 	weir.OptionalKind: "optional", weir.OptionalSequenceKind: "optional sequence"}
 
+// portsOf converts inputs or outputs for weir_describe.
 func portsOf(infos []weir.Info) []port {
 	list := []port{}
 	for _, i := range infos {
@@ -224,13 +234,14 @@ func portsOf(infos []weir.Info) []port {
 	return list
 }
 
-// dimension is one as weir_describe tells it; it has no greatest size where Max is nil.
+// dimension is a dimension in weir_describe's JSON; Max is nil if it has no upper bound.
 type dimension struct {
 	Name string `json:"name"`
 	Min  int64  `json:"min"`
 	Max  *int64 `json:"max"`
 }
 
+// dimensionsOf converts dimensions for weir_describe.
 func dimensionsOf(list []weir.Dimension) []dimension {
 	out := []dimension{}
 	for _, d := range list {
@@ -243,6 +254,8 @@ func dimensionsOf(list []weir.Dimension) []dimension {
 	return out
 }
 
+// goDescribe implements weir_describe.
+//
 //export goDescribe
 func goDescribe(handle C.uint64_t, text **C.char) *C.char {
 	return edge(func() error {
@@ -267,6 +280,8 @@ func goDescribe(handle C.uint64_t, text **C.char) *C.char {
 	})
 }
 
+// goMemory implements weir_memory.
+//
 //export goMemory
 func goMemory(handle C.uint64_t, calls C.int32_t, dims *C.char, text **C.char) *C.char {
 	return edge(func() error {
@@ -318,6 +333,8 @@ func dimsOf(text *C.char) (weir.Dims, error) {
 	return bound, nil
 }
 
+// goPlanPage implements weir_plan_page.
+//
 //export goPlanPage
 func goPlanPage(handle C.uint64_t, title, dims *C.char, html **C.char) *C.char {
 	return edge(func() error {
@@ -351,6 +368,8 @@ func goPlanPage(handle C.uint64_t, title, dims *C.char, html **C.char) *C.char {
 	})
 }
 
+// goOperators implements weir_operators.
+//
 //export goOperators
 func goOperators(text **C.char) *C.char {
 	return edge(func() error {
@@ -359,6 +378,8 @@ func goOperators(text **C.char) *C.char {
 	})
 }
 
+// goSave implements weir_save.
+//
 //export goSave
 func goSave(handle C.uint64_t, path *C.char) *C.char {
 	return edge(func() error {
@@ -370,7 +391,7 @@ func goSave(handle C.uint64_t, path *C.char) *C.char {
 	})
 }
 
-// writeWhole writes a file that is there wholly or not at all.
+// writeWhole writes a file atomically: the path has either all of it or its previous content.
 func writeWhole(path string, from io.WriterTo) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {

@@ -17,11 +17,11 @@ import (
 	"github.com/weirml/weir/array"
 )
 
-// scope is what has the operations.
+// scope is the type whose methods are the operations.
 type scope = array.Scope
 
-// operations are the functions of weir_operate by their names, each a method of array.Scope. See call for what they are
-// given.
+// operations are the functions of weir_operate by name, each a method of array.Scope. See call.parameters for their
+// arguments.
 //
 //weir:table
 var operations = map[string]any{
@@ -49,7 +49,7 @@ var operations = map[string]any{
 	"arange": (*scope).Arange, "eye": (*scope).Eye, "full": (*scope).Full, "iota": (*scope).Iota,
 	"linspace": (*scope).Linspace, "meshgrid": (*scope).Meshgrid, "tril": (*scope).Tril, "triu": (*scope).Triu,
 
-	// Shapes and places.
+	// Shapes and indices.
 	"add_at": (*scope).AddAt, "assign": (*scope).Assign, "broadcast_to": (*scope).BroadcastTo,
 	"concat": (*scope).Concat, "expand_dims": (*scope).ExpandDims, "flip": (*scope).Flip, "index": (*scope).Index,
 	"move_axis": (*scope).MoveAxis, "permute": (*scope).Permute, "repeat": (*scope).Repeat,
@@ -72,9 +72,11 @@ var operations = map[string]any{
 	"solve": (*scope).Solve, "tensordot": (*scope).TensorDot, "trace": (*scope).Trace, "vecdot": (*scope).VecDot,
 }
 
-// changes are the operations that write into their first operand, and return it.
+// changes are the operations that write into their first operand and return it.
 var changes = map[string]bool{"assign": true, "add_at": true}
 
+// goOperate implements weir_operate.
+//
 //export goOperate
 func goOperate(name, attributes *C.char, handles *C.uint64_t, count C.int32_t, result *C.uint64_t) *C.char {
 	return edge(func() error {
@@ -92,16 +94,16 @@ func goOperate(name, attributes *C.char, handles *C.uint64_t, count C.int32_t, r
 	})
 }
 
-// call is an operation that runs.
+// call is an operation in progress.
 type call struct {
 	name       string
-	attributes []json.RawMessage // those that the operation was not given yet
+	attributes []json.RawMessage // the attributes that are not yet used as parameters
 	scope      *array.Scope
-	held       []*tensor      // the operands: nil is one that is absent
-	operands   []*array.Array // those that the operation was not given yet
+	held       []*tensor      // the operands; nil if absent
+	operands   []*array.Array // the operands that are not yet used as parameters
 }
 
-// hold has the operands stay until end.
+// hold keeps the operands open until end.
 func (c *call) hold(handles []C.uint64_t) error {
 	c.scope = array.NewScope(c.name)
 	for _, h := range handles {
@@ -118,7 +120,7 @@ func (c *call) hold(handles []C.uint64_t) error {
 	return nil
 }
 
-// end gives back what the call holds.
+// end releases the operands and the scope.
 func (c *call) end() {
 	c.scope.Close()
 	for _, t := range c.held {
@@ -128,7 +130,7 @@ func (c *call) end() {
 	}
 }
 
-// run computes the operation, and makes a handle of its result: a tensor, or a list if there are several.
+// run computes the operation, and makes a handle of its result: a tensor, or a list of several results.
 func (c *call) run(result *C.uint64_t) error {
 	f := reflect.ValueOf(operations[c.name])
 	if !f.IsValid() {
@@ -149,7 +151,7 @@ func (c *call) run(result *C.uint64_t) error {
 	given := apply(in)
 	if err := c.scope.Err(); err != nil {
 		var e *weir.Error
-		if errors.As(err, &e) { // the line is one of this library
+		if errors.As(err, &e) { // the line is in this library
 			at := *e
 			at.File = ""
 			return &at
@@ -180,7 +182,7 @@ func (c *call) run(result *C.uint64_t) error {
 	return nil
 }
 
-// resultsOf are the arrays that an operation returned, and whether it is one of several results.
+// resultsOf returns the arrays that an operation returned, and whether the operation has several results.
 func resultsOf(given []reflect.Value) (arrays []*array.Array, several bool) {
 	if given[0].Kind() == reflect.Slice {
 		return given[0].Interface().([]*array.Array), true
@@ -191,8 +193,8 @@ func resultsOf(given []reflect.Value) (arrays []*array.Array, several bool) {
 	return arrays, len(arrays) > 1
 }
 
-// parameters are the arguments of an operation, in the order of its parameters: arrays are the operands in their order,
-// and anything else is the next of the attributes. A variadic parameter is a list of all that is left.
+// parameters returns an operation's arguments. A parameter that is an array takes the next operand, any other takes the
+// next attribute. A variadic parameter takes all that are left.
 func (c *call) parameters(f reflect.Type) ([]reflect.Value, error) {
 	in := []reflect.Value{reflect.ValueOf(c.scope)}
 	last := f.NumIn() - 1
@@ -232,7 +234,7 @@ func (c *call) more(t reflect.Type) bool {
 	return len(c.attributes) > 0
 }
 
-// parameter is the next argument of a type.
+// parameter returns the next argument of a type.
 func (c *call) parameter(t reflect.Type) (reflect.Value, error) {
 	if t == arrayType {
 		a, err := c.operand()
@@ -244,12 +246,12 @@ func (c *call) parameter(t reflect.Type) (reflect.Value, error) {
 	text := c.attributes[0]
 	c.attributes = c.attributes[1:]
 	if t.Kind() == reflect.Interface {
-		p, err := c.place(text)
+		p, err := c.item(text)
 		return reflect.ValueOf(p), err
 	}
 	v := reflect.New(t)
 	err := json.Unmarshal(text, v.Interface())
-	if err != nil && t.Kind() == reflect.Float64 { // JSON has no number that is infinite or none
+	if err != nil && t.Kind() == reflect.Float64 { // JSON has no infinities and no NaN
 		var word string
 		if json.Unmarshal(text, &word) == nil {
 			var x float64
@@ -265,7 +267,7 @@ func (c *call) parameter(t reflect.Type) (reflect.Value, error) {
 	return v.Elem(), nil
 }
 
-// operand is the next operand.
+// operand returns the next operand.
 func (c *call) operand() (*array.Array, error) {
 	if len(c.operands) == 0 {
 		return nil, fault(weir.ErrInput, "", "%s wants more operands than %d", c.name, len(c.held))
@@ -275,9 +277,9 @@ func (c *call) operand() (*array.Array, error) {
 	return a, nil
 }
 
-// place is one place of an index: a number, a list of begin, end and step, in which null is an end of the axis, or one
-// of the words "new", "rest" and "array", the last of which stands for the next operand.
-func (c *call) place(text json.RawMessage) (any, error) {
+// item reads an item of an index: a number; a list of begin, end and step, in which null is an end of the axis; or a
+// word: "new" adds an axis, "rest" is an ellipsis, "array" is the next operand.
+func (c *call) item(text json.RawMessage) (any, error) {
 	switch text[0] {
 	case '"':
 		switch string(text) {

@@ -18,27 +18,28 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// pollEvery is how often a poll is asked.
+// pollEvery is the interval between calls of a poll.
 const pollEvery = 50 * time.Millisecond
 
-// polling is a context that ends when a poll says so. The poll is asked by whoever asks for Err on the thread that made
-// it.
+// polling is a context that ends when a poll returns non-zero. Err calls the poll, if the caller is on the thread that
+// made the context.
 type polling struct {
 	context.Context
 	end   context.CancelFunc
 	poll  C.weir_poll
 	self  C.uint64_t
-	asked atomic.Int64 // when, in nanoseconds since begin
+	asked atomic.Int64 // the last call of the poll, in nanoseconds since begin
 	begin time.Time
 }
 
+// newPolling returns a context for the current thread's poll.
 func newPolling(poll C.weir_poll) *polling {
 	p := &polling{poll: poll, self: C.weir_bridge_self(), begin: time.Now()}
 	p.Context, p.end = context.WithCancel(context.Background())
 	return p
 }
 
-// Err is the context's, after asking the poll if it is time to.
+// Err returns the context's error, after it has called the poll if pollEvery has passed.
 func (p *polling) Err() error {
 	now := int64(time.Since(p.begin))
 	if now-p.asked.Load() > int64(pollEvery) {
@@ -48,14 +49,14 @@ func (p *polling) Err() error {
 	return p.Context.Err()
 }
 
-// ask asks the poll.
+// ask calls the poll.
 func (p *polling) ask() {
 	if C.weir_bridge_poll(p.poll, p.self) != 0 {
 		p.end()
 	}
 }
 
-// polled does what takes long on another thread, and asks the poll on this one.
+// polled runs a long operation on another thread, and calls the poll on this one.
 func polled(poll C.weir_poll, do func(context.Context) error) error {
 	if poll == nil {
 		return do(context.Background())
@@ -76,7 +77,7 @@ func polled(poll C.weir_poll, do func(context.Context) error) error {
 	}
 }
 
-// enter waits for one of the program's places, and asks the poll meanwhile.
+// enter waits for one of the program's slots, and calls the poll meanwhile.
 func (p *program) enter(asked *polling) error {
 	select {
 	case p.slots <- struct{}{}:
@@ -101,24 +102,24 @@ func (p *program) enter(asked *polling) error {
 	}
 }
 
-// supplied is what a run was given.
+// supplied holds the arguments of a run.
 type supplied struct {
 	in     weir.Inputs
 	parted []*tensor
-	taken  []*weir.Tensor // by argument; nil but for WEIR_TAKE
+	taken  []*weir.Tensor // by argument; nil unless WEIR_TAKE
 }
 
-// suppliedPool keeps what runs were given for the runs that follow.
+// suppliedPool keeps supplied structures for later runs.
 var suppliedPool = sync.Pool{New: func() any { return &supplied{in: weir.Inputs{}} }}
 
-// release ends the use of arguments.
+// release ends the use of the arguments.
 func (s *supplied) release() {
 	for _, t := range s.parted {
 		t.keep()
 	}
 	for _, t := range s.taken {
 		if t != nil {
-			t.Close() // which is nothing if the run consumed it
+			t.Close() // does nothing if the run consumed it
 		}
 	}
 	clear(s.in)
@@ -128,8 +129,8 @@ func (s *supplied) release() {
 	suppliedPool.Put(s)
 }
 
-// take takes over what the caller gives away. It goes on after an error, which it returns, so that each deleter is
-// called.
+// take takes ownership of the arguments that the caller gives away. It continues after an error, which it returns, so
+// that each deleter is called.
 func (s *supplied) take(args []C.weir_argument) (failed error) {
 	for i := range args {
 		var t *weir.Tensor
@@ -149,7 +150,7 @@ func (s *supplied) take(args []C.weir_argument) (failed error) {
 // add supplies an input.
 func (s *supplied) add(i int, info *weir.Info, a *C.weir_argument) error {
 	if a.how == C.WEIR_ABSENT && info.Initial {
-		return nil // the program has a tensor of its own for it
+		return nil // the program has an initial tensor
 	}
 	if t := s.taken[i]; t != nil {
 		s.in[info.Name] = weir.Consume(t)
@@ -169,7 +170,7 @@ func (s *supplied) add(i int, info *weir.Info, a *C.weir_argument) error {
 	return nil
 }
 
-// argument is an argument as a run takes it.
+// argument converts an argument for weir.Program.Run.
 func (s *supplied) argument(a *C.weir_argument) (weir.Arg, error) {
 	switch {
 	case a.how == C.WEIR_ABSENT:
@@ -194,7 +195,7 @@ func (s *supplied) argument(a *C.weir_argument) (weir.Arg, error) {
 		"memory that its owner keeps is given to a run for good")
 }
 
-// owned is an argument that is a handle.
+// owned returns an argument that is a handle.
 func (s *supplied) owned(a *C.weir_argument) (weir.Arg, error) {
 	if l, err := find[*list](a.tensor, "list"); err == nil {
 		var tensors []*weir.Tensor
@@ -222,6 +223,8 @@ func (s *supplied) owned(a *C.weir_argument) (weir.Arg, error) {
 	return weir.Donate(t.Tensor), nil
 }
 
+// goRun implements weir_run.
+//
 //export goRun
 func goRun(handle C.uint64_t, arguments *C.weir_argument, count C.int32_t, poll C.weir_poll, outputs *C.uint64_t,
 	room C.int32_t) *C.char {
@@ -233,6 +236,8 @@ func goRun(handle C.uint64_t, arguments *C.weir_argument, count C.int32_t, poll 
 	})
 }
 
+// goRunGiving implements weir_run_giving.
+//
 //export goRunGiving
 func goRunGiving(handle C.uint64_t, arguments *C.weir_argument, count C.int32_t, poll C.weir_poll,
 	managed *unsafe.Pointer, room C.int32_t) *C.char {
@@ -243,7 +248,7 @@ func goRunGiving(handle C.uint64_t, arguments *C.weir_argument, count C.int32_t,
 	})
 }
 
-// run runs a program, and has give take over what it gave, which is detached.
+// run runs a program, and passes its detached results to give, which takes ownership of them.
 func run(handle C.uint64_t, args []C.weir_argument, poll C.weir_poll, room int,
 	give func(*program, *weir.Results) error) error {
 	given := suppliedPool.Get().(*supplied)
@@ -284,8 +289,8 @@ func run(handle C.uint64_t, args []C.weir_argument, poll C.weir_poll, room int,
 	return give(p, r)
 }
 
-// export gives a run's outputs away, each in a structure of DLPack's that owns it; nil for a state's, which the caller
-// has. What has no such structure is refused, and then everything is given back.
+// export writes each of a run's outputs as a DLPack structure that owns it; nil for a state's, which the caller has. An
+// output that has no such structure is an error, and all outputs are then closed.
 func (p *program) export(r *weir.Results, to []unsafe.Pointer) (err error) {
 	clear(to)
 	for i := range to {
@@ -317,7 +322,7 @@ func (p *program) export(r *weir.Results, to []unsafe.Pointer) (err error) {
 	return err
 }
 
-// give makes handles of a run's outputs. That of a state is the argument's own.
+// give makes handles of a run's outputs; 0 for a state's, which the caller has.
 func (p *program) give(r *weir.Results, to []C.uint64_t) {
 	for i := range to {
 		to[i] = 0

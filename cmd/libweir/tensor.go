@@ -15,17 +15,17 @@ import (
 	"github.com/weirml/weir/dlpack"
 )
 
-// tensor is a tensor with those who hold it: its handles, and what was exported of it.
+// tensor is a tensor held by its handles and by the structures exported from it.
 type tensor struct {
 	*weir.Tensor
 	holders holders
 	view    atomic.Pointer[C.weir_dl_versioned]
 }
 
-// exported is the number of structures that were given away and not deleted.
+// exported is the number of exported structures that are not deleted yet.
 var exported atomic.Int64
 
-// heldBy is a tensor with one holder, which owns it.
+// heldBy returns a tensor with one holder, which owns it.
 func heldBy(t *weir.Tensor) *tensor {
 	held := &tensor{Tensor: t}
 	held.holders.Store(1)
@@ -38,8 +38,8 @@ func addTensor(t *weir.Tensor) C.uint64_t { return add(heldBy(t)) }
 // parting is the number of holders of a tensor that is being given to a run for good.
 const parting = -1 << 40
 
-// part has nobody hold the tensor any more while a run takes it. It refuses a tensor that others hold: what was
-// exported of it reads its memory.
+// part ends the caller's hold while a run takes the tensor. A tensor with other holders is an error, because exported
+// structures read its memory.
 func (t *tensor) part() error {
 	if !t.holders.CompareAndSwap(1, parting) {
 		return fault(weir.ErrInput, "lend it, or delete what was made of it first",
@@ -48,17 +48,17 @@ func (t *tensor) part() error {
 	return nil
 }
 
-// keep undoes part, if the run did not take the tensor.
+// keep undoes part, unless the run took the tensor.
 func (t *tensor) keep() {
 	if t.Bytes() != nil || t.Len() == 0 {
 		t.holders.CompareAndSwap(parting, 1)
 	}
 }
 
-// errGone is the error of a tensor that nobody holds.
+// errGone returns the error of a tensor without holders.
 func errGone() error { return fault(weir.ErrClosed, "", "the tensor is closed, or was given to a run") }
 
-// holding is find of a tensor that the caller then holds, and must drop.
+// holding is find for a tensor, with a hold that the caller must drop.
 func holding(handle C.uint64_t) (*tensor, error) {
 	t, err := find[*tensor](handle, "tensor")
 	if err != nil {
@@ -84,6 +84,7 @@ func (t *tensor) drop() error {
 // list is a sequence of tensors.
 type list struct{ items []*tensor }
 
+// close drops the list's holds on its tensors.
 func (l *list) close() (err error) {
 	for _, t := range l.items {
 		err = errors.Join(err, t.drop())
@@ -91,6 +92,8 @@ func (l *list) close() (err error) {
 	return err
 }
 
+// goTake implements weir_take.
+//
 //export goTake
 func goTake(managed unsafe.Pointer, versioned, copying C.int32_t, handle *C.uint64_t) *C.char {
 	return edge(func() error {
@@ -113,6 +116,8 @@ func goTake(managed unsafe.Pointer, versioned, copying C.int32_t, handle *C.uint
 	})
 }
 
+// goGive implements weir_give.
+//
 //export goGive
 func goGive(handle C.uint64_t, versioned, copying C.int32_t, managed *unsafe.Pointer) *C.char {
 	return edge(func() error {
@@ -144,7 +149,7 @@ func goGive(handle C.uint64_t, versioned, copying C.int32_t, managed *unsafe.Poi
 	})
 }
 
-// copyOf is a tensor with memory of its own.
+// copyOf returns a copy of a tensor.
 func copyOf(t *weir.Tensor) (*weir.Tensor, error) {
 	var d dlpack.Tensor
 	shape, strides := make([]int64, len(t.Shape())), make([]int64, len(t.Shape()))
@@ -154,7 +159,7 @@ func copyOf(t *weir.Tensor) (*weir.Tensor, error) {
 	return d.Borrow(dlpack.Always, weir.ReadOnly)
 }
 
-// structure describes a tensor in C's memory, for which its object is held.
+// structure describes a tensor in C's memory; the structure takes over the caller's hold.
 func structure(t *tensor, versioned bool, flags C.uint64_t) (unsafe.Pointer, error) {
 	rank := len(t.Shape())
 	object := add(t)
@@ -181,7 +186,7 @@ func structure(t *tensor, versioned bool, flags C.uint64_t) (unsafe.Pointer, err
 	return m, nil
 }
 
-// fill describes a tensor. The extents and strides lie behind one another.
+// fill describes a tensor. extents has room for the extents, followed by the strides.
 func fill(into *C.struct_DLTensor, t *weir.Tensor, extents *C.int64_t, rank int) error {
 	room := unsafe.Slice((*int64)(extents), 2*rank)
 	return (*dlpack.Tensor)(unsafe.Pointer(into)).Fill(t, room[:rank], room[rank:])
@@ -197,7 +202,8 @@ func weir_bridge_release(object C.uint64_t) {
 	}
 }
 
-// described is the tensor as a DLTensor, in memory that is valid until nobody holds the tensor. The caller holds it.
+// described returns the tensor as a DLTensor, in memory that is valid while the tensor has a holder. The caller holds
+// it.
 func (t *tensor) described() (*C.struct_DLTensor, error) {
 	if v := t.view.Load(); v != nil && t.Bytes() != nil {
 		return &v.tensor, nil
@@ -218,6 +224,8 @@ func (t *tensor) described() (*C.struct_DLTensor, error) {
 	return &t.view.Load().tensor, nil
 }
 
+// goView implements weir_view.
+//
 //export goView
 func goView(handle C.uint64_t, view **C.struct_DLTensor) *C.char {
 	return edge(func() error {
@@ -234,6 +242,8 @@ func goView(handle C.uint64_t, view **C.struct_DLTensor) *C.char {
 	})
 }
 
+// goShare implements weir_share.
+//
 //export goShare
 func goShare(handle C.uint64_t, share *C.uint64_t, view **C.struct_DLTensor) *C.char {
 	return edge(func() error {
@@ -250,6 +260,8 @@ func goShare(handle C.uint64_t, share *C.uint64_t, view **C.struct_DLTensor) *C.
 	})
 }
 
+// goType implements weir_type.
+//
 //export goType
 func goType(handle C.uint64_t, name **C.char, fixed *C.int32_t) *C.char {
 	return edge(func() error {
@@ -265,6 +277,8 @@ func goType(handle C.uint64_t, name **C.char, fixed *C.int32_t) *C.char {
 	})
 }
 
+// goZeros implements weir_zeros.
+//
 //export goZeros
 func goZeros(name *C.char, shape *C.int64_t, rank C.int32_t, handle *C.uint64_t) *C.char {
 	return edge(func() error {
@@ -284,6 +298,8 @@ func goZeros(name *C.char, shape *C.int64_t, rank C.int32_t, handle *C.uint64_t)
 	})
 }
 
+// goStrings implements weir_strings.
+//
 //export goStrings
 func goStrings(text *C.char, shape *C.int64_t, rank C.int32_t, handle *C.uint64_t) *C.char {
 	return edge(func() error {
@@ -303,6 +319,8 @@ func goStrings(text *C.char, shape *C.int64_t, rank C.int32_t, handle *C.uint64_
 	})
 }
 
+// goText implements weir_text.
+//
 //export goText
 func goText(handle C.uint64_t, text **C.char, shape *C.int64_t, rank *C.int32_t) *C.char {
 	return edge(func() error {
@@ -322,6 +340,8 @@ func goText(handle C.uint64_t, text **C.char, shape *C.int64_t, rank *C.int32_t)
 	})
 }
 
+// goList implements weir_list.
+//
 //export goList
 func goList(handles *C.uint64_t, count C.int32_t, handle *C.uint64_t) *C.char {
 	return edge(func() error {
@@ -338,6 +358,8 @@ func goList(handles *C.uint64_t, count C.int32_t, handle *C.uint64_t) *C.char {
 	})
 }
 
+// goItems implements weir_items.
+//
 //export goItems
 func goItems(handle C.uint64_t, items *C.uint64_t, count *C.int32_t) *C.char {
 	return edge(func() error {

@@ -1,4 +1,4 @@
-// Package planpage draws memory plans on one page of HTML that needs nothing else.
+// Package planpage draws memory plans on a self-contained HTML page.
 package planpage
 
 import (
@@ -13,18 +13,18 @@ import (
 	"github.com/weirml/weir"
 )
 
-// The page of plans: its frame, its looks, and the script that draws it from the plans' JSON.
+// pageFiles has the page's HTML frame, its style sheet, and the script that draws the plans from JSON.
 //
 //go:embed page
 var pageFiles embed.FS
 
-// Data is what the page's script reads.
+// Data is the input of the page's script.
 type Data struct {
 	Plans []Plan `json:"plans"`
-	Diff  any    `json:"diff,omitempty"` // what differs between two plans, as the command tells it
+	Diff  any    `json:"diff,omitempty"` // the differences between two plans, as the command prints them
 }
 
-// Plan is one plan with what is said beside it.
+// Plan is a plan with its annotations.
 type Plan struct {
 	Name     string            `json:"name"`
 	Plan     *weir.Plan        `json:"plan"`
@@ -35,20 +35,20 @@ type Plan struct {
 	Notes    []string          `json:"notes,omitempty"`
 }
 
-// Saving is a change that the budget asked for.
+// Saving is a change that the budget required.
 type Saving struct {
 	Kind   string `json:"kind"`
 	Tensor string `json:"tensor"`
 	Text   string `json:"text"`
 }
 
-// Condition is a condition and where it comes from.
+// Condition is a condition on a run's sizes, and its origin.
 type Condition struct {
 	Condition string `json:"condition"`
 	From      string `json:"from"`
 }
 
-// NewPlan collects what the page says of a program.
+// NewPlan collects the page's data for a program.
 func NewPlan(name string, p *weir.Program, plan *weir.Plan, notes []string) Plan {
 	m := p.Memory()
 	out := Plan{Name: name, Plan: plan, Notes: notes, Formulas: map[string]string{
@@ -63,9 +63,8 @@ func NewPlan(name string, p *weir.Program, plan *weir.Plan, notes []string) Plan
 	return out
 }
 
-// Write writes one page that needs nothing else: no file, no network. The names in a model come from whoever wrote it:
-// they reach the page as JSON that is escaped for its place, are shown as text only, and the page's policy lets no
-// script run but its own.
+// Write writes a page that needs no other file and no network. Names in a model are not trusted: they are escaped as
+// JSON and shown as text only, and the page's policy allows no script except its own.
 func Write(w io.Writer, title string, data Data) error {
 	frame, err := template.ParseFS(pageFiles, "page/page.html")
 	if err != nil {
@@ -89,11 +88,11 @@ func Write(w io.Writer, title string, data Data) error {
 		"Policy": "default-src 'none'; script-src '" + scriptHash + "'; style-src '" + styleHash + "'"})
 }
 
-// Relations writes conditions as people do; as JSON they are as Python does.
+// Relations replaces Python's relation operators, as in JSON, by mathematical signs.
 var Relations = strings.NewReplacer(" <= ", " ≤ ", " == ", " = ", " != ", " ≠ ")
 
-// FreeDims adds the dimensions that nothing has bound: at their upper bounds, or, if there is none, at 1. The notes say
-// so; flag is what stands before NAME=SIZE where the caller binds a dimension.
+// FreeDims returns bound with values for the dimensions that it does not bind: the upper bound or, if there is none, at
+// least 1. The notes list them; flag is the text before NAME=SIZE with which the caller binds a dimension.
 func FreeDims(p *weir.Program, bound weir.Dims, flag string) (d weir.Dims, notes []string) {
 	d = weir.Dims{}
 	for name, size := range bound {
