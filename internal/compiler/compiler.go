@@ -24,7 +24,7 @@ type Options struct {
 	Tight    bool // within limits that are next to nothing: see target.Tight
 	Portable bool // portable code of the scheduled kernels, whatever machine they are for
 	Exact    bool // no pass that changes results by more than the order of sums does
-	// of products of f32 with weights: see pass.Brain for bf16, pass.Bytes for i8
+	// of products of f32 with weights: see pass.BF16 for bf16, pass.Bytes for i8
 	Precision dtype.DType
 	Reference bool                            // the module is interpreted as it stands: see reference.go
 	Choices   Choices                         // otherwise than the table says

@@ -121,7 +121,7 @@ var Passes = []PassRow{
 		Why: "after groups and shared, which compute a normalisation's statistics and parts of functions for " +
 			"derivatives too"},
 	{Name: "layout", Run: pass.Layout, After: []string{"expand", "fold-expanded"}, Blocks: instead{off: true},
-		Exact: instead{run: pass.LayoutExact},
+		Exact: instead{run: pass.LayoutWithoutHoles},
 		Why:   "after expand, which leaves the operators that it knows, and after fold, so that weights are constants"},
 	{Name: "bytes", Run: pass.Bytes, After: []string{"layout"}, Before: []string{"winograd"}, When: func(o *Options) bool {
 		return o.Precision == dtype.I8
@@ -130,12 +130,12 @@ var Passes = []PassRow{
 	{Name: "winograd", Run: pass.Winograd, After: []string{"layout"}, Blocks: instead{run: pass.WinogradForBlocks},
 		Exact: instead{off: true}, Choosing: pass.WinogradBy, ChoosingForBlocks: pass.WinogradForBlocksBy,
 		Why: "after layout, whose convolutions it knows"},
-	{Name: "brain-weights", Run: pass.BrainWeights, After: []string{"winograd"}, Before: []string{"beside"},
+	{Name: "brain-weights", Run: pass.BF16Weights, After: []string{"winograd"}, Before: []string{"beside"},
 		When: func(o *Options) bool {
 			return o.Precision == dtype.BF16 && o.Machine.Dot.Brains <= 1
 		}, Blocks: instead{off: true},
 		Why: "as brain, in its place where the machine's products of bf16 are no faster than those of f32"},
-	{Name: "brain", Run: pass.Brain, After: []string{"winograd"}, Before: []string{"beside"}, When: func(o *Options) bool {
+	{Name: "brain", Run: pass.BF16, After: []string{"winograd"}, Before: []string{"beside"}, When: func(o *Options) bool {
 		return o.Precision == dtype.BF16 && o.Machine.Dot.Brains > 1
 	}, Blocks: instead{off: true},
 		Why: "after winograd, whose convolutions stay in f32: they are those that take less time so than in bf16"},

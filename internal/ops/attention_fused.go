@@ -160,7 +160,7 @@ func (a *attentionKernel) score(x loop.Expr, row attentionRow, query, key sym.Ex
 	if a.mask == nil {
 		return x
 	}
-	m := a.mask.Load(stretched([]sym.Expr{row.sequence, row.head, key, query}, a.mask.Shape)...)
+	m := a.mask.Load(broadcastIndex([]sym.Expr{row.sequence, row.head, key, query}, a.mask.Shape)...)
 	if a.mask.DType == dtype.Bool {
 		return loop.Choose(m, x, a.number(a.fill()))
 	}

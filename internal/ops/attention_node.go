@@ -231,7 +231,7 @@ func attentionMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor
 				sum = s.Softcap * math.Tanh(sum/s.Softcap)
 			}
 			if mask != nil {
-				flat := stretchedFlat([]int64{sequence, head, int64(j), query}, mask.Shape())
+				flat := broadcastFlat([]int64{sequence, head, int64(j), query}, mask.Shape())
 				if mask.DType() != dtype.Bool {
 					sum += mask.Float(flat)
 				} else if mask.Int(flat) == 0 {
@@ -382,7 +382,7 @@ func attentionParts(p Parts, n *ir.Node, want Part) (Reading, bool) {
 	r := Reading{Made: want, In: []Part{{want[0], want[1], want[2], whole}, {want[0], want[1], whole, whole},
 		{want[0], want[1], whole, want[3]}}}
 	if len(n.Inputs) > 3 {
-		r.In = append(r.In, stretchedPart(n.Inputs[3], Part{want[0], want[1], whole, want[2]}))
+		r.In = append(r.In, broadcastPart(n.Inputs[3], Part{want[0], want[1], whole, want[2]}))
 	}
 	for range n.Inputs[min(len(n.Inputs), 4):] {
 		r.In = append(r.In, nil)

@@ -179,7 +179,7 @@ func binary(f loop.BinaryOp, takes accepts, own Def) *Def {
 			}
 			dt, flat := in[0].DType(), int64(0)
 			tensor.Each(out.Shape(), func(at []int64) {
-				x, y := bitsOf(in[0], stretchedFlat(at, in[0].Shape())), bitsOf(in[1], stretchedFlat(at, in[1].Shape()))
+				x, y := bitsOf(in[0], broadcastFlat(at, in[0].Shape())), bitsOf(in[1], broadcastFlat(at, in[1].Shape()))
 				setBits(out, flat, loop.EvalBinary(f, dt, x, y))
 				flat++
 			})
@@ -187,7 +187,7 @@ func binary(f loop.BinaryOp, takes accepts, own Def) *Def {
 		},
 		Lowerings: []Lowering{{Name: "map", Build: func(k *Nest, n *ir.Node) {
 			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) {
-				x, y := k.In[0].Load(stretched(at, k.In[0].Shape)...), k.In[1].Load(stretched(at, k.In[1].Shape)...)
+				x, y := k.In[0].Load(broadcastIndex(at, k.In[0].Shape)...), k.In[1].Load(broadcastIndex(at, k.In[1].Shape)...)
 				k.Store(k.Out[0], at, loop.Apply2(f, x, y))
 			})
 		}}},

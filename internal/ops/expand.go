@@ -14,7 +14,7 @@ func init() {
 		Samples: expandSamples, Grad: expandGrad,
 		Lowerings: []Lowering{{Name: "map", When: movable, Build: func(k *Nest, n *ir.Node) {
 			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) {
-				k.Store(k.Out[0], at, k.In[0].Load(stretched(at, k.In[0].Shape)...))
+				k.Store(k.Out[0], at, k.In[0].Load(broadcastIndex(at, k.In[0].Shape)...))
 			})
 		}}}})
 }
@@ -63,7 +63,7 @@ func expandShape(c *ir.Inference, n *ir.Node) error {
 		return err
 	}
 	v := n.Result(0, ir.Type{DType: x.Type.DType, Shape: shape})
-	knownPick(c, v, x, func(at []int64) []sym.Expr { return stretched(ir.Constants(at), Settled(c.Dims(), x.Type.Shape)) })
+	knownPick(c, v, x, func(at []int64) []sym.Expr { return broadcastIndex(ir.Constants(at), Settled(c.Dims(), x.Type.Shape)) })
 	return nil
 }
 
@@ -74,7 +74,7 @@ func expandMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Te
 	}
 	flat := int64(0)
 	tensor.Each(out.Shape(), func(at []int64) {
-		moveElement(out, flat, in[0], stretchedFlat(at, in[0].Shape()))
+		moveElement(out, flat, in[0], broadcastFlat(at, in[0].Shape()))
 		flat++
 	})
 	return []*tensor.Tensor{out}, nil
@@ -105,7 +105,7 @@ func expandRows(n *ir.Node, _ int, in []int, aligned func(*ir.Value, int) int) b
 
 // expandParts: what is repeated is read whole, the other axes in part.
 func expandParts(_ Parts, n *ir.Node, want Part) (Reading, bool) {
-	return Reading{Made: want, In: []Part{stretchedPart(n.Inputs[0], want)},
+	return Reading{Made: want, In: []Part{broadcastPart(n.Inputs[0], want)},
 		Attrs: ir.Attrs{"shape": want.Shape(n.Outputs[0].Type.Shape)}}, true
 }
 

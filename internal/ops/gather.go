@@ -87,7 +87,7 @@ func gatherShape(c *ir.Inference, n *ir.Node) error {
 	v := n.Result(0, ir.Type{DType: x.Type.DType, Shape: shape})
 	if sizes, static := constants(indices.Type.Shape); static && indices.Known != nil {
 		knownPick(c, v, x, func(at []int64) []sym.Expr {
-			index := indices.Known[stretchedFlat(at[axis:axis+len(sizes)], sizes)]
+			index := indices.Known[broadcastFlat(at[axis:axis+len(sizes)], sizes)]
 			if c.Dims().LT(index, sym.Const(0)) == sym.Yes {
 				index = index.Add(x.Type.Shape[axis])
 			}
@@ -114,7 +114,7 @@ func gatherMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Te
 	}
 	strides, flat := tensor.Strides(x.Shape()), int64(0)
 	tensor.Each(out.Shape(), func(at []int64) {
-		index := indices.Int(stretchedFlat(at[axis:axis+indices.Rank()], indices.Shape()))
+		index := indices.Int(broadcastFlat(at[axis:axis+indices.Rank()], indices.Shape()))
 		p, wrong := positionOf(n, index, x.Shape()[axis])
 		if wrong != nil {
 			err = wrong

@@ -112,7 +112,7 @@ func TestGradientShapes(t *testing.T) {
 	shapes := [][]int64{{}, {1}, {3}, {2, 1}, {1, 3}, {2, 3}, {4, 2, 3}, {4, 1, 1}, {1, 1, 1}, {0, 3}, {2, 0}, {4, 0, 3}}
 	for _, xs := range shapes {
 		for _, ys := range shapes {
-			whole, ok := stretchedShape(xs, ys)
+			whole, ok := broadcastShape(xs, ys)
 			if !ok {
 				continue
 			}
@@ -122,8 +122,8 @@ func TestGradientShapes(t *testing.T) {
 			})
 			want := tensor.Must(tensor.New(dtype.F64, xs...))
 			tensor.Each(whole, func(at []int64) {
-				to := stretchedFlat(at, xs)
-				want.SetFloat(to, want.Float(to)+y.Float(stretchedFlat(at, ys)))
+				to := broadcastFlat(at, xs)
+				want.SetFloat(to, want.Float(to)+y.Float(broadcastFlat(at, ys)))
 			})
 			if err := compareSample(got, want, 0); err != nil {
 				t.Errorf("%v by %v: %v", xs, ys, err)
@@ -132,8 +132,8 @@ func TestGradientShapes(t *testing.T) {
 	}
 }
 
-// stretchedShape is the shape that two are broadcast to.
-func stretchedShape(x, y []int64) ([]int64, bool) {
+// broadcastShape is the shape that two are broadcast to.
+func broadcastShape(x, y []int64) ([]int64, bool) {
 	out := make([]int64, max(len(x), len(y)))
 	for i := range out {
 		out[i] = 1

@@ -119,7 +119,7 @@ func known2(c *ir.Inference, v *ir.Value, f loop.BinaryOp, a, b *ir.Value) {
 	}
 	var out []sym.Expr
 	tensor.Each(shape, func(at []int64) {
-		e, fine := apply(c.Dims(), a.Known[stretchedFlat(at, sa)], b.Known[stretchedFlat(at, sb)])
+		e, fine := apply(c.Dims(), a.Known[broadcastFlat(at, sa)], b.Known[broadcastFlat(at, sb)])
 		e, fits := wrapped(c.Dims(), v.Type.DType, e)
 		ok = ok && fine && fits
 		out = append(out, e)

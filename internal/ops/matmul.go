@@ -134,7 +134,7 @@ func matmulMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Te
 
 // matrixAt is where the matrix begins that leading index picks from a stack with the given leading shape.
 func matrixAt(index, leading []int64, size int64) int64 {
-	return stretchedFlat(index, leading) * size
+	return broadcastFlat(index, leading) * size
 }
 
 // matmulContract is one product per index of the leading axes; those along which the right operand does not vary are
@@ -166,10 +166,10 @@ func matmulContract(k *Nest, n *ir.Node) {
 	k.Nest(loop.Each, "b", lead, func(batch []sym.Expr) {
 		acc := k.Local("acc", accumulator(out.DType), rows, columns)
 		k.Nest(loop.Each, "z", acc.Shape, func(at []sym.Expr) { k.Store(acc, at, loop.Number(acc.DType, 0)) })
-		atB := stretched(append(append([]sym.Expr{}, batch...), zeros(joined)...), leadB)
+		atB := broadcastIndex(append(append([]sym.Expr{}, batch...), zeros(joined)...), leadB)
 		k.Contract(rows, columns, depth,
 			acc.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
-			a.Tile(append(stretched(batch, leadA), zeros(2)...), unit(len(a.Shape), m, one), unit(len(a.Shape), ka, one)),
+			a.Tile(append(broadcastIndex(batch, leadA), zeros(2)...), unit(len(a.Shape), m, one), unit(len(a.Shape), ka, one)),
 			b.Tile(append(atB, zeros(2)...), unit(len(b.Shape), kb, one), unit(len(b.Shape), cols, one)))
 		k.Nest(loop.Each, "o", acc.Shape, func(at []sym.Expr) {
 			to := append(append([]sym.Expr{}, batch...), unraveled(at[0], inner)...)
@@ -184,7 +184,7 @@ func matmulSums(k *Nest, n *ir.Node) {
 	m, ka, kb, cols := matmulAxes(n)
 	rank, dt := len(out.Shape), accumulator(out.DType)
 	matrix := func(x *loop.Memory, batch []sym.Expr, axisA, axisB int, atA, atB sym.Expr) loop.Expr {
-		index := append(stretched(batch, x.Shape[:len(x.Shape)-2]), sym.Expr{}, sym.Expr{})
+		index := append(broadcastIndex(batch, x.Shape[:len(x.Shape)-2]), sym.Expr{}, sym.Expr{})
 		index[axisA], index[axisB] = atA, atB
 		return loop.Convert(dt, x.Load(index...))
 	}
@@ -344,7 +344,7 @@ func matmulParts(p Parts, n *ir.Node, want Part) (Reading, bool) {
 	}
 	side := func(v *ir.Value, own AxisPart, turned bool, at int) Part {
 		rank := len(v.Type.Shape)
-		in := append(stretchedPart(v, want)[:rank-2:rank-2], AxisPart{}, AxisPart{})
+		in := append(broadcastPart(v, want)[:rank-2:rank-2], AxisPart{}, AxisPart{})
 		if turned {
 			at = 1 - at
 		}

@@ -209,9 +209,9 @@ func padAxes(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
 	return !pads(n, axis) || number && n.Attrs.String("mode", "constant") == "constant"
 }
 
-func padSeen(n *ir.Node, axis, _ int, rows Span) Span {
+func padSeen(n *ir.Node, axis, _ int, rows RowRange) RowRange {
 	begin, _ := n.Attrs.Exprs("begin")[axis].Const()
-	return Span{rows.From - begin, rows.To - begin}
+	return RowRange{rows.From - begin, rows.To - begin}
 }
 
 func padCut(b *ir.Builder, n *ir.Node, attrs ir.Attrs, _ []*ir.Value, axis int, c RowCut) {

@@ -55,8 +55,8 @@ type Parts struct {
 	Shared func(v *ir.Value) bool
 }
 
-// stretchedPart returns the part of an operand, broadcast to a result, that a part of the result needs.
-func stretchedPart(v *ir.Value, want Part) Part {
+// broadcastPart returns the part of an operand, broadcast to a result, that a part of the result needs.
+func broadcastPart(v *ir.Value, want Part) Part {
 	if v == nil {
 		return nil
 	}
@@ -73,7 +73,7 @@ func stretchedPart(v *ir.Value, want Part) Part {
 func elementwiseParts(_ Parts, n *ir.Node, want Part) (Reading, bool) {
 	r := Reading{Made: want}
 	for _, v := range n.Inputs {
-		r.In = append(r.In, stretchedPart(v, want))
+		r.In = append(r.In, broadcastPart(v, want))
 	}
 	return r, true
 }

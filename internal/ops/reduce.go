@@ -402,7 +402,7 @@ func (r reduction) grad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 func (g *Gradients) repeated(n *ir.Node, v *ir.Value) *ir.Value {
 	shape := n.Inputs[0].Type.Shape
 	if inner := n.Attrs.Exprs("inner"); inner != nil {
-		return g.stretched(v, shape)
+		return g.broadcastTo(v, shape)
 	}
 	if n.Attrs.Bool("keep") {
 		return v
@@ -418,8 +418,8 @@ func (g *Gradients) repeated(n *ir.Node, v *ir.Value) *ir.Value {
 	return Reshape(g.Builder, v, single...)
 }
 
-// stretched repeats v, each of whose extents is that of the shape or 1, which only the run knows.
-func (g *Gradients) stretched(v *ir.Value, shape []sym.Expr) *ir.Value {
+// broadcastTo repeats v, each of whose extents is that of the shape or 1, which only the run knows.
+func (g *Gradients) broadcastTo(v *ir.Value, shape []sym.Expr) *ir.Value {
 	for axis, extent := range shape {
 		if from := v.Type.Shape[axis]; g.Dims().EQ(from, extent) != sym.Yes {
 			last := Integers(g.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{from.Sub(one)})

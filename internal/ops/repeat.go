@@ -83,9 +83,9 @@ func repeatSamples(r *rand.Rand) []Sample {
 	return out
 }
 
-func repeatSeen(n *ir.Node, axis, _ int, rows Span) Span {
+func repeatSeen(n *ir.Node, axis, _ int, rows RowRange) RowRange {
 	times := n.Attrs.Ints("times")[axis]
-	return Span{rows.From / times, (rows.To + times - 1) / times}
+	return RowRange{rows.From / times, (rows.To + times - 1) / times}
 }
 
 func repeatGranule(n *ir.Node, axis int) int64 { return n.Attrs.Ints("times")[axis] }

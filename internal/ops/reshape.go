@@ -82,9 +82,9 @@ func reshapeRatio(n *ir.Node, axis int) (up, down int64) {
 	return 1, k
 }
 
-func reshapeSeen(n *ir.Node, axis, _ int, rows Span) Span {
+func reshapeSeen(n *ir.Node, axis, _ int, rows RowRange) RowRange {
 	up, down := reshapeRatio(n, axis)
-	return Span{rows.From / up * down, (rows.To + up - 1) / up * down}
+	return RowRange{rows.From / up * down, (rows.To + up - 1) / up * down}
 }
 
 func reshapeGranule(n *ir.Node, axis int) int64 {

@@ -69,7 +69,7 @@ func rotateMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Te
 		if n.Attrs.Bool("interleaved") {
 			first, second = begin+2*k, begin+2*k+1
 		}
-		c, s := cos.Float(stretchedFlat(at, cos.Shape())), sin.Float(stretchedFlat(at, sin.Shape()))
+		c, s := cos.Float(broadcastFlat(at, cos.Shape())), sin.Float(broadcastFlat(at, sin.Shape()))
 		out.SetFloat(first, c*x.Float(first)-s*x.Float(second))
 		out.SetFloat(second, s*x.Float(first)+c*x.Float(second))
 	})

@@ -7,8 +7,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// A Span is the rows of an axis from From on, before To.
-type Span struct{ From, To int64 }
+// RowRange is the rows of an axis from From up to, but not including, To.
+type RowRange struct{ From, To int64 }
 
 // A Piece is the rows of an axis that one of several equal pieces of a value has: Rows of them, of piece number p from
 // First[p] on. Pieces may share rows.
@@ -24,7 +24,7 @@ type rowRule struct {
 	axes func(n *ir.Node, axis int, in []int, aligned func(v *ir.Value, rank int) int) bool
 	// seen is the rows of operand i that rows of the result are made of, some of which may lie outside of it; nil: the
 	// same rows.
-	seen func(n *ir.Node, axis, i int, rows Span) Span
+	seen func(n *ir.Node, axis, i int, rows RowRange) RowRange
 	// loose reports whether a piece of operand i may have more rows than are seen, and lack those that lie outside; nil:
 	// it may not.
 	loose func(n *ir.Node, axis, i int) bool
@@ -70,7 +70,7 @@ func Steps(values []int64, index sym.Expr) (e sym.Expr, ok bool) {
 	if last < 1 {
 		return sym.Const(values[0]), true
 	}
-	begin, length := 0, 0 // of the longest stretch of equal differences
+	begin, length := 0, 0 // of the longest run of equal differences
 	for i := 0; i < last; {
 		end := i + 1
 		for end < last && values[end+1]-values[end] == values[i+1]-values[i] {
@@ -146,7 +146,7 @@ func Rows(n *ir.Node, axis int) (in []int, ok bool) {
 }
 
 // RowsSeen is the rows of operand i that rows of the result are made of. Some may lie outside the operand.
-func RowsSeen(n *ir.Node, axis, i int, rows Span) Span {
+func RowsSeen(n *ir.Node, axis, i int, rows RowRange) RowRange {
 	if seen := Of(n).rows.seen; seen != nil {
 		return seen(n, axis, i, rows)
 	}

@@ -55,19 +55,19 @@ func looks(n *ir.Node, axis int) bool {
 	return along >= 0 && table.Const == nil && axis >= along && axis < along+len(table.Type.Shape)
 }
 
-func tableSeen(n *ir.Node, axis, i int, rows Span) Span {
+func tableSeen(n *ir.Node, axis, i int, rows RowRange) RowRange {
 	if i > 0 || axis != tableAxis(n) {
 		return rows
 	}
 	table := n.Inputs[1].Const
 	if table.Len() == 0 {
-		return Span{}
+		return RowRange{}
 	}
 	taps := table.Len() / table.Shape()[0]
-	seen := Span{table.Int(rows.From * taps), 0}
+	seen := RowRange{table.Int(rows.From * taps), 0}
 	for at := rows.From * taps; at < rows.To*taps; at++ {
 		row := table.Int(at)
-		seen = Span{min(seen.From, row), max(seen.To, row+1)}
+		seen = RowRange{min(seen.From, row), max(seen.To, row+1)}
 	}
 	return seen
 }

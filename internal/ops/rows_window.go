@@ -33,12 +33,12 @@ func windowAxes(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool
 	return ok && !(n.Attrs.Bool("ceil") && n.Attrs.Bool("padded"))
 }
 
-func windowSeen(n *ir.Node, axis, _ int, rows Span) Span {
+func windowSeen(n *ir.Node, axis, _ int, rows RowRange) RowRange {
 	w, at, begin, ok := windowAt(n, axis)
 	if axis == 0 || !ok {
 		return rows
 	}
-	return Span{rows.From*w.Strides[at] - begin, (rows.To-1)*w.Strides[at] - begin + w.span(at)}
+	return RowRange{rows.From*w.Strides[at] - begin, (rows.To-1)*w.Strides[at] - begin + w.span(at)}
 }
 
 func windowLoose(n *ir.Node, axis, _ int) bool {

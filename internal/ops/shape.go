@@ -7,7 +7,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// broadcast is the shape that several shapes are stretched to: aligned at the last axis, an extent of 1 repeats. Two
+// broadcast is the shape that several shapes are broadcast to: aligned at the last axis, an extent of 1 repeats. Two
 // extents that are not the same for every value become a condition: one that could be 1 is taken to be equal, and
 // repeats only if its dimensions are known to be 1.
 func broadcast(c *ir.Inference, n *ir.Node, shapes ...[]sym.Expr) ([]sym.Expr, error) {
@@ -79,8 +79,8 @@ func settledExtent(d *sym.Dims, extent sym.Expr) sym.Expr {
 	return sym.Const(value)
 }
 
-// stretched is where an operand of the given shape is read for element index of the broadcast result.
-func stretched(index, shape []sym.Expr) []sym.Expr {
+// broadcastIndex is where an operand of the given shape is read for element index of the broadcast result.
+func broadcastIndex(index, shape []sym.Expr) []sym.Expr {
 	at := make([]sym.Expr, len(shape))
 	for axis, extent := range shape {
 		if !isOne(extent) {
@@ -90,8 +90,8 @@ func stretched(index, shape []sym.Expr) []sym.Expr {
 	return at
 }
 
-// stretchedFlat is stretched for concrete shapes: the flat position of the operand's element.
-func stretchedFlat(index, shape []int64) int64 {
+// broadcastFlat is broadcastIndex for concrete shapes: the flat position of the operand's element.
+func broadcastFlat(index, shape []int64) int64 {
 	flat := int64(0)
 	for axis, extent := range shape {
 		flat *= extent

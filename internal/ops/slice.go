@@ -185,9 +185,9 @@ func sliceAxes(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool 
 	return number && n.Attrs.Ints("step")[axis] == 1
 }
 
-func sliceSeen(n *ir.Node, axis, _ int, rows Span) Span {
+func sliceSeen(n *ir.Node, axis, _ int, rows RowRange) RowRange {
 	begin, _ := n.Attrs.Exprs("begin")[axis].Const()
-	return Span{rows.From + begin, rows.To + begin}
+	return RowRange{rows.From + begin, rows.To + begin}
 }
 
 func sliceCut(_ *ir.Builder, _ *ir.Node, attrs ir.Attrs, _ []*ir.Value, axis int, c RowCut) {

@@ -13,7 +13,7 @@ func init() {
 		Shape: whereShape, Mean: whereMean, Samples: whereSamples, Grad: whereGrad,
 		Lowerings: []Lowering{{Name: "map", Build: func(k *Nest, n *ir.Node) {
 			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) {
-				operand := func(i int) loop.Expr { return k.In[i].Load(stretched(at, k.In[i].Shape)...) }
+				operand := func(i int) loop.Expr { return k.In[i].Load(broadcastIndex(at, k.In[i].Shape)...) }
 				k.Store(k.Out[0], at, loop.Choose(operand(0), operand(1), operand(2)))
 			})
 		}}}})
@@ -41,7 +41,7 @@ func whereShape(c *ir.Inference, n *ir.Node) error {
 	}
 	operand := func(v *ir.Value, at []int64) sym.Expr {
 		s, _ := constants(v.Type.Shape)
-		return v.Known[stretchedFlat(at, s)]
+		return v.Known[broadcastFlat(at, s)]
 	}
 	if !fewChoices(cond.Known) {
 		return nil
@@ -62,10 +62,10 @@ func whereMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Ten
 	flat := int64(0)
 	tensor.Each(out.Shape(), func(at []int64) {
 		from := in[2]
-		if in[0].Int(stretchedFlat(at, in[0].Shape())) != 0 {
+		if in[0].Int(broadcastFlat(at, in[0].Shape())) != 0 {
 			from = in[1]
 		}
-		moveElement(out, flat, from, stretchedFlat(at, from.Shape()))
+		moveElement(out, flat, from, broadcastFlat(at, from.Shape()))
 		flat++
 	})
 	return []*tensor.Tensor{out}, nil

@@ -301,14 +301,14 @@ func winogradSpan(n *ir.Node) (kernel, together int64) {
 }
 
 // winogradSeen: a tile is computed of all that the whole's tile sees, so that its rows come out the same to the bit.
-func winogradSeen(n *ir.Node, axis, _ int, rows Span) Span {
+func winogradSeen(n *ir.Node, axis, _ int, rows RowRange) RowRange {
 	if axis == 0 {
 		return rows
 	}
 	begin, _ := n.Attrs.Exprs("begin")[0].Const()
 	kernel, tile := winogradSpan(n)
 	from := rows.From / tile * tile
-	return Span{from - begin, from + (rows.To-from+tile-1)/tile*tile + kernel - 1 - begin}
+	return RowRange{from - begin, from + (rows.To-from+tile-1)/tile*tile + kernel - 1 - begin}
 }
 
 func winogradGranule(n *ir.Node, axis int) int64 {

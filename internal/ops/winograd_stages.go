@@ -276,7 +276,7 @@ func winogradInputMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*te
 		seen := t.seen(x, (at[1]*size[1]+at[0])*size[2]*size[3], at[2], at[3])
 		for i, row := range sandwiched(minimals[t.tile].input, seen) {
 			for j, v := range row {
-				out.SetFloat(stretchedFlat(append([]int64{int64(i)*t.side + int64(j)}, at...), shape), v)
+				out.SetFloat(broadcastFlat(append([]int64{int64(i)*t.side + int64(j)}, at...), shape), v)
 			}
 		}
 	})
@@ -299,7 +299,7 @@ func winogradOutputMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*t
 		for i := range values {
 			values[i] = make([]float64, t.side)
 			for j := range values[i] {
-				values[i][j] = sums.Float(stretchedFlat(append([]int64{int64(i)*t.side + int64(j)}, at...), shape))
+				values[i][j] = sums.Float(broadcastFlat(append([]int64{int64(i)*t.side + int64(j)}, at...), shape))
 			}
 		}
 		return sandwiched(minimals[t.tile].output, values)
@@ -313,7 +313,7 @@ func winogradOutputMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*t
 		return sum
 	}
 	tensor.Each(shape[1:], func(at []int64) {
-		isFar := far.Float(stretchedFlat(at[1:], far.Shape())) != 0
+		isFar := far.Float(broadcastFlat(at[1:], far.Shape())) != 0
 		tile := results(at)
 		for p := range min(t.tile, t.places[0]-at[2]*t.tile) {
 			for q := range min(t.tile, t.places[1]-at[3]*t.tile) {
@@ -324,7 +324,7 @@ func winogradOutputMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*t
 				if bias != nil {
 					sum += bias.Float(at[0])
 				}
-				out.SetFloat(stretchedFlat([]int64{at[1], at[0], at[2]*t.tile + p, at[3]*t.tile + q}, out.Shape()), sum)
+				out.SetFloat(broadcastFlat([]int64{at[1], at[0], at[2]*t.tile + p, at[3]*t.tile + q}, out.Shape()), sum)
 			}
 		}
 	})

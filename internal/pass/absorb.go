@@ -6,8 +6,8 @@ import (
 	"github.com/weirml/weir/internal/ir"
 )
 
-// Absorb lets matrix products read an operand that is a transpose of its last two axes as it lies: a weight that is
-// used both ways is held once.
+// Absorb removes transposes of the last two axes of a matrix product's operand: the product reads the operand before
+// the transpose, so that a weight used both ways is held once.
 func Absorb(m *ir.Module) error {
 	for _, f := range m.Funcs {
 		absorb(f.Body)
@@ -15,6 +15,7 @@ func Absorb(m *ir.Module) error {
 	return nil
 }
 
+// absorb is Absorb for a block and its regions.
 func absorb(b *ir.Block) {
 	for _, n := range b.Nodes {
 		for _, region := range n.Regions {
@@ -33,7 +34,7 @@ func absorb(b *ir.Block) {
 	}
 }
 
-// swapped is what v is a transpose of, with the last two axes swapped and the others in place; nil if it is none.
+// swapped returns the value whose last two axes v swaps; nil if v is not such a transpose.
 func swapped(v *ir.Value) *ir.Value {
 	if v.Node == nil || v.Const != nil || v.Node.Op.Name() != "transpose" {
 		return nil

@@ -8,8 +8,8 @@ import (
 )
 
 // Activations recognises functions of one element that a model spells out: Sigmoid, SiLU and its relatives, GELU by the
-// error function and by tanh, Mish, Softplus, the hard functions, ReLU. If a spelling overflows, in exp, what takes its
-// place does not.
+// error function and by tanh, Mish, Softplus, the hard functions, ReLU. The function does not overflow, even if its
+// spelling does, in exp.
 func Activations(m *ir.Module) error { return apply(m, activations) }
 
 var activations = []rule{
@@ -47,7 +47,7 @@ var activations = []rule{
 // ofErf is erf(x / √2).
 var ofErf = op("erf", product(is(1/math.Sqrt2), the("x")))
 
-// cubic is by · √(2/π) · (x + 0.044715 · x³), in the ways it is written.
+// cubic matches by · √(2/π) · (x + 0.044715 · x³) in its usual spellings.
 func cubic(by float64) pattern {
 	const third = 0.044715
 	root := by * math.Sqrt(2/math.Pi)
@@ -58,21 +58,22 @@ func cubic(by float64) pattern {
 		sum(is(0), product(is(root), x), product(is(root*third), x, x, x)))
 }
 
-// inverse is 1 / p.
+// inverse matches 1 / p.
 func inverse(p pattern) pattern { return either(op("reciprocal", p), op("div", constant(is(1)), p)) }
 
-// within is p kept from 0 to most.
+// within matches p clamped to [0, most].
 func within(most float64, p pattern) pattern {
 	low := func(p pattern) pattern { return either(op("relu", p), both("max", p, constant(is(0)))) }
 	high := func(p pattern) pattern { return both("min", p, constant(is(most))) }
 	return either(high(low(p)), low(high(p)))
 }
 
-// activation builds an activation function, of x, with the settings that it has by default.
+// activation builds an activation function of x with its default settings.
 func activation(name string) func(*ir.Builder, *match) *ir.Value {
 	return func(b *ir.Builder, m *match) *ir.Value { return ops.Activation(b, name, m.value("x")) }
 }
 
+// swish builds x · sigmoid(sign · α·x).
 func swish(sign float64) func(*ir.Builder, *match) *ir.Value {
 	return func(b *ir.Builder, m *match) *ir.Value {
 		_, beta, _ := ops.ActivationDefaults("swish")
@@ -80,12 +81,12 @@ func swish(sign float64) func(*ir.Builder, *match) *ir.Value {
 	}
 }
 
-// hardSigmoid is min(1, max(0, α·x + β)), where what was found is most times as large.
+// hardSigmoid builds min(1, max(0, α·x + β)) from a match of most times that function.
 func hardSigmoid(most float64) func(*ir.Builder, *match) *ir.Value {
 	return func(b *ir.Builder, m *match) *ir.Value {
 		alpha, beta := m.number("alpha")/most, m.number("beta")/most
 		if alpha == 1 && beta == 0 {
-			return nil // no function of its own, but two bounds
+			return nil // two bounds alone are no function of their own
 		}
 		return ops.ActivationWith(b, "hard_sigmoid", m.value("x"), alpha, beta)
 	}

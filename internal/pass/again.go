@@ -11,10 +11,10 @@ import (
 // Numbers that decide what is computed again.
 const (
 	againFar     = 24        // nodes between two readers of a value, at least
-	againFull    = 0.5       // of the peak: what is alive between them, at least
-	againPart    = 1.0 / 256 // of the peak: a value's bytes, at least
-	againBytes   = 1 << 14   // of a value, at least
-	againSmall   = 1.0 / 16  // of a value's bytes: what is kept alive for it does not count
+	againFull    = 0.5       // ratio to the peak of the bytes alive between them, at least
+	againPart    = 1.0 / 256 // ratio to the peak of a value's bytes, at least
+	againBytes   = 1 << 14   // bytes of a value, at least
+	againSmall   = 1.0 / 16  // ratio to a value's bytes up to which an operand may be kept alive for it
 	againReaders = 8         // readers that compute a value again, at most
 	againNodes   = 16        // nodes that compute it, at most
 	againSamples = 64        // the size of dimensions without bounds
@@ -22,9 +22,9 @@ const (
 	againDear    = 10
 )
 
-// Again has values computed again where they are read much later, if the memory is full in between and what they are
-// computed from is alive there anyway: functions of single elements, such as an activation whose operand the backward
-// pass reads too. They then become parts of the kernels that read them.
+// Again computes values again for readers that come much later, if the memory is full in between and the operands are
+// alive there anyway: functions of single elements, such as an activation whose operand the backward pass reads too.
+// They are then computed inside the kernels that read them.
 func Again(m *ir.Module) (err error) {
 	defer ir.Catch(&err)
 	a := newAgain(m)
@@ -42,22 +42,23 @@ func Again(m *ir.Module) (err error) {
 	return nil
 }
 
-// again is what is known of a block's values.
+// again holds the live ranges of a block's values, and the nodes to be inserted. A position is a node's index.
 type again struct {
 	module  *ir.Module
 	block   *ir.Block
 	b       *ir.Builder
 	at      map[*ir.Node]int
-	readers map[*ir.Value][]int // the places of the nodes that read a value, each once, in order; the end for a result
+	readers map[*ir.Value][]int // positions of a value's readers, ascending, without repetition; the end for a result
 	root    map[*ir.Value]*ir.Value
-	until   map[*ir.Value]int // by root: the last place at which it is read, itself or as a view
+	until   map[*ir.Value]int // by root: the last position at which the root or an alias of it is read
 	bytes   map[*ir.Value]float64
-	live    []float64
+	live    []float64 // bytes alive, by position
 	peak    float64
-	before  map[int][]*ir.Node              // by place: the new nodes that come before the node there
-	made    map[int]map[*ir.Value]*ir.Value // by place: the values that are computed again for the node there
+	before  map[int][]*ir.Node              // by position: the new nodes that come before the node there
+	made    map[int]map[*ir.Value]*ir.Value // by position: the values that are computed again for the node there
 }
 
+// newAgain finds the live ranges in m's main block; nil if the block is too short.
 func newAgain(m *ir.Module) *again {
 	block := m.Main.Body
 	if len(block.Nodes) <= againFar {
@@ -110,7 +111,7 @@ func newAgain(m *ir.Module) *again {
 	return a
 }
 
-// rootOf is the value that a value lies in.
+// rootOf returns the value whose memory v has: v, unless v is an alias.
 func (a *again) rootOf(v *ir.Value) *ir.Value {
 	if r := a.root[v]; r != nil {
 		return r
@@ -123,7 +124,7 @@ func quick(n *ir.Node) bool {
 	return lone(n) && (ops.Elementwise(n) || ops.Of(n).Recompute.Has(ops.Late))
 }
 
-// value has the late readers of a value compute it again.
+// value computes a value again for its late readers, if that saves enough and is cheap enough.
 func (a *again) value(at int, v *ir.Value) {
 	if !quick(v.Node) || a.bytes[v] < againBytes || a.bytes[v] < againPart*a.peak {
 		return
@@ -157,7 +158,7 @@ func (a *again) value(at int, v *ir.Value) {
 	a.settle(a.rootOf(v))
 }
 
-// settle finds anew until when a value is read.
+// settle updates the last position at which a root is read.
 func (a *again) settle(root *ir.Value) {
 	a.until[root] = -1
 	for v, list := range a.readers {
@@ -167,17 +168,17 @@ func (a *again) settle(root *ir.Value) {
 	}
 }
 
-// chain is the nodes that compute a value again for the node at a place, in order.
+// chain lists, in order, the nodes that compute a value again for the node at position at.
 type chain struct {
 	*again
 	at        int
-	small     float64 // bytes of what may be kept alive for it
+	small     float64 // bytes of an operand that may be kept alive for it
 	nodes     []*ir.Node
 	has       map[*ir.Node]bool
 	functions int
 }
 
-// add adds what computes a value; false if something is not there any more.
+// add adds the nodes that compute a value; false if an operand is not alive any more and cannot be computed again.
 func (c *chain) add(v *ir.Value) bool {
 	n := v.Node
 	if c.has[n] {
@@ -211,7 +212,7 @@ func (c *chain) add(v *ir.Value) bool {
 	return true
 }
 
-// compute makes the nodes of a chain anew before the node at a place, which then reads the new value.
+// compute copies the nodes of a chain before the node at a position, which then reads the copy of v.
 func (a *again) compute(at int, v *ir.Value, nodes []*ir.Node) {
 	made := a.made[at]
 	if made == nil {
@@ -238,10 +239,10 @@ func (a *again) compute(at int, v *ir.Value, nodes []*ir.Node) {
 				inputs[i] = other
 				continue
 			}
-			// It is alive until here.
+			// Its live range now reaches at least to here.
 			list := a.readers[x]
-			if place, found := slices.BinarySearch(list, at); !found {
-				a.readers[x] = slices.Insert(slices.Clone(list), place, at)
+			if i, found := slices.BinarySearch(list, at); !found {
+				a.readers[x] = slices.Insert(slices.Clone(list), i, at)
 			}
 			root := a.rootOf(x)
 			a.until[root] = max(a.until[root], at)
@@ -259,7 +260,7 @@ func (a *again) compute(at int, v *ir.Value, nodes []*ir.Node) {
 	}
 }
 
-// insert puts the new nodes where they belong.
+// insert puts the new nodes before their readers.
 func (a *again) insert() {
 	if len(a.before) == 0 {
 		return

@@ -9,23 +9,24 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Apart is a module in two: Forward computes the first results, and Backward the others, from what Forward saved.
+// Apart is a module divided in two: Forward computes the first results, and Backward the others, from the values that
+// Forward saved.
 type Apart struct {
 	Forward, Backward *ir.Module
-	Saved             []*ir.Value // results of Forward after its own
+	Saved             []*ir.Value // the values that Forward returns after its own results
 	Takes             []Taken     // the inputs of Backward
 }
 
-// Taken says what an input of Backward is: the one at Index of a list.
+// Taken identifies an input of Backward: the element at Index of the list From.
 type Taken struct {
 	From  Origin
 	Index int
 }
 
-// Origin is a list that an input of Backward is from.
+// Origin names the list that an input of Backward comes from.
 type Origin uint8
 
-// The lists: the module's inputs, Forward's own results, what it saved, and the seeds.
+// The lists: the module's inputs, Forward's own results, the values it saved, and the seeds.
 const (
 	FromInput Origin = iota
 	FromResult
@@ -38,19 +39,19 @@ type division struct {
 	b       *ir.Builder
 	body    *ir.Block
 	own     []*ir.Value // the results of Forward
-	later   []*ir.Value // those of Backward
+	later   []*ir.Value // the results of Backward
 	seeds   []*ir.Value
-	back    map[*ir.Node]bool  // it depends on seeds
-	needed  map[*ir.Node]bool  // Forward's own results depend on it
-	outer   map[*ir.Value]bool // the block defines it
-	reached map[*ir.Value]bool // by the flow: Forward has it
+	back    map[*ir.Node]bool  // nodes that depend on seeds
+	needed  map[*ir.Node]bool  // nodes that Forward's own results depend on
+	outer   map[*ir.Value]bool // values that the block defines
+	reached map[*ir.Value]bool // values that Forward passes to Backward
 }
 
-// Divide divides main in two. Its results up to a number are Forward's; the others may depend on seeds, which are
-// inputs that only Backward takes. What Backward reads of what Forward computes is saved, or computed again if that is
-// cheap: such that the fewest bytes are saved (a minimal cut, as in Jain et al.: Checkmate, 2020, and functorch's
-// partitioner). Inputs and results cost nothing, or little, to save. It runs Marks, Common and Dead on the module, of
-// which both halves share values: they are for printing and compiling only.
+// Divide divides main in two. The first results, as many as results says, are Forward's; the others may depend on
+// seeds, which are inputs that only Backward takes. A value of Forward that Backward reads is saved, or computed again
+// if that is cheap, so that the fewest bytes are saved (a minimal cut, as in Jain et al.: Checkmate, 2020, and
+// functorch's partitioner). Inputs cost nothing to save, and results little. Divide runs Marks, Common and Dead on the
+// module. The halves share its values: they are for printing and compiling only.
 func Divide(b *ir.Builder, results int, seeds []*ir.Value) (*Apart, error) {
 	m := b.Module
 	for _, run := range []func(*ir.Module) error{Marks, Common, Dead} {
@@ -65,7 +66,7 @@ func Divide(b *ir.Builder, results int, seeds []*ir.Value) (*Apart, error) {
 	return a.build(), nil
 }
 
-// classify finds what depends on seeds, and what the results of Forward depend on.
+// classify finds the nodes that depend on seeds, and the nodes that Forward's own results depend on.
 func (a *division) classify() {
 	a.back, a.needed, a.outer = map[*ir.Node]bool{}, map[*ir.Node]bool{}, map[*ir.Value]bool{}
 	late, early := map[*ir.Value]bool{}, map[*ir.Value]bool{}
@@ -93,7 +94,7 @@ func (a *division) classify() {
 	}
 }
 
-// reads are the values that a node and its regions read, of those that the block defines.
+// reads returns the values of the block that a node and its regions read.
 func (a *division) reads(n *ir.Node) (list []*ir.Value) {
 	see := func(values []*ir.Value) {
 		for _, v := range values {
@@ -119,21 +120,21 @@ func (a *division) reads(n *ir.Node) (list []*ir.Value) {
 	return list
 }
 
-// fixed reports whether only Forward computes a node: Backward would do work twice that is not cheap.
+// fixed reports whether only Forward may compute a node: it is too expensive to compute again.
 func (a *division) fixed(n *ir.Node) bool {
 	return a.needed[n] && !ops.Of(n).Recompute.Has(ops.Backward) && !ops.Elementwise(n) &&
 		!slices.ContainsFunc(n.Outputs, a.decided)
 }
 
-// decided reports whether data decide a value's shape, or it decides a dimension: Backward computes it again, dimension
-// and all.
+// decided reports whether a value's shape depends on data, or its elements decide a dimension. Backward computes such a
+// value again, and with it the dimension.
 func (a *division) decided(v *ir.Value) bool {
 	return v.Bound || slices.ContainsFunc(v.Type.Shape, func(e sym.Expr) bool {
 		return slices.ContainsFunc(e.Vars(), func(name sym.Name) bool { _, is := a.b.Module.Limits[name]; return is })
 	})
 }
 
-// cost is what saving a value costs.
+// cost is the price of saving a value, about its bits.
 func (a *division) cost(v *ir.Value) int64 {
 	switch {
 	case slices.Contains(a.body.Params, v):
@@ -150,17 +151,17 @@ func (a *division) cost(v *ir.Value) int64 {
 	}
 	cost := min(count*int64(v.Type.DType.Bits()), unbreakable/2)
 	if slices.Contains(a.own, v) {
-		cost /= 8 // it is there anyway, and only stays longer
+		cost /= 8 // it is computed anyway, and only stays longer
 	}
 	return cost + 1
 }
 
-// usualExtent stands for a named extent where sizes are compared.
+// usualExtent stands for a named extent when sizes are compared.
 const usualExtent = 64
 
 // flow finds the cut that is nearest to Backward among those that save the fewest bytes.
 func (a *division) flow() {
-	const sink, source = 0, 1 // turned round: the cut is the one nearest to node 0
+	const sink, source = 0, 1 // edges are reversed, since network finds the cut nearest to node 0
 	net := &network{}
 	net.node()
 	net.node()
@@ -210,7 +211,7 @@ func (a *division) flow() {
 	}
 }
 
-// build makes the halves.
+// build builds Forward and Backward.
 func (a *division) build() *Apart {
 	out := &Apart{}
 	var params []*ir.Value
@@ -248,7 +249,7 @@ func (a *division) build() *Apart {
 	return out
 }
 
-// backward is the block of Backward, and what it takes.
+// backward returns the block of Backward, and the values that it takes.
 func (a *division) backward(params []*ir.Value, out *Apart) (*ir.Block, map[*ir.Value]bool) {
 	given := map[*ir.Value]bool{}
 	for _, v := range a.seeds {
@@ -266,12 +267,12 @@ func (a *division) backward(params []*ir.Value, out *Apart) (*ir.Block, map[*ir.
 	return block, given
 }
 
-// extents has Backward take inputs that have the extents which it mentions, if nothing else that it takes has.
+// extents adds to given, for each dimension that the block mentions and no value of given has, a parameter that has it.
 func (a *division) extents(block *ir.Block, params []*ir.Value, given map[*ir.Value]bool) {
 	has := map[sym.Name]bool{}
 	note := func(v *ir.Value) {
 		for _, e := range v.Type.Shape {
-			if name, plain := e.Name(); plain {
+			if name, alone := e.Name(); alone {
 				has[name] = true
 			}
 		}
@@ -286,7 +287,7 @@ func (a *division) extents(block *ir.Block, params []*ir.Value, given map[*ir.Va
 			continue
 		}
 		for _, v := range params {
-			if slices.ContainsFunc(v.Type.Shape, func(e sym.Expr) bool { x, plain := e.Name(); return plain && x == name }) {
+			if slices.ContainsFunc(v.Type.Shape, func(e sym.Expr) bool { x, alone := e.Name(); return alone && x == name }) {
 				given[v] = true
 				note(v)
 				break
@@ -295,7 +296,8 @@ func (a *division) extents(block *ir.Block, params []*ir.Value, given map[*ir.Va
 	}
 }
 
-// block is the nodes that results need, as far as stop says, with results of their own.
+// block returns a block of the nodes that results need, up to the values for which stop is true. Its results are
+// reshapes of results, so that each block has values of its own.
 func (a *division) block(results []*ir.Value, stop func(v *ir.Value) bool) *ir.Block {
 	wanted, block := map[*ir.Value]bool{}, &ir.Block{}
 	want := func(v *ir.Value) {
@@ -328,7 +330,7 @@ func (a *division) block(results []*ir.Value, stop func(v *ir.Value) bool) *ir.B
 	return block
 }
 
-// module is a module of one block, with the dimensions that it mentions.
+// module returns a module of one block, with the dimensions that the block mentions.
 func (a *division) module(name string, block *ir.Block) *ir.Module {
 	from := a.b.Module
 	m := &ir.Module{Name: from.Name + " " + name, Dims: from.Dims.Empty(), Limits: map[sym.Name]sym.Expr{},
@@ -364,7 +366,7 @@ func (a *division) module(name string, block *ir.Block) *ir.Module {
 	return m
 }
 
-// mentioned are the dimensions that a block mentions, in the order in which it does.
+// mentioned returns the dimensions that a block mentions, in the order of their first mention.
 func mentioned(b *ir.Block) (names []sym.Name) {
 	note := func(exprs ...sym.Expr) {
 		for _, e := range exprs {

@@ -13,18 +13,18 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// stepBuilder builds a random module as training steps are: values with a batch, sums over it, what is made of those,
-// and values with a batch again. It notes the operators.
+// stepBuilder builds a random module like a training step: values with a batch, sums over the batch, values computed
+// from the sums, and values with a batch again. It notes the operators.
 type stepBuilder struct {
 	windows
 	batch   sym.Expr
 	batched []*ir.Value // of some rank from 2 on, the batch first
-	others  []*ir.Value // of rank 1, as long as some last axis
+	others  []*ir.Value // of rank 1, with the extent of some last axis
 }
 
 func (s *stepBuilder) note(name string) { s.names = append(s.names, name) }
 
-// any is a value with a batch, of a rank if that is not 0.
+// any returns a random value with a batch, of the given rank unless that is 0; nil if there is none.
 func (s *stepBuilder) any(rank int) *ir.Value {
 	list := slices.Collect(func(yield func(*ir.Value) bool) {
 		for _, v := range s.batched {
@@ -39,12 +39,13 @@ func (s *stepBuilder) any(rank int) *ir.Value {
 	return list[s.IntN(len(list))]
 }
 
+// lastExtent returns the extent of the last axis, a number.
 func lastExtent(v *ir.Value) int64 {
 	n, _ := v.Type.Shape[len(v.Type.Shape)-1].Const()
 	return n
 }
 
-// next adds an operator; nil if what was drawn cannot be.
+// next adds a random operator; nil if it does not fit the operand drawn for it.
 func (s *stepBuilder) next() *ir.Value {
 	b, x := s.b, s.any(0)
 	rank := len(x.Type.Shape)
@@ -102,6 +103,15 @@ func (s *stepBuilder) next() *ir.Value {
 	case 7:
 		s.note("inner reduction")
 		return ops.ReduceMean(b, x, true, int64(rank-1))
+	default:
+		return s.nextShaped(kind, x)
+	}
+}
+
+// nextShaped adds the operator of a kind from 8 on: a window, or a change of shape; nil if x does not fit.
+func (s *stepBuilder) nextShaped(kind int, x *ir.Value) *ir.Value {
+	b, rank := s.b, len(x.Type.Shape)
+	switch kind {
 	case 8:
 		if rank != 4 {
 			return nil
@@ -167,8 +177,8 @@ func (s *stepBuilder) next() *ir.Value {
 	return ops.Gather(b, s.constant(3, 2), ids, 0)
 }
 
-// TestBatch: random modules in pieces of the batch, of any number of examples and with any results kept, compute what
-// they compute in one piece but for the order of sums.
+// TestBatch: random modules in pieces of the batch, of any number of examples and with any results kept, give the same
+// results as in one piece, up to the order of sums.
 func TestBatch(t *testing.T) {
 	built, cut := map[string]int{}, map[string]int{}
 	loops, pieces := map[int]int{}, map[int64]int{}

@@ -12,14 +12,14 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Blocks has products with constant weights of 2, 4 or 8 bits, which a dequantize makes numbers, read the weights as
-// they are: they are laid out anew, and unpacked in registers or a panel at a time, so that neither the file's
-// weights nor what they stand for take memory beside them. Scales are of blocks along the sum, of columns, or of all
-// weights. What else reads the weights keeps them as they were.
+// Blocks makes products read dequantized constant weights of 2, 4 or 8 bits directly: the weights are laid out anew,
+// and unpacked in registers or a panel at a time, so that neither the file's weights nor the dequantized weights take
+// memory as well. A scale is of a block along the sum, of a column, or of all weights. Other readers of the weights
+// still read the file's.
 func Blocks(m *ir.Module) error { return blocks(m, nil) }
 
-// BlocksAllowed is Blocks for products whose model allows that the other operand is rounded to bytes, which they then
-// read: see ops.MatMulBlocksBytes.
+// BlocksAllowed is Blocks for products whose model allows the other operand to be rounded to bytes, which is done: see
+// ops.MatMulBlocksBytes.
 func BlocksAllowed(m *ir.Module) error {
 	return blocks(m, func(n *ir.Node) bool { return n.Attrs.Bool(ops.BytesAllowed) })
 }
@@ -27,7 +27,8 @@ func BlocksAllowed(m *ir.Module) error {
 // BlocksBytes is BlocksAllowed for all products.
 func BlocksBytes(m *ir.Module) error { return blocks(m, func(*ir.Node) bool { return true }) }
 
-// blocks rewrites products: with bytes those of bytes that it reports, without it all, of floats.
+// blocks rewrites products: to products of bytes those for which bytes is true, or if it is nil, all to products of
+// floats.
 func blocks(m *ir.Module, bytes func(n *ir.Node) bool) error {
 	laid := map[*ir.Value]*blockWeights{} // by the dequantize's result, which several products may read
 	rounded := map[blocksOperand][]*ir.Value{}
@@ -72,26 +73,26 @@ func blocks(m *ir.Module, bytes func(n *ir.Node) bool) error {
 		}}})
 }
 
-// blocksOperand is an operand of products in a block of code, as weights want it rounded.
+// blocksOperand is the key of a rounded operand: products in one block with weights of equal layout share it.
 type blocksOperand struct {
 	block   *ir.Block
 	value   *ir.Value
 	weights ops.Blocks
 }
 
-// product is a product of f32 by the weights.
+// product returns the product of x, of f32, and the weights.
 func (w *blockWeights) product(b *ir.Builder, x *ir.Value, name string) *ir.Value {
 	words, scale, zero := w.constants(b, name)
 	return ops.MatMulBlocks(b, x, words, scale, zero, w.Blocks)
 }
 
-// productOfBytes is a product of rounded operands by the weights.
+// productOfBytes returns the product of x, a rounded operand, and the weights.
 func (w *blockWeights) productOfBytes(b *ir.Builder, x []*ir.Value, name string) *ir.Value {
 	words, scale, zero := w.constants(b, name)
 	return ops.MatMulBlocksBytes(b, x, words, scale, zero, w.Blocks)
 }
 
-// constants are the weights as values; zero may be nil.
+// constants returns the weights as values; zero may be nil.
 func (w *blockWeights) constants(b *ir.Builder, name string) (words, scale, zero *ir.Value) {
 	data, scales, zeros, err := w.panels()
 	if err != nil {
@@ -103,18 +104,18 @@ func (w *blockWeights) constants(b *ir.Builder, name string) (words, scale, zero
 	return b.Constant(name, data), b.Constant(name+".scale", scales), zero
 }
 
-// floatsOf reports whether a value is of floats that f32 holds.
+// floatsOf reports whether a value is of a float type of at most 32 bits.
 func floatsOf(v *ir.Value) bool { return v.Type.DType.IsFloat() && v.Type.DType.Bits() <= 32 }
 
 // blockWeights are weights of a product that are to be laid out anew.
 type blockWeights struct {
 	ops.Blocks
-	weights, scale, zero *constantMatrix // as they are; scale nil: they cannot be laid out, zero nil: Zero
+	weights, scale, zero *constantMatrix // of the file; scale is nil if it cannot be laid out, zero if Zero holds for all
 	turned               bool            // columns are the first axis
-	flip                 int64           // what makes a weight unsigned: a bit to turn over
-	perColumn            bool            // a column has one scale
+	flip                 int64           // the bit whose inversion makes a weight unsigned, or 0
+	perColumn            bool            // each column has its own scale
 	perBlock             bool            // and each of its blocks
-	inBytes              bool            // steps lie in a word as products of bytes take them
+	inBytes              bool            // steps are in the order that products of bytes take
 	made                 [3]*tensor.Tensor
 }
 
@@ -126,8 +127,8 @@ type constantMatrix struct {
 	repeats       bool  // one element stands for all
 }
 
-// matrixOf is a value as a constant matrix, also if it is a reshape, the beginning or a repetition of one that is not
-// folded; nil if it is none.
+// matrixOf returns a value as a constant matrix, also if it is an unfolded reshape, beginning or repetition of a
+// constant; nil if it is none of these.
 func matrixOf(v *ir.Value) *constantMatrix {
 	if t := v.Const; t != nil {
 		if t.Rank() > 2 {
@@ -182,7 +183,7 @@ func fromStart(n *ir.Node) bool {
 		!slices.ContainsFunc(n.Attrs.Ints("step"), func(step int64) bool { return step != 1 })
 }
 
-// at is the flat place of an element.
+// at is the flat index of an element.
 func (m *constantMatrix) at(row, column int64) int64 {
 	if m.repeats {
 		return 0
@@ -190,10 +191,10 @@ func (m *constantMatrix) at(row, column int64) int64 {
 	return row*m.line + column
 }
 
-// number is an integer of the matrix.
+// number is an element of a matrix of integers.
 func (m *constantMatrix) number(row, column int64) int64 { return m.Int(m.at(row, column)) }
 
-// one reports whether all elements are one integer.
+// one reports whether all elements are the same integer, and returns it.
 func (m *constantMatrix) one() (x int64, ok bool) {
 	x = m.number(0, 0)
 	for row := range m.rows {
@@ -206,8 +207,8 @@ func (m *constantMatrix) one() (x int64, ok bool) {
 	return x, true
 }
 
-// weightsOfBlocks are the weights that a dequantize makes numbers, as a product reads the value of. Those that are
-// not of the form have no scale.
+// weightsOfBlocks returns the weights of v, a dequantize or a slice of one, as a product reads them. Weights that do
+// not have the required form have no scale.
 func weightsOfBlocks(v *ir.Value, turned bool) *blockWeights {
 	w := &blockWeights{turned: turned}
 	d, extents := v.Node, make([]int64, 2)
@@ -272,10 +273,10 @@ func weightsOfBlocks(v *ir.Value, turned bool) *blockWeights {
 	return w
 }
 
-// unsigned is a weight, or a zero point, without a sign.
+// unsigned returns a weight or a zero point as an unsigned number of w.Bits bits.
 func (w *blockWeights) unsigned(x int64) int64 { return (x ^ w.flip) & (1<<w.Bits - 1) }
 
-// shared is the flat place in a matrix of what a column's block shares.
+// shared is the flat index, in a matrix of scales or zero points, of the element for a column's block.
 func (w *blockWeights) shared(m *constantMatrix, block, column int64) int64 {
 	switch {
 	case !w.perColumn:
@@ -290,8 +291,8 @@ func (w *blockWeights) shared(m *constantMatrix, block, column int64) int64 {
 	return m.at(column, block)
 }
 
-// panels are the words, the scales and the zero points (nil: Zero) as ops.MatMulBlocks takes them. They are computed
-// when they are wanted.
+// panels returns the words, the scales and the zero points (nil: Zero) as ops.MatMulBlocks takes them. They are
+// computed when they are first read.
 func (w *blockWeights) panels() (words, scale, zero *tensor.Tensor, err error) {
 	if w.made[0] != nil {
 		return w.made[0], w.made[1], w.made[2], nil
@@ -323,17 +324,17 @@ func (w *blockWeights) panels() (words, scale, zero *tensor.Tensor, err error) {
 	return words, scale, zero, err
 }
 
-// each calls do for each element of a part of a tensor in panels, if its column is one of the weights': with its flat
-// place, its place along the second axis of the whole, and its column.
+// each calls do for each element of to, a piece of a tensor in panels along an axis, whose column the weights have: with
+// the element's flat index in to, its index along the second axis of the entire tensor, and its column.
 func (w *blockWeights) each(to *tensor.Tensor, axis int, begin, end int64, do func(at, along, column int64)) {
 	first, shape := [3]int64{}, to.Shape()
 	first[axis] = begin
 	flat := int64(0)
 	for t := range shape[0] {
-		for place := range shape[1] {
+		for along := range shape[1] {
 			for c := range shape[2] {
 				if column := (first[0]+t)*ops.BlocksPanel + first[2] + c; column < w.Columns {
-					do(flat, first[1]+place, column)
+					do(flat, first[1]+along, column)
 				}
 				flat++
 			}
@@ -341,7 +342,7 @@ func (w *blockWeights) each(to *tensor.Tensor, axis int, begin, end int64, do fu
 	}
 }
 
-// fillWords lays weights out in words, in a part of all that is beyond the columns 0.
+// fillWords lays weights out in words, in a piece of the tensor along an axis; elements beyond the columns are 0.
 func (w *blockWeights) fillWords(to *tensor.Tensor, axis int, begin, end int64) {
 	out, data := to.Bytes(), w.weights.Bytes()
 	clear(out)
@@ -350,16 +351,16 @@ func (w *blockWeights) fillWords(to *tensor.Tensor, axis int, begin, end int64) 
 		flip |= uint32(w.flip) << (w.Bits * i)
 	}
 	line := w.weights.line
-	whole := w.turned && line%per == 0 && w.Depth%per == 0 // words lie in the file as they are
-	w.each(to, axis, begin, end, func(at, place, column int64) {
+	words := w.turned && line%per == 0 && w.Depth%per == 0 // the file has the same words
+	w.each(to, axis, begin, end, func(at, along, column int64) {
 		word := uint32(0)
-		if whole {
-			word = binary.LittleEndian.Uint32(data[4*(column*(line/per)+place):])
+		if words {
+			word = binary.LittleEndian.Uint32(data[4*(column*(line/per)+along):])
 		} else {
-			for i := range min(per, w.Depth-place*per) {
-				flat := (place*per+i)*line + column
+			for i := range min(per, w.Depth-along*per) {
+				flat := (along*per+i)*line + column
 				if w.turned {
-					flat = column*line + place*per + i
+					flat = column*line + along*per + i
 				}
 				bit := flat * w.Bits
 				word |= uint32(data[bit/8]>>(bit%8)) & (1<<w.Bits - 1) << (w.Bits * i)
@@ -373,10 +374,10 @@ func (w *blockWeights) fillWords(to *tensor.Tensor, axis int, begin, end int64) 
 	})
 }
 
-// inSteps is a word whose steps follow each other, in the order of ops.Blocks.Step.
+// inSteps reorders a word's weights to the order of ops.Blocks.Step.
 func (w *blockWeights) inSteps(word uint32) (out uint32) {
-	for place := range w.PerWord() {
-		out |= word >> (w.Bits * w.Step(place)) & (1<<w.Bits - 1) << (w.Bits * place)
+	for i := range w.PerWord() {
+		out |= word >> (w.Bits * w.Step(i)) & (1<<w.Bits - 1) << (w.Bits * i)
 	}
 	return out
 }

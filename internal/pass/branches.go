@@ -7,14 +7,14 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Branches puts the branch of an If in its place where the condition is a constant, or is proved to hold, or not to,
-// for every value of the dimensions. Dimensions that the If itself would have decided, where its branches differ in
-// shape, become the branch's own.
+// Branches replaces an If by one of its branches if its condition is a constant, or proved true or false for every
+// value of the dimensions. If the branches differ in shape, the dimensions that the If decides become the extents of
+// the branch taken.
 func Branches(m *ir.Module) error { return branches(m, nil) }
 
-// Possible is Branches for an If of which one branch needs what no value of the dimensions gives, in the ranges that
-// they have now: the other branch takes the If's place. That the condition goes the other way stays a condition of the
-// module. A module is not valid before that.
+// Possible is Branches for an If of which one branch requires a condition that no value of the dimensions, in their
+// present ranges, meets: the other branch replaces the If. The module still requires the If's condition to choose that
+// branch. A module is not valid before this pass.
 func Possible(m *ir.Module) error {
 	truths := map[sym.Name]int64{}
 	for _, r := range m.Requires {
@@ -39,7 +39,7 @@ func Possible(m *ir.Module) error {
 	return branches(m, truths)
 }
 
-// branches is Branches, of conditions that are known to have truth values too.
+// branches is Branches, with the truth values of some dimensions given.
 func branches(m *ir.Module, truths map[sym.Name]int64) error {
 	t := &taking{dims: m.Dims, truths: truths, decided: map[sym.Name]sym.Expr{}}
 	t.copied, t.replaced = map[*ir.Value]*ir.Value{}, map[*ir.Value]*ir.Value{}
@@ -52,14 +52,16 @@ func branches(m *ir.Module, truths map[sym.Name]int64) error {
 	return nil
 }
 
+// taking is one application of Branches.
 type taking struct {
 	dims     *sym.Dims
-	truths   map[sym.Name]int64      // dimensions that are truth values, and decided
-	copied   map[*ir.Value]*ir.Value // of a value x, x and x: an argument's truth value has its name there
+	truths   map[sym.Name]int64      // dimensions that are truth values, and known
+	copied   map[*ir.Value]*ir.Value // by x: the value "x and x", which gives an argument's truth value its name
 	replaced map[*ir.Value]*ir.Value
-	decided  map[sym.Name]sym.Expr // dimensions that have become others
+	decided  map[sym.Name]sym.Expr // replacements of dimensions
 }
 
+// current returns the value that v has been replaced by, or v.
 func (t *taking) current(v *ir.Value) *ir.Value {
 	for t.replaced[v] != nil {
 		v = t.replaced[v]
@@ -67,6 +69,7 @@ func (t *taking) current(v *ir.Value) *ir.Value {
 	return v
 }
 
+// block replaces the Ifs of a block and of its regions.
 func (t *taking) block(b *ir.Block) {
 	old := b.Nodes
 	b.Nodes = make([]*ir.Node, 0, len(old))
@@ -97,7 +100,7 @@ func (t *taking) block(b *ir.Block) {
 	}
 }
 
-// holds reports what is known of a bool of one element.
+// holds reports whether a bool of one element is known to be true or false.
 func (t *taking) holds(v *ir.Value) sym.Truth {
 	for _, x := range []*ir.Value{v, t.copied[v]} {
 		if x == nil || len(x.Known) != 1 {
@@ -125,7 +128,7 @@ func (t *taking) holds(v *ir.Value) sym.Truth {
 	return sym.Unknown
 }
 
-// take puts a branch in the place of its If.
+// take replaces an If by one of its branches.
 func (t *taking) take(b *ir.Block, n *ir.Node, taken *ir.Block) {
 	b.Consts = append(b.Consts, taken.Consts...)
 	b.Nodes = append(b.Nodes, taken.Nodes...)
@@ -139,13 +142,13 @@ func (t *taking) take(b *ir.Block, n *ir.Node, taken *ir.Block) {
 			name, ok := extent.Name()
 			if ok && !extent.Equal(n.Regions[0].Results[i].Type.Shape[axis]) &&
 				!extent.Equal(n.Regions[1].Results[i].Type.Shape[axis]) {
-				t.decided[name] = v.Type.Shape[axis] // the shape rule had made it
+				t.decided[name] = v.Type.Shape[axis] // the If's shape rule made the dimension
 			}
 		}
 	}
 }
 
-// substitute puts what the decided dimensions have become for them, everywhere.
+// substitute replaces the decided dimensions everywhere.
 func (t *taking) substitute(m *ir.Module) {
 	with := func(name sym.Name) (sym.Expr, bool) { x, ok := t.decided[name]; return x, ok }
 	for changed := true; changed; { // one may have become an expression of others
@@ -183,4 +186,5 @@ func (t *taking) substitute(m *ir.Module) {
 	}
 }
 
+// has reports whether a dimension is replaced.
 func (t *taking) has(name sym.Name) bool { _, ok := t.decided[name]; return ok }

@@ -8,22 +8,22 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// mostGranule is the largest number of rows that those of a piece are rounded to, for operators that compute some rows
-// together.
+// mostGranule is the largest granule: the number of rows of a piece is a multiple of the granule, for operators that
+// compute several rows together.
 const mostGranule = 8
 
-// mostMore is the most operations that pieces may add, of those that the stretch has.
+// mostMore is the largest ratio of the operations that pieces add to the segment's operations.
 const mostMore = 1.0
 
-// lay says which rows each piece of every value has, in at most so many pieces of the last node's result; false where
-// it cannot be done.
-func (s *stretch) lay(pieces int64) bool {
+// lay finds the rows of each piece of every value, for at most pieces pieces of the last node's result. It returns
+// false if there is no such division.
+func (s *segment) lay(pieces int64) bool {
 	extent := s.extent(s.nodes[len(s.nodes)-1].Outputs[0])
 	least := (extent + pieces - 1) / pieces
 	for granule := int64(1); granule <= mostGranule; granule *= 2 {
 		rows := (least + granule - 1) / granule * granule
 		if granule > 1 && least%(granule/2) == 0 && least%granule == 0 {
-			continue // as before
+			continue // the same rows as with the granule before
 		}
 		if s.pieces = (extent + rows - 1) / rows; s.pieces < 2 {
 			return false
@@ -35,34 +35,34 @@ func (s *stretch) lay(pieces int64) bool {
 	return false
 }
 
-// layRows lays pieces of so many rows of the last node's result, from the results to the operands: each value has in a
-// piece what those who read it see.
-func (s *stretch) layRows(rows int64) bool {
+// layRows finds the rows of each piece of every value, from the results back to the operands, if a piece of the last
+// node's result has so many rows: a piece has all rows that its readers see.
+func (s *segment) layRows(rows int64) bool {
 	s.have = map[*ir.Value]ops.Piece{}
 	s.work, s.more = 0, 0
 	base := s.nodes[len(s.nodes)-1].Outputs[0]
 	all := s.extent(base)
-	needed := map[*ir.Value][]ops.Span{}
-	need := func(v *ir.Value, extent int64, p int, seen ops.Span) {
-		// Of what lies outside the value nothing is needed; a piece has some row.
+	needed := map[*ir.Value][]ops.RowRange{}
+	need := func(v *ir.Value, extent int64, p int, seen ops.RowRange) {
+		// Rows outside the value are not needed; a piece has at least one row.
 		seen.From = min(max(seen.From, 0), extent-1)
 		seen.To = min(max(seen.To, seen.From+1), extent)
 		list := needed[v]
 		if list == nil {
-			list = make([]ops.Span, s.pieces)
+			list = make([]ops.RowRange, s.pieces)
 			for i := range list {
-				list[i] = ops.Span{From: extent, To: 0}
+				list[i] = ops.RowRange{From: extent, To: 0}
 			}
 			needed[v] = list
 		}
-		list[p] = ops.Span{From: min(list[p].From, seen.From), To: max(list[p].To, seen.To)}
+		list[p] = ops.RowRange{From: min(list[p].From, seen.From), To: max(list[p].To, seen.To)}
 	}
 	for _, n := range slices.Backward(s.nodes) {
 		v := n.Outputs[0]
 		axis, extent := s.axes[v], s.extent(v)
-		if needed[v] == nil { // nobody in the stretch reads it
+		if needed[v] == nil { // no node of the segment reads it
 			for p := range s.pieces {
-				at := ops.Span{From: p * rows * extent / all, To: ((p+1)*rows*extent + all - 1) / all}
+				at := ops.RowRange{From: p * rows * extent / all, To: ((p+1)*rows*extent + all - 1) / all}
 				need(v, extent, int(p), at)
 			}
 		} else if s.leaves(v) {
@@ -85,13 +85,13 @@ func (s *stretch) layRows(rows int64) bool {
 				return // a table
 			}
 			for p, first := range piece.First {
-				need(x, s.extent(x), p, ops.RowsSeen(n, axis, i, ops.Span{From: first, To: first + piece.Rows}))
+				need(x, s.extent(x), p, ops.RowsSeen(n, axis, i, ops.RowRange{From: first, To: first + piece.Rows}))
 			}
 		})
 	}
-	for v, spans := range needed {
+	for v, ranges := range needed {
 		if _, laid := s.have[v]; !laid {
-			piece, ok := evened(spans, s.extent(v), 1, 0)
+			piece, ok := evened(ranges, s.extent(v), 1, 0)
 			if !ok {
 				return false
 			}
@@ -101,20 +101,20 @@ func (s *stretch) layRows(rows int64) bool {
 	return s.more <= mostMore*s.work
 }
 
-// covered adds to pieces the rows that none of them has, since the whole is wanted.
-func covered(spans []ops.Span, extent int64) {
-	spans[0].From = 0
-	for p := range spans[1:] {
-		spans[p].To = max(spans[p].To, spans[p+1].From)
+// covered adds to the pieces the rows that none of them has, since all rows are needed.
+func covered(ranges []ops.RowRange, extent int64) {
+	ranges[0].From = 0
+	for p := range ranges[1:] {
+		ranges[p].To = max(ranges[p].To, ranges[p+1].From)
 	}
-	last := &spans[len(spans)-1]
+	last := &ranges[len(ranges)-1]
 	last.To = extent
 }
 
-// evened makes pieces of one size, some rows more than needed, that begin and end at multiples of a granule, or with
-// the last row.
-func evened(spans []ops.Span, extent, granule, more int64) (piece ops.Piece, ok bool) {
-	for _, s := range spans {
+// evened makes pieces of equal size, more rows larger than needed, that begin and end at multiples of a granule or with
+// the last row. ok is false if their first rows follow no short formula.
+func evened(ranges []ops.RowRange, extent, granule, more int64) (piece ops.Piece, ok bool) {
+	for _, s := range ranges {
 		from, to := s.From/granule*granule, min((s.To+granule-1)/granule*granule, extent)
 		piece.First = append(piece.First, from)
 		piece.Rows = max(piece.Rows, to-from)
@@ -129,7 +129,7 @@ func evened(spans []ops.Span, extent, granule, more int64) (piece ops.Piece, ok 
 	return piece, ok
 }
 
-// operations is about the arithmetic of a node, for one image of those that are not numbers.
+// operations estimates the arithmetic of a node; extents that are not numbers count as 1.
 func operations(n *ir.Node) float64 {
 	return operationsAt(n, func(e sym.Expr) float64 {
 		v, ok := e.Const()
@@ -140,7 +140,7 @@ func operations(n *ir.Node) float64 {
 	})
 }
 
-// operationsAt is about the arithmetic of a node, of extents that are so large.
+// operationsAt estimates the arithmetic of a node; number gives the value of an extent.
 func operationsAt(n *ir.Node, number func(e sym.Expr) float64) float64 {
 	size := func(extents ...sym.Expr) float64 {
 		product := 1.0

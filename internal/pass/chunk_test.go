@@ -209,7 +209,7 @@ func TestChunkWindows(t *testing.T) {
 		c := newChunking(m, 0)
 		last := len(m.Main.Body.Nodes) - 1
 		first := r.IntN(max(1, last/2))
-		s := &stretch{chunking: c, first: first, last: last}
+		s := &segment{chunking: c, first: first, last: last}
 		if !s.spread(m.Main.Body.Nodes[last], 1) || !s.lay(2+r.Int64N(8)) || !s.build(m, m.Main.Body) {
 			continue
 		}

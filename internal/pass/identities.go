@@ -93,7 +93,7 @@ func expanded(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	for i, v := range inputs {
 		if e := producer(v, "expand"); e != nil {
 			inputs[i], changed = e.Inputs[0], true
-			if n.Op.Name() != "expand" && !r.stretches(inputs, n.Outputs[0].Type.Shape) {
+			if n.Op.Name() != "expand" && !r.broadcasts(inputs, n.Outputs[0].Type.Shape) {
 				inputs[i] = v
 				return nil
 			}
@@ -105,8 +105,8 @@ func expanded(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return b.Op(n.Op.Name(), n.Attrs, inputs...)
 }
 
-// stretches reports whether operands broadcast to a shape for certain: along each axis one of them has its extent.
-func (r *rewriting) stretches(operands []*ir.Value, shape []sym.Expr) bool {
+// broadcasts reports whether operands broadcast to a shape for certain: along each axis one of them has its extent.
+func (r *rewriting) broadcasts(operands []*ir.Value, shape []sym.Expr) bool {
 	for axis, extent := range shape {
 		full := isOne(extent)
 		for _, v := range operands {

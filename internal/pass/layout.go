@@ -18,8 +18,8 @@ import (
 // Some convolutions are given weights of zero for inputs that they do not see: which makes NaN of an infinity there.
 func Layout(m *ir.Module) error { return layoutOf(m, false) }
 
-// LayoutExact is Layout where no weights of zero are added.
-func LayoutExact(m *ir.Module) error { return layoutOf(m, true) }
+// LayoutWithoutHoles is Layout where no weights of zero are added.
+func LayoutWithoutHoles(m *ir.Module) error { return layoutOf(m, true) }
 
 func layoutOf(m *ir.Module, exact bool) error {
 	c := ir.NewInference(m)

@@ -68,7 +68,7 @@ func (l *layout) convolution(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Valu
 	in, groups := slices.Clone(in), n.Attrs.Int("groups", 1)
 	perm, attrs := ops.WeightsLast(n), ir.Attrs{"last": true}
 	if w := l.constant(in[1], in[1].Type.Shape, perm); w != nil {
-		if in[1] = w; !l.exact {
+		if in[1] = w; !l.withoutHoles {
 			if in[1], attrs["groups"] = joinedGroups(b, w, groups); attrs["groups"] != groups {
 				attrs["holes"] = true
 			}

@@ -158,7 +158,7 @@ func (l *layout) chooseTransposed(n *ir.Node, begin []int64) *transposed {
 	if !known || !fixed || groups < 1 {
 		return nil
 	}
-	inner, axes, whole := channels/groups, len(begin), l.exact || n.Inputs[1].Const == nil // without holes
+	inner, axes, whole := channels/groups, len(begin), l.withoutHoles || n.Inputs[1].Const == nil // without holes
 	var best *transposed
 	least := int64(0)
 	for _, joined := range []int{1, axes, 0} {

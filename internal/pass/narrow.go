@@ -147,7 +147,7 @@ func (n *narrowing) reading(node *ir.Node) (r ops.Reading, ok bool) {
 	want = slices.Clone(want)
 	for i, extent := range out.Type.Shape {
 		if isOne(extent) {
-			want[i] = ops.AxisPart{} // it may be stretched, or be what is left of a reduced axis
+			want[i] = ops.AxisPart{} // it may be broadcast, or be what is left of a reduced axis
 		}
 	}
 	if want.Whole() {

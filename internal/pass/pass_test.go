@@ -34,7 +34,7 @@ var commands = map[string]func(*ir.Module) error{
 	"fold": Fold, "identities": Identities, "joined": Joined, "repeats": Repeats, "layout": Layout,
 	"beside": func(m *ir.Module) error {
 		return errors.Join(Layout(m), Beside(m))
-	}, "exactly": LayoutExact, "winograd2": inTilesOf(2), "winograd4": inTilesOf(4), "stages2": inStagesOf(2),
+	}, "exactly": LayoutWithoutHoles, "winograd2": inTilesOf(2), "winograd4": inTilesOf(4), "stages2": inStagesOf(2),
 	"stages4": inStagesOf(4), "narrow": Narrow, "chunk": chunkAll,
 }
 

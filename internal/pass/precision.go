@@ -10,18 +10,18 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Brain has products of f32 with weights done with both operands rounded to bf16, and added up in f32: matrix products,
+// BF16 has products of f32 with weights done with both operands rounded to bf16, and added up in f32: matrix products,
 // and convolutions that are not in groups. Relative to the sum of the products' magnitudes, results differ from those
 // of f32 by at most about 2⁻⁷ and what the order of a sum changes, since each rounding changes a factor by at most 2⁻⁸
 // of it; subnormal numbers may count as zeros. A weight that something else reads as well stays as it is, since it
 // would be held twice; but see tiedWeights.
-func Brain(m *ir.Module) error { return brain(m, true) }
+func BF16(m *ir.Module) error { return roundProducts(m, true) }
 
-// BrainWeights is Brain for machines whose products of bf16 are no faster than those of f32: weights are rounded alone,
+// BF16Weights is BF16 for machines whose products of bf16 are no faster than those of f32: weights are rounded alone,
 // and widened when they are read.
-func BrainWeights(m *ir.Module) error { return brain(m, false) }
+func BF16Weights(m *ir.Module) error { return roundProducts(m, false) }
 
-func brain(m *ir.Module, both bool) error {
+func roundProducts(m *ir.Module, both bool) error {
 	type place struct {
 		block *ir.Block
 		value *ir.Value

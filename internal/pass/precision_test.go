@@ -7,15 +7,15 @@ import (
 	"github.com/weirml/weir/internal/ir"
 )
 
-// TestBrain: what is rounded to bf16, and what stays: an operand of two products is rounded once, and not at all if
+// TestBF16: what is rounded to bf16, and what stays: an operand of two products is rounded once, and not at all if
 // weights are rounded alone; weights that something else reads, products of two results and convolutions in groups stay
 // in f32.
-func TestBrain(t *testing.T) {
+func TestBF16(t *testing.T) {
 	for _, c := range []struct {
 		pass  func(*ir.Module) error
 		casts int
-	}{{Brain, 2}, {BrainWeights, 0}} {
-		m := parsed(t, "brain", `main @main(%x: f32[2, 2], %p: f32[1, 2, 3, 3]) {
+	}{{BF16, 2}, {BF16Weights, 0}} {
+		m := parsed(t, "bf16", `main @main(%x: f32[2, 2], %p: f32[1, 2, 3, 3]) {
   const %a: f32[2, 2] = [1, 2, 3, 1.001]
   const %b: f32[2, 2] = [1, 2, 3, 4]
   const %tied: f32[2, 2] = [1, 2, 3, 4]
@@ -43,9 +43,9 @@ func TestBrain(t *testing.T) {
 	}
 }
 
-// TestBrainChannels: an odd number of channels, which are last, becomes an even one, of the image once for all its
+// TestBF16Channels: an odd number of channels, which are last, becomes an even one, of the image once for all its
 // convolutions.
-func TestBrainChannels(t *testing.T) {
+func TestBF16Channels(t *testing.T) {
 	m := parsed(t, "channels", `main @main(%x: f32[1, 5, 5, 3], %y: f32[1, 5, 5, 6]) {
   const %a: f32[1, 1, 3, 2] = [1, 2, 3, 4, 5, 6]
   const %b: f32[1, 1, 3, 1] = [7, 8, 9]
@@ -55,7 +55,7 @@ func TestBrainChannels(t *testing.T) {
   %v3: f32[1, 5, 5, 1] = convolution(%y, %c) {begin = syms [0, 0], dilations = ints [1, 1], end = syms [0, 0], groups = int 1, kernel = ints [1, 1], last = bool true, strides = ints [1, 1]}
   return %v1, %v2, %v3
 }`)
-	if err := Brain(m); err != nil {
+	if err := BF16(m); err != nil {
 		t.Fatal(err)
 	}
 	text := m.String()
@@ -68,12 +68,12 @@ func TestBrainChannels(t *testing.T) {
 	}
 }
 
-// TestWinogradBesideBrain: a convolution that is faster in tiles of f32 than in f32 is left to bf16, if products of
+// TestWinogradBesideBF16: a convolution that is faster in tiles of f32 than in f32 is left to bf16, if products of
 // that are fast enough.
-func TestWinogradBesideBrain(t *testing.T) {
+func TestWinogradBesideBF16(t *testing.T) {
 	for _, c := range []struct {
-		brains float64
-		tiles  bool
+		bf16Speed float64
+		tiles     bool
 	}{{1, true}, {2, true}, {4, false}} {
 		m, err := ir.Parse("weir 1\nir @m {\n"+`main @main(%x: f32[1, 56, 56, 256]) {
   const %a: f32[3, 3, 256, 256] data 2359296
@@ -82,13 +82,13 @@ func TestWinogradBesideBrain(t *testing.T) {
 }
 }`, ir.ParseOptions{Data: zeros})
 		if err == nil {
-			err = WinogradBy(m, c.brains, func(string) int64 { return 0 })
+			err = WinogradBy(m, c.bf16Speed, func(string) int64 { return 0 })
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		if tiles := strings.Contains(m.String(), "= winograd("); tiles != c.tiles {
-			t.Errorf("bf16 %v times as fast: in tiles is %v", c.brains, tiles)
+			t.Errorf("bf16 %v times as fast: in tiles is %v", c.bf16Speed, tiles)
 		}
 	}
 }
@@ -100,7 +100,7 @@ func TestTied(t *testing.T) {
 		name   string
 		pass   func(*ir.Module) error
 		narrow string
-	}{{"brain", BrainWeights, ": bf16[64, 32]"}, {"bytes", Bytes, ": i8[64, 32]"}} {
+	}{{"bf16", BF16Weights, ": bf16[64, 32]"}, {"bytes", Bytes, ": i8[64, 32]"}} {
 		m, err := ir.Parse("weir 1\nir @m {\n"+`main @main(%i: i64[2], %h: f32[2, 64]) {
   const %tied: f32[64, 32] data 8192
   const %added: f32[64, 32] data 8192

@@ -24,9 +24,9 @@ func WinogradAs(m *ir.Module, tile int64) error {
 }
 
 // WinogradBy is Winograd with tiles of the size that choose gives for a node of the model, where they can be: 1 for
-// none, 0 for the size that takes least time. It is asked only for convolutions that can be computed so. brains is how
-// many products of bf16 the machine does in the time of one of f32, if Brain is to follow; else 1. Tiles are of f32.
-func WinogradBy(m *ir.Module, brains float64, choose func(node string) int64) error {
+// none, 0 for the size that takes least time. It is asked only for convolutions that can be computed so. bf16Speed is how
+// many products of bf16 the machine does in the time of one of f32, if BF16 is to follow; else 1. Tiles are of f32.
+func WinogradBy(m *ir.Module, bf16Speed float64, choose func(node string) int64) error {
 	return apply(m, []rule{{"convolution in tiles", []string{"convolution"},
 		func(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 			return inTiles(r, b, n, func(image ops.WinogradImage) int64 {
@@ -34,7 +34,7 @@ func WinogradBy(m *ir.Module, brains float64, choose func(node string) int64) er
 				if tile == 0 {
 					direct := 1.0
 					if r.uses[n.Inputs[1]] == 1 {
-						direct = brains
+						direct = bf16Speed
 					}
 					return chosenTile(image, direct)
 				}
