@@ -21,10 +21,10 @@ func Layout(m *ir.Module) error { return layoutOf(m, false) }
 // LayoutWithoutHoles is Layout where no weights of zero are added.
 func LayoutWithoutHoles(m *ir.Module) error { return layoutOf(m, true) }
 
-func layoutOf(m *ir.Module, exact bool) error {
+func layoutOf(m *ir.Module, withoutHoles bool) error {
 	c := ir.NewInference(m)
 	for _, f := range m.Funcs {
-		l := &layout{Inference: c, exact: exact, plain: map[*ir.Value]*ir.Value{}, gone: map[*ir.Value]bool{},
+		l := &layout{Inference: c, withoutHoles: withoutHoles, plain: map[*ir.Value]*ir.Value{}, gone: map[*ir.Value]bool{},
 			needed: map[*ir.Value]bool{},
 			holder: map[*ir.Value]*ir.Value{}}
 		l.uses = uses(f.Body, map[*ir.Value]int{})
@@ -63,18 +63,18 @@ type form struct {
 // layout is the work on one function.
 type layout struct {
 	*ir.Inference
-	exact  bool
-	plain  map[*ir.Value]*ir.Value // what stands in the place of a value
-	turned map[*ir.Value]*ir.Value // a value with its channels last, in the block at hand
-	gone   map[*ir.Value]bool      // values that are computed with their channels last
-	needed map[*ir.Value]bool      // values that some node takes as they were
-	holder map[*ir.Value]*ir.Value // what has the model's name for a value, if not the value itself
-	consts map[string]*ir.Value    // constants transposed in the block at hand, by name and permutation
-	forms  map[*ir.Node]*form      // of the block at hand
-	inner  map[*ir.Node]*ir.Node   // nodes that belong to the form of another, in the block at hand
-	uses   map[*ir.Value]int       // in the whole function
-	pieces map[*ir.Value]*pieces   // what values of the block at hand are put together from
-	build  *ir.Builder
+	withoutHoles bool                    // no weights of zero are added
+	plain        map[*ir.Value]*ir.Value // what stands in the place of a value
+	turned       map[*ir.Value]*ir.Value // a value with its channels last, in the block at hand
+	gone         map[*ir.Value]bool      // values that are computed with their channels last
+	needed       map[*ir.Value]bool      // values that some node takes as they were
+	holder       map[*ir.Value]*ir.Value // what has the model's name for a value, if not the value itself
+	consts       map[string]*ir.Value    // constants transposed in the block at hand, by name and permutation
+	forms        map[*ir.Node]*form      // of the block at hand
+	inner        map[*ir.Node]*ir.Node   // nodes that belong to the form of another, in the block at hand
+	uses         map[*ir.Value]int       // in the whole function
+	pieces       map[*ir.Value]*pieces   // what values of the block at hand are put together from
+	build        *ir.Builder
 }
 
 // current is what stands in the place of a value, which is there.

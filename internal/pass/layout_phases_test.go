@@ -41,7 +41,7 @@ func TestTransposed(t *testing.T) {
 		if strings.Contains(text, "holes") {
 			joined++
 			if i%4 == 1 {
-				t.Errorf("%s: holes, exactly\n%s", head, after)
+				t.Errorf("%s: holes, although none are allowed\n%s", head, after)
 			}
 		}
 		if strings.Contains(text, "= pad(") {
