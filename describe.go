@@ -11,16 +11,17 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Unbounded is the upper end of a dimension without one.
+// Unbounded is the Max of a dimension without an upper bound.
 const Unbounded = sym.NoMax
 
 // Dimension is a named dimension of a program's inputs.
 type Dimension struct {
 	Name     string
-	Min, Max int64 // Max is Unbounded if there is no upper end
+	Min, Max int64 // Max is Unbounded if there is no upper bound
 }
 
-// Dims lists the dimensions that the inputs' shapes decide, by name, in the ranges that Requires leaves them.
+// Dims lists the dimensions that the shapes of the inputs determine, by name, with the ranges that Requires leaves
+// them.
 func (p *Program) Dims() []Dimension {
 	var out []Dimension
 	ranges := p.ranges()
@@ -33,14 +34,14 @@ func (p *Program) Dims() []Dimension {
 	return out
 }
 
-// Check returns why a run with these dimensions would be refused at its entry: the error that Run would return, which
-// names the condition, the values and where it is from. A dimension may be left out; conditions on it are then not
-// checked.
+// Check returns the error with which a run with these dimensions would be refused before any kernel runs, or nil. The
+// error names the condition, the values and the origin of the condition. Conditions on dimensions that are not in d are
+// not checked.
 func (p *Program) Check(d Dims) error {
 	return p.compiled.Program.Admits(p.labels.Values(d))
 }
 
-// named refuses names that are no dimension's.
+// named returns an error if d has a name that is not a dimension of the program.
 func (p *Program) named(d Dims) error {
 	for _, name := range slices.Sorted(maps.Keys(d)) {
 		if _, ok := p.labels.Find(name); ok {
@@ -60,7 +61,7 @@ func (p *Program) named(d Dims) error {
 	return nil
 }
 
-// ranges are the dimensions' ranges as callers' formulas have them, narrowed by the conditions that are checked when a
+// ranges returns the dimensions' ranges under their public names, narrowed by the conditions that are checked when a
 // run begins.
 func (p *Program) ranges() *sym.Dims {
 	data := map[sym.Name]bool{}
@@ -78,8 +79,8 @@ func (p *Program) ranges() *sym.Dims {
 	return p.labels.Dims(ir.Narrowed(p.compiled.Loop.Dims, entry...))
 }
 
-// Decided lists the dimensions that the data decide and that stand in the certificate's formulas, by name.
-// Measurement.Decided has what a run found for them.
+// Decided lists the dimensions in the certificate's formulas whose sizes depend on the data, by name.
+// Measurement.Decided has the sizes that a run found.
 func (p *Program) Decided() []Dimension {
 	names := p.decidedDims()
 	var out []Dimension
@@ -91,7 +92,7 @@ func (p *Program) Decided() []Dimension {
 	return out
 }
 
-// decidedDims are the names of the dimensions that the data decide and that stand in the certificate's formulas.
+// decidedDims returns the names of the dimensions that Decided lists.
 func (p *Program) decidedDims() map[string]bool {
 	named := map[string]bool{}
 	for _, name := range p.memory.Formula(1).Dims() {
@@ -106,21 +107,21 @@ func (p *Program) decidedDims() map[string]bool {
 	return out
 }
 
-// Proved lists the conditions that the compiler needed and proved for every value of the dimensions.
+// Proved lists the conditions that the compiler proved for all values of the dimensions.
 func (p *Program) Proved() []Condition {
 	return slices.Clone(p.proved)
 }
 
-// Operations is the arithmetic of one run, each addition and multiplication counted, as a formula over the dimensions.
-// The bodies of loops count once.
+// Operations returns the additions and multiplications of one run, as a formula over the dimensions. The body of a loop
+// counts once.
 func (p *Program) Operations() Size {
 	return Size{p.labels.Show(p.compiled.Operations()), p.labels.Dims(p.compiled.Loop.Dims)}
 }
 
-// CPU is the level of instructions that the program's code was made for, as Options.CPU and Probe name them.
+// CPU returns the level of instructions that the program's code uses, as named by Options.CPU and Probe.
 func (p *Program) CPU() string { return cmp.Or(p.compiled.Code.Machine.CPU, "portable") }
 
-// Description is what a model file says of itself.
+// Description is the content of a model file.
 type Description struct {
 	Format     string          `json:"format"`
 	Producer   string          `json:"producer"`
@@ -128,7 +129,7 @@ type Description struct {
 	Inputs     []string        `json:"inputs"`
 	Outputs    []string        `json:"outputs"`
 	Parameters []ParameterInfo `json:"parameters"`
-	// a formula where the model has free dimensions; "" where it does not compile
+	// Operations is a formula if the model has free dimensions, and "" if the model does not compile.
 	Operations  string         `json:"operations"`
 	Ops         map[string]int `json:"ops"`
 	Nodes       []NodeInfo     `json:"nodes"`
@@ -136,15 +137,14 @@ type Description struct {
 	Tuned       []Tuning       `json:"tuned,omitempty"` // of an artefact: see Program.Tuned
 }
 
-// ParameterInfo is the parameters of one element type.
+// ParameterInfo counts the parameters of one element type.
 type ParameterInfo struct {
 	DType string `json:"dtype"`
 	Count int64  `json:"count"`
 	Bytes int64  `json:"bytes"`
 }
 
-// NodeInfo is one node: of the main graph, or, with the path to it in its name, of a graph within a node or of a
-// function.
+// NodeInfo is a node of the main graph, or, with a path in its name, of a subgraph or a function.
 type NodeInfo struct {
 	Name    string   `json:"name"`
 	Op      string   `json:"op"`
@@ -152,15 +152,15 @@ type NodeInfo struct {
 	Outputs []string `json:"outputs"`
 }
 
-// Describe tells what the file holds.
+// Describe returns a description of the model's file.
 func (m *Model) Describe() Description { return m.source.describe(m.read) }
 
-// ValueRange is the range of values that the elements of an integer input, such as token ids, may have: use it to check
-// requests, or to draw values for a test. It is known as far as the program checks them when they become indices: from
-// 0 up, though an index may also count from the end. ok is false if nothing is known of them.
+// ValueRange returns the range of values that an integer input, such as token ids, may contain: use it to check
+// requests, or to draw values for a test. The range follows from the checks of indices in the program: it starts at 0,
+// although an index may also count from the end. ok is false if the program does not check the input's values.
 func (p *Program) ValueRange(input string, d Dims) (lo, hi int64, ok bool) {
 	return p.compiled.Legal(input, p.labels.Values(d))
 }
 
-// label is what callers call a dimension of the program.
+// label returns the public name of a dimension of the program.
 func (p *Program) label(dim int) string { return p.labels.Of[p.compiled.Program.Dims[dim].Name] }

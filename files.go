@@ -7,18 +7,18 @@ import (
 	"github.com/weirml/weir/internal/mem"
 )
 
-// files are the model's mapped files that runs of a program read weights from.
+// files are the mapped files of the model from which runs of a program read weights.
 type files struct {
 	blocks []*mem.Block
-	seen   atomic.Int64 // when they were last found unchanged, in nanoseconds since began
+	seen   atomic.Int64 // the time of the last check that found them unchanged, in nanoseconds since began
 }
 
-// fresh is for how long files that were found unchanged are not looked at again.
+// fresh is the time after a check of files in which they are not checked again.
 const fresh = time.Millisecond
 
 var began = time.Now()
 
-// readInPlace are the weights that runs read where they lie in the model's files.
+// readInPlace returns the weights that runs read directly from the mapping of the model's files.
 func (p *Program) readInPlace() (list [][]byte) {
 	for _, w := range p.compiled.Program.Weights {
 		if w.Paged || !p.options.Private {
@@ -28,8 +28,7 @@ func (p *Program) readInPlace() (list [][]byte) {
 	return list
 }
 
-// unchanged returns an error if a file that weights are read from was changed since it was loaded, as far as its
-// size and its time of modification tell.
+// unchanged returns an error if the size or modification time of a file with weights has changed since it was loaded.
 func (p *Program) unchanged() error {
 	if len(p.files.blocks) == 0 {
 		return nil

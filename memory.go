@@ -14,34 +14,34 @@ import (
 )
 
 // Memory is a program's certificate: peak = weights + code + calls × (arena + outputs + workers × scratch), each a size
-// in bytes over the model's named dimensions. It is what the program takes, neither more nor less. If data decide a
-// size that nothing bounds, the dimensions that they decide stand in the formulas too (see Program.Decided), and a run
-// takes that part when it knows them.
+// in bytes over the model's named dimensions. The program takes exactly this much. If data determine a size without a
+// bound, the dimensions that they determine are in the formulas too (see Program.Decided), and a run allocates that
+// memory once the sizes are known.
 type Memory struct {
 	Weights Size // constants, and the program's own states (see Info.Initial)
 	Code    Size // executable pages
 	Arena   Size // working memory of one run
 	Outputs Size // results of one run
 	Scratch Size // workspace of one worker
-	// LowerBound is the most bytes that are alive together: no plan of the arena is smaller. Use it to see what the
-	// model's live ranges demand.
+	// LowerBound is the largest number of bytes that are live at the same time: no plan of the arena is smaller. Use it
+	// to see the demand of the model's live ranges.
 	LowerBound Size
-	// Least is the best lower bound that is proved: LowerBound, or more if a search refuted what lies between, which an
-	// artefact does not claim. Use it to judge the plan: at most Arena − Least could be saved by another one.
+	// Least is the best lower bound that is proved: LowerBound, or more if a search refuted all smaller plans. Artefacts
+	// have LowerBound here. Use it to judge the plan: another plan saves at most Arena − Least.
 	Least   Size
 	Workers int // workers that one run may use
-	// the file that one run spills to, where Options.Budget asked for that: no memory, and no part of the sum
+	// Spill is the size of the file that one run spills to, if Options.Budget needs one: on disk, not part of the peak.
 	Spill         Size
-	DataDependent Size // of Arena and Outputs, what a run takes when data have decided its size
-	// Exhausted: proofs used up what they may cost. What was not proved is checked by the code, and the plan may be
-	// larger and the code slower than they have to be. Narrower ranges of dimensions mend it.
+	DataDependent Size // the share of Arena and Outputs that a run allocates when data have determined its size
+	// Exhausted reports whether proofs reached their limit of work. Generated code checks what was not proved, and the
+	// plan may be larger and the code slower than necessary. Narrower ranges of dimensions help.
 	Exhausted bool
 	Proven    bool // Arena equals Least for every binding: no plan is smaller
-	// Device is what the program takes of a device's memory, beside all that; nil if it runs on the host alone.
+	// Device is the certificate of the device's memory; nil for a program that runs on the host alone.
 	Device *DeviceMemory
 
 	program   *Program
-	elsewhere map[int]bool // storages of outputs that are no part of it
+	elsewhere map[int]bool // storages of outputs that lie in the caller's memory
 }
 
 // Size is a number of bytes: a formula over the dimensions.
@@ -50,7 +50,7 @@ type Size struct {
 	dims *sym.Dims
 }
 
-// At is the size for a binding of the dimensions.
+// At returns the size for a binding of the dimensions. It is ErrInput if a dimension of the formula has no value.
 func (s Size) At(d Dims) (int64, error) {
 	v, err := s.x.Eval(func(name sym.Name) (int64, bool) { v, ok := d[name.Text()]; return v, ok })
 	if err != nil {
@@ -59,7 +59,7 @@ func (s Size) At(d Dims) (int64, error) {
 	return v, nil
 }
 
-// Max is the size at the dimensions' upper bounds; an error if there is no bound.
+// Max returns the size at the dimensions' upper bounds. It is ErrInput if a dimension has no bound.
 func (s Size) Max() (int64, error) {
 	_, hi := s.dims.Bounds(s.x)
 	if hi == math.MaxInt64 {
@@ -69,10 +69,10 @@ func (s Size) Max() (int64, error) {
 	return hi, nil
 }
 
-// String is the formula.
+// String returns the formula.
 func (s Size) String() string { return s.x.String() }
 
-// Dims are the names that the formula mentions.
+// Dims returns the names of the dimensions in the formula.
 func (s Size) Dims() []string {
 	var names []string
 	for _, name := range s.x.Vars() {
@@ -81,6 +81,7 @@ func (s Size) Dims() []string {
 	return names
 }
 
+// newMemory builds the certificate of a compiled program.
 func newMemory(p *Program) *Memory {
 	c := p.compiled
 	dims := p.ranges()
@@ -115,7 +116,7 @@ func newMemory(p *Program) *Memory {
 	return m
 }
 
-// Of is the bytes of some outputs, each by itself, as a formula.
+// Of returns the bytes of some outputs together, as a formula. It is ErrInput if an output is not a tensor of numbers.
 func (m *Memory) Of(outputs ...string) (Size, error) {
 	sum, p := sym.Const(0), m.program
 	for _, name := range outputs {
@@ -129,15 +130,16 @@ func (m *Memory) Of(outputs ...string) (Size, error) {
 	return Size{m.Outputs.dims.Simplify(p.labels.Show(sum)), m.Outputs.dims}, nil
 }
 
-// Formula is the peak as an expression over the dimensions, for so many calls. It reads in Python, given ceildiv.
+// Formula returns the peak for a number of calls, as a formula over the dimensions. It is a Python expression, if
+// ceildiv is defined.
 func (m *Memory) Formula(calls int) Size {
 	call := sym.Sum(m.Arena.x, m.Outputs.x, m.Scratch.x.Mul(sym.Const(int64(m.Workers))))
 	return Size{m.Arena.dims.Simplify(sym.Sum(m.Weights.x, m.Code.x, call.Mul(sym.Const(int64(calls))))), m.Arena.dims}
 }
 
-// Peak is the whole for so many calls and a binding of the dimensions: what the program takes once it is compiled. Use
-// Limit for SetLimit, which must also admit what loading and compiling take, and Measurement.Peak for what runs were
-// seen to take. A name that is no dimension's is ErrInput.
+// Peak returns the bytes that the compiled program takes with a number of calls and a binding of the dimensions. An
+// unknown name in d is ErrInput. See Limit for SetLimit, which must also admit loading and compiling, and
+// Measurement.Peak for measured peaks.
 func (m *Memory) Peak(calls int, d Dims) (int64, error) {
 	if err := m.program.named(d); err != nil {
 		return 0, err
@@ -145,10 +147,10 @@ func (m *Memory) Peak(calls int, d Dims) (int64, error) {
 	return m.Formula(calls).At(d)
 }
 
-// Max is the whole at the dimensions' upper bounds.
+// Max returns the peak at the dimensions' upper bounds.
 func (m *Memory) Max(calls int) (int64, error) { return m.Formula(calls).Max() }
 
-// before is the formula without what only data bound: what calls take whatever the data decide.
+// before returns the peak without the sizes that only data determine: the bytes that calls take for any data.
 func (m *Memory) before(calls int) Size {
 	none := m.program.decidedDims()
 	f := m.Formula(calls)
@@ -157,14 +159,14 @@ func (m *Memory) before(calls int) Size {
 	})), f.dims}
 }
 
-// Alive is a tensor alive at the peak.
+// Alive is a tensor that is live at the peak.
 type Alive struct {
 	Tensor string
 	Bytes  int64
 }
 
-// PeakAt tells where the arena's lower bound is reached for a binding: the source node and who is alive there, largest
-// first.
+// PeakAt returns the node at which the lower bound of the arena is reached for a binding, and the tensors that are live
+// there, largest first.
 func (m *Memory) PeakAt(d Dims) (node string, alive []Alive, err error) {
 	c, err := m.program.compiled.Certify(m.program.labels.Values(d))
 	if err != nil {
@@ -176,15 +178,15 @@ func (m *Memory) PeakAt(d Dims) (node string, alive []Alive, err error) {
 	return m.program.compiled.SourceAt(c.Step), alive, nil
 }
 
-// LargestStep is the step whose operands and results take most of the arena, for a binding of the dimensions: its nodes
-// and its bytes. A kernel that computes in the place of an operand takes less. No budget makes the arena smaller than
-// this but by computing the step in pieces.
+// LargestStep returns the step whose operands and results take the most bytes of the arena, for a binding of the
+// dimensions: its nodes and its bytes. A kernel that overwrites an operand takes less. A budget can make the arena
+// smaller than this only by computing the step in pieces.
 func (m *Memory) LargestStep(d Dims) (node string, bytes int64, err error) {
 	bytes, node, err = m.program.compiled.LargestStep(m.program.labels.Values(d))
 	return node, bytes, err
 }
 
-// String is the certificate in words.
+// String returns the certificate as a table, one term a line.
 func (m *Memory) String() string {
 	rows := [][2]string{{"weights", m.Weights.text()}, {"code", m.Code.text()}, {"arena", m.Arena.text()},
 		{"outputs", m.Outputs.text()},
@@ -213,6 +215,7 @@ func (m *Memory) String() string {
 	return b.String()
 }
 
+// text returns the size in bytes with a unit, or the formula.
 func (s Size) text() string {
 	if v, ok := s.x.Const(); ok {
 		return fmt.Sprintf("%d (%s)", v, mem.FormatBytes(v))
@@ -220,27 +223,27 @@ func (s Size) text() string {
 	return s.x.String()
 }
 
-// Totals is what the process holds, in bytes, outside Go's heap: for metrics.
+// Totals are the bytes that the process holds outside Go's heap, for metrics.
 type Totals struct {
 	Weights, Arenas, Outputs, Scratch, Code, Tensors, Files int64
 	Current, Peak                                           int64 // all together
-	// free in the pool that small tensors come from; in none of the others
+	// Cached is free memory in the pool for small tensors; it is not part of the other fields.
 	Cached int64
-	// of Cached, what Trim cannot give back: it lies beside tensors that are in use
+	// Fragmented is the share of Cached that Trim cannot return, since it lies between tensors in use.
 	Fragmented int64
-	// that other code lends and has not back yet (see Foreign): its memory, and in none of the others
+	// Foreign is memory that other code has lent (see Foreign); it is not part of the other fields.
 	Foreign int64
 	Limit   int64 // that SetLimit set; 0: none
 }
 
-// SizeClass is what the pool that small tensors come from has of pieces of about one size, in bytes.
+// SizeClass counts the blocks of about one size in the pool for small tensors, in bytes.
 type SizeClass struct {
-	Least         int64 // the smallest piece of the class
+	Least         int64 // the smallest block of the class
 	Current, Peak int64 // in tensors
-	Cached        int64 // free: a piece that is free beside others is one with them
+	Cached        int64 // free; adjacent free blocks are merged into one
 }
 
-// SizeClasses returns the classes that the pool has or had pieces of, the smallest first.
+// SizeClasses returns the classes with blocks, present or past, smallest first.
 func SizeClasses() (list []SizeClass) {
 	for _, c := range mem.UserPool().Stats().Classes {
 		list = append(list, SizeClass(c))
@@ -248,7 +251,7 @@ func SizeClasses() (list []SizeClass) {
 	return list
 }
 
-// Usage returns the process's totals.
+// Usage returns the totals of the process.
 func Usage() Totals {
 	u := mem.Usage()
 	return Totals{Weights: u.Current[mem.Weights], Arenas: u.Current[mem.Arena], Outputs: u.Current[mem.Outputs],
@@ -258,19 +261,18 @@ func Usage() Totals {
 		Limit: mem.Limit()}
 }
 
-// Trim gives back to the system what is cached and can be, and returns how many bytes that were. It is done without
-// being asked for where memory is refused.
+// Trim returns cached memory to the system, and returns the number of bytes. It runs by itself when memory is refused.
 func Trim() (bytes int64) { return mem.Trim() }
 
-// Holder is who holds memory outside Go's heap.
+// Holder is an owner of memory outside Go's heap.
 type Holder struct {
-	Kind, Name string // as the fields of Totals, and what it is for
+	Kind, Name string // the field of Totals, and the purpose
 	Bytes      int64
-	Line       string // "file:line" of the code that asked for it, outside this module where it can be
+	Line       string // "file:line" of the code that asked for it, outside this module if possible
 }
 
-// Holders are those that held most when memory was refused, at most twenty, the largest first; nil if the error is no
-// such refusal.
+// Holders returns the largest holders, at most twenty, at the moment when memory was refused; nil if err is not such a
+// refusal.
 func Holders(err error) (list []Holder) {
 	var r *mem.Refusal
 	if errors.As(err, &r) {

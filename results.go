@@ -18,43 +18,44 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Results are a run's outputs. They hold one of the program's calls until closed.
+// Results are the outputs of a run. They occupy one of the program's calls until closed.
 type Results struct {
 	program *Program
 	use     mem.Gate[*bound] // shut by Close; the last one out gives the call back
-	mu      sync.Mutex       // of tensors, lists and detached
-	tensors []*Tensor        // nil for what is no tensor, or nothing
-	lists   [][]*Tensor      // of sequences
-	ports   []*Tensor        // what they are made of
+	mu      sync.Mutex       // guards tensors, lists and detached
+	tensors []*Tensor        // by output; nil for a sequence and for an optional without a value
+	lists   [][]*Tensor      // by output: the tensors of a sequence
+	ports   []*Tensor        // by the program's output port
 	names   []string
-	closed  *atomic.Bool // says so to the report
-	report  runtime.Cleanup
-	left    atomic.Int64 // tensors that were neither closed nor consumed
-	// detached are the tensors that Detach made, and its call is given back; nil before.
+	closed  *atomic.Bool    // read by the report
+	report  runtime.Cleanup // logs a warning if results are collected that were never closed
+	left    atomic.Int64    // tensors that were neither closed nor consumed
+	// detached are the tensors made by Detach, after which the call is released; nil before.
 	detached []*Tensor
 }
 
-// holder is an open result or call, and where it was made. It does not keep the result from being collected.
+// holder is an open result or call with the stack that made it. It does not keep the result from being collected.
 type holder struct {
 	key  any
 	what string
 	made origin
 }
 
-// hold notes a holder of one of the program's calls, until drop.
+// hold adds a holder of one of the program's calls to the list that busy reads.
 func (p *Program) hold(h holder) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.held = append(p.held, h)
 }
 
+// drop removes a holder by its key.
 func (p *Program) drop(key any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.held = slices.DeleteFunc(p.held, func(h holder) bool { return h.key == key })
 }
 
-// acquire takes a call for the given dimensions, waiting for one to be free.
+// acquire returns a call for the given dimensions. It waits until a call is free, or until ctx ends.
 func (p *Program) acquire(ctx context.Context, dims []int64) (b *bound, err error) {
 	x, err := p.enter()
 	if err != nil {
@@ -82,7 +83,7 @@ func (p *Program) acquire(ctx context.Context, dims []int64) (b *bound, err erro
 	return p.take(x, dims)
 }
 
-// enter is the way into the program's code and weights: they are there until p.engine.Leave.
+// enter returns the program's code and weights, which stay valid until p.engine.Leave.
 func (p *Program) enter() (*executor.Executable, error) {
 	x, ok := p.engine.Enter()
 	if !ok {
@@ -91,7 +92,7 @@ func (p *Program) enter() (*executor.Executable, error) {
 	return x, nil
 }
 
-// busy names a line that holds a call.
+// busy names the source line of the oldest holder of a call, for errors.
 func (p *Program) busy() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,8 +102,8 @@ func (p *Program) busy() string {
 	return "all of them are running"
 }
 
-// take is an idle call for the same dimensions, or a new one in place of an idle one for others: the calls never hold
-// more than was certified.
+// take returns an idle call for the same dimensions. Without one it makes a new call, after it has closed an idle call
+// for other dimensions: all calls together never hold more than the certificate says.
 func (p *Program) take(x *executor.Executable, dims []int64) (*bound, error) {
 	p.mu.Lock()
 	for i := len(p.idle) - 1; i >= 0; i-- {
@@ -130,9 +131,9 @@ func (p *Program) take(x *executor.Executable, dims []int64) (*bound, error) {
 	return &bound{call: call, dims: dims}, nil
 }
 
-// bind takes the memory of a call for the given dimensions.
+// bind allocates the memory of a call for the given dimensions.
 func (p *Program) bind(x *executor.Executable, dims []int64) (*executor.Call, error) {
-	if err := x.Check(dims); err != nil { // what a text requires, before what is only not proved
+	if err := x.Check(dims); err != nil { // conditions that the program states come before those that are only unproved
 		return nil, err
 	}
 	if err := p.compiled.Recheck(dims); err != nil {
@@ -141,7 +142,7 @@ func (p *Program) bind(x *executor.Executable, dims []int64) (*executor.Call, er
 	return x.Bind(dims)
 }
 
-// release makes a call idle again.
+// release makes a call idle again, or closes it if WEIR_DEBUG=poison is set.
 func (p *Program) release(b *bound) {
 	defer func() { // after a panic, too
 		<-p.slots
@@ -158,8 +159,8 @@ func (p *Program) release(b *bound) {
 	}
 }
 
-// results are the outputs that a call has. What lies in donated memory owns it from now on; what replaces a state is
-// the caller's own tensor.
+// results makes the Results of a call. An output in donated memory owns that memory from now on; an output that
+// replaces a state is the caller's own tensor.
 func (p *Program) results(b *bound, args *packing) (*Results, error) {
 	count := len(p.gives)
 	r := &Results{program: p, closed: new(atomic.Bool), ports: make([]*Tensor, 0, len(p.compiled.Program.Outputs)),
@@ -207,6 +208,7 @@ func (p *Program) results(b *bound, args *packing) (*Results, error) {
 	return r, nil
 }
 
+// outputOf returns output port i of a call as a tensor.
 func outputOf(c *executor.Call, i int, dt DType, within *mem.Gate[*bound]) (*Tensor, error) {
 	shape, data, err := c.Output(i)
 	if err != nil {
@@ -219,11 +221,11 @@ func outputOf(c *executor.Call, i int, dt DType, within *mem.Gate[*bound]) (*Ten
 	return newTensor(t, nil, within), nil
 }
 
-// add unpacks an output.
+// add unpacks one output from its ports.
 func (r *Results) add(e edge) error {
 	var one *Tensor
 	var list []*Tensor
-	state := false // its caller's, whatever becomes of the results
+	state := false // a state belongs to the caller and outlives the results
 	if e.Info.simple() {
 		one, state = r.ports[e.Parts[0]], r.program.replaces[e.Parts[0]] >= 0
 	} else {
@@ -261,16 +263,16 @@ func (r *Results) add(e edge) error {
 	return nil
 }
 
-// origin is a stack, as addresses: it is made into text only where somebody reads it.
+// origin is a stack as program counters; it is symbolised only if someone reads it.
 type origin [12]uintptr
 
-// here is the stack above its caller.
+// here returns the stack above its caller.
 func here() (at origin) {
 	runtime.Callers(3, at[:])
 	return at
 }
 
-// line is the line outside this package that called into it.
+// line returns the innermost source line outside this package, as "file:line".
 func (o origin) line() string {
 	frames := runtime.CallersFrames(o[:])
 	for {
@@ -284,8 +286,8 @@ func (o origin) line() string {
 	}
 }
 
-// Get is the output of that name, or nil: if there is none, where it is an optional that has nothing, and where it is a
-// sequence. It is dead after Close.
+// Get returns the output with this name. It is nil if there is no such output, if the output is an optional without a
+// value, or if it is a sequence. The tensor is invalid after Close.
 func (r *Results) Get(name string) *Tensor {
 	if i := slices.Index(r.names, name); i >= 0 {
 		return r.At(i)
@@ -293,15 +295,15 @@ func (r *Results) Get(name string) *Tensor {
 	return nil
 }
 
-// At is the i-th output, nil if Get gives nil. It is dead after Close.
+// At returns the i-th output, or nil if Get would. The tensor is invalid after Close.
 func (r *Results) At(i int) *Tensor {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.tensors[i]
 }
 
-// All goes through the outputs in the model's order, by name: nil for an optional that has nothing, and the tensors of
-// a sequence one after another. They are dead after Close.
+// All iterates over the outputs by name, in the model's order: nil for an optional without a value, and the tensors of
+// a sequence one after another. The tensors are invalid after Close.
 func (r *Results) All() iter.Seq2[string, *Tensor] {
 	return func(yield func(string, *Tensor) bool) {
 		for i, name := range r.names {
@@ -320,8 +322,8 @@ func (r *Results) All() iter.Seq2[string, *Tensor] {
 	}
 }
 
-// Sequence is the tensors of the sequence of that name. It is nil if there is none, and where it is an optional that
-// has nothing; an empty sequence is not nil. The tensors are dead after Close.
+// Sequence returns the tensors of the sequence with this name. It is nil if there is no such sequence, or if it is an
+// optional without a value; an empty sequence is not nil. The tensors are invalid after Close.
 func (r *Results) Sequence(name string) []*Tensor {
 	if i := slices.Index(r.names, name); i >= 0 {
 		r.mu.Lock()
@@ -331,8 +333,8 @@ func (r *Results) Sequence(name string) []*Tensor {
 	return nil
 }
 
-// Close gives the run's memory back to the program, for the next run. What a run is consuming, or somebody is copying,
-// follows when it has been read: Close does not wait for that. Closing twice is fine.
+// Close releases the run's memory for the next run. It does not wait for a run that consumes an output, nor for a copy
+// that reads one: their memory is released when they end. Closing twice is allowed.
 func (r *Results) Close() error {
 	r.mu.Lock()
 	detached := r.detached
@@ -345,14 +347,14 @@ func (r *Results) Close() error {
 	return nil
 }
 
-// lost notes that a tensor is closed, or consumed. With the last one, the results are closed.
+// lost counts a tensor that was closed or consumed. After the last one, it closes the results.
 func (r *Results) lost() {
 	if r.left.Add(-1) == 0 {
 		r.Close()
 	}
 }
 
-// part gives the call back: the results are closed, and nobody uses them.
+// part releases the call, once the results are closed and unused.
 func (r *Results) part(b *bound) {
 	for i, t := range r.ports {
 		if r.program.replaces[i] < 0 {
@@ -364,16 +366,14 @@ func (r *Results) part(b *bound) {
 	r.program.release(b)
 }
 
-// Close waits for running calls, and for results and calls that are not closed, then gives all memory back. Later runs
-// return ErrClosed, while it waits too. Closing twice is fine: the second waits as the first does. See CloseContext,
-// which need not wait.
+// Close waits for running calls and for open results and calls, then releases all memory. From the call of Close on,
+// new runs return ErrClosed. Closing twice is allowed: the second call waits too. CloseContext limits the wait.
 func (p *Program) Close() error { return p.CloseContext(context.Background()) }
 
-// CloseContext is Close, but waits no longer than ctx. If ctx ends first, its error, with the line of the oldest
-// result that is not closed, is returned, and the program goes on closing: nothing can be run any more, and whoever
-// closes the last result, or ends the last run, gives the program's memory back with it. Close and CloseContext may
-// then be called again, to wait for that. With a context that has ended CloseContext closes what it can and returns at
-// once.
+// CloseContext is Close, but waits only until ctx ends. It then returns the error of ctx, with the source line of the
+// oldest open result, and the program stays closed for new runs: the memory is released when the last result is closed
+// or the last run ends. Call Close or CloseContext again to wait for that. If ctx has already ended, CloseContext
+// closes what is unused and returns at once.
 func (p *Program) CloseContext(ctx context.Context) error {
 	p.engine.Shut()
 	select {
@@ -389,7 +389,7 @@ func (p *Program) CloseContext(ctx context.Context) error {
 	}
 }
 
-// end gives all memory back, when the program is closed and nobody uses it.
+// end releases all memory, once the program is closed and unused.
 func (p *Program) end(x *executor.Executable) {
 	defer close(p.closed)
 	var errs []error

@@ -11,27 +11,26 @@ import (
 	"github.com/weirml/weir/internal/traced"
 )
 
-// Element is a Go type whose values are a tensor's elements. The 16-bit floats are uint16, the float8 types uint8:
-// their codes.
+// Element is the set of Go types for elements of tensors. 16-bit floats are uint16 and float8 types are uint8: their
+// bit patterns.
 type Element = tensor.Element
 
-// Tensor is an array in row-major order. It is safe to read from several goroutines, and to close beside them: a tensor
-// that is closed can be entered no more, and its memory is given back when the runs and copies that are reading it have
-// ended.
+// Tensor is an array in row-major order. Several goroutines may read it, and one may close it meanwhile: after that the
+// tensor cannot be used any more, and its memory is released when the runs and copies that still read it have ended.
 type Tensor struct {
 	dtype  DType
 	shape  []int64
 	data   mem.Gate[*tensor.Tensor]
-	block  *mem.Block        // its own memory, where it has some
-	of     *Results          // what it is an output of
-	port   int               // of its program, which it is alone; −1 if it is not
-	within *mem.Gate[*bound] // of the results or the call that it is a part of
-	failed error             // of giving its memory back
+	block  *mem.Block        // its own memory, or nil
+	of     *Results          // the results that it is an output of, or nil
+	port   int               // the program's output port, if the tensor is all of it; else −1
+	within *mem.Gate[*bound] // the gate of the results or the call whose memory it lies in, or nil
+	failed error             // the error of releasing its memory
 	fixed  bool              // its memory may only be read
-	alone  [1]*Tensor        // itself: an argument is a list of tensors, and making one allocates nothing
+	alone  [1]*Tensor        // itself: an argument is a list of tensors, and this list needs no allocation
 }
 
-// newTensor is a tensor of an inner one, with a block of its own or within something that has one.
+// newTensor makes a tensor of an inner one, in its own block or in memory guarded by the gate within.
 func newTensor(inner *tensor.Tensor, block *mem.Block, within *mem.Gate[*bound]) *Tensor {
 	t := &Tensor{dtype: inner.DType(), shape: inner.Shape(), block: block, within: within, port: -1}
 	t.alone[0] = t
@@ -39,14 +38,14 @@ func newTensor(inner *tensor.Tensor, block *mem.Block, within *mem.Gate[*bound])
 	return t
 }
 
-// ender gives back what a tensor has of its own, after the last who uses it.
+// ender releases a tensor's own memory after its last user.
 type ender Tensor
 
-// Last is what a gate calls.
+// Last implements the owner of a mem.Gate.
 func (t *ender) Last() { (*Tensor)(t).end() }
 
-// whole is a tensor with all that it consists of, in one piece of Go's heap: an operation of the package array makes
-// one for each result.
+// whole is a tensor with everything it consists of, in one object on Go's heap: each operation of the package array
+// makes one for its result.
 type whole struct {
 	outer Tensor
 	inner tensor.Tensor
@@ -55,7 +54,7 @@ type whole struct {
 	sizes [4]int64
 }
 
-// newArray is New for an array that is made at a line: its elements are zero only if zeroed says so.
+// newArray is New for an array made at the line of program counter at. Its elements are zero only if zeroed is true.
 func newArray(dt DType, shape []int, at uintptr, zeroed bool) (any, error) {
 	w := &whole{at: [1]uintptr{at}}
 	sizes := w.sizes[:0]
@@ -81,7 +80,7 @@ func newArray(dt DType, shape []int, at uintptr, zeroed bool) (any, error) {
 	return t, nil
 }
 
-// list is the tensor alone.
+// list returns the tensor as a list of one.
 func (t *Tensor) list() []*Tensor {
 	if t == nil {
 		return []*Tensor{nil}
@@ -89,15 +88,15 @@ func (t *Tensor) list() []*Tensor {
 	return t.alone[:]
 }
 
-// end gives back what the tensor has of its own.
+// end releases the tensor's own memory.
 func (t *Tensor) end() {
 	if t.block != nil {
 		t.failed = t.block.Close()
 	}
 }
 
-// enter is the way to the tensor's elements: they are there until leave. It reports false if the tensor is closed,
-// or was given away.
+// enter returns the tensor's elements, which stay valid until leave. ok is false if the tensor is closed or was given
+// away; then leave must not be called.
 func (t *Tensor) enter() (inner *tensor.Tensor, ok bool) {
 	if t.within != nil {
 		if _, ok := t.within.Enter(); !ok {
@@ -110,6 +109,7 @@ func (t *Tensor) enter() (inner *tensor.Tensor, ok bool) {
 	return inner, ok
 }
 
+// leave ends the use of the elements that enter began.
 func (t *Tensor) leave() {
 	t.data.Leave()
 	if t.within != nil {
@@ -117,7 +117,7 @@ func (t *Tensor) leave() {
 	}
 }
 
-// New returns a tensor of zeros in memory outside Go's heap; Close gives it back.
+// New returns a tensor of zeros in memory outside Go's heap; Close releases the memory.
 func New(dt DType, shape ...int) (t *Tensor, err error) {
 	defer diag.Recover(&err, "making a tensor")
 	sizes := sizesOf(shape)
@@ -156,8 +156,8 @@ func init() {
 	traced.Run = func(call any, tensors []any) error { return call.(*Call).run(tensors) }
 }
 
-// FromSlice returns a tensor that borrows data: leave it alone until the runs that use it have returned. Without a
-// shape it has one axis.
+// FromSlice returns a tensor that borrows data: do not change data until the runs that use the tensor have returned.
+// Without a shape the tensor has one axis.
 func FromSlice[T Element](data []T, shape ...int) (*Tensor, error) {
 	if shape == nil {
 		shape = []int{len(data)}
@@ -169,11 +169,12 @@ func FromSlice[T Element](data []T, shape ...int) (*Tensor, error) {
 	return newTensor(inner, nil, nil), nil
 }
 
-// Scalar returns a tensor without axes, whose one element is x.
+// Scalar returns a tensor without axes whose only element is x.
 func Scalar[T Element](x T) *Tensor {
 	return newTensor(tensor.Must(tensor.FromSlice([]T{x})), nil, nil)
 }
 
+// sizesOf converts a shape to int64.
 func sizesOf(shape []int) []int64 {
 	sizes := make([]int64, len(shape))
 	for i, s := range shape {
@@ -182,7 +183,7 @@ func sizesOf(shape []int) []int64 {
 	return sizes
 }
 
-// Copy returns the elements in Go's own memory. T must be the element type's.
+// Copy returns a copy of the elements on Go's heap. It is ErrInput if T is not the Go type of the element type.
 func Copy[T Element](t *Tensor) ([]T, error) {
 	inner, err := t.entered()
 	if err != nil {
@@ -196,8 +197,8 @@ func Copy[T Element](t *Tensor) ([]T, error) {
 	return append(make([]T, 0, len(view)), view...), nil
 }
 
-// View returns the elements themselves, without a copy: they are dead once the tensor, or the result it is part of, is
-// closed. Another T than the element type's is an error.
+// View returns the elements without a copy. The slice is invalid after the tensor, or the results that it belongs to,
+// are closed. It is ErrInput if T is not the Go type of the element type.
 func View[T Element](t *Tensor) ([]T, error) {
 	inner, err := t.entered()
 	if err != nil {
@@ -207,7 +208,7 @@ func View[T Element](t *Tensor) ([]T, error) {
 	return tensor.Data[T](inner)
 }
 
-// entered is enter with an error.
+// entered is enter with an error instead of ok.
 func (t *Tensor) entered() (*tensor.Tensor, error) {
 	if t == nil {
 		return nil, diag.Inputf("there is no such tensor")
@@ -219,10 +220,10 @@ func (t *Tensor) entered() (*tensor.Tensor, error) {
 	return inner, nil
 }
 
-// DType is the element type.
+// DType returns the element type.
 func (t *Tensor) DType() DType { return t.dtype }
 
-// Shape is the extents.
+// Shape returns the extents of the axes.
 func (t *Tensor) Shape() []int {
 	shape := make([]int, len(t.shape))
 	for i, s := range t.shape {
@@ -231,14 +232,14 @@ func (t *Tensor) Shape() []int {
 	return shape
 }
 
-// Len is the number of elements; 0 after overflow of int on small systems cannot happen, since such a tensor cannot be
-// made.
+// Len returns the number of elements. It fits an int, since a larger tensor cannot be made.
 func (t *Tensor) Len() int {
 	count, _ := tensor.Count(t.shape)
 	return int(min(count, math.MaxInt))
 }
 
-// Bytes is the elements' memory itself, packed as ONNX packs small types; nil once closed or given away.
+// Bytes returns the memory of the elements, with small types packed as ONNX packs them; nil if the tensor is closed or
+// was given away.
 func (t *Tensor) Bytes() []byte {
 	inner, ok := t.enter()
 	if !ok {
@@ -248,14 +249,14 @@ func (t *Tensor) Bytes() []byte {
 	return inner.Bytes()
 }
 
-// String is like "f32[2,3]".
+// String returns the type and shape, such as "f32[2,3]".
 func (t *Tensor) String() string {
 	return fmt.Sprintf("%s%s", t.dtype, tensor.ShapeString(t.shape))
 }
 
-// Close gives the memory of a tensor made by New back; a run that reads it goes on, and gives it back at its end.
-// Results are closed when each of their tensors is. Closing twice is fine, and so is closing what a run has consumed; a
-// borrowed tensor has nothing to give back.
+// Close releases the memory of a tensor made by New; if a run still reads the tensor, the memory is released when the
+// run ends. Results are closed when all their tensors are. Closing twice is allowed, and so is closing a tensor that a
+// run has consumed; closing a borrowed tensor does nothing.
 func (t *Tensor) Close() error {
 	if t.of == nil && t.block == nil {
 		return nil

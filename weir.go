@@ -22,16 +22,16 @@
 // dimensions (Program.Memory). The memory lies outside Go's heap: Usage gives the process's totals, and GOMEMLIMIT
 // should be set to the container's limit less the peaks.
 //
-// # Texts, sequences, optionals
+// # Strings, sequences, optionals
 //
-// A tensor of texts has the DType StringType, and its elements are Go's strings (FromSlice, Copy). Inputs and outputs
-// of other kinds than a tensor say so in Info.Kind: Sequence makes the argument for a sequence, Absent stands for an
-// optional that has nothing, and Results.Sequence gives the tensors of a sequence.
+// A tensor of strings has the DType StringType, and its elements are Go's strings (FromSlice, Copy). Inputs and outputs
+// that are not tensors say so in Info.Kind: Sequence makes the argument for a sequence, Absent stands for an
+// optional without a value, and Results.Sequence returns the tensors of a sequence.
 //
 // # Ownership
 //
-// Arguments are borrowed for the run; Consume and Donate part with them, Update has them updated in place. Results
-// belong to whoever called Run, until closed. What View returns is dead after Close; what Copy returns is Go's own
+// A run borrows its arguments; Consume and Donate give them away, Update lets the run change them in place. Results
+// belong to the caller of Run, who closes them. A slice from View is invalid after Close; a slice from Copy is Go's own
 // memory.
 package weir
 
@@ -50,7 +50,8 @@ import (
 	"github.com/weirml/weir/internal/traced"
 )
 
-// Error is what the package returns: its kind, where it happened, and what would mend it. errors.Is finds the kind.
+// Error is the type of the package's errors: the kind, the place (file, node, tensor, dimension), and a fix. errors.Is
+// finds the kind.
 type Error = diag.Error
 
 // The kinds of error.
@@ -97,17 +98,17 @@ const (
 	InvalidDType = dtype.Invalid
 )
 
-// Range is the values that a dimension may have, both ends included.
+// Range is an interval of sizes of a dimension, both ends included.
 type Range struct{ Min, Max int64 }
 
-// Extent is the size of an axis: a number, or, where Dim is not empty, a named dimension (Size is then −1), or an
-// expression over such.
+// Extent is the size of an axis: the number Size; or, if Dim is not empty, a named dimension or an expression over
+// named dimensions (Size is then −1).
 type Extent struct {
 	Size int64
 	Dim  string
 }
 
-// String is the number or the name.
+// String returns the number, or the name or expression.
 func (e Extent) String() string {
 	if e.Dim != "" {
 		return e.Dim
@@ -115,19 +116,21 @@ func (e Extent) String() string {
 	return fmt.Sprint(e.Size)
 }
 
-// Info describes an input or output. Of a sequence, DType and Shape are its tensors': Shape is nil if not even their
-// rank is declared, and a named extent may differ among them.
+// Info describes an input or output. For a sequence, DType and Shape are those of its tensors: Shape is nil if the
+// model does not declare their rank, and a named extent may differ among them.
 type Info struct {
 	Name  string
 	DType DType
 	Shape []Extent
 	Kind  Kind
-	// of an input that a run updates in place (see Update): the output that is its new value; else empty
+	// State is the name of the output that is the new value of an input that runs update in place (see Update); empty for
+	// other inputs.
 	State string `json:",omitempty"`
-	// Initial says that the model's file has the first value of a state. A run that is given nothing for it updates the
-	// program's own tensor, which begins with that value and is in the certificate: see Program.Initial.
+	// Initial reports whether the model's file has the first value of a state. If a run gets no argument for such a
+	// state, it updates a tensor of the program, which starts with that value and is in the certificate: see
+	// Program.Initial.
 	Initial bool `json:",omitempty"`
-	// Layout is how an input lies in memory: see Options.Layouts.
+	// Layout is the order of an input's elements in memory: see Options.Layouts.
 	Layout Layout `json:",omitempty"`
 }
 
@@ -143,6 +146,7 @@ func infoOf(p sources.Port) Info {
 	return info
 }
 
+// extentOf returns the extent that a formula stands for.
 func extentOf(e sym.Expr) Extent {
 	if v, ok := e.Const(); ok {
 		return Extent{Size: v}
@@ -158,9 +162,8 @@ type Model struct {
 	files  *sources.Files
 }
 
-// Load reads the model at path: ONNX, a .pt2 file that torch.export.save of torch 2.9 or later wrote, an artefact that
-// Program.WriteTo wrote, or Weir's own text; the contents tell which. External data is read from the model's own folder
-// only.
+// Load reads the model at path. The contents tell the format: ONNX, a .pt2 file of torch.export.save (torch 2.9 or
+// later), an artefact of Program.WriteTo, or Weir's own text. External data is read from the model's folder only.
 func Load(path string) (m *Model, err error) {
 	defer diag.Recover(&err, "loading "+path)
 	f, err := mem.Open(path)
@@ -182,7 +185,7 @@ func Load(path string) (m *Model, err error) {
 	return loaded(modules{s}, err, path)
 }
 
-// LoadFS reads the model of that name from fsys, with external data beside it.
+// LoadFS reads the model with this name from fsys, and its external data from the same folder of fsys.
 func LoadFS(fsys fs.FS, name string) (m *Model, err error) {
 	defer diag.Recover(&err, "loading "+name)
 	f, err := mem.OpenFS(fsys, name)
@@ -206,8 +209,8 @@ func LoadFS(fsys fs.FS, name string) (m *Model, err error) {
 	return loaded(modules{s}, err, name)
 }
 
-// LoadBytes reads a model from memory, which it borrows until the model and its programs are closed: for go:embed.
-// There is no external data.
+// LoadBytes reads a model from memory, for example of go:embed. It borrows data until the model and all programs
+// compiled from it are closed. External data is not supported.
 func LoadBytes(data []byte) (m *Model, err error) {
 	defer diag.Recover(&err, "loading a model")
 	if compiler.IsArtefact(data) {
@@ -226,7 +229,7 @@ func init() {
 	}
 }
 
-// loaded is a model that was read from a file, or why it was not.
+// loaded returns the model with a source that was read from file, or err with the file's name.
 func loaded(s source, err error, file string) (*Model, error) {
 	if err != nil {
 		return nil, inFile(err, file)
@@ -234,7 +237,7 @@ func loaded(s source, err error, file string) (*Model, error) {
 	return &Model{file: file, source: s, files: sources.NewFiles(s)}, nil
 }
 
-// inFile names the file in an error that does not name one.
+// inFile adds the file's name to an error that has none.
 func inFile(err error, path string) error {
 	var e *Error
 	if errors.As(err, &e) && e.File == "" {
@@ -243,39 +246,41 @@ func inFile(err error, path string) error {
 	return err
 }
 
-// Inputs describes what a run is given, in the model's order.
+// Inputs describes the inputs of a run, in the model's order.
 func (m *Model) Inputs() []Info { return m.source.inputs() }
 
-// Outputs describes what a run gives, in the model's order, as far as the model declares it.
+// Outputs describes the outputs of a run, in the model's order, as far as the model declares them.
 func (m *Model) Outputs() []Info { return m.source.outputs() }
 
-// Metadata is the model's own: producer, licence, and whatever else its maker wrote.
+// Metadata returns the metadata in the model's file: its producer, its licence and other entries, by name.
 func (m *Model) Metadata() map[string]string { return m.source.Metadata() }
 
-// Close ends the model's own use of its file; closing twice is fine. Programs compiled from it go on: each keeps mapped
-// what it reads of the file in place, and the last of them to be closed gives that back.
+// Close ends the model's own use of its file; closing twice is allowed. Programs compiled from it still run: each keeps
+// the parts of the file mapped that it reads in place, and the last program to close unmaps them.
 func (m *Model) Close() error { return m.files.Shut() }
 
-// read has all of the model's files mapped until done is called.
+// read maps all of the model's files until done is called.
 func (m *Model) read() (done func(), err error) {
 	done, err = m.files.Read()
 	return done, inFile(err, m.file)
 }
 
-// Target names where a program runs.
+// Target is the kind of machine that a program runs on.
 type Target string
 
-// The targets: the best here (the zero value), the processor, the processor by portable code, and the slow reference.
+// The targets: the best on this machine (the zero value), the processor by machine code, the processor by portable Go
+// code, and the slow reference.
 //
-// The reference interprets the model as it was imported, before any pass: node by node, each operator by its plain
-// meaning, whose results are rounded to the type that the model gives them. What it works with lies on Go's heap, in no
-// certificate: Memory counts its results alone, and a budget is refused. It makes no artefact. Of an artefact, which
-// has no nodes, it interprets the loops.
+// The reference interprets the model as it was imported, before any pass: node by node, each operator by its
+// definition, with results rounded to the type that the model gives them. Its working memory is on Go's heap, outside
+// the certificate: Memory counts its results only, and a budget is refused. It cannot write an artefact. If the model
+// is an artefact, which has no nodes, the reference interprets the artefact's loops.
 const (
 	Best      Target = ""
 	CPU       Target = "cpu"
 	Portable  Target = "portable"
 	Reference Target = "reference"
-	// Vulkan is a GPU, through Vulkan: a program has it if it imports github.com/weirml/weir/vulkan for its effect.
+	// Vulkan is a GPU, through Vulkan. It is available in a build that imports github.com/weirml/weir/vulkan for its
+	// effect.
 	Vulkan Target = "vulkan"
 )
