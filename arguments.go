@@ -11,11 +11,11 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Inputs is a run's arguments by name.
+// Inputs are the arguments of a run by name.
 type Inputs map[string]Arg
 
-// bindInputs checks the arguments against the program's inputs, makes their parts, which the caller releases, error or
-// not, and finds the dimensions' values.
+// bindInputs checks the arguments against the program's inputs, makes the tensors of its ports, and reads the
+// dimensions' values. The caller releases the packing, also after an error.
 func (p *Program) bindInputs(in Inputs) (*packing, []int64, error) {
 	args := &packing{parts: make([]*tensor.Tensor, len(p.compiled.Program.Inputs))}
 	list := make([]given, len(p.inputs))
@@ -76,8 +76,8 @@ func (p *Program) bindInputs(in Inputs) (*packing, []int64, error) {
 	return args, dims, err
 }
 
-// nothing is the shape of what stands for an optional tensor that is not there: its named dimensions are what other
-// arguments make them, or 0.
+// nothing returns the shape of the tensor that represents an absent optional: a named dimension has the size that other
+// arguments give it, or 0.
 func (p *Program) nothing(info Info, list []given) []int64 {
 	shape := make([]int64, len(info.Shape))
 	for axis, e := range info.Shape {
@@ -96,6 +96,7 @@ func (p *Program) nothing(info Info, list []given) []int64 {
 	return shape
 }
 
+// input returns the index of the input with this name.
 func (p *Program) input(name string) (int, bool) {
 	for i, info := range p.inputs {
 		if info.Name == name {
@@ -105,8 +106,8 @@ func (p *Program) input(name string) (int, bool) {
 	return 0, false
 }
 
-// noInput is the error of a name that is none of the inputs. The default of an input is compiled in, as every other
-// weight is.
+// noInput returns the error for a name that is not an input. An input's default value is a weight of the program: a run
+// cannot replace it.
 func (p *Program) noInput(name string) error {
 	if p.model.source.Fixed(name) {
 		return diag.Unsupportedf("%q has a value in the model's file, which is part of the program; a run cannot give "+
@@ -115,6 +116,7 @@ func (p *Program) noInput(name string) error {
 	return diag.Inputf("the program has no input %q", name).AtTensor(name).WithFix("its inputs are %s", infoList(p.inputs))
 }
 
+// infoList joins descriptions with commas, for errors.
 func infoList(infos []Info) string {
 	list := make([]string, len(infos))
 	for i, info := range infos {
@@ -123,7 +125,7 @@ func infoList(infos []Info) string {
 	return strings.Join(list, ", ")
 }
 
-// dimsOf reads the dimensions' values off the arguments' shapes, and checks every extent.
+// dimsOf reads the dimensions' values from the arguments' shapes and elements, and checks every extent.
 func (p *Program) dimsOf(args []*tensor.Tensor) ([]int64, error) {
 	prog := p.compiled.Program
 	dims := make([]int64, len(prog.Dims))
@@ -196,7 +198,7 @@ func (p *Program) dimsOf(args []*tensor.Tensor) ([]int64, error) {
 	return dims, nil
 }
 
-// owner is the input that a port is a part of.
+// owner returns the input that a port belongs to.
 func (p *Program) owner(port int) Info {
 	for _, e := range p.takes {
 		if slices.Contains(e.Parts, port) {

@@ -13,29 +13,29 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Call is a run with its dimensions, inputs and outputs bound: running it again allocates nothing. One goroutine uses
-// it at a time: Run and Bind beside a method that another has called are ErrInput, Input and Output wait for it. It
-// holds one of the program's calls until closed.
+// Call is a run with bound dimensions, inputs and outputs: repeating it allocates nothing. One goroutine uses it at a
+// time: Run and Bind return ErrInput while another goroutine uses the call, Input and Output wait. A Call occupies one
+// of the program's calls until closed.
 type Call struct {
 	program *Program
-	use     mem.Gate[*bound] // shut by Close; the last one out gives the program its call back
-	alone   sync.Mutex       // of who uses it
-	inputs  []*Tensor        // lent; nil until bound or asked for
+	use     mem.Gate[*bound] // shut by Close; the last user returns the call to the program
+	alone   sync.Mutex       // held by the goroutine that uses the call
+	inputs  []*Tensor        // lent; nil until bound, or made by Input
 	outputs []*Tensor
-	places  []*Tensor // of the caller's, that outputs are written to
-	refused error     // the memory that Input was asked for last
+	places  []*Tensor // the caller's tensors that outputs are written to
+	refused error     // the error of the last allocation by Input
 	// disjoint: no state shares memory with another input.
 	disjoint bool
 
-	parting []*parted // what the next run consumes
-	took    bool      // the run has taken that
+	parting []*parted // the inputs that the next run consumes
+	took    bool      // the run has taken them
 
-	data    []*tensor.Tensor // of the inputs, then of the places, while a run uses them
-	entered int              // of those, up to here
-	held    int              // of the inputs, those up to here that are states are being updated
+	data    []*tensor.Tensor // the elements of the inputs, then of the places, while a run uses them
+	entered int              // data[:entered] is in use
+	held    int              // the states among inputs[:held] are being updated
 }
 
-// enter is the way to the call's memory, for one goroutine at a time, which others wait for.
+// enter gives one goroutine access to the call's memory until leave; others wait. ok is false if the call is closed.
 func (c *Call) enter() (b *bound, ok bool) {
 	if b, ok = c.use.Enter(); ok {
 		c.alone.Lock()
@@ -43,7 +43,7 @@ func (c *Call) enter() (b *bound, ok bool) {
 	return b, ok
 }
 
-// try is enter for what does not wait: a call is one goroutine's.
+// try is enter that returns an error instead of waiting.
 func (c *Call) try() (*bound, error) {
 	b, ok := c.use.Enter()
 	if !ok {
@@ -57,13 +57,14 @@ func (c *Call) try() (*bound, error) {
 	return b, nil
 }
 
+// leave ends the access that enter or try began.
 func (c *Call) leave() {
 	c.alone.Unlock()
 	c.use.Leave()
 }
 
-// NewCall binds the dimensions; it needs a value for each that the inputs' shapes mention. When Options.Calls calls are
-// taken already, it returns an error rather than wait for ever.
+// NewCall makes a call with these dimensions; d needs a value for each dimension of the inputs' shapes. If
+// Options.Calls calls are in use, it returns an error instead of waiting.
 func (p *Program) NewCall(d Dims) (c *Call, err error) {
 	defer diag.Recover(&err, "binding a call")
 	for _, info := range slices.Concat(p.inputs, p.outputs) {
@@ -100,8 +101,8 @@ func (p *Program) NewCall(d Dims) (c *Call, err error) {
 	return c, nil
 }
 
-// Input is the tensor to fill for an input: the one bound to it, or one made for it. It is nil if there is no such
-// input, or no memory: then Run says so.
+// Input returns the tensor bound to an input; if none is bound, it makes one to fill. It is nil if there is no such
+// input, or no memory: then Run returns the error.
 func (c *Call) Input(name string) *Tensor {
 	i, ok := c.program.input(name)
 	if !ok {
@@ -132,7 +133,7 @@ func (c *Call) Input(name string) *Tensor {
 	return c.inputs[i]
 }
 
-// dim gives the values that a call's dimensions are bound to.
+// dim returns a function that looks up the size of a dimension in the call.
 func (b *bound) dim(p *Program) func(name sym.Name) (int64, bool) {
 	return func(name sym.Name) (int64, bool) {
 		for i, d := range p.compiled.Program.Dims {
@@ -144,12 +145,12 @@ func (b *bound) dim(p *Program) func(name sym.Name) (int64, bool) {
 	}
 }
 
-// Bind lends a tensor of the caller's to an input, or gives an output its place, for the runs that follow; the call
-// takes no memory for outputs that have one (Memory.Binding). A tensor that is bound to an output begins at a multiple
-// of 64 bytes, as New's do, and shares no memory with the inputs and other outputs, but for one: bound to an input too,
-// it is updated in place, where the output may be written over that input (see Donate). An input that is a state is
-// bound to an Update, and its output lies there. What is bound by Consume is the next run's, after which the input is
-// not bound; it has memory as New makes it. A Donate is refused.
+// Bind lends a tensor to an input, or makes an output write to a tensor, for the runs that follow; the call allocates
+// no memory for such outputs (Memory.Binding). A tensor bound to an output starts at a multiple of 64 bytes, as those
+// of New do, and shares no memory with the inputs and other outputs, with one exception: it may also be bound to an
+// input that the output may overwrite (see Donate), and is then updated in place. An input that is a state is bound to
+// an Update, and its output is the same tensor. A tensor bound by Consume must have memory of its own, as those of New
+// do; the next run consumes it, after which the input is unbound. A Donate is refused.
 func (c *Call) Bind(name string, a Arg) (err error) {
 	defer diag.Recover(&err, "binding an argument")
 	b, err := c.try()
@@ -216,7 +217,7 @@ func (c *Call) Bind(name string, a Arg) (err error) {
 	return c.bindOutput(b, i, t, inner.Bytes())
 }
 
-// bindInput lends a tensor to an input, or gives it to the next run.
+// bindInput binds a tensor to an input, for the next run only if it is consumed.
 func (c *Call) bindInput(i int, t *Tensor, owner ownership) error {
 	if owner == consuming && t.block == nil {
 		return diag.Inputf("its memory is not its own, and cannot be consumed by a call").AtTensor(c.program.inputs[i].Name).
@@ -229,12 +230,12 @@ func (c *Call) bindInput(i int, t *Tensor, owner ownership) error {
 	return nil
 }
 
-// keep has the next run not consume an input.
+// keep removes an input from those that the next run consumes.
 func (c *Call) keep(i int) {
 	c.parting = slices.DeleteFunc(c.parting, func(a *parted) bool { return a.port == i })
 }
 
-// part takes what the run consumes from the caller: all of it, or nothing and an error.
+// part takes the inputs that the run consumes from the caller: all of them, or none and an error.
 func (c *Call) part() error {
 	for _, a := range c.parting {
 		name := c.program.inputs[a.port].Name
@@ -259,7 +260,7 @@ func (c *Call) part() error {
 	return nil
 }
 
-// consume has the run give back what it consumes, when it has read that for the last time.
+// consume makes the run release each input that it consumes after the last step that reads it.
 func (c *Call) consume(b *bound) {
 	for _, a := range c.parting {
 		b.call.Consume(a.port, func() error {
@@ -269,7 +270,7 @@ func (c *Call) consume(b *bound) {
 	}
 }
 
-// consumed ends the bindings of what the run took.
+// consumed unbinds the inputs that the run took.
 func (c *Call) consumed() {
 	for _, a := range c.parting {
 		c.inputs[a.port] = nil
@@ -277,7 +278,7 @@ func (c *Call) consumed() {
 	c.parting, c.took = c.parting[:0], false
 }
 
-// bindOutput gives an output its place.
+// bindOutput makes output i write to data, the memory of t.
 func (c *Call) bindOutput(b *bound, i int, t *Tensor, data []byte) error {
 	name := c.program.outputs[i].Name
 	if uintptr(unsafe.Pointer(unsafe.SliceData(data)))%placeAlign != 0 {
@@ -299,7 +300,7 @@ func (c *Call) bindOutput(b *bound, i int, t *Tensor, data []byte) error {
 // placeAlign is the alignment of outputs, in bytes.
 const placeAlign = 64
 
-// apart checks that an input shares no memory with what outputs are written to, unless an output may overwrite it.
+// apart returns an error if input i shares memory with an output, unless the output may overwrite that input.
 func (c *Call) apart(i int) error {
 	p := c.program.compiled.Program
 	for k, place := range c.data[len(c.inputs):] {
@@ -317,7 +318,7 @@ func (c *Call) apart(i int) error {
 	return nil
 }
 
-// statesApart checks that no state shares memory with another input.
+// statesApart returns an error if a state shares memory with another input.
 func (c *Call) statesApart() error {
 	if c.disjoint {
 		return nil
@@ -363,7 +364,7 @@ func (c *Call) arguments() error {
 	return nil
 }
 
-// hold has the states updated by this call's run alone; free ends that.
+// hold reserves the states for this call's run; free ends that.
 func (c *Call) hold() error {
 	for i, t := range c.data[:len(c.inputs)] {
 		if c.program.becomes[i] < 0 {
@@ -377,6 +378,7 @@ func (c *Call) hold() error {
 	return nil
 }
 
+// free ends the use of states and arguments after a run.
 func (c *Call) free() {
 	for i, t := range c.data[:c.held] {
 		if c.program.becomes[i] >= 0 {
@@ -399,7 +401,7 @@ func (c *Call) free() {
 	}
 }
 
-// run lends tensors to the inputs, of which none is a state, and to the outputs, and runs the call.
+// run binds tensors to all inputs, none of which is a state, and all outputs, and runs the call.
 func (c *Call) run(tensors []any) (err error) {
 	defer c.program.counts.ended(&err)
 	defer diag.Recover(&err, "running")
@@ -415,7 +417,7 @@ func (c *Call) run(tensors []any) (err error) {
 	return err
 }
 
-// lend enters tensors, and binds them to the inputs and outputs.
+// lend enters tensors and binds them to the inputs and outputs.
 func (c *Call) lend(b *bound, tensors []any) error {
 	if len(tensors) != len(c.data) {
 		return diag.Internalf("%d tensors for %d inputs and outputs", len(tensors), len(c.data))
@@ -447,7 +449,7 @@ func (c *Call) lend(b *bound, tensors []any) error {
 	return nil
 }
 
-// fits checks that a tensor has the type that the call is bound to for one of the program's.
+// fits returns an error unless t has the element type and shape of the program's tensor at.
 func (c *Call) fits(b *bound, info *Info, at int, t *Tensor) error {
 	want := &c.program.compiled.Program.Tensors[at]
 	if t.dtype != want.DType || len(t.shape) != len(want.Shape) {
@@ -462,7 +464,7 @@ func (c *Call) fits(b *bound, info *Info, at int, t *Tensor) error {
 	return nil
 }
 
-// Run runs the call on its inputs. The outputs of the run before are overwritten, and states are updated in place.
+// Run runs the call on its inputs. It overwrites the outputs of the previous run, and updates states in place.
 func (c *Call) Run(ctx context.Context) (err error) {
 	defer c.program.counts.ended(&err)
 	defer diag.Recover(&err, "running")
@@ -508,7 +510,7 @@ func (c *Call) start(ctx context.Context, b *bound) error {
 	return c.program.torn(b.call.Run(ctx), b.call)
 }
 
-// Output is an output as the last run left it; nil if there is none of that name. It is dead after Close.
+// Output returns an output of the last run; nil if there is none with that name. The tensor is invalid after Close.
 func (c *Call) Output(name string) *Tensor {
 	i := slices.IndexFunc(c.program.outputs, func(o Info) bool { return o.Name == name })
 	if i < 0 {
@@ -541,8 +543,8 @@ func (c *Call) Output(name string) *Tensor {
 	return t
 }
 
-// Close gives the call back to the program; if it is running, when that ends, for which Close does not wait. Closing
-// twice is fine.
+// Close returns the call to the program. It does not wait for a run: the call is then returned when the run ends.
+// Closing twice is allowed.
 func (c *Call) Close() error {
 	c.use.Shut()
 	return nil

@@ -19,9 +19,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Compile prepares a model to run, and plans its memory. If no dimension is left open it takes the memory of a first
-// call too, if that is small. When ctx ends it stops soon after, with the context's error. What does not fit
-// Options.Budget is an ErrBudget whose Budget is one that works: the model was compiled within it.
+// Compile prepares a model to run, and plans its memory. If no dimension is open and the memory of a call is small, it
+// allocates the first call too. It stops soon after ctx ends, with the error of ctx. A program that does not fit
+// Options.Budget is an ErrBudget whose Budget works: the model was compiled within it.
 func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 	if o.Tune {
 		p, err = tune(ctx, m, o)
@@ -34,16 +34,15 @@ func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 	return p, nil
 }
 
-// mostStricter is how often a model is compiled anew because its peak is more than the compiler reckoned.
+// mostStricter is the largest number of recompilations after a peak that exceeds the compiler's estimate.
 const mostStricter = 4
 
-// over is how many bytes more than its budgets a program takes, if that is why it is refused and something can be
-// done.
+// over is the number of bytes by which a program exceeds its budgets, if a recompilation may help.
 type over struct{ host, device int64 }
 
-// compileWith compiles with choices that were made. The compiler reckons with all dimensions at their upper bounds, and
-// with the code that there is before anything is saved: where the peak is more than the budget in the end, it is told
-// to keep within less. What takes too much of a device's memory is compiled with convolutions computed directly.
+// compileWith compiles with the given choices. The compiler estimates with all dimensions at their upper bounds, and
+// with the code before any saving: if the final peak exceeds the budget, it compiles again with a smaller limit. A
+// program that exceeds DeviceBudget is compiled again with direct convolutions.
 func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choices) (*Program, error) {
 	first, beyond, err := compileWithin(ctx, m, o, choices, 0)
 	if beyond.device > 0 {
@@ -64,8 +63,9 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 	return first, err
 }
 
-// compileDirect compiles without Winograd's algorithms, whose tiles and weights take memory, what takes so much more
-// than its device's budget, and was refused for that. If it takes too much still, it is refused for the less.
+// compileDirect compiles without Winograd's algorithms, whose tiles and weights take memory, after a refusal that
+// exceeded the device's budget by excess bytes. If the program still exceeds the budget, it returns the error with the
+// smaller peak.
 func compileDirect(ctx context.Context, m *Model, o Options, choices compiler.Choices, excess int64,
 	refused error) (*Program, error) {
 	if choices.All.Tile != 0 || o.Exact {
@@ -273,7 +273,7 @@ func (p *Program) compileModule(ctx context.Context, from sources.Model, o Optio
 	return nil
 }
 
-// budget is what the compiler is told to keep within; nil if there is no limit.
+// budget returns the limit for the compiler, or nil if there is none.
 func (p *Program) budget(o Options) (*budget.Budget, error) {
 	own, err := p.ownBytes()
 	if o.Budget <= 0 || p.target == Vulkan || err != nil {
@@ -282,12 +282,12 @@ func (p *Program) budget(o Options) (*budget.Budget, error) {
 	return &budget.Budget{Bytes: o.Budget - p.stricter, Held: own, Calls: o.Calls, Workers: o.Threads}, nil
 }
 
-// checkBudget refuses a program that cannot keep within Options.Budget.
+// checkBudget returns an error if the program's peak exceeds Options.Budget.
 func (p *Program) checkBudget() error {
 	if p.options.Budget <= 0 {
 		return nil
 	}
-	// What data decide and nothing bounds is checked when a run asks for it.
+	// Unbounded sizes that data determine are checked when a run allocates them.
 	peak, err := p.memory.before(p.options.Calls).Max()
 	if err != nil {
 		return diag.New(ErrBudget, "the peak has no bound: %v", err).WithFix("narrow the dimensions with Options.Dims")
@@ -302,7 +302,7 @@ func (p *Program) checkBudget() error {
 	return nil
 }
 
-// checkDeviceBudget refuses a program that takes more of its device's memory than Options.DeviceBudget.
+// checkDeviceBudget returns an error if the program takes more of its device's memory than Options.DeviceBudget.
 func (p *Program) checkDeviceBudget() error {
 	most := p.options.DeviceBudget
 	if most <= 0 {
@@ -327,7 +327,7 @@ func (p *Program) checkDeviceBudget() error {
 	return nil
 }
 
-// reserve takes bytes out of what the budget leaves for what data decide, or gives them back.
+// reserve takes bytes from the budget's room for sizes that data determine, or returns them if bytes is negative.
 func (p *Program) reserve(bytes int64) error {
 	if taken := p.taken.Add(bytes); p.options.Budget > 0 && bytes > 0 && taken > p.room {
 		p.taken.Add(-bytes)
@@ -337,7 +337,7 @@ func (p *Program) reserve(bytes int64) error {
 	return nil
 }
 
-// narrow sets the ranges of named dimensions.
+// narrow intersects the ranges of named dimensions with dims.
 func narrow(m *ir.Module, dims map[string]Range) error {
 	known := report.NewLabels(m.Dims.Names())
 	for _, label := range slices.Sorted(maps.Keys(dims)) {
@@ -360,8 +360,8 @@ func narrow(m *ir.Module, dims map[string]Range) error {
 	return nil
 }
 
-// emptied is the error of a range that leaves nothing of a dimension's own. It says what gives the dimension its value,
-// and the condition that its own range is from, if there is one.
+// emptied returns the error for a range r that is disjoint from the dimension's own range. The error says what
+// determines the dimension's value, and the condition that the dimension's own range comes from, if there is one.
 func emptied(m *ir.Module, name sym.Name, label string, r Range, old sym.Range) error {
 	given := sym.Range{Min: r.Min, Max: r.Max}
 	e := diag.Inputf("%s leaves nothing of the dimension's own range %s", given, old).AtDim(label).

@@ -12,24 +12,24 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Consume gives a tensor to a run for good: its memory is given back inside the run, after the last step that reads it,
-// or when the run fails. The tensor is dead from the call of Run on, unless that refuses its arguments. It must have
-// memory of its own, as New makes it, or be an output that an earlier run gave: when all tensors of its Results are
-// consumed, donated or closed, those are closed, and their program has its call back.
+// Consume gives a tensor to a run for good: the run releases its memory after the last step that reads it, or when the
+// run fails. From the call of Run on the tensor is invalid, unless Run refuses its arguments. The tensor must have
+// memory of its own, as those of New do, or be an output of an earlier run: when all tensors of its Results are
+// consumed, donated or closed, the Results are closed and release their call.
 func Consume(t *Tensor) Arg {
 	return given{kind: TensorKind, tensors: []*Tensor{t}, owner: consuming}
 }
 
-// Donate gives a tensor to a run for good, and its memory to one of the run's outputs, which lies there: the run takes
-// that much less memory of its own (Memory.Donating). The output has as many bytes, and is written when the tensor has
-// been read, or in its place; where no output is so, the run is refused. What lies there may be donated again, so that
-// weights go from step to step without a copy. The tensor is dead from the call of Run on, unless that refuses its
-// arguments, and must have memory as Consume wants it.
+// Donate gives a tensor to a run for good, and its memory to one of the run's outputs: the run allocates that much less
+// (Memory.Donating). The output has as many bytes as the tensor, and is written after the last read of the tensor, or
+// in place; if there is no such output, the run is refused. The output may be donated again, so that weights go from
+// step to step without a copy. From the call of Run on the tensor is invalid, unless Run refuses its arguments. Its
+// memory must be as Consume requires.
 func Donate(t *Tensor) Arg {
 	return given{kind: TensorKind, tensors: []*Tensor{t}, owner: donating}
 }
 
-// ownership is what a caller does with an argument.
+// ownership is the way in which a caller passes an argument.
 type ownership uint8
 
 const (
@@ -39,21 +39,22 @@ const (
 	updating
 )
 
-// parted is an argument that its caller parts with.
+// parted is an argument that the caller gives away.
 type parted struct {
 	t      *Tensor
 	port   int
 	owner  ownership
-	output int        // that lies in donated memory
-	block  *mem.Block // the memory, once it is the run's own
-	taken  bool       // from the caller, and not given back yet
-	inside bool       // taken, and still within its results
+	output int        // the output port that gets the donated memory, or −1
+	block  *mem.Block // the memory, once it belongs to the run
+	taken  bool       // it was taken from the caller, and not released yet
+	inside bool       // it was taken, and still lies in the memory of its results
 }
 
-// partWords say what a caller does who parts with an argument.
+// partWords are the participles for errors about an argument that is not lent.
 var partWords = map[ownership]string{donating: "donated", consuming: "consumed", updating: "updated"}
 
-// mayPart checks that what callers part with is theirs, given once, and of use; it notes it in args.
+// mayPart checks the arguments that are given away or updated: each has memory of its own, is passed once, and has a
+// use. It records them in args.
 func (p *Program) mayPart(args *packing, list []given) error {
 	for i, g := range list {
 		if err := p.maySupply(p.inputs[i], g); err != nil {
@@ -91,13 +92,12 @@ func (p *Program) mayPart(args *packing, list []given) error {
 	return p.match(args.parted)
 }
 
-// owns reports whether a tensor has memory that can be parted with: where it is to be handed on, memory that nothing
-// else lies in.
+// owns reports whether a tensor has memory to give away; if whole, no other tensor may lie in that memory.
 func (t *Tensor) owns(whole bool) bool {
 	return t.block != nil || t.of != nil && t.dtype != StringType && (!whole || t.port >= 0 && t.of.program.owns[t.port])
 }
 
-// match finds the outputs that lie in donated memory.
+// match assigns donated memory to outputs.
 func (p *Program) match(list []*parted) error {
 	var donated []*parted
 	var ports []int
@@ -117,7 +117,7 @@ func (p *Program) match(list []*parted) error {
 	return nil
 }
 
-// ineffective is the error of a donation that no output can use.
+// ineffective returns the error for a donation that no output can use.
 func (p *Program) ineffective(port int) error {
 	prog := p.compiled.Program
 	in := &prog.Inputs[port]
@@ -154,7 +154,7 @@ func overlap(a, b *tensor.Tensor) bool {
 	return len(x) == 0 && a == b || sharing(x, y)
 }
 
-// sharing reports whether two pieces of memory have bytes in common.
+// sharing reports whether two byte ranges intersect.
 func sharing(x, y []byte) bool {
 	if len(x) == 0 || len(y) == 0 {
 		return false
@@ -163,9 +163,9 @@ func sharing(x, y []byte) bool {
 	return at < other+uintptr(len(y)) && other < at+uintptr(len(x))
 }
 
-// part takes from the caller what it parts with, and holds what the run updates: all of it, or nothing and an error.
-// What later steps of this program are to write has left its results by then, and the call of theirs with it: this run
-// may be waiting for that.
+// part takes the donated and consumed arguments from the caller, and reserves the states: all of them, or none and an
+// error. Outputs of by's own runs leave their results first, so that these release their call: this run may be waiting
+// for it.
 func (p *packing) part(by *Program) error {
 	for _, s := range p.states {
 		name := by.owner(s.port).Name
@@ -216,7 +216,7 @@ func (p *packing) part(by *Program) error {
 	return nil
 }
 
-// place lends the call the memory that was donated for its outputs, and tells it what to give back.
+// place gives the call the donated memory for its outputs, and tells it which arguments to release.
 func (p *packing) place(c *executor.Call) error {
 	for _, a := range p.parted {
 		if a.owner == consuming {
@@ -228,8 +228,8 @@ func (p *packing) place(c *executor.Call) error {
 	return nil
 }
 
-// lend is the arguments of runs after which the caller still has them as they were: of what is donated or updated they
-// have copies, which fill makes, once for each run.
+// lend returns arguments for runs after which the caller's tensors are unchanged: donated and updated arguments are
+// replaced by copies, which fill makes once for each run.
 func (p *packing) lend(c *executor.Call) (parts []*tensor.Tensor, fill func(), err error) {
 	parts = slices.Clone(p.parts)
 	for _, s := range p.states {
@@ -263,7 +263,7 @@ func (p *packing) lend(c *executor.Call) (parts []*tensor.Tensor, fill func(), e
 	}, nil
 }
 
-// back returns a tensor that was taken.
+// back returns a tensor that was taken to the caller.
 func (p *packing) back(a *parted) {
 	if a.taken, a.inside = false, false; a.t.of != nil {
 		a.t.of.left.Add(1)
@@ -272,7 +272,7 @@ func (p *packing) back(a *parted) {
 	p.entered = append(p.entered, a.t)
 }
 
-// outside ends the use of the results that a tensor was a part of. With the last tensor they are closed.
+// outside ends the use of the results that the tensor belonged to. After the last tensor it closes them.
 func (a *parted) outside() {
 	if !a.inside {
 		return
@@ -284,7 +284,7 @@ func (a *parted) outside() {
 	a.t.within.Leave()
 }
 
-// done gives a tensor's memory back, once.
+// done releases a tensor's memory, once.
 func (a *parted) done() error {
 	if !a.taken {
 		return nil
@@ -299,8 +299,8 @@ func (a *parted) done() error {
 	return err
 }
 
-// Donating is the certificate of runs that donate these inputs: the outputs that lie in their memory are no part of
-// Outputs.
+// Donating returns the certificate of runs that donate these inputs: Outputs excludes the outputs that lie in their
+// memory.
 func (m *Memory) Donating(inputs ...string) (*Memory, error) {
 	p := m.program
 	var list []*parted
@@ -321,8 +321,8 @@ func (m *Memory) Donating(inputs ...string) (*Memory, error) {
 	return m.without(outputs), nil
 }
 
-// Binding is the certificate of calls whose outputs of these names the caller binds to memory of its own (Call.Bind):
-// they are no part of Outputs. See Donating for what runs write over their arguments.
+// Binding returns the certificate of calls that bind these outputs to the caller's memory (Call.Bind): Outputs excludes
+// them. See Donating for outputs that overwrite arguments.
 func (m *Memory) Binding(outputs ...string) (*Memory, error) {
 	var list []int
 	for _, name := range outputs {
@@ -340,7 +340,7 @@ func (m *Memory) Binding(outputs ...string) (*Memory, error) {
 	return m.without(list), nil
 }
 
-// without is the certificate without some outputs.
+// without returns the certificate without the storage of some output ports.
 func (m *Memory) without(outputs []int) *Memory {
 	p := m.program.compiled.Program
 	less := *m

@@ -18,78 +18,77 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Condition is something that must hold of the inputs' dimensions, and where it comes from: comparisons as Python
-// writes them, with "or" or "and" between them.
+// Condition is a condition on the inputs' dimensions, as Python comparisons joined by "or" or "and", and its origin in
+// the model.
 type Condition struct{ Condition, From string }
 
-// Program is a compiled model. Any goroutine may run it.
+// Program is a compiled model. Several goroutines may run it at the same time.
 type Program struct {
 	model     *Model
-	engine    mem.Gate[*executor.Executable] // its code and weights, shut by Close; the last one out gives all memory back
+	engine    mem.Gate[*executor.Executable] // its code and weights, shut by Close; the last user releases all memory
 	compiled  *compiler.Compiled
 	options   Options
 	memory    *Memory
-	labels    *report.Labels // of its dimensions
+	labels    *report.Labels // the public names of its dimensions
 	inputs    []Info
 	outputs   []Info
-	takes     []edge // what the inputs are made of
-	gives     []edge // and the outputs
+	takes     []edge // the ports of each input
+	gives     []edge // the ports of each output
 	becomes   []int  // by input's port: the output that replaces it; −1 if it is no state
 	replaces  []int  // by output's port: the input that it replaces
 	target    Target
 	proved    []Condition
 	tuned     []Tuning
 	exhausted bool     // see Memory.Exhausted
-	saved     []Saving // of an artefact, when it was made
+	saved     []Saving // the savings of an artefact when it was written
 
 	slots chan struct{} // one for each call that may be active
 	mu    sync.Mutex
 	idle  []*bound // calls that nobody uses, latest last
 	held  []holder // open results and calls, oldest first
 
-	closed chan struct{} // once all memory is given back
-	failed error         // of that
+	closed chan struct{} // closed once all memory is released
+	failed error         // the error of releasing the memory
 
 	counts     counts
-	made       origin        // where it was compiled
-	device     device.Device // that it runs on beside the host; nil for none
+	made       origin        // the stack of its compilation
+	device     device.Device // the device that it runs on beside the host, or nil
 	absent     error         // why a program for a device cannot run; nil: it can
-	deviceHeld int64         // what its driver was asked for to make the executable ready
-	files      files         // that runs read in place
+	deviceHeld int64         // bytes of the device's memory that the executable holds
+	files      files         // the files that runs read in place
 	ledger     any           // the owner of its blocks there
-	owns       []bool        // by output's port: it has storage that can be elsewhere
+	owns       []bool        // by output's port: its storage can lie in other memory
 	own        []held        // by input: the states that the program has tensors for; nil if there are none
 
 	asks     asks
-	room     int64 // with a budget: what it leaves for what data decide
-	stricter int64 // what the compiler is told to keep within is so much less than the budget
+	room     int64 // bytes that the budget leaves for sizes that data determine
+	stricter int64 // the budget less the limit that the compiler gets
 	over     over
-	taken    atomic.Int64 // of it
+	taken    atomic.Int64 // bytes taken of room
 }
 
-// bound is a call for certain dimensions.
+// bound is a call for fixed dimensions.
 type bound struct {
 	call *executor.Call
 	dims []int64
 }
 
-// name returns what the program is called in CPU profiles: the model's file, or else the name that the model has for
-// itself.
+// name returns the program's name in CPU profiles: the model's file, or else the model's own name.
 func (p *Program) name() string { return cmp.Or(p.model.file, p.compiled.Program.Name, "unnamed") }
 
-// Inputs describes what a run is given.
+// Inputs describes the inputs of a run.
 func (p *Program) Inputs() []Info { return append([]Info(nil), p.inputs...) }
 
-// Outputs describes what a run gives.
+// Outputs describes the outputs of a run.
 func (p *Program) Outputs() []Info { return append([]Info(nil), p.outputs...) }
 
-// Target is where the program runs.
+// Target returns the target that the program runs on.
 func (p *Program) Target() Target { return p.target }
 
-// Memory is the certificate: what the program takes, as formulas over its dimensions.
+// Memory returns the certificate: the memory that the program takes, as formulas over its dimensions.
 func (p *Program) Memory() *Memory { return p.memory }
 
-// Requires lists what must hold of the inputs' dimensions; a run that breaks one returns an error before any kernel
+// Requires lists the conditions on the inputs' dimensions. A run that breaks one returns an error before any kernel
 // runs.
 func (p *Program) Requires() []Condition {
 	var out []Condition
@@ -99,8 +98,8 @@ func (p *Program) Requires() []Condition {
 	return out
 }
 
-// Run runs the program once. When Options.Calls runs are active or have results that are not closed, it waits until one
-// ends, or until ctx does.
+// Run runs the program once. If Options.Calls runs are active or have open results, it waits until one ends, or until
+// ctx ends.
 func (p *Program) Run(ctx context.Context, in Inputs) (r *Results, err error) {
 	defer p.counts.ended(&err)
 	defer diag.Recover(&err, "running")
@@ -139,7 +138,7 @@ func (p *Program) Run(ctx context.Context, in Inputs) (r *Results, err error) {
 	return r, err
 }
 
-// run lends the arguments to a call and runs it.
+// run passes the arguments to a call and runs it.
 func (p *Program) run(ctx context.Context, c *executor.Call, args []*tensor.Tensor) error {
 	defer p.counts.busy(time.Now())
 	for i, a := range args {
@@ -151,7 +150,7 @@ func (p *Program) run(ctx context.Context, c *executor.Call, args []*tensor.Tens
 	return c.Run(ctx)
 }
 
-// Bind is the values that these arguments give the program's dimensions: what Memory's formulas want.
+// Bind returns the values that these arguments give the program's dimensions, for the formulas of Memory.
 func (p *Program) Bind(in Inputs) (d Dims, err error) {
 	defer diag.Recover(&err, "binding dimensions")
 	args, values, err := p.bindInputs(in)
@@ -168,7 +167,7 @@ func (p *Program) Bind(in Inputs) (d Dims, err error) {
 	return d, nil
 }
 
-// setEdges says what the program's ports are to the user.
+// setEdges sets the inputs and outputs as the user sees them.
 func (p *Program) setEdges(takes, gives []edge) {
 	p.takes, p.gives = takes, gives
 	p.inputs, p.outputs = edgeInfos(takes), edgeInfos(gives)
