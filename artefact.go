@@ -23,17 +23,17 @@ import (
 type artefact struct {
 	*compiler.Artefact
 	about about
-	block *mem.Block // the file's mapping, where it has one
+	block *mem.Block // the file's mapping, or nil
 }
 
-// about is what an artefact says of the model that it was compiled from.
+// about describes, in an artefact, the model that it was compiled from.
 type about struct {
 	Target      Target            `json:"target"`
 	Description Description       `json:"description"`
 	Metadata    map[string]string `json:"metadata"`
 	Proved      []Condition       `json:"proved"`
 	Extents     [][]Extent        `json:"extents"` // of the outputs, as the model declares them
-	Inputs      []edge            `json:"inputs"`  // what the program's ports are to the user
+	Inputs      []edge            `json:"inputs"`  // the program's ports as the user sees them
 	Outputs     []edge            `json:"outputs"`
 	Savings     []Saving          `json:"savings,omitempty"`
 	Exhausted   bool              `json:"exhausted,omitempty"` // see Memory
@@ -41,8 +41,8 @@ type about struct {
 }
 
 // WriteTo writes the program as an artefact, a .weir file, which Load reads: its text, its scheduled loops, its
-// certificate and its weights, and no machine code. Loading one verifies it and generates the code in a moment; what it
-// computes is the same to the bit.
+// certificate and its weights, without machine code. Load verifies it and generates the code in a moment; its results
+// are equal to the bit.
 func (p *Program) WriteTo(w io.Writer) (n int64, err error) {
 	defer diag.Recover(&err, "writing an artefact")
 	if p.target == Reference && p.model.source.module() != nil {
@@ -78,7 +78,7 @@ func (p *Program) WriteTo(w io.Writer) (n int64, err error) {
 	return p.compiled.WriteTo(w, text)
 }
 
-// mapArtefact reads the artefact in a file.
+// mapArtefact maps and reads the artefact in a file.
 func mapArtefact(f *os.File) (*artefact, error) {
 	block, err := mem.MapFile(f, filepath.Base(f.Name()))
 	if err != nil {
@@ -118,7 +118,7 @@ func readArtefact(data []byte) (a *artefact, err error) {
 	return a, nil
 }
 
-// edges describes the artefact's inputs or outputs: tensors of numbers as the program has them.
+// edges returns the edges of the artefact's inputs or outputs, with a tensor of numbers typed as its port.
 func (a *artefact) edges(edges []edge, ports []program.Port) []edge {
 	edges = slices.Clone(edges)
 	for i, e := range edges {
@@ -155,10 +155,10 @@ func (a *artefact) inputs() []Info {
 	return list
 }
 
-// results is the outputs as the program has them.
+// results describes the outputs as the program has them.
 func (a *artefact) results() []Info { return edgeInfos(a.edges(a.about.Outputs, a.Program.Outputs)) }
 
-// outputs is the outputs as the model declares them.
+// outputs describes the outputs as the model declares them.
 func (a *artefact) outputs() []Info {
 	out := a.results()
 	for i := range out {
@@ -190,13 +190,13 @@ func (a *artefact) Close() error {
 func (a *artefact) module() sources.Model { return nil }
 func (a *artefact) Fixed(string) bool     { return false }
 
-// First writes a first value; one that is left out is zeros.
+// First writes a state's first value into a tensor; a value that was left out is zeros.
 func (a *artefact) First(input string, to *tensor.Tensor) error {
 	copy(to.Bytes(), a.about.Initial[input])
 	return nil
 }
 
-// compile makes a program's parts of the artefact.
+// compile makes a program of the artefact.
 func (a *artefact) compile(ctx context.Context, p *Program, o Options, _ compiler.Choices) error {
 	for _, name := range o.Outputs {
 		if !slices.ContainsFunc(a.results(), func(info Info) bool { return info.Name == name }) {

@@ -10,25 +10,28 @@ import (
 	"github.com/weirml/weir/internal/mem"
 )
 
-// Saving is one change that Options.Budget or Options.DeviceBudget asked for, and what it costs. Its Kind is
-// "chunk": what is computed from Tensor to At is computed in so many Pieces; "batch": so is all that depends on the
-// batch, in Loops over its examples, and sums over the batch grow from piece to piece, in another order than without
-// a budget; "recompute": the tensor is computed again where it is needed again; "spill": it is put into a file of
-// the run's own and fetched back; "page": a weight is left in its file and brought into memory where it is used: of
-// a table the rows that a run asks for, at most so many Rows; what a product reads in so many Pieces, one after the
-// other; else all of it; "direct": a device computes all convolutions directly, not by Winograd's algorithms, and so
-// many Bytes of its memory less are taken.
+// Saving is one change that Options.Budget or Options.DeviceBudget made to the plan, and its cost. Its Kind is one of:
+//
+//   - "chunk": the operators from Tensor to At run in Pieces pieces;
+//   - "batch": as chunk, for all operators over the batch, in Loops loops over its examples; sums over the batch then
+//     add up in another order than without a budget;
+//   - "recompute": the tensor is computed again when it is needed again;
+//   - "spill": the tensor is written to a file of the run and read back;
+//   - "page": a weight stays in its file and is read when it is used: of a lookup table the rows that a run needs, at
+//     most Rows; for a product in Pieces pieces, one after the other; otherwise in one piece;
+//   - "direct": a device computes all convolutions directly, not by Winograd's algorithms, which saves Bytes of its
+//     memory.
 type Saving struct {
 	Kind   string `json:"kind"`
 	Tensor string `json:"tensor"`
-	At     string `json:"at"`    // the node that it is back for, the first of them
-	Bytes  int64  `json:"bytes"` // that do not lie in memory in between
-	// Operations and Moved are what every run does more: arithmetic, and bytes to and from files.
+	At     string `json:"at"`    // the last node of a chunk or batch; else the first node that needs the tensor again
+	Bytes  int64  `json:"bytes"` // the bytes that are not in memory meanwhile
+	// Operations and Moved are the additional cost of each run: arithmetic operations, and bytes to and from files.
 	Operations int64 `json:"operations"`
 	Moved      int64 `json:"moved"`
-	// Of a chunk and a batch: the pieces, the rows or examples that they are of, the operators that are computed in
-	// them, and Operations as a share of what those take in one piece. Of a batch: how many loops over the pieces
-	// follow each other. Of a page: the pieces, and the rows of a table.
+	// For a chunk or a batch: the number of pieces, of rows or examples in all, of operators, and Operations as a share
+	// of the operators' arithmetic in one piece; for a batch also the number of loops. For a page: the pieces, and the
+	// rows of a table.
 	Pieces    int64   `json:"pieces,omitempty"`
 	Rows      int64   `json:"rows,omitempty"`
 	Operators int64   `json:"operators,omitempty"`
@@ -36,7 +39,7 @@ type Saving struct {
 	Share     float64 `json:"share,omitempty"`
 }
 
-// String says it in one line.
+// String describes the change in one line.
 func (s Saving) String() string {
 	cost := fmt.Sprintf("%s to and from a file", mem.FormatBytes(s.Moved))
 	more := ""
@@ -65,8 +68,8 @@ func (s Saving) String() string {
 	return fmt.Sprintf("%s %s (%s) until %s: %s", s.Kind, s.Tensor, mem.FormatBytes(s.Bytes), s.At, cost)
 }
 
-// Savings lists what Options.Budget and Options.DeviceBudget changed in the plan, in the order in which it was done;
-// none if it fits by itself. What an artefact's own budget changed comes first.
+// Savings lists the changes that Options.Budget and Options.DeviceBudget made to the plan, in order; none if the
+// program fits without changes. The changes by an artefact's own budget come first.
 func (p *Program) Savings() []Saving {
 	out := slices.Clone(p.saved)
 	for _, s := range p.compiled.Savings {
@@ -76,12 +79,13 @@ func (p *Program) Savings() []Saving {
 	return out
 }
 
-// mostEnough is how often a budget that a refusal names is tried, before the peak without a budget is named.
+// mostEnough is the largest number of compilations that look for a budget that works; after them the peak without a
+// budget is named.
 const mostEnough = 5
 
-// enough is the error of a refused budget with one that works. What the compiler names is an estimate: how a model
-// keeps within a budget depends on the budget. So the model is compiled within the number that is named, or within a
-// greater one. If that ends with another error, no number is named.
+// enough returns the error of a refused budget with a budget that works. The compiler's number is an estimate, since
+// the plan depends on the budget. So enough compiles the model within that number, or a larger one. If that ends with
+// another error, no budget is named.
 func (m *Model) enough(ctx context.Context, o Options, refused error) error {
 	var e *Error
 	if !errors.As(refused, &e) || e.Budget <= 0 {
@@ -107,7 +111,7 @@ func (m *Model) enough(ctx context.Context, o Options, refused error) error {
 	}
 }
 
-// keptWithin is the budget that the program was compiled within; without one, its peak.
+// keptWithin returns the budget that the program was compiled within; without one, its peak.
 func (p *Program) keptWithin() (int64, error) {
 	if p.options.Budget > 0 {
 		return p.options.Budget, nil

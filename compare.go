@@ -11,22 +11,22 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Difference is the first tensor, in the order of the model's nodes, that a program computes otherwise than the
-// reference does.
+// Difference is the first tensor, in the order of the model's nodes, whose value differs between a program and the
+// reference.
 type Difference struct {
 	Tensor, Node, Op, Detail string
-	// Hidden are tensors, in the order of the model's nodes, that the program does not compute by themselves: it computes
-	// their nodes together with Tensor's, and Tensor is right if they are kept.
+	// Hidden are tensors, in the order of the model's nodes, that the program computes only inside the kernel of Tensor.
+	// Tensor is correct if the program returns them as outputs.
 	Hidden []string `json:",omitempty"`
-	// Exact says that nothing differs with Options.Exact: Tensor is computed by an algorithm that Exact leaves out, and
-	// is further off than the tolerances.
+	// Exact reports that no tensor differs with Options.Exact: an algorithm that Exact excludes computes Tensor, with an
+	// error above the tolerances.
 	Exact bool `json:",omitempty"`
 
 	model *Model
 	found *compare.Difference
 }
 
-// String is one line.
+// String describes the difference in one line.
 func (d *Difference) String() string {
 	text := fmt.Sprintf("%s, computed by %s (%s), differs from the reference: %s", d.Tensor, d.Node, d.Op, d.Detail)
 	if d.Exact {
@@ -41,7 +41,7 @@ func (d *Difference) String() string {
 	return text
 }
 
-// Compare compiles the model as the zero Options do, and compares the program with the reference: see Program.Compare.
+// Compare compiles the model with the zero Options, and compares the program with the reference: see Program.Compare.
 func (m *Model) Compare(ctx context.Context, in Inputs, rtol, atol float64) (d *Difference, err error) {
 	p, err := Compile(ctx, m, Options{})
 	if err != nil {
@@ -51,12 +51,12 @@ func (m *Model) Compare(ctx context.Context, in Inputs, rtol, atol float64) (d *
 	return p.Compare(ctx, in, rtol, atol)
 }
 
-// Compare runs the program, and interprets its model as it was imported, before any pass: node by node, each by its
-// operator's plain meaning. It returns the first tensor that differs by more than the tolerances; nil if none does. The
-// relative tolerance of an element is of its own magnitude, or of the mean magnitude of its neighbours along an axis,
-// if that is more. It compares the program's own outputs first, then every tensor of the main graph, with the model
-// compiled anew so that all of them are kept. If only what is not kept goes wrong, it keeps some tensors and not others
-// until it has found which. A program of an artefact, which has no nodes, and one with states are ErrUnsupported.
+// Compare runs the program and the reference (see Target) on the same inputs, and returns the first tensor that differs
+// by more than the tolerances; nil if none does. The relative tolerance applies to an element's own magnitude, or to
+// the mean magnitude of its neighbours along an axis, if that is more. Compare checks the program's own outputs first,
+// then all tensors of the main graph, in a program that is compiled to return them all. If only the original program is
+// wrong, it searches for the tensors that must be outputs for the result to be correct. A program of an artefact, which
+// has no nodes, and a program with states are ErrUnsupported.
 func (p *Program) Compare(ctx context.Context, in Inputs, rtol, atol float64) (d *Difference, err error) {
 	defer diag.Recover(&err, "comparing with the reference")
 	if _, err := p.enter(); err != nil {
@@ -117,7 +117,7 @@ func (p *Program) Compare(ctx context.Context, in Inputs, rtol, atol float64) (d
 	return &Difference{found.Tensor, found.Node, found.Op, found.Detail, found.Hidden, found.Exact, p.model, found}, nil
 }
 
-// interpret has the reference evaluate the model on arguments.
+// interpret evaluates the model on arguments by the reference.
 func (p *Program) interpret(c *compare.Comparison, in Inputs) error {
 	args, _, err := p.bindInputs(in)
 	defer args.release()
@@ -134,7 +134,7 @@ func (p *Program) interpret(c *compare.Comparison, in Inputs) error {
 	return c.Interpret(inputs)
 }
 
-// values runs the program, and gives its results apart from its memory.
+// values runs the program, and returns copies of its results.
 func (p *Program) values(ctx context.Context, in Inputs) (list []sources.Value, err error) {
 	r, err := p.Run(ctx, in)
 	if err != nil {
@@ -159,7 +159,7 @@ func (p *Program) values(ctx context.Context, in Inputs) (list []sources.Value, 
 	return list, nil
 }
 
-// Save writes the differing node, and those of Hidden, with their inputs as a folder in ONNX's test layout, and what
-// the reference gives as its expected output; dir "" makes a folder of its own among the temporary files. It returns
-// the folder. Only nodes of an ONNX model can be saved.
+// Save writes the differing node, and the nodes of Hidden, with their inputs and the reference's output, as a folder in
+// the layout of ONNX's tests. If dir is "", it makes a temporary folder. It returns the folder. Only nodes of an ONNX
+// model can be saved.
 func (d *Difference) Save(dir string) (string, error) { return d.found.Save(dir, d.model.read) }

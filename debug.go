@@ -10,21 +10,19 @@ import (
 	"github.com/weirml/weir/internal/mem"
 )
 
-// unknownWords are those of WEIR_DEBUG that mean nothing.
+// unknownWords are the words of WEIR_DEBUG without a meaning.
 var unknownWords []string
 
-// poisoned is whether closed results lose their pages, guarded whether operands end at pages that fault, tight whether
-// kernels have little room.
+// poisoned, guarded and tight are the words of WEIR_DEBUG that are set: see debugWords.
 var poisoned, guarded, tight bool
 
-// The words of the environment variable WEIR_DEBUG, separated by commas. poison takes the pages of closed tensors,
-// results and calls away, so that what still points at them faults at once, and fills what a step of a run releases.
-// guard gives every operand of a kernel, and its scratch, memory of its own that ends at a page which faults, so that
-// code which reads or writes beyond them is an ErrInternal there, which names the node; what a program then takes is
-// not what its certificate says. tight makes kernels for a machine with next to no scratch and caches (target.Tight):
-// they are slow, and right. without:STEP, as often as one likes, leaves a pass of the compiler or a step of its
-// schedule out, of those without which it can do: `weir dump --after` knows their names. Another word is refused when a
-// model is compiled.
+// debugWords are the words of the environment variable WEIR_DEBUG, separated by commas. poison unmaps the pages of
+// closed tensors, results and calls, so that an access faults at once, and overwrites buffers that a step of a run
+// releases. guard gives every operand and scratch of a kernel separate memory that ends at an inaccessible page, so
+// that an access beyond it is an ErrInternal that names the node; the certificate does not hold then. tight makes
+// kernels for a machine with almost no scratch and caches (target.Tight): they are slow and correct. without:STEP, any
+// number of times, skips an optional pass of the compiler or step of its schedule: `weir dump --after` lists the names.
+// An unknown word is refused when a model is compiled.
 var debugWords = map[string]func(){
 	"poison": func() { poisoned = true; mem.SetPoison(true) },
 	"guard":  func() { guarded = true },
@@ -46,7 +44,7 @@ func init() {
 	}
 }
 
-// checkDebug refuses words of WEIR_DEBUG that mean nothing.
+// checkDebug returns an error if WEIR_DEBUG has unknown words.
 func checkDebug() error {
 	if len(unknownWords) == 0 {
 		return nil

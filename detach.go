@@ -9,11 +9,11 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Detach makes the outputs independent of their run: each has memory of its own from then on, which its Close gives
-// back, and the program has its call for the next run. Most are handed over where they lie; what lies inside of another
-// output is copied. Tensors that Get, At and Sequence gave before are dead: ask again. A state that the run updated
-// stays its owner's. Memory is refused before anything has changed, and so it is while somebody reads an output or
-// another run consumes it. The outputs' bytes come on top of the program's certificate, for as long as they are kept.
+// Detach makes the outputs independent of their run: each gets memory of its own, which its Close releases, and the
+// program gets its call back. Most outputs keep their memory; an output inside another output's memory is copied.
+// Tensors from earlier calls of Get, At and Sequence are invalid: get them again. A state stays with its owner. If
+// memory is refused, or someone reads or consumes an output at the same time, Detach returns an error and changes
+// nothing. The outputs' bytes are then outside the program's certificate, until they are closed.
 func (r *Results) Detach() (err error) {
 	defer diag.Recover(&err, "detaching results")
 	r.mu.Lock()
@@ -39,15 +39,15 @@ func (r *Results) Detach() (err error) {
 	return nil
 }
 
-// detaching is what Detach does.
+// detaching is the state of one Detach.
 type detaching struct {
 	r     *Results
 	b     *bound
-	taken []*Tensor           // from who might read them
-	made  map[*Tensor]*Tensor // by output: the copy, for those that are copied
+	taken []*Tensor           // the outputs, which nobody else can read now
+	made  map[*Tensor]*Tensor // by output: its copy, or its new tensor
 }
 
-// outputs are the tensors that the results consist of, without states.
+// outputs returns the tensors of the results, without states.
 func (r *Results) outputs() (list []*Tensor) {
 	for _, t := range slices.Concat(append(r.lists, r.tensors)...) {
 		if t != nil && t.of == r {
@@ -57,7 +57,7 @@ func (r *Results) outputs() (list []*Tensor) {
 	return list
 }
 
-// prepare takes the outputs from who might read them, and copies those that have no storage of their own.
+// prepare takes the outputs from other readers, and copies those without storage of their own.
 func (d *detaching) prepare() error {
 	for _, t := range d.r.outputs() {
 		inner, ok := t.data.Enter()
@@ -82,7 +82,7 @@ func (d *detaching) prepare() error {
 	return nil
 }
 
-// copyOf is a tensor in memory of its own.
+// copyOf returns a copy of a tensor in its own memory.
 func copyOf(inner *tensor.Tensor) (*Tensor, error) {
 	if inner.DType() == StringType {
 		return newTensor(inner.Clone(), nil, nil), nil
@@ -101,7 +101,7 @@ func copyOf(inner *tensor.Tensor) (*Tensor, error) {
 	return newTensor(copied, block, nil), nil
 }
 
-// undo gives the outputs back, and the copies.
+// undo returns the outputs to their readers, and closes the copies.
 func (d *detaching) undo() {
 	for _, t := range d.made {
 		t.Close()
@@ -112,7 +112,7 @@ func (d *detaching) undo() {
 	}
 }
 
-// move hands the outputs' storage over, and puts the new tensors in the place of the old ones.
+// move gives the outputs' storage to new tensors, and replaces the old ones in the results.
 func (d *detaching) move() error {
 	for _, t := range d.taken {
 		if d.made[t] != nil {
@@ -146,7 +146,7 @@ func (d *detaching) move() error {
 	return nil
 }
 
-// nameOf is the name of the output that a tensor is, or is a part of.
+// nameOf returns the name of the output that a tensor belongs to.
 func (r *Results) nameOf(t *Tensor) string {
 	for i, name := range r.names {
 		if r.tensors[i] == t || slices.Contains(r.lists[i], t) {
@@ -156,7 +156,7 @@ func (r *Results) nameOf(t *Tensor) string {
 	return ""
 }
 
-// closeAll closes tensors.
+// closeAll closes tensors, and returns their errors.
 func closeAll(list []*Tensor) (failed error) {
 	for _, t := range list {
 		failed = errors.Join(failed, t.Close())

@@ -9,25 +9,25 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// ErrDeviceLost is the error of a run on a device that has stopped working. What was in its memory is gone; a program
-// that is compiled after it opens the device anew.
+// ErrDeviceLost is the error of a run on a device that has stopped working. The contents of its memory are lost; a
+// program that is compiled later opens the device again.
 var ErrDeviceLost = device.ErrLost
 
 // DeviceInfo describes a device that programs may run on.
 type DeviceInfo struct {
 	Name     string   `json:"name"`             // the target and the number, as "vulkan:0"
-	Product  string   `json:"product"`          // as its maker names it
+	Product  string   `json:"product"`          // the vendor's name for it
 	Driver   string   `json:"driver"`           // and its version
-	Memory   int64    `json:"memory_bytes"`     // of its largest memory
-	Shared   int64    `json:"shared_bytes"`     // that the threads of a block share
-	Threads  int64    `json:"invocations"`      // of a block, at most
-	Subgroup int64    `json:"subgroup"`         // threads that go together
-	Features []string `json:"features"`         // that code for it may use
-	Why      string   `json:"unused,omitempty"` // why it cannot be used; empty where it can
+	Memory   int64    `json:"memory_bytes"`     // the size of its largest memory
+	Shared   int64    `json:"shared_bytes"`     // shared memory of the threads of a block
+	Threads  int64    `json:"invocations"`      // the most threads of a block
+	Subgroup int64    `json:"subgroup"`         // threads that execute in lockstep
+	Features []string `json:"features"`         // the features that generated code may use
+	Why      string   `json:"unused,omitempty"` // why it cannot be used; empty if it can
 }
 
-// Devices lists the devices that this build can reach. A kind of device that is not in the build has none; one that has
-// no driver here is ErrUnsupported, with what would mend it.
+// Devices lists the devices that this build can reach; a kind of device that is not in the build is not listed. A kind
+// without a driver on this machine is ErrUnsupported, with a fix.
 func Devices() (list []DeviceInfo, err error) {
 	for _, k := range device.Kinds() {
 		infos, failed := k.List()
@@ -41,7 +41,7 @@ func Devices() (list []DeviceInfo, err error) {
 	return list, err
 }
 
-// machine is what the program is scheduled for. A device is opened for it.
+// machine returns the machine that the program is scheduled for. It opens the device, if there is one.
 func (p *Program) machine(o Options) (target.Machine, error) {
 	if o.Target != Vulkan {
 		return compiler.Machine(o.CPU, o.Threads, o.Cross)
@@ -65,8 +65,8 @@ func (p *Program) machine(o Options) (target.Machine, error) {
 	return m, nil
 }
 
-// runWithin opens the device if there is one that has all that a machine has: the program then runs on it. Else it
-// notes why runs are refused.
+// runWithin opens the device if it has all that m has: the program then runs on it. Otherwise it records why runs are
+// refused.
 func (p *Program) runWithin(m *target.Machine, o Options) {
 	d, err := device.Share(string(Vulkan), o.Device)
 	if err != nil {
@@ -94,7 +94,7 @@ func (p *Program) leaveDevice() error {
 	return device.Leave(d)
 }
 
-// deviceAsked is what the device's driver has been asked for, by all programs.
+// deviceAsked returns the bytes that all programs have requested from the device's driver.
 func (p *Program) deviceAsked() int64 {
 	if p.device == nil {
 		return 0

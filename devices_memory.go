@@ -8,29 +8,30 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// DeviceMemory is the certificate of a device's memory: what is asked of its driver is weights + calls × (arena +
-// scratch + queue), each a size in bytes over the model's named dimensions. The driver may round blocks up.
+// DeviceMemory is the certificate of a device's memory: the program requests weights + calls × (arena + scratch +
+// queue) from the driver, each a size in bytes over the model's named dimensions. The driver may round blocks up.
 type DeviceMemory struct {
-	Name    string // the device's, or "vulkan" for one that is not here
-	Weights Size   // constants that kernels there read
+	Name    string // the device's name, or "vulkan" if the device is not on this machine
+	Weights Size   // constants that the device's kernels read
 	Arena   Size   // working memory of one run
-	Scratch Size   // of one launch, the greediest
-	// what a run's queue takes for arguments, and for what is on its way where the host does not see the device's memory
+	Scratch Size   // the largest workspace of a launch
+	// Queue is the memory of one run's queue: arguments, and staging buffers if the host cannot access the device's
+	// memory.
 	Queue         Size
 	LowerBound    Size // no plan of this arena is smaller
-	DataDependent Size // of Arena, what a run takes when data have decided its size
+	DataDependent Size // the share of Arena that a run allocates when data have determined its size
 }
 
-// Formula is the whole for so many calls.
+// Formula returns the peak for a number of calls.
 func (m *DeviceMemory) Formula(calls int) Size {
 	call := sym.Sum(m.Arena.x, m.Scratch.x, m.Queue.x)
 	return Size{m.Arena.dims.Simplify(m.Weights.x.Add(call.Mul(sym.Const(int64(calls))))), m.Arena.dims}
 }
 
-// deviceAlign is where weights begin in a device's block of them.
+// deviceAlign is the alignment of weights in the device's block of weights, in bytes.
 const deviceAlign = 64
 
-// newDeviceMemory is the certificate of what a program takes of its device; nil if it has none.
+// newDeviceMemory returns the certificate of the program's device memory; nil for a program without a device.
 func newDeviceMemory(p *Program, size func(x sym.Expr) Size) *DeviceMemory {
 	c := p.compiled
 	if c.Device.Arena == nil {
@@ -58,15 +59,15 @@ func newDeviceMemory(p *Program, size func(x sym.Expr) Size) *DeviceMemory {
 	return m
 }
 
-// OnHost is a part of a program for a device that runs on the host.
+// OnHost is a step of a device's program that runs on the host.
 type OnHost struct {
 	Nodes  string `json:"nodes"`  // the model's
 	Step   string `json:"step"`   // the kernel, or the host operator
 	Reason string `json:"reason"` // why the device does not run it
 }
 
-// OnHost lists what a program for a device computes on the host: kernels that the device cannot run, and operators that
-// are no kernels. Copies between the two memories stand around them.
+// OnHost lists the steps of a device's program that run on the host: kernels that the device cannot run, and host
+// operators. Copies between the two memories surround them.
 func (p *Program) OnHost() (list []OnHost) {
 	if p.compiled.Device.Arena == nil {
 		return nil
@@ -83,15 +84,15 @@ func (p *Program) OnHost() (list []OnHost) {
 	return list
 }
 
-// DeviceKernel is a part of a kernel that a device runs: what a launch of it asks of the machine.
+// DeviceKernel is a kernel of a device, or a part of one that is launched by itself, with the resources of a launch.
 type DeviceKernel struct {
 	Name    string `json:"name"`
 	Nodes   string `json:"nodes"`        // the model's
-	Shared  int64  `json:"shared_bytes"` // that the threads of a block share
-	Threads int64  `json:"invocations"`  // of a block
+	Shared  int64  `json:"shared_bytes"` // shared memory of the threads of a block
+	Threads int64  `json:"invocations"`  // the threads of a block
 }
 
-// DeviceKernels lists what the device runs, and the limits that it was compiled within.
+// DeviceKernels lists the device's kernels, and the limits that they were compiled for.
 func (p *Program) DeviceKernels() (limits DeviceInfo, list []DeviceKernel) {
 	m := p.compiled.Machine
 	limits = DeviceInfo{Name: target.VulkanName, Shared: m.Limits.Shared, Threads: m.Limits.Invocations,

@@ -15,43 +15,46 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Kind is what an input or output is.
+// Kind is the kind of an input or output.
 type Kind uint8
 
-// The kinds. A TensorKind is of numbers, or, where its DType is StringType, of texts.
+// The kinds. A TensorKind holds numbers, or strings if its DType is StringType.
 const (
 	TensorKind           Kind = iota
 	SequenceKind              // any number of tensors of one element type
-	OptionalKind              // a tensor or nothing
-	OptionalSequenceKind      // a sequence or nothing
+	OptionalKind              // a tensor or no value
+	OptionalSequenceKind      // a sequence or no value
 )
 
-// optional reports whether it may have nothing, and sequence whether what it has are several tensors.
+// optional reports whether a value may be absent.
 func (k Kind) optional() bool { return sources.Form{Kind: sources.Kind(k)}.Optional() }
+
+// sequence reports whether a value is a list of tensors.
 func (k Kind) sequence() bool { return sources.Form{Kind: sources.Kind(k)}.Sequence() }
 
-// edge is an input or output as the user has it, and the ports of the program that are its parts: has, where it is
-// optional; spans and pool of texts, elements and extents of a sequence, with a pool of one of texts; else the tensor
-// itself.
+// edge is an input or output as the user sees it, with the program's ports that represent it: the tensor itself; for
+// strings, byte ranges and a pool of bytes; for a sequence, elements and extents, and the pool if it is of strings; for
+// an optional, also a flag that says whether it has a value.
 type edge struct {
 	Info  Info  `json:"info"`
 	Parts []int `json:"parts"`
 }
 
-// form is how an input or output is made of tensors of numbers.
+// form returns the representation of an input or output by tensors of numbers.
 func (i Info) form() sources.Form {
 	return sources.Form{Kind: sources.Kind(i.Kind), DType: i.DType, Rank: len(i.Shape)}
 }
 
-// simple reports whether an input or output is one tensor of numbers: its own port.
+// simple reports whether an input or output is one tensor of numbers, with one port.
 func (i Info) simple() bool { return i.form().Simple() }
 
-// port is the edge as models have it, without its shape.
+// port returns the edge as a port of a model, without its shape.
 func (e edge) port() sources.Port {
 	return sources.Port{Name: e.Info.Name, Type: ir.Type{DType: e.Info.DType}, Kind: sources.Kind(e.Info.Kind),
 		Parts: e.Parts}
 }
 
+// edgeInfos returns the descriptions of edges.
 func edgeInfos(edges []edge) (infos []Info) {
 	for _, e := range edges {
 		infos = append(infos, e.Info)
@@ -59,7 +62,7 @@ func edgeInfos(edges []edge) (infos []Info) {
 	return infos
 }
 
-// checkEdges checks that edges which a file names are made of the program's ports, each of them once.
+// checkEdges returns an error unless the edges of an artefact use every port of the program exactly once.
 func checkEdges(edges []edge, ports []program.Port, tensors []program.Tensor) error {
 	seen := make([]bool, len(ports))
 	for _, e := range edges {
@@ -94,7 +97,7 @@ func checkEdges(edges []edge, ports []program.Port, tensors []program.Tensor) er
 	return nil
 }
 
-// checkLayout checks the layout that a file says an input has.
+// checkLayout returns an error unless the layout that an artefact gives an input is valid.
 func (e edge) checkLayout(ports []program.Port) error {
 	if e.Info.Layout == "" {
 		return nil
@@ -109,16 +112,16 @@ func (e edge) checkLayout(ports []program.Port) error {
 	return nil
 }
 
-// Arg is what a run may be given: a *Tensor, borrowed for the run; what Donate, Consume and Update make of one; what
-// Sequence makes; or Absent.
+// Arg is an argument of a run: a *Tensor, which the run borrows; the result of Donate, Consume, Update, Sequence or
+// Strided; or Absent.
 type Arg interface{ given() given }
 
-// given is an argument: one tensor, or several, or nothing.
+// given is an argument: one tensor, several tensors, or no value.
 type given struct {
-	kind    Kind // TensorKind, SequenceKind, or OptionalKind for nothing
+	kind    Kind // TensorKind, SequenceKind, or OptionalKind for no value
 	tensors []*Tensor
-	lent    *strided.Memory  // in their place: memory with strides
-	data    []*tensor.Tensor // of the tensors, once a run has entered them
+	lent    *strided.Memory  // memory with strides, instead of tensors
+	data    []*tensor.Tensor // the tensors' elements, once a run has entered them
 	owner   ownership
 }
 
@@ -126,15 +129,15 @@ func (t *Tensor) given() given { return given{kind: TensorKind, tensors: t.list(
 
 func (g given) given() given { return g }
 
-// Sequence is the argument for an input that is a sequence: the tensors, borrowed for the run.
+// Sequence returns the argument for an input that is a sequence: the run borrows the tensors.
 func Sequence(tensors ...*Tensor) Arg {
 	return given{kind: SequenceKind, tensors: slices.Clone(tensors)}
 }
 
-// Absent is the argument for an optional input that is to have nothing.
+// Absent is the argument for an optional input without a value.
 var Absent Arg = given{kind: OptionalKind}
 
-// String is like "a sequence of 2 tensors".
+// String describes the argument for errors, such as "a sequence of 2 tensors".
 func (g given) String() string {
 	switch g.kind {
 	case SequenceKind:
@@ -148,7 +151,7 @@ func (g given) String() string {
 	return g.tensors[0].String()
 }
 
-// shape is that of an argument that is one tensor; else nil.
+// shape returns the shape of an argument that is one tensor; nil for others.
 func (g given) shape() []int64 {
 	switch {
 	case g.lent != nil:
@@ -159,28 +162,29 @@ func (g given) shape() []int64 {
 	return nil
 }
 
-// packing makes the parts of arguments. What it has to make is a copy in memory of its own, the user's as far as the
-// ledger goes, which release gives back.
+// packing holds the tensors of a run's ports while the run uses them. It makes copies where an argument is not in the
+// form that the program reads; release frees them. The ledger counts the copies as the user's.
 type packing struct {
 	parts   []*tensor.Tensor // by port
-	entered []*Tensor        // whose elements are there until release
+	entered []*Tensor        // the arguments in use until release
 	blocks  []*mem.Block
-	parted  []*parted // what the caller parts with
-	states  []state   // what the run updates
-	held    int       // of those, how many no other run may update meanwhile
-	copies  []copying // what is copied when the run begins
-	// by is the program of whose budget the copies have taken reserved bytes.
+	parted  []*parted // the arguments that the caller gives away
+	states  []state   // the tensors that the run updates
+	held    int       // states[:held] are reserved for this run
+	copies  []copying // the arguments that are copied when the run begins
+	// by is the program whose budget the copies have taken reserved bytes from.
 	by       *Program
 	reserved int64
 }
 
-// state is a tensor that a run updates, and the port that it is given for.
+// state is a tensor that a run updates, and its input port.
 type state struct {
 	t    *Tensor
 	data *tensor.Tensor
 	port int
 }
 
+// release frees the copies, and ends the use of the arguments.
 func (p *packing) release() {
 	for _, b := range p.blocks {
 		b.Close()
@@ -202,7 +206,7 @@ func (p *packing) release() {
 	p.parted, p.states, p.held, p.entered = nil, nil, 0, nil
 }
 
-// allocate makes a part's memory.
+// allocate returns the allocator for copies with this name.
 func (p *packing) allocate(name string) tensor.Allocate {
 	return func(dt dtype.DType, shape ...int64) (*tensor.Tensor, error) {
 		count, err := tensor.Count(shape)
@@ -222,8 +226,7 @@ func (p *packing) allocate(name string) tensor.Allocate {
 	}
 }
 
-// pack adds the parts of an argument. nothing is the shape of the tensor that stands for an optional one that is not
-// there.
+// pack adds the tensors of an argument's ports. nothing is the shape of the tensor that represents an absent optional.
 func (p *packing) pack(e edge, g given, nothing []int64) error {
 	if e.Info.simple() && g.kind == TensorKind {
 		p.parts[e.Parts[0]] = g.data[0]
@@ -257,8 +260,8 @@ func (p *packing) pack(e edge, g given, nothing []int64) error {
 	return nil
 }
 
-// String is like "image: f32[batch,1,8,8]", "words: seq(string[n])" or "state: optional(f32[2,128])". A sequence whose
-// tensors' rank is not known has [...] for a shape.
+// String returns the name, type and shape, such as "image: f32[batch,1,8,8]", "words: seq(string[n])" or "state:
+// optional(f32[2,128])". The shape of a sequence of tensors of unknown rank is [...].
 func (i Info) String() string {
 	axes := make([]string, len(i.Shape))
 	for k, e := range i.Shape {

@@ -6,7 +6,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Floats returns the elements of a tensor of F16, BF16 or F32 as float32, in Go's own memory. Each value is exact.
+// Floats returns the elements of a tensor of F16, BF16 or F32 as float32, on Go's heap. The conversion is exact.
 // Another element type is ErrInput.
 func (t *Tensor) Floats() ([]float32, error) {
 	inner, err := t.entered()
@@ -23,10 +23,9 @@ func (t *Tensor) Floats() ([]float32, error) {
 	return numbers, nil
 }
 
-// SetFloats writes numbers to the elements of a tensor of F16, BF16 or F32. Each is rounded once, to the nearest
-// value of the type, of two equally near ones to the even one; what is greater than the
-// greatest value becomes infinite. Another element type, another count of numbers, and memory that is lent for
-// reading are ErrInput. No run may be reading the tensor.
+// SetFloats writes numbers to the elements of a tensor of F16, BF16 or F32. Each is rounded once, to the nearest value
+// of the type, ties to even; overflow becomes infinity. Another element type, another count of numbers and read-only
+// memory are ErrInput. No run may be reading the tensor.
 func (t *Tensor) SetFloats(numbers []float32) error {
 	inner, err := t.entered()
 	if err != nil {
@@ -47,7 +46,7 @@ func (t *Tensor) SetFloats(numbers []float32) error {
 	return nil
 }
 
-// convertible returns an error unless each value of the element type is a float32's.
+// convertible returns an error unless float32 represents every value of the element type.
 func (t *Tensor) convertible() error {
 	switch t.dtype {
 	case F16, BF16, F32:

@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Access is what may be done with memory that other code lends.
+// Access says whether runs may write memory that other code lends.
 type Access bool
 
 // The kinds of access.
@@ -19,13 +19,13 @@ const (
 	ReadWrite Access = true
 )
 
-// Foreign returns a tensor of memory that other code made, of elements in row-major order at data, packed as Bytes is.
-// The tensor can be lent, consumed and, if access allows it, donated and updated. release is called once: by Close, or
-// by the run that consumes the tensor, after the last who reads it. Until then the memory must stay as it is. An error
-// leaves the memory to the caller, and release uncalled. With a nil release the tensor borrows the memory, as
-// FromSlice's does, and can be lent and updated only: the caller keeps the memory until the runs that use it have
-// returned. data is no memory of Go's heap, unless release keeps it alive; it lies at a multiple of the element's size.
-// A tensor without elements may have none.
+// Foreign returns a tensor in memory of other code, with elements in row-major order at data, packed as Bytes is. The
+// tensor can be lent, consumed and, if access allows it, donated and updated. release is called once, after the last
+// reader: by Close, or by the run that consumes the tensor. Until then the memory must stay valid. If Foreign returns
+// an error, release is not called. With a nil release the tensor borrows the memory, as FromSlice does: it can only be
+// lent and updated, and the caller keeps the memory until the runs that use it have returned. data must not be on Go's
+// heap, unless release keeps it alive, and must be aligned to the element's size. For a tensor without elements,
+// data may be nil.
 func Foreign(dt DType, data unsafe.Pointer, access Access, release func(), shape ...int) (t *Tensor, err error) {
 	defer diag.Recover(&err, "making a tensor")
 	if dt == StringType {
@@ -59,10 +59,10 @@ func Foreign(dt DType, data unsafe.Pointer, access Access, release func(), shape
 	return t, nil
 }
 
-// Fixed reports whether the tensor's memory may only be read: see ReadOnly.
+// Fixed reports whether the tensor's memory is read-only: see ReadOnly.
 func (t *Tensor) Fixed() bool { return t.fixed }
 
-// mayWrite refuses memory that its owner lends for reading.
+// mayWrite returns an error if the tensor's memory is read-only.
 func (t *Tensor) mayWrite(name string) error {
 	if t.fixed {
 		return diag.Inputf("its memory is lent for reading, and is not to be written").AtTensor(name).

@@ -10,14 +10,14 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// held is a state's tensor that the program has for runs that are given none. Its memory counts as weights.
+// held is a tensor of the program for a state, used by runs that get no argument for it. Its memory counts as weights.
 type held struct {
 	tensor *Tensor
 	block  *mem.Block
 }
 
-// Initial is a new tensor with the first value that the model's file has for a state (Info.Initial): for Update, so
-// that a caller has a state of its own, or begins anew. It is ErrInput if the file has none.
+// Initial returns a new tensor with a state's first value in the model's file (Info.Initial). Pass it to Update to keep
+// the state outside the program, or to start again. It is ErrInput if the file has no first value.
 func (p *Program) Initial(input string) (t *Tensor, err error) {
 	defer diag.Recover(&err, "making a state")
 	i, ok := p.input(input)
@@ -53,7 +53,7 @@ func (p *Program) Initial(input string) (t *Tensor, err error) {
 	return t, nil
 }
 
-// extentsOf is the shape of an input whose extents are all known, as a state's with a first value are.
+// extentsOf returns the shape of an input with known extents, as those of states with a first value are.
 func extentsOf(info Info) []int {
 	shape := make([]int, len(info.Shape))
 	for axis, e := range info.Shape {
@@ -67,7 +67,7 @@ func (p *Program) first(input string, to *tensor.Tensor) error {
 	return mem.CatchFaults(func() error { return p.model.source.First(input, to) })
 }
 
-// ownBytes is the size of the states that the program has tensors for.
+// ownBytes returns the bytes that the program's own states will take.
 func (p *Program) ownBytes() (sum int64, err error) {
 	for _, info := range p.inputs {
 		if !info.Initial {
@@ -82,7 +82,7 @@ func (p *Program) ownBytes() (sum int64, err error) {
 	return sum, nil
 }
 
-// makeOwn makes the program's own tensors of states that have a first value.
+// makeOwn makes the program's own tensors, for states with a first value.
 func (p *Program) makeOwn() error {
 	if !slices.ContainsFunc(p.inputs, func(info Info) bool { return info.Initial }) {
 		return nil
@@ -121,7 +121,7 @@ func (p *Program) makeOwn() error {
 	return nil
 }
 
-// closeOwn gives the memory of the program's own states back.
+// closeOwn releases the program's own states.
 func (p *Program) closeOwn() (err error) {
 	for _, h := range p.own {
 		if h.block == nil {
@@ -135,7 +135,7 @@ func (p *Program) closeOwn() (err error) {
 	return err
 }
 
-// ownState is the program's own tensor for an input, as an argument; ok is false if it has none.
+// ownState returns the program's own tensor for an input, as an argument; ok is false if there is none.
 func (p *Program) ownState(i int) (g given, ok bool) {
 	if p.own == nil || p.own[i].tensor == nil {
 		return g, false
@@ -147,7 +147,7 @@ func (p *Program) ownState(i int) (g given, ok bool) {
 	return g, true
 }
 
-// ownHeld is the bytes that the program's own states take.
+// ownHeld returns the bytes that the program's own states take.
 func (p *Program) ownHeld() (sum int64) {
 	for _, h := range p.own {
 		if h.block != nil {
@@ -157,7 +157,7 @@ func (p *Program) ownHeld() (sum int64) {
 	return sum
 }
 
-// ownPages is the whole pages that the program's own states take.
+// ownPages returns the bytes of full pages that the program's own states take.
 func (p *Program) ownPages() (sum int64) {
 	for _, h := range p.own {
 		if h.block != nil {
@@ -167,7 +167,7 @@ func (p *Program) ownPages() (sum int64) {
 	return sum
 }
 
-// firstBytes is the first values of states for an artefact, by input, but for zeros.
+// firstBytes returns the first values of states for an artefact, by input, without values of zeros only.
 func (p *Program) firstBytes() (list map[string][]byte, err error) {
 	if p.own == nil {
 		return nil, nil
@@ -199,7 +199,7 @@ func (p *Program) firstBytes() (list map[string][]byte, err error) {
 	return list, nil
 }
 
-// checkInitial checks that the first values in an artefact are those of inputs, and as long.
+// checkInitial returns an error unless each first value in an artefact has a state of its size.
 func (a *artefact) checkInitial() error {
 	found := 0
 	for _, e := range a.edges(a.about.Inputs, a.Program.Inputs) {

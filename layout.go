@@ -12,15 +12,15 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Layout says how the elements of an input lie in memory: its axes, from the outermost to the innermost, with commas.
-// "0,2,3,1" is an image whose channels lie side by side; "1,0" is a transposed matrix. An axis followed by "-" runs
-// backwards: its last element lies first. One followed by "*" repeats a single element, by a stride of 0. There are no
-// gaps between elements. The empty layout is row-major order. See Options.Layouts.
+// Layout is the order of an input's axes in memory, from the outermost to the innermost, separated by commas: "0,2,3,1"
+// is an image with adjacent channels, "1,0" a transposed matrix. An axis with "-" is reversed: its last element comes
+// first. An axis with "*" repeats a single element, with a stride of 0. There are no gaps between elements. The empty
+// layout is row-major order. See Options.Layouts.
 type Layout string
 
-// LayoutOf returns the layout of memory whose elements lie so many elements apart along each axis. Memory with gaps, as
-// every second column of a matrix, has none, nor has memory that overlaps otherwise than by strides of 0:
-// ErrUnsupported. The stride of an axis of one element says only where the axis belongs.
+// LayoutOf returns the layout of memory with these strides, in elements. Memory with gaps, such as every second column
+// of a matrix, and memory that overlaps other than by strides of 0, is ErrUnsupported. The stride of an axis with one
+// element only determines the position of the axis.
 func LayoutOf(shape, strides []int) (Layout, error) {
 	if len(shape) != len(strides) {
 		return "", diag.Inputf("%d strides of %d axes", len(strides), len(shape))
@@ -29,11 +29,11 @@ func LayoutOf(shape, strides []int) (Layout, error) {
 	return Layout(order.String()), err
 }
 
-// axes reads a layout of so many axes.
+// axes parses a layout of rank axes.
 func (l Layout) axes(rank int) (strided.Order, error) { return strided.Parse(string(l), rank) }
 
-// lay has inputs lie in memory as layouts say. The module's parameter is the memory; what turns it into the input
-// follows as nodes, which kernels that can read through.
+// lay gives inputs the layouts of Options.Layouts. The module's parameter becomes the memory; nodes after it turn the
+// memory into the input, and kernels read through them if they can.
 func (p *Program) lay(module *ir.Module, layouts map[string]Layout) (err error) {
 	defer ir.Catch(&err)
 	var repeated []*ir.Value
@@ -68,7 +68,7 @@ func (p *Program) lay(module *ir.Module, layouts map[string]Layout) (err error) 
 	return nil
 }
 
-// mayLay refuses inputs that have no layout of their own.
+// mayLay returns an error if input i cannot have a layout.
 func (p *Program) mayLay(module *ir.Module, i int, v *ir.Value) error {
 	info := p.inputs[i]
 	switch {
@@ -85,7 +85,7 @@ func (p *Program) mayLay(module *ir.Module, i int, v *ir.Value) error {
 	return nil
 }
 
-// layMemory makes a parameter memory in an order of axes, and the old value what nodes make of it.
+// layMemory makes the parameter of a port a tensor in the order of its memory, and computes the old value from it.
 func layMemory(module *ir.Module, port int, order strided.Order) {
 	body := module.Main.Body
 	old, front := body.Params[port], &ir.Block{}
@@ -118,7 +118,7 @@ func layMemory(module *ir.Module, port int, order strided.Order) {
 	body.Nodes, body.Consts = append(front.Nodes, body.Nodes...), append(body.Consts, front.Consts...)
 }
 
-// stillBound checks that inputs tell the dimensions of one that is there once along them.
+// stillBound returns an error unless other inputs determine the dimensions of axes with "*".
 func (p *Program) stillBound(module *ir.Module, v *ir.Value) error {
 	told := map[sym.Name]bool{}
 	for _, param := range module.Main.Body.Params {
@@ -144,13 +144,13 @@ func (p *Program) stillBound(module *ir.Module, v *ir.Value) error {
 type Laid struct {
 	Input  string
 	Layout Layout
-	// Copied: no kernel reads the input where it lies, or not all do: a run makes a copy in row-major order, which is a
-	// part of the arena, of so many bytes.
+	// Copied reports whether some kernel cannot read the input in place: a run then makes a copy in row-major order, of
+	// Bytes bytes of the arena.
 	Copied bool
 	Bytes  Size
 }
 
-// Laid lists the inputs that lie in memory as Options.Layouts says, in the order of the inputs.
+// Laid lists the inputs with layouts by Options.Layouts, in the order of the inputs.
 func (p *Program) Laid() (list []Laid) {
 	prog := p.compiled.Program
 	for i, info := range p.inputs {
@@ -172,5 +172,5 @@ func (p *Program) Laid() (list []Laid) {
 	return list
 }
 
-// laidSuffix is what the name of an input in row-major order ends in, after that of its memory.
+// laidSuffix is appended to the name of an input's memory, to name the input in row-major order.
 const laidSuffix = ".laid"

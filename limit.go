@@ -12,45 +12,47 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// SetLimit makes what the process holds outside Go's heap, files that are mapped and Usage's Cached included, no more
-// than so many bytes of whole pages, and returns the limit before. 0 is none. What would exceed it is refused, once
-// what is cached has been given back: an ErrMemory whose text names the limit. What is held already stays. Memory.Limit
-// says what a program needs: Compile refuses one that the limit cannot hold.
+// SetLimit limits the memory that the process holds outside Go's heap to bytes, in full pages, mapped files and Usage's
+// Cached included, and returns the previous limit. 0 is no limit. An allocation that would exceed the limit, after
+// cached memory has been returned, is refused with an ErrMemory that names the limit. Existing allocations stay.
+// Memory.Limit returns the bytes that a program needs: Compile refuses a program that does not fit.
 func SetLimit(bytes int64) (before int64) { return mem.SetLimit(bytes) }
 
-// asks is what a program asks the system for, in whole pages of bytes.
+// asks are the bytes that a program requests from the system, in full pages.
 type asks struct {
 	compiler.Asks
-	placed int64 // weights that were copied last
+	placed int64 // weights and states in the program's own memory
 	files  sources.Mapped
 }
 
-// Asked is the parts of Memory.LimitAt, in bytes of whole pages.
+// Asked are the terms of Memory.LimitAt, in bytes of full pages.
 type Asked struct {
-	Compiling int64 // held at once while loading and compiling, the whole of the model's files included
-	Weights   int64 // weights in memory of the program's own
-	// pages of files that weights are read from in place: the model's, those that it keeps external data in, and Paged
+	Compiling int64 // the peak of loading and compiling, with all of the model's files mapped
+	Weights   int64 // weights in the program's own memory
+	// Files are the pages of files that weights are read from in place: the model's, its external data, and Paged.
 	Files int64
-	Paged int64 // of Files, a file of the program's own that weights are paged from
+	Paged int64 // the share of Files in the program's own file of paged weights
 	Code  int64
-	Call  int64 // of one call: arena, outputs and scratch
-	// of one call: what host functions take of Go's heap at most, but for pictures, whose contents decide it
+	Call  int64 // arena, outputs and scratch of one call
+	// Heap is the most memory that host functions of one call take on Go's heap, without decoded pictures, whose size
+	// depends on their contents.
 	Heap      int64
-	Arguments int64 // of one call: the caller's, if it makes them by New
+	Arguments int64 // the arguments of one call, if made by New
 	Calls     int
 }
 
-// PageFolder is where Paged lies, and what calls spill to, of programs whose Options do not name a folder: the folder
-// for temporary files (TMPDIR). inMemory says that the system keeps files there in memory, so that they save none.
+// PageFolder returns the folder for paged weights and spilled tensors of programs without Options.PageFolder: the
+// folder for temporary files (TMPDIR). inMemory reports whether the system keeps files there in memory, so that they
+// save nothing.
 func PageFolder() (path string, inMemory bool) { return mem.Folder("") }
 
-// PageFolder is where the program's page file lies, and what its calls spill to: Options.PageFolder, or the package's
-// PageFolder. inMemory says that the system keeps files there in memory, so that they save none.
+// PageFolder returns the folder for the program's paged weights and its calls' spilled tensors: Options.PageFolder, or
+// the package's PageFolder. inMemory reports whether the system keeps files there in memory, so that they save nothing.
 func (m *Memory) PageFolder() (path string, inMemory bool) {
 	return mem.Folder(m.program.options.PageFolder)
 }
 
-// Total is the limit that holds all of it.
+// Total returns the limit that admits all terms.
 func (a Asked) Total() int64 {
 	return max(a.Compiling, a.Weights+a.Files+a.Code+a.runs())
 }
@@ -59,22 +61,22 @@ func (a Asked) runs() int64 {
 	return int64(a.Calls) * (a.Call + a.Heap + a.Arguments)
 }
 
-// Limit is what SetLimit must be, in a process that holds nothing else, to load the model, compile the program and have
-// so many runs active, at the upper bounds of the dimensions, each with arguments that New made: never more is asked
-// for, and with a byte less Compile refuses. It is an error if a dimension has no bound: LimitAt takes values. What
-// tuning takes is not in it.
+// Limit returns the argument for SetLimit, in a process that holds nothing else, to load the model, compile the program
+// and have calls runs active at the upper bounds of the dimensions, each with arguments made by New: the program never
+// requests more, and with a byte less Compile refuses it. It is ErrInput if a dimension has no bound: see LimitAt.
+// Tuning is not included.
 func (m *Memory) Limit(calls int) (int64, error) {
 	a, err := m.Asked(calls, nil)
 	return a.Total(), err
 }
 
-// LimitAt is Limit for a binding of the dimensions; those that it does not name are at their upper bounds.
+// LimitAt is Limit for a binding of the dimensions; dimensions that are not in d are at their upper bounds.
 func (m *Memory) LimitAt(calls int, d Dims) (int64, error) {
 	a, err := m.Asked(calls, d)
 	return a.Total(), err
 }
 
-// Asked is what LimitAt is made of.
+// Asked returns the terms of LimitAt.
 func (m *Memory) Asked(calls int, d Dims) (Asked, error) {
 	p := m.program
 	if err := p.named(d); err != nil {
@@ -121,8 +123,7 @@ func (m *Memory) Asked(calls int, d Dims) (Asked, error) {
 	return a, m.arguments(&a, d)
 }
 
-// arguments adds the pages of a call's arguments. Small ones come from the pool, which takes its memory in larger
-// pieces.
+// arguments adds the pages of a call's arguments to a. Small ones come from the pool, which allocates larger blocks.
 func (m *Memory) arguments(a *Asked, d Dims) error {
 	small := int64(0)
 	for _, port := range m.program.compiled.Program.Inputs {
@@ -142,7 +143,7 @@ func (m *Memory) arguments(a *Asked, d Dims) error {
 	return nil
 }
 
-// most is a size for a binding of the dimensions; those that it does not name are at their upper bounds.
+// most returns a size for a binding of the dimensions; dimensions that are not in d are at their upper bounds.
 func (m *Memory) most(x sym.Expr, d Dims) (int64, error) {
 	bound := m.program.labels.Show(x).Subst(func(name sym.Name) (sym.Expr, bool) {
 		v, ok := d[name.Text()]
@@ -151,7 +152,7 @@ func (m *Memory) most(x sym.Expr, d Dims) (int64, error) {
 	return Size{bound, m.Arena.dims}.Max()
 }
 
-// settle notes what the program asks for, and lets go of what it does not read of the model's files.
+// settle records the bytes that the program requests, and unmaps the parts of the model's files that it does not read.
 func (p *Program) settle(x *executor.Executable) {
 	var views [][]byte
 	for _, w := range p.compiled.Program.Weights {
@@ -171,7 +172,7 @@ func (p *Program) settle(x *executor.Executable) {
 	}
 }
 
-// checkFolder refuses a folder that does not take the files that calls will spill to.
+// checkFolder returns an error if calls cannot spill to the page folder.
 func (p *Program) checkFolder() error {
 	if v, known := p.memory.Spill.x.Const(); known && v == 0 || p.options.Cross {
 		return nil
@@ -179,8 +180,8 @@ func (p *Program) checkFolder() error {
 	return mem.CheckFolder(p.options.PageFolder, "what runs spill")
 }
 
-// checkLimit refuses a program that SetLimit leaves no room for: each of its calls, and each of their arguments, must
-// have some beside what the process holds.
+// checkLimit returns an error if SetLimit leaves too little room for the program's calls and their arguments, beside
+// the memory that the process holds.
 func (p *Program) checkLimit() error {
 	limit := mem.Limit()
 	if limit == 0 || p.options.Cross {

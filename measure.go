@@ -11,39 +11,40 @@ import (
 	"github.com/weirml/weir/internal/report"
 )
 
-// Measurement is what one watched run really used, in bytes. It never reads the plan: it is the extent of the operands,
-// scratch and outputs that launches received, in storage that a pattern had filled.
+// Measurement is the memory that one watched run used, in bytes. It does not read the plan: it records the extents of
+// the operands, scratch and outputs that launches received, in storage that was filled with a pattern.
 type Measurement struct {
-	Weights, Code, Arena, Outputs, Scratch int64 // Scratch is all workers' together
-	// ArenaWritten and OutputsWritten end at the highest byte that was found changed.
+	Weights, Code, Arena, Outputs, Scratch int64 // Scratch is the sum over all workers
+	// ArenaWritten and OutputsWritten are the offsets after the last byte that changed.
 	ArenaWritten, OutputsWritten int64
-	ScratchWritten               int64 // of one worker's
-	// Kernel is what the operating system itself counts for the call's mappings, and Mapped what those sizes come to in
-	// whole pages; 0 if it does not tell.
+	ScratchWritten               int64 // the same, of one worker's scratch
+	// Kernel is the operating system's own count of the call's mappings, and Mapped the same sizes in full pages; 0 if
+	// the system does not tell.
 	Kernel, Mapped int64
-	// DeviceWeights and DeviceCall are what the device's driver was asked for: for the program, and for the measured call.
+	// DeviceWeights and DeviceCall are the bytes requested from the device's driver for the program and for the measured
+	// call.
 	DeviceWeights, DeviceCall int64
-	// Decided is the largest value that each dimension had which the data decide: with those of the inputs, what the
-	// certificate's formulas want.
+	// Decided has the largest size of each dimension that data determine. With the inputs' dimensions, it binds the
+	// certificate's formulas.
 	Decided Dims
 
 	bodies []uint8 // what was run of the branches and loops, as walkBodies asks for it
 }
 
-// Peak is the whole of so many such runs at once, as it was measured: compare it with Memory.Peak, which predicts it.
+// Peak returns the measured peak for a number of such calls at once: compare it with the prediction of Memory.Peak.
 func (m Measurement) Peak(calls int) int64 {
 	return m.Weights + m.Code + int64(calls)*(m.Arena+m.Outputs+m.Scratch)
 }
 
-// Measure runs the program twice on the same inputs, in memory of its own filled with two patterns, and measures. It
-// takes memory beside the program's calls. It takes no arguments: what is consumed is lent, of what is donated or
-// updated a copy is.
+// Measure runs the program twice on the same inputs, in separate memory filled with two patterns, and returns the
+// memory used. It allocates that memory beside the program's calls. The caller keeps its arguments: consumed arguments
+// are lent, donated and updated arguments are copied.
 func (p *Program) Measure(ctx context.Context, in Inputs) (m Measurement, err error) {
 	m, _, err = p.measure(ctx, in)
 	return m, err
 }
 
-// measure is Measure, and the ranges that steps received.
+// measure is Measure that also returns the ranges that steps received.
 func (p *Program) measure(ctx context.Context, in Inputs) (m Measurement, ranges []executor.Access, err error) {
 	defer diag.Recover(&err, "measuring")
 	args, dims, err := p.bindInputs(in)

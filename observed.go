@@ -6,9 +6,9 @@ import (
 	"github.com/weirml/weir/internal/report"
 )
 
-// PeakWith is what so many calls come to that all do what a measured run did: the certificate with the observed values
-// put in. d has the values of the inputs' dimensions. What has a bound is where it was planned, at its bound, and as
-// large as it was; a branch that was not taken uses nothing, no weights either. It is at most Peak.
+// PeakWith returns the bytes of a number of calls that all do the same as a measured run: the certificate with the
+// observed sizes. d has the values of the inputs' dimensions. A bounded size stays at its planned offset, but has its
+// observed size; a branch that was not taken counts nothing, its weights included. It is at most Peak.
 func (m *Memory) PeakWith(calls int, d Dims, seen Measurement) (int64, error) {
 	p := m.program.compiled.Program
 	at, values := report.Bindings{}, make([]int64, len(p.Dims))

@@ -7,10 +7,10 @@ import (
 	"github.com/weirml/weir/internal/report"
 )
 
-// Plan is where every buffer of one call lies, and when, for one binding of the dimensions: what the certificate's
-// numbers are made of, and what `weir plan --html` draws. Sizes and offsets are in bytes.
+// Plan is the position and live range of every buffer of one call, for one binding of the dimensions: the source of the
+// certificate's numbers, and of the drawing by `weir plan --html`. Sizes and offsets are in bytes.
 type Plan struct {
-	Dims Dims `json:"dims"` // the binding, with what data decide at its limit or as it was observed
+	Dims Dims `json:"dims"` // the binding; sizes that data determine are at their bounds, or as observed
 
 	// The certificate's terms at this binding: Peak = Weights + Code + Calls × (Arena + Outputs + Workers × Scratch).
 	Weights int64 `json:"weights_bytes"`
@@ -23,23 +23,23 @@ type Plan struct {
 	Peak    int64 `json:"peak_bytes"`
 
 	LowerBound int64 `json:"lower_bound_bytes"` // no plan of this arena is smaller
-	Least      int64 `json:"least_bytes"`       // nor smaller than this: compare Arena with it, see Memory.Least
+	Least      int64 `json:"least_bytes"`       // the best proved lower bound of Arena: see Memory.Least
 	Proven     bool  `json:"proven"`            // the arena equals Least for every binding
-	PeakStep   int   `json:"peak_step"`         // the first step at which it is reached; −1 where there are no steps
+	PeakStep   int   `json:"peak_step"`         // the first step at which LowerBound is reached; −1 if there are no steps
 
 	Steps    []PlanStep    `json:"steps"`
 	Storages []PlanStorage `json:"storages"`
-	Buffers  []PlanBuffer  `json:"buffers"` // in the order in which they come to life
+	Buffers  []PlanBuffer  `json:"buffers"` // in the order of their first steps
 	Actual   *PlanActual   `json:"actual,omitempty"`
 }
 
-// PlanStep is one thing that a run does. The body of a loop stands once, those of a branch one after the other.
+// PlanStep is a step of a run. The body of a loop appears once, the bodies of a branch one after the other.
 type PlanStep struct {
-	Kind  string `json:"kind"`            // "launch", "host", "copy", "bind", "if", "loop" or "end", of a loop
-	Nodes string `json:"nodes,omitempty"` // the model's nodes that it stands for
+	Kind  string `json:"kind"`            // "launch", "host", "copy", "bind", "if", "loop", or "end" for the end of a loop
+	Nodes string `json:"nodes,omitempty"` // the model's nodes that it computes
 	Name  string `json:"name,omitempty"`  // the kernel, the host operator, or the dimension that is bound
-	Depth int    `json:"depth,omitempty"` // bodies that it stands in
-	Live  int64  `json:"live"`            // bytes of the arena that hold something meanwhile
+	Depth int    `json:"depth,omitempty"` // the number of loops and branches around it
+	Live  int64  `json:"live"`            // bytes of the arena that are live at this step
 }
 
 // PlanStorage is one block of a call's memory.
@@ -47,14 +47,14 @@ type PlanStorage struct {
 	Name          string `json:"name"`
 	Kind          string `json:"kind"` // "arena", "outputs", or "spill": a file, no memory
 	Bytes         int64  `json:"bytes"`
-	DataDependent bool   `json:"late,omitempty"` // a run takes it when data have decided its size
+	DataDependent bool   `json:"late,omitempty"` // a run allocates it when data have determined its size
 }
 
-// PlanBuffer is a range of one storage that belongs to a tensor from step First to step Last, both included. One that a
-// result lies in has the last step of all.
+// PlanBuffer is a range of a storage that belongs to a tensor from step First to step Last, both included. The buffer
+// of a result lives until the last step.
 type PlanBuffer struct {
-	Name    string   `json:"name"`             // the compiler's, unique in the plan
-	Tensor  string   `json:"tensor,omitempty"` // the model's own name; empty for what the model does not name
+	Name    string   `json:"name"`             // the compiler's name, unique in the plan
+	Tensor  string   `json:"tensor,omitempty"` // the model's name; empty if the model has none
 	DType   string   `json:"dtype"`
 	Shape   []int64  `json:"shape"`
 	Storage int      `json:"storage"` // index in Plan.Storages
@@ -62,29 +62,30 @@ type PlanBuffer struct {
 	Bytes   int64    `json:"bytes"`
 	First   int      `json:"first"`
 	Last    int      `json:"last"`
-	Over    []int    `json:"over,omitempty"`  // buffers in whose place it is computed: their last step is its first
-	Parts   []string `json:"parts,omitempty"` // the model's names of what lies within it
-	// of a plan by Observe: how far launches really reached into it; −1 where no step that ran had it
+	Over    []int    `json:"over,omitempty"`  // buffers that it overwrites: their last step is its first
+	Parts   []string `json:"parts,omitempty"` // the model's names of tensors within it
+	// Reached is, in a plan by Observe, the number of bytes that launches accessed; −1 if no executed step used the
+	// buffer.
 	Reached int64 `json:"reached"`
 }
 
-// PlanActual is what one watched run really did with the memory.
+// PlanActual is the use of the planned memory by one watched run.
 type PlanActual struct {
-	// Equal: the run touched just what was planned, nothing outside the buffers alive at each step, and each of them to
-	// its last byte.
+	// Equal reports whether the run accessed all live buffers to their last bytes, and nothing else.
 	Equal bool `json:"equal"`
-	// operands that launches, copies and host operators received in the call's storage, each once a step
+	// Ranges counts the operands in the call's storage that launches, copies and host operators received, each once a
+	// step.
 	Ranges  int          `json:"ranges"`
 	Outside []PlanAccess `json:"outside,omitempty"`
-	Short   []int        `json:"short,omitempty"` // buffers whose last byte nothing reached
+	Short   []int        `json:"short,omitempty"` // buffers whose last byte was not accessed
 	Unused  int          `json:"unused"`          // buffers of branches and loops that were not entered
-	Arena   int64        `json:"arena_bytes"`     // the certificate's terms, as they were measured
+	Arena   int64        `json:"arena_bytes"`     // the measured terms of the certificate
 	Outputs int64        `json:"outputs_bytes"`
-	Scratch int64        `json:"scratch_bytes"` // of one worker
+	Scratch int64        `json:"scratch_bytes"` // the scratch of one worker
 	Weights int64        `json:"weights_bytes"`
 }
 
-// PlanAccess is a range that a step received.
+// PlanAccess is a range of a storage that a step received.
 type PlanAccess struct {
 	Step    int   `json:"step"`
 	Storage int   `json:"storage"`
@@ -92,8 +93,8 @@ type PlanAccess struct {
 	Bytes   int64 `json:"bytes"`
 }
 
-// Plan lays out one call for a binding of the dimensions. It needs a value for each that the inputs' shapes mention,
-// and for each of Decided's that nothing bounds.
+// Plan returns the plan of one call for a binding of the dimensions. d needs a value for each dimension of the inputs'
+// shapes, and for each unbounded dimension of Decided.
 func (p *Program) Plan(d Dims) (plan *Plan, err error) {
 	defer diag.Recover(&err, "laying out the plan")
 	plan, l, err := p.layout(d)
@@ -104,7 +105,7 @@ func (p *Program) Plan(d Dims) (plan *Plan, err error) {
 	return plan, nil
 }
 
-// layout is the plan's numbers, and where its buffers lie.
+// layout returns the sizes of a plan, and the positions of its buffers.
 func (p *Program) layout(d Dims) (*Plan, *report.Layout, error) {
 	at, err := p.complete(d)
 	if err != nil {
@@ -133,7 +134,7 @@ func (p *Program) layout(d Dims) (*Plan, *report.Layout, error) {
 	return plan, l, nil
 }
 
-// lay says where a plan's buffers lie.
+// lay sets the plan's steps, storages and buffers.
 func (p *Plan) lay(l *report.Layout) {
 	p.Steps = each(l.Steps, func(s report.Step) PlanStep { return PlanStep(s) })
 	p.Storages = each(l.Storages, func(s report.Storage) PlanStorage {
@@ -142,7 +143,7 @@ func (p *Plan) lay(l *report.Layout) {
 	p.Buffers = each(l.Buffers, func(b report.Buffer) PlanBuffer { return PlanBuffer(b) })
 }
 
-// each is what a function makes of each element of a list: a list, even if it is empty.
+// each applies a function to each element of a list. The result is never nil.
 func each[From, To any](list []From, of func(From) To) []To {
 	out := make([]To, len(list))
 	for i, x := range list {
@@ -151,7 +152,7 @@ func each[From, To any](list []From, of func(From) To) []To {
 	return out
 }
 
-// complete checks a binding, and adds what data decide where something bounds it.
+// complete checks a binding, and adds the bounds of dimensions that data determine.
 func (p *Program) complete(d Dims) (Dims, error) {
 	if err := p.Check(d); err != nil {
 		return nil, err
@@ -184,9 +185,9 @@ func (p *Program) complete(d Dims) (Dims, error) {
 	return at, nil
 }
 
-// Observe runs the program on the inputs, watched as by Measure, and lays out its plan with the sizes that this run
-// had: Actual, and each buffer's Reached, are what launches, copies and host operators really received. None of that is
-// read from the plan.
+// Observe runs the program on the inputs, watched as in Measure, and returns its plan at the sizes of this run. Actual,
+// and Reached of each buffer, come from the operands that launches, copies and host operators received, not from the
+// plan.
 func (p *Program) Observe(ctx context.Context, in Inputs) (plan *Plan, err error) {
 	d, err := p.Bind(in)
 	if err != nil {

@@ -5,26 +5,25 @@ import (
 	"github.com/weirml/weir/internal/probe"
 )
 
-// Roofline is what this machine reached in a probe, arithmetic and the reading of memory: the figures that a program's
-// speed is to be compared with.
+// Roofline is the measured limits of this machine, of arithmetic and of memory, to compare a program's speed with.
 type Roofline struct {
-	CPU     string     `json:"cpu"` // in whose instructions: "avx512", "avx2", or "portable", which is plain Go
+	CPU     string     `json:"cpu"` // the level of instructions: "avx512", "avx2", or "portable"
 	Threads int        `json:"threads"`
 	Core    float64    `json:"core_gflops"` // f32 multiply-adds in registers, GFLOP/s, on one core
-	All     float64    `json:"all_gflops"`  // and on so many threads
-	Memory  []ReadRate `json:"memory"`      // of the caches of levels 1 to 3, and of what none of them holds
+	All     float64    `json:"all_gflops"`  // the same on Threads threads
+	Memory  []ReadRate `json:"memory"`      // by the caches of levels 1 to 3, and main memory
 }
 
-// ReadRate is how fast a level of the memory is read, over and over, each thread a range of its own.
+// ReadRate is the speed of repeated reads from a level of the memory, with a range for each thread.
 type ReadRate struct {
-	Holds int64   `json:"holds_bytes"` // what the level holds, where there are smaller ones; the last holds everything
-	Range int64   `json:"range_bytes"` // what each thread read
+	Holds int64   `json:"holds_bytes"` // the capacity of the level; the last level holds everything
+	Range int64   `json:"range_bytes"` // the bytes that each thread reads
 	Core  float64 `json:"core_gb_per_s"`
 	All   float64 `json:"all_gb_per_s"` // by all threads together
 }
 
-// Probe measures the machine at this moment, which takes about half a second. cpu is a level of processor, as
-// Options.CPU names it; "" is the best that there is.
+// Probe measures the machine, which takes about half a second. cpu is a level of instructions as in Options.CPU; "" is
+// the best level here.
 func Probe(cpu string, threads int) (peak Roofline, err error) {
 	defer diag.Recover(&err, "probing")
 	kind := probe.Best()
@@ -54,8 +53,8 @@ func Probe(cpu string, threads int) (peak Roofline, err error) {
 	return peak, nil
 }
 
-// ReadAll is the rate in 10⁹ bytes a second at which all threads together read what lies in so many bytes: that of the
-// smallest level that holds them.
+// ReadAll returns the speed at which all threads together read a working set of bytes, in 10⁹ bytes a second: that of
+// the smallest level that holds it.
 func (p Roofline) ReadAll(bytes int64) float64 {
 	for _, r := range p.Memory {
 		if bytes <= r.Holds {

@@ -11,22 +11,21 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// KernelTime is what a profile says of one launch of a kernel, one host operator or one copy, in the order of the
-// program.
+// KernelTime is the profile of one kernel launch, host operator or copy.
 type KernelTime struct {
-	Nodes  string `json:"nodes"`  // the model's nodes that it stands for
+	Nodes  string `json:"nodes"`  // the model's nodes that it computes
 	Kernel string `json:"kernel"` // the kernel's name, or the host operator's, or "copy"
-	// what made its code: a machine's name such as "amd64", "portable", "reference", or "host"
+	// Backend made the code: "amd64" or another machine's name, "portable", "reference", or "host".
 	Backend string `json:"backend"`
-	// why it is not the machine's code, or what in that code is slower than it was scheduled to be
+	// Why says why it is not machine code, or which parts of the code are slower than scheduled.
 	Why []string `json:"why,omitempty"`
-	// how often a run gets there: more than once in a loop, 0 in a branch not taken
+	// Count is the number of executions in a run: several in a loop, 0 in a branch that is not taken.
 	Count int           `json:"count"`
 	Time  time.Duration `json:"nanoseconds"`
-	// Operations is the arithmetic of the results, as the operators are defined: without padding, and for any algorithm
-	// the same. Done is what the launch executes, and Slots the same in terms of f32: products of narrow elements that
-	// an instruction adds up together take one place. Bytes is what must at least be moved, of which Weights are of the
-	// program's constants. All are 0 for host operators.
+	// Operations is the arithmetic of the results by the operators' definitions: without padding, and the same for every
+	// algorithm. Done is the arithmetic that the launch executes, and Slots the same in f32 operations: narrow products
+	// that one instruction sums count as one. Bytes is the least number of bytes to move, of which Weights belong to
+	// constants. All are 0 for host operators.
 	Operations int64 `json:"operations"`
 	Done       int64 `json:"done"`
 	Slots      int64 `json:"slots"`
@@ -34,8 +33,8 @@ type KernelTime struct {
 	Weights    int64 `json:"weights"`
 }
 
-// Kernels lists what a run launches as Profile does, but runs nothing: counts and times are 0, and the rest is for
-// dimensions of 1, or what they are at least.
+// Kernels lists the launches as Profile does, without a run: counts and times are 0, and the other fields are for
+// dimensions of 1, or their minimum.
 func (p *Program) Kernels() (list []KernelTime) {
 	dims := make([]int64, len(p.compiled.Program.Dims))
 	for i, d := range p.compiled.Program.Dims {
@@ -45,8 +44,8 @@ func (p *Program) Kernels() (list []KernelTime) {
 	return list
 }
 
-// Profile runs the program so many times and tells where the time goes: of each launch, the shortest of its times in
-// those runs. Of a loop's iterations the sum counts.
+// Profile runs the program runs times and returns the shortest time of each launch. The time of a launch in a loop is
+// the sum over the iterations.
 func (p *Program) Profile(ctx context.Context, in Inputs, runs int) (list []KernelTime, err error) {
 	defer diag.Recover(&err, "profiling")
 	args, dims, err := p.bindInputs(in)
@@ -87,7 +86,7 @@ func (p *Program) Profile(ctx context.Context, in Inputs, runs int) (list []Kern
 	return list, nil
 }
 
-// launches lists the program's steps that take time, without their times, and where each is in the list.
+// launches appends the program's launches to list, without times, and returns the index of each.
 func (p *Program) launches(list *[]KernelTime, dims []int64) map[program.Step]int {
 	known := func(name sym.Name) (int64, bool) {
 		for i, d := range p.compiled.Program.Dims {
@@ -123,7 +122,7 @@ func (p *Program) launches(list *[]KernelTime, dims []int64) map[program.Step]in
 	return at
 }
 
-// weights are the bytes of a launch's operands that are constants.
+// weights returns the bytes of a launch's constant operands.
 func (p *Program) weights(s *program.Launch) (total int64) {
 	for _, i := range s.Args {
 		t := &p.compiled.Program.Tensors[i]

@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// source is what a model was read from: a file of any format that modules are built of, or an artefact, which was
-// compiled before. The rest of the package asks it, and does not know which it is.
+// source is the origin of a model: a file of a format that modules are built from, or an artefact, which was compiled
+// before. The rest of the package does not know which it is.
 type source interface {
 	inputs() []Info
 	outputs() []Info // as far as the model declares them
@@ -28,7 +28,7 @@ type source interface {
 	First(input string, to *tensor.Tensor) error // writes the first value of a state that has one (Info.Initial)
 }
 
-// modules is a source that modules are built of.
+// modules is a source that modules are built from.
 type modules struct{ sources.Model }
 
 func (m modules) inputs() []Info        { return infosOf(m.Inputs()) }
@@ -59,7 +59,7 @@ func (m modules) describe(read func() (done func(), err error)) Description {
 	return d
 }
 
-// asked is what a module is built for.
+// asked returns the options that the module depends on.
 func (o Options) asked() sources.Asked {
 	return sources.Asked{Outputs: o.Outputs, States: o.States, Ones: o.ones()}
 }

@@ -16,36 +16,38 @@ import (
 	"github.com/weirml/weir/internal/sources"
 )
 
-// Update lends a tensor to a run that leaves a new value in it: what an input that is a state is given (Info.State),
-// and no other input. The tensor is its caller's as before, of whatever memory that may be written, and holds the new
-// value when the run has returned; the output of that name is the same tensor. Nobody else may read or write it
-// meanwhile: a second run that is to update it is refused. See StateError for a run that fails.
+// Update lends a tensor to a run that writes a new value into it. Inputs that are states (Info.State) require it, and
+// other inputs refuse it. The tensor still belongs to the caller, and its memory must be writable. It has the new value
+// when the run has returned; the output of that name is the same tensor. Nobody else may read or write it during the
+// run: a second run that updates it is refused. See StateError for a run that fails.
 func Update(t *Tensor) Arg {
 	return given{kind: TensorKind, tensors: t.list(), owner: updating}
 }
 
-// StateError is the error of a run that failed when it had begun to write states: it stands around what ended the run,
-// which errors.Is and errors.As see. Each of those that it names has its new value, or a part of it; every other state
-// has its old one. A run that fails earlier leaves all states as they were, and its error is no StateError.
+// StateError is the error of a run that failed after it had begun to write states. It wraps the cause, for errors.Is
+// and errors.As. The states that it names have new values, in full or in part; all other states have their old values.
+// A run that fails earlier changes no state, and its error is not a StateError.
 type StateError struct {
 	States []string // the inputs' names
 	Err    error
 }
 
-// Error is what ended the run, and the states' names.
+// Error returns the cause, and the states' names.
 func (e *StateError) Error() string {
 	return fmt.Sprintf("%v; the run had begun to update %s", e.Err, strings.Join(e.States, ", "))
 }
 
-// Unwrap is what ended the run.
+// Unwrap returns the cause.
 func (e *StateError) Unwrap() error { return e.Err }
 
 // State is an input that each run updates in place.
 type State struct {
 	Input, Output string // Output is the name of the new value
-	Bytes         Size   // the caller's, in no term of the certificate; see Info.Initial for the program's own
-	// InPlace: the new value is computed where the old one lies. Otherwise it is computed in the arena, and copied when
-	// nothing reads the old one any more.
+	// Bytes is the size of the tensor, which belongs to the caller and is in no term of the certificate; see Info.Initial
+	// for states that belong to the program.
+	Bytes Size
+	// InPlace reports whether the new value is computed in the memory of the old one. Otherwise it is computed in the
+	// arena, and copied after the last read of the old value.
 	InPlace bool
 	Initial bool // the program has a tensor of its own for it: see Info.Initial
 }
@@ -63,7 +65,7 @@ func (p *Program) States() (list []State) {
 	return list
 }
 
-// addStates makes states of a module's inputs.
+// addStates makes states of a module's inputs, as Options.States maps them to outputs.
 func (p *Program) addStates(module *ir.Module, m *Model, states map[string]string) error {
 	for _, in := range slices.Sorted(maps.Keys(states)) {
 		out := states[in]
@@ -102,8 +104,8 @@ func (p *Program) addStates(module *ir.Module, m *Model, states map[string]strin
 	return nil
 }
 
-// narrowCaches has the states that are caches stored as dt, and their inputs and outputs declared so. It returns the
-// names of the outputs that this adds: scales.
+// narrowCaches stores the states that are caches as dt, and declares their inputs and outputs so. It returns the names
+// of the outputs that it adds: scales.
 func (p *Program) narrowCaches(module *ir.Module, names []string, dt DType) (more []string, err error) {
 	if dt != BF16 && dt != I8 {
 		return nil, nil
@@ -143,7 +145,7 @@ func (p *Program) narrowCaches(module *ir.Module, names []string, dt DType) (mor
 	return more, nil
 }
 
-// freeName is a name that is not among others.
+// freeName returns name, changed if necessary so that names does not contain it.
 func freeName(names []string, name string) string {
 	for slices.Contains(names, name) {
 		name += "_"
@@ -151,7 +153,7 @@ func freeName(names []string, name string) string {
 	return name
 }
 
-// addedEdges is edges and those of the values that there are more from one on.
+// addedEdges returns edges, with one more for each value after the first from.
 func addedEdges(edges []edge, values []*ir.Value, from int) []edge {
 	for i, info := range infosOf(sources.PortsOf(values[from:])) {
 		edges = append(slices.Clip(edges), edge{info, []int{from + i}})
@@ -159,7 +161,7 @@ func addedEdges(edges []edge, values []*ir.Value, from int) []edge {
 	return edges
 }
 
-// declareNarrow declares the inputs and outputs of the states that have become narrow so.
+// declareNarrow declares the inputs and outputs of narrowed states with their new type.
 func (p *Program) declareNarrow(body *ir.Block, dt DType) {
 	for _, side := range []struct {
 		infos  []Info
@@ -174,7 +176,7 @@ func (p *Program) declareNarrow(body *ir.Block, dt DType) {
 	}
 }
 
-// setStates notes which outputs replace inputs.
+// setStates records which outputs replace inputs.
 func (p *Program) setStates() {
 	prog := p.compiled.Program
 	p.becomes, p.replaces = make([]int, len(prog.Inputs)), make([]int, len(prog.Outputs))
@@ -203,7 +205,7 @@ func (p *Program) setStates() {
 	}
 }
 
-// maySupply checks that an input is given what becomes of it: a state an Update, and nothing else one.
+// maySupply returns an error unless every state, and no other input, is passed as Update.
 func (p *Program) maySupply(info Info, g given) error {
 	switch {
 	case info.State != "" && g.owner != updating:
@@ -215,17 +217,17 @@ func (p *Program) maySupply(info Info, g given) error {
 	return nil
 }
 
-// ownerWords say how a tensor is given.
+// ownerWords describe how a tensor is passed, for errors.
 var ownerWords = map[ownership]string{lending: "a tensor that is lent", donating: "one that is donated",
 	consuming: "one that is consumed", updating: "one to be updated"}
 
-// updates are the ranges of memory that runs are updating, whatever tensors lie there.
+// updates are the byte ranges that runs are updating, in whichever tensors.
 var updates struct {
 	sync.Mutex
 	list [][]byte
 }
 
-// update has memory updated by one run at a time, until updated.
+// update reserves memory for one run, until updated. It returns an error if another run is updating any of it.
 func update(data []byte, name string) error {
 	if len(data) == 0 {
 		return nil
@@ -242,7 +244,7 @@ func update(data []byte, name string) error {
 	return nil
 }
 
-// updated ends what update began.
+// updated ends a reservation by update.
 func updated(data []byte) {
 	if len(data) == 0 {
 		return
@@ -259,7 +261,7 @@ func updated(data []byte) {
 	}
 }
 
-// writable refuses memory that may not be written. Nobody else may be updating it.
+// writable returns an error if memory cannot be written. The caller has reserved it by update.
 func writable(data []byte, name string) error {
 	if !mem.Writable(data) {
 		return diag.Inputf("its memory may not be written: it is mapped read-only").AtTensor(name).
@@ -268,7 +270,7 @@ func writable(data []byte, name string) error {
 	return nil
 }
 
-// torn is the error of a run with the states that it had begun to write.
+// torn returns err as a StateError if the run had begun to write states.
 func (p *Program) torn(err error, c *executor.Call) error {
 	if err == nil {
 		return nil
@@ -285,7 +287,7 @@ func (p *Program) torn(err error, c *executor.Call) error {
 	return &StateError{names, p.full(err, c)}
 }
 
-// full adds to an error which state an argument led a run out of.
+// full adds to an error the state that an argument would have overflowed.
 func (p *Program) full(err error, c *executor.Call) error {
 	e, is := err.(*diag.Error)
 	if !is || e.Kind != ErrInput || e.Tensor != "" || e.Fix != "" {

@@ -12,26 +12,26 @@ import (
 	"github.com/weirml/weir/internal/pprof"
 )
 
-// Stats are a program's counters, for metrics: they only grow, but for Active and Bytes.
+// Stats are a program's counters, for metrics. All but Active and Bytes only grow.
 type Stats struct {
-	Runs   int64 // runs that gave results
+	Runs   int64 // runs that succeeded
 	Errors int64 // runs that returned an error, whether or not they had begun
-	Waits  int64 // runs that found all calls taken, and what they waited altogether
+	Waits  int64 // runs that found all calls in use; Waited is the sum of their waits
 	Waited time.Duration
-	// of all runs, the time between their beginning and end: over the time that has passed it is how many ran at once
+	// Busy is the sum of the runs' durations. Its growth divided by elapsed time is the mean number of concurrent runs.
 	Busy   time.Duration
 	Active int // calls that are running, bound to a Call, or have results that are not closed
 	Calls  int // the most that Active may be
-	// held now: weights, code, and the calls' arenas, outputs and scratch, with those that idle calls keep
+	// Bytes are held now: weights, code, and the arenas, outputs and scratch of all calls, idle ones included.
 	Bytes int64
 }
 
-// counts are Stats while they are counted.
+// counts are the counters behind Stats.
 type counts struct {
 	runs, errors, waits, waiting, running atomic.Int64 // the last two in nanoseconds
 }
 
-// ended counts a run by its error, when it is deferred.
+// ended counts a run by the error that it returns; defer it.
 func (c *counts) ended(err *error) {
 	if *err != nil {
 		c.errors.Add(1)
@@ -47,7 +47,7 @@ func (c *counts) waited(begin time.Time) {
 	c.waiting.Add(int64(time.Since(begin)))
 }
 
-// Stats returns the program's counters. Any goroutine may ask, at any time.
+// Stats returns the program's counters. Any goroutine may call it at any time.
 func (p *Program) Stats() Stats {
 	s := Stats{Runs: p.counts.runs.Load(), Errors: p.counts.errors.Load(), Waits: p.counts.waits.Load(),
 		Waited: time.Duration(p.counts.waiting.Load()),
@@ -58,8 +58,8 @@ func (p *Program) Stats() Stats {
 	return s
 }
 
-// holdings are what the program holds: the blocks of its calls as the ledger has them, and what all calls share as the
-// certificate counts it. Nothing once it is closed.
+// holdings returns the blocks that the program holds: those of its calls from the ledger, and those that all calls
+// share from the certificate. It is empty once the program is closed.
 func (p *Program) holdings() []mem.Holding {
 	_, err := p.enter()
 	if err != nil {
@@ -81,22 +81,23 @@ func (p *Program) holdings() []mem.Holding {
 	return list
 }
 
-// WriteHeapProfile writes what the program holds outside Go's heap, by the line of the user's that it is held for, in
-// the format of `go tool pprof`: its weights and code under the line that compiled it, the arenas, outputs and scratch
-// of its calls under the line whose run first took them. Values are inuse_objects and inuse_space; the labels kind (as
-// in the certificate's sum) and tensor tell blocks of one line apart: `go tool pprof -tagfocus kind=arena`.
+// WriteHeapProfile writes the memory that the program holds outside Go's heap, by the user's source lines, in the
+// format of `go tool pprof`: weights and code at the line that compiled the program; arenas, outputs and scratch of
+// each call at the line whose run first made it. Sample types are inuse_objects and inuse_space; the labels kind (a
+// term of the certificate) and tensor separate blocks of one line: `go tool pprof -tagfocus kind=arena`.
 func (p *Program) WriteHeapProfile(w io.Writer) (err error) {
 	defer diag.Recover(&err, "writing a memory profile")
 	return writeHeapProfile(w, p.holdings())
 }
 
-// WriteHeapProfile writes what the whole process holds through this package outside Go's heap, as
-// Program.WriteHeapProfile does for one program: all programs, tensors of New, and files that are mapped.
+// WriteHeapProfile writes all memory that the process holds through this package outside Go's heap, in the format of
+// Program.WriteHeapProfile: programs, tensors of New, and mapped files.
 func WriteHeapProfile(w io.Writer) (err error) {
 	defer diag.Recover(&err, "writing a memory profile")
 	return writeHeapProfile(w, mem.Holdings(nil))
 }
 
+// writeHeapProfile writes a list of blocks as a profile.
 func writeHeapProfile(w io.Writer, list []mem.Holding) error {
 	var samples []pprof.Sample
 	for _, h := range list {

@@ -11,12 +11,12 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Strided returns an argument of memory that other code lends for a run: data is its first element's address, and its
-// elements lie so many elements apart along each axis. Strides may be negative, and 0; nil is row-major order. A run
-// reads the memory where it lies if that is as the input is declared to lie (Options.Layouts; else in row-major order),
-// at a multiple of the element's size. If not, the run copies it, into memory that it takes when it begins and gives
-// back when it ends: Memory.Copies says how much. Beyond SetLimit that is ErrMemory, and beyond Options.Budget
-// ErrBudget. All elements lie within memory that stays as it is until the run has returned.
+// Strided returns an argument in memory that other code lends for a run: data is the address of the first element, and
+// strides are distances in elements, which may be negative or 0; nil is row-major order. A run reads the memory in
+// place if its order is the input's (Options.Layouts, or row-major) and it is aligned to the element's size. Otherwise
+// the run copies it into memory that it allocates when it begins and releases when it ends: see Memory.Copies. A copy
+// beyond SetLimit is ErrMemory, and beyond Options.Budget ErrBudget. All elements must lie in memory that does not
+// change until the run has returned.
 func Strided(dt DType, data unsafe.Pointer, shape, strides []int) (a Arg, err error) {
 	defer diag.Recover(&err, "describing memory")
 	if dt == StringType {
@@ -33,10 +33,10 @@ func Strided(dt DType, data unsafe.Pointer, shape, strides []int) (a Arg, err er
 	return givenLent(l), nil
 }
 
-// givenLent is memory as an argument.
+// givenLent returns strided memory as an argument.
 func givenLent(l *strided.Memory) given { return given{kind: TensorKind, lent: l} }
 
-// copying is an argument that is to be copied for a run.
+// copying is an argument to copy for a run.
 type copying struct {
 	name  string
 	port  int
@@ -45,7 +45,7 @@ type copying struct {
 	shape []int64
 }
 
-// lie adds an argument of memory with strides, or for an input with a layout.
+// lie adds an argument in strided memory, or for an input with a layout, to args.
 func (p *Program) lie(args *packing, e edge, g given) error {
 	l, info := g.lent, e.Info
 	if l == nil {
@@ -82,7 +82,7 @@ func (p *Program) lie(args *packing, e edge, g given) error {
 	return err
 }
 
-// repeats checks the extents of arguments along axes that are there once: their memory does not tell them.
+// repeats checks the extents of arguments along repeated axes ("*"), which the memory's shape does not have.
 func (p *Program) repeats(list []given, dims []int64) error {
 	for i, info := range p.inputs {
 		if info.Layout == "" {
@@ -110,7 +110,7 @@ func (p *Program) repeats(list []given, dims []int64) error {
 	return nil
 }
 
-// copyAll makes the copies of a run's arguments, once it may begin. release gives them back.
+// copyAll copies a run's arguments, once the run may begin. release frees the copies.
 func (p *packing) copyAll(by *Program) error {
 	for _, c := range p.copies {
 		t, err := p.copy(by, c)
@@ -122,7 +122,7 @@ func (p *packing) copyAll(by *Program) error {
 	return nil
 }
 
-// copy copies an argument for a run. It takes its bytes out of the budget before it asks for them.
+// copy copies an argument for a run. It reserves the bytes in the budget first.
 func (p *packing) copy(by *Program, c copying) (*tensor.Tensor, error) {
 	bytes, err := strided.BytesOf(c.from.DType, c.shape)
 	if err != nil {
@@ -142,7 +142,7 @@ func (p *packing) copy(by *Program, c copying) (*tensor.Tensor, error) {
 	return tensor.Over(c.from.DType, c.shape, block.Bytes())
 }
 
-// unlaid is a run's arguments in row-major order, as the model has them.
+// unlaid returns a run's arguments in row-major order, as the model declares them.
 func (p *Program) unlaid(args *packing, in Inputs) ([]*tensor.Tensor, error) {
 	parts := slices.Clone(args.parts)
 	for i, info := range p.inputs {
@@ -169,8 +169,8 @@ func (p *Program) unlaid(args *packing, in Inputs) ([]*tensor.Tensor, error) {
 	return parts, nil
 }
 
-// Copies is what one run takes beside the certificate, while it lasts, if the arguments of these inputs do not lie in
-// memory as the inputs are declared to (see Strided): their bytes. Without names it is all inputs that can be such.
+// Copies returns the bytes that one run takes beyond the certificate, while it lasts, if the arguments of these inputs
+// are not in the order of the inputs (see Strided). Without names it assumes so for all inputs that can be copied.
 func (m *Memory) Copies(inputs ...string) (Size, error) {
 	p := m.program
 	if len(inputs) == 0 {

@@ -15,7 +15,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Tuning is what Options.Tune chose for a kernel otherwise than the tables of the scheduler say.
+// Tuning is a choice of Options.Tune that differs from the scheduler's tables.
 type Tuning struct {
 	Nodes  string `json:"nodes"`  // the model's nodes that the kernel computes
 	Choice string `json:"choice"` // in words
@@ -24,8 +24,8 @@ type Tuning struct {
 	After  time.Duration `json:"after"`
 }
 
-// Tuned lists what Options.Tune chose, what saves most first: it is part of an artefact. Sums are in the same order
-// whatever was chosen, but for an algorithm ("direct", "Winograd"), which rounds otherwise.
+// Tuned lists the choices of Options.Tune, largest saving first; an artefact keeps them. The order of sums does not
+// depend on the choices, except for an algorithm ("direct", "Winograd"), which rounds differently.
 func (p *Program) Tuned() []Tuning { return slices.Clone(p.tuned) }
 
 // Tests that tune many times over give it less.
@@ -41,8 +41,8 @@ const (
 	usualExtent = 64
 )
 
-// tune compiles a model as the tables say and with other choices, and returns the fastest program. The one that the
-// tables make is held meanwhile, and another beside it.
+// tune compiles a model with the tables' choices and with others, and returns the fastest program. It holds at most two
+// programs at a time.
 func tune(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 	o.Tune = false
 	if m.source.module() == nil {
@@ -165,8 +165,8 @@ func (p *Program) trial(ctx context.Context, usual *Program, in Inputs) (*compil
 	return t, nil
 }
 
-// times runs the program a few times and notes, by the nodes that its kernels compute, the shortest times so far. Of
-// each round the first run is of caches that another program used.
+// times runs the program a few times and updates the shortest times, by the nodes of its kernels. The first run of each
+// round finds the caches filled by another program.
 func (p *Program) times(ctx context.Context, in Inputs, shortest map[string]time.Duration) error {
 	list, err := p.Profile(ctx, in, tuneRuns)
 	if err != nil {
@@ -192,7 +192,7 @@ func (p *Program) times(ctx context.Context, in Inputs, shortest map[string]time
 	return nil
 }
 
-// sample is inputs that were made for a program.
+// sample is a set of inputs made for a program.
 type sample struct {
 	args    Inputs
 	tensors []*Tensor
@@ -204,8 +204,7 @@ func (s *sample) close() {
 	}
 }
 
-// anyInputs makes inputs that the program accepts, as far as can be told: numbers from 0 to 1, indices that are legal,
-// true.
+// anyInputs makes inputs that the program should accept: numbers from 0 to 1, legal indices, true.
 func (p *Program) anyInputs() (s *sample, err error) {
 	s = &sample{args: Inputs{}}
 	defer func() {
@@ -256,7 +255,7 @@ func (p *Program) anyInputs() (s *sample, err error) {
 	return s, nil
 }
 
-// usualDims are sizes for the dimensions that inputs decide.
+// usualDims returns sizes for the dimensions that inputs determine.
 func (p *Program) usualDims() Dims {
 	firsts := map[string]bool{}
 	for _, port := range p.compiled.Program.Inputs {
@@ -277,7 +276,7 @@ func (p *Program) usualDims() Dims {
 	return dims
 }
 
-// fillSample fills a tensor with values; legal gives the range of integers.
+// fillSample fills a tensor with values; legal returns the range of integers.
 func fillSample(t *tensor.Tensor, random *rand.Rand, legal func() (lo, hi int64)) {
 	n := t.Len()
 	switch {
