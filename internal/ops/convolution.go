@@ -32,25 +32,25 @@ func init() {
 		}})
 }
 
-// Window is the geometry of a convolution or a pooling over the axes after the first two.
+// Window is the geometry of a convolution or a pooling, by spatial axis.
 type Window struct {
 	Kernel, Strides, Dilations []int64
 	Begin, End                 []sym.Expr // padding before and after, per axis
 }
 
-// Attrs are the window as a node's attributes.
+// Attrs returns the window as a node's attributes.
 func (w Window) Attrs() ir.Attrs {
 	return ir.Attrs{"kernel": w.Kernel, "strides": w.Strides, "dilations": w.Dilations, "begin": w.Begin, "end": w.End}
 }
 
-// ConvolutionAs is Convolution of integers of at most 8 bits, of either sign, with a result and sums of type dt.
+// ConvolutionAs is Convolution of integers of at most 8 bits, signed or unsigned, whose sums and result are of type dt.
 func ConvolutionAs(b *ir.Builder, dt dtype.DType, x, w *ir.Value, window Window, groups int64) *ir.Value {
 	attrs := window.Attrs()
 	attrs["groups"], attrs["dtype"] = groups, dt
 	return b.Op("convolution", attrs, x, w)
 }
 
-// Convolution slides w[O, I/groups, k…] over x[N, I, d…], giving [N, O, …]; bias, [O], may be nil.
+// Convolution slides weights w[O, I/groups, k…] over x[N, I, d…], giving [N, O, …]; bias, [O], may be nil.
 func Convolution(b *ir.Builder, x, w, bias *ir.Value, window Window, groups int64) *ir.Value {
 	attrs := window.Attrs()
 	attrs["groups"] = groups
@@ -61,7 +61,7 @@ func Convolution(b *ir.Builder, x, w, bias *ir.Value, window Window, groups int6
 	return b.Op("convolution", attrs, inputs...)
 }
 
-// windowOf reads a node's window; it checks the lists' lengths against the number of spatial axes.
+// windowOf reads a node's window; it returns an error if a list's length is not the number of spatial axes.
 func windowOf(n *ir.Node, axes int) (Window, error) {
 	w := Window{n.Attrs.Ints("kernel"), n.Attrs.Ints("strides"), n.Attrs.Ints("dilations"), n.Attrs.Exprs("begin"),
 		n.Attrs.Exprs("end")}
@@ -78,7 +78,7 @@ func windowOf(n *ir.Node, axes int) (Window, error) {
 	return w, nil
 }
 
-// padding is the numbers of positions before and after, in a run.
+// padding evaluates the padding before and after the input, by spatial axis.
 func (w Window) padding(e *ir.Evaluation) (begin, end []int64, err error) {
 	if begin, err = e.Ints(w.Begin); err == nil {
 		end, err = e.Ints(w.End)
@@ -92,18 +92,20 @@ func (w Window) unpadded(axis int) bool { return isZero(w.Begin[axis]) && isZero
 // span is the extent that a window of the kernel covers along an axis.
 func (w Window) span(axis int) int64 { return (w.Kernel[axis]-1)*w.Dilations[axis] + 1 }
 
-// positions is how many places the window has along an axis of the given extent; with ceil, a last one may hang over
-// the end.
+// positions is the number of the window's positions along an axis of the given extent; with ceil, the last one may
+// reach past the end.
 func (w Window) positions(axis int, extent sym.Expr) sym.Expr {
 	room := extent.Add(w.Begin[axis]).Add(w.End[axis]).Sub(sym.Const(w.span(axis)))
 	return room.FloorDiv(sym.Const(w.Strides[axis])).Add(one)
 }
 
-// source is the input position that kernel position k sees from output position o, before the edges are considered.
+// source is the input position that kernel position k sees from output position o; it may lie in the padding.
 func (w Window) source(axis int, o, k sym.Expr) sym.Expr {
 	return o.Mul(sym.Const(w.Strides[axis])).Add(k.Mul(sym.Const(w.Dilations[axis]))).Sub(w.Begin[axis])
 }
 
+// convolutionShape checks types, channels, groups, kernel and padding and infers the result, [N, O, o…] or, with
+// channels last, [N, o…, O].
 func convolutionShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 2, 3); err != nil {
 		return err
@@ -169,6 +171,8 @@ func convolutionShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// convolutionMean is the reference: each element is its bias plus the sum over the channels of its group and the
+// kernel, in 64 bits; holes take no part.
 func convolutionMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -225,12 +229,15 @@ func convolutionMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tens
 	return []*tensor.Tensor{out}, nil
 }
 
-// HasHoles reports whether the weights of a convolution with its channels last have holes: elements of +0, which stand
-// for no weight, so that what they would multiply takes no part, not even an infinity. Weights that are 0 are −0 there.
+// HasHoles reports whether the weights of a convolution with its channels last have holes: elements of +0 that stand
+// for no weight, so that even an infinity that they would multiply takes no part. Weights of such a node that are 0 are
+// written −0.
 func HasHoles(n *ir.Node) bool { return n.Attrs.Bool("holes") }
 
+// convolutionIsWhole reports whether the weights have no holes.
 func convolutionIsWhole(n *ir.Node, _ *sym.Dims) bool { return !HasHoles(n) }
 
+// convolutionIsPointwise reports whether the kernel has one element, a stride of 1 and no padding.
 func convolutionIsPointwise(n *ir.Node, d *sym.Dims) bool {
 	w := Window{n.Attrs.Ints("kernel"), n.Attrs.Ints("strides"), n.Attrs.Ints("dilations"), n.Attrs.Exprs("begin"),
 		n.Attrs.Exprs("end")}
@@ -242,15 +249,16 @@ func convolutionIsPointwise(n *ir.Node, d *sym.Dims) bool {
 	return true
 }
 
-// convolutionPointwise is one matrix product per image and group: [O/g, I/g] × [I/g, positions].
+// convolutionPointwise lowers a pointwise convolution: one matrix product per image and group, [O/g, I/g] × [I/g,
+// positions].
 func convolutionPointwise(k *Nest, n *ir.Node) {
 	x, w, out := k.In[0], k.In[1], k.Out[0]
 	groups := n.Attrs.Int("groups", 1)
 	places := x.Shape[2:]
 	positions := product(places)
 	perGroup, inner := groupOf(out.Shape[1], groups), w.Shape[1]
-	// The spatial axes are one axis: a kernel's parameter may have another shape of as many elements. The result keeps its
-	// own, so that maps of it can join.
+	// The spatial axes of x become one axis; the result keeps its shape, so that elementwise operators can be fused into
+	// the kernel.
 	k.Reshape(x, x.Shape[0], x.Shape[1], positions)
 	k.Reshape(w, w.Shape[0], w.Shape[1])
 	k.Each("n", x.Shape[0], func(image sym.Expr) {
@@ -268,12 +276,13 @@ func convolutionPointwise(k *Nest, n *ir.Node) {
 	})
 }
 
+// convolutionIsDepthwise reports whether each of several groups has one input channel, and the weights have no holes.
 func convolutionIsDepthwise(n *ir.Node, d *sym.Dims) bool {
 	return convolutionIsWhole(n, d) && isOne(filter(n, n.Inputs[1].Type.Shape)[1]) && n.Attrs.Int("groups", 1) > 1
 }
 
-// convolutionDepthwise has one input channel for each output channel: there is no sum over channels to make a matrix
-// product of.
+// convolutionDepthwise lowers a convolution with one input channel for each output channel as sums over the window:
+// without a sum over channels it is no matrix product.
 func convolutionDepthwise(k *Nest, n *ir.Node) {
 	x, w, bias, out := k.In[0], k.In[1], present(k.In, 2), k.Out[0]
 	window, _ := windowOf(n, len(x.Shape)-2)
@@ -310,8 +319,7 @@ func convolutionDepthwise(k *Nest, n *ir.Node) {
 	})
 }
 
-// inside is the test that position p lies in [0, extent), or nil if the window never leaves the input along this
-// axis.
+// inside is the test that position p lies in [0, extent); nil if the window never leaves the input along this axis.
 func inside(d *sym.Dims, p, extent, at sym.Expr, w Window, axis int) loop.Expr {
 	if w.unpadded(axis) {
 		return nil
@@ -319,7 +327,7 @@ func inside(d *sym.Dims, p, extent, at sym.Expr, w Window, axis int) loop.Expr {
 	return loop.Inside(p, sym.Const(0), extent)
 }
 
-// bothTrue is x and y, either of which may be nil for true.
+// bothTrue is the conjunction of x and y; nil stands for true.
 func bothTrue(x, y loop.Expr) loop.Expr {
 	switch {
 	case x == nil:
@@ -330,10 +338,10 @@ func bothTrue(x, y loop.Expr) loop.Expr {
 	return loop.Apply2(loop.And, x, y)
 }
 
-// groupOf divides channels, known to be a multiple, into groups.
+// groupOf is the number of channels of a group; groups must divide channels.
 func groupOf(channels sym.Expr, groups int64) sym.Expr { return channels.FloorDiv(sym.Const(groups)) }
 
-// grouped runs body for each group; one group needs no loop.
+// grouped writes body in a loop over the groups; a single group needs no loop.
 func (k *Nest) grouped(groups int64, body func(group sym.Expr)) {
 	if groups == 1 {
 		body(sym.Expr{})
@@ -342,8 +350,7 @@ func (k *Nest) grouped(groups int64, body func(group sym.Expr)) {
 	k.Each("g", sym.Const(groups), body)
 }
 
-// biased declares an accumulator of rows × columns, each row begun with its bias (0 if bias is nil) from element
-// first on.
+// biased declares an accumulator of rows × columns; row i starts with bias[first + i], or 0 if bias is nil.
 func (k *Nest) biased(bias *loop.Memory, dt dtype.DType, first, rows, columns sym.Expr) *loop.Memory {
 	acc := k.Local("acc", dt, rows, columns)
 	k.Nest(loop.Each, "z", acc.Shape, func(at []sym.Expr) {
@@ -356,9 +363,9 @@ func (k *Nest) biased(bias *loop.Memory, dt dtype.DType, first, rows, columns sy
 	return acc
 }
 
-// convolutionDirect computes one row of output positions (all channels of a group, the last spatial axis whole) at a
-// time: for each kernel position, a matrix product of the weights with the part of the input row that the position
-// sees. Nothing is gathered beforehand.
+// convolutionDirect lowers a convolution with its channels first: each iteration computes one row of output positions
+// for all channels of a group. For each kernel position it multiplies the weights with the slice of the input row that
+// the position sees, without copying the input.
 func convolutionDirect(k *Nest, n *ir.Node) {
 	x, w, out := k.In[0], k.In[1], k.Out[0]
 	rank := len(x.Shape)
@@ -380,7 +387,7 @@ func convolutionDirect(k *Nest, n *ir.Node) {
 					}
 					axis := last - 2
 					stride := sym.Const(window.Strides[axis])
-					// The output positions whose source lies in [0, extent): from first on, count of them.
+					// The count output positions from first on are those whose source lies in [0, extent).
 					shift := window.Begin[axis].Sub(at[axis].Mul(sym.Const(window.Dilations[axis])))
 					first := shift.CeilDiv(stride).Max(sym.Const(0))
 					end := x.Shape[last].Add(shift).CeilDiv(stride).Min(width)
@@ -409,8 +416,8 @@ func convolutionDirect(k *Nest, n *ir.Node) {
 	})
 }
 
-// convolutionSums has a sum for each element of the result, over the channels of its group and the window's places;
-// those outside the image count as 0.
+// convolutionSums lowers a convolution to one sum per element of the result, over the channels of its group and the
+// kernel; positions outside the image count as 0.
 func convolutionSums(k *Nest, n *ir.Node) {
 	x, w, out := k.In[0], k.In[1], k.Out[0]
 	rank := len(x.Shape)
@@ -445,7 +452,7 @@ func convolutionSums(k *Nest, n *ir.Node) {
 	})
 }
 
-// farWindows are windows many of whose elements see only padding.
+// farWindows are windows of which many elements see only padding.
 var farWindows = []Window{
 	{Kernel: []int64{3, 3}, Strides: []int64{1, 1}, Dilations: []int64{4, 4}, Begin: ir.Constants([]int64{4, 4}),
 		End: ir.Constants([]int64{4, 4})},
@@ -457,6 +464,7 @@ var farWindows = []Window{
 		End: ir.Constants([]int64{0, 10})},
 }
 
+// convolutionSamples returns inputs for each window, type, number of groups and layout.
 func convolutionSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	sample := func(dt dtype.DType, w Window, groups, channels, filters int64, bias bool, shape ...int64) {
@@ -492,7 +500,7 @@ func convolutionSamples(r *rand.Rand) []Sample {
 	sample(dtype.F32, cube, 2, 2, 4, true, 1, 4, 3, 5)
 	sample(dtype.F32, dot, 1, 3, 5, true, 2, 2, 3, 4)
 	sample(dtype.F32, same, 1, 3, 5, true, 1, 9, 8)
-	sample(dtype.F32, same, 1, 140, 128, true, 1, 2, 3) // whose output channels are divided
+	sample(dtype.F32, same, 1, 140, 128, true, 1, 2, 3) // the output channels are computed in several blocks
 	sample(dtype.F32, same, 2, 4, 6, true, 2, 7, 7)
 	sample(dtype.F32, same, 1, 2, 2, false, 0, 5, 5)
 	sample(dtype.F32, same, 3, 72, 72, true, 1, 5, 6)
@@ -529,8 +537,8 @@ func convolutionSamples(r *rand.Rand) []Sample {
 	return append(withHoles(withLast(out, false)), besideSamples(r)...)
 }
 
-// withHoles adds, for each sample of f32 whose channels are last, one whose weights have holes, beside infinities and
-// NaN.
+// withHoles adds, for each sample of f32 with its channels last, a copy whose weights have holes and whose input has
+// infinities and NaN.
 func withHoles(samples []Sample) []Sample {
 	for _, s := range samples[:len(samples):len(samples)] {
 		last, _ := s.Attrs["last"].(bool)
@@ -568,7 +576,8 @@ func convolutionProducts(n *ir.Node) int64 {
 	return each
 }
 
-// convolutionCost counts a multiplication and an addition for each weight of a filter, at each position.
+// convolutionCost is the number of multiplications and additions: one of each per weight of a filter and element of the
+// result.
 func convolutionCost(n *ir.Node, size func(...sym.Expr) float64) float64 {
 	out := n.Outputs[0].Type.Shape
 	filters := out[1]

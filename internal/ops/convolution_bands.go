@@ -9,17 +9,19 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// A band is some output rows of some channels of a convolution with one input and one output channel a group. What it
-// sees is copied with its padding to the left and right, so that all strips of positions are alike: for windows so
-// large that few strips see no padding, and for rows whose extent is a name.
+// A band is a block of output rows and channels of a convolution with one input and one output channel per group. The
+// input that a band sees is copied with its padding to the left and right, so that all strips of positions are equal.
+// This serves windows so large that most strips see padding, and rows whose extent is not a number.
 
 const (
-	bandRows     = 8 // of a band, at most
+	bandRows     = 8 // the most rows of a band
 	bandLanes    = 16
 	bandBytes    = 1 << 18
-	mostUnrolled = 64 // elements of a kernel's row
+	mostUnrolled = 64 // the most elements of a kernel's row that are unrolled
 )
 
+// convolutionIsBands reports whether convolutionBands applies: a depthwise convolution along one or two axes with its
+// channels last, one output channel per group, constant channels and a kernel row that can be unrolled.
 func convolutionIsBands(n *ir.Node, d *sym.Dims) bool {
 	x := n.Inputs[0].Type.Shape
 	axes := len(x) - 2
@@ -33,8 +35,8 @@ func convolutionIsBands(n *ir.Node, d *sym.Dims) bool {
 	return fixed && known && begin >= 0 && channels > 0 && w.Kernel[axes-1] <= mostUnrolled
 }
 
-// bandChannels is how many of the output channels are done at once, a divisor: as few lanes as can be are left empty,
-// if each takes so many bytes.
+// bandChannels is the number of output channels computed together, a divisor of channels: the one that leaves the
+// fewest lanes empty, if each channel takes the given bytes.
 func bandChannels(channels, bytes int64) int64 {
 	best, least := int64(1), math.Inf(1)
 	for c := int64(1); c <= channels; c++ {
@@ -48,7 +50,8 @@ func bandChannels(channels, bytes int64) int64 {
 	return best
 }
 
-// bandRowsOf is the rows of a band of so many in all: a divisor, if one is large enough.
+// bandRowsOf is the number of rows of a band, given the rows of the result: a divisor of height, if one is large
+// enough.
 func bandRowsOf(height int64) int64 {
 	if rows := divisor(height, bandRows, bandRows); rows >= bandRows/2 {
 		return rows
@@ -56,8 +59,7 @@ func bandRowsOf(height int64) int64 {
 	return min(bandRows, height)
 }
 
-// rowsLeft is how many of the rows of a block there are along an axis, from an origin on: fewer only in a ragged last
-// block.
+// rowsLeft is the number of rows of the block at origin along an axis; only the last block may have fewer than rows.
 func (f *rowsForm) rowsLeft(axis int, rows int64, origin sym.Expr) sym.Expr {
 	if height, fixed := f.places[axis].Const(); fixed && height%rows == 0 {
 		return sym.Const(rows)
@@ -65,8 +67,8 @@ func (f *rowsForm) rowsLeft(axis int, rows int64, origin sym.Expr) sym.Expr {
 	return f.D.Simplify(sym.Const(rows).Min(f.places[axis].Sub(origin)))
 }
 
-// convolutionBands computes bands, each row of one in strips of positions. Rows of the kernel outside the input are
-// left out.
+// convolutionBands lowers a depthwise convolution: each iteration computes a band, its rows in strips of positions.
+// Rows of the kernel that lie outside the input are skipped.
 func convolutionBands(k *Nest, n *ir.Node) {
 	x, w, bias, out := k.In[0], k.In[1], present(k.In, 2), k.Out[0]
 	axes := len(x.Shape) - 2
@@ -85,7 +87,8 @@ func convolutionBands(k *Nest, n *ir.Node) {
 	seen := f.seen(strips.Mul(count), 1)
 	rows := bandRowsOf(max(constant(f.places[0], bandRows), 1))
 	lines := (rows-1)*window.Strides[0] + window.span(0)
-	usual := int64(64) // of a row that has a name; what is a line is longer than a picture's row
+	// columns of a row whose extent is not a number; one-dimensional data are longer than rows of an image
+	usual := int64(64)
 	if axes == 1 {
 		usual = 2048
 	}
@@ -97,7 +100,7 @@ func convolutionBands(k *Nest, n *ir.Node) {
 		channel, row := b[0].Mul(each), b[2].Mul(sym.Const(rows))
 		top := f.window.source(0, row, zero)
 		band := k.Local("band", x.DType, sym.Const(lines), seen, each)
-		// Columns of the band from begin on are the input's: copied of them.
+		// The band's columns from begin on hold copied columns of the input.
 		copied := f.D.Simplify(seen.Sub(begin).Min(f.size[1]).Max(zero))
 		k.Each("y", band.Shape[0], func(line sym.Expr) {
 			from := top.Add(line)
@@ -121,16 +124,16 @@ func convolutionBands(k *Nest, n *ir.Node) {
 				copy()
 				return
 			}
-			k.When(loop.Inside(from, zero, f.size[0]), copy, nil) // others are not read
+			k.When(loop.Inside(from, zero, f.size[0]), copy, nil) // rows outside the input are not read
 		})
 		left := f.rowsLeft(0, rows, row)
-		// Weights of the channels, one element of the kernel after the other.
+		// The weights of the channels, ordered by element of the kernel.
 		filter := k.Local("filter", w.DType, sym.Const(window.Kernel[0]), sym.Const(window.Kernel[1]), each)
 		k.Nest(loop.Each, "w", filter.Shape, func(at []sym.Expr) {
 			k.Store(filter, at, w.Load(f.at(nil, nil, at[0], at[1], zero, channel.Add(at[2]))...))
 		})
 		made := k.Local("made", dt, sym.Const(rows), strips.Mul(count), each)
-		// A strip is done in all rows before the next, so that what they see of the band stays near.
+		// A strip is computed in all rows before the next strip, so that its columns of the band stay in the cache.
 		k.Nest(loop.Each, "s", []sym.Expr{strips, left, each}, func(s []sym.Expr) {
 			first, end := f.elements(0, row.Add(s[1]), 1)
 			sums := f.begunStrip(count, dt, channel.Add(s[2]))
@@ -155,7 +158,7 @@ func convolutionBands(k *Nest, n *ir.Node) {
 	})
 }
 
-// begunStrip declares the sums of a strip, begun with a channel's bias.
+// begunStrip declares the count sums of a strip, each starting with the channel's bias.
 func (f *rowsForm) begunStrip(count sym.Expr, dt dtype.DType, channel sym.Expr) []*loop.Ref {
 	sums := make([]*loop.Ref, constant(count, 1))
 	for p := range sums {

@@ -11,28 +11,33 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// This file computes convolutions to few channels, which alone would fill few lanes: the kernel's elements along its
-// last axes lie beside the output channels, as columns of one product, which gives what each of these elements makes of
-// each position of the input. A result is the sum of what neighbouring positions give. The attribute "beside" is the
-// number of these axes, one or two: weights [k…, I, O] are [k before, I, k beside, O] then.
+// This file computes convolutions with few output channels, which alone would fill few lanes. The kernel's elements
+// along its last axes become, with the output channels, columns of one product: its rows are input positions, its
+// elements the contribution of each kernel element at each position. A result is the sum of the contributions of
+// neighbouring positions. The attribute "beside" is the number of these axes, one or two; weights [k…, I, O] are then
+// [k before, I, k beside, O].
 
 const (
-	besideColumns = 112       // output columns of a block if a row is long or its length has a name
-	besideLongest = 256       // output columns of a whole row
-	besideRows    = 16        // output rows of a block, if kernel rows lie beside each other
-	besideBytes   = 256 << 10 // that a product gives for a block, about
-	besideLanes   = 16        // columns that are computed together, about
-	besideFaster  = 0.8       // of the time of other ways, which this must stay below
-	besideMoved   = 1.3       // multiplications of vectors that take as long as to store an element and add it up
-	besideInputs  = 8         // input channels at least
+	besideColumns = 112       // output columns of a block, if a row is long or its length is not a number
+	besideLongest = 256       // the most output columns of a row that is one block
+	besideRows    = 16        // output rows of a block, if both axes of the kernel are columns of the product
+	besideBytes   = 256 << 10 // about the size of a block's product
+	besideLanes   = 16        // about the number of columns that are computed together
+	besideFaster  = 0.8       // the estimated time, relative to other kernels, below which this one is chosen
+	besideMoved   = 1.3       // the cost of storing and adding up a vector, in multiplications of vectors
+	besideInputs  = 8         // the fewest input channels
 )
 
+// besideOf is the number of the kernel's last axes whose elements are columns of the product; 0 for none.
 func besideOf(n *ir.Node) int64 { return n.Attrs.Int("beside", 0) }
 
+// convolutionIsBeside reports whether the node has the attribute "beside".
 func convolutionIsBeside(n *ir.Node, _ *sym.Dims) bool { return besideOf(n) > 0 }
-func convolutionIsRows(n *ir.Node, _ *sym.Dims) bool   { return Last(n) && besideOf(n) == 0 }
 
-// WeightsBeside is the permutation that makes weights [k before, I, k beside, O] of weights [k…, I, O] of a rank.
+// convolutionIsRows reports whether the node has its channels last and does not have the attribute "beside".
+func convolutionIsRows(n *ir.Node, _ *sym.Dims) bool { return Last(n) && besideOf(n) == 0 }
+
+// WeightsBeside returns the permutation, of the given rank, from weights [k…, I, O] to [k before, I, k beside, O].
 func WeightsBeside(rank int, axes int64) []int64 {
 	perm := make([]int64, rank)
 	for i := range perm {
@@ -58,8 +63,8 @@ func checkBeside(n *ir.Node, w Window) error {
 	return nil
 }
 
-// BesideAxes is how many of the kernel's last axes had best lie beside the output channels of a convolution with its
-// channels last: 0 for none.
+// BesideAxes returns the best value of the attribute "beside" for a convolution with its channels last: the number of
+// the kernel's last axes, 0 for none.
 func BesideAxes(n *ir.Node) int64 {
 	rank := len(n.Inputs[0].Type.Shape)
 	window, err := windowOf(n, rank-2)
@@ -90,16 +95,16 @@ func BesideAxes(n *ir.Node) int64 {
 	return best
 }
 
-// besideForm is a convolution some of whose kernel's axes lie beside its output channels.
+// besideForm is a convolution with the attribute "beside".
 type besideForm struct {
 	rowsForm
-	both     bool  // rows and columns of the kernel do; else columns
-	elements int64 // of the kernel, beside each other
+	both     bool  // rows and columns of the kernel are columns of the product; else columns only
+	elements int64 // the number of kernel elements among the columns of the product
 	rows     int64 // output rows of a block
-	more     int64 // input rows that a block sees, beyond as many
+	more     int64 // the input rows that a block sees in addition to rows
 }
 
-// newBesideForm is the form for an input and a result with their channels last.
+// newBesideForm returns the form for an input and a result, given by their shapes with channels last.
 func newBesideForm(k *Nest, window Window, x, out []sym.Expr, axes int64) *besideForm {
 	rank := len(x)
 	f := &besideForm{rowsForm: rowsForm{Nest: k, window: window, x: &loop.Memory{}, groups: 1, lead: max(rank-4, 0)},
@@ -124,7 +129,8 @@ func newBesideForm(k *Nest, window Window, x, out []sym.Expr, axes int64) *besid
 	return f
 }
 
-// convolutionBeside computes blocks of rows and columns.
+// convolutionBeside lowers a convolution with the attribute "beside": each iteration computes one block of rows and
+// columns.
 func convolutionBeside(k *Nest, n *ir.Node) {
 	x, w, out := k.In[0], k.In[1], k.Out[0]
 	rank := len(x.Shape)
@@ -158,14 +164,14 @@ func convolutionBeside(k *Nest, n *ir.Node) {
 	})
 }
 
-// besidePlace is one block.
+// besidePlace is one block of the result.
 type besidePlace struct {
 	*besideForm
 	rowsPlace
-	made *loop.Memory // what each element of the kernel makes of each position that the block sees, padding included
+	made *loop.Memory // the contribution of each kernel element at each position that the block sees, padding included
 }
 
-// block computes the block.
+// block writes the computation of the block: the product, then the sums.
 func (p *besidePlace) block() {
 	f, last := p.besideForm, len(p.besideForm.places)-1
 	k := f.rowsForm.Nest
@@ -250,7 +256,7 @@ func (p *besidePlace) line(at []sym.Expr, positions sym.Expr, rows []sym.Expr,
 	})
 }
 
-// sums adds up what the elements of the kernel made, and stores so many rows of results.
+// sums adds up the contributions and stores the given number of rows of results.
 func (p *besidePlace) sums(rows sym.Expr) {
 	f, last := p.besideForm, len(p.besideForm.places)-1
 	k, width, dilation := f.rowsForm.Nest, f.window.Kernel[last], f.window.Dilations
@@ -281,7 +287,7 @@ func (p *besidePlace) sums(rows sym.Expr) {
 	})
 }
 
-// besideSamples are convolutions with elements of their kernels beside their output channels.
+// besideSamples returns convolutions with the attribute "beside".
 func besideSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	sample := func(w Window, axes, channels, filters int64, bias bool, shape ...int64) {

@@ -8,19 +8,19 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// strip is some neighbouring output positions of a row that are computed together: they share the kernel's elements,
-// and what they see of the input.
+// strip is a run of neighbouring output positions of a row that are computed together: they share the kernel's elements
+// and the input that they see.
 type strip struct {
 	first, count int64
-	again        int64 // how many strips like it follow one another; 0 stands for one
+	again        int64 // the number of consecutive strips of this form; 0 stands for one
 }
 
-// mostEdges is up to how many strips at the ends of rows there is code for each.
+// mostEdges is the most strips at the ends of rows that get code of their own.
 const mostEdges = 6
 
-// stripLength is how many neighbouring positions of a row are computed together: up to seven, whose sums, and what they
-// see through one element of the kernel, fit sixteen registers. What a strip reads counts for half of what it
-// multiplies.
+// stripLength is the number of neighbouring positions of a row that are computed together: four to seven, so that their
+// sums, and the input that they see through one element of the kernel, fit sixteen registers. It minimizes the cost of
+// a row; a load counts half as much as a multiplication.
 func stripLength(w Window, axis int, places int64) int64 {
 	kernel, best, least := w.Kernel[axis], int64(4), int64(math.MaxInt64)
 	cost := func(count int64) int64 { return 2*count*kernel + kernel + (count-1)*w.Strides[axis] + w.span(axis) }
@@ -36,8 +36,8 @@ func stripLength(w Window, axis int, places int64) int64 {
 	return best
 }
 
-// stripsOf divides a row into strips: those in the middle, which see nothing of the padding, are alike; ok is false if
-// too many are not.
+// stripsOf divides a row into strips: the middle ones, which see no padding, are equal; ok is false if more than
+// mostEdges are not.
 func stripsOf(w Window, axis int, begin, extent, places int64) (list []strip, ok bool) {
 	most, edges := stripLength(w, axis, places), 0
 	for first := int64(0); first < places; first += most {
@@ -58,8 +58,8 @@ func stripsOf(w Window, axis int, begin, extent, places int64) (list []strip, ok
 	return list, edges <= mostEdges
 }
 
-// convolutionIsStrips: channels last, one input and one output channel a group, along two axes whose extents are
-// numbers.
+// convolutionIsStrips reports whether convolutionStrips applies: channels last, one input and one output channel per
+// group, and two axes of constant extents.
 func convolutionIsStrips(n *ir.Node, d *sym.Dims) bool {
 	x := n.Inputs[0].Type.Shape
 	if !Last(n) || len(x) != 4 || !convolutionIsDepthwise(n, d) || d.EQ(x[3], n.Outputs[0].Type.Shape[3]) != sym.Yes {
@@ -74,8 +74,9 @@ func convolutionIsStrips(n *ir.Node, d *sym.Dims) bool {
 	return ok
 }
 
-// convolutionStrips computes a row in strips of positions, for all channels side by side. Rows of the kernel outside
-// the input are left out, and of strips at the ends of rows the columns that are.
+// convolutionStrips lowers a depthwise convolution: each iteration computes a row in strips of positions, with
+// neighbouring channels in lanes. Kernel rows outside the input, and at the ends of rows kernel columns outside it, are
+// skipped.
 func convolutionStrips(k *Nest, n *ir.Node) {
 	x, w, bias, out := k.In[0], k.In[1], present(k.In, 2), k.Out[0]
 	window, _ := windowOf(n, 2)
@@ -84,7 +85,7 @@ func convolutionStrips(k *Nest, n *ir.Node) {
 	dt := accumulator(out.DType)
 	k.Nest(loop.Each, "b", out.Shape[:2], func(b []sym.Expr) {
 		made := k.Local("made", dt, out.Shape[2], out.Shape[3])
-		// The kernel's rows from first to end see rows of the input.
+		// The kernel's rows in [first, end) see rows of the input.
 		top, dilation := window.source(0, b[1], sym.Expr{}), sym.Const(window.Dilations[0])
 		first, end := sym.Expr{}, sym.Const(window.Kernel[0])
 		if !window.unpadded(0) {
@@ -134,8 +135,8 @@ func convolutionStrips(k *Nest, n *ir.Node) {
 	})
 }
 
-// strip adds to the sums of a strip what its positions see through a row of the kernel. An element of the kernel is
-// read once, and so is each column that sees reports as there: it stays for as many elements as there are sums.
+// strip adds to the sums of a strip the products with one row of the kernel. Each element of the kernel is loaded once,
+// and so is each column for which sees is true: it stays in a register for as many elements as there are sums.
 func (k *Nest) strip(sums []*loop.Ref, window Window, axis int, sees func(column int64) bool, weight,
 	x func(i int64) loop.Expr) {
 	seen := map[int64]loop.Expr{}

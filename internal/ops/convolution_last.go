@@ -9,17 +9,18 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// A convolution with its channels last is a product whose rows are output positions, whose columns are output channels,
-// and which sums over the window and the input channels.
+// A convolution with its channels last is a matrix product: its rows are output positions, its columns are output
+// channels, and it sums over the window and the input channels.
 
+// channelsFirst reports whether a node has its channels first.
 func channelsFirst(n *ir.Node, _ *sym.Dims) bool { return !Last(n) }
 
-// both is the condition that two conditions hold.
+// both is the condition that x and y hold.
 func both(x, y func(n *ir.Node, d *sym.Dims) bool) func(n *ir.Node, d *sym.Dims) bool {
 	return func(n *ir.Node, d *sym.Dims) bool { return x(n, d) && y(n, d) }
 }
 
-// convolutionPixels is one matrix product for each group, of all positions of all images.
+// convolutionPixels lowers a pointwise convolution: one matrix product per group, over all positions of all images.
 func convolutionPixels(k *Nest, n *ir.Node) {
 	x, w, out := k.In[0], k.In[1], k.Out[0]
 	groups, last := n.Attrs.Int("groups", 1), len(out.Shape)-1
@@ -43,9 +44,9 @@ func convolutionPixels(k *Nest, n *ir.Node) {
 	})
 }
 
-// groupsApart gives weights the axes before, groups and filters of a group, if there are several groups of as many
-// filters as a number says: panels of columns then begin with a group's first. Otherwise groups are along one axis with
-// filters.
+// groupsApart reshapes weights to the axes before, then groups and the filters of a group, if there are several groups
+// and a constant number of filters: panels of columns then start with a group's first filter. Otherwise groups and
+// filters are one axis, and it returns false.
 func (k *Nest) groupsApart(w *loop.Memory, groups int64, before ...sym.Expr) bool {
 	filters, fixed := w.Shape[len(w.Shape)-1].Const()
 	if groups == 1 || !fixed {
@@ -56,8 +57,8 @@ func (k *Nest) groupsApart(w *loop.Memory, groups int64, before ...sym.Expr) boo
 	return true
 }
 
-// begun declares an accumulator of positions × channels for out, with room for so many positions: each channel begun
-// with its bias (0 if bias is nil) from element first on.
+// begun declares an accumulator of positions × channels for out, with space for room positions; channel i starts with
+// bias[first + i], or 0 if bias is nil.
 func (k *Nest) begun(bias, out *loop.Memory, room, positions, first, channels sym.Expr) *loop.Memory {
 	dt := accumulator(out.DType)
 	acc := k.Local("acc", dt, room, channels)
@@ -71,8 +72,8 @@ func (k *Nest) begun(bias, out *loop.Memory, room, positions, first, channels sy
 	return acc
 }
 
-// rowsForm is a convolution along the last two spatial axes, rows and columns, of which there may be no rows. Those
-// before them, of a convolution over three, are called lead.
+// rowsForm is a convolution whose last two spatial axes are called rows and columns; a convolution along one axis has a
+// single row. Spatial axes before them are called lead.
 type rowsForm struct {
 	*Nest
 	window       Window
@@ -88,26 +89,28 @@ type rowsForm struct {
 	apart        bool // w has an axis for groups; see groupsApart
 }
 
-// rowsBlock is how much of a convolution is done at once.
+// rowsBlock is the size of the block that one iteration computes.
 type rowsBlock struct {
-	rows     int64    // output rows, a divisor of all
-	columns  sym.Expr // output columns: a divisor of all, or of the last block at most; all of them if rows > 1
-	parts    int64    // into so many blocks the output channels are divided
-	gathered bool     // what a row of the kernel sees from each position is copied together
+	rows     int64    // output rows, a divisor of their number
+	columns  sym.Expr // output columns; the last block may have fewer; all of them if rows > 1
+	parts    int64    // the number of blocks into which the output channels are divided
+	gathered bool     // the input that a row of the kernel sees is copied position by position
 }
 
 const (
-	fewestPositions = 48        // of a product, below which rows are taken together
-	mostPositions   = 256       // of a product, above which a row is divided
-	fewestBlocks    = 16        // so that threads find something to do
-	gatheredBytes   = 400 << 10 // about how much a block copies together
-	nearBytes       = 600 << 10 // of the weights of a part, about, if rows are done one by one
-	namedColumns    = 168       // of a block of a single row whose width has a name: whole tiles of 14 as of 6
-	namedChannels   = 16        // of the input at least, which are copied position after position
-	namedParts      = 4         // of the output channels, about, if it may be that there is one block only
+	fewestPositions = 48        // of a product; with fewer, several rows form a block
+	mostPositions   = 256       // of a product; with more, a row is divided
+	fewestBlocks    = 16        // the fewest blocks that keep all threads busy
+	gatheredBytes   = 400 << 10 // about the most bytes that a block copies
+	nearBytes       = 600 << 10 // about the size of the weights of a block of channels, if rows are computed one by one
+	// of a block of a single row whose width is not a number: a multiple of tiles of 14 and of 6
+	namedColumns  = 168
+	namedChannels = 16 // the fewest input channels for which rows are copied position by position
+	// about the number of blocks of output channels, if there may be one block of positions only
+	namedParts = 4
 )
 
-// divisor is the smallest divisor of n that is at least least, as long as it is at most most; else the largest below.
+// divisor is the smallest divisor of n in [least, most]; if there is none, the largest one below least.
 func divisor(n, least, most int64) int64 {
 	best := int64(1)
 	for d := int64(1); d <= min(n, most); d++ {
@@ -120,7 +123,7 @@ func divisor(n, least, most int64) int64 {
 	return best
 }
 
-// constant is an extent's value, or otherwise if it has none.
+// constant is an extent's value; otherwise if the extent is not a number.
 func constant(e sym.Expr, otherwise int64) int64 {
 	if v, ok := e.Const(); ok {
 		return v
@@ -128,7 +131,7 @@ func constant(e sym.Expr, otherwise int64) int64 {
 	return otherwise
 }
 
-// block chooses a block, from the shapes alone.
+// choose returns the block, which depends on the shapes alone.
 func (f *rowsForm) choose() rowsBlock {
 	last := len(f.places) - 1
 	b := rowsBlock{rows: 1, columns: f.places[last], parts: 1}
@@ -152,8 +155,7 @@ func (f *rowsForm) choose() rowsBlock {
 	element := int64(f.x.DType.Bits() / 8)
 	switch {
 	case b.gathered:
-		// What is copied for the rows between them, and before the first and after the last, is copied once more for each
-		// block.
+		// Each block copies again the input rows that it shares with its neighbours.
 		bytes := func(rows int64) (total int64) {
 			for _, ph := range phases(f.window.Kernel[last-1], f.window.Strides[last-1], f.window.Dilations[last-1]) {
 				total += (rows + (ph.taps-1)*ph.shift) * width * kernelRow * element
@@ -190,8 +192,8 @@ func (f *rowsForm) choose() rowsBlock {
 	return b
 }
 
-// nearParts is the parts of the output channels whose weights stay near while output rows pass by, each of which reads
-// them all.
+// nearParts is the number of blocks of output channels for which the weights of each block stay in the cache while all
+// output rows read them.
 func (f *rowsForm) nearParts() int64 {
 	channels := constant(f.outer, 0)
 	if channels%64 != 0 || channels == 0 || f.groups > 1 {
@@ -204,7 +206,8 @@ func (f *rowsForm) nearParts() int64 {
 	return divisor(channels/64, (bytes+nearBytes-1)/nearBytes, channels/64)
 }
 
-// at is an index of x, out or w: their own axes are lead, rows and columns, where rows may be missing.
+// at is an index of x, out or w: before, then lead, the row and rest; the row is left out if the tensor has no axis for
+// rows.
 func (f *rowsForm) at(before []sym.Expr, lead []sym.Expr, row sym.Expr, rest ...sym.Expr) []sym.Expr {
 	index := append(append([]sym.Expr{}, before...), lead...)
 	if len(f.x.Shape) > 3 {
@@ -213,7 +216,7 @@ func (f *rowsForm) at(before []sym.Expr, lead []sym.Expr, row sym.Expr, rest ...
 	return append(index, rest...)
 }
 
-// alone has a convolution along one axis be one along columns, of a single row.
+// alone turns a convolution along one axis into one along columns with a single row.
 func (f *rowsForm) alone() {
 	f.size, f.places = append([]sym.Expr{one}, f.size...), append([]sym.Expr{one}, f.places...)
 	f.window = Window{append([]int64{1}, f.window.Kernel...), append([]int64{1}, f.window.Strides...),
@@ -221,6 +224,8 @@ func (f *rowsForm) alone() {
 		append([]sym.Expr{{}}, f.window.Begin...), append([]sym.Expr{{}}, f.window.End...)}
 }
 
+// convolutionRows lowers a convolution with its channels last: each iteration computes one block of rows, columns and
+// channels by taps, gathered or padded.
 func convolutionRows(k *Nest, n *ir.Node) {
 	x, w, out := k.In[0], k.In[1], k.Out[0]
 	rank := len(x.Shape)
@@ -274,7 +279,7 @@ func convolutionRows(k *Nest, n *ir.Node) {
 	})
 }
 
-// rowsPlace is one block: where it begins, and the output channels that it computes.
+// rowsPlace is one block: its origin and its output channels.
 type rowsPlace struct {
 	*rowsForm
 	image, group, row, column sym.Expr
@@ -283,9 +288,9 @@ type rowsPlace struct {
 	first, channels           sym.Expr
 }
 
-// copied copies a part of the input into a local, padding included: for each position of the kernel along the lead axes
-// that lies in the input, some rows, the places of each, and of each some columns with their channels. row and column
-// say where in the input, padding before counted, these lie. The local has room for most columns.
+// copied copies a part of the input, padding included, into a local. For each position of the kernel along the lead
+// axes that lies in the input it copies rows; of each row, places; of each place, columns with their channels. row and
+// column give their position in the padded input. The local has space for most columns.
 func (p *rowsPlace) copied(name string, rows, places, columns, most sym.Expr, row func(j sym.Expr) sym.Expr,
 	column func(place, k sym.Expr) sym.Expr, merged bool) *loop.Memory {
 	f, last := p.rowsForm, len(p.places)-1
@@ -330,7 +335,7 @@ func (p *rowsPlace) copied(name string, rows, places, columns, most sym.Expr, ro
 				})
 				return
 			}
-			// Of the elements, those from left to right lie in the input.
+			// The elements in [left, right) lie in the input.
 			start := column(place, sym.Expr{}).Sub(f.window.Begin[last]).Mul(channels)
 			left, right := sym.Expr{}, length
 			if !f.window.unpadded(last) {
@@ -354,12 +359,12 @@ func (p *rowsPlace) copied(name string, rows, places, columns, most sym.Expr, ro
 	return local
 }
 
-// phase is some rows of a kernel whose source rows, for output rows one after the other, lie one after the other in
-// what is copied for them: rows first, first + step, … of the kernel, taps of them. The first sees, from the first
-// output row, input row offset; each one after it, what is copied shift rows later.
+// phase is a set of kernel rows that share one copy of the input, in which consecutive output rows see consecutive
+// copied rows: the kernel rows first, first + step, …, taps of them. From the first output row, the first kernel row
+// sees input row offset; each further one sees the row copied shift rows later.
 type phase struct{ first, step, taps, offset, shift int64 }
 
-// phases divides the rows of a kernel.
+// phases divides the rows of a kernel into phases.
 func phases(kernel, stride, dilation int64) []phase {
 	if stride == 1 {
 		return []phase{{step: 1, taps: kernel, shift: dilation}}
@@ -376,8 +381,8 @@ func phases(kernel, stride, dilation int64) []phase {
 	return list
 }
 
-// gathered copies, for each output position, what it sees of a row at each row of the kernel: positions of several
-// output rows are then rows of one product.
+// gathered computes the block from copies, for each output position, of the input that each kernel row sees: positions
+// of several output rows are then rows of one product.
 func (p *rowsPlace) gathered() {
 	f, last := p.rowsForm, len(p.places)-1
 	width, stride := f.block.columns, f.window.Strides
@@ -411,8 +416,8 @@ func (p *rowsPlace) gathered() {
 	})
 }
 
-// whole computes the block by product, if its weights have no holes or all that was copied of the input is finite:
-// then what a hole adds is 0. If not, it computes the block directly.
+// whole computes the block by product if its weights have no holes, or if all copied input is finite, so that a hole
+// adds 0. Otherwise it computes the block directly.
 func (p *rowsPlace) whole(copied []*loop.Memory, product func()) {
 	f := p.rowsForm
 	if !f.holes {
@@ -420,9 +425,9 @@ func (p *rowsPlace) whole(copied []*loop.Memory, product func()) {
 		return
 	}
 	number := func(v float64) loop.Expr { return loop.Number(dtype.F32, v) }
-	sum := f.Var("finite", number(0)) // 0, or else NaN
+	sum := f.Var("finite", number(0)) // 0 if all elements are finite, else NaN
 	for _, m := range copied {
-		// Columns of what was copied are lanes, so that little is summed across lanes.
+		// Copied columns are lanes, so that only one sum per lane remains.
 		last := len(m.Shape) - 1
 		sums := f.Local("finite", dtype.F32, m.Shape[last])
 		f.Each("f", m.Shape[last], func(column sym.Expr) {
@@ -437,7 +442,7 @@ func (p *rowsPlace) whole(copied []*loop.Memory, product func()) {
 	f.When(loop.Apply2(loop.Eq, sum, number(0)), product, p.direct)
 }
 
-// direct computes the block as sums of products, without those of holes.
+// direct computes the block as sums of products, skipping holes.
 func (p *rowsPlace) direct() {
 	f, last := p.rowsForm, len(p.places)-1
 	number := func(v float64) loop.Expr { return loop.Number(dtype.F32, v) }
@@ -474,7 +479,7 @@ func (p *rowsPlace) direct() {
 	})
 }
 
-// filter is where the weights have an output channel of the block.
+// filter is the index of an output channel of the block in the weights' last axes.
 func (p *rowsPlace) filter(channel sym.Expr) []sym.Expr {
 	if p.apart {
 		return []sym.Expr{p.group, p.first.Sub(p.group.Mul(p.outer)).Add(channel)}
@@ -482,14 +487,14 @@ func (p *rowsPlace) filter(channel sym.Expr) []sym.Expr {
 	return []sym.Expr{p.first.Add(channel)}
 }
 
-// weights is the tile of the weights from a position of the kernel on.
+// weights is the tile of the weights that begins at a position of the kernel.
 func (p *rowsPlace) weights(lead []sym.Expr, row, inRow sym.Expr) loop.Tile {
 	rank, filter := len(p.w.Shape), p.filter(sym.Expr{})
 	return p.w.Tile(p.at(nil, lead, row, append([]sym.Expr{inRow}, filter...)...), unit(rank, rank-1-len(filter), one),
 		unit(rank, rank-1, one))
 }
 
-// store stores so many positions of an accumulator, from an output row on.
+// store stores the given number of positions of an accumulator, starting at an output row.
 func (p *rowsPlace) store(acc *loop.Memory, positions, row sym.Expr) {
 	p.Nest.Nest(loop.Each, "o", []sym.Expr{positions, acc.Shape[1]}, func(at []sym.Expr) {
 		y, x := row, p.column.Add(at[0])
@@ -501,8 +506,8 @@ func (p *rowsPlace) store(acc *loop.Memory, positions, row sym.Expr) {
 	})
 }
 
-// padded copies the rows that the block sees, and multiplies one output row at a time: neighbouring positions see parts
-// of the copied row that lie a stride apart.
+// padded copies the rows that the block sees, with padding, and multiplies one output row at a time: neighbouring
+// positions see slices of the copied row that begin a stride apart.
 func (p *rowsPlace) padded() {
 	f, last := p.rowsForm, len(p.places)-1
 	if f.unpadded() {
@@ -519,14 +524,14 @@ func (p *rowsPlace) padded() {
 	p.whole([]*loop.Memory{from}, func() { p.products(from) })
 }
 
-// unpadded reports whether rows need no copy: nothing lies in padding, and all channels that lie side by side are read.
+// unpadded reports whether rows need no copy: there is one group, no hole, and no padding along rows and columns.
 func (f *rowsForm) unpadded() bool {
 	last := len(f.places) - 1
 	return f.groups == 1 && !f.holes && f.window.unpadded(last) && f.window.unpadded(last-1)
 }
 
-// seen is how many elements of the input, padding included, so many output positions see along an axis: none if there
-// are no positions.
+// seen is the number of input elements, padding included, that the given number of output positions see along an axis;
+// 0 if there are no positions.
 func (f *rowsForm) seen(places sym.Expr, axis int) sym.Expr {
 	seen := f.D.Simplify(places.Sub(one).Mul(sym.Const(f.window.Strides[axis])).Add(sym.Const(f.window.span(axis))))
 	if f.D.LE(sym.Expr{}, seen) != sym.Yes {
@@ -535,8 +540,7 @@ func (f *rowsForm) seen(places sym.Expr, axis int) sym.Expr {
 	return seen
 }
 
-// products multiplies one output row of the block at a time, of what was copied for all, or of the input itself if
-// nothing was.
+// products multiplies one output row of the block at a time; from is the copied input, nil if the input itself is read.
 func (p *rowsPlace) products(from *loop.Memory) {
 	f, last := p.rowsForm, len(p.places)-1
 	stride, dilation, kernel := f.window.Strides, f.window.Dilations, f.window.Kernel

@@ -6,10 +6,11 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// planeElements is about how many positions of a channel convolutionPlanes takes at once.
+// planeElements is about the number of positions of a channel that convolutionPlanes computes together.
 const planeElements = 4096
 
-// convolutionIsPlanes: one input channel a group, windows side by side, and extents that are numbers.
+// convolutionIsPlanes reports whether convolutionPlanes applies: one input channel per group, a stride of 1 and
+// constant extents.
 func convolutionIsPlanes(n *ir.Node, d *sym.Dims) bool {
 	if !convolutionIsDepthwise(n, d) {
 		return false
@@ -29,7 +30,7 @@ func convolutionIsPlanes(n *ir.Node, d *sym.Dims) bool {
 	return true
 }
 
-// rowsAtOnce is the largest part of rows, without a rest, that keeps a block of rows of the given width small.
+// rowsAtOnce is the largest divisor of rows for which a block of rows of the given width stays small.
 func rowsAtOnce(rows, width int64) int64 {
 	for parts := int64(1); parts < rows; parts++ {
 		if rows%parts == 0 && rows/parts*width <= planeElements {
@@ -39,10 +40,9 @@ func rowsAtOnce(rows, width int64) int64 {
 	return 1
 }
 
-// convolutionPlanes copies a block of rows of one channel, padding included, and walks it as one long line: at each
-// kernel position, what the outputs of all its rows see lies one behind the other. The results at the ends of rows,
-// where a window would wrap, are computed and not used. The last axis of the window is what a product of the weights
-// with the line, shifted step by step, sums over.
+// convolutionPlanes copies a block of rows of one channel, padding included, and treats it as one line: at each kernel
+// position, the outputs of all rows see consecutive elements of the line. Results at the ends of rows, where the window
+// would wrap, are computed and not stored. Each product multiplies a kernel row with shifted copies of the line.
 func convolutionPlanes(k *Nest, n *ir.Node) {
 	x, w, out := k.In[0], k.In[1], k.Out[0]
 	rank := len(x.Shape)

@@ -5,18 +5,19 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// This file computes convolutions whose kernel's elements lie so far apart that many of them see only padding: each
-// element of the kernel is multiplied with the positions that see the input through it, where these lie. Nothing is
-// copied, and nothing is multiplied with padding.
+// This file computes convolutions whose kernel's elements lie so far apart that many of them see only padding. Each
+// element of the kernel is multiplied with the input positions that are seen through it; no input is copied, and no
+// padding multiplied.
 
 const (
-	farUseful    = 0.85 // of the positions that the kernel's elements see, those in the input: at most
-	farChannels  = 16   // of a group: with fewer, sums pass through memory too often
-	farPositions = 1024 // of a block, about
-	farUnrolled  = 9    // elements of a kernel's row that have code of their own, at most
+	farUseful    = 0.85 // the largest share of the positions seen by the kernel that lie in the input
+	farChannels  = 16   // the fewest channels of a group: with fewer, sums are loaded and stored too often
+	farPositions = 1024 // about the number of positions of a block
+	farUnrolled  = 9    // the most elements of a kernel's row that are unrolled
 )
 
-// useful is the share of the input in what the kernel sees along an axis. An extent that is not known counts as usual.
+// useful is the share of the positions seen by the kernel along an axis that lie in the input. An extent that is not a
+// number counts as a usual size.
 func (f *rowsForm) useful(axis int) float64 {
 	const usual = 64
 	size, places := constant(f.size[axis], usual), constant(f.places[axis], usual)
@@ -33,9 +34,10 @@ func (f *rowsForm) useful(axis int) float64 {
 	return float64(seen) / float64(places*f.window.Kernel[axis])
 }
 
-// ceilDiv is the least integer that is at least x/y, of a positive y.
+// ceilDiv is x/y rounded up; y must be positive.
 func ceilDiv(x, y int64) int64 { return -((-x - mod(-x, y)) / y) }
 
+// mod is x modulo y, in [0, y).
 func mod(x, y int64) int64 { return (x%y + y) % y }
 
 // far reports whether the convolution is computed by p.taps.
@@ -52,7 +54,7 @@ func (f *rowsForm) far() bool {
 	return share < farUseful
 }
 
-// farBlock chooses how many output rows are done at once: the last block may have fewer.
+// farBlock chooses the number of output rows of a block of taps; the last block may have fewer.
 func (f *rowsForm) farBlock() rowsBlock {
 	last := len(f.places) - 1
 	width, height := max(constant(f.places[last], 64), 1), max(constant(f.places[last-1], farPositions), 1)
@@ -65,8 +67,8 @@ func (f *rowsForm) farBlock() rowsBlock {
 	return b
 }
 
-// sees is the range of output positions along an axis, below count, that see the input through element k of the kernel.
-// The first of all positions is origin.
+// sees is the range [first, end) of output positions along an axis, relative to origin and below count, that see the
+// input through element k of the kernel.
 func (f *rowsForm) sees(axis int, k, origin, count sym.Expr) (first, end sym.Expr) {
 	if f.window.unpadded(axis) {
 		return sym.Expr{}, count
@@ -78,8 +80,8 @@ func (f *rowsForm) sees(axis int, k, origin, count sym.Expr) (first, end sym.Exp
 	return first, end
 }
 
-// taps multiplies one element of the kernel after the other with all positions of the block that see the input through
-// it.
+// taps computes the block: it multiplies each element of the kernel with all positions of the block that see the input
+// through it.
 func (p *rowsPlace) taps() {
 	f, last := p.rowsForm, len(p.places)-1
 	width, stride := f.places[last], f.window.Strides
@@ -131,8 +133,8 @@ func (p *rowsPlace) taps() {
 	})
 }
 
-// leadElements are, along each axis before rows, how many of the kernel's elements see the input from the block, and
-// the first of them.
+// leadElements returns, for each axis before rows, the number of kernel elements through which the block sees the
+// input, and the first of them.
 func (p *rowsPlace) leadElements() (counts, first []sym.Expr) {
 	for axis := range p.lead {
 		begin, end := p.elements(axis, p.lead[axis], 1)
@@ -141,7 +143,7 @@ func (p *rowsPlace) leadElements() (counts, first []sym.Expr) {
 	return counts, first
 }
 
-// added is the sum of two lists, element by element.
+// added is the elementwise sum of two lists.
 func added(x, y []sym.Expr) []sym.Expr {
 	out := make([]sym.Expr, len(x))
 	for i := range x {
@@ -150,8 +152,8 @@ func added(x, y []sym.Expr) []sym.Expr {
 	return out
 }
 
-// elements is the range of the kernel's elements along an axis through which some of so many output positions, from
-// origin on, see the input. It may be empty.
+// elements is the range [first, end) of kernel elements along an axis through which some of count output positions,
+// from origin on, see the input. It may be empty.
 func (f *rowsForm) elements(axis int, origin sym.Expr, count int64) (first, end sym.Expr) {
 	first, end = sym.Expr{}, sym.Const(f.window.Kernel[axis])
 	if f.window.unpadded(axis) {

@@ -17,9 +17,9 @@ func init() {
 			{Name: "rows", Build: convTransposeRows}}})
 }
 
-// ConvolutionTranspose spreads each element of x[N, I, d…] over the window that w[I, O/groups, k…] gives, Strides
-// apart: what Convolution's gradient does. The result is (d − 1)·stride + span − begin − end long along each spatial
-// axis; padding that is negative makes it longer. bias, [O], may be nil.
+// ConvolutionTranspose adds each element of x[N, I, d…], times the kernel w[I, O/groups, k…], to the result, kernels
+// Strides apart: it is the gradient of Convolution by its input. The result's extent along each spatial axis is (d −
+// 1)·stride + span − begin − end; negative padding enlarges it. bias, [O], may be nil.
 func ConvolutionTranspose(b *ir.Builder, x, w, bias *ir.Value, window Window, groups int64) *ir.Value {
 	attrs := window.Attrs()
 	attrs["groups"] = groups
@@ -30,6 +30,7 @@ func ConvolutionTranspose(b *ir.Builder, x, w, bias *ir.Value, window Window, gr
 	return b.Op("convolution_transpose", attrs, inputs...)
 }
 
+// convTransposeShape checks types, channels, groups, kernel and padding and infers [N, O, o…].
 func convTransposeShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 2, 3); err != nil {
 		return err
@@ -78,6 +79,8 @@ func convTransposeShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// convTransposeMean is the reference: each element is its bias plus the sum over the kernel elements that reach it, in
+// 64 bits.
 func convTransposeMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -122,9 +125,9 @@ func convTransposeMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*te
 	return []*tensor.Tensor{out}, nil
 }
 
-// convTransposeRows computes one row of output positions (all channels of a group, the last spatial axis whole) at a
-// time: for each kernel position that reaches the row, a matrix product of the weights with an input row, added to
-// every stride-th column.
+// convTransposeRows lowers a transposed convolution: each iteration computes one row of output positions for all
+// channels of a group. For each kernel position that reaches the row it multiplies the weights with an input row and
+// adds the product to every stride-th column.
 func convTransposeRows(k *Nest, n *ir.Node) {
 	x, w, out := k.In[0], k.In[1], k.Out[0]
 	rank := len(x.Shape)
@@ -150,7 +153,7 @@ func convTransposeRows(k *Nest, n *ir.Node) {
 					}
 					axis := last - 2
 					stride := sym.Const(window.Strides[axis])
-					// Input position i lands on output position i·stride + shift: from first on, up to end.
+					// Input position i, in [first, end), reaches output position i·stride + shift.
 					shift := at[axis].Mul(sym.Const(window.Dilations[axis])).Sub(window.Begin[axis])
 					first := shift.Neg().CeilDiv(stride).Max(sym.Const(0))
 					end := width.Sub(shift).CeilDiv(stride).Min(x.Shape[last])
@@ -176,10 +179,10 @@ func convTransposeRows(k *Nest, n *ir.Node) {
 	})
 }
 
-// convTransposeSums has a sum for each element of the result, over the channels of its group and those places of the
-// window that reach it: with a stride of s, every s-th, from one that the element's position modulo s decides. So
-// positions that are equal modulo s are in a nest of their own. A window with a stride and a dilation is gone through
-// as a whole instead.
+// convTransposeSums lowers a transposed convolution to one sum per element of the result, over the channels of its
+// group and the window positions that reach it. With a stride of s these are every s-th, starting at one that depends
+// on the element's position modulo s, so each residue has its own loop nest. A window with a stride and a dilation is
+// visited entirely instead.
 func convTransposeSums(k *Nest, n *ir.Node) {
 	x, w, out := k.In[0], k.In[1], k.Out[0]
 	window, _ := windowOf(n, len(x.Shape)-2)
@@ -234,10 +237,10 @@ type spreadAxis struct {
 	begin, from, to          sym.Expr // padding, and the extents of the input and the result
 }
 
-// phased reports whether positions that are equal modulo the stride are apart.
+// phased reports whether positions are grouped by their residue modulo the stride.
 func (a spreadAxis) phased() bool { return a.stride > 1 && a.dilation == 1 }
 
-// extents are how many phases there are, positions of one, and places of the window that may reach it.
+// extents returns the number of phases, of positions of each phase, and of window positions that may reach a position.
 func (a spreadAxis) extents(d *sym.Dims) (phases, places, steps sym.Expr) {
 	if !a.phased() {
 		return one, a.to, sym.Const(a.kernel)
@@ -246,7 +249,8 @@ func (a spreadAxis) extents(d *sym.Dims) (phases, places, steps sym.Expr) {
 	return stride, d.Simplify(a.to.CeilDiv(stride)), sym.Const((a.kernel + a.stride - 1) / a.stride)
 }
 
-// place is a position of the result, and whether there is such; nil: there is.
+// place is the position in the result of position at of a phase; inside tests whether it lies in the result, nil if it
+// always does.
 func (a spreadAxis) place(phase, at sym.Expr) (o sym.Expr, inside loop.Expr) {
 	if !a.phased() {
 		return at, nil
@@ -258,8 +262,8 @@ func (a spreadAxis) place(phase, at sym.Expr) (o sym.Expr, inside loop.Expr) {
 	return o, loop.Apply2(loop.Lt, loop.At(o), loop.At(a.to))
 }
 
-// source is the position of the input that a place of the window spreads to a position of the result, and that place;
-// whether the one is in the input, and the other in the window: nil, if it is.
+// source is the input position p, and the window position tap, from which step reaches a position of the result;
+// reaches tests whether p lies in the input, within whether tap lies in the window (nil: always).
 func (a spreadAxis) source(phase, at, step sym.Expr) (p, tap sym.Expr, reaches, within loop.Expr) {
 	stride := sym.Const(a.stride)
 	if a.phased() {
@@ -279,6 +283,7 @@ func (a spreadAxis) source(phase, at, step sym.Expr) (p, tap sym.Expr, reaches, 
 	return p, step, reaches, nil
 }
 
+// convTransposeSamples returns inputs for each window, type and number of groups.
 func convTransposeSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	sample := func(dt dtype.DType, w Window, groups, channels, filters int64, bias bool, shape ...int64) {
@@ -309,7 +314,7 @@ func convTransposeSamples(r *rand.Rand) []Sample {
 	return out
 }
 
-// transposedRows: images alone.
+// transposedRows reports whether the result can be computed slice by slice along an axis: images only.
 func transposedRows(_ *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
 	in[0] = axis
 	return axis == 0

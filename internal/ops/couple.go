@@ -14,12 +14,13 @@ func init() {
 		Mean: hostMean("couple"), Host: "couple", Samples: coupleSamples})
 }
 
-// Couple makes probabilities of classes [rows, classes] from pairs[rows, classes·(classes − 1)/2], f64: how probable
-// the first is of classes 0 and 1, 0 and 2, …, 1 and 2, …
+// Couple computes class probabilities [rows, classes] from pairs[rows, classes·(classes − 1)/2], f64: the probability
+// of the first class in each pair 0 and 1, 0 and 2, …, 1 and 2, …
 func Couple(b *ir.Builder, pairs *ir.Value, classes int64) *ir.Value {
 	return b.Node("couple", ir.Attrs{"classes": classes}, pairs).Outputs[0]
 }
 
+// coupleShape checks that there is a probability for each pair and infers [rows, classes] and a workspace.
 func coupleShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err
@@ -37,6 +38,7 @@ func coupleShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// coupleSamples returns probabilities for several numbers of classes and rows.
 func coupleSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	for _, classes := range []int64{1, 2, 3, 6} {

@@ -7,13 +7,13 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// cumulation combines each element with all before it along an axis.
+// cumulation combines each element with all elements before it along an axis.
 type cumulation struct {
 	name    string
 	combine loop.BinaryOp
 	first   float64
 	grad    func(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value
-	own     Def // the properties that are its own
+	own     Def // properties of this operator alone
 }
 
 func init() {
@@ -24,8 +24,8 @@ func init() {
 	}
 }
 
-// CumSum adds up the elements along an axis: each with all before it (exclusive: those before it alone), or behind it
-// with reverse.
+// CumSum adds to each element all elements before it along an axis, or with reverse all after it; with exclusive the
+// sum leaves out the element itself.
 func CumSum(b *ir.Builder, x *ir.Value, axis int64, exclusive, reverse bool) *ir.Value {
 	return b.Op("cumsum", ir.Attrs{"axis": axis, "exclusive": exclusive, "reverse": reverse}, x)
 }
@@ -35,6 +35,7 @@ func CumProd(b *ir.Builder, x *ir.Value, axis int64, exclusive, reverse bool) *i
 	return b.Op("cumprod", ir.Attrs{"axis": axis, "exclusive": exclusive, "reverse": reverse}, x)
 }
 
+// cumulateShape checks the axis and infers x's type.
 func cumulateShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err
@@ -58,6 +59,7 @@ func along(n *ir.Node, s, extent sym.Expr) sym.Expr {
 	return s
 }
 
+// mean is the reference: it walks each row and combines in the wider type.
 func (f cumulation) mean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -91,6 +93,8 @@ func (f cumulation) mean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*
 	return []*tensor.Tensor{out}, nil
 }
 
+// serial lowers the cumulation: each iteration walks one row and stores the total so far, before or after combining the
+// element.
 func (f cumulation) serial(k *Nest, n *ir.Node) {
 	x, out := k.In[0], k.Out[0]
 	axis, _ := axisOf(n, n.Attrs.Int("axis", 0), len(x.Shape))

@@ -18,15 +18,16 @@ func init() {
 		Samples: decodeImageSamples})
 }
 
-// pixelChannels are how many numbers a pixel has, for each order of them.
+// pixelChannels maps each pixel format to its number of channels.
 var pixelChannels = map[string]int64{"RGB": 3, "BGR": 3, "Grayscale": 1}
 
-// DecodeImage reads a picture from the bytes of a file (see package picture for its kinds): [height, width, channels]
-// of u8, pixels "RGB", "BGR" or "Grayscale". Bytes that are no picture give one of no pixels.
+// DecodeImage decodes the bytes of an image file (package picture lists the formats): [height, width, channels] of u8,
+// pixels "RGB", "BGR" or "Grayscale". Bytes that are no image give an image of no pixels.
 func DecodeImage(b *ir.Builder, file *ir.Value, pixels string) *ir.Value {
 	return b.Op("decode_image", ir.Attrs{"pixels": pixels}, file)
 }
 
+// decodeImageShape checks the pixel format and infers an image whose height and width the decoder finds.
 func decodeImageShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err
@@ -43,6 +44,7 @@ func decodeImageShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// decodeImageSamples returns a small image in several file formats, and bytes that are no image.
 func decodeImageSamples(r *rand.Rand) (out []Sample) {
 	m := image.NewRGBA(image.Rect(0, 0, 5, 3))
 	for i := range m.Pix {

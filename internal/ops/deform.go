@@ -16,10 +16,10 @@ func init() {
 		Lowerings: []Lowering{{Name: "taps", Build: deformTaps}}})
 }
 
-// DeformConvolution is Convolution (Dai et al., Deformable Convolutional Networks, 2017) whose window's positions are
-// moved: offset[N, G·K·axes, o…] is added to where each of the kernel's K elements looks from each place o, for each of
-// G groups of channels; between elements x is interpolated linearly, outside it is 0. mask[N, G·K, o…], or nil, weighs
-// what is found. bias may be nil.
+// DeformConvolution is Convolution with moved window positions (Dai et al., Deformable Convolutional Networks, 2017).
+// offset[N, G·K·axes, o…] is added to the input position of each of the kernel's K elements at each output position o,
+// for each of G groups of channels. x is interpolated linearly and is 0 outside. mask[N, G·K, o…], or nil, weighs each
+// sample. bias may be nil.
 func DeformConvolution(b *ir.Builder, x, w, offset, bias, mask *ir.Value, window Window, groups,
 	offsetGroups int64) *ir.Value {
 	attrs := window.Attrs()
@@ -29,7 +29,7 @@ func DeformConvolution(b *ir.Builder, x, w, offset, bias, mask *ir.Value, window
 		inputs = append(inputs, mask)
 	}
 	last := len(x.Type.Shape) > 2 && manyChannels(x.Type.Shape[1])
-	if last { // a sample's elements of all channels lie side by side
+	if last { // the channels of a sample are contiguous
 		attrs["last"] = true
 		inputs[0] = lastChannels(b, x)
 	}
@@ -40,7 +40,7 @@ func DeformConvolution(b *ir.Builder, x, w, offset, bias, mask *ir.Value, window
 	} else if last {
 		columns = Transpose(b, columns, columnsFirst(axes)...)
 	}
-	// What is left is a product of matrices: the columns are channels of a convolution that looks at one place.
+	// The rest is a matrix product: the columns become channels of a pointwise convolution.
 	shape := columns.Type.Shape
 	elements := int64(1)
 	point := Window{Begin: make([]sym.Expr, axes), End: make([]sym.Expr, axes)}
@@ -61,7 +61,7 @@ func DeformConvolution(b *ir.Builder, x, w, offset, bias, mask *ir.Value, window
 	return Convolution(b, columns, weights, bias, point, groups)
 }
 
-// lastChannels puts axis 1 behind the others, firstChannels the last axis in front of all but the first.
+// lastChannels moves axis 1 to the end.
 func lastChannels(b *ir.Builder, x *ir.Value) *ir.Value {
 	order := []int64{0}
 	for i := 2; i < len(x.Type.Shape); i++ {
@@ -70,6 +70,7 @@ func lastChannels(b *ir.Builder, x *ir.Value) *ir.Value {
 	return Transpose(b, x, append(order, 1)...)
 }
 
+// firstChannels moves the last axis to position 1.
 func firstChannels(b *ir.Builder, x *ir.Value) *ir.Value {
 	order := []int64{0, int64(len(x.Type.Shape) - 1)}
 	for i := 1; i < len(x.Type.Shape)-1; i++ {
@@ -78,7 +79,7 @@ func firstChannels(b *ir.Builder, x *ir.Value) *ir.Value {
 	return Transpose(b, x, order...)
 }
 
-// columnsFirst is the order of axes that makes [N, C, K, o…] of columns [N, o…, K, C].
+// columnsFirst is the permutation from columns [N, o…, K, C] to [N, C, K, o…].
 func columnsFirst(axes int) []int64 {
 	order := []int64{0, int64(axes + 2), int64(axes + 1)}
 	for i := range axes {
@@ -87,8 +88,8 @@ func columnsFirst(axes int) []int64 {
 	return order
 }
 
-// deformShape is the rule of deform_columns: x[N, C, d…] with offset and mask gives [N, C, K, o…], what the kernel's
-// elements find. With the attribute last x is [N, d…, C] and the result [N, o…, K, C].
+// deformShape is the shape rule of deform_columns: x[N, C, d…] with offset and mask gives [N, C, K, o…], the samples of
+// the kernel's elements. With the attribute last, x is [N, d…, C] and the result [N, o…, K, C].
 func deformShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 2, 3); err != nil {
 		return err
@@ -153,6 +154,7 @@ func deformShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// deformMean is the reference: each element interpolates x at the moved position of its kernel element, times the mask.
 func deformMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -202,6 +204,8 @@ func deformMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Te
 	return []*tensor.Tensor{out}, nil
 }
 
+// deformTaps lowers deform_columns: each iteration computes the taps of one kernel element at one position and
+// interpolates all channels of a group there.
 func deformTaps(k *Nest, n *ir.Node) {
 	x, offset, mask, out := k.In[0], k.In[1], present(k.In, 2), k.Out[0]
 	axes, dt := len(x.Shape)-2, computing(x.DType)
@@ -254,7 +258,7 @@ func deformTaps(k *Nest, n *ir.Node) {
 	})
 }
 
-// deformOrder is the loops over the window and over places: the one outside that is outside in the result.
+// deformOrder is the extents of the loops over the window and over positions, in the order of the result's axes.
 func deformOrder(last bool, window, places []sym.Expr) []sym.Expr {
 	if last {
 		return slices.Concat(places, window)
@@ -262,6 +266,7 @@ func deformOrder(last bool, window, places []sym.Expr) []sym.Expr {
 	return slices.Concat(window, places)
 }
 
+// deformSamples returns inputs for each window, number of groups and layout, with and without a mask.
 func deformSamples(r *rand.Rand) (out []Sample) {
 	for i, w := range sampleWindows {
 		for _, groups := range []int64{1, 2} {

@@ -9,15 +9,15 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// deformGrad differentiates a sum over the elements around each place, as gridSampleGrad does. At an element itself, a
-// place has the slope towards the next one.
+// deformGrad differentiates deform_columns as sums over the elements around each position, as gridSampleGrad does. At
+// an element itself, the slope by the position is that towards the next element.
 func deformGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	g.through(up, func() []*ir.Value { return []*ir.Value{g.deformed(n)} })
 	return make([]*ir.Value, len(n.Inputs))
 }
 
-// deformed is the result of a node, from other operators. Its axes are images, groups of offsets, elements of the
-// kernel, places, and channels of a group.
+// deformed computes a node's result by other operators. Its axes are images, groups of offsets, elements of the kernel,
+// output positions and channels of a group.
 func (g *Gradients) deformed(n *ir.Node) *ir.Value {
 	b, x, offset, mask, last := g.Builder, n.Inputs[0], n.Inputs[1], input(n, 2), n.Attrs.Bool("last")
 	axes, dt := len(x.Type.Shape)-2, computing(x.Type.DType)
@@ -74,7 +74,7 @@ func (g *Gradients) deformed(n *ir.Node) *ir.Value {
 	return Reshape(b, Cast(b, Transpose(b, y, order...), x.Type.DType), n.Outputs[0].Type.Shape...)
 }
 
-// deformPlaces are where the kernel's elements look along an axis from each place, before they are moved: [K, places,
+// deformPlaces is the unmoved position, along an axis, of each kernel element at each output position: [K, positions,
 // 1].
 func (g *Gradients) deformPlaces(w Window, axis int, places []sym.Expr) *ir.Value {
 	kernel := ir.Constants(w.Kernel)
@@ -84,7 +84,7 @@ func (g *Gradients) deformPlaces(w Window, axis int, places []sym.Expr) *ir.Valu
 	return g.sub(g.plus(at, element), g.integer(w.Begin[axis]))
 }
 
-// insideTap is the element at whole coordinates, which weighs nothing outside.
+// insideTap is the element at integer coordinates; outside x its weight is 0.
 func (g *Gradients) insideTap(at, d, weight *ir.Value) gridTap {
 	return g.paddedTap(at, d, weight, "zeros", false)
 }

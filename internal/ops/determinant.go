@@ -21,6 +21,7 @@ func init() {
 // as pivot, in 64 bits.
 func Determinant(b *ir.Builder, x *ir.Value) *ir.Value { return b.Op("determinant", nil, x) }
 
+// determinantShape checks that x holds square matrices of floats and infers x's leading axes.
 func determinantShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err
@@ -37,6 +38,7 @@ func determinantShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// determinantMean is the reference: it eliminates each matrix.
 func determinantMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -54,7 +56,7 @@ func determinantMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tens
 	return []*tensor.Tensor{out}, nil
 }
 
-// determinantOf eliminates in place.
+// determinantOf returns the determinant of a, size × size elements, which it overwrites.
 func determinantOf(a []float64, size int64) float64 {
 	det := 1.0
 	for k := range size {
@@ -85,6 +87,8 @@ func determinantOf(a []float64, size int64) float64 {
 	return det
 }
 
+// determinantElimination lowers determinant: each iteration copies one matrix, eliminates it with the largest element
+// of each column as pivot and stores the product of the pivots.
 func determinantElimination(k *Nest, n *ir.Node) {
 	x, out := k.In[0], k.Out[0]
 	rank := len(x.Shape)
@@ -127,6 +131,7 @@ func determinantElimination(k *Nest, n *ir.Node) {
 	})
 }
 
+// determinantSamples returns regular and singular matrices of each float type.
 func determinantSamples(r *rand.Rand) (out []Sample) {
 	for _, dt := range floatTypes {
 		for _, shape := range [][]int64{{3, 3}, {1, 1}, {2, 0, 0}, {2, 3, 4, 4}, {0, 2, 2}, {1, 7, 7}} {

@@ -19,12 +19,13 @@ func init() {
 		}}}})
 }
 
-// Diagonal walks two axes of one extent together: the result has the first, at whose index i both have i, and not the
-// second.
+// Diagonal takes the elements with equal indices along two axes of one extent: the result keeps the first axis and
+// drops the second.
 func Diagonal(b *ir.Builder, x *ir.Value, first, second int) *ir.Value {
 	return b.Op("diagonal", ir.Attrs{"first": int64(first), "second": int64(second)}, x)
 }
 
+// diagonalShape checks that the two axes have equal extents and infers x's shape without the second.
 func diagonalShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err
@@ -41,13 +42,14 @@ func diagonalShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// undiagonal is the operand's index for the result's.
+// undiagonal returns the operand's index for an index of the result.
 func undiagonal[T any](n *ir.Node, at []T) []T {
 	first, second := n.Attrs.Int("first", 0), n.Attrs.Int("second", 1)
 	from := append(append([]T{}, at[:second]...), at[first])
 	return append(from, at[second:]...)
 }
 
+// diagonalMean is the reference: it copies the elements of the diagonal.
 func diagonalMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -61,6 +63,7 @@ func diagonalMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.
 	return []*tensor.Tensor{out}, nil
 }
 
+// diagonalView is the result as a view of x: the first axis has the sum of both strides.
 func diagonalView(n *ir.Node, _ *sym.Dims) *View {
 	strides := loop.RowMajor(n.Inputs[0].Type.Shape)
 	first, second := n.Attrs.Int("first", 0), n.Attrs.Int("second", 1)
@@ -68,6 +71,7 @@ func diagonalView(n *ir.Node, _ *sym.Dims) *View {
 	return &View{Strides: append(strides[:second:second], strides[second+1:]...)}
 }
 
+// diagonalSamples returns tensors with diagonals along several pairs of axes.
 func diagonalSamples(r *rand.Rand) []Sample {
 	return []Sample{
 		{Attrs: ir.Attrs{"first": int64(0), "second": int64(1)}, Inputs: []*tensor.Tensor{sampleOf(r, floatTypes[0], 3, 3)}},

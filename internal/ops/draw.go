@@ -26,35 +26,35 @@ func init() {
 	}
 }
 
-// DrawUniform is numbers from [low, high), rounded to dt.
+// DrawUniform returns uniform random numbers from [low, high), rounded to dt.
 func DrawUniform(b *ir.Builder, seed uint32, dt dtype.DType, low, high float64, shape ...sym.Expr) *ir.Value {
 	return b.Op("draw_uniform", ir.Attrs{"seed": int64(seed), "dtype": dt, "shape": shape, "factor": high - low,
 		"offset": low})
 }
 
-// DrawNormal is normal numbers around mean, with the standard deviation scale.
+// DrawNormal returns normal random numbers with the given mean and the standard deviation scale.
 func DrawNormal(b *ir.Builder, seed uint32, dt dtype.DType, mean, scale float64, shape ...sym.Expr) *ir.Value {
 	return b.Op("draw_normal", ir.Attrs{"seed": int64(seed), "dtype": dt, "shape": shape, "factor": scale, "offset": mean})
 }
 
-// DrawBernoulli is 1 with the probability that p, floats, has for each element, else 0. A probability outside 0 to 1 is
-// an error.
+// DrawBernoulli returns, for each element of p, 1 with this probability and else 0. A probability outside [0, 1] is an
+// error.
 func DrawBernoulli(b *ir.Builder, seed uint32, dt dtype.DType, p *ir.Value) *ir.Value {
 	return b.Op("draw_bernoulli", ir.Attrs{"seed": int64(seed), "dtype": dt}, p)
 }
 
-// DrawKept is bools that are true with probability 1 − ratio, a scalar: what a dropout keeps.
+// DrawKept returns bools that are true with probability 1 − ratio, a scalar: the elements that a dropout keeps.
 func DrawKept(b *ir.Builder, seed uint32, ratio *ir.Value, shape ...sym.Expr) *ir.Value {
 	return b.Op("draw_kept", ir.Attrs{"seed": int64(seed), "shape": shape}, ratio)
 }
 
-// DrawClasses draws count positions in each row of logs[rows, classes], by the logarithms of their probabilities up to
-// a constant, as integers of type dt.
+// DrawClasses draws count positions, integers of type dt, in each row of logs[rows, classes]: the logarithms of their
+// probabilities up to a constant.
 func DrawClasses(b *ir.Builder, seed uint32, dt dtype.DType, logs *ir.Value, count int64) *ir.Value {
 	return b.Node("draw_classes", ir.Attrs{"seed": int64(seed), "dtype": dt, "count": count}, logs).Outputs[0]
 }
 
-// drawn is the checked shape attribute.
+// drawn returns the shape attribute; it requires that no extent is negative.
 func drawn(c *ir.Inference, n *ir.Node) ([]sym.Expr, error) {
 	shape := n.Attrs.Exprs("shape")
 	for _, extent := range shape {
@@ -65,6 +65,7 @@ func drawn(c *ir.Inference, n *ir.Node) ([]sym.Expr, error) {
 	return shape, nil
 }
 
+// drawShape checks the float type and infers the shape attribute.
 func drawShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 0, 0); err != nil {
 		return err
@@ -81,6 +82,7 @@ func drawShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// drawBernoulliShape checks the types and infers the probabilities' shape.
 func drawBernoulliShape(_ *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err
@@ -93,6 +95,7 @@ func drawBernoulliShape(_ *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// drawKeptShape checks that the ratio is a scalar and infers bools of the shape attribute.
 func drawKeptShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err
@@ -106,6 +109,7 @@ func drawKeptShape(c *ir.Inference, n *ir.Node) error {
 	return err
 }
 
+// drawClassesShape checks the types and infers [rows, count] and a workspace.
 func drawClassesShape(_ *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err
@@ -119,6 +123,7 @@ func drawClassesShape(_ *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// drawSamples returns several shapes of each float type.
 func drawSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	for _, dt := range floatTypes {
@@ -130,7 +135,7 @@ func drawSamples(r *rand.Rand) []Sample {
 	return out
 }
 
-// sampleShares is floats from 0 to 1.
+// sampleShares returns random floats in [0, 1].
 func sampleShares(r *rand.Rand, dt dtype.DType, shape ...int64) *tensor.Tensor {
 	t := tensor.Must(tensor.New(dt, shape...))
 	for i := range t.Len() {
@@ -139,6 +144,7 @@ func sampleShares(r *rand.Rand, dt dtype.DType, shape ...int64) *tensor.Tensor {
 	return t
 }
 
+// drawBernoulliSamples returns probabilities for each result type.
 func drawBernoulliSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	for i, dt := range append([]dtype.DType{dtype.Bool}, append(integerTypes, floatTypes...)...) {
@@ -148,6 +154,7 @@ func drawBernoulliSamples(r *rand.Rand) []Sample {
 	return out
 }
 
+// drawKeptSamples returns ratios for several shapes.
 func drawKeptSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	for _, dt := range floatTypes {
@@ -159,6 +166,7 @@ func drawKeptSamples(r *rand.Rand) []Sample {
 	return out
 }
 
+// drawClassesSamples returns logarithms for several shapes.
 func drawClassesSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	for i, dt := range floatTypes {

@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// term is a tensor under an einsum equation: a label for each axis. Letters are themselves; the axes of an ellipsis are
-// ellipsis + how many of them stand to the right.
+// term is a tensor of an einsum equation, with a label for each axis. A letter is its own label; an axis of an ellipsis
+// has the label ellipsis + the number of its axes to the right.
 type term struct {
 	v      *ir.Value
 	labels []rune
@@ -18,9 +18,10 @@ type term struct {
 
 const ellipsis = 1 << 24
 
-// Einsum is Einstein's summation (as NumPy's einsum): axes of one label are walked together, those that the result does
-// not name are summed over. Without "->", the result has the labels that occur once, in alphabetical order, behind the
-// ellipsis. It becomes diagonals, sums, matrix products and transposes, taken from left to right.
+// Einsum is Einstein's summation, as in NumPy: axes of one label share an index, and labels that the result does not
+// name are summed over. Without "->", the result has the axes of the ellipsis, then the labels that occur once, in
+// alphabetical order. Einsum builds diagonals, sums, matrix products and transposes, from the first operand to the
+// last.
 func Einsum(b *ir.Builder, equation string, xs ...*ir.Value) *ir.Value {
 	terms, result := einsumTerms(b, equation, xs)
 	for i := range terms {
@@ -43,6 +44,7 @@ func Einsum(b *ir.Builder, equation string, xs ...*ir.Value) *ir.Value {
 	return last.ordered(b, result).v
 }
 
+// labelText names a label in error messages.
 func labelText(label rune) string {
 	if label >= ellipsis {
 		return "an axis of an ellipsis"
@@ -50,7 +52,7 @@ func labelText(label rune) string {
 	return string(label)
 }
 
-// einsumTerms reads an equation.
+// einsumTerms parses an equation: the terms of xs and the labels of the result.
 func einsumTerms(b *ir.Builder, equation string, xs []*ir.Value) ([]term, []rune) {
 	text := strings.ReplaceAll(equation, " ", "")
 	left, right, explicit := strings.Cut(text, "->")
@@ -117,7 +119,7 @@ func einsumTerms(b *ir.Builder, equation string, xs []*ir.Value) ([]term, []rune
 	return terms, result
 }
 
-// diagonal walks the axes that share a label together.
+// diagonal takes the diagonal of axes that share a label.
 func (t term) diagonal(b *ir.Builder) term {
 	for i := 0; i < len(t.labels); i++ {
 		if j := slices.Index(t.labels[i+1:], t.labels[i]); j >= 0 {
@@ -130,7 +132,7 @@ func (t term) diagonal(b *ir.Builder) term {
 	return t
 }
 
-// reduced sums over the axes whose labels nothing needs.
+// reduced sums over the axes whose labels are not needed.
 func (t term) reduced(b *ir.Builder, needed []rune) term {
 	var axes []int64
 	var kept []rune
@@ -147,7 +149,7 @@ func (t term) reduced(b *ir.Builder, needed []rune) term {
 	return term{ReduceSum(b, t.v, false, axes...), kept}
 }
 
-// ordered has the axes of the given labels, in their order; where it lacks one, an axis of 1.
+// ordered returns the term with axes in the order of the given labels, and an axis of 1 for each label that it lacks.
 func (t term) ordered(b *ir.Builder, labels []rune) term {
 	var perm []int64
 	var shape []sym.Expr
@@ -169,7 +171,7 @@ func (t term) ordered(b *ir.Builder, labels []rune) term {
 	return term{v, labels}
 }
 
-// einsumPair multiplies two terms and sums over what is not needed afterwards.
+// einsumPair multiplies two terms and sums over the labels that are not needed afterwards.
 func einsumPair(b *ir.Builder, x, y term, needed []rune) term {
 	x, y = x.reduced(b, append(slices.Clone(needed), y.labels...)), y.reduced(b, append(slices.Clone(needed), x.labels...))
 	var batch, rows, columns, shared []rune
@@ -181,7 +183,7 @@ func einsumPair(b *ir.Builder, x, y term, needed []rune) term {
 		case slices.Contains(needed, label):
 			batch = append(batch, label)
 		case isOne(x.v.Type.Shape[i]) != isOne(y.v.Type.Shape[j]):
-			// One of them repeats: its axis of 1 is no axis.
+			// One of them is broadcast along this label: its axis of 1 is dropped.
 			if isOne(x.v.Type.Shape[i]) {
 				y = y.reduced(b, without(y.labels, label))
 				x = x.reduced(b, without(x.labels, label))
@@ -213,6 +215,7 @@ func einsumPair(b *ir.Builder, x, y term, needed []rune) term {
 	return term{Reshape(b, z, shape...), labels}
 }
 
+// without returns labels without one label.
 func without(labels []rune, label rune) []rune {
 	return slices.DeleteFunc(slices.Clone(labels), func(l rune) bool { return l == label })
 }

@@ -6,11 +6,11 @@ import (
 	"github.com/weirml/weir/internal/ir"
 )
 
-// Elementwise reports whether an operator is a function of single elements of its operands, with broadcasting. Elements
-// may then be moved before it as well as after it.
+// Elementwise reports whether an operator applies a function to single elements of its operands, with broadcasting.
+// Operators that move elements may then be exchanged with it.
 func Elementwise(n *ir.Node) bool { return Of(n).Elementwise }
 
-// ElementwiseNames are the operators of which Elementwise holds, in order.
+// ElementwiseNames returns the names of the elementwise operators, sorted.
 func ElementwiseNames() (names []string) {
 	for _, op := range ir.Ops() {
 		if op.(*Def).Elementwise {
@@ -21,10 +21,10 @@ func ElementwiseNames() (names []string) {
 	return names
 }
 
-// Dear reports whether an elementwise operator takes many instructions for an element, as functions such as exp do.
+// Dear reports whether an elementwise operator takes many instructions per element, as exp does.
 func Dear(n *ir.Node) bool { return Elementwise(n) && !Of(n).Light }
 
-// elementwiseRows: an element depends on those at its own index.
+// elementwiseRows is the rule that an element depends on the operands' elements at its own index.
 var elementwiseRows = rowRule{axes: func(n *ir.Node, _ int, in []int, aligned func(*ir.Value, int) int) bool {
 	for i, v := range n.Inputs {
 		if v != nil {

@@ -19,18 +19,17 @@ func init() {
 		}}}})
 }
 
-// Expand repeats x along its axes of extent 1, and along new ones in front, to the shape that x's and the given one
-// broadcast to.
+// Expand broadcasts x and the given shape: it repeats x along its axes of extent 1 and along new leading axes.
 func Expand(b *ir.Builder, x *ir.Value, shape ...sym.Expr) *ir.Value {
 	return b.Op("expand", ir.Attrs{"shape": shape}, x)
 }
 
-// Fill is a tensor whose every element is the one of t.
+// Fill returns a tensor of the given shape whose elements all equal the single element of t.
 func Fill(b *ir.Builder, t *tensor.Tensor, shape ...sym.Expr) *ir.Value {
 	return Expand(b, Reshape(b, b.Constant("c", t)), shape...)
 }
 
-// Tile repeats x along each axis.
+// Tile repeats x repeats[i] times along each axis i.
 func Tile(b *ir.Builder, x *ir.Value, repeats []sym.Expr) *ir.Value {
 	var single, many, whole []sym.Expr
 	repeated := false
@@ -48,6 +47,8 @@ func Tile(b *ir.Builder, x *ir.Value, repeats []sym.Expr) *ir.Value {
 	return Reshape(b, Expand(b, Reshape(b, x, single...), many...), whole...)
 }
 
+// expandShape checks that x's shape broadcasts with the attribute and infers the common shape; known elements stay
+// known.
 func expandShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err
@@ -67,6 +68,7 @@ func expandShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// expandMean is the reference: it copies each element from its position in x.
 func expandMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -80,7 +82,7 @@ func expandMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Te
 	return []*tensor.Tensor{out}, nil
 }
 
-// expandView: nothing is repeated.
+// expandView returns x itself as the result if no axis is repeated, else nil.
 func expandView(n *ir.Node, d *sym.Dims) *View {
 	x, out := n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape
 	for axis, extent := range out {
@@ -95,21 +97,22 @@ func expandView(n *ir.Node, d *sym.Dims) *View {
 	return &View{}
 }
 
-// expandGrad leaves it to whoever adds the derivative to sum it over what is repeated.
+// expandGrad passes the derivative on; Gradients.add sums it over the repeated axes.
 func expandGrad(_ *Gradients, _ *ir.Node, up []*ir.Value) []*ir.Value { return up }
 
+// expandRows reports that the result can be computed slice by slice along each axis, with the aligned axis of x.
 func expandRows(n *ir.Node, _ int, in []int, aligned func(*ir.Value, int) int) bool {
 	in[0] = aligned(n.Inputs[0], len(n.Outputs[0].Type.Shape))
 	return true
 }
 
-// expandParts: what is repeated is read whole, the other axes in part.
+// expandParts returns the slice of x that a slice of the result needs; repeated axes are read entirely.
 func expandParts(_ Parts, n *ir.Node, want Part) (Reading, bool) {
 	return Reading{Made: want, In: []Part{broadcastPart(n.Inputs[0], want)},
 		Attrs: ir.Attrs{"shape": want.Shape(n.Outputs[0].Type.Shape)}}, true
 }
 
-// expandLast is of repetitions along axes that are there.
+// expandLast is the last form of an expansion that adds no axes; else nil.
 func expandLast(d *sym.Dims, n *ir.Node) *LastForm {
 	if len(n.Attrs.Exprs("shape")) != len(n.Inputs[0].Type.Shape) {
 		return nil

@@ -14,10 +14,11 @@ func init() {
 	define(&Def{Op: "find", Shape: findShape, Mean: hostMean("find"), Host: "find", Samples: findSamples})
 }
 
-// Find is the place of each element of x among keys, a vector of its type that ascends, with NaN at its end; and the
-// number of keys if it is none of them. i64.
+// Find returns, for each element of x, its index (i64) in keys, a sorted vector of the same type with NaN at its end;
+// or the number of keys if it is not among them.
 func Find(b *ir.Builder, x, keys *ir.Value) *ir.Value { return b.Op("find", nil, x, keys) }
 
+// findShape checks the types and infers indices of x's shape.
 func findShape(_ *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 2, 2); err != nil {
 		return err
@@ -30,6 +31,7 @@ func findShape(_ *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// findSamples returns elements and keys of each type.
 func findSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	for i, dt := range append(slices.Clone(integerTypes), floatTypes...) {

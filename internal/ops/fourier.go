@@ -18,15 +18,16 @@ func init() {
 		Samples: fourierSamples})
 }
 
-// Fourier is the discrete Fourier transform of x along an axis other than the last, which holds a real part, or a real
-// and an imaginary one: the sum over j of x[j]·e^(−2πi jk/length). The axis is cut, or filled with zeros, to the
-// length. The inverse has the other sign and divides by the length. Onesided, a forward transform is the first length/2
-// + 1 of its results; an inverse one is given as many, and its result is real.
+// Fourier is the discrete Fourier transform of x along an axis: the sum over j of x[j]·e^(−2πi jk/length). The last
+// axis of x holds the real part, or the real and the imaginary part, of a number. The axis is cut, or filled with
+// zeros, to the length. The inverse has the other sign and divides by the length. If onesided, a forward transform
+// returns the first length/2 + 1 results; an inverse takes as many, and its result is real.
 func Fourier(b *ir.Builder, x *ir.Value, axis int64, length sym.Expr, inverse, onesided bool) *ir.Value {
 	return b.Node("fourier", ir.Attrs{"axis": axis, "length": length, "inverse": inverse, "onesided": onesided}, x).
 		Outputs[0]
 }
 
+// fourierShape checks the axes and the length and infers the transform and a workspace.
 func fourierShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err
@@ -68,7 +69,7 @@ func fourierShape(c *ir.Inference, n *ir.Node) error {
 		room = sym.Const(hostop.FourierRoom(known))
 	}
 	n.Attrs["room"] = room
-	// As NumPy does it: forward in f64, back in f32 but for numbers of f64. What cancels then leaves what it leaves there.
+	// As in NumPy: forward in f64, inverse in f32 unless x is f64, so that rounding errors are those of NumPy.
 	precision := dtype.F64
 	if n.Attrs.Bool("inverse") && x.DType != dtype.F64 {
 		precision = dtype.F32
@@ -77,8 +78,8 @@ func fourierShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// fourierMean sums every product. Without the imaginary parts that vanish in an inverse of a half: those of the first
-// number and of the middle one.
+// fourierMean is the reference: it sums every product. An onesided inverse ignores the imaginary parts of the first and
+// the middle number.
 func fourierMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -109,7 +110,7 @@ func fourierMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.T
 	return []*tensor.Tensor{out, room}, nil
 }
 
-// fourierTable gives the factor from part j[1] of input j[0] to part k[1] of output k[0].
+// fourierTable returns the factor from component j[1] of input j[0] to component k[1] of output k[0].
 func fourierTable(length int64, inverse, onesided bool) func(j, k []int64) float64 {
 	sign, scale := -1.0, 1.0
 	if inverse {
@@ -138,6 +139,7 @@ func fourierTable(length int64, inverse, onesided bool) func(j, k []int64) float
 	}
 }
 
+// fourierSamples returns transforms of several shapes, lengths and directions.
 func fourierSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	for i, c := range []struct {
@@ -165,7 +167,7 @@ func fourierSamples(r *rand.Rand) []Sample {
 	return out
 }
 
-// fourierGrad is the transform the other way round: a Fourier transform is linear, and its matrix symmetric.
+// fourierGrad is the transform in the other direction: a Fourier transform is linear, and its matrix is symmetric.
 func fourierGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	if up[0] == nil {
 		return []*ir.Value{nil}
@@ -183,7 +185,7 @@ func fourierGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	default:
 		u = g.mul(Fourier(b, u, int64(axis), length, true, false), g.count(u, length))
 	}
-	// What was cut off has no derivative, and what was filled in none that counts.
+	// Elements that were cut off have the derivative 0; derivatives by filled zeros are dropped.
 	u = g.fitted(u, axis, x.Type.Shape[axis])
 	if parts, fixed := x.Type.Shape[last].Const(); !fixed || parts == 1 {
 		u = g.fitted(u, last, x.Type.Shape[last])
@@ -191,7 +193,8 @@ func fourierGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return []*ir.Value{u}
 }
 
-// mirrored is how often each number of a half counts in the whole: twice, but for the first and that in the middle.
+// mirrored multiplies u by the number of times that each number of a onesided transform occurs in the full one: twice,
+// but once for the first and the middle one.
 func (g *Gradients) mirrored(u *ir.Value, axis int, length sym.Expr) *ir.Value {
 	b, line := g.Builder, slices.Repeat([]sym.Expr{one}, len(u.Type.Shape))
 	line[axis] = u.Type.Shape[axis]
@@ -201,7 +204,7 @@ func (g *Gradients) mirrored(u *ir.Value, axis int, length sym.Expr) *ir.Value {
 	return g.choose(once, g.number(u, 1), g.number(u, 2))
 }
 
-// fitted is cut, or filled with zeros, to an extent along an axis.
+// fitted returns x cut, or filled with zeros, to an extent along an axis.
 func (g *Gradients) fitted(x *ir.Value, axis int, extent sym.Expr) *ir.Value {
 	rank := len(x.Type.Shape)
 	return Pad(g.Builder, x, nil, "constant", zeros(rank), unit(rank, axis, extent.Sub(x.Type.Shape[axis])))

@@ -2,14 +2,14 @@ package ops
 
 import "github.com/weirml/weir/internal/loop"
 
-// UnaryFunction and BinaryFunction are the scalar functions that Unary and Binary apply to elements. Importers name
-// them here, since they know nothing of loops.
+// UnaryFunction and BinaryFunction are the scalar functions that Unary and Binary apply to elements. Importers use
+// these names, since they do not import package loop.
 type (
 	UnaryFunction  = loop.UnaryOp
 	BinaryFunction = loop.BinaryOp
 )
 
-// The functions of one element: see the operators of package loop for their meaning.
+// The functions of one element: package loop defines them.
 const (
 	Neg        = loop.Neg
 	Abs        = loop.Abs

@@ -21,27 +21,28 @@ func init() {
 		Lowerings: []Lowering{{Name: "rows", When: movable, Build: gatherNDRows}}})
 }
 
-// Gather takes slices of x along an axis by their numbers, which may count from the end: the indices' axes stand where
-// the axis was.
+// Gather takes slices of x along an axis by index; negative indices count from the end. The indices' axes replace the
+// axis.
 func Gather(b *ir.Builder, x, indices *ir.Value, axis int64) *ir.Value {
 	return b.Op("gather", ir.Attrs{"axis": axis}, x, indices)
 }
 
-// GatherElements takes one element of x for each index: the index's own position, with the index in place of the axis.
+// GatherElements takes one element of x for each index: the element at the index's own position, with the index along
+// the axis.
 func GatherElements(b *ir.Builder, x, indices *ir.Value, axis int64) *ir.Value {
 	return b.Op("gather_elements", ir.Attrs{"axis": axis}, x, indices)
 }
 
-// GatherND takes slices of x by tuples of indices along indices' last axis, which address the axes behind the first
-// batch ones; those belong to x and indices alike.
+// GatherND takes slices of x by tuples of indices along indices' last axis. The first batch axes belong to x and
+// indices alike; the tuples address x's axes after them.
 func GatherND(b *ir.Builder, x, indices *ir.Value, batch int64) *ir.Value {
 	return b.Op("gather_nd", ir.Attrs{"batch": batch}, x, indices)
 }
 
-// outside names an index that is not in its range, in a run's error.
+// outside names an index that is out of range in a run's error.
 const outside = "an index"
 
-// position checks one index against an extent, and lets it count from the end.
+// position checks one index against an extent and returns it, counted from the end if negative.
 func (k *Nest) position(index loop.Expr, extent sym.Expr) sym.Expr {
 	wide := loop.Convert(dtype.I64, index)
 	if index.DType().IsSigned() {
@@ -52,7 +53,7 @@ func (k *Nest) position(index loop.Expr, extent sym.Expr) sym.Expr {
 	return k.Check("p", wide, sym.Const(0), extent.Sub(one), outside)
 }
 
-// positionOf is position for the reference.
+// positionOf is position in the reference: it returns an error if the index is out of range.
 func positionOf(n *ir.Node, index, extent int64) (int64, error) {
 	if index < -extent || index >= extent {
 		return 0, diag.Inputf("index %d for an extent of %d", index, extent).AtNode(n.Source, n.Op.Name())
@@ -63,7 +64,7 @@ func positionOf(n *ir.Node, index, extent int64) (int64, error) {
 	return index, nil
 }
 
-// indexed checks the operands that gathering and scattering share: a tensor with an axis, and integers.
+// indexed checks the operands that gathers and scatters share: x has an axis, and the indices are integers.
 func indexed(n *ir.Node) error {
 	if !integers(n.Inputs[1].Type.DType) {
 		return fault(n, "indices of type %s", n.Inputs[1].Type.DType)
@@ -71,6 +72,7 @@ func indexed(n *ir.Node) error {
 	return nil
 }
 
+// gatherShape infers x's shape with the axis replaced by the indices' shape; elements at known indices stay known.
 func gatherShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 2, 2); err != nil {
 		return err
@@ -97,11 +99,12 @@ func gatherShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// gathered is the operand's index for the result's, with the position found for the indices' part of it.
+// gathered returns the operand's index for an index of the result, with position in place of the indices' axes.
 func gathered[T any](at []T, axis, rank int, position T) []T {
 	return append(append(append([]T{}, at[:axis]...), position), at[axis+rank:]...)
 }
 
+// gatherMean is the reference: it copies the element that each index selects.
 func gatherMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -126,6 +129,7 @@ func gatherMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Te
 	return []*tensor.Tensor{out}, err
 }
 
+// gatherRows lowers gather: each iteration checks one index and copies the slice that it selects.
 func gatherRows(k *Nest, n *ir.Node) {
 	x, indices, out := k.In[0], k.In[1], k.Out[0]
 	axis, _ := axisOf(n, n.Attrs.Int("axis", 0), len(x.Shape))
@@ -139,6 +143,7 @@ func gatherRows(k *Nest, n *ir.Node) {
 	})
 }
 
+// gatherElementsShape checks that the indices fit x along the other axes and infers the indices' shape.
 func gatherElementsShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 2, 2); err != nil {
 		return err
@@ -158,7 +163,7 @@ func gatherElementsShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// withinExcept states that a shape is no larger than another, of the same rank, along every axis but one.
+// withinExcept requires that a shape is at most another, of the same rank, along every axis but one.
 func withinExcept(c *ir.Inference, n *ir.Node, axis int, small, large []sym.Expr) error {
 	if len(small) != len(large) {
 		return fault(n, "indices of rank %d for a tensor of rank %d", len(small), len(large))
@@ -174,6 +179,7 @@ func withinExcept(c *ir.Inference, n *ir.Node, axis int, small, large []sym.Expr
 	return nil
 }
 
+// gatherElementsMean is the reference: it copies the element that each index selects.
 func gatherElementsMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -197,6 +203,7 @@ func gatherElementsMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*t
 	return []*tensor.Tensor{out}, err
 }
 
+// gatherElementsMap lowers gather_elements: each iteration checks one index and copies its element.
 func gatherElementsMap(k *Nest, n *ir.Node) {
 	x, indices := k.In[0], k.In[1]
 	axis, _ := axisOf(n, n.Attrs.Int("axis", 0), len(x.Shape))
@@ -206,7 +213,7 @@ func gatherElementsMap(k *Nest, n *ir.Node) {
 	})
 }
 
-// tuple is how many axes a tuple of indices addresses.
+// tuple returns the number of axes that a tuple of indices addresses, or an error if x does not have them.
 func tuple(n *ir.Node, indices ir.Type, rank, batch int64) (int64, error) {
 	if len(indices.Shape) == 0 {
 		return 0, fault(n, "indices of rank 0")
@@ -223,6 +230,8 @@ func tuple(n *ir.Node, indices ir.Type, rank, batch int64) (int64, error) {
 	return depth, nil
 }
 
+// gatherNDShape checks the batch axes and infers the indices' leading axes, then the axes of x that the tuples do not
+// address.
 func gatherNDShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 2, 2); err != nil {
 		return err
@@ -249,6 +258,7 @@ func gatherNDShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// gatherNDMean is the reference: it copies the slice that each tuple selects.
 func gatherNDMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -275,6 +285,7 @@ func gatherNDMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.
 	return []*tensor.Tensor{out}, err
 }
 
+// gatherNDRows lowers gather_nd: each iteration checks one tuple and copies the slice that it selects.
 func gatherNDRows(k *Nest, n *ir.Node) {
 	x, indices, out := k.In[0], k.In[1], k.Out[0]
 	batch, lead := n.Attrs.Int("batch", 0), len(indices.Shape)-1
@@ -286,7 +297,7 @@ func gatherNDRows(k *Nest, n *ir.Node) {
 	})
 }
 
-// positions checks the tuple of indices at a place against the extents that it addresses.
+// positions checks the tuple of indices at the index at against the extents that it addresses, and returns it.
 func (k *Nest) positions(indices *loop.Memory, at, extents []sym.Expr) []sym.Expr {
 	depth, _ := indices.Shape[len(indices.Shape)-1].Const()
 	found := make([]sym.Expr, depth)
