@@ -9,11 +9,11 @@ import (
 
 func init() { register("couple", couple) }
 
-// couple makes each row's probabilities of classes from those of one class against another: input 0, f64[rows, pairs],
-// is how probable the first class of a pair is, for 0 and 1, 0 and 2, …, 1 and 2, … They are the p of sum 1 that
-// minimise the squares of r[j, i]·p[i] − r[i, j]·p[j], found by iteration (Wu, Lin, Weng: Probability estimates for
-// multi-class classification by pairwise coupling, 2004, their second method). Result 0 is f64[rows, classes]; result
-// 1, f64[(classes + 1)·classes], is room.
+// couple turns probabilities of class pairs into probabilities of classes, row by row. Input 0, f64[rows, pairs], is
+// the probability of the first class of each pair 0 and 1, 0 and 2, …, 1 and 2, … Result 0, f64[rows, classes], has
+// the p of sum 1 that minimise the squares of r[j, i]·p[i] − r[i, j]·p[j], found by iteration (Wu, Lin, Weng:
+// Probability estimates for multi-class classification by pairwise coupling, 2004, their second method). Result 1,
+// f64[(classes + 1)·classes], is scratch.
 func couple(c *Call) error {
 	classes, _ := c.Attrs["classes"].(int64)
 	rows, pairs := c.In[0].Shape()[0], c.In[0].Shape()[1]
@@ -47,7 +47,7 @@ func couple(c *Call) error {
 	return nil
 }
 
-// coupled is one row of couple.
+// coupled computes one row of couple into p, with work as scratch.
 func coupled(c *Call, p, pairs, work []float64) {
 	k := len(p)
 	q, along := work[:k*k], work[k*k:k*k+k]

@@ -16,14 +16,14 @@ func init() {
 	register("draw_classes", drawClasses)
 }
 
-// generator is seeded by the call's attribute seed, of which the low 32 bits count.
+// generator returns a generator seeded by the low 32 bits of the attribute seed.
 func generator(c *Call) *mersenne {
 	seed, _ := c.Attrs["seed"].(int64)
 	return newMersenne(uint32(seed))
 }
 
-// drawScaled fills result 0, of the attribute shape, with numbers of a distribution, each times factor plus offset.
-// Each of the three steps is rounded to the result's type, as NumPy does it.
+// drawScaled fills result 0, of the attribute shape, with draw's numbers times factor plus offset. The draw, the
+// product and the sum are each rounded to the result's type, as NumPy rounds them.
 func drawScaled(c *Call, draw func(*mersenne) float64) error {
 	shape, _ := c.Attrs["shape"].([]int64)
 	factor, _ := c.Attrs["factor"].(float64)
@@ -45,7 +45,7 @@ func drawScaled(c *Call, draw func(*mersenne) float64) error {
 	return nil
 }
 
-// drawBernoulli gives 1 with the probability that input 0 has for each element, else 0.
+// drawBernoulli fills result 0 with 1 or 0: element i is 1 with probability input 0 [i].
 func drawBernoulli(c *Call) error {
 	p := c.In[0]
 	out, err := c.Result(0, p.Shape()...)
@@ -73,7 +73,8 @@ func setNumber(t *tensor.Tensor, i, x int64) {
 	t.SetInt(i, x)
 }
 
-// drawKept gives, for each element of the attribute shape, whether a uniform number is at least the ratio, input 0.
+// drawKept fills result 0, of the attribute shape, with truth values: whether a uniform number is at least the ratio,
+// input 0.
 func drawKept(c *Call) error {
 	shape, _ := c.Attrs["shape"].([]int64)
 	ratio := c.In[0].Float(0)
@@ -92,8 +93,8 @@ func drawKept(c *Call) error {
 	return nil
 }
 
-// drawClasses draws the attribute count of positions in each row of input 0, [rows, classes], whose elements are
-// logarithms of probabilities up to a constant. Result 1 is room for a row's sums.
+// drawClasses draws, for each row of input 0, as many classes as the attribute count says. Input 0, [rows, classes],
+// holds logarithms of probabilities up to a constant. Result 1 is scratch for the cumulative sums of a row.
 func drawClasses(c *Call) error {
 	x := c.In[0]
 	rows, classes := x.Shape()[0], x.Shape()[1]

@@ -4,8 +4,8 @@ import "sort"
 
 func init() { register("find", find) }
 
-// find gives each element of input 0 its place among input 1, keys that ascend with NaN at the end, and their number if
-// it is none of them.
+// find returns for each element of input 0 its index among the keys of input 1, or the number of keys if it is none of
+// them. The keys ascend, NaN last.
 func find(c *Call) error {
 	x, keys := c.In[0], c.In[1]
 	out, err := c.Result(0, x.Shape()...)

@@ -18,14 +18,13 @@ func init() {
 	})
 }
 
-// maxRadix is the largest prime factor that a transform is divided by; a length with a larger one is computed as a
-// convolution.
+// maxRadix is the largest prime factor with a butterfly; a length with a larger one is transformed by a convolution.
 const maxRadix = 61
 
-// maxTransform keeps the squares of positions within 64 bits.
+// maxTransform is the largest length of a transform. It keeps squares of indices within 64 bits.
 const maxTransform = 1 << 31
 
-// FourierRoom is the number of elements that a transform of the length works in.
+// FourierRoom returns the number of scratch elements that a transform of the given length needs.
 func FourierRoom(length int64) int64 {
 	room := 6*length + 2*maxRadix
 	if length < 1 || length > maxTransform || radices(length) != nil {
@@ -34,14 +33,15 @@ func FourierRoom(length int64) int64 {
 	return room + 8*paddedLength(length)
 }
 
-// FourierRoomMost times a length, plus 2·61, is at least its FourierRoom.
+// FourierRoomMost bounds FourierRoom: FourierRoom(length) is at most FourierRoomMost·length + 2·61.
 const FourierRoomMost = 38
 
-// paddedLength is the power of two in which a convolution of the length is computed without wrapping around: less than
-// four times it.
+// paddedLength returns the power of two that a convolution of the length is padded to, so that it does not wrap
+// around; it is less than four times the length.
 func paddedLength(length int64) int64 { return 1 << bits.Len64(uint64(2*length-2)) }
 
-// radices are a length's prime factors, ascending, with fours for pairs of twos; nil if one is above maxRadix.
+// radices returns the prime factors of a length, ascending, with fours for pairs of twos; nil if one is above
+// maxRadix.
 func radices(length int64) []int64 {
 	out := []int64{}
 	for length%4 == 0 && length > 0 {
@@ -58,13 +58,14 @@ func radices(length int64) []int64 {
 	return out
 }
 
+// real is a type of the real and imaginary components.
 type real interface{ float32 | float64 }
 
-// fourier is the discrete Fourier transform along the attribute axis, in O(n log n). The last axis of input 0 and of
-// result 0 holds a real part, or a real and an imaginary one. The axis is cut or filled with zeros to the attribute
-// length. Onesided, a forward transform gives the first half of its result, and an inverse one takes such a half and
-// gives real numbers. Result 1, of the attribute room, is memory to work in, and its type the precision of the work; it
-// is left zero.
+// fourier computes the discrete Fourier transform along the attribute axis, in O(n log n). The last axis of input 0
+// and of result 0 holds a real component, or a real and an imaginary one. The axis is cut or padded with zeros to the
+// attribute length. With the attribute onesided, a forward transform returns the first half of the spectrum, and an
+// inverse one takes this half and returns real numbers. Result 1, of as many elements as the attribute room, is
+// scratch in the precision of the work; fourier leaves it zero.
 func fourier[T real](c *Call) error {
 	x := c.In[0]
 	axis, _ := c.Attrs["axis"].(int64)
@@ -121,7 +122,7 @@ func fourier[T real](c *Call) error {
 	return nil
 }
 
-// writeLine writes count complex numbers, or their real parts, to a line of out.
+// writeLine writes count complex numbers of line to out; parts is 2, or 1 for their real components alone.
 func writeLine[T real](c *Call, out *tensor.Tensor, line []T, begin, step, count, parts int64) {
 	c.work(2 * count)
 	switch out.DType() {
@@ -144,6 +145,7 @@ func writeLine[T real](c *Call, out *tensor.Tensor, line []T, begin, step, count
 	}
 }
 
+// writeNumbers is writeLine for an out whose data is the aligned slice y.
 func writeNumbers[T, S real](y []S, line []T, begin, step, count, parts int64) {
 	line = line[:2*count]
 	for k := 0; k+1 < len(line); k += 2 {
@@ -155,8 +157,9 @@ func writeNumbers[T, S real](y []S, line []T, begin, step, count, parts int64) {
 	}
 }
 
-// readLine reads given complex numbers from a line of x into the signal, filling with zeros; with half, the signal's
-// second half is the mirrored conjugate of its first. With no parts the numbers are real, and lie beside each other.
+// readLine reads given complex numbers from a line of x into signal and fills the rest with zeros. If half is set, the
+// second half of signal is the mirrored conjugate of the first. If parts is 0, the numbers are real and contiguous in
+// signal; if it is 1, they are real and the imaginary components become 0.
 func readLine[T real](c *Call, signal []T, x *tensor.Tensor, begin, step, given, parts int64, half bool) {
 	n := int64(len(signal) / 2)
 	taken := n
@@ -199,6 +202,7 @@ func readLine[T real](c *Call, signal []T, x *tensor.Tensor, begin, step, given,
 	}
 }
 
+// readNumbers is readLine's copy from the aligned slice x.
 func readNumbers[T, S real](signal []T, x []S, begin, step, count, parts int64) {
 	switch parts {
 	case 0:
@@ -221,6 +225,7 @@ func readNumbers[T, S real](signal []T, x []S, begin, step, count, parts int64) 
 	}
 }
 
+// readElements is readLine's copy from an x of any type.
 func readElements[T real](c *Call, signal []T, x *tensor.Tensor, begin, step, count, parts int64) {
 	for j := range count {
 		c.work(4)
@@ -236,15 +241,15 @@ func readElements[T real](c *Call, signal []T, x *tensor.Tensor, begin, step, co
 	}
 }
 
-// realTransform is a forward transform of an even number of real numbers: that of half as many complex ones, of which
-// each holds two neighbours.
+// realTransform is a forward transform of an even number of real numbers by a transform of half as many complex ones,
+// each of two neighbours.
 type realTransform[T real] struct {
 	inner *transform[T]
 	roots []T // e^(−2πi k/n), k below n/2
 	line  []T
 }
 
-// newReal divides work, which is FourierRoom(n) long at least.
+// newReal returns a transform whose buffers are slices of work, which has at least FourierRoom(n) elements.
 func newReal[T real](c *Call, n int64, work []T) *realTransform[T] {
 	t := &realTransform[T]{roots: work[:n:n], line: work[n : 3*n : 3*n]}
 	t.inner = newTransform(c, n/2, false, work[3*n:])
@@ -255,6 +260,7 @@ func newReal[T real](c *Call, n int64, work []T) *realTransform[T] {
 	return t
 }
 
+// run transforms the inner transform's signal and returns the spectrum of all n frequencies.
 func (t *realTransform[T]) run() []T {
 	z, x, w := t.inner.run(), t.line, t.roots
 	m := len(w) / 2
@@ -271,10 +277,11 @@ func (t *realTransform[T]) run() []T {
 	return x
 }
 
-// transform is a Fourier transform of one length, forward or inverse, of complex numbers whose parts are interleaved. A
-// length of small prime factors is divided by one of them after the other (Cooley, Tukey: An algorithm for the machine
-// calculation of complex Fourier series, 1965; in Stockham's order, which sorts on the way); another is a convolution
-// with a chirp (Bluestein: A linear filtering approach to the computation of the discrete Fourier transform, 1970).
+// transform is a Fourier transform of one length, forward or inverse, of complex numbers with interleaved components.
+// A length of small prime factors is divided by one factor after the other (Cooley, Tukey: An algorithm for the
+// machine calculation of complex Fourier series, 1965; in Stockham's order, which sorts on the way). Another length is
+// a convolution with a chirp (Bluestein: A linear filtering approach to the computation of the discrete Fourier
+// transform, 1970).
 type transform[T real] struct {
 	call          *Call
 	signal, other []T // to be transformed, and as much room
@@ -287,7 +294,7 @@ type transform[T real] struct {
 	chirp, filter []T           // e^(∓πi k²/n), and the transform of its conjugate
 }
 
-// newTransform divides work, which is FourierRoom(n) long at least.
+// newTransform returns a transform whose buffers are slices of work, which has at least FourierRoom(n) elements.
 func newTransform[T real](c *Call, n int64, inverse bool, work []T) *transform[T] {
 	take := func(count int64) []T {
 		part := work[:count:count]
@@ -326,13 +333,13 @@ func newTransform[T real](c *Call, n int64, inverse bool, work []T) *transform[T
 	return t
 }
 
-// root is e^(turn·πi k/n).
+// root returns e^(turn·πi k/n).
 func root[T real](k, n int64, turn float64) (re, im T) {
 	sin, cos := math.Sincos(turn * math.Pi * float64(k) / float64(n))
 	return T(cos), T(sin)
 }
 
-// run transforms signal, which it spoils, and returns where the result lies.
+// run transforms signal, which it overwrites, and returns the slice that holds the result.
 func (t *transform[T]) run() []T {
 	if t.inner != nil {
 		return t.convolve()
@@ -349,6 +356,7 @@ func (t *transform[T]) run() []T {
 	return from
 }
 
+// scaled multiplies x by scale in place.
 func scaled[T real](c *Call, x []T, scale T) {
 	if scale == 1 {
 		return
@@ -380,10 +388,11 @@ func (t *transform[T]) step(from, to []T, radix, done, rest int64) {
 	}
 }
 
-// walk is how a step goes through its butterflies: in an inner loop over i or over d, whichever is longer. Each loop
-// has a count, and how far it moves in from, to and the roots.
+// walk is one of the two loops of a step, over i or over d; the longer one is the inner loop. It has a count and the
+// strides in from, to and roots.
 type walk struct{ count, from, to, root int64 }
 
+// walks returns the loops of a step: the longer one is inner.
 func walks(radix, done, rest int64) (outer, inner walk) {
 	outer, inner = walk{done, 2 * rest * radix, 2 * rest, 0}, walk{rest, 2, 2, 2 * done}
 	if done > rest {
@@ -392,7 +401,7 @@ func walks(radix, done, rest int64) (outer, inner walk) {
 	return outer, inner
 }
 
-// two is a step of radix 2.
+// two is step for radix 2.
 func (t *transform[T]) two(from, to []T, done, rest int64) {
 	outer, inner := walks(2, done, rest)
 	far, twin, roots := 2*rest, 2*rest*done, t.roots
@@ -411,7 +420,7 @@ func (t *transform[T]) two(from, to []T, done, rest int64) {
 	}
 }
 
-// four is a step of radix 4.
+// four is step for radix 4.
 func (t *transform[T]) four(from, to []T, done, rest int64) {
 	outer, inner := walks(4, done, rest)
 	far, twin, roots, sign := 2*rest, 2*rest*done, t.roots, t.sign
@@ -440,7 +449,7 @@ func (t *transform[T]) four(from, to []T, done, rest int64) {
 	}
 }
 
-// turn writes a complex number times a root.
+// turn stores (re, im) times root k.
 func (t *transform[T]) turn(to []T, re, im T, k int64) {
 	if k == 0 {
 		to[0], to[1] = re, im
@@ -450,8 +459,7 @@ func (t *transform[T]) turn(to []T, re, im T, k int64) {
 	to[0], to[1] = re*cos-im*sin, re*sin+im*cos
 }
 
-// odd is a step's butterfly of an odd radix: the sums and differences of the elements that lie opposite each other
-// share their factors.
+// odd is the butterfly of an odd radix. The sums and differences of opposite elements share their factors.
 func (t *transform[T]) odd(from, to []T, radix, rest, done, k int64) {
 	n, half := int64(len(t.roots)/2), radix/2
 	sums, differences := t.butterfly[:2*half], t.butterfly[2*half:4*half]
@@ -477,8 +485,8 @@ func (t *transform[T]) odd(from, to []T, radix, rest, done, k int64) {
 	}
 }
 
-// convolve is the transform of a length with a large prime factor: jk = (j² + k² − (k−j)²) / 2 makes a convolution of
-// it.
+// convolve transforms a length with a large prime factor: jk = (j² + k² − (k−j)²) / 2 makes the transform a
+// convolution.
 func (t *transform[T]) convolve() []T {
 	padded := t.inner.signal
 	multiply(t.call, t.signal, t.chirp, false)
@@ -498,7 +506,8 @@ func (t *transform[T]) convolve() []T {
 	return line
 }
 
-// multiply multiplies complex numbers into x, and conjugates the products where asked to.
+// multiply multiplies the complex numbers of x by those of y in place, and conjugates the products if conjugate is
+// set.
 func multiply[T real](c *Call, x, y []T, conjugate bool) {
 	sign := T(1)
 	if conjugate {

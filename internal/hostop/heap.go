@@ -2,8 +2,8 @@ package hostop
 
 import "unicode/utf8"
 
-// Heap is the most that a function asks Reserve for in one call: so many times the bytes of each operand, and so many
-// bytes more. known is false if contents decide it, as of pictures.
+// Heap returns the most bytes that one call of a function asks Reserve for: times[i] times the bytes of operand i,
+// plus a constant. known is false if the contents decide, as for pictures.
 func Heap(op string, attrs map[string]any) (times []int64, plus int64, known bool) {
 	switch op {
 	case "text_rank":

@@ -1,9 +1,8 @@
-// Package hostop holds what is neither an expansion into other operators nor a loop nest: functions on whole tensors
-// whose results' sizes may depend on the data.
+// Package hostop has the operators that are neither expansions into other operators nor loop nests: functions on
+// tensors whose results' sizes may depend on the data.
 //
-// A function asks for each result with the shape that it found, and writes it there: in a run that is the planned
-// storage, in the reference it is Go's heap. Room to work in is a result too, which nobody reads, so that it is
-// planned; what Go's heap must give is asked for by Reserve.
+// A function allocates each result with the shape that it computed: in a run in planned storage, in the reference on
+// Go's heap. Scratch is a result too, which nothing reads, so that it is planned; Reserve asks for bytes of Go's heap.
 package hostop
 
 import (
@@ -20,21 +19,21 @@ type Call struct {
 	In    []*tensor.Tensor
 	// Types are the results' element types.
 	Types []dtype.DType
-	// Ask, where not nil, says whether to go on: its error ends the work.
+	// Ask, if not nil, is called now and then: its error ends the work.
 	Ask func() error
-	// Reserve, where not nil, is asked before the function takes so many bytes of Go's heap, which it gives back when it
-	// returns. It refuses by an error.
+	// Reserve, if not nil, is asked before the function takes bytes of Go's heap, which it frees when it returns. Its
+	// error refuses them.
 	Reserve func(bytes int64) error
-	// Split, where not nil, calls f for parts of [0, count) that make up the whole, on as many workers as the run has;
-	// f is given a call of its own, with which it does not ask for results.
+	// Split, if not nil, calls f for ranges that cover [0, count), on the workers of the run. f has a call of its own,
+	// which allocates no results.
 	Split func(count int64, f func(c *Call, from, to int64) error) error
-	// Result is the memory of the i-th result under the given shape; each result is asked for once.
+	// Result allocates the i-th result with the given shape. A function calls it once for each result.
 	Result func(i int, shape ...int64) (*tensor.Tensor, error)
 
 	done int64 // since Ask was asked
 }
 
-// heap asks for memory of Go's heap: for room that is next to nothing beside the inputs, as a number for each text.
+// heap asks Reserve for bytes of Go's heap. It serves small scratch, as one number for each string.
 func (c *Call) heap(bytes int64) error {
 	if c.Reserve == nil {
 		return nil
@@ -42,7 +41,8 @@ func (c *Call) heap(bytes int64) error {
 	return c.Reserve(bytes)
 }
 
-// split calls f for parts of [0, count), on the workers of the run. One of them is count·steps of some nanoseconds.
+// split calls f for ranges that cover [0, count), on the run's workers; an element costs steps of some nanoseconds. It
+// calls f once if the work is small or the run does not split it.
 func (c *Call) split(count, steps int64, f func(c *Call, from, to int64) error) error {
 	if c.Split == nil || count < 2 || steps*count < splitLeast {
 		return f(c, 0, count)
@@ -53,14 +53,14 @@ func (c *Call) split(count, steps int64, f func(c *Call, from, to int64) error) 
 	})
 }
 
-// splitLeast is the steps below which work is not divided.
+// splitLeast is the number of steps below which work is not divided.
 const splitLeast = 1 << 14
 
-// workMost is how much a function does between two calls of Ask: so many steps of some nanoseconds.
+// workMost is the number of steps, of some nanoseconds each, between two calls of Ask.
 const workMost = 1 << 16
 
-// work takes note of steps that are done, or about to be, and ends the function if Ask says so. A function calls it
-// wherever its inputs decide how much is done.
+// work counts steps that are done or about to be done, calls Ask every workMost steps, and ends the function if Ask
+// returns an error. A function calls it in every loop whose length the inputs decide.
 func (c *Call) work(steps int64) {
 	if c.done += steps; c.done < workMost || c.Ask == nil {
 		return
@@ -71,13 +71,13 @@ func (c *Call) work(steps int64) {
 	}
 }
 
-// stopped is how a function that Ask ends is left.
+// stopped is the panic that ends a function when Ask returns err.
 type stopped struct{ err error }
 
-// copyMost is how many bytes are moved or cleared at once: Go's collector waits for each such piece.
+// copyMost is the largest number of bytes that are moved or cleared at once: Go's collector waits for each move.
 const copyMost = 1 << 20
 
-// copy is Go's, a piece at a time.
+// copy copies as Go's copy does, copyMost bytes at a time.
 func (c *Call) copy(to, from []byte) int {
 	n := min(len(to), len(from))
 	for at := 0; at < n; at += copyMost {
@@ -88,7 +88,7 @@ func (c *Call) copy(to, from []byte) int {
 	return n
 }
 
-// zero clears a list, a piece at a time.
+// zero clears a list, copyMost bytes at a time.
 func zero[T any](c *Call, list []T) {
 	const piece = copyMost / 8
 	for ; len(list) > piece; list = list[piece:] {
@@ -98,7 +98,7 @@ func zero[T any](c *Call, list []T) {
 	clear(list)
 }
 
-// counted is a comparison that is a step of work.
+// counted returns compare, with one step of work for each comparison.
 func (c *Call) counted(compare func(i, j int64) int) func(i, j int64) int {
 	return func(i, j int64) int {
 		c.work(1)
@@ -109,9 +109,10 @@ func (c *Call) counted(compare func(i, j int64) int) func(i, j int64) int {
 // Func computes a host operator.
 type Func func(c *Call) error
 
+// table has the functions by their names.
 var table = map[string]Func{}
 
-// register makes a function known; each file calls it from init.
+// register adds a function to the table; each file calls it from init.
 func register(name string, f Func) {
 	table[name] = func(c *Call) (err error) {
 		defer ended(&err)
@@ -119,7 +120,7 @@ func register(name string, f Func) {
 	}
 }
 
-// ended, deferred, turns the panic by which work ends a function into its error.
+// ended turns the panic of Call.work into the error of the function. It is deferred.
 func ended(err *error) {
 	if r := recover(); r != nil {
 		end, ok := r.(stopped)
@@ -130,7 +131,7 @@ func ended(err *error) {
 	}
 }
 
-// Lookup finds a function by name.
+// Lookup returns the function of a name, or ErrUnsupported.
 func Lookup(name string) (Func, error) {
 	if f := table[name]; f != nil {
 		return f, nil
@@ -138,7 +139,7 @@ func Lookup(name string) (Func, error) {
 	return nil, diag.Unsupportedf("no host operator %q", name)
 }
 
-// Names lists the host operators.
+// Names returns the names of all host operators, sorted.
 func Names() []string {
 	names := make([]string, 0, len(table))
 	for name := range table {
@@ -148,7 +149,7 @@ func Names() []string {
 	return names
 }
 
-// Apply computes a host operator with results on Go's heap: what the reference does.
+// Apply computes a host operator with results on Go's heap, as the reference does.
 func Apply(name string, attrs map[string]any, in []*tensor.Tensor, types []dtype.DType) ([]*tensor.Tensor, error) {
 	f, err := Lookup(name)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 
 func init() { register("decode_image", decodeImage) }
 
-// decodeImage reads a picture from a file's bytes: [height, width, channels] of 8 bits, in the order that the attribute
-// pixels names. Bytes that are no picture give an empty one, as ONNX has it; a picture of a kind that is not supported
-// is an error.
+// decodeImage decodes a picture file into [height, width, channels] of 8 bits, with channels in the order of the
+// attribute pixels. If the bytes are not a picture, the result is empty, as ONNX demands. A picture of an unsupported
+// kind is an error.
 func decodeImage(c *Call) error {
 	if c.In[0].DType() != dtype.U8 {
 		return diag.Inputf("a file of %s elements", c.In[0].DType())
@@ -39,7 +39,7 @@ func decodeImage(c *Call) error {
 	return nil
 }
 
-// writePicture writes the rows of a picture.
+// writePicture writes the rows of p to out, with channels in the order of format.
 func writePicture(c *Call, out *tensor.Tensor, p *picture.Picture, format string) {
 	row, to := make([]byte, 3*p.Width), out.Bytes()
 	for y := range p.Height {

@@ -7,14 +7,13 @@ import (
 
 func init() { register("interpret", interpret) }
 
-// Interpreter computes the results of a whole model from its inputs, on Go's heap. ask, where not nil, says whether to
-// go on.
+// Interpreter computes the results of a model from its inputs, on Go's heap. If ask is not nil, its error ends the
+// work.
 type Interpreter interface {
 	Interpret(in []*tensor.Tensor, ask func() error) ([]*tensor.Tensor, error)
 }
 
-// interpret runs the Interpreter that is the attribute "model": the one step of a program of the reference. No file can
-// hold one.
+// interpret runs the Interpreter in the attribute "model", the only step of a reference program. No file can hold one.
 func interpret(c *Call) error {
 	model, ok := c.Attrs["model"].(Interpreter)
 	if !ok {

@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// keys reads elements of a tensor as unsigned integers in the elements' order: equal elements have equal keys, ±0 and
-// all NaNs among them, and NaN is above all numbers.
+// keys reads elements of a tensor as unsigned integers in the elements' order. Equal elements have equal keys; so have
+// ±0, and all NaNs, whose key is above all others.
 type keys struct {
 	x    *tensor.Tensor
 	wide bool   // keys of 64 bits, else of 32
@@ -44,7 +44,7 @@ func keysOf(x *tensor.Tensor, descending bool) *keys {
 	return k
 }
 
-// read gives the keys of elements begin, begin + step, …
+// read stores the keys of elements begin, begin + step, … in to.
 func (k *keys) read(to []uint64, begin, step int64) {
 	switch {
 	case k.f32 != nil:
@@ -65,7 +65,7 @@ func (k *keys) read(to []uint64, begin, step int64) {
 	}
 }
 
-// one is the key of an element of any type.
+// one returns the key of element i.
 func (k *keys) one(i int64) uint64 {
 	switch dt := k.x.DType(); {
 	case k.i64 != nil:
@@ -86,6 +86,7 @@ func (k *keys) one(i int64) uint64 {
 	return uint64(k.x.Int(i)+1<<31)&math.MaxUint32 ^ k.flip
 }
 
+// keyOf32 returns the key of an f32 in ascending order.
 func keyOf32(v float32) uint32 {
 	bits := math.Float32bits(v)
 	if bits<<1 > 0xff000000 {
@@ -97,6 +98,7 @@ func keyOf32(v float32) uint32 {
 	return bits ^ (uint32(int32(bits)>>31) | 1<<31)
 }
 
+// keyOf64 returns the key of an f64 in ascending order.
 func keyOf64(v float64) uint64 {
 	bits := math.Float64bits(v)
 	if bits<<1 > 0xffe0000000000000 {
@@ -108,23 +110,23 @@ func keyOf64(v float64) uint64 {
 	return bits ^ (uint64(int64(bits)>>63) | 1<<63)
 }
 
-// entry is an element in a list that is sorted: the upper 32 bits are the key, or a half of it, the lower ones the
-// element's number in its row.
+// entry is an element of a list under sort: the upper 32 bits are the key, or half of it; the lower 32 bits are the
+// element's index in its row.
 type entry = uint64
 
-// placeOf is the number of an entry's element.
+// placeOf returns the index of an entry's element.
 func placeOf(e entry) int64 { return int64(e & math.MaxUint32) }
 
-// mostEntries is the most elements of a row whose numbers entries can hold.
+// mostEntries is the largest extent of a row whose indices fit entries.
 var mostEntries int64 = math.MaxUint32
 
-// entries is room for entries, as memory of i64.
+// entries returns memory of i64 as a slice of entries.
 func entries(room []int64) []entry {
 	return unsafe.Slice((*entry)(unsafe.Pointer(unsafe.SliceData(room))), len(room))
 }
 
-// sort sorts a list whose entries have the keys of elements begin + step·place, with as much room. Of equal elements
-// the first in the list stays the first.
+// sort sorts list, whose entry of index p has the key of element begin + step·p. room is scratch of the same length.
+// The sort is stable.
 func (k *keys) sort(c *Call, list, room []entry, begin, step int64) {
 	if k.wide {
 		for i, e := range list {
@@ -140,7 +142,7 @@ func (k *keys) sort(c *Call, list, room []entry, begin, step int64) {
 	sortEntries(c, list, room)
 }
 
-// sortEntries sorts by the entries' upper halves, and keeps the order of those that are equal there.
+// sortEntries sorts by the upper halves of the entries; it is stable. room is scratch of the same length.
 func sortEntries(c *Call, list, room []entry) {
 	if len(list) <= 24 {
 		c.work(int64(len(list)) * 8)

@@ -9,9 +9,9 @@ import (
 
 func init() { register("mel_weights", melWeights) }
 
-// melWeights fills result 0, [length/2 + 1, bands], with triangles: band i rises from edge i to edge i+1 and falls to
-// edge i+2, where the edges stand in equal steps on the mel scale from the frequency in input 1 towards that in input
-// 2, at the rate in input 0, each on the bin of the spectrum below it.
+// melWeights fills result 0, [length/2 + 1, bands], with triangular filters: band i rises from edge i to edge i+1 and
+// falls to edge i+2. The edges have equal distances on the mel scale between the frequencies of inputs 1 and 2; each
+// is rounded down to a bin of the spectrum at the rate of input 0.
 func melWeights(c *Call) error {
 	bands, _ := c.Attrs["bands"].(int64)
 	length, _ := c.Attrs["length"].(int64)
@@ -53,10 +53,10 @@ func melWeights(c *Call) error {
 	return nil
 }
 
-// mel is a frequency in hertz on the mel scale.
+// mel converts a frequency in hertz to the mel scale.
 func mel(hertz float64) float64 { return 2595 * math.Log10(1+hertz/700) }
 
-// setFraction stores a number that is not negative; an integer type cuts it.
+// setFraction stores a number of at least 0; an integer type truncates it.
 func setFraction(t *tensor.Tensor, i int64, x float64) {
 	if t.DType().IsFloat() {
 		t.SetFloat(i, x)

@@ -2,9 +2,8 @@ package hostop
 
 import "math"
 
-// mersenne is the generator MT19937 as NumPy's RandomState(seed) sets it up and draws from it, so that a seed gives the
-// numbers that it gives there (Matsumoto, Nishimura: Mersenne twister, 1998). The zero value is not ready: see
-// newMersenne.
+// mersenne is the generator MT19937, seeded and drawn from as NumPy's RandomState(seed) does, so that a seed gives
+// NumPy's numbers (Matsumoto, Nishimura: Mersenne twister, 1998). newMersenne makes one; the zero value is invalid.
 type mersenne struct {
 	state  [624]uint32
 	next   int
@@ -12,7 +11,7 @@ type mersenne struct {
 	kept   bool    // normal has not been drawn yet
 }
 
-// newMersenne is the generator after seeding with one word.
+// newMersenne returns a generator seeded with one word.
 func newMersenne(seed uint32) *mersenne {
 	m := &mersenne{next: len(mersenne{}.state)}
 	for i := range m.state {
@@ -22,7 +21,7 @@ func newMersenne(seed uint32) *mersenne {
 	return m
 }
 
-// twist makes the next 624 words.
+// twist computes the next 624 words.
 func (m *mersenne) twist() {
 	const far = 397
 	n := len(m.state)
@@ -33,7 +32,7 @@ func (m *mersenne) twist() {
 	m.next = 0
 }
 
-// word is the next 32 random bits.
+// word returns the next 32 random bits.
 func (m *mersenne) word() uint32 {
 	if m.next == len(m.state) {
 		m.twist()
@@ -46,14 +45,14 @@ func (m *mersenne) word() uint32 {
 	return y ^ y>>18
 }
 
-// uniform is a number from [0, 1) of 53 bits.
+// uniform returns a number of 53 bits in [0, 1).
 func (m *mersenne) uniform() float64 {
 	high, low := m.word()>>5, m.word()>>6
 	return (float64(high)*(1<<26) + float64(low)) / (1 << 53)
 }
 
-// gauss is a standard normal number, by the polar method: two come at a time, and the second of the pair is given
-// first.
+// gauss returns a standard normal number by the polar method, which makes two at a time; the second of the pair is
+// returned first.
 func (m *mersenne) gauss() float64 {
 	if m.kept {
 		m.kept = false
@@ -69,8 +68,8 @@ func (m *mersenne) gauss() float64 {
 	}
 }
 
-// bernoulli is 1 with probability p, else 0: NumPy's binomial of one trial, which inverts the rarer of the two
-// outcomes.
+// bernoulli returns 1 with probability p, else 0. It is NumPy's binomial of one trial, which inverts the rarer
+// outcome.
 func (m *mersenne) bernoulli(p float64) int64 {
 	if p > 0.5 {
 		return 1 - m.rare(1-p)
@@ -78,8 +77,7 @@ func (m *mersenne) bernoulli(p float64) int64 {
 	return m.rare(p)
 }
 
-// rare is bernoulli for p of at most 0.5. What lies past both outcomes, by the rounding of their probabilities, is
-// drawn again.
+// rare is bernoulli for p of at most 0.5. If rounding puts a number past both outcomes, it is drawn again.
 func (m *mersenne) rare(p float64) int64 {
 	q := 1 - p
 	none := math.Exp(math.Log(q))

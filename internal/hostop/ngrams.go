@@ -4,11 +4,11 @@ import "github.com/weirml/weir/internal/diag"
 
 func init() { register("ngrams", ngrams) }
 
-// ngrams counts, in each row of x (i64), the n-grams of `least` to `most` elements that are listed, with gaps of up to
-// `skip` elements between two. Input 1 is the listed n-grams' elements, those of one element first, each length in
-// ascending order; input 2 (i64) is the column of the result that each counts in, input 3 (f32) what each counts for.
-// starts has, for each length from 1, the first of its n-grams; one more is the end. once has an n-gram count no more
-// than once in a row. N-grams of one element have no gaps, and are counted once.
+// ngrams counts, in each row of x (i64), the listed n-grams of `least` to `most` elements, with gaps of at most `skip`
+// between neighbours. Input 1 holds the elements of the listed n-grams: shorter n-grams first, those of one length in
+// ascending order. Input 2 (i64) is the column that each n-gram counts in, input 3 (f32) its weight. starts[n−1] is
+// the index of the first n-gram of n elements; a last entry is the end. With the attribute once, an n-gram counts at
+// most once in a row. N-grams of one element have no gaps.
 func ngrams(c *Call) error {
 	x, pool, columns, weights := c.In[0], c.In[1], c.In[2], c.In[3]
 	starts := c.Attrs["starts"].([]int64)

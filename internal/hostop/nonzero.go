@@ -9,8 +9,8 @@ import (
 
 func init() { register("nonzero", nonzero) }
 
-// nonzero finds the elements that are not zero: a column of indices for each, in the elements' order. A scalar counts
-// as one axis.
+// nonzero returns the indices of the elements that are not zero, i64[rank, count], a column for each element in
+// row-major order. A scalar has one axis.
 func nonzero(c *Call) error {
 	x := c.In[0]
 	shape := x.Shape()
@@ -73,7 +73,7 @@ func nonzero(c *Call) error {
 	return nil
 }
 
-// nonzeros tells of elements from one on which are not zero.
+// nonzeros reports for each element from first on whether it is not zero.
 func nonzeros(to []bool, x *tensor.Tensor, first int64) {
 	switch x.DType() {
 	case dtype.Bool, dtype.U8, dtype.I8:
@@ -101,7 +101,7 @@ func nonzeros(to []bool, x *tensor.Tensor, first int64) {
 	}
 }
 
-// isZero reports whether an element of any type but complex ones is zero; an empty text is.
+// isZero reports whether element i is zero; an empty string is. Complex types are not supported.
 func isZero(x *tensor.Tensor, i int64) bool {
 	switch {
 	case x.DType() == dtype.String:

@@ -15,7 +15,7 @@ func init() {
 	register("text_parse", stringsParse)
 }
 
-// formatted appends a number as text.
+// formatted appends element i of x in decimal notation, as ONNX's Cast prints it.
 func formatted(to []byte, x *tensor.Tensor, i int64) []byte {
 	dt := x.DType()
 	switch {
@@ -40,7 +40,7 @@ func formatted(to []byte, x *tensor.Tensor, i int64) []byte {
 	}
 }
 
-// stringsFormat writes numbers as texts.
+// stringsFormat converts numbers to strings.
 func stringsFormat(c *Call) error {
 	x := c.In[0]
 	var buffer [32]byte
@@ -67,7 +67,7 @@ func stringsFormat(c *Call) error {
 	return nil
 }
 
-// stringsParse reads numbers.
+// stringsParse converts strings to numbers, or returns ErrInput for a string that is not a number of the type.
 func stringsParse(c *Call) error {
 	x := c.stringsAt(0)
 	out, err := c.Result(0, x.spans.Shape()...)
@@ -87,7 +87,7 @@ func stringsParse(c *Call) error {
 	return nil
 }
 
-// parsed stores the number that a text says; false if it says none of the type.
+// parsed stores the number that s denotes as element i; it returns false if s is not a number of out's type.
 func parsed(out *tensor.Tensor, i int64, s string) bool {
 	dt := out.DType()
 	if dt == dtype.Bool && (s == "True" || s == "False" || s == "true" || s == "false") {
@@ -115,7 +115,7 @@ func parsed(out *tensor.Tensor, i int64, s string) bool {
 	return parsedFloat(out, i, s)
 }
 
-// integral reports whether a text is digits, after a sign or none.
+// integral reports whether s is digits with at most one sign before them.
 func integral(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; (c < '0' || c > '9') && (i > 0 || c != '+' && c != '-') {
@@ -125,7 +125,7 @@ func integral(s string) bool {
 	return s != ""
 }
 
-// parsedFloat is parsed for what is no integer, or too large for one of 64 bits.
+// parsedFloat is parsed for a number that is not an integer of 64 bits.
 func parsedFloat(out *tensor.Tensor, i int64, s string) bool {
 	dt := out.DType()
 	v, err := strconv.ParseFloat(s, 64)

@@ -7,7 +7,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// comparing is the order of a tensor's elements i and j: numbers by value, NaN above all of them, texts by their bytes.
+// comparing returns a comparison of elements i and j of x: numbers by value, NaN last, strings by their bytes.
 func comparing(x *tensor.Tensor) func(i, j int64) int {
 	if x.DType() == dtype.String {
 		return func(i, j int64) int { return cmp.Compare(x.Strings()[i], x.Strings()[j]) }
@@ -15,7 +15,7 @@ func comparing(x *tensor.Tensor) func(i, j int64) int {
 	return comparingWith(x, x)
 }
 
-// comparingWith is the order of element i of x and element j of y, numbers of one type, NaN above all others.
+// comparingWith returns a comparison of element i of x and element j of y, numbers of one type, NaN last.
 func comparingWith(x, y *tensor.Tensor) func(i, j int64) int {
 	switch dt := x.DType(); dt {
 	case dtype.F32:
@@ -56,6 +56,7 @@ func floats[T float32 | float64](x, y *tensor.Tensor) func(i, j int64) int {
 	return func(i, j int64) int { return compareFloats(a[i], b[j]) }
 }
 
+// compareFloats compares two numbers; NaN is above all others.
 func compareFloats[T float32 | float64](a, b T) int {
 	if (a != a) != (b != b) {
 		return -cmp.Compare(a, b) // cmp puts NaN below all numbers

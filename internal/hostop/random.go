@@ -8,13 +8,13 @@ import (
 
 func init() { register("random_uniform", randomUniform) }
 
-// randomBlock is how many elements are drawn before they are stored: an even number.
+// randomBlock is the number of elements that are drawn before they are stored; it is even.
 const randomBlock = 512
 
-// randomWords fills a list with the random bits of consecutive elements, two for each counter from the first on, by the
-// counter-based generator Philox 4×32 with ten rounds: the same on every machine and in any order of counters (Salmon,
-// Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3, 2011). Two counters are worked on at once, since
-// each round of one waits for the round before it.
+// randomWords fills a list with the random bits of consecutive elements, two for each counter from first on, by the
+// counter-based generator Philox 4×32 with ten rounds: the same bits on every machine and in any order of counters
+// (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3, 2011). It computes two counters at once,
+// because each round depends on the round before it.
 func randomWords(list []uint64, first, draw, seed uint64) {
 	low, high := uint32(draw), uint32(draw>>32)
 	for i := 0; i < len(list); i += 4 {
@@ -36,13 +36,13 @@ func randomWords(list []uint64, first, draw, seed uint64) {
 	}
 }
 
-// precision is the number of random bits that make an element, at most as many as its significand has, so that none is
-// rounded up to 1.
+// precision is the number of random bits of an element: at most the bits of the type's significand, so that no element
+// rounds up to 1.
 var precision = map[dtype.DType]int{dtype.F16: 11, dtype.BF16: 8, dtype.F32: 24, dtype.F64: 53}
 
-// randomUniform fills result 0 with numbers u from [0, 1), each as low + u × (high − low), from the u64[2] of input 0:
-// a seed, and the number of the next draw. The bounds are inputs 1 and 2, or attributes. Result 1 is the key of the
-// next draw. Element i comes from the counter (i ÷ 2, draw), whatever the shape and the type.
+// randomUniform fills result 0 with low + u × (high − low) for u in [0, 1), from the key of input 0, u64[2]: a seed
+// and the number of the draw. The bounds are inputs 1 and 2, or attributes. Result 1 is the key of the next draw.
+// Element i depends only on the counter (i ÷ 2, draw), not on the shape or the type.
 func randomUniform(c *Call) error {
 	key := c.In[0]
 	shape, _ := c.Attrs["shape"].([]int64)

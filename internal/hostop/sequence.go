@@ -16,15 +16,18 @@ func init() {
 	}
 }
 
-// sequenceView is what Go's heap takes for a view of one tensor of a sequence, in bytes: the tensor and its shapes.
+// sequenceView is the number of bytes of Go's heap that a view of one tensor of a sequence takes: the tensor and its
+// shapes.
 const sequenceView = 320
 
+// extentsWidth is the number of integers that describe a tensor of a sequence: its rank and its extents.
 const extentsWidth = 1 + tensor.SequenceRank
 
-// sequence is the tensors of inputs 0 and 1, as views.
+// sequence returns views of the tensors of the sequence in inputs 0 and 1.
 func (c *Call) sequence() ([]*tensor.Tensor, error) { return tensor.UnpackSequence(c.In[0], c.In[1]) }
 
-// place is the position among so many that input i names, which may count from their end.
+// place returns the index that input i holds, in [0, among); a negative one counts from the end. Errors: ErrInput if
+// it is out of range.
 func (c *Call) place(i int, among int64) (int64, error) {
 	at := c.In[i].Int(0)
 	if at < -among || at >= among {
@@ -36,7 +39,7 @@ func (c *Call) place(i int, among int64) (int64, error) {
 	return at, nil
 }
 
-// fits checks a tensor's shape against the one that was expected, where −1 stands for any extent.
+// fits checks a tensor's shape against the expected one, in which −1 stands for any extent.
 func fits(shape, want []int64) error {
 	ok := len(shape) == len(want)
 	for i := range want {
@@ -49,7 +52,7 @@ func fits(shape, want []int64) error {
 	return nil
 }
 
-// sequenceAt is the tensor at a position (input 2), of the declared shape.
+// sequenceAt returns the tensor at an index (input 2); it must have the declared shape.
 func sequenceAt(c *Call) error {
 	at, err := c.place(2, c.In[1].Shape()[0])
 	if err != nil {
@@ -71,7 +74,7 @@ func sequenceAt(c *Call) error {
 	return nil
 }
 
-// sequenceInsert puts a tensor (input 2) before a position (input 3).
+// sequenceInsert inserts a tensor (input 2) before an index (input 3).
 func sequenceInsert(c *Call) error {
 	x, count := c.In[2], c.In[1].Shape()[0]
 	if x.Rank() > tensor.SequenceRank {
@@ -110,7 +113,7 @@ func sequenceInsert(c *Call) error {
 	return nil
 }
 
-// sequenceErase takes out the tensor at a position (input 2).
+// sequenceErase removes the tensor at an index (input 2).
 func sequenceErase(c *Call) error {
 	count := c.In[1].Shape()[0]
 	at, err := c.place(2, count)
@@ -138,7 +141,7 @@ func sequenceErase(c *Call) error {
 	return nil
 }
 
-// sequenceConcat puts all tensors one after the other along an axis, a new one with stack.
+// sequenceConcat concatenates all tensors along an axis; with the attribute stack, along a new axis.
 func sequenceConcat(c *Call) error {
 	if err := c.heap(sequenceView * c.In[1].Shape()[0]); err != nil {
 		return err
@@ -199,8 +202,8 @@ func sequenceConcat(c *Call) error {
 	return nil
 }
 
-// sequenceSplit cuts a tensor along an axis into pieces of the lengths given (input 1); without keep, which is for
-// pieces of 1, they lose the axis.
+// sequenceSplit cuts a tensor along an axis into pieces of the lengths in input 1. Without the attribute keep, all
+// lengths are 1 and the pieces lose the axis.
 func sequenceSplit(c *Call) error {
 	x, lengths := c.In[0], c.In[1]
 	axis, keep := c.Attrs["axis"].(int64), c.Attrs["keep"].(bool)

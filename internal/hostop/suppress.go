@@ -11,7 +11,7 @@ import (
 
 func init() { register("non_max_suppression", nonMaxSuppression) }
 
-// box is a rectangle by its corners, the lower ones first.
+// box is a rectangle, given by its lower and its upper corner.
 type box struct{ x0, y0, x1, y1 float32 }
 
 // boxAt reads box i: two opposite corners (y, x, y, x), or the center, width and height.
@@ -26,8 +26,8 @@ func boxAt(boxes []float32, i int64, center bool) box {
 
 func (b box) area() float32 { return float32(b.x1-b.x0) * float32(b.y1-b.y0) }
 
-// overlaps reports whether the boxes' intersection is more than a part of their union. Each step is rounded to 32 bits,
-// so that the border is the same everywhere.
+// overlaps reports whether the area of the intersection is more than the given fraction of the union. Each step is
+// rounded to 32 bits, so that every machine decides alike.
 func (b box) overlaps(other box, part float32) bool {
 	common := box{max(b.x0, other.x0), max(b.y0, other.y0), min(b.x1, other.x1), min(b.y1, other.y1)}
 	if !(common.x1 > common.x0 && common.y1 > common.y0) {
@@ -38,10 +38,10 @@ func (b box) overlaps(other box, part float32) bool {
 	return shared > 0 && first > 0 && second > 0 && union > 0 && shared/union > part
 }
 
-// nonMaxSuppression selects, for each image and class, boxes in descending order of their scores, at most `most`,
-// leaving out those that overlap a selected one: rows of image, class and box. Of equal scores the first box comes
-// first; NaN is no score. Result 1, f32[4·most] with most no more than there are boxes, and result 2, i64[boxes +
-// 2·images·classes·most], are room.
+// nonMaxSuppression selects for each image and class at most `most` boxes in descending order of their scores, without
+// those that overlap a selected one. Result 0 has a row of image, class and box for each. Among equal scores the first
+// box wins; a NaN is never selected. Result 1, f32[4·most] with most clipped to the number of boxes, and result 2,
+// i64[boxes + 2·images·classes·most], are scratch.
 func nonMaxSuppression(c *Call) error {
 	boxes, err := tensor.Data[float32](c.In[0])
 	if err != nil {
@@ -119,10 +119,10 @@ func nonMaxSuppression(c *Call) error {
 	return nil
 }
 
-// keptBoxes are boxes, four numbers each.
+// keptBoxes is a list of boxes, four numbers each.
 type keptBoxes []float32
 
-// overlap reports whether b overlaps one of the boxes by more than a part.
+// overlap reports whether b overlaps one of the boxes by more than the given fraction.
 func (k keptBoxes) overlap(b box, part float32) bool {
 	for ; len(k) >= 4; k = k[4:] {
 		if b.overlaps(box{k[0], k[1], k[2], k[3]}, part) {
@@ -132,7 +132,7 @@ func (k keptBoxes) overlap(b box, part float32) bool {
 	return false
 }
 
-// scalarInput is the only element of an optional f32 input.
+// scalarInput returns the only element of an optional f32 input; otherwise if it is absent.
 func scalarInput(c *Call, i int, otherwise float32) (float32, error) {
 	if i >= len(c.In) || c.In[i] == nil {
 		return otherwise, nil

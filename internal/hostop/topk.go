@@ -18,8 +18,8 @@ const (
 	TopKRoomPlus  = 512
 )
 
-// topk finds the k largest (or smallest) elements along an axis and where they stand, in order; of equal ones the first
-// comes first. Result 2, i64[min(TopKRoomTimes·k + TopKRoomPlus, 2·extent)], is room.
+// topk returns the k largest (or smallest) elements along an axis, in order, and their indices; among equal elements
+// the first comes first. Result 2, i64[min(TopKRoomTimes·k + TopKRoomPlus, 2·extent)], is scratch.
 func topk(c *Call) error {
 	x := c.In[0]
 	axis, k := int(c.Attrs["axis"].(int64)), c.Attrs["k"].(int64)
@@ -74,8 +74,8 @@ func topk(c *Call) error {
 	return nil
 }
 
-// sortedRows finds a row's k first elements by their keys: those below the k-th so far are collected, and sorted when
-// there is no more room for them.
+// sortedRows returns a function that finds the k first elements of a row by their keys: it collects the elements below
+// the k-th so far, and sorts them when room is full.
 func sortedRows(c *Call, keys *keys, room []int64, extent, k, step int64) func(begin int64) []int64 {
 	half := entries(room[:len(room)/2])
 	other := entries(room[len(room)/2:])
@@ -109,7 +109,7 @@ func sortedRows(c *Call, keys *keys, room []int64, extent, k, step int64) func(b
 	}
 }
 
-// heapedRows is sortedRows for axes of any extent: the kept ones are a heap, the last of them on top.
+// heapedRows is sortedRows for axes of any extent: it keeps the elements in a heap with the last of them on top.
 func heapedRows(c *Call, x *tensor.Tensor, largest bool, room []int64, extent, k,
 	step int64) func(begin int64) []int64 {
 	order := c.counted(comparing(x))
@@ -142,7 +142,7 @@ func heapedRows(c *Call, x *tensor.Tensor, largest bool, room []int64, extent, k
 	}
 }
 
-// takeElements moves elements begin + step·place of from, for each place, to elements at, at + stride, …
+// takeElements copies elements begin + step·p of from, for each p of places, to elements at, at + stride, … of to.
 func takeElements(c *Call, to, from *tensor.Tensor, places []int64, at, stride, begin, step int64) {
 	c.work(int64(len(places)))
 	switch from.DType().Size() {
@@ -158,7 +158,7 @@ func takeElements(c *Call, to, from *tensor.Tensor, places []int64, at, stride, 
 	}
 }
 
-// moveAll is takeElements for elements of as many bytes as T.
+// moveAll is takeElements for elements of the size of T.
 func moveAll[T uint32 | uint64](to, from *tensor.Tensor, places []int64, at, stride, begin, step int64) {
 	a, b := words[T](to), words[T](from)
 	if a == nil || b == nil { // they do not lie aligned
@@ -173,7 +173,7 @@ func moveAll[T uint32 | uint64](to, from *tensor.Tensor, places []int64, at, str
 	}
 }
 
-// words is a tensor's elements as words of their size; nil if they do not lie aligned.
+// words returns a tensor's elements as words of their size; nil if they are not aligned.
 func words[T uint32 | uint64](t *tensor.Tensor) []T {
 	data := t.Bytes()
 	at := unsafe.Pointer(unsafe.SliceData(data))
@@ -183,7 +183,7 @@ func words[T uint32 | uint64](t *tensor.Tensor) []T {
 	return unsafe.Slice((*T)(at), len(data)/int(unsafe.Sizeof(T(0))))
 }
 
-// siftUp restores a heap whose last element is new: above(a, b) says that a belongs nearer to the top.
+// siftUp restores the heap after its last element is added; above(a, b) reports whether a belongs nearer to the top.
 func siftUp(heap []int64, above func(a, b int64) bool) {
 	for i := len(heap) - 1; i > 0; {
 		parent := (i - 1) / 2
@@ -195,7 +195,7 @@ func siftUp(heap []int64, above func(a, b int64) bool) {
 	}
 }
 
-// siftDown restores a heap whose first element is new.
+// siftDown restores the heap after its first element is replaced.
 func siftDown(heap []int64, above func(a, b int64) bool) {
 	for i := 0; ; {
 		child := 2*i + 1

@@ -2,20 +2,20 @@ package hostop
 
 import "github.com/weirml/weir/internal/tensor"
 
-// fewMost is the most elements of a row that are kept in order as they are found.
+// fewMost is the largest k for which the elements of a row are kept in order as they are found.
 const fewMost = 16
 
-// fewLines is how many rows that lie beside each other are read together.
+// fewLines is the number of adjacent rows that are read together.
 const fewLines = 64
 
-// few is the first elements of a row so far, in their order.
+// few is a sorted list of the first elements of a row so far.
 type few struct {
 	keys   [fewMost]uint64
 	places [fewMost]int64
 	count  int
 }
 
-// put takes an element that comes before the last of k, or while there are fewer.
+// put inserts an element that comes before the k-th, or any element if there are fewer than k.
 func (f *few) put(key uint64, place int64, k int) {
 	if f.count < k {
 		f.count++
@@ -27,7 +27,7 @@ func (f *few) put(key uint64, place int64, k int) {
 	f.keys[at], f.places[at] = key, place
 }
 
-// topkFew is topk for k up to fewMost: on all workers, without room.
+// topkFew is topk for k of at most fewMost: it runs on all workers and needs no scratch.
 func topkFew(c *Call, x, values, indices *tensor.Tensor, axis int, k int64, largest bool) error {
 	shape := x.Shape()
 	extent := shape[axis]
@@ -75,7 +75,7 @@ func topkFew(c *Call, x, values, indices *tensor.Tensor, axis int, k int64, larg
 	})
 }
 
-// along finds the first k elements of a row whose elements lie beside each other.
+// along finds the first k elements of a row of contiguous elements.
 func (f *few) along(c *Call, keys *keys, chunk []uint64, begin, extent int64, k int) {
 	for first := int64(0); first < extent; first += int64(len(chunk)) {
 		part := chunk[:min(int64(len(chunk)), extent-first)]

@@ -23,14 +23,15 @@ func init() {
 	})
 }
 
-// TreeNode is one element of the table of nodes. A sample whose feature is above the split goes on at Left + 1, another
-// at Left; NaN goes on at Left + Info&1. A leaf leads to itself: its split is +Inf, and Info is twice its number.
+// TreeNode is one entry of the table of nodes. A sample whose feature is above the split continues at Left + 1,
+// another at Left; NaN continues at Left + Info&1. A leaf's successor is itself: its split is +Inf, and Info is twice
+// its number.
 type TreeNode[T float32 | float64] struct {
 	Split               T
 	Feature, Left, Info int32
 }
 
-// TreeNodeWords is the size of a TreeNode in words of four bytes, for a split of so many bytes.
+// TreeNodeWords returns the size of a TreeNode in words of four bytes, for a split of so many bytes.
 func TreeNodeWords(bytes int) int64 {
 	if bytes == 8 {
 		return int64(unsafe.Sizeof(TreeNode[float64]{})) / 4
@@ -38,18 +39,19 @@ func TreeNodeWords(bytes int) int64 {
 	return int64(unsafe.Sizeof(TreeNode[float32]{})) / 4
 }
 
-// aggregate says how what the trees give a target is combined: as a sum, if nothing else is said.
+// aggregate is the way in which the weights of a target are combined: summed if no field is set.
 type aggregate struct{ least, most, mean bool }
 
+// aggregates has the aggregates by their names in ONNX.
 var aggregates = map[string]aggregate{"sum": {}, "average": {mean: true}, "min": {least: true}, "max": {most: true}}
 
-// treeBlock is the rows that go down a tree one after the other, while its nodes are in the cache.
+// treeBlock is the number of rows that descend one tree while its nodes are in the cache.
 const treeBlock = 128
 
-// treeLanes is how many walks are interleaved, so that their loads overlap.
+// treeLanes is the number of interleaved walks; their loads overlap.
 const treeLanes = 8
 
-// forest is the operands of trees.
+// forest has the operands of trees.
 type forest[T real] struct {
 	x               []T
 	width           int // features of a row
@@ -62,10 +64,11 @@ type forest[T real] struct {
 	proved          bool // every node leads to nodes and looks at a feature of a row
 }
 
-// trees sends each row of input 0, x[N, F], down every tree. Input 1 is the roots' places among the nodes, input 2 the
-// nodes, each a TreeNode as words of i32. Inputs 3 to 5 are the leaves: the place where each one's targets begin, with
-// the end; the targets; and their weights, of x's type. If input 3 is empty, each leaf has a weight for every target.
-// Result 0 is what attribute aggregate makes of each of the attribute targets, plus input 6, if present.
+// trees sends each row of input 0, x[N, F], down every tree. Input 1 has the roots' indices among the nodes, input 2
+// the nodes, each a TreeNode as words of i32. Inputs 3 to 5 are the leaves: the index of each leaf's first target,
+// with the end; the targets; and their weights, of x's type. If input 3 is empty, each leaf has a weight for every
+// target. Result 0 combines the weights by the attribute aggregate for each of the attribute targets, plus input 6, if
+// present.
 func trees[T real](c *Call) error {
 	f, err := newForest[T](c)
 	if err != nil {
@@ -96,6 +99,7 @@ func trees[T real](c *Call) error {
 	})
 }
 
+// newForest reads and checks the operands, or returns ErrInput.
 func newForest[T real](c *Call) (*forest[T], error) {
 	f := &forest[T]{}
 	var first error
@@ -197,6 +201,7 @@ func (f *forest[T]) blocks(c *Call, from, to int64, sums []T, given []bool) erro
 	return nil
 }
 
+// part returns the flags of a row's count targets; nil if there are none.
 func part(given []bool, row, count int64) []bool {
 	if given == nil {
 		return nil
@@ -204,7 +209,7 @@ func part(given []bool, row, count int64) []bool {
 	return given[row*count : (row+1)*count]
 }
 
-// begin sets a block's results to what a tree's are combined with.
+// begin sets the results of a block to the neutral element of the aggregate.
 func (f *forest[T]) begin(c *Call, y []T, given []bool) {
 	zero(c, y)
 	zero(c, given)
@@ -219,6 +224,7 @@ func (f *forest[T]) begin(c *Call, y []T, given []bool) {
 	}
 }
 
+// end turns the combined weights of a block into its results.
 func (f *forest[T]) end(c *Call, y []T) {
 	if !f.how.mean && f.base == nil {
 		return
@@ -234,7 +240,7 @@ func (f *forest[T]) end(c *Call, y []T) {
 	}
 }
 
-// across sends rows [from, to), which fill lanes, down one tree after the other. y and given begin at row from.
+// across sends rows [from, to), which fill the lanes, down one tree after the other. y and given begin at row from.
 func (f *forest[T]) across(c *Call, from, to int64, y []T, given []bool) error {
 	var at [treeLanes]int32
 	var base [treeLanes]int
@@ -276,7 +282,7 @@ func (f *forest[T]) across(c *Call, from, to int64, y []T, given []bool) error {
 	return nil
 }
 
-// along sends one row down as many trees at once as there are lanes. The trees' results are combined in their order.
+// along sends one row down as many trees at once as there are lanes. It combines the trees' weights in their order.
 func (f *forest[T]) along(c *Call, row int64, y []T, given []bool) error {
 	var at [treeLanes]int32
 	var base [treeLanes]int
@@ -302,10 +308,10 @@ func (f *forest[T]) along(c *Call, row int64, y []T, given []bool) error {
 	return nil
 }
 
-// row is the place of a row's features.
+// row returns the index of a row's first feature.
 func (f *forest[T]) row(row int64) int { return int(row) * f.width }
 
-// missing reports whether some feature of rows [from, to) is NaN.
+// missing reports whether a feature of rows [from, to) is NaN.
 func (f *forest[T]) missing(c *Call, from, to int64) bool {
 	c.work((to - from) * int64(f.width))
 	for _, v := range f.x[f.row(from):f.row(to)] {
@@ -316,7 +322,7 @@ func (f *forest[T]) missing(c *Call, from, to int64) bool {
 	return false
 }
 
-// descend leads each lane from a node to a leaf. Without a branch on what is compared, the lanes' loads overlap.
+// descend moves each lane from a node to a leaf. No branch depends on a comparison, so that the lanes' loads overlap.
 func (f *forest[T]) descend(c *Call, at *[treeLanes]int32, base *[treeLanes]int, missing bool) error {
 	if missing {
 		return f.descendMissing(c, at, base)
@@ -349,7 +355,7 @@ func (f *forest[T]) descend(c *Call, at *[treeLanes]int32, base *[treeLanes]int,
 	return diag.Inputf("a tree leads back to a node")
 }
 
-// hurry is descend for the rows from one on, none of which has a NaN, through tables that are proved.
+// hurry is descend for consecutive rows without NaN, from row on, through tables that are proved.
 func (f *forest[T]) hurry(c *Call, at *[treeLanes]int32, row int64) error {
 	node, number := unsafe.Sizeof(TreeNode[T]{}), unsafe.Sizeof(T(0))
 	nodes, width := unsafe.Pointer(unsafe.SliceData(f.nodes)), uintptr(f.width)*number
@@ -415,7 +421,7 @@ func (f *forest[T]) descendMissing(c *Call, at *[treeLanes]int32, base *[treeLan
 	return diag.Inputf("a tree leads back to a node")
 }
 
-// astray is the error of a walk that meets node i.
+// astray returns the error of a walk that leaves the tables at node i.
 func (f *forest[T]) astray(i int32) error {
 	if uint(i) >= uint(len(f.nodes)) {
 		return diag.Inputf("a tree looks for node %d of %d", i, len(f.nodes))
@@ -423,7 +429,7 @@ func (f *forest[T]) astray(i int32) error {
 	return diag.Inputf("a tree looks for feature %d of %d", f.nodes[i].Feature, f.width)
 }
 
-// give combines what the leaf that is a node gives with what a row's targets have been given.
+// give combines the weights of the leaf node with the targets of a row.
 func (f *forest[T]) give(node int32, y []T, given []bool) error {
 	leaf := int(f.nodes[node].Info) / 2
 	if !f.sparse() {

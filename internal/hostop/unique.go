@@ -10,9 +10,9 @@ import (
 
 func init() { register("unique", unique) }
 
-// unique finds the different slices along an axis: the slices, where each stands first, which of them each slice of x
-// is, and how often each occurs. They come in ascending order, or in that of their first appearance. Result 4,
-// i64[2·extent], is room.
+// unique returns the distinct slices along an axis: the slices, the first occurrence of each, the index of each slice
+// of x among them, and their counts. They ascend, or come in the order of their first occurrence. Result 4,
+// i64[2·extent], is scratch.
 func unique(c *Call) error {
 	x := c.In[0]
 	shape, axis := slices.Clone(x.Shape()), int(c.Attrs["axis"].(int64))
@@ -65,11 +65,12 @@ func unique(c *Call) error {
 	return nil
 }
 
-// mostColumns is the most elements of a slice that are sorted by one after the other; slices of more are compared.
+// mostColumns is the largest number of elements of a slice that are sorted by radix, one after the other; larger
+// slices are compared.
 const mostColumns = 16
 
-// sortedRuns numbers the runs of equal slices in ascending order: run of each slice, and the first slice of each run.
-// sorted is room. An element of slice a lies at a·after from that of slice 0.
+// sortedRuns numbers the runs of equal slices in ascending order, and returns how many there are: run has the number
+// for each slice, first the first slice of each run. sorted is scratch. Slice a begins a·after elements after slice 0.
 func sortedRuns(c *Call, x *tensor.Tensor, run, sorted, first []int64, before, after int64) int64 {
 	keys, list := keysOf(x, false), entries(sorted)
 	// begin is where column i of slice 0 lies.
@@ -159,7 +160,7 @@ func comparedRuns(c *Call, x *tensor.Tensor, run, sorted, first []int64, before,
 	return count
 }
 
-// rankByAppearance ranks runs in the order in which their first slices stand.
+// rankByAppearance ranks runs in the order of their first slices.
 func rankByAppearance(c *Call, rank, run []int64) {
 	for r := range rank {
 		c.work(1)
@@ -175,7 +176,7 @@ func rankByAppearance(c *Call, rank, run []int64) {
 	}
 }
 
-// uniqueIndices writes where each slice stands first, and how often it occurs, and turns runs into ranks.
+// uniqueIndices writes the first occurrence and the count of each distinct slice, and turns runs into ranks.
 func uniqueIndices(c *Call, first, rank, run []int64) error {
 	indices, err := integers(c, 1, int64(len(first)))
 	if err != nil {
@@ -198,7 +199,7 @@ func uniqueIndices(c *Call, first, rank, run []int64) error {
 	return nil
 }
 
-// integers is a result of rank 1 and type i64.
+// integers allocates result i as a vector of i64.
 func integers(c *Call, i int, extent int64) ([]int64, error) {
 	t, err := c.Result(i, extent)
 	if err != nil {

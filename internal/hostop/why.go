@@ -2,7 +2,7 @@ package hostop
 
 import "strings"
 
-// Why says why a host operator is no loop nest, in one clause; "" for one that is not known.
+// Why returns the reason why a host operator is not a loop nest, in one clause; "" for an unknown operator.
 func Why(name string) string {
 	if family, _, ok := strings.Cut(name, "_"); ok && whys[family] != "" {
 		return whys[family]

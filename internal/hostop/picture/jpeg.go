@@ -18,7 +18,7 @@ const (
 	markSOF15                 = 0xcf
 )
 
-// zigzag is the natural place of each coefficient in its order in the file.
+// zigzag maps a coefficient's index in the file to its index in natural order.
 var zigzag = [64]byte{0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20,
 	13, 6, 7, 14, 21, 28,
 	35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55,
@@ -115,7 +115,7 @@ func decodeJPEG(f *decoding.File) (*decoding.Picture, error) {
 	return d.picture()
 }
 
-// marker finds the next marker; what stands before it is skipped.
+// marker returns the next marker; it skips the bytes before it.
 func (d *jpeg) marker() (int, error) {
 	for ; d.at+1 < len(d.data); d.at++ {
 		if d.data[d.at] == 0xff && d.data[d.at+1] != 0 && d.data[d.at+1] != 0xff {
@@ -126,7 +126,7 @@ func (d *jpeg) marker() (int, error) {
 	return 0, decoding.Corrupt("the file ends before its picture does")
 }
 
-// segment is the contents of the segment that begins here.
+// segment returns the contents of the segment that begins here.
 func (d *jpeg) segment() ([]byte, error) {
 	rest := d.data[d.at:]
 	if len(rest) < 2 {
@@ -140,6 +140,7 @@ func (d *jpeg) segment() ([]byte, error) {
 	return rest[2:length], nil
 }
 
+// defineQuantizers reads a segment of quantization tables.
 func (d *jpeg) defineQuantizers(body []byte) error {
 	for len(body) > 0 {
 		wide, number := body[0]>>4, body[0]&15
@@ -226,7 +227,7 @@ func (d *jpeg) frame(body []byte) error {
 
 func ceil(a, b int) int { return (a + b - 1) / b }
 
-// picture transforms what is left to transform, and gives the rows.
+// picture transforms the blocks that are not yet transformed and returns the rows.
 func (d *jpeg) picture() (*decoding.Picture, error) {
 	if d.progressive {
 		for i := range d.components {
@@ -254,8 +255,8 @@ func (d *jpeg) picture() (*decoding.Picture, error) {
 	}}, nil
 }
 
-// conversion is from the file's colors to red, green and blue. What the colors are is not said by the format itself,
-// but by the markers of JFIF and Adobe, or else guessed by the components' names, as everybody does.
+// conversion returns the conversion from the file's colors to red, green and blue. JPEG does not name the colors; the
+// markers of JFIF and Adobe do, or else the components' names suggest them, as in other decoders.
 func (d *jpeg) conversion() func(p [4]byte) (r, g, b byte) {
 	transformed := func(p [4]byte) (r, g, b byte) { return decoding.ToRGB(p[0], p[1], p[2]) }
 	switch c := d.components; {
@@ -277,7 +278,7 @@ func (d *jpeg) conversion() func(p [4]byte) (r, g, b byte) {
 	return func(p [4]byte) (r, g, b byte) { return inkToRGB(255-p[0], 255-p[1], 255-p[2], 255-p[3]) }
 }
 
-// transformAll makes samples of a progressive component's coefficients.
+// transformAll computes the samples of a progressive component from its coefficients.
 func (c *component) transformAll(f *decoding.File) {
 	var block [64]int32
 	for by := range c.down {

@@ -4,10 +4,10 @@ import (
 	"github.com/weirml/weir/internal/hostop/picture/decoding"
 )
 
-// mostScans is how many scans a file may have: each goes over the whole picture, however few bytes it has.
+// mostScans is the largest number of scans of a file: each passes over all blocks, however few bytes it has.
 const mostScans = 256
 
-// huffman is a code: for each length the first code of it, and where its symbols are.
+// huffman is a code: for each length its first code and the index of its symbols.
 type huffman struct {
 	fast    [256]uint16 // by the next 8 bits: the length and the symbol; 0: a longer code
 	last    [17]int32   // the largest code of each length, −1: none
@@ -15,7 +15,7 @@ type huffman struct {
 	symbols []byte
 }
 
-// defineHuffman reads tables of codes.
+// defineHuffman reads a segment of code tables.
 func (d *jpeg) defineHuffman(body []byte) error {
 	for len(body) > 0 {
 		if len(body) < 17 || body[0]>>4 > 1 || body[0]&15 > 3 {
@@ -64,8 +64,7 @@ func (d *jpeg) defineHuffman(body []byte) error {
 	return nil
 }
 
-// bitReader reads the bits of a scan, without the zeros that are stuffed behind 0xff. At a marker it gives zeros from
-// then on.
+// bitReader reads the bits of a scan without the zeros that are stuffed after 0xff. From a marker on it reads zeros.
 type bitReader struct {
 	data  []byte
 	at    int
@@ -75,6 +74,7 @@ type bitReader struct {
 	ended bool
 }
 
+// fill loads bytes until more than 48 bits are buffered.
 func (r *bitReader) fill() {
 	for r.count <= 48 {
 		b := byte(0)
@@ -102,7 +102,7 @@ func (r *bitReader) fill() {
 // spent reports whether bits have been used that are not there.
 func (r *bitReader) spent() bool { return r.zeros > r.count }
 
-// take gives the next n bits, at most 16.
+// take returns the next n bits, at most 16.
 func (r *bitReader) take(n int) int32 {
 	if r.count < n {
 		r.fill()
@@ -111,7 +111,7 @@ func (r *bitReader) take(n int) int32 {
 	return int32(r.bits>>r.count) & (1<<n - 1)
 }
 
-// signed gives a number of n bits of magnitude; its first bit is 0 if it is negative.
+// signed returns a number of n bits of magnitude; its first bit is 0 if it is negative.
 func (r *bitReader) signed(n int) int32 {
 	if n == 0 {
 		return 0
@@ -123,7 +123,7 @@ func (r *bitReader) signed(n int) int32 {
 	return v
 }
 
-// symbol gives the next symbol.
+// symbol returns the next symbol.
 func (r *bitReader) symbol(h *huffman) (byte, error) {
 	if r.count < 16 {
 		r.fill()
@@ -142,7 +142,7 @@ func (r *bitReader) symbol(h *huffman) (byte, error) {
 	return 0, decoding.Corrupt("a code that no symbol has")
 }
 
-// scan is the header of one pass over the picture, with what its blocks are decoded by.
+// scan is the header of a pass over the picture, with the tables for its blocks.
 type scan struct {
 	parts       []scanPart
 	first, last int  // of the coefficients, in their order in the file
@@ -150,6 +150,7 @@ type scan struct {
 	low         uint // the weight of its last bit
 }
 
+// scanPart is a component of a scan.
 type scanPart struct {
 	c        *component
 	mean, ac *huffman
@@ -209,7 +210,7 @@ func (d *jpeg) scan(body []byte) error {
 	return err
 }
 
-// units goes over the units of a scan: blocks of one component, or of all that are interleaved.
+// units decodes the units of a scan: blocks of one component, or of all interleaved ones.
 func (d *jpeg) units(s *scan) error {
 	across, down := ceil(d.width, 8*d.hMost), ceil(d.height, 8*d.vMost)
 	single := len(s.parts) == 1
@@ -247,7 +248,7 @@ func (d *jpeg) units(s *scan) error {
 	return nil
 }
 
-// restart forgets what blocks are predicted from.
+// restart resets the predictions of all components.
 func (d *jpeg) restart() {
 	d.run = 0
 	for i := range d.components {
@@ -255,7 +256,7 @@ func (d *jpeg) restart() {
 	}
 }
 
-// resume goes on behind a restart marker; where another marker stands, no bits are left.
+// resume continues after a restart marker; if another marker is found, no bits are left.
 func (d *jpeg) resume() {
 	d.restart()
 	at := d.bits.at
@@ -269,7 +270,7 @@ func (d *jpeg) resume() {
 	d.bits = bitReader{data: d.data, at: at, zeros: 1, ended: at+1 >= len(d.data)}
 }
 
-// block decodes what a scan has of one block.
+// block decodes the bits of one block in a scan.
 func (d *jpeg) block(s *scan, part *scanPart, x, y int) error {
 	c := part.c
 	if !d.progressive {
@@ -296,7 +297,7 @@ func (d *jpeg) block(s *scan, part *scanPart, x, y int) error {
 	return err
 }
 
-// sequential decodes a whole block, dequantized.
+// sequential decodes all coefficients of a block, dequantized.
 func (d *jpeg) sequential(part *scanPart, block *[64]int32) error {
 	c := part.c
 	size, err := d.bits.symbol(part.mean)
@@ -357,7 +358,7 @@ func (d *jpeg) spectrum(s *scan, codes *huffman, block *[64]int16) error {
 	return nil
 }
 
-// refine decodes one more bit of some coefficients of a block: of those that are not zero, and those that become ±1.
+// refine decodes one more bit of some coefficients of a block: of the nonzero ones, and of those that become ±1.
 func (d *jpeg) refine(s *scan, codes *huffman, block *[64]int16) error {
 	one := int16(1) << s.low
 	k := s.first

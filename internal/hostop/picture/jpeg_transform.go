@@ -21,7 +21,7 @@ func idct(c *[64]int32, out []byte, stride int) {
 	}
 }
 
-// transform8 is the transform of 8 numbers, step apart, in place; the results are rounded by the given number of bits.
+// transform8 transforms 8 numbers, step apart, in place; it rounds the results by shift bits.
 func transform8(v []int32, step int, shift uint) {
 	const (
 		c0298, c0390, c0541, c0765 = 2446, 3196, 4433, 6270 // of √2·cos and sums of them, in 13 bits
@@ -47,8 +47,8 @@ func transform8(v []int32, step int, shift uint) {
 	v[3*step], v[4*step] = (e3+o0+half)>>shift, (e3-o0+half)>>shift
 }
 
-// upsampler gives a row of a component at the picture's full size: horizontally from a row and, where it is
-// interpolated vertically, its neighbour.
+// upsampler computes a row of a component at the picture's full size from a row of its samples and, with vertical
+// interpolation, the neighbouring row.
 type upsampler struct {
 	h, v          int  // how many times larger the picture is
 	width, height int  // of the component
@@ -56,6 +56,7 @@ type upsampler struct {
 	sums          []int32
 }
 
+// newUpsampler returns an upsampler by the factors h and v for a component of width × height samples.
 func newUpsampler(h, v, width, height int) *upsampler {
 	u := &upsampler{h: h, v: v, width: width, height: height}
 	switch {
@@ -68,8 +69,8 @@ func newUpsampler(h, v, width, height int) *upsampler {
 	return u
 }
 
-// row writes row y of the picture; out has room for every sample of the component h times. Interpolated samples lie at
-// 1/4 and 3/4 between the component's; where they are rounded, halves go up and down in turns.
+// row writes row y of the picture; out has room for h times the samples of the component's row. Interpolated samples
+// lie at 1/4 and 3/4 between the component's; rounding alternates between up and down at halves.
 func (u *upsampler) row(plane []byte, stride, y int, out []byte) {
 	at := y / u.v
 	near := plane[at*stride : at*stride+u.width]
@@ -112,7 +113,7 @@ func (u *upsampler) row(plane []byte, stride, y int, out []byte) {
 	}
 }
 
-// inkToRGB converts a pixel of four inks.
+// inkToRGB converts a pixel of four inks to red, green and blue.
 func inkToRGB(c, m, y, k byte) (r, g, b byte) {
 	white := int32(255 - k)
 	remains := func(ink byte) byte {

@@ -14,11 +14,11 @@ import (
 	"github.com/weirml/weir/internal/hostop/picture/jpeg2000"
 )
 
-// MaxPixels is how many pixels a picture may have, and how many samples one of JPEG 2000. Larger ones are not
+// MaxPixels is the largest number of pixels of a picture, and of samples of a JPEG 2000 picture. Larger ones are not
 // supported.
 const MaxPixels = decoding.MaxPixels
 
-// ErrCorrupt is what every error wraps that says that the bytes are no picture, or a broken one.
+// ErrCorrupt is wrapped by every error that says that the bytes are not a picture, or a broken one.
 var ErrCorrupt = decoding.ErrCorrupt
 
 // Picture is a decoded picture.
@@ -31,13 +31,13 @@ type format struct {
 	decode func(f *decoding.File) (*decoding.Picture, error)
 }
 
-// told is a reader of a file whose reading is told of. A byte may make many pixels.
+// told is a reader of a file that reports the work of its bytes. A byte may make many pixels.
 type told struct {
 	*bytes.Reader
 	file *decoding.File
 }
 
-// stepsOfAByte is how much work a byte that is read may make, of the decoders of Go's.
+// stepsOfAByte is the number of steps that Go's decoders may do for a byte.
 const stepsOfAByte = 64
 
 func (t told) Read(p []byte) (int, error) {
@@ -57,7 +57,7 @@ func (t told) ReadAt(p []byte, at int64) (int, error) {
 	return n, err
 }
 
-// magic is a file that begins with certain bytes.
+// magic returns a function that reports whether a file begins with one of the given texts.
 func magic(texts ...string) func([]byte) bool {
 	return func(data []byte) bool {
 		for _, text := range texts {
@@ -81,10 +81,10 @@ var formats = []format{
 	{"PNM", magic("P1", "P2", "P3", "P4", "P5", "P6"), decodePNM},
 }
 
-// Decode reads a picture of any of the formats, which its first bytes tell apart. The error is ErrCorrupt if the bytes
-// are none, a *diag.Error if they are one of a kind that is not supported. Before it takes more than a little of Go's
-// heap it asks reserve, if that is not nil, for the most that it may take, and returns its error. It tells work, if
-// that is not nil, of the steps that it does; work may end it by a panic.
+// Decode decodes a picture of any format; its first bytes tell the format. The error wraps ErrCorrupt if the bytes are
+// not a picture, and is a *diag.Error if the kind is not supported. If reserve is not nil, Decode asks it for the most
+// bytes of Go's heap that it may take, and returns its error. If work is not nil, Decode reports its steps to it; work
+// may end Decode by a panic.
 func Decode(data []byte, reserve func(bytes int64) error, work func(steps int64)) (*decoding.Picture, error) {
 	for _, f := range formats {
 		if f.begins(data) {
@@ -98,8 +98,8 @@ func Decode(data []byte, reserve func(bytes int64) error, work func(steps int64)
 	return nil, decoding.Corrupt("the first bytes are of no known format")
 }
 
-// plausible checks that a picture that takes so many bits can come out of so many bytes, of which each gives at most so
-// many bits.
+// plausible checks that a picture of so many bits can come out of so many bytes, each of which gives at most most
+// bits.
 func plausible(bits int64, bytes int, most int64) error {
 	if bits/most > int64(bytes) {
 		return decoding.Corrupt("%d bytes are too few for %d bits of picture", bytes, bits)

@@ -13,7 +13,7 @@ type pnm struct {
 	at   int
 }
 
-// decodePNM reads the formats P1 to P6 of Netpbm. Samples are scaled to 255 if the file's largest is another.
+// decodePNM reads the formats P1 to P6 of Netpbm. Samples are scaled to 255 if the file's largest is another number.
 func decodePNM(from *decoding.File) (*decoding.Picture, error) {
 	data := from.Data
 	f := &pnm{data: data, at: 2}
@@ -105,7 +105,7 @@ func (f *pnm) number(most int64) (int64, error) {
 	return v, nil
 }
 
-// plain reads samples that are written as text; those of a bitmap need no space between them.
+// plain reads count samples in decimal notation; those of a bitmap need no space between them.
 func (f *pnm) plain(from *decoding.File, count, most int64, bitmap bool) ([]uint16, error) {
 	if err := plausible(count, len(f.data)-f.at, 1); err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func (f *pnm) plain(from *decoding.File, count, most int64, bitmap bool) ([]uint
 	return samples, nil
 }
 
-// binary gives samples that are written as bits (rows begin at a byte), bytes, or pairs of bytes.
+// binary returns a function of binary samples: bits (rows begin at a byte), bytes, or pairs of bytes.
 func (f *pnm) binary(rowSamples, height, most int64, bitmap bool) (func(i int64) int64, error) {
 	f.at++ // one white space
 	rowBytes := rowSamples

@@ -17,6 +17,7 @@ import (
 	"github.com/weirml/weir/internal/hostop/picture/decoding"
 )
 
+// decodePNG reads a PNG picture.
 func decodePNG(f *decoding.File) (*decoding.Picture, error) {
 	return decodeBy(f, png.DecodeConfig, png.Decode, decoding.PixelsOfByte, func(c image.Config) (int64, error) {
 		pixels := int64(c.Width) * int64(c.Height)
@@ -33,6 +34,7 @@ const (
 	tiffTileLength  = 323
 )
 
+// decodeTIFF reads the first picture of a TIFF file.
 func decodeTIFF(f *decoding.File) (*decoding.Picture, error) {
 	compression := tiffTag(f.Data, tiffCompression)
 	fax := compression >= 2 && compression <= 4
@@ -67,7 +69,7 @@ func decodeTIFF(f *decoding.File) (*decoding.Picture, error) {
 	return p, nil
 }
 
-// tiffTag is the first value of a tag in the file's first directory; 0 if there is none.
+// tiffTag returns the first value of a tag in the file's first directory; 0 if there is none.
 func tiffTag(data []byte, tag uint16) int64 {
 	var order binary.ByteOrder = binary.LittleEndian
 	if data[0] == 'M' {
@@ -93,6 +95,7 @@ func tiffTag(data []byte, tag uint16) int64 {
 	return 0
 }
 
+// decodeBMP reads a BMP picture.
 func decodeBMP(f *decoding.File) (*decoding.Picture, error) {
 	return decodeBy(f, bmp.DecodeConfig, bmp.Decode, decoding.PixelsOfByte, func(c image.Config) (int64, error) {
 		pixels := int64(c.Width) * int64(c.Height)
@@ -147,7 +150,7 @@ func decodeBy(f *decoding.File, header func(io.Reader) (image.Config, error),
 	}}, nil
 }
 
-// pixelBytes is what Go's decoders take for a pixel.
+// pixelBytes returns the bytes that Go's decoders take for a pixel.
 func pixelBytes(c image.Config) int64 {
 	switch c.ColorModel {
 	case color.GrayModel:
@@ -163,7 +166,7 @@ func pixelBytes(c image.Config) int64 {
 	return 8
 }
 
-// opaque is a color without its alpha.
+// opaque returns a color without its alpha.
 func opaque(c color.Color) (r, g, b byte) {
 	switch c := c.(type) {
 	case color.NRGBA:
@@ -175,7 +178,7 @@ func opaque(c color.Color) (r, g, b byte) {
 	return byte(wide.R >> 8), byte(wide.G >> 8), byte(wide.B >> 8)
 }
 
-// foreign is an error of a decoder that is not ours: what the decoder does not support, or a broken file.
+// foreign converts an error of Go's decoders: to an unsupported feature, or to a broken file.
 func foreign(err error) error {
 	var pngError png.UnsupportedError
 	var tiffError tiff.UnsupportedError

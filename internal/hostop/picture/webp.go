@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/hostop/picture/decoding"
 )
 
-// decodeWebP reads a picture of WebP, lossless or not; of a moving one, none.
+// decodeWebP reads a WebP picture, lossless or lossy. Animations are refused.
 func decodeWebP(f *decoding.File) (*decoding.Picture, error) {
 	var lossy *image.YCbCr
 	p, err := decodeBy(f, webp.DecodeConfig, func(r io.Reader) (image.Image, error) {
@@ -30,8 +30,8 @@ func decodeWebP(f *decoding.File) (*decoding.Picture, error) {
 	return p, nil
 }
 
-// webpMost checks that the chunks of a file lie in it, and that what they declare is as large as the picture, and tells
-// how many bytes of Go's heap decoding takes at most.
+// webpMost checks that the chunks of a file lie within it and declare the picture's size, and returns the most bytes
+// of Go's heap that decoding takes.
 func webpMost(data []byte, c image.Config) (int64, error) {
 	if declared := int64(binary.LittleEndian.Uint32(data[4:])) + 8; declared > int64(len(data)) {
 		return 0, decoding.Corrupt("%d bytes are declared of a file of %d", declared, len(data))
@@ -62,8 +62,8 @@ func webpMost(data []byte, c image.Config) (int64, error) {
 	return 20*pixels + groups*(16<<10), nil
 }
 
-// webpRow converts a row of a lossy picture. Its differences of color are of every second sample of every second row;
-// between them they are interpolated as libwebp does, rounding in two steps.
+// webpRow converts a row of a lossy picture. Its color differences are sampled at every second column and row; between
+// them they are interpolated as libwebp does, with two roundings.
 func webpRow(m *image.YCbCr, y int, rgb []byte) {
 	width, height := m.Rect.Dx(), m.Rect.Dy()
 	near := y / 2

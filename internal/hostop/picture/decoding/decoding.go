@@ -18,17 +18,17 @@ func ToRGB(y, cb, cr byte) (r, g, b byte) {
 	return r, g, b
 }
 
-// MaxPixels is how many pixels a picture may have, and how many samples one of JPEG 2000. Larger ones are not
+// MaxPixels is the largest number of pixels of a picture, and of samples of a JPEG 2000 picture. Larger ones are not
 // supported.
 const MaxPixels = 1 << 26
 
-// MostPixels is MaxPixels, but where a test wants less.
+// MostPixels is MaxPixels, unless a test lowers it.
 var MostPixels int64 = MaxPixels
 
-// ErrCorrupt is what every error wraps that says that the bytes are no picture, or a broken one.
+// ErrCorrupt is wrapped by every error that says that the bytes are not a picture, or a broken one.
 var ErrCorrupt = errors.New("not a picture that can be read")
 
-// Corrupt is an error of the file.
+// Corrupt returns an error that wraps ErrCorrupt.
 func Corrupt(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrCorrupt, fmt.Sprintf(format, args...))
 }
@@ -48,7 +48,7 @@ type File struct {
 	Working bool                    // within work, which leaves by a panic if its caller wants the end
 }
 
-// Did tells of steps of decoding, of some nanoseconds each, that are done or about to be.
+// Did reports steps of decoding, of some nanoseconds each, that are done or about to be done.
 func (f *File) Did(steps int64) {
 	if f.Work != nil {
 		f.Working = true
@@ -57,7 +57,7 @@ func (f *File) Did(steps int64) {
 	}
 }
 
-// Take asks for what reading takes of Go's heap, at most, beside a little for every file.
+// Take asks for the most bytes of Go's heap that decoding takes, apart from overhead.
 func (f *File) Take(bytes int64) error {
 	if f.Reserve == nil {
 		return nil
@@ -65,7 +65,7 @@ func (f *File) Take(bytes int64) error {
 	return f.Reserve(bytes + overhead + 2*int64(len(f.Data)))
 }
 
-// overhead is what decoding any file takes of Go's heap at most, in bytes: tables and windows.
+// overhead is the most bytes of Go's heap that decoding any file takes: tables and windows.
 const overhead = 1 << 20
 
 // A file may have more than leastPixels only if it has a byte for every so many of them: deflate makes at most 1032
@@ -76,7 +76,7 @@ const (
 	FaxPixelsOfAByte = 1 << 16
 )
 
-// Sized checks the extents that a header declares, before memory is taken for them.
+// Sized checks the extents that a header declares, before memory is allocated for them.
 func Sized(width, height int64) error {
 	if width < 1 || height < 1 {
 		return Corrupt("%d × %d pixels", width, height)
@@ -87,8 +87,8 @@ func Sized(width, height int64) error {
 	return nil
 }
 
-// Dense refuses a picture that a format may say in next to nothing, in a file of so few bytes, of which each may give
-// so many pixels: it would be a large one of one color.
+// Dense refuses a picture of more pixels than its file plausibly holds: bytes bytes of at most pixels pixels each.
+// Such a picture would be a large one of one color.
 func Dense(width, height int64, bytes, pixels int) error {
 	if count := width * height; count > LeastPixels && count/int64(pixels) > int64(bytes) {
 		return diag.Unsupportedf("a picture of %d × %d pixels in %d bytes; one byte may give at most %d pixels", width,

@@ -34,7 +34,7 @@ const (
 	contexts                                               = 19
 )
 
-// mqDecoder is the arithmetic decoder (annex C), and the reader of bits that bypass it. Behind the end it reads ones.
+// mqDecoder is the arithmetic decoder (annex C), and the reader of bits that bypass it. After the end it reads ones.
 type mqDecoder struct {
 	data     []byte
 	at       int
@@ -46,12 +46,13 @@ type mqDecoder struct {
 	rawCount int
 }
 
-// reset gives the contexts their first states.
+// reset sets the contexts to their initial states.
 func (m *mqDecoder) reset() {
 	m.states, m.likely = [contexts]byte{}, [contexts]byte{}
 	m.states[0], m.states[contextRun], m.states[contextUniform] = 4, 3, 46
 }
 
+// byteAt returns byte i of the segment; 0xff after the end.
 func (m *mqDecoder) byteAt(i int) uint32 {
 	if i < len(m.data) {
 		return uint32(m.data[i])
@@ -69,6 +70,7 @@ func (m *mqDecoder) begin(data []byte) {
 	m.a = 0x8000
 }
 
+// fill loads the next byte into the code register (BYTEIN).
 func (m *mqDecoder) fill() {
 	if m.byteAt(m.at) != 0xff {
 		m.at++
@@ -84,7 +86,7 @@ func (m *mqDecoder) fill() {
 	}
 }
 
-// decode gives the next bit in a context.
+// decode returns the next bit in a context.
 func (m *mqDecoder) decode(context int) byte {
 	s := &mqStates[m.states[context]]
 	bit := m.likely[context]
@@ -110,7 +112,7 @@ func (m *mqDecoder) decode(context int) byte {
 	return bit
 }
 
-// adapt moves a context to its next state, and gives the bit.
+// adapt moves a context to its next state and returns the bit.
 func (m *mqDecoder) adapt(context int, s *mqState, bit byte, rare bool) byte {
 	if !rare {
 		m.states[context] = s.likely
@@ -123,10 +125,10 @@ func (m *mqDecoder) adapt(context int, s *mqState, bit byte, rare bool) byte {
 	return 1 - bit
 }
 
-// beginRaw starts a segment of plain bits.
+// beginRaw starts a segment of raw bits.
 func (m *mqDecoder) beginRaw(data []byte) { m.data, m.at, m.raw, m.rawCount = data, 0, 0, 0 }
 
-// bit gives the next plain bit. A byte behind 0xff has seven.
+// bit returns the next raw bit. A byte after 0xff has seven bits.
 func (m *mqDecoder) bit() byte {
 	if m.rawCount == 0 {
 		m.rawCount = 8
@@ -210,7 +212,7 @@ func (d *blockDecoder) decode(width, height, band int, style byte, planes int, s
 	}
 }
 
-// grown is a slice of n zeros, in the memory of one that is not needed any more where it fits.
+// grown returns n zeros; it reuses the memory of s if it is large enough.
 func grown[T byte | int32 | float32](s []T, n int) []T {
 	if cap(s) < n {
 		return make([]T, n)
@@ -220,7 +222,7 @@ func grown[T byte | int32 | float32](s []T, n int) []T {
 	return s
 }
 
-// neighbours counts the significant coefficients around one: beside it, above and below it, at its corners.
+// neighbours counts the significant coefficients around one: left and right, above and below, and at its corners.
 func (d *blockDecoder) neighbours(at int, last bool) (h, v, corners byte) {
 	f, up, down := d.flags, at-d.stride, at+d.stride
 	h = f[at-1]&1 + f[at+1]&1
@@ -233,7 +235,7 @@ func (d *blockDecoder) neighbours(at int, last bool) (h, v, corners byte) {
 	return h, v, corners
 }
 
-// significanceContext is the context in which a coefficient becomes significant (table D.1).
+// significanceContext returns the context in which a coefficient becomes significant (table D.1).
 func (d *blockDecoder) significanceContext(at int, last bool) int {
 	h, v, corners := d.neighbours(at, last)
 	if d.band == 3 {
@@ -268,7 +270,7 @@ func (d *blockDecoder) significanceContext(at int, last bool) int {
 // counted from −1.
 var signContexts = [3][3][2]byte{{{13, 1}, {12, 1}, {11, 1}}, {{10, 1}, {9, 0}, {10, 0}}, {{11, 0}, {12, 0}, {13, 0}}}
 
-// become makes a coefficient significant: its sign is decoded.
+// become makes a coefficient significant and decodes its sign.
 func (d *blockDecoder) become(at, value int, last bool) {
 	side := func(a, b byte) int {
 		total := 0
@@ -300,8 +302,8 @@ func (d *blockDecoder) become(at, value int, last bool) {
 	d.values[value] = v
 }
 
-// each visits the coefficients: stripes of four rows, column by column. last says that the coefficient below is of the
-// next stripe and may not be looked at.
+// each visits the coefficients: stripes of four rows, column by column. last is set if the coefficient below belongs
+// to the next stripe and may not be read.
 func (d *blockDecoder) each(visit func(at, value int, last bool)) {
 	causal := d.style&styleCausal != 0
 	for top := 0; top < d.height; top += 4 {
@@ -314,6 +316,7 @@ func (d *blockDecoder) each(visit func(at, value int, last bool)) {
 	}
 }
 
+// significance decodes a significance propagation pass.
 func (d *blockDecoder) significance() {
 	d.each(func(at, value int, last bool) {
 		if d.flags[at]&significant != 0 {
@@ -336,6 +339,7 @@ func (d *blockDecoder) significance() {
 	})
 }
 
+// refinement decodes a magnitude refinement pass.
 func (d *blockDecoder) refinement() {
 	half := int32(1) << d.plane >> 1
 	d.each(func(at, value int, last bool) {
@@ -368,6 +372,7 @@ func (d *blockDecoder) refinement() {
 	})
 }
 
+// cleanup decodes a cleanup pass.
 func (d *blockDecoder) cleanup() {
 	causal := d.style&styleCausal != 0
 	for top := 0; top < d.height; top += 4 {
@@ -383,8 +388,8 @@ func (d *blockDecoder) cleanup() {
 	}
 }
 
-// cleanColumn decodes what the other passes have left of a stripe's column. If nothing is near, one bit stands for all
-// four.
+// cleanColumn decodes the coefficients of a stripe's column that the other passes left. If all neighbours are
+// insignificant, one bit stands for all four.
 func (d *blockDecoder) cleanColumn(x, top, end int, causal bool) {
 	y := top
 	found := false

@@ -16,7 +16,7 @@ const (
 	markRGN, markPOC, markPPM, markPPT          = 0xff5e, 0xff5f, 0xff60, 0xff61
 )
 
-// mostResolutions is how many resolutions a component may have.
+// mostResolutions is the largest number of resolutions of a component.
 const mostResolutions = 33
 
 // plane is the samples of one component, with an offset that makes them 0 or more.
@@ -29,7 +29,7 @@ type plane struct {
 	samples       []uint16
 }
 
-// coding is how a component of a tile is coded.
+// coding is the coding style of a component of a tile.
 type coding struct {
 	levels                int // of the wavelet transform
 	widthBits, heightBits int // of a code-block
@@ -39,14 +39,14 @@ type coding struct {
 	own                   bool                     // said of this component alone
 }
 
-// quantization is how the coefficients of a component are scaled.
+// quantization is the scaling of a component's coefficients.
 type quantization struct {
 	kind, guard int
 	steps       [3*mostResolutions - 2]struct{ exponent, mantissa int }
 	own         bool
 }
 
-// componentCoding is all that is said about a component's coding.
+// componentCoding is the coding and the quantization of a component.
 type componentCoding struct {
 	coding
 	quantization
@@ -60,7 +60,7 @@ type progression struct {
 	component, components   int // from, to
 }
 
-// general is what is said about the coding of a tile as a whole.
+// general is the coding of a tile's components in common.
 type general struct {
 	order, layers   int
 	mixed           bool // the first three components are transformed together
@@ -92,7 +92,7 @@ type codestream struct {
 
 func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
 
-// decodeCodestream reads a whole codestream.
+// decodeCodestream reads a codestream to its end.
 func decodeCodestream(data []byte, f *decoding.File) (*codestream, error) {
 	s := &codestream{tiles: map[int64]*tile{}, file: f}
 	if len(data) < 2 || binary.BigEndian.Uint16(data) != markSOC {
@@ -143,8 +143,8 @@ func decodeCodestream(data []byte, f *decoding.File) (*codestream, error) {
 	return s, nil
 }
 
-// take asks for what the samples take: for each its coefficient, its share of a block and of the trees of blocks; what
-// the headers of packets say of blocks, in at least four bits; and a tile's description.
+// take asks for the bytes that the samples take: for each its coefficient and its share of a block and of the trees of
+// blocks; for the blocks in packet headers, at least four bits each; and for a tile's description.
 func (s *codestream) take() error {
 	total := int64(0)
 	for i := range s.planes {
@@ -158,7 +158,7 @@ func (s *codestream) take() error {
 		int64(len(s.order)*len(s.planes))*int64(unsafe.Sizeof(componentCoding{})+512))
 }
 
-// parameters cuts a marker with its segment off.
+// parameters splits a marker's segment from data.
 func parameters(data []byte) (body, rest []byte, err error) {
 	if len(data) < 4 {
 		return nil, nil, decoding.Corrupt("the file ends inside a segment")
@@ -170,6 +170,7 @@ func parameters(data []byte) (body, rest []byte, err error) {
 	return data[4:length], data[length:], nil
 }
 
+// mainHeader reads a segment of the main header.
 func (s *codestream) mainHeader(mark int, body []byte) error {
 	if mark == markSIZ {
 		return s.size(body)
@@ -296,7 +297,7 @@ func (s *codestream) segment(g *general, mark int, body []byte) error {
 	return nil
 }
 
-// component reads the number of a component.
+// component reads the index of a component.
 func (s *codestream) component(r *bytesReader) int {
 	if len(s.planes) < 257 {
 		return r.u8()
@@ -304,6 +305,7 @@ func (s *codestream) component(r *bytesReader) int {
 	return r.u16()
 }
 
+// readCoding reads the coding style of a component.
 func readCoding(r *bytesReader, precincts bool) coding {
 	c := coding{levels: r.u8(), widthBits: r.u8()&15 + 2, heightBits: r.u8()&15 + 2, style: byte(r.u8()),
 		reversible: r.u8() == 1}
@@ -317,6 +319,7 @@ func readCoding(r *bytesReader, precincts bool) coding {
 	return c
 }
 
+// checkCoding returns an error for a coding style that the standard forbids.
 func checkCoding(r *bytesReader, c coding) error {
 	if r.over || c.levels >= mostResolutions || c.widthBits > 10 || c.heightBits > 10 || c.widthBits+c.heightBits > 12 {
 		return decoding.Corrupt("%d levels of code-blocks of 2^%d × 2^%d", c.levels, c.widthBits, c.heightBits)
@@ -329,6 +332,7 @@ func checkCoding(r *bytesReader, c coding) error {
 	return nil
 }
 
+// readQuantization reads the step sizes of a component.
 func readQuantization(r *bytesReader) quantization {
 	style := r.u8()
 	q := quantization{kind: style & 31, guard: style >> 5}
@@ -348,7 +352,7 @@ func readQuantization(r *bytesReader) quantization {
 	return q
 }
 
-// tilePart reads one part of a tile: its header, and its packets, which are decoded when all parts are there.
+// tilePart reads a tile-part: its header, and its packets, which are decoded after the last part.
 func (s *codestream) tilePart(data []byte) (rest []byte, err error) {
 	body, after, err := parameters(data)
 	if err != nil {
@@ -408,7 +412,8 @@ func (s *codestream) tilePart(data []byte) (rest []byte, err error) {
 	}
 }
 
-// store writes a tile's samples into the planes: they are mixed back, shifted and cut to their range.
+// store writes a tile's samples into the planes: it reverses the component transform, shifts the samples and clips
+// them to their range.
 func (s *codestream) store(t *tile, parts []*tileComponent) {
 	if t.mixed && len(parts) >= 3 && parts[0].same(parts[1]) && parts[0].same(parts[2]) {
 		if a, b, c := parts[0].whole, parts[1].whole, parts[2].whole; parts[0].reversible {

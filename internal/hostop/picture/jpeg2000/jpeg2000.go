@@ -23,7 +23,7 @@ type palette struct {
 	from     []int // the component of each channel
 }
 
-// Decode reads a JP2 file, or a bare codestream (ISO/IEC 15444-1).
+// Decode reads a JP2 file or a codestream without a container (ISO/IEC 15444-1).
 func Decode(f *decoding.File) (*decoding.Picture, error) {
 	data := f.Data
 	if data[0] == 0xff {
@@ -77,7 +77,7 @@ func Decode(f *decoding.File) (*decoding.Picture, error) {
 	return nil, decoding.Corrupt("there is no codestream")
 }
 
-// box cuts the first box off.
+// box splits the first box from data.
 func box(data []byte) (kind string, body, rest []byte, err error) {
 	if len(data) < 8 {
 		return "", nil, nil, decoding.Corrupt("a box of %d bytes", len(data))
@@ -96,6 +96,7 @@ func box(data []byte) (kind string, body, rest []byte, err error) {
 	return kind, data[header:size], data[size:], nil
 }
 
+// readPalette reads a palette box.
 func readPalette(b []byte) (*palette, error) {
 	if len(b) < 3 {
 		return nil, decoding.Corrupt("a palette of %d bytes", len(b))
@@ -130,14 +131,14 @@ func readPalette(b []byte) (*palette, error) {
 	return p, nil
 }
 
-// channel gives the samples of one channel of a picture, from 0 to 255.
+// channel reads the samples of one channel of a picture, scaled to 0 to 255.
 type channel struct {
 	plane   *plane
 	entries []int32 // of the palette; nil: none
 	bits    int
 }
 
-// at is the sample at (x, y) of the picture, whose planes may be sampled less densely.
+// at returns the sample at (x, y) of the picture; the plane may be subsampled.
 func (c *channel) at(s *codestream, x, y int) byte {
 	p := c.plane
 	if p.dx > 1 || p.dy > 1 {
@@ -154,7 +155,7 @@ func (c *channel) at(s *codestream, x, y int) byte {
 	return byte(min((v+1<<(c.bits-9))>>(c.bits-8), 255))
 }
 
-// picture gives the decoded planes as a picture.
+// picture returns the decoded planes as a picture.
 func (s *codestream) picture(space int, p *palette) (*decoding.Picture, error) {
 	var channels []channel
 	for i := range s.planes {
@@ -190,12 +191,13 @@ func (s *codestream) picture(space int, p *palette) (*decoding.Picture, error) {
 	}}, nil
 }
 
-// bytesReader reads big-endian numbers; behind the end it reads zeros, and remembers.
+// bytesReader reads big-endian numbers; after the end it reads zeros and sets a flag.
 type bytesReader struct {
 	data []byte
 	over bool
 }
 
+// take returns the next n bytes.
 func (r *bytesReader) take(n int) []byte {
 	if n > len(r.data) {
 		r.over = true

@@ -8,21 +8,24 @@ import (
 	"github.com/weirml/weir/internal/hostop/picture/decoding"
 )
 
-// tagTree codes the least numbers of a raster of blocks, level by level (annex B.10.2).
+// tagTree codes the minima of a raster of blocks, level by level (annex B.10.2).
 type tagTree struct {
 	levels []tagLevel // the leaves first
 }
 
+// tagLevel is one level of a tagTree.
 type tagLevel struct {
 	width int
 	nodes []tagNode
 }
 
+// tagNode is the state of a node of a tagTree.
 type tagNode struct {
 	low   int32 // the number is at least this
 	known bool  // and is this
 }
 
+// newTagTree returns a tree whose leaves are width × height blocks.
 func newTagTree(width, height int) *tagTree {
 	t := &tagTree{}
 	for {
@@ -34,7 +37,7 @@ func newTagTree(width, height int) *tagTree {
 	}
 }
 
-// reaches reads on until it is known whether a leaf's number is at least limit.
+// reaches reads bits until it is known whether a leaf's number is at least limit, and reports whether it is.
 func (t *tagTree) reaches(r *packetBits, x, y int, limit int32) bool {
 	low := int32(0)
 	for i := len(t.levels) - 1; i >= 0; i-- {
@@ -54,7 +57,7 @@ func (t *tagTree) reaches(r *packetBits, x, y int, limit int32) bool {
 	return leaf.low >= limit
 }
 
-// packetBits reads the bits of a packet's header: a byte behind 0xff has seven.
+// packetBits reads the bits of a packet's header: a byte after 0xff has seven.
 type packetBits struct {
 	data  []byte
 	at    int
@@ -63,6 +66,7 @@ type packetBits struct {
 	over  bool
 }
 
+// bit returns the next bit.
 func (r *packetBits) bit() uint32 {
 	if r.count == 0 {
 		r.count = 8
@@ -80,6 +84,7 @@ func (r *packetBits) bit() uint32 {
 	return uint32(r.last>>r.count) & 1
 }
 
+// bits returns the next n bits as a number.
 func (r *packetBits) bits(n int) int {
 	v := uint32(0)
 	for range n {
@@ -88,7 +93,7 @@ func (r *packetBits) bits(n int) int {
 	return int(v)
 }
 
-// align goes on to the next byte.
+// align skips to the next byte.
 func (r *packetBits) align() {
 	r.count = 0
 	if r.last == 0xff {
@@ -96,7 +101,7 @@ func (r *packetBits) align() {
 	}
 }
 
-// segment is codes of a block that are decoded together: some passes.
+// segment is the codes of some passes of a block that are decoded together.
 type segment struct {
 	data   []byte
 	passes int
@@ -112,7 +117,7 @@ type block struct {
 	segments       []segment
 }
 
-// precinctBand is a precinct's part of a band.
+// precinctBand is the blocks of a precinct in one band.
 type precinctBand struct {
 	width, height int // in blocks
 	blocks        []block
@@ -120,7 +125,7 @@ type precinctBand struct {
 	empty         *tagTree // bit-planes
 }
 
-// precinct is a part of a resolution that has packets of its own.
+// precinct is a region of a resolution with packets of its own.
 type precinct struct {
 	component, resolution int
 	px, py                int64 // its number
@@ -156,14 +161,14 @@ type tileComponent struct {
 	real        []float32
 }
 
-// same reports whether two components have the same samples' places and transform.
+// same reports whether two components have the same sample positions and transform.
 func (c *tileComponent) same(o *tileComponent) bool {
 	return c.x0 == o.x0 && c.y0 == o.y0 && c.x1 == o.x1 && c.y1 == o.y1 && c.reversible == o.reversible
 }
 
 func shiftCeil(v int64, by int) int64 { return (v + 1<<by - 1) >> by }
 
-// component lays a tile's component out.
+// tileComponent lays out component i of a tile.
 func (s *codestream) tileComponent(t *tile, i int) *tileComponent {
 	p := &s.planes[i]
 	c := &tileComponent{x0: ceilDiv(t.x0, p.dx), y0: ceilDiv(t.y0, p.dy), x1: ceilDiv(t.x1, p.dx), y1: ceilDiv(t.y1, p.dy),
@@ -201,7 +206,7 @@ func (s *codestream) tileComponent(t *tile, i int) *tileComponent {
 	return c
 }
 
-// exp2 is 2ⁿ.
+// exp2 returns 2ⁿ.
 func exp2(n int) float64 {
 	if n < 0 {
 		return 1 / float64(int64(1)<<-n)
@@ -209,7 +214,7 @@ func exp2(n int) float64 {
 	return float64(int64(1) << n)
 }
 
-// precinctBytes is what a precinct takes of Go's heap at most, beside its blocks' share by their samples.
+// precinctBytes is the most bytes of Go's heap that a precinct takes, apart from its blocks.
 const precinctBytes = 1 << 10
 
 // decodeTile decodes a tile's packets, blocks and wavelets.
@@ -300,7 +305,7 @@ type packetReader struct {
 	data  []byte
 }
 
-// packets reads packets in one order, until it ends or the bytes do.
+// packets reads packets in the order of p, until the order or the bytes end.
 func (r *packetReader) packets(p progression, all []*precinct) error {
 	var list []*precinct
 	for _, one := range all {
@@ -344,7 +349,7 @@ func (r *packetReader) packets(p progression, all []*precinct) error {
 	return nil
 }
 
-// lay makes a precinct's blocks.
+// lay allocates the blocks of a precinct.
 func (r *packetReader) lay(p *precinct) {
 	res := &r.parts[p.component].resolutions[p.resolution]
 	less := uint(0)
@@ -371,7 +376,7 @@ func (r *packetReader) lay(p *precinct) {
 	}
 }
 
-// packet reads one packet: what a layer adds to the blocks of a precinct.
+// packet reads one packet: the codes that a layer adds to the blocks of a precinct.
 func (r *packetReader) packet(p *precinct, layer int) error {
 	if r.tile.startMarks && len(r.data) >= 6 && r.data[0] == 0xff && r.data[1] == 0x91 {
 		r.data = r.data[6:]
@@ -468,7 +473,7 @@ func (r *packetBits) passes() int {
 	return 37 + r.bits(7)
 }
 
-// room is the segment that takes the next pass.
+// room returns the segment that takes the next pass.
 func (b *block) room(style byte) int {
 	last := len(b.segments) - 1
 	if last >= 0 && b.segments[last].passes < b.segments[last].most {
@@ -491,7 +496,8 @@ func (b *block) room(style byte) int {
 	return last + 1
 }
 
-// coefficients decodes a component's blocks into its plane, the bands in one another's corners.
+// coefficients decodes a component's blocks into its plane; the bands are nested, each resolution in the upper left
+// corner of the next.
 func (c *tileComponent) coefficients(f *decoding.File, number int, all []*precinct) error {
 	width, height := c.x1-c.x0, c.y1-c.y0
 	if c.reversible {

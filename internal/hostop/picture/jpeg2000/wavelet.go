@@ -4,12 +4,11 @@ import (
 	"github.com/weirml/weir/internal/hostop/picture/decoding"
 )
 
-// wavelet is what a transform does to one line: n interleaved samples, of which those at even places are low where odd
-// is 0, high where it is 1.
+// wavelet transforms one line of interleaved samples in place. Even indices are low if odd is 0, and high if it is 1.
 type wavelet[T int32 | float32] func(x []T, odd int)
 
-// synthesize turns the bands of a component, which lie in one another's corners of a plane, into samples, resolution by
-// resolution: rows first, then columns (ISO/IEC 15444-1, annex F).
+// synthesize turns the nested bands of a component's plane into samples, resolution by resolution: rows first, then
+// columns (ISO/IEC 15444-1, annex F).
 func synthesize[T int32 | float32](f *decoding.File, plane []T, stride int, list []resolution, transform wavelet[T]) {
 	var line []T
 	for i := 1; i < len(list); i++ {
@@ -38,7 +37,8 @@ func synthesize[T int32 | float32](f *decoding.File, plane []T, stride int, list
 	}
 }
 
-// lift adds to every second sample, from begin on, what the two beside it make; beyond the ends the line is mirrored.
+// lift adds to every second sample, from begin on, a function of its two neighbours; beyond the ends the line is
+// mirrored.
 func lift[T int32 | float32](x []T, begin int, step func(sum, v T) T) {
 	last := len(x) - 1
 	for i := begin; i <= last; i += 2 {
@@ -53,7 +53,7 @@ func lift[T int32 | float32](x []T, begin int, step func(sum, v T) T) {
 	}
 }
 
-// reversible53 is the transform of 5 and 3 taps.
+// reversible53 is the reversible transform of 5 and 3 taps.
 func reversible53(x []int32, odd int) {
 	if len(x) < 2 {
 		if odd == 1 && len(x) == 1 {
@@ -65,8 +65,8 @@ func reversible53(x []int32, odd int) {
 	lift(x, 1-odd, func(sum, v int32) int32 { return v + sum>>1 })
 }
 
-// irreversible97 is the transform of 9 and 7 taps, each step rounded to 32 bits: as OpenJPEG has it, whose bands are
-// scaled so that the high ones need twice the factor of the standard.
+// irreversible97 is the irreversible transform of 9 and 7 taps, each step rounded to 32 bits. As in OpenJPEG, the high
+// bands are scaled with twice the factor of the standard.
 func irreversible97(x []float32, odd int) {
 	if len(x) < 2 {
 		return
