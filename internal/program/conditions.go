@@ -10,12 +10,11 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// mostTried is how far from a dimension's value one is looked for that mends a condition.
+// mostTried is the largest distance from a dimension's value at which mending looks for a value that meets a condition.
 const mostTried = 4096
 
-// Broken is the error of a condition that does not hold at the values of its dimensions, or cannot be evaluated there.
-// It names the values, the tensor and the place that the condition is from, and the nearest value of an input's
-// dimension that mends it.
+// Broken returns the error of a condition that does not hold at the dimensions' values, or cannot be evaluated there.
+// It names the values, the tensor, the condition's origin, and the nearest value of an input's dimension that meets it.
 func (p *Program) Broken(r Require, value func(name sym.Name) (int64, bool)) *diag.Error {
 	labels := p.Labels()
 	names, shown := r.Cond.Vars(), r.Cond.Shown(labels)
@@ -54,8 +53,9 @@ func (p *Program) Broken(r Require, value func(name sym.Name) (int64, bool)) *di
 	return e
 }
 
-// mending names the value nearest to its own of a dimension at which, the others being as they are, a condition holds:
-// of the first of the dimensions that has one. It is empty if there is none nearby, or if data decide a dimension.
+// mending returns advice: the value nearest to its present one at which one dimension, the others unchanged, meets a
+// condition. It tries the dimensions in order. It returns "" if no value within mostTried does, or if data decide a
+// dimension.
 func (p *Program) mending(r Require, names []sym.Name, labels map[sym.Name]string,
 	value func(name sym.Name) (int64, bool)) string {
 	for _, name := range names {
@@ -92,12 +92,12 @@ func (p *Program) mending(r Require, names []sym.Name, labels map[sym.Name]strin
 	return ""
 }
 
-// dimAt is the index of a dimension, −1 if there is none of the name.
+// dimAt returns the index of a dimension; −1 if there is none of the name.
 func (p *Program) dimAt(name sym.Name) int {
 	return slices.IndexFunc(p.Dims, func(d Dim) bool { return d.Name == name })
 }
 
-// Labels returns what people call the program's dimensions.
+// Labels returns the dimensions' names for messages.
 func (p *Program) Labels() map[sym.Name]string {
 	names := make([]sym.Name, len(p.Dims))
 	for i, d := range p.Dims {
@@ -106,7 +106,7 @@ func (p *Program) Labels() map[sym.Name]string {
 	return sym.Labels(names)
 }
 
-// origins are what gives the dimensions that the compiler made their values, in words.
+// origins returns, by dimension, the words for its origin; see Dim.Origin.
 func (p *Program) origins() map[sym.Name]string {
 	of := map[sym.Name]string{}
 	for _, d := range p.Dims {
@@ -115,14 +115,14 @@ func (p *Program) origins() map[sym.Name]string {
 	return of
 }
 
-// Beyond is the error of a dimension with a value that a range leaves out. It says what gave it the value.
+// Beyond returns the error of a dimension whose value is outside a range, with the dimension's origin.
 func (p *Program) Beyond(dim int, v int64, r sym.Range) *diag.Error {
 	d := p.Dims[dim]
 	return diag.Inputf("it is %d, outside %s", v, r).AtDim(p.Labels()[d.Name]).Found(d.Origin)
 }
 
-// Outside is the error of an input's dimension whose value its range leaves out: the condition that has narrowed the
-// range, if there is one that breaks.
+// Outside returns the error of an input's dimension whose value is outside its range: that of the condition which
+// narrowed the range, if one breaks, else Beyond.
 func (p *Program) Outside(dim int, v int64) *diag.Error {
 	d := p.Dims[dim]
 	for _, r := range p.Requires {
@@ -136,8 +136,8 @@ func (p *Program) Outside(dim int, v int64) *diag.Error {
 	return p.Beyond(dim, v, d.Range)
 }
 
-// Oversize is the error of a tensor whose bytes are past 64 bits at the values of its dimensions, nil if there is none.
-// A tensor with a dimension that has no value is left out.
+// Oversize returns the error of a tensor whose size in bytes overflows 64 bits at the dimensions' values; nil if there
+// is none. It leaves out tensors with a dimension without a value.
 func (p *Program) Oversize(value func(name sym.Name) (int64, bool)) *diag.Error {
 	for i := range p.Tensors {
 		t := &p.Tensors[i]
@@ -153,8 +153,8 @@ func (p *Program) Oversize(value func(name sym.Name) (int64, bool)) *diag.Error 
 	return nil
 }
 
-// Admits returns why a run with these values of the inputs' dimensions would be refused at its entry, nil if it would
-// not. Values may be missing: what is about them is left out.
+// Admits returns the error with which a run at these values of the inputs' dimensions would be refused at entry; nil if
+// it would start. It leaves out conditions on dimensions without a value.
 func (p *Program) Admits(value func(name sym.Name) (int64, bool)) error {
 	for i, d := range p.Dims {
 		if v, given := value(d.Name); given && !d.Data && (v < d.Range.Min || v > d.Range.Max) {

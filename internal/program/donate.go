@@ -7,9 +7,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Donated chooses, for inputs that a run donates, the outputs that lie in their storage: as many as there can be, each
-// input's first where none is there before it. The answer has an output, by index, for each of inputs; −1 if there is
-// none. Outputs that are elsewhere are not chosen.
+// Donated returns, for each of inputs, the index of the output that lies in the donated input's storage; −1 if none
+// does. It matches as many outputs as possible, and prefers each input's first. Outputs for which elsewhere returns
+// true are not chosen.
 func (p *Program) Donated(inputs []int, elsewhere func(output int) bool) []int {
 	at := map[int]int{} // the output of a tensor
 	for o, port := range p.Outputs {
@@ -48,8 +48,8 @@ func (p *Program) Donated(inputs []int, elsewhere func(output int) bool) []int {
 	return out
 }
 
-// gives checks that what may lie in an input's storage are outputs with storage of their own, as large, and that
-// nothing mentions one before the input's last reader.
+// gives checks that each output which may lie in an input's storage has storage of its own of the same size, and that
+// no step uses it before the input's last read.
 func (v *verifier) gives() error {
 	first, last := map[int]int{}, map[int]int{} // by root
 	for at, step := range v.p.Steps {
@@ -87,7 +87,7 @@ func (v *verifier) gives() error {
 
 func sameBytes(v *verifier, a, b sym.Expr) bool { return v.dims.EQ(a, b) == sym.Yes }
 
-// single reports whether a step has no body.
+// single reports whether a step is one launch or copy.
 func single(s Step) bool {
 	switch s.(type) {
 	case *Launch, *Copy:

@@ -12,7 +12,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Operand is a tensor as a kernel receives it: Data begins with its first element, Strides are in elements.
+// Operand is a tensor as a kernel receives it. Data begins with its first element; Strides are in elements.
 type Operand struct {
 	Name    string
 	DType   dtype.DType
@@ -22,27 +22,26 @@ type Operand struct {
 	Write   bool
 }
 
-// Interpreter runs programs slowly, over byte slices, and watches what they do to memory: it refuses reads of what
-// nothing wrote, of what was released or written over, writes to what is lent, carves that meet, and work of different
-// streams that meets unordered. It is what the executor is compared with, and shares no code with it.
+// Interpreter runs programs slowly, over byte slices, and checks each access to memory. It refuses reads of bytes that
+// are unwritten, released or overwritten, writes to borrowed memory, carves that overlap, and unordered accesses of two
+// streams to the same bytes. Tests compare the executor with it; the two share no code.
 type Interpreter struct {
 	// Kernel runs a kernel by name, with its dimensions.
 	Kernel func(name string, operands []Operand, dims []int64) error
-	// Host runs a host operator; symbolic attributes are int64 and []int64 by then. result gives the memory of a result of
-	// the shape found.
+	// Host runs a host operator; symbolic attributes have become int64 and []int64. It asks result for the memory of
+	// result i, with the shape found.
 	Host func(op string, attrs map[string]any, in []*tensor.Tensor,
 		result func(i int, shape ...int64) (*tensor.Tensor, error)) error
-	// Dims are the dimensions that no input's shape gives.
+	// Dims gives the dimensions that are in no input's shape.
 	Dims map[sym.Name]int64
-	// Steps is the most steps that a run may take; 0: a million.
+	// Steps limits the steps of a run; 0 means 2²⁰.
 	Steps int64
 }
 
-// poison fills memory that holds nothing.
+// poison is the byte that fills memory without contents.
 const poison = 0xa5
 
-// block is memory that is the same for all who see it. Only steps of its device reach for it, but for copies between it
-// and the host's.
+// block is a contiguous memory. Only steps of its device access it, except copies between it and the host's memory.
 type block struct {
 	name    string
 	device  string
@@ -59,6 +58,7 @@ type access struct {
 	write      bool
 }
 
+// newBlock returns a block over data; written says whether all its bytes have contents.
 func newBlock(name, device string, data []byte, written bool) *block {
 	b := &block{name: name, device: device, data: data, written: make([]bool, len(data))}
 	for i := range b.written {
@@ -67,8 +67,8 @@ func newBlock(name, device string, data []byte, written bool) *block {
 	return b
 }
 
-// where is a range of a block.
-type where struct {
+// location is a range of bytes of a block.
+type location struct {
 	*block
 	begin, size int64
 }
@@ -77,19 +77,19 @@ type where struct {
 type run struct {
 	o        *Interpreter
 	left     int64     // steps
-	clocks   [][]int64 // by stream: how much of each stream's work it knows done
-	on       []string  // by stream: the device that does its work
+	clocks   [][]int64 // by stream: the work of each stream that is done before its next step
+	on       []string  // by stream: its device
 	p        *Program
 	values   map[sym.Name]int64
-	storages []where
-	given    map[int]where // arguments and constants
+	storages []location
+	given    map[int]location // arguments and constants
 	live     map[int]bool
 	lost     map[int]bool
 	over     map[int][]int
-	waiting  map[int][]Require // by the dimension that decides whether they hold: of those in them, the last to be bound
+	waiting  map[int][]Require // conditions by the last of their dimensions to be bound
 	taken    map[int]bool      // late storages
 	late     lateness
-	// newValues are those of states: the old one by the new one.
+	// newValues maps a state's new value to the old one.
 	newValues map[int]int
 	events    [][]int64
 }
@@ -128,7 +128,7 @@ func (o *Interpreter) Run(p *Program, inputs []*tensor.Tensor) ([]*tensor.Tensor
 		if port.Ownership == Borrow {
 			lent[i] = bytes.Clone(data)
 		}
-		r.given[port.Tensor] = where{newBlock(port.Name, "", data, true), 0, int64(len(data))}
+		r.given[port.Tensor] = location{newBlock(port.Name, "", data, true), 0, int64(len(data))}
 	}
 	sizes, err := p.sizes(values, false)
 	if err != nil {
@@ -155,15 +155,16 @@ func (o *Interpreter) Run(p *Program, inputs []*tensor.Tensor) ([]*tensor.Tensor
 	return r.results()
 }
 
-// fresh is new memory that holds nothing.
-func fresh(name, device string, size int64) (where, error) {
+// fresh allocates a block of size bytes without contents.
+func fresh(name, device string, size int64) (location, error) {
 	if size > tensor.MaxBytes() {
-		return where{}, diag.New(diag.ErrMemory, "%s of %d bytes is more than an interpreter takes", name, size)
+		return location{}, diag.New(diag.ErrMemory, "%s of %d bytes is more than an interpreter takes", name, size)
 	}
-	return where{newBlock(name, device, bytes.Repeat([]byte{poison}, int(size)), false), 0, size}, nil
+	return location{newBlock(name, device, bytes.Repeat([]byte{poison}, int(size)), false), 0, size}, nil
 }
 
-// bindShape gives the dimensions of an input's shape their values, and checks the rest of it.
+// bindShape gives the dimensions in an input's shape their values, and returns an error if its type or shape does not
+// fit.
 func bindShape(p *Program, port Port, t *tensor.Tensor, values map[sym.Name]int64) error {
 	want := &p.Tensors[port.Tensor]
 	if t.DType() != want.DType || t.Rank() != len(want.Shape) {
@@ -189,7 +190,7 @@ func bindShape(p *Program, port Port, t *tensor.Tensor, values map[sym.Name]int6
 	return nil
 }
 
-// waiting sorts the conditions on what data decide, by the dimension whose binding step comes last in the program's
+// waiting groups the conditions on data dimensions by the dimension whose binding step comes last in the program's
 // text.
 func (p *Program) waiting() map[int][]Require {
 	index, order, number := map[sym.Name]int{}, map[int]int{}, 0
@@ -241,10 +242,10 @@ func (p *Program) waiting() map[int][]Require {
 	return out
 }
 
-// start makes a run that has its weights, and no other memory.
+// start returns a run whose only memory is the weights.
 func (o *Interpreter) start(p *Program, values map[sym.Name]int64) *run {
 	r := &run{o: o, left: o.Steps, clocks: make([][]int64, 1+len(p.Streams)), on: []string{""}, p: p, values: values,
-		given: map[int]where{},
+		given: map[int]location{},
 		live:  map[int]bool{}, lost: map[int]bool{}, over: map[int][]int{}, waiting: p.waiting(), taken: map[int]bool{},
 		late: p.lateness(), newValues: p.newValues(), events: make([][]int64, len(p.Events))}
 	if r.left <= 0 {
@@ -255,15 +256,16 @@ func (o *Interpreter) start(p *Program, values map[sym.Name]int64) *run {
 	}
 	for i := range p.Weights {
 		w := &p.Weights[i]
-		r.given[w.Tensor] = where{newBlock(w.Name, w.Device, w.Data, true), 0, int64(len(w.Data))}
+		r.given[w.Tensor] = location{newBlock(w.Name, w.Device, w.Data, true), 0, int64(len(w.Data))}
 	}
 	return r
 }
 
+// results returns copies of the outputs.
 func (r *run) results() ([]*tensor.Tensor, error) {
 	var out []*tensor.Tensor
 	for _, port := range r.p.Outputs {
-		t, err := r.whole(port.Tensor)
+		t, err := r.elements(port.Tensor)
 		if err != nil {
 			return nil, fmt.Errorf("output %q: %w", port.Name, err)
 		}
@@ -272,8 +274,8 @@ func (r *run) results() ([]*tensor.Tensor, error) {
 	return out, nil
 }
 
-// whole is a copy of a tensor's elements, row-major.
-func (r *run) whole(t int) (*tensor.Tensor, error) {
+// elements returns a row-major copy of all of a tensor's elements.
+func (r *run) elements(t int) (*tensor.Tensor, error) {
 	x, err := r.access(t, false, 0)
 	if err != nil {
 		return nil, err
@@ -286,7 +288,7 @@ func (r *run) whole(t int) (*tensor.Tensor, error) {
 	return out, err
 }
 
-// gather copies x's elements from one place to another; nil strides are row-major.
+// gather copies x's elements between two buffers; nil toStrides mean row-major.
 func gather(to []byte, toStrides []int64, from []byte, fromStrides []int64, x Operand) error {
 	row := tensor.Strides(x.Shape)
 	if toStrides == nil {
@@ -309,6 +311,7 @@ func gather(to []byte, toStrides []int64, from []byte, fromStrides []int64, x Op
 
 func (r *run) eval(e sym.Expr) (int64, error) { return e.Eval(lookup(r.values)) }
 
+// evals evaluates expressions at the run's values.
 func (r *run) evals(list []sym.Expr) ([]int64, error) {
 	out := make([]int64, len(list))
 	for i, e := range list {
@@ -321,44 +324,44 @@ func (r *run) evals(list []sym.Expr) ([]int64, error) {
 	return out, nil
 }
 
-// locate is where a tensor lies now.
-func (r *run) locate(t int) (where, error) {
+// locate returns the bytes that a tensor lies in now.
+func (r *run) locate(t int) (location, error) {
 	x := &r.p.Tensors[t]
 	size, err := x.bytes(r.values)
 	if err != nil {
-		return where{}, err
+		return location{}, err
 	}
-	var room where
+	var room location
 	switch x.Place {
 	case Carved:
 		if room = r.storages[x.Of]; r.p.Storages[x.Of].Late && !r.taken[x.Of] {
-			return where{}, diag.Inputf("it lies in %s, which is not taken, or not since a dimension changed",
+			return location{}, diag.Inputf("it lies in %s, which is not taken, or not since a dimension changed",
 				r.p.Storages[x.Of].Name).AtTensor(x.Name)
 		}
 	case Part:
 		if room, err = r.locate(x.Of); err != nil {
-			return where{}, err
+			return location{}, err
 		}
 	default:
 		if size > r.given[t].size {
-			return where{}, diag.Inputf("it has %d bytes of %d", r.given[t].size, size).AtTensor(x.Name)
+			return location{}, diag.Inputf("it has %d bytes of %d", r.given[t].size, size).AtTensor(x.Name)
 		}
-		return where{r.given[t].block, r.given[t].begin, size}, nil
+		return location{r.given[t].block, r.given[t].begin, size}, nil
 	}
 	at, err := r.eval(x.Offset)
 	if err != nil {
-		return where{}, err
+		return location{}, err
 	}
 	if size == 0 {
-		return where{room.block, room.begin, 0}, nil
+		return location{room.block, room.begin, 0}, nil
 	}
 	if at < 0 || size > room.size-at {
-		return where{}, diag.Inputf("%d bytes at %d leave the %d that it lies in", size, at, room.size).AtTensor(x.Name)
+		return location{}, diag.Inputf("%d bytes at %d leave the %d that it lies in", size, at, room.size).AtTensor(x.Name)
 	}
-	return where{room.block, room.begin + at, size}, nil
+	return location{room.block, room.begin + at, size}, nil
 }
 
-// allowed checks that a tensor may be read, or written, now.
+// allowed returns an error if a tensor may not be read, or written, now.
 func (r *run) allowed(t int, write bool) error {
 	x := &r.p.Tensors[t]
 	root, home := r.p.Root(t), r.p.home(r.newValues, t)
@@ -383,7 +386,8 @@ func (r *run) allowed(t int, write bool) error {
 	return nil
 }
 
-// access is a tensor in the memory of who does a stream's work, as a step of it reads or writes it, with the checks.
+// access returns a tensor for a step of a stream to read or write, after all checks; it must be in the memory of the
+// stream's device.
 func (r *run) access(t int, write bool, stream int) (Operand, error) {
 	if at, err := r.locate(t); err == nil && at.block != nil && at.device != r.on[stream] {
 		return Operand{}, diag.Inputf("a step on %s reaches into the memory of %s", memoryWord(r.on[stream]),
@@ -434,8 +438,8 @@ func (r *run) reach(t int, write bool, stream int) (Operand, error) {
 	return o, nil
 }
 
-// mark notes that bytes are written, or checks that they were.
-func (w where) mark(from, size int64, write bool) error {
+// mark marks bytes as written, or returns an error if one that is read was not written.
+func (w location) mark(from, size int64, write bool) error {
 	for i := w.begin + from; i < w.begin+from+size; i++ {
 		if !write && !w.written[i] {
 			return fmt.Errorf("byte %d of %s is read, and nothing wrote it", i, w.name)
@@ -445,7 +449,7 @@ func (w where) mark(from, size int64, write bool) error {
 	return nil
 }
 
-// wrote notes what is lost once a step has written tensors.
+// wrote marks the tensors lost that the written tensors replace or overlap.
 func (r *run) wrote(tensors ...int) {
 	for _, t := range tensors {
 		root := r.p.home(r.newValues, t)

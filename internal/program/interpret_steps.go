@@ -9,7 +9,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// begin starts a step of a stream: after the program's own order so far, unless it is of that order itself.
+// begin starts a step of a stream, after all earlier steps of stream 0, and returns the stream.
 func (r *run) begin(stream int) int {
 	if stream > 0 {
 		r.join(stream, r.clocks[0])
@@ -22,7 +22,7 @@ func (r *run) begin(stream int) int {
 	return stream
 }
 
-// join makes a stream know what another clock knows.
+// join merges another clock into a stream's clock.
 func (r *run) join(stream int, clock []int64) {
 	c := &r.clocks[stream]
 	for i, time := range clock {
@@ -33,9 +33,9 @@ func (r *run) join(stream int, clock []int64) {
 	}
 }
 
-// meet notes an access, and refuses one that meets another stream's that it does not know done, when one of the two
-// writes.
-func (r *run) meet(at where, write bool, stream int) error {
+// meet logs an access. It returns an error if another stream has accessed some of the bytes, one of the two writes, and
+// nothing orders them.
+func (r *run) meet(at location, write bool, stream int) error {
 	clock := r.clocks[stream]
 	same := -1
 	for i, a := range at.log {
@@ -62,6 +62,7 @@ func (r *run) meet(at where, write bool, stream int) error {
 	return nil
 }
 
+// steps runs a list of steps; ErrBudget if the run takes too many.
 func (r *run) steps(steps []Step) error {
 	for _, step := range steps {
 		if r.left--; r.left < 0 {
@@ -74,6 +75,7 @@ func (r *run) steps(steps []Step) error {
 	return nil
 }
 
+// step runs one step; an error names the step's node.
 func (r *run) step(step Step) error {
 	switch s := step.(type) {
 	case *Carve:
@@ -114,10 +116,12 @@ func (r *run) step(step Step) error {
 	return diag.Inputf("a step of an unknown kind, %T", step)
 }
 
+// carve makes a tensor live and, unless it lies over others, clears its bytes; an error if its bytes are another live
+// tensor's.
 func (r *run) carve(s *Carve) error {
 	t := &r.p.Tensors[s.Tensor]
 	limit, late := r.values, r.p.Storages[t.Of].Late
-	if late && r.late.alone[t.Of] >= 0 { // its place is found when it is taken
+	if late && r.late.alone[t.Of] >= 0 { // its offset is known after its Take
 		r.live[s.Tensor], r.over[s.Tensor] = true, s.Over
 		delete(r.lost, s.Tensor)
 		return nil
@@ -162,7 +166,7 @@ func (r *run) carve(s *Carve) error {
 	return nil
 }
 
-// depends reports whether data decide a tensor's size.
+// depends reports whether a tensor's size depends on a data dimension.
 func (t *Tensor) depends(p *Program) bool {
 	for _, name := range t.Bytes().Vars() {
 		for _, d := range p.Dims {
@@ -174,13 +178,14 @@ func (t *Tensor) depends(p *Program) bool {
 	return false
 }
 
-// forget makes bytes hold nothing.
-func (w where) forget() {
+// forget poisons the bytes and marks them unwritten.
+func (w location) forget() {
 	for i := w.begin; i < w.begin+w.size; i++ {
 		w.data[i], w.written[i] = poison, false
 	}
 }
 
+// release ends the live ranges of tensors.
 func (r *run) release(s *Release) error {
 	for _, t := range s.Tensors {
 		if !r.live[t] {
@@ -193,10 +198,11 @@ func (r *run) release(s *Release) error {
 	return nil
 }
 
+// launch gets the operands, reads before writes, and runs the kernel.
 func (r *run) launch(s *Launch) error {
 	stream := r.begin(s.Stream)
 	operands := make([]Operand, len(s.Args))
-	for _, write := range []bool{false, true} { // what is read is looked at before anything is written
+	for _, write := range []bool{false, true} { // all reads are checked before any write
 		for i, t := range s.Args {
 			if s.Writes[i] == write {
 				o, err := r.access(t, write, stream)
@@ -225,6 +231,7 @@ func (r *run) launch(s *Launch) error {
 	return nil
 }
 
+// host runs a host operator on copies of its inputs; its results' shapes bind data dimensions.
 func (r *run) host(s *Host) error {
 	stream := r.begin(0)
 	attrs := map[string]any{}
@@ -246,7 +253,7 @@ func (r *run) host(s *Host) error {
 	for i, t := range s.In {
 		if t >= 0 {
 			var err error
-			if in[i], err = r.whole(t); err != nil {
+			if in[i], err = r.elements(t); err != nil {
 				return err
 			}
 		}
@@ -283,7 +290,7 @@ func (r *run) host(s *Host) error {
 	return err
 }
 
-// set gives a dimension that data decide its value, and checks what waited for it.
+// set gives a data dimension its final value and checks the conditions that waited for it.
 func (r *run) set(dim int, v int64) error {
 	if err := r.count(dim, v); err != nil {
 		return err
@@ -297,7 +304,7 @@ func (r *run) set(dim int, v int64) error {
 	return nil
 }
 
-// count gives a dimension a value that may change still.
+// count gives a data dimension a value that may still change; an error if it is outside the dimension's range or limit.
 func (r *run) count(dim int, v int64) error {
 	d := &r.p.Dims[dim]
 	limit, err := r.eval(d.Limit)
@@ -312,9 +319,9 @@ func (r *run) count(dim int, v int64) error {
 	return nil
 }
 
-// integer reads one element on the host.
+// integer returns element i of a tensor in the host's memory.
 func (r *run) integer(t int, i int64) (int64, error) {
-	x, err := r.whole(t)
+	x, err := r.elements(t)
 	if err != nil {
 		return 0, err
 	}
@@ -324,6 +331,7 @@ func (r *run) integer(t int, i int64) (int64, error) {
 	return x.Int(i), nil
 }
 
+// bind gives a data dimension the value of an element or an expression.
 func (r *run) bind(s *Bind) error {
 	r.begin(0)
 	v, err := int64(0), error(nil)
@@ -338,6 +346,7 @@ func (r *run) bind(s *Bind) error {
 	return r.set(s.Dim, v)
 }
 
+// loop runs a loop. Before each iteration, Count is the iterations begun; after the last, it has its final value.
 func (r *run) loop(s *Loop) error {
 	trip := int64(-1)
 	if s.Trip >= 0 {
@@ -361,7 +370,7 @@ func (r *run) loop(s *Loop) error {
 			return r.set(s.Count, i)
 		case !on:
 			return nil
-		case s.Count >= 0: // so that the iteration's own slice has its place
+		case s.Count >= 0: // before the iteration, whose slice needs it
 			if err := r.count(s.Count, i+1); err != nil {
 				return err
 			}
@@ -383,6 +392,7 @@ func (r *run) loop(s *Loop) error {
 	}
 }
 
+// copy copies a tensor's elements by way of a temporary, so that source and target may overlap.
 func (r *run) copy(s *Copy) error {
 	stream := r.begin(s.Stream)
 	if s.Pick != nil {
@@ -398,7 +408,7 @@ func (r *run) copy(s *Copy) error {
 	if err != nil {
 		return err
 	}
-	piece, err := tensor.New(from.DType, from.Shape...) // so that source and target may meet
+	piece, err := tensor.New(from.DType, from.Shape...) // source and target may overlap
 	if err != nil {
 		return err
 	}
@@ -416,7 +426,7 @@ func (r *run) copy(s *Copy) error {
 	return gather(to.Data, to.Strides, piece.Bytes(), tensor.Strides(to.Shape), to)
 }
 
-// pick copies the rows that are asked for.
+// pick copies the rows that the index tensor selects.
 func (r *run) pick(s *Copy, stream int) error {
 	from, err := r.access(s.From, false, stream)
 	if err != nil {

@@ -8,11 +8,10 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Late reports whether a dimension is one that data decide and nothing else bounds.
+// Late reports whether a data dimension has no limit.
 func (d *Dim) Late() bool { return d.Data && sym.IsUnlimited(d.Limit) }
 
-// AwaitsData reports whether nothing bounds a dimension before the run has decided it, or another that its limit speaks
-// of.
+// AwaitsData reports whether a dimension has no bound before the run gives it, or a dimension in its limit, a value.
 func (p *Program) AwaitsData(dim int) bool {
 	d := &p.Dims[dim]
 	return d.Data && (d.Late() || slices.ContainsFunc(d.Limit.Vars(), func(name sym.Name) bool {
@@ -20,7 +19,7 @@ func (p *Program) AwaitsData(dim int) bool {
 	}))
 }
 
-// evaluated gives the lets of late storage and then its size, by the dimensions' values; it adds the lets to them.
+// evaluated evaluates the lets of late storage, adds them to values, and returns the size in bytes.
 func (s *Storage) evaluated(values map[sym.Name]int64) (int64, error) {
 	for _, l := range s.Lets {
 		x, err := l.X.Eval(lookup(values))
@@ -32,8 +31,8 @@ func (s *Storage) evaluated(values map[sym.Name]int64) (int64, error) {
 	return s.Size.Eval(lookup(values))
 }
 
-// LateDims are, for each storage, the indices of the dimensions decided by data that it, its lets and the tensors in it
-// depend on; nil for storage that is not late.
+// LateDims returns, for each storage, the indices of the data dimensions that its size, its lets and its tensors'
+// offsets depend on; nil for storage that is not late.
 func (p *Program) LateDims() [][]int {
 	index := map[sym.Name]int{}
 	for i, d := range p.Dims {
@@ -70,7 +69,7 @@ func (p *Program) LateDims() [][]int {
 	return out
 }
 
-// Alone is, for each storage that is late and has one tensor in it, that tensor; −1 for every other.
+// Alone returns, for each late storage that holds one tensor only, that tensor; −1 for each other storage.
 func (p *Program) Alone() []int {
 	out, count := make([]int, len(p.Storages)), make([]int, len(p.Storages))
 	for i := range out {
@@ -99,7 +98,7 @@ type lateness struct {
 
 func (p *Program) lateness() lateness { return lateness{p.LateDims(), p.Alone()} }
 
-// changed strikes out the storage that depends on a dimension which has a new value.
+// changed removes from taken the late storages that depend on a dimension with a new value.
 func (l *lateness) changed(dim int, taken map[int]bool) {
 	for s, dims := range l.dims {
 		if slices.Contains(dims, dim) {
@@ -146,7 +145,7 @@ func (v *verifier) storages() error {
 	return nil
 }
 
-// early checks that an expression speaks of nothing that is known only once data have decided it.
+// early returns an error, which begins with what, if an expression has a dimension without a bound before the run.
 func (v *verifier) early(what string, list ...sym.Expr) error {
 	for _, e := range list {
 		for _, name := range e.Vars() {
@@ -158,6 +157,7 @@ func (v *verifier) early(what string, list ...sym.Expr) error {
 	return nil
 }
 
+// take checks that the dimensions of late storage have values, and marks the tensors live in it as lost.
 func (v *verifier) take(s *Take) error {
 	if s.Storage < 0 || s.Storage >= len(v.p.Storages) || !v.p.Storages[s.Storage].Late {
 		return diag.Inputf("there is no late storage %d", s.Storage)
@@ -182,7 +182,7 @@ func (v *verifier) binds(dim int) {
 	v.late.changed(dim, v.taken)
 }
 
-// takesResult takes the late storage of a host operator's result, where that is alone in it.
+// takesResult takes the late storage of a host operator's result if the result is alone in it.
 func (v *verifier) takesResult(t int) error {
 	x := &v.p.Tensors[v.p.Root(t)]
 	if x.Place == Carved && v.p.Storages[x.Of].Late && v.late.alone[x.Of] >= 0 && !v.taken[x.Of] {
@@ -191,6 +191,7 @@ func (v *verifier) takesResult(t int) error {
 	return nil
 }
 
+// take resizes late storage to the dimensions' values and clears its contents.
 func (r *run) take(s *Take) error {
 	storage := &r.p.Storages[s.Storage]
 	size, err := storage.evaluated(r.values)
@@ -211,7 +212,7 @@ func (r *run) take(s *Take) error {
 	return nil
 }
 
-// takesResult is what a host operator does before it writes a result.
+// takesResult takes the late storage of a host operator's result, before it is written, if the result is alone in it.
 func (r *run) takesResult(t int) error {
 	x := &r.p.Tensors[r.p.Root(t)]
 	if x.Place == Carved && r.p.Storages[x.Of].Late && r.late.alone[x.Of] >= 0 && !r.taken[x.Of] {

@@ -7,14 +7,14 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Every tensor lies in one memory: the host's, a device's, or a file. A step reaches for tensors in the memory of whom
-// it runs on; only a copy has one end in another memory. It is then a step of a stream of that device: who is on the
-// host never touches what a device may be at work on.
+// Every tensor lies in one memory: the host's, a device's, or a file. A step uses tensors in the memory of its own
+// device; only a copy may have one end in another memory. A copy to or from a device is a step of a stream of that
+// device, so the host never touches memory that a device may be using.
 
-// inFile stands for the device of what lies in a file. No device has such a name.
+// inFile stands for the device of a tensor in a file. No device has this name.
 const inFile = "\x00file"
 
-// deviceOf names the device in whose memory a tensor lies: "" is the host.
+// deviceOf returns the device whose memory holds a tensor; "" is the host.
 func (v *verifier) deviceOf(i int) string {
 	root := v.p.Root(i)
 	switch t := &v.p.Tensors[root]; {
@@ -26,7 +26,7 @@ func (v *verifier) deviceOf(i int) string {
 	return v.weightOn[root]
 }
 
-// runsOn names the device that runs a stream's steps.
+// runsOn returns the device that runs a stream's steps; "" is the host.
 func (v *verifier) runsOn(stream int) (string, error) {
 	if stream < 0 || stream > len(v.p.Streams) {
 		return "", diag.Inputf("there is no stream %d", stream)
@@ -37,7 +37,7 @@ func (v *verifier) runsOn(stream int) (string, error) {
 	return v.p.Streams[stream-1].Device, nil
 }
 
-// lieOn checks that tensors lie in the memory of a device; −1 is none.
+// lieOn checks that tensors lie in the memory of a device; −1 stands for none.
 func (v *verifier) lieOn(device string, tensors ...int) error {
 	for _, t := range tensors {
 		if t < 0 {
@@ -54,7 +54,7 @@ func (v *verifier) lieOn(device string, tensors ...int) error {
 	return nil
 }
 
-// onDevice checks that tensors are where a step that names a stream runs.
+// onDevice checks that tensors lie in the memory of the device that runs a stream.
 func (v *verifier) onDevice(stream int, tensors ...int) error {
 	where, err := v.runsOn(stream)
 	if err != nil {
@@ -63,7 +63,7 @@ func (v *verifier) onDevice(stream int, tensors ...int) error {
 	return v.lieOn(where, tensors...)
 }
 
-// elsewhere is the error of a step that wants in memory what lies in a file.
+// elsewhere returns the error of a step that uses a tensor in a file as if it were in memory.
 func (v *verifier) elsewhere(t int) error {
 	return diag.Inputf("it lies in a file").AtTensor(v.p.Tensors[t].Name).WithFix("copy it into memory first")
 }
@@ -76,8 +76,9 @@ func memoryWord(device string) string {
 	return fmt.Sprintf("device %q", device)
 }
 
-// across checks who runs a copy: within a memory its owner; between the host's and a device's the device; between
-// memory and a file the host. What a device copies are bytes that lie side by side.
+// across checks which stream does a copy: within one memory, a stream of its owner; between the host and a device, a
+// stream of the device; between memory and a file, the host. A device copies only tensors whose elements are
+// contiguous.
 func (v *verifier) across(s *Copy) error {
 	where, err := v.runsOn(s.Stream)
 	if err != nil {
@@ -114,7 +115,7 @@ func (v *verifier) across(s *Copy) error {
 	return nil
 }
 
-// dense reports whether a tensor's elements are known to lie side by side in row-major order.
+// dense reports whether a tensor is proved to be contiguous in row-major order.
 func (v *verifier) dense(t int) bool {
 	x := &v.p.Tensors[t]
 	if x.Strides == nil {

@@ -8,16 +8,16 @@ import (
 	"github.com/weirml/weir/internal/text"
 )
 
-// ParseOptions say what a text leaves out.
+// ParseOptions gives Parse the data that a text leaves out.
 type ParseOptions struct {
-	// Data is the data section: the bytes of the weights that the text has not got, as Program.Data lists them. The
-	// weights borrow it. Nil: such weights are left without contents, which Verify refuses.
+	// Data is the data section: the bytes of weights that are not in the text, in the layout of Program.Data. The
+	// weights borrow it. If it is nil, those weights have no contents, and Verify refuses them.
 	Data []byte
 }
 
-// Parse reads a program's text, as Program.String writes it. Errors are of kind ErrInput, with line and column. The
-// program is not verified, but every index in it is one of its lists', or −1 if that may be, and a Part lies in an
-// earlier tensor.
+// Parse reads a program from the text that Program.String writes. Errors are of kind ErrInput and give line and column.
+// Parse does not verify the program, but every index is within its list, or −1 if the field allows it, and a Part lies
+// in an earlier tensor.
 func Parse(source string, o ParseOptions) (*Program, error) {
 	s := text.NewScanner(source)
 	s.Expect("weir")
@@ -34,7 +34,7 @@ func Parse(source string, o ParseOptions) (*Program, error) {
 	return out, nil
 }
 
-// names finds indices by name; each of a program's lists has its own.
+// names maps the names of one of a program's lists to indices.
 type names struct {
 	what string
 	at   map[string]int
@@ -56,7 +56,7 @@ func (p *parser) add(n *names, name string) {
 	n.at[name] = len(n.at)
 }
 
-// find is a declared name's index.
+// find returns the index of a declared name; it fails the scan and returns −1 if the name is not declared.
 func (p *parser) find(n *names, name string) int {
 	i, ok := n.at[name]
 	if !ok {
@@ -66,7 +66,7 @@ func (p *parser) find(n *names, name string) int {
 	return i
 }
 
-// dimension is a declared dimension's index.
+// dimension reads a dimension's name and returns its index; it fails the scan and returns −1 if it is not declared.
 func (p *parser) dimension() int {
 	name := p.Symbol()
 	i, ok := p.dims[name]
@@ -77,7 +77,7 @@ func (p *parser) dimension() int {
 	return i
 }
 
-// declarations are the lines before the body.
+// declarations lists the words that begin a line before the body, and their readers.
 var declarations = []struct {
 	word string
 	read func(p *parser)
@@ -89,7 +89,7 @@ var declarations = []struct {
 	{"output", func(p *parser) { p.out.Outputs = append(p.out.Outputs, p.port()) }}, {"body", nil},
 }
 
-// parse reads what follows the word program.
+// parse reads the rest of a program after the word program.
 func (p *parser) parse() *Program {
 	p.out, p.dims = &Program{Name: p.Must(text.Global)}, map[sym.Name]int{}
 	for _, n := range []struct {
@@ -120,7 +120,7 @@ func (p *parser) parse() *Program {
 	return p.out
 }
 
-// dim reads n in [1, 512] data limit 4*m from "what gives it its value".
+// dim reads a dimension: n in [1, 512] data limit 4*m from "the operator that gives its value".
 func (p *parser) dim() {
 	d := Dim{Name: p.Symbol(), Range: sym.Range{Max: sym.NoMax}}
 	if _, twice := p.dims[d.Name]; twice {
@@ -148,6 +148,7 @@ func (p *parser) dim() {
 	p.out.Dims = append(p.out.Dims, d)
 }
 
+// require reads a condition: n <= 4 from "node" about %x.
 func (p *parser) require() {
 	r := Require{Cond: p.Cond()}
 	p.Expect("from")
@@ -158,6 +159,7 @@ func (p *parser) require() {
 	p.out.Requires = append(p.out.Requires, r)
 }
 
+// storage reads a storage: %arena: arena bytes 64*n align 64.
 func (p *parser) storage() {
 	s := Storage{Name: p.Must(text.Local)}
 	p.add(&p.storages, s.Name)
@@ -175,6 +177,7 @@ func (p *parser) storage() {
 	p.out.Storages = append(p.out.Storages, s)
 }
 
+// device reads an optional device's name: on "vulkan"; "" if there is none.
 func (p *parser) device() string {
 	if p.Accept("on") {
 		return p.Must(text.Quoted)
@@ -182,6 +185,7 @@ func (p *parser) device() string {
 	return ""
 }
 
+// plan reads a plan's conditions and its lets.
 func (p *parser) plan() {
 	var plan Plan
 	if p.Accept("when") {
@@ -210,6 +214,7 @@ func (p *parser) lets() []Let {
 	return lets
 }
 
+// tensor reads a tensor: %x: f32[n] in %arena at 0.
 func (p *parser) tensor() {
 	t := Tensor{Name: p.Must(text.Local)}
 	p.Expect(":")
@@ -267,12 +272,14 @@ func (p *parser) weight() {
 	p.out.Weights = append(p.out.Weights, w)
 }
 
+// kernel reads a kernel's name.
 func (p *parser) kernel() {
 	name := p.Must(text.Global)
 	p.add(&p.kernels, name)
 	p.out.Kernels = append(p.out.Kernels, name)
 }
 
+// stream reads a stream's name and device.
 func (p *parser) stream() {
 	s := Stream{Name: p.Must(text.Global)}
 	p.add(&p.streams, s.Name)
@@ -280,12 +287,14 @@ func (p *parser) stream() {
 	p.out.Streams = append(p.out.Streams, s)
 }
 
+// event reads an event's name.
 func (p *parser) event() {
 	name := p.Must(text.Global)
 	p.add(&p.events, name)
 	p.out.Events = append(p.out.Events, name)
 }
 
+// port reads an input or output: "x" = %x borrow.
 func (p *parser) port() Port {
 	port := Port{Name: p.Must(text.Quoted)}
 	p.Expect("=")
@@ -300,6 +309,7 @@ func (p *parser) port() Port {
 	return port
 }
 
+// source reads the optional name of the model's node: source "conv1"; "" if there is none.
 func (p *parser) source() string {
 	if p.Accept("source") {
 		return p.Must(text.Quoted)
@@ -310,7 +320,7 @@ func (p *parser) source() string {
 // one reads a tensor's name.
 func (p *parser) one() int { return p.find(&p.tensors, p.Must(text.Local)) }
 
-// optional reads a tensor's name, or none.
+// optional reads a tensor's name, or the word none, which is −1.
 func (p *parser) optional() int {
 	if p.Accept("none") {
 		return -1
@@ -318,7 +328,7 @@ func (p *parser) optional() int {
 	return p.one()
 }
 
-// several reads names of tensors, or none, between parentheses.
+// several reads a list of tensors between parentheses; −1 stands for none.
 func (p *parser) several() []int {
 	var list []int
 	p.List("(", ")", func() { list = append(list, p.optional()) })
@@ -334,7 +344,7 @@ func (p *parser) listed() []int {
 	return list
 }
 
-// on reads an optional stream.
+// on reads an optional stream and returns its number; 0, the program's own order, if there is none.
 func (p *parser) on() int {
 	if p.Accept("on") {
 		return p.find(&p.streams, p.Must(text.Global)) + 1
@@ -347,6 +357,7 @@ var stepReaders []struct {
 	read func(p *parser) Step
 }
 
+// init fills stepReaders, which refer to body and so to themselves.
 func init() {
 	stepReaders = []struct {
 		word string
@@ -361,6 +372,7 @@ func init() {
 	}
 }
 
+// body reads a list of steps between braces.
 func (p *parser) body() []Step {
 	if !p.Enter() {
 		return nil
@@ -380,6 +392,7 @@ func (p *parser) body() []Step {
 	return steps
 }
 
+// carve reads a step: carve %x over %y.
 func (p *parser) carve() Step {
 	c := &Carve{Tensor: p.one()}
 	if p.Accept("over") {
@@ -388,6 +401,7 @@ func (p *parser) carve() Step {
 	return c
 }
 
+// launch reads a step: launch @kernel(%x, write %y) dims (n).
 func (p *parser) launch() Step {
 	l := &Launch{Kernel: p.find(&p.kernels, p.Must(text.Global))}
 	p.List("(", ")", func() {
@@ -400,6 +414,7 @@ func (p *parser) launch() Step {
 	return l
 }
 
+// host reads a step: host "Op"(%x, none) -> (%y).
 func (p *parser) host() Step {
 	h := &Host{Op: p.Must(text.Quoted), In: p.several()}
 	p.Expect("->")
@@ -411,6 +426,7 @@ func (p *parser) host() Step {
 	return h
 }
 
+// bind reads a step: bind n = %x[0], or bind n = m + 1.
 func (p *parser) bind() Step {
 	b := &Bind{Dim: p.dimension(), From: -1}
 	p.Expect("=")
@@ -426,6 +442,7 @@ func (p *parser) bind() Step {
 	return b
 }
 
+// branch reads a step: if %x { … } else { … }; the word if is read already.
 func (p *parser) branch() Step {
 	s := &If{Cond: p.one(), Source: p.source()}
 	s.Then = p.body()
@@ -434,6 +451,7 @@ func (p *parser) branch() Step {
 	return s
 }
 
+// loop reads a step: loop trip %n cond %c index %i count k { … }.
 func (p *parser) loop() Step {
 	l := &Loop{Trip: -1, Cond: -1, Index: -1, Count: -1}
 	for _, part := range []struct {
@@ -452,6 +470,7 @@ func (p *parser) loop() Step {
 	return l
 }
 
+// copy reads a step: copy %y = %x, or copy %y = %x[%index of 100].
 func (p *parser) copy() Step {
 	c := &Copy{To: p.one()}
 	p.Expect("=")
@@ -468,7 +487,7 @@ func (p *parser) copy() Step {
 	return c
 }
 
-// Equal reports whether two programs are the same: their texts, and what their data sections hold.
+// Equal reports whether two programs have the same text and the same data section.
 func Equal(a, b *Program) bool {
 	if a.String() != b.String() {
 		return false

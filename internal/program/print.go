@@ -20,8 +20,8 @@ var (
 	storageNames   = [...]string{Arena: "arena", Results: "results", Spill: "spill"}
 )
 
-// String is the program as text. Of weights of more than literal.InlineElements elements it has the place in the data
-// section only; see Data.
+// String returns the program's text. A weight of more than literal.InlineElements elements is printed as an offset in
+// the data section; see Data.
 func (p *Program) String() string {
 	w := &printer{}
 	w.Line("weir 1")
@@ -30,8 +30,8 @@ func (p *Program) String() string {
 	return w.String()
 }
 
-// Data lists what the data section holds: the weights that the text has not got, each with its offset. The
-// section is the bytes up to the end of the last; between them there are zeros.
+// Data returns the contents of the data section: the weights that are not in the text, each with its offset in bytes.
+// The section ends with the last; zeros fill the gaps.
 func (p *Program) Data() (pieces []Piece, size int64) {
 	for i := range p.Weights {
 		if w := &p.Weights[i]; p.inline(w) == nil {
@@ -47,14 +47,14 @@ type Piece struct {
 	Data   []byte
 }
 
-// place takes so many bytes of the data section.
+// place reserves bytes of the data section and returns their offset.
 func place(next *int64, bytes int64) int64 {
 	at := (*next + dataAlign - 1) / dataAlign * dataAlign
 	*next = at + bytes
 	return at
 }
 
-// inline is a weight whose elements stand in the text; nil for others.
+// inline returns the elements of a weight that is printed in the text; nil for others.
 func (p *Program) inline(w *Weight) *tensor.Tensor {
 	if w.Tensor < 0 || w.Tensor >= len(p.Tensors) {
 		return nil
@@ -78,7 +78,7 @@ func (p *Program) inline(w *Weight) *tensor.Tensor {
 	return out
 }
 
-// size is a weight's size in bytes, which its tensor tells if it has no contents.
+// size returns a weight's size in bytes: its contents', or its tensor's if it has no contents.
 func (p *Program) size(w *Weight) int64 {
 	if w.Data == nil && w.Tensor >= 0 && w.Tensor < len(p.Tensors) {
 		if size, ok := p.Tensors[w.Tensor].Bytes().Const(); ok && size > 0 && size < 1<<48 {
@@ -90,7 +90,7 @@ func (p *Program) size(w *Weight) int64 {
 
 type printer struct{ text.Printer }
 
-// program writes a program; next is the free place in the data section.
+// program prints a program; next is the next free offset of the data section.
 func (w *printer) program(p *Program, next *int64) {
 	w.Block("program "+text.GlobalName(p.Name), func() {
 		for _, d := range p.Dims {
@@ -172,6 +172,7 @@ func (w *printer) program(p *Program, next *int64) {
 	})
 }
 
+// storage prints a storage's line and its lets.
 func (w *printer) storage(s Storage) {
 	late := ""
 	if s.Late {
@@ -186,12 +187,14 @@ func (w *printer) storage(s Storage) {
 	w.Block(line, func() { w.lets(s.Lets) })
 }
 
+// lets prints names and values, one a line.
 func (w *printer) lets(lets []Let) {
 	for _, l := range lets {
 		w.Line("let %s = %s", l.Name, l.X)
 	}
 }
 
+// formatMax formats a range's upper end; sym.NoMax is inf.
 func formatMax(v int64) string {
 	if v == sym.NoMax {
 		return "inf"
@@ -199,6 +202,7 @@ func formatMax(v int64) string {
 	return strconv.FormatInt(v, 10)
 }
 
+// device formats a device; "" if it is the host.
 func device(name string) string {
 	if name == "" {
 		return ""
@@ -206,6 +210,7 @@ func device(name string) string {
 	return " on " + strconv.Quote(name)
 }
 
+// source formats the name of a model's node; "" if there is none.
 func source(s string) string {
 	if s == "" {
 		return ""
@@ -213,6 +218,7 @@ func source(s string) string {
 	return " source " + strconv.Quote(s)
 }
 
+// formatTensor formats a tensor's declaration.
 func (p *Program) formatTensor(t *Tensor) string {
 	line := "tensor " + text.LocalName(t.Name) + ": " + literal.Type(t.DType, t.Shape)
 	if t.Strides != nil {
@@ -234,7 +240,7 @@ func (p *Program) formatTensor(t *Tensor) string {
 	return line + source(t.Source)
 }
 
-// pick is an element of a list as text; none if there is no such element.
+// pick formats element i of a list; "none" if i is out of range.
 func pick[T any](i int, list []T, format func(T) string) string {
 	if i < 0 || i >= len(list) {
 		return "none"
@@ -242,7 +248,7 @@ func pick[T any](i int, list []T, format func(T) string) string {
 	return format(list[i])
 }
 
-// name is a tensor's name; none for −1.
+// name returns a tensor's name; "none" for −1.
 func (p *Program) name(i int) string {
 	return pick(i, p.Tensors, func(t Tensor) string { return text.LocalName(t.Name) })
 }
@@ -251,6 +257,7 @@ func (p *Program) storageName(i int) string {
 	return pick(i, p.Storages, func(s Storage) string { return text.LocalName(s.Name) })
 }
 
+// names returns the names of tensors, separated by commas.
 func (p *Program) names(tensors []int) string {
 	words := make([]string, len(tensors))
 	for i, t := range tensors {
@@ -265,6 +272,7 @@ func (p *Program) dim(i int) string {
 
 func (p *Program) event(i int) string { return pick(i, p.Events, text.GlobalName) }
 
+// stream formats the stream of a step; "" for the program's own order.
 func (p *Program) stream(i int) string {
 	if i == 0 {
 		return ""
@@ -272,12 +280,14 @@ func (p *Program) stream(i int) string {
 	return " on " + pick(i-1, p.Streams, func(s Stream) string { return text.GlobalName(s.Name) })
 }
 
+// steps prints a list of steps.
 func (w *printer) steps(p *Program, steps []Step) {
 	for _, step := range steps {
 		w.step(p, step)
 	}
 }
 
+// step prints one step, with its bodies.
 func (w *printer) step(p *Program, step Step) {
 	switch s := step.(type) {
 	case *Carve:
@@ -349,6 +359,7 @@ func (w *printer) step(p *Program, step Step) {
 	}
 }
 
+// nested prints steps one level deeper.
 func (w *printer) nested(p *Program, steps []Step) {
 	w.Indent()
 	w.steps(p, steps)

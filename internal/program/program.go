@@ -21,42 +21,44 @@ type Program struct {
 	Storages []Storage
 	Plans    []Plan // at least one; the first whose conditions all hold is used
 	Tensors  []Tensor
-	Kernels  []string // names; the code comes beside the program, in this order
+	Kernels  []string // names, in the order of the code that comes with the program
 	Streams  []Stream
-	Events   []string // names of what Record and Wait steps speak of
+	Events   []string // names of the events of Record and Wait steps
 	Steps    []Step
 }
 
-// Stream is an order of work apart from the program's own. Stream 0 of a step is the program's own order, in which each
-// step is done before the next begins; stream i is Streams[i−1]. Work given to a stream begins after what the program's
-// own order did before it, and after the stream's earlier work.
+// Stream is a queue of work beside the program's own order. Steps name the program's own order as stream 0, in which
+// each step is done before the next begins, and Streams[i−1] as stream i. Work on a stream begins after all earlier
+// steps of stream 0 and all earlier work of the stream.
 type Stream struct {
 	Name   string
 	Device string // as a Storage's
 }
 
-// Dim is a named dimension. One that Bound steps give its value has a Limit, an expression over the dimensions of the
-// inputs: storage is planned at the limits, so that the peak is never exceeded whatever data decide. Of one whose Limit
-// is sym.Unlimited nothing is known before it has its value: what depends on it lies in late storage.
+// Dim is a named dimension. Bind steps, host operators and loops give a Data dimension its value during the run.
+// Storage is planned at its Limit, an expression over the inputs' dimensions, so no data can raise the peak. A
+// dimension with Limit sym.Unlimited has no bound before it has its value: memory that depends on it lies in late
+// storage.
 type Dim struct {
 	Name  sym.Name
 	Range sym.Range
 	Data  bool     // decided by data, during the run
 	Limit sym.Expr // for a Data dimension
 
-	// Origin says in words what gives a dimension that the compiler made its value; "" if the model named it.
+	// Origin says in words which operator gives the dimension its value, if the compiler made it; "" if the model named
+	// it.
 	Origin string
 }
 
-// Require is a condition that a run must meet, and where it comes from: in words, and, where it is about one tensor,
-// that one's name. One on the inputs' dimensions is checked at entry.
+// Require is a condition that a run must meet. From says in words where it comes from; Tensor names the tensor that it
+// is about, if there is one. A condition on the inputs' dimensions is checked at entry.
 type Require struct {
 	Cond   sym.Cond
 	From   string
 	Tensor string
 }
 
-// Ownership says what becomes of an argument's storage.
+// Ownership says who owns an argument's storage after the run.
 type Ownership uint8
 
 // The kinds of ownership.
@@ -65,10 +67,10 @@ const (
 	State                   // an input that an output replaces where it lies
 )
 
-// Port is an input or an output: a name, the tensor that holds it, and who owns it. Elements are the dimensions, by
-// index in Program.Dims, that the elements of a small integer input are; nil if they are none. Gives are the tensors of
-// outputs that may lie in an input's storage, where a run donates it, rather than in their own: they are first written
-// when the input has been read, or by a step that may write them over it. The best are first.
+// Port is an input or an output: its name, the tensor that holds it, and the tensor's ownership. Elements lists the
+// dimensions (indices in Program.Dims) whose values are the elements of a small integer input; nil if it has none.
+// Gives lists the output tensors that may lie in an input's storage, best first, if a run donates it: each is first
+// written after the input's last read, or by a step that may write over the input.
 type Port struct {
 	Name      string
 	Tensor    int
@@ -77,9 +79,9 @@ type Port struct {
 	Gives     []int
 }
 
-// Weight is constant data that lives with the program: the tensor that names it, and its bytes. One that is Paged is
-// left in a file: only copies reach it, and it is no part of the memory that weights take. One with a Device is copied
-// into that device's memory when the program is made ready, and lies there.
+// Weight is constant data of the program: the tensor that names it, and its bytes. A Paged weight stays in a file: only
+// copies read it, and it takes no weight memory. A weight with a Device is copied into that device's memory when the
+// program is loaded.
 type Weight struct {
 	Name   string
 	Tensor int
@@ -98,10 +100,10 @@ const (
 	Spill                      // a file of one call's own, no memory: only copies reach it
 )
 
-// Storage is a block of memory that a call owns. Size is in bytes, exact, over the dimensions and the chosen plan's
-// Lets: it is there when the run begins. Late storage is there from a Take on, as large as the dimensions then say: it
-// may depend on all of them, and on Lets of its own, but on no plan's. A call keeps it for its next run, and gives it
-// more where that asks for more.
+// Storage is a block of memory that a call owns. Size is its size in bytes over the dimensions and the chosen plan's
+// Lets; the block exists when the run begins. A Take step allocates late storage: its size may depend on every
+// dimension and on Lets of its own, but not on a plan's. A call keeps late storage for its next run and enlarges it if
+// that run needs more.
 type Storage struct {
 	Name   string
 	Kind   StorageKind
@@ -112,8 +114,8 @@ type Storage struct {
 	Lets   []Let // of late storage, for its size and the offsets in it: each over dimensions and earlier ones
 }
 
-// Plan gives the offsets for the bindings that meet its conditions. Every plan defines the same names, in an order in
-// which each uses only dimensions and earlier names. Data dimensions stand for their limits here.
+// Plan gives the offsets for bindings that meet its conditions. All plans define the same names, each from dimensions
+// and earlier names only. A data dimension stands for its limit here.
 type Plan struct {
 	When []sym.Cond
 	Lets []Let
@@ -125,7 +127,7 @@ type Let struct {
 	X    sym.Expr
 }
 
-// Place says where a tensor's bytes are.
+// Place says which kind of memory a tensor's bytes are in.
 type Place uint8
 
 // The places.
@@ -136,7 +138,7 @@ const (
 	Part                  // in tensor Of, from byte Offset
 )
 
-// Tensor is a typed place. Strides, in elements, is nil for row-major.
+// Tensor is a typed view of memory. Strides are in elements; nil means row-major.
 type Tensor struct {
 	Name    string
 	DType   dtype.DType
@@ -146,28 +148,27 @@ type Tensor struct {
 	Of      int
 	Offset  sym.Expr
 	Source  string // the model's own name for it
-	// Reserved: bytes that the model's own text lays out. They are used whole while they are carved, whatever lies in
-	// them.
+	// Reserved marks bytes that the model lays out itself: all of them are in use while they are carved.
 	Reserved bool
 }
 
-// Step is one thing that happens.
+// Step is one operation of a program.
 type Step interface{ step() }
 
-// Carve begins the life of a Carved tensor; Release ends it. Between the two its range belongs to it alone, but for the
-// live tensors Over: it may lie on those, whose contents are lost with the step that first writes it. That step may
-// still read them.
+// Carve begins the live range of a Carved tensor; Release ends it. Between the two, no other live tensor shares its
+// bytes, except those in Over: the carve may overlap them, and the first step that writes it destroys their contents.
+// That step may still read them.
 type Carve struct {
 	Tensor int
 	Over   []int
 }
 
-// Release ends carved tensors' lives.
+// Release ends the live ranges of carved tensors.
 type Release struct{ Tensors []int }
 
-// Take makes late storage as large as the dimensions say now. All in it is lost, and none of the dimensions that it
-// depends on may change while it is in use. A Host step takes by itself the late storage of a result that is alone
-// there, when it has found the result's shape.
+// Take resizes late storage to the dimensions' current values. Its contents are lost. No dimension that its size
+// depends on may change while it is in use. A Host step takes the late storage of a result by itself, after it has
+// computed the result's shape, if the result is alone in that storage.
 type Take struct{ Storage int }
 
 // Launch runs a kernel: its operands, and the dimensions of its argument block by index in Program.Dims.
@@ -188,7 +189,7 @@ type Host struct {
 	Source  string
 }
 
-// Bind gives a Data dimension its value: integer element At of tensor From, or with From −1 the value of Value.
+// Bind gives a Data dimension its value: element At of integer tensor From; if From is −1, the value of Value.
 type Bind struct {
 	Dim    int
 	From   int
@@ -197,38 +198,38 @@ type Bind struct {
 	Source string
 }
 
-// If runs one of two bodies by a bool tensor's one element.
+// If runs Then if the only element of bool tensor Cond is true, else Else.
 type If struct {
 	Cond       int
 	Then, Else []Step
 	Source     string
 }
 
-// Loop runs Body while tensor Cond (−1: always) is true, at most as often as tensor Trip (−1: no limit) says. Index
-// (−1: none) is an i64 tensor that holds the iteration's number; Count (−1: none) is the Data dimension that holds the
-// iterations begun.
+// Loop runs Body while tensor Cond (−1: always) is true, at most as many times as tensor Trip says (−1: no limit).
+// Index (−1: none) is an i64 tensor that receives the iteration's number. Count (−1: none) is a Data dimension that
+// counts the iterations begun.
 type Loop struct {
 	Trip, Cond, Index, Count int
 	Body                     []Step
 	Source                   string
 }
 
-// Copy copies a whole tensor, or with Pick some of its rows, across devices where they differ.
+// Copy copies all elements of From, or with Pick some of its rows, to To, between devices too.
 type Copy struct {
 	To, From, Stream int
 	Pick             *Pick
 }
 
-// Pick chooses the rows of From that are copied: for each of the integers of tensor Index, in order, the row of that
-// number, which To has behind Index's own axes. The axes that From has before a row's number its rows, of which there
-// are Rows: negative numbers count from them. A number outside is the user's fault.
+// Pick selects rows of From by the integers of tensor Index. To's axes are Index's axes followed by a row's axes;
+// From's axes before a row's number Rows rows. Negative indices count from the end. An index out of range is an input
+// error.
 type Pick struct {
 	Index  int
 	Rows   int64
 	Source string
 }
 
-// Of is the tensor that numbers the rows; −1 if all are copied.
+// Of returns the index tensor; −1 if p is nil and all rows are copied.
 func (p *Pick) Of() int {
 	if p == nil {
 		return -1
@@ -236,10 +237,10 @@ func (p *Pick) Of() int {
 	return p.Index
 }
 
-// Record notes in Event how far Stream has come. Wait makes Stream go on only when what Event noted is done.
+// Record makes Event the point that Stream has reached.
 type Record struct{ Event, Stream int }
 
-// Wait is Record's counterpart.
+// Wait holds Stream until the work before Event's last Record is done.
 type Wait struct{ Event, Stream int }
 
 func (*Carve) step()   {}
@@ -254,7 +255,7 @@ func (*Copy) step()    {}
 func (*Record) step()  {}
 func (*Wait) step()    {}
 
-// Bytes is the tensor's size in memory: what its elements span from the first to the last, 0 when there are none.
+// Bytes returns the tensor's size in bytes, from its first element to its last; 0 if it has no elements.
 func (t *Tensor) Bytes() sym.Expr {
 	count := sym.Product(t.Shape...)
 	if t.Strides != nil {

@@ -12,18 +12,19 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// sampleCount is the number of bindings, beside the corners, at which what the prover leaves open is evaluated.
+// sampleCount is the number of random bindings, beside the corners, at which conditions that are not proved are
+// evaluated.
 const sampleCount = 6
 
-// dataSamples is at how many values of what data decide each binding is evaluated: the limits, as storage is planned,
-// and the lower ends.
+// dataSamples is the number of values of the data dimensions for each binding: the limits, as storage is planned, and
+// the lower ends.
 const dataSamples = 2
 
-// largest is how far above a dimension's lower end samples go.
+// largest is the distance of the largest sample from a dimension's lower end.
 const largest = 1000
 
-// samples evaluates the program at bindings of the dimensions that it admits: extents, carves against their storage,
-// and live carves against each other. What data decide is at its limits, as storage is planned, and at its lower ends.
+// samples evaluates the program at bindings that it admits: extents, carves within their storage, and live carves
+// against each other. Data dimensions are at their limits, then at their lower ends.
 func (v *verifier) samples() error {
 	seed := uint64(1)
 	for i := range 3 + sampleCount {
@@ -56,7 +57,7 @@ func (v *verifier) samples() error {
 	return nil
 }
 
-// binding says which values an error was found at.
+// binding formats the values at which an error was found.
 func (p *Program) binding(values map[sym.Name]int64) string {
 	var words []string
 	for _, d := range p.Dims {
@@ -72,11 +73,12 @@ func lookup(values map[sym.Name]int64) func(name sym.Name) (int64, bool) {
 	return func(name sym.Name) (int64, bool) { x, ok := values[name]; return x, ok }
 }
 
-// errNotAdmitted says that a binding breaks one of the program's conditions.
+// errNotAdmitted is the error of a binding that breaks one of the program's conditions.
 var errNotAdmitted = errors.New("a binding that the program does not admit")
 
-// entry completes values, which has the inputs' dimensions: data's at their limits, but for those without one, and the
-// names of the plan that applies. Values outside ranges and conditions that do not hold are errNotAdmitted.
+// entry adds to values, which has the inputs' dimensions, the data dimensions at their limits, except those without
+// one, and the names of the plan that applies. It returns errNotAdmitted if a value is out of range or a condition does
+// not hold.
 func (p *Program) entry(values map[sym.Name]int64) error {
 	at := lookup(values)
 	for _, d := range p.Dims {
@@ -86,7 +88,7 @@ func (p *Program) entry(values map[sym.Name]int64) error {
 	}
 	for _, r := range p.Requires {
 		if p.waits(r, nil) {
-			continue // for what the run decides
+			continue // the run checks it
 		}
 		if ok, err := r.Cond.Eval(at); err != nil || !ok {
 			return fmt.Errorf("%w: %s does not hold (from %s)", errNotAdmitted, r.Cond, r.From)
@@ -131,8 +133,8 @@ func (p *Program) entry(values map[sym.Name]int64) error {
 	return diag.Inputf("no plan applies %s", p.binding(values))
 }
 
-// likely reports whether the conditions on dimensions without limits hold: storage that depends on them is there only
-// when they do.
+// likely reports whether the conditions on dimensions without limits hold; storage that depends on them exists only
+// then.
 func (p *Program) likely(values map[sym.Name]int64) bool {
 	limited := map[sym.Name]bool{}
 	for _, d := range p.Dims {
@@ -141,7 +143,7 @@ func (p *Program) likely(values map[sym.Name]int64) bool {
 	return p.admits(values, func(r Require) bool { return p.waits(r, limited) })
 }
 
-// admits reports whether the program's conditions hold, those that are asked about (nil: all).
+// admits reports whether the program's conditions hold, among those for which asked returns true; nil asks for all.
 func (p *Program) admits(values map[sym.Name]int64, asked func(Require) bool) bool {
 	for _, r := range p.Requires {
 		if asked != nil && !asked(r) {
@@ -154,7 +156,7 @@ func (p *Program) admits(values map[sym.Name]int64, asked func(Require) bool) bo
 	return true
 }
 
-// waits reports whether a condition names a dimension that data decide and that is not among the decided ones.
+// waits reports whether a condition names a data dimension that is not in decided.
 func (p *Program) waits(r Require, decided map[sym.Name]bool) bool {
 	for _, e := range []sym.Expr{r.Cond.A, r.Cond.B} {
 		for _, name := range e.Vars() {
@@ -168,9 +170,11 @@ func (p *Program) waits(r Require, decided map[sym.Name]bool) bool {
 	return false
 }
 
-// span is a carve's range of bytes at a binding.
-type span struct{ begin, end int64 }
+// byteRange is the bytes of a carve or a part at a binding, relative to its storage or tensor.
+type byteRange struct{ begin, end int64 }
 
+// sample evaluates the program at one binding, with the data dimensions at each of dataSamples values; nil if the
+// program does not admit the binding.
 func (v *verifier) sample(values map[sym.Name]int64) error {
 	p := v.p
 	if err := p.entry(values); errors.Is(err, errNotAdmitted) || errors.Is(err, sym.ErrOverflow) {
@@ -190,18 +194,18 @@ func (v *verifier) sample(values map[sym.Name]int64) error {
 				values[d.Name] = min(d.Range.Min, limit)
 			}
 		}
-		certain := p.admits(values, nil) // else no run comes here; storage is planned for the limits all the same
+		certain := p.admits(values, nil) // else no run gets here, but storage is planned at the limits all the same
 		if i > 0 && !certain {
 			continue
 		}
 		sizes, err := p.sizes(values, true)
-		var spans []span
+		var ranges []byteRange
 		if err == nil {
-			spans, err = p.spans(values, sizes)
+			ranges, err = p.byteRanges(values, sizes)
 		}
 		switch {
 		case err == nil:
-			if err := p.apart(p.Steps, spans, map[int]bool{}, values); err != nil {
+			if err := p.apart(p.Steps, ranges, map[int]bool{}, values); err != nil {
 				return err
 			}
 		case v.strict && certain && !errors.Is(err, sym.ErrOverflow):
@@ -214,7 +218,8 @@ func (v *verifier) sample(values map[sym.Name]int64) error {
 	return nil
 }
 
-// sizes are the storages' sizes at a binding; those of late ones only with late, which adds their names to the values.
+// sizes returns the storages' sizes in bytes at a binding. Sizes of late storages are computed, and their lets added to
+// values, only if late is true.
 func (p *Program) sizes(values map[sym.Name]int64, late bool) ([]int64, error) {
 	sizes := make([]int64, len(p.Storages))
 	for i := range p.Storages {
@@ -234,7 +239,7 @@ func (p *Program) sizes(values map[sym.Name]int64, late bool) ([]int64, error) {
 	return sizes, nil
 }
 
-// bytes is a tensor's size at a binding, its extents checked.
+// bytes returns a tensor's size in bytes at a binding; an error if an extent is negative.
 func (t *Tensor) bytes(values map[sym.Name]int64) (int64, error) {
 	for axis, e := range t.Shape {
 		x, err := e.Eval(lookup(values))
@@ -248,9 +253,9 @@ func (t *Tensor) bytes(values map[sym.Name]int64) (int64, error) {
 	return t.Bytes().Eval(lookup(values))
 }
 
-// spans are the carves' ranges at a binding, each within its storage.
-func (p *Program) spans(values map[sym.Name]int64, sizes []int64) ([]span, error) {
-	spans := make([]span, len(p.Tensors))
+// byteRanges returns, by tensor, the bytes of carves and parts at a binding; an error if they leave their storage.
+func (p *Program) byteRanges(values map[sym.Name]int64, sizes []int64) ([]byteRange, error) {
+	ranges := make([]byteRange, len(p.Tensors))
 	for i := range p.Tensors {
 		t := &p.Tensors[i]
 		size, err := t.bytes(values)
@@ -268,7 +273,7 @@ func (p *Program) spans(values map[sym.Name]int64, sizes []int64) ([]span, error
 		if t.Place == Carved {
 			room = sizes[t.Of]
 		} else if p.reaches(i) {
-			continue // its offset moves with the data: the run looks at it
+			continue // its offset depends on data: the run checks it
 		} else if room, err = p.Tensors[t.Of].bytes(values); err != nil {
 			return nil, err
 		}
@@ -276,12 +281,12 @@ func (p *Program) spans(values map[sym.Name]int64, sizes []int64) ([]span, error
 			return nil, diag.Inputf("%d bytes at %d leave the %d bytes that it lies in, %s", size, at, room, p.binding(values)).
 				AtTensor(t.Name)
 		}
-		spans[i] = span{at, at + size}
+		ranges[i] = byteRange{at, at + size}
 	}
-	return spans, nil
+	return ranges, nil
 }
 
-// reaches reports whether what data decide moves a part within what it lies in.
+// reaches reports whether a part's offset or size depends on a data dimension.
 func (p *Program) reaches(i int) bool {
 	t := &p.Tensors[i]
 	for _, name := range append(t.Offset.Vars(), t.Bytes().Vars()...) {
@@ -294,12 +299,13 @@ func (p *Program) reaches(i int) bool {
 	return false
 }
 
-// apart checks at every carve that its range is its own, but for those that it may lie over.
-func (p *Program) apart(steps []Step, spans []span, live map[int]bool, values map[sym.Name]int64) error {
+// apart returns an error unless each carve's bytes are disjoint from those of all live tensors, except the ones it may
+// overlap.
+func (p *Program) apart(steps []Step, ranges []byteRange, live map[int]bool, values map[sym.Name]int64) error {
 	for _, step := range steps {
 		switch s := step.(type) {
 		case *Carve:
-			if err := p.alone(s, spans, live, values); err != nil {
+			if err := p.alone(s, ranges, live, values); err != nil {
 				return err
 			}
 			live[s.Tensor] = true
@@ -312,14 +318,14 @@ func (p *Program) apart(steps []Step, spans []span, live map[int]bool, values ma
 			for t := range live {
 				other[t] = true
 			}
-			if err := p.apart(s.Then, spans, other, values); err != nil {
+			if err := p.apart(s.Then, ranges, other, values); err != nil {
 				return err
 			}
-			if err := p.apart(s.Else, spans, live, values); err != nil {
+			if err := p.apart(s.Else, ranges, live, values); err != nil {
 				return err
 			}
 		case *Loop:
-			if err := p.apart(s.Body, spans, live, values); err != nil {
+			if err := p.apart(s.Body, ranges, live, values); err != nil {
 				return err
 			}
 		}
@@ -327,8 +333,9 @@ func (p *Program) apart(steps []Step, spans []span, live map[int]bool, values ma
 	return nil
 }
 
-func (p *Program) alone(s *Carve, spans []span, live map[int]bool, values map[sym.Name]int64) error {
-	own := spans[s.Tensor]
+// alone returns an error if a carve's bytes overlap those of a live tensor that it may not overlap.
+func (p *Program) alone(s *Carve, ranges []byteRange, live map[int]bool, values map[sym.Name]int64) error {
+	own := ranges[s.Tensor]
 	if own.begin == own.end {
 		return nil
 	}
@@ -338,7 +345,7 @@ func (p *Program) alone(s *Carve, spans []span, live map[int]bool, values map[sy
 		for _, x := range s.Over {
 			over = over || x == t
 		}
-		if !over && p.Tensors[t].Of == p.Tensors[s.Tensor].Of && spans[t].begin < own.end && own.begin < spans[t].end {
+		if !over && p.Tensors[t].Of == p.Tensors[s.Tensor].Of && ranges[t].begin < own.end && own.begin < ranges[t].end {
 			clash = append(clash, t)
 		}
 	}
@@ -346,7 +353,7 @@ func (p *Program) alone(s *Carve, spans []span, live map[int]bool, values map[sy
 		return nil
 	}
 	sort.Ints(clash)
-	other := spans[clash[0]]
+	other := ranges[clash[0]]
 	return diag.Inputf("bytes %d to %d are carved while %s has %d to %d, %s", own.begin, own.end, p.Tensors[clash[0]].Name,
 		other.begin, other.end,
 		p.binding(values)).AtTensor(p.Tensors[s.Tensor].Name)

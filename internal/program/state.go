@@ -5,11 +5,11 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// A state is an argument that an output replaces where it lies. The output's tensor is a part of the argument's, and
-// all of it, but to the steps the two are apart: one has the old value, the other the new one, and nothing reads the
-// old one once the new one is written, but for the step that writes it.
+// A state is an argument that an output overwrites in place. The output's tensor is a part that covers the argument's
+// tensor, but steps treat the two as separate values, the old and the new one. Only the step that writes the new value
+// may still read the old one.
 
-// NewValue is the output that replaces an input, by index; −1 if the input is no state.
+// NewValue returns the index of the output that replaces a state; −1 if the input is no state.
 func (p *Program) NewValue(input int) int {
 	if p.Inputs[input].Ownership != State {
 		return -1
@@ -22,12 +22,12 @@ func (p *Program) NewValue(input int) int {
 	return -1
 }
 
-// replaces reports whether a tensor is a part of another.
+// replaces reports whether tensor t is a part directly in tensor of.
 func (p *Program) replaces(t, of int) bool {
 	return t >= 0 && t < len(p.Tensors) && p.Tensors[t].Place == Part && p.Tensors[t].Of == of
 }
 
-// newValues are the tensors of outputs that replace arguments, and which.
+// newValues maps the tensor of each output that replaces a state to the state's tensor.
 func (p *Program) newValues() map[int]int {
 	out := map[int]int{}
 	for i, port := range p.Inputs {
@@ -38,7 +38,7 @@ func (p *Program) newValues() map[int]int {
 	return out
 }
 
-// home is what a tensor lies in, as root has it, but for states: there it is the new value, or the old one.
+// home returns the root of a tensor, as Root does, but of a state's parts the new value or the old one.
 func (p *Program) home(newValues map[int]int, t int) int {
 	for p.Tensors[t].Place == Part {
 		if _, is := newValues[t]; is {
@@ -49,7 +49,7 @@ func (p *Program) home(newValues map[int]int, t int) int {
 	return t
 }
 
-// stated checks a port that is a state: one output replaces it, all of it.
+// stated checks a state: exactly one output replaces it, at offset 0 and with all its bytes.
 func (v *verifier) stated(port *Port) error {
 	fault := func(what string) error { return diag.Inputf("a state %s", what).AtTensor(port.Name) }
 	if port.Gives != nil || port.Elements != nil {

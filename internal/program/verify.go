@@ -10,30 +10,29 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Condition is something that memory needs, and how it is known: proved for every binding of the dimensions, or, Proved
-// being false, left to the run to check: at entry where it speaks of the inputs' dimensions, which is what a Require is
-// for.
+// Condition is a condition that memory safety rests on. If Proved is true, it holds for every binding of the
+// dimensions; else the run checks it, at entry if it is about the inputs' dimensions (see Require).
 type Condition struct {
 	Cond   sym.Cond
 	From   string
 	Proved bool
 }
 
-// Verify is Check for a program that is to hold at every binding that it admits: a condition that fails at a sample
-// binding is an error.
+// Verify is Check, and returns an error too if a condition fails at a sample binding.
 func (p *Program) Verify() error {
 	_, err := p.check(true)
 	return err
 }
 
-// Check verifies a program: that steps name what exists; that a tensor is used only between its carve and its release,
-// on every path through branches and loops, and never when another tensor was written over it; that carves lie within
-// their storage and apart from each other; that extents are not negative; that a dimension that data decide has its
-// value before it is used; that nothing writes to constants and borrowed arguments; that a launch's operands are on its
-// device. It returns the conditions on dimensions that this rests on. What is refuted for every binding is an error,
-// and so are carves that meet at a sample binding.
+// Check verifies a program and returns the conditions on dimensions that its safety rests on. It checks that steps name
+// declared things; that a tensor is used only between its carve and its release, on every path, and not read after
+// another tensor was written over it; that carves lie within their storage and are disjoint; that extents are not
+// negative; that a data dimension has its value before it is used; that constants and borrowed arguments are not
+// written; that a launch's operands are on its device. A condition that no binding meets is an error, and so are carves
+// that overlap at a sample binding.
 func (p *Program) Check() ([]Condition, error) { return p.check(false) }
 
+// check is Check; strict makes a condition that fails at a sample binding an error.
 func (p *Program) check(strict bool) ([]Condition, error) {
 	v := &verifier{p: p, strict: strict, dims: sym.NewDims(), lets: map[sym.Name]bool{}, data: map[sym.Name]int{},
 		ports: map[int]*Port{}, paged: map[int]bool{}, weightOn: map[int]string{}, newValues: map[int]int{},
@@ -74,18 +73,18 @@ type verifier struct {
 	visits     int            // of steps
 	paged      map[int]bool   // constants that are left in a file
 	weightOn   map[int]string // devices of weights, by tensor
-	newValues  map[int]int    // of states: the old one by the new one
+	newValues  map[int]int    // a state's old value by its new one
 	late       lateness
 	state
 }
 
-// state is what holds between two steps.
+// state is the verifier's knowledge between two steps.
 type state struct {
 	live  map[int]bool // carved tensors that were not released
-	lost  map[int]bool // live tensors, and states, that another was written over
+	lost  map[int]bool // live tensors and states that were overwritten
 	bound map[sym.Name]bool
-	over  map[int][]int // what a live tensor may lie on
-	taken map[int]bool  // late storages that are as large as the dimensions say
+	over  map[int][]int // tensors that a live tensor may overlap
+	taken map[int]bool  // late storages whose size fits the dimensions
 }
 
 func (s state) clone() state {
@@ -164,7 +163,8 @@ func (v *verifier) header() error {
 	return nil
 }
 
-// named checks that expressions name what is declared: dimensions, and with lets the plan's names too.
+// named returns an error, which begins with what, if an expression has a name other than a dimension or, if lets is
+// true, a plan's name.
 func (v *verifier) named(what string, lets bool, list ...sym.Expr) error {
 	for _, e := range list {
 		for _, name := range e.Vars() {
@@ -176,7 +176,8 @@ func (v *verifier) named(what string, lets bool, list ...sym.Expr) error {
 	return nil
 }
 
-// holds notes a condition, or refuses one that never holds. The samples come back to those that are not proved.
+// holds adds a condition to v.conditions; it returns an error if the condition can never hold. Samples test the
+// conditions that are not proved.
 func (v *verifier) holds(c sym.Cond, from string) error {
 	truth := v.dims.Prove(c)
 	if truth == sym.No {
@@ -239,7 +240,7 @@ func (v *verifier) tensor(i int) error {
 	return v.holds(sym.Cond{A: t.Offset.Add(t.Bytes()), B: room}, t.Name+" ends within what it lies in")
 }
 
-// holders checks that arguments belong to ports, and constants to weights.
+// holders checks that each argument belongs to a port and each constant to a weight.
 func (v *verifier) holders() error {
 	for i := range v.p.Inputs {
 		port := &v.p.Inputs[i]
@@ -284,7 +285,7 @@ func (v *verifier) holders() error {
 	return nil
 }
 
-// argument checks that a port has an argument of its own.
+// argument checks that a port has an argument that no other port has.
 func (v *verifier) argument(port *Port) error {
 	if port.Tensor < 0 || port.Tensor >= len(v.p.Tensors) || v.p.Tensors[port.Tensor].Place != Argument ||
 		v.ports[port.Tensor] != nil {
@@ -294,7 +295,8 @@ func (v *verifier) argument(port *Port) error {
 	return nil
 }
 
-// ending checks what must hold when the last step is done.
+// ending checks the state after the last step: outputs are readable and outlive the run, and all other carves are
+// released.
 func (v *verifier) ending() error {
 	for _, port := range v.p.Outputs {
 		if err := v.use(port.Tensor, false); err != nil {

@@ -19,7 +19,7 @@ func (v *verifier) use(t int, write bool) error {
 		x := &v.p.Tensors[i]
 		needed := append([]sym.Expr{x.Offset}, x.Strides...)
 		if !write || i != t {
-			// what is written may have its shape bound afterwards: until then it is at its limit
+			// a written tensor's shape may be bound afterwards: until then it is at its limit
 			needed = append(needed, x.Shape...)
 		}
 		for _, e := range needed {
@@ -60,7 +60,7 @@ func (v *verifier) known(e sym.Expr) error {
 	return nil
 }
 
-// reads checks tensors that are read; −1 is none.
+// reads checks that tensors may be read; −1 stands for none.
 func (v *verifier) reads(tensors ...int) error {
 	for _, t := range tensors {
 		if t != -1 {
@@ -72,7 +72,8 @@ func (v *verifier) reads(tensors ...int) error {
 	return nil
 }
 
-// writes checks tensors that are written, after what the same step reads. What they lie over is lost.
+// writes checks that tensors may be written, after the reads of the same step, and marks the tensors that they overlap
+// as lost.
 func (v *verifier) writes(tensors ...int) error {
 	for _, t := range tensors {
 		if err := v.use(t, true); err != nil {
@@ -94,9 +95,10 @@ func (v *verifier) writes(tensors ...int) error {
 	return nil
 }
 
-// mostVisits bounds the work on loops in loops, whose bodies are gone through twice at every level.
+// mostVisits limits the visits of step lists: a loop's body is visited twice, so nesting doubles the work.
 const mostVisits = 1 << 20
 
+// steps checks a list of steps in order.
 func (v *verifier) steps(steps []Step) error {
 	if v.visits++; v.visits > mostVisits {
 		return diag.Inputf("loops are nested too deep")
@@ -109,6 +111,7 @@ func (v *verifier) steps(steps []Step) error {
 	return nil
 }
 
+// step checks one step and updates the state; an error names the step's node.
 func (v *verifier) step(step Step) error {
 	switch s := step.(type) {
 	case *Carve:
@@ -137,7 +140,7 @@ func (v *verifier) step(step Step) error {
 	return diag.Inputf("a step of an unknown kind, %T", step)
 }
 
-// at places an error at the model's node.
+// at adds the model's node to an error that does not name one.
 func at(err error, source string) error {
 	if e, ok := err.(*diag.Error); ok && e.Node == "" {
 		return e.AtNode(source, e.Op)
@@ -145,6 +148,7 @@ func at(err error, source string) error {
 	return err
 }
 
+// carve checks that the tensor is not live and that the tensors it may overlap are live in its storage.
 func (v *verifier) carve(s *Carve) error {
 	if s.Tensor < 0 || s.Tensor >= len(v.p.Tensors) || v.p.Tensors[s.Tensor].Place != Carved {
 		return diag.Inputf("there is no carved tensor %d", s.Tensor)
@@ -166,6 +170,7 @@ func (v *verifier) carve(s *Carve) error {
 	return nil
 }
 
+// release checks that the tensors are live, and ends their live ranges.
 func (v *verifier) release(s *Release) error {
 	for _, t := range s.Tensors {
 		if t < 0 || t >= len(v.p.Tensors) {
@@ -181,6 +186,7 @@ func (v *verifier) release(s *Release) error {
 	return nil
 }
 
+// launch checks a launch's indices, then its reads, its writes and its device.
 func (v *verifier) launch(s *Launch) error {
 	if s.Kernel < 0 || s.Kernel >= len(v.p.Kernels) {
 		return diag.Inputf("there is no kernel %d", s.Kernel)
@@ -214,6 +220,8 @@ func (v *verifier) launch(s *Launch) error {
 	return v.onDevice(s.Stream, s.Args...)
 }
 
+// host checks a host operator: it reads inputs, binds the data dimensions of its results' shapes, takes late storage,
+// and writes its results, all in the host's memory.
 func (v *verifier) host(s *Host) error {
 	if err := v.reads(s.In...); err != nil {
 		return err
@@ -224,7 +232,7 @@ func (v *verifier) host(s *Host) error {
 		}
 		for _, e := range v.p.Tensors[t].Shape {
 			if name, ok := e.Name(); ok {
-				if d, data := v.data[name]; data { // as the operator asks for its result
+				if d, data := v.data[name]; data { // the operator binds it when it asks for its result
 					v.binds(d)
 				}
 			}
@@ -241,7 +249,7 @@ func (v *verifier) host(s *Host) error {
 	return v.lieOn("", slices.Concat(s.In, s.Out)...)
 }
 
-// decided checks that a dimension is one that data decide.
+// decided checks that an index names a data dimension.
 func (v *verifier) decided(dim int) error {
 	if dim < 0 || dim >= len(v.p.Dims) || !v.p.Dims[dim].Data {
 		return diag.Inputf("dimension %d is not one that data decide", dim)
@@ -249,6 +257,7 @@ func (v *verifier) decided(dim int) error {
 	return nil
 }
 
+// bind checks that the value is known, or an integer element on the host, and gives the dimension a value.
 func (v *verifier) bind(s *Bind) error {
 	if err := v.decided(s.Dim); err != nil {
 		return err
@@ -277,7 +286,7 @@ func (v *verifier) bind(s *Bind) error {
 	return nil
 }
 
-// scalar checks a tensor that must have one element of a type.
+// scalar checks that a tensor on the host has one element of an accepted type; −1 stands for none.
 func (v *verifier) scalar(t int, ok func(dtype.DType) bool) error {
 	if t == -1 {
 		return nil
@@ -297,6 +306,8 @@ func (v *verifier) scalar(t int, ok func(dtype.DType) bool) error {
 
 func isBool(dt dtype.DType) bool { return dt == dtype.Bool }
 
+// branch checks both branches. They must leave the same tensors live; a tensor lost in one is lost after the branch,
+// and a dimension bound in one only is not bound.
 func (v *verifier) branch(s *If) error {
 	if s.Cond < 0 {
 		return diag.Inputf("a branch without a condition")
@@ -338,12 +349,13 @@ func (v *verifier) difference(a, b map[int]bool) string {
 	return ""
 }
 
+// loop checks a loop's operands and its body: an iteration must leave the tensors live that it found.
 func (v *verifier) loop(s *Loop) error {
 	if err := v.scalar(s.Trip, dtype.DType.IsInt); err != nil {
 		return err
 	}
 	if s.Cond >= 0 {
-		// The condition is read at the head, so it has its place before and keeps it.
+		// The condition is read before each iteration, so it is live there.
 		if err := v.scalar(s.Cond, isBool); err != nil {
 			return err
 		}
@@ -363,7 +375,7 @@ func (v *verifier) loop(s *Loop) error {
 		v.binds(s.Count)
 	}
 	before := v.state.clone()
-	// Again where an iteration leaves more lost than it found, or less taken, so that the next one does not read it.
+	// The second pass sees the state that a first iteration leaves: more tensors lost, or fewer storages taken.
 	for range 2 {
 		lost, taken := maps.Clone(v.lost), maps.Clone(v.taken)
 		if err := v.steps(s.Body); err != nil {
@@ -387,6 +399,7 @@ func (v *verifier) loop(s *Loop) error {
 	return nil
 }
 
+// copy checks that both ends have one type and as many elements, and that the right device does the copy.
 func (v *verifier) copy(s *Copy) error {
 	if err := v.reads(s.From, s.Pick.Of()); err != nil {
 		return err
@@ -407,7 +420,8 @@ func (v *verifier) copy(s *Copy) error {
 	return nil
 }
 
-// pick checks a copy of rows: between memory of the host or a file, and the host's memory.
+// pick checks a copy of rows: its source is in the host's memory or in a file, its target and its index in the host's
+// memory.
 func (v *verifier) pick(s *Copy) error {
 	to, from, of := &v.p.Tensors[s.To], &v.p.Tensors[s.From], &v.p.Tensors[s.Pick.Index]
 	where := []int{s.To, s.Pick.Index, s.From}
@@ -435,6 +449,7 @@ func (v *verifier) pick(s *Copy) error {
 	return nil
 }
 
+// event checks the indices of a Record or a Wait.
 func (v *verifier) event(event, stream int) error {
 	if event < 0 || event >= len(v.p.Events) || stream < 0 || stream > len(v.p.Streams) {
 		return diag.Inputf("there is no event %d, or no stream %d", event, stream)
