@@ -44,7 +44,7 @@ const (
 	artefactAlign   = 64
 )
 
-// proofsOfKernel is how many operations' credit the proofs of one scheduled kernel have.
+// proofsOfKernel is the proof budget, in operations, of one scheduled kernel.
 const proofsOfKernel = 20
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -65,7 +65,7 @@ type onDevice struct {
 	Refused []OnHost  `json:"refused,omitempty"`
 }
 
-// certified is what a memplan.Solution holds and a program's text does not.
+// certified holds the parts of a memplan.Solution that a program's text does not.
 type certified struct {
 	Lets     int      `json:"lets"` // how many of the plans' names are its own
 	Layouts  []string `json:"layouts"`
@@ -73,6 +73,7 @@ type certified struct {
 	Complete bool     `json:"complete"`
 }
 
+// certificateOf returns the certificate of a plan as JSON holds it.
 func certificateOf(s *memplan.Solution) certified {
 	c := certified{Bound: s.Bound.String(), Complete: s.BoundComplete}
 	for _, l := range s.Layouts {
@@ -82,8 +83,8 @@ func certificateOf(s *memplan.Solution) certified {
 	return c
 }
 
-// WriteTo writes the artefact. about is JSON of the caller's own. A module that its reader could not verify is
-// ErrUnsupported.
+// WriteTo writes the artefact and returns the bytes written; about is the caller's own JSON. It returns ErrUnsupported
+// if a reader could not verify a kernel.
 func (c *Compiled) WriteTo(w io.Writer, about []byte) (int64, error) {
 	if _, err := loop.VerifySteps(c.Loop); err != nil {
 		return 0, diag.Unsupportedf("an artefact of this model: a scheduled kernel cannot be verified (%v)", err).
@@ -137,13 +138,14 @@ func (c *Compiled) WriteTo(w io.Writer, about []byte) (int64, error) {
 	return out.n, out.err
 }
 
-// counter writes until the first error.
+// counter writes to w until the first error, and counts bytes.
 type counter struct {
 	w   io.Writer
 	n   int64
 	err error
 }
 
+// write writes data unless an error occurred before.
 func (c *counter) write(data []byte) {
 	if c.err == nil {
 		n, err := c.w.Write(data)
@@ -151,7 +153,7 @@ func (c *counter) write(data []byte) {
 	}
 }
 
-// pad writes zeros up to a place.
+// pad writes zeros up to an offset.
 func (c *counter) pad(to int64) {
 	var zeros [artefactAlign]byte
 	for c.err == nil && c.n < to {
@@ -159,12 +161,12 @@ func (c *counter) pad(to int64) {
 	}
 }
 
-// IsArtefact reports whether a file that begins so is meant to be an artefact.
+// IsArtefact reports whether a file with these first bytes is an artefact.
 func IsArtefact(head []byte) bool {
 	return len(head) >= len(artefactMagic) && string(head[:len(artefactMagic)]) == artefactMagic
 }
 
-// Artefact is an artefact that was read, and not yet compiled.
+// Artefact is an artefact that was read but is not yet compiled.
 type Artefact struct {
 	About   []byte // as it was given to WriteTo
 	Machine target.Machine
@@ -175,8 +177,8 @@ type Artefact struct {
 	weights     []byte
 }
 
-// ReadArtefact reads an artefact from memory, which it borrows for as long as it, or what is compiled of it, is used.
-// Errors are of kind ErrInput, or ErrUnsupported for another version.
+// ReadArtefact reads an artefact from memory, which the Artefact and everything compiled from it borrow. Errors are of
+// kind ErrInput, or ErrUnsupported for another version.
 func ReadArtefact(data []byte) (a *Artefact, err error) {
 	defer damaged(&err)
 	if len(data) < artefactHeader || !IsArtefact(data) {
@@ -221,13 +223,14 @@ func ReadArtefact(data []byte) (a *Artefact, err error) {
 	return a, nil
 }
 
-// damaged turns a panic into an error: what an artefact may make fail is its own fault.
+// damaged turns a panic into an error: only a damaged artefact can cause one.
 func damaged(err *error) {
 	if r := recover(); r != nil {
 		*err = diag.Inputf("the artefact is damaged: %v", r)
 	}
 }
 
+// read parses and verifies the artefact's program.
 func (a *Artefact) read() (*program.Program, error) {
 	p, err := program.Parse(a.text, program.ParseOptions{Data: a.weights})
 	if err != nil {
@@ -242,8 +245,8 @@ func (a *Artefact) read() (*program.Program, error) {
 	return p, nil
 }
 
-// Compile verifies an artefact and generates its code. Of the options it heeds Reference, Portable, Budget and After.
-// dims narrows dimensions' ranges. ask says whether to go on with what a budget takes.
+// Compile verifies an artefact and generates its code. It uses the options Reference, Portable, Budget and After only.
+// dims narrows dimensions' ranges. The search for a budget stops with the error that ask returns.
 func (a *Artefact) Compile(o Options, dims map[sym.Name]sym.Range, ask func() error) (c *Compiled, err error) {
 	defer damaged(&err)
 	machine, err := trusted(a.Machine, o)
@@ -297,7 +300,7 @@ func (a *Artefact) Compile(o Options, dims map[sym.Name]sym.Range, ask func() er
 	return c, nil
 }
 
-// onDevice has the loops be divided as the artefact says.
+// onDevice sets the device as the artefact's manifest says; an error if a launch names another one.
 func (a *Artefact) onDevice(c *Compiled) (err error) {
 	if a.manifest.Device != nil {
 		c.device, c.Device.Refused = c.Machine.Name, a.manifest.Device.Refused
@@ -313,8 +316,8 @@ func (a *Artefact) onDevice(c *Compiled) (err error) {
 	return err
 }
 
-// keepWithin has the scheduled loops keep within a budget, and makes the program anew, where its own is too large:
-// dimensions may have smaller ranges now, for which there is a better plan.
+// keepWithin makes the scheduled loops keep within a budget, and assembles the program again if its own is too large; a
+// narrower range of a dimension may allow a better plan.
 func (a *Artefact) keepWithin(c *Compiled, o Options, ask func() error) (err error) {
 	defer damaged(&err)
 	k := saving{&compilation{c: c, o: o}}
@@ -347,7 +350,7 @@ func (a *Artefact) keepWithin(c *Compiled, o Options, ask func() error) (err err
 	return nil
 }
 
-// assembleAndGenerate makes the program and the code side by side: neither needs the other.
+// assembleAndGenerate makes the program and the code concurrently, since neither needs the other.
 func (a *Artefact) assembleAndGenerate(c *Compiled, o Options) error {
 	generated := make(chan error, 1)
 	diag.Go("generating code", func() (err error) {
@@ -367,8 +370,8 @@ func (a *Artefact) assembleAndGenerate(c *Compiled, o Options) error {
 	return err
 }
 
-// assemble makes the program of the loops, with the places that the artefact gives, and checks that it is the
-// artefact's.
+// assemble makes the program from the loops with the artefact's offsets, and returns an error if it differs from the
+// artefact's program.
 func (a *Artefact) assemble(c *Compiled, o Options, dims map[sym.Name]sym.Range) (err error) {
 	given := a.Program
 	claimed := &claims{program: given, tensors: map[string]*program.Tensor{}, manifest: &a.manifest}
@@ -399,7 +402,7 @@ func (a *Artefact) assemble(c *Compiled, o Options, dims map[sym.Name]sym.Range)
 	return nil
 }
 
-// narrow gives dimensions smaller ranges, in the program and in what its formulas are bounded by.
+// narrow gives dimensions smaller ranges, in the program and in its loops.
 func (c *Compiled) narrow(dims map[sym.Name]sym.Range) error {
 	for name, r := range dims {
 		old, ok := c.Loop.Dims.Get(name)
@@ -427,6 +430,7 @@ type claims struct {
 	manifest *manifest
 }
 
+// solve returns the artefact's plan of a storage. The caller validates it.
 func (c *claims) solve(storage string, p memplan.Problem, roots []*loop.Buffer, _ memplan.Options) (*memplan.Solution,
 	error) {
 	at := slices.IndexFunc(c.program.Storages, func(s program.Storage) bool { return s.Name == storage })
@@ -489,7 +493,7 @@ func (c *claims) solve(storage string, p memplan.Problem, roots []*loop.Buffer, 
 	return s, nil
 }
 
-// formula reads an expression over the dimensions.
+// formula parses an expression over the dimensions.
 func formula(source string, dims *sym.Dims) (sym.Expr, error) {
 	s := text.NewScanner(source)
 	x := s.Expr()
@@ -505,7 +509,8 @@ func formula(source string, dims *sym.Dims) (sym.Expr, error) {
 	return x, nil
 }
 
-// unproven proves a module's kernels, and lists what of its steps was neither proved nor refuted: Recheck decides.
+// unproven proves a module's kernels, and lists the conditions of its steps that are neither proved nor refuted;
+// Recheck decides them.
 func (c *Compiled) unproven() ([]string, error) {
 	err := c.prove()
 	var open []string
@@ -518,9 +523,8 @@ func (c *Compiled) unproven() ([]string, error) {
 	return ofSteps(open), err
 }
 
-// Recheck verifies once more, for one binding of the inputs' dimensions, what could not be proved for all of them. It
-// does nothing for programs that were compiled here of what an importer made, or are proved. dims is as executor.Bind
-// takes it.
+// Recheck verifies, for one binding of the inputs' dimensions, the conditions that are not proved for all. It does
+// nothing if none is open. dims has the order of executor.Bind.
 func (c *Compiled) Recheck(dims []int64) (err error) {
 	if !c.open {
 		return nil
@@ -546,7 +550,7 @@ func (c *Compiled) Recheck(dims []int64) (err error) {
 	return nil
 }
 
-// Certify computes the arena's certificate for one binding of the dimensions.
+// Certify returns the arena's certificate for one binding of the dimensions.
 func (c *Compiled) Certify(value func(name sym.Name) (int64, bool)) (*memplan.Certificate, error) {
 	c.certify.Do(func() {
 		c.found = c.Arena
@@ -568,7 +572,7 @@ func (c *Compiled) Certify(value func(name sym.Name) (int64, bool)) (*memplan.Ce
 	return c.found.Certify(value)
 }
 
-// appendProblem appends another problem's buffers, whose aliases count from its own first.
+// appendProblem appends another problem's buffers and adjusts their aliases' indices.
 func appendProblem(to, from []memplan.Buffer) []memplan.Buffer {
 	first := len(to)
 	for _, b := range from {

@@ -22,10 +22,10 @@ type Asks struct {
 	Code    int64 // in the end
 }
 
-// Asks is what compiling took and what the program holds of it.
+// Asks returns the memory that the compilation took and the program holds.
 func (c *Compiled) Asks() Asks { return c.asks }
 
-// hold notes blocks that the program owns, and how much it holds with them and its code.
+// hold adds blocks that the program owns, and updates the peak.
 func (c *Compiled) hold(blocks ...*mem.Block) {
 	c.blocks = append(c.blocks, blocks...)
 	most := c.code()
@@ -38,7 +38,7 @@ func (c *Compiled) hold(blocks ...*mem.Block) {
 	c.asks.Most = max(c.asks.Most, most)
 }
 
-// code is the pages of the code.
+// code returns the bytes of the code's pages.
 func (c *Compiled) code() int64 {
 	if c.Code == nil {
 		return 0
@@ -46,7 +46,7 @@ func (c *Compiled) code() int64 {
 	return mem.WholePages(c.Code.Bytes)
 }
 
-// held notes what the program holds in the end.
+// held sets the memory that the program holds after compilation.
 func (c *Compiled) held() {
 	c.asks.Code, c.asks.Weights, c.asks.Paged = c.code(), 0, 0
 	for _, b := range c.blocks {
@@ -58,8 +58,8 @@ func (c *Compiled) held() {
 	}
 }
 
-// HostHeap is the most that any host function of the program asks for of Go's heap, in bytes at the limits of what data
-// decide, but for those whose operands' contents decide it.
+// HostHeap returns the most bytes of Go's heap that a host function of the program needs, with data dimensions at their
+// limits. It leaves out functions whose needs depend on operands' contents.
 func (c *Compiled) HostHeap() sym.Expr {
 	var list []sym.Expr
 	program.Walk(c.Program.Steps, func(step program.Step) {

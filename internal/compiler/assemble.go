@@ -28,6 +28,7 @@ type assembly struct {
 	step    int
 }
 
+// newAssembly returns an empty assembly of a module with its timeline.
 func newAssembly(m *loop.Module, t *live.Timeline) *assembly {
 	return &assembly{from: m, time: t, to: &program.Program{Name: m.Name}, tensors: map[*loop.Buffer]int{},
 		kernels: map[*loop.Kernel]int{}, dims: map[sym.Name]int{},
@@ -36,7 +37,8 @@ func newAssembly(m *loop.Module, t *live.Timeline) *assembly {
 		over: map[*loop.Buffer]*loop.Buffer{}, live: map[*loop.Buffer]bool{}}
 }
 
-// assemble writes the program; layout fills in storages, plans, and where each root buffer lies.
+// assemble returns the program of a scheduled module. layout sets the storages, the plans, and each root buffer's
+// storage and offset.
 func assemble(m *loop.Module, t *live.Timeline, layout func(a *assembly) error) (*program.Program, error) {
 	a := newAssembly(m, t)
 	for _, name := range m.Dims.Names() {
@@ -98,7 +100,7 @@ func assemble(m *loop.Module, t *live.Timeline, layout func(a *assembly) error) 
 	return a.to, nil
 }
 
-// tensor is a buffer's place, made when first asked for: what it lies in comes first.
+// tensor returns the index of a buffer's tensor; it adds the tensor, after the one it is a part of, if it is new.
 func (a *assembly) tensor(b *loop.Buffer) int {
 	if i, ok := a.tensors[b]; ok {
 		return i
@@ -122,6 +124,7 @@ func (a *assembly) tensor(b *loop.Buffer) int {
 	return a.tensors[b]
 }
 
+// list returns the tensors of buffers; −1 for nil.
 func (a *assembly) list(buffers []*loop.Buffer) []int {
 	out := make([]int, len(buffers))
 	for i, b := range buffers {
@@ -130,6 +133,7 @@ func (a *assembly) list(buffers []*loop.Buffer) []int {
 	return out
 }
 
+// optional returns the tensor of a buffer; −1 for nil.
 func (a *assembly) optional(b *loop.Buffer) int {
 	if b == nil {
 		return -1
@@ -137,7 +141,7 @@ func (a *assembly) optional(b *loop.Buffer) int {
 	return a.tensors[b]
 }
 
-// steps translates a body, with the carves before and the releases after each step. Its numbering is the timeline's.
+// steps translates a body, and adds carves before and releases after each step. It numbers steps as the timeline does.
 func (a *assembly) steps(body []loop.Step) []program.Step {
 	var out []program.Step
 	for _, step := range body {
@@ -162,6 +166,7 @@ func (a *assembly) steps(body []loop.Step) []program.Step {
 	return out
 }
 
+// carve makes a buffer live and returns its Carve.
 func (a *assembly) carve(b *loop.Buffer) program.Step {
 	c := &program.Carve{Tensor: a.tensors[b]}
 	if x := a.over[b]; x != nil && a.live[x] {
@@ -171,7 +176,7 @@ func (a *assembly) carve(b *loop.Buffer) program.Step {
 	return c
 }
 
-// release appends the end of buffers' lives, if there are any.
+// release appends a Release of the buffers, if there are any.
 func (a *assembly) release(steps []program.Step, list []*loop.Buffer) []program.Step {
 	if list == nil {
 		return steps
@@ -182,9 +187,9 @@ func (a *assembly) release(steps []program.Step, list []*loop.Buffer) []program.
 	return append(steps, &program.Release{Tensors: a.list(list)})
 }
 
-// branch translates an If. Its bodies follow one another in the timeline, but one of them runs: each ends with the same
-// tensors alive. What the first carves and leaves alive, the second carves at its beginning; what one releases, so does
-// the other.
+// branch translates an If. Only one of its bodies runs, so both must end with the same tensors live: buffers that Then
+// carves and leaves live are carved at Else's beginning, and buffers that one body releases are released by the other
+// too.
 func (a *assembly) branch(s *loop.If) program.Step {
 	out := &program.If{Cond: a.tensors[s.Cond], Source: s.Source}
 	var head []*loop.Buffer // what ends with the condition: both bodies may use its space
@@ -229,6 +234,7 @@ func (a *assembly) branch(s *loop.If) program.Step {
 	return out
 }
 
+// one translates one step, with its bodies.
 func (a *assembly) one(step loop.Step) program.Step {
 	switch s := step.(type) {
 	case *loop.Launch:

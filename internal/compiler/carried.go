@@ -7,9 +7,8 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// carryInPlace has what a loop carries from one iteration to the next computed where it lies, and not copied there when
-// an iteration ends: where one launch makes it, which may write over what it reads of the value before, and nobody
-// reads that any more.
+// carryInPlace removes copies of loop-carried values at the end of an iteration, if one launch makes the new value, may
+// write it over the old one, and no later step reads the old one.
 func (c *Compiled) carryInPlace() {
 	writers := map[*loop.Buffer]int{}
 	count := func(step loop.Step) {
@@ -33,8 +32,8 @@ func (c *Compiled) carryInPlace() {
 	})
 }
 
-// madeInPlace reports whether what a copy at the end of a loop's body copies, which so many steps write, may be
-// computed where the copy would put it.
+// madeInPlace reports whether the source of a copy at the end of a loop's body may be computed in the copy's target.
+// writers is the number of steps that write the source.
 func (c *Compiled) madeInPlace(l *loop.Loop, end *loop.Copy, writers int) bool {
 	to, from := end.To, end.From
 	if to.Kind != loop.Temp || from.Kind != loop.Temp || to.View != nil || from.View != nil || to.Reserved ||
@@ -70,8 +69,8 @@ func (c *Compiled) madeInPlace(l *loop.Loop, end *loop.Copy, writers int) bool {
 		(live.InPlace(launch.Kernel, r, w) || live.InPlaceByBoxes(launch.Kernel, c.Loop.Dims, r, w))
 }
 
-// resultsInPlace has outputs computed where they lie, and not copied there, where what the copy is of is made by the
-// same list of steps, and nobody reads it after the copy.
+// resultsInPlace removes copies to outputs, if the source is made by the same list of steps and not read after the
+// copy.
 func (c *Compiled) resultsInPlace() {
 	for at := 0; at < len(c.Loop.Body); at++ {
 		end, is := c.Loop.Body[at].(*loop.Copy)
@@ -84,8 +83,7 @@ func (c *Compiled) resultsInPlace() {
 	}
 }
 
-// madeForResult reports whether what the copy at a place of the module's body copies may be computed in the output that
-// the copy writes.
+// madeForResult reports whether the source of the copy at index at may be computed in the output that the copy writes.
 func (c *Compiled) madeForResult(end *loop.Copy, at int) bool {
 	to, from := end.To, end.From
 	if to.Kind != loop.Output || from.Kind != loop.Temp || to.View != nil || from.View != nil || to.State != nil ||

@@ -40,7 +40,7 @@ type Options struct {
 	Written bool
 }
 
-// Compiled is the result.
+// Compiled is a compiled module: the program, its code, and the certificate of its memory.
 type Compiled struct {
 	IR      *ir.Module
 	Loop    *loop.Module
@@ -85,7 +85,7 @@ type Compiled struct {
 	interpreted bool   // see Options.Reference: any constant of the model may be read
 	folder      string // see Options.Folder
 
-	plain   manner
+	effort  effort
 	written *written // the module before the first pass, where it lays out memory
 }
 
@@ -102,11 +102,11 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 	}
 	made := Compiled{IR: m, Machine: o.Machine}
 	c, err = made.compile(o)
-	for _, how := range []manner{plain, bare} {
+	for _, how := range []effort{unfused, unscheduled} {
 		if _, shared := err.(*sharedBytes); !shared {
 			break
 		}
-		again := Compiled{Machine: o.Machine, plain: how, asks: Asks{Most: made.asks.Most}}
+		again := Compiled{Machine: o.Machine, effort: how, asks: Asks{Most: made.asks.Most}}
 		if again.IR, err = made.written.parse(); err != nil {
 			return nil, err
 		}
@@ -115,10 +115,10 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 	return c, err
 }
 
-// forBlocks reports whether kernels are for blocks of threads.
+// forBlocks reports whether kernels are made for blocks of threads.
 func (c *Compiled) forBlocks(o *Options) bool { return !o.Reference && o.Machine.HasBlocks() }
 
-// scratch says what a worker's scratch is, and what a launch on a device needs.
+// scratch sets the scratch bytes of a worker, and of a launch on a device.
 func (c *Compiled) scratch() {
 	var own, device []target.Kernel
 	for _, k := range c.Code.Kernels {
@@ -131,8 +131,8 @@ func (c *Compiled) scratch() {
 	c.Scratch, c.Device.Scratch = live.ScratchOf(c.Loop, own), live.ScratchOf(c.Loop, device)
 }
 
-// compile is Compile, once: from ir to ir by the table Passes, from ir to loops and code by the table stages, and from
-// those to a program.
+// compile is Compile without a second attempt: the table Passes rewrites ir, the table stages makes loops and code of
+// it, and plan makes the program.
 func (c *Compiled) compile(o Options) (_ *Compiled, err error) {
 	k := begin(c, o)
 	defer k.end(&err)

@@ -22,14 +22,15 @@ type OnHost struct {
 	Reason         string // why the device does not run it
 }
 
-// OnDevice is what a program takes of a device, beside what it takes of the host.
+// OnDevice is a program's use of a device, in addition to the host.
 type OnDevice struct {
 	Arena   *memplan.Solution // nil if there is no device
 	Scratch sym.Expr          // bytes that one launch needs at most, over the inputs' dimensions
 	Refused []OnHost          // launches that run on the host
 }
 
-// divide divides the module. refuses says why a device cannot run a kernel; nil: it can.
+// divide divides the module between the host and a device. refuses returns why the device cannot run a kernel; nil if
+// it can.
 func (c *Compiled) divide(device string, refuses func(k *loop.Kernel) error) {
 	c.device = device
 	d := &division{module: c.Loop, device: device, home: map[*loop.Buffer]string{}, valid: map[*loop.Buffer]memories{},
@@ -62,11 +63,12 @@ func (c *Compiled) divide(device string, refuses func(k *loop.Kernel) error) {
 	c.Loop.Buffers = append(c.Loop.Buffers, d.made...)
 }
 
-// memories are the memories in which a root buffer's contents are what the steps made them.
+// memories are the memories in which a root buffer's contents are current.
 type memories struct{ host, device bool }
 
 func (m memories) any() bool { return m.host || m.device }
 
+// in reports whether the contents are current in a device's memory; "" is the host.
 func (m memories) in(device string) bool {
 	if device == "" {
 		return m.host
@@ -91,8 +93,8 @@ type division struct {
 	names  map[string]bool
 }
 
-// keepTogether has parts whose elements do not follow one another written by one side: a mirror of the whole holds no
-// more than what was written there. Where the host writes such parts, it writes all.
+// keepTogether makes one side write all strided views of a root buffer, because a mirror of the buffer would hold only
+// the elements written there: if the host writes one, it writes all.
 func (d *division) keepTogether(refuse func(l *loop.Launch, reason string)) {
 	d.parts = map[*loop.Buffer]memories{}
 	for again := true; again; {
@@ -117,7 +119,8 @@ func (d *division) keepTogether(refuse func(l *loop.Launch, reason string)) {
 	}
 }
 
-// writes visits what launches, host operators and copies that only the host does write, and where, at any depth.
+// writes visits the buffers that launches, host operators and host copies write, with the device that writes them,
+// inner bodies included.
 func (d *division) writes(steps []loop.Step, visit func(b *loop.Buffer, device string)) {
 	live.Each(steps, func(s *loop.Launch) {
 		for i, b := range s.Args {
@@ -140,9 +143,9 @@ func (d *division) writes(steps []loop.Step, visit func(b *loop.Buffer, device s
 	})
 }
 
-// settle gives every root buffer its home: the device's memory if a launch there touches it, but for inputs. A temp
-// then lies there itself, and a weight, if nothing else touches it; of an output it is the mirror, which is copied to
-// the output when all else is done.
+// settle gives every root buffer its home: the device's memory if a launch there uses it, unless it is an input. A
+// temporary then lies there itself, and so does a weight that nothing else uses; an output has a mirror there, which is
+// copied to the output at the end.
 func (d *division) settle() {
 	host, device := map[*loop.Buffer]bool{}, map[*loop.Buffer]bool{}
 	d.reach(d.module.Body, func(b *loop.Buffer, on string) {
@@ -188,7 +191,7 @@ func (d *division) settle() {
 	}
 }
 
-// reach visits the buffers that steps touch, and where.
+// reach visits the buffers that steps use, with the device that uses them.
 func (d *division) reach(steps []loop.Step, visit func(b *loop.Buffer, device string)) {
 	for _, step := range steps {
 		switch s := step.(type) {
@@ -217,7 +220,7 @@ func (d *division) reach(steps []loop.Step, visit func(b *loop.Buffer, device st
 	}
 }
 
-// steps is a body in which each step finds its operands in the memory of who runs it.
+// steps returns a body in which each step finds its operands in the memory of its own device.
 func (d *division) steps(body []loop.Step) []loop.Step {
 	var out []loop.Step
 	for _, step := range body {
@@ -250,8 +253,8 @@ func (d *division) steps(body []loop.Step) []loop.Step {
 	return out
 }
 
-// read is what stands for a buffer in a device's memory, with the copy that brings its contents there before it: those
-// of the part alone, if its elements follow one another, since others may not be written yet.
+// read returns the stand-in of a buffer in a device's memory, and appends the copy that makes it current. Of a
+// contiguous view only the view is copied, since the rest may not be written yet.
 func (d *division) read(out []loop.Step, b *loop.Buffer, device string) ([]loop.Step, *loop.Buffer) {
 	if b == nil {
 		return out, nil
@@ -270,7 +273,7 @@ func (d *division) read(out []loop.Step, b *loop.Buffer, device string) ([]loop.
 	return out, d.standIn(b, device)
 }
 
-// part is a buffer of its own for a part of another.
+// part returns a new buffer for the contents of a view.
 func (d *division) part(b *loop.Buffer, device string) *loop.Buffer {
 	own := &loop.Buffer{Name: d.fresh(b.Name + "." + memoryWord(device)), Kind: loop.Temp, DType: b.DType, Shape: b.Shape,
 		Source: b.Source, Device: device}
@@ -278,7 +281,7 @@ func (d *division) part(b *loop.Buffer, device string) *loop.Buffer {
 	return own
 }
 
-// bring copies a root buffer's contents into a memory that does not have them.
+// bring appends the copy of a root buffer into a memory in which it is not current.
 func (d *division) bring(out []loop.Step, root *loop.Buffer, device string) []loop.Step {
 	from := d.device
 	if device != "" {
@@ -292,9 +295,9 @@ func (d *division) bring(out []loop.Step, root *loop.Buffer, device string) []lo
 	return append(out, &loop.Copy{To: to, From: source})
 }
 
-// write is what stands for a buffer that a step writes in a device's memory. The other memory's contents are stale
-// afterwards; of a part, they are brought first. A part whose elements follow one another is written by itself, and
-// copied to where the whole is after the step.
+// write returns the stand-in of a buffer that a step writes in a device's memory; the other memory's contents become
+// stale. If the step writes a view, the root's other contents are copied first, unless the view is contiguous: then the
+// step writes a buffer of its own, which is copied home after the step.
 func (d *division) write(out []loop.Step, b *loop.Buffer, device string, update bool) ([]loop.Step, *loop.Buffer) {
 	if b == nil {
 		return out, nil
@@ -321,7 +324,7 @@ func (d *division) write(out []loop.Step, b *loop.Buffer, device string, update 
 	return out, d.standIn(b, device)
 }
 
-// launch gives a launch its operands.
+// launch replaces a launch's operands by their stand-ins.
 func (d *division) launch(out []loop.Step, s *loop.Launch) []loop.Step {
 	l := *s
 	l.Args = slices.Clone(s.Args)
@@ -338,8 +341,8 @@ func (d *division) launch(out []loop.Step, s *loop.Launch) []loop.Step {
 	return append(out, &l)
 }
 
-// copy has a copy done where what it reads is. One on the device whose elements do not follow one another in both
-// buffers is a kernel's work, if both have one shape, and else the host's.
+// copy does a copy in the memory of its source. A copy on the device with a strided end is done by a kernel if both
+// ends have one shape, else by the host.
 func (d *division) copy(out []loop.Step, s *loop.Copy) []loop.Step {
 	c := *s
 	if s.Pick != nil {
@@ -366,14 +369,14 @@ func (d *division) hostCopies(s *loop.Copy) bool {
 		!d.sameShape(s.From, s.To)
 }
 
-// rowMajor reports whether a buffer's elements follow one another in memory.
+// rowMajor reports whether a buffer is contiguous in memory.
 func rowMajor(b *loop.Buffer) bool { return b.View == nil || b.View.Strides == nil }
 
 func (d *division) sameShape(a, b *loop.Buffer) bool {
 	return slices.EqualFunc(a.Shape, b.Shape, func(x, y sym.Expr) bool { return d.module.Dims.EQ(x, y) == sym.Yes })
 }
 
-// kernelFor is a launch that copies one buffer of the device to another, element by element.
+// kernelFor returns a launch of a new kernel that copies one buffer of the device to another, element by element.
 func (d *division) kernelFor(c *loop.Copy) *loop.Launch {
 	shape := c.To.Shape
 	param := func(name string, access loop.Access, b *loop.Buffer) *loop.Param {
@@ -400,7 +403,7 @@ func (d *division) kernelFor(c *loop.Copy) *loop.Launch {
 	return &loop.Launch{Kernel: k, Args: []*loop.Buffer{c.From, c.To}, Device: d.device}
 }
 
-// branch divides the bodies of an If. What either writes lies at home after both.
+// branch divides the bodies of an If. Buffers that either writes are home after both.
 func (d *division) branch(out []loop.Step, s *loop.If) []loop.Step {
 	b := *s
 	out, b.Cond = d.read(out, s.Cond, "")
@@ -421,8 +424,8 @@ func (d *division) branch(out []loop.Step, s *loop.If) []loop.Step {
 	return append(out, &b)
 }
 
-// loop divides the body of a Loop. What it writes lies at home whenever an iteration begins and ends, and what decides
-// about the loop on the host too; what it only reads is brought before it.
+// loop divides the body of a Loop. Buffers that it writes are home when an iteration begins and ends, and its trip
+// count and condition on the host too; buffers that it only reads are copied before it.
 func (d *division) loop(out []loop.Step, s *loop.Loop) []loop.Step {
 	l := *s
 	written := d.written([]loop.Step{s})
@@ -449,7 +452,7 @@ func (d *division) loop(out []loop.Step, s *loop.Loop) []loop.Step {
 	return append(out, &l)
 }
 
-// written is the root buffers that steps write, each once.
+// written returns the root buffers that steps write, each once.
 func (d *division) written(steps []loop.Step) (roots []*loop.Buffer) {
 	seen := map[*loop.Buffer]bool{}
 	add := func(list ...*loop.Buffer) {
@@ -479,7 +482,7 @@ func (d *division) written(steps []loop.Step) (roots []*loop.Buffer) {
 	return roots
 }
 
-// goHome brings what was written elsewhere home, and takes nothing else to be anywhere but there.
+// goHome copies root buffers home, and marks all other copies of them stale.
 func (d *division) goHome(out []loop.Step, roots []*loop.Buffer) []loop.Step {
 	for _, root := range roots {
 		have, home := d.valid[root], d.home[root]
@@ -494,7 +497,7 @@ func (d *division) goHome(out []loop.Step, roots []*loop.Buffer) []loop.Step {
 	return out
 }
 
-// deliver brings the outputs to the host.
+// deliver returns the copies of the outputs to the host.
 func (d *division) deliver() (out []loop.Step) {
 	for _, b := range d.module.Buffers {
 		if b.Kind == loop.Output && b.View == nil {
@@ -504,8 +507,8 @@ func (d *division) deliver() (out []loop.Step) {
 	return out
 }
 
-// standIn is what stands for a buffer in a device's memory: the buffer itself at its home, elsewhere its mirror, or the
-// same view of one.
+// standIn returns the buffer that holds b's contents in a device's memory: b itself at its home, else its mirror, or
+// the same view of one.
 func (d *division) standIn(b *loop.Buffer, device string) *loop.Buffer {
 	root := b.Root()
 	if root.Device == device {
@@ -532,7 +535,7 @@ func (d *division) standIn(b *loop.Buffer, device string) *loop.Buffer {
 	return &m
 }
 
-// memoryWord is a memory in the name of a mirror.
+// memoryWord returns the suffix of a mirror's name.
 func memoryWord(device string) string {
 	if device == "" {
 		return "host"
@@ -540,7 +543,7 @@ func memoryWord(device string) string {
 	return device
 }
 
-// fresh is a name that neither a buffer nor a kernel has.
+// fresh returns a name that no buffer or kernel has.
 func (d *division) fresh(hint string) string {
 	name := hint
 	for i := 1; d.names[name]; i++ {

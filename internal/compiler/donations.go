@@ -7,8 +7,8 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// updateLast moves steps that could write an output over an input behind the other readers of that input, where the
-// arena is no larger for it: a run that donates it then updates it in place, and states need no place in the arena.
+// updateLast moves a step that could write an output over an input after the other readers of that input, unless the
+// arena grows. A run that donates the input then updates it in place, and states need no arena memory.
 func (c *Compiled) updateLast() error {
 	own := c.Loop.Body
 	body := slices.Clone(own)
@@ -43,14 +43,14 @@ func (c *Compiled) updateLast() error {
 	return err
 }
 
-// arenaApart is arenaOf with what states need there.
+// arenaApart is arenaOf, with the arena memory that states need.
 func (c *Compiled) arenaApart(body []loop.Step) ([]int64, error) {
 	with, undo := c.computeApart(body)
 	defer undo()
 	return c.arenaOf(with)
 }
 
-// updatesAny reports whether a step may write one of the outputs over an input, of a state the one that replaces it.
+// updatesAny reports whether a step may write an output over an input; for a state, the output that replaces it.
 func (c *Compiled) updatesAny(step loop.Step, in *loop.Buffer) bool {
 	if out := live.Replaced(c.Loop, in); out != nil {
 		return live.Updates(step, in, out)
@@ -61,7 +61,7 @@ func (c *Compiled) updatesAny(step loop.Step, in *loop.Buffer) bool {
 	})
 }
 
-// lastMention is the place of the last step that mentions a buffer; −1 if none does.
+// lastMention returns the index of the last step that mentions a buffer; −1 if none does.
 func lastMention(body []loop.Step, b *loop.Buffer) int {
 	for i, step := range slices.Backward(body) {
 		if live.Mentions(step, b) {
@@ -71,8 +71,8 @@ func lastMention(body []loop.Step, b *loop.Buffer) int {
 	return -1
 }
 
-// movable reports whether a step may be done after another instead: none up to it writes what it reads, or mentions
-// what it writes.
+// movable reports whether step from may run after step to instead: no step in between writes its operands or mentions
+// its results.
 func movable(body []loop.Step, from, to int) bool {
 	reads, writes, plain := live.Operands(body[from])
 	if !plain {

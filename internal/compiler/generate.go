@@ -16,23 +16,23 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// generators make code of scheduled kernels, by the name of the machine.
+// generators compile scheduled kernels, by the machine's name.
 var generators = map[string]func(m *loop.Module, machine target.Machine) (*target.Code, error){
 	target.PortableName: portable.Compile,
 	target.AMD64Name:    amd64.Compile,
 	target.VulkanName:   spirv.Compile,
 }
 
-// refusals say, by the name of a machine that is a device with memory of its own, why it cannot run a kernel; nil: it
-// can.
+// refusals return why a device cannot run a kernel, nil if it can, by the name of the device's machine.
 var refusals = map[string]func(k *loop.Kernel, m *loop.Module,
 	machine target.Machine) error{target.VulkanName: spirv.Refuses}
 
-// Portable is the machine that portable code is scheduled for: any.
+// Portable returns the machine for portable code, which runs anywhere.
 func Portable(threads int) target.Machine { return target.Portable(threads) }
 
-// Machine is the machine of a level that the user named (see target.Select), or the best one here where cpu is empty.
-// With cross it need not be this machine. Levels that there is no code generator for are ErrUnsupported.
+// Machine returns the machine of a level (see target.Select), or the best level of this machine if cpu is empty. If
+// cross is true, the level may be one that this machine does not have. It returns ErrUnsupported if there is no code
+// generator for the level.
 func Machine(cpu string, threads int, cross bool) (target.Machine, error) {
 	choose := target.Select
 	if cross {
@@ -48,7 +48,7 @@ func Machine(cpu string, threads int, cross bool) (target.Machine, error) {
 	return m, diag.Unsupportedf("machine code for %s", cpu).WithFix("--cpu portable works everywhere")
 }
 
-// Processor is what is known of this machine, and what is made of it.
+// Processor describes this machine and the level that programs are compiled for.
 type Processor struct {
 	Name     string
 	Features []string // that code could use, sorted
@@ -57,7 +57,7 @@ type Processor struct {
 	Why      string   // not for a higher one
 }
 
-// Here describes this machine. It asks the system whether it lets machine code run.
+// Here describes this machine. It tests whether the system allows machine code.
 func Here() Processor {
 	m, _ := Machine("", 1, false) // fails for a level named only
 	p := Processor{Name: target.Description(), Features: target.Features(), Cache: target.HostCache(), CPU: m.CPU}
@@ -82,8 +82,8 @@ func Here() Processor {
 	return p
 }
 
-// generate makes the code of the scheduled module. It is portable where the machine is not this one, or the system
-// refuses machine code: then a note says so.
+// generate generates the code of the scheduled module. The code is portable, and a note says why, if the machine is not
+// this one or the system refuses machine code.
 func (c *Compiled) generate(o Options) (err error) {
 	c.allProved()
 	defer c.hold()
@@ -114,7 +114,7 @@ func (c *Compiled) generate(o Options) (err error) {
 	return err
 }
 
-// generateDivided makes a device's code of the kernels that it runs, and of the others the best code for the host.
+// generateDivided generates the device's code for its kernels, and the best host code for the others.
 func (c *Compiled) generateDivided(m *loop.Module, o Options) error {
 	device := map[*loop.Kernel]bool{}
 	live.Each(m.Body, func(l *loop.Launch) { device[l.Kernel] = l.Device != "" })
@@ -157,7 +157,7 @@ func (c *Compiled) generateDivided(m *loop.Module, o Options) error {
 	return nil
 }
 
-// hostMachine is the machine of kernels that the host runs beside a device.
+// hostMachine returns the machine for kernels that the host runs.
 func (c *Compiled) hostMachine(o *Options) target.Machine {
 	host, err := Machine("", c.Machine.Threads, false)
 	if err != nil || o.Portable {
@@ -166,7 +166,7 @@ func (c *Compiled) hostMachine(o *Options) target.Machine {
 	return host
 }
 
-// report tells of kernels that a bug of ours kept from being machine code.
+// report records kernels for which a bug of the compiler prevented machine code.
 func (c *Compiled) report(o Options) {
 	if c.Code == nil {
 		return
@@ -181,8 +181,8 @@ func (c *Compiled) report(o Options) {
 	}
 }
 
-// trusted is an artefact's machine as far as it may be believed, checked to be one that code can be generated for and
-// run here.
+// trusted returns an artefact's machine reduced to what may be believed of it; an error if code for it cannot be
+// generated or run here.
 func trusted(m target.Machine, o Options) (target.Machine, error) {
 	if m.Name == target.PortableName || m.Name == reference.Machine().Name {
 		return m, nil

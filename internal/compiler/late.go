@@ -12,8 +12,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Late is a storage for what the data decide the size of and nothing bounds: a plan of its own, over the dimensions
-// that the data decide too.
+// Late is a storage for buffers whose size data decide without a bound. Its own plan is over all dimensions, those that
+// data decide too.
 type Late struct {
 	Name   string
 	Kind   program.StorageKind
@@ -22,8 +22,8 @@ type Late struct {
 	roots  []*loop.Buffer
 }
 
-// lateSize is a buffer's size in bytes when the dimensions without a limit have their values: what they bound is taken
-// at its limit, if that is no less.
+// lateSize returns a buffer's size in bytes, with data dimensions that have limits at these, if that is proved to be an
+// upper bound.
 func lateSize(m *loop.Module, b *loop.Buffer) sym.Expr {
 	size := live.BytesOf(b, sym.Product(b.Shape...))
 	if limit, ok := live.AtMost(m, size); ok {
@@ -32,9 +32,9 @@ func lateSize(m *loop.Module, b *loop.Buffer) sym.Expr {
 	return size
 }
 
-// groups are the buffers that late storages are planned for, a list for each. Those whose last dimension one step
-// binds, and whose dimensions keep their values while they are alive, are planned together, in each memory by
-// themselves; every other, and every output, has storage of its own.
+// groups returns the buffers of each late storage. Buffers whose last dimension is bound by the same step, and whose
+// dimensions do not change while they are live, share a storage in each memory; every other buffer, and every output,
+// has its own.
 func (c *Compiled) groups(a *assembly) [][]*loop.Buffer {
 	binds := binders(a.from, a.time)
 	type when struct {
@@ -74,9 +74,9 @@ func (c *Compiled) groups(a *assembly) [][]*loop.Buffer {
 	return append(all, apart...)
 }
 
-// binders are the steps, by their numbers, that give a dimension its value.
-func binders(m *loop.Module, t *live.Timeline) map[sym.Name][]live.Span {
-	binds := map[sym.Name][]live.Span{}
+// binders returns, by dimension, the steps that give it a value.
+func binders(m *loop.Module, t *live.Timeline) map[sym.Name][]live.Interval {
+	binds := map[sym.Name][]live.Interval{}
 	var walk func(steps []loop.Step)
 	walk = func(steps []loop.Step) {
 		for _, step := range steps {
@@ -109,7 +109,7 @@ func binders(m *loop.Module, t *live.Timeline) map[sym.Name][]live.Span {
 	return binds
 }
 
-// planLate gives every buffer that needs it late storage.
+// planLate plans the late storages.
 func (c *Compiled) planLate(a *assembly, solve solver) error {
 	for i, roots := range c.groups(a) {
 		l := Late{Name: fmt.Sprintf("late.%d", i), Kind: program.Arena, Device: roots[0].Device, roots: roots}
@@ -118,7 +118,7 @@ func (c *Compiled) planLate(a *assembly, solve solver) error {
 			life := a.time.Alive[b]
 			if b.Kind == loop.Output {
 				l.Kind = program.Results
-				life = &live.Span{First: 0, Last: p.Steps - 1}
+				life = &live.Interval{First: 0, Last: p.Steps - 1}
 				a.time.Alive[b] = life
 			}
 			p.Buffers = append(p.Buffers, memplan.Buffer{Name: b.Name, Size: lateSize(a.from, b), First: life.First,
@@ -144,7 +144,8 @@ func (c *Compiled) planLate(a *assembly, solve solver) error {
 	return nil
 }
 
-// placeTakes puts a Take wherever late storage must be there and is not, or not since a dimension of it changed.
+// placeTakes inserts a Take before each step that uses late storage which is not taken, or not since one of its
+// dimensions changed.
 func placeTakes(p *program.Program) {
 	w := &taker{p: p, dims: p.LateDims(), alone: p.Alone()}
 	if slices.ContainsFunc(p.Storages, func(s program.Storage) bool { return s.Late }) {
@@ -158,7 +159,7 @@ type taker struct {
 	alone []int
 }
 
-// steps is a body with its takes; taken are the storages that are there, which it brings up to date.
+// steps returns a body with its takes. taken holds the storages that are taken before the body, and is updated.
 func (w *taker) steps(list []program.Step, taken map[int]bool) []program.Step {
 	var out []program.Step
 	for _, step := range list {
@@ -210,7 +211,7 @@ func (w *taker) steps(list []program.Step, taken map[int]bool) []program.Step {
 	return out
 }
 
-// loop finds what is there at the beginning of every iteration, not of the first alone.
+// loop returns a loop with takes that are right for every iteration, not only the first.
 func (w *taker) loop(s *program.Loop, taken map[int]bool) program.Step {
 	start := maps.Clone(taken)
 	for {
@@ -228,10 +229,10 @@ func (w *taker) loop(s *program.Loop, taken map[int]bool) program.Step {
 	}
 }
 
-// keep leaves in a what is in b too.
+// keep deletes from a the members that b does not have.
 func keep(a, b map[int]bool) { maps.DeleteFunc(a, func(s int, _ bool) bool { return !b[s] }) }
 
-// storage is the late storage that a tensor lies in; −1 if it lies in none.
+// storage returns the late storage of a tensor; −1 if it has none.
 func (w *taker) storage(t int) int {
 	if t < 0 {
 		return -1
@@ -242,7 +243,7 @@ func (w *taker) storage(t int) int {
 	return -1
 }
 
-// shaped notes the dimensions that a host operator's result binds.
+// shaped marks the dimensions that a host operator's result binds as changed.
 func (w *taker) shaped(t int, taken map[int]bool) {
 	for _, e := range w.p.Tensors[t].Shape {
 		for i := range w.p.Dims {
@@ -253,6 +254,7 @@ func (w *taker) shaped(t int, taken map[int]bool) {
 	}
 }
 
+// changed removes the storages that depend on a dimension from taken.
 func (w *taker) changed(dim int, taken map[int]bool) {
 	for s, dims := range w.dims {
 		if slices.Contains(dims, dim) {

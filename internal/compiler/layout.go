@@ -13,15 +13,15 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// A solver places the root buffers of a storage: buffer i of the problem is roots[i].
+// solver plans a storage: it gives buffer i of the problem, roots[i], its offset.
 type solver func(storage string, p memplan.Problem, roots []*loop.Buffer, o memplan.Options) (*memplan.Solution, error)
 
-// search is the solver that looks for a plan.
+// search is the solver that searches for a plan.
 func search(_ string, p memplan.Problem, _ []*loop.Buffer, o memplan.Options) (*memplan.Solution, error) {
 	return memplan.Plan(p, o)
 }
 
-// layout has the arenas and the outputs placed, has their plans validated, and writes them into the program.
+// layout plans and validates the arenas, outputs, late storages and the spill file, and adds them to the program.
 func (c *Compiled) layout(a *assembly, solve solver) error {
 	arena, err := c.plan(a, space{name: "arena"}, solve)
 	if err != nil {
@@ -55,10 +55,10 @@ func (c *Compiled) layout(a *assembly, solve solver) error {
 	return nil
 }
 
-// space is an arena: its storage's name, and the device in whose memory it is.
+// space is an arena: its storage's name, and its device.
 type space struct{ name, device string }
 
-// plan places the temps of an arena.
+// plan plans the temporaries of an arena.
 func (c *Compiled) plan(a *assembly, where space, solve solver) (*memplan.Solution, error) {
 	p, roots, err := c.problemOf(a, loop.Temp, where.device)
 	if err != nil {
@@ -84,8 +84,8 @@ func (c *Compiled) plan(a *assembly, where space, solve solver) (*memplan.Soluti
 	return s, nil
 }
 
-// planOutputs gives each output storage of its own: one may be elsewhere, in an argument's storage or the caller's, and
-// outlive the others.
+// planOutputs gives each output its own storage, since an output may lie in an argument's storage or the caller's
+// memory, and outlive the others.
 func (c *Compiled) planOutputs(a *assembly) error {
 	p, roots, err := c.problemOf(a, loop.Output, "")
 	if err != nil {
@@ -107,7 +107,7 @@ func (c *Compiled) planOutputs(a *assembly) error {
 	return nil
 }
 
-// planSpill lays out the file of a call: one buffer behind the other, each at a place of its own.
+// planSpill lays out a call's spill file: one buffer after another.
 func (c *Compiled) planSpill(a *assembly) error {
 	c.Spilled = sym.Const(0)
 	align := sym.Const(memplan.DefaultAlign)
@@ -129,7 +129,7 @@ func (c *Compiled) planSpill(a *assembly) error {
 	return nil
 }
 
-// problemOf is what there is to place of one kind in one memory: buffer i of the problem is roots[i].
+// problemOf returns the planning problem of one kind of buffers in one memory: buffer i of the problem is roots[i].
 func (c *Compiled) problemOf(a *assembly, kind loop.BufferKind, device string) (p memplan.Problem, roots []*loop.Buffer,
 	err error) {
 	p = memplan.Problem{Dims: a.from.Dims, Steps: max(1, a.time.Steps)}
@@ -139,7 +139,7 @@ func (c *Compiled) problemOf(a *assembly, kind loop.BufferKind, device string) (
 		}
 		life := a.time.Alive[b]
 		if kind == loop.Output {
-			life = &live.Span{First: 0, Last: p.Steps - 1} // the caller's from the beginning to the end
+			life = &live.Interval{First: 0, Last: p.Steps - 1} // the caller's from the beginning to the end
 			a.time.Alive[b] = life
 		}
 		if life == nil {
@@ -156,7 +156,7 @@ func (c *Compiled) problemOf(a *assembly, kind loop.BufferKind, device string) (
 	return p, roots, nil
 }
 
-// solve has a problem solved and the solution validated, and notes where the buffers lie.
+// solve solves a problem, validates the solution, and sets the buffers' offsets.
 func (c *Compiled) solve(a *assembly, name string, p memplan.Problem, roots []*loop.Buffer, o memplan.Options,
 	solve solver) (*memplan.Solution, error) {
 	s, err := solve(name, p, roots, o)
@@ -175,17 +175,16 @@ func (c *Compiled) solve(a *assembly, name string, p memplan.Problem, roots []*l
 	return s, nil
 }
 
-// validatorSamples is the number of random bindings at which every plan is checked, beside the corners.
+// validatorSamples is the number of random bindings, beside the corners, at which every plan is validated.
 const validatorSamples = 4
 
-// uncomputable reports whether a plan could not be checked at a sample only because the sizes there are beyond any
-// memory.
+// uncomputable reports whether validation failed only because sizes at a sample exceed any memory.
 func uncomputable(err error) bool {
 	var fault *validator.Fault
 	return errors.As(err, &fault) && fault.Rule == validator.Value
 }
 
-// claim is a problem and its solution in the validator's own words.
+// claim converts a problem and its solution to the validator's types.
 func claim(p *memplan.Problem, s *memplan.Solution) *validator.Plan {
 	v := &validator.Plan{Dims: p.Dims, Offsets: s.Offsets, Height: s.Height, Arena: s.Arena, Bound: s.Bound,
 		Weak: !s.BoundComplete}

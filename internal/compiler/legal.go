@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Legal is the range of an integer input's elements that every check of them admits, not below 0, for the given
-// dimensions; ok is false if nothing checks them.
+// Legal returns the range of an integer input's elements that all kernels' checks of them admit, not below 0, for the
+// given dimensions; ok is false if no kernel checks them.
 func (c *Compiled) Legal(input string, value func(name sym.Name) (int64, bool)) (lo, hi int64, ok bool) {
 	hi = math.MaxInt64
 	live.Each(c.Loop.Body, func(l *loop.Launch) {
@@ -34,7 +34,7 @@ func (c *Compiled) Legal(input string, value func(name sym.Name) (int64, bool)) 
 	return lo, hi, ok && lo <= hi
 }
 
-// loads reports whether a value is read from a parameter.
+// loads reports whether an expression reads a parameter.
 func loads(x loop.Expr, param string) bool {
 	found := false
 	loop.WalkExpr(x, func(e loop.Expr) {

@@ -7,9 +7,8 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// boundLocals gives kernels' locals extents that are greatest where the dimensions that a run decides are at their
-// limits: scratch is taken for those, and an extent that shrinks from one iteration of a loop to the next is greater
-// before.
+// boundLocals replaces the extents of kernels' locals by upper bounds if they may be larger below the data dimensions'
+// limits than at them, because scratch is allocated for the limits.
 func (c *Compiled) boundLocals() {
 	for _, k := range c.Loop.Kernels {
 		loop.Walk(k.Body, func(s loop.Stmt) bool {

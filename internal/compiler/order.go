@@ -12,16 +12,16 @@ import (
 // orderSamples are the sizes of every dimension at which two orders are compared.
 var orderSamples = []int64{1, 7, 64, 500}
 
-// order puts the module's steps into an order that needs a smaller arena, where it finds one; otherwise they stay in
-// the model's own. Steps that bind dimensions, branch or loop stay where they are. Fewer bytes alive may still lie less
-// well: the new order must need no more at any sample, and less at one.
+// order reorders the module's steps if that makes the arena smaller. Steps that bind dimensions, branch or loop do not
+// move. Because fewer live bytes may still need a larger plan, the new order must need no more at any sample, and less
+// at one.
 func (c *Compiled) order() error {
 	body, _, err := c.ordered(0)
 	c.Loop.Body = body
 	return err
 }
 
-// predicted is the arena's size for the module as it is, in the order that it will have, at each of orderSamples.
+// predicted returns the arena's size in bytes at each of orderSamples, for the order that the module will have.
 func (c *Compiled) predicted() ([]int64, error) {
 	own := c.Loop.Body
 	_, sizes, err := c.ordered(fewMoves)
@@ -35,11 +35,11 @@ func (c *Compiled) predicted() ([]int64, error) {
 	return sizes, err
 }
 
-// fewMoves is what Order may look at where many orders are only compared.
+// fewMoves limits the search of memplan.Order when many orders are only compared.
 const fewMoves = 10_000
 
-// ordered is the better order of the steps, as found by so many moves (0: as many as usual), and the arena's sizes for
-// it; no sizes where only one was looked at.
+// ordered returns the better order of the steps after so many moves of the search (0: the usual number), and the
+// arena's sizes for it; no sizes if there was no second order.
 func (c *Compiled) ordered(moves int64) (body []loop.Step, sizes []int64, err error) {
 	own := c.Loop.Body
 	found := fewerAlive(c.Loop, moves)
@@ -68,7 +68,7 @@ func (c *Compiled) ordered(moves int64) (body []loop.Step, sizes []int64, err er
 	return own, before, nil
 }
 
-// arenaOf is the arena's size for an order of the steps, at each sample that has one.
+// arenaOf returns the arena's size in bytes for an order of the steps, at each sample that has one.
 func (c *Compiled) arenaOf(body []loop.Step) (sizes []int64, err error) {
 	c.Loop.Body = body
 	p, _, err := c.problemOf(newAssembly(c.Loop, live.Ranges(c.Loop)), loop.Temp, "")
@@ -98,8 +98,7 @@ func (c *Compiled) arenaOf(body []loop.Step) (sizes []int64, err error) {
 	return sizes, nil
 }
 
-// fewerAlive is the steps in an order that keeps fewer bytes alive at the peak; nil if the model's own order is as
-// good.
+// fewerAlive returns the steps in an order with fewer live bytes at the peak; nil if the model's own order is as good.
 func fewerAlive(m *loop.Module, moves int64) []loop.Step {
 	g := memplan.Graph{Dims: m.Dims}
 	values := map[*loop.Buffer]int{}

@@ -17,8 +17,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// pack lays weights out anew in memory of the program's own, on all processors that Go may use. What they were in a
-// mapped file leaves memory as they go.
+// pack repacks weights into the program's own memory, on all of Go's processors. Mapped source bytes leave memory as
+// they are read.
 func (c *Compiled) pack(list []*schedule.Pack) error {
 	total := int64(0)
 	offsets := make([]int64, len(list))
@@ -45,8 +45,8 @@ func (c *Compiled) pack(list []*schedule.Pack) error {
 	return nil
 }
 
-// fillGrowing packs one weight, a share of all at a time: the block grows as it is filled, and what was read of the
-// model's files is let go of.
+// fillGrowing packs one weight piece by piece: the block grows as it is filled, and source bytes that were read are
+// unmapped.
 func (c *Compiled) fillGrowing(block *mem.Block, at int64, p *schedule.Pack, total int64) error {
 	pieces := p.Pieces()
 	step := max(1, pieces*letGoAfter(total)/max(1, p.Bytes()))
@@ -66,8 +66,8 @@ func (c *Compiled) fillGrowing(block *mem.Block, at int64, p *schedule.Pack, tot
 	return nil
 }
 
-// room is memory for weights that are laid out anew, which grow makes room in. If a budget has no room for them, it is
-// a file's: see pageOut.
+// room returns a block for repacked weights, to which grow adds pages. It is mapped from a file if the budget has no
+// room for it; see pageOut.
 func (c *Compiled) room(label string, bytes int64) (block *mem.Block, err error) {
 	held := bytes
 	for _, b := range c.blocks {
@@ -98,9 +98,9 @@ const (
 
 func letGoAfter(total int64) int64 { return max(total/letGoShare, letGoLeast) }
 
-// letGo counts bytes of weights that were laid out anew. Every now and then it lets go of what no weight of the module
-// is computed from any more of the model's files, so that the weights are never mapped twice as a whole. Of a weight
-// that is being laid out, of some buffers, done is what need not be read again.
+// letGo counts repacked bytes. After each letGoAfter(total) bytes it unmaps the parts of the model's files that no
+// weight still needs, so that the weights are never mapped twice in full. done is the source bytes, of the buffers in
+// of, that need not be read again.
 func (c *Compiled) letGo(bytes, total int64, done []byte, of ...*loop.Buffer) {
 	if c.done += bytes; c.done >= letGoAfter(total) {
 		c.done = 0
@@ -108,8 +108,8 @@ func (c *Compiled) letGo(bytes, total int64, done []byte, of ...*loop.Buffer) {
 	}
 }
 
-// keepFiles has nothing mapped of the model's files but what weights lie in, or are computed from: of some, without
-// done.
+// keepFiles unmaps the model's files except the bytes that weights lie in or are computed from, and of some weights all
+// but done.
 func (c *Compiled) keepFiles(done []byte, of ...*loop.Buffer) {
 	if c.files == nil || c.interpreted {
 		return
@@ -133,8 +133,7 @@ func (c *Compiled) keepFiles(done []byte, of ...*loop.Buffer) {
 	c.files.Keep(data)
 }
 
-// afresh gives back the weights that were laid out anew, for the module's kernels to be made once more of ir, whose
-// constants may lie anywhere in the model's files.
+// afresh frees repacked weights and maps the model's files again, before the kernels are made again from ir.
 func (c *Compiled) afresh() error {
 	c.dropPacked()
 	if c.done = 0; c.files == nil {
@@ -147,19 +146,19 @@ func (c *Compiled) afresh() error {
 	return nil
 }
 
-// forget lets go of what was read of mapped files.
+// forget unmaps the bytes of tensors in mapped files.
 func forget(list []*tensor.Tensor) {
 	for _, t := range list {
 		mem.Forget(t.Bytes())
 	}
 }
 
-// leastView is the size, in bytes, from which a weight that is used as the model's file has it is read there. Smaller
-// ones are copied, so that a file is not kept for them.
+// leastView is the size in bytes from which an unchanged weight is used in the model's mapped file. Smaller weights are
+// copied, so that they do not keep a file open.
 const leastView = 64 << 10
 
-// moves reports whether a weight that needs no computing is copied: it lies in a mapped file, and is small there, or
-// not aligned for its type.
+// moves reports whether an unchanged weight is copied: it lies in a mapped file, and is small or not aligned for its
+// type.
 func (c *Compiled) moves(b *loop.Buffer) bool {
 	if c.inPlace || b.View != nil || b.DType == dtype.String {
 		return false
@@ -170,8 +169,8 @@ func (c *Compiled) moves(b *loop.Buffer) bool {
 	return len(data) > 0 && (len(data) < leastView || at%width != 0) && mem.InFile(data)
 }
 
-// settle computes the weights that nobody has computed or packed, in memory of the program's own, and copies those
-// there that moves names.
+// settle computes the weights that are still pending, in the program's own memory, and copies the weights for which
+// moves is true.
 func (c *Compiled) settle() error {
 	total := int64(0)
 	offsets := map[*tensor.Tensor]int64{}
@@ -211,8 +210,8 @@ func (c *Compiled) settle() error {
 	return nil
 }
 
-// fillOrCopy gives a weight's elements another place, in a block that grows as it is filled: a share of all at a time,
-// if parts of the weight are made of separate stretches of what it is made of.
+// fillOrCopy computes or copies a weight into a block that grows as it is filled: a share at a time if its rows are
+// made from separate bytes of its sources.
 func (c *Compiled) fillOrCopy(block *mem.Block, at int64, b *loop.Buffer, total int64) error {
 	from := b.Data
 	var sharing []*loop.Buffer
@@ -263,7 +262,7 @@ func (c *Compiled) fillOrCopy(block *mem.Block, at int64, b *loop.Buffer, total 
 	return nil
 }
 
-// fillBytes is about how much one goroutine packs at a time.
+// fillBytes is about the number of bytes that one goroutine packs at a time.
 const fillBytes = 1 << 20
 
 // fill packs pieces [first, pieces) of a weight.
@@ -287,7 +286,7 @@ func fill(p *schedule.Pack, to []byte, first, pieces int64) error {
 	return group.Wait()
 }
 
-// dropPacked frees the weights of an attempt that came to nothing.
+// dropPacked frees the repacked weights of a failed attempt.
 func (c *Compiled) dropPacked() {
 	for _, block := range c.blocks {
 		block.Close()
@@ -295,7 +294,7 @@ func (c *Compiled) dropPacked() {
 	c.blocks = nil
 }
 
-// drop frees what an attempt that came to nothing had taken.
+// drop frees the resources of a failed attempt.
 func (c *Compiled) drop() {
 	c.dropPacked()
 	if c.Code != nil && c.Code.Release != nil {
@@ -304,7 +303,7 @@ func (c *Compiled) drop() {
 	}
 }
 
-// own has the weights that were laid out anew freed together with the code. What they were before is let go.
+// own makes the code's Release free the repacked weights too, and drops ir.
 func (c *Compiled) own() {
 	c.held()
 	if c.blocks == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// pageOut has weights that were laid out anew and are to be paged lie in a file, and the others in memory, each once.
-// Those that were not laid out anew lie in files already, or belong to the caller.
+// pageOut moves repacked weights to where they belong: paged ones to a file, the others to memory. Weights that were
+// not repacked are in files already, or belong to the caller.
 func (c *Compiled) pageOut() error {
 	for _, block := range slices.Clone(c.blocks) {
 		var leave, stay []*loop.Buffer
@@ -58,8 +58,8 @@ func (c *Compiled) pageOut() error {
 	return nil
 }
 
-// move copies weights of a block to one that get makes. Those that shared a place still do. The block lets go of what
-// others do not need.
+// move copies weights of a block to a new block that get makes. Weights that shared bytes still do. The block discards
+// bytes that no other weight needs.
 func (c *Compiled) move(block *mem.Block, list, others []*loop.Buffer,
 	get func(bytes int64) (*mem.Block, error)) error {
 	if len(list) == 0 {
@@ -101,7 +101,7 @@ func (c *Compiled) move(block *mem.Block, list, others []*loop.Buffer,
 	return moveTo(list, data)
 }
 
-// moveTo gives weights the same contents at other places.
+// moveTo gives weights new memory with the same contents.
 func moveTo(list []*loop.Buffer, places [][]byte) error {
 	for i, b := range list {
 		var err error
@@ -112,6 +112,7 @@ func moveTo(list []*loop.Buffer, places [][]byte) error {
 	return nil
 }
 
+// contents returns the bytes of weights.
 func contents(list []*loop.Buffer) [][]byte {
 	out := make([][]byte, len(list))
 	for i, b := range list {

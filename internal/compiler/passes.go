@@ -9,7 +9,7 @@ import (
 	"github.com/weirml/weir/internal/schedule"
 )
 
-// PassRow is one rewriting of ir.
+// PassRow is one pass over ir.
 type PassRow struct {
 	Name          string // as `weir dump --after` takes it
 	Run           func(*ir.Module) error
@@ -18,25 +18,26 @@ type PassRow struct {
 	// nothing can be lowered without it. Such a pass leaves every node where it is, but those that nothing reads
 	Needed bool
 	When   func(o *Options) bool // nil: always; otherwise it runs only where an option asks for it
-	// Blocks is for machines that run blocks of threads: what lays values out, or computes them, as suits registers of
-	// vectors is not for them, since kernels for blocks read what models have. Exact is for Options.Exact, which
-	// forbids other formulas than the model's.
+	// Blocks says how the pass runs for machines that run blocks of threads, whose kernels read values as models lay
+	// them out: passes that lay values out for vector registers are off. Exact says how it runs under Options.Exact,
+	// which allows the model's own formulas only.
 	Blocks, Exact instead
-	// Choosing and ChoosingForBlocks run a pass that chooses algorithms, and asks choose which; Run is not called then.
-	Choosing, ChoosingForBlocks func(m *ir.Module, brains float64, choose func(node string) int64) error
+	// Choosing and ChoosingForBlocks run, instead of Run, a pass that asks choose which algorithm a node uses.
+	// bf16Speed is the machine's speed of bf16 products relative to f32.
+	Choosing, ChoosingForBlocks func(m *ir.Module, bf16Speed float64, choose func(node string) int64) error
 }
 
-// instead is what runs in the place of a pass: nothing if it is off, and the pass itself if there is no other.
+// instead replaces a pass: it does not run if off is true, and run runs in its place if it is not nil.
 type instead struct {
 	off bool
 	run func(*ir.Module) error
 }
 
-// Without are the passes, and the steps of the schedule, that do not run in this process: WEIR_DEBUG says which, and
-// tests. Each is one of OptionalSteps.
+// Without lists the passes and steps of the schedule that do not run in this process, each one of OptionalSteps.
+// WEIR_DEBUG and tests set it.
 var Without []string
 
-// Passes are run in this order.
+// Passes lists the passes in the order in which they run.
 var Passes = []PassRow{
 	{Name: "extents", Run: pass.Extents,
 		Why: "first: conditions that were met late hold for shapes that were inferred early"},
@@ -154,7 +155,7 @@ var Passes = []PassRow{
 
 func init() { checkOrder(Passes) }
 
-// checkOrder panics if a pass does not stand where it must.
+// checkOrder panics if a pass is not after or before the passes that it names.
 func checkOrder(rows []PassRow) {
 	at := map[string]int{}
 	for i, p := range rows {
@@ -184,7 +185,7 @@ func checkOrder(rows []PassRow) {
 	}
 }
 
-// runs is how a pass runs, with these options; nil: not at all.
+// runs returns the function that runs a pass with these options; nil if it does not run.
 func (p *PassRow) runs(o *Options, blocks bool) func(*ir.Module) error {
 	if p.When != nil && !p.When(o) {
 		return nil
@@ -205,7 +206,7 @@ func (p *PassRow) runs(o *Options, blocks bool) func(*ir.Module) error {
 	return run
 }
 
-// OptionalSteps are the names of the passes, and of the steps of the schedule, that can be left out.
+// OptionalSteps returns the names of the passes, and of the steps of the schedule, that can be left out.
 func OptionalSteps() (names []string) {
 	for _, p := range Passes {
 		if !p.Needed {
@@ -215,13 +216,14 @@ func OptionalSteps() (names []string) {
 	return append(names, schedule.OptionalSteps()...)
 }
 
-// OnRequest reports whether a pass runs only where an option asks for it: it may change results by more than rounding.
+// OnRequest reports whether a pass runs only if an option asks for it, since it may change results by more than
+// rounding.
 func OnRequest(pass string) bool {
 	return slices.ContainsFunc(Passes, func(p PassRow) bool { return p.Name == pass && p.When != nil })
 }
 
-// NarrowCaches has a module's caches stored in bf16, before it is compiled or interpreted: see pass.Caches.
+// NarrowCaches stores a module's caches in bf16; see pass.Caches. Call it before the module is compiled or interpreted.
 func NarrowCaches(m *ir.Module) (narrowed int, err error) { return pass.Caches(m) }
 
-// CachesInBytes has a module's caches stored in i8, with scales that are states of their own: see pass.CachesInBytes.
+// CachesInBytes stores a module's caches in i8, with scales in additional states; see pass.CachesInBytes.
 func CachesInBytes(m *ir.Module) (narrowed []ir.State, err error) { return pass.CachesInBytes(m) }

@@ -14,27 +14,25 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// manner is how much the compiler does to a module: all that it can; nothing fused, moved or left out; or not even
-// scheduled.
-type manner uint8
+// effort is how much the compiler changes a module. Less effort keeps the storage that a module lays out itself valid.
+type effort uint8
 
 const (
-	whole manner = iota
-	plain
-	bare
+	fullEffort  effort = iota // all passes and the schedule run
+	unfused                   // only needed passes run, and the simplest schedule
+	unscheduled               // loops stay as they are lowered
 )
 
-// sharedBytes is the error of a module in which the compiler's own rewriting has made a carve live on when its bytes
-// are carved again.
+// sharedBytes is the error of a module whose rewriting extended a carve's live range beyond the point at which its
+// bytes are carved again.
 type sharedBytes struct{ first, second string }
 
 func (e *sharedBytes) Error() string {
 	return fmt.Sprintf("%s and %s share bytes of one storage at once", e.first, e.second)
 }
 
-// checkPlaces checks, in the order in which the steps run, that no two carves of one storage share bytes at once: not
-// as operand and result of one kernel either. ir.CheckMemory has shown that of the module as it was written; since then
-// it was rewritten.
+// checkPlaces returns an error if two live carves of one storage share bytes, as an operand and a result of one kernel
+// too. ir.CheckMemory has proved that before the module was rewritten.
 func (c *Compiled) checkPlaces() error {
 	if !slices.ContainsFunc(c.Loop.Buffers, (*loop.Buffer).Carved) {
 		return nil
@@ -47,7 +45,7 @@ func (c *Compiled) checkPlaces() error {
 			if !f.meets[[2]*loop.Buffer{x, y}] || x.View.Of != y.View.Of || given.Apart(rangeOf(x, at), rangeOf(y, at)) {
 				continue
 			}
-			if c.plain == bare {
+			if c.effort == unscheduled {
 				panic(diag.Internalf("%v, with nothing rewritten", &sharedBytes{x.Name, y.Name}))
 			}
 			return &sharedBytes{x.Name, y.Name}
@@ -56,10 +54,10 @@ func (c *Compiled) checkPlaces() error {
 	return nil
 }
 
-// places are carves that may still be read.
+// places is a set of carves that may still be read.
 type places map[*loop.Buffer]bool
 
-// with is the places and those in which buffers lie.
+// with returns the set with the carves of buffers added.
 func (p places) with(buffers ...*loop.Buffer) places {
 	out := maps.Clone(p)
 	for _, b := range buffers {
@@ -70,7 +68,7 @@ func (p places) with(buffers ...*loop.Buffer) places {
 	return out
 }
 
-// placeOf is the carve that a buffer lies in; nil if it lies in none.
+// placeOf returns the carve that a buffer lies in; nil if it lies in none.
 func placeOf(b *loop.Buffer) *loop.Buffer {
 	for b != nil && !b.Carved() {
 		if b.View == nil {
@@ -81,10 +79,10 @@ func placeOf(b *loop.Buffer) *loop.Buffer {
 	return b
 }
 
-// flow finds which carves are alive when another is written.
+// flow is a liveness analysis of carves: meets holds the pairs of which one is live when the other is written.
 type flow struct{ meets map[[2]*loop.Buffer]bool }
 
-// before is what is alive before steps, behind which after is.
+// before returns the carves that are live before steps, given those after them.
 func (f *flow) before(steps []loop.Step, after places) places {
 	for i := len(steps) - 1; i >= 0; i-- {
 		switch s := steps[i].(type) {
@@ -110,7 +108,7 @@ func (f *flow) before(steps []loop.Step, after places) places {
 	return maps.Clone(after)
 }
 
-// step is before, for a step without bodies.
+// step is before for a step without bodies.
 func (f *flow) step(s loop.Step, after places) places {
 	var reads, writes []*loop.Buffer
 	switch s := s.(type) {
@@ -140,8 +138,8 @@ func (f *flow) step(s loop.Step, after places) places {
 	return before.with(reads...)
 }
 
-// rangeOf is where a carve begins in its storage, and how long it is, in bytes. at says where it begins as the text has
-// it: a view counts elements, and nothing is proved of a quotient, though it is exact.
+// rangeOf returns a carve's bytes in its storage. It takes offsets in bytes from at, because a view's offset in
+// elements is a quotient, about which less can be proved.
 func rangeOf(b *loop.Buffer, at map[string]sym.Expr) ir.Bytes {
 	begin, ok := at[b.Source]
 	if !ok {
@@ -150,7 +148,7 @@ func rangeOf(b *loop.Buffer, at map[string]sym.Expr) ir.Bytes {
 	return ir.Bytes{Begin: begin, Size: live.BytesOf(b, sym.Product(b.Shape...))}
 }
 
-// carves adds where the carves of a block begin in their storages, in bytes, by the names of their values.
+// carves adds to at the offsets in bytes, by value name, of the carves of a block and its inner blocks.
 func carves(b *ir.Block, at map[string]sym.Expr) map[string]sym.Expr {
 	for _, n := range b.Nodes {
 		if offset, ok := n.Attrs["offset"].(sym.Expr); ok && n.Op.Name() == ir.PlaceOp {
@@ -163,14 +161,14 @@ func carves(b *ir.Block, at map[string]sym.Expr) map[string]sym.Expr {
 	return at
 }
 
-// written is a module as text, and the contents of its constants.
+// written is a copy of a module: its text and its constants' contents.
 type written struct {
 	text   string
 	consts map[string]*tensor.Tensor
 	check  func() error
 }
 
-// write keeps a module as it is.
+// write returns a copy of a module.
 func write(m *ir.Module) *written {
 	w := &written{text: m.String(), consts: map[string]*tensor.Tensor{}, check: m.Check}
 	var block func(b *ir.Block)
@@ -190,6 +188,7 @@ func write(m *ir.Module) *written {
 	return w
 }
 
+// parse returns the module.
 func (w *written) parse() (*ir.Module, error) {
 	m, err := ir.Parse(w.text, ir.ParseOptions{Data: func(name string, _ dtype.DType, _ []int64, _ int64) (*tensor.Tensor,
 		error) {

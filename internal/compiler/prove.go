@@ -7,9 +7,9 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// prove makes the scheduled module one whose kernels stay within their buffers whatever the run decides: an access that
-// is not proved gets a check in the code, and integers that fit 64 bits for no dimensions are refused. No code is
-// generated of kernels that it has not seen. Errors are *loop.VerifyError, or of kind ErrInput.
+// prove proves that the scheduled kernels stay within their buffers for all data. It adds a check to the code for each
+// access that is not proved, and refuses integers that fit 64 bits for no dimensions. Code is generated only for
+// kernels it has seen. Errors are *loop.VerifyError, or of kind ErrInput.
 func (c *Compiled) prove() error {
 	m := *c.Loop
 	m.Dims = c.Loop.Dims.Fresh() // the proofs of code have a credit of their own, whatever it took to come here
@@ -44,7 +44,7 @@ func narrowEnough(m *loop.Module) error {
 	return nil
 }
 
-// proveOwn is prove for a module that the compiler itself has written.
+// proveOwn is prove for a module that the compiler has made: a verification error is a bug, and panics.
 func (c *Compiled) proveOwn() error {
 	err := c.prove()
 	if e, ok := err.(*loop.VerifyError); ok {
@@ -53,7 +53,7 @@ func (c *Compiled) proveOwn() error {
 	return err
 }
 
-// allProved panics where code is asked for of a kernel that prove has not seen.
+// allProved panics if a kernel has not been through prove.
 func (c *Compiled) allProved() {
 	for _, k := range c.Loop.Kernels {
 		if !c.proved[k] {
@@ -62,9 +62,8 @@ func (c *Compiled) allProved() {
 	}
 }
 
-// ofSteps keeps, of what is open in a module, what speaks of launches and of what is read before it is written. That
-// views lie inside their buffers, that copies are between equals, and that operands have the memory that kernels reach
-// for, the executor sees to.
+// ofSteps keeps the open proofs about launches and about reads before writes. The executor checks the others: views
+// within their buffers, copies between equal sizes, and operands with enough memory.
 func ofSteps(open []string) []string {
 	var list []string
 	for _, u := range open {

@@ -6,13 +6,13 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// saving is a compilation as the search for savings changes it.
+// saving adapts a compilation to budget.Compilation.
 type saving struct{ *compilation }
 
 func (k saving) Loop() *loop.Module { return k.c.Loop }
 func (k saving) Code() *target.Code { return k.c.Code }
 
-// Remake makes the kernels anew of ir, and their code.
+// Remake makes the kernels and their code again from ir.
 func (k saving) Remake() error {
 	k.c.drop()
 	if err := k.c.afresh(); err != nil {
@@ -23,7 +23,7 @@ func (k saving) Remake() error {
 	return again.make()
 }
 
-// Regenerate makes the code of the module's kernels anew.
+// Regenerate generates the code of the module's kernels again.
 func (k saving) Regenerate() error {
 	c := k.c
 	if c.Code != nil && c.Code.Release != nil {
@@ -38,12 +38,11 @@ func (k saving) Regenerate() error {
 	return c.generate(k.o)
 }
 
-// keepWithin has the program keep within its budget, and lays out what it pages. If that cannot be, the error names the
-// least that a way took: what is computed in pieces or again depends on the budget, so whoever shows the number tries
-// it first.
+// keepWithin makes the program keep within its budget, and moves paged weights to files. If it cannot, the error gives
+// the fewest bytes that were reached. Choices depend on the budget, so a caller must try that number before showing it.
 func (k *compilation) keepWithin() (err error) {
 	c, given := k.c, k.o.Budget.Bytes
-	if c.written != nil || c.plain != whole {
+	if c.written != nil || c.effort != fullEffort {
 		return k.keepWritten()
 	}
 	least := int64(0)
@@ -57,8 +56,8 @@ func (k *compilation) keepWithin() (err error) {
 	return c.pageOut()
 }
 
-// keepWritten is keepWithin for a module that lays out memory itself: its storages stay as they are, and its kernels
-// are not made anew.
+// keepWritten is keepWithin for a module that lays out memory itself: its storages stay, and its kernels are not made
+// again.
 func (k *compilation) keepWritten() (err error) {
 	c, given, least := k.c, k.o.Budget.Bytes, int64(0)
 	if c.Savings, least, err = budget.OfLoops(saving{k}, *k.o.Budget, k.m.Ask); err != nil {

@@ -10,16 +10,16 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// schedules are the ways to schedule, each simpler than the one before; what none of them can do runs as it was
+// schedules are the options to schedule with, each simpler than the one before. If all fail, the module runs as it was
 // lowered.
 var schedules = []schedule.Options{{}, {Without: schedule.Simplest}}
 
-// schedule schedules the module, and verifies what came out: a fault in scheduling is our bug, but not the user's loss.
-// It is reported as progress, and the module is lowered again and scheduled more simply.
+// schedule schedules the module and verifies the result. A fault in scheduling is a bug of the compiler, but does not
+// fail the compilation: it is reported as progress, and the module is lowered again and scheduled with simpler options.
 func (k *compilation) schedule() (err error) {
 	c, m, o := k.c, k.m, k.o
 	ways := schedules
-	if c.plain == plain {
+	if c.effort == unfused {
 		ways = schedules[len(schedules)-1:]
 	}
 	for _, how := range ways {
@@ -27,7 +27,7 @@ func (k *compilation) schedule() (err error) {
 		pack := func(list []*schedule.Pack) error { refusal = c.pack(list); return refusal }
 		how.Check, how.Pack, how.Choice, how.Arena = m.Check, pack, c.chosen(&o), c.predicted
 		how.Without = slices.Concat(how.Without, Without)
-		if c.plain != whole || c.written != nil {
+		if c.effort != fullEffort || c.written != nil {
 			how.Without = append(how.Without, "parts")
 		}
 		if o.After != nil {
@@ -64,15 +64,13 @@ func (k *compilation) schedule() (err error) {
 	return nil
 }
 
-// verdict is what the generator of a device's code said of a kernel: of this text of it. One that it refused is
-// scheduled for the host.
+// verdict is a device generator's answer for a kernel with this text. Refused kernels are scheduled for the host.
 type verdict struct {
 	of      string
 	refused error // why the device cannot run it; nil: it can
 }
 
-// scheduled schedules a module in place, and checks that it is still right and fits the machine; an error, or a panic,
-// leaves it in no defined state.
+// scheduled schedules a module in place and verifies it. After an error or panic the module's state is undefined.
 func scheduled(m *loop.Module, machine target.Machine, how schedule.Options) (err error) {
 	defer diag.Recover(&err, "scheduling")
 	if err := schedule.RunWith(m, machine, how); err != nil {
@@ -84,7 +82,7 @@ func scheduled(m *loop.Module, machine target.Machine, how schedule.Options) (er
 	return schedule.Verify(m, machine)
 }
 
-// verifyLoop checks a module that the compiler itself has written: what is wrong with it is our bug.
+// verifyLoop panics if a module that the compiler made is not valid.
 func verifyLoop(m *loop.Module, stage string) {
 	if _, err := loop.VerifyModule(m); err != nil {
 		panic(diag.Internalf("after %s: %v", stage, err))

@@ -24,7 +24,7 @@ type compilation struct {
 	quiet bool   // nobody is told of stages
 }
 
-// begin is the compilation of c's module.
+// begin returns the compilation of c's module.
 func begin(c *Compiled, o Options) *compilation {
 	c.inPlace, c.folder, c.files, c.interpreted = o.Budget != nil, o.Folder, o.Files, o.Reference
 	if o.Budget != nil {
@@ -36,7 +36,7 @@ func begin(c *Compiled, o Options) *compilation {
 	return &compilation{c: c, m: c.IR, o: o}
 }
 
-// end turns a panic into an error, and gives back what a compilation that failed has taken.
+// end turns a panic into an error, and releases the resources of a failed compilation.
 func (k *compilation) end(err *error) {
 	if r := recover(); r != nil {
 		*err = diag.Recovered(r, "compiling, in "+k.stage)
@@ -52,7 +52,7 @@ func (k *compilation) end(err *error) {
 	}
 }
 
-// done tells of a stage that is done, and gives its text.
+// done reports the end of a stage, with its text, to Options.After and Options.Progress.
 func (k *compilation) done(name string, text func() string) {
 	if k.quiet {
 		return
@@ -65,7 +65,7 @@ func (k *compilation) done(name string, text func() string) {
 	}
 }
 
-// rewritten tells of a stage of ir that is done.
+// rewritten reports the end of a stage of ir.
 func (k *compilation) rewritten(name string) {
 	text := k.m.String
 	if name == k.o.Whole {
@@ -74,11 +74,11 @@ func (k *compilation) rewritten(name string) {
 	k.done(name, text)
 }
 
-// verify verifies the module as it came, and keeps it if it lays out memory itself.
+// verify verifies the module before the first pass, and keeps a copy if it lays out memory itself.
 func (k *compilation) verify() error {
 	k.stage = "verify"
 	checks := []func(*ir.Module) error{pass.Possible, possible, ir.Verify, ir.CheckMemory, possible, countable}
-	if k.c.plain != whole {
+	if k.c.effort != fullEffort {
 		checks = []func(*ir.Module) error{ir.Verify} // the rest was seen to the first time
 	}
 	for _, check := range checks {
@@ -86,7 +86,7 @@ func (k *compilation) verify() error {
 			return err
 		}
 	}
-	if k.c.plain == whole {
+	if k.c.effort == fullEffort {
 		k.rewritten("import")
 		if !k.o.Reference && pass.Places(k.m) {
 			k.c.written = write(k.m)
@@ -95,7 +95,7 @@ func (k *compilation) verify() error {
 	return nil
 }
 
-// rewrite rewrites ir by the table of passes. It is verified after each.
+// rewrite runs the table of passes, and verifies the module after each pass that changed it.
 func (k *compilation) rewrite() error {
 	c, m := k.c, k.m
 	if k.o.Reference {
@@ -105,7 +105,7 @@ func (k *compilation) rewrite() error {
 	}
 	last := m.Digest() // of what was verified
 	for _, p := range Passes {
-		if c.plain != whole && !p.Needed || slices.Contains(Without, p.Name) {
+		if c.effort != fullEffort && !p.Needed || slices.Contains(Without, p.Name) {
 			continue
 		}
 		if p.Run = p.runs(&k.o, c.forBlocks(&k.o)); p.Run == nil {
@@ -155,7 +155,7 @@ var stages = []stage{
 	}, text: func(k *compilation) string { return spirv.Texts(k.c.Code.Kernels) }},
 }
 
-// make goes through the stages.
+// make runs the table of stages.
 func (k *compilation) make() error {
 	k.m.Dims.Renew(len(k.m.Main.Body.Nodes))
 	for _, s := range stages {
@@ -175,10 +175,10 @@ func (k *compilation) make() error {
 	return nil
 }
 
-// loops is the text of the loops.
+// loops returns the text of the loops.
 func (k *compilation) loops() string { return k.c.Loop.String() }
 
-// lower makes loops of ir.
+// lower makes loops from ir.
 func (k *compilation) lower() (err error) {
 	if k.c.Loop, err = lower.For(k.m, k.c.forBlocks(&k.o)); err != nil {
 		return err
@@ -191,9 +191,9 @@ func (k *compilation) lower() (err error) {
 }
 
 // schedules reports whether the loops are scheduled, and do not stay as they were lowered.
-func (k *compilation) schedules() bool { return !k.o.Reference && k.c.plain != bare }
+func (k *compilation) schedules() bool { return !k.o.Reference && k.c.effort != unscheduled }
 
-// improve schedules the loops, and has what can be computed where it is to lie.
+// improve schedules the loops, and makes results in place if possible.
 func (k *compilation) improve() error {
 	if err := k.schedule(); err != nil {
 		return err
@@ -204,7 +204,7 @@ func (k *compilation) improve() error {
 	return nil
 }
 
-// settle computes the weights that are left.
+// settle computes the weights that are not computed yet.
 func (k *compilation) settle() error {
 	if err := k.c.settle(); err != nil {
 		return err
@@ -217,10 +217,10 @@ func (k *compilation) settle() error {
 	return nil
 }
 
-// order puts the steps in order.
+// order chooses the order of the steps.
 func (k *compilation) order() error {
 	c := k.c
-	if c.plain == whole {
+	if c.effort == fullEffort {
 		if err := c.order(); err != nil {
 			return err
 		}
@@ -248,14 +248,14 @@ func (k *compilation) divide() error {
 	return nil
 }
 
-// guard proves the kernels' accesses, or gives them checks.
+// guard proves the kernels' accesses, or adds checks.
 func (k *compilation) guard() error {
 	err := k.c.proveOwn()
 	k.c.Exhausted = k.c.Exhausted || k.m.Dims.Exhausted()
 	return err
 }
 
-// plan plans the memory, and makes the program.
+// plan plans the memory and makes the program.
 func (k *compilation) plan() (err error) {
 	c, m, o := k.c, k.m, &k.o
 	if o.Written {

@@ -8,12 +8,12 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// A state's new value is written where the old one lies. No step may read the old value then, but for the step that
-// writes the new one and reads each element only if it writes. Where the steps do not come so, the new value is
-// computed in the arena, and copied when all else is done.
+// A state's new value overwrites the old one. After that no step may read the old value; the writing step may read each
+// element before it writes it. If the order of the steps does not allow that, the new value is computed in the arena,
+// and the last steps copy it.
 
-// computeApart has the new values that cannot be written where they are to lie computed in the arena, and copied there
-// by the last steps. It gives the steps; undo makes the buffers what they were.
+// computeApart makes the new values of states that cannot be written in place temporary buffers, and appends steps that
+// copy them to the states. It returns the steps; undo restores the buffers.
 func (c *Compiled) computeApart(body []loop.Step) (with []loop.Step, undo func()) {
 	m := c.Loop
 	buffers, outside := m.Buffers, m.Body
@@ -49,7 +49,7 @@ func (c *Compiled) computeApart(body []loop.Step) (with []loop.Step, undo func()
 	}
 }
 
-// freshName is a name that no buffer has.
+// freshName returns a name that no buffer has.
 func freshName(m *loop.Module, hint string) string {
 	name := hint
 	for i := 1; slices.ContainsFunc(m.Buffers, func(b *loop.Buffer) bool { return b.Name == name }); i++ {
@@ -58,8 +58,8 @@ func freshName(m *loop.Module, hint string) string {
 	return name
 }
 
-// StateInPlace reports whether the run computes the new value of an input that is a state where it lies, and not in the
-// arena, to be copied at the end.
+// StateInPlace reports whether the run computes a state's new value in place; otherwise it computes it in the arena and
+// copies it at the end.
 func (c *Compiled) StateInPlace(input int) bool {
 	from := c.Program.Inputs[input].Tensor
 	for _, b := range c.Loop.Buffers {

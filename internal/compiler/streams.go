@@ -8,7 +8,7 @@ import (
 // What a device does, it does in a stream of its own, beside the host, which goes on at once. The host waits where it
 // may touch what a copy between the two memories reads or writes: before its next own step, and at the end of a body.
 
-// stream is the number of a device's stream, made when first asked for; 0 is the host's own order.
+// stream returns the number of a device's stream, which it adds if it is new; 0 is the host's own order.
 func (a *assembly) stream(device string) int {
 	if device == "" {
 		return 0
@@ -20,7 +20,7 @@ func (a *assembly) stream(device string) int {
 	return 1
 }
 
-// await has the host wait for copies that are under way where a step is its own, and notes those that a step begins.
+// await makes the host wait for pending copies before a step of its own, and marks a copy between memories as pending.
 func (a *assembly) await(out []program.Step, step loop.Step) []program.Step {
 	switch s := step.(type) {
 	case *loop.Launch:
@@ -36,7 +36,7 @@ func (a *assembly) await(out []program.Step, step loop.Step) []program.Step {
 	return a.finish(out)
 }
 
-// finish has the host wait for all copies that are under way.
+// finish makes the host wait for all pending copies.
 func (a *assembly) finish(out []program.Step) []program.Step {
 	if !a.pending {
 		return out

@@ -11,19 +11,19 @@ import (
 	"github.com/weirml/weir/internal/schedule"
 )
 
-// Choice is what a kernel does otherwise than the table says; a field that is zero is as the table says.
+// Choice overrides the schedule's table for a kernel; a zero field does not override.
 type Choice struct {
 	schedule.Choice
 	Tile int64 // outputs that a convolution of 3 × 3 computes at once each way, by Winograd's algorithms; 1: directly
 }
 
-// over is c where it says something, else other.
+// over returns c, with other's values for fields that c leaves zero.
 func (c Choice) over(other Choice) Choice {
 	return Choice{schedule.Choice{Vectors: cmp.Or(c.Vectors, other.Vectors), Rows: cmp.Or(c.Rows, other.Rows)},
 		cmp.Or(c.Tile, other.Tile)}
 }
 
-// String is what is chosen, in words.
+// String describes the choice in words.
 func (c Choice) String() string {
 	var list []string
 	switch {
@@ -44,17 +44,17 @@ func (c Choice) String() string {
 	return strings.Join(list, ", ")
 }
 
-// Choices are the choices for a module's kernels, by the nodes of the model that they compute; All holds for every
-// kernel, before its own.
+// Choices are the choices for a module's kernels, by the model's nodes that they compute. All applies to every kernel
+// and has priority over its own.
 type Choices struct {
 	All     Choice
 	Kernels map[string]Choice
 }
 
-// of is the choice for a kernel that computes these nodes.
+// of returns the choice for a kernel that computes these nodes.
 func (c *Choices) of(nodes string) Choice { return c.All.over(c.Kernels[nodes]) }
 
-// tileOf is the tile of a convolution: its node's, whatever kernel computes it.
+// tileOf returns the tile of a convolution, whichever kernel computes it.
 func (c *Choices) tileOf(node string) int64 {
 	if c.All.Tile != 0 {
 		return c.All.Tile
@@ -68,14 +68,13 @@ func (c *Choices) tileOf(node string) int64 {
 	return tile
 }
 
-// asked is what a compilation asked choices of.
+// asked records which choices a compilation asked for.
 type asked struct{ tile, panel bool }
 
-// Tiled reports whether some convolution may be computed in tiles, by Winograd's algorithms: choices can have it
-// computed directly.
+// Tiled reports whether a convolution may be computed by Winograd's algorithms; a choice can make it direct.
 func (c *Compiled) Tiled() bool { return c.asked.tile }
 
-// run is a row's pass, with what was chosen.
+// run runs a pass, with the choices if it asks for them.
 func (c *Compiled) run(p *PassRow, m *ir.Module, o *Options) error {
 	chosen := p.Choosing
 	if chosen == nil {
@@ -84,17 +83,17 @@ func (c *Compiled) run(p *PassRow, m *ir.Module, o *Options) error {
 	if c.forBlocks(o) {
 		chosen = p.ChoosingForBlocks
 	}
-	brains := 1.0
+	speed := 1.0
 	if o.Precision == dtype.BF16 {
-		brains = o.Machine.BrainSpeed()
+		speed = o.Machine.BrainSpeed()
 	}
-	return chosen(m, brains, func(node string) int64 {
+	return chosen(m, speed, func(node string) int64 {
 		c.asked.tile = true
 		return o.Choices.tileOf(node)
 	})
 }
 
-// chosen answers what schedule asks.
+// chosen returns the function that answers the schedule's requests for choices.
 func (c *Compiled) chosen(o *Options) func(nodes string) schedule.Choice {
 	return func(nodes string) schedule.Choice {
 		c.asked.panel = true
@@ -102,8 +101,8 @@ func (c *Compiled) chosen(o *Options) func(nodes string) schedule.Choice {
 	}
 }
 
-// Candidates are the choices to try for the program's kernels: lists of those between which only one can be taken. They
-// are independent enough to be tried list by list.
+// Candidates returns the choices to try for the program's kernels, in lists of alternatives. The lists are independent
+// enough to be tried one after another.
 func (c *Compiled) Candidates() (lists [][]Choice) {
 	if c.Tiled() {
 		lists = append(lists, []Choice{{Tile: 2}, {Tile: 4}, {Tile: 1}})
@@ -123,18 +122,18 @@ func (c *Compiled) Candidates() (lists [][]Choice) {
 // mostVectors is the most vectors of a panel that are tried.
 const mostVectors = 4
 
-// Nodes are the model's nodes that a kernel computes: the key of its choice.
+// Nodes returns the model's nodes that a kernel computes: the key of its choice.
 func (c *Compiled) Nodes(kernel int) string { return c.Loop.Kernels[kernel].Source }
 
-// Trial is what a program compiled with some choices came to, beside one without that ran in alternation with it: what
-// a machine does besides changes all times from one moment to the next. Times are of a run, of the kernels that compute
-// these nodes.
+// Trial holds the times of a program with some choices, and of one without that ran in alternation with it, since a
+// machine's speed varies. Times are per run, by the nodes that a kernel computes.
 type Trial struct {
 	Times, Usual map[string]time.Duration
 	Changed      map[string]bool // whose loops the choices changed
 }
 
-// Ratio is a kernel's time beside the usual one; 1 if it is the same kernel, or the two programs do not have it both.
+// Ratio returns a kernel's time divided by the usual one; 1 if the choices did not change its loops, or a time is
+// missing.
 func (t *Trial) Ratio(nodes string) float64 {
 	usual, time := t.Usual[nodes], t.Times[nodes]
 	if usual <= 0 || time <= 0 || !t.Changed[nodes] {
@@ -143,7 +142,7 @@ func (t *Trial) Ratio(nodes string) float64 {
 	return float64(time) / float64(usual)
 }
 
-// Changed are the nodes whose kernels are other loops than another program's.
+// Changed returns the nodes whose kernels have other loops than in another program.
 func (c *Compiled) Changed(from *Compiled) map[string]bool {
 	changed, were := map[string]bool{}, from.texts()
 	for nodes, text := range c.texts() {
@@ -152,7 +151,7 @@ func (c *Compiled) Changed(from *Compiled) map[string]bool {
 	return changed
 }
 
-// texts are the kernels' loops, without the kernels' names, by the nodes that they compute.
+// texts returns the text of the kernels' loops, without names, by the nodes that they compute.
 func (c *Compiled) texts() map[string]string {
 	texts := map[string]string{}
 	for _, k := range c.Loop.Kernels {
@@ -163,12 +162,12 @@ func (c *Compiled) texts() map[string]string {
 	return texts
 }
 
-// worthwhile is the part of a kernel's usual time that a choice must save: less is noise.
+// worthwhile is the share of a kernel's usual time that a choice must save; less is noise.
 const worthwhile = 0.04
 
-// Tune finds choices that take less time than the table's, kernel by kernel: it tries each candidate for all kernels at
-// once, and takes for each the one with the shortest time. A candidate that fails is passed over. Kernels that a
-// candidate joins otherwise than the table does stay as they were. No trial is begun once more is false.
+// Tune returns choices that take less time than the table's. It tries each candidate for all kernels at once, and takes
+// the fastest for each kernel. It skips candidates that fail, and kernels that a candidate fuses differently. It begins
+// no trial after more returns false.
 func Tune(lists [][]Choice, try func(Choices) (*Trial, error), more func() bool) Choices {
 	best := Choices{Kernels: map[string]Choice{}}
 	ratios := map[string]float64{}
@@ -195,6 +194,5 @@ func Tune(lists [][]Choice, try func(Choices) (*Trial, error), more func() bool)
 	return best
 }
 
-// Here reports whether the program runs as its choices are for: its code is for the machine that its kernels are
-// scheduled for.
+// Here reports whether the program's code is for the machine that its kernels are scheduled for.
 func (c *Compiled) Here() bool { return c.Code.Machine.Name == c.Machine.Name }

@@ -8,8 +8,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// countable refuses a module that computes a tensor whose bytes are past 64 bits, all of whose dimensions have one
-// value each.
+// countable returns an error if a tensor, all of whose dimensions are constant, has a size in bytes past 64 bits.
 func countable(m *ir.Module) error {
 	value := func(name sym.Name) (int64, bool) {
 		r, ok := m.Dims.Get(name)
@@ -30,8 +29,8 @@ func countable(m *ir.Module) error {
 	return nil
 }
 
-// possible refuses a module one of whose conditions holds for no value in the ranges that its dimensions have now: they
-// may be narrower than those it was built with.
+// possible returns an error if a condition of the module holds for no value in its dimensions' ranges, which may be
+// narrower than when it was built.
 func possible(m *ir.Module) error {
 	for _, r := range m.Requires {
 		if m.Dims.Prove(r.Cond) == sym.No {

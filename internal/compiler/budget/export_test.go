@@ -2,23 +2,23 @@ package budget
 
 import "github.com/weirml/weir/internal/loop"
 
-// MostExact is mostExact.
-const MostExact = mostExact
+// MostChoices exports mostChoices.
+const MostChoices = mostChoices
 
-// Squeezer is a squeezer for tests outside this package, which may compile.
+// Squeezer exports squeezer to tests in package budget_test, which import the compiler.
 type Squeezer struct{ *squeezer }
 
-// NewSqueezer is a squeezer whose budget leaves so many bytes for the arena, and which tries every choice among so many
-// results.
-func NewSqueezer(c Compilation, arena int64, exact int) Squeezer {
+// NewSqueezer returns a squeezer whose budget leaves arena bytes for the arena, and which tries every set of at most
+// choices results.
+func NewSqueezer(c Compilation, arena int64, choices int) Squeezer {
 	s := newSqueezer(c, Budget{Bytes: arena, Calls: 1, Workers: 1})
-	s.exact = exact
+	s.choices = choices
 	s.bounded()
 	s.budget.Bytes += s.fixed + s.weights()
 	return Squeezer{s}
 }
 
-func (s Squeezer) Exactly(body []loop.Step, arena int64) []loop.Step { return s.exactly(body, arena) }
+func (s Squeezer) Optimal(body []loop.Step, arena int64) []loop.Step { return s.optimal(body, arena) }
 func (s Squeezer) Recompute(body []loop.Step, arena int64) []loop.Step {
 	return s.improve(Recompute, body, arena)
 }

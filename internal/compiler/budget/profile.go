@@ -22,7 +22,7 @@ type profile struct {
 	uses    map[*loop.Buffer][]int // the steps that mention a root buffer
 }
 
-// profile finds it, with kernels computing in place.
+// profile computes the live ranges of the buffers for an order of the steps, with in-place results aliased.
 func (s *squeezer) profile(body []loop.Step) *profile {
 	s.m.Body = body
 	t := live.Ranges(s.m)
@@ -76,10 +76,10 @@ func (s *squeezer) profile(body []loop.Step) *profile {
 	return p
 }
 
-// live is the most that is alive at once.
+// live returns the largest number of bytes that are live at once.
 func (s *squeezer) live(body []loop.Step) int64 { return slices.Max(s.profile(body).live) }
 
-// peak is the most that is alive at once, and at how many steps.
+// peak returns the largest number of bytes that are live at once, and the number of steps at which they are.
 func (p *profile) peak() (bytes int64, steps int) {
 	bytes = slices.Max(p.live)
 	for _, live := range p.live {

@@ -15,102 +15,102 @@ import (
 // search looks for savings of one compilation.
 type search struct {
 	Compilation
-	m      *ir.Module // that the kernels are made of; nil if they are not made anew
+	m      *ir.Module // the source of the kernels; nil if they cannot be made again
 	budget Budget
-	ask    func() error // whether to go on
+	ask    func() error // returns an error to stop the search
 	saved  []Saving
 }
 
-// Within has a compilation keep within a budget, by any of the savings: its kernels may be made anew of ir, which is
-// changed. It returns the savings, and the bytes that the compilation then takes: more than the budget, and the least
-// that it tried, if nothing is enough.
+// Within makes a compilation keep within a budget by any of the savings; it may rewrite m and make the kernels again
+// from it. It returns the savings and the bytes that the compilation then takes: if nothing is enough, the fewest that
+// it reached, which are more than the budget.
 func Within(c Compilation, m *ir.Module, b Budget) (saved []Saving, bytes int64, err error) {
 	k := &search{Compilation: c, m: m, budget: b, ask: m.Ask}
 	bytes, err = k.within()
 	return k.saved, bytes, err
 }
 
-// OfLoops is Within for a module whose kernels cannot be made anew of ir: nothing of it is computed in pieces. ask
-// returns an error if the search is not to go on.
+// OfLoops is Within for a module whose kernels cannot be made again from ir, so that nothing is computed in pieces. The
+// search stops with the error that ask returns.
 func OfLoops(c Compilation, b Budget, ask func() error) (saved []Saving, bytes int64, err error) {
 	k := &search{Compilation: c, budget: b, ask: ask}
 	bytes, err = k.loops()
 	return k.saved, bytes, err
 }
 
-// Holds reports whether a budget leaves enough for an arena of this size, or cannot be reckoned with, since nothing
-// bounds a dimension.
+// Holds reports whether a budget leaves enough for an arena of this size. It returns true too if a dimension has no
+// bound, so that nothing can be estimated.
 func Holds(c Compilation, b Budget, arena sym.Expr) bool {
 	s := newSqueezer(c, b)
 	return !s.bounded() || s.holds(arena)
 }
 
-// way is one way to keep within a budget.
-type way struct {
-	chunk bool  // stretches are computed in pieces, before all else
-	batch bool  // the whole is computed in pieces of the batch, before all else
+// strategy is one order of savings.
+type strategy struct {
+	chunk bool  // runs of nodes are computed in pieces first
+	batch bool  // the entire module is computed in pieces of the batch first
 	page  bool  // weights are paged before results are computed again or spilled, not after
-	most  int64 // of a weight, that is brought in at once where a kernel can do with parts; 0: all of it
+	most  int64 // bytes of a weight that are read at once if a kernel can be cut along it; 0: all of it
 }
 
-// within has the module keep within the budget, in the first way that does. What sums up over its batch, as a training
-// step does, is computed in pieces of that first. Where not even an empty arena would be small enough, so that weights
-// must be paged in any case, that comes first. If what does adds more than a little time, the whole in pieces of the
-// batch is tried too, and the better of the two is taken. It gives what the program takes then, or, which is more than
-// the budget, the least that any way takes.
+// within makes the module keep within the budget by the first strategy that does. A module that sums over its batch, as
+// a training step does, is first computed in pieces of the batch. If an empty arena would not be small enough,
+// strategies that page weights first come first. If the strategy that works adds more than littleTime, pieces of the
+// batch are tried too, and the faster of the two is taken. within returns the bytes that the program takes; if they are
+// more than the budget, the fewest of any strategy.
 func (k *search) within() (least int64, err error) {
 	s := newSqueezer(k, k.budget)
 	if !s.bounded() {
 		return 0, nil
 	}
-	ways := []way{{chunk: true}, {}, {batch: true}}
+	strategies := []strategy{{chunk: true}, {}, {batch: true}}
 	if pass.SumsUp(k.m) {
-		ways = []way{{batch: true}, {chunk: true}, {}}
+		strategies = []strategy{{batch: true}, {chunk: true}, {}}
 	}
-	paging := []way{{page: true}, {chunk: true, page: true}, {batch: true, page: true}}
+	paging := []strategy{{page: true}, {chunk: true, page: true}, {batch: true, page: true}}
 	pageable := slices.ContainsFunc(k.Loop().Buffers, func(b *loop.Buffer) bool {
 		return b.Kind == loop.Weight && b.View == nil && len(b.Data.Bytes()) >= leastPaged
 	})
 	switch {
 	case pageable && s.target() <= 0:
-		ways = append(paging, ways...)
+		strategies = append(paging, strategies...)
 	case pageable:
-		ways = append(ways, paging...)
+		strategies = append(strategies, paging...)
 	}
 	little := littleTime * s.seconds()
-	var fits *way
+	var fits *strategy
 	var takes float64
 	least = math.MaxInt64
-	for i, w := range ways {
+	for i, w := range strategies {
 		if fits != nil && (!w.batch || w.page != fits.page) {
 			continue
 		}
-		whole, undo, err := k.by(w, i == 0)
+		total, undo, err := k.by(w, i == 0)
 		if err != nil {
 			return 0, err
 		}
-		if whole <= k.budget.Bytes {
+		if total <= k.budget.Bytes {
 			added := k.added()
 			if fits == nil && (added <= little || w.batch) || fits != nil && added < takes {
-				return whole, nil
+				return total, nil
 			}
 			if fits == nil {
 				fits, takes = &w, added
 			}
 		}
 		undo()
-		least = min(least, whole)
+		least = min(least, total)
 	}
 	if fits != nil {
-		whole, _, err := k.by(*fits, false)
-		return whole, err
+		total, _, err := k.by(*fits, false)
+		return total, err
 	}
 	return least, nil
 }
 
-// by has the program keep within its budget in one way, of kernels that are made anew unless they are as they were at
-// first. It gives what it takes then; undo makes ir what it was.
-func (k *search) by(w way, fresh bool) (whole int64, undo func(), err error) {
+// by applies one strategy, after making the kernels again unless they are fresh. It returns the bytes that the program
+// takes; undo restores ir.
+func (k *search) by(w strategy, fresh bool) (total int64, undo func(), err error) {
 	if !fresh {
 		if _, err := k.remade(0); err != nil {
 			return 0, nil, err
@@ -123,12 +123,12 @@ func (k *search) by(w way, fresh bool) (whole int64, undo func(), err error) {
 		undo, err = k.batch()
 	}
 	if err == nil {
-		whole, err = k.squeezed(w)
+		total, err = k.squeezed(w)
 	}
-	return whole, undo, err
+	return total, undo, err
 }
 
-// added is about how much longer a run takes for what was saved, in seconds.
+// added estimates the seconds that the savings add to a run.
 func (k *search) added() (seconds float64) {
 	for i := range k.saved {
 		seconds += k.saved[i].Seconds()
@@ -136,9 +136,9 @@ func (k *search) added() (seconds float64) {
 	return seconds
 }
 
-// squeezed is squeeze with whole weights brought in where they are used, and if that is not enough with smaller and
-// smaller parts of them. It gives the least that any takes.
-func (k *search) squeezed(w way) (least int64, err error) {
+// squeezed is squeeze with entire weights paged and, if that is not enough, with smaller and smaller pieces of them. It
+// returns the fewest bytes reached.
+func (k *search) squeezed(w strategy) (least int64, err error) {
 	before := *k.Loop()
 	savings := k.saved
 	paged := map[*loop.Buffer]bool{}
@@ -149,12 +149,12 @@ func (k *search) squeezed(w way) (least int64, err error) {
 		}
 	}
 	for range partings + 1 {
-		whole, err := k.squeeze(w)
-		if err != nil || whole <= k.budget.Bytes {
-			return whole, err
+		total, err := k.squeeze(w)
+		if err != nil || total <= k.budget.Bytes {
+			return total, err
 		}
-		if least == 0 || whole < least {
-			least = whole
+		if least == 0 || total < least {
+			least = total
 		}
 		k.Loop().Body, k.Loop().Buffers, k.saved = before.Body, before.Buffers, savings
 		for _, b := range before.Buffers {
@@ -176,9 +176,9 @@ func (k *search) squeezed(w way) (least int64, err error) {
 	return least, nil
 }
 
-// chunk has what is alive at the fullest steps computed in pieces, where the module does not keep within the budget and
-// takes less memory then: first in those that add the fewest operations of what should be enough, and if it is not, in
-// those that keep least alive. undo makes ir what it was.
+// chunk computes the nodes at the fullest steps in pieces, if the module exceeds the budget and pieces reduce it: first
+// those that add the fewest operations among those expected to be enough; if they are not, those that keep the fewest
+// bytes live. undo restores ir.
 func (k *search) chunk() (undo func(), err error) {
 	s := newSqueezer(k, k.budget)
 	if !s.bounded() {
@@ -199,14 +199,14 @@ func (k *search) chunk() (undo func(), err error) {
 	return undo, err
 }
 
-// chunkTo is chunk, for stretches that keep what the budget leaves, or as little as can be. It reports whether that is
-// enough.
+// chunkTo is chunk for nodes that keep within the budget, or, if budget is false, keep as few bytes live as possible.
+// It reports whether the module then fits.
 func (k *search) chunkTo(budget bool) (enough bool, undo func(), err error) {
 	undo = func() {}
 	for range mostChunkings {
 		s := newSqueezer(k, k.budget)
 		s.bounded()
-		before, err := s.whole(k.Loop().Body)
+		before, err := s.total(k.Loop().Body)
 		if err != nil || before <= k.budget.Bytes {
 			return err == nil, undo, err
 		}
@@ -235,23 +235,23 @@ func (k *search) chunkTo(budget bool) (enough bool, undo func(), err error) {
 	}
 	s := newSqueezer(k, k.budget)
 	s.bounded()
-	whole, err := s.whole(k.Loop().Body)
-	return whole <= k.budget.Bytes, undo, err
+	total, err := s.total(k.Loop().Body)
+	return total <= k.budget.Bytes, undo, err
 }
 
-// batch has the whole computed in pieces of the batch, where it takes less memory then: in the way that adds the fewest
-// operations of those that should be enough, or in the one that takes least. undo makes ir what it was.
+// batch computes the entire module in pieces of its batch, if it exceeds the budget and pieces reduce it: with the
+// fewest additional operations among the choices expected to be enough, else with the fewest bytes. undo restores ir.
 func (k *search) batch() (undo func(), err error) {
 	undo = func() {}
 	s := newSqueezer(k, k.budget)
 	if !s.bounded() {
 		return undo, nil
 	}
-	before, err := s.whole(k.Loop().Body)
+	before, err := s.total(k.Loop().Body)
 	if err != nil || before <= k.budget.Bytes {
 		return undo, err
 	}
-	try := func(allowed float64) (whole int64, err error) {
+	try := func(allowed float64) (total int64, err error) {
 		done, back := pass.Batch(k.m, allowed)
 		if undo = back; done == nil {
 			return before, nil
@@ -264,19 +264,19 @@ func (k *search) batch() (undo func(), err error) {
 		}
 		s := newSqueezer(k, k.budget)
 		s.bounded()
-		return s.whole(k.Loop().Body)
+		return s.total(k.Loop().Body)
 	}
 	least, best := before, 0.0
 	allowed := float64(s.target())
 	for i := range mostBatchings {
-		whole, err := try(allowed)
-		if err != nil || whole <= k.budget.Bytes {
+		total, err := try(allowed)
+		if err != nil || total <= k.budget.Bytes {
 			return undo, err
 		}
-		if undo(); whole < least {
-			least, best = whole, allowed
+		if undo(); total < least {
+			least, best = total, allowed
 		}
-		if allowed -= float64(whole - k.budget.Bytes); allowed < 0 || i == leastBatching {
+		if allowed -= float64(total - k.budget.Bytes); allowed < 0 || i == leastBatching {
 			allowed = 0
 		}
 	}
@@ -289,7 +289,7 @@ func (k *search) batch() (undo func(), err error) {
 	return undo, err
 }
 
-// remade makes the kernels anew, and reports whether the module takes less then.
+// remade makes the kernels again and reports whether the module then takes fewer bytes than before.
 func (k *search) remade(before int64) (bool, error) {
 	if err := k.Remake(); err != nil {
 		return false, err
@@ -298,28 +298,29 @@ func (k *search) remade(before int64) (bool, error) {
 	if !s.bounded() {
 		return false, nil
 	}
-	after, err := s.whole(k.Loop().Body)
+	after, err := s.total(k.Loop().Body)
 	return after < before, err
 }
 
+// savingOf returns the saving of nodes that are computed in pieces.
 func savingOf(d pass.Chunked) Saving {
 	first, last := d.Nodes[0], d.Nodes[len(d.Nodes)-1]
 	return Saving{Kind: ChunkUp, Tensor: first.Outputs[0].Name, At: cmp.Or(last.Source, last.Outputs[0].Name),
 		Bytes: d.Bytes, Operations: d.Operations, Share: d.Share, Pieces: d.Pieces, Rows: d.Rows, Nodes: int64(len(d.Nodes))}
 }
 
-// squeeze has the module keep within a budget, and gives what it then takes: more than the budget where nothing helps
-// any more. The order of the steps has been chosen, and kernels compute in place, before it is asked: what is left is
-// to compute again, to spill, and to page, which comes first where that is asked for.
-func (k *search) squeeze(w way) (whole int64, err error) {
+// squeeze recomputes, spills and pages buffers until the module keeps within the budget, and returns the bytes it
+// takes: more than the budget if nothing helps any more. The order of the steps is already chosen, and kernels already
+// compute in place.
+func (k *search) squeeze(w strategy) (total int64, err error) {
 	b := k.budget
 	s := newSqueezer(k, b)
 	s.ask, s.pageFirst, s.page = k.ask, w.page, w.most
 	if !s.bounded() {
 		return 0, nil
 	}
-	if whole, err = s.whole(k.Loop().Body); err != nil || whole <= b.Bytes {
-		return whole, err
+	if total, err = s.total(k.Loop().Body); err != nil || total <= b.Bytes {
+		return total, err
 	}
 	for margin := int64(0); ; {
 		want := s.target() - margin
@@ -330,39 +331,39 @@ func (k *search) squeeze(w way) (whole int64, err error) {
 		if err := s.regenerate(body); err != nil {
 			return 0, err
 		}
-		if whole, err = s.whole(body); err != nil {
+		if total, err = s.total(body); err != nil {
 			return 0, err
 		}
-		if k.Loop().Body = body; whole <= b.Bytes {
+		if k.Loop().Body = body; total <= b.Bytes {
 			break
 		}
-		// Fewer bytes alive may still lie less well.
+		// The plan of fewer live bytes may still be larger, because of fragmentation.
 		if s.live(body) > want {
-			return whole, nil
+			return total, nil
 		}
-		margin += max(whole-b.Bytes, leastMargin)
+		margin += max(total-b.Bytes, leastMargin)
 	}
 	k.saved = append(k.saved, s.done...)
 	if _, err := loop.VerifyModule(k.Loop()); err != nil {
 		panic(diag.Internalf("after saving memory: %v", err))
 	}
-	return whole, nil
+	return total, nil
 }
 
-// loops is squeezed, in the better of its two ways, for a module whose kernels cannot be made anew of ir, so that
-// nothing of it is computed in pieces.
-func (k *search) loops() (whole int64, err error) {
+// loops is squeezed for a module whose kernels cannot be made again from ir; it tries paging first and paging last, and
+// returns the fewer bytes.
+func (k *search) loops() (total int64, err error) {
 	first := false
 	if s := newSqueezer(k, k.budget); s.bounded() {
 		first = s.target() <= 0
 	}
 	least := int64(math.MaxInt64)
 	for _, pageFirst := range []bool{first, !first} {
-		whole, err := k.squeezed(way{page: pageFirst})
-		if err != nil || whole <= k.budget.Bytes {
-			return whole, err
+		total, err := k.squeezed(strategy{page: pageFirst})
+		if err != nil || total <= k.budget.Bytes {
+			return total, err
 		}
-		least = min(least, whole)
+		least = min(least, total)
 	}
 	return least, nil
 }

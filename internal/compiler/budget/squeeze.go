@@ -13,31 +13,32 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// squeezer changes a scheduled module so that it keeps less in memory at once.
+// squeezer changes a scheduled module so that fewer bytes are live at once.
 type squeezer struct {
-	c      Compilation
-	m      *loop.Module
-	budget Budget
-	ask    func() error                      // whether to go on
-	value  func(name sym.Name) (int64, bool) // each dimension at its upper bound
-	fixed  int64                             // of the whole, what no saving changes
-	sizes  map[*loop.Buffer]sym.Expr
-	bytes  map[*loop.Buffer]int64
-	names  map[string]bool
-	done   []Saving
-	exact  int // see mostExact
+	c       Compilation
+	m       *loop.Module
+	budget  Budget
+	ask     func() error                      // returns an error to stop
+	value   func(name sym.Name) (int64, bool) // each dimension at its upper bound
+	fixed   int64                             // bytes that no saving changes
+	sizes   map[*loop.Buffer]sym.Expr
+	bytes   map[*loop.Buffer]int64
+	names   map[string]bool
+	done    []Saving
+	choices int // see mostChoices
 
 	pageFirst bool
-	// the most that is brought in of a weight at once, as far as kernels can be cut; 0: all of it
+	// bytes of a weight that are read at once if kernels can be cut along it; 0: all of it
 	page        int64
-	kernels     map[string]*loop.Kernel // by text, without the name: those that were made
+	kernels     map[string]*loop.Kernel // new kernels by their text without the name
 	kernelNames map[string]bool
 }
 
+// newSqueezer returns a squeezer for the module as it is now; call bounded before use.
 func newSqueezer(c Compilation, b Budget) *squeezer {
 	s := &squeezer{c: c, m: c.Loop(), budget: b, ask: func() error {
 		return nil
-	}, sizes: map[*loop.Buffer]sym.Expr{}, bytes: map[*loop.Buffer]int64{}, names: map[string]bool{}, exact: mostExact,
+	}, sizes: map[*loop.Buffer]sym.Expr{}, bytes: map[*loop.Buffer]int64{}, names: map[string]bool{}, choices: mostChoices,
 		kernels: map[string]*loop.Kernel{}, kernelNames: map[string]bool{}}
 	s.value = func(name sym.Name) (int64, bool) {
 		r, ok := c.Loop().Dims.Get(name)
@@ -52,7 +53,8 @@ func newSqueezer(c Compilation, b Budget) *squeezer {
 	return s
 }
 
-// bounded notes what no saving changes, and the sizes of all buffers; it reports whether all of them are bounded.
+// bounded computes the bytes that no saving changes, and the sizes of all buffers. It reports whether all of them are
+// bounded.
 func (s *squeezer) bounded() bool {
 	outputs := int64(0)
 	for _, b := range s.m.Buffers {
@@ -75,7 +77,7 @@ func (s *squeezer) bounded() bool {
 	return true
 }
 
-// size is a root buffer's size at the dimensions' bounds.
+// size returns a root buffer's size in bytes at the dimensions' upper bounds; false if it has no bound.
 func (s *squeezer) size(b *loop.Buffer) (int64, bool) {
 	if bytes, known := s.bytes[b]; known {
 		return bytes, bytes >= 0
@@ -93,7 +95,7 @@ func (s *squeezer) size(b *loop.Buffer) (int64, bool) {
 	return v, true
 }
 
-// weights is what the weights take that are not paged.
+// weights returns the bytes of the weights that are not paged.
 func (s *squeezer) weights() (total int64) {
 	for _, b := range s.m.Buffers {
 		if b.Kind == loop.Weight && b.View == nil && !b.Paged {
@@ -103,7 +105,7 @@ func (s *squeezer) weights() (total int64) {
 	return total
 }
 
-// target is the arena that the budget leaves.
+// target returns the bytes that the budget leaves for one call's arena; it may be negative.
 func (s *squeezer) target() int64 {
 	return (s.budget.Bytes - s.fixed - s.weights()) / int64(s.budget.Calls)
 }
@@ -114,8 +116,8 @@ func (s *squeezer) holds(arena sym.Expr) bool {
 	return most <= s.target()
 }
 
-// whole is what the module takes with an order of steps, as planned.
-func (s *squeezer) whole(body []loop.Step) (int64, error) {
+// total returns the bytes that the module takes with an order of steps, after its arena is planned.
+func (s *squeezer) total(body []loop.Step) (int64, error) {
 	p := s.profile(body)
 	at, err := p.problem.At(s.value)
 	if err != nil {
@@ -129,14 +131,13 @@ func (s *squeezer) whole(body []loop.Step) (int64, error) {
 	return s.fixed + s.weights() + int64(s.budget.Calls)*height, nil
 }
 
-// fit changes the steps until no more is alive at once than the budget leaves, less a margin, or nothing helps any
-// more.
+// fit changes the steps until the live bytes, plus margin, fit the budget, or nothing helps any more.
 func (s *squeezer) fit(margin int64) ([]loop.Step, error) {
 	body := s.m.Body
 	if s.pageFirst {
 		body = s.pages(body, margin)
 	}
-	if cheapest := s.exactly(body, s.target()-margin); cheapest != nil {
+	if cheapest := s.optimal(body, s.target()-margin); cheapest != nil {
 		return cheapest, nil
 	}
 	for _, kind := range []SavingKind{Recompute, SpillOut} {
@@ -154,16 +155,16 @@ func (s *squeezer) fit(margin int64) ([]loop.Step, error) {
 	return s.pages(body, margin), nil
 }
 
-// change is a saving and the steps with it.
+// change is a saving, and the steps and new buffers that make it.
 type change struct {
 	saving Saving
 	body   []loop.Step
 	made   []*loop.Buffer
 }
 
-// improve makes the change of a kind that costs least for each byte that it saves at the fullest step; nil if none
-// saves anything there, or enough is saved. What it chooses does not depend on the target: a smaller one leads further
-// the same way.
+// improve makes the change of a kind with the least cost per byte saved, among those that lower the peak. It returns
+// nil if none does, or the peak is at most target. Its choice does not depend on the target, so a smaller target only
+// continues the same sequence of changes.
 func (s *squeezer) improve(kind SavingKind, body []loop.Step, target int64) []loop.Step {
 	p := s.profile(body)
 	peak, times := p.peak()
@@ -196,34 +197,34 @@ func (s *squeezer) improve(kind SavingKind, body []loop.Step, target int64) []lo
 	return best.body
 }
 
-// name takes the names of new buffers, or gives them back.
+// name reserves the names of new buffers, or frees them.
 func (s *squeezer) name(made []*loop.Buffer, taken bool) {
 	for _, b := range made {
 		s.names[b.Name] = taken
 	}
 }
 
-// keep makes a change's buffers the module's.
+// keep adds a change's buffers to the module and its savings to the list.
 func (s *squeezer) keep(made []*loop.Buffer, saved ...Saving) {
 	s.m.Buffers = append(slices.Clip(s.m.Buffers), made...)
 	s.name(made, true)
 	s.done = append(s.done, saved...)
 }
 
-// gap is where a buffer is alive and idle: after step last, before step next.
+// gap is an interval in which a buffer is live but unused: after step last, before step next.
 type gap struct{ last, next int }
 
-// idle finds the gap around a step's number in which nobody touches a buffer. Behind it plain steps read it, and nobody
-// writes it.
+// idle returns the gap around a step number in which no step uses a buffer. It returns false if there is none, or if a
+// later step writes the buffer or reads it within a body.
 func (p *profile) idle(body []loop.Step, b *loop.Buffer, at int) (gap, bool) {
 	g := gap{-1, -1}
 	for _, i := range p.uses[b] {
 		step := body[i]
-		span := p.time.At[step]
+		when := p.time.At[step]
 		switch {
-		case span.Last < at:
+		case when.Last < at:
 			g.last = i
-		case span.First <= at || !reader(step, b):
+		case when.First <= at || !reader(step, b):
 			return g, false
 		case g.next < 0:
 			g.next = i
@@ -232,7 +233,7 @@ func (p *profile) idle(body []loop.Step, b *loop.Buffer, at int) (gap, bool) {
 	return g, g.last >= 0 && g.next >= 0
 }
 
-// reader reports whether a step is plain and only reads a root buffer.
+// reader reports whether a step has no body and only reads a root buffer.
 func reader(step loop.Step, b *loop.Buffer) bool {
 	_, writes, plain := live.Operands(step)
 	if host, is := step.(*loop.Host); is {
@@ -241,7 +242,7 @@ func reader(step loop.Step, b *loop.Buffer) bool {
 	return plain && !slices.ContainsFunc(writes, func(x *loop.Buffer) bool { return x != nil && x.Root() == b })
 }
 
-// without is the steps with a buffer kept out of memory around a step's number; nil if it cannot be.
+// without returns the change that keeps a buffer out of memory around a step number; nil if none is possible.
 func (s *squeezer) without(kind SavingKind, body []loop.Step, p *profile, b *loop.Buffer, at int) *change {
 	g, ok := p.idle(body, b, at)
 	if !ok {
@@ -250,10 +251,10 @@ func (s *squeezer) without(kind SavingKind, body []loop.Step, p *profile, b *loo
 	if kind == SpillOut {
 		return s.spill(body, b, g)
 	}
-	return s.again(body, p, b, g)
+	return s.recompute(body, p, b, g)
 }
 
-// fresh is a new buffer for what another holds.
+// fresh adds to a change a new buffer of b's type and shape, with a name that begins with b's.
 func (s *squeezer) fresh(c *change, b *loop.Buffer, kind loop.BufferKind, what string) *loop.Buffer {
 	name := ""
 	for i := 1; name == "" || s.names[name] || slices.ContainsFunc(c.made, func(m *loop.Buffer) bool {
@@ -266,7 +267,7 @@ func (s *squeezer) fresh(c *change, b *loop.Buffer, kind loop.BufferKind, what s
 	return n
 }
 
-// replaced is a step that uses another buffer in place of b, through views too.
+// replaced returns a step that uses another buffer instead of b, through views too.
 func (s *squeezer) replaced(c *change, step loop.Step, b, with *loop.Buffer) loop.Step {
 	var swap func(x *loop.Buffer) *loop.Buffer
 	swap = func(x *loop.Buffer) *loop.Buffer {
@@ -310,7 +311,7 @@ func (s *squeezer) replaced(c *change, step loop.Step, b, with *loop.Buffer) loo
 	panic(diag.Internalf("a %T cannot be given another buffer", step))
 }
 
-// after is the steps from one on, with another buffer in place of b.
+// after returns steps that use another buffer instead of b.
 func (s *squeezer) after(c *change, steps []loop.Step, b, with *loop.Buffer) []loop.Step {
 	out := make([]loop.Step, len(steps))
 	for i, step := range steps {
@@ -321,7 +322,8 @@ func (s *squeezer) after(c *change, steps []loop.Step, b, with *loop.Buffer) []l
 	return out
 }
 
-// spill writes a buffer to a file after its last use before a gap, and reads it back behind the gap.
+// spill returns the change that writes a buffer to a file after its last use before a gap, and reads it back after the
+// gap.
 func (s *squeezer) spill(body []loop.Step, b *loop.Buffer, g gap) *change {
 	c := &change{saving: Saving{Kind: SpillOut, Tensor: live.TensorName(b), At: live.SourceOf(body[g.next]),
 		Bytes: s.bytes[b], Moved: spillMoves * s.bytes[b]}}
@@ -331,7 +333,7 @@ func (s *squeezer) spill(body []loop.Step, b *loop.Buffer, g gap) *change {
 	return c
 }
 
-// seconds is about how long a run takes, at the dimensions' bounds.
+// seconds estimates the time of a run at the dimensions' upper bounds.
 func (s *squeezer) seconds() (seconds float64) {
 	live.Each(s.m.Body, func(l *loop.Launch) {
 		if n, err := sym.AtLimits(loop.CostOf(l.Kernel).Operations, s.m.Limits).Eval(s.value); err == nil {
@@ -341,8 +343,8 @@ func (s *squeezer) seconds() (seconds float64) {
 	return seconds
 }
 
-// fullest are the sources of the steps at which more is alive than the budget leaves, and at least half as much as at
-// the fullest.
+// fullest returns the sources of the launches at which the live bytes exceed what the budget leaves, and are at least
+// 1/fullestShare of the peak.
 func (s *squeezer) fullest() map[string]bool {
 	out := map[string]bool{}
 	p := s.profile(s.m.Body)

@@ -2,9 +2,9 @@ package live
 
 import "github.com/weirml/weir/internal/loop"
 
-// InPlace reports whether a kernel may write parameter w into the storage of parameter r: it reads r only by plain
-// loads, each at the place that the next store to w writes, in the same body. A contraction's operand never qualifies,
-// nor does what is read under another index or written more than once.
+// InPlace reports whether a kernel may write parameter w into the storage of parameter r. It may if each load of r is
+// at the index of the following store to w in the same body, and if w is stored by one statement only. Operands of a
+// contraction never qualify.
 func InPlace(k *loop.Kernel, r, w int) bool {
 	in, out := k.Params[r], k.Params[w]
 	if in.DType.Bits() != out.DType.Bits() || in.DType.Bits()%8 != 0 || in.Strides != nil || out.Strides != nil {

@@ -8,10 +8,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// InPlaceByBoxes reports whether a kernel may write parameter w into the storage of parameter r: there are loops around
-// all that it reads of r and writes of w whose iterations touch boxes of elements apart from one another, and each
-// iteration reads before it writes. A recurrent layer reads a step's rows of its input, and writes what it keeps of
-// them there.
+// InPlaceByBoxes reports whether a kernel may write parameter w into the storage of parameter r, because loops surround
+// all its accesses to both, their iterations access disjoint boxes of elements, and each iteration reads before it
+// writes. For example, a recurrent layer reads a step's rows of its input and then writes its result over them.
 func InPlaceByBoxes(k *loop.Kernel, dims *sym.Dims, r, w int) bool {
 	in, out := k.Params[r], k.Params[w]
 	if in.DType.Bits() != out.DType.Bits() || in.DType.Bits()%8 != 0 || in.Strides != nil || out.Strides != nil ||
@@ -27,7 +26,7 @@ func InPlaceByBoxes(k *loop.Kernel, dims *sym.Dims, r, w int) bool {
 		if a.Tile != nil || a.Write != (a.Buffer == out.Name) || a.Write && !stored {
 			return false
 		}
-		b.touches = append(b.touches, a)
+		b.accesses = append(b.accesses, a)
 		for _, f := range a.Loops {
 			if other := b.loops[f.Var]; other == f {
 				continue
@@ -45,16 +44,16 @@ func InPlaceByBoxes(k *loop.Kernel, dims *sym.Dims, r, w int) bool {
 	return b.ordered(k.Body, nil)
 }
 
-// boxes is what a kernel touches of two parameters.
+// boxes holds a kernel's accesses to two parameters.
 type boxes struct {
-	in, out string
-	dims    *sym.Dims // with the loops' variables
-	loops   map[sym.Name]*loop.For
-	touches []loop.Touches
+	in, out  string
+	dims     *sym.Dims // with the loops' variables
+	loops    map[sym.Name]*loop.For
+	accesses []loop.Touches
 }
 
-// ordered finds the loops around all touches in whose iterations reads come before writes, and reports whether the
-// iterations are apart.
+// ordered finds the loops around all accesses in whose iterations reads come before writes, and reports whether their
+// iterations are disjoint.
 func (b *boxes) ordered(body []loop.Stmt, around []*loop.For) bool {
 	lastRead, firstWrite := -1, len(body)
 	for i, s := range body {
@@ -71,11 +70,11 @@ func (b *boxes) ordered(body []loop.Stmt, around []*loop.For) bool {
 	case lastRead < 0 || firstWrite == len(body):
 		return false
 	case lastRead < firstWrite:
-		return b.apart(around)
+		return b.disjoint(around)
 	case lastRead > firstWrite:
 		return false
 	}
-	// One statement does both: it must be the only one.
+	// One statement both reads and writes: it must be the only one.
 	for i, s := range body {
 		if i != lastRead && slices.ContainsFunc(loop.Accesses([]loop.Stmt{s}), func(a loop.Touches) bool {
 			return a.Buffer == b.in || a.Buffer == b.out
@@ -87,10 +86,10 @@ func (b *boxes) ordered(body []loop.Stmt, around []*loop.For) bool {
 	return ok && b.ordered(f.Body, append(slices.Clip(around), f))
 }
 
-// apart reports whether no two iterations of loops, one inside the other, touch one element, and no loop inside of them
-// is run by several workers. Once iterations that differ in some of the variables are apart, the others are looked at
-// with those fixed.
-func (b *boxes) apart(loops []*loop.For) bool {
+// disjoint reports whether no two iterations of nested loops access one element, and several workers run no other loop.
+// Once iterations that differ in an outer variable are proved disjoint, inner loops are checked with that variable
+// fixed.
+func (b *boxes) disjoint(loops []*loop.For) bool {
 	for _, f := range b.loops {
 		if f.Kind == loop.Parallel && !slices.Contains(loops, f) {
 			return false
@@ -103,8 +102,8 @@ func (b *boxes) apart(loops []*loop.For) bool {
 			continue
 		}
 		found := false
-		for axis := range b.touches[0].Index {
-			found = found || b.apartAlong(axis, f, fixed)
+		for axis := range b.accesses[0].Index {
+			found = found || b.disjointAlong(axis, f, fixed)
 		}
 		if !found {
 			return false
@@ -114,15 +113,15 @@ func (b *boxes) apart(loops []*loop.For) bool {
 	return true
 }
 
-// apartAlong reports whether iterations that differ in one loop's variable, and not in fixed ones, touch elements apart
-// along an axis: its steps are at least as long as what one iteration touches, or what that touches are elements at
-// least the whole way of the loop apart.
-func (b *boxes) apartAlong(axis int, f *loop.For, fixed []sym.Name) bool {
+// disjointAlong reports whether iterations that differ in one loop's variable, with the fixed ones equal, access
+// disjoint elements along an axis. They do if the variable's step is larger than the extent that one iteration
+// accesses, or if all accesses are at constant positions at least the loop's entire length apart.
+func (b *boxes) disjointAlong(axis int, f *loop.For, fixed []sym.Name) bool {
 	step := int64(0)
 	low, high := int64(math.MaxInt64), int64(math.MinInt64)
 	var common []sym.Expr
 	var places []int64
-	for i, a := range b.touches {
+	for i, a := range b.accesses {
 		coef, rest, ok := a.Index[axis].Linear(f.Var)
 		c, number := coef.Const()
 		if !ok || !number || c == 0 || i > 0 && c != step {
@@ -155,7 +154,7 @@ func (b *boxes) apartAlong(axis int, f *loop.For, fixed []sym.Name) bool {
 		return true
 	}
 	_, most := b.dims.Bounds(f.Extent)
-	if len(places) < len(b.touches) || most == math.MaxInt64 || most > math.MaxInt64/step {
+	if len(places) < len(b.accesses) || most == math.MaxInt64 || most > math.MaxInt64/step {
 		return false
 	}
 	slices.Sort(places)

@@ -4,43 +4,44 @@ package live
 
 import "github.com/weirml/weir/internal/loop"
 
-// Span is a range of step numbers, both ends included.
-type Span struct{ First, Last int }
+// Interval is a range of step numbers, both ends included.
+type Interval struct{ First, Last int }
 
-// fork is an If: its own number, and the numbers of its two bodies. An empty body has last before first.
-type fork struct{ whole, then, otherwise Span }
+// fork holds the intervals of an If and of its two bodies. An empty body has Last before First.
+type fork struct{ whole, then, otherwise Interval }
 
 // within reports whether s lies inside o.
-func (s Span) within(o Span) bool { return s.First >= o.First && s.Last <= o.Last }
+func (s Interval) within(o Interval) bool { return s.First >= o.First && s.Last <= o.Last }
 
 // Meets reports whether s and o share a number.
-func (s Span) Meets(o Span) bool { return s.First <= o.Last && s.Last >= o.First }
+func (s Interval) Meets(o Interval) bool { return s.First <= o.Last && s.Last >= o.First }
 
-// Timeline numbers the steps of a module, bodies in place, and tells for each root buffer the steps it is alive in.
-// The bodies of an If follow one another, so what lives in one alone may share space with what lives in the other.
+// Timeline numbers the steps of a module, with bodies in sequence, and holds the live range of each root buffer. The
+// bodies of an If have different numbers, so buffers that are live in one body only may share space with those of the
+// other.
 type Timeline struct {
 	Steps int
-	Alive map[*loop.Buffer]*Span
-	loops []Span // outer ones before inner ones
+	Alive map[*loop.Buffer]*Interval
+	loops []Interval // outer ones before inner ones
 	forks []fork
-	At    map[loop.Step]Span
+	At    map[loop.Step]Interval
 }
 
-// Ranges finds the live ranges of a module's root buffers.
+// Ranges computes the live ranges of a module's root buffers.
 func Ranges(m *loop.Module) *Timeline {
-	t := &Timeline{Alive: map[*loop.Buffer]*Span{}, At: map[loop.Step]Span{}}
+	t := &Timeline{Alive: map[*loop.Buffer]*Interval{}, At: map[loop.Step]Interval{}}
 	t.walk(m.Body)
 	for _, life := range t.Alive {
 		for grown := true; grown; {
 			before := *life
 			for _, body := range t.loops {
-				// What is alive before or after a loop, and is mentioned in it, is alive through every iteration.
+				// A buffer that is live before or after a loop, and used in it, is live through every iteration.
 				if life.Meets(body) && (life.First <= body.First || life.Last >= body.Last) {
 					life.First, life.Last = min(life.First, body.First), max(life.Last, body.Last)
 				}
 			}
 			for _, f := range t.forks {
-				// What is not one branch's alone is alive through both.
+				// A buffer that is not live in one branch only is live through both.
 				if life.Meets(f.whole) && !life.within(f.then) && !life.within(f.otherwise) && life.Last > f.whole.First {
 					life.First, life.Last = min(life.First, f.whole.First), max(life.Last, f.whole.Last)
 				}
@@ -51,15 +52,17 @@ func Ranges(m *loop.Module) *Timeline {
 	return t
 }
 
+// touch extends the live range of a buffer's root to a step.
 func (t *Timeline) touch(b *loop.Buffer, step int) {
 	b = b.Root()
 	if s := t.Alive[b]; s != nil {
 		s.First, s.Last = min(s.First, step), max(s.Last, step)
 		return
 	}
-	t.Alive[b] = &Span{step, step}
+	t.Alive[b] = &Interval{step, step}
 }
 
+// walk numbers steps and extends the live ranges of their buffers.
 func (t *Timeline) walk(steps []loop.Step) {
 	for _, step := range steps {
 		first := t.Steps
@@ -70,10 +73,10 @@ func (t *Timeline) walk(steps []loop.Step) {
 			t.walk(s.Then)
 			middle := t.Steps
 			t.walk(s.Else)
-			t.forks = append(t.forks, fork{Span{first, t.Steps - 1}, Span{first + 1, middle - 1}, Span{middle, t.Steps - 1}})
+			t.forks = append(t.forks, fork{Interval{first, t.Steps - 1}, Interval{first + 1, middle - 1}, Interval{middle, t.Steps - 1}})
 		case *loop.Loop:
 			own := len(t.loops)
-			t.loops = append(t.loops, Span{First: first})
+			t.loops = append(t.loops, Interval{First: first})
 			t.walk(s.Body)
 			last := t.Steps
 			t.Steps++
@@ -87,17 +90,17 @@ func (t *Timeline) walk(steps []loop.Step) {
 		default:
 			loop.EachBuffer([]loop.Step{step}, func(b *loop.Buffer) { t.touch(b, first) })
 		}
-		t.At[step] = Span{first, t.Steps - 1}
+		t.At[step] = Interval{first, t.Steps - 1}
 	}
 }
 
-// Replaces reports whether an output that replaces a state may be written where that lies.
+// Replaces reports whether an output that replaces a state may be written in the state's storage.
 func (t *Timeline) Replaces(m *loop.Module, out *loop.Buffer) bool {
 	return t.after(m, out.State, out)
 }
 
-// after reports whether an output is first written after an input was last read, or by a step that may write it over
-// that input.
+// after reports whether an output is first written after an input's last read, or by a step that may write it over the
+// input.
 func (t *Timeline) after(m *loop.Module, in, out *loop.Buffer) bool {
 	life := t.Alive[out]
 	if life == nil {
@@ -105,22 +108,22 @@ func (t *Timeline) after(m *loop.Module, in, out *loop.Buffer) bool {
 	}
 	last := -1
 	if read := t.Alive[in]; read != nil {
-		last = t.whole(*read).Last
+		last = t.enclosing(*read).Last
 	}
-	first := t.whole(*life).First
+	first := t.enclosing(*life).First
 	return first > last || first == last && t.writesOver(m.Body, in, out)
 }
 
-// whole is a span with every loop and branch that it meets: they may go round, or be left out.
-func (t *Timeline) whole(s Span) Span {
+// enclosing extends an interval to every loop and branch that it meets, since they may repeat or be skipped.
+func (t *Timeline) enclosing(s Interval) Interval {
 	for _, body := range t.loops {
 		if s.Meets(body) {
-			s = Span{min(s.First, body.First), max(s.Last, body.Last)}
+			s = Interval{min(s.First, body.First), max(s.Last, body.Last)}
 		}
 	}
 	for _, f := range t.forks {
 		if s.Meets(f.whole) {
-			s = Span{min(s.First, f.whole.First), max(s.Last, f.whole.Last)}
+			s = Interval{min(s.First, f.whole.First), max(s.Last, f.whole.Last)}
 		}
 	}
 	return s

@@ -10,9 +10,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Donations finds, for each input, the outputs that may lie in its storage where a run donates it, best first. They
-// have as many bytes for every binding, and are first written after the input was last read, or by a step that reads
-// each of its elements only if it writes. It needs the timeline as the steps alone make it.
+// Donations returns, for each input, the outputs that may lie in its storage if a run donates it, best first. Such an
+// output has as many bytes as the input for every binding, and is first written after the input's last read, or by a
+// step that may write it over the input. The timeline must be that of the steps alone.
 func Donations(m *loop.Module, t *Timeline) map[*loop.Buffer][]*loop.Buffer {
 	out := map[*loop.Buffer][]*loop.Buffer{}
 	for _, in := range m.Buffers {
@@ -26,7 +26,7 @@ func Donations(m *loop.Module, t *Timeline) map[*loop.Buffer][]*loop.Buffer {
 		var places []place
 		for _, b := range m.Buffers {
 			if b.Kind == loop.Output && b.View == nil && b.State == nil && SameBytes(m, in, b) && t.after(m, in, b) {
-				places = append(places, place{b, t.whole(*t.Alive[b]).First})
+				places = append(places, place{b, t.enclosing(*t.Alive[b]).First})
 			}
 		}
 		slices.SortStableFunc(places, func(a, b place) int { return cmp.Compare(a.first, b.first) })
@@ -37,7 +37,7 @@ func Donations(m *loop.Module, t *Timeline) map[*loop.Buffer][]*loop.Buffer {
 	return out
 }
 
-// Updates reports whether a step may write an output over the input that it reads.
+// Updates reports whether a step may write output out over input in.
 func Updates(step loop.Step, in, out *loop.Buffer) bool {
 	switch s := step.(type) {
 	case *loop.Copy:
@@ -51,7 +51,7 @@ func Updates(step loop.Step, in, out *loop.Buffer) bool {
 	return false
 }
 
-// WholeOf is the buffer that b is all of, in order; nil if b is a part of one, or views one in another order.
+// WholeOf returns the root buffer that b covers entirely and in order; nil if b views a part of it, or another order.
 func WholeOf(b *loop.Buffer) *loop.Buffer {
 	for ; b.View != nil; b = b.View.Of {
 		of := b.View.Of
@@ -69,15 +69,16 @@ func SameBytes(m *loop.Module, in, out *loop.Buffer) bool {
 		BytesOf(out, sym.Product(out.Shape...))) == sym.Yes
 }
 
-// decided reports whether data decide a buffer's extents.
+// decided reports whether a buffer's shape has a data dimension.
 func decided(m *loop.Module, b *loop.Buffer) bool {
 	return slices.ContainsFunc(b.Shape, func(e sym.Expr) bool {
 		return slices.ContainsFunc(e.Vars(), func(name sym.Name) bool { _, data := m.Limits[name]; return data })
 	})
 }
 
-// Alias lets a kernel compute in place: its result takes the storage of an operand that dies there and that the kernel
-// reads only if it writes. A copy of what dies there takes its storage too, and then moves nothing.
+// Alias lets kernels compute in place: a result takes the storage of an operand whose live range ends there, if the
+// kernel reads each element before it overwrites it. The target of a copy takes the storage of a source whose live
+// range ends there; the copy then moves nothing.
 func Alias(m *loop.Module, t *Timeline, roots []*loop.Buffer, p *memplan.Problem) {
 	index := map[*loop.Buffer]int{}
 	for i, b := range roots {
@@ -118,7 +119,7 @@ func Alias(m *loop.Module, t *Timeline, roots []*loop.Buffer, p *memplan.Problem
 	})
 }
 
-// OnlyOperand reports whether a buffer is given to a launch once, views of it counted.
+// OnlyOperand reports whether exactly one of a launch's arguments is a buffer or a view of it.
 func OnlyOperand(l *loop.Launch, b *loop.Buffer) bool {
 	count := 0
 	for _, arg := range l.Args {
@@ -129,7 +130,8 @@ func OnlyOperand(l *loop.Launch, b *loop.Buffer) bool {
 	return count == 1
 }
 
-// KeepsStates checks that every new value may be written where the old one lies: an artefact may say otherwise.
+// KeepsStates returns an error if a state is read after its new value is written over it. Artefacts must be checked for
+// that.
 func KeepsStates(m *loop.Module, t *Timeline) error {
 	for _, b := range m.Buffers {
 		if b.State != nil && !t.Replaces(m, b) {
@@ -139,7 +141,7 @@ func KeepsStates(m *loop.Module, t *Timeline) error {
 	return nil
 }
 
-// Replaced is the output that replaces an input; nil if none does.
+// Replaced returns the output that replaces an input; nil if the input is no state.
 func Replaced(m *loop.Module, in *loop.Buffer) *loop.Buffer {
 	if i := slices.IndexFunc(m.Buffers, func(b *loop.Buffer) bool { return b.State == in }); i >= 0 {
 		return m.Buffers[i]

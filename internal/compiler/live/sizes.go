@@ -14,7 +14,7 @@ func AlignUp(n int64) int64 {
 	return (n + memplan.DefaultAlign - 1) / memplan.DefaultAlign * memplan.DefaultAlign
 }
 
-// BytesOf is the size of so many elements of b's type.
+// BytesOf returns the size in bytes of so many elements of b's type.
 func BytesOf(b *loop.Buffer, elements sym.Expr) sym.Expr {
 	bits := int64(b.DType.Bits())
 	if bits%8 == 0 {
@@ -23,8 +23,8 @@ func BytesOf(b *loop.Buffer, elements sym.Expr) sym.Expr {
 	return elements.Mul(sym.Const(bits)).CeilDiv(sym.Const(8))
 }
 
-// ScratchOf is the most that any kernel wants of a worker's scratch: at the limits of what data decide. A kernel
-// without tiles is not run, and wants none.
+// ScratchOf returns the most bytes of scratch that any of the kernels needs per worker, with data dimensions at their
+// limits. A kernel without tiles needs none.
 func ScratchOf(m *loop.Module, kernels []target.Kernel) sym.Expr {
 	var order []string
 	groups := map[string][]sym.Expr{}
@@ -48,9 +48,9 @@ func ScratchOf(m *loop.Module, kernels []target.Kernel) sym.Expr {
 	return m.Dims.Simplify(sym.MaxOf(all...))
 }
 
-// runs is 1 if a kernel of so many tiles has some, and 0 if it has none: a product of min(1, d) for dimensions that
-// decide it by themselves, else of the number of tiles. Tiles whose number data decide, within a limit, count as if
-// there were some unless a dimension is 0: at the limit there may be fewer.
+// runs returns an expression that is 1 if a kernel of so many tiles runs, and 0 if it has no tiles: a product of min(1,
+// d) over the dimensions that can make the number of tiles 0, or min(1, tiles) if these do not determine it. A number
+// of tiles that data decide counts as positive unless a dimension is 0, because it may be 0 at the limits only.
 func runs(m *loop.Module, tiles sym.Expr) sym.Expr {
 	lo, hi := m.Dims.Bounds(tiles)
 	switch {
@@ -78,7 +78,7 @@ func runs(m *loop.Module, tiles sym.Expr) sym.Expr {
 	return m.Dims.Simplify(factor)
 }
 
-// Late reports whether nothing bounds a root buffer's size before the run has decided it.
+// Late reports whether a root buffer's size has no bound before the run has decided it.
 func Late(m *loop.Module, b *loop.Buffer) bool {
 	if b.View != nil || b.Kind == loop.Input || b.Kind == loop.Weight {
 		return false
@@ -87,7 +87,8 @@ func Late(m *loop.Module, b *loop.Buffer) bool {
 	return err != nil
 }
 
-// AtLimits is a buffer's size in bytes over the inputs' dimensions: what data decide is taken at its limit.
+// AtLimits returns a buffer's size in bytes over the inputs' dimensions, with data dimensions at their limits. It
+// returns an error if the size has no bound, or one above mostAtLimit.
 func AtLimits(m *loop.Module, b *loop.Buffer) (sym.Expr, error) {
 	size := BytesOf(b, sym.Product(b.Shape...))
 	limit, most := AtMost(m, size)
@@ -111,15 +112,16 @@ func AtLimits(m *loop.Module, b *loop.Buffer) (sym.Expr, error) {
 	return limit, nil
 }
 
-// mostAtLimit is the largest size, in bytes, that is planned for because data might decide it.
+// mostAtLimit is the largest size in bytes that is planned for a buffer whose size data decide.
 const mostAtLimit = 1 << 38
 
+// unbounded returns the error of a buffer whose size has no bound.
 func unbounded(b *loop.Buffer, size sym.Expr) error {
 	return diag.Unsupportedf("the data decide the size of %s, %s bytes, and nothing bounds it", b.Name, size).
 		AtTensor(b.Source).WithFix("declare a range for the dimension")
 }
 
-// monotone reports whether a size grows with each dimension that data decide.
+// monotone reports whether a size grows with each data dimension that has a limit.
 func monotone(m *loop.Module, size sym.Expr) bool {
 	for _, name := range size.Vars() {
 		if limit, data := m.Limits[name]; !data || sym.IsUnlimited(limit) {
@@ -133,14 +135,14 @@ func monotone(m *loop.Module, size sym.Expr) bool {
 	return true
 }
 
-// AtMost is a size with what a run decides at its limits, where that is proved to be no less.
+// AtMost returns a size with data dimensions at their limits; ok is whether this is proved to be an upper bound.
 func AtMost(m *loop.Module, size sym.Expr) (limit sym.Expr, ok bool) {
 	limit = sym.AtLimits(size, m.Limits)
 	return limit, size.Equal(limit) || m.Dims.LE(size, limit) == sym.Yes || monotone(m, size)
 }
 
-// Largest is no less than a size, whatever the run decides: the size where that is at its least, or a number; the size
-// itself where neither is proved, so that the run has to see.
+// Largest returns an upper bound of a size for all values of the data dimensions: the size with these at their minima,
+// if that is proved to be a bound, else a constant; the size itself if no bound is proved.
 func Largest(m *loop.Module, size sym.Expr) sym.Expr {
 	least := size.Subst(func(name sym.Name) (sym.Expr, bool) {
 		r, _ := m.Dims.Get(name)

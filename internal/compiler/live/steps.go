@@ -11,7 +11,7 @@ func Mentions(step loop.Step, b *loop.Buffer) bool {
 	return found
 }
 
-// copies visits the copies of whole buffers of a body, inner bodies included.
+// copies visits the copies of entire buffers in a body, inner bodies included.
 func copies(steps []loop.Step, visit func(*loop.Copy)) {
 	Each(steps, func(s *loop.Copy) {
 		if s.Pick == nil {
@@ -20,7 +20,7 @@ func copies(steps []loop.Step, visit func(*loop.Copy)) {
 	})
 }
 
-// Each visits the steps of a kind, those of inner bodies included.
+// Each visits the steps of one kind, inner bodies included.
 func Each[S loop.Step](steps []loop.Step, visit func(S)) {
 	for _, step := range steps {
 		switch s := step.(type) {
@@ -35,7 +35,8 @@ func Each[S loop.Step](steps []loop.Step, visit func(S)) {
 	}
 }
 
-// Operands are the buffers that a step reads and writes; plain is whether it may move.
+// Operands returns the buffers that a step reads and writes. simple is false if the step has a body or is run by the
+// host, so that its reads and writes are not told apart.
 func Operands(step loop.Step) (reads, writes []*loop.Buffer, plain bool) {
 	switch s := step.(type) {
 	case *loop.Launch:
@@ -66,7 +67,7 @@ func Operands(step loop.Step) (reads, writes []*loop.Buffer, plain bool) {
 	return reads, writes, false
 }
 
-// TensorName is the name of a buffer in the model, or its own if it has none there.
+// TensorName returns a buffer's name in the model, or its own name if it has none there.
 func TensorName(b *loop.Buffer) string {
 	if b.Source != "" {
 		return b.Source
@@ -74,7 +75,7 @@ func TensorName(b *loop.Buffer) string {
 	return b.Name
 }
 
-// SourceOf names the model's nodes that a step computes.
+// SourceOf returns the names of the model's nodes that a step computes.
 func SourceOf(step loop.Step) string {
 	switch s := step.(type) {
 	case *loop.Launch:

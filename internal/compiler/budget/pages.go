@@ -12,8 +12,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// pages leaves weights in their file until the budget holds: those first that cost least for their bytes, such as
-// tables of which a run reads some rows, of those that cost the same the largest.
+// pages leaves weights in their file until the live bytes, plus margin, fit the budget. It takes the weights with the
+// fewest bytes moved per byte saved first, such as tables of which a run reads some rows; of equals, the largest.
 func (s *squeezer) pages(body []loop.Step, margin int64) []loop.Step {
 	type option struct {
 		w    *loop.Buffer
@@ -53,7 +53,7 @@ func (s *squeezer) pages(body []loop.Step, margin int64) []loop.Step {
 	return body
 }
 
-// pageOf is the change that leaves a weight in its file; nil if it cannot be.
+// pageOf returns the change that leaves a weight in its file; nil if a step copies the weight.
 func (s *squeezer) pageOf(body []loop.Step, w *loop.Buffer) *change {
 	c := &change{saving: Saving{Kind: PageIn, Tensor: live.TensorName(w), Bytes: int64(len(w.Data.Bytes()))}}
 	if c.body = s.paged(c, body, w, 1); c.body == nil {
@@ -62,9 +62,9 @@ func (s *squeezer) pageOf(body []loop.Step, w *loop.Buffer) *change {
 	return c
 }
 
-// paged is the steps with a weight brought into memory before each that uses it: the rows that are asked for where a
-// kernel reads it by rows, a part at a time where it is larger than a page may be and a kernel can be cut along it,
-// else all of it, before the loop that the step is in. nil if a step copies it.
+// paged returns the steps with a weight read into memory before each step that uses it: only the selected rows if a
+// kernel gathers rows; one piece at a time if the weight is larger than a page and the kernel can be cut along it; else
+// all of it. times is the number of times the steps run. It returns nil if a step copies the weight.
 func (s *squeezer) paged(c *change, body []loop.Step, w *loop.Buffer, times int64) (out []loop.Step) {
 	for _, step := range body {
 		if !live.Mentions(step, w) {
@@ -88,8 +88,8 @@ func (s *squeezer) paged(c *change, body []loop.Step, w *loop.Buffer, times int6
 	return out
 }
 
-// inPortions is a step that uses a weight with what it needs of it brought in by rows or by parts; nil if it must have
-// all of it.
+// inPortions replaces a step that uses a weight by steps that read rows or pieces of it; nil if the step needs all of
+// the weight at once.
 func (s *squeezer) inPortions(c *change, step loop.Step, w *loop.Buffer, times int64) []loop.Step {
 	made, saving := c.made, c.saving
 	var steps []loop.Step
@@ -97,7 +97,7 @@ func (s *squeezer) inPortions(c *change, step loop.Step, w *loop.Buffer, times i
 	case *loop.Launch:
 		if steps = s.byRows(c, step, w, times); steps == nil {
 			c.made, c.saving = made, saving
-			steps = s.byParts(c, step, w, times)
+			steps = s.byPieces(c, step, w, times)
 		}
 	case *loop.Loop:
 		if step.Trip == nil || step.Trip.Data == nil || step.Trip.Root() == w || !s.portionable(step.Body, w) {
@@ -113,20 +113,20 @@ func (s *squeezer) inPortions(c *change, step loop.Step, w *loop.Buffer, times i
 	return steps
 }
 
-// portionable reports whether no step of a loop's body needs all of a weight, so that nothing is brought in that a page
-// before the loop would bring in once.
+// portionable reports whether every step of a loop's body can use rows or pieces of a weight. Otherwise it is cheaper
+// to read the weight once, before the loop.
 func (s *squeezer) portionable(body []loop.Step, w *loop.Buffer) bool {
 	for _, step := range body {
 		if l, launches := step.(*loop.Launch); live.Mentions(step, w) &&
-			(!launches || s.byRows(&change{}, l, w, 1) == nil && s.byParts(&change{}, l, w, 1) == nil) {
+			(!launches || s.byRows(&change{}, l, w, 1) == nil && s.byPieces(&change{}, l, w, 1) == nil) {
 			return false
 		}
 	}
 	return true
 }
 
-// byRows reads the rows of a table that a kernel's indices choose; nil if it does not choose rows, or the rows may be
-// more than the table.
+// byRows replaces a launch that gathers rows of a weight by a copy of these rows and a launch on the copy; nil if the
+// kernel does not gather rows, or the rows may be larger than the weight.
 func (s *squeezer) byRows(c *change, l *loop.Launch, w *loop.Buffer, times int64) (steps []loop.Step) {
 	now := &loop.Launch{Kernel: l.Kernel, Args: slices.Clone(l.Args), Source: l.Source}
 	for at := range now.Args {
@@ -159,7 +159,7 @@ func (s *squeezer) byRows(c *change, l *loop.Launch, w *loop.Buffer, times int64
 	return append(steps, now)
 }
 
-// rowsOf is how many rows so many bytes are.
+// rowsOf returns the number of a table's rows in so many bytes.
 func rowsOf(c *schedule.Chosen, bytes int64, w *loop.Buffer) int64 {
 	row := int64(w.DType.Bits() / 8)
 	for _, extent := range c.Shape[len(c.Shape)-len(c.Kernel.Params[c.Param].Shape)+len(c.Kernel.Params[c.Index].Shape):] {
@@ -169,7 +169,7 @@ func rowsOf(c *schedule.Chosen, bytes int64, w *loop.Buffer) int64 {
 	return bytes / max(row, 1)
 }
 
-// shaped is a buffer under a shape of as many elements; nil if its elements do not lie in order.
+// shaped returns b, or a view of it, in a shape with as many elements; nil if b is not contiguous in memory.
 func (s *squeezer) shaped(c *change, b *loop.Buffer, shape []sym.Expr) *loop.Buffer {
 	switch {
 	case b.Away() || b.View != nil && b.View.Strides != nil:
@@ -180,7 +180,7 @@ func (s *squeezer) shaped(c *change, b *loop.Buffer, shape []sym.Expr) *loop.Buf
 	return s.part(c, b, "view", shape, nil, 0)
 }
 
-// part is a view of a buffer.
+// part returns a view of a buffer at an offset in elements; b itself if the view would be all of it.
 func (s *squeezer) part(c *change, b *loop.Buffer, what string, shape, strides []sym.Expr, offset int64) *loop.Buffer {
 	if slices.EqualFunc(strides, loop.RowMajor(shape), sym.Expr.Equal) {
 		strides = nil
@@ -193,9 +193,9 @@ func (s *squeezer) part(c *change, b *loop.Buffer, what string, shape, strides [
 	return v
 }
 
-// byParts computes a kernel a stretch of a weight at a time, each of which is in memory alone; nil if the weight is no
-// larger than a page may be, or the kernel cannot be cut so.
-func (s *squeezer) byParts(c *change, l *loop.Launch, w *loop.Buffer, times int64) (steps []loop.Step) {
+// byPieces replaces a launch by one launch for each piece of a weight, with one piece in memory at a time; nil if the
+// weight is no larger than a page, or the kernel cannot be cut along it.
+func (s *squeezer) byPieces(c *change, l *loop.Launch, w *loop.Buffer, times int64) (steps []loop.Step) {
 	at := slices.Index(l.Args, w)
 	bytes := int64(len(w.Data.Bytes()))
 	if s.page <= 0 || bytes <= s.page || at < 0 || slices.Contains(l.Args[at+1:], w) {
@@ -240,7 +240,7 @@ func (s *squeezer) byParts(c *change, l *loop.Launch, w *loop.Buffer, times int6
 	return steps
 }
 
-// kernel is a kernel like the given one that the module has, or the given one under a name of its own.
+// kernel returns the module's kernel that equals k except for its name, or k under a new name.
 func (s *squeezer) kernel(k *loop.Kernel, what string) *loop.Kernel {
 	name := k.Name
 	k.Name = ""
@@ -258,7 +258,7 @@ func (s *squeezer) kernel(k *loop.Kernel, what string) *loop.Kernel {
 	return k
 }
 
-// regenerate has the code be that of the kernels that the steps launch, where there are others than there were.
+// regenerate generates the code of the kernels that the steps launch, if any of them is new.
 func (s *squeezer) regenerate(body []loop.Step) error {
 	var used []*loop.Kernel
 	seen := map[*loop.Kernel]bool{}

@@ -9,9 +9,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// exactly is the steps with those results computed again that cost least of all choices that are enough; nil if the
-// graph is not small, or no choice is enough.
-func (s *squeezer) exactly(body []loop.Step, target int64) []loop.Step {
+// optimal returns the steps with the cheapest set of results recomputed that brings the live bytes to target or below,
+// of all sets. It returns nil if no set does, none is needed, or there are more than s.choices results to choose from.
+func (s *squeezer) optimal(body []loop.Step, target int64) []loop.Step {
 	p := s.profile(body)
 	if peak, _ := p.peak(); peak <= target {
 		return nil
@@ -27,15 +27,15 @@ func (s *squeezer) exactly(body []loop.Step, target int64) []loop.Step {
 				break
 			}
 			g, ok := p.idle(body, b, at)
-			if !ok || slices.Contains(options, option{b, g}) || s.again(body, p, b, g) == nil {
+			if !ok || slices.Contains(options, option{b, g}) || s.recompute(body, p, b, g) == nil {
 				continue
 			}
-			if options = append(options, option{b, g}); len(options) > s.exact {
+			if options = append(options, option{b, g}); len(options) > s.choices {
 				return nil
 			}
 		}
 	}
-	// From the last gap to the first, so that a change leaves the places of those to come as they are.
+	// From the last gap to the first, so that a change does not move the steps of the gaps that follow.
 	slices.SortStableFunc(options, func(a, b option) int { return b.g.next - a.g.next })
 	type choice struct {
 		body  []loop.Step
@@ -54,7 +54,7 @@ func (s *squeezer) exactly(body []loop.Step, target int64) []loop.Step {
 			return
 		}
 		for i, o := range rest {
-			next := s.again(c.body, p, o.b, o.g)
+			next := s.recompute(c.body, p, o.b, o.g)
 			if next == nil || c.cost+next.saving.Seconds() >= best.cost {
 				continue
 			}
@@ -73,9 +73,9 @@ func (s *squeezer) exactly(body []loop.Step, target int64) []loop.Step {
 	return best.body
 }
 
-// again computes a buffer anew behind a gap, with what is needed for it and is not there any more. It is not done where
-// a file costs less.
-func (s *squeezer) again(body []loop.Step, p *profile, b *loop.Buffer, g gap) *change {
+// recompute returns the change that computes a buffer again after a gap, together with its operands that are no longer
+// live. It returns nil if that cannot be done, or if a spill to a file costs less.
+func (s *squeezer) recompute(body []loop.Step, p *profile, b *loop.Buffer, g gap) *change {
 	c := &change{saving: Saving{Kind: Recompute, Tensor: live.TensorName(b), At: live.SourceOf(body[g.next]),
 		Bytes: s.bytes[b]}}
 	start := p.time.At[body[g.next]].First
@@ -101,7 +101,7 @@ func (s *squeezer) again(body []loop.Step, p *profile, b *loop.Buffer, g gap) *c
 			if out := live.Replaced(s.m, root); out != nil && slices.ContainsFunc(body[:g.next], func(step loop.Step) bool {
 				return live.Mentions(step, out)
 			}) {
-				return false // a state that was written over
+				return false // a state that was overwritten
 			}
 			if root.Kind != loop.Temp || anew[root] != nil {
 				continue
@@ -109,7 +109,7 @@ func (s *squeezer) again(body []loop.Step, p *profile, b *loop.Buffer, g gap) *c
 			if slices.ContainsFunc(body[at:g.next], func(step loop.Step) bool {
 				return live.Mentions(step, root) && !reader(step, root)
 			}) {
-				return false // it holds something else by now
+				return false // it was overwritten since
 			}
 			if life := p.time.Alive[root]; life.Last >= start && root != b {
 				continue
@@ -147,8 +147,8 @@ func (s *squeezer) again(body []loop.Step, p *profile, b *loop.Buffer, g gap) *c
 	return c
 }
 
-// maker is the one step that writes a root buffer, and may be done again: a launch that only writes it, or a copy out
-// of a file. −1 if there is none.
+// maker returns the index of the only step that writes a root buffer, if it may run twice: a launch that only writes
+// it, or a copy out of a file. It returns −1 otherwise.
 func maker(body []loop.Step, b *loop.Buffer) int {
 	at := -1
 	for i, step := range body {

@@ -16,8 +16,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// chains is a random net as a text of ir: each layer multiplies one of the results so far by a matrix, and adds
-// another.
+// chains returns the ir text of a random net: each layer multiplies an earlier result by a matrix and adds another.
 func chains(r *rand.Rand, layers int) string {
 	var b strings.Builder
 	b.WriteString("weir 1\nir @net {\n  main @main(%v0: f32[64, 8], %w: f32[8, 8]) {\n")
@@ -29,7 +28,7 @@ func chains(r *rand.Rand, layers int) string {
 	return b.String()
 }
 
-// compiled is a program that a search looks at, and whose kernels it does not make anew.
+// compiled adapts a Compiled to budget.Compilation, without making kernels again.
 type compiled struct{ *compiler.Compiled }
 
 func (c compiled) Loop() *loop.Module { return c.Compiled.Loop }
@@ -37,7 +36,7 @@ func (c compiled) Code() *target.Code { return c.Compiled.Code }
 func (c compiled) Remake() error      { panic("not here") }
 func (c compiled) Regenerate() error  { panic("not here") }
 
-// interpreter runs a program of kernels alone, each by its meaning.
+// interpreter interprets a program without host operators.
 func interpreter(c *compiler.Compiled) *program.Interpreter {
 	kernels := map[string]*loop.Kernel{}
 	for _, k := range c.Loop.Kernels {
@@ -56,9 +55,9 @@ func interpreter(c *compiler.Compiled) *program.Interpreter {
 	}}
 }
 
-// TestBudgetExact: of a small graph no choice of what is computed again costs less than the one that is made; one step
-// after the other never costs less, and sometimes more.
-func TestBudgetExact(t *testing.T) {
+// TestBudgetOptimal checks that in small graphs the greedy choice of recomputed results never costs less than the
+// optimal one, and sometimes costs more.
+func TestBudgetOptimal(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 9))
 	cost := func(saved []budget.Saving) (sum float64) {
 		for _, s := range saved {
@@ -84,11 +83,11 @@ func TestBudgetExact(t *testing.T) {
 		body, buffers := c.Loop.Body, c.Loop.Buffers
 		for target := arena - 1; target > arena/3; target -= 1024 {
 			found := map[int]float64{}
-			for _, exact := range []int{0, budget.MostExact} {
+			for _, optimal := range []int{0, budget.MostChoices} {
 				c.Loop.Body, c.Loop.Buffers = body, buffers
-				s := budget.NewSqueezer(compiled{Compiled: c}, target, exact)
-				if exact > 0 {
-					if s.Exactly(body, target) != nil {
+				s := budget.NewSqueezer(compiled{Compiled: c}, target, optimal)
+				if optimal > 0 {
+					if s.Optimal(body, target) != nil {
 						found[1] = cost(s.Done())
 					}
 					continue
@@ -103,21 +102,21 @@ func TestBudgetExact(t *testing.T) {
 			}
 			c.Loop.Body, c.Loop.Buffers = body, buffers
 			greedy, one := found[0]
-			exact, other := found[1]
+			optimal, other := found[1]
 			if one && !other {
 				t.Fatalf("one after the other keeps within %d, no choice does:\n%s", target, text)
 			}
-			if one && exact > greedy*(1+1e-9) {
-				t.Fatalf("within %d one after the other costs %g, the best choice %g:\n%s", target, greedy, exact, text)
+			if one && optimal > greedy*(1+1e-9) {
+				t.Fatalf("within %d one after the other costs %g, the best choice %g:\n%s", target, greedy, optimal, text)
 			}
 			if other {
 				fits++
 			}
-			if other && (!one || exact < greedy*(1-1e-9)) {
+			if other && (!one || optimal < greedy*(1-1e-9)) {
 				better++
 			}
 		}
-		// And the program with the least arena computes the same.
+		// The program within a smaller budget computes the same results.
 		inputs := []*tensor.Tensor{tensor.Must(tensor.New(c.IR.Main.Body.Params[0].Type.DType, 64, 8)),
 			tensor.Must(tensor.New(c.IR.Main.Body.Params[1].Type.DType, 8, 8))}
 		for _, x := range inputs {
@@ -132,7 +131,7 @@ func TestBudgetExact(t *testing.T) {
 		tight, err := compiler.Compile(read(), compiler.Options{Machine: compiler.Portable(1),
 			Budget: &budget.Budget{Bytes: c.Code.Bytes + 64*8*4 + arena*2/3, Calls: 1, Workers: 0}})
 		if err != nil {
-			continue // it cannot be had
+			continue // the budget is too small
 		}
 		got, err := interpreter(tight).Run(tight.Program, inputs)
 		if err != nil {
