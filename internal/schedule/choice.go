@@ -2,17 +2,17 @@ package schedule
 
 import "github.com/weirml/weir/internal/loop"
 
-// Choice is what a kernel of products does otherwise than the table says (see panels.go); the zero value is nothing. It
-// changes no result: the order of a sum depends on neither.
+// Choice changes the tile of a kernel of products from the default (see panels.go); the zero value changes nothing. It
+// does not change results: the order of a sum does not depend on the tile.
 //
-// The table of what is done otherwise is target.Machine.Tile, by features and maker, with the sizes of caches and the
-// constants of panels.go; of algorithms, pass.Winograd's.
+// Default tiles come from target.Machine.Tile, by features and maker, with the sizes of caches and the constants of
+// panels.go; default algorithms from pass.Winograd's table.
 type Choice struct {
-	Vectors int64 // of sums in a row of a panel: its columns
-	Rows    int   // of a tile: as many times two to this power
+	Vectors int64 // vectors of sums in a row of a panel, which decide its columns
+	Rows    int   // the rows of a tile are multiplied by two to this power
 }
 
-// choice is what was chosen for a kernel.
+// choice returns the choice for a kernel.
 func (s *scheduler) choice(k *loop.Kernel) Choice {
 	if s.options.Choice == nil {
 		return Choice{}
@@ -20,7 +20,7 @@ func (s *scheduler) choice(k *loop.Kernel) Choice {
 	return s.options.Choice(k.Source)
 }
 
-// rows is a number of rows as it was chosen.
+// rows returns n scaled by the choice.
 func (c Choice) rows(n int64) int64 {
 	for range c.Rows {
 		n *= 2

@@ -7,8 +7,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// constants puts the value of each weight that has one element in the place of its loads, before kernels are joined:
-// bounds and scales then are numbers to whatever looks at an expression.
+// constants replaces the loads of each weight with a single element by its value, before kernels are joined. Bounds and
+// scales then are constants in expressions.
 func (s *scheduler) constants() {
 	s.findShared()
 	s.eachList(&s.module.Body, func(list *[]loop.Step) {
@@ -20,6 +20,7 @@ func (s *scheduler) constants() {
 	})
 }
 
+// putNumbers replaces single-element weights in one launch.
 func putNumbers(l *loop.Launch) {
 	k := l.Kernel
 	numbers := map[string]*loop.Const{}
@@ -51,7 +52,7 @@ func putNumbers(l *loop.Launch) {
 	k.Dims = dimsOf(k, k)
 }
 
-// numberIn is the only element of a constant weight; nil of what is no such.
+// numberIn returns the value of a constant weight with a single element; nil for other buffers.
 func numberIn(b *loop.Buffer) *loop.Const {
 	if b.Kind != loop.Weight || b.View != nil || b.Data == nil || b.Data.Len() != 1 {
 		return nil
@@ -59,6 +60,8 @@ func numberIn(b *loop.Buffer) *loop.Const {
 	return elementOf(b.Data)
 }
 
+// elementOf returns the value of a tensor with a single element as a constant; nil for types that loop.Const does not
+// hold.
 func elementOf(t *tensor.Tensor) *loop.Const {
 	dt := t.DType()
 	switch {

@@ -5,16 +5,16 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Tile sizes along the rows and columns of a product, before they are made even. A tile of 64 × 128 keeps packing below
-// a tenth of the work, its accumulators in the second-level cache, and a call of a few hundred columns of K near a
-// millisecond.
+// Tile sizes along the rows and columns of a product, before they are evened out. With tiles of 64 × 128, packing takes
+// less than a tenth of the work, the accumulators fit the second-level cache, and a call with a few hundred columns of
+// K takes about a millisecond.
 const (
 	tileRows = 64
 	tileCols = 128
-	tileWide = 224 // columns of all the rows that stay together
+	tileWide = 224 // columns of all rows that stay together
 )
 
-// cutContractions gathers narrow rows where that fits, and cuts the locals that contractions add into.
+// cutContractions gathers narrow rows if that fits, and cuts the locals into which contractions add.
 func cutContractions(s *scheduler, k *loop.Kernel) bool {
 	if s.registerTiles() {
 		return false // contractions did it
@@ -36,8 +36,8 @@ func cutContractions(s *scheduler, k *loop.Kernel) bool {
 	return true
 }
 
-// tileContractions cuts the locals that contractions add into: see the package comment for the form. Each cut axis
-// becomes an each-loop over tiles around everything that touches the local.
+// tileContractions cuts the locals into which contractions add: see the package comment for the form. Each cut axis
+// becomes an each-loop over tiles around all statements that touch the local.
 func tileContractions(s *scheduler, k *loop.Kernel) bool {
 	names := s.newNamer(k)
 	changed := false
@@ -47,7 +47,7 @@ func tileContractions(s *scheduler, k *loop.Kernel) bool {
 			if l, ok := body[i].(*loop.Local); ok && hasContract(body[i+1:], l.Name) {
 				if cut := s.cut(l, body[i+1:], names, s.tileSize); cut != nil {
 					body[i] = cut
-					// What follows the local is now inside the loops.
+					// The statements after the local are now inside the loops.
 					for j := i + 1; j < len(body); j++ {
 						body[j] = nil
 					}
@@ -65,7 +65,7 @@ func tileContractions(s *scheduler, k *loop.Kernel) bool {
 	return changed
 }
 
-// compact drops the statements that were moved.
+// compact drops the nil statements that tileContractions leaves.
 func compact(body []loop.Stmt) []loop.Stmt {
 	kept := body[:0]
 	for _, s := range body {
@@ -80,6 +80,7 @@ func compact(body []loop.Stmt) []loop.Stmt {
 	return kept
 }
 
+// hasContract reports whether a body contracts into the local.
 func hasContract(body []loop.Stmt, local string) bool {
 	found := false
 	loop.Walk(body, func(s loop.Stmt) bool {
@@ -91,7 +92,7 @@ func hasContract(body []loop.Stmt, local string) bool {
 	return found
 }
 
-// axisUse says how an axis of a local is used: by Contracts as rows, columns, or a loop variable's place.
+// axisUse says how Contracts use an axis of a local: as rows, as columns, or indexed by a loop variable.
 type axisUse struct{ rows, cols, named bool }
 
 // cut returns the statements after a local, and the local, inside loops over tiles of the given sizes; nil if no axis
@@ -163,8 +164,8 @@ func (s *scheduler) tileSize(l *loop.Local, axis int, use axisUse) int64 {
 	return (even + multiple - 1) / multiple * multiple
 }
 
-// extent is how much of an axis of a local is used: that of the loop which writes it first. It may be less than there
-// is room for, in the last block of what is done block by block.
+// extent returns the used extent of an axis of a local: that of the first loop that writes it. It may be less than the
+// local's, in the last block of a blocked loop.
 func (s *scheduler) extent(l *loop.Local, axis int, body []loop.Stmt) sym.Expr {
 	for _, a := range loop.Accesses(body) {
 		if a.Buffer != l.Name || a.Tile != nil {
@@ -180,7 +181,7 @@ func (s *scheduler) extent(l *loop.Local, axis int, body []loop.Stmt) sym.Expr {
 	return l.Shape[axis]
 }
 
-// axis reports whether an axis of a local can be cut in body.
+// axis reports whether an axis of a local can be cut in body, and how Contracts use it.
 func (s *scheduler) axis(l *loop.Local, axis int, body []loop.Stmt) (use axisUse, ok bool) {
 	extent := s.extent(l, axis, body)
 	for _, a := range loop.Accesses(body) {
@@ -209,7 +210,7 @@ func (s *scheduler) axis(l *loop.Local, axis int, body []loop.Stmt) (use axisUse
 			return use, false
 		}
 	}
-	// Every statement must be inside what is cut: a loop that does not run over the axis would run once per tile.
+	// Every statement must be inside the cut: a loop that does not run over the axis would run once per tile.
 	for _, stmt := range body {
 		if !s.follows(stmt, l, axis) {
 			return use, false
@@ -218,8 +219,8 @@ func (s *scheduler) axis(l *loop.Local, axis int, body []loop.Stmt) (use axisUse
 	return use, use.rows || use.cols || use.named
 }
 
-// loopOver returns the loop, of those around an access, whose variable is the index and which runs over the whole
-// extent.
+// loopOver returns the enclosing loop of an access whose variable is the index and which runs over the entire extent;
+// nil if there is none. It must be an each-loop, or, if serial is set, may be a serial one.
 func (s *scheduler) loopOver(loops []*loop.For, index, extent sym.Expr, serial bool) *loop.For {
 	name, ok := index.Name()
 	if !ok {
@@ -233,14 +234,14 @@ func (s *scheduler) loopOver(loops []*loop.For, index, extent sym.Expr, serial b
 	return nil
 }
 
-// follows reports whether a statement splits along the axis: all that it does happens inside loops that index the axis,
-// or is a Contract on the local.
+// follows reports whether a statement can be split along the axis: it acts only inside loops that index the axis, or is
+// a Contract into the local.
 func (s *scheduler) follows(stmt loop.Stmt, l *loop.Local, axis int) bool {
 	switch stmt := stmt.(type) {
 	case *loop.Contract:
 		return stmt.C.Buffer == l.Name
 	case *loop.Let, *loop.Check:
-		return true // computed once more per tile, to the same effect
+		return true // computed once more per tile, with the same result
 	case *loop.When:
 		for _, body := range loop.Bodies(stmt) {
 			for _, inner := range *body {
@@ -266,7 +267,7 @@ func (s *scheduler) follows(stmt loop.Stmt, l *loop.Local, axis int) bool {
 	return false
 }
 
-// tiled is body with an axis of the local cut down to one tile, of the given length, from origin on.
+// tiled returns body with an axis of the local reduced to one tile, of the given length, from origin on.
 func tiled(l *loop.Local, axis int, body []loop.Stmt, origin, length sym.Expr) []loop.Stmt {
 	variables := map[sym.Name]bool{} // of loops over the axis
 	for _, a := range loop.Accesses(body) {
@@ -280,7 +281,7 @@ func tiled(l *loop.Local, axis int, body []loop.Stmt, origin, length sym.Expr) [
 	place := func(e sym.Expr) sym.Expr {
 		return e.Subst(func(name sym.Name) (sym.Expr, bool) { return origin.Add(sym.Var(name)), variables[name] })
 	}
-	// Indices of the local stay as they were: its element 0 is the tile's first.
+	// Indices of the local do not change: its element 0 is the tile's first.
 	inside := func(index []sym.Expr) {
 		if name, ok := index[axis].Sub(origin).Name(); ok && variables[name] {
 			index[axis] = sym.Var(name)
@@ -314,7 +315,7 @@ func tiled(l *loop.Local, axis int, body []loop.Stmt, origin, length sym.Expr) [
 	return r.Body(body)
 }
 
-// narrow cuts a Contract down to one tile of the axis.
+// narrow reduces a Contract to one tile of the axis.
 func narrow(c *loop.Contract, axis int, origin, length sym.Expr) {
 	move := func(t *loop.Tile, steps []sym.Expr) {
 		for i := range t.Origin {

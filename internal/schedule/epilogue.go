@@ -8,9 +8,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// epilogue joins a map, the launch at a place in the list, to the kernel whose result it reads, each element once: at
-// its own index, or with the axes in another order. There the map is computed where the result is stored, and the store
-// goes where nothing else reads the result.
+// epilogue joins the map that the launch at index at computes to the kernel whose result it reads, if it reads each
+// element once: at its own index, or with the axes permuted. That kernel then computes the map where it stores the
+// result; the store is dropped if no other step reads the result.
 func (s *scheduler) epilogue(list *[]loop.Step, at int) bool {
 	launch, ok := (*list)[at].(*loop.Launch)
 	if !ok || !s.soleLaunch(launch) {
@@ -20,7 +20,7 @@ func (s *scheduler) epilogue(list *[]loop.Step, at int) bool {
 	if m == nil {
 		return false
 	}
-	// The latest producer first: what the others give is ready by then.
+	// The latest producer first: the results of the others are ready by then.
 	var places []int
 	for i, b := range launch.Args {
 		if i != m.out && s.uses[b] != nil && (s.private(b) || s.given(b)) {
@@ -56,12 +56,11 @@ func (s *scheduler) epilogue(list *[]loop.Step, at int) bool {
 	return false
 }
 
-// farEpilogue is how many steps before its own place a map is computed at most, if what it is computed of is there
-// until then in any case.
+// farEpilogue is the largest number of steps by which a map moves forward if its operand stays in memory in any case.
 const farEpilogue = 24
 
-// keptFor reports whether another step than a map reads what it reads of a producer: the map's result then lies in
-// memory beside that.
+// keptFor reports whether a step other than the map reads the producer's result too, so that both results would be in
+// memory.
 func (s *scheduler) keptFor(producer, launch *loop.Launch) bool {
 	_, writes := touched(producer, false)
 	return slices.ContainsFunc(launch.Args, func(b *loop.Buffer) bool {
@@ -69,9 +68,8 @@ func (s *scheduler) keptFor(producer, launch *loop.Launch) bool {
 	})
 }
 
-// updatesLast reports whether whatever reads a state, but for what writes its new value, is done for certain before
-// another step: where the new value is written with that step's results, it is written over what nothing reads any
-// more, in whatever order steps come. There may be no state.
+// updatesLast reports whether all readers of a state, except the update that writes its new value, certainly run before
+// first. Then the new value may be written together with first's results, in any order of steps. state may be nil.
 func (s *scheduler) updatesLast(first, update *loop.Launch, state *loop.Buffer) bool {
 	if state == nil || s.uses[state] == nil {
 		return true
@@ -96,8 +94,8 @@ func (s *scheduler) updatesLast(first, update *loop.Launch, state *loop.Buffer) 
 	})
 }
 
-// meeting is where a step at one place and a later one can be one step: at the later place where nothing between them
-// needs the first one's results or changes what it reads, or else at the earlier one.
+// meeting returns the index at which two steps can become one: the later index if no step between conflicts with the
+// first, else the earlier index if none conflicts with the second.
 func (s *scheduler) meeting(list []loop.Step, first, second int) (int, bool) {
 	between := list[first+1 : second]
 	reads, writes := touched(list[first], true)
@@ -119,7 +117,7 @@ func (s *scheduler) meeting(list []loop.Step, first, second int) (int, bool) {
 	return first, true
 }
 
-// joined is the producer's kernel with the map at its end; nil if that cannot be.
+// joined returns the producer's kernel with the map at its end, and its arguments; nil if they cannot be joined.
 func (s *scheduler) joined(producer, launch *loop.Launch, m *mapping) (*loop.Kernel, []*loop.Buffer) {
 	for i, b := range producer.Args {
 		if producer.Kernel.Params[i].Access != loop.Write || !s.private(b) && !s.given(b) {
@@ -148,7 +146,7 @@ func (s *scheduler) joined(producer, launch *loop.Launch, m *mapping) (*loop.Ker
 			len(stores) > 1 {
 			continue
 		}
-		// What the producer reads must not be what the map writes.
+		// The producer must not read the buffer that the map writes.
 		producerReads, _ := touched(producer, false)
 		if share(producerReads, []*loop.Buffer{launch.Args[m.out]}) {
 			continue
@@ -179,14 +177,14 @@ func (s *scheduler) joined(producer, launch *loop.Launch, m *mapping) (*loop.Ker
 	return nil, nil
 }
 
-// given reports whether a buffer is an output that one launch writes whole, with no view into it.
+// given reports whether a buffer is an output without views that one launch writes.
 func (s *scheduler) given(b *loop.Buffer) bool {
 	u := s.uses[b]
 	return b.Kind == loop.Output && b.View == nil && u != nil && !u.viewed && len(u.writers) == 1
 }
 
-// besides are the map's arguments, beside the source, that the producer stores in front of the source, in the same body
-// and at the same index, with their stores.
+// besides returns, by argument index, the stores of the producer to other arguments of the map that precede the store
+// to the source in the same body, at the same index.
 func (s *scheduler) besides(k *loop.Kernel, producer, launch *loop.Launch, m *mapping, at *loop.Store,
 	source int) map[int]*loop.Store {
 	list := map[int]*loop.Store{}
@@ -208,7 +206,7 @@ func (s *scheduler) besides(k *loop.Kernel, producer, launch *loop.Launch, m *ma
 	return list
 }
 
-// precedes reports whether two statements lie in one body, one before the other.
+// precedes reports whether two statements are in the same body, the first before the second.
 func precedes(body []loop.Stmt, first, second loop.Stmt) bool {
 	if i, j := slices.Index(body, first), slices.Index(body, second); i >= 0 && j >= 0 {
 		return i < j
@@ -218,7 +216,7 @@ func precedes(body []loop.Stmt, first, second loop.Stmt) bool {
 	})
 }
 
-// valueOf gives a name to what a store stores, in front of it.
+// valueOf names the value of a store, by a Let before it, and returns the reference.
 func valueOf(body *[]loop.Stmt, store *loop.Store, names *namer) loop.Expr {
 	if i := slices.Index(*body, loop.Stmt(store)); i >= 0 {
 		ref := &loop.Ref{Name: names.name("r"), Type: store.X.DType()}
@@ -236,7 +234,7 @@ func valueOf(body *[]loop.Stmt, store *loop.Store, names *namer) loop.Expr {
 	return nil
 }
 
-// othersShare reports whether an argument but some lies in the same storage as any of the buffers.
+// othersShare reports whether an argument whose index is not in but lies in the storage of one of the buffers.
 func othersShare(launch *loop.Launch, but []int, buffers []*loop.Buffer) bool {
 	for i, b := range launch.Args {
 		if !slices.Contains(but, i) && share([]*loop.Buffer{b}, buffers) {
@@ -246,8 +244,9 @@ func othersShare(launch *loop.Launch, but []int, buffers []*loop.Buffer) bool {
 	return false
 }
 
-// readsOnce is the index at which a map reads a parameter, where it reads each of its elements exactly once: at one
-// index, unmasked, that names each of its loops on one axis, over the axis's whole extent. It is nil elsewhere.
+// readsOnce returns the index at which a map reads a parameter if it reads each of its elements exactly once: at one
+// index, without a mask, that names each of its loops on one axis, over the axis's entire extent. It returns nil
+// otherwise.
 func (s *scheduler) readsOnce(m *mapping, p *loop.Param) []sym.Expr {
 	var place []sym.Expr
 	for _, a := range loop.Accesses(m.kernel.Body) {
@@ -276,8 +275,8 @@ func (s *scheduler) readsOnce(m *mapping, p *loop.Param) []sym.Expr {
 	return place
 }
 
-// stores are a kernel's stores to a parameter behind which a map may be computed: the only one, one in either branch of
-// a condition, or all of them where the map only moves what is stored. Nil if there are none such.
+// stores returns the kernel's stores to a parameter after which a map may be computed: the only one, one in each branch
+// of a condition, or all of them if the map only copies. It returns nil if there are none.
 func (s *scheduler) stores(k *loop.Kernel, p *loop.Param, m *mapping) []*loop.Store {
 	if list := s.onlyStores(k, p); list != nil {
 		return list
@@ -299,9 +298,9 @@ func (s *scheduler) stores(k *loop.Kernel, p *loop.Param, m *mapping) []*loop.St
 	return list
 }
 
-// onlyStores are a kernel's single store to a parameter, or its two if they lie in the two branches of one condition:
-// each element is stored exactly once, and the kernel does not touch the parameter otherwise. There are independent
-// loops around a store, as many iterations as the parameter has elements. Nil if it is otherwise.
+// onlyStores returns the kernel's single store to a parameter, or its two if they are in the two branches of one
+// condition, if each element is stored exactly once and the kernel does not touch the parameter otherwise: the loops
+// around a store are independent, and have as many iterations as the parameter has elements. It returns nil otherwise.
 func (s *scheduler) onlyStores(k *loop.Kernel, p *loop.Param) []*loop.Store {
 	var list []*loop.Store
 	for _, a := range loop.Accesses(k.Body) {
@@ -327,8 +326,8 @@ func (s *scheduler) onlyStores(k *loop.Kernel, p *loop.Param) []*loop.Store {
 	return list
 }
 
-// iterations is how often loops around a store at an index of a parameter of some shape run in all. Two of them that
-// walk along an axis in blocks, the last of which may be smaller, run as often as the axis has elements.
+// iterations returns how often the loops around a store run in all. A pair of loops that walks along an axis in blocks,
+// of which the last may be smaller, runs as often as the axis has elements.
 func (s *scheduler) iterations(loops []*loop.For, index, shape []sym.Expr) sym.Expr {
 	count, counted := one, map[*loop.For]bool{}
 	for axis, e := range index {
@@ -356,7 +355,7 @@ func (s *scheduler) iterations(loops []*loop.For, index, shape []sym.Expr) sym.E
 	return count
 }
 
-// alternatives reports whether two statements lie in the two branches of one condition.
+// alternatives reports whether two statements are in the two branches of one condition.
 func alternatives(body []loop.Stmt, first, second loop.Stmt) bool {
 	within := func(body []loop.Stmt, wanted loop.Stmt) (found bool) {
 		loop.Walk(body, func(s loop.Stmt) bool {
@@ -375,7 +374,7 @@ func alternatives(body []loop.Stmt, first, second loop.Stmt) bool {
 	return found
 }
 
-// reads counts the loads of a parameter in the map's text.
+// reads counts the loads of a parameter in the map.
 func (m *mapping) reads(param string) int {
 	count := 0
 	for _, a := range loop.Accesses(m.kernel.Body) {
@@ -386,8 +385,8 @@ func (m *mapping) reads(param string) int {
 	return count
 }
 
-// append computes the map after each of the stores, which go unless they are kept; place is how the map indexes what is
-// stored, and values what is there in the place of other parameters.
+// append returns body with the map computed after each of the stores, which are dropped unless keep is set. place is
+// the map's index into the stored parameter; values replace loads of other parameters.
 func (m *mapping) append(body []loop.Stmt, stores []*loop.Store, param string, place []sym.Expr, names *namer,
 	params map[string]string, values map[string]loop.Expr, keep bool) []loop.Stmt {
 	result := make([]loop.Stmt, 0, len(body))

@@ -5,9 +5,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// finishWhereStored does without a local that one nest at its end reads, each element once, to make a result of each:
-// what it makes is made where the element is stored. The local of a convolution without products, a whole row of
-// pixels, would take a cache's room, and as many writes and reads as the sums have.
+// finishWhereStored removes a local if the last nest of its body reads each element once and stores a result computed
+// from it: that result is then computed where the element is stored. The local of a depthwise convolution, an entire
+// row of pixels, would take the space of a cache, and as many writes and reads as there are sums.
 func finishWhereStored(s *scheduler, k *loop.Kernel) bool {
 	names := s.newNamer(k)
 	changed := false
@@ -30,8 +30,8 @@ func finishWhereStored(s *scheduler, k *loop.Kernel) bool {
 	return changed
 }
 
-// finished is what follows a local, without its last nest and with what that makes at each store to the local; nil if
-// that cannot be.
+// finished returns the statements after a local without the last nest, whose result is computed at each store to the
+// local; nil if that is impossible.
 func (s *scheduler) finished(l *loop.Local, body []loop.Stmt, names *namer) []loop.Stmt {
 	if len(body) < 2 {
 		return nil
@@ -83,8 +83,8 @@ func (s *scheduler) finished(l *loop.Local, body []loop.Stmt, names *namer) []lo
 	return r.Body(before)
 }
 
-// lastNest is the store of a nest that reads each element of a local once, and each variable's axis of the local; nil
-// if the statement is something else.
+// lastNest returns the store of a nest that reads each element of a local once, and the axis of the local that each
+// loop variable indexes; nil for other statements.
 func (s *scheduler) lastNest(l *loop.Local, stmt loop.Stmt) (store *loop.Store, place map[sym.Name]int) {
 	var loops []*loop.For
 	body := []loop.Stmt{stmt}
@@ -133,6 +133,7 @@ func (s *scheduler) lastNest(l *loop.Local, stmt loop.Stmt) (store *loop.Store, 
 	return store, place
 }
 
+// variableOf returns a loop's variable; no name for nil.
 func variableOf(f *loop.For) sym.Name {
 	if f == nil {
 		return sym.Name{}
@@ -150,8 +151,8 @@ func sameIndex(index []sym.Expr, place map[sym.Name]int) bool {
 	return true
 }
 
-// storedOnce reports whether statements do nothing with a local but to store each of its elements once, change nothing
-// else in memory, and do not touch the buffer to.
+// storedOnce reports whether statements store each element of a local exactly once, write no other memory, do not read
+// the local, and do not touch the buffer to.
 func (s *scheduler) storedOnce(l *loop.Local, body []loop.Stmt, to string) bool {
 	count, elements, plain := zero, one, true
 	loop.Walk(body, func(stmt loop.Stmt) bool {

@@ -9,9 +9,10 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// fuse joins kernels, within each list of steps: bodies of If and Loop are lists of their own, and nothing crosses
-// their borders. Maps that are read element for element by other maps go first, so that chains become one map; that is
-// joined to the kernel whose result it reads; what is left of maps is computed where it is read, if that is cheap.
+// fuse joins kernels within each list of steps; the bodies of If and Loop are lists of their own, and nothing crosses
+// their borders. First, maps that another map reads element for element are joined to it, so that chains become one
+// map. Then each map is joined to the kernel whose result it reads. Last, remaining maps are computed where they are
+// read, if that is cheap.
 func (s *scheduler) fuse() {
 	if s.off("inline") && s.off("epilogue") {
 		s.pruneBuffers()
@@ -48,6 +49,7 @@ func (s *scheduler) fuse() {
 	s.pruneBuffers()
 }
 
+// eachList calls visit for each list of steps, the lists in a step's bodies first.
 func (s *scheduler) eachList(list *[]loop.Step, visit func(list *[]loop.Step)) {
 	for _, step := range *list {
 		for _, body := range loop.StepBodies(step) {
@@ -59,10 +61,10 @@ func (s *scheduler) eachList(list *[]loop.Step, visit func(list *[]loop.Step)) {
 	visit(list)
 }
 
-// usage is what a module does to the storage of one buffer.
+// usage is the uses of one buffer's storage.
 type usage struct {
 	readers, writers []loop.Step
-	viewed           bool // another buffer lies in it
+	viewed           bool // the storage holds a view
 }
 
 // countUses finds the uses of every buffer's storage, by the buffer that owns it.
@@ -75,7 +77,7 @@ func (s *scheduler) countUses() {
 	})
 }
 
-// learn counts a step's uses; forget takes them back.
+// learn records a step's uses.
 func (s *scheduler) learn(step loop.Step) {
 	reads, writes := touched(step, false)
 	for _, b := range reads {
@@ -88,6 +90,7 @@ func (s *scheduler) learn(step loop.Step) {
 	}
 }
 
+// forget removes a step's uses.
 func (s *scheduler) forget(step loop.Step) {
 	reads, writes := touched(step, false)
 	is := func(other loop.Step) bool { return other == step }
@@ -101,6 +104,7 @@ func (s *scheduler) forget(step loop.Step) {
 	}
 }
 
+// usesOf returns the usage of the storage that b lies in.
 func (s *scheduler) usesOf(b *loop.Buffer) *usage {
 	root := b.Root()
 	u := s.uses[root]
@@ -112,7 +116,7 @@ func (s *scheduler) usesOf(b *loop.Buffer) *usage {
 	return u
 }
 
-// touched lists the buffers that a step reads and writes; with deep, those of its bodies too.
+// touched returns the buffers that a step reads and writes; with deep, also those of its bodies.
 func touched(step loop.Step, deep bool) (reads, writes []*loop.Buffer) {
 	add := func(list *[]*loop.Buffer, buffers ...*loop.Buffer) {
 		for _, b := range buffers {
@@ -160,42 +164,43 @@ func touched(step loop.Step, deep bool) (reads, writes []*loop.Buffer) {
 	return reads, writes
 }
 
-// conflict reports whether a step writes the storage of any of reads, or touches that of any of writes.
+// conflict reports whether a step writes the storage of any of reads, or touches the storage of any of writes.
 func conflict(step loop.Step, reads, writes []*loop.Buffer) bool {
 	r, w := touched(step, true)
 	return share(w, reads) || share(w, writes) || share(r, writes)
 }
 
+// share reports whether a buffer of a and a buffer of b lie in the same storage.
 func share(a, b []*loop.Buffer) bool {
 	return slices.ContainsFunc(a, func(x *loop.Buffer) bool {
 		return slices.ContainsFunc(b, func(y *loop.Buffer) bool { return x.Root() == y.Root() })
 	})
 }
 
-// binds reports whether a step gives a dimension its value.
+// binds reports whether a step may bind a dimension.
 func binds(step loop.Step) bool {
 	_, launch := step.(*loop.Launch)
 	_, copies := step.(*loop.Copy)
 	return !launch && !copies
 }
 
-// private reports whether a buffer is a temporary that one launch writes whole, with no view into it.
+// private reports whether a buffer is a temporary without views that one launch writes.
 func (s *scheduler) private(b *loop.Buffer) bool {
 	u := s.uses[b]
 	return b.Kind == loop.Temp && b.View == nil && u != nil && !u.viewed && len(u.writers) == 1
 }
 
-// mapping is a kernel that is a map.
+// mapping is a kernel of the form of a map: see asMap.
 type mapping struct {
 	kernel *loop.Kernel
 	loops  []*loop.For
 	before []loop.Stmt // Lets and Checks
 	store  *loop.Store
-	out    int // the parameter that is stored to
+	out    int // the index of the parameter that is stored to
 }
 
-// asMap takes a kernel apart that is one nest of each-loops around Lets, Checks and one store at the loops' variables,
-// over all elements of its only result.
+// asMap returns the mapping of a kernel that is one nest of each-loops around Lets, Checks and one store at the loops'
+// variables, over all elements of its only result; nil for other kernels.
 func (s *scheduler) asMap(k *loop.Kernel) *mapping {
 	if neverRuns(k) {
 		return nil
@@ -259,12 +264,13 @@ func (s *scheduler) asMap(k *loop.Kernel) *mapping {
 	return m
 }
 
-// checks reports whether a map has values to check.
+// checks reports whether a map contains Checks.
 func (m *mapping) checks() bool {
 	return slices.ContainsFunc(m.before, func(s loop.Stmt) bool { _, ok := s.(*loop.Check); return ok })
 }
 
-// weight is the functions that a map computes per element, transcendental ones counted several times, and its loads.
+// weight returns the number of functions that a map computes per element, in which expensive ones count several times,
+// and the number of its loads.
 func (m *mapping) weight() (functions, loads int) {
 	visit := func(e loop.Expr) {
 		switch e := e.(type) {
@@ -289,8 +295,9 @@ func (m *mapping) weight() (functions, loads int) {
 	return functions, loads
 }
 
-// at is the map's statements and value where its indices in place have the values of index: place is how the map
-// indexes its result, or an operand by all of its loops. Declared names become new ones.
+// at returns copies of the map's statements and value, and the values of its loop variables, for the element at which
+// the indices in place equal index. place is the map's index into its result, or into an operand that it indexes by all
+// of its loops. Declarations get new names.
 func (m *mapping) at(place, index []sym.Expr, names *namer, params map[string]string) (before []loop.Stmt,
 	value loop.Expr, integers map[sym.Name]sym.Expr) {
 	integers = map[sym.Name]sym.Expr{}
@@ -323,14 +330,14 @@ func (m *mapping) at(place, index []sym.Expr, names *namer, params map[string]st
 	return r.Body(m.before), r.Value(m.store.X), integers
 }
 
-// adopt gives a kernel under construction the parameters of another but the one left out, and returns the names of all
-// there. A buffer that the kernel reads already, in the same form, is shared.
+// adopt adds the parameters of another kernel, without the one at index without, to a kernel under construction. It
+// returns their names there. A buffer that the kernel already reads in the same form is shared.
 func adopt(k *loop.Kernel, args *[]*loop.Buffer, from *loop.Kernel, fromArgs []*loop.Buffer, without int,
 	names *namer) map[string]string {
 	params := map[string]string{}
 	for i, p := range from.Params {
 		if i == without {
-			params[p.Name] = names.name(p.Name) // no parameter: so that the name means nothing else
+			params[p.Name] = names.name(p.Name) // no parameter: the name must not mean another one
 			continue
 		}
 		for j, q := range k.Params {
@@ -350,6 +357,7 @@ func adopt(k *loop.Kernel, args *[]*loop.Buffer, from *loop.Kernel, fromArgs []*
 	return params
 }
 
+// sameForm reports whether two parameters have the same type, shape and strides.
 func sameForm(p, q *loop.Param) bool {
 	same := func(a, b []sym.Expr) bool {
 		return len(a) == len(b) && (a == nil) == (b == nil) && slices.EqualFunc(a, b, sym.Expr.Equal)
@@ -363,7 +371,7 @@ func dropParam(k *loop.Kernel, args *[]*loop.Buffer, i int) {
 	*args = slices.Delete(*args, i, i+1)
 }
 
-// nameAfter names a kernel that does the work of two. Names stay readable: the first four parts, and how many more.
+// nameAfter returns a name for a kernel that does the work of two, of at most about 60 bytes.
 func (s *scheduler) nameAfter(first, second *loop.Kernel) string {
 	name := strings.SplitN(first.Name, "..", 2)[0] + "+" + second.Name
 	name = strings.Map(func(r rune) rune {
@@ -387,6 +395,7 @@ func (s *scheduler) nameAfter(first, second *loop.Kernel) string {
 	return result
 }
 
+// joinSource returns the nodes of both kernels, separated by a comma.
 func joinSource(a, b string) string {
 	switch {
 	case a == "" || a == b:

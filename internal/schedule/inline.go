@@ -7,14 +7,14 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// How often a map may be computed where its result is read more than once: so many functions per element in all.
+// Limits for a map whose result is read more than once: functions computed per element in all, and reads per element.
 const (
 	mostRecomputed = 8
 	mostReads      = 4.5
 )
 
-// inline computes a map, the launch at a place in the list, where its result is read, and drops the launch. With
-// chains, only where one other map reads it, each element once.
+// inline computes the map of the launch at index at where its result is read, and drops the launch. With chains, it
+// does so only if one other map reads the result, each element once.
 func (s *scheduler) inline(list *[]loop.Step, at int, chains bool) bool {
 	launch, ok := (*list)[at].(*loop.Launch)
 	if !ok || !s.soleLaunch(launch) {
@@ -81,7 +81,7 @@ func (m *mapping) cheap() bool {
 	return functions <= 2 && loads <= 1
 }
 
-// inlined is the consumer's kernel with the map inside; nil if it cannot be there, or should not.
+// inlined returns the consumer's kernel with the map inside, and its arguments; nil if that is impossible or too slow.
 func (s *scheduler) inlined(m *mapping, launch, consumer *loop.Launch, result *loop.Buffer, chains bool) (*loop.Kernel,
 	[]*loop.Buffer) {
 	param := slices.Index(consumer.Args, result)
@@ -138,7 +138,8 @@ func (s *scheduler) inlined(m *mapping, launch, consumer *loop.Launch, result *l
 	return k, args
 }
 
-// readsAll reports whether a map reads every element of a parameter: at its own variables, over the parameter's shape.
+// readsAll reports whether a map reads every element of a parameter: at its own loop variables, over the parameter's
+// shape.
 func (s *scheduler) readsAll(k *loop.Kernel, p *loop.Param) bool {
 	for _, a := range loop.Accesses(k.Body) {
 		if a.Buffer != p.Name {
@@ -158,8 +159,8 @@ func (s *scheduler) readsAll(k *loop.Kernel, p *loop.Param) bool {
 	return false
 }
 
-// replaceLoads is a body in which the map's value stands for each load of buffer. Within one statement, loads of one
-// element share the value.
+// replaceLoads returns a body with the map's value in the place of each load of buffer. Within one statement, loads of
+// the same element share the value.
 func (m *mapping) replaceLoads(body []loop.Stmt, buffer string, names *namer, params map[string]string) []loop.Stmt {
 	result := make([]loop.Stmt, 0, len(body))
 	for _, stmt := range body {
@@ -172,13 +173,14 @@ func (m *mapping) replaceLoads(body []loop.Stmt, buffer string, names *namer, pa
 	return result
 }
 
-// site is a load that the map's value replaces.
+// site is a load that is replaced by the map's value.
 type site struct {
 	load *loop.Load
 	uses int
 	name string
 }
 
+// replaceIn returns the statement with its own loads of buffer replaced, and the statements that must precede it.
 func (m *mapping) replaceIn(stmt loop.Stmt, buffer string, names *namer, params map[string]string) ([]loop.Stmt,
 	loop.Stmt) {
 	sites := map[string]*site{}
@@ -204,7 +206,7 @@ func (m *mapping) replaceIn(stmt loop.Stmt, buffer string, names *namer, params 
 		}
 		at := sites[siteKey(l)]
 		if at == nil || at.load.Mask != nil {
-			// Its mask may hold loads that were replaced: it is computed for itself.
+			// Its mask may contain replaced loads, so it is computed separately.
 			at = &site{load: l, uses: 1}
 		}
 		if at.name != "" {
@@ -222,11 +224,12 @@ func (m *mapping) replaceIn(stmt loop.Stmt, buffer string, names *namer, params 
 		before = append(before, &loop.Let{Name: at.name, X: value})
 		return &loop.Ref{Name: at.name, Type: l.Type}
 	}}
-	// The bodies inside have been done, and stay as they are.
+	// The inner bodies are already done, and do not change.
 	after := rewriteValues(r, stmt)
 	return before, after
 }
 
+// siteKey returns a key that is equal for loads of the same element.
 func siteKey(l *loop.Load) string {
 	key := ""
 	for _, e := range l.Index {
@@ -262,7 +265,7 @@ func rewriteValues(r *loop.Rewrite, stmt loop.Stmt) loop.Stmt {
 	return stmt
 }
 
-// guard is a map's statements and value under a load's mask: nothing is read if it does not hold.
+// guard returns a map's statements and value under a load's mask: nothing is read if the mask does not hold.
 func guard(lets []loop.Stmt, value loop.Expr, l *loop.Load) ([]loop.Stmt, loop.Expr) {
 	r := &loop.Rewrite{Expr: func(e loop.Expr) loop.Expr {
 		inner, ok := e.(*loop.Load)
@@ -279,6 +282,8 @@ func guard(lets []loop.Stmt, value loop.Expr, l *loop.Load) ([]loop.Stmt, loop.E
 	return r.Body(lets), loop.Choose(copied(l.Mask), r.Value(value), l.Else)
 }
 
+// copied returns a copy of an expression.
 func copied(e loop.Expr) loop.Expr { return (&loop.Rewrite{}).Value(e) }
 
+// nothing returns the constant 0.
 func nothing(dt dtype.DType) loop.Expr { return &loop.Const{Type: dt} }

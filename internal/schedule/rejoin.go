@@ -5,9 +5,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// rejoin merges two neighbouring axes of a parameter where some access takes one integer apart into a quotient and a
-// remainder to index them, and every access is linear in its variables once they are put together again. Pointwise
-// convolutions over all positions at once need it.
+// rejoin merges two neighbouring axes of a parameter if some access splits one integer into a quotient and a remainder
+// to index them, and every access is linear in its variables after the merge. Pointwise convolutions over all positions
+// at once need it.
 func rejoin(s *scheduler, k *loop.Kernel) bool {
 	changed := false
 	known := s.within(k)
@@ -40,13 +40,13 @@ func (s *scheduler) apartInPairs(k *loop.Kernel, p *loop.Param, axis int, known 
 	return found
 }
 
-// joint2 is the index of two axes that are merged.
+// joint2 returns the index of two merged axes.
 func joint2(p *loop.Param, index []sym.Expr, axis int, known *sym.Dims) sym.Expr {
 	return known.Simplify(index[axis].Mul(p.Shape[axis+1]).Add(index[axis+1]))
 }
 
-// within is what is known inside a kernel: of the dimensions, and of the variables of loops that run a fixed number of
-// times.
+// within returns the ranges known inside a kernel: of the dimensions, and of the variables of loops with a constant
+// extent.
 func (s *scheduler) within(k *loop.Kernel) *sym.Dims {
 	known := s.dims.Clone()
 	loop.Walk(k.Body, func(stmt loop.Stmt) bool {
@@ -70,6 +70,7 @@ func linear(e sym.Expr) bool {
 	return true
 }
 
+// joinIndices merges an axis of a parameter and the next, in its shape and in all accesses.
 func (s *scheduler) joinIndices(k *loop.Kernel, p *loop.Param, axis int, known *sym.Dims) {
 	join := func(buffer string, index []sym.Expr) []sym.Expr {
 		if buffer != p.Name {
@@ -85,7 +86,7 @@ func (s *scheduler) joinIndices(k *loop.Kernel, p *loop.Param, axis int, known *
 	}
 }
 
-// joinAccesses is a body with the indices of loads and stores as join gives them.
+// joinAccesses returns a body with the indices of loads and stores replaced by the results of join.
 func joinAccesses(body []loop.Stmt, join func(buffer string, index []sym.Expr) []sym.Expr) []loop.Stmt {
 	r := &loop.Rewrite{
 		Expr: func(e loop.Expr) loop.Expr {

@@ -9,48 +9,50 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// Options say how to schedule; the zero value has all steps.
+// Options say how to schedule. The zero value runs all steps.
 type Options struct {
-	Without []string // steps that are left out, by name: see OptionalSteps
-	// After, where not nil, is given the module's text after each step that is not left out.
+	Without []string // names of the steps that are left out; see OptionalSteps
+	// After, if not nil, is called after each step that runs, with a function that prints the module.
 	After func(step string, text func() string)
 
-	// Arena is how many bytes of arena the module needs, as it is now, at some bindings of the dimensions. Nil: nobody
-	// counts them.
+	// Arena returns the bytes of arena that the present module needs, at some bindings of the dimensions. Nil: they are
+	// not counted.
 	Arena func() ([]int64, error)
-	// Kept, where not nil, is given why parts are moved to where they are put together, for Copies.
+	// Kept, if not nil, receives the reason why each piece is copied to the buffer that holds it, for Copies.
 	Kept map[string]string
 
-	// Pack is given the weights that are laid out anew, once; it replaces their Data. Nil: they are packed on Go's heap.
+	// Pack receives the weights that get another layout, once, and replaces their Data. Nil: they are packed on Go's
+	// heap.
 	Pack func(list []*Pack) error
 
-	// Choice is asked for each kernel of products in registers, by the model's nodes that it computes. Nil: all is as the
-	// table says.
+	// Choice returns the tuned tile of each kernel of products in registers, by the model's nodes that it computes.
+	// Nil: the defaults.
 	Choice func(nodes string) Choice
 
-	// Refuses says why a machine of blocks cannot run a kernel; nil: it can. What it refuses is scheduled for Host, which
-	// then runs it. Nil: nobody is asked.
+	// Refuses returns why a machine of blocks cannot run a kernel, or nil if it can. A refused kernel is scheduled for
+	// Host, which then runs it. Nil: nothing is refused.
 	Refuses func(k *loop.Kernel) error
 	Host    target.Machine
 
-	Check func() error // where not nil, asked before each kernel; its error ends the work
+	Check func() error // if not nil, called before each kernel; an error ends scheduling
 }
 
-// Run schedules a module in place, with every step.
+// Run schedules a module in place, by every step.
 func Run(m *loop.Module, machine target.Machine) error { return RunWith(m, machine, Options{}) }
 
-// step is one transformation: of a module as a whole, or of each of its kernels.
+// step is one transformation, of the entire module or of each kernel.
 type step struct {
-	name, why string   // and why it stands where it does
-	parts     []string // of it that can be left out by themselves
-	needed    bool     // it cannot be left out
+	name, why string   // why says why the step is at its position in the table
+	parts     []string // names of the step's components that can be left out separately
+	needed    bool     // the step itself cannot be left out
 	module    func(s *scheduler) error
-	// kernel changes k, its own copy, and reports whether it did. Machines with blocks of threads take none of these:
-	// they have recipes (block_*.go).
+	// kernel changes k, a copy that it owns, and reports whether it did. Machines with blocks of threads run recipes
+	// instead (block_*.go).
 	kernel func(s *scheduler, k *loop.Kernel) bool
 }
 
-// steps are done in this order: those of the module that come first, then those of each kernel, then the rest.
+// steps run in this order: module steps up to the first kernel step, then all kernel steps for each kernel in turn,
+// then the other module steps.
 var steps = []step{
 	{name: "constants", why: "first: what one element of a constant decides is known to all other steps",
 		module: always((*scheduler).constants)},
@@ -77,12 +79,13 @@ var steps = []step{
 	{name: "outside", why: "last: what still does not fit", needed: true, module: always((*scheduler).moveOut)},
 }
 
-// always is a step that does not fail.
+// always makes a step that cannot fail.
 func always(do func(s *scheduler)) func(s *scheduler) error {
 	return func(s *scheduler) error { do(s); return nil }
 }
 
-// OptionalSteps are the names of the steps that can be left out. What is scheduled without one is right, and slower.
+// OptionalSteps returns the names of the steps that can be left out. The module is correct without any of them, but
+// slower.
 func OptionalSteps() (names []string) {
 	for _, s := range steps {
 		if names = append(names, s.parts...); !s.needed {
@@ -92,17 +95,18 @@ func OptionalSteps() (names []string) {
 	return names
 }
 
-// Simplest are the steps that the simplest way to schedule does without: no kernel is joined to another.
+// Simplest are the steps to leave out for the simplest schedule, which joins no kernels.
 var Simplest = []string{"constants", "inline", "epilogue", "finish"}
 
-// RunWith schedules a module in place. Kernels and launches are replaced and removed; buffers that no step uses any
-// more are dropped, unless they are inputs or outputs. An error means that the module was not well formed.
+// RunWith schedules a module in place. It replaces and removes kernels and launches, and drops buffers that no step
+// uses any more, unless they are inputs or outputs. An error means that the module was not well formed, or comes from
+// Options.
 func RunWith(m *loop.Module, machine target.Machine, o Options) error {
 	s := &scheduler{module: m, machine: machine, options: o, dims: m.Dims}
 	if s.dims == nil {
 		s.dims = sym.NewDims()
 	}
-	kernels := false // whether their steps are done
+	kernels := false // whether the kernel steps have run
 	for _, step := range steps {
 		if step.kernel != nil && !kernels {
 			kernels = true
@@ -124,7 +128,7 @@ func RunWith(m *loop.Module, machine target.Machine, o Options) error {
 // off reports whether a step is left out.
 func (s *scheduler) off(step string) bool { return slices.Contains(s.options.Without, step) }
 
-// told tells what a module is with some kernels in the place of its own, which have the same names.
+// told calls Options.After for the module with these kernels instead of its own; their names are the same.
 func (s *scheduler) told(step string, kernels []*loop.Kernel) {
 	if s.options.After == nil || s.off(step) {
 		return
@@ -134,14 +138,14 @@ func (s *scheduler) told(step string, kernels []*loop.Kernel) {
 	s.options.After(step, m.String)
 }
 
-// dropIdle drops loops without iterations.
+// dropIdle drops loops without iterations from all kernels.
 func (s *scheduler) dropIdle() {
 	for _, k := range s.module.Kernels {
 		dropIdle(k)
 	}
 }
 
-// kernels schedules each kernel.
+// kernels runs the kernel steps on each kernel.
 func (s *scheduler) kernels() error {
 	s.texts = map[string][]*loop.Kernel{}
 	for i, k := range s.module.Kernels {
@@ -164,27 +168,27 @@ func (s *scheduler) kernels() error {
 	return nil
 }
 
-// scheduler is the state of one run.
+// scheduler is the state of one RunWith.
 type scheduler struct {
 	module  *loop.Module
 	machine target.Machine
 	options Options
 	dims    *sym.Dims
-	uses    map[*loop.Buffer]*usage // by the buffers that own storage
-	shared  map[*loop.Kernel]bool   // by whether several steps launch it
-	free    []sym.Name              // the dimensions of the kernel at hand
+	uses    map[*loop.Buffer]*usage // by the buffer that owns the storage
+	shared  map[*loop.Kernel]bool   // kernels that several steps launch
+	free    []sym.Name              // the dimensions of the present kernel
 	offsets loop.Offsets            // of accesses that estimates look at
 
-	texts map[string][]*loop.Kernel // if somebody asks for them: the kernels after each step of theirs
+	texts map[string][]*loop.Kernel // for Options.After: the kernels after each kernel step
 
-	halvings int // of tiles that did not fit: see smaller
+	halvings int // of tiles that did not fit; see smaller
 
-	kept     map[string]string     // why parts are moved, by keptKey
-	laid     map[*loop.Buffer]bool // buffers that became parts, and those that hold parts
-	tooLarge map[string]bool       // kernels of whose parts the arena would grow
+	kept     map[string]string     // why pieces are copied, by keptKey
+	laid     map[*loop.Buffer]bool // buffers that became pieces of others, and buffers that hold pieces
+	tooLarge map[string]bool       // kernels whose pieces would enlarge the arena
 }
 
-// kernel is a kernel with its loops scheduled. Each step works on a copy that is kept where it fits.
+// kernel returns a kernel with its loops scheduled. The result of each step is kept only if it fits.
 func (s *scheduler) kernel(k *loop.Kernel) *loop.Kernel {
 	s.free = k.Dims
 	asItIs := forBlocks(k) || neverRuns(k)
@@ -205,7 +209,8 @@ func (s *scheduler) kernel(k *loop.Kernel) *loop.Kernel {
 	return k
 }
 
-// stepped is a kernel after a step of its own; as it was, if the step does nothing or the result does not fit.
+// stepped returns a copy of the kernel after a step; the kernel itself if the step does nothing or its result does not
+// fit.
 func (s *scheduler) stepped(k *loop.Kernel, step step) *loop.Kernel {
 	next := k.Clone()
 	if !step.kernel(s, next) {
@@ -217,8 +222,8 @@ func (s *scheduler) stepped(k *loop.Kernel, step step) *loop.Kernel {
 	return next
 }
 
-// blockKernel is a kernel for blocks of threads; or as it was, for a thread an iteration; or one for the host, if the
-// machine can run neither.
+// blockKernel returns a kernel for blocks of threads by the first recipe that applies; the kernel itself, of which each
+// iteration is a thread, if none does; or a kernel for the host, if the machine cannot run that.
 func (s *scheduler) blockKernel(k *loop.Kernel) *loop.Kernel {
 	for _, recipe := range []func(k *loop.Kernel) *loop.Kernel{s.blockOnline, s.blockDirect, s.blockProduct, s.blockSlices,
 		s.blockColumns, s.blockRows, s.blockBody, s.blockTurned} {
@@ -234,12 +239,12 @@ func (s *scheduler) blockKernel(k *loop.Kernel) *loop.Kernel {
 	return host.kernel(k)
 }
 
-// refuses reports whether the generator does not take a kernel.
+// refuses reports whether the code generator refuses a kernel.
 func (s *scheduler) refuses(k *loop.Kernel) bool {
 	return s.options.Refuses != nil && s.options.Refuses(k) != nil
 }
 
-// forBlocks reports whether a kernel is written for blocks of threads, and so is scheduled already.
+// forBlocks reports whether a kernel has loops over blocks or threads, so that it is already scheduled.
 func forBlocks(k *loop.Kernel) bool {
 	found := false
 	loop.Walk(k.Body, func(s loop.Stmt) bool {
@@ -250,7 +255,7 @@ func forBlocks(k *loop.Kernel) bool {
 	return found
 }
 
-// dimsOf keeps the order of the dimensions that a kernel had, and adds what is new.
+// dimsOf returns the dimensions of k: those that before had, in its order, then the new ones.
 func dimsOf(k, before *loop.Kernel) []sym.Name {
 	free := loop.FreeDims(k)
 	var dims []sym.Name
@@ -270,6 +275,7 @@ func dimsOf(k, before *loop.Kernel) []sym.Name {
 // namer makes names that a kernel does not use.
 type namer struct{ taken map[string]bool }
 
+// newNamer returns a namer for a kernel.
 func (s *scheduler) newNamer(k *loop.Kernel) *namer {
 	n := &namer{map[string]bool{}}
 	for _, p := range k.Params {
@@ -284,6 +290,7 @@ func (s *scheduler) newNamer(k *loop.Kernel) *namer {
 	return n
 }
 
+// name returns a new name, made from hint.
 func (n *namer) name(hint string) string {
 	name := hint
 	for i := 1; n.taken[name]; i++ {
@@ -293,16 +300,16 @@ func (n *namer) name(hint string) string {
 	return name
 }
 
-// bound is a name for a loop's variable or a checked value.
+// bound returns a new name for a loop variable or a checked value.
 func (n *namer) bound(hint string) sym.Name { return sym.Bound(n.name(hint)) }
 
-// renaming gives values other names: statements that are written twice declare each name once.
+// renaming gives new names to the declarations of statements that are written twice.
 type renaming struct {
 	names *namer
 	given map[string]string
 }
 
-// anew renames what a body declares.
+// anew returns a renaming of all that a body declares.
 func (n *namer) anew(body []loop.Stmt) *renaming {
 	r := &renaming{n, map[string]string{}}
 	for _, name := range declared(body) {
@@ -311,7 +318,7 @@ func (n *namer) anew(body []loop.Stmt) *renaming {
 	return r
 }
 
-// to is the name that stands for a name.
+// to returns the new name of a declaration.
 func (r *renaming) to(name string) string {
 	if r.given[name] == "" {
 		r.given[name] = r.names.name(name)
@@ -319,6 +326,7 @@ func (r *renaming) to(name string) string {
 	return r.given[name]
 }
 
+// rewrite returns the renaming as a Rewrite.
 func (r *renaming) rewrite() *loop.Rewrite {
 	return &loop.Rewrite{Name: func(name string) string {
 		if to, ok := r.given[name]; ok {
@@ -328,8 +336,10 @@ func (r *renaming) rewrite() *loop.Rewrite {
 	}}
 }
 
+// body returns a renamed copy of a list of statements.
 func (r *renaming) body(body []loop.Stmt) []loop.Stmt { return r.rewrite().Body(body) }
 
+// decimal returns i, which is not negative, in decimal.
 func decimal(i int) string {
 	if i < 10 {
 		return string(rune('0' + i))
@@ -337,7 +347,7 @@ func decimal(i int) string {
 	return decimal(i/10) + string(rune('0'+i%10))
 }
 
-// dropIdle removes the loops that have no iterations for any binding, unless nothing else is in the kernel.
+// dropIdle removes the loops without iterations in every run, unless the kernel has no other statements.
 func dropIdle(k *loop.Kernel) {
 	if !neverRuns(k) {
 		return
@@ -355,7 +365,7 @@ func dropIdle(k *loop.Kernel) {
 	}
 }
 
-// neverRuns reports whether some loop of a kernel has no iterations for any binding: such a kernel is left as it is.
+// neverRuns reports whether some loop of a kernel has no iterations in any run. Such a kernel is not scheduled.
 func neverRuns(k *loop.Kernel) bool {
 	found := false
 	loop.Walk(k.Body, func(s loop.Stmt) bool {
@@ -400,13 +410,15 @@ func bound(body []loop.Stmt) []sym.Name {
 	return names
 }
 
-// equal reports whether two expressions are the same for every binding of the dimensions, as far as can be proved.
+// equal reports whether two expressions are proved to be equal for every binding of the dimensions.
 func (s *scheduler) equal(a, b sym.Expr) bool {
 	return a.Equal(b) || s.dims.EQ(a, b) == sym.Yes
 }
 
+// mentions reports whether e contains the name.
 func mentions(e sym.Expr, name sym.Name) bool { return slices.Contains(e.Vars(), name) }
 
+// anyMentions reports whether one of the expressions contains the name.
 func anyMentions(list []sym.Expr, name sym.Name) bool {
 	return slices.ContainsFunc(list, func(e sym.Expr) bool { return mentions(e, name) })
 }
@@ -416,13 +428,16 @@ var (
 	one  = sym.Const(1)
 )
 
+// isZero reports whether e is the constant 0.
 func isZero(e sym.Expr) bool { v, ok := e.Const(); return ok && v == 0 }
 
+// isOne reports whether e is the constant 1.
 func isOne(e sym.Expr) bool { v, ok := e.Const(); return ok && v == 1 }
 
-// isVar reports whether e is the variable of that name.
+// isVar reports whether e is exactly the variable of that name.
 func isVar(e sym.Expr, name sym.Name) bool { v, ok := e.Name(); return ok && v == name }
 
+// bug panics with a message and the kernel's text.
 func bug(k *loop.Kernel, detail string) {
 	panic(diag.Internalf("schedule: kernel @%s: %s\n%s", k.Name, detail, k))
 }
