@@ -315,6 +315,7 @@ var pinnedPairs = []string{
 	"mish/1[0] > convolution/9[0] named=false adapted=true read=false size=-1",
 	"max_pool_indices/31[0] > max_roi_pool/1[0] named=true adapted=false read=false size=-1",
 	"affine/3[0] > max_roi_pool/7[1] named=true adapted=false read=false size=-1",
+	"text_concat/6[0] > scatter_elements/68[0] named=true adapted=false read=false size=7",
 }
 
 // parsePair reads what String writes.

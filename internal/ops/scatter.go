@@ -91,6 +91,9 @@ func scatterElementsShape(c *ir.Inference, n *ir.Node) error {
 
 func scatterElementsMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, indices := in[0].Clone(), in[1]
+	if out.Len() == 0 {
+		return []*tensor.Tensor{out}, nil // a launch that writes no element does not run, so no index is checked
+	}
 	axis, err := axisOf(n, n.Attrs.Int("axis", 0), out.Rank())
 	if err != nil {
 		return nil, err
@@ -146,6 +149,9 @@ func scatterNDShape(c *ir.Inference, n *ir.Node) error {
 
 func scatterNDMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, indices, updates := in[0].Clone(), in[1], in[2]
+	if out.Len() == 0 {
+		return []*tensor.Tensor{out}, nil
+	}
 	lead := indices.Shape()[:indices.Rank()-1]
 	depth := int(indices.Shape()[len(lead)])
 	strides, flat := tensor.Strides(out.Shape()), int64(0)
