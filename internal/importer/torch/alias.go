@@ -35,7 +35,7 @@ const (
 	mostRebuilt = 1 << 18 // views that are made anew since their memory was written to
 )
 
-// share returns the alias of a name, which is that of memory of its own if there is none yet.
+// share returns the alias of a name. A name without one gets memory of its own.
 func (g *graph) share(name string) *alias {
 	g.used[name] = true
 	if a := g.aliases[name]; a != nil {
@@ -53,7 +53,7 @@ func (g *graph) share(name string) *alias {
 	return a
 }
 
-// read returns the value that a tensor has by now.
+// read returns the current value of a tensor.
 func (g *graph) read(a *alias) *ir.Value {
 	if a.version == a.storage.version || a.of == nil {
 		return a.value
@@ -66,7 +66,7 @@ func (g *graph) read(a *alias) *ir.Value {
 	return a.value
 }
 
-// write gives a tensor a new value, and with it what it is a view of.
+// write gives a tensor a new value, and updates the tensors that it is a view of.
 func (g *graph) write(a *alias, v *ir.Value) {
 	s := a.storage
 	if s.opaque != "" {
@@ -88,7 +88,7 @@ func (g *graph) write(a *alias, v *ir.Value) {
 	s.version++
 }
 
-// again makes a view of a base that has another value.
+// again rebuilds a view on a base with a new value.
 func (c *call) again(base *ir.Value, result int) *ir.Value {
 	results := c.viewing(base)
 	if result >= len(results) {
@@ -97,17 +97,17 @@ func (c *call) again(base *ir.Value, result int) *ir.Value {
 	return results[result]
 }
 
-// viewing applies a view's rule to another tensor than the one that its node names.
+// viewing applies a view's rule to base instead of the tensor that its node names.
 func (c *call) viewing(base *ir.Value) []*ir.Value { return rules[c.name](c.on(base)) }
 
-// on is the call with another tensor in the place of the one that its node views.
+// on returns the call with base instead of the tensor that its node views.
 func (c *call) on(base *ir.Value) *call {
 	other := *c
 	other.base, other.baseName = base, c.viewed()
 	return &other
 }
 
-// written reports whether a node writes to its arguments, and builds it if it does.
+// written builds a node that writes to its arguments; done is false, and nothing is built, for other nodes.
 func (g *graph) written(n *nodeJSON, c *call, name string) (done bool, err error) {
 	op, into := writing(name)
 	if op == "" {
@@ -148,7 +148,7 @@ func (g *graph) written(n *nodeJSON, c *call, name string) (done bool, err error
 	return true, nil
 }
 
-// target is what an argument names, to be written to.
+// target returns the alias of an argument that is written to.
 func (c *call) target(arg string) *alias {
 	if c.args[arg] == nil {
 		return nil
@@ -156,8 +156,8 @@ func (c *call) target(arg string) *alias {
 	return c.memoryOf(c.args[arg])
 }
 
-// into writes a result to a tensor, as of its type and shape. An argument out takes the result's shape if it has no
-// elements.
+// into writes a result to a tensor, converted to its type and shape. An argument out without elements takes the
+// result's shape.
 func (c *call) into(a *alias, v *ir.Value, out bool) {
 	old := c.read(a)
 	v = ops.Cast(c.Builder, v, old.Type.DType)
@@ -175,8 +175,8 @@ func (c *call) into(a *alias, v *ir.Value, out bool) {
 	c.write(a, v)
 }
 
-// reshaped builds an operator in place that gives a tensor another shape: its new name is a view of it, and the old one
-// is not to be read.
+// reshaped builds an operator in place that changes the shape of a tensor: its new name is a view of the tensor, and
+// the old name may no longer be read.
 func (g *graph) reshaped(n *nodeJSON, c *call, op string) error {
 	c.name = op
 	var of named
@@ -199,7 +199,7 @@ func (g *graph) reshaped(n *nodeJSON, c *call, op string) error {
 	return nil
 }
 
-// note keeps what a node's results share with its argument.
+// note records which results of a node share memory with its argument.
 func (g *graph) note(n *nodeJSON, c *call) {
 	view, of := views[c.name], c.viewed()
 	if view == nil || of == "" {
@@ -229,7 +229,7 @@ type given struct {
 	what mutation
 }
 
-// updates are the parameters, buffers and inputs that operators in place have written to, in the graph's order.
+// updates returns the parameters, buffers and inputs that operators in place have written to, in the graph's order.
 func (g *graph) updates() (list []given) {
 	for _, in := range g.givens {
 		if a := g.aliases[in.name]; a != nil && a.storage.version > 0 {
@@ -239,8 +239,8 @@ func (g *graph) updates() (list []given) {
 	return list
 }
 
-// unforeseen reports whether operators in place have written to a buffer or a parameter that was taken for a constant,
-// and notes that it changes.
+// unforeseen reports whether operators in place have written to a buffer or a parameter that was built as a constant,
+// and adds it to changed.
 func (g *graph) unforeseen(changed map[string]bool) (more bool) {
 	for _, in := range g.updates() {
 		if key := in.what.key(); in.what.Input == "" && !g.states.changed[key] {
@@ -250,8 +250,8 @@ func (g *graph) unforeseen(changed map[string]bool) (more bool) {
 	return more
 }
 
-// alone returns an error if the contents of what is updated lie in a record that another name's do, which the graph
-// reads: a write to the one would change the other.
+// alone returns an error if an updated tensor shares its record in the file with another name that the graph reads: a
+// write to one would change the other.
 func (g *graph) alone(m mutation) error {
 	key := m.key()
 	if g.program.record == nil || m.Input != "" || g.program.record(key) == "" {

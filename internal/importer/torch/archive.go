@@ -41,8 +41,8 @@ type archive struct {
 	folders map[string]map[string]payload // what the folders of weights and constants list, by name
 }
 
-// Parse builds the module of a .pt2 file that is in memory, which stays as long as the module is used. initial are the
-// first values of its states that the file has, by their inputs' names: the buffers that the model updates.
+// Parse builds the module of a .pt2 file in memory; data must stay unchanged as long as the module is used. initial
+// has the first values of its states, the buffers that the model updates, by their inputs' names.
 func Parse(data []byte) (m *ir.Module, initial map[string]*tensor.Tensor, err error) {
 	r, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
 	if err != nil {
@@ -73,7 +73,7 @@ func Parse(data []byte) (m *ir.Module, initial map[string]*tensor.Tensor, err er
 	return build(program, a.constant)
 }
 
-// recordOf names the record that the contents of a parameter, buffer or constant are in; "" if it is not known.
+// recordOf returns the name of the record with the contents of a parameter, buffer or constant; "" if it is not known.
 func (a *archive) recordOf(name string) string {
 	for _, folder := range []string{"weights", "constants"} {
 		if list, err := a.listed(folder); err == nil && list[name].Path != "" {
@@ -95,7 +95,7 @@ func ParseGraph(data []byte) (*ir.Module, error) {
 	return m, err
 }
 
-// other says what an archive is that has no model.
+// other returns the error for an archive without a supported program: err, unless its records tell what it is.
 func (a *archive) other(err error) error {
 	for name := range a.records {
 		switch {
@@ -113,7 +113,7 @@ func (a *archive) other(err error) error {
 	return err
 }
 
-// record is a record's bytes where they lie in the file.
+// record returns a record's bytes; they are a slice of the file.
 func (a *archive) record(name string) ([]byte, error) {
 	f := a.records[a.root+name]
 	if f == nil {
@@ -134,7 +134,7 @@ func (a *archive) record(name string) ([]byte, error) {
 	return a.data[at : uint64(at)+size : uint64(at)+size], nil
 }
 
-// read is a record of JSON.
+// read returns the bytes of a record of JSON.
 func (a *archive) read(name string) ([]byte, error) {
 	f := a.records[a.root+name]
 	if f != nil && f.Method != zip.Store && f.UncompressedSize64 <= mostJSON {
@@ -156,14 +156,14 @@ func (a *archive) read(name string) ([]byte, error) {
 	return data, err
 }
 
-// payload says where a weight or constant lies.
+// payload is the location of a weight or constant.
 type payload struct {
 	Path   string      `json:"path_name"`
 	Pickle bool        `json:"use_pickle"`
 	Meta   *tensorMeta `json:"tensor_meta"`
 }
 
-// constant is the contents of a parameter, buffer or constant.
+// constant returns the contents of a parameter, buffer or constant.
 func (a *archive) constant(name string) (*tensor.Tensor, error) {
 	for _, folder := range []string{"weights", "constants"} {
 		list, err := a.listed(folder)
@@ -181,7 +181,7 @@ func (a *archive) constant(name string) (*tensor.Tensor, error) {
 	return nil, diag.Inputf("the archive has no contents of %s", name).AtTensor(name)
 }
 
-// listed is what a folder lists; nothing if the archive has no such list. It is read once.
+// listed returns the payloads that a folder lists; none if the archive has no such list. It reads the list once.
 func (a *archive) listed(folder string) (map[string]payload, error) {
 	if list, ok := a.folders[folder]; ok {
 		return list, nil
@@ -203,7 +203,7 @@ func (a *archive) listed(folder string) (map[string]payload, error) {
 	return config.Config, nil
 }
 
-// tensor is a view of a storage. In row-major order it lies in the file; else it is copied.
+// tensor returns a view of a storage. A view in row-major order is a slice of the file; any other is copied.
 func (a *archive) tensor(name, folder string, p payload) (*tensor.Tensor, error) {
 	if p.Pickle {
 		return nil, diag.Unsupportedf("%s is pickled: it is no plain tensor", name).AtTensor(name).
@@ -233,7 +233,7 @@ type view struct {
 	offset, count, size int64
 }
 
-// view checks what a file says of a tensor.
+// view checks the description of a tensor and returns the view that it describes.
 func (m *tensorMeta) view(name string) (*view, error) {
 	fault := func(format string, args ...any) error {
 		return diag.Inputf("%s", fmt.Sprintf(format, args...)).AtTensor(name)
@@ -265,7 +265,7 @@ func (m *tensorMeta) view(name string) (*view, error) {
 	return v, err
 }
 
-// of is the tensor within a storage.
+// of returns the tensor within a storage.
 func (v *view) of(storage []byte) (*tensor.Tensor, error) {
 	if v.count == 0 {
 		return tensor.New(v.dt, v.sizes...)

@@ -9,7 +9,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// call is a node with its arguments by name, for its rule. What is wrong stops the building.
+// call is a node with its arguments by name, for its rule. Its methods stop the building with an error if an argument
+// is wrong.
 type call struct {
 	*graph
 	node  *nodeJSON
@@ -29,7 +30,7 @@ func (c *call) has(name string) bool {
 	return a != nil && a.kind != "as_none" && a.kind != ""
 }
 
-// optional is a tensor, or nil if there is none.
+// optional returns a tensor argument; nil if it is absent.
 func (c *call) optional(name string) *ir.Value {
 	a := c.args[name]
 	if !c.has(name) {
@@ -50,7 +51,7 @@ func (c *call) optional(name string) *ir.Value {
 	return c.find(a)
 }
 
-// find is the tensor that an argument names.
+// find returns the tensor that an argument names.
 func (c *call) find(a *argument) *ir.Value {
 	var n named
 	if err := a.into(&n); err != nil {
@@ -59,7 +60,7 @@ func (c *call) find(a *argument) *ir.Value {
 	return c.named(n)
 }
 
-// named is the tensor of a name.
+// named returns the tensor of a name.
 func (c *call) named(n named) *ir.Value {
 	v := c.partOf(n.Name)
 	if v == nil {
@@ -68,7 +69,7 @@ func (c *call) named(n named) *ir.Value {
 	return v
 }
 
-// tensor is a tensor that must be there.
+// tensor returns a tensor argument, which must be present.
 func (c *call) tensor(name string) *ir.Value {
 	v := c.optional(name)
 	if v == nil {
@@ -77,7 +78,7 @@ func (c *call) tensor(name string) *ir.Value {
 	return v
 }
 
-// tensors is a list of tensors.
+// tensors returns an argument that is a list of tensors.
 func (c *call) tensors(name string) (list []*ir.Value) {
 	a := c.args[name]
 	if a == nil || a.kind != "as_tensors" {
@@ -93,7 +94,7 @@ func (c *call) tensors(name string) (list []*ir.Value) {
 	return list
 }
 
-// optionals is a list of tensors, of which some may not be there.
+// optionals returns an argument that is a list of tensors; absent ones are nil.
 func (c *call) optionals(name string) (list []*ir.Value) {
 	a := c.args[name]
 	if a != nil && a.kind == "as_tensors" {
@@ -116,7 +117,7 @@ func (c *call) optionals(name string) (list []*ir.Value) {
 	return list
 }
 
-// symOf is a whole number of a union that says it by its value or by its name.
+// symOf returns an integer of a union, which has its value or its name.
 func (c *call) symOf(text []byte) sym.Expr {
 	var s struct {
 		Name *string `json:"as_name"`
@@ -145,7 +146,7 @@ func (c *call) symOf(text []byte) sym.Expr {
 	return sym.Expr{}
 }
 
-// sym is a whole number that must be there.
+// sym returns an integer argument, which must be present.
 func (c *call) sym(name string) sym.Expr {
 	a := c.args[name]
 	if a == nil {
@@ -165,7 +166,7 @@ func (c *call) sym(name string) sym.Expr {
 	return sym.Expr{}
 }
 
-// symOr is a whole number, or what stands for none.
+// symOr returns an integer argument; none if it is absent.
 func (c *call) symOr(name string, none sym.Expr) sym.Expr {
 	if !c.has(name) {
 		return none
@@ -173,7 +174,7 @@ func (c *call) symOr(name string, none sym.Expr) sym.Expr {
 	return c.sym(name)
 }
 
-// int is a whole number that is known, or what stands for none.
+// int returns an integer argument that is known; none if it is absent.
 func (c *call) int(name string, none int64) int64 {
 	v, ok := c.symOr(name, sym.Const(none)).Const()
 	if !ok {
@@ -182,11 +183,12 @@ func (c *call) int(name string, none int64) int64 {
 	return v
 }
 
-// axis is an axis of so many, counted from the end if it is negative.
+// axis returns an axis argument in [0, rank); a negative one counts from the end.
 func (c *call) axis(name string, none int64, rank int) int {
 	return c.axisOf(c.int(name, none), rank)
 }
 
+// axisOf resolves an axis that may count from the end of rank axes.
 func (c *call) axisOf(axis int64, rank int) int {
 	if rank == 0 && (axis == 0 || axis == -1) {
 		return 0
@@ -200,7 +202,7 @@ func (c *call) axisOf(axis int64, rank int) int {
 	return int(axis)
 }
 
-// syms is a list of whole numbers; nil if there is none.
+// syms returns an argument that is a list of integers; nil if it is absent.
 func (c *call) syms(name string) (list []sym.Expr) {
 	if !c.has(name) {
 		return nil
@@ -226,7 +228,7 @@ func (c *call) syms(name string) (list []sym.Expr) {
 	return []sym.Expr{c.sym(name)}
 }
 
-// listOf is a list of known whole numbers.
+// listOf returns an argument that is a list of known integers.
 func (c *call) listOf(name string) []int64 {
 	var list []int64
 	for _, e := range c.syms(name) {
@@ -239,7 +241,8 @@ func (c *call) listOf(name string) []int64 {
 	return list
 }
 
-// pairOf is a list of n known numbers; one alone stands for all, and none for so many of the last argument.
+// pairOf returns an argument that is a list of n known integers. A list of one stands for n equal ones; n times none
+// if it is absent.
 func (c *call) pairOf(name string, n int, none int64) []int64 {
 	list := c.listOf(name)
 	for len(list) < n {
@@ -255,7 +258,7 @@ func (c *call) pairOf(name string, n int, none int64) []int64 {
 	return list
 }
 
-// bool is a truth value, or what stands for none.
+// bool returns a bool argument; none if it is absent.
 func (c *call) bool(name string, none bool) (v bool) {
 	if !c.has(name) {
 		return none
@@ -266,7 +269,7 @@ func (c *call) bool(name string, none bool) (v bool) {
 	return v
 }
 
-// float is a number, or what stands for none.
+// float returns a number argument; none if it is absent.
 func (c *call) float(name string, none float64) float64 {
 	if !c.has(name) {
 		return none
@@ -278,7 +281,7 @@ func (c *call) float(name string, none float64) float64 {
 	return float64(v)
 }
 
-// text is a word, or what stands for none.
+// text returns a string argument; none if it is absent.
 func (c *call) text(name, none string) (v string) {
 	if !c.has(name) {
 		return none
@@ -289,7 +292,7 @@ func (c *call) text(name, none string) (v string) {
 	return v
 }
 
-// dtype is an element type, or what stands for none.
+// dtype returns an element type argument; none if it is absent.
 func (c *call) dtype(name string, none dtype.DType) dtype.DType {
 	if !c.has(name) {
 		return none
@@ -305,7 +308,7 @@ func (c *call) dtype(name string, none dtype.DType) dtype.DType {
 	return dt
 }
 
-// require makes a condition of what an operator takes for granted.
+// require adds a condition of the operator to the module.
 func (c *call) require(cond sym.Cond, why string) {
 	if err := c.RequireOf(c.node.Name, c.node.Target, 0, cond, why); err != nil {
 		c.Fail(err)

@@ -7,14 +7,14 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
-// comparisons are the functions of numbers whose results are truth values, by the names of their nodes. Most are read
-// by assertions alone, which the shapes' own conditions stand for: they are built when an operator needs them.
+// comparisons has the functions of numbers with bool results, by the names of their nodes. Most are read only by
+// assertions, whose conditions the shapes already imply; a comparison is built when an operator reads it.
 var comparisons = map[string]ops.BinaryFunction{
 	"_operator.eq": ops.Eq, "_operator.ne": ops.Ne, "_operator.lt": ops.Lt, "_operator.le": ops.Le, "_operator.gt": ops.Gt,
 	"_operator.ge": ops.Ge, "_operator.and_": ops.And, "_operator.or_": ops.Or,
 }
 
-// comparison is a truth value that is built when it is needed.
+// comparison is a bool value that is built when it is first read.
 type comparison struct {
 	call     *call
 	function ops.BinaryFunction
@@ -23,10 +23,10 @@ type comparison struct {
 	depth    int // of the comparisons that it is made of
 }
 
-// mostCompared is the most comparisons within one another.
+// mostCompared is the largest nesting depth of comparisons.
 const mostCompared = 200
 
-// compare notes a node that compares numbers.
+// compare records a node that compares numbers.
 func (g *graph) compare(c *call, f ops.BinaryFunction) error {
 	for _, out := range c.node.Outputs {
 		var as namedNumber
@@ -50,7 +50,7 @@ func (g *graph) compare(c *call, f ops.BinaryFunction) error {
 	return nil
 }
 
-// comparedBy is the comparison that an argument names; nil if it names none.
+// comparedBy returns the comparison that an argument names; nil if it names none.
 func (g *graph) comparedBy(a *argument) *comparison {
 	var as namedNumber
 	if a == nil || a.kind != "as_sym_bool" || a.into(&as) != nil {
@@ -59,7 +59,7 @@ func (g *graph) comparedBy(a *argument) *comparison {
 	return g.compared[as.Name]
 }
 
-// truth is a condition: a tensor of one element, or a truth value.
+// truth returns a condition as a bool scalar: of a tensor of one element, or of a bool.
 func (c *call) truth(a *argument) *ir.Value {
 	switch a.kind {
 	case "as_tensor":
@@ -93,7 +93,7 @@ func (c *call) truth(a *argument) *ir.Value {
 	return nil
 }
 
-// truthOf is a truth value that is known.
+// truthOf returns a constant bool.
 func (c *call) truthOf(yes bool) *ir.Value {
 	number := 0.0
 	if yes {
@@ -102,7 +102,7 @@ func (c *call) truthOf(yes bool) *ir.Value {
 	return ops.Cast(c.Builder, ops.Scalar(c.Builder, dtype.I64, number), dtype.Bool)
 }
 
-// scalarTruth is a tensor of one element as a truth value.
+// scalarTruth returns a tensor of one element as a bool scalar.
 func (c *call) scalarTruth(v *ir.Value) *ir.Value {
 	if n, ok := product(v.Type.Shape).Const(); !ok || n != 1 || v.Type.DType != dtype.Bool {
 		c.Fail(diag.Inputf("a condition is %s; it is one truth value", v.Type))
@@ -113,7 +113,7 @@ func (c *call) scalarTruth(v *ir.Value) *ir.Value {
 	return v
 }
 
-// build is the truth value, built if it is needed for the first time.
+// build returns the value, and builds it on the first call.
 func (m *comparison) build() *ir.Value {
 	if m.value != nil {
 		return m.value

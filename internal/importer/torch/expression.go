@@ -8,9 +8,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// expression reads an integer expression as SymPy prints it, in either of its ways: numbers, symbols, + - * // % **,
-// parentheses and functions, as in 2*s0 + 1; or all of it as functions, as in Add(Mul(Integer(2), Symbol('s0')),
-// Integer(1)).
+// expression parses an integer expression as SymPy prints it, in either form: numbers, symbols, + - * // % **,
+// parentheses and functions, as in 2*s0 + 1; or functions alone, as in Add(Mul(Integer(2), Symbol('s0')), Integer(1)).
+// symbol resolves the symbols.
 func expression(text string, symbol func(name string) (sym.Expr, error)) (e sym.Expr, err error) {
 	p := &expressions{text: text, symbol: symbol}
 	defer func() {
@@ -29,8 +29,10 @@ func expression(text string, symbol func(name string) (sym.Expr, error)) (e sym.
 	return e, nil
 }
 
+// expressionFault is the panic that ends the parser with err.
 type expressionFault struct{ err error }
 
+// expressions is the state of the parser.
 type expressions struct {
 	text   string
 	at     int
@@ -48,13 +50,14 @@ func (p *expressions) fail(format string, args ...any) {
 	panic(expressionFault{diag.Unsupportedf("the expression %q: "+format, append([]any{p.text}, args...)...)})
 }
 
+// skip skips spaces.
 func (p *expressions) skip() {
 	for p.at < len(p.text) && p.text[p.at] == ' ' {
 		p.at++
 	}
 }
 
-// next takes a word if it comes next.
+// next skips word and returns true if it comes next.
 func (p *expressions) next(word string) bool {
 	p.skip()
 	if !strings.HasPrefix(p.text[p.at:], word) {
@@ -64,6 +67,7 @@ func (p *expressions) next(word string) bool {
 	return true
 }
 
+// sum parses a sum.
 func (p *expressions) sum() sym.Expr {
 	e := p.product()
 	for {
@@ -78,6 +82,7 @@ func (p *expressions) sum() sym.Expr {
 	}
 }
 
+// product parses a product.
 func (p *expressions) product() sym.Expr {
 	e := p.power()
 	for {
@@ -94,6 +99,7 @@ func (p *expressions) product() sym.Expr {
 	}
 }
 
+// power parses a power.
 func (p *expressions) power() sym.Expr {
 	if p.next("-") {
 		return p.power().Neg()
@@ -105,7 +111,7 @@ func (p *expressions) power() sym.Expr {
 	return p.raised(e, p.power())
 }
 
-// raised is a power of an expression.
+// raised returns e to the power of exponent.
 func (p *expressions) raised(e, exponent sym.Expr) sym.Expr {
 	n, ok := exponent.Const()
 	if !ok || n < 0 || n > greatestPower {
@@ -118,6 +124,7 @@ func (p *expressions) raised(e, exponent sym.Expr) sym.Expr {
 	return product
 }
 
+// atom parses a number, a symbol, a function or a parenthesis.
 func (p *expressions) atom() sym.Expr {
 	if p.depth++; p.depth > deepest {
 		p.fail("it is nested deeper than %d", deepest)
@@ -152,7 +159,7 @@ func (p *expressions) atom() sym.Expr {
 	return p.named(word)
 }
 
-// named is a symbol.
+// named returns the symbol of a name.
 func (p *expressions) named(word string) sym.Expr {
 	e, err := p.symbol(word)
 	if err != nil {
@@ -161,7 +168,7 @@ func (p *expressions) named(word string) sym.Expr {
 	return e
 }
 
-// quoted reads a symbol's name in quotes, and skips what it is assumed to be.
+// quoted parses a symbol's name in quotes and skips its assumptions.
 func (p *expressions) quoted() sym.Expr {
 	name, rest, ok := strings.Cut(strings.TrimPrefix(p.text[p.at:], "'"), "'")
 	assumed, _, closed := strings.Cut(rest, ")")
@@ -172,7 +179,7 @@ func (p *expressions) quoted() sym.Expr {
 	return p.named(name)
 }
 
-// function reads what stands in the parentheses of a function, and applies it.
+// function parses the arguments of a function and applies it.
 func (p *expressions) function(name string) sym.Expr {
 	args := []sym.Expr{p.sum()}
 	for p.next(",") {

@@ -11,7 +11,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// graph is a program that is being built.
+// graph is a program under construction.
 type graph struct {
 	*ir.Builder
 	program   *exportedProgram
@@ -35,8 +35,8 @@ type graph struct {
 	used      map[string]bool // names that nodes and outputs have read
 }
 
-// build builds the module of a program. constant gives the contents of parameters, buffers and constants. initial are
-// the first values of states that the file has, by their inputs' names.
+// build builds the module of a program. constant returns the contents of parameters, buffers and constants. initial
+// has the first values of the states, by their inputs' names.
 func build(p *exportedProgram, constant func(name string) (*tensor.Tensor, error)) (m *ir.Module,
 	initial map[string]*tensor.Tensor, err error) {
 	changed := map[string]bool{} // buffers that operators in place write to
@@ -51,8 +51,8 @@ func build(p *exportedProgram, constant func(name string) (*tensor.Tensor, error
 	}
 }
 
-// buildOnce is build of a program that changes these buffers, besides those of which its signature says so. The module
-// has results unless others are changed.
+// buildOnce is build for a program that changes the given buffers, besides those in its signature. The module has no
+// results if it changes others.
 func buildOnce(p *exportedProgram, constant func(name string) (*tensor.Tensor, error),
 	changed map[string]bool) (g *graph, err error) {
 	defer ir.Catch(&err)
@@ -90,7 +90,7 @@ func (g *graph) nodes() error {
 	return nil
 }
 
-// symbol is a dimension by its name.
+// symbol returns the dimension of a symbol.
 func (g *graph) symbol(name string) (sym.Expr, error) {
 	if e, ok := g.decided[name]; ok {
 		return e, nil
@@ -104,7 +104,7 @@ func (g *graph) symbol(name string) (sym.Expr, error) {
 	return sym.Dim(name), nil
 }
 
-// declare makes a dimension of a symbol, with its range.
+// declare adds a dimension for a symbol, with its range.
 func (g *graph) declare(name string) (sym.Expr, error) {
 	if g.symbols[name] {
 		return sym.Dim(name), nil
@@ -129,7 +129,7 @@ func (g *graph) declare(name string) (sym.Expr, error) {
 	return sym.Dim(name), nil
 }
 
-// extent is a size of the schema's; declare says that its symbols may be new.
+// extent returns a size of the schema as an expression; symbol resolves its symbols.
 func (g *graph) extent(s symInt, symbol func(string) (sym.Expr, error)) (sym.Expr, error) {
 	switch {
 	case s.Int != nil && *s.Int < 0:
@@ -142,7 +142,7 @@ func (g *graph) extent(s symInt, symbol func(string) (sym.Expr, error)) (sym.Exp
 	return sym.Expr{}, diag.Inputf("an extent that is neither a number nor an expression")
 }
 
-// typeOf is a tensor's type as the file says it.
+// typeOf returns the type that the file gives a tensor; symbol resolves the symbols of its extents.
 func (g *graph) typeOf(name string, symbol func(string) (sym.Expr, error)) (t ir.Type, err error) {
 	meta, ok := g.json.Tensors[name]
 	if !ok {
@@ -161,7 +161,7 @@ func (g *graph) typeOf(name string, symbol func(string) (sym.Expr, error)) (t ir
 	return t, nil
 }
 
-// inputs makes parameters of the graph's inputs, and constants of what the file has.
+// inputs adds parameters for the graph's inputs, and constants for those whose contents the file has.
 func (g *graph) inputs() error {
 	graph, specs := g.json, g.program.GraphModule.Signature.Inputs
 	if len(specs) != len(graph.Inputs) {
@@ -193,7 +193,8 @@ func (g *graph) inputs() error {
 	return nil
 }
 
-// declareSymbols declares the symbols of the inputs' extents that stand alone, or of those that are expressions.
+// declareSymbols declares the symbols of the inputs' extents: the extents that are a single symbol if alone is set,
+// else those that are expressions.
 func (g *graph) declareSymbols(alone bool) error {
 	for _, in := range g.json.Inputs {
 		var n named
@@ -215,10 +216,10 @@ func (g *graph) declareSymbols(alone bool) error {
 	return nil
 }
 
-// isSymbol reports whether an expression is a symbol alone.
+// isSymbol reports whether an expression is a single symbol.
 func isSymbol(text string) bool { return symbolOf(text) != "" }
 
-// symbolOf is the symbol that an expression is alone; "" if it is more.
+// symbolOf returns the symbol that an expression consists of; "" if it is anything else.
 func symbolOf(text string) (name string) {
 	e, err := expression(text, func(word string) (sym.Expr, error) {
 		name = word
@@ -230,7 +231,7 @@ func symbolOf(text string) (name string) {
 	return name
 }
 
-// input makes a parameter or a constant of one input.
+// input adds a parameter or a constant for one input.
 func (g *graph) input(in argument, spec inputSpec) error {
 	var n named
 	switch in.kind {
@@ -339,8 +340,8 @@ func (g *graph) node(n *nodeJSON) (err error) {
 	return nil
 }
 
-// misfit turns a rule's step beyond a list into an error. Rules count axes and arguments by what the operator takes: a
-// file that gives it fewer is at fault.
+// misfit turns a rule's index out of range into an error. Rules count axes and arguments as the operator defines them,
+// so a file that gives fewer is at fault.
 func misfit(err *error) {
 	r := recover()
 	if r == nil {
@@ -353,7 +354,7 @@ func misfit(err *error) {
 	*err = diag.Inputf("its arguments are not of the ranks, or not as many, as it takes (%v)", bounds)
 }
 
-// assign gives a node's results their names.
+// assign gives the results of a node their names.
 func (g *graph) assign(n *nodeJSON, results []*ir.Value) error {
 	for _, out := range n.Outputs {
 		switch out.kind {

@@ -10,14 +10,14 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// guardSize is an input's extent as guards say it: L['d']['a'][0].size()[1] is an extent of what the graph calls d_a_0.
+// guardSize matches an input's extent in guards: L['d']['a'][0].size()[1] is an extent of the input d_a_0.
 var guardSize = regexp.MustCompile(`L((?:\[(?:'\w+'|\d+)\])+)\.size\(\)\[(\d+)\]`)
 
-// guardRelation is how a guard compares.
+// guardRelation matches a comparison operator of guards.
 var guardRelation = regexp.MustCompile(`==|!=|<=|>=|<|>`)
 
-// guards makes conditions of what torch.export found out about the inputs' sizes on its way: with others the model
-// would have gone another way, and is another. A guard that cannot be read refuses the file.
+// guards adds torch.export's assumptions on the inputs' sizes as conditions: with other sizes the exported model would
+// differ. A guard that cannot be parsed refuses the file.
 func (g *graph) guards() error {
 	for _, text := range g.program.Guards {
 		cond, err := g.guard(text)
@@ -31,7 +31,7 @@ func (g *graph) guards() error {
 	return nil
 }
 
-// guard reads a comparison of two expressions over extents of inputs.
+// guard parses a comparison of two expressions over the inputs' extents.
 func (g *graph) guard(text string) (c sym.Cond, err error) {
 	refused := diag.Unsupportedf("the guard %q; comparisons of inputs' extents are read", text)
 	sizes := map[string]sym.Expr{}

@@ -8,7 +8,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// integers are the functions of whole numbers and of tensors' shapes, by the names of their nodes.
+// integers has the functions of integers and of tensors' shapes, by the names of their nodes.
 var integers = map[string]func(c *call) sym.Expr{
 	"_operator.add":      pairOfIntegers(sym.Expr.Add),
 	"_operator.sub":      pairOfIntegers(sym.Expr.Sub),
@@ -25,12 +25,12 @@ var integers = map[string]func(c *call) sym.Expr{
 	"aten.sym_storage_offset.default": func(c *call) sym.Expr { return c.offset("self") },
 }
 
-// pairOfIntegers is a function of the whole numbers a and b.
+// pairOfIntegers is a function of the integers a and b.
 func pairOfIntegers(f func(a, b sym.Expr) sym.Expr) func(c *call) sym.Expr {
 	return func(c *call) sym.Expr { return f(c.sym("a"), c.sym("b")) }
 }
 
-// quotient is a function of the whole numbers a and b, of which b is not 0.
+// quotient is a function of the integers a and b; it requires that b is not 0.
 func quotient(f func(a, b sym.Expr) sym.Expr) func(c *call) sym.Expr {
 	return func(c *call) sym.Expr {
 		b := c.sym("b")
@@ -41,7 +41,7 @@ func quotient(f func(a, b sym.Expr) sym.Expr) func(c *call) sym.Expr {
 	}
 }
 
-// ofAxis returns the entry of the axis dim of a list that has one for each axis.
+// ofAxis returns the entry for the axis dim of a list with one entry for each axis.
 func (c *call) ofAxis(list []sym.Expr) sym.Expr {
 	if len(list) == 0 {
 		c.Fail(diag.Inputf("an axis of a tensor that has none"))
@@ -49,7 +49,7 @@ func (c *call) ofAxis(list []sym.Expr) sym.Expr {
 	return list[c.axis("dim", 0, len(list))]
 }
 
-// integer gives a node's only result, a whole number, its name.
+// integer gives a node's only result, an integer, its name.
 func (g *graph) integer(n *nodeJSON, e sym.Expr) error {
 	if len(n.Outputs) != 1 {
 		return diag.Inputf("%d results", len(n.Outputs))
@@ -65,7 +65,7 @@ func (g *graph) integer(n *nodeJSON, e sym.Expr) error {
 	return nil
 }
 
-// meta returns what the file says of the tensor that an argument names.
+// meta returns the file's description of the tensor that an argument names.
 func (c *call) meta(name string) (meta tensorMeta, ok bool) {
 	var n named
 	if a := c.args[name]; a == nil || a.kind != "as_tensor" || a.into(&n) != nil {
@@ -75,7 +75,7 @@ func (c *call) meta(name string) (meta tensorMeta, ok bool) {
 	return meta, ok
 }
 
-// strides returns the strides of a tensor as torch has it, which the file says; in row-major order if it does not.
+// strides returns the strides that the file gives a tensor; those of row-major order if it gives none.
 func (c *call) strides(name string) []sym.Expr {
 	shape := c.tensor(name).Type.Shape
 	list := make([]sym.Expr, len(shape))
@@ -95,8 +95,7 @@ func (c *call) strides(name string) []sym.Expr {
 	return list
 }
 
-// offset returns where a tensor's first element lies in its storage as torch has it, which the file says; 0 if it does
-// not.
+// offset returns the index of a tensor's first element in its storage, as the file gives it; 0 if it does not.
 func (c *call) offset(name string) sym.Expr {
 	meta, ok := c.meta(name)
 	if !ok || meta.StorageOffset.Int == nil && meta.StorageOffset.Expr == nil {
@@ -109,7 +108,7 @@ func (c *call) offset(name string) sym.Expr {
 	return e
 }
 
-// learn finds out which extents torch's symbols for sizes that data decide stand for.
+// learn matches a result's extents with torch's symbols for sizes that data decide.
 func (g *graph) learn(name string, v *ir.Value) {
 	sizes := g.json.Tensors[name].Sizes
 	if v == nil || len(sizes) != len(v.Type.Shape) {
@@ -126,7 +125,7 @@ func (g *graph) learn(name string, v *ir.Value) {
 	}
 }
 
-// item makes a size of a tensor's only element, which torch knows not to be negative.
+// item turns a tensor's only element into a size, which torch knows to be at least 0.
 func (g *graph) item(name string, v *ir.Value) (sym.Expr, error) {
 	r := g.program.Ranges[name]
 	if r.Min == nil || *r.Min < 0 {

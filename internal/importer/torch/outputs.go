@@ -23,8 +23,7 @@ type mutation struct {
 	Input     string `json:"user_input_name"`
 }
 
-// mutationOf returns what an output's kind and description say that it is the new value of; ok is false if they say
-// that it is a result.
+// mutationOf returns the mutation that an output's kind and description declare; ok is false for a result of the user.
 func mutationOf(spec outputSpec) (m mutation, ok bool, err error) {
 	if len(spec) != 1 {
 		return m, false, diag.Inputf("an output of %d kinds", len(spec))
@@ -43,7 +42,7 @@ func mutationOf(spec outputSpec) (m mutation, ok bool, err error) {
 	return m, false, err
 }
 
-// key is the name of what is updated among states.inputs.
+// key returns the name of the updated tensor in states.inputs.
 func (m mutation) key() string {
 	if m.Input != "" {
 		return "input " + m.Input
@@ -51,7 +50,7 @@ func (m mutation) key() string {
 	return m.Buffer + m.Parameter
 }
 
-// statesOf returns the buffers and parameters that a program updates.
+// statesOf returns the buffers, parameters and inputs that a program updates.
 func statesOf(p *exportedProgram) (s states, err error) {
 	s = states{changed: map[string]bool{}, initial: map[string]*tensor.Tensor{}, inputs: map[string]*ir.Value{}}
 	for _, spec := range p.GraphModule.Signature.Outputs {
@@ -66,21 +65,21 @@ func statesOf(p *exportedProgram) (s states, err error) {
 	return s, nil
 }
 
-// state makes an input of a buffer that the program updates. The file has its first value.
+// state adds an input for a buffer that the program updates; first is its value in the file.
 func (g *graph) state(name string, first *tensor.Tensor) *ir.Value {
 	v := g.Param(name, ir.Type{DType: first.DType(), Shape: ir.Constants(first.Shape())})
 	g.states.inputs[name], g.states.initial[v.Name] = v, first
 	return v
 }
 
-// results are the outputs of a program while they get their names.
+// results collects the outputs of a program and their names.
 type results struct {
 	*graph
 	returned map[*ir.Value]bool
 	called   map[string]*ir.Value // the values of the body by their names
 }
 
-// outputs are the program's results: what the user is given, then the new values of states.
+// outputs adds the program's results: those of the user, then the new values of states.
 func (g *graph) outputs() error {
 	graph, specs, main := g.json, g.program.GraphModule.Signature.Outputs, g.module.Main
 	if len(specs) != len(graph.Outputs) {
@@ -125,7 +124,7 @@ func (g *graph) outputs() error {
 	return nil
 }
 
-// output is the value that an output of the graph names.
+// output returns the value that an output of the graph names.
 func (g *graph) output(out argument) (*ir.Value, error) {
 	var n named
 	if out.kind != "as_tensor" {
@@ -144,7 +143,7 @@ func (g *graph) output(out argument) (*ir.Value, error) {
 	return v, nil
 }
 
-// add makes a result of a value, under a name.
+// add adds a result with the value v.
 func (r *results) add(v *ir.Value, name string) {
 	if v.Node == nil || r.returned[v] { // an input, or a value that is given twice
 		v = ops.Reshape(r.Builder, v, v.Type.Shape...)
@@ -160,7 +159,7 @@ func (r *results) add(v *ir.Value, name string) {
 	v.Name, r.called[name] = name, v
 }
 
-// update makes a state of what is updated, and a result of its new value v.
+// update adds a result with the new value v of a state.
 func (r *results) update(m mutation, v *ir.Value) error {
 	if err := r.alone(m); err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
-// kind is the category of an element type, in the order in which they absorb each other.
+// kind returns the category of an element type; a higher category absorbs a lower one.
 func kind(dt dtype.DType) int {
 	switch {
 	case dt == dtype.Bool:
@@ -22,7 +22,7 @@ func kind(dt dtype.DType) int {
 	return 3
 }
 
-// joined is the type of two that PyTorch's arithmetic on tensors gives.
+// joined returns the result type of PyTorch's arithmetic on two tensors.
 func joined(a, b dtype.DType) dtype.DType {
 	switch ka, kb := kind(a), kind(b); {
 	case a == dtype.Invalid || a == b:
@@ -43,7 +43,8 @@ func joined(a, b dtype.DType) dtype.DType {
 	return b
 }
 
-// joinedInts is joined of integers: the wider one, or one wider than an unsigned one beside a signed one.
+// joinedInts is joined for integers: the wider type; for an unsigned type beside a signed one that is not wider, the
+// next wider signed type.
 func joinedInts(a, b dtype.DType) dtype.DType {
 	if a.IsSigned() == b.IsSigned() || a.IsSigned() && a.Bits() > b.Bits() || b.IsSigned() && b.Bits() > a.Bits() {
 		if a.Bits() > b.Bits() {
@@ -54,14 +55,14 @@ func joinedInts(a, b dtype.DType) dtype.DType {
 	return map[int]dtype.DType{8: dtype.I16, 16: dtype.I32, 32: dtype.I64, 64: dtype.I64}[max(a.Bits(), b.Bits())]
 }
 
-// operand is a tensor, or a number of Python's.
+// operand is a tensor or a Python number.
 type operand struct {
 	value  *ir.Value // of a tensor
 	weak   dtype.DType
 	number func(dt dtype.DType) *ir.Value // of a number
 }
 
-// operand reads an argument that is a tensor or a number.
+// operand returns an argument that is a tensor or a number.
 func (c *call) operand(name string) operand {
 	a := c.args[name]
 	if a == nil {
@@ -80,7 +81,7 @@ func (c *call) operand(name string) operand {
 	return operand{weak: weak, number: func(dt dtype.DType) *ir.Value { return c.number(name, dt) }}
 }
 
-// number is a number of Python's as a tensor of a type; Invalid is the number's own.
+// number returns a Python number as a tensor of a type; Invalid stands for the number's own type.
 func (c *call) number(name string, dt dtype.DType) *ir.Value {
 	a := c.args[name]
 	if a == nil {
@@ -143,7 +144,7 @@ func (c *call) number(name string, dt dtype.DType) *ir.Value {
 	return nil
 }
 
-// decidedBy is the number that data decide and an argument names; nil if it is another one.
+// decidedBy returns the number that an argument names if data decide it; nil otherwise.
 func (c *call) decidedBy(a *argument) *ir.Value {
 	if a.kind != "as_sym_int" && a.kind != "as_sym_float" && a.kind != "as_sym_bool" {
 		return nil
@@ -155,8 +156,8 @@ func (c *call) decidedBy(a *argument) *ir.Value {
 	return c.numbers[s.Name]
 }
 
-// promote is operands of one type, as PyTorch's arithmetic chooses it: tensors with axes count before those without,
-// and those before numbers, unless these are of a greater kind. With float, whole numbers become f32.
+// promote converts operands to one type by PyTorch's rules: tensors with axes take precedence over those without, and
+// these over numbers, unless a later one has a higher kind. With float, integers become f32.
 func (c *call) promote(float bool, operands ...operand) (out []*ir.Value) {
 	var types [3]dtype.DType
 	for _, o := range operands {
@@ -188,7 +189,7 @@ func (c *call) promote(float bool, operands ...operand) (out []*ir.Value) {
 	return out
 }
 
-// floats is a tensor as floats.
+// floats returns a tensor argument as floats.
 func (c *call) floats(name string) *ir.Value {
 	x := c.tensor(name)
 	if kind(x.Type.DType) < 2 {
@@ -205,7 +206,7 @@ func (c *call) binary(f ops.BinaryFunction, x, y *ir.Value) *ir.Value {
 // unary applies a function to a value.
 func (c *call) unary(f ops.UnaryFunction, x *ir.Value) *ir.Value { return ops.Unary(c.Builder, f, x) }
 
-// like is a number of a value's type.
+// like returns a constant of the type of x.
 func (c *call) like(x *ir.Value, number float64) *ir.Value {
 	return ops.Scalar(c.Builder, x.Type.DType, number)
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
-// rule builds what a node computes: its results in order.
+// rule builds the results of a node, in order.
 type rule func(c *call) []*ir.Value
 
-// rules are the operators that are read, by their names with overloads.
+// rules has the rules by operator and overload.
 var rules = map[string]rule{}
 
 // add adds rules to the table.
@@ -28,7 +28,7 @@ func add(more map[string]rule) {
 	}
 }
 
-// Operators are the names of the operators that are read, sorted.
+// Operators returns the names of the supported operators, sorted.
 func Operators() []string {
 	list := slices.AppendSeq(slices.Collect(maps.Keys(rules)), maps.Keys(complexRules))
 	for name := range integers {
@@ -40,10 +40,10 @@ func Operators() []string {
 	return slices.Compact(list)
 }
 
-// one is a single result.
+// one returns a list of one result.
 func one(v *ir.Value) []*ir.Value { return []*ir.Value{v} }
 
-// mapped is a rule for a function of each element of self, as floats if float says so.
+// mapped returns a rule for a function of each element of self; if float is set, of self as floats.
 func mapped(float bool, f func(c *call, x *ir.Value) *ir.Value) rule {
 	return func(c *call) []*ir.Value {
 		if float {
@@ -53,12 +53,12 @@ func mapped(float bool, f func(c *call, x *ir.Value) *ir.Value) rule {
 	}
 }
 
-// unaryOf is a rule for one of loop's functions.
+// unaryOf returns a rule for a unary function.
 func unaryOf(float bool, op ops.UnaryFunction) rule {
 	return mapped(float, func(c *call, x *ir.Value) *ir.Value { return c.unary(op, x) })
 }
 
-// pairs is a rule for a function of self and other, after promotion.
+// pairs returns a rule for a function of self and other, after promotion.
 func pairs(float bool, f func(c *call, x, y *ir.Value) *ir.Value) rule {
 	return func(c *call) []*ir.Value {
 		v := c.promote(float, c.operand("self"), c.operand("other"))
@@ -66,21 +66,22 @@ func pairs(float bool, f func(c *call, x, y *ir.Value) *ir.Value) rule {
 	}
 }
 
+// binaryOf returns a rule for a binary function.
 func binaryOf(float bool, op ops.BinaryFunction) rule {
 	return pairs(float, func(c *call, x, y *ir.Value) *ir.Value { return c.binary(op, x, y) })
 }
 
-// orderedOf is binaryOf for functions that know an order, which is false before true of truth values.
+// orderedOf is binaryOf for functions that need an order; false is below true.
 func orderedOf(op ops.BinaryFunction) rule {
 	return pairs(false, func(c *call, x, y *ir.Value) *ir.Value { return c.ordered(op, x, y) })
 }
 
-// ordered applies a function that knows an order, in which false is before true.
+// ordered applies a function that needs an order; false is below true.
 func (c *call) ordered(op ops.BinaryFunction, x, y *ir.Value) *ir.Value {
 	return c.asNumbers(x, func(v *ir.Value) *ir.Value { return c.binary(op, v, ops.Cast(c.Builder, y, v.Type.DType)) })
 }
 
-// asNumbers applies a function to numbers. Truth values are the numbers 0 and 1 for it, and its result is truth values.
+// asNumbers applies a function of numbers. It converts bools to 0 and 1, and the result back to bools.
 func (c *call) asNumbers(x *ir.Value, f func(x *ir.Value) *ir.Value) *ir.Value {
 	if x.Type.DType != dtype.Bool {
 		return f(x)
@@ -88,7 +89,7 @@ func (c *call) asNumbers(x *ir.Value, f func(x *ir.Value) *ir.Value) *ir.Value {
 	return ops.Cast(c.Builder, f(ops.Cast(c.Builder, x, dtype.U8)), dtype.Bool)
 }
 
-// scaled is self ± alpha · other.
+// scaled returns a rule for self ± alpha · other; swapped exchanges the two.
 func scaled(op ops.BinaryFunction, swapped bool) rule {
 	return func(c *call) []*ir.Value {
 		v := c.promote(false, c.operand("self"), c.operand("other"))
@@ -210,7 +211,7 @@ func power(c *call) []*ir.Value {
 	return one(c.binary(ops.Pow, v[0], v[1]))
 }
 
-// times is a product; of truth values it is and.
+// times returns the product; of bools, their conjunction.
 func times(c *call, x, y *ir.Value) *ir.Value {
 	if x.Type.DType == dtype.Bool {
 		return c.binary(ops.And, x, y)
@@ -218,7 +219,7 @@ func times(c *call, x, y *ir.Value) *ir.Value {
 	return c.binary(ops.Mul, x, y)
 }
 
-// signum is -1, 0 or 1; of truth values it is themselves.
+// signum is a rule for −1, 0 or 1; a bool stays as it is.
 func signum(c *call) []*ir.Value {
 	x := c.tensor("self")
 	if x.Type.DType == dtype.Bool {
@@ -227,7 +228,7 @@ func signum(c *call) []*ir.Value {
 	return one(c.unary(ops.Sign, x))
 }
 
-// floorDivide is the quotient rounded down.
+// floorDivide returns the quotient rounded down.
 func floorDivide(c *call, x, y *ir.Value) *ir.Value {
 	if !x.Type.DType.IsInt() {
 		return c.unary(ops.Floor, c.binary(ops.Div, x, y))
@@ -236,7 +237,7 @@ func floorDivide(c *call, x, y *ir.Value) *ir.Value {
 	return c.binary(ops.Div, c.binary(ops.Sub, x, rest), y)
 }
 
-// rounded is a rule that leaves integers as they are.
+// rounded returns a rule for a rounding function; integers stay as they are.
 func rounded(op ops.UnaryFunction) rule {
 	return mapped(false, func(c *call, x *ir.Value) *ir.Value {
 		if !x.Type.DType.IsFloat() {
@@ -246,7 +247,7 @@ func rounded(op ops.UnaryFunction) rule {
 	})
 }
 
-// logical is a rule of truth values.
+// logical returns a rule for a function of bools.
 func logical(op ops.BinaryFunction) rule {
 	return func(c *call) []*ir.Value {
 		x, y := ops.Cast(c.Builder, c.tensor("self"), dtype.Bool), ops.Cast(c.Builder, c.tensor("other"), dtype.Bool)

@@ -61,7 +61,7 @@ func init() {
 	})
 }
 
-// activation is a rule for an activation function with settings.
+// activation returns a rule for an activation function with settings.
 func activation(name string, settings func(c *call) (alpha, beta float64)) rule {
 	return mapped(true, func(c *call, x *ir.Value) *ir.Value {
 		if settings == nil {
@@ -81,7 +81,7 @@ func softplus(c *call) []*ir.Value {
 	return one(ops.Where(c.Builder, c.binary(ops.Gt, scaled, c.like(x, threshold)), x, soft))
 }
 
-// elu is scale · x above 0, and scale · alpha · (exp(input_scale · x) − 1) below.
+// elu is a rule: scale · x above 0, and scale · alpha · (exp(input_scale · x) − 1) below.
 func elu(c *call) []*ir.Value {
 	x := c.floats("self")
 	below := c.binary(ops.Mul, c.unary(ops.Expm1, c.binary(ops.Mul, x, c.like(x, c.float("input_scale", 1)))),
@@ -93,6 +93,7 @@ func elu(c *call) []*ir.Value {
 	return one(y)
 }
 
+// clamp is a rule for self within min and max, of which one may be absent.
 func clamp(c *call) []*ir.Value {
 	list := []operand{c.operand("self")}
 	for _, name := range []string{"min", "max"} {
@@ -111,18 +112,20 @@ func clamp(c *call) []*ir.Value {
 	return one(x)
 }
 
+// where is a rule for self if the condition holds, and other if not.
 func where(c *call) []*ir.Value {
 	v := c.promote(false, c.operand("self"), c.operand("other"))
 	return one(ops.Where(c.Builder, ops.Cast(c.Builder, c.tensor("condition"), dtype.Bool), v[0], v[1]))
 }
 
+// maskedFill is a rule that replaces the elements of self by value if the mask is true.
 func maskedFill(c *call) []*ir.Value {
 	x := c.tensor("self")
 	value := c.scalarOf("value", x.Type.DType)
 	return one(ops.Where(c.Builder, c.tensor("mask"), value, x))
 }
 
-// scalarOf is a number, or a tensor without axes, of a type.
+// scalarOf returns a number, or a tensor without axes, as a value of a type.
 func (c *call) scalarOf(name string, dt dtype.DType) *ir.Value {
 	if o := c.operand(name); o.value != nil {
 		return ops.Cast(c.Builder, o.value, dt)
@@ -130,8 +133,8 @@ func (c *call) scalarOf(name string, dt dtype.DType) *ir.Value {
 	return c.number(name, dt)
 }
 
-// backwardOf is a rule for the derivative of a function of self, times grad_output: what weir's own derivative of it
-// is.
+// backwardOf returns a rule for the derivative of a function of self, times grad_output, by Weir's own
+// differentiation.
 func backwardOf(f func(c *call, b *ir.Builder, x *ir.Value) *ir.Value) rule {
 	return func(c *call) []*ir.Value {
 		x, g := c.tensor("self"), c.tensor("grad_output")

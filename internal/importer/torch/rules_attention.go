@@ -11,8 +11,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// attention is scaled dot-product attention: the result, and where it is asked for the logarithms of the sums of
-// exponentials.
+// attention is a rule for scaled dot-product attention: the result and, if the node has a second one, the log-sum-exps
+// of the scores.
 func attention(c *call) []*ir.Value {
 	q, k, v := c.tensor("query"), c.tensor("key"), c.tensor("value")
 	y := c.attend(q, k, v)
@@ -52,7 +52,7 @@ func (c *call) attend(q, k, v *ir.Value) *ir.Value {
 		v.Type.Shape[len(v.Type.Shape)-1])...)
 }
 
-// seesNothing is which rows, [..., L, 1], a mask keeps from every key: torch has zeros for them.
+// seesNothing returns which rows, [..., L, 1], of a mask exclude every key: torch's result is zero for them.
 func (c *call) seesNothing(mask *ir.Value) *ir.Value {
 	nothing := math.Inf(-1)
 	if mask.Type.DType == dtype.Bool {
@@ -62,7 +62,7 @@ func (c *call) seesNothing(mask *ir.Value) *ir.Value {
 	return c.binary(ops.Eq, most, c.like(most, nothing))
 }
 
-// perHead is keys or values of [..., H, L, D] with a head for each of the query's, of which several may share one.
+// perHead repeats keys or values, [..., H, L, D], so that each of the query's heads has its own.
 func (c *call) perHead(x, q *ir.Value) *ir.Value {
 	shape, heads := x.Type.Shape, len(x.Type.Shape)-3
 	if heads < 0 || c.Dims().EQ(shape[heads], q.Type.Shape[heads]) == sym.Yes {
@@ -75,7 +75,7 @@ func (c *call) perHead(x, q *ir.Value) *ir.Value {
 	return ops.Reshape(c.Builder, x, slices.Concat(shape[:heads:heads], []sym.Expr{q.Type.Shape[heads]}, rest)...)
 }
 
-// perKey adds up the derivatives of what perHead repeated.
+// perKey sums the derivatives of the copies that perHead made.
 func (c *call) perKey(d, x *ir.Value) *ir.Value {
 	shape, heads := x.Type.Shape, len(x.Type.Shape)-3
 	if heads < 0 || c.Dims().EQ(shape[heads], d.Type.Shape[heads]) == sym.Yes {
@@ -86,7 +86,7 @@ func (c *call) perKey(d, x *ir.Value) *ir.Value {
 	return ops.ReduceSum(c.Builder, d, false, int64(heads+1))
 }
 
-// attentionScale is what scores are multiplied by.
+// attentionScale returns the factor of the scores.
 func (c *call) attentionScale(q *ir.Value) float64 {
 	if scale := c.float("scale", 0); scale != 0 {
 		return scale
@@ -98,7 +98,7 @@ func (c *call) attentionScale(q *ir.Value) float64 {
 	return 1 / math.Sqrt(float64(width))
 }
 
-// scores are what a query has of each key, in f32: scaled, and masked.
+// scores returns the scores of queries against keys in f32, scaled and masked.
 func (c *call) scores(q, k *ir.Value) *ir.Value {
 	scores := ops.Cast(c.Builder, ops.MatMul(c.Builder, q, k, false, true), dtype.F32)
 	n := len(scores.Type.Shape)
@@ -117,15 +117,15 @@ func (c *call) scores(q, k *ir.Value) *ir.Value {
 	return scores
 }
 
-// sums are the logarithms of the sums of the scores' exponentials, [..., L], in f32: what torch's backward pass reads.
+// sums returns the log-sum-exps of the scores, [..., L], in f32, which torch's backward pass reads.
 func (c *call) sums(q, k *ir.Value) *ir.Value {
 	scores := c.scores(q, c.perHead(k, q))
 	sums := ops.ReduceLogSumExp(c.Builder, scores, false, int64(len(scores.Type.Shape)-1))
 	return ops.Where(c.Builder, c.binary(ops.Eq, sums, c.like(sums, math.Inf(-1))), c.like(sums, 0), sums)
 }
 
-// attentionBackward is the derivatives by query, key and value, out of the result and the logarithms of the sums: as in
-// FlashAttention (Dao et al., 2022, algorithm 4), but for its blocks.
+// attentionBackward is a rule for the derivatives by query, key and value, from the result and the log-sum-exps: as in
+// FlashAttention (Dao et al., 2022, algorithm 4), without its blocks.
 func attentionBackward(c *call) []*ir.Value {
 	q, k, v := c.tensor("query"), c.tensor("key"), c.tensor("value")
 	up, y, sums := c.tensor("grad_out"), c.tensor("out"), c.tensor("logsumexp")

@@ -14,7 +14,7 @@ func init() {
 	add(map[string]rule{"aten._embedding_bag.default": bags, "aten._embedding_bag_forward_only.default": bags})
 }
 
-// bagModes are how the rows of a bag become one, by PyTorch's numbers.
+// bagModes are the reductions of the rows of a bag, by PyTorch's numbers.
 var bagModes = []string{"sum", "mean", "max"}
 
 // bags is the sum, the mean or the maximum of the rows in each bag. Offsets are where the bags begin among the indices.
@@ -58,7 +58,7 @@ func bags(c *call) []*ir.Value {
 	return []*ir.Value{y, c.shown(1, of), sizes, greatest}
 }
 
-// bagOf is the bag of each of n indices: the number of offsets that are not behind it, less 1.
+// bagOf returns the bag of each of n indices: the number of offsets at or before it, less 1.
 func (c *call) bagOf(offsets *ir.Value, n sym.Expr) *ir.Value {
 	begins := ops.Expand(c.Builder, ops.Scalar(c.Builder, dtype.I64, 0), n.Add(unit))
 	ones := ops.Expand(c.Builder, ops.Scalar(c.Builder, dtype.I64, 1), offsets.Type.Shape...)
@@ -67,7 +67,7 @@ func (c *call) bagOf(offsets *ir.Value, n sym.Expr) *ir.Value {
 	return c.binary(ops.Sub, upTo, c.like(upTo, 1))
 }
 
-// bagged makes one row of the rows of each bag that are kept. A bag without rows has zeros.
+// bagged reduces the kept rows of each bag to one row. A bag without rows is zero.
 func (c *call) bagged(mode string, rows, place, kept, sizes *ir.Value) *ir.Value {
 	shape := []sym.Expr{sizes.Type.Shape[0], rows.Type.Shape[1]}
 	kept = c.binary(ops.Ne, kept, c.like(kept, 0))
@@ -86,7 +86,8 @@ func (c *call) bagged(mode string, rows, place, kept, sizes *ir.Value) *ir.Value
 	return c.binary(ops.Div, y, ops.Cast(c.Builder, c.binary(ops.Max, sizes, c.like(sizes, 1)), y.Type.DType))
 }
 
-// greatest is the index of each greatest element of a bag: the first of several. A bag without rows has 0.
+// greatest returns the index of the greatest element in each column of a bag, the first of several. It is 0 for a bag
+// without rows.
 func (c *call) greatest(y, rows, place, kept, sizes, indices *ir.Value) *ir.Value {
 	n, shape := rows.Type.Shape[0], y.Type.Shape
 	own := ops.GatherND(c.Builder, y, place, 0)
@@ -100,7 +101,7 @@ func (c *call) greatest(y, rows, place, kept, sizes, indices *ir.Value) *ir.Valu
 		ops.Gather(c.Builder, padded, first, 0))
 }
 
-// shown is a result of the shape that the file says it has. If torch has no elements, neither has it.
+// shown returns a result in the shape that the file declares. If torch's result has no elements, this one has none.
 func (c *call) shown(result int, v *ir.Value) *ir.Value {
 	if result >= len(c.node.Outputs) {
 		return v

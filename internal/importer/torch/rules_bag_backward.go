@@ -15,7 +15,7 @@ func init() {
 	})
 }
 
-// bagOfEach is the bag of each index: what the forward pass gives, or, if it left that out, what the offsets say.
+// bagOfEach returns the bag of each index: from the forward pass, or, if it left the bags out, from the offsets.
 func (c *call) bagOfEach(n sym.Expr) *ir.Value {
 	of := ops.Cast(c.Builder, c.tensor("offset2bag"), dtype.I64)
 	if c.Dims().EQ(product(of.Type.Shape), n) != sym.Yes && c.has("offsets") {
@@ -24,7 +24,7 @@ func (c *call) bagOfEach(n sym.Expr) *ir.Value {
 	return of
 }
 
-// padded reports of which indices the rows count; nil if all do.
+// padded returns which indices count; nil if all do.
 func (c *call) padded(indices *ir.Value) *ir.Value {
 	padding := c.int("padding_idx", -1)
 	if padding < 0 {
@@ -33,7 +33,7 @@ func (c *call) padded(indices *ir.Value) *ir.Value {
 	return c.binary(ops.Ne, indices, c.like(indices, float64(padding)))
 }
 
-// bagsBackward is the gradient of _embedding_bag by the table.
+// bagsBackward is a rule for the gradient of _embedding_bag by the table.
 func bagsBackward(c *call) []*ir.Value {
 	grad, indices := c.tensor("grad"), ops.Cast(c.Builder, c.tensor("indices"), dtype.I64)
 	if len(grad.Type.Shape) != 2 || len(indices.Type.Shape) != 1 || c.bool("sparse", false) {
@@ -67,7 +67,7 @@ func bagsBackward(c *call) []*ir.Value {
 	return one(ops.ScatterND(c.Builder, zeros, column(indices), rows, "add"))
 }
 
-// greatestBackward adds the gradient of each bag's greatest elements to where they are in the table.
+// greatestBackward adds the gradient of each bag's greatest elements to their rows of the table.
 func (c *call) greatestBackward(zeros, grad, sizes *ir.Value) *ir.Value {
 	from := ops.Cast(c.Builder, c.tensor("maximum_indices"), dtype.I64)
 	if len(from.Type.Shape) != 2 || len(sizes.Type.Shape) != 1 {
@@ -79,7 +79,7 @@ func (c *call) greatestBackward(zeros, grad, sizes *ir.Value) *ir.Value {
 	return ops.ScatterElements(c.Builder, zeros, from, grad, 0, "add")
 }
 
-// bagWeightsBackward is the gradient of _embedding_bag by the weights of the rows.
+// bagWeightsBackward is a rule for the gradient of _embedding_bag by the weights of the rows.
 func bagWeightsBackward(c *call) []*ir.Value {
 	grad, table, indices := c.tensor("grad"), c.tensor("weight"), ops.Cast(c.Builder, c.tensor("indices"), dtype.I64)
 	if len(grad.Type.Shape) != 2 || len(table.Type.Shape) != 2 || len(indices.Type.Shape) != 1 {

@@ -22,7 +22,7 @@ type channels struct {
 	mean, variance, reciprocal *ir.Value // reciprocal is that of the deviation
 }
 
-// channelsOf computes the statistics of x.
+// channelsOf returns the statistics of x.
 func (c *call) channelsOf(x *ir.Value) channels {
 	if len(x.Type.Shape) < 2 {
 		c.Fail(diag.Inputf("batch norm of a tensor of %d axes", len(x.Type.Shape)))
@@ -40,7 +40,7 @@ func (c *call) channelsOf(x *ir.Value) channels {
 	return s
 }
 
-// byChannel is x by the statistics of its channels, scaled and shifted as the call says.
+// byChannel normalizes x by the statistics of its channels, and scales and shifts it as the call says.
 func (c *call) byChannel(x, wide *ir.Value, s channels) *ir.Value {
 	scale := s.reciprocal
 	if weight := c.perChannel(c.optional("weight"), x); weight != nil {
@@ -53,7 +53,7 @@ func (c *call) byChannel(x, wide *ir.Value, s channels) *ir.Value {
 	return ops.Cast(c.Builder, y, x.Type.DType)
 }
 
-// widened is x in f32, if it has fewer bits.
+// widened returns x in f32 if its type has fewer bits, else x.
 func (c *call) widened(x *ir.Value) *ir.Value {
 	if x.Type.DType.Bits() < 32 {
 		return ops.Cast(c.Builder, x, dtype.F32)
@@ -61,8 +61,8 @@ func (c *call) widened(x *ir.Value) *ir.Value {
 	return x
 }
 
-// batchNormOfInput is batch norm with the statistics of its input: the result, and the mean and the reciprocal
-// deviation of each channel.
+// batchNormOfInput is a rule for batch norm with the statistics of its input: the result, and the mean and the
+// reciprocal deviation of each channel.
 func batchNormOfInput(c *call) []*ir.Value {
 	if !c.bool("training", true) {
 		c.Fail(diag.Inputf("batch norm in evaluation mode has running statistics"))
@@ -73,10 +73,11 @@ func batchNormOfInput(c *call) []*ir.Value {
 	return []*ir.Value{c.byChannel(x, wide, s), c.row(s.mean), c.row(s.reciprocal)}
 }
 
-// row is a value [1, C, 1, …] as [C].
+// row returns a value [1, C, 1, …] as [C].
 func (c *call) row(v *ir.Value) *ir.Value { return ops.Reshape(c.Builder, v, v.Type.Shape[1]) }
 
-// batchNormFunctional is batch norm that gives new running statistics as results: in evaluation mode they are the old.
+// batchNormFunctional is a rule for batch norm whose further results are the new running statistics; in evaluation
+// mode they are the old ones.
 func batchNormFunctional(c *call) []*ir.Value {
 	mean, variance := c.tensor("running_mean"), c.tensor("running_var")
 	if !c.bool("training", false) {
@@ -106,6 +107,7 @@ func batchNormFunctional(c *call) []*ir.Value {
 	}
 }
 
+// batchNorm is a rule for batch norm: with the running statistics, or in training with those of its input.
 func batchNorm(c *call) []*ir.Value {
 	if c.bool("training", false) {
 		if !c.has("running_mean") && !c.has("running_var") {
@@ -127,7 +129,7 @@ func batchNorm(c *call) []*ir.Value {
 	return []*ir.Value{y, nothing, nothing}
 }
 
-// batchNormUpdating is batch norm in training, which writes to the running statistics.
+// batchNormUpdating is a rule for batch norm in training, which writes to the running statistics.
 func batchNormUpdating(c *call) []*ir.Value {
 	if c.program.record == nil {
 		c.Fail(diag.Unsupportedf("batch norm in training in a graph alone, whose arguments are not written to"))

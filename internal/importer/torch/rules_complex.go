@@ -13,10 +13,10 @@ import (
 // the real parts by their names, and its imaginary the others.
 type complexNumbers struct{ re, im *ir.Value }
 
-// complexRule builds the only result of a node that reads complex numbers, or has them as its result.
+// complexRule builds the only result of a node with complex operands or a complex result.
 type complexRule func(c *call) complexNumbers
 
-// part says which part of complex numbers a rule is given.
+// part selects the components of complex numbers that a rule sees.
 type part int
 
 const (
@@ -29,7 +29,7 @@ const (
 // have an imaginary part of 0.
 var byParts = map[string]bool{}
 
-// complexRules are the other operators of complex numbers. An operator that is in neither list refuses them.
+// complexRules has the other operators on complex numbers. An operator in neither table refuses them.
 var complexRules map[string]complexRule
 
 func init() {
@@ -63,7 +63,7 @@ func init() {
 	}
 }
 
-// complexNode builds a node of complex numbers, and reports whether it is one.
+// complexNode builds a node with complex numbers; done is false for another node.
 func (g *graph) complexNode(n *nodeJSON, c *call, name string) (done bool, err error) {
 	reads := c.readsComplex()
 	if f := complexRules[name]; f != nil && (reads || rules[name] == nil || c.makesComplex()) {
@@ -79,7 +79,7 @@ func (g *graph) complexNode(n *nodeJSON, c *call, name string) (done bool, err e
 	return true, g.assignComplex(n, real, rules[name](c))
 }
 
-// assignComplex gives a node's results their names, by their parts.
+// assignComplex gives the results of a node, as real and imaginary components, their names.
 func (g *graph) assignComplex(n *nodeJSON, real, imaginary []*ir.Value) error {
 	if err := g.assign(n, real); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (g *graph) assignComplex(n *nodeJSON, real, imaginary []*ir.Value) error {
 	return nil
 }
 
-// outputNames are the names of a node's results that are tensors.
+// outputNames returns the names of a node's results that are tensors.
 func (g *graph) outputNames(n *nodeJSON) (names []string) {
 	for _, out := range n.Outputs {
 		var list []named
@@ -137,7 +137,7 @@ func (c *call) makesComplex() bool {
 	return a != nil && a.kind == "as_scalar_type" && c.dtype("dtype", dtype.F32).IsComplex()
 }
 
-// partOf is the value by a name, or the part of it that a rule is given; nil if there is none.
+// partOf returns the component of a tensor that a rule sees; nil if there is none.
 func (c *call) partOf(name string) *ir.Value {
 	if c.base != nil && name == c.baseName {
 		return c.base
@@ -163,7 +163,7 @@ func (c *call) partOf(name string) *ir.Value {
 	return v
 }
 
-// complex is a tensor of complex numbers, or of real ones.
+// complex returns a tensor of complex or real numbers.
 func (c *call) complex(name string) complexNumbers {
 	if a := c.args[name]; a != nil && a.kind == "as_complex" {
 		var z struct {
@@ -189,7 +189,7 @@ func (c *call) complex(name string) complexNumbers {
 	return complexNumbers{re: v}
 }
 
-// filledComplex is a tensor of complex numbers, of which the imaginary part is 0 if they are real.
+// filledComplex returns a tensor of complex numbers; the imaginary component of real ones is 0.
 func (c *call) filledComplex(name string) complexNumbers {
 	x := c.complex(name)
 	if kind(x.re.Type.DType) < 2 {
@@ -201,7 +201,7 @@ func (c *call) filledComplex(name string) complexNumbers {
 	return x
 }
 
-// complexConstant is a constant of complex numbers.
+// complexConstant returns a constant of complex numbers.
 func (g *graph) complexConstant(name string, t *tensor.Tensor) (z complexNumbers, err error) {
 	each := dtype.F32
 	if t.DType() == dtype.C128 {
@@ -214,7 +214,7 @@ func (g *graph) complexConstant(name string, t *tensor.Tensor) (z complexNumbers
 	return g.split(g.Builder.Constant(name, parts)), nil
 }
 
-// split is a tensor of pairs along the last axis as complex numbers.
+// split returns a tensor of pairs along the last axis as complex numbers.
 func (g *graph) split(x *ir.Value) complexNumbers {
 	axis := len(x.Type.Shape) - 1
 	take := func(at int64) *ir.Value {
@@ -223,7 +223,7 @@ func (g *graph) split(x *ir.Value) complexNumbers {
 	return complexNumbers{take(0), take(1)}
 }
 
-// pairs are complex numbers as pairs along a new last axis.
+// pairs returns complex numbers as pairs along a new last axis.
 func (c *call) pairs(z complexNumbers) *ir.Value {
 	shape := append(append([]sym.Expr{}, z.re.Type.Shape...), unit)
 	return ops.Concat(c.Builder, int64(len(shape)-1), ops.Reshape(c.Builder, z.re, shape...),
@@ -232,6 +232,7 @@ func (c *call) pairs(z complexNumbers) *ir.Value {
 
 func viewAsReal(c *call) complexNumbers { return complexNumbers{re: c.pairs(c.filledComplex("self"))} }
 
+// viewAsComplex is a rule for pairs along the last axis as complex numbers.
 func viewAsComplex(c *call) complexNumbers {
 	x := c.tensor("self")
 	if n := len(x.Type.Shape); n == 0 || c.Dims().EQ(x.Type.Shape[n-1], sym.Const(2)) != sym.Yes {
@@ -240,30 +241,33 @@ func viewAsComplex(c *call) complexNumbers {
 	return c.split(x)
 }
 
-// polar are complex numbers by their magnitudes and angles.
+// polar is a rule for complex numbers from magnitudes and angles.
 func polar(c *call) complexNumbers {
 	size, angle := c.tensor("abs"), c.tensor("angle")
 	return complexNumbers{c.binary(ops.Mul, size, c.unary(ops.Cos, angle)),
 		c.binary(ops.Mul, size, c.unary(ops.Sin, angle))}
 }
 
+// magnitude is a rule for the magnitudes of complex numbers.
 func magnitude(c *call) complexNumbers {
 	z := c.filledComplex("self")
 	squares := c.binary(ops.Add, c.binary(ops.Mul, z.re, z.re), c.binary(ops.Mul, z.im, z.im))
 	return complexNumbers{re: c.unary(ops.Sqrt, squares)}
 }
 
+// angle is a rule for the angles of complex numbers.
 func angle(c *call) complexNumbers {
 	z := c.filledComplex("self")
 	return complexNumbers{re: c.binary(ops.Atan2, z.im, z.re)}
 }
 
+// conjugate is a rule for the conjugates of complex numbers.
 func conjugate(c *call) complexNumbers {
 	z := c.filledComplex("self")
 	return complexNumbers{z.re, c.unary(ops.Neg, z.im)}
 }
 
-// likeTypes gives the parts of two tensors of numbers one type.
+// likeTypes converts the components of two tensors to one type.
 func (c *call) likeTypes(x, y complexNumbers) (complexNumbers, complexNumbers) {
 	dt := joined(x.re.Type.DType, y.re.Type.DType)
 	as := func(v *ir.Value) *ir.Value {
@@ -275,6 +279,7 @@ func (c *call) likeTypes(x, y complexNumbers) (complexNumbers, complexNumbers) {
 	return complexNumbers{as(x.re), as(x.im)}, complexNumbers{as(y.re), as(y.im)}
 }
 
+// complexProduct is a rule for the product of complex numbers.
 func complexProduct(c *call) complexNumbers {
 	if a := c.args["other"]; a != nil && a.kind != "as_tensor" && a.kind != "as_complex" {
 		return scaledComplex(ops.Mul)(c)
@@ -292,7 +297,7 @@ func complexProduct(c *call) complexNumbers {
 	}
 }
 
-// complexQuotient divides complex numbers by real ones.
+// complexQuotient is a rule for complex numbers divided by real ones.
 func complexQuotient(c *call) complexNumbers {
 	if a := c.args["other"]; a != nil && a.kind != "as_tensor" {
 		return scaledComplex(ops.Div)(c)
@@ -304,7 +309,7 @@ func complexQuotient(c *call) complexNumbers {
 	return complexNumbers{c.binary(ops.Div, x.re, y.re), c.binary(ops.Div, x.im, y.re)}
 }
 
-// scaledComplex is a rule for complex numbers times or by a real one.
+// scaledComplex returns a rule for complex numbers times or divided by a real number.
 func scaledComplex(op ops.BinaryFunction) complexRule {
 	return func(c *call) complexNumbers {
 		z := c.filledComplex("self")
@@ -313,7 +318,7 @@ func scaledComplex(op ops.BinaryFunction) complexRule {
 	}
 }
 
-// complexConvert gives numbers another type: real ones become complex, complex ones another precision.
+// complexConvert is a rule for conversions: from real to complex numbers, or to another precision.
 func complexConvert(c *call) complexNumbers {
 	name := "self"
 	if c.args[name] == nil {
@@ -331,7 +336,7 @@ func complexConvert(c *call) complexNumbers {
 	return complexNumbers{ops.Cast(c.Builder, z.re, each), ops.Cast(c.Builder, z.im, each)}
 }
 
-// transform is the Fourier transform of x, [..., parts], along axes. It is not divided by any length.
+// transform returns the Fourier transform of x, [..., components], along axes, not normalized.
 func (c *call) transform(x *ir.Value, axes []int, inverse bool) *ir.Value {
 	for _, axis := range axes {
 		length := x.Type.Shape[axis]
@@ -343,13 +348,13 @@ func (c *call) transform(x *ir.Value, axes []int, inverse bool) *ir.Value {
 	return x
 }
 
-// lengthOf is an extent as a number of a value's type.
+// lengthOf returns a product of extents as a number of the type of x.
 func (c *call) lengthOf(x *ir.Value, extents ...sym.Expr) *ir.Value {
 	n := ops.Integers(c.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{product(extents)})
 	return ops.Cast(c.Builder, n, x.Type.DType)
 }
 
-// normalized divides a transform by what the argument normalization says of its lengths.
+// normalized divides a transform of the given lengths as the argument normalization says.
 func (c *call) normalized(x *ir.Value, lengths []sym.Expr) *ir.Value {
 	switch c.int("normalization", 0) {
 	case 0:
@@ -363,7 +368,7 @@ func (c *call) normalized(x *ir.Value, lengths []sym.Expr) *ir.Value {
 	return nil
 }
 
-// transformed are the axes of a transform; the last one is the one of which a half is enough.
+// transformed returns the axes of a transform and their lengths; the last axis is the one-sided one.
 func (c *call) transformed(x *ir.Value) (axes []int, lengths []sym.Expr) {
 	seen := map[int]bool{}
 	for _, d := range c.listOf("dim") {
@@ -380,6 +385,7 @@ func (c *call) transformed(x *ir.Value) (axes []int, lengths []sym.Expr) {
 	return axes, lengths
 }
 
+// fourierOfReals is a rule for the transform of real numbers.
 func fourierOfReals(c *call) complexNumbers {
 	x := c.floats("self")
 	axes, lengths := c.transformed(x)
@@ -389,12 +395,14 @@ func fourierOfReals(c *call) complexNumbers {
 	return c.split(c.normalized(c.transform(y, axes[:last], false), lengths))
 }
 
+// fourierOfComplex is a rule for the transform of complex numbers.
 func fourierOfComplex(c *call) complexNumbers {
 	z := c.filledComplex("self")
 	axes, lengths := c.transformed(z.re)
 	return c.split(c.normalized(c.transform(c.pairs(z), axes, !c.bool("forward", true)), lengths))
 }
 
+// fourierToReals is a rule for the inverse transform with real results.
 func fourierToReals(c *call) complexNumbers {
 	z := c.filledComplex("self")
 	axes, lengths := c.transformed(z.re)

@@ -28,11 +28,10 @@ const (
 	mostInner = 1 << 16 // nodes, in each graph as often as it is built
 )
 
-// budget counts the nodes of graphs within graphs, of which a loop builds that of its condition twice, and the views
-// that are made anew.
+// budget counts the nodes of nested graphs (a loop builds its condition's graph twice) and the rebuilt views.
 type budget struct{ nodes, rebuilt int }
 
-// take counts a node.
+// take counts a node, or returns an error past the bound.
 func (b *budget) take() error {
 	if b.nodes++; b.nodes > mostInner {
 		return diag.Unsupportedf("graphs within graphs that come to more than %d nodes", mostInner)
@@ -40,14 +39,14 @@ func (b *budget) take() error {
 	return nil
 }
 
-// passed is what a graph within a node is given for one of its inputs: a tensor, or a whole number.
+// passed is the argument of a nested graph's input: a tensor or an integer.
 type passed struct {
 	value  *ir.Value
 	number sym.Expr
 	memory *alias // of the value, if the graph may write to it
 }
 
-// arg is a positional argument.
+// arg returns a positional argument.
 func (c *call) arg(i int, what string) *argument {
 	if i >= len(c.node.Inputs) {
 		c.Fail(diag.Inputf("%s is missing", what))
@@ -55,7 +54,7 @@ func (c *call) arg(i int, what string) *argument {
 	return &c.node.Inputs[i].Arg
 }
 
-// inner is the graph that an argument has. It is read once, however often it is built.
+// inner returns the graph in an argument. It is parsed once, however often it is built.
 func (c *call) inner(i int, what string) *graphJSON {
 	a := c.arg(i, what)
 	if a.kind != "as_graph" {
@@ -83,7 +82,7 @@ func (c *call) inner(i int, what string) *graphJSON {
 	return as.Graph
 }
 
-// list is a positional argument that is a list of tensors or of whole numbers; nothing if it is not there.
+// list returns a positional argument that is a list of tensors or integers; an empty list if it is absent.
 func (c *call) list(i int, what string) (list []passed) {
 	if i >= len(c.node.Inputs) {
 		return nil
@@ -118,7 +117,7 @@ func (c *call) list(i int, what string) (list []passed) {
 	return nil
 }
 
-// pass is one argument for a graph.
+// pass returns one argument for a nested graph.
 func (c *call) pass(a *argument) passed {
 	switch a.kind {
 	case "as_tensor":
@@ -136,7 +135,7 @@ func (c *call) pass(a *argument) passed {
 	return passed{}
 }
 
-// tensorsOf is a list of which all are tensors.
+// tensorsOf returns a list of which all elements are tensors.
 func (c *call) tensorsOf(i int, what string) (values []*ir.Value) {
 	for _, p := range c.list(i, what) {
 		if p.value == nil {
@@ -147,7 +146,7 @@ func (c *call) tensorsOf(i int, what string) (values []*ir.Value) {
 	return values
 }
 
-// passing are values as arguments for a graph.
+// passing returns values as arguments of a nested graph.
 func passing(values []*ir.Value) (list []passed) {
 	for _, v := range values {
 		list = append(list, passed{value: v})
@@ -155,7 +154,7 @@ func passing(values []*ir.Value) (list []passed) {
 	return list
 }
 
-// run builds a graph within a node, and returns its outputs.
+// run builds a nested graph and returns its outputs.
 func (c *call) run(inner *graphJSON, b *ir.Builder, given []passed) []*ir.Value {
 	if len(given) != len(inner.Inputs) {
 		c.Fail(diag.Inputf("a graph of %d inputs is given %d", len(inner.Inputs), len(given)))
@@ -187,7 +186,7 @@ func (c *call) run(inner *graphJSON, b *ir.Builder, given []passed) []*ir.Value 
 	return out
 }
 
-// bind gives an input of a graph its value.
+// bind gives an input of a nested graph its value.
 func (g *graph) bind(in argument, p passed) {
 	switch {
 	case in.kind == "as_tensor" && p.value != nil:
@@ -229,7 +228,7 @@ func (c *call) result(out *argument) *ir.Value {
 	return nil
 }
 
-// branch is cond: a condition, the graphs of both branches, and what they are given.
+// branch is a rule for cond: a condition, the graphs of both branches, and their arguments.
 func branch(c *call) []*ir.Value {
 	condition := c.truth(c.arg(0, "the condition"))
 	given := c.list(3, "what the branches are given")
@@ -247,8 +246,8 @@ func branch(c *call) []*ir.Value {
 	return ops.If(c.Builder, condition, sides[0], sides[1])
 }
 
-// whileLoop is while_loop: the graph of the condition, that of the body, what is carried from one iteration to the
-// next, and what stays.
+// whileLoop is a rule for while_loop: the graphs of the condition and the body, the carried values, and the constant
+// arguments.
 func whileLoop(c *call) []*ir.Value {
 	test, body := c.inner(0, "the graph of the condition"), c.inner(1, "the body")
 	carried, stays := c.tensorsOf(2, "carried values"), c.list(3, "what the body is given")
@@ -276,17 +275,17 @@ func whileLoop(c *call) []*ir.Value {
 	return ops.Loop(c.Builder, block, nil, first, carried...)
 }
 
-// mapOver is map: a graph for each slice along the first axis of some tensors, beside others that stay.
+// mapOver is a rule for map: a graph for each slice along the first axis of some tensors, beside constant arguments.
 func mapOver(c *call) []*ir.Value {
 	return c.slices(0, nil, c.tensorsOf(1, "what is mapped"), c.list(2, "what the body is given"))
 }
 
-// scan carries states from slice to slice.
+// scan is a rule that carries states from slice to slice.
 func scan(c *call) []*ir.Value {
 	return c.slices(0, c.tensorsOf(1, "states"), c.tensorsOf(2, "what is scanned"), c.list(3, "what the body is given"))
 }
 
-// slices builds a graph that is run for each slice along the first axis, and stacks what it gives.
+// slices builds a graph that runs for each slice along the first axis, and stacks its results.
 func (c *call) slices(at int, states, scanned []*ir.Value, stays []passed) []*ir.Value {
 	inner, block := c.inner(at, "the body"), &ir.Block{}
 	in := c.Builder.In(block)
@@ -309,7 +308,8 @@ func (c *call) slices(at int, states, scanned []*ir.Value, stays []passed) []*ir
 	return ops.Scan(c.Builder, block, ops.ScanOver{}, states, scanned)
 }
 
-// withoutGradients is a part of the model under torch.no_grad, as a graph of its own. It may write to what it is given.
+// withoutGradients is a rule for a region of the model under torch.no_grad, a nested graph. It may write to its
+// arguments.
 func withoutGradients(c *call) []*ir.Value {
 	var given []passed
 	for i := 2; i < len(c.node.Inputs); i++ {
@@ -324,7 +324,7 @@ func withoutGradients(c *call) []*ir.Value {
 	return out
 }
 
-// memoryOf is what the tensor that an argument names shares memory with; nil if it names none.
+// memoryOf returns the alias of the tensor that an argument names; nil if it names none.
 func (c *call) memoryOf(a *argument) *alias {
 	var n named
 	if a.kind != "as_tensor" || a.into(&n) != nil {

@@ -13,7 +13,7 @@ func init() {
 	add(map[string]rule{"aten._cdist_forward.default": distances, "aten._pdist_forward.default": pairDistances})
 }
 
-// length is the norm of order p of the rows along the last axis.
+// length returns the norm of order p along the last axis.
 func (c *call) length(x *ir.Value, p float64) *ir.Value {
 	axis, size := int64(len(x.Type.Shape)-1), c.unary(ops.Abs, x)
 	switch {
@@ -35,7 +35,7 @@ func (c *call) length(x *ir.Value, p float64) *ir.Value {
 	return c.binary(ops.Pow, sum, c.like(x, 1/p))
 }
 
-// distances are those of each row of x1 from each of x2: [..., rows of x1, rows of x2].
+// distances is a rule for the distances of each row of x1 from each of x2: [..., rows of x1, rows of x2].
 func distances(c *call) []*ir.Value {
 	x, y := c.tensor("x1"), c.tensor("x2")
 	if len(x.Type.Shape) < 2 || len(y.Type.Shape) < 2 {
@@ -46,7 +46,7 @@ func distances(c *call) []*ir.Value {
 	return one(c.length(c.binary(ops.Sub, x, y), c.float("p", 2)))
 }
 
-// pairsOf are the numbers of the rows of x that stand beside each other in each of its pairs.
+// pairsOf returns the indices of the two rows of x in each pair of different rows.
 func (c *call) pairsOf(x *ir.Value) (first, second []int64) {
 	if len(x.Type.Shape) != 2 {
 		c.Fail(diag.Inputf("distances of the rows of %s", x.Type))
@@ -63,7 +63,7 @@ func (c *call) pairsOf(x *ir.Value) (first, second []int64) {
 	return first, second
 }
 
-// pairDistances are those of each row from each later one.
+// pairDistances is a rule for the distance of each row from each later one.
 func pairDistances(c *call) []*ir.Value {
 	x := c.tensor("self")
 	first, second := c.pairsOf(x)

@@ -14,8 +14,8 @@ func init() {
 		"aten._pdist_backward.default": pairDistancesBackward})
 }
 
-// slope is the derivative of distances of order p by differences, whose last axis the distances and their gradients
-// have as one of 1. A distance of 0 has none.
+// slope returns the derivative of distances of order p by the differences apart, times grad. Distances and gradients
+// have an extent of 1 on the differences' last axis. The derivative of a distance of 0 is 0.
 func (c *call) slope(apart, distance, grad *ir.Value, p float64) *ir.Value {
 	sign, size := c.unary(ops.Sign, apart), c.unary(ops.Abs, apart)
 	switch {
@@ -41,7 +41,7 @@ func (c *call) slope(apart, distance, grad *ir.Value, p float64) *ir.Value {
 	return ops.Where(c.Builder, none, c.like(y, 0), y)
 }
 
-// distancesBackward is the gradient of _cdist_forward by x1.
+// distancesBackward is a rule for the gradient of _cdist_forward by x1.
 func distancesBackward(c *call) []*ir.Value {
 	x, y, grad, distance := c.tensor("x1"), c.tensor("x2"), c.tensor("grad_output"), c.tensor("cdist")
 	rank := len(x.Type.Shape)
@@ -56,7 +56,7 @@ func distancesBackward(c *call) []*ir.Value {
 	return one(ops.Expand(c.Builder, ops.ReduceSum(c.Builder, slope, false, int64(rank-1)), x.Type.Shape...))
 }
 
-// pairDistancesBackward is the gradient of _pdist_forward.
+// pairDistancesBackward is a rule for the gradient of _pdist_forward.
 func pairDistancesBackward(c *call) []*ir.Value {
 	x, grad, distance := c.tensor("self"), c.tensor("grad_output"), c.tensor("pdist")
 	first, second := c.pairsOf(x)

@@ -8,6 +8,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
+// full is a rule for a tensor of fill_value.
 func full(c *call) []*ir.Value {
 	own := dtype.F32
 	if c.has("self") {
@@ -20,6 +21,7 @@ func full(c *call) []*ir.Value {
 	return one(ops.Expand(c.Builder, c.number("fill_value", c.dtype("dtype", own)), c.syms("size")...))
 }
 
+// filled returns a rule for a tensor of the constant x.
 func filled(x float64) rule {
 	return func(c *call) []*ir.Value {
 		own := dtype.F32
@@ -30,7 +32,7 @@ func filled(x float64) rule {
 	}
 }
 
-// constantOf is a number of any type.
+// constantOf returns a constant of any type.
 func (c *call) constantOf(dt dtype.DType, x float64) *ir.Value {
 	if dt.IsFloat() || dt.IsInt() {
 		return ops.Scalar(c.Builder, dt, x)
@@ -42,21 +44,25 @@ func scalarTensor(c *call) []*ir.Value {
 	return one(c.number("s", c.dtype("dtype", dtype.F32)))
 }
 
+// fullLike is a rule for a tensor of fill_value in the shape of self.
 func fullLike(c *call) []*ir.Value {
 	x := c.tensor("self")
 	return one(ops.Expand(c.Builder, c.number("fill_value", c.dtype("dtype", x.Type.DType)), x.Type.Shape...))
 }
 
+// fillWith is a rule for self with every element replaced by value.
 func fillWith(c *call) []*ir.Value {
 	x := c.tensor("self")
 	return one(ops.Expand(c.Builder, c.scalarOf("value", x.Type.DType), x.Type.Shape...))
 }
 
+// zeroed is a rule for zeros in the type and shape of self.
 func zeroed(c *call) []*ir.Value {
 	x := c.tensor("self")
 	return one(ops.Expand(c.Builder, c.constantOf(x.Type.DType, 0), x.Type.Shape...))
 }
 
+// filledLike returns a rule for a tensor of the constant v in the shape of self.
 func filledLike(v float64) rule {
 	return func(c *call) []*ir.Value {
 		x := c.tensor("self")
@@ -64,6 +70,7 @@ func filledLike(v float64) rule {
 	}
 }
 
+// arange is a rule for start, start + step, … below end.
 func arange(c *call) []*ir.Value {
 	if a := c.args["end"]; a == nil || a.kind != "as_int" && a.kind != "as_sym_int" {
 		c.Fail(diag.Unsupportedf("a range of floats"))

@@ -24,6 +24,7 @@ func embedding(c *call) []*ir.Value {
 	return one(ops.Gather(c.Builder, c.tensor("weight"), c.tensor("indices"), 0))
 }
 
+// indexSelect is a rule for the slices of self at the positions of a vector along an axis.
 func indexSelect(c *call) []*ir.Value {
 	x := c.tensor("self")
 	if len(x.Type.Shape) == 0 {
@@ -46,6 +47,7 @@ func (c *call) isEmpty(x *ir.Value) bool {
 	return ok && n == 0
 }
 
+// gather is a rule for the elements of self at index along an axis.
 func gather(c *call) []*ir.Value {
 	x, at := c.tensor("self"), c.tensor("index")
 	axis := int64(c.axis("dim", 0, len(x.Type.Shape)))
@@ -56,7 +58,7 @@ func gather(c *call) []*ir.Value {
 	return one(ops.Reshape(c.Builder, y, at.Type.Shape...))
 }
 
-// nonzero finds the elements that are not zero: [count, rank] indices.
+// nonzero is a rule for the indices of the elements that are not zero, [count, rank].
 func nonzero(c *call) []*ir.Value {
 	x := c.tensor("self")
 	at := ops.NonZero(c.Builder, c.vectored(x))
@@ -67,7 +69,7 @@ func nonzero(c *call) []*ir.Value {
 	return one(ops.Transpose(c.Builder, at, 1, 0))
 }
 
-// places are the positions that indices beside each other give: [..., n], n the number of indices.
+// places stacks index tensors of one shape to positions, [..., n], n the number of tensors.
 func (c *call) places(indices []*ir.Value) *ir.Value {
 	all := indices[0]
 	for _, v := range indices[1:] {
@@ -81,14 +83,14 @@ func (c *call) places(indices []*ir.Value) *ir.Value {
 	return ops.Concat(c.Builder, int64(len(shape)-1), parts...)
 }
 
-// indexed is what a node's index tensors address: positions from 0 on, of axes.
+// indexed is the index tensors of a node: positions from 0 on, and their axes.
 type indexed struct {
 	indices []*ir.Value
 	axes    []int // of each index, in order
 }
 
-// front returns where the axes of the indices' result stand in the node's: where the first indexed axis was if the
-// indexed axes are beside each other, otherwise before all others.
+// front returns the first axis of the index tensors' shape in the result: that of the first indexed axis if the
+// indexed axes are adjacent, else 0.
 func (x indexed) front() int {
 	if x.axes[len(x.axes)-1]-x.axes[0] == len(x.axes)-1 {
 		return x.axes[0]
@@ -96,7 +98,7 @@ func (x indexed) front() int {
 	return 0
 }
 
-// perm returns the permutation that puts the indexed axes first.
+// perm returns the permutation that moves the indexed axes to the front.
 func (x indexed) perm(rank int) []int64 {
 	var perm []int64
 	for _, axis := range x.axes {
@@ -110,10 +112,11 @@ func (x indexed) perm(rank int) []int64 {
 	return perm
 }
 
-// isMask reports whether an index is a mask, which takes the places at which it is true.
+// isMask reports whether an index is a mask, which selects the positions of its true elements.
 func isMask(v *ir.Value) bool { return v.Type.DType == dtype.Bool || v.Type.DType == dtype.U8 }
 
-// indices reads the index tensors of a node. A mask becomes an index for each of its axes: data decide how long.
+// indices returns the index tensors of a node. A mask becomes an index for each of its axes, of a length that data
+// decide.
 func (c *call) indices(x *ir.Value) (found indexed) {
 	axis := 0
 	for _, v := range c.optionals("indices") {
@@ -142,7 +145,7 @@ func (c *call) indices(x *ir.Value) (found indexed) {
 	return found
 }
 
-// trues returns the places at which a mask is true, a vector for each axis.
+// trues returns the positions of a mask's true elements, a vector for each axis.
 func (c *call) trues(mask *ir.Value) (list []*ir.Value) {
 	if len(mask.Type.Shape) == 0 {
 		c.Fail(diag.Unsupportedf("a mask without axes as an index"))
@@ -155,6 +158,7 @@ func (c *call) trues(mask *ir.Value) (list []*ir.Value) {
 	return list
 }
 
+// index is a rule for the elements of self at index tensors.
 func index(c *call) []*ir.Value {
 	x := c.tensor("self")
 	at := c.indices(x)
@@ -166,7 +170,7 @@ func index(c *call) []*ir.Value {
 	return one(c.moved(y, 0, at.front(), len(places.Type.Shape)-1))
 }
 
-// moved moves count axes that begin at one place to another one.
+// moved moves count axes that begin at from to begin at to.
 func (c *call) moved(x *ir.Value, from, to, count int) *ir.Value {
 	if from == to || count == 0 {
 		return x
@@ -182,6 +186,7 @@ func (c *call) moved(x *ir.Value, from, to, count int) *ir.Value {
 	return ops.Transpose(c.Builder, x, slices.Insert(others, to, axes...)...)
 }
 
+// indexPut is a rule that stores values at index tensors, or adds them.
 func indexPut(c *call) []*ir.Value {
 	x := c.tensor("self")
 	values := ops.Cast(c.Builder, c.tensor("values"), x.Type.DType)
@@ -205,7 +210,7 @@ func indexPut(c *call) []*ir.Value {
 	return one(ops.Transpose(c.Builder, turned, back...))
 }
 
-// putMasked puts one number at the places at which a mask of the first axes is true, or adds it there.
+// putMasked stores one number at the true elements of a mask of the first axes, or adds it.
 func (c *call) putMasked(x, mask, value *ir.Value) *ir.Value {
 	shape := append([]sym.Expr{}, mask.Type.Shape...)
 	for len(shape) < len(x.Type.Shape) {
@@ -217,7 +222,7 @@ func (c *call) putMasked(x, mask, value *ir.Value) *ir.Value {
 	return ops.Where(c.Builder, ops.Reshape(c.Builder, ops.Cast(c.Builder, mask, dtype.Bool), shape...), value, x)
 }
 
-// sumOf is a sum; of truth values it is or.
+// sumOf returns the sum; of bools, their disjunction.
 func (c *call) sumOf(x, y *ir.Value) *ir.Value {
 	if x.Type.DType == dtype.Bool {
 		return c.binary(ops.Or, x, y)
@@ -225,7 +230,7 @@ func (c *call) sumOf(x, y *ir.Value) *ir.Value {
 	return c.binary(ops.Add, x, y)
 }
 
-// scatteredSlices is x with slices replaced, or added to.
+// scatteredSlices returns x with slices replaced, or added to if add is set.
 func (c *call) scatteredSlices(x, places, values *ir.Value, add bool) *ir.Value {
 	if !add {
 		return ops.ScatterND(c.Builder, x, places, values, "none")
@@ -238,7 +243,7 @@ func (c *call) scatteredSlices(x, places, values *ir.Value, add bool) *ir.Value 
 	})
 }
 
-// maskedScatter puts the elements of source, in order, at the places at which a mask is true.
+// maskedScatter is a rule that stores the elements of source, in order, at the true elements of a mask.
 func maskedScatter(c *call) []*ir.Value {
 	x, mask, source := c.tensor("self"), ops.Cast(c.Builder, c.tensor("mask"), dtype.Bool), c.tensor("source")
 	shape := c.binary(ops.Or, ops.Expand(c.Builder, c.constantOf(dtype.Bool, 0), x.Type.Shape...), mask).Type.Shape
@@ -254,7 +259,7 @@ func maskedScatter(c *call) []*ir.Value {
 	return one(ops.Where(c.Builder, mask, ops.Reshape(c.Builder, taken, shape...), x))
 }
 
-// maskedSelect takes the elements at which a mask is true.
+// maskedSelect is a rule for the elements of self at the true elements of a mask.
 func maskedSelect(c *call) []*ir.Value {
 	x, mask := c.tensor("self"), ops.Cast(c.Builder, c.tensor("mask"), dtype.Bool)
 	shape := c.binary(ops.Or, ops.Expand(c.Builder, c.constantOf(dtype.Bool, 0), x.Type.Shape...), mask).Type.Shape
@@ -263,11 +268,11 @@ func maskedSelect(c *call) []*ir.Value {
 	return one(ops.Compress(c.Builder, flat, mask, 0))
 }
 
-// item is a tensor's only element as a number, which functions of tensors and numbers read. No size can be one.
+// item is a rule for a tensor's only element as a number, for functions of tensors and numbers. It cannot be a size.
 func item(c *call) []*ir.Value { return one(ops.Reshape(c.Builder, c.tensor("self"))) }
 
-// strided reads a tensor's memory with other sizes and strides. Its memory is what torch says of it: a tensor that has
-// its elements one after another, in whatever order of its axes.
+// strided is a rule that reads a tensor's memory with other sizes and strides. Its elements must be contiguous in
+// memory, in any order of the axes.
 func strided(c *call) []*ir.Value {
 	x := c.tensor("self")
 	sizes, strides := c.syms("size"), c.syms("stride")

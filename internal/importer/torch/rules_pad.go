@@ -18,7 +18,7 @@ func init() {
 	})
 }
 
-// pad is a rule for padding; its numbers begin with the last axis.
+// pad returns a rule for padding in a mode; the list of widths begins with the last axis.
 func pad(mode string) rule {
 	return func(c *call) []*ir.Value {
 		x, how := c.tensor("self"), mode
@@ -82,7 +82,7 @@ func (c *call) padCut(x *ir.Value, axis int, how string, begin, end sym.Expr) (y
 	return ops.Gather(c.Builder, x, c.vector(at), int64(axis)), sym.Const(0), sym.Const(0)
 }
 
-// vector is a constant vector of whole numbers.
+// vector returns a constant vector of integers.
 func (c *call) vector(list []int64) *ir.Value {
 	t, err := tensor.FromSlice(list, int64(len(list)))
 	if err != nil {

@@ -29,7 +29,7 @@ func init() {
 	})
 }
 
-// poolWindow is the window of a pooling.
+// poolWindow returns the window of a pooling over n axes.
 func (c *call) poolWindow(n int) ops.Window {
 	win := ops.Window{Kernel: c.pairOf("kernel_size", n, 1), Dilations: c.pairOf("dilation", n, 1)}
 	if win.Strides = win.Kernel; len(c.listOf("stride")) > 0 {
@@ -41,7 +41,7 @@ func (c *call) poolWindow(n int) ops.Window {
 	return win
 }
 
-// poolAxes is the number of axes that an operator pools over, which its name says.
+// poolAxes returns the number of pooled axes, from the operator's name.
 func (c *call) poolAxes() int {
 	for _, n := range []int{1, 2, 3} {
 		if strings.Contains(c.node.Target, "pool"+string(rune('0'+n))+"d") {
@@ -51,6 +51,7 @@ func (c *call) poolAxes() int {
 	return 2
 }
 
+// maxPool is a rule for max pooling: the result, and its indices if the node has a second result.
 func maxPool(c *call) []*ir.Value {
 	n := c.poolAxes()
 	win, ceil := c.poolWindow(n), c.bool("ceil_mode", false)
@@ -71,12 +72,13 @@ func maxPool(c *call) []*ir.Value {
 	return c.batched(c.tensor("self"), n+2, func(x *ir.Value) *ir.Value { return ops.MaxPool(c.Builder, x, win, ceil) })
 }
 
-// withinPlane turns positions within a whole tensor into positions within their own plane.
+// withinPlane turns indices into a tensor into indices into their planes.
 func (c *call) withinPlane(x, indices *ir.Value) *ir.Value {
 	plane := ops.Integers(c.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{product(x.Type.Shape[2:]).Max(unit)})
 	return c.binary(ops.FloorMod, ops.Cast(c.Builder, indices, dtype.I64), plane)
 }
 
+// maxPoolBackward is a rule for the derivative of max pooling.
 func maxPoolBackward(c *call) []*ir.Value {
 	n := c.poolAxes()
 	return c.pooledBack(n, func(x *ir.Value) *ir.Value {
@@ -84,14 +86,14 @@ func maxPoolBackward(c *call) []*ir.Value {
 	})
 }
 
-// pooledBack is the derivative of a pooling of self, times grad_output. Both may have no batch.
+// pooledBack returns the derivative of a pooling of self, times grad_output. Both may lack the batch axis.
 func (c *call) pooledBack(n int, pool func(x *ir.Value) *ir.Value) []*ir.Value {
 	x := c.tensor("self")
 	y := c.batched(x, n+2, pool)
 	return c.derivatives(y, []*ir.Value{c.tensor("grad_output")}, []*ir.Value{x})
 }
 
-// average is average pooling of self.
+// average returns the average pooling of x over n axes.
 func (c *call) average(x *ir.Value, n int) *ir.Value {
 	win, ceil := c.poolWindow(n), c.bool("ceil_mode", false)
 	if !c.has("divisor_override") {
@@ -117,7 +119,7 @@ func (c *call) average(x *ir.Value, n int) *ir.Value {
 	return ops.Cast(c.Builder, c.unary(ops.Trunc, c.binary(ops.Div, sum, c.like(y, float64(divisor)))), x.Type.DType)
 }
 
-// overhung pads by zeros what a last window that hangs over the end reads there, so that none does.
+// overhung pads x with zeros so that no window exceeds the end.
 func (c *call) overhung(x *ir.Value, win ops.Window) (*ir.Value, ops.Window) {
 	like := ops.AveragePool(c.Builder, x, win, true, true)
 	within := ops.Window{Kernel: win.Kernel, Strides: win.Strides, Dilations: win.Dilations}
@@ -133,18 +135,19 @@ func (c *call) overhung(x *ir.Value, win ops.Window) (*ir.Value, ops.Window) {
 	return ops.Pad(c.Builder, x, nil, "constant", begin, end), within
 }
 
+// averagePool is a rule for average pooling.
 func averagePool(c *call) []*ir.Value {
 	n := c.poolAxes()
 	return c.batched(c.tensor("self"), n+2, func(x *ir.Value) *ir.Value { return c.average(x, n) })
 }
 
+// averagePoolBackward is a rule for the derivative of average pooling.
 func averagePoolBackward(c *call) []*ir.Value {
 	n := c.poolAxes()
 	return c.pooledBack(n, func(x *ir.Value) *ir.Value { return c.average(x, n) })
 }
 
-// adapt is average pooling to a size: along each axis the mean of what lies between floor(i·n/size) and
-// ceil((i+1)·n/size).
+// adapt averages x over n axes to the given sizes: element i is the mean from floor(i·n/size) to ceil((i+1)·n/size).
 func (c *call) adapt(x *ir.Value, n int, sizes []int64) *ir.Value {
 	for i, size := range sizes {
 		axis := len(x.Type.Shape) - n + i
@@ -185,6 +188,7 @@ func (c *call) adapt(x *ir.Value, n int, sizes []int64) *ir.Value {
 	return x
 }
 
+// adaptive is a rule for adaptive average pooling.
 func adaptive(c *call) []*ir.Value {
 	n := c.poolAxes()
 	return c.batched(c.tensor("self"), n+2, func(x *ir.Value) *ir.Value {
@@ -192,6 +196,7 @@ func adaptive(c *call) []*ir.Value {
 	})
 }
 
+// adaptiveBackward is a rule for the derivative of adaptive average pooling.
 func adaptiveBackward(c *call) []*ir.Value {
 	n, g := c.poolAxes(), c.tensor("grad_output")
 	var sizes []int64

@@ -25,13 +25,14 @@ func init() {
 	})
 }
 
+// matmul returns a rule for the matrix product of the arguments x and y.
 func matmul(x, y string) rule {
 	return func(c *call) []*ir.Value {
 		return one(ops.MatMulAny(c.Builder, c.tensor(x), c.tensor(y)))
 	}
 }
 
-// addmm is beta · self + alpha · x · y.
+// addmm returns a rule for beta · self + alpha · x · y.
 func addmm(x, y string) rule {
 	return func(c *call) []*ir.Value {
 		z, bias := ops.MatMul(c.Builder, c.tensor(x), c.tensor(y), false, false), c.tensor("self")
@@ -45,6 +46,7 @@ func addmm(x, y string) rule {
 	}
 }
 
+// linear is a rule for input · weightᵀ + bias.
 func linear(c *call) []*ir.Value {
 	x, w := c.tensor("input"), c.tensor("weight")
 	vector := len(x.Type.Shape) == 1
@@ -65,7 +67,7 @@ func einsum(c *call) []*ir.Value {
 	return one(ops.Einsum(c.Builder, c.text("equation", ""), c.tensors("tensors")...))
 }
 
-// window is the window of a convolution over the axes behind the first two.
+// window returns the window of a convolution over the axes after the first two.
 func (c *call) window(x, w *ir.Value) ops.Window {
 	n := len(x.Type.Shape) - 2
 	win := ops.Window{Strides: c.pairOf("stride", n, 1), Dilations: c.pairOf("dilation", n, 1)}
@@ -92,6 +94,7 @@ func (c *call) window(x, w *ir.Value) ops.Window {
 	return win
 }
 
+// convolution is a rule for convolutions, also transposed ones.
 func convolution(c *call) []*ir.Value {
 	if c.bool("transposed", false) {
 		return transposed(c)
@@ -102,7 +105,7 @@ func convolution(c *call) []*ir.Value {
 	})
 }
 
-// batched computes what needs a batch, of what may have none.
+// batched applies a function that needs a batch axis to x, which may lack it.
 func (c *call) batched(x *ir.Value, rank int, f func(x *ir.Value) *ir.Value) []*ir.Value {
 	if len(x.Type.Shape) == rank {
 		return one(f(x))
@@ -111,6 +114,7 @@ func (c *call) batched(x *ir.Value, rank int, f func(x *ir.Value) *ir.Value) []*
 	return one(ops.Reshape(c.Builder, y, y.Type.Shape[1:]...))
 }
 
+// transposed is a rule for transposed convolutions.
 func transposed(c *call) []*ir.Value {
 	x, w := c.tensor("input"), c.tensor("weight")
 	return c.batched(x, len(w.Type.Shape), func(x *ir.Value) *ir.Value {
@@ -122,7 +126,7 @@ func transposed(c *call) []*ir.Value {
 	})
 }
 
-// mask is which of a node's results are wanted.
+// mask returns which of a node's n results are wanted.
 func (c *call) mask(n int) []bool {
 	list := make([]bool, n)
 	if c.has("output_mask") {
@@ -133,8 +137,8 @@ func (c *call) mask(n int) []bool {
 	return list
 }
 
-// derivatives are weir's own derivatives of ys, times gs, by xs. What torch knows of the shapes' sizes, weir may not:
-// it is checked.
+// derivatives returns Weir's own derivatives of ys, times gs, by xs. Weir may not know sizes that torch knows, so it
+// checks them.
 func (c *call) derivatives(ys, gs, xs []*ir.Value) []*ir.Value {
 	for i, y := range ys {
 		gs[i] = ops.Reshape(c.Builder, ops.Cast(c.Builder, gs[i], y.Type.DType), y.Type.Shape...)
@@ -142,7 +146,7 @@ func (c *call) derivatives(ys, gs, xs []*ir.Value) []*ir.Value {
 	return ops.VJP(c.Builder, ys, gs, xs)
 }
 
-// backward is weir's own derivatives of y, times g, by those of xs that are wanted; the others are nil.
+// backward returns Weir's own derivatives of ys, times gs, by the wanted xs; the others are nil.
 func (c *call) backward(ys, gs, xs []*ir.Value, wanted []bool) []*ir.Value {
 	var by []*ir.Value
 	for i, x := range xs {
@@ -160,6 +164,7 @@ func (c *call) backward(ys, gs, xs []*ir.Value, wanted []bool) []*ir.Value {
 	return out
 }
 
+// convolutionBackward is a rule for the derivatives of a convolution by input, weight and bias.
 func convolutionBackward(c *call) []*ir.Value {
 	x, w, g := c.tensor("input"), c.tensor("weight"), c.tensor("grad_output")
 	win, groups := c.window(x, w), c.int("groups", 1)

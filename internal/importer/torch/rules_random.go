@@ -15,7 +15,7 @@ import (
 // run of a model draws the same numbers, and no two nodes do. They are not torch's numbers. Graphs alone, such as those
 // of torch.compile, leave chance to torch.
 
-// chance are the names of the random operators, which graphs alone do not have.
+// chance has the names of the random operators.
 var chance = map[string]bool{}
 
 func init() {
@@ -34,7 +34,7 @@ func init() {
 	}
 }
 
-// Compiled are the operators of graphs alone: those that chance has no part in.
+// Compiled returns the operators without randomness.
 func Compiled() (list []string) {
 	for _, name := range Operators() {
 		if !chance[name] {
@@ -44,7 +44,7 @@ func Compiled() (list []string) {
 	return list
 }
 
-// seed is that of a node's draws.
+// seed returns the seed of a node's draws.
 func (c *call) seed() uint32 {
 	if c.program.record == nil {
 		c.Fail(diag.Unsupportedf("random numbers in a graph alone, which are torch's"))
@@ -54,7 +54,7 @@ func (c *call) seed() uint32 {
 	return h.Sum32()
 }
 
-// drawn is the type and the shape of a node's draws: what it says, or those of self.
+// drawn returns the type and the shape of a node's draws: the node's own, or those of self.
 func (c *call) drawn(own dtype.DType) (dtype.DType, []sym.Expr) {
 	shape := c.syms("size")
 	if c.has("self") {
@@ -64,7 +64,7 @@ func (c *call) drawn(own dtype.DType) (dtype.DType, []sym.Expr) {
 	return c.dtype("dtype", own), shape
 }
 
-// floating is drawn of numbers that are floats.
+// floating is drawn for floats.
 func (c *call) floating() (dtype.DType, []sym.Expr) {
 	dt, shape := c.drawn(dtype.F32)
 	if !dt.IsFloat() {
@@ -73,17 +73,19 @@ func (c *call) floating() (dtype.DType, []sym.Expr) {
 	return dt, shape
 }
 
+// uniform is a rule for uniform numbers from from to to.
 func uniform(c *call) []*ir.Value {
 	dt, shape := c.floating()
 	return one(ops.DrawUniform(c.Builder, c.seed(), dt, c.float("from", 0), c.float("to", 1), shape...))
 }
 
+// normal is a rule for normal numbers by mean and std.
 func normal(c *call) []*ir.Value {
 	dt, shape := c.floating()
 	return one(ops.DrawNormal(c.Builder, c.seed(), dt, c.float("mean", 0), c.float("std", 1), shape...))
 }
 
-// exponential is −log(1 − u) / lambd of uniform numbers u.
+// exponential is a rule for −log(1 − u) / lambd of uniform numbers u.
 func exponential(c *call) []*ir.Value {
 	dt, shape := c.floating()
 	u := ops.DrawUniform(c.Builder, c.seed(), dtype.F64, 0, 1, shape...)
@@ -91,7 +93,7 @@ func exponential(c *call) []*ir.Value {
 	return one(ops.Cast(c.Builder, y, dt))
 }
 
-// randomIntegers are whole numbers from low on, below high.
+// randomIntegers is a rule for integers from low on, below high.
 func randomIntegers(c *call) []*ir.Value {
 	dt, shape := c.drawn(dtype.I64)
 	low, high := c.symOr("low", sym.Const(0)), c.sym("high")
@@ -104,7 +106,7 @@ func randomIntegers(c *call) []*ir.Value {
 	return one(ops.Cast(c.Builder, c.binary(ops.Add, y, bound(low)), dt))
 }
 
-// permutation is the order of random numbers.
+// permutation is a rule for a random permutation: the order of random numbers.
 func permutation(c *call) []*ir.Value {
 	n := c.sym("n")
 	u := ops.DrawUniform(c.Builder, c.seed(), dtype.F64, 0, 1, n)
@@ -112,7 +114,7 @@ func permutation(c *call) []*ir.Value {
 	return one(ops.Cast(c.Builder, at, c.dtype("dtype", dtype.I64)))
 }
 
-// bernoulli is 1 with the probability p, or that which self has for each element.
+// bernoulli is a rule for 1 with the probability p, or with the probability in self, else 0.
 func bernoulli(c *call) []*ir.Value {
 	x := c.tensor("self")
 	p := x
@@ -125,8 +127,8 @@ func bernoulli(c *call) []*ir.Value {
 	return one(ops.DrawBernoulli(c.Builder, c.seed(), x.Type.DType, p))
 }
 
-// multinomial draws places along the last axis by their weights: without replacement, those with the greatest sums of
-// the weights' logarithms and Gumbel's numbers.
+// multinomial is a rule that draws indices along the last axis by their weights. Without replacement it takes the
+// greatest sums of the weights' logarithms and Gumbel noise.
 func multinomial(c *call) []*ir.Value {
 	x, count := c.tensor("self"), c.int("num_samples", 1)
 	rank := len(x.Type.Shape)
@@ -146,7 +148,8 @@ func multinomial(c *call) []*ir.Value {
 	return one(ops.Reshape(c.Builder, at, append(append([]sym.Expr{}, x.Type.Shape[:rank-1]...), sym.Const(count))...))
 }
 
-// kept is x with each element kept with the probability 1 − p, divided by that, and which are.
+// kept returns x with each element kept with the probability 1 − p and divided by it, and the mask of the kept
+// elements.
 func (c *call) kept(x *ir.Value, p float64) (y, mask *ir.Value) {
 	if p < 0 || p > 1 || !x.Type.DType.IsFloat() {
 		c.Fail(diag.Inputf("a dropout of %s with the probability %g", x.Type, p))
@@ -155,7 +158,7 @@ func (c *call) kept(x *ir.Value, p float64) (y, mask *ir.Value) {
 	return ops.Where(c.Builder, mask, c.binary(ops.Mul, x, c.like(x, 1/(1-p))), c.like(x, 0)), mask
 }
 
-// inPlaceDraws are random operators that exist in place alone, with what they do otherwise.
+// inPlaceDraws returns the random operator, out of place, for one that exists only in place.
 func inPlaceDraws(name string) string {
 	switch short := strings.TrimPrefix(name, "aten."); short {
 	case "normal_.default":

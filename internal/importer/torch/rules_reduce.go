@@ -38,7 +38,7 @@ func init() {
 	})
 }
 
-// axes are the axes that dim names; all of them if it names none.
+// axes returns the axes in dim; all axes if it is absent or empty.
 func (c *call) axes(x *ir.Value) (list []int64) {
 	for _, d := range c.listOf("dim") {
 		list = append(list, int64(c.axisOf(d, len(x.Type.Shape))))
@@ -51,7 +51,7 @@ func (c *call) axes(x *ir.Value) (list []int64) {
 	return list
 }
 
-// reduce reduces a value along axes; one without axes is what it reduces to.
+// reduce reduces x along axes; a scalar is its own reduction.
 func (c *call) reduce(name string, x *ir.Value, keep bool, axes []int64) *ir.Value {
 	if len(x.Type.Shape) == 0 {
 		return x
@@ -59,6 +59,7 @@ func (c *call) reduce(name string, x *ir.Value, keep bool, axes []int64) *ir.Val
 	return ops.Reduce(c.Builder, name, x, keep, axes...)
 }
 
+// sum is a rule for the sum along axes.
 func sum(c *call) []*ir.Value {
 	x := c.tensor("self")
 	own := x.Type.DType
@@ -75,6 +76,7 @@ func sum(c *call) []*ir.Value {
 	}))
 }
 
+// mean is a rule for the mean along axes.
 func mean(c *call) []*ir.Value {
 	x := c.tensor("self")
 	x = ops.Cast(c.Builder, x, c.dtype("dtype", x.Type.DType))
@@ -84,6 +86,7 @@ func mean(c *call) []*ir.Value {
 	return one(ops.ReduceMean(c.Builder, x, c.bool("keepdim", false), c.axes(x)...))
 }
 
+// folded returns a rule for a reduction along the axes in dim; integers that are multiplied become i64.
 func folded(name string) rule {
 	return func(c *call) []*ir.Value {
 		x := c.tensor("self")
@@ -97,6 +100,7 @@ func folded(name string) rule {
 	}
 }
 
+// truth returns a rule for a reduction of truth values.
 func truth(name string) rule {
 	return func(c *call) []*ir.Value {
 		x := ops.Cast(c.Builder, ops.Cast(c.Builder, c.tensor("self"), dtype.Bool), dtype.U8)
@@ -104,7 +108,7 @@ func truth(name string) rule {
 	}
 }
 
-// extreme is the greatest or least along an axis, with its place.
+// extreme returns a rule for the greatest or least element along an axis, and its index.
 func extreme(smallest bool) rule {
 	return func(c *call) []*ir.Value {
 		x := c.tensor("self")
@@ -126,7 +130,7 @@ func extreme(smallest bool) rule {
 	}
 }
 
-// placeOf is a rule for the place of the greatest or least, along an axis or of all.
+// placeOf returns a rule for the index of the greatest or least element, along an axis or of all.
 func placeOf(smallest bool) rule {
 	return func(c *call) []*ir.Value {
 		x := c.tensor("self")
@@ -142,7 +146,7 @@ func placeOf(smallest bool) rule {
 	}
 }
 
-// count is the number of elements along axes, as a float of a type.
+// count returns the number of elements along axes in the type of x.
 func (c *call) count(x *ir.Value, axes []int64) *ir.Value {
 	n := []sym.Expr{unit}
 	for _, a := range axes {
@@ -152,6 +156,7 @@ func (c *call) count(x *ir.Value, axes []int64) *ir.Value {
 		x.Type.DType)
 }
 
+// variance is a rule for the variance along axes.
 func variance(c *call) []*ir.Value {
 	x := c.tensor("self")
 	axes := c.axes(x)
@@ -165,6 +170,7 @@ func variance(c *call) []*ir.Value {
 	return one(c.binary(ops.Div, squares, n))
 }
 
+// logSumExp is a rule for the logarithm of the sum of exponentials.
 func logSumExp(c *call) []*ir.Value {
 	x := c.floats("self")
 	if len(x.Type.Shape) == 0 {
@@ -173,7 +179,8 @@ func logSumExp(c *call) []*ir.Value {
 	return one(ops.ReduceLogSumExp(c.Builder, x, c.bool("keepdim", false), c.axes(x)...))
 }
 
-// norm is (Σ |x|^p)^(1/p); of order 0 the number of elements that are not 0, and of ±∞ the greatest or least magnitude.
+// norm is a rule for (Σ |x|^p)^(1/p); of order 0 for the number of nonzero elements, and of ±∞ for the greatest or
+// least magnitude.
 func norm(c *call) []*ir.Value {
 	x, keep, p := c.tensor("self"), c.bool("keepdim", false), c.float("ord", 2)
 	x = ops.Cast(c.Builder, x, c.dtype("dtype", x.Type.DType))
@@ -193,6 +200,7 @@ func norm(c *call) []*ir.Value {
 	return one(c.binary(ops.Pow, total, c.like(x, 1/p)))
 }
 
+// cumulative is a rule for cumulative sums.
 func cumulative(c *call) []*ir.Value {
 	x := c.tensor("self")
 	own := x.Type.DType
@@ -205,6 +213,7 @@ func cumulative(c *call) []*ir.Value {
 	return one(ops.CumSum(c.Builder, x, int64(c.axis("dim", 0, len(x.Type.Shape))), false, false))
 }
 
+// topK is a rule for the k greatest or least elements along an axis, and their indices.
 func topK(c *call) []*ir.Value {
 	x := c.tensor("self")
 	if len(x.Type.Shape) == 0 {
@@ -214,6 +223,7 @@ func topK(c *call) []*ir.Value {
 	return []*ir.Value{y, at}
 }
 
+// sort is a rule for the sorted elements along an axis, and their indices.
 func sort(c *call) []*ir.Value {
 	x := c.tensor("self")
 	if len(x.Type.Shape) == 0 {
@@ -227,6 +237,7 @@ func sort(c *call) []*ir.Value {
 	return []*ir.Value{ops.Cast(c.Builder, y, own), at}
 }
 
+// softmax is a rule for softmax along an axis.
 func softmax(c *call) []*ir.Value {
 	x := c.tensor("self")
 	x = ops.Cast(c.Builder, x, c.dtype("dtype", x.Type.DType))
@@ -234,6 +245,7 @@ func softmax(c *call) []*ir.Value {
 	return one(ops.Reshape(c.Builder, ops.Softmax(c.Builder, c.vectored(x), axis), x.Type.Shape...))
 }
 
+// logSoftmax is a rule for the logarithm of softmax along an axis.
 func logSoftmax(c *call) []*ir.Value {
 	x := c.tensor("self")
 	x = ops.Cast(c.Builder, x, c.dtype("dtype", x.Type.DType))
@@ -241,7 +253,7 @@ func logSoftmax(c *call) []*ir.Value {
 	return one(ops.Reshape(c.Builder, ops.LogSoftmax(c.Builder, c.vectored(x), axis), x.Type.Shape...))
 }
 
-// softmaxBackward is y · (g − Σ g · y).
+// softmaxBackward is a rule for y · (g − Σ g · y).
 func softmaxBackward(c *call) []*ir.Value {
 	g, y := c.tensor("grad_output"), c.tensor("output")
 	axis := int64(c.axis("dim", -1, len(y.Type.Shape)))
@@ -249,14 +261,14 @@ func softmaxBackward(c *call) []*ir.Value {
 	return one(c.binary(ops.Sub, gy, c.binary(ops.Mul, y, ops.ReduceSum(c.Builder, gy, true, axis))))
 }
 
-// logSoftmaxBackward is g − exp(y) · Σ g.
+// logSoftmaxBackward is a rule for g − exp(y) · Σ g.
 func logSoftmaxBackward(c *call) []*ir.Value {
 	g, y := c.tensor("grad_output"), c.tensor("output")
 	axis := int64(c.axis("dim", -1, len(y.Type.Shape)))
 	return one(c.binary(ops.Sub, g, c.binary(ops.Mul, c.unary(ops.Exp, y), ops.ReduceSum(c.Builder, g, true, axis))))
 }
 
-// lastAxes are the axes of a norm over so many.
+// lastAxes returns the last n axes of x.
 func lastAxes(x *ir.Value, n int) (list []int64) {
 	for i := len(x.Type.Shape) - n; i < len(x.Type.Shape); i++ {
 		list = append(list, int64(i))
@@ -264,7 +276,7 @@ func lastAxes(x *ir.Value, n int) (list []int64) {
 	return list
 }
 
-// statistics are the mean and the reciprocal deviation along axes, which stay.
+// statistics returns the mean and the reciprocal deviation along axes, which keep an extent of 1.
 func (c *call) statistics(x *ir.Value, epsilon float64, axes []int64) (mean, reciprocal *ir.Value) {
 	mean = ops.ReduceMean(c.Builder, x, true, axes...)
 	away := c.binary(ops.Sub, x, mean)
@@ -272,7 +284,7 @@ func (c *call) statistics(x *ir.Value, epsilon float64, axes []int64) (mean, rec
 	return mean, c.unary(ops.Reciprocal, c.unary(ops.Sqrt, c.binary(ops.Add, spread, c.like(x, epsilon))))
 }
 
-// scaledBy multiplies by a weight and adds a bias, where they are there.
+// scaledBy multiplies x by a weight and adds a bias; either may be nil.
 func (c *call) scaledBy(x, weight, bias *ir.Value) *ir.Value {
 	if weight != nil {
 		x = c.binary(ops.Mul, x, weight)
@@ -283,6 +295,7 @@ func (c *call) scaledBy(x, weight, bias *ir.Value) *ir.Value {
 	return x
 }
 
+// layerNorm is a rule for layer norm.
 func layerNorm(c *call) []*ir.Value {
 	x, epsilon := c.tensor("input"), c.float("eps", 1e-5)
 	axes := lastAxes(x, len(c.syms("normalized_shape")))
@@ -294,7 +307,8 @@ func layerNorm(c *call) []*ir.Value {
 	return []*ir.Value{y, mean, reciprocal}
 }
 
-// layerNormBackward computes with the mean and the reciprocal deviation that the forward pass kept.
+// layerNormBackward is a rule for the derivatives of layer norm, from the mean and the reciprocal deviation of the
+// forward pass.
 func layerNormBackward(c *call) []*ir.Value {
 	g, x, weight := c.tensor("grad_out"), c.tensor("input"), c.optional("weight")
 	axes, wanted := lastAxes(x, len(c.syms("normalized_shape"))), c.mask(3)
@@ -330,7 +344,7 @@ func layerNormBackward(c *call) []*ir.Value {
 	return out
 }
 
-// groups is group norm of x without scale: its value, and the mean and reciprocal deviation, [N, groups].
+// groups returns group norm of x without scale, and the mean and reciprocal deviation, [N, groups].
 func (c *call) groups(x *ir.Value, groups int64, epsilon float64) (y, mean, reciprocal *ir.Value) {
 	shape := x.Type.Shape
 	split := ops.Reshape(c.Builder, x, shape[0], sym.Const(groups), product(shape[1:]).FloorDiv(sym.Const(groups)))
@@ -343,7 +357,7 @@ func (c *call) groups(x *ir.Value, groups int64, epsilon float64) (y, mean, reci
 	return y, flat(mean), flat(reciprocal)
 }
 
-// perChannel is a vector of channels beside a tensor with the channels on axis 1.
+// perChannel reshapes a vector of channels so that it broadcasts to x, whose channels are axis 1.
 func (c *call) perChannel(v, x *ir.Value) *ir.Value {
 	if v == nil {
 		return nil
@@ -351,6 +365,7 @@ func (c *call) perChannel(v, x *ir.Value) *ir.Value {
 	return ops.AlongAxis(c.Builder, v, 1, len(x.Type.Shape))
 }
 
+// groupNorm is a rule for group norm.
 func groupNorm(c *call) []*ir.Value {
 	x, name := c.tensor("input"), "group"
 	if c.args["num_groups"] != nil {
@@ -364,7 +379,7 @@ func groupNorm(c *call) []*ir.Value {
 	return []*ir.Value{y, mean, reciprocal}
 }
 
-// groupNormBackward is weir's own derivative of what groupNorm computes.
+// groupNormBackward is a rule for Weir's own derivative of groupNorm.
 func groupNormBackward(c *call) []*ir.Value {
 	g, x, weight := c.tensor("grad_out"), c.tensor("input"), c.optional("weight")
 	reciprocal, mean, groups := c.tensor("rstd"), c.tensor("mean"), sym.Const(c.int("group", 1))
@@ -400,13 +415,14 @@ func groupNormBackward(c *call) []*ir.Value {
 	return out
 }
 
+// rmsNorm is a rule for the root mean square norm.
 func rmsNorm(c *call) []*ir.Value {
 	x := c.tensor("input")
 	y := ops.Normalize(c.Builder, x, c.float("eps", 1.1920929e-07), false, lastAxes(x, len(c.syms("normalized_shape")))...)
 	return one(c.scaledBy(y, c.optional("weight"), nil))
 }
 
-// embeddingBackward adds the derivatives of rows up, but that of the padding row.
+// embeddingBackward is a rule that sums the derivatives of each row, without those of the padding row.
 func embeddingBackward(c *call) []*ir.Value {
 	g, at := c.tensor("grad_output"), c.tensor("indices")
 	rows, width := c.sym("num_weights"), g.Type.Shape[len(g.Type.Shape)-1]
@@ -422,10 +438,10 @@ func embeddingBackward(c *call) []*ir.Value {
 	return one(ops.ScatterND(c.Builder, table, flat, up, "add"))
 }
 
-// reductions are how a loss is added up, by PyTorch's numbers.
+// reductions are the reductions of a loss, by PyTorch's numbers.
 var reductions = []string{"none", "mean", "sum"}
 
-// losses is the negative log likelihood of logs.
+// losses returns the negative log likelihood of logs.
 func (c *call) losses(logs *ir.Value) *ir.Value {
 	ignore := c.int("ignore_index", -100)
 	how := c.int("reduction", 1)
@@ -442,6 +458,7 @@ func (c *call) losses(logs *ir.Value) *ir.Value {
 	return ops.Reshape(c.Builder, loss)
 }
 
+// nllLoss is a rule for the negative log likelihood.
 func nllLoss(c *call) []*ir.Value {
 	logs, target := c.tensor("self"), c.tensor("target")
 	if c.int("reduction", 1) == 0 && len(logs.Type.Shape) > 1 {
@@ -456,6 +473,7 @@ func nllLoss(c *call) []*ir.Value {
 	return []*ir.Value{c.losses(logs), c.reduce("reduce_sum", share, false, c.axes(share))}
 }
 
+// nllLossBackward is a rule for the derivative of the negative log likelihood.
 func nllLossBackward(c *call) []*ir.Value {
 	logs := c.tensor("self")
 	return c.derivatives([]*ir.Value{c.losses(logs)}, []*ir.Value{c.tensor("grad_output")}, []*ir.Value{logs})

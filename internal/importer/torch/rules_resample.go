@@ -36,7 +36,7 @@ func init() {
 	})
 }
 
-// resampling is how elements between others are made.
+// resampling is a kind of interpolation.
 type resampling int
 
 const (
@@ -46,16 +46,16 @@ const (
 	cubically
 )
 
-// scaleNames are the names of the scales of so many axes.
+// scaleNames has the names of the scale arguments for a number of axes.
 var scaleNames = map[int][]string{1: {"scales"}, 2: {"scales_h", "scales_w"}, 3: {"scales_d", "scales_h", "scales_w"}}
 
-// scaling is how far an axis is enlarged: to what extent, and by what factor, if one is given and is not 0.
+// scaling is the enlargement of an axis: its new extent and, if it is given and not 0, the factor.
 type scaling struct {
 	to     sym.Expr
 	factor float64
 }
 
-// floatsOf is a list of numbers; nil if there is none.
+// floatsOf returns an argument that is a list of numbers; nil if it is absent.
 func (c *call) floatsOf(name string) []float64 {
 	if !c.has(name) {
 		return nil
@@ -75,7 +75,7 @@ func (c *call) floatsOf(name string) []float64 {
 	return list
 }
 
-// scalings returns how far the last n axes of a shape are enlarged.
+// scalings returns the enlargement of the last n axes of a shape.
 func (c *call) scalings(shape []sym.Expr, n int) []scaling {
 	list := make([]scaling, n)
 	sizes, factors := c.syms("output_size"), c.floatsOf("scale_factors")
@@ -104,7 +104,7 @@ func (c *call) scalings(shape []sym.Expr, n int) []scaling {
 	return list
 }
 
-// enlarged is an extent times a factor, rounded down.
+// enlarged returns extent times factor, rounded down.
 func (c *call) enlarged(extent sym.Expr, factor float64) sym.Expr {
 	if n, ok := extent.Const(); ok {
 		to := math.Floor(float64(n) * factor)
@@ -121,7 +121,7 @@ func (c *call) enlarged(extent sym.Expr, factor float64) sym.Expr {
 	return sym.Expr{}
 }
 
-// resampler enlarges one axis of a value. Positions are computed as numbers of a type, as torch does it.
+// resampler enlarges one axis of a value. It computes positions as numbers of the type dt, as torch does.
 type resampler struct {
 	*call
 	dt    dtype.DType
@@ -131,15 +131,15 @@ type resampler struct {
 	align bool
 }
 
-// number is a constant of the type of positions.
+// number returns a constant of the type of positions.
 func (r *resampler) number(x float64) *ir.Value { return ops.Scalar(r.Builder, r.dt, x) }
 
-// extent is an extent as a number of the type of positions.
+// extent returns an extent as a number of the type of positions.
 func (r *resampler) extent(e sym.Expr) *ir.Value {
 	return ops.Cast(r.Builder, ops.Integers(r.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{e}), r.dt)
 }
 
-// step is the distance between the positions of two elements beside each other.
+// step returns the distance between the positions of two neighbouring elements.
 func (r *resampler) step() *ir.Value {
 	switch {
 	case r.align:
@@ -155,7 +155,8 @@ func (r *resampler) step() *ir.Value {
 	return r.binary(ops.Div, r.extent(r.from), r.extent(r.to.to))
 }
 
-// positions are where in the axis each element of the result lies, from the first element's middle on.
+// positions returns the position in the axis of each element of the result, relative to the center of the first
+// element.
 func (r *resampler) positions() *ir.Value {
 	at := ops.Counting(r.Builder, r.dt, r.to.to)
 	if r.align {
@@ -164,7 +165,7 @@ func (r *resampler) positions() *ir.Value {
 	return r.binary(ops.Sub, r.binary(ops.Mul, r.binary(ops.Add, at, r.number(0.5)), r.step()), r.number(0.5))
 }
 
-// nearest takes the elements that are nearest, as torch's older way counts them, or exactly.
+// nearest takes the nearest elements; exact selects torch's newer formula.
 func (r *resampler) nearest(x *ir.Value, exact bool) *ir.Value {
 	half := 0.0
 	if exact {
@@ -184,7 +185,7 @@ func (r *resampler) nearest(x *ir.Value, exact bool) *ir.Value {
 	return ops.Gather(r.Builder, x, r.binary(ops.Min, at, last), r.axis)
 }
 
-// times is how many times each element is repeated if that is all that happens, a power of 2, and otherwise 0.
+// times returns the number of copies of each element, a power of 2, if the result only repeats elements; otherwise 0.
 func (r *resampler) times() int64 {
 	for times := int64(1); times <= 64; times *= 2 {
 		if (r.to.factor == 0 || r.to.factor == float64(times)) &&
@@ -195,7 +196,7 @@ func (r *resampler) times() int64 {
 	return 0
 }
 
-// between weighs the elements around each position, of which those beyond the edges are the edges.
+// between interpolates between the elements around each position; beyond the edges it repeats the edge.
 func (r *resampler) between(x *ir.Value, kind resampling) *ir.Value {
 	at := r.positions()
 	if kind == linearly && !r.align {
@@ -228,7 +229,7 @@ func (r *resampler) cubic(t *ir.Value) []*ir.Value {
 	return []*ir.Value{far(r.binary(ops.Add, t, one)), near(t), near(rest), far(r.binary(ops.Add, rest, one))}
 }
 
-// polynomial is a polynomial of t, the highest power's coefficient first.
+// polynomial evaluates a polynomial of t; the coefficients descend from the highest power.
 func (r *resampler) polynomial(t *ir.Value, coefficients ...float64) *ir.Value {
 	y := ops.Expand(r.Builder, r.number(coefficients[0]), t.Type.Shape...)
 	for _, k := range coefficients[1:] {
@@ -237,7 +238,7 @@ func (r *resampler) polynomial(t *ir.Value, coefficients ...float64) *ir.Value {
 	return y
 }
 
-// resample enlarges the last n axes of a value.
+// resample enlarges the last n axes of x.
 func (c *call) resample(x *ir.Value, n int, kind resampling) *ir.Value {
 	own, dt := x.Type.DType, dtype.F32
 	if own == dtype.F64 {
@@ -266,7 +267,7 @@ func (c *call) resample(x *ir.Value, n int, kind resampling) *ir.Value {
 	return ops.Cast(c.Builder, x, own)
 }
 
-// upsample is a rule for enlarging the last n axes.
+// upsample returns a rule for enlarging the last n axes.
 func upsample(n int, kind resampling) rule {
 	return func(c *call) []*ir.Value {
 		name := "self"
@@ -277,7 +278,7 @@ func upsample(n int, kind resampling) rule {
 	}
 }
 
-// upsampleBackward is a rule for the derivative of upsample, which is linear: it does not depend on the input.
+// upsampleBackward returns a rule for the derivative of upsample, which is linear and does not depend on the input.
 func upsampleBackward(n int, kind resampling) rule {
 	return func(c *call) []*ir.Value {
 		g := c.tensor("grad_output")
@@ -292,7 +293,7 @@ var (
 	gridPaddings = []string{"zeros", "border", "reflection"}
 )
 
-// word is the word of a list that a number names.
+// word returns the word of a list that a number selects.
 func (c *call) word(name string, words []string) string {
 	at := c.int(name, 0)
 	if at < 0 || at >= int64(len(words)) {
@@ -301,7 +302,7 @@ func (c *call) word(name string, words []string) string {
 	return words[at]
 }
 
-// sampled reads x at the places of a grid over n axes.
+// sampled samples x at the positions of a grid over n axes.
 func (c *call) sampled(x, grid *ir.Value, n int) *ir.Value {
 	if len(x.Type.Shape) != n+2 {
 		c.Fail(diag.Inputf("places of %d axes in %s", n, x.Type))
@@ -310,12 +311,12 @@ func (c *call) sampled(x, grid *ir.Value, n int) *ir.Value {
 	return ops.GridSample(c.Builder, x, grid, mode, padding, c.bool("align_corners", false))
 }
 
-// gridSample is a rule for reading at the places of a grid.
+// gridSample returns a rule for sampling at the positions of a grid.
 func gridSample(n int) rule {
 	return func(c *call) []*ir.Value { return one(c.sampled(c.tensor("input"), c.tensor("grid"), n)) }
 }
 
-// gridSampleBackward is a rule for the derivatives of gridSample by the input and the grid.
+// gridSampleBackward returns a rule for the derivatives of gridSample by the input and the grid.
 func gridSampleBackward(n int) rule {
 	return func(c *call) []*ir.Value {
 		x, grid := c.tensor("input"), c.tensor("grid")
@@ -324,7 +325,7 @@ func gridSampleBackward(n int) rule {
 	}
 }
 
-// col2im adds up overlapping blocks.
+// col2im is a rule that sums overlapping blocks.
 func col2im(c *call) []*ir.Value {
 	win := ops.Window{Kernel: c.pairOf("kernel_size", 2, 1), Strides: c.pairOf("stride", 2, 1),
 		Dilations: c.pairOf("dilation", 2, 1)}

@@ -17,24 +17,25 @@ func init() {
 	})
 }
 
-// scattering is how values come to be where others are, along an axis.
+// scattering is an assignment of values to positions along an axis.
 type scattering struct {
 	c        *call
 	at, from *ir.Value
 	axis     int64
 }
 
-// put is x with the values in it, combined with what is there as ops.ScatterElements does.
+// put returns x with the values combined with its elements, as ops.ScatterElements combines them.
 func (s *scattering) put(x, from *ir.Value, how string) *ir.Value {
 	return ops.ScatterElements(s.c.Builder, x, s.at, from, s.axis, how)
 }
 
-// fill is x with a number in the places of the values.
+// fill returns x with a constant at the positions of the values.
 func (s *scattering) fill(x *ir.Value, number float64) *ir.Value {
 	return s.put(x, ops.Expand(s.c.Builder, s.c.like(x, number), s.at.Type.Shape...), "none")
 }
 
-// scatterings are the ways to combine values with what is in their places. With own, what is there already counts.
+// scatterings has the ways to combine values with the elements at their positions. With own, the old elements count
+// too.
 var scatterings = map[string]func(s *scattering, x *ir.Value, own bool) *ir.Value{
 	"none": func(s *scattering, x *ir.Value, _ bool) *ir.Value { return s.put(x, s.from, "none") },
 	"sum":  scatteredBy("add", 0),
@@ -46,7 +47,7 @@ var scatterings = map[string]func(s *scattering, x *ir.Value, own bool) *ir.Valu
 	"add": scatteredBy("add", 0), "multiply": scatteredBy("mul", 1),
 }
 
-// scatteredBy combines by a function of which neutral is the neutral element.
+// scatteredBy combines by a function with the neutral element neutral.
 func scatteredBy(how string, neutral float64) func(s *scattering, x *ir.Value, own bool) *ir.Value {
 	return func(s *scattering, x *ir.Value, own bool) *ir.Value {
 		if !own {
@@ -56,7 +57,7 @@ func scatteredBy(how string, neutral float64) func(s *scattering, x *ir.Value, o
 	}
 }
 
-// scatteredOrder takes the greatest or the least. A value counts twice as it does once.
+// scatteredOrder takes the greatest or the least; repeated values do not matter.
 func scatteredOrder(how string) func(s *scattering, x *ir.Value, own bool) *ir.Value {
 	return func(s *scattering, x *ir.Value, own bool) *ir.Value {
 		if !own {
@@ -66,7 +67,7 @@ func scatteredOrder(how string) func(s *scattering, x *ir.Value, own bool) *ir.V
 	}
 }
 
-// scatteredMean divides sums by how many values are in them; of integers it rounds down.
+// scatteredMean divides sums by the number of their values; of integers it rounds down.
 func scatteredMean(s *scattering, x *ir.Value, own bool) *ir.Value {
 	c, ones := s.c, ops.Expand(s.c.Builder, s.c.like(x, 1), s.at.Type.Shape...)
 	start := 0.0
@@ -82,12 +83,12 @@ func scatteredMean(s *scattering, x *ir.Value, own bool) *ir.Value {
 	return c.binary(ops.Div, total, count)
 }
 
-// scatteredTruths are the ways to combine truth values, which are the numbers 0 and 1.
+// scatteredTruths has the ways to combine bools, as the numbers 0 and 1.
 var scatteredTruths = map[string]string{"sum": "amax", "add": "amax", "amax": "amax", "prod": "amin",
 	"multiply": "amin", "amin": "amin"}
 
-// scatter is a rule for assignments along an axis. How values are combined with what is there, the argument reduce
-// says if the rule does not.
+// scatter returns a rule for assignments along an axis. If how is empty, the argument reduce selects how values are
+// combined.
 func scatter(how string) rule {
 	return func(c *call) []*ir.Value {
 		how := how
@@ -122,7 +123,7 @@ func scatter(how string) rule {
 	}
 }
 
-// part is the part of a tensor that has a shape, from its beginning on.
+// part returns the leading elements of x along each axis, in the given shape.
 func (c *call) part(x *ir.Value, shape []sym.Expr) *ir.Value {
 	if len(x.Type.Shape) != len(shape) {
 		c.Fail(diag.Inputf("values %s for indices of rank %d", x.Type, len(shape)))

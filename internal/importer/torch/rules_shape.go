@@ -11,7 +11,7 @@ import (
 
 var unit = sym.Const(1)
 
-// same is a rule for what gives self again.
+// same is a rule for self unchanged.
 func same(c *call) []*ir.Value { return one(c.tensor("self")) }
 
 func init() {
@@ -51,7 +51,7 @@ func init() {
 	})
 }
 
-// dropout is what native_dropout keeps of its input in training.
+// dropout is a rule for the first result of native_dropout.
 func dropout(c *call) []*ir.Value {
 	x, p := c.tensor("input"), c.float("p", 0.5)
 	if !c.bool("train", false) || p == 0 {
@@ -60,7 +60,7 @@ func dropout(c *call) []*ir.Value {
 	return nativeDropout(c)[:1]
 }
 
-// nativeDropout is dropout and what it keeps.
+// nativeDropout is a rule for dropout and the mask of the kept elements.
 func nativeDropout(c *call) []*ir.Value {
 	x, p := c.tensor("input"), c.float("p", 0.5)
 	if keeps := 1 - p; c.bool("train", true) && keeps != 0 && keeps != 1 {
@@ -73,13 +73,13 @@ func nativeDropout(c *call) []*ir.Value {
 	return []*ir.Value{x, ops.Expand(c.Builder, c.constantOf(dtype.Bool, 1), x.Type.Shape...)}
 }
 
-// nothing is a rule for checks, whose conditions the shapes' own conditions say.
+// nothing is a rule for assertions; the shapes' own conditions imply them.
 func nothing(*call) []*ir.Value { return nil }
 
-// product is the number of elements of a shape.
+// product returns the number of elements of a shape.
 func product(shape []sym.Expr) sym.Expr { return sym.Product(append([]sym.Expr{unit}, shape...)...) }
 
-// reshape is a rule for another shape, of which one extent may be -1.
+// reshape returns a rule for another shape, in the argument name; one extent may be -1.
 func reshape(name string) rule {
 	return func(c *call) []*ir.Value {
 		x := c.tensor("self")
@@ -87,7 +87,7 @@ func reshape(name string) rule {
 	}
 }
 
-// whole is a shape whose extent of -1 is what the elements of x leave.
+// whole returns a shape with an extent of -1 replaced by the quotient of x's elements and the other extents.
 func (c *call) whole(x *ir.Value, shape []sym.Expr) []sym.Expr {
 	rest, open := []sym.Expr{unit}, -1
 	for i, e := range shape {
@@ -108,6 +108,7 @@ func (c *call) whole(x *ir.Value, shape []sym.Expr) []sym.Expr {
 	return out
 }
 
+// permute is a rule for a permutation of the axes.
 func permute(c *call) []*ir.Value {
 	x := c.tensor("self")
 	perm := c.listOf("dims")
@@ -117,6 +118,7 @@ func permute(c *call) []*ir.Value {
 	return one(ops.Transpose(c.Builder, x, perm...))
 }
 
+// transpose is a rule that exchanges two axes; without arguments, the axes of a matrix.
 func transpose(c *call) []*ir.Value {
 	x := c.tensor("self")
 	rank := len(x.Type.Shape)
@@ -140,11 +142,13 @@ func at(shape []sym.Expr, axis int, e sym.Expr) []sym.Expr {
 	return append(append(out, e), shape[axis:]...)
 }
 
+// unsqueeze is a rule that inserts an axis of extent 1.
 func unsqueeze(c *call) []*ir.Value {
 	x := c.tensor("self")
 	return one(ops.Reshape(c.Builder, x, at(x.Type.Shape, c.axis("dim", 0, len(x.Type.Shape)+1), unit)...))
 }
 
+// squeeze is a rule that removes axes of extent 1.
 func squeeze(c *call) []*ir.Value {
 	x := c.tensor("self")
 	wanted := map[int]bool{}
@@ -162,6 +166,7 @@ func squeeze(c *call) []*ir.Value {
 	return one(ops.Reshape(c.Builder, x, shape...))
 }
 
+// flatten is a rule that merges adjacent axes.
 func flatten(c *call) []*ir.Value {
 	x := c.tensor("self")
 	rank := len(x.Type.Shape)
@@ -176,6 +181,7 @@ func flatten(c *call) []*ir.Value {
 	return one(ops.Reshape(c.Builder, x, append(shape, x.Type.Shape[last+1:]...)...))
 }
 
+// unflatten is a rule that splits an axis.
 func unflatten(c *call) []*ir.Value {
 	x := c.tensor("self")
 	axis := c.axis("dim", 0, len(x.Type.Shape))
@@ -184,7 +190,7 @@ func unflatten(c *call) []*ir.Value {
 	return one(ops.Reshape(c.Builder, x, append(shape, x.Type.Shape[axis+1:]...)...))
 }
 
-// expandTo repeats along axes of 1; an extent of -1 stays.
+// expandTo repeats x along axes of extent 1; an extent of -1 stays.
 func (c *call) expandTo(x *ir.Value, shape []sym.Expr) *ir.Value {
 	out := append([]sym.Expr{}, shape...)
 	for i := range out {
@@ -201,6 +207,7 @@ func expandAs(c *call) []*ir.Value {
 	return one(c.expandTo(c.tensor("self"), c.tensor("other").Type.Shape))
 }
 
+// repeat is a rule that concatenates copies of self along each axis.
 func repeat(c *call) []*ir.Value {
 	x, times := c.tensor("self"), c.syms("repeats")
 	shape := x.Type.Shape
@@ -210,7 +217,7 @@ func repeat(c *call) []*ir.Value {
 	return one(ops.Tile(c.Builder, ops.Reshape(c.Builder, x, shape...), times))
 }
 
-// alike are tensors of one type.
+// alike converts tensors to one type.
 func (c *call) alike(list []*ir.Value) []*ir.Value {
 	dt := dtype.Invalid
 	for _, v := range list {
@@ -223,6 +230,7 @@ func (c *call) alike(list []*ir.Value) []*ir.Value {
 	return out
 }
 
+// concat is a rule that concatenates tensors along an axis.
 func concat(c *call) []*ir.Value {
 	list := c.alike(c.tensors("tensors"))
 	kept := list[:0:0]
@@ -238,6 +246,7 @@ func concat(c *call) []*ir.Value {
 	return one(ops.Concat(c.Builder, int64(c.axis("dim", 0, len(kept[0].Type.Shape))), kept...))
 }
 
+// stack is a rule that concatenates tensors along a new axis.
 func stack(c *call) []*ir.Value {
 	list := c.alike(c.tensors("tensors"))
 	axis := c.axis("dim", 0, len(list[0].Type.Shape)+1)
@@ -247,10 +256,10 @@ func stack(c *call) []*ir.Value {
 	return one(ops.Concat(c.Builder, int64(axis), list...))
 }
 
-// mostIndices is the greatest number of indices that are made when a file is read.
+// mostIndices is the largest number of indices that are computed at import.
 const mostIndices = 1 << 24
 
-// triangleIndices are the positions of a triangle's elements, [2, n].
+// triangleIndices returns a rule for the positions of a triangle's elements, [2, n].
 func triangleIndices(upper bool) rule {
 	return func(c *call) []*ir.Value {
 		rows, columns, offset := c.int("row", 0), c.int("col", 0), c.int("offset", 0)
@@ -273,12 +282,14 @@ func triangleIndices(upper bool) rule {
 	}
 }
 
+// outer is a rule for the outer product of two vectors.
 func outer(c *call) []*ir.Value {
 	v := c.promote(false, c.operand("self"), c.operand("vec2"))
 	column := ops.Reshape(c.Builder, v[0], v[0].Type.Shape[0], unit)
 	return one(times(c, column, v[1]))
 }
 
+// flip is a rule that reverses axes.
 func flip(c *call) []*ir.Value {
 	x := c.tensor("self")
 	n := len(x.Type.Shape)
@@ -296,6 +307,7 @@ func flip(c *call) []*ir.Value {
 	return one(ops.Slice(c.Builder, x, begin, extent, step))
 }
 
+// roll is a rule that rotates axes.
 func roll(c *call) []*ir.Value {
 	x := c.tensor("self")
 	shifts, dims, whole := c.listOf("shifts"), c.listOf("dims"), x.Type.Shape
@@ -315,12 +327,14 @@ func roll(c *call) []*ir.Value {
 	return one(ops.Reshape(c.Builder, x, whole...))
 }
 
+// triangle returns a rule for the upper or lower triangle of matrices.
 func triangle(upper bool) rule {
 	return func(c *call) []*ir.Value {
 		return one(ops.Triangle(c.Builder, c.tensor("self"), upper, c.symOr("diagonal", sym.Const(0))))
 	}
 }
 
+// diagonal is a rule for the diagonals of matrices.
 func diagonal(c *call) []*ir.Value {
 	x := c.tensor("self")
 	rank := len(x.Type.Shape)
@@ -339,6 +353,7 @@ func diagonal(c *call) []*ir.Value {
 	return one(c.moved(ops.Diagonal(c.Builder, x, first, second), first, rank-2, 1))
 }
 
+// convert is a rule for a conversion of the element type.
 func convert(c *call) []*ir.Value {
 	name := "self"
 	if c.args[name] == nil {
@@ -352,6 +367,7 @@ func typeAs(c *call) []*ir.Value {
 	return one(ops.Cast(c.Builder, c.tensor("self"), c.tensor("other").Type.DType))
 }
 
+// copied is a rule for src in the type and shape of self.
 func copied(c *call) []*ir.Value {
 	x := c.tensor("self")
 	return one(ops.Expand(c.Builder, ops.Cast(c.Builder, c.tensor("src"), x.Type.DType), x.Type.Shape...))

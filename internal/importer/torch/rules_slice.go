@@ -11,7 +11,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// bound is a position along an extent, counted from its end if it is negative, and kept within it.
+// bound returns a position along an extent, clipped to it; a negative one counts from the end.
 func (c *call) bound(e, extent sym.Expr) sym.Expr {
 	if v, ok := e.Const(); ok && v < 0 {
 		e = extent.Add(e)
@@ -19,7 +19,7 @@ func (c *call) bound(e, extent sym.Expr) sym.Expr {
 	return c.Dims().Simplify(e.Max(sym.Const(0)).Min(extent))
 }
 
-// sliced is the axis of a slice of x, where it begins, and where it ends.
+// sliced returns the axis, the begin and the end of a slice of x.
 func (c *call) sliced(x *ir.Value) (axis int, begin, end sym.Expr) {
 	axis = c.axis("dim", 0, len(x.Type.Shape))
 	extent := x.Type.Shape[axis]
@@ -32,6 +32,7 @@ func (c *call) sliced(x *ir.Value) (axis int, begin, end sym.Expr) {
 	return axis, begin, end
 }
 
+// slice is a rule for a slice of self with a step.
 func slice(c *call) []*ir.Value {
 	x := c.tensor("self")
 	axis, begin, end := c.sliced(x)
@@ -52,7 +53,7 @@ func slice(c *call) []*ir.Value {
 	return one(ops.Slice(c.Builder, x, begins, extents, steps))
 }
 
-// within puts src into self along an axis, from begin to end in steps.
+// within stores src in x along an axis, from begin to end in steps.
 func (c *call) within(x, src *ir.Value, axis int, begin, end sym.Expr, step int64) *ir.Value {
 	extent := x.Type.Shape[axis]
 	if step < 1 {
@@ -73,12 +74,14 @@ func (c *call) within(x, src *ir.Value, axis int, begin, end sym.Expr, step int6
 		ops.SliceAxis(c.Builder, x, axis, begin.Add(length), c.Dims().Simplify(extent.Sub(begin).Sub(length))))
 }
 
+// sliceScatter is a rule that stores src in a slice of self.
 func sliceScatter(c *call) []*ir.Value {
 	x := c.tensor("self")
 	axis, begin, end := c.sliced(x)
 	return one(c.within(x, c.tensor("src"), axis, begin, end, c.int("step", 1)))
 }
 
+// selectScatter is a rule that stores src at one position of an axis of self.
 func selectScatter(c *call) []*ir.Value {
 	x, src := c.tensor("self"), c.tensor("src")
 	axis := c.axis("dim", 0, len(x.Type.Shape))
@@ -87,6 +90,7 @@ func selectScatter(c *call) []*ir.Value {
 	return one(c.within(x, src, axis, place, place.Add(unit), 1))
 }
 
+// narrow is a rule for length positions along an axis from start on.
 func narrow(c *call) []*ir.Value {
 	x := c.tensor("self")
 	axis, length := c.axis("dim", 0, len(x.Type.Shape)), c.sym("length")
@@ -96,12 +100,12 @@ func narrow(c *call) []*ir.Value {
 	return one(ops.SliceAxis(c.Builder, x, axis, begin, length))
 }
 
-// without is a shape without an axis.
+// without returns a shape without an axis.
 func without(shape []sym.Expr, axis int) []sym.Expr {
 	return append(append([]sym.Expr{}, shape[:axis]...), shape[axis+1:]...)
 }
 
-// place is the position along an axis that the argument index names, counted from the end if it is negative.
+// place returns the position along an axis in the argument index; a negative one counts from the end.
 func (c *call) place(x *ir.Value, axis int) sym.Expr {
 	place := c.sym("index")
 	if v, ok := place.Const(); ok && v < 0 {
@@ -112,6 +116,7 @@ func (c *call) place(x *ir.Value, axis int) sym.Expr {
 	return place
 }
 
+// choose is a rule for the slice at one position, without the axis.
 func choose(c *call) []*ir.Value {
 	x := c.tensor("self")
 	axis := c.axis("dim", 0, len(x.Type.Shape))
@@ -124,7 +129,7 @@ func choose(c *call) []*ir.Value {
 	return one(ops.Reshape(c.Builder, ops.SliceAxis(c.Builder, x, axis, place, unit), without(x.Type.Shape, axis)...))
 }
 
-// cut cuts a tensor along an axis into parts of these extents.
+// cut cuts x along an axis into pieces of the given extents.
 func (c *call) cut(x *ir.Value, axis int, extents []sym.Expr) []*ir.Value {
 	total := sym.Const(0)
 	for _, e := range extents {
@@ -135,7 +140,7 @@ func (c *call) cut(x *ir.Value, axis int, extents []sym.Expr) []*ir.Value {
 	return ops.Split(c.Builder, x, axis, extents)
 }
 
-// parts are the extents of parts of so many, of which the last may be smaller.
+// parts returns the extents of pieces of a size; the last may be smaller.
 func (c *call) parts(extent sym.Expr, size int64) (list []sym.Expr) {
 	n, ok := extent.Const()
 	if !ok {
@@ -150,6 +155,7 @@ func (c *call) parts(extent sym.Expr, size int64) (list []sym.Expr) {
 	return append(list, sym.Const(n))
 }
 
+// split is a rule for pieces of one size, or of given sizes.
 func split(c *call) []*ir.Value {
 	x := c.tensor("self")
 	axis := c.axis("dim", 0, len(x.Type.Shape))
@@ -159,9 +165,10 @@ func split(c *call) []*ir.Value {
 	return c.cut(x, axis, c.parts(x.Type.Shape[axis], c.int("split_size", 0)))
 }
 
-// mostChunks is the greatest number of chunks of an axis without elements.
+// mostChunks is the largest number of chunks of an axis without elements.
 const mostChunks = 1 << 10
 
+// chunk is a rule for a number of pieces of nearly equal size.
 func chunk(c *call) []*ir.Value {
 	x := c.tensor("self")
 	axis, count := c.axis("dim", 0, len(x.Type.Shape)), c.int("chunks", 1)
@@ -178,6 +185,7 @@ func chunk(c *call) []*ir.Value {
 	return c.cut(x, axis, c.parts(x.Type.Shape[axis], max(1, (n+count-1)/count)))
 }
 
+// unbind is a rule for the slices at all positions of an axis.
 func unbind(c *call) []*ir.Value {
 	x := c.tensor("self")
 	axis := c.axis("dim", 0, len(x.Type.Shape))

@@ -20,7 +20,7 @@ func init() {
 	})
 }
 
-// combined is self + value · f(tensor1, tensor2).
+// combined returns a rule for self + value · f(tensor1, tensor2).
 func combined(f ops.BinaryFunction) rule {
 	return func(c *call) []*ir.Value {
 		v := c.promote(f == ops.Div, c.operand("self"), c.operand("tensor1"), c.operand("tensor2"))
@@ -32,13 +32,13 @@ func combined(f ops.BinaryFunction) rule {
 	}
 }
 
-// lerp is self + weight · (end − self).
+// lerp is a rule for self + weight · (end − self).
 func lerp(c *call) []*ir.Value {
 	v := c.promote(true, c.operand("self"), c.operand("end"), c.operand("weight"))
 	return one(c.binary(ops.Add, v[0], c.binary(ops.Mul, v[2], c.binary(ops.Sub, v[1], v[0]))))
 }
 
-// indexedAlong is self with an axis, that axis, and the places along it that a vector gives, counted from 0 on.
+// indexedAlong returns self with at least one axis, the axis dim, and the positions along it in index, at least 0.
 func (c *call) indexedAlong() (x *ir.Value, axis int, places *ir.Value) {
 	self, at := c.tensor("self"), c.vectored(c.tensor("index"))
 	axis = c.axis("dim", 0, len(self.Type.Shape))
@@ -51,13 +51,14 @@ func (c *call) indexedAlong() (x *ir.Value, axis int, places *ir.Value) {
 	return x, axis, ops.Reshape(c.Builder, at, at.Type.Shape[0], unit)
 }
 
-// alongAxis puts rows at places along an axis of x, or adds them to what is there.
+// alongAxis stores rows at positions along an axis of x, or adds them.
 func (c *call) alongAxis(x *ir.Value, axis int, places, rows *ir.Value, add bool) *ir.Value {
 	turned := c.moved(x, axis, 0, 1)
 	turned = c.scatteredSlices(turned, places, c.moved(rows, axis, 0, 1), add)
 	return c.moved(turned, 0, axis, 1)
 }
 
+// indexFill is a rule that fills the slices at positions along an axis with value.
 func indexFill(c *call) []*ir.Value {
 	x, axis, places := c.indexedAlong()
 	shape := append([]sym.Expr{}, x.Type.Shape...)
@@ -67,7 +68,7 @@ func indexFill(c *call) []*ir.Value {
 	return one(ops.Reshape(c.Builder, y, c.tensor("self").Type.Shape...))
 }
 
-// indexInto is a rule that puts slices of source at places along an axis, or adds them there.
+// indexInto returns a rule that stores slices of source at positions along an axis, or adds them.
 func indexInto(add bool) rule {
 	return func(c *call) []*ir.Value {
 		x, axis, places := c.indexedAlong()
@@ -82,7 +83,7 @@ func indexInto(add bool) rule {
 	}
 }
 
-// scatteredView is a rule that puts src in the place of a view of self.
+// scatteredView returns a rule that stores src in a view of self.
 func scatteredView(name string) rule {
 	return func(c *call) []*ir.Value {
 		x := c.tensor("self")

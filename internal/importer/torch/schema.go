@@ -12,9 +12,10 @@ import (
 
 // The schema of torch/_export/serde/schema.py, as far as it is read.
 
-// schemaMajor is the version that is read; later minor versions only add.
+// schemaMajor is the supported version of the schema; later minor versions only add fields.
 const schemaMajor = 8
 
+// exportedProgram is a model as torch.export writes it.
 type exportedProgram struct {
 	GraphModule struct {
 		Graph     graphJSON `json:"graph"`
@@ -38,6 +39,7 @@ type exportedProgram struct {
 	inner  map[*argument]*graphJSON // graphs that are arguments, once they are read
 }
 
+// graphJSON is a graph of nodes with its values' types.
 type graphJSON struct {
 	Inputs  []argument            `json:"inputs"`
 	Outputs []argument            `json:"outputs"`
@@ -47,6 +49,7 @@ type graphJSON struct {
 	Single  bool                  `json:"is_single_tensor_return"`
 }
 
+// nodeJSON is a call of an operator.
 type nodeJSON struct {
 	Target string `json:"target"`
 	Inputs []struct {
@@ -57,6 +60,7 @@ type nodeJSON struct {
 	Name    string     `json:"name"`
 }
 
+// tensorMeta is the type, shape and layout of a tensor.
 type tensorMeta struct {
 	DType         int      `json:"dtype"`
 	Sizes         []symInt `json:"sizes"`
@@ -72,8 +76,10 @@ type symInt struct {
 	} `json:"as_expr"`
 }
 
-// inputSpec and outputSpec are unions with one key, which says the kind.
+// inputSpec is a union with one key, the kind of the input.
 type inputSpec map[string]json.RawMessage
+
+// outputSpec is a union with one key, the kind of the output.
 type outputSpec map[string]json.RawMessage
 
 // argument is a union with one key, which says the kind of the value.
@@ -100,7 +106,7 @@ func (a *argument) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// into reads the value of an argument.
+// into decodes the value of an argument.
 func (a *argument) into(to any) error {
 	if err := json.Unmarshal(a.value, to); err != nil {
 		return diag.Inputf("an argument %s of %.100q", a.kind, string(a.value))
@@ -118,7 +124,7 @@ type namedNumber struct {
 	Name string `json:"as_name"`
 }
 
-// number is a float, which JSON says as a number, or as a word if it is not finite.
+// number is a float; JSON has it as a number, or as a word if it is not finite.
 type number float64
 
 // UnmarshalJSON reads a number or a word.
@@ -136,14 +142,14 @@ func (n *number) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// scalarTypes are the element types by the schema's numbers.
+// scalarTypes has the element types by the schema's numbers.
 var scalarTypes = map[int]dtype.DType{
 	1: dtype.U8, 2: dtype.I8, 3: dtype.I16, 4: dtype.I32, 5: dtype.I64, 6: dtype.F16, 7: dtype.F32, 8: dtype.F64,
 	10: dtype.C64, 11: dtype.C128, 12: dtype.Bool, 13: dtype.BF16, 28: dtype.U16, 29: dtype.F8E4M3FN, 30: dtype.F8E5M2,
 	31: dtype.F8E4M3FNUZ, 32: dtype.F8E5M2FNUZ, 33: dtype.F8E8M0, 34: dtype.U32, 35: dtype.U64,
 }
 
-// parseProgram reads and checks the JSON.
+// parseProgram decodes and checks the JSON of a program.
 func parseProgram(data []byte) (*exportedProgram, error) {
 	p := &exportedProgram{}
 	if err := json.Unmarshal(finite(data), p); err != nil {
@@ -160,8 +166,8 @@ func parseProgram(data []byte) (*exportedProgram, error) {
 	return p, nil
 }
 
-// finite quotes the words that Python writes for floats that are not finite, which JSON does not have. What stands in
-// strings stays.
+// finite quotes the words that Python writes for floats that are not finite, which JSON does not have. Strings stay
+// unchanged.
 func finite(data []byte) []byte {
 	var out []byte
 	done, within := 0, false

@@ -26,7 +26,7 @@ type viewer struct {
 	back func(c *call, base, v *ir.Value, result int) *ir.Value
 }
 
-// views are the operators whose results may share their arguments' memory, by name.
+// views has the operators whose results may share their arguments' memory.
 var views map[string]*viewer
 
 func init() {
@@ -64,7 +64,7 @@ func init() {
 	}
 }
 
-// viewed is the name of the argument that a node views; "" if it has none.
+// viewed returns the name of the argument that a node views; "" if it has none.
 func (c *call) viewed() string {
 	for _, arg := range []string{"self", "input", "a", "tensors"} {
 		var n named
@@ -80,7 +80,7 @@ func (c *call) viewed() string {
 	return ""
 }
 
-// putBack is a base in which a view's elements are replaced by v.
+// putBack returns base with the elements of a view replaced by v.
 func (c *call) putBack(base, v *ir.Value, result int) *ir.Value {
 	back := views[c.name].back
 	if back == nil {
@@ -89,17 +89,18 @@ func (c *call) putBack(base, v *ir.Value, result int) *ir.Value {
 	return back(c.on(base), base, v, result)
 }
 
-// reshapedBack is for views of all elements in their order.
+// reshapedBack is putBack for views of all elements in their order.
 func reshapedBack(c *call, base, v *ir.Value, _ int) *ir.Value {
 	return ops.Reshape(c.Builder, v, base.Type.Shape...)
 }
 
-// turnedBack is for views that exchange two axes.
+// turnedBack is putBack for views that exchange two axes.
 func turnedBack(c *call, _, v *ir.Value, _ int) *ir.Value {
 	c.base = v
 	return transpose(c)[0]
 }
 
+// permutedBack is putBack for views that permute the axes.
 func permutedBack(c *call, _, v *ir.Value, _ int) *ir.Value {
 	perm := c.listOf("dims")
 	back := make([]int64, len(perm))
@@ -109,17 +110,20 @@ func permutedBack(c *call, _, v *ir.Value, _ int) *ir.Value {
 	return ops.Transpose(c.Builder, v, back...)
 }
 
+// slicedBack is putBack for slices.
 func slicedBack(c *call, base, v *ir.Value, _ int) *ir.Value {
 	axis, begin, end := c.sliced(base)
 	return c.within(base, v, axis, begin, end, c.int("step", 1))
 }
 
+// narrowedBack is putBack for narrow.
 func narrowedBack(c *call, base, v *ir.Value, _ int) *ir.Value {
 	axis := c.axis("dim", 0, len(base.Type.Shape))
 	begin := c.bound(c.sym("start"), base.Type.Shape[axis])
 	return c.within(base, v, axis, begin, begin.Add(v.Type.Shape[axis]), 1)
 }
 
+// selectedBack is putBack for the slice at one position.
 func selectedBack(c *call, base, v *ir.Value, _ int) *ir.Value {
 	if a := c.args["index"]; a != nil && c.decidedBy(a) != nil {
 		return numberedBack(c, base, v, 0)
@@ -130,7 +134,7 @@ func selectedBack(c *call, base, v *ir.Value, _ int) *ir.Value {
 	return c.within(base, v, axis, place, place.Add(unit), 1)
 }
 
-// cutBack is for the parts of a tensor along an axis.
+// cutBack is putBack for the pieces of a tensor along an axis.
 func cutBack(c *call, base, v *ir.Value, result int) *ir.Value {
 	axis := c.axis("dim", 0, len(base.Type.Shape))
 	begin := sym.Const(0)
@@ -140,13 +144,14 @@ func cutBack(c *call, base, v *ir.Value, result int) *ir.Value {
 	return c.within(base, v, axis, begin, begin.Add(v.Type.Shape[axis]), 1)
 }
 
+// unboundBack is putBack for the slices at all positions.
 func unboundBack(c *call, base, v *ir.Value, result int) *ir.Value {
 	axis, place := c.axis("dim", 0, len(base.Type.Shape)), sym.Const(int64(result))
 	v = ops.Reshape(c.Builder, v, at(v.Type.Shape, axis, unit)...)
 	return c.within(base, v, axis, place, place.Add(unit), 1)
 }
 
-// expandedBack is for views that repeat nothing.
+// expandedBack is putBack for expanded views that repeat nothing.
 func expandedBack(c *call, base, v *ir.Value, _ int) *ir.Value {
 	if c.Dims().EQ(product(base.Type.Shape), product(v.Type.Shape)) != sym.Yes {
 		c.Fail(diag.Unsupportedf("a write to a view of %s that repeats elements", base.Type))
@@ -154,7 +159,7 @@ func expandedBack(c *call, base, v *ir.Value, _ int) *ir.Value {
 	return ops.Reshape(c.Builder, v, base.Type.Shape...)
 }
 
-// stridedBack is for views of a tensor's memory by strides that are known to reach no element twice.
+// stridedBack is putBack for views of a tensor's memory by strides that are known to reach no element twice.
 func stridedBack(c *call, base, v *ir.Value, _ int) *ir.Value {
 	sizes, strides := c.syms("size"), c.syms("stride")
 	if !c.rowMajor(sizes, strides) && !reachOnce(sizes, strides) {
@@ -194,7 +199,7 @@ func reachOnce(sizes, strides []sym.Expr) bool {
 	return true
 }
 
-// numberedBack is for any view that has no element twice: the view of the elements' numbers says where they are.
+// numberedBack is putBack for any view that has no element twice: it applies the view to the elements' indices.
 func numberedBack(c *call, base, v *ir.Value, result int) *ir.Value {
 	count := c.Dims().Simplify(product(base.Type.Shape))
 	numbers := ops.Reshape(c.Builder, ops.Counting(c.Builder, dtype.I64, count), base.Type.Shape...)
@@ -205,7 +210,7 @@ func numberedBack(c *call, base, v *ir.Value, result int) *ir.Value {
 	return ops.Reshape(c.Builder, flat, base.Type.Shape...)
 }
 
-// sharesConverted is for conversions, which give the tensor itself if it is of the type already.
+// sharesConverted is for conversions: they return the tensor itself if it already has the type.
 func sharesConverted(c *call) sharing {
 	switch {
 	case c.made().Type.DType != c.values[c.viewed()].Type.DType || c.bool("copy", false):
@@ -216,7 +221,7 @@ func sharesConverted(c *call) sharing {
 	return shared
 }
 
-// sharesDropped is for dropout, which gives the tensor itself outside of training.
+// sharesDropped is for dropout: outside of training it returns the tensor itself.
 func sharesDropped(c *call) sharing {
 	if c.bool("train", false) && c.float("p", 0.5) != 0 {
 		return apart
@@ -224,7 +229,7 @@ func sharesDropped(c *call) sharing {
 	return shared
 }
 
-// made is the first result of a node that is built.
+// made returns the first result of a node that is built.
 func (c *call) made() *ir.Value {
 	names := c.outputNames(c.node)
 	if len(names) == 0 || c.values[names[0]] == nil {
@@ -233,7 +238,7 @@ func (c *call) made() *ir.Value {
 	return c.values[names[0]]
 }
 
-// sharesContiguous is for a tensor in row-major order, which is itself if it is so already.
+// sharesContiguous is for contiguous: it returns the tensor itself if it is in row-major order.
 func sharesContiguous(c *call) sharing {
 	sizes, strides, ok := c.layout()
 	if ok && c.rowMajor(sizes, strides) {
@@ -245,7 +250,7 @@ func sharesContiguous(c *call) sharing {
 	return unknown
 }
 
-// sharesReshaped is for a tensor of another shape, which is a view if strides can say where its elements are.
+// sharesReshaped is for reshape: its result is a view if strides can express it.
 func sharesReshaped(c *call) sharing {
 	sizes, strides, ok := c.layout()
 	if ok && c.rowMajor(sizes, strides) {
@@ -263,7 +268,7 @@ func sharesReshaped(c *call) sharing {
 	return apart
 }
 
-// layout returns the sizes and strides of what a node views, if the file says them.
+// layout returns the sizes and strides of the tensor that a node views, if the file has them.
 func (c *call) layout() (sizes, strides []sym.Expr, ok bool) {
 	meta, ok := c.json.Tensors[c.viewed()]
 	if !ok || len(meta.Strides) != len(meta.Sizes) {
@@ -283,7 +288,7 @@ func (c *call) layout() (sizes, strides []sym.Expr, ok bool) {
 	return sizes, strides, true
 }
 
-// known are sizes and strides as numbers, if all are.
+// known returns sizes and strides as numbers; ok is false unless all are known.
 func known(sizes, strides []sym.Expr) (from, by []int64, ok bool) {
 	for i := range sizes {
 		size, ok := sizes[i].Const()
@@ -296,7 +301,7 @@ func known(sizes, strides []sym.Expr) (from, by []int64, ok bool) {
 	return from, by, true
 }
 
-// viewable reports whether strides can say where the elements of a tensor are in another shape.
+// viewable reports whether strides can express a tensor in another shape without a copy.
 func viewable(sizes, strides, to []int64) bool {
 	if slices.Contains(sizes, 0) {
 		return true
