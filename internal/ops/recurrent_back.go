@@ -303,147 +303,6 @@ func (s *recurrentBackScan) next() (next []*ir.Value, held *ir.Value) {
 	return []*ir.Value{s.apply(0, s.gates)}, nil
 }
 
-func recurrentBackMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
-	var out []*tensor.Tensor
-	for i := range n.Outputs {
-		t, err := result(e, n, i)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, t)
-	}
-	for d, back := range n.Attrs.Ints("reverse") {
-		for b := range in[backGates].Shape()[1] {
-			newRecurrentBackReference(n, in, d, b).run(back != 0, out)
-		}
-	}
-	return out, nil
-}
-
-// recurrentBackReference is the way back through one sequence in one direction.
-type recurrentBackReference struct {
-	*recurrentReference
-	in               []*tensor.Tensor
-	b                int64
-	by, products     []float64 // of a step: by what it is given, and by the state's products
-	dh, dc, straight []float64 // by what is carried; and past the products
-}
-
-func newRecurrentBackReference(n *ir.Node, in []*tensor.Tensor, d int, b int64) *recurrentBackReference {
-	layer := slices.Clone(in[:recurrentOperands])
-	layer[recurrentProjected] = in[backGates]
-	m := &recurrentBackReference{recurrentReference: newRecurrentReference(n, layer, d, b), in: in, b: b}
-	line := (int64(d)*in[backGates].Shape()[1] + b) * m.units
-	m.dh, m.dc = floatsOf(present(in, backByLast), line, m.units), floatsOf(present(in, backByEnd), line, m.units)
-	return m
-}
-
-func (m *recurrentBackReference) run(back bool, out []*tensor.Tensor) {
-	shape, directions := m.in[backGates].Shape(), int64(len(m.n.Attrs.Ints("reverse")))
-	for s := range m.length {
-		t := m.length - 1 - s
-		if back {
-			t = s
-		}
-		for j, up := range floatsOf(present(m.in, backByY), ((t*directions+int64(m.d))*shape[1]+m.b)*m.units, m.units) {
-			m.dh[j] += up
-		}
-		place := (t*shape[1]+m.b)*directions + int64(m.d)
-		m.by, m.products, m.straight = make([]float64, m.width), make([]float64, m.width), make([]float64, m.units)
-		m.back(place)
-		setFloats(out[0], place*m.width, m.by)
-		if m.n.Attrs.Bool("reset_after") {
-			setFloats(out[2], place*m.width, m.products)
-		}
-		m.dh = m.straight
-	}
-	line := (int64(m.d)*shape[1] + m.b) * m.units
-	for i, list := range [][]float64{m.dh, m.dc}[:carried(m.n)] {
-		setFloats(out[1+i], line, list)
-	}
-}
-
-// slope is the derivative of the i-th function where its result is y.
-func (m *recurrentBackReference) slope(i int64, y float64) float64 {
-	f, _, _ := function(m.n, m.d, i)
-	return slopes[f.name].mean(y)
-}
-
-// carry adds what gets to the state through rows of the weights.
-func (m *recurrentBackReference) carry(to []float64, from, count int64) {
-	for k := from; k < from+count; k++ {
-		for j := range to {
-			to[j] += m.products[k] * m.w.Float((int64(m.d)*m.width+k)*m.units+int64(j))
-		}
-	}
-}
-
-func (m *recurrentBackReference) back(place int64) {
-	z, h, u := floatsOf(m.in[backGates], place*m.width, m.width), floatsOf(m.in[backState], place*m.units, m.units),
-		m.units
-	switch m.n.Attrs.String("cell", "") {
-	case "lstm":
-		m.lstm(z, floatsOf(m.in[backMemory], place*m.units, m.units))
-	case "gru":
-		m.gru(z, h, floatsOf(m.in[recurrentProjected], place*m.width, m.width))
-		return
-	default:
-		for j := range u {
-			m.by[j] = m.dh[j] * m.slope(0, m.apply(0, z[j]))
-		}
-	}
-	copy(m.products, m.by)
-	m.carry(m.straight, 0, m.width)
-}
-
-func (m *recurrentBackReference) lstm(z, c []float64) {
-	u := m.units
-	for j := range u {
-		in, out, forget, candidate := m.apply(0, z[j]), m.apply(0, z[u+j]), m.apply(0, z[2*u+j]), m.apply(1, z[3*u+j])
-		y := m.apply(2, forget*c[j]+in*candidate)
-		dc := m.dc[j] + m.dh[j]*out*m.slope(2, y)
-		m.by[j], m.by[u+j] = dc*candidate*m.slope(0, in), m.dh[j]*y*m.slope(0, out)
-		m.by[2*u+j], m.by[3*u+j] = dc*c[j]*m.slope(0, forget), dc*in*m.slope(1, candidate)
-		m.dc[j] = dc * forget
-	}
-}
-
-func (m *recurrentBackReference) gru(z, h, x []float64) {
-	u, after := m.units, m.n.Attrs.Bool("reset_after")
-	resets := make([]float64, u)
-	for j := range u {
-		var update, candidate float64
-		if after {
-			update, resets[j] = m.apply(0, x[j]+z[j]), m.apply(0, x[u+j]+z[u+j])
-			candidate = m.apply(1, x[2*u+j]+resets[j]*z[2*u+j])
-		} else {
-			update, resets[j], candidate = m.apply(0, z[j]), m.apply(0, z[u+j]), m.apply(1, z[2*u+j])
-		}
-		m.by[j] = (m.dh[j]*h[j] - m.dh[j]*candidate) * m.slope(0, update)
-		m.by[2*u+j] = m.dh[j] * (1 - update) * m.slope(1, candidate)
-		m.straight[j] = m.dh[j] * update
-	}
-	copy(m.products, m.by)
-	held := make([]float64, u)
-	if !after {
-		m.carry(held, 2*u, u)
-	}
-	for j := range u {
-		slope := m.slope(0, resets[j])
-		if after {
-			m.by[u+j], m.products[2*u+j] = m.by[2*u+j]*z[2*u+j]*slope, m.by[2*u+j]*resets[j]
-		} else {
-			m.by[u+j], m.straight[j] = held[j]*h[j]*slope, m.straight[j]+held[j]*resets[j]
-		}
-		m.products[u+j] = m.by[u+j]
-	}
-	if after {
-		m.carry(m.straight, 0, 3*u)
-	} else {
-		m.carry(m.straight, 0, 2*u)
-	}
-}
-
 // recurrentBackSteps is the layer's kernel the other way: a serial loop over the steps, each one pass over the gates
 // and one contraction of the derivatives with the weights.
 func recurrentBackSteps(k *Nest, n *ir.Node) {
@@ -484,40 +343,40 @@ func (m *recurrentBackKernel) build() {
 	})
 }
 
-// backPlace is a unit of a sequence at a step.
-type backPlace struct {
+// backPosition is a unit of a sequence at a step.
+type backPosition struct {
 	*recurrentBackKernel
 	t, b, j sym.Expr
 	alive   loop.Expr // nil: always
 }
 
-func (m *recurrentBackKernel) place(t, b, j sym.Expr) *backPlace {
-	return &backPlace{m, t, b, j, m.alive(t, b)}
+func (m *recurrentBackKernel) place(t, b, j sym.Expr) *backPosition {
+	return &backPosition{m, t, b, j, m.alive(t, b)}
 }
 
 // at is an element of [S, B, D, …].
-func (p *backPlace) at(x *loop.Memory, j sym.Expr) loop.Expr {
+func (p *backPosition) at(x *loop.Memory, j sym.Expr) loop.Expr {
 	return loop.Convert(p.dt, x.Load(p.t, p.first.Add(p.b), p.direction(), j))
 }
 
 // unit is the unit's place in gate g.
-func (p *backPlace) unit(g int64) sym.Expr { return p.units.Mul(sym.Const(g)).Add(p.j) }
+func (p *backPosition) unit(g int64) sym.Expr { return p.units.Mul(sym.Const(g)).Add(p.j) }
 
 // gate is what was kept of gate g.
-func (p *backPlace) gate(g int64) loop.Expr { return p.at(p.In[backGates], p.unit(g)) }
+func (p *backPosition) gate(g int64) loop.Expr { return p.at(p.In[backGates], p.unit(g)) }
 
 // function is the i-th function, and slope its derivative where its result is y.
-func (p *backPlace) function(hint string, i int64, x loop.Expr) loop.Expr {
+func (p *backPosition) function(hint string, i int64, x loop.Expr) loop.Expr {
 	return p.Let(hint, p.apply(i, x))
 }
 
-func (p *backPlace) slope(i int64, y loop.Expr) loop.Expr {
+func (p *backPosition) slope(i int64, y loop.Expr) loop.Expr {
 	f, _, _ := function(p.n, p.d, i)
 	return slopes[f.name].body(y)
 }
 
 // up is the derivative by the state after the step.
-func (p *backPlace) up() loop.Expr {
+func (p *backPosition) up() loop.Expr {
 	v := p.h.Load(p.b, p.j)
 	if y := present(p.In, backByY); y != nil {
 		v = plus(v, loop.Convert(p.dt, y.Load(p.t, p.direction(), p.first.Add(p.b), p.j)))
@@ -526,7 +385,7 @@ func (p *backPlace) up() loop.Expr {
 }
 
 // write takes the derivatives by gate g: by what is given, and by the state's product; 0 beyond a sequence's end.
-func (p *backPlace) write(g int64, by, product loop.Expr) {
+func (p *backPosition) write(g int64, by, product loop.Expr) {
 	zero := loop.Number(p.dt, 0)
 	to := []sym.Expr{p.t, p.first.Add(p.b), p.direction(), p.unit(g)}
 	product = p.Let("by", whileAlive(p.alive, product, zero))
@@ -540,17 +399,17 @@ func (p *backPlace) write(g int64, by, product loop.Expr) {
 }
 
 // straight is what gets to the state before the step past the products: all of it beyond a sequence's end.
-func (p *backPlace) straight(v loop.Expr) {
+func (p *backPosition) straight(v loop.Expr) {
 	p.Store(p.h, []sym.Expr{p.b, p.j}, whileAlive(p.alive, v, p.h.Load(p.b, p.j)))
 }
 
-func (m *recurrentBackKernel) plain(p *backPlace) {
+func (m *recurrentBackKernel) plain(p *backPosition) {
 	by := times(p.up(), p.slope(0, p.function("y", 0, p.gate(0))))
 	p.write(0, by, by)
 	p.straight(loop.Number(m.dt, 0))
 }
 
-func (m *recurrentBackKernel) lstm(p *backPlace) {
+func (m *recurrentBackKernel) lstm(p *backPosition) {
 	in, out, forget := p.function("in", 0, p.gate(0)), p.function("out", 0, p.gate(1)), p.function("forget", 0, p.gate(2))
 	candidate, memory := p.function("candidate", 1, p.gate(3)), p.Let("memory", p.at(p.In[backMemory], p.j))
 	y := p.function("y", 2, plus(times(forget, memory), times(in, candidate)))
@@ -594,7 +453,7 @@ func (m *recurrentBackKernel) gru(t sym.Expr) {
 
 // blend takes the derivatives by the update gate and the candidate. After is what the candidate's product was
 // multiplied by; nil: nothing.
-func (p *backPlace) blend(update, candidate, up, after loop.Expr) (by loop.Expr) {
+func (p *backPosition) blend(update, candidate, up, after loop.Expr) (by loop.Expr) {
 	gate := times(minus(times(up, p.at(p.In[backState], p.j)), times(up, candidate)), p.slope(0, update))
 	by = p.Let("dc", times(times(up, minus(loop.Number(p.dt, 1), update)), p.slope(1, candidate)))
 	product := by
@@ -606,7 +465,7 @@ func (p *backPlace) blend(update, candidate, up, after loop.Expr) (by loop.Expr)
 	return by
 }
 
-func (m *recurrentBackKernel) gruAfter(p *backPlace) {
+func (m *recurrentBackKernel) gruAfter(p *backPosition) {
 	given := func(g int64) loop.Expr { return p.at(p.In[0], p.unit(g)) }
 	update, reset := p.function("update", 0, plus(given(0), p.gate(0))), p.function("reset", 0, plus(given(1), p.gate(1)))
 	product := p.Let("product", p.gate(2))

@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// mostBatchPieces is the most pieces of a batch whose extent is a number, unless each example is a piece. If the extent is a
-// dimension, each example is a piece.
+// mostBatchPieces is the most pieces of a batch whose extent is a number, unless each example is a piece. If the extent
+// is a dimension, each example is a piece.
 const mostBatchPieces = 32
 
 // mostCuts is the most loops into which the block may be divided beyond the loops that its sums require.

@@ -324,8 +324,8 @@ func (w *blockWeights) panels() (words, scale, zero *tensor.Tensor, err error) {
 	return words, scale, zero, err
 }
 
-// each calls do for each element of to, a piece of a tensor in panels along an axis, whose column the weights have: with
-// the element's flat index in to, its index along the second axis of the entire tensor, and its column.
+// each calls do for each element of to, a piece of a tensor in panels along an axis, whose column the weights have:
+// with the element's flat index in to, its index along the second axis of the entire tensor, and its column.
 func (w *blockWeights) each(to *tensor.Tensor, axis int, begin, end int64, do func(at, along, column int64)) {
 	first, shape := [3]int64{}, to.Shape()
 	first[axis] = begin

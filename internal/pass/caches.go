@@ -29,7 +29,7 @@ func Caches(m *ir.Module) (narrowed int, err error) {
 		stored := &ir.Value{Name: b.Name(old.Name), Type: old.Type}
 		stored.Type.DType = dtype.BF16
 		wide := ops.Cast(b, stored, dtype.F32)
-		// Whatever reads the old value finds it widened under the same pointer.
+		// The readers of the old value now read the widened value, which keeps the old pointer.
 		stored.TakeName(old)
 		wide.Node.Outputs[0], old.Node = old, wide.Node
 		for k, p := range body.Params {
@@ -75,7 +75,7 @@ func scatterNarrow(b *ir.Builder, n *ir.Node, stored *ir.Value) *ir.Value {
 	return ops.Cast(b, b.Op(n.Op.Name(), n.Attrs, stored, n.Inputs[1], ops.Cast(b, n.Inputs[2], dtype.BF16)), dtype.F32)
 }
 
-// writes returns the nodes that lead from a cache's old value to its new one; nil if it is no cache.
+// writes returns the nodes that lead from a state's old value to its new one; nil if the state is not a cache.
 func writes(old, last *ir.Value) (chain []*ir.Node) {
 	scattered := false
 	for v := last; v != old; {

@@ -58,7 +58,7 @@ func CachesInBytes(m *ir.Module) (narrowed []ir.State, err error) {
 	return narrowed, nil
 }
 
-// byteCache is a cache that is stored as bytes: as far as its chain of writes has been followed.
+// byteCache is a cache that is stored as bytes. bytes and scale are its present value while its writes are rebuilt.
 type byteCache struct {
 	groups       sym.Expr // scales of a vector
 	bytes, scale *ir.Value
@@ -67,7 +67,8 @@ type byteCache struct {
 	state        *ir.State
 }
 
-// begin makes parameters of a cache's bytes and scales. Whatever reads the old value finds it under the same pointer.
+// begin makes parameters of a cache's bytes and scales. The readers of the old value read the rebuilt f32 value, which
+// keeps the old pointer.
 func (k *byteCache) begin(b *ir.Builder, f *ir.Func, s *ir.State) {
 	old := s.In
 	k.bytes = &ir.Value{Name: b.Name(old.Name), Type: ir.Type{DType: dtype.I8, Shape: old.Type.Shape}}
@@ -91,7 +92,7 @@ func (k *byteCache) ofScales(shape []sym.Expr) []sym.Expr {
 	return append(slices.Clone(shape[:len(shape)-1]), k.groups)
 }
 
-// follow does what a node of the chain does to the wide cache to its bytes and scales.
+// follow applies a node of the chain to the cache's bytes and scales.
 func (k *byteCache) follow(b *ir.Builder, n *ir.Node) {
 	b.Source = n.Source
 	last := len(n.Outputs[0].Type.Shape) - 1
@@ -113,7 +114,7 @@ func (k *byteCache) follow(b *ir.Builder, n *ir.Node) {
 	wide.Node.Outputs[0], n.Outputs[0].Node = n.Outputs[0], wide.Node
 }
 
-// finish makes states of the bytes and the scales that the chain has led to.
+// finish makes the final bytes and scales the new values of states.
 func (k *byteCache) finish(c *ir.Inference, f *ir.Func) {
 	f.Body.Results[k.state.Out] = k.bytes
 	k.bytes.TakeName(k.end)
@@ -122,7 +123,7 @@ func (k *byteCache) finish(c *ir.Inference, f *ir.Func) {
 	f.Body.Results = append(f.Body.Results, k.scale)
 }
 
-// wholeVectors reports whether a chain of writes leaves the last axis where it is, and writes all of it.
+// wholeVectors reports whether each node of a chain keeps the last axis last, and writes all of it.
 func wholeVectors(c *ir.Inference, chain []*ir.Node) bool {
 	for _, n := range chain {
 		if len(n.Inputs[0].Type.Shape) < 2 || len(n.Outputs[0].Type.Shape) < 2 || !keepsVectors(c, n) {
@@ -132,14 +133,14 @@ func wholeVectors(c *ir.Inference, chain []*ir.Node) bool {
 	return true
 }
 
-// keepsVectors reports whether a node leaves the last axis where it is, and writes all of it.
+// keepsVectors reports whether a node keeps the last axis last, and writes all of it.
 func keepsVectors(c *ir.Inference, n *ir.Node) bool {
 	rule := ops.Of(n).WholeVectors
 	return rule != nil && rule(c.Dims(), n)
 }
 
-// headsApart is how many scales a cache's vector has: as many as there are heads if everything that takes the vectors
-// of the cache apart takes as many out of each.
+// headsApart is the number of scales of a cache's vector: the number of heads if all readers that split the vectors
+// split them into the same number of heads, else 1.
 func headsApart(c *ir.Inference, body *ir.Block, old *ir.Value, chain []*ir.Node) sym.Expr {
 	of := map[*ir.Value]bool{old: true}
 	for _, n := range chain {
@@ -161,7 +162,8 @@ func headsApart(c *ir.Inference, body *ir.Block, old *ir.Value, chain []*ir.Node
 	return groups
 }
 
-// takenApart is into how many vectors each of a shape is taken apart by another, which has one axis more.
+// takenApart is the number of vectors into which a reshape from one shape to another, with one axis more, splits each
+// vector; is is false for other reshapes.
 func takenApart(c *ir.Inference, from, to []sym.Expr) (groups sym.Expr, is bool) {
 	rank := len(from)
 	if len(to) != rank+1 || !sameShape(c.Dims(), from[:rank-1], to[:rank-1]) {
@@ -172,7 +174,7 @@ func takenApart(c *ir.Inference, from, to []sym.Expr) (groups sym.Expr, is bool)
 	return to[rank-1], known && fixed && heads > 0 && length%heads == 0
 }
 
-// bytesAttention has attention read keys and values as caches of bytes hold them, with their scales.
+// bytesAttention lets attention read keys and values directly from caches of bytes, with their scales.
 func bytesAttention(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	if n.Inputs[0].Type.DType != dtype.F32 {
 		return nil
@@ -194,7 +196,7 @@ func bytesAttention(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return b.Op("attention", n.Attrs, in...)
 }
 
-// storedBytes returns the bytes and scales of a cache that v are the numbers of, in v's shape; nil if v is something
+// storedBytes returns the bytes and scales of the cache whose numbers v holds, in v's shape; nil if v is something
 // else.
 func storedBytes(r *rewriting, b *ir.Builder, v *ir.Value, depth int) (bytes, scale *ir.Value) {
 	if v == nil || v.Node == nil || depth > 4 {

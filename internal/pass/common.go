@@ -14,9 +14,9 @@ import (
 // commonBytes is the size up to which constants are compared by their contents.
 const commonBytes = 4 << 10
 
-// Common computes once what is computed twice: of nodes that apply one operator with the same settings to the same
-// values only the first is left, in its block and those inside it; of small constants with the same contents likewise.
-// Nodes with regions stay, and those that decide dimensions.
+// Common removes repeated computations: of the nodes in a block and the blocks inside it that apply the same operator
+// with the same attributes to the same values, only the first stays; of small constants with the same contents
+// likewise. Nodes with regions stay, and nodes that decide dimensions.
 func Common(m *ir.Module) error {
 	for _, f := range m.Funcs {
 		c := &common{replaced: map[*ir.Value]*ir.Value{}, numbers: map[*ir.Value]int{}}
@@ -25,18 +25,20 @@ func Common(m *ir.Module) error {
 	return nil
 }
 
+// common is one application of Common to a function.
 type common struct {
 	replaced map[*ir.Value]*ir.Value
-	numbers  map[*ir.Value]int // of the values met, for keys
+	numbers  map[*ir.Value]int // identifies values in keys
 }
 
-// scope is what has been computed in a block, and in those around it.
+// scope holds the nodes and constants of a block so far, and of the blocks around it.
 type scope struct {
 	outer  *scope
 	nodes  map[string]*ir.Node
 	consts map[string][]*ir.Value
 }
 
+// current returns the value that replaces v, or v.
 func (c *common) current(v *ir.Value) *ir.Value {
 	if first := c.replaced[v]; first != nil {
 		return first
@@ -44,6 +46,7 @@ func (c *common) current(v *ir.Value) *ir.Value {
 	return v
 }
 
+// block removes repeated computations from a block and its regions.
 func (c *common) block(b *ir.Block, outer *scope) {
 	s := &scope{outer: outer, nodes: map[string]*ir.Node{}, consts: map[string][]*ir.Value{}}
 	kept := b.Consts[:0]
@@ -81,7 +84,7 @@ func (c *common) block(b *ir.Block, outer *scope) {
 	}
 }
 
-// key is the same for nodes that compute the same.
+// key is equal for nodes that apply the same operator to the same values with the same attributes.
 func (c *common) key(n *ir.Node) string {
 	var s strings.Builder
 	s.WriteString(n.Op.Name())
@@ -102,6 +105,7 @@ func (c *common) key(n *ir.Node) string {
 	return s.String()
 }
 
+// node returns the earlier node with a key, or nil.
 func (s *scope) node(key string) *ir.Node {
 	for ; s != nil; s = s.outer {
 		if n := s.nodes[key]; n != nil {
@@ -124,14 +128,14 @@ func (s *scope) constant(v *ir.Value) *ir.Value {
 			}
 		}
 	}
-	if known := s.consts[key]; len(known) < 64 { // more are compared with these only: the work stays linear
+	if known := s.consts[key]; len(known) < 64 { // a limit, so that the work stays linear
 		s.consts[key] = append(known, v)
 	}
 	return nil
 }
 
-// sameOutputs reports whether two nodes that compute the same have the same types as they are written, which those that
-// decide dimensions have not.
+// sameOutputs reports whether the outputs of two nodes have the same types, with equal extents. Nodes that decide
+// dimensions do not.
 func sameOutputs(a, b *ir.Node) bool {
 	if len(a.Outputs) != len(b.Outputs) {
 		return false

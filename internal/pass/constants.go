@@ -7,15 +7,15 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// deferredLeast is the size in bytes from which constants that a pass makes stay deferred until they are laid out for
-// the code: so that they are never held twice.
+// deferredLeast is the size in bytes from which a pass's constants stay deferred until they are laid out for the code,
+// so that they are never held twice.
 const deferredLeast = 16 << 10
 
-// deferredDeepest is how deep what is deferred may rest on what is deferred: a model may name every step between, and
-// each would be computed from the first.
+// deferredDeepest is the longest chain of deferred constants: if the model names each one, each is computed from the
+// first.
 const deferredDeepest = 8
 
-// settled has the elements of a constant computed that is small, or rests on too much.
+// settled computes the elements of a constant now if it is small, or its chain of deferred constants is too long.
 func settled(t *tensor.Tensor) {
 	if t.Size() >= deferredLeast && t.Depth() <= deferredDeepest {
 		return
@@ -27,7 +27,7 @@ func settled(t *tensor.Tensor) {
 	}
 }
 
-// floats are the elements of a constant of f32, which a pass has made.
+// floats returns the elements of a constant of f32 that a pass has made.
 func floats(t *tensor.Tensor) []float32 {
 	list, err := tensor.Data[float32](t)
 	if err != nil {
@@ -36,7 +36,7 @@ func floats(t *tensor.Tensor) []float32 {
 	return list
 }
 
-// converted is a tensor of floats as one of another type, rounded when its elements are wanted.
+// converted returns a tensor of floats as one of another type; its elements are rounded when they are first read.
 func converted(from *tensor.Tensor, to dtype.DType) (*tensor.Tensor, error) {
 	if from.Rank() == 0 {
 		return from.Convert(to, false)

@@ -32,7 +32,7 @@ func (g *network) join(from, to int32, price int64) {
 	g.head[from], g.head[to] = int32(len(g.pipes)-2), int32(len(g.pipes)-1)
 }
 
-// cut reports for each node whether it stays with node 0; nil if looking at that many pipes is not enough to find out.
+// cut reports for each node whether it stays with node 0; nil if that takes more than most visits of pipes.
 func (g *network) cut(most int64) []bool {
 	for g.layers() {
 		g.at = append(g.at[:0], g.head...)
@@ -49,7 +49,7 @@ func (g *network) cut(most int64) []bool {
 	return near
 }
 
-// layers finds how far each node is from node 0; false if node 1 is not reached any more.
+// layers finds each node's distance from node 0 along pipes with room; false if node 1 is out of reach.
 func (g *network) layers() bool {
 	g.level = make([]int32, len(g.head))
 	for i := range g.level {
@@ -68,7 +68,7 @@ func (g *network) layers() bool {
 	return g.level[1] >= 0
 }
 
-// push sends what one path can take, along the layers; false if there is no path left.
+// push fills one path along the layers; false if there is no path left.
 func (g *network) push() bool {
 	var path []int32
 	for at := int32(0); at != 1; {

@@ -12,21 +12,21 @@ func Dead(m *ir.Module) error {
 	for _, f := range m.Funcs {
 		n := &needs{values: map[*ir.Value]bool{}, dims: map[sym.Name]bool{}, limits: m.Limits}
 		for _, r := range m.Requires {
-			n.mention(r.Cond.A, r.Cond.B) // a condition is checked when what it speaks of is found
+			n.mention(r.Cond.A, r.Cond.B) // a condition is checked once its dimensions are bound
 		}
 		n.sweep(f.Body)
 	}
 	return nil
 }
 
-// needs is what the nodes behind need: values, and dimensions.
+// needs holds the values and dimensions that later nodes need.
 type needs struct {
 	values map[*ir.Value]bool
 	dims   map[sym.Name]bool
 	limits map[sym.Name]sym.Expr // of the dimensions that data decide
 }
 
-// mention notes the dimensions of expressions.
+// mention notes that the dimensions of expressions are needed.
 func (n *needs) mention(exprs ...sym.Expr) {
 	for _, e := range exprs {
 		for _, name := range e.Vars() {
@@ -35,7 +35,7 @@ func (n *needs) mention(exprs ...sym.Expr) {
 	}
 }
 
-// keep notes what a node needs.
+// keep notes the values and dimensions that a node needs.
 func (n *needs) keep(node *ir.Node) {
 	for _, in := range node.Inputs {
 		if in != nil {
@@ -78,7 +78,7 @@ func (n *needs) decides(node *ir.Node, v *ir.Value) bool {
 	return false
 }
 
-// sweep removes what is dead in b, and adds to the needs what b needs of outer blocks.
+// sweep removes the dead nodes and constants of b, and adds the values of outer blocks that b needs.
 func (needed *needs) sweep(b *ir.Block) {
 	for _, v := range b.Results {
 		needed.values[v] = true
@@ -89,7 +89,7 @@ func (needed *needs) sweep(b *ir.Block) {
 		n := b.Nodes[i]
 		live := false
 		for _, out := range n.Outputs {
-			// A value whose elements decide dimensions is needed where the dimensions are: always, as far as this pass knows.
+			// A value whose elements decide dimensions is needed if the dimensions are: the pass assumes that they are.
 			live = live || needed.values[out] || out.Bound || needed.decides(n, out)
 		}
 		if !live {

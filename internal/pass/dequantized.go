@@ -7,9 +7,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Dequantized computes the dequantize of constant integers while compiling, where Fold leaves it since the result is
-// larger than the integers: a run would compute it anew each time, and a convolution or a product of what is computed
-// has no weights to be laid out. What rows or slices are taken from stays as it is stored.
+// Dequantized computes the dequantize of constant integers while compiling. Fold leaves it, since the result is larger
+// than the integers; but each run would compute it again, and a convolution or a product needs constant weights to lay
+// out. A tensor of which nodes read rows or slices stays as integers.
 func Dequantized(m *ir.Module) error {
 	parted := map[*ir.Value]bool{}
 	for _, f := range m.Funcs {
@@ -32,7 +32,7 @@ func Dequantized(m *ir.Module) error {
 		}}})
 }
 
-// partedIn finds what only a part of is read, as rows of an embedding are.
+// partedIn finds the values of which a node reads only some rows or a slice, such as an embedding.
 func partedIn(b *ir.Block, parted map[*ir.Value]bool) {
 	for _, n := range b.Nodes {
 		if ops.Of(n).Selects {
@@ -55,7 +55,8 @@ type dequantized struct {
 	block  int64
 }
 
-// dequantizedOf is a node's, nil if its operands are not constant integers with scales of floats that f32 holds.
+// dequantizedOf returns a dequantize node's operands; nil if they are not constant integers of at most 16 bits with
+// constant scales of floats of at most 32 bits.
 func dequantizedOf(n *ir.Node) *dequantized {
 	x, scale := n.Inputs[0], n.Inputs[1]
 	if x.Const == nil || scale.Const == nil || x.Const.Rank() == 0 || !x.Type.DType.IsInt() || x.Type.DType.Bits() > 16 ||
@@ -82,7 +83,7 @@ func dequantizedOf(n *ir.Node) *dequantized {
 	return d
 }
 
-// tensor has the numbers, which are computed when they are wanted.
+// tensor returns the numbers, which are computed when they are first read.
 func (d *dequantized) tensor() (*tensor.Tensor, error) {
 	return tensor.Deferred(d.to, d.from.Shape(), d.from, d.from.Major(),
 		func(out *tensor.Tensor, axis int, begin, end int64) {
@@ -113,7 +114,8 @@ func (d *dequantized) tensor() (*tensor.Tensor, error) {
 		})
 }
 
-// flat is the flat place in the whole of a flat place in a part of it, which begins at an index of an axis.
+// flat converts the flat index i in a piece of the tensor, which begins at index begin of an axis, to the flat index in
+// the tensor.
 func (d *dequantized) flat(part []int64, axis int, begin, i int64) int64 {
 	inner := int64(1)
 	for _, extent := range part[axis:] {
@@ -123,7 +125,7 @@ func (d *dequantized) flat(part []int64, axis int, begin, i int64) int64 {
 	return i/inner*whole + begin*(inner/part[axis]) + i%inner
 }
 
-// scaleAt is the flat place of the scale of the element at an index.
+// scaleAt is the flat index of the scale of the element at an index.
 func (d *dequantized) scaleAt(at []int64) int64 {
 	switch {
 	case len(d.scales) == 1:

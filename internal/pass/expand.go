@@ -12,6 +12,7 @@ func Expand(m *ir.Module) error { return expandAll(m, false) }
 // ExpandForBlocks is Expand for machines with blocks of threads.
 func ExpandForBlocks(m *ir.Module) error { return expandAll(m, true) }
 
+// expandAll expands the nodes of all functions; blocks says that the machine has blocks of threads.
 func expandAll(m *ir.Module, blocks bool) (err error) {
 	defer ir.Catch(&err)
 	for _, f := range m.Funcs {
@@ -21,13 +22,14 @@ func expandAll(m *ir.Module, blocks bool) (err error) {
 	return nil
 }
 
-// expansion is the expanding of one function.
+// expansion is the state of Expand for one function.
 type expansion struct {
 	c        *ir.Inference
 	replaced map[*ir.Value]*ir.Value
 	blocks   bool // for a machine with blocks of threads
 }
 
+// block expands the nodes of a block and of its regions.
 func (e *expansion) block(b *ir.Block) {
 	c, replaced := e.c, e.replaced
 	old := b.Nodes

@@ -5,9 +5,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Extents writes every shape, element and attribute in the simplest way within the ranges that conditions have left to
-// the dimensions: what was inferred before a condition was met could not count on it. A dimension alone stays: a value
-// that declares it, such as the number of an iteration, has to name it.
+// Extents simplifies every shape, known element and attribute within the ranges that conditions leave to the
+// dimensions: expressions inferred before a condition was found could not use it. A dimension alone stays, since a
+// value that declares it, such as the number of an iteration, must name it.
 func Extents(m *ir.Module) error {
 	rewriteExprs(m, func(e sym.Expr) sym.Expr {
 		if _, alone := e.Name(); alone {
@@ -18,8 +18,7 @@ func Extents(m *ir.Module) error {
 	return nil
 }
 
-// rewriteExprs puts what one gives for an expression in its place: in the types of values, in what is known of them,
-// and in attributes.
+// rewriteExprs replaces each expression e by one(e): in the types and known elements of values, and in attributes.
 func rewriteExprs(m *ir.Module, one func(sym.Expr) sym.Expr) {
 	all := func(list []sym.Expr) []sym.Expr {
 		if list == nil {

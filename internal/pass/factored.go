@@ -9,15 +9,16 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Factored takes factors that are the same along the axes of a sum out of it, if the sum without them is there already:
-// derivatives of normalised values by their scales and by themselves are sums of the same products. The results differ
-// by rounding.
+// Factored moves factors that are constant along the axes of a sum out of the sum, if the sum without them is computed
+// already: derivatives of normalised values by their scales and by themselves are sums of the same products. The
+// results differ by rounding.
 func Factored(m *ir.Module) error { return apply(m, factored) }
 
 var factored = []rule{
 	{"factors of a sum that is there", []string{"reduce_sum", "reduce_mean"}, factorsOfSum},
 }
 
+// factorsOfSum builds a sum from another sum of the same products and the factors that only n has.
 func factorsOfSum(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	x := n.Inputs[0]
 	if x.Type.DType != dtype.F32 && x.Type.DType != dtype.F64 || !n.Attrs.Bool("keep") {
@@ -62,7 +63,7 @@ func factorsOfSum(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return nil
 }
 
-// axesFrom are a reduction's axes, counted from the first and in order.
+// axesFrom returns a reduction's axes, from 0 on and ascending.
 func axesFrom(n *ir.Node) []int64 {
 	axes := slices.Clone(n.Attrs.Ints("axes"))
 	for i, a := range axes {
@@ -74,12 +75,13 @@ func axesFrom(n *ir.Node) []int64 {
 	return axes
 }
 
-// productsDeepest is how many products of products are looked through.
+// productsDeepest is the greatest depth of nested products that are flattened.
 const productsDeepest = 4
 
-// factorsOf are the factors of a product of products of a block, or the value itself.
+// factorsOf returns the factors of nested products in the block, or the value itself.
 func (r *rewriting) factorsOf(v *ir.Value) []*ir.Value { return r.factorsWithin(v, productsDeepest) }
 
+// factorsWithin is factorsOf for products nested at most deep.
 func (r *rewriting) factorsWithin(v *ir.Value, deep int) []*ir.Value {
 	v = r.current(v)
 	if n := producer(v, "mul"); n != nil && r.owner[n] == r.block && deep > 0 {
@@ -88,7 +90,7 @@ func (r *rewriting) factorsWithin(v *ir.Value, deep int) []*ir.Value {
 	return []*ir.Value{v}
 }
 
-// alongAxes reports whether a factor of x is the same along some of its axes.
+// alongAxes reports whether a factor v of x is constant along each of the axes.
 func alongAxes(v, x *ir.Value, axes []int64) bool {
 	return !slices.ContainsFunc(axes, func(axis int64) bool {
 		at := int(axis) - len(x.Type.Shape) + len(v.Type.Shape)
@@ -96,7 +98,7 @@ func alongAxes(v, x *ir.Value, axes []int64) bool {
 	})
 }
 
-// countAlong is how many elements of x each sum has.
+// countAlong is the number of elements of x in each sum along axes.
 func countAlong(x *ir.Value, axes []int64) sym.Expr {
 	var extents []sym.Expr
 	for _, axis := range axes {

@@ -18,23 +18,23 @@ const foldable = 64 << 10
 // integersMost is the number of elements up to which a tensor known symbolically is written element by element.
 const integersMost = 256
 
-// foldWork is how much one application of Fold computes, in elements that are read, written or multiplied: a fraction
-// of a second. What is more is left to the run.
+// foldWork limits the work of one application of Fold, in elements read, written or multiplied: a fraction of a second.
+// Nodes beyond it are left to the run.
 const foldWork = 1 << 25
 
-// foldBytes is the size of all results together up to which they are folded, beyond the size of the constants that were
-// there.
+// foldBytes limits the size of all folded results together, beyond the size of the module's constants.
 const foldBytes = 32 << 20
 
-// Fold computes what depends on constants alone, and what is known from shapes alone. A constant never becomes larger
-// than the inputs it is made of, beyond a small size, and all of them together not larger than the module's: a file of
-// a kilobyte must not unfold into a gigabyte, nor keep the compiler busy.
+// Fold computes the nodes that depend on constants alone, or whose results are known from shapes alone. A result may be
+// larger than its inputs only by a small size, and all results together larger than the module's constants only by
+// foldBytes: a file of a kilobyte must not unfold into a gigabyte, nor keep the compiler busy.
 func Fold(m *ir.Module) error { return fold(m, false) }
 
 // FoldFirst is Fold, but leaves the dequantize of constant bytes that a product multiplies with other dequantized
 // bytes: Integers computes it from the bytes.
 func FoldFirst(m *ir.Module) error { return fold(m, true) }
 
+// fold is Fold; with first, FoldFirst.
 func fold(m *ir.Module, first bool) error {
 	f := &folding{module: m, work: foldWork, bytes: foldBytes, kept: map[*ir.Node]bool{}}
 	for _, each := range m.Funcs {
@@ -58,7 +58,7 @@ type folding struct {
 	kept        map[*ir.Node]bool
 }
 
-// keep finds the nodes to be left.
+// keep finds the nodes that FoldFirst leaves.
 func (f *folding) keep(b *ir.Block) {
 	for _, n := range b.Nodes {
 		if rewrites(integers, n) {
@@ -73,7 +73,7 @@ func (f *folding) keep(b *ir.Block) {
 	}
 }
 
-// count adds the sizes of a block's constants to what results may take.
+// count adds the sizes of a block's constants to the bytes that results may take.
 func (f *folding) count(b *ir.Block) {
 	for _, c := range b.Consts {
 		if c.Const != nil {
@@ -87,6 +87,7 @@ func (f *folding) count(b *ir.Block) {
 	}
 }
 
+// block folds the nodes of a block and of its regions.
 func (f *folding) block(b *ir.Block) error {
 	kept := b.Nodes[:0]
 	for _, n := range b.Nodes {
@@ -107,8 +108,8 @@ func (f *folding) block(b *ir.Block) error {
 	return nil
 }
 
-// spend takes the cost of a node, whose operands and results have so many elements, from what is left; false if that
-// is not enough.
+// spend subtracts the cost of a node, whose operands have read and whose results written elements, from the limits;
+// false if too little is left.
 func (f *folding) spend(n *ir.Node, read, written, bytes int64) bool {
 	work := read + written
 	switch of := ops.Of(n); {
@@ -124,7 +125,7 @@ func (f *folding) spend(n *ir.Node, read, written, bytes int64) bool {
 	return true
 }
 
-// times is a product, or the greatest number where it is larger.
+// times is the product of numbers that are not negative, or math.MaxInt64/2 if it is larger.
 func times(x, y int64) int64 {
 	if y > 0 && x > math.MaxInt64/2/y {
 		return math.MaxInt64 / 2
@@ -132,7 +133,7 @@ func times(x, y int64) int64 {
 	return x * y
 }
 
-// folded makes the node's results constants, where that can be done.
+// folded makes the node's results constants; false if it must stay.
 func (f *folding) folded(b *ir.Block, n *ir.Node) bool {
 	if len(n.Regions) > 0 || len(n.Outputs) == 0 || f.kept[n] {
 		return false
@@ -185,7 +186,7 @@ func (f *folding) folded(b *ir.Block, n *ir.Node) bool {
 	}
 	out, err := n.Op.Eval(&ir.Evaluation{Dims: map[sym.Name]int64{}}, n, in)
 	if err != nil {
-		return false // it is left to the run to say so
+		return false // the run reports the error
 	}
 	for i, v := range n.Outputs {
 		v.Const, v.Node = out[i], nil
@@ -194,14 +195,14 @@ func (f *folding) folded(b *ir.Block, n *ir.Node) bool {
 	for _, t := range in {
 		if t != nil {
 			for _, origin := range t.Origins() {
-				mem.Forget(origin.Bytes()) // what was read of a mapped file need not stay in memory
+				mem.Forget(origin.Bytes()) // pages of a mapped file need not stay in memory
 			}
 		}
 	}
 	return true
 }
 
-// movedLater is the result of a node that only moves elements of large constants, deferred; nil of other nodes.
+// movedLater returns the result of a node that only moves elements of large constants, deferred; nil for other nodes.
 func movedLater(n *ir.Node, in []*tensor.Tensor) *tensor.Tensor {
 	later := ops.Of(n).Defer
 	if later == nil {
@@ -215,7 +216,7 @@ func movedLater(n *ir.Node, in []*tensor.Tensor) *tensor.Tensor {
 	return t
 }
 
-// fixed are sizes that are numbers.
+// fixed returns sizes as numbers; ok is false if one is not a number.
 func fixed(list []sym.Expr) (out []int64, ok bool) {
 	for _, e := range list {
 		size, ok := e.Const()
@@ -227,7 +228,7 @@ func fixed(list []sym.Expr) (out []int64, ok bool) {
 	return out, true
 }
 
-// asIntegers makes a node whose result is known symbolically depend on nothing: what it computed it from may then be
+// asIntegers turns a node whose result is known symbolically into a node without inputs, so that its inputs may be
 // dead.
 func asIntegers(n *ir.Node) bool {
 	if len(n.Outputs) != 1 {
@@ -238,7 +239,7 @@ func asIntegers(n *ir.Node) bool {
 		return false
 	}
 	if count, ok := sym.Product(v.Type.Shape...).Const(); !ok || count != int64(len(v.Known)) {
-		return false // the run decides its form
+		return false // its shape is known only at run time
 	}
 	n.Op, _ = ir.Lookup("integers")
 	n.Inputs, n.Attrs = nil, ir.Attrs{"dtype": v.Type.DType, "shape": v.Type.Shape, "elements": v.Known}

@@ -7,9 +7,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// dropFunctions removes the functions that main calls no more, with the dimensions that were theirs alone: a run does
-// not bind those. Conditions on them go too; where a call was expanded, the nodes in its place have asked for the same
-// of the call's own dimensions.
+// dropFunctions removes the functions that main does not call any more, with their own dimensions, which a run does not
+// bind. Conditions on those go too: if a call was expanded, its nodes require the same of the call's dimensions.
 func dropFunctions(m *ir.Module) {
 	if len(m.Funcs) < 2 {
 		return

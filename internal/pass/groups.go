@@ -9,9 +9,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Groups computes what is done with groups of channels, [N, groups, C/groups, d…], with the channels themselves,
-// [N, C, d…]: the derivative of a group normalisation, and the normalisation if the derivative reads it too. Sums over
-// positions are taken for each channel first, and those of a group's channels added up. Layout then sees one shape from
+// Groups rewrites computations on groups of channels, [N, groups, C/groups, d…], as computations on channels,
+// [N, C, d…]: the derivative of a group normalisation, and the normalisation if the derivative reads it too. Positions
+// are summed for each channel first, and then the sums of a group's channels are added. Layout then sees one shape from
 // convolution to convolution. Modules without convolutions stay as they are, and so does a normalisation whose result
 // nothing else reads: Layout has a form of it.
 func Groups(m *ir.Module) error {

@@ -9,9 +9,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Identities removes what changes nothing: sums with 0, products with 1, slices of the whole, padding by nothing,
-// concatenations of one, casts and reshapes to what there is already; and makes one of what follows itself: reshapes,
-// slices, exact casts.
+// Identities removes nodes that change nothing: sums with 0, products with 1, slices of all elements, padding by 0
+// elements, concatenations of one operand, casts to the same type, reshapes to the same shape. It joins two reshapes,
+// slices or exact casts in a row to one.
 func Identities(m *ir.Module) error { return apply(m, identities) }
 
 var identities = []rule{
@@ -31,8 +31,7 @@ var identities = []rule{
 	{"choice of one", []string{"where"}, choiceOfOne},
 }
 
-// neutral drops an operand that is the operation's neutral element. x + 0 is x but for the sign of a zero, which x − 0
-// keeps too.
+// neutral drops an operand that is the operation's neutral element. x + 0 equals x except for the sign of a zero.
 func neutral(_ *rewriting, _ *ir.Builder, n *ir.Node) *ir.Value {
 	x, y := n.Inputs[0], n.Inputs[1]
 	of := ops.Of(n)
@@ -48,7 +47,7 @@ func neutral(_ *rewriting, _ *ir.Builder, n *ir.Node) *ir.Value {
 
 func sameShaped(_ *rewriting, _ *ir.Builder, n *ir.Node) *ir.Value { return n.Inputs[0] }
 
-// producer is the node that computes v, where that is one of the operator and has one result; nil otherwise.
+// producer returns the node that computes v if it applies the operator name and has one result; nil otherwise.
 func producer(v *ir.Value, name string) *ir.Node {
 	if v == nil || v.Const != nil || v.Node == nil || v.Node.Op.Name() != name || len(v.Node.Outputs) != 1 {
 		return nil
@@ -63,8 +62,8 @@ func reshaped(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return nil
 }
 
-// reductionKept is a reduction that keeps its axes, in the place of one that does not and of the axes of 1 that are put
-// back.
+// reductionKept replaces a reduction that drops its axes, and the reshape that adds them again as 1, by one reduction
+// that keeps its axes.
 func reductionKept(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	inner := n.Inputs[0].Node
 	if n.Inputs[0].Const != nil || inner == nil || len(inner.Inputs) != 1 || inner.Attrs["keep"] != false ||
@@ -87,7 +86,7 @@ func reductionKept(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return b.Op(inner.Op.Name(), with(inner, ir.Attrs{"keep": true}), inner.Inputs[0])
 }
 
-// expanded reads what was only repeated from where it is repeated from: the operation repeats it by itself.
+// expanded reads the operand of an expand directly: the operation broadcasts it by itself.
 func expanded(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	inputs, changed := slices.Clone(n.Inputs), false
 	for i, v := range inputs {
@@ -153,10 +152,10 @@ func sliceOfSlice(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return ops.Slice(b, inner.Inputs[0], begin, n.Attrs.Exprs("extent"), step)
 }
 
-// piecesMost is the number of pieces up to which a concatenation is looked through for those that a slice takes.
+// piecesMost is the most operands of a concatenation that are searched for the operand that a slice takes.
 const piecesMost = 64
 
-// sliceOfConcat is the piece of a concatenation, or the part of one, that a slice takes.
+// sliceOfConcat replaces a slice of a concatenation by the one operand, or the slice of it, that it takes.
 func sliceOfConcat(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	inner := producer(n.Inputs[0], "concat")
 	if inner == nil || !steps(n) || len(inner.Inputs) > piecesMost {
@@ -208,7 +207,7 @@ func concatOfOne(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return ops.Concat(b, axis, kept...)
 }
 
-// exact reports whether every number of one type is one of another.
+// exact reports whether type to holds every number of type from.
 func exact(from, to dtype.DType) bool {
 	wider := map[dtype.DType][]dtype.DType{
 		dtype.F16: {dtype.F32, dtype.F64}, dtype.BF16: {dtype.F32, dtype.F64}, dtype.F32: {dtype.F64},
@@ -220,7 +219,7 @@ func exact(from, to dtype.DType) bool {
 	return slices.Contains(wider[from], to)
 }
 
-// sameCast drops casts to the type that there is, and through a type that holds every number of the first.
+// sameCast drops casts to the same type, and casts through a type that holds every number of the first type.
 func sameCast(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	x, to := n.Inputs[0], n.Outputs[0].Type.DType
 	if x.Type.DType == to {
@@ -245,7 +244,7 @@ func twice(name string) func(*rewriting, *ir.Builder, *ir.Node) *ir.Value {
 	}
 }
 
-// choiceOfOne is a choice that a constant has made for every element, or that makes no difference.
+// choiceOfOne replaces a choice whose condition is constant for all elements, or whose two operands are the same.
 func choiceOfOne(_ *rewriting, _ *ir.Builder, n *ir.Node) *ir.Value {
 	if n.Inputs[1] == n.Inputs[2] {
 		return n.Inputs[1]

@@ -37,7 +37,7 @@ var integers = []rule{
 	{"convolution of bytes", []string{"convolution"}, convolutionOfBytes},
 }
 
-// signBit is what signed bytes are moved over by to become unsigned ones.
+// signBit is the number added to signed bytes to make them unsigned.
 const signBit = 128
 
 // bytesOf is what a dequantize makes floats of: bytes, their scales and their zero points.

@@ -9,8 +9,8 @@ import (
 )
 
 // Joined moves reshapes that join or split leading axes down through products, normalisation and functions of single
-// elements, until they meet one that undoes them: models join the axes of rows for a product and split them again
-// behind it, which keeps what stands on the two sides from being computed in one loop.
+// elements, until they meet a reshape that undoes them: models join the axes of rows for a product and split them again
+// after it, and then the nodes before and after cannot be computed in one loop.
 func Joined(m *ir.Module) error { return apply(m, joined) }
 
 var joined = []rule{
@@ -23,8 +23,8 @@ var joined = []rule{
 	{"rows of a function", ops.ElementwiseNames(), rowsOfFunction},
 }
 
-// rowsOf is what v is a reshape of that keeps the last axis; nil if it is none, or what it is of is read in that shape
-// too.
+// rowsOf returns the value that v reshapes if the last axis stays; nil otherwise, or if that value is also read in its
+// own shape.
 func (r *rewriting) rowsOf(v *ir.Value) *ir.Value {
 	n := producer(v, "reshape")
 	if n == nil || v.Const != nil || r.owner[n] != r.block || r.uses[v] != 1 {
@@ -38,7 +38,8 @@ func (r *rewriting) rowsOf(v *ir.Value) *ir.Value {
 	return n.Inputs[0]
 }
 
-// rowsOfProduct: the right operand is one matrix, so the rows of the left one may have any shape.
+// rowsOfProduct moves a reshape of rows after a product: the right operand is one matrix, so the rows of the left
+// operand may have any shape.
 func rowsOfProduct(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	x := r.rowsOf(n.Inputs[0])
 	if x == nil || n.Attrs.Bool("transpose_a") || len(n.Inputs[1].Type.Shape) != 2 {
@@ -47,7 +48,7 @@ func rowsOfProduct(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return ops.Reshape(b, b.Op("matmul", n.Attrs, x, n.Inputs[1]), n.Outputs[0].Type.Shape...)
 }
 
-// rowsSplitBehind has a product's rows in the shape that they get behind it, where its operand is a reshape anyway.
+// rowsSplitBehind moves a reshape that splits a product's rows before the product, if its operand is a reshape anyway.
 func rowsSplitBehind(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	product := producer(n.Inputs[0], "matmul")
 	if product == nil || r.owner[product] != r.block || r.uses[n.Inputs[0]] != 1 || product.Attrs.Bool("transpose_a") ||
@@ -106,7 +107,7 @@ func splitBehindSlice(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return nil
 }
 
-// elementsOf is how many elements a shape has.
+// elementsOf is the number of elements of a shape.
 func elementsOf(shape []sym.Expr) sym.Expr {
 	n := sym.Const(1)
 	for _, x := range shape {
@@ -115,7 +116,7 @@ func elementsOf(shape []sym.Expr) sym.Expr {
 	return n
 }
 
-// rowsOfNormalisation: along the last axis alone.
+// rowsOfNormalisation moves a reshape of rows after a normalisation along the last axis alone.
 func rowsOfNormalisation(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	x, axes := r.rowsOf(n.Inputs[0]), n.Attrs.Ints("axes")
 	if x == nil || len(axes) != 1 || axes[0] != -1 && axes[0] != int64(len(n.Outputs[0].Type.Shape)-1) {
@@ -125,7 +126,8 @@ func rowsOfNormalisation(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return ops.Reshape(b, y, n.Outputs[0].Type.Shape...)
 }
 
-// rowsOfFunction: the operands are rows of one shape, all joined in one way, or go with the last axis alone.
+// rowsOfFunction moves a reshape of rows after a function of single elements: the operands are rows of one shape, all
+// reshaped alike, or have the last axis alone.
 func rowsOfFunction(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	var shape []sym.Expr
 	inputs := slices.Clone(n.Inputs)

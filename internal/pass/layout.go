@@ -49,7 +49,7 @@ func uses(b *ir.Block, count map[*ir.Value]int) map[*ir.Value]int {
 	return count
 }
 
-// form is how a node works on tensors whose channels are last.
+// form describes how a node is computed on tensors whose channels are last.
 type form struct {
 	images []bool      // by operand: it has channels; a constant is transposed for nothing
 	from   []*ir.Value // the operands; nil: the node's inputs
@@ -77,7 +77,7 @@ type layout struct {
 	build        *ir.Builder
 }
 
-// current is what stands in the place of a value, which is there.
+// current returns the value that replaces v, or v.
 func (l *layout) current(v *ir.Value) *ir.Value {
 	if p := l.plain[v]; p != nil {
 		return p
@@ -85,8 +85,7 @@ func (l *layout) current(v *ir.Value) *ir.Value {
 	return v
 }
 
-// turnedBytes is about how many bytes a transposition of v to channels last moves: hardly any where axes of 1 only are
-// moved.
+// turnedBytes estimates the bytes that a transposition of v to channels last moves: almost none if only axes of 1 move.
 func (l *layout) turnedBytes(v *ir.Value) int64 {
 	if v.Const != nil {
 		return 0
@@ -101,7 +100,7 @@ func (l *layout) turnedBytes(v *ir.Value) int64 {
 	return max(l.bytes(v), 1)
 }
 
-// bytes is about how many bytes a value has.
+// bytes estimates the size of a value.
 func (l *layout) bytes(v *ir.Value) int64 {
 	count, err := sym.Product(v.Type.Shape...).Eval(func(name sym.Name) (int64, bool) {
 		r, ok := l.Dims().Get(name)
@@ -146,7 +145,7 @@ func (l *layout) blocks(b *ir.Block) {
 	}
 }
 
-// form is the node's, nil if it has none.
+// form returns the form of a node; nil if it has none.
 func (l *layout) form(n *ir.Node) *form {
 	if len(n.Outputs) != 1 || n.Outputs[0].Bound || len(n.Regions) > 0 || n.Outputs[0].Type.DType == dtype.String ||
 		ops.Last(n) {
@@ -300,7 +299,7 @@ func (l *layout) rewrite(b *ir.Block, chosen map[*ir.Node]bool) {
 	}
 }
 
-// replace has a block inside read what stands in the place of values around it.
+// replace makes an inner block read the replacements of outer values.
 func (l *layout) replace(b *ir.Block) {
 	for _, n := range b.Nodes {
 		for i, v := range n.Inputs {
@@ -317,7 +316,7 @@ func (l *layout) replace(b *ir.Block) {
 	}
 }
 
-// asItWas is a value with its channels where they were.
+// asItWas returns a value with its channels in their original position.
 func (l *layout) asItWas(v *ir.Value) *ir.Value {
 	if l.gone[v] && l.plain[v] == nil {
 		p := l.transposed(l.turned[v], ops.ChannelsFirst(len(v.Type.Shape)), v)
@@ -348,7 +347,7 @@ func (l *layout) transposed(v *ir.Value, perm []int64, like *ir.Value) *ir.Value
 	return ops.Transpose(l.build, v, perm...)
 }
 
-// withLast is a value with its channels last.
+// withLast returns a value with its channels last.
 func (l *layout) withLast(v *ir.Value) *ir.Value {
 	if t := l.turned[v]; t != nil {
 		return t

@@ -5,8 +5,8 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
-// Marks removes what only says how to differentiate: stops, and derivatives of their own. Derivatives are nodes already
-// when a module is compiled.
+// Marks removes the nodes that only say how to differentiate: stops, and derivatives given by the model. When a module
+// is compiled its derivatives are nodes already.
 func Marks(m *ir.Module) error {
 	unmarked := map[*ir.Value]*ir.Value{}
 	for _, f := range m.Funcs {
@@ -15,7 +15,7 @@ func Marks(m *ir.Module) error {
 	return nil
 }
 
-// unmark removes a block's marks, and puts what they marked in their results' place.
+// unmark replaces the results of a block's marks by their operands.
 func unmark(b *ir.Block, unmarked map[*ir.Value]*ir.Value) {
 	put := func(list []*ir.Value) {
 		for i, v := range list {

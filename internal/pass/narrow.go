@@ -8,10 +8,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Narrow leaves out work whose results nobody reads: if all readers of a value read the same slice of it along an axis,
+// Narrow removes work whose results no node reads: if all readers of a value read the same slice of it along an axis,
 // only the slice is computed. Slices move up through every operator that says how a part of its result is computed
-// (ops.Def.Narrow), as long as there is work above that gets less. Operators that are light are no such work: they are
-// computed where they are read anyway.
+// (ops.Def.Narrow), if that reduces the work above. Light operators do not count as work: their readers compute them.
 func Narrow(m *ir.Module) error {
 	c := ir.NewInference(m)
 	for _, f := range m.Funcs {
@@ -53,7 +52,7 @@ func (n *narrowing) within(b *ir.Block) {
 	}
 }
 
-// count counts the nodes that read each value.
+// count counts the readers of each value.
 func (n *narrowing) count(b *ir.Block) {
 	for _, node := range b.Nodes {
 		for _, v := range node.Inputs {
@@ -65,7 +64,7 @@ func (n *narrowing) count(b *ir.Block) {
 	}
 }
 
-// want notes that a part of a value is read: nil is all of it.
+// want notes that a part of a value is read; nil means all of it.
 func (n *narrowing) want(v *ir.Value, p ops.Part) {
 	if v == nil {
 		return
@@ -85,7 +84,7 @@ func (n *narrowing) want(v *ir.Value, p ops.Part) {
 	}
 }
 
-// ask finds out what is read of each value of a block, from its results to its parameters.
+// ask finds the part of each value of a block that is read, from the results back to the parameters.
 func (n *narrowing) ask(b *ir.Block) {
 	for _, v := range b.Results {
 		n.want(v, nil)
@@ -157,8 +156,7 @@ func (n *narrowing) reading(node *ir.Node) (r ops.Reading, ok bool) {
 	return r, ok && !r.Made.Whole()
 }
 
-// choose finds the values that are worth narrowing: some of the work that they are computed by gets less. It reports
-// whether there are any.
+// choose finds the values whose narrowing reduces work, and reports whether there are any.
 func (n *narrowing) choose(b *ir.Block) bool {
 	found := false
 	for _, node := range b.Nodes {
@@ -175,7 +173,7 @@ func (n *narrowing) choose(b *ir.Block) bool {
 	return found
 }
 
-// rebuild computes the values that are worth it in part.
+// rebuild computes only the parts that are read of the values that choose found.
 func (n *narrowing) rebuild(b *ir.Block) {
 	m := n.Module
 	requires, proved := len(m.Requires), len(m.Proved)

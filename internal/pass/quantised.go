@@ -64,7 +64,7 @@ func sameScale(q, d *ir.Node) bool {
 	return zeroOf(q) == zeroOf(d) && zeroOf(q) != nothing
 }
 
-// nothing stands for a zero point that is not known.
+// nothing stands for an unknown zero point.
 const nothing = math.MinInt64
 
 // zeroOf is a node's zero point, one constant for all; 0 if it has none.

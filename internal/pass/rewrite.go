@@ -11,12 +11,12 @@ import (
 type rule struct {
 	name  string
 	roots []string
-	// apply builds the value that takes the place of the node's only output, of the same type, or gives one that is there;
-	// nil: the rule does not apply.
+	// apply builds or finds the value, of the same type, that replaces the node's only output; nil if the rule does not
+	// apply.
 	apply func(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value
 }
 
-// rewritesDeepest is how often what a rule has built may be rewritten in turn.
+// rewritesDeepest is how many times in a row the nodes that a rule builds may be rewritten again.
 const rewritesDeepest = 16
 
 // rewriting is the application of a table of rules to the functions of a module: every node is looked at once, after
@@ -41,7 +41,7 @@ type fact struct {
 	of   *ir.Value
 }
 
-// about finds something out about a constant, unless it is known: find returns whether it is so, and a number.
+// about returns the remembered result of find for the fact what about a constant; it calls find the first time.
 func (r *rewriting) about(what string, v *ir.Value, find func() (sym.Expr, bool)) (sym.Expr, bool) {
 	f := fact{what, v}
 	x, seen := r.known[f]
@@ -116,7 +116,7 @@ func (r *rewriting) use(n *ir.Node, by int) {
 	}
 }
 
-// current is what stands in the place of v now.
+// current returns the value that replaces v, or v.
 func (r *rewriting) current(v *ir.Value) *ir.Value {
 	for r.replaced[v] != nil {
 		v = r.replaced[v]
@@ -191,8 +191,8 @@ func (r *rewriting) try(rule *rule, n *ir.Node) bool {
 	return true
 }
 
-// build is what a rule makes of a node; nil if it does not apply, or where what it makes is not of the same type or
-// would need a condition that the node did not.
+// build returns the value that a rule builds for a node; nil if the rule does not apply, or if the value has another
+// type or needs a condition that the node did not need.
 func (r *rewriting) build(rule *rule, n *ir.Node, into *ir.Block) (result *ir.Value) {
 	m := r.Module
 	requires, proved := len(m.Requires), len(m.Proved)
@@ -221,7 +221,7 @@ func sameShape(d *sym.Dims, a, b []sym.Expr) bool {
 	return slices.EqualFunc(a, b, func(x, y sym.Expr) bool { return x.Equal(y) || d.EQ(x, y) == sym.Yes })
 }
 
-// release takes back the uses that a node made which is no longer needed, and with them what only it needed.
+// release subtracts the uses of a node that is no longer needed, and releases the nodes that only it needed.
 func (r *rewriting) release(n *ir.Node) {
 	r.gone[n] = true
 	for list := []*ir.Node{n}; len(list) > 0; {

@@ -64,7 +64,7 @@ type scaledScatter struct {
 	by    map[*ir.Node]int // which operand of a node of scale is scaled
 }
 
-// reads finds the scatter behind a value.
+// reads finds the scatter that leads to v through scales; false if there is none.
 func (s *scaledScatter) reads(v *ir.Value) bool {
 	for s.r.inside(v) {
 		n := v.Node

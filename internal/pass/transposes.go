@@ -8,9 +8,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Transposes cancels what turns axes and turns them back: of transposes that follow one another one is left, or none,
-// also where functions of single elements stand between them. One that moves only axes of 1 is a reshape; axes of 1 are
-// put in before the others are moved, so that heads are split in one way.
+// Transposes joins transposes in a row to one or none, also across functions of single elements. A transpose that moves
+// only axes of 1 becomes a reshape. Axes of 1 are inserted before the other axes are moved, so that heads are always
+// split in the same way.
 func Transposes(m *ir.Module) error { return apply(m, transposes) }
 
 var transposes = []rule{
@@ -45,7 +45,7 @@ func composed(outer, inner []int64) []int64 {
 	return perm
 }
 
-// turned is x with its axes permuted: x itself where nothing moves.
+// turned returns x with its axes permuted: x itself if no axis moves.
 func turned(b *ir.Builder, x *ir.Value, perm []int64) *ir.Value {
 	if identityPermutation(perm) {
 		return x

@@ -10,10 +10,10 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Winograd has convolutions of 3 × 3, or of planes of that, with channels last computed in tiles, by fewer
-// multiplications, where that takes less time and is worth the memory of the larger weights. Results are within
-// ops.WinogradBound of the plain sums, whatever the input: see docs/accuracy.md. Weights that are no numbers, or very
-// large or small ones, are not transformed.
+// Winograd computes convolutions of 3 × 3, or of planes of 3 × 3, with channels last in tiles, by fewer
+// multiplications, if that takes less time and is worth the memory of the larger weights. Results are within
+// ops.WinogradBound of the direct sums for every input: see docs/accuracy.md. Weights are not transformed if one is not
+// finite, very large or very small.
 func Winograd(m *ir.Module) error {
 	return WinogradBy(m, 1, func(string) int64 { return 0 })
 }
@@ -24,8 +24,8 @@ func WinogradAs(m *ir.Module, tile int64) error {
 }
 
 // WinogradBy is Winograd with tiles of the size that choose gives for a node of the model, where they can be: 1 for
-// none, 0 for the size that takes least time. It is asked only for convolutions that can be computed so. bf16Speed is how
-// many products of bf16 the machine does in the time of one of f32, if BF16 is to follow; else 1. Tiles are of f32.
+// none, 0 for the size that takes least time. It is asked only for convolutions that can be computed so. bf16Speed is
+// how many products of bf16 the machine does in the time of one of f32, if BF16 is to follow; else 1. Tiles are of f32.
 func WinogradBy(m *ir.Module, bf16Speed float64, choose func(node string) int64) error {
 	return apply(m, []rule{{"convolution in tiles", []string{"convolution"},
 		func(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
