@@ -289,7 +289,7 @@ func attentionSamples(r *rand.Rand) []Sample {
 			late.SetInt(i, 0)
 		}
 	}
-	brain := func(shape ...int64) *tensor.Tensor { return sampleNormal(r, dtype.BF16, shape...) }
+	bf16 := func(shape ...int64) *tensor.Tensor { return sampleNormal(r, dtype.BF16, shape...) }
 	bytes := func(shape ...int64) *tensor.Tensor { return sampleOf(r, dtype.I8, shape...) }
 	scales := func(shape ...int64) *tensor.Tensor {
 		t := float(append(shape, 1)...)
@@ -323,16 +323,16 @@ func attentionSamples(r *rand.Rand) []Sample {
 			Inputs: []*tensor.Tensor{float(2, 4, 1, 5), float(2, 2, 6, 5), float(2, 2, 6, 7)}},
 		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(0, 4, 2, 6), float(0, 4, 5, 6), float(0, 4, 5, 7)}},
 		// With narrow keys and values, each query separately and in blocks.
-		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(1, 4, 1, 17), brain(1, 2, 23, 17), brain(1, 2, 23, 19)}},
+		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(1, 4, 1, 17), bf16(1, 2, 23, 17), bf16(1, 2, 23, 19)}},
 		{Attrs: attrs(ir.Attrs{"causal": true, "past": sym.Const(70)}),
-			Inputs: []*tensor.Tensor{float(1, 2, 103, 5), brain(1, 1, 173, 5), float(1, 1, 173, 7)}},
-		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(1, 2, 9, 5), brain(1, 2, 171, 5), brain(1, 2, 171, 7), nil,
+			Inputs: []*tensor.Tensor{float(1, 2, 103, 5), bf16(1, 1, 173, 5), float(1, 1, 173, 7)}},
+		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(1, 2, 9, 5), bf16(1, 2, 171, 5), bf16(1, 2, 171, 7), nil,
 			float(1, 2, 3, 5), float(1, 2, 3, 7)}},
 		// With keys, values or both of i8, which have scales.
 		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(2, 4, 1, 17), bytes(2, 2, 23, 17), bytes(2, 2, 23, 19), nil, nil,
 			nil, scales(2, 2, 23), scales(2, 2, 23)}},
 		{Attrs: attrs(ir.Attrs{"causal": true, "past": sym.Const(70)}),
-			Inputs: []*tensor.Tensor{float(1, 2, 103, 5), bytes(1, 1, 173, 5), brain(1, 1, 173, 7), nil, nil, nil,
+			Inputs: []*tensor.Tensor{float(1, 2, 103, 5), bytes(1, 1, 173, 5), bf16(1, 1, 173, 7), nil, nil, nil,
 				scales(1, 1, 173)}},
 		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(1, 2, 9, 5), float(1, 2, 171, 5), bytes(1, 2, 171, 7), nil, nil,
 			nil, nil, scales(1, 2, 171)}},

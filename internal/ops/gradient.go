@@ -11,15 +11,15 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Gradient is, for each of xs, the derivative of the sum of y's elements by each of its own: VJP of one output.
+// Gradient returns, for each of xs, the derivative of the sum of y's elements by its elements: VJP of one output.
 func Gradient(b *ir.Builder, y *ir.Value, xs []*ir.Value) []*ir.Value {
 	return VJP(b, []*ir.Value{y}, nil, xs)
 }
 
-// VJP is, for each of xs, the derivative of the sum over i of ys[i]·seeds[i] by its elements. A seed that is nil, or
-// missing at the end, is ones. The ys are functions of xs through nodes of the builder's block; a path through one of
-// xs is not looked through, and an x on which nothing depends has zeros. The results are linear in the seeds, and
-// nodes like any other, which can be differentiated in their turn.
+// VJP returns, for each of xs, the derivative of the sum over i of ys[i]·seeds[i] by its elements. A seed that is nil,
+// or missing at the end, is ones. The ys are functions of xs through nodes of the builder's block; paths end at the
+// first of xs that they meet. An x on which no y depends has zeros. The results are linear in the seeds, and ordinary
+// nodes, which can be differentiated again.
 func VJP(b *ir.Builder, ys, seeds, xs []*ir.Value) []*ir.Value {
 	defer func(source string) { b.Source = source }(b.Source)
 	g := newGradients(b, xs)
@@ -38,15 +38,15 @@ func VJP(b *ir.Builder, ys, seeds, xs []*ir.Value) []*ir.Value {
 	return out
 }
 
-// Gradients goes from results back to what they depend on, and builds derivatives on the way: an operator's Grad
-// builds with it.
+// Gradients visits nodes from results back to xs and builds derivatives; an operator's Grad builds with it.
 type Gradients struct {
 	*ir.Builder
-	along   map[*ir.Value]*ir.Value // the derivative by each value so far
+	along   map[*ir.Value]*ir.Value // the derivative by each value, so far
 	depends map[*ir.Value]bool      // the values that depend on xs
 	xs      map[*ir.Value]bool
 }
 
+// newGradients starts the derivatives by xs, which must be floats.
 func newGradients(b *ir.Builder, xs []*ir.Value) *Gradients {
 	g := &Gradients{Builder: b, along: map[*ir.Value]*ir.Value{}, depends: map[*ir.Value]bool{}, xs: map[*ir.Value]bool{}}
 	for _, x := range xs {
@@ -58,7 +58,7 @@ func newGradients(b *ir.Builder, xs []*ir.Value) *Gradients {
 	return g
 }
 
-// seed adds the derivative by a result with which the way back begins.
+// seed adds the derivative by a result y from which the visit starts; nil stands for ones.
 func (g *Gradients) seed(y, seed *ir.Value) {
 	switch {
 	case !y.Type.DType.IsFloat():
@@ -71,7 +71,7 @@ func (g *Gradients) seed(y, seed *ir.Value) {
 	g.add(y, seed)
 }
 
-// mark finds what depends on xs among the results of nodes.
+// mark records the results of nodes that depend on xs.
 func (g *Gradients) mark(nodes []*ir.Node) {
 	for _, n := range nodes {
 		if g.reads(n) {
@@ -82,14 +82,14 @@ func (g *Gradients) mark(nodes []*ir.Node) {
 	}
 }
 
-// reads reports whether a node, or one of its regions, reads what depends on xs.
+// reads reports whether a node, or one of its regions, reads a value that depends on xs.
 func (g *Gradients) reads(n *ir.Node) bool {
 	return slices.ContainsFunc(n.Inputs, g.Wants) || slices.ContainsFunc(n.Regions, func(r *ir.Block) bool {
 		return slices.ContainsFunc(r.Nodes, g.reads) || slices.ContainsFunc(r.Results, g.Wants)
 	})
 }
 
-// Wants reports whether the derivative by a value is asked for: whether it is a float that depends on xs.
+// Wants reports whether the derivative by a value is needed: whether it is a float that depends on xs.
 func (g *Gradients) Wants(v *ir.Value) bool {
 	return v != nil && g.depends[v] && v.Type.DType.IsFloat()
 }
@@ -101,7 +101,7 @@ func (g *Gradients) back(nodes []*ir.Node) {
 	}
 }
 
-// node passes the derivatives by a node's results on to its inputs; what is differentiated by is not looked through.
+// node passes the derivatives by a node's results on to its inputs; it stops at xs.
 func (g *Gradients) node(n *ir.Node) {
 	up, reached := make([]*ir.Value, len(n.Outputs)), false
 	for i, out := range n.Outputs {
@@ -131,7 +131,7 @@ func (g *Gradients) node(n *ir.Node) {
 	}
 }
 
-// refuse says that an operator has no derivative, and why.
+// refuse fails with the reason why the operator has no derivative.
 func (g *Gradients) refuse(n *ir.Node) {
 	e := diag.Unsupportedf("the derivative of %s", n.Op.Name())
 	if why := Of(n).NoGrad; why != "" {
@@ -140,7 +140,8 @@ func (g *Gradients) refuse(n *ir.Node) {
 	g.Fail(e.AtNode(n.Source, n.Op.Name()))
 }
 
-// through differentiates other nodes in the place of one: build makes results of them that equal its own, or nil.
+// through differentiates other nodes in place of one: build returns values equal to its results, or nil, on which
+// through returns false.
 func (g *Gradients) through(up []*ir.Value, build func() []*ir.Value) bool {
 	before := len(g.Block.Nodes)
 	results := build()
@@ -156,12 +157,13 @@ func (g *Gradients) through(up []*ir.Value, build func() []*ir.Value) bool {
 	return true
 }
 
-// none is the Grad of what has a derivative that is 0, or none, by each input.
+// none is the Grad of an operator whose derivative by each input is 0 or does not exist.
 func none(_ *Gradients, n *ir.Node, _ []*ir.Value) []*ir.Value {
 	return make([]*ir.Value, len(n.Inputs))
 }
 
-// add adds a derivative by a value, if there is one and it is asked for, summed over what repeats the value.
+// add adds d to the derivative by x, if d is not nil and the derivative is needed, summed over the axes along which x
+// was broadcast.
 func (g *Gradients) add(x, d *ir.Value) {
 	if d == nil || !g.Wants(x) {
 		return
@@ -173,8 +175,10 @@ func (g *Gradients) add(x, d *ir.Value) {
 	g.along[x] = d
 }
 
+// f applies a function of one element.
 func (g *Gradients) f(f loop.UnaryOp, x *ir.Value) *ir.Value { return Unary(g.Builder, f, x) }
 
+// op applies a function of two elements, with broadcasting.
 func (g *Gradients) op(f loop.BinaryOp, x, y *ir.Value) *ir.Value {
 	return Binary(g.Builder, f, x, y)
 }
@@ -192,7 +196,7 @@ func (g *Gradients) above(x *ir.Value, by float64) *ir.Value { return g.plus(x, 
 // from is a number less x.
 func (g *Gradients) from(by float64, x *ir.Value) *ir.Value { return g.sub(g.number(x, by), x) }
 
-// choose is x where the condition holds, y elsewhere; nil stands for 0.
+// choose is x if the condition holds and y elsewhere, element by element; nil stands for 0.
 func (g *Gradients) choose(cond, x, y *ir.Value) *ir.Value {
 	if x == nil {
 		x = g.number(y, 0)
@@ -203,12 +207,12 @@ func (g *Gradients) choose(cond, x, y *ir.Value) *ir.Value {
 	return Where(g.Builder, cond, x, y)
 }
 
-// number is a scalar of a value's type.
+// number is a scalar constant of like's type.
 func (g *Gradients) number(like *ir.Value, x float64) *ir.Value {
 	return Scalar(g.Builder, like.Type.DType, x)
 }
 
-// count is a number of elements as a scalar of a value's type.
+// count is a number of elements, the product of extents, as a scalar of like's type.
 func (g *Gradients) count(like *ir.Value, extents ...sym.Expr) *ir.Value {
 	total := product(extents)
 	if fixed, ok := total.Const(); ok {
@@ -217,19 +221,19 @@ func (g *Gradients) count(like *ir.Value, extents ...sym.Expr) *ir.Value {
 	return Cast(g.Builder, Integers(g.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{total}), like.Type.DType)
 }
 
-// whole is a tensor of a value's type whose every element is x.
+// whole is a tensor of like's type and shape whose elements all are x.
 func (g *Gradients) whole(like *ir.Value, x float64) *ir.Value {
 	t := tensor.Must(tensor.New(like.Type.DType))
 	t.SetFloat(0, x)
 	return Fill(g.Builder, t, like.Type.Shape...)
 }
 
-// sum adds up along axes, which stay as extents of 1.
+// sum adds up along axes, which keep an extent of 1.
 func (g *Gradients) sum(x *ir.Value, axes ...int64) *ir.Value {
 	return ReduceSum(g.Builder, x, true, axes...)
 }
 
-// narrowed sums a derivative over the axes along which x was repeated.
+// narrowed sums a derivative over the axes along which x was broadcast.
 func (g *Gradients) narrowed(d, x *ir.Value) *ir.Value {
 	from, to := Settled(g.Dims(), d.Type.Shape), Settled(g.Dims(), x.Type.Shape)
 	var axes []int64
@@ -248,7 +252,7 @@ func (g *Gradients) narrowed(d, x *ir.Value) *ir.Value {
 	return d
 }
 
-// widened repeats a derivative that an operator gave for many elements at once, to the shape of x.
+// widened expands a derivative to the shape of x.
 func (g *Gradients) widened(d, x *ir.Value) *ir.Value {
 	if slices.EqualFunc(d.Type.Shape, x.Type.Shape, func(a, b sym.Expr) bool { return g.Dims().EQ(a, b) == sym.Yes }) {
 		return d

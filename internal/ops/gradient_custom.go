@@ -18,11 +18,11 @@ func init() {
 		Expand: func(_ *ir.Builder, n *ir.Node) []*ir.Value { return Marked(n) }})
 }
 
-// Stop is x, as a constant to whoever differentiates: no derivative passes it.
+// Stop returns x; derivatives treat it as a constant.
 func Stop(b *ir.Builder, x *ir.Value) *ir.Value { return b.Op("stop_gradient", nil, x) }
 
-// Custom is ys, computed from xs somehow, with another derivative by xs than by the nodes that computed them: back
-// builds the derivatives by xs, nil for none, from the derivatives by the results. It may read any value that is there.
+// Custom returns ys with another derivative by xs than that of the nodes that computed them: back builds the
+// derivatives by xs, nil for none, from the derivatives by the results. It may read any value in scope.
 func Custom(b *ir.Builder, ys, xs []*ir.Value, back func(b *ir.Builder, up []*ir.Value) []*ir.Value) []*ir.Value {
 	region := &ir.Block{}
 	in, up := b.In(region), make([]*ir.Value, len(ys))
@@ -34,8 +34,7 @@ func Custom(b *ir.Builder, ys, xs []*ir.Value, back func(b *ir.Builder, up []*ir
 	return b.NodeWith("custom_gradient", ir.Attrs{"results": int64(len(ys))}, []*ir.Block{region}, inputs...).Outputs
 }
 
-// Marked is what stands in the place of the results of a node that only says how to differentiate: some of its inputs;
-// nil of other nodes.
+// Marked returns the inputs that are the results of a node which only tells how to differentiate; nil for other nodes.
 func Marked(n *ir.Node) []*ir.Value {
 	switch n.Op.Name() {
 	case "stop_gradient":
@@ -46,6 +45,7 @@ func Marked(n *ir.Node) []*ir.Value {
 	return nil
 }
 
+// stopShape infers x's type and known elements.
 func stopShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err
@@ -54,10 +54,13 @@ func stopShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// sameMean returns the first inputs as the results.
 func sameMean(_ *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	return in[:len(n.Outputs)], nil
 }
 
+// customShape checks the region's parameters against the results and its results against the inputs, and infers the
+// types of the first inputs.
 func customShape(c *ir.Inference, n *ir.Node) error {
 	results := n.Attrs.Int("results", 0)
 	if results < 1 || results > int64(len(n.Inputs)) || len(n.Regions) != 1 {
@@ -86,7 +89,7 @@ func customShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// customGrad builds what the region says in the place where the derivative is taken.
+// customGrad copies the region to the position at which the derivative is taken.
 func customGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	results := len(n.Outputs)
 	args := make([]*ir.Value, results)
@@ -98,20 +101,19 @@ func customGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return append(make([]*ir.Value, results), inlined(g.Builder, n.Regions[0], args)...)
 }
 
-// inlined builds a block's nodes anew, with args for its parameters, and returns what its results are there.
+// inlined copies a block's nodes, with args for its parameters, and returns the copies of its results.
 func inlined(b *ir.Builder, block *ir.Block, args []*ir.Value) []*ir.Value {
 	c := &copying{values: map[*ir.Value]*ir.Value{}, dims: map[sym.Name]sym.Expr{}}
 	return c.block(b, block, args)
 }
 
-// copying builds nodes again: the values that stand for those of the nodes, and what stands for dimensions that these
-// decide.
+// copying copies nodes: it maps their values, and the dimensions that they decide, to those of the copies.
 type copying struct {
 	values map[*ir.Value]*ir.Value
 	dims   map[sym.Name]sym.Expr
 }
 
-// block is inlined with dimensions that stand for others.
+// block is inlined with the mapping of c.
 func (c *copying) block(b *ir.Builder, block *ir.Block, args []*ir.Value) []*ir.Value {
 	for i, p := range block.Params {
 		c.values[p] = args[i]
@@ -120,6 +122,7 @@ func (c *copying) block(b *ir.Builder, block *ir.Block, args []*ir.Value) []*ir.
 	return c.list(block.Results)
 }
 
+// list maps values; values from outside stay as they are.
 func (c *copying) list(from []*ir.Value) []*ir.Value {
 	to := make([]*ir.Value, len(from))
 	for i, v := range from {
@@ -130,10 +133,12 @@ func (c *copying) list(from []*ir.Value) []*ir.Value {
 	return to
 }
 
+// expr maps the dimensions of an expression.
 func (c *copying) expr(e sym.Expr) sym.Expr {
 	return e.Subst(func(name sym.Name) (sym.Expr, bool) { x, ok := c.dims[name]; return x, ok })
 }
 
+// exprs maps the dimensions of a list; nil stays nil.
 func (c *copying) exprs(list []sym.Expr) []sym.Expr {
 	if list == nil {
 		return nil
@@ -163,7 +168,7 @@ func (c *copying) nodes(b *ir.Builder, block *ir.Block) {
 	}
 }
 
-// same has a value stand for another, and the dimensions that it decides for that one's.
+// same maps a value to another, and the dimensions that from decides to those of to.
 func (c *copying) same(from, to *ir.Value) {
 	c.values[from] = to
 	for i, e := range from.Type.Shape {
@@ -178,7 +183,7 @@ func (c *copying) same(from, to *ir.Value) {
 	}
 }
 
-// region is a copy of a node's region, with parameters of its own.
+// region copies a node's region, with parameters of its own.
 func (c *copying) region(b *ir.Builder, n *ir.Node, from *ir.Block) *ir.Block {
 	to := &ir.Block{}
 	in := b.In(to)
@@ -200,7 +205,8 @@ func (c *copying) region(b *ir.Builder, n *ir.Node, from *ir.Block) *ir.Block {
 	return to
 }
 
-// own makes a dimension for an extent that varies from one iteration of a loop to the next.
+// own returns the extent of a region's parameter; it fails if the extent varies from one iteration of a loop to the
+// next.
 func (c *copying) own(b *ir.Builder, n *ir.Node, i, axis int, e sym.Expr) sym.Expr {
 	if n.Op.Name() == "loop" && i > 1 && varies(b.Inference, n.Inputs[i].Type.Shape[axis], e) {
 		b.Fail(diag.Unsupportedf("the derivative of a loop whose carried values change their shape").AtNode(n.Source, "loop"))
@@ -208,7 +214,7 @@ func (c *copying) own(b *ir.Builder, n *ir.Node, i, axis int, e sym.Expr) sym.Ex
 	return e
 }
 
-// fresh makes another dimension like one that a loop decides.
+// fresh returns a new dimension with the limits of one that a loop decides.
 func (c *copying) fresh(b *ir.Builder, e sym.Expr) sym.Expr {
 	name, ok := e.Name()
 	if !ok {
@@ -220,7 +226,7 @@ func (c *copying) fresh(b *ir.Builder, e sym.Expr) sym.Expr {
 	return to
 }
 
-// attrs are a node's settings, without the dimensions that it decided.
+// attrs maps a node's attributes, leaving out the dimensions that the node decides.
 func (c *copying) attrs(b *ir.Builder, n *ir.Node) ir.Attrs {
 	attrs := ir.Attrs{}
 	for name, a := range n.Attrs {
@@ -238,7 +244,7 @@ func (c *copying) attrs(b *ir.Builder, n *ir.Node) ir.Attrs {
 	return attrs
 }
 
-// decides reports whether a setting names dimensions that a node decides.
+// decides reports whether an attribute names dimensions that a node decides.
 func decides(m *ir.Module, attr any) bool {
 	list, _ := attr.([]string)
 	if one, ok := attr.(string); ok {
@@ -251,6 +257,7 @@ func decides(m *ir.Module, attr any) bool {
 	})
 }
 
+// stopSamples returns tensors of three types.
 func stopSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	for _, dt := range []dtype.DType{dtype.F32, dtype.I64, dtype.Bool} {
@@ -259,7 +266,7 @@ func stopSamples(r *rand.Rand) []Sample {
 	return out
 }
 
-// customSamples are sums of two values, with a derivative that is said to be twice and three times as large.
+// customSamples are sums of two values whose given derivatives are twice and three times as large.
 func customSamples(r *rand.Rand) []Sample {
 	t := ir.Type{DType: dtype.F64, Shape: ir.Constants([]int64{1})}
 	region := func(b *ir.Builder) []*ir.Block {

@@ -14,13 +14,13 @@ func (g *Gradients) zeros(dt dtype.DType, shape ...sym.Expr) *ir.Value {
 	return Expand(g.Builder, Scalar(g.Builder, dt, 0), shape...)
 }
 
-// integer is an extent, or another symbolic integer, as a scalar.
+// integer is an extent, or another symbolic integer, as a scalar of i64.
 func (g *Gradients) integer(e sym.Expr) *ir.Value {
 	return Integers(g.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{e})
 }
 
-// ungather is the way back of Gather: a tensor of the shape in which each slice of d along the axis, or along as many
-// axes as there are of indices, is added where its index says.
+// ungather is the gradient of Gather: a tensor of the shape to which each slice of d along the axis, or along as many
+// axes as the indices have, is added at its index.
 func (g *Gradients) ungather(d, indices *ir.Value, axis int, shape []sym.Expr) *ir.Value {
 	rank := len(indices.Type.Shape)
 	front := make([]int64, 0, len(d.Type.Shape))
@@ -49,7 +49,7 @@ func (g *Gradients) ungather(d, indices *ir.Value, axis int, shape []sym.Expr) *
 	return g.moved(sums, back)
 }
 
-// moved is Transpose, if the axes are not in order already.
+// moved is Transpose; x itself if the permutation is the identity.
 func (g *Gradients) moved(x *ir.Value, perm []int64) *ir.Value {
 	if slices.IsSorted(perm) {
 		return x
@@ -57,7 +57,7 @@ func (g *Gradients) moved(x *ir.Value, perm []int64) *ir.Value {
 	return Transpose(g.Builder, x, perm...)
 }
 
-// unsliced is the way back of Slice: zeros of the shape with d's elements where they were taken from.
+// unsliced is the gradient of Slice: zeros of the shape with d's elements at the sliced positions.
 func (g *Gradients) unsliced(d *ir.Value, begin []sym.Expr, step []int64, shape []sym.Expr) *ir.Value {
 	rank := len(shape)
 	begin, end := slices.Clone(begin), make([]sym.Expr, rank)
@@ -77,14 +77,14 @@ func (g *Gradients) unsliced(d *ir.Value, begin []sym.Expr, step []int64, shape 
 	return Pad(g.Builder, d, nil, "constant", begin, end)
 }
 
-// turned is x from its end along an axis.
+// turned reverses x along an axis.
 func (g *Gradients) turned(x *ir.Value, axis int) *ir.Value {
 	step := slices.Repeat([]int64{1}, len(x.Type.Shape))
 	step[axis] = -1
 	return Slice(g.Builder, x, unit(len(step), axis, x.Type.Shape[axis].Sub(one)), x.Type.Shape, step)
 }
 
-// apart puts zeros behind each element along an axis, so that they lie as far apart as step says.
+// apart inserts step − 1 zeros after each element along an axis.
 func (g *Gradients) apart(x *ir.Value, axis int, step int64) *ir.Value {
 	if step == 1 {
 		return x
@@ -97,11 +97,12 @@ func (g *Gradients) apart(x *ir.Value, axis int, step int64) *ir.Value {
 	return Reshape(g.Builder, wide, whole...)
 }
 
+// sliceGrad puts the derivative back at the sliced positions of zeros.
 func sliceGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return []*ir.Value{g.unsliced(up[0], n.Attrs.Exprs("begin"), n.Attrs.Ints("step"), n.Inputs[0].Type.Shape)}
 }
 
-// sliceByGrad adds slices where they were taken from, one axis after the other.
+// sliceByGrad puts slices back at their positions, one axis after the other.
 func sliceByGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	d := up[0]
 	for axis, extent := range n.Inputs[0].Type.Shape {
@@ -114,7 +115,8 @@ func sliceByGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return []*ir.Value{d}
 }
 
-// padGrad takes what is not padding; what was put there for several places has the sum of theirs.
+// padGrad takes the derivative without the padding; an element that padding repeats has the sum of the derivatives by
+// its copies.
 func padGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	x, mode := n.Inputs[0], n.Attrs.String("mode", "constant")
 	begin, end := n.Attrs.Exprs("begin"), n.Attrs.Exprs("end")
@@ -143,7 +145,7 @@ func allAxes(x *ir.Value) []int64 {
 	return axes
 }
 
-// unfolded is the way back of padding by elements, one axis after the other.
+// unfolded is the gradient of padding that repeats elements, one axis after the other.
 func (g *Gradients) unfolded(n *ir.Node, d *ir.Value, fold func(position, extent sym.Expr) sym.Expr) *ir.Value {
 	b := g.Builder
 	for axis, extent := range n.Inputs[0].Type.Shape {
@@ -175,6 +177,7 @@ func (g *Gradients) folded(mode string, at *ir.Value, extent sym.Expr) *ir.Value
 	return Binary(b, loop.FloorMod, at, g.integer(extent))
 }
 
+// concatGrad slices the derivative into those by the inputs.
 func concatGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	axis, err := axisOf(n, n.Attrs.Int("axis", 0), len(up[0].Type.Shape))
 	if err != nil {
@@ -191,6 +194,7 @@ func concatGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return out
 }
 
+// gatherGrad adds each slice of the derivative at its index.
 func gatherGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	x := n.Inputs[0]
 	axis, err := axisOf(n, n.Attrs.Int("axis", 0), len(x.Type.Shape))
@@ -200,13 +204,14 @@ func gatherGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return []*ir.Value{g.ungather(up[0], n.Inputs[1], axis, x.Type.Shape), nil}
 }
 
+// gatherElementsGrad adds each element of the derivative at its index.
 func gatherElementsGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	x := n.Inputs[0]
 	return []*ir.Value{ScatterElements(g.Builder, g.zeros(x.Type.DType, x.Type.Shape...), n.Inputs[1], up[0],
 		n.Attrs.Int("axis", 0), "add"), nil}
 }
 
-// gatherNDGrad puts the numbers of the batch axes in front of the indices.
+// gatherNDGrad adds each slice at its tuple of indices, extended by the indices of the batch axes.
 func gatherNDGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	b, x, indices := g.Builder, n.Inputs[0], Cast(g.Builder, n.Inputs[1], dtype.I64)
 	lead := indices.Type.Shape[:len(indices.Type.Shape)-1]
@@ -227,15 +232,17 @@ func (g *Gradients) counted(dt dtype.DType, shape []sym.Expr, axis int) *ir.Valu
 	return Expand(g.Builder, Reshape(g.Builder, Counting(g.Builder, dt, shape[axis]), line...), shape...)
 }
 
-// scattering is what the two scatters have in common: put scatters as the node does, and take reads where it wrote.
+// scattering is the gradient shared by the two scatters: put scatters as the node does, take gathers at the same
+// indices.
 type scattering struct {
 	*Gradients
 	put  func(into, updates *ir.Value, reduction string) *ir.Value
 	take func(from *ir.Value) *ir.Value
-	// last reports of each update whether no later one is put in the same place.
+	// last returns, for each update, whether no later update has the same position.
 	last func() *ir.Value
 }
 
+// scatterElementsGrad is the gradient of scatter_elements, by s.grad.
 func scatterElementsGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	axis := n.Attrs.Int("axis", 0)
 	s := scattering{Gradients: g,
@@ -251,6 +258,7 @@ func scatterElementsGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return s.grad(n, up[0])
 }
 
+// scatterNDGrad is the gradient of scatter_nd, by s.grad.
 func scatterNDGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	indices := n.Inputs[1]
 	s := scattering{Gradients: g,
@@ -269,7 +277,7 @@ func scatterNDGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return s.grad(n, up[0])
 }
 
-// grad is the derivatives by what is scattered into, and by the updates.
+// grad returns the derivatives by the tensor that is scattered into and by the updates.
 func (s scattering) grad(n *ir.Node, up *ir.Value) []*ir.Value {
 	x, updates, y := n.Inputs[0], n.Inputs[2], n.Outputs[0]
 	out := make([]*ir.Value, 3)
@@ -289,7 +297,7 @@ func (s scattering) grad(n *ir.Node, up *ir.Value) []*ir.Value {
 	case "mul":
 		s.factors(n, up, out)
 	default:
-		// Equal parts for all that are the smallest or largest.
+		// Equal shares for all elements that are the smallest or largest.
 		kept := Cast(s.Builder, s.op(loop.Eq, x, y), up.Type.DType)
 		won := Cast(s.Builder, s.op(loop.Eq, updates, s.take(y)), up.Type.DType)
 		share := s.div(up, s.put(kept, won, "add"))
@@ -300,7 +308,8 @@ func (s scattering) grad(n *ir.Node, up *ir.Value) []*ir.Value {
 	return out
 }
 
-// factors is the derivatives of products: for each update the product of all others. Zeros among them are counted.
+// factors sets the derivatives if the reduction multiplies: for each update the product of all others; zeros among them
+// are counted.
 func (s scattering) factors(n *ir.Node, up *ir.Value, out []*ir.Value) {
 	x, updates, dt := n.Inputs[0], n.Inputs[2], up.Type.DType
 	if s.Wants(x) {
@@ -318,16 +327,19 @@ func (s scattering) factors(n *ir.Node, up *ir.Value, out []*ir.Value) {
 	out[2] = s.mul(s.take(up), rest)
 }
 
+// reverseSequenceGrad reverses the derivative in the same way.
 func reverseSequenceGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return []*ir.Value{ReverseSequence(g.Builder, up[0], n.Inputs[1], n.Attrs.Int("batch", 1), n.Attrs.Int("time", 0)),
 		nil}
 }
 
+// triangleGrad takes the same triangle of the derivative.
 func triangleGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	k, _ := n.Attrs["k"].(sym.Expr)
 	return []*ir.Value{Triangle(g.Builder, up[0], n.Attrs.Bool("upper"), k)}
 }
 
+// diagonalGrad puts the derivative on the diagonal of zeros.
 func diagonalGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	shape, first, second := n.Inputs[0].Type.Shape, int(n.Attrs.Int("first", 0)), int(n.Attrs.Int("second", 1))
 	at := g.op(loop.Eq, g.counted(dtype.I64, shape, first), g.counted(dtype.I64, shape, second))
@@ -336,7 +348,7 @@ func diagonalGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return []*ir.Value{g.choose(at, Reshape(g.Builder, up[0], single...), nil)}
 }
 
-// repeatGrad sums what is repeated.
+// repeatGrad sums the derivatives of the repeated slices.
 func repeatGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	var shape []sym.Expr
 	var axes []int64
@@ -347,7 +359,7 @@ func repeatGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return []*ir.Value{ReduceSum(g.Builder, Reshape(g.Builder, up[0], shape...), false, axes...)}
 }
 
-// resampleGrad differentiates a gather and a sum over the taps.
+// resampleGrad differentiates the resampling as a gather and a sum over the taps.
 func resampleGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	x, indices, weights := n.Inputs[0], n.Inputs[1], n.Inputs[2]
 	axis, err := axisOf(n, n.Attrs.Int("axis", 0), len(x.Type.Shape))
@@ -365,7 +377,7 @@ func resampleGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return []*ir.Value{nil, nil, nil}
 }
 
-// topkGrad gives the derivatives by the values to where they stand.
+// topkGrad adds the derivatives by the values at their indices.
 func topkGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	x := n.Inputs[0]
 	if up[0] == nil {
@@ -375,7 +387,7 @@ func topkGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 		n.Attrs.Int("axis", -1), "add")}
 }
 
-// uniqueGrad gives the derivatives by the slices to where each stands first.
+// uniqueGrad adds the derivative by each slice at its first occurrence.
 func uniqueGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	if up[0] == nil {
 		return []*ir.Value{nil}
@@ -383,19 +395,20 @@ func uniqueGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return []*ir.Value{g.ungather(up[0], n.Outputs[1], int(n.Attrs.Int("axis", 0)), n.Inputs[0].Type.Shape)}
 }
 
-// rangeGrad: each element has the start once, and the step as often as its index says.
+// rangeGrad sums the derivative for the start, and the derivative times each element's index for the step.
 func rangeGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	steps := Counting(g.Builder, up[0].Type.DType, up[0].Type.Shape[0])
 	return []*ir.Value{ReduceSum(g.Builder, up[0], false, 0), ReduceSum(g.Builder, g.mul(up[0], steps), false, 0)}
 }
 
+// cumsumGrad is the cumulative sum of the derivative in the other direction.
 func cumsumGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return []*ir.Value{CumSum(g.Builder, up[0], n.Attrs.Int("axis", 0), n.Attrs.Bool("exclusive"),
 		!n.Attrs.Bool("reverse"))}
 }
 
-// cumprodGrad is, for each element, the product of those before it times a sum over the products after it, each times
-// the derivative by its result: of the sums a scan from the end makes one from the other.
+// cumprodGrad is, for each element, the product of the elements before it times a sum over the products after it, each
+// times the derivative by its result. A scan from the end computes each of these sums from the next one.
 func cumprodGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	b, x, axis, reverse := g.Builder, n.Inputs[0], n.Attrs.Int("axis", 0), n.Attrs.Bool("reverse")
 	at, err := axisOf(n, axis, len(x.Type.Shape))

@@ -9,7 +9,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// captured are the values around regions that these read, and by which the derivative is asked for, in order.
+// captured returns the values that regions read from outside and whose derivatives are needed, in order.
 func (g *Gradients) captured(regions []*ir.Block) []*ir.Value {
 	var out []*ir.Value
 	seen := map[*ir.Value]bool{}
@@ -43,7 +43,7 @@ func (g *Gradients) captured(regions []*ir.Block) []*ir.Value {
 	return out
 }
 
-// ifGrad is an If of the same condition: each branch is computed again there, and differentiated.
+// ifGrad is an If of the same condition, whose branches are computed again and differentiated.
 func ifGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	xs := g.captured(n.Regions)
 	branches := make([]*ir.Block, len(n.Regions))
@@ -66,7 +66,7 @@ func ifGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return []*ir.Value{nil}
 }
 
-// reached are the values that have derivatives, and these.
+// reached returns the values that have a derivative, and these derivatives.
 func reached(ys, up []*ir.Value) (some, ups []*ir.Value) {
 	for i, u := range up {
 		if u != nil {
@@ -76,8 +76,8 @@ func reached(ys, up []*ir.Value) (some, ups []*ir.Value) {
 	return some, ups
 }
 
-// iterated is a loop or scan that is differentiated: a body that runs again, the last iteration first. What it carries
-// at the beginning of each iteration is stacked by the loop itself, and each iteration computed again from that.
+// iterated is the gradient of a loop or scan: it visits the iterations from the last to the first. The loop itself
+// stacks its carried values at the start of each iteration, from which the gradient computes the iteration again.
 type iterated struct {
 	*Gradients
 	node     *ir.Node
@@ -88,7 +88,7 @@ type iterated struct {
 	floats   []int       // which states are floats
 }
 
-// newIterated has the node stack its states: as further outputs.
+// newIterated lets the node stack its states, as further outputs.
 func (g *Gradients) newIterated(n *ir.Node, states []*ir.Value) *iterated {
 	t := &iterated{Gradients: g, node: n, body: n.Regions[0], states: states, captured: g.captured(n.Regions)}
 	before := len(n.Outputs)
@@ -108,8 +108,7 @@ func (g *Gradients) newIterated(n *ir.Node, states []*ir.Value) *iterated {
 	return t
 }
 
-// begin are the derivatives with which the way back begins: by what is carried at the end, and, for what is captured,
-// 0.
+// begin returns the initial derivatives: by the final carried values and, for captured values, 0.
 func (t *iterated) begin(up []*ir.Value) []*ir.Value {
 	var out []*ir.Value
 	for _, i := range t.floats {
@@ -142,7 +141,7 @@ func (t *iterated) step(in *ir.Builder, results, up, states, taken, sums []*ir.V
 	return byStates, bySlices, bySums
 }
 
-// end gives the derivatives by what was captured, and by the states as they began.
+// end adds the derivatives by the captured values and by the initial states.
 func (t *iterated) end(results []*ir.Value, begins []*ir.Value) {
 	for k, i := range t.floats {
 		t.add(begins[i], results[k])
@@ -152,7 +151,7 @@ func (t *iterated) end(results []*ir.Value, begins []*ir.Value) {
 	}
 }
 
-// loopGrad is a loop of as many iterations as the loop has made.
+// loopGrad is a loop of as many iterations as the loop made.
 func loopGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	body := n.Regions[0]
 	carried := len(n.Inputs) - 2
@@ -200,7 +199,7 @@ func loopGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return make([]*ir.Value, len(n.Inputs))
 }
 
-// scanGrad is a scan from the other end.
+// scanGrad is a scan in the other direction.
 func scanGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	body, states, _, err := scanParts(n)
 	if err != nil {
@@ -260,7 +259,7 @@ type walked struct {
 	over    ScanOver
 }
 
-// other is how the i-th input or output is walked from its other end.
+// other returns the walk of the i-th input or output in the other direction.
 func (w *walked) other(which string, i int, v *ir.Value) walk {
 	k, err := walkOf(w.node, which, i, len(v.Type.Shape))
 	if err != nil {
@@ -270,7 +269,7 @@ func (w *walked) other(which string, i int, v *ir.Value) walk {
 	return k
 }
 
-// param is a parameter of the body for the slices of a value.
+// param adds a parameter of the body for the slices of a value.
 func (w *walked) param(of *ir.Value, t ir.Type, how walk) *ir.Value {
 	w.scanned = append(w.scanned, of)
 	w.over.InputAxes = append(w.over.InputAxes, int64(how.axis))
@@ -278,6 +277,7 @@ func (w *walked) param(of *ir.Value, t ir.Type, how walk) *ir.Value {
 	return w.back.Param(of.Name+".slice", ir.Type{DType: t.DType, Shape: t.Shape})
 }
 
+// oneIf is 1 if yes, else 0.
 func oneIf(yes bool) int64 {
 	if yes {
 		return 1

@@ -10,11 +10,11 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// fewChannels is up to how many channels of a group the columns of a convolution's input are put side by side for the
-// derivative by its weights: products with fewer columns than a register has lanes are slow.
+// fewChannels is the most channels of a group for which the derivative by a convolution's weights copies the input's
+// columns into one matrix: products with fewer columns than a register has lanes are slow.
 const fewChannels = 8
 
-// convolutionGrad: by the input it is a convolution of the derivative with the weights turned, and by the weights one
+// convolutionGrad is, by the input, a convolution of the derivative with the reversed kernels and, by the weights, one
 // product for each element of the kernel.
 func convolutionGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	x, weights := n.Inputs[0], n.Inputs[1]
@@ -32,8 +32,8 @@ func convolutionGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return out
 }
 
-// windowFirst is the window of a node that has its channels first. Only passes put them last, after derivatives are
-// taken.
+// windowFirst is the window of a node with its channels first. Only passes that run after differentiation put them
+// last.
 func (g *Gradients) windowFirst(n *ir.Node) Window {
 	window, err := windowOf(n, len(n.Inputs[0].Type.Shape)-2)
 	if err != nil {
@@ -45,11 +45,11 @@ func (g *Gradients) windowFirst(n *ir.Node) Window {
 	return window
 }
 
-// notChannels are all axes but that of the channels.
+// notChannels returns all axes other than that of the channels.
 func notChannels(x *ir.Value) []int64 { return slices.Delete(allAxes(x), 1, 2) }
 
-// spreadBack is the derivative by a convolution's input: with a stride of 1 a convolution with the kernel from its end,
-// else a transposed one, which is cut, or filled with zeros, to the input's shape.
+// spreadBack is the derivative by a convolution's input: with a stride of 1 a convolution with the reversed kernel,
+// else a transposed one, cut or filled with zeros to the input's shape.
 func (g *Gradients) spreadBack(u, weights *ir.Value, w Window, groups int64, shape []sym.Expr) *ir.Value {
 	back := Window{Kernel: w.Kernel, Strides: w.Strides, Dilations: w.Dilations, Begin: slices.Clone(w.Begin),
 		End: slices.Clone(w.End)}
@@ -76,8 +76,8 @@ func (g *Gradients) spreadBack(u, weights *ir.Value, w Window, groups int64, sha
 	return Convolution(g.Builder, u, g.turnedKernel(weights, groups), nil, back, groups)
 }
 
-// turnedKernel is weights [O, I/groups, k…] as those of the convolution back: [I, O/groups, k…], each kernel from its
-// end.
+// turnedKernel turns weights [O, I/groups, k…] into those of the convolution that computes the derivative by the input:
+// [I, O/groups, k…], each kernel reversed.
 func (g *Gradients) turnedKernel(weights *ir.Value, groups int64) *ir.Value {
 	b, shape := g.Builder, weights.Type.Shape
 	kernel := shape[2:]
@@ -99,9 +99,9 @@ func (g *Gradients) turnedKernel(weights *ir.Value, groups int64) *ir.Value {
 	return Slice(b, turned, begin, turned.Type.Shape, step)
 }
 
-// kernelGrad is the derivative by weights [O, I/groups, k…] of a convolution of x, from that by its result: for each
-// element of the kernel, a product of the result's derivative with what the element saw. Channels come last: rows are
-// images and places, over which the products sum.
+// kernelGrad is the derivative by weights [O, I/groups, k…] of a convolution of x, given the derivative u by its
+// result: for each element of the kernel, the product of u with the input that the element sees. Channels come last;
+// the products sum over images and positions.
 func (g *Gradients) kernelGrad(x, u *ir.Value, w Window, groups int64) *ir.Value {
 	b := g.Builder
 	each, filters := groupOf(x.Type.Shape[1], groups), groupOf(u.Type.Shape[1], groups)
@@ -129,7 +129,7 @@ func (g *Gradients) kernelGrad(x, u *ir.Value, w Window, groups int64) *ir.Value
 	return Reshape(b, g.stacked(seen, len(seen[0].Type.Shape)), result...)
 }
 
-// rows is v[N, C, d…] as [N·d…, C], or with several groups as [groups, N·d…, C/groups].
+// rows reshapes v[N, C, d…] to [N·d…, C], or with several groups to [groups, N·d…, C/groups].
 func (g *Gradients) rows(v *ir.Value, groups int64) *ir.Value {
 	b, shape := g.Builder, v.Type.Shape
 	places := sym.Expr(shape[0].Mul(product(shape[2:])))
@@ -141,7 +141,7 @@ func (g *Gradients) rows(v *ir.Value, groups int64) *ir.Value {
 	return Reshape(b, Transpose(b, apart, 1, 0, 3, 2), sym.Const(groups), places, each)
 }
 
-// stacked puts values of one shape side by side along a new axis.
+// stacked joins values of one shape along a new axis.
 func (g *Gradients) stacked(list []*ir.Value, axis int) *ir.Value {
 	for i, v := range list {
 		list[i] = Reshape(g.Builder, v, slices.Insert(slices.Clone(v.Type.Shape), axis, one)...)
@@ -152,8 +152,8 @@ func (g *Gradients) stacked(list []*ir.Value, axis int) *ir.Value {
 	return Concat(g.Builder, int64(axis), list...)
 }
 
-// seen is what each element of a window's kernel sees of x from places of the given shape, in order: [N, C, o…], 0
-// outside of x.
+// seen returns, for each element of a window's kernel in order, the elements of x that it sees from positions of the
+// given shape: [N, C, o…], 0 outside x.
 func (g *Gradients) seen(x *ir.Value, w Window, places []sym.Expr) []*ir.Value {
 	b, rank := g.Builder, len(x.Type.Shape)
 	begin, end := make([]sym.Expr, rank), make([]sym.Expr, rank)
@@ -179,7 +179,7 @@ func (g *Gradients) seen(x *ir.Value, w Window, places []sym.Expr) []*ir.Value {
 	return out
 }
 
-// convolutionTransposeGrad: by the input it is a convolution, and the weights' is a convolution's with the parts of
+// convolutionTransposeGrad is, by the input, a convolution and, by the weights, the gradient of a convolution with
 // input and result exchanged.
 func convolutionTransposeGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	x, weights, u := n.Inputs[0], n.Inputs[1], up[0]
@@ -197,7 +197,7 @@ func convolutionTransposeGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Va
 	return out
 }
 
-// unnegative cuts off what negative padding is, and returns the window without that.
+// unnegative cuts x by its negative padding, and returns the window without it.
 func (g *Gradients) unnegative(x *ir.Value, w Window) (*ir.Value, Window) {
 	rank := len(x.Type.Shape)
 	w.Begin, w.End = slices.Clone(w.Begin), slices.Clone(w.End)
@@ -216,7 +216,7 @@ func (g *Gradients) unnegative(x *ir.Value, w Window) (*ir.Value, Window) {
 	return Pad(g.Builder, x, nil, "constant", begin, end), w
 }
 
-// spreadEvenly adds a derivative by each of a window's places to all elements that the window sees from there.
+// spreadEvenly adds the derivative at each window position to all elements that the window sees from there.
 func (g *Gradients) spreadEvenly(u *ir.Value, w Window, shape []sym.Expr) *ir.Value {
 	b := g.Builder
 	single := append([]sym.Expr{product(u.Type.Shape[:2]), one}, u.Type.Shape[2:]...)
@@ -230,13 +230,14 @@ func (g *Gradients) spreadEvenly(u *ir.Value, w Window, shape []sym.Expr) *ir.Va
 	return Reshape(b, ConvolutionTranspose(b, Reshape(b, u, single...), ones, nil, back, 1), shape...)
 }
 
+// averagePoolGrad spreads the derivative, divided by the number of elements of each average, over the window.
 func averagePoolGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	x, window := n.Inputs[0], g.windowFirst(n)
 	return []*ir.Value{g.spreadEvenly(g.div(up[0], g.counts(n, window, up[0])), window, x.Type.Shape)}
 }
 
-// counts is how many elements an average counts at each place: the product over the axes, each broadcast along the
-// others.
+// counts is the number of elements of the average at each position: the product of the counts along each axis,
+// broadcast.
 func (g *Gradients) counts(n *ir.Node, w Window, u *ir.Value) *ir.Value {
 	rank := len(u.Type.Shape)
 	whole, total := int64(1), (*ir.Value)(nil)
@@ -260,7 +261,8 @@ func (g *Gradients) counts(n *ir.Node, w Window, u *ir.Value) *ir.Value {
 	return g.times(total, float64(whole))
 }
 
-// counted1 is how many of a kernel's elements count along an axis, from each of its places.
+// counted1 is, for each position along an axis, the number of kernel elements that count: in x or, if the node counts
+// padding, in the padded x.
 func (g *Gradients) counted1(n *ir.Node, w Window, axis int, places sym.Expr) *ir.Value {
 	low, high := sym.Const(0), n.Inputs[0].Type.Shape[2+axis]
 	if n.Attrs.Bool("padded") {
@@ -274,12 +276,12 @@ func (g *Gradients) counted1(n *ir.Node, w Window, axis int, places sym.Expr) *i
 	return ReduceSum(g.Builder, Cast(g.Builder, inside, dtype.I64), false, 1)
 }
 
-// scaled is integers times a number.
+// scaled is integers times a constant.
 func (g *Gradients) scaled(x *ir.Value, by int64) *ir.Value {
 	return g.mul(x, g.integer(sym.Const(by)))
 }
 
-// lpPoolGrad: with y = (Σ|x|ᵖ)^(1/p) it is sign x·|x|^(p−1) times what y^(1−p) spreads.
+// lpPoolGrad is the gradient of y = (Σ|x|ᵖ)^(1/p): sign x·|x|^(p−1) times y^(1−p), spread over the window.
 func lpPoolGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	x, y, window, p := n.Inputs[0], n.Outputs[0], g.windowFirst(n), n.Attrs.Int("p", 2)
 	u, slope := up[0], g.f(loop.Sign, x)
@@ -297,7 +299,7 @@ func lpPoolGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return []*ir.Value{g.mul(slope, g.spreadEvenly(u, window, x.Type.Shape))}
 }
 
-// maxPoolGrad gives each place's derivative to the first of the largest elements that its window sees.
+// maxPoolGrad adds each position's derivative to the first of the largest elements that its window sees.
 func maxPoolGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	x, window := n.Inputs[0], g.windowFirst(n)
 	if !n.Attrs.Bool("ceil") && window.apart(x.Type.Shape[2:]) {
@@ -310,8 +312,8 @@ func maxPoolGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 // mostApart is the most elements of a kernel that are compared one by one.
 const mostApart = 16
 
-// apart reports whether a window's places lie side by side over extents that are numbers, and see all different
-// elements.
+// apart reports whether the window's positions are disjoint and see all different elements of constant extents: no
+// padding, no dilation, strides equal to the kernel, and a kernel of 2 to mostApart elements.
 func (w Window) apart(shape []sym.Expr) bool {
 	if product(ir.Constants(w.Kernel)).Equal(one) || sym.NewDims().LE(product(ir.Constants(w.Kernel)),
 		sym.Const(mostApart)) != sym.Yes {
@@ -359,6 +361,7 @@ func (g *Gradients) toLargestApart(x, y, u *ir.Value, w Window) *ir.Value {
 	return Pad(b, parts[0], nil, "constant", zeros(rank), end)
 }
 
+// maxPoolIndicesGrad adds each position's derivative at the index that the node returned.
 func maxPoolIndicesGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	if up[0] == nil {
 		return []*ir.Value{nil}
@@ -367,8 +370,8 @@ func maxPoolIndicesGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return []*ir.Value{g.toLargest(n.Inputs[0], n.Outputs[1], up[0], n.Attrs.Bool("columns"))}
 }
 
-// toLargest adds derivatives where indices, which count through a tensor of x's shape, say: plane by plane. Where a
-// window sees nothing, its index is −1, and its derivative counts for nothing.
+// toLargest adds derivatives at indices into a tensor of x's shape, plane by plane. If a window sees no element, its
+// index is −1 and its derivative is dropped.
 func (g *Gradients) toLargest(x, indices, u *ir.Value, columns bool) *ir.Value {
 	b, shape := g.Builder, x.Type.Shape
 	images, plane := product(shape[:2]), product(shape[2:])
@@ -387,8 +390,8 @@ func (g *Gradients) toLargest(x, indices, u *ir.Value, columns bool) *ir.Value {
 	return Transpose(b, Reshape(b, d, turned...), perm...)
 }
 
-// lrnGrad: with y = x·s^−β and s = bias + α/size·Σx² over a window, it is u·s^−β − 2αβ/size·x·Σ u·y/s over the window
-// from the other side.
+// lrnGrad is the gradient of y = x·s^−β with s = bias + α/size·Σx² over a window: u·s^−β − 2αβ/size·x·Σ u·y/s, the last
+// sum over the mirrored window.
 func lrnGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	x, u := n.Inputs[0], up[0]
 	size, alpha, beta := n.Attrs.Int("size", 1), n.Attrs.Float("alpha", 1e-4), n.Attrs.Float("beta", 0.75)
@@ -400,7 +403,7 @@ func lrnGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return []*ir.Value{g.sub(g.mul(u, power), g.mul(x, g.times(back, 2*each*beta)))}
 }
 
-// channelSums adds up so many channels before and after each, and itself: differences of running sums.
+// channelSums sums each channel with the given numbers of channels before and after it, as differences of running sums.
 func (g *Gradients) channelSums(x *ir.Value, before, after int64) *ir.Value {
 	b, shape := g.Builder, x.Type.Shape
 	channels := shape[1]

@@ -27,12 +27,13 @@ func GridSample(b *ir.Builder, x, grid *ir.Value, mode, padding string, align bo
 	return b.Op("grid_sample", ir.Attrs{"mode": mode, "padding": padding, "align": align}, x, grid)
 }
 
-// tapsOfMode is how many elements of an axis each mode reads.
+// tapsOfMode is the number of elements along an axis that each mode reads.
 var tapsOfMode = map[string]int64{"nearest": 1, "linear": 2, "cubic": 4}
 
-// mostTaps is the number of elements up to which a sample is written out.
+// mostTaps is the most elements that one sample may read.
 const mostTaps = 256
 
+// gridSampleShape checks the modes, ranks and types and infers [N, C, o…].
 func gridSampleShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 2, 2); err != nil {
 		return err
@@ -76,6 +77,7 @@ func interpolating(dt dtype.DType) dtype.DType {
 	return computing(dt)
 }
 
+// gridSampleMean is the reference: each element is the weighted sum of the elements around its position.
 func gridSampleMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -112,7 +114,7 @@ func gridSampleMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tenso
 	return []*tensor.Tensor{out}, nil
 }
 
-// gridAxis is how the reference finds the taps of one axis. Each step is rounded as the grid's elements are, since
+// gridAxis finds the taps of one axis for the reference. Each step is rounded to the grid's element type, since
 // rounding decides which element is the nearest.
 type gridAxis struct {
 	mode, padding string
@@ -120,6 +122,7 @@ type gridAxis struct {
 	round         func(float64) float64
 }
 
+// taps returns the elements, with their weights, that a coordinate of the grid reads along an axis of the given extent.
 func (g gridAxis) taps(place float64, extent int64) []tapOf {
 	d, round := float64(extent), g.round
 	low, high := -0.5, round(d-0.5)
@@ -156,7 +159,7 @@ func (g gridAxis) taps(place float64, extent int64) []tapOf {
 	return out
 }
 
-// reflect mirrors a coordinate at both ends until it lies between them.
+// reflect mirrors a coordinate at low and high until it lies between them.
 func (g gridAxis) reflect(at, low, high float64) float64 {
 	width := high - low
 	if width == 0 {
@@ -174,7 +177,7 @@ func (g gridAxis) reflect(at, low, high float64) float64 {
 	return g.round(high - rest)
 }
 
-// tap is an element, or what the padding has in its place.
+// tap is an element with its weight, or the element that the padding gives in its place.
 func (g gridAxis) tap(at, extent int64, weight float64) tapOf {
 	t := tapOfAt(at, extent, weight)
 	switch g.padding {
@@ -191,7 +194,7 @@ func (g gridAxis) tap(at, extent int64, weight float64) tapOf {
 	return t
 }
 
-// mirroredOf is a position mirrored at both ends until it lies inside; with edge 1 the first and last elements are
+// mirroredOf mirrors a position at both ends until it lies inside; with edge 1 the first and last elements are
 // repeated, with 0 they are not.
 func mirroredOf(at, extent, edge int64) int64 {
 	period := 2 * (extent - 1 + edge)
@@ -212,7 +215,7 @@ var (
 	cubicFar  = []float64{-0.75, 3.75, -6, 3}
 )
 
-// cubic is the kernel at a distance.
+// cubic is the cubic kernel at a distance.
 func (g gridAxis) cubic(d float64) float64 {
 	coefficients := cubicFar
 	if d <= 1 {
@@ -225,6 +228,8 @@ func (g gridAxis) cubic(d float64) float64 {
 	return y
 }
 
+// gridSampleTaps lowers grid_sample: each iteration computes the taps of one position and interpolates all channels
+// there.
 func gridSampleTaps(k *Nest, n *ir.Node) {
 	x, grid, out := k.In[0], k.In[1], k.Out[0]
 	axes, mode := len(x.Shape)-2, n.Attrs.String("mode", "")
@@ -248,7 +253,7 @@ func gridSampleTaps(k *Nest, n *ir.Node) {
 	})
 }
 
-// gridTaps are the taps of one axis: see gridAxis.taps.
+// gridTaps writes gridAxis.taps for one axis.
 func (k *Nest) gridTaps(n *ir.Node, place loop.Expr, extent sym.Expr) []tap {
 	mode, padding, align := n.Attrs.String("mode", ""), n.Attrs.String("padding", ""), n.Attrs.Bool("align")
 	dt := place.DType()
@@ -331,6 +336,7 @@ func (k *Nest) mirrored(at loop.Expr, extent sym.Expr, align bool) loop.Expr {
 	return loop.Choose(less(turned, loop.At(extent)), turned, minus(minus(period, loop.Integer(dtype.I64, edge)), turned))
 }
 
+// gridSampleSamples returns images and grids for each mode, padding and alignment.
 func gridSampleSamples(r *rand.Rand) (out []Sample) {
 	for _, mode := range []string{"nearest", "linear", "cubic"} {
 		for _, padding := range []string{"zeros", "border", "reflection"} {

@@ -7,8 +7,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// gridSampleGrad differentiates a sum over the elements around each place: gathered, and weighed by functions of the
-// place. Between the two elements at which its function has an edge, a place has the slope of either side.
+// gridSampleGrad differentiates a sum over the elements around each position: gathered, and weighed by functions of the
+// position. At a position where the interpolation is not smooth, the slope is that of one of its sides.
 func gridSampleGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	g.through(up, func() []*ir.Value { return []*ir.Value{g.gridSampled(n)} })
 	return make([]*ir.Value, 2)
@@ -17,7 +17,7 @@ func gridSampleGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 // gridTap is one element along an axis at each place: its index, and its weight, nil for 1.
 type gridTap struct{ at, weight *ir.Value }
 
-// gridSampled is the result of a node, from other operators.
+// gridSampled computes a node's result by other operators.
 func (g *Gradients) gridSampled(n *ir.Node) *ir.Value {
 	b, x, grid := g.Builder, n.Inputs[0], n.Inputs[1]
 	axes := len(x.Type.Shape) - 2
@@ -56,7 +56,7 @@ func (g *Gradients) gridSampled(n *ir.Node) *ir.Value {
 	return Reshape(b, Transpose(b, y, 0, 2, 1), n.Outputs[0].Type.Shape...)
 }
 
-// gridTaps are the elements around places along an axis of an extent.
+// gridTaps are the elements around coordinates along an axis of the given extent.
 func (g *Gradients) gridTaps(n *ir.Node, place *ir.Value, extent sym.Expr) []gridTap {
 	mode, padding, align := n.Attrs.String("mode", ""), n.Attrs.String("padding", ""), n.Attrs.Bool("align")
 	d := g.count(place, extent)

@@ -9,7 +9,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// hostMean is the meaning of an operator that a function of package hostop computes.
+// hostMean returns the reference of an operator that a function of package hostop computes.
 func hostMean(name string) func(*ir.Evaluation, *ir.Node, []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	return func(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 		attrs := make(map[string]any, len(n.Attrs))
@@ -35,7 +35,7 @@ func hostMean(name string) func(*ir.Evaluation, *ir.Node, []*tensor.Tensor) ([]*
 	}
 }
 
-// nameAttr is the dimension that an attribute names.
+// nameAttr returns the dimension that an attribute names.
 func nameAttr(n *ir.Node, key string) (sym.Name, bool) {
 	return sym.ParseName(n.Attrs.String(key, ""))
 }
@@ -52,6 +52,7 @@ func NamesAttr(n *ir.Node, key string) []sym.Name {
 	return names
 }
 
+// setNames sets an attribute to the names of dimensions.
 func setNames(n *ir.Node, key string, names []sym.Name) {
 	list := make([]string, len(names))
 	for i, name := range names {
@@ -60,12 +61,12 @@ func setNames(n *ir.Node, key string, names []sym.Name) {
 	n.Attrs[key] = list
 }
 
-// found is an extent that a host function finds, at most limit: a dimension that the node keeps the name of.
+// found returns an extent that a host function finds, at most limit: a dimension whose name the node keeps.
 func found(c *ir.Inference, n *ir.Node, hint string, limit sym.Expr) sym.Expr {
 	return foundAs(c, n, "found", hint, limit)
 }
 
-// foundAs is found for a node that finds several: key is the attribute that keeps the name.
+// foundAs is found for a node that finds several extents: key is the attribute that keeps the name.
 func foundAs(c *ir.Inference, n *ir.Node, key, hint string, limit sym.Expr) sym.Expr {
 	if name, ok := nameAttr(n, key); ok {
 		return sym.Var(name)

@@ -13,12 +13,12 @@ func init() {
 		Lowerings: []Lowering{{Name: "stores", Build: integersStores}}})
 }
 
-// Integers is a tensor whose elements are symbolic integers: what shape arithmetic has become when a run needs it as
-// data.
+// Integers returns a tensor whose elements are symbolic integers: shape arithmetic that a run needs as data.
 func Integers(b *ir.Builder, t ir.Type, elements []sym.Expr) *ir.Value {
 	return b.Op("integers", ir.Attrs{"dtype": t.DType, "shape": t.Shape, "elements": elements})
 }
 
+// integersShape checks the number of elements and infers a tensor of known integers.
 func integersShape(c *ir.Inference, n *ir.Node) error {
 	elements := n.Attrs.Exprs("elements")
 	v := n.Result(0, ir.Type{DType: n.Attrs.DType("dtype"), Shape: n.Attrs.Exprs("shape")})
@@ -32,6 +32,7 @@ func integersShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// integersMean is the reference: it evaluates each element.
 func integersMean(e *ir.Evaluation, n *ir.Node, _ []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -44,6 +45,7 @@ func integersMean(e *ir.Evaluation, n *ir.Node, _ []*tensor.Tensor) ([]*tensor.T
 	return []*tensor.Tensor{out}, err
 }
 
+// integersStores lowers integers: one store for each element.
 func integersStores(k *Nest, n *ir.Node) {
 	out := k.Out[0]
 	elements := n.Attrs.Exprs("elements")

@@ -79,10 +79,12 @@ func Interpreted(m *ir.Module) *ir.Module {
 	return to
 }
 
+// interpretShape refuses the operator in a file.
 func interpretShape(*ir.Inference, *ir.Node) error {
 	return diag.Inputf("interpret is the compiler's own operator")
 }
 
+// interpretMean evaluates the module.
 func interpretMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	return n.Attrs["model"].(interpreter).Interpret(in, e.Ask)
 }

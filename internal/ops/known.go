@@ -31,7 +31,7 @@ func known(d *sym.Dims, v *ir.Value, f loop.UnaryOp, x []sym.Expr) {
 	v.Known = known
 }
 
-// knownBinary is the integer functions that have a symbolic counterpart.
+// knownBinary holds the integer functions that have a symbolic counterpart.
 var knownBinary = map[loop.BinaryOp]func(d *sym.Dims, x, y sym.Expr) (sym.Expr, bool){
 	loop.Add: func(_ *sym.Dims, x, y sym.Expr) (sym.Expr, bool) { return x.Add(y), true },
 	loop.Sub: func(_ *sym.Dims, x, y sym.Expr) (sym.Expr, bool) { return x.Sub(y), true },
@@ -60,7 +60,7 @@ var knownBinary = map[loop.BinaryOp]func(d *sym.Dims, x, y sym.Expr) (sym.Expr, 
 	loop.Or:  func(_ *sym.Dims, x, y sym.Expr) (sym.Expr, bool) { return x.Max(y), true },
 }
 
-// byDivisor is a division by what is never negative. By 0 it yields 0, as Div and FloorMod do.
+// byDivisor is a division by an integer that is never negative. By 0 it yields 0, as Div and FloorMod do.
 func byDivisor(divide func(d *sym.Dims, x, y sym.Expr) sym.Expr) func(d *sym.Dims, x, y sym.Expr) (sym.Expr, bool) {
 	return func(d *sym.Dims, x, y sym.Expr) (sym.Expr, bool) {
 		if d.LE(one, y) == sym.Yes {
@@ -77,8 +77,8 @@ func byDivisor(divide func(d *sym.Dims, x, y sym.Expr) sym.Expr) func(d *sym.Dim
 // below is 1 if x < y and 0 elsewhere.
 func below(x, y sym.Expr) sym.Expr { return y.Sub(x).Max(sym.Const(0)).Min(one) }
 
-// truth is a comparison: a number where the prover decides it for every value, else the integer that is 1 if it holds
-// and 0 if it does not.
+// truth is a comparison: a constant if prove decides it for every value, else the integer of decide, 1 if the
+// comparison holds and 0 if not.
 func truth(prove func(d *sym.Dims, x, y sym.Expr) sym.Truth, decide func(x, y sym.Expr) sym.Expr) func(d *sym.Dims, x,
 	y sym.Expr) (sym.Expr, bool) {
 	return func(d *sym.Dims, x, y sym.Expr) (sym.Expr, bool) {
@@ -100,7 +100,7 @@ func known2(c *ir.Inference, v *ir.Value, f loop.BinaryOp, a, b *ir.Value) {
 	}
 	if f == loop.And && (allAre(a.Known, 0) || allAre(b.Known, 0)) || f == loop.Or &&
 		(allAre(a.Known, 1) || allAre(b.Known, 1)) {
-		// One operand alone decides.
+		// One operand decides the result.
 		if f == loop.Or {
 			knownAs(v, one)
 		} else {
@@ -141,21 +141,21 @@ func fewChoices(known []sym.Expr) bool {
 	return numbers || len(known) <= mostChoices
 }
 
-// allAre reports whether elements are known and every one of them is x.
+// allAre reports whether elements are known and all equal x.
 func allAre(known []sym.Expr, x int64) bool {
 	values, ok := constants(known)
 	return ok && len(values) > 0 && !slices.ContainsFunc(values, func(v int64) bool { return v != x })
 }
 
-// knownAs makes e every element of a small value.
+// knownAs sets every element of a small value to e.
 func knownAs(v *ir.Value, e sym.Expr) {
 	if n, ok := product(v.Type.Shape).Const(); ok && n <= ir.MaxKnown {
 		v.Known = slices.Repeat([]sym.Expr{e}, int(n))
 	}
 }
 
-// wrapped is an integer as an element of type dt, where it can be told. Names are of sizes, which are taken to fit 32
-// bits where they stand in tensors of so many.
+// wrapped returns an integer as an element of type dt; ok is false if this is not certain. Dimensions are sizes, which
+// are taken to fit tensors of 32 bits.
 func wrapped(d *sym.Dims, dt dtype.DType, e sym.Expr) (sym.Expr, bool) {
 	if v, ok := e.Const(); ok {
 		v = loop.ToInt(dt, loop.FromInt(dt, v))
@@ -168,7 +168,7 @@ func wrapped(d *sym.Dims, dt dtype.DType, e sym.Expr) (sym.Expr, bool) {
 		d.LE(e, sym.Const(int64(dt.MaxInt()))) == sym.Yes
 }
 
-// constants are the sizes of a shape whose every extent is a number.
+// constants returns the sizes of a shape; ok is false if an extent is not a number.
 func constants(shape []sym.Expr) ([]int64, bool) {
 	out := make([]int64, len(shape))
 	for i, e := range shape {
@@ -181,8 +181,8 @@ func constants(shape []sym.Expr) ([]int64, bool) {
 	return out, true
 }
 
-// bitsOf is an element as loop constants hold it: its representation, zero-extended.
+// bitsOf returns an element as loop constants hold it: its bits, zero-extended.
 func bitsOf(t *tensor.Tensor, i int64) uint64 { return loop.LoadBits(t.DType(), t.Bytes(), i) }
 
-// setBits is bitsOf's converse.
+// setBits stores an element given as by bitsOf.
 func setBits(t *tensor.Tensor, i int64, bits uint64) { loop.StoreBits(t.DType(), t.Bytes(), i, bits) }

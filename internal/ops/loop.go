@@ -14,7 +14,7 @@ func init() {
 	define(&Def{Op: "loop", Grad: loopGrad, Shape: loopShape, Mean: loopMean})
 }
 
-// LoopLimit is the most iterations that a loop may make whose trip count nothing bounds.
+// LoopLimit is the most iterations of a loop whose trip count is not bounded.
 const LoopLimit = 1 << 20
 
 // LoopExtent is an axis of a carried value along which its extent may change from one iteration to the next.
@@ -54,15 +54,15 @@ func Loop(b *ir.Builder, body *ir.Block, trip, cond *ir.Value, carried ...*ir.Va
 	return b.NodeWith("loop", nil, []*ir.Block{body}, append([]*ir.Value{trip, cond}, carried...)...).Outputs
 }
 
-// LoopLaid is a Loop of trip iterations whose slices are not stacked, but laid along their own first axis: those of
-// scan output i from row at[i], over the iteration's number, of extent[i] rows. Together they cover all rows, and where
-// two of them meet they are the same.
+// LoopLaid is a Loop of trip iterations whose slices are not stacked but stored along their own first axis: the slice
+// of scan output i at row at[i], a function of the iteration's number, with extent[i] rows. The slices cover all rows;
+// where two overlap they are equal.
 func LoopLaid(b *ir.Builder, body *ir.Block, trip *ir.Value, at, extent []sym.Expr, carried ...*ir.Value) []*ir.Value {
 	return b.NodeWith("loop", ir.Attrs{"at": at, "extent": extent}, []*ir.Block{body},
 		append([]*ir.Value{trip, nil}, carried...)...).Outputs
 }
 
-// LoopVaries are the extents along which the body's results are not proved to be what its parameters are.
+// LoopVaries returns the extents along which the body's results are not proved equal to its parameters.
 func LoopVaries(c *ir.Inference, body *ir.Block, carried []*ir.Value) []LoopExtent {
 	var out []LoopExtent
 	for i, v := range carried {
@@ -76,13 +76,14 @@ func LoopVaries(c *ir.Inference, body *ir.Block, carried []*ir.Value) []LoopExte
 	return out
 }
 
-// varies reports whether the extent of a body's parameter is a dimension of its own, which every iteration binds anew.
+// varies reports whether the extent of a body's parameter is a dimension that every iteration binds anew.
 func varies(c *ir.Inference, begins, param sym.Expr) bool {
 	name, ok := param.Name()
 	_, decided := c.Module.Limits[name]
 	return ok && decided && !begins.Equal(param)
 }
 
+// loopShape checks trip count, condition and carried values and infers the final carried values and the stacked slices.
 func loopShape(c *ir.Inference, n *ir.Node) error {
 	body, carried := n.Regions[0], len(n.Inputs)-2
 	if carried < 0 || len(body.Params) != 2+carried || len(body.Results) < 1+carried {
@@ -176,7 +177,7 @@ func laidShape(c *ir.Inference, n *ir.Node) error {
 // iteration the same.
 const rows = "rows"
 
-// rowExtent is the next of them.
+// rowExtent returns the next dimension of rows, for an extent that the body finds.
 func rowExtent(c *ir.Inference, n *ir.Node, place *int, extent sym.Expr) sym.Expr {
 	names := NamesAttr(n, rows)
 	if *place == len(names) {
@@ -195,7 +196,7 @@ func rowExtent(c *ir.Inference, n *ir.Node, place *int, extent sym.Expr) sym.Exp
 	return sym.Var(names[*place-1])
 }
 
-// boundIn are the dimensions that the body of a loop binds.
+// boundIn returns the dimensions that the body of a loop binds.
 func boundIn(c *ir.Inference, n *ir.Node) map[sym.Name]bool {
 	out := map[sym.Name]bool{}
 	add := func(list ...sym.Expr) {
@@ -256,7 +257,7 @@ func boundIn(c *ir.Inference, n *ir.Node) map[sym.Name]bool {
 // ends are the names of the dimensions that a loop binds when it ends: the extents of its results, in order, that vary.
 const ends = "ends"
 
-// carriedType is the type of a carried value when the loop has ended.
+// carriedType returns the type of a carried value after the loop.
 func carriedType(c *ir.Inference, n *ir.Node, i int, begins ir.Type, place *int) (t ir.Type, err error) {
 	body := n.Regions[0]
 	p, r := body.Params[2+i].Type, body.Results[1+i].Type
@@ -283,8 +284,8 @@ func carriedType(c *ir.Inference, n *ir.Node, i int, begins ir.Type, place *int)
 	return ir.Type{DType: begins.DType, Shape: shape}, nil
 }
 
-// endOf is the dimension that the next extent which varies has when the loop has ended: made when the shape rule first
-// asks for it.
+// endOf returns the dimension of the next varying extent after the loop; it is created when the shape rule first asks
+// for it.
 func endOf(c *ir.Inference, n *ir.Node, place *int, param sym.Expr) sym.Expr {
 	names := NamesAttr(n, ends)
 	if *place == len(names) {
@@ -300,7 +301,7 @@ func endOf(c *ir.Inference, n *ir.Node, place *int, param sym.Expr) sym.Expr {
 	return sym.Var(names[*place-1])
 }
 
-// loopCount is the number of iterations: the trip count where the condition is true for ever, else a dimension that the
+// loopCount returns the number of iterations: the trip count if the condition always holds, else a dimension that the
 // run decides.
 func loopCount(c *ir.Inference, n *ir.Node) (sym.Expr, error) {
 	if name, ok := nameAttr(n, "count"); ok {
@@ -338,8 +339,8 @@ func loopTrips(c *ir.Inference, n *ir.Node) (most sym.Expr, exact bool, err erro
 	return c.Dims().Simplify(known[0].Max(sym.Const(0))), goes && (n.Inputs[1] == nil || isTrue(n.Inputs[1])), nil
 }
 
-// grown is what an extent that varies is in the end, where it grows by as much in each of a known number of iterations;
-// else it is the parameter's.
+// grown returns a varying extent after the loop, if it grows equally in each of a known number of iterations; else
+// param.
 func grown(c *ir.Inference, n *ir.Node, begins, param, becomes sym.Expr) (sym.Expr, error) {
 	by := becomes.Sub(param)
 	inside := boundIn(c, n)
@@ -358,7 +359,7 @@ func isTrue(v *ir.Value) bool {
 	return v.Const != nil && v.Const.DType() == dtype.Bool && v.Const.Len() == 1 && v.Const.Int(0) != 0
 }
 
-// sameType reports whether two types are the same for every binding.
+// sameType reports whether two types are equal for all values of the dimensions.
 func sameType(c *ir.Inference, a, b ir.Type) bool {
 	if a.DType != b.DType || len(a.Shape) != len(b.Shape) {
 		return false
@@ -371,6 +372,7 @@ func sameType(c *ir.Inference, a, b ir.Type) bool {
 	return true
 }
 
+// loopMean is the reference: it runs the body until the condition or the trip count ends the loop.
 func loopMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	body := n.Regions[0]
 	trip, cond := int64(LoopLimit), true

@@ -5,8 +5,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// counting reads a loop's condition as a race of two counters, as exporters write "while i < n": each is begin + step ×
-// the iteration's number.
+// counting reads a loop's condition as a comparison of two counters, as exporters write "while i < n"; each counter is
+// begin + step × the iteration's number.
 type counting struct {
 	c     *ir.Inference
 	n     *ir.Node
@@ -15,14 +15,14 @@ type counting struct {
 	bound map[sym.Name]bool // the dimensions that the body binds
 }
 
-// counter is an integer that begins as begin and grows by step with every iteration.
+// counter is an integer that starts at begin and grows by step in every iteration.
 type counter struct {
 	begin sym.Expr
 	step  int64
 }
 
-// countedTrips is the most iterations that a loop makes before its own condition ends it; not ok where the condition is
-// no comparison of counters.
+// countedTrips returns the most iterations that a loop makes before its condition ends it; ok is false if the condition
+// is not a comparison of counters.
 func countedTrips(c *ir.Inference, n *ir.Node) (most sym.Expr, ok bool) {
 	t := counting{c, n, n.Regions[0], map[*ir.Value]*ir.Node{}, boundIn(c, n)}
 	for _, inner := range t.body.Nodes {
@@ -77,8 +77,8 @@ var comparisons = map[string]struct {
 	orEqual bool
 }{"lt": {0, false}, "le": {0, true}, "gt": {1, false}, "ge": {1, true}}
 
-// of reads a value of the body as a counter; nil if it is none. A conversion to floats is passed over: it keeps the
-// order, so that what it compares as less is less.
+// of returns a value of the body as a counter; nil if it is not one. Conversions to floats are ignored: they keep the
+// order.
 func (t *counting) of(v *ir.Value) *counter {
 	if v == t.body.Params[0] {
 		return &counter{sym.Const(0), 1}
@@ -106,7 +106,7 @@ func (t *counting) of(v *ir.Value) *counter {
 	return t.constant(v)
 }
 
-// carried is the counter that the i-th carried value is.
+// carried returns the i-th carried value as a counter, or nil.
 func (t *counting) carried(i int) *counter {
 	begin := t.constant(t.n.Inputs[2+i])
 	if begin == nil {
@@ -139,7 +139,7 @@ func (t *counting) carried(i int) *counter {
 	return &counter{begin.begin, step}
 }
 
-// constant is a value that is the same in every iteration.
+// constant returns a value that is the same in every iteration as a counter of step 0.
 func (t *counting) constant(v *ir.Value) *counter {
 	if len(v.Known) != 1 {
 		return nil

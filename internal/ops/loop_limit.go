@@ -19,8 +19,8 @@ type growth struct {
 	bounded         bool // becomes is known
 }
 
-// LimitLoop finds limits for the dimensions that vary in a loop's body, and puts them into the limits of those that the
-// body has made of them. trip is the number of iterations. What nothing bounds has no limit.
+// LimitLoop finds limits for the dimensions that vary in a loop's body, and puts them into the limits of dimensions
+// derived from these. trip is the number of iterations. A dimension without a bound stays unlimited.
 func LimitLoop(c *ir.Inference, body *ir.Block, trip sym.Expr, carried []*ir.Value) {
 	l := limiting{c: c, dims: c.Dims().Clone(), own: map[sym.Name]bool{}, found: map[sym.Name]sym.Expr{}}
 	l.dims.Set(step, sym.Range{Min: 0, Max: sym.NoMax})
@@ -60,7 +60,7 @@ func LimitLoop(c *ir.Inference, body *ir.Block, trip sym.Expr, carried []*ir.Val
 	l.spread()
 }
 
-// limiting is the search for one loop's limits.
+// limiting is the search for the limits of one loop.
 type limiting struct {
 	c       *ir.Inference
 	dims    *sym.Dims // with what is sought, and step, as integers not below 0
@@ -89,9 +89,10 @@ func (l *limiting) atMost(x sym.Expr) (most sym.Expr, ok bool) {
 	return x.Subst(func(name sym.Name) (sym.Expr, bool) { limit, ok := l.c.Module.Limits[name]; return limit, ok }), true
 }
 
+// isNoLimit reports whether a limit stands for none.
 func isNoLimit(limit sym.Expr) bool { return limit.Equal(sym.Const(sym.NoMax)) }
 
-// with is x with what has been found; ok is false if that has no limit.
+// with replaces the names in x by the limits found so far; ok is false if one of them has no limit.
 func (l *limiting) with(x sym.Expr) (out sym.Expr, ok bool) {
 	ok = true
 	return x.Subst(func(name sym.Name) (sym.Expr, bool) {
@@ -141,7 +142,7 @@ func (l *limiting) open(name sym.Name) bool {
 	return !found && l.own[name]
 }
 
-// at is x where a name has a value.
+// at replaces a name in x by a value.
 func (l *limiting) at(x sym.Expr, name sym.Name, value sym.Expr) sym.Expr {
 	return x.Subst(func(n sym.Name) (sym.Expr, bool) { return value, n == name })
 }
@@ -165,7 +166,7 @@ func (l *limiting) together(open []growth) {
 	}
 }
 
-// spread puts what was found into all limits that speak of it.
+// spread puts the found limits into all limits that mention them.
 func (l *limiting) spread() {
 	m := l.c.Module
 	for name, limit := range m.Limits {

@@ -18,7 +18,7 @@ func LpNorm(b *ir.Builder, x *ir.Value, p int64, keep bool, axes ...int64) *ir.V
 	return Binary(b, loop.Pow, ReduceSum(b, powers, keep, axes...), Scalar(b, dt, 1/float64(p)))
 }
 
-// LpNormalize divides x by its p-norm along an axis; where that is 0, so is the result.
+// LpNormalize divides x by its p-norm along an axis; if the norm is 0, the result is 0.
 func LpNormalize(b *ir.Builder, x *ir.Value, p, axis int64) *ir.Value {
 	dt := x.Type.DType
 	norm := LpNorm(b, x, p, true, axis)

@@ -24,9 +24,10 @@ func LRN(b *ir.Builder, x *ir.Value, size int64, alpha, beta, bias float64) *ir.
 	return b.Op("lrn", ir.Attrs{"size": size, "alpha": alpha, "beta": beta, "bias": bias}, x)
 }
 
-// widestWindow is the widest window that is walked, rather than all channels with the question which of them it covers.
+// widestWindow is the widest window that a kernel walks; for a wider one it walks all channels and tests each.
 const widestWindow = 64
 
+// lrnShape checks the window and infers x's type.
 func lrnShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err
@@ -42,6 +43,7 @@ func lrnShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// lrnMean is the reference: it sums the squares of the channels around each element.
 func lrnMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -63,6 +65,8 @@ func lrnMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tenso
 	return []*tensor.Tensor{out}, nil
 }
 
+// lrnWindow lowers LRN: each iteration sums the squares of the channels around one element and divides the element by
+// the power of the sum.
 func lrnWindow(k *Nest, n *ir.Node) {
 	x, out := k.In[0], k.Out[0]
 	dt, size, beta := computing(x.DType), n.Attrs.Int("size", 1), n.Attrs.Float("beta", 0.75)
@@ -73,7 +77,7 @@ func lrnWindow(k *Nest, n *ir.Node) {
 			from[1] = channel
 			k.Reduce(total, loop.Add, square(loop.Convert(dt, x.LoadIf(when, loop.Number(x.DType, 0), from...))))
 		}
-		size := min(size, widestExtent) // what is wider holds every channel too
+		size := min(size, widestExtent) // a wider window holds every channel too
 		first := at[1].Sub(sym.Const((size - 1) / 2))
 		if size <= widestWindow {
 			k.Serial("k", sym.Const(size), func(j sym.Expr) {
@@ -95,6 +99,7 @@ func lrnWindow(k *Nest, n *ir.Node) {
 	})
 }
 
+// lrnSamples returns inputs for several windows and exponents.
 func lrnSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	for i, dt := range floatTypes {

@@ -23,13 +23,13 @@ func MatMul(b *ir.Builder, x, y *ir.Value, transposeA, transposeB bool) *ir.Valu
 	return b.Op("matmul", ir.Attrs{"transpose_a": transposeA, "transpose_b": transposeB}, x, y)
 }
 
-// MatMulAs is MatMul of integers of at most 8 bits, of either sign, with a result and sums of type dt.
+// MatMulAs is MatMul of integers of at most 8 bits, signed or unsigned, whose sums and result are of type dt.
 func MatMulAs(b *ir.Builder, dt dtype.DType, x, y *ir.Value) *ir.Value {
 	return b.Op("matmul", ir.Attrs{"dtype": dt}, x, y)
 }
 
-// MatMulAny is MatMul for operands of any rank above 0: a vector on the left is a row, one on the right a column, and
-// the axis of 1 that it was given is taken from the result again.
+// MatMulAny is MatMul for operands of any rank above 0: a vector on the left is a row, a vector on the right a column,
+// and the result drops the axis of 1 that the vector was given.
 func MatMulAny(b *ir.Builder, x, y *ir.Value) *ir.Value {
 	row, column := len(x.Type.Shape) == 1, len(y.Type.Shape) == 1
 	if row {
@@ -53,7 +53,7 @@ func MatMulAny(b *ir.Builder, x, y *ir.Value) *ir.Value {
 	return z
 }
 
-// matmulAxes are the positions of the rows, the shared axis and the columns.
+// matmulAxes returns the axes of the rows, of the sum in both operands, and of the columns.
 func matmulAxes(n *ir.Node) (m, ka, kb, cols int) {
 	ra, rb := len(n.Inputs[0].Type.Shape), len(n.Inputs[1].Type.Shape)
 	m, ka = ra-2, ra-1
@@ -67,6 +67,7 @@ func matmulAxes(n *ir.Node) (m, ka, kb, cols int) {
 	return m, ka, kb, cols
 }
 
+// matmulShape checks types and the axis of the sum and infers the broadcast leading axes, then [M, N].
 func matmulShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 2, 2); err != nil {
 		return err
@@ -97,6 +98,7 @@ func matmulShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// matmulMean is the reference: each element is one sum, in 64 bits.
 func matmulMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -132,13 +134,14 @@ func matmulMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Te
 	return []*tensor.Tensor{out}, nil
 }
 
-// matrixAt is where the matrix begins that leading index picks from a stack with the given leading shape.
+// matrixAt returns the offset of the matrix, of size elements, that a leading index selects from a stack with the given
+// leading shape, with broadcasting.
 func matrixAt(index, leading []int64, size int64) int64 {
 	return broadcastFlat(index, leading) * size
 }
 
-// matmulContract is one product per index of the leading axes; those along which the right operand does not vary are
-// rows of one product.
+// matmulContract lowers a matrix product: one product per index of the leading axes; leading axes along which the right
+// operand does not vary become rows.
 func matmulContract(k *Nest, n *ir.Node) {
 	a, b, out := k.In[0], k.In[1], k.Out[0]
 	m, ka, kb, cols := matmulAxes(n)
@@ -178,7 +181,7 @@ func matmulContract(k *Nest, n *ir.Node) {
 	})
 }
 
-// matmulSums has a sum for each element of the result.
+// matmulSums lowers a matrix product to one sum for each element of the result.
 func matmulSums(k *Nest, n *ir.Node) {
 	a, b, out := k.In[0], k.In[1], k.Out[0]
 	m, ka, kb, cols := matmulAxes(n)
@@ -223,6 +226,7 @@ func accumulator(dt dtype.DType) dtype.DType {
 	return dtype.F32
 }
 
+// matmulSamples returns operands of several shapes, types and layouts.
 func matmulSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	shapes := [][2][]int64{{{3, 5}, {5, 4}}, {{2, 3, 5}, {5, 4}}, {{2, 3, 4, 5}, {5, 6}}, {{2, 3, 4}, {2, 4, 5}},
@@ -254,8 +258,7 @@ func matmulSamples(r *rand.Rand) []Sample {
 		Inputs: []*tensor.Tensor{sampleOf(r, dtype.U8, 3, 4), sampleOf(r, dtype.I8, 4, 2)}})
 }
 
-// matmulGrad: of X·Y, by X it is U·Yᵀ and by Y it is Xᵀ·U; an operand that is stored transposed has the transposed
-// derivative.
+// matmulGrad is the gradient of X·Y: U·Yᵀ by X and Xᵀ·U by Y, transposed for an operand that is stored transposed.
 func matmulGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	x, y, u := n.Inputs[0], n.Inputs[1], Cast(g.Builder, up[0], n.Inputs[0].Type.DType)
 	turnedX, turnedY := n.Attrs.Bool("transpose_a"), n.Attrs.Bool("transpose_b")
@@ -287,12 +290,14 @@ func (g *Gradients) product(by, x, y *ir.Value, turnedX, turnedY bool) *ir.Value
 	return MatMul(g.Builder, x, y, turnedX, turnedY)
 }
 
-// rowsTogether is a matrix of all rows of matrices.
+// rowsTogether reshapes matrices to one matrix of all their rows.
 func rowsTogether(b *ir.Builder, x *ir.Value) *ir.Value {
 	last := len(x.Type.Shape) - 1
 	return Reshape(b, x, product(x.Type.Shape[:last]), x.Type.Shape[last])
 }
 
+// matmulRowAxes reports whether the product can be computed slice by slice along an axis: rows and leading axes, not
+// columns.
 func matmulRowAxes(n *ir.Node, axis int, in []int, aligned func(*ir.Value, int) int) bool {
 	a, b, rank := n.Inputs[0], n.Inputs[1], len(n.Outputs[0].Type.Shape)
 	if len(a.Type.Shape) < 2 || len(b.Type.Shape) < 2 {
@@ -300,7 +305,7 @@ func matmulRowAxes(n *ir.Node, axis int, in []int, aligned func(*ir.Value, int) 
 	}
 	switch axis {
 	case rank - 1:
-		return false // it would cut up weights
+		return false // slices of columns would slice the weights
 	case rank - 2:
 		in[0] = len(a.Type.Shape) - 2
 		if n.Attrs.Bool("transpose_a") {
@@ -332,7 +337,8 @@ func matmulCost(n *ir.Node, size func(...sym.Expr) float64) float64 {
 	return 2 * size(n.Outputs[0].Type.Shape...) * size(inner)
 }
 
-// matmulParts: rows of the result are rows of the left operand, columns are columns of the right one.
+// matmulParts returns the slices of the operands that a slice of the result needs: rows of the left one, columns of the
+// right one.
 func matmulParts(p Parts, n *ir.Node, want Part) (Reading, bool) {
 	x, y := n.Inputs[0], n.Inputs[1]
 	last := len(want) - 1

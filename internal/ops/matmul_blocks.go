@@ -16,27 +16,27 @@ func init() {
 		Lowerings: []Lowering{{Name: "panels", Build: matmulBlocksPanels}}})
 }
 
-// Blocks says how the weights of MatMulBlocks lie. A weight is a number of Bits bits (2, 4 or 8), the zero point of
-// which is taken off it, times a scale; Block steps of the sum share both, for each column. Depth steps of Columns
-// columns are in panels of BlocksPanel columns.
+// Blocks describes the weights of MatMulBlocks: Depth × Columns numbers of Bits bits (2, 4 or 8). A weight is its
+// number minus the zero point, times the scale; Block consecutive steps of the sum share both, in each column. Columns
+// are stored in panels of BlocksPanel.
 type Blocks struct {
 	Bits, Block, Depth, Columns int64
-	Zero                        int64 // the zero point of all weights, if there are none apart
+	Zero                        int64 // the zero point of all weights, if there is no tensor of zero points
 }
 
-// BlocksPanel is the columns of a panel: what lies side by side. Panels come in pairs, but a single one.
+// BlocksPanel is the number of columns of a panel, which are contiguous. The number of panels is even, or 1.
 const BlocksPanel = 16
 
-// PerWord is how many weights a word holds.
+// PerWord is the number of weights in a word.
 func (w Blocks) PerWord() int64 { return 32 / w.Bits }
 
-// Words is how many words a column has.
+// Words is the number of words of a column.
 func (w Blocks) Words() int64 { return (w.Depth + w.PerWord() - 1) / w.PerWord() }
 
-// Count is how many blocks a column has.
+// Count is the number of blocks of a column.
 func (w Blocks) Count() int64 { return (w.Depth + w.Block - 1) / w.Block }
 
-// Panels is how many panels there are.
+// Panels is the number of panels: even, or 1.
 func (w Blocks) Panels() int64 {
 	n := (w.Columns + BlocksPanel - 1) / BlocksPanel
 	if n > 1 {
@@ -45,7 +45,7 @@ func (w Blocks) Panels() int64 {
 	return n
 }
 
-// fits reports whether weights can lie so.
+// fits reports whether the numbers describe a possible layout.
 func (w Blocks) fits() bool {
 	known := w.Bits == 2 || w.Bits == 4 || w.Bits == 8
 	return known && w.Block > 0 && w.Block%w.PerWord() == 0 && w.Depth > 0 && w.Columns > 0 && w.Zero >= 0 &&
@@ -66,12 +66,13 @@ func MatMulBlocks(b *ir.Builder, x, words, scale, zero *ir.Value, w Blocks) *ir.
 		"zero": w.Zero}, inputs...)
 }
 
-// weightsOf is a node's Blocks.
+// weightsOf returns a node's Blocks.
 func weightsOf(n *ir.Node) Blocks {
 	return Blocks{Bits: n.Attrs.Int("bits", 0), Block: n.Attrs.Int("block", 0), Depth: n.Attrs.Int("depth", 0),
 		Columns: n.Attrs.Int("columns", 0), Zero: n.Attrs.Int("zero", 0)}
 }
 
+// matmulBlocksShape checks x, words, scales and zero points against the layout and infers […, Columns] of f32.
 func matmulBlocksShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 3, 4); err != nil {
 		return err
@@ -119,12 +120,13 @@ func (w Blocks) laid(c *ir.Inference, n *ir.Node, v *ir.Value, along int64) erro
 	return nil
 }
 
-// matmulBlocksWork is two operations for each weight and row.
+// matmulBlocksWork is the number of operations: two for each weight and row.
 func matmulBlocksWork(n *ir.Node) sym.Expr {
 	w, x := weightsOf(n), n.Inputs[0].Type.Shape
 	return product(x[:len(x)-1]).Mul(sym.Const(2 * w.Depth * w.Columns))
 }
 
+// matmulBlocksMean is the reference: it unpacks each column and multiplies all rows by it, in 64 bits.
 func matmulBlocksMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -156,10 +158,10 @@ func matmulBlocksMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*ten
 }
 
 const (
-	blocksFewRows  = 8       // at most: weights are unpacked in registers for each blocksRowsOnce of them
-	blocksRowsOnce = 4       // rows that share what is unpacked in registers
-	blocksChains   = 4       // sums under way at once, of a row or of several: as many as hide the latency of adding
-	blocksElements = 1 << 20 // of x, about, that pass by an unpacked panel: they stay near the processor
+	blocksFewRows  = 8       // the most rows for which weights are unpacked in registers, for each blocksRowsOnce of them
+	blocksRowsOnce = 4       // rows that share weights unpacked in registers
+	blocksChains   = 4       // independent sums, of one row or several: enough to hide the latency of an addition
+	blocksElements = 1 << 20 // about the number of elements of x multiplied with an unpacked panel: they stay in the cache
 	blocksLeast    = 256     // rows of them
 )
 
@@ -171,7 +173,7 @@ type blocksNest struct {
 	rows                       sym.Expr
 }
 
-// matmulBlocksPanels goes through the panels, two at a time.
+// matmulBlocksPanels lowers MatMulBlocks: each iteration computes the columns of two panels.
 func matmulBlocksPanels(k *Nest, n *ir.Node) {
 	f := &blocksNest{Nest: k, Blocks: weightsOf(n), x: k.In[0], words: k.In[1], scale: k.In[2], zero: present(k.In, 3),
 		out: k.Out[0]}
@@ -206,7 +208,7 @@ func matmulBlocksPanels(k *Nest, n *ir.Node) {
 	}
 }
 
-// weight is the i-th weight of a word, of which the zero point is taken off.
+// weight is the i-th weight of a word, minus the zero point.
 func (f *blocksNest) weight(word loop.Expr, i int64, zero loop.Expr) loop.Expr {
 	bits := word
 	if i > 0 {
@@ -268,7 +270,7 @@ func (f *blocksNest) few(t sym.Expr, atOnce int64) {
 			if even {
 				return at
 			}
-			return at.Min(f.rows.Sub(one)) // rows that are not there are computed as the last one, and not written
+			return at.Min(f.rows.Sub(one)) // missing rows compute the last one again and are not stored
 		}
 		f.Each("c", sym.Const(BlocksPanel), func(c sym.Expr) {
 			totals := make([]*loop.Ref, atOnce)
@@ -314,7 +316,7 @@ func (f *blocksNest) few(t sym.Expr, atOnce int64) {
 	})
 }
 
-// store writes a result, if the column is one of the weights'.
+// store stores a result if its column exists.
 func (f *blocksNest) store(row, column sym.Expr, x loop.Expr) {
 	var mask loop.Expr
 	if f.Columns%BlocksPanel != 0 || f.Panels()*BlocksPanel != f.Columns {
@@ -323,7 +325,7 @@ func (f *blocksNest) store(row, column sym.Expr, x loop.Expr) {
 	f.StoreIf(mask, f.out, []sym.Expr{row, column}, x)
 }
 
-// many unpacks some panels from one on, and multiplies at most so many rows by them.
+// many unpacks wide panels, starting at t, and multiplies at most most rows, starting at first, by them.
 func (f *blocksNest) many(t sym.Expr, wide int64, first sym.Expr, most int64) {
 	depth, width, begin := sym.Const(f.Depth), sym.Const(wide*BlocksPanel), t.Mul(sym.Const(BlocksPanel))
 	panel := f.Local("panel", dtype.F32, depth, width)
@@ -361,6 +363,7 @@ func (f *blocksNest) many(t sym.Expr, wide int64, first sym.Expr, most int64) {
 	each("o", func(at []sym.Expr) { f.Store(f.out, []sym.Expr{first.Add(at[0]), begin.Add(at[1])}, acc.Load(at...)) })
 }
 
+// matmulBlocksSamples returns weights of several widths, blocks and zero points.
 func matmulBlocksSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	for _, s := range []struct {

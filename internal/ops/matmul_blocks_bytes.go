@@ -21,11 +21,11 @@ func init() {
 		Lowerings: []Lowering{{Name: "panels", Build: blocksBytesPanels}}})
 }
 
-// BytesAllowed is an attribute of a product: its model allows that the left operand is rounded to bytes, in blocks.
+// BytesAllowed is an attribute of a product: its left operand may be rounded to bytes, in blocks.
 const BytesAllowed = "bytes"
 
-// leastOfScale is the least number that a block's scale is made of: smaller elements become 0, and no reciprocal
-// overflows.
+// leastOfScale is the smallest magnitude from which a block's scale is computed: smaller elements become 0, and no
+// reciprocal overflows.
 const leastOfScale = 1e-30
 
 // FitsBytes reports whether products by weights can be of x rounded to bytes: a block's sum is within i32. Where zero
@@ -39,18 +39,18 @@ func (w Blocks) FitsBytes(apart bool) bool {
 	return w.fits() && w.Block <= most
 }
 
-// Step is the step of the sum, within a word of weights, that lies at a place of it, for products of bytes. The
-// word's lowest bits of each byte are four steps that follow each other.
+// Step is the step of the sum, within a word of weights, of the weight at index place of the word, for products of
+// bytes. The lowest bits of a word's bytes are four consecutive steps.
 func (w Blocks) Step(place int64) int64 {
 	perByte := 8 / w.Bits
 	return place%perByte*4 + place/perByte
 }
 
-// wordsOfX is how many words of four elements a row of x has.
+// wordsOfX is the number of words, of four elements each, of a row of x.
 func (w Blocks) wordsOfX() int64 { return w.Words() * w.PerWord() / 4 }
 
-// QuantizeBlocks rounds x to signed bytes, with a scale for each of the weights' blocks of a row. The results are what
-// MatMulBlocksBytes reads.
+// QuantizeBlocks rounds x to signed bytes, with a scale for each block of a row. It returns the inputs of
+// MatMulBlocksBytes.
 func QuantizeBlocks(b *ir.Builder, x *ir.Value, w Blocks) []*ir.Value {
 	return b.Node("quantize_blocks", ir.Attrs{"bits": w.Bits, "block": w.Block, "depth": w.Depth, "zero": w.Zero}, x).
 		Outputs
@@ -76,8 +76,8 @@ func MatMulBlocksBytes(b *ir.Builder, x []*ir.Value, words, scale, zero *ir.Valu
 		"zero": w.Zero}, inputs...)
 }
 
-// quantizeBlocksShape: of x […, depth] (f32) the result is its bytes, four to a word (i32), a scale for each block
-// (f32), and the sum of each block's bytes times −zero (i32).
+// quantizeBlocksShape infers, from x […, depth] (f32), its bytes, four to a word (i32), a scale for each block (f32),
+// and the sum of each block's bytes times −zero (i32).
 func quantizeBlocksShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err
@@ -101,6 +101,7 @@ func quantizeBlocksShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// quantizeBlocksMean is the reference: the scale of a block is its greatest magnitude / 127.
 func quantizeBlocksMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	var out [3]*tensor.Tensor
 	for i := range out {
@@ -139,8 +140,8 @@ type quantizeNest struct {
 	x, words, scale, less *loop.Memory
 }
 
-// quantizeBlocksRows goes through each row three times: for the blocks' greatest magnitudes, for the words, which need
-// not begin with a block to be done side by side, and for the blocks' sums.
+// quantizeBlocksRows lowers quantize_blocks: it visits each row three times, for the blocks' greatest magnitudes, for
+// the words, which lanes compute regardless of blocks, and for the blocks' sums.
 func quantizeBlocksRows(k *Nest, n *ir.Node) {
 	f := &quantizeNest{Nest: k, Blocks: weightsOf(n), x: k.In[0], words: k.Out[0], scale: k.Out[1], less: k.Out[2]}
 	rows := product(f.x.Shape[:len(f.x.Shape)-1])
@@ -193,7 +194,7 @@ func (f *quantizeNest) scaled(r, b sym.Expr, steps int64, by *loop.Memory) {
 	})
 }
 
-// word makes a word of at most four elements.
+// word computes a word of at most four elements.
 func (f *quantizeNest) word(r, w sym.Expr, count int64, by *loop.Memory) {
 	factor, word := f.Let("factor", by.Load(w)), loop.Expr(nil)
 	for j := range count {
@@ -211,6 +212,7 @@ func (f *quantizeNest) word(r, w sym.Expr, count int64, by *loop.Memory) {
 	f.Store(f.words, []sym.Expr{r, w}, word)
 }
 
+// quantizeBlocksSamples returns rows for several layouts of weights.
 func quantizeBlocksSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	for _, s := range []struct {
@@ -232,7 +234,8 @@ func quantizeBlocksSamples(r *rand.Rand) []Sample {
 	return out
 }
 
-// blocksBytesShape: the operands are what quantize_blocks gives, and words, scale and zero as of MatMulBlocks.
+// blocksBytesShape checks the results of quantize_blocks and the words, scales and zero points of MatMulBlocks and
+// infers […, Columns] of f32.
 func blocksBytesShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 5, 6); err != nil {
 		return err
@@ -270,6 +273,7 @@ func blocksBytesShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// blocksBytesMean is the reference: sums of integers within a block, times both scales, in 64 bits.
 func blocksBytesMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -318,7 +322,7 @@ type blocksBytesNest struct {
 	rows                                     sym.Expr
 }
 
-// blocksBytesPanels goes through the panels, two at a time, and for each pair through the rows.
+// blocksBytesPanels lowers MatMulBlocksBytes: each iteration computes the columns of two panels for all rows.
 func blocksBytesPanels(k *Nest, n *ir.Node) {
 	f := &blocksBytesNest{Nest: k, Blocks: weightsOf(n), x: k.In[0], xScale: k.In[1], less: k.In[2], words: k.In[3],
 		scale: k.In[4], zero: present(k.In, 5), out: k.Out[0]}
@@ -358,7 +362,7 @@ func (f *blocksBytesNest) panels(panels []sym.Expr, first sym.Expr, atOnce int64
 		if all {
 			return at
 		}
-		return at.Min(f.rows.Sub(one)) // rows that are not there are computed as the last one, and not written
+		return at.Min(f.rows.Sub(one)) // missing rows compute the last one again and are not stored
 	}
 	f.Each("c", sym.Const(BlocksPanel), func(c sym.Expr) {
 		tile := &bytesTile{blocksBytesNest: f, panels: panels, column: c, row: row,
@@ -395,7 +399,7 @@ func (f *blocksBytesNest) variables(value loop.Expr, panels int, rows int64) [][
 	return out
 }
 
-// bytesTile is what is done at once: a column of each panel, for some rows.
+// bytesTile is the state computed together: a column of each panel, for some rows.
 type bytesTile struct {
 	*blocksBytesNest
 	panels []sym.Expr
@@ -461,7 +465,7 @@ func (f *bytesTile) word(place sym.Expr) {
 	}
 }
 
-// end adds the sums, scaled, to the totals.
+// end adds the scaled sums to the totals.
 func (f *bytesTile) end(b sym.Expr) {
 	scale, zero := make([]loop.Expr, len(f.panels)), make([]loop.Expr, len(f.panels))
 	for u, t := range f.panels {
@@ -487,7 +491,7 @@ func (f *bytesTile) end(b sym.Expr) {
 	}
 }
 
-// bytes are four of a word's weights.
+// bytes extracts four of a word's weights as bytes.
 func (f *blocksBytesNest) bytes(word loop.Expr, part int64) loop.Expr {
 	if part > 0 {
 		word = loop.Apply2(loop.Shr, word, loop.Integer(dtype.I32, f.Bits*part))
@@ -498,7 +502,7 @@ func (f *blocksBytesNest) bytes(word loop.Expr, part int64) loop.Expr {
 	return word
 }
 
-// store writes a result, if the column is one of the weights'.
+// store stores a result if its column exists.
 func (f *blocksBytesNest) store(row, t, c sym.Expr, x loop.Expr) {
 	var mask loop.Expr
 	column := t.Mul(sym.Const(BlocksPanel)).Add(c)
@@ -508,6 +512,7 @@ func (f *blocksBytesNest) store(row, t, c sym.Expr, x loop.Expr) {
 	f.StoreIf(mask, f.out, []sym.Expr{row, column}, x)
 }
 
+// blocksBytesSamples returns weights of several widths, blocks and zero points.
 func blocksBytesSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	for _, s := range []struct {

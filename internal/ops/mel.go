@@ -14,12 +14,14 @@ func init() {
 		Host: "mel_weights", Samples: melSamples})
 }
 
-// MelWeights is the matrix [length/2 + 1, bands] that sums a spectrum of the length into bands which are triangles on
-// the mel scale, from the frequency low to high, at a sampling rate: scalars, an integer and two floats.
+// MelWeights returns the matrix [length/2 + 1, bands] that sums a spectrum of the given length into bands, which are
+// triangles on the mel scale between the frequencies low and high. rate, the sampling rate, is an integer scalar; low
+// and high are float scalars.
 func MelWeights(b *ir.Builder, dt dtype.DType, bands, length sym.Expr, rate, low, high *ir.Value) *ir.Value {
 	return b.Op("mel_weights", ir.Attrs{"dtype": dt, "bands": bands, "length": length}, rate, low, high)
 }
 
+// melShape checks the sizes and scalars and infers [length/2 + 1, bands].
 func melShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 3, 3); err != nil {
 		return err
@@ -47,6 +49,7 @@ func melShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// melSamples returns filters of several sizes for each type.
 func melSamples(*rand.Rand) []Sample {
 	var out []Sample
 	for i, c := range []struct {
