@@ -123,6 +123,8 @@ var rooms = []Room{
 	// A service ends when it is told to: SIGTERM has its name in syscall, on every system.
 	{Floor: 13, Name: "examples/service", Purpose: "an HTTP service around a model", May: []string{"weir", "examples/digits/data"},
 		Modules: []string{"net", "net/http", "syscall"}},
+	{Floor: 13, Name: "examples/embeddings", Purpose: "an HTTP service that joins the requests of its clients",
+		May: []string{"weir", "array", "nn", "batch"}, Modules: []string{"net", "net/http", "syscall"}},
 	{Floor: 13, Name: "cmd/*", Purpose: "the commands", May: []string{"weir", "vulkan", "values", "conformance", "examples/digits/data", "memplan", "planpage"},
 		Modules: []string{"github.com/spf13/cobra", "syscall"}},
 	{Floor: 13, Name: "cmd/libweir", Purpose: "a C library for Python and other languages: the one room with cgo", May: []string{"weir", "array", "dlpack", "importer/*", "planpage"},
