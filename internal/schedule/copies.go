@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Copies lists what a module only moves or repeats, computing nothing: a line for each such kernel or step with the
-// bytes that it writes, from where to where, and why it is left. Kept is what Options.Kept was given.
+// Copies lists the kernels and steps of a module that only copy elements, one line each: the bytes written, the source,
+// the destination, and why the copy remains. kept is the map that Options.Kept was.
 func Copies(m *loop.Module, kept map[string]string) string {
 	s := &scheduler{module: m, dims: m.Dims, kept: kept}
 	if s.dims == nil {
@@ -32,14 +32,14 @@ func Copies(m *loop.Module, kept map[string]string) string {
 	return lines.String()
 }
 
-// moving is what one step moves, and why.
+// moving is one copy of a step, and the reason for it.
 type moving struct {
 	from string
 	to   *loop.Buffer
 	why  string
 }
 
-// stepName is what a step is called in the list, with the model's nodes.
+// stepName returns the name of a step in the list, with the model's nodes.
 func stepName(step loop.Step) string {
 	l, ok := step.(*loop.Launch)
 	switch {
@@ -51,7 +51,7 @@ func stepName(step loop.Step) string {
 	return fmt.Sprintf("@%s (%s)", l.Kernel.Name, l.Source)
 }
 
-// copies says what a step copies and why, a line for each buffer that it writes; none if it computes something.
+// copies returns the copies that a step makes, one for each buffer that it writes; none if it computes something.
 func (s *scheduler) copies(step loop.Step) (list []moving) {
 	if c, ok := step.(*loop.Copy); ok {
 		why := "kernels that read it want its elements in order"
@@ -105,7 +105,7 @@ func (s *scheduler) copies(step loop.Step) (list []moving) {
 	return list
 }
 
-// movesOf is a kernel's stores of what it loads; nil if it does anything else.
+// movesOf returns a kernel's stores if each stores a loaded element; nil if the kernel does anything else.
 func movesOf(k *loop.Kernel) []*loop.Store {
 	var stores []*loop.Store
 	only := true
@@ -127,7 +127,7 @@ func movesOf(k *loop.Kernel) []*loop.Store {
 	return stores
 }
 
-// whyCopied is the reason for a kernel that only moves elements.
+// whyCopied returns the reason for a kernel that only copies.
 func (s *scheduler) whyCopied(to *loop.Buffer, moves []*loop.Load, sources int, repeated bool) string {
 	u := s.usesOf(to)
 	products, hosts := 0, 0

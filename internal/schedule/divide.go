@@ -7,16 +7,16 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// way is how the contractions of a kernel read a weight.
+// way is the form in which the contractions of a kernel read a weight.
 type way struct {
-	// the axis that its columns lie along as a right operand; −1: it is another operand too, or a right one otherwise
+	// the axis of the weight along which its columns lie, as a right operand; −1 if it is read in another form
 	columns int
 	shape   string
-	apart   bool // columns do not lie side by side
+	apart   bool // the columns are not contiguous
 }
 
-// waysOf is the ways in which a kernel reads a parameter; none if all its reads are of single elements, which any
-// layout serves.
+// waysOf returns the forms in which a kernel's contractions read a parameter; none if all its reads are of single
+// elements, which any layout serves.
 func waysOf(k *loop.Kernel, param *loop.Param) (list []way) {
 	for _, a := range loop.Accesses(k.Body) {
 		if a.Buffer != param.Name || a.Tile == nil {
@@ -34,7 +34,7 @@ func waysOf(k *loop.Kernel, param *loop.Param) (list []way) {
 	return list
 }
 
-// agreed reports whether all contractions that read a weight would have it packed in the same way.
+// agreed reports whether all contractions that read a weight need the same packing.
 func (p *Pack) agreed() bool {
 	var all []way
 	for _, r := range p.readers {
@@ -45,9 +45,9 @@ func (p *Pack) agreed() bool {
 	})
 }
 
-// divide gives a weight a buffer for each way in which launches read it, if one of the ways is as a right operand whose
-// columns lie apart: such an operand has to be packed, and what is packed for one way serves no other. Each of them is
-// packed, or stays as the model has it, by itself.
+// divide gives a weight a separate buffer for each form in which launches read it, if one of them is a right operand
+// whose columns are not contiguous: that operand must be packed, and its packing suits no other form. Each buffer is
+// then packed, or keeps the model's layout, by itself.
 func (s *scheduler) divide(packable func(*loop.Buffer) bool) {
 	found := map[*loop.Buffer][]way{}
 	s.eachWeight(packable, func(l *loop.Launch, i int, w way) {
@@ -72,7 +72,7 @@ func (s *scheduler) divide(packable func(*loop.Buffer) bool) {
 	})
 }
 
-// eachWeight visits the arguments that are packable weights and that a kernel's contractions read in one way.
+// eachWeight visits the arguments that are packable weights and that a kernel's contractions read in one form.
 func (s *scheduler) eachWeight(packable func(*loop.Buffer) bool, visit func(l *loop.Launch, i int, w way)) {
 	s.eachList(&s.module.Body, func(steps *[]loop.Step) {
 		for _, step := range *steps {
@@ -92,7 +92,7 @@ func (s *scheduler) eachWeight(packable func(*loop.Buffer) bool, visit func(l *l
 	})
 }
 
-// likeWeight is another buffer with a weight's elements.
+// likeWeight returns another buffer with a weight's elements.
 func (s *scheduler) likeWeight(b *loop.Buffer) *loop.Buffer {
 	other := *b
 	other.Shape = slices.Clone(b.Shape)

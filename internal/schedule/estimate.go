@@ -9,10 +9,11 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// usual is what an unknown dimension counts as in estimates.
+// usual is the value of an unknown dimension in estimates.
 const usual = 64
 
-// guess is a likely value of an expression: dimensions at the usual size within their ranges, loop variables at 0.
+// guess returns a likely value of an expression: dimensions have the usual value, within their ranges, and loop
+// variables are 0.
 func (s *scheduler) guess(e sym.Expr) float64 {
 	v, err := e.Eval(func(name sym.Name) (int64, bool) {
 		r, ok := s.dims.Get(name)
@@ -29,28 +30,28 @@ func (s *scheduler) guess(e sym.Expr) float64 {
 	return float64(v)
 }
 
-// costs are times in nanoseconds, roughly. They choose between forms of one kernel, so ratios matter.
+// costs are rough times in nanoseconds. They choose between forms of one kernel, so ratios matter.
 type costs struct {
 	scalar   float64 // an operation outside vector loops
-	strip    float64 // of starting an operation on a strip
+	strip    float64 // starting an operation on a strip
 	each     float64 // an operation in one lane
-	unit     float64 // a load or store of one lane, element after element
-	strided  float64 // the same, elements apart
+	unit     float64 // a load or store of one lane, contiguous
+	strided  float64 // the same, with a stride
 	odd      float64 // the same, at an index that is not linear
-	function float64 // a transcendental function, in addition
+	function float64 // a transcendental function, added to operation
 	lanes    float64 // of a strip, at most
 	product  float64 // a product's multiplication or addition
-	operand  float64 // and an element of its operands
-	half     float64 // a load or store of f16 or bf16, element after element, in addition
+	operand  float64 // an element of a product's operands
+	half     float64 // a load or store of f16 or bf16, contiguous, added to unit
 	quotient float64 // a quotient or a remainder of symbolic integers outside vector loops
-	parts    float64 // and of a strip of them, as so many operations
+	parts    float64 // the same for a strip, in operations
 	across   float64 // combining the lanes of a reduction
-	beside   float64 // a load of one lane, elements of 32 bits two to four apart
+	beside   float64 // a load of one lane, of 32 bits, with a stride of two to four elements
 }
 
-// portableCosts are of the portable generator, whose strips are long since each operation on one is a call.
-// registerCosts are of machine code, whose strips are registers: an operation on one takes the time of one on a single
-// number, and only elements that lie apart are dear.
+// portableCosts are for the portable generator, whose strips are long since each operation on one is a call.
+// registerCosts are for machine code, whose strips are registers: an operation on one takes as long as one on a scalar,
+// and only strided elements are expensive.
 var (
 	portableCosts = costs{scalar: 5, strip: 12, each: 0.4, unit: 0.2, strided: 1.2, odd: 25, function: 6, lanes: 512,
 		product: 0.11, operand: 0.7, half: 1}
@@ -64,31 +65,31 @@ var dear = map[loop.UnaryOp]bool{loop.Exp: true, loop.Log: true, loop.Log1p: tru
 	loop.Acosh: true, loop.Atanh: true,
 	loop.Erf: true, loop.Sigmoid: true}
 
-// fewSteps is the most steps of a product that is but a part of one: a group of bytes.
+// fewSteps is the largest K of a contraction that counts as one group of bytes.
 const fewSteps = 4
 
-// coster estimates the time of statements, with one loop of them as the vector loop (or none).
+// coster estimates the time of statements with one of their loops as the vector loop, or none.
 type coster struct {
 	*scheduler
 	costs
 	kernel  *loop.Kernel
-	tile    float64  // what a tile should take
-	large   float64  // and a loop's iteration that is cut further inside
+	tile    float64  // target time of a tile
+	large   float64  // iterations longer than this are cut further inside
 	lane    sym.Name // the vector loop's variable
-	inner   sym.Name // the innermost loop's
-	filled  float64  // the lanes of a strip that are used, on the average
+	inner   sym.Name // the innermost loop's variable
+	filled  float64  // average number of used lanes of a strip
 	varying map[sym.Name]bool
 	shapes  map[string]*loop.Param // of parameters and locals
-	places  map[place]sym.Expr     // the offsets of accesses, while none is rewritten; nil: they are not remembered
+	places  map[place]sym.Expr     // cache of the offsets of accesses; nil while accesses are rewritten
 }
 
-// place is an access: a buffer, and where its index is stored.
+// place identifies an access: a buffer, and the address of its index.
 type place struct {
 	buffer string
 	index  *sym.Expr
 }
 
-// offset is where an access lies in its buffer.
+// offset returns the offset of an access in its buffer, in elements.
 func (c *coster) offset(p *loop.Param, index []sym.Expr) sym.Expr {
 	if c.places == nil || len(index) == 0 {
 		return c.offsets.Of(p, index)
@@ -102,6 +103,7 @@ func (c *coster) offset(p *loop.Param, index []sym.Expr) sym.Expr {
 	return offset
 }
 
+// coster returns a coster for a kernel, without a vector loop.
 func (s *scheduler) coster(k *loop.Kernel) *coster {
 	c := &coster{scheduler: s, costs: portableCosts, kernel: k, tile: tileTime, large: largeTile,
 		shapes: map[string]*loop.Param{}}
@@ -121,7 +123,7 @@ func (s *scheduler) coster(k *loop.Kernel) *coster {
 	return c
 }
 
-// as is the coster with a vector loop.
+// as returns a coster with f as the vector loop.
 func (c *coster) as(f *loop.For) *coster {
 	v := *c
 	extent := max(c.guess(f.Extent), 1)
@@ -129,7 +131,7 @@ func (c *coster) as(f *loop.For) *coster {
 	return &v
 }
 
-// of is the time of statements in one iteration of what is around them; inside the vector loop, of one lane.
+// of returns the time of statements for one iteration of the enclosing loops; inside the vector loop, for one lane.
 func (c *coster) of(body []loop.Stmt) float64 {
 	total := 0.0
 	for _, s := range body {
@@ -138,6 +140,7 @@ func (c *coster) of(body []loop.Stmt) float64 {
 	return total
 }
 
+// statement returns the time of a statement and the statements inside it.
 func (c *coster) statement(s loop.Stmt) float64 {
 	total := 0.0
 	for _, e := range loop.Values(s) {
@@ -166,7 +169,7 @@ func (c *coster) statement(s loop.Stmt) float64 {
 	case *loop.For:
 		n := max(c.guess(s.Extent), 0)
 		if _, known := s.Extent.Const(); !known {
-			n = max(n, 1) // what a guess leaves out may run: its inside is to be chosen all the same
+			n = max(n, 1) // an extent guessed as 0 may be larger: its body must be scheduled too
 		}
 		if s.Kind == loop.Vector && c.lane.None() {
 			return total + n*c.as(s).of(s.Body) + c.across*reduced(s.Body)
@@ -181,7 +184,7 @@ func (c *coster) statement(s loop.Stmt) float64 {
 	case *loop.When:
 		then := c.of(s.Then)
 		if loop.ReadsMemory(s.Cond) {
-			then /= 16 // an exception
+			then /= 16 // a rare case
 		}
 		total += max(then, c.of(s.Else))
 	case *loop.Contract:
@@ -194,7 +197,7 @@ func (c *coster) statement(s loop.Stmt) float64 {
 	return total
 }
 
-// reduced is how many variables from outside a vector loop's body it may reduce.
+// reduced returns the number of variables from outside a vector loop's body into which it may reduce.
 func reduced(body []loop.Stmt) float64 {
 	declared, names := map[string]bool{}, map[string]bool{}
 	loop.Walk(body, func(s loop.Stmt) bool {
@@ -215,8 +218,8 @@ func reduced(body []loop.Stmt) float64 {
 	return count
 }
 
-// arithmetic is the time of the quotients, remainders and bounds in an integer that the innermost loop changes: others
-// are computed further out.
+// arithmetic returns the time of the quotients, remainders and bounds in an integer, as far as the innermost loop
+// changes them: others are computed further out.
 func (c *coster) arithmetic(x sym.Expr) float64 {
 	if c.quotient == 0 || x.Multilinear() {
 		return 0
@@ -237,6 +240,7 @@ func (c *coster) arithmetic(x sym.Expr) float64 {
 	return total
 }
 
+// integerFunction returns the time of one quotient, remainder or bound.
 func (c *coster) integerFunction(f sym.Factor) float64 {
 	varies := c.differs(f.Expr())
 	switch f.Kind {
@@ -251,7 +255,7 @@ func (c *coster) integerFunction(f sym.Factor) float64 {
 	return c.operation(varies) * float64(len(f.Args))
 }
 
-// operation is the time of one function, of lanes or of a uniform value.
+// operation returns the time of one function, on lanes or on a uniform value.
 func (c *coster) operation(varies bool) float64 {
 	switch {
 	case c.lane.None():
@@ -262,6 +266,7 @@ func (c *coster) operation(varies bool) float64 {
 	return c.scalar / c.filled
 }
 
+// value returns the time of an expression, and whether it varies by lane.
 func (c *coster) value(e loop.Expr) (cost float64, varies bool) {
 	for _, x := range loop.Operands(e) {
 		more, v := c.value(x)
@@ -298,8 +303,8 @@ func (c *coster) value(e loop.Expr) (cost float64, varies bool) {
 	return cost, varies
 }
 
-// interval is the time of a condition that holds in one run of lanes, which costs nothing per lane: a comparison of
-// integers, or a conjunction of conditions.
+// interval returns the time of a condition that holds for one interval of lanes, which costs nothing per lane: a
+// comparison of integers, or a conjunction of such conditions. ok is false for other conditions.
 func (c *coster) interval(e *loop.Binary, varies bool) (float64, bool) {
 	if c.lane.None() || !varies {
 		return 0, false
@@ -317,7 +322,7 @@ func (c *coster) interval(e *loop.Binary, varies bool) (float64, bool) {
 	return 0, false
 }
 
-// differs reports whether an integer has a value of its own in each lane.
+// differs reports whether an integer varies by lane.
 func (c *coster) differs(e sym.Expr) bool {
 	if c.lane.None() {
 		return false
@@ -330,7 +335,7 @@ func (c *coster) differs(e sym.Expr) bool {
 	return false
 }
 
-// access is the time of a load or a store, and whether it differs by lane.
+// access returns the time of a load or a store, and whether it varies by lane.
 func (c *coster) access(buffer string, index []sym.Expr, read bool) (float64, bool) {
 	p := c.shapes[buffer]
 	if p == nil {

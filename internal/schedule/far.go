@@ -8,29 +8,30 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Operands whose steps of a sum lie far apart, as both are in the derivative by a weight, are copied to where the steps
-// lie side by side: each step of them is in another page, and all in the same few sets of the caches.
+// If consecutive steps of a sum are far apart in an operand, as in both operands of the gradient of a weight, the
+// operand is copied so that its steps are contiguous: otherwise each step is on another page, and all steps share a few
+// sets of the caches.
 const (
-	farBytes  = 1024    // from step to step
+	farBytes  = 1024    // from one step to the next
 	farSpan   = 1 << 18 // from the first step to the last
-	farRows   = 48      // that read a panel, for a copy of it to be worth its time
-	setRows   = 12      // the same, where all steps of the panel lie in a few sets of the caches
-	setBytes  = 512     // which they do if they are a multiple of so many bytes apart
-	farPanels = 4       // that read a copy of rows
+	farRows   = 48      // rows that read a panel, for a copy to pay
+	setRows   = 12      // the same, if all steps of the panel share a few sets of the caches
+	setBytes  = 512     // they do if they are a multiple of this many bytes apart
+	farPanels = 4       // panels that read a copy of rows, for it to pay
 )
 
-// far reports whether the steps of a sum lie far apart in an operand.
+// far reports whether the steps of a sum are far apart in an operand.
 func (s *scheduler) far(c *loop.Contract, step []sym.Expr, b *loop.Param) bool {
 	bytes := s.stepBytes(step, b)
 	return bytes >= farBytes && bytes*s.guess(c.K) >= farSpan
 }
 
-// farPanel reports whether a panel of a right operand whose columns lie side by side is worth a copy.
+// farPanel reports whether a copy of a panel of a right operand with contiguous columns pays.
 func (s *scheduler) farPanel(c *loop.Contract, b *loop.Param) bool {
 	return s.most(c.M) >= s.leastFarRows(c, b) && s.far(c, c.B.Row, b)
 }
 
-// leastFarRows is how many rows must read a panel of a right operand for a copy of it to be worth its time.
+// leastFarRows returns the number of rows that must read a panel of a right operand for a copy to pay.
 func (s *scheduler) leastFarRows(c *loop.Contract, b *loop.Param) int64 {
 	if math.Mod(s.stepBytes(c.B.Row, b), setBytes) == 0 {
 		return setRows
@@ -38,8 +39,8 @@ func (s *scheduler) leastFarRows(c *loop.Contract, b *loop.Param) int64 {
 	return farRows
 }
 
-// gatherRows copies rows of a left operand that is stored transposed, and whose steps lie far apart, into a local that
-// several panels are multiplied with.
+// gatherRows copies rows of a left operand that is stored transposed, with steps far apart, into a local that is
+// multiplied with several panels.
 func (s *scheduler) gatherRows(k *loop.Kernel, names *namer) {
 	next := k.Clone()
 	r := &loop.Rewrite{Stmt: func(stmt loop.Stmt) []loop.Stmt {
@@ -56,9 +57,9 @@ func (s *scheduler) gatherRows(k *loop.Kernel, names *namer) {
 	}
 }
 
-// gatherBlocks copies several panels at once of a right operand whose columns lie side by side and whose steps lie far
-// apart, in front of the loop over panels: each of its steps is then read in one long run, which the processor fetches
-// ahead by itself, where a panel's columns alone are a few lines of each page.
+// gatherBlocks copies several panels at once of a right operand with contiguous columns and steps far apart, before the
+// loop over panels. Each step of the block is one long contiguous read, which the hardware prefetches; a single panel's
+// columns are only a few cache lines of each page.
 func (s *scheduler) gatherBlocks(k *loop.Kernel, packs []*Pack, names *namer) {
 	next := k.Clone()
 	var visit func(body []loop.Stmt, tiles float64) []loop.Stmt
@@ -86,8 +87,8 @@ func (s *scheduler) gatherBlocks(k *loop.Kernel, packs []*Pack, names *namer) {
 	}
 }
 
-// overBlocks is the only contraction in a loop over panels, if several panels of its right operand at once are worth a
-// copy, and how many; nil otherwise. The loop stands in so many tiles. Enough of them are left for all workers.
+// overBlocks returns the only contraction in a loop over panels and the number of panels to copy at once, if such a
+// copy pays; nil otherwise. tiles is the number of tiles in which the loop runs. Enough blocks remain for all workers.
 func (s *scheduler) overBlocks(k *loop.Kernel, f *loop.For, packs []*Pack, tiles float64) (c *loop.Contract,
 	panels int64) {
 	if c = s.onlyContract(f); c == nil || willBePacked(k, c, packs) {
@@ -127,7 +128,7 @@ func (s *scheduler) overBlocks(k *loop.Kernel, f *loop.For, packs []*Pack, tiles
 	return c, panels
 }
 
-// withBlocks is a loop over panels, some of them at a time, each after a copy of them.
+// withBlocks returns the loop over panels in blocks, each after a copy of its panels.
 func (s *scheduler) withBlocks(k *loop.Kernel, f *loop.For, c *loop.Contract, panels int64, names *namer) loop.Stmt {
 	b := bufferOf(k, c.B.Buffer)
 	_, width := s.dims.Bounds(c.N)
@@ -160,7 +161,7 @@ func (s *scheduler) withBlocks(k *loop.Kernel, f *loop.For, c *loop.Contract, pa
 	return cut
 }
 
-// onlyContract is the only contraction directly in a loop of several iterations; nil otherwise.
+// onlyContract returns the only contraction directly in a loop with several iterations; nil otherwise.
 func (s *scheduler) onlyContract(f *loop.For) (c *loop.Contract) {
 	if f.Kind != loop.Each && f.Kind != loop.Parallel || s.guess(f.Extent) < 2 {
 		return nil
@@ -175,8 +176,8 @@ func (s *scheduler) onlyContract(f *loop.For) (c *loop.Contract) {
 	return c
 }
 
-// overPanels is the only contraction in a loop over panels, if its left operand is the same for all of them and worth a
-// copy; nil otherwise.
+// overPanels returns the only contraction in a loop over panels, if its left operand is the same for all of them and a
+// copy of it pays; nil otherwise.
 func (s *scheduler) overPanels(k *loop.Kernel, f *loop.For) (c *loop.Contract) {
 	if c = s.onlyContract(f); c == nil {
 		return nil
@@ -200,7 +201,7 @@ func (s *scheduler) overPanels(k *loop.Kernel, f *loop.For) (c *loop.Contract) {
 	return c
 }
 
-// withRows is a loop over panels, some of them at a time, each after a copy of the rows.
+// withRows returns the loop over panels in groups, each after a copy of the rows.
 func (s *scheduler) withRows(k *loop.Kernel, f *loop.For, c *loop.Contract, names *namer) loop.Stmt {
 	a := bufferOf(k, c.A.Buffer)
 	_, most := s.dims.Bounds(c.M)
@@ -218,7 +219,7 @@ func (s *scheduler) withRows(k *loop.Kernel, f *loop.For, c *loop.Contract, name
 	return cut
 }
 
-// inGroups is a loop over groups of so many iterations of a loop, which is of its kind.
+// inGroups returns a loop over groups of size iterations of f; the new loop has f's kind.
 func (s *scheduler) inGroups(k *loop.Kernel, f *loop.For, size int64, names *namer) *loop.For {
 	kind := f.Kind
 	f.Kind = loop.Each

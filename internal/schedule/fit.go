@@ -10,18 +10,19 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// Need is what a kernel takes of a machine. Dimensions count at their upper bounds, and those that have none at 1024.
+// Need is the resources that a kernel takes of a machine. Dimensions count at their upper bounds, and dimensions
+// without one at 1024.
 type Need struct {
 	Scratch   int64 // bytes of its locals that one worker holds at once
 	Shared    int64 // bytes of the locals that the threads of a block share
-	Threads   int64 // of a block, as far as locals of theirs say
-	Private   int64 // bytes of the locals that each thread of a block has, and of what it multiplies at once
-	Registers int64 // of vectors, for one row of its widest product's sums: see target.SumRegisters
-	Operands  int64 // buffers that it is given
-	Values    int64 // that a vector loop keeps at once: named ones, and the deepest expression's
+	Threads   int64 // threads of a block, as far as locals of each thread limit them
+	Private   int64 // bytes of the locals of each thread of a block, and of the operands that it multiplies at once
+	Registers int64 // vector registers for one row of the sums of its widest product: see target.SumRegisters
+	Operands  int64 // number of buffers passed to it
+	Values    int64 // values that a vector loop keeps at once: named values, and those of the deepest expression
 }
 
-// NeedOf is what a kernel takes of a machine.
+// NeedOf returns the resources that a kernel takes of a machine.
 func NeedOf(k *loop.Kernel, machine target.Machine, dims *sym.Dims) Need {
 	n := Need{Operands: int64(len(k.Params))}
 	var shared sym.Expr
@@ -53,13 +54,13 @@ func NeedOf(k *loop.Kernel, machine target.Machine, dims *sym.Dims) Need {
 type Excess struct {
 	What       string
 	Need, Most int64
-	Hard       bool // the machine has no more; otherwise it would only be slow
+	Hard       bool // the machine has no more; a soft limit only makes the kernel slow
 }
 
 func (e Excess) String() string { return fmt.Sprintf("%d of %s, at most %d", e.Need, e.What, e.Most) }
 
-// Fit is the accountant: what a kernel needs that is more than the machine has, empty if it fits. Every step of the
-// schedule asks it before it commits, and who checks a schedule asks the same.
+// Fit returns the limits that a kernel exceeds; empty if it fits. Every step of the schedule asks it before it commits,
+// and Verify asks it at the end.
 func Fit(k *loop.Kernel, machine target.Machine, dims *sym.Dims) (over []Excess) {
 	need, most := NeedOf(k, machine, dims), &machine.Limits
 	for _, row := range []Excess{
@@ -78,8 +79,8 @@ func Fit(k *loop.Kernel, machine target.Machine, dims *sym.Dims) (over []Excess)
 	return over
 }
 
-// Verify is the error of a scheduled module with a kernel that needs what the machine has not; that is a bug of this
-// package. Kernels that run no iteration are as they were lowered.
+// Verify returns an error if a kernel of a scheduled module needs more than the machine has, which is a bug of this
+// package. Kernels that run no iteration are not checked: they are not scheduled.
 func Verify(m *loop.Module, machine target.Machine) error {
 	for _, k := range m.Kernels {
 		for _, e := range Fit(k, machine, m.Dims) {
@@ -94,7 +95,7 @@ func Verify(m *loop.Module, machine target.Machine) error {
 // fits reports whether a kernel keeps within all limits.
 func (s *scheduler) fits(k *loop.Kernel) bool { return len(Fit(k, s.machine, s.dims)) == 0 }
 
-// commits reports whether a kernel may take another's place: it exceeds no limit by more than that one did.
+// commits reports whether a kernel may replace another: it exceeds no limit by more than that one.
 func (s *scheduler) commits(next, before *loop.Kernel) bool {
 	over := Fit(next, s.machine, s.dims)
 	if len(over) == 0 {
@@ -106,11 +107,11 @@ func (s *scheduler) commits(next, before *loop.Kernel) bool {
 	})
 }
 
-// mostHalvings is how often a tile is halved, at most, until its kernel fits.
+// mostHalvings is the number of times that a tile is halved at most.
 const mostHalvings = 12
 
-// smaller has a step cut tiles, and again with tiles of half the size as long as the kernel exceeds a limit and gets
-// smaller by it. It is the kernel with the last of them, nil if the step did nothing.
+// smaller applies a step that cuts tiles, and again with tiles of half the size as long as the kernel exceeds a limit
+// and gets smaller. It returns the last kernel; nil if the step did nothing.
 func (s *scheduler) smaller(k *loop.Kernel, cut func(next *loop.Kernel) bool) *loop.Kernel {
 	defer func() { s.halvings = 0 }()
 	var best *loop.Kernel
@@ -132,10 +133,10 @@ func (s *scheduler) smaller(k *loop.Kernel, cut func(next *loop.Kernel) bool) *l
 	return best
 }
 
-// halved is the size of a tile after what halvings there were.
+// halved returns the size of a tile after the present number of halvings.
 func (s *scheduler) halved(size int64) int64 { return max(1, size>>s.halvings) }
 
-// sumRegisters is the vector registers that one row of a product's sums takes; 0 for a machine without.
+// sumRegisters returns the vector registers for one row of a product's sums; 0 if the machine has none.
 func sumRegisters(k *loop.Kernel, c *loop.Contract, machine target.Machine, dims *sym.Dims) int64 {
 	sums := bufferOf(k, c.C.Buffer)
 	if machine.Tile.Columns == 0 || machine.VectorBytes == 0 || sums == nil {
@@ -145,7 +146,8 @@ func sumRegisters(k *loop.Kernel, c *loop.Contract, machine target.Machine, dims
 	return target.SumRegisters(1, max(1, (upper(c.N, dims)+lanes-1)/lanes))
 }
 
-// upper is an expression's value with every dimension at its upper bound; without one, at 1024 or the lower bound.
+// upper returns the value of an expression with every dimension at its upper bound; dimensions without one are 1024 or
+// their lower bound.
 func upper(e sym.Expr, dims *sym.Dims) int64 {
 	v, err := e.Eval(func(name sym.Name) (int64, bool) {
 		r, ok := dims.Get(name)
@@ -163,8 +165,8 @@ func upper(e sym.Expr, dims *sym.Dims) int64 {
 	return v
 }
 
-// valuesOf counts the values that a vector loop's body may keep at once: those named that are still mentioned, and what
-// an expression, or the body of a statement, has besides.
+// valuesOf counts the values that a vector loop's body may keep at once: the named ones that are still used, and those
+// of an expression or of a statement's body in addition.
 func valuesOf(body []loop.Stmt) int64 {
 	last := map[string]int{} // the statement that mentions a name last
 	for i, s := range body {
@@ -195,7 +197,7 @@ func valuesOf(body []loop.Stmt) int64 {
 	return most
 }
 
-// declaredBy is the name of the value that a statement declares.
+// declaredBy returns the name of the value that a statement declares.
 func declaredBy(s loop.Stmt) (name string, ok bool) {
 	switch s := s.(type) {
 	case *loop.Let:
@@ -208,7 +210,7 @@ func declaredBy(s loop.Stmt) (name string, ok bool) {
 	return "", false
 }
 
-// mentioned calls do for the names of values that a statement reads or changes, but for those in indices.
+// mentioned calls do for the names of values that a statement reads or changes, except those in indices.
 func mentioned(s loop.Stmt, do func(name string)) {
 	switch s := s.(type) {
 	case *loop.Set:
@@ -225,6 +227,7 @@ func mentioned(s loop.Stmt, do func(name string)) {
 	}
 }
 
+// depth returns the number of values that the evaluation of an expression keeps at once.
 func depth(e loop.Expr) int {
 	d := 0
 	for i, x := range loop.Operands(e) {
@@ -233,7 +236,7 @@ func depth(e loop.Expr) int {
 	return max(d, 1)
 }
 
-// ofThreads counts what the threads of each block in a body have. Outside blocks nothing is a thread's own.
+// ofThreads adds the resources of the threads of each block in a body. Outside of blocks, nothing belongs to a thread.
 func (n *Need) ofThreads(body []loop.Stmt, dims *sym.Dims) {
 	loop.Walk(body, func(s loop.Stmt) bool {
 		f, ok := s.(*loop.For)
@@ -245,8 +248,8 @@ func (n *Need) ofThreads(body []loop.Stmt, dims *sym.Dims) {
 	})
 }
 
-// inBlock counts what the threads of a block have: of a local outside Thread loops that is not shared a part each, one
-// inside wholly. A thread that multiplies keeps one element of each of its rows and columns.
+// inBlock adds the resources of the threads of a block: each thread has a share of a local outside Thread loops, unless
+// it is shared, and all of a local inside. A thread that multiplies keeps one element of each of its rows and columns.
 func (n *Need) inBlock(body []loop.Stmt, dims *sym.Dims) {
 	loop.Walk(body, func(s loop.Stmt) bool {
 		switch s := s.(type) {
@@ -265,6 +268,7 @@ func (n *Need) inBlock(body []loop.Stmt, dims *sym.Dims) {
 	})
 }
 
+// inThread adds the resources of one thread.
 func (n *Need) inThread(body []loop.Stmt, dims *sym.Dims) {
 	loop.Walk(body, func(s loop.Stmt) bool {
 		switch s := s.(type) {

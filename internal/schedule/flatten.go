@@ -5,9 +5,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// flatten drops loops of one iteration, and merges two loops, one directly inside the other, that walk every buffer as
-// one loop of their product would: where they index two neighbouring axes of a buffer that lie in memory as one. The
-// axes of the buffer are merged as well. It goes on until nothing merges.
+// flatten drops loops with one iteration. It merges two loops, one directly inside the other, if they index two
+// neighbouring axes of each buffer that are contiguous in memory, so that one loop over their product walks every
+// buffer in the same way. The axes of the buffers are merged too. It repeats until nothing merges.
 func flatten(s *scheduler, k *loop.Kernel) bool {
 	changed := dropSingle(k)
 	for {
@@ -20,7 +20,7 @@ func flatten(s *scheduler, k *loop.Kernel) bool {
 	}
 }
 
-// dropSingle replaces loops of exactly one iteration by their bodies.
+// dropSingle replaces loops with exactly one iteration by their bodies.
 func dropSingle(k *loop.Kernel) bool {
 	values := map[sym.Name]sym.Expr{}
 	r := &loop.Rewrite{Stmt: func(c loop.Stmt) []loop.Stmt {
@@ -38,7 +38,7 @@ func dropSingle(k *loop.Kernel) bool {
 	return true
 }
 
-// bare reports whether a body declares nothing itself, so that it may stand in the body around it.
+// bare reports whether a body has no declarations at its top level, so that it may replace the statement around it.
 func bare(body []loop.Stmt) bool {
 	for _, s := range body {
 		switch s.(type) {
@@ -66,8 +66,7 @@ func (s *scheduler) mergeable(k *loop.Kernel) (outer, inner *loop.For) {
 	return outer, inner
 }
 
-// onlyReduces reports whether a serial loop does nothing but Reduces into what is outside it, so that its order is
-// free.
+// onlyReduces reports whether a serial loop only reduces into variables outside it, so that its order is free.
 func onlyReduces(f *loop.For) bool {
 	inside := map[string]bool{}
 	for _, name := range declared(f.Body) {
@@ -94,14 +93,14 @@ func onlyReduces(f *loop.For) bool {
 	return good
 }
 
-// scalar is the name of a scalar among those of integers.
+// scalar returns a scalar's name as a key beside the names of integers.
 func scalar(name string) sym.Name { return sym.Hidden(name) }
 
 var associative = map[loop.BinaryOp]bool{loop.Add: true, loop.Mul: true, loop.Min: true, loop.Max: true, loop.And: true,
 	loop.Or: true, loop.Xor: true}
 
-// walkAsOne reports whether the loops' variables appear only side by side, as the indices of neighbouring axes that can
-// be merged.
+// walkAsOne reports whether the loops' variables appear only together, as the indices of neighbouring axes that can be
+// merged.
 func (s *scheduler) walkAsOne(k *loop.Kernel, f, g *loop.For) bool {
 	if mentions(g.Extent, f.Var) {
 		return false
@@ -132,7 +131,7 @@ func (s *scheduler) walkAsOne(k *loop.Kernel, f, g *loop.For) bool {
 			return false
 		}
 		if other, met := axes[a.Buffer]; met && axis >= 0 && other != axis {
-			return false // the axes of a buffer are merged in one way
+			return false // the axes of a buffer are merged in one way only
 		}
 		if axis >= 0 {
 			axes[a.Buffer] = axis
@@ -144,8 +143,8 @@ func (s *scheduler) walkAsOne(k *loop.Kernel, f, g *loop.For) bool {
 	return good
 }
 
-// sideBySide finds the axis that outer indexes, with inner at the next one; −1 if neither appears. It fails where they
-// appear in any other way.
+// sideBySide returns the axis that outer indexes while inner indexes the next one; −1 if neither appears. ok is false
+// if they appear in any other way.
 func sideBySide(index []sym.Expr, outer, inner sym.Name) (axis int, ok bool) {
 	axis = -1
 	for i, e := range index {
@@ -163,7 +162,7 @@ func sideBySide(index []sym.Expr, outer, inner sym.Name) (axis int, ok bool) {
 	return axis, true
 }
 
-// joint reports whether an axis of a buffer and the next, of the given extent, lie in memory as one.
+// joint reports whether an axis of a buffer and the next, of the given extent, are contiguous in memory.
 func (s *scheduler) joint(k *loop.Kernel, buffer string, axis int, extent sym.Expr) bool {
 	p := bufferOf(k, buffer)
 	if p == nil || !s.equal(p.Shape[axis+1], extent) {
@@ -171,13 +170,13 @@ func (s *scheduler) joint(k *loop.Kernel, buffer string, axis int, extent sym.Ex
 	}
 	for _, a := range loop.Accesses(k.Body) {
 		if a.Buffer == buffer && a.Tile != nil {
-			return false // a tile's steps along two axes cannot be told apart after merging
+			return false // after merging, a tile's steps along two axes cannot be distinguished
 		}
 	}
 	return p.Strides == nil || s.equal(p.Strides[axis], p.Strides[axis+1].Mul(p.Shape[axis+1]))
 }
 
-// bufferOf is a parameter, or a local as one; nil if there is none of that name.
+// bufferOf returns a parameter, or a local in the form of one; nil if there is none of that name.
 func bufferOf(k *loop.Kernel, name string) *loop.Param {
 	for _, p := range k.Params {
 		if p.Name == name {
@@ -194,7 +193,7 @@ func bufferOf(k *loop.Kernel, name string) *loop.Param {
 	return found
 }
 
-// merge makes one loop of two, and one axis of two in each buffer that they index.
+// merge merges two loops, and two axes of each buffer that they index.
 func (s *scheduler) merge(k *loop.Kernel, f, g *loop.For) {
 	axes := map[string]int{}
 	for _, a := range loop.Accesses(g.Body) {
@@ -206,7 +205,7 @@ func (s *scheduler) merge(k *loop.Kernel, f, g *loop.For) {
 	for name, axis := range axes {
 		extents[name] = bufferOf(k, name).Shape[axis+1]
 	}
-	// Within the merged loop the pair of indices is the variable; elsewhere it is computed.
+	// Within the merged loop, the pair of indices is the variable; elsewhere it is computed.
 	outer, inner, product := f.Var, g.Var, f.Extent.Mul(g.Extent)
 	f.Extent, f.Body = s.dims.Simplify(product), g.Body
 	join := func(buffer string, index []sym.Expr) []sym.Expr {
@@ -239,6 +238,7 @@ func (s *scheduler) merge(k *loop.Kernel, f, g *loop.For) {
 	}
 }
 
+// joinAxes returns a shape with an axis and the next, of extent inner, merged.
 func joinAxes(shape []sym.Expr, axis int, inner sym.Expr) []sym.Expr {
 	return append(append(append([]sym.Expr(nil), shape[:axis]...), shape[axis].Mul(inner)), shape[axis+2:]...)
 }

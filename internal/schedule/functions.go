@@ -6,11 +6,11 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// mostShared is how many expressions of a body are remembered.
+// mostShared is the number of expressions of a body that are remembered at most.
 const mostShared = 64
 
-// functionsOnce computes an expression with a function of many instructions once if a body has it several times, as
-// where a derivative and the value that it belongs to are put together from the same parts.
+// functionsOnce computes an expression with an expensive function once if a body contains it several times, as a
+// gradient and its value do that are joined into one kernel.
 func functionsOnce(s *scheduler, k *loop.Kernel) bool {
 	names := s.newNamer(k)
 	changed := false
@@ -32,7 +32,7 @@ func functionsOnce(s *scheduler, k *loop.Kernel) bool {
 	return changed
 }
 
-// once is the work on one body.
+// once is the state for one body.
 type once struct {
 	names  *namer
 	seen   []*seenFunction
@@ -40,15 +40,15 @@ type once struct {
 	shared bool
 }
 
-// seenFunction is an expression of a statement that is written, and the name that it has if there is another.
+// seenFunction is an expression in an earlier statement, and its name if it occurred again.
 type seenFunction struct {
 	x     loop.Expr
-	put   func(x loop.Expr) // replaces it where it stands
+	put   func(x loop.Expr) // replaces the expression in its statement
 	place loop.Stmt         // the statement
 	name  string
 }
 
-// statement appends a statement.
+// statement appends a statement to the result.
 func (o *once) statement(s loop.Stmt) {
 	o.result = append(o.result, s)
 	field, simple := valueField(s)
@@ -69,12 +69,14 @@ func (o *once) statement(s loop.Stmt) {
 	}
 }
 
+// refersTo returns a test for references to a name.
 func refersTo(name string) func(x loop.Expr) bool {
 	return func(x loop.Expr) bool { r, ok := x.(*loop.Ref); return ok && r.Name == name }
 }
 
-// valueField is where a statement has its value; simple is false for statements that others stand in, or that wait for
-// others. The value of a masked store is computed only where the mask holds: it is left alone.
+// valueField returns the field that holds a statement's value; simple is false for statements with bodies, and for
+// other statements that are not simple assignments. A masked store has no such field, since its value is computed only
+// if the mask holds.
 func valueField(s loop.Stmt) (field *loop.Expr, simple bool) {
 	switch s := s.(type) {
 	case *loop.Let:
@@ -94,7 +96,7 @@ func valueField(s loop.Stmt) (field *loop.Expr, simple bool) {
 	return nil, false
 }
 
-// forget drops the expressions in which something is found.
+// forget drops the expressions that contain a matching one.
 func (o *once) forget(found func(x loop.Expr) bool) {
 	o.seen = slices.DeleteFunc(o.seen, func(f *seenFunction) (gone bool) {
 		loop.WalkExpr(f.x, func(x loop.Expr) { gone = gone || found(x) })
@@ -102,7 +104,7 @@ func (o *once) forget(found func(x loop.Expr) bool) {
 	})
 }
 
-// expression looks for an expression among those before it, the largest first; put replaces it where it stands.
+// expression looks for an expression among the earlier ones, the largest first; put replaces it in its statement.
 func (o *once) expression(x loop.Expr, put func(x loop.Expr), place loop.Stmt) {
 	costs := false
 	loop.WalkExpr(x, func(x loop.Expr) {
@@ -136,7 +138,7 @@ func (o *once) expression(x loop.Expr, put func(x loop.Expr), place loop.Stmt) {
 	}
 }
 
-// ref names an expression, in front of the statement in which it was seen first.
+// ref names an expression, before the statement that contained it first.
 func (o *once) ref(f *seenFunction) loop.Expr {
 	if f.name == "" {
 		f.name, o.shared = o.names.name("once"), true

@@ -9,11 +9,11 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// fewTurns is how often a nest of loops may run outside lanes without a reason being told.
+// fewTurns is the number of iterations below which no reason is given for a nest outside of lanes.
 const fewTurns = 64
 
-// OutOfLanes says why nests of a scheduled kernel are done in no lanes: one reason for each nest that runs often, but
-// for products, and holds no vector loop. A machine without vectors has none.
+// OutOfLanes returns one reason for each nest of a scheduled kernel that runs often and contains neither a vector loop
+// nor a product. On a machine without vectors it returns none.
 func OutOfLanes(k *loop.Kernel, machine target.Machine, dims *sym.Dims) (reasons []string) {
 	if machine.VectorBytes == 0 || neverRuns(k) || forBlocks(k) {
 		return nil
@@ -41,7 +41,7 @@ func OutOfLanes(k *loop.Kernel, machine target.Machine, dims *sym.Dims) (reasons
 	return reasons
 }
 
-// inLanes reports whether statements hold a vector loop or a product.
+// inLanes reports whether statements contain a vector loop or a product.
 func inLanes(body []loop.Stmt) (found bool) {
 	loop.Walk(body, func(s loop.Stmt) bool {
 		switch s := s.(type) {
@@ -55,7 +55,7 @@ func inLanes(body []loop.Stmt) (found bool) {
 	return found
 }
 
-// outOfLanes is the reason of one nest; empty if it seldom runs.
+// outOfLanes returns the reason for one nest; empty if it seldom runs.
 func (c *coster) outOfLanes(k *loop.Kernel, f *loop.For) string {
 	if turns(f, c.dims) < fewTurns {
 		return ""
@@ -79,7 +79,7 @@ func (c *coster) outOfLanes(k *loop.Kernel, f *loop.For) string {
 	return fmt.Sprintf("loop %s is not put in lanes: it is estimated to take no less time in them", f.Var)
 }
 
-// turns is how often the innermost body of a nest runs at most.
+// turns returns how often the innermost body of a nest runs at most.
 func turns(f *loop.For, dims *sym.Dims) int64 {
 	inside := int64(1)
 	loop.Walk(f.Body, func(s loop.Stmt) bool {

@@ -5,7 +5,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// move is the load that a map stores as it is: the map moves elements and computes nothing. Nil where it does more.
+// move returns the load that a map stores unchanged, if the map only copies; nil otherwise.
 func (m *mapping) move() *loop.Load {
 	l, ok := m.store.X.(*loop.Load)
 	if !ok || l.Mask != nil || len(m.before) > 0 {
@@ -14,8 +14,8 @@ func (m *mapping) move() *loop.Load {
 	return l
 }
 
-// retiled is a tile of what a map moves as a tile of what it moves it from; false if that is none, or where elements
-// that lay side by side would lie apart.
+// retiled translates a tile of a copying map's result to a tile of its source. ok is false if that is no tile, or if
+// contiguous elements would become strided.
 func (s *scheduler) retiled(m *mapping, t *loop.Tile, p *loop.Param) (loop.Tile, bool) {
 	l := m.move()
 	if l == nil {
@@ -65,7 +65,7 @@ func (s *scheduler) retiled(m *mapping, t *loop.Tile, p *loop.Param) (loop.Tile,
 	return out, true
 }
 
-// replaceTiles has contractions read what a map moves from where it moves it from.
+// replaceTiles makes contractions read the source of a copying map instead of its result.
 func (s *scheduler) replaceTiles(m *mapping, k *loop.Kernel, p *loop.Param, params map[string]string) {
 	for _, a := range loop.Accesses(k.Body) {
 		c, ok := a.Stmt.(*loop.Contract)

@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// mostOutside is the bytes that a local may take outside of its kernel, for all tiles that may run at once: no more of
-// them do than fit.
+// mostOutside is the number of bytes that a local may take outside of its kernel, for all tiles that run at once; the
+// number of such tiles is limited accordingly.
 const mostOutside = 16 << 20
 
 // moveOut is the accountant's last resort, which never fails: of a kernel that wants more scratch than there is

@@ -10,34 +10,33 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Pack is a weight that is laid out anew for the contractions whose right operand it is: panels of Width columns, in
-// each of which the columns of one step of the sum lie side by side. A weight [a, K, b, N] whose columns are the last
-// axis and whose sums run along the second becomes [N / Width, a, b, K, Width]; what is beyond N is zeros. Of bytes and
-// bf16, as many steps of the sum as the machine adds up at once, a group, lie side by side for each column: [N / Width,
-// a, b, K / Group, Width, Group], filled up with zeros. All its readers are rewritten; divide is for a weight that is
-// read in several ways.
+// Pack is the new layout of a weight for contractions whose right operand it is: panels of Width columns, in each of
+// which the columns of one step of the sum are contiguous. A weight [a, K, b, N] whose columns are the last axis and
+// whose sums run along the second becomes [N / Width, a, b, K, Width], padded with zeros. For bytes and bf16, the steps
+// that the machine sums at once, a group, are contiguous for each column: [N / Width, a, b, K / Group, Width, Group],
+// padded with zeros. All its readers are rewritten; for a weight that is read in several forms, see divide.
 type Pack struct {
-	Buffer *loop.Buffer // with its new shape; its Data are to be replaced by what Fill writes
+	Buffer *loop.Buffer // with its new shape; Fill writes the Data that replace its own
 	Width  int64
-	Group  int64 // 1: steps lie apart
+	Group  int64 // 1: no groups
 
 	from           *tensor.Tensor // the contents before packing, in the shape old
-	old            []int64        // the shape before packing, as the contraction with most work has it
+	old            []int64        // the shape before packing, as the contraction with the most work reads it
 	columns, depth int            // axes of it
 	shape          []int64
 	order          []int // the axes before packing, without the columns, in their new order
 	readers        []reader
 	work           float64
-	piece          int64 // bytes of a piece, about
+	piece          int64 // approximate bytes of a piece
 }
 
-// reader is a parameter of a kernel that a weight is passed to.
+// reader is a parameter of a kernel to which a weight is passed.
 type reader struct {
 	kernel *loop.Kernel
 	param  *loop.Param
 }
 
-// widthFor is the panels' width where the kernel's parameter of that name is the weight; 0 if it is not.
+// widthFor returns the width of panels if the kernel's parameter is the weight; 0 otherwise.
 func (p *Pack) widthFor(k *loop.Kernel, param string) int64 {
 	for _, r := range p.readers {
 		if r.kernel.Name == k.Name && r.param.Name == param {
@@ -47,12 +46,12 @@ func (p *Pack) widthFor(k *loop.Kernel, param string) int64 {
 	return 0
 }
 
-// packed reports whether weights of a type are packed: those that contractions read in registers.
+// packed reports whether weights of a type are packed: those that contractions in registers read.
 func packed(dt dtype.DType) bool {
 	return dt == dtype.F32 || dt == dtype.F16 || dt == dtype.BF16 || dt.IsInt() && dt.Bits() >= 8 && dt.Bits() <= 32
 }
 
-// planPacks finds the weights to pack: constants that contractions read as their right operand.
+// planPacks returns the weights to pack: constants that contractions read as their right operand.
 func (s *scheduler) planPacks() []*Pack {
 	if s.off("pack") {
 		return nil
@@ -90,8 +89,8 @@ func (s *scheduler) planPacks() []*Pack {
 	return slices.DeleteFunc(list, func(p *Pack) bool { return p.columns < 0 || !p.agreed() || !p.lay() })
 }
 
-// read is the set of buffers that something else than a launch reads, that are views or lie under one, or that a launch
-// reads which is unfit.
+// read returns the set of buffers that a step other than a launch reads, that are views or hold views, or that an unfit
+// launch reads.
 func (s *scheduler) read(unfit func(*loop.Launch) bool) map[*loop.Buffer]bool {
 	set := map[*loop.Buffer]bool{}
 	s.eachList(&s.module.Body, func(steps *[]loop.Step) {
@@ -113,7 +112,7 @@ func (s *scheduler) read(unfit func(*loop.Launch) bool) map[*loop.Buffer]bool {
 	return set
 }
 
-// wish notes how a kernel's contractions would have a weight; the one with most work decides.
+// wish records the layout that a kernel's contractions need; the contraction with the most work decides.
 func (s *scheduler) wish(p *Pack, k *loop.Kernel, param *loop.Param) {
 	s.free = k.Dims
 	for _, a := range loop.Accesses(k.Body) {
@@ -133,7 +132,7 @@ func (s *scheduler) wish(p *Pack, k *loop.Kernel, param *loop.Param) {
 	}
 }
 
-// atOnce is how many products of elements of a type the machine adds up at once.
+// atOnce returns the number of products of elements of a type that the machine sums at once.
 func (s *scheduler) atOnce(dt dtype.DType) int64 {
 	switch {
 	case dt.IsInt() && dt.Bits() == 8:
@@ -144,8 +143,8 @@ func (s *scheduler) atOnce(dt dtype.DType) int64 {
 	return 1
 }
 
-// groupOf is how many steps of a sum a kernel's contractions would have of a weight side by side: more than one where
-// products of both operands' elements are added up at once, in 32 bits, and the other's steps follow one another.
+// groupOf returns the number of steps of a sum that a kernel's contractions need contiguous in a weight: more than one
+// if products are summed at once in 32 bits and the other operand's steps are contiguous.
 func (s *scheduler) groupOf(k *loop.Kernel, param *loop.Param) int64 {
 	group := s.atOnce(param.DType)
 	for _, a := range loop.Accesses(k.Body) {

@@ -7,16 +7,16 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// What a tile should take, in estimated nanoseconds, and when a kernel is worth cutting at all. Tiles depend on shapes,
-// never on the number of threads, so that results do not either.
+// The target time of a tile, and the least time of a kernel that is cut at all, in estimated nanoseconds. Tiles depend
+// on shapes, never on the number of threads, so that results do not either.
 const (
 	tileTime  = 25_000
-	largeTile = 150_000 // a loop whose iterations take longer is cut further inside
+	largeTile = 150_000 // loops with longer iterations are cut further inside
 	wholeTime = 25_000
 )
 
-// chooseTiles makes the outermost each-loops of a kernel parallel, as many of them as give tiles that are worth a call,
-// and cuts the last of them (or a vector loop that stands alone) into blocks of iterations.
+// chooseTiles makes the outermost each-loops of a kernel parallel, as many of them as give tiles that pay for a call,
+// and cuts the last of them, or a single vector loop, into blocks of iterations.
 func chooseTiles(s *scheduler, k *loop.Kernel) bool {
 	if !s.apart(k) {
 		return false
@@ -32,7 +32,7 @@ func chooseTiles(s *scheduler, k *loop.Kernel) bool {
 	return true
 }
 
-// known reports whether all extents are constants, so that the estimate is of the kernel itself.
+// known reports whether all extents are constants, so that the estimate is exact for the kernel.
 func known(k *loop.Kernel) bool {
 	constant := true
 	loop.Walk(k.Body, func(s loop.Stmt) bool {
@@ -45,7 +45,7 @@ func known(k *loop.Kernel) bool {
 	return constant
 }
 
-// onlyLoops reports whether an expression mentions no dimension.
+// onlyLoops reports whether an expression contains no dimension.
 func onlyLoops(k *loop.Kernel, e sym.Expr) bool {
 	for _, name := range e.Vars() {
 		for _, d := range k.Dims {
@@ -57,7 +57,7 @@ func onlyLoops(k *loop.Kernel, e sym.Expr) bool {
 	return true
 }
 
-// tiles is a nest with its outermost loops parallel.
+// tiles returns a nest with its outermost loops parallel.
 func (c *coster) tiles(f *loop.For, names *namer) loop.Stmt {
 	if f.Kind == loop.Vector {
 		return c.block(f, names)
@@ -75,13 +75,13 @@ func (c *coster) tiles(f *loop.For, names *namer) loop.Stmt {
 	return c.block(f, names)
 }
 
-// lengthy reports whether a vector loop is worth cutting.
+// lengthy reports whether it pays to cut a vector loop.
 func (c *coster) lengthy(f *loop.For) bool {
 	return c.guess(f.Extent)*c.as(f).of(f.Body) > c.large
 }
 
-// block cuts a loop into parallel blocks of iterations: as many as make a tile's time, which is a constant where the
-// work of an iteration is one, and otherwise depends on the dimensions that the work depends on.
+// block cuts a loop into parallel blocks of iterations, each of a tile's time. The size is a constant if the work of an
+// iteration is; otherwise it depends on the dimensions on which the work depends.
 func (c *coster) block(f *loop.For, names *namer) loop.Stmt {
 	inner := c.of(f.Body)
 	multiple := int64(1)
@@ -123,8 +123,8 @@ func (c *coster) block(f *loop.For, names *namer) loop.Stmt {
 	return outer
 }
 
-// strips is what the iterations of a block of a vector loop are a multiple of: many strips, but one where an iteration
-// is so long that they would be more than a tile.
+// strips returns a divisor of the block size of a vector loop: many strips, or one if iterations are so long that many
+// would exceed a tile.
 func (c *coster) strips(each float64) int64 {
 	const many = 256
 	if each*many > c.tile {
@@ -133,11 +133,12 @@ func (c *coster) strips(each float64) int64 {
 	return many
 }
 
-// split cuts a loop into blocks of so many iterations: an each-loop around one of f's kind.
+// split cuts a loop into blocks of size iterations: an each-loop around a loop of f's kind.
 func (c *coster) split(f *loop.For, size int64, names *namer) *loop.For {
 	return c.cutInto(f, sym.Const(size), names)
 }
 
+// cutInto is split with a symbolic size.
 func (c *coster) cutInto(f *loop.For, size sym.Expr, names *namer) *loop.For {
 	t := names.bound("t")
 	begin := sym.Var(t).Mul(size)
@@ -151,8 +152,8 @@ func (c *coster) cutInto(f *loop.For, size sym.Expr, names *namer) *loop.For {
 		&loop.For{Kind: f.Kind, Var: i, Extent: length, Body: body}}}
 }
 
-// volume is the product of the extents of the loops inside a body that depend on dimensions: what its work is
-// proportional to, of the nest that has most of it.
+// volume returns the product of the extents of the inner loops that depend on dimensions, for the nest with the
+// largest: the work of the body is proportional to it.
 func volume(body []loop.Stmt) sym.Expr {
 	result := one
 	for _, s := range body {
@@ -171,8 +172,8 @@ func volume(body []loop.Stmt) sym.Expr {
 	return result
 }
 
-// apart reports whether the kernel is nothing but loops whose iterations, and which among themselves, are independent:
-// no nest touches what another stores to, unless both store to places that are apart along some axis.
+// apart reports whether the kernel consists of loops with independent iterations that are independent of each other: no
+// nest touches a buffer that another stores to, unless their index ranges are disjoint along some axis.
 func (s *scheduler) apart(k *loop.Kernel) bool {
 	for _, stmt := range k.Body {
 		f, ok := stmt.(*loop.For)
@@ -193,7 +194,7 @@ func (s *scheduler) apart(k *loop.Kernel) bool {
 	return len(k.Body) > 0
 }
 
-// reducesOut reports whether a loop combines values into what is declared outside of it.
+// reducesOut reports whether a loop reduces into variables outside it.
 func reducesOut(f *loop.For) bool {
 	inside := map[string]bool{}
 	for _, name := range declared(f.Body) {
@@ -209,6 +210,7 @@ func reducesOut(f *loop.For) bool {
 	return out
 }
 
+// independent reports whether two nests may run in any order.
 func (s *scheduler) independent(first, second []loop.Stmt) bool {
 	for _, a := range loop.Accesses(first) {
 		for _, b := range loop.Accesses(second) {
@@ -235,7 +237,8 @@ func (s *scheduler) disjoint(a, b loop.Touches) bool {
 	return false
 }
 
-// span is the least and greatest value of an index over its loops, where it grows with each of them.
+// span returns the least and the greatest value of an index over its loops; ok is false unless it grows with each loop
+// variable.
 func (s *scheduler) span(e sym.Expr, loops []*loop.For) (low, high sym.Expr, ok bool) {
 	low, high = e, e
 	for i := len(loops) - 1; i >= 0; i-- {

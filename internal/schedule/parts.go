@@ -9,7 +9,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Why a part is not written where it is wanted.
+// Reasons why a piece is not written directly into the buffer that holds it.
 const (
 	whyGiven   = "it is given, not made by a kernel of the model"
 	whyResult  = "it is a result of its own, with storage of its own"
@@ -21,17 +21,17 @@ const (
 	whyArena   = "written there it would make the arena larger"
 )
 
-// parting is the work on one list of steps.
+// parting is the state for one list of steps.
 type parting struct {
 	*scheduler
 	list *[]loop.Step
 	top  bool
-	at   map[loop.Step]int // where a step of the list is, or the one that it is inside
+	at   map[loop.Step]int // index in the list of a step, or of the step around it
 }
 
-// putParts has kernels write what they make where another would only move it to: into their slice of what is put
-// together. The whole then is alive from the first part on. That may need a larger arena: then what makes it larger
-// stays as it was.
+// putParts lets kernels write their results directly into the slice of the buffer to which a later kernel would only
+// copy them, as for a concatenation. That buffer is then live from its first piece on, which may enlarge the arena: the
+// pieces that enlarge it are left as they were.
 func (s *scheduler) putParts() error {
 	if s.kept = s.options.Kept; s.kept == nil {
 		s.kept = map[string]string{}
@@ -63,7 +63,7 @@ func (s *scheduler) putParts() error {
 		s.restore(now)
 		return nil
 	}
-	// Halves, until what makes the arena larger is left out.
+	// By halves, until the pieces that enlarge the arena are left out.
 	var try func(names []string) error
 	try = func(names []string) error {
 		saved := s.save()
@@ -100,7 +100,7 @@ func (s *scheduler) putParts() error {
 	} else if err := try(done[len(done)/2:]); err != nil {
 		return err
 	}
-	s.putAll(map[string]bool{}) // the reasons
+	s.putAll(map[string]bool{}) // records the reasons
 	return nil
 }
 
@@ -114,7 +114,7 @@ func more(before, after []int64) bool {
 	return false
 }
 
-// saved is what putParts changes.
+// saved is the state that putParts changes.
 type saved struct {
 	kernels []*loop.Kernel
 	buffers []*loop.Buffer
@@ -123,6 +123,7 @@ type saved struct {
 	lists   map[*[]loop.Step][]loop.Step
 }
 
+// save returns a copy of that state.
 func (s *scheduler) save() *saved {
 	m := s.module
 	v := &saved{laid: maps.Clone(s.laid), kernels: slices.Clone(m.Kernels), buffers: slices.Clone(m.Buffers),
@@ -134,6 +135,7 @@ func (s *scheduler) save() *saved {
 	return v
 }
 
+// restore sets the state back to a saved copy.
 func (s *scheduler) restore(v *saved) {
 	s.module.Kernels, s.module.Buffers = slices.Clone(v.kernels), slices.Clone(v.buffers)
 	s.laid = maps.Clone(v.laid)
@@ -146,9 +148,8 @@ func (s *scheduler) restore(v *saved) {
 	s.findShared()
 }
 
-// putAll goes through all lists, from the last step to the first, so that what is put together of what is put together
-// finds its place. It returns the names of the kernels of which a part, or the whole, is now written where it belongs;
-// allowed, where not nil, are those that may be.
+// putAll visits all lists, from the last step to the first, so that nested concatenations work. It returns the names of
+// the kernels of which at least one piece is now written directly; allowed, if not nil, restricts them.
 func (s *scheduler) putAll(allowed map[string]bool) (done []string) {
 	s.eachList(&s.module.Body, func(list *[]loop.Step) {
 		p := &parting{scheduler: s, list: list, top: list == &s.module.Body}
@@ -167,7 +168,7 @@ func (s *scheduler) putAll(allowed map[string]bool) (done []string) {
 	return done
 }
 
-// index finds out what is where.
+// index records the positions of steps.
 func (p *parting) index() {
 	p.countUses()
 	p.at = map[loop.Step]int{}
@@ -181,7 +182,7 @@ func (p *parting) index() {
 	}
 }
 
-// put handles the kernel at one place of the list.
+// put handles the kernel at one index of the list.
 func (p *parting) put(i int, l *loop.Launch, allowed map[string]bool) bool {
 	out, list := p.pieces(l.Kernel)
 	if list == nil {
@@ -221,7 +222,7 @@ func (p *parting) put(i int, l *loop.Launch, allowed map[string]bool) bool {
 			rest = append(rest, piece)
 			continue
 		}
-		l := (*p.list)[i].(*loop.Launch) // placing what it reads changes how it reads it
+		l := (*p.list)[i].(*loop.Launch) // placing its source changes how it reads it
 		from := l.Args[piece.source]
 		shape := l.Kernel.Params[piece.source].Shape
 		to := at.box(piece).along(piece, shape)
@@ -243,8 +244,8 @@ func (p *parting) put(i int, l *loop.Launch, allowed map[string]bool) bool {
 
 func keptKey(from, whole *loop.Buffer) string { return from.Name + " " + whole.Root().Name }
 
-// isThere reports whether all pieces of a result lie in another whole already, as they do in this one. The result then
-// becomes a part of that.
+// isThere reports whether all pieces of a result already lie in another buffer in the same arrangement. The result then
+// becomes a view of that buffer.
 func (p *parting) isThere(i int, l *loop.Launch, out int, list []*piece) bool {
 	whole, shape := l.Args[out], l.Kernel.Params[out].Shape
 	to := spot{}
@@ -280,12 +281,12 @@ func (p *parting) isThere(i int, l *loop.Launch, out int, list []*piece) bool {
 	return p.place(i, whole, to, shape) == ""
 }
 
-// mayBegin is empty if the result of the step at a place may be written earlier, part by part: nothing else writes it,
-// and nothing reads it before.
+// mayBegin returns "" if the result of step i may be written earlier, piece by piece: nothing else writes it, and
+// nothing reads it before. Otherwise it returns the reason.
 func (p *parting) mayBegin(i int, whole *loop.Buffer) (why string) {
 	root := whole.Root()
 	if p.laid[whole] {
-		return "" // its place was found to be its own
+		return "" // its position was found to be its own
 	}
 	u := p.usesOf(whole)
 	switch {
@@ -305,15 +306,15 @@ func (p *parting) mayBegin(i int, whole *loop.Buffer) (why string) {
 	return ""
 }
 
-// decided reports whether data decide extents.
+// decided reports whether extents depend on data.
 func (p *parting) decided(shape []sym.Expr) bool {
 	return slices.ContainsFunc(shape, func(e sym.Expr) bool {
 		return slices.ContainsFunc(e.Vars(), func(name sym.Name) bool { _, data := p.module.Limits[name]; return data })
 	})
 }
 
-// place puts a buffer, all of its storage, where a later step at i of the list would move it: elements of shape go to a
-// spot. It says why where that cannot be.
+// place moves a buffer, with its entire storage, to the spot to which step i of the list would copy it; shape is its
+// shape there. It returns "", or the reason why that is impossible.
 func (p *parting) place(i int, b *loop.Buffer, to spot, shape []sym.Expr) (why string) {
 	root := b.Root()
 	switch {
@@ -328,7 +329,7 @@ func (p *parting) place(i int, b *loop.Buffer, to spot, shape []sym.Expr) (why s
 	case !p.closeTogether(to, shape):
 		return whyApart
 	}
-	// Every buffer in the storage is all of it, under some shape.
+	// Every buffer in the storage must cover all of it, in some shape.
 	spots := map[*loop.Buffer]spot{}
 	for _, other := range p.module.Buffers {
 		if other.Root() != root {
@@ -383,7 +384,7 @@ func (p *parting) place(i int, b *loop.Buffer, to spot, shape []sym.Expr) (why s
 		}
 		p.laid[other] = true
 	}
-	// What lies in a buffer comes after it.
+	// A view must come after its buffer.
 	p.module.Buffers = slices.DeleteFunc(p.module.Buffers, func(other *loop.Buffer) bool {
 		_, is := spots[other]
 		return is
@@ -398,6 +399,7 @@ func (p *parting) place(i int, b *loop.Buffer, to spot, shape []sym.Expr) (why s
 	return ""
 }
 
+// rowMajor reports whether strides are row-major for a shape.
 func (p *parting) rowMajor(strides, shape []sym.Expr) bool {
 	for i, step := range loop.RowMajor(shape) {
 		if !isOne(shape[i]) && !p.equal(strides[i], step) {
@@ -407,7 +409,7 @@ func (p *parting) rowMajor(strides, shape []sym.Expr) bool {
 	return true
 }
 
-// closeTogether reports whether the elements that lie side by side still do, as many of them as fill a vector, or all.
+// closeTogether reports whether contiguous elements stay contiguous in runs that fill a vector, or entirely.
 func (p *parting) closeTogether(to spot, shape []sym.Expr) bool {
 	length := one
 	for axis := len(shape) - 1; axis >= 0; axis-- {
@@ -422,10 +424,11 @@ func (p *parting) closeTogether(to spot, shape []sym.Expr) bool {
 	return true
 }
 
-// leastTogether is how many elements must lie side by side for kernels to write a part of each row as fast as all rows.
+// leastTogether is the number of contiguous elements with which kernels write a slice of each row as fast as all rows.
 const leastTogether = 8
 
-// moved is a step whose buffers have new spots; nil if it cannot be. Launch is false if it stays the same.
+// moved returns a launch whose buffers have new spots; nil if that is impossible. launch is false if it does not
+// change.
 func (p *parting) moved(step loop.Step, spots map[*loop.Buffer]spot) (changed *loop.Launch, launch bool) {
 	plain := func(b *loop.Buffer) bool {
 		at, is := spots[b]
@@ -468,8 +471,8 @@ func (p *parting) drop(i int, l *loop.Launch) {
 	*p.list = slices.Delete(*p.list, i, i+1)
 }
 
-// keep leaves the pieces in a kernel that are not where they belong: each writes a part of the whole. It is several
-// kernels where one would need too many operands.
+// keep leaves in a kernel the pieces that are still copied. It makes several kernels if one would need too many
+// operands.
 func (p *parting) keep(i, out int, whole spot, rest []*piece) {
 	l := (*p.list)[i].(*loop.Launch)
 	if len(rest) == 0 {
@@ -502,7 +505,7 @@ func (p *parting) keep(i, out int, whole spot, rest []*piece) {
 	*p.list = slices.Replace(*p.list, i, i+1, steps...)
 }
 
-// moving is a launch that writes pieces of a whole, each into a buffer of its own that is a part of it.
+// moving returns a launch that copies pieces into the result, each through a view of its own.
 func (p *parting) moving(l *loop.Launch, out int, whole spot, pieces []*piece) *loop.Launch {
 	k := &loop.Kernel{Name: l.Kernel.Name, Source: l.Kernel.Source}
 	var args []*loop.Buffer

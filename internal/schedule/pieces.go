@@ -7,16 +7,16 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// piece is one nest of a kernel whose nests write disjoint boxes of its only result: where the box begins and how large
-// it is, along the result's axes.
+// piece is one nest of a kernel whose nests write disjoint boxes of its only result: the offset and the extents of the
+// box along the result's axes.
 type piece struct {
 	nest           loop.Stmt
 	begin, extents []sym.Expr
-	source         int   // the parameter that is moved into the box, each element once; −1 if the nest does anything else
-	axes           []int // of the source: the result's axis that each goes along; −1 of one element
+	source         int   // the parameter copied into the box, each element once; −1 if the nest does anything else
+	axes           []int // for each axis of the source, the result's axis that it runs along; −1 for one element
 }
 
-// pieces takes a kernel apart that does nothing but write boxes of one result; nil if it does more, or moves nothing.
+// pieces returns the pieces of a kernel that only writes boxes of one result; nil if it does more, or copies nothing.
 func (s *scheduler) pieces(k *loop.Kernel) (out int, list []*piece) {
 	out = -1
 	for i, p := range k.Params {
@@ -46,7 +46,7 @@ func (s *scheduler) pieces(k *loop.Kernel) (out int, list []*piece) {
 	return out, list
 }
 
-// piece is a nest as a box of the result; nil if it is none.
+// piece returns a nest as a box of the result; nil for other nests.
 func (s *scheduler) piece(k *loop.Kernel, out int, nest loop.Stmt) *piece {
 	to := k.Params[out]
 	p := &piece{nest: nest, source: -1}
@@ -96,13 +96,13 @@ func (s *scheduler) piece(k *loop.Kernel, out int, nest loop.Stmt) *piece {
 	return p
 }
 
-// overDimensions reports whether an expression mentions nothing but the module's dimensions.
+// overDimensions reports whether an expression contains only the module's dimensions.
 func (s *scheduler) overDimensions(e sym.Expr) bool {
 	return !slices.ContainsFunc(e.Vars(), func(name sym.Name) bool { _, ok := s.dims.Get(name); return !ok })
 }
 
-// movedWhole is the parameter of which a nest stores every element, once and as it is, and the result's axis for each
-// of its own.
+// movedWhole returns the parameter of which a nest copies every element once, and for each of its axes the result's
+// axis.
 func (s *scheduler) movedWhole(k *loop.Kernel, nest loop.Stmt, store *loop.Store, loops map[sym.Name]*loop.For,
 	axisOf map[sym.Name]int) (int, []int) {
 	load, ok := store.X.(*loop.Load)
@@ -143,7 +143,7 @@ func (s *scheduler) movedWhole(k *loop.Kernel, nest loop.Stmt, store *loop.Store
 	return source, axes
 }
 
-// oneBehindAnother reports whether boxes lie one behind the other along one axis.
+// oneBehindAnother reports whether boxes follow each other along one axis.
 func (s *scheduler) oneBehindAnother(list []*piece) bool {
 	for axis := range list[0].begin {
 		apart := true
@@ -157,13 +157,14 @@ func (s *scheduler) oneBehindAnother(list []*piece) bool {
 	return len(list) == 1
 }
 
-// spot is where a buffer's elements lie in the storage of a root.
+// spot is the layout of a buffer's elements in the storage of a root.
 type spot struct {
 	root    *loop.Buffer
 	offset  sym.Expr
 	strides []sym.Expr
 }
 
+// spotOf returns the spot of a buffer.
 func spotOf(b *loop.Buffer) spot {
 	at := spot{root: b.Root(), strides: loop.RowMajor(b.Shape)}
 	if b.View != nil && b.View.Strides != nil {
@@ -175,7 +176,7 @@ func spotOf(b *loop.Buffer) spot {
 	return at
 }
 
-// box is where a piece of a result lies, along the result's axes.
+// box returns the spot of a piece of a result, along the result's axes.
 func (at spot) box(p *piece) spot {
 	for axis, begin := range p.begin {
 		at.offset = at.offset.Add(begin.Mul(at.strides[axis]))
@@ -183,13 +184,13 @@ func (at spot) box(p *piece) spot {
 	return at
 }
 
-// under is where the elements of a spot lie under another shape; false if no strides say that.
+// under returns the strides of a spot for another shape; ok is false if there are none.
 func (s *scheduler) under(at spot, shape, to []sym.Expr) (spot, bool) {
 	at.strides = loop.Regrouped(s.dims, shape, at.strides, to)
 	return at, at.strides != nil
 }
 
-// along is a spot along the axes of what is moved there.
+// along returns a spot with the axes of the source that is copied there.
 func (at spot) along(p *piece, shape []sym.Expr) spot {
 	strides, next := make([]sym.Expr, len(p.axes)), one
 	for axis := len(p.axes) - 1; axis >= 0; axis-- {
@@ -202,7 +203,7 @@ func (at spot) along(p *piece, shape []sym.Expr) spot {
 	return at
 }
 
-// sameSpot reports whether two places of a shape are one.
+// sameSpot reports whether two spots of a shape are the same.
 func (s *scheduler) sameSpot(a, b spot, shape []sym.Expr) bool {
 	if a.root != b.root || !s.equal(a.offset, b.offset) {
 		return false

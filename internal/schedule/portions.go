@@ -9,17 +9,17 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// What a kernel needs of a weight at a time: rows that indices choose, or one stretch after the other. Both change a
-// scheduled kernel's indices and the extent of one loop, and no more: each result is computed by the same operations in
-// the same order.
+// Kernels that need only some of a weight at a time: rows that indices choose, or one slice after another. Both
+// transformations change only the indices and the extent of one loop of a scheduled kernel: each result is computed by
+// the same operations in the same order.
 
-// Chosen is a kernel whose parameter Param no longer is a table but the rows of it that a run asks for, in the order of
-// parameter Index's elements.
+// Chosen is a kernel whose parameter Param is, instead of a table, the rows of it that a run needs, in the order of the
+// elements of parameter Index.
 type Chosen struct {
 	Kernel        *loop.Kernel
 	Param, Index  int
 	Rows          int64      // of the table
-	Shape, Stride []sym.Expr // of the table as a copy of rows wants it: the axes that number its rows, then a row's own
+	Shape, Stride []sym.Expr // of the table: the axes that number its rows, then the axes of a row
 }
 
 // Choose has a kernel read chosen rows of the parameter at a place; nil if it does not read it so: only by loads that
@@ -97,8 +97,8 @@ func Choose(k *loop.Kernel, param int) *Chosen {
 	return c
 }
 
-// numbering finds the checked value that chooses a row by some axes of an index: by one, or, of a packed table, by the
-// panel and the column in it.
+// numbering returns the checked value that chooses a row by some axes of an index: by one axis or, in a packed table,
+// by the panel and the column in it.
 func numbering(index []sym.Expr, shape []int64, checks map[sym.Name]*loop.Check) (by *loop.Check, axes []int) {
 	for axis, e := range index {
 		for _, name := range e.Vars() {
@@ -131,8 +131,7 @@ func numbering(index []sym.Expr, shape []int64, checks map[sym.Name]*loop.Check)
 	return nil, nil
 }
 
-// element is the load of the integer that a checked value is, or is counted from the end by: rows + the integer, where
-// that is negative.
+// element returns the load of the integer of a checked value, which may be rows + the integer if that is negative.
 func element(x loop.Expr, rows int64, lets map[string]loop.Expr) *loop.Load {
 	x = named(x, lets)
 	if s, is := x.(*loop.Select); is {
@@ -161,13 +160,13 @@ func element(x loop.Expr, rows int64, lets map[string]loop.Expr) *loop.Load {
 	return nil
 }
 
-// alike reports whether two loads are of the same element.
+// alike reports whether two loads read the same element.
 func alike(a, b *loop.Load) bool {
 	return a == b || b != nil && a.From == b.From && a.Mask == nil && b.Mask == nil &&
 		slices.EqualFunc(a.Index, b.Index, sym.Expr.Equal)
 }
 
-// named is what a name stands for.
+// named returns the value of a name.
 func named(x loop.Expr, lets map[string]loop.Expr) loop.Expr {
 	for range lets {
 		r, is := x.(*loop.Ref)
@@ -179,9 +178,8 @@ func named(x loop.Expr, lets map[string]loop.Expr) loop.Expr {
 	return x
 }
 
-// Cut is a kernel that can be run a stretch of a weight at a time: by stretches of a loop around all that it does,
-// whose iterations are independent, and each of which reads a stretch of its own of the weight, along Axis, and writes
-// one of its own of each result.
+// Cut is a kernel that can run one slice of a weight at a time. It consists of a loop with independent iterations; each
+// iteration reads its own slice of the weight along Axis, and writes its own slice of each result.
 type Cut struct {
 	Extent int64 // of the loop
 	Axis   int
@@ -194,14 +192,14 @@ type Cut struct {
 	moves  []move // by parameter
 }
 
-// move is how a parameter's indices go along with the loop: step by step along an axis; step 0 is not at all.
+// move is how a parameter's indices change with the loop: by step along an axis; not at all if step is 0.
 type move struct {
 	axis int
 	step int64
 }
 
-// CutBy finds the loop by which a kernel can read the parameter at a place in stretches, the finest of several; nil if
-// none will do.
+// CutBy returns the cut of a kernel by which it can read a parameter in slices, the finest of several; nil if there is
+// none.
 func CutBy(k *loop.Kernel, param int, dims *sym.Dims) *Cut {
 	if k.Params[param].Access != loop.Read || k.Params[param].Strides != nil {
 		return nil
@@ -243,8 +241,8 @@ func CutBy(k *loop.Kernel, param int, dims *sym.Dims) *Cut {
 	return best
 }
 
-// follow finds how the parameters' indices go along with the loop; false if the weight's or a result's do not, one
-// stretch behind the other.
+// follow finds how the parameters' indices change with the loop. It reports whether those of the weight and of every
+// result move on from slice to slice without overlap.
 func (c *Cut) follow() bool {
 	accesses := map[string][]loop.Touches{}
 	for _, a := range loop.Accesses(c.kernel.Body) {
@@ -262,8 +260,8 @@ func (c *Cut) follow() bool {
 	return true
 }
 
-// along finds how a parameter's indices go along with the loop: one axis of them moves on by one step, the same
-// everywhere, and reaches no further within an iteration.
+// along finds how a parameter's indices change with the loop: one axis moves by the same step in all accesses, and
+// reaches no further within an iteration. ok is false otherwise.
 func (c *Cut) along(p *loop.Param, accesses []loop.Touches) (m move, ok bool) {
 	found := false
 	for _, a := range accesses {
@@ -292,7 +290,7 @@ func (c *Cut) along(p *loop.Param, accesses []loop.Touches) (m move, ok bool) {
 			}
 		}
 	}
-	if found { // every access goes along
+	if found { // every access must move with the loop
 		for _, a := range accesses {
 			if coefficient, _, _ := a.Index[m.axis].Linear(c.loop); coefficient.Equal(zero) {
 				return move{}, false
@@ -302,15 +300,15 @@ func (c *Cut) along(p *loop.Param, accesses []loop.Touches) (m move, ok bool) {
 	return m, true
 }
 
-// Part is a kernel for iterations [begin, end), whose parameters are parts of those before.
+// Part is a kernel for iterations [begin, end), whose parameters are slices of the cut kernel's.
 type Part struct {
 	Kernel *loop.Kernel
 	Axis   []int   // by parameter
-	Offset []int64 // by parameter: where its part begins along that axis
+	Offset []int64 // by parameter: the offset of its slice along that axis
 }
 
-// Part makes the kernel for iterations [begin, end). The weight's part lies by itself, in row-major order; parts of the
-// others lie where they are.
+// Part returns the kernel for iterations [begin, end). The weight's slice is a row-major buffer of its own; the slices
+// of other parameters are views.
 func (c *Cut) Part(begin, end int64) *Part {
 	dims := c.dims.Clone()
 	dims.Set(c.loop, sym.Range{Max: end - begin - 1})
@@ -379,7 +377,7 @@ func (c *Cut) Part(begin, end int64) *Part {
 	return part
 }
 
-// extent is what iterations [begin, end) have of an axis, of which the last iteration has what is left.
+// extent returns the extent of an axis for iterations [begin, end), the last of which has the remainder.
 func (c *Cut) extent(whole sym.Expr, step, begin, end int64) sym.Expr {
 	if end == c.Extent {
 		return whole.Sub(sym.Const(step * begin))

@@ -6,10 +6,10 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// keepInLanes brings a vector loop outside the each-loop around it where its body sums up products with something that
-// each lane reads again in every iteration of that loop, such as a depthwise convolution's weights along a row of
-// pixels: inside, it is read once, and stays in registers. The other factor is then walked in steps, which does only
-// where the second-level cache holds it: from further away, whole lines in order come faster.
+// keepInLanes moves a vector loop outside of the each-loop around it, if its body sums products with a factor that each
+// lane reads again in every iteration of that loop, such as a depthwise convolution's weights along a row of pixels:
+// that factor is then read once and stays in registers. The other factor is walked with a stride, which pays only if
+// the second-level cache holds it; from memory, contiguous cache lines are faster.
 func keepInLanes(s *scheduler, k *loop.Kernel) bool {
 	if s.machine.Name != target.AMD64Name {
 		return false
@@ -25,7 +25,7 @@ func keepInLanes(s *scheduler, k *loop.Kernel) bool {
 			return []loop.Stmt{stmt}
 		}
 		if inner, ok := loop.Only(v.Body); ok && inner.Kind == loop.Each {
-			return []loop.Stmt{stmt} // one loop is enough, and those further out are for tiles
+			return []loop.Stmt{stmt} // one loop is enough; loops further out become tiles
 		}
 		if n, ok := f.Extent.Const(); !ok || n < 4 {
 			return []loop.Stmt{stmt}
@@ -38,8 +38,8 @@ func keepInLanes(s *scheduler, k *loop.Kernel) bool {
 	return changed
 }
 
-// readsAgain reports whether the sums in a vector loop's body have a factor that is read in each lane, without a mask,
-// and not changed by the variable.
+// readsAgain reports whether the sums in a vector loop's body have a factor that varies by lane, has no mask, and does
+// not depend on the variable.
 func readsAgain(v *loop.For, variable sym.Name) bool {
 	found := false
 	loop.Walk(v.Body, func(stmt loop.Stmt) bool {

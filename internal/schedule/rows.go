@@ -5,13 +5,14 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// rowsTogether is the columns below which a contraction for each row is too narrow to pay for packing its left operand.
+// rowsTogether is the number of columns below which a contraction for each row is too narrow to pay for packing its
+// left operand.
 const rowsTogether = 160
 
-// gatherRows turns an each-loop around a narrow contraction (one output row of a convolution, say) inside out, where
-// the left operand does not depend on the loop: the local gets an axis for the loop, and the loop goes inside each of
-// the parts, so that consecutive contractions have the same left operand. How many rows stay together is decided where
-// locals are cut.
+// gatherRows moves an each-loop around a narrow contraction (one output row of a convolution, say) inside, if the left
+// operand does not depend on the loop: the local gets an axis for the loop, and the loop moves into each statement of
+// its body, so that consecutive contractions have the same left operand. The number of rows that stay together is
+// decided when locals are cut.
 //
 //	each r { local acc; each … acc = …; serial h { contract acc += w[h] * x[r + h] }; each … store }
 //
@@ -25,7 +26,7 @@ func gatherRows(s *scheduler, k *loop.Kernel) bool {
 		if f, ok := c.(*loop.For); ok {
 			if parts := s.rows(f, names); parts != nil {
 				changed = true
-				// A loop of one iteration is a body of its own: the local must not meet what follows.
+				// A loop with one iteration gives the statements a body of their own, which limits the local's scope.
 				return []loop.Stmt{&loop.For{Kind: loop.Each, Var: names.bound("rows"), Extent: one, Body: parts}}
 			}
 		}
@@ -35,7 +36,7 @@ func gatherRows(s *scheduler, k *loop.Kernel) bool {
 	return changed
 }
 
-// rows is the loop inside out, or nil.
+// rows returns the loop moved inside; nil if that is impossible.
 func (s *scheduler) rows(f *loop.For, names *namer) []loop.Stmt {
 	if f.Kind != loop.Each || len(f.Body) < 3 || isOne(f.Extent) {
 		return nil
@@ -60,8 +61,8 @@ func (s *scheduler) rows(f *loop.For, names *namer) []loop.Stmt {
 	return (&loop.Rewrite{Stmt: columnsOfRows}).Body(result)
 }
 
-// columnsOfRows makes one contraction of a loop over contractions with a single column each, where the loop moves the
-// column by a fixed step: the loop's iterations become the columns. A convolution along one axis is written so.
+// columnsOfRows turns a loop over contractions with a single column each into one contraction, if the loop moves the
+// column by a fixed step: its iterations become the columns. Convolutions along one axis have this form.
 func columnsOfRows(stmt loop.Stmt) []loop.Stmt {
 	same := []loop.Stmt{stmt}
 	f, ok := stmt.(*loop.For)
@@ -112,8 +113,8 @@ func (s *scheduler) repeated(f *loop.For, l *loop.Local) bool {
 	return found && good
 }
 
-// perRow is one part of the loop's body with the loop inside it: around a Contract, a branch or a nest of each-loops,
-// inside serial loops.
+// perRow returns one statement of the loop's body with the loop inside it: around a Contract, a branch or a nest of
+// each-loops, inside serial loops.
 func (s *scheduler) perRow(part loop.Stmt, f *loop.For, names *namer) loop.Stmt {
 	if inner, ok := part.(*loop.For); ok && inner.Kind == loop.Serial {
 		if mentions(inner.Extent, f.Var) || len(inner.Body) != 1 {
@@ -133,7 +134,8 @@ func (s *scheduler) perRow(part loop.Stmt, f *loop.For, names *namer) loop.Stmt 
 	return &loop.For{Kind: loop.Each, Var: f.Var, Extent: f.Extent, Body: []loop.Stmt{part}}
 }
 
-// widened is a part in which the local has an axis for the loop in front, and the loop a variable of its own.
+// widened returns a statement in which the local has an additional first axis for the loop, and the loop has its own
+// variable.
 func widened(part loop.Stmt, local string, variable sym.Name, names *namer) loop.Stmt {
 	own := names.bound(variable.Text())
 	row := sym.Var(variable)

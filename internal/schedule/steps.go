@@ -8,20 +8,20 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// What a step of a kernel should take, in estimated nanoseconds, for its nests to become tiles, and a tile of it:
-// handing tiles over takes about a microsecond each time.
+// The target time of a step of a kernel, for its nests to become tiles, and of a tile of it, in estimated nanoseconds:
+// handing out tiles takes about a microsecond each time.
 const (
 	stepTime     = 8_000
 	stepTile     = 1_000
 	stepLarge    = 3_000
-	stepsEnough  = 0.8 // of the workers busy: then the kernel's own tiles do
+	stepsEnough  = 0.8 // share of busy workers at which the kernel's own tiles are kept
 	productNanos = 1.0 / 40
 	operandNanos = 1.0 / 15
 )
 
-// inSteps makes courses (see loop.Course) of the kernels that go through steps one after another, as recurrent layers
-// do, and whose tiles keep too few of the workers busy. What such a tile keeps in locals from nest to nest then lies in
-// memory that all workers share, and the nests around the steps and in each step have tiles of their own.
+// inSteps turns kernels that run through steps in order, as recurrent layers do, into courses (see loop.Course), if
+// their tiles keep too few workers busy. The locals of such a tile become memory that all workers share, and the nests
+// before, in and after the steps have tiles of their own.
 func (s *scheduler) inSteps() {
 	if !s.registerTiles() || s.off("tiles") || s.machine.Threads < 2 {
 		return
@@ -46,17 +46,17 @@ func (s *scheduler) inSteps() {
 	}
 }
 
-// chain is a part of a kernel whose tiles each go through steps.
+// chain is a piece of a kernel each of whose tiles runs through the steps.
 type chain struct {
-	loops  []*loop.For // around each: their iterations are the tiles
+	loops  []*loop.For // enclosing loops: their iterations are the tiles
 	before []loop.Stmt // nests
 	steps  *loop.For   // of nests
 	after  []loop.Stmt
 	locals []*loop.Local
 }
 
-// chains takes a kernel apart that is chains of as many steps each: parts which are independent of one another, as
-// parallel loops are that stand side by side.
+// chains returns the chains of a kernel that consists of independent chains with the same number of steps, side by
+// side; nil for other kernels.
 func (s *scheduler) chains(k *loop.Kernel) (list []*chain) {
 	parts := [][]loop.Stmt{k.Body}
 	if len(k.Body) > 1 {
@@ -78,7 +78,7 @@ func (s *scheduler) chains(k *loop.Kernel) (list []*chain) {
 	return list
 }
 
-// chainOf takes loops around locals, nests, a serial loop of nests, and nests apart; nil for anything else.
+// chainOf returns the chain of loops around locals, nests, a serial loop of nests, and nests; nil for other bodies.
 func chainOf(k *loop.Kernel, body []loop.Stmt) *chain {
 	c := &chain{}
 	for {
@@ -126,6 +126,7 @@ func chainOf(k *loop.Kernel, body []loop.Stmt) *chain {
 	return c
 }
 
+// onlyDims reports whether an expression contains only the kernel's dimensions.
 func onlyDims(k *loop.Kernel, e sym.Expr) bool {
 	for _, name := range e.Vars() {
 		if !slices.Contains(k.Dims, name) {
@@ -135,7 +136,7 @@ func onlyDims(k *loop.Kernel, e sym.Expr) bool {
 	return true
 }
 
-// course is the kernel as a course; nil if it stays as it is.
+// course returns the kernel as a course; nil if it does not become one.
 func (s *scheduler) course(k *loop.Kernel) *loop.Kernel {
 	s.free = k.Dims
 	if neverRuns(k) || forBlocks(k) || s.chains(k) == nil {
@@ -186,7 +187,7 @@ func (s *scheduler) course(k *loop.Kernel) *loop.Kernel {
 	return k
 }
 
-// share makes parameters of the locals, which have a part for each chain, and returns them.
+// share turns the locals into parameters with one slice for each tile of the chain, and returns them.
 func (s *scheduler) share(k *loop.Kernel, c *chain) []*loop.Param {
 	var extents, place []sym.Expr
 	for _, f := range c.loops {
@@ -235,11 +236,12 @@ func (s *scheduler) share(k *loop.Kernel, c *chain) []*loop.Param {
 	return k.Params[len(k.Params)-len(c.locals):]
 }
 
+// join returns a new list of both lists' items.
 func join(first, second []sym.Expr) []sym.Expr {
 	return append(first[:len(first):len(first)], second...)
 }
 
-// around puts the chain's loops around a nest, with variables of its own but for the step's.
+// around puts the chain's loops around a nest, with new variables except for the step's.
 func (c *chain) around(stmt loop.Stmt, step sym.Name, names *namer) loop.Stmt {
 	values := map[sym.Name]sym.Expr{c.steps.Var: sym.Var(step)}
 	loops := make([]*loop.For, len(c.loops))
@@ -255,7 +257,7 @@ func (c *chain) around(stmt loop.Stmt, step sym.Name, names *namer) loop.Stmt {
 	return body[0]
 }
 
-// inStep is a nest of a step with its outermost loop parallel, if that has tiles that are worth it.
+// inStep returns a nest of a step with its outermost loop parallel, if such tiles pay.
 func (c *coster) inStep(f *loop.For, k *loop.Kernel, names *namer) loop.Stmt {
 	if !onlyDims(k, f.Extent) || f.Kind == loop.Vector && reducesOut(f) {
 		return &loop.For{Kind: loop.Parallel, Var: names.bound("t"), Extent: one, Body: []loop.Stmt{f}}

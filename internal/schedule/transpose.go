@@ -7,8 +7,8 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// transposedLanes is the width of the blocks in which a transposition reads and writes: the cache lines that the lanes
-// of one block touch stay in the first-level cache, of which they take an eighth, until all of each has been used.
+// transposedLanes returns the width of the blocks in which a transposition reads and writes. The cache lines that one
+// block touches take an eighth of the first-level cache, so that they stay in it until all of each is used.
 func (s *scheduler) transposedLanes() int64 {
 	const line, usual = 64, 64
 	if s.machine.Limits.L1 == 0 {
@@ -17,8 +17,8 @@ func (s *scheduler) transposedLanes() int64 {
 	return max(16, s.machine.Limits.L1/8/line)
 }
 
-// blockTranspositions cuts vector loops that walk one buffer element after element and another in large steps, where an
-// each-loop around walks the other element after element: that loop goes inside the blocks.
+// blockTranspositions cuts vector loops that walk one buffer contiguously and another in large steps, if an enclosing
+// each-loop walks the other contiguously: that loop moves inside the blocks.
 func blockTranspositions(s *scheduler, k *loop.Kernel) bool {
 	c := s.coster(k)
 	names := s.newNamer(k)
@@ -42,7 +42,7 @@ func blockTranspositions(s *scheduler, k *loop.Kernel) bool {
 	return changed
 }
 
-// blocked is a nest of each-loops around a vector loop, in blocks; nil if that is of no use.
+// blocked returns a nest of each-loops around a vector loop in blocks; nil if that does not pay.
 func (c *coster) blocked(f *loop.For, names *namer) loop.Stmt {
 	var chain []*loop.For
 	v := f
@@ -58,7 +58,7 @@ func (c *coster) blocked(f *loop.For, names *namer) loop.Stmt {
 		containsLoop(v.Body) {
 		return nil
 	}
-	var across, rest []*loop.For // loops that go inside, and those that stay
+	var across, rest []*loop.For // loops that move inside, and loops that stay
 	steps := 1.0
 	for _, u := range chain {
 		if !mentions(v.Extent, u.Var) && c.transposes(v, u) {
@@ -86,6 +86,7 @@ func (c *coster) blocked(f *loop.For, names *namer) loop.Stmt {
 	return wrap(block, rest)
 }
 
+// containsLoop reports whether a body contains a loop.
 func containsLoop(body []loop.Stmt) bool {
 	found := false
 	loop.Walk(body, func(s loop.Stmt) bool {
@@ -96,16 +97,16 @@ func containsLoop(body []loop.Stmt) bool {
 	return found
 }
 
-// Loops over elements that lie so near each other read the same cache lines, which are worth keeping if there are more
-// steps than these, and if a step of the vector loop leads away from them.
+// Loops over nearby elements read the same cache lines. It pays to keep these if there are at least leastAcross steps,
+// and if a step of the vector loop leads away from them.
 const (
 	nearElements = 64
 	leastAcross  = 4
 	leastAway    = 4 // elements
 )
 
-// transposes reports whether some access of a vector loop's body is in large steps along it and along another loop is
-// one element after the other, forward or back, or in steps that stay near.
+// transposes reports whether some access in a vector loop's body takes large steps along it, and contiguous or near
+// steps, forward or back, along another loop.
 func (c *coster) transposes(v, u *loop.For) bool {
 	for _, a := range loop.Accesses(v.Body) {
 		p := c.shapes[a.Buffer]

@@ -7,9 +7,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// chooseVectors makes one loop of each nest a vector loop: the one for which the nest's time is estimated to be least.
-// That is usually the loop whose variable walks what is stored, or reduced, element after element. Each-loops directly
-// inside one another change places to bring it inside.
+// chooseVectors makes one loop of each nest a vector loop: the one with the least estimated time for the nest. That is
+// usually the loop that walks the stored or reduced elements contiguously. Each-loops directly inside one another are
+// exchanged to bring it inside.
 func chooseVectors(s *scheduler, k *loop.Kernel) bool {
 	c := s.coster(k)
 	c.places = map[place]sym.Expr{}
@@ -33,7 +33,7 @@ func chooseVectors(s *scheduler, k *loop.Kernel) bool {
 	return changed
 }
 
-// vectorized is a copy of a nest with its best vector loops, and its time; nil if none can be made.
+// vectorized returns a copy of a nest with its best vector loops, and its time; nil if there are none.
 func (c *coster) vectorized(f *loop.For) (loop.Stmt, float64) {
 	var best loop.Stmt
 	least := math.Inf(1)
@@ -52,7 +52,7 @@ func (c *coster) vectorized(f *loop.For) (loop.Stmt, float64) {
 		}
 		v = inner
 	}
-	// Or vector loops further inside, each its own nest's best.
+	// Or vector loops further inside: the best of each inner nest.
 	deeper, found := c.inside(f)
 	if found {
 		consider(deeper)
@@ -63,7 +63,7 @@ func (c *coster) vectorized(f *loop.For) (loop.Stmt, float64) {
 	return best, least
 }
 
-// inside is a copy of a loop with vector loops in its body only.
+// inside returns a copy of a loop with vector loops in its body only.
 func (c *coster) inside(f *loop.For) (loop.Stmt, bool) {
 	found := false
 	var copied func(body []loop.Stmt) []loop.Stmt
@@ -86,8 +86,8 @@ func (c *coster) inside(f *loop.For) (loop.Stmt, bool) {
 	return &loop.For{Kind: f.Kind, Var: f.Var, Extent: f.Extent, Body: copied(f.Body)}, found
 }
 
-// moveInside is a copy of the each-loops from f inward in which v is a vector loop inside the others. v may be a serial
-// loop that only reduces, where it stands.
+// moveInside returns a copy of the each-loops from f inward in which v is a vector loop inside the others. If v is a
+// serial loop that only reduces, it keeps its position.
 func moveInside(f, v *loop.For) loop.Stmt {
 	var chain []*loop.For
 	at := f
@@ -117,7 +117,7 @@ func (c *coster) canBeVector(f *loop.For) bool {
 	}
 	v := c.as(f)
 	good := true
-	// Lanes have no buffers of their own, and share the bounds of loops and the conditions of branches.
+	// Locals are not possible inside lanes, and all lanes share the bounds of loops and the conditions of branches.
 	var check func(body []loop.Stmt)
 	check = func(body []loop.Stmt) {
 		for _, stmt := range body {
