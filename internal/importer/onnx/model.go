@@ -29,7 +29,7 @@ type (
 	Signature = convert.Signature
 )
 
-// The kinds. A tensor is of numbers or of texts.
+// The kinds. A tensor has numbers or strings.
 const (
 	Tensor           = convert.Tensor
 	Sequence         = convert.Sequence

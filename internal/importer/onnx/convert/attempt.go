@@ -23,7 +23,7 @@ const (
 	moreWork     = 32
 )
 
-// errAgain ends a conversion that found out something which should have been known before.
+// errAgain ends a conversion that found out something that it needed earlier.
 var errAgain = errors.New("the conversion begins again")
 
 // Attempt is what the conversions of a model have found out so far. Places are paths of nodes, the same in every
@@ -50,7 +50,7 @@ const (
 	moreInlined  = 50
 )
 
-// mostInlined is how many nodes of functions may be converted.
+// mostInlined returns the largest number of nodes of functions that may be converted.
 func mostInlined(m *wire.ModelProto) int {
 	count := nodesOf(m.Graph)
 	for _, f := range m.Functions {
@@ -59,12 +59,13 @@ func mostInlined(m *wire.ModelProto) int {
 	return leastInlined + moreInlined*count
 }
 
+// newAttempt returns an attempt that knows nothing yet.
 func newAttempt(m *Source) *Attempt {
 	return &Attempt{bodies: map[*wire.GraphProto]int{}, varies: map[string][]ops.LoopExtent{}, forms: map[string][]Form{},
 		forks: map[string]fork{}, work: mostWork + moreWork*nodesOf(m.Proto.Graph)}
 }
 
-// nodesOf is the number of nodes of a graph and of those in it.
+// nodesOf returns the number of nodes of a graph and its subgraphs.
 func nodesOf(proto *wire.GraphProto) int {
 	count := len(proto.Node)
 	for _, n := range proto.Node {
@@ -77,7 +78,7 @@ func nodesOf(proto *wire.GraphProto) int {
 	return count
 }
 
-// repeated converts by try until a conversion finds out nothing that had to be known before.
+// repeated calls try until a conversion finds out nothing that it needed earlier.
 func (a *Attempt) repeated(ctx context.Context, try func() error) error {
 	for ; ; a.count++ {
 		if err := ctx.Err(); err != nil {
@@ -92,10 +93,10 @@ func (a *Attempt) repeated(ctx context.Context, try func() error) error {
 	}
 }
 
-// place is the path of the node under conversion.
+// place returns the path of the node under conversion.
 func (g *Scope) place() string { return g.path + "/" + g.at }
 
-// inside is the path of a graph inside the node under conversion.
+// inside returns the path of a graph inside the node under conversion.
 func (g *Scope) inside(proto *wire.GraphProto) string {
 	known := g.Attempt.bodies
 	if _, ok := known[proto]; !ok {
@@ -104,7 +105,7 @@ func (g *Scope) inside(proto *wire.GraphProto) string {
 	return fmt.Sprintf("%s:%d", g.place(), known[proto])
 }
 
-// again begins the conversion anew.
+// again restarts the conversion.
 func (c *Call) again() {
 	c.Scope.Attempt.last = c.Source
 	c.Fail(errAgain)

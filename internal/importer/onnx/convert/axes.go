@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Natural are extents of which the prover cannot see that they are not negative, as extents that it can; and each stays
-// a whole when they are multiplied.
+// Natural replaces extents that the prover cannot show to be at least 0 by equal extents that it can; each stays one
+// factor in products.
 func Natural(extents []sym.Expr) []sym.Expr {
 	out := make([]sym.Expr, len(extents))
 	for i, e := range extents {
@@ -19,8 +19,8 @@ func Natural(extents []sym.Expr) []sym.Expr {
 	return out
 }
 
-// Argument is the graph's input whose elements, as many as are known, a value has in order: itself, or what it is
-// another form of. nil if there is none.
+// Argument returns the graph's integer input of known shape that has the elements of v, in order: v itself, or a value
+// that v is a reshape or cast of; nil if there is none.
 func (c *Call) Argument(v *ir.Value) *ir.Value {
 	for v.Node != nil && (v.Node.Op.Name() == "reshape" || v.Node.Op.Name() == "cast") && v.Type.DType.IsInt() {
 		v = v.Node.Inputs[0]
@@ -32,8 +32,8 @@ func (c *Call) Argument(v *ir.Value) *ir.Value {
 	return nil
 }
 
-// SymbolsOf is the elements of an integer value as symbolic integers within [lo, hi]: known ones, dimensions that the
-// caller's argument gives, or such that the run binds.
+// SymbolsOf returns the elements of an integer value as symbolic integers within [lo, hi]: known ones, dimensions that
+// the caller's argument gives, or dimensions that the run binds.
 func (c *Call) SymbolsOf(v *ir.Value, lo int64, hi sym.Expr) []sym.Expr {
 	from, argument := v, c.Argument(v)
 	if v.Known == nil && argument != nil {
@@ -61,9 +61,9 @@ func (c *Call) SymbolsOf(v *ir.Value, lo int64, hi sym.Expr) []sym.Expr {
 	return out
 }
 
-// AsDims makes formulas that are not plain dimensions of their own, which the run binds: what is computed with them is
-// as simple as if they were the model's. None is below lo. One that the run knows when it begins is its own limit, so
-// that sizes stay exact.
+// AsDims replaces formulas that are not simple by new dimensions that the run binds, so that expressions of them stay
+// as short as those of the model's dimensions. None is below lo. A formula that the run knows at its beginning is the
+// dimension's own limit, so that sizes stay tight.
 func (c *Call) AsDims(lo int64, list ...sym.Expr) []sym.Expr {
 	out := slices.Clone(list)
 	var intricate []sym.Expr
@@ -92,12 +92,11 @@ func (c *Call) AsDims(lo int64, list ...sym.Expr) []sym.Expr {
 	return out
 }
 
-// mostPlain is the most factors of a formula that stays as it is: of sums, quotients and remainders of a dimension or
-// two.
+// mostPlain is the largest number of factors of a formula that stays as it is: of sums, quotients and remainders of a
+// dimension or two.
 const mostPlain = 8
 
-// plain reports whether a formula is a number, or short and without minima and maxima, so that what is computed with it
-// stays simple.
+// plain reports whether a formula is a number, or short and without minima and maxima.
 func plain(e sym.Expr) bool {
 	left := mostPlain
 	var short func(e sym.Expr) bool
@@ -120,19 +119,19 @@ func plain(e sym.Expr) bool {
 	return short(e)
 }
 
-// ofData reports whether data decide a dimension of a formula.
+// ofData reports whether a formula has a dimension that data decide.
 func (c *Call) ofData(e sym.Expr) bool {
 	return slices.ContainsFunc(e.Vars(), func(name sym.Name) bool { _, data := c.Module.Limits[name]; return data })
 }
 
-// within states that a symbolic integer lies between two numbers.
+// within requires a symbolic integer to lie in [lo, hi].
 func (c *Call) within(e sym.Expr, lo, hi int64, why string) {
 	c.Condition(sym.Cond{A: sym.Const(lo), B: e}, why)
 	c.Condition(sym.Cond{A: e, B: sym.Const(hi)}, why)
 }
 
-// Axes are the elements of input i, each an axis of a tensor of the given rank that may count from the end, no two the
-// same: numbers, or symbolic integers.
+// Axes returns the elements of input i: distinct axes of a tensor of the given rank, as numbers or symbolic integers.
+// They may count from the end.
 func (c *Call) Axes(i, rank int) []sym.Expr {
 	v := c.Input(i)
 	if len(v.Type.Shape) > 1 {
@@ -163,7 +162,7 @@ func (c *Call) Axes(i, rank int) []sym.Expr {
 	return list
 }
 
-// Is is 1 if a symbolic integer has a value, else 0.
+// Is returns 1 if a symbolic integer has the value, else 0.
 func Is(a sym.Expr, value int) sym.Expr {
 	above := a.Sub(sym.Const(int64(value)))
 	return sym.Const(1).Sub(above).Min(sym.Const(1).Add(above)).Max(sym.Const(0))

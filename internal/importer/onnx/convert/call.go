@@ -26,17 +26,17 @@ type Call struct {
 	copied     *ir.Value // of a condition that is an argument
 }
 
-// Refuse stops with what is not supported.
+// Refuse ends the conversion with ErrUnsupported, for a feature that is not supported.
 func (c *Call) Refuse(format string, args ...any) {
 	c.Fail(diag.Unsupportedf(format, args...).AtNode(c.Source, c.Node.OpType))
 }
 
-// Fault stops with what is wrong with the node.
+// Fault ends the conversion with ErrInput, for an invalid node.
 func (c *Call) Fault(format string, args ...any) {
 	c.Fail(diag.Inputf(format, args...).AtNode(c.Source, c.Node.OpType))
 }
 
-// Input is the i-th input, which must be present.
+// Input returns the i-th input, which must be present.
 func (c *Call) Input(i int) *ir.Value {
 	if v := c.Optional(i); v != nil {
 		return v
@@ -45,7 +45,7 @@ func (c *Call) Input(i int) *ir.Value {
 	return nil
 }
 
-// Optional is the i-th input, nil if it is absent.
+// Optional returns the i-th input; nil if it is absent.
 func (c *Call) Optional(i int) *ir.Value {
 	if i >= len(c.In) {
 		return nil
@@ -54,10 +54,10 @@ func (c *Call) Optional(i int) *ir.Value {
 	return c.In[i]
 }
 
-// Has reports whether the node carries an attribute.
+// Has reports whether the node has an attribute.
 func (c *Call) Has(name string) bool { return c.Attributes[name] != nil }
 
-// Attribute is an attribute, which must be of the given kind; nil if it is absent.
+// Attribute returns an attribute, which must be of the given kind; nil if it is absent.
 func (c *Call) Attribute(name string, kind wire.AttributeType) *wire.AttributeProto {
 	a := c.Attributes[name]
 	if a != nil && a.Kind() != kind {
@@ -66,7 +66,7 @@ func (c *Call) Attribute(name string, kind wire.AttributeType) *wire.AttributePr
 	return a
 }
 
-// Int is an integer attribute.
+// Int returns an integer attribute; otherwise if it is absent.
 func (c *Call) Int(name string, otherwise int64) int64 {
 	if a := c.Attribute(name, wire.AttributeInt); a != nil {
 		return a.I
@@ -74,7 +74,7 @@ func (c *Call) Int(name string, otherwise int64) int64 {
 	return otherwise
 }
 
-// Float is a number attribute.
+// Float returns a float attribute; otherwise if it is absent.
 func (c *Call) Float(name string, otherwise float64) float64 {
 	if a := c.Attribute(name, wire.AttributeFloat); a != nil {
 		return float64(a.F)
@@ -82,7 +82,7 @@ func (c *Call) Float(name string, otherwise float64) float64 {
 	return otherwise
 }
 
-// Text is a string attribute.
+// StringAttribute returns a string attribute; otherwise if it is absent.
 func (c *Call) StringAttribute(name, otherwise string) string {
 	if a := c.Attribute(name, wire.AttributeString); a != nil {
 		return string(a.S)
@@ -90,7 +90,7 @@ func (c *Call) StringAttribute(name, otherwise string) string {
 	return otherwise
 }
 
-// Ints is a list attribute; nil if it is absent.
+// Ints returns an attribute that is a list of integers; nil if it is absent.
 func (c *Call) Ints(name string) []int64 {
 	if a := c.Attribute(name, wire.AttributeInts); a != nil {
 		if a.Ints == nil {
@@ -101,7 +101,7 @@ func (c *Call) Ints(name string) []int64 {
 	return nil
 }
 
-// Floats is a list attribute; nil if it is absent.
+// Floats returns an attribute that is a list of floats; nil if it is absent.
 func (c *Call) Floats(name string) []float64 {
 	a := c.Attribute(name, wire.AttributeFloats)
 	if a == nil {
@@ -114,7 +114,7 @@ func (c *Call) Floats(name string) []float64 {
 	return out
 }
 
-// Texts is a list attribute; nil if it is absent.
+// Strings returns an attribute that is a list of strings; nil if it is absent.
 func (c *Call) Strings(name string) []string {
 	a := c.Attribute(name, wire.AttributeStrings)
 	if a == nil {
@@ -127,7 +127,7 @@ func (c *Call) Strings(name string) []string {
 	return out
 }
 
-// Tensor is a tensor attribute; nil if it is absent.
+// Tensor returns a tensor attribute; nil if it is absent.
 func (c *Call) Tensor(name string) *tensor.Tensor {
 	a := c.Attribute(name, wire.AttributeTensor)
 	if a == nil || a.T == nil {
@@ -140,7 +140,7 @@ func (c *Call) Tensor(name string) *tensor.Tensor {
 	return t
 }
 
-// Graph is a graph attribute, which must be present.
+// Graph returns a graph attribute, which must be present.
 func (c *Call) Graph(name string) *wire.GraphProto {
 	a := c.Attribute(name, wire.AttributeGraph)
 	if a == nil || a.G == nil {
@@ -149,7 +149,7 @@ func (c *Call) Graph(name string) *wire.GraphProto {
 	return a.G
 }
 
-// Type is an element type attribute; Invalid where it is absent.
+// Type returns an attribute that is an element type; Invalid if it is absent.
 func (c *Call) Type(name string) dtype.DType {
 	n := c.Int(name, 0)
 	if n == 0 {
@@ -162,13 +162,13 @@ func (c *Call) Type(name string) dtype.DType {
 	return dt
 }
 
-// Symbols is the elements of an integer input as symbolic integers: known ones, or dimensions that the run binds within
-// [lo, hi].
+// Symbols returns the elements of an integer input as symbolic integers: known ones, or dimensions that the run binds
+// within [lo, hi].
 func (c *Call) Symbols(i int, lo, hi int64) []sym.Expr {
 	return c.SymbolsOf(c.Input(i), lo, sym.Const(hi))
 }
 
-// Numbers is the elements of an integer input that must be known when the model is compiled.
+// Numbers returns the elements of an integer input, which must be known at compile time.
 func (c *Call) Numbers(i int) []int64 {
 	v := c.Input(i)
 	out := make([]int64, len(v.Known))
@@ -185,7 +185,7 @@ func (c *Call) Numbers(i int) []int64 {
 	return out
 }
 
-// Constant is an input that must be a constant.
+// Constant returns the value of an input, which must be a constant.
 func (c *Call) Constant(i int) *tensor.Tensor {
 	v := c.Input(i)
 	if v.Const == nil {
@@ -194,7 +194,8 @@ func (c *Call) Constant(i int) *tensor.Tensor {
 	return v.Const
 }
 
-// IntsOrInput is a list that older versions hold in an attribute and newer ones in an input; nil if both are absent.
+// IntsOrInput returns a list of integers from an attribute of older versions or an input of newer ones; nil if both
+// are absent.
 func (c *Call) IntsOrInput(name string, i int) []int64 {
 	if c.Has(name) {
 		return c.Ints(name)
@@ -216,8 +217,8 @@ func (c *Call) Axis(axis int64, rank int) int64 {
 	return axis
 }
 
-// One is a rule's only output.
+// One returns the outputs of a rule with one output.
 func One(v *ir.Value) []*ir.Value { return []*ir.Value{v} }
 
-// String is the node, for errors and names.
+// String returns the node's name and operator, for errors and names.
 func (c *Call) String() string { return fmt.Sprintf("%s (%s)", c.Source, c.Node.OpType) }

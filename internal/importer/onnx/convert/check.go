@@ -5,9 +5,9 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
-// check holds a node to the form that its operator has at a version of its domain: the number of inputs and outputs,
-// the attributes and their types. An operator that the table does not know is its rule's own business. A deprecated one
-// keeps the form it had.
+// check compares a node with the form of its operator at a version of its domain: the number of inputs and outputs,
+// the attributes and their types. It checks no operator that is missing in the table; its rule does. A deprecated
+// operator keeps its last form.
 func check(n *wire.NodeProto, version int64) error {
 	op, ok := schema.Lookup(n.Domain, n.OpType, version)
 	if ok && op.Deprecated {

@@ -22,10 +22,10 @@ import (
 //
 // A sequence whose tensors are known one by one is a list of them until something needs its parts.
 
-// Kind is what a value of a model is.
+// Kind is the kind of a model's value.
 type Kind uint8
 
-// The kinds. A tensor is of numbers or of texts.
+// The kinds. A tensor has numbers or strings.
 const (
 	Tensor Kind = iota
 	Sequence
@@ -33,24 +33,24 @@ const (
 	OptionalSequence
 )
 
-// Plain is what an optional of the kind may have.
+// Plain returns the kind of an optional's value; another kind is itself.
 func (k Kind) Plain() Kind { return k &^ Optional }
 
-// Form is what is known of a value's parts before there are any.
+// Form describes a value before its component tensors exist.
 type Form struct {
 	Kind Kind
-	// Of is the type of the tensor, or of the tensors of a sequence: String for texts. Of a sequence's tensors the rank
-	// may not be known (Shape is nil), and extents that may differ are the differing one; an optional that never has
-	// anything may not know what it might have (Invalid).
+	// Of is the type of the tensor, or of the tensors of a sequence: String for strings. For a sequence, the rank of its
+	// tensors may not be known (Shape is nil), and extents that may differ are the differing one; an optional that never
+	// has anything may not know what it might have (Invalid).
 	Of ir.Type
 	// Vacant says of a sequence that it has no tensors: its type's shape says nothing.
 	Vacant bool
 }
 
-// Differing is an extent that differs among a sequence's tensors.
+// Differing is the extent of an axis that differs among a sequence's tensors.
 var Differing = sym.Var(sym.Hidden("?"))
 
-// Composite is what a stand-in stands for.
+// Composite is the value that a stand-in represents.
 type Composite struct {
 	Form
 	Parts  []*ir.Value // nil of a list; of an absent optional, has alone
@@ -59,7 +59,7 @@ type Composite struct {
 	Absent bool // it never has anything
 }
 
-// String is what it is, for errors.
+// String describes the form, for errors.
 func (f Form) String() string {
 	names := [...]string{Tensor: "a tensor", Sequence: "a sequence", Optional: "an optional",
 		OptionalSequence: "an optional sequence"}
@@ -69,10 +69,10 @@ func (f Form) String() string {
 	return names[f.Kind]
 }
 
-// simple reports whether a value of the form is one tensor.
+// simple reports whether a value of the form is one tensor of numbers.
 func (f Form) simple() bool { return f.Kind == Tensor && f.Of.DType != dtype.String }
 
-// Stand makes a stand-in.
+// Stand returns a stand-in for a composite.
 func (g *Scope) Stand(c *Composite) *ir.Value {
 	v := &ir.Value{Name: g.Build.Source}
 	if c.Kind == Tensor {
@@ -85,7 +85,7 @@ func (g *Scope) Stand(c *Composite) *ir.Value {
 	return v
 }
 
-// FormOf is a value's form.
+// FormOf returns the form of a value.
 func (g *Scope) FormOf(v *ir.Value) Form {
 	if c := g.Composites[v]; c != nil {
 		return c.Form
@@ -93,24 +93,24 @@ func (g *Scope) FormOf(v *ir.Value) Form {
 	return Form{Of: v.Type}
 }
 
-// Texts is the stand-in of texts.
+// StringValue returns the stand-in for a tensor of strings.
 func (g *Scope) StringValue(t ops.Text) *ir.Value {
 	return g.From(Form{Of: ir.Type{DType: dtype.String}}, []*ir.Value{t.Spans, t.Pool})
 }
 
-// IsStrings reports whether a value is texts.
+// IsStrings reports whether a value is a tensor of strings.
 func (g *Scope) IsStrings(v *ir.Value) bool {
 	c := g.Composites[v]
 	return c != nil && c.Kind == Tensor
 }
 
-// Text is the parts of texts.
+// StringComponents returns the spans and the pool of a tensor of strings.
 func (g *Scope) StringComponents(v *ir.Value) ops.Text {
 	parts := g.Composites[v].Parts
 	return ops.Text{Spans: parts[0], Pool: parts[1]}
 }
 
-// Constant is a constant of the model.
+// Constant returns a constant of the model: a value, or the stand-in for strings.
 func (g *Scope) Constant(name string, t *tensor.Tensor) *ir.Value {
 	if t.DType() != dtype.String {
 		return g.Build.Constant(name, t)
@@ -123,7 +123,7 @@ func (g *Scope) Constant(name string, t *tensor.Tensor) *ir.Value {
 		Pool: g.Build.Constant(name+".pool", pool)})
 }
 
-// From is the value of a form that the parts hold.
+// From returns the value of a form with the given components.
 func (g *Scope) From(f Form, parts []*ir.Value) *ir.Value {
 	if f.simple() {
 		return parts[0]
@@ -134,7 +134,7 @@ func (g *Scope) From(f Form, parts []*ir.Value) *ir.Value {
 	return g.Stand(&Composite{Form: f, Parts: parts})
 }
 
-// partNames are what a form's parts are called, behind the value's own name.
+// partNames returns the suffixes of the components' names, after the value's own name.
 func (f Form) partNames() []string {
 	var names []string
 	if f.Kind >= Optional {
@@ -153,7 +153,7 @@ func (f Form) partNames() []string {
 	return []string{""}
 }
 
-// common is a form that two values can both take.
+// common returns a form that two values can both take; it ends the conversion if there is none.
 func (g *Scope) common(a, b Form) Form {
 	f := a
 	f.Kind |= b.Kind
@@ -177,8 +177,8 @@ func (g *Scope) common(a, b Form) Form {
 	return g.lasting(f)
 }
 
-// lasting is a form without extents of a sequence's tensors that data decide: they may not be the same, or not known,
-// where the form is.
+// lasting returns a form without extents of a sequence's tensors that data decide: outside the scope of these
+// dimensions they may differ or be unknown.
 func (g *Scope) lasting(f Form) Form {
 	f.Of.Shape = slices.Clone(f.Of.Shape)
 	for i, e := range f.Of.Shape {
@@ -192,13 +192,13 @@ func (g *Scope) lasting(f Form) Form {
 	return f
 }
 
-// same reports whether two forms are one.
+// same reports whether two forms are equal.
 func (f Form) same(o Form) bool {
 	return f.Kind == o.Kind && f.Of.DType == o.Of.DType && f.Vacant == o.Vacant && (f.Kind.Plain() == Tensor ||
 		(f.Of.Shape == nil) == (o.Of.Shape == nil) && slices.EqualFunc(f.Of.Shape, o.Of.Shape, sym.Expr.Equal))
 }
 
-// Alike is what is known of tensors of one shape or the other.
+// Alike returns the extents that two shapes have in common, with Differing for the others; nil if the ranks differ.
 func Alike(a, b []sym.Expr) []sym.Expr {
 	if a == nil || b == nil || len(a) != len(b) {
 		return nil
@@ -212,7 +212,7 @@ func Alike(a, b []sym.Expr) []sym.Expr {
 	return out
 }
 
-// As is the parts that hold v in a form that common gave.
+// As returns the components of v in a form that common returned.
 func (g *Scope) As(v *ir.Value, f Form) []*ir.Value {
 	c := g.Composites[v]
 	if f.Kind < Optional {
@@ -236,14 +236,14 @@ func (g *Scope) As(v *ir.Value, f Form) []*ir.Value {
 	return c.Parts
 }
 
-// within is the graph as rules see it that build elsewhere.
+// within returns the scope for rules that build in another block.
 func (g *Scope) within(in *ir.Builder) *Scope {
 	inner := *g
 	inner.Build = in
 	return &inner
 }
 
-// flat is the parts of values in the forms given.
+// flat returns the components of values in the given forms.
 func (g *Scope) flat(values []*ir.Value, forms []Form) (parts []*ir.Value) {
 	for i, v := range values {
 		parts = append(parts, g.As(v, forms[i])...)
@@ -251,7 +251,7 @@ func (g *Scope) flat(values []*ir.Value, forms []Form) (parts []*ir.Value) {
 	return parts
 }
 
-// whole is the values that parts hold, each in the form given.
+// whole returns the values with the given components, each in its form.
 func (g *Scope) whole(forms []Form, parts []*ir.Value) (values []*ir.Value) {
 	for _, f := range forms {
 		n := len(f.partNames())
@@ -260,7 +260,7 @@ func (g *Scope) whole(forms []Form, parts []*ir.Value) (values []*ir.Value) {
 	return append(values, parts...)
 }
 
-// Truth is a bool constant.
+// Truth returns a bool constant.
 func (g *Scope) Truth(yes bool) *ir.Value {
 	t := tensor.Must(tensor.New(dtype.Bool))
 	if yes {
@@ -269,7 +269,7 @@ func (g *Scope) Truth(yes bool) *ir.Value {
 	return g.Build.Constant("has", t)
 }
 
-// nothing is the parts, but for has, of an optional that has nothing.
+// nothing returns the components, without has, of an optional without a value.
 func (g *Scope) nothing(f Form) []*ir.Value {
 	dt := f.Of.DType
 	text := dt == dtype.String
@@ -295,7 +295,7 @@ func (g *Scope) nothing(f Form) []*ir.Value {
 	return parts
 }
 
-// Get is what an optional has; a run in which it has nothing ends there.
+// Get returns the value of an optional. A run in which it has none ends with an error.
 func (g *Scope) Get(v *ir.Value) *ir.Value {
 	c := g.Composites[v]
 	if c == nil || c.Kind < Optional {
@@ -321,15 +321,15 @@ func (g *Scope) Get(v *ir.Value) *ir.Value {
 	return g.From(f, c.Parts[1:])
 }
 
-// require states a condition of the node under conversion: what ir.Inference.Require does, for an operator that a rule
-// takes apart.
+// require adds a condition of the node under conversion, as ir.Inference.Require does for an operator, if a rule
+// expands the node.
 func (g *Scope) require(source, op string, cond sym.Cond, why string) {
 	if err := g.Build.RequireOf(source, op, 0, cond, why); err != nil {
 		g.Build.Fail(err)
 	}
 }
 
-// StringInput is the parts of the i-th input, which must be texts.
+// StringInput returns the spans and the pool of the i-th input, which must be a tensor of strings.
 func (c *Call) StringInput(i int) ops.Text {
 	if i >= len(c.In) || c.In[i] == nil {
 		c.Fault("input %d is missing", i)
@@ -340,10 +340,10 @@ func (c *Call) StringInput(i int) ops.Text {
 	return c.Scope.StringComponents(c.In[i])
 }
 
-// IsStrings reports whether the i-th input is texts.
+// IsStrings reports whether the i-th input is a tensor of strings.
 func (c *Call) IsStrings(i int) bool { return i < len(c.In) && c.Scope.IsStrings(c.In[i]) }
 
-// Apply converts a node by its rule. Texts are moved as their spans, over one pool.
+// Apply converts a node by its rule. An operator that only moves elements moves the spans of strings, over one pool.
 func (g *Scope) Apply(c *Call, convert Rule) []*ir.Value {
 	if n, ok := g.Source.Rules.Integers[ruleName(c.Node)]; ok && c.Version >= n.since {
 		for i := n.first; i <= n.last && i < len(c.In); i++ {
@@ -391,7 +391,8 @@ func (g *Scope) Apply(c *Call, convert Rule) []*ir.Value {
 	return out
 }
 
-// Pooled puts texts over one pool: their own, one behind the other, with the spans moved on accordingly.
+// Pooled concatenates the pools of tensors of strings, each pool once, and returns their spans, shifted accordingly,
+// and the pool.
 func (g *Scope) Pooled(list []ops.Text) (spans []*ir.Value, pool *ir.Value) {
 	var pools []*ir.Value
 	var begins []sym.Expr
@@ -416,7 +417,7 @@ func (g *Scope) Pooled(list []ops.Text) (spans []*ir.Value, pool *ir.Value) {
 	return spans, ops.Concat(g.Build, 0, pools...)
 }
 
-// movedOn moves spans on by so many bytes.
+// movedOn adds a number of bytes to the offsets of spans.
 func (g *Scope) movedOn(spans *ir.Value, by sym.Expr) *ir.Value {
 	if v, ok := by.Const(); ok && v == 0 {
 		return spans
@@ -426,14 +427,14 @@ func (g *Scope) movedOn(spans *ir.Value, by sym.Expr) *ir.Value {
 		g.Build.Constant("c", tensor.Scalar[int64](1<<32))))
 }
 
-// needsTensor refuses a value that is not one tensor of numbers as the i-th input.
+// needsTensor refuses an i-th input that is not one tensor of numbers.
 func (c *Call) needsTensor(i int) {
 	if f := c.Scope.Composites[c.In[i]]; f != nil {
 		c.Fail(diag.Unsupportedf("input %d is %s", i, f.Form).AtNode(c.Source, c.Node.OpType))
 	}
 }
 
-// Packed is the parts of a sequence that is a list.
+// Packed returns the components of a sequence that is a list.
 func (g *Scope) Packed(s *Composite) []*ir.Value {
 	dt, list := s.Of.DType, s.List
 	var pool *ir.Value
@@ -452,7 +453,7 @@ func (g *Scope) Packed(s *Composite) []*ir.Value {
 	return parts
 }
 
-// ListStrings is the parts of texts, one after the other.
+// ListStrings returns the spans and pools of tensors of strings.
 func (g *Scope) ListStrings(list []*ir.Value) []ops.Text {
 	out := make([]ops.Text, len(list))
 	for i, v := range list {

@@ -9,7 +9,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// If converts If. A condition that is known takes its branch at once.
+// If converts If. If the condition is known, it converts only the branch taken.
 func If(c *Call) []*ir.Value {
 	cond := c.Input(0)
 	place := c.Scope.place()
@@ -103,8 +103,8 @@ func (c *Call) Loop(limit sym.Expr, trip, cond *ir.Value, begin []*ir.Value,
 	return out[:len(begin)], out[len(begin):]
 }
 
-// trips is a limit of the number of a loop's iterations. A count that the caller gives is a dimension; one below 0
-// stands for none.
+// trips returns the limit of a loop's iterations. A count that is an argument of the caller is a dimension; a negative
+// one means no limit.
 func (c *Call) trips() sym.Expr {
 	trip := c.Optional(0)
 	if trip == nil {

@@ -19,7 +19,7 @@ import (
 // what is still needed has the same ranks in both. Where that cannot be valid in one of them, that branch is
 // impossible, and its condition's opposite a condition of the model.
 
-// fork is what is known of such an If: that both branches are possible, or that one is not.
+// fork records about such an If that both branches are possible, or that one is not.
 type fork struct {
 	only int    // the branch that is possible: 1 then, 0 else; −1: both
 	why  string // the other is not
@@ -27,7 +27,7 @@ type fork struct {
 	within bool
 }
 
-// flow is nodes to be converted in order, and until where each name is needed.
+// flow is a list of nodes to convert in order, and the last use of each name.
 type flow struct {
 	nodes   []*wire.NodeProto
 	ids     []string // of the nodes, the same in every attempt
@@ -35,13 +35,13 @@ type flow struct {
 	last    map[string]int
 }
 
-// declared is an output and the rank that the file gives it, −1 if it gives none.
+// declared is an output and the rank that the file declares; −1 if it declares none.
 type declared struct {
 	name string
 	rank int
 }
 
-// declaredOutputs are the named outputs of a graph.
+// declaredOutputs returns the named outputs of a graph.
 func declaredOutputs(proto *wire.GraphProto, names []string) []declared {
 	out := make([]declared, len(names))
 	for i, name := range names {
@@ -74,7 +74,7 @@ func (g *Scope) run(nodes []*wire.NodeProto, outputs []declared) error {
 	return nil
 }
 
-// step converts a node, or an If with what follows it, and says where to go on.
+// step converts a node, or an If with the nodes after it, and returns the index of the next node.
 func (g *Scope) step(f *flow, at int) (next int, err error) {
 	g.at = f.ids[at]
 	n, place := f.nodes[at], g.place()
@@ -103,7 +103,7 @@ func (g *Scope) step(f *flow, at int) (next int, err error) {
 	return at, g.initializers(branchOf(c, taken))
 }
 
-// decided is a condition that is known.
+// decided returns the value of a condition that is known.
 func decided(cond *ir.Value) (truth int64, ok bool) {
 	if len(cond.Known) != 1 {
 		return 0, false
@@ -111,12 +111,12 @@ func decided(cond *ir.Value) (truth int64, ok bool) {
 	return cond.Known[0].Const()
 }
 
-// branchOf is the graph of a branch, by the truth of the condition.
+// branchOf returns the graph of a branch of an If.
 func branchOf(c *Call, truth int) *wire.GraphProto {
 	return c.Graph([]string{"else_branch", "then_branch"}[truth])
 }
 
-// into is a flow with a branch's nodes in the place of the If.
+// into returns a flow with the nodes of a branch instead of the If.
 func (f *flow) into(at int, branch *wire.GraphProto) *flow {
 	n := f.nodes[at]
 	out := &flow{outputs: f.outputs, nodes: slices.Clone(f.nodes[:at]), ids: slices.Clone(f.ids[:at])}
@@ -134,8 +134,8 @@ func (f *flow) into(at int, branch *wire.GraphProto) *flow {
 	return out
 }
 
-// side is a branch of an If on its way, through what follows the If where its results have other ranks than the
-// other's.
+// side is a branch of an If under conversion, with the nodes after the If if its results have other ranks than those
+// of the other branch.
 type side struct {
 	*Scope
 	block    *ir.Block
@@ -144,7 +144,7 @@ type side struct {
 	left     int          // nodes to convert
 }
 
-// sides are the branches of the If under conversion, by the truth of its condition.
+// sides returns the branches of the If under conversion; the index is the condition's value.
 func (g *Scope) sides(place string) (out [2]*side) {
 	before := g.Build.Module.Requires
 	for i := range out {
@@ -158,7 +158,7 @@ func (g *Scope) sides(place string) (out [2]*side) {
 	return out
 }
 
-// do converts something in the branch.
+// do runs a conversion in the branch.
 func (s *side) do(convert func() error) (err error) {
 	defer ir.Catch(&err)
 	s.Build.Module.Requires = s.requires
@@ -167,8 +167,8 @@ func (s *side) do(convert func() error) (err error) {
 	return err
 }
 
-// join makes the If of two branches, by the truth of the condition: what they need becomes the model's conditions, each
-// where its branch is taken.
+// join builds the If of two branches; the index is the condition's value. Conditions of a branch become conditions of
+// the model that hold if the branch is taken.
 func (c *Call) join(cond *ir.Value, sides [2]*side, results [2][]*ir.Value) []*ir.Value {
 	m := c.Module
 	m.Requires = sides[0].requires[:sides[0].before]
@@ -189,8 +189,7 @@ func (c *Call) join(cond *ir.Value, sides [2]*side, results [2][]*ir.Value) []*i
 	return c.Scope.whole(forms, ops.If(c.Builder, cond, sides[1].block, sides[0].block))
 }
 
-// alike reports whether one result can have the type of two values: tensors of the same type and rank, or what is not
-// one tensor.
+// alike reports whether one result of an If can have both values: tensors of one type and rank, or composites.
 func (g *Scope) alike(x, y *ir.Value) bool {
 	a, b := g.FormOf(x), g.FormOf(y)
 	if a.Kind.Plain() != Tensor || b.Kind.Plain() != Tensor || a.Of.DType == dtype.Invalid || b.Of.DType == dtype.Invalid {
@@ -199,7 +198,7 @@ func (g *Scope) alike(x, y *ir.Value) bool {
 	return a.Of.DType == b.Of.DType && len(a.Of.Shape) == len(b.Of.Shape)
 }
 
-// fork converts an If and what follows it in both branches, until they agree.
+// fork converts an If and the nodes after it in both branches, until the branches' values have equal types and ranks.
 func (g *Scope) fork(c *Call, f *flow, at int) (next int, err error) {
 	if f.last == nil {
 		f.last = lastUses(f.nodes, f.outputs)
@@ -262,7 +261,7 @@ func (g *Scope) fork(c *Call, f *flow, at int) (next int, err error) {
 	return next, nil
 }
 
-// results names what a branch yields as the If's own results.
+// results names the results of a branch as the If's own results.
 func (s *side) results(n *wire.NodeProto, proto *wire.GraphProto, place string) error {
 	for i, v := range s.branch(proto, s.Build, place) {
 		if i < len(n.Output) && n.Output[i] != "" {
@@ -272,7 +271,7 @@ func (s *side) results(n *wire.NodeProto, proto *wire.GraphProto, place string) 
 	return nil
 }
 
-// live are the names that nodes at … end−1 have made and that are needed from end on.
+// live returns the names that nodes [at, end) make and nodes from end on read.
 func (f *flow) live(made map[string]*ir.Value, at, end int) []string {
 	var out []string
 	for _, n := range f.nodes[at:end] {
@@ -285,7 +284,7 @@ func (f *flow) live(made map[string]*ir.Value, at, end int) []string {
 	return out
 }
 
-// agree reports whether what is needed from here on has the same types and ranks in both branches.
+// agree reports whether the values that are read from here on have the same types and ranks in both branches.
 func (g *Scope) agree(f *flow, sides [2]*side, from int) bool {
 	for name, x := range sides[0].names {
 		if f.last[name] < from {
@@ -299,8 +298,8 @@ func (g *Scope) agree(f *flow, sides [2]*side, from int) bool {
 	return true
 }
 
-// impossible notes that a branch cannot be valid, and begins again. What is not the user's fault says nothing of the
-// branch.
+// impossible records that a branch cannot be valid, and restarts the conversion. An error that is not the user's fault
+// does not count.
 func (g *Scope) impossible(place string, branch int, err error) error {
 	e := diag.As(err, diag.ErrInput)
 	if errors.Is(err, errAgain) || e == nil {
@@ -342,7 +341,8 @@ func (g *Scope) differ(f *flow, place string, sides [2]*side) error {
 	return diag.Unsupportedf("branches whose results' ranks or types differ").AtNode(g.Build.Source, "If")
 }
 
-// lastUses is the last node that needs each name, bodies included; the outputs are needed behind all.
+// lastUses returns the index of the last node that reads each name, subgraphs included; outputs are read after all
+// nodes.
 func lastUses(nodes []*wire.NodeProto, outputs []declared) map[string]int {
 	last := map[string]int{}
 	var uses func(n *wire.NodeProto, at int)
@@ -376,7 +376,7 @@ func lastUses(nodes []*wire.NodeProto, outputs []declared) map[string]int {
 	return last
 }
 
-// truth is a condition as an integer, 1 or 0: known, or a dimension that the run binds.
+// truth returns a condition as an integer, 1 or 0: known, or a dimension that the run binds.
 func (c *Call) truth(cond *ir.Value) sym.Expr {
 	if cond.Known == nil && slices.Contains(c.Module.Main.Body.Params, cond) {
 		// As an argument's elements are dimensions that the caller has to give; this is one that the run finds.
@@ -416,7 +416,7 @@ func under(truth sym.Expr, branch int, cond sym.Cond) sym.Cond {
 	return sym.Cond{A: by, Rel: cond.Rel, B: zero}
 }
 
-// takes makes it a condition of the model that an If goes one way.
+// takes adds the condition that an If takes one branch to the model.
 func (c *Call) takes(cond *ir.Value, d fork) {
 	name := [2]string{"then", "else"}[d.only]
 	if err := c.RequireOf(c.Source, c.Node.OpType, 0, c.relation(cond, d.only == 1),
@@ -425,7 +425,7 @@ func (c *Call) takes(cond *ir.Value, d fork) {
 	}
 }
 
-// relations are the operators that compare, and what they say when they hold and when they do not.
+// relations has the conditions of comparison operators, for a true and a false result.
 var relations = map[string]func(a, b sym.Expr, holds bool) sym.Cond{
 	"eq": func(a, b sym.Expr, holds bool) sym.Cond {
 		if holds {
@@ -448,8 +448,7 @@ func init() {
 	relations["ge"] = func(a, b sym.Expr, holds bool) sym.Cond { return less(a, b, !holds) }
 }
 
-// relation says that a condition holds, or does not: as the comparison of sizes that it is, or of what it is as an
-// integer.
+// relation returns the condition that cond is true, or false: as a comparison of sizes, or of cond as an integer.
 func (c *Call) relation(cond *ir.Value, holds bool) sym.Cond {
 	truth := holds
 	for v := cond; v.Node != nil && len(v.Node.Inputs) > 0 && v.Node.Inputs[0] != nil; v = v.Node.Inputs[0] {

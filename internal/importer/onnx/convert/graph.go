@@ -14,10 +14,10 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// maxFunctions is how deep model-local functions may call one another.
+// maxFunctions is the largest call depth of model-local functions.
 const maxFunctions = 32
 
-// Scope is a graph, a body or a function under conversion: the names in scope and the block that nodes are added to.
+// Scope is a graph, a body or a function under conversion: its names and the block that nodes are added to.
 type Scope struct {
 	Source  *Source
 	Outer   *Scope
@@ -38,13 +38,13 @@ type Scope struct {
 	owner      string // the place of the If whose branch this is
 }
 
-// NewScope is a model's own graph.
+// NewScope returns the scope of a model's own graph.
 func NewScope(m *Source, b *ir.Builder, a *Attempt) *Scope {
 	return &Scope{Source: m, Build: b, names: map[string]*ir.Value{}, opsets: m.Opsets,
 		Composites: map[*ir.Value]*Composite{}, Attempt: a}
 }
 
-// Build is BuildWithin without an end.
+// Build is BuildWithin without a context.
 func (m *Source) Build(outputs []string) (module *ir.Module, signature *Signature, err error) {
 	return m.BuildWithin(context.Background(), outputs, nil, nil)
 }
@@ -67,7 +67,7 @@ func (m *Source) BuildWithin(ctx context.Context, outputs []string, states map[s
 	return module, signature, err
 }
 
-// Supported refuses a model of a version, or with operators, that there are no rules for.
+// Supported returns an error for a model with a version or operators that no rule supports.
 func (m *Source) Supported() error {
 	if v := m.Proto.IRVersion; v > NewestFormat {
 		return diag.Unsupportedf("version %d of the file format (ir_version); versions up to %d are supported", v,
@@ -84,7 +84,7 @@ func (m *Source) Supported() error {
 	return nil
 }
 
-// try is Build with what earlier attempts have found out.
+// try is Build with the findings of earlier attempts.
 func (m *Source) try(ctx context.Context, outputs []string, a *Attempt) (module *ir.Module, signature *Signature,
 	err error) {
 	defer ir.Catch(&err)
@@ -116,7 +116,7 @@ func (m *Source) try(ctx context.Context, outputs []string, a *Attempt) (module 
 	return module, signature, nil
 }
 
-// missing is the first node whose operator no rule converts, as Unsupported lists them.
+// missing returns the first node whose operator has no rule, in the order of Unsupported.
 func (m *Source) missing() (node, op string) {
 	for _, n := range m.lacking() {
 		if name := ruleName(n); op == "" || name < op {
@@ -136,7 +136,7 @@ func (m *Source) Unsupported() []string {
 	return out
 }
 
-// lacking is the first node of each operator that no rule converts, by the operator.
+// lacking returns the operators without a rule, each with its first node.
 func (m *Source) lacking() map[string]*wire.NodeProto {
 	found := map[string]*wire.NodeProto{}
 	opsets := m.Opsets
@@ -168,6 +168,7 @@ func (m *Source) lacking() map[string]*wire.NodeProto {
 	return found
 }
 
+// ruleName returns an operator's name in the tables of rules: "Add", or "domain:Name" outside ai.onnx.
 func ruleName(n *wire.NodeProto) string {
 	if d := DomainOf(n.Domain); d != "" {
 		return d + ":" + n.OpType
@@ -175,7 +176,7 @@ func ruleName(n *wire.NodeProto) string {
 	return n.OpType
 }
 
-// within is the versions that hold in a function's body: its own imports before those around it.
+// within returns the versions of domains in a function's body: its own imports take precedence over those around it.
 func (m *Source) within(f *wire.FunctionProto, around map[string]int64) map[string]int64 {
 	opsets := maps.Clone(around)
 	for _, o := range f.OpsetImport {
@@ -184,6 +185,7 @@ func (m *Source) within(f *wire.FunctionProto, around map[string]int64) map[stri
 	return opsets
 }
 
+// sourceOf returns the name of a node in errors: its own, that of its first output, or its operator.
 func sourceOf(n *wire.NodeProto) string {
 	if n.Name != "" {
 		return n.Name
@@ -209,7 +211,7 @@ func (g *Scope) convert(proto *wire.GraphProto, outputs []string) error {
 	return g.run(nodes, declaredOutputs(proto, outputs))
 }
 
-// initializers enters a graph's initializers into scope.
+// initializers adds a graph's initializers to the scope.
 func (g *Scope) initializers(proto *wire.GraphProto) error {
 	if g.weights == nil {
 		g.weights, g.sparse = make(map[string]*wire.TensorProto, len(proto.Initializer)),
@@ -237,7 +239,7 @@ func (g *Scope) initializers(proto *wire.GraphProto) error {
 	return nil
 }
 
-// order checks that each name is computed once, and gives the nodes an order in which they can run.
+// order checks that each name is computed once, and returns the nodes in an order in which they can run.
 func (g *Scope) order(nodes []*wire.NodeProto) ([]*wire.NodeProto, error) {
 	made := map[string]int{}
 	for i, n := range nodes {
@@ -259,8 +261,8 @@ func (g *Scope) order(nodes []*wire.NodeProto) ([]*wire.NodeProto, error) {
 	return sorted(nodes, made), nil
 }
 
-// Find is the value of a name in scope, nil if there is none. An initializer becomes a constant when it is first asked
-// for.
+// Find returns the value of a name in scope; nil if there is none. An initializer becomes a constant when it is first
+// read.
 func (g *Scope) Find(name string) *ir.Value {
 	for s := g; s != nil; s = s.Outer {
 		if v := s.names[name]; v != nil {
@@ -286,7 +288,7 @@ func (g *Scope) Find(name string) *ir.Value {
 	return nil
 }
 
-// initial is the value of an initializer of this graph; nil if there is none of that name.
+// initial returns the value of an initializer of this graph; nil if there is none of the name.
 func (g *Scope) initial(name string) (*tensor.Tensor, error) {
 	if t := g.weights[name]; t != nil {
 		return g.Source.Read(t)
@@ -324,14 +326,14 @@ func (g *Scope) node(n *wire.NodeProto) error {
 	return nil
 }
 
-// beginning makes a node the source of what is built, until what it returns is called.
+// beginning makes a node the source of the operators that are built until the returned function is called.
 func (g *Scope) beginning(n *wire.NodeProto) func() {
 	outer, op := g.Build.Source, g.Build.Operator
 	g.Build.Source, g.Build.Operator = sourceOf(n), n.OpType
 	return func() { g.Build.Source, g.Build.Operator = outer, op }
 }
 
-// call finds a node's inputs and attributes, and the rule that converts it; a call of a function has none.
+// call returns a node's inputs and attributes, and its rule; nil for a call of a function.
 func (g *Scope) call(n *wire.NodeProto) (*Call, Rule, error) {
 	source := sourceOf(n)
 	c := &Call{Builder: g.Build, Scope: g, Node: n}
@@ -367,7 +369,7 @@ func (g *Scope) call(n *wire.NodeProto) (*Call, Rule, error) {
 	return c, convert, check(n, c.Version)
 }
 
-// name enters a value into scope; one that a node has just made takes the model's name for it.
+// name adds a value to the scope; a value that the node has just made takes the name.
 func (g *Scope) name(v *ir.Value, name string) {
 	if v.Node != nil && v.Node.Source == g.Build.Source {
 		named := false
@@ -381,7 +383,7 @@ func (g *Scope) name(v *ir.Value, name string) {
 	g.names[name] = v
 }
 
-// attributes are a node's, with references to a function's attributes resolved.
+// attributes returns a node's attributes, with references to a function's attributes resolved.
 func (g *Scope) attributes(n *wire.NodeProto) (map[string]*wire.AttributeProto, error) {
 	attrs := make(map[string]*wire.AttributeProto, len(n.Attribute))
 	for _, a := range n.Attribute {
@@ -399,7 +401,7 @@ func (g *Scope) attributes(n *wire.NodeProto) (map[string]*wire.AttributeProto, 
 	return attrs, nil
 }
 
-// inline converts a model-local function's body in place of a call of it.
+// inline converts the body of a model-local function instead of a call of it.
 func (g *Scope) inline(f *wire.FunctionProto, n *wire.NodeProto, in []*ir.Value,
 	attrs map[string]*wire.AttributeProto) ([]*ir.Value, error) {
 	if g.depth >= maxFunctions {
@@ -458,7 +460,7 @@ func (g *Scope) Values(proto *wire.GraphProto, in *ir.Builder, params []*ir.Valu
 	return g.bodyOf(proto, in, params, "")
 }
 
-// Body is values for a subgraph whose results are tensors of numbers.
+// Body is Values for a subgraph whose results are tensors of numbers.
 func (g *Scope) Body(proto *wire.GraphProto, in *ir.Builder, params []*ir.Value) []*ir.Value {
 	results := g.Values(proto, in, params)
 	for i, v := range results {
@@ -470,7 +472,7 @@ func (g *Scope) Body(proto *wire.GraphProto, in *ir.Builder, params []*ir.Value)
 	return results
 }
 
-// branch is body for a branch of the If at a place.
+// branch is Body for a branch of the If at a place.
 func (g *Scope) branch(proto *wire.GraphProto, in *ir.Builder, place string) []*ir.Value {
 	return g.bodyOf(proto, in, nil, place)
 }

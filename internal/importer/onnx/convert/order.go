@@ -4,9 +4,9 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
-// sorted is a graph's nodes in an order in which each stands after those whose outputs it reads, itself or in its
-// subgraphs: the file's own where it is such, as ONNX demands and not every exporter does. maker is the index of the
-// node that computes a name. Nodes in a circle stay as they are.
+// sorted returns a graph's nodes in an order in which each node follows those whose outputs it or its subgraphs read.
+// It keeps the file's order if that is valid, as ONNX demands. maker is the index of the node that computes a name.
+// Nodes in a cycle stay as they are.
 func sorted(nodes []*wire.NodeProto, maker map[string]int) []*wire.NodeProto {
 	after := make([][]int, len(nodes)) // the nodes that must come first
 	fine := true
@@ -48,7 +48,7 @@ func sorted(nodes []*wire.NodeProto, maker map[string]int) []*wire.NodeProto {
 	return out
 }
 
-// Reads calls f for each name that a node reads, in its subgraphs those that they themselves compute among them.
+// Reads calls f for each name that a node or its subgraphs read, with the names that the subgraphs compute themselves.
 func Reads(n *wire.NodeProto, f func(name string)) {
 	for _, name := range n.Input {
 		f(name)

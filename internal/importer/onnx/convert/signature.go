@@ -31,7 +31,7 @@ type Edge struct {
 	Parts []int
 }
 
-// Signature says what the parameters and results of a built module are.
+// Signature describes the parameters and results of a built module.
 type Signature struct {
 	Inputs, Outputs []Edge
 	Results         []string // the results' names
@@ -64,7 +64,7 @@ func PortOf(v *wire.ValueInfoProto, strict bool, named map[string]bool) (Port, e
 	return p, nil
 }
 
-// Form is the port's, as far as a run can rely on it.
+// Form returns the form of the port, as far as a run can rely on it.
 func (p Port) Form() Form {
 	f := Form{Kind: p.Kind, Of: p.Type}
 	if p.Kind.Plain() == Sequence {
@@ -78,7 +78,7 @@ func (p Port) Form() Form {
 	return f
 }
 
-// inputs makes the parameters of the model's inputs, and what stands for them.
+// inputs adds the parameters of the model's inputs.
 func (g *Scope) inputs(s *Signature) {
 	dims := g.Build.Dims()
 	for _, p := range g.Source.Inputs {
@@ -100,7 +100,7 @@ func (g *Scope) inputs(s *Signature) {
 	}
 }
 
-// Parameter makes the parameters of an input, one for each of its parts, and returns the value that they hold.
+// Parameter adds the parameters of an input, one for each component, and returns the input's value.
 func (g *Scope) Parameter(p Port) *ir.Value {
 	f := p.Form()
 	var parts []*ir.Value
@@ -110,7 +110,7 @@ func (g *Scope) Parameter(p Port) *ir.Value {
 	return g.From(f, parts)
 }
 
-// rangeOf is the range that a dimension of an input begins with.
+// rangeOf returns the initial range of an input's dimension.
 func (a *Attempt) rangeOf(name sym.Name) sym.Range {
 	if slices.Contains(a.ones, name.Text()) {
 		return sym.Range{Min: 1, Max: 1}
@@ -118,7 +118,7 @@ func (a *Attempt) rangeOf(name sym.Name) sym.Range {
 	return sym.Range{Min: 0, Max: sym.NoMax}
 }
 
-// partType is the type of a part of an input.
+// partType returns the type of a component of an input.
 func (g *Scope) partType(p Port, f Form, part string) ir.Type {
 	dt := f.Of.DType
 	if dt == dtype.String {
@@ -137,7 +137,7 @@ func (g *Scope) partType(p Port, f Form, part string) ir.Type {
 	return ir.Type{DType: dt, Shape: f.Of.Shape}
 }
 
-// dimension is a dimension of the module's own that a part of an input binds.
+// dimension adds a dimension that a component of an input binds, of at most most.
 func (g *Scope) dimension(hint string, most int64) sym.Expr {
 	dims, name := g.Build.Dims(), sym.Made(hint)
 	for _, taken := dims.Get(name); taken; _, taken = dims.Get(name) {
@@ -147,8 +147,7 @@ func (g *Scope) dimension(hint string, most int64) sym.Expr {
 	return sym.Var(name)
 }
 
-// output adds an output of the model to the module's results, in the form that the model declares where it can take
-// that.
+// output adds an output of the model to the module's results, in the declared form if its value can take it.
 func (g *Scope) output(s *Signature, name string, v *ir.Value) {
 	f := g.FormOf(v)
 	edge := Edge{Port: Port{Name: name, Kind: f.Kind, Type: f.Of}}

@@ -32,7 +32,7 @@ type Source struct {
 	Rules     *RuleSet
 }
 
-// DomainOf is a domain by its one name: that of ai.onnx is empty.
+// DomainOf returns the canonical name of a domain: "" for ai.onnx.
 func DomainOf(domain string) string {
 	if domain == "ai.onnx" {
 		return ""
@@ -40,15 +40,15 @@ func DomainOf(domain string) string {
 	return domain
 }
 
-// FunctionKey is the name of a function in Source.Functions.
+// FunctionKey returns the key of a function in Source.Functions.
 func FunctionKey(domain, name, overload string) string {
 	return DomainOf(domain) + ":" + name + ":" + overload
 }
 
-// Nameless are the names that exporters write for an extent they do not know: each is a dimension of its own.
+// Nameless has the names that exporters write for an unknown extent: each stands for a dimension of its own.
 var Nameless = map[string]bool{"": true, "?": true, "-1": true, "None": true, "none": true, "null": true}
 
-// NoteDims adds the names that a declaration gives dimensions.
+// NoteDims adds the names of a declaration's dimensions to named.
 func NoteDims(t *wire.TypeProto, named map[string]bool) {
 	for t != nil && t.TensorType == nil {
 		switch {
@@ -70,11 +70,11 @@ func NoteDims(t *wire.TypeProto, named map[string]bool) {
 	}
 }
 
-// longestDimension is how many bytes the name of a dimension may have: formulas and errors repeat it.
+// longestDimension is the largest number of bytes of a dimension's name, because formulas and errors repeat it.
 const longestDimension = 1 << 14
 
-// typeOf is a declared tensor type. An axis without a size is a dimension of the name given, or INPUT.AXIS, with
-// underscores behind if the model names a dimension so. strict demands a known type.
+// typeOf returns a declared tensor type. An axis without a size is a dimension of the declared name, or INPUT.AXIS,
+// followed by underscores if the model has a dimension of this name. strict demands a known type.
 func typeOf(v *wire.ValueInfoProto, strict bool, named map[string]bool) (ir.Type, error) {
 	if v.Type == nil {
 		return ir.Type{}, diag.Inputf("no type is declared for %s", v.Name).AtTensor(v.Name)

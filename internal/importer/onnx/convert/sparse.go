@@ -14,8 +14,8 @@ const (
 	sparseGrowth = 64
 )
 
-// Dense is a sparse tensor with its zeros. Errors: ErrInput if positions lie outside, repeat or are out of order;
-// ErrUnsupported where it would be much larger than the file.
+// Dense returns a sparse tensor with its zeros. Errors: ErrInput if positions are out of range, repeated or out of
+// order; ErrUnsupported if it would be much larger than the file.
 func (m *Source) Dense(s *wire.SparseTensorProto) (*tensor.Tensor, error) {
 	if s.Values == nil {
 		return nil, diag.Inputf("a sparse tensor without values")
@@ -62,13 +62,14 @@ func (m *Source) Dense(s *wire.SparseTensorProto) (*tensor.Tensor, error) {
 	return out, nil
 }
 
-// positions are where a sparse tensor's elements lie: in the flat tensor, or as coordinates.
+// positions are the positions of a sparse tensor's elements: indices into the flat tensor, or coordinates.
 type positions struct {
 	indices *tensor.Tensor
 	rank    int64
 	linear  bool
 }
 
+// read reads and checks the tensor of positions of stored elements.
 func (p *positions) read(m *Source, s *wire.SparseTensorProto, stored int64) error {
 	name := s.Values.Name
 	if s.Indices == nil {
@@ -87,7 +88,7 @@ func (p *positions) read(m *Source, s *wire.SparseTensorProto, stored int64) err
 	return nil
 }
 
-// flat is the position of the i-th element in the flat tensor; ok is false if it lies outside.
+// flat returns the index of the i-th element in the flat tensor; ok is false if it is out of range.
 func (p *positions) flat(dims []int64, i int64) (at int64, ok bool) {
 	if p.linear {
 		at, size := p.indices.Int(i), int64(1)

@@ -9,11 +9,11 @@ import (
 	"github.com/weirml/weir/internal/ir"
 )
 
-// Rule turns one node into ir: it builds through the call and returns the node's outputs, as many as the call asks for
-// at most. It stops by the builder's Fail, Failf or Refuse.
+// Rule converts one node: it builds through the call and returns the node's outputs, at most as many as the call asks
+// for. It stops by the builder's Fail, Failf or Refuse.
 type Rule func(c *Call) []*ir.Value
 
-// Table is the rows of some operators, by their spellings: "Add", or "domain:Name" outside ai.onnx.
+// Table has the rules of some operators by name: "Add", or "domain:Name" outside ai.onnx.
 type Table struct {
 	// Rules say what an operator becomes. If a newer version only adds to an older one, the rule serves both, and
 	// Call.Version tells them apart.
@@ -21,40 +21,40 @@ type Table struct {
 	// Before says what an operator became in models that import a version of its domain below the number, down to the
 	// next such number.
 	Before map[int64]map[string]Rule
-	// Texts are rules of operators that mean something else of texts than of numbers.
+	// Strings are the rules of operators that differ for strings and for numbers.
 	Strings map[string]Rule
-	// Moves are operators that do to texts' spans what they do to numbers.
+	// Moves are operators that do to the spans of strings what they do to numbers.
 	Moves map[string]Moved
 	// Integers are inputs that must be integers.
 	Integers map[string]Counted
 }
 
-// Moved says of an operator that only moves elements which of its inputs may be texts, and which of its outputs then
-// are; nil: all.
+// Moved lists the inputs of an operator that may be strings, if it only moves elements, and the outputs that then are
+// strings; nil: all.
 type Moved struct{ In, Out []int }
 
-// Counted are the inputs, from first to last, that are integers since a version of their operator: sizes, places, axes.
+// Counted is a range of inputs that are integers since a version of their operator: sizes, indices, axes.
 type Counted struct {
 	since       int64
 	first, last int
 }
 
-// Since is the inputs from first to last, integers since a version.
+// Since returns the inputs from first to last as integers since a version.
 func Since(version int64, first, last int) Counted { return Counted{version, first, last} }
 
-// RuleSet is tables put together.
+// RuleSet is the union of tables.
 type RuleSet struct {
 	Table
 	earlier map[string][]meaning // before, by operator, in ascending order
 }
 
-// meaning is what an operator was in models that import a version of its domain below until.
+// meaning is an operator's rule in models that import a version of its domain below until.
 type meaning struct {
 	until int64
 	rule  Rule
 }
 
-// Assemble puts tables together. Two rows of one operator are a fault of the tables.
+// Assemble merges tables. It panics if two tables have a rule for one operator.
 func Assemble(tables ...Table) *RuleSet {
 	all := &RuleSet{Table: Table{Rules: map[string]Rule{}, Strings: map[string]Rule{}, Moves: map[string]Moved{},
 		Integers: map[string]Counted{}},
@@ -79,7 +79,7 @@ func Assemble(tables ...Table) *RuleSet {
 	return all
 }
 
-// Merged is rows together. Two rows of one name are a fault of the tables.
+// Merged merges maps. It panics if two of them have one key.
 func Merged[T any](parts ...map[string]T) map[string]T {
 	all := map[string]T{}
 	for _, rows := range parts {
@@ -93,7 +93,7 @@ func Merged[T any](parts ...map[string]T) map[string]T {
 	return all
 }
 
-// Each is rows of one kind as rules.
+// Each converts rows of one kind to rules.
 func Each[T any](rows map[string]T, make func(T) Rule) map[string]Rule {
 	out := map[string]Rule{}
 	for name, row := range rows {
@@ -102,7 +102,7 @@ func Each[T any](rows map[string]T, make func(T) Rule) map[string]Rule {
 	return out
 }
 
-// Within is rows of a domain, by the operators' names without it.
+// Within prefixes the operators' names with a domain.
 func Within[T any](domain string, rows map[string]T) map[string]T {
 	out := map[string]T{}
 	for name, row := range rows {
@@ -111,14 +111,14 @@ func Within[T any](domain string, rows map[string]T) map[string]T {
 	return out
 }
 
-// Names are the operators that have a rule at some version, sorted.
+// Names returns the operators that have a rule at some version, sorted.
 func (s *RuleSet) Names() []string {
 	names := slices.AppendSeq(slices.Collect(maps.Keys(s.Rules)), maps.Keys(s.earlier))
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-// Rule is the rule of an operator in models that import the given version of its domain; nil if there is none.
+// Rule returns the rule of an operator in models that import the given version of its domain; nil if there is none.
 func (s *RuleSet) Rule(name string, version int64) Rule {
 	for _, m := range s.earlier[name] {
 		if version < m.until {

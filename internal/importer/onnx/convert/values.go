@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// ScalarOf is a value of one element under rank 0; nil stays nil.
+// ScalarOf reshapes a value of one element to rank 0; nil stays nil.
 func ScalarOf(c *Call, v *ir.Value) *ir.Value {
 	if v == nil {
 		return nil
@@ -18,7 +18,7 @@ func ScalarOf(c *Call, v *ir.Value) *ir.Value {
 	return ScalarIn(c.Builder, v)
 }
 
-// ScalarIn is a value of one element under rank 0, in a block.
+// ScalarIn reshapes a value of one element to rank 0, in a block.
 func ScalarIn(b *ir.Builder, v *ir.Value) *ir.Value {
 	if len(v.Type.Shape) == 0 {
 		return v
@@ -26,10 +26,10 @@ func ScalarIn(b *ir.Builder, v *ir.Value) *ir.Value {
 	return ops.Reshape(b, v)
 }
 
-// Flat is a value's elements in one axis.
+// Flat reshapes a value to one axis.
 func (c *Call) Flat(x *ir.Value) *ir.Value { return ops.Reshape(c.Builder, x, Count(x.Type.Shape)) }
 
-// Scalar is a constant of one element.
+// Scalar returns a constant of one element.
 func (c *Call) Scalar(dt dtype.DType, x float64) *ir.Value { return ops.Scalar(c.Builder, dt, x) }
 
 // IsKnown reports whether all elements of a value are numbers.
@@ -37,7 +37,7 @@ func IsKnown(v *ir.Value) bool {
 	return v.Known != nil && !slices.ContainsFunc(v.Known, func(e sym.Expr) bool { _, ok := e.Const(); return !ok })
 }
 
-// AllAxes are the axes of a tensor of the given rank.
+// AllAxes returns the axes of a tensor of the given rank.
 func AllAxes(rank int) []int64 {
 	axes := make([]int64, rank)
 	for i := range axes {
@@ -46,24 +46,24 @@ func AllAxes(rank int) []int64 {
 	return axes
 }
 
-// ExtentLimit is the largest count of what a model may repeat while it is converted.
+// ExtentLimit is the largest extent that a run may bind to a size in an input.
 const ExtentLimit = 1 << 20
 
-// Unlimited is the upper end of an extent that a model computes while it runs, where nothing else bounds it.
+// Unlimited is the upper bound of an extent that a model computes at run time, if nothing else bounds it.
 const Unlimited = sym.NoMax
 
-// Integers is a vector of i64 made of symbolic integers.
+// Integers returns a vector of i64 with symbolic elements.
 func (c *Call) Integers(elements ...sym.Expr) *ir.Value {
 	return ops.Integers(c.Builder, ir.Type{DType: dtype.I64, Shape: []sym.Expr{sym.Const(int64(len(elements)))}}, elements)
 }
 
-// Number is an i64 scalar.
+// Number returns an i64 scalar.
 func (c *Call) Number(x int64) *ir.Value { return c.Builder.Constant("c", tensor.Scalar(x)) }
 
-// Wide is an integer input as i64.
+// Wide returns an integer input as i64.
 func (c *Call) Wide(i int) *ir.Value { return ops.Cast(c.Builder, c.Input(i), dtype.I64) }
 
-// Length is the static extent of a vector input.
+// Length returns the constant extent of a vector input.
 func (c *Call) Length(i int) int {
 	v := c.Input(i)
 	if len(v.Type.Shape) != 1 {
@@ -76,20 +76,20 @@ func (c *Call) Length(i int) int {
 	return int(n)
 }
 
-// Decided is a vector that the run computes, as dimensions in [0, most].
+// Decided returns the elements of a vector that the run computes, as dimensions in [0, most].
 func (c *Call) Decided(v *ir.Value, most sym.Expr) []sym.Expr {
 	return c.SymbolsOf(v, 0, most)
 }
 
-// Condition states a condition of the node: what ir.Inference.Require does, for an operator that the rule takes apart.
+// Condition adds a condition of the node, as ir.Inference.Require does for an operator, if the rule expands the node.
 func (c *Call) Condition(cond sym.Cond, why string) {
 	c.Scope.require(c.Source, c.Node.OpType, cond, why)
 }
 
-// Count is the number of elements of a shape.
+// Count returns the number of elements of a shape.
 func Count(shape []sym.Expr) sym.Expr { return sym.Product(shape...) }
 
-// Marked resolves axes against a rank: which of the axes are named.
+// Marked returns for each axis of rank whether it is one of axes.
 func (c *Call) Marked(axes []int64, rank int) []bool {
 	set := make([]bool, rank)
 	for _, a := range axes {
@@ -102,7 +102,7 @@ func (c *Call) Marked(axes []int64, rank int) []bool {
 	return set
 }
 
-// Narrow is numbers as f32.
+// Narrow converts numbers to f32.
 func Narrow(xs []float64) []float32 {
 	out := make([]float32, len(xs))
 	for i, x := range xs {
@@ -111,7 +111,7 @@ func Narrow(xs []float64) []float32 {
 	return out
 }
 
-// StringTensor is a tensor of texts.
+// StringTensor returns a tensor of strings.
 func (c *Call) StringTensor(shape []int64, elements ...string) *tensor.Tensor {
 	t, err := tensor.OverStrings(shape, elements)
 	if err != nil {
@@ -120,15 +120,15 @@ func (c *Call) StringTensor(shape []int64, elements ...string) *tensor.Tensor {
 	return t
 }
 
-// Integer is a symbolic integer as an i64 scalar.
+// Integer returns a symbolic integer as an i64 scalar.
 func (c *Call) Integer(e sym.Expr) *ir.Value {
 	return ops.Integers(c.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{e})
 }
 
-// Positive is 1 for an integer of at least 1, else 0.
+// Positive returns 1 for an integer of at least 1, else 0.
 func Positive(e sym.Expr) sym.Expr { return e.Max(sym.Const(0)).Min(sym.Const(1)) }
 
-// FromEnd resolves a position that counts from the end where it is negative.
+// FromEnd resolves a position, which counts from the end if it is negative.
 func (c *Call) FromEnd(at, extent sym.Expr) sym.Expr {
 	switch {
 	case c.Dims().LE(sym.Const(0), at) == sym.Yes:
