@@ -13,7 +13,7 @@ type activation struct {
 	A, B        float64
 }
 
-// ActivationRules is every activation function: the ir operator, and the attributes that give its settings, with ONNX's
+// ActivationRules has the activation functions: the ir operator, and the attributes of its settings with ONNX's
 // defaults.
 var ActivationRules = map[string]activation{
 	"Relu":            {Op: "relu"},
@@ -32,6 +32,7 @@ var ActivationRules = map[string]activation{
 	"Shrink":      {Op: "shrink", Alpha: "lambd", Beta: "bias", A: 0.5},
 }
 
+// activated returns the rule of an activation function.
 func activated(row activation) convert.Rule {
 	return func(c *convert.Call) []*ir.Value {
 		a, b := row.A, row.B
@@ -45,6 +46,7 @@ func activated(row activation) convert.Rule {
 	}
 }
 
+// gelu converts Gelu.
 func gelu(c *convert.Call) []*ir.Value {
 	switch kind := c.StringAttribute("approximate", "none"); kind {
 	case "none":
@@ -66,6 +68,7 @@ func swiGLU(c *convert.Call) []*ir.Value {
 // prelu converts PRelu: a slope for negative elements, broadcast.
 func prelu(c *convert.Call) []*ir.Value { return convert.One(sloped(c, c.Input(0), c.Input(1))) }
 
+// sloped returns x, with its negative elements multiplied by slope.
 func sloped(c *convert.Call, x, slope *ir.Value) *ir.Value {
 	b := c.Builder
 	below := ops.Binary(b, ops.Mul, x, slope)

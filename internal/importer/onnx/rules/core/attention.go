@@ -8,7 +8,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// heads gives a tensor of rank 3, [B, S, heads·D], its heads as an axis: [B, heads, S, D].
+// heads splits the last axis of [B, S, heads·D]: [B, heads, S, D].
 func heads(c *convert.Call, v *ir.Value, name string) *ir.Value {
 	if len(v.Type.Shape) == 4 {
 		return v
@@ -22,6 +22,7 @@ func heads(c *convert.Call, v *ir.Value, name string) *ir.Value {
 	return ops.Transpose(c.Builder, split, 0, 2, 1, 3)
 }
 
+// attention converts Attention.
 func attention(c *convert.Call) []*ir.Value {
 	b := c.Builder
 	flat := len(c.Input(0).Type.Shape) == 3
@@ -59,7 +60,7 @@ func attention(c *convert.Call) []*ir.Value {
 	return out
 }
 
-// window is how many keys to one side a query sees, itself counted; 0 is all of them.
+// window returns the number of keys to one side that a query sees, itself included; 0 means all.
 func window(c *convert.Call, name string) int64 {
 	size := c.Int(name, -1)
 	if size < -1 || size > 1<<40 {
@@ -68,6 +69,7 @@ func window(c *convert.Call, name string) int64 {
 	return size + 1
 }
 
+// rotaryEmbedding converts RotaryEmbedding.
 func rotaryEmbedding(c *convert.Call) []*ir.Value {
 	b, x, cos, sin := c.Builder, c.Input(0), c.Input(1), c.Input(2)
 	shape := x.Type.Shape

@@ -13,9 +13,9 @@ import (
 // Axes that only the run knows. Each has one of finitely many values, so that what it decides is a formula, or a
 // choice.
 
-// folded applies an operator along the axis that input i, one integer that may count from the end, names: build is
-// given x and the axis. If only the run knows it, x is folded into three axes, what lies before it, itself and what
-// lies behind it, and the result unfolded; the operator keeps the shape.
+// folded applies an operator along the axis in input i, one integer that may count from the end: build receives x and
+// the axis. If only the run knows the axis, folded reshapes x to three axes, with those before and after the axis
+// merged, and restores the shape; the operator must keep it.
 func folded(c *convert.Call, x *ir.Value, i int, build func(x *ir.Value, axis int64) *ir.Value) *ir.Value {
 	v, shape := c.Input(i), x.Type.Shape
 	rank := len(shape)
@@ -48,7 +48,7 @@ func counted(c *convert.Call, i int, shape ...int64) {
 	}
 }
 
-// reshapedTo is a new shape that is an argument of the run, with 0 and −1 resolved.
+// reshapedTo returns a new shape that is an argument of the run, with 0 and −1 resolved.
 func reshapedTo(c *convert.Call, x *ir.Value, rank int, keepZero bool) []sym.Expr {
 	to := slices.Clone(c.SymbolsOf(c.In[1], -1, sym.Unlimited))
 	missing, others, open := make([]sym.Expr, rank), sym.Const(1), sym.Const(0)
@@ -91,7 +91,7 @@ func reducedAt(c *convert.Call, op string) *ir.Value {
 	return ops.Reshape(c.Builder, y, c.AsDims(0, compacted(c, shape, kept, len(shape)-len(axes))...)...)
 }
 
-// along is what a list has beside the axis in another list, and otherwise where that axis is not there.
+// along returns the entry of list for an axis in axes; otherwise if the axis is not in axes.
 func along(axes, list []sym.Expr, axis int, otherwise sym.Expr) sym.Expr {
 	out := otherwise
 	for k, a := range axes {
@@ -100,7 +100,7 @@ func along(axes, list []sym.Expr, axis int, otherwise sym.Expr) sym.Expr {
 	return out
 }
 
-// among is 1 if an axis is in a list, else 0.
+// among returns 1 if an axis is in a list, else 0.
 func among(axes []sym.Expr, axis int) sym.Expr {
 	var out sym.Expr
 	for _, a := range axes {
@@ -109,7 +109,7 @@ func among(axes []sym.Expr, axis int) sym.Expr {
 	return out
 }
 
-// compacted are the members of a list that are kept, in order, of which there are so many.
+// compacted returns the count kept members of a list, in order.
 func compacted(c *convert.Call, list, kept []sym.Expr, count int) []sym.Expr {
 	out := make([]sym.Expr, count)
 	var before sym.Expr

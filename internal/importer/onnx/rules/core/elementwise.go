@@ -9,7 +9,7 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
-// UnaryRules are the operators that are one function of one element.
+// UnaryRules has the operators that apply a function to each element.
 var UnaryRules = map[string]ops.UnaryFunction{
 	"Neg": ops.Neg, "Abs": ops.Abs, "Sign": ops.Sign, "BitwiseNot": ops.BitNot, "Not": ops.Not,
 	"Floor": ops.Floor, "Ceil": ops.Ceil, "Round": ops.Round, "Sqrt": ops.Sqrt, "Reciprocal": ops.Reciprocal,
@@ -19,20 +19,21 @@ var UnaryRules = map[string]ops.UnaryFunction{
 	"Erf": ops.Erf, "Sigmoid": ops.Sigmoid, "IsNaN": ops.IsNaN,
 }
 
-// binaryRules are the operators that are one function of two elements.
+// binaryRules has the operators that apply a function to each pair of elements.
 var binaryRules = map[string]ops.BinaryFunction{
 	"Add": ops.Add, "Sub": ops.Sub, "Mul": ops.Mul, "Div": ops.Div,
 	"And": ops.And, "Or": ops.Or, "Xor": ops.Xor, "BitwiseAnd": ops.And, "BitwiseOr": ops.Or, "BitwiseXor": ops.Xor,
 	"Equal": ops.Eq, "Less": ops.Lt, "LessOrEqual": ops.Le, "Greater": ops.Gt, "GreaterOrEqual": ops.Ge,
 }
 
-// variadicRules combine any number of tensors, from the first to the last.
+// variadicRules has the operators that combine any number of tensors, from the first to the last.
 var variadicRules = map[string]ops.BinaryFunction{"Sum": ops.Add, "Max": ops.Max, "Min": ops.Min}
 
 func unaryOf(f ops.UnaryFunction) convert.Rule {
 	return func(c *convert.Call) []*ir.Value { return convert.One(ops.Unary(c.Builder, f, c.Input(0))) }
 }
 
+// binaryOf returns the rule of a function of two elements.
 func binaryOf(f ops.BinaryFunction) convert.Rule {
 	return func(c *convert.Call) []*ir.Value {
 		return convert.One(ops.Binary(c.Builder, f, c.Input(0), c.Input(1)))
@@ -43,7 +44,7 @@ func variadicOf(f ops.BinaryFunction) convert.Rule {
 	return func(c *convert.Call) []*ir.Value { return convert.One(combined(c, f)) }
 }
 
-// combined combines all inputs.
+// combined combines all inputs by f.
 func combined(c *convert.Call, f ops.BinaryFunction) *ir.Value {
 	total := c.Input(0)
 	for i := 1; i < len(c.In); i++ {
@@ -52,11 +53,13 @@ func combined(c *convert.Call, f ops.BinaryFunction) *ir.Value {
 	return total
 }
 
+// mean converts Mean.
 func mean(c *convert.Call) []*ir.Value {
 	total := combined(c, ops.Add)
 	return convert.One(ops.Binary(c.Builder, ops.Div, total, ops.Scalar(c.Builder, total.Type.DType, float64(len(c.In)))))
 }
 
+// mod converts Mod.
 func mod(c *convert.Call) []*ir.Value {
 	f := ops.FloorMod
 	if c.Int("fmod", 0) != 0 {
@@ -65,6 +68,7 @@ func mod(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Binary(c.Builder, f, c.Input(0), c.Input(1)))
 }
 
+// bitShift converts BitShift.
 func bitShift(c *convert.Call) []*ir.Value {
 	shifts := map[string]ops.BinaryFunction{"LEFT": ops.Shl, "RIGHT": ops.Shr}
 	f, ok := shifts[c.StringAttribute("direction", "")]
@@ -74,9 +78,10 @@ func bitShift(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Binary(c.Builder, f, c.Input(0), c.Input(1)))
 }
 
-// power: the result has the base's type. An integer to the power of a float is computed in f64.
+// power converts Pow. The result has the base's type. An integer to the power of a float is computed in f64.
 func power(c *convert.Call) []*ir.Value { return convert.One(raised(c, c.Input(0), c.Input(1))) }
 
+// raised returns x to the power of y, in the type of x.
 func raised(c *convert.Call, x, y *ir.Value) *ir.Value {
 	b := c.Builder
 	base, exponent := x.Type.DType, y.Type.DType
@@ -92,12 +97,12 @@ func raised(c *convert.Call, x, y *ir.Value) *ir.Value {
 	return ops.Cast(b, ops.Binary(b, ops.Pow, x, y), base)
 }
 
-// clip: where the bounds contradict each other, the upper one wins.
+// clip converts Clip. If the bounds contradict each other, the upper one wins.
 func clip(c *convert.Call) []*ir.Value {
 	return convert.One(clipped(c, c.Input(0), convert.ScalarOf(c, c.Optional(1)), convert.ScalarOf(c, c.Optional(2))))
 }
 
-// clipped is x between two bounds, each of which may be nil.
+// clipped returns x between two bounds, each of which may be nil.
 func clipped(c *convert.Call, x, low, high *ir.Value) *ir.Value {
 	b := c.Builder
 	if low != nil {
@@ -109,6 +114,7 @@ func clipped(c *convert.Call, x, low, high *ir.Value) *ir.Value {
 	return x
 }
 
+// isInf converts IsInf.
 func isInf(c *convert.Call) []*ir.Value {
 	b, x := c.Builder, c.Input(0)
 	positive, negative := c.Int("detect_positive", 1) != 0, c.Int("detect_negative", 1) != 0
@@ -130,6 +136,7 @@ func where(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Where(c.Builder, c.Input(0), c.Input(1), c.Input(2)))
 }
 
+// cast converts Cast.
 func cast(c *convert.Call) []*ir.Value {
 	to := c.Type("to")
 	if to == dtype.Invalid {
@@ -140,7 +147,7 @@ func cast(c *convert.Call) []*ir.Value {
 
 func castLike(c *convert.Call) []*ir.Value { return convert.One(CastTo(c, c.Input(1).Type.DType)) }
 
-// CastTo is the first input as another type, as the attributes of Cast say.
+// CastTo returns the first input as another type, with the attributes of Cast.
 func CastTo(c *convert.Call, to dtype.DType) *ir.Value {
 	x := c.Input(0)
 	if round := c.StringAttribute("round_mode", "up"); to == dtype.F8E8M0 && round != "up" {
@@ -158,6 +165,7 @@ func CastTo(c *convert.Call, to dtype.DType) *ir.Value {
 	return ops.Cast(c.Builder, x, to)
 }
 
+// bitCast converts BitCast.
 func bitCast(c *convert.Call) []*ir.Value {
 	to := c.Type("to")
 	if to == dtype.Invalid {

@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// all is every input, none of which may be absent.
+// all returns all inputs, which must be present.
 func all(c *convert.Call) []*ir.Value {
 	for i := range c.In {
 		c.Input(i)
@@ -40,7 +40,7 @@ func alongside(c *convert.Call) *ir.Value {
 	return ops.Reshape(c.Builder, y, shape...)
 }
 
-// perChannel is a vector with an element for each channel, placed along axis 1. A single element stays as it is.
+// perChannel places a vector with an element for each channel along axis 1. A single element stays as it is.
 func perChannel(c *convert.Call, v *ir.Value) *ir.Value {
 	rank := len(c.Input(0).Type.Shape)
 	if len(v.Type.Shape) != 1 || rank < 2 || c.Dims().EQ(v.Type.Shape[0], sym.Const(1)) == sym.Yes {
@@ -49,7 +49,7 @@ func perChannel(c *convert.Call, v *ir.Value) *ir.Value {
 	return ops.AlongAxis(c.Builder, v, 1, rank)
 }
 
-// renamed is a rule for an operator whose attribute had another name.
+// renamed returns a rule for an operator whose attribute had another name.
 func renamed(r convert.Rule, old, name string) convert.Rule {
 	return func(c *convert.Call) []*ir.Value {
 		if a := c.Attributes[old]; a != nil {
@@ -59,7 +59,7 @@ func renamed(r convert.Rule, old, name string) convert.Rule {
 	}
 }
 
-// wholePower is a rule for an operator whose attribute p was a float.
+// wholePower returns a rule for an operator whose attribute p was a float; p must be an integer.
 func wholePower(r convert.Rule) convert.Rule {
 	return func(c *convert.Call) []*ir.Value {
 		p := c.Float("p", 2)
@@ -167,7 +167,7 @@ func modOfIntegers(c *convert.Call) []*ir.Value {
 	return mod(c)
 }
 
-// needed is a number attribute that must be present.
+// needed returns a number attribute, which must be present.
 func needed(c *convert.Call, name string) float64 {
 	if !c.Has(name) {
 		c.Fault("attribute %s is missing", name)
@@ -175,23 +175,24 @@ func needed(c *convert.Call, name string) float64 {
 	return c.Float(name, 0)
 }
 
-// shifted is v and a number.
+// shifted returns v plus a number.
 func shifted(c *convert.Call, v *ir.Value, by float64) *ir.Value {
 	return ops.Binary(c.Builder, ops.Add, v, ops.Scalar(c.Builder, v.Type.DType, by))
 }
 
+// scaledTanh converts ScaledTanh: alpha · tanh(beta · x).
 func scaledTanh(c *convert.Call) []*ir.Value {
 	y := ops.Unary(c.Builder, ops.Tanh, Scaled(c, c.Input(0), needed(c, "beta")))
 	return convert.One(Scaled(c, y, needed(c, "alpha")))
 }
 
-// parametricSoftplus is alpha · ln(1 + exp(beta · x)).
+// parametricSoftplus converts ParametricSoftplus: alpha · ln(1 + exp(beta · x)).
 func parametricSoftplus(c *convert.Call) []*ir.Value {
 	y := ops.Activation(c.Builder, "softplus", Scaled(c, c.Input(0), needed(c, "beta")))
 	return convert.One(Scaled(c, y, needed(c, "alpha")))
 }
 
-// imageScaler is x · scale + bias, with a bias for each channel.
+// imageScaler converts ImageScaler: x · scale + bias, with a bias for each channel.
 func imageScaler(c *convert.Call) []*ir.Value {
 	x, bias := c.Input(0), convert.Narrow(c.Floats("bias"))
 	y := Scaled(c, x, c.Float("scale", 1))
@@ -205,8 +206,8 @@ func imageScaler(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Binary(c.Builder, ops.Add, y, ops.AlongAxis(c.Builder, shift, 1, len(x.Type.Shape))))
 }
 
-// crop cuts an image: border is left, top, right, bottom; where scale gives a height and a width, right and bottom
-// follow from it.
+// crop converts Crop. border is left, top, right, bottom; if scale gives a height and a width, right and bottom follow
+// from it.
 func crop(c *convert.Call) []*ir.Value {
 	x, border, size := c.Input(0), c.Ints("border"), c.Ints("scale")
 	if len(x.Type.Shape) != 4 || len(border) != 4 || len(size) != 0 && len(size) != 2 {
@@ -229,12 +230,13 @@ func crop(c *convert.Call) []*ir.Value {
 	return convert.One(x)
 }
 
-// dynamicSlice is what became Slice 10.
+// dynamicSlice converts DynamicSlice, which became Slice 10.
 func dynamicSlice(c *convert.Call) []*ir.Value {
 	c.Version = 10
 	return slice(c)
 }
 
+// givenTensorFill converts GivenTensorFill.
 func givenTensorFill(c *convert.Call) []*ir.Value {
 	if len(c.In) > 0 || c.Has("extra_shape") {
 		c.Refuse("a shape that is no attribute")
@@ -289,7 +291,7 @@ func meanVarianceOfImages(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Binary(c.Builder, ops.Sub, x, ops.ReduceMean(c.Builder, x, true, axes...)))
 }
 
-// onDemand is a function of two elements that broadcasts only on demand.
+// onDemand returns the rule of a function of two elements that broadcasts only on demand.
 func onDemand(f ops.BinaryFunction) convert.Rule {
 	return func(c *convert.Call) []*ir.Value {
 		return convert.One(ops.Binary(c.Builder, f, c.Input(0), alongside(c)))

@@ -8,7 +8,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// gather: a known index is a slice, which may need no copy.
+// gather converts Gather. A known index becomes a slice, which may need no copy.
 func gather(c *convert.Call) []*ir.Value {
 	b, x, indices := c.Builder, c.Input(0), c.Input(1)
 	axis := c.Axis(c.Int("axis", 0), len(x.Type.Shape))
@@ -34,23 +34,25 @@ func gatherElements(c *convert.Call) []*ir.Value {
 	return convert.One(ops.GatherElements(c.Builder, c.Input(0), c.Input(1), c.Int("axis", 0)))
 }
 
-// GatherND converts the operator.
+// GatherND converts GatherND.
 func GatherND(c *convert.Call) []*ir.Value {
 	return convert.One(ops.GatherND(c.Builder, c.Input(0), c.Input(1), c.Int("batch_dims", 0)))
 }
 
+// scatterElements converts ScatterElements.
 func scatterElements(c *convert.Call) []*ir.Value {
 	return convert.One(ops.ScatterElements(c.Builder, c.Input(0), c.Input(1), c.Input(2), c.Int("axis", 0),
 		c.StringAttribute("reduction", "none")))
 }
 
+// scatterND converts ScatterND.
 func scatterND(c *convert.Call) []*ir.Value {
 	return convert.One(ops.ScatterND(c.Builder, c.Input(0), c.Input(1), c.Input(2),
 		c.StringAttribute("reduction", "none")))
 }
 
-// tensorScatter writes new entries into a cache: update[b, …, s, …] to position write_indices[b] + s along the axis,
-// circular or not.
+// tensorScatter converts TensorScatter: it writes update[b, …, s, …] into a cache at position write_indices[b] + s
+// along the axis, circular or not.
 func tensorScatter(c *convert.Call) []*ir.Value {
 	b, cache, news := c.Builder, c.Input(0), c.Input(1)
 	rank := len(cache.Type.Shape)
@@ -71,7 +73,7 @@ func tensorScatter(c *convert.Call) []*ir.Value {
 	return convert.One(ops.ScatterElements(b, cache, ops.Expand(b, positions, news.Type.Shape...), news, axis, "none"))
 }
 
-// onAxis is a shape of a rank whose every extent is 1 but one.
+// onAxis returns a shape of a rank with the given extent on one axis and 1 on all others.
 func onAxis(c *convert.Call, extent sym.Expr, axis int64, rank int) []sym.Expr {
 	shape := make([]sym.Expr, rank)
 	for i := range shape {
@@ -81,7 +83,8 @@ func onAxis(c *convert.Call, extent sym.Expr, axis int64, rank int) []sym.Expr {
 	return shape
 }
 
-// OneHot compares each index, which may count from the end, with 0, 1, … depth − 1 along a new axis.
+// OneHot converts OneHot: it compares each index, which may count from the end, with 0, 1, … depth − 1 along a new
+// axis.
 func OneHot(c *convert.Call) []*ir.Value {
 	b, indices, values := c.Builder, ops.Cast(c.Builder, c.Input(0), dtype.I64),
 		ops.Reshape(c.Builder, c.Input(2), sym.Const(2))
@@ -106,6 +109,7 @@ func OneHot(c *convert.Call) []*ir.Value {
 
 func nonZero(c *convert.Call) []*ir.Value { return convert.One(ops.NonZero(c.Builder, c.Input(0))) }
 
+// compress converts Compress.
 func compress(c *convert.Call) []*ir.Value {
 	x, axis := c.Input(0), int64(0)
 	if c.Has("axis") {
@@ -116,6 +120,7 @@ func compress(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Compress(c.Builder, x, c.Input(1), axis))
 }
 
+// unique converts Unique.
 func unique(c *convert.Call) []*ir.Value {
 	x, axis := c.Input(0), int64(0)
 	if c.Has("axis") {
@@ -127,6 +132,7 @@ func unique(c *convert.Call) []*ir.Value {
 	return []*ir.Value{values, indices, inverse, counts}
 }
 
+// topK converts TopK.
 func topK(c *convert.Call) []*ir.Value {
 	x := c.Input(0)
 	axis := c.Axis(c.Int("axis", -1), len(x.Type.Shape))
@@ -138,7 +144,7 @@ func topK(c *convert.Call) []*ir.Value {
 	return []*ir.Value{values, indices}
 }
 
-// cumulate is the rule of a running sum or product.
+// cumulate returns the rule of a running sum or product.
 func cumulate(build func(b *ir.Builder, x *ir.Value, axis int64, exclusive, reverse bool) *ir.Value) convert.Rule {
 	return func(c *convert.Call) []*ir.Value {
 		return convert.One(folded(c, c.Input(0), 1, func(x *ir.Value, axis int64) *ir.Value {
@@ -147,7 +153,7 @@ func cumulate(build func(b *ir.Builder, x *ir.Value, axis int64, exclusive, reve
 	}
 }
 
-// Trilu converts the operator.
+// Trilu converts Trilu.
 func Trilu(c *convert.Call) []*ir.Value {
 	diagonal := sym.Const(0)
 	if k := c.Optional(1); k != nil {
@@ -160,6 +166,7 @@ func Trilu(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Triangle(c.Builder, c.Input(0), c.Int("upper", 1) != 0, diagonal))
 }
 
+// reverseSequence converts ReverseSequence.
 func reverseSequence(c *convert.Call) []*ir.Value {
 	return convert.One(ops.ReverseSequence(c.Builder, c.Input(0), c.Input(1), c.Int("batch_axis", 1),
 		c.Int("time_axis", 0)))

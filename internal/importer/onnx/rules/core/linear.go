@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Gemm converts alpha·A·B + beta·C.
+// Gemm converts Gemm: alpha·A·B + beta·C.
 func Gemm(c *convert.Call) []*ir.Value {
 	y := ops.MatMul(c.Builder, c.Input(0), c.Input(1), c.Int("transA", 0) != 0, c.Int("transB", 0) != 0)
 	if alpha := c.Float("alpha", 1); alpha != 1 {
@@ -25,7 +25,7 @@ func Gemm(c *convert.Call) []*ir.Value {
 	return convert.One(y)
 }
 
-// Scaled is v times a number, computed in floats where v is of integers.
+// Scaled returns v times a number, computed in floats if v is of integers.
 func Scaled(c *convert.Call, v *ir.Value, by float64) *ir.Value {
 	dt := v.Type.DType
 	if !dt.IsFloat() {
@@ -41,7 +41,8 @@ func Conv(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Convolution(c.Builder, x, w, c.Optional(2), window, c.Int("group", 1)))
 }
 
-// convWindow is the window of a convolution, whose kernel the weights' shape gives where no attribute does.
+// convWindow returns the window of a convolution. Without the attribute kernel_shape, the weights' shape gives the
+// kernel.
 func convWindow(c *convert.Call, x, w *ir.Value) ops.Window {
 	axes := len(x.Type.Shape) - 2
 	if axes < 1 || len(w.Type.Shape) != axes+2 {
@@ -61,7 +62,7 @@ func convWindow(c *convert.Call, x, w *ir.Value) ops.Window {
 	return slidingWindow(c, x, kernel)
 }
 
-// padded is the window that the attributes strides, dilations and pads describe.
+// padded returns the window of the attributes strides, dilations and pads.
 func padded(c *convert.Call, kernel []int64) ops.Window {
 	axes := len(kernel)
 	w := ops.Window{Kernel: kernel, Strides: listOr(c, "strides", axes, 1), Dilations: listOr(c, "dilations", axes, 1)}
@@ -86,7 +87,7 @@ func padded(c *convert.Call, kernel []int64) ops.Window {
 	return w
 }
 
-// slidingWindow reads the attributes that convolutions and poolings share.
+// slidingWindow returns the window of the attributes that convolutions and poolings share.
 func slidingWindow(c *convert.Call, x *ir.Value, kernel []int64) ops.Window {
 	axes := len(x.Type.Shape) - 2
 	if axes < 1 || len(kernel) != axes {
@@ -111,7 +112,7 @@ func slidingWindow(c *convert.Call, x *ir.Value, kernel []int64) ops.Window {
 	return w
 }
 
-// samePadding is how much an axis must grow for the window to have a place for every stride.
+// samePadding returns the total padding of an axis with which the window has a position for every stride.
 func samePadding(c *convert.Call, extent sym.Expr, span, stride int64) sym.Expr {
 	places := extent.CeilDiv(sym.Const(stride))
 	total := places.Sub(sym.Const(1)).Mul(sym.Const(stride)).Add(sym.Const(span)).Sub(extent)
@@ -121,13 +122,13 @@ func samePadding(c *convert.Call, extent sym.Expr, span, stride int64) sym.Expr 
 	return c.Dims().Simplify(total)
 }
 
-// halved is a padding in two parts, the second one larger where it is odd.
+// halved splits a padding in two; the second half is larger if it is odd.
 func halved(total sym.Expr) (less, more sym.Expr) {
 	less = total.FloorDiv(sym.Const(2))
 	return less, total.Sub(less)
 }
 
-// listOr is a list attribute of the given length; where it is absent, the same number throughout.
+// listOr returns a list attribute of the given length; a list of otherwise if it is absent.
 func listOr(c *convert.Call, name string, length int, otherwise int64) []int64 {
 	list := c.Ints(name)
 	if list == nil {
@@ -139,7 +140,7 @@ func listOr(c *convert.Call, name string, length int, otherwise int64) []int64 {
 	return list
 }
 
-// convTranspose converts ConvTranspose. What the padding adds to or takes from the result is its window's end.
+// convTranspose converts ConvTranspose. The window's end has the padding that extends or crops the result.
 func convTranspose(c *convert.Call) []*ir.Value {
 	x, w := c.Input(0), c.Input(1)
 	window := convWindow(c, x, w)

@@ -11,8 +11,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// updateRules are what a state of linear attention becomes: it decays, and what is written is what the keys do not
-// retrieve yet.
+// updateRules has the updates of the state of linear attention: whether it decays, and whether only the difference
+// from what the keys retrieve is written.
 var updateRules = map[string]struct{ decays, retrieves bool }{
 	"linear": {}, "gated": {decays: true}, "delta": {retrieves: true}, "gated_delta": {true, true},
 }
@@ -81,7 +81,7 @@ func linearAttention(c *convert.Call) []*ir.Value {
 	return []*ir.Value{ops.Cast(b, y, query.Type.DType), ops.Cast(b, out[0], present)}
 }
 
-// scaleOf is the attribute scale, where it is 0 or absent 1/√width, to the power given.
+// scaleOf returns the attribute scale to the given power; if it is 0 or absent, 1/√width.
 func scaleOf(c *convert.Call, dt dtype.DType, width sym.Expr, power float64) *ir.Value {
 	b := c.Builder
 	if s := c.Float("scale", 0); s != 0 {
@@ -94,8 +94,7 @@ func scaleOf(c *convert.Call, dt dtype.DType, width sym.Expr, power float64) *ir
 	return ops.Cast(b, ops.Binary(b, ops.Pow, n, ops.Scalar(b, dtype.F32, -power/2)), dt)
 }
 
-// causalConvolution converts CausalConvWithState: a convolution of each channel by itself over what came before and
-// what comes now.
+// causalConvolution converts CausalConvWithState: a convolution of each channel over the past and the new entries.
 func causalConvolution(c *convert.Call) []*ir.Value {
 	b, x, w := c.Builder, c.Input(0), c.Input(1)
 	if len(x.Type.Shape) != 3 || len(w.Type.Shape) != 3 {
@@ -126,7 +125,7 @@ func causalConvolution(c *convert.Call) []*ir.Value {
 	return []*ir.Value{y, ops.SliceAxis(b, whole, 2, whole.Type.Shape[2].Sub(history), history)}
 }
 
-// flexAttention converts FlexAttention, whose scores and weights graphs may change.
+// flexAttention converts FlexAttention, whose attributes may have graphs that change the scores and the weights.
 func flexAttention(c *convert.Call) []*ir.Value {
 	b := c.Builder
 	query, key, value := c.Input(0), c.Input(1), c.Input(2)
@@ -163,7 +162,7 @@ func flexAttention(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Cast(b, y, value.Type.DType))
 }
 
-// modified is what a graph in an attribute makes of a value; it keeps its type.
+// modified applies the graph in an attribute to a value; it keeps the type.
 func modified(c *convert.Call, name string, v *ir.Value) *ir.Value {
 	if c.Attribute(name, wire.AttributeGraph) == nil {
 		return v

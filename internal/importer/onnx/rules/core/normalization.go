@@ -66,7 +66,7 @@ func batchNormalization(c *convert.Call) []*ir.Value {
 		blend(variance, spread)}
 }
 
-// wider is the type in which sums of elements of dt are kept.
+// wider returns the type for sums of elements of dt.
 func wider(dt dtype.DType) dtype.DType {
 	if dt.IsFloat() && dt.Bits() < 32 {
 		return dtype.F32
@@ -74,7 +74,7 @@ func wider(dt dtype.DType) dtype.DType {
 	return dt
 }
 
-// layerNormalization converts LayerNormalization, and its mean and inverse deviation where they are asked for.
+// layerNormalization converts LayerNormalization, with its mean and inverse deviation if the node has these outputs.
 func layerNormalization(c *convert.Call) []*ir.Value {
 	b, x := c.Builder, c.Input(0)
 	rank := len(x.Type.Shape)
@@ -102,7 +102,7 @@ func layerNormalization(c *convert.Call) []*ir.Value {
 	return out
 }
 
-// instanceNormalization converts InstanceNormalization: every channel of every image by itself.
+// instanceNormalization converts InstanceNormalization, which normalizes each channel of each image separately.
 func instanceNormalization(c *convert.Call) []*ir.Value {
 	x := c.Input(0)
 	y := ops.Normalize(c.Builder, x, c.Float("epsilon", 1e-5), true, SpatialAxes(c)...)
@@ -145,11 +145,13 @@ func meanVarianceNormalization(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Normalize(c.Builder, c.Input(0), 1e-18, true, axes...))
 }
 
+// responseNormalization converts LRN.
 func responseNormalization(c *convert.Call) []*ir.Value {
 	return convert.One(ops.LRN(c.Builder, c.Input(0), c.Int("size", 0), c.Float("alpha", 1e-4), c.Float("beta", 0.75),
 		c.Float("bias", 1)))
 }
 
+// lpNormalization converts LpNormalization.
 func lpNormalization(c *convert.Call) []*ir.Value {
 	axis := c.Axis(c.Int("axis", -1), len(c.Input(0).Type.Shape))
 	return convert.One(ops.LpNormalize(c.Builder, c.Input(0), c.Int("p", 2), axis))

@@ -8,7 +8,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// poolWindow is the window of a pooling.
+// poolWindow returns the window of a pooling, and whether ceil_mode is set.
 func poolWindow(c *convert.Call) (ops.Window, bool) {
 	if !c.Has("kernel_shape") {
 		c.Fault("attribute kernel_shape is missing")
@@ -16,6 +16,7 @@ func poolWindow(c *convert.Call) (ops.Window, bool) {
 	return slidingWindow(c, c.Input(0), c.Ints("kernel_shape")), c.Int("ceil_mode", 0) != 0
 }
 
+// maxPool converts MaxPool.
 func maxPool(c *convert.Call) []*ir.Value {
 	w, ceil := poolWindow(c)
 	if c.Outputs < 2 {
@@ -25,12 +26,13 @@ func maxPool(c *convert.Call) []*ir.Value {
 	return []*ir.Value{y, indices}
 }
 
-// AveragePool converts the operator.
+// AveragePool converts AveragePool.
 func AveragePool(c *convert.Call) []*ir.Value {
 	w, ceil := poolWindow(c)
 	return convert.One(ops.AveragePool(c.Builder, c.Input(0), w, ceil, c.Int("count_include_pad", 0) != 0))
 }
 
+// lpPool converts LpPool.
 func lpPool(c *convert.Call) []*ir.Value {
 	w, ceil := poolWindow(c)
 	return convert.One(ops.LpPool(c.Builder, c.Input(0), w, ceil, c.Int("p", 2)))
@@ -40,7 +42,7 @@ func globalLpPool(c *convert.Call) []*ir.Value {
 	return convert.One(ops.LpNorm(c.Builder, c.Input(0), c.Int("p", 2), true, SpatialAxes(c)...))
 }
 
-// SpatialAxes are the axes after the first two.
+// SpatialAxes returns the axes after the first two.
 func SpatialAxes(c *convert.Call) []int64 {
 	rank := len(c.Input(0).Type.Shape)
 	if rank < 3 {

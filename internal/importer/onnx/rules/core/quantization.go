@@ -8,12 +8,12 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// sharing says along which axis, and in which blocks, scales are shared.
+// sharing returns the axis and the blocks along which scales are shared.
 func sharing(c *convert.Call) ops.Quantization {
 	return ops.Quantization{Axis: c.Int("axis", 1), Block: c.Int("block_size", 0)}
 }
 
-// QuantizeLinear converts the operator.
+// QuantizeLinear converts QuantizeLinear.
 func QuantizeLinear(c *convert.Call) []*ir.Value {
 	zero, to := c.Optional(2), c.Type("output_dtype")
 	switch {
@@ -32,7 +32,7 @@ func QuantizeLinear(c *convert.Call) []*ir.Value {
 		c.Int("saturate", 1) == 0))
 }
 
-// DequantizeLinear converts the operator.
+// DequantizeLinear converts DequantizeLinear.
 func DequantizeLinear(c *convert.Call) []*ir.Value {
 	to := c.Type("output_dtype")
 	if to == dtype.Invalid {
@@ -41,13 +41,13 @@ func DequantizeLinear(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Dequantize(c.Builder, c.Input(0), c.Input(1), c.Optional(2), to, sharing(c)))
 }
 
+// dynamicQuantizeLinear converts DynamicQuantizeLinear.
 func dynamicQuantizeLinear(c *convert.Call) []*ir.Value {
 	y, scale, zero := ops.DynamicQuantize(c.Builder, c.Input(0))
 	return []*ir.Value{y, scale, zero}
 }
 
-// WideScale is a scale as f32, placed so that it is broadcast along the axis that is `after` axes before a product's
-// last one.
+// WideScale returns a scale as f32, broadcast along the axis that is `after` axes before a product's last one.
 func WideScale(c *convert.Call, scale *ir.Value, after int) *ir.Value {
 	scale = ops.Cast(c.Builder, scale, dtype.F32)
 	if len(scale.Type.Shape) != 1 {
@@ -62,6 +62,7 @@ func WideScale(c *convert.Call, scale *ir.Value, after int) *ir.Value {
 	return scale
 }
 
+// qLinearMatMul converts QLinearMatMul.
 func qLinearMatMul(c *convert.Call) []*ir.Value {
 	sums := ops.MatMulInteger(c.Builder, c.Input(0), c.Input(2), c.Input(3), c.Input(5))
 	scale := ops.Binary(c.Builder, ops.Mul, WideScale(c, c.Input(1), 1), WideScale(c, c.Input(4), 0))
@@ -69,7 +70,7 @@ func qLinearMatMul(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Requantize(c.Builder, sums, scale, c.Input(6), c.Input(7), q))
 }
 
-// QLinearConv converts the operator.
+// QLinearConv converts QLinearConv.
 func QLinearConv(c *convert.Call) []*ir.Value {
 	x, w := c.Input(0), c.Input(3)
 	sums := ops.ConvolutionInteger(c.Builder, x, c.Input(2), w, c.Input(5), c.Optional(8), convWindow(c, x, w),
@@ -86,6 +87,7 @@ func matMulInteger(c *convert.Call) []*ir.Value {
 	return convert.One(ops.MatMulInteger(c.Builder, c.Input(0), c.Optional(2), c.Input(1), c.Optional(3)))
 }
 
+// convInteger converts ConvInteger.
 func convInteger(c *convert.Call) []*ir.Value {
 	x, w := c.Input(0), c.Input(1)
 	return convert.One(ops.ConvolutionInteger(c.Builder, x, c.Optional(2), w, c.Optional(3), nil, convWindow(c, x, w),

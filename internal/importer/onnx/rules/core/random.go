@@ -13,9 +13,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// seed is the attribute seed, an integer or, in most operators, a number whose fraction does not count. A node without
-// one has a seed of its own, made of its name (of its first output if it has none): every run of a model draws the same
-// numbers, and no two nodes do.
+// seed returns the attribute seed, an integer or, in most operators, a float whose fraction is ignored. A node without
+// one has a seed made from its name (of its first output if it has none): every run of a model draws the same numbers,
+// and nodes draw different ones.
 func seed(c *convert.Call) uint32 {
 	if a := c.Attributes["seed"]; a != nil && a.Kind() == wire.AttributeInt {
 		return uint32(a.I)
@@ -28,6 +28,7 @@ func seed(c *convert.Call) uint32 {
 	return h.Sum32()
 }
 
+// drawnShape returns the shape in the attribute shape.
 func drawnShape(c *convert.Call) []sym.Expr {
 	shape := c.Ints("shape")
 	if shape == nil {
@@ -44,7 +45,7 @@ func drawnShape(c *convert.Call) []sym.Expr {
 	return ir.Constants(shape)
 }
 
-// drawnType is the element type asked for; where none is, x's, or f32.
+// drawnType returns the element type in the attribute dtype; without it, x's, or f32.
 func drawnType(c *convert.Call, x *ir.Value) dtype.DType {
 	dt := c.Type("dtype")
 	if dt == dtype.Invalid && x != nil {
@@ -64,11 +65,13 @@ func normal(c *convert.Call, shape []sym.Expr, dt dtype.DType) *ir.Value {
 	return ops.DrawNormal(c.Builder, seed(c), dt, c.Float("mean", 0), c.Float("scale", 1), shape...)
 }
 
+// bernoulli converts Bernoulli.
 func bernoulli(c *convert.Call) []*ir.Value {
 	p := c.Input(0)
 	return convert.One(ops.DrawBernoulli(c.Builder, seed(c), drawnType(c, p), p))
 }
 
+// multinomial converts Multinomial.
 func multinomial(c *convert.Call) []*ir.Value {
 	count, dt := c.Int("sample_size", 1), c.Type("dtype")
 	if dt == dtype.Invalid {
@@ -138,7 +141,7 @@ func training(c *convert.Call) (training, ratio *ir.Value) {
 	return training, ratio
 }
 
-// undropped is x, and a mask of ones where it is asked for.
+// undropped returns x, and a mask of ones if the node has a second output.
 func undropped(c *convert.Call, x *ir.Value) []*ir.Value {
 	if c.Outputs < 2 {
 		return convert.One(x)
@@ -163,6 +166,7 @@ func randomUniform(c *convert.Call) []*ir.Value {
 	return convert.One(uniform(c, drawnShape(c), drawnType(c, nil)))
 }
 
+// randomUniformLike converts RandomUniformLike.
 func randomUniformLike(c *convert.Call) []*ir.Value {
 	x := c.Input(0)
 	return convert.One(uniform(c, x.Type.Shape, drawnType(c, x)))
@@ -172,6 +176,7 @@ func randomNormal(c *convert.Call) []*ir.Value {
 	return convert.One(normal(c, drawnShape(c), drawnType(c, nil)))
 }
 
+// randomNormalLike converts RandomNormalLike.
 func randomNormalLike(c *convert.Call) []*ir.Value {
 	x := c.Input(0)
 	return convert.One(normal(c, x.Type.Shape, drawnType(c, x)))

@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// recurrentKinds is what tells the three recurrent operators apart.
+// recurrentKinds has the properties of the three recurrent operators.
 var recurrentKinds = map[string]struct {
 	cell      string
 	gates     int64
@@ -21,8 +21,8 @@ var recurrentKinds = map[string]struct {
 	"RNN":  {"rnn", 1, []string{"Tanh"}},
 }
 
-// recurrentFunctions is ONNX's spelling, in lower case, of the functions that cells may have, with the settings they
-// take and the settings' defaults.
+// recurrentFunctions has the activation functions of cells by ONNX's names in lower case, with their settings and the
+// settings' defaults.
 var recurrentFunctions = map[string]struct {
 	name        string
 	takes       int // settings: alpha, or alpha and beta

@@ -11,7 +11,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// byData reports whether the axes are an input whose elements only the run knows.
+// reduction returns the rule of a reduction.
 func reduction(op string) convert.Rule {
 	return func(c *convert.Call) []*ir.Value {
 		if byData(c) {
@@ -25,7 +25,7 @@ func reduction(op string) convert.Rule {
 	}
 }
 
-// farthest is the place of the greatest element along an axis, or of the smallest.
+// farthest returns the rule for the index of the greatest or smallest element along an axis.
 func farthest(smallest bool) convert.Rule {
 	return func(c *convert.Call) []*ir.Value {
 		axis := c.Axis(c.Int("axis", 0), len(c.Input(0).Type.Shape))
@@ -34,6 +34,7 @@ func farthest(smallest bool) convert.Rule {
 	}
 }
 
+// byData reports whether the axes are an input whose elements only the run knows.
 func byData(c *convert.Call) bool { return c.Optional(1) != nil && !convert.IsKnown(c.Optional(1)) }
 
 // reducedByData reduces along axes that only the run knows: it binds, for each of the operand's axes, the extent that
@@ -78,7 +79,7 @@ func reducedByData(c *convert.Call, op string) *ir.Value {
 	return ops.Reshape(b, y, bound(c, ops.Gather(b, kept, order, 0), limits[:left])...)
 }
 
-// bound makes the elements of a vector dimensions that the run binds, none above its limit.
+// bound makes the elements of a vector dimensions that the run binds, each at most its limit.
 func bound(c *convert.Call, v *ir.Value, limits []sym.Expr) []sym.Expr {
 	if v.Known == nil {
 		v.Known, v.Bound = make([]sym.Expr, len(limits)), true
@@ -89,7 +90,7 @@ func bound(c *convert.Call, v *ir.Value, limits []sym.Expr) []sym.Expr {
 	return v.Known
 }
 
-// keptRank is how many axes stay: as many as the number of axes says, or the type that is declared for the result.
+// keptRank returns the number of axes that remain, from the number of reduced axes or the declared type of the result.
 func keptRank(c *convert.Call, count sym.Expr, rank int64) int64 {
 	if size, ok := count.Const(); ok {
 		if size == 0 && c.Int("noop_with_empty_axes", 0) == 0 {

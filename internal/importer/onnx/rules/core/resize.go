@@ -34,6 +34,7 @@ type resizedAxis struct {
 	end      *ir.Value
 }
 
+// upsample converts Upsample.
 func upsample(c *convert.Call) []*ir.Value {
 	r := resizing{Call: c, mode: c.StringAttribute("mode", "nearest"), transform: "asymmetric", nearest: "floor"}
 	x := c.Input(0)
@@ -46,6 +47,7 @@ func upsample(c *convert.Call) []*ir.Value {
 	return convert.One(r.resize(x, axes))
 }
 
+// resize converts Resize.
 func resize(c *convert.Call) []*ir.Value {
 	r := resizing{Call: c, mode: c.StringAttribute("mode", "nearest"),
 		transform: c.StringAttribute("coordinate_transformation_mode",
@@ -94,6 +96,7 @@ func resize(c *convert.Call) []*ir.Value {
 	return convert.One(r.resize(x, list))
 }
 
+// every returns all axes of x.
 func (r *resizing) every(x *ir.Value) []int64 {
 	axes := make([]int64, len(x.Type.Shape))
 	for i := range axes {
@@ -102,10 +105,10 @@ func (r *resizing) every(x *ir.Value) []int64 {
 	return axes
 }
 
-// f32 is a scalar.
+// f32 returns an f32 scalar.
 func (r *resizing) f32(x float64) *ir.Value { return ops.Scalar(r.Builder, dtype.F32, x) }
 
-// extent is an extent as a scalar.
+// extent returns an extent as a scalar.
 func (r *resizing) extent(e sym.Expr) *ir.Value {
 	if n, ok := e.Const(); ok {
 		return r.f32(float64(n))
@@ -117,7 +120,7 @@ func (r *resizing) binary(f ops.BinaryFunction, x, y *ir.Value) *ir.Value {
 	return ops.Binary(r.Builder, f, x, y)
 }
 
-// scaled are the axes of a resize by scales: constant ones, or a vector that the run computes.
+// scaled returns the axes of a resize by scales: constant ones, or a vector that the run computes.
 func (r *resizing) scaled(x *ir.Value, axes []int64, scales *tensor.Tensor, computed *ir.Value) []*resizedAxis {
 	var list []*resizedAxis
 	if scales != nil {
@@ -155,7 +158,7 @@ func (r *resizing) scaled(x *ir.Value, axes []int64, scales *tensor.Tensor, comp
 	return list
 }
 
-// length is extent × scale.
+// length returns extent × scale.
 func (r *resizing) length(extent sym.Expr, scale float64) *ir.Value {
 	if n, ok := extent.Const(); ok {
 		return r.f32(float64(n) * scale)
@@ -163,8 +166,7 @@ func (r *resizing) length(extent sym.Expr, scale float64) *ir.Value {
 	return r.binary(ops.Mul, r.extent(extent), r.f32(scale))
 }
 
-// times is ⌊extent × scale⌋, rounded as floats of 32 bits are where the extent is a number, exactly where it has a
-// name.
+// times returns ⌊extent × scale⌋, in f32 if the extent is a number, and without rounding if it is symbolic.
 func (r *resizing) times(extent sym.Expr, scale float64) sym.Expr {
 	if n, ok := extent.Const(); ok {
 		size := math.Floor(float64(float32(n) * float32(scale)))
@@ -187,7 +189,7 @@ func (r *resizing) times(extent sym.Expr, scale float64) sym.Expr {
 	return r.Dims().Simplify(extent.Mul(sym.Const(numerator)).FloorDiv(sym.Const(1 << shift)))
 }
 
-// sized are the axes of a resize by sizes.
+// sized returns the axes of a resize by sizes.
 func (r *resizing) sized(x *ir.Value, axes []int64) []*resizedAxis {
 	policy := r.StringAttribute("keep_aspect_ratio_policy", "stretch")
 	sizes := r.Decided(r.Wide(3), sym.Unlimited)
@@ -260,7 +262,7 @@ func (r *resizing) keepAspect(list []*resizedAxis, least bool) {
 	}
 }
 
-// resize goes through the axes.
+// resize resizes the axes one after the other.
 func (r *resizing) resize(x *ir.Value, axes []*resizedAxis) *ir.Value {
 	b, dt := r.Builder, x.Type.DType
 	if r.mode != "nearest" && r.mode != "linear" && r.mode != "cubic" && r.mode != "bilinear" {
@@ -350,6 +352,7 @@ var coordinateRules = map[string]func(r *resizing, o *ir.Value, a *resizedAxis) 
 	},
 }
 
+// coordinates returns the coordinates in x of the result's elements along an axis.
 func (r *resizing) coordinates(a *resizedAxis) *ir.Value {
 	rule := coordinateRules[r.transform]
 	if rule == nil {
@@ -362,10 +365,10 @@ func (r *resizing) halfPixel(o *ir.Value, a *resizedAxis) *ir.Value {
 	return r.binary(ops.Sub, r.binary(ops.Div, r.binary(ops.Add, o, r.f32(0.5)), a.scale), r.f32(0.5))
 }
 
-// before is an extent less 1, as a scalar.
+// before returns an extent less 1, as a scalar.
 func (r *resizing) before(e sym.Expr) *ir.Value { return r.extent(e.Sub(sym.Const(1))) }
 
-// unlessSingle chooses by whether the result has more than one element along the axis.
+// unlessSingle returns many if the result has more than one element along the axis, else single.
 func (r *resizing) unlessSingle(a *resizedAxis, many, single *ir.Value) *ir.Value {
 	b := r.Builder
 	single = ops.Expand(b, single, a.to)
@@ -378,7 +381,7 @@ func (r *resizing) unlessSingle(a *resizedAxis, many, single *ir.Value) *ir.Valu
 	return ops.Where(b, r.binary(ops.Gt, r.extent(a.to), r.f32(1)), many, single)
 }
 
-// round is the nearest position.
+// round returns the nearest position.
 func (r *resizing) round(at *ir.Value, a *resizedAxis) *ir.Value {
 	b := r.Builder
 	switch r.nearest {
@@ -451,8 +454,8 @@ func (r *resizing) reaching(a *resizedAxis, reach int64) (shrink, first *ir.Valu
 	return shrink, r.binary(ops.Sub, r.f32(1), each), side.Add(side)
 }
 
-// kernel is the weight at a distance: a triangle, or the cubic convolution of Keys (Cubic Convolution Interpolation for
-// Digital Image Processing, 1981).
+// kernel returns the weight at a distance: a triangle, or the cubic convolution of Keys (Cubic Convolution
+// Interpolation for Digital Image Processing, 1981).
 func (r *resizing) kernel(d *ir.Value) *ir.Value {
 	b := r.Builder
 	if r.mode != "cubic" {

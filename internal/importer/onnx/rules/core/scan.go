@@ -9,7 +9,7 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
-// scan converts Scan. Version 8 scans each element of a batch by itself.
+// scan converts Scan. Version 8 scans each element of a batch separately.
 func scan(c *convert.Call) []*ir.Value {
 	first := 0
 	if c.Version < 9 {
@@ -38,7 +38,7 @@ func scan(c *convert.Call) []*ir.Value {
 	return ops.Scan(c.Builder, scanBody(c, c.Builder, in[:states], in[states:], axes), over, in[:states], in[states:])
 }
 
-// scanBody converts the body for states and slices of what is scanned.
+// scanBody converts the body for states and slices of the scanned values.
 func scanBody(c *convert.Call, b *ir.Builder, states, scanned []*ir.Value, axes []int) *ir.Block {
 	proto := c.Graph("body")
 	body, into := scanBlock(c, b, states, scanned, axes)
@@ -49,7 +49,7 @@ func scanBody(c *convert.Call, b *ir.Builder, states, scanned []*ir.Value, axes 
 	return body
 }
 
-// scanBlock is a scan's region with its parameters: the states, and a slice of each scanned value.
+// scanBlock returns a scan's region with its parameters: the states, and a slice of each scanned value.
 func scanBlock(c *convert.Call, b *ir.Builder, states, scanned []*ir.Value, axes []int) (*ir.Block, *ir.Builder) {
 	body := &ir.Block{}
 	into := b.In(body)

@@ -13,6 +13,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// reshape converts Reshape.
 func reshape(c *convert.Call) []*ir.Value {
 	x := c.Input(0)
 	keepZero := c.Int("allowzero", 0) != 0
@@ -51,8 +52,8 @@ func reshape(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Reshape(c.Builder, x, shape...))
 }
 
-// quotient is the extent that is missing from others to make the number of elements of shape. Equal extents cancel, so
-// that an empty tensor's other extents are kept.
+// quotient returns the extent that others lack for the number of elements of shape. Equal extents cancel, so that an
+// empty tensor's other extents are kept.
 func quotient(c *convert.Call, shape, others []sym.Expr) sym.Expr {
 	left := append([]sym.Expr{}, shape...)
 	divisor := sym.Const(1)
@@ -82,7 +83,7 @@ func quotient(c *convert.Call, shape, others []sym.Expr) sym.Expr {
 	return total.FloorDiv(divisor)
 }
 
-// resolved is a new shape that only the run knows, with 0 and -1 resolved there.
+// resolved returns a new shape that only the run knows, with 0 and −1 resolved at run time.
 func resolved(c *convert.Call, x *ir.Value, rank int, keepZero bool) []sym.Expr {
 	b, to, unit := c.Builder, c.Wide(1), c.Number(1)
 	if !keepZero {
@@ -97,6 +98,7 @@ func resolved(c *convert.Call, x *ir.Value, rank int, keepZero bool) []sym.Expr 
 	return c.Decided(to, sym.Unlimited)
 }
 
+// flatten converts Flatten.
 func flatten(c *convert.Call) []*ir.Value {
 	x := c.Input(0)
 	axis, rank := c.Int("axis", 1), int64(len(x.Type.Shape))
@@ -109,6 +111,7 @@ func flatten(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Reshape(c.Builder, x, convert.Count(x.Type.Shape[:axis]), convert.Count(x.Type.Shape[axis:])))
 }
 
+// squeeze converts Squeeze.
 func squeeze(c *convert.Call) []*ir.Value {
 	x := c.Input(0)
 	if v := c.Optional(1); v != nil && !convert.IsKnown(v) {
@@ -136,7 +139,7 @@ func squeeze(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Reshape(c.Builder, x, shape...))
 }
 
-// Unsqueeze converts the operator.
+// Unsqueeze converts Unsqueeze.
 func Unsqueeze(c *convert.Call) []*ir.Value {
 	x := c.Input(0)
 	if v := c.Optional(1); v != nil && !convert.IsKnown(v) {
@@ -169,6 +172,7 @@ func Unsqueeze(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Reshape(c.Builder, x, shape...))
 }
 
+// transpose converts Transpose.
 func transpose(c *convert.Call) []*ir.Value {
 	x, perm := c.Input(0), c.Ints("perm")
 	if perm == nil {
@@ -182,6 +186,7 @@ func transpose(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Transpose(c.Builder, x, perm...))
 }
 
+// expand converts Expand.
 func expand(c *convert.Call) []*ir.Value {
 	x, rank := single(c, c.Input(0)), c.Length(1)
 	to := c.In[1].Known
@@ -209,7 +214,7 @@ func expand(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Expand(c.Builder, x, shape...))
 }
 
-// single gives the axes of x that have one element at most the extent 1, so that they can be repeated.
+// single gives the axes of x that have at most one element the extent 1, so that they can be repeated.
 func single(c *convert.Call, x *ir.Value) *ir.Value {
 	shape := append([]sym.Expr{}, x.Type.Shape...)
 	changed := false
@@ -224,6 +229,7 @@ func single(c *convert.Call, x *ir.Value) *ir.Value {
 	return ops.Reshape(c.Builder, x, shape...)
 }
 
+// tile converts Tile.
 func tile(c *convert.Call) []*ir.Value {
 	x := c.Input(0)
 	repeats := c.Symbols(1, 0, convert.Unlimited)
@@ -233,6 +239,7 @@ func tile(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Tile(c.Builder, x, repeats))
 }
 
+// shapeOf converts Shape.
 func shapeOf(c *convert.Call) []*ir.Value {
 	shape := c.Input(0).Type.Shape
 	rank := int64(len(shape))
@@ -247,6 +254,7 @@ func shapeOf(c *convert.Call) []*ir.Value {
 	return convert.One(c.Integers(shape[first:max(first, last)]...))
 }
 
+// sizeOf converts Size.
 func sizeOf(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Integers(c.Builder, ir.Type{DType: dtype.I64},
 		[]sym.Expr{convert.Count(c.Input(0).Type.Shape)}))
@@ -264,7 +272,7 @@ func RangeOf(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Range(b, start, delta, rangeExtent(c, start, limit, delta)))
 }
 
-// rangeExtent is the number of elements of a range: max(0, ⌈(limit − start) / delta⌉).
+// rangeExtent returns the number of elements of a range: max(0, ⌈(limit − start) / delta⌉).
 func rangeExtent(c *convert.Call, start, limit, delta *ir.Value) sym.Expr {
 	b := c.Builder
 	if start.Known != nil && limit.Known != nil && delta.Known != nil {
@@ -293,6 +301,7 @@ func rangeExtent(c *convert.Call, start, limit, delta *ir.Value) sym.Expr {
 	return c.Decided(ops.Cast(b, steps, dtype.I64), sym.Unlimited)[0]
 }
 
+// constantOfShape converts ConstantOfShape.
 func constantOfShape(c *convert.Call) []*ir.Value {
 	value := c.Tensor("value")
 	if value == nil {
@@ -312,7 +321,7 @@ func constantOfShape(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Fill(c.Builder, value, shape...))
 }
 
-// constants are the attributes that a Constant may hold its value in.
+// constants has the attributes of Constant that may hold its value.
 var constants = map[string]func(c *convert.Call) *tensor.Tensor{
 	"value":        func(c *convert.Call) *tensor.Tensor { return c.Tensor("value") },
 	"sparse_value": sparseValue,
@@ -329,6 +338,7 @@ var constants = map[string]func(c *convert.Call) *tensor.Tensor{
 	},
 }
 
+// sparseValue returns the value of the attribute sparse_value with its zeros.
 func sparseValue(c *convert.Call) *tensor.Tensor {
 	a := c.Attribute("sparse_value", wire.AttributeSparseTensor)
 	if a == nil || a.SparseTensor == nil {
@@ -341,6 +351,7 @@ func sparseValue(c *convert.Call) *tensor.Tensor {
 	return t
 }
 
+// constant converts Constant.
 func constant(c *convert.Call) []*ir.Value {
 	var found *tensor.Tensor
 	for name, read := range constants {
@@ -360,6 +371,7 @@ func constant(c *convert.Call) []*ir.Value {
 	return convert.One(c.Scope.Constant(c.Source, found))
 }
 
+// identity converts Identity.
 func identity(c *convert.Call) []*ir.Value {
 	if len(c.In) == 0 || c.In[0] == nil {
 		c.Input(0)
@@ -367,6 +379,7 @@ func identity(c *convert.Call) []*ir.Value {
 	return convert.One(c.In[0])
 }
 
+// eyeLike converts EyeLike.
 func eyeLike(c *convert.Call) []*ir.Value {
 	x, dt := c.Input(0), c.Type("dtype")
 	if len(x.Type.Shape) != 2 {
@@ -395,6 +408,7 @@ func blocks(c *convert.Call) (x *ir.Value, block sym.Expr) {
 	return x, sym.Const(size)
 }
 
+// depthToSpace converts DepthToSpace.
 func depthToSpace(c *convert.Call) []*ir.Value {
 	x, block := blocks(c)
 	s, b := x.Type.Shape, c.Builder
@@ -407,6 +421,7 @@ func depthToSpace(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Reshape(b, x, s[0], depth, s[2].Mul(block), s[3].Mul(block)))
 }
 
+// spaceToDepth converts SpaceToDepth.
 func spaceToDepth(c *convert.Call) []*ir.Value {
 	x, block := blocks(c)
 	s, b := x.Type.Shape, c.Builder

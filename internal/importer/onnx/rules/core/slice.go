@@ -10,8 +10,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// cut returns the first index of a slice along an axis, and how many elements it takes. Backwards, ONNX begins at an
-// element of the axis: a start in front of the axis is its first element, where Python takes none.
+// cut returns the first index of a slice along an axis, and its number of elements. With a negative step, ONNX clamps
+// the start to the axis: a start before the axis is its first element, while Python's slice is empty.
 func cut(c *convert.Call, start, end, extent sym.Expr, step int64) (begin, length sym.Expr) {
 	zero, low, last := sym.Const(0), sym.Const(0), extent
 	if step < 0 {
@@ -37,6 +37,7 @@ func cut(c *convert.Call, start, end, extent sym.Expr, step int64) (begin, lengt
 	return c.Dims().Simplify(begin), c.Dims().Simplify(way.CeilDiv(sym.Const(step)).Max(zero))
 }
 
+// slice converts Slice.
 func slice(c *convert.Call) []*ir.Value {
 	x := c.Input(0)
 	rank := len(x.Type.Shape)
@@ -96,7 +97,7 @@ func slice(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Slice(c.Builder, x, begin, extent, step))
 }
 
-// cutAtRun is cut for starts and ends that only the run knows: it resolves and clamps them there.
+// cutAtRun is cut for starts and ends that only the run knows: it resolves and clamps them at run time.
 func cutAtRun(c *convert.Call, x *ir.Value, axes, steps []int64) func(i int, whole sym.Expr) (begin, length sym.Expr) {
 	b := c.Builder
 	whole, low, high := make([]sym.Expr, len(axes)), make([]sym.Expr, len(axes)), make([]sym.Expr, len(axes))
@@ -121,6 +122,7 @@ func cutAtRun(c *convert.Call, x *ir.Value, axes, steps []int64) func(i int, who
 	return func(i int, _ sym.Expr) (sym.Expr, sym.Expr) { return begins[i], lengths[i] }
 }
 
+// concat converts Concat.
 func concat(c *convert.Call) []*ir.Value {
 	if !c.Has("axis") {
 		c.Fault("attribute axis is missing")
@@ -131,9 +133,10 @@ func concat(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Concat(c.Builder, c.Int("axis", 0), c.In...))
 }
 
-// maxPieces is the most pieces that a split may have.
+// maxPieces is the largest number of pieces of a split.
 const maxPieces = 1 << 14
 
+// split converts Split.
 func split(c *convert.Call) []*ir.Value {
 	x := c.Input(0)
 	axis := int(c.Axis(c.Int("axis", 0), len(x.Type.Shape)))
@@ -179,6 +182,7 @@ func split(c *convert.Call) []*ir.Value {
 	return ops.Split(c.Builder, x, axis, extents)
 }
 
+// pad converts Pad.
 func pad(c *convert.Call) []*ir.Value {
 	x := c.Input(0)
 	rank := len(x.Type.Shape)
@@ -211,14 +215,15 @@ func pad(c *convert.Call) []*ir.Value {
 		c.AsDims(math.MinInt64, end...)))
 }
 
-// vector checks that an input is a vector of two numbers for each axis at most.
+// vector checks that input i is a vector of at most two numbers for each axis.
 func vector(c *convert.Call, i int) {
 	if v := c.Input(i); len(v.Type.Shape) != 1 {
 		c.Fault("%s has rank %d, it must be a vector", v.Name, len(v.Type.Shape))
 	}
 }
 
-// centerCropPad cuts or pads each axis at both ends, the end more than the beginning where the difference is odd.
+// centerCropPad converts CenterCropPad. It crops or pads each axis at both ends, the end more than the beginning if
+// the difference is odd.
 func centerCropPad(c *convert.Call) []*ir.Value {
 	x := c.Input(0)
 	rank := len(x.Type.Shape)

@@ -11,7 +11,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// nonMaxSuppression converts NonMaxSuppression. Its limit may be a number of the run, of any size.
+// nonMaxSuppression converts NonMaxSuppression. Its limit may be known only to the run, and of any size.
 func nonMaxSuppression(c *convert.Call) []*ir.Value {
 	most := sym.Const(0)
 	if c.Optional(2) != nil {
@@ -26,10 +26,11 @@ func nonMaxSuppression(c *convert.Call) []*ir.Value {
 		c.Int("center_point_box", 0) != 0))
 }
 
-// gridSampleModes are the names of the modes: those of version 16, and the later ones.
+// gridSampleModes maps the modes of version 16 and later versions to those of ops.GridSample.
 var gridSampleModes = map[string]string{"nearest": "nearest", "bilinear": "linear", "bicubic": "cubic",
 	"linear": "linear", "cubic": "cubic"}
 
+// gridSample converts GridSample.
 func gridSample(c *convert.Call) []*ir.Value {
 	name := c.StringAttribute("mode", "linear")
 	mode := gridSampleModes[name]
@@ -60,12 +61,14 @@ func col2im(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Col2Im(c.Builder, c.Input(0), shape, block, window))
 }
 
+// deformConv converts DeformConv.
 func deformConv(c *convert.Call) []*ir.Value {
 	x, w := c.Input(0), c.Input(1)
 	return convert.One(ops.DeformConvolution(c.Builder, x, w, c.Input(2), c.Optional(3), c.Optional(4),
 		convWindow(c, x, w), c.Int("group", 1), c.Int("offset_group", 1)))
 }
 
+// roiAlign converts RoiAlign.
 func roiAlign(c *convert.Call) []*ir.Value {
 	a := ops.RoiAlignment{Height: c.Int("output_height", 1), Width: c.Int("output_width", 1),
 		Ratio: c.Int("sampling_ratio", 0), Scale: c.Float("spatial_scale", 1)}
@@ -87,6 +90,7 @@ func roiAlign(c *convert.Call) []*ir.Value {
 	return convert.One(ops.RoiAlign(c.Builder, c.Input(0), c.Input(1), c.Input(2), a))
 }
 
+// maxRoiPool converts MaxRoiPool.
 func maxRoiPool(c *convert.Call) []*ir.Value {
 	shape := c.Ints("pooled_shape")
 	if len(shape) != 2 {

@@ -194,7 +194,7 @@ func oneHotEncoder(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Cast(b, ops.Binary(b, ops.Eq, ops.Reshape(b, place, lead...), counting), dtype.F32))
 }
 
-// categoryMapper takes the i-th text to the i-th integer, or the other way about.
+// categoryMapper maps the i-th string to the i-th integer, or the reverse.
 func categoryMapper(c *convert.Call) []*ir.Value {
 	texts, ints := c.Strings("cats_strings"), c.Ints("cats_int64s")
 	if len(texts) == 0 || len(texts) != len(ints) {
@@ -242,8 +242,8 @@ func placeIn(c *convert.Call, x *ir.Value, list *tensor.Tensor, less func(i, j i
 		ops.Find(b, x, b.Constant("keys", keys)), 0)
 }
 
-// labelEncoder takes each element to the value beside the key that it is, or to the default. In version 1, a text to
-// its place in a list, or a place to its text.
+// labelEncoder maps each element to the value of the key that it equals, or to the default. In version 1, it maps a
+// string to its index in a list, or an index to its string.
 func labelEncoder(c *convert.Call) []*ir.Value {
 	if c.Version < 2 {
 		return labelClasses(c, c.Strings("classes_strings"))

@@ -54,7 +54,7 @@ func sequence(c *convert.Call, i int) *convert.Composite {
 	return s
 }
 
-// list is a sequence's elements and extents, and its pool where it is of texts.
+// list is a sequence's elements and extents, and its pool if it is of strings.
 func list(g *convert.Scope, s *convert.Composite) (l ops.List, pool *ir.Value) {
 	parts := s.Parts
 	if s.Listed {

@@ -14,7 +14,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// broadcast gives the texts of inputs 0 and 1 one shape.
+// broadcast broadcasts the strings of inputs 0 and 1 to one shape.
 func broadcast(c *convert.Call) (x, y ops.Text) {
 	x, y = c.StringInput(0), c.StringInput(1)
 	x.Spans = ops.Expand(c.Builder, x.Spans, y.Spans.Type.Shape...)
@@ -22,17 +22,19 @@ func broadcast(c *convert.Call) (x, y ops.Text) {
 	return x, y
 }
 
+// stringEqual converts Equal of strings.
 func stringEqual(c *convert.Call) []*ir.Value {
 	x, y := broadcast(c)
 	return convert.One(ops.TextEqual(c.Builder, x, y))
 }
 
+// stringConcat converts StringConcat.
 func stringConcat(c *convert.Call) []*ir.Value {
 	x, y := broadcast(c)
 	return convert.One(c.Scope.StringValue(ops.TextConcat(c.Builder, x, y)))
 }
 
-// stringSplit: without a delimiter, or with an empty one, texts are cut at white space.
+// stringSplit converts StringSplit. Without a delimiter, or with an empty one, it cuts strings at white space.
 func stringSplit(c *convert.Call) []*ir.Value {
 	most := int64(-1)
 	if c.Has("maxsplit") {
@@ -44,6 +46,7 @@ func stringSplit(c *convert.Call) []*ir.Value {
 	return []*ir.Value{c.Scope.StringValue(pieces), counts}
 }
 
+// stringNormalizer converts StringNormalizer.
 func stringNormalizer(c *convert.Call) []*ir.Value {
 	x := c.StringInput(0)
 	shape := x.Spans.Type.Shape
@@ -66,7 +69,7 @@ func stringNormalizer(c *convert.Call) []*ir.Value {
 	return convert.One(c.Scope.StringValue(ops.TextNormalize(c.Builder, x, ascending(c, stops), to, exact)))
 }
 
-// ascending is texts as a sorted constant, each once.
+// ascending returns a constant of the distinct strings of a list, sorted.
 func ascending(c *convert.Call, list []string) ops.Text {
 	list = slices.Clone(list)
 	slices.Sort(list)
@@ -74,7 +77,7 @@ func ascending(c *convert.Call, list []string) ops.Text {
 	return c.Scope.StringComponents(Table(c, list...))
 }
 
-// Table is a vector of texts, a constant.
+// Table returns a constant vector of strings.
 func Table(c *convert.Call, list ...string) *ir.Value {
 	t, err := tensor.OverStrings([]int64{int64(len(list))}, list)
 	if err != nil {
@@ -83,8 +86,8 @@ func Table(c *convert.Call, list ...string) *ir.Value {
 	return c.Scope.Constant(c.Source, t)
 }
 
-// PlaceOf is the place of each text of the i-th input among keys, the first where a key stands twice; the keys' number
-// if it is none of them. Gathering from a table by it is a look-up with a default.
+// PlaceOf returns for each string of the i-th input its index among keys, the first if a key is repeated; the number
+// of keys if it is none of them. Gathering from a table by this index is a look-up with a default.
 func PlaceOf(c *convert.Call, i int, keys []string) *ir.Value {
 	sorted := slices.Clone(keys)
 	slices.Sort(sorted)
@@ -97,7 +100,7 @@ func PlaceOf(c *convert.Call, i int, keys []string) *ir.Value {
 	return ops.Gather(c.Builder, c.Builder.Constant("places", tensor.Of(append(places, int64(len(keys)))...)), index, 0)
 }
 
-// Picked gathers from a vector, of numbers or of texts, by places.
+// Picked gathers from a vector, of numbers or strings, by indices.
 func Picked(c *convert.Call, table, places *ir.Value) *ir.Value {
 	if !c.Scope.IsStrings(table) {
 		return ops.Gather(c.Builder, table, places, 0)
@@ -106,6 +109,7 @@ func Picked(c *convert.Call, table, places *ir.Value) *ir.Value {
 	return c.Scope.StringValue(ops.Text{Spans: ops.Gather(c.Builder, t.Spans, places, 0), Pool: t.Pool})
 }
 
+// regexFullMatch converts RegexFullMatch.
 func regexFullMatch(c *convert.Call) []*ir.Value {
 	pattern := c.StringAttribute("pattern", "")
 	if err := ops.CheckPattern(pattern); err != nil {
@@ -114,6 +118,7 @@ func regexFullMatch(c *convert.Call) []*ir.Value {
 	return convert.One(ops.TextMatch(c.Builder, c.StringInput(0), pattern))
 }
 
+// stringCast converts Cast of strings.
 func stringCast(c *convert.Call) []*ir.Value {
 	to := c.Type("to")
 	if to == dtype.Invalid {
@@ -122,6 +127,7 @@ func stringCast(c *convert.Call) []*ir.Value {
 	return convert.One(stringTo(c, to))
 }
 
+// stringCastLike converts CastLike of or to strings.
 func stringCastLike(c *convert.Call) []*ir.Value {
 	to := dtype.String
 	if !c.IsStrings(1) {
@@ -133,6 +139,7 @@ func stringCastLike(c *convert.Call) []*ir.Value {
 	return convert.One(stringTo(c, to))
 }
 
+// stringTo converts the strings of the first input to a type.
 func stringTo(c *convert.Call, to dtype.DType) *ir.Value {
 	if to == dtype.String {
 		return c.In[0]
@@ -140,7 +147,7 @@ func stringTo(c *convert.Call, to dtype.DType) *ir.Value {
 	return ops.TextParse(c.Builder, c.StringInput(0), to)
 }
 
-// stringUnique finds the different texts by their ranks, which have the texts' order.
+// stringUnique converts Unique of strings: it finds the distinct ranks, which have the order of the strings.
 func stringUnique(c *convert.Call) []*ir.Value {
 	x, axis := c.StringInput(0), int64(0)
 	if c.Has("axis") {
@@ -153,7 +160,7 @@ func stringUnique(c *convert.Call) []*ir.Value {
 	return []*ir.Value{c.Scope.StringValue(x), indices, inverse, counts}
 }
 
-// stringOneHot chooses between two texts by a one-hot tensor of their places.
+// stringOneHot converts OneHot with strings as values: it gathers from the two values by a one-hot tensor of indices.
 func stringOneHot(c *convert.Call) []*ir.Value {
 	if len(c.In) != 3 || c.IsStrings(0) || c.IsStrings(1) {
 		c.Fault("indices or a depth that are texts")
@@ -163,7 +170,8 @@ func stringOneHot(c *convert.Call) []*ir.Value {
 	return convert.One(Picked(c, values, core.OneHot(c)[0]))
 }
 
-// tfIdfVectorizer counts n-grams, of integers or of texts: of those, the places in the vocabulary.
+// tfIdfVectorizer converts TfIdfVectorizer, which counts n-grams of integers or strings; strings become their indices
+// in the vocabulary.
 func tfIdfVectorizer(c *convert.Call) []*ir.Value {
 	var x *ir.Value
 	pool := c.Ints("pool_int64s")

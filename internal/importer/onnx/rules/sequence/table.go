@@ -1,11 +1,11 @@
-// Package sequence has the rules of ai.onnx's operators on sequences, optionals and texts.
+// Package sequence has the rules of ai.onnx's operators on sequences, optionals and strings.
 package sequence
 
 import (
 	"github.com/weirml/weir/internal/importer/onnx/convert"
 )
 
-// Rules has the operators on sequences, optionals and texts.
+// Rules has the operators on sequences, optionals and strings.
 var Rules = convert.Table{
 	Rules: map[string]convert.Rule{
 		"SequenceConstruct": sequenceConstruct, "SequenceEmpty": sequenceEmpty, "SequenceAt": sequenceAt,
