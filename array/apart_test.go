@@ -11,7 +11,7 @@ import (
 	"github.com/weirml/weir/array"
 )
 
-// halved is a function that is computed forward and backward apart, and at once.
+// halved is a function that is computed with forward and backward separately, and together.
 type halved struct {
 	f      array.Func
 	shapes [][]any // of the inputs; names stand for extents

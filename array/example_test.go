@@ -9,7 +9,7 @@ import (
 	"github.com/weirml/weir/array"
 )
 
-// A scope owns what is computed in it; Close gives every byte back, and returns the first error of all operations.
+// A scope owns the results of its operations; Close frees them all, and returns the first error of any operation.
 func ExampleScope() {
 	s := array.NewScope("example")
 	x := array.From(s, []float32{1, 2, 3, 4}, 2, 2)
@@ -25,7 +25,8 @@ func ExampleScope() {
 	// Output: f32[2,2] [0 2 7 14]
 }
 
-// A function computes in a scope of its own, and returns its result to its caller's: what it needed meanwhile is gone.
+// A function computes in a scope of its own and returns its result to the caller's scope; its temporary arrays are
+// freed.
 func ExampleScope_Return() {
 	outer := array.NewScope("outer")
 	defer outer.Close()
@@ -54,7 +55,7 @@ func ExampleScope_Lend() {
 	// <nil> <nil>
 }
 
-// Jit compiles a function as a whole, and says how much memory it takes: here for every value of n.
+// Jit compiles a function into one program, with its memory as a formula in n.
 func ExampleJit() {
 	c, err := array.Jit(func(s *array.Scope, in ...*array.Array) []*array.Array {
 		return []*array.Array{s.Softmax(s.MatMul(in[0], in[1]), -1)}
@@ -117,7 +118,7 @@ func ExampleGrad() {
 	// Output: [3 12] [6 12] <nil>
 }
 
-// Dump shows who holds what.
+// Dump shows the arrays and loans of all open scopes.
 func ExampleScope_Dump() {
 	s := array.NewScope("model")
 	defer s.Close()
@@ -130,7 +131,8 @@ func ExampleScope_Dump() {
 	// Output: model 4000 1 f32[1000]
 }
 
-// ExampleApart computes a function forward and backward apart: what forward saves is consumed by backward.
+// ExampleApart computes a function's forward and backward passes separately: backward consumes the arrays that forward
+// saves.
 func ExampleApart() {
 	pair, err := array.Apart(func(s *array.Scope, in ...*array.Array) []*array.Array {
 		return []*array.Array{s.Sum(s.Square(s.MatMul(in[0], in[1])))}

@@ -32,7 +32,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// resident is what the system says of the process; zeros if it says nothing.
+// resident returns the system's figures of the process's memory; zeros if there are none.
 func resident() mem.Process {
 	p, _ := mem.ProcessBytes()
 	return p

@@ -9,7 +9,7 @@ import (
 	"github.com/weirml/weir/array"
 )
 
-// TestAssignInPlace checks that Assign changes the elements where they lie, and leaves nothing behind.
+// TestAssignInPlace checks that Assign changes the elements in place, and leaks nothing.
 func TestAssignInPlace(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("assign")

@@ -91,7 +91,7 @@ func TestPanicsLine(t *testing.T) {
 	}
 }
 
-// TestMisuseOfJit: what Jit refuses when it compiles, and what a compiled function refuses when it is called.
+// TestMisuseOfJit: errors of Jit when it compiles, and of a compiled function when it is called.
 func TestMisuseOfJit(t *testing.T) {
 	array.AssertNoLeaks(t)
 	identity := func(_ *array.Scope, in ...*array.Array) []*array.Array { return in }
@@ -185,7 +185,7 @@ func TestResults(t *testing.T) {
 	fine(t, outer.Close())
 }
 
-// TestNil: what is asked of nil is answered, so that a function that is given it can say so.
+// TestNil: methods of a nil array return zero values, so that functions can report a nil argument.
 func TestNil(t *testing.T) {
 	var a *array.Array
 	if a.DType() != weir.InvalidDType || a.Rank() != 0 || a.Len() != 0 || a.Dim(0) != 0 || a.Dim(-1) != 0 ||

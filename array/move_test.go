@@ -117,7 +117,7 @@ var moves = map[string]func(r *rand.Rand, shape []int) op{
 	},
 }
 
-// TestMoves compares what only moves elements, which at once is a loop of its own, with the compiled operation.
+// TestMoves compares operations that only move elements: the eager loop with the compiled operation.
 func TestMoves(t *testing.T) {
 	array.AssertNoLeaks(t)
 	types := []weir.DType{weir.F32, weir.F64, weir.F16, weir.U8, weir.I16, weir.I64, weir.Bool, weir.BF16}

@@ -14,7 +14,7 @@ import (
 var unnamed = map[string]bool{}
 
 // TestNamed compiles every operation of entries with a name for the first extent of its operands, and compares two
-// calls at other sizes with the operation at once.
+// calls at other sizes with the eager operation.
 func TestNamed(t *testing.T) {
 	array.AssertNoLeaks(t)
 	for n, e := range entries {

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// golden is the file of what NumPy says of the cases of TestNumPy.
+// golden is the file of NumPy's results for the cases of TestNumPy.
 const golden = "testdata/numpy.gz"
 
 // npResults are NumPy's results of cases.

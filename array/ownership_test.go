@@ -31,7 +31,7 @@ func fine(t *testing.T, err error) {
 	}
 }
 
-// held is the bytes that tensors take in the whole process.
+// held returns the bytes of all tensors in the process.
 func held() int64 { return weir.Usage().Tensors }
 
 // TestCreated: an array belongs to the scope that made it; closing the scope frees the array.
@@ -129,7 +129,7 @@ func TestOrder(t *testing.T) {
 	fine(t, outer.Close())
 }
 
-// TestClosedScope: what is used after its close is an error that names both places.
+// TestClosedScope: a use after close is an error that names both lines.
 func TestClosedScope(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("gone")
@@ -291,7 +291,7 @@ func TestReturn(t *testing.T) {
 	wants(t, alone.Close(), weir.ErrInput, "no scope around")
 }
 
-// TestAtomic: a change of owner that the target refuses leaves the array where it was.
+// TestAtomic: if the target refuses an array, its owner does not change.
 func TestAtomic(t *testing.T) {
 	array.AssertNoLeaks(t)
 	small, full := array.NewScope("small", array.Limit(8)), array.NewScope("full")

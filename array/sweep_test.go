@@ -12,133 +12,142 @@ import (
 	"github.com/weirml/weir/internal/mem"
 )
 
-// sweptFunctions take from the system in ways of their own. None depends on what ran before.
-func sweptFunctions() map[string]func(s *array.Scope) []*array.Array {
-	numbers := func(s *array.Scope, shape ...int) *array.Array {
-		n := 1
-		for _, e := range shape {
-			n *= e
+// sweptFunctions are functions whose requests for memory TestSweep refuses one by one. They are independent of each
+// other.
+//
+//weir:table
+var sweptFunctions = map[string]func(s *array.Scope) []*array.Array{
+	"chain": func(s *array.Scope) []*array.Array {
+		x := sweptNumbers(s, 30, 40)
+		y := s.Relu(s.Add(s.MatMul(x, s.Transpose(x)), s.Number(1)))
+		return []*array.Array{y, s.Mean(s.Exp(y), 1)}
+	},
+	"shapes": func(s *array.Scope) []*array.Array { // the third shape is compiled for all
+		var out []*array.Array
+		for n := range 4 {
+			out = append(out, s.Sum(s.Mul(sweptNumbers(s, n+1, 7), s.Number(2)), 0))
 		}
-		list := make([]float32, n)
-		for i := range list {
-			list[i] = float32(i*i%29)/29 - 0.5
+		return out
+	},
+	"einsum": func(s *array.Scope) []*array.Array {
+		return []*array.Array{s.Einsum("bij,bjk->bik", sweptNumbers(s, 2, 3, 4), sweptNumbers(s, 2, 4, 5))}
+	},
+	"sort": func(s *array.Scope) []*array.Array {
+		return []*array.Array{s.Sort(sweptNumbers(s, 9, 31), 1), s.ArgSort(sweptNumbers(s, 100), 0)}
+	},
+	"nonzero": func(s *array.Scope) []*array.Array { return s.Nonzero(s.Greater(sweptNumbers(s, 9, 31), s.Number(0))) },
+	"assign": func(s *array.Scope) []*array.Array {
+		x := sweptNumbers(s, 9, 31)
+		x = s.Assign(x, sweptNumbers(s, 31), s.Less(s.Arange(weir.I32, 0, 9, 1), s.Number(4)))
+		return []*array.Array{s.Assign(x, s.Number(3), array.From(s, []int32{1, 7, 1})), s.Index(x, array.Slice(1, 5), 3)}
+	},
+	"random": func(s *array.Scope) []*array.Array { return []*array.Array{s.Normal(array.Key(3), weir.F32, 0, 1, 64)} },
+	"jit":    sweptJit(array.Options{Inputs: []array.Spec{array.SpecOf("x", weir.F32, "n", 4)}}),
+	"shaped": sweptJit(array.Options{}),
+	"threads": sweptJit(array.Options{Inputs: []array.Spec{array.SpecOf("x", weir.F32, "n", 4)},
+		Compile: weir.Options{Threads: 2, Calls: 2}}),
+	"gradient": func(s *array.Scope) []*array.Array {
+		return array.ValueAndGrad(sweptLoss)(s, sweptNumbers(s, 3, 4), sweptNumbers(s, 4, 2))
+	},
+	"second": func(s *array.Scope) []*array.Array {
+		total := func(s *array.Scope, in ...*array.Array) []*array.Array {
+			g := array.Grad(sweptLoss)(s, in...)
+			return []*array.Array{s.Sum(s.Mul(g[0], g[0]))}
 		}
-		return array.From(s, list, shape...)
-	}
-	loss := func(s *array.Scope, in ...*array.Array) []*array.Array {
-		return []*array.Array{s.Sum(s.Tanh(s.MatMul(in[0], in[1])))}
-	}
-	jitted := func(o array.Options) func(s *array.Scope) []*array.Array {
-		return func(s *array.Scope) []*array.Array {
-			w := numbers(s, 4, 4)
-			if s.Err() != nil {
-				return nil
-			}
-			c, err := array.Jit(func(s *array.Scope, in ...*array.Array) []*array.Array {
-				y := s.MatMul(in[0], w)
-				return []*array.Array{s.Softmax(y, -1), s.Sum(y)}
-			}, o)
-			if err != nil {
-				s.Fail(err)
-				return nil
-			}
-			defer c.Close()
-			out := c.Call(s, numbers(s, 3, 4))
-			return append(out, c.Call(s, numbers(s, 5, 4))...)
-		}
-	}
-	return map[string]func(s *array.Scope) []*array.Array{
-		"chain": func(s *array.Scope) []*array.Array {
-			x := numbers(s, 30, 40)
-			y := s.Relu(s.Add(s.MatMul(x, s.Transpose(x)), s.Number(1)))
-			return []*array.Array{y, s.Mean(s.Exp(y), 1)}
+		return array.Grad(total)(s, sweptNumbers(s, 3, 4), sweptNumbers(s, 4, 2))
+	},
+	"vjp": func(s *array.Scope) []*array.Array {
+		return array.VJP(sweptLoss, 2)(s, sweptNumbers(s, 3, 4), sweptNumbers(s, 4, 2), s.Ones(weir.F32))
+	},
+	"scan": func(s *array.Scope) []*array.Array {
+		end, ys := s.Scan(func(s *array.Scope, state, x []*array.Array) (next, y []*array.Array) {
+			sum := s.Add(state[0], x[0])
+			return []*array.Array{sum}, []*array.Array{s.Mul(sum, sum)}
+		}, []*array.Array{s.Zeros(weir.F32, 3)}, []*array.Array{sweptNumbers(s, 4, 3)})
+		return append(end, ys...)
+	},
+	"while": func(s *array.Scope) []*array.Array {
+		return s.While(func(s *array.Scope, v ...*array.Array) *array.Array {
+			return s.Less(s.Sum(s.Abs(v[0])), s.Number(4))
 		},
-		"shapes": func(s *array.Scope) []*array.Array { // the third shape is compiled for all
-			var out []*array.Array
-			for n := range 4 {
-				out = append(out, s.Sum(s.Mul(numbers(s, n+1, 7), s.Number(2)), 0))
-			}
-			return out
-		},
-		"einsum": func(s *array.Scope) []*array.Array {
-			return []*array.Array{s.Einsum("bij,bjk->bik", numbers(s, 2, 3, 4), numbers(s, 2, 4, 5))}
-		},
-		"sort": func(s *array.Scope) []*array.Array {
-			return []*array.Array{s.Sort(numbers(s, 9, 31), 1), s.ArgSort(numbers(s, 100), 0)}
-		},
-		"nonzero": func(s *array.Scope) []*array.Array { return s.Nonzero(s.Greater(numbers(s, 9, 31), s.Number(0))) },
-		"assign": func(s *array.Scope) []*array.Array {
-			x := numbers(s, 9, 31)
-			x = s.Assign(x, numbers(s, 31), s.Less(s.Arange(weir.I32, 0, 9, 1), s.Number(4)))
-			return []*array.Array{s.Assign(x, s.Number(3), array.From(s, []int32{1, 7, 1})), s.Index(x, array.Slice(1, 5), 3)}
-		},
-		"random": func(s *array.Scope) []*array.Array { return []*array.Array{s.Normal(array.Key(3), weir.F32, 0, 1, 64)} },
-		"jit":    jitted(array.Options{Inputs: []array.Spec{array.SpecOf("x", weir.F32, "n", 4)}}),
-		"shaped": jitted(array.Options{}),
-		"threads": jitted(array.Options{Inputs: []array.Spec{array.SpecOf("x", weir.F32, "n", 4)},
-			Compile: weir.Options{Threads: 2, Calls: 2}}),
-		"gradient": func(s *array.Scope) []*array.Array {
-			return array.ValueAndGrad(loss)(s, numbers(s, 3, 4), numbers(s, 4, 2))
-		},
-		"second": func(s *array.Scope) []*array.Array {
-			total := func(s *array.Scope, in ...*array.Array) []*array.Array {
-				g := array.Grad(loss)(s, in...)
-				return []*array.Array{s.Sum(s.Mul(g[0], g[0]))}
-			}
-			return array.Grad(total)(s, numbers(s, 3, 4), numbers(s, 4, 2))
-		},
-		"vjp": func(s *array.Scope) []*array.Array {
-			return array.VJP(loss, 2)(s, numbers(s, 3, 4), numbers(s, 4, 2), s.Ones(weir.F32))
-		},
-		"scan": func(s *array.Scope) []*array.Array {
+			func(s *array.Scope, v ...*array.Array) []*array.Array {
+				return []*array.Array{s.Add(v[0], v[0])}
+			}, sweptNumbers(s, 5))
+	},
+	"for": func(s *array.Scope) []*array.Array {
+		return s.For(3, func(s *array.Scope, i *array.Array, v ...*array.Array) []*array.Array {
+			return []*array.Array{s.Add(v[0], s.Cast(i, weir.F32))}
+		}, sweptNumbers(s, 5))
+	},
+	"cond": func(s *array.Scope) []*array.Array {
+		return s.Cond(s.Greater(s.Sum(sweptNumbers(s, 4)), s.Number(0)), double, double, sweptNumbers(s, 4))
+	},
+	"jitted scan": func(s *array.Scope) []*array.Array {
+		c, err := array.Jit(func(s *array.Scope, in ...*array.Array) []*array.Array {
 			end, ys := s.Scan(func(s *array.Scope, state, x []*array.Array) (next, y []*array.Array) {
 				sum := s.Add(state[0], x[0])
 				return []*array.Array{sum}, []*array.Array{s.Mul(sum, sum)}
-			}, []*array.Array{s.Zeros(weir.F32, 3)}, []*array.Array{numbers(s, 4, 3)})
+			}, []*array.Array{s.Zeros(weir.F32, 3)}, in)
 			return append(end, ys...)
-		},
-		"while": func(s *array.Scope) []*array.Array {
-			return s.While(func(s *array.Scope, v ...*array.Array) *array.Array {
-				return s.Less(s.Sum(s.Abs(v[0])), s.Number(4))
-			},
-				func(s *array.Scope, v ...*array.Array) []*array.Array { return []*array.Array{s.Add(v[0], v[0])} }, numbers(s, 5))
-		},
-		"for": func(s *array.Scope) []*array.Array {
-			return s.For(3, func(s *array.Scope, i *array.Array, v ...*array.Array) []*array.Array {
-				return []*array.Array{s.Add(v[0], s.Cast(i, weir.F32))}
-			}, numbers(s, 5))
-		},
-		"cond": func(s *array.Scope) []*array.Array {
-			return s.Cond(s.Greater(s.Sum(numbers(s, 4)), s.Number(0)), double, double, numbers(s, 4))
-		},
-		"jitted scan": func(s *array.Scope) []*array.Array {
-			c, err := array.Jit(func(s *array.Scope, in ...*array.Array) []*array.Array {
-				end, ys := s.Scan(func(s *array.Scope, state, x []*array.Array) (next, y []*array.Array) {
-					sum := s.Add(state[0], x[0])
-					return []*array.Array{sum}, []*array.Array{s.Mul(sum, sum)}
-				}, []*array.Array{s.Zeros(weir.F32, 3)}, in)
-				return append(end, ys...)
-			}, array.Options{Inputs: []array.Spec{array.SpecOf("x", weir.F32, "n", 3)}})
-			if err != nil {
-				s.Fail(err)
-				return nil
-			}
-			defer c.Close()
-			return c.Call(s, numbers(s, 6, 3))
-		},
-		"returned": func(s *array.Scope) []*array.Array {
-			inner := array.NewScope("inner", array.In(s))
-			defer inner.Close()
-			y := inner.Return(inner.Sum(numbers(inner, 40), 0))
-			if err := inner.Err(); err != nil {
-				s.Fail(err)
-			}
-			return []*array.Array{y}
-		},
+		}, array.Options{Inputs: []array.Spec{array.SpecOf("x", weir.F32, "n", 3)}})
+		if err != nil {
+			s.Fail(err)
+			return nil
+		}
+		defer c.Close()
+		return c.Call(s, sweptNumbers(s, 6, 3))
+	},
+	"returned": func(s *array.Scope) []*array.Array {
+		inner := array.NewScope("inner", array.In(s))
+		defer inner.Close()
+		y := inner.Return(inner.Sum(sweptNumbers(inner, 40), 0))
+		if err := inner.Err(); err != nil {
+			s.Fail(err)
+		}
+		return []*array.Array{y}
+	},
+}
+
+// sweptNumbers returns numbers between −0.5 and 0.5 of a shape.
+func sweptNumbers(s *array.Scope, shape ...int) *array.Array {
+	n := 1
+	for _, e := range shape {
+		n *= e
+	}
+	list := make([]float32, n)
+	for i := range list {
+		list[i] = float32(i*i%29)/29 - 0.5
+	}
+	return array.From(s, list, shape...)
+}
+
+// sweptLoss is a function to differentiate.
+func sweptLoss(s *array.Scope, in ...*array.Array) []*array.Array {
+	return []*array.Array{s.Sum(s.Tanh(s.MatMul(in[0], in[1])))}
+}
+
+// sweptJit returns a function that is compiled with options and called twice.
+func sweptJit(o array.Options) func(s *array.Scope) []*array.Array {
+	return func(s *array.Scope) []*array.Array {
+		w := sweptNumbers(s, 4, 4)
+		if s.Err() != nil {
+			return nil
+		}
+		c, err := array.Jit(func(s *array.Scope, in ...*array.Array) []*array.Array {
+			y := s.MatMul(in[0], w)
+			return []*array.Array{s.Softmax(y, -1), s.Sum(y)}
+		}, o)
+		if err != nil {
+			s.Fail(err)
+			return nil
+		}
+		defer c.Close()
+		out := c.Call(s, sweptNumbers(s, 3, 4))
+		return append(out, c.Call(s, sweptNumbers(s, 5, 4))...)
 	}
 }
 
-// results are what arrays hold: floats, and the bytes of others.
+// results are the elements of arrays: f32 as float32, other types as bytes.
 type results struct {
 	floats []float32
 	bytes  []byte
@@ -170,7 +179,7 @@ func (r results) equal(other results) bool {
 func TestSweep(t *testing.T) {
 	array.AssertNoLeaks(t)
 	defer array.CacheLimit(array.CacheLimit(0)) // operations are compiled each time
-	for name, f := range sweptFunctions() {
+	for name, f := range sweptFunctions {
 		t.Run(name, func(t *testing.T) {
 			run := func() (out results, err error) {
 				s := array.NewScope(name)

@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/nn"
 )
 
-// A network is made of layers, its parameters are in a store, and what it computes belongs to the scope it runs in.
+// A network is made of layers, its parameters are in a store, and its results belong to the scope in which it runs.
 func Example() {
 	net := nn.Sequential(nn.Linear(4, 8), nn.Relu, nn.Linear(8, 3))
 	p := nn.Init(net, 7)

@@ -6,7 +6,7 @@ import (
 	"github.com/weirml/weir"
 )
 
-// Measure is what an update on a batch uses, in memory of its own. Nothing changes.
+// Measure returns the memory that an update on a batch uses. Nothing changes.
 func Measure(ctx context.Context, t *Trainer, b Batch) (weir.Measurement, error) {
 	in := weir.Inputs{}
 	for i, arg := range t.arguments(t.update) {
@@ -18,7 +18,7 @@ func Measure(ctx context.Context, t *Trainer, b Batch) (weir.Measurement, error)
 	return t.update.compiled.Program().Measure(ctx, in)
 }
 
-// Constants is what the constants of steps' programs take.
+// Constants returns the bytes of the constants of all programs of a step.
 func (t *Trainer) Constants() (bytes int64) {
 	for _, p := range t.programs() {
 		n, err := p.compiled.Memory().Weights.At(nil)

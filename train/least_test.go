@@ -38,7 +38,8 @@ func TestLeast(t *testing.T) {
 	}
 }
 
-// leastOf has a step refused one byte, and compiles it within what the refusal names.
+// leastOf compiles a step within a budget of one byte, which is refused, and then within the budget that the refusal
+// names.
 func (c certified) leastOf(t *testing.T, name string, o train.Options) {
 	t.Helper()
 	p := nn.Init(c.net, 5)
