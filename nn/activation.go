@@ -99,10 +99,12 @@ func PRelu(count int, options ...Option) Layer { return &prelu{max(count, 1), se
 
 func (l *prelu) String() string { return fmt.Sprintf("PRelu(%d)", l.count) }
 
+// Declare declares the slopes, initially 0.25.
 func (l *prelu) Declare(d *Declaration) {
 	d.Param("weight", l.dtype, l.initial(Constant(0.25)), l.count)
 }
 
+// Apply takes and returns x[N, count, d…], or an array of any shape if there is one slope.
 func (l *prelu) Apply(c *Context, x ...*array.Array) []*array.Array {
 	if !c.takes(1, x) || l.count > 1 && !c.channels(x[0], l.count) {
 		return c.dead()

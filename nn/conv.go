@@ -80,6 +80,7 @@ func newConv(in, out, kernel, axes int, transposed bool, options []Option) Layer
 	return &convolution{in, out, axes, transposed, o}
 }
 
+// String returns the constructor's call, for errors.
 func (l *convolution) String() string {
 	name := "Conv"
 	if l.transposed {

@@ -21,10 +21,12 @@ func Embedding(count, extent int, options ...Option) Layer {
 
 func (l *embedding) String() string { return fmt.Sprintf("Embedding(%d, %d)", l.count, l.extent) }
 
+// Declare declares the table, drawn from the standard normal distribution.
 func (l *embedding) Declare(d *Declaration) {
 	d.Param("weight", l.dtype, l.initial(Normal(0, 1)), l.count, l.extent)
 }
 
+// Apply takes ids and returns their rows.
 func (l *embedding) Apply(c *Context, x ...*array.Array) []*array.Array {
 	if !c.takes(1, x) {
 		return c.dead()
@@ -60,10 +62,12 @@ func Positions(most, extent int, options ...Option) Layer {
 
 func (l *positions) String() string { return fmt.Sprintf("Positions(%d, %d)", l.most, l.extent) }
 
+// Declare declares the table, drawn from a normal distribution of deviation 0.02.
 func (l *positions) Declare(d *Declaration) {
 	d.Param("weight", l.dtype, l.initial(Normal(0, 0.02)), l.most, l.extent)
 }
 
+// Apply takes and returns x[…, positions, extent].
 func (l *positions) Apply(c *Context, x ...*array.Array) []*array.Array {
 	if !c.takes(1, x) {
 		return c.dead()

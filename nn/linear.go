@@ -83,6 +83,7 @@ func Linear(in, out int, options ...Option) Layer {
 
 func (l *linear) String() string { return fmt.Sprintf("Linear(%d, %d)", l.in, l.out) }
 
+// Declare declares the weight and the bias, drawn uniformly within ±1/√in.
 func (l *linear) Declare(d *Declaration) {
 	d.Transposed("weight", l.dtype, l.initial(byFan()), l.out, l.in)
 	if l.bias {
@@ -90,6 +91,7 @@ func (l *linear) Declare(d *Declaration) {
 	}
 }
 
+// Apply takes x[…, in] and returns […, out].
 func (l *linear) Apply(c *Context, x ...*array.Array) []*array.Array {
 	if !c.takes(1, x) {
 		return c.dead()

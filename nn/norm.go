@@ -45,6 +45,7 @@ func RMSNorm(extent int, options ...Option) Layer {
 	return &layerNorm{[]int{extent}, true, o}
 }
 
+// String returns the constructor's call, for errors.
 func (l *layerNorm) String() string {
 	if l.rms {
 		return fmt.Sprintf("RMSNorm(%s)", brief(l.shape))
@@ -52,6 +53,7 @@ func (l *layerNorm) String() string {
 	return fmt.Sprintf("LayerNorm(%s)", brief(l.shape))
 }
 
+// Declare declares a scale of ones and, unless the layer is RMSNorm, a bias of zeros.
 func (l *layerNorm) Declare(d *Declaration) {
 	if !l.plain {
 		d.Param("weight", l.dtype, l.initial(Ones()), l.shape...)
@@ -61,6 +63,7 @@ func (l *layerNorm) Declare(d *Declaration) {
 	}
 }
 
+// Apply takes and returns an array whose last axes have the layer's shape.
 func (l *layerNorm) Apply(c *Context, x ...*array.Array) []*array.Array {
 	if !c.takes(1, x) {
 		return c.dead()
@@ -116,6 +119,7 @@ func InstanceNorm(channels int, options ...Option) Layer {
 
 func (l *groupNorm) String() string { return l.name }
 
+// Declare declares the scale and the bias; it fails if the groups do not divide the channels.
 func (l *groupNorm) Declare(d *Declaration) {
 	if l.groups < 1 || l.channels%l.groups != 0 {
 		d.Fail(fmt.Errorf("%v: the channels are no multiple of the groups", l))
@@ -133,6 +137,7 @@ func (o *settings) declareScale(d *Declaration, channels int) {
 	}
 }
 
+// Apply takes and returns x[N, channels, d…].
 func (l *groupNorm) Apply(c *Context, x ...*array.Array) []*array.Array {
 	if !c.takes(1, x) || !c.channels(x[0], l.channels) {
 		return c.dead()
@@ -166,12 +171,14 @@ func BatchNorm(channels int, options ...Option) Layer {
 
 func (l *batchNorm) String() string { return fmt.Sprintf("BatchNorm(%d)", l.channels) }
 
+// Declare declares the scale, the bias and the running statistics.
 func (l *batchNorm) Declare(d *Declaration) {
 	l.declareScale(d, l.channels)
 	d.Buffer("running_mean", f32, Zeros(), l.channels)
 	d.Buffer("running_var", f32, Ones(), l.channels)
 }
 
+// Apply takes and returns x[N, channels, d…]; in training it updates the running statistics.
 func (l *batchNorm) Apply(c *Context, x ...*array.Array) []*array.Array {
 	if !c.takes(1, x) || !c.channels(x[0], l.channels) {
 		return c.dead()

@@ -42,6 +42,7 @@ func AvgPool2d(kernel int, options ...Option) Layer { return newPool(kernel, 2, 
 // AvgPool3d is AvgPool1d over x[N, C, d, h, w].
 func AvgPool3d(kernel int, options ...Option) Layer { return newPool(kernel, 3, true, options) }
 
+// String returns the constructor's call, for errors.
 func (l *pool) String() string {
 	name := "MaxPool"
 	if l.average {
@@ -50,12 +51,14 @@ func (l *pool) String() string {
 	return fmt.Sprintf("%s%dd(%s)", name, l.axes, brief(l.kernel))
 }
 
+// Declare declares no parameters; it fails if the window is invalid.
 func (l *pool) Declare(d *Declaration) {
 	if _, err := l.window(l.axes); err != nil {
 		d.Fail(fmt.Errorf("%v: %w", l, err))
 	}
 }
 
+// Apply takes x[N, C, d…] and returns the pooled windows in the same layout.
 func (l *pool) Apply(c *Context, x ...*array.Array) []*array.Array {
 	if !c.takes(1, x) {
 		return c.dead()

@@ -40,6 +40,7 @@ func RNN(in, hidden int, options ...Option) Layer {
 	return &recurrent{array.RNNCell, in, hidden, []int{0}, settingsOf(options)}
 }
 
+// String returns the constructor's call, for errors.
 func (l *recurrent) String() string {
 	return fmt.Sprintf("%s(%d, %d)", map[array.Cell]string{array.LSTMCell: "LSTM", array.GRUCell: "GRU",
 		array.RNNCell: "RNN"}[l.cell], l.in, l.hidden)

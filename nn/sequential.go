@@ -15,12 +15,14 @@ func Sequential(layers ...Layer) Layer { return &sequential{layers} }
 
 func (l *sequential) String() string { return "Sequential" }
 
+// Declare declares the layers under their indices.
 func (l *sequential) Declare(d *Declaration) {
 	for i, inner := range l.layers {
 		d.Layer(strconv.Itoa(i), inner)
 	}
 }
 
+// Apply applies the layers one after the other.
 func (l *sequential) Apply(c *Context, x ...*array.Array) []*array.Array {
 	for i, inner := range l.layers {
 		x = c.Call(strconv.Itoa(i), inner, x...)
@@ -85,6 +87,7 @@ func (l *residual) String() string { return "Residual" }
 
 func (l *residual) Declare(d *Declaration) { d.Layer("inner", l.inner) }
 
+// Apply returns the inner layer's results, each plus the input of the same index.
 func (l *residual) Apply(c *Context, x ...*array.Array) []*array.Array {
 	y := c.Call("inner", l.inner, x...)
 	if len(x) < len(y) {
@@ -106,12 +109,14 @@ func Parallel(layers ...Layer) Layer { return &parallel{layers} }
 
 func (l *parallel) String() string { return "Parallel" }
 
+// Declare declares the layers under their indices.
 func (l *parallel) Declare(d *Declaration) {
 	for i, inner := range l.layers {
 		d.Layer(strconv.Itoa(i), inner)
 	}
 }
 
+// Apply applies each layer to the inputs.
 func (l *parallel) Apply(c *Context, x ...*array.Array) (y []*array.Array) {
 	for i, inner := range l.layers {
 		y = append(y, c.Call(strconv.Itoa(i), inner, x...)...)

@@ -133,6 +133,7 @@ func Stack(norm Layer, layers ...Layer) Layer { return &stack{layers, norm} }
 
 func (l *stack) String() string { return "Stack" }
 
+// Declare declares the layers and the final normalisation.
 func (l *stack) Declare(d *Declaration) {
 	for i, inner := range l.layers {
 		d.Layer("layers."+strconv.Itoa(i), inner)
@@ -142,6 +143,7 @@ func (l *stack) Declare(d *Declaration) {
 	}
 }
 
+// Apply passes the first input through the layers; each also receives the other inputs.
 func (l *stack) Apply(c *Context, x ...*array.Array) []*array.Array {
 	if len(x) == 0 {
 		return c.Failf("", "no input is given")

@@ -37,6 +37,7 @@ func (o *adafactor) Slots(shape []int) []Slot {
 // Scalars returns 4: the weights of the new and the old squares, the relative rate, and the factor of decayed weights.
 func (o *adafactor) Scalars() int { return 4 }
 
+// Fill sets the scalars that Scalars lists.
 func (o *adafactor) Fill(into []float32, step int64, rate float64) {
 	share := math.Pow(float64(step), -0.8)
 	into[0], into[1] = float32(share), float32(1-share)
@@ -44,6 +45,7 @@ func (o *adafactor) Fill(into []float32, step int64, rate float64) {
 	into[3] = float32(1 - rate*o.decay)
 }
 
+// Update scales the step by the parameter's root mean square, and limits the step's root mean square to clip.
 func (o *adafactor) Update(s *array.Scope, u Update) (*array.Array, []*array.Array) {
 	count := float64(u.P.Len())
 	size := s.Mul(s.Sqrt(s.Sum(s.Mul(u.P, u.P))), s.Number(1/math.Sqrt(count)))

@@ -24,6 +24,7 @@ type adam struct {
 	decoupled bool // the decay is decoupled from the gradient
 }
 
+// name returns the constructor's name.
 func (o *adam) name() string {
 	if o.decoupled {
 		return "AdamW"
@@ -44,12 +45,14 @@ func (o *adam) Slots(shape []int) []Slot {
 // of decayed weights.
 func (o *adam) Scalars() int { return 3 }
 
+// Fill sets the scalars that Scalars lists.
 func (o *adam) Fill(into []float32, step int64, rate float64) {
 	into[0] = float32(rate / (1 - math.Pow(o.beta1, float64(step))))
 	into[1] = float32(math.Sqrt(1 - math.Pow(o.beta2, float64(step))))
 	into[2] = float32(1 - rate*o.decay)
 }
 
+// Update returns the parameter and both running means after a step.
 func (o *adam) Update(s *array.Scope, u Update) (*array.Array, []*array.Array) {
 	p, g := u.P, u.G
 	if o.decoupled {
@@ -94,6 +97,7 @@ func (o *rmsProp) Scalars() int { return 1 }
 
 func (o *rmsProp) Fill(into []float32, step int64, rate float64) { into[0] = float32(rate) }
 
+// Update returns the parameter and the slots after a step.
 func (o *rmsProp) Update(s *array.Scope, u Update) (*array.Array, []*array.Array) {
 	g := o.decayed(s, u)
 	v := settled(s, mix(s, u.Slots[0], s.Mul(g, g), o.alpha))
@@ -131,6 +135,7 @@ func (o *adagrad) Fill(into []float32, step int64, rate float64) {
 	into[0] = float32(rate / (1 + float64(step-1)*o.slope))
 }
 
+// Update returns the parameter and the sum of squares after a step.
 func (o *adagrad) Update(s *array.Scope, u Update) (*array.Array, []*array.Array) {
 	g := o.decayed(s, u)
 	sum := s.Add(u.Slots[0], s.Mul(g, g))

@@ -26,6 +26,7 @@ func (o *sgd) Scalars() int { return 1 }
 
 func (o *sgd) Fill(into []float32, step int64, rate float64) { into[0] = float32(rate) }
 
+// Update returns the parameter and, if there is one, the momentum after a step.
 func (o *sgd) Update(s *array.Scope, u Update) (*array.Array, []*array.Array) {
 	g := o.decayed(s, u)
 	if o.momentum == 0 {
@@ -59,6 +60,7 @@ func (o *lion) Fill(into []float32, step int64, rate float64) {
 	into[0], into[1] = float32(rate), float32(1-rate*o.decay)
 }
 
+// Update returns the parameter and the mean after a step.
 func (o *lion) Update(s *array.Scope, u Update) (*array.Array, []*array.Array) {
 	p, m := o.shrunk(s, u, u.Scalars[1]), u.Slots[0]
 	d := s.Sign(mix(s, m, u.G, o.beta1))

@@ -1,6 +1,6 @@
 // Command digits reads handwritten digits.
 //
-//	go run ./examples/digits              # the twenty pictures inside
+//	go run ./examples/digits              # the twenty embedded pictures
 //	go run ./examples/digits FILE.png...  # pictures of 8 by 8 pixels, ink white on black
 package main
 
@@ -65,7 +65,7 @@ func run(ctx context.Context, out io.Writer, files []string) error {
 	return nil
 }
 
-// load reads the files, or takes the pictures inside.
+// load reads the files, or the embedded pictures if there are none.
 func load(files []string) ([]data.Picture, error) {
 	if len(files) == 0 {
 		return data.Pictures(), nil
@@ -85,7 +85,7 @@ func load(files []string) ([]data.Picture, error) {
 	return pictures, nil
 }
 
-// classify runs the model once over all pictures and returns ten scores for each.
+// classify runs the model once over all pictures, and returns ten scores for each.
 func classify(ctx context.Context, program *weir.Program, pictures []data.Picture) ([][]float32, error) {
 	var pixels []float32
 	for _, p := range pictures {
@@ -111,7 +111,7 @@ func classify(ctx context.Context, program *weir.Program, pictures []data.Pictur
 	return scores, nil
 }
 
-// best is the index of the highest score.
+// best returns the index of the highest score.
 func best(scores []float32) int {
 	top := 0
 	for i, s := range scores {

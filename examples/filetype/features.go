@@ -6,16 +6,16 @@ import (
 	"io"
 )
 
-// blanks are the bytes stripped from both ends of a file before the model sees it.
+// blanks are the bytes that are stripped from both ends of a file before it becomes the model's input.
 const blanks = " \t\n\r\v\f"
 
-// features is what a file gives the model, or, for the few that the model is not asked about, the bytes to decide by.
+// features is the model's input for a file, or the file's beginning if the model is not asked.
 type features struct {
-	// tokens are the first beg_size and the last end_size bytes, blanks at the file's ends left out, each byte a number;
-	// where there are fewer, padding_token fills the first part at its end and the last part at its front. Nil where the
+	// tokens are the first beg_size and the last end_size bytes as numbers, without blanks at the file's ends. If there
+	// are fewer bytes, padding_token fills the first block at its end and the last block at its beginning. Nil if the
 	// model is not asked.
 	tokens []int32
-	// head is set where tokens is not: the whole of a tiny file, or the first block of one that is nearly all blanks.
+	// head is set if tokens is nil: all bytes of a tiny file, or the first block of a file that is nearly all blanks.
 	head []byte
 }
 

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// config is what config.min.json says beside the model: how its input is cut out of a file, and how to read its output.
+// config is the content of config.min.json: the settings for the model's input and output.
 type config struct {
 	BegSize      int                `json:"beg_size"`
 	MidSize      int                `json:"mid_size"`
@@ -23,20 +23,20 @@ type config struct {
 	Overwrite    map[string]string  `json:"overwrite_map"`
 }
 
-// kind is what content_types_kb.min.json says of a label; the texts may be missing.
+// kind is a label's entry in content_types_kb.min.json; its strings may be missing.
 type kind struct {
 	Description string `json:"description"`
 	MIME        string `json:"mime_type"`
 	IsText      bool   `json:"is_text"`
 }
 
-// labels turns the model's scores into answers.
+// labels converts the model's scores to answers.
 type labels struct {
 	config
 	kinds map[string]kind
 }
 
-// mode says how sure the model must be before its label is given rather than plain "txt" or "unknown".
+// mode is the score that the model's label needs; below it, the answer is "txt" or "unknown".
 type mode string
 
 const (
@@ -48,12 +48,12 @@ const (
 // answer is the type of one file.
 type answer struct {
 	Label string
-	// Model is the model's own label, empty if it was not asked.
+	// Model is the model's label, empty if the model was not asked.
 	Model string
 	Score float64
 }
 
-// loadLabels reads the two tables that lie beside the model.
+// loadLabels reads the two tables in the model's folder.
 func loadLabels(folder string) (*labels, error) {
 	var l labels
 	if err := readJSON(filepath.Join(folder, "config.min.json"), &l.config); err != nil {
@@ -68,7 +68,7 @@ func loadLabels(folder string) (*labels, error) {
 	return &l, nil
 }
 
-// check refuses tables that this program cannot follow.
+// check returns an error if this program does not support the tables.
 func (c *config) check() error {
 	switch {
 	case c.MidSize != 0 || c.AtOffsets:
@@ -83,6 +83,7 @@ func (c *config) check() error {
 	return nil
 }
 
+// readJSON reads a JSON file.
 func readJSON(path string, into any) error {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -94,7 +95,8 @@ func readJSON(path string, into any) error {
 	return nil
 }
 
-// few decides about a file that is empty, tiny or nearly all blanks, by whether it is UTF-8.
+// few returns the answer for a file that is empty, tiny or nearly all blanks: it depends on whether the bytes are
+// UTF-8.
 func (l *labels) few(head []byte) answer {
 	label := "unknown"
 	switch {
@@ -106,7 +108,7 @@ func (l *labels) few(head []byte) answer {
 	return answer{Label: label, Score: 1}
 }
 
-// decide reads the model's scores of one file, one a label.
+// decide returns the answer for the model's scores of one file, one score per label.
 func (l *labels) decide(scores []float32, m mode) answer {
 	best := 0
 	for i, score := range scores {
@@ -119,7 +121,7 @@ func (l *labels) decide(scores []float32, m mode) answer {
 	return a
 }
 
-// settle is the label to give where the model says what a holds: renamed, or a plain one where the score is too low for
+// settle returns the label to print for the model's answer: renamed, or "txt" or "unknown" if the score is too low for
 // the mode.
 func (l *labels) settle(a answer, m mode) string {
 	label := a.Model
@@ -140,7 +142,7 @@ func (l *labels) settle(a answer, m mode) string {
 	}
 }
 
-// describe is the label's name in words.
+// describe returns a label's description.
 func (l *labels) describe(label string) string {
 	if d := l.kinds[label].Description; d != "" {
 		return d

@@ -1,10 +1,10 @@
-// Command filetype names the types of files by what they contain, with the model of the package magika.
+// Command filetype recognises the types of files by their contents, with the model of the package magika.
 //
 //	python3 examples/filetype/fetch.py      # once: puts the model into .cache/magika
 //	go run ./examples/filetype FILE...
 //
-// The model looks at the first and the last 1,024 bytes of a file. All files of one command go through it together, in
-// batches: its batch dimension is free, and the memory that a batch takes is known before the first run.
+// The model reads the first and the last 1,024 bytes of a file. It runs over all files of a command in batches: its
+// batch dimension is free, and the memory of a batch is known before the first run.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/weirml/weir"
 )
 
-// largestBatch bounds the memory that a run takes, however many files there are.
+// largestBatch limits the memory of a run for any number of files.
 const largestBatch = 64
 
 func main() {
@@ -76,6 +76,7 @@ type detector struct {
 	mode    mode
 }
 
+// open compiles the model in a folder, and reads its tables.
 func open(ctx context.Context, folder string, m mode) (*detector, error) {
 	l, err := loadLabels(folder)
 	if err != nil {
@@ -94,10 +95,10 @@ func open(ctx context.Context, folder string, m mode) (*detector, error) {
 	return &detector{labels: l, program: program, mode: m}, nil
 }
 
-// Close gives the program's memory back.
+// Close frees the program's memory.
 func (d *detector) Close() error { return d.program.Close() }
 
-// identify answers for each path. Files that cannot be read are missing among the answers and joined into unread.
+// identify returns an answer for each path. Files that cannot be read have none; their errors are joined in unread.
 func (d *detector) identify(ctx context.Context, paths []string) (answers map[string]answer, unread, err error) {
 	answers = make(map[string]answer, len(paths))
 	var waiting []string
@@ -134,7 +135,7 @@ func (d *detector) identify(ctx context.Context, paths []string) (answers map[st
 	return answers, unread, nil
 }
 
-// read gives the model's input for a path, or the answer where no model is needed.
+// read returns the model's input for a path, or the answer if the model is not needed.
 func (d *detector) read(path string) (f features, known *answer, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -161,7 +162,7 @@ func (d *detector) read(path string) (f features, known *answer, err error) {
 	return f, known, nil
 }
 
-// run asks the model about n files at once.
+// run runs the model over n files.
 func (d *detector) run(ctx context.Context, tokens []int32, n int) ([]answer, error) {
 	input, err := weir.FromSlice(tokens, n, len(tokens)/n)
 	if err != nil {

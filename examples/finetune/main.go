@@ -1,5 +1,5 @@
-// Command finetune has a network that reads the digits 0 to 4, an ONNX file, learn 5 to 9: all but a new last layer
-// stays as it is. It makes that file first, so that nothing is to be downloaded.
+// Command finetune trains a network that reads the digits 0 to 4, an ONNX file, to read 5 to 9: only a new last layer
+// is trained. The command makes the file first, so that nothing must be downloaded.
 package main
 
 import (
@@ -30,10 +30,10 @@ func main() {
 	}
 }
 
-// digits are images to learn from, and others to be tested by.
+// digits are images for training and for tests.
 type digits struct{ seen, unseen *train.Data }
 
-// of are the images of some digits.
+// of returns the images of some digits.
 func of(list ...int32) (d digits, err error) {
 	seen, unseen, err := data.Load()
 	if err != nil {
@@ -49,8 +49,8 @@ func dataOf(s data.Set, o train.DataOptions) (*train.Data, error) {
 	return train.NewData(train.Column(s.Images, 1, 8, 8), train.Column(s.Labels), o)
 }
 
-// run makes a model that reads 0 to 4, has it learn 5 to 9, and returns the share of test images of those that the file
-// which it wrote reads.
+// run makes a model that reads 0 to 4, trains it to read 5 to 9, and returns the accuracy of the file that it wrote on
+// the test images of 5 to 9.
 func run(ctx context.Context, w io.Writer, folder string, epochs int) (accuracy float64, err error) {
 	low, err := of(0, 1, 2, 3, 4)
 	if err != nil {
@@ -73,7 +73,7 @@ func run(ctx context.Context, w io.Writer, folder string, epochs int) (accuracy 
 	return accuracy, err
 }
 
-// pretrain trains a small convolutional network from nothing and writes it as ONNX.
+// pretrain trains a small convolutional network from random parameters, and writes it as ONNX.
 func pretrain(ctx context.Context, w io.Writer, path string, d digits, epochs int) error {
 	net := nn.Sequential(
 		nn.Conv2d(1, 16, 3, nn.Padding(1)), nn.BatchNorm(16), nn.Relu, nn.MaxPool2d(2),
@@ -87,11 +87,12 @@ func pretrain(ctx context.Context, w io.Writer, path string, d digits, epochs in
 	return write(path, net, params)
 }
 
-// features is what the convolutions compute. base.Model().Values() lists such names; weir dump and Netron
-// show them.
+// features is the name of the convolutions' result. base.Model().Values() lists all names; weir dump and Netron show
+// them too.
 const features = "flatten"
 
-// finetune reads a model, puts a new layer in place of its last, trains that alone and writes the whole.
+// finetune reads a model, replaces its last layer by a new one, trains only the new layer, and writes the entire
+// network.
 func finetune(ctx context.Context, w io.Writer, from, to string, d digits, epochs int) error {
 	base, err := train.FromONNX(from, array.ModelOptions{Outputs: []string{features}})
 	if err != nil {
@@ -112,7 +113,7 @@ func finetune(ctx context.Context, w io.Writer, from, to string, d digits, epoch
 	return write(to, net, params)
 }
 
-// learn trains what is not frozen, and says how many of the test images are read before and after.
+// learn trains the parameters that are not frozen, and prints the accuracy on the test images before and after.
 func learn(ctx context.Context, w io.Writer, what string, net nn.Layer, params *nn.Params, d digits, epochs int) error {
 	t, err := train.New(net, params, train.CrossEntropy, train.AdamW(1e-2), train.Options{})
 	if err != nil {
@@ -154,7 +155,7 @@ func write(path string, net nn.Layer, params *nn.Params) (err error) {
 	return nn.WriteONNX(f, net, params, array.SpecOf("image", weir.F32, "batch", 1, 8, 8))
 }
 
-// test is the share of images that an ONNX file reads.
+// test returns an ONNX file's accuracy.
 func test(ctx context.Context, path string, images *train.Data) (float64, error) {
 	m, err := weir.Load(path)
 	if err != nil {
@@ -183,7 +184,7 @@ func test(ctx context.Context, path string, images *train.Data) (float64, error)
 	return right.Value(), images.Err()
 }
 
-// observe counts the rows of scores whose greatest is the label's.
+// observe counts the rows of scores whose greatest score is the label's.
 func observe(right *train.Accuracy, scores *weir.Tensor, labels *array.Array) error {
 	list, err := weir.View[float32](scores)
 	if err != nil {

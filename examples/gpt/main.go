@@ -1,4 +1,4 @@
-// Command gpt trains a small transformer on a poem, letter by letter, and has it write.
+// Command gpt trains a small transformer on the letters of a poem, and generates letters with it.
 package main
 
 import (
@@ -25,7 +25,7 @@ import (
 //go:embed poem.txt
 var poem []byte
 
-// window is how many letters the network sees.
+// window is the number of letters that the network reads.
 const window = 48
 
 func main() {
@@ -40,7 +40,7 @@ func main() {
 	}
 }
 
-// network is a transformer of two layers over letters: what it gives at a position is the letter that comes next.
+// network is a transformer of two layers over letters: its result at a position predicts the next letter.
 func network(letters int) nn.Layer {
 	const width, heads = 64, 4
 	block := func() nn.Layer {
@@ -50,7 +50,7 @@ func network(letters int) nn.Layer {
 		nn.Stack(nn.LayerNorm(width), block(), block()), nn.Linear(width, letters))
 }
 
-// run trains and writes; it returns the last loss and what was written.
+// run trains and generates; it returns the last loss and the generated letters.
 func run(ctx context.Context, w io.Writer, steps int, temperature float64) (loss float64, written string, err error) {
 	letters := slices.Compact(slices.Sorted(slices.Values(poem)))
 	text := make([]int32, len(poem))
@@ -100,7 +100,7 @@ func run(ctx context.Context, w io.Writer, steps int, temperature float64) (loss
 	return loss, written, err
 }
 
-// writer has a network write.
+// writer generates letters with a network.
 type writer struct {
 	t           *train.Trainer
 	letters     []byte
@@ -108,7 +108,7 @@ type writer struct {
 	temperature float64
 }
 
-// write continues a text by n letters.
+// write continues a string by n letters.
 func (g *writer) write(ctx context.Context, text string, n int) (string, error) {
 	s := array.NewScope("writing")
 	defer s.Close()
@@ -118,7 +118,7 @@ func (g *writer) write(ctx context.Context, text string, n int) (string, error) 
 		return "", err
 	}
 	for range n {
-		// What comes after the text does not matter: attention is causal.
+		// The letters after the string do not matter: attention is causal.
 		tail := text[max(0, len(text)-window):]
 		clear(seen)
 		for i := range tail {

@@ -1,5 +1,5 @@
-// Command recommender learns from who liked which film what to recommend: a table of vectors for users, one for films,
-// of which a step touches only the rows of its batch.
+// Command recommender learns recommendations from users' judgements of films. It has a table of vectors for users and
+// one for films; a step reads and writes only the rows of its batch.
 package main
 
 import (
@@ -17,11 +17,11 @@ import (
 	"github.com/weirml/weir/train"
 )
 
-// Users like films of their own taste; one judgement in ten is against it, without a reason.
+// Users like films of their own taste; one judgement in ten, at random, contradicts it.
 const (
 	users, films = 2000, 500
 	tastes       = 5
-	each         = 80 // films that a user judged
+	each         = 80 // the number of films that a user judged
 )
 
 func main() {
@@ -35,10 +35,11 @@ func main() {
 	}
 }
 
-// recommender gives the logit that a user likes a film: the product of their vectors, and what is said of everybody by
-// the user, and of the film by everybody.
+// recommender computes the logit that a user likes a film: the product of their vectors, plus a bias for the user and
+// one for the film.
 type recommender struct{ user, film, generous, popular nn.Layer }
 
+// newRecommender makes a recommender.
 func newRecommender(extent int) *recommender {
 	small := nn.Weights(nn.Normal(0, 0.1))
 	return &recommender{nn.Embedding(users, extent, small), nn.Embedding(films, extent, small),
@@ -60,7 +61,7 @@ func (r *recommender) Apply(c *nn.Context, x ...*array.Array) []*array.Array {
 	return []*array.Array{c.Add(c.Sum(product, -1), c.Sum(bias, -1))}
 }
 
-// judgements are what users said of films.
+// judgements are users' opinions of films.
 type judgements struct {
 	users, films []int32
 	liked        []float32
@@ -70,8 +71,8 @@ func (j *judgements) data(o train.DataOptions) (*train.Data, error) {
 	return train.NewData(train.Column(j.users), train.Column(j.liked), o, train.Column(j.films))
 }
 
-// judge draws judgements: a user likes nine of ten films of the own taste, and one of ten others. The last tenth is
-// held back.
+// judge draws judgements: a user likes nine of ten films of the user's taste, and one of ten others. The last tenth is
+// for tests.
 func judge(r *rand.Rand) (seen, unseen judgements) {
 	for u := range users {
 		for i := range each {
@@ -90,7 +91,7 @@ func judge(r *rand.Rand) (seen, unseen judgements) {
 	return seen, unseen
 }
 
-// right is the share of judgements that a logit's sign tells.
+// right returns the share of judgements that the logits' signs predict.
 type right struct{ right, seen float64 }
 
 func (m *right) Observe(rows [][]float32, targets []float64) error {
@@ -108,7 +109,7 @@ func (m *right) Value() float64 { return m.right / max(m.seen, 1) }
 
 func (m *right) String() string { return fmt.Sprintf("%.1f %% right", 100*m.Value()) }
 
-// run trains, and returns the share of judgements right that training did not see.
+// run trains, and returns the share of correct predictions among the judgements for tests.
 func run(ctx context.Context, w io.Writer, epochs int) (float64, error) {
 	seen, unseen := judge(rand.New(rand.NewSource(1)))
 	data, err := seen.data(train.DataOptions{Shuffle: true, Key: 1, Prefetch: 1})

@@ -1,10 +1,10 @@
-// Command sequence says which language a sentence is in: German, English, Spanish, French, Italian or Dutch.
+// Command sequence recognises the language of a sentence: German, English, Spanish, French, Italian or Dutch.
 //
 //	go run ./examples/sequence                      # a few sentences inside
 //	go run ./examples/sequence "Wo ist die Brücke?" # your own
 //
-// Both dimensions of the model's input are free: how many sentences there are and how long the longest is. Compile is
-// told their ranges, and the certificate says what any pair of values takes.
+// Both dimensions of the model's input are free: the number of sentences and the length of the longest. Compile
+// receives their ranges, and the certificate gives the memory for any pair of values.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 // languages are the model's classes, in its order.
 var languages = []string{"German", "English", "Spanish", "French", "Italian", "Dutch"}
 
-// longest is the most bytes of a sentence that are read; what is beyond says little more about its language.
+// longest is the maximum number of bytes of a sentence that are read; further bytes say little more about its language.
 const longest = 400
 
 //go:embed data/language.onnx
@@ -69,7 +69,7 @@ func run(ctx context.Context, out io.Writer, sentences []string) error {
 	return err
 }
 
-// compile prepares the model for batches of at most that many sentences.
+// compile compiles the model for batches of at most a number of sentences.
 func compile(ctx context.Context, batch int) (*weir.Program, error) {
 	m, err := weir.LoadBytes(model)
 	if err != nil {
@@ -81,7 +81,7 @@ func compile(ctx context.Context, batch int) (*weir.Program, error) {
 	}})
 }
 
-// identify runs the model once over all sentences and returns the score of each language for each of them.
+// identify runs the model once over all sentences, and returns each sentence's score for each language.
 func identify(ctx context.Context, program *weir.Program, sentences []string) ([][]float32, error) {
 	bytes, lengths, width := pad(sentences)
 	text, err := weir.FromSlice(bytes, len(sentences), width)
@@ -108,7 +108,7 @@ func identify(ctx context.Context, program *weir.Program, sentences []string) ([
 	return scores, nil
 }
 
-// pad lays the sentences' UTF-8 into rows as wide as the longest. An empty sentence becomes one blank.
+// pad writes the sentences' UTF-8 into rows as long as the longest sentence. An empty sentence becomes one blank.
 func pad(sentences []string) (rows []uint8, lengths []int32, width int) {
 	lengths = make([]int32, len(sentences))
 	for i, s := range sentences {

@@ -1,4 +1,4 @@
-// Command service answers over HTTP which digits are in pictures, with the model inside it or one in a file.
+// Command service recognises digits in pictures over HTTP, with the embedded model or one in a file.
 //
 //	go run ./examples/service -listen localhost:8080
 //	curl -s localhost:8080/classify -d "{\"images\": [\"$(base64 -w0 examples/digits/data/images/07.png)\"]}"
@@ -7,12 +7,12 @@
 //
 // All pictures of a request are one run: the model's batch dimension is free. At most -calls runs are active at once,
 // each with its own planned memory, and a request waits for one no longer than its deadline. So the service's memory
-// has a ceiling that is known before the first request: it is logged at the start, and /metrics shows what is used of
-// it. With -memory it is enforced: tensors, weights and files have weir.SetLimit, Go's heap the rest (GOMEMLIMIT's
-// place), reloads included.
+// has a ceiling that is known before the first request: it is logged at the start, and /metrics shows the memory in
+// use. With -memory the ceiling is enforced, also during reloads: weir.SetLimit limits tensors, weights and files, and
+// Go's heap gets the rest, in place of GOMEMLIMIT.
 //
-// SIGTERM and an interrupt end it gracefully: it listens no more, the requests that it has begun are answered, and the
-// program gives its memory back, all within the deadline of a request and a second more.
+// SIGTERM and an interrupt end it gracefully: it stops listening, answers the requests in progress and frees the
+// program's memory, all within the deadline of a request plus one second.
 package main
 
 import (
@@ -45,7 +45,7 @@ func main() {
 	s.log.Info("service ended")
 }
 
-// listenAndServe runs until the process is interrupted or asked to end.
+// listenAndServe runs until the process receives an interrupt or SIGTERM.
 func listenAndServe(address string, s settings) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -57,7 +57,7 @@ func listenAndServe(address string, s settings) error {
 	return serve(ctx, listener, s)
 }
 
-// serve answers requests until ctx ends, and then lets those that it has begun come to an end.
+// serve answers requests until ctx ends, and then completes the requests in progress.
 func serve(ctx context.Context, listener net.Listener, s settings) error {
 	service, err := newService(ctx, s)
 	if err != nil {

@@ -17,9 +17,9 @@ import (
 	"github.com/weirml/weir/examples/digits/data"
 )
 
-// settings are fixed for the service's life.
+// settings are the service's settings, which do not change while it runs.
 type settings struct {
-	model    string // path of an ONNX file, or empty for the one inside
+	model    string // path of an ONNX file; empty: the embedded model
 	calls    int
 	batch    int
 	deadline time.Duration
@@ -27,15 +27,16 @@ type settings struct {
 	log      *slog.Logger
 }
 
-// service holds the program in use. Requests read it once and run it; reload puts another in its place.
+// service holds the program in use. A request reads it once and runs it; reload replaces it.
 type service struct {
 	settings
 	program   atomic.Pointer[weir.Program]
 	reloading sync.Mutex
-	// answers counts the responses by status code.
+	// answers counts responses by status code.
 	answers sync.Map
 }
 
+// newService compiles the model, and sets the memory limits.
 func newService(ctx context.Context, s settings) (*service, error) {
 	v := &service{settings: s}
 	program, err := v.compile(ctx)
@@ -49,12 +50,12 @@ func newService(ctx context.Context, s settings) (*service, error) {
 	return v, nil
 }
 
-// leastHeap is what Go's heap needs for the requests, and for what a program is beside its tensors.
+// leastHeap is the memory that Go's heap needs for requests, and for a program's data structures.
 const leastHeap = 32 << 20
 
-// limit divides the container's memory: tensors, weights and mapped files have what two programs need, for one is
-// compiled while the other still answers; Go's heap has the rest. What would take more is refused by name, and the
-// container lives.
+// limit divides the container's memory. Tensors, weights and mapped files get the memory of two programs, because a
+// reload compiles one while the other still answers; Go's heap gets the rest. A request for more is refused with an
+// error, and the container survives.
 func (s *service) limit(program *weir.Program) error {
 	if s.memory == 0 {
 		return nil
@@ -74,13 +75,13 @@ func (s *service) limit(program *weir.Program) error {
 	return nil
 }
 
-// close waits for the runs that are active, and gives all memory back.
+// close waits for active runs, and frees all memory.
 func (s *service) close() error { return s.program.Load().Close() }
 
-// end is close, but waits no longer than ctx.
+// end is close, but waits only until ctx ends.
 func (s *service) end(ctx context.Context) error { return s.program.Load().CloseContext(ctx) }
 
-// compile loads the model and plans it for the service's calls and batches.
+// compile loads the model, and compiles it for the service's calls and batches.
 func (s *service) compile(ctx context.Context) (*weir.Program, error) {
 	model, err := s.load()
 	if err != nil {
@@ -105,6 +106,7 @@ func (s *service) compile(ctx context.Context) (*weir.Program, error) {
 	return program, nil
 }
 
+// load loads the model's file, or the embedded model.
 func (s *service) load() (*weir.Model, error) {
 	if s.model == "" {
 		return weir.LoadBytes(data.Model)
@@ -112,7 +114,7 @@ func (s *service) load() (*weir.Model, error) {
 	return weir.Load(s.model)
 }
 
-// suits refuses a model that does not take pictures of 8 by 8 and give ten scores.
+// suits returns an error unless a model takes pictures of 8 by 8 pixels and returns ten scores.
 func suits(model *weir.Model) error {
 	for _, want := range []struct {
 		infos []weir.Info
@@ -128,11 +130,12 @@ func suits(model *weir.Model) error {
 	return nil
 }
 
-// ceiling is the most memory that the program takes: all calls active, each with the largest batch.
+// ceiling returns the program's maximum memory in bytes: all calls active, each with the largest batch.
 func (s *service) ceiling(program *weir.Program) (int64, error) {
 	return program.Memory().Peak(s.calls, weir.Dims{"batch": int64(s.batch)})
 }
 
+// handler returns the service's HTTP routes.
 func (s *service) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /classify", s.classify)
@@ -141,7 +144,7 @@ func (s *service) handler() http.Handler {
 	return mux
 }
 
-// request is the body of POST /classify: PNG files of 8 by 8 pixels, in base64 as JSON has it.
+// request is the body of POST /classify: PNG files of 8 by 8 pixels in base64.
 type request struct {
 	Images [][]byte `json:"images"`
 }
@@ -152,6 +155,7 @@ type guess struct {
 	Scores []float32 `json:"scores"`
 }
 
+// classify answers POST /classify.
 func (s *service) classify(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), s.deadline)
 	defer cancel()
@@ -180,7 +184,7 @@ func (s *service) classify(w http.ResponseWriter, r *http.Request) {
 	json.NewEncoder(w).Encode(guesses)
 }
 
-// pixels reads a request's pictures as the model's input.
+// pixels converts a request's pictures to the model's input.
 func (s *service) pixels(w http.ResponseWriter, r *http.Request) ([]float32, int, error) {
 	const largestPicture = 4096 // bytes in base64
 	var body request
@@ -201,8 +205,7 @@ func (s *service) pixels(w http.ResponseWriter, r *http.Request) ([]float32, int
 	return pixels, len(body.Images), nil
 }
 
-// run takes the program in use. If a reload closes it between the reading of the pointer and the run, the next one
-// answers.
+// run runs the program in use. If a reload closes it before the run begins, run takes the next program.
 func (s *service) run(ctx context.Context, pixels []float32, count int) ([]float32, error) {
 	image, err := weir.FromSlice(pixels, count, 1, data.Side, data.Side)
 	if err != nil {
@@ -222,9 +225,9 @@ func (s *service) run(ctx context.Context, pixels []float32, count int) ([]float
 	}
 }
 
-// reload compiles the model's file anew while requests go on, swaps the programs, and closes the old one, which waits
-// for the runs it has begun. If the new file is at fault, or the limit has no room for it, the old program stays.
-// For that moment both programs' memory is in use, which limit allows for.
+// reload compiles the model's file again while requests continue, replaces the program, and closes the old one after
+// its active runs. If the new file is invalid, or does not fit within the limit, the old program stays. Meanwhile both
+// programs' memory is in use, which limit accounts for.
 func (s *service) reload(w http.ResponseWriter, r *http.Request) {
 	s.reloading.Lock()
 	defer s.reloading.Unlock()
@@ -241,10 +244,10 @@ func (s *service) reload(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, "reloaded")
 }
 
-// statusGone is what the log shows for a request whose client did not wait; nobody receives it.
+// statusGone is the status in the log of a request whose client has left; nobody receives it.
 const statusGone = 499
 
-// status is the answer to an error of a run.
+// status returns the HTTP status for an error of a run.
 func status(err error) int {
 	for _, row := range []struct {
 		kind   error
@@ -263,6 +266,7 @@ func status(err error) int {
 	return http.StatusInternalServerError
 }
 
+// refuse answers a request with an error.
 func (s *service) refuse(w http.ResponseWriter, code int, err error) {
 	s.count(code)
 	if code >= http.StatusInternalServerError {
@@ -274,12 +278,13 @@ func (s *service) refuse(w http.ResponseWriter, code int, err error) {
 	http.Error(w, err.Error(), code)
 }
 
+// count counts a response.
 func (s *service) count(code int) {
 	n, _ := s.answers.LoadOrStore(code, new(atomic.Int64))
 	n.(*atomic.Int64).Add(1)
 }
 
-// metrics prints what the process holds outside Go's heap, and its ceiling, as monitoring systems read it.
+// metrics prints the process's memory outside Go's heap, and its ceiling, in Prometheus's format.
 func (s *service) metrics(w http.ResponseWriter, _ *http.Request) {
 	ceiling, err := s.ceiling(s.program.Load())
 	if err != nil {

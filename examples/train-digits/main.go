@@ -1,5 +1,5 @@
-// Command train-digits trains a network to read handwritten digits of 8 × 8 pixels, from nothing, and says how many of
-// the images that it never saw it reads.
+// Command train-digits trains a network to read handwritten digits of 8 × 8 pixels, and prints its accuracy on images
+// that it was not trained on.
 package main
 
 import (
@@ -27,7 +27,7 @@ func main() {
 	}
 }
 
-// run trains, and returns the share of the test images that are read.
+// run trains, and returns the accuracy on the test images.
 func run(ctx context.Context, w io.Writer, epochs int) (accuracy float64, err error) {
 	seen, unseen, err := data.Load()
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package data carries the digits model and its pictures inside a Go binary: a convolutional net that was trained on
+// Package data embeds the digits model and its pictures in a Go binary: a convolutional network trained on
 // scikit-learn's handwritten digits by ../train.py, and twenty images of its test set, two of each digit.
 //
 // The model takes float32 "image" [batch, 1, 8, 8], values 0 (paper) to 1 (ink), and gives float32 "scores"
@@ -19,7 +19,7 @@ import (
 // Side is the height and the width of a picture, in pixels.
 const Side = 8
 
-// Digits is the number of classes: one score a digit in the model's output.
+// Digits is the number of classes: the model's output has one score per digit.
 const Digits = 10
 
 // Model is the ONNX file.
@@ -38,9 +38,9 @@ type Picture struct {
 	Label int
 	// PNG is the file itself.
 	PNG []byte
-	// Pixels are Side*Side grey values in rows, 0 (paper) to 1 (ink): what the model takes.
+	// Pixels are the model's input: Side*Side grey values in rows, 0 (paper) to 1 (ink).
 	Pixels []float32
-	// Scores are the model's output as onnxruntime computes it.
+	// Scores are onnxruntime's output of the model.
 	Scores []float32
 }
 
@@ -66,8 +66,8 @@ func Pictures() []Picture {
 	return pictures
 }
 
-// Decode turns a PNG of Side by Side pixels into the model's input: Side*Side grey values in rows, 0 to 1.
-// Colour images are taken by their brightness. A file that is no PNG or has another size is an error.
+// Decode turns a PNG of Side by Side pixels into the model's input: Side*Side grey values in rows, 0 to 1. Colour
+// images are converted to brightness. A file that is not a PNG or has another size is an error.
 func Decode(file []byte) ([]float32, error) {
 	config, err := png.DecodeConfig(bytes.NewReader(file))
 	if err != nil {
@@ -96,6 +96,7 @@ func Pixels(picture image.Image) []float32 {
 	return pixels
 }
 
+// read returns an embedded file; it panics if there is none.
 func read(name string) []byte {
 	content, err := files.ReadFile(name)
 	if err != nil {
@@ -104,6 +105,7 @@ func read(name string) []byte {
 	return content
 }
 
+// decode unmarshals an embedded JSON file; it panics if that fails.
 func decode(name string, into any) {
 	if err := json.Unmarshal(read(name), into); err != nil {
 		panic(fmt.Sprintf("%s: %v", name, err))

@@ -1,4 +1,4 @@
-// Package data carries 1,797 handwritten digits of 8 × 8 pixels inside a Go binary.
+// Package data embeds 1,797 handwritten digits of 8 × 8 pixels in a Go binary.
 package data
 
 import (
@@ -13,13 +13,13 @@ import (
 //go:embed digits.gz
 var digits []byte
 
-// Set are images, 64 shares of ink each, and what they mean.
+// Set is a set of images, each 64 shares of ink from 0 to 1, with their digits.
 type Set struct {
 	Images []float32
 	Labels []int32
 }
 
-// Load unpacks the images: every fourth is for tests.
+// Load unpacks the images; every fourth is for tests.
 func Load() (seen, unseen Set, err error) {
 	z, err := gzip.NewReader(bytes.NewReader(digits))
 	if err != nil {
@@ -39,7 +39,7 @@ func Load() (seen, unseen Set, err error) {
 	return seen, unseen, err
 }
 
-// Only are the images of some digits, which count from 0 on in the order given.
+// Only returns the images of some digits, with labels from 0 on in the order given.
 func (s Set) Only(digits ...int32) (some Set) {
 	for i, label := range s.Labels {
 		for k, d := range digits {
