@@ -8,24 +8,24 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Builder appends nodes to a block, inferring each as it is added. Its methods panic with the error of the first node
-// that means nothing; Catch, deferred where building began, turns that into a returned error.
+// Builder appends nodes to a block and infers each as it is added. Its methods panic with the error of the first
+// invalid node; a deferred Catch turns that into a returned error.
 type Builder struct {
 	*Inference
 	Block    *Block
 	Source   string // given to the nodes it makes
 	Operator string // the model's operator that they are made for, which errors name
-	// Instead builds what stands in the place of a node that Op is to make, and returns its output; nil leaves the node
-	// as it is. It applies to inner blocks too. A nil Instead leaves all nodes.
+	// Instead builds a replacement for a node that Op is about to make, and returns its output; if it returns nil, the
+	// node is made. It applies to inner blocks too. If Instead is nil, nothing is replaced.
 	Instead func(b *Builder, op string, attrs Attrs, inputs []*Value) *Value
 }
 
-// NewBuilder builds into block.
+// NewBuilder returns a builder that appends to block.
 func NewBuilder(c *Inference, block *Block) *Builder {
 	return &Builder{Inference: c, Block: block}
 }
 
-// In returns a builder for an inner block (a region's body), with the source carried on.
+// In returns a builder for an inner block, such as a region's body, with the same source.
 func (b *Builder) In(block *Block) *Builder {
 	return &Builder{Inference: b.Inference, Block: block, Source: b.Source, Operator: b.Operator, Instead: b.Instead}
 }
@@ -35,7 +35,7 @@ type buildError struct{ err error }
 // Fail stops building with an error.
 func (b *Builder) Fail(err error) { panic(buildError{err}) }
 
-// Failf stops building with the user's fault, placed at the builder's source.
+// Failf stops building with an input error at the builder's source.
 func (b *Builder) Failf(format string, args ...any) {
 	b.Fail(diag.Inputf(format, args...).AtNode(b.Source, b.Operator))
 }
@@ -51,7 +51,7 @@ func Catch(err *error) {
 	}
 }
 
-// Name returns hint, or hint with a number where a value of the module has that name already.
+// Name returns hint, or hint with a number if a value of the module has that name already.
 func (b *Builder) Name(hint string) string {
 	if hint == "" {
 		hint = "t"
@@ -71,8 +71,8 @@ func (b *Builder) Name(hint string) string {
 	}
 }
 
-// TakeName gives v the name of the value whose place it takes, and that value the name of v: whichever of the two a
-// pass leaves in the module, no name is there twice. Passes rename values by nothing else.
+// TakeName exchanges the names of v and of the value that v replaces, so that names stay unique whichever of the two a
+// pass keeps. Passes rename values in no other way.
 func (v *Value) TakeName(from *Value) { v.Name, from.Name = from.Name, v.Name }
 
 // Param appends a parameter to the block.
@@ -91,11 +91,10 @@ func (b *Builder) Constant(name string, t *tensor.Tensor) *Value {
 	return v
 }
 
-// mostEmpty is the most that the other extents of a tensor without elements may come to: whoever walks it may loop so
-// often for nothing.
+// mostEmpty limits the product of the nonzero extents of a tensor without elements, since code may loop over them.
 const mostEmpty = 1 << 31
 
-// limit refuses the type of a tensor without elements that has huge extents.
+// limit fails if a type has no elements and huge extents.
 func (b *Builder) limit(t Type) {
 	empty, others := false, int64(1)
 	for _, e := range t.Shape {
@@ -165,7 +164,7 @@ func (b *Builder) Op(op string, attrs Attrs, inputs ...*Value) *Value {
 	return b.Node(op, attrs, inputs...).Outputs[0]
 }
 
-// Result adds an output of a node under inference: what Infer calls once for each output.
+// Result sets the type of output i and returns the output; Infer calls it once for each output.
 func (n *Node) Result(i int, t Type) *Value {
 	for len(n.Outputs) <= i {
 		n.Outputs = append(n.Outputs, &Value{})
@@ -174,7 +173,7 @@ func (n *Node) Result(i int, t Type) *Value {
 	return n.Outputs[i]
 }
 
-// Constants turns sizes into symbolic ones.
+// Constants returns sizes as symbolic integers.
 func Constants(shape []int64) []sym.Expr {
 	out := make([]sym.Expr, len(shape))
 	for i, s := range shape {

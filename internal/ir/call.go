@@ -10,7 +10,7 @@ import (
 // deepestCall bounds how deep calls of functions may nest in an evaluation.
 const deepestCall = 200
 
-// Func finds a function by name; nil if there is none.
+// Func returns the function of a name; nil if there is none.
 func (m *Module) Func(name string) *Func {
 	for _, f := range m.Funcs {
 		if f.Name == name {
@@ -20,8 +20,8 @@ func (m *Module) Func(name string) *Func {
 	return nil
 }
 
-// Formals are a function's own dimensions: those that stand alone in the shapes of its parameters. A call gives them
-// the extents of its arguments, apart from every other call.
+// Formals returns a function's own dimensions: those that are an entire extent of a parameter. Each call binds them to
+// the extents of its arguments.
 func (f *Func) Formals() map[sym.Name]bool {
 	formals := map[sym.Name]bool{}
 	for _, p := range f.Body.Params {
@@ -34,8 +34,8 @@ func (f *Func) Formals() map[sym.Name]bool {
 	return formals
 }
 
-// Actuals are the values of a function's own dimensions for arguments of the given types. Numbers and ranks of the
-// types agree with the parameters'; that the other extents do is the caller's to require.
+// Actuals returns the values of a function's own dimensions for arguments of the given types, or an error if element
+// types or ranks differ from the parameters'. The caller must require that the other extents agree.
 func (f *Func) Actuals(types []Type) (map[sym.Name]sym.Expr, error) {
 	if len(types) != len(f.Body.Params) {
 		return nil, diag.Inputf("%d arguments for %d parameters of %s", len(types), len(f.Body.Params),
@@ -57,7 +57,7 @@ func (f *Func) Actuals(types []Type) (map[sym.Name]sym.Expr, error) {
 	return actuals, nil
 }
 
-// Call interprets a function on arguments, with dimensions of its own.
+// Call interprets a function on arguments, with its own dimensions.
 func (e *Evaluation) Call(f *Func, args []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	if e.depth >= deepestCall {
 		return nil, diag.Inputf("calls nest more than %d deep", deepestCall)

@@ -25,7 +25,7 @@ type need struct {
 	shown  []sym.Cond // each implies it: the first that is proved is what is said
 }
 
-// conditions are what a module needs of its dimensions: what the model asks for itself, and what was inferred.
+// conditions collects the conditions on a module's dimensions: those that the text states, and those that are inferred.
 type conditions struct {
 	module   *Module
 	given    assumptions // ranges, and what the text requires and asserts
@@ -39,9 +39,10 @@ type assumptions struct {
 	slacks [][]sym.Expr // of each list one is not negative
 }
 
-// mostAssumed bounds the conditions that others are compared with: each with each.
+// mostAssumed limits the conditions that are compared pairwise.
 const mostAssumed = 256
 
+// newConditions returns the conditions that a module states.
 func newConditions(m *Module) *conditions {
 	c := &conditions{module: m, given: assumptions{dims: m.Dims.Clone()}, all: assumptions{dims: m.Dims.Clone()}}
 	for _, r := range m.Requires {
@@ -51,8 +52,7 @@ func newConditions(m *Module) *conditions {
 	return c
 }
 
-// slacksOf are quantities that are not negative exactly where the condition holds; nil for an inequality, which is
-// none.
+// slacksOf returns quantities that are all nonnegative exactly if the condition holds; nil for sym.NE, which has none.
 func slacksOf(c sym.Cond) []sym.Expr {
 	switch c.Rel {
 	case sym.LE:
@@ -65,7 +65,7 @@ func slacksOf(c sym.Cond) []sym.Expr {
 	return nil
 }
 
-// assume adds a condition. A range that it leaves empty stays as it is.
+// assume adds a condition. It does not narrow a range to an empty one.
 func (a *assumptions) assume(c sym.Cond) {
 	for _, slack := range slacksOf(c) {
 		args := slices.Clone(slack.MaxArgs())
@@ -100,6 +100,7 @@ func (a *assumptions) assume(c sym.Cond) {
 	}
 }
 
+// floorDiv returns a/b rounded down.
 func floorDiv(a, b int64) int64 {
 	q := a / b
 	if a%b != 0 && (a < 0) != (b < 0) {
@@ -141,7 +142,7 @@ func (a *assumptions) decide(c sym.Cond) sym.Truth {
 	return sym.Unknown
 }
 
-// implies reports whether one of known not being negative makes one of list so.
+// implies reports whether one of list is nonnegative if one of known is.
 func (a *assumptions) implies(known, list []sym.Expr) bool {
 	for _, k := range known {
 		if !slices.ContainsFunc(list, func(e sym.Expr) bool {
@@ -153,7 +154,7 @@ func (a *assumptions) implies(known, list []sym.Expr) bool {
 	return true
 }
 
-// negative reports whether a quantity is below 0 always.
+// negative reports whether a quantity is proved to be negative.
 func (a *assumptions) negative(e sym.Expr) bool {
 	if a.dims.LT(e, sym.Const(0)) == sym.Yes {
 		return true
@@ -162,7 +163,7 @@ func (a *assumptions) negative(e sym.Expr) bool {
 	return slices.ContainsFunc(a.slacks, func(known []sym.Expr) bool { return a.implies(known, opposite) })
 }
 
-// reduced is a quantity without the common factor of its terms: it is negative where the other is.
+// reduced returns a quantity divided by the common factor of its coefficients, which has the same sign.
 func reduced(e sym.Expr) sym.Expr {
 	constant, terms := e.Terms()
 	divisor := int64(0)
@@ -180,8 +181,8 @@ func reduced(e sym.Expr) sym.Expr {
 	return out
 }
 
-// quotient is a quantity without a factor of all its terms that is never negative: where the quotient is not negative,
-// the quantity is not.
+// quotient returns a quantity divided by a nonnegative factor of all its terms: if the quotient is not negative, the
+// quantity is not. ok is false if there is no such factor.
 func (a *assumptions) quotient(e sym.Expr) (q sym.Expr, ok bool) {
 	constant, terms := e.Terms()
 	if constant != 0 || len(terms) < 2 {
@@ -206,21 +207,23 @@ func (a *assumptions) quotient(e sym.Expr) (q sym.Expr, ok bool) {
 	return q, false
 }
 
-// without is a term without one of its factors.
+// without returns a term divided by one of its factors.
 func without(t sym.Term, factor int) sym.Expr {
 	return sym.Term{Coef: t.Coef, Factors: slices.Delete(slices.Clone(t.Factors), factor, factor+1)}.Expr()
 }
 
-// assert takes over what the text asserts.
+// assert adds a condition that the text asserts.
 func (c *conditions) assert(cond sym.Cond, from string, line int) error {
 	return c.settle(need{cond: cond, from: from, line: line}, true)
 }
 
-// need takes over what was inferred.
+// need adds an inferred condition.
 func (c *conditions) need(n need) error {
 	return c.settle(n, false)
 }
 
+// settle decides a condition: if it is proved, it joins Proved; if it is refuted, settle returns an error; otherwise
+// its simplest form becomes a requirement, unless others imply it. given says that the text states it.
 func (c *conditions) settle(n need, given bool) error {
 	r := Require{Cond: n.cond, From: fmt.Sprintf("%s, line %d", n.from, n.line), Tensor: n.tensor}
 	for _, e := range []sym.Expr{n.cond.A, n.cond.B} {
@@ -276,7 +279,7 @@ func (c *conditions) settle(n need, given bool) error {
 // empty reports whether the assumptions leave no value for a dimension that a condition bounds.
 func (a *assumptions) empty(c sym.Cond) bool { return a.decide(c) == sym.No }
 
-// finish gives the module the inferred conditions that no others imply.
+// finish adds to the module the inferred conditions that no others imply.
 func (c *conditions) finish() {
 	kept := slices.Clone(c.inferred)
 	for i := 0; i < len(kept) && len(kept) <= mostAssumed; {
@@ -295,7 +298,7 @@ func (c *conditions) finish() {
 	c.module.Requires = append(c.module.Requires, kept...)
 }
 
-// split is a condition as several simpler ones that together are the same.
+// split returns simpler conditions that together are equivalent to a condition.
 func (c *conditions) split(cond sym.Cond) []sym.Cond {
 	slacks := slacksOf(cond)
 	if cond.Rel == sym.EQ || slacks == nil {
@@ -308,8 +311,8 @@ func (c *conditions) split(cond sym.Cond) []sym.Cond {
 	return out
 }
 
-// simplest is a condition with its terms sorted by sign, without common factors, and without what the ranges leave out
-// of a choice.
+// simplest returns an equivalent condition with its terms sorted by sign and divided by their common factor, and
+// without alternatives that the ranges exclude.
 func (c *conditions) simplest(cond sym.Cond) sym.Cond {
 	if cond.Rel == sym.LT {
 		cond = sym.Cond{A: cond.A.Add(sym.Const(1)), B: cond.B}
@@ -347,7 +350,7 @@ func (c *conditions) simplest(cond sym.Cond) sym.Cond {
 	return sym.Cond{A: a, Rel: cond.Rel, B: b}
 }
 
-// choices leaves out of a maximum what is never the reason that it is not negative.
+// choices removes from a maximum the arguments that cannot be the reason why it is nonnegative.
 func (c *conditions) choices(slack sym.Expr) sym.Expr {
 	args := slack.MaxArgs()
 	if len(args) == 1 {
@@ -367,6 +370,7 @@ func (c *conditions) choices(slack sym.Expr) sym.Expr {
 	return sym.MaxOf(args...)
 }
 
+// gcd returns the greatest common divisor of a ≥ 0 and b.
 func gcd(a, b int64) int64 {
 	if b < 0 {
 		b = -b
@@ -377,7 +381,7 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// never is the error of a condition that no binding meets.
+// never returns the error of a condition that no binding meets, with an example.
 func (c *conditions) never(n need, dims *sym.Dims) error {
 	names := slices.Concat(n.cond.A.Vars(), n.cond.B.Vars())
 	slices.SortFunc(names, sym.Name.Compare)
@@ -423,6 +427,7 @@ func (c *conditions) never(n need, dims *sym.Dims) error {
 	return c.refused(n, said)
 }
 
+// refused returns the error of a condition, with its origin, its tensor and its advice.
 func (c *conditions) refused(n need, said string) error {
 	e := diag.Inputf("%s: %s", n.from, said).AtTensor(n.tensor)
 	if names := slices.Concat(n.cond.A.Vars(), n.cond.B.Vars()); len(names) == 1 {
@@ -434,7 +439,7 @@ func (c *conditions) refused(n need, said string) error {
 	return e
 }
 
-// Narrowed are the ranges that conditions leave: those on one dimension bound it.
+// Narrowed returns the ranges that conditions on single dimensions leave.
 func Narrowed(dims *sym.Dims, conds ...sym.Cond) *sym.Dims {
 	a := assumptions{dims: dims.Clone()}
 	for _, c := range conds {
@@ -446,13 +451,13 @@ func Narrowed(dims *sym.Dims, conds ...sym.Cond) *sym.Dims {
 // Bytes is a range of bytes in a storage.
 type Bytes struct{ Begin, Size sym.Expr }
 
-// Assuming is what a module requires of its dimensions, to prove by.
+// Assuming returns a module's requirements, as assumptions for proofs.
 func Assuming(m *Module) *Assumptions { return &Assumptions{newConditions(m).given} }
 
-// Assumptions are what is known of dimensions.
+// Assumptions are the known facts about dimensions.
 type Assumptions struct{ known assumptions }
 
-// Apart reports whether two ranges are proved to share no byte.
+// Apart reports whether two ranges of bytes are proved to be disjoint.
 func (a *Assumptions) Apart(x, y Bytes) bool {
 	return a.known.decide(apart(x.Begin, x.Size, y.Begin, y.Size)) == sym.Yes
 }

@@ -9,9 +9,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Evaluation is one interpretation of a module: the values of its dimensions, and of the tensors in scope. It is the
-// reference that everything faster is compared with: every node is computed by its operator's Eval, in the order of the
-// nodes, into tensors on Go's heap, and each result is rounded to its type. What nothing reads any more is dropped.
+// Evaluation interprets a module. It is the reference for all faster code: it computes each node by its operator's
+// Eval, in order, into tensors on Go's heap, and rounds each result to its type. It drops values after their last use.
 type Evaluation struct {
 	Module *Module // whose functions may be called; nil: none
 	Dims   map[sym.Name]int64
@@ -23,7 +22,7 @@ type Evaluation struct {
 	reads  map[*Block]lastReads
 }
 
-// NewEvaluation begins an interpretation with the given values of dimensions, which it adds to.
+// NewEvaluation begins an interpretation with the given dimensions, to which it adds.
 func NewEvaluation(dims map[sym.Name]int64) *Evaluation {
 	return &Evaluation{Dims: dims, values: map[*Value]*tensor.Tensor{}}
 }
@@ -35,8 +34,8 @@ func Evaluate(m *Module, inputs []*tensor.Tensor, keep func(*Value, *tensor.Tens
 	return e.Main(m, inputs)
 }
 
-// Main interprets the module's main function on its inputs. A condition of the module that does not hold is an error,
-// as soon as its dimensions are known.
+// Main interprets the module's main function on its inputs. It returns an error as soon as the dimensions of a
+// condition that does not hold are known.
 func (e *Evaluation) Main(m *Module, inputs []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	e.Module, e.Dims = m, map[sym.Name]int64{}
 	params := m.Main.Body.Params
@@ -62,7 +61,7 @@ func (e *Evaluation) Main(m *Module, inputs []*tensor.Tensor) ([]*tensor.Tensor,
 	return e.Run(m.Main.Body, inputs)
 }
 
-// await finds for each condition the dimension that is bound last: it is checked then.
+// await groups the conditions by their dimension that is bound last; they are checked then.
 func (e *Evaluation) await(m *Module) {
 	e.waits = map[sym.Name][]Require{}
 	if len(m.Requires) == 0 {
@@ -102,8 +101,8 @@ func (e *Evaluation) await(m *Module) {
 	}
 }
 
-// decides are the dimensions that a value binds when it is computed: those that stand alone in its shape, and its
-// elements if they are Bound.
+// decides returns the dimensions that a value binds when it is computed: those that are an entire extent of its shape,
+// and its elements if they are Bound.
 func decides(v *Value) (names []sym.Name) {
 	for _, x := range v.Type.Shape {
 		if name, ok := x.Name(); ok {
@@ -120,7 +119,7 @@ func decides(v *Value) (names []sym.Name) {
 	return names
 }
 
-// holds checks conditions. One that names what is bound later cannot be decided yet.
+// holds checks conditions; it skips those with a dimension that is bound later.
 func (e *Evaluation) holds(list []Require) error {
 	for _, r := range list {
 		if ok, err := r.Cond.Eval(func(name sym.Name) (int64, bool) {
@@ -133,7 +132,7 @@ func (e *Evaluation) holds(list []Require) error {
 	return nil
 }
 
-// bind gives the parameter's free dimensions their values, and checks the others.
+// bind gives the dimensions in a parameter's shape their values, and checks the rest of the shape.
 func (e *Evaluation) bind(p *Value, t *tensor.Tensor) error {
 	if t.DType() != p.Type.DType || t.Rank() != len(p.Type.Shape) {
 		return diag.Inputf("%s is %s%v, not %s", p.Name, t.DType(), t.Shape(), p.Type).AtTensor(p.Name)
@@ -165,7 +164,7 @@ func (e *Evaluation) Int(x sym.Expr) (int64, error) {
 	return x.Eval(func(name sym.Name) (int64, bool) { v, ok := e.Dims[name]; return v, ok })
 }
 
-// Ints evaluates several.
+// Ints evaluates symbolic integers in this run's dimensions.
 func (e *Evaluation) Ints(xs []sym.Expr) ([]int64, error) {
 	out := make([]int64, len(xs))
 	for i, x := range xs {
@@ -178,8 +177,8 @@ func (e *Evaluation) Ints(xs []sym.Expr) ([]int64, error) {
 	return out, nil
 }
 
-// Run interprets a block on its arguments, in the scope of the values computed so far; regions are run by their
-// operator's Eval through it.
+// Run interprets a block on its arguments, in the scope of the values computed so far. Operators' Eval runs regions
+// through it.
 func (e *Evaluation) Run(b *Block, args []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	if len(args) != len(b.Params) {
 		return nil, diag.Inputf("%d arguments for %d parameters", len(args), len(b.Params))
@@ -241,7 +240,7 @@ func (e *Evaluation) node(n *Node) error {
 // lastReads are, for each node of a block, the values of the block that are read for the last time there, or never.
 type lastReads [][]*Value
 
-// lastReads finds them, once for each block.
+// lastReads returns a block's last reads, computed once.
 func (e *Evaluation) lastReads(b *Block) lastReads {
 	if last, ok := e.reads[b]; ok {
 		return last
@@ -289,9 +288,8 @@ func (e *Evaluation) lastReads(b *Block) lastReads {
 	return last
 }
 
-// set records a value, and binds the dimensions that it decides: fresh dimensions of its shape, and its elements where
-// they are Bound. A value of another type or shape than its shape rule says is a bug, unless a condition of the module
-// does not hold.
+// set records a value, and binds the dimensions in its shape and in its Bound elements. If its type or shape
+// contradicts the shape rule, that is a bug, unless a condition of the module does not hold.
 func (e *Evaluation) set(v *Value, t *tensor.Tensor) error {
 	e.values[v] = t
 	if t == nil {
@@ -334,7 +332,7 @@ func (e *Evaluation) set(v *Value, t *tensor.Tensor) error {
 	return nil
 }
 
-// decided reports whether data decide a dimension: one that has a value may have another later.
+// decided reports whether a dimension is a data dimension, whose value may change.
 func (e *Evaluation) decided(name sym.Name) bool {
 	if e.Module == nil {
 		return true
@@ -343,12 +341,12 @@ func (e *Evaluation) decided(name sym.Name) bool {
 	return data
 }
 
-// beyond is the error of a dimension with a value that its range leaves out.
+// beyond returns the error of a dimension whose value is outside its range.
 func (m *Module) beyond(name sym.Name, value int64, r sym.Range) *diag.Error {
 	return diag.Inputf("it is %d, outside %s", value, r).AtDim(sym.Labels(m.Dims.Names())[name]).Found(m.Origins[name])
 }
 
-// broken is the error of a condition that does not hold at the values of its dimensions.
+// broken returns the error of a condition that does not hold at the dimensions' values.
 func (m *Module) broken(r Require, values map[sym.Name]int64) *diag.Error {
 	labels := sym.Labels(m.Dims.Names())
 	names := r.Cond.Vars()

@@ -11,10 +11,10 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// MaxKnown is the largest number of elements for which a value's Known is kept.
+// MaxKnown is the largest number of elements that a value's Known has.
 const MaxKnown = 4096
 
-// Inference carries what shape rules share: the dimensions' ranges, and the conditions found on the way.
+// Inference is the state that shape rules share: the module with its dimensions and conditions.
 type Inference struct {
 	Module *Module
 	fresh  map[string]int
@@ -35,17 +35,17 @@ func NewInference(m *Module) *Inference {
 	return c
 }
 
-// Dims are the named dimensions and their ranges.
+// Dims returns the named dimensions and their ranges.
 func (c *Inference) Dims() *sym.Dims { return c.Module.Dims }
 
-// Require states that cond must hold for n: proved, nothing is kept; refuted for every value, an error;
-// otherwise it becomes a condition of the module.
+// Require states that cond must hold for n. If it is proved, it joins the module's Proved; if it is refuted, Require
+// returns an error; otherwise it becomes a condition of the module.
 func (c *Inference) Require(n *Node, cond sym.Cond, why string) error {
 	return c.RequireOf(n.Source, n.Op.Name(), n.Line, cond, why)
 }
 
-// RequireOf is Require for a node that there is none of, by the model's name for it, its operator as people know it,
-// and its line.
+// RequireOf is Require without a node: source is the model's name for the node, op its operator, and line its line in
+// the text or 0.
 func (c *Inference) RequireOf(source, op string, line int, cond sym.Cond, why string) error {
 	from := diag.Words(source, op)
 	if line > 0 {
@@ -76,7 +76,7 @@ func (c *Inference) RequireOf(source, op string, line int, cond sym.Cond, why st
 	return nil
 }
 
-// never is the error of a condition that no value in the dimensions' ranges meets.
+// never returns the error of a condition that no value in the dimensions' ranges meets.
 func (c *Inference) never(cond sym.Cond, why string, line int) *diag.Error {
 	labels, names := sym.Labels(c.Dims().Names()), cond.Vars()
 	said := fmt.Sprintf("%s: %s can never hold", why, cond.Shown(labels))
@@ -94,18 +94,18 @@ func (c *Inference) never(cond sym.Cond, why string, line int) *diag.Error {
 	return e
 }
 
-// Never is an error of a condition that no value of the dimensions meets: other sizes might.
+// Never is the error of a condition that no value of the dimensions meets; other fixed sizes might.
 type Never struct{ error }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the error without the mark.
 func (n Never) Unwrap() error { return n.error }
 
-// mostNarrowed is how many values a condition may take from either end of a dimension's range.
+// mostNarrowed is the most values that one condition removes from each end of a dimension's range.
 const mostNarrowed = 64
 
-// narrow takes from the ends of a dimension's range the values at which a condition on it alone does not hold: a run
-// that has them is refused at its entry, with the condition's words, and what is inferred afterwards may count on the
-// rest. A dimension that data decide keeps its range.
+// narrow removes from the ends of a dimension's range the values that break a condition on it alone. A run with such a
+// value is refused at entry with that condition, so later inference may rely on the narrower range. Data dimensions
+// keep their range.
 func (c *Inference) narrow(cond sym.Cond) {
 	names := slices.Concat(cond.A.Vars(), cond.B.Vars())
 	slices.SortFunc(names, sym.Name.Compare)
@@ -132,14 +132,14 @@ func (c *Inference) narrow(cond sym.Cond) {
 	}
 }
 
-// RequireEqual states that two extents are the same.
+// RequireEqual states that two extents are equal.
 func (c *Inference) RequireEqual(n *Node, a, b sym.Expr, why string) error {
 	return c.Require(n, sym.Cond{A: a, Rel: sym.EQ, B: b}, why)
 }
 
-// Fresh makes a dimension that data decide during the run, at most max. Where max is sym.Unlimited, nothing but the
-// data bounds it: what is that large gets its memory when the run has bound it. max may speak of such dimensions too,
-// which the run binds before. origin says in words what gives it its value.
+// Fresh makes a data dimension of at most max. If max is sym.Unlimited, memory of that size is allocated after the run
+// has bound the dimension. max may contain such dimensions, which the run binds earlier. origin says in words what
+// gives the dimension its value.
 func (c *Inference) Fresh(hint, origin string, lo int64, max sym.Expr) sym.Expr {
 	hint = strings.Map(func(r rune) rune {
 		if r == '_' || r == '.' || r == '[' || r == ']' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' ||

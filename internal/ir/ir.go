@@ -29,8 +29,8 @@ type Module struct {
 	Check func() error
 }
 
-// Ask is Check, if there is one. Proofs that used up what they may cost are no reason to end the work: what is not
-// proved from then on is a condition that runs check, or costs speed or bytes.
+// Ask calls Check if it is set. An exhausted proof budget is no error: conditions that are not proved from then on are
+// checked by runs, or cost speed or memory.
 func (m *Module) Ask() error {
 	if m.Check == nil {
 		return nil
@@ -38,29 +38,29 @@ func (m *Module) Ask() error {
 	return m.Check()
 }
 
-// Func is a function: its body's Params are its inputs, its body's Results its outputs. States are values that live on
-// from one run to the next: the run updates them where they lie. Only of main have they a meaning.
+// Func is a function. Its body's Params are its inputs, its body's Results its outputs. States are inputs that a run
+// updates in place, for the next run; functions other than main have none.
 type Func struct {
 	Name   string
 	Body   *Block
 	States []State
 }
 
-// State says that a result, by its place among them, is what an input becomes: the run reads the old value and leaves
-// the new one in the same memory.
+// State pairs an input with the index of the result that replaces it: the run reads the old value and leaves the new
+// one in the same memory.
 type State struct {
 	In  *Value
 	Out int
 }
 
-// Block is a straight line of nodes. Consts belong to the block; an inner block sees the values of outer ones.
+// Block is a sequence of nodes. Consts belong to the block; an inner block sees the values of outer ones.
 type Block struct {
 	Params  []*Value
 	Consts  []*Value
 	Nodes   []*Node
 	Results []*Value
-	// Statements are what a text says of memory between the nodes, in order. A module that is compiled has none: see
-	// CheckMemory.
+	// Statements are the text's statements about memory between the nodes, in order. A module that is compiled has
+	// none; see CheckMemory.
 	Statements []Statement
 }
 
@@ -93,12 +93,12 @@ type Node struct {
 	Line    int // of the text that it was read from; 0: none
 }
 
-// Attrs are a node's settings by name. A value is one of: int64, float64, bool, string, dtype.DType, *tensor.Tensor,
-// sym.Expr, []int64, []float64, []string, []sym.Expr. Attributes that depend on dimensions are []sym.Expr or sym.Expr.
+// Attrs are a node's attributes by name. A value is one of: int64, float64, bool, string, dtype.DType, *tensor.Tensor,
+// sym.Expr, []int64, []float64, []string, []sym.Expr. Attributes that depend on dimensions are sym.Expr or []sym.Expr.
 type Attrs map[string]any
 
-// Require is a condition on dimensions that a run must meet, and where it comes from: in words, and, where it is about
-// one tensor, that one's name.
+// Require is a condition on dimensions that a run must meet. From says in words where it comes from; Tensor names the
+// tensor that it is about, if there is one.
 type Require struct {
 	Cond   sym.Cond
 	From   string
@@ -111,11 +111,11 @@ type Op interface {
 	// Infer sets the outputs' Type, and Known where it can, from the inputs and attributes; it appends to n.Outputs
 	// when that is empty. It returns a *diag.Error for a node that means nothing.
 	Infer(c *Inference, n *Node) error
-	// Eval is the operator's meaning, plain and slow. in has nil if an optional input is absent.
+	// Eval computes the operator, as a simple and slow reference. in has nil for an absent optional input.
 	Eval(e *Evaluation, n *Node, in []*tensor.Tensor) ([]*tensor.Tensor, error)
 }
 
-// Int returns an integer, or otherwise if there is none.
+// Int returns an integer attribute, or otherwise if it is absent.
 func (a Attrs) Int(name string, otherwise int64) int64 {
 	if v, ok := a[name].(int64); ok {
 		return v
@@ -123,10 +123,10 @@ func (a Attrs) Int(name string, otherwise int64) int64 {
 	return otherwise
 }
 
-// Ints returns a list of integers, or nil.
+// Ints returns a list of integers; nil if it is absent.
 func (a Attrs) Ints(name string) []int64 { v, _ := a[name].([]int64); return v }
 
-// Float returns a number, or otherwise if there is none.
+// Float returns a number, or otherwise if it is absent.
 func (a Attrs) Float(name string, otherwise float64) float64 {
 	if v, ok := a[name].(float64); ok {
 		return v
@@ -134,10 +134,10 @@ func (a Attrs) Float(name string, otherwise float64) float64 {
 	return otherwise
 }
 
-// Bool returns a truth value; absent is false.
+// Bool returns a truth value; false if it is absent.
 func (a Attrs) Bool(name string) bool { v, _ := a[name].(bool); return v }
 
-// String returns a text, or otherwise if there is none.
+// String returns a string attribute, or otherwise if it is absent.
 func (a Attrs) String(name, otherwise string) string {
 	if v, ok := a[name].(string); ok {
 		return v
@@ -145,13 +145,13 @@ func (a Attrs) String(name, otherwise string) string {
 	return otherwise
 }
 
-// DType returns an element type; absent is dtype.Invalid.
+// DType returns an element type; dtype.Invalid if it is absent.
 func (a Attrs) DType(name string) dtype.DType { v, _ := a[name].(dtype.DType); return v }
 
-// Exprs returns a list of symbolic integers, or nil.
+// Exprs returns a list of symbolic integers; nil if it is absent.
 func (a Attrs) Exprs(name string) []sym.Expr { v, _ := a[name].([]sym.Expr); return v }
 
-// walk calls f with every value that the block itself defines.
+// walk calls f with every value that the block defines, without inner blocks.
 func (b *Block) walk(f func(v *Value)) {
 	for _, list := range [][]*Value{b.Params, b.Consts} {
 		for _, v := range list {

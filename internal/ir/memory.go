@@ -10,21 +10,20 @@ import (
 	"github.com/weirml/weir/internal/text"
 )
 
-// Viewer is what an operator implements whose results may lie in the memory of an input, as a reshape's does.
+// Viewer is an operator whose results may lie in the memory of an input, such as a reshape.
 type Viewer interface {
 	// LiesIn reports in which of the node's inputs a result lies; ok is false if it has memory of its own.
 	LiesIn(n *Node, output int, d *sym.Dims) (input int, ok bool)
 }
 
-// mostLive bounds the carves of one storage that are alive at once: each is compared with every other.
+// mostLive limits the live carves of one storage, which are compared pairwise.
 const mostLive = 1024
 
-// CheckMemory checks what a module says of memory, before anything rewrites it: that a value is used only while its
-// carve lives, views of it too, on every path through branches and loops; that a carve lies in its storage, aligned,
-// and apart from those that live beside it. Each of these is proved for every value of the dimensions, and goes to
-// Proved; or refuted for every value, an error that shows a binding; or neither, and then the simplest condition that
-// amounts to it goes to Requires, but where those that are there imply it. Sizes are a text's own, never rounded.
-// Assertions become conditions too. The module is well formed, as Verify has it.
+// CheckMemory checks a module's memory layout before passes rewrite it: a value and its views are used only while its
+// carve is live, on every path; a carve lies in its storage, is aligned, and is disjoint from all other live carves.
+// Each condition is proved for all dimensions and joins Proved; or it is refuted, which is an error with an example; or
+// its simplest form joins Requires, unless others imply it. Sizes are the text's own and are not rounded. Assertions
+// become conditions too. The module must have passed Verify.
 func CheckMemory(m *Module) error {
 	c := &memoryChecker{module: m, conditions: newConditions(m), alias: map[*Value]*Value{}, ended: map[*Storage]int{},
 		dead: map[*Value]int{}, seen: map[*Storage]bool{},
@@ -51,7 +50,7 @@ func CheckMemory(m *Module) error {
 	return nil
 }
 
-// says reports whether a block lays out memory, or asserts something.
+// says reports whether a block or an inner block lays out memory or asserts a condition.
 func says(b *Block) bool {
 	if len(b.Statements) > 0 {
 		return true
@@ -79,7 +78,7 @@ type memoryChecker struct {
 	line       int
 }
 
-// decide notes that dimensions that stand alone have values.
+// decide marks dimensions that are entire extents as bound.
 func (c *memoryChecker) decide(list ...sym.Expr) {
 	for _, e := range list {
 		if name, ok := e.Name(); ok {
@@ -88,7 +87,7 @@ func (c *memoryChecker) decide(list ...sym.Expr) {
 	}
 }
 
-// known checks that the dimensions of what is computed here have values.
+// known returns an error, which begins with what, if a dimension of an expression is not bound yet.
 func (c *memoryChecker) known(what string, list ...sym.Expr) error {
 	for _, e := range list {
 		for _, name := range e.Vars() {
@@ -105,6 +104,7 @@ func (c *memoryChecker) known(what string, list ...sym.Expr) error {
 	return nil
 }
 
+// block checks a block's statements and nodes in order.
 func (c *memoryChecker) block(b *Block) error {
 	said := b.Statements
 	for i := 0; i <= len(b.Nodes); i++ {
@@ -136,6 +136,7 @@ func (c *memoryChecker) block(b *Block) error {
 	return nil
 }
 
+// statement checks one statement.
 func (c *memoryChecker) statement(s Statement) error {
 	switch {
 	case s.Storage != nil:
@@ -151,6 +152,7 @@ func (c *memoryChecker) statement(s Statement) error {
 	return c.conditions.assert(s.Assert.Cond, fmt.Sprintf("assert %q", s.Assert.From), s.Line)
 }
 
+// storage checks the declaration of a storage.
 func (c *memoryChecker) storage(s *Storage) error {
 	name := text.LocalName(s.Name)
 	switch {
@@ -169,7 +171,7 @@ func (c *memoryChecker) storage(s *Storage) error {
 		fix: "storages have 0 bytes or more", plain: true})
 }
 
-// visible checks that a storage can be used here.
+// visible checks that a storage is declared on every path to this point, and has not ended.
 func (c *memoryChecker) visible(s *Storage) error {
 	if line, ended := c.ended[s]; ended {
 		return diag.Inputf("storage %s has ended in line %d", text.LocalName(s.Name), line).
@@ -183,7 +185,7 @@ func (c *memoryChecker) visible(s *Storage) error {
 	return nil
 }
 
-// use checks that what a value lies in is its own.
+// use checks that the carve a value lies in is live.
 func (c *memoryChecker) use(v *Value) error {
 	if v == nil {
 		return nil
@@ -208,6 +210,7 @@ func (c *memoryChecker) use(v *Value) error {
 		WithFix("release it behind its last use")
 }
 
+// release checks that a value is carved and live, and ends its live range.
 func (c *memoryChecker) release(v *Value) error {
 	name := text.LocalName(v.Name)
 	if v.Carve == nil {
@@ -231,7 +234,7 @@ func (c *memoryChecker) release(v *Value) error {
 	return nil
 }
 
-// end ends a storage, and what is carved from it.
+// end ends a storage and the carves in it.
 func (c *memoryChecker) end(s *Storage) error {
 	if line, twice := c.ended[s]; twice {
 		return diag.Inputf("storage %s is released twice, first in line %d", text.LocalName(s.Name), line).
@@ -251,6 +254,8 @@ func (c *memoryChecker) end(s *Storage) error {
 	return nil
 }
 
+// node checks a node's inputs, the carves of its results, and its regions, and records which results are views of
+// carves.
 func (c *memoryChecker) node(n *Node) error {
 	if n.Op.Name() == PlaceOp {
 		return diag.Inputf("%s is the compiler's own operator", PlaceOp).WithFix("write: carve %%storage at offset")
@@ -303,7 +308,7 @@ func (c *memoryChecker) node(n *Node) error {
 	return nil
 }
 
-// carved is the carved value whose memory v lies in; nil if there is none.
+// carved returns the carved value in whose memory v lies; nil if there is none.
 func (c *memoryChecker) carved(v *Value) *Value {
 	switch {
 	case v == nil:
@@ -314,7 +319,7 @@ func (c *memoryChecker) carved(v *Value) *Value {
 	return c.alias[v]
 }
 
-// carve begins a value's life in a storage.
+// carve checks a value's carve and begins its live range.
 func (c *memoryChecker) carve(v *Value) error {
 	s, name := v.Carve.Storage, text.LocalName(v.Name)
 	if err := c.visible(s); err != nil {
@@ -378,7 +383,7 @@ func (c *memoryChecker) carve(v *Value) error {
 	return nil
 }
 
-// sizeOf is a value's size in bytes.
+// sizeOf returns a value's size in bytes.
 func sizeOf(v *Value) sym.Expr {
 	count, bits := sym.Product(v.Type.Shape...), int64(v.Type.DType.Bits())
 	if bits%8 == 0 {
@@ -387,13 +392,13 @@ func sizeOf(v *Value) sym.Expr {
 	return count.Mul(sym.Const(bits)).CeilDiv(sym.Const(8))
 }
 
-// apart is that two ranges of bytes share none: one ends before the other begins, or is empty.
+// apart returns the condition that two ranges of bytes are disjoint.
 func apart(begin, size, other, length sym.Expr) sym.Cond {
 	return sym.Cond{B: sym.MaxOf(other.Sub(begin.Add(size)), begin.Sub(other.Add(length)), size.Neg(), length.Neg())}
 }
 
-// regions goes through a node's inner blocks. What they declare and carve ends with them. Branches must release the
-// same of what was there before; a body that may run more than once, or not at all, must release nothing of it.
+// regions checks a node's inner blocks. Their storages and carves end with them. Branches must release the same outer
+// carves; a body that may run any number of times must release none of them.
 func (c *memoryChecker) regions(n *Node) error {
 	if len(n.Regions) == 0 {
 		return nil
@@ -454,6 +459,7 @@ func (c *memoryChecker) regions(n *Node) error {
 	return nil
 }
 
+// copied returns a copy of a map; of nil, an empty map.
 func copied[K comparable, V any](m map[K]V) map[K]V {
 	out := make(map[K]V, len(m))
 	for k, v := range m {

@@ -8,8 +8,7 @@ import (
 	"github.com/weirml/weir/internal/text"
 )
 
-// Storage is memory that a text lays out itself. It can be used in the block that declares it and in those inside,
-// after its declaration.
+// Storage is memory that a text lays out. It is visible after its declaration, in its block and in inner blocks.
 type Storage struct {
 	Name   string   // one of the function's values' names
 	Bytes  sym.Expr // how many there are
@@ -18,13 +17,13 @@ type Storage struct {
 	Line   int      // of the text
 }
 
-// Carve says where a value's elements lie, side by side: in Storage, from byte Offset on.
+// Carve is the location of a value's contiguous elements: Offset bytes from the beginning of Storage.
 type Carve struct {
 	Storage *Storage
 	Offset  sym.Expr
 }
 
-// Statement is what a text says of memory between two nodes. One of its fields from Storage on is set.
+// Statement is a text's statement about memory between two nodes. Exactly one of the fields from Storage on is set.
 type Statement struct {
 	At      int      // how many of the block's nodes come before it
 	Line    int      // of the text
@@ -34,20 +33,20 @@ type Statement struct {
 	Assert  *Require // must hold
 }
 
-// defaultAlign is the alignment of a storage that says none, and the most that one may ask for: what the memory of a
-// run has anyway.
+// defaultAlign is a storage's default alignment, and the largest one supported: that of a run's memory.
 const defaultAlign = 64
 
-// statements are the words that a statement begins with. What reads one is called behind the word.
+// statements maps the word that begins a statement to the reader of the rest.
 var statements map[string]func(p *parser, b *Block, line int)
 
+// init fills statements, whose readers refer to it.
 func init() {
 	statements = map[string]func(p *parser, b *Block, line int){"storage": (*parser).storage, "release": (*parser).release,
 		"assert": (*parser).assert}
 }
 
-// line is the number of the line of an offset. A text is read from its beginning to its end, so that counting takes
-// time in proportion to its length.
+// line returns the line number of an offset. Offsets must not decrease, so that counting is linear in the text's
+// length.
 func (p *parser) line(offset int) int {
 	if offset < p.counted {
 		return p.lines + 1 // behind an error
@@ -95,7 +94,7 @@ func (p *parser) assert(b *Block, line int) {
 	b.Statements = append(b.Statements, Statement{At: len(b.Nodes), Line: line, Assert: r})
 }
 
-// carves reads %s at 0, one for each of the node's results; none is one that the compiler lays.
+// carves reads a location for each of the node's results: %s at 0, or none if the compiler chooses it.
 func (p *parser) carves(n *Node) {
 	for i, v := range n.Outputs {
 		if i > 0 {
@@ -118,7 +117,7 @@ func (p *parser) carves(n *Node) {
 	}
 }
 
-// String is the declaration as the text has it.
+// String returns the declaration's text.
 func (s *Storage) String() string {
 	out := "storage " + text.LocalName(s.Name) + ": " + s.Bytes.String() + " bytes"
 	if s.Align != defaultAlign {
@@ -130,6 +129,7 @@ func (s *Storage) String() string {
 	return out
 }
 
+// statement prints a statement.
 func (p *printer) statement(s Statement) {
 	switch {
 	case s.Storage != nil:
@@ -143,7 +143,7 @@ func (p *printer) statement(s Statement) {
 	}
 }
 
-// formatCarves is where a node's results lie, with a space before it; "" if the compiler lays them all.
+// formatCarves formats the locations of a node's results, with a space before; "" if the compiler chooses all of them.
 func formatCarves(list []*Value) string {
 	words, last := make([]string, len(list)), -1
 	for i, v := range list {

@@ -10,15 +10,15 @@ import (
 	"github.com/weirml/weir/internal/text"
 )
 
-// ParseOptions say what a text leaves out.
+// ParseOptions gives Parse the data that a text leaves out.
 type ParseOptions struct {
 	// Data gives a constant's contents, by its name, where the text has only their size in bytes; the size is the type's.
 	// Nil: such a constant is left without contents, which Verify refuses.
 	Data func(name string, dt dtype.DType, shape []int64, bytes int64) (*tensor.Tensor, error)
 }
 
-// Parse reads a module's text, as Module.String writes it. Operators are looked up in the registry; one that is not
-// there is an error. Errors are of kind ErrInput, with line and column. The module is not verified.
+// Parse reads a module from the text that Module.String writes. An operator that is not registered is an error. Errors
+// are of kind ErrInput and give line and column. Parse does not verify the module.
 func Parse(source string, o ParseOptions) (*Module, error) {
 	p := &parser{Scanner: text.NewScanner(source), source: source, options: o}
 	p.Expect("weir")
@@ -44,6 +44,7 @@ type parser struct {
 	storages map[string]*Storage
 }
 
+// module reads a module after its header.
 func (p *parser) module() *Module {
 	p.Expect("ir")
 	m := &Module{Name: p.Must(text.Global), Dims: sym.NewDims()}
@@ -75,6 +76,7 @@ func (p *parser) module() *Module {
 	return m
 }
 
+// meta reads metadata: "key" = "value".
 func (p *parser) meta(m *Module) {
 	key := p.Must(text.Quoted)
 	p.Expect("=")
@@ -87,7 +89,7 @@ func (p *parser) meta(m *Module) {
 	m.Meta[key] = p.Must(text.Quoted)
 }
 
-// dim reads n in [1, 512] limit 4*m from "what gives it its value".
+// dim reads a dimension: n in [1, 512] limit 4*m from "the operator that gives its value".
 func (p *parser) dim(m *Module) {
 	name := p.Symbol()
 	if _, twice := m.Dims.Get(name); twice {
@@ -118,6 +120,7 @@ func (p *parser) dim(m *Module) {
 	}
 }
 
+// require reads a condition: n <= 4 from "node" about %x.
 func (p *parser) require() Require {
 	r := Require{Cond: p.Cond()}
 	p.Expect("from")
@@ -128,6 +131,7 @@ func (p *parser) require() Require {
 	return r
 }
 
+// function reads a function; functions holds the names read so far.
 func (p *parser) function(functions map[string]bool) *Func {
 	f := &Func{Name: p.Must(text.Global), Body: &Block{}}
 	if functions[f.Name] {
@@ -150,7 +154,7 @@ func (p *parser) function(functions map[string]bool) *Func {
 	return f
 }
 
-// state pairs an input with the first result of that value that is no other's.
+// state pairs an input with the first result of value out that belongs to no other state.
 func (p *parser) state(f *Func, in, out *Value) State {
 	for i, v := range f.Body.Results {
 		if v == out && !slices.ContainsFunc(f.States, func(s State) bool { return s.Out == i }) {
@@ -162,6 +166,7 @@ func (p *parser) state(f *Func, in, out *Value) State {
 	return State{in, 0}
 }
 
+// params reads and defines a block's parameters.
 func (p *parser) params(b *Block) {
 	p.List("(", ")", func() { b.Params = append(b.Params, p.definition()) })
 	for _, v := range b.Params {
@@ -169,7 +174,7 @@ func (p *parser) params(b *Block) {
 	}
 }
 
-// definition reads a name with its type, and what is known of the elements. The value is not visible yet.
+// definition reads a value's name, type and known elements. The value is not visible yet.
 func (p *parser) definition() *Value {
 	v := &Value{Name: p.Must(text.Local)}
 	p.Expect(":")
@@ -183,6 +188,7 @@ func (p *parser) definition() *Value {
 	return v
 }
 
+// define makes a value visible.
 func (p *parser) define(v *Value) {
 	if p.defined[v.Name] {
 		p.Failf("%s is defined twice", text.LocalName(v.Name))
@@ -190,7 +196,7 @@ func (p *parser) define(v *Value) {
 	p.defined[v.Name], p.visible[v.Name] = true, v
 }
 
-// use finds a visible value. It is never nil.
+// use returns a visible value; it fails the scan and returns a new value if there is none.
 func (p *parser) use(name string) *Value {
 	v := p.visible[name]
 	if v == nil {
@@ -200,7 +206,7 @@ func (p *parser) use(name string) *Value {
 	return v
 }
 
-// block reads what follows the opening brace, and the closing one.
+// block reads a block after its opening brace.
 func (p *parser) block(b *Block) {
 	if !p.Enter() {
 		return
@@ -226,6 +232,7 @@ func (p *parser) block(b *Block) {
 	p.Expect("}")
 }
 
+// constant reads and defines a constant, and gets its contents from the options if they are not in the text.
 func (p *parser) constant() *Value {
 	v := p.definition()
 	if v.Known != nil {
@@ -270,6 +277,7 @@ func (v *Value) know() {
 	}
 }
 
+// node reads and defines a node with its results.
 func (p *parser) node() *Node {
 	n := &Node{Attrs: Attrs{}}
 	if !p.Accept("none") {

@@ -11,16 +11,17 @@ import (
 	"github.com/weirml/weir/internal/text"
 )
 
-// String is the type as the text has it: f32[n, 3].
+// String returns the type's text: f32[n, 3].
 func (t Type) String() string { return literal.Type(t.DType, t.Shape) }
 
-// String is the module as text. Of constants of more than literal.InlineElements elements it has the size only: whoever
-// parses it brings the contents.
+// String returns the module's text. Constants of more than literal.InlineElements elements are printed as their size;
+// whoever parses the text must supply the contents.
 func (m *Module) String() string { return (&printer{}).text(m) }
 
-// Whole is the module as text with all elements of its constants, so that the text alone is the module.
+// Whole returns the module's text with all elements of its constants.
 func (m *Module) Whole() string { return (&printer{whole: true}).text(m) }
 
+// text returns the text of a module.
 func (p *printer) text(m *Module) string {
 	p.Line("weir 1")
 	p.Block("ir "+text.GlobalName(m.Name), func() { p.module(m) })
@@ -32,6 +33,7 @@ type printer struct {
 	whole bool // whether constants have all their elements, however many
 }
 
+// module prints a module's declarations and functions.
 func (p *printer) module(m *Module) {
 	for _, key := range slices.Sorted(maps.Keys(m.Meta)) {
 		p.Line("meta %q = %q", key, m.Meta[key])
@@ -77,6 +79,7 @@ func (p *printer) module(m *Module) {
 	}
 }
 
+// formatMax formats a range's upper end; sym.NoMax is inf.
 func formatMax(v int64) string {
 	if v == sym.NoMax {
 		return "inf"
@@ -84,6 +87,7 @@ func formatMax(v int64) string {
 	return strconv.FormatInt(v, 10)
 }
 
+// formatParams formats a block's parameters, between parentheses.
 func formatParams(b *Block) string {
 	words := make([]string, len(b.Params))
 	for i, v := range b.Params {
@@ -92,7 +96,7 @@ func formatParams(b *Block) string {
 	return "(" + strings.Join(words, ", ") + ")"
 }
 
-// formatDefinition is a value where it is defined: its name, its type, and what is known of its elements.
+// formatDefinition formats a value's definition: its name, its type, and its known elements.
 func formatDefinition(v *Value) string {
 	out := text.LocalName(v.Name) + ": " + v.Type.String()
 	switch {
@@ -104,6 +108,7 @@ func formatDefinition(v *Value) string {
 	return out
 }
 
+// block prints a block's constants, nodes, statements and results.
 func (p *printer) block(b *Block) {
 	for _, v := range b.Consts {
 		if v.Const != nil && (p.whole || literal.Inline(v.Const)) {
@@ -127,7 +132,7 @@ func (p *printer) block(b *Block) {
 	p.Line("return%s", formatUses(b.Results))
 }
 
-// bytes is the size of a constant's contents; false if its type has none.
+// bytes returns the size in bytes of a constant's contents; false if its type has no constant size.
 func (v *Value) bytes() (int64, bool) {
 	count := int64(1)
 	for _, e := range v.Type.Shape {
@@ -141,6 +146,7 @@ func (v *Value) bytes() (int64, bool) {
 	return size, err == nil
 }
 
+// formatUses formats operands, with a space before if there are any.
 func formatUses(list []*Value) string {
 	words := make([]string, len(list))
 	for i, v := range list {
@@ -155,6 +161,7 @@ func formatUses(list []*Value) string {
 	return strings.Join(words, ", ")
 }
 
+// node prints a node with its regions.
 func (p *printer) node(n *Node) {
 	results := make([]string, len(n.Outputs))
 	for i, v := range n.Outputs {

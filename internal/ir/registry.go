@@ -10,7 +10,7 @@ var registry = struct {
 	ops map[string]Op
 }{ops: map[string]Op{}}
 
-// Register makes an operator known by its name. An operator's file calls it from init; a name taken twice is a bug.
+// Register registers an operator under its name, from an init function. It panics if the name is taken.
 func Register(op Op) {
 	registry.Lock()
 	defer registry.Unlock()

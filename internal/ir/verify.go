@@ -13,17 +13,17 @@ import (
 	"github.com/weirml/weir/internal/text"
 )
 
-// Verify checks that a module means something: every value is produced once, in a block that is visible where it is
-// used, and before it is used; names are unique in their function; dimensions are declared; constants have contents of
-// their type; each operator's shape rule agrees with the types that its node has; what is known of elements does not
-// contradict the type. The error is ErrInput and names the node.
+// Verify checks that a module is well formed: each value is produced once, before its uses and in a block that is
+// visible there; names are unique in their function; dimensions are declared; constants have contents of their type;
+// nodes' types agree with their operators' shape rules; known elements agree with the type. Errors are of kind ErrInput
+// and name the node.
 func Verify(m *Module) error {
 	_, err := verify(m)
 	return err
 }
 
-// Complete verifies a module that was written by hand, and adds the conditions that its shape rules ask for and that it
-// does not state.
+// Complete verifies a module that was written by hand, and adds the conditions of its shape rules that it does not
+// state.
 func Complete(m *Module) error {
 	v, err := verify(m)
 	if err != nil {
@@ -44,11 +44,13 @@ func Complete(m *Module) error {
 	return nil
 }
 
+// verify verifies a module and returns the verifier with its inferred conditions.
 func verify(m *Module) (*verifier, error) {
 	v := &verifier{module: m, checked: map[sym.Name]bool{}}
 	return v, v.all()
 }
 
+// all checks the header and all functions.
 func (v *verifier) all() error {
 	m := v.module
 	if err := v.header(); err != nil {
@@ -78,7 +80,7 @@ type verifier struct {
 	names   map[string]bool   // of the function's values
 }
 
-// mostElements is more than any tensor has: multiplied by the bytes of an element, it fits 64 bits.
+// mostElements is an upper bound of a tensor's elements; times the bytes of an element, it fits 64 bits.
 const mostElements = 1 << 58
 
 // header checks dimensions, limits and conditions.
@@ -123,7 +125,7 @@ func (v *verifier) header() error {
 	return nil
 }
 
-// declared checks that expressions name declared dimensions only.
+// declared returns an error, which begins with what, if an expression has a dimension that is not declared.
 func (v *verifier) declared(what string, list ...sym.Expr) error {
 	for _, e := range list {
 		if _, constant := e.Const(); constant {
@@ -142,6 +144,7 @@ func (v *verifier) declared(what string, list ...sym.Expr) error {
 	return nil
 }
 
+// function checks a function's body and states.
 func (v *verifier) function(f *Func) error {
 	if f.Body == nil {
 		return diag.Inputf("function %s has no body", text.GlobalName(f.Name))
@@ -171,6 +174,7 @@ func (v *verifier) function(f *Func) error {
 	return nil
 }
 
+// contains returns a list as a set.
 func contains(list []*Value) map[*Value]bool {
 	set := map[*Value]bool{}
 	for _, v := range list {
@@ -179,7 +183,7 @@ func contains(list []*Value) map[*Value]bool {
 	return set
 }
 
-// block checks a block whose outer values are seen, and leaves seen as it was.
+// block checks a block. seen holds the visible outer values, and is unchanged afterwards.
 func (v *verifier) block(b *Block, seen map[*Value]bool) error {
 	if b == nil {
 		return diag.Inputf("a region without a block")
@@ -238,6 +242,7 @@ func (v *verifier) block(b *Block, seen map[*Value]bool) error {
 	return nil
 }
 
+// nameOf returns a value's name for an error; "none" for nil.
 func nameOf(x *Value) string {
 	if x == nil {
 		return "none"
@@ -245,7 +250,7 @@ func nameOf(x *Value) string {
 	return text.LocalName(x.Name)
 }
 
-// at says which node an error is of, unless it says so, and in which line of the text that is.
+// at adds the node and its line to an error that names none.
 func at(err error, n *Node) error {
 	e, ok := err.(*diag.Error)
 	if !ok || e.Node != "" || e.Op != "" || n.Op == nil {
@@ -254,7 +259,7 @@ func at(err error, n *Node) error {
 	return inLine(e.AtNode(n.Source, n.Op.Name()), n.Line)
 }
 
-// inLine says in which line of the text an error is; 0 is none.
+// inLine adds a line of the text to an error; 0 adds none.
 func inLine(err error, line int) error {
 	e, ok := err.(*diag.Error)
 	if !ok || line == 0 {
@@ -265,7 +270,7 @@ func inLine(err error, line int) error {
 	return &copied
 }
 
-// value checks a definition's type, and what is known of its elements.
+// value checks a definition's type and known elements.
 func (v *verifier) value(x *Value) error {
 	fault := func(format string, args ...any) error {
 		return diag.Inputf("%s: %s: %s", text.LocalName(x.Name), x.Type, fmt.Sprintf(format, args...)).AtTensor(x.Name)
@@ -300,7 +305,7 @@ func (v *verifier) value(x *Value) error {
 	return v.declared("what is known of "+text.LocalName(x.Name), x.Known...)
 }
 
-// constant checks that the contents are of the type.
+// constant checks that a constant has contents of its type.
 func (v *verifier) constant(x *Value) error {
 	if x.Const == nil {
 		return diag.Inputf("constant %s has no contents", text.LocalName(x.Name)).AtTensor(x.Name).
@@ -358,8 +363,8 @@ func (v *verifier) node(n *Node, seen map[*Value]bool) error {
 	return v.infer(n)
 }
 
-// infer applies the shape rule to a copy of the node and compares what comes out with what the node has. Dimensions
-// that the rule makes anew have no counterpart to compare with.
+// infer applies the shape rule to a copy of the node and compares the results. New dimensions that the rule makes are
+// not compared.
 func (v *verifier) infer(n *Node) (err error) {
 	defer func() {
 		// Rules take the number of inputs and regions for granted that their constructors give.
@@ -400,8 +405,8 @@ func (v *verifier) infer(n *Node) (err error) {
 	return nil
 }
 
-// agree reports whether two lists are proved the same, but for dimensions that data decide: of those a rule makes new
-// ones each time.
+// agree reports whether two lists are proved to be equal, except for data dimensions, of which a rule makes new ones
+// each time.
 func (v *verifier) agree(a, b []sym.Expr) bool {
 	if len(a) != len(b) {
 		return false
