@@ -10,7 +10,8 @@ import (
 // A condition on the inputs' dimensions is checked at entry. One that mentions a dimension which the run decides is
 // checked when the last such dimension has been bound, before anything is computed with it.
 
-// sortRequires puts each of the program's conditions where it is checked.
+// sortRequires groups the program's conditions by the dimension after whose binding they are checked; those on the
+// inputs' dimensions are checked at entry.
 func (l *layout) sortRequires(c *compilation) {
 	order := map[int]int{}
 	l.bound(l.program.Steps, order)
@@ -43,9 +44,8 @@ func (l *layout) sortRequires(c *compilation) {
 	}
 }
 
-// relies checks the conditions that a kernel's proofs may use: those of which it has every dimension that the run
-// decides. A program of our own binds all of them anew before it launches, where they are checked; another one might
-// bind a few only.
+// relies checks the conditions that a kernel's proofs may use: those whose data dimensions are all in dims. A compiled
+// program binds all of them before it launches, and they are checked there; another program might bind only some.
 func (c *Call) relies(dims []int) error {
 	for _, d := range dims {
 		for i := range c.x.layout.after[d] {
@@ -61,12 +61,12 @@ func (c *Call) relies(dims []int) error {
 	return nil
 }
 
-// within reports whether all dimensions of a condition that the run decides are among some.
+// within reports whether all of a condition's data dimensions are in dims.
 func (r *require) within(dims []int) bool {
 	return !slices.ContainsFunc(r.decided, func(d int) bool { return !slices.Contains(dims, d) })
 }
 
-// bound numbers the dimensions that steps bind, in the order of the last step that binds each.
+// bound numbers the dimensions that steps bind, by the last step that binds each.
 func (l *layout) bound(steps []program.Step, order map[int]int) {
 	number := 0
 	mark := func(dim int) { number++; order[dim] = number }
@@ -99,7 +99,7 @@ func (l *layout) bound(steps []program.Step, order map[int]int) {
 	walk(steps)
 }
 
-// decided checks the conditions that waited for a dimension.
+// decided checks the conditions that waited for a dimension's value.
 func (c *Call) decided(dim int) error {
 	if c.watch != nil {
 		if v := c.values[dim]; !c.watch.has[dim] || v > c.watch.decided[dim] {

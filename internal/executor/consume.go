@@ -17,14 +17,14 @@ type ending struct {
 	done  func() error
 }
 
-// Consume makes the next run call done when it has read input i, which was lent, for the last time. A run that fails
-// before calls it no more.
+// Consume makes the next run call done after its last read of input i, which was lent. A run that fails earlier does
+// not call it.
 func (c *Call) Consume(i int, done func() error) {
 	c.endings = append(c.endings, ending{i, c.x.layout.last[i], done})
 }
 
-// consuming follows the program's steps, and gives back what is consumed on the way. What outputs need is taken after
-// what is given back before they are written.
+// consuming runs the program's steps and returns consumed arguments on the way. It allocates outputs as late as
+// possible, after consumed arguments are returned.
 func (c *Call) consuming() error {
 	slices.SortStableFunc(c.endings, func(a, b ending) int { return a.last - b.last })
 	steps, from := c.x.program.Steps, 0
@@ -46,8 +46,8 @@ func (c *Call) consuming() error {
 	return c.follow(steps, from, len(steps))
 }
 
-// early is how many of the program's own steps have the outputs that they use before the run begins: all of them,
-// unless it consumes an argument. If it updates a state, memory is refused before that.
+// early returns the number of the program's own steps whose outputs are allocated before the run begins: all, unless
+// the run consumes an argument. If it updates a state, memory must be refused before that.
 func (c *Call) early() int {
 	if len(c.endings) == 0 || c.x.layout.states || c.watch != nil || c.guards != nil || c.x.poison {
 		return math.MaxInt
@@ -55,7 +55,7 @@ func (c *Call) early() int {
 	return 0
 }
 
-// follow follows some of the program's own steps.
+// follow runs the program's own steps from index from up to to.
 func (c *Call) follow(steps []program.Step, from, to int) error {
 	for at := from; at < to; at++ {
 		if c.x.layout.states {
@@ -96,8 +96,8 @@ func (c *Call) Writing(i int) (shape []int64) {
 	return shape
 }
 
-// firstWrites is, for each input that is a state, the first of the program's own steps that mentions what replaces it;
-// −1 if none does.
+// firstWrites returns, for each input that is a state, the index of the first of the program's own steps that mentions
+// its new value; −1 for others.
 func firstWrites(p *program.Program) []int {
 	at := map[int]int{} // by tensor
 	for step, s := range p.Steps {
@@ -124,7 +124,7 @@ func firstWrites(p *program.Program) []int {
 	return out
 }
 
-// forget leaves nothing of what a run consumed.
+// forget drops the addresses of consumed arguments.
 func (c *Call) forget() {
 	for _, e := range c.endings {
 		c.operands[c.x.program.Inputs[e.input].Tensor].Base = nil
@@ -133,7 +133,8 @@ func (c *Call) forget() {
 	c.endings = c.endings[:0]
 }
 
-// lastReads is, for each input, the last of the program's own steps that mentions it or a part of it; −1 if none does.
+// lastReads returns, for each input, the index of the last of the program's own steps that mentions it or a part of it;
+// −1 if none does.
 func lastReads(p *program.Program) []int {
 	inputs := map[int]int{} // by tensor
 	out := make([]int, len(p.Inputs))

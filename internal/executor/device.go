@@ -17,7 +17,7 @@ import (
 // there. What is in its memory has an address that means nothing to the host: only the device's queue is given it. All
 // of a call's streams on the device go through one queue, in the order of the program's steps.
 
-// remote is an executable's part on a device.
+// remote is an executable's state on a device.
 type remote struct {
 	device  device.Device
 	kernels map[int]device.Kernel // by the program's number
@@ -26,7 +26,7 @@ type remote struct {
 	tensors []bool                // which tensors lie in the device's memory
 }
 
-// Held is bytes of a device's memory, as its driver was asked for them.
+// Held is the memory of a device in use, in bytes, as requested from its driver.
 type Held struct {
 	Weights int64 // of the executable
 	Arena   int64 // the storages of a call
@@ -34,7 +34,7 @@ type Held struct {
 	Queues  int64 // of its queue: arguments, and what is on its way between the memories
 }
 
-// All is the sum.
+// All returns the sum.
 func (h Held) All() int64 { return h.Weights + h.Arena + h.Scratch + h.Queues }
 
 // isRemote reports whether a tensor lies in a device's memory.
@@ -45,7 +45,7 @@ func (x *Executable) onDevice(stream int) bool {
 	return stream > 0 && x.program.Streams[stream-1].Device != ""
 }
 
-// devices are the names of the devices that a program speaks of.
+// devices returns the names of the devices that a program uses.
 func devices(p *program.Program) (names []string) {
 	add := func(name string) {
 		if name != "" && !slices.Contains(names, name) {
@@ -64,7 +64,7 @@ func devices(p *program.Program) (names []string) {
 	return names
 }
 
-// openDevice makes the executable's part on the device, if the program has one.
+// openDevice loads the kernels and weights on the device, if the program uses one.
 func (x *Executable) openDevice(d device.Device) (err error) {
 	p := x.program
 	switch names := devices(p); {
@@ -109,10 +109,10 @@ func (x *Executable) openDevice(d device.Device) (err error) {
 	return r.upload(p)
 }
 
-// pieceBytes is how many bytes of weights are copied at once: pages of the model's file that were copied may go.
+// pieceBytes is the number of bytes of weights copied at once; copied pages of the model's file are then unmapped.
 const pieceBytes = 16 << 20
 
-// upload copies the weights.
+// upload copies the weights to the device.
 func (r *remote) upload(p *program.Program) (err error) {
 	q, err := r.device.NewQueue()
 	if err != nil {
@@ -137,7 +137,7 @@ func (r *remote) upload(p *program.Program) (err error) {
 	return q.Wait(context.Background())
 }
 
-// close gives back what the executable has on the device.
+// close frees the executable's memory and kernels on the device.
 func (r *remote) close() (err error) {
 	if r == nil {
 		return nil
@@ -154,7 +154,7 @@ func (r *remote) close() (err error) {
 	return err
 }
 
-// OnDevice is what the executable, without its calls, holds of a device's memory.
+// OnDevice returns the device memory that the executable holds, without its calls.
 func (x *Executable) OnDevice() (h Held) {
 	if x.remote != nil && x.remote.weights != nil {
 		h.Weights = x.remote.weights.Bytes()
@@ -162,21 +162,21 @@ func (x *Executable) OnDevice() (h Held) {
 	return h
 }
 
-// region is bytes of a device's memory that stand for a storage.
+// region is a storage's memory on a device.
 type region struct {
 	memory device.Memory // nil if there are no bytes
 	bytes  int64
 	there  bool // it is taken
 }
 
-// spot is where a tensor lies in a device's memory.
+// spot is a tensor's location in a device's memory.
 type spot struct {
 	memory  device.Memory
 	at      int64
 	storage int // −1 for a weight
 }
 
-// remoteCall is a call's part on a device.
+// remoteCall is a call's memory on a device.
 type remoteCall struct {
 	*remote
 	storages []region
@@ -193,7 +193,7 @@ type remoteRun struct {
 	addresses []uint64
 }
 
-// bindDevice takes the call's memory on the device, but for late storage.
+// bindDevice opens the call's queue and allocates its storages on the device, except late storage.
 func (c *Call) bindDevice() (err error) {
 	if c.x.remote == nil {
 		return nil
@@ -219,7 +219,7 @@ func (c *Call) bindDevice() (err error) {
 	return nil
 }
 
-// takeRegion takes a storage's memory on the device.
+// takeRegion allocates a storage's memory on the device.
 func (c *Call) takeRegion(storage int, size int64) (err error) {
 	r := region{bytes: size, there: true}
 	if size > 0 {
@@ -231,8 +231,8 @@ func (c *Call) takeRegion(storage int, size int64) (err error) {
 	return nil
 }
 
-// takeDeviceScratch takes what launches on the device need for the dimensions, as far as these have values or limits.
-// What it has is kept where that is enough.
+// takeDeviceScratch allocates the scratch of launches on the device, as far as their dimensions have values or limits;
+// it keeps the present scratch if that is enough.
 func (c *Call) takeDeviceScratch() error {
 	if c.remote == nil {
 		return nil
@@ -244,13 +244,14 @@ func (c *Call) takeDeviceScratch() error {
 	return c.growDeviceScratch(most)
 }
 
-// DeviceScratch is what a launch on the device needs at most, for the given values of the dimensions, but for launches
-// whose dimensions have no limit.
+// DeviceScratch returns the most scratch bytes that a launch on the device needs for the given dimensions; it leaves
+// out launches whose dimensions have no limit.
 func (x *Executable) DeviceScratch(values []int64) (int64, error) {
 	return x.scratchOf(values, true, nil)
 }
 
-// growDeviceScratch makes the launches' scratch on the device as large as asked for, when the device uses it no more.
+// growDeviceScratch enlarges the scratch on the device to at least so many bytes, after the device has finished using
+// it.
 func (c *Call) growDeviceScratch(bytes int64) error {
 	if c.onScratch != nil && c.onScratch.Bytes() >= bytes || bytes == 0 {
 		c.lacks = false
@@ -274,7 +275,7 @@ func (c *Call) growDeviceScratch(bytes int64) error {
 	return nil
 }
 
-// OnDevice is what the call holds of a device's memory.
+// OnDevice returns the device memory that the call holds.
 func (c *Call) OnDevice() (h Held) {
 	if c.remote == nil {
 		return h
@@ -293,7 +294,7 @@ func (c *Call) OnDevice() (h Held) {
 	return h
 }
 
-// closeDevice gives back what the call has on the device.
+// closeDevice frees the call's memory and queue on the device.
 func (c *Call) closeDevice() (err error) {
 	r := c.remote
 	if r == nil {
@@ -316,7 +317,7 @@ func (c *Call) closeDevice() (err error) {
 	return err
 }
 
-// takeRemote makes late storage on the device as large as asked for.
+// takeRemote enlarges late storage on the device to at least size bytes; its contents are lost if it grows.
 func (c *Call) takeRemote(storage int, size int64) error {
 	r := &c.remote.storages[storage]
 	if r.there && r.bytes >= size {
@@ -338,7 +339,7 @@ func (c *Call) takeRemote(storage int, size int64) error {
 	return err
 }
 
-// awaitDevice waits until the device has done what the run gave it.
+// awaitDevice waits until the device has done all work of the run so far.
 func (c *Call) awaitDevice() error {
 	if c.done == c.ahead {
 		return nil
@@ -347,8 +348,8 @@ func (c *Call) awaitDevice() error {
 	return c.queue.Wait(c.ctx)
 }
 
-// settleDevice ends a run, also one that panics: nobody else may use the call's memory before the device has done all
-// that it was given. A run that has failed keeps its error.
+// settleDevice waits at the end of a run, even one that panics, until the device has finished with the call's memory.
+// It does not replace the error of a failed run.
 func (c *Call) settleDevice(failed *error) {
 	if c.queue == nil || c.done == c.ahead {
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// placeRemote finds where a tensor of so many bytes lies in the device's memory.
+// placeRemote computes a tensor's location in the device's memory; it panics if bytes exceed its storage.
 func (c *Call) placeRemote(i int, bytes int64) error {
 	t, r := &c.x.program.Tensors[i], c.remote
 	offset := int64(0)
@@ -45,7 +45,7 @@ func (c *Call) placeRemote(i int, bytes int64) error {
 	return nil
 }
 
-// address is where a tensor lies, for kernels.
+// address returns a tensor's device address for kernels; 0 if it has no bytes.
 func (r *remoteCall) address(t int) uint64 {
 	s := r.spots[t]
 	if s.memory == nil {
@@ -54,7 +54,7 @@ func (r *remoteCall) address(t int) uint64 {
 	return s.memory.Address() + uint64(s.at)
 }
 
-// locateRemote places a tensor whose place data decide.
+// locateRemote computes the location of a tensor whose offset or shape depends on data.
 func (c *Call) locateRemote(t int) error {
 	if !c.x.layout.tensors[t].dynamic {
 		return nil
@@ -67,7 +67,7 @@ func (c *Call) locateRemote(t int) error {
 	return c.place(t)
 }
 
-// launchRemote gives a launch to the device.
+// launchRemote queues a launch on the device.
 func (c *Call) launchRemote(s *program.Launch) error {
 	b, r := c.boundTo(s), c.remote
 	kernel := r.kernels[s.Kernel]
@@ -111,7 +111,7 @@ func (c *Call) launchRemote(s *program.Launch) error {
 	return at(c.queue.Launch(kernel, c.addresses, b.Args.Dims, scratch), s.Source)
 }
 
-// prepareRemote finds out about a launch what depends on its dimensions alone.
+// prepareRemote computes the tiles, operand sizes and scratch of a launch, which depend on its dimensions only.
 func (c *Call) prepareRemote(s *program.Launch, b *bound) (err error) {
 	if err := c.relies(s.Dims); err != nil {
 		return err
@@ -135,7 +135,7 @@ func (c *Call) prepareRemote(s *program.Launch, b *bound) (err error) {
 	return nil
 }
 
-// copyRemote copies a whole tensor to the device, from it, or on it.
+// copyRemote copies all of a tensor to the device, from it, or within it.
 func (c *Call) copyRemote(s *program.Copy) error {
 	r := c.remote
 	if !c.x.onDevice(s.Stream) {
@@ -153,7 +153,7 @@ func (c *Call) copyRemote(s *program.Copy) error {
 		} else if c.away(t) {
 			return diag.Internalf("a device copies %s, which lies in a file", c.x.program.Tensors[t].Name)
 		}
-		if err := c.sideBySide(t); err != nil {
+		if err := c.contiguous(t); err != nil {
 			return err
 		}
 	}
@@ -182,8 +182,8 @@ func (c *Call) copyRemote(s *program.Copy) error {
 	})
 }
 
-// sideBySide checks that a tensor's elements lie side by side in row-major order.
-func (c *Call) sideBySide(t int) error {
+// contiguous returns an error if a tensor is not contiguous in row-major order.
+func (c *Call) contiguous(t int) error {
 	if c.x.program.Tensors[t].Strides == nil {
 		return nil
 	}
@@ -194,7 +194,7 @@ func (c *Call) sideBySide(t int) error {
 	return err
 }
 
-// record notes how far a stream has come.
+// record makes an event the point that a stream has reached.
 func (c *Call) record(s *program.Record) error {
 	c.events[s.Event] = 1 // the host's own work is done by now
 	if c.x.onDevice(s.Stream) {
@@ -203,8 +203,8 @@ func (c *Call) record(s *program.Record) error {
 	return nil
 }
 
-// wait has a stream go on only when what an event noted is done. What the device does is in one order, so that its
-// streams need not wait for each other, and who waits for a part of it waits for all.
+// wait holds a stream until the work before an event is done. The device has one queue, so its streams never wait for
+// each other, and the host waits for all of it.
 func (c *Call) wait(s *program.Wait) error {
 	at := c.events[s.Event]
 	if at == 0 {

@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// typed makes an error of evaluating a formula, such as a size past 64 bits or a quotient by zero, the fault of the
-// values that the dimensions have.
+// typed turns an overflow or a division by zero in a formula into an input error that gives the dimensions' values; it
+// returns other errors unchanged.
 func (x *Executable) typed(err error, values []int64) error {
 	if err == nil { // before anything is allocated: a run that ends well asks too
 		return nil

@@ -39,7 +39,7 @@ type Executable struct {
 	sync.Mutex
 }
 
-// Options for making an executable.
+// Options configure an executable.
 type Options struct {
 	// Host runs what no device does.
 	Host    device.Host
@@ -112,7 +112,7 @@ func newExecutable(p *program.Program, code *target.Code, o Options) (*Executabl
 // weightAlign is the alignment of the weights that are copied.
 const weightAlign = 64
 
-// place gives every weight its address.
+// place sets every weight's address; it copies weights that are not aligned.
 func (x *Executable) place() error {
 	if x.guard {
 		return x.guardWeights()
@@ -162,7 +162,7 @@ func aligned(data []byte, align int) bool {
 	return align <= 1 || len(data) == 0 || uintptr(unsafe.Pointer(unsafe.SliceData(data)))%uintptr(align) == 0
 }
 
-// Held is the pages, in bytes, of the memory that the executable owns: of weights that were copied.
+// Held returns the bytes of the pages that the executable owns: copied weights.
 func (x *Executable) Held() (bytes int64) {
 	for _, b := range x.blocks {
 		bytes += b.Mapped()
@@ -170,7 +170,7 @@ func (x *Executable) Held() (bytes int64) {
 	return bytes
 }
 
-// Program is what is executed.
+// Program returns the program.
 func (x *Executable) Program() *program.Program { return x.program }
 
 // Close frees what the executable owns. No call may be running or bound.
@@ -245,7 +245,7 @@ func (x *Executable) Check(dims []int64) (err error) {
 	return x.layout.evaluate(make([]int64, len(x.layout.names)), dims)
 }
 
-// newCall is a call without values and memory.
+// newCall returns a call without values and memory.
 func (x *Executable) newCall() *Call {
 	c := &Call{x: x, team: x.host.NewTeam(), poison: x.newPoison(), args: map[*program.Launch]*bound{},
 		host: map[*program.Host]*hostCall{}, picks: map[*program.Copy]*picker{},
@@ -327,7 +327,7 @@ func (x *Executable) Bind(dims []int64) (c *Call, err error) {
 	return c, c.takeScratch()
 }
 
-// owned notes that a block of a call is this executable's: mem.Holdings lists them.
+// owned marks a block as this executable's, for mem.Holdings.
 func (x *Executable) owned(b *mem.Block, err error) (*mem.Block, error) {
 	if err == nil {
 		b.Own(x)
@@ -335,7 +335,7 @@ func (x *Executable) owned(b *mem.Block, err error) (*mem.Block, error) {
 	return b, err
 }
 
-// locate gives the tensors whose place and shape no data decide their operands and shapes.
+// locate sets the operands and shapes of the tensors that do not depend on data.
 func (c *Call) locate() error {
 	c.unplaced = true
 	for i := range c.x.program.Tensors {
@@ -348,7 +348,7 @@ func (c *Call) locate() error {
 	return nil
 }
 
-// place evaluates one tensor's shape and address.
+// place evaluates one tensor's shape and address; it panics if the tensor leaves its storage.
 func (c *Call) place(i int) error {
 	t, l := &c.x.program.Tensors[i], &c.x.layout.tensors[i]
 	if c.shapes[i] == nil {
@@ -475,8 +475,7 @@ func (c *Call) prepare(steps []program.Step) error {
 	return nil
 }
 
-// Input lends the call an argument: its address, and where the input is a tensor of another size than expected, an
-// error.
+// Input lends the call an argument at an address; an error if its size in bytes is not the expected one.
 func (c *Call) Input(i int, base unsafe.Pointer, bytes int64) error {
 	port := c.x.program.Inputs[i]
 	o := &c.operands[port.Tensor]
@@ -493,8 +492,8 @@ func (c *Call) Input(i int, base unsafe.Pointer, bytes int64) error {
 	return nil
 }
 
-// Unlend forgets where the arguments lie, which would keep the collector from memory of Go's that was lent. The next
-// run wants each of them by Input.
+// Unlend drops the arguments' addresses, which would keep lent memory from Go's collector. The next run needs Input for
+// each.
 func (c *Call) Unlend() {
 	for _, o := range c.lent {
 		o.Base = nil
@@ -506,7 +505,7 @@ func (x *Executable) argument(t int) bool {
 	return x.program.Tensors[x.program.Root(t)].Place == program.Argument
 }
 
-// Output is where output i lies once the call has run: its shape, and its bytes.
+// Output returns the shape and the bytes of output i after the call has run.
 func (c *Call) Output(i int) ([]int64, []byte, error) {
 	at := c.x.program.Outputs[i].Tensor
 	if err := c.ready(math.MaxInt); err != nil {
@@ -519,7 +518,7 @@ func (c *Call) Output(i int) ([]int64, []byte, error) {
 	return c.shapes[at], unsafe.Slice((*byte)(o.Base), o.Bytes), nil
 }
 
-// Close gives the call's memory back.
+// Close frees the call's memory.
 func (c *Call) Close() error {
 	first := c.closeDevice()
 	for _, blocks := range [][]*mem.Block{c.storages, c.scratch} {

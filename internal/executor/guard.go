@@ -10,6 +10,7 @@ import (
 
 // With Options.Guard each operand has memory of its own that ends where a page begins which may not be touched.
 
+// newGuards returns the map of guarded blocks; nil without Options.Guard.
 func (x *Executable) newGuards() map[int]*mem.Block {
 	if !x.guard {
 		return nil
@@ -17,7 +18,7 @@ func (x *Executable) newGuards() map[int]*mem.Block {
 	return map[int]*mem.Block{}
 }
 
-// guardWeights copies the weights.
+// guardWeights copies each weight to memory that ends at a guard page.
 func (x *Executable) guardWeights() error {
 	for _, w := range x.program.Weights {
 		if w.Device != "" {
@@ -35,8 +36,8 @@ func (x *Executable) guardWeights() error {
 	return nil
 }
 
-// guardOperand gives a tensor, whose size is known, its memory. What it has is kept where that is enough, and else
-// moved: a dimension that a loop counts may grow.
+// guardOperand gives a tensor of known size memory that ends at a guard page. It keeps the present memory if that is
+// large enough, else copies it: a loop's count may grow.
 func (c *Call) guardOperand(i int, kind mem.Kind) error {
 	o, old := &c.operands[i], c.guards[i]
 	if old == nil || old.Size() < o.Bytes {
@@ -55,7 +56,7 @@ func (c *Call) guardOperand(i int, kind mem.Kind) error {
 	return nil
 }
 
-// guarded runs a launch with scratch of exactly the size that it asks for.
+// guarded runs a launch with scratch of exactly the size that it needs.
 func (c *Call) guarded(s *program.Launch, b *bound) error {
 	need, err := b.Kernel.Scratch(b.Args.Dims)
 	if err != nil {
@@ -73,6 +74,7 @@ func (c *Call) guarded(s *program.Launch, b *bound) error {
 	return at(c.team.Launch(&b.Job, exact), s.Source)
 }
 
+// closeGuards frees the guarded memory.
 func (c *Call) closeGuards() error {
 	var first error
 	for _, b := range c.guards {

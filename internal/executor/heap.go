@@ -5,7 +5,7 @@ import (
 	"github.com/weirml/weir/internal/program"
 )
 
-// reserveHeap counts what a host function takes of Go's heap while it runs: in the ledger, and in what a budget leaves.
+// reserveHeap counts Go heap that a host function uses while it runs, in the ledger and against the budget.
 func (c *Call) reserveHeap(s *program.Host, bytes int64) error {
 	if err := c.grow(bytes); err != nil {
 		return err
@@ -19,7 +19,7 @@ func (c *Call) reserveHeap(s *program.Host, bytes int64) error {
 	return nil
 }
 
-// freeHeap ends what reserveHeap began.
+// freeHeap undoes reserveHeap after the function has returned.
 func (c *Call) freeHeap() {
 	for _, b := range c.heap {
 		c.shrink(b.Size())

@@ -12,8 +12,8 @@ import (
 // What data decide the size of, and nothing bounds, gets its memory when the size is known: checked first, kept for the
 // call's next run, given back with the call.
 
-// takeStorage takes the memory of a storage by a function of mem's. More than the machine has is refused before it is
-// asked for: the system would promise it.
+// takeStorage allocates a storage by a function of package mem. It refuses more than the machine has, which the system
+// might promise.
 func (x *Executable) takeStorage(s *program.Storage, size int64,
 	take func(mem.Kind, string, int64) (*mem.Block, error)) (*mem.Block, error) {
 	kind := mem.Arena
@@ -26,7 +26,7 @@ func (x *Executable) takeStorage(s *program.Storage, size int64,
 	return x.owned(take(kind, s.Name, size))
 }
 
-// grow asks for more memory for something that data decide.
+// grow asks Options.Reserve for memory whose size data decide.
 func (c *Call) grow(bytes int64) error {
 	if c.x.reserve != nil {
 		if err := c.x.reserve(bytes); err != nil {
@@ -37,7 +37,7 @@ func (c *Call) grow(bytes int64) error {
 	return nil
 }
 
-// shrink says that memory which grow was asked for is not held any more, or could not be had.
+// shrink returns memory to Options.Reserve that was freed, or could not be allocated.
 func (c *Call) shrink(bytes int64) {
 	if c.x.reserve != nil {
 		c.x.reserve(-bytes)
@@ -45,7 +45,7 @@ func (c *Call) shrink(bytes int64) {
 	}
 }
 
-// take makes late storage as large as the dimensions say. What it has is kept where that is enough.
+// take enlarges late storage to the size that the dimensions give; it keeps the present memory if that is enough.
 func (c *Call) take(storage int) error {
 	l := &c.x.layout.late[storage]
 	for i, code := range l.lets {
@@ -93,7 +93,7 @@ func (c *Call) take(storage int) error {
 	return nil
 }
 
-// tooLarge says which tensor is refused its memory, and what decided its size.
+// tooLarge adds to an error the tensor whose memory was refused, and the dimensions that decided its size.
 func (c *Call) tooLarge(storage int, err error) error {
 	p := c.x.program
 	e := diag.New(diag.ErrMemory, "%v", err)
@@ -119,7 +119,7 @@ func (c *Call) tooLarge(storage int, err error) error {
 	return e
 }
 
-// lateAlone is the late storage in which a tensor is alone; −1 if it is not in one.
+// lateAlone returns the late storage in which a tensor is alone; −1 if there is none.
 func (c *Call) lateAlone(t int) int {
 	p := c.x.program
 	if x := &p.Tensors[p.Root(t)]; x.Place == program.Carved && c.x.layout.alone[x.Of] >= 0 {

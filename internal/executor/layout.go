@@ -8,8 +8,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// layout is a program's symbolic integers, compiled for repeated evaluation over one vector: the dimensions, then the
-// lets.
+// layout holds a program's formulas, compiled for repeated evaluation over one vector: the dimensions, then the lets.
 type layout struct {
 	program  *program.Program
 	names    []sym.Name
@@ -38,7 +37,7 @@ type layout struct {
 	begins    []int  // by storage: the first of the program's own steps that uses it, if it is one of results
 }
 
-// lateLets are the names that late storage has of its own.
+// lateLets are the lets of late storage.
 type lateLets struct {
 	lets []*sym.Code
 	slot int // of the first, in values
@@ -64,6 +63,7 @@ type place struct {
 	dynamic       bool
 }
 
+// newLayout compiles a program's formulas; an error if one cannot be compiled.
 func newLayout(p *program.Program) (*layout, error) {
 	l := &layout{program: p, launches: map[*program.Launch][]int{}, unknown: map[*program.Launch]bool{},
 		asks: map[*program.Launch]bool{}, binds: map[*program.Bind]*sym.Code{}, alone: p.Alone(), last: lastReads(p),
@@ -122,12 +122,13 @@ func newLayout(p *program.Program) (*layout, error) {
 	return l, c.err
 }
 
-// compilation remembers the first error.
+// compilation compiles formulas and keeps the first error.
 type compilation struct {
 	names *sym.Names
 	err   error
 }
 
+// compile compiles a formula.
 func (c *compilation) compile(e sym.Expr) *sym.Code {
 	code, err := c.names.Compile(e)
 	if err != nil && c.err == nil {
@@ -140,6 +141,7 @@ func (c *compilation) require(r program.Require) require {
 	return require{a: c.compile(r.Cond.A), b: c.compile(r.Cond.B), cond: r}
 }
 
+// place compiles a tensor's shape, size, strides and offset. data holds the data dimensions.
 func (c *compilation) place(l *layout, t program.Tensor, data map[sym.Name]bool) place {
 	p := place{}
 	depends := func(e sym.Expr) {
@@ -171,6 +173,7 @@ func (c *compilation) place(l *layout, t program.Tensor, data map[sym.Name]bool)
 	return p
 }
 
+// steps records the launches' dimensions and compiles the values of Bind steps.
 func (l *layout) steps(c *compilation, steps []program.Step) {
 	program.Walk(steps, func(step program.Step) {
 		switch s := step.(type) {
@@ -188,8 +191,8 @@ func (l *layout) steps(c *compilation, steps []program.Step) {
 	})
 }
 
-// evaluate completes the vector of values at entry: the inputs' dimensions as given, the data's at their limits, then
-// the lets of the plan that applies. Conditions that do not hold are the user's fault.
+// evaluate fills the vector of values at entry: the inputs' dimensions as given, data dimensions at their limits, and
+// the lets of the plan that applies. A condition that does not hold is an input error.
 func (l *layout) evaluate(values, dims []int64) error {
 	copy(values, dims)
 	for i, d := range l.program.Dims {
@@ -231,6 +234,7 @@ func (l *layout) evaluate(values, dims []int64) error {
 	panic(diag.Internalf("no plan applies to %v", dims))
 }
 
+// applies reports whether all conditions of a plan hold.
 func (p *plan) applies(values []int64) (bool, error) {
 	for _, r := range p.when {
 		if ok, err := r.holds(values); err != nil || !ok {
@@ -240,6 +244,7 @@ func (p *plan) applies(values []int64) (bool, error) {
 	return true, nil
 }
 
+// holds evaluates a condition.
 func (r *require) holds(values []int64) (bool, error) {
 	a, err := r.a.Eval(values)
 	if err != nil {
@@ -252,7 +257,7 @@ func (r *require) holds(values []int64) (bool, error) {
 	return r.cond.Cond.Rel.Holds(a, b), nil
 }
 
-// refused is the error of a condition that does not hold at the values.
+// refused returns the error of a condition that does not hold at the values.
 func (l *layout) refused(r *require, values []int64) error {
 	return l.program.Broken(r.cond, func(name sym.Name) (int64, bool) {
 		for i, d := range l.program.Dims {

@@ -8,8 +8,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// mover copies elements in tiles, which the workers of a run share. A run of elements lies side by side in both
-// tensors.
+// mover copies elements in tiles, which the workers of a run share. A run of elements is contiguous in both tensors.
 type mover struct {
 	target.Kernel // of which a team calls Run alone
 	to, from      []byte
@@ -21,7 +20,7 @@ type mover struct {
 	job           device.Job // remembers how long a tile takes
 }
 
-// tileBytes is about how many bytes a tile has, so that to share it costs little beside it.
+// tileBytes is about the size of a tile: large enough that sharing costs little.
 const tileBytes = 128 << 10
 
 // Run copies tiles [from, to).
@@ -52,8 +51,8 @@ func (m *mover) Run(_ *target.Args, from, to int64, _ []byte) error {
 	return nil
 }
 
-// move copies between two places that do not overlap, on all workers of the run if there is enough to copy. Strides are
-// in elements of width bytes; both are nil if the elements lie in one order without gaps.
+// move copies between two disjoint operands, on all workers if there is enough to copy. Strides are in elements of
+// width bytes; nil means that both are contiguous in one order.
 func (c *Call) move(to, from target.Operand, shape, st, sf []int64, width int64) error {
 	if err := c.ctx.Err(); err != nil {
 		return err
@@ -74,7 +73,7 @@ func (c *Call) move(to, from target.Operand, shape, st, sf []int64, width int64)
 	return c.team.Launch(&m.job, c.workers)
 }
 
-// settle finds the runs of strided elements.
+// settle computes the contiguous runs of strided elements.
 func (m *mover) settle(shape, st, sf []int64, width int64) {
 	axes := len(shape)
 	m.run = width
@@ -118,7 +117,7 @@ func copyTensor(c *Call, s *program.Copy, to, from target.Operand) error {
 	return c.move(to, from, c.shapes[s.From], st, sf, int64(y.DType.Bits()/8))
 }
 
-// strides gives how many elements lie from one of a tensor to the next, by axis.
+// strides returns a tensor's strides in elements.
 func (c *Call) strides(t int) ([]int64, error) {
 	exprs := c.x.program.Tensors[t].Strides
 	if exprs == nil {

@@ -12,8 +12,8 @@ import (
 // Every output has storage of its own, which is taken when a run first needs it: an output may lie elsewhere, and what
 // its storage holds may be handed on.
 
-// PutOutput makes output i lie in memory of the caller's own, aligned to 64 bytes, for the runs that follow; with nil
-// it lies in the call's again.
+// PutOutput makes output i lie in the caller's memory, aligned to 64 bytes, in the runs that follow; if base is nil, in
+// the call's own again.
 func (c *Call) PutOutput(i int, base unsafe.Pointer, bytes int64) error {
 	p := c.x.program
 	s := c.x.layout.own[i]
@@ -52,8 +52,8 @@ func (c *Call) Inside() {
 	}
 }
 
-// TakeOutput hands on the storage of output i with what the last run left there; nil if that lies elsewhere. The next
-// run takes another.
+// TakeOutput hands the storage of output i, with the last run's result, to the caller; nil if the output has none of
+// its own. The next run allocates another.
 func (c *Call) TakeOutput(i int) *mem.Block {
 	s := c.x.layout.own[i]
 	if s < 0 {
@@ -71,8 +71,8 @@ func (c *Call) TakeOutput(i int) *mem.Block {
 	return b
 }
 
-// again has the memory of an output that is handed on kept when it is given back: the next run takes as much. A call
-// has kept no more than its outputs' bytes.
+// again makes mem keep an output's memory after the caller frees it, since the next run needs as much. It keeps at most
+// the outputs' bytes for a call.
 func (c *Call) again(s int, bytes int64) {
 	if mem.Pooled(bytes) {
 		return // pools keep that anyway
@@ -86,7 +86,7 @@ func (c *Call) again(s int, bytes int64) {
 	}
 }
 
-// forgo has nothing kept for the call's outputs any more.
+// forgo releases the memory that mem keeps for the call's outputs.
 func (c *Call) forgo() error {
 	total := int64(0)
 	for _, bytes := range c.kept {
@@ -96,11 +96,11 @@ func (c *Call) forgo() error {
 	return mem.Again(-total)
 }
 
-// Owns reports whether output i has storage that can be elsewhere, or be handed on.
+// Owns reports whether output i has storage of its own, which the caller can provide or take.
 func (x *Executable) Owns(i int) bool { return x.layout.own[i] >= 0 }
 
-// ready takes the storages of outputs that are missing and that the first so many of the program's own steps use, and
-// places what has moved.
+// ready allocates missing output storages that the first steps use, and locates the tensors in storages that are new or
+// have moved.
 func (c *Call) ready(steps int) error {
 	if !c.unplaced {
 		return nil
@@ -129,8 +129,8 @@ func (c *Call) ready(steps int) error {
 	return nil
 }
 
-// readyAt takes the storages of outputs that the steps up to one use and that ready left out, and places what lies
-// there.
+// readyAt allocates the output storages that steps before the given one use and that ready left out, and locates the
+// tensors there.
 func (c *Call) readyAt(steps int) error {
 	if !c.unplaced {
 		return nil
@@ -160,7 +160,7 @@ func (c *Call) readyAt(steps int) error {
 	return nil
 }
 
-// takeResult takes the storage of an output.
+// takeResult allocates the storage of an output.
 func (c *Call) takeResult(s int) error {
 	size, err := c.x.layout.sizes[s].Eval(c.values)
 	if err != nil {
@@ -179,11 +179,11 @@ func (c *Call) takeResult(s int) error {
 	return nil
 }
 
-// elsewhere reports whether what belongs to a storage lies in memory of the caller's.
+// elsewhere reports whether the caller's memory replaces a storage.
 func (c *Call) elsewhere(s int) bool { return c.outside != nil && c.outside[s].Base != nil }
 
-// outputs notes the storages of outputs that are there when the run begins, what lies in them, and by output the one
-// that is its own alone; −1 if there is none.
+// outputs records the outputs' storages, the tensors in them, and for each output the storage that it has alone; −1 if
+// there is none.
 func (l *layout) outputs() {
 	p := l.program
 	l.inResults = make([]bool, len(p.Tensors))
@@ -216,7 +216,7 @@ func (l *layout) outputs() {
 	}
 }
 
-// beginnings notes for each tensor in which of the outputs' storages it lies, and for each of those the first of the
+// beginnings records for each tensor the output storage that it lies in, and for each output storage the first of the
 // program's own steps that uses it.
 func (l *layout) beginnings() {
 	p := l.program

@@ -11,14 +11,14 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// picker is a copy of rows, or of a part of a weight in its file, made ready once: how far apart the elements of From
-// lie.
+// picker is a prepared copy of rows, or of a strided part of a weight in its file.
 type picker struct {
 	steps []*sym.Code // nil if From is row-major
 	at    []int64     // their values
 	row   []int64     // the place in a row
 }
 
+// newPicker compiles the strides of a copy's source.
 func (c *Call) newPicker(s *program.Copy) (*picker, error) {
 	from := &c.x.program.Tensors[s.From]
 	p := &picker{at: make([]int64, len(from.Shape)), row: make([]int64, len(from.Shape))}
@@ -32,7 +32,7 @@ func (c *Call) newPicker(s *program.Copy) (*picker, error) {
 	return p, nil
 }
 
-// pick copies the rows that are asked for, and reads nothing else of what they are of. All indices are checked before.
+// pick copies the rows that the indices select, and reads no other rows. It checks all indices first.
 func (c *Call) pick(s *program.Copy) error {
 	if err := c.ctx.Err(); err != nil {
 		return err
@@ -95,7 +95,7 @@ func (c *Call) pick(s *program.Copy) error {
 	})
 }
 
-// part copies a part of a weight, whose elements do not all lie one behind the other in its file.
+// part copies a part of a weight that is not contiguous in its file.
 func (p *picker) part(c *Call, s *program.Copy, to []byte) error {
 	shape, from := c.shapes[s.From], c.operands[s.From]
 	if err := p.settle(c, shape); err != nil || len(to) == 0 {
@@ -108,7 +108,7 @@ func (p *picker) part(c *Call, s *program.Copy, to []byte) error {
 	})
 }
 
-// settle finds how far apart elements lie.
+// settle computes the source's strides in elements.
 func (p *picker) settle(c *Call, shape []int64) (err error) {
 	stride := int64(1)
 	for axis := len(shape) - 1; axis >= 0; axis-- {
@@ -123,9 +123,10 @@ func (p *picker) settle(c *Call, shape []int64) (err error) {
 	return nil
 }
 
-// forgetAfter is about how many bytes of a file rows may have touched until its pages are let go.
+// forgetAfter is about the number of file bytes that rows touch before the file's pages are unmapped.
 const forgetAfter = 4 << 20
 
+// numbered returns an index as a row number: negative indices count from the end.
 func numbered(p *program.Pick, index int64) int64 {
 	if index < 0 {
 		index += p.Rows
@@ -133,7 +134,7 @@ func numbered(p *program.Pick, index int64) int64 {
 	return index
 }
 
-// copyRow copies one row, whose first element is begin elements behind base, and gives about how many bytes it touched.
+// copyRow copies the row that starts begin elements after base, and returns about the number of bytes touched.
 func (p *picker) copyRow(to []byte, base unsafe.Pointer, begin int64, leading int, shape []int64,
 	width int64) (reach int64) {
 	last := len(shape) // behind it, elements lie one behind the other

@@ -9,10 +9,11 @@ import (
 
 const poisonPattern = 0xDB
 
-// poison knows, by tensor, whose range another was carved over while it lived: that one has it from then on. Nil does
-// nothing.
+// poison is the set of live tensors whose range another tensor was carved over; that range is not theirs to poison. A
+// nil poison does nothing.
 type poison map[int]bool
 
+// newPoison returns an empty set; nil without Options.Poison.
 func (x *Executable) newPoison() poison {
 	if !x.poison {
 		return nil
@@ -20,6 +21,7 @@ func (x *Executable) newPoison() poison {
 	return poison{}
 }
 
+// carve records the tensors that a carve overlaps.
 func (p poison) carve(s *program.Carve) {
 	if p == nil {
 		return
@@ -30,7 +32,7 @@ func (p poison) carve(s *program.Carve) {
 	}
 }
 
-// release fills what is nobody's now. A watched call is left alone: it is measured by what it writes.
+// release fills released memory with poisonPattern, except in a watched call, whose writes are measured.
 func (p poison) release(c *Call, s *program.Release) {
 	if p == nil || c.watch != nil {
 		return

@@ -16,9 +16,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Run follows the program once on the inputs that were lent. A context that ends stops it between steps, and between
-// the tiles of a kernel. A panic, of a kernel or of a host operator, and a fault of memory are its error, so that
-// states that were begun are known.
+// Run runs the program once on the inputs that were lent. An ended context stops it between steps and between tiles of
+// a kernel. A panic of a kernel or host operator, and a memory fault, become its error, so that the caller learns which
+// states were begun.
 func (c *Call) Run(ctx context.Context) (err error) {
 	defer diag.Recover(&err, "running")
 	defer diag.Faults(diag.Faults(true))
@@ -47,13 +47,14 @@ func (c *Call) Run(ctx context.Context) (err error) {
 	return c.x.typed(err, c.values)
 }
 
-// all follows the program to its end, and the device's.
+// all runs the program to its end, and waits for the device.
 func (c *Call) all() (err error) {
 	defer c.settleDevice(&err)
 	clear(c.events)
 	return c.consuming()
 }
 
+// steps runs a list of steps, timed if the call has a Timing.
 func (c *Call) steps(steps []program.Step) error {
 	for _, step := range steps {
 		do := (*Call).step
@@ -67,6 +68,7 @@ func (c *Call) steps(steps []program.Step) error {
 	return nil
 }
 
+// step runs one step.
 func (c *Call) step(step program.Step) error {
 	c.watch.begin(step)
 	c.label(step)
@@ -123,8 +125,8 @@ func (c *Call) step(step program.Step) error {
 	return nil // Carve and Release only say who owns which range
 }
 
-// label gives the run's goroutine the model's name in CPU profiles, and the kernel's that is launched, unless its
-// caller gave it labels. Workers take over the labels.
+// label sets the goroutine's labels in CPU profiles to the model and the launched kernel, unless the caller has set
+// labels. Workers inherit them.
 func (c *Call) label(step program.Step) {
 	if c.labelled {
 		return
@@ -136,7 +138,7 @@ func (c *Call) label(step program.Step) {
 	c.x.labels[at].Set()
 }
 
-// operand is a tensor's place now.
+// operand returns a tensor's current address and size.
 func (c *Call) operand(i int) (target.Operand, error) {
 	if c.x.isRemote(i) {
 		return target.Operand{}, diag.Internalf("the host reaches for %s, which lies in a device's memory",
@@ -159,7 +161,7 @@ func (c *Call) operand(i int) (target.Operand, error) {
 	return c.operands[i], nil
 }
 
-// boundTo is a launch as it was made ready: the one whose step was begun is at hand.
+// boundTo returns a prepared launch; that of the current step needs no lookup.
 func (c *Call) boundTo(s *program.Launch) *bound {
 	if b := c.next; b != nil && b.step == s {
 		return b
@@ -167,6 +169,7 @@ func (c *Call) boundTo(s *program.Launch) *bound {
 	return c.args[s]
 }
 
+// launch runs a kernel on the host's workers, after computing its tiles and needs if its dimensions have changed.
 func (c *Call) launch(s *program.Launch) error {
 	if err := c.ctx.Err(); err != nil {
 		return err
@@ -235,7 +238,7 @@ func (c *Call) launch(s *program.Launch) error {
 	return at(c.team.Launch(&b.Job, c.workers), s.Source)
 }
 
-// suffices checks that every operand has the memory that its kernel was proved to stay within.
+// suffices checks that every operand has the bytes that its kernel is proved to stay within.
 func (c *Call) suffices(s *program.Launch, b *bound) error {
 	for i, need := range b.needs {
 		if have := b.Args.Operands[i].Bytes; have < need {
@@ -246,7 +249,7 @@ func (c *Call) suffices(s *program.Launch, b *bound) error {
 	return nil
 }
 
-// idle reports whether all that a launch writes is empty. Its loops may be long all the same: around one of no
+// idle reports whether all operands that a launch writes are empty. Its loops may still be long, around a loop without
 // iterations.
 func idle(s *program.Launch, b *bound) bool {
 	for i, writes := range s.Writes {
@@ -257,7 +260,7 @@ func idle(s *program.Launch, b *bound) bool {
 	return true
 }
 
-// at places an error from a kernel at the model's node.
+// at adds the model's node to an error that does not name one.
 func at(err error, source string) error {
 	if e, ok := err.(*diag.Error); ok && e.Node == "" {
 		return e.AtNode(source, e.Op)
@@ -265,6 +268,7 @@ func at(err error, source string) error {
 	return err
 }
 
+// bind gives a data dimension its value; an error if it is outside the dimension's range or limit.
 func (c *Call) bind(s *program.Bind) error {
 	d := &c.x.program.Dims[s.Dim]
 	var v int64
@@ -303,6 +307,7 @@ func (c *Call) bind(s *program.Bind) error {
 
 func bytesOf(o target.Operand) []byte { return unsafe.Slice((*byte)(o.Base), o.Bytes) }
 
+// truth returns the element of a bool tensor.
 func (c *Call) truth(t int) (bool, error) {
 	o, err := c.operand(t)
 	if err != nil {
@@ -312,6 +317,7 @@ func (c *Call) truth(t int) (bool, error) {
 	return bytesOf(o)[0] != 0, nil
 }
 
+// loop runs a loop's iterations; an error if it runs more often than planned.
 func (c *Call) loop(s *program.Loop) error {
 	limit := int64(-1)
 	if s.Trip >= 0 {
@@ -367,8 +373,7 @@ func (c *Call) loop(s *program.Loop) error {
 	return nil
 }
 
-// counted checks that the number of iterations begun is in its dimension's range, on which what is proved of kernels
-// rests.
+// counted checks that the number of iterations begun is in its dimension's range, on which kernels' proofs rely.
 func (c *Call) counted(s *program.Loop) error {
 	if d := &c.x.program.Dims[s.Count]; c.values[s.Count] < d.Range.Min {
 		return c.x.program.Beyond(s.Count, c.values[s.Count], d.Range).AtNode(s.Source, "loop")
@@ -376,6 +381,7 @@ func (c *Call) counted(s *program.Loop) error {
 	return nil
 }
 
+// copy copies a tensor between host memory, a device and a file.
 func (c *Call) copy(s *program.Copy) error {
 	if s.Pick != nil {
 		return c.pick(s)
@@ -399,10 +405,10 @@ func (c *Call) copy(s *program.Copy) error {
 	return copyTensor(c, s, to, from)
 }
 
-// bytesAtOnce is how many bytes of a file are moved between two looks at the context.
+// bytesAtOnce is the number of file bytes moved between two checks of the context.
 const bytesAtOnce = 4 << 20
 
-// lookup finds a dimension's value now.
+// lookup returns a dimension's current value.
 func (c *Call) lookup(name sym.Name) (int64, bool) {
 	for i, n := range c.x.layout.names {
 		if n == name {
@@ -412,7 +418,7 @@ func (c *Call) lookup(name sym.Name) (int64, bool) {
 	return 0, false
 }
 
-// hostCall is a host operator's application, made once.
+// hostCall is a prepared call of a host operator.
 type hostCall struct {
 	step  *program.Host
 	f     hostop.Func
@@ -420,6 +426,7 @@ type hostCall struct {
 	parts splitter
 }
 
+// newHostCall looks up a host operator and its results' types.
 func newHostCall(c *Call, s *program.Host) (*hostCall, error) {
 	f, err := hostop.Lookup(s.Op)
 	if err != nil {
@@ -432,8 +439,8 @@ func newHostCall(c *Call, s *program.Host) (*hostCall, error) {
 	return h, nil
 }
 
-// run calls the function. A result is written where it is planned, at its limit; the dimensions of its shape are bound
-// as it is asked for.
+// run calls the host operator. It writes each result at its planned location; the shape that it asks for binds data
+// dimensions.
 func (h *hostCall) run(c *Call) error {
 	if err := c.ctx.Err(); err != nil {
 		return err
@@ -469,6 +476,7 @@ func (h *hostCall) run(c *Call) error {
 	return at(h.f(call), h.step.Source)
 }
 
+// attribute evaluates a symbolic attribute; others are returned unchanged.
 func (c *Call) attribute(v any) (any, error) {
 	switch v := v.(type) {
 	case sym.Expr:
@@ -487,7 +495,7 @@ func (c *Call) attribute(v any) (any, error) {
 	return v, nil
 }
 
-// tensor is a view of a program tensor as it is now.
+// tensor returns a view of a program's tensor at its current location.
 func (c *Call) tensor(t int) (*tensor.Tensor, error) {
 	o, err := c.operand(t)
 	if err != nil {
@@ -496,6 +504,7 @@ func (c *Call) tensor(t int) (*tensor.Tensor, error) {
 	return tensor.Over(c.x.program.Tensors[t].DType, c.shapes[t], bytesOf(o))
 }
 
+// hostResult returns the memory of result i with the shape found; it binds data dimensions and takes late storage.
 func (c *Call) hostResult(s *program.Host, i int, shape []int64) (*tensor.Tensor, error) {
 	t := &c.x.program.Tensors[s.Out[i]]
 	if len(shape) != len(t.Shape) {

@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir/internal/program"
 )
 
-// takeScratch maps the workers' scratch, and takes the device's: as much as the greediest kernel wants at the data's
-// limits.
+// takeScratch allocates the workers' and the device's scratch: the most that any kernel needs, with data dimensions at
+// their limits.
 func (c *Call) takeScratch() error {
 	most, err := c.x.ScratchBytes(c.values)
 	if err != nil {
@@ -21,19 +21,19 @@ func (c *Call) takeScratch() error {
 	return c.takeDeviceScratch()
 }
 
-// ScratchBytes is one worker's scratch for the given values of the dimensions, but for launches whose dimensions have
-// no limit.
+// ScratchBytes returns one worker's scratch bytes for the given dimensions; it leaves out launches whose dimensions
+// have no limit.
 func (x *Executable) ScratchBytes(values []int64) (int64, error) {
 	return x.scratchOf(values, false, nil)
 }
 
-// ScratchOf is one worker's scratch for some of the launches, for the given values of the dimensions.
+// ScratchOf returns one worker's scratch bytes for the launches that some selects.
 func (x *Executable) ScratchOf(values []int64, some func(s *program.Launch) bool) (int64, error) {
 	return x.scratchOf(values, false, some)
 }
 
-// scratchOf is the most that some of the launches need, of those on a device or those on the host. Nil stands for all
-// whose dimensions have limits.
+// scratchOf returns the most scratch bytes that launches on the device, or on the host, need. some selects launches;
+// nil selects those whose dimensions have limits.
 func (x *Executable) scratchOf(values []int64, device bool, some func(s *program.Launch) bool) (int64, error) {
 	most := int64(0)
 	for s, dims := range x.layout.launches {
@@ -59,8 +59,8 @@ func (x *Executable) scratchOf(values []int64, device bool, some func(s *program
 	return most, nil
 }
 
-// moreScratch gives the workers the scratch that a launch wants whose dimensions the run decides, if it is more than
-// there is: those have no limit, or nothing proves that it wants no more than at their limits.
+// moreScratch enlarges the workers' scratch if a launch with data dimensions needs more: it has no limit, or may need
+// more than at its limits.
 func (c *Call) moreScratch(b *bound, source string) error {
 	need, err := b.Kernel.Scratch(b.Args.Dims)
 	if err != nil {
@@ -69,7 +69,7 @@ func (c *Call) moreScratch(b *bound, source string) error {
 	return c.enlargeScratch(need, source)
 }
 
-// enlargeScratch gives the workers more scratch, if they have less than so many bytes each.
+// enlargeScratch gives each worker at least need bytes of scratch.
 func (c *Call) enlargeScratch(need int64, source string) error {
 	if len(c.scratch) == 0 || need <= c.scratch[0].Size() {
 		return nil
@@ -92,7 +92,7 @@ func (c *Call) enlargeScratch(need int64, source string) error {
 	return nil
 }
 
-// beginAgain gives the call the scratch that it had before its first run, after a run was refused more.
+// beginAgain restores the scratch that the call had before its first run, after a run was refused more.
 func (c *Call) beginAgain() error {
 	c.shrink(c.grown)
 	c.grown = 0
@@ -107,7 +107,7 @@ func (c *Call) beginAgain() error {
 	return nil
 }
 
-// asksAnew has the launches whose dimensions the run decides ask for their scratch again.
+// asksAnew makes launches with data dimensions check their scratch again.
 func (c *Call) asksAnew() {
 	for s, b := range c.args {
 		if c.x.layout.asks[s] {
@@ -129,7 +129,7 @@ func (c *Call) mapScratch(bytes int64) error {
 	return nil
 }
 
-// dropScratch gives the workers' scratch back.
+// dropScratch frees the workers' scratch.
 func (c *Call) dropScratch() (err error) {
 	for _, b := range c.scratch {
 		err = errors.Join(err, b.Close())

@@ -9,7 +9,7 @@ import (
 // What a budget left no memory for lies in a file: results that are needed again later in a file of the call's own,
 // weights in the model's.
 
-// file is the file that a tensor lies in; nil if it lies in memory.
+// file returns the spill file that a tensor lies in; nil if it lies in memory.
 func (c *Call) file(t int) *mem.SpillFile {
 	if x := &c.x.program.Tensors[t]; x.Place == program.Carved {
 		return c.files[x.Of]
@@ -17,7 +17,7 @@ func (c *Call) file(t int) *mem.SpillFile {
 	return nil
 }
 
-// away reports whether a tensor lies in a file, its call's own or the model's.
+// away reports whether a tensor lies in a file: the call's spill file or the model's.
 func (c *Call) away(t int) bool { return c.file(t) != nil || c.x.paged[t] }
 
 // page copies between memory and a file.
@@ -66,7 +66,7 @@ func (c *Call) page(s *program.Copy) error {
 	return inPieces(data, c.ctx.Err, func(piece []byte, from int64) error { return f.Read(piece, at+from) })
 }
 
-// inPieces calls do with one piece of data after the other, and where it begins, as long as ask has no error.
+// inPieces calls do for consecutive pieces of data, with their offsets, until do or ask returns an error.
 func inPieces(data []byte, ask func() error, do func(piece []byte, at int64) error) error {
 	for at := 0; at < len(data); at += bytesAtOnce {
 		if at > 0 {

@@ -6,7 +6,7 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// splitter has parts of a host function's work done by the workers of a run, as tiles of a kernel.
+// splitter runs pieces of a host function's work on the workers of a run, as tiles of a kernel.
 type splitter struct {
 	target.Kernel // of which a team calls Run alone
 	do            func(c *hostop.Call, from, to int64) error
@@ -19,7 +19,7 @@ func (s *splitter) Run(_ *target.Args, from, to int64, _ []byte) error {
 	return s.do(&hostop.Call{Ask: s.ask}, from, to)
 }
 
-// split is a hostop.Call's Split.
+// split implements hostop.Call.Split.
 func (s *splitter) split(c *Call, count int64, do func(c *hostop.Call, from, to int64) error) error {
 	s.do, s.ask = do, c.ctx.Err
 	defer func() { s.do, s.ask = nil, nil }()

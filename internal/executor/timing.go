@@ -6,13 +6,13 @@ import (
 	"github.com/weirml/weir/internal/program"
 )
 
-// Timing is told, while a call has one, how long each launch, host operator and copy took. It changes nothing else.
+// Timing receives the duration of each launch, host operator and copy.
 type Timing func(step program.Step, took time.Duration)
 
 // Time gives the call a timing for the runs that follow; nil ends it.
 func (c *Call) Time(t Timing) { c.timing = t }
 
-// timed does a step of the program and tells how long that took; bodies are made of steps of their own.
+// timed runs a step and reports its duration; the steps of a body are reported by themselves.
 func (c *Call) timed(step program.Step) error {
 	switch step.(type) {
 	case *program.Launch, *program.Host, *program.Copy:

@@ -30,14 +30,14 @@ type Watch struct {
 	known   map[Access]bool
 }
 
-// Access is a range of a storage that a step received as an operand.
+// Access is a range of bytes of a storage that a step received as an operand.
 type Access struct {
 	Step       program.Step
 	Storage    int
 	Begin, End int64 // bytes
 }
 
-// accesses is how many a watch keeps: a loop whose every iteration has ranges of its own would have no end of them.
+// accesses limits the accesses that a watch keeps, since each iteration of a loop may have its own ranges.
 const accesses = 1 << 20
 
 // Watch begins recording this call's runs, over storage filled with a pattern.
@@ -53,21 +53,22 @@ func (c *Call) Watch(pattern byte) *Watch {
 	return c.watch
 }
 
-// begin notes which step runs.
+// begin records the step that runs.
 func (w *Watch) begin(s program.Step) {
 	if w != nil {
 		w.step = s
 	}
 }
 
-// entered notes that a body was run, of a loop or of a branch the first, 1; of a branch the second, 2; or that a loop's
-// condition was asked, 2.
+// entered records that a body ran: 1 for a loop's body or a branch's first, 2 for a branch's second body or a loop's
+// condition.
 func (w *Watch) entered(s program.Step, body uint8) {
 	if w != nil {
 		w.bodies[s] |= body
 	}
 }
 
+// touch records a tensor as an operand of the current step.
 func (w *Watch) touch(c *Call, t int) {
 	if w == nil {
 		return
@@ -77,7 +78,7 @@ func (w *Watch) touch(c *Call, t int) {
 	}
 }
 
-// touchRemote notes a tensor in a device's memory.
+// touchRemote records a tensor in a device's memory.
 func (w *Watch) touchRemote(c *Call, t int) {
 	if w == nil {
 		return
@@ -87,6 +88,7 @@ func (w *Watch) touchRemote(c *Call, t int) {
 	}
 }
 
+// see records an operand's address and size.
 func (w *Watch) see(o target.Operand) {
 	at := uintptr(o.Base)
 	w.ranges[at] = max(w.ranges[at], o.Bytes)
@@ -103,7 +105,7 @@ func (w *Watch) see(o target.Operand) {
 	}
 }
 
-// note records that the step which runs now received bytes of a storage, which may be a file.
+// note records that the current step received bytes of a storage, which may be a file.
 func (w *Watch) note(storage int, begin, bytes int64) {
 	if w == nil || bytes <= 0 || len(w.list) == accesses {
 		return
@@ -114,7 +116,7 @@ func (w *Watch) note(storage int, begin, bytes int64) {
 	}
 }
 
-// launch runs a kernel with its operands recorded, and exactly the scratch that it asks for.
+// launch runs a kernel, records its operands, and gives it exactly the scratch that it needs.
 func (w *Watch) launch(c *Call, s *program.Launch, b *bound) error {
 	for _, o := range b.Args.Operands {
 		w.see(o)
@@ -145,7 +147,7 @@ func (w *Watch) launch(c *Call, s *program.Launch, b *bound) error {
 	return err
 }
 
-// pages is a worker's scratch, and what is left of its last page.
+// pages returns a worker's scratch up to the end of its last page.
 func (c *Call) pages(worker int) []byte {
 	b := c.scratch[worker]
 	if b.Size() == 0 {
@@ -168,7 +170,7 @@ type Measured struct {
 	Accesses []Access
 }
 
-// Measured adds up what was seen, with the pattern that storage was filled with.
+// Measured returns the memory used by the watched runs; pattern is the byte that storage was filled with.
 func (c *Call) Measured(pattern byte) Measured {
 	m := Measured{ScratchWritten: c.watch.written, Beyond: c.watch.beyond,
 		Scratch: c.watch.scratch * int64(c.watch.workers), Decided: c.watch.decided, Bodies: c.watch.bodies,
@@ -199,7 +201,7 @@ func (c *Call) Measured(pattern byte) Measured {
 	return m
 }
 
-// reach is how far into a block operands reached.
+// reach returns the largest offset in a block that an operand reached.
 func (w *Watch) reach(b *mem.Block) int64 {
 	base, high := uintptr(b.Pointer()), int64(0)
 	for at, bytes := range w.ranges {
@@ -210,7 +212,7 @@ func (w *Watch) reach(b *mem.Block) int64 {
 	return high
 }
 
-// leave forgets memory that a storage had before it grew: other memory may get its addresses.
+// leave forgets a storage's memory before it grows, since other memory may get its addresses.
 func (w *Watch) leave(storage int, b *mem.Block) {
 	w.past[storage] = max(w.past[storage], w.reach(b))
 	base := uintptr(b.Pointer())
@@ -221,8 +223,7 @@ func (w *Watch) leave(storage int, b *mem.Block) {
 	}
 }
 
-// reached reports whether an operand lay in a weight. A weight is held whole, however little of it a run reads: a table
-// of positions has more than a short sequence.
+// reached reports whether an operand lay in a weight. A weight counts in full even if a run reads part of it.
 func (w *Watch) reached(base uintptr, bytes int64) bool {
 	for at, n := range w.ranges {
 		if n > 0 && at >= base && at < base+uintptr(bytes) {
@@ -232,7 +233,7 @@ func (w *Watch) reached(base uintptr, bytes int64) bool {
 	return false
 }
 
-// Blocks are the call's mappings: storages first, then the workers' scratch.
+// Blocks returns the call's mappings: storages, then the workers' scratch.
 func (c *Call) Blocks() []*mem.Block {
 	var list []*mem.Block
 	for _, b := range slices.Concat(c.storages, c.scratch) {

@@ -221,6 +221,7 @@ func nextRest(began, ended int64, alarm bool) int64 {
 	return next
 }
 
+// init creates the alarm stopped.
 func init() {
 	pool.rest, pool.alarm = make(chan struct{}, 1), time.NewTimer(0)
 	<-pool.alarm.C

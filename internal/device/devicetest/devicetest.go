@@ -151,6 +151,7 @@ func (d *Device) Allocate(label string, bytes int64) (device.Memory, error) {
 	return m, nil
 }
 
+// allocate returns a block, or the error that the test's options inject; queues marks memory of a queue.
 func (d *Device) allocate(label string, bytes int64, queues bool) (*memory, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -175,6 +176,7 @@ func (d *Device) allocate(label string, bytes int64, queues bool) (*memory, erro
 	return m, nil
 }
 
+// count adds a block's bytes, times sign, to the usage.
 func (d *Device) count(m *memory, sign int64) {
 	u := &d.usage
 	if m.queues {
@@ -186,6 +188,7 @@ func (d *Device) count(m *memory, sign int64) {
 	u.Most = max(u.Most, u.Memory+u.Queues)
 }
 
+// fill sets all bytes of data.
 func fill(data []byte, with byte) {
 	for i := range data {
 		data[i] = with

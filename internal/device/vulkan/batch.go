@@ -212,6 +212,7 @@ func (q *queue) wait(value uint64) error {
 	}
 }
 
+// waitOnce waits until the semaphore reaches value, or the time longest has passed.
 func (q *queue) waitOnce(value uint64) error {
 	var p pins
 	defer p.Unpin()

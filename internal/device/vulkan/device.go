@@ -204,6 +204,7 @@ func (d *Device) call(name string, args ...uintptr) error {
 	return d.callAt(name, d.function(name), args...)
 }
 
+// callAt calls a Vulkan function; it returns ErrLost, without a call, after the device was lost.
 func (d *Device) callAt(name string, function uintptr, args ...uintptr) error {
 	if d.gone.Load() {
 		return device.ErrLost

@@ -205,6 +205,7 @@ func (i *instance) physicals() ([]physical, error) {
 // blob is a structure that drivers fill in.
 type blob []byte
 
+// newBlob returns a pinned Vulkan structure of size bytes with its kind and next pointer set.
 func newBlob(p *pins, size int, kind uint32, next uintptr) blob {
 	words := make([]uint64, (size+7)/8) // aligned
 	b := blob(unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), size))

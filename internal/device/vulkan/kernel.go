@@ -43,6 +43,7 @@ func (d *Device) Load(code target.Blocks) (device.Kernel, error) {
 	return k, nil
 }
 
+// load returns a kernel of SPIR-V code; kernels with the same code share pipelines.
 func (d *Device) load(code target.Blocks) (*kernel, error) {
 	b := code.Binary()
 	if len(b.Words) < 5 || b.Words[0] != spirvMark || len(b.Entries) == 0 {
@@ -80,6 +81,7 @@ func keyOf(b *target.Binary) (key [sha256.Size]byte) {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
+// makePipelines creates a pipeline for each entry point of a kernel's code.
 func (d *Device) makePipelines(made *pipelines, name string, code *target.Binary) error {
 	limits := d.physical.info.Machine.Limits
 	var p pins
@@ -108,6 +110,7 @@ func (d *Device) makePipelines(made *pipelines, name string, code *target.Binary
 	return nil
 }
 
+// destroyPipelines destroys the pipelines.
 func (d *Device) destroyPipelines(made *pipelines) {
 	for _, p := range made.list {
 		d.destroy("vkDestroyPipeline", p)

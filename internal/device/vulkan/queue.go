@@ -47,6 +47,7 @@ func (d *Device) NewQueue() (device.Queue, error) {
 	return q, nil
 }
 
+// newQueue creates a queue with its batches and semaphore.
 func (d *Device) newQueue() (q *queue, err error) {
 	q = &queue{device: d, enough: fewCommands}
 	defer func() {
@@ -273,6 +274,7 @@ func (q *queue) Copy(toWhat device.Memory, at int64, fromWhat device.Memory, beg
 	return nil
 }
 
+// copyBytes records a copy of bytes between two blocks, ordered after the batch's earlier commands.
 func (q *queue) copyBytes(b *batch, to *memory, toAt int64, from *memory, fromAt, bytes int64) {
 	q.order(b)
 	q.region = bufferCopy{uint64(fromAt), uint64(toAt), uint64(bytes)}
@@ -316,6 +318,7 @@ func (q *queue) Close() error {
 	return nil
 }
 
+// release frees the queue's memory, semaphore and command pools.
 func (q *queue) release() {
 	d := q.device
 	for _, m := range []*memory{q.arguments, q.staging} {
