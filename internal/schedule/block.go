@@ -7,9 +7,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// This file is what the recipes for blocks of threads (block_*.go) have in common.
+// This file holds the functions that the recipes for blocks of threads (block_*.go) share.
 
-// outerLoops are the independent loops, each alone in the one around it, that all of a body is in, and what is in them.
+// outerLoops returns the independent loops around a body, each alone in the previous one, and the innermost body.
 func outerLoops(body []loop.Stmt) (loops []*loop.For, inner []loop.Stmt) {
 	for {
 		f, ok := loop.Only(body)
@@ -20,7 +20,7 @@ func outerLoops(body []loop.Stmt) (loops []*loop.For, inner []loop.Stmt) {
 	}
 }
 
-// inBlocks is what blocks do for each iteration of some loops.
+// inBlocks returns a body inside Block loops, one for each of the loops.
 func inBlocks(loops []*loop.For, body []loop.Stmt) []loop.Stmt {
 	for _, f := range slices.Backward(loops) {
 		body = []loop.Stmt{&loop.For{Kind: loop.Block, Var: f.Var, Extent: f.Extent, Body: body}}
@@ -28,7 +28,7 @@ func inBlocks(loops []*loop.For, body []loop.Stmt) []loop.Stmt {
 	return body
 }
 
-// ifFits is a kernel with another body; nil if that takes more than the machine has.
+// ifFits returns a kernel with another body; nil if that exceeds the machine.
 func (s *scheduler) ifFits(k *loop.Kernel, body []loop.Stmt) *loop.Kernel {
 	next := k.Clone()
 	next.Body = body
@@ -38,25 +38,25 @@ func (s *scheduler) ifFits(k *loop.Kernel, body []loop.Stmt) *loop.Kernel {
 	return next
 }
 
-// below is x < y, as a bool value.
+// below returns x < y as a bool value.
 func below(x, y sym.Expr) loop.Expr { return loop.Apply2(loop.Lt, loop.At(x), loop.At(y)) }
 
-// ifBelow is statements that are done where x < y.
+// ifBelow returns statements that run if x < y.
 func ifBelow(x, y sym.Expr, body []loop.Stmt) []loop.Stmt {
 	return []loop.Stmt{&loop.When{Cond: below(x, y), Then: body}}
 }
 
-// store is a store to an element of a local.
+// store returns a store to an element of a local.
 func store(to *loop.Local, x loop.Expr, index ...sym.Expr) *loop.Store {
 	return &loop.Store{To: to.Name, Index: index, X: x}
 }
 
-// load is an element of a local.
+// load returns a load of an element of a local.
 func load(from *loop.Local, index ...sym.Expr) *loop.Load {
 	return &loop.Load{From: from.Name, Index: index, Type: from.DType}
 }
 
-// contractOwn adds the products of what a thread has of two operands in one step.
+// contractOwn returns a Contract that adds the products of a thread's elements of two operands for one step.
 func contractOwn(sums, a, b *loop.Local, thread sym.Expr) *loop.Contract {
 	origin, own := []sym.Expr{thread, zero}, []sym.Expr{zero, one}
 	return &loop.Contract{M: sums.Shape[1], N: sums.Shape[2], K: one,

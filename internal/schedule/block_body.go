@@ -7,19 +7,20 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Kernels that keep something from step to step, for machines that run blocks of threads: recurrent networks, scans. A
-// kernel has locals, and nests that read and write them, some of them in a loop whose iterations follow one another:
+// Kernels that keep state from step to step, for machines that run blocks of threads: recurrent networks, scans. Such a
+// kernel has locals, and nests that read and write them, some of them in a serial loop:
 //
 //	each i … { local h; each j { h[j] = … }; serial t … { contract s += h × w; each j { … h[j] = …; store } } }
 //
-// A block does what is in the outer loops. Its threads share the locals, and each nest of independent iterations, or of
-// a contraction's sums, is spread over them.
+// A block runs one iteration of the outer loops. Its threads share the locals, and each nest of independent iterations,
+// or of a contraction's sums, is spread over them.
 
-// bodyThreads is how many iterations some nest must have for it to be worth threads; a kernel without steps needs more
-// than a thread does alone of a row.
+// bodyThreads is the least number of iterations of the largest nest for which threads pay; a kernel without steps needs
+// more than the work of one row for a thread.
 const bodyThreads = 16
 
-// blockBody makes a kernel with locals one for blocks of threads; nil if it has none, or does what a block cannot.
+// blockBody rewrites a kernel with locals for blocks of threads; nil if it has no locals, or contains statements that a
+// block cannot run.
 func (s *scheduler) blockBody(k *loop.Kernel) *loop.Kernel {
 	w := &bodyWriter{scheduler: s, names: s.newNamer(k)}
 	var out []loop.Stmt
@@ -36,8 +37,8 @@ func (s *scheduler) blockBody(k *loop.Kernel) *loop.Kernel {
 	return s.ifFits(k, out)
 }
 
-// nestsOf are the loops that stand one after the other in a kernel, each apart; all of the kernel if there is something
-// else beside them.
+// nestsOf returns the loops of a kernel, each in a list of its own; the entire body in one list if it has other
+// statements.
 func nestsOf(body []loop.Stmt) (list [][]loop.Stmt) {
 	for i, s := range body {
 		if _, ok := s.(*loop.For); !ok {
@@ -48,18 +49,18 @@ func nestsOf(body []loop.Stmt) (list [][]loop.Stmt) {
 	return list
 }
 
-// bodyWriter writes what a block does.
+// bodyWriter writes the body of a block.
 type bodyWriter struct {
 	*scheduler
 	names  *namer
-	widest float64 // iterations of a nest that is spread
+	widest float64 // iterations of the largest nest that is spread
 	locals bool
-	spread int  // nests
-	steps  bool // there are nests in steps that follow one another, or sums of products
-	not    bool // there is something that a block cannot do
+	spread int  // number of spread nests
+	steps  bool // there are nests in serial steps, or sums of products
+	not    bool // there is a statement that a block cannot run
 }
 
-// body is statements that a block does.
+// body returns a list of statements as a block runs them.
 func (w *bodyWriter) body(body []loop.Stmt) (out []loop.Stmt) {
 	for _, s := range body {
 		switch s := s.(type) {
@@ -83,8 +84,8 @@ func (w *bodyWriter) body(body []loop.Stmt) (out []loop.Stmt) {
 	return out
 }
 
-// loop is a loop that a block does: it is spread over the threads if its iterations are independent, and need nothing
-// but what a thread has.
+// loop returns a loop as a block runs it: spread over the threads if its iterations are independent and one thread can
+// run each alone.
 func (w *bodyWriter) loop(f *loop.For) loop.Stmt {
 	switch {
 	case f.Kind == loop.Each && alone(f.Body):
@@ -111,7 +112,7 @@ func (w *bodyWriter) loop(f *loop.For) loop.Stmt {
 	return f
 }
 
-// alone reports whether one thread can do statements by itself: it changes no value that is declared around them.
+// alone reports whether one thread can run statements alone: they change no scalar that is declared outside.
 func alone(body []loop.Stmt) bool {
 	names, ok := declared(body), true
 	loop.Walk(body, func(s loop.Stmt) bool {
@@ -131,7 +132,7 @@ func alone(body []loop.Stmt) bool {
 	return ok
 }
 
-// contract is a contraction whose sums the threads have one by one.
+// contract returns a contraction whose sums are spread over the threads.
 func (w *bodyWriter) contract(c *loop.Contract) loop.Stmt {
 	w.widest, w.steps = max(w.widest, w.guess(c.M)*w.guess(c.N)), true
 	row, column := w.names.bound("m"), w.names.bound("n")

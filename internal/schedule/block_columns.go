@@ -7,20 +7,20 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Columns, for machines that run blocks of threads: sums and other reductions whose neighbours in memory are other
-// reductions' elements, such as sums of columns, and products of a row and a matrix:
+// Columns, for machines that run blocks of threads: sums and other reductions of elements that are not contiguous,
+// while elements of neighbouring reductions are, such as sums of columns, and products of a row and a matrix:
 //
 //	each i … { each j { var s = begin; serial k … { s = op(s, x[k, j]) }; …; store y[j] } }
 //
-// A block has neighbouring columns, each of which several threads reduce: threads side by side read elements side by
-// side. What those of a column have is combined in shared memory, by halves.
+// A block has neighbouring columns, each of which several threads reduce: neighbouring threads read neighbouring
+// elements. The partial results of a column's threads are combined in shared memory, by halves.
 
 const (
 	blockOfColumns = 32  // columns of a block, at most
-	columnThreads  = 256 // and its threads
+	columnThreads  = 256 // threads of a block
 )
 
-// blockColumns makes a kernel of columns one for blocks of threads; nil if it is none.
+// blockColumns rewrites a kernel of columns for blocks of threads; nil for other kernels.
 func (s *scheduler) blockColumns(k *loop.Kernel) *loop.Kernel {
 	r := soleReductionOf(k)
 	if r == nil || len(r.loops) == 0 {
@@ -45,15 +45,15 @@ func (s *scheduler) blockColumns(k *loop.Kernel) *loop.Kernel {
 	return nil
 }
 
-// soleReduction is the parts of a kernel that reduces once for each iteration of its outer loops.
+// soleReduction holds the components of a kernel that reduces once for each iteration of its outer loops.
 type soleReduction struct {
 	loops         []*loop.For
 	before, after []loop.Stmt
 	nest          []*loop.For
-	inner         []loop.Stmt // of the reduction
+	inner         []loop.Stmt // the body of the reduction
 }
 
-// soleReductionOf takes a kernel apart; nil if it is no such.
+// soleReductionOf returns the components of a kernel with one reduction; nil for other kernels.
 func soleReductionOf(k *loop.Kernel) *soleReduction {
 	isLoop := func(s loop.Stmt) bool { _, is := s.(*loop.For); return is }
 	loops, body := outerLoops(k.Body)
@@ -68,7 +68,7 @@ func soleReductionOf(k *loop.Kernel) *soleReduction {
 	return &soleReduction{loops, body[:at], body[at+1:], nest, inner}
 }
 
-// parts are the values that it reduces, with shared memory for so many threads.
+// parts returns the reduced values, with shared memory for the partial results of threads.
 func (r *soleReduction) parts(names *namer, threads int64) (parts []*part, locals []loop.Stmt) {
 	for _, s := range r.inner {
 		if r, ok := s.(*loop.Reduce); ok {
@@ -80,7 +80,7 @@ func (r *soleReduction) parts(names *namer, threads int64) (parts []*part, local
 	return parts, locals
 }
 
-// known are the values that stand before the reduction, but for those that it reduces.
+// known returns the statements before the reduction, except the declarations of the reduced values.
 func (r *soleReduction) known(parts []*part) (list []loop.Stmt) {
 	for _, s := range r.before {
 		if begun(s, parts) == nil {
@@ -90,7 +90,7 @@ func (r *soleReduction) known(parts []*part) (list []loop.Stmt) {
 	return list
 }
 
-// begun is the part whose first value a statement declares; nil if it does something else.
+// begun returns the part whose first value a statement declares; nil for other statements.
 func begun(s loop.Stmt, parts []*part) *part {
 	if v, is := s.(*loop.Var); is {
 		for _, p := range parts {
@@ -102,7 +102,8 @@ func begun(s loop.Stmt, parts []*part) *part {
 	return nil
 }
 
-// end is what follows the reduction: begin and what was reduced are combined, where shared memory has it, at a place.
+// end returns the statements after the reduction: first values are combined with the results at index at of shared
+// memory.
 func (r *soleReduction) end(parts []*part, at sym.Expr) (body []loop.Stmt) {
 	for _, s := range r.before {
 		if p := begun(s, parts); p != nil {
@@ -114,8 +115,8 @@ func (r *soleReduction) end(parts []*part, at sym.Expr) (body []loop.Stmt) {
 	return append(body, r.after...)
 }
 
-// besideColumns reports whether what a reduction reads lies side by side for neighbouring columns, and not for
-// neighbouring steps.
+// besideColumns reports whether the elements that a reduction reads are contiguous for neighbouring columns, and not
+// for neighbouring steps.
 func besideColumns(inner []loop.Stmt, column, step sym.Name) bool {
 	columns, steps := false, false
 	loop.WalkValues(inner, func(e loop.Expr) {
@@ -130,7 +131,7 @@ func besideColumns(inner []loop.Stmt, column, step sym.Name) bool {
 	return columns && !steps
 }
 
-// columnWriter writes a kernel of columns: the last loop is over them.
+// columnWriter writes a kernel of columns: its last loop is over them.
 type columnWriter struct {
 	*scheduler
 	*soleReduction
@@ -138,6 +139,7 @@ type columnWriter struct {
 	width, groups int64 // columns of a block, and threads of a column
 }
 
+// block returns the loops over blocks and their body.
 func (w *columnWriter) block() []loop.Stmt {
 	parts, locals := w.parts(w.names, w.width*w.groups)
 	last, first := w.loops[len(w.loops)-1], w.names.bound("bn")
@@ -152,7 +154,7 @@ func (w *columnWriter) block() []loop.Stmt {
 	return inBlocks(w.loops[:len(w.loops)-1], body)
 }
 
-// reduce is each thread's part of its column.
+// reduce returns the loop in which each thread reduces its share of a column.
 func (w *columnWriter) reduce(parts []*part, column func(at sym.Expr) sym.Expr) loop.Stmt {
 	all, groups, width := flatten1(w.nest), sym.Const(w.groups), sym.Const(w.width)
 	thread, round := w.names.bound("t"), w.names.bound("j")
@@ -172,7 +174,7 @@ func (w *columnWriter) reduce(parts []*part, column func(at sym.Expr) sym.Expr) 
 		Body: append(append(begin, rounds), end...)}
 }
 
-// finish makes of a column's result what the kernel stores.
+// finish returns the loop that computes from each column's result the values that the kernel stores.
 func (w *columnWriter) finish(parts []*part, column func(at sym.Expr) sym.Expr) loop.Stmt {
 	last, thread := w.loops[len(w.loops)-1], w.names.bound("t")
 	at := column(sym.Var(thread))

@@ -9,27 +9,11 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// Attention without stored scores, for machines that run blocks of threads: sums of values, weighed by a softmax of
-// products, that are scaled down where a greater product comes along (Milakov and Gimelshein, 2018; in tiles: Dao et
-// al., FlashAttention, 2022):
-//
-//	each i … {
-//	  local o; each e { o[e] = 0 }; var top = -inf; var total = 0
-//	  for j {
-//	    var s = 0; for d { s += A × B }; let score = …s…
-//	    let greatest = max(top, score); let least = …greatest…
-//	    let shrink = f(top - least); let weight = f(score - least)
-//	    total = total × shrink + weight; top = greatest
-//	    each e { o[e] = o[e] × shrink + weight × V }
-//	  }
-//	  …; each e { …; store …o[e]… }
-//	}
-//
-// A block has a tile of rows. For a tile of keys at a time its threads add the products of their own rows and keys up
-// in registers, and store the scores in shared memory; a thread for each row makes weights of them; then the threads
-// add the weighed values of their own rows and elements up. Scores are nowhere else.
+// Attention without stored scores, for machines that run blocks of threads: sums of values, weighted by a softmax of
+// products, that are rescaled when a larger product appears (Milakov and Gimelshein, 2018; in tiles: Dao et al.,
+// FlashAttention, 2022):
 
-// blockOnline makes a kernel of this form one for blocks of threads; nil if it is none, or no tile fits.
+// blockOnline rewrites a kernel of this form for blocks of threads; nil for other kernels, or if no tile fits.
 func (s *scheduler) blockOnline(k *loop.Kernel) *loop.Kernel {
 	o := matchOnline(k)
 	if o == nil {
@@ -42,7 +26,7 @@ func (s *scheduler) blockOnline(k *loop.Kernel) *loop.Kernel {
 		})
 }
 
-// onlineTiles are the tiles of rows and keys that a block may have.
+// onlineTiles returns the possible tiles of rows and keys of a block.
 func (s *scheduler) onlineTiles() (list []productTile) {
 	for _, ownRows := range []int64{1, 2, 4, 8} {
 		for _, ownColumns := range []int64{1, 2, 4, 8} {
@@ -58,19 +42,19 @@ func (s *scheduler) onlineTiles() (list []productTile) {
 	return list
 }
 
-// mostOwnElements is how many elements of a value a thread has, at most: more have no registers.
+// mostOwnElements is the largest number of elements of a value that a thread has: more do not fit its registers.
 const mostOwnElements = 16
 
-// weighing is what a weight takes, in multiplications.
+// weighing is the cost of one weight, in multiplications.
 const weighing = 60
 
-// ownElements is how many elements of a value a thread has.
+// ownElements returns the number of elements of a value that a thread has.
 func (o *online) ownElements(t productTile) int64 {
 	threads := t.columns / t.ownColumns
 	return (o.size + threads - 1) / threads
 }
 
-// onlineCost is about how long a kernel takes with a tile, in multiplications.
+// onlineCost estimates the time of a kernel with a tile, in multiplications.
 func (s *scheduler) onlineCost(o *online, t productTile) float64 {
 	read := 4.0
 	if s.machine.Has(target.CachedReads) {
@@ -92,17 +76,18 @@ func (s *scheduler) onlineCost(o *online, t productTile) float64 {
 		directCompiled*float64(t.ownRows*(t.ownColumns+elements))
 }
 
-// onlineWriter writes one.
+// onlineWriter writes an attention kernel.
 type onlineWriter struct {
 	*productWriter
 	of                    *online
-	products, sums        *loop.Local // of each thread: of its rows and keys, and of its rows and elements
+	products, sums        *loop.Local // of each thread: products of its rows and keys, sums of its rows and elements
 	a, b, weights, v      *loop.Local
-	tops, totals, shrinks *loop.Local // of each row
-	scores                *loop.Local // of each key and row: shared
-	elementThreads        sym.Expr    // of a row
+	tops, totals, shrinks *loop.Local // one for each row
+	scores                *loop.Local // one for each key and row: shared
+	elementThreads        sym.Expr    // threads of a row
 }
 
+// newOnlineWriter returns a writer, and declares the locals of a block.
 func newOnlineWriter(p *productWriter, o *online) *onlineWriter {
 	t := p.tile
 	w := &onlineWriter{productWriter: p, of: o, elementThreads: sym.Const(t.columns / t.ownColumns)}
@@ -125,7 +110,7 @@ func newOnlineWriter(p *productWriter, o *online) *onlineWriter {
 	return w
 }
 
-// block is the loops over blocks, and what one does.
+// block returns the loops over blocks and their body.
 func (w *onlineWriter) block() []loop.Stmt {
 	t := w.tile
 	tiles := w.each(loop.Block, "bm", w.rowsOf.size.CeilDiv(sym.Const(t.rows)), func(bm sym.Expr) []loop.Stmt {
@@ -141,7 +126,8 @@ func (w *onlineWriter) block() []loop.Stmt {
 	return inBlocks(w.batch, []loop.Stmt{tiles})
 }
 
-// keysSeen is how many keys the rows of a block go through: as many as the last of them, if that can be told.
+// keysSeen returns the number of keys that the rows of a block visit: that of the block's last row, if it can be
+// computed.
 func (w *onlineWriter) keysSeen() sym.Expr {
 	if w.of.seen.Equal(sym.Expr{}) || len(w.rowsOf.loops) != 1 {
 		return w.columnsOf.size
@@ -150,12 +136,12 @@ func (w *onlineWriter) keysSeen() sym.Expr {
 	return w.of.seenBy(last).Max(zero)
 }
 
-// seenBy is how many keys a row goes through.
+// seenBy returns the number of keys that a row visits.
 func (o *online) seenBy(row map[sym.Name]sym.Expr) sym.Expr {
 	return o.seen.Subst(func(name sym.Name) (sym.Expr, bool) { v, ok := row[name]; return v, ok })
 }
 
-// keyTile is what a block does for a tile of keys.
+// keyTile returns the statements of a block for one tile of keys.
 func (w *onlineWriter) keyTile(u sym.Expr) []loop.Stmt {
 	t := w.tile
 	w.column = u.Mul(sym.Const(t.columns))
@@ -185,7 +171,8 @@ func (w *onlineWriter) keyTile(u sym.Expr) []loop.Stmt {
 	}
 }
 
-// scored makes a score of a product; that of a key that does not exist, or that the row does not go to, is −∞.
+// scored computes a score from a product; the score of a key that does not exist, or that the row does not visit, is
+// −∞.
 func (w *onlineWriter) scored(thread, r, c sym.Expr) []loop.Stmt {
 	row, column, rowStep, columnStep := w.place(thread)
 	row, column = row.Add(r.Mul(rowStep)), column.Add(c.Mul(columnStep))
@@ -208,7 +195,7 @@ func (w *onlineWriter) scored(thread, r, c sym.Expr) []loop.Stmt {
 	return append(loop.Substitute(body, values), store(w.scores, x, column, row))
 }
 
-// weighed makes weights of a row's scores.
+// weighed computes weights from a row's scores.
 func (w *onlineWriter) weighed(r sym.Expr) []loop.Stmt {
 	name := map[string]string{}
 	for _, n := range []string{w.of.top, w.of.greatest, w.of.least.Name, w.of.shrink.Name, w.of.score, w.of.weight.Name,
@@ -240,8 +227,8 @@ func (w *onlineWriter) weighed(r sym.Expr) []loop.Stmt {
 	}
 }
 
-// added adds the values of one key to a thread's sums. The elements of a key that does not exist are 0, whose weight
-// is.
+// added adds the values of one key to a thread's sums. The elements of a key that does not exist are 0, and so is its
+// weight.
 func (w *onlineWriter) added(thread, key sym.Expr) []loop.Stmt {
 	row, column, rowStep, _ := w.place(thread)
 	weights := w.each(loop.Each, "i", w.weights.Shape[1], func(i sym.Expr) []loop.Stmt {
@@ -263,7 +250,7 @@ func (w *onlineWriter) added(thread, key sym.Expr) []loop.Stmt {
 	return []loop.Stmt{weights, v, contractOwn(w.sums, w.weights, w.v, thread)}
 }
 
-// element is the place in a value of a thread's i-th own element: those of neighbouring threads lie side by side.
+// element returns the index in a value of a thread's i-th own element: neighbouring threads have neighbouring elements.
 func (w *onlineWriter) element(column, i sym.Expr) sym.Expr {
 	return column.Add(i.Mul(w.elementThreads))
 }
@@ -273,8 +260,8 @@ func (w *onlineWriter) whole() bool {
 	return w.of.ownElements(w.tile)*(w.tile.columns/w.tile.ownColumns) == w.of.size
 }
 
-// result makes of a sum what the kernel stores. Sums beyond the rows and elements are taken for those of the last ones,
-// and not stored.
+// result computes from a sum the values that the kernel stores. Sums beyond the last row or element repeat those of the
+// last, and are not stored.
 func (w *onlineWriter) result(thread, r, e sym.Expr) []loop.Stmt {
 	row, column, rowStep, _ := w.place(thread)
 	row = row.Add(r.Mul(rowStep))

@@ -9,18 +9,18 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// This file recognises the kernels that block_online.go is for.
+// This file recognises the kernels of block_online.go.
 
-// lowest is what no score is less than.
+// lowest is a lower bound of all scores.
 var lowest = loop.Number(dtype.F32, math.Inf(-1))
 
-// online is such a kernel's parts.
+// online holds the components of such a kernel.
 type online struct {
 	*product // of rows and keys
 	keys     *loop.For
-	seen     sym.Expr // of the keys, so many go into a row, if that depends on it
+	seen     sym.Expr // number of keys that a row visits, if it depends on the row
 	sums     string   // the local
-	size     int64    // of it
+	size     int64    // elements of the local
 	scores   []loop.Stmt
 	score    string
 	top      string
@@ -29,12 +29,12 @@ type online struct {
 	least    *loop.Let
 	shrink   *loop.Let
 	weight   *loop.Let
-	values   *product // of weights, and the values, with what has names in them
+	values   *product // of weights and values, with their named values
 	elements *loop.For
-	ended    []loop.Stmt // what follows the keys
+	ended    []loop.Stmt // the statements after the keys
 }
 
-// matchOnline takes a kernel apart; nil if it is none of this form.
+// matchOnline returns the components of a kernel; nil if it has another form.
 func matchOnline(k *loop.Kernel) *online {
 	o := &online{product: &product{}}
 	var body []loop.Stmt
@@ -58,7 +58,7 @@ func matchOnline(k *loop.Kernel) *online {
 	return o
 }
 
-// matchSeen finds how many keys there are for all rows together, if each row has as many as those before it, or more.
+// matchSeen finds the number of keys for all rows together, if each row visits at least as many as those before it.
 func (o *online) matchSeen() bool {
 	extent := o.keys.Extent
 	if freeOf(extent, o.loops) {
@@ -80,7 +80,7 @@ func (o *online) matchSeen() bool {
 	return freeOf(most, o.loops)
 }
 
-// rises reports whether an extent, the least or greatest of sums, is seen not to fall when a variable rises.
+// rises reports whether an extent, the least or greatest of sums, is proved not to fall when a variable rises.
 func rises(extent sym.Expr, by sym.Name) bool {
 	for _, args := range [][]sym.Expr{extent.MinArgs(), extent.MaxArgs()} {
 		if len(args) > 1 {
@@ -95,7 +95,7 @@ func rises(extent sym.Expr, by sym.Name) bool {
 	return fixed && n >= 0 && !mentions(rest, by)
 }
 
-// matchBegin finds the local of sums, which begin as 0, and the two values that go from key to key.
+// matchBegin finds the local of sums, which begin as 0, and the two values that are carried from key to key.
 func (o *online) matchBegin(body []loop.Stmt) bool {
 	cleared := false
 	for _, s := range body {
@@ -131,7 +131,7 @@ func (o *online) matchBegin(body []loop.Stmt) bool {
 	return cleared && o.size > 0 && o.top != "" && o.total != ""
 }
 
-// storeOf is the store that ends a loop over all sums, to the loop's own; nil if it does not end so.
+// storeOf returns the store at the end of a loop over all sums, to the loop's own sum; nil if it has another end.
 func (o *online) storeOf(f *loop.For) *loop.Store {
 	extent, fixed := f.Extent.Const()
 	store, ok := f.Body[len(f.Body)-1].(*loop.Store)
@@ -142,7 +142,7 @@ func (o *online) storeOf(f *loop.For) *loop.Store {
 	return store
 }
 
-// matchKeys finds what is done for one key.
+// matchKeys finds the statements for one key.
 func (o *online) matchKeys(body []loop.Stmt) bool {
 	if len(body) < 10 {
 		return false
@@ -186,7 +186,7 @@ func (o *online) matchKeys(body []loop.Stmt) bool {
 		o.matchScores() && o.matchValues(shrink, weight)
 }
 
-// only reports whether a value is made of some others alone.
+// only reports whether a value depends on nothing but some named values.
 func only(e loop.Expr, names ...string) bool {
 	ok := len(loop.IntegersOf(e)) == 0
 	loop.WalkExpr(e, func(x loop.Expr) {
@@ -200,7 +200,7 @@ func only(e loop.Expr, names ...string) bool {
 	return ok
 }
 
-// renamed is a value of others.
+// renamed returns a value with other names.
 func renamed(e loop.Expr, names map[string]string) loop.Expr {
 	return (&loop.Rewrite{Name: func(name string) string {
 		if to, ok := names[name]; ok {
@@ -210,7 +210,7 @@ func renamed(e loop.Expr, names map[string]string) loop.Expr {
 	}}).Value(e)
 }
 
-// matchScores checks that scores are made of a product, and of what is not computed key by key.
+// matchScores checks that scores are computed from a product and from values that do not depend on the key.
 func (o *online) matchScores() bool {
 	known := []string{o.begin.Name}
 	for _, s := range o.scores {
@@ -223,7 +223,7 @@ func (o *online) matchScores() bool {
 	return true
 }
 
-// refersOnly reports whether the values with names that a value mentions are among some.
+// refersOnly reports whether the named values in an expression are among names.
 func refersOnly(e loop.Expr, names []string) bool {
 	ok := true
 	loop.WalkExpr(e, func(x loop.Expr) {
@@ -234,7 +234,7 @@ func refersOnly(e loop.Expr, names []string) bool {
 	return ok
 }
 
-// matchValues finds the values that are weighed.
+// matchValues finds the weighted values.
 func (o *online) matchValues(shrink, weight loop.Expr) bool {
 	store := o.storeOf(o.elements)
 	if store == nil {
@@ -260,7 +260,7 @@ func (o *online) matchValues(shrink, weight loop.Expr) bool {
 	return (&product{a: times.Y, b: times.Y, lets: o.values.lets}).closed() && !reads(o.values.b, o.sums)
 }
 
-// reads reports whether a value is of a buffer's elements.
+// reads reports whether an expression loads from a buffer.
 func reads(e loop.Expr, buffer string) (found bool) {
 	loop.WalkExpr(e, func(x loop.Expr) {
 		l, ok := x.(*loop.Load)
@@ -269,7 +269,7 @@ func reads(e loop.Expr, buffer string) (found bool) {
 	return found
 }
 
-// matchEnd checks that what follows the keys is values with names, and one loop over the sums that stores.
+// matchEnd checks that the statements after the keys are named values and one loop over the sums that stores.
 func (o *online) matchEnd() bool {
 	last := len(o.ended) - 1
 	if last < 0 {

@@ -10,27 +10,26 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// A sum of products, for machines that run blocks of threads. What it is of does not matter: of a matrix product, of a
-// convolution of any kind, of attention's scores. The kernel has a sum for each iteration of its outer loops:
+// A sum of products, for machines that run blocks of threads: of a matrix product, a convolution of any kind, or
+// attention's scores. The kernel has a sum for each iteration of its outer loops:
 //
 //	each i … { let …; var s = begin; serial k … { s += A × B }; …; store … }
 //
-// An outer loop's variable that A mentions and B does not is one of the rows, one that B alone mentions one of the
-// columns; for the others each value is a product of its own. A block computes a tile of rows × columns. In each step
-// it brings a few steps' elements of A and of B, as they are computed, conversions and masks included, to shared
-// memory, and each thread adds the products of its own rows and columns up in registers. What is made of the sums is
-// computed where they are.
+// An outer loop's variable that only A mentions numbers rows, and one that only B mentions numbers columns; for each
+// value of the others there is a separate product. A block computes a tile of rows × columns. In each step it copies a
+// few steps' elements of A and of B, computed with conversions and masks, to shared memory, and each thread sums the
+// products of its own rows and columns in registers. The statements after the sum are computed there.
 //
-// All extents but those of a tile may be dynamic. Elements beyond the rows and columns are computed at the last ones,
-// and not stored; those beyond the steps are 0.
+// All extents except the tile's may be dynamic. Elements beyond the rows and columns repeat the last ones, and are not
+// stored; those beyond the steps are 0.
 
-// productTile is the sizes of a block's tile: rows, columns and steps, and the rows and columns that a thread has of
-// it.
+// productTile is the sizes of a block's tile: rows, columns and steps, and the rows and columns of one thread.
 type productTile struct{ rows, columns, steps, ownRows, ownColumns int64 }
 
+// threads returns the number of threads of a block.
 func (t productTile) threads() int64 { return t.rows / t.ownRows * (t.columns / t.ownColumns) }
 
-// productTiles are tried by their cost.
+// productTiles are the candidates, tried in order of their cost.
 var productTiles = []productTile{
 	{128, 128, 8, 8, 8}, {128, 64, 16, 8, 8}, {64, 128, 16, 8, 8}, {64, 64, 16, 8, 8}, {64, 64, 16, 4, 4},
 	{128, 32, 16, 8, 4}, {32, 128, 16, 4, 8},
@@ -40,7 +39,7 @@ var productTiles = []productTile{
 	{4, 4, 4, 1, 1}, {4, 4, 1, 1, 1}, {2, 2, 1, 1, 1},
 }
 
-// product is a kernel's parts.
+// product holds the components of a kernel with a sum of products.
 type product struct {
 	loops         []*loop.For // around the sum
 	before, after []loop.Stmt
@@ -51,10 +50,10 @@ type product struct {
 	batch         []*loop.For
 	rows, columns []*loop.For
 	sum           dtype.DType
-	storedRows    bool // neighbours in what is stored are neighbouring rows
+	storedRows    bool // neighbouring rows are stored contiguously
 }
 
-// blockProduct makes a kernel of a sum of products one for blocks of threads; nil if it is none, or no tile fits.
+// blockProduct rewrites a kernel of a sum of products for blocks of threads; nil for other kernels, or if no tile fits.
 func (s *scheduler) blockProduct(k *loop.Kernel) *loop.Kernel {
 	p := matchProduct(k)
 	if p == nil || len(p.rows) == 0 || len(p.columns) == 0 {
@@ -73,10 +72,10 @@ func (s *scheduler) blockProduct(k *loop.Kernel) *loop.Kernel {
 		})
 }
 
-// mostRefused is how many tiles that fit are tried, at most, if the generator refuses them.
+// mostRefused is the number of fitting tiles that are tried at most if the generator refuses them.
 const mostRefused = 4
 
-// cheapest is the kernel with the tile that costs least among those that fit; nil if none does.
+// cheapest returns the kernel with the tile of least cost among those that fit; nil if none does.
 func (s *scheduler) cheapest(k *loop.Kernel, tiles []productTile, cost func(t productTile) float64,
 	write func(t productTile) []loop.Stmt) *loop.Kernel {
 	type candidate struct {
@@ -104,7 +103,7 @@ func (s *scheduler) cheapest(k *loop.Kernel, tiles []productTile, cost func(t pr
 	return nil
 }
 
-// matchProduct takes a kernel apart; nil if it is no sum of products.
+// matchProduct returns the components of a kernel; nil if it is no sum of products.
 func matchProduct(k *loop.Kernel) *product {
 	p := &product{}
 	loops, body := outerLoops(k.Body)
@@ -129,6 +128,7 @@ func matchProduct(k *loop.Kernel) *product {
 	return p
 }
 
+// freeOf reports whether an integer depends on none of the loops.
 func freeOf(e sym.Expr, loops []*loop.For) bool {
 	return !slices.ContainsFunc(loops, func(f *loop.For) bool { return mentions(e, f.Var) })
 }
@@ -160,8 +160,8 @@ func (p *product) matchSum(inner []loop.Stmt) bool {
 		p.sum == dtype.U32 || p.sum == dtype.U64)
 }
 
-// matchAround checks what stands before and after the sum: values with names, and stores. The product mentions no value
-// of a name but its own.
+// matchAround checks the statements before and after the sum: named values, and stores. The product mentions no named
+// values but its own.
 func (p *product) matchAround() bool {
 	for _, s := range p.before {
 		switch s.(type) {
@@ -188,7 +188,7 @@ func (p *product) matchAround() bool {
 	return plain && stores && p.closed()
 }
 
-// closed reports whether the operands mention no value of a name but their own.
+// closed reports whether the operands mention no named values but their own.
 func (p *product) closed() bool {
 	own := map[string]bool{}
 	for _, s := range p.lets {
@@ -206,7 +206,7 @@ func (p *product) closed() bool {
 	return ok
 }
 
-// sort tells rows from columns.
+// sort classifies the loops as rows, columns or batch.
 func (p *product) sort() {
 	inA, inB := p.mentioned(p.a), p.mentioned(p.b)
 	for _, f := range p.loops {
@@ -225,7 +225,7 @@ func (p *product) sort() {
 	p.storedRows = slices.Contains(p.rows, last)
 }
 
-// mentioned are the integers that an expression mentions, by the values with names in it too.
+// mentioned returns the integers that an expression mentions, directly or through named values.
 func (p *product) mentioned(e loop.Expr) map[sym.Name]bool {
 	seen := map[sym.Name]bool{}
 	var visit func(e loop.Expr)
@@ -247,8 +247,8 @@ func (p *product) mentioned(e loop.Expr) map[sym.Name]bool {
 	return seen
 }
 
-// productCost is about how long a product takes with a tile: its multiplications, those of what hangs over included,
-// with what they cost beside in elements that are read, where blocks are enough to keep a machine busy.
+// productCost estimates the time of a product with a tile: its multiplications, those beyond the edges included, and
+// the cost of the elements read, as long as there are enough blocks to keep a machine busy.
 func (s *scheduler) productCost(p *product, t productTile) float64 {
 	rows, columns, steps := ceil(s.sizeOf(p.rows), t.rows), ceil(s.sizeOf(p.columns), t.columns),
 		ceil(s.sizeOf(p.steps), t.steps)
@@ -265,7 +265,7 @@ func (s *scheduler) productCost(p *product, t productTile) float64 {
 	return cost
 }
 
-// sizeOf is about how many iterations loops inside one another have.
+// sizeOf estimates the number of iterations of nested loops.
 func (s *scheduler) sizeOf(loops []*loop.For) float64 {
 	n := 1.0
 	for _, f := range loops {
@@ -277,17 +277,18 @@ func (s *scheduler) sizeOf(loops []*loop.For) float64 {
 func ceil(n float64, by int64) float64 { return math.Ceil(n / float64(by)) }
 
 const (
-	busyThreads = 1 << 14 // that a large machine runs at once, about
-	barrierCost = 1 << 10 // of the two barriers of a step, in multiplications of a block
-	splitCost   = 16      // of a partial sum that is stored and read, in multiplications
+	busyThreads = 1 << 14 // approximate number of threads that a large machine runs at once
+	barrierCost = 1 << 10 // the two barriers of a step, in multiplications of a block
+	splitCost   = 16      // a partial sum that is stored and read, in multiplications
 )
 
-// flat is loops taken as one: its index is taken apart into theirs.
+// flat is nested loops taken as one, whose index is split into theirs.
 type flat struct {
 	loops []*loop.For
 	size  sym.Expr
 }
 
+// flatten1 returns nested loops as one.
 func flatten1(loops []*loop.For) flat {
 	size := one
 	for _, f := range loops {
@@ -296,7 +297,7 @@ func flatten1(loops []*loop.For) flat {
 	return flat{loops, size}
 }
 
-// at puts the loops' variables at an index, one of those that there are.
+// at sets the loops' variables to those of an index in range.
 func (f flat) at(index sym.Expr, values map[sym.Name]sym.Expr) {
 	for i := len(f.loops) - 1; i > 0; i-- {
 		extent := f.loops[i].Extent
@@ -308,33 +309,35 @@ func (f flat) at(index sym.Expr, values map[sym.Name]sym.Expr) {
 	}
 }
 
-// productWriter writes one.
+// productWriter writes a kernel of a product.
 type productWriter struct {
 	*scheduler
 	*product
 	tile                       productTile
 	names                      *namer
 	rowsOf, columnsOf, stepsOf flat
-	row, column                sym.Expr // where the block's tile begins
+	row, column                sym.Expr // the first row and column of the block's tile
 }
 
+// newProductWriter returns a writer for a product and a tile.
 func (s *scheduler) newProductWriter(k *loop.Kernel, p *product, t productTile) *productWriter {
 	return &productWriter{scheduler: s, product: p, tile: t, names: s.newNamer(k),
 		rowsOf: flatten1(p.rows), columnsOf: flatten1(p.columns), stepsOf: flatten1(p.steps)}
 }
 
+// each returns a loop with a new variable.
 func (w *productWriter) each(kind loop.LoopKind, hint string, extent sym.Expr,
 	body func(i sym.Expr) []loop.Stmt) *loop.For {
 	name := w.names.bound(hint)
 	return &loop.For{Kind: kind, Var: name, Extent: extent, Body: body(sym.Var(name))}
 }
 
-// blocks is the loops over blocks, each of which does what block says.
+// blocks returns the loops over blocks around the statements of block.
 func (w *productWriter) blocks(block func() []loop.Stmt) []loop.Stmt {
 	return inBlocks(w.batch, w.tiles(block))
 }
 
-// tiles is the loops over the tiles of rows and columns: what neighbouring blocks read of A or B is the same.
+// tiles returns the loops over the tiles of rows and columns: neighbouring blocks read the same elements of A or B.
 func (w *productWriter) tiles(block func() []loop.Stmt) []loop.Stmt {
 	t := w.tile
 	return []loop.Stmt{w.each(loop.Block, "bn", w.columnsOf.size.CeilDiv(sym.Const(t.columns)),
@@ -346,12 +349,13 @@ func (w *productWriter) tiles(block func() []loop.Stmt) []loop.Stmt {
 		})}
 }
 
-// block is what one block does.
+// block returns the statements of one block.
 func (w *productWriter) block() []loop.Stmt {
 	return w.added(zero, w.stepsOf.size.CeilDiv(sym.Const(w.tile.steps)), w.finish)
 }
 
-// added is a block that adds up so many tiles of steps, from one on, and makes of each sum of a thread what end says.
+// added returns a block that sums count tiles of steps, beginning with tile from, and ends with the statements of end
+// for each sum of a thread.
 func (w *productWriter) added(from, count sym.Expr, end func(sums *loop.Local, thread, r,
 	c sym.Expr) []loop.Stmt) []loop.Stmt {
 	t := w.tile
@@ -376,20 +380,20 @@ func (w *productWriter) added(from, count sym.Expr, end func(sums *loop.Local, t
 	return []loop.Stmt{tileA, tileB, sums, w.begin(sums), steps, w.end(sums, end)}
 }
 
-// begin makes a thread's sums 0.
+// begin sets a thread's sums to 0.
 func (w *productWriter) begin(sums *loop.Local) loop.Stmt {
 	return w.eachOwn(sums, func(thread, r, c sym.Expr) []loop.Stmt {
 		return []loop.Stmt{&loop.Store{To: sums.Name, Index: []sym.Expr{thread, r, c}, X: zeroOf(w.sum)}}
 	})
 }
 
-// end makes of a thread's sums what the kernel stores.
+// end returns the loop that runs finish for each of a thread's sums.
 func (w *productWriter) end(sums *loop.Local, finish func(sums *loop.Local, thread, r,
 	c sym.Expr) []loop.Stmt) loop.Stmt {
 	return w.eachOwn(sums, func(thread, r, c sym.Expr) []loop.Stmt { return finish(sums, thread, r, c) })
 }
 
-// eachOwn has each thread do something for each element of a local of its own, [threads, rows, columns].
+// eachOwn returns a loop that runs do for each element of each thread's share of a local [threads, rows, columns].
 func (w *productWriter) eachOwn(own *loop.Local, do func(thread, r, c sym.Expr) []loop.Stmt) loop.Stmt {
 	return w.each(loop.Thread, "t", own.Shape[0], func(thread sym.Expr) []loop.Stmt {
 		return []loop.Stmt{w.each(loop.Each, "r", own.Shape[1], func(r sym.Expr) []loop.Stmt {
@@ -400,8 +404,8 @@ func (w *productWriter) eachOwn(own *loop.Local, do func(thread, r, c sym.Expr) 
 
 func zeroOf(dt dtype.DType) loop.Expr { return &loop.Const{Type: dt} }
 
-// tileType is the type of a tile's elements: that of the operand before it is made as wide as the sums, where products
-// are taken of it as it is.
+// tileType returns the type of a tile's elements: the operand's type before widening if the contraction widens it
+// itself.
 func (w *productWriter) tileType(e loop.Expr) dtype.DType {
 	if narrow := narrowOf(e, w.sum); narrow != nil {
 		return narrow.DType()
@@ -409,7 +413,7 @@ func (w *productWriter) tileType(e loop.Expr) dtype.DType {
 	return w.sum
 }
 
-// narrowOf is what an operand is converted from, where a contraction does that itself; nil if not.
+// narrowOf returns the expression that an operand widens, if a contraction widens it itself; nil otherwise.
 func narrowOf(e loop.Expr, sum dtype.DType) loop.Expr {
 	c, ok := e.(*loop.Cast)
 	if !ok || c.Type != sum {
@@ -425,8 +429,8 @@ func narrowOf(e loop.Expr, sum dtype.DType) loop.Expr {
 	return nil
 }
 
-// fetch brings a tile's elements to shared memory. Neighbouring threads read neighbouring elements, as far as that can
-// be seen.
+// fetch copies a tile's elements to shared memory. Neighbouring threads read neighbouring elements, if the layout is
+// known.
 func (w *productWriter) fetch(to *loop.Local, e loop.Expr, across flat, begin, first sym.Expr, n int64) loop.Stmt {
 	if narrow := narrowOf(e, w.sum); narrow != nil {
 		e = narrow
@@ -454,8 +458,8 @@ func (w *productWriter) fetch(to *loop.Local, e loop.Expr, across flat, begin, f
 	})
 }
 
-// computed is an operand's element for some values of the loops' variables, and the statements before it that name what
-// it mentions.
+// computed returns an operand's element for some values of the loops' variables, and the named values that must precede
+// it.
 func (w *productWriter) computed(e loop.Expr, values map[sym.Name]sym.Expr) ([]loop.Stmt, loop.Expr) {
 	needed := map[string]bool{}
 	visit := func(x loop.Expr) {
@@ -476,14 +480,14 @@ func (w *productWriter) computed(e loop.Expr, values map[sym.Name]sym.Expr) ([]l
 	return loop.Substitute(rename.body(lets), values), withIntegers(rename.rewrite().Value(e), values)
 }
 
-// withIntegers is a value with other integers in it.
+// withIntegers returns an expression with some of its integers replaced.
 func withIntegers(e loop.Expr, values map[sym.Name]sym.Expr) loop.Expr {
 	return (&loop.Rewrite{Integer: func(i sym.Expr) sym.Expr {
 		return i.Subst(func(name sym.Name) (sym.Expr, bool) { v, ok := values[name]; return v, ok })
 	}}).Value(e)
 }
 
-// inRange is an index, or the last one where it may lie beyond.
+// inRange returns an index, clamped to the last one unless by divides size.
 func inRange(index, size sym.Expr, s *scheduler, by int64) sym.Expr {
 	if s.equal(size.Mod(sym.Const(by)), zero) {
 		return index

@@ -12,8 +12,8 @@ import (
 // number of such tiles is limited accordingly.
 const mostOutside = 16 << 20
 
-// moveOut is the accountant's last resort, which never fails: of a kernel that wants more scratch than there is
-// although its tiles cannot be smaller, the largest locals become buffers that are planned with all others.
+// moveOut is the last resort, which never fails: if a kernel needs more scratch than there is although its tiles cannot
+// be smaller, its largest locals become buffers, planned with all others.
 func (s *scheduler) moveOut() {
 	most := s.machine.Limits.Scratch
 	if most == 0 {
@@ -42,7 +42,7 @@ func (s *scheduler) moveOut() {
 	}
 }
 
-// launches are the launches of each kernel.
+// launches returns the launches of each kernel.
 func (s *scheduler) launches() map[*loop.Kernel][]*loop.Launch {
 	list := map[*loop.Kernel][]*loop.Launch{}
 	s.eachList(&s.module.Body, func(steps *[]loop.Step) {
@@ -55,6 +55,7 @@ func (s *scheduler) launches() map[*loop.Kernel][]*loop.Launch {
 	return list
 }
 
+// bufferName returns a new name for a buffer, made from hint.
 func (s *scheduler) bufferName(hint string) string {
 	taken := func(name string) bool {
 		return slices.ContainsFunc(s.module.Buffers, func(b *loop.Buffer) bool { return b.Name == name })
@@ -66,9 +67,9 @@ func (s *scheduler) bufferName(hint string) string {
 	return name
 }
 
-// outside makes the kernel's largest local a parameter, with a place for each tile that may run at the same time as
-// others; what loops are around it beside those of tiles go through it one iteration after the other. It returns the
-// parameter; nil if there is none to move.
+// outside turns the kernel's largest local into a parameter, with a slice for each tile that may run concurrently;
+// enclosing loops that are not over tiles use it one iteration after the other. It returns the parameter; nil if there
+// is no local to move.
 func (s *scheduler) outside(k *loop.Kernel) *loop.Param {
 	places := loop.Locals(k)
 	if len(places) == 0 {
@@ -79,7 +80,7 @@ func (s *scheduler) outside(k *loop.Kernel) *loop.Param {
 		return cmp.Compare(bytes(a.Local), bytes(b.Local))
 	}).Local
 	at := int64(1)
-	if l.DType.Bits() >= 8 { // others may not write to one byte at once
+	if l.DType.Bits() >= 8 { // concurrent tiles must not write to the same byte
 		at = max(1, mostOutside/max(1, bytes(l)))
 	}
 	var index, shape []sym.Expr
@@ -126,7 +127,7 @@ func (s *scheduler) outside(k *loop.Kernel) *loop.Param {
 	return p
 }
 
-// inBlocks is a parallel loop over at most so many blocks of another's iterations, which come one after the other.
+// inBlocks returns a parallel loop over at most blocks blocks of a loop's iterations, which run in order.
 func (s *scheduler) inBlocks(k *loop.Kernel, f *loop.For, blocks int64) *loop.For {
 	inner := &loop.For{Kind: loop.Serial, Var: f.Var, Extent: f.Extent, Body: f.Body}
 	outer := s.coster(k).cutInto(inner, f.Extent.CeilDiv(sym.Const(blocks)).Max(one), s.newNamer(k))
@@ -134,7 +135,7 @@ func (s *scheduler) inBlocks(k *loop.Kernel, f *loop.For, blocks int64) *loop.Fo
 	return outer
 }
 
-// drop removes a local's declaration, and visits the loops around it, outermost first.
+// drop removes a local's declaration, and calls around for the enclosing loops, outermost first.
 func drop(body *[]loop.Stmt, local string, around func(f *loop.For)) bool {
 	for i, stmt := range *body {
 		if l, ok := stmt.(*loop.Local); ok && l.Name == local {

@@ -162,7 +162,7 @@ func (s *scheduler) groupOf(k *loop.Kernel, param *loop.Param) int64 {
 	return group
 }
 
-// stepOf is the axis along which steps has a single step of 1; −1 if it steps otherwise.
+// stepOf returns the axis along which steps is 1 while it is 0 along all others; −1 if there is none.
 func stepOf(steps []sym.Expr) int {
 	axis := -1
 	for i, e := range steps {
@@ -177,7 +177,7 @@ func stepOf(steps []sym.Expr) int {
 	return axis
 }
 
-// numbers is a shape of constants.
+// numbers returns a shape of constants; ok is false for other shapes.
 func numbers(shape []sym.Expr) (list []int64, ok bool) {
 	for _, e := range shape {
 		n, ok := e.Const()
@@ -189,7 +189,7 @@ func numbers(shape []sym.Expr) (list []int64, ok bool) {
 	return list, true
 }
 
-// lay works out the new shape; it fails where some reader has the weight under strides of its own.
+// lay computes the new shape. It returns false if some reader reads the weight with other strides.
 func (p *Pack) lay() bool {
 	for _, r := range p.readers {
 		if _, ok := numbers(r.param.Shape); !ok || r.param.Access != loop.Read || r.param.Strides != nil {
@@ -220,7 +220,7 @@ func (p *Pack) lay() bool {
 	return true
 }
 
-// pack rewrites the readers of the weights that can be packed now that contractions are cut, and has them filled.
+// pack rewrites the readers of the weights that can be packed, after contractions are cut, and fills the weights.
 func (s *scheduler) pack(packs []*Pack) error {
 	packs = slices.DeleteFunc(packs, func(p *Pack) bool {
 		unfit := func(r reader) bool { return !s.readable(p, r) }
@@ -250,6 +250,7 @@ func (s *scheduler) pack(packs []*Pack) error {
 	return nil
 }
 
+// constants returns integers as symbolic integers.
 func constants(list []int64) []sym.Expr {
 	out := make([]sym.Expr, len(list))
 	for i, n := range list {
@@ -258,8 +259,8 @@ func constants(list []int64) []sym.Expr {
 	return out
 }
 
-// readable reports whether a reader can be rewritten: each tile of its contractions lies within one panel and keeps to
-// its axes.
+// readable reports whether a reader can be rewritten: each tile of its contractions is inside one panel, and along its
+// axes.
 func (s *scheduler) readable(p *Pack, r reader) bool {
 	q := bufferOf(r.kernel, r.param.Name)
 	if q == nil {
@@ -288,7 +289,7 @@ func (s *scheduler) readable(p *Pack, r reader) bool {
 	return true
 }
 
-// rewrite has a kernel read the packed weight.
+// rewrite makes a kernel read the packed weight.
 func (p *Pack) rewrite(r reader, names *namer) {
 	width, group := sym.Const(p.Width), sym.Const(p.Group)
 	place := func(index []sym.Expr, panel, column, depth, step sym.Expr) []sym.Expr {
@@ -348,8 +349,8 @@ func (p *Pack) rewrite(r reader, names *namer) {
 	param.Shape = constants(p.shape)
 }
 
-// byGroups is a contraction as one over each group of steps, and one over what is left; right is the right operand from
-// a group on.
+// byGroups returns a contraction as one over each group of steps, and one over the remainder; right returns the right
+// operand from a group on.
 func (p *Pack) byGroups(c *loop.Contract, names *namer, right func(first sym.Expr) loop.Tile) []loop.Stmt {
 	depth, _ := c.K.Const()
 	part := func(first sym.Expr, count int64) loop.Stmt {
@@ -371,8 +372,8 @@ func (p *Pack) byGroups(c *loop.Contract, names *namer, right func(first sym.Exp
 	return list
 }
 
-// apart is a serial loop over several sums of products as a loop over each, since sums that stay in registers are of
-// loops around a single product. The order of integers' sums is of no matter.
+// apart returns a serial loop over several sums of products as one loop for each, since sums stay in registers only in
+// loops around a single product. The order does not matter for sums of integers.
 func apart(f *loop.For, names *namer) []loop.Stmt {
 	sums := func(stmt loop.Stmt) bool {
 		for {
@@ -405,7 +406,7 @@ func apart(f *loop.For, names *namer) []loop.Stmt {
 	return list
 }
 
-// unraveled is the index of the flat-th element of a shape.
+// unraveled returns the index of the flat-th element of a shape.
 func unraveled(flat sym.Expr, shape []int64) []sym.Expr {
 	index := make([]sym.Expr, len(shape))
 	for axis := len(shape) - 1; axis >= 0; axis-- {
@@ -418,10 +419,10 @@ func unraveled(flat sym.Expr, shape []int64) []sym.Expr {
 	return index
 }
 
-// Shape is the weight's shape when packed.
+// Shape returns the packed weight's shape.
 func (p *Pack) Shape() []int64 { return p.shape }
 
-// Bytes is the packed weight's size.
+// Bytes returns the packed weight's size.
 func (p *Pack) Bytes() int64 {
 	n := p.element()
 	for _, extent := range p.shape {
@@ -430,23 +431,23 @@ func (p *Pack) Bytes() int64 {
 	return n
 }
 
-// element is the bytes of an element.
+// element returns the bytes of an element.
 func (p *Pack) element() int64 { return int64(p.from.DType().Bits() / 8) }
 
-// packSteps is how many steps of a sum are packed at a time: so many lines of the panel stay in the cache while its
-// columns are read.
+// packSteps is the number of steps of a sum that are packed at once: that many cache lines of the panel stay in the
+// cache while its columns are read.
 const packSteps = 16
 
-// pieceBytes is about how much of a weight a piece is: of what the weight is made of, so much is in memory at a time
-// for each goroutine.
+// pieceBytes is the approximate size of a piece of a weight: each goroutine keeps that much of the weight's origins in
+// memory.
 const pieceBytes = 256 << 10
 
-// leastColumns is the least of a panel that a piece is, so that a line of the caches is written by one or two.
+// leastColumns is the least number of columns of a panel in a piece, so that at most two pieces write one cache line.
 const leastColumns = 8
 
-// along is the axis that the weight is cut along into pieces, each of which reads a stretch of its own of what the
-// weight is made of, and the extent of a piece: whole panels, where it is the columns' axis, or an even share of one
-// where a panel is too large and is not packed by groups.
+// along returns the axis along which the weight is cut into pieces, each of which reads its own segment of the origins,
+// and the extent of a piece. Along the columns' axis, a piece is a number of full panels, or an even share of one if a
+// panel is too large and is not packed by groups.
 func (p *Pack) along() (axis int, extent int64) {
 	axis = p.from.Major()
 	extent = max(1, p.piece/max(1, p.from.Size()/p.old[axis]))
@@ -460,25 +461,27 @@ func (p *Pack) along() (axis int, extent int64) {
 	return axis, extent
 }
 
-// Pieces is the number of parts that Fill can be called for.
+// Pieces returns the number of pieces into which Fill is divided.
 func (p *Pack) Pieces() int64 {
 	axis, extent := p.along()
 	return (p.old[axis] + extent - 1) / extent
 }
 
-// Stretch is the memory that pieces [begin, end) read, about, where no other piece does: nil if that is not known.
+// Stretch returns approximately the memory that pieces [begin, end) read and other pieces do not; nil if that is not
+// known.
 func (p *Pack) Stretch(begin, end int64) []byte {
 	axis, extent := p.along()
 	return p.from.Stretch(begin*extent, min(end*extent, p.old[axis]))
 }
 
-// Done is the memory that pieces [0, end) read, and no others: nil if that is not known.
+// Done returns the memory that only pieces [0, end) read; nil if that is not known.
 func (p *Pack) Done(end int64) []byte {
 	axis, extent := p.along()
 	return p.from.Done(min(end*extent, p.old[axis]))
 }
 
-// Prefix is the bytes, from the first on, that pieces [0, end) fill: all, if pieces do not fill them in order.
+// Prefix returns the number of bytes at the beginning that pieces [0, end) fill: all bytes if pieces do not fill them
+// in order.
 func (p *Pack) Prefix(end int64) int64 {
 	axis, extent := p.along()
 	if axis != p.columns || end >= p.Pieces() {
@@ -487,11 +490,11 @@ func (p *Pack) Prefix(end int64) int64 {
 	return (end*extent + p.Width - 1) / p.Width * (p.Bytes() / p.shape[0])
 }
 
-// Origins are what all pieces together read.
+// Origins returns the tensors that all pieces together read.
 func (p *Pack) Origins() []*tensor.Tensor { return p.from.Origins() }
 
-// Fill writes pieces [begin, end) of the packed weight into to, all Bytes bytes of it, which are zeros. Calls for other
-// pieces may run at the same time.
+// Fill writes pieces [begin, end) of the packed weight into to, which has Bytes bytes, all zero. Calls for other pieces
+// may run concurrently.
 func (p *Pack) Fill(to []byte, begin, end int64) {
 	axis, extent := p.along()
 	data, steps, there := p.from.Strided()
@@ -510,8 +513,8 @@ func (p *Pack) Fill(to []byte, begin, end int64) {
 	}
 }
 
-// fill packs the elements whose indices along an axis are from begin to end; data begin with the first of them, and
-// have neighbours so many steps apart.
+// fill packs the elements whose indices along an axis are from begin to end. data begins with the first of them; steps
+// are the distances between neighbours.
 func (p *Pack) fill(target []byte, data []byte, steps []int64, axis int, begin, end int64) {
 	shape := slices.Clone(p.old)
 	shape[axis] = end - begin
@@ -556,7 +559,7 @@ func (p *Pack) fill(target []byte, data []byte, steps []int64, axis int, begin, 
 	}
 }
 
-// picked are the extents of some axes.
+// picked returns the extents of some axes.
 func picked(shape []int64, axes []int) []int64 {
 	out := make([]int64, len(axes))
 	for i, axis := range axes {
@@ -565,7 +568,7 @@ func picked(shape []int64, axes []int) []int64 {
 	return out
 }
 
-// matrix packs count columns of so many rows, which out has lines of Width for.
+// matrix packs count columns of rows rows into lines of Width elements.
 func (p *Pack) matrix(out, data []byte, rows, count, stepK, stepN int64) {
 	element := p.element()
 	line := p.Width * element
@@ -585,7 +588,7 @@ func (p *Pack) matrix(out, data []byte, rows, count, stepK, stepN int64) {
 	}
 }
 
-// groups packs count columns of so many rows, by groups, into a panel of one matrix, from one of its rows on.
+// groups packs count columns of rows rows, by groups, into a panel of one matrix, from row on.
 func (p *Pack) groups(out, data []byte, row, rows, count, stepK, stepN int64) {
 	line, size := p.Width*p.Group, p.element()
 	for first := int64(0); first < rows; first += packSteps {

@@ -9,9 +9,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// A machine with a register tile runs a contraction panel by panel: so many columns of B, a panel, that their sums for
-// a few rows of A fill the registers. The local that sums go into is cut to one panel of some rows; what is left of the
-// kernel is a group
+// A machine with a register tile runs a contraction panel by panel: a panel is the number of columns of B whose sums
+// for a few rows of A fill the registers. The local of the sums is cut to one panel of some rows; the kernel then
+// contains a group
 //
 //	local acc [rows, panel]
 //	each i { vector j { acc[i, j] = … } }
@@ -19,14 +19,14 @@ import (
 //	each i { vector j { … acc[i, j] … } }
 //
 // whose sums the code generator keeps in registers from the first nest to the last. The rows of A of a tile stay in the
-// second-level cache while the panels of B pass by, as far as that leaves enough of them: each panel is read once a
-// tile, from further away.
+// second-level cache while the panels of B pass by, as far as that leaves enough of them: each panel is read once per
+// tile, from a more distant memory.
 const (
 	leastRows  = 128 // of one tile
 	mostRows   = 384
 	widestTile = 8 // vectors of sums for a single row: as many as hide the latency of adding
 
-	manyTiles = 16      // a product is cut into at most, so that workers have about as much to do
+	manyTiles = 16      // tiles of a product, at most, so that workers have about the same work
 	tilesEach = 4       // for each worker
 	leastWork = 750_000 // multiplications in such a tile: some microseconds
 	fewRows   = 32      // of such a tile: fewer would read panels too often
@@ -38,7 +38,7 @@ func (s *scheduler) registerTiles() bool {
 	return s.machine.Tile.Columns > 0 && s.machine.VectorBytes > 0
 }
 
-// contractions cuts all contractions of the module into tiles of registers, and packs the weights among their right
+// contractions cuts all contractions of the module into register tiles, and packs the weights among their right
 // operands.
 func (s *scheduler) contractions() error {
 	if !s.registerTiles() {
@@ -64,6 +64,7 @@ func (s *scheduler) contractions() error {
 	return s.pack(packs)
 }
 
+// contracts reports whether a kernel contains a Contract.
 func contracts(k *loop.Kernel) bool {
 	found := false
 	loop.Walk(k.Body, func(s loop.Stmt) bool {
@@ -74,7 +75,7 @@ func contracts(k *loop.Kernel) bool {
 	return found
 }
 
-// panels cuts the locals that a kernel's contractions add into, and makes the loops over a panel's columns vector
+// panels cuts the locals into which a kernel's contractions add, and turns the loops over a panel's columns into vector
 // loops.
 func (s *scheduler) panels(k *loop.Kernel, packs []*Pack) {
 	names := s.newNamer(k)
@@ -114,8 +115,8 @@ func (s *scheduler) panels(k *loop.Kernel, packs []*Pack) {
 	s.gatherPanels(k, packs, names)
 }
 
-// wholePanels cuts contractions that are still wider than a panel, because what they add into could not be cut: their
-// sums go to memory panel by panel.
+// wholePanels cuts contractions that are still wider than a panel because their local could not be cut: their sums are
+// stored to memory panel by panel.
 func (s *scheduler) wholePanels(k *loop.Kernel, packs []*Pack, names *namer) {
 	r := &loop.Rewrite{Stmt: func(stmt loop.Stmt) []loop.Stmt {
 		c, ok := stmt.(*loop.Contract)
@@ -150,8 +151,8 @@ func (s *scheduler) wholePanels(k *loop.Kernel, packs []*Pack, names *namer) {
 	k.Body = r.Body(k.Body)
 }
 
-// gatherPanels copies each panel of a right operand whose columns do not lie side by side, a transposed one, into a
-// local before the sums that need it are begun.
+// gatherPanels copies each panel of a right operand without contiguous columns, a transposed one, into a local before
+// the sums that need it begin.
 func (s *scheduler) gatherPanels(k *loop.Kernel, packs []*Pack, names *namer) {
 	next := k.Clone()
 	var visit func(body []loop.Stmt) []loop.Stmt
@@ -179,7 +180,7 @@ func (s *scheduler) gatherPanels(k *loop.Kernel, packs []*Pack, names *namer) {
 	}
 }
 
-// willBePacked reports whether a contraction's right operand is a weight whose columns will lie side by side.
+// willBePacked reports whether a contraction's right operand is a weight whose columns will be contiguous.
 func willBePacked(k *loop.Kernel, c *loop.Contract, packs []*Pack) bool {
 	return slices.ContainsFunc(packs, func(p *Pack) bool {
 		return p.widthFor(k, c.B.Buffer) > 0 && stepOf(c.B.Col) == p.columns && sameNumbers(bufferOf(k, c.B.Buffer).Shape,
@@ -187,13 +188,15 @@ func willBePacked(k *loop.Kernel, c *loop.Contract, packs []*Pack) bool {
 	})
 }
 
+// sameNumbers reports whether a shape consists of these constants.
 func sameNumbers(shape []sym.Expr, list []int64) bool {
 	n, ok := numbers(shape)
 	return ok && slices.Equal(n, list)
 }
 
-// gathered is a local with a contraction's right operand, and what fills it; the contraction reads it from then on. Nil
-// where the operand's columns lie side by side or its size is not known before the kernel runs.
+// gathered returns a local for a contraction's right operand and the statements that fill it; the contraction then
+// reads the local. It returns nil if the operand's columns are contiguous, or if its size is not known before the
+// kernel runs.
 func (s *scheduler) gathered(k *loop.Kernel, c *loop.Contract, names *namer) []loop.Stmt {
 	b := bufferOf(k, c.B.Buffer)
 	if isOne(c.N) || b == nil || !s.overDims(k, c.K) {
@@ -206,16 +209,16 @@ func (s *scheduler) gathered(k *loop.Kernel, c *loop.Contract, names *namer) []l
 	return nearby(b, &c.B, &c.B.Row, &c.B.Col, [2]sym.Expr{c.K, c.N}, shape, "panel", names)
 }
 
-// overDims reports whether an expression mentions no loop's variable.
+// overDims reports whether an expression mentions no loop variable.
 func (s *scheduler) overDims(k *loop.Kernel, e sym.Expr) bool {
 	inside := bound(k.Body)
 	return !slices.ContainsFunc(e.Vars(), func(name sym.Name) bool { return slices.Contains(inside, name) })
 }
 
-// panelSize is the tile along an axis of a local.
+// panelSize returns the size of the tile along an axis of a local.
 func (s *scheduler) panelSize(k *loop.Kernel, l *loop.Local, axis int, use axisUse, body []loop.Stmt,
 	packs []*Pack) int64 {
-	var sum *loop.Contract // the one with the longest sums
+	var sum *loop.Contract // the contraction with the longest sums
 	depth := 0.0
 	for _, a := range loop.Accesses(body) {
 		c, ok := a.Stmt.(*loop.Contract)
@@ -251,7 +254,7 @@ func (s *scheduler) panelSize(k *loop.Kernel, l *loop.Local, axis int, use axisU
 		return size
 	}
 	if columns, fixed := sum.N.Const(); fixed {
-		// Enough tiles for several workers, where each has work for some microseconds.
+		// Enough tiles for several workers, if each has work for some microseconds.
 		width := s.panelWidth(k, sum, l.DType)
 		panels := max(1, (columns+width-1)/width)
 		tiles := min(manyTiles, s.enough(), int64(float64(n*columns)*depth/leastWork))
@@ -274,7 +277,7 @@ func (s *scheduler) panelSize(k *loop.Kernel, l *loop.Local, axis int, use axisU
 	return (even + rows - 1) / rows * rows
 }
 
-// enough is how many tiles of a kernel let all workers have about as much to do.
+// enough returns the number of tiles of a kernel with which all workers have about the same work.
 func (s *scheduler) enough() int64 {
 	if s.machine.Threads < 2 {
 		return 1
@@ -282,8 +285,8 @@ func (s *scheduler) enough() int64 {
 	return tilesEach * int64(s.machine.Threads)
 }
 
-// panelWidth is the columns of a contraction's panels: the register tile's, or more vectors where there are few rows,
-// so that there are always enough sums under way at once.
+// panelWidth returns the number of columns of a contraction's panels: the register tile's, or more vectors if there are
+// few rows, so that enough sums are always in flight.
 func (s *scheduler) panelWidth(k *loop.Kernel, c *loop.Contract, dt dtype.DType) int64 {
 	lanes := int64(s.machine.VectorBytes) * 8 / int64(dt.Bits())
 	usual := max(s.machine.Tile.Columns*4/int64(s.machine.VectorBytes), 1)
@@ -317,7 +320,7 @@ func (s *scheduler) panelWidth(k *loop.Kernel, c *loop.Contract, dt dtype.DType)
 	return vectors * lanes
 }
 
-// mostVectors is the vectors of a contraction's columns at the most; 0 if they have no bound.
+// mostVectors returns the largest number of vectors of a contraction's columns; 0 if there is no bound.
 func (s *scheduler) mostVectors(c *loop.Contract, lanes int64) int64 {
 	_, columns := s.dims.Bounds(c.N)
 	if columns < 0 || columns > math.MaxInt64-lanes {
@@ -326,10 +329,10 @@ func (s *scheduler) mostVectors(c *loop.Contract, lanes int64) int64 {
 	return (columns + lanes - 1) / lanes
 }
 
-// wider is the vectors of a panel in the place of two: four or three, if they make panels that are whole, or nearly,
-// and there are rows for several of the lower tiles that go with them. Such a tile reads fewer elements of rows for a
-// product, and keeps the lines of fewer rows near: 6 × 4 or 8 × 3 sums take a tenth less time than 14 × 2. Columns that
-// are no more than a panel, such as those that were cut to be one, stay whole.
+// wider returns the number of vectors of a panel instead of two: four or three, if such panels are full, or nearly, and
+// there are rows for several of the lower tiles that belong to them. Such a tile reads fewer elements of rows per
+// product, and touches the cache lines of fewer rows: 6 × 4 or 8 × 3 sums take a tenth less time than 14 × 2. Columns
+// that fit one panel, such as those already cut to one, are not divided.
 func (s *scheduler) wider(k *loop.Kernel, c *loop.Contract, lanes int64) int64 {
 	_, rows := s.dims.Bounds(c.M)
 	_, columns := s.dims.Bounds(c.N)
@@ -342,10 +345,10 @@ func (s *scheduler) wider(k *loop.Kernel, c *loop.Contract, lanes int64) int64 {
 	line := s.steps(k, c) * float64(lanes*int64(bufferOf(k, c.B.Buffer).DType.Bits())/8)
 	for _, tile := range []struct {
 		rows, vectors int64
-		more          int64   // rows than these
-		near          float64 // the most bytes of a panel, which is read once for each tile
+		more          int64   // for more rows than these
+		near          float64 // the most bytes of a panel, which is read once per tile
 		window        bool    // also for sums inside serial loops
-		ragged        bool    // panels are nearly whole
+		ragged        bool    // panels may be nearly full
 	}{
 		{6, 4, 24, near / 4, true, false},
 		{8, 3, 32, near, true, false},
@@ -366,10 +369,10 @@ func (s *scheduler) wider(k *loop.Kernel, c *loop.Contract, lanes int64) int64 {
 	return 2
 }
 
-// mostEmpty: one part of so many columns, at most, is added to the room of panels to make them wider.
+// mostEmpty: at most one in this many columns is added as padding to make panels wider.
 const mostEmpty = 16
 
-// steps is how many products each sum of a contraction has, with those of the serial loops around it.
+// steps returns the number of products of each sum of a contraction, with those of the serial loops around it.
 func (s *scheduler) steps(k *loop.Kernel, c *loop.Contract) float64 {
 	steps := max(s.guess(c.K), 1)
 	for _, a := range loop.Accesses(k.Body) {
@@ -385,12 +388,12 @@ func (s *scheduler) steps(k *loop.Kernel, c *loop.Contract) float64 {
 	return steps
 }
 
-// squareVectors is the vectors of a panel of a short sum in tile registers, two of which are done at once: their
-// configuration takes as long as the products of a short sum, and is shared among the columns. Of longer sums two
-// vectors are a panel, which is read from memory line after line.
+// squareVectors is the number of vectors of a panel of a short sum in tile registers, two of which are computed at
+// once: their configuration takes as long as the products of a short sum, and is shared among the columns. For longer
+// sums, a panel is two vectors, which are read from memory in order.
 const squareVectors = 4
 
-// shortSum is the most steps of a short sum.
+// shortSum is the largest number of steps of a short sum.
 const shortSum = 512
 
 // inSquares reports whether a contraction is meant for the machine's tile registers.
@@ -405,8 +408,8 @@ func (s *scheduler) inSquares(k *loop.Kernel, c *loop.Contract) bool {
 	return true
 }
 
-// columnsInLanes makes the loops over the columns of locals that contractions add into vector loops, innermost in their
-// nests.
+// columnsInLanes turns the loops over the columns of locals into which contractions add into vector loops, innermost in
+// their nests.
 func (s *scheduler) columnsInLanes(k *loop.Kernel) {
 	columns := map[string]int{} // the axis of each local that contractions call columns
 	for _, a := range loop.Accesses(k.Body) {
@@ -442,8 +445,8 @@ func (s *scheduler) columnsInLanes(k *loop.Kernel) {
 	k.Body = r.Body(k.Body)
 }
 
-// chained is the loop whose variable is index among the each-loops from f inward, each directly inside another; nil if
-// there is none.
+// chained returns the loop whose variable is index among the each-loops from f inward, each directly inside another;
+// nil if there is none.
 func chained(f *loop.For, index sym.Expr) *loop.For {
 	for f.Kind == loop.Each {
 		if isVar(index, f.Var) {
