@@ -12,6 +12,22 @@ import (
 // Attention without stored scores, for machines that run blocks of threads: sums of values, weighted by a softmax of
 // products, that are rescaled when a larger product appears (Milakov and Gimelshein, 2018; in tiles: Dao et al.,
 // FlashAttention, 2022):
+//
+//	each i … {
+//	  local o; each e { o[e] = 0 }; var top = -inf; var total = 0
+//	  for j {
+//	    var s = 0; for d { s += A × B }; let score = …s…
+//	    let greatest = max(top, score); let least = …greatest…
+//	    let shrink = f(top - least); let weight = f(score - least)
+//	    total = total × shrink + weight; top = greatest
+//	    each e { o[e] = o[e] × shrink + weight × V }
+//	  }
+//	  …; each e { …; store …o[e]… }
+//	}
+//
+// A block has a tile of rows. For one tile of keys at a time, its threads sum the products of their own rows and keys in
+// registers, and store the scores in shared memory; one thread for each row computes weights from them; then the threads
+// sum the weighted values of their own rows and elements. Scores are stored nowhere else.
 
 // blockOnline rewrites a kernel of this form for blocks of threads; nil for other kernels, or if no tile fits.
 func (s *scheduler) blockOnline(k *loop.Kernel) *loop.Kernel {
