@@ -335,7 +335,7 @@ func adjugateSamples(r *rand.Rand) (out []Sample) {
 		for _, s := range sampleMatrices {
 			out = append(out, Sample{Inputs: []*tensor.Tensor{sampleRegular(r, dt, s.x...)}})
 		}
-		for _, rank := range []int64{0, 1, 2, 3} { // of matrices of 4 columns, and whole numbers
+		for _, rank := range []int64{0, 1, 2, 3} { // 4 × 4 matrices of integers
 			x := tensor.Must(tensor.New(dt, 2, 4, 4))
 			for i := range x.Len() / 4 {
 				factors := []int64{r.Int63n(5) - 2, r.Int63n(5) - 2, r.Int63n(5) - 2}

@@ -83,13 +83,13 @@ func attentionFused(k *Nest, n *ir.Node) {
 	case k.D.LE(a.queries, few) == sym.Yes:
 		a.each(a.single)
 	case k.D.LT(few, a.queries) == sym.Yes:
-		for _, s := range a.spans() {
+		for _, s := range a.runs() {
 			a.each(func(row attentionRow) { a.blocks(row, s) })
 		}
 	default:
 		a.each(func(row attentionRow) {
 			k.When(loop.Apply2(loop.Le, loop.At(a.queries), loop.At(few)), func() { a.single(row) }, func() {
-				for _, s := range a.spans() {
+				for _, s := range a.runs() {
 					a.blocks(row, s)
 				}
 			})
@@ -113,28 +113,28 @@ func (a *attentionKernel) each(visit func(row attentionRow)) {
 	})
 }
 
-// attentionSpan is blocks of queries of one size: so many, from one on, with so many queries in each, and room for so
-// many.
-type attentionSpan struct{ blocks, first, count, room sym.Expr }
+// attentionRun is a run of blocks of queries of one size: the number of blocks, the first query, the queries of each
+// block, and the largest number of queries of any block.
+type attentionRun struct{ blocks, first, count, room sym.Expr }
 
-// spans cuts the queries into blocks: those that are full, and what is left, so that sizes are numbers where the number
-// of queries is one.
-func (a *attentionKernel) spans() []attentionSpan {
+// runs cuts the queries into blocks: the full blocks and the rest, so that block sizes are constants if the number of
+// queries is constant.
+func (a *attentionKernel) runs() []attentionRun {
 	room := sym.Const(attentionQueries)
 	n, ok := a.queries.Const()
 	if !ok {
-		return []attentionSpan{{a.queries.CeilDiv(room), sym.Const(0), sym.Expr{}, room}}
+		return []attentionRun{{a.queries.CeilDiv(room), sym.Const(0), sym.Expr{}, room}}
 	}
-	var spans []attentionSpan
+	var runs []attentionRun
 	full := n / attentionQueries
 	if full > 0 {
-		spans = append(spans, attentionSpan{sym.Const(full), sym.Const(0), room, room})
+		runs = append(runs, attentionRun{sym.Const(full), sym.Const(0), room, room})
 	}
 	if rest := n % attentionQueries; rest > 0 {
-		spans = append(spans, attentionSpan{one, sym.Const(full * attentionQueries), sym.Const(rest),
+		runs = append(runs, attentionRun{one, sym.Const(full * attentionQueries), sym.Const(rest),
 			sym.Const((rest + 15) / 16 * 16)})
 	}
-	return spans
+	return runs
 }
 
 // number is a constant of f32.
@@ -269,16 +269,16 @@ type attentionBlock struct {
 	top, total, shrink, sum *loop.Memory
 }
 
-// blocks computes the queries of a span block by block.
-func (a *attentionKernel) blocks(row attentionRow, span attentionSpan) {
-	if isOne(span.blocks) {
-		a.queriesBlock(&attentionBlock{row: row, first: span.first, count: span.count, size: span.room})
+// blocks computes the queries of a run block by block.
+func (a *attentionKernel) blocks(row attentionRow, run attentionRun) {
+	if isOne(run.blocks) {
+		a.queriesBlock(&attentionBlock{row: row, first: run.first, count: run.count, size: run.room})
 		return
 	}
-	a.Each("t", span.blocks, func(t sym.Expr) {
-		b := &attentionBlock{row: row, first: span.first.Add(t.Mul(span.room)), count: span.count, size: span.room}
-		if span.count.Equal(sym.Expr{}) {
-			b.count = span.room.Min(a.queries.Sub(b.first))
+	a.Each("t", run.blocks, func(t sym.Expr) {
+		b := &attentionBlock{row: row, first: run.first.Add(t.Mul(run.room)), count: run.count, size: run.room}
+		if run.count.Equal(sym.Expr{}) {
+			b.count = run.room.Min(a.queries.Sub(b.first))
 		}
 		a.queriesBlock(b)
 	})

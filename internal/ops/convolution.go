@@ -26,7 +26,7 @@ func init() {
 			{Name: "bands", When: convolutionIsBands, Build: convolutionBands},
 			{Name: "depthwise", When: convolutionIsDepthwise, Build: convolutionDepthwise},
 			{Name: "direct", When: channelsFirst, Build: convolutionDirect},
-			{Name: "pixels", Apart: true, When: both(both(convolutionIsRows, convolutionIsWhole), convolutionIsPointwise),
+			{Name: "pixels", Apart: true, When: both(both(convolutionIsRows, convolutionIsFull), convolutionIsPointwise),
 				Build: convolutionPixels},
 			{Name: "rows", Apart: true, When: convolutionIsRows, Build: convolutionRows},
 		}})
@@ -234,8 +234,8 @@ func convolutionMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tens
 // written −0.
 func HasHoles(n *ir.Node) bool { return n.Attrs.Bool("holes") }
 
-// convolutionIsWhole reports whether the weights have no holes.
-func convolutionIsWhole(n *ir.Node, _ *sym.Dims) bool { return !HasHoles(n) }
+// convolutionIsFull reports whether the weights have no holes.
+func convolutionIsFull(n *ir.Node, _ *sym.Dims) bool { return !HasHoles(n) }
 
 // convolutionIsPointwise reports whether the kernel has one element, a stride of 1 and no padding.
 func convolutionIsPointwise(n *ir.Node, d *sym.Dims) bool {
@@ -278,7 +278,7 @@ func convolutionPointwise(k *Nest, n *ir.Node) {
 
 // convolutionIsDepthwise reports whether each of several groups has one input channel, and the weights have no holes.
 func convolutionIsDepthwise(n *ir.Node, d *sym.Dims) bool {
-	return convolutionIsWhole(n, d) && isOne(filter(n, n.Inputs[1].Type.Shape)[1]) && n.Attrs.Int("groups", 1) > 1
+	return convolutionIsFull(n, d) && isOne(filter(n, n.Inputs[1].Type.Shape)[1]) && n.Attrs.Int("groups", 1) > 1
 }
 
 // convolutionDepthwise lowers a convolution with one input channel for each output channel as sums over the window:

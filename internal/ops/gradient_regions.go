@@ -123,8 +123,8 @@ func (t *iterated) begin(up []*ir.Value) []*ir.Value {
 	return out
 }
 
-// step differentiates one iteration, of which the body's results and the derivatives by them are given, by the states
-// at its beginning, by what else it takes, and by what is captured: for these it adds to the sums so far.
+// step differentiates one iteration: results and up are the body's results and the derivatives by them, states the
+// values at its start, taken its other inputs, and sums the derivatives by captured values so far, to which it adds.
 func (t *iterated) step(in *ir.Builder, results, up, states, taken, sums []*ir.Value) (byStates, bySlices,
 	bySums []*ir.Value) {
 	var xs []*ir.Value
@@ -251,7 +251,7 @@ func scanGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return make([]*ir.Value, len(n.Inputs))
 }
 
-// walked is what a scan back goes through.
+// walked is the gradient of a scan.
 type walked struct {
 	*iterated
 	back    *ir.Builder

@@ -328,8 +328,8 @@ func (w Window) apart(shape []sym.Expr) bool {
 	return true
 }
 
-// toLargestApart is toLargest for a window whose places lie apart: the elements that a place sees are compared with the
-// largest, y, one after the other.
+// toLargestApart is toLargest for a window whose positions are disjoint: it compares each element that a position sees
+// with the largest one, y.
 func (g *Gradients) toLargestApart(x, y, u *ir.Value, w Window) *ir.Value {
 	b, shape, rank := g.Builder, x.Type.Shape, len(x.Type.Shape)
 	step := append([]int64{1, 1}, w.Strides...)

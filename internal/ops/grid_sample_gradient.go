@@ -101,7 +101,8 @@ func (g *Gradients) gridReflected(at, d *ir.Value, align bool) *ir.Value {
 	return g.choose(g.positive(width), inside, g.number(at, low))
 }
 
-// gridTap is the element at whole coordinates, or what the padding has in its place: its weight is 0 beyond zeros.
+// gridTap is the element at integer coordinates, or the element that the padding gives in its place; with padding
+// "zeros" the weight of a position outside is 0.
 func (g *Gradients) gridTap(n *ir.Node, at, d, weight *ir.Value) gridTap {
 	return g.paddedTap(at, d, weight, n.Attrs.String("padding", ""), n.Attrs.Bool("align"))
 }
@@ -126,7 +127,7 @@ func (g *Gradients) paddedTap(at, d, weight *ir.Value, padding string, align boo
 		at = g.choose(g.op(loop.Ge, at, d), g.sub(g.above(period, -edge), at), at)
 	}
 	at = g.op(loop.Max, g.op(loop.Min, at, last), zero)
-	at = g.choose(g.op(loop.Eq, at, at), at, nil) // NaN has an index too; what it weighs is NaN
+	at = g.choose(g.op(loop.Eq, at, at), at, nil) // NaN needs an index too; its weight is NaN
 	return gridTap{Cast(g.Builder, at, dtype.I64), weight}
 }
 

@@ -26,8 +26,8 @@ func (m interpreter) Interpret(in []*tensor.Tensor, ask func() error) ([]*tensor
 }
 
 // Interpreted returns a module of one node, whose meaning is all of m: m itself, interpreted. It has m's inputs and
-// states, those of its dimensions and conditions that are about inputs alone, and gives the same results. An extent of
-// a result over what data decide becomes a dimension that the node finds.
+// states, those of its dimensions and conditions that are about inputs alone, and gives the same results. A result's
+// extent that depends on data becomes a dimension that the node finds.
 func Interpreted(m *ir.Module) *ir.Module {
 	data := func(e sym.Expr) bool {
 		return slices.ContainsFunc(e.Vars(), func(name sym.Name) bool { _, data := m.Limits[name]; return data })

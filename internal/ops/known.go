@@ -132,7 +132,8 @@ func known2(c *ir.Inference, v *ir.Value, f loop.BinaryOp, a, b *ir.Value) {
 	}
 }
 
-// mostChoices is the most elements that are kept where dimensions decide a comparison: what is chosen by them grows.
+// mostChoices is the most elements of a comparison that stay known if dimensions decide it: expressions that depend on
+// the comparison grow.
 const mostChoices = 16
 
 // fewChoices reports whether the elements of a comparison are few, or all of them numbers.

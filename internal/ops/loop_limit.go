@@ -11,8 +11,8 @@ import (
 // and that is not known yet.
 func sought(name sym.Name) sym.Name { return sym.Hidden("sought " + name.String()) }
 
-// growth is a dimension that varies: what it is when the loop begins, and what an iteration makes of it, both at their
-// largest. The names of sought stand for what such dimensions were.
+// growth is a dimension that varies: its largest value when the loop begins, and its largest value after an iteration,
+// as an expression over the names of sought, which stand for the values before the iteration.
 type growth struct {
 	name            sym.Name
 	begins, becomes sym.Expr
@@ -63,18 +63,18 @@ func LimitLoop(c *ir.Inference, body *ir.Block, trip sym.Expr, carried []*ir.Val
 // limiting is the search for the limits of one loop.
 type limiting struct {
 	c       *ir.Inference
-	dims    *sym.Dims // with what is sought, and step, as integers not below 0
+	dims    *sym.Dims // with the sought limits and step as integers that are not negative
 	trip    sym.Expr
 	counted bool                  // trip bounds the number of iterations
-	own     map[sym.Name]bool     // what this loop seeks
+	own     map[sym.Name]bool     // the names that this loop seeks limits for
 	found   map[sym.Name]sym.Expr // of those
 }
 
 // step is a name for how much more a dimension might be.
 var step = sym.Hidden("step")
 
-// atMost is the largest value of an extent over the inputs' dimensions and what is sought; ok is false if none is
-// found.
+// atMost returns the largest value of an extent as an expression over the inputs' dimensions and the sought limits; ok
+// is false if none is found.
 func (l *limiting) atMost(x sym.Expr) (most sym.Expr, ok bool) {
 	for _, name := range x.Vars() {
 		limit, decided := l.c.Module.Limits[name]
@@ -102,8 +102,9 @@ func (l *limiting) with(x sym.Expr) (out sym.Expr, ok bool) {
 	}), ok
 }
 
-// settle finds one dimension's limit, if what it depends on is known: the largest of a constant, of what never grows,
-// of what grows by as much in every iteration, and of what a first guess bounds.
+// settle finds the limit of one dimension if the limits that it depends on are known; it handles dimensions that become
+// a constant, that never grow, that grow equally in every iteration, and that a first guess bounds. Others have no
+// limit.
 func (l *limiting) settle(g growth) bool {
 	own := sought(g.name)
 	becomes, ok := l.with(g.becomes)
@@ -136,7 +137,7 @@ func (l *limiting) settle(g growth) bool {
 	return true
 }
 
-// open reports whether a name stands for what this loop still seeks; those of a loop around it count as given.
+// open reports whether a name stands for a limit that this loop still seeks; names of an enclosing loop count as given.
 func (l *limiting) open(name sym.Name) bool {
 	_, found := l.found[name]
 	return !found && l.own[name]

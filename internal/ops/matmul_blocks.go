@@ -233,8 +233,8 @@ func (f *blocksNest) zeroAt(t, block, c sym.Expr) loop.Expr {
 	return nil
 }
 
-// eachBlock calls do for each block of a column, with its words: the whole blocks in a loop of the given kind, and
-// then what is left of one.
+// eachBlock calls do for each block of a column: the full blocks in a loop of the given kind, then the last, shorter
+// block.
 func (f *blocksNest) eachBlock(kind loop.LoopKind, do func(block sym.Expr, steps int64)) {
 	whole := f.Depth / f.Block
 	if whole > 0 {
@@ -245,8 +245,8 @@ func (f *blocksNest) eachBlock(kind loop.LoopKind, do func(block sym.Expr, steps
 	}
 }
 
-// eachWord calls do for each word of a block of so many steps: with its place in a column, its first step and how
-// many steps it has.
+// eachWord calls do for each word of a block of the given steps: with its index in a column, its first step and its
+// number of steps.
 func (f *blocksNest) eachWord(kind loop.LoopKind, block sym.Expr, steps int64,
 	do func(word, first sym.Expr, count int64)) {
 	per, words := f.PerWord(), block.Mul(sym.Const(f.Block/f.PerWord()))

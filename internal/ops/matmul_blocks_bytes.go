@@ -28,8 +28,8 @@ const BytesAllowed = "bytes"
 // reciprocal overflows.
 const leastOfScale = 1e-30
 
-// FitsBytes reports whether products by weights can be of x rounded to bytes: a block's sum is within i32. Where zero
-// points lie apart, they are taken off in f32, in which all that is added up must be exact.
+// FitsBytes reports whether products by weights can be of x rounded to bytes: a block's sum is within i32. If apart,
+// zero points are a tensor: they are subtracted in f32, in which all sums must be exact.
 func (w Blocks) FitsBytes(apart bool) bool {
 	const exact = 24 // bits of f32
 	most := int64(1) << 15
@@ -56,7 +56,8 @@ func QuantizeBlocks(b *ir.Builder, x *ir.Value, w Blocks) []*ir.Value {
 		Outputs
 }
 
-// Quantised is the weights as QuantizeBlocks is to know them: with zero points apart, sums are not multiplied by one.
+// Quantised returns the weights' layout for QuantizeBlocks: if zero points are a tensor (apart), its sums are
+// multiplied by −1 instead of minus the common zero point.
 func (w Blocks) Quantised(apart bool) Blocks {
 	w.Columns = 1
 	if apart {
@@ -180,7 +181,7 @@ func quantizeBlocksRows(k *Nest, n *ir.Node) {
 	})
 }
 
-// scaled computes the scale of a block of so many steps, and what its words' elements are multiplied by.
+// scaled computes the scale of a block of the given steps, and the factors of its words' elements.
 func (f *quantizeNest) scaled(r, b sym.Expr, steps int64, by *loop.Memory) {
 	first := b.Mul(sym.Const(f.Block))
 	most := f.Var("most", loop.Number(dtype.F32, leastOfScale))
@@ -304,8 +305,8 @@ func blocksBytesMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tens
 	return []*tensor.Tensor{out}, nil
 }
 
-// How many rows are done at once, by two panels: as many as leave registers for their sums. Two panels share what is
-// read of x. And some where rows are left over.
+// The number of rows computed together by two panels, which share the loads of x: as many as leave registers for their
+// sums; and smaller numbers for the remaining rows.
 const (
 	blocksBytesRows = 6
 	blocksBytesLeft = 2
@@ -427,8 +428,7 @@ func (f *bytesTile) block(b sym.Expr, steps int64) {
 	f.end(b)
 }
 
-// begin declares the sums of a block. If one zero point is all weights', what it changes is there from the
-// beginning.
+// begin declares the sums of a block. If all weights have one zero point, the sums start with its contribution.
 func (f *bytesTile) begin(b sym.Expr) {
 	if f.zero != nil || f.Zero == 0 {
 		f.sums = f.variables(loop.Integer(dtype.I32, 0), len(f.panels), int64(len(f.totals[0])))
