@@ -27,7 +27,8 @@ import (
 func TestNPY(t *testing.T) {
 	held := weir.Usage().Tensors
 	for _, x := range []*weir.Tensor{weir.Scalar(1.5), weir.Scalar(int8(-3)), weir.Scalar(true), weir.Scalar("text"),
-		weir.Scalar(complex64(2 + 1i)), must(weir.FromSlice([]float32{1, 2, 3, 4, 5, 6}, 2, 3)), must(weir.FromSlice([]uint16{}, 0, 4))} {
+		weir.Scalar(complex64(2 + 1i)), must(weir.FromSlice([]float32{1, 2, 3, 4, 5, 6}, 2, 3)),
+		must(weir.FromSlice([]uint16{}, 0, 4))} {
 		var b bytes.Buffer
 		if err := files.WriteNPY(&b, x); err != nil {
 			t.Errorf("%s: %v", x, err)
@@ -71,7 +72,8 @@ func must(x *weir.Tensor, err error) *weir.Tensor {
 
 // TestNPZ: archives are read again, here and by NumPy.
 func TestNPZ(t *testing.T) {
-	in := map[string]*weir.Tensor{"x": must(weir.FromSlice([]float32{1, 2, 3, 4}, 2, 2)), "layer/ids": must(weir.FromSlice([]int64{7}))}
+	in := map[string]*weir.Tensor{"x": must(weir.FromSlice([]float32{1, 2, 3, 4}, 2, 2)),
+		"layer/ids": must(weir.FromSlice([]int64{7}))}
 	var b bytes.Buffer
 	if err := files.WriteNPZ(&b, in); err != nil {
 		t.Fatal(err)
@@ -99,7 +101,8 @@ func TestNPZ(t *testing.T) {
 		if err := os.WriteFile(file, b.Bytes(), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		out, err := exec.Command(python, "-c", "import numpy, sys; a = numpy.load(sys.argv[1]); print(a['x'].tolist(), a['layer/ids'])", file).CombinedOutput()
+		out, err := exec.Command(python, "-c",
+			"import numpy, sys; a = numpy.load(sys.argv[1]); print(a['x'].tolist(), a['layer/ids'])", file).CombinedOutput()
 		if err != nil || strings.TrimSpace(string(out)) != "[[1.0, 2.0], [3.0, 4.0]] [7]" {
 			t.Errorf("NumPy: %v, %s", err, out)
 		}
@@ -137,10 +140,12 @@ func TestHostile(t *testing.T) {
 	if peak := weir.Usage().Peak; peak > held {
 		t.Errorf("%d bytes were taken", peak-held)
 	}
-	if _, err := files.ReadPicture(bytes.NewReader(bomb(1<<16, 1<<15)), 1<<10, files.Picture{}); !errors.Is(err, weir.ErrInput) {
+	if _, err := files.ReadPicture(bytes.NewReader(bomb(1<<16, 1<<15)), 1<<10, files.Picture{}); !errors.Is(err,
+		weir.ErrInput) {
 		t.Errorf("a picture of 2³¹ pixels: %v", err)
 	}
-	if _, err := files.ReadPicture(bytes.NewReader(bomb(1<<13, 1<<13)), 1<<10, files.Picture{}); !errors.Is(err, weir.ErrInput) {
+	if _, err := files.ReadPicture(bytes.NewReader(bomb(1<<13, 1<<13)), 1<<10, files.Picture{}); !errors.Is(err,
+		weir.ErrInput) {
 		t.Errorf("a picture of 2²⁶ pixels in a small file: %v", err)
 	}
 }
@@ -192,12 +197,14 @@ func TestPicture(t *testing.T) {
 		}
 		x.Close()
 	}
-	x, err := files.ReadPicture(bytes.NewReader(file), int64(len(file)), files.Picture{DType: weir.U8, Channels: 4, ChannelsLast: true})
+	x, err := files.ReadPicture(bytes.NewReader(file), int64(len(file)),
+		files.Picture{DType: weir.U8, Channels: 4, ChannelsLast: true})
 	if err != nil || !bytes.Equal(x.Bytes(), []byte{255, 0, 0, 255, 0, 0, 102, 255}) {
 		t.Errorf("%v, %v", x, err)
 	}
 	x.Close()
-	for _, p := range []files.Picture{{Channels: 2}, {Height: -1}, {DType: weir.StringType}, {DType: weir.Bool}, {Mean: []float64{1, 2}}} {
+	for _, p := range []files.Picture{{Channels: 2}, {Height: -1}, {DType: weir.StringType}, {DType: weir.Bool},
+		{Mean: []float64{1, 2}}} {
 		if _, err := files.ReadPicture(bytes.NewReader(file), int64(len(file)), p); !errors.Is(err, weir.ErrInput) {
 			t.Errorf("%+v: %v", p, err)
 		}

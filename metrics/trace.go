@@ -34,8 +34,8 @@ func Trace(p *weir.Program, model string, tracer trace.Tracer) *Traced {
 	return &Traced{Program: p, model: model, tracer: tracer}
 }
 
-// Run runs the program as Program.Run does, in a span that ends with the run: results that are open later are not in it.
-// A run that fails has its error recorded, and the error's kind as the attribute error.type.
+// Run runs the program as Program.Run does, in a span that ends with the run: results that are open later are not in
+// it. A run that fails has its error recorded, and the error's kind as the attribute error.type.
 func (t *Traced) Run(ctx context.Context, in weir.Inputs) (*weir.Results, error) {
 	ctx, span := t.tracer.Start(ctx, "weir.run "+t.model)
 	defer span.End()
@@ -69,8 +69,8 @@ func (t *Traced) sizes(in weir.Inputs) (list []attribute.KeyValue) {
 	return list
 }
 
-// ErrorKind returns the kind of a run's error, for metrics and spans: canceled, deadline, device lost, internal, closed,
-// memory, budget, unsupported or input; other for an error that weir did not return.
+// ErrorKind returns the kind of a run's error, for metrics and spans: canceled, deadline, device lost, internal,
+// closed, memory, budget, unsupported or input; other for an error that weir did not return.
 func ErrorKind(err error) string {
 	for _, k := range kinds {
 		if errors.Is(err, k.err) {

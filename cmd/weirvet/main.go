@@ -1,5 +1,5 @@
-// Command weirvet finds leaks in Go programs that use Weir: scopes, programs, results and tensors that are not closed on some
-// path, arrays kept beyond their scope, and results that nobody holds. docs/weirvet.md describes each finding.
+// Command weirvet finds leaks in Go programs that use Weir: scopes, programs, results and tensors that are not closed
+// on some path, arrays kept beyond their scope, and results that nobody holds. docs/weirvet.md describes each finding.
 //
 //	go install github.com/weirml/weir/cmd/weirvet@latest
 //	weirvet ./...

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestCommand builds the command and runs it over a module that leaks and over one that does not, by itself and under go vet.
+// TestCommand builds the command and runs it over a module that leaks and over one that does not, by itself and under
+// go vet.
 func TestCommand(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds a command, which takes long; -short")
@@ -21,7 +22,8 @@ func TestCommand(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", command, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	const leaks = "main.go:7:7: the scope from array.NewScope is not closed if the function runs to its end: defer s.Close(), or call it on this path too"
+	const leaks = "main.go:7:7: the scope from array.NewScope is not closed if the function runs to its end: defer " +
+		"s.Close(), or call it on this path too"
 	for body, want := range map[string]string{"_ = s": leaks, "s.Close()": ""} {
 		folder := t.TempDir()
 		writeModule(t, folder, body)
@@ -48,8 +50,10 @@ func writeModule(t *testing.T, folder, body string) {
 	}
 	for name, text := range map[string]string{
 		"weir/go.mod": "module github.com/weirml/weir\n\ngo 1.26\n",
-		"go.mod":      "module example\n\ngo 1.26\n\nrequire github.com/weirml/weir v0.0.0\n\nreplace github.com/weirml/weir => ./weir\n",
-		"main.go":     "// Package example is one.\npackage example\n\nimport \"github.com/weirml/weir/array\"\n\nfunc f() {\n\ts := array.NewScope(\"s\")\n\t" + body + "\n}\n",
+		"go.mod": "module example\n\ngo 1.26\n\nrequire github.com/weirml/weir v0.0.0\n\nreplace " +
+			"github.com/weirml/weir => ./weir\n",
+		"main.go": "// Package example is one.\npackage example\n\nimport \"github.com/weirml/weir/array\"\n\nfunc f() " +
+			"{\n\ts := array.NewScope(\"s\")\n\t" + body + "\n}\n",
 	} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)

@@ -1,5 +1,5 @@
-// Package lint holds the rules of the house: which room may import which, and how large a file or a function may grow. Its
-// tests enforce them over every package of the repository, and draw them into ARCHITECTURE.md.
+// Package lint holds the rules of the house: which room may import which, and how large a file or a function may grow.
+// Its tests enforce them over every package of the repository, and draw them into ARCHITECTURE.md.
 //
 // The rules are the table below and nothing else. To loosen one, change its row and give the reason in the commit.
 package lint
@@ -11,8 +11,10 @@ const Module = "github.com/weirml/weir"
 //
 // Packages of one room import each other as they like. What is on floor 0 is open to every room.
 type Room struct {
-	Floor   int
-	Name    string   // the folder, below internal/ where it is there; a last element * makes every subfolder a room of its own; "weir" is the root
+	Floor int
+	// the folder, below internal/ where it is there; a last element * makes every subfolder a room of its own; "weir" is
+	// the root
+	Name    string
 	Purpose string   // one line for ARCHITECTURE.md
 	May     []string // the rooms it may import besides floor 0, all on its own floor or below
 	Modules []string // the packages it may import that are neither ours nor the plain standard library (see outside)
@@ -33,15 +35,19 @@ var rooms = []Room{
 		Modules: []string{"golang.org/x/sys/cpu", "golang.org/x/sys/unix"}},
 	{Floor: 1, Name: "mem", Purpose: "the ledger of mapped memory; nobody else maps",
 		Modules: []string{"golang.org/x/sys/unix", "golang.org/x/sys/windows"}},
-	{Floor: 1, Name: "probe", Purpose: "what the machine's arithmetic and memory reach, measured", May: []string{"mem", "target"},
+	{Floor: 1, Name: "probe", Purpose: "what the machine's arithmetic and memory reach, measured",
+		May:     []string{"mem", "target"},
 		Modules: []string{"golang.org/x/sys/cpu"}},
 	{Floor: 1, Name: "tensor", Purpose: "host arrays, the npy format, and pictures", May: []string{"mem"}},
-	{Floor: 1, Name: "strided", Purpose: "memory with strides, and the orders in which axes may lie", May: []string{"tensor"}},
+	{Floor: 1, Name: "strided", Purpose: "memory with strides, and the orders in which axes may lie",
+		May: []string{"tensor"}},
 	{Floor: 1, Name: "memplan", Purpose: "from lifetimes to offsets and a certificate, and a validator apart"},
 
 	{Floor: 2, Name: "ir", Purpose: "the language of what: tensors, operators, symbolic shapes", May: []string{"tensor"}},
-	{Floor: 2, Name: "loop", Purpose: "the language of how: kernels of loops, vectors and tiles", May: []string{"target", "tensor"}},
-	{Floor: 2, Name: "program", Purpose: "the language of what happens to memory; the saved artefact", May: []string{"tensor"}},
+	{Floor: 2, Name: "loop", Purpose: "the language of how: kernels of loops, vectors and tiles",
+		May: []string{"target", "tensor"}},
+	{Floor: 2, Name: "program", Purpose: "the language of what happens to memory; the saved artefact",
+		May: []string{"tensor"}},
 
 	// Pictures of these kinds have no decoder in the standard library.
 	{Floor: 3, Name: "hostop", Purpose: "what is neither an expansion nor a loop nest", May: []string{"tensor"},
@@ -54,22 +60,30 @@ var rooms = []Room{
 	{Floor: 4, Name: "pass", Purpose: "ir to ir", May: []string{"ir", "ops", "tensor", "mem"}},
 
 	// A file's messages are the importer's.
-	{Floor: 5, Name: "exporter/*", Purpose: "ir to model files", May: []string{"ir", "ops", "tensor", "importer/*", "mem"}},
+	{Floor: 5, Name: "exporter/*", Purpose: "ir to model files",
+		May: []string{"ir", "ops", "tensor", "importer/*", "mem"}},
 	// ir's constants are tensors, so what reads them names the type.
-	{Floor: 5, Name: "lower", Purpose: "ir to loop, one kernel per operator", May: []string{"ir", "ops", "loop", "target", "tensor"}},
+	{Floor: 5, Name: "lower", Purpose: "ir to loop, one kernel per operator",
+		May: []string{"ir", "ops", "loop", "target", "tensor"}},
 	// Weights are tensors, and packed as the tiles read them.
-	{Floor: 5, Name: "schedule", Purpose: "loop to loop: grouping, tiling, vectors, packing", May: []string{"loop", "target", "tensor"}},
+	{Floor: 5, Name: "schedule", Purpose: "loop to loop: grouping, tiling, vectors, packing",
+		May: []string{"loop", "target", "tensor"}},
 
-	{Floor: 6, Name: "codegen/*", Purpose: "loop to code that runs", May: []string{"loop", "target", "mem", "codegen/mathematics"}},
+	{Floor: 6, Name: "codegen/*", Purpose: "loop to code that runs",
+		May: []string{"loop", "target", "mem", "codegen/mathematics"}},
 	// The functions are written over an algebra, and know no machine.
 	{Floor: 6, Name: "codegen/mathematics", Purpose: "functions of floats, for every code generator", May: []string{}},
 	{Floor: 6, Name: "codegen/portable", Purpose: "plain Go, for every processor", May: []string{"loop", "target", "mem"}},
 	// What machine code is not there for, portable code does.
-	{Floor: 6, Name: "codegen/amd64", Purpose: "machine code", May: []string{"loop", "target", "mem", "codegen/portable", "codegen/mathematics"}},
-	{Floor: 6, Name: "codegen/amd64/emulatetest", Purpose: "emitted code in an emulated processor, for tests", May: []string{"codegen/amd64"},
+	{Floor: 6, Name: "codegen/amd64", Purpose: "machine code", May: []string{"loop", "target", "mem", "codegen/portable",
+		"codegen/mathematics"}},
+	{Floor: 6, Name: "codegen/amd64/emulatetest", Purpose: "emitted code in an emulated processor, for tests",
+		May:     []string{"codegen/amd64"},
 		Modules: []string{"os/exec"}},
-	{Floor: 6, Name: "codegen/kerneltest", Purpose: "what every code generator is tested with", May: []string{"loop", "schedule", "target", "tensor", "mem"}},
-	{Floor: 6, Name: "device", Purpose: "what the executor knows of processors, and of devices with memory of their own", May: []string{"target"}},
+	{Floor: 6, Name: "codegen/kerneltest", Purpose: "what every code generator is tested with",
+		May: []string{"loop", "schedule", "target", "tensor", "mem"}},
+	{Floor: 6, Name: "device", Purpose: "what the executor knows of processors, and of devices with memory of their own",
+		May: []string{"target"}},
 	{Floor: 6, Name: "device/*", Purpose: "streams, worker pools, launch", May: []string{"device", "target", "mem"}},
 	// The system's Vulkan is a C library: purego calls it without cgo. Windows has a way of its own to load one.
 	{Floor: 6, Name: "device/vulkan", Purpose: "GPUs, through Vulkan", May: []string{"device", "target", "mem"},
@@ -78,28 +92,37 @@ var rooms = []Room{
 	{Floor: 7, Name: "executor", Purpose: "a program on a device, from inputs to results",
 		May: []string{"program", "device", "tensor", "hostop", "target", "mem"}},
 
-	{Floor: 8, Name: "compiler/live", Purpose: "when a module's buffers are live, how large they are, and which may share a place", May: []string{"loop", "memplan", "target"}},
+	{Floor: 8, Name: "compiler/live",
+		Purpose: "when a module's buffers are live, how large they are, and which may share a place",
+		May:     []string{"loop", "memplan", "target"}},
 	// What is computed in pieces is a rewriting of ir, and the compiler makes the loops anew of it.
 	{Floor: 8, Name: "compiler/budget", Purpose: "the search for savings by which a module keeps within a budget",
 		May: []string{"ir", "loop", "pass", "schedule", "memplan", "target", "compiler/live"}},
 	{Floor: 8, Name: "compiler", Purpose: "the pipeline from ir to program, on one screen",
-		May: []string{"compiler/live", "compiler/budget", "ir", "loop", "program", "ops", "hostop", "pass", "lower", "schedule", "codegen/*", "codegen/portable", "codegen/amd64", "memplan", "target", "tensor", "mem"}},
+		May: []string{"compiler/live", "compiler/budget", "ir", "loop", "program", "ops", "hostop", "pass", "lower",
+			"schedule", "codegen/*", "codegen/portable", "codegen/amd64", "memplan", "target", "tensor", "mem"}},
 
 	// A description of an ONNX file is of its nodes.
-	{Floor: 8, Name: "sources", Purpose: "models of every format, as what modules of ir are built of", May: []string{"importer/*", "ir", "tensor", "mem"}},
-	{Floor: 8, Name: "report", Purpose: "what a program's user is told: dimensions by name, where buffers lie, what a run reached",
+	{Floor: 8, Name: "sources", Purpose: "models of every format, as what modules of ir are built of",
+		May: []string{"importer/*", "ir", "tensor", "mem"}},
+	{Floor: 8, Name: "report", Purpose: "what a program's user is told: dimensions by name, where buffers lie, what a " +
+		"run reached",
 		May: []string{"program", "executor"}},
 	// A difference is saved as a test in ONNX's layout.
-	{Floor: 8, Name: "compare", Purpose: "the first tensor that a program computes otherwise than the reference", May: []string{"sources", "importer/*", "ir", "tensor"}},
+	{Floor: 8, Name: "compare", Purpose: "the first tensor that a program computes otherwise than the reference",
+		May: []string{"sources", "importer/*", "ir", "tensor"}},
 
 	// A program for a device is scheduled for the machine that the device is, or that the user names.
 	{Floor: 9, Name: "weir", Purpose: "the user's API",
-		May: []string{"sources", "report", "compare", "strided", "compiler", "compiler/budget", "executor", "device", "device/*", "target", "ir", "ops", "program", "tensor", "mem", "probe", "traced"}},
+		May: []string{"sources", "report", "compare", "strided", "compiler", "compiler/budget", "executor", "device",
+			"device/*", "target", "ir", "ops", "program", "tensor", "mem", "probe", "traced"}},
 
-	// Arrays build ir by the operators' constructors, and have weir compile it. A pass divides a function from its derivative.
+	// Arrays build ir by the operators' constructors, and have weir compile it. A pass divides a function from its
+	// derivative.
 	{Floor: 10, Name: "array", Purpose: "arrays, scopes that own them, and functions of them compiled and differentiated",
 		May: []string{"weir", "traced", "ir", "ops", "pass", "loop", "tensor", "importer/*", "exporter/*"}},
-	{Floor: 10, Name: "values", Purpose: "tensors from files and literals, results into files, as the command does it", May: []string{below}},
+	{Floor: 10, Name: "values", Purpose: "tensors from files and literals, results into files, as the command does it",
+		May: []string{below}},
 	// What the command reads its inputs with, for users.
 	{Floor: 10, Name: "files", Purpose: "tensors from .npy, .npz and pictures, and back",
 		May: []string{"weir", "values", "tensor"}},
@@ -107,39 +130,52 @@ var rooms = []Room{
 	{Floor: 10, Name: "conformance", Purpose: "test suites × targets", May: []string{below, "values"}},
 	{Floor: 10, Name: "examples/digits/data", Purpose: "the digits model and its pictures, embedded"},
 	{Floor: 10, Name: "examples/train-digits/data", Purpose: "handwritten digits to train with, embedded"},
-	{Floor: 10, Name: "vulkan", Purpose: "imported for its effect: programs may run on GPUs", May: []string{"device", "device/vulkan"}},
+	{Floor: 10, Name: "vulkan", Purpose: "imported for its effect: programs may run on GPUs",
+		May: []string{"device", "device/vulkan"}},
 	// A caller's memory is entered while it is copied, which the API does not offer; limits are counted in pages.
 	{Floor: 10, Name: "batch", Purpose: "joins the requests of many goroutines into runs of one program",
 		May: []string{"weir", "traced", "mem"}},
-	{Floor: 10, Name: "dlpack", Purpose: "tensors of other libraries in the process, without a copy", May: []string{"weir", "tensor"}},
+	{Floor: 10, Name: "dlpack", Purpose: "tensors of other libraries in the process, without a copy",
+		May: []string{"weir", "tensor"}},
 
-	{Floor: 11, Name: "nn", Purpose: "layers, the store of their parameters, and networks as ONNX", May: []string{"weir", "array"}},
+	{Floor: 11, Name: "nn", Purpose: "layers, the store of their parameters, and networks as ONNX",
+		May: []string{"weir", "array"}},
 	// Elements of data are copied as tensors have them, and checkpoints written as tables of safetensors files.
-	{Floor: 12, Name: "train", Purpose: "training: the step as one program, optimisers, data, checkpoints", May: []string{"weir", "array", "nn", "tensor"}},
+	{Floor: 12, Name: "train", Purpose: "training: the step as one program, optimisers, data, checkpoints",
+		May: []string{"weir", "array", "nn", "tensor"}},
 	{Floor: 13, Name: "examples/*", Purpose: "programs a user would write",
 		May: []string{"weir", "examples/digits/data", "examples/train-digits/data", "array", "nn", "train"}},
 	{Floor: 13, Name: "bench/*", Purpose: "what is timed beside rivals", May: []string{"weir", "array", "nn", "train"}},
 	// A server is what this example is about. The library itself opens no connection.
 	// A service ends when it is told to: SIGTERM has its name in syscall, on every system.
-	{Floor: 13, Name: "examples/service", Purpose: "an HTTP service around a model", May: []string{"weir", "examples/digits/data"},
+	{Floor: 13, Name: "examples/service", Purpose: "an HTTP service around a model",
+		May:     []string{"weir", "examples/digits/data"},
 		Modules: []string{"net", "net/http", "syscall"}},
 	{Floor: 13, Name: "examples/embeddings", Purpose: "an HTTP service that joins the requests of its clients",
 		May: []string{"weir", "array", "nn", "batch"}, Modules: []string{"net", "net/http", "syscall"}},
-	{Floor: 13, Name: "cmd/*", Purpose: "the commands", May: []string{"weir", "vulkan", "values", "conformance", "examples/digits/data", "memplan", "planpage"},
+	{Floor: 13, Name: "cmd/*", Purpose: "the commands", May: []string{"weir", "vulkan", "values", "conformance",
+		"examples/digits/data", "memplan", "planpage"},
 		Modules: []string{"github.com/spf13/cobra", "syscall"}},
-	{Floor: 13, Name: "cmd/libweir", Purpose: "a C library for Python and other languages: the one room with cgo", May: []string{"weir", "array", "dlpack", "importer/*", "planpage"},
+	{Floor: 13, Name: "cmd/libweir", Purpose: "a C library for Python and other languages: the one room with cgo",
+		May:     []string{"weir", "array", "dlpack", "importer/*", "planpage"},
 		Modules: []string{"C"}},
 
-	// A module of its own, so that who imports Weir does not depend on the tools of analysis. It knows Weir by its names alone.
+	// A module of its own, so that who imports Weir does not depend on the tools of analysis. It knows Weir by its names
+	// alone.
 	{Floor: 13, Name: "cmd/weirvet", Purpose: "finds leaks in programs that use weir",
-		Modules: []string{"golang.org/x/tools/go/analysis", "golang.org/x/tools/go/analysis/singlechecker", "golang.org/x/tools/go/analysis/analysistest",
-			"golang.org/x/tools/go/analysis/passes/buildssa", "golang.org/x/tools/go/analysis/passes/ctrlflow", "golang.org/x/tools/go/ast/astutil",
-			"golang.org/x/tools/go/ssa", "golang.org/x/tools/go/types/typeutil", "github.com/golangci/plugin-module-register/register"}},
+		Modules: []string{"golang.org/x/tools/go/analysis", "golang.org/x/tools/go/analysis/singlechecker",
+			"golang.org/x/tools/go/analysis/analysistest",
+			"golang.org/x/tools/go/analysis/passes/buildssa", "golang.org/x/tools/go/analysis/passes/ctrlflow",
+			"golang.org/x/tools/go/ast/astutil",
+			"golang.org/x/tools/go/ssa", "golang.org/x/tools/go/types/typeutil",
+			"github.com/golangci/plugin-module-register/register"}},
 
 	// A module of its own, so that who imports Weir does not depend on clients of monitoring systems.
 	{Floor: 13, Name: "metrics", Purpose: "a Prometheus collector, and OpenTelemetry spans of runs", May: []string{"weir"},
-		Modules: []string{"github.com/prometheus/client_golang/prometheus", "github.com/prometheus/client_golang/prometheus/testutil",
-			"go.opentelemetry.io/otel/attribute", "go.opentelemetry.io/otel/codes", "go.opentelemetry.io/otel/trace", "go.opentelemetry.io/otel/trace/noop",
+		Modules: []string{"github.com/prometheus/client_golang/prometheus",
+			"github.com/prometheus/client_golang/prometheus/testutil",
+			"go.opentelemetry.io/otel/attribute", "go.opentelemetry.io/otel/codes", "go.opentelemetry.io/otel/trace",
+			"go.opentelemetry.io/otel/trace/noop",
 			"go.opentelemetry.io/otel/sdk/trace", "go.opentelemetry.io/otel/sdk/trace/tracetest"}},
 
 	{Floor: 14, Name: "lint", Purpose: "this table, and the tests that hold the rest to it"},
@@ -161,17 +197,19 @@ var never = []struct {
 	{"loop", []string{"ir", "program", "ops"}, "a language knows no other, and no operator"},
 	{"program", []string{"ir", "loop", "ops", "target"}, "a language knows no other, and no operator"},
 	{"memplan", []string{"ir", "loop", "program"}, "planning works on a Problem, whoever states it"},
-	{"schedule", []string{"ir", "ops", "memplan"}, "a schedule depends on kernels alone, so that an artefact can be scheduled anew"},
-	{"executor", []string{"ir", "loop", "codegen/*", "codegen/portable", "codegen/amd64", "memplan", "compiler"}, "what measures memory must not read the plan"},
+	{"schedule", []string{"ir", "ops", "memplan"},
+		"a schedule depends on kernels alone, so that an artefact can be scheduled anew"},
+	{"executor", []string{"ir", "loop", "codegen/*", "codegen/portable", "codegen/amd64", "memplan", "compiler"},
+		"what measures memory must not read the plan"},
 	{"weir", []string{"examples/*", "examples/digits/data"}, "the library carries no model"},
 }
 
-// outside are the packages of the standard library that only rooms naming them in Modules may import: memory is mapped in
-// mem alone, the library opens no connection, and it runs no other program.
+// outside are the packages of the standard library that only rooms naming them in Modules may import: memory is mapped
+// in mem alone, the library opens no connection, and it runs no other program.
 var outside = []string{"C", "syscall", "plugin", "net", "net/http", "net/rpc", "os/exec"}
 
-// The sizes past which the tests fail, in lines. What is a table is exempt and says so: a line "//weir:table" in the comment
-// above the function, or above the package clause for a whole file.
+// The sizes past which the tests fail, in lines. What is a table is exempt and says so: a line "//weir:table" in the
+// comment above the function, or above the package clause for a whole file.
 const (
 	maxFileLines     = 1000
 	maxFunctionLines = 150

@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// mayStart are the files that start goroutines otherwise than by diag.Go and diag.Group, whose panics would end the process, and why they may.
+// mayStart are the files that start goroutines otherwise than by diag.Go and diag.Group, whose panics would end the
+// process, and why they may.
 var mayStart = map[string]string{
 	"internal/diag/goroutine.go":                    "it is diag.Go",
 	"cmd/weir/main.go":                              "it calls what signal.NotifyContext made",
@@ -23,13 +24,15 @@ var mayStart = map[string]string{
 }
 
 // starters are the functions that run what they are given on a goroutine that nobody recovers on.
-var starters = map[string]bool{"time.AfterFunc": true, "context.AfterFunc": true, "runtime.AddCleanup": true, "runtime.SetFinalizer": true}
+var starters = map[string]bool{"time.AfterFunc": true, "context.AfterFunc": true, "runtime.AddCleanup": true,
+	"runtime.SetFinalizer": true}
 
 // TestGoroutines holds every goroutine of the module to diag.Go: a panic on another would end the user's process.
 func TestGoroutines(t *testing.T) {
 	used := map[string]bool{}
 	err := walk(root, noModules, func(file string) error {
-		if path.Ext(file) != ".go" || strings.HasSuffix(file, "_test.go") || slices.Contains(strings.Split(file, "/"), "testdata") {
+		if path.Ext(file) != ".go" || strings.HasSuffix(file, "_test.go") ||
+			slices.Contains(strings.Split(file, "/"), "testdata") {
 			return nil
 		}
 		source, err := os.ReadFile(filepath.Join(root, file))

@@ -33,8 +33,8 @@ type Size struct {
 	Table bool // it says that it is a table
 }
 
-// Read parses every Go file below the module's root, and of the other modules that are rooms. Other modules besides, testdata,
-// and files that a build ignores are left out.
+// Read parses every Go file below the module's root, and of the other modules that are rooms. Other modules besides,
+// testdata, and files that a build ignores are left out.
 func Read(root string) ([]*Package, error) {
 	packages := map[string]*Package{}
 	err := walk(root, roomModules, func(file string) error {
@@ -48,7 +48,8 @@ func Read(root string) ([]*Package, error) {
 		folder := path.Dir(file)
 		p := packages[folder]
 		if p == nil {
-			p = &Package{Folder: folder, Imports: map[string][]string{}, TestImports: map[string][]string{}, UserImports: map[string][]string{}}
+			p = &Package{Folder: folder, Imports: map[string][]string{}, TestImports: map[string][]string{},
+				UserImports: map[string][]string{}}
 			packages[folder] = p
 		}
 		return p.add(file, source)
@@ -75,8 +76,8 @@ const (
 	allModules
 )
 
-// walk calls visit for every file below root, with its name from there. It leaves out hidden folders but .ci, what .gitignore
-// names, links and, unless asked for, other modules.
+// walk calls visit for every file below root, with its name from there. It leaves out hidden folders but .ci, what
+// .gitignore names, links and, unless asked for, other modules.
 func walk(root string, into modules, visit func(file string) error) error {
 	ignored := ignorePatterns(root)
 	return filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
@@ -205,8 +206,8 @@ func roomName(folder string) string {
 	return strings.TrimPrefix(folder, "internal/")
 }
 
-// roomOf returns the row of the table that a folder falls under, and the name of its room, in which a * is replaced by what it
-// stands for. The row with the longest name wins.
+// roomOf returns the row of the table that a folder falls under, and the name of its room, in which a * is replaced by
+// what it stands for. The row with the longest name wins.
 func roomOf(folder string) (row *Room, name string) {
 	folder = roomName(folder)
 	for i := range rooms {

@@ -19,8 +19,8 @@ const (
 	maxCommand   = 24 << 20
 )
 
-// TestInstall packs the module as a proxy would serve it, installs the command from there with nothing else at hand but the
-// modules that are already on this machine, and runs its demo.
+// TestInstall packs the module as a proxy would serve it, installs the command from there with nothing else at hand but
+// the modules that are already on this machine, and runs its demo.
 func TestInstall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the command anew, which takes long; -short")
@@ -47,7 +47,8 @@ func TestInstall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, data := range map[string][]byte{"list": []byte(version + "\n"), version + ".info": info, version + ".mod": mod} {
+	for name, data := range map[string][]byte{"list": []byte(version + "\n"), version + ".info": info,
+		version + ".mod": mod} {
 		if err := os.WriteFile(filepath.Join(folder, name), data, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -58,10 +59,12 @@ func TestInstall(t *testing.T) {
 	}
 	downloads := filepath.Join(strings.TrimSpace(string(cache)), "cache", "download")
 	bin, modules := t.TempDir(), t.TempDir()
-	// Without the folder in them, packages are built once and then found in the cache: the folder is another one each time.
+	// Without the folder in them, packages are built once and then found in the cache: the folder is another one each
+	// time.
 	install := exec.Command("go", "install", "-modcacherw", "-trimpath", "-ldflags=-s -w", Module+"/cmd/weir@"+version)
 	install.Dir = bin
-	install.Env = append(os.Environ(), "GOBIN="+bin, "GOMODCACHE="+modules, "GOPROXY="+fileURL(proxy)+","+fileURL(downloads),
+	install.Env = append(os.Environ(), "GOBIN="+bin, "GOMODCACHE="+modules,
+		"GOPROXY="+fileURL(proxy)+","+fileURL(downloads),
 		"GOSUMDB=off", "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0", "GOTOOLCHAIN=local")
 	if out, err := install.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", install.Args, err, out)

@@ -145,8 +145,8 @@ const (
 const usersFloor = 10
 
 // refuse says why a room must not import a package, or "". Tests may use whatever stands on their floor or below: they
-// compare a room with others, as a reference or an end. The root's tests in a package of their own are users of its API:
-// they may take their models and tensors from what stands right above it, as commands and examples do.
+// compare a room with others, as a reference or an end. The root's tests in a package of their own are users of its
+// API: they may take their models and tensors from what stands right above it, as commands and examples do.
 func refuse(from *Room, fromName, name string, as importer) string {
 	folder, ours := folderOf(name)
 	if ours {
@@ -313,7 +313,8 @@ func TestSizes(t *testing.T) {
 		var report strings.Builder
 		for i, s := range list {
 			if s.Lines > limit && !s.Table {
-				t.Errorf("%s has %d lines, the limit of a %s is %d (a table says %s above it)", s.Name, s.Lines, what, limit, tableMark)
+				t.Errorf("%s has %d lines, the limit of a %s is %d (a table says %s above it)", s.Name, s.Lines, what, limit,
+					tableMark)
 			}
 			if i < 10 {
 				fmt.Fprintf(&report, "\n%6d  %s", s.Lines, s.Name)
@@ -384,8 +385,8 @@ func TestNoMachinePaths(t *testing.T) {
 	}
 }
 
-// machinePaths matches the folders in which this project is developed, at the start of a path. The pattern is written so
-// that it does not match itself.
+// machinePaths matches the folders in which this project is developed, at the start of a path. The pattern is written
+// so that it does not match itself.
 var machinePaths = regexp.MustCompile(`(^|[^A-Za-z0-9_.\-])/(wor[k]|roo[t]|tmp/peer[s])/`)
 
 // TestNoReplace holds each go.mod to what go install accepts from afar, and to modules the table knows.

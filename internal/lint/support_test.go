@@ -18,9 +18,9 @@ var noSupport = map[string]string{
 // forTests reports whether a package says by its name that it only supports tests.
 func forTests(folder string) bool { return strings.HasSuffix(path.Base(folder), "test") }
 
-// misnamed returns what is wrong with the names of packages that support tests. A package whose name ends in "test" is imported
-// by tests and by other packages of that kind only, and what no other package's code imports has such a name. Users import
-// what stands outside internal/.
+// misnamed returns what is wrong with the names of packages that support tests. A package whose name ends in "test" is
+// imported by tests and by other packages of that kind only, and what no other package's code imports has such a name.
+// Users import what stands outside internal/.
 func misnamed(packages []*Package) (faults []string) {
 	imported := map[string][]string{} // by code of packages that do not support tests
 	for _, p := range packages {
@@ -36,8 +36,10 @@ func misnamed(packages []*Package) (faults []string) {
 		code := slices.ContainsFunc(p.Files, func(s Size) bool { return !strings.HasSuffix(s.Name, "_test.go") })
 		switch {
 		case forTests(p.Folder) && len(files) > 0:
-			faults = append(faults, fmt.Sprintf("%s supports tests, and is part of a build: %s", p.Folder, strings.Join(files, ", ")))
-		case !forTests(p.Folder) && len(files) == 0 && code && strings.HasPrefix(p.Folder, "internal/") && noSupport[p.Folder] == "":
+			faults = append(faults, fmt.Sprintf("%s supports tests, and is part of a build: %s", p.Folder,
+				strings.Join(files, ", ")))
+		case !forTests(p.Folder) && len(files) == 0 && code && strings.HasPrefix(p.Folder, "internal/") &&
+			noSupport[p.Folder] == "":
 			faults = append(faults, fmt.Sprintf("%s is imported by no build: its name must end in test", p.Folder))
 		}
 	}

@@ -17,13 +17,14 @@ var (
 	documented = regexp.MustCompile("`(-\\w+|WEIR_[A-Z_]+)`")
 )
 
-// TestVariables compares the variables and flags that tests read with the tables in CONTRIBUTING.md. Variables that a test sets for
-// a process of its own begin with WEIR_TEST_; those of Weir itself are in docs/commands.md.
+// TestVariables compares the variables and flags that tests read with the tables in CONTRIBUTING.md. Variables that a
+// test sets for a process of its own begin with WEIR_TEST_; those of Weir itself are in docs/commands.md.
 func TestVariables(t *testing.T) {
 	read := map[string]string{} // where each is read
 	err := walk(root, allModules, func(file string) error {
 		support := strings.Contains(file, "test/") && strings.HasPrefix(file, "internal/")
-		if !strings.HasSuffix(file, ".go") || !strings.HasSuffix(file, "_test.go") && !support || strings.HasPrefix(file, "internal/lint/") {
+		if !strings.HasSuffix(file, ".go") || !strings.HasSuffix(file, "_test.go") && !support ||
+			strings.HasPrefix(file, "internal/lint/") {
 			return nil
 		}
 		data, err := os.ReadFile(filepath.Join(root, file))

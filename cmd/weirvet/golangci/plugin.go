@@ -1,5 +1,5 @@
-// Package golangci makes weirvet a module plugin of golangci-lint, under the name weirvet. docs/weirvet.md shows the two files
-// of configuration that it needs.
+// Package golangci makes weirvet a module plugin of golangci-lint, under the name weirvet. docs/weirvet.md shows the
+// two files of configuration that it needs.
 //
 // It lies in weirvet's own module and not in a further one: what it depends on besides is one small package without
 // dependencies of its own, and a plugin and the analyser that it wraps must be of one version.

@@ -1,11 +1,12 @@
 // Package leak is the analyser behind weirvet. It finds code that leaks what Weir's packages give out.
 //
-// A function's paths are walked over its SSA form. The walk of one resource follows the values that hold it, the error that came
-// with it and what belongs to it, from the call that made it to every return. Functions and closures are summarised first: what
-// becomes of a parameter, and which results are new resources. Facts carry the summaries from package to package.
+// A function's paths are walked over its SSA form. The walk of one resource follows the values that hold it, the error
+// that came with it and what belongs to it, from the call that made it to every return. Functions and closures are
+// summarised first: what becomes of a parameter, and which results are new resources. Facts carry the summaries from
+// package to package.
 //
-// Where the code leaves open who closes a resource, for instance if it is stored in a struct or given to a function that the
-// analyser cannot see, there is no finding.
+// Where the code leaves open who closes a resource, for instance if it is stored in a struct or given to a function
+// that the analyser cannot see, there is no finding.
 package leak
 
 import (
@@ -58,7 +59,8 @@ func run(pass *analysis.Pass) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &analysisOf{pass: pass, functions: built.(*buildssa.SSA).SrcFuncs, summaries: map[*ssa.Function]*summary{}, told: map[finding]bool{}}
+	a := &analysisOf{pass: pass, functions: built.(*buildssa.SSA).SrcFuncs, summaries: map[*ssa.Function]*summary{},
+		told: map[finding]bool{}}
 	a.summarise()
 	a.walkAll()
 	a.dropped()
@@ -92,7 +94,8 @@ func (a *analysisOf) report(at token.Pos, category, message string) {
 		return
 	}
 	a.told[key] = true
-	a.found = append(a.found, analysis.Diagnostic{Pos: at, Category: category, Message: message, URL: url + "#" + category})
+	a.found = append(a.found, analysis.Diagnostic{Pos: at, Category: category, Message: message,
+		URL: url + "#" + category})
 }
 
 // directive begins a comment, on the line of a finding or above it, that says why the code is meant to be so.

@@ -85,7 +85,8 @@ func last(b *ssa.BasicBlock) ssa.Instruction {
 	return b.Instrs[len(b.Instrs)-1]
 }
 
-// keyOfTest returns a text that is equal for tests of the same variables and fields, and whether the test is the negation.
+// keyOfTest returns a text that is equal for tests of the same variables and fields, and whether the test is the
+// negation.
 func keyOfTest(cond ssa.Value) (key string, negated bool) {
 	switch c := cond.(type) {
 	case *ssa.UnOp:

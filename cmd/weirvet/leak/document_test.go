@@ -12,8 +12,8 @@ import (
 	"github.com/weirml/weir/cmd/weirvet/leak"
 )
 
-// TestDocument runs the examples of docs/weirvet.md: an example that is followed by messages has just these findings, every
-// other one has none.
+// TestDocument runs the examples of docs/weirvet.md: an example that is followed by messages has just these findings,
+// every other one has none.
 func TestDocument(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/weirvet.md")
 	if err != nil {

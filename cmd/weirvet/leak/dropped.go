@@ -12,7 +12,8 @@ import (
 // fruitful are the scope's methods whose result need not be used.
 var fruitful = []string{"Scope.Return"}
 
-// dropped reports statements that compute an array and let go of it. In tests, that is how one looks at errors and memory.
+// dropped reports statements that compute an array and let go of it. In tests, that is how one looks at errors and
+// memory.
 func (a *analysisOf) dropped() {
 	for _, file := range a.pass.Files {
 		if strings.HasSuffix(a.pass.Fset.Position(file.FileStart).Filename, "_test.go") {

@@ -27,8 +27,8 @@ func (w *walk) again(s *state) {
 	})
 }
 
-// carried reports whether a variable from before the loop holds the resource when the loop's next turn opens another, so that
-// the turn may still close it. From then on the call's results are the new resource.
+// carried reports whether a variable from before the loop holds the resource when the loop's next turn opens another,
+// so that the turn may still close it. From then on the call's results are the new resource.
 func (w *walk) carried(s *state) bool {
 	if s.ending != open {
 		return false
@@ -53,7 +53,8 @@ func (w *walk) carried(s *state) bool {
 
 // inTurn reports a defer in a loop.
 func (w *walk) inTurn() {
-	message := w.what() + w.be() + " opened in each turn of a loop, and closed by a defer only when the function returns: " +
+	message := w.what() + w.be() +
+		" opened in each turn of a loop, and closed by a defer only when the function returns: " +
 		"close in the turn, or make the loop's body a function"
 	at := w.start()
 	w.findings = append(w.findings, func() { w.a.report(at, categoryTurn, message) })
@@ -139,7 +140,8 @@ func (w *walk) ownerIs(name string) bool { return w.owner != nil && w.owner.Obj(
 
 // endsProcess reports whether a return from f ends the process, and gives everything back with it.
 func endsProcess(f *ssa.Function) bool {
-	return f.Name() == "main" && f.Parent() == nil && f.Signature.Recv() == nil && f.Pkg != nil && f.Pkg.Pkg.Name() == "main"
+	return f.Name() == "main" && f.Parent() == nil && f.Signature.Recv() == nil && f.Pkg != nil &&
+		f.Pkg.Pkg.Name() == "main"
 }
 
 func (w *walk) notClosed(r *ssa.Return) {
@@ -159,7 +161,8 @@ func (w *walk) notClosed(r *ssa.Return) {
 }
 
 func (w *walk) returnedClosed(r *ssa.Return) {
-	message := w.what() + w.be() + " returned, but closed by a defer of this function: close only if there is an error, and leave the rest to the caller"
+	message := w.what() + w.be() +
+		" returned, but closed by a defer of this function: close only if there is an error, and leave the rest to the caller"
 	at := r.Pos()
 	w.findings = append(w.findings, func() { w.a.report(at, categoryKept, message) })
 }
@@ -233,7 +236,8 @@ func (w *walk) start() token.Pos {
 	return at
 }
 
-// callAt returns where a call begins, given its opening parenthesis, and the names of the variables that its results go to.
+// callAt returns where a call begins, given its opening parenthesis, and the names of the variables that its results go
+// to.
 func (a *analysisOf) callAt(paren token.Pos) (token.Pos, []string) {
 	for _, file := range a.pass.Files {
 		if paren < file.FileStart || paren >= file.FileEnd {

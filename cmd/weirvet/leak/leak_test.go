@@ -12,7 +12,8 @@ import (
 
 // TestFindings compares findings with the comments beside the code.
 func TestFindings(t *testing.T) {
-	analysistest.Run(onlyFindings{t}, analysistest.TestData(), leak.Analyzer, "open", "kept", "turn", "dropped", "across/...", "good", "goodmain")
+	analysistest.Run(onlyFindings{t}, analysistest.TestData(), leak.Analyzer, "open", "kept", "turn", "dropped",
+		"across/...", "good", "goodmain")
 }
 
 // onlyFindings leaves out facts, of which every function has one.

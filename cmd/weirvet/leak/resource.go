@@ -8,10 +8,12 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// scoped are the library's types that have a Close and need none: a scope closes its arrays, and the borrower its loans.
+// scoped are the library's types that have a Close and need none: a scope closes its arrays, and the borrower its
+// loans.
 var scoped = []string{"Array", "Loan"}
 
-// lent are the library's functions and methods that return a closable thing which is somebody else's, or is only Go memory.
+// lent are the library's functions and methods that return a closable thing which is somebody else's, or is only Go
+// memory.
 var lent = []string{"FromSlice", "Scalar"}
 
 // makers are the library's methods, besides those named New… and Open…, that return something for the caller to close.
@@ -24,7 +26,8 @@ var takers = []string{"Consume", "Donate"}
 var closers = []string{"Close", "CloseContext"}
 
 // views are the library's functions and methods whose result shares the memory of their argument, and dies with it.
-var views = []string{"View", "Array.Tensor", "Tensor.Bytes", "Results.Get", "Results.At", "Results.Sequence", "Call.Input", "Call.Output"}
+var views = []string{"View", "Array.Tensor", "Tensor.Bytes", "Results.Get", "Results.At", "Results.Sequence",
+	"Call.Input", "Call.Output"}
 
 // settlers are the methods of a scope that give its arrays to another one.
 var settlers = []string{"Scope.Return", "Scope.Transfer"}
@@ -33,7 +36,8 @@ var settlers = []string{"Scope.Return", "Scope.Transfer"}
 var stored = []string{"Context.Param", "Context.Buffer"}
 
 // onlyLook are packages of the standard library whose functions neither close nor keep their arguments.
-var onlyLook = []string{"fmt", "log", "log/slog", "testing", "errors", "runtime", "reflect", "github.com/google/go-cmp/cmp",
+var onlyLook = []string{"fmt", "log", "log/slog", "testing", "errors", "runtime", "reflect",
+	"github.com/google/go-cmp/cmp",
 	"github.com/stretchr/testify/assert", "github.com/stretchr/testify/require"}
 
 // named returns the type of the library that t is or points to, or nil.
@@ -175,7 +179,8 @@ func made(f *types.Func) []int {
 	if !ofLibrary(f) || ofLibrary(f, lent...) || !f.Exported() {
 		return nil
 	}
-	if f.Signature().Recv() != nil && !ofLibrary(f, makers...) && !strings.HasPrefix(f.Name(), "New") && !strings.HasPrefix(f.Name(), "Open") {
+	if f.Signature().Recv() != nil && !ofLibrary(f, makers...) && !strings.HasPrefix(f.Name(), "New") &&
+		!strings.HasPrefix(f.Name(), "Open") {
 		return nil
 	}
 	var list []int

@@ -78,7 +78,8 @@ type keeping struct {
 
 func (s *state) clone() *state {
 	c := *s
-	c.marks, c.assumed, c.pending, c.defers = maps.Clone(s.marks), maps.Clone(s.assumed), maps.Clone(s.pending), slices.Clone(s.defers)
+	c.marks, c.assumed, c.pending, c.defers = maps.Clone(s.marks), maps.Clone(s.assumed), maps.Clone(s.pending),
+		slices.Clone(s.defers)
 	return &c
 }
 

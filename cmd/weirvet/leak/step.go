@@ -42,7 +42,8 @@ func (w *walk) step(instruction ssa.Instruction, s *state) bool {
 		}
 	case *ssa.TypeAssert:
 		w.assert(i, s)
-	case *ssa.ChangeType, *ssa.ChangeInterface, *ssa.MakeInterface, *ssa.Convert, *ssa.MultiConvert, *ssa.Slice, *ssa.IndexAddr, *ssa.Index:
+	case *ssa.ChangeType, *ssa.ChangeInterface, *ssa.MakeInterface, *ssa.Convert, *ssa.MultiConvert, *ssa.Slice,
+		*ssa.IndexAddr, *ssa.Index:
 		w.derive(i.(ssa.Value), s)
 	case *ssa.Lookup:
 		w.read(i.X, s)
@@ -196,7 +197,8 @@ func placeOf(i ssa.Instruction) string {
 	return "a channel"
 }
 
-// escapes reports whether a variable is captured by an earlier closure that closes or keeps it, and that somebody else runs.
+// escapes reports whether a variable is captured by an earlier closure that closes or keeps it, and that somebody else
+// runs.
 func (w *walk) escapes(variable *ssa.Alloc, at *ssa.Store) bool {
 	for _, r := range *variable.Referrers() {
 		closure, ok := r.(*ssa.MakeClosure)
@@ -383,7 +385,8 @@ func (w *walk) arguments(call *ssa.CallCommon, s *state) {
 // stops are the names of methods and function variables after which nothing runs.
 var stops = []string{"fatal", "failnow", "skipnow", "goexit"}
 
-// ends reports whether a call ends the path: the process or test ends, or the test has failed and may leave what it has.
+// ends reports whether a call ends the path: the process or test ends, or the test has failed and may leave what it
+// has.
 func ends(call *ssa.CallCommon) bool {
 	if f := callee(call); f != nil {
 		name := strings.ToLower(f.Name())
@@ -528,11 +531,14 @@ func (w *walk) result(i *ssa.Call, s *state) {
 		}
 		return
 	}
-	if at := w.a.scopeOfResult(call); at >= 0 && (s.of(call.Args[at]).kind == itself || s.of(call.Args[at]).kind == context) {
+	if at := w.a.scopeOfResult(call); at >= 0 && (s.of(call.Args[at]).kind == itself ||
+		s.of(call.Args[at]).kind == context) {
 		s.set(i, mark{kind: derived, id: i})
 		return
 	}
-	if ofLibrary(callee(call)) && embedsScope(i.Type()) >= 0 && slices.ContainsFunc(call.Args, func(v ssa.Value) bool { return s.of(v).kind == itself }) {
+	if ofLibrary(callee(call)) && embedsScope(i.Type()) >= 0 && slices.ContainsFunc(call.Args, func(v ssa.Value) bool {
+		return s.of(v).kind == itself
+	}) {
 		s.set(i, mark{kind: context})
 		return
 	}

@@ -67,7 +67,8 @@ func (a *analysisOf) of(f *ssa.Function) *summary {
 // summarise computes what functions do with parameters and captured variables, until nothing changes.
 func (a *analysisOf) summarise() {
 	for _, f := range a.functions {
-		a.summaries[f] = &summary{Params: make([]effect, len(f.Params)), Free: make([]effect, len(f.FreeVars)), Alias: map[int]int{}, Of: map[int]int{}}
+		a.summaries[f] = &summary{Params: make([]effect, len(f.Params)), Free: make([]effect, len(f.FreeVars)),
+			Alias: map[int]int{}, Of: map[int]int{}}
 	}
 	for range 10 {
 		changed := false
@@ -226,7 +227,8 @@ func (a *analysisOf) follow(start ssa.Value) *uses {
 // followUse notes what one instruction does with a value.
 func (a *analysisOf) followUse(u *uses, v ssa.Value, r ssa.Instruction, flow func(ssa.Value)) {
 	switch r := r.(type) {
-	case *ssa.Phi, *ssa.ChangeType, *ssa.ChangeInterface, *ssa.MakeInterface, *ssa.TypeAssert, *ssa.Extract, *ssa.Convert, *ssa.MultiConvert, *ssa.UnOp,
+	case *ssa.Phi, *ssa.ChangeType, *ssa.ChangeInterface, *ssa.MakeInterface, *ssa.TypeAssert, *ssa.Extract, *ssa.Convert,
+		*ssa.MultiConvert, *ssa.UnOp,
 		*ssa.Slice, *ssa.Lookup, *ssa.Index:
 		if value := r.(ssa.Value); carries(value.Type()) || isTuple(value.Type()) {
 			flow(value)
@@ -268,7 +270,8 @@ func (a *analysisOf) followUse(u *uses, v ssa.Value, r ssa.Instruction, flow fun
 	}
 }
 
-// local returns the variable of this function that an address lies in: its own, or an element of a call's variadic arguments.
+// local returns the variable of this function that an address lies in: its own, or an element of a call's variadic
+// arguments.
 func local(addr ssa.Value) (ssa.Value, bool) {
 	switch addr := addr.(type) {
 	case *ssa.Alloc:

@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// The general registers: the frame's address stays in one, RSP and RBP are Go's, and three hold what divisions and spilled
-// values need for the length of an instruction.
+// The general registers: the frame's address stays in one, RSP and RBP are Go's, and three hold what divisions and
+// spilled values need for the length of an instruction.
 const frameRegister = asm.RDI
 
 var (
@@ -32,16 +32,16 @@ type interval struct {
 	slot       int32   // in the frame, where it is in memory and no constant
 }
 
-// spoil says that code which names vector registers of the machine, and no virtual ones, begins here: virtual ones that are live across this place are
-// kept in memory.
+// spoil says that code which names vector registers of the machine, and no virtual ones, begins here: virtual ones that
+// are live across this place are kept in memory.
 func (b *builder) spoil() { b.emit(spoils) }
 
 // spoils is no instruction.
 var spoils = asm.Inst{Op: asm.ALIGN, Imm: 1}
 
-// allocator chooses machine registers for a routine: liveness over basic blocks, then one pass over the intervals by their starts (Poletto and
-// Sarkar, "Linear Scan Register Allocation", 1999), in which the value that matters least goes to memory. Values that are constants of the pool are read
-// from there instead of the frame.
+// allocator chooses machine registers for a routine: liveness over basic blocks, then one pass over the intervals by
+// their starts (Poletto and Sarkar, "Linear Scan Register Allocation", 1999), in which the value that matters least
+// goes to memory. Values that are constants of the pool are read from there instead of the frame.
 type allocator struct {
 	b         *builder
 	insts     []asm.Inst
@@ -58,12 +58,13 @@ type block struct {
 	gen, kill, in, out set
 }
 
-// allocate rewrites the routine's instructions with machine registers. The frame's bytes from spill on are for spilled values; it returns
-// the end of what is used of them.
+// allocate rewrites the routine's instructions with machine registers. The frame's bytes from spill on are for spilled
+// values; it returns the end of what is used of them.
 func (b *builder) allocate(spill int32) ([]asm.Inst, int32) {
 	b.foldBroadcasts()
 	a := &allocator{b: b, insts: b.insts}
-	a.index[asm.General], a.index[asm.Vector], a.index[asm.Opmask] = 0, b.count[asm.General], b.count[asm.General]+b.count[asm.Vector]
+	a.index[asm.General], a.index[asm.Vector], a.index[asm.Opmask] = 0, b.count[asm.General],
+		b.count[asm.General]+b.count[asm.Vector]
 	a.findDepths()
 	a.findIntervals()
 	var temps [4]bool
@@ -246,7 +247,8 @@ func (a *allocator) findIntervals() {
 	}
 }
 
-// scan gives intervals machine registers, in the order of their starts. With temps of a class, some of its registers are left out.
+// scan gives intervals machine registers, in the order of their starts. With temps of a class, some of its registers
+// are left out.
 func (a *allocator) scan(temps [4]bool, spill int32) int32 {
 	var free [4][]asm.Reg
 	free[asm.General] = slices.Clone(generalFree)
@@ -382,7 +384,8 @@ func (a *allocator) fold(in *asm.Inst) {
 	}
 }
 
-// foldable reports whether an operand may lie in memory instead, in a place as wide as its register. What is written must fill that place.
+// foldable reports whether an operand may lie in memory instead, in a place as wide as its register. What is written
+// must fill that place.
 func (a *allocator) foldable(in *asm.Inst, at int) bool {
 	role := asm.Role(0)
 	in.Visit(func(r *asm.Reg, ro asm.Role) {
@@ -408,7 +411,8 @@ func count(in *asm.Inst, r asm.Reg) int {
 	return n
 }
 
-// rewrite is the instructions with machine registers: spilled values are operands in memory, or move through the temporary ones.
+// rewrite is the instructions with machine registers: spilled values are operands in memory, or move through the
+// temporary ones.
 func (a *allocator) rewrite() []asm.Inst {
 	out := slices.Grow(a.b.work.out[:0], len(a.insts)+len(a.insts)/8)
 	for r, place := range a.b.constants {

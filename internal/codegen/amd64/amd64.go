@@ -1,9 +1,10 @@
 // Package amd64 generates machine code for processors with AVX2 and FMA, or with AVX-512.
 //
-// A kernel's nests become routines (see call): a loop over tiles, inside it the kernel's loops. A vector loop runs in strips of as many lanes as 32-bit
-// numbers fit a vector; what is left over is done with masks, or one iteration after the other. Code outside vector loops computes with
-// the same instructions, on vectors whose lanes are all equal. Integers of indices live in general registers, and are computed as far
-// outside as what they depend on allows. Kernels, or types of elements, that this package has no code for are left to package portable.
+// A kernel's nests become routines (see call): a loop over tiles, inside it the kernel's loops. A vector loop runs in
+// strips of as many lanes as 32-bit numbers fit a vector; what is left over is done with masks, or one iteration after
+// the other. Code outside vector loops computes with the same instructions, on vectors whose lanes are all equal.
+// Integers of indices live in general registers, and are computed as far outside as what they depend on allows.
+// Kernels, or types of elements, that this package has no code for are left to package portable.
 package amd64
 
 import (
@@ -25,9 +26,9 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// Compile makes the kernels of a module ready, in their order, for a processor with the machine's features. Kernels that it has no code for
-// are compiled by package portable: Left says which, and why. The error is a *diag.Error of kind ErrUnsupported: for kernels of blocks of threads, and where the system gives no
-// executable pages.
+// Compile makes the kernels of a module ready, in their order, for a processor with the machine's features. Kernels
+// that it has no code for are compiled by package portable: Left says which, and why. The error is a *diag.Error of
+// kind ErrUnsupported: for kernels of blocks of threads, and where the system gives no executable pages.
 func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
 	if !call.Supported {
 		return nil, diag.Unsupportedf("machine code for amd64 on another processor")
@@ -233,7 +234,8 @@ func (w *workspace) newKernel(k *loop.Kernel, i *isa) *kernel {
 	if m == nil {
 		m = &loop.Module{}
 	}
-	ke := &kernelEmitter{kernel: k, isa: i, work: w, memories: map[string]*memory{}, dims: map[sym.Name]int{}, derived: map[string]int{}, ranges: sym.NewDims(), divisors: loop.DivisorsOf(k, m)}
+	ke := &kernelEmitter{kernel: k, isa: i, work: w, memories: map[string]*memory{}, dims: map[sym.Name]int{},
+		derived: map[string]int{}, ranges: sym.NewDims(), divisors: loop.DivisorsOf(k, m)}
 	natural := sym.Range{Min: 0, Max: math.MaxInt64}
 	course, stepped := loop.CourseOf(k)
 	shares := slices.ContainsFunc(k.Params, func(p *loop.Param) bool { return p.Access != loop.Read && packs(p.DType) })
@@ -256,7 +258,8 @@ func (w *workspace) newKernel(k *loop.Kernel, i *isa) *kernel {
 	}
 	for _, l := range loop.Locals(k) {
 		word := ke.newWord()
-		ke.memories[l.Local.Name] = &memory{word: word, dtype: l.Local.DType, shape: l.Local.Shape, steps: loop.RowMajor(l.Local.Shape)}
+		ke.memories[l.Local.Name] = &memory{word: word, dtype: l.Local.DType, shape: l.Local.Shape,
+			steps: loop.RowMajor(l.Local.Shape)}
 		out.locals = append(out.locals, derived{word, ke.code(l.Offset)})
 	}
 	loop.Walk(k.Body, func(s loop.Stmt) bool {
@@ -282,7 +285,8 @@ func (w *workspace) newKernel(k *loop.Kernel, i *isa) *kernel {
 	}
 	if stepped {
 		nests = slices.Concat(course.Before, course.Each, course.After)
-		out.steps = &steps{extent: ke.code(course.Steps.Extent), formula: course.Steps.Extent.Max(sym.Const(0)), first: len(course.Before), end: len(course.Before) + len(course.Each)}
+		out.steps = &steps{extent: ke.code(course.Steps.Extent), formula: course.Steps.Extent.Max(sym.Const(0)),
+			first: len(course.Before), end: len(course.Before) + len(course.Each)}
 	}
 	var builders []*builder
 	var tiles []asm.Label
@@ -320,8 +324,8 @@ func (w *workspace) newKernel(k *loop.Kernel, i *isa) *kernel {
 	return out
 }
 
-// routine emits a nest: a loop over the tiles from RSI to RDX, in which the parallel loops' variables are found from the tile's number. The innermost loop's
-// variable changes fastest. again is the label of the loop over tiles.
+// routine emits a nest: a loop over the tiles from RSI to RDX, in which the parallel loops' variables are found from
+// the tile's number. The innermost loop's variable changes fastest. again is the label of the loop over tiles.
 func (k *kernelEmitter) routine(n loop.Nest) (b *builder, again asm.Label) {
 	e := &emitter{builder: k.work.builder(k.isa), k: k, names: map[sym.Name]name{}, bound: map[string]binding{}}
 	for name, word := range k.dims {

@@ -16,7 +16,8 @@ func harness(t testing.TB, cpu string) kerneltest.Harness {
 	if err != nil {
 		t.Skip(err)
 	}
-	return kerneltest.Harness{Machine: machine, Compile: func(m *loop.Module, machine target.Machine) (*target.Code, error) {
+	return kerneltest.Harness{Machine: machine, Compile: func(m *loop.Module, machine target.Machine) (*target.Code,
+		error) {
 		code, err := Compile(m, machine)
 		if err == nil && code.Release != nil {
 			t.Cleanup(func() { code.Release() })

@@ -68,7 +68,8 @@ func (e *emitter) unaryFloat(op loop.UnaryOp, v value) value {
 	case loop.IsNaN:
 		return value{dtype: dtype.Bool, uniform: v.uniform, lo: e.compare(unordered, x, x)}
 	case loop.IsInf:
-		return value{dtype: dtype.Bool, uniform: v.uniform, lo: e.compare(equal, e.and(x, e.repeated32(1<<31-1)), e.float(float32(math.Inf(1))))}
+		return value{dtype: dtype.Bool, uniform: v.uniform, lo: e.compare(equal, e.and(x, e.repeated32(1<<31-1)),
+			e.float(float32(math.Inf(1))))}
 	default:
 		f, ok := functions[op]
 		if !ok {
@@ -176,7 +177,8 @@ func (e *emitter) binary(x *loop.Binary) value {
 	if x.Op.Test() {
 		return e.order(x.Op, a, b)
 	}
-	if x.Op == loop.Mul && x.DType() == dtype.I32 && (unsignedByte(x.X) && signedWord(x.Y) || signedWord(x.X) && unsignedByte(x.Y)) {
+	if x.Op == loop.Mul && x.DType() == dtype.I32 && (unsignedByte(x.X) && signedWord(x.Y) || signedWord(x.X) &&
+		unsignedByte(x.Y)) {
 		return value{dtype: dtype.I32, uniform: a.uniform && b.uniform, lo: e.three(asm.VPMADDWD, a.lo, b.lo)}
 	}
 	return e.combine(x.Op, a, b)
@@ -206,15 +208,16 @@ func (e *emitter) product32(x *loop.Binary) (value, bool) {
 		case *loop.Unary:
 			if factor.Op == loop.Sigmoid {
 				a, b := e.value(f[1]), e.value(factor.X)
-				return value{dtype: dtype.F32, uniform: a.uniform && b.uniform, lo: emitted{Algebra: vectors{e.builder}}.Gated(a.lo, b.lo)}, true
+				return value{dtype: dtype.F32, uniform: a.uniform && b.uniform,
+					lo: emitted{Algebra: vectors{e.builder}}.Gated(a.lo, b.lo)}, true
 			}
 		}
 	}
 	return value{}, false
 }
 
-// expFrom is select(lt(x, low), 0, exp(x)) for a constant low, as one function: exp computes nothing of lanes that are not
-// chosen.
+// expFrom is select(lt(x, low), 0, exp(x)) for a constant low, as one function: exp computes nothing of lanes that are
+// not chosen.
 func (e *emitter) expFrom(s *loop.Select) (value, bool) {
 	below, isLess := s.Cond.(*loop.Binary)
 	power, isUnary := s.Y.(*loop.Unary)
@@ -227,9 +230,13 @@ func (e *emitter) expFrom(s *loop.Select) (value, bool) {
 	}
 	switch limit := loop.ToFloat(low.Type, low.Bits); {
 	case s.DType() == dtype.F32 && limit >= mathematics.ExpLow && limit <= 0:
-		return e.each(e.value(power.X), func(x asm.Reg) asm.Reg { return emitted{Algebra: vectors{e.builder}}.ExpFrom(x, float32(limit)) }), true
+		return e.each(e.value(power.X), func(x asm.Reg) asm.Reg {
+			return emitted{Algebra: vectors{e.builder}}.ExpFrom(x, float32(limit))
+		}), true
 	case s.DType() == dtype.F64 && limit >= mathematics.ExpLowWide && limit <= 0:
-		return e.each(e.value(power.X), func(x asm.Reg) asm.Reg { return emittedWide{WideAlgebra: wideBuilder{e.builder}}.ExpFrom(x, limit) }), true
+		return e.each(e.value(power.X), func(x asm.Reg) asm.Reg {
+			return emittedWide{WideAlgebra: wideBuilder{e.builder}}.ExpFrom(x, limit)
+		}), true
 	}
 	return value{}, false
 }
@@ -264,9 +271,11 @@ func (e *emitter) combine(op loop.BinaryOp, a, b value) value {
 	return value{}
 }
 
-var floatOps = map[loop.BinaryOp]asm.Op{loop.Add: asm.VADDPS, loop.Sub: asm.VSUBPS, loop.Mul: asm.VMULPS, loop.Div: asm.VDIVPS}
+var floatOps = map[loop.BinaryOp]asm.Op{loop.Add: asm.VADDPS, loop.Sub: asm.VSUBPS, loop.Mul: asm.VMULPS,
+	loop.Div: asm.VDIVPS}
 
-var doubleOps = map[loop.BinaryOp]asm.Op{loop.Add: asm.VADDPD, loop.Sub: asm.VSUBPD, loop.Mul: asm.VMULPD, loop.Div: asm.VDIVPD}
+var doubleOps = map[loop.BinaryOp]asm.Op{loop.Add: asm.VADDPD, loop.Sub: asm.VSUBPD, loop.Mul: asm.VMULPD,
+	loop.Div: asm.VDIVPD}
 
 func (e *emitter) combineFloats(op loop.BinaryOp, a, b value) value {
 	r := value{dtype: a.dtype, uniform: a.uniform && b.uniform}
@@ -368,7 +377,8 @@ func (e *emitter) combineDoubles(op loop.BinaryOp, a, b value) value {
 
 // integerOps are the operations that are one instruction, of 32 and of 64 bits.
 var integerOps = map[loop.BinaryOp][2]asm.Op{
-	loop.Add: {asm.VPADDD, asm.VPADDQ}, loop.Sub: {asm.VPSUBD, asm.VPSUBQ}, loop.And: {asm.VANDPS, asm.VANDPS}, loop.Or: {asm.VORPS, asm.VORPS}, loop.Xor: {asm.VXORPS, asm.VXORPS},
+	loop.Add: {asm.VPADDD, asm.VPADDQ}, loop.Sub: {asm.VPSUBD, asm.VPSUBQ}, loop.And: {asm.VANDPS, asm.VANDPS},
+	loop.Or: {asm.VORPS, asm.VORPS}, loop.Xor: {asm.VXORPS, asm.VXORPS},
 }
 
 func (e *emitter) combineIntegers(op loop.BinaryOp, a, b value) value {
@@ -431,7 +441,8 @@ func (e *emitter) mulWide(x, y asm.Reg) asm.Reg {
 	return e.three(asm.VPADDQ, e.three(asm.VPMULUDQ, x, y), e.twoImm(asm.VPSLLQ, cross, 32))
 }
 
-// shift moves bits by counts that are at least 0 as unsigned numbers; by the width or more nothing is left but copies of the sign.
+// shift moves bits by counts that are at least 0 as unsigned numbers; by the width or more nothing is left but copies
+// of the sign.
 func (e *emitter) shift(op loop.BinaryOp, a, b value, wide int) value {
 	in := [2]asm.Op{asm.VPSLLVD, asm.VPSLLVQ}
 	if op == loop.Shr {

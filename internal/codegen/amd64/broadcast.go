@@ -7,8 +7,9 @@ import "github.com/weirml/weir/internal/codegen/amd64/asm"
 
 // broadcastOperands are the instructions whose last operand may be one; true: those that may change their last two.
 var broadcastOperands = map[asm.Op]bool{
-	asm.VADDPS: true, asm.VSUBPS: false, asm.VMULPS: true, asm.VDIVPS: false, asm.VFMADD231PS: true, asm.VFNMADD231PS: true,
-	asm.VPDPBUSD: false, asm.VPADDD: true, asm.VPSUBD: false,
+	asm.VADDPS: true, asm.VSUBPS: false, asm.VMULPS: true, asm.VDIVPS: false, asm.VFMADD231PS: true,
+	asm.VFNMADD231PS: true,
+	asm.VPDPBUSD:     false, asm.VPADDD: true, asm.VPSUBD: false,
 }
 
 // foldBroadcasts makes broadcasts operands of the instructions after them, where nothing else reads them.
@@ -20,7 +21,8 @@ func (b *builder) foldBroadcasts() {
 	out := b.insts[:0]
 	for i := 0; i < len(b.insts); i++ {
 		in := b.insts[i]
-		if r := in.Args[0]; in.Op == asm.VBROADCASTSS && in.Args[1] == asm.Memory && in.Mask == asm.NoReg && r.Virtual() && named[r.Number()] == 2 && i+1 < len(b.insts) {
+		if r := in.Args[0]; in.Op == asm.VBROADCASTSS && in.Args[1] == asm.Memory && in.Mask == asm.NoReg && r.Virtual() &&
+			named[r.Number()] == 2 && i+1 < len(b.insts) {
 			if next := b.insts[i+1]; takesBroadcast(&next, &in) {
 				out = append(out, next)
 				i++

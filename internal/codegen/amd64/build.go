@@ -12,14 +12,15 @@ import (
 
 // isa is an instruction set as emission sees it.
 type isa struct {
-	bits      int   // of a vector register
-	lanes     int   // of 32 bits in one
-	registers int   // vector registers
-	masks     bool  // opmask registers say which lanes take part; without them, vectors whose lanes are all ones or all zeros do
-	dot       int64 // so many products of bytes a lane of 32 bits adds up at once: 4 by VPDPBUSD, 2 by VPMADDWD
-	brains    int64 // so many of bf16: 2 by VDPBF16PS, or 0
-	squares   bool  // tile registers (AMX) multiply what dot and brains say
-	half      *isa  // of vectors half as long, where they take half the time: products choose between them; nil elsewhere
+	bits      int // of a vector register
+	lanes     int // of 32 bits in one
+	registers int // vector registers
+	// opmask registers say which lanes take part; without them, vectors whose lanes are all ones or all zeros do
+	masks   bool
+	dot     int64 // so many products of bytes a lane of 32 bits adds up at once: 4 by VPDPBUSD, 2 by VPMADDWD
+	brains  int64 // so many of bf16: 2 by VDPBF16PS, or 0
+	squares bool  // tile registers (AMX) multiply what dot and brains say
+	half    *isa  // of vectors half as long, where they take half the time: products choose between them; nil elsewhere
 }
 
 var (
@@ -42,17 +43,19 @@ type builder struct {
 	insts     []asm.Inst
 	count     [4]int // virtual registers, by class
 	constants map[asm.Reg]asm.Mem
-	pooled    map[string]asm.Reg  // the registers of constants, by their bytes
-	contents  map[asm.Reg]string  // the reverse
-	trips     map[asm.Label]trips // of loops, by the labels at which they begin again; one that is not here may run for ever
-	standing  bool                // loops that begin now may not stop: see wholeTurns
-	backs     map[asm.Label]int64 // where a poll goes on, and how many iterations it counts
-	work      *workspace
+	pooled    map[string]asm.Reg // the registers of constants, by their bytes
+	contents  map[asm.Reg]string // the reverse
+	// of loops, by the labels at which they begin again; one that is not here may run for ever
+	trips    map[asm.Label]trips
+	standing bool                // loops that begin now may not stop: see wholeTurns
+	backs    map[asm.Label]int64 // where a poll goes on, and how many iterations it counts
+	work     *workspace
 }
 
 func newBuilder(i *isa) *builder { return new(workspace).builder(i) }
 
-// workspace is memory that what is compiled first leaves to what is compiled next, by the same goroutine. Its zero value is ready.
+// workspace is memory that what is compiled first leaves to what is compiled next, by the same goroutine. Its zero
+// value is ready.
 type workspace struct {
 	module    *loop.Module // what is known of the dimensions; nil: each is 0 or more
 	lists     [][]asm.Inst // without contents
@@ -71,7 +74,8 @@ type workspace struct {
 }
 
 func (w *workspace) builder(i *isa) *builder {
-	return &builder{isa: i, code: new(asm.Code), constants: map[asm.Reg]asm.Mem{}, pooled: map[string]asm.Reg{}, contents: map[asm.Reg]string{}, work: w}
+	return &builder{isa: i, code: new(asm.Code), constants: map[asm.Reg]asm.Mem{}, pooled: map[string]asm.Reg{},
+		contents: map[asm.Reg]string{}, work: w}
 }
 
 // reuse is a list of n zeros in a workspace.
@@ -156,7 +160,8 @@ func isMove(in *asm.Inst) bool {
 	return false
 }
 
-// overlaps reports whether an instruction writes its destination before it has read everything: it needs registers of its own.
+// overlaps reports whether an instruction writes its destination before it has read everything: it needs registers of
+// its own.
 func overlaps(in *asm.Inst) bool { return in.Mem.Index.Class() == asm.Vector }
 
 // whole is the instruction, without operands, that moves whole registers of a class.
@@ -272,7 +277,8 @@ func log2(v int64) int {
 
 // Constants.
 
-// pool is a register for a constant that fills a vector; the allocator decides whether it is kept in one or read from memory where it is used.
+// pool is a register for a constant that fills a vector; the allocator decides whether it is kept in one or read from
+// memory where it is used.
 func (b *builder) poolVector(bytes []byte) asm.Reg {
 	key := string(bytes)
 	if r, ok := b.pooled[key]; ok {
@@ -322,14 +328,15 @@ func (b *builder) iota32() asm.Reg {
 // bytesOfInst is how long instructions are, on average and rounded up.
 const bytesOfInst = 8
 
-// finish turns the routine into machine code. spill is the frame's first byte that is free for spilled values; the bytes of the frame in use come with the code.
+// finish turns the routine into machine code. spill is the frame's first byte that is free for spilled values; the
+// bytes of the frame in use come with the code.
 func (b *builder) finish(spill int32) (code []byte, frame int32) {
 	insts, frame := b.allocate(spill)
 	return b.encode(insts), frame
 }
 
-// finishTiles is finish for a routine whose loop over tiles begins again at a label. tile is what a tile costs at most; 0 if the code pauses. longest is the most that the routine does
-// between two places at which it may return.
+// finishTiles is finish for a routine whose loop over tiles begins again at a label. tile is what a tile costs at most;
+// 0 if the code pauses. longest is the most that the routine does between two places at which it may return.
 func (b *builder) finishTiles(spill int32, tiles asm.Label) (code []byte, frame int32, tile, longest int64) {
 	insts, frame := b.allocate(spill)
 	insts, tile = b.withPauses(insts, tiles)

@@ -8,7 +8,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// This file is about conditions: which are known, which are the same in all lanes and so branches, and in which iterations of a loop they hold.
+// This file is about conditions: which are known, which are the same in all lanes and so branches, and in which
+// iterations of a loop they hold.
 
 // uniform reports whether an expression is the same in all lanes.
 func (e *emitter) uniform(x loop.Expr) bool {
@@ -29,7 +30,8 @@ func (e *emitter) uniform(x loop.Expr) bool {
 	return !slices.ContainsFunc(loop.Operands(x), func(y loop.Expr) bool { return !e.uniform(y) })
 }
 
-// comparison takes a comparison of two symbolic integers apart: it holds where slack is at least 0, or for Eq and Ne, where it is 0 or is not.
+// comparison takes a comparison of two symbolic integers apart: it holds where slack is at least 0, or for Eq and Ne,
+// where it is 0 or is not.
 func comparison(x loop.Expr) (op loop.BinaryOp, slack sym.Expr, ok bool) {
 	b, ok := x.(*loop.Binary)
 	if !ok || !b.Op.Test() {
@@ -95,7 +97,8 @@ func (e *emitter) branch(x loop.Expr, when bool, to asm.Label) {
 	e.branchOn(x, when, to)
 }
 
-// compareEarly computes what the comparisons of a condition need before any of its branches: behind one, it would not be there on every way.
+// compareEarly computes what the comparisons of a condition need before any of its branches: behind one, it would not
+// be there on every way.
 func (e *emitter) compareEarly(x loop.Expr) {
 	if _, known := e.decided(x); known {
 		return
@@ -161,12 +164,12 @@ func (e *emitter) branchOn(x loop.Expr, when bool, to asm.Label) {
 	}
 }
 
-// compared is what is compared with a number to compare slack with 0: its constant part is that number, so that the rest is shared with other
-// comparisons. mirrored says that the comparison is turned around.
+// compared is what is compared with a number to compare slack with 0: its constant part is that number, so that the
+// rest is shared with other comparisons. mirrored says that the comparison is turned around.
 func compared(slack sym.Expr) (rest sym.Expr, limit int64, mirrored bool) {
 	constant, terms := slack.Terms()
 	rest = slack.Sub(sym.Const(constant))
-	if len(terms) > 0 && terms[0].Coef < 0 { // −t + c ≥ 0 where t ≤ c
+	if len(terms) > 0 && terms[0].Coef < 0 { // −t + c ≥ 0 if t ≤ c
 		return rest.Neg(), constant, true
 	}
 	return rest, -constant, false
@@ -197,8 +200,8 @@ func (e *emitter) branchOnComparison(op loop.BinaryOp, slack sym.Expr, when bool
 	e.jump(taken, to)
 }
 
-// interior is the iterations of a loop of n in which all comparisons of symbolic integers hold whatever the variables of inner loops are, where these are most
-// iterations and not all. A large body is not written three times.
+// interior is the iterations of a loop of n in which all comparisons of symbolic integers hold whatever the variables
+// of inner loops are, where these are most iterations and not all. A large body is not written three times.
 func (e *emitter) interior(variable sym.Name, n int64, body []loop.Stmt) (first, end int64, ok bool) {
 	if n < 3 || size(body) > mostCopied {
 		return 0, 0, false

@@ -9,9 +9,10 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// group emits a contraction group at the head of a body, and returns how many statements it is; 0 where there is none. A group is a local, a
-// nest that writes it, and contractions into it, each inside serial loops or none. Its sums stay in registers, a tile of rows after the
-// other. Where what follows is one nest that computes something simple of the sums, that is done in the registers too, and the local is never written.
+// group emits a contraction group at the head of a body, and returns how many statements it is; 0 if there is none. A
+// group is a local, a nest that writes it, and contractions into it, each inside serial loops or none. Its sums stay in
+// registers, a tile of rows after the other. If what follows is one nest that computes something simple of the sums,
+// that is done in the registers too, and the local is never written.
 func (e *emitter) group(list []loop.Stmt) int {
 	if e.vector != nil {
 		return 0
@@ -39,7 +40,8 @@ func (e *emitter) group(list []loop.Stmt) int {
 	return 0
 }
 
-// contractionGroup is a group taken apart. The row axis of the local is that of the contractions' rows; axes beside the two have one element.
+// contractionGroup is a group taken apart. The row axis of the local is that of the contractions' rows; axes beside the
+// two have one element.
 type contractionGroup struct {
 	local       *loop.Local
 	rows, cols  sym.Expr
@@ -54,7 +56,8 @@ type contraction struct {
 	product *loop.Contract
 }
 
-// nestOfSums is a nest of at most two loops over the rows and the columns, by their variables (empty where the axis has one element), and what it does.
+// nestOfSums is a nest of at most two loops over the rows and the columns, by their variables (empty if the axis has
+// one element), and what it does.
 type nestOfSums struct {
 	row, column sym.Name
 	body        []loop.Stmt
@@ -96,8 +99,8 @@ func groupOf(list []loop.Stmt) *contractionGroup {
 	return g
 }
 
-// variesIn reports whether an expression mentions a loop's variable: a sum whose steps are more in one iteration than in
-// another, such as the last block of them, is no sum of one loop.
+// variesIn reports whether an expression mentions a loop's variable: a sum whose steps are more in one iteration than
+// in another, such as the last block of them, is no sum of one loop.
 func variesIn(loops []*loop.For, x sym.Expr) bool {
 	return slices.ContainsFunc(x.Vars(), func(name sym.Name) bool {
 		return slices.ContainsFunc(loops, func(f *loop.For) bool { return f.Var == name })
@@ -107,7 +110,9 @@ func variesIn(loops []*loop.For, x sym.Expr) bool {
 // fits reports whether a contraction adds to the whole of the group's part of the local, as those before it do.
 func (g *contractionGroup) fits(c *loop.Contract) bool {
 	row, column := unitAxis(c.C.Row), unitAxis(c.C.Col)
-	if row < 0 || column < 0 || row == column || slices.ContainsFunc(c.C.Origin, func(x sym.Expr) bool { return !isZero(x) }) {
+	if row < 0 || column < 0 || row == column || slices.ContainsFunc(c.C.Origin, func(x sym.Expr) bool {
+		return !isZero(x)
+	}) {
 		return false
 	}
 	if len(g.terms) == 0 {
@@ -122,7 +127,7 @@ func (g *contractionGroup) fits(c *loop.Contract) bool {
 	return g.rows.Equal(c.M) && g.cols.Equal(c.N) && g.row == row && g.column == column
 }
 
-// unitAxis is the axis along which a tile steps by 1; −1 where it steps otherwise.
+// unitAxis is the axis along which a tile steps by 1; −1 if it steps otherwise.
 func unitAxis(steps []sym.Expr) int {
 	axis := -1
 	for i, x := range steps {
@@ -185,7 +190,8 @@ func (g *contractionGroup) at(index []sym.Expr, n nestOfSums) bool {
 	return true
 }
 
-// takesLast reports whether a nest does no more with the local than to read, in each iteration, the element there; it is the group's last part then.
+// takesLast reports whether a nest does no more with the local than to read, in each iteration, the element there; it
+// is the group's last part then.
 func (g *contractionGroup) takesLast(s loop.Stmt) bool {
 	n, ok := g.nest(s)
 	if !ok {
@@ -207,7 +213,8 @@ func (g *contractionGroup) takesLast(s loop.Stmt) bool {
 	return true
 }
 
-// contractions emits a group: from its first nest on in registers, to its contractions, or, where it is direct, to its last nest.
+// contractions emits a group: from its first nest on in registers, to its contractions, or, where it is direct, to its
+// last nest.
 func (e *emitter) contractions(g *contractionGroup, direct bool) {
 	p := e.newProduct(g.local.DType, g.rows, g.cols, g.terms)
 	store := g.first.body[0].(*loop.Store)
@@ -222,7 +229,8 @@ func (e *emitter) contractions(g *contractionGroup, direct bool) {
 		p.finish, p.fetch = last.run, last.fetch
 	} else {
 		m := e.k.memory(g.local.Name)
-		sums := p.stream(g.local.Name, sym.Const(0), e.distance(loop.Offset(unitIndex(len(m.shape), g.row), m.shape, m.strides), p.ops.size))
+		sums := p.stream(g.local.Name, sym.Const(0),
+			e.distance(loop.Offset(unitIndex(len(m.shape), g.row), m.shape, m.strides), p.ops.size))
 		p.finish, p.save = func(t *registerTile) { t.saveSums(sums) }, sums
 		n, ok := m.shape[g.column].Const()
 		p.whole = ok && n*p.ops.size%int64(e.isa.bits/8) == 0
@@ -239,7 +247,8 @@ func unitIndex(rank, axis int) []sym.Expr {
 	return index
 }
 
-// contract emits a product of tiles in memory: sums are read, added to, and written, a tile of registers after the other.
+// contract emits a product of tiles in memory: sums are read, added to, and written, a tile of registers after the
+// other.
 func (e *emitter) contract(s *loop.Contract) {
 	m := e.k.memory(s.C.Buffer)
 	if e.vector != nil || elements[m.dtype] == nil {

@@ -38,7 +38,8 @@ type productCase struct {
 }
 
 func (c productCase) String() string {
-	return fmt.Sprintf("%dx%dx%d%v/%d/%d %s%v %s %s%v dynamic=%v dot=%d packed=%v turned=%v across=%v", c.m, c.n, c.k, c.windows, c.width, c.rows, c.dt, c.from, c.first, c.last, c.to, c.dynamic, c.dot, c.packed, c.turned, c.across)
+	return fmt.Sprintf("%dx%dx%d%v/%d/%d %s%v %s %s%v dynamic=%v dot=%d packed=%v turned=%v across=%v", c.m, c.n, c.k,
+		c.windows, c.width, c.rows, c.dt, c.from, c.first, c.last, c.to, c.dynamic, c.dot, c.packed, c.turned, c.across)
 }
 
 func constants(list ...int64) []sym.Expr {
@@ -76,7 +77,8 @@ func (c productCase) kernel() (*loop.Kernel, map[sym.Name]int64) {
 	} else if c.to != dtype.Invalid {
 		result, other = c.to, c.to
 	}
-	bias, residual := b.Param("bias", loop.Read, c.dt, []sym.Expr{n}), b.Param("residual", loop.Read, other, []sym.Expr{m, n})
+	bias, residual := b.Param("bias", loop.Read, c.dt, []sym.Expr{n}),
+		b.Param("residual", loop.Read, other, []sym.Expr{m, n})
 	shapeY := []sym.Expr{m, n}
 	if c.across {
 		shapeY = []sym.Expr{n, m}
@@ -151,7 +153,8 @@ func (c productCase) kernel() (*loop.Kernel, map[sym.Name]int64) {
 }
 
 // term adds one product of the windows to the sums. at is the first row, the panel and the first column.
-func (c productCase) term(b *loop.Builder, index []sym.Expr, memory [3]*loop.Memory, at [3]sym.Expr, height, cols, k sym.Expr) {
+func (c productCase) term(b *loop.Builder, index []sym.Expr, memory [3]*loop.Memory, at [3]sym.Expr, height, cols,
+	k sym.Expr) {
 	zero, rank := sym.Const(0), len(index)+2
 	acc, x, w := memory[0], memory[1], memory[2]
 	row, p, column := at[0], at[1], at[2]
@@ -161,7 +164,8 @@ func (c productCase) term(b *loop.Builder, index []sym.Expr, memory [3]*loop.Mem
 	}
 	right := w.Tile(append(append([]sym.Expr{}, index...), zero, column), unitIndex(rank, rank-2), unitIndex(rank, rank-1))
 	if c.packed {
-		right = w.Tile(append(append([]sym.Expr{p}, index...), zero, zero), unitIndex(rank+1, rank-1), unitIndex(rank+1, rank))
+		right = w.Tile(append(append([]sym.Expr{p}, index...), zero, zero), unitIndex(rank+1, rank-1),
+			unitIndex(rank+1, rank))
 	}
 	b.Contract(height, cols, k, acc.Tile([]sym.Expr{zero, zero}, unitIndex(2, 0), unitIndex(2, 1)), left, right)
 }
@@ -178,11 +182,13 @@ func (c productCase) made(b *loop.Builder, v, bias, residual loop.Expr) loop.Exp
 		r := b.Let("r", loop.Apply2(loop.Add, v, bias))
 		v = loop.Choose(loop.Apply2(loop.Lt, r, loop.Number(c.dt, 0)), loop.Apply2(loop.Mul, r, bias), r)
 	case "choice":
-		v = loop.Choose(loop.Apply2(loop.Ge, residual, v), loop.Apply(loop.Neg, residual), loop.Apply2(loop.Add, v, loop.Number(c.dt, 1)))
+		v = loop.Choose(loop.Apply2(loop.Ge, residual, v), loop.Apply(loop.Neg, residual),
+			loop.Apply2(loop.Add, v, loop.Number(c.dt, 1)))
 	case "brain":
 		v = loop.Convert(dtype.BF16, loop.Apply2(loop.Add, v, residual))
 	case "tanh":
-		v = loop.Apply2(loop.Div, v, loop.Apply2(loop.Add, loop.Number(c.dt, 1), loop.Apply(loop.Abs, loop.Apply(loop.Sign, v))))
+		v = loop.Apply2(loop.Div, v, loop.Apply2(loop.Add, loop.Number(c.dt, 1),
+			loop.Apply(loop.Abs, loop.Apply(loop.Sign, v))))
 	}
 	return v
 }
@@ -229,7 +235,8 @@ func (c productCase) quantised(b *loop.Builder, v, bias, residual loop.Expr) loo
 	}
 	v = loop.Apply2(loop.Add, v, bias)
 	dequantised := func(q loop.Expr, zero int64) loop.Expr {
-		return loop.Apply2(loop.Mul, loop.Convert(dtype.F32, loop.Apply2(loop.Sub, loop.Convert(dtype.I32, q), loop.Integer(dtype.I32, zero))), real(scale))
+		return loop.Apply2(loop.Mul, loop.Convert(dtype.F32, loop.Apply2(loop.Sub, loop.Convert(dtype.I32, q),
+			loop.Integer(dtype.I32, zero))), real(scale))
 	}
 	switch c.last {
 	case "relu":
@@ -239,7 +246,8 @@ func (c productCase) quantised(b *loop.Builder, v, bias, residual loop.Expr) loo
 		v = loop.Choose(loop.Apply2(loop.Lt, r, real(0)), loop.Apply2(loop.Mul, r, real(0.1)), r)
 	case "hardswish":
 		r := b.Let("r", v)
-		gate := loop.Apply2(loop.Max, real(0), loop.Apply2(loop.Min, real(1), loop.Apply2(loop.Add, loop.Apply2(loop.Mul, r, real(1.0/6)), real(0.5))))
+		gate := loop.Apply2(loop.Max, real(0), loop.Apply2(loop.Min, real(1),
+			loop.Apply2(loop.Add, loop.Apply2(loop.Mul, r, real(1.0/6)), real(0.5))))
 		v = loop.Apply2(loop.Mul, r, gate)
 	case "residual":
 		v = loop.Apply2(loop.Add, dequantised(c.rounded(v, scale, 1), 1), dequantised(residual, 0))
@@ -263,8 +271,10 @@ func (c productCase) rounded(v loop.Expr, scale float64, zero int64) loop.Expr {
 	return loop.Convert(c.to, loop.Apply2(loop.Max, real(low), loop.Apply2(loop.Min, real(high), v)))
 }
 
-// groups is a product of bytes by groups: a loop over the whole ones, or what is left over. memory is the sums, A and B, at is the row, the panel and the column.
-func (c productCase) groups(b *loop.Builder, index []sym.Expr, rest bool, memory [3]*loop.Memory, at [3]sym.Expr, height, cols sym.Expr) {
+// groups is a product of bytes by groups: a loop over the whole ones, or what is left over. memory is the sums, A and
+// B, at is the row, the panel and the column.
+func (c productCase) groups(b *loop.Builder, index []sym.Expr, rest bool, memory [3]*loop.Memory, at [3]sym.Expr,
+	height, cols sym.Expr) {
 	acc, x, w := memory[0], memory[1], memory[2]
 	zero, rank := sym.Const(0), len(index)+2
 	one := func(group sym.Expr, count int64) {
@@ -273,11 +283,14 @@ func (c productCase) groups(b *loop.Builder, index []sym.Expr, rest bool, memory
 		if c.turned {
 			a = x.Tile(append(append([]sym.Expr{}, index...), first, at[0]), unitIndex(rank, rank-1), unitIndex(rank, rank-2))
 		}
-		right := w.Tile(append(append([]sym.Expr{}, index...), group, at[2], zero), unitIndex(rank+1, rank), unitIndex(rank+1, rank-1))
+		right := w.Tile(append(append([]sym.Expr{}, index...), group, at[2], zero), unitIndex(rank+1, rank),
+			unitIndex(rank+1, rank-1))
 		if c.packed {
-			right = w.Tile(append(append([]sym.Expr{at[1]}, index...), group, zero, zero), unitIndex(rank+2, rank+1), unitIndex(rank+2, rank))
+			right = w.Tile(append(append([]sym.Expr{at[1]}, index...), group, zero, zero), unitIndex(rank+2, rank+1),
+				unitIndex(rank+2, rank))
 		}
-		b.Contract(height, cols, sym.Const(count), acc.Tile([]sym.Expr{zero, zero}, unitIndex(2, 0), unitIndex(2, 1)), a, right)
+		b.Contract(height, cols, sym.Const(count), acc.Tile([]sym.Expr{zero, zero}, unitIndex(2, 0), unitIndex(2, 1)), a,
+			right)
 	}
 	if rest {
 		one(sym.Const(c.k/c.dot), c.k%c.dot)
@@ -307,8 +320,10 @@ func (c productCase) blocked(b *loop.Builder, x, w, y *loop.Memory) {
 			b.Serial("d", sym.Const((c.k+c.block-1)/c.block), func(d sym.Expr) {
 				b.Each("q", sym.Const(c.panels), func(q sym.Expr) {
 					first := d.Mul(sym.Const(c.block))
-					b.Contract(rows, sym.Const(c.width), sym.Const(c.block).Min(sym.Const(c.k).Sub(first)), acc.Tile([]sym.Expr{zero, q.Mul(sym.Const(c.width))}, unitIndex(2, 0), unitIndex(2, 1)),
-						x.Tile([]sym.Expr{row, first}, unitIndex(2, 0), unitIndex(2, 1)), w.Tile([]sym.Expr{p.Mul(sym.Const(c.panels)).Add(q), first, zero}, unitIndex(3, 1), unitIndex(3, 2)))
+					b.Contract(rows, sym.Const(c.width), sym.Const(c.block).Min(sym.Const(c.k).Sub(first)),
+						acc.Tile([]sym.Expr{zero, q.Mul(sym.Const(c.width))}, unitIndex(2, 0), unitIndex(2, 1)),
+						x.Tile([]sym.Expr{row, first}, unitIndex(2, 0), unitIndex(2, 1)),
+						w.Tile([]sym.Expr{p.Mul(sym.Const(c.panels)).Add(q), first, zero}, unitIndex(3, 1), unitIndex(3, 2)))
 				})
 			})
 			nest(func(i, j sym.Expr) { b.Store(y, []sym.Expr{row.Add(i), column.Add(j)}, acc.Load(i, j)) })
@@ -321,9 +336,12 @@ func productCases(count int, rows, widths []int64) (cases []productCase) {
 	r := rand.New(rand.NewSource(1))
 	pick := func(list ...int64) int64 { return list[r.Intn(len(list))] }
 	for range count {
-		c := productCase{m: pick(1, 2, 3, 5, 6, 7, 11, 13, 20, 49), n: pick(1, 3, 8, 13, 16, 17, 40, 64), k: pick(1, 3, 4, 9, 32), width: pick(widths...),
-			dt: []dtype.DType{dtype.F32, dtype.F32, dtype.F64}[r.Intn(3)], dynamic: r.Intn(2) == 0, packed: r.Intn(2) == 0, turned: r.Intn(4) == 0,
-			first: []string{"zero", "bias"}[r.Intn(2)], last: []string{"", "relu", "residual", "tanh", "slope", "choice"}[r.Intn(6)], rows: pick(rows...)}
+		c := productCase{m: pick(1, 2, 3, 5, 6, 7, 11, 13, 20, 49), n: pick(1, 3, 8, 13, 16, 17, 40, 64),
+			k: pick(1, 3, 4, 9, 32), width: pick(widths...),
+			dt: []dtype.DType{dtype.F32, dtype.F32, dtype.F64}[r.Intn(3)], dynamic: r.Intn(2) == 0, packed: r.Intn(2) == 0,
+			turned: r.Intn(4) == 0,
+			first:  []string{"zero", "bias"}[r.Intn(2)], last: []string{"", "relu", "residual", "tanh", "slope",
+				"choice"}[r.Intn(6)], rows: pick(rows...)}
 		if r.Intn(3) == 0 {
 			c.windows = []int64{pick(1, 2, 3), pick(1, 3)}[:1+r.Intn(2)]
 		}
@@ -371,7 +389,9 @@ func (c productCase) agree(t *testing.T, h kerneltest.Harness) {
 		slow = slices.DeleteFunc(slow, func(l target.Left) bool { return strings.Contains(l.Reason, "how many columns") })
 	}
 	if c.dot > 0 && (c.turned || c.k%c.dot != 0) { // vectors do these
-		slow = slices.DeleteFunc(slow, func(l target.Left) bool { return strings.Contains(l.Reason, "does not use tile registers") })
+		slow = slices.DeleteFunc(slow, func(l target.Left) bool {
+			return strings.Contains(l.Reason, "does not use tile registers")
+		})
 	}
 	if len(slow) > 0 && c.last != "tanh" {
 		t.Error(slow)
@@ -381,7 +401,8 @@ func (c productCase) agree(t *testing.T, h kerneltest.Harness) {
 // narrowCases is random products of narrow operands, of the types that can be.
 func narrowCases(count int, rows, widths []int64) []productCase {
 	r := rand.New(rand.NewSource(3))
-	floats, whole := []dtype.DType{dtype.F16, dtype.BF16, dtype.F32}, []dtype.DType{dtype.I8, dtype.U8, dtype.I16, dtype.U16, dtype.I32}
+	floats, whole := []dtype.DType{dtype.F16, dtype.BF16, dtype.F32},
+		[]dtype.DType{dtype.I8, dtype.U8, dtype.I16, dtype.U16, dtype.I32}
 	cases := productCases(count, rows, widths)
 	for i := range cases {
 		c := &cases[i]

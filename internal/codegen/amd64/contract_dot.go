@@ -9,10 +9,12 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// A product of bytes, or of bf16, whose right operand has groups of as many steps of a sum as one instruction adds up, for each column side by side, is done by groups: a lane of 32 bits
-// holds a group of A, repeated for all columns, and another one of B. Everything is exact, and wraps as the sums do. VPMADDWD multiplies two numbers of 16 bits, to which
-// bytes are widened. VPDPBUSD takes four bytes, unsigned ones on one side and signed ones on the other. Where both are of one kind, A is moved over by 128 to the
-// other: 128 times the sum of each column is then too much, or too little. A row of that, with 128 in the place of A, is added up beside those of the tile, and taken off them at the end.
+// A product of bytes, or of bf16, whose right operand has groups of as many steps of a sum as one instruction adds up,
+// for each column side by side, is done by groups: a lane of 32 bits holds a group of A, repeated for all columns, and
+// another one of B. Everything is exact, and wraps as the sums do. VPMADDWD multiplies two numbers of 16 bits, to which
+// bytes are widened. VPDPBUSD takes four bytes, unsigned ones on one side and signed ones on the other. If both are of
+// one kind, A is moved over by 128 to the other: 128 times the sum of each column is then too much, or too little. A
+// row of that, with 128 in the place of A, is added up beside those of the tile, and taken off them at the end.
 // VDPBF16PS adds up two products of bf16 in f32.
 
 // dot says how a term's groups are read.
@@ -34,19 +36,21 @@ func (d *dot) moreRows() int {
 	return 0
 }
 
-// dotOf is how a contraction is done by groups: nil where it is not of the form.
+// dotOf is how a contraction is done by groups: nil if it is not of the form.
 func (p *product) dotOf(s *loop.Contract, formA, formB *operandForm) *dot {
 	row, fixedRow := p.offset(s.B.Buffer, s.B.Row).Const()
 	column, fixedColumn := p.offset(s.B.Buffer, s.B.Col).Const()
 	step, fixed := p.offset(s.A.Buffer, s.A.Col).Const()
 	count, known := p.resolve(s.K).Const()
-	d := &dot{group: p.isa.dot, size: formB.size, count: count, step: step * formA.size, unsignedB: formB.extend == asm.VPMOVZXBD}
+	d := &dot{group: p.isa.dot, size: formB.size, count: count, step: step * formA.size,
+		unsignedB: formB.extend == asm.VPMOVZXBD}
 	if formA.high && formB.high {
 		d.group = p.isa.brains
 	} else if formA.size != 1 || formB.size != 1 {
 		return nil
 	}
-	if !fixedRow || !fixedColumn || !fixed || !known || row != 1 || column != d.group || count < 1 || count > d.group || step > farApart || step < -farApart {
+	if !fixedRow || !fixedColumn || !fixed || !known || row != 1 || column != d.group || count < 1 || count > d.group ||
+		step > farApart || step < -farApart {
 		return nil
 	}
 	d.shifted = d.group == 4 && d.unsignedB == (formA.extend == asm.VPMOVZXBD)
@@ -96,7 +100,8 @@ func (d *dot) readBefore(from int64) {
 func (t *registerTile) readRight(m *term, r asm.Reg, vector int, at asm.Mem, masked bool) {
 	t.readRun(m.formB, r, vector, at, masked)
 	if m.dot != nil && m.dot.before > 0 {
-		t.emit(asm.Inst{Op: asm.VPSLLD, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{r, r}, Imm: 32 / m.dot.group * m.dot.before})
+		t.emit(asm.Inst{Op: asm.VPSLLD, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{r, r},
+			Imm: 32 / m.dot.group * m.dot.before})
 	}
 }
 

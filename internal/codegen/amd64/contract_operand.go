@@ -5,7 +5,8 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 )
 
-// operandForm is how a tile reads elements of a type as lanes of its sums' type. Narrower ones are widened as they are read, to the numbers that they are: nothing is kept wide but in registers.
+// operandForm is how a tile reads elements of a type as lanes of its sums' type. Narrower ones are widened as they are
+// read, to the numbers that they are: nothing is kept wide but in registers.
 type operandForm struct {
 	size   int64
 	extend asm.Op // widens a part of a register, or of memory, to all of one; NoOp: elements are of the sums' type
@@ -39,7 +40,7 @@ var operandForms = map[dtype.DType]map[dtype.DType]*operandForm{
 	dtype.U32: integerForms,
 }
 
-// formOf is the form of elements whose products are added up in sums; nil where there is none.
+// formOf is the form of elements whose products are added up in sums; nil if there is none.
 func formOf(from, sums dtype.DType) *operandForm { return operandForms[sums][from] }
 
 // readOne reads an element into all lanes.
@@ -83,10 +84,12 @@ func (t *registerTile) readRun(f *operandForm, r asm.Reg, vector int, at asm.Mem
 		t.wideFrom(t.ops.move, at, r)
 		return
 	case masked && t.isa.masks && (f.extend == asm.VPMOVSXBW || f.extend == asm.VPMOVZXBW): // lanes are two words of these
-		t.emit(asm.Inst{Op: asm.VMOVDQU16, Bits: uint16(t.isa.bits) / 2, Args: [4]asm.Reg{r, asm.Memory}, Mem: at, Mask: t.mask, Zero: true})
+		t.emit(asm.Inst{Op: asm.VMOVDQU16, Bits: uint16(t.isa.bits) / 2, Args: [4]asm.Reg{r, asm.Memory}, Mem: at,
+			Mask: t.mask, Zero: true})
 		t.wide(f.extend, r, r)
 	case masked && t.isa.masks:
-		t.emit(asm.Inst{Op: f.extend, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{r, asm.Memory}, Mem: at, Mask: t.mask, Zero: true})
+		t.emit(asm.Inst{Op: f.extend, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{r, asm.Memory}, Mem: at, Mask: t.mask,
+			Zero: true})
 	case masked:
 		t.insertLanes(f, r, at)
 		t.wide(f.extend, r, r)
@@ -99,7 +102,8 @@ func (t *registerTile) readRun(f *operandForm, r asm.Reg, vector int, at asm.Mem
 	t.toNumber(f, r)
 }
 
-// insertLanes reads the narrow elements of the last vector's lanes one by one, where there are no opmasks; the others become 0.
+// insertLanes reads the narrow elements of the last vector's lanes one by one, if there are no opmasks; the others
+// become 0.
 func (t *registerTile) insertLanes(f *operandForm, r asm.Reg, at asm.Mem) {
 	op := asm.VPINSRW
 	if f.size == 1 {

@@ -14,7 +14,7 @@ type product struct {
 	ops     *elementOps
 	rows    sym.Expr
 	cols    sym.Expr
-	height  asm.Reg // rows, where they are no number
+	height  asm.Reg // rows, if they are no number
 	width   asm.Reg // and columns
 	terms   []*term
 	streams []*stream
@@ -54,8 +54,10 @@ func (p *product) term(dt dtype.DType, c contraction) *term {
 	if lo, _ := p.bounds(depth); lo < 0 {
 		depth = depth.Max(sym.Const(0))
 	}
-	t := &term{kind: p.squareKind(a.dtype, b.dtype), formA: formA, formB: formB, depth: p.iterations(depth), dot: p.dotOf(s, formA, formB),
-		deepA: p.distance(p.offset(s.A.Buffer, s.A.Col), formA.size), deepB: p.distance(p.offset(s.B.Buffer, s.B.Row), formB.size)}
+	t := &term{kind: p.squareKind(a.dtype, b.dtype), formA: formA, formB: formB, depth: p.iterations(depth),
+		dot:   p.dotOf(s, formA, formB),
+		deepA: p.distance(p.offset(s.A.Buffer, s.A.Col), formA.size),
+		deepB: p.distance(p.offset(s.B.Buffer, s.B.Row), formB.size)}
 	if step, ok := p.offset(s.B.Buffer, s.B.Col).Const(); t.dot == nil && !isOne(p.cols) && (!ok || step != 1) {
 		refuse("a product with columns that lie apart")
 	}
@@ -69,7 +71,8 @@ func (p *product) term(dt dtype.DType, c contraction) *term {
 		if !okA || !okB {
 			refuse("an operand that does not move evenly with %s", f.Var)
 		}
-		t.serial = append(t.serial, serial{p.iterations(f.Extent), p.distance(coefA, formA.size), p.distance(coefB, formB.size)})
+		t.serial = append(t.serial, serial{p.iterations(f.Extent), p.distance(coefA, formA.size),
+			p.distance(coefB, formB.size)})
 		originA, originB = restA, restB
 		if lo, _ := p.bounds(coefA); lo < 0 {
 			forward = false
@@ -197,8 +200,9 @@ func (p *product) columns(n int64) {
 
 func (i *isa) lanesOf(ops *elementOps) int64 { return int64(i.bits/8) / ops.size }
 
-// vectorsFor chooses the length of vectors for so many columns, where a machine has a choice that costs nothing: half as long where half of a vector would be empty, where a row has
-// one vector, whose every product would need a read as long, and for few rows, which wait for memory: reads of half the length are faster there.
+// vectorsFor chooses the length of vectors for so many columns, where a machine has a choice that costs nothing: half
+// as long where half of a vector would be empty, where a row has one vector, whose every product would need a read as
+// long, and for few rows, which wait for memory: reads of half the length are faster there.
 func (p *product) vectorsFor(n int64) *isa {
 	half := p.isa.half
 	narrow := func(t *term) bool { return t.dot != nil || t.formA.size != p.ops.size || t.formB.size != p.ops.size }

@@ -12,7 +12,8 @@ import (
 // lanes of i32.
 
 // cast is a conversion among i32, f32 and narrower integers.
-func (x *sumExpressions) cast(t *registerTile, v *loop.Cast, row, vector int, at func(*stream) asm.Mem) (asm.Reg, bool) {
+func (x *sumExpressions) cast(t *registerTile, v *loop.Cast, row, vector int, at func(*stream) asm.Mem) (asm.Reg,
+	bool) {
 	from := v.X.DType()
 	switch {
 	case v.Type == dtype.F32 && x.widened(v.X):
@@ -62,7 +63,8 @@ func within(c *loop.Cast) bool {
 }
 
 // whole is floats within a type's range without their fractions; NaN becomes 0.
-func (x *sumExpressions) whole(t *registerTile, v *loop.Cast, row, vector int, at func(*stream) asm.Mem) (asm.Reg, bool) {
+func (x *sumExpressions) whole(t *registerTile, v *loop.Cast, row, vector int, at func(*stream) asm.Mem) (asm.Reg,
+	bool) {
 	r, own := x.value(t, v.X, row, vector, at)
 	to := t.result(r, own)
 	numbers := t.numbers(r)
@@ -72,7 +74,8 @@ func (x *sumExpressions) whole(t *registerTile, v *loop.Cast, row, vector int, a
 }
 
 // quantise is a quotient by a constant that is rounded and kept within bounds.
-func (x *sumExpressions) quantise(t *registerTile, q quantised, row, vector int, at func(*stream) asm.Mem) (asm.Reg, bool) {
+func (x *sumExpressions) quantise(t *registerTile, q quantised, row, vector int, at func(*stream) asm.Mem) (asm.Reg,
+	bool) {
 	from, own := x.value(t, q.x, row, vector, at)
 	all := func(v float32) asm.Mem { return x.repeated(t, uint64(math.Float32bits(v))) }
 	r := asm.NoReg

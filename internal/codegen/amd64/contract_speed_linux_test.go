@@ -19,13 +19,15 @@ import (
 func threadTime(t testing.TB) float64 {
 	const clockThreadTime = 3 // CLOCK_THREAD_CPUTIME_ID
 	var now syscall.Timespec
-	if _, _, err := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, clockThreadTime, uintptr(unsafe.Pointer(&now)), 0); err != 0 {
+	if _, _, err := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, clockThreadTime, uintptr(unsafe.Pointer(&now)),
+		0); err != 0 {
 		t.Fatal(err)
 	}
 	return float64(now.Sec) + float64(now.Nsec)*1e-9
 }
 
-// peakKernel is code that does nothing but products, from registers: 48 vectors a round, as many rounds as there are tiles.
+// peakKernel is code that does nothing but products, from registers: 48 vectors a round, as many rounds as there are
+// tiles.
 func peakKernel(t testing.TB, i *isa) *kernel {
 	b := newBuilder(i)
 	count, again := b.general(), b.label()
@@ -54,7 +56,8 @@ func readKernel(t testing.TB, i *isa) *kernel {
 	b.spoil()
 	b.bind(again)
 	for n := range 2048 / i.bits {
-		b.emit(asm.Inst{Op: asm.VMOVUPS, Bits: uint16(i.bits), Args: [4]asm.Reg{asm.V(n), asm.Memory}, Mem: asm.Mem{Base: at, Disp: int32(n * i.bits / 8)}})
+		b.emit(asm.Inst{Op: asm.VMOVUPS, Bits: uint16(i.bits), Args: [4]asm.Reg{asm.V(n), asm.Memory},
+			Mem: asm.Mem{Base: at, Disp: int32(n * i.bits / 8)}})
 	}
 	b.integerImm(asm.ADD, at, 256)
 	b.integerImm(asm.SUB, count, 1)
@@ -78,7 +81,8 @@ func probe(t testing.TB, b *builder) *kernel {
 	return k
 }
 
-// BenchmarkProducts reports the speed of products as a share of the fastest that registers allow, the probe and the product timed in turn.
+// BenchmarkProducts reports the speed of products as a share of the fastest that registers allow, the probe and the
+// product timed in turn.
 func BenchmarkProducts(b *testing.B) {
 	for _, c := range []productCase{
 		{m: 96, n: 64, k: 64, width: 16},

@@ -339,7 +339,8 @@ func (b *squareBlock) configure() {
 	b.integerOp(asm.IMUL, rows, b.height.register)
 	b.integerOp(asm.OR, rows, b.number(squareRows<<(8*rightSquare)|rest<<(8*rightRest)))
 	b.storeWord(asm.Mem{Base: frameRegister, Disp: b.config + configRows}, rows)
-	b.builder.emit(asm.Inst{Op: asm.LDTILECFG, Args: [4]asm.Reg{asm.Memory}, Mem: asm.Mem{Base: frameRegister, Disp: b.config}})
+	b.builder.emit(asm.Inst{Op: asm.LDTILECFG, Args: [4]asm.Reg{asm.Memory},
+		Mem: asm.Mem{Base: frameRegister, Disp: b.config}})
 }
 
 // below is the distance from a block's first row to the first of its second half, if rows are so far apart.
@@ -567,7 +568,8 @@ func (b *squareBlock) finishRows() {
 	from := &stream{at: b.copyOf(frameRegister), row: known(b.line)}
 	b.integerImm(asm.ADD, from.at, int64(b.at)+b.again*b.line)
 	some := func(rows int) {
-		t := &registerTile{emitter: b.emitter, isa: b.isa, ops: b.ops, rows: rows, vectors: vectors, part: known(n % lanes), whole: b.whole}
+		t := &registerTile{emitter: b.emitter, isa: b.isa, ops: b.ops, rows: rows, vectors: vectors, part: known(n % lanes),
+			whole: b.whole}
 		t.begin()
 		if b.cleared {
 			t.loadSums(from)

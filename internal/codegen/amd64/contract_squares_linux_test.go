@@ -17,10 +17,13 @@ func squareCases(count int) (cases []productCase) {
 	pick := func(list ...int64) int64 { return list[r.Intn(len(list))] }
 	kinds := []dtype.DType{dtype.I8, dtype.U8}
 	for range count {
-		c := productCase{m: pick(4, 5, 7, 15, 16, 17, 31, 32, 33, 40, 47, 63, 64, 65, 97), n: pick(1, 7, 16, 17, 31, 32, 33, 50, 64, 100),
+		c := productCase{m: pick(4, 5, 7, 15, 16, 17, 31, 32, 33, 40, 47, 63, 64, 65, 97),
+			n: pick(1, 7, 16, 17, 31, 32, 33, 50, 64, 100),
 			k: 4 * pick(1, 5, 15, 16, 17, 32, 40), width: pick(16, 32, 32, 32, 64, 24, 128), dt: dtype.I32,
-			from: [2]dtype.DType{kinds[r.Intn(2)], kinds[r.Intn(2)]}, dot: 4, packed: true, first: []string{"zero", "bias"}[r.Intn(2)],
-			last: []string{"", "relu"}[r.Intn(2)], dynamic: r.Intn(2) == 0, rows: pick(0, 0, 13, 32, 40), extreme: r.Intn(2) == 0}
+			from: [2]dtype.DType{kinds[r.Intn(2)], kinds[r.Intn(2)]}, dot: 4, packed: true,
+			first: []string{"zero", "bias"}[r.Intn(2)],
+			last:  []string{"", "relu"}[r.Intn(2)], dynamic: r.Intn(2) == 0, rows: pick(0, 0, 13, 32, 40),
+			extreme: r.Intn(2) == 0}
 		if r.Intn(3) == 0 {
 			c.windows = []int64{pick(1, 2, 3), pick(1, 3)}[:1+r.Intn(2)]
 		}
@@ -30,9 +33,11 @@ func squareCases(count int) (cases []productCase) {
 		}
 		cases = append(cases, c)
 	}
-	cases = append(cases, productCase{m: 5, n: 16, k: 70000, width: 16, dt: dtype.I32, from: [2]dtype.DType{dtype.U8, dtype.I8},
-		dot: 4, packed: true, first: "zero", extreme: true, wraps: true})
-	return append(cases, productCase{m: 33, n: 32, k: 20000, width: 32, dt: dtype.I32, from: [2]dtype.DType{dtype.U8, dtype.I8}, dot: 4,
+	cases = append(cases, productCase{m: 5, n: 16, k: 70000, width: 16, dt: dtype.I32,
+		from: [2]dtype.DType{dtype.U8, dtype.I8},
+		dot:  4, packed: true, first: "zero", extreme: true, wraps: true})
+	return append(cases, productCase{m: 33, n: 32, k: 20000, width: 32, dt: dtype.I32,
+		from: [2]dtype.DType{dtype.U8, dtype.I8}, dot: 4,
 		packed: true, first: "zero", extreme: true})
 }
 

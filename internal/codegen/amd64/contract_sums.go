@@ -11,7 +11,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// sumExpressions computes simple expressions of a tile's sums where they lie. What it does not know, or has no registers for, it refuses.
+// sumExpressions computes simple expressions of a tile's sums where they lie. What it does not know, or has no
+// registers for, it refuses.
 type sumExpressions struct {
 	group  *contractionGroup
 	nest   nestOfSums
@@ -21,7 +22,8 @@ type sumExpressions struct {
 	once   bool // a sum is read once, and its register is free from then on
 }
 
-// place is where a load or a store finds a tile's elements: in the rows of a stream, side by side or one for all columns.
+// place is where a load or a store finds a tile's elements: in the rows of a stream, side by side or one for all
+// columns.
 type place struct {
 	stream *stream
 	lanes  bool
@@ -67,8 +69,8 @@ func (p *product) expressions(g *contractionGroup, n nestOfSums) *sumExpressions
 	return x
 }
 
-// farBytes is the size from which on a buffer's lines are fetched before they are written: about what a core's own caches
-// hold.
+// farBytes is the size from which on a buffer's lines are fetched before they are written: about what a core's own
+// caches hold.
 const farBytes = 1 << 20
 
 // exceeds reports whether a parameter may have more bytes than these, as far as its extents are known.
@@ -92,7 +94,8 @@ func (p *product) placeOfStore(x *sumExpressions, n nestOfSums, s *loop.Store) p
 	ops := elements[m.dtype]
 	down, across, offset := p.stepsOf(x, m.offset(s.Index))
 	step, fixed := across.Const()
-	if n.column.None() || n.row.None() || fixed && (step == 0 || step == 1) || !isOne(down) || ops == nil || ops.size != 4 || p.ops.size != 4 {
+	if n.column.None() || n.row.None() || fixed && (step == 0 || step == 1) || !isOne(down) || ops == nil ||
+		ops.size != 4 || p.ops.size != 4 {
 		at := p.placeOf(x, s.To, s.Index)
 		if !at.lanes && !n.column.None() {
 			refuse("a store of columns that lie apart")
@@ -162,8 +165,8 @@ func (x *sumExpressions) fill(t *registerTile, v loop.Expr) {
 	})
 }
 
-// fetch asks for the lines that the nest is going to write far away, so that they come while a tile's products are added
-// up.
+// fetch asks for the lines that the nest is going to write far away, so that they come while a tile's products are
+// added up.
 func (x *sumExpressions) fetch(t *registerTile) {
 	for _, s := range x.nest.body {
 		s, ok := s.(*loop.Store)
@@ -180,7 +183,8 @@ func (x *sumExpressions) fetch(t *registerTile) {
 		}
 		for row := range t.rows {
 			for at := int64(0); at < int64(t.vectors)*t.lanes()*line; at += 64 {
-				t.emit(asm.Inst{Op: asm.PREFETCHW, Args: [4]asm.Reg{asm.Memory}, Mem: asm.Mem{Base: p.stream.at, Disp: t.disp(int64(row)*p.stream.row.fixed + at)}})
+				t.emit(asm.Inst{Op: asm.PREFETCHW, Args: [4]asm.Reg{asm.Memory},
+					Mem: asm.Mem{Base: p.stream.at, Disp: t.disp(int64(row)*p.stream.row.fixed + at)}})
 			}
 		}
 	}
@@ -307,7 +311,8 @@ func (t *registerTile) storeBrains(at asm.Mem, vector int, r asm.Reg) {
 const subnormal = 0x20
 
 // value is a vector register with an expression's value, and whether it is a spare one that is to be given back.
-func (x *sumExpressions) value(t *registerTile, v loop.Expr, row, vector int, at func(*stream) asm.Mem) (r asm.Reg, own bool) {
+func (x *sumExpressions) value(t *registerTile, v loop.Expr, row, vector int, at func(*stream) asm.Mem) (r asm.Reg,
+	own bool) {
 	switch v := v.(type) {
 	case *loop.Const:
 		r = t.take()
@@ -379,7 +384,8 @@ func (t *registerTile) result(r asm.Reg, own bool) asm.Reg {
 	return t.take()
 }
 
-func (x *sumExpressions) unary(t *registerTile, v *loop.Unary, row, vector int, at func(*stream) asm.Mem) (asm.Reg, bool) {
+func (x *sumExpressions) unary(t *registerTile, v *loop.Unary, row, vector int, at func(*stream) asm.Mem) (asm.Reg,
+	bool) {
 	mode, rounds := roundings[v.Op]
 	if !rounds && v.Op != loop.Neg && v.Op != loop.Abs && v.Op != loop.Sqrt {
 		refuse("%s of sums", v.Op)
@@ -404,7 +410,8 @@ func (x *sumExpressions) unary(t *registerTile, v *loop.Unary, row, vector int, 
 	return to, true
 }
 
-func (x *sumExpressions) binary(t *registerTile, v *loop.Binary, row, vector int, at func(*stream) asm.Mem) (asm.Reg, bool) {
+func (x *sumExpressions) binary(t *registerTile, v *loop.Binary, row, vector int, at func(*stream) asm.Mem) (asm.Reg,
+	bool) {
 	op, left, right, ops := asm.NoOp, v.X, v.Y, x.opsOf(t, v)
 	switch v.Op {
 	case loop.Add:
@@ -455,7 +462,8 @@ func (x *sumExpressions) binary(t *registerTile, v *loop.Binary, row, vector int
 }
 
 // both is the registers of two values, of which the one that takes more to compute is computed first.
-func (x *sumExpressions) both(t *registerTile, left, right loop.Expr, row, vector int, at func(*stream) asm.Mem) (a, b asm.Reg, own, also bool) {
+func (x *sumExpressions) both(t *registerTile, left, right loop.Expr, row, vector int, at func(*stream) asm.Mem) (a,
+	b asm.Reg, own, also bool) {
 	if x.needs(right) > x.needs(left) {
 		b, also = x.value(t, right, row, vector, at)
 		a, own = x.value(t, left, row, vector, at)
@@ -467,7 +475,8 @@ func (x *sumExpressions) both(t *registerTile, left, right loop.Expr, row, vecto
 }
 
 // choice is one of two values in each lane, by a comparison of floats.
-func (x *sumExpressions) choice(t *registerTile, v *loop.Select, row, vector int, at func(*stream) asm.Mem) (asm.Reg, bool) {
+func (x *sumExpressions) choice(t *registerTile, v *loop.Select, row, vector int, at func(*stream) asm.Mem) (asm.Reg,
+	bool) {
 	c, ok := v.Cond.(*loop.Binary)
 	if !ok {
 		refuse("a choice among sums by an expression of type %T", v.Cond)
@@ -493,7 +502,8 @@ func (x *sumExpressions) choice(t *registerTile, v *loop.Select, row, vector int
 }
 
 // compared is the mask of the lanes in which a comparison holds: an opmask, or else a spare register.
-func (x *sumExpressions) compared(t *registerTile, c *loop.Binary, p predicate, row, vector int, at func(*stream) asm.Mem) asm.Reg {
+func (x *sumExpressions) compared(t *registerTile, c *loop.Binary, p predicate, row, vector int,
+	at func(*stream) asm.Mem) asm.Reg {
 	compare := asm.VCMPPS
 	if t.ops.size == 8 {
 		compare = asm.VCMPPD
@@ -536,7 +546,8 @@ func (t *registerTile) blend(to, mask, yes, no asm.Reg) {
 
 // besideZero is the greater of a value and 0. The machine gives −0 for −0, which adding 0 mends. The lesser of a value
 // and −0 is refused.
-func (x *sumExpressions) besideZero(t *registerTile, op loop.BinaryOp, in asm.Op, zero, v loop.Expr, row, vector int, at func(*stream) asm.Mem) (asm.Reg, bool) {
+func (x *sumExpressions) besideZero(t *registerTile, op loop.BinaryOp, in asm.Op, zero, v loop.Expr, row, vector int,
+	at func(*stream) asm.Mem) (asm.Reg, bool) {
 	if op == loop.Min {
 		refuse("the lesser of sums and −0")
 	}

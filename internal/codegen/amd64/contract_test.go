@@ -45,7 +45,8 @@ func TestBrainSums(t *testing.T) {
 			for _, c := range []productCase{
 				{m: 37, n: 40, k: 6, width: 32, dt: dtype.F32, last: "brain", first: "zero"},
 				{m: 37, n: 40, k: 6, width: 48, dt: dtype.F32, last: "brain", first: "bias", dynamic: true},
-				{m: 37, n: 40, k: 64, width: 64, dt: dtype.F32, from: [2]dtype.DType{dtype.BF16, dtype.BF16}, dot: 2, packed: true, last: "brain", first: "zero"},
+				{m: 37, n: 40, k: 64, width: 64, dt: dtype.F32, from: [2]dtype.DType{dtype.BF16, dtype.BF16}, dot: 2, packed: true,
+					last: "brain", first: "zero"},
 			} {
 				if c.dot > 0 && isaOf(h.Machine).brains == 0 {
 					continue
@@ -76,7 +77,8 @@ func TestBrainSums(t *testing.T) {
 				for i := range y.Len() {
 					x := math.Float32frombits(binary.LittleEndian.Uint32(residual.Bytes()[4*i:])) + 0
 					want := make([]byte, 2)
-					dtype.ConvertSlice(dtype.BF16, want, dtype.F32, binary.LittleEndian.AppendUint32(nil, math.Float32bits(x)), 1, false)
+					dtype.ConvertSlice(dtype.BF16, want, dtype.F32, binary.LittleEndian.AppendUint32(nil, math.Float32bits(x)), 1,
+						false)
 					if got := y.Bytes()[2*i:][:2]; !bytes.Equal(got, want) && !(x != x && math.IsNaN(y.Float(i))) {
 						t.Fatalf("%v: %x of %08x, %g, not %x", c, got, math.Float32bits(x), x, want)
 					}
@@ -117,7 +119,8 @@ func bound(t testing.TB, c *kernel, k *loop.Kernel, list []*tensor.Tensor, dims 
 	t.Helper()
 	args := &target.Args{}
 	for _, x := range list {
-		args.Operands = append(args.Operands, target.Operand{Base: unsafe.Pointer(unsafe.SliceData(x.Bytes())), Bytes: int64(len(x.Bytes()))})
+		args.Operands = append(args.Operands, target.Operand{Base: unsafe.Pointer(unsafe.SliceData(x.Bytes())),
+			Bytes: int64(len(x.Bytes()))})
 	}
 	for _, name := range k.Dims {
 		args.Dims = append(args.Dims, dims[name])
@@ -149,7 +152,8 @@ func TestNarrowProducts(t *testing.T) {
 	})
 }
 
-// TestGroups compares products of bytes, of all kinds of sign, and of bf16, whose right operands lie by groups, with the interpreter.
+// TestGroups compares products of bytes, of all kinds of sign, and of bf16, whose right operands lie by groups, with
+// the interpreter.
 func TestGroups(t *testing.T) {
 	test := func(t *testing.T, h kerneltest.Harness) {
 		r, widths := rand.New(rand.NewSource(4)), []int64{16, 16, 24, 8, 64}
@@ -173,7 +177,8 @@ func TestGroups(t *testing.T) {
 		}
 	}
 	levels(t, test)
-	for _, cpu := range []string{"avxvnni", "avx512vnni", "avx512bf16", "avx512amx"} { // they differ from others in nothing else
+	// they differ from others in nothing else
+	for _, cpu := range []string{"avxvnni", "avx512vnni", "avx512bf16", "avx512amx"} {
 		t.Run(cpu, func(t *testing.T) { test(t, harness(t, cpu)) })
 	}
 }
@@ -209,13 +214,14 @@ func TestProducts(t *testing.T) {
 	})
 }
 
-// TestRaggedBlocks: sums in blocks of steps, the last of which is shorter, are added up in memory if one loop goes through
-// the blocks and does nothing else.
+// TestRaggedBlocks: sums in blocks of steps, the last of which is shorter, are added up in memory if one loop goes
+// through the blocks and does nothing else.
 func TestRaggedBlocks(t *testing.T) {
 	levels(t, func(t *testing.T, h kerneltest.Harness) {
 		zero, depth, block := sym.Const(0), sym.Dim("k"), sym.Const(5)
 		b := loop.NewBuilder("product")
-		x, w := b.Param("x", loop.Read, dtype.F32, []sym.Expr{depth, sym.Const(7)}), b.Param("w", loop.Read, dtype.F32, []sym.Expr{depth, sym.Const(19)})
+		x, w := b.Param("x", loop.Read, dtype.F32, []sym.Expr{depth, sym.Const(7)}),
+			b.Param("w", loop.Read, dtype.F32, []sym.Expr{depth, sym.Const(19)})
 		y := b.Param("y", loop.Write, dtype.F32, constants(7, 19))
 		b.For(loop.Parallel, "t", sym.Const(1), func(sym.Expr) {
 			acc := b.Local("acc", dtype.F32, constants(7, 19)...)
@@ -227,8 +233,10 @@ func TestRaggedBlocks(t *testing.T) {
 			nest(func(i, j sym.Expr) { b.Store(acc, []sym.Expr{i, j}, loop.Number(dtype.F32, 0)) })
 			b.Serial("d", depth.CeilDiv(block), func(d sym.Expr) {
 				first := d.Mul(block)
-				b.Contract(sym.Const(7), sym.Const(19), block.Min(depth.Sub(first)), acc.Tile(constants(0, 0), unitIndex(2, 0), unitIndex(2, 1)),
-					x.Tile([]sym.Expr{first, zero}, unitIndex(2, 1), unitIndex(2, 0)), w.Tile([]sym.Expr{first, zero}, unitIndex(2, 0), unitIndex(2, 1)))
+				b.Contract(sym.Const(7), sym.Const(19), block.Min(depth.Sub(first)),
+					acc.Tile(constants(0, 0), unitIndex(2, 0), unitIndex(2, 1)),
+					x.Tile([]sym.Expr{first, zero}, unitIndex(2, 1), unitIndex(2, 0)),
+					w.Tile([]sym.Expr{first, zero}, unitIndex(2, 0), unitIndex(2, 1)))
 			})
 			nest(func(i, j sym.Expr) { b.Store(y, []sym.Expr{i, j}, acc.Load(i, j)) })
 		})

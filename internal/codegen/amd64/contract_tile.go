@@ -9,15 +9,16 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// A register tile is rows × vectors of sums that stay in the machine's vector registers for a whole sum: the first of them are the sums, row by row;
-// those that are left hold operands. Its code names machine registers, which the allocator knows nothing of: it begins by spoil.
+// A register tile is rows × vectors of sums that stay in the machine's vector registers for a whole sum: the first of
+// them are the sums, row by row; those that are left hold operands. Its code names machine registers, which the
+// allocator knows nothing of: it begins by spoil.
 
 // unrolled is how many steps of a sum one round of its loop does.
 const unrolled = 4
 
-// prefetchAhead is how far ahead of the columns in use packed columns are fetched, in bytes. Tiles of at most fewestRows wait for memory as it is, which
-// the processor's own prefetching reads fastest, but for narrow columns, whose widening leaves few reads under way:
-// these are fetched streamAhead.
+// prefetchAhead is how far ahead of the columns in use packed columns are fetched, in bytes. Tiles of at most
+// fewestRows wait for memory as it is, which the processor's own prefetching reads fastest, but for narrow columns,
+// whose widening leaves few reads under way: these are fetched streamAhead.
 const (
 	prefetchAhead = 1024
 	fewestRows    = 3
@@ -36,14 +37,15 @@ func (t *registerTile) fetchesAhead(m *term) int64 {
 	return 0
 }
 
-// elementOps are the instructions for a type of sums; NoOp where there is none.
+// elementOps are the instructions for a type of sums; NoOp if there is none.
 type elementOps struct {
 	size                                            int64
 	multiplyAdd, broadcast, move, maskMove, compare asm.Op
 	add, sub, mul, div, min, max, sqrt, and, xor    asm.Op
 }
 
-// registers is the machine's vector registers less the one through which products pass that no instruction adds to a sum.
+// registers is the machine's vector registers less the one through which products pass that no instruction adds to a
+// sum.
 func (o *elementOps) registers(i *isa) int {
 	if o.multiplyAdd == asm.NoOp {
 		return i.registers - 1
@@ -61,8 +63,9 @@ var elements = map[dtype.DType]*elementOps{
 }
 
 func wholeNumbers(least, greatest asm.Op) *elementOps {
-	return &elementOps{size: 4, broadcast: asm.VBROADCASTSS, move: asm.VMOVUPS, maskMove: asm.VMASKMOVPS, compare: asm.VPCMPGTD,
-		add: asm.VPADDD, sub: asm.VPSUBD, mul: asm.VPMULLD, min: least, max: greatest, xor: asm.VXORPS}
+	return &elementOps{size: 4, broadcast: asm.VBROADCASTSS, move: asm.VMOVUPS, maskMove: asm.VMASKMOVPS,
+		compare: asm.VPCMPGTD,
+		add:     asm.VPADDD, sub: asm.VPSUBD, mul: asm.VPMULLD, min: least, max: greatest, xor: asm.VXORPS}
 }
 
 // distance is a number, or a register with one.
@@ -143,8 +146,9 @@ type term struct {
 	serial       []serial // outermost first
 	packed       bool     // the right operand's steps follow one another in memory, in whole cache lines
 	room         int64    // columns that may be read at every step, whether they count or not
-	ahead        asm.Reg  // walks through the panel after this one while the tiles of this one are computed; NoReg: none does
-	pace         int64    // how far in a round, in bytes
+	// walks through the panel after this one while the tiles of this one are computed; NoReg: none does
+	ahead asm.Reg
+	pace  int64 // how far in a round, in bytes
 }
 
 // serial is a loop around a contraction.
@@ -152,8 +156,9 @@ type serial struct {
 	extent, stepA, stepB distance
 }
 
-// lookAhead has the next panel of packed columns brought into the second-level cache while this one's tiles are computed, evenly: otherwise the first tile of each
-// panel would wait for memory, which is slower than it needs columns. Nothing is known of the panel but that it follows this one, if there is one.
+// lookAhead has the next panel of packed columns brought into the second-level cache while this one's tiles are
+// computed, evenly: otherwise the first tile of each panel would wait for memory, which is slower than it needs
+// columns. Nothing is known of the panel but that it follows this one, if there is one.
 func (t *term) lookAhead(b *builder, tiles int64) {
 	t.ahead = asm.NoReg
 	if !t.packed || !t.depth.known() || !t.deepB.known() || t.depth.fixed < unrolled || tiles < 2 {
@@ -187,7 +192,8 @@ func (t *term) merge() {
 	for n := len(t.serial); n > 0; n = len(t.serial) {
 		s := t.serial[n-1]
 		if !t.depth.known() || !s.extent.known() || !t.deepA.known() || !t.deepB.known() ||
-			t.depth.fixed > math.MaxInt32/max(s.extent.fixed, 1) || !s.stepA.is(t.depth.fixed*t.deepA.fixed) || !s.stepB.is(t.depth.fixed*t.deepB.fixed) {
+			t.depth.fixed > math.MaxInt32/max(s.extent.fixed, 1) || !s.stepA.is(t.depth.fixed*t.deepA.fixed) ||
+			!s.stepB.is(t.depth.fixed*t.deepB.fixed) {
 			return
 		}
 		t.depth.fixed *= s.extent.fixed
@@ -262,7 +268,8 @@ func (t *registerTile) partial(vector int) bool {
 	return vector == t.vectors-1 && (!t.part.known() || t.part.fixed != 0)
 }
 
-// loadMask puts the mask of the last vector's lanes into a vector register. Only machines without opmasks have it there.
+// loadMask puts the mask of the last vector's lanes into a vector register. Only machines without opmasks have it
+// there.
 func (t *registerTile) loadMask(r asm.Reg) {
 	if t.part.known() {
 		bytes := make([]byte, t.isa.bits/8)
@@ -302,13 +309,15 @@ func (t *registerTile) opmask() {
 	t.emit(asm.Inst{Op: asm.KMOVW, Args: [4]asm.Reg{t.mask, bits}})
 }
 
-// loadLanes reads a vector of a row: its last one without touching what is beyond the lanes that there are. r may be the mask's register.
+// loadLanes reads a vector of a row: its last one without touching what is beyond the lanes that there are. r may be
+// the mask's register.
 func (t *registerTile) loadLanes(r asm.Reg, vector int, at asm.Mem) {
 	switch {
 	case !t.partial(vector):
 		t.wideFrom(t.ops.move, at, r)
 	case t.isa.masks:
-		t.emit(asm.Inst{Op: t.ops.move, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{r, asm.Memory}, Mem: at, Mask: t.mask, Zero: true})
+		t.emit(asm.Inst{Op: t.ops.move, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{r, asm.Memory}, Mem: at, Mask: t.mask,
+			Zero: true})
 	case t.mask != asm.NoReg:
 		t.wideFrom(t.ops.maskMove, at, r, t.mask)
 	default:
@@ -367,7 +376,7 @@ func (t *registerTile) walk(m *term, level int, a, b asm.Reg) {
 	})
 }
 
-// advance is how far the loops from a level inward move the pointers; a register where that is not known.
+// advance is how far the loops from a level inward move the pointers; a register if that is not known.
 func (m *term) advance(level int) (a, b distance) {
 	n, a, b := m.depth, m.deepA, m.deepB
 	if level < len(m.serial) {
@@ -422,7 +431,8 @@ func (t *registerTile) innermost(m *term, a, b asm.Reg) {
 	t.repeatAtMost(distance{register: n}, unrolled-1, round(1))
 }
 
-// rowBases is where the rows of A are: at one register, where the rows' distance is known, or else at one for each three rows.
+// rowBases is where the rows of A are: at one register, where the rows' distance is known, or else at one for each
+// three rows.
 type rowBases struct {
 	bases []asm.Reg
 	row   distance
@@ -474,13 +484,14 @@ func (t *registerTile) step(m *term, rows rowBases, b asm.Reg, k int64, even boo
 	if ahead := t.fetchesAhead(m); even && ahead > 0 {
 		step := line * int64(t.vectors)
 		for next := (k*step + 63) &^ 63; next < (k+1)*step; next += 64 {
-			t.emit(asm.Inst{Op: asm.PREFETCHT0, Args: [4]asm.Reg{asm.Memory}, Mem: asm.Mem{Base: b, Disp: int32(dispB + next - k*step + ahead)}})
+			t.emit(asm.Inst{Op: asm.PREFETCHT0, Args: [4]asm.Reg{asm.Memory},
+				Mem: asm.Mem{Base: b, Disp: int32(dispB + next - k*step + ahead)}})
 		}
 	}
 	registers, all := t.ops.registers(t.isa), t.rows+m.dot.moreRows()
 	free := registers - all*t.vectors
 	first := registers - 1
-	left := func(row int, r asm.Reg) asm.Reg { // an element of A, in r or where it is
+	left := func(row int, r asm.Reg) asm.Reg { // an element of A, in r or if it is
 		if row == t.rows {
 			return t.shift()
 		}
@@ -538,7 +549,8 @@ func (t *registerTile) repeats(m *term) bool {
 	return t.isa.masks && m.dot == nil && m.formA.extend == asm.NoOp && t.ops.multiplyAdd != asm.NoOp
 }
 
-// mostTileRows is the most rows of a tile with so many vectors whose sums fit so many registers; 0 where not even one row's do.
+// mostTileRows is the most rows of a tile with so many vectors whose sums fit so many registers; 0 if not even one
+// row's do.
 func mostTileRows(registers, vectors, most int) int {
 	rows := most
 	for rows > 0 && target.SumRegisters(int64(rows), int64(vectors)) > int64(registers) {

@@ -95,7 +95,8 @@ func (t *registerTile) maskOfRows(count int) asm.Reg {
 		lanes = binary.LittleEndian.AppendUint32(lanes, lane)
 	}
 	mask := t.take()
-	t.emit(asm.Inst{Op: asm.VMOVUPS, Bits: 128, Args: [4]asm.Reg{mask, asm.Memory}, Mem: asm.Mem{Pool: t.code.Constant(lanes)}})
+	t.emit(asm.Inst{Op: asm.VMOVUPS, Bits: 128, Args: [4]asm.Reg{mask, asm.Memory},
+		Mem: asm.Mem{Pool: t.code.Constant(lanes)}})
 	return mask
 }
 

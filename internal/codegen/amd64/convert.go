@@ -91,7 +91,8 @@ func (e *emitter) cast(v value, to dtype.DType) value {
 		return e.settle(r)
 	case from == integers && target == longs:
 		return e.widen(v, to)
-	case (from == integers && v.dtype == dtype.U32 || from == longs) && to != dtype.BF16 && (target == floats || target == doubles):
+	case (from == integers && v.dtype == dtype.U32 || from == longs) && to != dtype.BF16 &&
+		(target == floats || target == doubles):
 		return e.fromLongs(v, to)
 	case from == integers && v.dtype != dtype.U32 && target == floats:
 		if to == dtype.BF16 {
@@ -174,7 +175,8 @@ func (e *emitter) fromDoubles(v value, op asm.Op) asm.Reg {
 	return e.joined(lo, e.two(op, v.hi))
 }
 
-// truncated is f32 lanes as i32 ones: without their fractions, 0 for NaN, and the nearest that there is for what does not fit.
+// truncated is f32 lanes as i32 ones: without their fractions, 0 for NaN, and the nearest that there is for what does
+// not fit.
 func (e *emitter) truncated(x asm.Reg) asm.Reg {
 	r := e.truncateToInt(x) // −2³¹ for what does not fit
 	r = e.selectLanes(e.compare(greaterOrEqual, x, e.float(1<<31)), e.integer32(math.MaxInt32), r)
@@ -187,8 +189,9 @@ func (e *emitter) limited(x asm.Reg) asm.Reg {
 	return e.three(asm.VMINPD, e.selectWide(nan, e.repeated64(0), x), e.double(math.MaxInt32))
 }
 
-// truncatedWide is truncated for f64 lanes and i64 ones; what is not negative may be u64. A float of 2⁵² or more, and less than twice that, has an integer in its low bits: by adding
-// such numbers the high and the low half of the result are found.
+// truncatedWide is truncated for f64 lanes and i64 ones; what is not negative may be u64. A float of 2⁵² or more, and
+// less than twice that, has an integer in its low bits: by adding such numbers the high and the low half of the result
+// are found.
 func (e *emitter) truncatedWide(x asm.Reg, unsigned bool) asm.Reg {
 	compare := func(p predicate, limit float64) asm.Reg {
 		return e.compareWith(asm.VCMPPD, int64(p), x, e.double(limit))
@@ -241,9 +244,9 @@ func (e *emitter) fromLongs(v value, to dtype.DType) value {
 	return e.settle(r)
 }
 
-// toOddWide is i64 or u64 lanes such that f64 has them: where they are far from 0 their last 11 bits become 0, and if one of them was not, the bit before
-// them becomes 1. Rounded to a shorter type that gives what the whole number would, for it never looks like a tie (S. Boldo and G. Melquiond, Emulation of FMA and correctly rounded
-// sums, 2008).
+// toOddWide is i64 or u64 lanes such that f64 has them: where they are far from 0 their last 11 bits become 0, and if
+// one of them was not, the bit before them becomes 1. Rounded to a shorter type that gives what the whole number would,
+// for it never looks like a tie (S. Boldo and G. Melquiond, Emulation of FMA and correctly rounded sums, 2008).
 func (e *emitter) toOddWide(x asm.Reg, unsigned bool) asm.Reg {
 	rest := e.and(x, e.repeated64(1<<11-1))
 	sticky := e.and(e.three(asm.VPADDQ, rest, e.repeated64(1<<11-1)), e.repeated64(1<<11))

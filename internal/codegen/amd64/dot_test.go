@@ -19,7 +19,8 @@ func TestDotSums(t *testing.T) {
 		r := rand.New(rand.NewSource(2))
 		for _, n := range []int64{1, 15, 16, 39} {
 			b := loop.NewBuilder("dots")
-			x, y := b.Param("x", loop.Read, dtype.I32, kerneltest.Fixed(5, n)), b.Param("y", loop.Read, dtype.I32, kerneltest.Fixed(5))
+			x, y := b.Param("x", loop.Read, dtype.I32, kerneltest.Fixed(5, n)),
+				b.Param("y", loop.Read, dtype.I32, kerneltest.Fixed(5))
 			z := b.Param("z", loop.Write, dtype.I32, kerneltest.Fixed(n))
 			b.For(loop.Vector, "i", sym.Const(n), func(i sym.Expr) {
 				sum := b.Var("sum", loop.Integer(dtype.I32, 7))
@@ -30,7 +31,8 @@ func TestDotSums(t *testing.T) {
 			})
 			k := kerneltest.Finish(b)
 			machineCode(t, h, k, true)
-			operands := []*tensor.Tensor{kerneltest.Operand(t, k.Params[0], nil), kerneltest.Operand(t, k.Params[1], nil), kerneltest.Operand(t, k.Params[2], nil)}
+			operands := []*tensor.Tensor{kerneltest.Operand(t, k.Params[0], nil), kerneltest.Operand(t, k.Params[1], nil),
+				kerneltest.Operand(t, k.Params[2], nil)}
 			for _, o := range operands[:2] {
 				for i := range o.Bytes() {
 					o.Bytes()[i] = []byte{0, 127, 128, 255, byte(r.Intn(256))}[r.Intn(5)]
@@ -50,8 +52,11 @@ func TestElementsApart(t *testing.T) {
 			for step := int64(1); step <= 6; step++ {
 				for _, n := range []int64{3, 16, 32, 45, 64} {
 					b := loop.NewBuilder("apart")
-					x, z := b.Param("x", loop.Read, dt, kerneltest.Fixed(step*(n-1)+1)), b.Param("z", loop.Write, dt, kerneltest.Fixed(n))
-					b.For(loop.Vector, "i", sym.Const(n), func(i sym.Expr) { b.Store(z, []sym.Expr{i}, x.Load(i.Mul(sym.Const(step)))) })
+					x, z := b.Param("x", loop.Read, dt, kerneltest.Fixed(step*(n-1)+1)),
+						b.Param("z", loop.Write, dt, kerneltest.Fixed(n))
+					b.For(loop.Vector, "i", sym.Const(n), func(i sym.Expr) {
+						b.Store(z, []sym.Expr{i}, x.Load(i.Mul(sym.Const(step))))
+					})
 					k := kerneltest.Finish(b)
 					machineCode(t, h, k, true)
 					operands := []*tensor.Tensor{kerneltest.Operand(t, k.Params[0], nil), kerneltest.Operand(t, k.Params[1], nil)}
@@ -71,7 +76,8 @@ func TestBroadcastOperands(t *testing.T) {
 		for _, op := range []loop.BinaryOp{loop.Add, loop.Sub, loop.Mul, loop.Div} {
 			for _, left := range []bool{false, true} {
 				b := loop.NewBuilder("rows")
-				x, y := b.Param("x", loop.Read, dtype.F32, kerneltest.Fixed(6, 37)), b.Param("y", loop.Read, dtype.F32, kerneltest.Fixed(6))
+				x, y := b.Param("x", loop.Read, dtype.F32, kerneltest.Fixed(6, 37)),
+					b.Param("y", loop.Read, dtype.F32, kerneltest.Fixed(6))
 				z := b.Param("z", loop.Write, dtype.F32, kerneltest.Fixed(37))
 				b.For(loop.Vector, "i", sym.Const(37), func(i sym.Expr) {
 					sum := b.Var("sum", loop.Number(dtype.F32, 0))
@@ -86,7 +92,8 @@ func TestBroadcastOperands(t *testing.T) {
 				})
 				k := kerneltest.Finish(b)
 				machineCode(t, h, k, true)
-				operands := []*tensor.Tensor{kerneltest.Operand(t, k.Params[0], nil), kerneltest.Operand(t, k.Params[1], nil), kerneltest.Operand(t, k.Params[2], nil)}
+				operands := []*tensor.Tensor{kerneltest.Operand(t, k.Params[0], nil), kerneltest.Operand(t, k.Params[1], nil),
+					kerneltest.Operand(t, k.Params[2], nil)}
 				kerneltest.Fill(r, operands[0])
 				kerneltest.Fill(r, operands[1])
 				h.Agree(t, k, nil, operands, 1e-5, 0)

@@ -13,14 +13,15 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// emitter writes one nest of a kernel. Code goes to the innermost scope that is open; what does not change in a loop is computed in front
-// of it, in the scope's head.
+// emitter writes one nest of a kernel. Code goes to the innermost scope that is open; what does not change in a loop is
+// computed in front of it, in the scope's head.
 type emitter struct {
 	*builder
-	k        *kernelEmitter
-	scopes   []*scope
-	here     *scope // the one whose cache and list are written: the innermost, or one further out while something is computed in a head
-	inHead   bool   // of here
+	k      *kernelEmitter
+	scopes []*scope
+	// the one whose cache and list are written: the innermost, or one further out while something is computed in a head
+	here     *scope
+	inHead   bool // of here
 	names    map[sym.Name]name
 	bound    map[string]binding
 	vector   *vectorLoop
@@ -58,14 +59,14 @@ type memory struct {
 	word           int
 	dtype          dtype.DType
 	shape, strides []sym.Expr
-	steps          []sym.Expr  // the strides where they are not nil, else those of a row-major buffer
+	steps          []sym.Expr  // the strides if they are not nil, else those of a row-major buffer
 	param          *loop.Param // nil: a local
 }
 
 func (m *memory) offset(index []sym.Expr) sym.Expr { return loop.Offset(index, m.shape, m.steps) }
 
-// name is what a symbolic integer's name stands for: a dimension (word), a loop variable or a checked value (register), or, while copies of a
-// loop's body are written one after the other, an expression.
+// name is what a symbolic integer's name stands for: a dimension (word), a loop variable or a checked value (register),
+// or, while copies of a loop's body are written one after the other, an expression.
 type name struct {
 	depth    int // of the scope that binds it; 0 for dimensions
 	word     int
@@ -83,7 +84,8 @@ type scope struct {
 	insts []asm.Inst // what was written so far, while an inner scope is open
 	// ready holds what the head computes, and what the body has computed so far, by keys.
 	headReady, bodyReady map[string]ready
-	// certain says that the body runs wherever the code in front of it does, stored and assigned name what the body changes.
+	// certain says that the body runs wherever the code in front of it does, stored and assigned name what the body
+	// changes.
 	certain          bool
 	checked          bool // a check was written in the body: what is written after it may only be read if the check passes
 	stored, assigned []string
@@ -135,8 +137,8 @@ func frameWord(word int) asm.Mem { return asm.Mem{Base: frameRegister, Disp: int
 
 // Scopes.
 
-// open begins a scope; what is emitted from here on belongs to it. body is the statements that it has: what they change is
-// not computed in front of them.
+// open begins a scope; what is emitted from here on belongs to it. body is the statements that it has: what they change
+// is not computed in front of them.
 func (e *emitter) open(body []loop.Stmt) *scope {
 	if e.inHead {
 		e.k.bug("a scope inside a head")
@@ -144,13 +146,15 @@ func (e *emitter) open(body []loop.Stmt) *scope {
 	if len(e.scopes) > 0 {
 		e.here.insts = e.insts
 	}
-	s := &scope{depth: len(e.scopes), headReady: map[string]ready{}, bodyReady: map[string]ready{}, stored: storedIn(body), assigned: assignedIn(body)}
+	s := &scope{depth: len(e.scopes), headReady: map[string]ready{}, bodyReady: map[string]ready{}, stored: storedIn(body),
+		assigned: assignedIn(body)}
 	e.scopes = append(e.scopes, s)
 	e.here, e.insts = s, nil
 	return s
 }
 
-// close ends the innermost scope and returns its body; its head is in the scope. Code is emitted to the scope around it again.
+// close ends the innermost scope and returns its body; its head is in the scope. Code is emitted to the scope around it
+// again.
 func (e *emitter) close() (body []asm.Inst) {
 	body = e.insts
 	e.scopes = e.scopes[:len(e.scopes)-1]
@@ -177,7 +181,8 @@ func (e *emitter) depthHere() int {
 	return e.here.depth
 }
 
-// once computes something that depends on names of scopes up to depth as far out as that allows, unless it has been computed there before.
+// once computes something that depends on names of scopes up to depth as far out as that allows, unless it has been
+// computed there before.
 func (e *emitter) once(depth int, key string, make func() ready) ready {
 	at := e.depthHere()
 	if r, ok := e.here.headReady[key]; ok {
@@ -451,7 +456,8 @@ func (e *emitter) quotient(f sym.Factor) asm.Reg {
 	return quotient
 }
 
-// bounds is the range of an expression, by what is known of dimensions, variables and checked values: they are 0 or more.
+// bounds is the range of an expression, by what is known of dimensions, variables and checked values: they are 0 or
+// more.
 func (e *emitter) bounds(x sym.Expr) (lo, hi int64) {
 	return e.k.ranges.Bounds(x)
 }
@@ -489,7 +495,8 @@ func (e *emitter) pointer(buffer string, offset sym.Expr) asm.Reg {
 	}).register
 }
 
-// address is the operand for a buffer's element at an offset in elements. What changes in the innermost scope is the operand's index, the rest its base.
+// address is the operand for a buffer's element at an offset in elements. What changes in the innermost scope is the
+// operand's index, the rest its base.
 func (e *emitter) address(buffer string, offset sym.Expr) asm.Mem {
 	m := e.k.memory(buffer)
 	size := bytesOf(m.dtype)

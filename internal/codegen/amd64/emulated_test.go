@@ -31,7 +31,7 @@ type emulated struct {
 	params []*loop.Param
 }
 
-// compile compiles a kernel; where there is no machine code for it, the reason is returned.
+// compile compiles a kernel; if there is no machine code for it, the reason is returned.
 func (e *emulator) compile(k *loop.Kernel) (*emulated, string) {
 	c, reason := compile(k, avx512)
 	if c != nil && gathersByHigh(c) {
@@ -42,7 +42,8 @@ func (e *emulator) compile(k *loop.Kernel) (*emulated, string) {
 	return &emulated{c, e, k.Params}, reason
 }
 
-// gathersByHigh reports whether a kernel's code may have a gather whose indices are in vector register 16 or above, which the emulator takes for no instruction.
+// gathersByHigh reports whether a kernel's code may have a gather whose indices are in vector register 16 or above,
+// which the emulator takes for no instruction.
 func gathersByHigh(k *kernel) bool {
 	for _, n := range k.nests {
 		for at := 0; at+5 < len(n.code); at++ {
@@ -61,7 +62,8 @@ func (e *emulator) harness(t testing.TB) kerneltest.Harness {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return kerneltest.Harness{Machine: machine, Compile: func(m *loop.Module, machine target.Machine) (*target.Code, error) {
+	return kerneltest.Harness{Machine: machine, Compile: func(m *loop.Module, machine target.Machine) (*target.Code,
+		error) {
 		code, err := portable.Compile(m, machine)
 		if err != nil {
 			return nil, err
@@ -75,8 +77,9 @@ func (e *emulator) harness(t testing.TB) kerneltest.Harness {
 	}}
 }
 
-// Run copies operands and scratch to pages of the emulated memory and back. Half of the operands end at the end of a page, half of them begin at the beginning
-// of one, and the next time it is the others; no page beside theirs is there. Those that are only read cannot be written.
+// Run copies operands and scratch to pages of the emulated memory and back. Half of the operands end at the end of a
+// page, half of them begin at the beginning of one, and the next time it is the others; no page beside theirs is there.
+// Those that are only read cannot be written.
 func (k *emulated) Run(a *target.Args, begin, end int64, scratch []byte) error {
 	k.on.Lock()
 	defer k.on.Unlock()
@@ -84,7 +87,8 @@ func (k *emulated) Run(a *target.Args, begin, end int64, scratch []byte) error {
 	frame := &emulatetest.Region{Bytes: scratch}
 	regions := []*emulatetest.Region{frame}
 	for i, o := range a.Operands {
-		regions = append(regions, &emulatetest.Region{Bytes: unsafe.Slice((*byte)(o.Base), o.Bytes), ReadOnly: k.params[i].Access == loop.Read})
+		regions = append(regions, &emulatetest.Region{Bytes: unsafe.Slice((*byte)(o.Base), o.Bytes),
+			ReadOnly: k.params[i].Access == loop.Read})
 	}
 	emulatetest.Place(1, regions...)
 	frame.Address &^= loop.ScratchAlign - 1
@@ -97,7 +101,8 @@ func (k *emulated) Run(a *target.Args, begin, end int64, scratch []byte) error {
 		words[k.first+i] = int64(r.Address)
 	}
 	var fault error
-	err := k.run(words, int64(at), a, begin, end, nil, func(_ unsafe.Pointer, _ *kernel, n *nest, begin, end int64, resume bool) (status int64) {
+	err := k.run(words, int64(at), a, begin, end, nil, func(_ unsafe.Pointer, _ *kernel, n *nest, begin, end int64,
+		resume bool) (status int64) {
 		if k.header > 0 {
 			*(*int64)(unsafe.Add(unsafe.Pointer(&words[0]), budgetWord)) = budget()
 		}
@@ -105,7 +110,8 @@ func (k *emulated) Run(a *target.Args, begin, end int64, scratch []byte) error {
 		if k.header > 0 {
 			code = k.withPause(n.code, unsafe.Pointer(&words[0]), resume)
 		}
-		rax, err := k.on.machine.Run(code, map[asm.Reg]uint64{asm.RDI: at, asm.RSI: uint64(begin), asm.RDX: uint64(end)}, regions...)
+		rax, err := k.on.machine.Run(code, map[asm.Reg]uint64{asm.RDI: at, asm.RSI: uint64(begin), asm.RDX: uint64(end)},
+			regions...)
 		if err != nil {
 			fault = err
 		}
@@ -117,7 +123,8 @@ func (k *emulated) Run(a *target.Args, begin, end int64, scratch []byte) error {
 	return err
 }
 
-// withPause is a routine, and the code by which it pauses, behind a jump to the one or (resume) to the place where the other continues.
+// withPause is a routine, and the code by which it pauses, behind a jump to the one or (resume) to the place where the
+// other continues.
 func (k *emulated) withPause(routine []byte, frame unsafe.Pointer, resume bool) []byte {
 	save, from := k.isa.pauseCode()
 	to := 0

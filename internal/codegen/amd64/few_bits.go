@@ -47,7 +47,8 @@ func (e *emitter) alignedRun(dt dtype.DType, offset sym.Expr) bool {
 	}
 	for _, t := range terms {
 		// The loop's variable counts whole strips.
-		whole := e.vector != nil && len(t.Factors) == 1 && t.Factors[0].Kind == sym.Variable && t.Factors[0].Name == e.vector.variable
+		whole := e.vector != nil && len(t.Factors) == 1 && t.Factors[0].Kind == sym.Variable &&
+			t.Factors[0].Name == e.vector.variable
 		if !whole && t.Coef%per != 0 {
 			return false
 		}

@@ -72,7 +72,8 @@ func TestPacked(t *testing.T) {
 						if column {
 							at = i.Mul(sym.Const(width))
 						}
-						b.Store(y, []sym.Expr{sym.Const(before).Add(i.Mul(sym.Const(other))).Add(j)}, loop.Convert(to, x.Load(sym.Const(before).Add(at))))
+						b.Store(y, []sym.Expr{sym.Const(before).Add(i.Mul(sym.Const(other))).Add(j)},
+							loop.Convert(to, x.Load(sym.Const(before).Add(at))))
 					})
 				})
 				k := kerneltest.Finish(b)

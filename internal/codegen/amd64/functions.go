@@ -79,8 +79,10 @@ func emitWide(f func(m emittedWide, x asm.Reg) asm.Reg) func(b *builder, x asm.R
 }
 
 // predicates of package mathematics, as instructions have them.
-var mathPredicates = [...]predicate{mathematics.Equal: equal, mathematics.Less: less, mathematics.LessOrEqual: lessOrEqual, mathematics.Unordered: unordered,
-	mathematics.NotEqual: notEqual, mathematics.NotLess: notLess, mathematics.GreaterOrEqual: greaterOrEqual, mathematics.Greater: greater}
+var mathPredicates = [...]predicate{mathematics.Equal: equal, mathematics.Less: less,
+	mathematics.LessOrEqual: lessOrEqual, mathematics.Unordered: unordered,
+	mathematics.NotEqual: notEqual, mathematics.NotLess: notLess, mathematics.GreaterOrEqual: greaterOrEqual,
+	mathematics.Greater: greater}
 
 // vectors is a builder's arithmetic in lanes of 32 bits, as the functions are written in it.
 type vectors struct{ *builder }
@@ -174,7 +176,8 @@ func (b *builder) lookupIn(table []uint32, index asm.Reg) asm.Reg {
 func (b *builder) shiftLeftBy(x, n asm.Reg) asm.Reg  { return b.three(asm.VPSLLVD, x, n) }
 func (b *builder) shiftRightBy(x, n asm.Reg) asm.Reg { return b.three(asm.VPSRLVD, x, n) }
 
-// rarely is usual, but otherwise's values in the lanes of the mask; what computes them is jumped over where there is no such lane.
+// rarely is usual, but otherwise's values in the lanes of the mask; what computes them is jumped over if there is no
+// such lane.
 func (b *builder) rarely(mask asm.Reg, usual []asm.Reg, otherwise func() []asm.Reg) []asm.Reg {
 	result := make([]asm.Reg, len(usual))
 	for i, r := range usual {

@@ -19,8 +19,8 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// program is the code of a routine that applies a function of two arguments to arrays, a vector a tile. Its frame begins with the addresses
-// of x, y and the result.
+// program is the code of a routine that applies a function of two arguments to arrays, a vector a tile. Its frame
+// begins with the addresses of x, y and the result.
 func program(i *isa, f func(m emitted, x, y asm.Reg) asm.Reg) (code []byte, frame int) {
 	b := newBuilder(i)
 	tile, end := b.general(), b.general()
@@ -135,8 +135,10 @@ func agree(t *testing.T, c *functionCase, x, y, result []uint32) {
 	t.Helper()
 	for i := range result {
 		want := c.model(model{Algebra: mathematics.Lane{}}, x[i], y[i])
-		if result[i] != want && !(math.Float32frombits(want) != math.Float32frombits(want) && math.Float32frombits(result[i]) != math.Float32frombits(result[i])) {
-			t.Fatalf("%s(%g, %g) = %g (%#x), the model has %g (%#x)", c.name, math.Float32frombits(x[i]), math.Float32frombits(y[i]), math.Float32frombits(result[i]), result[i], math.Float32frombits(want), want)
+		if result[i] != want && !(math.Float32frombits(want) != math.Float32frombits(want) &&
+			math.Float32frombits(result[i]) != math.Float32frombits(result[i])) {
+			t.Fatalf("%s(%g, %g) = %g (%#x), the model has %g (%#x)", c.name, math.Float32frombits(x[i]),
+				math.Float32frombits(y[i]), math.Float32frombits(result[i]), result[i], math.Float32frombits(want), want)
 		}
 	}
 }
@@ -171,17 +173,20 @@ func TestFunctionsEmitted(t *testing.T) {
 }
 
 // runEmulated is what a program for AVX-512 makes of arrays.
-func runEmulated(t *testing.T, machine *emulatetest.Machine, f func(m emitted, x, y asm.Reg) asm.Reg, x, y []uint32) []uint32 {
+func runEmulated(t *testing.T, machine *emulatetest.Machine, f func(m emitted, x, y asm.Reg) asm.Reg, x,
+	y []uint32) []uint32 {
 	code, frame := program(avx512, f)
 	bytes := func(s []uint32) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(&s[0])), 4*len(s)) }
 	result := make([]uint32, len(x))
 	words := make([]uint32, max(frame, 64)/4)
-	regions := []*emulatetest.Region{{Bytes: bytes(words)}, {Bytes: bytes(x), ReadOnly: true}, {Bytes: bytes(y), ReadOnly: true}, {Bytes: bytes(result)}}
+	regions := []*emulatetest.Region{{Bytes: bytes(words)}, {Bytes: bytes(x), ReadOnly: true},
+		{Bytes: bytes(y), ReadOnly: true}, {Bytes: bytes(result)}}
 	emulatetest.Place(64, regions...)
 	for i, r := range regions[1:] {
 		words[2*i], words[2*i+1] = uint32(r.Address), uint32(r.Address>>32)
 	}
-	status, err := machine.Run(code, map[asm.Reg]uint64{asm.RDI: regions[0].Address, asm.RSI: 0, asm.RDX: uint64(len(x) / avx512.lanes)}, regions...)
+	status, err := machine.Run(code, map[asm.Reg]uint64{asm.RDI: regions[0].Address, asm.RSI: 0,
+		asm.RDX: uint64(len(x) / avx512.lanes)}, regions...)
 	if err != nil || status != 0 {
 		t.Fatal(status, err)
 	}
@@ -207,7 +212,9 @@ func TestFunctionsEmulated(t *testing.T) {
 	}
 }
 
-var exhaustive = flag.Bool("exhaustive", false, "measure the functions of one argument on all floats from 2⁻³⁰ to 2²⁰ and on every 61st of the others: half a minute each")
+var exhaustive = flag.Bool("exhaustive", false,
+	"measure the functions of one argument on all floats from 2⁻³⁰ to 2²⁰ and on every 61st of the others: half a "+
+		"minute each")
 
 // TestExhaustive measures the errors that the functions' comments state.
 func TestExhaustive(t *testing.T) {

@@ -69,8 +69,8 @@ func (e *emitter) inPieces(f *loop.For) bool {
 	return cut
 }
 
-// sumsIn is how many variables a loop, or loops right inside it, reduce; 0 if they do anything else, or reduce others than
-// own: one from outside of the vector loop is the sum of all lanes.
+// sumsIn is how many variables a loop, or loops right inside it, reduce; 0 if they do anything else, or reduce others
+// than own: one from outside of the vector loop is the sum of all lanes.
 func sumsIn(f *loop.For, own map[string]bool) (count int64) {
 	if f.Kind == loop.Vector {
 		return 0

@@ -121,7 +121,8 @@ func TestColumnSums(t *testing.T) {
 	})
 }
 
-// TestJammable: how many strips are done together of what sums up columns, by the sums, and of what does something else.
+// TestJammable: how many strips are done together of what sums up columns, by the sums, and of what does something
+// else.
 func TestJammable(t *testing.T) {
 	rows, cols := sym.Var(sym.User("n")), sym.Const(256)
 	for _, test := range []struct {

@@ -12,8 +12,9 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// kernel is a compiled kernel. While it runs, a worker's scratch begins with the frame: words of eight bytes (dimensions, the number of a course's step, addresses of
-// operands and locals, integers over the dimensions and the step, and what a failed check saw), then spilled values. Locals follow.
+// kernel is a compiled kernel. While it runs, a worker's scratch begins with the frame: words of eight bytes
+// (dimensions, the number of a course's step, addresses of operands and locals, integers over the dimensions and the
+// step, and what a failed check saw), then spilled values. Locals follow.
 type kernel struct {
 	name     string
 	source   string
@@ -30,14 +31,15 @@ type kernel struct {
 	longest  int64   // see Longest
 	pause    *pauser // how the code pauses; nil if it does not
 	nests    []nest
-	steps    *steps // nil where the kernel is no course
+	steps    *steps // nil if the kernel is no course
 	scratch  *sym.Code
 	formula  sym.Expr // of scratch
 	width    *loop.Width
 	slower   []string // what the code does in a slower way than the schedule meant
 }
 
-// steps is a course's serial loop: nests first up to and without end, so many times. The word behind the dimensions has the number of the step.
+// steps is a course's serial loop: nests first up to and without end, so many times. The word behind the dimensions has
+// the number of the step.
 type steps struct {
 	extent     *sym.Code
 	formula    sym.Expr
@@ -56,8 +58,8 @@ type check struct {
 	dtype dtype.DType
 }
 
-// nest is a stretch of the kernel that is one tile, or a parallel nest of many. entry is its code's address; code is nil until the whole
-// program's code has its place.
+// nest is a stretch of the kernel that is one tile, or a parallel nest of many. entry is its code's address; code is
+// nil until the whole program's code has its place.
 type nest struct {
 	tiles   []*sym.Code // the extents of the parallel loops; their product is the number of tiles
 	formula sym.Expr
@@ -69,7 +71,8 @@ type nest struct {
 // Name is the loop kernel's.
 func (k *kernel) Name() string { return k.name }
 
-// Longest is the most instructions that the kernel's code does between two places at which it may return to Go, and the most of which one call does.
+// Longest is the most instructions that the kernel's code does between two places at which it may return to Go, and the
+// most of which one call does.
 func (k *kernel) Longest() (gap, call int64) { return k.longest, callMost }
 
 // Tiles is the number of iterations of the outermost parallel loops, or 1.
@@ -186,7 +189,8 @@ func (k *kernel) Scratch(dims []int64) (int64, error) { return k.eval(k.scratch,
 // Run does tiles [begin, end).
 func (k *kernel) Run(a *target.Args, begin, end int64, scratch []byte) error {
 	if len(a.Operands) != k.operands || len(a.Dims) != k.dims || len(scratch) < k.header+k.fixed {
-		panic(diag.Internalf("kernel @%s takes %d operands, %d dimensions and at least %d bytes of scratch, got %d, %d and %d", k.name, k.operands, k.dims, k.header+k.fixed, len(a.Operands), len(a.Dims), len(scratch)))
+		panic(diag.Internalf("kernel @%s takes %d operands, %d dimensions and at least %d bytes of scratch, got %d, %d and "+
+			"%d", k.name, k.operands, k.dims, k.header+k.fixed, len(a.Operands), len(a.Dims), len(scratch)))
 	}
 	words := k.frame(a, scratch)
 	frame := unsafe.Pointer(unsafe.SliceData(words))
@@ -231,9 +235,11 @@ func budget() int64 {
 // routine calls a nest's routine, or has one that paused (resume) continue, and returns its status.
 type routine func(with unsafe.Pointer, k *kernel, n *nest, begin, end int64, resume bool) (status int64)
 
-// run writes the frame's words but for the operands' addresses, and calls do with its operand for tiles of each nest that has some of those asked for; its result is the routine's. (A func without variables of its own, so that a run allocates nothing.)
-// frame is the address at which the routines find the words.
-func (k *kernel) run(words []int64, frame int64, a *target.Args, begin, end int64, with unsafe.Pointer, do routine) error {
+// run writes the frame's words but for the operands' addresses, and calls do with its operand for tiles of each nest
+// that has some of those asked for; its result is the routine's. (A func without variables of its own, so that a run
+// allocates nothing.) frame is the address at which the routines find the words.
+func (k *kernel) run(words []int64, frame int64, a *target.Args, begin, end int64, with unsafe.Pointer,
+	do routine) error {
 	dims := a.Dims
 	copy(words, dims)
 	for _, l := range k.locals {

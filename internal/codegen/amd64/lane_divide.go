@@ -102,7 +102,8 @@ func (e *emitter) divideEach(op loop.BinaryOp, a, b, result value) {
 	x, y := e.laneAt(a.asI64(), lane), e.laneAt(b.asI64(), lane)
 	one := e.divide(op, e.fromNumber(a.dtype, x), e.fromNumber(a.dtype, y))
 	here := e.allLanes(lane, dtype.I64)
-	numbers := value{dtype: dtype.I64, lo: e.longs(counting(0, e.isa.lanes/2)), hi: e.longs(counting(e.isa.lanes/2, e.isa.lanes/2))}
+	numbers := value{dtype: dtype.I64, lo: e.longs(counting(0, e.isa.lanes/2)),
+		hi: e.longs(counting(e.isa.lanes/2, e.isa.lanes/2))}
 	e.assign(result.lo, e.selectWide(e.equalWide(numbers.lo, here.lo), one.lo, result.lo))
 	e.assign(result.hi, e.selectWide(e.equalWide(numbers.hi, here.lo), one.lo, result.hi))
 	e.integerImm(asm.ADD, lane, 1)

@@ -11,7 +11,7 @@ import (
 )
 
 // This file is symbolic integers that differ by lane in any way: quotients and remainders, bounds, values that were
-// checked, a step that is no number. They are vectors of i32 where all of them fit, which the ranges of their names
+// checked, a step that is no number. They are vectors of i32 if all of them fit, which the ranges of their names
 // tell, and of i64 elsewhere.
 
 // fewest and most are the integers that lanes of 32 bits hold.
@@ -160,7 +160,9 @@ func (e *emitter) firstLane(x sym.Expr, dt dtype.DType) value {
 	if _, ok := x.Const(); ok {
 		return e.laneInteger(x, dt)
 	}
-	return e.once(e.depthOf(x), "f "+dt.String()+" "+x.Key(), func() ready { return ready{value: e.allLanes(e.integer(x), dt)} }).value
+	return e.once(e.depthOf(x), "f "+dt.String()+" "+x.Key(), func() ready {
+		return ready{value: e.allLanes(e.integer(x), dt)}
+	}).value
 }
 
 // plus is a sum of integers of one type.
@@ -246,7 +248,9 @@ func (e *emitter) laneProduct(t sym.Term, dt dtype.DType) value {
 // laneFactor is what is no sum of products.
 func (e *emitter) laneFactor(f sym.Factor, dt dtype.DType) value {
 	x := f.Expr()
-	return e.once(e.depthOf(x), "q "+dt.String()+" "+x.Key(), func() ready { return ready{value: e.laneFunction(f, dt)} }).value
+	return e.once(e.depthOf(x), "q "+dt.String()+" "+x.Key(), func() ready {
+		return ready{value: e.laneFunction(f, dt)}
+	}).value
 }
 
 func (e *emitter) laneFunction(f sym.Factor, dt dtype.DType) value {
@@ -370,7 +374,8 @@ func (e *emitter) laneDivide(v value, y sym.Expr, lo, hi int64) value {
 	down := lo < 0
 	if v.dtype == dtype.I32 && lo > -exactly && hi < exactly {
 		by := e.once(e.depthOf(y), "r32 "+y.Key(), func() ready {
-			return ready{value: value{dtype: dtype.F32, uniform: true, lo: e.div(e.float(1), e.toFloat(e.laneInteger(y, dtype.I32).lo))}}
+			return ready{value: value{dtype: dtype.F32, uniform: true,
+				lo: e.div(e.float(1), e.toFloat(e.laneInteger(y, dtype.I32).lo))}}
 		}).value.lo
 		half := e.once(e.depthOf(y), "h32 "+y.Key(), func() ready {
 			return ready{value: value{dtype: dtype.F32, uniform: true, lo: e.mul(by, e.float(0.5))}}

@@ -51,13 +51,14 @@ func (e *emitter) scatteredAt(buffer string, dt dtype.DType, offset sym.Expr) sc
 	return scattered{e.withoutIndex(e.address(buffer, p.base)), index, depth, key}
 }
 
-// indexType is the type of the lanes of an index: i32 where the elements' places in bits, or their numbers, fit.
+// indexType is the type of the lanes of an index: i32 if the elements' places in bits, or their numbers, fit.
 func (e *emitter) indexType(rest, step sym.Expr, dt dtype.DType) dtype.DType {
 	lo, hi := e.bounds(rest)
 	low, high := e.bounds(step)
 	reach := int64(8) * max(bytesAtLeast(dt), 1) * int64(e.isa.lanes)
 	within := func(v, most int64) bool { return -most <= v && v <= most }
-	if within(lo, 1<<27) && within(hi, 1<<27) && within(low, (1<<27)/reach) && within(high, (1<<27)/reach) && e.partsFit(rest) {
+	if within(lo, 1<<27) && within(hi, 1<<27) && within(low, (1<<27)/reach) && within(high, (1<<27)/reach) &&
+		e.partsFit(rest) {
 		return dtype.I32
 	}
 	return dtype.I64
@@ -167,7 +168,8 @@ func (e *emitter) gatherSmall(dt dtype.DType, p scattered, mask asm.Reg) value {
 		return e.each(v, func(x asm.Reg) asm.Reg { return e.twoImm(op, x, by) })
 	}
 	// The place of the element's lowest bit, from the first word on.
-	bits := e.plus(shift(p.index, asm.VPSLLD, asm.VPSLLQ, int64(log2(int64(dt.Bits())))), e.allLanes(e.times(start, 8), as))
+	bits := e.plus(shift(p.index, asm.VPSLLD, asm.VPSLLQ, int64(log2(int64(dt.Bits())))),
+		e.allLanes(e.times(start, 8), as))
 	if as == dtype.I64 && !e.isa.masks {
 		refuse("%s so far apart", dt)
 	}

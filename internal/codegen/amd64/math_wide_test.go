@@ -39,8 +39,10 @@ func wideAgrees(t *testing.T, run func(t *testing.T, f func(m emitted, x, y asm.
 			result := run(t, instrs, unsafe.Slice((*uint32)(unsafe.Pointer(&xs[0])), 2*len(xs)))
 			for i, got := range unsafe.Slice((*uint64)(unsafe.Pointer(&result[0])), len(xs)) {
 				want := c.model(wideModel{WideAlgebra: mathematics.WideLane{}}, xs[i])
-				if got != want && !(math.Float64frombits(want) != math.Float64frombits(want) && math.Float64frombits(got) != math.Float64frombits(got)) {
-					t.Fatalf("%s(%g) = %g, the model has %g", c.name, math.Float64frombits(xs[i]), math.Float64frombits(got), math.Float64frombits(want))
+				if got != want && !(math.Float64frombits(want) != math.Float64frombits(want) &&
+					math.Float64frombits(got) != math.Float64frombits(got)) {
+					t.Fatalf("%s(%g) = %g, the model has %g", c.name, math.Float64frombits(xs[i]), math.Float64frombits(got),
+						math.Float64frombits(want))
 				}
 			}
 		})

@@ -62,7 +62,9 @@ func (e *emitter) loadWanted(l *loop.Load, offset sym.Expr, mask, otherwise valu
 	wanted, done := e.bitsOf(e.withTail(mask.lo)), e.label()
 	e.integerImm(asm.CMP, wanted, 0)
 	e.jump(asm.JE, done)
-	e.assignBefore(done, result, func() value { return e.choose(mask, e.lanes(l.From, l.Type, offset, asm.NoReg), otherwise) })
+	e.assignBefore(done, result, func() value {
+		return e.choose(mask, e.lanes(l.From, l.Type, offset, asm.NoReg), otherwise)
+	})
 	return result
 }
 
@@ -267,9 +269,11 @@ func (e *emitter) extended(dt dtype.DType, r asm.Reg) value {
 
 // extensions are the instructions that read narrow elements into lanes of 32 bits.
 var extensions = map[dtype.DType]asm.Op{
-	dtype.U8: asm.VPMOVZXBD, dtype.I8: asm.VPMOVSXBD, dtype.Bool: asm.VPMOVZXBD, dtype.U16: asm.VPMOVZXWD, dtype.I16: asm.VPMOVSXWD,
+	dtype.U8: asm.VPMOVZXBD, dtype.I8: asm.VPMOVSXBD, dtype.Bool: asm.VPMOVZXBD, dtype.U16: asm.VPMOVZXWD,
+	dtype.I16:  asm.VPMOVSXWD,
 	dtype.BF16: asm.VPMOVZXWD, dtype.F16: asm.VCVTPH2PS,
-	dtype.F8E4M3FN: asm.VPMOVZXBD, dtype.F8E4M3FNUZ: asm.VPMOVZXBD, dtype.F8E5M2: asm.VPMOVZXBD, dtype.F8E5M2FNUZ: asm.VPMOVZXBD, dtype.F8E8M0: asm.VPMOVZXBD,
+	dtype.F8E4M3FN: asm.VPMOVZXBD, dtype.F8E4M3FNUZ: asm.VPMOVZXBD, dtype.F8E5M2: asm.VPMOVZXBD,
+	dtype.F8E5M2FNUZ: asm.VPMOVZXBD, dtype.F8E8M0: asm.VPMOVZXBD,
 }
 
 // gatherAt reads elements of 32 bits at a vector of indices; lanes that the mask leaves out are 0.
@@ -415,7 +419,8 @@ func (e *emitter) storeRun(dt dtype.DType, at asm.Mem, x value, mask asm.Reg) {
 	e.emit(asm.Inst{Op: op, Bits: bits, Args: [4]asm.Reg{asm.Memory, e.narrowed(dt, x.lo)}, Mem: at})
 }
 
-// prepared is lanes of a narrow type such that their lower bits are the elements, but for f16, which an instruction of its own makes.
+// prepared is lanes of a narrow type such that their lower bits are the elements, but for f16, which an instruction of
+// its own makes.
 func (e *emitter) prepared(dt dtype.DType, r asm.Reg) asm.Reg {
 	switch dt {
 	case dtype.Bool:
@@ -493,7 +498,8 @@ func (e *emitter) loadWide(dt dtype.DType, at asm.Mem, step int64) value {
 				continue
 			}
 			joined := e.builder.vector()
-			e.emit(asm.Inst{Op: asm.VINSERTF128, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{joined, all, pair}, Imm: int64(quarter)})
+			e.emit(asm.Inst{Op: asm.VINSERTF128, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{joined, all, pair},
+				Imm: int64(quarter)})
 			all = joined
 		}
 		return all

@@ -49,7 +49,8 @@ func moveKernel(dt dtype.DType, n int64, form int) (*loop.Kernel, map[sym.Name]i
 	}
 	b := loop.NewBuilder("move")
 	wide := count.Mul(sym.Const(2)).Add(sym.Const(3))
-	x, y := b.Param("x", loop.Read, dt, []sym.Expr{sym.Const(3), wide}), b.Param("y", loop.Write, dt, []sym.Expr{sym.Const(3), wide})
+	x, y := b.Param("x", loop.Read, dt, []sym.Expr{sym.Const(3), wide}),
+		b.Param("y", loop.Write, dt, []sym.Expr{sym.Const(3), wide})
 	b.For(loop.Parallel, "r", sym.Const(3), func(row sym.Expr) {
 		fill := func(first, count sym.Expr, value func(i sym.Expr) loop.Expr) {
 			b.For(loop.Vector, "i", count, func(i sym.Expr) { b.Store(y, []sym.Expr{row, first.Add(i)}, value(i)) })

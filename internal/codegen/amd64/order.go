@@ -10,7 +10,8 @@ import (
 )
 
 // predicates are the comparisons of floats.
-var predicates = map[loop.BinaryOp]predicate{loop.Eq: equal, loop.Ne: notEqual, loop.Lt: less, loop.Le: lessOrEqual, loop.Gt: greater, loop.Ge: greaterOrEqual}
+var predicates = map[loop.BinaryOp]predicate{loop.Eq: equal, loop.Ne: notEqual, loop.Lt: less, loop.Le: lessOrEqual,
+	loop.Gt: greater, loop.Ge: greaterOrEqual}
 
 // order compares two values of one type.
 func (e *emitter) order(op loop.BinaryOp, a, b value) value {
@@ -66,7 +67,8 @@ func (e *emitter) order(op loop.BinaryOp, a, b value) value {
 // condition is a bool.
 func (e *emitter) condition(x loop.Expr) value { return e.value(x) }
 
-// far is beyond what the lanes of a strip differ by: indices are compared as 32-bit lanes, what is farther away as this far.
+// far is beyond what the lanes of a strip differ by: indices are compared as 32-bit lanes, what is farther away as this
+// far.
 const far = 1 << 30
 
 // between compares two symbolic integers, whose difference changes by a constant from lane to lane.
@@ -114,7 +116,8 @@ func (e *emitter) compareZero(op loop.BinaryOp, d value) value {
 }
 
 // mirrored are the comparisons of a difference with 0 that stand for those of what it is the difference of.
-var mirrored = map[loop.BinaryOp]loop.BinaryOp{loop.Eq: loop.Eq, loop.Ne: loop.Ne, loop.Lt: loop.Gt, loop.Le: loop.Ge, loop.Gt: loop.Lt, loop.Ge: loop.Le}
+var mirrored = map[loop.BinaryOp]loop.BinaryOp{loop.Eq: loop.Eq, loop.Ne: loop.Ne, loop.Lt: loop.Gt, loop.Le: loop.Ge,
+	loop.Gt: loop.Lt, loop.Ge: loop.Le}
 
 // betweenLanes is between for a difference that changes from lane to lane in any way.
 func (e *emitter) betweenLanes(op loop.BinaryOp, slack sym.Expr) value {

@@ -8,13 +8,16 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// No call into machine code lasts long: the collector waits for it, and so does whoever ends the run's context. A routine whose tiles are short is called for few
-// tiles at a time. In any other, loops count down what the frame's budget word holds, in instructions; when it is used up, the code saves all registers in the frame
-// and returns. Go then runs as it likes, and calls the code again, which continues at the same place.
+// No call into machine code lasts long: the collector waits for it, and so does whoever ends the run's context. A
+// routine whose tiles are short is called for few tiles at a time. In any other, loops count down what the frame's
+// budget word holds, in instructions; when it is used up, the code saves all registers in the frame and returns. Go
+// then runs as it likes, and calls the code again, which continues at the same place.
 //
-// The header of such a frame lies in front of it, so that one routine of the program saves and loads registers for all kernels.
+// The header of such a frame lies in front of it, so that one routine of the program saves and loads registers for all
+// kernels.
 
-// The costs of instructions that these limits count: about a quarter of a nanosecond each, four times as much if each must wait for memory.
+// The costs of instructions that these limits count: about a quarter of a nanosecond each, four times as much if each
+// must wait for memory.
 const (
 	callMost  = 1 << 19 // between two returns to Go
 	tileMost  = 1 << 17 // of a tile without a place to stop
@@ -103,7 +106,8 @@ func cost(in *asm.Inst) int64 {
 	return 1
 }
 
-// turn is a loop of a routine's instructions: from its label to the last jump back to it. The outermost turn is the routine.
+// turn is a loop of a routine's instructions: from its label to the last jump back to it. The outermost turn is the
+// routine.
 type turn struct {
 	label      asm.Label
 	first, end int
@@ -228,7 +232,8 @@ func (t *turn) budget(insts []asm.Inst) int64 {
 // pauseAlways makes every loop return at every iteration; tests set it.
 var pauseAlways bool
 
-// withPauses puts budgets into a routine whose tiles are long, or returns what a tile costs at most; that is 0 if there are budgets. tiles is the label of the loop over tiles.
+// withPauses puts budgets into a routine whose tiles are long, or returns what a tile costs at most; that is 0 if there
+// are budgets. tiles is the label of the loop over tiles.
 func (b *builder) withPauses(insts []asm.Inst, tiles asm.Label) (list []asm.Inst, tile int64) {
 	root := b.turnsOf(insts)
 	over := root.find(tiles)
@@ -279,7 +284,8 @@ func (b *builder) pollSometimes(list, aside *[]asm.Inst, test asm.Inst, t *turn)
 	b.backs[back] = t.every
 	test.Imm = (t.every - 1) * t.trips.by
 	*list = append(*list, test, asm.Inst{Op: asm.JE, To: count}, asm.Inst{Op: asm.LABEL, To: back})
-	*aside = append(*aside, asm.Inst{Op: asm.LABEL, To: count}, charge(t.every*t.own), asm.Inst{Op: asm.JNS, To: back}, pause, asm.Inst{Op: asm.JMP, To: back})
+	*aside = append(*aside, asm.Inst{Op: asm.LABEL, To: count}, charge(t.every*t.own), asm.Inst{Op: asm.JNS, To: back},
+		pause, asm.Inst{Op: asm.JMP, To: back})
 }
 
 // withoutTests is instructions without those that tested turns.
@@ -341,9 +347,11 @@ func (i *isa) headerBytes() int64 {
 const pauseAlign = 64
 
 // savedGeneral are the registers that code may change, but for the frame's.
-var savedGeneral = []asm.Reg{asm.RAX, asm.RCX, asm.RDX, asm.RBX, asm.RSI, asm.R8, asm.R9, asm.R10, asm.R11, asm.R12, asm.R13, asm.R14, asm.R15}
+var savedGeneral = []asm.Reg{asm.RAX, asm.RCX, asm.RDX, asm.RBX, asm.RSI, asm.R8, asm.R9, asm.R10, asm.R11, asm.R12,
+	asm.R13, asm.R14, asm.R15}
 
-// pauseCode is the routine that saves all registers and returns, and, from the offset resume on, the one that loads them and continues.
+// pauseCode is the routine that saves all registers and returns, and, from the offset resume on, the one that loads
+// them and continues.
 func (i *isa) pauseCode() (code []byte, resume int) {
 	b := newBuilder(i)
 	type place struct {
@@ -398,8 +406,9 @@ func (i *isa) pauseCode() (code []byte, resume int) {
 	return code, resume
 }
 
-// gaps are the costs of the longest ways through instructions without a poll: from the beginning to the first poll, from the last one to the end, between two, and from the beginning to the
-// end (negative if every way has a poll). Without any poll all but between are the same.
+// gaps are the costs of the longest ways through instructions without a poll: from the beginning to the first poll,
+// from the last one to the end, between two, and from the beginning to the end (negative if every way has a poll).
+// Without any poll all but between are the same.
 type gaps struct {
 	before, after, between, through int64
 	polls                           bool // there are some
@@ -407,7 +416,8 @@ type gaps struct {
 
 // then is the gaps of one stretch after another.
 func (g gaps) then(next gaps) gaps {
-	both := gaps{before: g.before, after: next.after, between: max(g.between, next.between), through: -1, polls: g.polls || next.polls}
+	both := gaps{before: g.before, after: next.after, between: max(g.between, next.between), through: -1, polls: g.polls ||
+		next.polls}
 	if g.polls && next.polls {
 		both.between = max(both.between, plus(g.after, next.before))
 	}
@@ -449,20 +459,24 @@ func (t *turn) gapsOf(insts []asm.Inst, backs map[asm.Label]int64) gaps {
 	if every > 1 && each.through >= 0 { // a way through so many iterations has a poll
 		all := times(each.through, min(every, t.trips.most))
 		ends := max(each.before, each.after)
-		return gaps{before: plus(all, ends), after: plus(all, ends), between: max(each.between, plus(all, 2*ends)), through: all, polls: true}
+		return gaps{before: plus(all, ends), after: plus(all, ends), between: max(each.between, plus(all, 2*ends)),
+			through: all, polls: true}
 	}
 	if !each.polls {
 		all := times(each.through, t.trips.most)
 		return gaps{before: all, after: all, through: all}
 	}
 	if each.through < 0 { // every iteration has a poll; the loop may be jumped over
-		return gaps{before: each.before, after: each.after, between: max(each.between, plus(each.before, each.after)), through: 0, polls: true}
+		return gaps{before: each.before, after: each.after, between: max(each.between, plus(each.before, each.after)),
+			through: 0, polls: true}
 	}
 	all := times(each.through, t.trips.most)
-	return gaps{before: plus(each.before, all), after: plus(each.after, all), between: max(each.between, plus(plus(each.before, each.after), all)), through: all, polls: true}
+	return gaps{before: plus(each.before, all), after: plus(each.after, all),
+		between: max(each.between, plus(plus(each.before, each.after), all)), through: all, polls: true}
 }
 
-// longestOf is the most that a routine does between two places at which it may return, in instructions: the end of a tile if it has no budgets.
+// longestOf is the most that a routine does between two places at which it may return, in instructions: the end of a
+// tile if it has no budgets.
 func (b *builder) longestOf(insts []asm.Inst, tiles asm.Label) int64 {
 	root := b.turnsOf(insts)
 	over := root.find(tiles)

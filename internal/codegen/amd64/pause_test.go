@@ -67,13 +67,14 @@ func TestStop(t *testing.T) {
 					a.Stop.Done = stop
 					words := k.frame(a, scratch)
 					returns := 0
-					err = k.run(words, address(words), a, 0, 1, unsafe.Pointer(&words[0]), func(with unsafe.Pointer, k *kernel, n *nest, begin, end int64, resume bool) int64 {
-						status := enter(with, k, n, begin, end, resume)
-						if returns++; returns == 3 {
-							close(stop)
-						}
-						return status
-					})
+					err = k.run(words, address(words), a, 0, 1, unsafe.Pointer(&words[0]),
+						func(with unsafe.Pointer, k *kernel, n *nest, begin, end int64, resume bool) int64 {
+							status := enter(with, k, n, begin, end, resume)
+							if returns++; returns == 3 {
+								close(stop)
+							}
+							return status
+						})
 					if err != target.ErrStopped || returns != 3 {
 						t.Errorf("%d returns, %v", returns, err)
 					}
@@ -86,7 +87,8 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// TestPauseMoves: while the code of several goroutines is paused and continues, stacks grow and move, and the collector runs. Sums are exact.
+// TestPauseMoves: while the code of several goroutines is paused and continues, stacks grow and move, and the collector
+// runs. Sums are exact.
 func TestPauseMoves(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the code of amd64 runs on amd64 alone")
@@ -115,11 +117,12 @@ func TestPauseMoves(t *testing.T) {
 			scratch, _ := kerneltest.ScratchOf(int(size))
 			words := k.frame(a, scratch)
 			depth := 0
-			err := k.run(words, address(words), a, 0, 1, unsafe.Pointer(&words[0]), func(with unsafe.Pointer, k *kernel, n *nest, begin, end int64, resume bool) int64 {
-				runtime.GC()
-				depth += 40
-				return deep(depth, func() int64 { return enter(with, k, n, begin, end, resume) })
-			})
+			err := k.run(words, address(words), a, 0, 1, unsafe.Pointer(&words[0]),
+				func(with unsafe.Pointer, k *kernel, n *nest, begin, end int64, resume bool) int64 {
+					runtime.GC()
+					depth += 40
+					return deep(depth, func() int64 { return enter(with, k, n, begin, end, resume) })
+				})
 			if err != nil || result[0] != n*(n-1)/2 || depth < 80 {
 				t.Errorf("the sum is %d after %d returns, %v", result[0], depth/40, err)
 			}

@@ -18,7 +18,7 @@ type quantised struct {
 	x               loop.Expr
 	scale           float32
 	zero, low, high float32
-	first, rest     float32 // the reciprocal's parts; rest is 0 where scale is a power of two
+	first, rest     float32 // the reciprocal's parts; rest is 0 if scale is a power of two
 }
 
 // quantisedOf reads a conversion as such an expression; ok is false of others, and where the product is not known to be
@@ -132,7 +132,7 @@ func (q *quantised) product(x float32) float32 {
 	}
 	a, b := float64(x)*float64(q.first), float64(x*q.rest)
 	sum := a + b
-	// What the sum of doubles lost decides between two floats only where it would look like a tie: rounded to odd, it
+	// What the sum of doubles lost decides between two floats only if it would look like a tie: rounded to odd, it
 	// does not.
 	part := sum - a
 	lost := (a - (sum - part)) + (b - part)

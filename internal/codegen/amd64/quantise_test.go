@@ -18,8 +18,10 @@ func TestQuantised(t *testing.T) {
 		scale, low := float32(math.Exp(r.NormFloat64()*6)), float64(-128*r.IntN(2))
 		zero, high := low+float64(r.IntN(256)), low+255
 		real := func(v float64) loop.Expr { return loop.Number(dtype.F32, v) }
-		x := loop.Apply2(loop.Add, loop.Apply(loop.Round, loop.Apply2(loop.Div, &loop.Ref{Name: "x", Type: dtype.F32}, real(float64(scale)))), real(zero))
-		q, ok := quantisedOf(&loop.Cast{Type: map[bool]dtype.DType{true: dtype.I8, false: dtype.U8}[low < 0], X: loop.Apply2(loop.Max, real(low), loop.Apply2(loop.Min, real(high), x))})
+		x := loop.Apply2(loop.Add, loop.Apply(loop.Round, loop.Apply2(loop.Div, &loop.Ref{Name: "x", Type: dtype.F32},
+			real(float64(scale)))), real(zero))
+		q, ok := quantisedOf(&loop.Cast{Type: map[bool]dtype.DType{true: dtype.I8, false: dtype.U8}[low < 0],
+			X: loop.Apply2(loop.Max, real(low), loop.Apply2(loop.Min, real(high), x))})
 		if !ok {
 			continue
 		}

@@ -32,7 +32,8 @@ func rowSumOf(s *loop.For) *loop.For {
 	}
 	for axis, index := range last.Index {
 		step, _, ok := index.Linear(s.Var)
-		if n, known := step.Const(); !ok || !known || axis == len(last.Index)-1 && n != 1 || axis < len(last.Index)-1 && n != 0 {
+		if n, known := step.Const(); !ok || !known || axis == len(last.Index)-1 && n != 1 || axis < len(last.Index)-1 &&
+			n != 0 {
 			return nil
 		}
 	}
@@ -122,7 +123,8 @@ func (e *emitter) fourSums(s *loop.For, sum *loop.Reduce, rows sym.Name, first i
 // fourAcross adds up four vectors within each 128 bits: these have the sum of each of the four then.
 func (e *emitter) fourAcross(x [4]asm.Reg) asm.Reg {
 	pairs := func(low, high asm.Op, x, y asm.Reg) asm.Reg { return e.add(e.three(low, x, y), e.three(high, x, y)) }
-	return pairs(asm.VUNPCKLPD, asm.VUNPCKHPD, pairs(asm.VUNPCKLPS, asm.VUNPCKHPS, x[0], x[1]), pairs(asm.VUNPCKLPS, asm.VUNPCKHPS, x[2], x[3]))
+	return pairs(asm.VUNPCKLPD, asm.VUNPCKHPD, pairs(asm.VUNPCKLPS, asm.VUNPCKHPS, x[0], x[1]),
+		pairs(asm.VUNPCKLPS, asm.VUNPCKHPS, x[2], x[3]))
 }
 
 // quartersAcross adds up the quarters, or halves, of vectors, each into the place of its own.
@@ -133,5 +135,6 @@ func (e *emitter) quartersAcross(x []asm.Reg) asm.Reg {
 	if len(x) == 2 {
 		return pairs(asm.VPERM2F128, 0x20, 0x31, x[0], x[1])
 	}
-	return pairs(asm.VSHUFF64X2, 0x88, 0xdd, pairs(asm.VSHUFF64X2, 0x88, 0xdd, x[0], x[1]), pairs(asm.VSHUFF64X2, 0x88, 0xdd, x[2], x[3]))
+	return pairs(asm.VSHUFF64X2, 0x88, 0xdd, pairs(asm.VSHUFF64X2, 0x88, 0xdd, x[0], x[1]),
+		pairs(asm.VSHUFF64X2, 0x88, 0xdd, x[2], x[3]))
 }

@@ -37,7 +37,8 @@ func TestRowSums(t *testing.T) {
 	levels(t, func(t *testing.T, h kerneltest.Harness) {
 		r := rand.New(rand.NewSource(1))
 		for _, dt := range []dtype.DType{dtype.F32, dtype.BF16, dtype.I8} {
-			for _, size := range [][3]int64{{0, 8, 1}, {3, 64, 1}, {16, 64, 1}, {17, 17, 1}, {40, 1, 1}, {33, 0, 1}, {100, 200, 1}, {64, 31, 2}} {
+			for _, size := range [][3]int64{{0, 8, 1}, {3, 64, 1}, {16, 64, 1}, {17, 17, 1}, {40, 1, 1}, {33, 0, 1},
+				{100, 200, 1}, {64, 31, 2}} {
 				for _, named := range []int{0, 1, 2, 3} {
 					n, m := sym.User("n"), sym.User("m")
 					rows, cols, dims := sym.Const(size[0]), sym.Const(size[1]), map[sym.Name]int64{}

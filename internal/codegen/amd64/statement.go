@@ -94,7 +94,8 @@ func (e *emitter) set(b binding, x value) {
 // reduce combines a variable with a value. In a part of a strip only the lanes that there are change.
 func (e *emitter) reduce(b binding, s *loop.Reduce) {
 	tail := e.tailMask()
-	if m, ok := s.X.(*loop.Binary); ok && s.Op == loop.Add && m.Op == loop.Mul && (b.dtype == dtype.F32 || b.dtype == dtype.F64) && (tail == asm.NoReg || b.depth > e.vector.depth) {
+	if m, ok := s.X.(*loop.Binary); ok && s.Op == loop.Add && m.Op == loop.Mul &&
+		(b.dtype == dtype.F32 || b.dtype == dtype.F64) && (tail == asm.NoReg || b.depth > e.vector.depth) {
 		op := asm.VFMADD231PS
 		if b.dtype == dtype.F64 {
 			op = asm.VFMADD231PD
@@ -106,7 +107,8 @@ func (e *emitter) reduce(b binding, s *loop.Reduce) {
 		}
 		return
 	}
-	if m, ok := s.X.(*loop.Binary); ok && s.Op == loop.Add && m.Op == loop.Dot && (tail == asm.NoReg || b.depth > e.vector.depth) {
+	if m, ok := s.X.(*loop.Binary); ok && s.Op == loop.Add && m.Op == loop.Dot &&
+		(tail == asm.NoReg || b.depth > e.vector.depth) {
 		x, y := e.value(m.X), e.value(m.Y)
 		e.addDot(b.lo, x.lo, y.lo)
 		return
@@ -154,7 +156,8 @@ func (e *emitter) when(s *loop.When) {
 // check makes a value usable in indices, or ends the call with what was wrong about it.
 func (e *emitter) check(s *loop.Check) {
 	v := e.value(s.X)
-	if least, _ := e.bounds(e.resolve(s.Min)); s.X.DType() == dtype.U64 && least < 0 { // 2⁶³ and more would pass for negative numbers
+	// 2⁶³ and more would pass for negative numbers
+	if least, _ := e.bounds(e.resolve(s.Min)); s.X.DType() == dtype.U64 && least < 0 {
 		refuse("a check of u64 against %s", s.Min)
 	}
 	if !v.uniform {
@@ -198,7 +201,8 @@ func (e *emitter) checked(s *loop.Check, n name) {
 	e.names[s.Name] = name{depth: e.here.depth, replaced: true, value: sym.Var(unique)}
 }
 
-// loop emits a loop: as a vector loop where it is one and its body can be done in lanes, else one iteration after the other.
+// loop emits a loop: as a vector loop where it is one and its body can be done in lanes, else one iteration after the
+// other.
 func (e *emitter) loop(s *loop.For) {
 	if s == e.rows && e.vector != nil {
 		e.sumsAlong(s)
@@ -219,7 +223,8 @@ func (e *emitter) loop(s *loop.For) {
 	e.serial(s)
 }
 
-// snapshot is the state of emission, to which a failed attempt goes back. Lists of instructions only grow, so their lengths are enough.
+// snapshot is the state of emission, to which a failed attempt goes back. Lists of instructions only grow, so their
+// lengths are enough.
 type snapshot struct {
 	scopes []*scope
 	copies []scope
@@ -230,7 +235,8 @@ type snapshot struct {
 }
 
 func (e *emitter) snapshot() snapshot {
-	s := snapshot{scopes: slices.Clone(e.scopes), insts: e.insts, names: maps.Clone(e.names), bound: maps.Clone(e.bound), checks: len(e.k.checks)}
+	s := snapshot{scopes: slices.Clone(e.scopes), insts: e.insts, names: maps.Clone(e.names), bound: maps.Clone(e.bound),
+		checks: len(e.k.checks)}
 	for _, scope := range e.scopes {
 		c := *scope
 		c.headReady, c.bodyReady = maps.Clone(c.headReady), maps.Clone(c.bodyReady)

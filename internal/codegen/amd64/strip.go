@@ -23,7 +23,7 @@ type reduction struct {
 const copies = 4
 
 // vectorLoop emits the iterations of a loop from start on in strips of lanes: copies of whole strips, whole strips, and
-// a part of one, whose lanes are masked; where that is not possible, the last few iterations run one after the other.
+// a part of one, whose lanes are masked; if that is not possible, the last few iterations run one after the other.
 func (e *emitter) vectorLoop(s *loop.For, start int64, extent sym.Expr) {
 	constant, fixed := extent.Const()
 	if fixed && constant <= 0 {
@@ -113,7 +113,8 @@ func (e *emitter) vectorLoop(s *loop.For, start int64, extent sym.Expr) {
 	e.names, e.bound = outerNames, outerBound
 	e.close()
 
-	e.assemble(&stripLoop{scope: scope, i: i, count: count, constant: constant, fixed: fixed, extent: extent, many: many, one: one, tail: tail, lanesAtEnd: lanesAtEnd,
+	e.assemble(&stripLoop{scope: scope, i: i, count: count, constant: constant, fixed: fixed, extent: extent, many: many,
+		one: one, tail: tail, lanesAtEnd: lanesAtEnd,
 		width: strips * width, reductions: reductions})
 }
 
@@ -155,10 +156,11 @@ func (e *emitter) stripNames(s *loop.For, extent sym.Expr, scope *scope) (first 
 	return first, i
 }
 
-// stripLoop is the parts of a vector loop: bodies of several whole strips and of one, and of what is left over, in lanes or (not lanesAtEnd) one iteration after the other.
+// stripLoop is the parts of a vector loop: bodies of several whole strips and of one, and of what is left over, in
+// lanes or (not lanesAtEnd) one iteration after the other.
 type stripLoop struct {
 	scope           *scope
-	i, count        asm.Reg // the counter, and the number of iterations where it is not fixed
+	i, count        asm.Reg // the counter, and the number of iterations if it is not fixed
 	constant        int64   // where fixed
 	fixed           bool
 	extent          sym.Expr

@@ -14,8 +14,8 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the expected results in testdata")
 
-// TestText runs the cases of testdata/*.txt (see kerneltest.Texts) with a level of processor for a machine. The result is
-// the kernel's scratch, what it does in a slower way, and each routine: its tiles and its instructions. RDI is the
+// TestText runs the cases of testdata/*.txt (see kerneltest.Texts) with a level of processor for a machine. The result
+// is the kernel's scratch, what it does in a slower way, and each routine: its tiles and its instructions. RDI is the
 // frame's address, RSI and RDX are the first tile and the one after the last.
 func TestText(t *testing.T) {
 	kerneltest.Texts(t, *rewrite, func(t *testing.T, name string) (h kerneltest.Harness, runs bool) {

@@ -24,10 +24,12 @@ const (
 
 var kinds = map[dtype.DType]kind{
 	dtype.F32: floats, dtype.F16: floats, dtype.BF16: floats, dtype.F64: doubles, dtype.Bool: flags,
-	dtype.I8: integers, dtype.U8: integers, dtype.I16: integers, dtype.U16: integers, dtype.I32: integers, dtype.U32: integers,
+	dtype.I8: integers, dtype.U8: integers, dtype.I16: integers, dtype.U16: integers, dtype.I32: integers,
+	dtype.U32: integers,
 	dtype.I64: longs, dtype.U64: longs,
 	dtype.I2: integers, dtype.U2: integers, dtype.I4: integers, dtype.U4: integers,
-	dtype.F4E2M1: floats, dtype.F8E4M3FN: floats, dtype.F8E4M3FNUZ: floats, dtype.F8E5M2: floats, dtype.F8E5M2FNUZ: floats, dtype.F8E8M0: floats,
+	dtype.F4E2M1: floats, dtype.F8E4M3FN: floats, dtype.F8E4M3FNUZ: floats, dtype.F8E5M2: floats, dtype.F8E5M2FNUZ: floats,
+	dtype.F8E8M0: floats,
 }
 
 // kindOf is an element type's kind; types that have none are refused.
@@ -49,8 +51,8 @@ func bytesOf(dt dtype.DType) int64 {
 	return int64(dt.Bits() / 8)
 }
 
-// value is what an expression yields: a number in each lane. Of kinds of 64 bits lo holds the lower half of the lanes and hi the higher one. A
-// uniform value is the same in all lanes. The registers must not be changed.
+// value is what an expression yields: a number in each lane. Of kinds of 64 bits lo holds the lower half of the lanes
+// and hi the higher one. A uniform value is the same in all lanes. The registers must not be changed.
 type value struct {
 	dtype   dtype.DType
 	lo, hi  asm.Reg
@@ -93,8 +95,8 @@ func (e *emitter) value(x loop.Expr) value {
 	}).value
 }
 
-// outside is the depth of the outermost scope in which an expression can be computed just before the scope inside it; false where that is the scope at hand, or the
-// expression costs nothing.
+// outside is the depth of the outermost scope in which an expression can be computed just before the scope inside it;
+// false if that is the scope at hand, or the expression costs nothing.
 func (e *emitter) outside(x loop.Expr) (depth int, ok bool) {
 	switch x.(type) {
 	case *loop.Const, *loop.Ref, *loop.Index:
@@ -135,7 +137,7 @@ func reads(x loop.Expr) (found bool) {
 	return found
 }
 
-// needs is the depth of the innermost scope that an expression's value depends on; false where it must stay where it is.
+// needs is the depth of the innermost scope that an expression's value depends on; false if it must stay where it is.
 func (e *emitter) needs(x loop.Expr) (depth int, ok bool) {
 	index := func(s sym.Expr) { depth = max(depth, e.depthOf(e.resolve(s))) }
 	changed := func(name string, of func(s *scope) []string) {
@@ -176,7 +178,8 @@ func (e *emitter) needs(x loop.Expr) (depth int, ok bool) {
 	return depth, true
 }
 
-// replacements are what stands for the variables of unrolled loops in an expression: one expression has a value for each.
+// replacements are what stands for the variables of unrolled loops in an expression: one expression has a value for
+// each.
 func (e *emitter) replacements(x loop.Expr) (list string) {
 	add := func(s sym.Expr) {
 		for _, n := range s.Vars() {

@@ -2,9 +2,10 @@ package amd64
 
 import "github.com/weirml/weir/internal/codegen/amd64/asm"
 
-// This file is vector arithmetic without the differences between AVX2 and AVX-512. A mask is a register of maskRegister's class: with
-// opmasks a bit a lane, without them a lane of all ones or all zeros. Values of 32 bits fill one register, values of 64 bits two:
-// the low half of the lanes and the high half, each with masks of its own (see halves).
+// This file is vector arithmetic without the differences between AVX2 and AVX-512. A mask is a register of
+// maskRegister's class: with opmasks a bit a lane, without them a lane of all ones or all zeros. Values of 32 bits fill
+// one register, values of 64 bits two: the low half of the lanes and the high half, each with masks of its own (see
+// halves).
 
 func (b *builder) three(op asm.Op, x, y asm.Reg) asm.Reg {
 	r := b.vector()
@@ -116,7 +117,7 @@ func (b *builder) toFloat(x asm.Reg) asm.Reg       { return b.two(asm.VCVTDQ2PS,
 
 // Comparisons and masks.
 
-// predicate is a comparison of floats; those but notEqual, notLess and unordered are false where an operand is NaN.
+// predicate is a comparison of floats; those but notEqual, notLess and unordered are false if an operand is NaN.
 type predicate int64
 
 // The predicates, by the machine's numbers.
@@ -249,7 +250,8 @@ func (b *builder) load(m asm.Mem) asm.Reg {
 func (b *builder) loadMasked(mask asm.Reg, m asm.Mem) asm.Reg {
 	r := b.vector()
 	if b.isa.masks {
-		b.emit(asm.Inst{Op: asm.VMOVUPS, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, asm.Memory}, Mem: m, Mask: mask, Zero: true})
+		b.emit(asm.Inst{Op: asm.VMOVUPS, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, asm.Memory}, Mem: m, Mask: mask,
+			Zero: true})
 	} else {
 		b.emit(asm.Inst{Op: asm.VMASKMOVPS, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, mask, asm.Memory}, Mem: m})
 	}
@@ -260,7 +262,8 @@ func (b *builder) loadMasked(mask asm.Reg, m asm.Mem) asm.Reg {
 func (b *builder) loadWideMasked(mask asm.Reg, m asm.Mem) asm.Reg {
 	r := b.vector()
 	if b.isa.masks {
-		b.emit(asm.Inst{Op: asm.VMOVUPD, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, asm.Memory}, Mem: m, Mask: mask, Zero: true})
+		b.emit(asm.Inst{Op: asm.VMOVUPD, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, asm.Memory}, Mem: m, Mask: mask,
+			Zero: true})
 	} else {
 		b.emit(asm.Inst{Op: asm.VMASKMOVPD, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, mask, asm.Memory}, Mem: m})
 	}

@@ -12,7 +12,8 @@ type BlockKernel struct {
 	Dims map[string][]int64 // what it is run with: the first extents together, then the second, …
 }
 
-// BlockKernels are kernels written for blocks of threads: with shared memory, with memory of each thread's own, and with what all threads of a block do alike.
+// BlockKernels are kernels written for blocks of threads: with shared memory, with memory of each thread's own, and
+// with what all threads of a block do alike.
 func BlockKernels(t testing.TB) (list []BlockKernel) {
 	for _, c := range blockKernels {
 		k, err := loop.ParseKernel(c.source)

@@ -96,7 +96,10 @@ func (h Harness) Divisions(t *testing.T) {
 
 func (h Harness) division(t *testing.T, k *loop.Kernel, dims map[sym.Name]int64, given []sym.Cond) {
 	for _, g := range given {
-		if holds, err := g.Eval(func(name sym.Name) (int64, bool) { v, ok := dims[name]; return v, ok }); err != nil || !holds {
+		if holds, err := g.Eval(func(name sym.Name) (int64, bool) {
+			v, ok := dims[name]
+			return v, ok
+		}); err != nil || !holds {
 			return
 		}
 	}

@@ -39,7 +39,8 @@ var Endless = map[string]func(b *loop.Builder, n sym.Expr){
 		y := b.Param("y", loop.Update, dtype.F32, Fixed(8, 32))
 		x := b.Param("x", loop.Read, dtype.F32, Fixed(1, 32))
 		one, none, next := Fixed(0), Fixed(0, 0), Fixed(0, 1)
-		b.Contract(sym.Const(8), sym.Const(32), n, y.Tile(none, Fixed(1, 0), next), a.Tile(one, one, one), x.Tile(none, none, next))
+		b.Contract(sym.Const(8), sym.Const(32), n, y.Tile(none, Fixed(1, 0), next), a.Tile(one, one, one),
+			x.Tile(none, none, next))
 	},
 	"a scatter": func(b *loop.Builder, n sym.Expr) {
 		y := b.Param("y", loop.Update, dtype.F32, Fixed(64))

@@ -9,7 +9,8 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// TestSameFailure: on a device another check may fail than in the interpreter, but only one that the kernel has, with a value outside its limits.
+// TestSameFailure: on a device another check may fail than in the interpreter, but only one that the kernel has, with a
+// value outside its limits.
 func TestSameFailure(t *testing.T) {
 	k := &loop.Kernel{Body: []loop.Stmt{&loop.Check{What: "an index"}, &loop.Check{What: "a row"}}}
 	failure := func(detail string) error { return &diag.Error{Kind: diag.ErrInput, Node: "gather", Detail: detail} }
@@ -30,7 +31,8 @@ func TestSameFailure(t *testing.T) {
 		{errors.New("lost"), false, false},
 		{nil, false, false},
 	} {
-		if on, off := device.sameFailure(k, c.got, want), processor.sameFailure(k, c.got, want); on != c.on || off != c.processor {
+		if on, off := device.sameFailure(k, c.got, want), processor.sameFailure(k, c.got, want); on != c.on ||
+			off != c.processor {
 			t.Errorf("%v: %t on a device and %t on a processor", c.got, on, off)
 		}
 	}

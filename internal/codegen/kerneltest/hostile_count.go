@@ -46,7 +46,8 @@ func (c *HostileCount) Add(o *HostileCount) {
 
 // String is one line for a log.
 func (c *HostileCount) String() string {
-	return fmt.Sprintf("%d kernels, %d with guards; %d bindings; %d executions, %d stopped by a check (%d only when interpreted); refused: %s",
+	return fmt.Sprintf("%d kernels, %d with guards; %d bindings; %d executions, %d stopped by a check (%d only when "+
+		"interpreted); refused: %s",
 		c.Kernels, c.Guarded, c.Bindings, c.Executions, c.Stopped, c.Loose, Counted(c.Refused))
 }
 

@@ -11,7 +11,8 @@ import (
 )
 
 // hostileNames are names of dimensions that a file may hold.
-var hostileNames = []string{"n", "i", "i0", "i0_1#", "i_1", "t", "c", "x", "y", "", " ", "a b", "$i", "?i", "&arena", "%x",
+var hostileNames = []string{"n", "i", "i0", "i0_1#", "i_1", "t", "c", "x", "y", "", " ", "a b", "$i", "?i", "&arena",
+	"%x",
 	"max", "-1", "0", "é", "\x00", "\n", "\"", "#", "inf", "arena.0"}
 
 // hostileIntegers are coefficients, bounds and values of dimensions: small ones, and those around powers of two.
@@ -163,7 +164,8 @@ func (a *hostile) condition(depth int) loop.Expr {
 	op := []loop.BinaryOp{loop.Lt, loop.Le, loop.Gt, loop.Ge, loop.Eq, loop.Ne}[a.Intn(6)]
 	switch n := a.Intn(8); {
 	case depth > 0 && n < 2:
-		return loop.Apply2([]loop.BinaryOp{loop.And, loop.Or, loop.Xor}[a.Intn(3)], a.condition(depth-1), a.condition(depth-1))
+		return loop.Apply2([]loop.BinaryOp{loop.And, loop.Or, loop.Xor}[a.Intn(3)], a.condition(depth-1),
+			a.condition(depth-1))
 	case depth > 0 && n == 2:
 		return loop.Apply(loop.Not, a.condition(depth-1))
 	case depth > 0 && n == 3:
@@ -216,7 +218,7 @@ func (a *hostile) load(dt dtype.DType) loop.Expr {
 	return loop.Convert(dt, m.Load(a.places(m.Shape)...))
 }
 
-// otherwise is the value of a load where it does not happen.
+// otherwise is the value of a load if it does not happen.
 func (a *hostile) otherwise(dt dtype.DType) loop.Expr {
 	if a.Intn(4) == 0 {
 		m := a.sources[a.Intn(len(a.sources))]

@@ -1,5 +1,5 @@
-// Package kerneltest compares what code generators make of kernels with the interpreter: every function on every type, checks, contractions,
-// tiles at once, and random kernels. A generator's tests say how to compile.
+// Package kerneltest compares what code generators make of kernels with the interpreter: every function on every type,
+// checks, contractions, tiles at once, and random kernels. A generator's tests say how to compile.
 package kerneltest
 
 import (
@@ -101,7 +101,8 @@ func Fill(r *rand.Rand, x *tensor.Tensor) {
 }
 
 // Execute runs a compiled kernel, its tiles split between calls, in scratch of exactly the size that it asks for.
-func (h Harness) Execute(t testing.TB, k *loop.Kernel, operands []*tensor.Tensor, dims map[sym.Name]int64, split int64) error {
+func (h Harness) Execute(t testing.TB, k *loop.Kernel, operands []*tensor.Tensor, dims map[sym.Name]int64,
+	split int64) error {
 	t.Helper()
 	code, err := h.Compile(&loop.Module{Kernels: []*loop.Kernel{k}}, h.Machine)
 	if err != nil {
@@ -113,9 +114,10 @@ func (h Harness) Execute(t testing.TB, k *loop.Kernel, operands []*tensor.Tensor
 	return Launch(t, code.Kernels[0], k, operands, dims, split)
 }
 
-// guarded runs a compiled kernel twice: with operands that end where a page does, and with operands that begin where one does. Those that are only
-// read cannot be written. Both must give the same bits.
-func guarded(t testing.TB, compiled target.Kernel, k *loop.Kernel, operands []*tensor.Tensor, dims map[sym.Name]int64, split int64) (err error) {
+// guarded runs a compiled kernel twice: with operands that end where a page does, and with operands that begin where
+// one does. Those that are only read cannot be written. Both must give the same bits.
+func guarded(t testing.TB, compiled target.Kernel, k *loop.Kernel, operands []*tensor.Tensor, dims map[sym.Name]int64,
+	split int64) (err error) {
 	t.Helper()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -168,7 +170,8 @@ func guarded(t testing.TB, compiled target.Kernel, k *loop.Kernel, operands []*t
 }
 
 // Launch runs a compiled kernel as Execute does.
-func Launch(t testing.TB, compiled target.Kernel, k *loop.Kernel, operands []*tensor.Tensor, dims map[sym.Name]int64, split int64) error {
+func Launch(t testing.TB, compiled target.Kernel, k *loop.Kernel, operands []*tensor.Tensor, dims map[sym.Name]int64,
+	split int64) error {
 	t.Helper()
 	a := &target.Args{}
 	for _, name := range k.Dims {
@@ -221,7 +224,8 @@ func ScratchOf(n int) (scratch, guard []byte) {
 }
 
 // Agree runs a kernel compiled and in the interpreter, on the same operands, and compares every parameter.
-func (h Harness) Agree(t testing.TB, k *loop.Kernel, dims map[sym.Name]int64, operands []*tensor.Tensor, tolerance float64, split int64) {
+func (h Harness) Agree(t testing.TB, k *loop.Kernel, dims map[sym.Name]int64, operands []*tensor.Tensor,
+	tolerance float64, split int64) {
 	t.Helper()
 	if h.Take != nil && !h.Take() {
 		return
@@ -247,8 +251,8 @@ func (h Harness) Agree(t testing.TB, k *loop.Kernel, dims map[sym.Name]int64, op
 	}
 }
 
-// sameFailure reports whether a kernel failed as the interpreter did. Blocks of a machine run side by side: there any check that fails may be the
-// one that is reported, so the details may differ, and nothing else.
+// sameFailure reports whether a kernel failed as the interpreter did. Blocks of a machine run side by side: there any
+// check that fails may be the one that is reported, so the details may differ, and nothing else.
 func (h Harness) sameFailure(k *loop.Kernel, got, want error) bool {
 	if got == nil || want == nil {
 		return got == want
@@ -257,7 +261,8 @@ func (h Harness) sameFailure(k *loop.Kernel, got, want error) bool {
 		return true
 	}
 	var g, w *diag.Error
-	if !h.Machine.HasBlocks() || !errors.As(got, &g) || !errors.As(want, &w) || !failedCheck(k, g.Detail) || !failedCheck(k, w.Detail) {
+	if !h.Machine.HasBlocks() || !errors.As(got, &g) || !errors.As(want, &w) || !failedCheck(k, g.Detail) ||
+		!failedCheck(k, w.Detail) {
 		return false
 	}
 	same := *g
@@ -292,8 +297,10 @@ var (
 func dim(name string) sym.Expr { return sym.Dim(name) }
 
 // ElementTypes are those that kernels compute with.
-var ElementTypes = []dtype.DType{dtype.Bool, dtype.U2, dtype.I2, dtype.U4, dtype.I4, dtype.U8, dtype.I8, dtype.U16, dtype.I16, dtype.U32, dtype.I32, dtype.U64, dtype.I64,
-	dtype.F4E2M1, dtype.F8E4M3FN, dtype.F8E4M3FNUZ, dtype.F8E5M2, dtype.F8E5M2FNUZ, dtype.F8E8M0, dtype.F16, dtype.BF16, dtype.F32, dtype.F64}
+var ElementTypes = []dtype.DType{dtype.Bool, dtype.U2, dtype.I2, dtype.U4, dtype.I4, dtype.U8, dtype.I8, dtype.U16,
+	dtype.I16, dtype.U32, dtype.I32, dtype.U64, dtype.I64,
+	dtype.F4E2M1, dtype.F8E4M3FN, dtype.F8E4M3FNUZ, dtype.F8E5M2, dtype.F8E5M2FNUZ, dtype.F8E8M0, dtype.F16, dtype.BF16,
+	dtype.F32, dtype.F64}
 
 // Tolerance is for results of functions and sums that round differently here and there.
 func Tolerance(dt dtype.DType) float64 {

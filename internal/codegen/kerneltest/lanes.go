@@ -14,12 +14,14 @@ import (
 // laneForms are indices below rows that differ by lane in other ways than by a number: of i below n, and c, which is 1
 // or more.
 var laneForms = map[string]func(i, j, n, c, rows sym.Expr) sym.Expr{
-	"quotient":        func(i, j, n, c, rows sym.Expr) sym.Expr { return i.FloorDiv(sym.Const(3)).Min(rows.Sub(n1)) },
-	"shift":           func(i, j, n, c, rows sym.Expr) sym.Expr { return i.FloorDiv(sym.Const(4)).Min(rows.Sub(n1)) },
-	"remainder":       func(i, j, n, c, rows sym.Expr) sym.Expr { return i.Mul(sym.Const(5)).Mod(rows) },
-	"mask":            func(i, j, n, c, rows sym.Expr) sym.Expr { return i.Mod(sym.Const(8)).Min(rows.Sub(n1)) },
-	"ceiling":         func(i, j, n, c, rows sym.Expr) sym.Expr { return i.CeilDiv(sym.Const(7)).Min(rows.Sub(n1)) },
-	"below zero":      func(i, j, n, c, rows sym.Expr) sym.Expr { return i.Sub(sym.Const(40)).FloorDiv(sym.Const(5)).Mod(rows) },
+	"quotient":  func(i, j, n, c, rows sym.Expr) sym.Expr { return i.FloorDiv(sym.Const(3)).Min(rows.Sub(n1)) },
+	"shift":     func(i, j, n, c, rows sym.Expr) sym.Expr { return i.FloorDiv(sym.Const(4)).Min(rows.Sub(n1)) },
+	"remainder": func(i, j, n, c, rows sym.Expr) sym.Expr { return i.Mul(sym.Const(5)).Mod(rows) },
+	"mask":      func(i, j, n, c, rows sym.Expr) sym.Expr { return i.Mod(sym.Const(8)).Min(rows.Sub(n1)) },
+	"ceiling":   func(i, j, n, c, rows sym.Expr) sym.Expr { return i.CeilDiv(sym.Const(7)).Min(rows.Sub(n1)) },
+	"below zero": func(i, j, n, c, rows sym.Expr) sym.Expr {
+		return i.Sub(sym.Const(40)).FloorDiv(sym.Const(5)).Mod(rows)
+	},
 	"named quotient":  func(i, j, n, c, rows sym.Expr) sym.Expr { return i.FloorDiv(c).Min(rows.Sub(n1)) },
 	"named remainder": func(i, j, n, c, rows sym.Expr) sym.Expr { return i.Sub(sym.Const(9)).Mod(c).Min(rows.Sub(n1)) },
 	"named step":      func(i, j, n, c, rows sym.Expr) sym.Expr { return i.Mul(c).Min(rows.Sub(n1)) },
@@ -51,7 +53,8 @@ func (h Harness) Lanes(t *testing.T) {
 	}
 }
 
-func (h Harness) lane(t *testing.T, r *rand.Rand, dt dtype.DType, form func(i, j, n, c, rows sym.Expr) sym.Expr, named bool, masked int) {
+func (h Harness) lane(t *testing.T, r *rand.Rand, dt dtype.DType, form func(i, j, n, c, rows sym.Expr) sym.Expr,
+	named bool, masked int) {
 	values := map[sym.Name]int64{}
 	extent := func(name string, v int64) sym.Expr {
 		if !named {
@@ -73,13 +76,16 @@ func (h Harness) lane(t *testing.T, r *rand.Rand, dt dtype.DType, form func(i, j
 		switch masked {
 		case 1:
 			inside := loop.Apply2(loop.Lt, loop.At(index), loop.At(rows.FloorDiv(sym.Const(2))))
-			v = &loop.Load{From: "x", Index: []sym.Expr{n0, index, sym.Const(2)}, Type: dt, Mask: inside, Else: loop.Number(dt, 1)}
+			v = &loop.Load{From: "x", Index: []sym.Expr{n0, index, sym.Const(2)}, Type: dt, Mask: inside,
+				Else: loop.Number(dt, 1)}
 		case 2:
 			inside := loop.Apply2(loop.Ne, loop.At(c), loop.At(sym.Const(3)))
-			v = &loop.Load{From: "x", Index: []sym.Expr{n0, index, sym.Const(2)}, Type: dt, Mask: inside, Else: loop.Number(dt, 0)}
+			v = &loop.Load{From: "x", Index: []sym.Expr{n0, index, sym.Const(2)}, Type: dt, Mask: inside,
+				Else: loop.Number(dt, 0)}
 		}
 		b.Store(y, []sym.Expr{i, n1}, loop.At(index))
-		b.Store(y, []sym.Expr{i, n0}, loop.Choose(loop.Apply2(loop.Ge, loop.At(index), loop.At(i)), loop.At(index), loop.At(i)))
+		b.Store(y, []sym.Expr{i, n0}, loop.Choose(loop.Apply2(loop.Ge, loop.At(index), loop.At(i)), loop.At(index),
+			loop.At(i)))
 		b.Store(z, []sym.Expr{i, n0}, loop.Convert(storable(dt), v))
 		b.Store(z, []sym.Expr{n.Sub(n1).Sub(i), n1}, loop.Convert(storable(dt), v))
 	})
@@ -135,8 +141,10 @@ func (h Harness) Borders(t *testing.T) {
 			b.For(loop.Vector, "i", n, func(i sym.Expr) {
 				at := i.Sub(sym.Const(left))
 				b.Store(y, []sym.Expr{i}, x.Load(form(at, w)))
-				inside := loop.Apply2(loop.And, loop.Apply2(loop.Le, loop.At(n0), loop.At(at)), loop.Apply2(loop.Lt, loop.At(at), loop.At(w)))
-				b.Store(z, []sym.Expr{i}, &loop.Load{From: "x", Index: []sym.Expr{at}, Type: dt, Mask: inside, Else: loop.Number(dt, 1)})
+				inside := loop.Apply2(loop.And, loop.Apply2(loop.Le, loop.At(n0), loop.At(at)),
+					loop.Apply2(loop.Lt, loop.At(at), loop.At(w)))
+				b.Store(z, []sym.Expr{i}, &loop.Load{From: "x", Index: []sym.Expr{at}, Type: dt, Mask: inside,
+					Else: loop.Number(dt, 1)})
 			})
 			k := Finish(b)
 			t.Run(name, func(t *testing.T) { h.agreeFilled(t, r, k) })
@@ -183,7 +191,8 @@ func apartKernel(r *rand.Rand, dt dtype.DType, by, n int64, masked int) *loop.Ke
 		v := x.Load(at)
 		switch masked {
 		case 1:
-			v = &loop.Load{From: "x", Index: []sym.Expr{at}, Type: dt, Mask: loop.Apply2(loop.Lt, loop.At(i), loop.At(sym.Const(r.Int63n(n+1)))), Else: loop.Number(dt, 1)}
+			v = &loop.Load{From: "x", Index: []sym.Expr{at}, Type: dt,
+				Mask: loop.Apply2(loop.Lt, loop.At(i), loop.At(sym.Const(r.Int63n(n+1)))), Else: loop.Number(dt, 1)}
 		case 2:
 			v = &loop.Load{From: "x", Index: []sym.Expr{at}, Type: dt, Mask: c.Load(i), Else: loop.Number(dt, 0)}
 		}

@@ -112,8 +112,8 @@ func proven(t *testing.T, text string) *loop.Kernel {
 	return k
 }
 
-// earlies are kernels with loads that lie inside only after a check, or only in a loop that runs, or of what a branch has
-// written: code that is fast by loading early must not load these.
+// earlies are kernels with loads that lie inside only after a check, or only in a loop that runs, or of what a branch
+// has written: code that is fast by loading early must not load these.
 var earlies = []struct {
 	text string
 	dims map[string]int64

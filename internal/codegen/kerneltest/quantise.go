@@ -17,12 +17,14 @@ import (
 // bit.
 func (h Harness) Quantisations(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
-	scales := []float32{1, 0.25, 3, 1.0 / 3, 1.0 / 127, 1e-3, 0.1, 1e-19, 1e-21, 1e19, 1e21, 1e-40, -0.5, 0, float32(math.Inf(1)), math.Nextafter32(1, 0), math.Nextafter32(1, 2)}
+	scales := []float32{1, 0.25, 3, 1.0 / 3, 1.0 / 127, 1e-3, 0.1, 1e-19, 1e-21, 1e19, 1e21, 1e-40, -0.5, 0,
+		float32(math.Inf(1)), math.Nextafter32(1, 0), math.Nextafter32(1, 2)}
 	for range 30 {
 		scales = append(scales, float32(math.Ldexp(1+r.Float64(), r.Intn(24)-18)))
 	}
 	for i, scale := range scales {
-		for _, form := range []struct{ zero, high float64 }{{0, 255}, {float64(r.Intn(256)), 255}, {255, 255}, {8, 15}, {300, 255}, {-3, 255}, {0.5, 255}, {100, 65535}} {
+		for _, form := range []struct{ zero, high float64 }{{0, 255}, {float64(r.Intn(256)), 255}, {255, 255}, {8, 15},
+			{300, 255}, {-3, 255}, {0.5, 255}, {100, 65535}} {
 			if i > 20 && form.zero < 0 {
 				continue
 			}
@@ -32,7 +34,8 @@ func (h Harness) Quantisations(t *testing.T) {
 			}
 			for step := -form.zero - 3; step < math.Min(form.high, 255)-form.zero+3; step++ {
 				at := float32((step + 0.5) * float64(scale))
-				values = append(values, math.Nextafter32(at, -math.MaxFloat32), at, math.Nextafter32(at, math.MaxFloat32), at*float32(r.Float64()))
+				values = append(values, math.Nextafter32(at, -math.MaxFloat32), at, math.Nextafter32(at, math.MaxFloat32),
+					at*float32(r.Float64()))
 			}
 			b := loop.NewBuilder("quantise")
 			n := int64(len(values))
@@ -48,7 +51,8 @@ func (h Harness) Quantisations(t *testing.T) {
 			})
 			k := Finish(b)
 			from := tensor.Must(tensor.FromSlice(values, n))
-			h.agreeSpecial(t, fmt.Sprintf("scale %g, zero %g, up to %g", scale, form.zero, form.high), k, []*tensor.Tensor{from, Operand(t, k.Params[1], nil)}, true)
+			h.agreeSpecial(t, fmt.Sprintf("scale %g, zero %g, up to %g", scale, form.zero, form.high), k,
+				[]*tensor.Tensor{from, Operand(t, k.Params[1], nil)}, true)
 		}
 	}
 }

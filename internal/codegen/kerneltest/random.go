@@ -12,7 +12,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// author writes random kernels. Every parameter but results is a list of sourceSize elements, so that any index below that is legal.
+// author writes random kernels. Every parameter but results is a list of sourceSize elements, so that any index below
+// that is legal.
 type author struct {
 	*rand.Rand
 	*loop.Builder
@@ -34,7 +35,8 @@ func (a *author) source(dt dtype.DType) *loop.Memory {
 	return a.sources[dt]
 }
 
-// place is an index within a source: linear in the loops' variables, backward, through checked values, or with quotients.
+// place is an index within a source: linear in the loops' variables, backward, through checked values, or with
+// quotients.
 func (a *author) place() sym.Expr {
 	e := sym.Const(int64(1000 + a.Intn(500)))
 	for _, v := range a.loops {
@@ -80,7 +82,8 @@ func (a *author) condition(depth int) loop.Expr {
 		return loop.Apply2(loop.And, a.condition(depth-1), a.condition(depth-1))
 	case 3:
 		if depth > 0 {
-			return loop.Apply2([]loop.BinaryOp{loop.Or, loop.Xor, loop.And}[a.Intn(3)], a.condition(depth-1), a.condition(depth-1))
+			return loop.Apply2([]loop.BinaryOp{loop.Or, loop.Xor, loop.And}[a.Intn(3)], a.condition(depth-1),
+				a.condition(depth-1))
 		}
 	}
 	return a.expr(dtype.Bool, depth-1)
@@ -98,7 +101,8 @@ func (a *author) expr(dt dtype.DType, depth int) loop.Expr {
 				return loop.Apply(op, a.expr(dt, depth-1))
 			}
 		case 1, 2:
-			op := []loop.BinaryOp{loop.Add, loop.Sub, loop.Mul, loop.Div, loop.Min, loop.Max, loop.And, loop.Or, loop.Xor, loop.Shl, loop.FloorMod}[a.Intn(11)]
+			op := []loop.BinaryOp{loop.Add, loop.Sub, loop.Mul, loop.Div, loop.Min, loop.Max, loop.And, loop.Or, loop.Xor,
+				loop.Shl, loop.FloorMod}[a.Intn(11)]
 			if op.Accepts(dt) && (!a.discrete || op != loop.FloorMod || dt.IsInt()) {
 				return loop.Apply2(op, a.expr(dt, depth-1), a.expr(dt, depth-1))
 			}
@@ -247,7 +251,8 @@ func (a *author) write() *loop.Kernel {
 
 func newAuthor(seed int64) *author {
 	r := rand.New(rand.NewSource(seed))
-	a := &author{Rand: r, Builder: loop.NewBuilder(fmt.Sprintf("random%d", seed)), sources: map[dtype.DType]*loop.Memory{}, discrete: true}
+	a := &author{Rand: r, Builder: loop.NewBuilder(fmt.Sprintf("random%d", seed)), sources: map[dtype.DType]*loop.Memory{},
+		discrete: true}
 	a.types = []dtype.DType{dtype.I32, dtype.Bool, dtype.I64}
 	for range 2 {
 		a.types = append(a.types, ElementTypes[r.Intn(len(ElementTypes))])

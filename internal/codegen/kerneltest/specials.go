@@ -21,7 +21,10 @@ func (h Harness) Specials(t *testing.T) {
 		values := specialValues(dt)
 		for op := loop.Neg; op <= loop.IsInf; op++ {
 			if op.Accepts(dt) {
-				h.special(t, fmt.Sprintf("%s_%s", op, dt), dt, values, resultOf(dt, op.Test()), exactUnary(op), func(x, _ loop.Expr) loop.Expr { return loop.Apply(op, x) }, false)
+				h.special(t, fmt.Sprintf("%s_%s", op, dt), dt, values, resultOf(dt, op.Test()), exactUnary(op),
+					func(x, _ loop.Expr) loop.Expr {
+						return loop.Apply(op, x)
+					}, false)
 			}
 		}
 		for op := loop.Add; op <= loop.Ge; op++ {
@@ -31,13 +34,19 @@ func (h Harness) Specials(t *testing.T) {
 			}
 		}
 		// A choice by a comparison, as rules of ONNX are written.
-		h.special(t, "choose_"+dt.String(), dt, values, dt, true, func(x, y loop.Expr) loop.Expr { return loop.Choose(loop.Apply2(loop.Lt, x, y), y, x) }, true)
+		h.special(t, "choose_"+dt.String(), dt, values, dt, true, func(x, y loop.Expr) loop.Expr {
+			return loop.Choose(loop.Apply2(loop.Lt, x, y), y, x)
+		}, true)
 		h.special(t, "clip_"+dt.String(), dt, values, dt, true, func(x, y loop.Expr) loop.Expr {
 			return loop.Apply2(loop.Min, loop.Apply2(loop.Max, x, loop.Number(dt, -1)), y)
 		}, true)
-		h.special(t, "swish_"+dt.String(), dt, values, dt, false, func(x, y loop.Expr) loop.Expr { return loop.Apply2(loop.Mul, x, loop.Apply(loop.Sigmoid, y)) }, true)
+		h.special(t, "swish_"+dt.String(), dt, values, dt, false, func(x, y loop.Expr) loop.Expr {
+			return loop.Apply2(loop.Mul, x, loop.Apply(loop.Sigmoid, y))
+		}, true)
 		for _, to := range ElementTypes {
-			h.special(t, fmt.Sprintf("cast_%s_%s", dt, to), dt, values, to, true, func(x, _ loop.Expr) loop.Expr { return loop.Convert(to, x) }, false)
+			h.special(t, fmt.Sprintf("cast_%s_%s", dt, to), dt, values, to, true, func(x, _ loop.Expr) loop.Expr {
+				return loop.Convert(to, x)
+			}, false)
 		}
 		for _, op := range []loop.BinaryOp{loop.Max, loop.Min, loop.Add, loop.Mul} {
 			h.specialReduce(t, op, dt, values)
@@ -81,9 +90,11 @@ func specialValues(dt dtype.DType) []float64 {
 }
 
 // special runs one function with its operands in every form.
-func (h Harness) special(t *testing.T, name string, dt dtype.DType, values []float64, result dtype.DType, exact bool, apply func(x, y loop.Expr) loop.Expr, two bool) {
+func (h Harness) special(t *testing.T, name string, dt dtype.DType, values []float64, result dtype.DType, exact bool,
+	apply func(x, y loop.Expr) loop.Expr, two bool) {
 	count := int64(len(values))
-	n := sym.Const(3 * count) // whole vectors of every width, and a rest, in which the values stand that have rules of their own
+	// whole vectors of every width, and a rest, in which the values stand that have rules of their own
+	n := sym.Const(3 * count)
 	for _, kind := range []loop.LoopKind{loop.Vector, loop.Serial} {
 		kernel := func(form string, build func(b *loop.Builder, x, y, z *loop.Memory)) {
 			b := loop.NewBuilder(form)
@@ -91,7 +102,8 @@ func (h Harness) special(t *testing.T, name string, dt dtype.DType, values []flo
 			z := b.Param("z", loop.Update, result, []sym.Expr{sym.Const(count), n})
 			build(b, x, y, z)
 			k := Finish(b)
-			operands := []*tensor.Tensor{Operand(t, k.Params[0], nil), Operand(t, k.Params[1], nil), Operand(t, k.Params[2], nil)}
+			operands := []*tensor.Tensor{Operand(t, k.Params[0], nil), Operand(t, k.Params[1], nil),
+				Operand(t, k.Params[2], nil)}
 			for i := range operands[0].Len() {
 				operands[0].SetFloat(3*count-1-i, values[i%count])
 				operands[1].SetFloat(i, values[i%count])
@@ -203,7 +215,8 @@ func (h Harness) agreeSpecial(t *testing.T, name string, k *loop.Kernel, operand
 	z := len(operands) - 1
 	dt, differ := operands[z].DType(), 0
 	for i := range operands[z].Len() {
-		if dt.IsFloat() && !sameFloat(dt, operands[z].Float(i), want[z].Float(i), exact) || !dt.IsFloat() && operands[z].Int(i) != want[z].Int(i) {
+		if dt.IsFloat() && !sameFloat(dt, operands[z].Float(i), want[z].Float(i), exact) || !dt.IsFloat() &&
+			operands[z].Int(i) != want[z].Int(i) {
 			if differ++; differ <= 3 {
 				index := make([]int64, len(operands[z].Shape()))
 				tensor.Unravel(i, operands[z].Shape(), index)

@@ -40,7 +40,8 @@ func (h Harness) Functions(t *testing.T) {
 				})
 				k := Finish(b)
 				dims := map[sym.Name]int64{sym.User("n"): 75}
-				operands := []*tensor.Tensor{Operand(t, k.Params[0], dims), Operand(t, k.Params[1], dims), Operand(t, k.Params[2], dims)}
+				operands := []*tensor.Tensor{Operand(t, k.Params[0], dims), Operand(t, k.Params[1], dims),
+					Operand(t, k.Params[2], dims)}
 				Fill(r, operands[0])
 				Fill(r, operands[1])
 				h.Agree(t, k, dims, operands, Tolerance(result), 0)
@@ -68,7 +69,9 @@ func (h Harness) Functions(t *testing.T) {
 		}
 		for _, to := range ElementTypes {
 			for _, wrap := range []bool{false, true} {
-				run(fmt.Sprintf("cast_%s_%s", dt, to), dt, to, func(x, y loop.Expr) loop.Expr { return &loop.Cast{Type: to, X: x, Wrap: wrap} })
+				run(fmt.Sprintf("cast_%s_%s", dt, to), dt, to, func(x, y loop.Expr) loop.Expr {
+					return &loop.Cast{Type: to, X: x, Wrap: wrap}
+				})
 			}
 		}
 		run("select_"+dt.String(), dt, dt, func(x, y loop.Expr) loop.Expr {
@@ -79,7 +82,8 @@ func (h Harness) Functions(t *testing.T) {
 	run("equal_c64", dtype.C64, dtype.Bool, func(x, y loop.Expr) loop.Expr { return loop.Apply2(loop.Eq, x, y) })
 }
 
-// Conversions converts numbers of all sizes, and those beside the ends of types and beside what lies between two numbers of a type. Results must be the interpreter's, bit for bit.
+// Conversions converts numbers of all sizes, and those beside the ends of types and beside what lies between two
+// numbers of a type. Results must be the interpreter's, bit for bit.
 func (h Harness) Conversions(t *testing.T) {
 	r := rand.New(rand.NewSource(6))
 	number := func(dt dtype.DType, x *tensor.Tensor, i int64) {
@@ -148,7 +152,8 @@ func (h Harness) Powers(t *testing.T) {
 	}
 }
 
-// Checks shows the error of a value that fails its check, and that it is the interpreter's. Values are checked against a dimension, from its negative on or from 0.
+// Checks shows the error of a value that fails its check, and that it is the interpreter's. Values are checked against
+// a dimension, from its negative on or from 0.
 func (h Harness) Checks(t *testing.T) {
 	for _, kind := range []loop.LoopKind{loop.Vector, loop.Serial} {
 		for _, negative := range []bool{false, true} {
@@ -170,7 +175,8 @@ func (h Harness) Checks(t *testing.T) {
 			})
 			k := Finish(b)
 			dims := map[sym.Name]int64{sym.User("n"): 40, sym.User("rows"): 7}
-			operands := []*tensor.Tensor{Operand(t, k.Params[0], dims), Operand(t, k.Params[1], dims), Operand(t, k.Params[2], dims)}
+			operands := []*tensor.Tensor{Operand(t, k.Params[0], dims), Operand(t, k.Params[1], dims),
+				Operand(t, k.Params[2], dims)}
 			for i := range int64(40) {
 				operands[0].SetInt(i, i%7)
 				if negative {
@@ -200,7 +206,8 @@ func (h Harness) TilesAtOnce(t *testing.T) {
 		acc := b.Local("acc", dtype.F32, sym.Const(8), n)
 		b.Nest(loop.Serial, "z", acc.Shape, func(i []sym.Expr) { b.Store(acc, i, loop.Number(dtype.F32, 1)) })
 		first := at.Mul(sym.Const(8))
-		b.Contract(sym.Const(8), n, n, acc.Tile([]sym.Expr{n0, n0}, row, col), x.Tile([]sym.Expr{first, n0}, row, col), w.Tile([]sym.Expr{n0, n0}, row, col))
+		b.Contract(sym.Const(8), n, n, acc.Tile([]sym.Expr{n0, n0}, row, col), x.Tile([]sym.Expr{first, n0}, row, col),
+			w.Tile([]sym.Expr{n0, n0}, row, col))
 		b.Serial("i", sym.Const(8), func(i sym.Expr) {
 			b.For(loop.Vector, "j", n, func(j sym.Expr) {
 				b.Store(y, []sym.Expr{first.Add(i), j}, loop.Apply(loop.Tanh, acc.Load(i, j)))
@@ -240,13 +247,16 @@ func (h Harness) TilesAtOnce(t *testing.T) {
 	}
 }
 
-// Contractions multiplies tiles of every shape near the blocks' borders, with operands as they lie, transposed, and with
-// steps, and compares with the interpreter. Values are small integers, so that sums are exact in any order.
+// Contractions multiplies tiles of every shape near the blocks' borders, with operands as they lie, transposed, and
+// with steps, and compares with the interpreter. Values are small integers, so that sums are exact in any order.
 func (h Harness) Contractions(t *testing.T) {
 	r := rand.New(rand.NewSource(5))
 	types := []struct{ c, a, b dtype.DType }{
-		{dtype.F32, dtype.F32, dtype.F32}, {dtype.F64, dtype.F64, dtype.F64}, {dtype.I32, dtype.I8, dtype.U8}, {dtype.I32, dtype.U8, dtype.I4}, {dtype.U32, dtype.U8, dtype.U8},
-		{dtype.I64, dtype.I64, dtype.I64}, {dtype.U64, dtype.U32, dtype.U64}, {dtype.F32, dtype.F16, dtype.BF16}, {dtype.F32, dtype.F8E4M3FN, dtype.F32}, {dtype.F32, dtype.I8, dtype.F32}, {dtype.F32, dtype.F32, dtype.U8}, {dtype.I32, dtype.I32, dtype.I32},
+		{dtype.F32, dtype.F32, dtype.F32}, {dtype.F64, dtype.F64, dtype.F64}, {dtype.I32, dtype.I8, dtype.U8},
+		{dtype.I32, dtype.U8, dtype.I4}, {dtype.U32, dtype.U8, dtype.U8},
+		{dtype.I64, dtype.I64, dtype.I64}, {dtype.U64, dtype.U32, dtype.U64}, {dtype.F32, dtype.F16, dtype.BF16},
+		{dtype.F32, dtype.F8E4M3FN, dtype.F32}, {dtype.F32, dtype.I8, dtype.F32}, {dtype.F32, dtype.F32, dtype.U8},
+		{dtype.I32, dtype.I32, dtype.I32},
 	}
 	sizes := []int64{0, 1, 2, 3, 4, 5, 7, 16, 33, 127, 128, 130}
 	for round := range 250 {
@@ -266,7 +276,8 @@ func (h Harness) Contractions(t *testing.T) {
 			p := b.Param(name, access, dt, Fixed(cols*step+1, rows+2))
 			return p.Tile(Fixed(1, 0), Fixed(0, 1), Fixed(step, 0))
 		}
-		to, x, y := operand("c", loop.Update, dt.c, m, n), operand("a", loop.Read, dt.a, m, k), operand("b", loop.Read, dt.b, k, n)
+		to, x, y := operand("c", loop.Update, dt.c, m, n), operand("a", loop.Read, dt.a, m, k),
+			operand("b", loop.Read, dt.b, k, n)
 		b.Contract(sym.Const(m), sym.Const(n), sym.Const(k), to, x, y)
 		b.Contract(sym.Const(m), sym.Const(n), sym.Const(k), to, x, y) // what was packed is used again
 		kernel := Finish(b)
@@ -285,7 +296,8 @@ func (h Harness) Contractions(t *testing.T) {
 	}
 }
 
-// EmptyContractions multiplies tiles whose extents depend on dimensions that are 0, or so small that the extents are negative.
+// EmptyContractions multiplies tiles whose extents depend on dimensions that are 0, or so small that the extents are
+// negative.
 func (h Harness) EmptyContractions(t *testing.T) {
 	row, col := []sym.Expr{n1, n0}, []sym.Expr{n0, n1}
 	for _, n := range []int64{0, 3, 40} {
@@ -293,9 +305,11 @@ func (h Harness) EmptyContractions(t *testing.T) {
 			for depth := range int64(8) {
 				b := loop.NewBuilder("contract")
 				rows, cols, k := dim("m"), dim("n"), dim("k")
-				c, x, y := b.Param("c", loop.Update, dtype.F32, []sym.Expr{rows, cols}), b.Param("x", loop.Read, dtype.F32, []sym.Expr{rows, k}), b.Param("y", loop.Read, dtype.F32, []sym.Expr{k, cols})
+				c, x, y := b.Param("c", loop.Update, dtype.F32, []sym.Expr{rows, cols}),
+					b.Param("x", loop.Read, dtype.F32, []sym.Expr{rows, k}), b.Param("y", loop.Read, dtype.F32, []sym.Expr{k, cols})
 				origin := []sym.Expr{n0, n0}
-				b.Contract(rows, cols.Min(sym.Const(16)), k.Sub(sym.Const(3)), c.Tile(origin, row, col), x.Tile(origin, row, col), y.Tile(origin, row, col))
+				b.Contract(rows, cols.Min(sym.Const(16)), k.Sub(sym.Const(3)), c.Tile(origin, row, col), x.Tile(origin, row, col),
+					y.Tile(origin, row, col))
 				kernel, dims := Finish(b), map[sym.Name]int64{sym.User("m"): m, sym.User("n"): n, sym.User("k"): depth}
 				operands := []*tensor.Tensor{}
 				for _, p := range kernel.Params {

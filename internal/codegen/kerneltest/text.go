@@ -10,9 +10,9 @@ import (
 	"github.com/weirml/weir/internal/text/goldentest"
 )
 
-// Texts runs the cases of testdata/*.txt: a line "== MACHINE: title", the ranges of a kernel's dimensions and the kernel,
-// a line "--", and what show says of its code for the machine. of is the harness for a machine's name; if runs is true,
-// the code computes what the interpreter does.
+// Texts runs the cases of testdata/*.txt: a line "== MACHINE: title", the ranges of a kernel's dimensions and the
+// kernel, a line "--", and what show says of its code for the machine. of is the harness for a machine's name; if runs
+// is true, the code computes what the interpreter does.
 func Texts(t *testing.T, rewrite bool, of func(t *testing.T, name string) (h Harness, runs bool),
 	show func(t *testing.T, h Harness, m *loop.Module) string) {
 	goldentest.Run(t, rewrite, func(t *testing.T, head, source string) string {

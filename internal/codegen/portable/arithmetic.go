@@ -64,7 +64,9 @@ func common[T number]() arithmetic[T] {
 		compareLoop: map[loop.BinaryOp]func(to []uint8, x, y []T){
 			loop.Eq: equalLoop[T],
 			loop.Lt: lessLoop[T], loop.Le: lessEqualLoop[T],
-			loop.Gt: func(to []uint8, x, y []T) { lessLoop(to, y, x) }, loop.Ge: func(to []uint8, x, y []T) { lessEqualLoop(to, y, x) },
+			loop.Gt: func(to []uint8, x, y []T) {
+				lessLoop(to, y, x)
+			}, loop.Ge: func(to []uint8, x, y []T) { lessEqualLoop(to, y, x) },
 		},
 		test:  map[loop.UnaryOp]func(x T) bool{},
 		total: map[loop.BinaryOp]func(first T, x []T) T{loop.Add: sum[T], loop.Max: largest[T], loop.Min: smallest[T]},
@@ -231,7 +233,8 @@ func addScaled[T number](to, x []T, y T) {
 	}
 }
 
-// sum adds lanes in eight chains, then the chains pairwise, then first: an order that depends on the number of lanes alone.
+// sum adds lanes in eight chains, then the chains pairwise, then first: an order that depends on the number of lanes
+// alone.
 func sum[T number](first T, x []T) T {
 	var s [8]T
 	for len(x) >= 8 {
@@ -393,11 +396,14 @@ func unsignedPower[T whole](x, y T) T {
 func reals[T real]() arithmetic[T] {
 	a := common[T]()
 	for op, f := range map[loop.UnaryOp]func(float64) float64{
-		loop.Abs: math.Abs, loop.Floor: math.Floor, loop.Ceil: math.Ceil, loop.Round: math.RoundToEven, loop.Trunc: math.Trunc, loop.Sqrt: math.Sqrt,
+		loop.Abs: math.Abs, loop.Floor: math.Floor, loop.Ceil: math.Ceil, loop.Round: math.RoundToEven,
+		loop.Trunc: math.Trunc, loop.Sqrt: math.Sqrt,
 		loop.Exp: math.Exp, loop.Log: loop.Logarithm, loop.Log1p: math.Log1p, loop.Expm1: math.Expm1,
-		loop.Sin: math.Sin, loop.Cos: math.Cos, loop.Tan: math.Tan, loop.Asin: math.Asin, loop.Acos: math.Acos, loop.Atan: math.Atan,
-		loop.Sinh: math.Sinh, loop.Cosh: math.Cosh, loop.Tanh: math.Tanh, loop.Asinh: math.Asinh, loop.Acosh: math.Acosh, loop.Atanh: math.Atanh,
-		loop.Erf: math.Erf, loop.Sigmoid: func(x float64) float64 { return 1 / (1 + math.Exp(-x)) },
+		loop.Sin: math.Sin, loop.Cos: math.Cos, loop.Tan: math.Tan, loop.Asin: math.Asin, loop.Acos: math.Acos,
+		loop.Atan: math.Atan,
+		loop.Sinh: math.Sinh, loop.Cosh: math.Cosh, loop.Tanh: math.Tanh, loop.Asinh: math.Asinh, loop.Acosh: math.Acosh,
+		loop.Atanh: math.Atanh,
+		loop.Erf:   math.Erf, loop.Sigmoid: func(x float64) float64 { return 1 / (1 + math.Exp(-x)) },
 	} {
 		a.one[op] = func(x T) T { return T(f(float64(x))) }
 	}

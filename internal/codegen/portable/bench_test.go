@@ -68,7 +68,8 @@ func square(b *loop.Builder, m, n, k int64, dt dtype.DType) {
 	acc := b.Local("acc", dt, kerneltest.Fixed(m, n)...)
 	row, col := kerneltest.Fixed(1, 0), kerneltest.Fixed(0, 1)
 	b.Nest(loop.Each, "a", acc.Shape, func(i []sym.Expr) { b.Store(acc, i, loop.Number(dt, 0)) })
-	b.Contract(sym.Const(m), sym.Const(n), sym.Const(k), acc.Tile(kerneltest.Fixed(0, 0), row, col), x.Tile(kerneltest.Fixed(0, 0), row, col), y.Tile(kerneltest.Fixed(0, 0), row, col))
+	b.Contract(sym.Const(m), sym.Const(n), sym.Const(k), acc.Tile(kerneltest.Fixed(0, 0), row, col),
+		x.Tile(kerneltest.Fixed(0, 0), row, col), y.Tile(kerneltest.Fixed(0, 0), row, col))
 	b.Nest(loop.Each, "o", acc.Shape, func(i []sym.Expr) { b.Store(z, i, acc.Load(i...)) })
 }
 
@@ -83,7 +84,8 @@ func BenchmarkProductVector(b *testing.B) {
 func BenchmarkChain(b *testing.B) {
 	const n = 1 << 20
 	benchmark(b, "GB/s", 12*n, func(w *loop.Builder) {
-		x, y := w.Param("x", loop.Read, dtype.F32, kerneltest.Fixed(1024, 1024)), w.Param("y", loop.Read, dtype.F32, kerneltest.Fixed(1024, 1024))
+		x, y := w.Param("x", loop.Read, dtype.F32, kerneltest.Fixed(1024, 1024)),
+			w.Param("y", loop.Read, dtype.F32, kerneltest.Fixed(1024, 1024))
 		z := w.Param("z", loop.Write, dtype.F32, kerneltest.Fixed(1024, 1024))
 		w.Nest(loop.Each, "i", z.Shape, func(i []sym.Expr) {
 			v := loop.Apply2(loop.Add, x.Load(i...), y.Load(i...))
@@ -99,16 +101,20 @@ func BenchmarkChain(b *testing.B) {
 func BenchmarkAdd(b *testing.B) {
 	const n = 1 << 20
 	benchmark(b, "GB/s", 12*n, func(w *loop.Builder) {
-		x, y := w.Param("x", loop.Read, dtype.F32, kerneltest.Fixed(n)), w.Param("y", loop.Read, dtype.F32, kerneltest.Fixed(n))
+		x, y := w.Param("x", loop.Read, dtype.F32, kerneltest.Fixed(n)),
+			w.Param("y", loop.Read, dtype.F32, kerneltest.Fixed(n))
 		z := w.Param("z", loop.Write, dtype.F32, kerneltest.Fixed(n))
-		w.Nest(loop.Each, "i", z.Shape, func(i []sym.Expr) { w.Store(z, i, loop.Apply2(loop.Add, x.Load(i...), y.Load(i...))) })
+		w.Nest(loop.Each, "i", z.Shape, func(i []sym.Expr) {
+			w.Store(z, i, loop.Apply2(loop.Add, x.Load(i...), y.Load(i...)))
+		})
 	})
 }
 
 func BenchmarkTanh(b *testing.B) {
 	const n = 1 << 18
 	benchmark(b, "Gelement/s", n, func(w *loop.Builder) {
-		x, z := w.Param("x", loop.Read, dtype.F32, kerneltest.Fixed(n)), w.Param("z", loop.Write, dtype.F32, kerneltest.Fixed(n))
+		x, z := w.Param("x", loop.Read, dtype.F32, kerneltest.Fixed(n)),
+			w.Param("z", loop.Write, dtype.F32, kerneltest.Fixed(n))
 		w.Nest(loop.Each, "i", z.Shape, func(i []sym.Expr) { w.Store(z, i, loop.Apply(loop.Tanh, x.Load(i...))) })
 	})
 }
@@ -116,7 +122,8 @@ func BenchmarkTanh(b *testing.B) {
 func BenchmarkSoftmax(b *testing.B) {
 	const rows, n = 1024, 1024
 	benchmark(b, "Gelement/s", rows*n, func(w *loop.Builder) {
-		x, z := w.Param("x", loop.Read, dtype.F32, kerneltest.Fixed(rows, n)), w.Param("z", loop.Write, dtype.F32, kerneltest.Fixed(rows, n))
+		x, z := w.Param("x", loop.Read, dtype.F32, kerneltest.Fixed(rows, n)),
+			w.Param("z", loop.Write, dtype.F32, kerneltest.Fixed(rows, n))
 		w.Each("i", sym.Const(rows), func(i sym.Expr) {
 			top := w.Var("top", loop.Lowest(dtype.F32))
 			w.Serial("a", sym.Const(n), func(a sym.Expr) { w.Reduce(top, loop.Max, x.Load(i, a)) })
@@ -125,7 +132,8 @@ func BenchmarkSoftmax(b *testing.B) {
 				w.Reduce(s, loop.Add, loop.Apply(loop.Exp, loop.Apply2(loop.Sub, x.Load(i, a), top)))
 			})
 			w.Each("d", sym.Const(n), func(a sym.Expr) {
-				w.Store(z, []sym.Expr{i, a}, loop.Apply2(loop.Div, loop.Apply(loop.Exp, loop.Apply2(loop.Sub, x.Load(i, a), top)), s))
+				w.Store(z, []sym.Expr{i, a}, loop.Apply2(loop.Div, loop.Apply(loop.Exp, loop.Apply2(loop.Sub, x.Load(i, a), top)),
+					s))
 			})
 		})
 	})
@@ -134,7 +142,8 @@ func BenchmarkSoftmax(b *testing.B) {
 func reduction(b *testing.B, last bool) {
 	const rows, n = 1024, 1024
 	benchmark(b, "GB/s", 4*rows*n, func(w *loop.Builder) {
-		x, z := w.Param("x", loop.Read, dtype.F32, kerneltest.Fixed(rows, n)), w.Param("z", loop.Write, dtype.F32, kerneltest.Fixed(n))
+		x, z := w.Param("x", loop.Read, dtype.F32, kerneltest.Fixed(rows, n)),
+			w.Param("z", loop.Write, dtype.F32, kerneltest.Fixed(n))
 		w.Each("i", sym.Const(n), func(i sym.Expr) {
 			s := w.Var("s", loop.Number(dtype.F32, 0))
 			w.Serial("a", sym.Const(rows), func(a sym.Expr) {
@@ -156,15 +165,18 @@ func BenchmarkReduceFirst(b *testing.B) { reduction(b, false) }
 func BenchmarkConvolution(b *testing.B) {
 	const c, size = 64, 54
 	benchmark(b, "GFLOP/s", 2*9*c*c*size*size, func(w *loop.Builder) {
-		x, k := w.Param("x", loop.Read, dtype.F32, kerneltest.Fixed(c, size+2, size+2)), w.Param("k", loop.Read, dtype.F32, kerneltest.Fixed(3, 3, c, c))
+		x, k := w.Param("x", loop.Read, dtype.F32, kerneltest.Fixed(c, size+2, size+2)),
+			w.Param("k", loop.Read, dtype.F32, kerneltest.Fixed(3, 3, c, c))
 		z := w.Param("z", loop.Write, dtype.F32, kerneltest.Fixed(c, size, size))
 		w.Each("r", sym.Const(size), func(r sym.Expr) {
 			acc := w.Local("acc", dtype.F32, kerneltest.Fixed(c, size)...)
 			w.Nest(loop.Each, "a", acc.Shape, func(i []sym.Expr) { w.Store(acc, i, loop.Number(dtype.F32, 0)) })
 			w.Serial("h", sym.Const(3), func(h sym.Expr) {
 				w.Serial("v", sym.Const(3), func(v sym.Expr) {
-					w.Contract(sym.Const(c), sym.Const(size), sym.Const(c), acc.Tile(kerneltest.Fixed(0, 0), kerneltest.Fixed(1, 0), kerneltest.Fixed(0, 1)),
-						k.Tile([]sym.Expr{h, v, n0, n0}, kerneltest.Fixed(0, 0, 1, 0), kerneltest.Fixed(0, 0, 0, 1)), x.Tile([]sym.Expr{n0, r.Add(h), v}, kerneltest.Fixed(1, 0, 0), kerneltest.Fixed(0, 0, 1)))
+					w.Contract(sym.Const(c), sym.Const(size), sym.Const(c),
+						acc.Tile(kerneltest.Fixed(0, 0), kerneltest.Fixed(1, 0), kerneltest.Fixed(0, 1)),
+						k.Tile([]sym.Expr{h, v, n0, n0}, kerneltest.Fixed(0, 0, 1, 0), kerneltest.Fixed(0, 0, 0, 1)),
+						x.Tile([]sym.Expr{n0, r.Add(h), v}, kerneltest.Fixed(1, 0, 0), kerneltest.Fixed(0, 0, 1)))
 				})
 			})
 			w.Nest(loop.Each, "o", acc.Shape, func(i []sym.Expr) { w.Store(z, []sym.Expr{i[0], r, i[1]}, acc.Load(i...)) })
@@ -175,7 +187,8 @@ func BenchmarkConvolution(b *testing.B) {
 func BenchmarkTranspose(b *testing.B) {
 	const n = 2048
 	benchmark(b, "GB/s", 8*n*n, func(w *loop.Builder) {
-		x, z := w.Param("x", loop.Read, dtype.F32, kerneltest.Fixed(n, n)), w.Param("z", loop.Write, dtype.F32, kerneltest.Fixed(n, n))
+		x, z := w.Param("x", loop.Read, dtype.F32, kerneltest.Fixed(n, n)),
+			w.Param("z", loop.Write, dtype.F32, kerneltest.Fixed(n, n))
 		w.Nest(loop.Each, "i", z.Shape, func(i []sym.Expr) { w.Store(z, i, x.Load(i[1], i[0])) })
 	})
 }

@@ -51,7 +51,7 @@ func (c *compiler) between(e *loop.Binary, into any) (value, bool) {
 	if !ok || !also || c.vector == nil || e.Op == loop.Eq || e.Op == loop.Ne {
 		return value{}, false
 	}
-	// slack ≥ 0 is the condition: right − left, less 1 where equality does not do.
+	// slack ≥ 0 is the condition: right − left, less 1 if equality does not do.
 	less, more, strict := left.X, right.X, int64(0)
 	switch e.Op {
 	case loop.Lt:

@@ -12,8 +12,8 @@ func raw[T number](v []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*int(unsafe.Sizeof(x)))
 }
 
-// converter fills to, values of type dt, from values of another type. codes is n elements of room for dt's own codes where they
-// are not what stands for dt.
+// converter fills to, values of type dt, from values of another type. codes is n elements of room for dt's own codes
+// where they are not what stands for dt.
 type converter[D, S number] func(to []D, from []S, codes []byte)
 
 func convert[D, S number](dt, from dtype.DType, d, s rep, saturate bool) converter[D, S] {
@@ -45,8 +45,8 @@ func convert[D, S number](dt, from dtype.DType, d, s rep, saturate bool) convert
 	}
 }
 
-// settle makes values that arithmetic left in a representation values of their type: narrow floats are rounded, integers
-// below eight bits wrap. It is nil for types that fill their representation.
+// settle makes values that arithmetic left in a representation values of their type: narrow floats are rounded,
+// integers below eight bits wrap. It is nil for types that fill their representation.
 func settle[T number](dt dtype.DType) func(v []T) {
 	var result any
 	switch dt {
@@ -87,7 +87,7 @@ func settle[T number](dt dtype.DType) func(v []T) {
 	return f
 }
 
-// reader gives element i of memory that holds type dt otherwise than as its representation; nil where it does not.
+// reader gives element i of memory that holds type dt otherwise than as its representation; nil if it does not.
 func reader[T number](dt dtype.DType, r rep) func(base unsafe.Pointer, i int64) T {
 	var result any
 	switch {

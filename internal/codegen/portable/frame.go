@@ -18,8 +18,8 @@ type whole interface {
 
 type real interface{ float32 | float64 }
 
-// frame is a worker's scratch while a kernel runs: words (integers, addresses and scalars, eight bytes each), then packed panels
-// if the kernel contracts, then strips. Locals follow; words hold their addresses.
+// frame is a worker's scratch while a kernel runs: words (integers, addresses and scalars, eight bytes each), then
+// packed panels if the kernel contracts, then strips. Locals follow; words hold their addresses.
 type frame struct{ words, strips unsafe.Pointer }
 
 // word is the place of a word as a T.
@@ -41,7 +41,8 @@ func address(f frame, slot int) unsafe.Pointer {
 // budget is what a run does before it looks whether it is stopped: about so many operations on an element.
 const budget = 1 << 16
 
-// spend takes note of work: of the word with what is left of the budget. When that is used up, a run that is stopped ends. A run needs no more than that for Go's collector, which can interrupt Go's code.
+// spend takes note of work: of the word with what is left of the budget. When that is used up, a run that is stopped
+// ends. A run needs no more than that for Go's collector, which can interrupt Go's code.
 func spend(f frame, left int, work int64) {
 	if p := word[int64](f, left); *p > work {
 		*p -= work
@@ -90,20 +91,23 @@ const (
 	reps
 )
 
-// represents maps element types to what stands for them: narrow floats are f32 holding only values of their type, integers
-// below eight bits are bytes, bool is 0 or 1.
+// represents maps element types to what stands for them: narrow floats are f32 holding only values of their type,
+// integers below eight bits are bytes, bool is 0 or 1.
 var represents = map[dtype.DType]rep{
-	dtype.Bool: repU8, dtype.U2: repU8, dtype.U4: repU8, dtype.U8: repU8, dtype.I2: repI8, dtype.I4: repI8, dtype.I8: repI8,
+	dtype.Bool: repU8, dtype.U2: repU8, dtype.U4: repU8, dtype.U8: repU8, dtype.I2: repI8, dtype.I4: repI8,
+	dtype.I8:  repI8,
 	dtype.U16: repU16, dtype.I16: repI16, dtype.U32: repU32, dtype.I32: repI32, dtype.U64: repU64, dtype.I64: repI64,
-	dtype.F4E2M1: repF32, dtype.F8E4M3FN: repF32, dtype.F8E4M3FNUZ: repF32, dtype.F8E5M2: repF32, dtype.F8E5M2FNUZ: repF32, dtype.F8E8M0: repF32,
-	dtype.F16: repF32, dtype.BF16: repF32, dtype.F32: repF32, dtype.F64: repF64, dtype.C64: repU64,
+	dtype.F4E2M1: repF32, dtype.F8E4M3FN: repF32, dtype.F8E4M3FNUZ: repF32, dtype.F8E5M2: repF32, dtype.F8E5M2FNUZ: repF32,
+	dtype.F8E8M0: repF32,
+	dtype.F16:    repF32, dtype.BF16: repF32, dtype.F32: repF32, dtype.F64: repF64, dtype.C64: repU64,
 }
 
 // moved maps the widths of element types to what stands for them where values are only moved, bit for bit.
 var moved = map[int]rep{2: repU8, 4: repU8, 8: repU8, 16: repU16, 32: repU32, 64: repU64}
 
 // plain holds the element types that lie in memory as their representation does.
-var plain = [reps]dtype.DType{repU8: dtype.U8, repI8: dtype.I8, repU16: dtype.U16, repI16: dtype.I16, repU32: dtype.U32, repI32: dtype.I32,
+var plain = [reps]dtype.DType{repU8: dtype.U8, repI8: dtype.I8, repU16: dtype.U16, repI16: dtype.I16, repU32: dtype.U32,
+	repI32: dtype.I32,
 	repU64: dtype.U64, repI64: dtype.I64, repF32: dtype.F32, repF64: dtype.F64}
 
 // width is a representation's size in bytes.

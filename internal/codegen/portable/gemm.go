@@ -6,10 +6,11 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 )
 
-// The contraction's blocking, in elements. A panel of A is panelRows rows by up to blockDepth columns, a panel of B
-// up to blockDepth rows by panelCols columns; both are packed so that the micro-kernel reads them from end to end. The
-// register tile is 2 × 4 because Go's compiler keeps exactly that many accumulators, with their operands, in the fifteen
-// float registers of amd64; wider tiles spill, and a spilled accumulator costs a store and a load in the chain of sums.
+// The contraction's blocking, in elements. A panel of A is panelRows rows by up to blockDepth columns, a panel of B up
+// to blockDepth rows by panelCols columns; both are packed so that the micro-kernel reads them from end to end. The
+// register tile is 2 × 4 because Go's compiler keeps exactly that many accumulators, with their operands, in the
+// fifteen float registers of amd64; wider tiles spill, and a spilled accumulator costs a store and a load in the chain
+// of sums.
 const (
 	panelRows  = 2
 	panelCols  = 4
@@ -25,7 +26,8 @@ type panelRoom struct{ left, right int64 }
 // roomFor is the room for the products of at most m rows, n columns and k steps.
 func roomFor(m, n, k int64) panelRoom {
 	m, n, k = max(m, 1), max(n, 1), max(k, 1)
-	room := panelRoom{left: blockRows * blockDepth, right: roundUp(min(n, blockCols), panelCols) * roundUp(min(k, blockDepth), unrolled)}
+	room := panelRoom{left: blockRows * blockDepth, right: roundUp(min(n, blockCols),
+		panelCols) * roundUp(min(k, blockDepth), unrolled)}
 	if m <= room.left && k <= room.left {
 		room.left = min(room.left, roundUp(m, panelRows)*roundUp(k, unrolled))
 	}
@@ -43,13 +45,13 @@ type matrix struct {
 	offset, row, col int64
 }
 
-// pack copies count lines of a tile, converted to the accumulator's type, into panels of the given width: a panel holds, for each
-// k, one element of each of its lines. The tile's rows run along k and its columns are the lines. What lies beyond
-// count or depth, up to width and padded, is zero.
+// pack copies count lines of a tile, converted to the accumulator's type, into panels of the given width: a panel
+// holds, for each k, one element of each of its lines. The tile's rows run along k and its columns are the lines. What
+// lies beyond count or depth, up to width and padded, is zero.
 type pack[T accumulator] func(to []T, from matrix, width, count, padded, depth int64)
 
-// operandForm is how an operand of a contraction is read: pack copies it into panels; plain says that its elements lie in memory as
-// the accumulator's type, so that they can be used where they are.
+// operandForm is how an operand of a contraction is read: pack copies it into panels; plain says that its elements lie
+// in memory as the accumulator's type, so that they can be used where they are.
 type operandForm[T accumulator] struct {
 	pack  pack[T]
 	plain bool
@@ -58,10 +60,12 @@ type operandForm[T accumulator] struct {
 // fewRows is the most rows (or columns) of a product for which packing the other operand does not pay.
 const fewRows = 4
 
-// contract adds a product of tiles: c[m, n] += Σ a[m, k] × b[k, n]. The order of a sum depends on the shape of the product
-// alone: in blocks of blockDepth, or in fours where there are few rows or columns. room says how panels is divided. held
-// says what the panels of A hold from an earlier call, and is updated; it must be nothing where A may have changed since.
-func contract[T accumulator](e effort, panels []T, room panelRoom, held *leftPanels, m, n, k int64, c, a, b matrix, formA, formB operandForm[T]) {
+// contract adds a product of tiles: c[m, n] += Σ a[m, k] × b[k, n]. The order of a sum depends on the shape of the
+// product alone: in blocks of blockDepth, or in fours where there are few rows or columns. room says how panels is
+// divided. held says what the panels of A hold from an earlier call, and is updated; it must be nothing if A may have
+// changed since.
+func contract[T accumulator](e effort, panels []T, room panelRoom, held *leftPanels, m, n, k int64, c, a, b matrix,
+	formA, formB operandForm[T]) {
 	if m <= 0 || n <= 0 || k <= 0 {
 		return
 	}
@@ -111,8 +115,8 @@ func contract[T accumulator](e effort, panels []T, room panelRoom, held *leftPan
 	}
 }
 
-// leftPanels says what panels of A hold: this tile, whole, of so many rows and columns. The zero value is nothing. Its place is
-// in a worker's scratch, so it has the address as a number.
+// leftPanels says what panels of A hold: this tile, whole, of so many rows and columns. The zero value is nothing. Its
+// place is in a worker's scratch, so it has the address as a number.
 type leftPanels struct {
 	base             uintptr
 	offset, row, col int64
@@ -121,8 +125,8 @@ type leftPanels struct {
 
 func roundUp(n, multiple int64) int64 { return (n + multiple - 1) / multiple * multiple }
 
-// contractFew is contract for few rows, without packing: where b's rows are contiguous, four of them at a time are added to c's; where
-// b's columns are, and a's rows, each element of c is a sum of products.
+// contractFew is contract for few rows, without packing: where b's rows are contiguous, four of them at a time are
+// added to c's; where b's columns are, and a's rows, each element of c is a sum of products.
 func contractFew[T accumulator](e effort, m, n, k int64, c, a, b matrix) {
 	if b.col == 1 && c.col == 1 {
 		for ; n > longRow; n -= longRow { // each element's sum is by itself
@@ -139,8 +143,10 @@ func contractFew[T accumulator](e effort, m, n, k int64, c, a, b matrix) {
 					}
 					continue
 				}
-				b0, b1 := unsafe.Slice(element[T](b.base, b.offset+k0*b.row), n), unsafe.Slice(element[T](b.base, b.offset+(k0+1)*b.row), n)
-				b2, b3 := unsafe.Slice(element[T](b.base, b.offset+(k0+2)*b.row), n), unsafe.Slice(element[T](b.base, b.offset+(k0+3)*b.row), n)
+				b0, b1 := unsafe.Slice(element[T](b.base, b.offset+k0*b.row), n),
+					unsafe.Slice(element[T](b.base, b.offset+(k0+1)*b.row), n)
+				b2, b3 := unsafe.Slice(element[T](b.base, b.offset+(k0+2)*b.row), n),
+					unsafe.Slice(element[T](b.base, b.offset+(k0+3)*b.row), n)
 				addFour(to, b0, b1, b2, b3, at[T](a, i, k0), at[T](a, i, k0+1), at[T](a, i, k0+2), at[T](a, i, k0+3))
 			}
 		}
@@ -155,7 +161,8 @@ func contractFew[T accumulator](e effort, m, n, k int64, c, a, b matrix) {
 	}
 }
 
-// longRow is the most elements of rows and columns between two looks at whether a run is stopped, a multiple of the chains of a sum.
+// longRow is the most elements of rows and columns between two looks at whether a run is stopped, a multiple of the
+// chains of a sum.
 const longRow = 1 << 16
 
 // atOnce is how many products are counted as one operation.
@@ -236,7 +243,8 @@ func multiply[T accumulator](left, right []T, rows, cols, depth int64, c matrix)
 	}
 }
 
-// micro computes a register tile: tile[i, j] = Σ a[k, i] × b[k, j] over packed panels, k a positive multiple of unrolled.
+// micro computes a register tile: tile[i, j] = Σ a[k, i] × b[k, j] over packed panels, k a positive multiple of
+// unrolled.
 func micro[T accumulator](k int, a, b unsafe.Pointer, tile *[panelRows * panelCols]T) {
 	var c00, c01, c02, c03, c10, c11, c12, c13 T
 	size := unsafe.Sizeof(c00)
@@ -346,7 +354,8 @@ func packed[T accumulator, S number](to []T, from matrix, width, count, padded, 
 	}
 }
 
-// lineCols is the columns of four panels, which lie in one cache line of f32: reading them together reads each line once.
+// lineCols is the columns of four panels, which lie in one cache line of f32: reading them together reads each line
+// once.
 const lineCols = 4 * panelCols
 
 // packLine packs lineCols contiguous columns.
@@ -396,7 +405,8 @@ func form[T accumulator](c *compiler, dt dtype.DType) operandForm[T] {
 		get := reader[int8](dt, r)
 		return operandForm[T]{pack: packedBy(func(base unsafe.Pointer, i int64) T { return T(get(base, i)) })}
 	}
-	choices := [reps]pack[T]{repU8: packed[T, uint8], repI8: packed[T, int8], repU16: packed[T, uint16], repI16: packed[T, int16],
+	choices := [reps]pack[T]{repU8: packed[T, uint8], repI8: packed[T, int8], repU16: packed[T, uint16],
+		repI16: packed[T, int16],
 		repU32: packed[T, uint32], repI32: packed[T, int32], repU64: packed[T, uint64], repI64: packed[T, int64],
 		repF32: packed[T, float32], repF64: packed[T, float64]}
 	if choices[r] == nil {

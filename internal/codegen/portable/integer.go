@@ -139,8 +139,8 @@ func (c *compiler) general(e sym.Expr) integer {
 	}}
 }
 
-// laneIndex is an integer in each lane of a vector loop: start + lane·step, plus step-less terms that are different in each lane (values
-// that Checks made), or, where that form does not do, each as evaluate computes it.
+// laneIndex is an integer in each lane of a vector loop: start + lane·step, plus step-less terms that are different in
+// each lane (values that Checks made), or, where that form does not do, each as evaluate computes it.
 type laneIndex struct {
 	start, step integer
 	checked     []checkedTerm
@@ -183,7 +183,9 @@ func (c *compiler) lanes(e sym.Expr) laneIndex {
 		result.checked = append(result.checked, checkedTerm{c.checked[name], c.integer(factor)})
 		start = start.Sub(factor.Mul(sym.Var(name)))
 	}
-	if slices.ContainsFunc(rest.Vars(), c.varies) || slices.ContainsFunc(start.Vars(), func(name sym.Name) bool { return c.varies(name) && name != c.vector.variable }) {
+	if slices.ContainsFunc(rest.Vars(), c.varies) || slices.ContainsFunc(start.Vars(), func(name sym.Name) bool {
+		return c.varies(name) && name != c.vector.variable
+	}) {
 		return c.laneByLane(e)
 	}
 	result.start = c.integer(start)

@@ -88,7 +88,7 @@ func (a *access[T]) one() scalar[T] {
 	return func(f frame) T { return *element[T](address(f, slot), start.get(f)) }
 }
 
-// places returns the lanes' indices where they are not regular; it is called once per strip, before fetch and deliver.
+// places returns the lanes' indices if they are not regular; it is called once per strip, before fetch and deliver.
 func (a *access[T]) places(f frame, n int) []int64 {
 	if a.index.regular() {
 		return nil
@@ -119,7 +119,8 @@ func (a *access[T]) fetch(f frame, to []T, places []int64, first, end int) {
 	to = to[first:end]
 	switch {
 	case a.half != dtype.Invalid && step == 1:
-		dtype.ConvertSlice(dtype.F32, raw(to), a.half, unsafe.Slice((*byte)(unsafe.Add(base, 2*start)), 2*len(to)), int64(len(to)), false)
+		dtype.ConvertSlice(dtype.F32, raw(to), a.half, unsafe.Slice((*byte)(unsafe.Add(base, 2*start)), 2*len(to)),
+			int64(len(to)), false)
 	case a.get != nil:
 		for i := range to {
 			to[i] = a.get(base, start)
@@ -158,7 +159,8 @@ func (a *access[T]) deliver(f frame, from []T, places []int64, first, end int) {
 	from = from[first:end]
 	switch {
 	case a.half != dtype.Invalid && step == 1:
-		dtype.ConvertSlice(a.half, unsafe.Slice((*byte)(unsafe.Add(base, 2*start)), 2*len(from)), dtype.F32, raw(from), int64(len(from)), false)
+		dtype.ConvertSlice(a.half, unsafe.Slice((*byte)(unsafe.Add(base, 2*start)), 2*len(from)), dtype.F32, raw(from),
+			int64(len(from)), false)
 	case a.put != nil:
 		for _, v := range from {
 			a.put(base, start, v)
@@ -203,7 +205,7 @@ func (m *mask) all() bool { return m.test == nil && m.within == nil && m.lanes =
 // uniform reports whether all lanes take part or none.
 func (m *mask) uniform() bool { return m.within == nil && m.lanes == nil }
 
-// each calls do for each run of lanes that take part; flags are the lanes of the mask where they are not an interval.
+// each calls do for each run of lanes that take part; flags are the lanes of the mask if they are not an interval.
 func (m *mask) each(f frame, n int, flags []uint8, do func(first, end int)) {
 	switch {
 	case m.all():
@@ -269,7 +271,8 @@ func (k *numeric[T]) load(c *compiler, e *loop.Load, into any) value {
 	if taken.within != nil && otherwise.uniform && a.index.regular() {
 		c.release(mark)
 		// The copy of a view is saved where the caller has not asked for a place.
-		return value{dt: e.Type, placed: placed, run: a.fetchWithin(*taken.within, otherwise.run.(scalar[T]), out, a.unit() && !placed)}
+		return value{dt: e.Type, placed: placed, run: a.fetchWithin(*taken.within, otherwise.run.(scalar[T]), out,
+			a.unit() && !placed)}
 	}
 	rest, _ := spread[T](c, otherwise, nil)
 	c.release(mark)
@@ -320,7 +323,8 @@ func guarded[T number](taken mask, one scalar[T], otherwise value) scalar[T] {
 	}
 }
 
-// moves reports whether an expression only chooses among elements of memory, so that their bits can be moved as they are.
+// moves reports whether an expression only chooses among elements of memory, so that their bits can be moved as they
+// are.
 func moves(e loop.Expr) bool {
 	switch e := e.(type) {
 	case *loop.Load:

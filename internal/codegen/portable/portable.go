@@ -1,13 +1,13 @@
 // Package portable is the code generator that works wherever Go does: a kernel becomes closures over strips of lanes.
 //
-// A vector loop runs as strips, at most mostLanes wide, chosen so that the strips of one loop stay in the first-level cache. Each
-// scalar expression inside it is a loop over typed slices; what is the same for all lanes is computed once a strip; an
-// element-after-element load is a view of the operand's memory, without a copy. Code outside vector loops runs as
-// scalar closures. A Contract is a hand-written micro-kernel over packed panels.
+// A vector loop runs as strips, at most mostLanes wide, chosen so that the strips of one loop stay in the first-level
+// cache. Each scalar expression inside it is a loop over typed slices; what is the same for all lanes is computed once
+// a strip; an element-after-element load is a view of the operand's memory, without a copy. Code outside vector loops
+// runs as scalar closures. A Contract is a hand-written micro-kernel over packed panels.
 //
-// Everything that a run needs lies in the scratch that it is given, so a run allocates nothing. Each and serial loops run in
-// order; the parallel loops outermost in a kernel form its tiles. Where a kernel's body is several parallel nests, they are taken to
-// be independent of one another, and the tiles of one follow those of the other.
+// Everything that a run needs lies in the scratch that it is given, so a run allocates nothing. Each and serial loops
+// run in order; the parallel loops outermost in a kernel form its tiles. If a kernel's body is several parallel nests,
+// they are taken to be independent of one another, and the tiles of one follow those of the other.
 package portable
 
 import (
@@ -21,8 +21,9 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// Compile makes the kernels of a module ready, in their order. Kernels are taken to be well formed (see loop.Verify); what cannot
-// be compiled is our bug and panics with the kernel's text. Kernels for blocks of threads are refused with ErrUnsupported.
+// Compile makes the kernels of a module ready, in their order. Kernels are taken to be well formed (see loop.Verify);
+// what cannot be compiled is our bug and panics with the kernel's text. Kernels for blocks of threads are refused with
+// ErrUnsupported.
 func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
 	code := &target.Code{Machine: machine}
 	for _, k := range m.Kernels {
@@ -51,16 +52,17 @@ type kernel struct {
 	operands int
 	first    int // the word with the first operand's address
 	dims     int
-	held     int // the word of what the panels hold; 0 where there are none
-	budget   int // the word with what may be done before the run looks whether it is stopped; the arguments' address follows
-	launch   []derived
-	locals   []derived // offsets from the end of the strips, in bytes; slot is the word for the address
-	nests    []nest
-	strips   int // bytes of words, and where strips begin
-	fixed    int // bytes of words and strips together
-	scratch  *sym.Code
-	formula  sym.Expr // of scratch
-	width    *loop.Width
+	held     int // the word of what the panels hold; 0 if there are none
+	// the word with what may be done before the run looks whether it is stopped; the arguments' address follows
+	budget  int
+	launch  []derived
+	locals  []derived // offsets from the end of the strips, in bytes; slot is the word for the address
+	nests   []nest
+	strips  int // bytes of words, and where strips begin
+	fixed   int // bytes of words and strips together
+	scratch *sym.Code
+	formula sym.Expr // of scratch
+	width   *loop.Width
 }
 
 // nest is a stretch of the kernel that is one tile, or a parallel nest of many.
@@ -98,7 +100,8 @@ type compiler struct {
 }
 
 func (c *compiler) bug(format string, args ...any) {
-	panic(diag.Internalf("portable: kernel @%s: "+format+"\n%s", append(append([]any{c.kernel.Name}, args...), c.kernel)...))
+	panic(diag.Internalf("portable: kernel @%s: "+format+"\n%s",
+		append(append([]any{c.kernel.Name}, args...), c.kernel)...))
 }
 
 func (c *compiler) newWord() int {
@@ -114,7 +117,8 @@ func (c *compiler) name(name sym.Name) {
 }
 
 func compile(k *loop.Kernel, m *loop.Module) *kernel {
-	c := &compiler{kernel: k, integers: map[sym.Name]int{}, known: map[string]int{}, memories: map[string]*memory{}, bound: map[string]binding{}, checked: map[sym.Name]int{}, ranges: sym.NewDims(), divisors: loop.DivisorsOf(k, m)}
+	c := &compiler{kernel: k, integers: map[sym.Name]int{}, known: map[string]int{}, memories: map[string]*memory{},
+		bound: map[string]binding{}, checked: map[sym.Name]int{}, ranges: sym.NewDims(), divisors: loop.DivisorsOf(k, m)}
 	natural := sym.Range{Min: 0, Max: math.MaxInt64}
 	for _, name := range k.Dims {
 		c.name(name)
@@ -292,7 +296,8 @@ func (k *kernel) Run(a *target.Args, begin, end int64, scratch []byte) (err erro
 		}
 	}()
 	if len(a.Operands) != k.operands || len(a.Dims) != k.dims || len(scratch) < k.fixed {
-		panic(diag.Internalf("kernel @%s takes %d operands, %d dimensions and at least %d bytes of scratch, got %d, %d and %d", k.name, k.operands, k.dims, k.fixed, len(a.Operands), len(a.Dims), len(scratch)))
+		panic(diag.Internalf("kernel @%s takes %d operands, %d dimensions and at least %d bytes of scratch, got %d, %d and "+
+			"%d", k.name, k.operands, k.dims, k.fixed, len(a.Operands), len(a.Dims), len(scratch)))
 	}
 	f := frame{words: unsafe.Pointer(unsafe.SliceData(scratch))}
 	if k.fixed > k.strips {

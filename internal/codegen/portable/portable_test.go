@@ -55,10 +55,12 @@ func TestNoAllocation(t *testing.T) {
 			v := b.Let("v", loop.Convert(dtype.F32, x.LoadIf(loop.Inside(j, n1, n), loop.Number(dtype.F16, 1), r, j.Sub(n1))))
 			b.Reduce(total, loop.Add, loop.Apply(loop.Exp, v))
 			s := b.Check("s", at.Load(j), n0, n.Sub(n1), "a column")
-			b.Store(y, []sym.Expr{i, j}, loop.Convert(dtype.I8, loop.Choose(loop.Apply2(loop.Lt, v, x32(x, i, s)), v, loop.Number(dtype.F32, 3))))
+			b.Store(y, []sym.Expr{i, j}, loop.Convert(dtype.I8, loop.Choose(loop.Apply2(loop.Lt, v, x32(x, i, s)), v,
+				loop.Number(dtype.F32, 3))))
 		})
 		b.Store(z, []sym.Expr{i, n0}, loop.Apply2(loop.Div, total, loop.Convert(dtype.F32, at.Load(i))))
-		b.Contract(sym.Const(8), n, n, z.Tile([]sym.Expr{n0, n0}, row, col), x.Tile([]sym.Expr{n0, n0}, row, col), z.Tile([]sym.Expr{n0, n0}, row, col))
+		b.Contract(sym.Const(8), n, n, z.Tile([]sym.Expr{n0, n0}, row, col), x.Tile([]sym.Expr{n0, n0}, row, col),
+			z.Tile([]sym.Expr{n0, n0}, row, col))
 	})
 	k := kerneltest.Finish(b)
 	code, _ := Compile(&loop.Module{Kernels: []*loop.Kernel{k}}, target.Machine{})

@@ -190,7 +190,8 @@ func cloneMap[K comparable, V any](m map[K]V) map[K]V {
 	return c
 }
 
-// newStrip takes a strip of elements of the given size, and returns its offset in bytes. Outside vector loops there are none.
+// newStrip takes a strip of elements of the given size, and returns its offset in bytes. Outside vector loops there are
+// none.
 func (c *compiler) newStrip(size int) int {
 	v := c.vector
 	if v == nil {
@@ -215,7 +216,8 @@ func (c *compiler) release(mark int) {
 	}
 }
 
-// declare gives a name its first value. In a vector loop a Var is a strip, and a Let is one unless its value is uniform.
+// declare gives a name its first value. In a vector loop a Var is a strip, and a Let is one unless its value is
+// uniform.
 func (c *compiler) declare(name string, x loop.Expr, variable bool) action {
 	b := binding{dt: x.DType(), uniform: c.vector == nil}
 	if b.uniform {
@@ -363,7 +365,7 @@ func (c *compiler) when(s *loop.When) action {
 	}
 }
 
-// check makes a value usable in indices: a word, or a strip of int64 where it differs by lane.
+// check makes a value usable in indices: a word, or a strip of int64 if it differs by lane.
 func (k *numeric[T]) check(c *compiler, s *loop.Check) action {
 	low, high := c.integer(s.Min), c.integer(s.Max)
 	dt, what, slot := s.X.DType(), s.What, c.integers[s.Name]
@@ -437,7 +439,9 @@ func contraction[T accumulator](c *compiler, s *loop.Contract) action {
 }
 
 func (c *compiler) readOnly(buffer string) bool {
-	return slices.ContainsFunc(c.kernel.Params, func(p *loop.Param) bool { return p.Name == buffer && p.Access == loop.Read })
+	return slices.ContainsFunc(c.kernel.Params, func(p *loop.Param) bool {
+		return p.Name == buffer && p.Access == loop.Read
+	})
 }
 
 func (c *compiler) tile(t loop.Tile) func(f frame) matrix {

@@ -8,14 +8,15 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// scalar computes a value that is the same in all lanes. lanes computes n lanes: the slice that it returns may be a view of an
-// operand's memory or a strip, good until the memory or the strip is written.
+// scalar computes a value that is the same in all lanes. lanes computes n lanes: the slice that it returns may be a
+// view of an operand's memory or a strip, good until the memory or the strip is written.
 type (
 	scalar[T number] func(f frame) T
 	lanes[T number]  func(f frame, n int) []T
 )
 
-// value is an expression made ready: run is a scalar[T] where it is uniform, a lanes[T] otherwise, with T what stands for dt.
+// value is an expression made ready: run is a scalar[T] where it is uniform, a lanes[T] otherwise, with T what stands
+// for dt.
 type value struct {
 	dt      dtype.DType
 	uniform bool
@@ -328,8 +329,8 @@ func sided[T number](x lanes[T], y scalar[T], out lanes[T], each func(to, x []T,
 	}
 }
 
-// paired applies a loop to two operands, of which one may be uniform. That one is spread over a strip above the other's result, once
-// the other has been computed.
+// paired applies a loop to two operands, of which one may be uniform. That one is spread over a strip above the other's
+// result, once the other has been computed.
 func paired[T, R number](c *compiler, x, y value, out lanes[R], each func(to []R, x, y []T)) lanes[R] {
 	mark := c.mark()
 	left, _ := spread[T](c, x, nil)
@@ -369,7 +370,9 @@ func (k *numeric[T]) comparison(c *compiler, e *loop.Binary, into any) value {
 	if x.uniform && y.uniform {
 		c.release(mark)
 		left, right := x.run.(scalar[T]), y.run.(scalar[T])
-		return value{dt: dtype.Bool, uniform: true, run: scalar[uint8](func(frame frame) uint8 { return flag(f(left(frame), right(frame))) })}
+		return value{dt: dtype.Bool, uniform: true, run: scalar[uint8](func(frame frame) uint8 {
+			return flag(f(left(frame), right(frame)))
+		})}
 	}
 	if each == nil {
 		each = func(to []uint8, x, y []T) {

@@ -1,4 +1,5 @@
-// Package reference runs loop kernels by interpreting them: the plain and slow target that every other one is compared with.
+// Package reference runs loop kernels by interpreting them: the plain and slow target that every other one is compared
+// with.
 package reference
 
 import (
@@ -24,7 +25,8 @@ func Compile(kernels []*loop.Kernel) *target.Code {
 	return code
 }
 
-// kernel is one interpreted kernel: a single tile, whose locals live in the worker's scratch as loop.Locals places them.
+// kernel is one interpreted kernel: a single tile, whose locals live in the worker's scratch as loop.Locals places
+// them.
 type kernel struct {
 	loop  *loop.Kernel
 	code  *loop.Interpreter

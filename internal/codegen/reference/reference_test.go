@@ -37,7 +37,8 @@ func TestRun(t *testing.T) {
 	}
 	x, at, y := []float32{1, 2, 3}, []int64{2, 0}, make([]float32, 2)
 	args := &target.Args{Dims: dims, Operands: []target.Operand{
-		{Base: unsafe.Pointer(&x[0]), Bytes: 12}, {Base: unsafe.Pointer(&at[0]), Bytes: 16}, {Base: unsafe.Pointer(&y[0]), Bytes: 8},
+		{Base: unsafe.Pointer(&x[0]), Bytes: 12}, {Base: unsafe.Pointer(&at[0]), Bytes: 16},
+		{Base: unsafe.Pointer(&y[0]), Bytes: 8},
 	}}
 	scratch := make([]byte, bytes)
 	if err := c.Run(args, 0, 0, scratch); err != nil || y[0] != 0 {

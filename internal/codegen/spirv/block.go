@@ -5,11 +5,12 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// A block's body is done by all threads of the block together: what stands outside Thread loops each of them does, with the same values, and a Thread loop's iterations are
-// spread over them. Where a Thread loop may touch what an earlier one wrote, or write what it read, the threads wait for one another before it.
+// A block's body is done by all threads of the block together: what stands outside Thread loops each of them does, with
+// the same values, and a Thread loop's iterations are spread over them. If a Thread loop may touch what an earlier one
+// wrote, or write what it read, the threads wait for one another before it.
 
-// blockThreads is how many threads a nest's blocks have: those of the loops by which locals of a thread's own are indexed, or else as many as the
-// widest Thread loop has work for.
+// blockThreads is how many threads a nest's blocks have: those of the loops by which locals of a thread's own are
+// indexed, or else as many as the widest Thread loop has work for.
 func (w *writer) blockThreads(n nest) int64 {
 	most := w.machine.Limits.Invocations
 	w.enterPlain(n)
@@ -156,7 +157,8 @@ func (w *writer) together(body []loop.Stmt) {
 			w.check(s, func() { w.together(body[i+1:]) })
 			return
 		case *loop.Store, *loop.Contract:
-			w.spread(&loop.For{Kind: loop.Thread, Var: sym.Bound(w.kernel.Name + " once"), Extent: sym.Const(1), Body: []loop.Stmt{s}})
+			w.spread(&loop.For{Kind: loop.Thread, Var: sym.Bound(w.kernel.Name + " once"), Extent: sym.Const(1),
+				Body: []loop.Stmt{s}})
 		default:
 			w.meet(readsOf([]loop.Stmt{s}), nil)
 			w.scalar(s)
@@ -181,7 +183,8 @@ func (w *writer) blockLocal(l *loop.Local) {
 	switch {
 	case l.Space == loop.Shared:
 		array := w.arrayType(w.sharedType(l.DType), count)
-		m.variable, m.class = w.unique(opVariable, w.pointerType(storageClassWorkgroup, array), storageClassWorkgroup), storageClassWorkgroup
+		m.variable, m.class = w.unique(opVariable, w.pointerType(storageClassWorkgroup, array), storageClassWorkgroup),
+			storageClassWorkgroup
 		w.uses(m.variable)
 		w.shared += count * int64(w.machine.SharedBits(l.DType.Bits())/8)
 	default:
@@ -257,7 +260,8 @@ func (w *writer) reachesOwn(sets ...map[string]bool) bool {
 	return false
 }
 
-// meet has the threads wait where a loop touches what one before it wrote, or writes what one before it read, and notes what it touches.
+// meet has the threads wait where a loop touches what one before it wrote, or writes what one before it read, and notes
+// what it touches.
 func (w *writer) meet(reads, writes map[string]bool) {
 	clash := false
 	for name := range reads {
@@ -279,7 +283,8 @@ func (w *writer) meet(reads, writes map[string]bool) {
 	}
 }
 
-// settle has the threads wait, if any has touched what others may, before a body that may be done more than once, or not at all.
+// settle has the threads wait, if any has touched what others may, before a body that may be done more than once, or
+// not at all.
 func (w *writer) settle() {
 	for name := range w.touched {
 		if w.shares(name) {
@@ -290,7 +295,8 @@ func (w *writer) settle() {
 	w.touched = map[string]bool{}
 }
 
-// shares reports whether a thread may see what another writes to a memory: not to a thread's own variables, nor to what nobody writes.
+// shares reports whether a thread may see what another writes to a memory: not to a thread's own variables, nor to what
+// nobody writes.
 func (w *writer) shares(name string) bool {
 	m := w.memories[name]
 	return m == nil || m.class == storageClassWorkgroup || m.variable == 0 && m.written

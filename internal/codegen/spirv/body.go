@@ -1,14 +1,15 @@
 package spirv
 
-// body is a function without parameters under construction. Control flow is structured: a branch and a loop are written whole, by what writes their
-// inside.
+// body is a function without parameters under construction. Control flow is structured: a branch and a loop are written
+// whole, by what writes their inside.
 type body struct {
 	m         *module
 	function  id
-	variables []uint32             // of the function: they stand at the beginning of its first block
-	code      []uint32             // what follows them
-	mentions  []id                 // the global variables that it mentions
-	computed  []map[computation]id // what was computed before, for each branch and loop around the place where the next instruction stands
+	variables []uint32 // of the function: they stand at the beginning of its first block
+	code      []uint32 // what follows them
+	mentions  []id     // the global variables that it mentions
+	// what was computed before, for each branch and loop around the place where the next instruction stands
+	computed []map[computation]id
 }
 
 // computation is an instruction whose result depends on its operands alone.
@@ -59,7 +60,8 @@ func (b *body) inside(write func()) {
 func (b *body) finish() {
 	m := b.m
 	void := m.voidType()
-	m.functions = appendOp(m.functions, opFunction, uint32(void), uint32(b.function), functionControlNone, uint32(m.global(opTypeFunction, 0, uint32(void))))
+	m.functions = appendOp(m.functions, opFunction, uint32(void), uint32(b.function), functionControlNone,
+		uint32(m.global(opTypeFunction, 0, uint32(void))))
 	m.functions = appendOp(m.functions, opLabel, uint32(m.fresh()))
 	m.functions = append(append(m.functions, b.variables...), b.code...)
 	m.functions = appendOp(m.functions, opReturn)
@@ -96,7 +98,8 @@ func (b *body) exactly(op opcode, typ id, operands ...id) id {
 func (b *body) extended(number uint32, typ id, operands ...id) id {
 	return b.once(computation{op: opExtInst, number: number, typ: typ}, operands, func() id {
 		x := b.m.fresh()
-		b.code = append(b.code, uint32(len(operands)+5)<<16|uint32(opExtInst), uint32(typ), uint32(x), uint32(b.m.glsl()), number)
+		b.code = append(b.code, uint32(len(operands)+5)<<16|uint32(opExtInst), uint32(typ), uint32(x), uint32(b.m.glsl()),
+			number)
 		for _, o := range operands {
 			b.code = append(b.code, uint32(o))
 		}
@@ -107,7 +110,8 @@ func (b *body) extended(number uint32, typ id, operands ...id) id {
 // variable is a variable of the function.
 func (b *body) variable(typ id) id {
 	x := b.m.fresh()
-	b.variables = appendOp(b.variables, opVariable, uint32(b.m.pointerType(storageClassFunction, typ)), uint32(x), storageClassFunction)
+	b.variables = appendOp(b.variables, opVariable, uint32(b.m.pointerType(storageClassFunction, typ)), uint32(x),
+		storageClassFunction)
 	return x
 }
 
@@ -158,7 +162,8 @@ func (b *body) loop(condition func() id, inside, next func()) {
 	b.do(opLabel, uint32(after))
 }
 
-// barrier has the threads of a block wait for one another, and see what each has written to shared memory and to buffers.
+// barrier has the threads of a block wait for one another, and see what each has written to shared memory and to
+// buffers.
 func (b *body) barrier() {
 	const workgroup, semantics = 2, 0x8 | 0x100 | 0x40 // acquire and release, of shared memory and of buffers
 	scope := b.m.constant32(workgroup)

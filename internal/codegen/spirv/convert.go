@@ -6,7 +6,8 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 )
 
-// This file makes values of what lies in memory, and the other way round, and converts values from type to type, as package dtype has it.
+// This file makes values of what lies in memory, and the other way round, and converts values from type to type, as
+// package dtype has it.
 
 func (w *writer) word(op opcode, operands ...id) id { return w.op(op, w.intType(32), operands...) }
 func (w *writer) and(x id, mask uint32) id          { return w.word(opBitwiseAnd, x, w.constant32(mask)) }
@@ -19,7 +20,8 @@ func (w *writer) test(op opcode, x, y id) id { return w.op(op, w.boolType(), x, 
 func (w *writer) bits32(x id) id             { return w.op(opBitcast, w.intType(32), x) }
 func (w *writer) float32(bits id) id         { return w.op(opBitcast, w.floatType(32), bits) }
 
-// choose is x where a condition holds, and else y. Mesa takes a choice between 0 and −1 for a negated boolean, which makes −0 of the 0: it gets two choices.
+// choose is x where a condition holds, and else y. Mesa takes a choice between 0 and −1 for a negated boolean, which
+// makes −0 of the 0: it gets two choices.
 func (w *writer) choose(typ, cond, x, y id) id {
 	a, first := w.numbers[x]
 	b, second := w.numbers[y]
@@ -137,9 +139,11 @@ func (w *writer) decodeHalf(x id) id {
 	sign, magnitude := w.left(w.and(x, 0x8000), 16), w.and(x, 0x7fff)
 	normal := w.word(opIAdd, w.left(magnitude, 13), w.constant32((127-15)<<23))
 	special := w.or(w.left(magnitude, 13), w.constant32(0x7f800000))
-	quiet := w.choose(word, w.test(opUGreaterThan, magnitude, w.constant32(0x7c00)), w.constant32(0x00400000), w.constant32(0))
+	quiet := w.choose(word, w.test(opUGreaterThan, magnitude, w.constant32(0x7c00)), w.constant32(0x00400000),
+		w.constant32(0))
 	special = w.or(special, quiet)
-	small := w.bits32(w.exactly(opFMul, float, w.op(opConvertUToF, float, magnitude), w.constantFloat(math.Float32bits(0x1p-24))))
+	small := w.bits32(w.exactly(opFMul, float, w.op(opConvertUToF, float, magnitude),
+		w.constantFloat(math.Float32bits(0x1p-24))))
 	out := w.choose(word, w.test(opULessThan, magnitude, w.constant32(0x0400)), small, normal)
 	out = w.choose(word, w.test(opUGreaterThanEqual, magnitude, w.constant32(0x7c00)), special, out)
 	return w.float32(w.or(sign, out))
@@ -153,7 +157,8 @@ func (w *writer) encodeHalf(x id) id {
 	odd := w.and(w.right(magnitude, 13), 1)
 	normal := w.right(w.word(opIAdd, w.word(opIAdd, magnitude, w.constant32(1<<32-0x38000000+0x0fff)), odd), 13)
 	// The sum with ½ has units of 2⁻²⁴, a subnormal's, so that the addition itself rounds.
-	small := w.and(w.bits32(w.exactly(opFAdd, float, w.float32(magnitude), w.constantFloat(math.Float32bits(0.5)))), 0xffff)
+	small := w.and(w.bits32(w.exactly(opFAdd, float, w.float32(magnitude), w.constantFloat(math.Float32bits(0.5)))),
+		0xffff)
 	nan := w.or(w.constant32(0x7e00), w.and(w.right(magnitude, 13), 0x3ff))
 	out := w.choose(word, w.test(opUGreaterThanEqual, magnitude, w.constant32(0x38800000)), normal, small)
 	out = w.choose(word, w.test(opUGreaterThanEqual, magnitude, w.constant32(0x47800000)), w.constant32(0x7c00), out)
@@ -303,8 +308,8 @@ func (w *writer) nearInteger(x value) id {
 	return w.choose(float, negative, w.op(opFNegate, float, y), y)
 }
 
-// oddFloat is an integer without a sign as an f32 of 24 bits: what is cut off makes the last bit odd, so that rounding to fewer bits rounds as if nothing
-// had been cut off.
+// oddFloat is an integer without a sign as an f32 of 24 bits: what is cut off makes the last bit odd, so that rounding
+// to fewer bits rounds as if nothing had been cut off.
 func (w *writer) oddFloat(x id, wide bool) id {
 	word, float := w.intType(32), w.floatType(32)
 	if !wide {
@@ -315,22 +320,27 @@ func (w *writer) oddFloat(x id, wide bool) id {
 	high := w.op(opUConvert, word, w.op(opShiftRightLogical, long, x, w.constant64(32)))
 	top := w.op(opConvertUToF, float, w.oddWord(w.upper(high, low)))
 	scale := w.powerOfTwo(w.shiftOf(high))
-	return w.choose(float, w.test(opIEqual, high, w.constant32(0)), w.op(opConvertUToF, float, w.oddWord(low)), w.exactly(opFMul, float, top, scale))
+	return w.choose(float, w.test(opIEqual, high, w.constant32(0)), w.op(opConvertUToF, float, w.oddWord(low)),
+		w.exactly(opFMul, float, top, scale))
 }
 
-// shiftOf is how many bits of the low word lie above the place of the last of the 32 highest bits of two words: 32 less the leading zeros of the high one.
+// shiftOf is how many bits of the low word lie above the place of the last of the 32 highest bits of two words: 32 less
+// the leading zeros of the high one.
 func (w *writer) shiftOf(high id) id {
 	return w.word(opIAdd, w.extended(glslFindUMsb, w.intType(32), high), w.constant32(1))
 }
 
-// upper is the 32 highest bits of two words, of which the high one is not zero, with what is under them gathered in the last.
+// upper is the 32 highest bits of two words, of which the high one is not zero, with what is under them gathered in the
+// last.
 func (w *writer) upper(high, low id) id {
 	n := w.shiftOf(high) // 1 to 32
 	left := w.word(opISub, w.constant32(32), n)
 	// Shifts by 32 have no meaning: each is done in two.
-	rest := w.word(opShiftRightLogical, w.word(opShiftRightLogical, low, w.word(opISub, n, w.constant32(1))), w.constant32(1))
+	rest := w.word(opShiftRightLogical, w.word(opShiftRightLogical, low, w.word(opISub, n, w.constant32(1))),
+		w.constant32(1))
 	top := w.or(w.word(opShiftLeftLogical, high, left), rest)
-	mask := w.word(opISub, w.word(opShiftLeftLogical, w.word(opShiftLeftLogical, w.constant32(1), w.word(opISub, n, w.constant32(1))), w.constant32(1)), w.constant32(1))
+	mask := w.word(opISub, w.word(opShiftLeftLogical, w.word(opShiftLeftLogical, w.constant32(1),
+		w.word(opISub, n, w.constant32(1))), w.constant32(1)), w.constant32(1))
 	lost := w.test(opINotEqual, w.word(opBitwiseAnd, low, mask), w.constant32(0))
 	return w.or(top, w.choose(w.intType(32), lost, w.constant32(1), w.constant32(0)))
 }
@@ -344,14 +354,17 @@ func (w *writer) powerOfTwo(n id) id {
 func (w *writer) oddWord(x id) id {
 	word := w.intType(32)
 	top := w.extended(glslFindUMsb, word, w.or(x, w.constant32(1)))
-	drop := w.word(opISub, w.choose(word, w.test(opUGreaterThan, top, w.constant32(23)), top, w.constant32(23)), w.constant32(23)) // 0 to 8
+	// 0 to 8
+	drop := w.word(opISub, w.choose(word, w.test(opUGreaterThan, top, w.constant32(23)), top, w.constant32(23)),
+		w.constant32(23))
 	mask := w.word(opISub, w.word(opShiftLeftLogical, w.constant32(1), drop), w.constant32(1))
 	lost := w.test(opINotEqual, w.word(opBitwiseAnd, x, mask), w.constant32(0))
 	last := w.choose(word, lost, w.word(opShiftLeftLogical, w.constant32(1), drop), w.constant32(0))
 	return w.or(w.word(opBitwiseAnd, x, w.word(opNot, mask)), last)
 }
 
-// floatToInt truncates. NaN is 0, and what does not fit is clamped as package dtype has it, before its low bits are kept.
+// floatToInt truncates. NaN is 0, and what does not fit is clamped as package dtype has it, before its low bits are
+// kept.
 func (w *writer) floatToInt(to dtype.DType, x value) id {
 	if x.dt == dtype.F64 || to.Bits() == 64 {
 		return w.floatToWide(to, x)
@@ -442,7 +455,8 @@ func (w *writer) oddOfDouble(x id) id {
 	even := w.test(opIEqual, w.and(bits, 1), w.constant32(0))
 	inexact := w.test(opINotEqual, w.magnitude64(back), w.magnitude64(x))
 	other := w.choose(w.intType(32), far, w.word(opISub, bits, w.constant32(1)), w.word(opIAdd, bits, w.constant32(1)))
-	change := w.op(opLogicalAnd, w.boolType(), w.op(opLogicalAnd, w.boolType(), even, inexact), w.op(opLogicalNot, w.boolType(), w.isNaN64(x)))
+	change := w.op(opLogicalAnd, w.boolType(), w.op(opLogicalAnd, w.boolType(), even, inexact),
+		w.op(opLogicalNot, w.boolType(), w.isNaN64(x)))
 	return w.float32(w.choose(w.intType(32), change, other, bits))
 }
 

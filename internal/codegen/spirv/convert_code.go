@@ -6,7 +6,8 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 )
 
-// This file is floats of 8 and of 4 bits, their codes. Values of such types are f32 that hold only values of their type.
+// This file is floats of 8 and of 4 bits, their codes. Values of such types are f32 that hold only values of their
+// type.
 
 // code is how a type's bits make a number; package dtype says what they mean.
 type code struct {

@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// This file computes with floats as IEEE 754 has it. Vulkan leaves some of that open, and drivers have been seen to take x·0 for 0 and x + 0 for x:
-// what has special cases is written out in integers.
+// This file computes with floats as IEEE 754 has it. Vulkan leaves some of that open, and drivers have been seen to
+// take x·0 for 0 and x + 0 for x: what has special cases is written out in integers.
 
 // floatBits computes with the bits of floats of one type: f64, or f32 for all that is not wider.
 type floatBits struct {
@@ -65,7 +65,8 @@ func (f floatBits) nan() id {
 	return f.constant32(0x7fc00000)
 }
 
-// ordered is the bits of a float that is not NaN as a signed integer, which is less for a lesser one, and for −0 than for 0.
+// ordered is the bits of a float that is not NaN as a signed integer, which is less for a lesser one, and for −0 than
+// for 0.
 func (f floatBits) ordered(x id) id {
 	b := f.bits(x)
 	sign := f.op(opShiftRightArithmetic, f.word, b, f.constant32(f.width-1))
@@ -173,8 +174,9 @@ func (w *writer) leastFloat(op loop.BinaryOp, dt dtype.DType, x, y id) id {
 	return z
 }
 
-// modulo is the exact remainder of f32, with the dividend's sign, or for FloorMod as Python has it: both are taken as integers times powers of two, and what is left of the
-// dividend is doubled and reduced, once for each power that lies between.
+// modulo is the exact remainder of f32, with the dividend's sign, or for FloorMod as Python has it: both are taken as
+// integers times powers of two, and what is left of the dividend is doubled and reduced, once for each power that lies
+// between.
 func (w *writer) modulo(op loop.BinaryOp, x, y id) id {
 	word, float := w.intType(32), w.floatType(32)
 	a, b := w.and(w.bits32(x), 0x7fffffff), w.and(w.bits32(y), 0x7fffffff)

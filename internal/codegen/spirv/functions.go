@@ -9,7 +9,8 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// GLSL's own functions may have large errors and need not know NaN, so that those of package mathematics are written out.
+// GLSL's own functions may have large errors and need not know NaN, so that those of package mathematics are written
+// out.
 
 type (
 	emitted     = mathematics.Functions[id, id]
@@ -18,12 +19,16 @@ type (
 
 var (
 	functions = map[loop.UnaryOp]func(m emitted, x id) id{
-		loop.Exp: emitted.Exp, loop.Expm1: emitted.Expm1, loop.Log: emitted.Log, loop.Log1p: emitted.Log1p, loop.Sin: emitted.Sin, loop.Cos: emitted.Cos,
-		loop.Tan: emitted.Tan, loop.Asin: emitted.Asin, loop.Acos: emitted.Acos, loop.Atan: emitted.Atan, loop.Sinh: emitted.Sinh, loop.Cosh: emitted.Cosh,
-		loop.Tanh: emitted.Tanh, loop.Asinh: emitted.Asinh, loop.Acosh: emitted.Acosh, loop.Atanh: emitted.Atanh, loop.Erf: emitted.Erf, loop.Sigmoid: emitted.Sigmoid,
+		loop.Exp: emitted.Exp, loop.Expm1: emitted.Expm1, loop.Log: emitted.Log, loop.Log1p: emitted.Log1p,
+		loop.Sin: emitted.Sin, loop.Cos: emitted.Cos,
+		loop.Tan: emitted.Tan, loop.Asin: emitted.Asin, loop.Acos: emitted.Acos, loop.Atan: emitted.Atan,
+		loop.Sinh: emitted.Sinh, loop.Cosh: emitted.Cosh,
+		loop.Tanh: emitted.Tanh, loop.Asinh: emitted.Asinh, loop.Acosh: emitted.Acosh, loop.Atanh: emitted.Atanh,
+		loop.Erf: emitted.Erf, loop.Sigmoid: emitted.Sigmoid,
 	}
 	wideFunctions = map[loop.UnaryOp]func(m emittedWide, x id) id{
-		loop.Exp: emittedWide.Exp, loop.Expm1: emittedWide.Expm1, loop.Log: emittedWide.Log, loop.Log1p: emittedWide.Log1p, loop.Tanh: emittedWide.Tanh,
+		loop.Exp: emittedWide.Exp, loop.Expm1: emittedWide.Expm1, loop.Log: emittedWide.Log, loop.Log1p: emittedWide.Log1p,
+		loop.Tanh:    emittedWide.Tanh,
 		loop.Sigmoid: emittedWide.Sigmoid,
 	}
 )
@@ -60,7 +65,8 @@ func (w *writer) function2(op loop.BinaryOp, x, y id) id {
 	return m.Pow(x, y)
 }
 
-// lanes is the algebra that the functions are written in, for one value: all values are floats, and integers their bits.
+// lanes is the algebra that the functions are written in, for one value: all values are floats, and integers their
+// bits.
 type lanes struct {
 	floatBits
 	dt dtype.DType
@@ -99,9 +105,9 @@ func (l lanes) AndNot(x, y id) id {
 	return l.back(l.op(opBitwiseAnd, l.word, l.op(opNot, l.word, l.bits(x)), l.bits(y)))
 }
 
-// Fma is x·y + z rounded once. A machine whose instruction may round twice gets the product and the sum with what their rounding loses, added up (T. J. Dekker, A
-// floating-point technique for extending the available precision, 1971; D. E. Knuth, The Art of Computer Programming, volume 2, 4.2.2), which is the same but in
-// rare cases.
+// Fma is x·y + z rounded once. A machine whose instruction may round twice gets the product and the sum with what their
+// rounding loses, added up (T. J. Dekker, A floating-point technique for extending the available precision, 1971; D. E.
+// Knuth, The Art of Computer Programming, volume 2, 4.2.2), which is the same but in rare cases.
 func (l lanes) Fma(x, y, z id) id {
 	if l.machine.Has(target.Fused) {
 		return l.extended(glslFma, l.float, x, y, z)

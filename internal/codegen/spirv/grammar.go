@@ -1,7 +1,7 @@
 package spirv
 
-// The numbers and operands of the instructions that this room writes, from the grammar that Khronos publishes: TestGrammar compares them with it where
-// the file is there.
+// The numbers and operands of the instructions that this room writes, from the grammar that Khronos publishes:
+// TestGrammar compares them with it where the file is there.
 
 // opcode is an instruction.
 type opcode uint16
@@ -117,8 +117,9 @@ const (
 	opCopyObject            opcode = 83
 )
 
-// layouts say what follows an instruction's first word: t a result type, r a result, i an id, n a number, c a number of the result type's width, s a string, x the number of an
-// extended instruction, <Kind> an enumerant; ? once or not at all, * as often as there are words.
+// layouts say what follows an instruction's first word: t a result type, r a result, i an id, n a number, c a number of
+// the result type's width, s a string, x the number of an extended instruction, <Kind> an enumerant; ? once or not at
+// all, * as often as there are words.
 var layouts = map[opcode]layout{
 	opName:                  {"OpName", "is"},
 	opExtInstImport:         {"OpExtInstImport", "rs"},
@@ -287,11 +288,17 @@ const (
 
 // enumerants are the words of each kind, by number.
 var enumerants = map[string]map[uint32]string{
-	"Capability":         {1: "Shader", 39: "Int8", 22: "Int16", 11: "Int64", 9: "Float16", 10: "Float64", 12: "Int64Atomics", 4448: "StorageBuffer8BitAccess", 4433: "StorageBuffer16BitAccess", 5347: "PhysicalStorageBufferAddresses", 4466: "SignedZeroInfNanPreserve", 4464: "DenormPreserve", 6019: "DotProduct", 6018: "DotProductInput4x8BitPacked", 61: "GroupNonUniform", 63: "GroupNonUniformArithmetic", 5345: "VulkanMemoryModel"},
-	"StorageClass":       {1: "Input", 4: "Workgroup", 7: "Function", 9: "PushConstant", 5349: "PhysicalStorageBuffer"},
-	"Decoration":         {2: "Block", 11: "BuiltIn", 35: "Offset", 6: "ArrayStride", 42: "NoContraction", 5355: "RestrictPointer", 5356: "AliasedPointer"},
-	"BuiltIn":            {26: "WorkgroupId", 27: "LocalInvocationId", 29: "LocalInvocationIndex"},
-	"ExecutionMode":      {17: "LocalSize", 4461: "SignedZeroInfNanPreserve", 4459: "DenormPreserve", 4462: "RoundingModeRTE"},
+	"Capability": {1: "Shader", 39: "Int8", 22: "Int16", 11: "Int64", 9: "Float16", 10: "Float64",
+		12: "Int64Atomics", 4448: "StorageBuffer8BitAccess", 4433: "StorageBuffer16BitAccess",
+		5347: "PhysicalStorageBufferAddresses", 4466: "SignedZeroInfNanPreserve", 4464: "DenormPreserve", 6019: "DotProduct",
+		6018: "DotProductInput4x8BitPacked", 61: "GroupNonUniform", 63: "GroupNonUniformArithmetic",
+		5345: "VulkanMemoryModel"},
+	"StorageClass": {1: "Input", 4: "Workgroup", 7: "Function", 9: "PushConstant", 5349: "PhysicalStorageBuffer"},
+	"Decoration": {2: "Block", 11: "BuiltIn", 35: "Offset", 6: "ArrayStride", 42: "NoContraction",
+		5355: "RestrictPointer", 5356: "AliasedPointer"},
+	"BuiltIn": {26: "WorkgroupId", 27: "LocalInvocationId", 29: "LocalInvocationIndex"},
+	"ExecutionMode": {17: "LocalSize", 4461: "SignedZeroInfNanPreserve", 4459: "DenormPreserve",
+		4462: "RoundingModeRTE"},
 	"ExecutionModel":     {5: "GLCompute"},
 	"AddressingModel":    {5348: "PhysicalStorageBuffer64"},
 	"MemoryModel":        {1: "GLSL450", 3: "Vulkan"},
@@ -314,4 +321,5 @@ const (
 	glslFindUMsb  = 75
 )
 
-var glslNames = map[uint32]string{glslRoundEven: "RoundEven", glslTrunc: "Trunc", glslFloor: "Floor", glslCeil: "Ceil", glslSqrt: "Sqrt", glslFma: "Fma", glslFindUMsb: "FindUMsb"}
+var glslNames = map[uint32]string{glslRoundEven: "RoundEven", glslTrunc: "Trunc", glslFloor: "Floor", glslCeil: "Ceil",
+	glslSqrt: "Sqrt", glslFma: "Fma", glslFindUMsb: "FindUMsb"}

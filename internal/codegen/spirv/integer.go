@@ -6,7 +6,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// This file computes symbolic integers. What is proved to fit 32 bits, with everything on the way to it, is computed in 32.
+// This file computes symbolic integers. What is proved to fit 32 bits, with everything on the way to it, is computed in
+// 32.
 
 func (w *writer) typeOf(x integer) id {
 	if x.wide {
@@ -180,7 +181,7 @@ func (w *writer) divided(f sym.Factor, wide bool) integer {
 	return integer{w.op(opSelect, w.typeOf(r), negative, w.sum(r, y).id, r.id), r.wide}
 }
 
-// one is 1 where a condition holds, and else 0.
+// one is 1 if a condition holds, and else 0.
 func (w *writer) one(condition id, wide bool) integer {
 	one, zero := w.sized(w.constant(1), wide), w.sized(w.constant(0), wide)
 	return integer{w.op(opSelect, w.typeOf(one), condition, one.id, zero.id), wide}

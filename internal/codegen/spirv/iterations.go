@@ -5,14 +5,15 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Some drivers end the loops of a thread that take too long, without a word: see target.Limits.Iterations. Such a kernel is refused, so that the host
-// runs it. Where dimensions decide, it is refused if common sizes are too many, and otherwise its launch is.
+// Some drivers end the loops of a thread that take too long, without a word: see target.Limits.Iterations. Such a
+// kernel is refused, so that the host runs it. If dimensions decide, it is refused if common sizes are too many, and
+// otherwise its launch is.
 
 // commonSize is a size that dimensions are expected to have: a device's kernel is to run with it.
 const commonSize = 64
 
-// limitIterations refuses a kernel whose loops take more iterations than the machine does, always or with dimensions of a common size, and notes what
-// dimensions decide.
+// limitIterations refuses a kernel whose loops take more iterations than the machine does, always or with dimensions of
+// a common size, and notes what dimensions decide.
 func (k *kernel) limitIterations(w *writer, most int64) (err error) {
 	if most == 0 {
 		return nil
@@ -43,7 +44,8 @@ func (k *kernel) limitIterations(w *writer, most int64) (err error) {
 func (k *kernel) fewEnough(dims []int64) error {
 	n, err := k.eval(k.iterations, dims)
 	if err == nil && n > k.most {
-		return diag.Unsupportedf("kernel @%s has loops of %d iterations for dimensions %v, and this device's driver does at most %d", k.loop.Name, n, dims, k.most).
+		return diag.Unsupportedf("kernel @%s has loops of %d iterations for dimensions %v, and this device's driver does "+
+			"at most %d", k.loop.Name, n, dims, k.most).
 			AtNode(k.loop.Source, "").WithFix("run the model with --target cpu, or give the dimensions smaller values")
 	}
 	return err
@@ -68,7 +70,8 @@ func (w *writer) overAll(e sym.Expr) sym.Expr {
 	return sym.Const(max(w.most(e), 0))
 }
 
-// extreme is an integer over dimensions that is at least, or not up at most, what another is for all values of the loops' variables in it.
+// extreme is an integer over dimensions that is at least, or not up at most, what another is for all values of the
+// loops' variables in it.
 func (w *writer) extreme(e sym.Expr, up bool) (sym.Expr, bool) {
 	if w.overDims(e) {
 		return e, true

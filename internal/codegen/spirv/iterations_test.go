@@ -12,7 +12,8 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// TestIterations: a kernel is refused if dimensions of a common size give a thread more iterations than the driver does, and a launch if its dimensions do.
+// TestIterations: a kernel is refused if dimensions of a common size give a thread more iterations than the driver
+// does, and a launch if its dimensions do.
 func TestIterations(t *testing.T) {
 	const most = 65535
 	machine := target.Vulkan(target.Limits{Iterations: most}, target.Int64)

@@ -1,11 +1,12 @@
-// Package spirv is the code generator for machines of blocks of threads that run SPIR-V, such as GPUs through Vulkan. It writes the words of a module
-// itself.
+// Package spirv is the code generator for machines of blocks of threads that run SPIR-V, such as GPUs through Vulkan.
+// It writes the words of a module itself.
 //
-// A kernel's top-level nests are entry points, run one after another. Where a nest begins with Block loops, an iteration of those is a block, and Thread loops
-// inside are spread over its threads (see block.go). In any other nest a thread does one iteration of the outermost loops whose iterations are independent, alone.
+// A kernel's top-level nests are entry points, run one after another. If a nest begins with Block loops, an iteration
+// of those is a block, and Thread loops inside are spread over its threads (see block.go). In any other nest a thread
+// does one iteration of the outermost loops whose iterations are independent, alone.
 //
-// Memory is reached by address: the module's one push constant is the address of the argument block that target.Binary describes. What the loop language proves
-// or checks is relied on; nothing else is, robust access least of all.
+// Memory is reached by address: the module's one push constant is the address of the argument block that target.Binary
+// describes. What the loop language proves or checks is relied on; nothing else is, robust access least of all.
 package spirv
 
 import (
@@ -21,10 +22,12 @@ import (
 // plainThreads is the threads of a block where each of them works alone.
 const plainThreads = 64
 
-// mostThreads is how many threads of a nest have locals in the launch's scratch at once: with more iterations, each thread does several.
+// mostThreads is how many threads of a nest have locals in the launch's scratch at once: with more iterations, each
+// thread does several.
 const mostThreads = 1 << 14
 
-// mostPrivate is how many bytes of locals of known size a thread keeps as variables; what is larger lies in the launch's scratch.
+// mostPrivate is how many bytes of locals of known size a thread keeps as variables; what is larger lies in the
+// launch's scratch.
 const mostPrivate = 4 << 10
 
 // Compile makes code of the kernels of a module. One that Refuses would refuse is an error.
@@ -62,8 +65,11 @@ func compile(k *loop.Kernel, m *loop.Module, machine target.Machine) (done *kern
 			panic(r)
 		}
 	}()
-	w := &writer{module: newModule(), kernel: k, machine: machine, ranges: sym.NewMeasure(), dims: m.Dims, divisors: loop.DivisorsOf(k, m),
-		names: map[sym.Name]integer{}, memories: map[string]*memory{}, bound: map[string]value{}, numbers: map[id]float64{}, extents: map[sym.Name]sym.Expr{}}
+	w := &writer{module: newModule(), kernel: k, machine: machine, ranges: sym.NewMeasure(), dims: m.Dims,
+		divisors: loop.DivisorsOf(k, m),
+		names:    map[sym.Name]integer{}, memories: map[string]*memory{}, bound: map[string]value{},
+		numbers: map[id]float64{},
+		extents: map[sym.Name]sym.Expr{}}
 	w.capability(capabilityShader, capabilityPhysicalStorageBufferAddresses)
 	w.extension("SPV_KHR_physical_storage_buffer")
 	w.float32Modes()
@@ -101,11 +107,11 @@ type kernel struct {
 	grids          []grid
 	tiles, scratch sym.Expr
 	scratchCode    *sym.Code
-	iterations     *sym.Code // of the longest loop; nil where that is no matter
+	iterations     *sym.Code // of the longest loop; nil if that is no matter
 	most           int64     // of them
 }
 
-// grid is how many blocks an entry has: none where one of the extents is 0, whatever the others are then.
+// grid is how many blocks an entry has: none if one of the extents is 0, whatever the others are then.
 type grid struct {
 	extents []*sym.Code
 	blocks  *sym.Code
@@ -164,7 +170,8 @@ func (k *kernel) Grid(dims, blocks []int64) error {
 			}
 		}
 		if n > target.RowBlocks*mostRows {
-			return diag.Inputf("kernel @%s: %d blocks for dimensions %v, at most %d are possible", k.loop.Name, n, dims, int64(target.RowBlocks*mostRows))
+			return diag.Inputf("kernel @%s: %d blocks for dimensions %v, at most %d are possible", k.loop.Name, n, dims,
+				int64(target.RowBlocks*mostRows))
 		}
 		blocks[i] = n
 	}
@@ -230,8 +237,9 @@ type nest struct {
 	alone  bool // one thread does all
 }
 
-// nests takes a kernel apart. Statements that are no loops are done again by each nest after them, if they only name values; locals that stand beside the nests are the
-// launch's, in its scratch. If there is anything else, one thread does everything.
+// nests takes a kernel apart. Statements that are no loops are done again by each nest after them, if they only name
+// values; locals that stand beside the nests are the launch's, in its scratch. If there is anything else, one thread
+// does everything.
 func (w *writer) nests() []nest {
 	var list []nest
 	var before []loop.Stmt
@@ -274,7 +282,8 @@ func (w *writer) nest(f *loop.For) nest {
 
 // independent reports whether a loop's iterations may be done at once.
 func independent(f *loop.For) bool {
-	return f.Kind == loop.Each || f.Kind == loop.Parallel || f.Kind == loop.Vector || f.Kind == loop.Block || f.Kind == loop.Thread
+	return f.Kind == loop.Each || f.Kind == loop.Parallel || f.Kind == loop.Vector || f.Kind == loop.Block ||
+		f.Kind == loop.Thread
 }
 
 // overDims reports whether an integer depends on the kernel's dimensions only.
@@ -391,7 +400,8 @@ func (w *writer) plain(n nest, total sym.Expr, threads int64) (blocks sym.Expr) 
 	if !limited {
 		w.when(w.below(thread, count), func() { work(thread) }, nil)
 	} else {
-		w.stride(thread, count, w.product(w.integer(blocks), w.constant(threads)), total.CeilDiv(sym.Const(mostThreads)), work)
+		w.stride(thread, count, w.product(w.integer(blocks), w.constant(threads)), total.CeilDiv(sym.Const(mostThreads)),
+			work)
 	}
 	if !perThread.Equal(sym.Const(0)) {
 		if len(w.launchLocals) > 0 {
@@ -426,7 +436,8 @@ func (w *writer) rangesOf(body []loop.Stmt) {
 	})
 }
 
-// placeLocals gives each local of a thread's own code its place: variables, or the launch's scratch, of which it says the bytes that one thread needs.
+// placeLocals gives each local of a thread's own code its place: variables, or the launch's scratch, of which it says
+// the bytes that one thread needs.
 func (w *writer) placeLocals(body []loop.Stmt) sym.Expr {
 	k := &loop.Kernel{Name: w.kernel.Name, Body: body}
 	private := int64(0)
@@ -474,7 +485,8 @@ func (w *writer) placeLaunchLocals() {
 	}
 	base, at, align := w.argument(len(w.kernel.Params)+len(w.kernel.Dims)), sym.Const(0), sym.Const(loop.ScratchAlign)
 	for _, l := range w.launchLocals {
-		w.memories[l.Name] = &memory{dt: l.DType, shape: l.Shape, strides: loop.RowMajor(l.Shape), base: w.address(base, w.integer(at)), written: true}
+		w.memories[l.Name] = &memory{dt: l.DType, shape: l.Shape, strides: loop.RowMajor(l.Shape),
+			base: w.address(base, w.integer(at)), written: true}
 		at = at.Add(loop.Bytes(l.DType, l.Shape).CeilDiv(align).Mul(align))
 	}
 }

@@ -14,7 +14,8 @@ import (
 
 // machines are those that modules are checked for: all profiles, with bounded dimensions where integers have 32 bits.
 func machines(t testing.TB) (list []target.Machine) {
-	for _, name := range append(target.Profiles(), "desktop,keeps-special,keeps-subnormal,fused", "mobile,-storage8,-int8,-storage16,-int16") {
+	for _, name := range append(target.Profiles(), "desktop,keeps-special,keeps-subnormal,fused",
+		"mobile,-storage8,-int8,-storage16,-int16") {
 		m, err := target.ParseLimits(name)
 		if err != nil {
 			t.Fatal(err)
@@ -24,7 +25,7 @@ func machines(t testing.TB) (list []target.Machine) {
 	return list
 }
 
-// compileFor compiles a kernel for a machine; nil where that refuses it.
+// compileFor compiles a kernel for a machine; nil if that refuses it.
 func compileFor(t testing.TB, k *loop.Kernel, machine target.Machine) *target.Binary {
 	t.Helper()
 	m := &loop.Module{Kernels: []*loop.Kernel{k}, Dims: sym.NewDims()}
@@ -45,26 +46,30 @@ func compileFor(t testing.TB, k *loop.Kernel, machine target.Machine) *target.Bi
 	return code.Kernels[0].(target.Blocks).Binary()
 }
 
-// TestModules has Khronos's tools look at a part of the modules of the suites, for one machine after another, and computes the kernels portably.
+// TestModules has Khronos's tools look at a part of the modules of the suites, for one machine after another, and
+// computes the kernels portably.
 func TestModules(t *testing.T) {
 	list, asked, checked, refused := machines(t), 0, 0, 0
-	h := kerneltest.Harness{Machine: target.Portable(1), Compile: func(m *loop.Module, machine target.Machine) (*target.Code, error) {
-		if b := compileFor(t, m.Kernels[0], list[checked%len(list)]); b != nil {
-			validate(t, b.Words)
-		} else {
-			refused++
-		}
-		checked++
-		return portable.Compile(m, target.Portable(1))
-	}}
+	h := kerneltest.Harness{Machine: target.Portable(1),
+		Compile: func(m *loop.Module, machine target.Machine) (*target.Code, error) {
+			if b := compileFor(t, m.Kernels[0], list[checked%len(list)]); b != nil {
+				validate(t, b.Words)
+			} else {
+				refused++
+			}
+			checked++
+			return portable.Compile(m, target.Portable(1))
+		}}
 	every := 0
 	h.Take = func() bool { asked++; return asked%every < 2 }
 	for _, c := range []struct {
 		suite func(h kerneltest.Harness, t *testing.T)
 		every int
 	}{
-		{kerneltest.Harness.Functions, 151}, {kerneltest.Harness.Conversions, 31}, {kerneltest.Harness.Specials, 501}, {kerneltest.Harness.Quantisations, 17},
-		{kerneltest.Harness.FewBits, 17}, {kerneltest.Harness.Checks, 1}, {kerneltest.Harness.Contractions, 61}, {kerneltest.Harness.Divisions, 17},
+		{kerneltest.Harness.Functions, 151}, {kerneltest.Harness.Conversions, 31}, {kerneltest.Harness.Specials, 501},
+		{kerneltest.Harness.Quantisations, 17},
+		{kerneltest.Harness.FewBits, 17}, {kerneltest.Harness.Checks, 1}, {kerneltest.Harness.Contractions, 61},
+		{kerneltest.Harness.Divisions, 17},
 		{kerneltest.Harness.Lanes, 61}, {kerneltest.Harness.Borders, 17},
 	} {
 		every = c.every
@@ -77,7 +82,8 @@ func TestModules(t *testing.T) {
 	t.Logf("%d modules, %d refused", checked, refused)
 }
 
-// TestSharedBytes checks kernels of blocks, for every machine, and that a module's shared memory is what its entries say.
+// TestSharedBytes checks kernels of blocks, for every machine, and that a module's shared memory is what its entries
+// say.
 func TestSharedBytes(t *testing.T) {
 	for _, k := range kerneltest.BlockKernels(t) {
 		for _, machine := range machines(t) {

@@ -39,7 +39,8 @@ func (w *writer) place(m *memory, index []sym.Expr) sym.Expr {
 	return loop.Offset(index, m.shape, m.strides)
 }
 
-// heldType is the type of values of an element type: bool, integers of 32 bits or 64, f32 for floats of at most 32 bits, f64, and for complex numbers two integers.
+// heldType is the type of values of an element type: bool, integers of 32 bits or 64, f32 for floats of at most 32
+// bits, f64, and for complex numbers two integers.
 func (w *writer) heldType(dt dtype.DType) id {
 	switch {
 	case dt == dtype.Bool:
@@ -91,13 +92,15 @@ func (w *writer) rawType(bits int) id {
 // bitsStored is the bits of what memory is read and written in for elements of some bits, where the machine has that.
 func (w *writer) bitsStored(dt dtype.DType) int {
 	bits := dt.Bits()
-	if bits < 8 || bits == 8 && !w.stores(target.Storage8, target.Int8) || bits == 16 && !w.stores(target.Storage16, target.Int16) {
+	if bits < 8 || bits == 8 && !w.stores(target.Storage8, target.Int8) || bits == 16 &&
+		!w.stores(target.Storage16, target.Int16) {
 		return 32
 	}
 	return bits
 }
 
-// stores reports whether memory is read and written in narrow integers. Pointers to such are not made of two words where they may be in memory only.
+// stores reports whether memory is read and written in narrow integers. Pointers to such are not made of two words
+// where they may be in memory only.
 func (w *writer) stores(storage, arithmetic string) bool {
 	return w.machine.Has(storage) && (w.int64s() || w.machine.Has(arithmetic))
 }
@@ -201,7 +204,8 @@ func (w *writer) storeVariable(m *memory, at integer, x id) {
 	w.do(opStore, uint32(w.element(m.class, m.variable, typ, at.id)), uint32(x))
 }
 
-// variableType is the type of a variable's elements: of a thread's own the type of values, of shared ones an integer as large as the elements.
+// variableType is the type of a variable's elements: of a thread's own the type of values, of shared ones an integer as
+// large as the elements.
 func (w *writer) variableType(m *memory) id {
 	if m.class != storageClassWorkgroup {
 		return w.heldType(m.dt)

@@ -83,7 +83,8 @@ func (m *module) decorate(x id, decoration uint32, operands ...uint32) {
 	m.decorations = appendOp(m.decorations, opDecorate, append([]uint32{uint32(x), decoration}, operands...)...)
 }
 
-// global is a type, a constant or a variable with these operands, made when it is first asked for. A typed one has its type first.
+// global is a type, a constant or a variable with these operands, made when it is first asked for. A typed one has its
+// type first.
 func (m *module) global(op opcode, typ id, operands ...uint32) id {
 	key := strconv.Itoa(int(op)) + " " + strconv.Itoa(int(typ))
 	for _, w := range operands {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// tool runs one of Khronos's tools; it is false, said loudly, where that is not installed.
+// tool runs one of Khronos's tools; it is false, said loudly, if that is not installed.
 func tool(t testing.TB, name string, args ...string) (output string, ok bool) {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -46,7 +46,8 @@ func validate(t testing.TB, words []uint32) {
 	if err := os.WriteFile(text, []byte(Text(words)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := tool(t, "spirv-as", "--preserve-numeric-ids", "--target-env", "vulkan1.2", "-o", again, text); !ok || t.Failed() {
+	if _, ok := tool(t, "spirv-as", "--preserve-numeric-ids", "--target-env", "vulkan1.2", "-o", again, text); !ok ||
+		t.Failed() {
 		return
 	}
 	got, err := os.ReadFile(again)
@@ -58,7 +59,8 @@ func validate(t testing.TB, words []uint32) {
 		for at < min(len(got), len(want)) && got[at] == want[at] {
 			at++
 		}
-		t.Errorf("the text is read back to other words, from word %d on: %v, not %v\n%s", at/4, words[at/4:min(at/4+8, len(words))], got[at&^3:min(at+32, len(got))], Text(words))
+		t.Errorf("the text is read back to other words, from word %d on: %v, not %v\n%s", at/4,
+			words[at/4:min(at/4+8, len(words))], got[at&^3:min(at+32, len(got))], Text(words))
 	}
 }
 

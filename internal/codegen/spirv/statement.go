@@ -33,8 +33,8 @@ func (w *writer) statements(body []loop.Stmt) {
 	}
 }
 
-// unroll writes a loop's iterations one after the other, if they are few and known and reach what the thread has for its own across loops: registers have no
-// addresses.
+// unroll writes a loop's iterations one after the other, if they are few and known and reach what the thread has for
+// its own across loops: registers have no addresses.
 func (w *writer) unroll(s *loop.For) bool {
 	n, fixed := s.Extent.Const()
 	if !fixed || n > mostWritten || s.Kind == loop.Serial {
@@ -119,7 +119,7 @@ func (w *writer) branch(s *loop.When, inside func(body []loop.Stmt)) {
 	w.taken = before.Add(most)
 }
 
-// check tests an integer; what follows is done only where it passes. The first thread that finds a failure tells of it.
+// check tests an integer; what follows is done only if it passes. The first thread that finds a failure tells of it.
 func (w *writer) check(s *loop.Check, rest func()) {
 	x := w.expr(s.X)
 	low, high := w.integer(s.Min), w.integer(s.Max)
@@ -150,7 +150,8 @@ func (w *writer) check(s *loop.Check, rest func()) {
 func (w *writer) report(number int, x value, low, high integer) {
 	word := w.intType(32)
 	at := w.argument(len(w.kernel.Params) + len(w.kernel.Dims) + 1)
-	first := w.op(opAtomicCompareExchange, word, w.pointer(word, at), w.constant32(1), w.constant32(0), w.constant32(0), w.constant32(uint32(number)), w.constant32(0))
+	first := w.op(opAtomicCompareExchange, word, w.pointer(word, at), w.constant32(1), w.constant32(0), w.constant32(0),
+		w.constant32(uint32(number)), w.constant32(0))
 	w.when(w.test(opIEqual, first, w.constant32(0)), func() {
 		typ := w.addressType()
 		put := func(i int64, v id) {
@@ -188,14 +189,15 @@ func (w *writer) storeStmt(s *loop.Store) {
 	w.when(w.expr(s.Mask).id, func() { w.store(m, offset, x) }, nil)
 }
 
-// mostUnrolled is how many sums of a contraction are written out, each with its place known, if they are what a thread of a block has for its own; mostAlone if not.
+// mostUnrolled is how many sums of a contraction are written out, each with its place known, if they are what a thread
+// of a block has for its own; mostAlone if not.
 const mostUnrolled, mostAlone = 256, 16
 
 // stepsWritten is how many steps of a contraction with few sums are written one after the other.
 const stepsWritten = 4
 
-// contract adds products up. Where the extents of the sums are small and known, and they are a thread's own variables, the loop over the steps is around them all: a step's
-// elements are read once.
+// contract adds products up. If the extents of the sums are small and known, and they are a thread's own variables, the
+// loop over the steps is around them all: a step's elements are read once.
 func (w *writer) contract(s *loop.Contract) {
 	rows, fixedRows := s.M.Const()
 	columns, fixedColumns := s.N.Const()

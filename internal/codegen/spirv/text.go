@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// Text is a module in the language of Khronos's tools: each instruction on a line, ids by their numbers. spirv-as reads the text of what this room writes back to the
-// same words. Other words stand as they are, after an exclamation mark.
+// Text is a module in the language of Khronos's tools: each instruction on a line, ids by their numbers. spirv-as reads
+// the text of what this room writes back to the same words. Other words stand as they are, after an exclamation mark.
 func Text(words []uint32) string {
 	var out strings.Builder
 	if len(words) < 5 {
@@ -127,7 +127,7 @@ func decoration(words []uint32, w uint32) string {
 	return strconv.FormatUint(uint64(w), 10)
 }
 
-// operand is the first operand of words, and how many of them it takes; 0 where they are none.
+// operand is the first operand of words, and how many of them it takes; 0 if they are none.
 func (t *texter) operand(letter byte, kind string, typ uint32, words []uint32) (text string, used int) {
 	switch letter {
 	case 't', 'r', 'i':

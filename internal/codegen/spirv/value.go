@@ -9,7 +9,8 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// value is the result of an expression: of a type as heldType has it, but for an i64 that is proved to fit 32 bits with its sign.
+// value is the result of an expression: of a type as heldType has it, but for an i64 that is proved to fit 32 bits with
+// its sign.
 type value struct {
 	id
 	dt     dtype.DType
@@ -123,8 +124,8 @@ func (w *writer) constantValue(e *loop.Const) value {
 	return x
 }
 
-// loadExpr reads an element, where its mask holds. Where the buffer has elements for every binding, its first one is read instead elsewhere, which costs less than a
-// branch.
+// loadExpr reads an element, where its mask holds. If the buffer has elements for every binding, its first one is read
+// instead elsewhere, which costs less than a branch.
 func (w *writer) loadExpr(e *loop.Load) id {
 	m := w.memory(e.From)
 	offset := w.place(m, e.Index)
@@ -167,7 +168,8 @@ func (w *writer) chooseAddress(cond, x, y id) id {
 	if w.int64s() {
 		return w.choose(w.intType(64), cond, x, y)
 	}
-	return w.choose(w.pairType(), w.op(opCompositeConstruct, w.global(opTypeVector, 0, uint32(w.boolType()), 2), cond, cond), x, y)
+	return w.choose(w.pairType(), w.op(opCompositeConstruct, w.global(opTypeVector, 0, uint32(w.boolType()), 2), cond,
+		cond), x, y)
 }
 
 // someElements reports whether a buffer has an element for every binding of the dimensions.
@@ -282,7 +284,8 @@ func (w *writer) unaryFloat(op loop.UnaryOp, x value) id {
 	return w.rounded(x.dt, w.function(op, x.id))
 }
 
-var roundings = map[loop.UnaryOp]uint32{loop.Floor: glslFloor, loop.Ceil: glslCeil, loop.Round: glslRoundEven, loop.Trunc: glslTrunc}
+var roundings = map[loop.UnaryOp]uint32{loop.Floor: glslFloor, loop.Ceil: glslCeil, loop.Round: glslRoundEven,
+	loop.Trunc: glslTrunc}
 
 func (w *writer) unaryDouble(op loop.UnaryOp, x id) id {
 	double := w.heldType(dtype.F64)
@@ -298,7 +301,8 @@ func (w *writer) unaryDouble(op loop.UnaryOp, x id) id {
 	case loop.Abs:
 		return back(w.magnitude64(x))
 	case loop.Sign:
-		one := w.op(opBitwiseOr, long, w.op(opBitwiseAnd, long, bits(), w.constant64(1<<63)), w.constant64(math.Float64bits(1)))
+		one := w.op(opBitwiseOr, long, w.op(opBitwiseAnd, long, bits(), w.constant64(1<<63)),
+			w.constant64(math.Float64bits(1)))
 		y := w.choose(long, w.test(opIEqual, w.magnitude64(x), w.constant64(0)), w.constant64(0), one)
 		return w.choose(double, w.isNaN64(x), x, back(y))
 	case loop.Floor, loop.Ceil, loop.Round, loop.Trunc:
@@ -314,8 +318,10 @@ func (w *writer) unaryDouble(op loop.UnaryOp, x id) id {
 // comparisons are the instructions for floats, for signed integers and for unsigned ones.
 var comparisons = map[loop.BinaryOp][3]opcode{
 	loop.Eq: {opFOrdEqual, opIEqual, opIEqual}, loop.Ne: {opFUnordNotEqual, opINotEqual, opINotEqual},
-	loop.Lt: {opFOrdLessThan, opSLessThan, opULessThan}, loop.Le: {opFOrdLessThanEqual, opSLessThanEqual, opULessThanEqual},
-	loop.Gt: {opFOrdGreaterThan, opSGreaterThan, opUGreaterThan}, loop.Ge: {opFOrdGreaterThanEqual, opSGreaterThanEqual, opUGreaterThanEqual},
+	loop.Lt: {opFOrdLessThan, opSLessThan, opULessThan}, loop.Le: {opFOrdLessThanEqual, opSLessThanEqual,
+		opULessThanEqual},
+	loop.Gt: {opFOrdGreaterThan, opSGreaterThan, opUGreaterThan},
+	loop.Ge: {opFOrdGreaterThanEqual, opSGreaterThanEqual, opUGreaterThanEqual},
 }
 
 // binary applies a function of two operands.
@@ -350,7 +356,8 @@ func (w *writer) compared(op loop.BinaryOp, x, y value) id {
 		return w.test(ops[2], x.id, y.id)
 	case dt == dtype.C64:
 		part := func(v value, i uint32) id { return w.float32(w.op2(opCompositeExtract, w.intType(32), v.id, i)) }
-		both := w.op(opLogicalAnd, w.boolType(), w.test(opFOrdEqual, part(x, 0), part(y, 0)), w.test(opFOrdEqual, part(x, 1), part(y, 1)))
+		both := w.op(opLogicalAnd, w.boolType(), w.test(opFOrdEqual, part(x, 0), part(y, 0)),
+			w.test(opFOrdEqual, part(x, 1), part(y, 1)))
 		if op == loop.Ne {
 			return w.op(opLogicalNot, w.boolType(), both)
 		}
@@ -378,7 +385,8 @@ func (w *writer) logical(op loop.BinaryOp, x, y id) id {
 	return 0
 }
 
-var integerOps = map[loop.BinaryOp]opcode{loop.Add: opIAdd, loop.Sub: opISub, loop.Mul: opIMul, loop.And: opBitwiseAnd, loop.Or: opBitwiseOr, loop.Xor: opBitwiseXor}
+var integerOps = map[loop.BinaryOp]opcode{loop.Add: opIAdd, loop.Sub: opISub, loop.Mul: opIMul, loop.And: opBitwiseAnd,
+	loop.Or: opBitwiseOr, loop.Xor: opBitwiseXor}
 
 func (w *writer) binaryInteger(op loop.BinaryOp, dt dtype.DType, x, y id) id {
 	typ := w.heldType(dt)
@@ -427,7 +435,8 @@ func (w *writer) binaryInteger(op loop.BinaryOp, dt dtype.DType, x, y id) id {
 	return 0
 }
 
-// division is a quotient or a remainder; 0 by 0. The least number by −1 wraps, which instructions leave open: it is divided by 1 and negated.
+// division is a quotient or a remainder; 0 by 0. The least number by −1 wraps, which instructions leave open: it is
+// divided by 1 and negated.
 func (w *writer) division(op loop.BinaryOp, dt dtype.DType, typ, x, y id, number func(v uint64) id) id {
 	none := w.test(opIEqual, y, number(0))
 	if !dt.IsSigned() {

@@ -65,7 +65,8 @@ func (w *writer) begin() {
 		if steps == nil {
 			steps = loop.RowMajor(p.Shape)
 		}
-		w.memories[p.Name] = &memory{dt: p.DType, shape: p.Shape, strides: steps, base: w.argument(i), written: p.Access != loop.Read}
+		w.memories[p.Name] = &memory{dt: p.DType, shape: p.Shape, strides: steps, base: w.argument(i),
+			written: p.Access != loop.Read}
 	}
 	for i, name := range w.kernel.Dims {
 		_, size := w.ranges.Of(sym.Var(name))

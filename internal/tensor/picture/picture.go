@@ -14,8 +14,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// The largest image that is decoded. Its header says its size before its pixels take memory, and so many pixels must fit the file's bytes: a plain area
-// takes about one for some hundred pixels.
+// The largest image that is decoded. Its header says its size before its pixels take memory, and so many pixels must
+// fit the file's bytes: a plain area takes about one for some hundred pixels.
 const (
 	maxPixels     = 1 << 26
 	maxPixelsFree = 1 << 22 // whatever the file's size is
@@ -32,7 +32,8 @@ func Decode(name string, f io.ReadSeeker, size int64) (image.Image, error) {
 		return nil, diag.Inputf("%s has %d × %d pixels, more than are read", name, config.Width, config.Height)
 	}
 	if pixels := int64(config.Width) * int64(config.Height); (pixels-maxPixelsFree)/maxPixelsByte > size {
-		return nil, diag.Inputf("%s says that it has %d × %d pixels, and has %d bytes", name, config.Width, config.Height, size)
+		return nil, diag.Inputf("%s says that it has %d × %d pixels, and has %d bytes", name, config.Width, config.Height,
+			size)
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return nil, diag.Inputf("%s: %v", name, err)
@@ -78,7 +79,8 @@ func (s *Settings) Fill(t *tensor.Tensor, picture image.Image) {
 	}
 }
 
-// sample is a pixel of the picture scaled to width × height: bilinear between the centres of pixels; 0 to 255 for each of red, green, blue, alpha.
+// sample is a pixel of the picture scaled to width × height: bilinear between the centres of pixels; 0 to 255 for each
+// of red, green, blue, alpha.
 func sample(p image.Image, x, y, width, height float64) [4]float64 {
 	b := p.Bounds()
 	fx := (x+0.5)*float64(b.Dx())/width - 0.5

@@ -8,9 +8,9 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// Code collects machine code: instructions one after another, labels, and a pool of constants behind them. Its zero value is
-// ready. It is position independent; its first byte must come to lie on a multiple of 64 for Align and for the constants'
-// alignment to hold.
+// Code collects machine code: instructions one after another, labels, and a pool of constants behind them. Its zero
+// value is ready. It is position independent; its first byte must come to lie on a multiple of 64 for Align and for the
+// constants' alignment to hold.
 type Code struct {
 	bytes     []byte
 	labels    []int32 // position, −1 before Bind; labels count from 1
@@ -36,7 +36,8 @@ const line = 64
 // Reset empties the code and keeps its memory.
 func (c *Code) Reset() {
 	clear(c.indices)
-	*c = Code{bytes: c.bytes[:0], labels: c.labels[:0], jumps: c.jumps[:0], constants: c.constants[:0], indices: c.indices, uses: c.uses[:0]}
+	*c = Code{bytes: c.bytes[:0], labels: c.labels[:0], jumps: c.jumps[:0], constants: c.constants[:0], indices: c.indices,
+		uses: c.uses[:0]}
 }
 
 // Grow makes room for so many bytes more.
@@ -76,11 +77,13 @@ func (c *Code) Align(to int) {
 
 // nops do nothing in so many bytes; they are the ones that Intel and AMD recommend.
 var nops = [...]string{
-	"\x90", "\x66\x90", "\x0F\x1F\x00", "\x0F\x1F\x40\x00", "\x0F\x1F\x44\x00\x00", "\x66\x0F\x1F\x44\x00\x00", "\x0F\x1F\x80\x00\x00\x00\x00",
+	"\x90", "\x66\x90", "\x0F\x1F\x00", "\x0F\x1F\x40\x00", "\x0F\x1F\x44\x00\x00", "\x66\x0F\x1F\x44\x00\x00",
+	"\x0F\x1F\x80\x00\x00\x00\x00",
 	"\x0F\x1F\x84\x00\x00\x00\x00\x00", "\x66\x0F\x1F\x84\x00\x00\x00\x00\x00",
 }
 
-// Constant puts bytes into the pool, once, and returns what Mem.Pool names them by. There may be 1 to 64 of them, a power of two.
+// Constant puts bytes into the pool, once, and returns what Mem.Pool names them by. There may be 1 to 64 of them, a
+// power of two.
 func (c *Code) Constant(bytes []byte) int32 {
 	n := len(bytes)
 	if n == 0 || n > line || n&(n-1) != 0 {
@@ -194,7 +197,8 @@ func (c *Code) jump(f *form, to Label) {
 	c.number32(0)
 }
 
-// Finish resolves jumps and constants and returns the code with its pool behind it. The bytes are Code's own until Reset.
+// Finish resolves jumps and constants and returns the code with its pool behind it. The bytes are Code's own until
+// Reset.
 func (c *Code) Finish() ([]byte, error) {
 	for _, j := range c.jumps {
 		if j.to < 1 || int(j.to) > len(c.labels) || c.labels[j.to-1] < 0 {

@@ -24,7 +24,8 @@ func TestCode(t *testing.T) {
 		{Op: LABEL, To: again},
 		{Op: VBLENDPS, Bits: 256, Args: [4]Reg{V(0), V(1), Memory}, Mem: Mem{Pool: pool8}, Imm: 5},
 		{Op: VADDPS, Bits: 256, Args: [4]Reg{V(10), V(1), Memory}, Mem: Mem{Pool: pool8}},
-		{Op: VADDPS, Bits: 512, Args: [4]Reg{V(10), V(1), Memory}, Mem: Mem{Pool: pool1, Broadcast: true}, Mask: K(0), Zero: true},
+		{Op: VADDPS, Bits: 512, Args: [4]Reg{V(10), V(1), Memory}, Mem: Mem{Pool: pool1, Broadcast: true}, Mask: K(0),
+			Zero: true},
 		{Op: DEC, Bits: 64, Args: [4]Reg{RCX}},
 		{Op: JNE, To: again},
 		{Op: LABEL, To: done},
@@ -36,8 +37,10 @@ func TestCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	parts := gas(t, []string{"test rcx, rcx", "{disp32} je i9", "vbroadcastss ymm1, dword ptr [rip+pool1]", "again:", "vblendps ymm0, ymm1, [rip+pool8], 5",
-		"vaddps ymm10, ymm1, [rip+pool8]", "vaddps zmm10, zmm1, dword ptr [rip+pool1]{1to16}", "dec rcx", "jne again", "ret", ".p2align 5", "pool8: .rept 8\n.float 1\n.endr\npool1: .float 1"})
+	parts := gas(t, []string{"test rcx, rcx", "{disp32} je i9", "vbroadcastss ymm1, dword ptr [rip+pool1]", "again:",
+		"vblendps ymm0, ymm1, [rip+pool8], 5",
+		"vaddps ymm10, ymm1, [rip+pool8]", "vaddps zmm10, zmm1, dword ptr [rip+pool1]{1to16}", "dec rcx", "jne again", "ret",
+		".p2align 5", "pool8: .rept 8\n.float 1\n.endr\npool1: .float 1"})
 	copy(parts[10], have[len(bytes.Join(parts[:10], nil)):]) // as fills with other instructions that do nothing
 	if want := bytes.Join(parts, nil); !bytes.Equal(have, want) {
 		t.Errorf("%x, GNU as: %x", have, want)
@@ -46,7 +49,8 @@ func TestCode(t *testing.T) {
 
 // TestAlign compares the instructions that fill with what GNU as takes them for.
 func TestAlign(t *testing.T) {
-	wants := gas(t, []string{"nop", "xchg ax, ax", "nop dword ptr [rax]", "{disp8} nop dword ptr [rax]", "{disp8} nop dword ptr [rax+rax*1]", "{disp8} nop word ptr [rax+rax*1]",
+	wants := gas(t, []string{"nop", "xchg ax, ax", "nop dword ptr [rax]", "{disp8} nop dword ptr [rax]",
+		"{disp8} nop dword ptr [rax+rax*1]", "{disp8} nop word ptr [rax+rax*1]",
 		"{disp32} nop dword ptr [rax]", "{disp32} nop dword ptr [rax+rax*1]", "{disp32} nop word ptr [rax+rax*1]"})
 	for n, want := range wants {
 		if nops[n] != string(want) || len(want) != n+1 {
@@ -96,19 +100,27 @@ func TestVisit(t *testing.T) {
 	}{
 		{Inst{Op: VADDPS, Bits: 256, Args: [4]Reg{v(3), v(1), Memory}, Mem: Mem{Base: g(5), Index: g(6), Scale: 4, Disp: 8}},
 			"vaddps v3, v1, ymmword ptr [g5+g6*4+8]", "v3=w v1=r g5=r g6=r"},
-		{Inst{Op: VMOVUPS, Bits: 256, Args: [4]Reg{Memory, v(1)}, Mem: Mem{Base: g(5)}}, "vmovups ymmword ptr [g5], v1", "v1=r g5=r"},
-		{Inst{Op: VADDPS, Bits: 512, Args: [4]Reg{v(3), v(1), v(2)}, Mask: Virtual(Opmask, 7)}, "vaddps v3{p7}, v1, v2", "v3=rw v1=r v2=r p7=r"},
-		{Inst{Op: VADDPS, Bits: 512, Args: [4]Reg{v(3), v(1), v(2)}, Mask: K(7), Zero: true}, "vaddps v3{k7}{z}, v1, v2", "v3=w v1=r v2=r k7=r"},
-		{Inst{Op: VCMPPS, Bits: 512, Args: [4]Reg{Virtual(Opmask, 1), v(1), v(2)}, Mask: K(7), Imm: 1}, "vcmpps p1{k7}, v1, v2, 1", "p1=w v1=r v2=r k7=r"},
-		{Inst{Op: VBLENDMPS, Bits: 512, Args: [4]Reg{v(3), v(1), v(2)}, Mask: K(7)}, "vblendmps v3{k7}, v1, v2", "v3=w v1=r v2=r k7=r"},
+		{Inst{Op: VMOVUPS, Bits: 256, Args: [4]Reg{Memory, v(1)}, Mem: Mem{Base: g(5)}}, "vmovups ymmword ptr [g5], v1",
+			"v1=r g5=r"},
+		{Inst{Op: VADDPS, Bits: 512, Args: [4]Reg{v(3), v(1), v(2)}, Mask: Virtual(Opmask, 7)}, "vaddps v3{p7}, v1, v2",
+			"v3=rw v1=r v2=r p7=r"},
+		{Inst{Op: VADDPS, Bits: 512, Args: [4]Reg{v(3), v(1), v(2)}, Mask: K(7), Zero: true}, "vaddps v3{k7}{z}, v1, v2",
+			"v3=w v1=r v2=r k7=r"},
+		{Inst{Op: VCMPPS, Bits: 512, Args: [4]Reg{Virtual(Opmask, 1), v(1), v(2)}, Mask: K(7), Imm: 1},
+			"vcmpps p1{k7}, v1, v2, 1", "p1=w v1=r v2=r k7=r"},
+		{Inst{Op: VBLENDMPS, Bits: 512, Args: [4]Reg{v(3), v(1), v(2)}, Mask: K(7)}, "vblendmps v3{k7}, v1, v2",
+			"v3=w v1=r v2=r k7=r"},
 		{Inst{Op: VFMADD231PS, Bits: 512, Args: [4]Reg{v(3), v(1), Memory}, Mem: Mem{Base: RAX, Broadcast: true}},
 			"vfmadd231ps v3, v1, dword ptr [rax]{1to16}", "v3=rw v1=r rax=r"},
 		{Inst{Op: VXORPS, Bits: 256, Args: [4]Reg{v(3), v(3), v(3)}}, "vxorps v3, v3, v3", "v3=w v3=w v3=w"},
 		{Inst{Op: VXORPS, Bits: 256, Args: [4]Reg{v(3), v(1), v(1)}}, "vxorps v3, v1, v1", "v3=w v1=r v1=r"},
-		{Inst{Op: VPTERNLOGD, Bits: 512, Args: [4]Reg{v(3), v(3), v(3)}, Imm: 255}, "vpternlogd v3, v3, v3, 255", "v3=w v3=w v3=w"},
-		{Inst{Op: VPTERNLOGD, Bits: 512, Args: [4]Reg{v(3), v(3), v(3)}, Imm: 1}, "vpternlogd v3, v3, v3, 1", "v3=rw v3=r v3=r"},
+		{Inst{Op: VPTERNLOGD, Bits: 512, Args: [4]Reg{v(3), v(3), v(3)}, Imm: 255}, "vpternlogd v3, v3, v3, 255",
+			"v3=w v3=w v3=w"},
+		{Inst{Op: VPTERNLOGD, Bits: 512, Args: [4]Reg{v(3), v(3), v(3)}, Imm: 1}, "vpternlogd v3, v3, v3, 1",
+			"v3=rw v3=r v3=r"},
 		{Inst{Op: XOR, Bits: 32, Args: [4]Reg{g(1), g(1)}}, "xor g1, g1", "g1=w g1=w"},
-		{Inst{Op: VGATHERDPS, Bits: 512, Args: [4]Reg{v(3), Memory}, Mem: Mem{Base: g(1), Index: v(2), Scale: 4}, Mask: Virtual(Opmask, 1)},
+		{Inst{Op: VGATHERDPS, Bits: 512, Args: [4]Reg{v(3), Memory}, Mem: Mem{Base: g(1), Index: v(2), Scale: 4},
+			Mask: Virtual(Opmask, 1)},
 			"vgatherdps v3{p1}, dword ptr [g1+v2*4]", "v3=rw g1=r v2=r p1=rw"},
 		{Inst{Op: VGATHERDPS, Bits: 256, Args: [4]Reg{v(3), Memory, v(4)}, Mem: Mem{Base: g(1), Index: v(2), Scale: 4}},
 			"vgatherdps v3, dword ptr [g1+v2*4], v4", "v3=rw v4=rw g1=r v2=r"},
@@ -116,7 +128,8 @@ func TestVisit(t *testing.T) {
 		{Inst{Op: CQO, Bits: 64}, "cqo", "rax=r rdx=w"},
 		{Inst{Op: ADD, Bits: 64, Args: [4]Reg{g(1)}, Imm: 5}, "add g1, 5", "g1=rw"},
 		{Inst{Op: ADD, Bits: 64, Args: [4]Reg{Memory}, Mem: Mem{Base: g(2)}, Imm: 5}, "add qword ptr [g2], 5", "g2=r"},
-		{Inst{Op: VMOVUPS, Bits: 256, Args: [4]Reg{v(1), Memory}, Mem: Mem{Pool: 3}}, "vmovups v1, ymmword ptr [constant 2]", "v1=w"},
+		{Inst{Op: VMOVUPS, Bits: 256, Args: [4]Reg{v(1), Memory}, Mem: Mem{Pool: 3}}, "vmovups v1, ymmword ptr [constant 2]",
+			"v1=w"},
 		{Inst{Op: LABEL, To: 3}, "L3:", ""},
 		{Inst{Op: JL, To: 3}, "jl L3", ""},
 	} {
@@ -156,7 +169,8 @@ func TestWrong(t *testing.T) {
 			defer func() {
 				if r := recover(); r == nil {
 					t.Errorf("%s is taken", i)
-				} else if text := fmt.Sprint(r); i.Op != LABEL && !strings.Contains(strings.ToLower(text), strings.ToLower(i.Op.String())) {
+				} else if text := fmt.Sprint(r); i.Op != LABEL && !strings.Contains(strings.ToLower(text),
+					strings.ToLower(i.Op.String())) {
 					t.Errorf("the refusal does not tell the instruction: %s", text)
 				}
 			}()
@@ -192,7 +206,8 @@ func BenchmarkEmit(b *testing.B) {
 
 // BenchmarkVisit reports the time of visiting one instruction.
 func BenchmarkVisit(b *testing.B) {
-	i := Inst{Op: VFMADD231PS, Bits: 512, Args: [4]Reg{V(3), V(1), Memory}, Mem: Mem{Base: RAX, Index: R9, Scale: 4, Disp: 128}}
+	i := Inst{Op: VFMADD231PS, Bits: 512, Args: [4]Reg{V(3), V(1), Memory},
+		Mem: Mem{Base: RAX, Index: R9, Scale: 4, Disp: 128}}
 	b.ReportAllocs()
 	count := 0
 	for b.Loop() {

@@ -119,7 +119,8 @@ func (c *Code) evex(f *form, i *Inst, p *fields) {
 	c.bytes = append(c.bytes, 0x62, first, second, third, f.opcode)
 }
 
-// modRM appends the byte that names reg and rm, and the address where rm is memory. A displacement of one byte counts in units.
+// modRM appends the byte that names reg and rm, and the address where rm is memory. A displacement of one byte counts
+// in units.
 func (c *Code) modRM(i *Inst, p *fields, unit int) {
 	reg := byte(p.reg&7) << 3
 	if !p.memory {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// RandomVEX draws count instructions of every form that is not EVEX and does more than move the flow of control or change the
-// machine's state. They read and write no general register but those given, and memory at base only.
+// RandomVEX draws count instructions of every form that is not EVEX and does more than move the flow of control or
+// change the machine's state. They read and write no general register but those given, and memory at base only.
 func RandomVEX(random *rand.Rand, count int, general []Reg, base Reg) []Inst {
 	var insts []Inst
 	apart := []Op{LEA, PUSH, POP, RET, DIV, IDIV, INT3, UD2, RDTSC, VLDMXCSR, VSTMXCSR}

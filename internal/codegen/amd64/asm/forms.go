@@ -39,8 +39,10 @@ const (
 )
 
 var featureNames = map[string]Features{
-	"-": 0, "avx": AVX, "avx2": AVX2, "fma": FMA, "f16c": F16C, "bmi1": BMI1, "bmi2": BMI2, "popcnt": POPCNTFeature, "lzcnt": LZCNTFeature,
-	"prfchw": PREFETCHWFeature, "f": AVX512F, "bw": AVX512BW, "dq": AVX512DQ, "cd": AVX512CD, "vnni": AVX512VNNI, "bf16": AVX512BF16,
+	"-": 0, "avx": AVX, "avx2": AVX2, "fma": FMA, "f16c": F16C, "bmi1": BMI1, "bmi2": BMI2, "popcnt": POPCNTFeature,
+	"lzcnt":  LZCNTFeature,
+	"prfchw": PREFETCHWFeature, "f": AVX512F, "bw": AVX512BW, "dq": AVX512DQ, "cd": AVX512CD, "vnni": AVX512VNNI,
+	"bf16":    AVX512BF16,
 	"avxvnni": AVXVNNI, "amxtile": AMXTile, "amxbf16": AMXBF16 | AMXTile, "amxint8": AMXInt8 | AMXTile,
 }
 
@@ -61,16 +63,17 @@ const (
 	same                        // with equal operands nothing is read
 	noMask                      // EVEX without a mask
 	gathers                     // the mask is read and cleared
-	wBits                       // W is 1 where Bits is 64
+	wBits                       // W is 1 if Bits is 64
 	scalar                      // no vector length
-	fixedL                      // Bits says nothing; L1 where length is 256
+	fixedL                      // Bits says nothing; L1 if length is 256
 	immediate                   // the last operand is Inst.Imm
 	ternary                     // as same, where the immediate makes the result constant
 	strides                     // memory must have an index register
 	narrow                      // a general operand may have 8 bits
 )
 
-var flagNames = map[string]flags{"w": byWidth, "same": same, "nomask": noMask, "gather": gathers, "ternary": ternary, "strides": strides}
+var flagNames = map[string]flags{"w": byWidth, "same": same, "nomask": noMask, "gather": gathers, "ternary": ternary,
+	"strides": strides}
 
 // operand is one of a form's: where it is encoded, what it is, what happens to it.
 type operand struct {
@@ -102,12 +105,13 @@ type form struct {
 	signatures [2]uint32 // classes of Args, with /m as a register and as memory
 	bits       uint16    // sum of the widths allowed, which are powers of two; 0: any
 	length     uint16    // of fixedL: 128 or 256
-	memory     uint8     // bytes of the memory operand: a divisor of the vector where vl says so, 0 of the general operand, else a number
-	vl         bool
-	broadcast  uint8 // element's bytes, 0: none
-	unit       uint8 // of EVEX's short displacement, 0: the operand's bytes
-	features   Features
-	name       string // what assemblers call it, in capitals
+	// bytes of the memory operand: a divisor of the vector where vl says so, 0 of the general operand, else a number
+	memory    uint8
+	vl        bool
+	broadcast uint8 // element's bytes, 0: none
+	unit      uint8 // of EVEX's short displacement, 0: the operand's bytes
+	features  Features
+	name      string // what assemblers call it, in capitals
 }
 
 //go:embed forms.txt
@@ -340,9 +344,11 @@ func number(text string, base int) uint64 {
 
 // find returns the first form that the instruction has, nil if none. Virtual registers fit any form of their class.
 func find(i *Inst) *form {
-	signature := uint32(i.Args[0]>>classShift) | uint32(i.Args[1]>>classShift)<<4 | uint32(i.Args[2]>>classShift)<<8 | uint32(i.Args[3]>>classShift)<<12
+	signature := uint32(i.Args[0]>>classShift) | uint32(i.Args[1]>>classShift)<<4 | uint32(i.Args[2]>>classShift)<<8 |
+		uint32(i.Args[3]>>classShift)<<12
 	rows := formsOf(i.Op)
-	needEVEX := i.Bits == 512 || i.Mask != NoReg || i.Mem.Broadcast || high(i.Args[0]) || high(i.Args[1]) || high(i.Args[2]) || high(i.Mem.Index)
+	needEVEX := i.Bits == 512 || i.Mask != NoReg || i.Mem.Broadcast || high(i.Args[0]) || high(i.Args[1]) ||
+		high(i.Args[2]) || high(i.Mem.Index)
 	for n := range rows {
 		f := &rows[n]
 		if signature != f.signatures[0] && signature != f.signatures[1] {
@@ -398,7 +404,8 @@ func (f *form) fits(i *Inst) bool {
 	return true
 }
 
-// inWidth reports whether the immediate is one of a general operand's width, which is extended by its sign from 32 bits.
+// inWidth reports whether the immediate is one of a general operand's width, which is extended by its sign from 32
+// bits.
 func inWidth(i *Inst) bool {
 	if i.Bits == 64 {
 		return i.Imm == int64(int32(i.Imm))
@@ -406,7 +413,8 @@ func inWidth(i *Inst) bool {
 	return i.Imm >= -1<<(i.Bits-1) && i.Imm < 1<<i.Bits
 }
 
-// immediate is the instruction's immediate operand; one of less than 64 bits is taken as signed, as hardware extends it.
+// immediate is the instruction's immediate operand; one of less than 64 bits is taken as signed, as hardware extends
+// it.
 func (f *form) immediate(i *Inst) int64 {
 	if f.prefix == legacy && i.Bits < 64 && f.operands[f.count-1].kind != '8' {
 		return i.Imm << (64 - i.Bits) >> (64 - i.Bits)

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// gas assembles a text per instruction with GNU as and returns the bytes of each. It skips the test where there is no as.
+// gas assembles a text per instruction with GNU as and returns the bytes of each. It skips the test if there is no as.
 func gas(t testing.TB, texts []string) [][]byte {
 	t.Helper()
 	program, err := exec.LookPath("as")
@@ -77,8 +77,8 @@ func encoding(t testing.TB, i Inst) []byte {
 	return b
 }
 
-// gasText is the instruction as GNU as is to assemble it. Of two ways to encode a move between vector registers we take the one
-// that loads, and so would it where that is not a byte longer.
+// gasText is the instruction as GNU as is to assemble it. Of two ways to encode a move between vector registers we take
+// the one that loads, and so would it if that is not a byte longer.
 func gasText(i Inst) string {
 	switch f := find(&i); {
 	case f.prefix == legacy:

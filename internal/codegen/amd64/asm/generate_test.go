@@ -15,7 +15,8 @@ var rewrite = flag.Bool("rewrite", false, "write ops.go from forms.txt")
 // TestOps checks that ops.go is the table's index: a constant for each name, and where its lines begin.
 func TestOps(t *testing.T) {
 	var b, offsets bytes.Buffer
-	b.WriteString("// Code generated from forms.txt by go test -rewrite; DO NOT EDIT.\n\n//weir:table\npackage asm\n\n// The operations, in the order of the table.\nconst (\n")
+	b.WriteString("// Code generated from forms.txt by go test -rewrite; DO NOT EDIT.\n\n//weir:table\npackage " +
+		"asm\n\n// The operations, in the order of the table.\nconst (\n")
 	b.WriteString("\tNoOp Op = iota\n\tLABEL // Inst.To is here\n\tALIGN // to a multiple of Inst.Imm bytes\n")
 	seen, last := map[string]bool{}, ""
 	at, count := 0, 3
@@ -36,7 +37,8 @@ func TestOps(t *testing.T) {
 		}
 		at += len(line)
 	}
-	fmt.Fprintf(&b, ")\n\n// offsets are where each operation's lines begin in the table.\nvar offsets = [...]uint32{\n0, 0, 0, %s\n}\n", &offsets)
+	fmt.Fprintf(&b, ")\n\n// offsets are where each operation's lines begin in the table.\nvar offsets = "+
+		"[...]uint32{\n0, 0, 0, %s\n}\n", &offsets)
 	want, err := format.Source(b.Bytes())
 	if err != nil {
 		t.Fatal(err)

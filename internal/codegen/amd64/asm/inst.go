@@ -1,9 +1,9 @@
-// Package asm is an assembler for the part of amd64 that Weir emits: general instructions, VEX (AVX, AVX2, FMA, F16C) and
-// EVEX (AVX-512 F, BW, DQ, VL, VNNI, BF16), and the tiles of AMX.
+// Package asm is an assembler for the part of amd64 that Weir emits: general instructions, VEX (AVX, AVX2, FMA, F16C)
+// and EVEX (AVX-512 F, BW, DQ, VL, VNNI, BF16), and the tiles of AMX.
 //
-// An instruction is a value, Inst, whose registers may be virtual: what allocates registers works on the same values, by
-// the roles of their operands (see Inst.Visit). Code turns instructions with machine registers into bytes. Which forms an
-// instruction has is one table, checked byte for byte against GNU as.
+// An instruction is a value, Inst, whose registers may be virtual: what allocates registers works on the same values,
+// by the roles of their operands (see Inst.Visit). Code turns instructions with machine registers into bytes. Which
+// forms an instruction has is one table, checked byte for byte against GNU as.
 package asm
 
 // Class is a kind of register.
@@ -92,14 +92,14 @@ type Mem struct {
 // Label is a place in the code.
 type Label int32
 
-// Inst is one instruction. Args are its operands in Intel's order, the destination first; at most one of them is Memory. Bits is
-// the width of vector operands (128, 256, 512), or of general ones (8, 16, 32, 64).
+// Inst is one instruction. Args are its operands in Intel's order, the destination first; at most one of them is
+// Memory. Bits is the width of vector operands (128, 256, 512), or of general ones (8, 16, 32, 64).
 type Inst struct {
 	Imm  int64 // where the operation has an immediate operand, it comes last
 	Args [4]Reg
 	Mem  Mem
-	// Mask is the opmask register that chooses lanes; NoReg: all. With Zero the other lanes of the destination become 0, without
-	// it they keep their values.
+	// Mask is the opmask register that chooses lanes; NoReg: all. With Zero the other lanes of the destination become 0,
+	// without it they keep their values.
 	Mask Reg
 	To   Label // of jumps
 	Op   Op

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// String is the register's name: the machine's as its class has it (a vector's as of 512 bits), a virtual one's g3, v12 or p1.
+// String is the register's name: the machine's as its class has it (a vector's as of 512 bits), a virtual one's g3, v12
+// or p1.
 func (r Reg) String() string {
 	if r == NoReg {
 		return "none"
@@ -52,7 +53,8 @@ func appendReg(b []byte, r Reg, kind byte, bits int) []byte {
 }
 
 // sizeNames say how many bytes of memory an operand has.
-var sizeNames = map[int]string{1: "byte ptr ", 2: "word ptr ", 4: "dword ptr ", 8: "qword ptr ", 16: "xmmword ptr ", 32: "ymmword ptr ", 64: "zmmword ptr "}
+var sizeNames = map[int]string{1: "byte ptr ", 2: "word ptr ", 4: "dword ptr ", 8: "qword ptr ", 16: "xmmword ptr ",
+	32: "ymmword ptr ", 64: "zmmword ptr "}
 
 func vectorName(bits int) string {
 	switch bits {

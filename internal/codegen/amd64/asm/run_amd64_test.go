@@ -24,7 +24,8 @@ const (
 
 var general = []asm.Reg{asm.RAX, asm.RCX, asm.RDX, asm.RBX, asm.R8, asm.R9, asm.R10, asm.R11, asm.R12, asm.R13}
 
-// TestEmulated runs every form that is not AVX-512's on this machine and on the emulated one, on the same random operands.
+// TestEmulated runs every form that is not AVX-512's on this machine and on the emulated one, on the same random
+// operands.
 func TestEmulated(t *testing.T) {
 	host := target.Host(1)
 	for _, feature := range []string{"avx2", "fma", "f16c", "bmi2"} {
@@ -36,7 +37,8 @@ func TestEmulated(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	insts := asm.RandomVEX(random, 4, general, asm.RSI)
 	insts = slices.DeleteFunc(insts, func(i asm.Inst) bool {
-		opmask := i.Features() &^ (asm.AVX | asm.AVX2 | asm.FMA | asm.F16C | asm.BMI1 | asm.BMI2 | asm.POPCNTFeature | asm.LZCNTFeature | asm.PREFETCHWFeature)
+		opmask := i.Features() &^ (asm.AVX | asm.AVX2 | asm.FMA | asm.F16C | asm.BMI1 | asm.BMI2 | asm.POPCNTFeature |
+			asm.LZCNTFeature | asm.PREFETCHWFeature)
 		return opmask != 0 || i.Op == asm.VRCPPS || i.Op == asm.VRSQRTPS // approximations differ between makers
 	})
 	code := program(t, insts)
@@ -57,7 +59,8 @@ func TestEmulated(t *testing.T) {
 		if at := slices.IndexFunc(indices(have), func(k int) bool { return have[k] != want[k] }); at >= 0 {
 			if wrong++; wrong < 20 {
 				at &^= 31
-				t.Errorf("%s: at %d: emulated %x, here %x, before %x", i, at, have[at:at+32], want[at:at+32], before[blockBytes*n:][at:at+32])
+				t.Errorf("%s: at %d: emulated %x, here %x, before %x", i, at, have[at:at+32], want[at:at+32],
+					before[blockBytes*n:][at:at+32])
 			}
 		}
 	}

@@ -2,11 +2,11 @@ package asm
 
 import "github.com/weirml/weir/internal/diag"
 
-// Visit calls do for every register that the instruction names, in whatever form, and for those it uses without naming them
-// (RAX and RDX of a division), with what happens to it. A register that stands in two operands is visited twice. Registers of
-// an address and the mask are read; a destination of which the mask keeps lanes is read and written; a gather's mask is cleared;
-// where equal operands make the result independent of them (XOR of a register with itself) they are all written.
-// do may change registers to others of their class, except those that are not named.
+// Visit calls do for every register that the instruction names, in whatever form, and for those it uses without naming
+// them (RAX and RDX of a division), with what happens to it. A register that stands in two operands is visited twice.
+// Registers of an address and the mask are read; a destination of which the mask keeps lanes is read and written; a
+// gather's mask is cleared; where equal operands make the result independent of them (XOR of a register with itself)
+// they are all written. do may change registers to others of their class, except those that are not named.
 func (i *Inst) Visit(do func(r *Reg, role Role)) {
 	if i.Op == LABEL || i.Op == ALIGN {
 		return

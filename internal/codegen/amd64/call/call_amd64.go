@@ -5,7 +5,8 @@ import "unsafe"
 // Supported is whether Call works on this architecture.
 const Supported = true
 
-// Call runs the machine code at an address on tiles [begin, end) and returns its status. It takes about 2 ns beyond what the code does.
+// Call runs the machine code at an address on tiles [begin, end) and returns its status. It takes about 2 ns beyond
+// what the code does.
 //
 //go:noescape
 func Call(code uintptr, frame unsafe.Pointer, begin, end int64) (status int64)

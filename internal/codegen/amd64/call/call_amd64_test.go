@@ -15,8 +15,9 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// sums adds up the words of each tile, writes that into a word of the tile's own, and returns the sum of all. It spoils every register that it
-// may, Go's own among them, and keeps a value in the frame. Its frame: the source, the destination, the words in a tile, the kept value.
+// sums adds up the words of each tile, writes that into a word of the tile's own, and returns the sum of all. It spoils
+// every register that it may, Go's own among them, and keeps a value in the frame. Its frame: the source, the
+// destination, the words in a tile, the kept value.
 var sums = []byte{
 	0x4C, 0x8B, 0x37, //                         mov   r14, [rdi]
 	0x48, 0x8B, 0x5F, 0x08, //                   mov   rbx, [rdi+8]
@@ -138,7 +139,8 @@ func TestCall(t *testing.T) {
 	}
 }
 
-// TestStress makes 10⁵ checked calls from eight goroutines and from fresh ones whose stacks grow, while the collector runs all the time and the profiler interrupts.
+// TestStress makes 10⁵ checked calls from eight goroutines and from fresh ones whose stacks grow, while the collector
+// runs all the time and the profiler interrupts.
 func TestStress(t *testing.T) {
 	code := load(t, sums)
 	calls := int64(100_000)

@@ -1,7 +1,7 @@
-// Package emulatetest runs emitted code in an emulated processor that has AVX-512, for tests on machines that do not: Bochs, by way
-// of the Python package bochscpu-python. Its processor has AVX-512 F, CD, BW, DQ and VL, but not VNNI, BF16 or AMX; a gather
-// whose indices are in vector register 16 or above it takes for no instruction. Where the
-// package is missing, tests are skipped with the reason.
+// Package emulatetest runs emitted code in an emulated processor that has AVX-512, for tests on machines that do not:
+// Bochs, by way of the Python package bochscpu-python. Its processor has AVX-512 F, CD, BW, DQ and VL, but not VNNI,
+// BF16 or AMX; a gather whose indices are in vector register 16 or above it takes for no instruction. Where the package
+// is missing, tests are skipped with the reason.
 package emulatetest
 
 import (
@@ -26,7 +26,8 @@ const Python = "WEIR_EMULATOR_PYTHON"
 //go:embed emulate.py
 var script string
 
-// Region is a piece of the emulated memory. Its bytes are what lies there before the run and, unless it is ReadOnly, after it.
+// Region is a piece of the emulated memory. Its bytes are what lies there before the run and, unless it is ReadOnly,
+// after it.
 type Region struct {
 	Address  uint64
 	Bytes    []byte
@@ -50,7 +51,7 @@ const (
 	page         = 4096
 )
 
-// New starts a machine that lives as long as the test. It skips the test where there is no emulator.
+// New starts a machine that lives as long as the test. It skips the test if there is no emulator.
 func New(t testing.TB) *Machine {
 	t.Helper()
 	python := os.Getenv(Python)
@@ -80,13 +81,14 @@ func New(t testing.TB) *Machine {
 		_ = in.Close()
 		_ = command.Wait()
 		lines := strings.Split(strings.TrimSpace(complaint.String()), "\n")
-		t.Skipf("%s has no bochscpu, which emulates AVX-512 (CONTRIBUTING.md tells how to install it): %s", python, lines[len(lines)-1])
+		t.Skipf("%s has no bochscpu, which emulates AVX-512 (CONTRIBUTING.md tells how to install it): %s", python,
+			lines[len(lines)-1])
 	}
 	return m
 }
 
-// Place gives regions addresses: each ends at the end of a page, moved down to a multiple of align bytes, and no page beside its
-// own is mapped, so that what runs past its end by align bytes or more is a fault.
+// Place gives regions addresses: each ends at the end of a page, moved down to a multiple of align bytes, and no page
+// beside its own is mapped, so that what runs past its end by align bytes or more is a fault.
 func Place(align int, regions ...*Region) {
 	next := uint64(dataAddress)
 	for _, r := range regions {
@@ -97,8 +99,9 @@ func Place(align int, regions ...*Region) {
 	}
 }
 
-// Run calls code, which returns by RET, with the given registers (other general registers hold a number that is no address, RSP
-// a stack of 16 KiB) and memory, and returns RAX. A fault, or a run of more than a minute, is an error; regions are then as before.
+// Run calls code, which returns by RET, with the given registers (other general registers hold a number that is no
+// address, RSP a stack of 16 KiB) and memory, and returns RAX. A fault, or a run of more than a minute, is an error;
+// regions are then as before.
 func (m *Machine) Run(code []byte, registers map[asm.Reg]uint64, regions ...*Region) (uint64, error) {
 	stack := &Region{Address: stackAddress, Bytes: make([]byte, stackBytes)}
 	returns := uint64(0x7FFF_FFFF_0000)
