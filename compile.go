@@ -87,7 +87,7 @@ func compileDirect(ctx context.Context, m *Model, o Options, choices compiler.Ch
 	return nil, refused
 }
 
-// compileWithin compiles, and has the compiler keep within so much less than the budget.
+// compileWithin compiles for the budget less stricter bytes. If the program exceeds a budget, beyond says by how much.
 func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Choices, stricter int64) (p *Program,
 	beyond over, err error) {
 	defer diag.Recover(&err, "compiling")
@@ -98,44 +98,9 @@ func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Ch
 	if err := checkDebug(); err != nil {
 		return nil, over{}, err
 	}
-	if o.Threads < 0 || o.Calls < 0 || o.Budget < 0 || o.DeviceBudget < 0 {
-		return nil, over{}, diag.Inputf("%d threads, %d calls and budgets of %d and %d bytes: none of them is negative",
-			o.Threads, o.Calls, o.Budget, o.DeviceBudget).
-			WithFix("0 stands for all cores, one call and no budget")
-	}
-	if o.Threads == 0 {
-		o.Threads = runtime.GOMAXPROCS(0)
-	}
-	if o.Calls == 0 {
-		o.Calls = 1
-	}
-	if !slices.Contains([]DType{InvalidDType, F32, BF16, I8}, o.Precision) {
-		return nil, over{}, diag.Unsupportedf("precision %s; f32, bf16 and i8 are supported", o.Precision)
-	}
-	if !slices.Contains([]DType{InvalidDType, F32, BF16, I8}, o.Cache) {
-		return nil, over{}, diag.Unsupportedf("caches of %s; f32, bf16 and i8 are supported", o.Cache)
-	}
-	switch o.Target {
-	case Best, CPU, Reference:
-	case Portable:
-		o.CPU = string(Portable)
-	case Vulkan:
-	default:
-		return nil, over{}, diag.Unsupportedf("target %q; there are cpu, portable, reference and vulkan", o.Target)
-	}
-	if o.Limits != "" && o.Target != Vulkan {
-		return nil, over{}, diag.Inputf("limits %q for target %q", o.Limits, o.Target).
-			WithFix("limits are of a device: set the target to vulkan")
-	}
-	if o.Target == Reference && m.source.module() != nil {
-		if o.Budget > 0 {
-			return nil, over{}, diag.Unsupportedf("a budget for the reference, which computes on Go's heap").
-				WithFix("compile for --target cpu, or set GOMEMLIMIT")
-		}
-		if o.Precision == BF16 || o.Precision == I8 {
-			return nil, over{}, diag.Unsupportedf("%s by the reference, which computes what the model says", o.Precision).
-				WithFix("compare with the tolerance of the precision")
-		}
+	o, err = m.checked(o)
+	if err != nil {
+		return nil, over{}, err
 	}
 	if err := m.files.Retain(); err != nil {
 		return nil, over{}, inFile(err, m.file)
@@ -195,6 +160,50 @@ func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Ch
 	kept = true
 	p.ready()
 	return p, over{}, nil
+}
+
+// checked returns options with defaults for zero values, or an error if the model cannot be compiled with them.
+func (m *Model) checked(o Options) (Options, error) {
+	if o.Threads < 0 || o.Calls < 0 || o.Budget < 0 || o.DeviceBudget < 0 {
+		return o, diag.Inputf("%d threads, %d calls and budgets of %d and %d bytes: none of them is negative",
+			o.Threads, o.Calls, o.Budget, o.DeviceBudget).
+			WithFix("0 stands for all cores, one call and no budget")
+	}
+	if o.Threads == 0 {
+		o.Threads = runtime.GOMAXPROCS(0)
+	}
+	if o.Calls == 0 {
+		o.Calls = 1
+	}
+	if !slices.Contains([]DType{InvalidDType, F32, BF16, I8}, o.Precision) {
+		return o, diag.Unsupportedf("precision %s; f32, bf16 and i8 are supported", o.Precision)
+	}
+	if !slices.Contains([]DType{InvalidDType, F32, BF16, I8}, o.Cache) {
+		return o, diag.Unsupportedf("caches of %s; f32, bf16 and i8 are supported", o.Cache)
+	}
+	switch o.Target {
+	case Best, CPU, Reference:
+	case Portable:
+		o.CPU = string(Portable)
+	case Vulkan:
+	default:
+		return o, diag.Unsupportedf("target %q; there are cpu, portable, reference and vulkan", o.Target)
+	}
+	if o.Limits != "" && o.Target != Vulkan {
+		return o, diag.Inputf("limits %q for target %q", o.Limits, o.Target).
+			WithFix("limits are of a device: set the target to vulkan")
+	}
+	if o.Target == Reference && m.source.module() != nil {
+		if o.Budget > 0 {
+			return o, diag.Unsupportedf("a budget for the reference, which computes on Go's heap").
+				WithFix("compile for --target cpu, or set GOMEMLIMIT")
+		}
+		if o.Precision == BF16 || o.Precision == I8 {
+			return o, diag.Unsupportedf("%s by the reference, which computes what the model says", o.Precision).
+				WithFix("compare with the tolerance of the precision")
+		}
+	}
+	return o, nil
 }
 
 // ready makes the first call where nothing about it is left to know and it is small, so that the first run takes no

@@ -53,6 +53,57 @@ func sumArtefact(t *testing.T, count int) string {
 	return path
 }
 
+// fileChange is a change of a model's file while a program reads weights there.
+type fileChange struct {
+	name   string
+	change func(t *testing.T, path string)
+	o      Options
+	blind  bool // the change is not looked for
+	fails  string
+}
+
+// changedCount is the number of elements of the constant in the file.
+const changedCount = 1 << 18
+
+// overwrite changes the constant in a file.
+func overwrite(t *testing.T, path string) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := len(data) - 4*changedCount; i < len(data); i += 4 {
+		data[i] ^= 1
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt(data, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(path, time.Time{}, time.Unix(1e9, 0)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// cutShort truncates a file.
+func cutShort(t *testing.T, path string) {
+	if err := os.Truncate(path, 4096); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// replace gives the name of a file to another file.
+func replace(t *testing.T, path string) {
+	if err := os.WriteFile(path+".new", []byte("another"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestFilesThatChange: a model's file that is written over, or cut short, while a program reads weights there ends a
 // run, by Program.Run and by a call, with an error that names the file; where the change is seen too late, so does the
 // fault, in Go's code and in machine code. A private copy and a file that another took the name of give the results
@@ -62,127 +113,90 @@ func TestFilesThatChange(t *testing.T) {
 		os.Getenv("WEIR_MAP") == "off" || !mem.OutsideHeap() {
 		t.Skip("files are not mapped here, or cannot be looked at again")
 	}
-	const count = 1 << 18
-	over := func(t *testing.T, path string) {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := len(data) - 4*count; i < len(data); i += 4 {
-			data[i] ^= 1
-		}
-		f, err := os.OpenFile(path, os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		if _, err := f.WriteAt(data, 0); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chtimes(path, time.Time{}, time.Unix(1e9, 0)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	short := func(t *testing.T, path string) {
-		if err := os.Truncate(path, 4096); err != nil {
-			t.Fatal(err)
-		}
-	}
-	renamed := func(t *testing.T, path string) {
-		if err := os.WriteFile(path+".new", []byte("another"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(path+".new", path); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, c := range []struct {
-		name   string
-		change func(t *testing.T, path string)
-		o      Options
-		blind  bool // the change is not looked for
-		fails  string
-	}{
-		{"written over", over, Options{}, false, "was changed after it was loaded"},
-		{"cut short", short, Options{}, false, "was changed after it was loaded"},
-		{"cut short, unseen", short, Options{Threads: 2}, true, "cut short"},
-		{"cut short, unseen, portable", short, Options{Target: Portable, Threads: 2}, true, "cut short"},
-		{"written over, private", over, Options{Private: true}, false, ""},
-		{"cut short, private", short, Options{Private: true}, false, ""},
-		{"renamed", renamed, Options{}, false, ""},
+	for _, c := range []fileChange{
+		{"written over", overwrite, Options{}, false, "was changed after it was loaded"},
+		{"cut short", cutShort, Options{}, false, "was changed after it was loaded"},
+		{"cut short, unseen", cutShort, Options{Threads: 2}, true, "cut short"},
+		{"cut short, unseen, portable", cutShort, Options{Target: Portable, Threads: 2}, true, "cut short"},
+		{"written over, private", overwrite, Options{Private: true}, false, ""},
+		{"cut short, private", cutShort, Options{Private: true}, false, ""},
+		{"renamed", replace, Options{}, false, ""},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			path := sumArtefact(t, count)
-			m, err := Load(path)
-			if err != nil {
-				t.Fatal(err)
+		t.Run(c.name, c.check)
+	}
+}
+
+// check changes the file of a program, and runs the program by a call and by Program.Run.
+func (c fileChange) check(t *testing.T) {
+	path := sumArtefact(t, changedCount)
+	m, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	p, err := Compile(t.Context(), m, c.o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if c.blind {
+		p.files.blocks = nil
+	} else if watched := len(p.files.blocks) > 0; watched == c.o.Private {
+		t.Fatalf("the file is looked at: %v", watched)
+	}
+	x, err := New(F32, changedCount)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	call, err := p.NewCall(nil)
+	if err == nil {
+		err = call.Bind("x", x)
+	}
+	if err == nil {
+		err = call.Run(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := Copy[float32](call.Output("y"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.change(t, path)
+	again := func() error { // by the call, then by Run
+		p.files.seen.Store(0)
+		return call.Run(t.Context())
+	}
+	for range 2 {
+		err := again()
+		if c.fails != "" {
+			if !errors.Is(err, ErrInput) || !strings.Contains(err.Error(), c.fails) ||
+				!strings.Contains(err.Error(), "sum.weir") {
+				t.Errorf("the error is %v", err)
 			}
-			defer m.Close()
-			p, err := Compile(t.Context(), m, c.o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer p.Close()
-			if c.blind {
-				p.files.blocks = nil
-			} else if watched := len(p.files.blocks) > 0; watched == c.o.Private {
-				t.Fatalf("the file is looked at: %v", watched)
-			}
-			x, err := New(F32, count)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer x.Close()
-			call, err := p.NewCall(nil)
+		} else if got, e := Copy[float32](call.Output("y")); err != nil || e != nil || !slices.Equal(got, want) {
+			t.Errorf("the results are others, or %v, %v", err, e)
+		}
+		call.Close()
+		again = func() error {
+			p.files.seen.Store(0)
+			r, err := p.Run(t.Context(), Inputs{"x": x})
 			if err == nil {
-				err = call.Bind("x", x)
-			}
-			if err == nil {
-				err = call.Run(t.Context())
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			want, err := Copy[float32](call.Output("y"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			c.change(t, path)
-			again := func() error { // by the call, then by Run
-				p.files.seen.Store(0)
-				return call.Run(t.Context())
-			}
-			for range 2 {
-				err := again()
-				if c.fails != "" {
-					if !errors.Is(err, ErrInput) || !strings.Contains(err.Error(), c.fails) ||
-						!strings.Contains(err.Error(), "sum.weir") {
-						t.Errorf("the error is %v", err)
-					}
-				} else if got, e := Copy[float32](call.Output("y")); err != nil || e != nil || !slices.Equal(got, want) {
-					t.Errorf("the results are others, or %v, %v", err, e)
+				got, e := Copy[float32](r.Get("y"))
+				if err = e; !slices.Equal(got, want) {
+					t.Error("the results are others")
 				}
-				call.Close()
-				again = func() error {
-					p.files.seen.Store(0)
-					r, err := p.Run(t.Context(), Inputs{"x": x})
-					if err == nil {
-						got, e := Copy[float32](r.Get("y"))
-						if err = e; !slices.Equal(got, want) {
-							t.Error("the results are others")
-						}
-						r.Close()
-					}
-					return err
-				}
-				if c.fails == "" { // the second round has no call to look at
-					if err := again(); err != nil {
-						t.Error(err)
-					}
-					return
-				}
+				r.Close()
 			}
-		})
+			return err
+		}
+		if c.fails == "" { // the second round has no call to look at
+			if err := again(); err != nil {
+				t.Error(err)
+			}
+			return
+		}
 	}
 }
 

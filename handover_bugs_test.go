@@ -239,45 +239,48 @@ func TestHandOver(t *testing.T) {
 			x.Close()
 		}
 	})
-	t.Run("released by other threads", func(t *testing.T) {
-		nothingLeft(t)
-		p := compileDigits(t, weir.Options{Threads: 1, Calls: 3})
-		defer p.Close()
-		tensors, results := make(chan *weir.Tensor), make(chan *weir.Results)
-		var runs, closers sync.WaitGroup
-		for range 3 {
-			runs.Go(func() {
-				runtime.LockOSThread() // which ends with it
-				for x := range tensors {
-					r, err := p.Run(context.Background(), weir.Inputs{"image": weir.Consume(x)})
-					if err != nil {
-						t.Error(err)
-						continue
-					}
-					results <- r
+	t.Run("released by other threads", releasedByThreads)
+}
+
+// releasedByThreads runs and closes on other threads, with results closed twice at once.
+func releasedByThreads(t *testing.T) {
+	nothingLeft(t)
+	p := compileDigits(t, weir.Options{Threads: 1, Calls: 3})
+	defer p.Close()
+	tensors, results := make(chan *weir.Tensor), make(chan *weir.Results)
+	var runs, closers sync.WaitGroup
+	for range 3 {
+		runs.Go(func() {
+			runtime.LockOSThread() // which ends with it
+			for x := range tensors {
+				r, err := p.Run(context.Background(), weir.Inputs{"image": weir.Consume(x)})
+				if err != nil {
+					t.Error(err)
+					continue
 				}
-			})
-			closers.Go(func() {
-				runtime.LockOSThread()
-				for r := range results {
-					var both sync.WaitGroup // closed twice at once
-					both.Go(func() { r.Get("scores").Close() })
-					both.Go(func() { r.Close() })
-					both.Wait()
-				}
-			})
-		}
-		for i := range 200 {
-			tensors <- filled(t, 1+i%3, 1, 8, 8)
-		}
-		close(tensors)
-		runs.Wait()
-		close(results)
-		closers.Wait()
-		if s := p.Stats(); s.Active != 0 || s.Runs != 200 {
-			t.Errorf("%+v", s)
-		}
-	})
+				results <- r
+			}
+		})
+		closers.Go(func() {
+			runtime.LockOSThread()
+			for r := range results {
+				var both sync.WaitGroup // closed twice at once
+				both.Go(func() { r.Get("scores").Close() })
+				both.Go(func() { r.Close() })
+				both.Wait()
+			}
+		})
+	}
+	for i := range 200 {
+		tensors <- filled(t, 1+i%3, 1, 8, 8)
+	}
+	close(tensors)
+	runs.Wait()
+	close(results)
+	closers.Wait()
+	if s := p.Stats(); s.Active != 0 || s.Runs != 200 {
+		t.Errorf("%+v", s)
+	}
 }
 
 // TestLending: memory of Go's is there while it is lent, and no longer; results outlive their model.
@@ -338,53 +341,56 @@ func TestLending(t *testing.T) {
 			}
 		}
 	})
-	t.Run("results outlive their model", func(t *testing.T) {
-		nothingLeft(t)
-		m, err := weir.LoadBytes(digits(t))
-		if err != nil {
-			t.Fatal(err)
+	t.Run("results outlive their model", resultsOutliveModel)
+}
+
+// resultsOutliveModel closes the model and the program under open results: they keep their values until closed.
+func resultsOutliveModel(t *testing.T) {
+	nothingLeft(t)
+	m, err := weir.LoadBytes(digits(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := weir.Compile(t.Context(), m, weir.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Close()
+	x := filled(t, 2, 1, 8, 8)
+	r, err := p.Run(t.Context(), weir.Inputs{"image": x})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.Close()
+	want, err := weir.Copy[float32](r.Get("scores"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan error)
+	go func() { closed <- p.Close() }() // which waits for the results
+	for {
+		if _, err := p.Run(t.Context(), nil); errors.Is(err, weir.ErrClosed) {
+			break
 		}
-		p, err := weir.Compile(t.Context(), m, weir.Options{Threads: 1})
-		if err != nil {
-			t.Fatal(err)
+		if late, err := p.NewCall(weir.Dims{"batch": 1}); errors.Is(err, weir.ErrClosed) {
+			break
+		} else if err == nil {
+			late.Close()
 		}
-		m.Close()
-		x := filled(t, 2, 1, 8, 8)
-		r, err := p.Run(t.Context(), weir.Inputs{"image": x})
-		if err != nil {
-			t.Fatal(err)
-		}
-		x.Close()
-		want, err := weir.Copy[float32](r.Get("scores"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		closed := make(chan error)
-		go func() { closed <- p.Close() }() // which waits for the results
-		for {
-			if _, err := p.Run(t.Context(), nil); errors.Is(err, weir.ErrClosed) {
-				break
-			}
-			if late, err := p.NewCall(weir.Dims{"batch": 1}); errors.Is(err, weir.ErrClosed) {
-				break
-			} else if err == nil {
-				late.Close()
-			}
-			runtime.Gosched()
-		}
-		select {
-		case err := <-closed:
-			t.Fatalf("the program is closed (%v) under its results", err)
-		default:
-		}
-		if got, err := weir.Copy[float32](r.Get("scores")); err != nil || !slices.Equal(got, want) {
-			t.Errorf("%v, want %v (%v)", got, want, err)
-		}
-		r.Close()
-		if err := <-closed; err != nil {
-			t.Error(err)
-		}
-	})
+		runtime.Gosched()
+	}
+	select {
+	case err := <-closed:
+		t.Fatalf("the program is closed (%v) under its results", err)
+	default:
+	}
+	if got, err := weir.Copy[float32](r.Get("scores")); err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, want %v (%v)", got, want, err)
+	}
+	r.Close()
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
 }
 
 // TestPoolCounts: what the pool holds is counted by class, Trim gives back what is not fragmented, and no less.

@@ -106,21 +106,19 @@ func TestCompileFixes(t *testing.T) {
 	}
 }
 
-func TestExitCodes(t *testing.T) {
-	dir := t.TempDir()
-	write := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	m, foreign := artefact(t, digits), foreignModel(t)
-	for _, row := range []struct {
-		args string
-		code int
-		want string // in what is printed, wherever
-	}{
+// exitCase is a command line, its exit code, and a part of its output.
+type exitCase struct {
+	args string
+	code int
+	want string // in what is printed, wherever
+}
+
+// exitCases are the cases of TestExitCodes: dir is a folder for files, m an artefact, foreign a model with an unknown
+// operator, and write writes a file of dir.
+//
+//weir:table
+func exitCases(dir, m, foreign string, write func(name, text string) string) []exitCase {
+	return []exitCase{
 		{"", 0, "Usage"},
 		{"help run", 0, "weir run model.onnx --input x=x.npy"},
 		{"completion bash", 0, "complete"},
@@ -200,7 +198,21 @@ func TestExitCodes(t *testing.T) {
 		{"compile " + digits + " -o " + filepath.Join(dir, "no", "such", "folder.weir"), 1, "folder.weir"},
 		{"env", 0, "WEIR_DEBUG"},
 		{"demo", 0, "20 of 20 right"},
-	} {
+	}
+}
+
+// TestExitCodes runs the cases in processes of their own.
+func TestExitCodes(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	m, foreign := artefact(t, digits), foreignModel(t)
+	for _, row := range exitCases(dir, m, foreign, write) {
 		t.Run(strings.NewReplacer("/", "|", dir, "").Replace(row.args), func(t *testing.T) {
 			t.Parallel()
 			r := weirRun(t, strings.Fields(row.args)...)

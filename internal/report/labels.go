@@ -1,5 +1,5 @@
-// Package report derives from a compiled program what its user is told: dimensions by their names, where buffers lie
-// and when, and what a run really reached of them.
+// Package report describes a compiled program to its user: dimensions by their names, the positions and live ranges of
+// buffers, and the accesses of a run.
 package report
 
 import (
@@ -7,14 +7,14 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Labels are what callers call the dimensions of a program or a module: those of the model by the model's names, and
-// those that the compiler made by names that the model does not have.
+// Labels are the public names of the dimensions of a program or a module: the model's names, and names that the model
+// does not use for dimensions that the compiler made.
 type Labels struct {
 	Of    map[sym.Name]string // the label of each dimension
 	Names map[string]sym.Name // and the dimension of each label
 }
 
-// NewLabels are the labels of these dimensions.
+// NewLabels returns the labels of dimensions.
 func NewLabels(dims []sym.Name) *Labels {
 	l := &Labels{sym.Labels(dims), map[string]sym.Name{}}
 	for name, label := range l.Of {
@@ -23,7 +23,7 @@ func NewLabels(dims []sym.Name) *Labels {
 	return l
 }
 
-// LabelsOf are the labels of a program's dimensions.
+// LabelsOf returns the labels of a program's dimensions.
 func LabelsOf(p *program.Program) *Labels {
 	var names []sym.Name
 	for _, d := range p.Dims {
@@ -32,7 +32,7 @@ func LabelsOf(p *program.Program) *Labels {
 	return NewLabels(names)
 }
 
-// Find is the dimension that a caller calls so, or that texts write so.
+// Find returns the dimension with a label, or with the name that texts of programs use.
 func (l *Labels) Find(label string) (sym.Name, bool) {
 	name, ok := l.Names[label]
 	if !ok {
@@ -43,7 +43,7 @@ func (l *Labels) Find(label string) (sym.Name, bool) {
 	return name, ok
 }
 
-// name is the dimension as callers' formulas have it.
+// name returns a dimension's name in the user's formulas.
 func (l *Labels) name(name sym.Name) sym.Name {
 	if label, ok := l.Of[name]; ok {
 		return sym.User(label)
@@ -51,7 +51,7 @@ func (l *Labels) name(name sym.Name) sym.Name {
 	return name
 }
 
-// Show is an expression as callers see it.
+// Show returns an expression with the user's names.
 func (l *Labels) Show(x sym.Expr) sym.Expr {
 	return x.Subst(func(name sym.Name) (sym.Expr, bool) {
 		own := l.name(name)
@@ -59,7 +59,7 @@ func (l *Labels) Show(x sym.Expr) sym.Expr {
 	})
 }
 
-// Cond is a condition as callers see it: what the compiler made is written by its label, as it is.
+// Cond returns a condition with the user's names; a dimension that the compiler made has its label, unquoted.
 func (l *Labels) Cond(c sym.Cond) sym.Cond {
 	made := map[sym.Name]string{}
 	for name, label := range l.Of {
@@ -70,7 +70,7 @@ func (l *Labels) Cond(c sym.Cond) sym.Cond {
 	return c.Shown(made)
 }
 
-// Dims is a set of dimensions as callers' formulas have them.
+// Dims returns a set of dimensions under the user's names.
 func (l *Labels) Dims(d *sym.Dims) *sym.Dims {
 	out := d.Empty()
 	for _, name := range d.Names() {
@@ -80,17 +80,17 @@ func (l *Labels) Dims(d *sym.Dims) *sym.Dims {
 	return out
 }
 
-// Values gives the dimensions of an expression the values that a caller has for them.
+// Values returns a function that looks up a dimension in the user's binding.
 func (l *Labels) Values(d map[string]int64) func(name sym.Name) (int64, bool) {
 	return func(name sym.Name) (int64, bool) { v, ok := d[l.Of[name]]; return v, ok }
 }
 
-// Bindings are values of dimensions inside the program.
+// Bindings are values of a program's dimensions.
 type Bindings map[sym.Name]int64
 
 func (b Bindings) Lookup(name sym.Name) (int64, bool) { v, ok := b[name]; return v, ok }
 
-// Bindings are the values that a caller has.
+// Bindings returns a user's binding as one of the program's dimensions.
 func (l *Labels) Bindings(d map[string]int64) Bindings {
 	out := Bindings{}
 	for name, label := range l.Of {

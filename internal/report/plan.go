@@ -9,22 +9,22 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Layout is where every buffer of one call lies, and when, for one binding of the dimensions.
+// Layout is the positions and live ranges of all buffers of one call, for one binding of the dimensions.
 type Layout struct {
 	Steps    []Step
 	Storages []Storage
-	Buffers  []Buffer // in the order in which they come to life
+	Buffers  []Buffer // in the order of their first steps
 
 	at map[program.Step]int
 }
 
-// Step is one thing that a run does. The body of a loop stands once, those of a branch one after the other.
+// Step is a step of a run. The body of a loop appears once, the bodies of a branch one after the other.
 type Step struct {
 	Kind  string // "launch", "host", "copy", "bind", "if", "loop" or "end", of a loop
 	Nodes string
 	Name  string // the kernel, the host operator, or the dimension that is bound
-	Depth int    // bodies that it stands in
-	Live  int64  // bytes of the arena that hold something meanwhile
+	Depth int    // the number of loops and branches around it
+	Live  int64  // bytes of the arena that are live at this step
 }
 
 // Storage is one block of a call's memory.
@@ -32,7 +32,7 @@ type Storage struct {
 	Name  string
 	Kind  string // "arena", "outputs", or "spill"
 	Bytes int64
-	Late  bool // a run takes it when data have decided its size
+	Late  bool // a run allocates it when data have determined its size
 }
 
 // Buffer is a range of one storage that belongs to a tensor from step First to step Last, both included.
@@ -46,17 +46,17 @@ type Buffer struct {
 	Bytes   int64
 	First   int
 	Last    int
-	Over    []int    // buffers in whose place it is computed
-	Parts   []string // the model's names of what lies within it
-	Reached int64    // see Observe: how far launches reached into it; −1 if no step that ran had it
+	Over    []int    // buffers that it overwrites
+	Parts   []string // the model's names of tensors within it
+	Reached int64    // set by Observe: the bytes that launches accessed; −1 if no executed step used it
 }
 
-// Actual is what a run did with the memory.
+// Actual is the use of the planned memory by a run.
 type Actual struct {
-	Equal   bool // it touched what was planned, and each buffer to its last byte
+	Equal   bool // it accessed all live buffers to their last bytes, and nothing else
 	Ranges  int
 	Outside []Access
-	Short   []int // buffers whose last byte nothing reached
+	Short   []int // buffers whose last byte was not accessed
 	Unused  int   // buffers of branches and loops that were not entered
 }
 
@@ -68,7 +68,7 @@ type Access struct {
 	Bytes   int64
 }
 
-// LayoutOf lays out one call of a program for values of all its dimensions.
+// LayoutOf returns the layout of one call for values of all dimensions.
 func LayoutOf(p *program.Program, labels *Labels, at Bindings) (*Layout, error) {
 	places, err := placesOf(p, at)
 	if err != nil {
@@ -101,11 +101,11 @@ func LayoutOf(p *program.Program, labels *Labels, at Bindings) (*Layout, error) 
 	return l, nil
 }
 
-// storageKinds are Storage's words.
+// storageKinds are the names of Storage.Kind.
 var storageKinds = map[program.StorageKind]string{program.Arena: "arena", program.Results: "outputs",
 	program.Spill: "spill"}
 
-// planner walks a program. It numbers its steps as the compiler did when it planned them.
+// planner walks a program. It numbers the steps as the compiler's planner does.
 type planner struct {
 	plan    *Layout
 	program *program.Program
@@ -114,11 +114,13 @@ type planner struct {
 	buffer  map[int]int // by carved tensor
 }
 
+// add appends a step to the layout.
 func (w *planner) add(s program.Step, step Step) {
 	w.at[s] = len(w.plan.Steps)
 	w.plan.Steps = append(w.plan.Steps, step)
 }
 
+// walk visits a list of steps at a depth of loops and branches.
 func (w *planner) walk(steps []program.Step, depth int) {
 	for _, step := range steps {
 		switch s := step.(type) {
@@ -162,6 +164,7 @@ func (w *planner) walk(steps []program.Step, depth int) {
 	}
 }
 
+// first returns the first step of a body, or nil if it is empty.
 func first(body []program.Step) program.Step {
 	if len(body) == 0 {
 		return nil
@@ -169,7 +172,7 @@ func first(body []program.Step) program.Step {
 	return body[0]
 }
 
-// release ends lives with the step before.
+// release ends live ranges at the previous step.
 func (w *planner) release(s *program.Release) {
 	for _, t := range s.Tensors {
 		if b, ok := w.buffer[t]; ok {
@@ -178,7 +181,7 @@ func (w *planner) release(s *program.Release) {
 	}
 }
 
-// carve begins a buffer's life, or, in the second body of a branch, begins it again.
+// carve begins a buffer's live range, or resumes it in the second body of a branch.
 func (w *planner) carve(s *program.Carve) {
 	w.at[s] = len(w.plan.Steps)
 	if _, again := w.buffer[s.Tensor]; again {
@@ -194,7 +197,7 @@ func (w *planner) carve(s *program.Carve) {
 	w.plan.Buffers = append(w.plan.Buffers, b)
 }
 
-// fill evaluates a buffer's size and place.
+// fill evaluates a buffer's size and offset.
 func fill(b *Buffer, p *program.Program, tensor int, at Bindings, places []func(sym.Name) (int64, bool)) (err error) {
 	t := &p.Tensors[tensor]
 	b.Name, b.Tensor, b.DType, b.Storage, b.Shape = t.Name, t.Source, t.DType.String(), t.Of, make([]int64, len(t.Shape))
@@ -209,8 +212,8 @@ func fill(b *Buffer, p *program.Program, tensor int, at Bindings, places []func(
 	return err
 }
 
-// measureLive counts, for each step, the bytes of the arena that a buffer holds: once where one is computed in the
-// place of another.
+// measureLive computes, for each step, the live bytes of the arena. A buffer and the buffer that it overwrites count
+// once.
 func (l *Layout) measureLive() {
 	var list []*Buffer
 	for s := range l.Steps {
@@ -262,8 +265,8 @@ func (l *Layout) Observe(ranges []executor.Access) Actual {
 	return a
 }
 
-// optional reports whether a run may pass a step by, or what begins there: it stands in a body, or it is a loop or a
-// branch, whose bodies a run need not enter.
+// optional reports whether a run may skip a step and the buffers that begin there: it is in a loop or branch, or is
+// one.
 func (l *Layout) optional(step int) bool {
 	return step < len(l.Steps) && (l.Steps[step].Depth > 0 || l.Steps[step].Kind == "loop" || l.Steps[step].Kind == "if")
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// WalkBodies visits a program's steps, and asks of each branch and loop what was done of it: its first body 1, a
-// branch's second body or a loop's condition 2. It asks about all of them, also about those within a body that was not
-// run; visit, where not nil, is called with the steps that were.
+// WalkBodies visits a program's steps. ask returns the executed bodies of a branch or loop as bits: 1 for the first
+// body, 2 for the second body of a branch or the condition of a loop. It is called for all of them, also in bodies that
+// were not executed; visit, if not nil, is called for the executed steps.
 func WalkBodies(steps []program.Step, ask func(s program.Step) uint8, visit func(s program.Step, did uint8)) {
 	into := func(body []program.Step, ran bool) {
 		if ran {
@@ -39,7 +39,7 @@ func WalkBodies(steps []program.Step, ask func(s program.Step) uint8, visit func
 	}
 }
 
-// operands are the tensors that a step itself reads or writes; −1 is none.
+// operands returns the tensors that a step itself reads or writes; −1 is none.
 func operands(step program.Step, did uint8) []int {
 	switch s := step.(type) {
 	case *program.Launch:
@@ -65,8 +65,8 @@ func operands(step program.Step, did uint8) []int {
 	return nil
 }
 
-// placesOf gives, for each storage, the names that offsets in it are made of: the plan's, with what data decide at its
-// limit, or late storage's own.
+// placesOf returns, for each storage, the values of the names in its offsets: from the plan, with data-dependent sizes
+// at their bounds, or from the late storage's own plan.
 func placesOf(p *program.Program, d Bindings) ([]func(name sym.Name) (int64, bool), error) {
 	limits := Bindings{}
 	for _, dim := range p.Dims {
@@ -118,7 +118,7 @@ func placesOf(p *program.Program, d Bindings) ([]func(name sym.Name) (int64, boo
 	return out, nil
 }
 
-// Once is a list of nodes with each of them once.
+// Once removes duplicates from a list of nodes.
 func Once(nodes string) string {
 	var list []string
 	for _, n := range strings.Split(nodes, ", ") {
@@ -129,15 +129,15 @@ func Once(nodes string) string {
 	return strings.Join(list, ", ")
 }
 
-// Use is what a run did with a program.
+// Use is the use of a program by a run.
 type Use struct {
-	Tensors  map[int]bool             // that a step read or wrote, those that they are parts of in their stead
-	Launched map[*program.Launch]bool // what was launched
-	Reach    []int64                  // by storage: how far tensors that were used reach into it, in bytes
+	Tensors  map[int]bool             // tensors that a step read or wrote; for a view, its base
+	Launched map[*program.Launch]bool // the executed launches
+	Reach    []int64                  // by storage: the end of the last used tensor, in bytes
 }
 
-// UseOf is what a run used of a program, for the values that its dimensions had. bodies says what was run of each
-// branch and loop, in the order in which WalkBodies asks about them.
+// UseOf returns a run's use of a program, for values of its dimensions. bodies has the executed bodies of each branch
+// and loop, in the order in which WalkBodies asks.
 func UseOf(p *program.Program, at Bindings, bodies []uint8) (*Use, error) {
 	places, err := placesOf(p, at)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir/internal/mem"
 )
 
-// Files are a model's files. It counts who reads them: the model until Shut, and each program compiled from it. Between
-// compilations only what programs read of the files in place is mapped.
+// Files are a model's files. It counts the readers: the model until Shut, and each program compiled from it. Between
+// compilations, only the parts that programs read in place are mapped.
 type Files struct {
 	of interface {
 		Blocks() []*mem.Block
@@ -18,21 +18,21 @@ type Files struct {
 	mu      sync.Mutex
 	users   int
 	shut    bool
-	readers int              // who may read all of the files now
-	partial bool             // the one that reads them let go of some
+	readers int              // the number of users that may read all of the files now
+	partial bool             // the only reader has unmapped some of them
 	settled bool             // a program was compiled: until then all of the files stay mapped
-	views   map[any][][]byte // what programs read in place
+	views   map[any][][]byte // the bytes that programs read in place
 }
 
-// Mapped is what is mapped of files once a program is compiled, in bytes of whole pages.
+// Mapped is the bytes of the files that are mapped once a program is compiled, in full pages.
 type Mapped struct {
-	All    int64 // of all files, if they are mapped whole
-	Left   int64 // in the end of the compilation
+	All    int64 // all files, mapped in full
+	Left   int64 // at the end of the compilation
 	Views  int64 // for the program alone
-	Copies int64 // of copies of what does not lie aligned in a file
+	Copies int64 // copies of constants that are not aligned in a file
 }
 
-// NewFiles are the files of a model, which uses them.
+// NewFiles returns the files of a model, which uses them until Shut.
 func NewFiles(of interface {
 	Blocks() []*mem.Block
 	Close() error
@@ -40,7 +40,7 @@ func NewFiles(of interface {
 	return &Files{of: of, users: 1, views: map[any][][]byte{}}
 }
 
-// Shut ends the model's own use. Twice is fine.
+// Shut ends the model's own use. Calling it twice is allowed.
 func (f *Files) Shut() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -51,7 +51,7 @@ func (f *Files) Shut() error {
 	return f.leave()
 }
 
-// Retain keeps the files for a program, with all of them mapped until Settle; Release ends that.
+// Retain keeps the files for a program, all mapped until Settle; Release ends that.
 func (f *Files) Retain() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -65,7 +65,7 @@ func (f *Files) Retain() error {
 	return nil
 }
 
-// Read has all of the files mapped until done is called.
+// Read maps all of the files until done is called.
 func (f *Files) Read() (done func(), err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -79,7 +79,7 @@ func (f *Files) Read() (done func(), err error) {
 	}, nil
 }
 
-// open has all of the files mapped for one more reader.
+// open maps all of the files for one more reader.
 func (f *Files) open() error {
 	if f.readers == 0 || f.partial {
 		if err := f.whole(); err != nil {
@@ -90,7 +90,7 @@ func (f *Files) open() error {
 	return nil
 }
 
-// whole has all of the files mapped.
+// whole maps all of the files in full.
 func (f *Files) whole() error {
 	for _, b := range f.of.Blocks() {
 		if err := b.KeepAll(); err != nil {
@@ -104,14 +104,14 @@ func (f *Files) whole() error {
 	return nil
 }
 
-// rest ends what open began. What no program reads in place is mapped no more.
+// rest ends what open began, and unmaps the bytes that no program reads in place.
 func (f *Files) rest() {
 	if f.readers--; f.readers == 0 && f.settled {
 		f.keep(nil)
 	}
 }
 
-// keep lets go of what neither data nor programs lie in.
+// keep unmaps the files except data and the programs' bytes.
 func (f *Files) keep(data [][]byte) {
 	data = slices.Clone(data)
 	for _, list := range f.views {
@@ -122,7 +122,7 @@ func (f *Files) keep(data [][]byte) {
 	}
 }
 
-// Settle says what a program reads of the files in place, now that it is compiled.
+// Settle records the bytes that a compiled program reads in place.
 func (f *Files) Settle(program any, views [][]byte) (m Mapped) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -140,8 +140,8 @@ func (f *Files) Settle(program any, views [][]byte) (m Mapped) {
 	return m
 }
 
-// Keep lets go, for a compilation that has retained the files, of what neither data nor programs lie in, unless
-// somebody else reads the files now.
+// Keep unmaps the files except data and the programs' bytes, for a compilation that has retained them. It does nothing
+// if another reader uses the files.
 func (f *Files) Keep(data [][]byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -151,14 +151,14 @@ func (f *Files) Keep(data [][]byte) {
 	}
 }
 
-// All has, for a compilation, all of the files mapped again.
+// All maps all of the files again, for a compilation.
 func (f *Files) All() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.whole()
 }
 
-// Mapped is what is mapped of the files.
+// Mapped returns the bytes of the files that are mapped.
 func (f *Files) Mapped() (bytes int64) {
 	for _, b := range f.Blocks() {
 		bytes += b.Mapped()
@@ -166,7 +166,7 @@ func (f *Files) Mapped() (bytes int64) {
 	return bytes
 }
 
-// Release ends a program's use of the files. It may not have settled.
+// Release ends a program's use of the files, settled or not.
 func (f *Files) Release(program any) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -181,7 +181,7 @@ func (f *Files) Release(program any) error {
 	return f.leave()
 }
 
-// Blocks are the files, mapped or read.
+// Blocks returns the files, mapped or read.
 func (f *Files) Blocks() []*mem.Block {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -9,30 +9,31 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Value is a tensor, a sequence of tensors, or nothing, under the name of a port.
+// Value is a tensor, a sequence of tensors, or no value, with the name of a port.
 type Value = wire.Value
 
 // Kind is what an input or output is.
 type Kind = onnx.Kind
 
-// Form is how a value is made of tensors of numbers, its parts: has, if it is optional; spans and pool of texts,
-// elements and extents of a sequence, with a pool of one of texts; else the tensor itself.
+// Form is the representation of a value by tensors of numbers, its parts: the tensor itself; for strings, byte ranges
+// and a pool of bytes; for a sequence, elements and extents, and the pool if it is of strings; for an optional, also a
+// flag that says whether it has a value.
 type Form struct {
 	Kind  Kind
 	DType dtype.DType
 	Rank  int
 }
 
-// Optional reports whether the value may be nothing.
+// Optional reports whether the value may be absent.
 func (f Form) Optional() bool { return f.Kind == onnx.Optional || f.Kind == onnx.OptionalSequence }
 
-// Sequence reports whether the value, if there is one, is several tensors.
+// Sequence reports whether a value that is present is a list of tensors.
 func (f Form) Sequence() bool { return f.Kind == onnx.Sequence || f.Kind == onnx.OptionalSequence }
 
-// Simple reports whether the value is one tensor of numbers: its own part.
+// Simple reports whether the value is one tensor of numbers, its only part.
 func (f Form) Simple() bool { return f.Kind == onnx.Tensor && f.DType != dtype.String }
 
-// PartTypes are the element types of the parts, in order.
+// PartTypes returns the element types of the parts, in order.
 func (f Form) PartTypes() []dtype.DType {
 	var out []dtype.DType
 	if f.Optional() {
@@ -52,7 +53,8 @@ func (f Form) PartTypes() []dtype.DType {
 	return out
 }
 
-// PartRank is the rank of a part: has 0, elements and pools 1, extents 2, a tensor or its spans the tensor's own.
+// PartRank returns the rank of a part: 0 for the flag, 1 for elements and pools, 2 for extents, the tensor's own rank
+// for a tensor or its byte ranges.
 func (f Form) PartRank(part int) int {
 	if f.Optional() {
 		if part--; part < 0 {
@@ -68,8 +70,8 @@ func (f Form) PartRank(part int) int {
 	return f.Rank
 }
 
-// Pack makes the parts of a value that is these tensors, in memory from allocate; nothing says that it is an optional
-// that has nothing, for which one tensor stands if it is no sequence.
+// Pack makes the parts of a value with these tensors, in memory from allocate. If nothing is set, the value is an
+// absent optional; unless it is a sequence, list then has one tensor that represents it.
 func (f Form) Pack(allocate tensor.Allocate, nothing bool, list []*tensor.Tensor) (parts []*tensor.Tensor, err error) {
 	if f.Optional() {
 		has, err := allocate(dtype.Bool)
@@ -103,8 +105,8 @@ func (f Form) Pack(allocate tensor.Allocate, nothing bool, list []*tensor.Tensor
 	return parts, nil
 }
 
-// Unpack returns the tensors that parts hold, in memory of their own for texts and as views for numbers; absent if the
-// value is an optional that has nothing.
+// Unpack returns the tensors in the parts: strings as copies, numbers as views. absent reports an optional without a
+// value.
 func (f Form) Unpack(parts []*tensor.Tensor) (list []*tensor.Tensor, absent bool, err error) {
 	if f.Optional() {
 		if parts[0].Int(0) == 0 {
@@ -128,7 +130,7 @@ func (f Form) Unpack(parts []*tensor.Tensor) (list []*tensor.Tensor, absent bool
 	return list, false, nil
 }
 
-// ValueOf is the port's value made of its parts among tensors, apart from their memory.
+// ValueOf returns the port's value from its parts among tensors, as copies.
 func (p Port) ValueOf(tensors []*tensor.Tensor) (v Value, err error) {
 	parts := make([]*tensor.Tensor, len(p.Parts))
 	for i, part := range p.Parts {

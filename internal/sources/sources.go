@@ -1,5 +1,5 @@
 // Package sources reads models of every format: ONNX files, programs of torch.export, Weir's own text, and modules that
-// other code built. Whoever has a Model does not know which it is.
+// other code built. A Model does not reveal its format.
 package sources
 
 import (
@@ -52,14 +52,14 @@ type Port struct {
 	Initial bool   // the file has the state's first value
 }
 
-// Asked is what a module is built for.
+// Asked are the options that a module depends on.
 type Asked struct {
 	Outputs []string          // to give as results; nil: the model's own
 	States  map[string]string // the outputs that are new values of inputs, by those
 	Ones    []string          // dimensions that are 1 in every run
 }
 
-// Built is a module, and what its ports are to the user.
+// Built is a module with its ports as the user sees them.
 type Built struct {
 	Module  *ir.Module
 	Results []string // the names of its results
@@ -73,13 +73,13 @@ type Origin struct {
 	Proto    *wire.NodeProto // of an ONNX model
 }
 
-// Cutter is a model of which a part can be made a model of its own.
+// Cutter is a model that can save some of its nodes as a model.
 type Cutter interface {
 	// Cut is a model of a graph, which gets the initializers that it uses.
 	Cut(g *wire.GraphProto, used map[string]bool) *wire.ModelProto
 }
 
-// Description is what a file says of itself.
+// Description is the content of a model file.
 type Description struct {
 	Format, Producer string
 	Opsets           []string
@@ -89,14 +89,14 @@ type Description struct {
 	Unsupported      []string // operators
 }
 
-// Parameters are the constants of one element type.
+// Parameters counts the constants of one element type.
 type Parameters struct {
 	DType string
 	Count int64
 	Bytes int64
 }
 
-// Node is a node of the main graph, or, with the path to it in its name, of a graph within a node or of a function.
+// Node is a node of the main graph, or, with a path in its name, of a subgraph or a function.
 type Node struct {
 	Name    string
 	Op      string
@@ -104,7 +104,7 @@ type Node struct {
 	Outputs []string
 }
 
-// count adds so many elements of a type to the parameters.
+// count adds elements of a type to the parameters.
 func (d *Description) count(dt dtype.DType, count int64) {
 	bytes, _ := dt.Bytes(count)
 	at := slices.IndexFunc(d.Parameters, func(p Parameters) bool { return p.DType == dt.String() })

@@ -10,10 +10,10 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// LastAddress is the last address that a process may have: of 64-bit systems in the lower half.
+// LastAddress is the largest address of a process; on 64-bit systems it is in the lower half.
 const LastAddress uint64 = math.MaxUint >> (bits.UintSize / 64)
 
-// AlignOf is what the address of an element is a multiple of, in bytes.
+// AlignOf returns the alignment of an element, in bytes.
 func AlignOf(dt dtype.DType) uintptr {
 	size := dt.Size()
 	if dt.IsComplex() {
@@ -25,14 +25,15 @@ func AlignOf(dt dtype.DType) uintptr {
 // Memory is memory that other code lends for a run, with strides.
 type Memory struct {
 	DType dtype.DType
-	data  unsafe.Pointer // of the first element
+	data  unsafe.Pointer // the first element
 	Shape []int64
-	Steps []int64 // between elements; nil in row-major order
+	Steps []int64 // strides in elements; nil in row-major order
 	// below and above are where the elements begin and end, counted in elements from the first one.
 	below, above int64
 }
 
-// Describe describes memory, and checks that all of it lies within the address space. No steps are row-major order.
+// Describe describes memory, and returns an error unless all of it lies within the address space. Nil steps are
+// row-major order.
 func Describe(dt dtype.DType, data unsafe.Pointer, shape, steps []int64) (*Memory, error) {
 	l := &Memory{DType: dt, data: data, Shape: shape}
 	bytes, err := BytesOf(dt, l.Shape)
@@ -51,7 +52,7 @@ func Describe(dt dtype.DType, data unsafe.Pointer, shape, steps []int64) (*Memor
 	return l, l.check()
 }
 
-// String is like "f32[2,3] with strides [1,2]".
+// String returns a description such as "f32[2,3] with strides [1,2]".
 func (l *Memory) String() string {
 	text := l.DType.String() + tensor.ShapeString(l.Shape)
 	if l.Steps != nil {
@@ -60,7 +61,7 @@ func (l *Memory) String() string {
 	return text
 }
 
-// check finds where elements that there are lie, and checks that this is within the address space.
+// check computes the extent of the elements, and returns an error unless it lies within the address space.
 func (l *Memory) check() error {
 	if l.data == nil {
 		return diag.Inputf("%s has no memory", l)
@@ -98,7 +99,7 @@ func (l *Memory) check() error {
 	return nil
 }
 
-// magnitude is a stride without its sign.
+// magnitude returns the absolute value of a stride.
 func magnitude(step int64) uint64 {
 	if step < 0 {
 		return -uint64(step)
@@ -106,7 +107,7 @@ func magnitude(step int64) uint64 {
 	return uint64(step)
 }
 
-// Of is a tensor's memory as memory that is lent.
+// Of returns a tensor's memory.
 func Of(t *tensor.Tensor) *Memory {
 	l := &Memory{DType: t.DType(), Shape: t.Shape(), above: max(1, t.Len())}
 	if data := t.Bytes(); len(data) > 0 {
@@ -121,7 +122,7 @@ func (l *Memory) Empty() bool {
 	return err == nil && count == 0
 }
 
-// In is the memory as a tensor whose axes are in an order, if it lies so; else nil.
+// In returns the memory as a tensor with its axes in an order, if that is the memory's order; else nil.
 func (l *Memory) In(order Order) (*tensor.Tensor, error) {
 	shape := Laid(l.Shape, order, 1)
 	if l.Empty() {
@@ -138,7 +139,7 @@ func (l *Memory) In(order Order) (*tensor.Tensor, error) {
 	return tensor.Over(l.DType, shape, unsafe.Slice((*byte)(first), bytes))
 }
 
-// Gather copies the elements, in an order of axes.
+// Gather copies the elements into to, in an order of axes.
 func (l *Memory) Gather(to []byte, order Order) {
 	if len(to) == 0 {
 		return
@@ -163,7 +164,7 @@ func (l *Memory) Gather(to []byte, order Order) {
 	tensor.Gather(to, from, size, Laid(l.Shape, order, 1), turned, at)
 }
 
-// BytesOf is the bytes of a tensor.
+// BytesOf returns the size of a tensor in bytes.
 func BytesOf(dt dtype.DType, sizes []int64) (int64, error) {
 	count, err := tensor.Count(sizes)
 	if err != nil {

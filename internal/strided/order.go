@@ -1,5 +1,4 @@
-// Package strided describes memory that other code lends, whose elements do not lie in row-major order, and orders of
-// axes in which elements may lie.
+// Package strided describes memory with strides that other code lends, and the orders of axes in memory.
 package strided
 
 import (
@@ -23,7 +22,7 @@ type Place struct {
 // Order is the axes of memory, from the outermost to the innermost.
 type Order []Place
 
-// RowMajor is the order of axes of memory in row-major order.
+// RowMajor returns the row-major order of rank axes.
 func RowMajor(rank int) Order {
 	order := make(Order, rank)
 	for axis := range order {
@@ -32,8 +31,7 @@ func RowMajor(rank int) Order {
 	return order
 }
 
-// OrderOf is the order of axes of memory whose elements lie so many elements apart along each axis; nil for row-major
-// order.
+// OrderOf returns the order of axes of memory with strides in elements; nil for row-major order.
 func OrderOf(sizes, steps []int64) (Order, error) {
 	order := RowMajor(len(sizes))
 	if slices.Contains(sizes, 0) || lies(sizes, steps, order) {
@@ -57,7 +55,7 @@ func OrderOf(sizes, steps []int64) (Order, error) {
 	return order, nil
 }
 
-// String is like "0,2,3,1": with "-" after an axis that runs backwards, and "*" after one whose elements are one.
+// String returns the axes, such as "0,2,3,1", with "-" after a reversed axis and "*" after a repeated one.
 func (order Order) String() string {
 	list := make([]string, len(order))
 	for i, a := range order {
@@ -72,7 +70,7 @@ func (order Order) String() string {
 	return strings.Join(list, ",")
 }
 
-// Parse reads the text of an order of so many axes; "" is row-major order.
+// Parse parses an order of rank axes; "" is row-major order.
 func Parse(l string, rank int) (Order, error) {
 	if l == "" {
 		return RowMajor(rank), nil
@@ -97,8 +95,8 @@ func Parse(l string, rank int) (Order, error) {
 	return order, nil
 }
 
-// lies reports whether elements of a shape, which has some, that lie so far apart lie in an order of axes. Nil strides
-// are row-major.
+// lies reports whether elements of a non-empty shape with these strides are in an order of axes. Nil strides are
+// row-major.
 func lies(sizes, steps []int64, order Order) bool {
 	if steps == nil {
 		return slices.Equal(order, RowMajor(len(sizes))) || lies(sizes, tensor.Strides(sizes), order)
@@ -121,7 +119,7 @@ func lies(sizes, steps []int64, order Order) bool {
 	return true
 }
 
-// Laid is a shape as memory in an order of axes has it.
+// Laid returns a shape as seen by memory in an order of axes.
 func Laid[T any](shape []T, order Order, one T) []T {
 	out := make([]T, len(order))
 	for i, a := range order {

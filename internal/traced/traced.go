@@ -1,5 +1,5 @@
-// Package traced is what the package weir does for the package array beside its API: it takes modules that Go code
-// built, and makes tensors for arrays.
+// Package traced holds functions of the package weir for the package array that are not in its API: they load modules
+// that Go code built, and make tensors for arrays.
 package traced
 
 import (
@@ -7,23 +7,23 @@ import (
 	"github.com/weirml/weir/internal/ir"
 )
 
-// Load makes a *weir.Model of a module, which it does not keep. Where names the code that built it, in errors. The package
-// weir sets it when it is initialised.
+// Load makes a *weir.Model from a module, which it does not keep. where is the source line that built it, for errors.
+// The package weir sets Load when it is initialised.
 var Load func(where string, module *ir.Module) (model any, err error)
 
-// New makes a *weir.Tensor, as weir.New does, at the line that a return address says. Its elements are zero if zeroed
-// says so, and else whatever the memory held: for results that an operation writes whole. The package weir sets it when
-// it is initialised.
+// New makes a *weir.Tensor, as weir.New does, for the line of a return address. Its elements are zero if zeroed is
+// true; otherwise they are undefined, for results that an operation writes in full. The package weir sets New when it
+// is initialised.
 var New func(dt dtype.DType, shape []int, at uintptr, zeroed bool) (tensor any, err error)
 
-// Number makes a *weir.Tensor of one element, in Go's heap. The package weir sets it when it is initialised.
+// Number makes a *weir.Tensor of one element, on Go's heap. The package weir sets it when it is initialised.
 var Number func(dt dtype.DType) (tensor any, err error)
 
-// Enter returns the bytes of a *weir.Tensor, which are there until leave is called, whoever closes the tensor. The
+// Enter returns the bytes of a *weir.Tensor, which stay valid until leave is called, even if the tensor is closed. The
 // package weir sets it when it is initialised.
 var Enter func(tensor any) (data []byte, leave func(), err error)
 
-// Run lends a *weir.Call, of a program without states, its inputs and places for its outputs, in the program's order,
-// all of them *weir.Tensor, and runs it: what Bind of each and Call.Run do. The package weir sets it when it is
-// initialised.
+// Run lends inputs, and memory for all outputs, to a *weir.Call of a program without states, and runs it: as Bind of
+// each and Call.Run do. tensors are *weir.Tensor, inputs first, in the program's order. The package weir sets Run when
+// it is initialised.
 var Run func(call any, tensors []any) error

@@ -18,24 +18,24 @@ import (
 // Array is a host array.
 type Array = tensor.Tensor
 
-// ShapeString is an array's shape as text.
+// ShapeString returns an array's shape as a string.
 func ShapeString(t *Array) string { return tensor.ShapeString(t.Shape()) }
 
-// FormatBytes writes a size as GOMEMLIMIT is written.
+// FormatBytes formats a size as GOMEMLIMIT is written.
 func FormatBytes(n int64) string { return mem.FormatBytes(n) }
 
-// ParseBytes reads one.
+// ParseBytes parses a size in the format of FormatBytes.
 func ParseBytes(text string) (int64, error) { return mem.ParseBytes(text) }
 
-// PageSize is the system's page size, and OutsideHeap whether tensors lie outside Go's heap here.
+// PageSize returns the system's page size in bytes.
 func PageSize() int64 { return mem.PageSize() }
 
 // OutsideHeap reports whether tensors lie outside Go's heap on this system.
 func OutsideHeap() bool { return mem.OutsideHeap() }
 
-// ProcessPeak begins watching the process's memory. The function it returns ends that, and gives the peak of the
-// resident size and that of what no file stands behind, less what there was. The second is looked at every few
-// milliseconds, and of a tmpfs what is mapped counts in it. Both are 0 if the system does not tell.
+// ProcessPeak begins watching the process's memory. The function that it returns ends that, and returns the growth of
+// the peaks of the resident size and of anonymous memory, in bytes. Anonymous memory is sampled every few milliseconds,
+// and includes mapped files on a tmpfs. Both are 0 if the system does not tell.
 func ProcessPeak() func() (resident, anonymous int64) {
 	base, _ := mem.ProcessBytes()
 	before := base.Resident
@@ -68,7 +68,7 @@ func ProcessPeak() func() (resident, anonymous int64) {
 	})
 }
 
-// Summary is what is printed of a result.
+// Summary is the printed summary of a result.
 type Summary struct {
 	DType string   `json:"dtype"`
 	Shape []int64  `json:"shape"`
@@ -80,7 +80,7 @@ type Summary struct {
 	Values []json.RawMessage `json:"values,omitempty"`
 }
 
-// WithValues adds all elements.
+// WithValues returns the summary with all elements of t.
 func (s Summary) WithValues(t *Array) Summary {
 	s.Values = make([]json.RawMessage, t.Len())
 	for i := range s.Values {
@@ -98,7 +98,7 @@ func (s Summary) WithValues(t *Array) Summary {
 	return s
 }
 
-// Summarise looks at every element.
+// Summarise computes the summary of all elements.
 func Summarise(t *Array) Summary {
 	s := Summary{DType: t.DType().String(), Shape: t.Shape(), First: []string{}}
 	for i := int64(0); i < min(t.Len(), 8); i++ {
@@ -118,7 +118,7 @@ func Summarise(t *Array) Summary {
 	return s
 }
 
-// Rank is the largest elements of each row of the last axis, a line a row.
+// Rank lists the largest elements of each row along the last axis, one row a line.
 func Rank(name string, t *Array, top int) string {
 	var b strings.Builder
 	width := t.Shape()[t.Rank()-1]

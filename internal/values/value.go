@@ -9,23 +9,25 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Value is what an input is given or an output gives: a tensor, a sequence of tensors, or an optional of either.
+// Value is the value of an input or output: a tensor, a sequence of tensors, or an optional of either.
 type Value = wire.Value
 
-// Of is the value of an input or output that is one tensor.
+// Of returns the value of an input or output that is one tensor.
 func Of(name string, t *Array) Value { return Value{Name: name, Tensors: []*Array{t}} }
 
-// sequence and optional tell a kind's two halves.
+// sequence reports whether values of a kind are lists of tensors.
 func sequence(k weir.Kind) bool { return k == weir.SequenceKind || k == weir.OptionalSequenceKind }
+
+// optional reports whether values of a kind may be absent.
 func optional(k weir.Kind) bool { return k == weir.OptionalKind || k == weir.OptionalSequenceKind }
 
-// Parse reads a value for an input or output from the contents of a .pb file: a TensorProto, SequenceProto or
-// OptionalProto as it is declared.
+// Parse reads a value from the contents of a .pb file: a TensorProto, SequenceProto or OptionalProto, as info declares
+// it.
 func Parse(data []byte, info weir.Info) (Value, error) {
 	return wire.ParseValue(data, sequence(info.Kind), optional(info.Kind))
 }
 
-// ToArg copies a value into an argument. The tensors are what is to be closed after the run.
+// ToArg copies a value into an argument. The caller closes the tensors after the run.
 func ToArg(v Value) (a weir.Arg, tensors []*weir.Tensor, err error) {
 	if v.Absent {
 		return weir.Absent, nil, nil
@@ -43,7 +45,7 @@ func ToArg(v Value) (a weir.Arg, tensors []*weir.Tensor, err error) {
 	return tensors[0], tensors, nil
 }
 
-// FromResults is output i of a run, over the results' own memory, which must stay open.
+// FromResults returns output i of a run, in the results' own memory, which must stay open.
 func FromResults(r *weir.Results, i int, info weir.Info) (Value, error) {
 	v := Value{Name: info.Name, Sequence: sequence(info.Kind), Optional: optional(info.Kind)}
 	list := []*weir.Tensor{r.At(i)}
@@ -82,6 +84,7 @@ func CompareValues(got, want Value, rtol, atol float64) error {
 	return nil
 }
 
+// had describes a value for errors.
 func had(v Value) string {
 	if v.Absent {
 		return "nothing"
@@ -89,8 +92,7 @@ func had(v Value) string {
 	return "something"
 }
 
-// Expected reads what an output is expected to be; got is what it is, whose shape a tensor from a file without one
-// takes.
+// Expected reads the expected value of an output; a file without a shape takes the shape of got, the actual value.
 func Expected(file string, info weir.Info, got Value) (Value, error) {
 	r := &Reader{Dims: weir.Dims{}}
 	if info.Kind != weir.TensorKind {
@@ -105,7 +107,7 @@ func Expected(file string, info weir.Info, got Value) (Value, error) {
 	return Of(info.Name, want), err
 }
 
-// SummariseValue is Summarise for any kind: a list of a sequence's, nil for nothing.
+// SummariseValue is Summarise for any kind: a list for a sequence, nil for an absent value.
 func SummariseValue(v Value, elements bool) any {
 	summary := func(t *Array) Summary {
 		if elements {

@@ -1,4 +1,4 @@
-// Package values reads tensors from what a user names on a command line (files, literals, zeros, random numbers) and
+// Package values reads tensors as named on a command line (files, literals, zeros, random numbers) and
 // writes results to files.
 package values
 
@@ -32,7 +32,7 @@ type Reader struct {
 	Range func(input string) (lo, hi int64, ok bool)
 }
 
-// Tensor turns one VALUE into a tensor for an input.
+// Tensor reads a VALUE as a tensor for an input.
 func (r *Reader) Tensor(value string, info weir.Info) (*weir.Tensor, error) {
 	t, err := r.read(value, info)
 	if err != nil {
@@ -47,8 +47,8 @@ func (r *Reader) Tensor(value string, info weir.Info) (*weir.Tensor, error) {
 	return ToWeir(t)
 }
 
-// Arg turns one VALUE into an argument for an input of any kind. A .pb file holds what the input is declared as; a JSON
-// literal of a sequence is a list of its tensors, and null is nothing; zeros and random make a sequence of one tensor.
+// Arg reads a VALUE as an argument for an input of any kind. A .pb file has the declared type; a JSON literal of a
+// sequence is a list of its tensors, and null is an absent optional; zeros and random make a sequence of one tensor.
 func (r *Reader) Arg(value string, info weir.Info) (weir.Arg, error) {
 	if info.Kind == weir.TensorKind {
 		t, err := r.Tensor(value, info)
@@ -130,8 +130,7 @@ func (r *Reader) value(value string, info weir.Info) (Value, error) {
 	return v, err
 }
 
-// learn binds the dimensions that a value's shape decides, and refuses a shape that says otherwise of one that is
-// bound.
+// learn binds the dimensions of a value's shape. It returns an error if a dimension has another value already.
 func (r *Reader) learn(shape []int64, info weir.Info) error {
 	for axis, e := range info.Shape {
 		if e.Dim == "" || axis >= len(shape) || !identifier(e.Dim) {
@@ -146,9 +145,10 @@ func (r *Reader) learn(shape []int64, info weir.Info) error {
 	return nil
 }
 
-// identifier reports whether an extent is a name alone rather than an expression.
+// identifier reports whether an extent is a name and not an expression.
 func identifier(s string) bool { return !strings.ContainsAny(s, "+-*/%(), ") }
 
+// read reads a VALUE as a host tensor.
 func (r *Reader) read(value string, info weir.Info) (*tensor.Tensor, error) {
 	switch {
 	case value == "zeros":
@@ -198,6 +198,7 @@ func (r *Reader) shape(info weir.Info) ([]int64, error) {
 	return shape, nil
 }
 
+// random makes a tensor of random numbers, within limits "LO..HI" if given.
 func (r *Reader) random(limits string, info weir.Info) (*tensor.Tensor, error) {
 	shape, err := r.shape(info)
 	if err != nil {
@@ -242,6 +243,7 @@ func (r *Reader) random(limits string, info weir.Info) (*tensor.Tensor, error) {
 	return t, nil
 }
 
+// literal parses a JSON literal.
 func (r *Reader) literal(value string, info weir.Info) (*tensor.Tensor, error) {
 	d := json.NewDecoder(strings.NewReader(value))
 	d.UseNumber()
@@ -275,8 +277,7 @@ func (r *Reader) literal(value string, info weir.Info) (*tensor.Tensor, error) {
 	return t, nil
 }
 
-// even checks, before anything is allocated, that lists have a shape; what is no list where a number should be is
-// fill's to refuse.
+// even returns an error unless nested lists have a shape, before anything is allocated. fill checks the numbers.
 func even(v any, shape []int64) error {
 	if len(shape) == 0 {
 		return nil
@@ -293,7 +294,7 @@ func even(v any, shape []int64) error {
 	return nil
 }
 
-// fill writes the elements of lists that are even.
+// fill writes the elements of nested lists that have a shape.
 func fill(t *tensor.Tensor, v any, shape []int64, flat *int64) error {
 	if len(shape) > 0 {
 		for _, x := range v.([]any) {
@@ -396,7 +397,7 @@ func (r *Reader) file(value string, info weir.Info) (*tensor.Tensor, error) {
 		WithFix("use .npy, .npz, .pb, .safetensors, .json, .png, .jpg, .bin or .txt")
 }
 
-// raw takes bytes as they are: the elements, in order; one free axis takes what there is.
+// raw takes bytes as the elements, in order; one free axis has the extent that fits.
 func (r *Reader) raw(data []byte, info weir.Info) (*tensor.Tensor, error) {
 	width := int64(info.DType.Bits() / 8)
 	if width == 0 {
@@ -420,7 +421,7 @@ func (r *Reader) raw(data []byte, info weir.Info) (*tensor.Tensor, error) {
 	return tensor.Over(info.DType, shape, data)
 }
 
-// safetensor reads the tensor named as the input, or the only one, of a safetensors file.
+// safetensor reads from a safetensors file the tensor with the input's name, or the only one.
 func safetensor(data []byte, info weir.Info) (*tensor.Tensor, error) {
 	r := bytes.NewReader(data)
 	list, _, err := safetensors.ReadTable(r)
@@ -442,7 +443,7 @@ func safetensor(data []byte, info weir.Info) (*tensor.Tensor, error) {
 	return converted(t, info, err)
 }
 
-// converted checks a tensor's type against the input's: what a file holds must be what the model takes.
+// converted returns t if it has the input's element type, else an error.
 func converted(t *tensor.Tensor, info weir.Info, err error) (*tensor.Tensor, error) {
 	if err != nil {
 		return nil, err
@@ -453,7 +454,7 @@ func converted(t *tensor.Tensor, info weir.Info, err error) (*tensor.Tensor, err
 	return t, nil
 }
 
-// ToWeir copies a host array into a tensor of the API's.
+// ToWeir copies a host array into a weir.Tensor.
 func ToWeir(t *tensor.Tensor) (*weir.Tensor, error) {
 	if t.DType() == dtype.String {
 		return weir.FromSlice(t.Strings(), ints(t.Shape())...)
@@ -466,7 +467,7 @@ func ToWeir(t *tensor.Tensor) (*weir.Tensor, error) {
 	return w, nil
 }
 
-// FromWeir is a host array over a tensor of the API's, which must stay open.
+// FromWeir returns a host array in the memory of a weir.Tensor, which must stay open.
 func FromWeir(w *weir.Tensor) (*tensor.Tensor, error) {
 	shape := make([]int64, len(w.Shape()))
 	for i, s := range w.Shape() {
@@ -482,6 +483,7 @@ func FromWeir(w *weir.Tensor) (*tensor.Tensor, error) {
 	return tensor.Over(w.DType(), shape, w.Bytes())
 }
 
+// ints converts a shape to int.
 func ints(shape []int64) []int {
 	out := make([]int, len(shape))
 	for i, s := range shape {
@@ -516,7 +518,7 @@ func Match(text string, inputs []weir.Info, next int) (input int, value string, 
 // isName matches what a user would write for an input's name.
 var isName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.:/-]*$`)
 
-// listed is inputs for a message.
+// listed joins inputs with commas, for errors.
 func listed(inputs []weir.Info) string {
 	list := make([]string, len(inputs))
 	for i, info := range inputs {

@@ -12,7 +12,8 @@ import (
 	"github.com/weirml/weir/internal/tensor/npy"
 )
 
-// FileName is an output's name as a file's, without extension: every character outside A–Z a–z 0–9 . _ - becomes _.
+// FileName returns an output's name as a file name without extension: each character outside A–Z a–z 0–9 . _ - becomes
+// _.
 func FileName(output string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r) {
@@ -36,8 +37,9 @@ func fileNames(outputs []string) []string {
 	return names
 }
 
-// Write puts each output into a file of dir, which it makes, and the map of names to files into outputs.json. What .npy
-// lacks, and texts, which it would pad and decode, are written as .pb. Files appear whole or not at all.
+// Write writes each output to a file of dir, which it creates if necessary, and the map of names to files to
+// outputs.json. Types that .npy does not have, and strings, which .npy would pad, are written as .pb. Each file is
+// complete or absent.
 func Write(dir string, outputs []Value) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
@@ -68,7 +70,7 @@ func Write(dir string, outputs []Value) error {
 	})
 }
 
-// WriteWhole writes a file under another name, and gives it its own when it is complete.
+// WriteWhole writes a file under a temporary name, and renames it to path when it is complete.
 func WriteWhole(path string, write func(w io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".weir-*")
 	if err != nil {
