@@ -9,20 +9,20 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// A bar tells on a terminal's standard error how far a long step is. Elsewhere it writes nothing.
+// bar shows the progress of a long step on standard error, if that is a terminal.
 type bar struct {
 	what    string
-	total   int // 0: it is not known
+	total   int // the number of parts; 0 if unknown
 	done    int
 	shown   bool
 	begun   time.Time
 	ended   chan bool
-	lock    sync.Mutex // of what follows
-	next    time.Time  // of the next writing
+	lock    sync.Mutex // guards the fields below
+	next    time.Time  // the time of the next update
 	written bool
 }
 
-// progress begins a step of so many parts, or of 0 if that is not known.
+// progress begins a step of total parts; 0 if the number is unknown.
 func (c *cli) progress(total int, what string) *bar {
 	b := &bar{what: what, total: total, shown: !c.quiet && !c.verbose && onTerminal(os.Stderr), begun: time.Now(),
 		ended: make(chan bool)}
@@ -33,13 +33,13 @@ func (c *cli) progress(total int, what string) *bar {
 	return b
 }
 
-// onTerminal reports whether a person reads a file.
+// onTerminal reports whether a file is a terminal.
 func onTerminal(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// tick writes once a second how long it has taken.
+// tick writes the elapsed time once a second.
 func (b *bar) tick() {
 	ticks := time.NewTicker(time.Second)
 	defer ticks.Stop()
@@ -53,7 +53,7 @@ func (b *bar) tick() {
 	}
 }
 
-// add tells that parts are done. It writes ten times a second at most.
+// add counts n finished parts. It writes at most ten times a second.
 func (b *bar) add(n int) {
 	b.lock.Lock()
 	defer b.lock.Unlock()
@@ -72,7 +72,7 @@ func (b *bar) add(n int) {
 	}
 }
 
-// finish erases what was written.
+// finish erases the progress.
 func (b *bar) finish() {
 	close(b.ended)
 	b.lock.Lock()

@@ -14,7 +14,7 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
-// benchFlags are bench's own.
+// benchFlags are the flags of bench.
 type benchFlags struct {
 	modelFlags
 	inputFlags
@@ -23,6 +23,7 @@ type benchFlags struct {
 	pauses  bool
 }
 
+// benchCommand makes the command bench.
 func (c *cli) benchCommand() *cobra.Command {
 	f := &benchFlags{}
 	cmd := &cobra.Command{
@@ -58,7 +59,7 @@ type latency struct {
 	P99 float64 `json:"p99"`
 }
 
-// measured is what bench prints as JSON.
+// measured is the JSON output of bench.
 type measured struct {
 	Latency    latency `json:"latency_ms"`
 	Throughput float64 `json:"throughput_per_s"`
@@ -89,6 +90,7 @@ type measured struct {
 	Profile   []row            `json:"profile,omitempty"`
 }
 
+// bench compiles the model at path, measures it and prints the results.
 func (f *benchFlags) bench(ctx context.Context, path string) error {
 	peak := values.ProcessPeak()
 	defer peak()
@@ -164,7 +166,7 @@ func (f *benchFlags) bench(ctx context.Context, path string) error {
 
 func ms(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
 
-// time measures latency with one run at a time, and throughput with so many as there are calls.
+// time measures the latency of single runs, and the throughput of as many concurrent runs as there are calls.
 func (f *benchFlags) time(ctx context.Context, p *weir.Program, in weir.Inputs, dims weir.Dims, m *measured) error {
 	length := time.Duration(f.seconds * float64(time.Second))
 	run, end := runner(ctx, p, in, dims)
@@ -218,8 +220,8 @@ func (f *benchFlags) time(ctx context.Context, p *weir.Program, in weir.Inputs, 
 	return nil
 }
 
-// runner is a way to run a program on the same inputs again and again, through a call bound to them where the program
-// has such calls, and what ends it.
+// runner returns a function that runs the program on the same inputs, through a bound call if the program has calls,
+// and a function that releases it.
 func runner(ctx context.Context, p *weir.Program, in weir.Inputs, dims weir.Dims) (run func() error, end func()) {
 	if call, err := p.NewCall(dims); err == nil {
 		for name, a := range in {
@@ -241,7 +243,7 @@ func runner(ctx context.Context, p *weir.Program, in weir.Inputs, dims weir.Dims
 	}, func() {}
 }
 
-// repeat runs until then, three times at least, and returns the times in milliseconds.
+// repeat runs until the time then, at least three times, and returns the times in milliseconds.
 func repeat(run func() error, then time.Time) (all []float64, err error) {
 	for begin := time.Now(); len(all) < 3 || begin.Before(then); {
 		if err := run(); err != nil {
@@ -254,7 +256,7 @@ func repeat(run func() error, then time.Time) (all []float64, err error) {
 	return all, nil
 }
 
-// speed puts what a run does beside its time and the probe.
+// speed compares a run's operations and bytes with its time and the probe.
 func (f *benchFlags) speed(ctx context.Context, p *weir.Program, in weir.Inputs, m *measured) error {
 	runs := 1
 	if f.profile {
@@ -279,6 +281,7 @@ func (f *benchFlags) speed(ctx context.Context, p *weir.Program, in weir.Inputs,
 	return nil
 }
 
+// print prints the results for a person.
 func (m *measured) print() {
 	fmt.Printf("latency        min %.3f  p50 %.3f  p90 %.3f  p99 %.3f ms over %d runs\n", m.Latency.Min, m.Latency.P50,
 		m.Latency.P90, m.Latency.P99, m.Runs)

@@ -12,6 +12,7 @@ import (
 	"github.com/weirml/weir/internal/planpage"
 )
 
+// checkCommand makes the command check.
 func (c *cli) checkCommand() *cobra.Command {
 	f := &modelFlags{}
 	cmd := &cobra.Command{
@@ -24,13 +25,14 @@ func (c *cli) checkCommand() *cobra.Command {
 	return cmd
 }
 
-// conditionRow is a line of check.
+// conditionRow is a condition in the output of check.
 type conditionRow struct {
 	Class     string `json:"class"`
 	Condition string `json:"condition"`
 	From      string `json:"from"`
 }
 
+// check compiles the model at path, and prints its conditions and checks.
 func (f *modelFlags) check(ctx context.Context, path string) error {
 	rows := []conditionRow{}
 	l, _, err := f.compile(ctx, path, nil)
@@ -71,7 +73,7 @@ func (f *modelFlags) check(ctx context.Context, path string) error {
 	return nil
 }
 
-// printChecks counts the checks in the code, kernel by kernel.
+// printChecks counts the checks in the generated code by kernel.
 func printChecks(p *weir.Program) {
 	values, accesses := 0, 0
 	for _, k := range p.Checks() {

@@ -15,13 +15,14 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
-// compileFlags are compile's own.
+// compileFlags are the flags of compile.
 type compileFlags struct {
 	modelFlags
 	output string
 	keep   []string
 }
 
+// compileCommand makes the command compile.
 func (c *cli) compileCommand() *cobra.Command {
 	f := &compileFlags{}
 	cmd := &cobra.Command{
@@ -46,6 +47,7 @@ A dimension that --dim binds, NAME=SIZE, has that size in the file and no other:
 	return cmd
 }
 
+// compileTo compiles the model at path, and writes the artefact.
 func (f *compileFlags) compileTo(ctx context.Context, path string) error {
 	output := f.output
 	if output == "" {

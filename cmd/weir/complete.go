@@ -8,7 +8,7 @@ import (
 	"github.com/weirml/weir"
 )
 
-// flagValues are the values of flags that have few, for completion in a shell.
+// flagValues are the values of flags with few values, for completion in a shell.
 var flagValues = map[string][]string{
 	"target": {"cpu", "vulkan", "reference"}, "precision": {"f32", "bf16", "int8"}, "cache": {"f32", "bf16", "int8"},
 	"cpu":     {"native", "avx512amx", "avx512bf16", "avx512vnni", "avx512", "avxvnni", "avx2", "portable"},
@@ -16,7 +16,7 @@ var flagValues = map[string][]string{
 	"compare": {"reference"}, "lang": {"ir", "loop", "program", "spirv"},
 }
 
-// flagNames are the names in a model that begin the values of flags, NAME=….
+// flagNames list the names of a model that complete flags of the form NAME=….
 var flagNames = map[string]func(m *weir.Model) []string{
 	"input": func(m *weir.Model) []string { return namesOf(m.Inputs()) },
 	"state": func(m *weir.Model) []string {
@@ -42,7 +42,7 @@ func namesOf(infos []weir.Info) (names []string) {
 	return names
 }
 
-// complete has a shell complete a command's model and flags.
+// complete sets up completion of a command's model and flags.
 func complete(cmd *cobra.Command) {
 	if strings.Contains(cmd.Use, "MODEL") {
 		cmd.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -80,7 +80,7 @@ func complete(cmd *cobra.Command) {
 	}
 }
 
-// must panics at an error of the command's own making.
+// must panics at an error that only a bug of the command causes.
 func must(err error) {
 	if err != nil {
 		panic(err)

@@ -16,6 +16,7 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
+// demoCommand makes the command demo.
 func (c *cli) demoCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "demo", Short: "Read twenty handwritten digits with the model inside this command", Args: exactly(0, "nothing"),
@@ -24,9 +25,11 @@ func (c *cli) demoCommand() *cobra.Command {
 	}
 }
 
-// shades are a pixel's grey from paper to ink.
+// shades are the characters for a pixel's grey, from paper to ink.
 const shades = " .:-=+*#%@"
 
+// demo runs the digits model on its pictures, and prints them with the results. It fails if a result or the peak is
+// wrong.
 func (c *cli) demo(ctx context.Context) error {
 	settings := modelFlags{c: c, calls: 1, precision: "f32", cache: "f32"} // without flags: what the environment sets
 	o, _, err := settings.options()
@@ -130,6 +133,7 @@ func (c *cli) demo(ctx context.Context) error {
 	return nil
 }
 
+// envCommand makes the command env.
 func (c *cli) envCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "env", Short: "Print what this machine is, and every setting", Args: exactly(0, "nothing"),
@@ -138,13 +142,13 @@ func (c *cli) envCommand() *cobra.Command {
 	}
 }
 
-// variables are the environment variables that weir reads, and what each means when it is not set.
+// variables are the environment variables that weir reads, with the meaning of an unset one.
 var variables = []struct{ name, otherwise string }{
 	{"WEIR_TARGET", "cpu"}, {"WEIR_CPU", "native"}, {"WEIR_THREADS", "GOMAXPROCS"}, {"WEIR_MAP", "on"},
 	{"WEIR_PIPELINES", "none kept"}, {"WEIR_DEBUG", "nothing"}, {"NO_COLOR", "not set"}, {"GOMEMLIMIT", "no limit"},
 }
 
-// version is that of the module, or devel for what was built where it is developed.
+// version returns the module's version, or devel for a build of a work tree.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version
@@ -152,6 +156,7 @@ func version() string {
 	return "devel"
 }
 
+// env prints the version, the machine and the environment variables.
 func (c *cli) env() error {
 	here := weir.HostProcessor()
 	rows := [][2]string{{"version", version()}, {"go", runtime.Version()}, {"os", runtime.GOOS},
@@ -186,13 +191,13 @@ func (c *cli) env() error {
 	return nil
 }
 
-// caches are the sizes of the processor's caches.
+// caches formats the sizes of the processor's caches.
 func caches(sizes [3]int64) string {
 	return fmt.Sprintf("L1 %s, L2 %s, L3 %s", values.FormatBytes(sizes[0]), values.FormatBytes(sizes[1]),
 		values.FormatBytes(sizes[2]))
 }
 
-// probed is what the machine's best instructions reach.
+// probed formats the machine's measured limits.
 func probed() string {
 	peak, err := weir.Probe("", runtime.GOMAXPROCS(0))
 	if err != nil {

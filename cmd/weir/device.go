@@ -8,7 +8,7 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
-// spaceRow is what a program takes of one memory.
+// spaceRow is the use of one memory by a program.
 type spaceRow struct {
 	Name    string `json:"name"`
 	Weights *int64 `json:"weights_bytes"`
@@ -19,7 +19,7 @@ type spaceRow struct {
 	Formula string `json:"peak_formula"`
 }
 
-// onDevice fills in what a program takes of a device's memory, and what runs there.
+// onDevice fills in the use of a device's memory, and the device's kernels.
 func (p *planned) onDevice(program *weir.Program, at func(s weir.Size) *int64) {
 	d := program.Memory().Device
 	if d == nil {
@@ -31,7 +31,7 @@ func (p *planned) onDevice(program *weir.Program, at func(s weir.Size) *int64) {
 	p.Limits, p.Kernels, p.OnHost = &limits, kernels, program.OnHost()
 }
 
-// printDevice says what onDevice found.
+// printDevice prints the fields of onDevice.
 func (p *planned) printDevice(m *weir.Memory) {
 	d := m.Device
 	if d == nil {
@@ -65,7 +65,7 @@ func (p *planned) printDevice(m *weir.Memory) {
 	}
 }
 
-// printDevices lists the devices that this build reaches, or why it reaches none.
+// printDevices prints the devices that this build reaches, or the reason that there are none.
 func printDevices(list []weir.DeviceInfo, none error) {
 	if none != nil {
 		fmt.Printf("%-24s %v\n", "devices", none)

@@ -13,7 +13,7 @@ import (
 	"github.com/weirml/weir"
 )
 
-// stageOf is the stage whose text is shown of each language, if none is asked for.
+// stageOf is the default stage for each language.
 var stageOf = map[string]string{"ir": "dead-expanded", "loop": "schedule", "program": "program", "spirv": "spirv"}
 
 // irText begins a text of ir, and leftOut is a line of one that has no elements of a constant.
@@ -21,6 +21,7 @@ const irText = "weir 1\nir "
 
 var leftOut = regexp.MustCompile(`(?m)^ *const %.* data \d+$`)
 
+// dumpCommand makes the command dump.
 func (c *cli) dumpCommand() *cobra.Command {
 	f := &modelFlags{}
 	var after, lang, kernel string
@@ -100,7 +101,7 @@ func (c *cli) dumpCommand() *cobra.Command {
 	return cmd
 }
 
-// kernelText cuts one kernel out of a module's text.
+// kernelText returns the text of one kernel from a module's text.
 func kernelText(text, name string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {

@@ -13,6 +13,7 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
+// infoCommand makes the command info.
 func (c *cli) infoCommand() *cobra.Command {
 	nodes := false
 	cmd := &cobra.Command{
@@ -25,12 +26,13 @@ func (c *cli) infoCommand() *cobra.Command {
 	return cmd
 }
 
-// described is what info prints as JSON.
+// described is the JSON output of info.
 type described struct {
 	weir.Description
 	Metadata map[string]string `json:"metadata"`
 }
 
+// info prints the contents of the model's file at path; with nodes, also the nodes.
 func (c *cli) info(ctx context.Context, path string, nodes bool) error {
 	m, err := load(path)
 	if err != nil {
@@ -78,6 +80,7 @@ func (c *cli) info(ctx context.Context, path string, nodes bool) error {
 	return nil
 }
 
+// printInfo prints a description for a person.
 func printInfo(m *weir.Model, d weir.Description, operations string) {
 	fmt.Printf("format       %s\n", d.Format)
 	if d.Producer != "" {
@@ -124,10 +127,10 @@ func printInfo(m *weir.Model, d weir.Description, operations string) {
 	}
 }
 
-// usualExtent is what a dimension along another axis than an input's first counts as in an example.
+// usualExtent is the size in examples of a dimension that is not along an input's first axis.
 const usualExtent = 64
 
-// operationsText is a program's arithmetic for a person: a number, or an example and the formula.
+// operationsText formats a program's operations for a person: a number, or an example and the formula.
 func operationsText(p *weir.Program) string {
 	size, example := p.Operations(), weir.Dims{}
 	if n, err := size.At(example); err == nil {
@@ -155,7 +158,7 @@ func operationsText(p *weir.Program) string {
 	return fmt.Sprintf("%s for %s; %s", formatOperations(n), strings.Join(at, ", "), shortFormula(size.String()))
 }
 
-// formatOperations is a number of operations with its thousands apart, and about.
+// formatOperations formats a number of operations with separated thousands, and rounded.
 func formatOperations(n int64) string {
 	digits := fmt.Sprint(n)
 	for at := len(digits) - 3; at > 0; at -= 3 {
@@ -172,10 +175,10 @@ func formatOperations(n int64) string {
 	return digits
 }
 
-// longFormula is how much of a formula is printed where a person reads it.
+// longFormula is the number of characters of a formula that are printed for a person.
 const longFormula = 200
 
-// shortFormula is a formula, or its beginning and how long it is.
+// shortFormula returns a formula, or its beginning and its length.
 func shortFormula(formula string) string {
 	if len(formula) <= longFormula {
 		return formula
@@ -183,7 +186,7 @@ func shortFormula(formula string) string {
 	return fmt.Sprintf("%s (of %d characters; --json has all)", shortened(formula, longFormula), len(formula))
 }
 
-// printTuned lists what tuning chose.
+// printTuned lists the choices of tuning.
 func printTuned(list []weir.Tuning) {
 	if len(list) == 0 {
 		fmt.Println("tuned        nothing is faster than what the tables choose")

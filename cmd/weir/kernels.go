@@ -14,12 +14,13 @@ import (
 	"github.com/weirml/weir"
 )
 
-// kernelsFlags are kernels' own.
+// kernelsFlags are the flags of kernels.
 type kernelsFlags struct {
 	modelFlags
 	all bool
 }
 
+// kernelsCommand makes the command kernels.
 func (c *cli) kernelsCommand() *cobra.Command {
 	f := &kernelsFlags{}
 	cmd := &cobra.Command{
@@ -46,7 +47,7 @@ tells what each of them takes.`,
 	return cmd
 }
 
-// kernelRow is a kernel as kernels prints it.
+// kernelRow is a kernel in the output of kernels.
 type kernelRow struct {
 	Model   string   `json:"model"`
 	Kernel  string   `json:"kernel"`
@@ -89,10 +90,10 @@ func (f *kernelsFlags) list(ctx context.Context, models []string) error {
 	return nil
 }
 
-// expressions are what makes one cause look like many: names of a kernel, and what is computed of them.
+// expressions match the names and expressions of a kernel, without which equal causes have equal texts.
 var expressions = regexp.MustCompile(`[^ ]*[$%*/][^ ]*( [-+*/] [^ ]+)*`)
 
-// causes counts launches by what keeps them from being fast, and the models or cases in which they are.
+// causes counts slow launches by cause, with the models or cases that have them.
 type causes map[string]*cause
 
 type cause struct {
@@ -124,7 +125,7 @@ func (r causes) count() (total int) {
 	return total
 }
 
-// print tells the causes, the most frequent first.
+// print prints the causes, the most frequent first.
 func (r causes) print(what string) {
 	for _, key := range slices.SortedFunc(maps.Keys(r), func(a, b string) int {
 		return cmp.Or(cmp.Compare(r[b].launches, r[a].launches), cmp.Compare(a, b))

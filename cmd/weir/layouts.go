@@ -8,7 +8,7 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
-// layoutsOf reads the flags --layout.
+// layoutsOf parses the flags --layout.
 func layoutsOf(flags []string) (map[string]weir.Layout, error) {
 	var layouts map[string]weir.Layout
 	for _, l := range flags {
@@ -24,7 +24,7 @@ func layoutsOf(flags []string) (map[string]weir.Layout, error) {
 	return layouts, nil
 }
 
-// laidRow is an input that --layout declares; where Copied is true, a run copies it into the arena.
+// laidRow is an input with a layout by --layout; if Copied is true, a run copies it into the arena.
 type laidRow struct {
 	Input  string `json:"input"`
 	Layout string `json:"layout"`
@@ -32,7 +32,7 @@ type laidRow struct {
 	Bytes  *int64 `json:"bytes"`
 }
 
-// lay fills in how inputs lie, and what copies of arguments take.
+// lay fills in the inputs' layouts, and the bytes of arguments' copies.
 func (p *planned) lay(program *weir.Program, at func(weir.Size) *int64) {
 	for _, d := range program.Laid() {
 		p.Layouts = append(p.Layouts, laidRow{d.Input, string(d.Layout), d.Copied, at(d.Bytes)})
@@ -42,7 +42,7 @@ func (p *planned) lay(program *weir.Program, at func(weir.Size) *int64) {
 	}
 }
 
-// printCopies tells how the inputs lie that --layout declares, and what copies of arguments take that lie otherwise.
+// printCopies prints the fields of lay.
 func (p *planned) printCopies(m *weir.Memory) {
 	for _, l := range p.Layouts {
 		how := "read where it lies"

@@ -32,7 +32,7 @@ type usageError struct{ error }
 // missingError is a file of the command line that is not there.
 type missingError struct{ error }
 
-// Unwrap gives what was found.
+// Unwrap returns the cause.
 func (e missingError) Unwrap() error { return e.error }
 
 // errInterrupted is the error of a command that was interrupted.
@@ -48,7 +48,7 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:]))
 }
 
-// run is main without the process around it.
+// run executes the command line args, and returns the exit code.
 func run(ctx context.Context, args []string) int {
 	c := &cli{}
 	root := c.command()
@@ -66,6 +66,7 @@ type cli struct {
 	json, quiet, verbose bool
 }
 
+// command makes the root command with all others.
 func (c *cli) command() *cobra.Command {
 	root := &cobra.Command{
 		Use: "weir", Short: "Run models, and know before how much memory they take",
@@ -130,7 +131,7 @@ func (c *cli) report(ctx context.Context, err error) int {
 	return code
 }
 
-// reproducer writes what is known of a bug to a file, and says where.
+// reproducer writes the details of a bug to a file, and prints its path.
 func (c *cli) reproducer(err error) {
 	f, e := os.CreateTemp("", "weir-bug-*.txt")
 	if e != nil {
@@ -141,7 +142,7 @@ func (c *cli) reproducer(err error) {
 	fmt.Fprintln(os.Stderr, "weir: this is a bug in weir; what is needed to find it was written to", f.Name())
 }
 
-// exactly is a check of the number of arguments.
+// exactly returns a check for n arguments.
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != n {
@@ -151,7 +152,7 @@ func exactly(n int, what string) cobra.PositionalArgs {
 	}
 }
 
-// print writes a value as JSON.
+// printJSON prints a value as JSON.
 func (c *cli) printJSON(v any) error {
 	e := json.NewEncoder(os.Stdout)
 	e.SetEscapeHTML(false)

@@ -44,6 +44,7 @@ type modelFlags struct {
 	fixes        bool // compiles for the sizes that are bound, and no others
 }
 
+// register adds the flags to a command.
 func (f *modelFlags) register(cmd *cobra.Command, c *cli) {
 	f.c = c
 	flags := cmd.Flags()
@@ -82,7 +83,7 @@ func (f *modelFlags) register(cmd *cobra.Command, c *cli) {
 		"where a budget's files lie: what is spilled, and weights that are paged (default TMPDIR)")
 }
 
-// options are the flags as the API takes them; bound is the dimensions that have one value.
+// options returns the flags as Options; bound has the dimensions with one value.
 func (f *modelFlags) options() (o weir.Options, bound weir.Dims, err error) {
 	bound = weir.Dims{}
 	o.Dims = map[string]weir.Range{}
@@ -162,6 +163,7 @@ func (f *modelFlags) options() (o weir.Options, bound weir.Dims, err error) {
 	return o, bound, nil
 }
 
+// first returns the first string that is not empty.
 func first(texts ...string) string {
 	for _, t := range texts {
 		if t != "" {
@@ -171,7 +173,7 @@ func first(texts ...string) string {
 	return ""
 }
 
-// setting is a number from a flag, else from the environment, else 0.
+// setting returns a number from a flag, else from the environment, else 0.
 func setting(flag int, variable string) (int, error) {
 	if flag != 0 || os.Getenv(variable) == "" {
 		return flag, nil
@@ -183,13 +185,14 @@ func setting(flag int, variable string) (int, error) {
 	return n, nil
 }
 
-// loaded is a model and the program made of it.
+// loaded is a model and the program compiled from it.
 type loaded struct {
 	model             *weir.Model
 	program           *weir.Program
 	load, compileTime time.Duration
 }
 
+// Close closes the program and the model.
 func (l *loaded) Close() {
 	if l.program != nil {
 		// Nothing runs any more. What an error or an interrupt left open goes with the process.
@@ -200,7 +203,7 @@ func (l *loaded) Close() {
 	l.model.Close()
 }
 
-// load opens a model, telling a format that is not supported by name.
+// load opens a model. The error for an unsupported format names the format.
 func load(path string) (*weir.Model, error) {
 	switch strings.ToLower(filepath.Ext(path)) {
 	case ".mlir":
@@ -215,7 +218,7 @@ func load(path string) (*weir.Model, error) {
 	return m, err
 }
 
-// compile loads and compiles, with a progress bar for what takes long.
+// compile loads and compiles a model, with a progress bar for long steps.
 func (f *modelFlags) compile(ctx context.Context, path string, adjust func(o *weir.Options, m *weir.Model)) (*loaded,
 	weir.Dims, error) {
 	o, bound, err := f.options()
@@ -254,7 +257,7 @@ func (f *modelFlags) compile(ctx context.Context, path string, adjust func(o *we
 	return l, bound, nil
 }
 
-// unknownDim is the error of a dimension that a model does not have, beside those that it has.
+// unknownDim returns the error for a dimension that the model does not have, with the names of those that it has.
 func unknownDim(name string, names []string) error {
 	e := diag.Inputf("the model has no dimension %q", name).AtDim(name)
 	if len(names) == 0 {

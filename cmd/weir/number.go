@@ -11,20 +11,20 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
-// number is a flag's value: a whole number, or a float64, that is not less than the smallest that the flag takes.
+// number is the value of a flag: an integer or a float64, not less than the flag's least value.
 type number[T int | uint64 | float64] struct {
 	to    *T
 	least T
 	above bool // it is more than least
 }
 
-// from is a number of at least so much, with a default.
+// from returns a number with a least value and a default.
 func from[T int | uint64 | float64](to *T, least, otherwise T) *number[T] {
 	*to = otherwise
 	return &number[T]{to: to, least: least}
 }
 
-// String is the value as the usage shows it.
+// String returns the value for the usage.
 func (n *number[T]) String() string {
 	if n.to == nil {
 		return "0"
@@ -32,7 +32,7 @@ func (n *number[T]) String() string {
 	return fmt.Sprint(*n.to)
 }
 
-// Type is the kind of value as the usage shows it.
+// Type returns the kind of value for the usage.
 func (n *number[T]) Type() string {
 	switch any(n.least).(type) {
 	case float64:
@@ -43,7 +43,7 @@ func (n *number[T]) Type() string {
 	return "int"
 }
 
-// Set reads the value.
+// Set parses the value.
 func (n *number[T]) Set(text string) error {
 	var v T
 	var err error
@@ -62,7 +62,7 @@ func (n *number[T]) Set(text string) error {
 	return nil
 }
 
-// needed says which values the flag takes.
+// needed describes the valid values.
 func (n *number[T]) needed() string {
 	kind := "a whole number"
 	if n.Type() == "float" {
@@ -77,7 +77,7 @@ func (n *number[T]) needed() string {
 // invalid is how a flag's library says that a value cannot be read.
 var invalid = regexp.MustCompile(`^invalid argument "(.*)" for "(?:-\w, )?(--\S+)" flag: (.*)$`)
 
-// flagError is a library's error as the command says it: the flag, its value, and what is needed.
+// flagError returns an error of the flags' library in the command's words: the flag, its value, and the valid values.
 func flagError(err error) error {
 	if parts := invalid.FindStringSubmatch(err.Error()); parts != nil {
 		return fmt.Errorf("%s %s: %s", parts[2], parts[1], parts[3])
@@ -85,19 +85,19 @@ func flagError(err error) error {
 	return err
 }
 
-// size is a flag's value: bytes, at least one.
+// size is the value of a flag in bytes, at least one.
 type size struct {
 	to   *int64
 	text string
 }
 
-// String is the size as it was given.
+// String returns the size as given.
 func (s *size) String() string { return s.text }
 
-// Type is the kind of value as the usage shows it.
+// Type returns the kind of value for the usage.
 func (s *size) Type() string { return "size" }
 
-// Set reads the size.
+// Set parses the size.
 func (s *size) Set(text string) error {
 	n, err := values.ParseBytes(text)
 	if err == nil && n < 1 {

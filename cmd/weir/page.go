@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
-// writePageTo writes the page into a file, whole or not at all.
+// writePageTo writes the page into a file, which is complete or absent.
 func writePageTo(path, title string, data planpage.Data) error {
 	err := values.WriteWhole(path, func(w io.Writer) error { return planpage.Write(w, title, data) })
 	if err != nil {
@@ -19,7 +19,7 @@ func writePageTo(path, title string, data planpage.Data) error {
 	return nil
 }
 
-// shortName is how the page calls a model.
+// shortName returns the page's name for a model.
 func shortName(path string) string {
 	name := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 	if folder := filepath.Base(filepath.Dir(path)); name == "model" && len(folder) > 2 {

@@ -15,7 +15,7 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// pauses is how long the process's other parts wait for runs, as bench --pauses prints it.
+// pauses is the output of bench --pauses: the time that other parts of the process wait for runs.
 type pauses struct {
 	Latency     float64 `json:"latency_ms"`    // the shortest run
 	Collections int     `json:"collections"`   // during runs
@@ -25,10 +25,10 @@ type pauses struct {
 	CancelHalf  float64 `json:"cancel_p50_ms"` // half of them took less
 }
 
-// stopping is the runtime's histogram of the times that it took to stop all goroutines, for the collector.
+// stopping is the runtime's histogram of the times in which the collector stopped all goroutines.
 const stopping = "/sched/pauses/stopping/gc:seconds"
 
-// measurePauses collects garbage all the time that runs go on, then cancels runs at random times.
+// measurePauses collects garbage during runs, then cancels runs at random times.
 func (f *benchFlags) measurePauses(ctx context.Context, p *weir.Program, in weir.Inputs) (m pauses, err error) {
 	run := func(ctx context.Context) error {
 		r, err := p.Run(ctx, in)
@@ -81,8 +81,8 @@ func (f *benchFlags) measurePauses(ctx context.Context, p *weir.Program, in weir
 	return m, nil
 }
 
-// collecting collects garbage all the time that f runs on a goroutine of its own. It returns the longest that a
-// collection waited until all goroutines had stopped, in milliseconds, and how many collections there were.
+// collecting collects garbage while f runs on another goroutine. It returns the longest time in which a collection
+// stopped all goroutines, in milliseconds, and the number of collections.
 func collecting(f func() error) (stop float64, collections int, err error) {
 	before := histogram()
 	done := make(chan struct{})
@@ -113,7 +113,7 @@ func histogram() *metrics.Float64Histogram {
 	return sample[0].Value.Float64Histogram()
 }
 
-// worst is the upper end of the highest bucket that has more entries after than before, in seconds.
+// worst returns the upper bound of the highest bucket that grew from before to after, in seconds.
 func worst(before, after *metrics.Float64Histogram) float64 {
 	for i := len(after.Counts) - 1; i >= 0; i-- {
 		if after.Counts[i] > 0 && (i >= len(before.Counts) || after.Counts[i] > before.Counts[i]) {

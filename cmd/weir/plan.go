@@ -19,7 +19,7 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
-// planFlags are plan's own.
+// planFlags are the flags of plan.
 type planFlags struct {
 	modelFlags
 	inputFlags
@@ -28,6 +28,7 @@ type planFlags struct {
 	actual bool
 }
 
+// planCommand makes the command plan.
 func (c *cli) planCommand() *cobra.Command {
 	f := &planFlags{}
 	cmd := &cobra.Command{
@@ -62,7 +63,7 @@ is that one's. --actual runs the model once, on --input or on random values, and
 	return cmd
 }
 
-// planned is what plan prints as JSON. Bytes are null where a dimension is neither bound nor given.
+// planned is the JSON output of plan. Sizes are null if they depend on a dimension without a value.
 type planned struct {
 	Weights     *int64     `json:"weights_bytes"`
 	Arena       *int64     `json:"arena_bytes"`
@@ -128,7 +129,7 @@ type askedRow struct {
 	Calls     int   `json:"calls"`
 }
 
-// ask fills in the limit, where the sizes are known.
+// ask fills in the limit, if the sizes are known.
 func (p *planned) ask(m *weir.Memory, bound weir.Dims) {
 	if a, err := m.Asked(p.Calls, bound); err == nil {
 		limit, row := a.Total(), askedRow(a)
@@ -139,7 +140,7 @@ func (p *planned) ask(m *weir.Memory, bound weir.Dims) {
 	}
 }
 
-// printLimit tells the limit and what it is made of.
+// printLimit prints the limit and its terms.
 func (p *planned) printLimit() {
 	a := p.Asked
 	if a != nil && a.Paged > 0 || p.Spill != nil {
@@ -156,7 +157,7 @@ func (p *planned) printLimit() {
 		f(a.Compiling), f(a.Weights), f(a.Files), f(a.Code), a.Calls, f(a.Call+a.Heap), f(a.Arguments))
 }
 
-// printFiles tells the files that the program makes.
+// printFiles prints the files that the program makes.
 func (p *planned) printFiles() {
 	warning := ""
 	if p.InMemory {
@@ -187,8 +188,8 @@ type dimRow struct {
 	Decided bool `json:"decided,omitempty"`
 }
 
-// within compiles a model for its plan. If the dimensions have bounds and the plan does not fit the budget, it is
-// changed until it does; refused says that it cannot be.
+// within compiles a model for its plan. If the dimensions have bounds and the plan exceeds the budget, the compiler
+// changes the plan until it fits; refused is the error if that is impossible.
 func (f *modelFlags) within(ctx context.Context, path string, budget int64) (l *loaded, bound weir.Dims, refused,
 	err error) {
 	f.plans = true
@@ -234,6 +235,7 @@ func bounded(m *weir.Model, dims map[string]weir.Range) bool {
 	return true
 }
 
+// plan compiles the model at path, and prints its plan.
 func (f *planFlags) plan(ctx context.Context, path string) error {
 	o, _, err := f.options()
 	if err != nil {
@@ -334,7 +336,7 @@ func (f *planFlags) plan(ctx context.Context, path string) error {
 	return over
 }
 
-// peakOf is the peak at the given sizes, where they are all that it depends on, else at the dimensions' bounds.
+// peakOf returns the peak at the given sizes if it depends on no others, else at the dimensions' bounds.
 func peakOf(m *weir.Memory, calls int, bound weir.Dims) (int64, error) {
 	if peak, err := m.Peak(calls, bound); err == nil {
 		return peak, nil
@@ -342,7 +344,7 @@ func peakOf(m *weir.Memory, calls int, bound weir.Dims) (int64, error) {
 	return m.Max(calls)
 }
 
-// overflows is the error of a formula all of whose dimensions are bound and that has no value there: a size beyond 64
+// overflows returns the error of a formula without a value although all its dimensions are bound: a size beyond 64
 // bits.
 func overflows(s weir.Size, bound weir.Dims) error {
 	for _, name := range s.Dims() {
@@ -361,7 +363,7 @@ func overflows(s weir.Size, bound weir.Dims) error {
 	return nil
 }
 
-// pythonNames gives each dimension a name that is one in Python, no two the same.
+// pythonNames gives each dimension a unique name that is valid in Python.
 func pythonNames(dims []weir.Dimension) map[string]string {
 	names, taken := map[string]string{}, map[string]bool{"max": true, "min": true, "ceildiv": true}
 	for _, d := range dims {
@@ -393,7 +395,7 @@ var pythonWords = func() map[string]bool {
 	return words
 }()
 
-// inPython is a formula with other names.
+// inPython replaces the names in a formula.
 func inPython(formula string, names map[string]string) (string, error) {
 	s := text.NewScanner(formula)
 	x := s.Expr()
@@ -407,7 +409,7 @@ func inPython(formula string, names map[string]string) (string, error) {
 	}).String(), nil
 }
 
-// overBudget says what would fit, where the peak does not.
+// overBudget returns the error of a peak above the budget, with sizes that fit.
 func (p *planned) overBudget(fit *fitting, free []weir.Dimension, budget int64, refused error) error {
 	peak := p.Peak
 	switch {
@@ -429,6 +431,7 @@ func (p *planned) overBudget(fit *fitting, free []weir.Dimension, budget int64, 
 	return e
 }
 
+// print prints the plan for a person.
 func (p *planned) print(m *weir.Memory) {
 	row := func(name string, s weir.Size, v *int64) {
 		formula := s.String()
@@ -492,7 +495,7 @@ func (p *planned) print(m *weir.Memory) {
 	}
 }
 
-// printGap says how far the arena is from what is proved of it.
+// printGap prints the distance of the arena from its proved lower bound.
 func (p *planned) printGap() {
 	if p.Exhausted {
 		fmt.Printf("%-14s used up what they may cost: narrower dimensions may make it smaller and faster\n", "proofs")

@@ -11,7 +11,7 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
-// planDiff is what differs between two plans.
+// planDiff is the difference of two plans.
 type planDiff struct {
 	Terms   []termDiff   `json:"terms"`
 	Tensors []tensorDiff `json:"tensors"` // by the difference in bytes × steps, largest first
@@ -25,7 +25,7 @@ type termDiff struct {
 	Second int64  `json:"second"`
 }
 
-// tensorDiff is a tensor that is not the same in both plans.
+// tensorDiff is a tensor that differs between the plans.
 type tensorDiff struct {
 	Tensor string `json:"tensor"`
 	// "only in first", "only in second", "grown", "shrunk", "moved", "longer alive", "shorter alive"
@@ -34,7 +34,7 @@ type tensorDiff struct {
 	Second *tensorSpan `json:"second"`
 }
 
-// tensorSpan is where a tensor lies in one plan.
+// tensorSpan is the position and live range of a tensor in one plan.
 type tensorSpan struct {
 	Buffer  int    `json:"buffer"` // index in the plan's buffers
 	Storage string `json:"storage"`
@@ -44,8 +44,8 @@ type tensorSpan struct {
 	Last    int    `json:"last"`
 }
 
-// diffPlans compares two plans. Tensors are matched by the model's names, or the compiler's where the model has none;
-// one that comes to life more than once by its count.
+// diffPlans compares two plans. Tensors are matched by the model's names, or else by the compiler's; a name with
+// several live ranges is matched by their order.
 func diffPlans(a, b *weir.Plan) *planDiff {
 	d := &planDiff{Tensors: []tensorDiff{}}
 	for _, t := range []struct {
@@ -90,7 +90,7 @@ func diffPlans(a, b *weir.Plan) *planDiff {
 	return d
 }
 
-// spansOf is a plan's tensors by name, and the names in the order in which they come to life.
+// spansOf returns a plan's tensors by name, and the names in the order of their first steps.
 func spansOf(p *weir.Plan) (map[string]*tensorSpan, []string) {
 	spans, names := map[string]*tensorSpan{}, []string{}
 	for i, b := range p.Buffers {
@@ -108,7 +108,7 @@ func spansOf(p *weir.Plan) (map[string]*tensorSpan, []string) {
 	return spans, names
 }
 
-// changes says in words what differs.
+// changes describes the differences.
 func (t *tensorDiff) changes() (what []string) {
 	a, b := t.First, t.Second
 	switch {
@@ -132,7 +132,7 @@ func (t *tensorDiff) changes() (what []string) {
 	return what
 }
 
-// compare is plan --diff: MODEL's plan is the first, the other's the second.
+// compare implements plan --diff: the model at path is the first, the other model the second.
 func (f *planFlags) compare(ctx context.Context, path string, budget int64) error {
 	if isTable(f.diff) {
 		return usageError{fmt.Errorf("--diff compares models; %s is a table of buffers", f.diff)}
@@ -203,9 +203,10 @@ func (f *planFlags) dimsOf(path, other string) ([]string, error) {
 	}), nil
 }
 
-// mostPrinted is how many tensors the text lists; JSON and the page have all.
+// mostPrinted is the number of tensors that the text lists; JSON and the page have all.
 const mostPrinted = 40
 
+// print prints the differences for a person.
 func (d *planDiff) print(first, second string, pages []planpage.Plan) {
 	fmt.Printf("first   %s\nsecond  %s\n\n", first, second)
 	for _, p := range pages {
@@ -242,7 +243,7 @@ func (d *planDiff) print(first, second string, pages []planpage.Plan) {
 	}
 }
 
-// signed is a size with its sign.
+// signed formats a size with its sign.
 func signed(n int64) string {
 	switch {
 	case n == 0:
@@ -253,7 +254,7 @@ func signed(n int64) string {
 	return "+" + values.FormatBytes(n)
 }
 
-// actualText says in one line whether a run did what was planned.
+// actualText says in one line whether a run kept to the plan.
 func actualText(a *weir.PlanActual) string {
 	if a.Equal {
 		text := fmt.Sprintf("equal to the plan: %d operand ranges lie in the buffers alive at their steps, and each was "+
@@ -267,7 +268,7 @@ func actualText(a *weir.PlanActual) string {
 		"were not reached to their last byte", a.Ranges, len(a.Outside), len(a.Short))
 }
 
-// draw lays out a program's plan for the page, with --actual as a run had it.
+// draw returns a program's plan for the page; with --actual, as observed in a run.
 func (f *planFlags) draw(ctx context.Context, path string, l *loaded, bound weir.Dims) (page planpage.Plan, err error) {
 	d, notes := planpage.FreeDims(l.program, bound, "--dim ")
 	var plan *weir.Plan

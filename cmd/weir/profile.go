@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
-// row is a launch in a profile: its time in all of a run, and its speed beside the probe's.
+// row is a launch in a profile: its time in a run, and its speed relative to the probe.
 type row struct {
 	Kernel     string  `json:"kernel"`
 	Nodes      string  `json:"nodes"`
@@ -28,8 +28,8 @@ type row struct {
 	PeakShare  float64 `json:"peak_share"` // of that limit
 }
 
-// rows puts launches beside the probe, the longest first. Memory's limit is, for weights, that of the level which holds
-// all those of a run, and for the rest that of the level which holds what the launch moves.
+// rows relates launches to the probe, longest first. The memory limit is, for weights, the speed of the level that
+// holds all weights of a run, and for other bytes the speed of the level that holds the launch's bytes.
 func rows(list []weir.KernelTime, probe weir.Roofline) []row {
 	total, weights := 0.0, int64(0)
 	for _, k := range list {
@@ -60,7 +60,7 @@ func rows(list []weir.KernelTime, probe weir.Roofline) []row {
 	return out
 }
 
-// printRows prints a profile: what each code generator's kernels take, and the rows.
+// printRows prints a profile: the sum for each code generator, and the rows.
 func printRows(list []row) {
 	times, counts, total := map[string]float64{}, map[string]int{}, 0.0
 	for _, r := range list {
@@ -87,7 +87,7 @@ func printRows(list []row) {
 		"that hold the bytes, whichever is more")
 }
 
-// shortened is a text of at most so many characters.
+// shortened returns at most most characters of a string.
 func shortened(text string, most int) string {
 	if r := []rune(text); len(r) > most {
 		return string(r[:most-1]) + "…"

@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
-// fitRow says that with dimension At of size Size, Dim may be as large as Max; null: as large as it likes.
+// fitRow says that if dimension At has size Size, Dim may be up to Max; null: any size.
 type fitRow struct {
 	Dim  string `json:"dim"`
 	Max  *int64 `json:"max"`
@@ -25,14 +25,14 @@ func (r fitRow) String() string {
 	return fmt.Sprintf("%s ≤ %d at %s %d", r.Dim, *r.Max, r.At, r.Size)
 }
 
-// farthest is the largest size that is asked for: what fits then is as large as it likes.
+// farthest is the largest size that is tried: if it fits, any size does.
 const farthest = 1 << 40
 
-// mostRows is how many rows of a region are told.
+// mostRows is the number of rows of a region that are printed.
 const mostRows = 12
 
-// fitting finds the sizes of free dimensions at which a peak keeps within a budget. Peaks do not become smaller where a
-// dimension grows.
+// fitting finds the sizes of free dimensions at which the peak fits a budget. A peak never shrinks if a dimension
+// grows.
 type fitting struct {
 	peak   weir.Size
 	at     weir.Dims // the others, and, while it searches, the free ones
@@ -53,7 +53,7 @@ func (f *fitting) matter(free []weir.Dimension) []weir.Dimension {
 	return slices.DeleteFunc(slices.Clone(free), func(d weir.Dimension) bool { return !slices.Contains(named, d.Name) })
 }
 
-// largest is the greatest size of a dimension, no less than least, that fits; nil if none does.
+// largest returns the largest size of a dimension, not less than least, that fits; nil if none does.
 func (f *fitting) largest(free weir.Dimension, least int64) *int64 {
 	defer delete(f.at, free.Name)
 	fits := func(v int64) bool {
@@ -76,11 +76,11 @@ func (f *fitting) largest(free weir.Dimension, least int64) *int64 {
 	return &lo
 }
 
-// some is the smallest size of a dimension that is not empty.
+// some returns the smallest non-empty size of a dimension.
 func some(d weir.Dimension) int64 { return max(1, d.Min) }
 
-// region is how large the first of two free dimensions may be for sizes of the second, which double up to the largest.
-// Of sizes with the same answer there is the last.
+// region returns the largest size of the first dimension for sizes of the second, which double up to their largest. Of
+// sizes with equal results it keeps the last.
 func (f *fitting) region(first, second weir.Dimension) (rows []fitRow) {
 	add := func(size int64) bool {
 		f.at[second.Name] = size
@@ -118,7 +118,7 @@ func (f *fitting) region(first, second weir.Dimension) (rows []fitRow) {
 	return rows
 }
 
-// explain adds what fits to the error of a peak that does not.
+// explain adds the sizes that fit to the error of a peak that does not.
 func (f *fitting) explain(e *weir.Error, p *planned, free []weir.Dimension) {
 	within := "within " + values.FormatBytes(f.budget)
 	switch {

@@ -16,7 +16,7 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
-// inputFlags are the values given to a run.
+// inputFlags are the values of a run's inputs.
 type inputFlags struct {
 	inputs []string
 	seed   uint64
@@ -30,7 +30,7 @@ func (f *inputFlags) register(cmd *cobra.Command) {
 	cmd.Flags().Var(from(&f.seed, 0, 0), "seed", "of random values")
 }
 
-// read makes the inputs. With fill, those not given are random; without, they are an error.
+// read makes the inputs. Missing inputs are random if fill is set, and an error otherwise.
 func (f *inputFlags) read(p *weir.Program, dims weir.Dims, fill bool) (weir.Inputs, error) {
 	infos := p.Inputs()
 	texts := make([]string, len(infos))
@@ -83,7 +83,7 @@ func (f *inputFlags) read(p *weir.Program, dims weir.Dims, fill bool) (weir.Inpu
 	return in, nil
 }
 
-// takeFree binds the dimensions that nothing has bound to 1, or to the least that they may be, and says so.
+// takeFree binds unbound dimensions to 1, or to their minimum, and prints that.
 func takeFree(p *weir.Program, dims weir.Dims) {
 	for _, d := range p.Dims() {
 		if _, bound := dims[d.Name]; !bound {
@@ -93,7 +93,7 @@ func takeFree(p *weir.Program, dims weir.Dims) {
 	}
 }
 
-// runFlags are run's own.
+// runFlags are the flags of run.
 type runFlags struct {
 	modelFlags
 	inputFlags
@@ -107,6 +107,7 @@ type runFlags struct {
 	values  bool
 }
 
+// runCommand makes the command run.
 func (c *cli) runCommand() *cobra.Command {
 	f := &runFlags{}
 	cmd := &cobra.Command{
@@ -131,6 +132,7 @@ func (c *cli) runCommand() *cobra.Command {
 	return cmd
 }
 
+// run compiles the model at path, runs it once, and prints, compares or writes the outputs.
 func (f *runFlags) run(ctx context.Context, path string) error {
 	if f.compare != "" && f.compare != "reference" {
 		return usageError{fmt.Errorf("--compare %s: compare with reference", f.compare)}
@@ -175,7 +177,7 @@ func (f *runFlags) run(ctx context.Context, path string) error {
 	return f.check(infos, outputs)
 }
 
-// kept makes the tensors of --keep outputs beside the model's own.
+// kept adds the tensors of --keep to the outputs.
 func (f *runFlags) kept(o *weir.Options, m *weir.Model) {
 	if f.keep == nil {
 		return
@@ -190,7 +192,7 @@ func (f *runFlags) kept(o *weir.Options, m *weir.Model) {
 	}
 }
 
-// print summarises the results, or ranks them.
+// print prints a summary of the outputs, or their largest elements with --top.
 func (f *runFlags) print(outputs []values.Value) error {
 	if f.c.json {
 		all := map[string]any{}
@@ -219,7 +221,7 @@ func (f *runFlags) print(outputs []values.Value) error {
 	return nil
 }
 
-// printTensor is a tensor's line, or its rows' with --top.
+// printTensor prints the line of a tensor, or its rows with --top.
 func (f *runFlags) printTensor(name string, t *values.Array) {
 	if f.top > 0 && t.Rank() > 0 && t.DType() != weir.StringType {
 		fmt.Print(values.Rank(name, t, f.top))
@@ -233,7 +235,7 @@ func (f *runFlags) printTensor(name string, t *values.Array) {
 	fmt.Printf("%s  %s\n", line, strings.Join(s.First, " "))
 }
 
-// check compares outputs with what --expect names.
+// check compares outputs with the values of --expect.
 func (f *runFlags) check(infos []weir.Info, outputs []values.Value) error {
 	failed := false
 	for _, e := range f.expect {
@@ -262,7 +264,7 @@ func (f *runFlags) check(infos []weir.Info, outputs []values.Value) error {
 	return nil
 }
 
-// compareReference runs the reference beside the program and names the first node whose result differs.
+// compareReference compares the program with the reference, and names the first node whose result differs.
 func (f *runFlags) compareReference(ctx context.Context, l *loaded, path string, in weir.Inputs) error {
 	d, err := l.program.Compare(ctx, in, f.rtol, f.atol)
 	if err != nil {

@@ -19,10 +19,10 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
-// tableWork is the work that the exact search may put into a table: some ten seconds.
+// tableWork is the work limit of the exact search for a table, about ten seconds.
 const tableWork = 3 << 30
 
-// plannedTable is what plan prints of a table as JSON: the keys of a model's plan, and where each buffer lies.
+// plannedTable is the JSON output of plan for a table: the keys of a model's plan, and the offset of each buffer.
 type plannedTable struct {
 	planned
 	Offsets []offsetRow `json:"offsets"`
@@ -35,10 +35,10 @@ type offsetRow struct {
 	Offset int64  `json:"offset"`
 }
 
-// isTable reports whether a file is a table of buffers rather than a model.
+// isTable reports whether a file is a table of buffers and not a model.
 func isTable(path string) bool { return strings.EqualFold(filepath.Ext(path), ".csv") }
 
-// planTable plans the buffers of a table: id, lower, upper, size.
+// planTable plans the buffers of a table with the columns id, lower, upper, size.
 func (f *planFlags) planTable(ctx context.Context, path string) error {
 	o, _, err := f.options()
 	if err != nil {
@@ -84,8 +84,7 @@ func (f *planFlags) planTable(ctx context.Context, path string) error {
 	return over
 }
 
-// solveTable plans and certifies a problem of numbers. An interrupt ends it; the planning that is under way is left
-// behind.
+// solveTable plans and certifies a problem. If ctx ends, it returns, and the planner's goroutine continues.
 func solveTable(ctx context.Context, problem memplan.Problem, calls int64) (*plannedTable, error) {
 	type result struct {
 		solution *memplan.Solution
@@ -139,7 +138,7 @@ func solveTable(ctx context.Context, problem memplan.Problem, calls int64) (*pla
 // or ends are drawn as one with the step before.
 const mostSteps = 10_000
 
-// page is what the page of plans draws of a table.
+// page returns the table's plan for the page of plans.
 func (p *plannedTable) page(name string, problem memplan.Problem) planpage.Plan {
 	begins := map[int]bool{0: true}
 	last := -1

@@ -9,6 +9,7 @@ import (
 	"github.com/weirml/weir/internal/conformance"
 )
 
+// testCommand makes the command test.
 func (c *cli) testCommand() *cobra.Command {
 	var strict, pauses, kernels bool
 	cmd := &cobra.Command{
@@ -62,7 +63,7 @@ func (c *cli) testCommand() *cobra.Command {
 	return cmd
 }
 
-// waiting is how long Go's collector waited for cases, of which test --pauses tells; nil: nobody asks.
+// waiting is the output of test --pauses: the longest wait of Go's collector for a case. Nil measures nothing.
 type waiting struct {
 	Stop        float64 `json:"stop_ms"` // at most
 	Case        string  `json:"case"`    // in which it was
