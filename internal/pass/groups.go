@@ -107,6 +107,8 @@ func (g *grouping) flattened(d *sym.Dims, b *ir.Builder, v *ir.Value) *ir.Value 
 	return nil
 }
 
+// normalisedGroups rewrites a normalisation of groups as sums and functions of channels, unless its operand and its
+// result are each read once.
 func normalisedGroups(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	x, g := groupsOf(r.Dims(), n.Inputs[0])
 	if x == nil || r.uses[n.Inputs[0]] == 1 && r.uses[n.Outputs[0]] == 1 || !g.all(n) {
@@ -136,6 +138,7 @@ func (g *grouping) all(n *ir.Node) bool {
 	return len(axes) == len(g.split)-2
 }
 
+// reducedGroups rewrites a reduction of groups as a reduction of channels.
 func reducedGroups(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	x, g := groupsOf(r.Dims(), n.Inputs[0])
 	if x == nil || !n.Attrs.Bool("keep") || n.Attrs["outer"] != nil || !g.all(n) {
@@ -144,6 +147,7 @@ func reducedGroups(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return g.reduced(b, n.Op.Name(), x)
 }
 
+// functionOfGroups rewrites a function of single elements of groups as a function of channels.
 func functionOfGroups(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	if len(n.Outputs) != 1 || slices.Contains(n.Inputs, nil) {
 		return nil

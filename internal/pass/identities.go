@@ -45,6 +45,7 @@ func neutral(_ *rewriting, _ *ir.Builder, n *ir.Node) *ir.Value {
 	return nil
 }
 
+// sameShaped returns the operand, which has the shape of the result.
 func sameShaped(_ *rewriting, _ *ir.Builder, n *ir.Node) *ir.Value { return n.Inputs[0] }
 
 // producer returns the node that computes v if it applies the operator name and has one result; nil otherwise.
@@ -55,6 +56,7 @@ func producer(v *ir.Value, name string) *ir.Node {
 	return v.Node
 }
 
+// reshaped joins a reshape of a reshape to one.
 func reshaped(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	if inner := producer(n.Inputs[0], "reshape"); inner != nil {
 		return ops.Reshape(b, inner.Inputs[0], n.Attrs.Exprs("shape")...)
@@ -124,6 +126,7 @@ func steps(n *ir.Node) bool {
 	return !slices.ContainsFunc(n.Attrs.Ints("step"), func(s int64) bool { return s != 1 })
 }
 
+// wholeSlice drops a slice of all elements.
 func wholeSlice(r *rewriting, _ *ir.Builder, n *ir.Node) *ir.Value {
 	for i, begin := range n.Attrs.Exprs("begin") {
 		at, ok := begin.Const()
@@ -136,6 +139,7 @@ func wholeSlice(r *rewriting, _ *ir.Builder, n *ir.Node) *ir.Value {
 	return n.Inputs[0]
 }
 
+// sliceOfSlice joins a slice of a slice to one.
 func sliceOfSlice(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	inner := producer(n.Inputs[0], "slice")
 	if inner == nil || r.uses[n.Inputs[0]] != 1 { // parts of a part that is there anyway are left as they are
@@ -180,6 +184,7 @@ func sliceOfConcat(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return nil
 }
 
+// padByNothing drops a padding by 0 elements.
 func padByNothing(_ *rewriting, _ *ir.Builder, n *ir.Node) *ir.Value {
 	for _, e := range slices.Concat(n.Attrs.Exprs("begin"), n.Attrs.Exprs("end")) {
 		if v, ok := e.Const(); !ok || v != 0 {
@@ -189,6 +194,7 @@ func padByNothing(_ *rewriting, _ *ir.Builder, n *ir.Node) *ir.Value {
 	return n.Inputs[0]
 }
 
+// concatOfOne drops a concatenation of one operand.
 func concatOfOne(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	axis := n.Attrs.Int("axis", 0)
 	if axis < 0 {
@@ -235,6 +241,7 @@ func sameCast(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return b.Op("cast", n.Attrs, inner.Inputs[0])
 }
 
+// twice drops two applications in a row of an operator that undoes itself.
 func twice(name string) func(*rewriting, *ir.Builder, *ir.Node) *ir.Value {
 	return func(_ *rewriting, _ *ir.Builder, n *ir.Node) *ir.Value {
 		if inner := producer(n.Inputs[0], name); inner != nil {

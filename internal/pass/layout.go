@@ -21,6 +21,7 @@ func Layout(m *ir.Module) error { return layoutOf(m, false) }
 // LayoutWithoutHoles is Layout where no weights of zero are added.
 func LayoutWithoutHoles(m *ir.Module) error { return layoutOf(m, true) }
 
+// layoutOf is Layout, or with withoutHoles LayoutWithoutHoles.
 func layoutOf(m *ir.Module, withoutHoles bool) error {
 	c := ir.NewInference(m)
 	for _, f := range m.Funcs {
@@ -410,6 +411,7 @@ func (l *layout) last(n *ir.Node, f *form) bool {
 	return true
 }
 
+// permutedShape returns a shape with its axes permuted.
 func permutedShape(shape []sym.Expr, perm []int64) []sym.Expr {
 	out := make([]sym.Expr, len(shape))
 	for i, p := range perm {

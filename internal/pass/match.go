@@ -183,6 +183,7 @@ func is(x float64) numeral { return numeral{value: x} }
 // let is any number, which it names; twice the same name is the same number.
 func let(name string) numeral { return numeral{name: name} }
 
+// matches reports whether got is the number x describes, in the precision of dt, and binds its name for then.
 func (x numeral) matches(m *match, dt dtype.DType, got float64, then func() bool) bool {
 	if x.name == "" {
 		return near(dt, got, x.value) && then()

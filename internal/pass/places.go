@@ -15,6 +15,7 @@ func Places(m *ir.Module) bool {
 	return places(b, m.Main.Body)
 }
 
+// places is Places for a block and its regions.
 func places(build *ir.Builder, b *ir.Block) (any bool) {
 	b.Statements = nil
 	old := b.Nodes

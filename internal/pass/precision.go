@@ -21,6 +21,7 @@ func BF16(m *ir.Module) error { return roundProducts(m, true) }
 // and widened when they are read.
 func BF16Weights(m *ir.Module) error { return roundProducts(m, false) }
 
+// roundProducts is BF16 if both operands are rounded, BF16Weights if the weights alone are.
 func roundProducts(m *ir.Module, both bool) error {
 	type place struct {
 		block *ir.Block

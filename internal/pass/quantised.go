@@ -21,6 +21,7 @@ var quantised = []rule{
 // movesDeepest is how many moves are followed.
 const movesDeepest = 8
 
+// movedAsStored moves the stored integers in place of the dequantized numbers.
 func movedAsStored(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	to := n.Outputs[0].Type.DType
 	if !to.IsInt() || to.Bits() > 16 || len(n.Inputs) < 2 || n.Attrs.DType("precision") != dtype.Invalid &&

@@ -167,6 +167,7 @@ func (m *match) axis() (int64, bool) {
 	return axesOf(n)[0], true
 }
 
+// normalized builds a normalisation; nil if its reductions are along different axes.
 func normalized(centred bool) func(*ir.Builder, *match) *ir.Value {
 	return func(b *ir.Builder, m *match) *ir.Value {
 		variance := m.value("variance").Node

@@ -21,7 +21,7 @@ var repeats = []rule{
 	{"pad of joined axes", []string{"pad"}, joinedPad},
 }
 
-// repeat: axes of one, each behind another axis, are expanded and joined to that.
+// repeat matches axes of 1, each after another axis, that are expanded and joined to the axis before.
 func repeat(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	e := producer(n.Inputs[0], "expand")
 	if e == nil || !r.inside(n.Inputs[0]) {
@@ -56,6 +56,7 @@ func repeat(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return ops.Repeat(b, ops.Reshape(b, e.Inputs[0], shape...), times)
 }
 
+// repeatOfRepeat joins a repetition of a repetition to one.
 func repeatOfRepeat(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	inner := producer(n.Inputs[0], "repeat")
 	if inner == nil || r.uses[n.Inputs[0]] != 1 {
@@ -71,7 +72,7 @@ func repeatOfRepeat(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 // fewChannels is how many elements side by side leave most of a vector empty.
 const fewChannels = 16
 
-// joinedPad: the last axis, of a few elements, is not padded, and the one before it is, by a constant.
+// joinedPad matches a padding by a constant of the axis before the last, if the last axis has few elements and no padding.
 func joinedPad(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	x, begin, end := n.Inputs[0], n.Attrs.Exprs("begin"), n.Attrs.Exprs("end")
 	last := len(begin) - 1

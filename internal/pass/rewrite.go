@@ -124,6 +124,7 @@ func (r *rewriting) current(v *ir.Value) *ir.Value {
 	return v
 }
 
+// rewrite applies the rules to a block and its regions.
 func (r *rewriting) rewrite(b *ir.Block) {
 	outer, after := r.block, r.after
 	r.block = b

@@ -105,6 +105,7 @@ func (w weighted) factorsOf(n *ir.Node, c *ir.Value) []float64 {
 	return factors
 }
 
+// factorIntoWeights multiplies the weights and the bias by the factors of channels.
 func factorIntoWeights(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	x, c, ok := operands(n)
 	if !ok {
@@ -158,6 +159,7 @@ func scaled(b *ir.Builder, v *ir.Value, axis int, factors []float64) *ir.Value {
 	return b.Constant(v.Name, t)
 }
 
+// summandIntoBias adds the summands of channels to the bias.
 func summandIntoBias(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	x, c, ok := operands(n)
 	if !ok {

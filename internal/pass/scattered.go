@@ -35,6 +35,7 @@ func chosenScatter(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return b.Op(s.Op.Name(), s.Attrs, other, s.Inputs[1], b.Op("where", nil, c, updates, zero))
 }
 
+// sumWithScattered adds scaled updates directly to the tensor that the scattered zeros are added to.
 func sumWithScattered(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	for i, v := range n.Inputs {
 		onto := n.Inputs[1-i]

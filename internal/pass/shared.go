@@ -13,6 +13,7 @@ var shared = []rule{
 	{"swish beside its sigmoid", []string{"swish"}, swishBesideSigmoid},
 }
 
+// swishBesideSigmoid builds x·sigmoid(x) as a product if another node of the block computes sigmoid(x).
 func swishBesideSigmoid(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	x := n.Inputs[0]
 	if dt := x.Type.DType; n.Attrs.Float("alpha", 1) != 1 || dt != dtype.F32 && dt != dtype.F64 {

@@ -24,6 +24,7 @@ var transposes = []rule{
 	{"rows last", []string{"matmul"}, rowsLast},
 }
 
+// permutation returns the perm attribute of a transpose.
 func permutation(n *ir.Node) []int64 { return n.Attrs.Ints("perm") }
 
 // identityPermutation reports whether a permutation moves nothing.
@@ -53,6 +54,7 @@ func turned(b *ir.Builder, x *ir.Value, perm []int64) *ir.Value {
 	return ops.Transpose(b, x, perm...)
 }
 
+// transposeOfTranspose joins a transpose of a transpose to one or none.
 func transposeOfTranspose(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	perm := permutation(n)
 	if inner := producer(n.Inputs[0], "transpose"); inner != nil {
