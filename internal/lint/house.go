@@ -24,6 +24,7 @@ type Package struct {
 	UserImports map[string][]string // of tests in a package of their own, named with _test
 	Files       []Size
 	Functions   []Size
+	Style       []string // lines that are too long, and doc comments that do not begin with the name
 }
 
 // Size is how long something is.
@@ -154,6 +155,8 @@ func (p *Package) add(file string, source []byte) error {
 	for _, group := range syntax.Comments {
 		wholeTable = wholeTable || group.Pos() < syntax.Package && marked(group)
 	}
+	p.Style = append(p.Style, longLines(set, syntax, file, source)...)
+	p.Style = append(p.Style, misnamedDocs(set, syntax, file)...)
 	p.Files = append(p.Files, Size{Name: file, Lines: bytes.Count(source, []byte("\n")), Table: wholeTable})
 	for _, declaration := range syntax.Decls {
 		function, ok := declaration.(*ast.FuncDecl)
