@@ -95,7 +95,8 @@ func ExampleMemory_Limit() {
 		log.Fatal(err)
 	}
 	weir.Trim()
-	held := weir.Usage().Current // by others in this process
+	use := weir.Usage()
+	held := use.Current + use.Cached // by others in this process, with what their pools cannot give back
 	defer weir.SetLimit(weir.SetLimit(held + limit))
 	program = open(weir.Options{Calls: 4, Dims: map[string]weir.Range{"batch": {Min: 1, Max: 64}}})
 	defer program.Close()

@@ -50,7 +50,7 @@ func mutated(text string, r *rand.Rand) string {
 	return out
 }
 
-// texts are the models of testdata that are written as texts, and one of each declaration.
+// textModels are the models of testdata that are written as texts, and one of each declaration.
 func textModels(t *testing.T) []string {
 	list := []string{`weir 1
 ir @m {

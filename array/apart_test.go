@@ -135,7 +135,7 @@ func (h halved) specs() (specs []array.Spec) {
 	return specs
 }
 
-// close reports whether arrays are equal to rounding.
+// equal reports whether arrays are equal to rounding.
 func equal(t *testing.T, what string, got, want []arr) {
 	t.Helper()
 	if len(got) != len(want) {

@@ -12,7 +12,8 @@ type NotFinite struct {
 	Step      int64
 	Loss      float64
 	Gradients bool // the loss is finite, the gradients are not
-	Buffers   bool // the loss is finite, a buffer would not be: for example, BatchNorm's variance of one value per channel is NaN
+	// the loss is finite, a buffer would not be: for example, BatchNorm's variance of one value per channel is NaN
+	Buffers bool
 }
 
 // Error returns the step, the values that are not finite and a fix.

@@ -87,7 +87,7 @@ func artefact(t *testing.T, model string) string {
 	return file
 }
 
-// A dimension that compile is given is that of the file, and of no other size.
+// TestCompileFixes fixes a dimension while compiling: the file then takes that size and no other.
 func TestCompileFixes(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "three.weir")
 	if r := weirRun(t, "compile", digits, "-o", file, "--dim", "batch=3"); r.code != 0 {

@@ -39,7 +39,7 @@ type fence struct {
 	unrun    string // the reason in a comment above the fence: <!-- not run: REASON -->
 }
 
-// A document is its lines and its fences.
+// document is a document: its lines and its fences.
 type document struct {
 	file   string
 	lines  []string

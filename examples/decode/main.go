@@ -1,5 +1,5 @@
-// Command decode writes text with a transformer that keeps the keys and values of earlier positions in a cache, which is
-// a state of the program: each run updates it in place.
+// Command decode writes text with a transformer that keeps the keys and values of earlier positions in a cache, which
+// is a state of the program: each run updates it in place.
 package main
 
 import (

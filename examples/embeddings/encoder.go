@@ -33,7 +33,8 @@ func network() nn.Layer {
 		mean := c.Mean(x, 1)
 		return c.Div(mean, c.Sqrt(c.SumKeep(c.Mul(mean, mean), 1)))
 	})
-	return nn.Sequential(nn.Embedding(256, width), nn.Positions(longest, width), block(), block(), nn.LayerNorm(width), unit)
+	return nn.Sequential(nn.Embedding(256, width), nn.Positions(longest, width), block(), block(), nn.LayerNorm(width),
+		unit)
 }
 
 // divide gives the cores to calls that run at once, and to threads of each. A run of many texts keeps a few threads

@@ -105,7 +105,8 @@ func TestRefuses(t *testing.T) {
 	defer e.close()
 	server := httptest.NewServer(e)
 	defer server.Close()
-	for name, texts := range map[string][]string{"no texts": nil, "an empty text": {""}, "too many": make([]string, most+1),
+	for name, texts := range map[string][]string{"no texts": nil, "an empty text": {""},
+		"too many": make([]string, most+1),
 		"too long": {strings.Repeat("a", longest+1)}, "one too long": {"a", strings.Repeat("a", longest+1)}} {
 		if status, _, err := post(server.URL, texts...); err != nil || status != http.StatusBadRequest {
 			t.Errorf("%s: status %d, %v", name, status, err)

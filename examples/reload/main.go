@@ -117,8 +117,8 @@ func compile(ctx context.Context, file []byte) (*weir.Program, error) {
 	return weir.Compile(ctx, model, weir.Options{Calls: calls, Dims: map[string]weir.Range{"batch": {Min: 1, Max: rows}}})
 }
 
-// replace puts another model in the place of the one in use. Closing the old program waits for its runs, so that no more
-// than two programs are held. If the new one is refused, the old one stays.
+// replace puts another model in the place of the one in use. Closing the old program waits for its runs, so that no
+// more than two programs are held. If the new one is refused, the old one stays.
 func (s *server) replace(ctx context.Context, file []byte) error {
 	program, err := compile(ctx, file)
 	if err != nil {

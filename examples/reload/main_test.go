@@ -17,7 +17,8 @@ func TestWithin(t *testing.T) {
 	}
 	var answers, times int
 	var limit, most int64
-	_, err := fmt.Sscanf(out.String(), "%d answers, while the model was replaced %d times\nthe limit is %d bytes, and at most %d were held\n",
+	_, err := fmt.Sscanf(out.String(),
+		"%d answers, while the model was replaced %d times\nthe limit is %d bytes, and at most %d were held\n",
 		&answers, &times, &limit, &most)
 	if err != nil || answers == 0 || times != reloads {
 		t.Fatalf("printed was %q: %v", out.String(), err)

@@ -1,4 +1,5 @@
-// Command throughput measures how the machine's cores are best divided: to calls that run at once, and to threads of each.
+// Command throughput measures how the machine's cores are best divided: to calls that run at once, and to threads of
+// each.
 package main
 
 import (
@@ -103,7 +104,8 @@ func measure(ctx context.Context, w io.Writer, model *weir.Model, d division, ro
 		}
 	}
 	seconds, s := time.Since(begin).Seconds(), program.Stats()
-	_, err = fmt.Fprintf(w, "%5d  %7d  %8.0f  %8.2f  %d bytes\n", d.calls, d.threads, float64(s.Runs)*float64(rows)/seconds,
+	_, err = fmt.Fprintf(w, "%5d  %7d  %8.0f  %8.2f  %d bytes\n", d.calls, d.threads,
+		float64(s.Runs)*float64(rows)/seconds,
 		s.Busy.Seconds()*1e3/float64(s.Runs), certificate)
 	return err
 }

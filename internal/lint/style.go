@@ -33,11 +33,12 @@ func longLines(set *token.FileSet, syntax *ast.File, file string, source []byte)
 }
 
 // misnamedDocs returns the doc comments of a file's functions, types and single variables and constants that do not
-// begin with the name that they document.
+// begin with the name that they document. Examples are exempt: go doc shows their comments as prose above the code.
 func misnamedDocs(set *token.FileSet, syntax *ast.File, file string) (faults []string) {
 	check := func(doc *ast.CommentGroup, name *ast.Ident) {
 		words := strings.Fields(doc.Text())
-		if len(words) > 0 && strings.TrimRight(words[0], ":,.;") != name.Name {
+		if example := strings.HasPrefix(name.Name, "Example"); !example && len(words) > 0 &&
+			strings.TrimRight(words[0], ":,.;") != name.Name {
 			faults = append(faults, fmt.Sprintf("%s:%d: the comment of %s begins with %q, not with the name",
 				file, set.Position(name.Pos()).Line, name.Name, words[0]))
 		}

@@ -205,7 +205,7 @@ func TestFloatFunctions(t *testing.T) {
 	}
 }
 
-// The sign of a floored remainder is the divisor's, as in Python.
+// TestFloatFloorMod shows that the sign of a floored remainder is the divisor's, as in Python.
 func TestFloatFloorMod(t *testing.T) {
 	for _, c := range [][3]float64{{5, 3, 2}, {-5, 3, 1}, {5, -3, -1}, {-5, -3, -2}, {6, -3, math.Copysign(0, -1)},
 		{-6, 3, 0}, {-1, math.Inf(1), math.Inf(1)}, {1, 0, math.NaN()}} {

@@ -165,7 +165,8 @@ func TestInterpretCheck(t *testing.T) {
 	}
 }
 
-// A local's bytes are not a number until they are written, and belong to the scratch that is given.
+// TestInterpretLocals shows that a local's bytes are not a number until they are written, and belong to the scratch
+// that is given.
 func TestInterpretLocals(t *testing.T) {
 	b := NewBuilder("locals")
 	y := b.Param("y", Write, dtype.F32, []sym.Expr{n(2)})
@@ -253,7 +254,7 @@ func TestInterpretContract(t *testing.T) {
 	}
 }
 
-// A loop that breaks its promise of independence shows when it runs backward.
+// TestInterpretReversed finds a loop that breaks its promise of independence by running it backward.
 func TestInterpretReversed(t *testing.T) {
 	for source, same := range map[string]bool{
 		`kernel @k(%x: f32[n] update) dims(n) { each i < n { store %x[i] = mul(load %x[i], 2) } }`:                      true,

@@ -13,8 +13,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// The texts in testdata/proofs show that the language can say what code generators will need. Each is verified without
-// an unproved bound, printed, parsed, and run against results that are computed here in another way.
+// proof is a text in testdata/proofs. These texts show that the language can say what code generators will need. Each
+// is verified without an unproved bound, printed, parsed, and run against results that are computed here in another
+// way.
 func proof(t *testing.T, name string) *Module {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", "proofs", name+".weir"))

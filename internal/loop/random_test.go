@@ -348,7 +348,7 @@ func parseWith(text string, data map[string]*tensor.Tensor) (*Module, error) {
 	}})
 }
 
-// A printed module parses back to the same module.
+// TestParsePrint shows that a printed module parses back to the same module.
 func TestParsePrint(t *testing.T) {
 	for seed := range uint64(400) {
 		m, data := randomModule(seed)
@@ -405,7 +405,7 @@ func plain(v reflect.Value) any {
 	return v.Interface()
 }
 
-// A clone prints the same and shares nothing.
+// TestClone shows that a clone prints the same and shares nothing.
 func TestClone(t *testing.T) {
 	for seed := range uint64(100) {
 		m, _ := randomModule(seed)
@@ -476,7 +476,7 @@ func parseAny(t *testing.T, text string) {
 	}
 }
 
-// Damaged texts of random modules never panic or hang.
+// TestParseDamaged shows that damaged texts of random modules never panic or hang.
 func TestParseDamaged(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	pieces := []string{"", "(", ")", "[", "}", "{", "%", "@", "\"", "-", "//", "kernel", "each", "f32",

@@ -27,8 +27,8 @@ func array[T tensor.Element](shape []int64, x ...T) *tensor.Tensor {
 	return tensor.Must(tensor.FromSlice(x, shape...))
 }
 
-// y = [−x, x·2] through two views of y; the rows where x's first column is positive are counted by a host operator, and
-// as many zeros are made.
+// viewsAndData computes y = [−x, x·2] through two views of y; the rows where x's first column is positive are counted
+// by a host operator, and as many zeros are made.
 const viewsAndData = `weir 1
 loop @main {
   dim n in [1, 64]
@@ -137,7 +137,7 @@ func TestRunRefusesInputs(t *testing.T) {
 	}
 }
 
-// A loop that doubles a carried value until it is large, and keeps each value in a row of its own.
+// doubling is a loop that doubles a carried value until it is large, and keeps each value in a row of its own.
 const doubling = `weir 1
 loop @main {
   dim k in [0, 20]

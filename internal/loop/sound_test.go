@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// access makes a random kernel that stores to one element of a buffer from a nest of loops, with indices near its
+// accessKernel makes a random kernel that stores to one element of a buffer from a nest of loops, with indices near its
 // bounds.
 func accessKernel(r *rand.Rand) *Kernel {
 	b := NewBuilder("access")
@@ -84,7 +84,8 @@ func accessKernel(r *rand.Rand) *Kernel {
 	return k
 }
 
-// What Verify proves never happens otherwise, and what it refuses does happen.
+// TestVerifyIsSound runs random kernels: accesses that Verify proves stay inside, and for each kind that it refuses
+// some access is outside.
 func TestVerifyIsSound(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	proved, refused, open := 0, 0, 0

@@ -231,7 +231,7 @@ func (c *independence) read(e Expr) {
 	}
 }
 
-// access checks one access to a buffer of an outer scope that the loop writes.
+// place checks one access to a buffer of an outer scope that the loop writes.
 func (c *independence) place(name string, index []sym.Expr, mask Expr, writing bool) {
 	if c.inside[name] || !c.stored[name] {
 		return

@@ -25,8 +25,9 @@ type lowering struct {
 	buffers map[*ir.Value]*loop.Buffer
 	names   map[string]int
 	outputs map[*loop.Buffer]bool
-	blocks  bool                       // of scan outputs: the buffers of their rows (see room)
-	rooms   map[*ir.Value]*loop.Buffer // for a scan output whose rows are made before its shape is known: the buffer that holds the rows
+	blocks  bool // of scan outputs: the buffers of their rows (see room)
+	// for a scan output whose rows are made before its shape is known: the buffer that holds the rows
+	rooms map[*ir.Value]*loop.Buffer
 	// branches is the number of If branches around the current nodes. What such nodes require of the dimensions holds
 	// only in runs that take the branch, but memory is planned for every run.
 	branches int

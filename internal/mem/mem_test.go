@@ -457,14 +457,16 @@ func TestBytes(t *testing.T) {
 	}
 	good := map[string]int64{
 		"0": 0, "17": 17, "17B": 17, "1KiB": 1024, "1.5KiB": 1536, "512MiB": 512 << 20, " 2GiB ": 2 << 30, "0.25MiB": 1 << 18,
-		"1.50TiB": 3 << 39, "1.1KiB": 1127, "8.27MiB": 8671724, "0.0001KiB": 1, "8388607TiB": 8388607 << 40, "9223372036854775807": math.MaxInt64,
+		"1.50TiB": 3 << 39, "1.1KiB": 1127, "8.27MiB": 8671724, "0.0001KiB": 1, "8388607TiB": 8388607 << 40,
+		"9223372036854775807": math.MaxInt64,
 	}
 	for text, want := range good {
 		if got, err := ParseBytes(text); err != nil || got != want {
 			t.Errorf("ParseBytes(%q) = %d, %v, want %d", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "B", "-1", "1KB", "1k", "1.5", "1.", ".5MiB", "1.5B", "8388607.999999999999999TiB", "1.0000000000000001KiB", "8388608TiB",
+	for _, text := range []string{"", "B", "-1", "1KB", "1k", "1.5", "1.", ".5MiB", "1.5B", "8388607.999999999999999TiB",
+		"1.0000000000000001KiB", "8388608TiB",
 		"9223372036854775808", "1e3", "0x10", "1 2"} {
 		if n, err := ParseBytes(text); !errors.Is(err, diag.ErrInput) {
 			t.Errorf("ParseBytes(%q) = %d, %v", text, n, err)

@@ -6,7 +6,8 @@ import (
 )
 
 // lifetimes holds the properties of a problem's groups that no binding changes: their live ranges, compressed to the
-// points that matter, and their alignments. Two groups are alive together exactly when their [first, last] share a point.
+// points that matter, and their alignments. Two groups are alive together exactly when their [first, last] share a
+// point.
 type lifetimes struct {
 	first, last []int     // by group, inclusive, in points
 	align       []int64   // by group

@@ -58,7 +58,7 @@ func bind(values map[string]int64) func(sym.Name) (int64, bool) {
 	return func(name sym.Name) (int64, bool) { v, ok := values[name.Text()]; return v, ok }
 }
 
-// random problems: what they are made of.
+// recipe says how a random problem is made.
 type recipe struct {
 	buffers, steps int
 	dims           []string

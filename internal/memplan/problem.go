@@ -72,7 +72,7 @@ type group struct {
 	last    int
 }
 
-// layoutOf is a problem checked and read as groups.
+// grouping is a problem checked and read as groups.
 type grouping struct {
 	dims     *sym.Dims
 	groups   []group

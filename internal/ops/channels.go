@@ -116,7 +116,7 @@ func turnedSample(x *tensor.Tensor, perm []int64) *tensor.Tensor {
 	return out
 }
 
-// A LastForm describes a node whose operands have their channels last.
+// LastForm describes a node whose operands have their channels last.
 type LastForm struct {
 	Images []bool   // by input: whether it has channels, which become last; other inputs stay as they are
 	Plain  bool     // the result has no channels

@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// The operators of this file draw from the generator MT19937 as NumPy's RandomState seeds it: the same seed gives the
-// same numbers in every run, and those that NumPy gives.
+// init defines the operators that draw from the generator MT19937 as NumPy's RandomState seeds it: the same seed gives
+// the same numbers in every run, and those that NumPy gives.
 func init() {
 	for op, d := range map[string]struct {
 		shape   func(*ir.Inference, *ir.Node) error

@@ -7,7 +7,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// An AxisPart is the part of an axis that is read: Extent elements from Begin on, in steps of Step, which is not 0. The
+// AxisPart is the part of an axis that is read: Extent elements from Begin on, in steps of Step, which is not 0. The
 // zero AxisPart is the whole axis.
 type AxisPart struct {
 	Begin, Extent sym.Expr
@@ -22,7 +22,7 @@ func (a AxisPart) Equal(b AxisPart) bool {
 	return a.Step == b.Step && (a.Whole() || a.Begin.Equal(b.Begin) && a.Extent.Equal(b.Extent))
 }
 
-// A Part is the part of a value that is read: a part of each axis.
+// Part is the part of a value that is read: a part of each axis.
 type Part []AxisPart
 
 // Whole reports whether the part is all of the value.
@@ -41,7 +41,7 @@ func (p Part) Shape(of []sym.Expr) []sym.Expr {
 	return shape
 }
 
-// A Reading says how a node computes a part of its result.
+// Reading says how a node computes a part of its result.
 type Reading struct {
 	Made  Part     // what it computes, which may be more than was wanted
 	In    []Part   // by input: the part that is read; nil: all of it

@@ -105,7 +105,7 @@ func (w Window) overhanging(axis int, extent sym.Expr) sym.Expr {
 	return room.CeilDiv(stride).Add(one).Min(begins)
 }
 
-// window visits the input elements under each window: for each output element, begin, then visit for the elements
+// poolEach visits the input elements under each window: for each output element, begin, then visit for the elements
 // inside, then end with the number of positions that padding has as well.
 func poolEach(e *ir.Evaluation, n *ir.Node, x, out *tensor.Tensor, begin func(), visit func(at int64),
 	end func(to, positions int64)) error {

@@ -119,8 +119,8 @@ type roiAxis struct {
 	samples    int64
 }
 
-// roiSteps are the steps of finding a region's bins that mean and lowering share, each rounded as the regions' elements
-// are, since rounding decides how many samples there are.
+// roiAxisOf and the functions after it are the steps of finding a region's bins that mean and lowering share, each
+// rounded as the regions' elements are, since rounding decides how many samples there are.
 func roiAxisOf(n *ir.Node, low, high float64, bins int64, round func(float64) float64) (roiAxis, error) {
 	scale, offset := round(n.Attrs.Float("scale", 1)), 0.0
 	if n.Attrs.Bool("half") {

@@ -73,8 +73,8 @@ func (g *Gradients) toRegions(n *ir.Node, x, indices, u *ir.Value) *ir.Value {
 	return Transpose(b, Reshape(b, d, planes...), back...)
 }
 
-// roi_align_back adds to its first input, of the shape of what roi_align reads, what the second, of the shape of
-// roi_align's result, gives to each element sampled: the transpose of roi_align, which is linear.
+// roiAlignBackShape is the shape rule of roi_align_back, the transpose of roi_align. It adds the second input, of the
+// shape of roi_align's result, to the sampled elements of the first, of the shape of roi_align's input.
 func roiAlignBackShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 4, 4); err != nil {
 		return err
@@ -221,8 +221,9 @@ func roiAlignBackSamples(r *rand.Rand) (out []Sample) {
 	return out
 }
 
-// roi_align_largest is, for each result of roi_align with max, where in its channel of all images the element lies that
-// is the largest when weighed, −1 if it is outside of them, and its weight: of the first if there are several.
+// roiAlignLargestShape is the shape rule of roi_align_largest: for each result of roi_align with max, where in its
+// channel of all images the element lies that is the largest when weighed, −1 if it is outside of them, and its weight:
+// of the first if there are several.
 func roiAlignLargestShape(c *ir.Inference, n *ir.Node) error {
 	if err := roiAlignShape(c, n); err != nil {
 		return err
@@ -326,8 +327,8 @@ func roiAlignLargestSamples(r *rand.Rand) []Sample {
 	return slices.DeleteFunc(roiAlignSamples(r), func(s Sample) bool { return !s.Attrs.Bool("max") })
 }
 
-// max_roi_pool_largest is, for each result of max_roi_pool, where in its channel of all images the largest element
-// lies, the first if there are several; −1 for an empty bin.
+// maxRoiPoolLargestShape is the shape rule of max_roi_pool_largest: for each result of max_roi_pool, where in its
+// channel of all images the largest element lies, the first if there are several; −1 for an empty bin.
 func maxRoiPoolLargestShape(c *ir.Inference, n *ir.Node) error {
 	if err := maxRoiPoolShape(c, n); err != nil {
 		return err

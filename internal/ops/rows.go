@@ -10,14 +10,14 @@ import (
 // RowRange is the rows of an axis from From up to, but not including, To.
 type RowRange struct{ From, To int64 }
 
-// A Piece is the rows of an axis that one of several equal pieces of a value has: Rows of them, of piece number p from
+// Piece is the rows of an axis that one of several equal pieces of a value has: Rows of them, of piece number p from
 // First[p] on. Pieces may share rows.
 type Piece struct {
 	First []int64
 	Rows  int64
 }
 
-// A rowRule says how an operator is computed in pieces of an axis of its one result.
+// rowRule says how an operator is computed in pieces of an axis of its one result.
 type rowRule struct {
 	// axes sets, by operand, the axis of whose rows the result's rows are made; it is −1 for those of which all is needed.
 	// It reports whether that is so.
@@ -39,7 +39,7 @@ type rowRule struct {
 	tables bool
 }
 
-// A RowCut is how a node is computed in pieces of an axis: what its result and those of its operands have that come in
+// RowCut is how a node is computed in pieces of an axis: what its result and those of its operands have that come in
 // pieces. Index is the number of the piece.
 type RowCut struct {
 	Index sym.Expr

@@ -16,7 +16,7 @@ func init() {
 		Mean: hostMean("trees"), Host: "trees", Samples: treesSamples})
 }
 
-// A Forest is decision trees in tables. A root or child of at least 0 is a node, which comes after its parent; another
+// Forest is decision trees in tables. A root or child of at least 0 is a node, which comes after its parent; another
 // is the complement (^) of a leaf.
 type Forest struct {
 	Roots    []int32

@@ -72,7 +72,8 @@ func repeatOfRepeat(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 // fewChannels is how many elements side by side leave most of a vector empty.
 const fewChannels = 16
 
-// joinedPad matches a padding by a constant of the axis before the last, if the last axis has few elements and no padding.
+// joinedPad matches a padding by a constant of the axis before the last, if the last axis has few elements and no
+// padding.
 func joinedPad(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	x, begin, end := n.Inputs[0], n.Attrs.Exprs("begin"), n.Attrs.Exprs("end")
 	last := len(begin) - 1

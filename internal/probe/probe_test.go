@@ -9,7 +9,7 @@ import (
 	"github.com/weirml/weir/internal/mem"
 )
 
-// A probe that measured nothing, or work that the compiler took out, shows as a figure that no machine has.
+// TestProbe fails for figures that no machine has: the probe measured nothing, or the compiler removed its work.
 func TestProbe(t *testing.T) {
 	for _, k := range kinds() {
 		one := k.Arithmetic(1)

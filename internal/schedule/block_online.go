@@ -25,9 +25,9 @@ import (
 //	  …; each e { …; store …o[e]… }
 //	}
 //
-// A block has a tile of rows. For one tile of keys at a time, its threads sum the products of their own rows and keys in
-// registers, and store the scores in shared memory; one thread for each row computes weights from them; then the threads
-// sum the weighted values of their own rows and elements. Scores are stored nowhere else.
+// A block has a tile of rows. For one tile of keys at a time, its threads sum the products of their own rows and keys
+// in registers, and store the scores in shared memory; one thread for each row computes weights from them; then the
+// threads sum the weighted values of their own rows and elements. Scores are stored nowhere else.
 
 // blockOnline rewrites a kernel of this form for blocks of threads; nil for other kernels, or if no tile fits.
 func (s *scheduler) blockOnline(k *loop.Kernel) *loop.Kernel {

@@ -256,7 +256,7 @@ func (t *textModel) format() string {
 	return "weir text, version 1"
 }
 
-// describe tells what the text holds.
+// Describe returns the model's description as the text gives it.
 func (t *textModel) Describe(func() (func(), error)) Description {
 	d := Description{Format: t.format(), Producer: t.parsed.Meta["producer"], Ops: map[string]int{}, Opsets: []string{}}
 	names := func(list []*ir.Value) []string {

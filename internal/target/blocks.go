@@ -56,7 +56,7 @@ func (m Machine) Within(other Machine) bool {
 	return m.Limits.Shared <= other.Limits.Shared && m.Limits.Invocations <= other.Limits.Invocations
 }
 
-// A Binary is a kernel's code for a machine of blocks: a module, and what is run of it.
+// Binary is a kernel's code for a machine of blocks: a module, and what is run of it.
 //
 // A launch is given the address of its argument block, 64-bit words in the order: the address of each operand, the
 // value of each dimension, the address of the launch's scratch, the address of a Report. The address is the one push

@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// The general registers: the frame's address stays in one, RSP and RBP are Go's, and three hold what divisions and
-// spilled values need for the length of an instruction.
+// frameRegister holds the frame's address. Of the other general registers, RSP and RBP are Go's, and three hold
+// operands of divisions and spilled values for the length of an instruction.
 const frameRegister = asm.RDI
 
 var (

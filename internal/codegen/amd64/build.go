@@ -277,8 +277,8 @@ func log2(v int64) int {
 
 // Constants.
 
-// pool is a register for a constant that fills a vector; the allocator decides whether it is kept in one or read from
-// memory where it is used.
+// poolVector returns a register for a constant that fills a vector; the allocator decides whether it is kept in one or
+// read from memory where it is used.
 func (b *builder) poolVector(bytes []byte) asm.Reg {
 	key := string(bytes)
 	if r, ok := b.pooled[key]; ok {
@@ -298,7 +298,7 @@ func (b *builder) constantBytes(r asm.Reg) []byte {
 	return nil
 }
 
-// repeated is a vector of one number of 32 or 64 bits in all lanes.
+// repeated32 returns a vector of one number of 32 or 64 bits in all lanes.
 func (b *builder) repeated32(v uint32) asm.Reg {
 	return b.poolVector(slices.Repeat(binary.LittleEndian.AppendUint32(nil, v), b.isa.lanes))
 }

@@ -78,7 +78,7 @@ func emitWide(f func(m emittedWide, x asm.Reg) asm.Reg) func(b *builder, x asm.R
 	return func(b *builder, x asm.Reg) asm.Reg { return f(emittedWide{WideAlgebra: wideBuilder{b}}, x) }
 }
 
-// predicates of package mathematics, as instructions have them.
+// mathPredicates are the predicates of package mathematics in the encoding of instructions.
 var mathPredicates = [...]predicate{mathematics.Equal: equal, mathematics.Less: less,
 	mathematics.LessOrEqual: lessOrEqual, mathematics.Unordered: unordered,
 	mathematics.NotEqual: notEqual, mathematics.NotLess: notLess, mathematics.GreaterOrEqual: greaterOrEqual,

@@ -209,7 +209,7 @@ func (e *emitter) low128(x asm.Reg) asm.Reg {
 	return r
 }
 
-// half is the address half a vector of 64-bit lanes further on.
+// beyond returns the address half a vector of 64-bit lanes further on.
 func (e *emitter) beyond(at asm.Mem) asm.Mem {
 	at.Disp += int32(e.isa.bits / 8)
 	return at

@@ -427,7 +427,7 @@ func (e *emitter) toBrain(x asm.Reg) asm.Reg {
 	return e.selectLanes(e.compare(unordered, x, x), quiet, rounded)
 }
 
-// number32 is a general register with lane 0 of a vector of 32-bit lanes, extended by its sign or by zeros.
+// lane32 returns a general register with lane 0 of a vector of 32-bit lanes, extended by its sign or by zeros.
 func (e *emitter) lane32(x asm.Reg, signed bool) asm.Reg {
 	r := e.general()
 	e.emit(asm.Inst{Op: asm.VMOVD, Args: [4]asm.Reg{r, x}})

@@ -31,7 +31,7 @@ const (
 	hostileScratch    = 1 << 16
 )
 
-// A Hostile runs kernels with odd names, extents and coefficients near powers of two, and empty and negative ranges.
+// Hostile runs kernels with odd names, extents and coefficients near powers of two, and empty and negative ranges.
 // Whatever the verifier lets through runs on each generator for several values of its dimensions, between pages that
 // fault, and must give what the interpreter gives, whose integers never wrap. It is not safe for concurrent use.
 type Hostile struct {

@@ -90,7 +90,7 @@ func TestMathematics2(t *testing.T) {
 	}
 }
 
-// The model's fused multiplication rounds as big.Float does.
+// TestFusedModel shows that the model's fused multiplication rounds as big.Float does.
 func TestFusedModel(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	random := func(near int) float32 { return single(r.Uint32()&0x807fffff | uint32(near+r.IntN(30))<<23) }
@@ -148,7 +148,7 @@ func (w watched) MulWhere(above bool, x, y uint32) uint32 {
 	return w.Mul(x, y)
 }
 
-// Arguments far below those whose exponential is a number of f32, such as masks make, cost no more than others.
+// TestUnderflow shows that arguments whose exponential underflows in f32, as masks make them, cost no more than others.
 func TestUnderflow(t *testing.T) {
 	count := 0
 	m := model{watched{count: &count}}

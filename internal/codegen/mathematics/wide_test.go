@@ -8,8 +8,8 @@ import (
 
 type wideModel = WideFunctions[uint64, bool]
 
-// The references of f64 compute with this many bits. Arguments so small that the functions near 0 are the identity are
-// not theirs.
+// referenceBits is the precision of the references of f64, in bits. Arguments so small that the functions near 0 are
+// the identity are not theirs.
 const referenceBits = 300
 
 func bigFloat(x float64) *big.Float { return new(big.Float).SetPrec(referenceBits).SetFloat64(x) }

@@ -1,7 +1,7 @@
 // Package budget searches for savings that keep a compiled module within a budget of bytes: it computes results in
 // pieces, or in pieces of the batch, recomputes them, spills them to a file, and pages weights from one. It changes the
-// module's steps and can make its kernels again. It estimates the module's memory at the upper bounds of the dimensions,
-// with the compiler's own planner.
+// module's steps and can make its kernels again. It estimates the module's memory at the upper bounds of the
+// dimensions, with the compiler's own planner.
 package budget
 
 import (

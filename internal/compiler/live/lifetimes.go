@@ -73,7 +73,8 @@ func (t *Timeline) walk(steps []loop.Step) {
 			t.walk(s.Then)
 			middle := t.Steps
 			t.walk(s.Else)
-			t.forks = append(t.forks, fork{Interval{first, t.Steps - 1}, Interval{first + 1, middle - 1}, Interval{middle, t.Steps - 1}})
+			t.forks = append(t.forks, fork{Interval{first, t.Steps - 1}, Interval{first + 1, middle - 1},
+				Interval{middle, t.Steps - 1}})
 		case *loop.Loop:
 			own := len(t.loops)
 			t.loops = append(t.loops, Interval{First: first})

@@ -29,7 +29,7 @@ func (d *drawing) spelled() {
 	}
 }
 
-// scalar is a constant of v's type, now and then another number than it should be.
+// scalarLike returns a constant of v's type, now and then another number than it should be.
 func (d *drawing) scalarLike(v drawn, x float64) drawn {
 	if d.IntN(12) == 0 {
 		x += 0.25

@@ -10,7 +10,8 @@ import (
 	"github.com/weirml/weir/internal/importer/torch"
 )
 
-// The parts of a node with graphs: arguments without names, tensors, and graphs of one operator.
+// positional and the variables beside it are parts of a node with graphs: arguments without names, tensors, and graphs
+// of one operator.
 func positional(args ...string) string {
 	for i, a := range args {
 		args[i] = `{"name": "", "arg": ` + a + `}`

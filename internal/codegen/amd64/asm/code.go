@@ -30,7 +30,7 @@ type jump struct {
 // poolUse is a displacement to a constant, relative to the instruction's end.
 type poolUse struct{ at, end, constant int32 }
 
-// Pool alignment: a constant is aligned to its size, up to a cache line.
+// line is the greatest alignment of a constant in the pool: others are aligned to their size.
 const line = 64
 
 // Reset empties the code and keeps its memory.

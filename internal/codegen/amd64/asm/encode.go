@@ -70,7 +70,7 @@ func (c *Code) legacy(f *form, i *Inst, p *fields) {
 	c.bytes = append(c.bytes, opcode)
 }
 
-// w is the prefix's bit W.
+// wide is the prefix's bit W.
 func (f *form) wide(i *Inst) int {
 	if f.flags&wBits != 0 && i.Bits == 64 {
 		return 1

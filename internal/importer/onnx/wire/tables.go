@@ -27,7 +27,7 @@ var (
 	dimensionPresence = func(m *Dimension) *Presence { return &m.Present }
 )
 
-// enum reads an int32 field into a named type.
+// enumField reads an int32 field into a named type.
 func enumField[T any, E ~int32](number int32, name string, at func(*T) *E) field[T] {
 	f := field[T]{Field: Field{Number: number, Name: name, Kind: Int32}}
 	f.read = func(d *decoder, m *T, w wireType) error {
