@@ -118,7 +118,7 @@ func (c *cli) demo(ctx context.Context) error {
 	if c.json {
 		if err := c.printJSON(map[string]any{"right": right, "pictures": len(pictures), "compile_ms": ms(ready),
 			"run_ms": ms(took), "threads": p.Memory().Workers,
-			"peak_formula": p.Memory().Formula(1).String(),
+			"peak_formula":    p.Memory().Formula(1).String(),
 			"predicted_bytes": peak, "measured_bytes": seen.Peak(1)}); err != nil {
 			return err
 		}
