@@ -93,7 +93,8 @@ type server struct{ program atomic.Pointer[weir.Program] }
 // one: while one is compiled, the other still answers. What would take more is refused.
 func start(ctx context.Context, file []byte) (*server, error) {
 	weir.Trim()
-	others := weir.Usage().Current
+	use := weir.Usage()
+	others := use.Current + use.Cached
 	program, err := compile(ctx, file)
 	if err != nil {
 		return nil, err
