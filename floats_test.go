@@ -14,55 +14,57 @@ import (
 // ties to even.
 func TestFloats(t *testing.T) {
 	for _, dt := range []weir.DType{weir.F16, weir.BF16} {
-		x, err := weir.New(dt, 1<<8, 1<<8)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer x.Close()
-		codes, err := weir.View[uint16](x)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range codes {
-			codes[i] = uint16(i)
-		}
-		want := slices.Clone(codes)
-		numbers, err := x.Floats()
-		if err != nil {
-			t.Fatal(err)
-		}
-		clear(codes)
-		if err := x.SetFloats(numbers); err != nil {
-			t.Fatal(err)
-		}
-		for i, got := range codes {
-			if got != want[i] && !math.IsNaN(float64(numbers[i])) {
-				t.Fatalf("%s: code %#x is %v, which is written as %#x", dt, want[i], numbers[i], got)
-			}
-		}
-		// The middle of two neighbours is written as the even one, what is nearer to one of them as that.
-		greatest := map[weir.DType]int{weir.F16: 0x7bff, weir.BF16: 0x7f7f}[dt]
-		for code := range greatest {
-			if code%997 != 0 && code > 4 && code < greatest-4 {
-				continue
-			}
-			low, high := float64(numbers[code]), float64(numbers[code+1])
-			middle := float32((low + high) / 2)
-			at := make([]float32, len(codes))
-			at[0], at[1], at[2] = middle, math.Nextafter32(middle, 0), math.Nextafter32(middle, math.MaxFloat32)
-			if err := x.SetFloats(at); err != nil {
+		t.Run(dt.String(), func(t *testing.T) {
+			x, err := weir.New(dt, 1<<8, 1<<8)
+			if err != nil {
 				t.Fatal(err)
 			}
-			if even := uint16(code + code%2); codes[0] != even || int(codes[1]) != code || int(codes[2]) != code+1 {
-				t.Errorf("%s: about the middle of %#x and the next: %#x", dt, code, codes[:3])
+			defer x.Close()
+			codes, err := weir.View[uint16](x)
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-		if err := x.SetFloats(slices.Repeat([]float32{math.MaxFloat32}, len(codes))); err != nil {
-			t.Fatal(err)
-		}
-		if numbers, _ := x.Floats(); !math.IsInf(float64(numbers[0]), 1) {
-			t.Errorf("%s: the greatest float32 is written as %v", dt, numbers[0])
-		}
+			for i := range codes {
+				codes[i] = uint16(i)
+			}
+			want := slices.Clone(codes)
+			numbers, err := x.Floats()
+			if err != nil {
+				t.Fatal(err)
+			}
+			clear(codes)
+			if err := x.SetFloats(numbers); err != nil {
+				t.Fatal(err)
+			}
+			for i, got := range codes {
+				if got != want[i] && !math.IsNaN(float64(numbers[i])) {
+					t.Fatalf("%s: code %#x is %v, which is written as %#x", dt, want[i], numbers[i], got)
+				}
+			}
+			// The middle of two neighbours is written as the even one, what is nearer to one of them as that.
+			greatest := map[weir.DType]int{weir.F16: 0x7bff, weir.BF16: 0x7f7f}[dt]
+			for code := range greatest {
+				if code%997 != 0 && code > 4 && code < greatest-4 {
+					continue
+				}
+				low, high := float64(numbers[code]), float64(numbers[code+1])
+				middle := float32((low + high) / 2)
+				at := make([]float32, len(codes))
+				at[0], at[1], at[2] = middle, math.Nextafter32(middle, 0), math.Nextafter32(middle, math.MaxFloat32)
+				if err := x.SetFloats(at); err != nil {
+					t.Fatal(err)
+				}
+				if even := uint16(code + code%2); codes[0] != even || int(codes[1]) != code || int(codes[2]) != code+1 {
+					t.Errorf("%s: about the middle of %#x and the next: %#x", dt, code, codes[:3])
+				}
+			}
+			if err := x.SetFloats(slices.Repeat([]float32{math.MaxFloat32}, len(codes))); err != nil {
+				t.Fatal(err)
+			}
+			if numbers, _ := x.Floats(); !math.IsInf(float64(numbers[0]), 1) {
+				t.Errorf("%s: the greatest float32 is written as %v", dt, numbers[0])
+			}
+		})
 	}
 }
 
@@ -110,6 +112,7 @@ func TestFloatsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer empty.Close()
 	if numbers, err := empty.Floats(); err != nil || len(numbers) != 0 {
 		t.Errorf("%v, %v", numbers, err)
 	}
