@@ -70,7 +70,37 @@ func (c *cli) demo(ctx context.Context) error {
 		return err
 	}
 	r.Close()
-	right := 0
+	right := c.drawDigits(pictures, scores)
+	seen, err := p.Measure(ctx, in)
+	if err != nil {
+		return err
+	}
+	peak, err := p.Memory().Peak(1, weir.Dims{"batch": int64(len(pictures))})
+	if err != nil {
+		return err
+	}
+	if c.json {
+		if err := c.printJSON(map[string]any{"right": right, "pictures": len(pictures), "compile_ms": ms(ready),
+			"run_ms": ms(took), "threads": p.Memory().Workers,
+			"peak_formula":    p.Memory().Formula(1).String(),
+			"predicted_bytes": peak, "measured_bytes": seen.Peak(1)}); err != nil {
+			return err
+		}
+	} else {
+		fmt.Printf("%d of %d right; compiled in %.1f ms, run in %.2f ms on %d threads\n", right, len(pictures), ms(ready),
+			ms(took), p.Memory().Workers)
+		fmt.Printf("memory: peak = %s bytes\n", p.Memory().Formula(1))
+		fmt.Printf("        predicted for %d pictures %d bytes, measured %d\n", len(pictures), peak, seen.Peak(1))
+	}
+	if right != len(pictures) || seen.Peak(1) != peak {
+		return errFailed
+	}
+	return nil
+}
+
+// drawDigits prints the pictures in rows, with the best digit and its score under each, unless the output is JSON. It
+// returns how many are right. scores has a row of data.Digits for each picture.
+func (c *cli) drawDigits(pictures []data.Picture, scores []float32) (right int) {
 	const columns = 5
 	for row := 0; row < len(pictures); row += columns {
 		for y := range data.Side {
@@ -107,31 +137,7 @@ func (c *cli) demo(ctx context.Context) error {
 			fmt.Print("\n\n")
 		}
 	}
-	seen, err := p.Measure(ctx, in)
-	if err != nil {
-		return err
-	}
-	peak, err := p.Memory().Peak(1, weir.Dims{"batch": int64(len(pictures))})
-	if err != nil {
-		return err
-	}
-	if c.json {
-		if err := c.printJSON(map[string]any{"right": right, "pictures": len(pictures), "compile_ms": ms(ready),
-			"run_ms": ms(took), "threads": p.Memory().Workers,
-			"peak_formula":    p.Memory().Formula(1).String(),
-			"predicted_bytes": peak, "measured_bytes": seen.Peak(1)}); err != nil {
-			return err
-		}
-	} else {
-		fmt.Printf("%d of %d right; compiled in %.1f ms, run in %.2f ms on %d threads\n", right, len(pictures), ms(ready),
-			ms(took), p.Memory().Workers)
-		fmt.Printf("memory: peak = %s bytes\n", p.Memory().Formula(1))
-		fmt.Printf("        predicted for %d pictures %d bytes, measured %d\n", len(pictures), peak, seen.Peak(1))
-	}
-	if right != len(pictures) || seen.Peak(1) != peak {
-		return errFailed
-	}
-	return nil
+	return right
 }
 
 // envCommand makes the command env.

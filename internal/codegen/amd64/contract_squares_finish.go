@@ -1,0 +1,78 @@
+package amd64
+
+import (
+	"github.com/weirml/weir/internal/codegen/amd64/asm"
+)
+
+// squareProduct is the instruction that multiplies a term's squares.
+func (m *term) squareProduct() asm.Op {
+	if m.dot.size == 2 {
+		return asm.TDPBF16PS
+	}
+	unsignedA := m.dot.unsignedB == m.dot.shifted
+	switch {
+	case unsignedA && m.dot.unsignedB:
+		return asm.TDPBUUD
+	case unsignedA:
+		return asm.TDPBUSD
+	case m.dot.unsignedB:
+		return asm.TDPBSUD
+	}
+	return asm.TDPBSSD
+}
+
+// finishRows does with a block's sums in the frame what is to be done with them, in vectors, and moves the streams on.
+func (b *squareBlock) finishRows() {
+	if b.line == 0 {
+		for _, s := range b.streams {
+			if b.rows.known() {
+				b.moveOn(s.at, b.timesDistance(s.row, b.rows.fixed-b.again))
+				continue
+			}
+			r := b.copyOf(b.rows.register)
+			if s.row.known() {
+				r = b.times(r, s.row.fixed)
+			} else {
+				b.integerOp(asm.IMUL, r, s.row.register)
+			}
+			b.moveOn(s.at, distance{register: r})
+		}
+		return
+	}
+	n := b.line / b.ops.size
+	lanes := b.isa.lanesOf(b.ops)
+	vectors := int((n + lanes - 1) / lanes)
+	from := &stream{at: b.copyOf(frameRegister), row: known(b.line)}
+	b.integerImm(asm.ADD, from.at, int64(b.at)+b.again*b.line)
+	some := func(rows int) {
+		t := &registerTile{emitter: b.emitter, isa: b.isa, ops: b.ops, rows: rows, vectors: vectors, part: known(n % lanes),
+			whole: b.whole}
+		t.begin()
+		if b.cleared {
+			t.loadSums(from)
+		} else {
+			b.start(t)
+			t.eachVector(from, func(row, vector int, at asm.Mem) {
+				r := t.take()
+				t.loadLanes(r, vector, at)
+				t.wide(t.ops.add, t.sum(row, vector), t.sum(row, vector), r)
+				t.give(r)
+			})
+		}
+		b.finish(t)
+		for _, s := range append([]*stream{from}, b.streams...) {
+			t.moveOn(s.at, t.timesDistance(s.row, int64(rows)))
+		}
+	}
+	if !b.rows.known() {
+		b.repeatAtMost(b.rows, 2*squareRows, func() { some(1) })
+		return
+	}
+	most := mostTileRows(b.ops.registers(b.isa), vectors, mostFinishRows)
+	evenRows(b.rows.fixed-b.again, max(most, 1), func(count int64, rows int) {
+		b.repeat(known(count), func() { some(rows) })
+	})
+}
+
+// mostFinishRows is the most rows whose sums are finished at once.
+const mostFinishRows = 4
