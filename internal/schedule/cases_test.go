@@ -81,7 +81,7 @@ func machineNamed(name string) (target.Machine, error) {
 			return target.Machine{}, err
 		}
 	}
-	return target.For(level, threads)
+	return target.Assumed(level, threads)
 }
 
 // wrapped reports whether a case's source is a kernel alone, after the dimensions.

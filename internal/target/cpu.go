@@ -115,6 +115,18 @@ func For(cpu string, threads int) (Machine, error) {
 		strings.Join(Levels(), ", "))
 }
 
+// Assumed returns the machine of a level for tests that compare text: its caches and its tile are assumed, so it is the
+// same on every host. The level is one that For takes, but not native.
+func Assumed(cpu string, threads int) (Machine, error) {
+	m, err := For(cpu, threads)
+	for _, l := range levels {
+		if l.name == m.CPU {
+			m.Tile, m.Limits = l.tile, limits(anyCache, l.registers)
+		}
+	}
+	return m, err
+}
+
 // Known is the machine that a file describes, as far as a file may be believed: its level, whose features it then has
 // and no more, which of the level's tiles it was made for, whether it multiplies bf16, and its threads. It is false for
 // what no machine here is like.

@@ -2,6 +2,7 @@ package target
 
 import (
 	"errors"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -32,6 +33,7 @@ func TestHost(t *testing.T) {
 func TestSelect(t *testing.T) {
 	before := host
 	defer func() { host = before }()
+	assumed, _ := Assumed("avx512", 2)
 	both := needs("avx512")
 	for _, c := range []struct {
 		arch, vendor string
@@ -74,6 +76,9 @@ func TestSelect(t *testing.T) {
 			}
 		case err != nil || m.CPU != c.want || m.Tile != c.tile || m.VectorBytes != c.bytes:
 			t.Errorf("%s on %s %v is %+v, %v", c.cpu, c.arch, c.features, m, err)
+		}
+		if m, err := Assumed("avx512", 2); err != nil || !reflect.DeepEqual(m, assumed) {
+			t.Errorf("the assumed machine on %s %v is %+v, %v", c.cpu, c.features, m, err)
 		}
 		if other, err := For("avx512", 1); err != nil || other.CPU != "avx512" ||
 			other.Has("avx512f") == (len(other.Features) == 0) {
