@@ -33,8 +33,8 @@ func groupedModel(t *testing.T) *weir.Model {
 	return m
 }
 
-// inBrain is x rounded to bf16, to nearest and ties to even.
-func inBrain(x float32) uint16 {
+// toBF16 is x rounded to bf16, to nearest and ties to even.
+func toBF16(x float32) uint16 {
 	b := math.Float32bits(x)
 	return uint16((b + 0x7fff + b>>16&1) >> 16)
 }
@@ -83,7 +83,7 @@ func TestNarrowCaches(t *testing.T) {
 				for _, name := range []string{"k", "v"} {
 					x, y := must[[]float32](t)(weir.View[float32](wide[name].(*weir.Tensor))), narrow[name].(*weir.Tensor).Bytes()
 					for i := range x {
-						if stored := uint16(y[2*i]) | uint16(y[2*i+1])<<8; stored != inBrain(x[i]) {
+						if stored := uint16(y[2*i]) | uint16(y[2*i+1])<<8; stored != toBF16(x[i]) {
 							t.Fatalf("%s[%d] is %#x, and f32 has %g", name, i, stored, x[i])
 						}
 					}
@@ -188,12 +188,12 @@ ir @m {
 			y := must[[]float32](t)(weir.View[float32](got.Get("y")))
 			for i, v := range []float32{1.001, 2.002, 3.003, -4.004, 5.005, 6.006} {
 				row, col := []int{0, 0, 1, 3, 3, 3}[i], i%3
-				stored := math.Float32frombits(uint32(inBrain(v)) << 16)
+				stored := math.Float32frombits(uint32(toBF16(v)) << 16)
 				if want := math.Exp(float64(stored)); math.Abs(float64(y[row*3+col])-want) > 1e-5*want {
 					t.Errorf("y[%d, %d] is %g; exp of the stored %g is %g", row, col, y[row*3+col], stored, want)
 				}
 				data := cache.Bytes()
-				for next, want := range map[int]uint16{row + 1: inBrain(-v)} {
+				for next, want := range map[int]uint16{row + 1: toBF16(-v)} {
 					if at := 2 * (col*5 + next); uint16(data[at])|uint16(data[at+1])<<8 != want {
 						t.Errorf("the cache has %#x at row %d, column %d, not %#x", uint16(data[at])|uint16(data[at+1])<<8, next, col,
 							want)

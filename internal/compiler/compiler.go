@@ -97,8 +97,8 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 		o.Machine.Limits = target.Tight(o.Machine.Limits)
 	}
 	// What a model says in bf16 is computed in f32, subnormal numbers too.
-	if o.Precision != dtype.BF16 || !o.Machine.BrainsQuick() {
-		o.Machine.Dot.Brains = 0
+	if o.Precision != dtype.BF16 || !o.Machine.BF16Faster() {
+		o.Machine.Dot.BF16 = 0
 	}
 	made := Compiled{IR: m, Machine: o.Machine}
 	c, err = made.compile(o)

@@ -27,7 +27,7 @@ func (c *Compiled) Cost(i int) Cost {
 // data decide the dimensions.
 func (c *Compiled) Done(i int, known func(sym.Name) (int64, bool)) loop.Done {
 	dot := c.Code.Machine.Dot
-	done, err := loop.DoneBy(c.Loop.Kernels[i], known, loop.Widths{Bytes: dot.Bytes, BF16: dot.Brains})
+	done, err := loop.DoneBy(c.Loop.Kernels[i], known, loop.Widths{Bytes: dot.Bytes, BF16: dot.BF16})
 	if err != nil {
 		return loop.Done{}
 	}

@@ -133,11 +133,11 @@ var Passes = []PassRow{
 		Why: "after layout, whose convolutions it knows"},
 	{Name: "brain-weights", Run: pass.BF16Weights, After: []string{"winograd"}, Before: []string{"beside"},
 		When: func(o *Options) bool {
-			return o.Precision == dtype.BF16 && o.Machine.Dot.Brains <= 1
+			return o.Precision == dtype.BF16 && o.Machine.Dot.BF16 <= 1
 		}, Blocks: instead{off: true},
 		Why: "as brain, in its place where the machine's products of bf16 are no faster than those of f32"},
 	{Name: "brain", Run: pass.BF16, After: []string{"winograd"}, Before: []string{"beside"}, When: func(o *Options) bool {
-		return o.Precision == dtype.BF16 && o.Machine.Dot.Brains > 1
+		return o.Precision == dtype.BF16 && o.Machine.Dot.BF16 > 1
 	}, Blocks: instead{off: true},
 		Why: "after winograd, whose convolutions stay in f32: they are those that take less time so than in bf16"},
 	{Name: "beside", Run: pass.Beside, After: []string{"winograd", "brain"}, Blocks: instead{off: true},

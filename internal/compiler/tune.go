@@ -85,7 +85,7 @@ func (c *Compiled) run(p *PassRow, m *ir.Module, o *Options) error {
 	}
 	speed := 1.0
 	if o.Precision == dtype.BF16 {
-		speed = o.Machine.BrainSpeed()
+		speed = o.Machine.BF16Speed()
 	}
 	return chosen(m, speed, func(node string) int64 {
 		c.asked.tile = true

@@ -15,18 +15,18 @@ import (
 // are on the distance of an output in bf16 and in int8 from that in f32, relative to its length, and on the share of
 // rows whose greatest element is another.
 var exportedModels = []struct {
-	name         string
-	output       string // of the model's tensors, if it is not the first output
-	brain, bytes float64
-	others       float64
+	name        string
+	output      string // of the model's tensors, if it is not the first output
+	bf16, bytes float64
+	others      float64
 }{
-	{name: "bert_base_s128", brain: 0.01, bytes: 0.04, others: 0.05},
-	{name: "gpt2_prefill_s128", brain: 0.01, bytes: 0.04},
-	{name: "gpt2_decode_p127", brain: 0.01, bytes: 0.04},
-	{name: "resnet50", brain: 0.01, bytes: 0.04},
-	{name: "mobilenet_v2", brain: 0.01, bytes: 0.04},
-	{name: "vgg16", brain: 0.01, bytes: 0.04},
-	{name: "vit_b_16", output: "select_36", brain: 0.01, bytes: 0.04}, // the head's weights are zeros
+	{name: "bert_base_s128", bf16: 0.01, bytes: 0.04, others: 0.05},
+	{name: "gpt2_prefill_s128", bf16: 0.01, bytes: 0.04},
+	{name: "gpt2_decode_p127", bf16: 0.01, bytes: 0.04},
+	{name: "resnet50", bf16: 0.01, bytes: 0.04},
+	{name: "mobilenet_v2", bf16: 0.01, bytes: 0.04},
+	{name: "vgg16", bf16: 0.01, bytes: 0.04},
+	{name: "vit_b_16", output: "select_36", bf16: 0.01, bytes: 0.04}, // the head's weights are zeros
 }
 
 // TestPrecisionOfModels holds exported models in bf16 and int8 to what docs/accuracy.md says. WEIR_EXPORTED names their
@@ -42,7 +42,7 @@ func TestPrecisionOfModels(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for precision, bound := range map[weir.DType]float64{weir.BF16: c.brain, weir.I8: c.bytes} {
+			for precision, bound := range map[weir.DType]float64{weir.BF16: c.bf16, weir.I8: c.bytes} {
 				got, _, weights, err := exportedRun(t, filepath.Join(folder, c.name), c.output, precision)
 				if err != nil {
 					t.Fatal(err)

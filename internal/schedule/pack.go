@@ -137,7 +137,7 @@ func (s *scheduler) atOnce(dt dtype.DType) int64 {
 	case dt.IsInt() && dt.Bits() == 8:
 		return max(s.machine.Dot.Bytes, 1)
 	case dt == dtype.BF16:
-		return max(s.machine.Dot.Brains, 1)
+		return max(s.machine.Dot.BF16, 1)
 	}
 	return 1
 }

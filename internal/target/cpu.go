@@ -39,8 +39,8 @@ var levels = []level{
 	{"avx512", "avx2", []string{"avx512bw", "avx512dq", "avx512f", "avx512vl"}, 64, 32, Dot{Bytes: 2}, Tile{14, 32},
 		Tile{8, 48}},
 	{"avx512vnni", "avx512", []string{"avx512vnni"}, 64, 32, Dot{Bytes: 4}, Tile{14, 32}, Tile{8, 48}},
-	{"avx512bf16", "avx512vnni", []string{"avx512bf16"}, 64, 32, Dot{Bytes: 4, Brains: 2}, Tile{14, 32}, Tile{8, 48}},
-	{"avx512amx", "avx512bf16", []string{"amxbf16", "amxint8", "amxtile"}, 64, 32, Dot{Bytes: 4, Brains: 2}, Tile{14, 32},
+	{"avx512bf16", "avx512vnni", []string{"avx512bf16"}, 64, 32, Dot{Bytes: 4, BF16: 2}, Tile{14, 32}, Tile{8, 48}},
+	{"avx512amx", "avx512bf16", []string{"amxbf16", "amxint8", "amxtile"}, 64, 32, Dot{Bytes: 4, BF16: 2}, Tile{14, 32},
 		Tile{8, 48}},
 }
 
@@ -135,7 +135,7 @@ func (m Machine) Known() (known Machine, ok bool) {
 		if m.Name == AMD64Name && m.CPU == l.name && (m.Tile == l.tile || m.Tile == l.amd) && m.Threads >= 1 {
 			known = l.machine(m.Threads)
 			known.Tile = m.Tile
-			known.Dot.Brains = min(known.Dot.Brains, max(m.Dot.Brains, 0))
+			known.Dot.BF16 = min(known.Dot.BF16, max(m.Dot.BF16, 0))
 			return known, true
 		}
 	}
@@ -176,18 +176,18 @@ func (m Machine) Halves() bool {
 	return slices.ContainsFunc(levels, func(l level) bool { return m.CPU == l.name && l.bytes == 64 && m.Tile == l.amd })
 }
 
-// BrainsQuick reports whether the machine's instruction for products of bf16 takes less time than those of f32 that
+// BF16Faster reports whether the machine's instruction for products of bf16 takes less time than those of f32 that
 // stand for it.
-func (m Machine) BrainsQuick() bool { return m.BrainSpeed() > 1 }
+func (m Machine) BF16Faster() bool { return m.BF16Speed() > 1 }
 
-// BrainSpeed is about how many products of bf16 the machine does in the time of one of f32: 2 on AMD's processors with
+// BF16Speed is about how many products of bf16 the machine does in the time of one of f32: 2 on AMD's processors with
 // an instruction for them, 1 on others, where that instruction takes longer than those for f32. Tile registers do 14
 // times as many if their operands are in the nearest cache, and 4 times while another thread of the core is busy.
-func (m Machine) BrainSpeed() float64 {
+func (m Machine) BF16Speed() float64 {
 	switch {
 	case m.Has("amxbf16"):
 		return 4
-	case m.Dot.Brains > 1 && m.Halves():
+	case m.Dot.BF16 > 1 && m.Halves():
 		return 2
 	}
 	return 1

@@ -27,8 +27,8 @@ type Machine struct {
 // Dot is how many products of narrow elements, one after the other, a lane of 32 bits adds up at once; 0 if code has
 // no registers, or no instruction for it.
 type Dot struct {
-	Bytes  int64 // of integers of 8 bits, exactly
-	Brains int64 // of bf16, in f32, with subnormal numbers as zeros
+	Bytes int64 // of integers of 8 bits, exactly
+	BF16  int64 `json:"Brains"` // of bf16, in f32, with subnormal numbers as zeros; artefacts keep the old key
 }
 
 // Limits are how much one kernel may take of a machine; 0: as much as it likes, or nobody knows. What is beyond

@@ -139,7 +139,7 @@ func isaOf(machine target.Machine) *isa {
 	}
 	i := *avx512
 	i.squares = machine.Has("amxtile") && machine.Has("amxint8") && machine.Has("amxbf16")
-	if i.dot, i.brains = machine.Dot.Bytes, machine.Dot.Brains; machine.Halves() {
+	if i.dot, i.bf16 = machine.Dot.Bytes, machine.Dot.BF16; machine.Halves() {
 		return i.inHalves()
 	}
 	return &i

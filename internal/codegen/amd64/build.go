@@ -18,8 +18,8 @@ type isa struct {
 	// opmask registers say which lanes take part; without them, vectors whose lanes are all ones or all zeros do
 	masks   bool
 	dot     int64 // so many products of bytes a lane of 32 bits adds up at once: 4 by VPDPBUSD, 2 by VPMADDWD
-	brains  int64 // so many of bf16: 2 by VDPBF16PS, or 0
-	squares bool  // tile registers (AMX) multiply what dot and brains say
+	bf16    int64 // so many of bf16: 2 by VDPBF16PS, or 0
+	squares bool  // tile registers (AMX) multiply what dot and bf16 say
 	half    *isa  // of vectors half as long, where they take half the time: products choose between them; nil elsewhere
 }
 

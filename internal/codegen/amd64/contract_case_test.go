@@ -72,7 +72,7 @@ func (c productCase) kernel() (*loop.Kernel, map[sym.Name]int64) {
 	c.from = c.operandTypes()
 	x, w := b.Param("x", loop.Read, c.from[0], shapeA), b.Param("w", loop.Read, c.from[1], shapeB)
 	result, other := c.dt, c.dt
-	if c.last == "brain" {
+	if c.last == "bf16" {
 		result = dtype.BF16
 	} else if c.to != dtype.Invalid {
 		result, other = c.to, c.to
@@ -184,7 +184,7 @@ func (c productCase) made(b *loop.Builder, v, bias, residual loop.Expr) loop.Exp
 	case "choice":
 		v = loop.Choose(loop.Apply2(loop.Ge, residual, v), loop.Apply(loop.Neg, residual),
 			loop.Apply2(loop.Add, v, loop.Number(c.dt, 1)))
-	case "brain":
+	case "bf16":
 		v = loop.Convert(dtype.BF16, loop.Apply2(loop.Add, v, residual))
 	case "tanh":
 		v = loop.Apply2(loop.Div, v, loop.Apply2(loop.Add, loop.Number(c.dt, 1),

@@ -45,7 +45,7 @@ func (p *product) dotOf(s *loop.Contract, formA, formB *operandForm) *dot {
 	d := &dot{group: p.isa.dot, size: formB.size, count: count, step: step * formA.size,
 		unsignedB: formB.extend == asm.VPMOVZXBD}
 	if formA.high && formB.high {
-		d.group = p.isa.brains
+		d.group = p.isa.bf16
 	} else if formA.size != 1 || formB.size != 1 {
 		return nil
 	}
@@ -63,7 +63,7 @@ func (p *product) squareKind(a, b dtype.DType) string {
 	switch {
 	case whole(a) && whole(b) && p.ops.size == 4:
 		return "bytes"
-	case a == dtype.BF16 && b == dtype.BF16 && p.isa.brains > 0:
+	case a == dtype.BF16 && b == dtype.BF16 && p.isa.bf16 > 0:
 		return "bf16"
 	}
 	return ""

@@ -29,7 +29,7 @@ func squareCases(count int) (cases []productCase) {
 		}
 		if r.Intn(3) == 0 {
 			c.dt, c.from, c.dot, c.extreme = dtype.F32, [2]dtype.DType{dtype.BF16, dtype.BF16}, 2, false
-			c.last = []string{c.last, "brain"}[r.Intn(2)]
+			c.last = []string{c.last, "bf16"}[r.Intn(2)]
 		}
 		cases = append(cases, c)
 	}

@@ -207,20 +207,20 @@ func (x *sumExpressions) run(t *registerTile) {
 					x.lets[s.Name] = r
 				case *loop.Store:
 					p, v := x.places[s], s.X
-					brains := p.narrow != nil && p.narrow.high
-					if c, ok := v.(*loop.Cast); ok && brains {
+					bf16 := p.narrow != nil && p.narrow.high
+					if c, ok := v.(*loop.Cast); ok && bf16 {
 						if v = c.X; c.Type != dtype.BF16 || v.DType() != dtype.F32 {
 							refuse("a conversion of sums to %s", c.Type)
 						}
-					} else if brains {
+					} else if bf16 {
 						refuse("a copy among sums")
 					}
 					r, own := x.value(t, v, row, vector, at)
 					if p.turned {
 						t.wide(asm.VMOVUPS, t.sum(row, vector), r)
 						last = &p
-					} else if brains {
-						t.storeBrains(along(at(p.stream), t, vector, p.narrow.size), vector, r)
+					} else if bf16 {
+						t.storeBF16(along(at(p.stream), t, vector, p.narrow.size), vector, r)
 					} else if p.narrow != nil {
 						t.storeIntegers(along(at(p.stream), t, vector, p.narrow.size), p.narrow, vector, r)
 					} else {
@@ -268,15 +268,15 @@ func along(at asm.Mem, t *registerTile, vector int, size int64) asm.Mem {
 	return at
 }
 
-// storeBrains writes a vector of f32 as bf16, rounded to nearest, half to even. The instruction for it takes subnormal
+// storeBF16 writes a vector of f32 as bf16, rounded to nearest, half to even. The instruction for it takes subnormal
 // numbers as zeros: if there are some, integers are rounded.
-func (t *registerTile) storeBrains(at asm.Mem, vector int, r asm.Reg) {
+func (t *registerTile) storeBF16(at asm.Mem, vector int, r asm.Reg) {
 	bits, to, mask := uint16(t.isa.bits), t.take(), asm.NoReg
 	if t.partial(vector) && !t.whole {
 		mask = t.mask
 	}
 	end := t.label()
-	if t.isa.brains > 0 {
+	if t.isa.bf16 > 0 {
 		slow := t.label()
 		small := t.maskRegister()
 		t.emit(asm.Inst{Op: asm.VFPCLASSPS, Bits: bits, Args: [4]asm.Reg{small, r}, Imm: subnormal})

@@ -37,18 +37,18 @@ func compiled(t testing.TB, k *loop.Kernel, i *isa) *kernel {
 	return c
 }
 
-// TestBrainSums: sums that are stored as bf16 are rounded as conversions are, whatever they are, and in registers.
-func TestBrainSums(t *testing.T) {
+// TestBF16Sums: sums that are stored as bf16 are rounded as conversions are, whatever they are, and in registers.
+func TestBF16Sums(t *testing.T) {
 	for _, level := range []string{"avx512", "avx512bf16", "avx512amx"} {
 		t.Run(level, func(t *testing.T) {
 			h := harness(t, level)
 			for _, c := range []productCase{
-				{m: 37, n: 40, k: 6, width: 32, dt: dtype.F32, last: "brain", first: "zero"},
-				{m: 37, n: 40, k: 6, width: 48, dt: dtype.F32, last: "brain", first: "bias", dynamic: true},
+				{m: 37, n: 40, k: 6, width: 32, dt: dtype.F32, last: "bf16", first: "zero"},
+				{m: 37, n: 40, k: 6, width: 48, dt: dtype.F32, last: "bf16", first: "bias", dynamic: true},
 				{m: 37, n: 40, k: 64, width: 64, dt: dtype.F32, from: [2]dtype.DType{dtype.BF16, dtype.BF16}, dot: 2, packed: true,
-					last: "brain", first: "zero"},
+					last: "bf16", first: "zero"},
 			} {
-				if c.dot > 0 && isaOf(h.Machine).brains == 0 {
+				if c.dot > 0 && isaOf(h.Machine).bf16 == 0 {
 					continue
 				}
 				k, dims := c.kernel()
@@ -170,8 +170,8 @@ func TestGroups(t *testing.T) {
 			if r.Intn(40) == 0 {
 				c.m, c.n, c.k, c.windows, c.width = 2, 16, 70001, nil, 16 // sums that wrap
 			}
-			if brains := h.Machine.Dot.Brains; brains > 0 && r.Intn(2) == 0 {
-				c.dt, c.from, c.dot, c.extreme = dtype.F32, [2]dtype.DType{dtype.BF16, dtype.BF16}, brains, false
+			if bf16 := h.Machine.Dot.BF16; bf16 > 0 && r.Intn(2) == 0 {
+				c.dt, c.from, c.dot, c.extreme = dtype.F32, [2]dtype.DType{dtype.BF16, dtype.BF16}, bf16, false
 			}
 			t.Run(c.String(), func(t *testing.T) { c.agree(t, h) })
 		}

@@ -387,7 +387,7 @@ func (e *emitter) settle(v value) value {
 	case dtype.F16:
 		v.lo = e.fromHalf(e.toHalf(v.lo))
 	case dtype.BF16:
-		v.lo = e.shiftLeft(e.toBrain(v.lo), 16)
+		v.lo = e.shiftLeft(e.toBF16(v.lo), 16)
 	case dtype.I8:
 		v.lo = e.shiftRightSigned(e.shiftLeft(v.lo, 24), 24)
 	case dtype.I16:
@@ -419,8 +419,8 @@ func (e *emitter) settleCoded(v value, clamped bool) value {
 func (e *emitter) toHalf(x asm.Reg) asm.Reg   { return e.twoImm(asm.VCVTPS2PH, x, 0) }
 func (e *emitter) fromHalf(x asm.Reg) asm.Reg { return e.two(asm.VCVTPH2PS, x) }
 
-// toBrain is f32 lanes as bf16 in the low 16 bits of each: rounded to nearest, half to even; NaN stays NaN.
-func (e *emitter) toBrain(x asm.Reg) asm.Reg {
+// toBF16 is f32 lanes as bf16 in the low 16 bits of each: rounded to nearest, half to even; NaN stays NaN.
+func (e *emitter) toBF16(x asm.Reg) asm.Reg {
 	odd := e.and(e.shiftRight(x, 16), e.integer32(1))
 	rounded := e.shiftRight(e.addInt(e.addInt(x, e.integer32(0x7fff)), odd), 16)
 	quiet := e.or(e.shiftRight(x, 16), e.integer32(0x40))

@@ -72,7 +72,7 @@ func (w *writer) encode(dt dtype.DType, x id) id {
 	case dt == dtype.F32:
 		return w.bits32(x)
 	case dt == dtype.BF16:
-		return w.encodeBrain(x)
+		return w.encodeBF16(x)
 	case dt == dtype.F16:
 		return w.encodeHalf(x)
 	case dt == dtype.F64:
@@ -166,8 +166,8 @@ func (w *writer) encodeHalf(x id) id {
 	return w.or(sign, out)
 }
 
-// encodeBrain rounds to the nearest bf16, of two the even one.
-func (w *writer) encodeBrain(x id) id {
+// encodeBF16 rounds to the nearest bf16, of two the even one.
+func (w *writer) encodeBF16(x id) id {
 	bits := w.bits32(x)
 	odd := w.and(w.right(bits, 16), 1)
 	out := w.right(w.word(opIAdd, w.word(opIAdd, bits, w.constant32(0x7fff)), odd), 16)
