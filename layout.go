@@ -162,7 +162,7 @@ func (p *Program) Laid() (list []Laid) {
 			Bytes: Size{p.memory.Arena.dims.Simplify(p.labels.Show(prog.Tensors[port.Tensor].Bytes())), p.memory.Arena.dims}}
 		for t := range prog.Tensors {
 			root := &prog.Tensors[prog.Root(t)]
-			if prog.Tensors[t].Source == info.Name+laidSuffix && root.Place == program.Carved &&
+			if prog.Tensors[t].Source == info.Name+laidSuffix && root.Class == program.Carved &&
 				prog.Storages[root.Of].Kind == program.Arena {
 				l.Copied = true
 			}

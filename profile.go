@@ -127,7 +127,7 @@ func (p *Program) weights(s *program.Launch) (total int64) {
 	for _, i := range s.Args {
 		t := &p.compiled.Program.Tensors[i]
 		bytes, ok := t.Bytes().Const()
-		if p.compiled.Program.Tensors[p.compiled.Program.Root(i)].Place == program.Constant && ok {
+		if p.compiled.Program.Tensors[p.compiled.Program.Root(i)].Class == program.Constant && ok {
 			total += bytes
 		}
 	}

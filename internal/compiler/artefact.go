@@ -463,7 +463,7 @@ func (c *claims) solve(storage string, p memplan.Problem, roots []*loop.Buffer, 
 	s := &memplan.Solution{Height: c.program.Storages[at].Size, BoundComplete: from.Complete}
 	for _, b := range roots {
 		t := c.tensors[b.Name]
-		if t == nil || t.Place != program.Carved || t.Of != at {
+		if t == nil || t.Class != program.Carved || t.Of != at {
 			return nil, diag.Inputf("the artefact gives %s no place in the %s", b.Name, storage)
 		}
 		s.Offsets = append(s.Offsets, t.Offset)

@@ -108,16 +108,16 @@ func (a *assembly) tensor(b *loop.Buffer) int {
 	t := program.Tensor{Name: b.Name, DType: b.DType, Shape: b.Shape, Source: b.Source, Reserved: b.Reserved}
 	switch {
 	case b.View != nil:
-		t.Place, t.Of, t.Strides = program.Part, a.tensor(b.View.Of), b.View.Strides
+		t.Class, t.Of, t.Strides = program.View, a.tensor(b.View.Of), b.View.Strides
 		t.Offset = live.BytesOf(b, b.View.Offset)
 	case b.State != nil:
-		t.Place, t.Of, t.Offset = program.Part, a.tensor(b.State), sym.Const(0)
+		t.Class, t.Of, t.Offset = program.View, a.tensor(b.State), sym.Const(0)
 	case b.Kind == loop.Input:
-		t.Place = program.Argument
+		t.Class = program.Argument
 	case b.Kind == loop.Weight:
-		t.Place = program.Constant
+		t.Class = program.Constant
 	default:
-		t.Place, t.Of, t.Offset = program.Carved, a.storage[b], a.offset[b]
+		t.Class, t.Of, t.Offset = program.Carved, a.storage[b], a.offset[b]
 	}
 	a.tensors[b] = len(a.to.Tensors)
 	a.to.Tensors = append(a.to.Tensors, t)

@@ -237,7 +237,7 @@ func (w *taker) storage(t int) int {
 	if t < 0 {
 		return -1
 	}
-	if x := &w.p.Tensors[w.p.Root(t)]; x.Place == program.Carved && w.p.Storages[x.Of].Late {
+	if x := &w.p.Tensors[w.p.Root(t)]; x.Class == program.Carved && w.p.Storages[x.Of].Late {
 		return x.Of
 	}
 	return -1

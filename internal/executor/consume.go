@@ -86,7 +86,7 @@ func (c *Call) Writing(i int) (shape []int64) {
 	}
 	state := p.Outputs[p.NewValue(i)].Tensor
 	program.Mentions(p.Steps[c.reached:c.reached+1], func(t int) {
-		for t != state && p.Tensors[t].Place == program.Part {
+		for t != state && p.Tensors[t].Class == program.View {
 			t = p.Tensors[t].Of
 		}
 		if t == state {
@@ -106,7 +106,7 @@ func firstWrites(p *program.Program) []int {
 				if _, seen := at[t]; !seen {
 					at[t] = step
 				}
-				if p.Tensors[t].Place != program.Part {
+				if p.Tensors[t].Class != program.View {
 					break
 				}
 			}

@@ -91,7 +91,7 @@ func (x *Executable) openDevice(d device.Device) (err error) {
 		root := p.Root(i)
 		_, weight := r.at[root]
 		t := &p.Tensors[root]
-		r.tensors[i] = weight || t.Place == program.Carved && p.Storages[t.Of].Device != ""
+		r.tensors[i] = weight || t.Class == program.Carved && p.Storages[t.Of].Device != ""
 	}
 	for i, k := range x.code.Kernels {
 		if b, ok := k.(target.Blocks); ok {

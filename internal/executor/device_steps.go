@@ -12,7 +12,7 @@ import (
 func (c *Call) placeRemote(i int, bytes int64) error {
 	t, r := &c.x.program.Tensors[i], c.remote
 	offset := int64(0)
-	if t.Place != program.Constant {
+	if t.Class != program.Constant {
 		var err error
 		if offset, err = c.x.layout.tensors[i].offset.Eval(c.values); err != nil {
 			return err
@@ -20,7 +20,7 @@ func (c *Call) placeRemote(i int, bytes int64) error {
 	}
 	var s spot
 	room := int64(0) // from offset 0 on
-	switch t.Place {
+	switch t.Class {
 	case program.Constant:
 		s, room = spot{r.weights, r.at[i], -1}, c.x.weights[i].Bytes
 	case program.Carved:
@@ -29,7 +29,7 @@ func (c *Call) placeRemote(i int, bytes int64) error {
 			return diag.Internalf("%s lies in %s, which is not taken", t.Name, c.x.program.Storages[t.Of].Name)
 		}
 		s, room = spot{in.memory, offset, t.Of}, in.bytes
-	case program.Part:
+	case program.View:
 		of := r.spots[t.Of]
 		s, room = spot{of.memory, of.at + offset, of.storage}, c.operands[t.Of].Bytes
 	}
@@ -59,7 +59,7 @@ func (c *Call) locateRemote(t int) error {
 	if !c.x.layout.tensors[t].dynamic {
 		return nil
 	}
-	if at := c.x.program.Tensors[t]; at.Place == program.Part {
+	if at := c.x.program.Tensors[t]; at.Class == program.View {
 		if err := c.locateRemote(at.Of); err != nil {
 			return err
 		}

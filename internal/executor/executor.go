@@ -255,7 +255,7 @@ func (x *Executable) newCall() *Call {
 		if x.argument(i) {
 			c.lent = append(c.lent, &c.operands[i])
 		}
-		if x.program.Tensors[i].Place == program.Constant {
+		if x.program.Tensors[i].Class == program.Constant {
 			c.operands[i] = x.weights[i]
 		}
 	}
@@ -381,11 +381,11 @@ func (c *Call) place(i int) error {
 	if c.file(i) != nil {
 		return nil
 	}
-	outside := t.Place == program.Carved && c.elsewhere(t.Of)
-	if t.Place == program.Carved && c.guards != nil && bytes > 0 && !outside {
+	outside := t.Class == program.Carved && c.elsewhere(t.Of)
+	if t.Class == program.Carved && c.guards != nil && bytes > 0 && !outside {
 		return c.guardOperand(i, mem.Arena)
 	}
-	switch t.Place {
+	switch t.Class {
 	case program.Argument:
 	case program.Constant:
 		*o = c.x.weights[i]
@@ -416,7 +416,7 @@ func (c *Call) place(i int) error {
 				c.x.program.Storages[t.Of].Name, block.Size()))
 		}
 		o.Base = unsafe.Add(block.Pointer(), offset)
-	case program.Part:
+	case program.View:
 		offset, err := l.offset.Eval(c.values)
 		if err != nil {
 			return err
@@ -502,7 +502,7 @@ func (c *Call) Unlend() {
 
 // argument reports whether a tensor is an argument, or lies in one.
 func (x *Executable) argument(t int) bool {
-	return x.program.Tensors[x.program.Root(t)].Place == program.Argument
+	return x.program.Tensors[x.program.Root(t)].Class == program.Argument
 }
 
 // Output returns the shape and the bytes of output i after the call has run.

@@ -102,7 +102,7 @@ func (c *Call) tooLarge(storage int, err error) error {
 		e = &copied
 	}
 	for i := range p.Tensors {
-		if t := &p.Tensors[i]; t.Place == program.Carved && t.Of == storage {
+		if t := &p.Tensors[i]; t.Class == program.Carved && t.Of == storage {
 			e.Tensor = t.Source
 			break
 		}
@@ -122,7 +122,7 @@ func (c *Call) tooLarge(storage int, err error) error {
 // lateAlone returns the late storage in which a tensor is alone; −1 if there is none.
 func (c *Call) lateAlone(t int) int {
 	p := c.x.program
-	if x := &p.Tensors[p.Root(t)]; x.Place == program.Carved && c.x.layout.alone[x.Of] >= 0 {
+	if x := &p.Tensors[p.Root(t)]; x.Class == program.Carved && c.x.layout.alone[x.Of] >= 0 {
 		return x.Of
 	}
 	return -1

@@ -159,14 +159,14 @@ func (c *compilation) place(l *layout, t program.Tensor, data map[sym.Name]bool)
 			p.strides = append(p.strides, c.compile(e))
 		}
 	}
-	switch t.Place {
+	switch t.Class {
 	case program.Carved:
 		p.offset = c.compile(t.Offset)
 		p.dynamic = p.dynamic || l.program.Storages[t.Of].Late
-	case program.Part:
+	case program.View:
 		p.offset = c.compile(t.Offset)
 		depends(t.Offset)
-		p.dynamic = p.dynamic || l.tensors[t.Of].dynamic || l.program.Tensors[t.Of].Place == program.Argument
+		p.dynamic = p.dynamic || l.tensors[t.Of].dynamic || l.program.Tensors[t.Of].Class == program.Argument
 	case program.Argument:
 		// Its address is known when it is lent.
 	}

@@ -194,11 +194,11 @@ func (l *layout) outputs() {
 		}
 	}
 	for i := range p.Tensors {
-		switch t := &p.Tensors[i]; t.Place {
+		switch t := &p.Tensors[i]; t.Class {
 		case program.Carved:
 			l.inResults[i] = p.Storages[t.Of].Kind == program.Results && !p.Storages[t.Of].Late
 			of[t.Of]++
-		case program.Part:
+		case program.View:
 			l.inResults[i] = l.inResults[t.Of]
 		}
 		if l.inResults[i] && !l.tensors[i].dynamic {
@@ -208,7 +208,7 @@ func (l *layout) outputs() {
 	l.beginnings()
 	for _, port := range p.Outputs {
 		own := -1
-		if t := &p.Tensors[port.Tensor]; t.Place == program.Carved && l.inResults[port.Tensor] &&
+		if t := &p.Tensors[port.Tensor]; t.Class == program.Carved && l.inResults[port.Tensor] &&
 			!l.tensors[port.Tensor].dynamic && of[t.Of] == 1 {
 			own = t.Of
 		}

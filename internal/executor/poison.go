@@ -38,7 +38,7 @@ func (p poison) release(c *Call, s *program.Release) {
 		return
 	}
 	for _, t := range s.Tensors {
-		if c.x.program.Tensors[t].Place != program.Carved || p[t] || c.file(t) != nil {
+		if c.x.program.Tensors[t].Class != program.Carved || p[t] || c.file(t) != nil {
 			continue
 		}
 		if o, err := c.operand(t); err == nil && o.Base != nil {

@@ -145,7 +145,7 @@ func (c *Call) operand(i int) (target.Operand, error) {
 			c.x.program.Tensors[i].Name)
 	}
 	if c.x.layout.tensors[i].dynamic {
-		for at := i; c.x.program.Tensors[at].Place == program.Part; {
+		for at := i; c.x.program.Tensors[at].Class == program.View; {
 			at = c.x.program.Tensors[at].Of
 			if c.x.layout.tensors[at].dynamic {
 				if _, err := c.operand(at); err != nil {

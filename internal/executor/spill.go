@@ -11,7 +11,7 @@ import (
 
 // file returns the spill file that a tensor lies in; nil if it lies in memory.
 func (c *Call) file(t int) *mem.SpillFile {
-	if x := &c.x.program.Tensors[t]; x.Place == program.Carved {
+	if x := &c.x.program.Tensors[t]; x.Class == program.Carved {
 		return c.files[x.Of]
 	}
 	return nil

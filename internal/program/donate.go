@@ -15,9 +15,9 @@ func (p *Program) Donated(inputs []int, elsewhere func(output int) bool) []int {
 	for o, port := range p.Outputs {
 		at[port.Tensor] = o
 	}
-	holder := map[int]int{} // by output: the place in inputs
-	var place func(i int, seen map[int]bool) bool
-	place = func(i int, seen map[int]bool) bool {
+	holder := map[int]int{} // by output: the index in inputs
+	var assign func(i int, seen map[int]bool) bool
+	assign = func(i int, seen map[int]bool) bool {
 		for _, free := range []bool{true, false} {
 			for _, t := range p.Inputs[inputs[i]].Gives {
 				o := at[t]
@@ -27,7 +27,7 @@ func (p *Program) Donated(inputs []int, elsewhere func(output int) bool) []int {
 				}
 				if taken {
 					seen[o] = true
-					if !place(other, seen) {
+					if !assign(other, seen) {
 						continue
 					}
 				}
@@ -40,7 +40,7 @@ func (p *Program) Donated(inputs []int, elsewhere func(output int) bool) []int {
 	out := make([]int, len(inputs))
 	for i := range inputs {
 		out[i] = -1
-		place(i, map[int]bool{})
+		assign(i, map[int]bool{})
 	}
 	for o, i := range holder {
 		out[i] = o
@@ -68,7 +68,7 @@ func (v *verifier) gives() error {
 				return fault("tensor %d, which may lie in its storage, is no output", t)
 			}
 			x := &v.p.Tensors[t]
-			if x.Place != Carved || v.p.Storages[x.Of].Kind != Results || v.p.Storages[x.Of].Late ||
+			if x.Class != Carved || v.p.Storages[x.Of].Kind != Results || v.p.Storages[x.Of].Late ||
 				!sameBytes(v, x.Bytes(), v.p.Storages[x.Of].Size) {
 				return fault("%s, which may lie in its storage, has no storage of its own", x.Name)
 			}
@@ -85,6 +85,7 @@ func (v *verifier) gives() error {
 	return nil
 }
 
+// sameBytes reports whether two sizes are proved to be equal.
 func sameBytes(v *verifier, a, b sym.Expr) bool { return v.dims.EQ(a, b) == sym.Yes }
 
 // single reports whether a step is one launch or copy.

@@ -178,7 +178,7 @@ func bindShape(p *Program, port Port, t *tensor.Tensor, values map[sym.Name]int6
 				}
 			}
 			if x, err := e.Eval(lookup(values)); pass == 1 && (err != nil || x != t.Shape()[axis]) {
-				return diag.Inputf("it has %d along axis %d, where %s is %d", t.Shape()[axis], axis, e, x).AtTensor(port.Name)
+				return diag.Inputf("it has %d along axis %d, and %s is %d", t.Shape()[axis], axis, e, x).AtTensor(port.Name)
 			}
 		}
 	}
@@ -309,6 +309,7 @@ func gather(to []byte, toStrides []int64, from []byte, fromStrides []int64, x Op
 	return nil
 }
 
+// eval evaluates an expression at the run's values.
 func (r *run) eval(e sym.Expr) (int64, error) { return e.Eval(lookup(r.values)) }
 
 // evals evaluates expressions at the run's values.
@@ -332,13 +333,13 @@ func (r *run) locate(t int) (location, error) {
 		return location{}, err
 	}
 	var room location
-	switch x.Place {
+	switch x.Class {
 	case Carved:
 		if room = r.storages[x.Of]; r.p.Storages[x.Of].Late && !r.taken[x.Of] {
 			return location{}, diag.Inputf("it lies in %s, which is not taken, or not since a dimension changed",
 				r.p.Storages[x.Of].Name).AtTensor(x.Name)
 		}
-	case Part:
+	case View:
 		if room, err = r.locate(x.Of); err != nil {
 			return location{}, err
 		}
@@ -376,9 +377,9 @@ func (r *run) allowed(t int, write bool) error {
 		}
 	}
 	switch {
-	case r.p.Tensors[root].Place == Carved && !r.live[root]:
+	case r.p.Tensors[root].Class == Carved && !r.live[root]:
 		return diag.Inputf("it is used while it is not carved, or after its release").AtTensor(x.Name)
-	case write && r.p.Tensors[root].Place == Constant:
+	case write && r.p.Tensors[root].Class == Constant:
 		return diag.Inputf("a constant is written").AtTensor(x.Name)
 	case !write && r.lost[home]:
 		return diag.Inputf("it is read after another tensor was written over it").AtTensor(x.Name)

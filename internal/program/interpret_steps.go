@@ -150,7 +150,7 @@ func (r *run) carve(s *Carve) error {
 		for _, y := range s.Over {
 			over = over || x == y
 		}
-		if over || !r.live[x] || r.p.Tensors[x].Place != Carved || r.p.Tensors[x].Of != t.Of {
+		if over || !r.live[x] || r.p.Tensors[x].Class != Carved || r.p.Tensors[x].Of != t.Of {
 			continue
 		}
 		if other, err := r.locate(x); err != nil || other.block == at.block && other.begin < at.begin+at.size &&
@@ -466,6 +466,7 @@ func (r *run) pick(s *Copy, stream int) error {
 	return nil
 }
 
+// count returns the number of elements of a shape.
 func count(shape []int64) int64 {
 	n := int64(1)
 	for _, x := range shape {

@@ -60,7 +60,7 @@ func (p *Program) LateDims() [][]int {
 			add(l.X)
 		}
 		for _, t := range p.Tensors {
-			if t.Place == Carved && t.Of == i {
+			if t.Class == Carved && t.Of == i {
 				add(t.Offset)
 			}
 		}
@@ -76,7 +76,7 @@ func (p *Program) Alone() []int {
 		out[i] = -1
 	}
 	for t := range p.Tensors {
-		if x := &p.Tensors[t]; x.Place == Carved && x.Of >= 0 && x.Of < len(out) && p.Storages[x.Of].Late {
+		if x := &p.Tensors[t]; x.Class == Carved && x.Of >= 0 && x.Of < len(out) && p.Storages[x.Of].Late {
 			out[x.Of] = t
 			count[x.Of]++
 		}
@@ -89,13 +89,13 @@ func (p *Program) Alone() []int {
 	return out
 }
 
-// lateness is what the verifier and the interpreter know of late storage: the dimensions it depends on, and which has
-// one tensor only.
+// lateness holds, for each storage, LateDims and Alone, for the verifier and the interpreter.
 type lateness struct {
 	dims  [][]int
 	alone []int
 }
 
+// lateness computes both lists once for a run or a check.
 func (p *Program) lateness() lateness { return lateness{p.LateDims(), p.Alone()} }
 
 // changed removes from taken the late storages that depend on a dimension with a new value.
@@ -115,7 +115,7 @@ func (v *verifier) storages() error {
 			return diag.Inputf("storage %s is aligned to %d", s.Name, s.Align)
 		}
 		if s.Device != "" && s.Kind != Arena {
-			return diag.Inputf("storage %s lies in the memory of %s, and what outlives a run, or is in a file, is the host's",
+			return diag.Inputf("storage %s lies in the memory of %s, and results and spill files are the host's",
 				s.Name, memoryWord(s.Device))
 		}
 		if s.Lets != nil && !s.Late {
@@ -169,7 +169,7 @@ func (v *verifier) take(s *Take) error {
 	}
 	v.taken[s.Storage] = true
 	for t := range v.live {
-		if x := &v.p.Tensors[t]; x.Place == Carved && x.Of == s.Storage {
+		if x := &v.p.Tensors[t]; x.Class == Carved && x.Of == s.Storage {
 			v.lost[t] = true
 		}
 	}
@@ -185,7 +185,7 @@ func (v *verifier) binds(dim int) {
 // takesResult takes the late storage of a host operator's result if the result is alone in it.
 func (v *verifier) takesResult(t int) error {
 	x := &v.p.Tensors[v.p.Root(t)]
-	if x.Place == Carved && v.p.Storages[x.Of].Late && v.late.alone[x.Of] >= 0 && !v.taken[x.Of] {
+	if x.Class == Carved && v.p.Storages[x.Of].Late && v.late.alone[x.Of] >= 0 && !v.taken[x.Of] {
 		return v.take(&Take{x.Of})
 	}
 	return nil
@@ -215,7 +215,7 @@ func (r *run) take(s *Take) error {
 // takesResult takes the late storage of a host operator's result, before it is written, if the result is alone in it.
 func (r *run) takesResult(t int) error {
 	x := &r.p.Tensors[r.p.Root(t)]
-	if x.Place == Carved && r.p.Storages[x.Of].Late && r.late.alone[x.Of] >= 0 && !r.taken[x.Of] {
+	if x.Class == Carved && r.p.Storages[x.Of].Late && r.late.alone[x.Of] >= 0 && !r.taken[x.Of] {
 		return r.take(&Take{x.Of})
 	}
 	return nil

@@ -18,9 +18,9 @@ const inFile = "\x00file"
 func (v *verifier) deviceOf(i int) string {
 	root := v.p.Root(i)
 	switch t := &v.p.Tensors[root]; {
-	case t.Place == Carved && v.p.Storages[t.Of].Kind == Spill, v.paged[root]:
+	case t.Class == Carved && v.p.Storages[t.Of].Kind == Spill, v.paged[root]:
 		return inFile
-	case t.Place == Carved:
+	case t.Class == Carved:
 		return v.p.Storages[t.Of].Device
 	}
 	return v.weightOn[root]

@@ -52,9 +52,9 @@ func Mentions(steps []Step, visit func(tensor int)) {
 	Walk(steps, func(step Step) { Operands(step, visit) })
 }
 
-// Root returns the tensor that a part, or a part of a part, lies in; t itself if it is no part.
+// Root returns the tensor that a view, or a view of a view, lies in; t itself if it is not a view.
 func (p *Program) Root(t int) int {
-	for p.Tensors[t].Place == Part {
+	for p.Tensors[t].Class == View {
 		t = p.Tensors[t].Of
 	}
 	return t

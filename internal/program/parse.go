@@ -16,7 +16,7 @@ type ParseOptions struct {
 }
 
 // Parse reads a program from the text that Program.String writes. Errors are of kind ErrInput and give line and column.
-// Parse does not verify the program, but every index is within its list, or −1 if the field allows it, and a Part lies
+// Parse does not verify the program, but every index is within its list, or −1 if the field allows it, and a View lies
 // in an earlier tensor.
 func Parse(source string, o ParseOptions) (*Program, error) {
 	s := text.NewScanner(source)
@@ -36,7 +36,7 @@ func Parse(source string, o ParseOptions) (*Program, error) {
 
 // names maps the names of one of a program's lists to indices.
 type names struct {
-	what string
+	kind string
 	at   map[string]int
 }
 
@@ -51,7 +51,7 @@ type parser struct {
 // add declares a name.
 func (p *parser) add(n *names, name string) {
 	if _, twice := n.at[name]; twice {
-		p.Failf("%s %s is declared twice", n.what, text.Name(name))
+		p.Failf("%s %s is declared twice", n.kind, text.Name(name))
 	}
 	n.at[name] = len(n.at)
 }
@@ -60,7 +60,7 @@ func (p *parser) add(n *names, name string) {
 func (p *parser) find(n *names, name string) int {
 	i, ok := n.at[name]
 	if !ok {
-		p.Failf("no %s %s is declared", n.what, text.Name(name))
+		p.Failf("no %s %s is declared", n.kind, text.Name(name))
 		return -1
 	}
 	return i
@@ -94,11 +94,11 @@ func (p *parser) parse() *Program {
 	p.out, p.dims = &Program{Name: p.Must(text.Global)}, map[sym.Name]int{}
 	for _, n := range []struct {
 		to   *names
-		what string
+		kind string
 	}{{&p.storages, "storage"}, {&p.tensors, "tensor"}, {&p.kernels, "kernel"}, {&p.streams, "stream"},
 		{&p.events, "event"},
 		{&p.weights, "weight"}} {
-		*n.to = names{n.what, map[string]int{}}
+		*n.to = names{n.kind, map[string]int{}}
 	}
 	words := make([]string, len(declarations))
 	for i, d := range declarations {
@@ -223,15 +223,15 @@ func (p *parser) tensor() {
 		t.Strides = literal.ReadIndex(p.Scanner)
 	}
 	t.Reserved = p.Accept("reserved")
-	t.Place = []Place{Argument, Constant, Carved, Part}[max(0, p.Choice("argument", "constant", "in", "part"))]
-	switch t.Place {
+	t.Class = []StorageClass{Argument, Constant, Carved, View}[max(0, p.Choice("argument", "constant", "in", "part"))]
+	switch t.Class {
 	case Carved:
 		t.Of = p.find(&p.storages, p.Must(text.Local))
-	case Part:
+	case View:
 		p.Expect("of")
 		t.Of = p.one()
 	}
-	if t.Place == Carved || t.Place == Part {
+	if t.Class == Carved || t.Class == View {
 		p.Expect("at")
 		t.Offset = p.Expr()
 	}
@@ -258,13 +258,13 @@ func (p *parser) weight() {
 		p.Expect("data")
 		start, size := p.Peek().Start, p.Int()
 		p.Expect("at")
-		at, whole := p.Int(), int64(len(p.options.Data))
+		at, total := p.Int(), int64(len(p.options.Data))
 		switch {
 		case size < 0 || at < 0:
 			p.FailAt(start, "%d bytes at %d", size, at)
 		case p.options.Data == nil:
-		case at > whole || size > whole-at:
-			p.FailAt(start, "%d bytes at %d of a data section of %d", size, at, whole)
+		case at > total || size > total-at:
+			p.FailAt(start, "%d bytes at %d of a data section of %d", size, at, total)
 		default:
 			w.Data = p.options.Data[at : at+size : at+size]
 		}
@@ -454,12 +454,12 @@ func (p *parser) branch() Step {
 // loop reads a step: loop trip %n cond %c index %i count k { … }.
 func (p *parser) loop() Step {
 	l := &Loop{Trip: -1, Cond: -1, Index: -1, Count: -1}
-	for _, part := range []struct {
+	for _, operand := range []struct {
 		word string
 		to   *int
 	}{{"trip", &l.Trip}, {"cond", &l.Cond}, {"index", &l.Index}} {
-		if p.Accept(part.word) {
-			*part.to = p.one()
+		if p.Accept(operand.word) {
+			*operand.to = p.one()
 		}
 	}
 	if p.Accept("count") {

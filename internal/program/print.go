@@ -35,7 +35,7 @@ func (p *Program) String() string {
 func (p *Program) Data() (pieces []Piece, size int64) {
 	for i := range p.Weights {
 		if w := &p.Weights[i]; p.inline(w) == nil {
-			pieces = append(pieces, Piece{Offset: place(&size, p.size(w)), Data: w.Data})
+			pieces = append(pieces, Piece{Offset: reserve(&size, p.size(w)), Data: w.Data})
 		}
 	}
 	return pieces, size
@@ -47,8 +47,8 @@ type Piece struct {
 	Data   []byte
 }
 
-// place reserves bytes of the data section and returns their offset.
-func place(next *int64, bytes int64) int64 {
+// reserve reserves bytes of the data section and returns their offset.
+func reserve(next *int64, bytes int64) int64 {
 	at := (*next + dataAlign - 1) / dataAlign * dataAlign
 	*next = at + bytes
 	return at
@@ -134,7 +134,7 @@ func (w *printer) program(p *Program, next *int64) {
 				w.Line("%s = %s", line, literal.Elements(t))
 			} else {
 				size := p.size(weight)
-				w.Line("%s data %d at %d", line, size, place(next, size))
+				w.Line("%s data %d at %d", line, size, reserve(next, size))
 			}
 		}
 		for _, k := range p.Kernels {
@@ -227,14 +227,14 @@ func (p *Program) formatTensor(t *Tensor) string {
 	if t.Reserved {
 		line += " reserved"
 	}
-	switch t.Place {
+	switch t.Class {
 	case Argument:
 		line += " argument"
 	case Constant:
 		line += " constant"
 	case Carved:
 		line += " in " + p.storageName(t.Of) + " at " + t.Offset.String()
-	case Part:
+	case View:
 		line += " part of " + p.name(t.Of) + " at " + t.Offset.String()
 	}
 	return line + source(t.Source)
@@ -334,12 +334,12 @@ func (w *printer) step(p *Program, step Step) {
 		w.Line("}")
 	case *Loop:
 		line := "loop"
-		for _, part := range []struct {
+		for _, operand := range []struct {
 			word   string
 			tensor int
 		}{{"trip", s.Trip}, {"cond", s.Cond}, {"index", s.Index}} {
-			if part.tensor >= 0 {
-				line += " " + part.word + " " + p.name(part.tensor)
+			if operand.tensor >= 0 {
+				line += " " + operand.word + " " + p.name(operand.tensor)
 			}
 		}
 		if s.Count >= 0 {

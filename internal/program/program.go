@@ -1,8 +1,8 @@
 // Package program is the language of what happens to memory in a run: storages, tensors carved from them, launches,
 // copies, releases. It is what a compiled model is saved as, and what the executor follows.
 //
-// Every size and offset is a symbolic integer over the program's dimensions and its Lets. A Tensor is a named place:
-// an argument, a weight, or a carve of a storage; Steps name tensors by their index in Program.Tensors.
+// Every size and offset is a symbolic integer over the program's dimensions and its Lets. A Tensor is an argument, a
+// weight, a carve of a storage, or a view of another tensor; Steps name tensors by their index in Program.Tensors.
 package program
 
 import (
@@ -64,7 +64,7 @@ type Ownership uint8
 // The kinds of ownership.
 const (
 	Borrow Ownership = iota // lent for the run: the program reads it and does not write to it
-	State                   // an input that an output replaces where it lies
+	State                   // an input that an output overwrites in place
 )
 
 // Port is an input or an output: its name, the tensor that holds it, and the tensor's ownership. Elements lists the
@@ -127,15 +127,15 @@ type Let struct {
 	X    sym.Expr
 }
 
-// Place says which kind of memory a tensor's bytes are in.
-type Place uint8
+// StorageClass says which memory a tensor's bytes are in.
+type StorageClass uint8
 
-// The places.
+// The storage classes.
 const (
-	Argument Place = iota // an input, given by the caller
-	Constant              // a weight
-	Carved                // in storage Of, from byte Offset
-	Part                  // in tensor Of, from byte Offset
+	Argument StorageClass = iota // an input, given by the caller
+	Constant                     // a weight
+	Carved                       // in storage Of, from byte Offset
+	View                         // in tensor Of, from byte Offset; "part of" in the text
 )
 
 // Tensor is a typed view of memory. Strides are in elements; nil means row-major.
@@ -144,7 +144,7 @@ type Tensor struct {
 	DType   dtype.DType
 	Shape   []sym.Expr
 	Strides []sym.Expr
-	Place   Place
+	Class   StorageClass
 	Of      int
 	Offset  sym.Expr
 	Source  string // the model's own name for it
@@ -181,7 +181,7 @@ type Launch struct {
 	Source string
 }
 
-// Host runs a host operator on whole tensors.
+// Host runs a host operator on entire tensors.
 type Host struct {
 	Op      string
 	Attrs   map[string]any

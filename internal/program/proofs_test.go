@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// testKernels are what the hand-written programs launch.
+// testKernels are the kernels that the hand-written programs launch.
 var testKernels = map[string]func(o []Operand, dims []int64){
 	"scale": func(o []Operand, _ []int64) {
 		each(o[2], func(i []int64) { put(o[2], i, get(o[0], i)*get(o[1], nil)) })
@@ -20,16 +20,18 @@ var testKernels = map[string]func(o []Operand, dims []int64){
 	"gather": func(o []Operand, _ []int64) {
 		each(o[2], func(i []int64) { put(o[2], i, get(o[0], []int64{int64(get(o[1], i))})) })
 	},
-	"wild": func(o []Operand, _ []int64) { o[0].Data[0] ^= 0xff }, // writes what it is lent
+	"wild": func(o []Operand, _ []int64) { o[0].Data[0] ^= 0xff }, // writes a borrowed argument
 }
 
+// each visits the indices of an operand's elements in row-major order.
 func each(o Operand, f func(i []int64)) { tensor.Each(o.Shape, f) }
 
-// get and put reach an element of an operand; nil is the first.
+// get returns an element of an operand; a nil index is the first.
 func get(o Operand, i []int64) float64 {
 	return dtype.LoadFloat(o.DType, o.Data, tensor.Offset(o.Strides, i))
 }
 
+// put stores an element of an operand; a nil index is the first.
 func put(o Operand, i []int64, x float64) {
 	dtype.StoreFloat(o.DType, o.Data, tensor.Offset(o.Strides, i), x)
 }
@@ -46,31 +48,32 @@ var testInterpreter = Interpreter{
 	},
 	Host: func(op string, attrs map[string]any, in []*tensor.Tensor,
 		result func(i int, shape ...int64) (*tensor.Tensor, error)) error {
-		var places []int64
+		var indices []int64
 		for i := int64(0); i < in[0].Len(); i++ {
 			if in[0].Float(i) > attrs["least"].(float64) {
-				places = append(places, i)
+				indices = append(indices, i)
 			}
 		}
 		if attrs["limit"].(int64) != in[0].Len() || in[1] != nil {
 			return fmt.Errorf("%s with %v", op, attrs)
 		}
-		out, err := result(0, int64(len(places)))
-		for i, at := range places {
+		out, err := result(0, int64(len(indices)))
+		for i, at := range indices {
 			out.SetInt(int64(i), at)
 		}
 		return err
 	},
 }
 
+// row returns a tensor of one axis.
 func row(x ...float32) *tensor.Tensor { return tensor.Must(tensor.FromSlice(x, int64(len(x)))) }
 
-// pair has two rows.
+// pair returns a tensor of two rows.
 func pair(x ...float32) *tensor.Tensor {
 	return tensor.Must(tensor.FromSlice(x, 2, int64(len(x)/2)))
 }
 
-// proofs are the hand-written programs: inputs, and results computed another way.
+// proofs gives, for each hand-written program, its inputs and its results, which Go code computes directly.
 var proofs = map[string]func() (in, want []*tensor.Tensor){
 	"storage": func() (in, want []*tensor.Tensor) {
 		x, y := []float32{1, -2, 0.5}, make([]float32, 3)
@@ -98,7 +101,7 @@ var proofs = map[string]func() (in, want []*tensor.Tensor){
 	},
 }
 
-// TestProofs runs every text of testdata/proofs: what the language is for, each with its result.
+// TestProofs runs every text of testdata/proofs, the uses that the language is for, and compares the results.
 func TestProofs(t *testing.T) {
 	files, _ := filepath.Glob("testdata/proofs/*.weir")
 	if len(files) != len(proofs) {

@@ -69,6 +69,7 @@ func (p *Program) binding(values map[sym.Name]int64) string {
 	return "at " + strings.Join(words, ", ")
 }
 
+// lookup returns the function that finds names in values.
 func lookup(values map[sym.Name]int64) func(name sym.Name) (int64, bool) {
 	return func(name sym.Name) (int64, bool) { x, ok := values[name]; return x, ok }
 }
@@ -170,7 +171,7 @@ func (p *Program) waits(r Require, decided map[sym.Name]bool) bool {
 	return false
 }
 
-// byteRange is the bytes of a carve or a part at a binding, relative to its storage or tensor.
+// byteRange is the bytes of a carve or a view at a binding, relative to its storage or tensor.
 type byteRange struct{ begin, end int64 }
 
 // sample evaluates the program at one binding, with the data dimensions at each of dataSamples values; nil if the
@@ -194,7 +195,7 @@ func (v *verifier) sample(values map[sym.Name]int64) error {
 				values[d.Name] = min(d.Range.Min, limit)
 			}
 		}
-		certain := p.admits(values, nil) // else no run gets here, but storage is planned at the limits all the same
+		certain := p.admits(values, nil) // if not, no run gets here, but storage is still planned at the limits
 		if i > 0 && !certain {
 			continue
 		}
@@ -205,7 +206,7 @@ func (v *verifier) sample(values map[sym.Name]int64) error {
 		}
 		switch {
 		case err == nil:
-			if err := p.apart(p.Steps, ranges, map[int]bool{}, values); err != nil {
+			if err := p.disjoint(p.Steps, ranges, map[int]bool{}, values); err != nil {
 				return err
 			}
 		case v.strict && certain && !errors.Is(err, sym.ErrOverflow):
@@ -253,7 +254,7 @@ func (t *Tensor) bytes(values map[sym.Name]int64) (int64, error) {
 	return t.Bytes().Eval(lookup(values))
 }
 
-// byteRanges returns, by tensor, the bytes of carves and parts at a binding; an error if they leave their storage.
+// byteRanges returns, by tensor, the bytes of carves and views at a binding; an error if they leave their storage.
 func (p *Program) byteRanges(values map[sym.Name]int64, sizes []int64) ([]byteRange, error) {
 	ranges := make([]byteRange, len(p.Tensors))
 	for i := range p.Tensors {
@@ -262,7 +263,7 @@ func (p *Program) byteRanges(values map[sym.Name]int64, sizes []int64) ([]byteRa
 		if err != nil {
 			return nil, err
 		}
-		if t.Place != Carved && t.Place != Part {
+		if t.Class != Carved && t.Class != View {
 			continue
 		}
 		at, err := t.Offset.Eval(lookup(values))
@@ -270,9 +271,9 @@ func (p *Program) byteRanges(values map[sym.Name]int64, sizes []int64) ([]byteRa
 			return nil, err
 		}
 		var room int64
-		if t.Place == Carved {
+		if t.Class == Carved {
 			room = sizes[t.Of]
-		} else if p.reaches(i) {
+		} else if p.awaits(i) {
 			continue // its offset depends on data: the run checks it
 		} else if room, err = p.Tensors[t.Of].bytes(values); err != nil {
 			return nil, err
@@ -286,8 +287,8 @@ func (p *Program) byteRanges(values map[sym.Name]int64, sizes []int64) ([]byteRa
 	return ranges, nil
 }
 
-// reaches reports whether a part's offset or size depends on a data dimension.
-func (p *Program) reaches(i int) bool {
+// awaits reports whether a view's offset or size depends on a data dimension.
+func (p *Program) awaits(i int) bool {
 	t := &p.Tensors[i]
 	for _, name := range append(t.Offset.Vars(), t.Bytes().Vars()...) {
 		for _, d := range p.Dims {
@@ -299,13 +300,13 @@ func (p *Program) reaches(i int) bool {
 	return false
 }
 
-// apart returns an error unless each carve's bytes are disjoint from those of all live tensors, except the ones it may
-// overlap.
-func (p *Program) apart(steps []Step, ranges []byteRange, live map[int]bool, values map[sym.Name]int64) error {
+// disjoint returns an error unless each carve's bytes are disjoint from those of all live tensors, except the ones it
+// may overlap.
+func (p *Program) disjoint(steps []Step, ranges []byteRange, live map[int]bool, values map[sym.Name]int64) error {
 	for _, step := range steps {
 		switch s := step.(type) {
 		case *Carve:
-			if err := p.alone(s, ranges, live, values); err != nil {
+			if err := p.clash(s, ranges, live, values); err != nil {
 				return err
 			}
 			live[s.Tensor] = true
@@ -318,14 +319,14 @@ func (p *Program) apart(steps []Step, ranges []byteRange, live map[int]bool, val
 			for t := range live {
 				other[t] = true
 			}
-			if err := p.apart(s.Then, ranges, other, values); err != nil {
+			if err := p.disjoint(s.Then, ranges, other, values); err != nil {
 				return err
 			}
-			if err := p.apart(s.Else, ranges, live, values); err != nil {
+			if err := p.disjoint(s.Else, ranges, live, values); err != nil {
 				return err
 			}
 		case *Loop:
-			if err := p.apart(s.Body, ranges, live, values); err != nil {
+			if err := p.disjoint(s.Body, ranges, live, values); err != nil {
 				return err
 			}
 		}
@@ -333,28 +334,29 @@ func (p *Program) apart(steps []Step, ranges []byteRange, live map[int]bool, val
 	return nil
 }
 
-// alone returns an error if a carve's bytes overlap those of a live tensor that it may not overlap.
-func (p *Program) alone(s *Carve, ranges []byteRange, live map[int]bool, values map[sym.Name]int64) error {
+// clash returns an error if a carve's bytes overlap those of a live tensor that it may not overlap.
+func (p *Program) clash(s *Carve, ranges []byteRange, live map[int]bool, values map[sym.Name]int64) error {
 	own := ranges[s.Tensor]
 	if own.begin == own.end {
 		return nil
 	}
-	var clash []int
+	var clashes []int
 	for t := range live {
 		over := false
 		for _, x := range s.Over {
 			over = over || x == t
 		}
 		if !over && p.Tensors[t].Of == p.Tensors[s.Tensor].Of && ranges[t].begin < own.end && own.begin < ranges[t].end {
-			clash = append(clash, t)
+			clashes = append(clashes, t)
 		}
 	}
-	if clash == nil {
+	if clashes == nil {
 		return nil
 	}
-	sort.Ints(clash)
-	other := ranges[clash[0]]
-	return diag.Inputf("bytes %d to %d are carved while %s has %d to %d, %s", own.begin, own.end, p.Tensors[clash[0]].Name,
+	sort.Ints(clashes)
+	other := ranges[clashes[0]]
+	return diag.Inputf("bytes %d to %d are carved while %s has %d to %d, %s", own.begin, own.end,
+		p.Tensors[clashes[0]].Name,
 		other.begin, other.end,
 		p.binding(values)).AtTensor(p.Tensors[s.Tensor].Name)
 }

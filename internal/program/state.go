@@ -5,7 +5,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// A state is an argument that an output overwrites in place. The output's tensor is a part that covers the argument's
+// A state is an argument that an output overwrites in place. The output's tensor is a view that covers the argument's
 // tensor, but steps treat the two as separate values, the old and the new one. Only the step that writes the new value
 // may still read the old one.
 
@@ -22,9 +22,9 @@ func (p *Program) NewValue(input int) int {
 	return -1
 }
 
-// replaces reports whether tensor t is a part directly in tensor of.
+// replaces reports whether tensor t is a view directly of tensor of.
 func (p *Program) replaces(t, of int) bool {
-	return t >= 0 && t < len(p.Tensors) && p.Tensors[t].Place == Part && p.Tensors[t].Of == of
+	return t >= 0 && t < len(p.Tensors) && p.Tensors[t].Class == View && p.Tensors[t].Of == of
 }
 
 // newValues maps the tensor of each output that replaces a state to the state's tensor.
@@ -38,9 +38,9 @@ func (p *Program) newValues() map[int]int {
 	return out
 }
 
-// home returns the root of a tensor, as Root does, but of a state's parts the new value or the old one.
+// home returns the root of a tensor, as Root does, except that a state's new value is its own root.
 func (p *Program) home(newValues map[int]int, t int) int {
-	for p.Tensors[t].Place == Part {
+	for p.Tensors[t].Class == View {
 		if _, is := newValues[t]; is {
 			return t
 		}
@@ -51,9 +51,9 @@ func (p *Program) home(newValues map[int]int, t int) int {
 
 // stated checks a state: exactly one output replaces it, at offset 0 and with all its bytes.
 func (v *verifier) stated(port *Port) error {
-	fault := func(what string) error { return diag.Inputf("a state %s", what).AtTensor(port.Name) }
+	fault := func(fault string) error { return diag.Inputf("a state %s", fault).AtTensor(port.Name) }
 	if port.Gives != nil || port.Elements != nil {
-		return fault("gives its storage to no other output, and no dimension its value")
+		return fault("must not give its storage to another output, or a dimension its value")
 	}
 	own := -1
 	for _, o := range v.p.Outputs {
@@ -61,7 +61,7 @@ func (v *verifier) stated(port *Port) error {
 			continue
 		}
 		if own >= 0 && own != o.Tensor {
-			return fault("is replaced by one output")
+			return fault("is replaced by two outputs")
 		}
 		own = o.Tensor
 	}
@@ -71,7 +71,7 @@ func (v *verifier) stated(port *Port) error {
 	x := &v.p.Tensors[own]
 	if x.Strides != nil || v.dims.EQ(x.Offset, sym.Const(0)) != sym.Yes ||
 		!sameBytes(v, x.Bytes(), v.p.Tensors[port.Tensor].Bytes()) {
-		return fault("is replaced whole, not in part by " + x.Name)
+		return fault("must be replaced in full, and " + x.Name + " covers only some of it")
 	}
 	v.newValues[own] = port.Tensor
 	return nil

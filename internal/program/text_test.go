@@ -44,7 +44,7 @@ var commands = map[string]func(source string) string{
 		}
 		return strings.Join(lines, "\n")
 	},
-	// run gives every input of type f32 the numbers 1, 2, …, others zeros, extents that are not fixed being 3.
+	// run gives every input of type f32 the numbers 1, 2, …, and others zeros; extents that are not fixed are 3.
 	"run": func(source string) string {
 		p, err := Parse(source, ParseOptions{})
 		if err == nil {
@@ -55,7 +55,7 @@ var commands = map[string]func(source string) string{
 		}
 		return interpreted(p)
 	},
-	// dare is run for what the verifier refuses.
+	// dare runs a program that the verifier refuses.
 	"dare": func(source string) string {
 		p, err := Parse(source, ParseOptions{})
 		if err != nil {
@@ -68,7 +68,7 @@ var commands = map[string]func(source string) string{
 	},
 }
 
-// interpreted is what a program gives for the inputs of "run".
+// interpreted returns a program's results, or its error, for the inputs of "run".
 func interpreted(p *Program) string {
 	var err error
 	var in []*tensor.Tensor
@@ -104,8 +104,8 @@ func TestText(t *testing.T) {
 	})
 }
 
-// FuzzParse: no text makes the parser, the verifier or the interpreter panic, and what parses prints as a text that
-// parses to the same.
+// FuzzParse: no text makes the parser, the verifier or the interpreter panic, and a program that parses prints as a
+// text that parses to the same program.
 func FuzzParse(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*.txt")
 	for _, file := range files {
@@ -146,7 +146,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestData: a program with weights that the text has not got comes back from its text and its data section.
+// TestData: a program whose weights are not in the text comes back from its text and its data section.
 func TestData(t *testing.T) {
 	source := "weir 1 program @p { plan { } tensor %a: u8[100] constant tensor %b: f32[20] constant tensor %c: f32[2] " +
 		"constant\n" +

@@ -108,7 +108,7 @@ func (v *verifier) header() error {
 		if d.Data {
 			for _, name := range d.Limit.Vars() {
 				if i, decided := v.data[name]; decided && !v.p.Dims[i].Late() {
-					return diag.Inputf("the limit %s depends on what data decide", d.Limit).AtDim(d.Name.Text())
+					return diag.Inputf("the limit %s depends on a dimension that data decide", d.Limit).AtDim(d.Name.Text())
 				}
 			}
 			if err := v.named("a limit", false, d.Limit); err != nil {
@@ -194,7 +194,7 @@ func (v *verifier) tensor(i int) error {
 	t := &v.p.Tensors[i]
 	fault := func(format string, args ...any) error { return diag.Inputf(format, args...).AtTensor(t.Name) }
 	if t.DType == dtype.Invalid || t.DType >= dtype.String || len(t.Shape) > tensor.MaxRank {
-		return fault("%s of rank %d has no place in memory", t.DType, len(t.Shape))
+		return fault("%s of rank %d cannot lie in memory", t.DType, len(t.Shape))
 	}
 	if t.Strides != nil && len(t.Strides) != len(t.Shape) {
 		return fault("%d strides for %d axes", len(t.Strides), len(t.Shape))
@@ -210,17 +210,17 @@ func (v *verifier) tensor(i int) error {
 			}
 		}
 	}
-	if t.Reserved && (t.Place != Carved || t.DType != dtype.U8 || len(t.Shape) != 1) {
+	if t.Reserved && (t.Class != Carved || t.DType != dtype.U8 || len(t.Shape) != 1) {
 		return fault("it is reserved, and is no carve of bytes")
 	}
 	var room sym.Expr
-	switch t.Place {
+	switch t.Class {
 	case Carved:
 		if t.Of < 0 || t.Of >= len(v.p.Storages) {
 			return fault("it is carved from storage %d of %d", t.Of, len(v.p.Storages))
 		}
 		room = v.p.Storages[t.Of].Size
-	case Part:
+	case View:
 		if t.Of < 0 || t.Of >= i {
 			return fault("it is part of tensor %d, which does not come before it", t.Of)
 		}
@@ -245,7 +245,7 @@ func (v *verifier) holders() error {
 	for i := range v.p.Inputs {
 		port := &v.p.Inputs[i]
 		if err := v.argument(port); err != nil || port.Ownership > State {
-			return diag.Inputf("input %q is no argument that is lent, and no state (%v)", port.Name, err)
+			return diag.Inputf("input %q is neither a borrowed argument nor a state (%v)", port.Name, err)
 		}
 		for _, d := range port.Elements {
 			if d < 0 || d >= len(v.p.Dims) || v.p.Dims[d].Data || v.p.Tensors[port.Tensor].DType.IsFloat() {
@@ -261,13 +261,13 @@ func (v *verifier) holders() error {
 	for i := range v.p.Outputs {
 		port := &v.p.Outputs[i]
 		if port.Ownership != Borrow || port.Tensor < 0 || port.Tensor >= len(v.p.Tensors) {
-			return diag.Inputf("output %q is a tensor that the program lends: nothing else", port.Name)
+			return diag.Inputf("output %q does not name a tensor, or is a state", port.Name)
 		}
 	}
 	weights := map[int]bool{}
 	for _, w := range v.p.Weights {
-		if w.Tensor < 0 || w.Tensor >= len(v.p.Tensors) || v.p.Tensors[w.Tensor].Place != Constant || weights[w.Tensor] {
-			return diag.Inputf("weight %q is no constant of its own", w.Name)
+		if w.Tensor < 0 || w.Tensor >= len(v.p.Tensors) || v.p.Tensors[w.Tensor].Class != Constant || weights[w.Tensor] {
+			return diag.Inputf("weight %q has no constant of its own", w.Name)
 		}
 		weights[w.Tensor], v.paged[w.Tensor], v.weightOn[w.Tensor] = true, w.Paged, w.Device
 		if w.Paged && w.Device != "" {
@@ -278,8 +278,8 @@ func (v *verifier) holders() error {
 		}
 	}
 	for i, t := range v.p.Tensors {
-		if t.Place == Argument && v.ports[i] == nil || t.Place == Constant && !weights[i] || t.Place > Part {
-			return diag.Inputf("nothing says where it is").AtTensor(t.Name)
+		if t.Class == Argument && v.ports[i] == nil || t.Class == Constant && !weights[i] || t.Class > View {
+			return diag.Inputf("no input and no weight has its bytes").AtTensor(t.Name)
 		}
 	}
 	return nil
@@ -287,7 +287,7 @@ func (v *verifier) holders() error {
 
 // argument checks that a port has an argument that no other port has.
 func (v *verifier) argument(port *Port) error {
-	if port.Tensor < 0 || port.Tensor >= len(v.p.Tensors) || v.p.Tensors[port.Tensor].Place != Argument ||
+	if port.Tensor < 0 || port.Tensor >= len(v.p.Tensors) || v.p.Tensors[port.Tensor].Class != Argument ||
 		v.ports[port.Tensor] != nil {
 		return diag.Inputf("%q has no argument of its own", port.Name)
 	}
@@ -304,10 +304,10 @@ func (v *verifier) ending() error {
 		}
 		root := v.p.Root(port.Tensor)
 		t := &v.p.Tensors[root]
-		if from := v.ports[root]; from != nil && from.Ownership == Borrow || t.Place == Constant {
+		if from := v.ports[root]; from != nil && from.Ownership == Borrow || t.Class == Constant {
 			return diag.Inputf("output %q is %s, which the program does not own", port.Name, t.Name)
 		}
-		if t.Place == Carved && v.p.Storages[t.Of].Kind != Results {
+		if t.Class == Carved && v.p.Storages[t.Of].Kind != Results {
 			return diag.Inputf("output %q is in %s, which does not outlive the run", port.Name, v.p.Storages[t.Of].Name)
 		}
 		delete(v.live, root)

@@ -19,7 +19,7 @@ func (v *verifier) use(t int, write bool) error {
 		x := &v.p.Tensors[i]
 		needed := append([]sym.Expr{x.Offset}, x.Strides...)
 		if !write || i != t {
-			// a written tensor's shape may be bound afterwards: until then it is at its limit
+			// a written tensor's shape may be bound later: until then its dimensions are at their limits
 			needed = append(needed, x.Shape...)
 		}
 		for _, e := range needed {
@@ -27,22 +27,22 @@ func (v *verifier) use(t int, write bool) error {
 				return err.(*diag.Error).AtTensor(x.Name)
 			}
 		}
-		if x.Place != Part {
+		if x.Class != View {
 			break
 		}
 	}
 	root := v.p.Root(t)
-	if x := &v.p.Tensors[root]; x.Place == Carved && v.p.Storages[x.Of].Late && !v.taken[x.Of] {
+	if x := &v.p.Tensors[root]; x.Class == Carved && v.p.Storages[x.Of].Late && !v.taken[x.Of] {
 		return diag.Inputf("it lies in %s, which is not taken, or not since a dimension changed", v.p.Storages[x.Of].Name).
 			AtTensor(at.Name)
 	}
 	home := v.p.home(v.newValues, t)
-	switch place, port := v.p.Tensors[root].Place, v.ports[root]; {
-	case place == Carved && !v.live[root]:
+	switch class, port := v.p.Tensors[root].Class, v.ports[root]; {
+	case class == Carved && !v.live[root]:
 		return diag.Inputf("it is used while it is not carved, or after its release").AtTensor(at.Name)
 	case !write && v.lost[home]:
 		return diag.Inputf("it is read after another tensor was written over it").AtTensor(at.Name)
-	case write && (place == Constant || port != nil && port.Ownership == Borrow):
+	case write && (class == Constant || port != nil && port.Ownership == Borrow):
 		return diag.Inputf("a constant or a borrowed argument is written").AtTensor(at.Name)
 	case write && home == root && port != nil && port.Ownership == State:
 		return diag.Inputf("a state is written, and not by the output that replaces it").AtTensor(at.Name)
@@ -150,7 +150,7 @@ func at(err error, source string) error {
 
 // carve checks that the tensor is not live and that the tensors it may overlap are live in its storage.
 func (v *verifier) carve(s *Carve) error {
-	if s.Tensor < 0 || s.Tensor >= len(v.p.Tensors) || v.p.Tensors[s.Tensor].Place != Carved {
+	if s.Tensor < 0 || s.Tensor >= len(v.p.Tensors) || v.p.Tensors[s.Tensor].Class != Carved {
 		return diag.Inputf("there is no carved tensor %d", s.Tensor)
 	}
 	t := &v.p.Tensors[s.Tensor]
@@ -161,7 +161,7 @@ func (v *verifier) carve(s *Carve) error {
 		return diag.Inputf("it is carved from %s, which is not taken", v.p.Storages[t.Of].Name).AtTensor(t.Name)
 	}
 	for _, x := range s.Over {
-		if x < 0 || x >= len(v.p.Tensors) || v.p.Tensors[x].Place != Carved || v.p.Tensors[x].Of != t.Of || !v.live[x] {
+		if x < 0 || x >= len(v.p.Tensors) || v.p.Tensors[x].Class != Carved || v.p.Tensors[x].Of != t.Of || !v.live[x] {
 			return diag.Inputf("it is carved over tensor %d, which is not live in its storage", x).AtTensor(t.Name)
 		}
 	}
@@ -192,7 +192,7 @@ func (v *verifier) launch(s *Launch) error {
 		return diag.Inputf("there is no kernel %d", s.Kernel)
 	}
 	if len(s.Args) != len(s.Writes) {
-		return diag.Inputf("kernel %s has %d operands, and it is said of %d whether it writes them", v.p.Kernels[s.Kernel],
+		return diag.Inputf("kernel %s has %d operands, and %d marks of written ones", v.p.Kernels[s.Kernel],
 			len(s.Args), len(s.Writes))
 	}
 	for _, d := range s.Dims {
@@ -325,7 +325,7 @@ func (v *verifier) branch(s *If) error {
 		return err
 	}
 	if !maps.Equal(then.live, v.live) {
-		return diag.Inputf("the branches leave different tensors alive: %s", v.difference(then.live, v.live))
+		return diag.Inputf("the branches leave different tensors live: %s", v.difference(then.live, v.live))
 	}
 	for t := range then.lost {
 		v.lost[t] = true
@@ -382,7 +382,7 @@ func (v *verifier) loop(s *Loop) error {
 			return err
 		}
 		if !maps.Equal(before.live, v.live) {
-			return diag.Inputf("an iteration leaves other tensors alive than it found: %s", v.difference(before.live, v.live))
+			return diag.Inputf("an iteration leaves other tensors live than it found: %s", v.difference(before.live, v.live))
 		}
 		if err := v.scalar(s.Cond, isBool); err != nil {
 			return err

@@ -162,7 +162,7 @@ func UseOf(p *program.Program, at Bindings, bodies []uint8) (*Use, error) {
 	})
 	for i := range p.Tensors {
 		t := &p.Tensors[i]
-		if t.Place != program.Carved || !u.Tensors[i] {
+		if t.Class != program.Carved || !u.Tensors[i] {
 			continue
 		}
 		bytes, err := t.Bytes().Eval(at.Lookup)
