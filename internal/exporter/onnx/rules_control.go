@@ -11,7 +11,7 @@ func init() {
 	rulesOf(map[string]rule{"if": branch, "loop": iterate})
 }
 
-// inner are a node's regions that run.
+// inner returns the regions that the file needs: those of If and Loop.
 func inner(n *ir.Node) []*ir.Block {
 	if op := n.Op.Name(); op != "if" && op != "loop" {
 		return nil
@@ -19,12 +19,14 @@ func inner(n *ir.Node) []*ir.Block {
 	return n.Regions
 }
 
+// branch writes If.
 func branch(c *call) {
 	then, otherwise := c.region("then", c.n.Regions[0]), c.region("else", c.n.Regions[1])
 	c.node("If", c.inputs(), c.outs(), wire.GraphAttribute("then_branch", then),
 		wire.GraphAttribute("else_branch", otherwise))
 }
 
+// iterate writes Loop.
 func iterate(c *call) {
 	if c.n.Attrs["at"] != nil {
 		c.refuse("a loop that lays its slices along an axis")
@@ -32,7 +34,7 @@ func iterate(c *call) {
 	c.node("Loop", c.inputs(), c.outs(), wire.GraphAttribute("body", c.region("body", c.n.Regions[0])))
 }
 
-// outs are the names of all results.
+// outs returns the names of all results.
 func (c *call) outs() (out []string) {
 	for _, v := range c.n.Outputs {
 		out = append(out, c.result(v))
@@ -40,8 +42,8 @@ func (c *call) outs() (out []string) {
 	return out
 }
 
-// region is a block as a graph, which sees the values around it. What it computes for its own extents is not seen
-// outside.
+// region writes a block as a graph, which reads the values around it. The extents that it computes are not known
+// outside it.
 func (w *writer) region(name string, b *ir.Block) *wire.GraphProto {
 	outer, extents, sources := w.graph, w.extents, w.sources
 	w.graph, w.extents, w.sources = &wire.GraphProto{Name: w.unique(name)}, maps.Clone(extents), maps.Clone(sources)

@@ -5,7 +5,7 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
-// unaryNames are the operators that are one function of one element.
+// unaryNames maps operators to the operators of ONNX that are the same function of one element.
 var unaryNames = map[string]string{"neg": "Neg", "abs": "Abs", "sign": "Sign", "bitnot": "BitwiseNot", "not": "Not",
 	"floor": "Floor", "ceil": "Ceil",
 	"round": "Round", "sqrt": "Sqrt", "reciprocal": "Reciprocal", "exp": "Exp", "log": "Log", "sin": "Sin", "cos": "Cos",
@@ -14,7 +14,7 @@ var unaryNames = map[string]string{"neg": "Neg", "abs": "Abs", "sign": "Sign", "
 	"atanh": "Atanh", "erf": "Erf",
 	"sigmoid": "Sigmoid", "isnan": "IsNaN", "isinf": "IsInf", "stop_gradient": "Identity"}
 
-// binaryNames are the operators that are one function of two elements.
+// binaryNames maps operators to the operators of ONNX that are the same function of several elements.
 var binaryNames = map[string]string{"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "pow": "Pow", "min": "Min",
 	"max": "Max", "eq": "Equal",
 	"lt": "Less", "le": "LessOrEqual", "gt": "Greater", "ge": "GreaterOrEqual", "where": "Where"}
@@ -36,7 +36,7 @@ func init() {
 	})
 	for op, row := range activations {
 		rules[op] = func(c *call) {
-			// ONNX has no settings of more than f32.
+			// ONNX has settings as f32 only.
 			if a, b := c.n.Attrs.Float("alpha", 0), c.n.Attrs.Float("beta", 0); c.dtype() == dtype.F64 &&
 				(row.alpha != "" && float64(float32(a)) != a || row.beta != "" && float64(float32(b)) != b) {
 				c.refuse("settings %v and %v, of f64", a, b)
@@ -68,7 +68,7 @@ func init() {
 	})
 }
 
-// activations are the functions with settings, and the attributes that hold them.
+// activations has the activations, and the names of the attributes that hold their settings.
 var activations = map[string]struct{ op, alpha, beta string }{
 	"relu": {"Relu", "", ""}, "leaky_relu": {"LeakyRelu", "alpha", ""},
 	"thresholded_relu": {"ThresholdedRelu", "alpha", ""}, "elu": {"Elu", "alpha", ""},
@@ -78,7 +78,7 @@ var activations = map[string]struct{ op, alpha, beta string }{
 	"shrink": {"Shrink", "lambd", "bias"},
 }
 
-// times is a value times a number.
+// times returns x times by; x itself if by is 1.
 func (c *call) times(x string, by float64) string {
 	if by == 1 {
 		return x
@@ -86,7 +86,7 @@ func (c *call) times(x string, by float64) string {
 	return c.add("Mul", []string{x, c.like(by)})
 }
 
-// bits writes an operation on truth values or on bits.
+// bits writes And, Or or Xor: on truth values, or on bits.
 func bits(name string) rule {
 	return func(c *call) {
 		if c.dtype() != dtype.Bool {
@@ -97,7 +97,7 @@ func bits(name string) rule {
 	}
 }
 
-// shift writes a shift, which ONNX has of integers without a sign.
+// shift writes a shift; ONNX shifts only unsigned integers.
 func shift(direction string) rule {
 	return func(c *call) {
 		if c.dtype().IsSigned() {
@@ -107,7 +107,7 @@ func shift(direction string) rule {
 	}
 }
 
-// floorMod is the remainder with the divisor's sign; ONNX has that of integers.
+// floorMod writes the remainder with the divisor's sign; ONNX has it only of integers.
 func floorMod(c *call) {
 	if !c.dtype().IsFloat() {
 		c.final("Mod", c.inputs())
@@ -121,14 +121,14 @@ func floorMod(c *call) {
 	c.final("Where", []string{c.add("And", []string{apart, some}), c.add("Add", []string{r, y}), r})
 }
 
-// trunc rounds towards zero.
+// trunc rounds toward zero.
 func trunc(c *call) {
 	x := c.in(0)
 	c.final("Where", []string{c.add("Less", []string{x, c.like(0)}), c.add("Ceil", []string{x}),
 		c.add("Floor", []string{x})})
 }
 
-// widened computes in f32 what is narrower, and rounds once.
+// widened computes f in f32 if the type is narrower, and rounds once.
 func widened(f func(c *call, x string, number func(x float64) string) (op string, in []string)) rule {
 	return func(c *call) {
 		x, dt := c.in(0), c.dtype()
@@ -145,7 +145,7 @@ func widened(f func(c *call, x string, number func(x float64) string) (op string
 	}
 }
 
-// log1p is log(u) · x / (u − 1) with u = 1 + x, which errs by a few roundings (Goldberg, 1991, theorem 4).
+// log1p is log(u) · x / (u − 1) with u = 1 + x, which is a few roundings off (Goldberg, 1991, theorem 4).
 func log1p(c *call, x string, number func(float64) string) (op string, in []string) {
 	one := number(1)
 	u := c.add("Add", []string{x, one})

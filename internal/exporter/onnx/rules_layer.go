@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// reduceNames are the reductions along axes.
+// reduceNames maps the reductions to the operators of ONNX.
 var reduceNames = map[string]string{"reduce_sum": "ReduceSum", "reduce_prod": "ReduceProd", "reduce_min": "ReduceMin",
 	"reduce_max": "ReduceMax", "reduce_mean": "ReduceMean",
 	"reduce_l1": "ReduceL1", "reduce_l2": "ReduceL2", "reduce_sum_square": "ReduceSumSquare",
@@ -58,10 +58,12 @@ func init() {
 	})
 }
 
+// axisRule returns a rule of an operator whose only attribute is the axis.
 func axisRule(name string) rule {
 	return func(c *call) { c.final(name, c.inputs(), intAttr("axis", c.n.Attrs.Int("axis", -1))) }
 }
 
+// argmax writes ArgMax or ArgMin.
 func argmax(c *call) {
 	name := "ArgMax"
 	if c.n.Attrs.Bool("smallest") {
@@ -71,6 +73,7 @@ func argmax(c *call) {
 		intAttr("keepdims", flag(c.n.Attrs.Bool("keep"))), intAttr("select_last_index", flag(c.n.Attrs.Bool("last"))))
 }
 
+// matmul writes MatMul, or MatMulInteger if the result is i32; it transposes the operands before.
 func matmul(c *call) {
 	x, y := c.in(0), c.in(1)
 	if c.n.Attrs.Bool("transpose_a") {
@@ -88,7 +91,7 @@ func matmul(c *call) {
 	c.final("MatMul", []string{x, y})
 }
 
-// window are a window's attributes: padding must be numbers.
+// window returns a window's attributes; padding must be numbers.
 func (c *call) window() []*wire.AttributeProto {
 	a := c.n.Attrs
 	begin, known := numbersOf(a.Exprs("begin"))
@@ -98,7 +101,7 @@ func (c *call) window() []*wire.AttributeProto {
 	}
 	list := []*wire.AttributeProto{wire.IntsAttribute("kernel_shape", a.Ints("kernel")...),
 		wire.IntsAttribute("strides", a.Ints("strides")...)}
-	// quantised poolings of readers do not have them
+	// Readers' quantised poolings do not have dilations.
 	if d := a.Ints("dilations"); slices.ContainsFunc(d, func(n int64) bool { return n > 1 }) {
 		list = append(list, wire.IntsAttribute("dilations", d...))
 	}
@@ -117,6 +120,7 @@ func (c *call) window() []*wire.AttributeProto {
 	return append(list, wire.IntsAttribute("pads", append(begin, end...)...))
 }
 
+// convolution writes Conv, or ConvInteger if the result is i32.
 func convolution(c *call) {
 	attrs := append(c.window(), intAttr("group", c.n.Attrs.Int("groups", 1)))
 	if to := c.n.Attrs.DType("dtype"); to == dtype.I32 {
@@ -132,6 +136,7 @@ func convolutionTranspose(c *call) {
 	c.final("ConvTranspose", c.inputs(), append(c.window(), intAttr("group", c.n.Attrs.Int("groups", 1)))...)
 }
 
+// pool returns the rule of a pooling.
 func pool(name string) rule {
 	return func(c *call) {
 		attrs := append(c.window(), intAttr("ceil_mode", flag(c.n.Attrs.Bool("ceil"))))
@@ -149,8 +154,8 @@ func pool(name string) rule {
 	}
 }
 
-// normalize is a LayerNormalization of the last axes, to which the axes are moved; without a mean to take away, a
-// division by the root of the mean of squares.
+// normalize writes a LayerNormalization along the last axes, after it moves the axes there. If no mean is subtracted,
+// it divides by the root of the mean of squares.
 func normalize(c *call) {
 	x, rank, epsilon := c.in(0), len(c.shape()), c.n.Attrs.Float("epsilon", 0)
 	axes := positive(c.n.Attrs.Ints("axes"), rank)
@@ -195,7 +200,7 @@ func normalize(c *call) {
 	c.final("Transpose", []string{c.add("LayerNormalization", in, attrs...)}, wire.IntsAttribute("perm", back...))
 }
 
-// standardize is a normalisation along axes whose extents have names.
+// standardize is a normalisation along axes whose extents are named.
 func (c *call) standardize(x string, axes []int64, epsilon float64) {
 	mean := func(x string) string {
 		return c.add("ReduceMean", []string{x, c.ints(axes...)}, intAttr("keepdims", 1))
@@ -205,7 +210,7 @@ func (c *call) standardize(x string, axes []int64, epsilon float64) {
 		[]string{c.add("Add", []string{mean(c.add("Mul", []string{d, d})), c.like(epsilon)})})})
 }
 
-// positive are axes from 0 on, in order.
+// positive returns the axes counted from 0, in ascending order.
 func positive(axes []int64, rank int) []int64 {
 	out := make([]int64, len(axes))
 	for i, a := range axes {
@@ -217,7 +222,7 @@ func positive(axes []int64, rank int) []int64 {
 	return out
 }
 
-// functionNames are recurrent cells' functions, and how many settings they have.
+// functionNames has the functions of recurrent cells and the number of their settings.
 var functionNames = map[string]struct {
 	name     string
 	settings int
@@ -226,14 +231,15 @@ var functionNames = map[string]struct {
 	"thresholded_relu": {"ThresholdedRelu", 1}, "scaled_tanh": {"ScaledTanh", 2}, "hard_sigmoid": {"HardSigmoid", 2},
 	"elu": {"Elu", 1}, "softsign": {"Softsign", 0}, "softplus": {"Softplus", 0}}
 
-// recurrent writes LSTM, GRU and RNN. ONNX's multiply their input by weights themselves: those are found before the
-// node, else a matrix takes the gates' parts out of what they get.
+// recurrent writes LSTM, GRU and RNN. ONNX's operators multiply their input by the weights, ir's take the product. If
+// the product's operands are found, they are written; otherwise the product is the input, and the weights are matrices
+// of zeros and ones that select each direction's rows from it.
 func recurrent(c *call) {
 	a, in := c.n.Attrs, c.n.Inputs
 	shape := in[0].Type.Shape
 	weights := in[1].Type.Shape
 	if a.Bool("keep") {
-		c.refuse("what is kept of each step for a derivative")
+		c.refuse("the values that each step keeps for a derivative")
 	}
 	sizes, ok := numbersOf([]sym.Expr{shape[2], weights[1], weights[2]})
 	if !ok {
@@ -245,7 +251,7 @@ func recurrent(c *call) {
 		flat := []sym.Expr{shape[0], shape[1], sym.Const(d * rows)}
 		x = c.unique("gates")
 		c.reshape(c.in(0), shape, flat, x)
-		w = c.tensor("part", parts(c.dtype(), d, rows))
+		w = c.tensor("part", selectors(c.dtype(), d, rows))
 	}
 	after := ""
 	if len(in) > 6 {
@@ -285,8 +291,9 @@ func recurrent(c *call) {
 	c.node(name, list, out, attrs...)
 }
 
-// parts is the matrices, [directions, rows, directions · rows], that take each direction's rows out of all of them.
-func parts(dt dtype.DType, directions, rows int64) *tensor.Tensor {
+// selectors returns the matrices, [directions, rows, directions · rows], that select each direction's rows from the
+// rows of all directions.
+func selectors(dt dtype.DType, directions, rows int64) *tensor.Tensor {
 	t := tensor.Must(tensor.New(dt, directions, rows, directions*rows))
 	for d := range directions {
 		for i := range rows {
@@ -296,6 +303,7 @@ func parts(dt dtype.DType, directions, rows int64) *tensor.Tensor {
 	return t
 }
 
+// direction returns the direction attribute.
 func (c *call) direction() string {
 	reverse := c.n.Attrs.Ints("reverse")
 	switch {
@@ -310,7 +318,7 @@ func (c *call) direction() string {
 	return ""
 }
 
-// functions are the attributes of the cell's functions.
+// functions returns the attributes of the cell's functions and their settings.
 func (c *call) functions() []*wire.AttributeProto {
 	list, _ := c.n.Attrs["functions"].([]string)
 	alpha, _ := c.n.Attrs["alpha"].([]float64)
@@ -340,8 +348,8 @@ func (c *call) functions() []*wire.AttributeProto {
 	return attrs
 }
 
-// projection finds the input and the weights of which a recurrent layer's gates are the product: [directions, rows,
-// in], and the bias, [directions, rows] or "". Without such a product all are "".
+// projection finds the operands whose product is the gates' input of a recurrent layer: the layer's input, the weights,
+// [directions, rows, in], and the bias, [directions, rows] or "". All are "" if the gates' input is not such a product.
 func (c *call) projection(directions, rows int64) (x, w, b string) {
 	list := []*ir.Value{c.n.Inputs[0]}
 	if n := list[0].Node; directions > 1 {
@@ -370,6 +378,7 @@ func (c *call) projection(directions, rows int64) (x, w, b string) {
 	return c.of(from), c.joined(weights), c.joined(biases)
 }
 
+// joined concatenates values along axis 0; "" if there are none.
 func (c *call) joined(list []string) string {
 	switch len(list) {
 	case 0:
@@ -380,7 +389,7 @@ func (c *call) joined(list []string) string {
 	return c.add("Concat", list, intAttr("axis", 0))
 }
 
-// unsqueezed is the value of which v is a reshape that puts an axis of 1 before the last.
+// unsqueezed returns the value that v reshapes, if v only inserts an axis of 1 before the last; otherwise nil.
 func unsqueezed(v *ir.Value) *ir.Value {
 	if v.Node == nil || v.Node.Op.Name() != "reshape" {
 		return nil
@@ -394,7 +403,8 @@ func unsqueezed(v *ir.Value) *ir.Value {
 	return x
 }
 
-// summand finds a product by a matrix, and a vector that is added to it.
+// summand returns v's product with a matrix, and the vector that is added to it, which may be nil; product is nil if v
+// is none.
 func summand(v *ir.Value) (product *ir.Node, bias *ir.Value) {
 	if v == nil || v.Node == nil {
 		return nil, nil

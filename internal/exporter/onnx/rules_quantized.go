@@ -6,14 +6,15 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// single reports whether one scale is the whole tensor's.
+// single reports whether one scale applies to the entire tensor.
 func (c *call) single() bool {
 	count, known := sym.Product(c.n.Inputs[1].Type.Shape...).Const()
 	return known && count == 1 && c.n.Attrs.Int("block", 0) == 0
 }
 
-// scales are the scale and the zero point, which tells the type, those of a whole tensor without axes, and what says
-// how elements share them.
+// scales returns the scale and the zero point, without axes if there is one of each, and the attributes that say along
+// which axis and in which blocks elements share them. The zero point is always written, because its type is the
+// quantised type.
 func (c *call) scales() (in []string, list []*wire.AttributeProto) {
 	for i := range c.n.Inputs[1:] {
 		name := c.in(i + 1)
@@ -35,7 +36,7 @@ func (c *call) scales() (in []string, list []*wire.AttributeProto) {
 	return in, list
 }
 
-// noOffset is a zero point of zeros for a scale: without one, readers take the integers for bytes without a sign.
+// noOffset returns a zero point of zeros for a scale; if it is absent, readers take the integers for u8.
 func (c *call) noOffset(scale string) string {
 	dt := c.n.Attrs.DType("to")
 	if dt.IsFloat() {
@@ -48,10 +49,11 @@ func (c *call) noOffset(scale string) string {
 	return c.add("Expand", []string{zero, c.add("Shape", []string{scale})})
 }
 
-// quantizedTypes are the integers that are quantised to.
+// quantizedTypes are the types that QuantizeLinear produces.
 var quantizedTypes = map[dtype.DType]bool{dtype.I8: true, dtype.U8: true, dtype.I16: true, dtype.U16: true,
 	dtype.I4: true, dtype.U4: true}
 
+// quantize writes QuantizeLinear.
 func quantize(c *call) {
 	to, of, precision := c.n.Attrs.DType("to"), c.n.Inputs[1].Type.DType, c.n.Attrs.DType("precision")
 	if !quantizedTypes[to] || c.dtype() != of || of == dtype.F64 || precision != dtype.Invalid && precision != of {
@@ -61,6 +63,7 @@ func quantize(c *call) {
 	c.final("QuantizeLinear", append([]string{c.in(0)}, scales...), attrs...)
 }
 
+// dequantize writes DequantizeLinear.
 func dequantize(c *call) {
 	to, of := c.n.Attrs.DType("to"), c.n.Inputs[1].Type.DType
 	if !quantizedTypes[c.dtype()] && c.dtype() != dtype.I32 || to != of || of == dtype.F64 {

@@ -59,7 +59,8 @@ func (c *call) reduction() *wire.AttributeProto {
 	return wire.StringAttribute("reduction", c.n.Attrs.String("reduction", "none"))
 }
 
-// slice says where each axis ends: a step backwards that takes the first element ends before every element.
+// slice writes Slice, which needs the end of each axis: a backward step that takes the first element must end before
+// index 0.
 func slice(c *call) {
 	begin, extent, step := c.n.Attrs.Exprs("begin"), c.n.Attrs.Exprs("extent"), c.n.Attrs.Ints("step")
 	var from, to []sym.Expr
@@ -81,7 +82,8 @@ func slice(c *call) {
 	c.final("Slice", []string{c.in(0), c.vector(from), c.vector(to), c.ints(axes...), c.ints(steps...)})
 }
 
-// before is an end that a step backwards does not reach: below 0, it must not count from the last element.
+// before returns an end for a backward step. An end below 0 would count from the last element, so the least number
+// stands for it.
 func (c *call) before(end sym.Expr) sym.Expr {
 	dims := c.module.Dims
 	switch {
@@ -94,6 +96,7 @@ func (c *call) before(end sym.Expr) sym.Expr {
 	return end
 }
 
+// sliceBy writes Slice with steps that are expressions, which must be positive.
 func sliceBy(c *call) {
 	begin, extent, step := c.n.Attrs.Exprs("begin"), c.n.Attrs.Exprs("extent"), c.n.Attrs.Exprs("step")
 	var axes []int64
@@ -107,6 +110,7 @@ func sliceBy(c *call) {
 	c.final("Slice", []string{c.in(0), c.vector(begin), c.vector(to), c.ints(axes...), c.vector(step)})
 }
 
+// pad writes Pad.
 func pad(c *call) {
 	in := []string{c.in(0), c.vector(slices.Concat(c.n.Attrs.Exprs("begin"), c.n.Attrs.Exprs("end")))}
 	if len(c.n.Inputs) > 1 && c.n.Inputs[1] != nil {
@@ -115,18 +119,18 @@ func pad(c *call) {
 	c.final("Pad", in, wire.StringAttribute("mode", c.n.Attrs.String("mode", "constant")))
 }
 
-// repeat has each element side by side: an axis after each, which is expanded.
+// repeat repeats each element in place: it adds an axis after each axis, expands the new axes and merges them.
 func repeat(c *call) {
-	var split, whole []sym.Expr
+	var split, result []sym.Expr
 	for i, times := range c.n.Attrs.Ints("times") {
-		split, whole = append(split, c.shape()[i], sym.Const(1)), append(whole, c.shape()[i], sym.Const(times))
+		split, result = append(split, c.shape()[i], sym.Const(1)), append(result, c.shape()[i], sym.Const(times))
 	}
 	x := c.add("Reshape", []string{c.in(0), c.vector(split)}, intAttr("allowzero", 1))
-	x = c.add("Expand", []string{x, c.vector(whole)})
+	x = c.add("Expand", []string{x, c.vector(result)})
 	c.final("Reshape", []string{x, c.vector(c.n.Outputs[0].Type.Shape)}, intAttr("allowzero", 1))
 }
 
-// counted is start + delta · (0, 1, …): the number of elements is exact so.
+// counted writes Range as start + delta · (0, 1, …), so that the number of elements is the result's extent exactly.
 func counted(c *call) {
 	scalar := func(e sym.Expr) string { return c.add("Reshape", []string{c.extent(e), c.ints()}) }
 	i := c.add("Range", []string{scalar(sym.Const(0)), scalar(c.n.Outputs[0].Type.Shape[0]), scalar(sym.Const(1))})
@@ -147,6 +151,7 @@ func counted(c *call) {
 	c.final("Add", in)
 }
 
+// integers writes a tensor of integers that are expressions.
 func integers(c *call) {
 	elements, out := c.n.Attrs.Exprs("elements"), c.n.Outputs[0]
 	if numbers, ok := numbersOf(elements); ok {
@@ -166,13 +171,14 @@ func integers(c *call) {
 	c.reshape(x, ir.Constants([]int64{int64(len(elements))}), out.Type.Shape, c.result(out))
 }
 
+// topk writes TopK; its third result is scratch and not written.
 func topk(c *call) {
 	out := []string{c.result(c.n.Outputs[0]), c.result(c.n.Outputs[1])}
 	c.node("TopK", []string{c.in(0), c.extent(c.expr("k"))}, out, intAttr("axis", c.n.Attrs.Int("axis", -1)),
 		intAttr("largest", flag(c.n.Attrs.Bool("largest"))))
 }
 
-// reshape is an Identity if the shape stays.
+// reshape writes Reshape, or Identity if the shape stays.
 func reshape(c *call) {
 	to := c.n.Outputs[0].Type.Shape
 	if slices.EqualFunc(c.shape(), to, sym.Expr.Equal) {
@@ -182,7 +188,7 @@ func reshape(c *call) {
 	c.reshape(c.in(0), c.shape(), to, c.result(c.n.Outputs[0]))
 }
 
-// resample is a Gather of the taps, which are an axis of their own then, times their weights, added up.
+// resample writes a Gather of the taps, along an additional axis, times their weights, summed.
 func resample(c *call) {
 	dt, rank := c.dtype(), int64(len(c.shape()))
 	axis := (c.n.Attrs.Int("axis", 0) + rank) % rank

@@ -1,6 +1,6 @@
 // Package onnx writes ir as ONNX models: a table of rules, one for each operator, is the inverse of the importer's. An
-// operator without a rule is written as what it expands to; if there is no expansion either, that is an ErrUnsupported
-// that names it.
+// operator without a rule is written as its expansion; without an expansion it is an ErrUnsupported that names the
+// operator.
 package onnx
 
 import (
@@ -18,21 +18,21 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// The versions of the operator set and of the file format that are written: what readers of 2024 take.
+// The versions of the operator set and of the file format that are written; readers since 2024 accept them.
 const (
 	opset  = 21
 	format = 10
 )
 
-// Weight is a parameter of the module that the file has the elements of.
+// Weight is a parameter whose elements are written into the file.
 type Weight struct {
 	Name   string
 	Tensor *tensor.Tensor
-	Fixed  bool // it is not to be learned: the file says so, in a way that the importer reads
+	Fixed  bool // it is not to be learned; the file records that for the importer
 }
 
-// Write writes a module's main function as a model: parameters with weights are initializers, the others inputs, and
-// names of extents stay what they are called.
+// Write writes a module's main function as a model: parameters with weights become initializers, the others inputs.
+// Extents keep their names.
 func Write(out io.Writer, m *ir.Module, weights map[*ir.Value]Weight) (err error) {
 	defer ir.Catch(&err)
 	w := &writer{module: m, graph: &wire.GraphProto{Name: m.Name}, names: map[*ir.Value]string{}, taken: map[string]bool{},
@@ -69,31 +69,31 @@ func Write(out io.Writer, m *ir.Module, weights map[*ir.Value]Weight) (err error
 	return err
 }
 
-// writer builds a graph.
+// writer builds a model's graph.
 type writer struct {
 	module    *ir.Module
-	main      *wire.GraphProto // has every initializer
+	main      *wire.GraphProto // the initializers of all graphs are here
 	graph     *wire.GraphProto // main, or a region
 	names     map[*ir.Value]string
 	taken     map[string]bool
 	results   []*ir.Value
-	constants map[string]string // small constants that were written, by their contents
-	extents   map[string]string // expressions that were written, by their text: tensors i64[1]
+	constants map[string]string // small constants that were written, by their type, shape and bytes
+	extents   map[string]string // expressions that were written, by their string: tensors i64[1]
 	sources   map[sym.Name]source
 	needed    map[*ir.Node]bool
 	count     int
 }
 
-// source is a value that has an axis of a named extent; with an axis below 0 it is the one element.
+// source is a value that has an axis of a named extent; if axis is below 0, the value's only element is the extent.
 type source struct {
 	name string
 	axis int
 }
 
-// fail ends the work: ir.Catch returns the error.
+// fail ends the writing: ir.Catch returns the error.
 func fail(err error) { (&ir.Builder{}).Fail(err) }
 
-// unique is a name that nothing has yet.
+// unique returns a name that is not taken yet, and takes it.
 func (w *writer) unique(hint string) string {
 	if hint == "" {
 		hint = "t"
@@ -106,7 +106,7 @@ func (w *writer) unique(hint string) string {
 	return name
 }
 
-// declaration is a value's name and type.
+// declaration returns a value's name and type.
 func (w *writer) declaration(v *ir.Value) *wire.ValueInfoProto {
 	shape := make([]*wire.Dimension, len(v.Type.Shape))
 	for i, e := range v.Type.Shape {
@@ -119,6 +119,7 @@ func (w *writer) declaration(v *ir.Value) *wire.ValueInfoProto {
 	return wire.TensorValue(w.names[v], elementType(v.Type.DType), shape...)
 }
 
+// elementType returns ONNX's number of an element type; ONNX not having it is an ErrUnsupported.
 func elementType(dt dtype.DType) wire.DataType {
 	t := wire.DataTypeOf(dt)
 	if t == wire.UndefinedType {
@@ -127,7 +128,7 @@ func elementType(dt dtype.DType) wire.DataType {
 	return t
 }
 
-// learn notes the named extents that a value's shape tells.
+// learn records the named extents that a value's shape has.
 func (w *writer) learn(v *ir.Value) {
 	for axis, e := range v.Type.Shape {
 		if name, ok := e.Name(); ok {
@@ -138,7 +139,7 @@ func (w *writer) learn(v *ir.Value) {
 	}
 }
 
-// outputs declares the results. One that is an input, or a second time the same, gets a name of its own.
+// outputs declares the results. A result that is an input or repeats another result gets a name of its own.
 func (w *writer) outputs(body *ir.Block) {
 	seen := map[string]bool{}
 	for _, v := range body.Results {
@@ -155,7 +156,7 @@ func (w *writer) outputs(body *ir.Block) {
 	}
 }
 
-// need marks the nodes that values come from.
+// need marks the nodes from which values are computed.
 func (w *writer) need(list []*ir.Value) {
 	for _, v := range list {
 		if v != nil && v.Node != nil && !w.needed[v.Node] {
@@ -168,7 +169,7 @@ func (w *writer) need(list []*ir.Value) {
 	}
 }
 
-// block writes those of a block's nodes that are needed.
+// block writes the needed nodes of a block.
 func (w *writer) block(b *ir.Block) {
 	for _, n := range b.Nodes {
 		if w.needed[n] {
@@ -177,7 +178,7 @@ func (w *writer) block(b *ir.Block) {
 	}
 }
 
-// convert writes a node by its rule, or what it expands to.
+// convert writes a node by its rule, or its expansion.
 func (w *writer) convert(n *ir.Node) {
 	op := n.Op.Name()
 	if r := rules[op]; r != nil && (!ops.Last(n) || op == "argmax") {
@@ -196,7 +197,7 @@ func (w *writer) convert(n *ir.Node) {
 	}
 }
 
-// expand writes what a node expands to; it reports false if it does not.
+// expand writes a node's expansion; it reports false if there is none.
 func (w *writer) expand(n *ir.Node) bool {
 	def, ok := n.Op.(*ops.Def)
 	if !ok || def.Expand == nil {
@@ -217,7 +218,7 @@ func (w *writer) expand(n *ir.Node) bool {
 	return true
 }
 
-// result is the name of a node's result: a model's result keeps its own.
+// result returns the name of a node's result; results of the model keep their names.
 func (w *writer) result(v *ir.Value) string {
 	if w.names[v] == "" {
 		w.names[v] = v.Name
@@ -228,7 +229,7 @@ func (w *writer) result(v *ir.Value) string {
 	return w.names[v]
 }
 
-// of is the name of a value, "" for an absent one.
+// of returns the name of a value, "" for nil. It writes a constant if it has not been written.
 func (w *writer) of(v *ir.Value) string {
 	if v == nil {
 		return ""
@@ -242,7 +243,7 @@ func (w *writer) of(v *ir.Value) string {
 	return w.names[v]
 }
 
-// initializer is a tensor as a file has it; a fixed one is not to be learned, as constants are not.
+// initializer returns a tensor as a file has it; fixed marks a tensor of floats as not to be learned.
 func initializer(name string, t *tensor.Tensor, fixed bool) *wire.TensorProto {
 	out := wire.FromTensor(name, t)
 	if fixed && t.DType().IsFloat() {
@@ -251,7 +252,7 @@ func initializer(name string, t *tensor.Tensor, fixed bool) *wire.TensorProto {
 	return out
 }
 
-// tensor is an initializer.
+// tensor adds an initializer, or finds a small one that is equal, and returns its name.
 func (w *writer) tensor(hint string, t *tensor.Tensor) string {
 	key := ""
 	if t.Len() <= 64 && t.DType() != dtype.String {
@@ -269,7 +270,7 @@ func (w *writer) tensor(hint string, t *tensor.Tensor) string {
 	return name
 }
 
-// ints is a constant i64 of one axis.
+// ints returns a constant vector of i64.
 func (w *writer) ints(list ...int64) string {
 	if list == nil {
 		list = []int64{}
@@ -277,7 +278,7 @@ func (w *writer) ints(list ...int64) string {
 	return w.tensor("i", tensor.Must(tensor.FromSlice(list, int64(len(list)))))
 }
 
-// number is a constant of rank 0.
+// number returns a scalar constant.
 func (w *writer) number(dt dtype.DType, x float64) string {
 	t := tensor.Must(tensor.New(dt))
 	if dt.IsFloat() {
@@ -295,14 +296,14 @@ func (w *writer) node(op string, in, out []string, attrs ...*wire.AttributeProto
 		Output: out, Attribute: attrs})
 }
 
-// add adds a node of one result, and returns its name.
+// add adds a node of one result and returns the result's name.
 func (w *writer) add(op string, in []string, attrs ...*wire.AttributeProto) string {
 	name := w.unique(strings.ToLower(op))
 	w.node(op, in, []string{name}, attrs...)
 	return name
 }
 
-// extent is an expression as a tensor i64[1].
+// extent writes an expression as a tensor i64[1].
 func (w *writer) extent(e sym.Expr) string {
 	if n, ok := e.Const(); ok {
 		return w.ints(n)
@@ -330,7 +331,7 @@ func (w *writer) extent(e sym.Expr) string {
 	return total
 }
 
-// combine is x and y combined, y alone if there is no x.
+// combine applies op to x and y; it returns y if x is "".
 func (w *writer) combine(op, x, y string) string {
 	if x == "" {
 		return y
@@ -338,7 +339,7 @@ func (w *writer) combine(op, x, y string) string {
 	return w.add(op, []string{x, y})
 }
 
-// factor is a part of an expression as a tensor i64[1].
+// factor writes a factor of an expression as a tensor i64[1].
 func (w *writer) factor(f sym.Factor) string {
 	args := make([]string, len(f.Args))
 	for i, a := range f.Args {
@@ -374,12 +375,12 @@ func (w *writer) factor(f sym.Factor) string {
 	return ""
 }
 
-// floor is a quotient rounded down.
+// floor writes a quotient that is rounded down.
 func (w *writer) floor(x, y string) string {
 	return w.add("Div", []string{w.add("Sub", []string{x, w.add("Mod", []string{x, y})}), y})
 }
 
-// vector is expressions as a tensor i64 of one axis.
+// vector writes expressions as an i64 vector.
 func (w *writer) vector(list []sym.Expr) string {
 	if numbers, ok := numbersOf(list); ok {
 		return w.ints(numbers...)
@@ -387,14 +388,14 @@ func (w *writer) vector(list []sym.Expr) string {
 	if len(list) == 1 {
 		return w.extent(list[0])
 	}
-	parts := make([]string, len(list))
+	names := make([]string, len(list))
 	for i, e := range list {
-		parts[i] = w.extent(e)
+		names[i] = w.extent(e)
 	}
-	return w.add("Concat", parts, wire.IntAttribute("axis", 0))
+	return w.add("Concat", names, wire.IntAttribute("axis", 0))
 }
 
-// numbersOf are expressions that are numbers.
+// numbersOf returns the values of expressions; ok is false unless all are constant.
 func numbersOf(list []sym.Expr) ([]int64, bool) {
 	out := make([]int64, len(list))
 	for i, e := range list {
@@ -407,8 +408,8 @@ func numbersOf(list []sym.Expr) ([]int64, bool) {
 	return out, true
 }
 
-// reshape gives a value of a shape another one: by 0 for extents that stay and −1 for one that is left, if that says
-// all.
+// reshape writes a Reshape of x from a shape to another. In a shape of constants, 0 stands for a named extent that
+// stays and −1 for a single other one; a shape with more unknown extents is computed.
 func (w *writer) reshape(x string, from, to []sym.Expr, out string) {
 	attrs := []*wire.AttributeProto{}
 	shape, numbers := numbersOf(to)

@@ -21,15 +21,15 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// composed are the operators that ONNX has no operator for: what is written rounds more often.
+// composed has the tolerances of operators that are written as several operators of ONNX, which round more often.
 var composed = map[string]float64{"log1p": 4e-3, "expm1": 4e-3, "normalize": 8e-3, "swish": 8e-3, "scaled_tanh": 4e-3,
 	"affine": 4e-3, "attention": 8e-3,
 	"reduce_log_sum_exp": 8e-3, "recurrent": 1e-2, "range": 4e-3, "resample": 4e-3,
-	// Their settings are f32 in ONNX.
+	// The settings of the following are f32 in ONNX.
 	"elu": 4e-3, "celu": 4e-3, "leaky_relu": 4e-3, "hard_sigmoid": 4e-3, "selu": 4e-3, "thresholded_relu": 4e-3,
 	"lrn": 4e-3, "shrink": 4e-3}
 
-// refusedRules are the operators of which some samples cannot be said in ONNX, and why.
+// refusedRules are the operators of which ONNX cannot express some samples, and why.
 var refusedRules = map[string]string{
 	"shl": "integers with a sign", "shr": "integers with a sign", "slice_by": "steps of either sign",
 	"slice":  "steps backwards to an extent of either sign",
@@ -49,8 +49,8 @@ var refusedRules = map[string]string{
 	"reduce_log_sum_exp": "no axes",
 }
 
-// TestSamples writes every sample of every operator with a rule or an expansion, reads it back by the importer, and
-// holds what that means against what was written.
+// TestSamples writes every sample of every operator with a rule, imports it again, and compares the results of the
+// imported module with those of the sample.
 func TestSamples(t *testing.T) {
 	for _, op := range ir.Ops() {
 		def, ok := op.(*ops.Def)
@@ -80,7 +80,7 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// roundTrip reports whether the sample could be written.
+// roundTrip writes and imports a sample; done is false if the sample could not be written.
 func roundTrip(def *ops.Def, s ops.Sample, symbolic bool) (done bool, err error) {
 	m, args, dims, err := module(def, s, symbolic)
 	if err != nil {
@@ -121,7 +121,8 @@ func roundTrip(def *ops.Def, s ops.Sample, symbolic bool) (done bool, err error)
 	return true, nil
 }
 
-// module is a sample as a module of one node. With symbolic, each extent above 1 is a dimension, one for each number.
+// module returns a module of one node for a sample. If symbolic is true, each extent above 1 is a dimension, one for
+// each number.
 func module(def *ops.Def, s ops.Sample, symbolic bool) (m *ir.Module, args []*tensor.Tensor, dims map[sym.Name]int64,
 	err error) {
 	defer ir.Catch(&err)
@@ -156,13 +157,13 @@ func module(def *ops.Def, s ops.Sample, symbolic bool) (m *ir.Module, args []*te
 	}
 	n := b.NodeWith(def.Op, maps.Clone(s.Attrs), regions, inputs...)
 	body.Results = n.Outputs
-	if def.Op == "topk" { // the third is room to work in
+	if def.Op == "topk" { // the third result is scratch
 		body.Results = n.Outputs[:2]
 	}
 	return m, args, dims, nil
 }
 
-// same compares two tensors: exactly, unless what was written rounds more often.
+// same compares two tensors: equal to the bit, unless composed has a tolerance for the operator.
 func same(op string, got, want *tensor.Tensor) error {
 	if got.DType() != want.DType() || !slices.Equal(got.Shape(), want.Shape()) {
 		return fmt.Errorf("%v, not %v", got, want)
@@ -189,7 +190,7 @@ func same(op string, got, want *tensor.Tensor) error {
 	return nil
 }
 
-// TestUnsupported names an operator that ONNX has not.
+// TestUnsupported shows that an error names an operator that ONNX does not have.
 func TestUnsupported(t *testing.T) {
 	body := &ir.Block{}
 	m := &ir.Module{Name: "main", Dims: sym.NewDims(), Main: &ir.Func{Name: "main", Body: body}}
@@ -205,7 +206,7 @@ func TestUnsupported(t *testing.T) {
 	}
 }
 
-// TestDigits writes a whole model again, of any batch.
+// TestDigits writes an imported model with a symbolic batch, imports it again and compares the results.
 func TestDigits(t *testing.T) {
 	data, err := os.ReadFile("../../../examples/digits/data/digits.onnx")
 	if err != nil {

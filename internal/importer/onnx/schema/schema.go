@@ -13,8 +13,8 @@
 //	attributes  NAME:TYPE, then ! for a required one, =DEFAULT, or ? for a default that depends on other attributes
 //	types       VARIABLE=N: the variable stands for one of the types on the N-th of the lines that begin with "types"
 //
-// A type is written as in Weir's texts: f32, seq(f32), optional(seq(f32)), map(i64,f32). Types that Weir has not, of 6
-// bits, are there too.
+// Types are written as in Weir's programs: f32, seq(f32), optional(seq(f32)), map(i64,f32). The table also has types
+// that Weir lacks, of 6 bits.
 package schema
 
 //go:generate sh -c "python3 generate.py > operators.txt"
@@ -42,11 +42,11 @@ const Newest = 28
 type Operator struct {
 	Domain     string // "" is ai.onnx
 	Name       string
-	Since      int64 // the version of the domain's operator set that brought it
+	Since      int64 // the version of the domain's operator set that introduced it
 	Deprecated bool
-	Function   bool // ONNX defines it by other operators, through a fixed body or one that depends on attributes and types
-	Builder    bool // that body depends on attributes and types
-	Trial      bool // ai.onnx had it on trial only, or exporters wrote it there before ai.onnx had it
+	Function   bool // ONNX defines it by other operators: a fixed body, or one that depends on attributes and types
+	Builder    bool // the body depends on attributes and types
+	Trial      bool // it was in ai.onnx only on trial, or exporters wrote it there before ai.onnx had it
 	Inputs     []Parameter
 	Outputs    []Parameter
 	Attributes []Attribute         // by name
@@ -57,8 +57,8 @@ type Operator struct {
 type Parameter struct {
 	Name     string
 	Type     string // a variable of Operator.Types, or a type
-	Optional bool   // may be left out: the last ones, or by an empty name
-	Variadic bool   // stands for any number of values, at least Least; only the last one is
+	Optional bool   // may be omitted: if it is among the last, or by an empty name
+	Variadic bool   // stands for Least or more values; only the last parameter may be variadic
 	Least    int
 	Mixed    bool // the values of a variadic parameter may differ in type
 }
@@ -68,12 +68,13 @@ type Attribute struct {
 	Name     string
 	Kind     wire.AttributeType
 	Required bool
-	Default  *wire.AttributeProto // nil: none. Shared by all who ask: not to be changed
+	Default  *wire.AttributeProto // nil if there is none; shared by all callers, who must not change it
 }
 
+// key identifies an operator; the domain of ai.onnx is "".
 type key struct{ domain, name string }
 
-// table parses the text once: about 800 operators, versions ascending.
+// table parses operators.txt once: about 800 operators, each with its versions in ascending order.
 var table = sync.OnceValue(func() map[key][]*Operator {
 	out := map[key][]*Operator{}
 	var sets [][]string
@@ -105,6 +106,7 @@ var table = sync.OnceValue(func() map[key][]*Operator {
 	return out
 })
 
+// number parses an integer of the table; anything else is a bug.
 func number(s string) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
@@ -113,6 +115,8 @@ func number(s string) int64 {
 	return n
 }
 
+// parameters parses a list of NAME:TYPE, in which ? marks an optional parameter, *N a variadic one with at least N
+// values, and ~N one whose values may differ in type.
 func parameters(text string) []Parameter {
 	var out []Parameter
 	for _, field := range strings.Fields(text) {
@@ -130,6 +134,7 @@ func parameters(text string) []Parameter {
 	return out
 }
 
+// attributeKinds maps the name of an attribute's type to the type.
 var attributeKinds = func() map[string]wire.AttributeType {
 	out := map[string]wire.AttributeType{}
 	for kind := wire.AttributeFloat; kind <= wire.AttributeTypeProtos; kind++ {
@@ -138,6 +143,7 @@ var attributeKinds = func() map[string]wire.AttributeType {
 	return out
 }()
 
+// attributes parses a list of attributes, as the package's documentation describes it.
 func attributes(text string) []Attribute {
 	var out []Attribute
 	for _, field := range strings.Fields(text) {
@@ -178,6 +184,7 @@ var defaults = map[wire.AttributeType]func(name string, value []byte) *wire.Attr
 	},
 }
 
+// read decodes JSON; a failure is a bug, because the table is embedded.
 func read[T any](text []byte) (value T) {
 	if err := json.Unmarshal(text, &value); err != nil {
 		panic(diag.Internalf("schema: %s: %v", text, err))
@@ -185,10 +192,11 @@ func read[T any](text []byte) (value T) {
 	return value
 }
 
-// Lookup returns the version of an operator that a model which imports the given version of its domain means: the
-// newest that is not newer. The domain ai.onnx is "" too. ok is false if the operator does not exist, or did not yet.
+// Lookup returns the newest version of an operator that is not newer than version, which is the version of the domain
+// that a model imports. The domain of ai.onnx may be "" too. ok is false if the operator does not exist at that
+// version.
 func Lookup(domain, name string, version int64) (o *Operator, ok bool) {
-	for _, candidate := range table()[key{plain(domain), name}] {
+	for _, candidate := range table()[key{unaliased(domain), name}] {
 		if candidate.Since > version {
 			break
 		}
@@ -200,17 +208,17 @@ func Lookup(domain, name string, version int64) (o *Operator, ok bool) {
 // Versions returns the versions of an operator, ascending; none if there is no such operator.
 func Versions(domain, name string) []int64 {
 	var out []int64
-	for _, o := range table()[key{plain(domain), name}] {
+	for _, o := range table()[key{unaliased(domain), name}] {
 		out = append(out, o.Since)
 	}
 	return out
 }
 
-// Names returns the names of a domain's operators, sorted, without those that were never more than on trial.
+// Names returns the sorted names of a domain's operators, except those that were only on trial.
 func Names(domain string) []string {
 	var out []string
 	for k, versions := range table() {
-		if k.domain == plain(domain) && slices.ContainsFunc(versions, func(o *Operator) bool { return !o.Trial }) {
+		if k.domain == unaliased(domain) && slices.ContainsFunc(versions, func(o *Operator) bool { return !o.Trial }) {
 			out = append(out, k.name)
 		}
 	}
@@ -218,7 +226,8 @@ func Names(domain string) []string {
 	return out
 }
 
-func plain(domain string) string {
+// unaliased returns the name under which the table has a domain: "" for ai.onnx.
+func unaliased(domain string) string {
 	if domain == "ai.onnx" {
 		return ""
 	}
@@ -236,12 +245,13 @@ func (o *Operator) Attribute(name string) *Attribute {
 	return &o.Attributes[at]
 }
 
-// Input returns the parameter that the i-th input belongs to, or nil if there are fewer.
+// Input returns the parameter of the i-th input, or nil if there are fewer.
 func (o *Operator) Input(i int) *Parameter { return at(o.Inputs, i) }
 
-// Output returns the parameter that the i-th output belongs to, or nil if there are fewer.
+// Output returns the parameter of the i-th output, or nil if there are fewer.
 func (o *Operator) Output(i int) *Parameter { return at(o.Outputs, i) }
 
+// at returns the i-th parameter; a variadic last parameter stands for all further values.
 func at(list []Parameter, i int) *Parameter {
 	if last := len(list) - 1; i > last && last >= 0 && list[last].Variadic {
 		i = last
@@ -261,7 +271,7 @@ func (o *Operator) Accepts(p *Parameter) []string {
 }
 
 // Arity returns the least and the greatest number of a node's inputs or outputs; most is −1 if there is no limit.
-// Inputs that are left out by an empty name count.
+// Inputs that an empty name omits count.
 func Arity(list []Parameter) (least, most int) {
 	for i, p := range list {
 		switch {
@@ -274,10 +284,11 @@ func Arity(list []Parameter) (least, most int) {
 	return least, len(list)
 }
 
-// Check holds a node to the operator's form: that it is not deprecated, the number of inputs and outputs, and that
-// attributes are known, given once, of their type, and there if required. A mistake is an ErrInput that names node and
-// operator. Attributes that refer to a function's are checked by name and type only. An input left out by an empty name
-// counts: exporters leave out required ones where they make no difference, as Resize's region does.
+// Check compares a node with the operator: it must not be deprecated, the numbers of inputs and outputs must fit, and
+// attributes must be known, unique, of their type, and present if required. A mistake is an ErrInput that names node
+// and operator. Of an attribute that refers to a function's attribute only name and type are checked. An input that an
+// empty name omits counts as present, because exporters omit required inputs that make no difference, such as Resize's
+// roi.
 func (o *Operator) Check(n *wire.NodeProto) error {
 	fail := func(format string, args ...any) error {
 		return diag.Inputf("%s (version %d)", fmt.Sprintf(format, args...), o.Since).AtNode(n.Name, n.OpType)
@@ -292,7 +303,7 @@ func (o *Operator) Check(n *wire.NodeProto) error {
 	}{{"input", n.Input, o.Inputs}, {"output", n.Output, o.Outputs}} {
 		least, most := Arity(side.parameters)
 		if got := len(side.names); got < least || most >= 0 && got > most {
-			return fail("%d %ss where the operator has %s", got, side.what, span(least, most))
+			return fail("%d %ss where the operator has %s", got, side.what, limits(least, most))
 		}
 	}
 	given := map[string]bool{}
@@ -316,12 +327,13 @@ func (o *Operator) Check(n *wire.NodeProto) error {
 	return nil
 }
 
-// emptyList reports whether an attribute of this kind, in a file that declares no types, may carry no field at all.
+// emptyList reports whether an attribute of this kind may have no field at all, in a file that declares no types.
 func emptyList(kind wire.AttributeType) bool {
 	return kind == wire.AttributeInts || kind == wire.AttributeFloats || kind == wire.AttributeStrings
 }
 
-func span(least, most int) string {
+// limits prints an arity: "2", "1 to 3" or "at least 1".
+func limits(least, most int) string {
 	switch {
 	case most < 0:
 		return fmt.Sprintf("at least %d", least)

@@ -160,7 +160,7 @@ func TestOfficialNodes(t *testing.T) {
 	var walk func(path string, nodes []*wire.NodeProto, opsets map[string]int64)
 	walk = func(path string, nodes []*wire.NodeProto, opsets map[string]int64) {
 		for _, n := range nodes {
-			version, imported := opsets[plain(n.Domain)]
+			version, imported := opsets[unaliased(n.Domain)]
 			o, ok := Lookup(n.Domain, n.OpType, version)
 			if !imported || !ok {
 				t.Errorf("%s: no %s:%s at version %d", path, n.Domain, n.OpType, version)
@@ -192,7 +192,7 @@ func TestOfficialNodes(t *testing.T) {
 		}
 		opsets := map[string]int64{}
 		for _, o := range m.OpsetImport {
-			opsets[plain(o.Domain)] = o.Version
+			opsets[unaliased(o.Domain)] = o.Version
 		}
 		if len(m.Functions) == 0 {
 			walk(path, m.Graph.Node, opsets)

@@ -10,16 +10,17 @@ import (
 )
 
 const (
-	// MaxDepth is how deep messages may nest. A model's graph is 1 deep, and a subgraph adds 3 (node, attribute, graph).
+	// MaxDepth is the greatest depth to which messages may nest. A model's graph is at depth 1, and a subgraph adds 3
+	// (node, attribute, graph).
 	MaxDepth = 64
-	// MaxExpansion is the most bytes of records that a byte of input may turn into. The smallest node that means
-	// anything takes 26 times its size.
+	// MaxExpansion is the most bytes of records that a byte of input may become. The smallest meaningful node takes 26
+	// times its size.
 	MaxExpansion = 32
-	// MinRecords is the bytes of records that any input may have, however short.
+	// MinRecords is the bytes of records that every input may become, however short it is.
 	MinRecords = 16 << 20
 )
 
-// wireType is how a field's payload is delimited.
+// wireType says how a field's payload is delimited.
 type wireType uint8
 
 const (
@@ -34,13 +35,14 @@ var wireNames = [8]string{"varint", "64 bits", "bytes", "start of a group", "end
 
 func (w wireType) String() string { return wireNames[w&7] }
 
-// step is one part of a field's path; index is −1 for a singular field.
+// step is one field in the path to the current field; index is −1 for a singular field.
 type step struct {
 	name  string
 	index int
 }
 
-// decoder is a cursor over the whole input: pos is always an offset in data, and end is where the current message ends.
+// decoder is a cursor over the input: pos is an offset in data, and end is the offset at which the current message
+// ends.
 type decoder struct {
 	data  []byte
 	pos   int
@@ -74,7 +76,7 @@ func (d *decoder) fail(format string, args ...any) error {
 	return diag.Inputf("%s: %s (byte %d)", b.String(), fmt.Sprintf(format, args...), d.pos)
 }
 
-// charge takes the bytes of a record from what may still be allocated.
+// charge deducts the bytes of a record from the bytes that may still be allocated.
 func (d *decoder) charge(bytes int64) error {
 	if bytes > d.left {
 		return d.fail("the file's %d bytes hold more records than %d bytes of memory", len(d.data),
@@ -84,8 +86,8 @@ func (d *decoder) charge(bytes int64) error {
 	return nil
 }
 
-// readVarint decodes the varint at the start of data; n is its length, 0 when data ends before the varint does, and −1
-// when it has more than 64 bits.
+// readVarint decodes the varint at the start of data. n is its length, 0 if data ends before the varint does, and −1 if
+// it has more than 64 bits.
 func readVarint(data []byte) (value uint64, n int) {
 	for i, c := range data {
 		if i == 9 && c > 1 {
@@ -99,6 +101,7 @@ func readVarint(data []byte) (value uint64, n int) {
 	return 0, 0
 }
 
+// varint reads a varint within the current message.
 func (d *decoder) varint() (uint64, error) {
 	value, n := readVarint(d.data[d.pos:d.end])
 	if n <= 0 {
@@ -108,6 +111,7 @@ func (d *decoder) varint() (uint64, error) {
 	return value, nil
 }
 
+// varintFault describes the error for readVarint's n.
 func varintFault(n int) string {
 	if n < 0 {
 		return "a varint has more than 64 bits"
@@ -115,8 +119,8 @@ func varintFault(n int) string {
 	return "a varint runs past the end"
 }
 
-// toInt32 narrows a varint to an int32 field. Negative numbers are sign-extended to 64 bits by every writer; the
-// unsigned 32-bit form, which protobuf truncates to the same bits, is accepted too.
+// toInt32 narrows a varint to an int32 field; ok is false if it does not fit. Writers sign-extend negative numbers to
+// 64 bits; the unsigned 32-bit form, which protobuf truncates to the same bits, is accepted too.
 func toInt32(value uint64) (int32, bool) {
 	signed := int64(value)
 	return int32(uint32(value)), signed >= math.MinInt32 && signed <= math.MaxUint32
@@ -166,7 +170,8 @@ func (d *decoder) fixed(size int) ([]byte, error) {
 	return d.data[d.pos-size : d.pos], nil
 }
 
-func (d *decoder) text() (string, error) {
+// readString reads a UTF-8 string and charges its copy.
+func (d *decoder) readString() (string, error) {
 	payload, err := d.bytes()
 	if err != nil {
 		return "", err
@@ -180,7 +185,7 @@ func (d *decoder) text() (string, error) {
 	return string(payload), nil
 }
 
-// skip passes over a payload.
+// skip passes over a payload of a wire type.
 func (d *decoder) skip(w wireType) error {
 	var err error
 	switch w {
@@ -196,7 +201,7 @@ func (d *decoder) skip(w wireType) error {
 	return err
 }
 
-// want refuses a wire type that is not the field's.
+// want returns an error unless the wire type is the field's.
 func (d *decoder) want(got, want wireType) error {
 	if got == want {
 		return nil
@@ -205,7 +210,7 @@ func (d *decoder) want(got, want wireType) error {
 }
 
 // records counts the records of the current field from this one to the end of the message, so that a list is allocated
-// once and exactly. A fault stops the count: the reader itself reports it when it gets there.
+// once, in its final size. It stops at a fault, which the decoder reports when it gets there.
 func (d *decoder) records(number int32) int {
 	ahead := decoder{data: d.data, pos: d.start, end: d.end}
 	n := 0
@@ -221,5 +226,5 @@ func (d *decoder) records(number int32) int {
 	return n
 }
 
-// element names the list element that is being read.
+// element sets the index of the list element that is being read, for errors.
 func (d *decoder) element(index int) { d.path[len(d.path)-1].index = index }

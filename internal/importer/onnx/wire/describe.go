@@ -10,7 +10,7 @@ const (
 	Uint64
 	Float32
 	Float64
-	Text   // string: UTF-8
+	String // string: UTF-8
 	Bytes  // bytes
 	Nested // a message
 )
@@ -25,20 +25,20 @@ type Field struct {
 	Skipped  bool     // the reader counts it and passes over it
 }
 
-// Message describes a message type by its fields, in the order of onnx.proto. It is what tools need that walk the bytes
-// of any message, and it is the same table that the reader follows.
+// Message describes a message type by its fields, in the order of onnx.proto. Tools that walk the bytes of any message
+// use it, and so does the decoder.
 type Message struct {
 	Name   string
 	Fields []Field
 }
 
-// Model, Sequence, Optional and Map describe the messages that a file can hold.
+// Model describes ModelProto. Model, Sequence, Optional and Map are the messages that a file can hold.
 func Model() *Message    { return &modelTable.info }
 func Sequence() *Message { return &sequenceTable.info }
 func Optional() *Message { return &optionalTable.info }
 func Map() *Message      { return &mapTable.info }
 
-// Presence is the set of fields that a message carried, by number.
+// Presence is the set of a message's fields that the input had, by number.
 type Presence uint32
 
 // Has reports whether the field with this number was in the input, or was set by a constructor of this package.

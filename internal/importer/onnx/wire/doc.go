@@ -4,18 +4,18 @@
 //
 // # What is copied
 //
-// The input is one []byte, usually a mapped file. Names are copied, so that they outlive the mapping. The payload of
-// raw_data, string_data, doc_string, attribute s and strings, and the typed data fields of tensors are subslices of the
-// input: parsing reads their length and never their bytes, so that no page of a weight is touched. A TensorProto also
-// says where in the input its raw_data begins.
+// The input is one []byte, usually a mapped file. Names are copied, so that they outlive the mapping. The payloads of
+// raw_data, string_data, doc_string, the attributes s and strings, and the typed data fields of tensors are subslices
+// of the input: the parser reads their lengths and never their bytes, so that no page of a weight is touched. A
+// TensorProto also has the offset of its raw_data in the input.
 //
 // # What is refused
 //
 // Every error is a *diag.Error of kind ErrInput whose Detail begins with the path of the field, as in
 // "graph.node[12].attribute[0].t.dims: …".
 //
-//   - A length past the end of the message it lies in, a varint of more than 64 bits, an int32 that does not fit 32, a
-//     field number of 0 or past 2^29−1, a wire type that is none, a group (ONNX never had one).
+//   - A length past the end of its message, a varint of more than 64 bits, an int32 that does not fit 32 bits, a field
+//     number of 0 or past 2^29−1, an invalid wire type, a group (ONNX never had one).
 //   - A known field with another wire type than its own. (protobuf skips such a field, and then reads half of a model.)
 //     Repeated numbers may be packed or not, in any mixture.
 //   - Invalid UTF-8 in a field of type string. A field of type bytes may hold anything.

@@ -2,7 +2,7 @@ package wire
 
 import "slices"
 
-// Fixed is the property of an initializer that is not to be learned, as Weir writes it for running statistics.
+// Fixed returns the property by which Weir marks an initializer that is not to be learned, such as running statistics.
 func Fixed() *StringStringEntryProto {
 	return &StringStringEntryProto{Key: "weir.fixed", Value: "true"}
 }
@@ -12,7 +12,8 @@ func (t *TensorProto) IsFixed() bool {
 	return slices.ContainsFunc(t.MetadataProps, func(p *StringStringEntryProto) bool { return *p == *Fixed() })
 }
 
-// EachTensor calls f for every tensor of the model, in its graphs and functions, until one is an error.
+// EachTensor calls f for every tensor of the model, in its graphs and functions. It stops at the first error, and
+// returns it.
 func (m *ModelProto) EachTensor(f func(t *TensorProto) error) error {
 	e := each{f: f}
 	e.graph(m.Graph)
@@ -23,18 +24,20 @@ func (m *ModelProto) EachTensor(f func(t *TensorProto) error) error {
 	return e.err
 }
 
-// each walks through a model.
+// each walks through a model; it calls f until err is set.
 type each struct {
 	f   func(t *TensorProto) error
 	err error
 }
 
+// tensor calls f for t, which may be nil, unless there was an error.
 func (e *each) tensor(t *TensorProto) {
 	if t != nil && e.err == nil {
 		e.err = e.f(t)
 	}
 }
 
+// sparse visits the two tensors of a sparse tensor, which may be nil.
 func (e *each) sparse(t *SparseTensorProto) {
 	if t != nil {
 		e.tensor(t.Values)
@@ -42,6 +45,7 @@ func (e *each) sparse(t *SparseTensorProto) {
 	}
 }
 
+// graph visits the initializers and nodes of a graph, which may be nil.
 func (e *each) graph(g *GraphProto) {
 	if g == nil {
 		return
@@ -61,6 +65,7 @@ func (e *each) nodes(list []*NodeProto) {
 	}
 }
 
+// attributes visits the tensors and graphs in attributes.
 func (e *each) attributes(list []*AttributeProto) {
 	for _, a := range list {
 		e.tensor(a.T)

@@ -7,15 +7,16 @@ import (
 	"math"
 )
 
-// encoder writes to w and counts; without a w it only counts, which is how the length of a nested message is known
-// before the message is written. So a message is measured once for every level it lies below the outermost one, and
-// nothing is buffered. The first error sticks.
+// encoder writes to w and counts the bytes; if w is nil, it only counts them, which gives the length of a nested
+// message before it is written. A message is therefore measured once for every level between it and the outermost one,
+// and nothing is buffered. err is the first error; nothing is written after it.
 type encoder struct {
 	w   io.Writer
 	n   int64
 	err error
 }
 
+// write writes data and counts it.
 func (e *encoder) write(data []byte) {
 	e.n += int64(len(data))
 	if e.w != nil && e.err == nil {
@@ -36,25 +37,28 @@ func (e *encoder) fixed32(bits uint32) {
 
 func (e *encoder) tag(number int32, w wireType) { e.varint(uint64(number)<<3 | uint64(w)) }
 
+// int writes a field of an integer.
 func (e *encoder) int(number int32, value int64) {
 	e.tag(number, varintType)
 	e.varint(uint64(value))
 }
 
+// float32 writes a field of a float.
 func (e *encoder) float32(number int32, value float32) {
 	e.tag(number, fixed32Type)
 	e.fixed32(math.Float32bits(value))
 }
 
+// bytes writes a length-delimited field.
 func (e *encoder) bytes(number int32, payload []byte) {
 	e.tag(number, bytesType)
 	e.varint(uint64(len(payload)))
 	e.write(payload)
 }
 
-func (e *encoder) text(number int32, s string) { e.bytes(number, []byte(s)) }
+func (e *encoder) writeString(number int32, s string) { e.bytes(number, []byte(s)) }
 
-// message writes a length-delimited payload that body produces.
+// message writes a length-delimited payload that body produces; it calls body twice, first to measure it.
 func (e *encoder) message(number int32, body func(*encoder)) {
 	var size encoder
 	body(&size)
@@ -70,6 +74,7 @@ func (e *encoder) message(number int32, body func(*encoder)) {
 // packed writes a packed list of numbers.
 func (e *encoder) packed(number int32, body func(*encoder)) { e.message(number, body) }
 
+// encodeTo writes a message and returns the bytes that it wrote, and the writer's error.
 func encodeTo[T any](w io.Writer, s *message[T], m *T) (int64, error) {
 	e := encoder{w: w}
 	s.encode(&e, m)
@@ -79,6 +84,7 @@ func encodeTo[T any](w io.Writer, s *message[T], m *T) (int64, error) {
 	return e.n, nil
 }
 
+// marshal returns the bytes of a message.
 func marshal[T any](s *message[T], m *T) []byte {
 	var size encoder
 	s.encode(&size, m)

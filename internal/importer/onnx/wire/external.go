@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// ExternalEntry says where an external tensor's bytes lie.
+// ExternalEntry says where the bytes of an external tensor are.
 type ExternalEntry struct {
-	Location string // a path relative to the model's folder, as written: the reader of the file judges it
+	Location string // a path relative to the model's folder, as written and unchecked
 	Offset   int64
-	Length   int64 // −1 if the entry does not say: then it is what dims need
+	Length   int64 // −1 if the entry has none: then it is the size that dims need
 }
 
 // ExternalEntry returns the entry of a tensor whose External is true. Keys other than location, offset and length
-// (checksum, basepath, anything unknown) are ignored, as onnx does; a key that occurs twice, a number that is none or
-// is negative, and a missing location are ErrInput.
+// (checksum, basepath, unknown ones) are ignored, as onnx does. A key that occurs twice, an offset or length that is
+// negative or not a number, and a missing location are ErrInput.
 func (t *TensorProto) ExternalEntry() (ExternalEntry, error) {
 	e := ExternalEntry{Length: -1}
 	seen := map[string]bool{}

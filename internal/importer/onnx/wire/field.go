@@ -7,22 +7,23 @@ import (
 	"unsafe"
 )
 
-// field reads and writes one field of the message type T. The constructors below make them; the tables in tables.go say
-// everything else about the format.
+// field reads and writes one field of the message type T. The functions below construct fields; the tables in tables.go
+// describe the rest of the format.
 type field[T any] struct {
 	Field
-	alone func(*T) // before a oneof's member is read: clears the other members
+	alone func(*T) // clears the other members before a member of a oneof is read; nil for other fields
 	read  func(d *decoder, m *T, w wireType) error
 	write func(e *encoder, m *T)
 }
 
-// message is the table of one message type. It is filled by init, since messages refer to each other in circles.
+// message is the table of one message type. init fills it, because messages refer to each other in cycles.
 type message[T any] struct {
 	info   Message
 	fields [32]*field[T] // by number
 	mark   func(*T) *Presence
 }
 
+// fill adds the fields of a message; two fields with the same number are a bug.
 func (s *message[T]) fill(name string, fields ...field[T]) {
 	s.info.Name = name
 	for i := range fields {
@@ -35,7 +36,7 @@ func (s *message[T]) fill(name string, fields ...field[T]) {
 	}
 }
 
-// decode reads the current message into m, merging it with what m holds.
+// decode reads the current message and merges it into m.
 func (s *message[T]) decode(d *decoder, m *T) error {
 	for d.pos < d.end {
 		number, w, err := d.tag()
@@ -64,7 +65,7 @@ func (s *message[T]) decode(d *decoder, m *T) error {
 	return nil
 }
 
-// nested reads one length-delimited message into m.
+// nested reads one length-delimited message and merges it into m.
 func (s *message[T]) nested(d *decoder, m *T, w wireType) error {
 	if err := d.want(w, bytesType); err != nil {
 		return err
@@ -95,46 +96,49 @@ func (s *message[T]) encode(e *encoder, m *T) {
 	}
 }
 
-func textField[T any](number int32, name string, at func(*T) *string) field[T] {
+// stringField is a singular UTF-8 string, which is copied.
+func stringField[T any](number int32, name string, at func(*T) *string) field[T] {
 	return field[T]{
-		Field: Field{Number: number, Name: name, Kind: Text},
+		Field: Field{Number: number, Name: name, Kind: String},
 		read: func(d *decoder, m *T, w wireType) error {
 			if err := d.want(w, bytesType); err != nil {
 				return err
 			}
-			s, err := d.text()
+			s, err := d.readString()
 			*at(m) = s
 			return err
 		},
 		write: func(e *encoder, m *T) {
 			if s := *at(m); s != "" {
-				e.text(number, s)
+				e.writeString(number, s)
 			}
 		},
 	}
 }
 
-func textsField[T any](number int32, name string, at func(*T) *[]string) field[T] {
+// stringsField is a list of UTF-8 strings, which are copied.
+func stringsField[T any](number int32, name string, at func(*T) *[]string) field[T] {
 	return field[T]{
-		Field: Field{Number: number, Name: name, Kind: Text, Repeated: true},
+		Field: Field{Number: number, Name: name, Kind: String, Repeated: true},
 		read: func(d *decoder, m *T, w wireType) error {
 			list := at(m)
 			if err := next(d, list, number, w); err != nil {
 				return err
 			}
-			s, err := d.text()
+			s, err := d.readString()
 			*list = append(*list, s)
 			return err
 		},
 		write: func(e *encoder, m *T) {
 			for _, s := range *at(m) {
-				e.text(number, s)
+				e.writeString(number, s)
 			}
 		},
 	}
 }
 
-// next prepares a list for one more element of a field that is never packed.
+// next prepares a list for one more element of a field that is never packed: it checks the wire type, charges the
+// element and grows the list.
 func next[E any](d *decoder, list *[]E, number int32, w wireType) error {
 	d.element(len(*list))
 	if err := d.want(w, bytesType); err != nil {
@@ -150,7 +154,7 @@ func next[E any](d *decoder, list *[]E, number int32, w wireType) error {
 	return nil
 }
 
-// bytesField is a payload that stays where it lies in the input.
+// bytesField is a payload that stays in the input.
 func bytesField[T any](number int32, name string, at func(*T) *[]byte) field[T] {
 	return field[T]{
 		Field: Field{Number: number, Name: name, Kind: Bytes},
@@ -170,13 +174,14 @@ func bytesField[T any](number int32, name string, at func(*T) *[]byte) field[T] 
 	}
 }
 
-// docField is a doc_string: text by its declaration, but nobody needs it, so it stays where it lies and is not read.
+// docField is a doc_string: declared as a string, but never used, so it stays in the input and is not read.
 func docField[T any](number int32, at func(*T) *[]byte) field[T] {
 	f := bytesField(number, "doc_string", at)
-	f.Kind = Text
+	f.Kind = String
 	return f
 }
 
+// bytesListField is a list of payloads that stay in the input.
 func bytesListField[T any](number int32, name string, at func(*T) *[][]byte) field[T] {
 	return field[T]{
 		Field: Field{Number: number, Name: name, Kind: Bytes, Repeated: true},
@@ -197,6 +202,7 @@ func bytesListField[T any](number int32, name string, at func(*T) *[][]byte) fie
 	}
 }
 
+// int64Field is an integer; 0 is not written.
 func int64Field[T any](number int32, name string, at func(*T) *int64) field[T] {
 	return field[T]{
 		Field: Field{Number: number, Name: name, Kind: Int64},
@@ -216,6 +222,7 @@ func int64Field[T any](number int32, name string, at func(*T) *int64) field[T] {
 	}
 }
 
+// int32Field is an integer; one that does not fit 32 bits is refused, and 0 is not written.
 func int32Field[T any](number int32, name string, at func(*T) *int32) field[T] {
 	return field[T]{
 		Field: Field{Number: number, Name: name, Kind: Int32},
@@ -242,6 +249,7 @@ func int32Field[T any](number int32, name string, at func(*T) *int32) field[T] {
 	}
 }
 
+// float32Field is a float; only +0 is not written.
 func float32Field[T any](number int32, name string, at func(*T) *float32) field[T] {
 	return field[T]{
 		Field: Field{Number: number, Name: name, Kind: Float32},
@@ -263,6 +271,7 @@ func float32Field[T any](number int32, name string, at func(*T) *float32) field[
 	}
 }
 
+// int64sField is a list of integers, packed or not; it is written packed.
 func int64sField[T any](number int32, name string, at func(*T) *[]int64) field[T] {
 	return field[T]{
 		Field: Field{Number: number, Name: name, Kind: Int64, Repeated: true},
@@ -316,7 +325,7 @@ func int64sField[T any](number int32, name string, at func(*T) *[]int64) field[T
 	}
 }
 
-// push appends a number of an unpacked field.
+// push appends a number of an unpacked field and charges it.
 func push[E any](d *decoder, list *[]E, number int32, value E) error {
 	if err := d.charge(int64(unsafe.Sizeof(value))); err != nil {
 		return err
@@ -328,6 +337,7 @@ func push[E any](d *decoder, list *[]E, number int32, value E) error {
 	return nil
 }
 
+// float32sField is a list of floats, packed or not; it is written packed.
 func float32sField[T any](number int32, name string, at func(*T) *[]float32) field[T] {
 	return field[T]{
 		Field: Field{Number: number, Name: name, Kind: Float32, Repeated: true},
@@ -372,6 +382,7 @@ func float32sField[T any](number int32, name string, at func(*T) *[]float32) fie
 	}
 }
 
+// messageField is a nested message; a second record is merged into the first.
 func messageField[T, C any](number int32, name string, child *message[C], at func(*T) **C) field[T] {
 	return field[T]{
 		Field: Field{Number: number, Name: name, Kind: Nested, Message: &child.info},
@@ -394,6 +405,7 @@ func messageField[T, C any](number int32, name string, child *message[C], at fun
 	}
 }
 
+// messagesField is a list of nested messages.
 func messagesField[T, C any](number int32, name string, child *message[C], at func(*T) *[]*C) field[T] {
 	return field[T]{
 		Field: Field{Number: number, Name: name, Kind: Nested, Repeated: true, Message: &child.info},
@@ -417,7 +429,7 @@ func messagesField[T, C any](number int32, name string, child *message[C], at fu
 	}
 }
 
-// countField passes over a repeated message and counts it.
+// countField is a repeated message that is skipped and counted.
 func countField[T any](number int32, name string, at func(*T) *int) field[T] {
 	return field[T]{
 		Field: Field{Number: number, Name: name, Kind: Bytes, Repeated: true, Skipped: true},
@@ -433,13 +445,13 @@ func countField[T any](number int32, name string, at func(*T) *int) field[T] {
 	}
 }
 
-// only makes a field the member of a oneof.
+// only makes a field a member of a oneof; alone clears the other members.
 func only[T any](f field[T], alone func(*T)) field[T] {
 	f.alone = alone
 	return f
 }
 
-// always makes a scalar field be written when its presence bit is set, its value being zero.
+// always makes a scalar field whose value is zero be written if its presence bit is set.
 func always[T any](f field[T], mark func(*T) *Presence, zero func(e *encoder)) field[T] {
 	write := f.write
 	f.write = func(e *encoder, m *T) {

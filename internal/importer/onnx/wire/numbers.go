@@ -9,23 +9,24 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// Numbers is a typed data field of a TensorProto as it lies in the input: nothing is decoded until somebody asks. The
-// zero value is the empty list.
+// Numbers is a typed data field of a TensorProto as the input has it; it is decoded only when it is read. The zero
+// value is the empty list.
 type Numbers struct {
 	runs []run
 }
 
-// run is a stretch of elements: either one packed payload, or unpacked records that follow each other, tags included.
+// run is a run of consecutive elements: one packed payload, or adjacent unpacked records including their tags.
 type run struct {
 	data   []byte
-	offset int64 // of data in the input, −1 for numbers that were made here
+	offset int64 // data's offset in the input; −1 for numbers that did not come from an input
 	tagged bool
 }
 
-// Empty reports whether there is no element, without reading any.
+// Empty reports whether there is no element; it decodes nothing.
 func (n *Numbers) Empty() bool { return len(n.runs) == 0 }
 
-// Payload returns the packed payload and its offset in the input (−1: none) where the elements form one.
+// Payload returns the packed payload and its offset in the input, −1 if it did not come from one; ok is false unless
+// the elements form one payload.
 func (n *Numbers) Payload() (data []byte, offset int64, ok bool) {
 	if len(n.runs) != 1 || n.runs[0].tagged {
 		return nil, 0, false
@@ -33,7 +34,7 @@ func (n *Numbers) Payload() (data []byte, offset int64, ok bool) {
 	return n.runs[0].data, n.runs[0].offset, true
 }
 
-// each calls visit with the bits of every element until it returns false.
+// each calls visit with the bits of every element until visit returns false.
 func (n *Numbers) each(w wireType, visit func(bits uint64) bool) error {
 	for _, r := range n.runs {
 		data := r.data
@@ -90,6 +91,7 @@ func Doubles(values ...float64) Numbers {
 	return packedNumbers(data)
 }
 
+// packedNumbers returns the numbers that are packed in data.
 func packedNumbers(data []byte) Numbers {
 	if len(data) == 0 {
 		return Numbers{}
@@ -97,12 +99,14 @@ func packedNumbers(data []byte) Numbers {
 	return Numbers{runs: []run{{data: data, offset: -1}}}
 }
 
+// numberKinds has the wire type of each kind of number, and the bytes of an element if they are fixed.
 var numberKinds = map[Kind]struct {
 	wire wireType
 	size int // of a fixed-width element
 }{Int32: {varintType, 0}, Int64: {varintType, 0}, Uint64: {varintType, 0}, Float32: {fixed32Type, 4},
 	Float64: {fixed64Type, 8}}
 
+// numbersField is a repeated field of numbers that stay undecoded in the input.
 func numbersField[T any](number int32, name string, kind Kind, at func(*T) *Numbers) field[T] {
 	form := numberKinds[kind]
 	return field[T]{
@@ -139,7 +143,7 @@ func numbersField[T any](number int32, name string, kind Kind, at func(*T) *Numb
 	}
 }
 
-// add appends a run, joining unpacked records that follow each other.
+// add appends a run, and joins it with the last one if both are adjacent unpacked records.
 func (n *Numbers) add(d *decoder, number int32, r run) error {
 	if last := len(n.runs) - 1; last >= 0 && r.tagged {
 		p := &n.runs[last]

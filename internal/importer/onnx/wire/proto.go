@@ -1,9 +1,9 @@
 package wire
 
-// The structs below are onnx.proto's messages. A field that a message did not carry has its zero value; Presence tells
-// zero from absent where that matters. Slices of bytes are parts of the input.
+// The structs below are onnx.proto's messages. A field that a message did not carry has its zero value; Presence
+// distinguishes zero from absent if that matters. Slices of bytes are subslices of the input.
 
-// ModelProto is a whole model.
+// ModelProto is a model.
 type ModelProto struct {
 	IRVersion       int64
 	OpsetImport     []*OperatorSetIDProto
@@ -14,7 +14,7 @@ type ModelProto struct {
 	DocString       []byte
 	Graph           *GraphProto
 	MetadataProps   []*StringStringEntryProto
-	TrainingInfo    int // how many there were; they are not read
+	TrainingInfo    int // the number of records; they are not read
 	Functions       []*FunctionProto
 }
 
@@ -63,7 +63,7 @@ type NodeProto struct {
 	MetadataProps []*StringStringEntryProto
 }
 
-// AttributeType says which of an attribute's fields holds its value.
+// AttributeType says which field of an attribute holds its value.
 type AttributeType int32
 
 // The types of attributes.
@@ -89,7 +89,7 @@ var attributeTypeNames = [...]string{"undefined", "float", "int", "string", "ten
 	"strings",
 	"tensors", "graphs", "sparse_tensor", "sparse_tensors", "type_proto", "type_protos"}
 
-// String returns the type's name in lower case, or "?" for a number that is none.
+// String returns the type's name in lower case, or "?" for an unknown number.
 func (t AttributeType) String() string {
 	if t < 0 || int(t) >= len(attributeTypeNames) {
 		return "?"
@@ -101,7 +101,8 @@ func (t AttributeType) String() string {
 type AttributeProto struct {
 	Name string
 	F    float32
-	// tells f, i and s of value zero from absent ones, for files before IR version 2, which have no type
+	// Present distinguishes f, i and s of value zero from absent ones, in files before IR version 2, which declare no
+	// type.
 	Present       Presence
 	I             int64
 	S             []byte
@@ -121,15 +122,15 @@ type AttributeProto struct {
 	SparseTensors []*SparseTensorProto
 }
 
-// The numbers of the attribute fields whose presence tells.
+// The numbers of the attribute fields that Presence is read for.
 const (
 	AttributeFieldF = 2
 	AttributeFieldI = 3
 	AttributeFieldS = 4
 )
 
-// Kind returns the attribute's declared type, or, for a file before IR version 2, which declares none, the type of the
-// field that is set; AttributeUndefined if there is none.
+// Kind returns the attribute's declared type. If it declares none, as in files before IR version 2, Kind returns the
+// type of the field that is set, or AttributeUndefined if none is.
 func (a *AttributeProto) Kind() AttributeType {
 	if a.Type != AttributeUndefined {
 		return a.Type
@@ -204,7 +205,8 @@ func GraphAttribute(name string, value *GraphProto) *AttributeProto {
 	return &AttributeProto{Name: name, Type: AttributeGraph, G: value}
 }
 
-// TensorProto is a tensor: its data lies in raw_data, in one of the typed fields, or in another file. See its methods.
+// TensorProto is a tensor: its data is in raw_data, in one of the typed fields, or in another file. Its methods read
+// the data.
 type TensorProto struct {
 	Dims          []int64
 	DataType      DataType
@@ -215,7 +217,7 @@ type TensorProto struct {
 	Int64Data     Numbers
 	Name          string
 	RawData       []byte // nil if the field is absent
-	RawOffset     int64  // where RawData begins in the input
+	RawOffset     int64  // RawData's offset in the input
 	DoubleData    Numbers
 	Uint64Data    Numbers
 	DocString     []byte
@@ -224,19 +226,19 @@ type TensorProto struct {
 	MetadataProps []*StringStringEntryProto
 }
 
-// The places of a tensor's data.
+// The values of TensorProto.DataLocation.
 const (
 	LocationDefault  = 0
 	LocationExternal = 1
 )
 
-// SegmentProto is the part of a larger tensor that a TensorProto holds.
+// SegmentProto says which segment of a larger tensor a TensorProto holds.
 type SegmentProto struct {
 	Begin int64
 	End   int64
 }
 
-// SparseTensorProto is a tensor given by its non-zero elements.
+// SparseTensorProto is a tensor that is given by its non-zero elements.
 type SparseTensorProto struct {
 	Values  *TensorProto
 	Indices *TensorProto
@@ -290,7 +292,7 @@ type TensorShapeProto struct {
 	Dim []*Dimension
 }
 
-// Dimension is a size, a name, or, with neither, unknown.
+// Dimension is a number, a name, or unknown if it has neither.
 type Dimension struct {
 	Value      int64
 	Param      string
@@ -306,7 +308,7 @@ const (
 // Known reports whether the dimension is a number.
 func (d *Dimension) Known() bool { return d.Present.Has(dimensionValue) }
 
-// Named reports whether the dimension is a name; a name may be empty, which says as little as none.
+// Named reports whether the dimension has a name that is not empty; an empty name means unknown.
 func (d *Dimension) Named() bool { return d.Present.Has(dimensionParam) && d.Param != "" }
 
 // Size returns a dimension that is a number.
@@ -337,7 +339,7 @@ type FunctionProto struct {
 	MetadataProps  []*StringStringEntryProto
 }
 
-// ValueKind is what a SequenceProto's elements are, or an OptionalProto's element.
+// ValueKind is the kind of a SequenceProto's elements, or of an OptionalProto's element.
 type ValueKind int32
 
 // The kinds of values.
@@ -361,7 +363,7 @@ type SequenceProto struct {
 	OptionalValues     []*OptionalProto
 }
 
-// MapProto is a map: Keys or StringKeys beside as many Values.
+// MapProto is a map: Keys or StringKeys, and as many Values.
 type MapProto struct {
 	Name       string
 	KeyType    DataType
@@ -370,7 +372,7 @@ type MapProto struct {
 	Values     *SequenceProto
 }
 
-// OptionalProto is a value or, with ElemType ValueUndefined and no value, none.
+// OptionalProto is a value; it is empty if it has no value and ElemType is ValueUndefined.
 type OptionalProto struct {
 	Name              string
 	ElemType          ValueKind

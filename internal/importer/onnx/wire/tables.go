@@ -27,7 +27,7 @@ var (
 	dimensionPresence = func(m *Dimension) *Presence { return &m.Present }
 )
 
-// enumField reads an int32 field into a named type.
+// enumField is an int32 field of a named type.
 func enumField[T any, E ~int32](number int32, name string, at func(*T) *E) field[T] {
 	f := field[T]{Field: Field{Number: number, Name: name, Kind: Int32}}
 	f.read = func(d *decoder, m *T, w wireType) error {
@@ -44,6 +44,7 @@ func enumField[T any, E ~int32](number int32, name string, at func(*T) *E) field
 	return f
 }
 
+// init fills the tables, which refer to each other.
 func init() {
 	initModel()
 	initAttribute()
@@ -52,12 +53,13 @@ func init() {
 	initValues()
 }
 
+// initModel fills the tables of a model, its graphs, nodes and functions.
 func initModel() {
 	modelTable.fill("ModelProto",
 		int64Field(1, "ir_version", func(m *ModelProto) *int64 { return &m.IRVersion }),
-		textField(2, "producer_name", func(m *ModelProto) *string { return &m.ProducerName }),
-		textField(3, "producer_version", func(m *ModelProto) *string { return &m.ProducerVersion }),
-		textField(4, "domain", func(m *ModelProto) *string { return &m.Domain }),
+		stringField(2, "producer_name", func(m *ModelProto) *string { return &m.ProducerName }),
+		stringField(3, "producer_version", func(m *ModelProto) *string { return &m.ProducerVersion }),
+		stringField(4, "domain", func(m *ModelProto) *string { return &m.Domain }),
 		int64Field(5, "model_version", func(m *ModelProto) *int64 { return &m.ModelVersion }),
 		docField(6, func(m *ModelProto) *[]byte { return &m.DocString }),
 		messageField(7, "graph", &graphTable, func(m *ModelProto) **GraphProto { return &m.Graph }),
@@ -69,16 +71,16 @@ func initModel() {
 		messagesField(25, "functions", &functionTable, func(m *ModelProto) *[]*FunctionProto { return &m.Functions }),
 	)
 	opsetTable.fill("OperatorSetIdProto",
-		textField(1, "domain", func(m *OperatorSetIDProto) *string { return &m.Domain }),
+		stringField(1, "domain", func(m *OperatorSetIDProto) *string { return &m.Domain }),
 		int64Field(2, "version", func(m *OperatorSetIDProto) *int64 { return &m.Version }),
 	)
 	entryTable.fill("StringStringEntryProto",
-		textField(1, "key", func(m *StringStringEntryProto) *string { return &m.Key }),
-		textField(2, "value", func(m *StringStringEntryProto) *string { return &m.Value }),
+		stringField(1, "key", func(m *StringStringEntryProto) *string { return &m.Key }),
+		stringField(2, "value", func(m *StringStringEntryProto) *string { return &m.Value }),
 	)
 	graphTable.fill("GraphProto",
 		messagesField(1, "node", &nodeTable, func(m *GraphProto) *[]*NodeProto { return &m.Node }),
-		textField(2, "name", func(m *GraphProto) *string { return &m.Name }),
+		stringField(2, "name", func(m *GraphProto) *string { return &m.Name }),
 		messagesField(5, "initializer", &tensorTable, func(m *GraphProto) *[]*TensorProto { return &m.Initializer }),
 		docField(10, func(m *GraphProto) *[]byte { return &m.DocString }),
 		messagesField(11, "input", &valueInfoTable, func(m *GraphProto) *[]*ValueInfoProto { return &m.Input }),
@@ -95,50 +97,51 @@ func initModel() {
 		}),
 	)
 	annotationTable.fill("TensorAnnotation",
-		textField(1, "tensor_name", func(m *TensorAnnotation) *string { return &m.TensorName }),
+		stringField(1, "tensor_name", func(m *TensorAnnotation) *string { return &m.TensorName }),
 		messagesField(2, "quant_parameter_tensor_names", &entryTable, func(m *TensorAnnotation) *[]*StringStringEntryProto {
 			return &m.QuantParameterTensorNames
 		}),
 	)
 	nodeTable.fill("NodeProto",
-		textsField(1, "input", func(m *NodeProto) *[]string { return &m.Input }),
-		textsField(2, "output", func(m *NodeProto) *[]string { return &m.Output }),
-		textField(3, "name", func(m *NodeProto) *string { return &m.Name }),
-		textField(4, "op_type", func(m *NodeProto) *string { return &m.OpType }),
+		stringsField(1, "input", func(m *NodeProto) *[]string { return &m.Input }),
+		stringsField(2, "output", func(m *NodeProto) *[]string { return &m.Output }),
+		stringField(3, "name", func(m *NodeProto) *string { return &m.Name }),
+		stringField(4, "op_type", func(m *NodeProto) *string { return &m.OpType }),
 		messagesField(5, "attribute", &attributeTable, func(m *NodeProto) *[]*AttributeProto { return &m.Attribute }),
 		docField(6, func(m *NodeProto) *[]byte { return &m.DocString }),
-		textField(7, "domain", func(m *NodeProto) *string { return &m.Domain }),
-		textField(8, "overload", func(m *NodeProto) *string { return &m.Overload }),
+		stringField(7, "domain", func(m *NodeProto) *string { return &m.Domain }),
+		stringField(8, "overload", func(m *NodeProto) *string { return &m.Overload }),
 		messagesField(9, "metadata_props", &entryTable, func(m *NodeProto) *[]*StringStringEntryProto {
 			return &m.MetadataProps
 		}),
 	)
 	functionTable.fill("FunctionProto",
-		textField(1, "name", func(m *FunctionProto) *string { return &m.Name }),
-		textsField(4, "input", func(m *FunctionProto) *[]string { return &m.Input }),
-		textsField(5, "output", func(m *FunctionProto) *[]string { return &m.Output }),
-		textsField(6, "attribute", func(m *FunctionProto) *[]string { return &m.Attribute }),
+		stringField(1, "name", func(m *FunctionProto) *string { return &m.Name }),
+		stringsField(4, "input", func(m *FunctionProto) *[]string { return &m.Input }),
+		stringsField(5, "output", func(m *FunctionProto) *[]string { return &m.Output }),
+		stringsField(6, "attribute", func(m *FunctionProto) *[]string { return &m.Attribute }),
 		messagesField(7, "node", &nodeTable, func(m *FunctionProto) *[]*NodeProto { return &m.Node }),
 		docField(8, func(m *FunctionProto) *[]byte { return &m.DocString }),
 		messagesField(9, "opset_import", &opsetTable, func(m *FunctionProto) *[]*OperatorSetIDProto {
 			return &m.OpsetImport
 		}),
-		textField(10, "domain", func(m *FunctionProto) *string { return &m.Domain }),
+		stringField(10, "domain", func(m *FunctionProto) *string { return &m.Domain }),
 		messagesField(11, "attribute_proto", &attributeTable, func(m *FunctionProto) *[]*AttributeProto {
 			return &m.AttributeProto
 		}),
 		messagesField(12, "value_info", &valueInfoTable, func(m *FunctionProto) *[]*ValueInfoProto { return &m.ValueInfo }),
-		textField(13, "overload", func(m *FunctionProto) *string { return &m.Overload }),
+		stringField(13, "overload", func(m *FunctionProto) *string { return &m.Overload }),
 		messagesField(14, "metadata_props", &entryTable, func(m *FunctionProto) *[]*StringStringEntryProto {
 			return &m.MetadataProps
 		}),
 	)
 }
 
+// initAttribute fills the table of attributes.
 func initAttribute() {
 	attributeTable.mark = attributePresence
 	attributeTable.fill("AttributeProto",
-		textField(1, "name", func(m *AttributeProto) *string { return &m.Name }),
+		stringField(1, "name", func(m *AttributeProto) *string { return &m.Name }),
 		always(float32Field(AttributeFieldF, "f", func(m *AttributeProto) *float32 { return &m.F }), attributePresence,
 			func(e *encoder) { e.float32(AttributeFieldF, 0) }),
 		always(int64Field(AttributeFieldI, "i", func(m *AttributeProto) *int64 { return &m.I }), attributePresence,
@@ -155,7 +158,7 @@ func initAttribute() {
 		messageField(14, "tp", &typeTable, func(m *AttributeProto) **TypeProto { return &m.TP }),
 		messagesField(15, "type_protos", &typeTable, func(m *AttributeProto) *[]*TypeProto { return &m.TypeProtos }),
 		enumField(20, "type", func(m *AttributeProto) *AttributeType { return &m.Type }),
-		textField(21, "ref_attr_name", func(m *AttributeProto) *string { return &m.RefAttrName }),
+		stringField(21, "ref_attr_name", func(m *AttributeProto) *string { return &m.RefAttrName }),
 		messageField(22, "sparse_tensor", &sparseTable, func(m *AttributeProto) **SparseTensorProto {
 			return &m.SparseTensor
 		}),
@@ -165,6 +168,7 @@ func initAttribute() {
 	)
 }
 
+// initTensor fills the tables of dense and sparse tensors; raw_data's offset is recorded too.
 func initTensor() {
 	raw := bytesField(9, "raw_data", func(m *TensorProto) *[]byte { return &m.RawData })
 	read := raw.read
@@ -181,7 +185,7 @@ func initTensor() {
 		numbersField(5, "int32_data", Int32, func(m *TensorProto) *Numbers { return &m.Int32Data }),
 		bytesListField(6, "string_data", func(m *TensorProto) *[][]byte { return &m.StringData }),
 		numbersField(7, "int64_data", Int64, func(m *TensorProto) *Numbers { return &m.Int64Data }),
-		textField(8, "name", func(m *TensorProto) *string { return &m.Name }),
+		stringField(8, "name", func(m *TensorProto) *string { return &m.Name }),
 		raw,
 		numbersField(10, "double_data", Float64, func(m *TensorProto) *Numbers { return &m.DoubleData }),
 		numbersField(11, "uint64_data", Uint64, func(m *TensorProto) *Numbers { return &m.Uint64Data }),
@@ -205,9 +209,10 @@ func initTensor() {
 	)
 }
 
+// initTypes fills the tables of values' types and shapes.
 func initTypes() {
 	valueInfoTable.fill("ValueInfoProto",
-		textField(1, "name", func(m *ValueInfoProto) *string { return &m.Name }),
+		stringField(1, "name", func(m *ValueInfoProto) *string { return &m.Name }),
 		messageField(2, "type", &typeTable, func(m *ValueInfoProto) **TypeProto { return &m.Type }),
 		docField(3, func(m *ValueInfoProto) *[]byte { return &m.DocString }),
 		messagesField(4, "metadata_props", &entryTable, func(m *ValueInfoProto) *[]*StringStringEntryProto {
@@ -223,7 +228,7 @@ func initTypes() {
 			func(m *TypeProto) { *m = TypeProto{SequenceType: m.SequenceType, Denotation: m.Denotation} }),
 		only(messageField(5, "map_type", &mapTypeTable, func(m *TypeProto) **MapTypeProto { return &m.MapType }),
 			func(m *TypeProto) { *m = TypeProto{MapType: m.MapType, Denotation: m.Denotation} }),
-		textField(6, "denotation", func(m *TypeProto) *string { return &m.Denotation }),
+		stringField(6, "denotation", func(m *TypeProto) *string { return &m.Denotation }),
 		only(messageField(7, "opaque_type", &opaqueTypeTable, func(m *TypeProto) **OpaqueTypeProto { return &m.OpaqueType }),
 			func(m *TypeProto) { *m = TypeProto{OpaqueType: m.OpaqueType, Denotation: m.Denotation} }),
 		only(messageField(8, "sparse_tensor_type", &tensorTypeTable, func(m *TypeProto) **TensorTypeProto {
@@ -247,8 +252,8 @@ func initTypes() {
 		messageField(2, "value_type", &typeTable, func(m *MapTypeProto) **TypeProto { return &m.ValueType }),
 	)
 	opaqueTypeTable.fill("TypeProto.Opaque",
-		textField(1, "domain", func(m *OpaqueTypeProto) *string { return &m.Domain }),
-		textField(2, "name", func(m *OpaqueTypeProto) *string { return &m.Name }),
+		stringField(1, "domain", func(m *OpaqueTypeProto) *string { return &m.Domain }),
+		stringField(2, "name", func(m *OpaqueTypeProto) *string { return &m.Name }),
 	)
 	shapeTable.fill("TensorShapeProto",
 		messagesField(1, "dim", &dimensionTable, func(m *TensorShapeProto) *[]*Dimension { return &m.Dim }),
@@ -258,15 +263,16 @@ func initTypes() {
 		only(always(int64Field(dimensionValue, "dim_value", func(m *Dimension) *int64 { return &m.Value }), dimensionPresence,
 			func(e *encoder) { e.int(dimensionValue, 0) }),
 			func(m *Dimension) { m.Param, m.Present = "", m.Present&^(1<<dimensionParam) }),
-		only(textField(dimensionParam, "dim_param", func(m *Dimension) *string { return &m.Param }),
+		only(stringField(dimensionParam, "dim_param", func(m *Dimension) *string { return &m.Param }),
 			func(m *Dimension) { m.Value, m.Present = 0, m.Present&^(1<<dimensionValue) }),
-		textField(3, "denotation", func(m *Dimension) *string { return &m.Denotation }),
+		stringField(3, "denotation", func(m *Dimension) *string { return &m.Denotation }),
 	)
 }
 
+// initValues fills the tables of sequences, maps and optionals.
 func initValues() {
 	sequenceTable.fill("SequenceProto",
-		textField(1, "name", func(m *SequenceProto) *string { return &m.Name }),
+		stringField(1, "name", func(m *SequenceProto) *string { return &m.Name }),
 		enumField(2, "elem_type", func(m *SequenceProto) *ValueKind { return &m.ElemType }),
 		messagesField(3, "tensor_values", &tensorTable, func(m *SequenceProto) *[]*TensorProto { return &m.TensorValues }),
 		messagesField(4, "sparse_tensor_values", &sparseTable, func(m *SequenceProto) *[]*SparseTensorProto {
@@ -281,14 +287,14 @@ func initValues() {
 		}),
 	)
 	mapTable.fill("MapProto",
-		textField(1, "name", func(m *MapProto) *string { return &m.Name }),
+		stringField(1, "name", func(m *MapProto) *string { return &m.Name }),
 		enumField(2, "key_type", func(m *MapProto) *DataType { return &m.KeyType }),
 		int64sField(3, "keys", func(m *MapProto) *[]int64 { return &m.Keys }),
 		bytesListField(4, "string_keys", func(m *MapProto) *[][]byte { return &m.StringKeys }),
 		messageField(5, "values", &sequenceTable, func(m *MapProto) **SequenceProto { return &m.Values }),
 	)
 	optionalTable.fill("OptionalProto",
-		textField(1, "name", func(m *OptionalProto) *string { return &m.Name }),
+		stringField(1, "name", func(m *OptionalProto) *string { return &m.Name }),
 		enumField(2, "elem_type", func(m *OptionalProto) *ValueKind { return &m.ElemType }),
 		messageField(3, "tensor_value", &tensorTable, func(m *OptionalProto) **TensorProto { return &m.TensorValue }),
 		messageField(4, "sparse_tensor_value", &sparseTable, func(m *OptionalProto) **SparseTensorProto {

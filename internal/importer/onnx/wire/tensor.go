@@ -46,14 +46,14 @@ const (
 	Int2Type           DataType = 26
 )
 
-// typed names the typed data field of an element type and how many of its entries make how many elements.
+// typed describes how an element type is stored in its typed data field.
 type typed struct {
 	dtype   dtype.DType
 	name    string
 	field   func(*TensorProto) *Numbers // nil for string_data
 	wire    wireType
-	bits    int   // of an entry as it is stored in a tensor
-	entries int64 // an element's entries: 2 for complex numbers
+	bits    int   // of an entry in a tensor's memory
+	entries int64 // entries per element: 2 for complex numbers
 }
 
 var (
@@ -94,7 +94,7 @@ var dataTypes = [...]typed{
 	Int2Type:           {dtype.I2, "int32_data", int32Data, varintType, 8, 1},
 }
 
-// DType returns the element type; ok is false for UndefinedType and for numbers that are none.
+// DType returns the element type; ok is false for UndefinedType and unknown numbers.
 func (n DataType) DType() (dt dtype.DType, ok bool) {
 	if n <= 0 || int(n) >= len(dataTypes) {
 		return dtype.Invalid, false
@@ -102,11 +102,11 @@ func (n DataType) DType() (dt dtype.DType, ok bool) {
 	return dataTypes[n].dtype, true
 }
 
-// lacking are the element types of ONNX that Weir has not, by their names there.
+// lacking has the element types of ONNX that Weir does not have, by their names in ONNX.
 var lacking = map[DataType]string{27: "float6e2m3", 28: "float6e3m2"}
 
-// NoType is the error for a number that DType knows no type of: ErrUnsupported where ONNX has one, else ErrInput. what
-// says what has the type.
+// NoType returns the error for a number for which DType knows no type: ErrUnsupported if ONNX has such a type,
+// otherwise ErrInput. what names the field or value that has the type.
 func (n DataType) NoType(what string) *diag.Error {
 	if name := lacking[n]; name != "" {
 		return diag.Unsupportedf("%s: elements of type %s", what, name)
@@ -138,7 +138,7 @@ func (t *TensorProto) ElementType() (dtype.DType, error) {
 	return dt, nil
 }
 
-// Count returns the number of elements that dims ask for. A negative dimension, an impossible rank and an overflow are
+// Count returns the number of elements that dims need. A negative dimension, an impossible rank and an overflow are
 // ErrInput.
 func (t *TensorProto) Count() (int64, error) {
 	n, err := tensor.Count(t.Dims)
@@ -148,7 +148,7 @@ func (t *TensorProto) Count() (int64, error) {
 	return n, nil
 }
 
-// Size returns the bytes of the elements, packed: what ReadInto fills. For strings it is 0.
+// Size returns the bytes of the packed elements, which ReadInto fills; 0 for strings.
 func (t *TensorProto) Size() (int64, error) {
 	dt, err := t.ElementType()
 	if err != nil {
@@ -165,11 +165,11 @@ func (t *TensorProto) Size() (int64, error) {
 	return size, nil
 }
 
-// External reports whether the data lies in another file, so that Stored, ReadInto and Tensor do not apply:
-// ExternalEntry says where, and Over makes a tensor of the bytes found there.
+// External reports whether the data is in another file. Then Stored, ReadInto and Tensor do not apply: ExternalEntry
+// says where the data is, and Over makes a tensor of the bytes found there.
 func (t *TensorProto) External() bool { return t.DataLocation == LocationExternal }
 
-// form checks everything but the data's length: the type, the place, and that only one field holds data.
+// form checks everything but the data's length: the type, the location, and that only one field holds data.
 func (t *TensorProto) form() (*typed, error) {
 	if _, err := t.ElementType(); err != nil {
 		return nil, err
@@ -208,9 +208,9 @@ func (t *TensorProto) form() (*typed, error) {
 	return form, nil
 }
 
-// Stored returns the elements' bytes where they lie in the input packed and little-endian, as raw_data and packed
-// floats do; their length is checked against dims, their bytes are not touched. offset is their place in the input, −1
-// for data that was made here. ok is false if ReadInto must decode them, or they are strings.
+// Stored returns the elements' bytes if the input has them packed and little-endian, as raw_data and packed floats are;
+// it compares their length with dims, and does not touch the bytes. offset is their offset in the input, −1 for data
+// that did not come from one. ok is false for strings and for elements that ReadInto must decode.
 func (t *TensorProto) Stored() (data []byte, offset int64, ok bool, err error) {
 	form, err := t.form()
 	if err != nil || form.field == nil {
@@ -238,13 +238,14 @@ func (t *TensorProto) Stored() (data []byte, offset int64, ok bool, err error) {
 	return data, offset, true, nil
 }
 
+// lengthFault returns the error for data of another length than dims need.
 func (t *TensorProto) lengthFault(name string, got int64, unit string, want int64) error {
 	return t.fail("%s has %d %s where %s%s needs %d", name, got, unit, dataTypes[t.DataType].dtype,
 		tensor.ShapeString(t.Dims), want)
 }
 
-// ReadInto copies the elements into dst, whose length must be Size, packed and in the machine's byte order. It is for
-// memory that somebody else accounts for. Strings and external data are refused.
+// ReadInto copies the elements into dst, packed and in the machine's byte order; dst's length must be Size. The caller
+// accounts for dst's memory. Strings and external data are refused.
 func (t *TensorProto) ReadInto(dst []byte) error {
 	data, _, ok, err := t.Stored()
 	if err != nil {
@@ -268,7 +269,7 @@ func (t *TensorProto) ReadInto(dst []byte) error {
 	if int64(len(dst)) != size {
 		panic(diag.Internalf("wire: %d bytes for a tensor of %d", len(dst), size))
 	}
-	limit := int64(-1) // the first entry that does not fit its type
+	limit := int64(-1) // the index of the first entry that does not fit its type
 	var culprit int64
 	put := entryWriters[form.bits]
 	var i int64
@@ -294,6 +295,7 @@ func (t *TensorProto) ReadInto(dst []byte) error {
 	return nil
 }
 
+// entryWriters stores the i-th entry of a number of bits, in the machine's byte order.
 var entryWriters = map[int]func(dst []byte, i int64, bits uint64){
 	8:  func(dst []byte, i int64, bits uint64) { dst[i] = byte(bits) },
 	16: func(dst []byte, i int64, bits uint64) { binary.NativeEndian.PutUint16(dst[2*i:], uint16(bits)) },
@@ -301,7 +303,8 @@ var entryWriters = map[int]func(dst []byte, i int64, bits uint64){
 	64: func(dst []byte, i int64, bits uint64) { binary.NativeEndian.PutUint64(dst[8*i:], bits) },
 }
 
-// entries checks that the typed field has as many entries as dims need, before anything is allocated for them.
+// entries checks that the typed field has as many entries as dims need, before anything is allocated for them, and
+// returns their number.
 func (t *TensorProto) entries() (int64, error) {
 	form := &dataTypes[t.DataType]
 	want, err := t.Count()
@@ -327,8 +330,8 @@ func (t *TensorProto) entries() (int64, error) {
 	return want, nil
 }
 
-// CopyInto copies stored elements (packed, little-endian, as Stored or another file has them) into dst of the same
-// length, turning them into the machine's byte order; a bool becomes 0 or 1.
+// CopyInto copies stored elements (packed and little-endian, as Stored or another file has them) into dst of the same
+// length, in the machine's byte order; each byte of a bool becomes 0 or 1.
 func (t *TensorProto) CopyInto(dst, stored []byte) error {
 	form := &dataTypes[t.DataType]
 	if len(dst) != len(stored) {
@@ -351,9 +354,10 @@ func (t *TensorProto) CopyInto(dst, stored []byte) error {
 	return nil
 }
 
+// littleEndian reports whether the machine is little-endian.
 var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
-// borrowable reports whether stored bytes can be a tensor's data as they are.
+// borrowable reports whether a tensor can use the stored bytes without a copy.
 func (f *typed) borrowable(data []byte) bool {
 	if f.dtype == dtype.Bool {
 		for _, b := range data {
@@ -369,18 +373,17 @@ func (f *typed) borrowable(data []byte) bool {
 	return littleEndian && uintptr(unsafe.Pointer(unsafe.SliceData(data)))%uintptr(f.bits/8) == 0
 }
 
-// Allocate gives memory for a copy of elements, at least as aligned as their numbers, and all zero or to be
-// overwritten.
+// Allocate returns memory for a copy of elements, aligned to the size of their numbers. The memory is overwritten.
 type Allocate func(bytes int64) ([]byte, error)
 
-// Tensor returns the tensor. It borrows the input's bytes where they lie packed, in the machine's byte order, and
-// aligned to the size of an element's number; borrowed says so. Else the data is a copy on Go's heap: strings always
-// are. Bytes that do not match dims, and external data, are ErrInput; a segment is ErrUnsupported.
+// Tensor returns the tensor. It borrows the input's bytes if they are packed, in the machine's byte order, and aligned
+// to the size of an element's number; borrowed reports that. Otherwise the data is a copy on Go's heap, as strings
+// always are. Bytes that do not match dims, and external data, are ErrInput; a segment is ErrUnsupported.
 func (t *TensorProto) Tensor() (result *tensor.Tensor, borrowed bool, err error) {
 	return t.TensorIn(nil)
 }
 
-// TensorIn is Tensor with copies, but those of strings, in memory from allocate (nil: Go's heap).
+// TensorIn is Tensor whose copies, except those of strings, are in memory from allocate; nil means Go's heap.
 func (t *TensorProto) TensorIn(allocate Allocate) (result *tensor.Tensor, borrowed bool, err error) {
 	data, _, ok, err := t.Stored()
 	if err != nil {
@@ -393,12 +396,12 @@ func (t *TensorProto) TensorIn(allocate Allocate) (result *tensor.Tensor, borrow
 		return nil, false, err
 	}
 	if t.DataType == StringType {
-		text := make([]string, len(t.StringData))
+		strings := make([]string, len(t.StringData))
 		for i, s := range t.StringData {
-			text[i] = string(s)
+			strings[i] = string(s)
 		}
-		result, err = tensor.OverStrings(t.Dims, text)
-		return result, false, t.place(err)
+		result, err = tensor.OverStrings(t.Dims, strings)
+		return result, false, t.atTensor(err)
 	}
 	if result, err = t.empty(allocate); err != nil {
 		return nil, false, err
@@ -409,12 +412,12 @@ func (t *TensorProto) TensorIn(allocate Allocate) (result *tensor.Tensor, borrow
 	return result, false, nil
 }
 
-// empty returns a tensor of t's type and shape for a copy.
+// empty returns a tensor of t's type and shape, to be filled by a copy.
 func (t *TensorProto) empty(allocate Allocate) (*tensor.Tensor, error) {
 	dt := dataTypes[t.DataType].dtype
 	if allocate == nil {
 		result, err := tensor.New(dt, t.Dims...)
-		return result, t.place(err)
+		return result, t.atTensor(err)
 	}
 	size, err := t.Size()
 	if err != nil {
@@ -425,24 +428,24 @@ func (t *TensorProto) empty(allocate Allocate) (*tensor.Tensor, error) {
 		return nil, err
 	}
 	result, err := tensor.Over(dt, t.Dims, data)
-	return result, t.place(err)
+	return result, t.atTensor(err)
 }
 
-// place names the tensor in another room's error.
-func (t *TensorProto) place(err error) error {
+// atTensor adds the tensor's name to an error of another package; nil stays nil.
+func (t *TensorProto) atTensor(err error) error {
 	if err == nil {
 		return nil
 	}
 	return diag.As(err, diag.ErrInput).AtTensor(t.Name)
 }
 
-// Over is Tensor for stored bytes that were found elsewhere, as in the file that an external tensor names: packed, and
+// Over is Tensor for stored bytes that come from elsewhere, such as the file that an external tensor names: packed and
 // little-endian. Their length must be Size.
 func (t *TensorProto) Over(data []byte) (result *tensor.Tensor, borrowed bool, err error) {
 	return t.OverIn(data, nil)
 }
 
-// OverIn is Over with a copy in memory from allocate (nil: Go's heap).
+// OverIn is Over whose copies are in memory from allocate; nil means Go's heap.
 func (t *TensorProto) OverIn(data []byte, allocate Allocate) (result *tensor.Tensor, borrowed bool, err error) {
 	size, err := t.Size()
 	if err != nil {
@@ -457,7 +460,7 @@ func (t *TensorProto) OverIn(data []byte, allocate Allocate) (result *tensor.Ten
 	}
 	if form.borrowable(data) {
 		result, err = tensor.Over(form.dtype, t.Dims, data)
-		return result, err == nil, t.place(err)
+		return result, err == nil, t.atTensor(err)
 	}
 	if result, err = t.empty(allocate); err != nil {
 		return nil, false, err
@@ -465,8 +468,8 @@ func (t *TensorProto) OverIn(data []byte, allocate Allocate) (result *tensor.Ten
 	return result, false, t.CopyInto(result.Bytes(), data)
 }
 
-// FromTensor returns the message of a tensor. It borrows t's bytes as raw_data on machines that are little-endian;
-// strings become string_data.
+// FromTensor returns the message of a tensor. On little-endian machines it borrows t's bytes as raw_data; strings
+// become string_data.
 func FromTensor(name string, t *tensor.Tensor) *TensorProto {
 	m := &TensorProto{Name: name, Dims: slices.Clone(t.Shape()), DataType: DataTypeOf(t.DType()), RawOffset: -1}
 	if t.DType() == dtype.String {
@@ -486,7 +489,7 @@ func FromTensor(name string, t *tensor.Tensor) *TensorProto {
 	return m
 }
 
-// String returns the type's name in Weir's spelling, or its number.
+// String returns the type's name in Weir's spelling, or its number if it is unknown.
 func (n DataType) String() string {
 	if dt, ok := n.DType(); ok {
 		return dt.String()

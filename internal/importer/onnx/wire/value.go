@@ -8,15 +8,15 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Value is a tensor, a sequence of tensors, or an optional of either, as the files of a test folder hold them.
+// Value is a tensor, a sequence of tensors, or an optional of either, as the files of ONNX's test data hold them.
 type Value struct {
 	Name               string
-	Tensors            []*tensor.Tensor // one, but for a sequence
+	Tensors            []*tensor.Tensor // one, unless the value is a sequence
 	Sequence, Optional bool
 	Absent             bool // an optional without a value
 }
 
-// ParseValue reads a file that holds a value of a declared type: of a sequence or not, optional or not.
+// ParseValue reads a file that holds a value whose type is declared: a sequence or a tensor, optional or not.
 func ParseValue(data []byte, sequence, optional bool) (v Value, err error) {
 	v.Sequence, v.Optional = sequence, optional
 	var one *TensorProto
@@ -67,13 +67,13 @@ func ParseValue(data []byte, sequence, optional bool) (v Value, err error) {
 	return v, nil
 }
 
-// WriteTo writes the value as the message of its type.
+// WriteTo writes the value as a message of its type.
 func (v Value) WriteTo(w io.Writer) (int64, error) {
 	n, err := w.Write(v.Marshal())
 	return int64(n), err
 }
 
-// Marshal is the value as the message of its type.
+// Marshal returns the value as a message of its type.
 func (v Value) Marshal() []byte {
 	var one *TensorProto
 	var several *SequenceProto
@@ -103,7 +103,7 @@ func (v Value) Marshal() []byte {
 	return o.Marshal()
 }
 
-// Declaration is how a model declares an input that may be the value.
+// Declaration returns the declaration of a model's input that may have this value; dt is the type of its tensors.
 func (v Value) Declaration(dt dtype.DType) *ValueInfoProto {
 	info := TensorValue(v.Name, DataTypeOf(dt))
 	if len(v.Tensors) == 1 && !v.Sequence {

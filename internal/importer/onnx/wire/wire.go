@@ -2,6 +2,7 @@ package wire
 
 import "io"
 
+// parse reads a message of the table's type; it borrows data.
 func parse[T any](s *message[T], data []byte) (*T, error) {
 	d := newDecoder(data, s.info.Name)
 	m := new(T)
@@ -12,11 +13,11 @@ func parse[T any](s *message[T], data []byte) (*T, error) {
 }
 
 // ParseModel reads a model. The result borrows data, as the package's documentation says, and must not outlive it.
-// Bytes that are no message, or break one of the limits, give an ErrInput that names the field. An empty input is a
-// model of zero values: whether a model makes sense is its importer's question.
+// Bytes that are not a message, or exceed a limit, are an ErrInput that names the field. An empty input is a model of
+// zero values: the importer decides whether a model makes sense.
 func ParseModel(data []byte) (*ModelProto, error) { return parse(&modelTable, data) }
 
-// ParseTensor reads a tensor, as input_0.pb of ONNX's test data is one. It borrows data.
+// ParseTensor reads a tensor, such as input_0.pb of ONNX's test data. It borrows data.
 func ParseTensor(data []byte) (*TensorProto, error) { return parse(&tensorTable, data) }
 
 // ParseSequence reads a sequence. It borrows data.
@@ -28,14 +29,14 @@ func ParseOptional(data []byte) (*OptionalProto, error) { return parse(&optional
 // ParseMap reads a map. It borrows data.
 func ParseMap(data []byte) (*MapProto, error) { return parse(&mapTable, data) }
 
-// WriteTo writes the model in the order of its fields' numbers, without a copy of its tensors. What ParseModel skips is
-// not written. It returns the bytes written and w's error.
+// WriteTo writes the model in the order of its fields' numbers, and does not copy its tensors. Fields that ParseModel
+// skips are not written. It returns the bytes written and w's error.
 func (m *ModelProto) WriteTo(w io.Writer) (int64, error) { return encodeTo(w, &modelTable, m) }
 
 // Marshal returns the model's bytes; they are the same on every call and every machine.
 func (m *ModelProto) Marshal() []byte { return marshal(&modelTable, m) }
 
-// WriteTo writes the tensor, without a copy of its data.
+// WriteTo writes the tensor, and does not copy its data.
 func (t *TensorProto) WriteTo(w io.Writer) (int64, error) { return encodeTo(w, &tensorTable, t) }
 
 // Marshal returns the tensor's bytes.

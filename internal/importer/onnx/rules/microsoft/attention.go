@@ -13,10 +13,11 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// The attention operators of com.microsoft. Batches are B, heads of queries N, of keys G, queries S, keys and values of
-// this run L, of all runs T, earlier ones P.
+// The attention operators of com.microsoft. In shapes B is the batch, N the heads of queries, G the heads of keys, S
+// the queries, L the keys and values of this run, P those of earlier runs and T those of all runs; D is the size of a
+// head.
 
-// refuseInputs refuses inputs that are not supported.
+// refuseInputs refuses the model if it gives one of these inputs, which are not supported.
 func refuseInputs(c *convert.Call, which ...int) {
 	for _, i := range which {
 		if c.Optional(i) != nil {
@@ -25,14 +26,14 @@ func refuseInputs(c *convert.Call, which ...int) {
 	}
 }
 
-// refuseUnless refuses an integer attribute that is not as expected.
+// refuseUnless refuses the model if an integer attribute is present and is not value.
 func refuseUnless(c *convert.Call, name string, value int64) {
 	if got := c.Int(name, value); got != value {
 		c.Refuse("%s = %d", name, got)
 	}
 }
 
-// byHead gives [B, S, N·D] its heads as an axis: [B, N, S, D].
+// byHead splits [B, S, N·D] into count heads: [B, N, S, D].
 func byHead(c *convert.Call, v *ir.Value, count int64) *ir.Value {
 	s := v.Type.Shape
 	if len(s) != 3 || count < 1 {
@@ -42,16 +43,16 @@ func byHead(c *convert.Call, v *ir.Value, count int64) *ir.Value {
 	return ops.Transpose(c.Builder, split, 0, 2, 1, 3)
 }
 
-// together undoes byHead.
+// together merges the heads again: [B, N, S, D] becomes [B, S, N·D].
 func together(c *convert.Call, v *ir.Value) *ir.Value {
 	v = ops.Transpose(c.Builder, v, 0, 2, 1, 3)
 	s := v.Type.Shape
 	return ops.Reshape(c.Builder, v, s[0], s[1], s[2].Mul(s[3]))
 }
 
-// keyMask is what a mask of keys adds to the scores, as wide as dt, broadcast to [B, N, S, T]: 0, or where a key is
-// hidden mask_filter_value. The mask is 1 or 0 for each key [B, T], for each query and key [B, S, T] or [B, 1, ≥ T, ≥
-// T]; or the end [B], or the ends and the beginnings [2·B], of the keys that are seen.
+// keyMask returns the numbers, of type dt, that a mask adds to the scores, broadcast to [B, N, S, T]: 0, or
+// mask_filter_value if a key is hidden. The mask is 1 or 0 for each key, [B, T], or for each query and key, [B, S, T]
+// or [B, 1, ≥ T, ≥ T]; or it is the end of the visible keys, [B], or the ends followed by the beginnings, [2·B].
 func keyMask(c *convert.Call, mask *ir.Value, dt dtype.DType, batch, queries, keys sym.Expr) *ir.Value {
 	b, shape := c.Builder, mask.Type.Shape
 	unit := sym.Const(1)
@@ -86,8 +87,8 @@ func keyMask(c *convert.Call, mask *ir.Value, dt dtype.DType, batch, queries, ke
 	return ops.Where(b, seen, ops.Scalar(b, dt, 0), ops.Scalar(b, dt, c.Float("mask_filter_value", -10000)))
 }
 
-// attended is attention over heads, with numbers that are added to the scores, put together again to [B, S, N·D], and
-// its weights.
+// attended returns the attention of all heads, merged to [B, S, N·D], and its weights. bias is added to the scores and
+// may be nil; past is P.
 func attended(c *convert.Call, q, k, v, bias *ir.Value, past sym.Expr) (*ir.Value, *ir.Value) {
 	x := ops.AttentionOperands{Query: q, Key: k, Value: v, Mask: bias}
 	y, scores := ops.Attention(c.Builder, x, ops.AttentionSettings{Scale: c.Float("scale", 0),
@@ -95,8 +96,8 @@ func attended(c *convert.Call, q, k, v, bias *ir.Value, past sym.Expr) (*ir.Valu
 	return together(c, y), scores.Weights
 }
 
-// selfAttention converts Attention: one matrix projects the input to queries, keys and values; the cache holds keys and
-// values in one tensor.
+// selfAttention converts Attention: project multiplies the input by columns of the weights, and adds a bias, for the
+// queries, the keys and the values in turn. The cache holds keys and values in one tensor.
 func selfAttention(c *convert.Call, weights, bias, mask, past, added *ir.Value,
 	project func(columns, shift *ir.Value) *ir.Value) []*ir.Value {
 	b, x, count := c.Builder, c.Input(0), c.Int("num_heads", 0)
@@ -151,7 +152,7 @@ func selfAttention(c *convert.Call, weights, bias, mask, past, added *ir.Value,
 	return out
 }
 
-// quantizedAttention is Attention whose projection is a product of integers of 8 bits.
+// quantizedAttention converts QAttention: Attention whose projection is a product of integers of 8 bits.
 func quantizedAttention(c *convert.Call) []*ir.Value {
 	columnwise := func(v *ir.Value, columns func(*ir.Value) *ir.Value) *ir.Value {
 		if v == nil || len(v.Type.Shape) == 0 || c.Dims().EQ(convert.Count(v.Type.Shape), sym.Const(1)) == sym.Yes {
@@ -171,7 +172,8 @@ func quantizedAttention(c *convert.Call) []*ir.Value {
 	return selfAttention(c, c.Input(1), c.Input(2), c.Optional(5), c.Optional(8), nil, project)
 }
 
-// multiHeadAttention converts MultiHeadAttention: queries, keys and values come projected, apart or packed.
+// multiHeadAttention converts MultiHeadAttention: queries, keys and values arrive projected, as separate tensors or
+// packed.
 func multiHeadAttention(c *convert.Call) []*ir.Value {
 	b, count := c.Builder, c.Int("num_heads", 0)
 	refuseInputs(c, 8, 9)
@@ -223,9 +225,9 @@ func multiHeadAttention(c *convert.Call) []*ir.Value {
 	return []*ir.Value{y, k, v, weights}
 }
 
-// groupQueryAttention converts GroupQueryAttention: the new keys and values go into a cache behind those of each
-// sequence that are there, and the queries see what is before and at their own place. The cache that comes out is as
-// long as the one that goes in, or as all the keys.
+// groupQueryAttention converts GroupQueryAttention: the new keys and values are written into a cache after the earlier
+// ones of each sequence, and a query sees the keys up to its own position. The resulting cache is as long as the given
+// one if both share a buffer; otherwise as long as the longer of the given cache and all keys.
 func groupQueryAttention(c *convert.Call) []*ir.Value {
 	b, count, groups := c.Builder, c.Int("num_heads", 0), c.Int("kv_num_heads", 0)
 	refuseInputs(c, 12, 13)
@@ -254,7 +256,7 @@ func groupQueryAttention(c *convert.Call) []*ir.Value {
 	batch, queries := q.Type.Shape[0], q.Type.Shape[2]
 	total := convert.ScalarIn(b, ops.Cast(b, c.Input(6), dtype.I64))
 	lengths := ops.Binary(b, ops.Add, ops.Reshape(b, ops.Cast(b, c.Input(5), dtype.I64), batch), c.Number(1))
-	// At first, all begin at 0, the shorter ones too.
+	// In the first run every sequence begins at 0, also those shorter than the longest.
 	number := ops.Integers(b, ir.Type{DType: dtype.I64}, []sym.Expr{queries})
 	first := ops.Where(b, ops.Binary(b, ops.Eq, total, number), c.Number(0), ops.Binary(b, ops.Sub, lengths, number))
 	if c.Int("do_rotary", 0) != 0 {
@@ -293,8 +295,8 @@ func groupQueryAttention(c *convert.Call) []*ir.Value {
 	return []*ir.Value{together(c, y), k, v}
 }
 
-// inOneBuffer reports whether an input and an output share a buffer: the caller says that the output is the input's new
-// value, or the graph declares both of one shape. The output then has no more entries than the input.
+// inOneBuffer reports whether an input and an output share a buffer: the caller says that the output updates the input,
+// or the graph declares the same shape for both. The output then has no more entries than the input.
 func inOneBuffer(c *convert.Call, in, out int) bool {
 	if out >= len(c.Node.Output) || c.Node.Output[out] == "" {
 		return false
@@ -310,7 +312,7 @@ func inOneBuffer(c *convert.Call, in, out int) bool {
 	})
 }
 
-// dimsOf are the dimensions that a graph declares of a value; nil if it declares none.
+// dimsOf returns the dimensions that a graph declares for a value; nil if it declares none.
 func dimsOf(g *convert.Scope, name string) []*wire.Dimension {
 	if g.Proto == nil {
 		return nil
@@ -325,8 +327,8 @@ func dimsOf(g *convert.Scope, name string) []*wire.Dimension {
 	return nil
 }
 
-// cached writes new entries [B, G, S, D] into a cache [B, G, P, D], made `all` long, from the place of each sequence's
-// first on.
+// cached writes new entries [B, G, S, D] into a cache [B, G, P, D], which is first extended to `all` entries. first has
+// the position of each sequence's first new entry.
 func cached(c *convert.Call, cache, news, first *ir.Value, all sym.Expr) *ir.Value {
 	b, n := c.Builder, news.Type.Shape
 	if more := c.Dims().Simplify(all.Sub(cache.Type.Shape[2])); !more.Equal(sym.Const(0)) {
@@ -338,8 +340,8 @@ func cached(c *convert.Call, cache, news, first *ir.Value, all sym.Expr) *ir.Val
 	return ops.ScatterElements(b, cache, ops.Expand(b, at, n...), news, 2, "none")
 }
 
-// sunk is attention whose softmax has one more term, which no value belongs to: a key of zeros, whose score is the
-// sink's, one for each head, or 0.
+// sunk is attention whose softmax has one more term, which belongs to no value. It adds a key and a value of zeros; the
+// score of the key is the sink's, one for each head, or 0 if sink is nil.
 func sunk(c *convert.Call, x ops.AttentionOperands, s ops.AttentionSettings, sink *ir.Value) *ir.Value {
 	b, dt := c.Builder, x.Query.Type.DType
 	batch, queries, keys := x.Query.Type.Shape[0], x.Query.Type.Shape[2], x.Key.Type.Shape[2]
@@ -374,7 +376,7 @@ func sunk(c *convert.Call, x ops.AttentionOperands, s ops.AttentionSettings, sin
 	return y
 }
 
-// rotated turns [B, N, S, D] by the angles at positions [B, S] or [1, S], of which cos and sin have a row each.
+// rotated rotates [B, N, S, D] by the angles at positions, [B, S] or [1, S]; cos and sin have a row for each position.
 func rotated(c *convert.Call, x, positions, cos, sin *ir.Value, interleaved bool) *ir.Value {
 	b := c.Builder
 	rows := func(table *ir.Value) *ir.Value {
@@ -387,8 +389,8 @@ func rotated(c *convert.Call, x, positions, cos, sin *ir.Value, interleaved bool
 	return ops.Rotate(b, x, rows(cos), rows(sin), interleaved)
 }
 
-// microsoftRotary converts RotaryEmbedding: its positions may be one number, that of the first element of every
-// sequence.
+// microsoftRotary converts RotaryEmbedding. Its positions may be a single number: the position of the first element of
+// every sequence.
 func microsoftRotary(c *convert.Call) []*ir.Value {
 	b, x, positions := c.Builder, c.Input(0), c.Input(1)
 	refuseUnless(c, "is_packed_batching", 0)
@@ -415,6 +417,7 @@ func microsoftRotary(c *convert.Call) []*ir.Value {
 	return convert.One(y)
 }
 
+// projectedAttention converts Attention, whose projection is a product of floats.
 func projectedAttention(c *convert.Call) []*ir.Value {
 	refuseInputs(c, 6)
 	bias := c.Optional(2)

@@ -9,9 +9,10 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// What the optimizer for diffusion models writes, and products whose weights are codes of a table.
+// The operators that ONNX Runtime's optimizer for diffusion models writes, and products whose weights are codes of a
+// table.
 
-// biasSplitGelu: the first half of the last axis, times gelu of the second.
+// biasSplitGelu converts BiasSplitGelu: the first half of the last axis times gelu of the second half.
 func biasSplitGelu(c *convert.Call) []*ir.Value {
 	x := ops.Binary(c.Builder, ops.Add, c.Input(0), c.Input(1))
 	last := len(x.Type.Shape) - 1
@@ -23,7 +24,8 @@ func biasSplitGelu(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Binary(c.Builder, ops.Mul, taken(c, x, last, sym.Const(0), half), gate))
 }
 
-// groupNorm normalizes groups of channels, which come last unless channels_last is 0, and may end in x · sigmoid(x).
+// groupNorm normalizes groups of channels. Channels are the last axis unless channels_last is 0; x · sigmoid(x) follows
+// if activation is 1.
 func groupNorm(c *convert.Call, x *ir.Value) *ir.Value {
 	b, shape, groups := c.Builder, x.Type.Shape, c.Int("groups", 0)
 	rank := len(shape)
@@ -50,8 +52,8 @@ func groupNorm(c *convert.Call, x *ir.Value) *ir.Value {
 	}
 }
 
-// skipGroupNorm normalizes the sum of x, a residual, which may have one element for each channel, and a bias; the sum
-// is the second output.
+// skipGroupNorm converts SkipGroupNorm: it normalizes the sum of the input, a residual, which may have one element for
+// each channel, and a bias. The second output is the sum.
 func skipGroupNorm(c *convert.Call) []*ir.Value {
 	refuseUnless(c, "channels_last", 1)
 	b, skip := c.Builder, c.Input(3)
@@ -62,8 +64,8 @@ func skipGroupNorm(c *convert.Call) []*ir.Value {
 	return []*ir.Value{groupNorm(c, sum), sum}
 }
 
-// codes are the numbers that 4 bits stand for: floats of 4 bits, scaled to 1, and the quantiles of a normal
-// distribution of QLoRA (Dettmers et al., 2023).
+// codes are the numbers that codes of 4 bits stand for: floats of 4 bits, scaled to 1, and quantiles of a normal
+// distribution as in QLoRA (Dettmers et al., 2023).
 var codes = [2][16]float32{
 	{0, 0.0052083333, 0.66666667, 1, 0.33333333, 0.5, 0.16666667, 0.25, 0, -0.0052083333, -0.66666667, -1, -0.33333333,
 		-0.5, -0.16666667, -0.25},
@@ -71,8 +73,8 @@ var codes = [2][16]float32{
 		0.33791524, 0.44070983, 0.562617, 0.72295684, 1},
 }
 
-// codedProduct converts MatMulBnb4: A times the transpose of weights that are codes, the first of a byte in its high
-// bits, and a largest value for each block of the flat weights.
+// codedProduct converts MatMulBnb4: A times the transpose of weights of 4-bit codes, two in each byte with the first in
+// the high bits. Each block of the flattened weights has a scale: its largest value.
 func codedProduct(c *convert.Call) []*ir.Value {
 	b := c.Builder
 	size, rows, columns, kind := c.Int("block_size", 0), c.Int("N", 0), c.Int("K", 0), c.Int("quant_type", 0)
@@ -96,7 +98,8 @@ func codedProduct(c *convert.Call) []*ir.Value {
 	return convert.One(ops.MatMul(b, c.Input(0), weights, false, true))
 }
 
-// uniqueInOrder is the elements of a vector without those that came before, where each is among them, and how often.
+// uniqueInOrder converts Unique: the distinct elements of a vector in order of appearance, the index of each element
+// among them, and how often each occurs.
 func uniqueInOrder(c *convert.Call) []*ir.Value {
 	values, _, inverse, counts := ops.Unique(c.Builder, c.Flat(c.Input(0)), 0, false)
 	return []*ir.Value{values, inverse, counts}

@@ -9,14 +9,15 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
-// Products and convolutions of com.microsoft with what follows them.
+// Products and convolutions of com.microsoft, fused with the operators that follow them.
 
-// activationSettings is the functions that only fused operators have, as activationRules has the others.
+// activationSettings has the attributes of activations that only fused operators have; core.ActivationRules has the
+// others.
 var activationSettings = map[string][2]string{"ScaledTanh": {"alpha", "beta"}, "ParametricSoftplus": {"alpha", "beta"},
 	"Clip": {"min", "max"}}
 
-// activated is an activation of y by its name. setting gives the i-th of its settings, which has a name of its own, or
-// ok false if it is not given.
+// activated applies the activation of a name, "" for none, to y. setting returns the i-th setting of the activation,
+// whose attribute is called name; ok is false if the model does not give it.
 func activated(c *convert.Call, y *ir.Value, name string,
 	setting func(i int, name string) (x float64, ok bool)) *ir.Value {
 	if name == "" {
@@ -58,15 +59,15 @@ func activated(c *convert.Call, y *ir.Value, name string,
 	return ops.ActivationWith(c.Builder, row.Op, y, set[0], set[1])
 }
 
-// fusedSetting reads settings from attributes of their names.
+// fusedSetting returns a setting function that reads the attributes activation_ and the setting's name.
 func fusedSetting(c *convert.Call) func(i int, name string) (float64, bool) {
 	return func(_ int, name string) (float64, bool) {
 		return c.Float("activation_"+name, 0), c.Has("activation_" + name)
 	}
 }
 
-// fusedProduct is alpha · A · B, with the last two axes turned over, or with the first axis moved behind all but the
-// last.
+// fusedProduct is alpha · A · B. transA and transB exchange an operand's last two axes; transBatchA and transBatchB
+// move its first axis to the position before the last.
 func fusedProduct(c *convert.Call) *ir.Value {
 	operand := func(i int, batch, turn string) (*ir.Value, bool) {
 		v := c.Input(i)
@@ -95,7 +96,7 @@ func fusedProduct(c *convert.Call) *ir.Value {
 	return z
 }
 
-// turned is v with its last two axes in the other order, if so asked.
+// turned exchanges the last two axes of v if turn is true.
 func turned(c *convert.Call, v *ir.Value, turn bool) *ir.Value {
 	if !turn {
 		return v
@@ -109,15 +110,17 @@ func turned(c *convert.Call, v *ir.Value, turn bool) *ir.Value {
 	return ops.Transpose(c.Builder, v, perm...)
 }
 
+// fusedProductActivation converts FusedMatMulActivation.
 func fusedProductActivation(c *convert.Call) []*ir.Value {
 	return convert.One(activated(c, fusedProduct(c), c.StringAttribute("activation", ""), fusedSetting(c)))
 }
 
+// fusedGemm converts FusedGemm.
 func fusedGemm(c *convert.Call) []*ir.Value {
 	return convert.One(activated(c, core.Gemm(c)[0], c.StringAttribute("activation", ""), fusedSetting(c)))
 }
 
-// fusedConv is a convolution, a sum and an activation.
+// fusedConv is a convolution, to which a tensor may be added, followed by an activation.
 func fusedConv(c *convert.Call) []*ir.Value {
 	settings := c.Floats("activation_params")
 	return convert.One(activated(c, plus(c, core.Conv(c)[0], c.Optional(3)), c.StringAttribute("activation", ""),
@@ -129,8 +132,8 @@ func fusedConv(c *convert.Call) []*ir.Value {
 		}))
 }
 
-// channelsFirst is x with its last axis moved to the place of channels, and back what undoes it, where the attribute
-// says that channels are last.
+// channelsFirst returns x with its channels as axis 1, and a function that moves them back in a result. It moves
+// nothing unless channels_last is set.
 func channelsFirst(c *convert.Call, x *ir.Value) (first *ir.Value, back func(*ir.Value) *ir.Value) {
 	rank := len(x.Type.Shape)
 	if c.Int("channels_last", 0) == 0 {
@@ -149,6 +152,8 @@ func channelsFirst(c *convert.Call, x *ir.Value) (first *ir.Value, back func(*ir
 
 func fusedMatMul(c *convert.Call) []*ir.Value { return convert.One(fusedProduct(c)) }
 
+// gemmFastGelu converts GemmFastGelu: the product, plus a bias if there is one, followed by gelu's approximation by
+// tanh.
 func gemmFastGelu(c *convert.Call) []*ir.Value {
 	y := plus(c, ops.MatMulAny(c.Builder, c.Input(0), c.Input(1)), c.Optional(2))
 	return convert.One(ops.Activation(c.Builder, "gelu_tanh", y))

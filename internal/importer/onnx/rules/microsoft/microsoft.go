@@ -10,10 +10,10 @@ import (
 )
 
 // microsoft is the domain of the operators that ONNX Runtime's optimizer, Olive and the model builder for generative
-// models write. Each is an expansion; what they mean was read off onnxruntime's results.
+// models write. Each operator is expanded; its meaning was read off onnxruntime's results.
 const microsoft = "com.microsoft"
 
-// plus is the sum of two values, the second of which may be nil.
+// plus returns x + y, or x if y is nil.
 func plus(c *convert.Call, x, y *ir.Value) *ir.Value {
 	if y == nil {
 		return x
@@ -21,7 +21,7 @@ func plus(c *convert.Call, x, y *ir.Value) *ir.Value {
 	return ops.Binary(c.Builder, ops.Add, x, y)
 }
 
-// times is the product of two values, the second of which may be nil.
+// times returns x · y, or x if y is nil.
 func times(c *convert.Call, x, y *ir.Value) *ir.Value {
 	if y == nil {
 		return x
@@ -29,7 +29,8 @@ func times(c *convert.Call, x, y *ir.Value) *ir.Value {
 	return ops.Binary(c.Builder, ops.Mul, x, y)
 }
 
-// taken is a piece of an axis, which must lie within it.
+// taken returns the extent elements of an axis that start at begin; the conditions that they lie within the axis become
+// conditions of the model.
 func taken(c *convert.Call, v *ir.Value, axis int, begin, extent sym.Expr) *ir.Value {
 	if axis >= len(v.Type.Shape) {
 		c.Fault("%s has rank %d", v.Name, len(v.Type.Shape))
@@ -42,7 +43,8 @@ func taken(c *convert.Call, v *ir.Value, axis int, begin, extent sym.Expr) *ir.V
 	return ops.SliceAxis(c.Builder, v, axis, c.Dims().Simplify(begin), c.Dims().Simplify(extent))
 }
 
-// lastNormalized is x normalized along its last axis, scaled, and shifted if shift is there.
+// lastNormalized normalizes x along its last axis, multiplies by scale and adds shift; both may be nil. The mean is
+// subtracted if centred is true.
 func lastNormalized(c *convert.Call, x *ir.Value, epsilon float64, centred bool, scale, shift *ir.Value) *ir.Value {
 	if len(x.Type.Shape) < 1 {
 		c.Fault("an input %s", x.Type)
@@ -51,7 +53,8 @@ func lastNormalized(c *convert.Call, x *ir.Value, epsilon float64, centred bool,
 	return plus(c, times(c, y, scale), shift)
 }
 
-// skipNormalization is the rule that adds a residual, and a bias, and normalizes the sum; the sum is the fourth output.
+// skipNormalization returns a rule that adds a residual and a bias to the input and normalizes the sum; the fourth
+// output is the sum.
 func skipNormalization(centred bool) convert.Rule {
 	return func(c *convert.Call) []*ir.Value {
 		bias, shift := c.Optional(3), (*ir.Value)(nil)
@@ -64,7 +67,7 @@ func skipNormalization(centred bool) convert.Rule {
 	}
 }
 
-// simplifiedNormalization converts what became RMSNormalization.
+// simplifiedNormalization converts SimplifiedLayerNormalization, which ai.onnx later standardized as RMSNormalization.
 func simplifiedNormalization(c *convert.Call) []*ir.Value {
 	x := c.Input(0)
 	rank := len(x.Type.Shape)
@@ -73,8 +76,8 @@ func simplifiedNormalization(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Binary(c.Builder, ops.Mul, ops.Cast(c.Builder, y, c.Input(1).Type.DType), c.Input(1)))
 }
 
-// embedNormalization sums the embeddings of words, positions and segments, and normalizes the sum. The second output
-// counts each row of the mask.
+// embedNormalization converts EmbedLayerNormalization: it sums the embeddings of words, positions and segments, and
+// normalizes the sum. The second output counts the set elements in each row of the mask.
 func embedNormalization(c *convert.Call) []*ir.Value {
 	b, words := c.Builder, c.Input(0)
 	if len(words.Type.Shape) != 2 {
@@ -102,7 +105,7 @@ func embedNormalization(c *convert.Call) []*ir.Value {
 	return out
 }
 
-// at is what an operator of ai.onnx means at a version.
+// at returns the rule of an operator of ai.onnx at a version.
 func at(version int64, name string) convert.Rule {
 	return func(c *convert.Call) []*ir.Value {
 		c.Version = version
@@ -114,7 +117,7 @@ func at(version int64, name string) convert.Rule {
 	}
 }
 
-// rangeOfOne is a range whose step is 1 if none is given.
+// rangeOfOne converts Range, with a step of 1 if none is given.
 func rangeOfOne(c *convert.Call) []*ir.Value {
 	if c.Optional(2) == nil {
 		c.In = []*ir.Value{c.Input(0), c.Input(1), ops.Scalar(c.Builder, c.Input(0).Type.DType, 1)}
@@ -122,6 +125,7 @@ func rangeOfOne(c *convert.Call) []*ir.Value {
 	return core.RangeOf(c)
 }
 
+// expandDims converts ExpandDims: Unsqueeze whose axes may be a scalar.
 func expandDims(c *convert.Call) []*ir.Value {
 	if axes := c.Input(1); len(axes.Type.Shape) == 0 {
 		c.In = []*ir.Value{c.Input(0), ops.Reshape(c.Builder, axes, sym.Const(1))}
@@ -129,16 +133,17 @@ func expandDims(c *convert.Call) []*ir.Value {
 	return core.Unsqueeze(c)
 }
 
-// distances is how far each row of a matrix is from each of another: CDist, which converters of kernel methods write.
+// distances converts CDist, which converters of kernel methods write: the distance of each row of one matrix from each
+// row of another.
 func distances(c *convert.Call) []*ir.Value {
 	b, x, y := c.Builder, c.Input(0), c.Input(1)
 	if len(x.Type.Shape) != 2 || len(y.Type.Shape) != 2 {
 		c.Fault("%s and %s, both must be matrices", x.Type, y.Type)
 	}
 	rows, columns, width := x.Type.Shape[0], y.Type.Shape[0], x.Type.Shape[1]
-	apart := ops.Binary(b, ops.Sub, ops.Reshape(b, x, rows, sym.Const(1), width),
+	difference := ops.Binary(b, ops.Sub, ops.Reshape(b, x, rows, sym.Const(1), width),
 		ops.Reshape(b, y, sym.Const(1), columns, y.Type.Shape[1]))
-	squares := ops.ReduceSum(b, ops.Binary(b, ops.Mul, apart, apart), false, 2)
+	squares := ops.ReduceSum(b, ops.Binary(b, ops.Mul, difference, difference), false, 2)
 	switch metric := c.StringAttribute("metric", "sqeuclidean"); metric {
 	case "sqeuclidean":
 		return convert.One(squares)

@@ -12,24 +12,24 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// The quantised operators of com.microsoft: elements of 8 bits go to f32 and back around an operator of floats, which
-// is how onnxruntime defines them.
+// The quantised operators of com.microsoft. As onnxruntime defines them, elements of 8 bits are converted to f32, an
+// operator of floats is applied, and the result is converted back.
 
-// real is the numbers that the i-th input stands for, by the scale and the zero point in the inputs after it.
+// real returns the numbers that the i-th input stands for; the next two inputs are its scale and zero point.
 func real(c *convert.Call, i int) *ir.Value {
 	return ops.Dequantize(c.Builder, c.Input(i), c.Input(i+1), c.Optional(i+2), dtype.F32, ops.Quantization{})
 }
 
-// quantized is numbers as integers of type to, by the scale and the zero point in the i-th input and the next.
+// quantized quantises y to type to; the i-th input is the scale and the next the zero point.
 func quantized(c *convert.Call, y *ir.Value, i int, to dtype.DType) *ir.Value {
 	return ops.Quantize(c.Builder, y, c.Input(i), c.Optional(i+1), to, dtype.Invalid, ops.Quantization{}, false)
 }
 
-// The functions below compute as onnxruntime does where a result may lie half way between two integers: the scales are
-// first made into one number for each operand, in units of the result's scale.
+// The functions below give onnxruntime's result also if it lies half way between two integers: the scales are first
+// combined into one number for each operand, in units of the result's scale.
 
-// whole is the i-th input less its zero point, in i32.
-func whole(c *convert.Call, i int) *ir.Value {
+// integers returns the i-th input minus its zero point, as i32.
+func integers(c *convert.Call, i int) *ir.Value {
 	x := ops.Cast(c.Builder, c.Input(i), dtype.I32)
 	if zero := c.Optional(i + 2); zero != nil {
 		x = ops.Binary(c.Builder, ops.Sub, x, convert.ScalarIn(c.Builder, ops.Cast(c.Builder, zero, dtype.I32)))
@@ -37,10 +37,10 @@ func whole(c *convert.Call, i int) *ir.Value {
 	return x
 }
 
-// scaleAt is the i-th input, a scalar.
+// scaleAt returns the i-th input as a scalar.
 func scaleAt(c *convert.Call, i int) *ir.Value { return convert.ScalarIn(c.Builder, c.Input(i)) }
 
-// rounded is numbers in units of the result's scale as its integers, by the zero point in the i-th input.
+// rounded rounds y, in units of the result's scale, to integers of type to, and adds the zero point, the i-th input.
 func rounded(c *convert.Call, y *ir.Value, i int, to dtype.DType) *ir.Value {
 	zero := c.Optional(i)
 	if zero != nil {
@@ -50,12 +50,13 @@ func rounded(c *convert.Call, y *ir.Value, i int, to dtype.DType) *ir.Value {
 		false)
 }
 
-// inUnits is integers times a number, as f32.
+// inUnits returns the integers x, as f32, times by.
 func inUnits(c *convert.Call, x, by *ir.Value) *ir.Value {
 	return ops.Binary(c.Builder, ops.Mul, ops.Cast(c.Builder, x, dtype.F32), by)
 }
 
-// quantizedSum rounds once, after the zero points of all three have been added.
+// quantizedSum converts QLinearAdd. It rounds once, after it has added the zero points of both operands and of the
+// result.
 func quantizedSum(c *convert.Call) []*ir.Value {
 	b := c.Builder
 	total := zeroPoint(c, 7)
@@ -70,7 +71,7 @@ func quantizedSum(c *convert.Call) []*ir.Value {
 		ops.Quantization{}, false))
 }
 
-// zeroPoint is the i-th input, a scalar, as f32; 0 if it is absent.
+// zeroPoint returns the i-th input, a scalar, as f32; 0 if it is absent.
 func zeroPoint(c *convert.Call, i int) *ir.Value {
 	if v := c.Optional(i); v != nil {
 		return convert.ScalarIn(c.Builder, ops.Cast(c.Builder, v, dtype.F32))
@@ -78,17 +79,18 @@ func zeroPoint(c *convert.Call, i int) *ir.Value {
 	return ops.Scalar(c.Builder, dtype.F32, 0)
 }
 
+// quantizedProduct converts QLinearMul.
 func quantizedProduct(c *convert.Call) []*ir.Value {
 	b := c.Builder
 	scale := ops.Binary(b, ops.Div, ops.Binary(b, ops.Mul, scaleAt(c, 1), scaleAt(c, 4)), scaleAt(c, 6))
-	y := inUnits(c, ops.Binary(b, ops.Mul, whole(c, 0), whole(c, 3)), scale)
+	y := inUnits(c, ops.Binary(b, ops.Mul, integers(c, 0), integers(c, 3)), scale)
 	return convert.One(rounded(c, y, 7, c.Input(0).Type.DType))
 }
 
-// quantizedMean is the mean of each channel.
+// quantizedMean converts QLinearGlobalAveragePool: the mean of each channel.
 func quantizedMean(c *convert.Call) []*ir.Value {
 	b := c.Builder
-	first, back := channelsFirst(c, whole(c, 0))
+	first, back := channelsFirst(c, integers(c, 0))
 	inner := *c
 	inner.In = []*ir.Value{first}
 	axes := core.SpatialAxes(&inner)
@@ -99,20 +101,21 @@ func quantizedMean(c *convert.Call) []*ir.Value {
 	return convert.One(back(rounded(c, y, 4, c.Input(0).Type.DType)))
 }
 
-// quantizedUnary is the rule of a function of one quantised tensor.
+// quantizedUnary returns the rule of a function of one quantised tensor; f gets the tensor's numbers.
 func quantizedUnary(f func(c *convert.Call, x *ir.Value) *ir.Value) convert.Rule {
 	return func(c *convert.Call) []*ir.Value {
 		return convert.One(quantized(c, f(c, real(c, 0)), 3, c.Input(0).Type.DType))
 	}
 }
 
-// softmaxOf is Softmax as the version of ai.onnx in the attribute opset means it.
+// softmaxOf is Softmax of the version of ai.onnx that the attribute opset names.
 func softmaxOf(c *convert.Call, x *ir.Value) *ir.Value {
 	inner := *c
 	inner.In, inner.Version = []*ir.Value{x}, c.Int("opset", 13)
 	return c.Scope.Source.Rules.Rule("Softmax", inner.Version)(&inner)[0]
 }
 
+// meanOf is ReduceMean along the attribute axes, or along all axes if it is absent.
 func meanOf(c *convert.Call, x *ir.Value) *ir.Value {
 	axes := c.Ints("axes")
 	if len(axes) == 0 {
@@ -125,7 +128,7 @@ func meanOf(c *convert.Call, x *ir.Value) *ir.Value {
 	return ops.ReduceMean(c.Builder, x, c.Int("keepdims", 1) != 0, slices.Compact(axes)...)
 }
 
-// pooled is an average pooling, of images whose channels may come last.
+// pooled is an average pooling of images; their channels are last if channels_last is set.
 func pooled(c *convert.Call, x *ir.Value) *ir.Value {
 	first, back := channelsFirst(c, x)
 	inner := *c
@@ -133,24 +136,26 @@ func pooled(c *convert.Call, x *ir.Value) *ir.Value {
 	return back(core.AveragePool(&inner)[0])
 }
 
-// quantizedConcat has its result's scale and zero point first, then a tensor, a scale and a zero point for each part.
+// quantizedConcat converts QLinearConcat. Its inputs are the scale and zero point of the result, then a tensor, a scale
+// and a zero point for each operand.
 func quantizedConcat(c *convert.Call) []*ir.Value {
 	if len(c.In) < 5 || len(c.In)%3 != 2 {
-		c.Fault("%d inputs, there must be two and three for each part", len(c.In))
+		c.Fault("%d inputs, there must be two and three for each operand", len(c.In))
 	}
-	var parts []*ir.Value
+	var operands []*ir.Value
 	for i := 2; i < len(c.In); i += 3 {
-		parts = append(parts, real(c, i))
+		operands = append(operands, real(c, i))
 	}
-	axis := c.Axis(c.Int("axis", 0), len(parts[0].Type.Shape))
-	return convert.One(quantized(c, ops.Concat(c.Builder, axis, parts...), 0, c.Input(2).Type.DType))
+	axis := c.Axis(c.Int("axis", 0), len(operands[0].Type.Shape))
+	return convert.One(quantized(c, ops.Concat(c.Builder, axis, operands...), 0, c.Input(2).Type.DType))
 }
 
 func quantizedWhere(c *convert.Call) []*ir.Value {
 	return convert.One(quantized(c, ops.Where(c.Builder, c.Input(0), real(c, 1), real(c, 4)), 7, c.Input(1).Type.DType))
 }
 
-// quantizedConv is ai.onnx's QLinearConv, of images whose channels may come last.
+// quantizedConv converts QLinearConv: the operator of ai.onnx, on images whose channels are last if channels_last is
+// set.
 func quantizedConv(c *convert.Call) []*ir.Value {
 	first, back := channelsFirst(c, c.Input(0))
 	inner := *c
@@ -158,27 +163,28 @@ func quantizedConv(c *convert.Call) []*ir.Value {
 	return convert.One(back(core.QLinearConv(&inner)[0]))
 }
 
-// integerProduct is the product of integers of 8 bits times their scales: x's has one element, w's one, or one for each
-// column.
+// integerProduct returns the product of integers of 8 bits times their scales. x has one scale; w has one, or one for
+// each column.
 func integerProduct(c *convert.Call, x, w, xScale, wScale, xZero, wZero *ir.Value) *ir.Value {
 	sums := ops.Cast(c.Builder, ops.MatMulInteger(c.Builder, x, xZero, w, wZero), dtype.F32)
 	return ops.Binary(c.Builder, ops.Mul, sums, ops.Binary(c.Builder, ops.Mul, core.WideScale(c, xScale, 0),
 		core.WideScale(c, wScale, 0)))
 }
 
+// integerToFloat converts MatMulIntegerToFloat.
 func integerToFloat(c *convert.Call) []*ir.Value {
 	return convert.One(plus(c, integerProduct(c, c.Input(0), c.Input(1), c.Input(2), c.Input(3), c.Optional(4),
 		c.Optional(5)), c.Optional(6)))
 }
 
-// dynamicProduct quantises its left operand by the range of its elements.
+// dynamicProduct converts DynamicQuantizeMatMul: it quantises the left operand by the range of its elements.
 func dynamicProduct(c *convert.Call) []*ir.Value {
 	x, scale, zero := ops.DynamicQuantize(c.Builder, c.Input(0))
 	return convert.One(plus(c, integerProduct(c, x, c.Input(1), scale, c.Input(2), zero, c.Optional(3)), c.Optional(4)))
 }
 
-// quantizedGemm is alpha · A · B + C of quantised matrices; C counts in units of both scales, and without a scale the
-// result stays in floats.
+// quantizedGemm converts QGemm: alpha · A · B + C of quantised matrices. C is in units of the product of both scales.
+// If the result has no scale, it stays f32.
 func quantizedGemm(c *convert.Call) []*ir.Value {
 	b := c.Builder
 	x, w := turned(c, c.Input(0), c.Int("transA", 0) != 0), turned(c, c.Input(3), c.Int("transB", 0) != 0)
@@ -195,10 +201,10 @@ func quantizedGemm(c *convert.Call) []*ir.Value {
 		c.Input(0).Type.DType))
 }
 
-// packedTypes are the integers of so many bits that a byte holds several of, or one.
+// packedTypes maps a number of bits to the type of integers that are packed into bytes.
 var packedTypes = map[int64]dtype.DType{2: dtype.U2, 4: dtype.U4, 8: dtype.U8}
 
-// unpacked reads a constant of bytes as integers of fewer bits, the low ones first, which lie along the last axis.
+// unpacked returns a constant of bytes as integers of fewer bits, packed along the last axis with the low bits first.
 func unpacked(c *convert.Call, i int, bits int64) *ir.Value {
 	to, known := packedTypes[bits]
 	t := c.Constant(i)
@@ -217,10 +223,10 @@ func unpacked(c *convert.Call, i int, bits int64) *ir.Value {
 	return c.Builder.Constant(c.In[i].Name, view)
 }
 
-// levelOfBytes is the accuracy level that allows operands of 8 bits.
+// levelOfBytes is the accuracy_level that allows operands of 8 bits.
 const levelOfBytes = 4
 
-// packedProduct converts MatMulNBits: A times the transpose of weights of few bits, with a scale and a zero point for
+// packedProduct converts MatMulNBits: A times the transpose of weights of a few bits, with a scale and a zero point for
 // each block of a row.
 func packedProduct(c *convert.Call) []*ir.Value {
 	b := c.Builder
@@ -268,7 +274,8 @@ func packedProduct(c *convert.Call) []*ir.Value {
 	return convert.One(plus(c, y, c.Optional(5)))
 }
 
-// gatherPacked converts GatherBlockQuantized: rows of a table of few bits, as the numbers they stand for.
+// gatherPacked converts GatherBlockQuantized: it gathers from a table of integers of a few bits, and dequantises the
+// result.
 func gatherPacked(c *convert.Call) []*ir.Value {
 	b, indices := c.Builder, c.Input(1)
 	data, zero := c.Input(0), c.Optional(3)

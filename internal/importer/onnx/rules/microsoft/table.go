@@ -8,7 +8,7 @@ import (
 
 // Rules has the operators of com.microsoft.
 var Rules = convert.Table{Rules: convert.Merged(
-	// Exporters write it into ai.onnx, where it never was.
+	// Exporters write this operator into ai.onnx, which never had it.
 	map[string]convert.Rule{"SimplifiedLayerNormalization": simplifiedNormalization},
 	convert.Within(microsoft, map[string]convert.Rule{
 		"Gelu": exactGelu, "BiasGelu": biasGelu, "FastGelu": fastGelu, "QuickGelu": quickGelu,

@@ -14,16 +14,16 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// zipMap passes its input on: a sequence of maps is given as the tensor under it, a row a map, a column a key, in the
-// order of the labels.
+// zipMap returns its input. A sequence of maps is represented by the tensor beneath it: a row for each map, a column
+// for each key, in the order of the labels.
 func zipMap(c *convert.Call) []*ir.Value {
 	if c.Has("classlabels_int64s") == c.Has("classlabels_strings") {
-		c.Fault("the labels of the maps are either integers or texts")
+		c.Fault("the labels of the maps are either integers or strings")
 	}
 	return convert.One(c.Input(0))
 }
 
-// reals is a constant vector.
+// reals returns a constant vector of x's numbers, converted to dt.
 func reals(c *convert.Call, dt dtype.DType, x []float64) *ir.Value {
 	t, err := tensor.New(dt, int64(len(x)))
 	if err != nil {
@@ -39,7 +39,8 @@ func reals(c *convert.Call, dt dtype.DType, x []float64) *ir.Value {
 	return c.Builder.Constant("c", t)
 }
 
-// along states that a list which has more than one element has one for each of x's last axis.
+// along requires that a list has one element, or one for each feature: the extent of x's last axis. what names the list
+// in errors.
 func along(c *convert.Call, x *ir.Value, n int, what string) {
 	if n == 0 || len(x.Type.Shape) == 0 {
 		c.Fault("%d %s for samples %s", n, what, x.Type)
@@ -50,6 +51,8 @@ func along(c *convert.Call, x *ir.Value, n int, what string) {
 	}
 }
 
+// arrayFeatures converts ArrayFeatureExtractor: it gathers columns of x, the last axis, by a list of indices. A vector
+// counts as one row.
 func arrayFeatures(c *convert.Call) []*ir.Value {
 	b, x := c.Builder, c.Input(0)
 	rank := len(x.Type.Shape)
@@ -62,6 +65,8 @@ func arrayFeatures(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Gather(b, x, c.Flat(c.Input(1)), -1))
 }
 
+// binarizer converts Binarizer: 1 for elements above the threshold, 0 for others. For integers the threshold is rounded
+// down.
 func binarizer(c *convert.Call) []*ir.Value {
 	b, x := c.Builder, c.Input(0)
 	threshold := c.Float("threshold", 0)
@@ -71,7 +76,8 @@ func binarizer(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Cast(b, ops.Binary(b, ops.Gt, x, c.Scalar(x.Type.DType, threshold)), x.Type.DType))
 }
 
-// featureVectorizer puts matrices side by side, each cut or filled with zeros to its number of columns.
+// featureVectorizer concatenates matrices along their columns, after it cuts each, or fills it with zeros, to its
+// number of columns. A vector is a matrix of one column.
 func featureVectorizer(c *convert.Call) []*ir.Value {
 	b, widths := c.Builder, c.Ints("inputdimensions")
 	if widths != nil && len(widths) != len(c.In) || len(c.In) == 0 {
@@ -95,7 +101,7 @@ func featureVectorizer(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Concat(b, 1, parts...))
 }
 
-// wideTo cuts or fills a matrix's columns.
+// wideTo cuts x's columns to width, or fills the missing columns with zeros.
 func wideTo(c *convert.Call, x *ir.Value, width int64) *ir.Value {
 	if width < 0 || width > convert.ExtentLimit {
 		c.Fault("%d columns", width)
@@ -110,6 +116,8 @@ func wideTo(c *convert.Call, x *ir.Value, width int64) *ir.Value {
 	return ops.Pad(c.Builder, x, c.Scalar(dtype.F32, 0), "constant", []sym.Expr{zero, zero}, []sym.Expr{zero, missing})
 }
 
+// imputer converts Imputer: it replaces the elements that equal one value, or are NaN if that value is NaN, by the
+// imputed value, which is one for all features or one for each.
 func imputer(c *convert.Call) []*ir.Value {
 	b, x := c.Builder, c.Input(0)
 	dt := x.Type.DType
@@ -127,7 +135,7 @@ func imputer(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Where(b, ops.Binary(b, ops.Eq, x, c.Scalar(dt, replaced)), reals(c, dt, values), x))
 }
 
-// normalizer divides each row by its largest element, or by one of its norms, if that is not 0.
+// normalizer divides each row by its largest element or by its L1 or L2 norm; a row whose divisor is 0 stays as it is.
 func normalizer(c *convert.Call) []*ir.Value {
 	b, x := c.Builder, c.Input(0)
 	rank := len(x.Type.Shape)
@@ -150,6 +158,7 @@ func normalizer(c *convert.Call) []*ir.Value {
 		norm)))
 }
 
+// scaler converts Scaler: (x − offset) · scale, as f32. It computes in f64 if the input is f64.
 func scaler(c *convert.Call) []*ir.Value {
 	b, x := c.Builder, c.Input(0)
 	dt := dtype.F32
@@ -169,57 +178,58 @@ func scaler(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Cast(b, x, dtype.F32))
 }
 
-// oneHotEncoder marks each element's category along a new last axis. Without zeros, an element of no category is an
-// error of the run: its place is looked up outside of a list.
+// oneHotEncoder marks each element's category along a new last axis. If zeros is 0, an element of no category is an
+// error of the run, because its index is gathered from a list that does not contain it.
 func oneHotEncoder(c *convert.Call) []*ir.Value {
-	b, texts := c.Builder, c.IsStrings(0)
+	b, strings := c.Builder, c.IsStrings(0)
 	count := len(c.Ints("cats_int64s"))
-	if texts {
+	if strings {
 		count = len(c.Strings("cats_strings"))
 	}
 	if count == 0 {
 		c.Fault("there are no categories of the input's type")
 	}
-	var place *ir.Value
-	if texts {
-		place = sequence.PlaceOf(c, 0, c.Strings("cats_strings"))
+	var index *ir.Value
+	if strings {
+		index = sequence.IndexOf(c, 0, c.Strings("cats_strings"))
 	} else {
-		place = placeAmong(c, ops.Cast(b, c.Input(0), dtype.I64), c.Ints("cats_int64s"))
+		index = indexAmong(c, ops.Cast(b, c.Input(0), dtype.I64), c.Ints("cats_int64s"))
 	}
 	counting := ops.Counting(b, dtype.I64, sym.Const(int64(count)))
 	if c.Int("zeros", 1) == 0 {
-		place = ops.Gather(b, counting, place, 0)
+		index = ops.Gather(b, counting, index, 0)
 	}
-	lead := append(slices.Clone(place.Type.Shape), sym.Const(1))
-	return convert.One(ops.Cast(b, ops.Binary(b, ops.Eq, ops.Reshape(b, place, lead...), counting), dtype.F32))
+	lead := append(slices.Clone(index.Type.Shape), sym.Const(1))
+	return convert.One(ops.Cast(b, ops.Binary(b, ops.Eq, ops.Reshape(b, index, lead...), counting), dtype.F32))
 }
 
-// categoryMapper maps the i-th string to the i-th integer, or the reverse.
+// categoryMapper maps the i-th string to the i-th integer, or the reverse, by the input's type.
 func categoryMapper(c *convert.Call) []*ir.Value {
-	texts, ints := c.Strings("cats_strings"), c.Ints("cats_int64s")
-	if len(texts) == 0 || len(texts) != len(ints) {
-		c.Fault("%d cats_strings and %d cats_int64s", len(texts), len(ints))
+	strings, ints := c.Strings("cats_strings"), c.Ints("cats_int64s")
+	if len(strings) == 0 || len(strings) != len(ints) {
+		c.Fault("%d cats_strings and %d cats_int64s", len(strings), len(ints))
 	}
 	if c.IsStrings(0) {
 		return convert.One(ops.Gather(c.Builder, c.Builder.Constant("values",
-			tensor.Of(append(ints, c.Int("default_int64", -1))...)), sequence.PlaceOf(c, 0, texts), 0))
+			tensor.Of(append(ints, c.Int("default_int64", -1))...)), sequence.IndexOf(c, 0, strings), 0))
 	}
 	if dt := c.Input(0).Type.DType; dt != dtype.I64 {
-		c.Fault("elements of type %s, they must be i64 or texts", dt)
+		c.Fault("elements of type %s, they must be i64 or strings", dt)
 	}
 	return convert.One(sequence.Picked(c, sequence.Table(c,
-		append(texts, c.StringAttribute("default_string", "_Unused"))...),
-		placeAmong(c, c.Input(0), ints)))
+		append(strings, c.StringAttribute("default_string", "_Unused"))...),
+		indexAmong(c, c.Input(0), ints)))
 }
 
-// placeAmong is each element's place in a list, the first of equal ones, and the list's length if it is not there.
-func placeAmong(c *convert.Call, x *ir.Value, list []int64) *ir.Value {
+// indexAmong returns the index of each element of x in the list, the first if the list repeats it, and the list's
+// length if the element is not in it.
+func indexAmong(c *convert.Call, x *ir.Value, list []int64) *ir.Value {
 	t := tensor.Of(list...)
-	return placeIn(c, x, t, func(i, j int64) bool { return list[i] < list[j] })
+	return indexIn(c, x, t, func(i, j int64) bool { return list[i] < list[j] })
 }
 
-// placeIn is placeAmong by an order of the list's elements.
-func placeIn(c *convert.Call, x *ir.Value, list *tensor.Tensor, less func(i, j int64) bool) *ir.Value {
+// indexIn is indexAmong for a list of any numeric type; less is the ascending order of the list's elements.
+func indexIn(c *convert.Call, x *ir.Value, list *tensor.Tensor, less func(i, j int64) bool) *ir.Value {
 	b := c.Builder
 	order := make([]int64, 0, list.Len())
 	for i := range list.Len() {
@@ -242,7 +252,7 @@ func placeIn(c *convert.Call, x *ir.Value, list *tensor.Tensor, less func(i, j i
 		ops.Find(b, x, b.Constant("keys", keys)), 0)
 }
 
-// labelEncoder maps each element to the value of the key that it equals, or to the default. In version 1, it maps a
+// labelEncoder maps each element to the value of the key that equals it, or to the default. In version 1 it maps a
 // string to its index in a list, or an index to its string.
 func labelEncoder(c *convert.Call) []*ir.Value {
 	if c.Version < 2 {
@@ -250,30 +260,30 @@ func labelEncoder(c *convert.Call) []*ir.Value {
 	}
 	keys, values := list(c, "keys"), list(c, "values")
 	if keys == nil || values == nil || keys.Len() != values.Len() {
-		c.Fault("the keys and values are missing, or not as many")
+		c.Fault("the keys and values are missing, or their numbers differ")
 	}
-	var place *ir.Value
-	switch texts := c.IsStrings(0); {
-	case texts != (keys.DType() == dtype.String):
-		c.Fault("keys of type %s for other elements", keys.DType())
-	case texts:
-		place = sequence.PlaceOf(c, 0, keys.Strings())
+	var index *ir.Value
+	switch strings := c.IsStrings(0); {
+	case strings != (keys.DType() == dtype.String):
+		c.Fault("keys of type %s do not fit the elements", keys.DType())
+	case strings:
+		index = sequence.IndexOf(c, 0, keys.Strings())
 	case keys.DType() != c.Input(0).Type.DType:
 		c.Fault("keys of type %s for elements of type %s", keys.DType(), c.Input(0).Type.DType)
 	default:
-		place = placeIn(c, c.Input(0), keys, ascending(keys))
+		index = indexIn(c, c.Input(0), keys, ascending(keys))
 	}
 	if values.DType() == dtype.String {
 		otherwise := c.StringAttribute("default_string", "_Unused")
 		if t := c.Tensor("default_tensor"); c.Has("values_tensor") && t != nil && t.DType() == dtype.String && t.Len() == 1 {
 			otherwise = t.Strings()[0]
 		}
-		return convert.One(sequence.Picked(c, sequence.Table(c, append(slices.Clone(values.Strings()), otherwise)...), place))
+		return convert.One(sequence.Picked(c, sequence.Table(c, append(slices.Clone(values.Strings()), otherwise)...), index))
 	}
-	return convert.One(ops.Gather(c.Builder, c.Builder.Constant("values", withDefault(c, values)), place, 0))
+	return convert.One(ops.Gather(c.Builder, c.Builder.Constant("values", withDefault(c, values)), index, 0))
 }
 
-// ascending is the order of a tensor's numbers, NaN behind all others.
+// ascending returns the ascending order of a tensor's numbers; NaN comes last.
 func ascending(t *tensor.Tensor) func(i, j int64) bool {
 	if !t.DType().IsFloat() {
 		return func(i, j int64) bool { return t.Int(i) < t.Int(j) }
@@ -284,24 +294,26 @@ func ascending(t *tensor.Tensor) func(i, j int64) bool {
 	}
 }
 
+// labelClasses converts LabelEncoder of version 1.
 func labelClasses(c *convert.Call, classes []string) []*ir.Value {
 	b := c.Builder
-	places := make([]int64, len(classes))
-	for i := range places {
-		places[i] = int64(i)
+	indices := make([]int64, len(classes))
+	for i := range indices {
+		indices[i] = int64(i)
 	}
 	if c.IsStrings(0) {
-		return convert.One(ops.Gather(b, b.Constant("values", tensor.Of(append(places, c.Int("default_int64", -1))...)),
-			sequence.PlaceOf(c, 0, classes), 0))
+		return convert.One(ops.Gather(b, b.Constant("values", tensor.Of(append(indices, c.Int("default_int64", -1))...)),
+			sequence.IndexOf(c, 0, classes), 0))
 	}
 	if dt := c.Input(0).Type.DType; dt != dtype.I64 {
-		c.Fault("elements of type %s, they must be i64 or texts", dt)
+		c.Fault("elements of type %s, they must be i64 or strings", dt)
 	}
 	return convert.One(sequence.Picked(c, sequence.Table(c,
-		append(slices.Clone(classes), c.StringAttribute("default_string", "_Unused"))...), placeAmong(c, c.Input(0), places)))
+		append(slices.Clone(classes), c.StringAttribute("default_string", "_Unused"))...), indexAmong(c, c.Input(0), indices)))
 }
 
-// list is the elements that one of the attributes whose names begin with prefix holds; nil if none does.
+// list returns the elements of the attribute whose name begins with prefix: a tensor, integers, floats or strings; nil
+// if none of them is present.
 func list(c *convert.Call, prefix string) *tensor.Tensor {
 	switch {
 	case c.Has(prefix + "_tensor"):
@@ -317,7 +329,7 @@ func list(c *convert.Call, prefix string) *tensor.Tensor {
 	return nil
 }
 
-// withDefault is values with what stands for no key behind them.
+// withDefault returns values with the default appended: the value for elements that equal no key.
 func withDefault(c *convert.Call, values *tensor.Tensor) *tensor.Tensor {
 	t, err := tensor.New(values.DType(), values.Len()+1)
 	if err != nil {
@@ -349,7 +361,7 @@ func withDefault(c *convert.Call, values *tensor.Tensor) *tensor.Tensor {
 	return t
 }
 
-// linear is input 0 times a row of coefficients for each of count results, plus intercepts.
+// linear returns input 0 times a row of coefficients for each of count results, plus the intercepts.
 func linear(c *convert.Call, count int64) *ir.Value {
 	b, x := c.Builder, matrix(c)
 	rows, intercepts := c.Floats("coefficients"), c.Floats("intercepts")
@@ -367,12 +379,14 @@ func linear(c *convert.Call, count int64) *ir.Value {
 	return y
 }
 
+// linearRegressor converts LinearRegressor; the results are f32.
 func linearRegressor(c *convert.Call) []*ir.Value {
 	y := linear(c, c.Int("targets", 1))
 	return convert.One(ops.Cast(c.Builder, transformed(c, y, c.StringAttribute("post_transform", "NONE")), dtype.F32))
 }
 
-// linearClassifier: one row of coefficients for two labels is for the second.
+// linearClassifier converts LinearClassifier. If there are two labels but only one row of coefficients, the row scores
+// the second label.
 func linearClassifier(c *convert.Call) []*ir.Value {
 	labels, post := labelsOf(c, "classlabels_ints"), c.StringAttribute("post_transform", "NONE")
 	count := int64(len(c.Floats("intercepts")))
@@ -389,35 +403,37 @@ func linearClassifier(c *convert.Call) []*ir.Value {
 	return []*ir.Value{label, classified(c, twoClasses(c, scores, true, post), labels, post)[1]}
 }
 
-// classLabels are what a classifier answers with: integers in the attribute named so, or texts.
+// classLabels are the labels that a classifier returns: integers, strings, or none, if the class's index is the label.
 type classLabels struct {
-	ints  []int64
-	texts []string
-	count int64
+	ints    []int64
+	strings []string
+	count   int64
 }
 
+// labelsOf reads the labels of a classifier; ints names the attribute that holds integers. It is a fault to have both
+// kinds.
 func labelsOf(c *convert.Call, ints string) classLabels {
-	l := classLabels{ints: c.Ints(ints), texts: c.Strings("classlabels_strings")}
-	if len(l.ints) > 0 && len(l.texts) > 0 {
-		c.Fault("labels that are integers, and others that are texts")
+	l := classLabels{ints: c.Ints(ints), strings: c.Strings("classlabels_strings")}
+	if len(l.ints) > 0 && len(l.strings) > 0 {
+		c.Fault("some labels are integers and others are strings")
 	}
-	l.count = int64(max(len(l.ints), len(l.texts)))
+	l.count = int64(max(len(l.ints), len(l.strings)))
 	return l
 }
 
-// labelled is the label at each place.
-func labelled(c *convert.Call, place *ir.Value, l classLabels) *ir.Value {
-	if len(l.texts) > 0 {
-		return sequence.Picked(c, sequence.Table(c, l.texts...), place)
+// labelled returns the label at each index.
+func labelled(c *convert.Call, index *ir.Value, l classLabels) *ir.Value {
+	if len(l.strings) > 0 {
+		return sequence.Picked(c, sequence.Table(c, l.strings...), index)
 	}
 	if len(l.ints) == 0 {
-		return place
+		return index
 	}
-	return ops.Gather(c.Builder, c.Builder.Constant("labels", tensor.Of(l.ints...)), place, 0)
+	return ops.Gather(c.Builder, c.Builder.Constant("labels", tensor.Of(l.ints...)), index, 0)
 }
 
-// classified is the label of each row's greatest score, the first of equal ones, and the scores after their transform,
-// as f32. Of a single score it is the one label, or 0 or an empty text if that is not above 0.
+// classified returns the label of each row's greatest score, the first of equal scores, and the transformed scores as
+// f32. If there is a single score, its label is returned if the score is above 0; otherwise 0 or an empty string.
 func classified(c *convert.Call, scores *ir.Value, l classLabels, post string) []*ir.Value {
 	b := c.Builder
 	width, _ := scores.Type.Shape[1].Const()
@@ -429,8 +445,8 @@ func classified(c *convert.Call, scores *ir.Value, l classLabels, post string) [
 		switch {
 		case len(l.ints) == 1:
 			two.ints[1] = l.ints[0]
-		case len(l.texts) == 1:
-			two = classLabels{texts: []string{"", l.texts[0]}}
+		case len(l.strings) == 1:
+			two = classLabels{strings: []string{"", l.strings[0]}}
 		}
 		return []*ir.Value{labelled(c, above, two), out}
 	}
@@ -440,8 +456,8 @@ func classified(c *convert.Call, scores *ir.Value, l classLabels, post string) [
 	return []*ir.Value{labelled(c, ops.ArgMax(b, scores, 1, false, false, false), l), out}
 }
 
-// twoClasses adds the other class's score to one in [rows, 1]: of shares, what is left of 1 if they are not
-// transformed; otherwise the negative.
+// twoClasses returns [rows, 2]: the score of the other class before the given score in [rows, 1]. The other score is 1
+// − score if shares is true and the transform leaves shares as they are; otherwise −score.
 func twoClasses(c *convert.Call, score *ir.Value, shares bool, post string) *ir.Value {
 	b := c.Builder
 	other := ops.Unary(b, ops.Neg, score)
@@ -451,9 +467,10 @@ func twoClasses(c *convert.Call, score *ir.Value, shares bool, post string) *ir.
 	return ops.Concat(b, 1, other, score)
 }
 
-// transforms are what may follow scores; TreeEnsemble names them by their places here.
+// transforms are the functions that may follow scores. TreeEnsemble names them by their index in this list.
 var transforms = []string{"NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"}
 
+// transformed applies the transform of the given name to scores.
 func transformed(c *convert.Call, x *ir.Value, name string) *ir.Value {
 	b := c.Builder
 	switch name {
@@ -472,7 +489,7 @@ func transformed(c *convert.Call, x *ir.Value, name string) *ir.Value {
 	return nil
 }
 
-// softmaxZero is a softmax in which a score of 0 has no share: where all are 0, each has a half.
+// softmaxZero is a softmax in which scores of 0 have no share; a row whose scores are all 0 gets 0.5 everywhere.
 func softmaxZero(c *convert.Call, x *ir.Value) *ir.Value {
 	b, dt := c.Builder, x.Type.DType
 	most := ops.ReduceMax(b, x, true, 1)
@@ -484,7 +501,7 @@ func softmaxZero(c *convert.Call, x *ir.Value) *ir.Value {
 	return ops.Where(b, none, c.Scalar(dt, 0.5), ops.Binary(b, ops.Div, share, sum))
 }
 
-// probit is √2 times the inverse error function of 2x − 1, by the formula that runtimes have for it (Winitzki: A handy
+// probit returns √2 times the inverse error function of 2x − 1, by Winitzki's formula, as runtimes do (A handy
 // approximation for the error function and its inverse, 2008).
 func probit(c *convert.Call, x *ir.Value) *ir.Value {
 	b, wide := c.Builder, dtype.F64

@@ -12,14 +12,15 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// grove is trees as a file has them: nodes in any order, whose children are nodes, or leaves as complements of their
-// numbers.
-type grove struct {
+// ensemble holds trees as a file has them: nodes in any order. A child is a node's index, or the complement of a leaf's
+// index.
+type ensemble struct {
 	roots  []int64
 	nodes  []treeNode
 	leaves int64
 }
 
+// treeNode compares a feature with split by mode and leads to the child yes or no.
 type treeNode struct {
 	feature int64
 	mode    uint8
@@ -27,15 +28,15 @@ type treeNode struct {
 	yes, no int64
 }
 
-// forest orders the nodes so that each comes after its parents; what no root leads to is left out. A node that leads
-// back to itself is the file's fault, as is a child that is not there.
-func forest(c *convert.Call, g *grove) *ops.Forest {
+// forest orders the nodes so that each comes after its parents, and drops nodes that no root reaches. A cycle, or a
+// child that does not exist, is the file's fault.
+func forest(c *convert.Call, g *ensemble) *ops.Forest {
 	const unseen, open, done = 0, 1, 2
 	state := make([]uint8, len(g.nodes))
-	var last []int64 // in the order in which their descendants are complete
+	var last []int64 // the reached nodes, each after its descendants
 	check := func(at int64) bool {
 		if at >= int64(len(g.nodes)) || ^at >= g.leaves {
-			c.Fault("a tree leads to node or leaf %d, and there is none", at)
+			c.Fault("a tree leads to node or leaf %d, which does not exist", at)
 		}
 		return at >= 0
 	}
@@ -71,7 +72,7 @@ func forest(c *convert.Call, g *grove) *ops.Forest {
 	for i, at := range last {
 		number[at] = int32(i)
 	}
-	place := func(at int64) int32 {
+	child := func(at int64) int32 {
 		if at < 0 {
 			return int32(at)
 		}
@@ -79,7 +80,7 @@ func forest(c *convert.Call, g *grove) *ops.Forest {
 	}
 	f := &ops.Forest{}
 	for _, root := range g.roots {
-		f.Roots = append(f.Roots, place(root))
+		f.Roots = append(f.Roots, child(root))
 	}
 	for _, at := range last {
 		n := g.nodes[at]
@@ -88,22 +89,22 @@ func forest(c *convert.Call, g *grove) *ops.Forest {
 		}
 		f.Features, f.Modes, f.Splits = append(f.Features, int32(n.feature)), append(f.Modes, n.mode),
 			append(f.Splits, n.split)
-		f.Children = append(f.Children, place(n.yes), place(n.no))
+		f.Children = append(f.Children, child(n.yes), child(n.no))
 	}
 	return f
 }
 
-// samples is input 0 as a matrix of f32, or f64 if it is that, wide enough for the features of the trees.
+// samples returns input 0 as matrix does, and requires a column for each feature that the trees read.
 func samples(c *convert.Call, f *ops.Forest) *ir.Value {
 	x := matrix(c)
 	if len(f.Features) > 0 {
 		c.Condition(sym.Cond{A: sym.Const(int64(slices.Max(f.Features)) + 1), Rel: sym.LE, B: x.Type.Shape[1]},
-			"the features that the trees look at")
+			"the features that the trees read")
 	}
 	return x
 }
 
-// matrix is input 0 as [rows, features] of f32, or f64 if it is that; a vector is one row.
+// matrix returns input 0 as [rows, features], f64 if the input is f64 and otherwise f32; a vector becomes one row.
 func matrix(c *convert.Call) *ir.Value {
 	x := c.Input(0)
 	dt := x.Type.DType
@@ -122,7 +123,7 @@ func matrix(c *convert.Call) *ir.Value {
 	return ops.Cast(c.Builder, x, dtype.F32)
 }
 
-// numbersOf is a list of numbers that an attribute holds as floats, or under the name with _as_tensor as a tensor; nil
+// numbersOf returns the numbers of an attribute: floats under its name, or a tensor under its name and _as_tensor; nil
 // if both are absent.
 func numbersOf(c *convert.Call, name string) []float64 {
 	t := c.Tensor(name + "_as_tensor")
@@ -139,20 +140,22 @@ func numbersOf(c *convert.Call, name string) []float64 {
 	return out
 }
 
-// treeModes are the spellings of comparisons. From version 5 on they are numbers, in this order, and a sixth that tests
-// whether a feature is among members.
+// treeModes are the names of comparisons. From version 5 on comparisons are numbers: indices of this list, or
+// treeMember.
 var treeModes = []string{"BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ"}
 
 var treeTests = []string{"<=", "<", ">=", ">", "==", "!="}
 
+// treeMember is the comparison that asks whether the feature is one of several members.
 const treeMember = 6
 
-type treePlace struct{ tree, node int64 }
+// treeID identifies a node as versions 1 to 4 do: by the numbers of its tree and of the node within the tree.
+type treeID struct{ tree, node int64 }
 
-// numbered reads the trees of versions 1 to 4: nodes named by numbers of trees and of their nodes, of which a tree's
-// first is its root; and what leaves give to targets, in attributes that begin with prefix.
+// numbered reads the trees of versions 1 to 4. The first node of each tree is its root. The attributes that begin with
+// prefix hold the weights that leaves add to targets.
 func numbered(c *convert.Call, prefix string, targets int64) *ops.Forest {
-	names := places(c, "nodes_treeids", "nodes_nodeids")
+	names := treeIDs(c, "nodes_treeids", "nodes_nodeids")
 	features, modes, splits := c.Ints("nodes_featureids"), c.Strings("nodes_modes"), numbersOf(c, "nodes_values")
 	yes, no, missing := c.Ints("nodes_truenodeids"), c.Ints("nodes_falsenodeids"),
 		c.Ints("nodes_missing_value_tracks_true")
@@ -161,9 +164,9 @@ func numbered(c *convert.Call, prefix string, targets int64) *ops.Forest {
 			c.Fault("lists of %d and %d elements describe the same nodes", n, len(names))
 		}
 	}
-	g := &grove{nodes: make([]treeNode, len(names))}
-	at := make(map[treePlace]int64, len(names))
-	var leaves []treePlace
+	g := &ensemble{nodes: make([]treeNode, len(names))}
+	at := make(map[treeID]int64, len(names))
+	var leaves []treeID
 	seen := map[int64]bool{}
 	for i, name := range names {
 		if _, twice := at[name]; twice {
@@ -196,7 +199,7 @@ func numbered(c *convert.Call, prefix string, targets int64) *ops.Forest {
 			to   *int64
 			node int64
 		}{{&n.yes, yes[i]}, {&n.no, no[i]}} {
-			child, ok := at[treePlace{name.tree, way.node}]
+			child, ok := at[treeID{name.tree, way.node}]
 			if !ok {
 				c.Fault("tree %d has no node %d", name.tree, way.node)
 			}
@@ -209,27 +212,27 @@ func numbered(c *convert.Call, prefix string, targets int64) *ops.Forest {
 	return f
 }
 
-// places pairs two lists of one length.
-func places(c *convert.Call, trees, nodes string) []treePlace {
+// treeIDs pairs two attributes, which must have the same length.
+func treeIDs(c *convert.Call, trees, nodes string) []treeID {
 	a, b := c.Ints(trees), c.Ints(nodes)
 	if len(a) != len(b) {
 		c.Fault("%d %s and %d %s", len(a), trees, len(b), nodes)
 	}
-	out := make([]treePlace, len(a))
+	out := make([]treeID, len(a))
 	for i := range a {
-		out[i] = treePlace{a[i], b[i]}
+		out[i] = treeID{a[i], b[i]}
 	}
 	return out
 }
 
-// leavesOf enters what each leaf gives.
-func leavesOf(c *convert.Call, f *ops.Forest, leaves []treePlace, prefix string, targets int64) {
-	names, ids, weights := places(c, prefix+"_treeids", prefix+"_nodeids"), c.Ints(prefix+"_ids"),
+// leavesOf fills f's Begins, Targets and Weights: the weights that each leaf adds to targets.
+func leavesOf(c *convert.Call, f *ops.Forest, leaves []treeID, prefix string, targets int64) {
+	names, ids, weights := treeIDs(c, prefix+"_treeids", prefix+"_nodeids"), c.Ints(prefix+"_ids"),
 		numbersOf(c, prefix+"_weights")
 	if len(ids) != len(names) || len(weights) != len(names) {
 		c.Fault("%d %s_ids and %d weights for %d nodes", len(ids), prefix, len(weights), len(names))
 	}
-	gives := make(map[treePlace][]int, len(leaves))
+	gives := make(map[treeID][]int, len(leaves))
 	for i, name := range names {
 		if ids[i] < 0 || ids[i] >= targets {
 			c.Fault("a leaf gives to %s %d of %d", prefix, ids[i], targets)
@@ -245,11 +248,12 @@ func leavesOf(c *convert.Call, f *ops.Forest, leaves []treePlace, prefix string,
 	}
 }
 
-// treeAggregates are the spellings of what combines trees; from version 5 on they are the numbers of this list.
+// treeAggregates are the names of the functions that combine trees; from version 5 on they are indices of this list.
 var treeAggregates = []string{"AVERAGE", "SUM", "MIN", "MAX"}
 
 var treeAggregateNames = []string{"average", "sum", "min", "max"}
 
+// treeRegressor converts TreeEnsembleRegressor; the results are f32.
 func treeRegressor(c *convert.Call) []*ir.Value {
 	how := slices.Index(treeAggregates, c.StringAttribute("aggregate_function", "SUM"))
 	targets := c.Int("n_targets", 1)
@@ -261,7 +265,7 @@ func treeRegressor(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Cast(c.Builder, transformed(c, y, c.StringAttribute("post_transform", "NONE")), dtype.F32))
 }
 
-// base is what a target begins with; nil if that is 0.
+// base returns the value at which each target begins; nil if all begin at 0. A single base value holds for all targets.
 func base(c *convert.Call, targets int64) []float64 {
 	base := numbersOf(c, "base_values")
 	if base != nil && int64(len(base)) != targets && len(base) != 1 {
@@ -273,8 +277,8 @@ func base(c *convert.Call, targets int64) []float64 {
 	return base
 }
 
-// treeClassifier: where all weights of two classes are for one of them, the other class has what is left: 1 less the
-// score if all weights are shares, otherwise its negative.
+// treeClassifier converts TreeEnsembleClassifier. If there are at most two classes and all weights belong to one of
+// them, the other class's score is 1 − score if no weight is negative, otherwise −score.
 func treeClassifier(c *convert.Call) []*ir.Value {
 	labels := labelsOf(c, "classlabels_int64s")
 	classes := max(labels.count, 1)
@@ -297,14 +301,14 @@ func treeClassifier(c *convert.Call) []*ir.Value {
 	return classified(c, twoClasses(c, score, shares, post), labels, post)
 }
 
-// treeEnsemble is the operator of version 5, whose children are numbered among all trees.
+// treeEnsemble converts TreeEnsemble, of version 5, whose children are indices among the nodes or leaves of all trees.
 func treeEnsemble(c *convert.Call) []*ir.Value {
 	how, post, targets := c.Int("aggregate_function", 1), c.Int("post_transform", 0), c.Int("n_targets", 1)
 	if how < 0 || how >= int64(len(treeAggregates)) || post < 0 || post >= int64(len(transforms)) || targets < 1 ||
 		targets > convert.ExtentLimit {
 		c.Fault("%d targets of trees, aggregate_function %d and post_transform %d", targets, how, post)
 	}
-	g := &grove{roots: c.Ints("tree_roots")}
+	g := &ensemble{roots: c.Ints("tree_roots")}
 	ids, weights := c.Ints("leaf_targetids"), tensorNumbers(c, "leaf_weights")
 	if len(ids) != len(weights) {
 		c.Fault("%d leaf_targetids and %d leaf_weights", len(ids), len(weights))
@@ -323,7 +327,7 @@ func treeEnsemble(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Cast(c.Builder, transformed(c, y, transforms[post]), c.Input(0).Type.DType))
 }
 
-// tensorNumbers are the elements of a tensor attribute, which must be present.
+// tensorNumbers returns the elements of a tensor attribute, which must be present.
 func tensorNumbers(c *convert.Call, name string) []float64 {
 	t := c.Tensor(name)
 	if t == nil || !t.DType().IsFloat() && !t.DType().IsInt() {
@@ -332,6 +336,7 @@ func tensorNumbers(c *convert.Call, name string) []float64 {
 	return listed(t)
 }
 
+// listed returns the elements of a tensor of floats or integers.
 func listed(t *tensor.Tensor) []float64 {
 	out := make([]float64, t.Len())
 	for i := range out {
@@ -344,9 +349,9 @@ func listed(t *tensor.Tensor) []float64 {
 	return out
 }
 
-// members reads the nodes of version 5. One that asks whether a feature is among members becomes a chain of nodes, one
-// for each member; the members stand in the order of the nodes that ask for them, each node's before a NaN.
-func members(c *convert.Call, g *grove) {
+// members reads the nodes of version 5. A node that tests membership becomes a chain of nodes, one for each member. The
+// members of all these nodes are in one list, in the order of the nodes; NaN ends each node's members.
+func members(c *convert.Call, g *ensemble) {
 	features, modes, splits := c.Ints("nodes_featureids"), tensorNumbers(c, "nodes_modes"),
 		tensorNumbers(c, "nodes_splits")
 	yes, no, missing := c.Ints("nodes_truenodeids"), c.Ints("nodes_falsenodeids"),
@@ -391,9 +396,10 @@ func members(c *convert.Call, g *grove) {
 	}
 }
 
-// among makes a chain of nodes of n, at i, which looks for a feature among the first of the members; it returns the
-// members after them. Of no members none is equal to the feature.
-func (g *grove) among(i int, n treeNode, members []float64) []float64 {
+// among replaces node i, which tests whether n's feature is one of the members up to the first NaN, by a chain of nodes
+// that test equality. It returns the members after the NaN. If there are no members, the node compares with NaN, which
+// nothing equals.
+func (g *ensemble) among(i int, n treeNode, members []float64) []float64 {
 	n.mode += ops.TreeModes["=="]
 	end := slices.IndexFunc(members, math.IsNaN)
 	rest := members[len(members):]

@@ -9,7 +9,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// vectors are support vectors: how the samples are compared with them.
+// vectors are support vectors and the kernel that compares the samples with them; rows has count vectors of equal
+// length.
 type vectors struct {
 	kernel         string
 	gamma, c0, pow float64
@@ -17,6 +18,7 @@ type vectors struct {
 	count          int64
 }
 
+// vectorsOf reads the kernel and count support vectors from the attributes.
 func vectorsOf(c *convert.Call, count int64) vectors {
 	v := vectors{kernel: c.StringAttribute("kernel_type", "LINEAR"), rows: c.Floats("support_vectors"), count: count}
 	if p := c.Floats("kernel_params"); len(p) > 0 {
@@ -31,7 +33,7 @@ func vectorsOf(c *convert.Call, count int64) vectors {
 	return v
 }
 
-// compared is the samples' likeness to each vector, f64[rows, count].
+// compared returns the kernel of each sample and each support vector, f64[rows, count].
 func compared(c *convert.Call, v vectors) *ir.Value {
 	b, wide := c.Builder, dtype.F64
 	x := ops.Cast(b, matrix(c), wide)
@@ -60,22 +62,22 @@ func compared(c *convert.Call, v vectors) *ir.Value {
 		return ops.Unary(b, ops.Tanh, scaled())
 	case "RBF":
 		own := ops.ReduceSum(b, ops.Binary(b, ops.Mul, x, x), true, 1)
-		apart := ops.Binary(b, ops.Sub, ops.Binary(b, ops.Add, own, reals(c, wide, squares)),
+		squaredDistance := ops.Binary(b, ops.Sub, ops.Binary(b, ops.Add, own, reals(c, wide, squares)),
 			ops.Binary(b, ops.Mul, dot, c.Scalar(wide, 2)))
-		return ops.Unary(b, ops.Exp, ops.Binary(b, ops.Mul, apart, c.Scalar(wide, -v.gamma)))
+		return ops.Unary(b, ops.Exp, ops.Binary(b, ops.Mul, squaredDistance, c.Scalar(wide, -v.gamma)))
 	}
 	c.Fault("kernel_type is %q", v.kernel)
 	return nil
 }
 
-// weighed is the product with columns of weights, [len(weights)/columns, columns], plus a number for each column.
+// weighed returns x times a matrix of weights, [len(weights)/columns, columns], plus a shift for each column.
 func weighed(c *convert.Call, x *ir.Value, weights []float64, shifts []float64) *ir.Value {
 	b, columns := c.Builder, int64(len(shifts))
 	matrix := ops.Reshape(b, reals(c, dtype.F64, weights), sym.Const(int64(len(weights))/columns), sym.Const(columns))
 	return ops.Binary(b, ops.Add, ops.MatMul(b, x, matrix, false, false), reals(c, dtype.F64, shifts))
 }
 
-// vectorRegressor weighs the likenesses, or if there are no vectors, the features.
+// vectorRegressor converts SVMRegressor: it weighs the kernels, or the features if there are no support vectors.
 func vectorRegressor(c *convert.Call) []*ir.Value {
 	b, count, weights, shift := c.Builder, c.Int("n_supports", 0), c.Floats("coefficients"), c.Floats("rho")
 	if len(weights) == 0 || len(shift) != 1 || count > 0 && int64(len(weights)) != count {
@@ -94,15 +96,15 @@ func vectorRegressor(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Cast(b, transformed(c, y, c.StringAttribute("post_transform", "NONE")), dtype.F32))
 }
 
-// features is the samples as f64, with a certain number of features.
+// features returns the samples as f64, and requires width features.
 func features(c *convert.Call, width int64) *ir.Value {
 	x := ops.Cast(c.Builder, matrix(c), dtype.F64)
 	c.Condition(sym.Cond{A: x.Type.Shape[1], Rel: sym.EQ, B: sym.Const(width)}, "as many coefficients as features")
 	return x
 }
 
-// vectorClassifier lets every two classes compete: the class that wins most often is the answer. The scores are those
-// of the competitions, or the classes' probabilities where the file says how to make them. If there are no vectors,
+// vectorClassifier converts SVMClassifier: every two classes compete, and the class with the most wins is the label.
+// The scores are those of the competitions, or probabilities if the file has prob_a. If there are no support vectors,
 // each class has coefficients for the features.
 func vectorClassifier(c *convert.Call) []*ir.Value {
 	b, labels, post := c.Builder, labelsOf(c, "classlabels_ints"), c.StringAttribute("post_transform", "NONE")
@@ -145,9 +147,10 @@ func vectorClassifier(c *convert.Call) []*ir.Value {
 	return []*ir.Value{label, ops.Cast(b, transformed(c, scores, post), dtype.F32)}
 }
 
-// competitions is the weights of the vectors in each competition of two classes, [total, pairs]; and for each
-// competition what it adds to the votes of each class if the first wins, rather than the second, [pairs, classes]. The
-// file has weights[k, v]: of vector v against the k-th of the other classes.
+// competitions returns two matrices: the weight of each vector in each competition of two classes, [total, pairs]; and
+// for each competition 1 for its first class and −1 for its second, [pairs, classes], by which the votes change if the
+// first class wins rather than the second. In the file weights[k, v] is the weight of vector v against the k-th of the
+// other classes.
 func competitions(counts []int64, weights []float64, total int64) (table, wins []float64) {
 	classes := int64(len(counts))
 	begins := make([]int64, classes+1)
@@ -172,7 +175,7 @@ func competitions(counts []int64, weights []float64, total int64) (table, wins [
 	return table, wins
 }
 
-// losses is the votes of each class if the second class wins every competition.
+// losses returns the votes of each class if the second class wins every competition.
 func losses(wins []float64, classes int64) []float64 {
 	out := make([]float64, classes)
 	for i, w := range wins {
@@ -183,7 +186,8 @@ func losses(wins []float64, classes int64) []float64 {
 	return out
 }
 
-// coupled is the probabilities of classes by the scores of competitions.
+// coupled returns the probabilities of the classes from the scores of competitions: prob_a and prob_b turn each score
+// into the probability that the first class wins.
 func coupled(c *convert.Call, scores *ir.Value, classes int64) *ir.Value {
 	b, wide := c.Builder, dtype.F64
 	slopes, shifts := c.Floats("prob_a"), c.Floats("prob_b")
@@ -200,7 +204,7 @@ func coupled(c *convert.Call, scores *ir.Value, classes int64) *ir.Value {
 	return ops.Couple(b, p, classes)
 }
 
-// vectorless scores each class by coefficients of its own.
+// vectorless scores each class by coefficients of its own for the features.
 func vectorless(c *convert.Call, labels classLabels, weights, shifts []float64, post string) []*ir.Value {
 	classes := max(labels.count, 1)
 	width := int64(len(weights)) / classes

@@ -7,7 +7,7 @@ import (
 	"github.com/weirml/weir/internal/ir"
 )
 
-// given is the first input, of any form; nil if there is none.
+// given returns the first input, which may be a tensor, a sequence or an optional; nil if there is none.
 func given(c *convert.Call) *ir.Value {
 	if len(c.In) == 0 {
 		return nil
@@ -15,7 +15,8 @@ func given(c *convert.Call) *ir.Value {
 	return c.In[0]
 }
 
-// optional: an optional of its input, or, without one, of a type with nothing in it.
+// optional converts Optional: an optional that holds the input or, if there is no input, an empty optional of the
+// attribute's type.
 func optional(c *convert.Call) []*ir.Value {
 	g := c.Scope
 	if v := given(c); v != nil {
@@ -41,7 +42,8 @@ func optional(c *convert.Call) []*ir.Value {
 	return convert.One(g.Stand(&convert.Composite{Form: p.Form(), Parts: []*ir.Value{g.Truth(false)}, Absent: true}))
 }
 
-// optionalHasElement: what is no optional has something, and no input nothing.
+// optionalHasElement converts OptionalHasElement. An input that is not an optional has an element; a missing input has
+// none.
 func optionalHasElement(c *convert.Call) []*ir.Value {
 	v := given(c)
 	if v == nil {
@@ -53,6 +55,7 @@ func optionalHasElement(c *convert.Call) []*ir.Value {
 	return convert.One(c.Scope.Truth(true))
 }
 
+// optionalGetElement converts OptionalGetElement.
 func optionalGetElement(c *convert.Call) []*ir.Value {
 	v := given(c)
 	if v == nil {

@@ -12,13 +12,13 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// A sequence is a list while what goes into it, and where, is known as the model is converted. What is done to it then
-// is done here, and costs a run nothing.
+// A sequence is a list of values if its elements and their positions are known while the model is converted. Its
+// operators are then carried out during conversion and cost a run nothing.
 
-// maxSequence is the most tensors that a list may have.
+// maxSequence is the most tensors that a list may have; longer sequences are values of the run.
 const maxSequence = 1 << 10
 
-// listed is a sequence that is a list of tensors, of the type given if there are none.
+// listed returns a sequence of the tensors in list; dt is its type if the list is empty.
 func listed(c *convert.Call, list []*ir.Value, dt dtype.DType) []*ir.Value {
 	s := &convert.Composite{Form: convert.Form{Kind: convert.Sequence, Of: ir.Type{DType: dt}, Vacant: len(list) == 0},
 		List: list, Listed: true}
@@ -42,7 +42,7 @@ func listed(c *convert.Call, list []*ir.Value, dt dtype.DType) []*ir.Value {
 	return convert.One(v)
 }
 
-// sequence is the i-th input, which must be a sequence, or an optional that has one.
+// sequence returns the i-th input, which must be a sequence or an optional that holds one.
 func sequence(c *convert.Call, i int) *convert.Composite {
 	if i >= len(c.In) || c.In[i] == nil {
 		c.Fault("input %d is missing", i)
@@ -54,7 +54,7 @@ func sequence(c *convert.Call, i int) *convert.Composite {
 	return s
 }
 
-// list is a sequence's elements and extents, and its pool if it is of strings.
+// list returns a sequence's elements and extents as the run has them, and its pool if it is of strings.
 func list(g *convert.Scope, s *convert.Composite) (l ops.List, pool *ir.Value) {
 	parts := s.Parts
 	if s.Listed {
@@ -66,7 +66,8 @@ func list(g *convert.Scope, s *convert.Composite) (l ops.List, pool *ir.Value) {
 	return ops.List{Elements: parts[0], Extents: parts[1]}, pool
 }
 
-// of is the sequence of a form that a list and a pool hold.
+// of returns the sequence of tensors of type t that l holds; pool holds the characters if it is of strings, and is
+// otherwise nil.
 func of(g *convert.Scope, t ir.Type, l ops.List, pool *ir.Value) *ir.Value {
 	parts := []*ir.Value{l.Elements, l.Extents}
 	if pool != nil {
@@ -75,7 +76,7 @@ func of(g *convert.Scope, t ir.Type, l ops.List, pool *ir.Value) *ir.Value {
 	return g.From(convert.Form{Kind: convert.Sequence, Of: t}, parts)
 }
 
-// known is a position that is known; otherwise if there is none.
+// known returns the i-th input, a position, if it is known; otherwise if the input is missing.
 func known(c *convert.Call, i int, otherwise int64) (int64, bool) {
 	v := c.Optional(i)
 	if v == nil {
@@ -87,7 +88,7 @@ func known(c *convert.Call, i int, otherwise int64) (int64, bool) {
 	return v.Known[0].Const()
 }
 
-// position is a position as the run has it.
+// position returns the i-th input, a position, as a scalar of the run; otherwise if the input is missing.
 func position(c *convert.Call, i int, otherwise *ir.Value) *ir.Value {
 	if c.Optional(i) == nil {
 		return otherwise
@@ -95,8 +96,9 @@ func position(c *convert.Call, i int, otherwise *ir.Value) *ir.Value {
 	return convert.ScalarIn(c.Builder, c.Wide(i))
 }
 
-// place resolves a position among so many, which may count from their end.
-func place(c *convert.Call, at int64, among int) int {
+// resolvePosition returns the index, from 0, of a position among so many elements; a negative position counts from
+// their end.
+func resolvePosition(c *convert.Call, at int64, among int) int {
 	if at < -int64(among) || at >= int64(among) {
 		c.Fault("position %d of a sequence of %d", at, among)
 	}
@@ -106,6 +108,7 @@ func place(c *convert.Call, at int64, among int) int {
 	return int(at)
 }
 
+// sequenceConstruct converts SequenceConstruct.
 func sequenceConstruct(c *convert.Call) []*ir.Value {
 	if len(c.In) == 0 || slices.Contains(c.In, nil) {
 		c.Fault("a tensor of the sequence is missing")
@@ -113,6 +116,7 @@ func sequenceConstruct(c *convert.Call) []*ir.Value {
 	return listed(c, slices.Clone(c.In), dtype.Invalid)
 }
 
+// sequenceEmpty converts SequenceEmpty; its tensors are f32 if dtype is absent.
 func sequenceEmpty(c *convert.Call) []*ir.Value {
 	dt := c.Type("dtype")
 	if dt == dtype.Invalid {
@@ -121,17 +125,19 @@ func sequenceEmpty(c *convert.Call) []*ir.Value {
 	return listed(c, nil, dt)
 }
 
+// sequenceAt converts SequenceAt. If the list or the position is not known, it needs the tensors' rank, from the
+// sequence or from the shape that the graph declares of the output.
 func sequenceAt(c *convert.Call) []*ir.Value {
 	s := sequence(c, 0)
 	if at, ok := known(c, 1, 0); ok && s.Listed {
-		return convert.One(s.List[place(c, at, len(s.List))])
+		return convert.One(s.List[resolvePosition(c, at, len(s.List))])
 	}
 	shape := s.Of.Shape
 	if shape == nil {
 		shape = declaredShape(c, 0)
 	}
 	if shape == nil {
-		c.Refuse("a tensor of a sequence whose tensors' rank nothing tells")
+		c.Refuse("a tensor of a sequence whose rank is unknown")
 	}
 	l, pool := list(c.Scope, s)
 	x := ops.At(c.Builder, l, position(c, 1, nil), found(c.Scope, shape)...)
@@ -141,7 +147,7 @@ func sequenceAt(c *convert.Call) []*ir.Value {
 	return convert.One(x)
 }
 
-// found is a shape as the sequence operators take it: what differs is found by the run.
+// found returns a shape as the sequence operators take it: extents that differ between tensors are found by the run.
 func found(g *convert.Scope, shape []sym.Expr) []sym.Expr {
 	out := slices.Clone(shape)
 	for i, e := range out {
@@ -152,8 +158,8 @@ func found(g *convert.Scope, shape []sym.Expr) []sym.Expr {
 	return out
 }
 
-// declaredShape is the shape that the model's graph declares of an output; extents that are not numbers differ. nil if
-// it declares none.
+// declaredShape returns the shape that the graph declares of an output, with Differing for extents that are not
+// numbers; nil if it declares none.
 func declaredShape(c *convert.Call, output int) []sym.Expr {
 	if output >= len(c.Node.Output) {
 		return nil
@@ -177,6 +183,7 @@ func declaredShape(c *convert.Call, output int) []sym.Expr {
 	return nil
 }
 
+// sequenceLength converts SequenceLength.
 func sequenceLength(c *convert.Call) []*ir.Value {
 	s := sequence(c, 0)
 	if s.Listed {
@@ -185,6 +192,7 @@ func sequenceLength(c *convert.Call) []*ir.Value {
 	return convert.One(ops.Integers(c.Builder, ir.Type{DType: dtype.I64}, s.Parts[1].Type.Shape[:1]))
 }
 
+// sequenceInsert converts SequenceInsert. The result is a list if the sequence is one and the position is known.
 func sequenceInsert(c *convert.Call) []*ir.Value {
 	s := sequence(c, 0)
 	if len(c.In) < 2 || c.In[1] == nil {
@@ -201,7 +209,7 @@ func sequenceInsert(c *convert.Call) []*ir.Value {
 	if s.Listed {
 		if at, ok := known(c, 2, int64(len(s.List))); ok {
 			if at != int64(len(s.List)) {
-				at = int64(place(c, at, len(s.List)))
+				at = int64(resolvePosition(c, at, len(s.List)))
 			}
 			return listed(c, slices.Insert(slices.Clone(s.List), int(at), v), dtype.Invalid)
 		}
@@ -223,6 +231,7 @@ func sequenceInsert(c *convert.Call) []*ir.Value {
 	return convert.One(of(c.Scope, t, ops.Insert(c.Builder, l, x, position(c, 2, nil)), pool))
 }
 
+// sequenceErase converts SequenceErase. The result is a list if the sequence is one and the position is known.
 func sequenceErase(c *convert.Call) []*ir.Value {
 	s := sequence(c, 0)
 	if s.Listed {
@@ -230,7 +239,7 @@ func sequenceErase(c *convert.Call) []*ir.Value {
 			c.Fault("nothing to take out of an empty sequence")
 		}
 		if at, ok := known(c, 1, -1); ok {
-			k := place(c, at, len(s.List))
+			k := resolvePosition(c, at, len(s.List))
 			return listed(c, slices.Delete(slices.Clone(s.List), k, k+1), s.Of.DType)
 		}
 	}
@@ -238,6 +247,7 @@ func sequenceErase(c *convert.Call) []*ir.Value {
 	return convert.One(of(c.Scope, s.Of, ops.Erase(c.Builder, l, position(c, 1, c.Number(-1))), pool))
 }
 
+// concatFromSequence converts ConcatFromSequence.
 func concatFromSequence(c *convert.Call) []*ir.Value {
 	s := sequence(c, 0)
 	stack := c.Int("new_axis", 0) != 0
@@ -272,13 +282,13 @@ func concatFromSequence(c *convert.Call) []*ir.Value {
 	return convert.One(x)
 }
 
-// joined concatenates a sequence that the run has.
+// joined concatenates a sequence that is not a list.
 func joined(c *convert.Call, s *convert.Composite, stack bool) *ir.Value {
 	shape := slices.Clone(s.Of.Shape)
 	l, pool := list(c.Scope, s)
 	declared := declaredShape(c, 0)
 	if shape == nil && declared == nil {
-		c.Refuse("the tensors of a sequence together, whose rank nothing tells")
+		c.Refuse("the tensors of a sequence together, whose rank is unknown")
 	}
 	if shape == nil {
 		if shape = declared; stack && len(shape) > 0 {
@@ -308,8 +318,8 @@ func joined(c *convert.Call, s *convert.Composite, stack bool) *ir.Value {
 	return x
 }
 
-// splitToSequence cuts an axis: into single slices, into pieces of one size (the last may be smaller), or into pieces
-// of given sizes. If the pieces are known, they are a list.
+// splitToSequence converts SplitToSequence: it cuts an axis into single slices, into pieces of one size (the last may
+// be smaller), or into pieces of given sizes. If their sizes are known, the result is a list.
 func splitToSequence(c *convert.Call) []*ir.Value {
 	pool := (*ir.Value)(nil)
 	if c.IsStrings(0) {
@@ -341,10 +351,10 @@ func splitToSequence(c *convert.Call) []*ir.Value {
 	return listed(c, pieces, dt)
 }
 
-// pieces are the sizes of a split, where they are known and not too many; nil if not.
+// pieces returns the sizes of a split; nil if they are not known or too many.
 func pieces(c *convert.Call, extent sym.Expr) []sym.Expr {
 	v := c.Optional(1)
-	whole, fixed := extent.Const()
+	total, fixed := extent.Const()
 	sizes := []sym.Expr{}
 	if v != nil && len(v.Type.Shape) > 0 {
 		if v.Known == nil {
@@ -364,16 +374,16 @@ func pieces(c *convert.Call, extent sym.Expr) []sym.Expr {
 	if ok && size < 1 {
 		c.Fault("pieces of %d", size)
 	}
-	if !ok || !fixed || whole/size > maxSequence {
+	if !ok || !fixed || total/size > maxSequence {
 		return nil
 	}
-	for ; whole > 0; whole -= size {
-		sizes = append(sizes, sym.Const(min(size, whole)))
+	for ; total > 0; total -= size {
+		sizes = append(sizes, sym.Const(min(size, total)))
 	}
 	return sizes
 }
 
-// cutSequence splits x into pieces that the run knows.
+// cutSequence splits x into pieces whose sizes only the run knows.
 func cutSequence(c *convert.Call, x *ir.Value, axis int64, drop bool, pool *ir.Value) *ir.Value {
 	b, extent := c.Builder, x.Type.Shape[axis]
 	t := ir.Type{DType: x.Type.DType, Shape: slices.Clone(x.Type.Shape)}
@@ -402,8 +412,8 @@ func cutSequence(c *convert.Call, x *ir.Value, axis int64, drop bool, pool *ir.V
 	return of(c.Scope, t, ops.Cut(b, x, lengths, axis, !drop), pool)
 }
 
-// sequenceMap applies a body to each tensor of a sequence, with the tensors of further sequences at the same place, and
-// further tensors as they are.
+// sequenceMap converts SequenceMap: it applies a body to each tensor of a sequence, together with the tensors at the
+// same position of further sequences, and with further tensors as they are.
 func sequenceMap(c *convert.Call) []*ir.Value {
 	first := sequence(c, 0)
 	proto := c.Graph("body")
@@ -472,10 +482,11 @@ func sequenceMap(c *convert.Call) []*ir.Value {
 	return carried
 }
 
-// maxUnrolled is the longest list for each of whose tensors SequenceMap converts its body.
+// maxUnrolled is the length of the longest list for which SequenceMap converts its body once for each tensor.
 const maxUnrolled = 16
 
-// inputShape is the shape that a body declares of an input, with differing for what is no number.
+// inputShape returns the shape that a body declares of an input, with Differing for extents that are not numbers; nil
+// if it declares none.
 func inputShape(c *convert.Call, v *wire.ValueInfoProto) []sym.Expr {
 	p, err := convert.PortOf(v, false, nil)
 	if err != nil || p.Kind != convert.Tensor {
@@ -485,7 +496,7 @@ func inputShape(c *convert.Call, v *wire.ValueInfoProto) []sym.Expr {
 	return p.Form().Of.Shape
 }
 
-// mapped is sequenceMap of lists.
+// mapped is sequenceMap of lists, all of the given length.
 func mapped(c *convert.Call, proto *wire.GraphProto, in []*ir.Value, length int) []*ir.Value {
 	lists := make([][]*ir.Value, len(proto.Output))
 	for k := range length {

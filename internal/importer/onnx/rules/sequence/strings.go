@@ -51,7 +51,7 @@ func stringNormalizer(c *convert.Call) []*ir.Value {
 	x := c.StringInput(0)
 	shape := x.Spans.Type.Shape
 	if rank := len(shape); rank != 1 && rank != 2 {
-		c.Fault("texts of rank %d, it must be a vector or a matrix of one row", rank)
+		c.Fault("strings of rank %d, it must be a vector or a matrix of one row", rank)
 	}
 	if len(shape) == 2 {
 		c.Condition(sym.Cond{A: shape[0], Rel: sym.EQ, B: sym.Const(1)}, "a matrix of one row")
@@ -60,13 +60,13 @@ func stringNormalizer(c *convert.Call) []*ir.Value {
 	if to != "lower" && to != "upper" && to != "none" {
 		c.Fault("case_change_action %q, it must be LOWER, UPPER or NONE", c.StringAttribute("case_change_action", ""))
 	}
-	exact, stops := c.Int("is_case_sensitive", 0) != 0, c.Strings("stopwords")
-	if !exact {
+	caseSensitive, stops := c.Int("is_case_sensitive", 0) != 0, c.Strings("stopwords")
+	if !caseSensitive {
 		for i := range stops {
 			stops[i] = ops.TextLower(stops[i])
 		}
 	}
-	return convert.One(c.Scope.StringValue(ops.TextNormalize(c.Builder, x, ascending(c, stops), to, exact)))
+	return convert.One(c.Scope.StringValue(ops.TextNormalize(c.Builder, x, ascending(c, stops), to, caseSensitive)))
 }
 
 // ascending returns a constant of the distinct strings of a list, sorted.
@@ -86,27 +86,27 @@ func Table(c *convert.Call, list ...string) *ir.Value {
 	return c.Scope.Constant(c.Source, t)
 }
 
-// PlaceOf returns for each string of the i-th input its index among keys, the first if a key is repeated; the number
-// of keys if it is none of them. Gathering from a table by this index is a look-up with a default.
-func PlaceOf(c *convert.Call, i int, keys []string) *ir.Value {
+// IndexOf returns the index among keys of each string of the i-th input: the first if a key is repeated, and the number
+// of keys if the string is no key. Gathering from a table by this index is a look-up with a default.
+func IndexOf(c *convert.Call, i int, keys []string) *ir.Value {
 	sorted := slices.Clone(keys)
 	slices.Sort(sorted)
 	sorted = slices.Compact(sorted)
-	places := make([]int64, 0, len(sorted)+1)
+	indices := make([]int64, 0, len(sorted)+1)
 	for _, key := range sorted {
-		places = append(places, int64(slices.Index(keys, key)))
+		indices = append(indices, int64(slices.Index(keys, key)))
 	}
 	index := ops.TextIndex(c.Builder, c.StringInput(i), ascending(c, sorted))
-	return ops.Gather(c.Builder, c.Builder.Constant("places", tensor.Of(append(places, int64(len(keys)))...)), index, 0)
+	return ops.Gather(c.Builder, c.Builder.Constant("places", tensor.Of(append(indices, int64(len(keys)))...)), index, 0)
 }
 
 // Picked gathers from a vector, of numbers or strings, by indices.
-func Picked(c *convert.Call, table, places *ir.Value) *ir.Value {
+func Picked(c *convert.Call, table, indices *ir.Value) *ir.Value {
 	if !c.Scope.IsStrings(table) {
-		return ops.Gather(c.Builder, table, places, 0)
+		return ops.Gather(c.Builder, table, indices, 0)
 	}
 	t := c.Scope.StringComponents(table)
-	return c.Scope.StringValue(ops.Text{Spans: ops.Gather(c.Builder, t.Spans, places, 0), Pool: t.Pool})
+	return c.Scope.StringValue(ops.Text{Spans: ops.Gather(c.Builder, t.Spans, indices, 0), Pool: t.Pool})
 }
 
 // regexFullMatch converts RegexFullMatch.
@@ -163,7 +163,7 @@ func stringUnique(c *convert.Call) []*ir.Value {
 // stringOneHot converts OneHot with strings as values: it gathers from the two values by a one-hot tensor of indices.
 func stringOneHot(c *convert.Call) []*ir.Value {
 	if len(c.In) != 3 || c.IsStrings(0) || c.IsStrings(1) {
-		c.Fault("indices or a depth that are texts")
+		c.Fault("indices or a depth that are strings")
 	}
 	values := c.In[2]
 	c.In = []*ir.Value{c.In[0], c.In[1], c.Builder.Constant("places", tensor.Of[int64](0, 1))}
@@ -223,7 +223,7 @@ func ngrams(c *convert.Call, pool []int64, weights []float64) (t ops.NGramTable,
 		column   int64
 		weight   float32
 	}
-	var elements, places []int64
+	var elements, indices []int64
 	var amounts []float32
 	t.Starts = []int64{0}
 	for n := 1; n <= len(counts); n++ {
@@ -237,7 +237,7 @@ func ngrams(c *convert.Call, pool []int64, weights []float64) (t ops.NGramTable,
 		}
 		var grams []gram
 		for at := begin; at < end; at += int64(n) {
-			k := len(places) + len(grams)
+			k := len(indices) + len(grams)
 			if k >= len(columns) || weights != nil && k >= len(weights) {
 				c.Fault("n-gram %d has no column or no weight", k)
 			}
@@ -249,12 +249,12 @@ func ngrams(c *convert.Call, pool []int64, weights []float64) (t ops.NGramTable,
 		}
 		slices.SortStableFunc(grams, func(a, b gram) int { return slices.CompareFunc(a.elements, b.elements, cmp.Compare) })
 		for _, g := range grams {
-			elements, places, amounts = append(elements, g.elements...), append(places, g.column), append(amounts, g.weight)
+			elements, indices, amounts = append(elements, g.elements...), append(indices, g.column), append(amounts, g.weight)
 		}
-		t.Starts = append(t.Starts, int64(len(places)))
+		t.Starts = append(t.Starts, int64(len(indices)))
 	}
 	t.Elements, t.Columns = c.Builder.Constant("ngrams", tensor.Of(elements...)),
-		c.Builder.Constant("columns", tensor.Of(places...))
+		c.Builder.Constant("columns", tensor.Of(indices...))
 	t.Weights = c.Builder.Constant("weights", tensor.Of(amounts...))
 	return t, width
 }

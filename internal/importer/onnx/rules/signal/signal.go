@@ -10,7 +10,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// extentOf is an integer scalar input as an extent, which the run may bind within [lo, ExtentLimit].
+// extentOf returns an integer scalar input as an extent within [lo, ExtentLimit], which may be known only as the model
+// runs.
 func extentOf(c *convert.Call, i int, lo int64) sym.Expr {
 	elements, err := c.ElementsWithin(convert.ScalarIn(c.Builder, c.Input(i)), c.String(), lo,
 		sym.Const(convert.ExtentLimit))
@@ -20,7 +21,7 @@ func extentOf(c *convert.Call, i int, lo int64) sym.Expr {
 	return elements[0]
 }
 
-// output is the type that the attribute output_datatype names, f32 if it is absent.
+// output returns the type that the attribute output_datatype names, f32 if it is absent.
 func output(c *convert.Call) dtype.DType {
 	if dt := c.Type("output_datatype"); dt != dtype.Invalid {
 		return dt
@@ -28,20 +29,22 @@ func output(c *convert.Call) dtype.DType {
 	return dtype.F32
 }
 
+// window returns the rule of a window that is a sum of cosines with these coefficients.
 func window(terms ...float64) convert.Rule {
 	return func(c *convert.Call) []*ir.Value {
 		return convert.One(ops.CosineWindow(c.Builder, output(c), extentOf(c, 0, 0), c.Int("periodic", 1) != 0, terms...))
 	}
 }
 
+// melWeightMatrix converts MelWeightMatrix.
 func melWeightMatrix(c *convert.Call) []*ir.Value {
 	scalar := func(i int) *ir.Value { return convert.ScalarIn(c.Builder, c.Input(i)) }
 	return convert.One(ops.MelWeights(c.Builder, output(c), extentOf(c, 0, 0), extentOf(c, 1, 0), scalar(2), scalar(3),
 		scalar(4)))
 }
 
-// dft: from version 20 on the axis is an input, which the run may know first. It is never the last, which holds the
-// parts of a number.
+// dft converts DFT. From version 20 on the axis is an input, which may be known only as the model runs. It is never the
+// last axis, which holds the components of a complex number.
 func dft(c *convert.Call) []*ir.Value {
 	x := c.Input(0)
 	rank := len(x.Type.Shape)
@@ -59,7 +62,7 @@ func dft(c *convert.Call) []*ir.Value {
 	return convert.One(transformAt(c, x))
 }
 
-// scalarNumber is input i, one known integer.
+// scalarNumber returns input i, a single known integer.
 func scalarNumber(c *convert.Call, i int) int64 {
 	list := c.Numbers(i)
 	if len(list) != 1 {
@@ -68,14 +71,14 @@ func scalarNumber(c *convert.Call, i int) int64 {
 	return list[0]
 }
 
-// transform is the transform of x along an axis, of the length given or that of the axis. An inverse of a half is taken
-// to be of an even length.
+// transform is the transform of x along an axis. If the spectrum is one-sided, its inverse has an even length.
 func transform(c *convert.Call, x *ir.Value, axis int64) *ir.Value {
 	return ops.Fourier(c.Builder, x, axis, transformLength(c, x.Type.Shape[axis]), c.Int("inverse", 0) != 0,
 		c.Int("onesided", 0) != 0)
 }
 
-// transformLength is the length of the transform of an axis of the extent.
+// transformLength returns the length of the transform along an axis of the extent: the input dft_length or, if that is
+// absent, the axis's own.
 func transformLength(c *convert.Call, extent sym.Expr) sym.Expr {
 	switch {
 	case c.Optional(1) != nil:
@@ -86,8 +89,8 @@ func transformLength(c *convert.Call, extent sym.Expr) sym.Expr {
 	return extent
 }
 
-// transformAt is transform along an axis that only the run knows: x is folded into what lies before it, itself, what
-// lies behind it and the parts, and the result unfolded.
+// transformAt is transform along an axis that only the run knows. It reshapes x to four axes: those before the axis,
+// the axis, those after it, and the components; then it restores the shape.
 func transformAt(c *convert.Call, x *ir.Value) *ir.Value {
 	shape := x.Type.Shape
 	last := len(shape) - 1
@@ -113,8 +116,8 @@ func transformAt(c *convert.Call, x *ir.Value) *ir.Value {
 	return ops.Reshape(c.Builder, y, append(c.AsDims(0, convert.Natural(to)...), y.Type.Shape[3])...)
 }
 
-// stft transforms the frames of a signal [batch, length, parts] that begin at every frame_step-th element and lie
-// wholly inside, each times a window.
+// stft converts STFT: it transforms the frames of a signal [batch, length, components] that begin at every
+// frame_step-th element and end within the signal, each multiplied by a window.
 func stft(c *convert.Call) []*ir.Value {
 	b, x, step, window := c.Builder, c.Input(0), extentOf(c, 1, 1), c.Optional(2)
 	if len(x.Type.Shape) == 2 { // a real signal, as exporters write it

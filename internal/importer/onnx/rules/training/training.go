@@ -7,8 +7,8 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
-// step is one step of an optimiser: its rate and number, f64 scalars, and the sums that a rule writes over tensors of
-// one type.
+// step is one step of an optimiser: its rate and number, both f64 scalars. Its methods build expressions of tensors of
+// type dt.
 type step struct {
 	*convert.Call
 	rate, number *ir.Value
@@ -25,23 +25,23 @@ func (s *step) mul(x, y *ir.Value) *ir.Value { return ops.Binary(s.Builder, ops.
 
 func (s *step) div(x, y *ir.Value) *ir.Value { return ops.Binary(s.Builder, ops.Div, x, y) }
 
-// as is a scalar as the tensors' type.
+// as converts a scalar to the tensors' type.
 func (s *step) as(x *ir.Value) *ir.Value { return ops.Cast(s.Builder, x, s.dt) }
 
-// blend is a·x + b·y.
+// blend returns a·x + b·y.
 func (s *step) blend(a float64, x *ir.Value, b float64, y *ir.Value) *ir.Value {
 	return s.add(s.mul(s.of(a), x), s.mul(s.of(b), y))
 }
 
-// first is x in the step of number 0, and otherwise y; both are f64.
+// first returns x in step 0, and y in later steps; both are f64.
 func (s *step) first(x, y *ir.Value) *ir.Value {
 	b := s.Builder
 	return ops.Where(b, ops.Binary(b, ops.Gt, s.number, s.Scalar(dtype.F64, 0)), y, x)
 }
 
-// steps reads the rate, the step's number, and then groups of as many tensors each: all the weights, all their
-// gradients, and what the optimiser remembers. update gives a weight's new value and memories; the outputs are grouped
-// as the inputs are.
+// steps reads the rate, the step's number, and then groups of equally many tensors: all the weights, all their
+// gradients, and the optimiser's states. update returns a weight's new value and states; the outputs are grouped as the
+// inputs are.
 func steps(c *convert.Call, groups int, update func(s *step, x []*ir.Value) []*ir.Value) []*ir.Value {
 	b := c.Builder
 	count := (len(c.In) - 2) / groups
@@ -61,7 +61,7 @@ func steps(c *convert.Call, groups int, update func(s *step, x []*ir.Value) []*i
 			}
 		}
 		s.dt = x[0].Type.DType
-		// The gradient of the weights' norm counts as well.
+		// The regularisation term's gradient, norm_coefficient · weight, is added.
 		x[1] = s.add(s.mul(s.of(c.Float("norm_coefficient", 0)), x[0]), x[1])
 		for k, v := range update(s, x) {
 			out[k*count+i] = v
@@ -70,8 +70,8 @@ func steps(c *convert.Call, groups int, update func(s *step, x []*ir.Value) []*i
 	return out
 }
 
-// adagrad divides each step by the root of all squares so far (Duchi, Hazan, Singer: Adaptive subgradient methods,
-// 2011).
+// adagrad divides each step by the root of the sum of all squared gradients so far (Duchi, Hazan, Singer: Adaptive
+// subgradient methods, 2011).
 func adagrad(c *convert.Call) []*ir.Value {
 	return steps(c, 3, func(s *step, x []*ir.Value) []*ir.Value {
 		one := s.Scalar(dtype.F64, 1)
@@ -82,8 +82,8 @@ func adagrad(c *convert.Call) []*ir.Value {
 	})
 }
 
-// adam remembers means of gradients and of their squares (Kingma, Ba: Adam: a method for stochastic optimization,
-// 2014). Their bias is corrected from the step of number 1 on.
+// adam keeps moving means of the gradients and of their squares (Kingma, Ba: Adam: a method for stochastic
+// optimization, 2014). It corrects their bias from step 1 on.
 func adam(c *convert.Call) []*ir.Value {
 	alpha, beta := c.Float("alpha", 0.9), c.Float("beta", 0.999)
 	return steps(c, 4, func(s *step, x []*ir.Value) []*ir.Value {
@@ -101,8 +101,7 @@ func adam(c *convert.Call) []*ir.Value {
 	})
 }
 
-// momentum adds gradients up, the older the less; nesterov looks a step ahead. In the step of number 0 the gradient
-// counts in full.
+// momentum keeps a decaying sum of the gradients; nesterov looks a step ahead. In step 0 the gradient counts in full.
 func momentum(c *convert.Call) []*ir.Value {
 	mode := c.StringAttribute("mode", "")
 	if mode != "standard" && mode != "nesterov" {
@@ -120,8 +119,8 @@ func momentum(c *convert.Call) []*ir.Value {
 	})
 }
 
-// gradient differentiates y, a value of the graph, by the first of its inputs, at the values that the graph has: each
-// input is the value of its name in xs, followed by zs.
+// gradient differentiates y, a value of the graph, with respect to the inputs that xs names. Each input must be the
+// graph's own value of its name in xs followed by zs.
 func gradient(c *convert.Call) []*ir.Value {
 	xs, zs := c.Strings("xs"), c.Strings("zs")
 	if len(xs) == 0 || len(c.In) != len(xs)+len(zs) {

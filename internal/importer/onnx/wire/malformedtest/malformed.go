@@ -13,30 +13,30 @@ import (
 
 // Case is one broken file.
 type Case struct {
-	Path   string // the field that is attacked: graph.node[0].input[1]
-	Attack string // what was done to it
+	Path   string // the field that is attacked, such as graph.node[0].input[1]
+	Attack string // the name of the attack
 	Data   []byte
 }
 
-// Options says how many cases there are.
+// Options chooses the cases.
 type Options struct {
-	Every bool // every occurrence of a field, where the default is the first one of each path without its indices
+	Every bool // attack every occurrence of a field; otherwise only the first on each path, indices aside
 }
 
-// attack makes another record of r; nil leaves the case out.
+// attack replaces a record by the bytes that make returns; nil means that the attack does not apply.
 type attack struct {
 	name string
 	make func(r *record) []byte
 }
 
-// Dangling is the name that takes a name's place. No valid model should use it.
+// Dangling replaces a name. No valid model should use it.
 const Dangling = "nobody makes this"
 
 var attacks = []attack{
 	{"missing", func(*record) []byte { return []byte{} }},
 	{"twice", func(r *record) []byte { return append(r.bytes(nil), r.bytes(nil)...) }},
 	{"another wire type", func(r *record) []byte {
-		if r.tag&7 == 2 && r.field.Kind >= wire.Text {
+		if r.tag&7 == 2 && r.field.Kind >= wire.String {
 			return binary.AppendUvarint(binary.AppendUvarint(nil, r.tag&^7), 1)
 		}
 		if r.field.Kind == wire.Float64 { // a packed list of bytes would be legal
@@ -68,7 +68,7 @@ var attacks = []attack{
 		return r.withNumbers(0, math.NaN())
 	}},
 	{"one value more", func(r *record) []byte {
-		if !r.field.Repeated || r.field.Kind >= wire.Text {
+		if !r.field.Repeated || r.field.Kind >= wire.String {
 			return nil
 		}
 		size := map[wire.Kind]int{wire.Float32: 4, wire.Float64: 8}[r.field.Kind]
@@ -92,12 +92,13 @@ var attacks = []attack{
 	{"with line breaks", func(r *record) []byte { return r.withText("a\nb\r\x00\x1b[31m") }},
 }
 
+// delimited returns r with another payload, length-delimited.
 func delimited(r *record, payload []byte) []byte {
 	out := binary.AppendUvarint(nil, r.tag&^7|2)
 	return append(binary.AppendUvarint(out, uint64(len(payload))), payload...)
 }
 
-// withNumbers replaces every number of a numeric record.
+// withNumbers replaces every number of a numeric record by integer or float; nil for other records.
 func (r *record) withNumbers(integer int64, float float64) []byte {
 	return r.mapped(func(bits uint64, size int) uint64 {
 		switch size {
@@ -110,7 +111,7 @@ func (r *record) withNumbers(integer int64, float float64) []byte {
 	})
 }
 
-// shifted adds to every integer of a numeric record.
+// shifted adds by to every integer of a numeric record; nil for other records.
 func (r *record) shifted(by int64) []byte {
 	if r.field.Kind == wire.Float32 || r.field.Kind == wire.Float64 {
 		return nil
@@ -118,11 +119,11 @@ func (r *record) shifted(by int64) []byte {
 	return r.mapped(func(bits uint64, _ int) uint64 { return uint64(int64(bits) + by) })
 }
 
-// mapped replaces the numbers of a record; size is their width in bytes, 0 for a varint. It returns nil for other
-// records.
+// mapped replaces the numbers of a record by f of their bits; size is their width in bytes, 0 for a varint. It returns
+// nil for records that are not numeric.
 func (r *record) mapped(f func(bits uint64, size int) uint64) []byte {
 	kind := r.field.Kind
-	if kind >= wire.Text {
+	if kind >= wire.String {
 		return nil
 	}
 	size := map[wire.Kind]int{wire.Float32: 4, wire.Float64: 8}[kind]
@@ -153,16 +154,17 @@ func (r *record) mapped(f func(bits uint64, size int) uint64) []byte {
 	return delimited(r, payload)
 }
 
+// withText replaces the payload of a record of strings or bytes; nil for other records.
 func (r *record) withText(s string) []byte {
-	if r.field.Kind != wire.Text && r.field.Kind != wire.Bytes {
+	if r.field.Kind != wire.String && r.field.Kind != wire.Bytes {
 		return nil
 	}
 	return delimited(r, []byte(s))
 }
 
-// Fields yields a case for every attack on every field path that data, a valid message, contains. Two fields are on one
-// path if they differ in indices only; with Options.Every each occurrence counts. The number of cases is then the
-// number of fields times about twenty, and each is as large as data.
+// Fields yields a case for every attack on every field path of data, a valid message. Two fields are on one path if
+// they differ in indices only; with Options.Every each occurrence counts. There are about twenty cases for each field,
+// each as large as data.
 func Fields(schema *wire.Message, data []byte, o Options) iter.Seq[Case] {
 	return func(yield func(Case) bool) {
 		top, err := split(schema, data)

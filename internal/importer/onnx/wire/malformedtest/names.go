@@ -7,8 +7,8 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
-// rewire is an attack on the names that hold a model together. It changes m and returns the path it attacked, or ""
-// where the model has no place for it.
+// rewire is an attack on the names that connect a model's values. edit changes m and returns the path that it attacked,
+// or "" if the model has nothing to attack.
 type rewire struct {
 	name string
 	edit func(m *wire.ModelProto) string
@@ -24,8 +24,10 @@ func firstNode(g *wire.GraphProto, want func(*wire.NodeProto) bool) (*wire.NodeP
 	return nil, ""
 }
 
+// wired reports whether a node has an input and an output.
 func wired(n *wire.NodeProto) bool { return len(n.Input) > 0 && len(n.Output) > 0 && n.Output[0] != "" }
 
+// body returns the first graph among a node's attributes, nil if there is none.
 func body(n *wire.NodeProto) *wire.GraphProto {
 	for _, a := range n.Attribute {
 		if a.G != nil {
@@ -158,14 +160,15 @@ var rewires = []rewire{
 	}},
 }
 
+// call makes n call the function f, with f's own names as inputs.
 func call(n *wire.NodeProto, f *wire.FunctionProto) {
 	n.OpType, n.Domain, n.Overload = f.Name, f.Domain, f.Overload
 	n.Input = append([]string(nil), f.Input...)
 	n.Attribute = nil
 }
 
-// Names yields a case for every attack on the names of a valid model that has a place for it: cycles, clashes, dangling
-// names. The model must have a graph.
+// Names yields a case for every attack on names that applies to a valid model: cycles, clashes, dangling names. The
+// model must have a graph.
 func Names(model []byte) iter.Seq[Case] {
 	return func(yield func(Case) bool) {
 		for _, r := range rewires {

@@ -1,7 +1,7 @@
-// Package malformedtest makes broken files out of valid ones, for tests of whatever reads them: of every field path of
-// a message the field missing, of another type, too large, negative, dangling; and of a model's graph the cycles and
-// clashes that its names can form. It also prints a message as canonical text. It works on the bytes and on wire's
-// description of the messages, not on wire's reader, which is one of the things it is there to test.
+// Package malformedtest breaks valid files, to test their readers. For every field path of a message it yields the
+// field missing, of another type, too large, negative or dangling; for a model's graph also cycles and clashes of
+// names. It also prints a message as canonical text. It works on the bytes and on wire's description of the messages,
+// not on wire's decoder, because it also tests that decoder.
 package malformedtest
 
 import (
@@ -17,7 +17,7 @@ import (
 
 // record is one field occurrence of a message.
 type record struct {
-	field    *wire.Field // nil for a field that the description does not know
+	field    *wire.Field // nil for a field that is not in the description
 	tag      uint64
 	number   uint64    // of wire types 0, 1 and 5
 	payload  []byte    // of wire type 2, unless it has children
@@ -25,7 +25,7 @@ type record struct {
 	nested   bool
 }
 
-// split reads the records of a message. It trusts the bytes to be a valid message but panics on none.
+// split reads the records of a message. It expects a valid message; it returns an error for others, and never panics.
 func split(schema *wire.Message, data []byte) ([]*record, error) {
 	var out []*record
 	for len(data) > 0 {
@@ -77,7 +77,7 @@ func split(schema *wire.Message, data []byte) ([]*record, error) {
 	return out, nil
 }
 
-// join writes records back. edit may return other bytes for a record, tag included; ok false keeps the record.
+// join encodes records. edit may return other bytes for a record, including its tag; if ok is false, the record stays.
 func join(records []*record, edit func(*record) (bytes []byte, ok bool)) []byte {
 	var out []byte
 	for _, r := range records {
@@ -92,6 +92,7 @@ func join(records []*record, edit func(*record) (bytes []byte, ok bool)) []byte 
 	return out
 }
 
+// bytes encodes the record; edit is applied to its children.
 func (r *record) bytes(edit func(*record) ([]byte, bool)) []byte {
 	out := binary.AppendUvarint(nil, r.tag)
 	switch r.tag & 7 {
@@ -109,15 +110,16 @@ func (r *record) bytes(edit func(*record) ([]byte, bool)) []byte {
 	return append(binary.AppendUvarint(out, uint64(len(payload))), payload...)
 }
 
-// Text prints a message in a form that does not depend on how its bytes were written: a line per value, fields in the
-// order of their numbers, packed and unpacked numbers alike, singular zeros, unknown and skipped fields left out,
-// floats as bits, texts and bytes in hexadecimal or, past 32 bytes, as their length and SHA-256.
+// Text prints a message in a form that does not depend on its encoding: a line for each value, fields in the order of
+// their numbers, packed and unpacked numbers alike, without singular zeros and without unknown and skipped fields.
+// Floats are printed as bits; strings and bytes in hexadecimal or, past 32 bytes, as their length and SHA-256.
 func Text(schema *wire.Message, data []byte) (string, error) {
 	var b strings.Builder
 	err := text(&b, "", schema, data)
 	return b.String(), err
 }
 
+// text prints a message's fields below the path prefix.
 func text(b *strings.Builder, prefix string, schema *wire.Message, data []byte) error {
 	records, err := split(schema, data)
 	if err != nil {
@@ -154,18 +156,19 @@ func text(b *strings.Builder, prefix string, schema *wire.Message, data []byte) 
 	return nil
 }
 
-// value is one element of a record.
+// value is one printed element of a record; zero reports the field's default.
 type value struct {
 	text string
 	zero bool
 }
 
+// values returns the elements of the record; a nested message is one empty value.
 func (r *record) values() ([]value, error) {
 	if r.nested {
 		return []value{{}}, nil
 	}
 	kind := r.field.Kind
-	if kind == wire.Text || kind == wire.Bytes {
+	if kind == wire.String || kind == wire.Bytes {
 		s := fmt.Sprintf("%x", r.payload)
 		if len(r.payload) > 32 {
 			s = fmt.Sprintf("%d:%x", len(r.payload), sha256.Sum256(r.payload))
@@ -193,6 +196,7 @@ func (r *record) values() ([]value, error) {
 	return out, nil
 }
 
+// number prints a number of a kind from its bits.
 func number(kind wire.Kind, bits uint64) value {
 	s := ""
 	switch kind {
