@@ -309,7 +309,8 @@ func labelClasses(c *convert.Call, classes []string) []*ir.Value {
 		c.Fault("elements of type %s, they must be i64 or strings", dt)
 	}
 	return convert.One(sequence.Picked(c, sequence.Table(c,
-		append(slices.Clone(classes), c.StringAttribute("default_string", "_Unused"))...), indexAmong(c, c.Input(0), indices)))
+		append(slices.Clone(classes), c.StringAttribute("default_string", "_Unused"))...),
+		indexAmong(c, c.Input(0), indices)))
 }
 
 // list returns the elements of the attribute whose name begins with prefix: a tensor, integers, floats or strings; nil
