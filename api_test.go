@@ -21,7 +21,7 @@ var rewrite = flag.Bool("rewrite", false, "rewrite what tests compare with")
 // TestAPI holds the exported names and signatures of the packages that users import against their api.txt, so that none
 // changes unseen, and sees that each has a comment.
 func TestAPI(t *testing.T) {
-	for _, folder := range []string{".", "array", "batch", "dlpack", "files", "nn", "train"} {
+	for _, folder := range []string{".", "array", "batch", "dlpack", "files", "metrics", "nn", "train"} {
 		t.Run(folder, func(t *testing.T) { holdAPI(t, folder) })
 	}
 }

@@ -1,5 +1,5 @@
-// Package metrics tells monitoring systems what programs of weir do: a Prometheus collector of the process's memory and
-// of programs' counters, and OpenTelemetry spans of runs.
+// Package metrics exports the work of weir's programs to monitoring systems: a Prometheus collector of the process's
+// memory and of programs' counters, OpenTelemetry spans of runs, and histograms of their durations for both.
 //
 // It is a module of its own, so that only those who import it depend on Prometheus and OpenTelemetry.
 package metrics
@@ -14,11 +14,12 @@ import (
 	"github.com/weirml/weir"
 )
 
-// Collector is a prometheus.Collector of what weir.Usage counts, and of the programs that were added. Any goroutine may
-// use it.
+// Collector is a prometheus.Collector of the counters of weir.Usage, of the programs that were added, and of the
+// durations of timed runs. Any goroutine may use it.
 type Collector struct {
 	mu       sync.Mutex
 	programs map[string]*collected
+	seconds  *prometheus.HistogramVec // of the runs that Time times
 }
 
 // collected is an added program. Its certificate does not change.
@@ -29,11 +30,13 @@ type collected struct {
 }
 
 // NewCollector returns a collector without programs.
-func NewCollector() *Collector { return &Collector{programs: map[string]*collected{}} }
+func NewCollector() *Collector {
+	return &Collector{programs: map[string]*collected{}, seconds: newSeconds()}
+}
 
-// Add collects a program's counters under a name, the label program, and those of another program with this name no
-// longer: a program that replaces one has its name. Its certificate is that of all its calls at the upper bounds of the
-// dimensions; a program with a dimension without a bound has no such metric. The collector does not close the program.
+// Add collects a program's counters under a name, the label program. The program replaces another one of this name. Its
+// certificate is the bytes of all its calls at the upper bounds of the dimensions; a program with an unbounded dimension
+// does not have this metric. The collector does not close the program.
 func (c *Collector) Add(name string, p *weir.Program) error {
 	if p == nil {
 		return fmt.Errorf("program %q is nil: %w", name, weir.ErrInput)
@@ -52,17 +55,19 @@ func (c *Collector) Add(name string, p *weir.Program) error {
 	return nil
 }
 
-// Remove collects the program of this name no longer. It is to be called before the program is closed for good.
+// Remove ends the collection of the program of this name, and forgets the durations of its runs. Call it before the
+// program is closed for good.
 func (c *Collector) Remove(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.programs, name)
+	c.seconds.DeletePartialMatch(prometheus.Labels{"program": name})
 }
 
 // usage are the metrics of the process.
 var usage = []struct {
 	metric *prometheus.Desc
-	kind   string // of memoryBytes; empty else
+	kind   string // the label of memoryBytes; empty for other metrics
 	value  func(u weir.Totals) int64
 }{
 	{memoryBytes, "weights", func(u weir.Totals) int64 { return u.Weights }},
@@ -74,13 +79,13 @@ var usage = []struct {
 	{memoryBytes, "files", func(u weir.Totals) int64 { return u.Files }},
 	{describe("memory_current_bytes", "Memory that weir holds outside Go's heap, all kinds together."), "",
 		func(u weir.Totals) int64 { return u.Current }},
-	{describe("memory_peak_bytes", "The most that memory_current_bytes was."), "",
+	{describe("memory_peak_bytes", "The largest value of memory_current_bytes so far."), "",
 		func(u weir.Totals) int64 { return u.Peak }},
 	{describe("memory_limit_bytes", "The limit that weir.SetLimit set; 0 is none."), "",
 		func(u weir.Totals) int64 { return u.Limit }},
 	{describe("memory_cached_bytes", "Free memory that the pool of small tensors keeps."), "",
 		func(u weir.Totals) int64 { return u.Cached }},
-	{describe("memory_fragmented_bytes", "Of memory_cached_bytes, what weir.Trim cannot give back."), "",
+	{describe("memory_fragmented_bytes", "The part of memory_cached_bytes that weir.Trim cannot give back."), "",
 		func(u weir.Totals) int64 { return u.Fragmented }},
 	{describe("memory_foreign_bytes", "Memory of other code that tensors of weir.Foreign use."), "",
 		func(u weir.Totals) int64 { return u.Foreign }},
@@ -115,6 +120,7 @@ var counters = []struct {
 		prometheus.CounterValue, func(s weir.Stats) float64 { return s.Busy.Seconds() }},
 }
 
+// describe returns the description of the metric weir_NAME.
 func describe(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("weir_"+name, help, labels, nil)
 }
@@ -130,10 +136,12 @@ func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 	for _, m := range counters {
 		to <- m.metric
 	}
+	c.seconds.Describe(to)
 }
 
 // Collect sends the present values.
 func (c *Collector) Collect(to chan<- prometheus.Metric) {
+	c.seconds.Collect(to)
 	totals := weir.Usage()
 	for _, m := range usage {
 		var labels []string

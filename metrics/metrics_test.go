@@ -7,11 +7,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
@@ -36,7 +40,7 @@ func compile(t *testing.T, o weir.Options) *weir.Program {
 	return program
 }
 
-// rows returns an argument of so many rows.
+// rows returns inputs whose x has count rows.
 func rows(t *testing.T, count int) weir.Inputs {
 	t.Helper()
 	x, err := weir.FromSlice(make([]float32, 2*count), count, 2)
@@ -46,7 +50,7 @@ func rows(t *testing.T, count int) weir.Inputs {
 	return weir.Inputs{"x": x}
 }
 
-// expect compares a metric, as "labels value" in the order of a scrape.
+// expect fails t unless the samples of a metric are want, each "labels value", in the order of a scrape.
 func expect(t *testing.T, from prometheus.Gatherer, name string, want ...string) {
 	t.Helper()
 	families, err := from.Gather()
@@ -72,7 +76,7 @@ func expect(t *testing.T, from prometheus.Gatherer, name string, want ...string)
 	}
 }
 
-// TestCollector reads the counters of two programs while one has results that are not closed.
+// TestCollector reads the counters of two programs while one of them has open results.
 func TestCollector(t *testing.T) {
 	c := metrics.NewCollector()
 	registry := prometheus.NewPedanticRegistry()
@@ -133,7 +137,7 @@ func TestCollector(t *testing.T) {
 	}
 }
 
-// TestUnbounded adds a program whose dimension has no upper bound: it has no certificate without a binding.
+// TestUnbounded adds a program whose dimension has no upper bound: it has counters and no certificate.
 func TestUnbounded(t *testing.T) {
 	model, err := weir.LoadBytes([]byte("weir 1\nir @m {\n  dim batch in [1, inf]\n  main @main(%x: f32[batch, 2]) {\n" +
 		"    %y: f32[batch, 2] = neg(%x)\n    return %y\n  }\n}\n"))
@@ -158,7 +162,7 @@ func TestUnbounded(t *testing.T) {
 	}
 }
 
-// TestTrace makes spans of a run, of one with an input that does not fit, and of one whose caller has left.
+// TestTrace makes spans of three runs: one that succeeds, one whose input does not fit, one whose context has ended.
 func TestTrace(t *testing.T) {
 	program := compile(t, weir.Options{Target: weir.Portable})
 	recorder := tracetest.NewSpanRecorder()
@@ -176,7 +180,7 @@ func TestTrace(t *testing.T) {
 	left, leave := context.WithCancel(t.Context())
 	leave()
 	if _, err := traced.Run(left, rows(t, 4)); !errors.Is(err, context.Canceled) {
-		t.Errorf("a run whose caller has left is %v", err)
+		t.Errorf("a run whose context has ended is %v", err)
 	}
 
 	peak, err := program.Memory().Peak(1, weir.Dims{"batch": 4})
@@ -216,4 +220,105 @@ func TestErrorKind(t *testing.T) {
 			t.Errorf("%v is %q, want %q", err, got, want)
 		}
 	}
+}
+
+// TestTime times runs for Prometheus and OpenTelemetry at once: each histogram has one duration for the run that
+// succeeds, which is not longer than the test measures around it, and one for the run that fails.
+func TestTime(t *testing.T) {
+	program := compile(t, weir.Options{})
+	c := metrics.NewCollector()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(c)
+	meter := &meter{}
+	recorded, err := metrics.Time(program, "negation", meter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	timed := c.Time("negation", recorded)
+	begin := time.Now()
+	results, err := timed.Run(t.Context(), rows(t, 4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	elapsed := time.Since(begin).Seconds()
+	if err := results.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := timed.Run(t.Context(), rows(t, 33)); !errors.Is(err, weir.ErrInput) {
+		t.Errorf("33 rows are %v", err)
+	}
+
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == "weir_program_run_seconds" })
+	if at < 0 || len(families[at].GetMetric()) != 2 {
+		t.Fatalf("the histogram of runs is not one of success and one of failure: %v", families)
+	}
+	for i, kind := range []string{"", "input"} {
+		m := families[at].GetMetric()[i]
+		h := m.GetHistogram()
+		if m.GetLabel()[0].GetValue() != kind || m.GetLabel()[1].GetValue() != "negation" || h.GetSampleCount() != 1 {
+			t.Errorf("sample %d is %v", i, m)
+		}
+		if sum := h.GetSampleSum(); sum <= 0 || i == 0 && sum > elapsed {
+			t.Errorf("a run of at most %v s took %v s", elapsed, sum)
+		}
+	}
+	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+	name := metrics.ModelKey.String("negation")
+	want := []attribute.Set{attribute.NewSet(name), attribute.NewSet(name, metrics.ErrorKey.String("input"))}
+	if meter.name != "weir.run.duration" || !slices.Equal(meter.attributes, want) {
+		t.Errorf("%s has %v, want %v", meter.name, meter.attributes, want)
+	}
+	if len(meter.seconds) != 2 || meter.seconds[0] <= 0 || meter.seconds[0] > elapsed {
+		t.Errorf("durations are %v, the first run took at most %v s", meter.seconds, elapsed)
+	}
+
+	c.Remove("negation")
+	if count := testutil.CollectAndCount(c, "weir_program_run_seconds"); count != 0 {
+		t.Errorf("%d histograms of a program that was removed", count)
+	}
+	if _, err := metrics.Time(program, "negation", broken{}); !errors.Is(err, errMeter) {
+		t.Errorf("a meter that fails gives %v", err)
+	}
+}
+
+// meter is an OpenTelemetry meter that keeps the records of its last histogram.
+type meter struct {
+	noop.Meter
+	name string
+	histogram
+}
+
+// Float64Histogram returns the meter's histogram.
+func (m *meter) Float64Histogram(name string, _ ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
+	m.name = name
+	return &m.histogram, nil
+}
+
+// histogram keeps what it is given.
+type histogram struct {
+	noop.Float64Histogram
+	seconds    []float64
+	attributes []attribute.Set
+}
+
+// Record appends a duration and its attributes.
+func (h *histogram) Record(_ context.Context, seconds float64, o ...metric.RecordOption) {
+	h.seconds = append(h.seconds, seconds)
+	h.attributes = append(h.attributes, metric.NewRecordConfig(o).Attributes())
+}
+
+// broken is a meter that makes no histograms.
+type broken struct{ noop.Meter }
+
+var errMeter = errors.New("no histograms")
+
+// Float64Histogram returns errMeter.
+func (broken) Float64Histogram(string, ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
+	return nil, errMeter
 }

@@ -16,9 +16,9 @@ import (
 // The attributes of a span. Each dimension of a run is one too: weir.dim. and its name.
 const (
 	ModelKey  = attribute.Key("weir.model")  // the name that Trace was given
-	TargetKey = attribute.Key("weir.target") // what the program was compiled for
-	BytesKey  = attribute.Key("weir.bytes")  // what the certificate says that the program and this one run take
-	ErrorKey  = attribute.Key("error.type")  // of a run that failed: see ErrorKind
+	TargetKey = attribute.Key("weir.target") // the target that the program was compiled for
+	BytesKey  = attribute.Key("weir.bytes")  // the certificate's bytes for the program and this one run
+	ErrorKey  = attribute.Key("error.type")  // the ErrorKind of a run that failed
 )
 
 // Traced is a program whose runs are spans.
@@ -28,14 +28,14 @@ type Traced struct {
 	tracer trace.Tracer
 }
 
-// Trace returns a program whose Run makes a span. The model's name is the span's, after "weir.run", and its attribute.
-// The program is as before, and the caller's to close.
+// Trace returns a program whose Run makes a span. The span's name is "weir.run" and the model's name, which is an
+// attribute too. The caller still closes the program.
 func Trace(p *weir.Program, model string, tracer trace.Tracer) *Traced {
 	return &Traced{Program: p, model: model, tracer: tracer}
 }
 
-// Run runs the program as Program.Run does, in a span that ends with the run: results that are open later are not in
-// it. A run that fails has its error recorded, and the error's kind as the attribute error.type.
+// Run runs the program as Program.Run does, in a span. The span ends when Run returns, even if the results stay open. If
+// the run fails, the span records the error and has its kind as the attribute error.type.
 func (t *Traced) Run(ctx context.Context, in weir.Inputs) (*weir.Results, error) {
 	ctx, span := t.tracer.Start(ctx, "weir.run "+t.model)
 	defer span.End()
@@ -52,7 +52,7 @@ func (t *Traced) Run(ctx context.Context, in weir.Inputs) (*weir.Results, error)
 	return results, err
 }
 
-// sizes returns the dimensions that inputs bind, and the bytes of a run with these, if the program takes them.
+// sizes returns the dimensions that inputs bind and, if the program accepts them, the bytes of a run with them.
 func (t *Traced) sizes(in weir.Inputs) (list []attribute.KeyValue) {
 	dims, err := t.Bind(in)
 	if err != nil {
@@ -80,7 +80,7 @@ func ErrorKind(err error) string {
 	return "other"
 }
 
-// kinds are tried in this order: an error may be of two of them.
+// kinds are in the order in which ErrorKind tries them; an error may be of two kinds.
 var kinds = []struct {
 	err  error
 	name string
