@@ -21,10 +21,10 @@ TARGETS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windo
 # The packages whose tests run under wasm, and under the race detector.
 WASM_PACKAGES := ./internal/dtype/... ./internal/sym/... ./internal/mem/... ./internal/tensor/... ./examples/digits/...
 RACE_PACKAGES := ./internal/mem/... ./internal/device/... ./internal/executor/... ./batch
-# And of the root, which has many that are of one goroutine.
+# The tests of the root that have several goroutines.
 RACE_TESTS := Close|TakenWhile|OneMemory|Panic|Concurrent|EveryMethod
-# And of arrays, scopes and training.
-RACE_ARRAYS := Goroutines|ManyShapes|SeveralGradients|Predictions|Readers|Prefetch|Twice
+# The tests of array, nn and train that have several goroutines.
+RACE_ARRAYS := Goroutines|ManyShapes|SeveralGradients|Predictions|Readers|Shared(Scope|Trace)|CloseWaits|Variants|HandedOver|TwoAtOnce|DroppedLast|Cancelled|ClosedWhileRunning|BreakOff
 
 .PHONY: help
 help: ## list the targets

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +19,7 @@ import (
 	"github.com/weirml/weir"
 )
 
-// post sends texts, and returns the status and the vectors.
+// post sends texts to the service at a URL, and returns the status and the vectors, nil if the status is not 200.
 func post(url string, texts ...string) (int, [][]float32, error) {
 	body, err := json.Marshal(request{texts})
 	if err != nil {
@@ -37,6 +38,7 @@ func post(url string, texts ...string) (int, [][]float32, error) {
 	return response.StatusCode, a.Embeddings, err
 }
 
+// TestDivide divides 1 to 16 cores into calls and threads.
 func TestDivide(t *testing.T) {
 	for cores, want := range map[int][2]int{1: {1, 1}, 2: {2, 1}, 4: {2, 2}, 8: {2, 4}, 16: {4, 4}} {
 		if calls, threads := divide(cores); [2]int{calls, threads} != want {
@@ -45,8 +47,8 @@ func TestDivide(t *testing.T) {
 	}
 }
 
-// TestEmbeds asks from many clients at once: each has the vector that its text has alone, of length 1, and there are
-// fewer runs than texts.
+// TestEmbeds asks from 24 clients at once: each gets the vectors that its texts get alone, of length 1, in fewer runs
+// than there are texts.
 func TestEmbeds(t *testing.T) {
 	e, err := newEncoder(t.Context(), 2, 20*time.Millisecond)
 	if err != nil {
@@ -96,7 +98,7 @@ func TestEmbeds(t *testing.T) {
 	}
 }
 
-// TestRefuses sends what the service does not take.
+// TestRefuses sends texts that the service refuses, and the longest text that it accepts.
 func TestRefuses(t *testing.T) {
 	e, err := newEncoder(t.Context(), 1, 0)
 	if err != nil {
@@ -117,7 +119,7 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestEnds ends the service while a request waits for its run: it is answered, and all memory is given back.
+// TestEnds ends the service while a request waits for its run: the request is answered, and all memory is given back.
 func TestEnds(t *testing.T) {
 	held := weir.Usage().Weights
 	listener, err := net.Listen("tcp", "localhost:0")
@@ -138,18 +140,26 @@ func TestEnds(t *testing.T) {
 	if !strings.Contains(begun.String(), "calls=2 threads=1 certificate_bytes=") {
 		t.Errorf("the log says %q", begun.String())
 	}
-	answered := make(chan error, 1)
-	go func() {
-		status, _, err := post(url, "the last text")
-		if err == nil && status != http.StatusOK {
-			err = fmt.Errorf("status %d", status)
-		}
-		answered <- err
-	}()
-	time.Sleep(300 * time.Millisecond) // the text waits for others
-	end()
-	if err := <-answered; err != nil {
-		t.Errorf("the request that had begun: %v", err)
+	// The client sends the body once the handler reads it, and the service ends once the body is sent.
+	handled := false
+	traced := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+		Got100Continue: func() { handled = true },
+		WroteRequest:   func(httptrace.WroteRequestInfo) { end() },
+	})
+	last, err := http.NewRequestWithContext(traced, http.MethodPost, url+"/embed",
+		strings.NewReader(`{"texts": ["the last text"]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	last.Header.Set("Expect", "100-continue")
+	client := http.Client{Transport: &http.Transport{ExpectContinueTimeout: time.Minute}}
+	response, err := client.Do(last)
+	if err != nil {
+		t.Fatal("the request that had begun:", err)
+	}
+	response.Body.Close()
+	if response.StatusCode != http.StatusOK || !handled {
+		t.Errorf("the request that had begun: status %d, it had begun: %v", response.StatusCode, handled)
 	}
 	if err := <-ended; err != nil {
 		t.Error(err)
@@ -162,20 +172,22 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// logged is a log that another goroutine reads.
+// logged is a log that any goroutine may read.
 type logged struct {
 	mu   sync.Mutex
-	text bytes.Buffer
+	data bytes.Buffer
 }
 
+// Write appends to the log.
 func (l *logged) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.text.Write(p)
+	return l.data.Write(p)
 }
 
+// String returns the log so far.
 func (l *logged) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.text.String()
+	return l.data.String()
 }
