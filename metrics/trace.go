@@ -34,8 +34,8 @@ func Trace(p *weir.Program, model string, tracer trace.Tracer) *Traced {
 	return &Traced{Program: p, model: model, tracer: tracer}
 }
 
-// Run runs the program as Program.Run does, in a span. The span ends when Run returns, even if the results stay open. If
-// the run fails, the span records the error and has its kind as the attribute error.type.
+// Run runs the program as Program.Run does, in a span. The span ends when Run returns, even if the results stay open.
+// If the run fails, the span records the error and has its kind as the attribute error.type.
 func (t *Traced) Run(ctx context.Context, in weir.Inputs) (*weir.Results, error) {
 	ctx, span := t.tracer.Start(ctx, "weir.run "+t.model)
 	defer span.End()

@@ -170,11 +170,13 @@ var rooms = []Room{
 			"golang.org/x/tools/go/ssa", "golang.org/x/tools/go/types/typeutil",
 			"github.com/golangci/plugin-module-register/register"}},
 
-	// A module of its own, so that who imports Weir does not depend on clients of monitoring systems.
-	{Floor: 13, Name: "metrics", Purpose: "a Prometheus collector, and OpenTelemetry spans of runs", May: []string{"weir"},
+	// A module of its own, so that programs that import Weir do not depend on clients of monitoring systems.
+	{Floor: 13, Name: "metrics", Purpose: "a Prometheus collector, OpenTelemetry spans, and histograms of runs",
+		May: []string{"weir"},
 		Modules: []string{"github.com/prometheus/client_golang/prometheus",
 			"github.com/prometheus/client_golang/prometheus/testutil",
 			"go.opentelemetry.io/otel/attribute", "go.opentelemetry.io/otel/codes", "go.opentelemetry.io/otel/trace",
+			"go.opentelemetry.io/otel/metric", "go.opentelemetry.io/otel/metric/noop",
 			"go.opentelemetry.io/otel/trace/noop",
 			"go.opentelemetry.io/otel/sdk/trace", "go.opentelemetry.io/otel/sdk/trace/tracetest"}},
 
