@@ -34,9 +34,9 @@ func NewCollector() *Collector {
 	return &Collector{programs: map[string]*collected{}, seconds: newSeconds()}
 }
 
-// Add collects a program's counters under a name, the label program. The program replaces another one of this name.
-// Its certificate is the bytes of all its calls at the upper bounds of the dimensions; a program with an unbounded dimension
-// does not have this metric. The collector does not close the program.
+// Add collects a program's counters under a name, the label program. The program replaces another one of this name. Its
+// certificate is the bytes of all its calls at the upper bounds of the dimensions; a program with an unbounded
+// dimension does not have this metric. The collector does not close the program.
 func (c *Collector) Add(name string, p *weir.Program) error {
 	if p == nil {
 		return fmt.Errorf("program %q is nil: %w", name, weir.ErrInput)
