@@ -28,7 +28,8 @@ import (
 //	4 bytes   CRC-32C of manifest, loops and program
 //	4 × 8     the sizes of manifest, loops, program and weights
 //	16 bytes  zero
-//	manifest  JSON: the loops' target machine, the certificate's formulas, the outputs' names, the writer's notes
+//	manifest  JSON: the loops' target machine, the certificate's formulas, the outputs' names, the nodes' operators, the
+//	          writer's notes
 //	loops     a loop.Module's text
 //	program   a program.Program's text
 //	zeros     to a multiple of 64
@@ -51,12 +52,14 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // manifest is the JSON part of an artefact.
 type manifest struct {
-	Machine target.Machine  `json:"machine"`
-	Arena   certified       `json:"arena"`
-	Late    []certified     `json:"late,omitempty"`
-	Device  *onDevice       `json:"device,omitempty"` // of a program for a device
-	Names   []string        `json:"names"`            // of the outputs
-	About   json.RawMessage `json:"about"`
+	Machine target.Machine `json:"machine"`
+	Arena   certified      `json:"arena"`
+	Late    []certified    `json:"late,omitempty"`
+	Device  *onDevice      `json:"device,omitempty"` // of a program for a device
+	Names   []string       `json:"names"`            // of the outputs
+	// Operators are the program's; artefacts of earlier writers have none.
+	Operators diag.Operators  `json:"operators,omitempty"`
+	About     json.RawMessage `json:"about"`
 }
 
 // onDevice is what an OnDevice holds and a program's text does not.
@@ -94,7 +97,7 @@ func (c *Compiled) WriteTo(w io.Writer, about []byte) (int64, error) {
 	if !ok {
 		machine = c.Machine
 	}
-	m := manifest{Machine: machine, Arena: certificateOf(c.Arena), About: about}
+	m := manifest{Machine: machine, Arena: certificateOf(c.Arena), Operators: c.Program.Operators, About: about}
 	for _, l := range c.Late {
 		m.Late = append(m.Late, certificateOf(l.Plan))
 	}
@@ -269,6 +272,7 @@ func (a *Artefact) Compile(o Options, dims map[sym.Name]sym.Range, ask func() er
 	if err != nil {
 		return nil, err
 	}
+	c.Loop.Operators = a.manifest.Operators
 	if err := a.onDevice(c); err != nil {
 		return nil, err
 	}

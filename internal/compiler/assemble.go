@@ -30,7 +30,8 @@ type assembly struct {
 
 // newAssembly returns an empty assembly of a module with its timeline.
 func newAssembly(m *loop.Module, t *live.Timeline) *assembly {
-	return &assembly{from: m, time: t, to: &program.Program{Name: m.Name}, tensors: map[*loop.Buffer]int{},
+	return &assembly{from: m, time: t, to: &program.Program{Name: m.Name, Operators: m.Operators},
+		tensors: map[*loop.Buffer]int{},
 		kernels: map[*loop.Kernel]int{}, dims: map[sym.Name]int{},
 		storage: map[*loop.Buffer]int{}, offset: map[*loop.Buffer]sym.Expr{}, begins: map[int][]*loop.Buffer{},
 		ends: map[int][]*loop.Buffer{},

@@ -48,6 +48,7 @@ func (k *compilation) end(err *error) {
 		k.c.IR.Check = nil
 	}
 	if *err != nil {
+		*err = k.m.Operators.In(*err)
 		k.c.drop()
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// typed turns an overflow or a division by zero in a formula into an input error that gives the dimensions' values; it
-// returns other errors unchanged.
+// typed turns an overflow or a division by zero in a formula into an input error that gives the dimensions' values. To
+// an error that names a node only, it adds the node's operator. It returns other errors unchanged.
 func (x *Executable) typed(err error, values []int64) error {
 	if err == nil { // before anything is allocated: a run that ends well asks too
 		return nil
@@ -18,7 +18,7 @@ func (x *Executable) typed(err error, values []int64) error {
 	var known *diag.Error
 	divided := errors.Is(err, sym.ErrDivide)
 	if errors.As(err, &known) || !divided && !errors.Is(err, sym.ErrOverflow) {
-		return err
+		return x.program.Operators.In(err)
 	}
 	if e := x.program.Oversize(func(name sym.Name) (int64, bool) {
 		for i, d := range x.program.Dims {

@@ -134,6 +134,7 @@ func (b *Builder) NodeWith(op string, attrs Attrs, regions []*Block, inputs ...*
 	}
 	b.Dims().Grant(1)
 	n := &Node{Op: def, Inputs: inputs, Attrs: attrs, Regions: regions, Source: b.Source}
+	b.Module.Operators = b.Module.Operators.Add(b.Source, b.Operator)
 	if err := def.Infer(b.Inference, n); err != nil {
 		b.Fail(err)
 	}

@@ -8,6 +8,7 @@
 package ir
 
 import (
+	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
@@ -24,6 +25,8 @@ type Module struct {
 	Main     *Func                 // also in Funcs
 	Funcs    []*Func               // in the order they were added
 	Meta     map[string]string     // the model's own metadata
+	// Operators are the model's operators by their nodes' Source, as builders were told them. The text leaves them out.
+	Operators diag.Operators
 
 	// Check, where not nil, is asked now and then while the module is built and rewritten; its error ends the work.
 	Check func() error

@@ -9,6 +9,7 @@
 package loop
 
 import (
+	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
@@ -26,6 +27,8 @@ type Module struct {
 	Buffers  []*Buffer
 	Kernels  []*Kernel
 	Body     []Step
+	// Operators are the model's operators by the Source of kernels and steps. The text leaves them out.
+	Operators diag.Operators
 }
 
 // Require is a condition that a run must meet. From says in words where it comes from; Tensor names the tensor that it

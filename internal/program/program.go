@@ -6,6 +6,7 @@
 package program
 
 import (
+	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/sym"
 )
@@ -25,6 +26,8 @@ type Program struct {
 	Streams  []Stream
 	Events   []string // names of the events of Record and Wait steps
 	Steps    []Step
+	// Operators are the model's operators by the Source of steps, for errors. The text leaves them out.
+	Operators diag.Operators
 }
 
 // Stream is a queue of work beside the program's own order. Steps name the program's own order as stream 0, in which
