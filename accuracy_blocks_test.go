@@ -10,15 +10,15 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
-// blocksCase is a product by weights of few bits whose model allows operands of bytes.
+// blocksCase is a product by weights of few bits. Its model allows operands of bytes.
 type blocksCase struct {
 	rows, depth, columns, block, bits int
 	zeros                             bool
 }
 
-// TestBlocksBytesBound holds products by weights of few bits, of operands rounded to bytes, to the bound that is proved
-// of them: one row and many, blocks that the depth is no multiple of, with one zero point and with many. The model says
-// what is allowed; --precision int8 asks for it, and --exact forbids it.
+// TestBlocksBytesBound holds products by weights of few bits, with operands rounded to bytes, to their proved bound:
+// one row and many, blocks that do not divide the depth, with one zero point and with many. The model allows bytes;
+// --precision int8 asks for them, and --exact forbids them.
 func TestBlocksBytesBound(t *testing.T) {
 	r := rand.New(rand.NewSource(4))
 	for _, c := range []blocksCase{
@@ -31,7 +31,7 @@ func TestBlocksBytesBound(t *testing.T) {
 	}
 }
 
-// model is the product as a model, and its weights.
+// model returns the product as a model's file, and the value of weight k of column o.
 func (c blocksCase) model(r *rand.Rand, level int64) (data []byte, weight func(o, k int) float64) {
 	blocks, perByte := (c.depth+c.block-1)/c.block, 8/c.bits
 	packed, zeros := make([]byte, c.columns*blocks*c.block/perByte), make([]byte, c.columns*((blocks+perByte-1)/perByte))
@@ -76,6 +76,7 @@ func (c blocksCase) model(r *rand.Rand, level int64) (data []byte, weight func(o
 		{Domain: "com.microsoft", Version: 1}}, Graph: g}).Marshal(), weight
 }
 
+// check compiles the product at each level, with bytes and without, and compares one row and many.
 func (c blocksCase) check(t *testing.T, r *rand.Rand, kind string) {
 	for _, o := range []struct {
 		level   int64
@@ -103,8 +104,8 @@ func (c blocksCase) check(t *testing.T, r *rand.Rand, kind string) {
 	}
 }
 
-// compare holds each result to its bound. As a witness it wants some to be off by more than floats are if bytes are
-// multiplied, and none if not.
+// compare holds each result to its bound. If witness is set, some result must be off by more than the rounding of f32
+// if the product is computed in bytes, and none if it is not.
 func (c blocksCase) compare(t *testing.T, cpu string, x, y []float32, weight func(o, k int) float64, bytes,
 	witness bool) {
 	beyond := false

@@ -10,16 +10,16 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
-// bytesCase is a product that is done in bytes: a convolution if there is a kernel, or else a matrix product.
+// bytesCase is a product that is computed in bytes: a convolution if there is a kernel, or else a matrix product.
 type bytesCase struct {
 	images, height, width, channels, filters int
 	kernel, stride, pad                      int
 	relu                                     bool // before the product
 }
 
-// TestBytesBound holds products and convolutions in int8 to the bound that is proved of them: operands with signs and
-// without, scales of rows, of positions and of images, padding, strides, and depths that no register's width divides.
-// Among the elements are outliers, zeros and tiny numbers.
+// TestBytesBound holds products and convolutions in int8 to their proved bound: operands with signs and without, scales
+// of rows, of positions and of images, padding, strides, and depths that no register's width divides. Among the
+// elements are outliers, zeros and tiny numbers.
 func TestBytesBound(t *testing.T) {
 	r := rand.New(rand.NewSource(9))
 	for _, c := range []bytesCase{
@@ -36,6 +36,7 @@ func TestBytesBound(t *testing.T) {
 	}
 }
 
+// check compiles the product at each level and compares its results on elements of a kind.
 func (c bytesCase) check(t *testing.T, r *rand.Rand, kind string) {
 	taps := max(1, c.kernel*c.kernel)
 	w := roughly(r, kind, c.filters*c.channels*taps)
@@ -83,7 +84,7 @@ func (c bytesCase) check(t *testing.T, r *rand.Rand, kind string) {
 		})
 }
 
-// compare holds each result to its bound.
+// compare holds each result to its bound. weight returns the weight of output o, input i and kernel position tap.
 func (c bytesCase) compare(t *testing.T, cpu string, x, y []float32, weight func(o, i, tap int) float64) {
 	element := func(image, i, row, column int) float64 {
 		if c.kernel == 0 {

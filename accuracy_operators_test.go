@@ -15,10 +15,10 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
-// unit is the rounding of f32.
+// unit is half the distance of 1 and the next f32: the relative error of one rounding.
 const unit = 0x1p-24
 
-// rough are elements that algorithms are bad at.
+// rough draws elements with which algorithms lose accuracy, by kind.
 var rough = map[string]func(r *rand.Rand) float64{
 	"normal":    (*rand.Rand).NormFloat64,
 	"large":     func(r *rand.Rand) float64 { return 30 * r.NormFloat64() },
@@ -33,7 +33,7 @@ var rough = map[string]func(r *rand.Rand) float64{
 	},
 }
 
-// roughly gives so many rough elements, as f32 has them.
+// roughly returns n rough elements of a kind, as f32.
 func roughly(r *rand.Rand, kind string, n int) []float32 {
 	x := make([]float32, n)
 	for i := range x {
@@ -42,7 +42,7 @@ func roughly(r *rand.Rand, kind string, n int) []float32 {
 	return x
 }
 
-// rawFloats gives elements as a model's file has them.
+// rawFloats returns elements as the bytes that a model's file stores.
 func rawFloats(x []float32) (raw []byte) {
 	for _, v := range x {
 		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(v))
@@ -50,8 +50,8 @@ func rawFloats(x []float32) (raw []byte) {
 	return raw
 }
 
-// everyLevel compiles a model for each processor's level that this one has, and for portable code, and hands a function
-// that runs it.
+// everyLevel compiles a model for each level of vector instructions that this processor has, and for portable code, and
+// calls a function with the level and a function that runs the program.
 func everyLevel(t *testing.T, data []byte, o weir.Options,
 	each func(cpu string, run func(in map[string][]float32, shapes map[string][]int) []float32)) {
 	t.Helper()
@@ -81,8 +81,8 @@ func everyLevel(t *testing.T, data []byte, o weir.Options,
 	}
 }
 
-// TestAttentionBound holds attention in blocks to its bound: scores are off by the rounding of their sums, which exp
-// turns into a factor, and products with values as sums are.
+// TestAttentionBound holds attention in blocks to its bound. The sums of scores are rounded, which exp turns into a
+// factor; the products with values are rounded as sums are.
 func TestAttentionBound(t *testing.T) {
 	const queries, keys, size, values = 5, 300, 16, 8
 	source := fmt.Sprintf(`weir 1
@@ -134,8 +134,8 @@ main @main(%%q: f32[1, 1, %d, %d], %%k: f32[1, 1, %d, %d], %%v: f32[1, 1, %d, %d
 		})
 }
 
-// TestBatchNormalizationBound holds statistics in one factor and one summand to their bound, alone and folded into a
-// convolution of 1 × 1, with means far larger than deviations among them.
+// TestBatchNormalizationBound holds statistics that are folded into one factor and one summand to their bound, alone
+// and within a convolution of 1 × 1. Some means are far larger than their deviations.
 func TestBatchNormalizationBound(t *testing.T) {
 	const channels, places = 24, 50
 	r := rand.New(rand.NewSource(4))
@@ -233,8 +233,8 @@ func TestPrecisionBound(t *testing.T) {
 }
 
 // TestQuantisedProductsBound holds products of dequantized bytes to their bound, with zero points and a scale for each
-// column: the sums are exact, and what is rounded is each scale, a sum as f32, and its product with the scales. Depths
-// are odd and beyond what a register adds up at once, and bytes are at both ends of their range.
+// column. The integer sums are exact; the scales, the sum as f32 and its product with the scales are rounded. Depths
+// are odd and larger than a register can add up at once, and bytes are at both ends of their range.
 func TestQuantisedProductsBound(t *testing.T) {
 	const rows, columns, scale = 7, 33, 0.0371
 	r := rand.New(rand.NewSource(7))
@@ -299,8 +299,8 @@ main @main(%%x: f32[%[1]d, %[2]d]) {
 	}
 }
 
-// TestDeterminantBound holds determinants to n³ · 2ⁿ · 2⁻⁵³ of the product of the rows' lengths, beside one rounding:
-// elimination with the largest pivot of each column lets elements grow by two at most in each step.
+// TestDeterminantBound holds determinants to n³ · 2ⁿ · 2⁻⁵³ times the product of the rows' lengths, plus one rounding:
+// elimination with the largest pivot of each column lets elements grow by at most a factor of two in each step.
 func TestDeterminantBound(t *testing.T) {
 	const n = 8
 	source := fmt.Sprintf(`weir 1
@@ -358,7 +358,7 @@ main @main(%%x: f32[%d, %d]) {
 		})
 }
 
-// exactDeterminant eliminates in fractions.
+// exactDeterminant returns the determinant by elimination in fractions.
 func exactDeterminant(x []float32, n int) *big.Rat {
 	a := make([]*big.Rat, n*n)
 	for i, v := range x {
@@ -390,7 +390,7 @@ func exactDeterminant(x []float32, n int) *big.Rat {
 	return det
 }
 
-// TestActivationsBound holds functions that are made of others to 8 · u · (|x| + |y|).
+// TestActivationsBound holds functions that are composed of others to 8 · u · (|x| + |y|).
 func TestActivationsBound(t *testing.T) {
 	const n = 3000
 	softplus := func(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
@@ -439,8 +439,8 @@ func TestActivationsBound(t *testing.T) {
 	}
 }
 
-// TestFourierBound holds transforms of small factors, of a large prime factor and of a prime length to their bound:
-// forward they work in f64, back in f32.
+// TestFourierBound holds transforms of small factors, of a large prime factor and of a prime length to their bound.
+// Forward transforms are computed in f64, backward ones in f32.
 func TestFourierBound(t *testing.T) {
 	r := rand.New(rand.NewSource(18))
 	for _, n := range []int{512, 105, 244, 1009} {

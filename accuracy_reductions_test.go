@@ -10,8 +10,8 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
-// TestReductionsBound holds what reduces a row, or a window of it, to the bounds of docs/accuracy.md. All but the
-// greatest read magnitudes, so that no sum cancels: TestRowsBound has those that do.
+// TestReductionsBound holds operators that reduce a row, or a window of it, to the bounds of docs/accuracy.md. All but
+// the maximum read magnitudes, so that no sum cancels; TestRowsBound has sums that do.
 func TestReductionsBound(t *testing.T) {
 	const n, window = 500, 5
 	reductions := map[string]struct {
@@ -104,7 +104,7 @@ func TestReductionsBound(t *testing.T) {
 	}
 }
 
-// wider are elements as f64.
+// wider returns elements as f64.
 func wider(x []float32) []float64 {
 	out := make([]float64, len(x))
 	for i, v := range x {
@@ -113,6 +113,7 @@ func wider(x []float32) []float64 {
 	return out
 }
 
+// total returns the sum of x.
 func total(x []float64) (sum float64) {
 	for _, v := range x {
 		sum += v
@@ -120,6 +121,7 @@ func total(x []float64) (sum float64) {
 	return sum
 }
 
+// squares returns the sum of the squares of x.
 func squares(x []float64) (sum float64) {
 	for _, v := range x {
 		sum += v * v
@@ -127,6 +129,7 @@ func squares(x []float64) (sum float64) {
 	return sum
 }
 
+// logSumExp returns the logarithm of the sum of the exponentials of x.
 func logSumExp(x []float64) float64 {
 	top, sum := math.Inf(-1), 0.0
 	for _, v := range x {

@@ -10,10 +10,10 @@ import (
 	"github.com/weirml/weir"
 )
 
-// TestConvolutionOfNamedSizes compiles convolutions in tiles whose rows and columns are named dimensions, and holds
-// the results of many sizes to the bound of docs/accuracy.md: none, fewer than a tile, ragged last tiles, rows of tiles
-// that blocks do not divide, odd padding, an outlier, and extents that are seen to be multiples of a tile. What each
-// run takes is what the program's formulas say.
+// TestConvolutionOfNamedSizes compiles convolutions in tiles whose rows and columns are named dimensions, and holds the
+// results of many sizes to the bound of docs/accuracy.md: none, fewer than a tile, ragged last tiles, rows of tiles
+// that blocks do not divide, odd padding, an outlier, and extents that are known multiples of a tile. Each run takes
+// the memory that the program's formulas say.
 func TestConvolutionOfNamedSizes(t *testing.T) {
 	const channels, filters = 32, 33
 	r := rand.New(rand.NewSource(9))
@@ -26,7 +26,7 @@ func TestConvolutionOfNamedSizes(t *testing.T) {
 	sizes := [][2]int{{0, 7}, {7, 0}, {1, 1}, {2, 3}, {4, 4}, {5, 66}, {3, 69}, {18, 70}, {33, 17}, {1, 133}}
 	for _, c := range []struct {
 		title, before, height, width string
-		times                        int // of the input that the convolution sees
+		times                        int // repeats of the input along both axes before the convolution
 		begin, end                   [2]int
 		dims                         map[string]weir.Range
 	}{
@@ -79,7 +79,8 @@ main @main(%%x: f32[1, %d, h, w]) {
 	}
 }
 
-// checkConvolution runs a convolution of an input that is repeated so many times along rows and columns.
+// checkConvolution runs a convolution of an input that is repeated along rows and columns, and holds its results to the
+// bound.
 func checkConvolution(t *testing.T, p *weir.Program, r *rand.Rand, weights []float64, round int, of convolved,
 	times int) {
 	t.Helper()

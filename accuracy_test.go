@@ -11,9 +11,9 @@ import (
 	"github.com/weirml/weir"
 )
 
-// TestConvolutionBound compiles a convolution for which Winograd's algorithm is chosen and holds its results to the
-// bound of docs/accuracy.md, on data that such algorithms are bad at: an infinity or NaN stays in the windows that
-// hold it, and an outlier costs no digits elsewhere.
+// TestConvolutionBound compiles a convolution for which Winograd's algorithm is chosen, and holds its results to the
+// bound of docs/accuracy.md on data with which such algorithms lose accuracy: an infinity or NaN reaches only the
+// windows that contain it, and an outlier costs no digits elsewhere.
 func TestConvolutionBound(t *testing.T) {
 	const channels, size = 32, 24
 	r := rand.New(rand.NewSource(7))
@@ -53,7 +53,7 @@ main @main(%%x: f32[1, %d, %d, %d]) {
 				for range 3 {
 					x[r.Intn(len(x))] = float32(outlier)
 				}
-				if outlier == 0 { // dark but for a corner
+				if outlier == 0 { // dark except for a corner
 					for i := range x {
 						if i%size > 7 {
 							x[i] = 0
@@ -75,15 +75,16 @@ main @main(%%x: f32[1, %d, %d, %d]) {
 	}
 }
 
-// convolved are the extents of a convolution of 3 × 3, and its padding before the first row and column.
+// convolved is the extents of a convolution of 3 × 3, and its padding before the first row and column.
 type convolved struct {
 	channels, height, width int
 	begin                   [2]int
 	rows, columns           int // of the output
 }
 
-// convolutionError is the greatest error of y, relative to the sum of |x| in its window times the filter's greatest
-// |w|. What a window with an infinity or NaN gives must be what plain arithmetic gives: err says where it is not.
+// convolutionError returns the greatest error of y, relative to the sum of |x| in its window times the filter's
+// greatest |w|. err names an element whose window has an infinity or NaN and whose value is not the one of direct
+// arithmetic.
 func convolutionError(y, x []float32, w []float64, of convolved) (worst float64, err error) {
 	if filters := len(w) / of.channels / 9; len(y) != filters*of.rows*of.columns {
 		return 0, fmt.Errorf("%d results of %d filters of %v", len(y), filters, of)
@@ -117,8 +118,8 @@ func convolutionError(y, x []float32, w []float64, of convolved) (worst float64,
 	return worst, err
 }
 
-// TestShares looks for subnormal numbers among the shares of elements that a mask of −100 lowers: what is multiplied by
-// them would take a hundred times as long.
+// TestShares finds no subnormal numbers among the softmax of elements that a mask of −100 lowers: a product with
+// subnormal numbers takes a hundred times as long.
 func TestShares(t *testing.T) {
 	source := `weir 1
 ir @shares {
@@ -145,8 +146,7 @@ main @main(%x: f32[40, 64]) {
 }
 
 // TestRowsBound holds sums, running sums, softmax, its logarithm and normalisation of a row to the bounds of
-// docs/accuracy.md: of normal data, far from 0, of a wide range, with one outlier, of equal elements, and of subnormal
-// ones.
+// docs/accuracy.md. The data are normal, far from 0, of a wide range, with one outlier, equal, or subnormal.
 func TestRowsBound(t *testing.T) {
 	const n = 1000
 	source := `weir 1

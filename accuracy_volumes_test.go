@@ -12,9 +12,9 @@ import (
 )
 
 // TestConvolutionOfVolumes compiles convolutions of 3 × 3 × 3 and of 1 × 3 × 3 for which tiles are chosen, and holds
-// results to the bound of docs/accuracy.md: with planes fewer and more than the kernel's and than a block's, ragged
-// tiles, padding on one side, outliers, infinities and NaN, of known and of named extents. What each run takes is what
-// the program's formulas say.
+// their results to the bound of docs/accuracy.md: fewer and more planes than the kernel and a block have, ragged tiles,
+// padding on one side, outliers, infinities and NaN, known and named extents. Each run takes the memory that the
+// program's formulas say.
 func TestConvolutionOfVolumes(t *testing.T) {
 	const channels = 32
 	r := rand.New(rand.NewSource(11))
@@ -89,7 +89,7 @@ main @main(%%x: f32[1, 32, %s, %s, %s]) {
 	}
 }
 
-// volume are the extents of a convolution of planes.
+// volume is the extents of a convolution of planes.
 type volume struct {
 	channels   int
 	size       [3]int
@@ -97,7 +97,7 @@ type volume struct {
 	begin, end [3]int
 }
 
-// checkVolume runs a convolution of an input with an outlier.
+// checkVolume runs a convolution of an input with an outlier, and holds its results to the bound.
 func checkVolume(t *testing.T, p *weir.Program, r *rand.Rand, weights []float64, outlier float64, of volume) {
 	t.Helper()
 	x := make([]float32, of.channels*of.size[0]*of.size[1]*of.size[2])
@@ -126,8 +126,8 @@ func checkVolume(t *testing.T, p *weir.Program, r *rand.Rand, weights []float64,
 	}
 }
 
-// volumeError is the greatest error of y, relative to the sum of |x| in its window times the filter's greatest |w|, at
-// every seventh result; err says where an infinity or NaN is not that of plain arithmetic.
+// volumeError returns the greatest error of every seventh element of y, relative to the sum of |x| in its window times
+// the filter's greatest |w|. err names an element whose infinity or NaN is not the one of direct arithmetic.
 func volumeError(y, x []float32, w []float64, of volume) (worst float64, err error) {
 	var places [3]int
 	for i, kernel := range [3]int{of.kernel, 3, 3} {

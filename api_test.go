@@ -18,15 +18,15 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "rewrite what tests compare with")
 
-// TestAPI holds the exported names and signatures of the packages that users import against their api.txt, so that none
-// changes unseen, and sees that each has a comment.
+// TestAPI compares the exported names and signatures of the packages that users import with their api.txt, so that none
+// changes unnoticed, and checks that each has a comment.
 func TestAPI(t *testing.T) {
 	for _, folder := range []string{".", "array", "batch", "dlpack", "files", "metrics", "nn", "train"} {
 		t.Run(folder, func(t *testing.T) { holdAPI(t, folder) })
 	}
 }
 
-// holdAPI holds the package in a folder against its api.txt.
+// holdAPI compares the package in a folder with its api.txt.
 func holdAPI(t *testing.T, folder string) {
 	set := token.NewFileSet()
 	packages, err := parser.ParseDir(set, folder, func(f fs.FileInfo) bool {
@@ -102,7 +102,7 @@ func holdAPI(t *testing.T, folder string) {
 	}
 }
 
-// changes are the lines that only one of two texts has.
+// changes returns the lines that only one of two strings has, after - or +.
 func changes(before, after string) string {
 	var b strings.Builder
 	for _, side := range []struct{ sign, text, other string }{{"-", before, after}, {"+", after, before}} {
@@ -115,6 +115,7 @@ func changes(before, after string) string {
 	return b.String()
 }
 
+// filesOf returns the files of a package.
 func filesOf(p *ast.Package) []*ast.File {
 	var files []*ast.File
 	for _, f := range p.Files {

@@ -19,7 +19,7 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
-// artefactOf compiles a model and writes it as an artefact.
+// artefactOf compiles a model and returns the program and its artefact.
 func artefactOf(t testing.TB, m *weir.Model) (*weir.Program, []byte) {
 	t.Helper()
 	p, err := weir.Compile(context.Background(), m, weir.Options{Threads: 2})
@@ -37,12 +37,12 @@ func artefactOf(t testing.TB, m *weir.Model) (*weir.Program, []byte) {
 	return p, b.Bytes()
 }
 
-// refusals is the most models of testdata whose artefacts may be refused, by name: what is not proved of their kernels
-// for one binding is the bounds of a halved index, and a pad in a branch that is not taken.
+// refusals is the most models of testdata whose artefacts may be refused. For one binding, two facts about kernels are
+// not proved: the bounds of a halved index, and a pad in a branch that is not taken.
 const refusals = 2
 
-// TestArtefactEqualsModel runs models and their artefacts on the same inputs: results are the same to the bit, and so
-// are the certificates.
+// TestArtefactEqualsModel runs models and their artefacts on the same inputs: results are equal to the bit, and the
+// certificates are equal.
 func TestArtefactEqualsModel(t *testing.T) {
 	dirs, err := filepath.Glob("testdata/onnx/*/model.onnx")
 	if err != nil || len(dirs) < 30 {
@@ -80,7 +80,7 @@ func TestArtefactEqualsModel(t *testing.T) {
 	}
 }
 
-// stored reads a value of ONNX's test data.
+// stored reads an argument from a file of ONNX's test data.
 func stored(t testing.TB, path string, info weir.Info) weir.Arg {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -116,7 +116,7 @@ func stored(t testing.TB, path string, info weir.Info) weir.Arg {
 	return list[0]
 }
 
-// contents is an output as text: everything of it.
+// contents returns output i as a string of its types, shapes and elements.
 func contents(t testing.TB, r *weir.Results, i int, info weir.Info) string {
 	t.Helper()
 	list := append(r.Sequence(info.Name), r.At(i))
@@ -134,7 +134,7 @@ func contents(t testing.TB, r *weir.Results, i int, info weir.Info) string {
 	return text
 }
 
-// digits is the model of examples/digits, which takes pictures of 8 × 8.
+// digits returns the file of examples/digits' model, which takes pictures of 8 × 8.
 func digits(t testing.TB) []byte {
 	t.Helper()
 	model, err := os.ReadFile("examples/digits/data/digits.onnx")
@@ -144,6 +144,7 @@ func digits(t testing.TB) []byte {
 	return model
 }
 
+// sameAsModel fails t unless an artefact of p has the results, the certificate and the requirements of p.
 func sameAsModel(t *testing.T, m *weir.Model, p *weir.Program, file []byte, in weir.Inputs) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "model.anything")
@@ -198,6 +199,7 @@ func sameAsModel(t *testing.T, m *weir.Model, p *weir.Program, file []byte, in w
 	}
 }
 
+// digitsArtefact returns an artefact of the digits model.
 func digitsArtefact(t testing.TB) []byte {
 	m, err := weir.LoadBytes(digits(t))
 	if err != nil {
@@ -209,6 +211,7 @@ func digitsArtefact(t testing.TB) []byte {
 	return file
 }
 
+// TestArtefactOfDigits compares the digits' artefact with its model for several batches.
 func TestArtefactOfDigits(t *testing.T) {
 	m, err := weir.LoadBytes(digits(t))
 	if err != nil {
@@ -254,7 +257,7 @@ func TestArtefactOfDigits(t *testing.T) {
 	}
 }
 
-// reseal corrects the checksum of an artefact that was changed.
+// reseal corrects the checksum of a changed artefact.
 func reseal(file []byte) []byte {
 	if len(file) < 64 {
 		return file
@@ -269,7 +272,7 @@ func reseal(file []byte) []byte {
 	return file
 }
 
-// edit replaces text of the same length in an artefact.
+// edit replaces a string by one of the same length in an artefact.
 func edit(t *testing.T, file []byte, from, to string) []byte {
 	t.Helper()
 	if len(from) != len(to) || !bytes.Contains(file, []byte(from)) {
@@ -278,6 +281,7 @@ func edit(t *testing.T, file []byte, from, to string) []byte {
 	return reseal(bytes.Replace(bytes.Clone(file), []byte(from), []byte(to), 1))
 }
 
+// TestArtefactRefused changes artefacts, and checks that each is refused with an error that names the fault.
 func TestArtefactRefused(t *testing.T) {
 	file := digitsArtefact(t)
 	version := bytes.Clone(file)
@@ -335,7 +339,7 @@ func TestArtefactRefused(t *testing.T) {
 	}
 }
 
-// use loads, compiles and runs an artefact as far as it lets one.
+// use loads, compiles and runs an artefact, and returns the first error. A program that would take long is not run.
 func use(file []byte) error {
 	m, err := weir.LoadBytes(file)
 	if err != nil {
@@ -352,7 +356,7 @@ func use(file []byte) error {
 		dims[d.Name] = d.Min
 	}
 	if work, err := p.Operations().At(dims); err != nil || work > 1<<22 {
-		return nil // right or wrong, it would take too long
+		return nil // it would take too long
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -381,7 +385,7 @@ func use(file []byte) error {
 	return r.Close()
 }
 
-// small takes every dimension at its least.
+// small bounds every dimension by [0, 2].
 func small(m *weir.Model) map[string]weir.Range {
 	out := map[string]weir.Range{}
 	for _, info := range m.Inputs() {
@@ -394,8 +398,8 @@ func small(m *weir.Model) map[string]weir.Range {
 	return out
 }
 
-// FuzzArtefact changes an artefact's bytes, seals it again, and uses it: whatever it says, there is an error or a
-// result, never a panic or a fault.
+// FuzzArtefact changes bytes of an artefact, seals it again, and uses it: each gives an error or a result, never a
+// panic or a fault.
 func FuzzArtefact(f *testing.F) {
 	whole := digitsArtefact(f)
 	models := [][]byte{whole}

@@ -7,8 +7,8 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
-// BenchmarkSmall is a run of four small products one after another, by the call that is bound to its memory and by a
-// run of its own; what the kernels themselves take stands beside it.
+// BenchmarkSmall measures a run of four small products in sequence, by a call that is bound to its memory and by
+// Program.Run, and reports the time of the kernels alone.
 func BenchmarkSmall(b *testing.B) {
 	square := tensorType(wire.FloatType, wire.Size(4), wire.Size(4))
 	inputs := []*wire.ValueInfoProto{typed("x", square), typed("w", square)}

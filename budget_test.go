@@ -14,14 +14,15 @@ import (
 	"github.com/weirml/weir/internal/mem"
 )
 
-// TestBudgets: from the unconstrained peak down to the smallest budget that works, a program keeps within it, takes
-// what it says, and computes the very same bits, but for sums over a batch that is computed in pieces.
+// TestBudgets compiles models for budgets from the unconstrained peak down to the smallest that works: each program
+// keeps within its budget, takes the bytes that it says, and computes the same bits, except for sums over a batch that
+// is computed in pieces.
 func TestBudgets(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		n     int64
 		kinds []string
-		least float64 // of the unconstrained arena, what is left at the smallest budget
+		least float64 // the arena at the smallest budget, as a share of the unconstrained one
 	}{
 		{"training_step", 256, []string{"batch"}, 0.15},
 		{"long_skips", 2, []string{"page", "spill"}, 0.6},
@@ -85,8 +86,8 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
-// TestArtefactBudgets: an artefact keeps within budgets as its model does, but for what is cut into pieces, and one
-// that was made within a budget takes what that says.
+// TestArtefactBudgets compiles artefacts for the budgets that their models keep, except those for which the model is
+// computed in pieces. An artefact that was made within a budget takes no more than its model.
 func TestArtefactBudgets(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -117,7 +118,7 @@ func TestArtefactBudgets(t *testing.T) {
 				}
 				return a, p.Savings()
 			}
-			a, _ := saved(o) // for any size
+			a, _ := saved(o) // for all sizes
 			o.Dims = map[string]weir.Range{}
 			for _, d := range a.Inputs() {
 				for _, e := range d.Shape {
@@ -171,8 +172,8 @@ func TestArtefactBudgets(t *testing.T) {
 	}
 }
 
-// TestBudgetOfWrittenMemory: what a text does not lay out itself is computed again, spilled or paged, and its storages
-// stay.
+// TestBudgetOfWrittenMemory compiles a text that carves some tensors: the others are computed again, spilled or paged,
+// and its storages stay.
 func TestBudgetOfWrittenMemory(t *testing.T) {
 	weights := strings.TrimSuffix(strings.Repeat("0.25, -0.125, ", 512), ", ")
 	m, err := weir.LoadBytes([]byte(strings.NewReplacer("[0.5, WEIGHTS]", "["+strings.Replace(weights, "0.25", "0.5", 1)+"]", "WEIGHTS", weights).Replace(`weir 1
@@ -215,7 +216,7 @@ ir @memory {
 	}
 }
 
-// TestSpillOfDecidedSize: a result whose shape the data decide is spilled and fetched back at the size that it has.
+// TestSpillOfDecidedSize spills a result whose shape the data decide, and fetches it back at its size.
 func TestSpillOfDecidedSize(t *testing.T) {
 	m, err := weir.Load("testdata/onnx/reductions/model.onnx")
 	if err != nil {
@@ -270,7 +271,7 @@ func TestSpillOfDecidedSize(t *testing.T) {
 	}
 }
 
-// smallest is the smallest budget that works.
+// smallest returns the smallest budget that works, from the error of a budget that does not.
 func smallest(t *testing.T, m *weir.Model, o weir.Options) (bytes int64) {
 	o.Budget = 1
 	_, err := weir.Compile(t.Context(), m, o)
@@ -284,8 +285,8 @@ func smallest(t *testing.T, m *weir.Model, o weir.Options) (bytes int64) {
 	return bytes
 }
 
-// TestSmallestBudget: the budget that a refusal names works, though which stretches are computed in pieces depends on
-// the budget.
+// TestSmallestBudget compiles with the budget that a refusal names: it works, although the choice of segments that are
+// computed in pieces depends on the budget.
 func TestSmallestBudget(t *testing.T) {
 	m, err := weir.Load("testdata/onnx/microsoft_attention/model.onnx")
 	if err != nil {
@@ -307,15 +308,15 @@ func TestSmallestBudget(t *testing.T) {
 	}
 }
 
-// within is what a budget led to.
+// within is the outcome of a budget.
 type within struct {
 	peak, arena int64
 	savings     []weir.Saving
 	results     [][]float32
 }
 
-// sameResults reports whether results are the same to the bit, or, where a batch is computed in pieces, but for the
-// order of its sums.
+// sameResults reports whether results are equal to the bit or, if a batch is computed in pieces, up to the order of its
+// sums.
 func sameResults(got, want [][]float32, savings []weir.Saving) bool {
 	sums := slices.ContainsFunc(savings, func(s weir.Saving) bool { return s.Kind == "batch" })
 	return slices.EqualFunc(got, want, func(x, y []float32) bool {
@@ -326,8 +327,8 @@ func sameResults(got, want [][]float32, savings []weir.Saving) bool {
 	})
 }
 
-// budgeted compiles, measures and runs, twice at once; the results must be want, where that is given, as sameResults
-// says.
+// budgeted compiles, measures, and runs o.Calls times at once. If want is not nil, the results must equal it by
+// sameResults.
 func budgeted(t *testing.T, m *weir.Model, o weir.Options, in weir.Inputs, want [][]float32) within {
 	p, err := weir.Compile(t.Context(), m, o)
 	if err != nil {
@@ -377,7 +378,8 @@ func budgeted(t *testing.T, m *weir.Model, o weir.Options, in weir.Inputs, want 
 	return w
 }
 
-// random is inputs for a model of floats, and of indices, whose free dimensions all are n.
+// random returns inputs for a model of floats and indices, all of whose free dimensions are n, and a function that
+// closes them.
 func random(t *testing.T, m *weir.Model, n int64) (weir.Inputs, func()) {
 	r := rand.New(rand.NewPCG(1, 2))
 	in := weir.Inputs{}
@@ -397,7 +399,7 @@ func random(t *testing.T, m *weir.Model, n int64) (weir.Inputs, func()) {
 		}
 		made = append(made, x)
 		in[info.Name] = x
-		if info.DType == weir.I64 { // indices, of what has more than a hundred rows
+		if info.DType == weir.I64 { // indices, into more than a hundred rows
 			list, err := weir.View[int64](x)
 			if err != nil {
 				t.Fatal(err)
@@ -422,8 +424,8 @@ func random(t *testing.T, m *weir.Model, n int64) (weir.Inputs, func()) {
 	}
 }
 
-// TestBudgetRange: a batch that is a dimension with bounds is computed in pieces of each image's rows; every batch
-// within them gives the same bits, and takes what is said.
+// TestBudgetRange computes a bounded batch in pieces of each image's rows: every batch within the bounds gives the same
+// bits, and takes the certified bytes.
 func TestBudgetRange(t *testing.T) {
 	m, err := weir.Load("testdata/onnx/image_rows/model.onnx")
 	if err != nil {

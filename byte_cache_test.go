@@ -13,8 +13,8 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
-// headsModel is GroupQueryAttention of heads over groups of size elements, with caches of room entries; an extent of 0
-// is a named one.
+// headsModel returns a model of GroupQueryAttention of heads over groups of size elements, with caches of room entries;
+// an extent of 0 is a named dimension.
 func headsModel(t *testing.T, heads, groups, size, news, room int64) *weir.Model {
 	t.Helper()
 	extent := func(name string, n int64) *wire.Dimension {
@@ -43,7 +43,7 @@ func headsModel(t *testing.T, heads, groups, size, news, room int64) *weir.Model
 	return m
 }
 
-// inBytes is a vector in bytes, and its scale.
+// inBytes quantises a vector to bytes, and returns its scale.
 func inBytes(x []float32) (q []int8, scale float32) {
 	for _, v := range x {
 		if v != v {
@@ -63,8 +63,8 @@ func inBytes(x []float32) (q []int8, scale float32) {
 	return q, scale
 }
 
-// oddRows makes vectors of all kinds out of ordinary ones: zeros, one huge channel, numbers below the least normal one,
-// and those that are all nearly one.
+// oddRows changes vectors into several kinds: zeros, one huge channel, subnormal numbers, and one whose elements are
+// nearly all equal.
 func oddRows(x []float32, size, kinds int) {
 	for r := 0; r*size < len(x); r++ {
 		row := x[r*size : (r+1)*size]
@@ -87,9 +87,9 @@ func oddRows(x []float32, size, kinds int) {
 	}
 }
 
-// TestByteCaches: caches in bytes hold what caches of f32 hold, quantised once; their scales are states; results keep
-// within the bound that docs/accuracy.md states; what is measured is what is predicted; at every level, with sizes
-// named and known, for many new entries and for one.
+// TestByteCaches compares caches in bytes with caches of f32 at every level, with sizes named and known, for many new
+// entries and for one. The bytes are the f32 quantised once; their scales are states; results keep within the bound of
+// docs/accuracy.md; the measured bytes are the predicted ones.
 func TestByteCaches(t *testing.T) {
 	for _, cpu := range []string{"native", "avx2", "portable", "reference"} {
 		for _, c := range []struct{ heads, groups, size, news, room int64 }{{4, 2, 16, 0, 0}, {3, 3, 20, 0, 333},
@@ -118,16 +118,17 @@ func TestByteCaches(t *testing.T) {
 	}
 }
 
-// byteCaches is a model with caches of f32 and of bytes side by side.
+// byteCaches is a model with caches of f32 and of bytes, side by side.
 type byteCaches struct {
 	*testing.T
 	size, heads, groups, room int
 	reference                 bool
 	plain, narrow             *weir.Program
-	wide, bytes               weir.Inputs // the states
-	k, v                      []float32   // the caches in f32
+	wide, bytes               weir.Inputs // the states of each
+	k, v                      []float32   // the caches' elements in f32
 }
 
+// compile compiles the model with caches of f32 and of bytes, and makes their states.
 func (h *byteCaches) compile(m *weir.Model, cpu string) {
 	o := weir.Options{CPU: cpu, Threads: 2, States: map[string]string{"k0": "k1", "v0": "v1"}}
 	if h.reference {
@@ -157,7 +158,7 @@ func (h *byteCaches) compile(m *weir.Model, cpu string) {
 	}
 }
 
-// states checks what is said of the states: each has one of scales, and they are updated in place.
+// states checks that each state of bytes has one of scales, and that both are updated in place.
 func (h *byteCaches) states() {
 	h.Helper()
 	total, dims := int64(0), weir.Dims{"room": int64(h.room)}
@@ -178,6 +179,7 @@ func (h *byteCaches) states() {
 	}
 }
 
+// step runs both programs on the same new entries at a position, and compares results, caches and certificate.
 func (h *byteCaches) step(at, news int) {
 	in := grouped(h.T, at, news, h.heads*h.size, h.groups*h.size)
 	oddRows(must[[]float32](h.T)(weir.View[float32](in["k"].(*weir.Tensor))), h.size, 7)
@@ -227,7 +229,7 @@ func (h *byteCaches) step(at, news int) {
 	}
 }
 
-// stored checks that a cache's bytes and scales are those of the vectors that f32 has.
+// stored checks that a cache's bytes and scales are those of the quantised vectors of f32.
 func (h *byteCaches) stored(name string, got *weir.Results, x []float32) {
 	h.Helper()
 	bytes, scales := got.Get(name+"1").Bytes(), must[[]float32](h.T)(weir.View[float32](got.Get(name+"1.scale")))
@@ -244,13 +246,14 @@ func (h *byteCaches) stored(name string, got *weir.Results, x []float32) {
 	}
 }
 
-// bound is docs/accuracy.md's for the results of a query that sees so many keys, and what sums in f32 round beside it.
+// bound returns docs/accuracy.md's bound for the results of a query that sees so many keys, plus the rounding of sums
+// in f32.
 func (h *byteCaches) bound(q []float32, group, keys int) []float64 {
 	const u, least = 0x1p-24, 0x1p-142
 	row := func(x []float32, j int) []float32 {
 		return x[(group*h.room+j)*h.size:][:h.size]
 	}
-	half := func(x []float32) float64 { // the most that an element is off by
+	half := func(x []float32) float64 { // the largest error of an element
 		most := 0.
 		for _, v := range x {
 			most = max(most, math.Abs(float64(v)))
@@ -284,8 +287,8 @@ func (h *byteCaches) bound(q []float32, group, keys int) []float64 {
 	return out
 }
 
-// TestByteCachesNotFinite: a vector with an infinity or NaN reads as NaN: of values every result of a query that sees
-// it, of keys the same, and no other.
+// TestByteCachesNotFinite stores a vector with an infinity or NaN, which reads as NaN: every result of a query that
+// sees it is NaN, in values and in keys, and no other result is.
 func TestByteCachesNotFinite(t *testing.T) {
 	m := headsModel(t, 2, 2, 16, 0, 0)
 	for _, cpu := range []string{"native", "avx2", "portable", "reference"} {
@@ -303,7 +306,7 @@ func TestByteCachesNotFinite(t *testing.T) {
 					defer got.Close()
 					for i, y := range must[[]float32](t)(weir.View[float32](got.Get("y"))) {
 						row, head := i/32, i/16%2
-						// Of values, a weight of 0 times NaN is NaN, as in f32; keys are hidden before they are
+						// A weight of 0 times a value that is NaN is NaN, as in f32; keys are masked before they are
 						// weighed.
 						touched := head == 0 && (row >= 5 || name == "v" && y != y)
 						if touched != (y != y) || math.IsInf(float64(y), 0) {
@@ -324,8 +327,8 @@ func TestByteCachesNotFinite(t *testing.T) {
 	}
 }
 
-// TestByteCachesKept: an artefact has the states of the program that it was saved from; a cache goes on from a copy; a
-// donated one is refused, since it is a state.
+// TestByteCachesKept: an artefact has the states of its program; a cache goes on from a copy; a donated one is refused,
+// since it is a state.
 func TestByteCachesKept(t *testing.T) {
 	h := &byteCaches{T: t, size: 16, heads: 4, groups: 2, room: 50}
 	h.compile(headsModel(t, 4, 2, 16, 0, 0), "native")
@@ -341,7 +344,7 @@ func TestByteCachesKept(t *testing.T) {
 	if _, err := weir.Compile(t.Context(), m, weir.Options{Cache: weir.I8}); !errors.Is(err, weir.ErrUnsupported) {
 		t.Errorf("an artefact with other caches: %v", err)
 	}
-	in := grouped(t, 49, 2, 64, 32) // the second has no place
+	in := grouped(t, 49, 2, 64, 32) // there is no room for the second
 	for name, s := range h.bytes {
 		in[name] = s
 	}
@@ -357,8 +360,8 @@ func TestByteCachesKept(t *testing.T) {
 	}
 }
 
-// TestByteScatters: a cache whose heads lie in one axis has a scale for each; what else reads a cache reads what is
-// stored; a state that scatters do not write by whole vectors, or that is none, stays as it is.
+// TestByteScatters: a cache whose heads lie in one axis has a scale for each; another reader of a cache reads the
+// stored values; a state that is not written by whole vectors, or that is not a cache, is not quantised.
 func TestByteScatters(t *testing.T) {
 	const text = `weir 1
 ir @m {

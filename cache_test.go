@@ -12,7 +12,8 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
-// cacheModel is an imported model whose nodes write into cache, f32 [b, 3, 8, 4], at the places that at says.
+// cacheModel returns an imported model whose nodes write into cache, f32 [b, 3, 8, 4], at the positions in the input
+// at.
 func cacheModel(t *testing.T, named bool, nodes ...*wire.NodeProto) *weir.Model {
 	t.Helper()
 	batch := wire.Size(2)
@@ -33,7 +34,7 @@ func cacheModel(t *testing.T, named bool, nodes ...*wire.NodeProto) *weir.Model 
 	return m
 }
 
-// cacheStep is the arguments of a step but for the cache, which begins at elements of all kinds.
+// cacheStep returns the arguments of a step except the cache, which begins with elements of all kinds.
 func cacheStep(t *testing.T, batch, at int) (cache, news, places *weir.Tensor) {
 	t.Helper()
 	cache, news = filled(t, batch, 3, 8, 4), filled(t, batch, 3, 2, 4)
@@ -49,7 +50,7 @@ func cacheStep(t *testing.T, batch, at int) (cache, news, places *weir.Tensor) {
 	return cache, news, places
 }
 
-// address is where a tensor begins; nil if it has no elements.
+// address returns the address of a tensor's first byte; nil if it has no elements.
 func address(t *weir.Tensor) *byte {
 	if data := t.Bytes(); len(data) > 0 {
 		return &data[0]
@@ -57,8 +58,8 @@ func address(t *weir.Tensor) *byte {
 	return nil
 }
 
-// TestCaches: an imported model that writes into a cache does so where the cache lies if it is donated, or a state by
-// Options.States, and gives the same bits as the reference.
+// TestCaches runs an imported model that writes into a cache. It writes in place if the cache is donated or is a state
+// by Options.States, and gives the same bits as the reference.
 func TestCaches(t *testing.T) {
 	scatter := func(mode string) *wire.NodeProto {
 		return nodeOf("TensorScatter cache,new,at present", wire.IntAttribute("axis", 2), wire.StringAttribute("mode", mode))
@@ -81,6 +82,7 @@ func TestCaches(t *testing.T) {
 	}
 }
 
+// checkCache runs a model with its cache lent, donated and as a state, and compares the bits and the addresses.
 func checkCache(t *testing.T, m *weir.Model, o weir.Options, batch int) {
 	reference := must[*weir.Program](t)(weir.Compile(t.Context(), m, weir.Options{Target: weir.Reference}))
 	defer reference.Close()
@@ -138,7 +140,7 @@ func checkCache(t *testing.T, m *weir.Model, o weir.Options, batch int) {
 	donated.Close()
 }
 
-// TestCacheRead: a cache whose old value is read after the new one is written is not written in place.
+// TestCacheRead reads a cache's old value after the new one is written: such a cache is not written in place.
 func TestCacheRead(t *testing.T) {
 	m := cacheModel(t, false, nodeOf("TensorScatter cache,new,at present", wire.IntAttribute("axis", 2)),
 		nodeOf("ReduceMax present top"),
@@ -165,7 +167,7 @@ func TestCacheRead(t *testing.T) {
 	}
 }
 
-// TestCacheRefusals: places outside a cache, and states that cannot be, are the caller's faults.
+// TestCacheRefusals: positions outside a cache, and inputs that cannot be states, are ErrInput.
 func TestCacheRefusals(t *testing.T) {
 	m := cacheModel(t, false, nodeOf("TensorScatter cache,new,at present", wire.IntAttribute("axis", 2)),
 		nodeOf("Relu present y"))
@@ -195,7 +197,7 @@ func TestCacheRefusals(t *testing.T) {
 }
 
 // TestGroupedCache: the caches of GroupQueryAttention are written in place if the graph declares that they keep their
-// shape, or the caller says that they are states.
+// shape, or if Options.States names them.
 func TestGroupedCache(t *testing.T) {
 	for _, declared := range []bool{true, false} {
 		cache := func(name string) *wire.ValueInfoProto {

@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// TestCertificateOfTwoDimensions evaluates the printed formula of a model with two free dimensions at ten bindings, and
-// compares it with what a watched run used, and with what the ledger holds while four runs have results: to the byte.
+// TestCertificateOfTwoDimensions evaluates the printed formula of a model with two free dimensions at ten bindings. It
+// equals, to the byte, the bytes that a measured run used and those that the ledger holds while four runs have results.
 func TestCertificateOfTwoDimensions(t *testing.T) {
 	ctx := context.Background()
 	for _, file := range []string{"testdata/onnx/two_dims/model.onnx", "testdata/onnx/attention_two_dims/model.onnx"} {

@@ -16,7 +16,7 @@ import (
 	"github.com/weirml/weir/internal/ir"
 )
 
-// withPass runs f while compiling has one more pass, after the first.
+// withPass runs f while the compiler has one more pass, after the first.
 func withPass(pass func(m *ir.Module) error, f func()) {
 	all := compiler.Passes
 	defer func() { compiler.Passes = all }()
@@ -25,7 +25,7 @@ func withPass(pass func(m *ir.Module) error, f func()) {
 	f()
 }
 
-// wrongly is a pass that makes argmax of argmin, if nothing but a reshape reads it.
+// wrongly is a pass that replaces argmin by argmax if only a reshape reads it.
 func wrongly(m *ir.Module) error {
 	uses := map[*ir.Value]int{}
 	for _, n := range m.Main.Body.Nodes {
@@ -46,8 +46,8 @@ func wrongly(m *ir.Module) error {
 	return nil
 }
 
-// TestCompareHidden: a pass that goes wrong only while nothing else reads what it rewrites is found, with the node and
-// what it was computed together with; what is saved shows it again.
+// TestCompareHidden finds a pass that goes wrong only if nothing else reads its node, and names the node and those it
+// was computed with. The saved model shows the difference again.
 func TestCompareHidden(t *testing.T) {
 	axis := wire.IntsAttribute("value_ints", 1)
 	m := modelOf(t, []*wire.ValueInfoProto{typed("x", tensorType(wire.FloatType, wire.Dim("n"), wire.Size(3)))},
@@ -88,9 +88,9 @@ func TestCompareHidden(t *testing.T) {
 	})
 }
 
-// TestCompareRounding: results that cancel have the rounding of their terms, which is no difference; an element that is
-// wrong by a hundredth of its neighbours is one, and so is what only the tiles' algorithm makes of zeros, which is
-// said.
+// TestCompareRounding: results that cancel may have the rounding of their terms; an element that is wrong by a
+// hundredth of its neighbours is a difference, and so is a wrong zero that only the tiles' algorithm makes, which the
+// report says.
 func TestCompareRounding(t *testing.T) {
 	const channels, size, large, taps = 32, 14, 26, 9
 	r := rand.New(rand.NewSource(11))
@@ -153,8 +153,8 @@ func TestCompareRounding(t *testing.T) {
 	}
 }
 
-// TestReferenceInterprets: what the reference gives does not go through any pass, its certificate holds its results
-// alone, and what it cannot keep or save it says.
+// TestReferenceInterprets: the reference's results do not go through any pass, its certificate counts its results
+// alone, and options that it cannot keep and artefacts are refused.
 func TestReferenceInterprets(t *testing.T) {
 	m := modelOf(t, []*wire.ValueInfoProto{typed("x", tensorType(wire.FloatType, wire.Dim("n"), wire.Size(3)))},
 		[]*wire.ValueInfoProto{typed("y", tensorType(wire.Int64Type)), typed("where", tensorType(wire.Int64Type))},

@@ -11,8 +11,8 @@ import (
 	"github.com/weirml/weir"
 )
 
-// unread are texts whose data decide a dimension that nothing but a condition reads: a run that breaks it must be
-// refused, however little of the rest is computed.
+// unread are texts in which the data decide a dimension that only a condition reads. A run that breaks the condition
+// must be refused, even if little of the rest is computed.
 var unread = map[string]string{
 	"nonzero": `%z: i64[1, k] = nonzero(%x) {found = string "k"}
     assert 1 <= k "something is found"`,
@@ -31,7 +31,7 @@ var unread = map[string]string{
     assert m <= 64*k "enough is found"`,
 }
 
-// TestUnread runs texts whose conditions speak of what data decide and nothing else reads.
+// TestUnread runs texts with conditions on dimensions that the data decide and nothing else reads.
 func TestUnread(t *testing.T) {
 	for name, text := range unread {
 		m, err := weir.LoadBytes([]byte("weir 1\nir @m {\n  dim m in [1, 64]\n  dim k in [0, 64] limit m\n  main @main(%x: " +
@@ -72,9 +72,8 @@ func TestUnread(t *testing.T) {
 	}
 }
 
-// TestBroken holds every condition of the texts in testdata/memory to being checked, and to saying what a reader needs:
-// at values that break it, Check and NewCall refuse with a typed error that names each dimension's value and the line;
-// at others both accept.
+// TestBroken breaks every condition of the texts in testdata/memory: Check and NewCall refuse values that break it,
+// with a typed error that names each dimension's value and the line, and accept others.
 func TestBroken(t *testing.T) {
 	files, _ := filepath.Glob("testdata/memory/*/*.weir")
 	broken := 0

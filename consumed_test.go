@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/mem"
 )
 
-// late has outputs small, of x, and large, of w and small: the last step reads no x.
+// late is a text whose last step does not read x; it has a small output, of x, and a large one, of w and the small one.
 const late = `weir 1
 ir @late {
   dim n in [1, inf]
@@ -23,7 +23,7 @@ ir @late {
 }
 `
 
-// TestOutputsAfterConsumed: what a run consumes is given back before the outputs that are written after it have memory.
+// TestOutputsAfterConsumed: a consumed input is released before outputs that are written later get their memory.
 func TestOutputsAfterConsumed(t *testing.T) {
 	const n = 4096
 	p, err := compileText(t, late, weir.Options{Threads: 1})
@@ -68,8 +68,8 @@ func TestOutputsAfterConsumed(t *testing.T) {
 	}
 }
 
-// TestConsumedWithoutMemory: a run that is refused an output's memory on its way has given back what it consumed, and
-// the next one is right.
+// TestConsumedWithoutMemory: a run that is refused an output's memory on its way has released its consumed input, and
+// the next run is right.
 func TestConsumedWithoutMemory(t *testing.T) {
 	const n = 1 << 18
 	p, err := compileText(t, late, weir.Options{Threads: 1})
@@ -107,8 +107,8 @@ func TestConsumedWithoutMemory(t *testing.T) {
 	}
 }
 
-// TestOutputsKept: the memory of outputs that were handed on is kept for the next run, however large, until it is
-// trimmed or the program closes.
+// TestOutputsKept: the memory of detached outputs is kept for the next run, however large, until Trim or the program's
+// Close.
 func TestOutputsKept(t *testing.T) {
 	const n, bytes = 1 << 19, 1 << 19 * 64 * 4 // 128 MiB
 	if unsafe.Sizeof(uintptr(0)) < 8 {

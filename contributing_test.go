@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// TestContributing takes the steps of each document in docs/contributing: its files and changes are laid over the tree,
-// its commands run in a copy of the folders that they read, and must succeed.
+// TestContributing follows the steps of each document in docs/contributing: it lays the files and changes over the tree
+// and runs the commands in a copy of the folders that they read. They must succeed.
 //
-// A fence of Go or of text that begins with "// PATH" is a new file; one of the language diff, whose first line is "---
-// PATH", has lines that are there (" " or "-") and lines that come in their place (" " or "+"); one of weir is a file
-// with its module's name. A fence of sh has commands: go test PACKAGE and go run PACKAGE, with variables in front.
+// A fence of Go or text that begins with "// PATH" is a new file. A fence of diff, whose first line is "--- PATH", has
+// the old lines (" " or "-") and the new lines (" " or "+"). A fence of weir is a file with its module's name. A fence
+// of sh has commands: go test PACKAGE and go run PACKAGE, with variables in front.
 func TestContributing(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("there is no go command to take the steps with")
@@ -69,15 +69,15 @@ func TestContributing(t *testing.T) {
 	}
 }
 
-// walkthrough is the steps of one document, as far as they have been taken.
+// walkthrough is the steps of one document so far.
 type walkthrough struct {
 	t       *testing.T
-	dir     string            // where commands run: the paths that they read are below it
-	overlay map[string]string // files in dir, by the paths in the tree whose place they take
-	built   map[string]string // what a package's command or test was built as, until a file changes
+	dir     string            // where commands run; the paths that they read are below it
+	overlay map[string]string // files in dir, by the paths in the tree that they replace
+	built   map[string]string // the file that a package's command or test was built into, until a file changes
 }
 
-// write writes a file of the document.
+// write writes a new file of the document.
 func (s *walkthrough) write(path, text string) {
 	s.t.Helper()
 	file := filepath.Join(s.dir, filepath.FromSlash(path))
@@ -97,7 +97,7 @@ func (s *walkthrough) write(path, text string) {
 	}
 }
 
-// change changes a file of the tree, or one that was changed before.
+// change changes a file of the tree or of an earlier step.
 func (s *walkthrough) change(diff string) {
 	s.t.Helper()
 	head, body, _ := strings.Cut(diff, "\n")
@@ -165,7 +165,7 @@ func (s *walkthrough) run(line string) {
 	}
 }
 
-// copy copies a folder of the tree into the steps' own, for files that are not there yet.
+// copy copies a folder of the tree into dir, except files that are there already.
 func (s *walkthrough) copy(folder string) {
 	s.t.Helper()
 	list, err := filepath.Glob(filepath.Join(filepath.FromSlash(folder), "*"))
@@ -193,7 +193,7 @@ func (s *walkthrough) copy(folder string) {
 	}
 }
 
-// build builds a package's command, or its tests, with the document's files, and returns the file.
+// build builds a package's command, or its tests, with the document's files, and returns the built file.
 func (s *walkthrough) build(what, pkg string) string {
 	s.t.Helper()
 	if file := s.built[what+pkg]; file != "" {
@@ -218,6 +218,7 @@ func (s *walkthrough) build(what, pkg string) string {
 	return file
 }
 
+// exists reports whether there is a file at path.
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil

@@ -12,7 +12,7 @@ import (
 	"github.com/weirml/weir/internal/mem"
 )
 
-// scored runs the digits program on something and gives its scores.
+// scored returns the scores of a run of the digits program on fixed input.
 func scored(t *testing.T, p *weir.Program) []float32 {
 	t.Helper()
 	pixels := make([]float32, 8*8)
@@ -25,13 +25,14 @@ func scored(t *testing.T, p *weir.Program) []float32 {
 	return must[[]float32](t)(weir.Copy[float32](r.At(0)))
 }
 
-// alike reports whether scores are the same but for rounding.
+// alike reports whether scores are equal up to rounding.
 func alike(a, b []float32) bool {
 	return slices.EqualFunc(a, b, func(x, y float32) bool { return max(x-y, y-x) < 1e-4 })
 }
 
-// TestCPU: what this machine lacks is refused, unless it is only compiled for; an artefact for a level is refused where
-// that is missing, with the command that makes another, and runs all the same where portable code is asked for.
+// TestCPU: a level that this machine does not have is refused, unless the program is only compiled for it. An artefact
+// for a level is refused on a machine without it, with the command that makes another one, and runs if portable code is
+// asked for.
 func TestCPU(t *testing.T) {
 	m := must[*weir.Model](t)(weir.LoadBytes(digits(t)))
 	defer m.Close()
@@ -86,7 +87,7 @@ func TestCPU(t *testing.T) {
 	}
 }
 
-// TestNoExecutablePages: where the system lets no machine code run, programs run portably, and the log says why.
+// TestNoExecutablePages: if the system refuses executable memory, programs run portably, and the log says why.
 func TestNoExecutablePages(t *testing.T) {
 	if weir.HostProcessor().CPU == "portable" {
 		t.Skip("there is no machine code here")

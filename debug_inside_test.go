@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestTroubleshooting: docs/troubleshooting.md has every word of WEIR_DEBUG, and every kind of error.
+// TestTroubleshooting checks that docs/troubleshooting.md has every word of WEIR_DEBUG and every kind of error.
 func TestTroubleshooting(t *testing.T) {
 	text, err := os.ReadFile("docs/troubleshooting.md")
 	if err != nil {

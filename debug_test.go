@@ -17,6 +17,7 @@ import (
 	"github.com/weirml/weir"
 )
 
+// compileDigits compiles the digits model.
 func compileDigits(t *testing.T, o weir.Options) *weir.Program {
 	t.Helper()
 	m, err := weir.LoadBytes(digits(t))
@@ -31,6 +32,7 @@ func compileDigits(t *testing.T, o weir.Options) *weir.Program {
 	return p
 }
 
+// picture returns a batch of blank pictures for the digits model.
 func picture(t *testing.T, batch int) *weir.Tensor {
 	t.Helper()
 	x, err := weir.New(weir.F32, batch, 1, 8, 8)
@@ -41,7 +43,7 @@ func picture(t *testing.T, batch int) *weir.Tensor {
 	return x
 }
 
-// TestPoison runs this test again under WEIR_DEBUG=poison, where a view of a closed result faults.
+// TestPoison runs itself again under WEIR_DEBUG=poison, which makes a view of a closed result fault.
 func TestPoison(t *testing.T) {
 	if os.Getenv("WEIR_DEBUG") == "" {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestPoison$", "-test.v")
@@ -81,7 +83,7 @@ func TestPoison(t *testing.T) {
 	t.Log("stale:", view[0])
 }
 
-// buffer is a log that goroutines may write.
+// buffer is a log that any goroutine may write.
 type buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -99,7 +101,7 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// TestNeverClosed drops a result without closing it: the log says from where, and nothing is freed.
+// TestNeverClosed drops a result without closing it: the log says where it was made, and nothing is freed.
 func TestNeverClosed(t *testing.T) {
 	log := &buffer{}
 	//weirvet:ignore closing waits for results, and one of them is never closed

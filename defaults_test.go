@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir"
 )
 
-// TestDefaultsOfInputs: an input with an initializer has that value, and a run that gives another is refused by the
-// input's name.
+// TestDefaultsOfInputs: an input with an initializer has its value, and a run that gives another value is refused with
+// the input's name.
 func TestDefaultsOfInputs(t *testing.T) {
 	m, err := weir.Load("testdata/onnx/passthrough/model.onnx")
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// TestCheckEdges gives an artefact's edges that are not made of its program's ports.
+// TestCheckEdges checks edges that do not fit the ports of their program: each is ErrInput.
 func TestCheckEdges(t *testing.T) {
 	vector := []sym.Expr{sym.Const(3)}
 	tensors := []program.Tensor{{DType: I64, Shape: vector}, {DType: U8, Shape: vector}, {DType: Bool},

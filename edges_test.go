@@ -13,7 +13,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// typed declares an input or output.
+// typed declares an input or output of a type.
 func typed(name string, t *wire.TypeProto) *wire.ValueInfoProto {
 	return &wire.ValueInfoProto{Name: name, Type: t}
 }
@@ -43,6 +43,7 @@ func programOf(t testing.TB, o weir.Options, inputs, outputs []*wire.ValueInfoPr
 	return p
 }
 
+// modelOf returns a model of the given nodes, inputs and outputs.
 func modelOf(t testing.TB, inputs, outputs []*wire.ValueInfoProto, nodes ...*wire.NodeProto) *weir.Model {
 	t.Helper()
 	proto := &wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 22}},
@@ -54,6 +55,7 @@ func modelOf(t testing.TB, inputs, outputs []*wire.ValueInfoProto, nodes ...*wir
 	return m
 }
 
+// nodeOf returns the node that text, "Op in,in out,out", describes.
 func nodeOf(text string, attrs ...*wire.AttributeProto) *wire.NodeProto {
 	f := strings.Split(text, " ")
 	n := &wire.NodeProto{OpType: f[0], Attribute: attrs, Output: strings.Split(f[2], ",")}
@@ -63,6 +65,7 @@ func nodeOf(text string, attrs ...*wire.AttributeProto) *wire.NodeProto {
 	return n
 }
 
+// must returns a function that returns v, or fails t if there is an error.
 func must[T any](t testing.TB) func(v T, err error) T {
 	return func(v T, err error) T {
 		t.Helper()
@@ -75,8 +78,8 @@ func must[T any](t testing.TB) func(v T, err error) T {
 
 var anySize = &wire.Dimension{}
 
-// TestTexts sends texts through a program, its artefact and the reference.
-func TestTexts(t *testing.T) {
+// TestStrings sends strings through a program, its artefact and the reference.
+func TestStrings(t *testing.T) {
 	inputs := []*wire.ValueInfoProto{typed("x", tensorType(wire.StringType, &wire.Dimension{Param: "n"})),
 		typed("y", tensorType(wire.StringType, wire.Size(1)))}
 	outputs := []*wire.ValueInfoProto{typed("joined", tensorType(wire.StringType)),
@@ -108,7 +111,7 @@ func TestTexts(t *testing.T) {
 			!slices.Equal(same, []bool{false, false, false, true}) {
 			t.Errorf("%q, %v", both, same)
 		}
-		if !slices.Equal(joined, want) { // texts are Go's own: they outlive the results
+		if !slices.Equal(joined, want) { // strings are Go's own: they outlive the results
 			t.Errorf("%q", joined)
 		}
 		memory := must[weir.Measurement](t)(p.Measure(t.Context(), in))
@@ -223,7 +226,8 @@ type bytesBuffer []byte
 
 func (b *bytesBuffer) Write(p []byte) (int, error) { *b = append(*b, p...); return len(p), nil }
 
-// TestAbsent gets what an optional has not: at once, in a branch that is taken, and in one that is not.
+// TestAbsent reads the element of an optional that has none: at once, in a branch that is taken, and in one that is
+// not.
 func TestAbsent(t *testing.T) {
 	f32 := tensorType(wire.FloatType, wire.Size(2))
 	in := []*wire.ValueInfoProto{typed("o", optionalType(f32))}
@@ -261,8 +265,8 @@ func TestAbsent(t *testing.T) {
 	}
 }
 
-// TestCompareTexts compares a model of texts with the reference, node by node.
-func TestCompareTexts(t *testing.T) {
+// TestCompareStrings compares a model of strings with the reference, node by node.
+func TestCompareStrings(t *testing.T) {
 	m := modelOf(t, []*wire.ValueInfoProto{typed("x", tensorType(wire.StringType, wire.Size(2)))},
 		[]*wire.ValueInfoProto{typed("y", sequenceType(tensorType(wire.StringType)))},
 		nodeOf("Identity x same"), nodeOf("SequenceConstruct same,x y"))
@@ -273,8 +277,8 @@ func TestCompareTexts(t *testing.T) {
 	}
 }
 
-// TestStoredTexts has a model whose texts lie in its file.
-func TestStoredTexts(t *testing.T) {
+// TestStoredStrings runs a model whose file stores strings.
+func TestStoredStrings(t *testing.T) {
 	list := wire.TensorAttribute("value", wire.FromTensor("",
 		tensor.Must(tensor.OverStrings([]int64{3}, []string{"zero", "one", "two"}))))
 	prog := programOf(t, weir.Options{}, []*wire.ValueInfoProto{typed("i", tensorType(wire.Int64Type, anySize))},

@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir"
 )
 
-// What the forward half of training keeps for the backward half is consumed there: its memory, and the forward
-// program's call, are free again when it has been read.
+// The backward half of training consumes the tensors that the forward half keeps for it: their memory, and the forward
+// program's call, are free again after they have been read.
 func ExampleConsume() {
 	forward, backward := compiled("training_forward"), compiled("training_backward")
 	defer forward.Close()
@@ -35,7 +35,7 @@ func ExampleConsume() {
 	// f32[16,16] true
 }
 
-// A state is updated where it lies: what the next run is given is what this one was.
+// A state is updated in place: the tensor that the run updates is the next run's argument.
 func ExampleUpdate() {
 	m, err := weir.LoadBytes([]byte(`weir 1
 ir @count {
@@ -70,7 +70,7 @@ ir @count {
 	// Output: [103 203 303] outputs: 0 bytes
 }
 
-// Weights that are donated to a training step are updated where they lie, step after step.
+// Weights that are donated to a training step are updated in place, step after step.
 func ExampleDonate() {
 	step := compiled("training_step")
 	defer step.Close()
@@ -90,7 +90,7 @@ func ExampleDonate() {
 		for i := range 8 {
 			in[fmt.Sprintf("w%d", i)] = weir.Donate(r.Get(fmt.Sprintf("u%d", i)))
 		}
-		r.Get("loss").Close() // with its last tensor, donated or closed, a result gives its call back
+		r.Get("loss").Close() // after its last tensor is donated or closed, a result gives its call back
 	}
 	lent := step.Memory()
 	donated, err := lent.Donating("w0", "w1", "w2", "w3", "w4", "w5", "w6", "w7")
@@ -101,8 +101,8 @@ func ExampleDonate() {
 	// Output: outputs: 8196 bytes, with donated weights 4
 }
 
-// A call whose outputs have places of the caller's takes no memory for them. A weight that is bound to an input and to
-// an output is updated where it lies.
+// A call whose outputs are bound to the caller's tensors takes no memory for them. A weight that is bound to an input
+// and to an output is updated in place.
 func ExampleCall_Bind() {
 	program := compiled("training_step")
 	defer program.Close()

@@ -30,7 +30,7 @@ func open(o weir.Options) *weir.Program {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer model.Close() // the program keeps what it needs
+	defer model.Close() // the program keeps the weights that it needs
 	program, err := weir.Compile(context.Background(), model, o)
 	if err != nil {
 		log.Fatal(err)
@@ -84,9 +84,9 @@ func ExampleLoadBytes() {
 	// Output: scores: f32[batch,10]
 }
 
-// What a program takes is a formula over the model's dimensions.
+// The memory of a program is a formula over the model's dimensions.
 func ExampleProgram_Memory() {
-	// Weights are laid out for the processor that they are for; portable code has them as the model does.
+	// Weights are laid out for the processor; portable code has them as the model stores them.
 	program := open(weir.Options{Threads: 1, Target: weir.Portable})
 	defer program.Close()
 	memory := program.Memory()
@@ -149,7 +149,7 @@ func ExampleProgram_NewCall() {
 	// Output: f32[2,10]
 }
 
-// What must hold of the inputs is known before a run; a run that breaks it returns an error before any kernel runs.
+// The requirements of the inputs are known before a run; a run that breaks one returns an error before any kernel runs.
 func ExampleProgram_Requires() {
 	model, err := weir.Load("testdata/onnx/gemm_matmul/model.onnx")
 	if err != nil {
@@ -184,7 +184,7 @@ func ExampleProgram_WriteTo() {
 	// Output: image: f32[batch,1,8,8]
 }
 
-// A run waits for a call to be free as long as its context lets it.
+// A run waits for a free call as long as its context lets it.
 func ExampleProgram_Run() {
 	program := open(weir.Options{Calls: 1})
 	image, err := weir.FromSlice(make([]float32, 64), 1, 1, 8, 8)
@@ -204,8 +204,8 @@ func ExampleProgram_Run() {
 	// Output: true
 }
 
-// A limit on what the process holds outside Go's heap: what would exceed it is refused, and the error says who holds
-// what.
+// A limit on the memory that the process holds outside Go's heap: memory beyond it is refused, and the error lists the
+// holders.
 func ExampleSetLimit() {
 	weights, err := weir.New(weir.F32, 1<<20)
 	if err != nil {
@@ -223,7 +223,7 @@ func ExampleSetLimit() {
 	// tensors 4194304 true
 }
 
-// Small tensors come out of a pool, which keeps what is closed for the next ones.
+// Small tensors come from a pool, which keeps closed ones for the next.
 func ExampleTrim() {
 	x, err := weir.New(weir.F32, 3)
 	if err != nil {
@@ -250,7 +250,7 @@ func ExampleUsage() {
 	// 0 once closed
 }
 
-// A wrong element type is an error, never a reinterpretation.
+// A wrong element type is an error; elements are never reinterpreted.
 func ExampleCopy() {
 	x, err := weir.FromSlice([]int64{1, 2, 3})
 	if err != nil {
@@ -265,7 +265,7 @@ func ExampleCopy() {
 	// true
 }
 
-// Texts are strings in a tensor.
+// Strings are elements of a tensor.
 func ExampleFromSlice_texts() {
 	model, err := weir.Load("testdata/onnx/texts/model.onnx") // compares s with t, and joins them
 	if err != nil {
@@ -300,7 +300,7 @@ func ExampleFromSlice_texts() {
 
 // A sequence is several tensors, whose shapes may differ.
 func ExampleSequence() {
-	model, err := weir.Load("testdata/onnx/sequences/model.onnx") // inserts x into s at a place
+	model, err := weir.Load("testdata/onnx/sequences/model.onnx") // inserts x into s at a position
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -342,9 +342,9 @@ func ExampleSequence() {
 	// f32[2,2] [5 6 7 8]
 }
 
-// An optional input may have nothing, and an optional output may give nothing.
+// An optional input may be absent, and so may an optional output.
 func Example_absent() {
-	model, err := weir.Load("testdata/onnx/optionals/model.onnx") // hands o on, and y is what it has, or a default
+	model, err := weir.Load("testdata/onnx/optionals/model.onnx") // passes o on; y is its element, or a default
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -367,7 +367,7 @@ func Example_absent() {
 	// Output: true [7 8]
 }
 
-// A program's counters, and the process's totals, for whatever collects metrics: here for /debug/vars.
+// A program's counters, and the process's totals, for any collector of metrics: here for /debug/vars.
 func ExampleProgram_Stats() {
 	program := open(weir.Options{Threads: 1})
 	defer program.Close()
@@ -398,7 +398,7 @@ func ExampleProgram_Stats() {
 	// it holds what was certified: true
 }
 
-// Who holds memory outside Go's heap: go tool pprof -top memory.pb.gz
+// The holders of memory outside Go's heap: go tool pprof -top memory.pb.gz
 func ExampleProgram_WriteHeapProfile() {
 	program := open(weir.Options{})
 	defer program.Close()
@@ -410,7 +410,7 @@ func ExampleProgram_WriteHeapProfile() {
 	// Output: true
 }
 
-// Where every buffer of a run lies, and when: what weir plan --html draws.
+// The offset and the lifetime of every buffer of a run: the data that weir plan --html draws.
 func ExampleProgram_Plan() {
 	program := open(weir.Options{Target: weir.Portable})
 	defer program.Close()
@@ -430,7 +430,7 @@ func ExampleProgram_Plan() {
 	// arena: 81920 lower bound: 81920
 }
 
-// compiled is a model of testdata, ready to run.
+// compiled returns a program of a model of testdata.
 func compiled(name string) *weir.Program {
 	model, err := weir.Load("testdata/onnx/" + name + "/model.onnx")
 	if err != nil {
@@ -444,7 +444,7 @@ func compiled(name string) *weir.Program {
 	return program
 }
 
-// ones is a tensor in memory of Go, which nobody needs to close.
+// ones returns a tensor of ones in Go's memory, which need not be closed.
 func ones(shape ...int) *weir.Tensor {
 	size := 1
 	for _, n := range shape {
@@ -457,7 +457,7 @@ func ones(shape ...int) *weir.Tensor {
 	return t
 }
 
-// donated is as many ones, in memory that a program may take over.
+// donated returns a donated tensor of ones, in memory that a program may take over.
 func donated(shape ...int) weir.Arg {
 	t, err := weir.New(weir.F32, shape...)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/weirml/weir"
 )
 
-// pictures are so many blank pictures for the digits model.
+// pictures returns inputs of blank pictures for the digits model.
 func pictures(count int) weir.Inputs {
 	image, err := weir.FromSlice(make([]float32, count*64), count, 1, 8, 8)
 	if err != nil {
@@ -20,7 +20,7 @@ func pictures(count int) weir.Inputs {
 	return weir.Inputs{"image": image}
 }
 
-// One program takes every size of its free dimensions: nothing is compiled anew.
+// One program runs every size of its free dimensions: nothing is compiled again.
 func Example_dynamicBatch() {
 	program := open(weir.Options{Dims: map[string]weir.Range{"batch": {Min: 1, Max: 64}}})
 	defer program.Close()
@@ -41,7 +41,7 @@ func Example_dynamicBatch() {
 	// true
 }
 
-// As many goroutines as one likes share a program. Options.Calls of their runs are active at once, and the others wait.
+// Any number of goroutines share a program. Options.Calls of their runs are active at once, and the others wait.
 func Example_concurrentCalls() {
 	program := open(weir.Options{Calls: 2, Threads: 1})
 	defer program.Close()
@@ -86,7 +86,8 @@ func ExampleMemory_Formula() {
 	// 42756232 bytes at most
 }
 
-// One number bounds all that the process holds outside Go's heap: what a program needs from its load to its last run.
+// One number bounds the memory that the process holds outside Go's heap: the need of a program from its load to its
+// last run.
 func ExampleMemory_Limit() {
 	program := open(weir.Options{Calls: 4, Dims: map[string]weir.Range{"batch": {Min: 1, Max: 64}}})
 	limit, err := program.Memory().Limit(4)
@@ -96,7 +97,7 @@ func ExampleMemory_Limit() {
 	}
 	weir.Trim()
 	use := weir.Usage()
-	held := use.Current + use.Cached // by others in this process, with what their pools cannot give back
+	held := use.Current + use.Cached // by other users in this process, with the memory that their pools cannot give back
 	defer weir.SetLimit(weir.SetLimit(held + limit))
 	program = open(weir.Options{Calls: 4, Dims: map[string]weir.Range{"batch": {Min: 1, Max: 64}}})
 	defer program.Close()
@@ -109,8 +110,7 @@ func ExampleMemory_Limit() {
 	// Output: within the limit: true
 }
 
-// A budget that the plan does not keep to by itself changes the plan; one that nothing keeps to is refused with one
-// that works.
+// A budget below the unconstrained peak changes the plan; a budget that no plan keeps is refused with one that works.
 func ExampleProgram_Savings() {
 	model, err := weir.Load("testdata/onnx/tied_table/model.onnx")
 	if err != nil {
@@ -141,7 +141,7 @@ func ExampleProgram_Savings() {
 	// true
 }
 
-// An imported model does not say which inputs live on from run to run: its caller does.
+// An imported model does not say which inputs are states from run to run: its caller does.
 func ExampleOptions_states() {
 	model, err := weir.LoadBytes([]byte(`weir 1
 ir @smoothing {
@@ -177,7 +177,7 @@ ir @smoothing {
 	// Output: [0.875 1.875]
 }
 
-// Results hold their run's memory until they are closed. What is kept longer is copied, or detached.
+// Results hold their run's memory until they are closed. Results that are kept longer are copied, or detached.
 func ExampleResults_Detach() {
 	program := open(weir.Options{Calls: 1})
 	defer program.Close()
@@ -207,7 +207,7 @@ func ExampleResults_Detach() {
 	// true
 }
 
-// Errors have kinds for errors.Is, and say where, what is wrong, and what would mend it.
+// Errors have kinds for errors.Is, and name the place, the fault and a fix.
 func ExampleError() {
 	program := open(weir.Options{})
 	defer program.Close()
