@@ -26,7 +26,7 @@ var memoryBugs = []memoryBug{
 		release %t
 		%u: f32[m] = neg(%x) carve %s
 		%y: f32[m, 1] = neg(%v)
-		return %y, %u`, "%v lies in %t, and is used after the release of that in line 7", nil},
+		return %y, %u`, "%v lies in %t, and is used after the release of %t in line 7", nil},
 	{"alias of an alias", "dim m in [1, inf]", "%x: f32[m]", `
 		storage %s: 4*m bytes
 		%t: f32[m] = exp(%x) carve %s
@@ -83,7 +83,7 @@ var memoryBugs = []memoryBug{
 		%b: f32[m] = neg(%x) carve %s
 		return %b
 		}
-		return %y`, "storage %s is declared in line 5, in a block that this one does not lie in", nil},
+		return %y`, "storage %s is declared in line 5, which is later or in a block that does not contain this line", nil},
 	{"storage that does not dominate what follows", "dim m in [1, inf]", "%x: f32[m], %c: bool[]", `
 		%y: f32[m] = if(%c) region () {
 		storage %s: 4*m bytes
@@ -127,13 +127,13 @@ var memoryBugs = []memoryBug{
 		storage %s: 8*m bytes
 		%t: f32[2*m] = exp(%x) carve %s
 		%y: f32[2*m] = neg(%t)
-		return %y`, "needs a value for m", nil},
+		return %y`, "needs the value of m", nil},
 	{"a size that is decided later", "dim m in [1, inf] dim k in [0, inf] limit m", "%x: f32[m]", `
 		storage %s: 8*k bytes
 		%z: i64[1, k] = nonzero(%x) {found = string "k"}
 		%t: i64[1, k] = neg(%z) carve %s
 		%y: i64[1, k] = neg(%t)
-		return %y`, "storage %s needs a value for k", nil},
+		return %y`, "storage %s needs the value of k", nil},
 	// A bound that is no bound.
 	{"only a lower bound", "dim m in [4, inf]", "%x: f32[m]", `
 		storage %s: 16 bytes

@@ -69,7 +69,7 @@ func (f *compileFlags) compileTo(ctx context.Context, path string) error {
 		cpu = l.program.CPU()
 	}
 	var size int64
-	err = values.WriteWhole(output, func(w io.Writer) (err error) {
+	err = values.WriteAtomic(output, func(w io.Writer) (err error) {
 		if size, err = l.program.WriteTo(w); err != nil {
 			return err
 		}

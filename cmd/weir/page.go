@@ -12,7 +12,7 @@ import (
 
 // writePageTo writes the page into a file, which is complete or absent.
 func writePageTo(path, title string, data planpage.Data) error {
-	err := values.WriteWhole(path, func(w io.Writer) error { return planpage.Write(w, title, data) })
+	err := values.WriteAtomic(path, func(w io.Writer) error { return planpage.Write(w, title, data) })
 	if err != nil {
 		return diag.Inputf("cannot be written").AtFile(path).WithCause(err)
 	}

@@ -42,7 +42,7 @@ func (c *Compiled) checkPlaces() error {
 	given, at := ir.Assuming(c.IR), carves(c.IR.Main.Body, map[string]sym.Expr{})
 	for _, x := range c.Loop.Buffers { // in their order, so that the error is always the same
 		for _, y := range c.Loop.Buffers {
-			if !f.meets[[2]*loop.Buffer{x, y}] || x.View.Of != y.View.Of || given.Apart(rangeOf(x, at), rangeOf(y, at)) {
+			if !f.meets[[2]*loop.Buffer{x, y}] || x.View.Of != y.View.Of || given.Disjoint(rangeOf(x, at), rangeOf(y, at)) {
 				continue
 			}
 			if c.effort == unscheduled {

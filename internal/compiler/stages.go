@@ -70,7 +70,7 @@ func (k *compilation) done(name string, text func() string) {
 func (k *compilation) rewritten(name string) {
 	text := k.m.String
 	if name == k.o.Whole {
-		text = k.m.Whole
+		text = k.m.FullText
 	}
 	k.done(name, text)
 }

@@ -110,7 +110,8 @@ func (b *Builder) limit(t Type) {
 		}
 	}
 	if empty && others > mostEmpty {
-		b.Fail(diag.Unsupportedf("a tensor of type %s, which has no elements and more than %d places for them", t,
+		b.Fail(diag.Unsupportedf("a tensor of type %s, which has no elements and extents other than 0 whose product is "+
+			"over %d", t,
 			int64(mostEmpty)).AtNode(b.Source, b.Operator))
 	}
 }
@@ -156,9 +157,9 @@ func (b *Builder) NodeWith(op string, attrs Attrs, regions []*Block, inputs ...*
 // Op appends a node with one output and returns that.
 func (b *Builder) Op(op string, attrs Attrs, inputs ...*Value) *Value {
 	if b.Instead != nil {
-		plain := *b
-		plain.Instead = nil
-		if v := b.Instead(&plain, op, attrs, inputs); v != nil {
+		direct := *b
+		direct.Instead = nil
+		if v := b.Instead(&direct, op, attrs, inputs); v != nil {
 			return v
 		}
 	}

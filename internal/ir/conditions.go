@@ -14,35 +14,35 @@ import (
 // PlaceOp is the operator that stands for a carve while a module is rewritten.
 const PlaceOp = "place"
 
-// need is something that must hold: where it comes from, and what mends it where it never does.
+// need is a condition that memory safety needs, with its origin, and advice if it never holds.
 type need struct {
 	cond   sym.Cond
 	from   string
 	line   int
 	tensor string
 	fix    string
-	plain  bool       // not worth a line where it is proved
-	shown  []sym.Cond // each implies it: the first that is proved is what is said
+	silent bool       // it does not join Proved when it is proved
+	shown  []sym.Cond // each implies cond: the first that is proved stands for it in Proved
 }
 
-// conditions collects the conditions on a module's dimensions: those that the text states, and those that are inferred.
+// conditions collects the conditions on a module's dimensions: stated by the text, and inferred.
 type conditions struct {
 	module   *Module
-	given    assumptions // ranges, and what the text requires and asserts
-	all      assumptions // and what was inferred
+	given    assumptions // ranges, and the conditions that the text requires and asserts
+	all      assumptions // given, and the inferred conditions
 	inferred []Require
 }
 
 // assumptions are ranges of dimensions, and quantities that are not negative.
 type assumptions struct {
 	dims   *sym.Dims
-	slacks [][]sym.Expr // of each list one is not negative
+	slacks [][]sym.Expr // at least one quantity of each list is not negative
 }
 
 // mostAssumed limits the conditions that are compared pairwise.
 const mostAssumed = 256
 
-// newConditions returns the conditions that a module states.
+// newConditions returns the ranges and conditions that a module states.
 func newConditions(m *Module) *conditions {
 	c := &conditions{module: m, given: assumptions{dims: m.Dims.Clone()}, all: assumptions{dims: m.Dims.Clone()}}
 	for _, r := range m.Requires {
@@ -233,7 +233,7 @@ func (c *conditions) settle(n need, given bool) error {
 	}
 	switch c.given.decide(n.cond) {
 	case sym.Yes:
-		if n.plain {
+		if n.silent {
 			return nil
 		}
 		r.Cond = c.simplest(n.cond)
@@ -253,7 +253,7 @@ func (c *conditions) settle(n need, given bool) error {
 	}
 	switch c.all.decide(n.cond) {
 	case sym.Yes:
-		return nil // what was inferred before implies it
+		return nil // earlier inferred conditions imply it
 	case sym.No:
 		return c.never(n, c.all.dims)
 	}
@@ -419,7 +419,7 @@ func (c *conditions) never(n need, dims *sym.Dims) error {
 		}
 	}
 	if len(others) > 0 && c.module.Dims.Prove(n.cond) != sym.No {
-		said += ", where " + strings.Join(others, " and ") + " holds"
+		said += ", given " + strings.Join(others, " and ")
 	}
 	if n.fix == "" && len(names) > 0 {
 		n.fix = "give the dimensions other values"
@@ -457,7 +457,7 @@ func Assuming(m *Module) *Assumptions { return &Assumptions{newConditions(m).giv
 // Assumptions are the known facts about dimensions.
 type Assumptions struct{ known assumptions }
 
-// Apart reports whether two ranges of bytes are proved to be disjoint.
-func (a *Assumptions) Apart(x, y Bytes) bool {
-	return a.known.decide(apart(x.Begin, x.Size, y.Begin, y.Size)) == sym.Yes
+// Disjoint reports whether two ranges of bytes are proved to be disjoint.
+func (a *Assumptions) Disjoint(x, y Bytes) bool {
+	return a.known.decide(disjoint(x.Begin, x.Size, y.Begin, y.Size)) == sym.Yes
 }

@@ -27,9 +27,10 @@ func (m *Module) Digest() uint64 {
 	return uint64(d)
 }
 
-// digest is what was read so far.
+// digest is the hash of the words added so far.
 type digest uint64
 
+// add mixes a word into the hash.
 func (d *digest) add(x uint64) { *d = (*d ^ digest(x)) * 0x9e3779b97f4a7c15; *d ^= *d >> 29 }
 
 // block adds a block and its inner blocks.
@@ -78,7 +79,7 @@ func (d *digest) exprs(list []sym.Expr) {
 	}
 }
 
-// digest is independent of the order of settings.
+// digest returns a hash that does not depend on the order of the attributes.
 func (a Attrs) digest() (sum uint64) {
 	for name, v := range a {
 		h := maphash.String(digestSeed, name)

@@ -12,13 +12,13 @@ import (
 // Evaluation interprets a module. It is the reference for all faster code: it computes each node by its operator's
 // Eval, in order, into tensors on Go's heap, and rounds each result to its type. It drops values after their last use.
 type Evaluation struct {
-	Module *Module // whose functions may be called; nil: none
+	Module *Module // its functions may be called; nil if no node calls one
 	Dims   map[sym.Name]int64
-	Keep   func(v *Value, t *tensor.Tensor) // called with each value as it is computed, where not nil
-	Ask    func() error                     // asked before each node, where not nil: its error ends the interpretation
+	Keep   func(v *Value, t *tensor.Tensor) // if not nil, called with each value as it is computed
+	Ask    func() error                     // if not nil, called before each node; its error ends the interpretation
 	values map[*Value]*tensor.Tensor
 	depth  int                    // of calls
-	waits  map[sym.Name][]Require // the conditions that are decided when a dimension is
+	waits  map[sym.Name][]Require // by dimension: the conditions whose last dimension it is
 	reads  map[*Block]lastReads
 }
 
@@ -151,7 +151,7 @@ func (e *Evaluation) bind(p *Value, t *tensor.Tensor) error {
 					return err
 				}
 				if want != got {
-					return diag.Inputf("%s has %d along axis %d, where %s is %d", p.Name, got, axis, extent, want).AtTensor(p.Name)
+					return diag.Inputf("%s has %d along axis %d, and %s is %d", p.Name, got, axis, extent, want).AtTensor(p.Name)
 				}
 			}
 		}
@@ -237,7 +237,7 @@ func (e *Evaluation) node(n *Node) error {
 	return nil
 }
 
-// lastReads are, for each node of a block, the values of the block that are read for the last time there, or never.
+// lastReads holds, for each node of a block, the block's values that no later node reads.
 type lastReads [][]*Value
 
 // lastReads returns a block's last reads, computed once.

@@ -138,8 +138,8 @@ func (c *Inference) RequireEqual(n *Node, a, b sym.Expr, why string) error {
 }
 
 // Fresh makes a data dimension of at most max. If max is sym.Unlimited, memory of that size is allocated after the run
-// has bound the dimension. max may contain such dimensions, which the run binds earlier. origin says in words what
-// gives the dimension its value.
+// has bound the dimension. max may contain such dimensions, which the run binds earlier. origin says in words
+// which operator gives the dimension its value.
 func (c *Inference) Fresh(hint, origin string, lo int64, max sym.Expr) sym.Expr {
 	hint = strings.Map(func(r rune) rune {
 		if r == '_' || r == '.' || r == '[' || r == ']' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' ||

@@ -17,18 +17,18 @@ import (
 // Module is a set of functions over one set of named dimensions. Main is where a run begins.
 type Module struct {
 	Name     string
-	Dims     *sym.Dims             // every named dimension with its range: those of the inputs, and those that data decide
-	Limits   map[sym.Name]sym.Expr // upper bounds, over the inputs' dimensions, of the dimensions that data decide
-	Origins  map[sym.Name]string   // what gives the dimensions that were made their values, in words
-	Requires []Require             // what must hold of the dimensions, beyond their ranges
-	Proved   []Require             // what was needed and holds for every value
+	Dims     *sym.Dims             // every dimension with its range: the inputs' dimensions and the data dimensions
+	Limits   map[sym.Name]sym.Expr // upper bounds of the data dimensions, over the inputs' dimensions
+	Origins  map[sym.Name]string   // in words, which operator gives a dimension that Fresh made its value
+	Requires []Require             // conditions that a run must meet, besides the ranges
+	Proved   []Require             // conditions that were needed and hold for every value
 	Main     *Func                 // also in Funcs
 	Funcs    []*Func               // in the order they were added
 	Meta     map[string]string     // the model's own metadata
 	// Operators are the model's operators by their nodes' Source, as builders were told them. The text leaves them out.
 	Operators diag.Operators
 
-	// Check, where not nil, is asked now and then while the module is built and rewritten; its error ends the work.
+	// Check, if not nil, is called from time to time while the module is built and rewritten; its error ends the work.
 	Check func() error
 }
 
@@ -78,11 +78,11 @@ type Value struct {
 	Name  string // the model's name for it, unique in its function; the printer adds the %
 	Type  Type
 	Const *tensor.Tensor // not nil: a constant
-	Known []sym.Expr     // row-major elements of a small integer (or bool: 0, 1) tensor, where they are known
+	Known []sym.Expr     // row-major elements of a small integer (or bool: 0, 1) tensor, if they are known
 	Bound bool           // Known are fresh dimensions: their values are read from the tensor when it has been computed
 	Node  *Node          // the producer; nil for parameters and constants
 	Index int            // which of the producer's outputs
-	Carve *Carve         // where a text lays it; nil: wherever the compiler does
+	Carve *Carve         // its location, if the text gives one; nil if the compiler chooses
 }
 
 // Node applies an operator. An absent optional input is nil. Source is the model's own name for the node.
@@ -112,7 +112,7 @@ type Require struct {
 type Op interface {
 	Name() string
 	// Infer sets the outputs' Type, and Known where it can, from the inputs and attributes; it appends to n.Outputs
-	// when that is empty. It returns a *diag.Error for a node that means nothing.
+	// if that is empty. It returns a *diag.Error for an invalid node.
 	Infer(c *Inference, n *Node) error
 	// Eval computes the operator, as a simple and slow reference. in has nil for an absent optional input.
 	Eval(e *Evaluation, n *Node, in []*tensor.Tensor) ([]*tensor.Tensor, error)

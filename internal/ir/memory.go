@@ -69,11 +69,11 @@ func says(b *Block) bool {
 type memoryChecker struct {
 	module     *Module
 	conditions *conditions
-	seen       map[*Storage]bool // those that can be used here, ended ones too
-	ended      map[*Storage]int  // by the line that ended them
-	live       []*Value          // carved, not released, in order
-	dead       map[*Value]int    // carved and released, by the line that did it
-	alias      map[*Value]*Value // what lies in the memory of a carved value
+	seen       map[*Storage]bool // storages declared on every path to here, ended ones too
+	ended      map[*Storage]int  // ended storages, with the line that ended them
+	live       []*Value          // carved values that are not released, in order of their carves
+	dead       map[*Value]int    // released values, with the line that released them
+	alias      map[*Value]*Value // views, with the carved value that they lie in
 	bound      map[sym.Name]bool // dimensions that have values here
 	line       int
 }
@@ -94,11 +94,11 @@ func (c *memoryChecker) known(what string, list ...sym.Expr) error {
 			if c.bound[name] {
 				continue
 			}
-			e := diag.Inputf("%s needs a value for %s, which nothing has given one yet", what, name).AtDim(name.Text())
+			e := diag.Inputf("%s needs the value of %s, which has none yet", what, name).AtDim(name.Text())
 			if _, data := c.module.Limits[name]; data {
-				return e.WithFix("move it behind what decides %s", name)
+				return e.WithFix("move it after the node that decides %s", name)
 			}
-			return e.WithFix("let %s be the whole extent of an axis of an input", name)
+			return e.WithFix("let %s be the entire extent of an axis of an input", name)
 		}
 	}
 	return nil
@@ -157,7 +157,7 @@ func (c *memoryChecker) storage(s *Storage) error {
 	name := text.LocalName(s.Name)
 	switch {
 	case s.Align < 1 || s.Align&(s.Align-1) != 0:
-		return diag.Inputf("storage %s is aligned to %d, which is no power of two", name, s.Align)
+		return diag.Inputf("storage %s is aligned to %d, which is not a power of two", name, s.Align)
 	case s.Align > defaultAlign:
 		return diag.Unsupportedf("storage %s is aligned to %d; up to %d is supported", name, s.Align, defaultAlign)
 	case s.Device != "" && s.Device != "cpu":
@@ -168,19 +168,19 @@ func (c *memoryChecker) storage(s *Storage) error {
 	}
 	c.seen[s] = true
 	return c.conditions.need(need{cond: sym.Cond{B: s.Bytes}, from: "storage " + name, line: s.Line,
-		fix: "storages have 0 bytes or more", plain: true})
+		fix: "storages have 0 bytes or more", silent: true})
 }
 
 // visible checks that a storage is declared on every path to this point, and has not ended.
 func (c *memoryChecker) visible(s *Storage) error {
 	if line, ended := c.ended[s]; ended {
 		return diag.Inputf("storage %s has ended in line %d", text.LocalName(s.Name), line).
-			WithFix("release it behind its last use")
+			WithFix("release it after its last use")
 	}
 	if !c.seen[s] {
-		return diag.Inputf("storage %s is declared in line %d, in a block that this one does not lie in, or behind it: not "+
-			"every run that comes here has it", text.LocalName(s.Name), s.Line).
-			WithFix("declare it before the branch or loop, in the block around")
+		return diag.Inputf("storage %s is declared in line %d, which is later or in a block that does not contain this "+
+			"line, so not every run has it here", text.LocalName(s.Name), s.Line).
+			WithFix("declare it before the branch or loop, in the block around it")
 	}
 	return nil
 }
@@ -202,12 +202,12 @@ func (c *memoryChecker) use(v *Value) error {
 		return diag.Inputf("%s is used outside the block in which it is carved", text.LocalName(v.Name)).AtTensor(v.Name)
 	}
 	if of != v {
-		return diag.Inputf("%s lies in %s, and is used after the release of that in line %d", text.LocalName(v.Name),
+		return diag.Inputf("%s lies in %s, and is used after the release of %[2]s in line %[3]d", text.LocalName(v.Name),
 			text.LocalName(of.Name), line).AtTensor(v.Name).
-			WithFix("release %s behind the last use of what lies in it", text.LocalName(of.Name))
+			WithFix("release %s after the last use of the values in it", text.LocalName(of.Name))
 	}
 	return diag.Inputf("%s is used after its release in line %d", text.LocalName(v.Name), line).AtTensor(v.Name).
-		WithFix("release it behind its last use")
+		WithFix("release it after its last use")
 }
 
 // release checks that a value is carved and live, and ends its live range.
@@ -274,7 +274,7 @@ func (c *memoryChecker) node(n *Node) error {
 			}
 		}
 	}
-	// Results that the node itself decides the size of are copied to their places when that is known.
+	// A result whose size the node itself decides is copied into its carve when the size is known.
 	for _, v := range n.Outputs {
 		c.decide(v.Type.Shape...)
 		if v.Bound {
@@ -332,7 +332,7 @@ func (c *memoryChecker) carve(v *Value) error {
 		return err
 	}
 	from := fmt.Sprintf("carve %s of %s", name, text.LocalName(s.Name))
-	about := need{from: from, line: c.line, tensor: v.Name, plain: true}
+	about := need{from: from, line: c.line, tensor: v.Name, silent: true}
 	with := func(a sym.Expr, rel sym.Rel, b sym.Expr, fix string) error {
 		about.cond, about.fix = sym.Cond{A: a, Rel: rel, B: b}, fix
 		return c.conditions.need(about)
@@ -357,7 +357,7 @@ func (c *memoryChecker) carve(v *Value) error {
 		}
 	}
 	end := begin.Add(size)
-	about.plain = false
+	about.silent = false
 	about.shown = []sym.Cond{{A: c.module.Dims.Simplify(end), B: c.module.Dims.Simplify(s.Bytes)}}
 	if err := with(end, sym.LE, s.Bytes, fmt.Sprintf("storage %s: %s bytes", text.LocalName(s.Name), end)); err != nil {
 		return err
@@ -373,7 +373,7 @@ func (c *memoryChecker) carve(v *Value) error {
 		about := about
 		about.from += " beside " + text.LocalName(other.Name)
 		about.fix = fmt.Sprintf("release %s before, or carve %s elsewhere", text.LocalName(other.Name), name)
-		about.cond = apart(begin, size, other.Carve.Offset, sizeOf(other))
+		about.cond = disjoint(begin, size, other.Carve.Offset, sizeOf(other))
 		about.shown = []sym.Cond{{A: end, B: other.Carve.Offset}, {A: other.Carve.Offset.Add(sizeOf(other)), B: begin}}
 		if err := c.conditions.need(about); err != nil {
 			return err
@@ -392,8 +392,8 @@ func sizeOf(v *Value) sym.Expr {
 	return count.Mul(sym.Const(bits)).CeilDiv(sym.Const(8))
 }
 
-// apart returns the condition that two ranges of bytes are disjoint.
-func apart(begin, size, other, length sym.Expr) sym.Cond {
+// disjoint returns the condition that two ranges of bytes are disjoint.
+func disjoint(begin, size, other, length sym.Expr) sym.Cond {
 	return sym.Cond{B: sym.MaxOf(other.Sub(begin.Add(size)), begin.Sub(other.Add(length)), size.Neg(), length.Neg())}
 }
 
@@ -438,11 +438,11 @@ func (c *memoryChecker) regions(n *Node) error {
 			case !branches && !has:
 				return diag.Inputf("%s is released in line %d, in a body that may run any number of times", text.LocalName(v.Name),
 					e.dead[v]).AtTensor(v.Name).
-					WithFix("release it behind the loop")
+					WithFix("release it after the loop")
 			case has != had:
 				return diag.Inputf("%s is released in line %d, in one branch and not in the other", text.LocalName(v.Name),
 					e.dead[v]+first.dead[v]).AtTensor(v.Name).
-					WithFix("release it in both, or behind them")
+					WithFix("release it in both, or after them")
 			}
 		}
 		for s := range seen {
@@ -451,7 +451,7 @@ func (c *memoryChecker) regions(n *Node) error {
 			if _, before := ended[s]; !before && (has != had || has && !branches) {
 				return diag.Inputf("storage %s is released in line %d, in one branch and not in every other, or in a body that "+
 					"may run any number of times", text.LocalName(s.Name), e.ended[s]+first.ended[s]).
-					WithFix("release it behind")
+					WithFix("release it after them")
 			}
 		}
 	}

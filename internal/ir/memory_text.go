@@ -8,12 +8,12 @@ import (
 	"github.com/weirml/weir/internal/text"
 )
 
-// Storage is memory that a text lays out. It is visible after its declaration, in its block and in inner blocks.
+// Storage is memory that a text declares. It is visible after its declaration, in its block and in inner blocks.
 type Storage struct {
 	Name   string   // one of the function's values' names
-	Bytes  sym.Expr // how many there are
+	Bytes  sym.Expr // its size
 	Align  int64    // of its first byte: a power of two
-	Device string   // where it is: "cpu" or "", which is the same
+	Device string   // "cpu", or "" for the same
 	Line   int      // of the text
 }
 
@@ -25,11 +25,11 @@ type Carve struct {
 
 // Statement is a text's statement about memory between two nodes. Exactly one of the fields from Storage on is set.
 type Statement struct {
-	At      int      // how many of the block's nodes come before it
+	At      int      // the number of the block's nodes before it
 	Line    int      // of the text
 	Storage *Storage // begins
 	Release *Value   // its carve ends
-	End     *Storage // ends, and all that is carved from it
+	End     *Storage // ends, with all values carved from it
 	Assert  *Require // must hold
 }
 
@@ -49,7 +49,7 @@ func init() {
 // length.
 func (p *parser) line(offset int) int {
 	if offset < p.counted {
-		return p.lines + 1 // behind an error
+		return p.lines + 1 // after an error
 	}
 	p.lines += strings.Count(p.source[p.counted:offset], "\n")
 	p.counted = offset
@@ -108,7 +108,7 @@ func (p *parser) carves(n *Node) {
 		name := p.Must(text.Local)
 		c := &Carve{Storage: p.storages[name]}
 		if c.Storage == nil {
-			p.Failf("%s is no storage", text.LocalName(name))
+			p.Failf("%s is not a storage", text.LocalName(name))
 		}
 		if p.Accept("at") {
 			c.Offset = p.Expr()

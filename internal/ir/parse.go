@@ -36,12 +36,11 @@ func Parse(source string, o ParseOptions) (*Module, error) {
 type parser struct {
 	*text.Scanner
 	source         string
-	counted, lines int // up to the byte counted, so many lines have ended
+	counted, lines int // the number of lines that end before byte counted
 	options        ParseOptions
-	defined        map[string]bool   // in the function, visible or not
-	visible        map[string]*Value // here
-	// in the function: whether one can be seen from where it is used is CheckMemory's to say
-	storages map[string]*Storage
+	defined        map[string]bool     // in the function, visible or not
+	visible        map[string]*Value   // here
+	storages       map[string]*Storage // of the function; CheckMemory checks that they are visible where they are used
 }
 
 // module reads a module after its header.
@@ -201,7 +200,7 @@ func (p *parser) use(name string) *Value {
 	v := p.visible[name]
 	if v == nil {
 		p.Failf("%s is not defined here", text.LocalName(name))
-		return &Value{Name: name} // nobody reads what comes after the first error
+		return &Value{Name: name} // not read: after the first error the result is dropped
 	}
 	return v
 }
@@ -236,7 +235,7 @@ func (p *parser) block(b *Block) {
 func (p *parser) constant() *Value {
 	v := p.definition()
 	if v.Known != nil {
-		p.Failf("what is known of a constant is its contents")
+		p.Failf("a constant's contents are what is known of it")
 	}
 	shape := literal.Fixed(p.Scanner, v.Type.Shape)
 	switch {
@@ -323,7 +322,7 @@ func (p *parser) node() *Node {
 	return n
 }
 
-// region reads an inner block. What it defines is not visible after it.
+// region reads an inner block. Its values are not visible after it.
 func (p *parser) region() *Block {
 	b := &Block{}
 	p.params(b)

@@ -18,8 +18,8 @@ func (t Type) String() string { return literal.Type(t.DType, t.Shape) }
 // whoever parses the text must supply the contents.
 func (m *Module) String() string { return (&printer{}).text(m) }
 
-// Whole returns the module's text with all elements of its constants.
-func (m *Module) Whole() string { return (&printer{whole: true}).text(m) }
+// FullText returns the module's text with all elements of its constants.
+func (m *Module) FullText() string { return (&printer{full: true}).text(m) }
 
 // text returns the text of a module.
 func (p *printer) text(m *Module) string {
@@ -30,7 +30,7 @@ func (p *printer) text(m *Module) string {
 
 type printer struct {
 	text.Printer
-	whole bool // whether constants have all their elements, however many
+	full bool // constants are printed with all elements, however many
 }
 
 // module prints a module's declarations and functions.
@@ -111,7 +111,7 @@ func formatDefinition(v *Value) string {
 // block prints a block's constants, nodes, statements and results.
 func (p *printer) block(b *Block) {
 	for _, v := range b.Consts {
-		if v.Const != nil && (p.whole || literal.Inline(v.Const)) {
+		if v.Const != nil && (p.full || literal.Inline(v.Const)) {
 			p.Line("const %s = %s", formatDefinition(v), literal.Elements(v.Const))
 		} else {
 			size, _ := v.bytes()

@@ -34,7 +34,7 @@ func init() {
 		n.Result(0, n.Inputs[0].Type).Known = n.Inputs[0].Known
 		return nil
 	}, func(_ *Evaluation, _ *Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) { return in[:1], nil }})
-	Register(&toy{"sum", func(c *Inference, n *Node) error { // of any number of tensors, absent ones left out
+	Register(&toy{"sum", func(c *Inference, n *Node) error { // adds any number of tensors, absent ones left out
 		n.Result(0, n.Inputs[0].Type)
 		for _, v := range n.Inputs[1:] {
 			if v == nil {
@@ -56,7 +56,7 @@ func init() {
 		}
 		return []*tensor.Tensor{out}, nil
 	}})
-	Register(&toy{"when", func(_ *Inference, n *Node) error { // one of two regions, by a bool
+	Register(&toy{"when", func(_ *Inference, n *Node) error { // runs one of two regions, by a bool
 		if len(n.Regions) != 2 {
 			return diag.Inputf("%d regions", len(n.Regions))
 		}
@@ -67,7 +67,8 @@ func init() {
 	}, func(e *Evaluation, n *Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 		return e.Run(n.Regions[1-in[0].Int(0)], nil)
 	}})
-	Register(&toy{"some", func(c *Inference, n *Node) error { // as many elements as the first one, an integer, says
+	// takes the first n elements of the second input; the first input is n
+	Register(&toy{"some", func(c *Inference, n *Node) error {
 		known, err := c.ElementsWithin(n.Inputs[0], "some", 0, n.Inputs[1].Type.Shape[0])
 		if err != nil {
 			return err
@@ -82,7 +83,7 @@ func init() {
 		func(*Evaluation, *Node, []*tensor.Tensor) ([]*tensor.Tensor, error) { return nil, nil }})
 }
 
-// zeros are the contents of constants that a text leaves out.
+// zeros returns zeros as the contents of constants that a text leaves out.
 func zeros(_ string, dt dtype.DType, shape []int64, _ int64) (*tensor.Tensor, error) {
 	return tensor.New(dt, shape...)
 }
@@ -118,7 +119,7 @@ func TestText(t *testing.T) {
 	})
 }
 
-// sources are the texts of testdata's cases.
+// sources returns the texts of testdata's cases.
 func sources(t testing.TB) []string {
 	files, _ := filepath.Glob("testdata/*.txt")
 	var list []string
@@ -136,7 +137,8 @@ func sources(t testing.TB) []string {
 	return list
 }
 
-// FuzzParse: no text makes the parser or the verifier panic, and what parses prints as a text that parses to the same.
+// FuzzParse: no text makes the parser or the verifier panic, and a parsed module prints as a text that parses to the
+// same.
 func FuzzParse(f *testing.F) {
 	for _, s := range sources(f) {
 		f.Add(s)
@@ -160,7 +162,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestNames: builders of one module, whenever they are made, give every value a name of its own.
+// TestNames: all builders of a module together give every value a unique name.
 func TestNames(t *testing.T) {
 	body := &Block{}
 	m := &Module{Name: "m", Main: &Func{Name: "main", Body: body}}
@@ -183,7 +185,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestKnownOfConstants: what a builder knows of a constant, a parser knows too.
+// TestKnownOfConstants: a builder and a parser give a constant the same known elements.
 func TestKnownOfConstants(t *testing.T) {
 	source := "weir 1\nir @m { main @f() {\n const %a: i64[2] = [3, -4]\n const %b: i32[20] data 80\n const %c: u64[1] " +
 		"= [1]\n return %a, %b, %c } }"

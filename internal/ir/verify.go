@@ -32,7 +32,7 @@ func Complete(m *Module) error {
 	for i, list := range [][]Require{v.scratch.Requires[len(m.Requires):], v.scratch.Proved} {
 		for _, r := range list {
 			if v.declared("", r.Cond.A, r.Cond.B) != nil {
-				continue // it is of dimensions that a rule made anew
+				continue // it names dimensions that the rule made again
 			}
 			if i == 0 {
 				m.Requires = append(m.Requires, r)
@@ -59,7 +59,7 @@ func (v *verifier) all() error {
 	functions, main := map[string]bool{}, false
 	for _, f := range m.Funcs {
 		if functions[f.Name] {
-			return diag.Inputf("function %s is there twice", text.GlobalName(f.Name))
+			return diag.Inputf("there are two functions %s", text.GlobalName(f.Name))
 		}
 		functions[f.Name] = true
 		main = main || f == m.Main
@@ -75,8 +75,8 @@ func (v *verifier) all() error {
 
 type verifier struct {
 	module  *Module
-	scratch *Module           // for shape rules, which add to it
-	checked map[sym.Name]bool // names of dimensions that were found declared
+	scratch *Module           // the shape rules' module, to which they add dimensions and conditions
+	checked map[sym.Name]bool // dimensions already found to be declared
 	names   map[string]bool   // of the function's values
 }
 
@@ -103,7 +103,7 @@ func (v *verifier) header() error {
 		}
 		for _, other := range limit.Vars() {
 			if own, decided := m.Limits[other]; decided && !sym.IsUnlimited(own) {
-				return diag.Inputf("the limit %s depends on what data decide", limit).AtDim(name.Text())
+				return diag.Inputf("the limit %s depends on a dimension that data decide", limit).AtDim(name.Text())
 			}
 		}
 		if err := v.declared("a limit", limit); err != nil {
@@ -153,7 +153,7 @@ func (v *verifier) function(f *Func) error {
 	if err := v.block(f.Body, map[*Value]bool{}); err != nil {
 		return err
 	}
-	ins, outs := contains(f.Body.Params), map[int]bool{}
+	ins, outs := setOf(f.Body.Params), map[int]bool{}
 	for _, s := range f.States {
 		if !ins[s.In] || s.Out < 0 || s.Out >= len(f.Body.Results) || outs[s.Out] {
 			return diag.Inputf("a state of %s pairs an input, once, with a result, once", text.GlobalName(f.Name))
@@ -164,18 +164,18 @@ func (v *verifier) function(f *Func) error {
 			return diag.Inputf("state %s is %s and becomes %s", text.LocalName(s.In.Name), s.In.Type, out.Type)
 		}
 		if s.In.Bound {
-			return diag.Inputf("state %s gives dimensions their values, which stay while it changes", text.LocalName(s.In.Name)).
+			return diag.Inputf("a state must not give dimensions their values, and state %s does", text.LocalName(s.In.Name)).
 				AtTensor(s.In.Name)
 		}
 	}
 	if len(f.States) > 0 && f != v.module.Main {
-		return diag.Inputf("function %s has states; only main lives on from one run to the next", text.GlobalName(f.Name))
+		return diag.Inputf("function %s has states; only main may have them", text.GlobalName(f.Name))
 	}
 	return nil
 }
 
-// contains returns a list as a set.
-func contains(list []*Value) map[*Value]bool {
+// setOf returns a list as a set.
+func setOf(list []*Value) map[*Value]bool {
 	set := map[*Value]bool{}
 	for _, v := range list {
 		set[v] = true
@@ -196,13 +196,13 @@ func (v *verifier) block(b *Block, seen map[*Value]bool) error {
 	}()
 	define := func(x *Value, from *Node, index int) error {
 		if x == nil {
-			return diag.Inputf("a definition of nothing")
+			return diag.Inputf("a definition without a value")
 		}
 		if seen[x] || v.names[x.Name] {
 			return diag.Inputf("%s is defined twice", text.LocalName(x.Name)).AtTensor(x.Name)
 		}
 		if x.Node != from || x.Index != index && from != nil {
-			return diag.Inputf("%s does not know what produces it", text.LocalName(x.Name)).AtTensor(x.Name)
+			return diag.Inputf("%s does not name the node that produces it", text.LocalName(x.Name)).AtTensor(x.Name)
 		}
 		seen[x], v.names[x.Name] = true, true
 		own = append(own, x)
@@ -334,7 +334,7 @@ func (v *verifier) node(n *Node, seen map[*Value]bool) error {
 	}
 	for _, x := range n.Inputs {
 		if x != nil && !seen[x] {
-			return diag.Inputf("%s is used where it is not computed", text.LocalName(x.Name))
+			return diag.Inputf("%s is used before it is computed, or outside its block", text.LocalName(x.Name))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(n.Attrs)) {
@@ -357,7 +357,7 @@ func (v *verifier) node(n *Node, seen map[*Value]bool) error {
 	}
 	for _, x := range n.Outputs {
 		if x == nil {
-			return diag.Inputf("an output that is nothing")
+			return diag.Inputf("a missing output")
 		}
 	}
 	return v.infer(n)
@@ -367,9 +367,9 @@ func (v *verifier) node(n *Node, seen map[*Value]bool) error {
 // not compared.
 func (v *verifier) infer(n *Node) (err error) {
 	defer func() {
-		// Rules take the number of inputs and regions for granted that their constructors give.
+		// Rules rely on the numbers of inputs and regions that their constructors give.
 		if r := recover(); r != nil {
-			err = diag.Inputf("%d inputs, %d attributes and %d regions mean nothing to %s (%v)", len(n.Inputs), len(n.Attrs),
+			err = diag.Inputf("%d inputs, %d attributes and %d regions do not fit %s (%v)", len(n.Inputs), len(n.Attrs),
 				len(n.Regions), n.Op.Name(), r)
 		}
 	}()
@@ -379,7 +379,7 @@ func (v *verifier) infer(n *Node) (err error) {
 	}
 	for _, x := range n.Inputs {
 		if x != nil {
-			copied := *x // a rule may note on its inputs that dimensions are bound to their elements
+			copied := *x // a rule may bind dimensions to its inputs' elements
 			x = &copied
 		}
 		again.Inputs = append(again.Inputs, x)
@@ -398,7 +398,7 @@ func (v *verifier) infer(n *Node) (err error) {
 			return diag.Inputf("%s is %s, the shape rule makes it %s", text.LocalName(x.Name), x.Type, y.Type)
 		}
 		if x.Known != nil && y.Known != nil && !v.agree(x.Known, y.Known) {
-			return diag.Inputf("of %s the elements %s are known, the shape rule makes them %s", text.LocalName(x.Name),
+			return diag.Inputf("the known elements of %s are %s, the shape rule makes them %s", text.LocalName(x.Name),
 				literal.Index(x.Known), literal.Index(y.Known))
 		}
 	}
@@ -419,7 +419,7 @@ func (v *verifier) agree(a, b []sym.Expr) bool {
 		case sym.No:
 			return false
 		case sym.Unknown:
-			// Pass extents has written one of them in the simplest way. That takes long, and is the last resort.
+			// Pass extents may have simplified one of them. Simplify takes long, so it is the last resort.
 			if !v.decided(a[i]) && !v.decided(b[i]) && !v.scratch.Dims.Simplify(a[i]).Equal(v.scratch.Dims.Simplify(b[i])) {
 				return false
 			}

@@ -11,7 +11,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// structures are the operators that become steps with bodies or copies, rather than kernels.
+// structures are the operators that become steps with bodies or copies, rather than kernels. They are listed here by
+// name, rather than by a property of operators, since each has a translation of its own that no other room needs.
 var structures map[string]func(l *lowering, n *ir.Node, steps *[]loop.Step) error
 
 // init fills structures: a literal would make an initialization cycle.
@@ -57,7 +58,7 @@ func (l *lowering) branch(n *ir.Node, steps *[]loop.Step) error {
 // bindShape binds each dimension that is an entire extent of shape to the corresponding extent of is.
 func (l *lowering) bindShape(shape, is []sym.Expr, source string, steps *[]loop.Step) {
 	for axis, extent := range shape {
-		if name, ok := l.anew(extent, is[axis]); ok {
+		if name, ok := l.changed(extent, is[axis]); ok {
 			*steps = append(*steps, &loop.Bind{Dim: name, Value: is[axis], Source: source})
 		}
 	}
@@ -148,16 +149,16 @@ func (l *lowering) loop(n *ir.Node, steps *[]loop.Step) error {
 func (l *lowering) varies(n *ir.Node, i int) bool {
 	param, end := n.Regions[0].Params[2+i].Type.Shape, n.Outputs[i].Type.Shape
 	for axis := range param {
-		if _, ok := l.anew(param[axis], end[axis]); ok {
+		if _, ok := l.changed(param[axis], end[axis]); ok {
 			return true
 		}
 	}
 	return false
 }
 
-// anew returns the name of an extent if a step must bind that dimension to the value is. A dimension of the model with
-// a single value may be written by its name or as that number: it needs no step.
-func (l *lowering) anew(extent, is sym.Expr) (name sym.Name, ok bool) {
+// changed returns the name of an extent if a step must bind that dimension to the value is. A dimension of the model
+// with a single value may be written by its name or as that number: it needs no step.
+func (l *lowering) changed(extent, is sym.Expr) (name sym.Name, ok bool) {
 	name, ok = extent.Name()
 	_, decided := l.from.Limits[name]
 	return name, ok && decided && !extent.Equal(is)
@@ -180,7 +181,7 @@ func (l *lowering) state(n *ir.Node, i int, steps, body *[]loop.Step) (*loop.Buf
 	}
 	between := ir.Type{DType: v.Type.DType, Shape: slices.Clone(param.Type.Shape)}
 	for axis, end := range v.Type.Shape {
-		if name, ok := l.anew(param.Type.Shape[axis], end); ok {
+		if name, ok := l.changed(param.Type.Shape[axis], end); ok {
 			between.Shape[axis] = l.like(name, ".next")
 		}
 	}
@@ -229,58 +230,58 @@ func (l *lowering) rows(n *ir.Node, steps, body *[]loop.Step) {
 // cannot change its size while it is in use, so the rows are written to a buffer for as many rows as the trip count
 // allows; the returned steps copy the rows that were made to the output after the loop. The result is empty if the
 // output needs no such buffer.
-func (l *lowering) room(n *ir.Node, whole *ir.Value) ([]loop.Step, error) {
+func (l *lowering) room(n *ir.Node, output *ir.Value) ([]loop.Step, error) {
 	_, counted := sym.ParseName(n.Attrs.String("count", ""))
 	unlimited := func(e sym.Expr) bool {
 		return slices.ContainsFunc(e.Vars(), func(name sym.Name) bool { return sym.IsUnlimited(l.from.Limits[name]) })
 	}
-	if !counted || !slices.ContainsFunc(whole.Type.Shape, unlimited) {
+	if !counted || !slices.ContainsFunc(output.Type.Shape, unlimited) {
 		return nil, nil
 	}
 	rows := ops.NamesAttr(n, "rows")
 	trip := n.Inputs[0]
-	if trip == nil || len(trip.Known) != 1 || slices.ContainsFunc(whole.Type.Shape[1:], func(e sym.Expr) bool {
+	if trip == nil || len(trip.Known) != 1 || slices.ContainsFunc(output.Type.Shape[1:], func(e sym.Expr) bool {
 		return slices.ContainsFunc(e.Vars(), func(name sym.Name) bool {
 			return slices.Contains(rows, name) && sym.IsUnlimited(l.from.Limits[name])
 		})
 	}) {
-		return nil, diag.Unsupportedf("a scan output of %s: nothing bounds the size of its rows, nor how many there are",
-			whole.Type).AtNode(n.Source, "Loop").AtTensor(whole.Name)
+		return nil, diag.Unsupportedf("a scan output of %s: neither the size nor the number of its rows has a bound",
+			output.Type).AtNode(n.Source, "Loop").AtTensor(output.Name)
 	}
-	if l.buffers[whole] == nil {
-		l.buffers[whole] = l.buffer(whole.Name, loop.Temp, whole.Type, whole.Name)
+	if l.buffers[output] == nil {
+		l.buffers[output] = l.buffer(output.Name, loop.Temp, output.Type, output.Name)
 	}
-	most := slices.Clone(whole.Type.Shape)
+	most := slices.Clone(output.Type.Shape)
 	most[0] = trip.Known[0].Max(sym.Const(0))
-	l.rooms[whole] = l.buffer(whole.Name+".rows", loop.Temp, ir.Type{DType: whole.Type.DType, Shape: most}, whole.Name)
-	made := l.buffer(whole.Name+".made", loop.Temp, whole.Type, whole.Name)
-	made.View = &loop.View{Of: l.rooms[whole]}
-	return []loop.Step{&loop.Copy{To: l.buffers[whole], From: made}}, nil
+	l.rooms[output] = l.buffer(output.Name+".rows", loop.Temp, ir.Type{DType: output.Type.DType, Shape: most}, output.Name)
+	made := l.buffer(output.Name+".made", loop.Temp, output.Type, output.Name)
+	made.View = &loop.View{Of: l.rooms[output]}
+	return []loop.Step{&loop.Copy{To: l.buffers[output], From: made}}, nil
 }
 
 // row copies an iteration's slice to its position in the scan output. It does so before the states change, since the
 // slice may be a state's old value. A scan output that always has 0 rows needs no copy.
-func (l *lowering) row(whole, v *ir.Value, offset sym.Expr, source string, steps *[]loop.Step) error {
+func (l *lowering) row(output, v *ir.Value, offset sym.Expr, source string, steps *[]loop.Step) error {
 	from, err := l.value(v)
 	if err != nil {
 		return err
 	}
-	if l.buffers[whole] == nil {
-		l.buffers[whole] = l.buffer(whole.Name, loop.Temp, whole.Type, whole.Name)
+	if l.buffers[output] == nil {
+		l.buffers[output] = l.buffer(output.Name, loop.Temp, output.Type, output.Name)
 	}
-	room := l.buffers[whole]
-	if own := l.rooms[whole]; own != nil {
+	room := l.buffers[output]
+	if own := l.rooms[output]; own != nil {
 		room = own
 	}
-	count := whole.Type.Shape[0]
+	count := output.Type.Shape[0]
 	if l.from.Dims.EQ(count, sym.Const(0)) == sym.Yes {
 		return nil
 	}
 	row := v.Type.Shape
-	if len(row) == len(whole.Type.Shape) { // some rows at once
+	if len(row) == len(output.Type.Shape) { // some rows at once
 		row = row[1:]
 	}
-	l.bindShape(whole.Type.Shape[1:], row, source, steps)
+	l.bindShape(output.Type.Shape[1:], row, source, steps)
 	slot := l.buffer(v.Name+".slot", loop.Temp, v.Type, v.Name)
 	if some := l.from.Dims.Simplify(count.Min(sym.Const(1))); !some.Equal(sym.Const(1)) {
 		slot.Shape = append([]sym.Expr{some}, v.Type.Shape...)

@@ -25,11 +25,10 @@ type lowering struct {
 	buffers map[*ir.Value]*loop.Buffer
 	names   map[string]int
 	outputs map[*loop.Buffer]bool
-	blocks  bool // of scan outputs: the buffers of their rows (see room)
-	// for a scan output whose rows are made before its shape is known: the buffer that holds the rows
-	rooms map[*ir.Value]*loop.Buffer
-	// branches is the number of If branches around the current nodes. What such nodes require of the dimensions holds
-	// only in runs that take the branch, but memory is planned for every run.
+	blocks  bool                       // the target machine runs blocks of threads
+	rooms   map[*ir.Value]*loop.Buffer // buffers for the rows of scan outputs; see room
+	// branches is the number of If branches around the current nodes. The conditions of these nodes hold only in runs
+	// that take the branch, but memory is planned for every run.
 	branches int
 	storages map[string]*loop.Buffer // the memory that the model's program text lays out, by name
 }
@@ -89,7 +88,7 @@ func (l *lowering) name(hint string) string {
 func (l *lowering) buffer(hint string, kind loop.BufferKind, t ir.Type, source string) *loop.Buffer {
 	b := &loop.Buffer{Name: l.name(hint), Kind: kind, DType: t.DType, Shape: t.Shape, Source: source}
 	if kind == loop.Temp {
-		b.Shape = l.numbered(t.Shape) // so that equal extents are written alike
+		b.Shape = l.numbered(t.Shape) // so that equal extents have the same expression
 	}
 	l.to.Buffers = append(l.to.Buffers, b)
 	return b
@@ -162,7 +161,7 @@ func (l *lowering) settled(b *loop.Buffer) bool {
 	return true
 }
 
-// sameShape reports whether two shapes are written the same way. If the extents of a buffer are bound after its
+// sameShape reports whether two shapes have the same expressions. If the extents of a buffer are bound after its
 // producer ran, the producer cannot write into it.
 func sameShape(a, b []sym.Expr) bool { return slices.EqualFunc(a, b, sym.Expr.Equal) }
 
@@ -264,14 +263,14 @@ func (l *lowering) node(n *ir.Node, steps *[]loop.Step) error {
 				l.buffers[n.Outputs[0]] = own
 				return nil
 			}
-			part := l.view(n.Outputs[0], of, view)
+			made := l.view(n.Outputs[0], of, view)
 			if view.Strides != nil {
 				// Kernels and views of views expect row-major operands, so a strided view is gathered into a buffer.
-				whole := l.buffer(part.Source, loop.Temp, n.Outputs[0].Type, part.Source)
-				*steps = append(*steps, &loop.Copy{To: whole, From: part})
-				part = whole
+				full := l.buffer(made.Source, loop.Temp, n.Outputs[0].Type, made.Source)
+				*steps = append(*steps, &loop.Copy{To: full, From: made})
+				made = full
 			}
-			l.buffers[n.Outputs[0]] = part
+			l.buffers[n.Outputs[0]] = made
 		}
 		return nil
 	}

@@ -23,10 +23,11 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the expected results in testd
 
 // TestText runs the cases of testdata/*.txt: a line "== title", the declarations of an ir module, a line "--", and the
 // loop module that it is lowered to. If the title begins with "expanded:", composed operators are expanded first; if it
-// begins with "blocks:", the module is lowered for a machine with blocks of threads. The loops compute what the ir
-// means, for random arguments of random shapes.
+// begins with "blocks:", the module is lowered for a machine with blocks of threads. For random
+// arguments of random shapes, the loops' results equal those of the ir.
 func TestText(t *testing.T) { goldentest.Run(t, *rewrite, runCase) }
 
+// runCase lowers one case, compares its results with the interpreter's, and returns the loop module's text.
 func runCase(t *testing.T, head, source string) string {
 	t.Helper()
 	from, err := ir.Parse("weir 1\nir @m {\n"+source+"\n}", ir.ParseOptions{})
@@ -117,7 +118,7 @@ func runHost(s *loop.Host, in []*tensor.Tensor, dims func(sym.Name) (int64, bool
 	return hostop.Apply(s.Op, attrs, in, types)
 }
 
-// arguments are random tensors for main's parameters, whose dimensions are at most 5 more than their least.
+// arguments returns random tensors for main's parameters; a dimension exceeds its minimum by at most 5.
 func arguments(m *ir.Module, r *rand.Rand) []*tensor.Tensor {
 	dims := map[sym.Name]int64{}
 	for _, name := range m.Dims.Names() {

@@ -30,8 +30,8 @@ type Plan struct {
 	Plan     *weir.Plan        `json:"plan"`
 	Formulas map[string]string `json:"formulas"` // of the certificate's terms
 	Savings  []Saving          `json:"savings,omitempty"`
-	Requires []Condition       `json:"requires,omitempty"` // what a run's sizes must keep to
-	Table    bool              `json:"table,omitempty"`    // it is of a table of buffers, no model
+	Requires []Condition       `json:"requires,omitempty"` // conditions on a run's sizes
+	Table    bool              `json:"table,omitempty"`    // the plan is of a table of buffers, not of a model
 	Notes    []string          `json:"notes,omitempty"`
 }
 
@@ -64,7 +64,7 @@ func NewPlan(name string, p *weir.Program, plan *weir.Plan, notes []string) Plan
 }
 
 // Write writes a page that needs no other file and no network. Names in a model are not trusted: they are escaped as
-// JSON and shown as text only, and the page's policy allows no script except its own.
+// JSON and never shown as HTML, and the page's policy allows no script except its own.
 func Write(w io.Writer, title string, data Data) error {
 	frame, err := template.ParseFS(pageFiles, "page/page.html")
 	if err != nil {

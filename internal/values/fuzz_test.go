@@ -21,10 +21,10 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// fuzzBytes is what reading a small file may take of Go's heap.
+// fuzzBytes is the most bytes of Go's heap that reading a small file may allocate.
 const fuzzBytes = 64 << 20
 
-// asked are inputs that values are read for.
+// asked are the inputs for which values are read.
 var asked = []weir.Info{
 	{Name: "x", DType: weir.F32, Shape: []weir.Extent{{Size: 2}, {Size: 3}}},
 	{Name: "x", DType: weir.I64, Shape: []weir.Extent{{Size: -1, Dim: "n"}}},
@@ -35,8 +35,7 @@ var asked = []weir.Info{
 	{Name: "x", DType: weir.F16, Shape: []weir.Extent{{Size: -1, Dim: "n"}, {Size: -1, Dim: "n+1"}}},
 }
 
-// reads reads a value, which must come to a tensor or to an error of a kind, and not take more memory than a small file
-// may.
+// reads reads a value. The result must be a tensor or an error with a kind, and the memory within fuzzBytes.
 func reads(t *testing.T, value string, info weir.Info) {
 	t.Helper()
 	var before, after runtime.MemStats
@@ -60,6 +59,7 @@ func reads(t *testing.T, value string, info weir.Info) {
 	}
 }
 
+// safetensorsFile returns a safetensors file of a JSON table and the tensors' bytes.
 func safetensorsFile(table string, body ...byte) []byte {
 	return append(binary.LittleEndian.AppendUint64(nil, uint64(len(table))), append([]byte(table), body...)...)
 }
@@ -119,7 +119,7 @@ func FuzzImage(f *testing.F) {
 	})
 }
 
-// TestValueBombs: small files and literals that promise much.
+// TestValueBombs: small files and literals that declare huge tensors are refused.
 func TestValueBombs(t *testing.T) {
 	deep := "[" + strings.Repeat("1,", 200) + "1]"
 	for range 4 {
@@ -150,7 +150,7 @@ func TestValueBombs(t *testing.T) {
 	}
 	for _, path := range []string{t.TempDir(), fmt.Sprint(os.DevNull)} {
 		r := Reader{Dims: weir.Dims{}}
-		if _, err := r.file(path+"?", asked[0]); err == nil || !strings.Contains(err.Error(), "no regular file") {
+		if _, err := r.file(path+"?", asked[0]); err == nil || !strings.Contains(err.Error(), "not a regular file") {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

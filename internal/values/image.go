@@ -96,7 +96,7 @@ func decode(path string) (image.Image, error) {
 	return picture.Decode(path, f, size)
 }
 
-// settings are the query's numbers; without a scale, integers take 0 to 255 and floats 0 to 1.
+// settings returns the query's numbers; without a scale, integers take 0 to 255 and floats 0 to 1.
 func settings(q url.Values, channels int64, info weir.Info) (scale float64, mean, std []float64, err error) {
 	scale = 1.0 / 255
 	if info.DType.IsInt() {
@@ -114,6 +114,7 @@ func settings(q url.Values, channels int64, info weir.Info) (scale float64, mean
 	return
 }
 
+// ratio parses a number or a quotient of two, such as 1/255.
 func ratio(s string) (float64, error) {
 	a, b, divided := strings.Cut(s, "/")
 	x, err := strconv.ParseFloat(a, 64)
@@ -122,24 +123,25 @@ func ratio(s string) (float64, error) {
 		y, err = strconv.ParseFloat(b, 64)
 	}
 	if err != nil || y == 0 {
-		return 0, diag.Inputf("%q is no number", s)
+		return 0, diag.Inputf("%q is not a number", s)
 	}
 	return x / y, nil
 }
 
+// numbers parses one number for all channels, or one for each; otherwise is the value if s is empty.
 func numbers(s string, channels int64, otherwise float64) ([]float64, error) {
 	out := make([]float64, channels)
-	var parts []string
+	var words []string
 	if s != "" {
-		parts = strings.Split(s, ",")
+		words = strings.Split(s, ",")
 	}
-	if len(parts) > 1 && int64(len(parts)) != channels {
-		return nil, diag.Inputf("%q has %d numbers for %d channels", s, len(parts), channels)
+	if len(words) > 1 && int64(len(words)) != channels {
+		return nil, diag.Inputf("%q has %d numbers for %d channels", s, len(words), channels)
 	}
 	for i := range out {
 		out[i] = otherwise
-		if len(parts) > 0 {
-			v, err := ratio(parts[min(i, len(parts)-1)])
+		if len(words) > 0 {
+			v, err := ratio(words[min(i, len(words)-1)])
 			if err != nil {
 				return nil, err
 			}

@@ -25,7 +25,7 @@ func ShapeString(t *Array) string { return tensor.ShapeString(t.Shape()) }
 func FormatBytes(n int64) string { return mem.FormatBytes(n) }
 
 // ParseBytes parses a size in the format of FormatBytes.
-func ParseBytes(text string) (int64, error) { return mem.ParseBytes(text) }
+func ParseBytes(s string) (int64, error) { return mem.ParseBytes(s) }
 
 // PageSize returns the system's page size in bytes.
 func PageSize() int64 { return mem.PageSize() }
@@ -72,11 +72,11 @@ func ProcessPeak() func() (resident, anonymous int64) {
 type Summary struct {
 	DType string   `json:"dtype"`
 	Shape []int64  `json:"shape"`
-	Min   *float64 `json:"min,omitempty"` // absent where a value is not finite, and for what has no order
+	Min   *float64 `json:"min,omitempty"` // absent if a value is not finite, or the type has no order
 	Max   *float64 `json:"max,omitempty"`
 	Mean  *float64 `json:"mean,omitempty"`
 	First []string `json:"first"`
-	// Values are all elements in order, where they are asked for. What JSON has no number for is a string.
+	// Values are all elements in order, if requested; an element that JSON cannot write as a number is a string.
 	Values []json.RawMessage `json:"values,omitempty"`
 }
 

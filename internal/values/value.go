@@ -69,9 +69,9 @@ func FromResults(r *weir.Results, i int, info weir.Info) (Value, error) {
 func CompareValues(got, want Value, rtol, atol float64) error {
 	switch {
 	case got.Absent != want.Absent:
-		return diag.Inputf("it has %s, where %s is expected", had(got), had(want))
+		return diag.Inputf("it has %s, and %s is expected", presence(got), presence(want))
 	case got.Sequence && len(got.Tensors) != len(want.Tensors):
-		return diag.Inputf("a sequence of %d tensors, where %d are expected", len(got.Tensors), len(want.Tensors))
+		return diag.Inputf("a sequence of %d tensors, and %d are expected", len(got.Tensors), len(want.Tensors))
 	}
 	for i, t := range got.Tensors {
 		if err := tensor.Compare(t, want.Tensors[i], rtol, atol); err != nil {
@@ -84,8 +84,8 @@ func CompareValues(got, want Value, rtol, atol float64) error {
 	return nil
 }
 
-// had describes a value for errors.
-func had(v Value) string {
+// presence returns nothing or something, for errors.
+func presence(v Value) string {
 	if v.Absent {
 		return "nothing"
 	}

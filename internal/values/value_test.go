@@ -92,6 +92,7 @@ func TestLiteralValues(t *testing.T) {
 	}
 }
 
+// TestCompareValues: values that differ in length, in an element or in presence are errors that say so.
 func TestCompareValues(t *testing.T) {
 	one, two := tensor.Of[float32](1), tensor.Of[float32](2)
 	for _, c := range []struct {

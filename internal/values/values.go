@@ -25,10 +25,10 @@ import (
 
 // Reader reads values for a model's inputs.
 type Reader struct {
-	Dims  weir.Dims // named dimensions that are bound already; those of shapes that values bring are added
+	Dims  weir.Dims // bound dimensions; reading a value adds the dimensions of its shape
 	Seed  uint64    // of random values
 	Stdin io.Reader
-	// Range, where not nil, is the legal range of an integer input's elements, if one is known.
+	// Range, if not nil, returns the legal range of an integer input's elements; ok is false if none is known.
 	Range func(input string) (lo, hi int64, ok bool)
 }
 
@@ -106,7 +106,7 @@ func (r *Reader) value(value string, info weir.Info) (Value, error) {
 	case v.Sequence && literal(text):
 		var list []json.RawMessage
 		if err := json.Unmarshal([]byte(text), &list); err != nil {
-			return v, diag.Inputf("%s is no list of tensors: %v", text, err)
+			return v, diag.Inputf("%s is not a list of tensors: %v", text, err)
 		}
 		for _, item := range list {
 			t, err := r.literal(string(item), one)
@@ -117,7 +117,7 @@ func (r *Reader) value(value string, info weir.Info) (Value, error) {
 		}
 		return v, nil
 	}
-	if v.Sequence { // an extent that differs is no dimension
+	if v.Sequence { // an extent that differs between the tensors is not a dimension
 		one.Shape = slices.Clone(one.Shape)
 		for i, e := range one.Shape {
 			if e.Dim != "" {
@@ -179,7 +179,7 @@ func literal(value string) bool {
 	return json.Valid([]byte(value))
 }
 
-// shape is an input's shape with the dimensions bound so far; free ones are 1.
+// shape returns an input's shape with the dimensions bound so far; free ones are 1.
 func (r *Reader) shape(info weir.Info) ([]int64, error) {
 	shape := make([]int64, len(info.Shape))
 	for i, e := range info.Shape {
@@ -219,7 +219,7 @@ func (r *Reader) random(limits string, info weir.Info) (*tensor.Tensor, error) {
 		x, err1 := strconv.ParseFloat(a, 64)
 		y, err2 := strconv.ParseFloat(b, 64)
 		if !ok || err1 != nil || err2 != nil || x > y {
-			return nil, diag.Inputf("random:%s is no range", limits).WithFix("write random:LO..HI")
+			return nil, diag.Inputf("random:%s is not a range", limits).WithFix("write random:LO..HI")
 		}
 		lo, hi = x, y
 	}
@@ -249,7 +249,7 @@ func (r *Reader) literal(value string, info weir.Info) (*tensor.Tensor, error) {
 	d.UseNumber()
 	var v any
 	if err := d.Decode(&v); err != nil {
-		return nil, diag.Inputf("%s is no JSON: %v", value, err)
+		return nil, diag.Inputf("%s is not JSON: %v", value, err)
 	}
 	var shape []int64
 	for at := v; ; {
@@ -311,7 +311,7 @@ func fill(t *tensor.Tensor, v any, shape []int64, flat *int64) error {
 		} else if f, err := x.Float64(); err == nil && t.DType().IsFloat() {
 			t.SetFloat(*flat, f)
 		} else {
-			return diag.Inputf("%s is no %s", x, t.DType())
+			return diag.Inputf("%s is not a value of %s", x, t.DType())
 		}
 	case bool:
 		if x {
@@ -319,7 +319,7 @@ func fill(t *tensor.Tensor, v any, shape []int64, flat *int64) error {
 		}
 	case string:
 		if t.DType() != dtype.String {
-			return diag.Inputf("%q is no %s", x, t.DType())
+			return diag.Inputf("%q is not a value of %s", x, t.DType())
 		}
 		t.Strings()[*flat] = x
 	default:
@@ -338,7 +338,7 @@ func open(path string) (f *os.File, size int64, err error) {
 				"random")
 	}
 	if !stat.Mode().IsRegular() {
-		return nil, 0, diag.Inputf("%s is no regular file", path)
+		return nil, 0, diag.Inputf("%s is not a regular file", path)
 	}
 	if f, err = os.Open(path); err != nil {
 		return nil, 0, diag.Inputf("%v", err).WithCause(err)
@@ -393,7 +393,7 @@ func (r *Reader) file(value string, info weir.Info) (*tensor.Tensor, error) {
 	case ".bin", ".txt":
 		return r.raw(data, info)
 	}
-	return nil, diag.Inputf("%s has no extension that tells what it holds", path).
+	return nil, diag.Inputf("%s has no extension that names its format", path).
 		WithFix("use .npy, .npz, .pb, .safetensors, .json, .png, .jpg, .bin or .txt")
 }
 
@@ -492,30 +492,30 @@ func ints(shape []int64) []int {
 	return out
 }
 
-// Match splits [NAME=]VALUE: NAME is the longest of the inputs' names that the text begins with, before a =. Without
-// one, next is given; a text that looks like the name of another input, and is no file, is an error.
-func Match(text string, inputs []weir.Info, next int) (input int, value string, err error) {
+// Match splits an argument [NAME=]VALUE: NAME is the longest input name that the argument begins with, before a =.
+// Without a name, the input is next. An argument that names no input of the model, and is not a file, is an error.
+func Match(arg string, inputs []weir.Info, next int) (input int, value string, err error) {
 	best := -1
 	for i, info := range inputs {
-		if strings.HasPrefix(text, info.Name+"=") && (best < 0 || len(info.Name) > len(inputs[best].Name)) {
+		if strings.HasPrefix(arg, info.Name+"=") && (best < 0 || len(info.Name) > len(inputs[best].Name)) {
 			best = i
 		}
 	}
 	if best >= 0 {
-		return best, text[len(inputs[best].Name)+1:], nil
+		return best, arg[len(inputs[best].Name)+1:], nil
 	}
-	if name, _, named := strings.Cut(text, "="); named && isName.MatchString(name) {
-		if _, err := os.Stat(text); err != nil {
+	if name, _, named := strings.Cut(arg, "="); named && isName.MatchString(name) {
+		if _, err := os.Stat(arg); err != nil {
 			return 0, "", diag.Inputf("there is no input %q", name).WithFix("the inputs are %s", listed(inputs))
 		}
 	}
 	if next >= len(inputs) {
-		return 0, "", diag.Inputf("%q names no input, and all have values", text).WithFix("the inputs are %s", listed(inputs))
+		return 0, "", diag.Inputf("%q names no input, and all have values", arg).WithFix("the inputs are %s", listed(inputs))
 	}
-	return next, text, nil
+	return next, arg, nil
 }
 
-// isName matches what a user would write for an input's name.
+// isName matches strings that look like an input's name.
 var isName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.:/-]*$`)
 
 // listed joins inputs with commas, for errors.

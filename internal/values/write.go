@@ -23,8 +23,8 @@ func FileName(output string) string {
 	}, output)
 }
 
-// fileNames gives each output a name of its own, case ignored: the first has its FileName, those that clash with it get
-// .2, .3 and so on.
+// fileNames returns a unique file name for each output, case ignored: the first with a FileName gets it, the next ones
+// get it with .2, .3 and so on.
 func fileNames(outputs []string) []string {
 	names, taken := make([]string, len(outputs)), map[string]bool{}
 	for i, output := range outputs {
@@ -58,20 +58,20 @@ func Write(dir string, outputs []Value) error {
 		if !v.Sequence && !v.Optional && npy.Supports(v.Tensors[0].DType()) && v.Tensors[0].DType() != dtype.String {
 			ext, write = ".npy", func(w io.Writer) error { return npy.Write(w, v.Tensors[0]) }
 		}
-		if err := WriteWhole(filepath.Join(dir, base+ext), write); err != nil {
+		if err := WriteAtomic(filepath.Join(dir, base+ext), write); err != nil {
 			return err
 		}
 		files[name] = base + ext
 	}
-	return WriteWhole(filepath.Join(dir, "outputs.json"), func(f io.Writer) error {
+	return WriteAtomic(filepath.Join(dir, "outputs.json"), func(f io.Writer) error {
 		e := json.NewEncoder(f)
 		e.SetIndent("", "  ")
 		return e.Encode(files)
 	})
 }
 
-// WriteWhole writes a file under a temporary name, and renames it to path when it is complete.
-func WriteWhole(path string, write func(w io.Writer) error) error {
+// WriteAtomic writes a file under a temporary name, and renames it to path when it is complete.
+func WriteAtomic(path string, write func(w io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".weir-*")
 	if err != nil {
 		return err

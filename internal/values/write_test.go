@@ -14,6 +14,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// TestFileNames: outputs get distinct file names, also if they differ only in case or in replaced characters.
 func TestFileNames(t *testing.T) {
 	for _, row := range []struct{ names, want []string }{
 		{[]string{"y", "z"}, []string{"y", "z"}},
@@ -28,17 +29,18 @@ func TestFileNames(t *testing.T) {
 	}
 }
 
+// TestWrite writes results, reads them back, and checks that a failed write leaves no file.
 func TestWrite(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "folder")
 	half, err := tensor.New(dtype.BF16, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
-	whole, err := tensor.New(dtype.F32, 2, 3)
+	single, err := tensor.New(dtype.F32, 2, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Write(dir, []Value{Of("x:0", half), Of("outputs", whole)}); err != nil {
+	if err := Write(dir, []Value{Of("x:0", half), Of("outputs", single)}); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "outputs.json"))
@@ -70,7 +72,7 @@ func TestWrite(t *testing.T) {
 	}
 	failing := errors.New("full")
 	before, _ := os.ReadDir(dir)
-	if err := WriteWhole(filepath.Join(dir, "late"), func(w io.Writer) error {
+	if err := WriteAtomic(filepath.Join(dir, "late"), func(w io.Writer) error {
 		w.Write([]byte("half"))
 		return failing
 	}); !errors.Is(err, failing) {
@@ -81,6 +83,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
+// TestRandomKeepsToItsRange: random integers cover their input's range, or the range in the value, and do not leave it.
 func TestRandomKeepsToItsRange(t *testing.T) {
 	info := weir.Info{Name: "i", DType: weir.I64, Shape: []weir.Extent{{Size: 200}}}
 	for _, row := range []struct {
