@@ -128,7 +128,7 @@ func (l *lowering) claim(b *ir.Block, into []*loop.Buffer) {
 				break
 			}
 			of := v.Node.Inputs[view.Of]
-			if view.Strides != nil || !(view.Whole && l.branches == 0 && l.settled(into[i])) &&
+			if view.Strides != nil || !(view.Full && l.branches == 0 && l.settled(into[i])) &&
 				l.from.Dims.EQ(sym.Product(of.Type.Shape...), sym.Product(v.Type.Shape...)) != sym.Yes {
 				break // a slice of the viewed value
 			}
@@ -256,7 +256,7 @@ func (l *lowering) node(n *ir.Node, steps *[]loop.Step) error {
 			if err != nil {
 				return err
 			}
-			if l.branches > 0 && view.Whole && !l.sameCount(n.Inputs[view.Of], n.Outputs[0]) {
+			if l.branches > 0 && view.Full && !l.sameCount(n.Inputs[view.Of], n.Outputs[0]) {
 				// In a run that does not take the branch, the view may be larger than the viewed buffer.
 				own := l.buffer(n.Outputs[0].Name, loop.Temp, n.Outputs[0].Type, n.Outputs[0].Name)
 				*steps = append(*steps, &loop.Copy{To: own, From: of})
@@ -316,7 +316,7 @@ func (l *lowering) launch(n *ir.Node, def *ops.Def, low ops.Lowering, steps *[]l
 			nest.In = append(nest.In, nil)
 			continue
 		}
-		if seen[b] == nil || low.Apart {
+		if seen[b] == nil || low.Separate {
 			seen[b] = nest.Param(fmt.Sprintf("x%d", i), loop.Read, v.Type.DType, ops.Settled(l.from.Dims, v.Type.Shape))
 			step.Args = append(step.Args, b)
 		}

@@ -239,7 +239,7 @@ func (a *activation) settings(n *ir.Node) (alpha, beta float64) {
 // define returns the operator of this activation.
 func (a *activation) define() *Def {
 	return &Def{Op: a.name, Light: a.own.Light, NotNegative: a.own.NotNegative, Elementwise: true,
-		Narrow: elementwiseParts, rows: elementwiseRows, Shape: a.shape, Mean: a.eval, Grad: a.grad,
+		Narrow: elementwiseNarrow, rows: elementwiseRows, Shape: a.shape, Mean: a.eval, Grad: a.grad,
 		Lowerings: []Lowering{{Name: "map", Build: a.build}}, Samples: a.samples}
 }
 

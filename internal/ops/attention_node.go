@@ -12,7 +12,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "attention", Narrow: attentionParts, rows: rowRule{axes: attentionAxes}, Shape: attentionShape,
+	define(&Def{Op: "attention", Narrow: attentionNarrow, rows: rowRule{axes: attentionAxes}, Shape: attentionShape,
 		Mean: attentionMean, Expand: attentionExpand, Samples: attentionSamples,
 		Lowerings: []Lowering{{Name: "online", Blocks: true, When: attentionIsOnline, Build: attentionOnline},
 			{Name: "fused", Worker: true, When: attentionFusable, Build: attentionFused}}})
@@ -366,10 +366,10 @@ func attentionAxes(n *ir.Node, axis int, in []int, aligned func(*ir.Value, int) 
 	return true
 }
 
-// attentionParts returns the slices of the inputs that a slice of the result needs: along sequences, queries, value
+// attentionNarrow returns the slices of the inputs that a slice of the result needs: along sequences, queries, value
 // elements and, if no two heads share keys, heads.
-func attentionParts(p Parts, n *ir.Node, want Part) (Reading, bool) {
-	q, k, whole := n.Inputs[0], n.Inputs[1], AxisPart{}
+func attentionNarrow(p NarrowContext, n *ir.Node, want Section) (Reading, bool) {
+	q, k, whole := n.Inputs[0], n.Inputs[1], AxisSection{}
 	if len(n.Inputs) > 4 {
 		want[0], want[1], want[3] = whole, whole, whole
 	}
@@ -379,15 +379,15 @@ func attentionParts(p Parts, n *ir.Node, want Part) (Reading, bool) {
 	if n.Attrs.Bool("causal") && want[2].Step != 1 {
 		want[2] = whole
 	}
-	r := Reading{Made: want, In: []Part{{want[0], want[1], want[2], whole}, {want[0], want[1], whole, whole},
+	r := Reading{Made: want, In: []Section{{want[0], want[1], want[2], whole}, {want[0], want[1], whole, whole},
 		{want[0], want[1], whole, want[3]}}}
 	if len(n.Inputs) > 3 {
-		r.In = append(r.In, broadcastPart(n.Inputs[3], Part{want[0], want[1], whole, want[2]}))
+		r.In = append(r.In, broadcastSection(n.Inputs[3], Section{want[0], want[1], whole, want[2]}))
 	}
 	for range n.Inputs[min(len(n.Inputs), 4):] {
 		r.In = append(r.In, nil)
 	}
-	if past, ok := n.Attrs["past"].(sym.Expr); ok && !want[2].Whole() {
+	if past, ok := n.Attrs["past"].(sym.Expr); ok && !want[2].Full() {
 		r.Attrs = maps.Clone(n.Attrs)
 		r.Attrs["past"] = past.Add(want[2].Begin)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "cast", Light: true, Elementwise: true, Narrow: elementwiseParts, rows: elementwiseRows,
+	define(&Def{Op: "cast", Light: true, Elementwise: true, Narrow: elementwiseNarrow, rows: elementwiseRows,
 		Shape: castShape, Mean: castMean, View: castView, Samples: castSamples, Grad: castGrad,
 		Lowerings: []Lowering{{Name: "map", When: func(n *ir.Node, d *sym.Dims) bool {
 			return anything(n.Inputs[0].Type.DType) && anything(n.Outputs[0].Type.DType)

@@ -10,7 +10,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "concat", Last: concatLast, Narrow: concatParts, Light: true, Linear: true,
+	define(&Def{Op: "concat", Last: concatLast, Narrow: concatNarrow, Light: true, Linear: true,
 		Recompute: InPieces | Backward, Holds: true, NotNegative: allNotNegative, Defer: concatDeferred,
 		rows: rowRule{axes: concatRows}, Grad: concatGrad, Shape: concatShape, Mean: concatMean, Samples: concatSamples,
 		View: func(n *ir.Node, _ *sym.Dims) *View {
@@ -169,12 +169,12 @@ func concatDeferred(n *ir.Node, in []*tensor.Tensor) *tensor.Tensor {
 	return t
 }
 
-// concatParts returns the slices of the inputs that a slice of the result needs; along the axis of the join the result
+// concatNarrow returns the slices of the inputs that a slice of the result needs; along the axis of the join the result
 // is computed entirely.
-func concatParts(_ Parts, n *ir.Node, want Part) (Reading, bool) {
+func concatNarrow(_ NarrowContext, n *ir.Node, want Section) (Reading, bool) {
 	axis := int(n.Attrs.Int("axis", 0))
-	want[(axis+len(want))%len(want)] = AxisPart{}
-	return Reading{Made: want, In: slices.Repeat([]Part{want}, len(n.Inputs))}, true
+	want[(axis+len(want))%len(want)] = AxisSection{}
+	return Reading{Made: want, In: slices.Repeat([]Section{want}, len(n.Inputs))}, true
 }
 
 // concatLast is the last form of concat: all operands have channels.

@@ -19,16 +19,16 @@ func init() {
 		Samples: convolutionSamples,
 		Lowerings: []Lowering{
 			{Name: "sums", Blocks: true, When: channelsFirst, Build: convolutionSums},
-			{Name: "pointwise", Apart: true, When: both(channelsFirst, convolutionIsPointwise), Build: convolutionPointwise},
+			{Name: "pointwise", Separate: true, When: both(channelsFirst, convolutionIsPointwise), Build: convolutionPointwise},
 			{Name: "planes", When: both(channelsFirst, convolutionIsPlanes), Build: convolutionPlanes},
 			{Name: "beside", When: convolutionIsBeside, Build: convolutionBeside},
 			{Name: "strips", When: convolutionIsStrips, Build: convolutionStrips},
 			{Name: "bands", When: convolutionIsBands, Build: convolutionBands},
 			{Name: "depthwise", When: convolutionIsDepthwise, Build: convolutionDepthwise},
 			{Name: "direct", When: channelsFirst, Build: convolutionDirect},
-			{Name: "pixels", Apart: true, When: both(both(convolutionIsRows, convolutionIsFull), convolutionIsPointwise),
+			{Name: "pixels", Separate: true, When: both(both(convolutionIsRows, convolutionIsFull), convolutionIsPointwise),
 				Build: convolutionPixels},
-			{Name: "rows", Apart: true, When: convolutionIsRows, Build: convolutionRows},
+			{Name: "rows", Separate: true, When: convolutionIsRows, Build: convolutionRows},
 		}})
 }
 
@@ -89,13 +89,13 @@ func (w Window) padding(e *ir.Evaluation) (begin, end []int64, err error) {
 // unpadded reports whether the input has no padding along an axis.
 func (w Window) unpadded(axis int) bool { return isZero(w.Begin[axis]) && isZero(w.End[axis]) }
 
-// span is the extent that a window of the kernel covers along an axis.
-func (w Window) span(axis int) int64 { return (w.Kernel[axis]-1)*w.Dilations[axis] + 1 }
+// extent is the extent that a window of the kernel covers along an axis.
+func (w Window) extent(axis int) int64 { return (w.Kernel[axis]-1)*w.Dilations[axis] + 1 }
 
 // positions is the number of the window's positions along an axis of the given extent; with ceil, the last one may
 // reach past the end.
 func (w Window) positions(axis int, extent sym.Expr) sym.Expr {
-	room := extent.Add(w.Begin[axis]).Add(w.End[axis]).Sub(sym.Const(w.span(axis)))
+	room := extent.Add(w.Begin[axis]).Add(w.End[axis]).Sub(sym.Const(w.extent(axis)))
 	return room.FloorDiv(sym.Const(w.Strides[axis])).Add(one)
 }
 

@@ -86,7 +86,7 @@ func convolutionBands(k *Nest, n *ir.Node) {
 	stride, begin, zero := sym.Const(window.Strides[1]), window.Begin[1], sym.Const(0)
 	seen := f.seen(strips.Mul(count), 1)
 	rows := bandRowsOf(max(constant(f.places[0], bandRows), 1))
-	lines := (rows-1)*window.Strides[0] + window.span(0)
+	lines := (rows-1)*window.Strides[0] + window.extent(0)
 	// columns of a row whose extent is not a number; one-dimensional data are longer than rows of an image
 	usual := int64(64)
 	if axes == 1 {

@@ -119,9 +119,9 @@ func newBesideForm(k *Nest, window Window, x, out []sym.Expr, axes int64) *besid
 	f.elements, f.rows = f.window.Kernel[last], 1
 	if f.both {
 		f.elements *= f.window.Kernel[last-1]
-		f.more = f.window.span(last-1) - 1
+		f.more = f.window.extent(last-1) - 1
 		line := 4 * f.elements * constant(f.outer, 1) * (min(constant(f.places[last], besideColumns), besideLongest) +
-			f.window.span(last) - 1)
+			f.window.extent(last) - 1)
 		height := max(constant(f.places[last-1], besideRows), 1)
 		f.rows = min(max(besideBytes/max(line, 1)-f.more, 1), besideRows, height)
 		f.rows = ceilDiv(height, ceilDiv(height, f.rows))
@@ -175,8 +175,8 @@ type besidePlace struct {
 func (p *besidePlace) block() {
 	f, last := p.besideForm, len(p.besideForm.places)-1
 	k := f.rowsForm.Nest
-	positions := p.columns.Add(sym.Const(f.window.span(last) - 1))
-	line := []sym.Expr{sym.Const(f.elements).Mul(f.outer), p.room.Add(sym.Const(f.window.span(last) - 1))}
+	positions := p.columns.Add(sym.Const(f.window.extent(last) - 1))
+	line := []sym.Expr{sym.Const(f.elements).Mul(f.outer), p.room.Add(sym.Const(f.window.extent(last) - 1))}
 	dt := accumulator(f.out.DType)
 	if !f.both {
 		p.made = k.Local("made", dt, line...)

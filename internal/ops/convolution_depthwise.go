@@ -23,7 +23,7 @@ const mostEdges = 6
 // a row; a load counts half as much as a multiplication.
 func stripLength(w Window, axis int, places int64) int64 {
 	kernel, best, least := w.Kernel[axis], int64(4), int64(math.MaxInt64)
-	cost := func(count int64) int64 { return 2*count*kernel + kernel + (count-1)*w.Strides[axis] + w.span(axis) }
+	cost := func(count int64) int64 { return 2*count*kernel + kernel + (count-1)*w.Strides[axis] + w.extent(axis) }
 	for most := int64(4); most <= 7; most++ {
 		total := places / most * cost(most)
 		if rest := places % most; rest > 0 {
@@ -43,7 +43,7 @@ func stripsOf(w Window, axis int, begin, extent, places int64) (list []strip, ok
 	for first := int64(0); first < places; first += most {
 		s := strip{first: first, count: min(most, places-first)}
 		left := first*w.Strides[axis] - begin
-		right := left + (s.count-1)*w.Strides[axis] + w.span(axis)
+		right := left + (s.count-1)*w.Strides[axis] + w.extent(axis)
 		if last := len(list) - 1; left >= 0 && right <= extent && s.count == most {
 			if last >= 0 && list[last].again > 0 {
 				list[last].again++

@@ -515,7 +515,7 @@ func (p *rowsPlace) padded() {
 		return
 	}
 	stride := f.window.Strides
-	rows := (f.block.rows-1)*stride[last-1] + f.window.span(last-1)
+	rows := (f.block.rows-1)*stride[last-1] + f.window.extent(last-1)
 	width, most := f.seen(p.columns, last), f.seen(p.room, last)
 	begin := p.column.Mul(sym.Const(stride[last]))
 	from := p.copied("rows", sym.Const(rows), one, width, most,
@@ -533,7 +533,7 @@ func (f *rowsForm) unpadded() bool {
 // seen is the number of input elements, padding included, that the given number of output positions see along an axis;
 // 0 if there are no positions.
 func (f *rowsForm) seen(places sym.Expr, axis int) sym.Expr {
-	seen := f.D.Simplify(places.Sub(one).Mul(sym.Const(f.window.Strides[axis])).Add(sym.Const(f.window.span(axis))))
+	seen := f.D.Simplify(places.Sub(one).Mul(sym.Const(f.window.Strides[axis])).Add(sym.Const(f.window.extent(axis))))
 	if f.D.LE(sym.Expr{}, seen) != sym.Yes {
 		return seen.Max(sym.Expr{}) // the window is shorter than its stride
 	}

@@ -52,11 +52,11 @@ func convolutionPlanes(k *Nest, n *ir.Node) {
 	padded, steps, last := make([]int64, rank-2), make([]int64, rank-2), rank-3
 	step := int64(1)
 	for i := last; i >= 0; i-- {
-		padded[i], steps[i] = places[i]+window.span(i)-1, step
+		padded[i], steps[i] = places[i]+window.extent(i)-1, step
 		step *= padded[i]
 	}
 	rows := rowsAtOnce(places[0], steps[0])
-	padded[0] = rows + window.span(0) - 1
+	padded[0] = rows + window.extent(0) - 1
 	length := int64(1)
 	block := append([]int64{rows}, places[1:]...)
 	for i, extent := range block {

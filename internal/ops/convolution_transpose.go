@@ -59,7 +59,8 @@ func convTransposeShape(c *ir.Inference, n *ir.Node) error {
 		if err := c.RequireEqual(n, w.Shape[2+i], sym.Const(window.Kernel[i]), "the kernel's extent"); err != nil {
 			return err
 		}
-		extent := x.Shape[2+i].Sub(one).Mul(sym.Const(window.Strides[i])).Add(sym.Const(window.span(i))).Sub(window.Begin[i]).
+		extent := x.Shape[2+i].Sub(one).Mul(sym.Const(window.Strides[i])).Add(sym.Const(window.extent(i))).
+			Sub(window.Begin[i]).
 			Sub(window.End[i])
 		if err := c.Require(n, sym.Cond{A: sym.Const(0), Rel: sym.LE, B: extent},
 			"the padding is no longer than the result"); err != nil {

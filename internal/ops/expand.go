@@ -8,7 +8,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "expand", Last: expandLast, Narrow: expandParts, Light: true, Linear: true,
+	define(&Def{Op: "expand", Last: expandLast, Narrow: expandNarrow, Light: true, Linear: true,
 		Recompute: Late | InPieces | Backward, Picks: true, NotNegative: firstNotNegative,
 		rows: rowRule{axes: expandRows, cut: shapeCut}, Shape: expandShape, Mean: expandMean, View: expandView,
 		Samples: expandSamples, Grad: expandGrad,
@@ -108,9 +108,9 @@ func expandRows(n *ir.Node, _ int, in []int, aligned func(*ir.Value, int) int) b
 	return true
 }
 
-// expandParts returns the slice of x that a slice of the result needs; repeated axes are read entirely.
-func expandParts(_ Parts, n *ir.Node, want Part) (Reading, bool) {
-	return Reading{Made: want, In: []Part{broadcastPart(n.Inputs[0], want)},
+// expandNarrow returns the slice of x that a slice of the result needs; repeated axes are read entirely.
+func expandNarrow(_ NarrowContext, n *ir.Node, want Section) (Reading, bool) {
+	return Reading{Made: want, In: []Section{broadcastSection(n.Inputs[0], want)},
 		Attrs: ir.Attrs{"shape": want.Shape(n.Outputs[0].Type.Shape)}}, true
 }
 

@@ -201,7 +201,7 @@ func loopGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 
 // scanGrad is a scan in the other direction.
 func scanGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
-	body, states, _, err := scanParts(n)
+	body, states, _, err := scanRegion(n)
 	if err != nil {
 		g.Fail(err)
 	}

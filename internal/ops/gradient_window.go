@@ -55,7 +55,7 @@ func (g *Gradients) spreadBack(u, weights *ir.Value, w Window, groups int64, sha
 		End: slices.Clone(w.End)}
 	dense := !slices.ContainsFunc(w.Strides, func(s int64) bool { return s != 1 })
 	for i, extent := range shape {
-		span, from := sym.Const(w.span(i)), u.Type.Shape[2+i]
+		span, from := sym.Const(w.extent(i)), u.Type.Shape[2+i]
 		if dense {
 			back.Begin[i] = span.Sub(one).Sub(w.Begin[i])
 			back.End[i] = extent.Sub(from).Add(span).Sub(one).Sub(back.Begin[i])
@@ -68,7 +68,7 @@ func (g *Gradients) spreadBack(u, weights *ir.Value, w Window, groups int64, sha
 	}) {
 		for i, extent := range shape {
 			back.Begin[i] = w.Begin[i]
-			back.End[i] = u.Type.Shape[2+i].Sub(one).Mul(sym.Const(w.Strides[i])).Add(sym.Const(w.span(i))).Sub(w.Begin[i]).
+			back.End[i] = u.Type.Shape[2+i].Sub(one).Mul(sym.Const(w.Strides[i])).Add(sym.Const(w.extent(i))).Sub(w.Begin[i]).
 				Sub(extent)
 		}
 		return ConvolutionTranspose(g.Builder, u, weights, nil, back, groups)
@@ -161,7 +161,7 @@ func (g *Gradients) seen(x *ir.Value, w Window, places []sym.Expr) []*ir.Value {
 	padded := false
 	for i, extent := range places {
 		begin[2+i], step[2+i] = w.Begin[i], w.Strides[i]
-		reach := extent.Sub(one).Mul(sym.Const(w.Strides[i])).Add(sym.Const(w.span(i)))
+		reach := extent.Sub(one).Mul(sym.Const(w.Strides[i])).Add(sym.Const(w.extent(i)))
 		end[2+i] = reach.Sub(w.Begin[i]).Sub(x.Type.Shape[2+i]).Max(sym.Const(0))
 		padded = padded || !isZero(begin[2+i]) || !isZero(end[2+i])
 	}
@@ -224,7 +224,7 @@ func (g *Gradients) spreadEvenly(u *ir.Value, w Window, shape []sym.Expr) *ir.Va
 	back := w
 	back.End = slices.Clone(w.End)
 	for i, extent := range shape[2:] {
-		back.End[i] = u.Type.Shape[2+i].Sub(one).Mul(sym.Const(w.Strides[i])).Add(sym.Const(w.span(i))).Sub(w.Begin[i]).
+		back.End[i] = u.Type.Shape[2+i].Sub(one).Mul(sym.Const(w.Strides[i])).Add(sym.Const(w.extent(i))).Sub(w.Begin[i]).
 			Sub(extent)
 	}
 	return Reshape(b, ConvolutionTranspose(b, Reshape(b, u, single...), ones, nil, back, 1), shape...)

@@ -144,14 +144,14 @@ func (g gridAxis) taps(place float64, extent int64) []tapOf {
 	}
 	switch g.mode {
 	case "nearest":
-		return []tapOf{g.tap(wholeOf(at, extent, 3), extent, 1)}
+		return []tapOf{g.tap(boundedIntegerOf(at, extent, 3), extent, 1)}
 	case "linear":
 		floor := math.Floor(at)
-		t, base := round(at-floor), wholeOf(floor, extent, 3)
+		t, base := round(at-floor), boundedIntegerOf(floor, extent, 3)
 		return []tapOf{g.tap(base, extent, round(1-t)), g.tap(base+1, extent, t)}
 	}
 	floor := math.Floor(at)
-	t, base := round(at-floor), wholeOf(floor, extent, 3)
+	t, base := round(at-floor), boundedIntegerOf(floor, extent, 3)
 	out := make([]tapOf, 4)
 	for i := range out {
 		out[i] = g.tap(base-1+int64(i), extent, g.cubic(math.Abs(round(t+1-float64(i)))))
@@ -289,10 +289,10 @@ func (k *Nest) gridTaps(n *ir.Node, place loop.Expr, extent sym.Expr) []tap {
 		return t
 	}
 	if mode == "nearest" {
-		return []tap{padded(k.whole(at, extent, 3), nil)}
+		return []tap{padded(k.boundedInteger(at, extent, 3), nil)}
 	}
 	floor := k.Let("floor", loop.Apply(loop.Floor, at))
-	t, base := k.Let("t", minus(at, floor)), k.whole(floor, extent, 3)
+	t, base := k.Let("t", minus(at, floor)), k.boundedInteger(floor, extent, 3)
 	if mode == "linear" {
 		return []tap{padded(base, k.Let("w", minus(number(1), t))), padded(plus(base, loop.Integer(dtype.I64, 1)), t)}
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "matmul", Narrow: matmulParts, Products: matmulProducts, Cost: matmulCost, Merge: Merging{By: "add"},
+	define(&Def{Op: "matmul", Narrow: matmulNarrow, Products: matmulProducts, Cost: matmulCost, Merge: Merging{By: "add"},
 		rows: rowRule{axes: matmulRowAxes}, Shape: matmulShape, Mean: matmulMean, Samples: matmulSamples, Grad: matmulGrad,
 		Lowerings: []Lowering{{Name: "sums", Blocks: true, Build: matmulSums}, {Name: "contract", Build: matmulContract}}})
 }
@@ -337,26 +337,26 @@ func matmulCost(n *ir.Node, size func(...sym.Expr) float64) float64 {
 	return 2 * size(n.Outputs[0].Type.Shape...) * size(inner)
 }
 
-// matmulParts returns the slices of the operands that a slice of the result needs: rows of the left one, columns of the
-// right one.
-func matmulParts(p Parts, n *ir.Node, want Part) (Reading, bool) {
+// matmulNarrow returns the slices of the operands that a slice of the result needs: rows of the left one, columns of
+// the right one.
+func matmulNarrow(p NarrowContext, n *ir.Node, want Section) (Reading, bool) {
 	x, y := n.Inputs[0], n.Inputs[1]
 	last := len(want) - 1
 	if p.Shared(x) {
-		want[last-1] = AxisPart{}
+		want[last-1] = AxisSection{}
 	}
 	if p.Shared(y) {
-		want[last] = AxisPart{}
+		want[last] = AxisSection{}
 	}
-	side := func(v *ir.Value, own AxisPart, turned bool, at int) Part {
+	side := func(v *ir.Value, own AxisSection, turned bool, at int) Section {
 		rank := len(v.Type.Shape)
-		in := append(broadcastPart(v, want)[:rank-2:rank-2], AxisPart{}, AxisPart{})
+		in := append(broadcastSection(v, want)[:rank-2:rank-2], AxisSection{}, AxisSection{})
 		if turned {
 			at = 1 - at
 		}
 		in[rank-2+at] = own
 		return in
 	}
-	return Reading{Made: want, In: []Part{side(x, want[last-1], n.Attrs.Bool("transpose_a"), 0),
+	return Reading{Made: want, In: []Section{side(x, want[last-1], n.Attrs.Bool("transpose_a"), 0),
 		side(y, want[last], n.Attrs.Bool("transpose_b"), 1)}}, true
 }

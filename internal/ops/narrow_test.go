@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// TestNarrow holds inference to count on the conditions that were met before: of a dimension, the values at which a run
-// is refused are left out of its range, and what is the same for the rest is no condition.
+// TestNarrow shows that inference relies on earlier conditions: a dimension's range leaves out values at which a run is
+// refused, and a condition that holds for the remaining values is not added.
 func TestNarrow(t *testing.T) {
 	m := &ir.Module{Dims: sym.NewDims(), Main: &ir.Func{Name: "main", Body: &ir.Block{}},
 		Limits: map[sym.Name]sym.Expr{sym.User("d"): sym.Unlimited}}
@@ -37,7 +37,7 @@ func TestNarrow(t *testing.T) {
 		{"1 <= (h + 31)//32", "h", 1, 2},
 		{"(h + 31)//32 == max(h - 1, 0)//32 + 1", "h", 1, 2},
 		{"2*((h + 31)//32) == (h + 15)//16", "h", 17, 3},
-		{"1 <= d", "d", 0, 4}, // what data decide keeps its range: the run says which data
+		{"1 <= d", "d", 0, 4}, // a dimension that data decide keeps its range: the run finds its value
 	} {
 		require(row.cond)
 		if r, _ := m.Dims.Get(sym.User(row.dim)); r.Min != row.least {
@@ -49,7 +49,7 @@ func TestNarrow(t *testing.T) {
 	}
 }
 
-// TestExhausted: a module is not refused for formulas that cannot be compared.
+// TestExhausted shows that a module is not refused for formulas that cannot be compared.
 func TestExhausted(t *testing.T) {
 	m := &ir.Module{Dims: sym.NewDims()}
 	var names []sym.Expr

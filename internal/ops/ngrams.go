@@ -14,9 +14,9 @@ func init() {
 		Samples: ngramsSamples})
 }
 
-// NGramTable lists n-grams: the elements (i64) of those of one element first, in ascending order for each length;
-// Starts has where those of each length from 1 begin, and the end; Columns (i64) and Weights (f32) are where each
-// counts, and for how much.
+// NGramTable lists n-grams: the elements (i64) of those of one element first, then of two, and so on, in ascending
+// order for each length. Starts has the index of the first n-gram of each length from 1, then the number of n-grams;
+// Columns (i64) and Weights (f32) have, for each n-gram, the column in which it counts and its weight.
 type NGramTable struct {
 	Elements, Columns, Weights *ir.Value
 	Starts                     []int64
@@ -29,6 +29,8 @@ func NGrams(b *ir.Builder, x *ir.Value, t NGramTable, least, most, skip, width i
 		"once": once}, x, t.Elements, t.Columns, t.Weights)
 }
 
+// ngramsShape requires rows of i64 and a table of vectors of i64 and f32; the last axis of the result has the attribute
+// width as its extent.
 func ngramsShape(_ *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 4, 4); err != nil {
 		return err
@@ -49,6 +51,8 @@ func ngramsShape(_ *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// ngramsSamples counts n-grams of up to three elements in vectors and matrices, with gaps and without, once and each
+// time.
 func ngramsSamples(r *rand.Rand) (out []Sample) {
 	for _, shape := range [][]int64{{9}, {0}, {3, 7}, {2, 1}, {0, 4}} {
 		for _, once := range []bool{false, true} {

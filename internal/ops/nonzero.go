@@ -14,6 +14,7 @@ func init() {
 // NonZero finds the elements that are not zero: [rank, count] indices, a column for each, in the elements' order.
 func NonZero(b *ir.Builder, x *ir.Value) *ir.Value { return b.Op("nonzero", nil, x) }
 
+// nonzeroShape gives the result a row for each axis; the number of elements other than 0 is found in a run.
 func nonzeroShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "normalize", Last: normalizeLast, Narrow: alongParts("axes"), Linear: true,
+	define(&Def{Op: "normalize", Last: normalizeLast, Narrow: alongNarrow("axes"), Linear: true,
 		Recompute: InPieces | Backward, rows: rowRule{axes: normalizeAxes}, Shape: normalizeShape, Mean: normalizeMean,
 		Samples: normalizeSamples, Grad: normalizeGrad,
 		Lowerings: []Lowering{{Name: "rows", Build: normalizeRows}}})
@@ -25,8 +25,8 @@ func Normalize(b *ir.Builder, x *ir.Value, epsilon float64, centered bool, axes 
 	return b.Op("normalize", ir.Attrs{"axes": axes, "epsilon": epsilon, "centered": centered}, x)
 }
 
-// NormalizeGroups is Normalize of x, [N, d…, C], along positions and channels: of groups of so many channels each,
-// together. Sums are taken for each channel first.
+// NormalizeGroups is Normalize of x, [N, d…, C], over all positions and groups of each channels. Sums are taken for
+// each channel first.
 func NormalizeGroups(b *ir.Builder, x *ir.Value, groups, each int64, epsilon float64, centered bool) *ir.Value {
 	rank := len(x.Type.Shape)
 	var spatial []int64
@@ -47,6 +47,7 @@ func NormalizeGroups(b *ir.Builder, x *ir.Value, groups, each int64, epsilon flo
 	return Binary(b, loop.Mul, x, channelwise(Unary(b, loop.Reciprocal, Unary(b, loop.Sqrt, variance))))
 }
 
+// normalizeShape requires one input of floats, whose type the result has.
 func normalizeShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err
@@ -62,6 +63,7 @@ func normalizeShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// normalizeMean takes mean and variance in f64, in two passes over each group of elements.
 func normalizeMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -104,6 +106,8 @@ func normalizeMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor
 	return []*tensor.Tensor{out}, nil
 }
 
+// normalizeRows makes three passes over each group of elements: the sum, if the node centres, the sum of squares, and
+// the results.
 func normalizeRows(k *Nest, n *ir.Node) {
 	x, out := k.In[0], k.Out[0]
 	axes, _ := axesOf(n, n.Attrs.Ints("axes"), len(x.Shape))
@@ -137,6 +141,8 @@ func normalizeRows(k *Nest, n *ir.Node) {
 	})
 }
 
+// normalizeSamples covers one axis, two, a negative one and none, each float type, centred or not, and shapes with
+// extents of 0 and 1.
 func normalizeSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	for i, dt := range floatTypes {
@@ -152,9 +158,8 @@ func normalizeSamples(r *rand.Rand) []Sample {
 	return out
 }
 
-// BatchNorm is x scaled and shifted channel by channel (axis 1), with the statistics given: (x − mean) / √(variance +
-// epsilon) · scale + shift. If these are constants, what is left of them is one factor and one summand for each
-// channel.
+// BatchNorm scales and shifts x for each channel (axis 1) by the given statistics: (x − mean) / √(variance + epsilon) ·
+// scale + shift. If these are constants, they fold into one factor and one summand for each channel.
 func BatchNorm(b *ir.Builder, x, scale, shift, mean, variance *ir.Value, epsilon float64) *ir.Value {
 	dt := scale.Type.DType
 	factor := Binary(b, loop.Div, scale, Unary(b, loop.Sqrt,
@@ -163,8 +168,8 @@ func BatchNorm(b *ir.Builder, x, scale, shift, mean, variance *ir.Value, epsilon
 	return ScaleShift(b, x, 1, Cast(b, factor, x.Type.DType), Cast(b, summand, x.Type.DType))
 }
 
-// ScaleShift multiplies x by scale and adds shift (nil: nothing), each of which has one element for each index of x's
-// axes from axis on; what scale lacks of these axes at the end is broadcast.
+// ScaleShift returns x · scale + shift (nil: no shift). Axis 0 of scale and shift meets the given axis of x; axes that
+// they lack at the end are broadcast.
 func ScaleShift(b *ir.Builder, x *ir.Value, axis int, scale, shift *ir.Value) *ir.Value {
 	y := Binary(b, loop.Mul, x, AlongAxis(b, scale, axis, len(x.Type.Shape)))
 	if shift != nil {
@@ -173,7 +178,7 @@ func ScaleShift(b *ir.Builder, x *ir.Value, axis int, scale, shift *ir.Value) *i
 	return y
 }
 
-// AlongAxis reshapes v so that its first axis meets the given axis of a tensor of that rank when the two are broadcast.
+// AlongAxis reshapes v so that its first axis meets the given axis of a tensor of that rank in a broadcast.
 func AlongAxis(b *ir.Builder, v *ir.Value, axis, rank int) *ir.Value {
 	shape := append([]sym.Expr{}, v.Type.Shape...)
 	for len(shape)+axis < rank {
@@ -185,7 +190,7 @@ func AlongAxis(b *ir.Builder, v *ir.Value, axis, rank int) *ir.Value {
 	return Reshape(b, v, shape...)
 }
 
-// normalizeGrad: with y = (x − mean)·s, it is s·(u − mean of u − y·mean of u·y).
+// normalizeGrad returns s·(u − mean of u − y·mean of u·y) for y = (x − mean)·s and the derivative u by y.
 func normalizeGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	x, y, u := n.Inputs[0], n.Outputs[0], up[0]
 	axes, err := axesOf(n, n.Attrs.Ints("axes"), len(x.Type.Shape))
@@ -205,13 +210,14 @@ func normalizeGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return []*ir.Value{g.mul(d, g.f(loop.Reciprocal, g.f(loop.Sqrt, variance)))}
 }
 
-// normalizeAxes: rows along an axis that is not normalised.
+// normalizeAxes allows pieces of each axis that is not normalised.
 func normalizeAxes(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
 	axes, err := axesOf(n, n.Attrs.Ints("axes"), len(n.Inputs[0].Type.Shape))
 	in[0] = axis
 	return err == nil && len(n.Inputs) == 1 && !slices.Contains(axes, axis)
 }
 
+// normalizeLast renumbers the axes for images with their channels last.
 func normalizeLast(_ *sym.Dims, n *ir.Node) *LastForm {
 	if imageRank(n) == 0 {
 		return nil

@@ -11,17 +11,19 @@ import (
 	"github.com/weirml/weir/internal/ir"
 )
 
-// TestOperators writes down, operator by operator, which rules it has, as docs/operators.md; -rewrite writes it anew.
+// TestOperators lists each operator's rules in docs/operators.md; -rewrite writes the page.
 func TestOperators(t *testing.T) {
 	const file = "../../docs/operators.md"
 	var b strings.Builder
 	b.WriteString(`# Operators
 
-These are the operators of Weir's own form, ir, which importers make of a format's. Each is defined in one file of
-internal/ops, by a Def. A view (it is its operand, read otherwise), lowerings (loops), an expansion (other operators)
-or a function on the host say how it is computed, the first that applies. An operator that is computed in pieces says
-which rows of its operands a piece of its result needs. The properties are fields of Def in ` + "[ops.go](../internal/ops/ops.go)" + `, which
-says what each of them means: passes ask for them, and never compare operators' names for it. ` + "`go test ./internal/ops -run TestOperators\n-rewrite`" + ` writes this page; [gradients.md](gradients.md) has how derivatives are tested.
+These are the operators of Weir's own form, ir, into which importers translate a format's operators. Each is defined
+in one file of internal/ops, by a Def. It is computed in the first way that applies: a view (its operand's memory, under
+another shape or other strides), a lowering (loops), an expansion (other operators), or a function on the host. An
+operator that is computed in pieces says which rows of its operands a piece of its result needs. The properties are
+fields of Def in ` + "[ops.go](../internal/ops/ops.go)" + `, which says what each of them means; passes ask for
+properties, and never compare operators' names instead. ` + "`go test ./internal/ops -run TestOperators -rewrite`" + `
+writes this page; [gradients.md](gradients.md) says how derivatives are tested.
 
 | operator | computed by | derivative | in pieces | arithmetic counted | properties |
 |---|---|---|---|---|---|
@@ -75,12 +77,12 @@ says what each of them means: passes ask for them, and never compare operators' 
 	}
 }
 
-// ownColumns are the fields of Def that docs/operators.md does not list as properties: it has columns for some of them,
-// and all operators have the others.
+// ownColumns are the fields of Def that docs/operators.md does not list as properties: some have columns of their own,
+// and the others are set for all operators.
 var ownColumns = []string{"Op", "Shape", "Mean", "Expand", "Grad", "NoGrad", "View", "Lowerings", "Work", "Host",
 	"Samples", "rows"}
 
-// properties are the other fields of a definition that are set, with what some of them hold.
+// properties returns the other fields of a definition that are set, with the contents of some of them.
 func properties(d *Def) (list []string) {
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[Def]()) {
 		if slices.Contains(ownColumns, field.Name) || reflect.ValueOf(d).Elem().FieldByIndex(field.Index).IsZero() {
@@ -92,13 +94,13 @@ func properties(d *Def) (list []string) {
 		case "Merge":
 			list = append(list, fmt.Sprintf("%s (%s)", name, d.Merge.By))
 		case "Recompute":
-			var places []string
-			for i, place := range []string{"late", "in pieces", "backward"} {
+			var situations []string
+			for i, situation := range []string{"late", "in pieces", "backward"} {
 				if d.Recompute.Has(1 << i) {
-					places = append(places, place)
+					situations = append(situations, situation)
 				}
 			}
-			list = append(list, fmt.Sprintf("%s (%s)", name, strings.Join(places, ", ")))
+			list = append(list, fmt.Sprintf("%s (%s)", name, strings.Join(situations, ", ")))
 		default:
 			list = append(list, name)
 		}

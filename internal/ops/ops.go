@@ -1,9 +1,10 @@
-// Package ops holds the operators, one file each: shape rule, meaning, expansion, lowerings and samples.
+// Package ops defines the operators, one file each: shape rule, reference computation, expansion, lowerings, gradient
+// and samples.
 //
-// A file defines its operator with define, in its own init; constructors build nodes of it. An operator is computed in
-// the first of these ways that its definition offers: as a view of its input; by the first lowering whose condition
-// holds; by its expansion into other operators; by a function of package hostop. No file here names a machine or a file
-// format.
+// The init function of a file registers its operators with define; a constructor such as Add builds a node of one. An
+// operator is computed in the first of these ways that its definition offers: as a view of its input; by the first
+// lowering whose condition holds; by its expansion into other operators; by a function of package hostop. No file here
+// names a machine or a file format.
 package ops
 
 import (
@@ -15,121 +16,122 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Def is one operator.
+// Def is the definition of one operator.
 type Def struct {
 	Op string // its name: lower case, words joined by _
 	// Shape is the shape rule: it sets each output's type by n.Result(i, type), and Known where it can.
 	Shape func(c *ir.Inference, n *ir.Node) error
-	// Mean is the operator's meaning, plain and slow.
+	// Mean is the reference: it computes the results element by element, and is slow.
 	Mean func(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error)
 	// Expand builds the same results from other operators. It may decline by returning nil (before it builds anything).
 	Expand func(b *ir.Builder, n *ir.Node) []*ir.Value
-	// Grad builds the derivatives by the inputs, one each, from those by the results; nil stands for none. A derivative
-	// may have a result's shape where the input was broadcast to it. An operator without Grad, or whose Grad returns no
-	// list, is differentiated through its expansion.
+	// Grad builds the derivatives by the inputs, one for each input, from those by the results; nil stands for a
+	// derivative of 0. A derivative may have the result's shape if the input was broadcast to it. An operator without
+	// Grad, or whose Grad returns no list, is differentiated through its expansion.
 	Grad func(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value
 	// NoGrad says why an operator with results of floats has no derivative.
 	NoGrad string
-	// Taken lists the inputs that derivatives take as constants.
+	// Taken lists the inputs that derivatives treat as constants.
 	Taken []int
 	// Elementwise: each element of a result depends on the elements of the operands at the same index, after
 	// broadcasting, and on nothing else.
 	Elementwise bool
-	// Light: an element of the result takes a few instructions, or only has to be moved.
+	// Light: an element of the result takes a few instructions, or is only moved.
 	Light bool
-	// Linear: the time is proportional to the number of elements of the operands and results. Elementwise operators
-	// are linear without saying so.
+	// Linear: the time is proportional to the number of elements of the operands and results. Elementwise operators are
+	// linear without this flag.
 	Linear bool
-	// Commutative: the two operands may be exchanged, and the result stays the same to the bit.
+	// Commutative: exchanging the two operands leaves the result equal to the bit.
 	Commutative bool
-	// Neutral is the second operand that leaves the first as it is; nil if there is none, or nobody asks for it.
+	// Neutral is the second operand that leaves the first unchanged; nil if there is none, or if no pass asks.
 	Neutral *float64
-	// Alias: the result is the first input under another shape, and lies in its memory.
+	// Alias: the result is the first input under another shape, in the input's memory.
 	Alias bool
-	// Holds: the result's memory holds the operands. Each is computed in its place there.
+	// Holds: the result's memory contains the operands; each is computed directly into its piece of that memory.
 	Holds bool
 	// Rearranges: the result has each element of the only input once, in an order that attributes decide.
 	Rearranges bool
-	// Picks: each element of the result is an element of the first input: moved, or the greatest or least of some.
-	// On integers that stand for numbers in the same order, the operator picks the same elements.
+	// Picks: each element of the result is an element of the first input: moved, or the greatest or least of several.
+	// If numbers are replaced by integers in the same order, the operator picks the same elements.
 	Picks bool
-	// Selects: the result is made of a part of the first input, as rows of a table are.
+	// Selects: the result consists of a subset of the first input's elements, such as some rows of a table.
 	Selects bool
 	// Scatter: the result is the first input, except for elements that the second input names: the third input
 	// replaces them or is combined with them.
 	Scatter bool
-	// Recompute lists the places at which computing the result again is better than keeping it. Elementwise operators
-	// are computed again everywhere.
+	// Recompute says when the result should be computed again rather than kept. Elementwise operators are always
+	// computed again.
 	Recompute Recompute
-	// Merge says how the operator is computed for two parts of an axis in turn.
+	// Merge says how the results for two pieces of an axis are combined into the result for the entire axis.
 	Merge Merging
-	// NotNegative reports whether no element of a result of floats is less than 0; is answers the same for an input.
-	// NaN may be among the elements. nil: some may be less.
+	// NotNegative reports whether no element of a result of floats is less than 0; is(v) answers the same question
+	// about an input v. Elements may be NaN. nil: some element may be less than 0.
 	NotNegative func(n *ir.Node, is func(v *ir.Value) bool) bool
-	// WholeVectors reports whether each vector along the result's last axis is a vector along the first input's last
-	// axis, or is written as a whole. nil: that is not known.
-	WholeVectors func(d *sym.Dims, n *ir.Node) bool
-	// Defer makes the result of constants without reading them: its elements are moved when they are wanted. It returns
-	// nil if it cannot. nil: no operator that only moves elements.
+	// KeepsVectors reports whether each vector along the result's last axis is a vector along the first input's last
+	// axis, or is written by the node entirely. nil: not known.
+	KeepsVectors func(d *sym.Dims, n *ir.Node) bool
+	// Defer returns the result of constant inputs as a tensor whose elements are moved only when they are read; nil if
+	// it cannot. Only operators that move elements without computing have it.
 	Defer func(n *ir.Node, in []*tensor.Tensor) *tensor.Tensor
-	// Products bounds the number of products in the sum that an element of the result is, for a constant second
-	// input; nil: the result is not such a sum, or the bound is not known.
+	// Products returns a bound on the number of products that are added up for an element of the result, if the second
+	// input is constant; nil: the result is not such a sum, or no bound is known.
 	Products func(n *ir.Node) int64
-	// Cost estimates the number of operations of the first result; size is the product of extents. nil: one for each
-	// element. Passes compare costs; Work is what is reported.
+	// Cost estimates the number of operations of the first result; size returns the product of extents. nil: one
+	// operation for each element. Passes compare costs; reports show Work.
 	Cost func(n *ir.Node, size func(extents ...sym.Expr) float64) float64
-	// Last says how a node works on operands whose channels are last; nil if it does not. nil: the operator never does,
-	// apart from elementwise ones, which always do.
+	// Last returns how a node works on operands whose channels are the last axis; nil if it cannot. nil: no node of the
+	// operator can, except elementwise ones, which always can.
 	Last func(d *sym.Dims, n *ir.Node) *LastForm
-	// WantsLast: the operator is so much faster with its channels last that any operand is transposed for it.
+	// WantsLast: the operator is so much faster with its channels last that transposing any operand pays.
 	WantsLast bool
-	// Narrow says how a part of the only result is computed of parts of the inputs; want, which it may change, is the
-	// part that is read. It returns false if it needs all of them. nil: a part takes the whole result.
-	Narrow func(p Parts, n *ir.Node, want Part) (Reading, bool)
-	// rows says how the result is computed in pieces of an axis: see rows.go. Without axes it is not.
+	// Narrow returns how a section of the only result is computed from sections of the inputs; want, which Narrow may
+	// change, is the section that is read. It returns false if all of the inputs are needed. nil: a section takes as
+	// much as the entire result.
+	Narrow func(c NarrowContext, n *ir.Node, want Section) (Reading, bool)
+	// rows says how the result is computed in pieces of an axis: see rows.go. Without rows.axes it is not.
 	rows rowRule
-	// View says how the first output lies inside an input, where it needs no computation. It may decline by returning nil.
+	// View says how the first output lies inside an input, if it needs no computation. It returns nil if it does.
 	View func(n *ir.Node, d *sym.Dims) *View
 	// Lowerings are loop nests, the best first.
 	Lowerings []Lowering
-	// Work is the arithmetic of the results, as the operator is defined. It is nil if lowerings do no more.
+	// Work returns the number of arithmetic operations of the results by the operator's definition. nil: as many as the
+	// lowering executes.
 	Work func(n *ir.Node) sym.Expr
-	// Host names a function of package hostop.
+	// Host is the name of a function of package hostop.
 	Host string
-	// Samples makes cases from which the package's tests check the definition.
+	// Samples makes cases with which the package's tests check the definition.
 	Samples func(r *rand.Rand) []Sample
 }
 
-// View places an output inside input Of: element (i, j, …) lies at Offset + i·Strides[0] + … of the input's elements.
-// With Strides nil, the output is the input's elements in order from Offset on, all of them or a part, under another
+// View locates an output inside input Of: element (i, j, …) is element Offset + i·Strides[0] + j·Strides[1] + … of the
+// input. If Strides is nil, the output consists of consecutive elements of the input from Offset on, under another
 // shape.
 type View struct {
 	Of      int
 	Offset  sym.Expr
 	Strides []sym.Expr
-	Whole   bool // it is all that is viewed, in order, whether or not that can be proved of the shapes
+	Full    bool // the output is the entire input, in order, even if the shapes do not prove it
 }
 
 // Lowering is one way to compute an operator by a loop nest.
 type Lowering struct {
-	// Apart has operands be parameters of their own also if they are one value, since Build gives them other shapes.
-	Apart bool
-	// Onto has the only result begin as a copy of the first input: k.Out[0] holds it and is an Update, k.In[0] is nil.
-	// The copy is a step of its own, which moves nothing if the result lies where the input does.
+	// Separate gives each operand its own parameter, even if two operands are one value: Build gives them other shapes.
+	Separate bool
+	// Onto: the only result begins as a copy of the first input. k.Out[0] holds the copy and is an Update; k.In[0] is
+	// nil. The copy is a step of its own, which moves nothing if the result lies in the input's memory.
 	Onto bool
-	// Blocks is of lowerings for machines that run blocks of threads, which take them before the others; machines without
-	// take none.
+	// Blocks: the lowering is for machines that run blocks of threads, which prefer it to the others; other machines
+	// ignore it.
 	Blocks bool
-	// Worker is of lowerings that keep much in a worker's scratch: machines with blocks of threads take the expansion
-	// instead.
+	// Worker: the lowering keeps much in a worker's scratch; machines with blocks of threads use the expansion instead.
 	Worker bool
 	Name   string
-	// When, where not nil, is the condition under which Build is right.
+	// When is the condition under which Build is right; nil: always.
 	When func(n *ir.Node, d *sym.Dims) bool
-	// Build writes the kernel: k has a parameter for each present input and each output.
+	// Build writes the kernel. k has a parameter for each present input and each output.
 	Build func(k *Nest, n *ir.Node)
-	// Error is the bound on its difference from Mean, as a relative tolerance; 0: results agree to the rounding of their
-	// type.
+	// Error bounds the difference from the reference, as a relative tolerance; 0: results agree to the rounding of
+	// their type.
 	Error float64
 }
 
@@ -141,8 +143,8 @@ type Nest struct {
 	D   *sym.Dims
 }
 
-// Sample is a case that a definition must get right: a node's attributes and inputs. Rank-only attributes are shared by
-// every binding of the dimensions; regions are built by Regions where the operator needs them.
+// Sample is a case for testing a definition: a node's attributes and inputs. Regions builds the node's regions if the
+// operator has some.
 type Sample struct {
 	Attrs   ir.Attrs
 	Inputs  []*tensor.Tensor // nil: absent
@@ -151,24 +153,24 @@ type Sample struct {
 	Constant []int
 }
 
-// Name is the operator's name.
+// Name returns the operator's name.
 func (d *Def) Name() string { return d.Op }
 
-// Infer applies the shape rule.
+// Infer applies the shape rule to n.
 func (d *Def) Infer(c *ir.Inference, n *ir.Node) error { return d.Shape(c, n) }
 
-// Eval applies the meaning.
+// Eval computes the results by the reference.
 func (d *Def) Eval(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	return d.Mean(e, n, in)
 }
 
-// define registers an operator.
+// define registers an operator with package ir.
 func define(d *Def) { ir.Register(d) }
 
-// Of is a node's definition.
+// Of returns a node's definition.
 func Of(n *ir.Node) *Def { return n.Op.(*Def) }
 
-// LoweringOf is the lowering of a node; nil if it has none.
+// LoweringOf returns the lowering that computes n, on a machine with blocks of threads or without; nil if n has none.
 func (d *Def) LoweringOf(n *ir.Node, dims *sym.Dims, blocks bool) *Lowering {
 	for _, own := range []bool{true, false} {
 		if own && !blocks {

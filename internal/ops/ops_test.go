@@ -18,9 +18,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestSamples derives tests from every operator's samples: the shape rule against the meaning, and the expansion, every
-// lowering, the view and the host function against the meaning; each with the inputs' extents as numbers, and again as
-// named dimensions.
+// TestSamples derives tests from every operator's samples: it compares the shape rule, the expansion, every lowering,
+// the view and the host function with the reference, each with the inputs' extents as numbers, and again as named
+// dimensions.
 func TestSamples(t *testing.T) {
 	for _, op := range ir.Ops() {
 		def, ok := op.(*Def)
@@ -44,7 +44,7 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// TestWays finds operators that nothing can compute.
+// TestWays shows that each operator can be computed in some way.
 func TestWays(t *testing.T) {
 	structures := []string{"if", "loop", "scan", ir.PlaceOp} // package lower turns these into steps
 	for _, op := range ir.Ops() {
@@ -56,7 +56,7 @@ func TestWays(t *testing.T) {
 	}
 }
 
-// String names the sample's inputs and attributes.
+// String lists the types of the sample's inputs and its attributes.
 func (s Sample) String() string {
 	var parts []string
 	for _, in := range s.Inputs {
@@ -82,7 +82,8 @@ type sampled struct {
 	dims   map[sym.Name]int64
 }
 
-// newSampled makes the sample's inputs. With symbolic, each extent above 1 is a dimension, one for each number.
+// newSampled makes the sample's inputs. With symbolic, each extent above 1 is a dimension; equal extents are one
+// dimension.
 func newSampled(s Sample, symbolic bool) *sampled {
 	body := &ir.Block{}
 	m := &ir.Module{Name: "main", Dims: sym.NewDims(), Main: &ir.Func{Name: "main", Body: body}}
@@ -114,7 +115,7 @@ func newSampled(s Sample, symbolic bool) *sampled {
 	return x
 }
 
-// node adds the sample's node.
+// node adds the sample's node to the module.
 func (x *sampled) node(def *Def, s Sample) (n *ir.Node, err error) {
 	defer ir.Catch(&err)
 	var regions []*ir.Block
@@ -124,6 +125,8 @@ func (x *sampled) node(def *Def, s Sample) (n *ir.Node, err error) {
 	return x.build.NodeWith(def.Op, maps.Clone(s.Attrs), regions, x.inputs...), nil
 }
 
+// checkSample compares each way to compute a sample with the reference; it accepts that symbolic extents are not
+// supported.
 func checkSample(def *Def, s Sample, symbolic bool) error {
 	x := newSampled(s, symbolic)
 	n, err := x.node(def, s)
@@ -170,7 +173,7 @@ func checkSample(def *Def, s Sample, symbolic bool) error {
 	return nil
 }
 
-// checkInference compares what the shape rule says with what came out.
+// checkInference compares the shape rule's types, known elements, conditions and limits with the results.
 func checkInference(x *sampled, n *ir.Node, e *ir.Evaluation, out []*tensor.Tensor) error {
 	for _, r := range x.module.Requires {
 		ok, err := r.Cond.Eval(func(name sym.Name) (int64, bool) { v, ok := e.Dims[name]; return v, ok })
@@ -217,6 +220,7 @@ func checkInference(x *sampled, n *ir.Node, e *ir.Evaluation, out []*tensor.Tens
 	return nil
 }
 
+// checkView compares the elements of a view with the results.
 func checkView(e *ir.Evaluation, v *View, of, want *tensor.Tensor) error {
 	if v.Strides != nil && len(v.Strides) != want.Rank() {
 		return fmt.Errorf("%d strides for rank %d", len(v.Strides), want.Rank())
@@ -249,6 +253,7 @@ func checkView(e *ir.Evaluation, v *View, of, want *tensor.Tensor) error {
 	return compareSample(got, want, 0)
 }
 
+// checkLowering interprets the kernel that a lowering builds and compares its results.
 func checkLowering(x *sampled, n *ir.Node, low Lowering, e *ir.Evaluation, in, want []*tensor.Tensor) error {
 	k := &Nest{Builder: loop.NewBuilder(n.Op.Name()), D: x.module.Dims}
 	var operands []loop.Data
@@ -290,6 +295,7 @@ func checkLowering(x *sampled, n *ir.Node, low Lowering, e *ir.Evaluation, in, w
 	return nil
 }
 
+// checkExpansion evaluates the expansion, unless it declines, and compares its results.
 func checkExpansion(def *Def, s Sample, symbolic bool, want []*tensor.Tensor) (err error) {
 	x := newSampled(s, symbolic)
 	n, err := x.node(def, s)
@@ -321,6 +327,7 @@ func checkExpansion(def *Def, s Sample, symbolic bool, want []*tensor.Tensor) (e
 	return nil
 }
 
+// checkHost calls the host function and compares its results.
 func checkHost(def *Def, n *ir.Node, e *ir.Evaluation, in, want []*tensor.Tensor) error {
 	attrs := map[string]any{}
 	for name, v := range n.Attrs {
@@ -353,7 +360,7 @@ func checkHost(def *Def, n *ir.Node, e *ir.Evaluation, in, want []*tensor.Tensor
 	return nil
 }
 
-// closeness is how near results of a type must come to the reference, which computes in f64 and rounds once.
+// closeness is the tolerance for results of a type: the reference computes in f64 and rounds once.
 var closeness = map[dtype.DType]float64{dtype.F64: 1e-10, dtype.F32: 2e-5, dtype.F16: 2e-3, dtype.BF16: 1.6e-2,
 	dtype.C64: 1e-5, dtype.C128: 1e-10}
 

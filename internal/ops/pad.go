@@ -15,11 +15,11 @@ func init() {
 		Lowerings: []Lowering{{Name: "map", When: padIsMap, Build: padMap}}})
 }
 
-// padFolds are the ways to continue a tensor beyond its edges: where an element at a position outside [0, extent) comes
-// from. "constant" is none of them: it does not look at the tensor.
+// padFolds maps a position outside [0, extent) to the position whose element continues the tensor there, by mode. The
+// mode constant is not among them, since it reads no element.
 var padFolds = map[string]func(position, extent sym.Expr) sym.Expr{
 	"edge": func(p, extent sym.Expr) sym.Expr { return p.Max(sym.Const(0)).Min(extent.Sub(one)) },
-	// Without repeating the edge: of period 2·(extent − 1). One element is its own reflection.
+	// The edge is not repeated: the period is 2·(extent − 1). A single element is its own reflection.
 	"reflect": func(p, extent sym.Expr) sym.Expr {
 		period := extent.Sub(one).Mul(sym.Const(2))
 		at := p.Mod(period.Max(one))
@@ -28,8 +28,8 @@ var padFolds = map[string]func(position, extent sym.Expr) sym.Expr{
 	"wrap": func(p, extent sym.Expr) sym.Expr { return p.Mod(extent) },
 }
 
-// Pad adds begin[i] elements before and end[i] after axis i; negative ones are removed, before any are added. Mode is
-// constant, edge, reflect or wrap; value, one element, is what constant adds (nil: 0).
+// Pad adds begin[i] elements before axis i and end[i] after it; negative numbers remove elements, before any are added.
+// Mode is constant, edge, reflect or wrap; value, of one element, is added in mode constant (nil: 0).
 func Pad(b *ir.Builder, x, value *ir.Value, mode string, begin, end []sym.Expr) *ir.Value {
 	inputs := []*ir.Value{x}
 	if mode == "constant" && value != nil {
@@ -38,6 +38,8 @@ func Pad(b *ir.Builder, x, value *ir.Value, mode string, begin, end []sym.Expr) 
 	return b.Op("pad", ir.Attrs{"mode": mode, "begin": begin, "end": end}, inputs...)
 }
 
+// padShape requires an amount for each axis before and after, and extents that stay not negative. Modes other than
+// constant need an element to continue.
 func padShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 2); err != nil {
 		return err
@@ -75,13 +77,14 @@ func padShape(c *ir.Inference, n *ir.Node) error {
 
 func isZero(e sym.Expr) bool { return e.Equal(sym.Expr{}) }
 
-// padSource is where along an axis an element comes from: within what is left of the axis once negative padding has
-// been taken away, which begins at cut and has the extent left.
+// padSource returns the position along an axis from which an element comes, counted within the elements that negative
+// padding leaves: those begin at cut, and there are left of them.
 func padSource(at, begin, end, extent sym.Expr) (position, cut, left sym.Expr) {
 	lost := begin.Min(sym.Const(0)).Neg()
 	return at.Sub(begin.Max(sym.Const(0))), lost, extent.Sub(lost).Add(end.Min(sym.Const(0)))
 }
 
+// padMean moves each element from its position in the input, or fills it with the value.
 func padMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -121,6 +124,7 @@ func padMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tenso
 	return []*tensor.Tensor{out}, nil
 }
 
+// padView returns the entire input if no axis is padded, and nil otherwise.
 func padView(n *ir.Node) *View {
 	begin, end := n.Attrs.Exprs("begin"), n.Attrs.Exprs("end")
 	for i := range begin {
@@ -131,7 +135,8 @@ func padView(n *ir.Node) *View {
 	return &View{}
 }
 
-// padIsMap: the fold's arithmetic wants padding that is not negative, since what is taken away moves the edges.
+// padIsMap reports whether padMap may build the node: with a fold, no amount may be negative, since removing elements
+// moves the edges.
 func padIsMap(n *ir.Node, d *sym.Dims) bool {
 	if !movable(n, d) {
 		return false
@@ -142,7 +147,7 @@ func padIsMap(n *ir.Node, d *sym.Dims) bool {
 	return !padCuts(n, d)
 }
 
-// padCuts reports whether padding may be negative.
+// padCuts reports whether an amount may be negative.
 func padCuts(n *ir.Node, d *sym.Dims) bool {
 	for _, e := range append(append([]sym.Expr{}, n.Attrs.Exprs("begin")...), n.Attrs.Exprs("end")...) {
 		if d.LE(sym.Const(0), e) != sym.Yes {
@@ -152,7 +157,7 @@ func padCuts(n *ir.Node, d *sym.Dims) bool {
 	return false
 }
 
-// padExpand first removes, then adds.
+// padExpand removes elements with a slice and then pads by the positive amounts; nil if no amount is negative.
 func padExpand(b *ir.Builder, n *ir.Node) []*ir.Value {
 	if !padCuts(n, b.Dims()) {
 		return nil
@@ -169,6 +174,7 @@ func padExpand(b *ir.Builder, n *ir.Node) []*ir.Value {
 		after)}
 }
 
+// padMap loads each element through the mode's fold or, in mode constant, under a mask.
 func padMap(k *Nest, n *ir.Node) {
 	x, value, out := k.In[0], present(k.In, 1), k.Out[0]
 	begin, fold := n.Attrs.Exprs("begin"), padFolds[n.Attrs.String("mode", "constant")]
@@ -198,22 +204,26 @@ func padMap(k *Nest, n *ir.Node) {
 	})
 }
 
-// pads reports whether a node adds rows along an axis, or takes some away.
+// pads reports whether a node adds or removes rows along an axis.
 func pads(n *ir.Node, axis int) bool {
 	return !isZero(n.Attrs.Exprs("begin")[axis]) || !isZero(n.Attrs.Exprs("end")[axis])
 }
 
+// padAxes allows pieces of an axis that is not padded, and of one that is padded with a constant if the amount before
+// is a number.
 func padAxes(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
 	in[0] = axis
 	_, number := n.Attrs.Exprs("begin")[axis].Const()
 	return !pads(n, axis) || number && n.Attrs.String("mode", "constant") == "constant"
 }
 
+// padSeen shifts rows by the amount that is added before them.
 func padSeen(n *ir.Node, axis, _ int, rows RowRange) RowRange {
 	begin, _ := n.Attrs.Exprs("begin")[axis].Const()
 	return RowRange{rows.From - begin, rows.To - begin}
 }
 
+// padCut sets the amounts of a piece: it begins at other rows, and has as many rows as the piece of the result.
 func padCut(b *ir.Builder, n *ir.Node, attrs ir.Attrs, _ []*ir.Value, axis int, c RowCut) {
 	if !pads(n, axis) {
 		return
@@ -225,7 +235,8 @@ func padCut(b *ir.Builder, n *ir.Node, attrs ir.Attrs, _ []*ir.Value, axis int, 
 
 func padLoose(n *ir.Node, axis, _ int) bool { return pads(n, axis) }
 
-// padNotNegative: the value that is added must be a constant; 0 if there is none.
+// padNotNegative requires that the input is not negative and that the value that is added is absent (0) or a constant
+// that is not negative.
 func padNotNegative(n *ir.Node, is func(*ir.Value) bool) bool {
 	value := input(n, 1)
 	return is(n.Inputs[0]) && (value == nil || value.Const != nil && is(value))

@@ -12,14 +12,15 @@ func init() {
 	define(&Def{Op: ir.PlaceOp, Shape: placeShape, Mean: placeMean})
 }
 
-// Place gives x a name of its own in a storage that the model's text lays out. Its attributes are the storage's name
-// and bytes, the offset in it, and the value that it is, so that no two are taken for the same. Package lower lets x be
-// written there.
+// Place returns the attributes of a node that names a value in a storage which the model's text lays out: the storage's
+// name and bytes, the offset in it, and the value's name, which keeps two such nodes from being merged. Package lower
+// has the value written at that offset.
 func Place(v *ir.Value) ir.Attrs {
 	s := v.Carve.Storage
 	return ir.Attrs{"storage": s.Name, "bytes": s.Bytes, "offset": v.Carve.Offset, "value": v.Name}
 }
 
+// placeShape requires one input; the result has its type and its known elements.
 func placeShape(_ *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err
@@ -32,8 +33,8 @@ func placeMean(_ *ir.Evaluation, _ *ir.Node, in []*tensor.Tensor) ([]*tensor.Ten
 	return in, nil
 }
 
-// LiesIn reports in which of the node's inputs a result may lie: where the operator, or what it expands to, computes
-// nothing. It implements ir.Viewer.
+// LiesIn returns the input in whose memory a result may lie, if the operator, or its expansion, computes nothing. It
+// implements ir.Viewer.
 func (d *Def) LiesIn(n *ir.Node, output int, dims *sym.Dims) (input int, ok bool) {
 	if d.View != nil && output == 0 {
 		if v := d.View(n, dims); v != nil {
@@ -52,7 +53,8 @@ func (d *Def) LiesIn(n *ir.Node, output int, dims *sym.Dims) (input int, ok bool
 	return 0, false
 }
 
-// expansionOf is the value that a result lies in when the node is expanded; nil if there is no expansion.
+// expansionOf expands the node in a scratch module and returns the value in which the result lies there; nil if there
+// is no expansion.
 func expansionOf(d *Def, n *ir.Node, dims *sym.Dims, output int) (root *ir.Value) {
 	scratch := &ir.Module{Dims: dims.Clone(), Limits: map[sym.Name]sym.Expr{}, Main: &ir.Func{Body: &ir.Block{}}}
 	var err error
@@ -76,7 +78,8 @@ func expansionOf(d *Def, n *ir.Node, dims *sym.Dims, output int) (root *ir.Value
 	return root
 }
 
-// NeedsExpansion reports whether a node cannot be computed as it is, by a machine with blocks of threads or without.
+// NeedsExpansion reports whether a node has neither a view nor a lowering for a machine with blocks of threads or
+// without.
 func (d *Def) NeedsExpansion(n *ir.Node, dims *sym.Dims, blocks bool) bool {
 	if d.View != nil && d.View(n, dims) != nil {
 		return false

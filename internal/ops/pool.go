@@ -23,16 +23,16 @@ func init() {
 		Mean: lpPoolMean, Samples: lpPoolSamples, Lowerings: []Lowering{{Name: "window", Build: lpPoolWindow}}})
 }
 
-// MaxPool is the largest element under the window at each place; positions outside the input count as lowest. ceil lets
-// a last window hang over the end.
+// MaxPool returns the largest element under the window at each position; positions outside the input count as the
+// lowest number. With ceil, a last window may extend beyond the end.
 func MaxPool(b *ir.Builder, x *ir.Value, w Window, ceil bool) *ir.Value {
 	attrs := w.Attrs()
 	attrs["ceil"] = ceil
 	return b.Op("max_pool", attrs, x)
 }
 
-// MaxPoolIndices is MaxPool, and where each largest element lies in x: the number of elements before it, of the first
-// where there are several. With columns, the spatial axes are counted with the first one fastest.
+// MaxPoolIndices also returns the index in x of each largest element, the first of several: the number of elements
+// before it. With columns, the first spatial axis is counted fastest.
 func MaxPoolIndices(b *ir.Builder, x *ir.Value, w Window, ceil, columns bool) (y, indices *ir.Value) {
 	attrs := w.Attrs()
 	attrs["ceil"], attrs["columns"] = ceil, columns
@@ -40,21 +40,22 @@ func MaxPoolIndices(b *ir.Builder, x *ir.Value, w Window, ceil, columns bool) (y
 	return n.Outputs[0], n.Outputs[1]
 }
 
-// LpPool is the p-norm of the elements under the window, (Σ |x|ᵖ)^(1/p); positions outside the input count as 0.
+// LpPool returns the p-norm of the elements under the window, (Σ |x|ᵖ)^(1/p); positions outside the input count as 0.
 func LpPool(b *ir.Builder, x *ir.Value, w Window, ceil bool, p int64) *ir.Value {
 	attrs := w.Attrs()
 	attrs["ceil"], attrs["p"] = ceil, p
 	return b.Op("lp_pool", attrs, x)
 }
 
-// AveragePool is the mean under the window. With padded, positions in the padding count as zeros; those beyond it never
-// count.
+// AveragePool returns the mean under the window. With padded, positions in the padding count as zeros; those beyond the
+// padding never count.
 func AveragePool(b *ir.Builder, x *ir.Value, w Window, ceil, padded bool) *ir.Value {
 	attrs := w.Attrs()
 	attrs["ceil"], attrs["padded"] = ceil, padded
 	return b.Op("average_pool", attrs, x)
 }
 
+// poolShape requires one input of numbers of rank 3 or more; the spatial extents are the numbers of window positions.
 func poolShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err
@@ -87,8 +88,9 @@ func poolShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// leastPositions is how many positions a window must have. Known sizes may leave none: the result is empty. Named ones
-// have at least one: what is planned for them compares their sizes, which takes many times as long if all may be 0.
+// leastPositions returns the least number of positions that the shape rule demands of a window. Known sizes may leave
+// none, and the result is empty. Named sizes must leave one: the planner compares them, which takes many times as long
+// if each may be 0.
 func leastPositions(extent sym.Expr) sym.Expr {
 	if _, known := extent.Const(); known {
 		return sym.Const(0)
@@ -96,17 +98,17 @@ func leastPositions(extent sym.Expr) sym.Expr {
 	return one
 }
 
-// overhanging is positions where the last window may hang over the end, as long as it begins inside the input or the
-// padding before it.
+// overhanging returns the number of window positions along an axis if the last window may extend beyond the end, as
+// long as it begins inside the input or the padding before it.
 func (w Window) overhanging(axis int, extent sym.Expr) sym.Expr {
 	stride := sym.Const(w.Strides[axis])
-	room := extent.Add(w.Begin[axis]).Add(w.End[axis]).Sub(sym.Const(w.span(axis)))
+	room := extent.Add(w.Begin[axis]).Add(w.End[axis]).Sub(sym.Const(w.extent(axis)))
 	begins := extent.Add(w.Begin[axis]).CeilDiv(stride)
 	return room.CeilDiv(stride).Add(one).Min(begins)
 }
 
-// poolEach visits the input elements under each window: for each output element, begin, then visit for the elements
-// inside, then end with the number of positions that padding has as well.
+// poolEach calls, for each output element, begin, then visit with each input element under the window, then end with
+// the output's index and the number of window positions that lie in the input or its padding.
 func poolEach(e *ir.Evaluation, n *ir.Node, x, out *tensor.Tensor, begin func(), visit func(at int64),
 	end func(to, positions int64)) error {
 	w, err := windowOf(n, x.Rank()-2)
@@ -143,6 +145,7 @@ func poolEach(e *ir.Evaluation, n *ir.Node, x, out *tensor.Tensor, begin func(),
 	return nil
 }
 
+// maxPoolMean compares elements in their own type, from the type's lowest number on.
 func maxPoolMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -156,6 +159,7 @@ func maxPoolMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.T
 	return []*tensor.Tensor{out}, err
 }
 
+// averagePoolMean sums in f64; a window that covers no position gives NaN.
 func averagePoolMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -177,8 +181,8 @@ func averagePoolMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tens
 	return []*tensor.Tensor{out}, err
 }
 
-// poolNest walks the windows: body gets a load of the element, which is otherwise where the position lies outside the
-// input.
+// poolNest writes the loops over output elements and window positions. body gets the load of an element, which is
+// otherwise if the position lies outside the input.
 func poolNest(k *Nest, n *ir.Node, otherwise *loop.Const, begin func(o []sym.Expr), body func(value loop.Expr),
 	end func(o []sym.Expr)) {
 	x, out := k.In[0], k.Out[0]
@@ -210,6 +214,7 @@ func poolNest(k *Nest, n *ir.Node, otherwise *loop.Const, begin func(o []sym.Exp
 	})
 }
 
+// maxPoolWindow reduces each window by Max, from the type's lowest number on.
 func maxPoolWindow(k *Nest, n *ir.Node) {
 	var best *loop.Ref
 	lowest := loop.Lowest(k.In[0].DType)
@@ -218,6 +223,8 @@ func maxPoolWindow(k *Nest, n *ir.Node) {
 		func(o []sym.Expr) { k.Store(k.Out[0], o, best) })
 }
 
+// averagePoolWindow sums each window and divides by the number of positions that count, which it computes rather than
+// counts.
 func averagePoolWindow(k *Nest, n *ir.Node) {
 	var sum *loop.Ref
 	x, dt := k.In[0], computing(k.In[0].DType)
@@ -247,12 +254,12 @@ func averagePoolWindow(k *Nest, n *ir.Node) {
 		})
 }
 
-// windowCost counts one operation for each element under a window.
+// windowCost returns one operation for each element under each window.
 func windowCost(n *ir.Node, size func(...sym.Expr) float64) float64 {
 	return size(n.Outputs[0].Type.Shape...) * size(ir.Constants(n.Attrs.Ints("kernel"))...)
 }
 
-// poolLast: with its channels first, a window's elements lie apart from its neighbours'.
+// poolLast is windowLast with Faster: if channels come first, the elements of a window are not contiguous.
 func poolLast(d *sym.Dims, n *ir.Node) *LastForm {
 	f := windowLast(d, n)
 	f.Faster = true

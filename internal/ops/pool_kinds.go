@@ -11,6 +11,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// poolIndicesShape gives the indices the shape of the pooled result, in i64.
 func poolIndicesShape(c *ir.Inference, n *ir.Node) error {
 	if err := poolShape(c, n); err != nil {
 		return err
@@ -19,7 +20,7 @@ func poolIndicesShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// poolStrides are the steps, in elements, by which max_pool_indices counts along each axis.
+// poolStrides returns the step by which max_pool_indices counts along each axis, in elements.
 func poolStrides(shape []sym.Expr, columns bool) []sym.Expr {
 	strides := make([]sym.Expr, len(shape))
 	step := one
@@ -38,6 +39,8 @@ func poolStrides(shape []sym.Expr, columns bool) []sym.Expr {
 	return strides
 }
 
+// poolIndicesMean keeps the first largest element of each window, or the first NaN; a window without elements has index
+// −1.
 func poolIndicesMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	x := in[0]
 	out, err := result(e, n, 0)
@@ -70,6 +73,7 @@ func poolIndicesMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tens
 	return []*tensor.Tensor{out, indices}, err
 }
 
+// poolIndicesWindow keeps the best element and its index in two variables as it scans the window.
 func poolIndicesWindow(k *Nest, n *ir.Node) {
 	x, out := k.In[0], k.Out[0]
 	w, _ := windowOf(n, len(x.Shape)-2)
@@ -100,6 +104,7 @@ func poolIndicesWindow(k *Nest, n *ir.Node) {
 	})
 }
 
+// lpPoolMean sums the powers in f64.
 func lpPoolMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -112,6 +117,7 @@ func lpPoolMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Te
 	return []*tensor.Tensor{out}, err
 }
 
+// lpPoolWindow sums |x|ᵖ over each window and stores the p-th root.
 func lpPoolWindow(k *Nest, n *ir.Node) {
 	var total *loop.Ref
 	x, p := k.In[0], n.Attrs.Int("p", 2)
@@ -121,7 +127,7 @@ func lpPoolWindow(k *Nest, n *ir.Node) {
 		func(o []sym.Expr) { k.Store(k.Out[0], o, loop.Convert(x.DType, rootOf(total, p))) })
 }
 
-// powerOf is |x|ᵖ, and rootOf the p-th root.
+// powerOf returns |x|ᵖ, without a power function for p = 1 and 2.
 func powerOf(x loop.Expr, p int64) loop.Expr {
 	switch p {
 	case 1:
@@ -132,6 +138,7 @@ func powerOf(x loop.Expr, p int64) loop.Expr {
 	return loop.Apply2(loop.Pow, absolute(x), like(x, float64(p)))
 }
 
+// rootOf returns the p-th root of x, without a power function for p = 1 and 2.
 func rootOf(x loop.Expr, p int64) loop.Expr {
 	switch p {
 	case 1:
@@ -142,7 +149,8 @@ func rootOf(x loop.Expr, p int64) loop.Expr {
 	return loop.Apply2(loop.Pow, x, like(x, 1/float64(p)))
 }
 
-// sampleWindows are windows over two axes: plain, padded, dilated, with strides, hanging over.
+// sampleWindows are windows over two axes: without padding, padded, dilated, with strides, and with a last window that
+// extends beyond the end.
 var sampleWindows = []Window{
 	{Kernel: []int64{2, 3}, Strides: []int64{1, 1}, Dilations: []int64{1, 1}, Begin: ir.Constants([]int64{0, 0}),
 		End: ir.Constants([]int64{0, 0})},
@@ -160,7 +168,8 @@ var sampleWindows = []Window{
 		End: ir.Constants([]int64{0, 0})},
 }
 
-// windowSamples applies every sample window, with and without ceil, to inputs of some types.
+// windowSamples applies every sample window, with and without ceil, to inputs of some types, and one window each over
+// one axis and over three. make1 makes an input; more are attributes for all.
 func windowSamples(types []dtype.DType, make1 func(dt dtype.DType, shape ...int64) *tensor.Tensor,
 	more ir.Attrs) []Sample {
 	var out []Sample
@@ -192,6 +201,7 @@ func windowSamples(types []dtype.DType, make1 func(dt dtype.DType, shape ...int6
 		Sample{Attrs: cube, Inputs: []*tensor.Tensor{make1(types[0], 1, 2, 4, 3, 5)}})
 }
 
+// poolSamples covers bytes and floats, and floats with infinities and NaN, with channels first and last.
 func poolSamples(r *rand.Rand) []Sample {
 	return withLast(append(windowSamples(append([]dtype.DType{dtype.U8, dtype.I8}, floatTypes...),
 		func(dt dtype.DType, shape ...int64) *tensor.Tensor {
@@ -202,6 +212,7 @@ func poolSamples(r *rand.Rand) []Sample {
 		}, nil)...), false)
 }
 
+// poolIndicesSamples covers three types, with the indices counted along rows and along columns.
 func poolIndicesSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	for _, columns := range []bool{false, true} {
@@ -216,6 +227,7 @@ func poolIndicesSamples(r *rand.Rand) []Sample {
 	return out
 }
 
+// averagePoolSamples covers the float types, with padding counted and not, channels first and last.
 func averagePoolSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	for _, padded := range []bool{false, true} {
@@ -226,6 +238,7 @@ func averagePoolSamples(r *rand.Rand) []Sample {
 	return withLast(out, false)
 }
 
+// lpPoolSamples covers p = 1, 2 and 3.
 func lpPoolSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	for p := int64(1); p < 4; p++ {

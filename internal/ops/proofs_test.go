@@ -8,7 +8,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// proof reads a hand-written text of testdata/proofs, by way of its own print.
+// proof parses a text of testdata/proofs, checks that it prints and parses again to the same text, and returns the
+// module.
 func proof(t *testing.T, name string) *ir.Module {
 	source, err := os.ReadFile("testdata/proofs/" + name + ".weir")
 	if err != nil {
@@ -39,6 +40,7 @@ func same(t *testing.T, got, want *tensor.Tensor) {
 	}
 }
 
+// TestProofRegions evaluates scans and loops with an early end, and one that ends at its limit.
 func TestProofRegions(t *testing.T) {
 	m := proof(t, "regions")
 	x := elements([]float32{1, 2, 3, 4, 5, 6}, 2, 3)
@@ -57,6 +59,7 @@ func TestProofRegions(t *testing.T) {
 	same(t, out[2], elements(make([]float32, 30), 10, 3)) // the limit ends it
 }
 
+// TestProofGrowing evaluates loops whose carried tensors grow, for two iterations and for none.
 func TestProofGrowing(t *testing.T) {
 	m := proof(t, "growing")
 	count := tensor.Must(tensor.FromSlice([]int64{2}))
@@ -80,6 +83,8 @@ func TestProofGrowing(t *testing.T) {
 	same(t, out[5], elements(nil, 0, 0))
 }
 
+// TestProofState evaluates a model with a state and random noise three times: the first draw is a known answer, and
+// draws differ.
 func TestProofState(t *testing.T) {
 	m := proof(t, "state")
 	x := elements([]float32{10, 20}, 2)
@@ -125,6 +130,8 @@ func TestProofState(t *testing.T) {
 	}
 }
 
+// TestProofCall evaluates calls of functions, refuses sizes outside their conditions, expands the calls, and refuses
+// recursion.
 func TestProofCall(t *testing.T) {
 	m := proof(t, "call")
 	x, y := elements([]float32{1, -2}, 2), elements([]float32{3, 0, 1, 2, -1}, 5)
@@ -148,7 +155,7 @@ func TestProofCall(t *testing.T) {
 			t.Errorf("n = %d with m = %d is taken", c.n, c.m)
 		}
 	}
-	// Expanded in place, it means the same.
+	// With the calls expanded, the results are the same.
 	body := m.Main.Body
 	old := body.Nodes
 	body.Nodes = nil

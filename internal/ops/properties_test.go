@@ -16,8 +16,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestProperties holds definitions to what they say of their operators, by the operators' meaning on their samples:
-// every property that is not about cost. Each operator that has one needs a sample that shows it.
+// TestProperties compares each property of a definition, except those about cost, with the reference on the operator's
+// samples. An operator that has a property needs a sample that shows it.
 func TestProperties(t *testing.T) {
 	for _, op := range ir.Ops() {
 		def := op.(*Def)
@@ -51,10 +51,10 @@ func TestProperties(t *testing.T) {
 	}
 }
 
-// checkedProperties are the properties that samples show. check reports whether a sample can show it.
+// checkedProperties are the properties that samples show. check reports whether the sample can show the property.
 var checkedProperties = []struct {
 	name  string
-	times int // that a sample is checked, each with other random numbers
+	times int // how often a sample is checked, with other random numbers each time
 	has   func(d *Def) bool
 	check func(r *rand.Rand, d *Def, s Sample) (bool, error)
 }{
@@ -65,14 +65,14 @@ var checkedProperties = []struct {
 	{"Picks", 1, func(d *Def) bool { return d.Picks }, checkPicks},
 	{"Scatter", 1, func(d *Def) bool { return d.Scatter }, checkScatter},
 	{"NotNegative", 1, func(d *Def) bool { return d.NotNegative != nil }, checkNotNegative},
-	{"WholeVectors", 1, func(d *Def) bool { return d.WholeVectors != nil }, checkWholeVectors},
+	{"KeepsVectors", 1, func(d *Def) bool { return d.KeepsVectors != nil }, checkKeepsVectors},
 	{"Defer", 1, func(d *Def) bool { return d.Defer != nil }, checkDefer},
 	{"Merge", 1, func(d *Def) bool { return d.Merge.By != "" }, checkMerge},
 	{"Narrow", 4, func(d *Def) bool { return d.Narrow != nil }, checkNarrow},
 	{"Last", 1, func(d *Def) bool { return d.Last != nil }, checkLast},
 }
 
-// applied is an operator's node and its first result on constants.
+// applied returns an operator's node and its first result on constants.
 func applied(op string, s Sample) (*sampled, *ir.Node, *tensor.Tensor, error) {
 	x := newSampled(s, false)
 	def, _ := ir.Lookup(op)
@@ -88,7 +88,7 @@ func applied(op string, s Sample) (*sampled, *ir.Node, *tensor.Tensor, error) {
 	return x, n, out[0], nil
 }
 
-// sameBits compares two tensors to the bit, and by their shapes.
+// sameBits returns an error unless two tensors have the same type and shape and are equal to the bit.
 func sameBits(got, want *tensor.Tensor) error {
 	if !slices.Equal(got.Shape(), want.Shape()) || got.DType() != want.DType() {
 		return fmt.Errorf("%s%v, not %s%v", got.DType(), got.Shape(), want.DType(), want.Shape())
@@ -99,6 +99,7 @@ func sameBits(got, want *tensor.Tensor) error {
 	return nil
 }
 
+// checkCommutative exchanges the operands; the result must be equal to the bit.
 func checkCommutative(_ *rand.Rand, d *Def, s Sample) (bool, error) {
 	_, _, want, err := applied(d.Op, s)
 	if err != nil {
@@ -111,6 +112,7 @@ func checkCommutative(_ *rand.Rand, d *Def, s Sample) (bool, error) {
 	return true, sameBits(got, want)
 }
 
+// checkNeutral applies the operator to each sample and its neutral element, which must change nothing.
 func checkNeutral(_ *rand.Rand, d *Def, s Sample) (bool, error) {
 	x := s.Inputs[0]
 	if !x.DType().IsFloat() {
@@ -125,6 +127,7 @@ func checkNeutral(_ *rand.Rand, d *Def, s Sample) (bool, error) {
 	return true, tensor.Compare(got, x, 0, 0)
 }
 
+// checkAlias compares the bytes of the result with those of the input.
 func checkAlias(_ *rand.Rand, d *Def, s Sample) (bool, error) {
 	_, _, got, err := applied(d.Op, s)
 	if err != nil || s.Inputs[0].DType() == dtype.String {
@@ -136,7 +139,7 @@ func checkAlias(_ *rand.Rand, d *Def, s Sample) (bool, error) {
 	return true, nil
 }
 
-// countedElements counts a tensor's elements, by their bits.
+// countedElements counts how often each element occurs, by its bits.
 func countedElements(x *tensor.Tensor) map[uint64]int {
 	count := map[uint64]int{}
 	for i := range x.Len() {
@@ -145,6 +148,7 @@ func countedElements(x *tensor.Tensor) map[uint64]int {
 	return count
 }
 
+// checkRearranges counts elements: the result must have the only input's, each as often.
 func checkRearranges(_ *rand.Rand, d *Def, s Sample) (bool, error) {
 	_, _, got, err := applied(d.Op, s)
 	if err != nil || s.Inputs[0].DType() == dtype.String {
@@ -156,6 +160,7 @@ func checkRearranges(_ *rand.Rand, d *Def, s Sample) (bool, error) {
 	return true, nil
 }
 
+// checkPicks looks up each element of the result, except NaN and zeros, among the first input's elements.
 func checkPicks(_ *rand.Rand, d *Def, s Sample) (bool, error) {
 	_, _, got, err := applied(d.Op, s)
 	if dt := s.Inputs[0].DType(); err != nil || dt == dtype.String || dt.IsComplex() || s.Inputs[0].Len() == 0 {
@@ -171,6 +176,7 @@ func checkPicks(_ *rand.Rand, d *Def, s Sample) (bool, error) {
 	return got.Len() > 0, nil
 }
 
+// checkScatter checks that at most as many elements change as there are updates.
 func checkScatter(_ *rand.Rand, d *Def, s Sample) (bool, error) {
 	_, _, got, err := applied(d.Op, s)
 	if err != nil || s.Inputs[0].DType() == dtype.String {
@@ -188,7 +194,7 @@ func checkScatter(_ *rand.Rand, d *Def, s Sample) (bool, error) {
 	return changed > 0, nil
 }
 
-// filled is a tensor with the shape and type of x, whose elements are made of x's.
+// filled returns a tensor with the shape and type of x, and f of its elements.
 func filled(x *tensor.Tensor, f func(v float64) float64) *tensor.Tensor {
 	y := tensor.Must(tensor.New(x.DType(), x.Shape()...))
 	for i := range x.Len() {
@@ -197,8 +203,8 @@ func filled(x *tensor.Tensor, f func(v float64) float64) *tensor.Tensor {
 	return y
 }
 
-// checkNotNegative: a sample's results are not negative, if the rule says so for any inputs; and after its inputs have
-// lost their signs, if it says so for such inputs.
+// checkNotNegative checks that a sample's results are not negative, if the rule says so for any inputs; and again with
+// the absolute values of the inputs, if it says so for such inputs.
 func checkNotNegative(_ *rand.Rand, d *Def, s Sample) (shown bool, err error) {
 	unsigned := Sample{Attrs: s.Attrs, Constant: []int{1}}
 	for _, x := range s.Inputs {
@@ -225,8 +231,9 @@ func checkNotNegative(_ *rand.Rand, d *Def, s Sample) (shown bool, err error) {
 	return shown, nil
 }
 
-// checkWholeVectors: every vector of the result is one of the input. A scatter into ones writes whole vectors of twos.
-func checkWholeVectors(_ *rand.Rand, d *Def, s Sample) (bool, error) {
+// checkKeepsVectors checks that every vector of the result is a vector of the input. A scatter into ones must write
+// entire vectors of twos.
+func checkKeepsVectors(_ *rand.Rand, d *Def, s Sample) (bool, error) {
 	x := s.Inputs[0]
 	if d.Scatter {
 		if !x.DType().IsFloat() || s.Attrs.String("reduction", "none") != "none" {
@@ -237,7 +244,7 @@ func checkWholeVectors(_ *rand.Rand, d *Def, s Sample) (bool, error) {
 	}
 	of, n, got, err := applied(d.Op, s)
 	if err != nil || x.Rank() == 0 || got.Rank() == 0 || !loopScalar(x.DType()) || got.Len() == 0 ||
-		!d.WholeVectors(of.module.Dims, n) {
+		!d.KeepsVectors(of.module.Dims, n) {
 		return false, err
 	}
 	size := int(got.Shape()[got.Rank()-1]) * got.DType().Bits() / 8
@@ -261,9 +268,10 @@ func checkWholeVectors(_ *rand.Rand, d *Def, s Sample) (bool, error) {
 	return true, nil
 }
 
-// loopScalar reports whether elements of a type lie in bytes of their own.
+// loopScalar reports whether each element of a type has bytes of its own.
 func loopScalar(dt dtype.DType) bool { return dt != dtype.String && dt.Bits() >= 8 }
 
+// checkDefer compares the deferred tensor with the result, to the bit.
 func checkDefer(_ *rand.Rand, d *Def, s Sample) (bool, error) {
 	_, n, want, err := applied(d.Op, s)
 	if err != nil {
@@ -276,38 +284,40 @@ func checkDefer(_ *rand.Rand, d *Def, s Sample) (bool, error) {
 	return true, sameBits(got, want)
 }
 
-// sliceOf is the slice of a tensor.
+// sliceOf returns a slice of a tensor.
 func sliceOf(x *tensor.Tensor, begin, extent, step []int64) *tensor.Tensor {
 	out := tensor.Must(tensor.New(x.DType(), extent...))
 	cut(out, x, begin, step)
 	return out
 }
 
-// halves are the halves of a tensor along an axis, of which the second may be the longer one.
+// halves returns the halves of a tensor along an axis; the second may be longer.
 func halves(x *tensor.Tensor, axis int) (list []*tensor.Tensor) {
 	at := x.Shape()[axis] / 2
-	for _, span := range [][2]int64{{0, at}, {at, x.Shape()[axis]}} {
+	for _, half := range [][2]int64{{0, at}, {at, x.Shape()[axis]}} {
 		begin, extent := make([]int64, x.Rank()), slices.Clone(x.Shape())
-		begin[axis], extent[axis] = span[0], span[1]-span[0]
+		begin[axis], extent[axis] = half[0], half[1]-half[0]
 		list = append(list, sliceOf(x, begin, extent, slices.Repeat([]int64{1}, x.Rank())))
 	}
 	return list
 }
 
+// checkMerge computes the operator on two halves of an axis, combines the results, and compares with the result on the
+// full axis.
 func checkMerge(_ *rand.Rand, d *Def, s Sample) (bool, error) {
 	x := s.Inputs[0]
 	_, n, want, err := applied(d.Op, s)
 	if err != nil || x.DType() != dtype.F32 && x.DType() != dtype.F64 || n.Attrs["outer"] != nil {
 		return false, err
 	}
-	parts := [2]Sample{{Attrs: s.Attrs}, {Attrs: s.Attrs}}
+	pieces := [2]Sample{{Attrs: s.Attrs}, {Attrs: s.Attrs}}
 	count := 1.0
 	split := func(x *tensor.Tensor, axis int) bool {
 		if x.Shape()[axis] < 2 {
 			return false
 		}
 		for i, half := range halves(x, axis) {
-			parts[i].Inputs = append(parts[i].Inputs, half)
+			pieces[i].Inputs = append(pieces[i].Inputs, half)
 		}
 		return true
 	}
@@ -327,8 +337,8 @@ func checkMerge(_ *rand.Rand, d *Def, s Sample) (bool, error) {
 		}
 	}
 	var halves []*tensor.Tensor
-	for _, part := range parts {
-		_, _, y, err := applied(cmp.Or(d.Merge.Part, d.Op), part)
+	for _, piece := range pieces {
+		_, _, y, err := applied(cmp.Or(d.Merge.Piece, d.Op), piece)
 		if err != nil {
 			return false, err
 		}
@@ -340,20 +350,20 @@ func checkMerge(_ *rand.Rand, d *Def, s Sample) (bool, error) {
 			return false, err
 		}
 	}
-	if d.Merge.Part != "" {
+	if d.Merge.Piece != "" {
 		start = filled(start, func(v float64) float64 { return v / count })
 	}
 	return true, compareSample(start, want, 0)
 }
 
-// partOf is a part of a tensor.
-func partOf(x *tensor.Tensor, p Part) *tensor.Tensor {
-	if x == nil || p.Whole() {
+// sectionOf returns a section of a tensor.
+func sectionOf(x *tensor.Tensor, p Section) *tensor.Tensor {
+	if x == nil || p.Full() {
 		return x
 	}
 	begin, extent, step := make([]int64, x.Rank()), slices.Clone(x.Shape()), slices.Repeat([]int64{1}, x.Rank())
 	for i, a := range p {
-		if !a.Whole() {
+		if !a.Full() {
 			begin[i], _ = a.Begin.Const()
 			extent[i], _ = a.Extent.Const()
 			step[i] = a.Step
@@ -362,39 +372,39 @@ func partOf(x *tensor.Tensor, p Part) *tensor.Tensor {
 	return sliceOf(x, begin, extent, step)
 }
 
-// randomPart is a part of a value, of extents that are numbers.
-func randomPart(r *rand.Rand, shape []int64) Part {
-	p := make(Part, len(shape))
+// randomSection returns a random section of a tensor of the shape; about half of the axes are full.
+func randomSection(r *rand.Rand, shape []int64) Section {
+	p := make(Section, len(shape))
 	for i, size := range shape {
 		if size < 2 || r.Intn(2) == 0 {
 			continue
 		}
 		step := 1 + r.Int63n(2)
 		begin := r.Int63n(size)
-		p[i] = AxisPart{sym.Const(begin), sym.Const(1 + r.Int63n((size-1-begin)/step+1)), step}
+		p[i] = AxisSection{sym.Const(begin), sym.Const(1 + r.Int63n((size-1-begin)/step+1)), step}
 	}
 	return p
 }
 
-// checkNarrow: what a node makes of parts of its inputs is a part of what it makes of the inputs.
+// checkNarrow checks that a node's result on sections of its inputs is the section of its result on the inputs.
 func checkNarrow(r *rand.Rand, d *Def, s Sample) (bool, error) {
 	x, n, whole, err := applied(d.Op, s)
 	if err != nil || len(n.Outputs) != 1 {
 		return false, err
 	}
-	want := randomPart(r, whole.Shape())
-	if want.Whole() {
+	want := randomSection(r, whole.Shape())
+	if want.Full() {
 		return false, nil
 	}
-	reading, ok := d.Narrow(Parts{Dims: x.module.Dims, Shared: func(*ir.Value) bool {
+	reading, ok := d.Narrow(NarrowContext{Dims: x.module.Dims, Shared: func(*ir.Value) bool {
 		return false
 	}}, n, slices.Clone(want))
 	if !ok {
 		return false, nil
 	}
 	for i, made := range reading.Made {
-		if !made.Whole() && !made.Equal(want[i]) {
-			return false, fmt.Errorf("it makes %v, which is not %v nor all of the axis", made, want[i])
+		if !made.Full() && !made.Equal(want[i]) {
+			return false, fmt.Errorf("it makes %v, which is neither %v nor the full axis", made, want[i])
 		}
 	}
 	part := Sample{Attrs: s.Attrs}
@@ -402,7 +412,7 @@ func checkNarrow(r *rand.Rand, d *Def, s Sample) (bool, error) {
 		part.Attrs = reading.Attrs
 	}
 	for i, in := range s.Inputs {
-		part.Inputs = append(part.Inputs, partOf(in, reading.In[i]))
+		part.Inputs = append(part.Inputs, sectionOf(in, reading.In[i]))
 	}
 	got := part.Inputs[0]
 	if d.Op != "slice" { // whose reading is the result
@@ -410,10 +420,10 @@ func checkNarrow(r *rand.Rand, d *Def, s Sample) (bool, error) {
 			return false, fmt.Errorf("%v of the result: %w", want, err)
 		}
 	}
-	return !reading.Made.Whole(), compareSample(got, partOf(whole, reading.Made), 0)
+	return !reading.Made.Full(), compareSample(got, sectionOf(whole, reading.Made), 0)
 }
 
-// checkLast: what a node makes of inputs with their channels last has its channels last.
+// checkLast checks that a node's result on inputs with their channels last has its channels last.
 func checkLast(_ *rand.Rand, d *Def, s Sample) (bool, error) {
 	x, n, want, err := applied(d.Op, s)
 	if err != nil || Last(n) || len(n.Outputs) != 1 || s.Inputs[0].Rank() < 3 {

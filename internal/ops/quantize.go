@@ -18,25 +18,25 @@ func init() {
 		Mean: dequantizeMean, Samples: dequantizeSamples, Lowerings: []Lowering{{Name: "map", Build: dequantizeMap}}})
 }
 
-// Quantization says how elements share scales and zero points. A scale of one element is the whole tensor's. A scale of
-// rank 1 has one element for each index of Axis. With Block above 0, scale has the tensor's rank, and one element for
-// each Block indices of Axis.
+// Quantization says how elements share scales and zero points. A scale of one element is for the entire tensor. A scale
+// of rank 1 has one element for each index of Axis. With Block above 0, the scale has the tensor's rank and one element
+// for each Block indices of Axis.
 type Quantization struct{ Axis, Block int64 }
 
-// Quantize is x / scale, rounded to the nearest even integer, plus zero (nil: 0), kept within the type to; of a float
-// type, x / scale rounded to it, out of its range its largest value, or with wrap infinity or NaN. The quotient is
-// rounded to precision (Invalid: scale's type).
+// Quantize returns x / scale, rounded to the nearest integer, ties to even, plus zero (nil: 0), clamped to the range of
+// the type to. If to is a float type, x / scale is rounded to it; beyond its range the result is its largest value or,
+// with wrap, infinity or NaN. The quotient is rounded to precision (Invalid: scale's type).
 func Quantize(b *ir.Builder, x, scale, zero *ir.Value, to, precision dtype.DType, q Quantization, wrap bool) *ir.Value {
 	return b.Op("quantize", ir.Attrs{"to": to, "precision": precision, "axis": q.Axis, "block": q.Block, "wrap": wrap},
 		quantized(b, x, scale, zero)...)
 }
 
-// Dequantize is (x − zero) · scale, of type to. zero may be nil for 0.
+// Dequantize returns (x − zero) · scale in type to; zero may be nil for 0.
 func Dequantize(b *ir.Builder, x, scale, zero *ir.Value, to dtype.DType, q Quantization) *ir.Value {
 	return b.Op("dequantize", ir.Attrs{"to": to, "axis": q.Axis, "block": q.Block}, quantized(b, x, scale, zero)...)
 }
 
-// quantized is the operands; the zero point of a scale of one element has one element too, and takes the scale's shape.
+// quantized returns the operands of a node. The zero point of a scale of one element is reshaped to the scale's shape.
 func quantized(b *ir.Builder, x, scale, zero *ir.Value) []*ir.Value {
 	if zero == nil {
 		return []*ir.Value{x, scale}
@@ -47,7 +47,7 @@ func quantized(b *ir.Builder, x, scale, zero *ir.Value) []*ir.Value {
 	return []*ir.Value{x, scale, zero}
 }
 
-// quantizedShape checks the scale's and the zero point's shapes.
+// quantizedShape checks the shapes of the scale and the zero point.
 func quantizedShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 2, 3); err != nil {
 		return err
@@ -97,6 +97,8 @@ func quantizedShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// quantizeShape requires numbers, a result of floats or of integers of at most 16 bits, and a zero point of the
+// result's type.
 func quantizeShape(c *ir.Inference, n *ir.Node) error {
 	if err := quantizedShape(c, n); err != nil {
 		return err
@@ -112,6 +114,7 @@ func quantizeShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// dequantizeShape requires numbers, a result of floats, and a zero point of the input's type.
 func dequantizeShape(c *ir.Inference, n *ir.Node) error {
 	if err := quantizedShape(c, n); err != nil {
 		return err
@@ -127,7 +130,7 @@ func dequantizeShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// scaleAt is where the scale of the element at an index lies; divide is the division of an index by the block.
+// scaleAt returns the index in the scale for the element at index at; divide divides an index by the block.
 func scaleAt[T any](n *ir.Node, rank, scaleRank int, single bool, at []T, divide func(index T) T) []T {
 	if single {
 		return make([]T, scaleRank)
@@ -141,7 +144,8 @@ func scaleAt[T any](n *ir.Node, rank, scaleRank int, single bool, at []T, divide
 	return index
 }
 
-// precisionOf is the type in which the quotient is computed.
+// precisionOf returns the type in which the quotient is computed: the attribute, the scale's type or, if that has fewer
+// than 16 bits, f32.
 func precisionOf(n *ir.Node) dtype.DType {
 	if dt := n.Attrs.DType("precision"); dt != dtype.Invalid {
 		return dt
@@ -152,7 +156,7 @@ func precisionOf(n *ir.Node) dtype.DType {
 	return dtype.F32
 }
 
-// eachScaled visits the elements of x in order, each with the flat position of its scale.
+// eachScaled calls visit for each element of x in order, with its flat index and that of its scale.
 func eachScaled(n *ir.Node, x, scale *tensor.Tensor, visit func(i, s int64)) {
 	flat, strides := int64(0), tensor.Strides(scale.Shape())
 	tensor.Each(x.Shape(), func(at []int64) {
@@ -165,6 +169,7 @@ func eachScaled(n *ir.Node, x, scale *tensor.Tensor, visit func(i, s int64)) {
 	})
 }
 
+// quantizeMean divides and rounds in the node's precision; NaN becomes the least integer.
 func quantizeMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -191,8 +196,8 @@ func quantizeMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.
 	return []*tensor.Tensor{out}, nil
 }
 
-// loadScaled loads one of the operands that elements share, the node's input of that index. One that is a known number
-// is written as that.
+// loadScaled loads a scale or a zero point, the node's input of that index, for the element at index at. A single known
+// number becomes a constant.
 func loadScaled(k *Nest, n *ir.Node, input int, at []sym.Expr) loop.Expr {
 	m := k.In[input]
 	block := sym.Const(n.Attrs.Int("block", 1))
@@ -208,7 +213,7 @@ func loadScaled(k *Nest, n *ir.Node, input int, at []sym.Expr) loop.Expr {
 	})...)
 }
 
-// inType is a number in another type: a constant stays one.
+// inType converts a number to another type; a constant stays a constant.
 func inType(dt dtype.DType, x loop.Expr) loop.Expr {
 	if c, ok := x.(*loop.Const); ok && c.Type != dt {
 		return &loop.Const{Type: dt, Bits: loop.EvalCast(dt, c.Type, false, c.Bits)}
@@ -216,7 +221,7 @@ func inType(dt dtype.DType, x loop.Expr) loop.Expr {
 	return loop.Convert(dt, x)
 }
 
-// fromLeast is a zero point, in a float type, as its distance from the least number of the type to.
+// fromLeast returns a zero point, in float type dt, as its distance from the least number of type to.
 func fromLeast(dt, to dtype.DType, zero loop.Expr) loop.Expr {
 	if c, ok := zero.(*loop.Const); ok {
 		return loop.Number(dt, float64(loop.ToInt(to, c.Bits)-to.MinInt()))
@@ -228,6 +233,7 @@ func fromLeast(dt, to dtype.DType, zero loop.Expr) loop.Expr {
 	return zero
 }
 
+// quantizeMap clamps in floats and converts once at the end.
 func quantizeMap(k *Nest, n *ir.Node) {
 	x, zero, out := k.In[0], present(k.In, 2), k.Out[0]
 	dt, to := precisionOf(n), out.DType
@@ -241,7 +247,7 @@ func quantizeMap(k *Nest, n *ir.Node) {
 		if dt == dtype.F64 {
 			wide = dt
 		}
-		// Signed numbers are counted from the least one, which NaN becomes.
+		// Signed numbers are counted from the least one, so that NaN, which clamps to 0, becomes the least.
 		y = loop.Convert(wide, loop.Apply(loop.Round, y))
 		switch {
 		case zero != nil:
@@ -258,6 +264,7 @@ func quantizeMap(k *Nest, n *ir.Node) {
 	})
 }
 
+// dequantizeMean computes in f64 and rounds once.
 func dequantizeMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -274,26 +281,28 @@ func dequantizeMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tenso
 	return []*tensor.Tensor{out}, nil
 }
 
+// dequantizeMap subtracts the zero point in integers wide enough for the input, then multiplies in floats.
 func dequantizeMap(k *Nest, n *ir.Node) {
 	x, zero, out := k.In[0], present(k.In, 2), k.Out[0]
-	dt, whole := computing(out.DType), dtype.I32
+	dt, wide := computing(out.DType), dtype.I32
 	if x.DType.Bits() >= 32 {
-		whole = dtype.I64
+		wide = dtype.I64
 	}
 	if x.DType.IsFloat() {
-		whole = dt
+		wide = dt
 	}
 	k.Nest(loop.Each, "i", out.Shape, func(at []sym.Expr) {
-		v := loop.Convert(whole, x.Load(at...))
+		v := loop.Convert(wide, x.Load(at...))
 		if zero != nil {
-			v = minus(v, inType(whole, loadScaled(k, n, 2, at)))
+			v = minus(v, inType(wide, loadScaled(k, n, 2, at)))
 		}
 		y := times(loop.Convert(dt, v), inType(dt, loadScaled(k, n, 1, at)))
 		k.Store(out, at, loop.Convert(out.DType, y))
 	})
 }
 
-// quantizationSamples makes cases of every way to share scales: per gives x, scale and zero their elements.
+// quantizationSamples makes a case with and without a zero point for each way to share scales; x and zero make the
+// operands of a shape.
 func quantizationSamples(r *rand.Rand, from, to, real dtype.DType, attrs ir.Attrs,
 	x func(shape ...int64) *tensor.Tensor, zero func(shape ...int64) *tensor.Tensor) []Sample {
 	scales := func(shape ...int64) *tensor.Tensor {
@@ -321,6 +330,8 @@ func quantizationSamples(r *rand.Rand, from, to, real dtype.DType, attrs ir.Attr
 
 var quantizedTypes = []dtype.DType{dtype.U8, dtype.I8, dtype.U16, dtype.I16, dtype.U4, dtype.I4, dtype.U2, dtype.I2}
 
+// quantizeSamples covers each integer type of at most 16 bits, values far outside its range among them, three small
+// float types with and without wrap, and i32 divided in f16.
 func quantizeSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	for i, to := range quantizedTypes {
@@ -345,7 +356,7 @@ func quantizeSamples(r *rand.Rand) []Sample {
 		Inputs: []*tensor.Tensor{sampleOf(r, dtype.I32, 5), tensor.Scalar[float32](0.7)}})
 }
 
-// smallZeros is zero points that every integer type has.
+// smallZeros returns zero points of 0 and 1, which every integer type has.
 func smallZeros(r *rand.Rand, dt dtype.DType, shape ...int64) *tensor.Tensor {
 	t := tensor.Must(tensor.New(dt, shape...))
 	for i := int64(0); i < t.Len(); i++ {
@@ -354,6 +365,7 @@ func smallZeros(r *rand.Rand, dt dtype.DType, shape ...int64) *tensor.Tensor {
 	return t
 }
 
+// dequantizeSamples covers i32, each integer type of at most 16 bits and three small float types.
 func dequantizeSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	for i, from := range append([]dtype.DType{dtype.I32}, quantizedTypes...) {
@@ -369,8 +381,8 @@ func dequantizeSamples(r *rand.Rand) []Sample {
 	return out
 }
 
-// dequantizeGrad: by the scale it is what the elements are above the zero point, added up over those that share it; by
-// elements that are floats themselves it is the scale.
+// dequantizeGrad returns, by the scale, the elements' distance from the zero point times the derivative, summed over
+// the elements that share a scale; by elements that are floats themselves, the scale times the derivative.
 func dequantizeGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	b, x, scale, to := g.Builder, n.Inputs[0], n.Inputs[1], n.Attrs.DType("to")
 	g.through(up, func() []*ir.Value {
@@ -383,7 +395,7 @@ func dequantizeGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return make([]*ir.Value, len(n.Inputs))
 }
 
-// shared is scales, or zero points, under a shape that is broadcast to that of the elements.
+// shared reshapes scales or zero points, or gathers them, so that they broadcast to the elements.
 func (g *Gradients) shared(n *ir.Node, v *ir.Value) *ir.Value {
 	shape := n.Inputs[0].Type.Shape
 	axis, err := axisOf(n, n.Attrs.Int("axis", 1), max(len(shape), 1))

@@ -14,19 +14,20 @@ func init() {
 		Host: "random_uniform", Samples: randomSamples})
 }
 
-// RandomUniform draws numbers from [low, high) by a key, u64[2]: a seed and the number of the draw. It also returns the
-// key of the next draw: randomness is a value like any other, and the same key gives the same numbers.
+// RandomUniform draws numbers from [low, high) with a key, u64[2]: a seed and the number of the draw. It also returns
+// the key of the next draw. Randomness is a value like any other: the same key gives the same numbers.
 func RandomUniform(b *ir.Builder, key *ir.Value, dt dtype.DType, low, high float64, shape ...sym.Expr) (numbers,
 	next *ir.Value) {
 	out := b.Node("random_uniform", ir.Attrs{"dtype": dt, "shape": shape, "low": low, "high": high}, key).Outputs
 	return out[0], out[1]
 }
 
-// RandomUniformBetween is RandomUniform without the next key, of bounds that are scalars of f64.
+// RandomUniformBetween is RandomUniform with bounds that are scalars of f64; it returns no next key.
 func RandomUniformBetween(b *ir.Builder, key, low, high *ir.Value, dt dtype.DType, shape ...sym.Expr) *ir.Value {
 	return b.Node("random_uniform", ir.Attrs{"dtype": dt, "shape": shape}, key, low, high).Outputs[0]
 }
 
+// randomShape requires a key, u64[2], and either no bound or two scalars of f64; results are floats of 16 bits or more.
 func randomShape(c *ir.Inference, n *ir.Node) error {
 	if len(n.Inputs) == 2 {
 		return fault(n, "one bound; there are both or none")
@@ -54,6 +55,7 @@ func randomShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// randomSamples covers each float type with bounds as attributes and as inputs, and a result without elements.
 func randomSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	for _, dt := range floatTypes {

@@ -13,19 +13,21 @@ func init() {
 		Lowerings: []Lowering{{Name: "map", Build: rangeMap}}, Samples: rangeSamples})
 }
 
-// RangeLimit is the most elements of a range whose size only data decide.
+// RangeLimit is the largest number of elements of a range whose size depends on data.
 const RangeLimit = 1 << 20
 
-// Range is start, start + delta, … of the given extent; start and delta are scalars of one type.
+// Range returns start, start + delta, … of the given extent; start and delta are scalars of one type.
 func Range(b *ir.Builder, start, delta *ir.Value, extent sym.Expr) *ir.Value {
 	return b.Op("range", ir.Attrs{"extent": extent}, start, delta)
 }
 
-// Counting is 0, 1, … extent − 1.
+// Counting returns 0, 1, …, extent − 1.
 func Counting(b *ir.Builder, dt dtype.DType, extent sym.Expr) *ir.Value {
 	return Range(b, Scalar(b, dt, 0), Scalar(b, dt, 1), extent)
 }
 
+// rangeShape requires two scalars of one type of numbers. If they are known and the extent is a small number, the
+// elements are known.
 func rangeShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 2, 2); err != nil {
 		return err
@@ -56,6 +58,7 @@ func rangeShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// rangeMean multiplies the index by delta, rather than adding delta again and again.
 func rangeMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -71,6 +74,7 @@ func rangeMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Ten
 	return []*tensor.Tensor{out}, nil
 }
 
+// rangeMap computes each element independently, in the computing type.
 func rangeMap(k *Nest, n *ir.Node) {
 	out := k.Out[0]
 	dt := computing(out.DType)

@@ -17,29 +17,29 @@ func init() {
 			{Name: "steps", Build: recurrentSteps}}})
 }
 
-// Recurrence is what a recurrent layer is made of, beyond its operands. One direction has one element in Reverse, a
-// layer in both directions two.
+// Recurrence holds the attributes of a recurrent layer. Reverse has one element for a layer in one direction, two for
+// one in both.
 type Recurrence struct {
 	Cell    string // lstm, gru or rnn
-	Reverse []bool // per direction: the last step comes first
-	// Functions are the activations of each direction in turn, by their names in activationTable (or sigmoid, tanh): of an
-	// lstm for the gates, the cell's candidate and the output; of a gru for the gates and the candidate; of an rnn one.
-	// Alpha and Beta are their settings.
+	Reverse []bool // by direction: whether the last step comes first
+	// Functions are the activations of each direction in turn, by name in activationTable: of an lstm for the gates,
+	// the cell's candidate and the output; of a gru for the gates and the candidate; of an rnn one. Alpha and Beta are
+	// their settings.
 	Functions   []string
 	Alpha, Beta []float64
 	Clip        float64 // above 0: the functions' arguments are kept within −Clip … Clip
 	Coupled     bool    // lstm: the forget gate is 1 − the input gate
-	ResetAfter  bool    // gru: the reset gate multiplies the state's product, bias included, rather than the state
+	ResetAfter  bool    // gru: the reset gate multiplies the state's product and bias, not the state
 }
 
-// RecurrentOperands are the tensors of a recurrent layer over S steps, B sequences, D directions and H units; G is the
+// RecurrentOperands are the operands of a recurrent layer over S steps, B sequences, D directions and H units. G is the
 // number of gates: 4 of an lstm (input, output, forget, candidate), 3 of a gru (update, reset, candidate), 1 of an rnn.
-// Those that are optional may be nil.
+// Optional operands may be nil.
 type RecurrentOperands struct {
-	Projected *ir.Value // [S, B, D, G·H]: what the gates get from the input, biases included
-	Weights   *ir.Value // [D, G·H, H]: of the state before
-	// [B], integers; optional: how many steps of each sequence there are. What lies beyond does not change the state, and
-	// its output is 0
+	Projected *ir.Value // [S, B, D, G·H]: the input times its weights, with the biases
+	Weights   *ir.Value // [D, G·H, H]: by which the state is multiplied
+	// [B], integers; optional: the number of steps of each sequence. Later steps do not change the state, and their output
+	// is 0.
 	Lengths  *ir.Value
 	State    *ir.Value // [D, B, H]; optional, 0
 	Memory   *ir.Value // [D, B, H]; optional, 0; lstm only
@@ -47,7 +47,7 @@ type RecurrentOperands struct {
 	Bias     *ir.Value // [D, G·H]; optional; gru with ResetAfter: added to the state's product
 }
 
-// The operands of a node by their places.
+// The indices of a node's operands.
 const (
 	recurrentProjected = iota
 	recurrentWeights
@@ -59,8 +59,8 @@ const (
 	recurrentOperands // their number
 )
 
-// Recurrent runs a recurrent layer: the state after every step, [S, D, B, H], the last state, [D, B, H], and of an lstm
-// the last memory, [D, B, H].
+// Recurrent returns the results of a recurrent layer: the state after every step, [S, D, B, H], the last state, [D, B,
+// H], and of an lstm the last memory, [D, B, H].
 func Recurrent(b *ir.Builder, r Recurrence, x RecurrentOperands) []*ir.Value {
 	reverse := make([]int64, len(r.Reverse))
 	for i, back := range r.Reverse {
@@ -73,12 +73,13 @@ func Recurrent(b *ir.Builder, r Recurrence, x RecurrentOperands) []*ir.Value {
 	return b.Node("recurrent", attrs, x.Projected, x.Weights, x.Lengths, x.State, x.Memory, x.Peephole, x.Bias).Outputs
 }
 
-// cells says how many gates, functions and carried tensors each kind of cell has.
+// cells has the numbers of gates, functions and carried tensors of each kind of cell.
 var cells = map[string]struct{ gates, functions, carried int64 }{"lstm": {4, 3, 2}, "gru": {3, 2, 1}, "rnn": {1, 1, 1}}
 
-// carried is how many tensors a layer carries from step to step.
+// carried returns the number of tensors that a layer carries from step to step.
 func carried(n *ir.Node) int { return int(cells[n.Attrs.String("cell", "")].carried) }
 
+// recurrentShape checks the operands; the results have the types that recurrentResults lists.
 func recurrentShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 2, recurrentOperands); err != nil {
 		return err
@@ -93,9 +94,9 @@ func recurrentShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// recurrentResults are the shapes of a layer's results: of its states, of the last ones, and with the attribute keep,
-// of what a derivative needs of each step, [S, B, D, …]: what the gates' functions are of (of a gru with reset_after,
-// the state's product alone), and what is carried before the step; 0 beyond a sequence's end.
+// recurrentResults returns the shapes of a layer's results: the states, the last ones and, with the attribute keep, the
+// values of each step that a derivative needs, [S, B, D, …]: the arguments of the gates' functions (of a gru with
+// reset_after, only the state's product) and the values carried before the step; 0 beyond a sequence's end.
 func recurrentResults(n *ir.Node) [][]sym.Expr {
 	x, units := n.Inputs[0].Type.Shape, n.Inputs[1].Type.Shape[2]
 	steps, batch, d, gates := x[0], x[1], x[2], x[3]
@@ -154,22 +155,22 @@ func recurrentOperandTypes(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// function is the i-th function of direction d and its settings.
+// function returns the i-th function of direction d and its settings.
 func function(n *ir.Node, d int, i int64) (*activation, float64, float64) {
 	at := int64(d)*cells[n.Attrs.String("cell", "")].functions + i
 	return activations[n.Attrs["functions"].([]string)[at]], n.Attrs["alpha"].([]float64)[at],
 		n.Attrs["beta"].([]float64)[at]
 }
 
-// recurrentRows is how many sequences one tile of the kernel takes through all steps together.
+// recurrentRows is the number of sequences that one tile of the kernel takes through all steps together.
 const recurrentRows = 32
 
-// recurrentSteps is a serial loop over the steps, each one contraction of the state with the weights and one pass over
-// the gates; directions, and blocks of sequences, are independent of one another.
+// recurrentSteps writes a serial loop over the steps, each one contraction of the state with the weights and one pass
+// over the gates. Directions, and blocks of sequences, are independent.
 func recurrentSteps(k *Nest, n *ir.Node) { recurrentBlocks(k, n, k.In[0], (*recurrentKernel).build) }
 
-// recurrentSequences has each sequence of each direction computed by itself, so that what one carries has a size that
-// is known.
+// recurrentSequences computes each sequence of each direction independently, so that the carried values have a known
+// size.
 func recurrentSequences(k *Nest, n *ir.Node) {
 	x := k.In[0]
 	for d, back := range n.Attrs.Ints("reverse") {
@@ -181,7 +182,8 @@ func recurrentSequences(k *Nest, n *ir.Node) {
 	}
 }
 
-// recurrentBlocks has build write the kernel of each direction and block of sequences, given something [S, B, D, G·H].
+// recurrentBlocks calls build with the kernel of each direction and block of sequences; like has the shape [S, B, D,
+// G·H].
 func recurrentBlocks(k *Nest, n *ir.Node, like *loop.Memory, build func(m *recurrentKernel)) {
 	batch, block := like.Shape[1], sym.Const(recurrentRows)
 	write := func(first, rows sym.Expr) {
@@ -205,19 +207,20 @@ type recurrentKernel struct {
 	n                        *ir.Node
 	d                        int
 	back                     bool
-	first, rows, most, units sym.Expr // the block's first sequence, how many it has and may have, units
-	width                    sym.Expr // of all gates
+	first, rows, most, units sym.Expr // the block's first sequence, its number and bound of sequences, units
+	width                    sym.Expr // of all gates together
 	dt                       dtype.DType
 	h, c, gates              *loop.Memory
 }
 
 func (m *recurrentKernel) direction() sym.Expr { return sym.Const(int64(m.d)) }
 
-// over visits the block's sequences and units.
+// over writes a loop over the block's sequences and the units.
 func (m *recurrentKernel) over(hint string, units sym.Expr, body func(b, j sym.Expr)) {
 	m.Nest.Nest(loop.Each, hint, []sym.Expr{m.rows, units}, func(at []sym.Expr) { body(at[0], at[1]) })
 }
 
+// build writes the kernel: the locals, the loop over the steps, and the last state and memory.
 func (m *recurrentKernel) build() {
 	cell := m.n.Attrs.String("cell", "")
 	x := m.In[0]
@@ -263,7 +266,7 @@ func (m *recurrentKernel) build() {
 	})
 }
 
-// locals are what is carried, and the gates.
+// locals declares the carried values and the gates.
 func (m *recurrentKernel) locals() {
 	m.h = m.Local("h", m.dt, m.most, m.units)
 	m.gates = m.Local("gates", m.dt, m.most, m.width)
@@ -272,7 +275,7 @@ func (m *recurrentKernel) locals() {
 	}
 }
 
-// start gives what is carried its first value: what is given, or 0.
+// start sets a carried value to the given one, or to 0.
 func (m *recurrentKernel) start(local, given *loop.Memory) {
 	if local == nil {
 		return
@@ -286,7 +289,7 @@ func (m *recurrentKernel) start(local, given *loop.Memory) {
 	})
 }
 
-// multiply makes gates from one on of what each begins with and the product of a state and its weights.
+// multiply sets count gates from index from on to begin plus the product of state and their rows of the weights.
 func (m *recurrentKernel) multiply(state *loop.Memory, from, count sym.Expr, begin func(b, i sym.Expr) loop.Expr) {
 	w := m.In[1]
 	m.Each("once", one, func(sym.Expr) {
@@ -300,7 +303,7 @@ func (m *recurrentKernel) multiply(state *loop.Memory, from, count sym.Expr, beg
 	})
 }
 
-// apply is the i-th function of a gate.
+// apply returns the i-th function of x, which is clipped before.
 func (m *recurrentKernel) apply(i int64, x loop.Expr) loop.Expr {
 	if clip := m.n.Attrs.Float("clip", 0); clip > 0 {
 		x = loop.Apply2(loop.Max, loop.Number(m.dt, -clip), loop.Apply2(loop.Min, loop.Number(m.dt, clip), x))
@@ -309,7 +312,7 @@ func (m *recurrentKernel) apply(i int64, x loop.Expr) loop.Expr {
 	return f.body(x, loop.Number(m.dt, alpha), loop.Number(m.dt, beta))
 }
 
-// alive says whether a sequence has a step; nil: all have.
+// alive returns whether sequence b has step t; nil if all sequences have all steps.
 func (m *recurrentKernel) alive(t, b sym.Expr) loop.Expr {
 	lengths := present(m.In, recurrentLengths)
 	if lengths == nil {
@@ -318,7 +321,7 @@ func (m *recurrentKernel) alive(t, b sym.Expr) loop.Expr {
 	return m.Let("alive", less(loop.At(t), loop.Convert(dtype.I64, lengths.Load(m.first.Add(b)))))
 }
 
-// whileAlive is x where a sequence has a step, and y beyond.
+// whileAlive returns x if the sequence has the step, and y otherwise.
 func whileAlive(alive, x, y loop.Expr) loop.Expr {
 	if alive == nil {
 		return x
@@ -326,7 +329,7 @@ func whileAlive(alive, x, y loop.Expr) loop.Expr {
 	return loop.Choose(alive, x, y)
 }
 
-// keep writes what a derivative needs of a step, if the node keeps that: see recurrentResults.
+// keep writes the values of a step that a derivative needs, if the node has the attribute keep: see recurrentResults.
 func (m *recurrentKernel) keep(t, b, j sym.Expr) {
 	if !m.n.Attrs.Bool("keep") {
 		return
@@ -346,8 +349,8 @@ func (m *recurrentKernel) keep(t, b, j sym.Expr) {
 	}
 }
 
-// finish takes over a new state (and memory) and writes the step's output; beyond a sequence's end, the state stays and
-// the output is 0.
+// finish stores a new state (and memory) and the step's output. After a sequence's end the state stays, and the output
+// is 0.
 func (m *recurrentKernel) finish(t, b, j sym.Expr, h, c loop.Expr) {
 	h = m.Let("state", h)
 	alive := m.alive(t, b)
@@ -363,6 +366,7 @@ func (m *recurrentKernel) finish(t, b, j sym.Expr, h, c loop.Expr) {
 	}
 }
 
+// lstm writes the step of an lstm: gates with peepholes, the new memory and the new state.
 func (m *recurrentKernel) lstm(t sym.Expr) {
 	peephole := present(m.In, 5)
 	m.over("u", m.units, func(b, j sym.Expr) {
@@ -388,7 +392,8 @@ func (m *recurrentKernel) lstm(t sym.Expr) {
 	})
 }
 
-// gruBefore has the reset gate multiply the state before its product with the candidate's weights.
+// gruBefore writes the step of a gru whose reset gate multiplies the state before its product with the candidate's
+// weights.
 func (m *recurrentKernel) gruBefore(t sym.Expr, input func(b, i sym.Expr) loop.Expr, held *loop.Memory) {
 	two := m.units.Mul(sym.Const(2))
 	m.multiply(m.h, sym.Const(0), two, input)
@@ -403,7 +408,8 @@ func (m *recurrentKernel) gruBefore(t sym.Expr, input func(b, i sym.Expr) loop.E
 	})
 }
 
-// gruAfter has the reset gate multiply the state's product, bias included; the input's part is added after.
+// gruAfter writes the step of a gru whose reset gate multiplies the state's product and bias; the projected input is
+// added afterwards.
 func (m *recurrentKernel) gruAfter(t sym.Expr, input func(b, i sym.Expr) loop.Expr) {
 	two, three := m.units.Mul(sym.Const(2)), m.units.Mul(sym.Const(3))
 	m.multiply(m.h, sym.Const(0), three, func(_, i sym.Expr) loop.Expr {
@@ -421,11 +427,14 @@ func (m *recurrentKernel) gruAfter(t sym.Expr, input func(b, i sym.Expr) loop.Ex
 	})
 }
 
+// blend finishes a gru's step with (1 − update)·candidate + update·state.
 func (m *recurrentKernel) blend(t, b, j sym.Expr, update, candidate loop.Expr) {
 	h := plus(times(minus(loop.Number(m.dt, 1), update), candidate), times(update, m.h.Load(b, j)))
 	m.finish(t, b, j, h, nil)
 }
 
+// recurrentSamples covers each cell in each direction and in both, with and without the optional operands, clipping, no
+// steps, no sequences, the variants of lstm and gru, and the attribute keep.
 func recurrentSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	sample := func(dt dtype.DType, cell string, steps, batch, units int64, reverse []int64, optional bool, more ir.Attrs) {

@@ -18,14 +18,14 @@ func init() {
 		Lowerings: []Lowering{{Name: "steps", Build: recurrentBackSteps}}})
 }
 
-// This file is the derivatives of a recurrent layer by what it is given, by what it begins with, and by the products of
-// its state: a node recurrent_back of the layer's weights and lengths, of what it keeps of each step (see
-// recurrentResults), and of the derivatives by its results. Of a gru with reset_after, what the layer is given is an
-// operand too. The layer's other operands are absent.
+// The operator recurrent_back computes the derivatives of a recurrent layer by its projected input, by the state and
+// memory that it begins with, and by the products of its state. Its operands are the layer's weights and lengths, the
+// values that the layer keeps of each step (see recurrentResults), and the derivatives by its results; of a gru with
+// reset_after also the projected input. The layer's other operands are absent.
 
-// The operands of recurrent_back beyond those of the layer, by their places.
+// The indices of recurrent_back's operands after those of the layer.
 const (
-	backGates  = recurrentOperands + iota // what is kept: [S, B, D, G·H]
+	backGates  = recurrentOperands + iota // kept: [S, B, D, G·H]
 	backState                             // [S, B, D, H]
 	backMemory                            // [S, B, D, H]; lstm only
 	backByY                               // the derivatives: by the states, [S, D, B, H]; optional
@@ -33,7 +33,7 @@ const (
 	backByEnd                             // by the last memory, [D, B, H]; optional
 )
 
-// slopes are the derivatives of the functions that recurrent_back knows, by their results.
+// slopes has the derivatives of the functions that recurrent_back supports, as functions of their results.
 var slopes = map[string]struct {
 	mean func(y float64) float64
 	body func(y loop.Expr) loop.Expr
@@ -48,7 +48,8 @@ var slopes = map[string]struct {
 		func(y loop.Expr) loop.Expr { return loop.Choose(less(like(y, 0), y), like(y, 1), like(y, 0)) }},
 }
 
-// hasRecurrentBack reports whether there is a recurrent_back of a layer: of the common functions and cells.
+// hasRecurrentBack reports whether recurrent_back supports a layer: common functions, f32 or f64, no clipping, no
+// coupled gates and no peepholes.
 func hasRecurrentBack(n *ir.Node) bool {
 	dt := n.Inputs[0].Type.DType
 	functions, _ := n.Attrs["functions"].([]string)
@@ -57,7 +58,7 @@ func hasRecurrentBack(n *ir.Node) bool {
 		input(n, recurrentPeephole) == nil
 }
 
-// keptGrad has the layer keep its steps, and differentiates by those.
+// keptGrad has the layer keep the values of its steps and differentiates it by a recurrent_back of them.
 func keptGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	kept := g.kept(n)
 	in := make([]*ir.Value, backByEnd+1)
@@ -90,7 +91,7 @@ func keptGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return out
 }
 
-// kept are a layer's results of each step, which it is given if it does not have them.
+// kept returns a layer's results that keep the values of its steps; it adds them if the layer does not have them.
 func (g *Gradients) kept(n *ir.Node) []*ir.Value {
 	last := 1 + carried(n)
 	if !n.Attrs.Bool("keep") {
@@ -106,8 +107,8 @@ func (g *Gradients) kept(n *ir.Node) []*ir.Value {
 	return n.Outputs[last:]
 }
 
-// recurrentWeights is the derivative by the weights of each direction: that by the state's products, turned, times the
-// states before each step; of a gru's candidate, times what the reset gate has left of them.
+// recurrentWeights returns the derivative by the weights of each direction: the transposed derivative by the state's
+// products, times the states before each step, or, for a gru's candidate, times the reset gate's products with them.
 func (g *Gradients) recurrentWeights(n *ir.Node, products *ir.Value, kept []*ir.Value) *ir.Value {
 	var list []*ir.Value
 	for d := range n.Attrs.Ints("reverse") {
@@ -122,6 +123,8 @@ func (g *Gradients) recurrentWeights(n *ir.Node, products *ir.Value, kept []*ir.
 	return Concat(g.Builder, 0, list...)
 }
 
+// recurrentBackShape checks the operands against the layer that they belong to; the results are the derivatives by the
+// projected input, by the carried values and, of a gru with reset_after, by the state's products.
 func recurrentBackShape(c *ir.Inference, n *ir.Node) error {
 	if len(n.Inputs) <= backState || len(n.Inputs) > backByEnd+1 || input(n, backGates) == nil ||
 		input(n, recurrentWeights) == nil {
@@ -174,24 +177,24 @@ func recurrentBackShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// layerOf is a layer of the types of that which a node is the derivative of.
+// layerOf returns a layer, with keep, whose operands have the types of those of the layer that n differentiates.
 func layerOf(n *ir.Node) *ir.Node {
 	attrs, in := maps.Clone(n.Attrs), slices.Clone(n.Inputs[:recurrentOperands])
 	attrs["keep"], in[recurrentProjected] = true, n.Inputs[backGates]
 	return &ir.Node{Op: n.Op, Source: n.Source, Attrs: attrs, Inputs: in}
 }
 
-// recurrentBackExpand is a scan from the other end, in each direction.
+// recurrentBackExpand builds a scan over the steps in the opposite order for each direction.
 func recurrentBackExpand(b *ir.Builder, n *ir.Node) []*ir.Value {
-	parts := make([][]*ir.Value, len(n.Outputs))
+	results := make([][]*ir.Value, len(n.Outputs)) // by result and direction
 	for d, back := range n.Attrs.Ints("reverse") {
 		r := &recurrentScan{Gradients: newGradients(b, nil), n: n, d: d}
 		for i, v := range r.backward(back != 0) {
-			parts[i] = append(parts[i], v)
+			results[i] = append(results[i], v)
 		}
 	}
-	out := make([]*ir.Value, len(parts))
-	for i, list := range parts {
+	out := make([]*ir.Value, len(results))
+	for i, list := range results {
 		axis := 0
 		if i == 0 || i > carried(n) {
 			axis = 2
@@ -204,7 +207,7 @@ func recurrentBackExpand(b *ir.Builder, n *ir.Node) []*ir.Value {
 	return out
 }
 
-// backward are a direction's parts of recurrent_back's results.
+// backward returns recurrent_back's results for one direction.
 func (r *recurrentScan) backward(back bool) []*ir.Value {
 	b, n := r.Builder, r.n
 	gates := r.along1(n.Inputs[backGates], 2)
@@ -218,13 +221,13 @@ func (r *recurrentScan) backward(back bool) []*ir.Value {
 		}
 		begins = append(begins, begin)
 	}
-	s := &recurrentBackScan{recurrentScan: r, block: &ir.Block{}, w: r.part(recurrentWeights)}
+	s := &recurrentBackScan{recurrentScan: r, block: &ir.Block{}, w: r.operand(recurrentWeights)}
 	r.in = &Gradients{Builder: r.In(s.block)}
 	for _, v := range begins {
 		s.ups = append(s.ups, r.in.Param("by", v.Type))
 	}
 	s.gates, s.h = s.step(gates), s.step(r.along1(n.Inputs[backState], 2))
-	s.c, s.x = s.step(r.along1(input(n, backMemory), 2)), s.step(r.part(recurrentProjected))
+	s.c, s.x = s.step(r.along1(input(n, backMemory), 2)), s.step(r.operand(recurrentProjected))
 	s.byY = s.step(r.along1(input(n, backByY), 1))
 	if lengths := input(n, recurrentLengths); lengths != nil {
 		alive := r.op(loop.Lt, r.counted(dtype.I64, gates.Type.Shape[:2], 0), Cast(b, lengths, dtype.I64))
@@ -242,12 +245,12 @@ type recurrentBackScan struct {
 	*recurrentScan
 	block   *ir.Block
 	scanned []*ir.Value
-	ups     []*ir.Value // by what is carried after the step
+	ups     []*ir.Value // the derivatives by the values carried after the step
 
 	w, gates, h, c, x, byY, alive *ir.Value // of the step; nil if absent
 }
 
-// step is a parameter of the body for the slices of a value; nil of nil.
+// step adds v to the scanned values and returns the body's parameter for its slices; nil if v is nil.
 func (s *recurrentBackScan) step(v *ir.Value) *ir.Value {
 	if v == nil {
 		return nil
@@ -256,8 +259,8 @@ func (s *recurrentBackScan) step(v *ir.Value) *ir.Value {
 	return s.in.Param("step", ir.Type{DType: v.Type.DType, Shape: v.Type.Shape[1:]})
 }
 
-// results are the derivatives by what is carried before the step, by what the layer is given, and by the state's
-// products where these are others.
+// results returns the derivatives by the values carried before the step, by the projected input, and by the state's
+// products if these differ from it.
 func (s *recurrentBackScan) results() []*ir.Value {
 	in, ups := s.in, slices.Clone(s.ups)
 	if s.byY != nil {
@@ -288,8 +291,8 @@ func (s *recurrentBackScan) results() []*ir.Value {
 	return out
 }
 
-// next is what is carried after the step, of what is kept; and of a gru without reset_after what the candidate's
-// weights multiply.
+// next returns the values carried after the step, computed from the kept values, and, of a gru without reset_after, the
+// value that the candidate's weights multiply.
 func (s *recurrentBackScan) next() (next []*ir.Value, held *ir.Value) {
 	switch {
 	case s.c != nil:
@@ -303,16 +306,18 @@ func (s *recurrentBackScan) next() (next []*ir.Value, held *ir.Value) {
 	return []*ir.Value{s.apply(0, s.gates)}, nil
 }
 
-// recurrentBackSteps is the layer's kernel the other way: a serial loop over the steps, each one pass over the gates
-// and one contraction of the derivatives with the weights.
+// recurrentBackSteps writes the layer's kernel in the opposite order: a serial loop over the steps, each one pass over
+// the gates and one contraction of the derivatives with the weights.
 func recurrentBackSteps(k *Nest, n *ir.Node) {
 	recurrentBlocks(k, n, k.In[backGates], func(m *recurrentKernel) { (&recurrentBackKernel{m}).build() })
 }
 
-// recurrentBackKernel is the kernel of one direction and one block of sequences: h and c are the derivatives by what is
-// carried, gates those by the state's products.
+// recurrentBackKernel writes the kernel of one direction and one block of sequences. h and c are the derivatives by the
+// carried values, gates those by the state's products.
 type recurrentBackKernel struct{ *recurrentKernel }
 
+// build writes the kernel: the loop over the steps in the opposite order, and the derivatives by the first state and
+// memory.
 func (m *recurrentBackKernel) build() {
 	m.locals()
 	m.start(m.h, present(m.In, backByLast))
@@ -325,12 +330,12 @@ func (m *recurrentBackKernel) build() {
 		}
 		switch m.n.Attrs.String("cell", "") {
 		case "lstm":
-			m.over("u", units, func(b, j sym.Expr) { m.lstm(m.place(t, b, j)) })
+			m.over("u", units, func(b, j sym.Expr) { m.lstm(m.position(t, b, j)) })
 		case "gru":
 			m.gru(t)
 			return
 		default:
-			m.over("u", units, func(b, j sym.Expr) { m.plain(m.place(t, b, j)) })
+			m.over("u", units, func(b, j sym.Expr) { m.rnn(m.position(t, b, j)) })
 		}
 		m.carry(t, m.width)
 	})
@@ -343,39 +348,41 @@ func (m *recurrentBackKernel) build() {
 	})
 }
 
-// backPosition is a unit of a sequence at a step.
+// backPosition is one unit of one sequence at one step.
 type backPosition struct {
 	*recurrentBackKernel
 	t, b, j sym.Expr
 	alive   loop.Expr // nil: always
 }
 
-func (m *recurrentBackKernel) place(t, b, j sym.Expr) *backPosition {
+// position returns unit j of sequence b at step t.
+func (m *recurrentBackKernel) position(t, b, j sym.Expr) *backPosition {
 	return &backPosition{m, t, b, j, m.alive(t, b)}
 }
 
-// at is an element of [S, B, D, …].
+// at loads the position's element j of a tensor [S, B, D, …].
 func (p *backPosition) at(x *loop.Memory, j sym.Expr) loop.Expr {
 	return loop.Convert(p.dt, x.Load(p.t, p.first.Add(p.b), p.direction(), j))
 }
 
-// unit is the unit's place in gate g.
+// unit returns the index of the unit among all gates, in gate g.
 func (p *backPosition) unit(g int64) sym.Expr { return p.units.Mul(sym.Const(g)).Add(p.j) }
 
-// gate is what was kept of gate g.
+// gate loads the kept value of gate g.
 func (p *backPosition) gate(g int64) loop.Expr { return p.at(p.In[backGates], p.unit(g)) }
 
-// function is the i-th function, and slope its derivative where its result is y.
+// function returns the i-th function of x, under a name.
 func (p *backPosition) function(hint string, i int64, x loop.Expr) loop.Expr {
 	return p.Let(hint, p.apply(i, x))
 }
 
+// slope returns the derivative of the i-th function at its result y.
 func (p *backPosition) slope(i int64, y loop.Expr) loop.Expr {
 	f, _, _ := function(p.n, p.d, i)
 	return slopes[f.name].body(y)
 }
 
-// up is the derivative by the state after the step.
+// up returns the derivative by the state after the step.
 func (p *backPosition) up() loop.Expr {
 	v := p.h.Load(p.b, p.j)
 	if y := present(p.In, backByY); y != nil {
@@ -384,7 +391,8 @@ func (p *backPosition) up() loop.Expr {
 	return p.Let("up", v)
 }
 
-// write takes the derivatives by gate g: by what is given, and by the state's product; 0 beyond a sequence's end.
+// write stores the derivatives by gate g: by, by the projected input, and product, by the state's product; 0 beyond a
+// sequence's end.
 func (p *backPosition) write(g int64, by, product loop.Expr) {
 	zero := loop.Number(p.dt, 0)
 	to := []sym.Expr{p.t, p.first.Add(p.b), p.direction(), p.unit(g)}
@@ -398,17 +406,20 @@ func (p *backPosition) write(g int64, by, product loop.Expr) {
 	p.Store(p.gates, []sym.Expr{p.b, p.unit(g)}, product)
 }
 
-// straight is what gets to the state before the step past the products: all of it beyond a sequence's end.
+// straight stores v, the derivative by the state before the step that does not pass through the products; beyond a
+// sequence's end the entire derivative passes through.
 func (p *backPosition) straight(v loop.Expr) {
 	p.Store(p.h, []sym.Expr{p.b, p.j}, whileAlive(p.alive, v, p.h.Load(p.b, p.j)))
 }
 
-func (m *recurrentBackKernel) plain(p *backPosition) {
+// rnn writes the step of a cell with one gate.
+func (m *recurrentBackKernel) rnn(p *backPosition) {
 	by := times(p.up(), p.slope(0, p.function("y", 0, p.gate(0))))
 	p.write(0, by, by)
 	p.straight(loop.Number(m.dt, 0))
 }
 
+// lstm writes the step of an lstm: the derivatives by its four gates and by the memory before.
 func (m *recurrentBackKernel) lstm(p *backPosition) {
 	in, out, forget := p.function("in", 0, p.gate(0)), p.function("out", 0, p.gate(1)), p.function("forget", 0, p.gate(2))
 	candidate, memory := p.function("candidate", 1, p.gate(3)), p.Let("memory", p.at(p.In[backMemory], p.j))
@@ -424,16 +435,18 @@ func (m *recurrentBackKernel) lstm(p *backPosition) {
 	p.straight(loop.Number(m.dt, 0))
 }
 
+// gru writes the step of a gru, before carry. Without reset_after, the derivative by the reset gate needs the
+// candidate's derivative times its weights first.
 func (m *recurrentBackKernel) gru(t sym.Expr) {
 	two := m.units.Mul(sym.Const(2))
 	if m.n.Attrs.Bool("reset_after") {
-		m.over("u", m.units, func(b, j sym.Expr) { m.gruAfter(m.place(t, b, j)) })
+		m.over("u", m.units, func(b, j sym.Expr) { m.gruAfter(m.position(t, b, j)) })
 		m.carry(t, m.width)
 		return
 	}
 	held := m.Local("held", m.dt, m.most, m.units)
 	m.over("u", m.units, func(b, j sym.Expr) {
-		p := m.place(t, b, j)
+		p := m.position(t, b, j)
 		update, candidate, up := p.function("update", 0, p.gate(0)), p.function("candidate", 1, p.gate(2)), p.up()
 		p.blend(update, candidate, up, nil)
 		p.straight(times(up, update))
@@ -442,7 +455,7 @@ func (m *recurrentBackKernel) gru(t sym.Expr) {
 		return loop.Number(m.dt, 0)
 	}, func(b, j sym.Expr, sum loop.Expr) { m.Store(held, []sym.Expr{b, j}, sum) })
 	m.over("r", m.units, func(b, j sym.Expr) {
-		p := m.place(t, b, j)
+		p := m.position(t, b, j)
 		reset, by := p.function("reset", 0, p.gate(1)), p.Let("held", held.Load(b, j))
 		gate := times(times(by, p.at(p.In[backState], j)), p.slope(0, reset))
 		p.write(1, gate, gate)
@@ -451,8 +464,8 @@ func (m *recurrentBackKernel) gru(t sym.Expr) {
 	m.carry(t, two)
 }
 
-// blend takes the derivatives by the update gate and the candidate. After is what the candidate's product was
-// multiplied by; nil: nothing.
+// blend writes the derivatives by the update gate and the candidate. After is the factor of the candidate's product;
+// nil: 1. It returns the derivative by the candidate's argument.
 func (p *backPosition) blend(update, candidate, up, after loop.Expr) (by loop.Expr) {
 	gate := times(minus(times(up, p.at(p.In[backState], p.j)), times(up, candidate)), p.slope(0, update))
 	by = p.Let("dc", times(times(up, minus(loop.Number(p.dt, 1), update)), p.slope(1, candidate)))
@@ -465,6 +478,7 @@ func (p *backPosition) blend(update, candidate, up, after loop.Expr) (by loop.Ex
 	return by
 }
 
+// gruAfter writes one position of a gru with reset_after.
 func (m *recurrentBackKernel) gruAfter(p *backPosition) {
 	given := func(g int64) loop.Expr { return p.at(p.In[0], p.unit(g)) }
 	update, reset := p.function("update", 0, plus(given(0), p.gate(0))), p.function("reset", 0, plus(given(1), p.gate(1)))
@@ -476,8 +490,8 @@ func (m *recurrentBackKernel) gruAfter(p *backPosition) {
 	p.straight(times(up, update))
 }
 
-// carry adds to the derivative by the state what gets there through the weights' first rows; beyond a sequence's end
-// nothing does, whatever the weights are.
+// carry adds to the derivative by the state the derivatives of the first count gates times their weights; beyond a
+// sequence's end it adds nothing, even if weights are not finite.
 func (m *recurrentBackKernel) carry(t, count sym.Expr) {
 	m.turned(sym.Const(0), count, func(b, j sym.Expr) loop.Expr {
 		return m.h.Load(b, j)
@@ -486,7 +500,8 @@ func (m *recurrentBackKernel) carry(t, count sym.Expr) {
 	})
 }
 
-// turned is the product of the gates' derivatives and rows of the weights, added to what it begins with.
+// turned computes begin plus the product of count gates' derivatives and their rows of the weights, and passes each sum
+// to end.
 func (m *recurrentBackKernel) turned(from, count sym.Expr, begin func(b, j sym.Expr) loop.Expr,
 	end func(b, j sym.Expr, sum loop.Expr)) {
 	m.Each("once", one, func(sym.Expr) {
@@ -500,7 +515,8 @@ func (m *recurrentBackKernel) turned(from, count sym.Expr, begin func(b, j sym.E
 	})
 }
 
-// recurrentBackSamples are the layer's samples that there is a derivative of, with what the layer keeps of them.
+// recurrentBackSamples are the layer's samples that recurrent_back supports, with the values that the layer keeps for
+// them.
 func recurrentBackSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	for i, s := range recurrentSamples(r) {

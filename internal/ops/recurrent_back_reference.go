@@ -7,6 +7,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// recurrentBackMean runs each direction of each sequence by itself, in f64.
 func recurrentBackMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	var out []*tensor.Tensor
 	for i := range n.Outputs {
@@ -24,15 +25,16 @@ func recurrentBackMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*te
 	return out, nil
 }
 
-// recurrentBackReference is the way back through one sequence in one direction.
+// recurrentBackReference computes the derivatives of one sequence in one direction.
 type recurrentBackReference struct {
 	*recurrentReference
 	in               []*tensor.Tensor
 	b                int64
-	by, products     []float64 // of a step: by what it is given, and by the state's products
-	dh, dc, straight []float64 // by what is carried; and past the products
+	by, products     []float64 // of a step: by the projected input, and by the state's products
+	dh, dc, straight []float64 // by the state and the memory; by the state, not through the products
 }
 
+// newRecurrentBackReference returns sequence b in direction d after its last step.
 func newRecurrentBackReference(n *ir.Node, in []*tensor.Tensor, d int, b int64) *recurrentBackReference {
 	layer := slices.Clone(in[:recurrentOperands])
 	layer[recurrentProjected] = in[backGates]
@@ -42,6 +44,7 @@ func newRecurrentBackReference(n *ir.Node, in []*tensor.Tensor, d int, b int64) 
 	return m
 }
 
+// run goes through the steps from last to first and writes the results into out.
 func (m *recurrentBackReference) run(back bool, out []*tensor.Tensor) {
 	shape, directions := m.in[backGates].Shape(), int64(len(m.n.Attrs.Ints("reverse")))
 	for s := range m.length {
@@ -52,12 +55,12 @@ func (m *recurrentBackReference) run(back bool, out []*tensor.Tensor) {
 		for j, up := range floatsOf(present(m.in, backByY), ((t*directions+int64(m.d))*shape[1]+m.b)*m.units, m.units) {
 			m.dh[j] += up
 		}
-		place := (t*shape[1]+m.b)*directions + int64(m.d)
+		row := (t*shape[1]+m.b)*directions + int64(m.d)
 		m.by, m.products, m.straight = make([]float64, m.width), make([]float64, m.width), make([]float64, m.units)
-		m.back(place)
-		setFloats(out[0], place*m.width, m.by)
+		m.back(row)
+		setFloats(out[0], row*m.width, m.by)
 		if m.n.Attrs.Bool("reset_after") {
-			setFloats(out[2], place*m.width, m.products)
+			setFloats(out[2], row*m.width, m.products)
 		}
 		m.dh = m.straight
 	}
@@ -67,13 +70,13 @@ func (m *recurrentBackReference) run(back bool, out []*tensor.Tensor) {
 	}
 }
 
-// slope is the derivative of the i-th function where its result is y.
+// slope returns the derivative of the i-th function at its result y.
 func (m *recurrentBackReference) slope(i int64, y float64) float64 {
 	f, _, _ := function(m.n, m.d, i)
 	return slopes[f.name].mean(y)
 }
 
-// carry adds what gets to the state through rows of the weights.
+// carry adds the derivatives by the products of count gates times their rows of the weights.
 func (m *recurrentBackReference) carry(to []float64, from, count int64) {
 	for k := from; k < from+count; k++ {
 		for j := range to {
@@ -82,14 +85,15 @@ func (m *recurrentBackReference) carry(to []float64, from, count int64) {
 	}
 }
 
-func (m *recurrentBackReference) back(place int64) {
-	z, h, u := floatsOf(m.in[backGates], place*m.width, m.width), floatsOf(m.in[backState], place*m.units, m.units),
+// back computes the derivatives of one step, the row of [S, B, D] with that number.
+func (m *recurrentBackReference) back(row int64) {
+	z, h, u := floatsOf(m.in[backGates], row*m.width, m.width), floatsOf(m.in[backState], row*m.units, m.units),
 		m.units
 	switch m.n.Attrs.String("cell", "") {
 	case "lstm":
-		m.lstm(z, floatsOf(m.in[backMemory], place*m.units, m.units))
+		m.lstm(z, floatsOf(m.in[backMemory], row*m.units, m.units))
 	case "gru":
-		m.gru(z, h, floatsOf(m.in[recurrentProjected], place*m.width, m.width))
+		m.gru(z, h, floatsOf(m.in[recurrentProjected], row*m.width, m.width))
 		return
 	default:
 		for j := range u {
@@ -100,6 +104,7 @@ func (m *recurrentBackReference) back(place int64) {
 	m.carry(m.straight, 0, m.width)
 }
 
+// lstm computes the step of an lstm with gates z and memory c.
 func (m *recurrentBackReference) lstm(z, c []float64) {
 	u := m.units
 	for j := range u {
@@ -112,6 +117,7 @@ func (m *recurrentBackReference) lstm(z, c []float64) {
 	}
 }
 
+// gru computes the step of a gru with gates z, state h and projected input x.
 func (m *recurrentBackReference) gru(z, h, x []float64) {
 	u, after := m.units, m.n.Attrs.Bool("reset_after")
 	resets := make([]float64, u)

@@ -9,31 +9,31 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// recurrentGrad is a recurrent_back of what the layer keeps of each step, if there is one of its cell, and nothing is
-// derived by what is kept; else it differentiates a scan over the steps in each direction. The weights stay out of
-// both: their derivative is one product over all steps, of the derivatives by the state's products with the states.
+// recurrentGrad uses recurrent_back if it supports the cell and no derivative by kept values is needed; otherwise it
+// differentiates a scan over the steps in each direction. Both leave out the weights: their derivative is one product
+// over all steps, of the derivatives by the state's products with the states.
 func recurrentGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	last := 1 + carried(n)
 	if hasRecurrentBack(n) && !slices.ContainsFunc(up[last:], func(v *ir.Value) bool { return v != nil }) {
 		return keptGrad(g, n, up[:last])
 	}
-	parts := make([][]*ir.Value, len(n.Inputs))
+	derivatives := make([][]*ir.Value, len(n.Inputs)) // by operand and direction
 	for d, back := range n.Attrs.Ints("reverse") {
 		r := &recurrentScan{Gradients: g, n: n, d: d}
 		for i, by := range r.derivatives(back != 0, up) {
-			parts[i] = append(parts[i], by)
+			derivatives[i] = append(derivatives[i], by)
 		}
 	}
 	out := make([]*ir.Value, len(n.Inputs))
 	for i, x := range n.Inputs {
 		if i != recurrentLengths && g.Wants(x) {
-			out[i] = Concat(g.Builder, int64(recurrentAxis(i)), parts[i]...)
+			out[i] = Concat(g.Builder, int64(recurrentAxis(i)), derivatives[i]...)
 		}
 	}
 	return out
 }
 
-// recurrentAxis is the axis of the directions of an operand.
+// recurrentAxis returns the axis of the directions of an operand.
 func recurrentAxis(operand int) int {
 	if operand == recurrentProjected {
 		return 2
@@ -41,7 +41,7 @@ func recurrentAxis(operand int) int {
 	return 0
 }
 
-// recurrentScan is one direction of a recurrent layer as a scan.
+// recurrentScan builds one direction of a recurrent layer as a scan.
 type recurrentScan struct {
 	*Gradients
 	n  *ir.Node
@@ -49,8 +49,8 @@ type recurrentScan struct {
 	in *Gradients // builds the body
 }
 
-// part is an operand's part for the direction, without that axis; nil if it is absent.
-func (r *recurrentScan) part(i int) *ir.Value {
+// operand returns operand i for the direction, without the axis of directions; nil if it is absent.
+func (r *recurrentScan) operand(i int) *ir.Value {
 	v := input(r.n, i)
 	if v == nil {
 		return nil
@@ -58,7 +58,7 @@ func (r *recurrentScan) part(i int) *ir.Value {
 	return r.along1(v, recurrentAxis(i))
 }
 
-// along1 is a value's part for the direction along an axis.
+// along1 returns a value for the direction, without its axis of directions; nil if the value is nil.
 func (r *recurrentScan) along1(v *ir.Value, axis int) *ir.Value {
 	if v == nil {
 		return nil
@@ -67,10 +67,10 @@ func (r *recurrentScan) along1(v *ir.Value, axis int) *ir.Value {
 	return Reshape(r.Builder, cut, slices.Delete(slices.Clone(cut.Type.Shape), axis, axis+1)...)
 }
 
-// derivatives are those by each operand's part for the direction, with its axis of 1.
+// derivatives returns the derivatives by each operand for the direction, with an axis of directions of 1.
 func (r *recurrentScan) derivatives(back bool, up []*ir.Value) []*ir.Value {
 	b, n := r.Builder, r.n
-	x, w, state, memory := r.part(0), r.part(1), r.part(3), r.part(4)
+	x, w, state, memory := r.operand(0), r.operand(1), r.operand(3), r.operand(4)
 	t := ir.Type{DType: x.Type.DType, Shape: []sym.Expr{x.Type.Shape[1], w.Type.Shape[1]}}
 	if state == nil {
 		state = r.zeros(t.DType, t.Shape...)
@@ -88,7 +88,7 @@ func (r *recurrentScan) derivatives(back bool, up []*ir.Value) []*ir.Value {
 			Cast(b, lengths, dtype.I64))
 		scanned = append(scanned, Reshape(b, alive, append(slices.Clone(alive.Type.Shape), one)...))
 	}
-	peephole, bias := r.part(5), r.part(6)
+	peephole, bias := r.operand(5), r.operand(6)
 	body := r.body(states, scanned, w, peephole, bias)
 	back1 := slices.Repeat([]int64{oneIf(back)}, 8)
 	y := Scan(b, body, ScanOver{InputReversed: back1[:len(scanned)], OutputReverse: back1[:len(body.Results)-len(states)]},
@@ -98,7 +98,7 @@ func (r *recurrentScan) derivatives(back bool, up []*ir.Value) []*ir.Value {
 	if n.Attrs.Bool("keep") {
 		of, kept = of[:len(of)-1-len(states)], of[len(of)-1-len(states):]
 	}
-	by0 := slices.Concat([]*ir.Value{r.along1(up[0], 1)}, r.parts(up[1:1+len(states)], 0), r.parts(up[1+len(states):], 2))
+	by0 := slices.Concat([]*ir.Value{r.along1(up[0], 1)}, r.each1(up[1:1+len(states)], 0), r.each1(up[1+len(states):], 2))
 	ys, ups := reached(slices.Concat(outs[:1], ends, kept), by0)
 	xs := append(slices.Clone(scanned[:2]), states...)
 	more := slices.DeleteFunc([]*ir.Value{peephole, bias}, func(v *ir.Value) bool { return v == nil })
@@ -114,11 +114,11 @@ func (r *recurrentScan) derivatives(back bool, up []*ir.Value) []*ir.Value {
 			by[5+i], rest = rest[0], rest[1:]
 		}
 	}
-	return r.whole1(by)
+	return r.withDirection(by)
 }
 
-// whole1 gives derivatives the axis of the directions.
-func (r *recurrentScan) whole1(by []*ir.Value) []*ir.Value {
+// withDirection inserts an axis of directions of 1 into derivatives by the operands.
+func (r *recurrentScan) withDirection(by []*ir.Value) []*ir.Value {
 	by = by[:len(r.n.Inputs)]
 	for i, v := range by {
 		if v != nil {
@@ -128,8 +128,8 @@ func (r *recurrentScan) whole1(by []*ir.Value) []*ir.Value {
 	return by
 }
 
-// parts are values' parts for the direction along an axis.
-func (r *recurrentScan) parts(list []*ir.Value, axis int) []*ir.Value {
+// each1 returns along1 of each value of a list.
+func (r *recurrentScan) each1(list []*ir.Value, axis int) []*ir.Value {
 	out := make([]*ir.Value, len(list))
 	for i, v := range list {
 		out[i] = r.along1(v, axis)
@@ -137,8 +137,8 @@ func (r *recurrentScan) parts(list []*ir.Value, axis int) []*ir.Value {
 	return out
 }
 
-// byWeights is the derivative by the weights: that by the state's products, turned, times the states before each step;
-// of the gru's candidate, times what the reset gate has left of them.
+// byWeights returns the derivative by the weights: the transposed derivative d by the state's products, times the
+// states before each step, or, for a gru's candidate, times the reset gate's products with them.
 func (r *recurrentScan) byWeights(d *ir.Value, before []*ir.Value) *ir.Value {
 	b := r.Builder
 	if len(before) == 1 {
@@ -151,8 +151,8 @@ func (r *recurrentScan) byWeights(d *ir.Value, before []*ir.Value) *ir.Value {
 		MatMul(b, rowsTogether(b, last), rowsTogether(b, before[1]), true, false))
 }
 
-// body is a step: it takes the states, the input's part of the gates, what is added to the state's products, and
-// whether sequences have the step; and yields the states, the output, and what the products are of.
+// body builds a step. It takes the states, the projected input, the summand of the state's products, and whether
+// sequences have the step; it yields the states, the output, and the values that the weights multiply.
 func (r *recurrentScan) body(states, scanned []*ir.Value, w, peephole, bias *ir.Value) *ir.Block {
 	block := &ir.Block{}
 	r.in = &Gradients{Builder: r.In(block)}
@@ -195,18 +195,18 @@ func (r *recurrentScan) body(states, scanned []*ir.Value, w, peephole, bias *ir.
 	return block
 }
 
-// product is a state times weights, and what is added to that.
+// product returns a state times weights, plus more.
 func (r *recurrentScan) product(h, w, more *ir.Value) *ir.Value {
 	return r.in.plus(MatMul(r.in.Builder, h, w, false, true), more)
 }
 
-// gate is the i-th of a row's parts.
+// gate returns the slice of the last axis for gate i.
 func (r *recurrentScan) gate(v *ir.Value, i int64) *ir.Value {
 	units := r.n.Inputs[1].Type.Shape[2]
 	return SliceAxis(r.in.Builder, v, len(v.Type.Shape)-1, units.Mul(sym.Const(i)), units)
 }
 
-// apply is the i-th function of a gate.
+// apply returns the i-th function of x, which is clipped before.
 func (r *recurrentScan) apply(i int64, x *ir.Value) *ir.Value {
 	if clip := r.n.Attrs.Float("clip", 0); clip > 0 {
 		x = r.in.op(loop.Max, r.in.op(loop.Min, x, r.in.number(x, clip)), r.in.number(x, -clip))
@@ -214,6 +214,7 @@ func (r *recurrentScan) apply(i int64, x *ir.Value) *ir.Value {
 	return r.function(i, x)
 }
 
+// function returns the i-th function of x without clipping.
 func (r *recurrentScan) function(i int64, x *ir.Value) *ir.Value {
 	f, alpha, beta := function(r.n, r.d, i)
 	switch f.name {
@@ -225,6 +226,7 @@ func (r *recurrentScan) function(i int64, x *ir.Value) *ir.Value {
 	return ActivationWith(r.in.Builder, f.name, x, alpha, beta)
 }
 
+// lstm returns the new state and memory for the gates' arguments.
 func (r *recurrentScan) lstm(h, memory, gates, peephole *ir.Value) []*ir.Value {
 	in := r.in
 	gate := func(i, p int64, c *ir.Value) *ir.Value {
@@ -245,7 +247,8 @@ func (r *recurrentScan) lstm(h, memory, gates, peephole *ir.Value) []*ir.Value {
 	return []*ir.Value{in.mul(gate(1, 1, c), r.function(2, c)), c}
 }
 
-// gru yields the state, what the weights multiply: the state, and what they do for the candidate; and what is kept.
+// gru returns the new state, the values that the weights multiply (the state, and for the candidate the reset gate's
+// product with it), and the kept values.
 func (r *recurrentScan) gru(h, x, w, more, bias *ir.Value) (next, of []*ir.Value, kept *ir.Value) {
 	in, b := r.in, r.in.Builder
 	units := r.n.Inputs[1].Type.Shape[2]
@@ -265,7 +268,7 @@ func (r *recurrentScan) gru(h, x, w, more, bias *ir.Value) (next, of []*ir.Value
 		Reshape(b, Concat(b, 1, first, last), x.Type.Shape...)
 }
 
-// gruAfter is the state of a gru whose reset gate multiplies the state's product.
+// gruAfter returns the new state of a gru whose reset gate multiplies the state's product.
 func (r *recurrentScan) gruAfter(h, x, products *ir.Value) []*ir.Value {
 	in := r.in
 	update := r.apply(0, in.plus(r.gate(x, 0), r.gate(products, 0)))
@@ -273,7 +276,7 @@ func (r *recurrentScan) gruAfter(h, x, products *ir.Value) []*ir.Value {
 	return r.blended(h, update, r.apply(1, in.plus(r.gate(x, 2), in.mul(reset, r.gate(products, 2)))))
 }
 
-// blended is a gru's state of the one before and a candidate.
+// blended returns a gru's new state: the old one and the candidate, weighted by the update gate.
 func (r *recurrentScan) blended(h, update, candidate *ir.Value) []*ir.Value {
 	return []*ir.Value{r.in.plus(r.in.mul(r.in.from(1, update), candidate), r.in.mul(update, h))}
 }

@@ -5,6 +5,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// recurrentMean runs each direction of each sequence by itself, in f64.
 func recurrentMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out := make([]*tensor.Tensor, len(n.Outputs))
 	for i := range out {
@@ -17,7 +18,7 @@ func recurrentMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor
 	return out, nil
 }
 
-// recurrentRun computes a layer's results.
+// recurrentRun computes a layer's results into out.
 func recurrentRun(n *ir.Node, in, out []*tensor.Tensor) {
 	shape, reverse := in[0].Shape(), n.Attrs.Ints("reverse")
 	for d, back := range reverse {
@@ -28,12 +29,12 @@ func recurrentRun(n *ir.Node, in, out []*tensor.Tensor) {
 				if back != 0 {
 					t = m.length - 1 - s
 				}
-				place := (t*shape[1]+b)*int64(len(reverse)) + int64(d)
+				row := (t*shape[1]+b)*int64(len(reverse)) + int64(d)
 				before := [][]float64{m.h, m.c}
-				m.step(func(i int64) float64 { return in[0].Float(place*m.width + i) })
+				m.step(func(i int64) float64 { return in[0].Float(row*m.width + i) })
 				if last := 1 + carried(n); len(out) > last {
 					for i, list := range append([][]float64{m.gates}, before[:carried(n)]...) {
-						setFloats(out[last+i], place*int64(len(list)), list)
+						setFloats(out[last+i], row*int64(len(list)), list)
 					}
 				}
 				setFloats(out[0], ((t*int64(len(reverse))+int64(d))*shape[1]+b)*m.units, m.h)
@@ -46,14 +47,14 @@ func recurrentRun(n *ir.Node, in, out []*tensor.Tensor) {
 	}
 }
 
-// setFloats writes a list into a tensor from a place on.
+// setFloats writes a list into a tensor from element from on.
 func setFloats(t *tensor.Tensor, from int64, list []float64) {
 	for i, x := range list {
 		t.SetFloat(from+int64(i), x)
 	}
 }
 
-// floatsOf are count elements of a tensor from a place on; zeros of one that is absent.
+// floatsOf returns count elements of a tensor from element from on; zeros if the tensor is absent.
 func floatsOf(t *tensor.Tensor, from, count int64) []float64 {
 	list := make([]float64, count)
 	for i := range list {
@@ -64,7 +65,7 @@ func floatsOf(t *tensor.Tensor, from, count int64) []float64 {
 	return list
 }
 
-// newRecurrentReference is sequence b in direction d before its first step.
+// newRecurrentReference returns sequence b in direction d before its first step.
 func newRecurrentReference(n *ir.Node, in []*tensor.Tensor, d int, b int64) *recurrentReference {
 	shape, units := in[0].Shape(), in[1].Shape()[2]
 	line := (int64(d)*shape[1] + b) * units
@@ -83,13 +84,13 @@ type recurrentReference struct {
 	n                 *ir.Node
 	d                 int
 	units, width      int64
-	length            int64 // how many steps the sequence has
+	length            int64 // the sequence's number of steps
 	w, peephole, bias *tensor.Tensor
 	h, c              []float64
-	gates             []float64 // what is kept of a step
+	gates             []float64 // the kept values of a step
 }
 
-// product is row `gate` of the weights times a state.
+// product returns a row of the weights times a state, plus the bias.
 func (m *recurrentReference) product(gate int64, h []float64) float64 {
 	sum, row := 0.0, (int64(m.d)*m.width+gate)*m.units
 	for k := range m.units {
@@ -101,6 +102,7 @@ func (m *recurrentReference) product(gate int64, h []float64) float64 {
 	return sum
 }
 
+// apply returns the i-th function of x, which is clipped before.
 func (m *recurrentReference) apply(i int64, x float64) float64 {
 	if clip := m.n.Attrs.Float("clip", 0); clip > 0 {
 		x = max(-clip, min(clip, x))
@@ -109,6 +111,7 @@ func (m *recurrentReference) apply(i int64, x float64) float64 {
 	return f.mean(x, alpha, beta)
 }
 
+// peep returns the peephole weight of gate i for unit j; 0 without peepholes.
 func (m *recurrentReference) peep(i, j int64) float64 {
 	if m.peephole == nil {
 		return 0
@@ -116,6 +119,7 @@ func (m *recurrentReference) peep(i, j int64) float64 {
 	return m.peephole.Float((int64(m.d)*3+i)*m.units + j)
 }
 
+// step computes the next state and memory; x(i) is element i of the projected input.
 func (m *recurrentReference) step(x func(i int64) float64) {
 	h, c, u := make([]float64, m.units), make([]float64, m.units), m.units
 	switch m.n.Attrs.String("cell", "") {

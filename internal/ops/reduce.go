@@ -13,9 +13,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// reduction is a way to combine the elements along axes: each element goes through before, the results are combined
-// from begin on, and after makes the result of the total and of how many elements there were. Elements narrower than
-// f32 are combined in f32.
+// reduction is a way to combine the elements along axes: before maps each element, combine folds the results from begin
+// on, and after makes the result from the total and the number of elements. Elements narrower than f32 are combined in
+// f32.
 type reduction struct {
 	name    string
 	combine loop.BinaryOp
@@ -23,11 +23,12 @@ type reduction struct {
 	accepts accepts
 	before  func(x loop.Expr) loop.Expr                     // nil: the element itself
 	after   func(total loop.Expr, count sym.Expr) loop.Expr // nil: the total itself
-	// The same for the reference: on an element of type dt as its bits.
+	// map1 and finish are before and after for the reference: they take and return the bits of an element of type dt.
 	map1   func(dt dtype.DType, x uint64) uint64
 	finish func(dt dtype.DType, total uint64, count int64) uint64
-	own    Def   // the properties that are its own
-	slope  slope // by the elements, from what is repeated along the axes: the derivative by the result, and the result
+	own    Def // the operator's own properties
+	// the derivative by the elements; the derivative by the result, and the result, are repeated along the axes
+	slope slope
 }
 
 func zero(dt dtype.DType) *loop.Const  { return loop.Number(dt, 0) }
@@ -35,7 +36,7 @@ func unity(dt dtype.DType) *loop.Const { return loop.Number(dt, 1) }
 
 func ordered(dt dtype.DType) bool { return numbers(dt) || truths(dt) }
 
-// reductions are the primitive ones; those that need two passes are operators of their own (see reduce_log_sum_exp.go).
+// reductions are the primitive reductions; those in two passes are operators of their own (see reduce_log_sum_exp.go).
 var reductions = []reduction{
 	{name: "reduce_sum", own: Def{Merge: Merging{By: "add", Integers: true}, NotNegative: firstNotNegative},
 		combine: loop.Add, begin: zero, accepts: numbers, slope: func(_ *Gradients, up, _, _ *ir.Value) *ir.Value {
@@ -46,7 +47,7 @@ var reductions = []reduction{
 		accepts: ordered},
 	{name: "reduce_max", own: Def{Merge: Merging{By: "max"}, Picks: true, NotNegative: greatestNotNegative},
 		combine: loop.Max, begin: loop.Lowest, accepts: ordered},
-	{name: "reduce_mean", own: Def{Merge: Merging{By: "add", Part: "reduce_sum"}, NotNegative: firstNotNegative},
+	{name: "reduce_mean", own: Def{Merge: Merging{By: "add", Piece: "reduce_sum"}, NotNegative: firstNotNegative},
 		combine: loop.Add, begin: zero, accepts: numbers, after: meanOf,
 		finish: func(dt dtype.DType, total uint64, count int64) uint64 {
 			return loop.EvalBinary(loop.Div, dt, total, loop.EvalCast(dt, dtype.I64, false, uint64(count)))
@@ -81,6 +82,7 @@ func init() {
 
 func square(x loop.Expr) loop.Expr { return times(x, x) }
 
+// absolute returns |x|, which is x if its type is unsigned.
 func absolute(x loop.Expr) loop.Expr {
 	if x.DType().IsUnsigned() {
 		return x
@@ -90,6 +92,7 @@ func absolute(x loop.Expr) loop.Expr {
 
 func bitsSquare(dt dtype.DType, x uint64) uint64 { return loop.EvalBinary(loop.Mul, dt, x, x) }
 
+// bitsAbsolute is absolute for the reference.
 func bitsAbsolute(dt dtype.DType, x uint64) uint64 {
 	if dt.IsUnsigned() {
 		return x
@@ -97,7 +100,7 @@ func bitsAbsolute(dt dtype.DType, x uint64) uint64 {
 	return loop.EvalUnary(loop.Abs, dt, x)
 }
 
-// meanOf divides a total; the mean of integers is cut toward zero.
+// meanOf divides a total by a count; the mean of integers is truncated toward zero.
 func meanOf(total loop.Expr, count sym.Expr) loop.Expr {
 	return loop.Apply2(loop.Div, total, loop.Convert(total.DType(), loop.At(count)))
 }
@@ -110,6 +113,7 @@ func throughFloat(f loop.UnaryOp, x loop.Expr) loop.Expr {
 	return loop.Convert(x.DType(), loop.Apply(f, loop.Convert(dtype.F64, x)))
 }
 
+// bitsThrough returns reduction.finish that applies f to the total as a number of f64.
 func bitsThrough(f func(float64) float64) func(dt dtype.DType, x uint64, _ int64) uint64 {
 	return func(dt dtype.DType, x uint64, _ int64) uint64 {
 		y := f(math.Float64frombits(loop.EvalCast(dtype.F64, dt, false, x)))
@@ -117,34 +121,35 @@ func bitsThrough(f func(float64) float64) func(dt dtype.DType, x uint64, _ int64
 	}
 }
 
-// Reduce combines the elements along axes by the reduction of that name in the table reductions; the axes stay as
-// extents of 1 if keep is true. Of no elements: sums are 0, products 1, the least is the type's greatest and the
-// other way round, means are NaN (0 of integers).
+// Reduce combines the elements along axes by the reduction of that name in the table reductions; with keep, the axes
+// stay, with an extent of 1. Without elements, a sum is 0, a product 1, the minimum the type's greatest number, the
+// maximum its least, and a mean NaN (0 for integers).
 func Reduce(b *ir.Builder, name string, x *ir.Value, keep bool, axes ...int64) *ir.Value {
 	return reduce(b, name, x, keep, axes)
 }
 
-// ReduceSum and the like combine the elements along axes, which stay as extents of 1 if keep is true.
+// ReduceSum returns the sum along axes, which stay with an extent of 1 if keep is true.
 func ReduceSum(b *ir.Builder, x *ir.Value, keep bool, axes ...int64) *ir.Value {
 	return reduce(b, "reduce_sum", x, keep, axes)
 }
 
-// ReduceMax is the largest element along axes; NaN if there is one.
+// ReduceMax returns the largest element along axes; NaN if some element is NaN.
 func ReduceMax(b *ir.Builder, x *ir.Value, keep bool, axes ...int64) *ir.Value {
 	return reduce(b, "reduce_max", x, keep, axes)
 }
 
-// ReduceMean is the mean along axes.
+// ReduceMean returns the mean along axes.
 func ReduceMean(b *ir.Builder, x *ir.Value, keep bool, axes ...int64) *ir.Value {
 	return reduce(b, "reduce_mean", x, keep, axes)
 }
 
-// ReduceBy is Reduce along axes that only the run may know: of each axis of x, one of the extents in outer (of the
-// result) and in inner (of what is combined into each element) is x's, and the other one 1.
+// ReduceBy is Reduce along axes that may be known only in a run: for each axis of x, either the extent in outer (the
+// result's) or the one in inner (of the elements that are combined) is x's, and the other is 1.
 func ReduceBy(b *ir.Builder, name string, x *ir.Value, outer, inner []sym.Expr) *ir.Value {
 	return b.Op(name, ir.Attrs{"outer": outer, "inner": inner}, x)
 }
 
+// reduce builds a node of the reduction op; absent axes mean none, not all.
 func reduce(b *ir.Builder, op string, x *ir.Value, keep bool, axes []int64) *ir.Value {
 	if axes == nil {
 		axes = []int64{}
@@ -152,7 +157,7 @@ func reduce(b *ir.Builder, op string, x *ir.Value, keep bool, axes []int64) *ir.
 	return b.Op(op, ir.Attrs{"axes": axes, "keep": keep}, x)
 }
 
-// ReducedAxes are the axes that a reduction combines; nil if only the run may know them.
+// ReducedAxes returns the axes that a reduction combines; nil if they may be known only in a run.
 func ReducedAxes(n *ir.Node) []int {
 	if n.Attrs["outer"] != nil {
 		return nil
@@ -164,7 +169,7 @@ func ReducedAxes(n *ir.Node) []int {
 	return axes
 }
 
-// reducedShape is a shape with some axes reduced.
+// reducedShape returns a shape with the node's axes reduced, and the axes.
 func reducedShape(n *ir.Node, shape []sym.Expr) ([]sym.Expr, []int, error) {
 	axes, err := axesOf(n, n.Attrs.Ints("axes"), len(shape))
 	if err != nil {
@@ -185,7 +190,7 @@ func reducedShape(n *ir.Node, shape []sym.Expr) ([]sym.Expr, []int, error) {
 	return out, axes, nil
 }
 
-// reducedIndex puts the result's index and the reduced axes' index together.
+// reducedIndex returns the operand's index for the result's index and the reduced axes' index.
 func reducedIndex[T any](rank int, axes []int, keep bool, at, inner []T) []T {
 	full := make([]T, rank)
 	next, reduced := 0, 0
@@ -204,12 +209,14 @@ func reducedIndex[T any](rank int, axes []int, keep bool, at, inner []T) []T {
 	return full
 }
 
+// define returns the operator's definition.
 func (r reduction) define() *Def {
-	return &Def{Op: r.name, Linear: true, Narrow: reducedParts, Last: reducedLast, Merge: r.own.Merge, Picks: r.own.Picks,
+	return &Def{Op: r.name, Linear: true, Narrow: reducedNarrow, Last: reducedLast, Merge: r.own.Merge, Picks: r.own.Picks,
 		NotNegative: r.own.NotNegative, rows: reducedRows, Shape: r.shape, Mean: r.mean, Grad: r.grad,
 		Lowerings: []Lowering{{Name: "nest", Build: r.nest}}, Samples: r.samples}
 }
 
+// shape is the shape rule. The result is known if all elements are known and combined without before and after.
 func (r reduction) shape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err
@@ -224,7 +231,7 @@ func (r reduction) shape(c *ir.Inference, n *ir.Node) error {
 		}
 		for i, extent := range x.Shape {
 			if err := c.RequireEqual(n, outer[i].Add(inner[i]), extent.Add(one),
-				"of an axis's two extents one is 1"); err != nil {
+				"one of an axis's two extents is 1"); err != nil {
 				return err
 			}
 		}
@@ -251,7 +258,7 @@ func (r reduction) shape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// reducedAxes are the axes that a node reduces in a run, and whether they stay as extents of 1.
+// reducedAxes returns the axes that a node reduces in a run, and whether they stay as extents of 1.
 func reducedAxes(e *ir.Evaluation, n *ir.Node, shape []int64) (axes []int, keep bool, err error) {
 	if n.Attrs.Exprs("inner") == nil {
 		axes, err = axesOf(n, n.Attrs.Ints("axes"), len(shape))
@@ -266,6 +273,7 @@ func reducedAxes(e *ir.Evaluation, n *ir.Node, shape []int64) (axes []int, keep 
 	return axes, true, err
 }
 
+// mean is the reference: it combines floats in f64, and integers in their own type.
 func (r reduction) mean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -302,7 +310,7 @@ func (r reduction) mean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*t
 	return []*tensor.Tensor{out}, nil
 }
 
-// wider is the type in which the reference sums elements of dt.
+// wider returns the type in which the reference combines elements of dt.
 func wider(dt dtype.DType) dtype.DType {
 	if dt.IsFloat() {
 		return dtype.F64
@@ -310,6 +318,7 @@ func wider(dt dtype.DType) dtype.DType {
 	return dt
 }
 
+// nest writes one serial fold for each element of the result, in the computing type.
 func (r reduction) nest(k *Nest, n *ir.Node) {
 	x, out := k.In[0], k.Out[0]
 	inner, index := reducedLoops(n, x.Shape)
@@ -331,7 +340,8 @@ func (r reduction) nest(k *Nest, n *ir.Node) {
 	})
 }
 
-// reducedLoops are the extents to combine over, and the operand's index for the result's index and a place within them.
+// reducedLoops returns the extents to combine over, and the function that gives the operand's index for the result's
+// index and an index inside these extents.
 func reducedLoops(n *ir.Node, shape []sym.Expr) (inner []sym.Expr, index func(at, inside []sym.Expr) []sym.Expr) {
 	inner = n.Attrs.Exprs("inner")
 	if inner == nil {
@@ -340,7 +350,7 @@ func reducedLoops(n *ir.Node, shape []sym.Expr) (inner []sym.Expr, index func(at
 			return reducedIndex(len(shape), axes, n.Attrs.Bool("keep"), at, inside)
 		}
 	}
-	// Of an axis's two loops one has a single iteration.
+	// One of an axis's two loops has a single iteration.
 	return inner, func(at, inside []sym.Expr) []sym.Expr {
 		both := make([]sym.Expr, len(at))
 		for i := range at {
@@ -350,7 +360,7 @@ func reducedLoops(n *ir.Node, shape []sym.Expr) (inner []sym.Expr, index func(at
 	}
 }
 
-// extentsOf are a shape's extents along some axes.
+// extentsOf returns a shape's extents along some axes.
 func extentsOf(shape []sym.Expr, axes []int) []sym.Expr {
 	out := make([]sym.Expr, len(axes))
 	for i, a := range axes {
@@ -359,6 +369,8 @@ func extentsOf(shape []sym.Expr, axes []int) []sym.Expr {
 	return out
 }
 
+// samples covers all numeric types, one axis to all axes and none, ReduceBy with each choice of axes, and extents of 0
+// and 1.
 func (r reduction) samples(rnd *rand.Rand) []Sample {
 	var out []Sample
 	for i, dt := range append(append([]dtype.DType{}, floatTypes...), integerTypes...) {
@@ -383,7 +395,7 @@ func (r reduction) samples(rnd *rand.Rand) []Sample {
 	return out
 }
 
-// grad repeats the derivative, and the result, along the axes that were reduced.
+// grad repeats the derivative by the result, and the result, along the reduced axes.
 func (r reduction) grad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	x := n.Inputs[0]
 	switch r.name {
@@ -398,7 +410,7 @@ func (r reduction) grad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return []*ir.Value{r.slope(g, g.repeated(n, up[0]), x, g.repeated(n, n.Outputs[0]))}
 }
 
-// repeated is a value of a reduction's result's shape, under a shape that is broadcast to the operand's.
+// repeated reshapes a value of the result's shape so that it broadcasts to the operand's shape.
 func (g *Gradients) repeated(n *ir.Node, v *ir.Value) *ir.Value {
 	shape := n.Inputs[0].Type.Shape
 	if inner := n.Attrs.Exprs("inner"); inner != nil {
@@ -418,7 +430,8 @@ func (g *Gradients) repeated(n *ir.Node, v *ir.Value) *ir.Value {
 	return Reshape(g.Builder, v, single...)
 }
 
-// broadcastTo repeats v, each of whose extents is that of the shape or 1, which only the run knows.
+// broadcastTo repeats v along the axes whose extent differs from the shape's and is 1, which may be known only in a
+// run.
 func (g *Gradients) broadcastTo(v *ir.Value, shape []sym.Expr) *ir.Value {
 	for axis, extent := range shape {
 		if from := v.Type.Shape[axis]; g.Dims().EQ(from, extent) != sym.Yes {
@@ -430,7 +443,7 @@ func (g *Gradients) broadcastTo(v *ir.Value, shape []sym.Expr) *ir.Value {
 	return v
 }
 
-// sharedGrad gives the derivative by the smallest or largest element to it, in equal parts where several are equal.
+// sharedGrad passes the derivative to the smallest or largest element, in equal shares if several are equal.
 func sharedGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	x := n.Inputs[0]
 	chosen := Cast(g.Builder, g.op(loop.Eq, x, g.repeated(n, n.Outputs[0])), x.Type.DType)
@@ -438,12 +451,13 @@ func sharedGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return []*ir.Value{g.mul(chosen, g.repeated(n, g.div(up[0], count)))}
 }
 
-// again is another reduction along the axes of a node.
+// again reduces x by another reduction along the axes of n.
 func (g *Gradients) again(n *ir.Node, op string, x *ir.Value) *ir.Value {
 	return g.Op(op, maps.Clone(n.Attrs), x)
 }
 
-// productGrad multiplies by the product of all other elements along each axis in turn: those before and those after.
+// productGrad multiplies the derivative, for each axis in turn, by the product of the elements before and of those
+// after.
 func productGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	x := n.Inputs[0]
 	if n.Attrs.Exprs("inner") != nil {
@@ -466,7 +480,8 @@ func productGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return []*ir.Value{d}
 }
 
-// withoutZeros is the derivative of a product along axes that only the run knows: zeros are counted, and left out.
+// withoutZeros is productGrad for axes known only in a run: it divides the product of the elements other than 0, and
+// counts zeros.
 func (g *Gradients) withoutZeros(n *ir.Node, up *ir.Value) []*ir.Value {
 	x := n.Inputs[0]
 	zero := g.op(loop.Eq, x, g.number(x, 0))
@@ -478,10 +493,10 @@ func (g *Gradients) withoutZeros(n *ir.Node, up *ir.Value) []*ir.Value {
 	return []*ir.Value{g.mul(g.repeated(n, up), others)}
 }
 
-// reducedRows: rows along an axis that is not reduced.
+// reducedRows allows pieces of each axis that is not reduced.
 var reducedRows = rowRule{axes: func(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
 	axes, err := axesOf(n, n.Attrs.Ints("axes"), len(n.Inputs[0].Type.Shape))
-	if err != nil || n.Attrs["outer"] != nil { // which axes it reduces, the extents decide
+	if err != nil || n.Attrs["outer"] != nil { // the extents of a run decide which axes are reduced
 		return false
 	}
 	at := axis
@@ -496,14 +511,14 @@ var reducedRows = rowRule{axes: func(n *ir.Node, axis int, in []int, _ func(*ir.
 	return !slices.Contains(axes, at)
 }}
 
-// reducedParts: axes that stay are parts of the operand's, and reduced ones are read whole.
-func reducedParts(_ Parts, n *ir.Node, want Part) (Reading, bool) {
+// reducedNarrow reads sections of the axes that stay, and the reduced axes in full.
+func reducedNarrow(_ NarrowContext, n *ir.Node, want Section) (Reading, bool) {
 	x := n.Inputs[0].Type.Shape
 	axes, listed := n.Attrs["axes"].([]int64)
 	if !listed || len(n.Inputs) != 1 {
 		return Reading{}, false
 	}
-	in, next := make(Part, len(x)), 0
+	in, next := make(Section, len(x)), 0
 	for i := range x {
 		gone := slices.Contains(axes, int64(i)) || slices.Contains(axes, int64(i-len(x)))
 		if !gone {
@@ -513,10 +528,10 @@ func reducedParts(_ Parts, n *ir.Node, want Part) (Reading, bool) {
 			next++
 		}
 	}
-	return Reading{Made: want, In: []Part{in}}, true
+	return Reading{Made: want, In: []Section{in}}, true
 }
 
-// reducedLast is of reductions that keep their axes, or that leave images and channels alone.
+// reducedLast accepts reductions that keep their axes, or that do not reduce images and channels.
 func reducedLast(_ *sym.Dims, n *ir.Node) *LastForm {
 	rank := imageRank(n)
 	if _, named := n.Attrs["axes"].([]int64); !named || n.Attrs["outer"] != nil || rank == 0 {
@@ -535,7 +550,7 @@ func reducedLast(_ *sym.Dims, n *ir.Node) *LastForm {
 	return f
 }
 
-// greatestNotNegative: the greatest of no elements is −∞.
+// greatestNotNegative is firstNotNegative unless there are no elements: their maximum is −∞.
 func greatestNotNegative(n *ir.Node, is func(*ir.Value) bool) bool {
 	count, known := product(n.Inputs[0].Type.Shape).Const()
 	return is(n.Inputs[0]) && !(known && count == 0)

@@ -11,18 +11,19 @@ import (
 )
 
 func init() {
-	shape := reduction{accepts: floats, before: square}.shape // nothing is known of floats
-	define(&Def{Op: "reduce_log_sum_exp", Last: reducedLast, Narrow: reducedParts, Linear: true, rows: reducedRows,
+	shape := reduction{accepts: floats, before: square}.shape // with before, elements are never known
+	define(&Def{Op: "reduce_log_sum_exp", Last: reducedLast, Narrow: reducedNarrow, Linear: true, rows: reducedRows,
 		Shape: shape, Mean: logSumExpMean, Samples: logSumExpSamples, Grad: logSumExpGrad,
 		Lowerings: []Lowering{{Name: "rows", Build: logSumExpRows}}})
 }
 
-// ReduceLogSumExp is log Σ exp(x) along axes, without overflow: the greatest element is taken out first. It is −∞ of no
-// elements.
+// ReduceLogSumExp returns log Σ exp(x) along axes. It subtracts the greatest element first, so that nothing overflows.
+// Without elements the result is −∞.
 func ReduceLogSumExp(b *ir.Builder, x *ir.Value, keep bool, axes ...int64) *ir.Value {
 	return reduce(b, "reduce_log_sum_exp", x, keep, axes)
 }
 
+// logSumExpMean computes in f64.
 func logSumExpMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -47,7 +48,7 @@ func logSumExpMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor
 		top, total := math.Inf(-1), 0.0
 		each(func(v float64) { top = max(top, v) })
 		if math.IsInf(top, 0) {
-			top = 0 // an infinity cannot be taken out
+			top = 0 // an infinity cannot be subtracted
 		}
 		each(func(v float64) { total += math.Exp(v - top) })
 		out.SetFloat(flat, loop.Logarithm(total)+top)
@@ -56,6 +57,7 @@ func logSumExpMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor
 	return []*tensor.Tensor{out}, nil
 }
 
+// logSumExpRows makes two passes over each row: the maximum, and the sum of exponentials.
 func logSumExpRows(k *Nest, n *ir.Node) {
 	x, out := k.In[0], k.Out[0]
 	inner, index := reducedLoops(n, x.Shape)
@@ -73,6 +75,7 @@ func logSumExpRows(k *Nest, n *ir.Node) {
 	})
 }
 
+// logSumExpSamples are the samples of reductions on floats, and one with infinities and NaN.
 func logSumExpSamples(r *rand.Rand) []Sample {
 	out := reduction{accepts: floats}.samples(r)
 	kept := out[:0]
@@ -85,6 +88,7 @@ func logSumExpSamples(r *rand.Rand) []Sample {
 		Inputs: []*tensor.Tensor{sampleFloats(r, floatTypes[0], 4, 9)}})
 }
 
+// logSumExpGrad weights the derivative by exp(x − y), the elements' shares in the sum.
 func logSumExpGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	share := g.f(loop.Exp, g.sub(n.Inputs[0], g.repeated(n, n.Outputs[0])))
 	return []*ir.Value{g.mul(share, g.repeated(n, up[0]))}

@@ -21,13 +21,13 @@ func init() {
 		}}}})
 }
 
-// Repeat has each element of x so many times, at least once, side by side along each axis: enlarging a picture to the
+// Repeat repeats each element of x side by side along each axis, times[axis] ≥ 1 times: it enlarges a picture to the
 // nearest pixel.
 func Repeat(b *ir.Builder, x *ir.Value, times []int64) *ir.Value {
 	return b.Op("repeat", ir.Attrs{"times": times}, x)
 }
 
-// repeated is the operand's index for the result's index at.
+// repeated returns the operand's index for the result's index at.
 func repeated(n *ir.Node, at []sym.Expr) []sym.Expr {
 	from := make([]sym.Expr, len(at))
 	for i, times := range n.Attrs.Ints("times") {
@@ -36,6 +36,7 @@ func repeated(n *ir.Node, at []sym.Expr) []sym.Expr {
 	return from
 }
 
+// repeatShape requires a number of times for each axis, from 1 to 2³¹.
 func repeatShape(_ *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err
@@ -55,6 +56,7 @@ func repeatShape(_ *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// repeatMean moves each element from its index divided by the number of times.
 func repeatMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -72,6 +74,7 @@ func repeatMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Te
 	return []*tensor.Tensor{out}, nil
 }
 
+// repeatSamples covers one axis, several, a scalar and extents of 0, in types of different width.
 func repeatSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	for _, c := range []struct{ shape, times []int64 }{{[]int64{4}, []int64{3}}, {[]int64{2, 3, 2}, []int64{1, 2, 3}},
@@ -83,6 +86,7 @@ func repeatSamples(r *rand.Rand) []Sample {
 	return out
 }
 
+// repeatSeen returns the rows whose repetitions the result's rows contain.
 func repeatSeen(n *ir.Node, axis, _ int, rows RowRange) RowRange {
 	times := n.Attrs.Ints("times")[axis]
 	return RowRange{rows.From / times, (rows.To + times - 1) / times}

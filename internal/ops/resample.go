@@ -15,12 +15,13 @@ func init() {
 		Lowerings: []Lowering{{Name: "taps", Build: resampleTaps}}})
 }
 
-// Resample makes each position along an axis a weighted sum of a few others: y[o] = Σ weights[o, t] · x[indices[o, t]].
-// Interpolation, with whatever kernel and coordinates, is this along each axis in turn.
+// Resample computes each position along an axis as a weighted sum of a few others: y[o] = Σ weights[o, t] ·
+// x[indices[o, t]]. Interpolation with any kernel and coordinates is a Resample along each axis in turn.
 func Resample(b *ir.Builder, x, indices, weights *ir.Value, axis int64) *ir.Value {
 	return b.Op("resample", ir.Attrs{"axis": axis}, x, indices, weights)
 }
 
+// resampleShape requires indices and weights of one shape, [positions, taps], and floats of one type.
 func resampleShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 3, 3); err != nil {
 		return err
@@ -47,6 +48,7 @@ func resampleShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// resampleMean sums the taps in f64.
 func resampleMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -76,9 +78,10 @@ func resampleMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.
 	return []*tensor.Tensor{out}, err
 }
 
-// unrolled is the number of taps up to which they are written out.
+// unrolled is the largest number of taps that are written out.
 const unrolled = 4
 
+// resampleTaps loads the indices and weights of a position once for all elements that share it, if the taps are few.
 func resampleTaps(k *Nest, n *ir.Node) {
 	x, indices, weights, out := k.In[0], k.In[1], k.In[2], k.Out[0]
 	axis, _ := axisOf(n, n.Attrs.Int("axis", 0), len(x.Shape))
@@ -93,7 +96,7 @@ func resampleTaps(k *Nest, n *ir.Node) {
 	product := func(at []sym.Expr, p sym.Expr, weight loop.Expr) loop.Expr {
 		return loop.Apply2(loop.Mul, weight, loop.Convert(dt, x.Load(gathered(at, axis, 1, p)...)))
 	}
-	// Positions are found once for all that share them; along the last axis those are other rows.
+	// Positions are loaded once for all elements that share them; along the last axis these lie in other rows.
 	last := axis == len(x.Shape)-1
 	outer, inner := out.Shape[:axis+1], out.Shape[axis+1:]
 	if last {

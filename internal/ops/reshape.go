@@ -7,18 +7,19 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "reshape", Last: reshapeLast, Narrow: reshapeParts, Light: true, Linear: true,
+	define(&Def{Op: "reshape", Last: reshapeLast, Narrow: reshapeNarrow, Light: true, Linear: true,
 		Recompute: Late | InPieces | Backward, Picks: true, Rearranges: true, Alias: true, NotNegative: firstNotNegative,
-		WholeVectors: reshapeKeepsVectors, rows: rowRule{axes: reshapeAxes, seen: reshapeSeen, granule: reshapeGranule,
+		KeepsVectors: reshapeKeepsVectors, rows: rowRule{axes: reshapeAxes, seen: reshapeSeen, granule: reshapeGranule,
 			cut: shapeCut}, Shape: reshapeShape, Mean: reshapeMean, Samples: reshapeSamples, Grad: reshapeGrad,
-		View: func(n *ir.Node, d *sym.Dims) *View { return &View{Whole: true} }})
+		View: func(n *ir.Node, d *sym.Dims) *View { return &View{Full: true} }})
 }
 
-// Reshape gives x's elements, in order, another shape of as many elements.
+// Reshape returns x's elements, in order, under another shape with as many elements.
 func Reshape(b *ir.Builder, x *ir.Value, shape ...sym.Expr) *ir.Value {
 	return b.Op("reshape", ir.Attrs{"shape": shape}, x)
 }
 
+// reshapeShape requires extents that are not negative and as many elements as before; known elements stay known.
 func reshapeShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err
@@ -37,6 +38,7 @@ func reshapeShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// reshapeMean returns a view of the operand.
 func reshapeMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	shape, err := e.Ints(n.Attrs.Exprs("shape"))
 	if err != nil {
@@ -50,8 +52,8 @@ func reshapeGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return []*ir.Value{Reshape(g.Builder, up[0], n.Inputs[0].Type.Shape...)}
 }
 
-// reshapeAxes: rows lie at the same places under both shapes where as much stands before the axis, and a row of one is
-// some whole rows of the other.
+// reshapeAxes finds the operand's axis before which as many elements lie as before the result's axis, if a row of one
+// consists of full rows of the other.
 func reshapeAxes(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
 	out, from := n.Outputs[0].Type.Shape, n.Inputs[0].Type.Shape
 	before := sym.Product(out[:axis]...)
@@ -68,7 +70,8 @@ func reshapeAxes(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) boo
 	return false
 }
 
-// reshapeRatio is how many rows of the result a row of the operand is, and the other way round: one of the two is 1.
+// reshapeRatio returns how many rows of the result a row of the operand makes, and the other way round; one of the two
+// is 1.
 func reshapeRatio(n *ir.Node, axis int) (up, down int64) {
 	in := []int{-1}
 	if !reshapeAxes(n, axis, in, nil) {
@@ -82,27 +85,29 @@ func reshapeRatio(n *ir.Node, axis int) (up, down int64) {
 	return 1, k
 }
 
+// reshapeSeen converts rows of the result into rows of the operand.
 func reshapeSeen(n *ir.Node, axis, _ int, rows RowRange) RowRange {
 	up, down := reshapeRatio(n, axis)
 	return RowRange{rows.From / up * down, (rows.To + up - 1) / up * down}
 }
 
+// reshapeGranule returns the number of the result's rows in one row of the operand.
 func reshapeGranule(n *ir.Node, axis int) int64 {
 	up, _ := reshapeRatio(n, axis)
 	return up
 }
 
-// reshapeKeepsVectors: the last axis stays as long as it is.
+// reshapeKeepsVectors reports whether the last axis keeps its extent.
 func reshapeKeepsVectors(d *sym.Dims, n *ir.Node) bool {
 	from, to := n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape
 	return d.EQ(from[len(from)-1], to[len(to)-1]) == sym.Yes
 }
 
-// reshapeParts: axes that a reshape leaves as they are, counted from either end without those of 1, are parts before it
-// as well as after it.
-func reshapeParts(p Parts, n *ir.Node, want Part) (Reading, bool) {
+// reshapeNarrow keeps sections of axes that the reshape leaves as they are: equal extents counted from either end,
+// without extents of 1.
+func reshapeNarrow(p NarrowContext, n *ir.Node, want Section) (Reading, bool) {
 	from, to := n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape
-	in, kept := make(Part, len(from)), make(Part, len(to))
+	in, kept := make(Section, len(from)), make(Section, len(to))
 	several := func(shape []sym.Expr) (axes []int) {
 		for i, e := range shape {
 			if !isOne(e) {
@@ -122,10 +127,10 @@ func reshapeParts(p Parts, n *ir.Node, want Part) (Reading, bool) {
 		keep(a[len(a)-1], b[len(b)-1])
 		a, b = a[:len(a)-1], b[:len(b)-1]
 	}
-	return Reading{Made: kept, In: []Part{in}, Attrs: ir.Attrs{"shape": kept.Shape(to)}}, true
+	return Reading{Made: kept, In: []Section{in}, Attrs: ir.Attrs{"shape": kept.Shape(to)}}, true
 }
 
-// reshapeLast is of reshapes that leave images and channels alone and change the spatial axes.
+// reshapeLast accepts reshapes that change only the spatial axes.
 func reshapeLast(d *sym.Dims, n *ir.Node) *LastForm {
 	from, to := n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape
 	if len(from) < 3 || len(to) < 2 {

@@ -14,12 +14,12 @@ func init() {
 		Lowerings: []Lowering{{Name: "map", When: movable, Build: reverseSequenceMap}}})
 }
 
-// ReverseSequence turns the first lengths[i] elements along the time axis around, for each position i along the batch
-// axis.
+// ReverseSequence reverses the first lengths[i] elements along the time axis, for each index i of the batch axis.
 func ReverseSequence(b *ir.Builder, x, lengths *ir.Value, batch, time int64) *ir.Value {
 	return b.Op("reverse_sequence", ir.Attrs{"batch": batch, "time": time}, x, lengths)
 }
 
+// reverseSequenceAxes returns the batch and time axes, which must differ.
 func reverseSequenceAxes(n *ir.Node) (batch, time int, err error) {
 	rank := len(n.Inputs[0].Type.Shape)
 	if batch, err = axisOf(n, n.Attrs.Int("batch", 1), rank); err != nil {
@@ -31,6 +31,7 @@ func reverseSequenceAxes(n *ir.Node) (batch, time int, err error) {
 	return batch, time, err
 }
 
+// reverseSequenceShape requires one integer length for each sequence of the batch.
 func reverseSequenceShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 2, 2); err != nil {
 		return err
@@ -53,6 +54,7 @@ func reverseSequenceShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// reverseSequenceMean fails if a length is not between 0 and the time axis's extent.
 func reverseSequenceMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -82,13 +84,14 @@ func reverseSequenceMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*
 	return []*tensor.Tensor{out}, err
 }
 
+// reverseSequenceMap loads each element from its mirrored position; a length outside its range ends the run.
 func reverseSequenceMap(k *Nest, n *ir.Node) {
 	x, lengths, out := k.In[0], k.In[1], k.Out[0]
 	batch, time, _ := reverseSequenceAxes(n)
 	k.Nest(loop.Each, "i", out.Shape, func(at []sym.Expr) {
 		length := k.Check("n", loop.Convert(dtype.I64, lengths.Load(at[batch])), sym.Const(0), x.Shape[time],
 			"the length of a sequence")
-		// The mirror image of what lies beyond the length is negative.
+		// Beyond the length, the mirrored position is negative.
 		mirror := length.Sub(one).Sub(at[time])
 		from := append([]sym.Expr{}, at...)
 		from[time] = k.Check("t", loop.Choose(loop.Apply2(loop.Lt, loop.At(at[time]), loop.At(length)), loop.At(mirror),

@@ -20,40 +20,39 @@ func init() {
 		Samples: maxRoiPoolSamples, Lowerings: []Lowering{{Name: "bins", Build: maxRoiPoolNest}}})
 }
 
-// RoiAlignment is how RoiAlign reads its regions.
+// RoiAlignment holds the attributes of RoiAlign.
 type RoiAlignment struct {
-	Height, Width int64   // of a region's result, in bins
-	Ratio         int64   // samples along each axis of a bin; 0: one for each element that the bin covers
+	Height, Width int64   // bins of a region
+	Ratio         int64   // samples along each axis of a bin; 0: as many as elements that the bin covers
 	Scale         float64 // of the regions' coordinates to x's elements
-	Max           bool    // the largest weighed element of a bin's samples, not their mean
-	Half          bool    // coordinates are of elements' middles; otherwise regions are at least one element large
+	Max           bool    // return the largest weighted element of a bin's samples, not their mean
+	Half          bool    // coordinates are of elements' centers; otherwise regions cover at least one element
 }
 
-// mostSamples is how many samples along an axis of one bin a region may ask for.
+// mostSamples bounds the samples along an axis of one bin.
 const mostSamples = 1 << 12
 
-// RoiAlign (He et al., Mask R-CNN, 2017) samples regions of x[N, C, H, W], interpolated linearly, in bins: [R, C,
-// Height, Width]. A row of regions[R, 4] is x, y, x, y; images[R] says which image it is of.
+// RoiAlign (He et al., Mask R-CNN, 2017) samples regions of x[N, C, H, W] in bins, interpolating linearly: [R, C,
+// Height, Width]. A row of regions[R, 4] is x, y, x, y; images[R] is the index of the region's image.
 func RoiAlign(b *ir.Builder, x, regions, images *ir.Value, a RoiAlignment) *ir.Value {
 	attrs := ir.Attrs{"height": a.Height, "width": a.Width, "ratio": a.Ratio, "scale": a.Scale, "max": a.Max,
 		"half": a.Half}
 	if len(x.Type.Shape) != 4 || !manyChannels(x.Type.Shape[1]) {
 		return b.Op("roi_align", attrs, x, regions, images)
 	}
-	// A sample's elements of all channels lie side by side.
+	// With channels last, a sample reads the elements of all channels from consecutive memory.
 	attrs["last"] = true
 	return Transpose(b, b.Op("roi_align", attrs, Transpose(b, x, 0, 2, 3, 1), regions, images), 0, 3, 1, 2)
 }
 
-// manyChannels reports whether there are so many channels that reading them side by side is worth the copies that have
-// them so.
+// manyChannels reports whether there are enough channels for reading them side by side to be worth two transposes.
 func manyChannels(channels sym.Expr) bool {
 	n, fixed := channels.Const()
 	return !fixed || n >= 8
 }
 
-// channelAxis is where the channels of an operator that samples are: behind its axes if the attribute last says so, and
-// the first of its axes.
+// channelAxis returns the axis of the channels of an operator that samples, and the first of its spatial axes; with the
+// attribute last, the channels follow the spatial axes.
 func channelAxis(n *ir.Node) (channels, first int) {
 	if n.Attrs.Bool("last") {
 		return len(n.Inputs[0].Type.Shape) - 1, 1
@@ -61,14 +60,14 @@ func channelAxis(n *ir.Node) (channels, first int) {
 	return 1, 2
 }
 
-// MaxRoiPool (Girshick, Fast R-CNN, 2015) is the largest element in each of height × width bins of regions of x[N, C,
-// H, W], 0 for an empty bin: [R, C, height, width]. A row of regions[R, 5] is the image's number, then x, y, x, y,
-// which are scaled and rounded to whole elements.
+// MaxRoiPool (Girshick, Fast R-CNN, 2015) returns the largest element in each of height × width bins of regions of x[N,
+// C, H, W], 0 for an empty bin: [R, C, height, width]. A row of regions[R, 5] is the image's index, then x, y, x, y,
+// which are scaled and rounded to full elements.
 func MaxRoiPool(b *ir.Builder, x, regions *ir.Value, height, width int64, scale float64) *ir.Value {
 	return b.Op("max_roi_pool", ir.Attrs{"height": height, "width": width, "scale": scale}, x, regions)
 }
 
-// roiShape checks what the operators on regions share; columns is the length of a region's row.
+// roiShape is the shape rule that the operators on regions share; columns is the length of a region's row.
 func roiShape(c *ir.Inference, n *ir.Node, columns int64) error {
 	x, regions := n.Inputs[0].Type, n.Inputs[1].Type
 	height, width := n.Attrs.Int("height", 0), n.Attrs.Int("width", 0)
@@ -93,6 +92,7 @@ func roiShape(c *ir.Inference, n *ir.Node, columns int64) error {
 	return nil
 }
 
+// roiAlignShape requires an image for each region; the rest is roiShape.
 func roiAlignShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 3, 3); err != nil {
 		return err
@@ -112,15 +112,14 @@ func roiAlignShape(c *ir.Inference, n *ir.Node) error {
 	return roiShape(c, n, 4)
 }
 
-// roiAxis is one axis of a region under the reference: where its bins begin, how large they are, how many samples each
-// has.
+// roiAxis is one axis of a region for the reference: where its bins begin, their size, and the samples of each.
 type roiAxis struct {
 	begin, bin float64
 	samples    int64
 }
 
-// roiAxisOf and the functions after it are the steps of finding a region's bins that mean and lowering share, each
-// rounded as the regions' elements are, since rounding decides how many samples there are.
+// roiAxisOf returns an axis of a region from its two coordinates. Each step is rounded to the regions' type, as the
+// lowering does, since rounding decides the number of samples.
 func roiAxisOf(n *ir.Node, low, high float64, bins int64, round func(float64) float64) (roiAxis, error) {
 	scale, offset := round(n.Attrs.Float("scale", 1)), 0.0
 	if n.Attrs.Bool("half") {
@@ -144,16 +143,18 @@ func roiAxisOf(n *ir.Node, low, high float64, bins int64, round func(float64) fl
 
 const tooManySamples = "the samples along an axis of a region's bin"
 
-// taps are the elements around sample i of a bin, none if it lies more than one element outside.
+// taps returns the elements around sample i of a bin; they are not inside if the sample lies more than one element
+// outside.
 func (a roiAxis) taps(bin, i, extent int64, round func(float64) float64) []tapOf {
 	at := round(round(a.begin+round(float64(bin)*a.bin)) + round(round((float64(i)+0.5)*a.bin)/float64(a.samples)))
 	inside := at >= -1 && at <= float64(extent)
 	at = min(max(at, 0), float64(extent-1))
-	low := wholeOf(math.Floor(at), extent, 1)
+	low := boundedIntegerOf(math.Floor(at), extent, 1)
 	upper := round(at - float64(low))
 	return []tapOf{{min(max(low, 0), extent-1), round(1 - upper), inside}, {min(max(low+1, 0), extent-1), upper, inside}}
 }
 
+// roiAlignMean averages, or takes the largest of, the weighted elements around each sample.
 func roiAlignMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -198,6 +199,7 @@ func roiAlignMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.
 	return []*tensor.Tensor{out}, err
 }
 
+// roiAlignNest finds the samples of a bin once for all channels, whose totals it keeps in a local buffer.
 func roiAlignNest(k *Nest, n *ir.Node) {
 	x, regions, images, out := k.In[0], k.In[1], k.In[2], k.Out[0]
 	dt, largest := computing(x.DType), n.Attrs.Bool("max")
@@ -252,6 +254,8 @@ type roiLoop struct {
 	samples    sym.Expr
 }
 
+// roiLoop computes an axis of one bin from the region's two coordinates; too many samples end the run.
+// roiLoop computes an axis of one bin from the two coordinates of a region; too many samples end the run.
 func (k *Nest) roiLoop(n *ir.Node, low, high loop.Expr, bin, bins sym.Expr) roiLoop {
 	number := func(x float64) loop.Expr { return like(low, x) }
 	half, scale := n.Attrs.Bool("half"), number(n.Attrs.Float("scale", 1))
@@ -277,6 +281,7 @@ func (k *Nest) roiLoop(n *ir.Node, low, high loop.Expr, bin, bins sym.Expr) roiL
 	return a
 }
 
+// taps returns the elements around sample i.
 func (a roiLoop) taps(k *Nest, i, extent sym.Expr) []tap {
 	dt := a.begin.DType()
 	number := func(x float64) loop.Expr { return loop.Number(dt, x) }
@@ -286,12 +291,14 @@ func (a roiLoop) taps(k *Nest, i, extent sym.Expr) []tap {
 		loop.Apply2(loop.Le, at, extentAs(dt, extent))))
 	at = k.Let("at", loop.Apply2(loop.Min, loop.Apply2(loop.Max, at, number(0)), extentAs(dt, extent.Sub(one))))
 	floor := k.Let("floor", loop.Apply(loop.Floor, at))
-	low := k.whole(floor, extent, 1)
+	low := k.boundedInteger(floor, extent, 1)
 	upper := k.Let("w", minus(at, floor))
 	return []tap{{at: k.clamped(low, extent), weight: k.Let("w", minus(number(1), upper)), inside: inside},
 		{at: k.clamped(plus(low, loop.Integer(dtype.I64, 1)), extent), weight: upper, inside: inside}}
 }
 
+// roiAlignSamples covers each combination of max, half, scale and a fixed ratio, with channels first and last, for
+// regions partly outside the image.
 func roiAlignSamples(r *rand.Rand) (out []Sample) {
 	for kind := range 16 {
 		for i, shape := range [][]int64{{2, 3, 5, 6}, {1, 1, 1, 1}, {3, 2, 4, 3}} {
@@ -312,6 +319,7 @@ func roiAlignSamples(r *rand.Rand) (out []Sample) {
 	return out
 }
 
+// maxRoiPoolShape is roiShape with five numbers for each region.
 func maxRoiPoolShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 2, 2); err != nil {
 		return err
@@ -319,21 +327,22 @@ func maxRoiPoolShape(c *ir.Inference, n *ir.Node) error {
 	return roiShape(c, n, 5)
 }
 
-// roundAway is the nearest whole number, of two the one farther from 0.
+// roundAway returns the nearest integer; of two, the one farther from 0.
 func roundAway(x float64) float64 { return math.Trunc(x + math.Copysign(0.5, x)) }
 
-// maxRoiBin is the elements [begin, end) of one bin along an axis.
+// maxRoiBin returns the elements [begin, end) of one bin along an axis.
 func maxRoiBin(low, high, scale float64, bin, bins, extent int64, round func(float64) float64) (begin, end int64) {
 	first, last := roundAway(round(low*scale)), roundAway(round(high*scale))
 	size := round(round(last-first) + 1)
 	if !(size > 1) {
-		size = 1 // also of corners that are no numbers
+		size = 1 // also if a corner is NaN
 	}
 	width := round(size / float64(bins))
-	clamp := func(x float64) int64 { return min(max(wholeOf(round(x+first), extent, 1), 0), extent) }
+	clamp := func(x float64) int64 { return min(max(boundedIntegerOf(round(x+first), extent, 1), 0), extent) }
 	return clamp(math.Floor(round(float64(bin) * width))), clamp(math.Ceil(round(float64(bin+1) * width)))
 }
 
+// maxRoiPoolMean returns the element that maxRoiPoolEach finds for each bin.
 func maxRoiPoolMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -349,14 +358,14 @@ func maxRoiPoolMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tenso
 	return []*tensor.Tensor{out}, err
 }
 
-// maxRoiPoolEach is given the place in x of the largest element of each bin of a result's shape, in order; −1 if the
-// bin is empty.
+// maxRoiPoolEach calls each with the index in x of the largest element of each bin of a result's shape, in order; −1
+// for an empty bin.
 func maxRoiPoolEach(n *ir.Node, x, regions *tensor.Tensor, shape []int64, each func(most int64)) (err error) {
 	round := rounding(regions.DType())
 	scale, strides := round(n.Attrs.Float("scale", 1)), tensor.Strides(x.Shape())
 	tensor.Each(shape, func(o []int64) {
 		row := func(i int) float64 { return regions.Float(5*o[0] + int64(i)) }
-		image := wholeOf(row(0), x.Shape()[0], 1)
+		image := boundedIntegerOf(row(0), x.Shape()[0], 1)
 		if image < 0 || image >= x.Shape()[0] {
 			err = diag.Inputf("image %d of %d", image, x.Shape()[0]).AtNode(n.Source, n.Op.Name())
 			return
@@ -377,6 +386,7 @@ func maxRoiPoolEach(n *ir.Node, x, regions *tensor.Tensor, shape []int64, each f
 	return err
 }
 
+// maxRoiPoolNest reduces each bin by Max, for all channels of a bin in turn.
 func maxRoiPoolNest(k *Nest, n *ir.Node) {
 	x, out := k.In[0], k.Out[0]
 	k.maxRoiBins(n, x, k.In[1], out.Shape, func(o []sym.Expr, image sym.Expr, from, extents []sym.Expr) {
@@ -392,8 +402,8 @@ func maxRoiPoolNest(k *Nest, n *ir.Node) {
 	})
 }
 
-// maxRoiBins goes through the bins of a result's shape: o is the region and its bin, from the bin's first element,
-// extents how many it has.
+// maxRoiBins writes the loop over the bins of a result's shape. body gets the region and its bin in o, the bin's first
+// element in from, and its numbers of elements in extents.
 func (k *Nest) maxRoiBins(n *ir.Node, x, regions *loop.Memory, shape []sym.Expr,
 	body func(o []sym.Expr, image sym.Expr, from, extents []sym.Expr)) {
 	dt := computing(x.DType)
@@ -401,7 +411,7 @@ func (k *Nest) maxRoiBins(n *ir.Node, x, regions *loop.Memory, shape []sym.Expr,
 	scale := number(n.Attrs.Float("scale", 1))
 	k.Nest(loop.Each, "o", []sym.Expr{shape[0], shape[2], shape[3]}, func(o []sym.Expr) {
 		row := func(i int) loop.Expr { return loop.Convert(dt, regions.Load(o[0], sym.Const(int64(i)))) }
-		image := k.Check("image", k.whole(row(0), x.Shape[0], 1), sym.Const(0), x.Shape[0].Sub(one),
+		image := k.Check("image", k.boundedInteger(row(0), x.Shape[0], 1), sym.Const(0), x.Shape[0].Sub(one),
 			"the number of a region's image")
 		rounded := func(v loop.Expr) loop.Expr {
 			v = k.Let("r", times(v, scale))
@@ -416,7 +426,7 @@ func (k *Nest) maxRoiBins(n *ir.Node, x, regions *loop.Memory, shape []sym.Expr,
 			width := k.Let("width", loop.Apply2(loop.Div, loop.Choose(less(number(1), size), size, number(1)),
 				extentAs(dt, bins)))
 			bound := func(v loop.Expr) sym.Expr {
-				at := k.whole(plus(v, first), extent, 1)
+				at := k.boundedInteger(plus(v, first), extent, 1)
 				at = loop.Apply2(loop.Max, loop.Apply2(loop.Min, at, loop.At(extent)), loop.Integer(dtype.I64, 0))
 				return k.Check("p", at, sym.Const(0), extent, within)
 			}
@@ -428,6 +438,7 @@ func (k *Nest) maxRoiBins(n *ir.Node, x, regions *loop.Memory, shape []sym.Expr,
 	})
 }
 
+// maxRoiPoolSamples covers images of several sizes, with regions partly outside, scaled and not.
 func maxRoiPoolSamples(r *rand.Rand) (out []Sample) {
 	for i, shape := range [][]int64{{2, 3, 5, 6}, {1, 1, 1, 1}, {3, 2, 4, 3}, {2, 2, 9, 9}} {
 		for _, dt := range []dtype.DType{dtype.F32, dtype.F64} {

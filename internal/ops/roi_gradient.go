@@ -26,8 +26,8 @@ func init() {
 		Lowerings: []Lowering{{Name: "bins", Build: maxRoiPoolLargestNest}}})
 }
 
-// roiAlignGrad: a mean of samples is spread over what was sampled; a largest element is given all. Regions are
-// constants.
+// roiAlignGrad spreads the derivative of a mean over the sampled elements, and passes that of a maximum to the largest
+// element. Regions are constants.
 func roiAlignGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	x, regions, images := n.Inputs[0], n.Inputs[1], n.Inputs[2]
 	out := make([]*ir.Value, len(n.Inputs))
@@ -43,7 +43,7 @@ func roiAlignGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return out
 }
 
-// maxRoiPoolGrad gives each bin's derivative to the first of its largest elements.
+// maxRoiPoolGrad passes each bin's derivative to the first of its largest elements.
 func maxRoiPoolGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	x, regions := n.Inputs[0], n.Inputs[1]
 	if !g.Wants(x) {
@@ -53,7 +53,7 @@ func maxRoiPoolGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return []*ir.Value{g.toRegions(n, x, found, up[0]), nil}
 }
 
-// toRegions adds derivatives where indices, which count through a channel of all images of x, say; −1 is nowhere.
+// toRegions adds derivatives u at indices, which count through one channel of all images of x; −1 adds nothing.
 func (g *Gradients) toRegions(n *ir.Node, x, indices, u *ir.Value) *ir.Value {
 	b := g.Builder
 	channels, first := channelAxis(n)
@@ -98,7 +98,7 @@ func roiAlignBackShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// roiAlignBackGrad: it is linear in both.
+// roiAlignBackGrad differentiates an operator that is linear in both inputs: 1 by the first, roi_align by the second.
 func roiAlignBackGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	out := make([]*ir.Value, 4)
 	if out[0] = up[0]; g.Wants(n.Inputs[1]) {
@@ -107,6 +107,7 @@ func roiAlignBackGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return out
 }
 
+// roiAlignBackMean adds to each sampled element its share of the derivative, in f64.
 func roiAlignBackMean(_ *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, up, regions, images := in[0].Clone(), in[1], in[2], in[3]
 	strides, round, flat := tensor.Strides(out.Shape()), rounding(regions.DType()), int64(0)
@@ -142,7 +143,7 @@ func roiAlignBackMean(_ *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*ten
 	return []*tensor.Tensor{out}, err
 }
 
-// roiAxesOf is the bin of a region that a result at o, of a shape, is of, and its image.
+// roiAxesOf returns the axes of the bin, and the image, of the result at index o, given the result's shape.
 func roiAxesOf(n *ir.Node, x, regions, images *tensor.Tensor, o, shape []int64,
 	round func(float64) float64) (axes [2]roiAxis, image int64, err error) {
 	_, first := channelAxis(n)
@@ -177,8 +178,8 @@ func roiAlignBackNest(k *Nest, n *ir.Node) {
 				k.Serial("j", axes[1].samples, func(j sym.Expr) {
 					for _, corner := range k.corners(dt, [][]tap{rows, axes[1].taps(k, j, out.Shape[first+1])}) {
 						to := append([]sym.Expr{image}, corner.at...)
-						part := loop.Choose(corner.inside, times(corner.weight, share), loop.Number(dt, 0))
-						k.Store(sums, to, plus(sums.Load(to...), part))
+						term := loop.Choose(corner.inside, times(corner.weight, share), loop.Number(dt, 0))
+						k.Store(sums, to, plus(sums.Load(to...), term))
 					}
 				})
 			})
@@ -190,13 +191,13 @@ func roiAlignBackNest(k *Nest, n *ir.Node) {
 	})
 }
 
-// roiImage is the image of a region.
+// roiImage loads the index of a region's image, which must be less than count.
 func (k *Nest) roiImage(images *loop.Memory, region, count sym.Expr) sym.Expr {
 	return k.Check("image", loop.Convert(dtype.I64, images.Load(region)), sym.Const(0), count.Sub(one),
 		"the number of a region's image")
 }
 
-// roiAxes are the two axes of bin o[1:] of region o[0].
+// roiAxes returns the two axes of bin o[1:] of region o[0].
 func (k *Nest) roiAxes(n *ir.Node, dt dtype.DType, regions *loop.Memory, o, bins []sym.Expr) (axes [2]roiLoop) {
 	number := func(column int) loop.Expr { return loop.Convert(dt, regions.Load(o[0], sym.Const(int64(column)))) }
 	for i := range axes {
@@ -205,6 +206,7 @@ func (k *Nest) roiAxes(n *ir.Node, dt dtype.DType, regions *loop.Memory, o, bins
 	return axes
 }
 
+// roiAlignBackSamples are those of roi_align without max, with a derivative for each result.
 func roiAlignBackSamples(r *rand.Rand) (out []Sample) {
 	for _, s := range roiAlignSamples(r) {
 		if s.Attrs.Bool("max") {
@@ -221,9 +223,9 @@ func roiAlignBackSamples(r *rand.Rand) (out []Sample) {
 	return out
 }
 
-// roiAlignLargestShape is the shape rule of roi_align_largest: for each result of roi_align with max, where in its
-// channel of all images the element lies that is the largest when weighed, −1 if it is outside of them, and its weight:
-// of the first if there are several.
+// roiAlignLargestShape is the shape rule of roi_align_largest. For each result of roi_align with max, the operator
+// returns the index, in one channel of all images, of the element that is largest when weighted, the first of several
+// and −1 if it lies outside, and its weight.
 func roiAlignLargestShape(c *ir.Inference, n *ir.Node) error {
 	if err := roiAlignShape(c, n); err != nil {
 		return err
@@ -234,11 +236,12 @@ func roiAlignLargestShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// roiLargestGrad: by an element that is the largest, its weight does not change.
+// roiLargestGrad returns no derivatives: a small change of the elements changes neither index nor weight.
 func roiLargestGrad(_ *Gradients, n *ir.Node, _ []*ir.Value) []*ir.Value {
 	return make([]*ir.Value, len(n.Inputs))
 }
 
+// roiAlignLargestMean goes through the samples of roiAlignMean, and keeps the largest.
 func roiAlignLargestMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	at, err := result(e, n, 0)
 	if err != nil {
@@ -265,14 +268,14 @@ func roiAlignLargestMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*
 			for j := range axes[1].samples {
 				for _, t := range axes[0].taps(o[first], i, extents[0], round) {
 					for _, u := range axes[1].taps(o[first+1], j, extents[1], round) {
-						v, place := 0.0, int64(-1)
+						v, index := 0.0, int64(-1)
 						if t.inside && u.inside {
-							place = (image*extents[0]+t.at)*extents[1] + u.at
+							index = (image*extents[0]+t.at)*extents[1] + u.at
 							v = round(round(t.weight*u.weight) * x.Float(image*strides[0]+o[channels]*strides[channels]+t.at*strides[first]+
 								u.at*strides[first+1]))
 						}
 						if v > most || v != v && most == most {
-							most, where, weight = v, place, t.weight*u.weight
+							most, where, weight = v, index, t.weight*u.weight
 						}
 					}
 				}
@@ -285,6 +288,7 @@ func roiAlignLargestMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*
 	return []*tensor.Tensor{at, weights}, err
 }
 
+// roiAlignLargestNest keeps the largest weighted element, its index and its weight in variables.
 func roiAlignLargestNest(k *Nest, n *ir.Node) {
 	x, regions, images, at, weights := k.In[0], k.In[1], k.In[2], k.Out[0], k.Out[1]
 	dt := computing(x.DType)
@@ -299,12 +303,12 @@ func roiAlignLargestNest(k *Nest, n *ir.Node) {
 			k.Serial("i", axes[0].samples, func(i sym.Expr) {
 				rows := axes[0].taps(k, i, x.Shape[first])
 				k.Serial("j", axes[1].samples, func(j sym.Expr) {
-					for _, place := range k.corners(dt, [][]tap{rows, axes[1].taps(k, j, x.Shape[first+1])}) {
-						v := k.Let("v", weighed(x, dt, image, c, axis, []corner{place}))
-						number := image.Mul(x.Shape[first]).Add(place.at[0]).Mul(x.Shape[first+1]).Add(place.at[1])
+					for _, near := range k.corners(dt, [][]tap{rows, axes[1].taps(k, j, x.Shape[first+1])}) {
+						v := k.Let("v", weighed(x, dt, image, c, axis, []corner{near}))
+						number := image.Mul(x.Shape[first]).Add(near.at[0]).Mul(x.Shape[first+1]).Add(near.at[1])
 						k.larger(most, v, func(larger loop.Expr) {
-							k.Set(where, loop.Choose(larger, loop.Choose(place.inside, loop.At(number), loop.Integer(dtype.I64, -1)), where))
-							k.Set(weight, loop.Choose(larger, place.weight, weight))
+							k.Set(where, loop.Choose(larger, loop.Choose(near.inside, loop.At(number), loop.Integer(dtype.I64, -1)), where))
+							k.Set(weight, loop.Choose(larger, near.weight, weight))
 						})
 					}
 				})
@@ -315,7 +319,8 @@ func roiAlignLargestNest(k *Nest, n *ir.Node) {
 		})
 }
 
-// larger sets most to a value that is larger, or the first that is NaN; what follows from that is said by a function.
+// larger sets most to v if v is larger, or the first NaN; before that, then writes the statements that depend on
+// whether it is.
 func (k *Nest) larger(most *loop.Ref, v loop.Expr, then func(larger loop.Expr)) {
 	unordered := loop.Apply2(loop.And, loop.Apply2(loop.Ne, v, v), loop.Apply2(loop.Eq, most, most))
 	larger := k.Let("larger", loop.Apply2(loop.Or, less(most, v), unordered))
@@ -323,12 +328,13 @@ func (k *Nest) larger(most *loop.Ref, v loop.Expr, then func(larger loop.Expr)) 
 	k.Set(most, loop.Choose(larger, v, most))
 }
 
+// roiAlignLargestSamples are those of roi_align with max.
 func roiAlignLargestSamples(r *rand.Rand) []Sample {
 	return slices.DeleteFunc(roiAlignSamples(r), func(s Sample) bool { return !s.Attrs.Bool("max") })
 }
 
-// maxRoiPoolLargestShape is the shape rule of max_roi_pool_largest: for each result of max_roi_pool, where in its
-// channel of all images the largest element lies, the first if there are several; −1 for an empty bin.
+// maxRoiPoolLargestShape is the shape rule of max_roi_pool_largest. For each result of max_roi_pool, the operator
+// returns the index, in one channel of all images, of the largest element, the first of several; −1 for an empty bin.
 func maxRoiPoolLargestShape(c *ir.Inference, n *ir.Node) error {
 	if err := maxRoiPoolShape(c, n); err != nil {
 		return err
@@ -337,6 +343,7 @@ func maxRoiPoolLargestShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// maxRoiPoolLargestMean removes the channel from the indices that maxRoiPoolEach finds.
 func maxRoiPoolLargestMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	at, err := result(e, n, 0)
 	if err != nil {
@@ -353,6 +360,7 @@ func maxRoiPoolLargestMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([
 	return []*tensor.Tensor{at}, err
 }
 
+// maxRoiPoolLargestNest keeps the largest element of each bin and its index in variables.
 func maxRoiPoolLargestNest(k *Nest, n *ir.Node) {
 	x, at := k.In[0], k.Out[0]
 	k.maxRoiBins(n, x, k.In[1], at.Shape, func(o []sym.Expr, image sym.Expr, from, extents []sym.Expr) {
@@ -360,11 +368,11 @@ func maxRoiPoolLargestNest(k *Nest, n *ir.Node) {
 			most, where := k.Var("most", loop.Lowest(x.DType)), k.Var("where", loop.Integer(dtype.I64, -1))
 			k.Nest(loop.Serial, "i", extents, func(i []sym.Expr) {
 				row, column := from[0].Add(i[0]), from[1].Add(i[1])
-				place := image.Mul(x.Shape[2]).Add(row).Mul(x.Shape[3]).Add(column)
+				flat := image.Mul(x.Shape[2]).Add(row).Mul(x.Shape[3]).Add(column)
 				first := k.Let("first", loop.Apply2(loop.Lt, where, loop.Integer(dtype.I64, 0)))
 				v := k.Let("v", x.Load(image, c, row, column))
 				k.larger(most, v, func(larger loop.Expr) {
-					k.Set(where, loop.Choose(loop.Apply2(loop.Or, first, larger), loop.At(place), where))
+					k.Set(where, loop.Choose(loop.Apply2(loop.Or, first, larger), loop.At(flat), where))
 				})
 			})
 			k.Store(at, []sym.Expr{o[0], c, o[1], o[2]}, where)

@@ -10,17 +10,18 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "rotate", Narrow: rotateParts, Light: true, Shape: rotateShape, Mean: rotateMean,
+	define(&Def{Op: "rotate", Narrow: rotateNarrow, Light: true, Shape: rotateShape, Mean: rotateMean,
 		Samples: rotateSamples, Expand: func(b *ir.Builder, n *ir.Node) []*ir.Value {
 			return []*ir.Value{Rotate(b, n.Inputs[0], n.Inputs[1], n.Inputs[2], n.Attrs.Bool("interleaved"))}
 		}})
 }
 
-// RotateNode is Rotate as one node, whose expansion Rotate is, of the whole last axis.
+// RotateNode is Rotate of the full last axis as one node, whose expansion is Rotate.
 func RotateNode(b *ir.Builder, x, cos, sin *ir.Value, interleaved bool) *ir.Value {
 	return b.Op("rotate", ir.Attrs{"interleaved": interleaved}, x, cos, sin)
 }
 
+// rotateShape requires a cosine and a sine for each pair of elements, which broadcast to the operand.
 func rotateShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 3, 3); err != nil {
 		return err
@@ -52,6 +53,7 @@ func rotateShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// rotateMean turns each pair in f64.
 func rotateMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -76,6 +78,7 @@ func rotateMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Te
 	return []*tensor.Tensor{out}, nil
 }
 
+// rotateSamples covers pairs in halves and side by side, with angles of three ranks.
 func rotateSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	for _, interleaved := range []bool{false, true} {
@@ -88,8 +91,8 @@ func rotateSamples(r *rand.Rand) []Sample {
 	return out
 }
 
-// rotateParts: the last axis is turned in pairs.
-func rotateParts(p Parts, n *ir.Node, want Part) (Reading, bool) {
-	want[len(want)-1] = AxisPart{}
-	return elementwiseParts(p, n, want)
+// rotateNarrow reads the last axis in full, since its elements are turned in pairs.
+func rotateNarrow(p NarrowContext, n *ir.Node, want Section) (Reading, bool) {
+	want[len(want)-1] = AxisSection{}
+	return elementwiseNarrow(p, n, want)
 }

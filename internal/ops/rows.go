@@ -7,47 +7,49 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// RowRange is the rows of an axis from From up to, but not including, To.
+// RowRange is the rows From ≤ i < To of an axis.
 type RowRange struct{ From, To int64 }
 
-// Piece is the rows of an axis that one of several equal pieces of a value has: Rows of them, of piece number p from
-// First[p] on. Pieces may share rows.
+// Piece describes equal pieces of a value along an axis: piece p consists of Rows rows from First[p] on. Pieces may
+// share rows.
 type Piece struct {
 	First []int64
 	Rows  int64
 }
 
-// rowRule says how an operator is computed in pieces of an axis of its one result.
+// rowRule says how an operator with one result is computed in pieces of an axis.
 type rowRule struct {
-	// axes sets, by operand, the axis of whose rows the result's rows are made; it is −1 for those of which all is needed.
-	// It reports whether that is so.
+	// axes sets, for each operand, the axis whose rows the result's rows are computed from; −1 if all of the operand is
+	// needed. It reports whether the node can be computed in pieces. aligned returns the axis of a broadcast operand
+	// that matches the result's axis, or −1.
 	axes func(n *ir.Node, axis int, in []int, aligned func(v *ir.Value, rank int) int) bool
-	// seen is the rows of operand i that rows of the result are made of, some of which may lie outside of it; nil: the
-	// same rows.
+	// seen returns the rows of operand i that rows of the result read, of which some may lie outside the operand; nil:
+	// the same rows.
 	seen func(n *ir.Node, axis, i int, rows RowRange) RowRange
-	// loose reports whether a piece of operand i may have more rows than are seen, and lack those that lie outside; nil:
-	// it may not.
+	// loose reports whether a piece of operand i may have more rows than are read, and lack those outside; nil: it may
+	// not.
 	loose func(n *ir.Node, axis, i int) bool
-	// granule is what the first row of each piece is a multiple of, and the number of rows where no piece ends with the
-	// last; nil: 1.
+	// granule returns the number of which the first row of each piece is a multiple, and the number of rows of each
+	// piece but the last; nil: 1.
 	granule func(n *ir.Node, axis int) int64
-	// fits reports whether a piece may have so many rows; nil: any.
+	// fits reports whether a piece may have that many rows; nil: any number.
 	fits func(n *ir.Node, axis int, rows int64) bool
-	// cut makes a piece's attributes and inputs of the whole's; nil: they are the same.
+	// cut changes the attributes and inputs of the node into those of a piece; nil: they stay the same.
 	cut func(b *ir.Builder, n *ir.Node, attrs ir.Attrs, inputs []*ir.Value, axis int, c RowCut)
-	// tables: constants that come in pieces are tables over the rows, not weights.
+	// tables: constants that are read in pieces are tables over the rows, not weights.
 	tables bool
 }
 
-// RowCut is how a node is computed in pieces of an axis: what its result and those of its operands have that come in
-// pieces. Index is the number of the piece.
+// RowCut describes a node that is computed in pieces of an axis: the pieces of its result and of its operands. Index is
+// the number of the piece.
 type RowCut struct {
 	Index sym.Expr
 	Out   Piece
 	In    []Piece
 }
 
-// offset is, in each piece, how much later than the result's first row, times a stride, operand i's is.
+// offset returns, as a formula of Index, the first row of operand i's piece less stride times the first row of the
+// result's piece. It fails if the formula would be long.
 func (c RowCut) offset(b *ir.Builder, i int, stride int64) sym.Expr {
 	values := make([]int64, len(c.Out.First))
 	for p, first := range c.Out.First {
@@ -60,17 +62,17 @@ func (c RowCut) offset(b *ir.Builder, i int, stride int64) sym.Expr {
 	return e
 }
 
-// mostSteps is the most places at which the difference of one number and the next may change, for Steps.
+// mostSteps bounds the number of indices at which the difference of consecutive numbers may change, for Steps.
 const mostSteps = 4
 
-// Steps is a list as a formula of the index into it, as short as can be: most are multiples of the index but for the
-// first few and the last. ok is false if it would be long.
+// Steps returns a formula of index for the numbers of a list. It is short if the differences of consecutive numbers are
+// equal except at few indices; ok is false if it would be long.
 func Steps(values []int64, index sym.Expr) (e sym.Expr, ok bool) {
 	last := len(values) - 1
 	if last < 1 {
 		return sym.Const(values[0]), true
 	}
-	begin, length := 0, 0 // of the longest run of equal differences
+	begin, length := 0, 0 // the longest run of equal differences
 	for i := 0; i < last; {
 		end := i + 1
 		for end < last && values[end+1]-values[end] == values[i+1]-values[i] {
@@ -121,9 +123,9 @@ func Steps(values []int64, index sym.Expr) (e sym.Expr, ok bool) {
 	return e, steps <= mostSteps
 }
 
-// Rows says of which rows of its operands the rows of a node's one result are made: of those of axis in[i] of operand i
-// that RowsSeen tells, and of all of the operand where in[i] is −1. If it is so a node may be computed in pieces of
-// that axis; ok is false if it is not, or not known.
+// Rows returns, for each operand i, the axis in[i] whose rows RowsSeen tells for rows of the result along axis, or −1
+// if all of the operand is read. ok is false if the node cannot be computed in pieces of the axis, or if that is not
+// known.
 func Rows(n *ir.Node, axis int) (in []int, ok bool) {
 	if len(n.Outputs) != 1 {
 		return nil, false
@@ -133,7 +135,7 @@ func Rows(n *ir.Node, axis int) (in []int, ok bool) {
 	for i := range in {
 		in[i] = -1
 	}
-	// aligned is the axis of a broadcast operand that the result's axis walks along.
+	// aligned returns the axis of a broadcast operand that matches the result's axis, or −1.
 	aligned := func(v *ir.Value, rank int) int {
 		at := axis - (rank - len(v.Type.Shape))
 		if at < 0 || !v.Type.Shape[at].Equal(out[axis]) {
@@ -145,7 +147,7 @@ func Rows(n *ir.Node, axis int) (in []int, ok bool) {
 	return in, axes != nil && axes(n, axis, in, aligned)
 }
 
-// RowsSeen is the rows of operand i that rows of the result are made of. Some may lie outside the operand.
+// RowsSeen returns the rows of operand i that rows of the result read. Some may lie outside the operand.
 func RowsSeen(n *ir.Node, axis, i int, rows RowRange) RowRange {
 	if seen := Of(n).rows.seen; seen != nil {
 		return seen(n, axis, i, rows)
@@ -153,14 +155,14 @@ func RowsSeen(n *ir.Node, axis, i int, rows RowRange) RowRange {
 	return rows
 }
 
-// RowsLoose reports whether a piece of operand i may have more rows than RowsSeen, and lack those of them that lie
-// outside the operand. Otherwise it has just those.
+// RowsLoose reports whether a piece of operand i may have more rows than RowsSeen returns, and lack those outside the
+// operand. Otherwise it has exactly these rows.
 func RowsLoose(n *ir.Node, axis, i int) bool {
 	loose := Of(n).rows.loose
 	return loose != nil && loose(n, axis, i)
 }
 
-// RowGranule is what the number of each piece's first row must be a multiple of.
+// RowGranule returns the number of which each piece's first row must be a multiple.
 func RowGranule(n *ir.Node, axis int) int64 {
 	if granule := Of(n).rows.granule; granule != nil {
 		return granule(n, axis)
@@ -168,36 +170,37 @@ func RowGranule(n *ir.Node, axis int) int64 {
 	return 1
 }
 
-// RowsFit reports whether a piece of the result may have so many rows.
+// RowsFit reports whether a piece of the result may have that many rows.
 func RowsFit(n *ir.Node, axis int, rows int64) bool {
 	fits := Of(n).rows.fits
 	return fits == nil || fits(n, axis, rows)
 }
 
-// RowTables reports whether a node's constants that come in pieces are tables over the rows.
+// RowTables reports whether the node's constants that are read in pieces are tables over the rows.
 func RowTables(n *ir.Node) bool { return Of(n).rows.tables }
 
-// CutRows has a copy of a node's attributes, and its inputs, which are pieces already, say what one piece of the result
-// along an axis asks for.
+// CutRows changes attrs, a copy of a node's attributes, and inputs, which are pieces already, so that the node computes
+// one piece of its result along an axis.
 func CutRows(b *ir.Builder, n *ir.Node, attrs ir.Attrs, inputs []*ir.Value, axis int, c RowCut) {
 	if cut := Of(n).rows.cut; cut != nil {
 		cut(b, n, attrs, inputs, axis, c)
 	}
 }
 
-// setExpr changes one element of an attribute, in a list of its own.
+// setExpr changes one element of a list attribute, on a copy of the list.
 func setExpr(attrs ir.Attrs, key string, at int, e sym.Expr) {
 	list := slices.Clone(attrs.Exprs(key))
 	list[at] = e
 	attrs[key] = list
 }
 
+// firstAxes is rowRule.axes of operators whose rows are those of the same axis of the first operand.
 func firstAxes(_ *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
 	in[0] = axis
 	return true
 }
 
-// shapeCut is of operators whose result's shape is an attribute.
+// shapeCut is rowRule.cut of operators whose result has the shape of an attribute.
 func shapeCut(_ *ir.Builder, _ *ir.Node, attrs ir.Attrs, _ []*ir.Value, axis int, c RowCut) {
 	setExpr(attrs, "shape", axis, sym.Const(c.Out.Rows))
 }

@@ -6,12 +6,12 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// tableRows is of operators that look elements up in a table over the rows of their result.
+// tableRows is the rule of operators that look up elements in a table over the rows of their result.
 var tableRows = rowRule{axes: tableAxes, seen: tableSeen, loose: func(_ *ir.Node, _, i int) bool {
 	return i == 0
 }, cut: tableCut, tables: true}
 
-// tableAxis is the axis along which a node's second operand says which rows of the first there are.
+// tableAxis returns the axis whose rows the node's second operand selects from the first; −1 if the attribute is wrong.
 func tableAxis(n *ir.Node) int {
 	axis, err := axisOf(n, n.Attrs.Int("axis", 0), len(n.Inputs[0].Type.Shape))
 	if err != nil {
@@ -20,8 +20,8 @@ func tableAxis(n *ir.Node) int {
 	return axis
 }
 
-// tableAxes is of operators that find rows by a table: along the others, rows are the operand's own. The table must be
-// known.
+// tableAxes allows pieces of each other axis, whose rows are the operand's own, and of the axis itself if the table is
+// a known constant without negative indices.
 func tableAxes(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
 	in[0] = axis
 	along, table := tableAxis(n), n.Inputs[1]
@@ -48,13 +48,13 @@ func tableAxes(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool 
 	return true
 }
 
-// looks reports whether an axis of a gather's result is one of its table of rows, which are numbers that only the run
-// knows.
+// looks reports whether an axis of a gather's result is an axis of its indices, which are known only in a run.
 func looks(n *ir.Node, axis int) bool {
 	along, table := tableAxis(n), n.Inputs[1]
 	return along >= 0 && table.Const == nil && axis >= along && axis < along+len(table.Type.Shape)
 }
 
+// tableSeen returns the range between the least and the greatest index in the table for the rows.
 func tableSeen(n *ir.Node, axis, i int, rows RowRange) RowRange {
 	if i > 0 || axis != tableAxis(n) {
 		return rows
@@ -72,6 +72,7 @@ func tableSeen(n *ir.Node, axis, i int, rows RowRange) RowRange {
 	return seen
 }
 
+// tableCut subtracts a piece's first row from the indices of its table.
 func tableCut(b *ir.Builder, n *ir.Node, _ ir.Attrs, inputs []*ir.Value, axis int, c RowCut) {
 	if axis != tableAxis(n) || n.Op.Name() == "gather" && looks(n, axis) {
 		return

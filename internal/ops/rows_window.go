@@ -5,11 +5,11 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// windowRows is of convolutions and poolings.
+// windowRows is the rule of convolutions and pooling.
 var windowRows = rowRule{axes: windowAxes, seen: windowSeen, loose: windowLoose, cut: windowCut}
 
-// windowAt is a node's window and which of its axes an axis of the result is; ok is false if it is none of them, or
-// the window does not begin at a number.
+// windowAt returns a node's window, the index of a result's axis among the window's axes, and the padding before that
+// axis. ok is false if the axis is not among them or the padding is not a number.
 func windowAt(n *ir.Node, axis int) (w Window, at int, begin int64, ok bool) {
 	if at = axis - 2; Last(n) {
 		at = axis - 1
@@ -22,8 +22,8 @@ func windowAt(n *ir.Node, axis int) (w Window, at int, begin int64, ok bool) {
 	return w, at, begin, ok
 }
 
-// windowAxes is of convolutions and poolings: images, and rows that their windows move along. Where a mean counts
-// positions of the padding, windows that hang over its end would count fewer in a piece.
+// windowAxes allows pieces of images and of axes that the window moves along. With ceil and padded, a window that
+// extends beyond the end would count fewer positions in a piece.
 func windowAxes(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
 	in[0] = axis
 	if axis == 0 {
@@ -33,21 +33,24 @@ func windowAxes(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool
 	return ok && !(n.Attrs.Bool("ceil") && n.Attrs.Bool("padded"))
 }
 
+// windowSeen returns the rows under the windows of the result's rows, padding included.
 func windowSeen(n *ir.Node, axis, _ int, rows RowRange) RowRange {
 	w, at, begin, ok := windowAt(n, axis)
 	if axis == 0 || !ok {
 		return rows
 	}
-	return RowRange{rows.From*w.Strides[at] - begin, (rows.To-1)*w.Strides[at] - begin + w.span(at)}
+	return RowRange{rows.From*w.Strides[at] - begin, (rows.To-1)*w.Strides[at] - begin + w.extent(at)}
 }
 
+// windowLoose allows pieces to lack padding along an axis that is padded, or whose last window may extend beyond the
+// end.
 func windowLoose(n *ir.Node, axis, _ int) bool {
 	w, at, _, ok := windowAt(n, axis)
 	return axis != 0 && ok && (!w.unpadded(at) || n.Attrs.Bool("ceil"))
 }
 
-// windowCut: the window of a piece begins where that of the whole does, counted from the piece's rows. What it sees
-// outside them lies outside the operand, and counts as padding there too.
+// windowCut sets the padding of a piece so that its window begins at the same row of the operand. Rows that the window
+// sees outside the piece lie outside the operand, and count as padding in the piece too.
 func windowCut(b *ir.Builder, n *ir.Node, attrs ir.Attrs, _ []*ir.Value, axis int, c RowCut) {
 	if axis == 0 {
 		return
@@ -55,7 +58,7 @@ func windowCut(b *ir.Builder, n *ir.Node, attrs ir.Attrs, _ []*ir.Value, axis in
 	w, at, _, _ := windowAt(n, axis)
 	begin := w.Begin[at].Add(c.offset(b, 0, w.Strides[at]))
 	setExpr(attrs, "begin", at, begin)
-	setExpr(attrs, "end", at, sym.Const((c.Out.Rows-1)*w.Strides[at]+w.span(at)-c.In[0].Rows).Sub(begin))
+	setExpr(attrs, "end", at, sym.Const((c.Out.Rows-1)*w.Strides[at]+w.extent(at)-c.In[0].Rows).Sub(begin))
 	if n.Attrs.Bool("ceil") {
 		attrs["ceil"] = false // there are as many positions as rows
 	}

@@ -14,7 +14,7 @@ var (
 	integerTypes = []dtype.DType{dtype.I8, dtype.U8, dtype.I16, dtype.U16, dtype.I32, dtype.U32, dtype.I64, dtype.U64}
 )
 
-// sampleNormal is a tensor of floats around 0, all of them finite.
+// sampleNormal returns normally distributed floats, all of them finite.
 func sampleNormal(r *rand.Rand, dt dtype.DType, shape ...int64) *tensor.Tensor {
 	t := tensor.Must(tensor.New(dt, shape...))
 	for i := int64(0); i < t.Len(); i++ {
@@ -23,8 +23,8 @@ func sampleNormal(r *rand.Rand, dt dtype.DType, shape ...int64) *tensor.Tensor {
 	return t
 }
 
-// sampleFloats is sampleNormal with a few elements that are not ordinary: infinities, NaN, zeros of both signs, large
-// and small ones.
+// sampleFloats is sampleNormal with about a quarter of the elements replaced by infinities, NaN, zeros of both signs,
+// large and small numbers.
 func sampleFloats(r *rand.Rand, dt dtype.DType, shape ...int64) *tensor.Tensor {
 	t := sampleNormal(r, dt, shape...)
 	odd := []float64{math.Inf(1), math.Inf(-1), math.NaN(), 0, math.Copysign(0, -1), 60, -60, 1e-6}
@@ -36,7 +36,7 @@ func sampleFloats(r *rand.Rand, dt dtype.DType, shape ...int64) *tensor.Tensor {
 	return t
 }
 
-// sampleIntegers is a tensor of small integers; those of a signed type may be negative.
+// sampleIntegers returns small integers; those of a signed type may be negative.
 func sampleIntegers(r *rand.Rand, dt dtype.DType, shape ...int64) *tensor.Tensor {
 	t := tensor.Must(tensor.New(dt, shape...))
 	for i := int64(0); i < t.Len(); i++ {
@@ -49,7 +49,7 @@ func sampleIntegers(r *rand.Rand, dt dtype.DType, shape ...int64) *tensor.Tensor
 	return t
 }
 
-// sampleOf is a tensor of any numeric type or Bool: small integers, or ordinary floats.
+// sampleOf returns a tensor of any numeric type or Bool: small integers, or finite floats.
 func sampleOf(r *rand.Rand, dt dtype.DType, shape ...int64) *tensor.Tensor {
 	switch {
 	case dt.IsFloat():

@@ -9,11 +9,11 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// movedTypes are one element type of each width, and one of each kind.
+// movedTypes has one element type of each width, and one of each kind.
 var movedTypes = []dtype.DType{dtype.F32, dtype.F64, dtype.F16, dtype.BF16, dtype.I64, dtype.U8, dtype.Bool, dtype.I4,
 	dtype.F8E4M3FN}
 
-// sampleAny is sampleOf for the types that are only moved.
+// sampleAny is sampleOf with the special floats of sampleFloats, for operators that only move elements.
 func sampleAny(r *rand.Rand, dt dtype.DType, shape ...int64) *tensor.Tensor {
 	if dt.IsFloat() {
 		return sampleFloats(r, dt, shape...)
@@ -21,7 +21,7 @@ func sampleAny(r *rand.Rand, dt dtype.DType, shape ...int64) *tensor.Tensor {
 	return sampleOf(r, dt, shape...)
 }
 
-// sampleIndices is a tensor of indices for an extent, some of them from the end.
+// sampleIndices returns indices for an extent; those of a signed type may be negative.
 func sampleIndices(r *rand.Rand, dt dtype.DType, extent int64, shape ...int64) *tensor.Tensor {
 	t := tensor.Must(tensor.New(dt, shape...))
 	for i := range t.Len() {
@@ -34,7 +34,7 @@ func sampleIndices(r *rand.Rand, dt dtype.DType, extent int64, shape ...int64) *
 	return t
 }
 
-// sampleMoves runs one case through the element types that are only moved.
+// sampleMoves returns one case for each of movedTypes, with random elements of the shape; more are its other inputs.
 func sampleMoves(r *rand.Rand, attrs ir.Attrs, shape []int64, more ...*tensor.Tensor) []Sample {
 	var out []Sample
 	for _, dt := range movedTypes {
@@ -43,6 +43,7 @@ func sampleMoves(r *rand.Rand, attrs ir.Attrs, shape []int64, more ...*tensor.Te
 	return out
 }
 
+// unarySamples covers each type that takes accepts, in ranks 0 to 3, without elements, and as a constant.
 func unarySamples(takes accepts) func(r *rand.Rand) []Sample {
 	return func(r *rand.Rand) (out []Sample) {
 		for _, dt := range append(append([]dtype.DType{dtype.Bool}, floatTypes...), integerTypes...) {
@@ -58,6 +59,8 @@ func unarySamples(takes accepts) func(r *rand.Rand) []Sample {
 	}
 }
 
+// binarySamples covers each type that takes accepts, with equal shapes and broadcast ones, without elements, and with
+// two constants.
 func binarySamples(takes accepts) func(r *rand.Rand) []Sample {
 	return func(r *rand.Rand) (out []Sample) {
 		for _, dt := range append(append([]dtype.DType{dtype.Bool}, floatTypes...), integerTypes...) {
@@ -68,7 +71,7 @@ func binarySamples(takes accepts) func(r *rand.Rand) []Sample {
 				{{2, 1, 4}, {1, 5, 1}}} {
 				out = append(out, Sample{Inputs: []*tensor.Tensor{sampleAny(r, dt, shapes[0]...), sampleAny(r, dt, shapes[1]...)}})
 			}
-			// Of constants, what is known of the result is checked too.
+			// For constants, the known elements of the result are checked too.
 			out = append(out, Sample{Inputs: []*tensor.Tensor{sampleAny(r, dt, 4, 6), sampleAny(r, dt, 6)},
 				Constant: []int{0, 1}})
 		}
@@ -76,6 +79,7 @@ func binarySamples(takes accepts) func(r *rand.Rand) []Sample {
 	}
 }
 
+// whereSamples covers each way to broadcast the three inputs, and a result without elements.
 func whereSamples(r *rand.Rand) (out []Sample) {
 	for _, dt := range movedTypes {
 		for _, s := range [][3][]int64{{{}, {3}, {3}}, {{2, 1}, {3}, {2, 3}}, {{4, 1, 2}, {5, 1}, {}}, {{0}, {0}, {1}}} {
@@ -86,12 +90,14 @@ func whereSamples(r *rand.Rand) (out []Sample) {
 	return out
 }
 
+// castSamples covers each pair of types; infinities and NaN only become floats. Small float types are also cast to with
+// wrap.
 func castSamples(r *rand.Rand) (out []Sample) {
 	types := append(append([]dtype.DType{dtype.Bool, dtype.I4, dtype.U4, dtype.F8E4M3FN, dtype.F8E5M2}, floatTypes...),
 		integerTypes...)
 	for _, from := range types {
 		for _, to := range types {
-			x := sampleOf(r, from, 3, 4) // what NaN becomes as an integer is nobody's promise
+			x := sampleOf(r, from, 3, 4) // the integer that NaN becomes is not defined
 			if to.IsFloat() {
 				x = sampleAny(r, from, 3, 4)
 			}
@@ -107,6 +113,7 @@ func castSamples(r *rand.Rand) (out []Sample) {
 	return out
 }
 
+// transposeSamples covers ranks 0 to 4, axes of 1 that move among others, and a shape without elements.
 func transposeSamples(r *rand.Rand) (out []Sample) {
 	for _, c := range []struct{ perm, shape []int64 }{{[]int64{}, []int64{}}, {[]int64{0}, []int64{5}},
 		{[]int64{1, 0}, []int64{3, 4}}, {[]int64{2, 0, 1}, []int64{2, 3, 5}},
@@ -116,18 +123,20 @@ func transposeSamples(r *rand.Rand) (out []Sample) {
 	return out
 }
 
+// reshapeSamples covers axes that are merged, split and dropped, a scalar, and a shape without elements.
 func reshapeSamples(r *rand.Rand) (out []Sample) {
 	for _, c := range []struct{ from, to []int64 }{{[]int64{}, []int64{1, 1}}, {[]int64{6}, []int64{2, 3}},
 		{[]int64{2, 3, 4}, []int64{4, 6}}, {[]int64{0, 3}, []int64{5, 0}},
 		{[]int64{2, 3, 4}, []int64{6, 4}}, {[]int64{2, 3, 4}, []int64{2, 3, 2, 2}}, {[]int64{2, 3, 1, 1}, []int64{2, 3}}} {
 		for _, s := range sampleMoves(r, ir.Attrs{"shape": ir.Constants(c.to)}, c.from) {
-			s.Constant = []int{0} // the new shape is of numbers: so must the old one be
+			s.Constant = []int{0} // the new shape consists of numbers, so the old one must too
 			out = append(out, s)
 		}
 	}
 	return out
 }
 
+// integersSamples covers vectors of no, one and three elements.
 func integersSamples(*rand.Rand) []Sample {
 	var out []Sample
 	for _, dt := range []dtype.DType{dtype.I64, dtype.I32, dtype.Bool} {
@@ -139,6 +148,7 @@ func integersSamples(*rand.Rand) []Sample {
 	return out
 }
 
+// sliceSamples covers steps of 1, 2, −1 and −2, slices that are contiguous and slices that are not, and empty ones.
 func sliceSamples(r *rand.Rand) (out []Sample) {
 	for _, c := range []struct{ shape, begin, extent, step []int64 }{
 		{[]int64{}, []int64{}, []int64{}, []int64{}},
@@ -157,6 +167,7 @@ func sliceSamples(r *rand.Rand) (out []Sample) {
 	return out
 }
 
+// concatSamples covers one, two and three inputs, an empty one among them, along a first, a middle and a last axis.
 func concatSamples(r *rand.Rand) (out []Sample) {
 	for _, dt := range movedTypes {
 		for _, c := range []struct {
@@ -174,6 +185,7 @@ func concatSamples(r *rand.Rand) (out []Sample) {
 	return out
 }
 
+// expandSamples covers new axes, repeated ones, extents of 1 in the target, and a result without elements.
 func expandSamples(r *rand.Rand) (out []Sample) {
 	for _, c := range []struct{ from, to []int64 }{{[]int64{}, []int64{2, 3}}, {[]int64{3}, []int64{3}},
 		{[]int64{3, 1}, []int64{2, 1, 6}}, {[]int64{1, 4}, []int64{0, 1}}, {[]int64{2, 3}, []int64{1, 1}},
@@ -183,6 +195,8 @@ func expandSamples(r *rand.Rand) (out []Sample) {
 	return out
 }
 
+// padSamples covers each mode with positive, negative and mixed amounts, some larger than the axis, and mode constant
+// with and without a value.
 func padSamples(r *rand.Rand) (out []Sample) {
 	for _, mode := range []string{"constant", "edge", "reflect", "wrap"} {
 		for _, c := range []struct{ shape, begin, end []int64 }{
@@ -205,6 +219,7 @@ func padSamples(r *rand.Rand) (out []Sample) {
 	return out
 }
 
+// rangeSamples covers ranges of 0, 1 and 7 elements.
 func rangeSamples(r *rand.Rand) (out []Sample) {
 	for _, dt := range []dtype.DType{dtype.F32, dtype.F64, dtype.F16, dtype.BF16, dtype.I64, dtype.I32, dtype.I16} {
 		for _, extent := range []int64{0, 1, 7} {
@@ -215,6 +230,8 @@ func rangeSamples(r *rand.Rand) (out []Sample) {
 	return out
 }
 
+// gatherSamples covers indices of three types and ranks 0 to 2, along a first, a middle and a last axis, and results
+// without elements.
 func gatherSamples(r *rand.Rand) (out []Sample) {
 	for _, c := range []struct {
 		axis           int64
@@ -229,6 +246,7 @@ func gatherSamples(r *rand.Rand) (out []Sample) {
 	return out
 }
 
+// gatherElementsSamples covers indices longer and shorter than the axis, and none.
 func gatherElementsSamples(r *rand.Rand) (out []Sample) {
 	for _, c := range []struct {
 		axis           int64
@@ -242,6 +260,7 @@ func gatherElementsSamples(r *rand.Rand) (out []Sample) {
 	return out
 }
 
+// gatherNDSamples covers tuples of 0, 1 and 2 indices, with and without a batch axis.
 func gatherNDSamples(r *rand.Rand) (out []Sample) {
 	for _, c := range []struct {
 		batch          int64
@@ -249,13 +268,14 @@ func gatherNDSamples(r *rand.Rand) (out []Sample) {
 	}{{0, []int64{5}, []int64{3, 1}}, {0, []int64{3, 3, 2}, []int64{4, 2}}, {1, []int64{2, 3, 3}, []int64{2, 4, 1}},
 		{1, []int64{2, 3, 3}, []int64{2, 2}}, {0, []int64{3, 4}, []int64{2, 0}}} {
 		for _, s := range sampleMoves(r, ir.Attrs{"batch": c.batch}, c.shape, sampleIndices(r, dtype.I64, 3, c.indices...)) {
-			s.Constant = []int{1} // a tuple's length is a number
+			s.Constant = []int{1} // a tuple's length must be a number
 			out = append(out, s)
 		}
 	}
 	return out
 }
 
+// scatterElementsSamples covers each reduction, indices that repeat, none, and updates that write full rows.
 func scatterElementsSamples(r *rand.Rand) (out []Sample) {
 	for _, reduction := range []string{"none", "add", "mul", "min", "max"} {
 		for _, dt := range append([]dtype.DType{dtype.F32, dtype.F64, dtype.I64, dtype.U8}, dtype.Bool) {
@@ -274,11 +294,12 @@ func scatterElementsSamples(r *rand.Rand) (out []Sample) {
 			}
 		}
 	}
-	rows := tensor.Must(tensor.FromSlice([]int64{3, 3, 3, 1, 1, 1}, 2, 3)) // of which each is written as a whole
+	rows := tensor.Must(tensor.FromSlice([]int64{3, 3, 3, 1, 1, 1}, 2, 3)) // each row is written entirely
 	return append(out, Sample{Attrs: ir.Attrs{"axis": int64(0)}, Constant: []int{1},
 		Inputs: []*tensor.Tensor{sampleOf(r, dtype.F32, 4, 3), rows, sampleOf(r, dtype.F32, 2, 3)}})
 }
 
+// scatterNDSamples covers each reduction, updates of elements and of rows, indices that repeat, and none.
 func scatterNDSamples(r *rand.Rand) (out []Sample) {
 	for _, reduction := range []string{"none", "add", "mul", "min", "max"} {
 		for _, dt := range []dtype.DType{dtype.F32, dtype.F16, dtype.I32, dtype.U64} {
@@ -294,6 +315,7 @@ func scatterNDSamples(r *rand.Rand) (out []Sample) {
 	return out
 }
 
+// cumulateSamples covers both directions, with and without the own element, along two axes.
 func cumulateSamples(r *rand.Rand) (out []Sample) {
 	for _, dt := range append(floatTypes[:2:2], dtype.I32, dtype.U8, dtype.I64) {
 		for _, shape := range [][]int64{{6}, {3, 4}, {2, 0, 3}, {2, 3, 4}} {
@@ -307,6 +329,7 @@ func cumulateSamples(r *rand.Rand) (out []Sample) {
 	return out
 }
 
+// triangleSamples covers both triangles of square and other matrices, with diagonals inside and outside.
 func triangleSamples(r *rand.Rand) (out []Sample) {
 	for _, upper := range []bool{false, true} {
 		for _, k := range []int64{0, 1, -2, 9} {
@@ -318,6 +341,7 @@ func triangleSamples(r *rand.Rand) (out []Sample) {
 	return out
 }
 
+// reverseSequenceSamples covers batch axes before and after the time axis, with random lengths.
 func reverseSequenceSamples(r *rand.Rand) (out []Sample) {
 	for _, c := range []struct{ batch, time int64 }{{0, 1}, {1, 0}, {2, 0}} {
 		shape := []int64{4, 5, 3}
@@ -330,6 +354,7 @@ func reverseSequenceSamples(r *rand.Rand) (out []Sample) {
 	return out
 }
 
+// resampleSamples covers each axis with 0 to 7 taps, fewer and more than are written out.
 func resampleSamples(r *rand.Rand) (out []Sample) {
 	for _, dt := range floatTypes {
 		for _, taps := range []int64{0, 1, 2, 4, 7} {
@@ -343,6 +368,7 @@ func resampleSamples(r *rand.Rand) (out []Sample) {
 	return out
 }
 
+// nonzeroSamples covers ranks 0 to 3, no elements, and a tensor of zeros.
 func nonzeroSamples(r *rand.Rand) (out []Sample) {
 	for _, shape := range [][]int64{{}, {6}, {3, 4}, {0, 2}, {2, 2, 3}} {
 		out = append(out, sampleMoves(r, nil, shape)...)
@@ -351,6 +377,7 @@ func nonzeroSamples(r *rand.Rand) (out []Sample) {
 	return out
 }
 
+// topkSamples covers both orders along each axis, k of 0 and of the full axis, and empty rows.
 func topkSamples(r *rand.Rand) (out []Sample) {
 	for _, dt := range append(floatTypes[:3:3], dtype.I32, dtype.U8, dtype.U64) {
 		for _, largest := range []bool{false, true} {
@@ -366,6 +393,7 @@ func topkSamples(r *rand.Rand) (out []Sample) {
 	return out
 }
 
+// uniqueSamples covers sorted and unsorted results for elements and for slices, and no elements.
 func uniqueSamples(r *rand.Rand) (out []Sample) {
 	for _, dt := range []dtype.DType{dtype.F32, dtype.I64, dtype.Bool, dtype.U8} {
 		for _, sorted := range []bool{false, true} {

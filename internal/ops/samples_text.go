@@ -9,12 +9,12 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// sampleWords are texts of every kind: empty, blank, with letters whose case changes their length, and bytes that are
-// no UTF-8.
+// sampleWords are strings of every kind: empty, blank, with letters whose case changes their length, and with bytes
+// that are not UTF-8.
 var sampleWords = []string{"", "a", "Monday", "monday", "MONDAY", "a b  c", " lead, trail ", "x,,y", "ÀÉß", "Ⱥ",
 	"\xff\xfeA", "日本", "a@b.org", "\t \n"}
 
-// sampleTexts are texts drawn from sampleWords.
+// sampleTexts returns strings drawn from sampleWords, as spans and pool.
 func sampleTexts(r *rand.Rand, shape ...int64) []*tensor.Tensor {
 	count, err := tensor.Count(shape)
 	if err != nil {
@@ -27,6 +27,7 @@ func sampleTexts(r *rand.Rand, shape ...int64) []*tensor.Tensor {
 	return packSample(shape, list)
 }
 
+// packSample returns a tensor of strings as spans and pool.
 func packSample(shape []int64, list []string) []*tensor.Tensor {
 	spans, pool, err := tensor.PackTexts(tensor.New, tensor.Must(tensor.OverStrings(shape, list)))
 	if err != nil {
@@ -37,11 +38,12 @@ func packSample(shape []int64, list []string) []*tensor.Tensor {
 
 var sampleTextShapes = [][]int64{{}, {3}, {0}, {2, 3}, {1, 7}, {2, 0, 2}}
 
+// textPairSamples covers different strings, equal ones, and strings that are longer together than their pool.
 func textPairSamples(r *rand.Rand) (out []Sample) {
 	for _, shape := range sampleTextShapes {
 		x, y := sampleTexts(r, shape...), sampleTexts(r, shape...)
 		out = append(out, Sample{Inputs: slices.Concat(x, y)}, Sample{Inputs: slices.Concat(x, x)})
-		// The same text many times over: more than its pool holds.
+		// Each string is the entire pool: together they are longer than it.
 		spans := tensor.Must(tensor.New(dtype.I64, shape...))
 		for i := range spans.Len() {
 			spans.SetInt(i, tensor.Span(0, x[1].Len()))
@@ -51,6 +53,7 @@ func textPairSamples(r *rand.Rand) (out []Sample) {
 	return out
 }
 
+// textSplitSamples covers white space, one byte and two as the delimiter, with and without a limit of cuts.
 func textSplitSamples(r *rand.Rand) (out []Sample) {
 	for _, shape := range sampleTextShapes {
 		for _, delimiter := range []string{"", ",", ", "} {
@@ -62,6 +65,7 @@ func textSplitSamples(r *rand.Rand) (out []Sample) {
 	return out
 }
 
+// textNormalizeSamples covers each case with and without stop words, which match exactly or in any case.
 func textNormalizeSamples(r *rand.Rand) (out []Sample) {
 	for _, shape := range [][]int64{{4}, {1, 6}, {0}, {1, 0}} {
 		for _, to := range []string{"lower", "upper", "none"} {
@@ -78,6 +82,7 @@ func textNormalizeSamples(r *rand.Rand) (out []Sample) {
 		packSample([]int64{1}, []string{"monday"})), Attrs: ir.Attrs{"case": "none", "exact": false}})
 }
 
+// textMatchSamples covers an empty pattern, a class, an alternative, and one for addresses.
 func textMatchSamples(r *rand.Rand) (out []Sample) {
 	for _, shape := range sampleTextShapes {
 		for _, pattern := range []string{"", "[a-z]+", `(\W|^)[\w.]+@\w+\.org(\W|$)`, "a|.*day"} {
@@ -87,6 +92,7 @@ func textMatchSamples(r *rand.Rand) (out []Sample) {
 	return out
 }
 
+// textIndexSamples covers no key, one, and nine.
 func textIndexSamples(r *rand.Rand) (out []Sample) {
 	for _, shape := range sampleTextShapes {
 		for _, keys := range [][]string{{}, {"a"}, slices.Sorted(slices.Values(sampleWords[:9]))} {
@@ -97,6 +103,7 @@ func textIndexSamples(r *rand.Rand) (out []Sample) {
 	return out
 }
 
+// textRankSamples covers each shape of strings, with repetitions.
 func textRankSamples(r *rand.Rand) (out []Sample) {
 	for _, shape := range sampleTextShapes {
 		out = append(out, Sample{Inputs: sampleTexts(r, shape...)})
@@ -104,6 +111,7 @@ func textRankSamples(r *rand.Rand) (out []Sample) {
 	return out
 }
 
+// textFormatSamples covers each type of numbers and Bool, with infinities and NaN.
 func textFormatSamples(r *rand.Rand) (out []Sample) {
 	for _, shape := range sampleTextShapes {
 		for _, dt := range slices.Concat(floatTypes, integerTypes, []dtype.DType{dtype.Bool}) {
@@ -117,6 +125,7 @@ func textFormatSamples(r *rand.Rand) (out []Sample) {
 	return out
 }
 
+// textParseSamples covers signs, fractions and exponents for each type, and infinities and NaN for f32.
 func textParseSamples(r *rand.Rand) (out []Sample) {
 	numbers := []string{"0", "1", "-0", "+1", "1e0", "100.5", "12E-1", "0.5"}
 	for _, shape := range sampleTextShapes {

@@ -16,31 +16,31 @@ func init() {
 		Expand: func(b *ir.Builder, n *ir.Node) []*ir.Value {
 			x, scale := n.Inputs[0], n.Inputs[1]
 			each := Reshape(b, scale, append(append([]sym.Expr{}, scale.Type.Shape...), one)...)
-			y := Binary(b, loop.Mul, apartRows(b, Cast(b, x, dtype.F32), rowGroups(scale)), each)
+			y := Binary(b, loop.Mul, splitRows(b, Cast(b, x, dtype.F32), rowGroups(scale)), each)
 			return []*ir.Value{Reshape(b, y, x.Type.Shape...)}
 		}})
 }
 
-// ScaledRows is the numbers that bytes and their scales stand for, as QuantizeRows makes them: x, i8, times scale, f32,
-// whose last axis has one element for each of the equal parts of a row of x.
+// ScaledRows returns the numbers that QuantizeRows made bytes of: x, i8, times scale, f32. The last axis of scale has
+// one element for each of the equal groups that a row of x consists of.
 func ScaledRows(b *ir.Builder, x, scale *ir.Value) *ir.Value {
 	return b.Op("scaled_rows", nil, x, scale)
 }
 
-// QuantizeRows makes bytes of f32: each of the groups of equal length that a row of x is made of, along the last axis,
-// has a scale, its greatest magnitude / 127, and its elements are divided by that and rounded to even. Of a group of
-// zeros the scale is 0; with an infinity or NaN it is infinite or NaN, and the bytes are 0, so that all of the group
-// reads as NaN.
+// QuantizeRows quantizes f32 to bytes. Each row consists of groups of equal length along the last axis; a group's scale
+// is its greatest magnitude / 127, and its elements are divided by it and rounded, ties to even. The scale of a group
+// of zeros is 0. The scale of a group with an infinity or NaN is infinite or NaN, and its bytes are 0, so that the
+// entire group reads as NaN.
 func QuantizeRows(b *ir.Builder, x *ir.Value, groups sym.Expr) (bytes, scale *ir.Value) {
 	number := func(v float64) *ir.Value { return Scalar(b, dtype.F32, v) }
 	rows := x
 	if !isOne(groups) {
-		rows = apartRows(b, x, groups)
+		rows = splitRows(b, x, groups)
 	}
 	scale = Binary(b, loop.Div, ReduceMax(b, Unary(b, loop.Abs, rows), true, -1), number(127))
 	y := Binary(b, loop.Div, rows, scale)
-	whole := Unary(b, loop.Round, Binary(b, loop.Max, Binary(b, loop.Min, y, number(127)), number(-127)))
-	y = Where(b, Binary(b, loop.Lt, Unary(b, loop.Abs, y), number(math.Inf(1))), whole, number(0))
+	rounded := Unary(b, loop.Round, Binary(b, loop.Max, Binary(b, loop.Min, y, number(127)), number(-127)))
+	y = Where(b, Binary(b, loop.Lt, Unary(b, loop.Abs, y), number(math.Inf(1))), rounded, number(0))
 	bytes = Cast(b, y, dtype.I8)
 	if !isOne(groups) {
 		bytes = Reshape(b, bytes, x.Type.Shape...)
@@ -49,16 +49,17 @@ func QuantizeRows(b *ir.Builder, x *ir.Value, groups sym.Expr) (bytes, scale *ir
 	return bytes, scale
 }
 
-// rowGroups is how many parts of a row have a scale each.
+// rowGroups returns the number of groups of a row, each with its own scale.
 func rowGroups(scale *ir.Value) sym.Expr { return scale.Type.Shape[len(scale.Type.Shape)-1] }
 
-// apartRows gives the parts of rows an axis of their own.
-func apartRows(b *ir.Builder, x *ir.Value, groups sym.Expr) *ir.Value {
+// splitRows reshapes x so that the groups of a row have an axis of their own.
+func splitRows(b *ir.Builder, x *ir.Value, groups sym.Expr) *ir.Value {
 	last := len(x.Type.Shape) - 1
 	return Reshape(b, x, append(append([]sym.Expr{}, x.Type.Shape[:last]...), groups,
 		x.Type.Shape[last].FloorDiv(groups.Max(one)))...)
 }
 
+// scaledRowsShape requires bytes and scales of f32 with the same rows, each with groups of one length.
 func scaledRowsShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 2, 2); err != nil {
 		return err
@@ -73,15 +74,16 @@ func scaledRowsShape(c *ir.Inference, n *ir.Node) error {
 			return err
 		}
 	}
-	parts := scale.Shape[last]
-	whole := x.Shape[last].FloorDiv(parts.Max(one)).Mul(parts)
-	if err := c.RequireEqual(n, whole, x.Shape[last], "a row has parts of one length"); err != nil {
+	groups := scale.Shape[last]
+	grouped := x.Shape[last].FloorDiv(groups.Max(one)).Mul(groups)
+	if err := c.RequireEqual(n, grouped, x.Shape[last], "a row has groups of one length"); err != nil {
 		return err
 	}
 	n.Result(0, ir.Type{DType: dtype.F32, Shape: x.Shape})
 	return nil
 }
 
+// scaledRowsMean multiplies in f64 and rounds to f32, which is one multiplication in f32.
 func scaledRowsMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -91,13 +93,14 @@ func scaledRowsMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tenso
 	if scale.Len() == 0 {
 		return []*tensor.Tensor{out}, nil
 	}
-	part := x.Len() / scale.Len()
+	group := x.Len() / scale.Len()
 	for i := range x.Len() {
-		out.SetFloat(i, x.Float(i)*scale.Float(i/part))
+		out.SetFloat(i, x.Float(i)*scale.Float(i/group))
 	}
 	return []*tensor.Tensor{out}, nil
 }
 
+// scaledRowsSamples covers one scale for a row, four, scales that are NaN, infinite and subnormal, and no rows.
 func scaledRowsSamples(r *rand.Rand) []Sample {
 	odd := sampleNormal(r, dtype.F32, 2, 3, 1)
 	odd.SetFloat(0, math.NaN())

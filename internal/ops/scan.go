@@ -15,29 +15,29 @@ func init() {
 	define(&Def{Op: "scan", Grad: scanGrad, Shape: scanShape, Mean: scanMean, Expand: scanExpand, Samples: scanSamples})
 }
 
-// ScanOver says how a scan walks: the axis of each scanned input and of each stacked output, and whether it is walked
-// from its end. Short lists are filled up with axis 0, forward.
+// ScanOver says how a scan traverses: the axis of each scanned input and of each stacked output, and whether it is
+// traversed from its end. Short lists are filled up with axis 0, forward.
 type ScanOver struct {
 	InputAxes, OutputAxes        []int64
 	InputReversed, OutputReverse []int64 // 0 or 1
 }
 
-// Scan runs body once for every slice of the scanned inputs, all of one extent along their axes. The body takes the
-// states and a slice of each input, and yields the new states and a slice of each output. The results are the states as
-// they end, then the outputs: the slices, stacked.
+// Scan runs body once for each slice of the scanned inputs, which have one extent along their axes. The body takes the
+// states and a slice of each input, and yields the new states and a slice of each output. The results are the last
+// states, then the stacked slices of each output.
 func Scan(b *ir.Builder, body *ir.Block, over ScanOver, states, scanned []*ir.Value) []*ir.Value {
 	attrs := ir.Attrs{"states": int64(len(states)), "input_axes": over.InputAxes, "output_axes": over.OutputAxes,
 		"input_reversed": over.InputReversed, "output_reversed": over.OutputReverse}
 	return b.NodeWith("scan", attrs, []*ir.Block{body}, append(append([]*ir.Value{}, states...), scanned...)...).Outputs
 }
 
-// walk is how one input or output is gone through.
+// walk says how one input or output is traversed.
 type walk struct {
 	axis     int
 	reversed bool
 }
 
-// walkOf reads the i-th of a scan's inputs or outputs, of a given rank.
+// walkOf returns how the i-th of a scan's inputs or outputs, of the given rank, is traversed; which is input or output.
 func walkOf(n *ir.Node, which string, i, rank int) (walk, error) {
 	w := walk{}
 	if axes := n.Attrs.Ints(which + "_axes"); i < len(axes) {
@@ -53,8 +53,9 @@ func walkOf(n *ir.Node, which string, i, rank int) (walk, error) {
 	return w, nil
 }
 
-// scanParts checks how many there are of what: the body, the number of states, and the number of iterations.
-func scanParts(n *ir.Node) (body *ir.Block, states int, extent sym.Expr, err error) {
+// scanRegion returns a scan's body, its number of states and its number of iterations, and checks that the body takes
+// and yields as many values as the node.
+func scanRegion(n *ir.Node) (body *ir.Block, states int, extent sym.Expr, err error) {
 	count := n.Attrs.Int("states", 0)
 	if len(n.Regions) != 1 || count < 0 || count >= int64(len(n.Inputs)) || len(n.Regions[0].Params) != len(n.Inputs) ||
 		int64(len(n.Regions[0].Results)) < count {
@@ -75,8 +76,10 @@ func scanParts(n *ir.Node) (body *ir.Block, states int, extent sym.Expr, err err
 	return n.Regions[0], states, first[w.axis], nil
 }
 
+// scanShape requires that inputs have one extent along their axes and the types of the body's parameters, and that
+// states keep their type.
 func scanShape(c *ir.Inference, n *ir.Node) error {
-	body, states, extent, err := scanParts(n)
+	body, states, extent, err := scanRegion(n)
 	if err != nil {
 		return err
 	}
@@ -114,7 +117,7 @@ func scanShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// keeps asks that what a state becomes has the type that it begins with.
+// keeps requires that a state becomes a value of the type that it begins with.
 func keeps(c *ir.Inference, n *ir.Node, begins, becomes ir.Type) error {
 	if begins.DType != becomes.DType || len(begins.Shape) != len(becomes.Shape) {
 		return fault(n, "a state begins as %s and goes on as %s; its type stays the same", begins, becomes)
@@ -127,8 +130,9 @@ func keeps(c *ir.Inference, n *ir.Node, begins, becomes ir.Type) error {
 	return nil
 }
 
+// scanMean evaluates the body once for each slice.
 func scanMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
-	body, states, extent, err := scanParts(n)
+	body, states, extent, err := scanRegion(n)
 	if err != nil {
 		return nil, err
 	}
@@ -170,8 +174,8 @@ func scanMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tens
 	return out, nil
 }
 
-// each visits the elements of a step's slice of a shape: where each lies in the whole, and in the slice.
-func (w walk) each(shape []int64, step int64, visit func(whole, flat int64)) {
+// each calls visit for each element of the slice of a step, with its flat index in the full shape and in the slice.
+func (w walk) each(shape []int64, step int64, visit func(full, flat int64)) {
 	if w.reversed {
 		step = shape[w.axis] - 1 - step
 	}
@@ -184,9 +188,9 @@ func (w walk) each(shape []int64, step int64, visit func(whole, flat int64)) {
 	})
 }
 
-// scanExpand makes a loop of it, whose body takes its slices by the iteration's number.
+// scanExpand builds a loop whose body takes its slices by the iteration's number.
 func scanExpand(b *ir.Builder, n *ir.Node) []*ir.Value {
-	body, states, extent, err := scanParts(n)
+	body, states, extent, err := scanRegion(n)
 	if err != nil {
 		b.Fail(err)
 	}
@@ -204,7 +208,7 @@ func scanExpand(b *ir.Builder, n *ir.Node) []*ir.Value {
 		if w.reversed {
 			at = Integers(in, ir.Type{DType: dtype.I64}, []sym.Expr{last.Sub(at.Known[0])})
 		}
-		// What was the body's parameter is the slice now.
+		// The slice replaces the body's parameter.
 		node := Gather(in, x, at, int64(w.axis)).Node
 		node.Outputs[0], v.Node, v.Index = v, node, 0
 	}
@@ -243,7 +247,7 @@ func scanExpand(b *ir.Builder, n *ir.Node) []*ir.Value {
 	return out
 }
 
-// truthTensor is a bool.
+// truthTensor returns a scalar of Bool.
 func truthTensor(yes bool) *tensor.Tensor {
 	t := tensor.Must(tensor.New(dtype.Bool))
 	if yes {
@@ -252,8 +256,8 @@ func truthTensor(yes bool) *tensor.Tensor {
 	return t
 }
 
+// scanSamples adds up the rows or columns of a matrix, in either direction, with outputs stacked in either direction.
 func scanSamples(r *rand.Rand) []Sample {
-	// The sum of a row so far, over a matrix scanned by rows or columns, either way.
 	var out []Sample
 	for _, s := range []ScanOver{{}, {InputAxes: []int64{1}}, {OutputAxes: []int64{-1}}, {InputReversed: []int64{1}},
 		{OutputReverse: []int64{1}},

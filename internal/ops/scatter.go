@@ -8,29 +8,32 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "scatter_elements", Linear: true, Scatter: true, WholeVectors: scatterElementsKeepsVectors,
+	define(&Def{Op: "scatter_elements", Linear: true, Scatter: true, KeepsVectors: scatterElementsKeepsVectors,
 		Grad: scatterElementsGrad, Shape: scatterElementsShape, Mean: scatterElementsMean, Samples: scatterElementsSamples,
 		Lowerings: []Lowering{{Name: "serial", When: movable, Onto: true, Build: scatterElementsSerial}}})
-	define(&Def{Op: "scatter_nd", Linear: true, Scatter: true, WholeVectors: scatterNDKeepsVectors, Grad: scatterNDGrad,
+	define(&Def{Op: "scatter_nd", Linear: true, Scatter: true, KeepsVectors: scatterNDKeepsVectors, Grad: scatterNDGrad,
 		Shape: scatterNDShape, Mean: scatterNDMean, Samples: scatterNDSamples,
 		Lowerings: []Lowering{{Name: "serial", When: movable, Onto: true, Build: scatterNDSerial}}})
 }
 
-// scatterFunctions are what is done with an element that is there already and an update. "none" replaces it.
+// scatterFunctions combine an element and an update, by reduction. "none", which replaces the element, is not among
+// them.
 var scatterFunctions = map[string]loop.BinaryOp{"add": loop.Add, "mul": loop.Mul, "min": loop.Min, "max": loop.Max}
 
-// ScatterElements is x with updates put in: each at its own position, with its index in place of the axis. Reduction is
-// none, add, mul, min or max. Of several updates of one element without a reduction, the last one stays.
+// ScatterElements returns x with updates written into it: each at its own index, except that indices gives its index
+// along the axis. Reduction is none, add, mul, min or max. Of several updates of one element without a reduction, the
+// last one remains.
 func ScatterElements(b *ir.Builder, x, indices, updates *ir.Value, axis int64, reduction string) *ir.Value {
 	return b.Op("scatter_elements", ir.Attrs{"axis": axis, "reduction": reduction}, x, indices, updates)
 }
 
-// ScatterND is x with slices replaced, or combined with updates: each tuple along indices' last axis addresses one.
+// ScatterND returns x with slices replaced by updates, or combined with them: each tuple along indices' last axis
+// selects one slice.
 func ScatterND(b *ir.Builder, x, indices, updates *ir.Value, reduction string) *ir.Value {
 	return b.Op("scatter_nd", ir.Attrs{"reduction": reduction}, x, indices, updates)
 }
 
-// scattered checks what the two ways have in common.
+// scattered checks the types of the operands and the reduction.
 func scattered(n *ir.Node) error {
 	if err := arity(n, 3, 3); err != nil {
 		return err
@@ -48,7 +51,7 @@ func scattered(n *ir.Node) error {
 	return nil
 }
 
-// update is what an element becomes.
+// update returns the element after an update.
 func update(n *ir.Node, old, new loop.Expr) loop.Expr {
 	if f, ok := scatterFunctions[n.Attrs.String("reduction", "none")]; ok {
 		return loop.Apply2(f, old, new)
@@ -65,6 +68,7 @@ func updateElement(n *ir.Node, to *tensor.Tensor, i int64, from *tensor.Tensor, 
 	moveElement(to, i, from, j)
 }
 
+// scatterElementsShape requires an update for each index, and indices that fit x along the other axes.
 func scatterElementsShape(c *ir.Inference, n *ir.Node) error {
 	if err := scattered(n); err != nil {
 		return err
@@ -89,6 +93,7 @@ func scatterElementsShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// scatterElementsMean updates a copy of x in the order of the indices; an index outside its range fails.
 func scatterElementsMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, indices := in[0].Clone(), in[1]
 	if out.Len() == 0 {
@@ -125,6 +130,7 @@ func scatterElementsSerial(k *Nest, n *ir.Node) {
 	})
 }
 
+// scatterNDShape requires an update of a slice's shape for each tuple of indices.
 func scatterNDShape(c *ir.Inference, n *ir.Node) error {
 	if err := scattered(n); err != nil {
 		return err
@@ -147,6 +153,7 @@ func scatterNDShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// scatterNDMean updates a copy of x in the order of the updates; an index outside its range fails.
 func scatterNDMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, indices, updates := in[0].Clone(), in[1], in[2]
 	if out.Len() == 0 {
@@ -173,6 +180,7 @@ func scatterNDMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor
 	return []*tensor.Tensor{out}, err
 }
 
+// scatterNDSerial goes through the tuples of indices in order; the elements of a slice are independent.
 func scatterNDSerial(k *Nest, n *ir.Node) {
 	indices, updates, out := k.In[1], k.In[2], k.Out[0]
 	lead := len(indices.Shape) - 1
@@ -185,21 +193,22 @@ func scatterNDSerial(k *Nest, n *ir.Node) {
 	})
 }
 
-// scatterNDKeepsVectors: no tuple of indices reaches into the last axis.
+// scatterNDKeepsVectors reports whether tuples of indices select slices that contain the full last axis.
 func scatterNDKeepsVectors(_ *sym.Dims, n *ir.Node) bool {
 	at := n.Inputs[1].Type.Shape
 	depth, known := at[len(at)-1].Const()
 	return known && depth < int64(len(n.Inputs[0].Type.Shape))
 }
 
-// scatterElementsKeepsVectors: the indices are the same for all elements of a vector, and there are as many.
+// scatterElementsKeepsVectors reports whether the indices are the same for all elements of a vector, and cover the full
+// last axis.
 func scatterElementsKeepsVectors(d *sym.Dims, n *ir.Node) bool {
 	x, at, axis := n.Inputs[0].Type.Shape, n.Inputs[1], n.Attrs.Int("axis", 0)
 	last := len(x) - 1
 	return axis != -1 && axis != int64(last) && sameAlongLast(at) && d.EQ(at.Type.Shape[last], x[last]) == sym.Yes
 }
 
-// sameAlongLast reports whether the elements along a value's last axis are known to be the same.
+// sameAlongLast reports whether the elements along a value's last axis are known to be equal.
 func sameAlongLast(v *ir.Value) bool {
 	last := len(v.Type.Shape) - 1
 	if v.Const == nil && v.Node != nil && v.Node.Op.Name() == "expand" {

@@ -11,7 +11,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Sequences are two tensors, elements and extents, as package tensor has them.
+// A sequence is two tensors, elements and extents, as package tensor defines them.
 
 func init() {
 	for _, d := range []*Def{
@@ -27,16 +27,16 @@ func init() {
 	}
 }
 
-// List is a sequence: its tensors' elements end to end, and the extents of each.
+// List is a sequence: the elements of its tensors, one after the other, and the rank and extents of each tensor.
 type List struct{ Elements, Extents *ir.Value }
 
-// extentsWidth is the length of a row of a sequence's extents.
+// extentsWidth is the length of a row of a sequence's extents: the rank, then the extents.
 const extentsWidth = 1 + tensor.SequenceRank
 
-// AnyExtent stands, in a shape that sequence operators are given, for an extent that the run finds.
+// AnyExtent, in a shape that is given to a sequence operator, stands for an extent that is found in a run.
 var AnyExtent = sym.Const(-1)
 
-// Pack makes a sequence of tensors, which have one element type. None gives an empty one of the type given.
+// Pack returns a sequence of tensors of one element type; without tensors, an empty sequence of type dt.
 func Pack(b *ir.Builder, dt dtype.DType, list ...*ir.Value) List {
 	flat := make([]*ir.Value, len(list))
 	var extents []sym.Expr
@@ -52,7 +52,7 @@ func Pack(b *ir.Builder, dt dtype.DType, list ...*ir.Value) List {
 	return List{Concat(b, 0, flat...), Integers(b, t, extents)}
 }
 
-// sequenceRow is the row of extents of a tensor of a shape.
+// sequenceRow returns the row of extents of a tensor of the shape.
 func sequenceRow(b *ir.Builder, shape []sym.Expr) []sym.Expr {
 	if len(shape) > tensor.SequenceRank {
 		b.Failf("a tensor of rank %d in a sequence, whose tensors may have %d axes", len(shape), tensor.SequenceRank)
@@ -63,46 +63,47 @@ func sequenceRow(b *ir.Builder, shape []sym.Expr) []sym.Expr {
 	return row
 }
 
-// Append puts a tensor at a sequence's end.
+// Append appends a tensor to a sequence.
 func Append(b *ir.Builder, x List, v *ir.Value) List {
 	row := Integers(b, ir.Type{DType: dtype.I64, Shape: []sym.Expr{one, sym.Const(extentsWidth)}},
 		sequenceRow(b, v.Type.Shape))
 	return List{Concat(b, 0, x.Elements, Reshape(b, v, product(v.Type.Shape))), Concat(b, 0, x.Extents, row)}
 }
 
-// At is the tensor at a position (an i64 scalar; from the end where it is negative), of the shape given; a tensor of
-// another shape ends the run.
+// At returns the tensor at a position (an i64 scalar; negative positions count from the end), of the given shape. A
+// tensor of another shape ends the run.
 func At(b *ir.Builder, x List, position *ir.Value, shape ...sym.Expr) *ir.Value {
 	return b.Op("sequence_at", ir.Attrs{"shape": shape}, x.Elements, x.Extents, position)
 }
 
-// Insert puts v before the tensor at a position (an i64 scalar; the length is behind the last, and negative ones count
-// from the end).
+// Insert inserts v before the tensor at a position (an i64 scalar; the length appends, negative positions count from
+// the end).
 func Insert(b *ir.Builder, x List, v, position *ir.Value) List {
 	n := b.Node("sequence_insert", nil, x.Elements, x.Extents, v, position)
 	return List{n.Outputs[0], n.Outputs[1]}
 }
 
-// Erase takes out the tensor at a position (an i64 scalar).
+// Erase removes the tensor at a position (an i64 scalar).
 func Erase(b *ir.Builder, x List, position *ir.Value) List {
 	n := b.Node("sequence_erase", nil, x.Elements, x.Extents, position)
 	return List{n.Outputs[0], n.Outputs[1]}
 }
 
-// Join puts a sequence's tensors one after the other along an axis of the result, which has the shape given: an axis
-// that they have, or, with stack, a new one.
+// Join concatenates a sequence's tensors along an axis of the result, which has the given shape: an axis that the
+// tensors have or, with stack, a new one.
 func Join(b *ir.Builder, x List, axis int64, stack bool, shape ...sym.Expr) *ir.Value {
 	return b.Op("sequence_concat", ir.Attrs{"axis": axis, "stack": stack, "shape": shape}, x.Elements, x.Extents)
 }
 
-// Cut makes a sequence of a tensor's pieces along an axis, whose extents there are lengths (an i64 vector); without
-// keep, for pieces of 1, they lose the axis.
+// Cut splits a tensor along an axis into a sequence of pieces with the given lengths (an i64 vector); without keep,
+// pieces of length 1 lose the axis.
 func Cut(b *ir.Builder, x, lengths *ir.Value, axis int64, keep bool) List {
 	n := b.Node("sequence_split", ir.Attrs{"axis": axis, "keep": keep}, x, lengths)
 	return List{n.Outputs[0], n.Outputs[1]}
 }
 
-// isSequence checks that inputs 0 and 1 are a sequence, and that the others after `from` are i64 scalars.
+// isSequence checks that there are so many inputs, that inputs 0 and 1 are a sequence, and that those from index from
+// on are i64 scalars.
 func isSequence(c *ir.Inference, n *ir.Node, inputs, from int) error {
 	if err := arity(n, inputs, inputs); err != nil {
 		return err
@@ -122,8 +123,8 @@ func isSequence(c *ir.Inference, n *ir.Node, inputs, from int) error {
 	return nil
 }
 
-// foundShape is a shape with an extent of the run's own for each that is AnyExtent, without a limit, but for vectors,
-// which are not longer than limit.
+// foundShape returns the attribute shape with a new dimension in place of each AnyExtent. The dimension of a vector is
+// at most limit; others are not limited.
 func foundShape(c *ir.Inference, n *ir.Node, limit sym.Expr) []sym.Expr {
 	shape := slices.Clone(n.Attrs.Exprs("shape"))
 	for axis, e := range shape {
@@ -139,6 +140,7 @@ func foundShape(c *ir.Inference, n *ir.Node, limit sym.Expr) []sym.Expr {
 	return shape
 }
 
+// sequenceAtShape returns the given shape; the extent of a vector is at most the sequence's number of elements.
 func sequenceAtShape(c *ir.Inference, n *ir.Node) error {
 	if err := isSequence(c, n, 3, 2); err != nil {
 		return err
@@ -148,6 +150,7 @@ func sequenceAtShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// sequenceInsertShape adds the tensor's elements and one row of extents.
 func sequenceInsertShape(c *ir.Inference, n *ir.Node) error {
 	if err := isSequence(c, n, 4, 3); err != nil {
 		return err
@@ -161,6 +164,7 @@ func sequenceInsertShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// sequenceEraseShape requires at least one tensor; the number of elements that remain is found in a run.
 func sequenceEraseShape(c *ir.Inference, n *ir.Node) error {
 	if err := isSequence(c, n, 3, 2); err != nil {
 		return err
@@ -175,6 +179,7 @@ func sequenceEraseShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// sequenceConcatShape requires an axis of the given shape.
 func sequenceConcatShape(c *ir.Inference, n *ir.Node) error {
 	if err := isSequence(c, n, 2, 2); err != nil {
 		return err
@@ -187,6 +192,7 @@ func sequenceConcatShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// sequenceSplitShape requires lengths in an i64 vector; the sequence has x's elements, and a row for each length.
 func sequenceSplitShape(_ *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 2, 2); err != nil {
 		return err
@@ -202,7 +208,7 @@ func sequenceSplitShape(_ *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// sampleSequence is a sequence of tensors of the shapes given.
+// sampleSequence returns a sequence of random tensors of the given shapes.
 func sampleSequence(r *rand.Rand, dt dtype.DType, shapes ...[]int64) []*tensor.Tensor {
 	var list []*tensor.Tensor
 	for _, shape := range shapes {
@@ -215,9 +221,10 @@ func sampleSequence(r *rand.Rand, dt dtype.DType, shapes ...[]int64) []*tensor.T
 	return []*tensor.Tensor{elements, extents}
 }
 
-// sampleShapes are the shapes of sequences' tensors: alike, ragged, empty.
+// sampleShapes are the shapes of sequences' tensors: equal, of different lengths, without elements.
 var sampleShapes = [][][]int64{{{2, 3}, {2, 3}}, {{2, 1}, {2, 4}, {2, 0}}, {{5}, {3}}, {{4}}, {{0, 3}}}
 
+// sequenceAtSamples takes out the tensor at each position, with the shape given and with AnyExtent.
 func sequenceAtSamples(r *rand.Rand) (out []Sample) {
 	for _, shapes := range sampleShapes {
 		for _, dt := range []dtype.DType{dtype.F32, dtype.I64, dtype.Bool} {
@@ -236,6 +243,7 @@ func sequenceAtSamples(r *rand.Rand) (out []Sample) {
 	return out
 }
 
+// sequenceInsertSamples inserts at each position of each sequence, an empty one among them.
 func sequenceInsertSamples(r *rand.Rand) (out []Sample) {
 	for _, shapes := range append(sampleShapes, nil) {
 		for at := -len(shapes); at <= len(shapes); at++ {
@@ -248,6 +256,7 @@ func sequenceInsertSamples(r *rand.Rand) (out []Sample) {
 	return out
 }
 
+// sequenceEraseSamples removes the tensor at each position.
 func sequenceEraseSamples(r *rand.Rand) (out []Sample) {
 	for _, shapes := range sampleShapes {
 		for at := -len(shapes); at < len(shapes); at++ {
@@ -257,6 +266,7 @@ func sequenceEraseSamples(r *rand.Rand) (out []Sample) {
 	return out
 }
 
+// sequenceConcatSamples concatenates and stacks along each axis, with tensors that have no elements among them.
 func sequenceConcatSamples(r *rand.Rand) (out []Sample) {
 	for _, c := range []struct {
 		shapes [][]int64
@@ -284,6 +294,8 @@ func sequenceConcatSamples(r *rand.Rand) (out []Sample) {
 	return out
 }
 
+// sequenceSplitSamples splits along a first and a second axis, keeps and drops the axis, and covers pieces of length 0
+// and no pieces.
 func sequenceSplitSamples(r *rand.Rand) (out []Sample) {
 	for _, c := range []struct {
 		shape, lengths []int64

@@ -7,9 +7,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// broadcast is the shape that several shapes are broadcast to: aligned at the last axis, an extent of 1 repeats. Two
-// extents that are not the same for every value become a condition: one that could be 1 is taken to be equal, and
-// repeats only if its dimensions are known to be 1.
+// broadcast returns the shape that several shapes are broadcast to: aligned at the last axis, an extent of 1 repeats.
+// Two extents that are not always equal become a condition. An extent that may or may not be 1 is taken to be equal to
+// the other one; it repeats only if its dimensions are known to make it 1.
 func broadcast(c *ir.Inference, n *ir.Node, shapes ...[]sym.Expr) ([]sym.Expr, error) {
 	rank := 0
 	for _, s := range shapes {
@@ -42,7 +42,7 @@ func broadcast(c *ir.Inference, n *ir.Node, shapes ...[]sym.Expr) ([]sym.Expr, e
 	return out, nil
 }
 
-// combined says why two extents must be equal, and what else there is if neither is a number.
+// combined explains why two extents must be equal and, if neither is a number, when one may repeat.
 func combined(a, b sym.Expr) string {
 	why := "extents that are combined element by element"
 	_, number := a.Const()
@@ -52,8 +52,8 @@ func combined(a, b sym.Expr) string {
 	return why + ", of which one repeats only if it is known to be 1"
 }
 
-// Settled is a shape in which a dimension that has only one value stands as that number, as whoever asks for an extent
-// of 1 needs it.
+// Settled returns a shape in which each extent with a single possible value is a number, so that an extent of 1 is
+// seen.
 func Settled(d *sym.Dims, shape []sym.Expr) []sym.Expr {
 	out := make([]sym.Expr, len(shape))
 	for axis, extent := range shape {
@@ -62,7 +62,7 @@ func Settled(d *sym.Dims, shape []sym.Expr) []sym.Expr {
 	return out
 }
 
-// settledExtent is the number that an extent is if each of its dimensions has one value; else the extent.
+// settledExtent returns the extent as a number if each of its dimensions has a single value, and unchanged otherwise.
 func settledExtent(d *sym.Dims, extent sym.Expr) sym.Expr {
 	for _, name := range extent.Vars() {
 		if r, ok := d.Get(name); !ok || r.Min != r.Max {
@@ -79,7 +79,7 @@ func settledExtent(d *sym.Dims, extent sym.Expr) sym.Expr {
 	return sym.Const(value)
 }
 
-// broadcastIndex is where an operand of the given shape is read for element index of the broadcast result.
+// broadcastIndex returns the index of the operand's element for index of the broadcast result.
 func broadcastIndex(index, shape []sym.Expr) []sym.Expr {
 	at := make([]sym.Expr, len(shape))
 	for axis, extent := range shape {
@@ -90,7 +90,7 @@ func broadcastIndex(index, shape []sym.Expr) []sym.Expr {
 	return at
 }
 
-// broadcastFlat is broadcastIndex for concrete shapes: the flat position of the operand's element.
+// broadcastFlat is broadcastIndex for known shapes: it returns a flat index.
 func broadcastFlat(index, shape []int64) int64 {
 	flat := int64(0)
 	for axis, extent := range shape {
@@ -102,12 +102,13 @@ func broadcastFlat(index, shape []int64) int64 {
 	return flat
 }
 
+// isOne reports whether e is the number 1.
 func isOne(e sym.Expr) bool {
 	v, ok := e.Const()
 	return ok && v == 1
 }
 
-// axisOf resolves an axis that may count from the end.
+// axisOf returns an axis as an index from the front; negative axes count from the end.
 func axisOf(n *ir.Node, axis int64, rank int) (int, error) {
 	if axis < -int64(rank) || axis >= int64(rank) {
 		return 0, fault(n, "axis %d is outside a tensor of rank %d", axis, rank)
@@ -118,7 +119,8 @@ func axisOf(n *ir.Node, axis int64, rank int) (int, error) {
 	return int(axis), nil
 }
 
-// axesOf resolves a list of axes: in order, none twice. An absent list is every axis.
+// axesOf returns a list of axes as ascending indices from the front; an axis listed twice is an error. An absent list
+// means every axis.
 func axesOf(n *ir.Node, axes []int64, rank int) ([]int, error) {
 	seen := make([]bool, rank)
 	if axes == nil {
@@ -145,12 +147,12 @@ func axesOf(n *ir.Node, axes []int64, rank int) ([]int, error) {
 	return out, nil
 }
 
-// fault is the user's fault at a node.
+// fault returns an error of the user's input at a node.
 func fault(n *ir.Node, format string, args ...any) error {
 	return diag.Inputf(format, args...).AtNode(n.Source, n.Op.Name())
 }
 
-// arity checks the number of inputs, of which the first `need` must be present.
+// arity checks that there are at most most inputs, and that the first need are present.
 func arity(n *ir.Node, need, most int) error {
 	if len(n.Inputs) > most {
 		return fault(n, "%d inputs, at most %d are taken", len(n.Inputs), most)
@@ -163,7 +165,7 @@ func arity(n *ir.Node, need, most int) error {
 	return nil
 }
 
-// input is the i-th input, or nil if it is absent.
+// input returns the i-th input, or nil if it is absent.
 func input(n *ir.Node, i int) *ir.Value {
 	if i >= len(n.Inputs) {
 		return nil
@@ -171,7 +173,7 @@ func input(n *ir.Node, i int) *ir.Value {
 	return n.Inputs[i]
 }
 
-// present is the i-th of a list of operands, or nil.
+// present returns the i-th operand of a list, or nil.
 func present[T any](in []*T, i int) *T {
 	if i >= len(in) {
 		return nil
@@ -179,7 +181,7 @@ func present[T any](in []*T, i int) *T {
 	return in[i]
 }
 
-// result makes the tensor for the node's i-th output, by its inferred type.
+// result returns a new tensor of the type of the node's i-th output.
 func result(e *ir.Evaluation, n *ir.Node, i int) (*tensor.Tensor, error) {
 	shape, err := e.Ints(n.Outputs[i].Type.Shape)
 	if err != nil {
@@ -188,15 +190,15 @@ func result(e *ir.Evaluation, n *ir.Node, i int) (*tensor.Tensor, error) {
 	return tensor.New(n.Outputs[i].Type.DType, shape...)
 }
 
-// product is the number of elements of a symbolic shape.
+// product returns the number of elements of a shape.
 func product(shape []sym.Expr) sym.Expr {
 	return sym.Product(shape...)
 }
 
-// zeros is an index of n zeros.
+// zeros returns an index of n zeros.
 func zeros(n int) []sym.Expr { return make([]sym.Expr, n) }
 
-// unit is an index step: step along axis, 0 elsewhere.
+// unit returns an index with step at axis and 0 elsewhere.
 func unit(rank, axis int, step sym.Expr) []sym.Expr {
 	out := make([]sym.Expr, rank)
 	out[axis] = step

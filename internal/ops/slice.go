@@ -8,7 +8,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "slice", Last: listsLast("begin", "extent", "step"), Narrow: sliceParts, Light: true, Linear: true,
+	define(&Def{Op: "slice", Last: listsLast("begin", "extent", "step"), Narrow: sliceNarrow, Light: true, Linear: true,
 		Recompute: InPieces | Backward, Picks: true, Selects: true, NotNegative: firstNotNegative, Defer: sliceDeferred,
 		rows: rowRule{axes: sliceAxes, seen: sliceSeen, cut: sliceCut}, Grad: sliceGrad, Shape: sliceShape, Mean: sliceMean,
 		View: sliceView, Samples: sliceSamples,
@@ -18,7 +18,7 @@ func init() {
 }
 
 // Slice takes extent[i] elements along each axis i, from begin[i] on in steps of step[i], which may be negative but not
-// 0. The caller has made sure that every element taken lies in x.
+// 0. The caller ensures that every element lies in x.
 func Slice(b *ir.Builder, x *ir.Value, begin, extent []sym.Expr, step []int64) *ir.Value {
 	return b.Op("slice", ir.Attrs{"begin": begin, "extent": extent, "step": step}, x)
 }
@@ -37,7 +37,7 @@ func SliceAxis(b *ir.Builder, x *ir.Value, axis int, begin, extent sym.Expr) *ir
 	return Slice(b, x, unit(len(shape), axis, begin), shape, step)
 }
 
-// Split cuts x along an axis into pieces of the given extents, whose sum is x's.
+// Split slices x along an axis into pieces of the given extents, whose sum is x's extent.
 func Split(b *ir.Builder, x *ir.Value, axis int, extents []sym.Expr) []*ir.Value {
 	begin, pieces := sym.Expr{}, make([]*ir.Value, len(extents))
 	for i, extent := range extents {
@@ -50,7 +50,7 @@ func Split(b *ir.Builder, x *ir.Value, axis int, extents []sym.Expr) []*ir.Value
 // movable reports whether a kernel can move elements of the node's first input's type.
 func movable(n *ir.Node, _ *sym.Dims) bool { return loop.Scalar(n.Inputs[0].Type.DType) }
 
-// sliced is the operand's index for the result's index at.
+// sliced returns the operand's index for the result's index at.
 func sliced(n *ir.Node, at []sym.Expr) []sym.Expr {
 	from, begin, step := make([]sym.Expr, len(at)), n.Attrs.Exprs("begin"), n.Attrs.Ints("step")
 	for i := range at {
@@ -59,6 +59,8 @@ func sliced(n *ir.Node, at []sym.Expr) []sym.Expr {
 	return from
 }
 
+// sliceShape requires extents that are not negative and steps other than 0; in a text, also ends inside the operand.
+// Known elements stay known.
 func sliceShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err
@@ -78,12 +80,12 @@ func sliceShape(c *ir.Inference, n *ir.Node) error {
 			return err
 		}
 		if n.Line == 0 {
-			continue // importers have moved its ends to where there are elements
+			continue // not from a text: importers have moved its ends into the operand
 		}
 		first := n.Attrs.Exprs("begin")[i]
 		last := first.Add(shape[i].Max(sym.Const(1)).Sub(sym.Const(1)).Mul(sym.Const(step[i])))
 		if step[i] == 1 {
-			last = first.Add(shape[i]).Sub(sym.Const(1)) // one before the first of none
+			last = first.Add(shape[i]).Sub(sym.Const(1)) // of an empty slice, the position before the first
 		}
 		for _, in := range []sym.Cond{{A: sym.Const(0), B: first}, {A: last, Rel: sym.LT, B: x.Type.Shape[i]}} {
 			if err := c.Require(n, in, "a slice begins and ends within its operand"); err != nil {
@@ -103,7 +105,7 @@ func sliceShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// knownPick makes v's elements known that are elements of x, where x's are: from is the index in x of v's element.
+// knownPick sets v's known elements from those of x: from returns the index in x of the element at index at of v.
 func knownPick(c *ir.Inference, v, x *ir.Value, from func(at []int64) []sym.Expr) {
 	sizes, static := constants(v.Type.Shape)
 	source, staticX := constants(x.Type.Shape)
@@ -131,6 +133,7 @@ func knownPick(c *ir.Inference, v, x *ir.Value, from func(at []int64) []sym.Expr
 	}
 }
 
+// sliceMean moves each element from its index in the operand.
 func sliceMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -144,7 +147,7 @@ func sliceMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Ten
 	return []*tensor.Tensor{out}, nil
 }
 
-// cut fills out with the elements of x from begin on, step by step along each axis.
+// cut fills out with the elements of x from begin on, in steps along each axis.
 func cut(out, x *tensor.Tensor, begin, step []int64) {
 	strides, flat := tensor.Strides(x.Shape()), int64(0)
 	tensor.Each(out.Shape(), func(at []int64) {
@@ -157,17 +160,17 @@ func cut(out, x *tensor.Tensor, begin, step []int64) {
 	})
 }
 
-// sliceView: the elements lie together, in order, where every axis before the one that is cut has one element left, and
-// every axis behind it is whole.
+// sliceView returns a view if the elements are contiguous: each axis before the one that is cut has one element left,
+// and each axis after it is full.
 func sliceView(n *ir.Node, d *sym.Dims) *View {
 	x, out, begin, step := n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape, n.Attrs.Exprs("begin"), n.Attrs.Ints("step")
-	offset, inner, whole := sym.Expr{}, one, true
+	offset, inner, full := sym.Expr{}, one, true
 	for axis := len(x) - 1; axis >= 0; axis-- {
 		switch {
-		case whole && step[axis] == 1 && d.EQ(out[axis], x[axis]) == sym.Yes:
-		case whole && (step[axis] == 1 || isOne(out[axis])), isOne(out[axis]):
+		case full && step[axis] == 1 && d.EQ(out[axis], x[axis]) == sym.Yes:
+		case full && (step[axis] == 1 || isOne(out[axis])), isOne(out[axis]):
 			offset = offset.Add(begin[axis].Mul(inner))
-			whole = false
+			full = false
 		default:
 			return nil
 		}
@@ -179,23 +182,26 @@ func sliceView(n *ir.Node, d *sym.Dims) *View {
 	return &View{Offset: d.Simplify(offset)}
 }
 
+// sliceAxes allows pieces of an axis that is sliced from a number on, in steps of 1.
 func sliceAxes(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
 	in[0] = axis
 	_, number := n.Attrs.Exprs("begin")[axis].Const()
 	return number && n.Attrs.Ints("step")[axis] == 1
 }
 
+// sliceSeen shifts rows by the first row of the slice.
 func sliceSeen(n *ir.Node, axis, _ int, rows RowRange) RowRange {
 	begin, _ := n.Attrs.Exprs("begin")[axis].Const()
 	return RowRange{rows.From + begin, rows.To + begin}
 }
 
+// sliceCut takes all rows of the operand's piece.
 func sliceCut(_ *ir.Builder, _ *ir.Node, attrs ir.Attrs, _ []*ir.Value, axis int, c RowCut) {
 	setExpr(attrs, "begin", axis, sym.Const(0))
 	setExpr(attrs, "extent", axis, sym.Const(c.Out.Rows))
 }
 
-// sliceDeferred is of slices that begin, and end, at numbers.
+// sliceDeferred defers slices whose begin and extent are numbers.
 func sliceDeferred(n *ir.Node, in []*tensor.Tensor) *tensor.Tensor {
 	begin, begins := constants(n.Attrs.Exprs("begin"))
 	extent, ends := constants(n.Outputs[0].Type.Shape)
@@ -206,22 +212,23 @@ func sliceDeferred(n *ir.Node, in []*tensor.Tensor) *tensor.Tensor {
 	return t
 }
 
-// sliceParts: a slice of a part is a part. Attributes are not given: the pass that asks makes slices anew.
-func sliceParts(p Parts, n *ir.Node, want Part) (Reading, bool) {
+// sliceNarrow composes the slice and the section into a section of the operand. It returns no attributes: the pass that
+// asks builds the slices itself.
+func sliceNarrow(p NarrowContext, n *ir.Node, want Section) (Reading, bool) {
 	x, extent, step := n.Inputs[0], n.Attrs.Exprs("extent"), n.Attrs.Ints("step")
-	in := make(Part, len(want))
+	in := make(Section, len(want))
 	for i, begin := range n.Attrs.Exprs("begin") {
-		in[i] = AxisPart{begin, extent[i], step[i]}
-		if c := want[i]; !c.Whole() {
-			in[i] = AxisPart{p.Dims.Simplify(begin.Add(c.Begin.Mul(sym.Const(step[i])))), c.Extent, step[i] * c.Step}
+		in[i] = AxisSection{begin, extent[i], step[i]}
+		if c := want[i]; !c.Full() {
+			in[i] = AxisSection{p.Dims.Simplify(begin.Add(c.Begin.Mul(sym.Const(step[i])))), c.Extent, step[i] * c.Step}
 		}
 		if at, ok := in[i].Begin.Const(); ok && at == 0 && in[i].Step == 1 &&
 			p.Dims.EQ(in[i].Extent, x.Type.Shape[i]) == sym.Yes || isOne(x.Type.Shape[i]) && isOne(in[i].Extent) {
-			in[i] = AxisPart{}
+			in[i] = AxisSection{}
 		}
 		if in[i].Step > 1<<31 || in[i].Step < -1<<31 {
 			return Reading{}, false
 		}
 	}
-	return Reading{Made: want, In: []Part{in}}, true
+	return Reading{Made: want, In: []Section{in}}, true
 }

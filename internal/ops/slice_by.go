@@ -18,7 +18,7 @@ func init() {
 		}}}})
 }
 
-// SliceBy is Slice in steps that need not be numbers, and are not 0.
+// SliceBy is Slice with steps that are expressions, which must not be 0.
 func SliceBy(b *ir.Builder, x *ir.Value, begin, extent, step []sym.Expr) *ir.Value {
 	if fixed, ok := constants(step); ok {
 		return Slice(b, x, begin, extent, fixed)
@@ -26,7 +26,7 @@ func SliceBy(b *ir.Builder, x *ir.Value, begin, extent, step []sym.Expr) *ir.Val
 	return b.Op("slice_by", ir.Attrs{"begin": begin, "extent": extent, "step": step}, x)
 }
 
-// slicedBy is the operand's index for the result's index at.
+// slicedBy returns the operand's index for the result's index at.
 func slicedBy(n *ir.Node, at []sym.Expr) []sym.Expr {
 	from, begin, step := make([]sym.Expr, len(at)), n.Attrs.Exprs("begin"), n.Attrs.Exprs("step")
 	for i := range at {
@@ -35,6 +35,7 @@ func slicedBy(n *ir.Node, at []sym.Expr) []sym.Expr {
 	return from
 }
 
+// sliceByShape is sliceShape with conditions on steps that only a run may know.
 func sliceByShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err
@@ -55,7 +56,7 @@ func sliceByShape(c *ir.Inference, n *ir.Node) error {
 			return err
 		}
 		if n.Line == 0 {
-			continue // importers have moved its ends to where there are elements
+			continue // not from a text: importers have moved its ends into the operand
 		}
 		first := n.Attrs.Exprs("begin")[i]
 		last := first.Add(shape[i].Max(sym.Const(1)).Sub(sym.Const(1)).Mul(n.Attrs.Exprs("step")[i]))
@@ -71,6 +72,7 @@ func sliceByShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// sliceByMean evaluates the steps and slices.
 func sliceByMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -88,6 +90,7 @@ func sliceByMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.T
 	return []*tensor.Tensor{out}, nil
 }
 
+// sliceBySamples covers steps of 1, 3, −1 and −2, and an empty slice.
 func sliceBySamples(r *rand.Rand) (out []Sample) {
 	for _, c := range []struct{ shape, begin, extent, step []int64 }{
 		{[]int64{6}, []int64{1}, []int64{3}, []int64{1}},

@@ -12,13 +12,13 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "softmax", Last: axisLast, Narrow: alongParts("axis"), Linear: true, Recompute: InPieces,
+	define(&Def{Op: "softmax", Last: axisLast, Narrow: alongNarrow("axis"), Linear: true, Recompute: InPieces,
 		NotNegative: neverNegative, rows: rowRule{axes: softmaxAxes}, Shape: softmaxShape, Grad: softmaxGrad,
 		Samples: softmaxSamples, Mean: softmaxMean(func(dt dtype.DType, x, total float64) float64 {
 			return shareOf(dt, x) / total
 		}),
 		Lowerings: []Lowering{{Name: "rows", Build: softmaxRows}}})
-	define(&Def{Op: "log_softmax", Last: axisLast, Narrow: alongParts("axis"), Linear: true, Recompute: InPieces,
+	define(&Def{Op: "log_softmax", Last: axisLast, Narrow: alongNarrow("axis"), Linear: true, Recompute: InPieces,
 		rows: rowRule{axes: softmaxAxes}, Shape: softmaxShape, Grad: logSoftmaxGrad, Samples: softmaxSamples,
 		Mean: softmaxMean(func(_ dtype.DType, x, total float64) float64 {
 			return x - loop.Logarithm(total)
@@ -26,17 +26,18 @@ func init() {
 		Lowerings: []Lowering{{Name: "rows", Build: logSoftmaxRows}}})
 }
 
-// Softmax makes the elements along an axis positive with sum 1: exp(x − max) / Σ exp(x − max). An exponential that is
-// no normal number counts as 0.
+// Softmax returns exp(x − max) / Σ exp(x − max) along an axis: positive elements with sum 1. An exponential below the
+// least normal number counts as 0.
 func Softmax(b *ir.Builder, x *ir.Value, axis int64) *ir.Value {
 	return b.Op("softmax", ir.Attrs{"axis": axis}, x)
 }
 
-// LogSoftmax is the logarithm of Softmax.
+// LogSoftmax returns the logarithm of Softmax.
 func LogSoftmax(b *ir.Builder, x *ir.Value, axis int64) *ir.Value {
 	return b.Op("log_softmax", ir.Attrs{"axis": axis}, x)
 }
 
+// softmaxShape requires one input of floats and an axis of it.
 func softmaxShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err
@@ -52,6 +53,8 @@ func softmaxShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// softmaxMean returns a reference that passes each element less the row's maximum, and the sum of the row's
+// exponentials, to last.
 func softmaxMean(last func(dt dtype.DType, x, total float64) float64) func(*ir.Evaluation, *ir.Node,
 	[]*tensor.Tensor) ([]*tensor.Tensor, error) {
 	return func(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
@@ -80,14 +83,15 @@ func softmaxMean(last func(dt dtype.DType, x, total float64) float64) func(*ir.E
 	}
 }
 
-// softmaxRow is a row of a softmax's operand, less its greatest element, as it is computed.
+// softmaxRow is a row of a softmax's operand. value returns element j less the row's maximum, at its index in the
+// tensor.
 type softmaxRow struct {
 	at     func(j sym.Expr) []sym.Expr
 	value  func(j sym.Expr) loop.Expr
 	extent sym.Expr
 }
 
-// softmaxEach writes the loops over rows; write writes what is made of each.
+// softmaxEach writes the loops over rows and finds each row's maximum; write writes the rest of a row.
 func softmaxEach(k *Nest, n *ir.Node, write func(r softmaxRow, dt dtype.DType)) {
 	x := k.In[0]
 	axis, _ := axisOf(n, n.Attrs.Int("axis", -1), len(x.Shape))
@@ -105,26 +109,27 @@ func softmaxEach(k *Nest, n *ir.Node, write func(r softmaxRow, dt dtype.DType)) 
 	})
 }
 
-// softmaxRows keeps the exponentials where the result goes, if that holds them as they are computed: each is computed
-// once then.
+// softmaxRows stores the exponentials in the result, if its type is the one computed in; each is then computed only
+// once.
 func softmaxRows(k *Nest, n *ir.Node) {
 	out := k.Out[0]
 	softmaxEach(k, n, func(r softmaxRow, dt dtype.DType) {
 		kept := out.DType == dt
-		part := func(j sym.Expr) loop.Expr { return share(r.value(j)) }
+		exponential := func(j sym.Expr) loop.Expr { return share(r.value(j)) }
 		if kept {
 			k.Each("k", r.extent, func(j sym.Expr) { k.Store(out, r.at(j), share(r.value(j))) })
-			part = func(j sym.Expr) loop.Expr { return out.Load(r.at(j)...) }
+			exponential = func(j sym.Expr) loop.Expr { return out.Load(r.at(j)...) }
 		}
 		total := k.Var("total", loop.Number(dt, 0))
-		k.Serial("k", r.extent, func(j sym.Expr) { k.Reduce(total, loop.Add, part(j)) })
+		k.Serial("k", r.extent, func(j sym.Expr) { k.Reduce(total, loop.Add, exponential(j)) })
 		factor := k.Let("factor", loop.Apply(loop.Reciprocal, total))
 		k.Each("k", r.extent, func(j sym.Expr) {
-			k.Store(out, r.at(j), loop.Convert(out.DType, times(part(j), factor)))
+			k.Store(out, r.at(j), loop.Convert(out.DType, times(exponential(j), factor)))
 		})
 	})
 }
 
+// logSoftmaxRows subtracts the logarithm of the sum of exponentials from each element.
 func logSoftmaxRows(k *Nest, n *ir.Node) {
 	out := k.Out[0]
 	softmaxEach(k, n, func(r softmaxRow, dt dtype.DType) {
@@ -137,15 +142,16 @@ func logSoftmaxRows(k *Nest, n *ir.Node) {
 	})
 }
 
-// share is exp(x) of a difference from the greatest, x ≤ 0, or 0 if that is no normal number: it would add nothing to a
-// sum of at least 1, and processors take a hundred times as long for products with it. Masks of −100 make many.
+// share returns exp(x) for x ≤ 0, a difference from the maximum, or 0 if exp(x) is below the least normal number: it
+// would add nothing to a sum of at least 1, and processors multiply such numbers a hundred times more slowly. Masks of
+// −100 make many.
 func share(x loop.Expr) loop.Expr {
 	dt := x.DType()
 	return loop.Choose(loop.Apply2(loop.Lt, x, loop.Number(dt, leastShare(dt))), loop.Number(dt, 0),
 		loop.Apply(loop.Exp, x))
 }
 
-// shareOf is share of a number.
+// shareOf is share for the reference.
 func shareOf(dt dtype.DType, x float64) float64 {
 	if x < leastShare(dt) {
 		return 0
@@ -153,7 +159,7 @@ func shareOf(dt dtype.DType, x float64) float64 {
 	return math.Exp(x)
 }
 
-// leastShare is the least number whose exponential is taken for a share that is computed in a type.
+// leastShare returns the least x for which share, computed in a type, does not return 0.
 func leastShare(dt dtype.DType) float64 {
 	if dt == dtype.F64 {
 		return -708.39 // exp of it is just above 2⁻¹⁰²²
@@ -161,7 +167,8 @@ func leastShare(dt dtype.DType) float64 {
 	return float64(float32(-87.33)) // 2⁻¹²⁶
 }
 
-// computing is the type in which a lowering computes on floats of type dt: f32 for narrower ones.
+// computing returns the type in which a lowering computes on elements of type dt: f32 for narrower floats, dt
+// otherwise.
 func computing(dt dtype.DType) dtype.DType {
 	if dt.IsFloat() && dt.Bits() < 32 {
 		return dtype.F32
@@ -169,6 +176,8 @@ func computing(dt dtype.DType) dtype.DType {
 	return dt
 }
 
+// softmaxSamples covers each axis, rows of 0 and 1 elements, rows with −∞, and exponentials around the least normal
+// number.
 func softmaxSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	for _, dt := range floatTypes {
@@ -184,7 +193,7 @@ func softmaxSamples(r *rand.Rand) []Sample {
 	for i := int64(0); i < 20; i += 3 {
 		masked.SetFloat(i, math.Inf(-1))
 	}
-	far := sampleNormal(r, dtype.F32, 3, 40) // shares around the least normal number
+	far := sampleNormal(r, dtype.F32, 3, 40) // exponentials around the least normal number
 	for i := int64(1); i < far.Len(); i += 2 {
 		far.SetFloat(i, far.Float(i)-80-float64(i%30))
 	}
@@ -192,18 +201,20 @@ func softmaxSamples(r *rand.Rand) []Sample {
 		Sample{Attrs: ir.Attrs{"axis": int64(1)}, Inputs: []*tensor.Tensor{far}})
 }
 
+// softmaxGrad returns u·y − y·Σ u·y along the axis.
 func softmaxGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	y := n.Outputs[0]
 	weighted := g.mul(up[0], y)
 	return []*ir.Value{g.sub(weighted, g.mul(y, g.sum(weighted, n.Attrs.Int("axis", -1))))}
 }
 
+// logSoftmaxGrad returns u − exp(y)·Σ u along the axis.
 func logSoftmaxGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	share := g.f(loop.Exp, n.Outputs[0])
 	return []*ir.Value{g.sub(up[0], g.mul(share, g.sum(up[0], n.Attrs.Int("axis", -1))))}
 }
 
-// softmaxAxes: rows along another axis than its own.
+// softmaxAxes allows pieces of each axis but the node's own.
 func softmaxAxes(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
 	along := n.Attrs.Int("axis", -1)
 	if along < 0 {

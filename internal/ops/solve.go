@@ -16,14 +16,14 @@ func init() {
 		Lowerings: []Lowering{{Name: "elimination", Build: solveElimination}}})
 }
 
-// Solve is z with x·z = y for each matrix of x[…, m, m] and y[…, m, k], by elimination with the largest element of each
-// column as pivot, in 64 bits. A singular matrix divides by 0: its results are infinities and NaN.
+// Solve returns z with x·z = y for each matrix of x[…, m, m] and y[…, m, k], by elimination with the largest element of
+// each column as pivot, in f64. A singular matrix divides by 0: its results are infinities and NaN.
 func Solve(b *ir.Builder, x, y *ir.Value) *ir.Value { return b.Op("solve", nil, x, y) }
 
-// Inverse is the inverse of each matrix of x[…, m, m].
+// Inverse returns the inverse of each matrix of x[…, m, m].
 func Inverse(b *ir.Builder, x *ir.Value) *ir.Value { return Solve(b, x, identityLike(b, x)) }
 
-// identityLike is the identity for each matrix of x[…, m, m].
+// identityLike returns the identity for each matrix of x[…, m, m].
 func identityLike(b *ir.Builder, x *ir.Value) *ir.Value {
 	shape := x.Type.Shape
 	rank := len(shape)
@@ -32,6 +32,7 @@ func identityLike(b *ir.Builder, x *ir.Value) *ir.Value {
 	return Expand(b, Cast(b, one, x.Type.DType), shape...)
 }
 
+// solveShape requires square matrices in x and y with as many rows, of one float type.
 func solveShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 2, 2); err != nil {
 		return err
@@ -53,6 +54,7 @@ func solveShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// solveMean solves the matrices one by one with solveOf.
 func solveMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -73,7 +75,7 @@ func solveMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Ten
 	return []*tensor.Tensor{out}, nil
 }
 
-// floatsAt are so many elements of a tensor: those of matrix i.
+// floatsAt returns the count elements of matrix i of a tensor.
 func floatsAt(x *tensor.Tensor, i, count int64) []float64 {
 	out := make([]float64, count)
 	for j := range out {
@@ -82,7 +84,7 @@ func floatsAt(x *tensor.Tensor, i, count int64) []float64 {
 	return out
 }
 
-// solveOf eliminates a in place; z becomes the solution.
+// solveOf eliminates a, of size × size, in place and turns z, of size × columns, into the solution.
 func solveOf(a, z []float64, size, columns int64) {
 	for k := range size {
 		row, most := k, -1.0
@@ -113,13 +115,14 @@ func solveOf(a, z []float64, size, columns int64) {
 	}
 }
 
-// swapRows exchanges two rows of a matrix with so many columns.
+// swapRows exchanges rows i and j of a matrix with the given number of columns.
 func swapRows(a []float64, columns, i, j int64) {
 	for c := range columns {
 		a[i*columns+c], a[j*columns+c] = a[j*columns+c], a[i*columns+c]
 	}
 }
 
+// solveElimination computes as solveOf does, on local copies in f64, in parallel over the matrices.
 func solveElimination(k *Nest, n *ir.Node) {
 	x, y, out := k.In[0], k.In[1], k.Out[0]
 	rank := len(x.Shape)
@@ -162,7 +165,7 @@ func solveElimination(k *Nest, n *ir.Node) {
 	})
 }
 
-// matrix is a copy, in 64 bits, of the matrix in the last two axes of x.
+// matrix copies the matrix at index b of x into a local buffer of f64.
 func (k *Nest) matrix(name string, x *loop.Memory, b []sym.Expr) *loop.Memory {
 	a := k.Local(name, dtype.F64, x.Shape[len(b)], x.Shape[len(b)+1])
 	k.Nest(loop.Each, "c", a.Shape, func(at []sym.Expr) {
@@ -180,7 +183,7 @@ func (k *Nest) swapRows(a *loop.Memory, i, j sym.Expr) {
 	})
 }
 
-// subtract takes a factor of one row of a from another, in so many columns from first on.
+// subtract subtracts factor times row `row` of a from row `from`, in count columns from first on.
 func (k *Nest) subtract(a *loop.Memory, from, row sym.Expr, factor loop.Expr, first, count sym.Expr) {
 	k.Serial("j", count, func(j sym.Expr) {
 		c := first.Add(j)
@@ -188,7 +191,7 @@ func (k *Nest) subtract(a *loop.Memory, from, row sym.Expr, factor loop.Expr, fi
 	})
 }
 
-// solveGrad: by y it is the solution with x transposed, d; by x it is −d·zᵀ.
+// solveGrad returns, by y, the solution d with x transposed, and by x −d·zᵀ.
 func solveGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	b, x, z := g.Builder, n.Inputs[0], n.Outputs[0]
 	d := Solve(b, transposed(b, x), up[0])
@@ -203,13 +206,14 @@ func transposed(b *ir.Builder, x *ir.Value) *ir.Value {
 	return Transpose(b, x, order...)
 }
 
-// sampleMatrices are shapes of batches of matrices with an axis more, of k columns each.
+// sampleMatrices are shapes of square matrices x and of y with as many rows, in batches.
 var sampleMatrices = []struct{ x, y []int64 }{
 	{[]int64{3, 3}, []int64{3, 2}}, {[]int64{1, 1}, []int64{1, 1}}, {[]int64{2, 0, 0}, []int64{2, 0, 3}},
 	{[]int64{2, 3, 4, 4}, []int64{2, 3, 4, 1}},
 	{[]int64{0, 2, 2}, []int64{0, 2, 2}}, {[]int64{1, 7, 7}, []int64{1, 7, 7}}, {[]int64{2, 2}, []int64{2, 0}},
 }
 
+// solveSamples covers regular matrices of each shape, and matrices with infinities and NaN.
 func solveSamples(r *rand.Rand) (out []Sample) {
 	for _, dt := range floatTypes {
 		for _, s := range sampleMatrices {
@@ -220,12 +224,12 @@ func solveSamples(r *rand.Rand) (out []Sample) {
 	return out
 }
 
-// sampleRegular are random matrices that are far from singular.
+// sampleRegular returns random matrices that are far from singular.
 func sampleRegular(r *rand.Rand, dt dtype.DType, shape ...int64) *tensor.Tensor {
 	x := sampleNormal(r, dt, shape...)
 	size := shape[len(shape)-1]
 	for i := range x.Len() {
-		if i/size%size == (i+1)%size { // each row's largest element stands elsewhere than in the diagonal
+		if i/size%size == (i+1)%size { // each row's largest element is not on the diagonal
 			x.SetFloat(i, x.Float(i)+4)
 		}
 	}

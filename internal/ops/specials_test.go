@@ -10,7 +10,7 @@ import (
 )
 
 // TestSpecialSamples is TestSamples with NaN, infinities, zeros of both signs, and subnormal numbers among the elements
-// of floats: what expansions, lowerings and host functions make of them is what the meaning does.
+// of floats: expansions, lowerings and host functions agree with the reference on these too.
 func TestSpecialSamples(t *testing.T) {
 	values := []float64{math.NaN(), math.Inf(1), math.Inf(-1), 0, math.Copysign(0, -1), 1e-40, -1e-40}
 	for _, op := range ir.Ops() {
@@ -45,17 +45,17 @@ func TestSpecialSamples(t *testing.T) {
 	}
 }
 
-// specialDeviations are the operators whose ways differ on such elements, as docs/accuracy.md lists them, or that
-// refuse them.
+// specialDeviations are operators whose ways differ on such elements, as docs/accuracy.md lists them, or that refuse
+// them.
 var specialDeviations = map[string]string{
 	"attention":      "keys and values that a causal mask hides are not read",
 	"fourier":        "which results of a transform with an infinity are NaN depends on the algorithm",
 	"roi_align":      "a weight of 0 beside an infinity is left out by one, multiplied by the other",
-	"draw_bernoulli": "refuses probabilities that are no numbers",
-	"draw_classes":   "refuses a row of which no class is possible",
-	"max_roi_pool":   "refuses an image that is none",
+	"draw_bernoulli": "refuses probabilities that are NaN",
+	"draw_classes":   "refuses a row in which no class is possible",
+	"max_roi_pool":   "refuses an index of an image that does not exist",
 	"roi_align_back": "as roi_align", "roi_align_largest": "as roi_align", "max_roi_pool_largest": "as max_roi_pool",
-	"winograd_output": "of infinities, which a tile that is not far has none of, sums in one order are NaN and in " +
-		"another not",
+	"winograd_output": "sums of infinities, which occur only in far tiles, are NaN in one order and infinite " +
+		"in another",
 	"mel_weights": "refuses frequencies out of range",
 }

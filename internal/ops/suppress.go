@@ -14,11 +14,11 @@ func init() {
 		Host: "non_max_suppression", Samples: suppressSamples})
 }
 
-// NonMaxSuppression selects, of boxes[N, B, 4] with scores[N, C, B] (both f32), the best of each image and class, at
-// most `most`: in descending order of their scores, leaving out what overlaps a selected box by more than the part
-// overlap (intersection over union; nil: 0), and what scores no more than the threshold (nil: nothing). A box is two
-// opposite corners y, x, y, x, or with center its center x, y, its width and height. The result is [found, 3] rows of
-// image, class and box.
+// NonMaxSuppression selects, for boxes[N, B, 4] with scores[N, C, B] (both f32), at most `most` boxes of each image and
+// class in descending order of their scores. It leaves out boxes whose overlap with a selected box (intersection over
+// union) exceeds overlap (nil: 0), and those whose score does not exceed threshold (nil: none). A box is two opposite
+// corners y, x, y, x or, with center, its center x, y, width and height. The result, [found, 3], has rows of image,
+// class and box.
 func NonMaxSuppression(b *ir.Builder, boxes, scores, overlap, threshold *ir.Value, most sym.Expr,
 	center bool) *ir.Value {
 	inputs := []*ir.Value{boxes, scores, overlap, threshold}
@@ -28,6 +28,7 @@ func NonMaxSuppression(b *ir.Builder, boxes, scores, overlap, threshold *ir.Valu
 	return b.Node("non_max_suppression", ir.Attrs{"most": most, "center": center}, inputs...).Outputs[0]
 }
 
+// suppressShape requires a score of each class for each box; the number of selected boxes is found in a run.
 func suppressShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 2, 4); err != nil {
 		return err
@@ -61,12 +62,13 @@ func suppressShape(c *ir.Inference, n *ir.Node) error {
 	each := c.Dims().Simplify(most.Max(sym.Const(0)).Min(scores.Shape[2]))
 	limit := scores.Shape[0].Mul(scores.Shape[1]).Mul(each)
 	n.Result(0, ir.Type{DType: dtype.I64, Shape: []sym.Expr{found(c, n, "count", limit), sym.Const(3)}})
-	// results 1 and 2 are to work in; left zero
+	// Results 1 and 2 are scratch memory, which is zero after the call.
 	n.Result(1, ir.Type{DType: dtype.F32, Shape: []sym.Expr{each.Mul(sym.Const(4))}})
 	n.Result(2, ir.Type{DType: dtype.I64, Shape: []sym.Expr{scores.Shape[2].Add(limit.Mul(sym.Const(2)))}})
 	return nil
 }
 
+// suppressSamples covers boxes with each optional input, by corners and by center, and no boxes, images or results.
 func suppressSamples(r *rand.Rand) (out []Sample) {
 	for _, c := range []struct{ images, classes, boxes, most int64 }{{1, 1, 1, 3}, {2, 3, 9, 4}, {1, 2, 7, 100},
 		{2, 2, 5, 0}, {1, 2, 5, -1}, {1, 1, 0, 2}, {0, 1, 3, 2}} {

@@ -10,8 +10,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// tap is one element of an axis that a sample between elements is made of: its position, its weight, and where it may
-// lie outside, whether it does not.
+// tap is one element of an axis that an interpolated sample is computed from: its position, its weight, and whether it
+// lies inside.
 type tap struct {
 	at     sym.Expr
 	weight loop.Expr // nil: 1
@@ -25,10 +25,10 @@ type tapOf struct {
 	inside bool
 }
 
-// within names a position that has been brought into its range: no run is ever ended by it.
+// within names a position that has been clamped to its range, so that the check never ends a run.
 const within = "a position of a sample"
 
-// extentAs is an extent as a value of a type.
+// extentAs returns an extent as a value of a type.
 func extentAs(dt dtype.DType, e sym.Expr) loop.Expr {
 	if v, ok := e.Const(); ok {
 		return loop.Number(dt, float64(v))
@@ -36,16 +36,16 @@ func extentAs(dt dtype.DType, e sym.Expr) loop.Expr {
 	return loop.Convert(dt, loop.At(e))
 }
 
-// whole makes an integer of a float that is one, or is not a number of the range by far: those beyond [-reach, extent +
-// reach], and NaN, become a position outside.
-func (k *Nest) whole(x loop.Expr, extent sym.Expr, reach int64) loop.Expr {
+// boundedInteger converts a float without fraction to an integer. Floats outside [-reach, extent + reach], and NaN,
+// become a position outside [0, extent).
+func (k *Nest) boundedInteger(x loop.Expr, extent sym.Expr, reach int64) loop.Expr {
 	low, high := like(x, float64(-reach)), extentAs(x.DType(), extent.Add(sym.Const(reach)))
 	x = loop.Choose(less(x, high), loop.Choose(less(low, x), x, low), high)
 	return k.Let("base", loop.Convert(dtype.I64, x))
 }
 
-// wholeOf is whole for the reference.
-func wholeOf(x float64, extent, reach int64) int64 {
+// boundedIntegerOf is boundedInteger for the reference.
+func boundedIntegerOf(x float64, extent, reach int64) int64 {
 	switch {
 	case !(x < float64(extent+reach)):
 		return extent + reach
@@ -55,13 +55,13 @@ func wholeOf(x float64, extent, reach int64) int64 {
 	return int64(x)
 }
 
-// clamped brings an i64 position into [0, extent).
+// clamped clamps an i64 position to [0, extent).
 func (k *Nest) clamped(at loop.Expr, extent sym.Expr) sym.Expr {
 	at = loop.Apply2(loop.Max, loop.Apply2(loop.Min, at, loop.At(extent.Sub(one))), loop.Integer(dtype.I64, 0))
 	return k.Check("p", at, sym.Const(0), extent.Sub(one), within)
 }
 
-// insideOf is the test that an i64 position lies in [0, extent).
+// insideOf tests whether an i64 position lies in [0, extent).
 func insideOf(at loop.Expr, extent sym.Expr) loop.Expr {
 	return loop.Apply2(loop.And, loop.Apply2(loop.Le, loop.Integer(dtype.I64, 0), at), less(at, loop.At(extent)))
 }
@@ -73,7 +73,7 @@ type corner struct {
 	inside loop.Expr // nil: always
 }
 
-// corners are all combinations of one tap from each axis, with the product of their weights in type dt.
+// corners returns all combinations of one tap from each axis, with the products of their weights in type dt.
 func (k *Nest) corners(dt dtype.DType, axes [][]tap) []corner {
 	list := []corner{{}}
 	for i, taps := range axes {
@@ -98,30 +98,30 @@ func (k *Nest) corners(dt dtype.DType, axes [][]tap) []corner {
 	return list
 }
 
-// weighed is the sum of the corners' elements of a channel of an image of x, in type dt, each by its weight. The
-// channels are axis of x, behind which or before which are the corners' axes. Corners outside count as zero.
+// weighed returns the weighted sum of the corners' elements in one channel of an image of x, in type dt. The channels
+// are axis `axis` of x, before or after the corners' axes. Corners outside count as 0.
 func weighed(x *loop.Memory, dt dtype.DType, image, channel sym.Expr, axis int, corners []corner) loop.Expr {
 	var sum loop.Expr
 	for _, c := range corners {
 		index := slices.Insert(append([]sym.Expr{image}, c.at...), axis, channel)
-		part := loop.Convert(dt, x.Load(index...))
+		term := loop.Convert(dt, x.Load(index...))
 		if c.inside != nil {
-			part = loop.Convert(dt, x.LoadIf(c.inside, loop.Number(x.DType, 0), index...))
+			term = loop.Convert(dt, x.LoadIf(c.inside, loop.Number(x.DType, 0), index...))
 		}
 		if c.weight != nil {
-			part = times(c.weight, part)
+			term = times(c.weight, term)
 		}
 		if sum == nil {
-			sum = part
+			sum = term
 		} else {
-			sum = plus(sum, part)
+			sum = plus(sum, term)
 		}
 	}
 	return sum
 }
 
-// weighedOf is weighed for the reference: from is where the first axis of axes begins in x. The order of the steps is
-// the same, since integers are cut off at the end.
+// weighedOf is weighed for the reference; from is the flat index in x at which the first axis of axes begins. The order
+// of the operations is the same, since integers are truncated at the end.
 func weighedOf(x *tensor.Tensor, strides []int64, from int64, axes [][]tapOf) float64 {
 	sum := 0.0
 	var visit func(axis int, from int64, weight float64, inside bool)
@@ -142,7 +142,7 @@ func weighedOf(x *tensor.Tensor, strides []int64, from int64, axes [][]tapOf) fl
 	return sum
 }
 
-// rounding is the rounding of a computation's steps to a type of 32 or 64 bits.
+// rounding returns the function that rounds each step of a computation to a type of 32 or 64 bits.
 func rounding(dt dtype.DType) func(float64) float64 {
 	if dt == dtype.F64 {
 		return func(x float64) float64 { return x }
@@ -150,11 +150,11 @@ func rounding(dt dtype.DType) func(float64) float64 {
 	return func(x float64) float64 { return float64(float32(x)) }
 }
 
-// linearTaps are the two elements around a position given as a float: the nearer the heavier, nothing outside.
+// linearTaps returns the two elements around a position x, weighted by their nearness; outside counts as 0.
 func (k *Nest) linearTaps(x loop.Expr, extent sym.Expr) []tap {
 	floor := k.Let("floor", loop.Apply(loop.Floor, x))
 	upper := k.Let("w", minus(x, floor))
-	base := k.whole(floor, extent, 2)
+	base := k.boundedInteger(floor, extent, 2)
 	next := plus(base, loop.Integer(dtype.I64, 1))
 	return []tap{
 		{at: k.clamped(base, extent), weight: minus(like(x, 1), upper), inside: insideOf(base, extent)},
@@ -166,11 +166,11 @@ func (k *Nest) linearTaps(x loop.Expr, extent sym.Expr) []tap {
 func linearTapsOf(x float64, extent int64, round func(float64) float64) []tapOf {
 	floor := math.Floor(x)
 	upper := round(x - floor)
-	base := wholeOf(floor, extent, 2)
+	base := boundedIntegerOf(floor, extent, 2)
 	return []tapOf{tapOfAt(base, extent, round(1-upper)), tapOfAt(base+1, extent, upper)}
 }
 
-// tapOfAt is a tap that counts only inside.
+// tapOfAt returns a tap that counts only if its position lies inside.
 func tapOfAt(at, extent int64, weight float64) tapOf {
 	return tapOf{at: min(max(at, 0), extent-1), weight: weight, inside: at >= 0 && at < extent}
 }

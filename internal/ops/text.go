@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Texts are two tensors: spans (i64) into a pool (u8), as package tensor has them. Operators that move elements are the
-// same on spans as on numbers; those here look at what the texts say.
+// A tensor of strings is two tensors: spans (i64) into a pool of bytes (u8), as package tensor defines them. Operators
+// that move elements move spans; the operators of this file read the strings.
 
 func init() {
 	for _, d := range []*Def{
@@ -36,64 +36,66 @@ func init() {
 	}
 }
 
-// Text is a tensor of texts: spans of their shape, and the pool that they lie in.
+// Text is a tensor of strings: spans of its shape, and the pool of their bytes.
 type Text struct{ Spans, Pool *ir.Value }
 
-// TextEqual compares texts of one shape, element by element.
+// TextEqual compares strings of one shape, element by element.
 func TextEqual(b *ir.Builder, x, y Text) *ir.Value {
 	return b.Op("text_equal", nil, x.Spans, x.Pool, y.Spans, y.Pool)
 }
 
-// TextConcat puts y's texts behind x's, which have the same shape.
+// TextConcat appends y's strings to x's, which have the same shape.
 func TextConcat(b *ir.Builder, x, y Text) Text {
 	n := b.Node("text_concat", nil, x.Spans, x.Pool, y.Spans, y.Pool)
 	return Text{n.Outputs[0], n.Outputs[1]}
 }
 
-// TextSplit cuts texts at a delimiter, or where it is empty at white space, at most `most` times each where that is not
-// negative. The pieces lie along a new last axis, padded with empty texts; counts is how many each text has.
+// TextSplit splits strings at a delimiter, or at white space if it is empty, at most `most` times each if that is not
+// negative. The pieces lie along a new last axis, padded with empty strings; counts has the number of pieces of each
+// string.
 func TextSplit(b *ir.Builder, x Text, delimiter string, most int64) (pieces Text, counts *ir.Value) {
 	n := b.Node("text_split", ir.Attrs{"delimiter": delimiter, "most": most}, x.Spans, x.Pool)
 	return Text{n.Outputs[0], x.Pool}, n.Outputs[1]
 }
 
-// TextNormalize takes the stop words out of x, a vector or a matrix of one row, and changes the case of the others:
-// "lower", "upper" or "none". The stop words ascend; where exact is false they are in lower case, and case does not
-// matter. If nothing is left, there is one empty text.
+// TextNormalize removes the stop words from x, a vector or a matrix of one row, and changes the case of the other
+// strings: "lower", "upper" or "none". The stop words are ascending. If exact is false they are in lower case, and
+// match strings in any case. If no string is left, the result is one empty string.
 func TextNormalize(b *ir.Builder, x, stops Text, to string, exact bool) Text {
 	n := b.Node("text_normalize", ir.Attrs{"case": to, "exact": exact}, x.Spans, x.Pool, stops.Spans, stops.Pool)
 	return Text{n.Outputs[0], n.Outputs[1]}
 }
 
-// TextMatch tells which texts an RE2 pattern matches as a whole.
+// TextMatch reports which strings an RE2 pattern matches entirely.
 func TextMatch(b *ir.Builder, x Text, pattern string) *ir.Value {
 	return b.Op("text_match", ir.Attrs{"pattern": pattern}, x.Spans, x.Pool)
 }
 
-// TextIndex is each text's place among ascending keys, and the keys' number if it is none of them.
+// TextIndex returns each string's index among ascending keys, or the number of keys if it is not among them.
 func TextIndex(b *ir.Builder, x, keys Text) *ir.Value {
 	return b.Op("text_index", nil, x.Spans, x.Pool, keys.Spans, keys.Pool)
 }
 
-// TextRank is each text's place among all the different ones, in the order of their bytes.
+// TextRank returns each string's rank among all different strings, in the order of their bytes.
 func TextRank(b *ir.Builder, x Text) *ir.Value { return b.Op("text_rank", nil, x.Spans, x.Pool) }
 
-// TextFormat writes numbers as texts: the shortest decimal that says the number, with an exponent where that is
+// TextFormat formats numbers as strings: the shortest decimal that identifies the number, with an exponent if that is
 // shorter; NaN, INF and -INF; True and False.
 func TextFormat(b *ir.Builder, x *ir.Value) Text {
 	n := b.Node("text_format", nil, x)
 	return Text{n.Outputs[0], n.Outputs[1]}
 }
 
-// TextParse reads numbers of a type from texts: what TextFormat writes, with or without a sign, and fractions for
-// integers, which lose them. Another text ends the run.
+// TextParse parses strings as numbers of a type: the strings of TextFormat, with or without a sign, and for integers
+// also fractions, which are cut off. Any other string ends the run.
 func TextParse(b *ir.Builder, x Text, to dtype.DType) *ir.Value {
 	return b.Op("text_parse", ir.Attrs{"to": to}, x.Spans, x.Pool)
 }
 
-// longestNumber is the most bytes that a number's text has.
+// longestNumber is the largest number of bytes of a formatted number.
 const longestNumber = 24
 
+// textFormatShape limits the pool to longestNumber bytes for each number.
 func textFormatShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err
@@ -108,6 +110,7 @@ func textFormatShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// textParseShape requires a type that is not complex.
 func textParseShape(c *ir.Inference, n *ir.Node) error {
 	to := n.Attrs.DType("to")
 	if !anything(to) || to.IsComplex() {
@@ -116,7 +119,7 @@ func textParseShape(c *ir.Inference, n *ir.Node) error {
 	return textShape(1, 0, func(*ir.Inference, *ir.Node) []ir.Type { return []ir.Type{{DType: to}} })(c, n)
 }
 
-// isText checks that inputs i and i+1 are texts.
+// isText checks that inputs i and i+1 are spans and a pool.
 func isText(n *ir.Node, i int) error {
 	if spans, pool := n.Inputs[i].Type, n.Inputs[i+1].Type; spans.DType != dtype.I64 || pool.DType != dtype.U8 ||
 		len(pool.Shape) != 1 {
@@ -125,8 +128,8 @@ func isText(n *ir.Node, i int) error {
 	return nil
 }
 
-// textShape is the rule of an operator on `same` texts of one shape and `others` of any, whose results have that shape
-// where they have none.
+// textShape returns the shape rule of an operator on `same` operands of strings of one shape and `others` of any shape.
+// Results that results returns without a shape have that of the first operand.
 func textShape(same, others int, results func(c *ir.Inference, n *ir.Node) []ir.Type) func(c *ir.Inference,
 	n *ir.Node) error {
 	return func(c *ir.Inference, n *ir.Node) error {
@@ -161,8 +164,8 @@ func textShape(same, others int, results func(c *ir.Inference, n *ir.Node) []ir.
 	}
 }
 
-// pool is the type of a pool of data's own size. Any number of texts may be the whole of the pool that they come from,
-// so that a limit of it would say nothing.
+// pool returns the type of a pool whose size is found in a run. Each string may be the entire pool of its operand, so a
+// limit would be useless.
 func pool(c *ir.Inference, n *ir.Node) ir.Type {
 	return ir.Type{DType: dtype.U8, Shape: []sym.Expr{foundAs(c, n, "bytes", "bytes", sym.Unlimited)}}
 }
@@ -179,6 +182,7 @@ var textSplitShape = textShape(1, 0, func(c *ir.Inference, n *ir.Node) []ir.Type
 	return []ir.Type{{DType: dtype.I64, Shape: append(shape, found(c, n, "pieces", most))}, {DType: dtype.I64}}
 })
 
+// textNormalizeShape gives the last axis an extent that is found in a run: at least 1, at most the number of strings.
 func textNormalizeShape(c *ir.Inference, n *ir.Node) error {
 	return textShape(1, 1, func(c *ir.Inference, n *ir.Node) []ir.Type {
 		shape := append([]sym.Expr{}, n.Inputs[0].Type.Shape...)
@@ -191,13 +195,13 @@ func textNormalizeShape(c *ir.Inference, n *ir.Node) error {
 	})(c, n)
 }
 
-// TextLimit is the most bytes that a pool of texts may hold.
+// TextLimit is the largest number of bytes in a pool of strings.
 const TextLimit = tensor.MaxPool
 
-// TextLower is a text as TextNormalize compares it where case does not matter.
+// TextLower returns a string as TextNormalize compares it if exact is false.
 func TextLower(text string) string { return hostop.Lower(text) }
 
-// CheckPattern reports what is wrong with a pattern for TextMatch.
+// CheckPattern returns an error if TextMatch cannot use a pattern.
 func CheckPattern(pattern string) error {
 	_, err := hostop.Pattern(pattern)
 	return err

@@ -11,13 +11,14 @@ func init() {
 	define(&Def{Op: "topk", Grad: topkGrad, Shape: topkShape, Mean: hostMean("topk"), Host: "topk", Samples: topkSamples})
 }
 
-// TopK finds the k largest (or smallest) elements along an axis, in order, and their positions (i64). Of equal elements
+// TopK returns the k largest (or smallest) elements along an axis, in order, and their indices (i64). Of equal elements
 // the first comes first; NaN is larger than any number.
 func TopK(b *ir.Builder, x *ir.Value, k sym.Expr, axis int64, largest bool) (values, indices *ir.Value) {
 	n := b.Node("topk", ir.Attrs{"k": k, "axis": axis, "largest": largest}, x)
 	return n.Outputs[0], n.Outputs[1]
 }
 
+// topkShape requires k between 0 and the axis's extent.
 func topkShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err
@@ -42,6 +43,7 @@ func topkShape(c *ir.Inference, n *ir.Node) error {
 	n.Result(0, ir.Type{DType: x.DType, Shape: shape})
 	n.Result(1, ir.Type{DType: dtype.I64, Shape: shape})
 	room := k.Mul(sym.Const(hostop.TopKRoomTimes)).Add(sym.Const(hostop.TopKRoomPlus)).Min(x.Shape[axis].Mul(sym.Const(2)))
-	n.Result(2, ir.Type{DType: dtype.I64, Shape: []sym.Expr{c.Dims().Simplify(room)}}) // to work in; left zero
+	// scratch memory, which is zero after the call
+	n.Result(2, ir.Type{DType: dtype.I64, Shape: []sym.Expr{c.Dims().Simplify(room)}})
 	return nil
 }

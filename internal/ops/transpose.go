@@ -8,8 +8,8 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "transpose", Narrow: transposeParts, Light: true, Linear: true, Recompute: InPieces | Backward,
-		Picks: true, Rearranges: true, NotNegative: firstNotNegative, WholeVectors: transposeKeepsVectors,
+	define(&Def{Op: "transpose", Narrow: transposeNarrow, Light: true, Linear: true, Recompute: InPieces | Backward,
+		Picks: true, Rearranges: true, NotNegative: firstNotNegative, KeepsVectors: transposeKeepsVectors,
 		Defer: transposeDeferred, rows: rowRule{axes: transposeRows}, Shape: transposeShape, Mean: transposeMean,
 		View: transposeView, Samples: transposeSamples, Grad: transposeGrad,
 		Lowerings: []Lowering{{Name: "map", Build: func(k *Nest, n *ir.Node) {
@@ -24,7 +24,7 @@ func Transpose(b *ir.Builder, x *ir.Value, perm ...int64) *ir.Value {
 	return b.Op("transpose", ir.Attrs{"perm": perm}, x)
 }
 
-// unpermuted is the operand's index for the result's index at.
+// unpermuted returns the operand's index for the result's index at.
 func unpermuted[T any](at []T, perm []int64) []T {
 	from := make([]T, len(at))
 	for i, p := range perm {
@@ -33,6 +33,7 @@ func unpermuted[T any](at []T, perm []int64) []T {
 	return from
 }
 
+// transposeShape requires a permutation of the axes; known elements stay known.
 func transposeShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err
@@ -53,6 +54,7 @@ func transposeShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// transposeMean moves each element from its index in the operand.
 func transposeMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -66,7 +68,7 @@ func transposeMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor
 	return []*tensor.Tensor{out}, nil
 }
 
-// transposeView: moving axes of one element among others moves nothing.
+// transposeView returns the entire operand if only axes of extent 1 change their order among the others.
 func transposeView(n *ir.Node, d *sym.Dims) *View {
 	last := int64(-1)
 	for _, p := range n.Attrs.Ints("perm") {
@@ -81,6 +83,7 @@ func transposeView(n *ir.Node, d *sym.Dims) *View {
 	return &View{}
 }
 
+// transposeGrad transposes back.
 func transposeGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	perm := n.Attrs.Ints("perm")
 	back := make([]int64, len(perm))
@@ -90,7 +93,7 @@ func transposeGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return []*ir.Value{Transpose(g.Builder, up[0], back...)}
 }
 
-// transposeRows: rows along the axis that becomes the result's.
+// transposeRows allows pieces of every axis: the operand's axis that becomes it.
 func transposeRows(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
 	perm := n.Attrs.Ints("perm")
 	if axis >= len(perm) {
@@ -100,18 +103,19 @@ func transposeRows(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) b
 	return true
 }
 
-// transposeKeepsVectors: the last axis stays where it is.
+// transposeKeepsVectors reports whether the last axis stays last.
 func transposeKeepsVectors(_ *sym.Dims, n *ir.Node) bool {
 	perm := n.Attrs.Ints("perm")
 	return perm[len(perm)-1] == int64(len(perm)-1)
 }
 
+// transposeDeferred defers the transpose of a constant.
 func transposeDeferred(n *ir.Node, in []*tensor.Tensor) *tensor.Tensor {
 	t, _ := tensor.Permuted(in[0], in[0].Shape(), n.Attrs.Ints("perm"))
 	return t
 }
 
-// transposeParts: the parts of axes are permuted as the axes are.
-func transposeParts(_ Parts, n *ir.Node, want Part) (Reading, bool) {
-	return Reading{Made: want, In: []Part{unpermuted(want, n.Attrs.Ints("perm"))}}, true
+// transposeNarrow permutes the section as the axes.
+func transposeNarrow(_ NarrowContext, n *ir.Node, want Section) (Reading, bool) {
+	return Reading{Made: want, In: []Section{unpermuted(want, n.Attrs.Ints("perm"))}}, true
 }

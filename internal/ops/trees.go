@@ -16,22 +16,22 @@ func init() {
 		Mean: hostMean("trees"), Host: "trees", Samples: treesSamples})
 }
 
-// Forest is decision trees in tables. A root or child of at least 0 is a node, which comes after its parent; another
-// is the complement (^) of a leaf.
+// Forest is decision trees in tables. A root or child of at least 0 is the index of a node, which follows its parent; a
+// negative one is the complement (^) of the index of a leaf.
 type Forest struct {
 	Roots    []int32
-	Features []int32   // of each node: what it looks at
-	Modes    []uint8   // of each node: how it compares that, see TreeModes
-	Splits   []float64 // of each node: with what
-	Children []int32   // of each node, two: where to go if so, and where else
-	Begins   []int32   // of each leaf: its first target; and the end of the last
+	Features []int32   // of each node: the index of the feature that it compares
+	Modes    []uint8   // of each node: the comparison, see TreeModes
+	Splits   []float64 // of each node: the number that the feature is compared with
+	Children []int32   // of each node, two: where to go if the comparison holds, and if not
+	Begins   []int32   // of each leaf: the index of its first target; then the end of the last leaf's
 	Targets  []int32
-	Weights  []float64 // of each target: what the leaf gives it
+	Weights  []float64 // of each target: the leaf's weight for it
 }
 
 // Trees sends each row of x[N, F], f32 or f64, down every tree: [N, targets], the sum, average, min or max (the
-// aggregate) of what the leaves give, plus base if it is not nil. A target that no leaf gives anything is 0.
-// Comparisons and sums are of x's type, the trees in their order: whether a vote is a tie depends on it.
+// aggregate) of the leaves' weights, plus base if it is not nil. A target without weights is 0. Comparisons and sums
+// are in x's type, with the trees in their order, since rounding decides whether a vote is a tie.
 func Trees(b *ir.Builder, x *ir.Value, f *Forest, targets int64, aggregate string, base []float64) *ir.Value {
 	names := []string{"roots", "nodes", "leaves", "targets", "weights", "base"}
 	in := []*ir.Value{x}
@@ -41,7 +41,7 @@ func Trees(b *ir.Builder, x *ir.Value, f *Forest, targets int64, aggregate strin
 	return b.Op("trees", ir.Attrs{"targets": targets, "aggregate": aggregate}, in...)
 }
 
-// forestTables are the operands of the operator besides the samples, which are of type dt.
+// forestTables returns the operands of the operator after the samples, whose type is dt.
 func forestTables(dt dtype.DType, f *Forest, targets int64, base []float64) []*tensor.Tensor {
 	p := packForest(dt, f)
 	words := hostop.TreeNodeWords(dt.Size())
@@ -49,22 +49,24 @@ func forestTables(dt dtype.DType, f *Forest, targets int64, base []float64) []*t
 	if f.dense(targets) {
 		begins, to = nil, nil
 	}
-	tables := []*tensor.Tensor{wholes(p.roots), wholes(p.words, int64(len(p.words))/words, words), wholes(begins),
-		wholes(to), realTensor(dt, f.Weights)}
+	tables := []*tensor.Tensor{int32Tensor(p.roots), int32Tensor(p.words, int64(len(p.words))/words, words),
+		int32Tensor(begins),
+		int32Tensor(to), realTensor(dt, f.Weights)}
 	if base != nil {
 		tables = append(tables, realTensor(dt, base))
 	}
 	return tables
 }
 
-func wholes(x []int32, shape ...int64) *tensor.Tensor {
+// int32Tensor returns a tensor of x; without a shape, a vector.
+func int32Tensor(x []int32, shape ...int64) *tensor.Tensor {
 	if shape == nil {
 		shape = []int64{int64(len(x))}
 	}
 	return tensor.Must(tensor.FromSlice(x, shape...))
 }
 
-// dense reports whether each leaf gives every target one weight, in their order.
+// dense reports whether each leaf has one weight for every target, in order.
 func (f *Forest) dense(targets int64) bool {
 	if targets == 0 || int64(len(f.Targets)) != targets*int64(len(f.Begins)-1) {
 		return false
@@ -82,6 +84,7 @@ func (f *Forest) dense(targets int64) bool {
 	return true
 }
 
+// realTensor returns a tensor of x, rounded to type dt; without a shape, a vector.
 func realTensor(dt dtype.DType, x []float64, shape ...int64) *tensor.Tensor {
 	if shape == nil {
 		shape = []int64{int64(len(x))}
@@ -93,6 +96,7 @@ func realTensor(dt dtype.DType, x []float64, shape ...int64) *tensor.Tensor {
 	return t
 }
 
+// treesShape checks the types of the tables. Their contents are constants that Trees makes.
 func treesShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 6, 7); err != nil {
 		return err
@@ -120,7 +124,7 @@ func treesShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// sampleForest grows trees of a few nodes at random over the features, with leaves that give to one or two targets.
+// sampleForest grows trees of a few nodes at random over the features, with leaves that have one or two targets.
 func sampleForest(r *rand.Rand, roots, features, targets int) *Forest {
 	f := &Forest{Begins: []int32{0}}
 	leaf := func() int32 {
@@ -150,6 +154,7 @@ func sampleForest(r *rand.Rand, roots, features, targets int) *Forest {
 	return f
 }
 
+// treesSamples covers each aggregate in both types, with and without a base, with features equal to a split.
 func treesSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	for i, aggregate := range []string{"sum", "average", "min", "max"} {

@@ -7,7 +7,7 @@ import (
 	"github.com/weirml/weir/internal/hostop"
 )
 
-// The comparisons of a node, each of the sample's feature with the node's split. One that is not met leads to the
+// The comparisons of a sample's feature with a node's split. A comparison that does not hold leads to the
 // node's second child.
 const (
 	treeLE = iota
@@ -16,41 +16,41 @@ const (
 	treeGT
 	treeEQ
 	treeNE
-	// TreeMissing, added to a comparison, has NaN meet it.
+	// TreeMissing, added to a comparison, makes it hold for NaN.
 	TreeMissing = 8
 )
 
-// TreeModes are the comparisons of a node.
+// TreeModes are the comparisons of a node, by their symbol.
 var TreeModes = map[string]uint8{"<=": treeLE, "<": treeLT, ">=": treeGE, ">": treeGT, "==": treeEQ, "!=": treeNE}
 
-// packedForest is a forest as the operator has it: every comparison is whether a feature is above a split, a node's
-// children are neighbours, and leaves are nodes.
+// packedForest is a forest in the operator's form: every comparison is whether a feature exceeds a split, a node's
+// children are adjacent, and leaves are nodes.
 type packedForest struct {
 	f     *Forest
 	dt    dtype.DType
 	size  int32 // words of a node
 	roots []int32
 	words []int32
-	place []int32 // of each of f's nodes, the one that it became; −1 if it is not there yet
+	index []int32 // by node of f: the index of its packed node; −1 if it has none yet
 	open  []openNode
 }
 
-// openNode is a node whose place is known, and whose children are not: node of f, or the second half of one that tests
-// for equality.
+// openNode is a packed node whose index is known, and whose children are not packed yet: a node of f, or the second
+// half of one that tests for equality.
 type openNode struct {
-	place, node int32
+	index, node int32
 	second      bool
 }
 
 // packForest packs the nodes for samples of type dt.
 func packForest(dt dtype.DType, f *Forest) *packedForest {
-	p := &packedForest{f: f, dt: dt, size: int32(hostop.TreeNodeWords(dt.Size())), place: make([]int32, len(f.Features))}
-	for i := range p.place {
-		p.place[i] = -1
+	p := &packedForest{f: f, dt: dt, size: int32(hostop.TreeNodeWords(dt.Size())), index: make([]int32, len(f.Features))}
+	for i := range p.index {
+		p.index[i] = -1
 	}
 	for _, root := range f.Roots {
-		if root >= 0 && p.place[root] >= 0 {
-			p.roots = append(p.roots, p.place[root])
+		if root >= 0 && p.index[root] >= 0 {
+			p.roots = append(p.roots, p.index[root])
 			continue
 		}
 		at := p.take(1)
@@ -65,7 +65,7 @@ func packForest(dt dtype.DType, f *Forest) *packedForest {
 	return p
 }
 
-// take makes room for nodes that are neighbours.
+// take reserves count adjacent nodes and returns the index of the first.
 func (p *packedForest) take(count int32) int32 {
 	at := int32(len(p.words) / int(p.size))
 	p.words = append(p.words, make([]int32, int(count)*int(p.size))...)
@@ -86,20 +86,20 @@ func (p *packedForest) set(at int32, split float64, feature, left, info int32) {
 	n[0], n[1], n[2] = feature, left, info
 }
 
-// child fills a place with one of f's nodes or leaves.
+// child writes node at for one of f's nodes or leaves, or leaves it open.
 func (p *packedForest) child(at, child int32) {
 	switch {
 	case child < 0:
 		p.set(at, math.Inf(1), 0, at, 2*^child)
-	case p.place[child] >= 0: // another parent's as well
-		p.set(at, math.Inf(1), 0, p.place[child], 0)
+	case p.index[child] >= 0: // another parent's as well
+		p.set(at, math.Inf(1), 0, p.index[child], 0)
 	default:
-		p.place[child] = at
-		p.open = append(p.open, openNode{place: at, node: child})
+		p.index[child] = at
+		p.open = append(p.open, openNode{index: at, node: child})
 	}
 }
 
-// divide writes a node and places its children.
+// divide writes an open node and reserves its children.
 func (p *packedForest) divide(o openNode) {
 	f, inf := p.f, math.Inf(1)
 	mode, missing := f.Modes[o.node]&^TreeMissing, f.Modes[o.node]&TreeMissing != 0
@@ -112,13 +112,13 @@ func (p *packedForest) divide(o openNode) {
 		mode, yes, no, missing = treeEQ, no, yes, false
 	}
 	left := p.take(2)
-	// put has what is not above the split go to low, another to high, and NaN to yes if it meets the comparison.
+	// put sends features not above the split to low, others to high, and NaN to yes if the comparison holds for it.
 	put := func(split float64, low, high int32) {
 		info := int32(0)
 		if missing == (high == yes) {
 			info = 1
 		}
-		p.set(o.place, split, f.Features[o.node], left, info)
+		p.set(o.index, split, f.Features[o.node], left, info)
 		p.child(left+1, high)
 		p.child(left, low)
 	}
@@ -138,18 +138,18 @@ func (p *packedForest) divide(o openNode) {
 		put(split, no, yes)
 	case o.second:
 		put(before, no, yes)
-	default: // equal is what is not above the split, and above the number before it
+	default: // equal: not above the split, and above the next smaller number
 		info := int32(1)
 		if missing {
 			info = 0
 		}
-		p.set(o.place, split, f.Features[o.node], left, info)
+		p.set(o.index, split, f.Features[o.node], left, info)
 		p.child(left+1, no)
-		p.open = append(p.open, openNode{place: left, node: o.node, second: true})
+		p.open = append(p.open, openNode{index: left, node: o.node, second: true})
 	}
 }
 
-// before is the next smaller number of the samples' type.
+// before returns the next smaller number of the samples' type.
 func (p *packedForest) before(x float64) float64 {
 	if p.dt == dtype.F64 {
 		return math.Nextafter(x, math.Inf(-1))

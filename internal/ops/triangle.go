@@ -13,11 +13,12 @@ func init() {
 		Lowerings: []Lowering{{Name: "map", When: movable, Build: triangleMap}}})
 }
 
-// Triangle keeps the upper or lower triangle of each matrix, with the k-th diagonal, and is 0 elsewhere.
+// Triangle keeps the upper or lower triangle of each matrix, including the k-th diagonal; other elements are 0.
 func Triangle(b *ir.Builder, x *ir.Value, upper bool, k sym.Expr) *ir.Value {
 	return b.Op("triangle", ir.Attrs{"upper": upper, "k": k}, x)
 }
 
+// triangleShape requires a rank of at least 2.
 func triangleShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err
@@ -30,6 +31,7 @@ func triangleShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// triangleMean moves the elements of the triangle.
 func triangleMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -51,6 +53,7 @@ func triangleMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.
 	return []*tensor.Tensor{out}, nil
 }
 
+// triangleMap loads each element under a mask.
 func triangleMap(k *Nest, n *ir.Node) {
 	x, out := k.In[0], k.Out[0]
 	diagonal, _ := n.Attrs["k"].(sym.Expr)

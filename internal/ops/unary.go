@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// accepts says which element types a function takes.
+// accepts reports whether a function takes an element type.
 type accepts func(dtype.DType) bool
 
 func floats(dt dtype.DType) bool   { return dt.IsFloat() }
@@ -18,13 +18,13 @@ func integers(dt dtype.DType) bool { return dt.IsInt() }
 func numbers(dt dtype.DType) bool  { return dt.IsFloat() || dt.IsInt() }
 func truths(dt dtype.DType) bool   { return dt == dtype.Bool }
 
-// unaryTable is every operator that is one function of one element: y[i] = f(x[i]). slope takes the derivative by y to
-// that by x; nil: it is 0, or there is none.
+// unaryTable has every operator that is a function of one element: y[i] = f(x[i]). slope turns the derivative by y into
+// the one by x; nil: the derivative is 0 or does not exist.
 var unaryTable = []struct {
 	function loop.UnaryOp
 	accepts  accepts
 	slope    slope
-	own      Def // the properties that are its own
+	own      Def // the operator's own properties
 }{
 	{loop.Neg, numbers, func(g *Gradients, up, _, _ *ir.Value) *ir.Value { return g.neg(up) }, Def{Light: true}},
 	{loop.Abs, numbers, func(g *Gradients, up, x, _ *ir.Value) *ir.Value {
@@ -81,10 +81,10 @@ var unaryTable = []struct {
 	{loop.IsNaN, floats, nil, Def{}}, {loop.IsInf, floats, nil, Def{}},
 }
 
-// slope takes the derivative by the result y of a function of one element to that by its argument x.
+// slope turns the derivative by the result y of a function of one element into the one by its argument x.
 type slope func(g *Gradients, up, x, y *ir.Value) *ir.Value
 
-// grad is the rule of an operator that has the slope.
+// grad is Def.Grad of an operator with the slope.
 func (s slope) grad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	if s == nil {
 		return []*ir.Value{nil}
@@ -92,7 +92,7 @@ func (s slope) grad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return []*ir.Value{s(g, up[0], n.Inputs[0], n.Outputs[0])}
 }
 
-// cosine is 1 − x².
+// cosine returns 1 − x².
 func (g *Gradients) cosine(x *ir.Value) *ir.Value { return g.from(1, g.mul(x, x)) }
 
 func init() {
@@ -101,9 +101,10 @@ func init() {
 	}
 }
 
+// unary returns the definition of the operator that applies f to each element; tests have results of Bool.
 func unary(f loop.UnaryOp, takes accepts, s slope, own Def) *Def {
 	return &Def{
-		Op: f.String(), Elementwise: true, Narrow: elementwiseParts, rows: elementwiseRows, Samples: unarySamples(takes),
+		Op: f.String(), Elementwise: true, Narrow: elementwiseNarrow, rows: elementwiseRows, Samples: unarySamples(takes),
 		Grad: s.grad, Light: own.Light, NotNegative: own.NotNegative,
 		Shape: func(c *ir.Inference, n *ir.Node) error {
 			if err := arity(n, 1, 1); err != nil {

@@ -11,14 +11,15 @@ func init() {
 		Samples: uniqueSamples})
 }
 
-// Unique finds the different slices of x along an axis: the slices, where each stands first, which of them each slice
-// of x is, and how often each occurs. They come in ascending order, or in that of their first appearance. A matrix of
-// one axis has the elements for slices.
+// Unique finds the different slices of x along an axis. It returns the slices, the first index of each, for each slice
+// of x the index of its equal, and the number of occurrences of each. They are in ascending order, or in that of their
+// first occurrence. The slices of a vector are its elements.
 func Unique(b *ir.Builder, x *ir.Value, axis int64, sorted bool) (values, indices, inverse, counts *ir.Value) {
 	n := b.Node("unique", ir.Attrs{"axis": axis, "sorted": sorted}, x)
 	return n.Outputs[0], n.Outputs[1], n.Outputs[2], n.Outputs[3]
 }
 
+// uniqueShape requires elements that are neither strings nor complex; the number of different slices is found in a run.
 func uniqueShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err
@@ -38,6 +39,7 @@ func uniqueShape(c *ir.Inference, n *ir.Node) error {
 	for i, extent := range []sym.Expr{shape[axis], x.Shape[axis], shape[axis]} {
 		n.Result(1+i, ir.Type{DType: dtype.I64, Shape: []sym.Expr{extent}})
 	}
-	n.Result(4, ir.Type{DType: dtype.I64, Shape: []sym.Expr{x.Shape[axis].Mul(sym.Const(2))}}) // to work in; left zero
+	// scratch memory, which is zero after the call
+	n.Result(4, ir.Type{DType: dtype.I64, Shape: []sym.Expr{x.Shape[axis].Mul(sym.Const(2))}})
 	return nil
 }

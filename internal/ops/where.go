@@ -9,7 +9,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "where", Light: true, Elementwise: true, Narrow: elementwiseParts, rows: elementwiseRows,
+	define(&Def{Op: "where", Light: true, Elementwise: true, Narrow: elementwiseNarrow, rows: elementwiseRows,
 		Shape: whereShape, Mean: whereMean, Samples: whereSamples, Grad: whereGrad,
 		Lowerings: []Lowering{{Name: "map", Build: func(k *Nest, n *ir.Node) {
 			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) {
@@ -19,9 +19,11 @@ func init() {
 		}}}})
 }
 
-// Where is x where cond holds and y elsewhere, with broadcasting.
+// Where returns x where cond is true and y elsewhere, with broadcasting.
 func Where(b *ir.Builder, cond, x, y *ir.Value) *ir.Value { return b.Op("where", nil, cond, x, y) }
 
+// whereShape requires a condition of Bool and values of one type. Known elements are combined if few conditions are
+// unknown.
 func whereShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 3, 3); err != nil {
 		return err
@@ -54,6 +56,7 @@ func whereShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// whereMean moves each element from the chosen operand.
 func whereMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -71,6 +74,7 @@ func whereMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Ten
 	return []*tensor.Tensor{out}, nil
 }
 
+// whereGrad passes the derivative to the chosen operand and 0 to the other.
 func whereGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	out := make([]*ir.Value, 3)
 	if g.Wants(n.Inputs[1]) {

@@ -9,16 +9,16 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// CosineWindow is terms[0] + terms[1]·cos(t) + terms[2]·cos(2t) + …, where t goes from 0 in equal steps: to 2π with the
-// last of size elements or, of a periodic window, with the one that would follow.
+// CosineWindow returns terms[0] + terms[1]·cos(t) + terms[2]·cos(2t) + …, where t rises from 0 in equal steps and
+// reaches 2π at the last of size elements or, for a periodic window, at the element that would follow.
 func CosineWindow(b *ir.Builder, dt dtype.DType, size sym.Expr, periodic bool, terms ...float64) *ir.Value {
 	period := size
 	if !periodic {
 		period = size.Sub(one)
 	}
-	whole := Cast(b, Integers(b, ir.Type{DType: dtype.I64}, []sym.Expr{period}), dtype.F64)
+	length := Cast(b, Integers(b, ir.Type{DType: dtype.I64}, []sym.Expr{period}), dtype.F64)
 	turn := Binary(b, loop.Mul, Counting(b, dtype.F64, size), Scalar(b, dtype.F64, 2*math.Pi))
-	turn = Binary(b, loop.Div, turn, whole)
+	turn = Binary(b, loop.Div, turn, length)
 	sum := Expand(b, Scalar(b, dtype.F64, terms[0]), size)
 	for i, term := range terms[1:] {
 		wave := Unary(b, loop.Cos, Binary(b, loop.Mul, turn, Scalar(b, dtype.F64, float64(i+1))))

@@ -20,12 +20,13 @@ func init() {
 		Lowerings: []Lowering{{Name: "blocks", When: winogradIsBlocks, Build: winogradBlocks, Error: 1e-4}}})
 }
 
-// minimal is an algorithm for a convolution of three taps that takes as many multiplications as it reads elements
-// (Winograd, 1980; Lavin and Gray, 2016). Nested with itself it computes a tile of outputs from a tile of inputs:
+// minimal is an algorithm for a convolution of three taps that multiplies only as often as it reads elements (Winograd,
+// 1980; Lavin and Gray, 2016). Nested with itself it computes a tile of outputs from a tile of inputs d and a kernel g:
 // outputᵀ [(weights g weightsᵀ) ⊙ (input d inputᵀ)] output.
 type minimal struct{ input, weights, output [][]float64 }
 
-// minimals are the algorithms by the outputs that they compute at once. Their points are 0, ±1, ∞, and 0, ±1, ±2, ∞.
+// minimals are the algorithms by the number of outputs that they compute at once. Their points are 0, ±1, ∞, and 0, ±1,
+// ±2, ∞.
 var minimals = map[int64]minimal{
 	2: {
 		input:   [][]float64{{1, 0, -1, 0}, {0, 1, 1, 0}, {0, -1, 1, 0}, {0, -1, 0, 1}},
@@ -42,24 +43,24 @@ var minimals = map[int64]minimal{
 	},
 }
 
-// Winograd is the convolution of x, [N, H, W, C], with a kernel of 3 × 3 side by side, without dilation or groups. Its
-// weights are plain, [3, 3, C, O], and transformed by WinogradWeights for tiles of so many outputs each way,
-// [(tile + 2)², C, O]. Of x with planes, [N, D, H, W, C], the kernel has some planes too, [K, 3, 3, C, O], each
-// transformed by itself: the transformed weights are [K · (tile + 2)², C, O].
+// Winograd convolves x, [N, H, W, C], with a kernel of 3 × 3 with strides of 1, without dilation or groups. original
+// are the weights, [3, 3, C, O]; weights are the same after WinogradWeights for tiles of tile × tile outputs, [(tile +
+// 2)², C, O]. If x has planes, [N, D, H, W, C], so does the kernel, [K, 3, 3, C, O]; each plane is transformed
+// independently, and weights are [K · (tile + 2)², C, O].
 //
 // Each result is within WinogradBound · Σ|x| · max|w| of the convolution, with the sum over the result's own window and
-// the maximum over the filter. A tile that the algorithm would not compute so well is computed with the plain weights:
-// see far.
-func Winograd(b *ir.Builder, x, weights, plain, bias *ir.Value, tile int64, begin, end []sym.Expr) *ir.Value {
-	inputs := []*ir.Value{x, weights, plain}
+// the maximum over the filter. A tile in which the algorithm may round more is computed directly with the original
+// weights: see far.
+func Winograd(b *ir.Builder, x, weights, original, bias *ir.Value, tile int64, begin, end []sym.Expr) *ir.Value {
+	inputs := []*ir.Value{x, weights, original}
 	if bias != nil {
 		inputs = append(inputs, bias)
 	}
 	return b.Op("winograd", ir.Attrs{"tile": tile, "begin": begin, "end": end}, inputs...)
 }
 
-// WinogradWeights transforms weights [3, 3, C, O] of f32 into out, [(tile + 2)², C, O]; they are computed in f64 and
-// rounded once.
+// WinogradWeights transforms weights w [3, 3, C, O] of f32 into out, [(tile + 2)², C, O]. It computes in f64 and rounds
+// once.
 func WinogradWeights(out, w []float32, channels, filters, tile int64) {
 	g := minimals[tile].weights
 	side := tile + 2
@@ -90,25 +91,27 @@ func WinogradWeights(out, w []float32, channels, filters, tile int64) {
 	}
 }
 
-// winogradKernel is how many planes a kernel has: one for images.
+// winogradKernel returns the number of planes of a kernel: 1 for images.
 func winogradKernel(n *ir.Node) sym.Expr {
-	if plain := n.Inputs[2].Type.Shape; len(plain) == 5 {
-		return plain[0]
+	if original := n.Inputs[2].Type.Shape; len(original) == 5 {
+		return original[0]
 	}
 	return one
 }
 
+// winogradShape requires f32 operands of ranks 4 or 5, and weights that are transformed for the attribute tile.
 func winogradShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 3, 4); err != nil {
 		return err
 	}
-	x, w, plain, tile := n.Inputs[0].Type, n.Inputs[1].Type, n.Inputs[2].Type, n.Attrs.Int("tile", 0)
+	x, w, original, tile := n.Inputs[0].Type, n.Inputs[1].Type, n.Inputs[2].Type, n.Attrs.Int("tile", 0)
 	begin, end := n.Attrs.Exprs("begin"), n.Attrs.Exprs("end")
 	rank := len(x.Shape)
-	ranks := (rank == 4 || rank == 5) && len(w.Shape) == 3 && len(plain.Shape) == rank && len(begin) == rank-2 &&
+	ranks := (rank == 4 || rank == 5) && len(w.Shape) == 3 && len(original.Shape) == rank && len(begin) == rank-2 &&
 		len(end) == rank-2
-	if !ranks || minimals[tile].input == nil || x.DType != dtype.F32 || w.DType != dtype.F32 || plain.DType != dtype.F32 {
-		return fault(n, "input %s, weights %s and %s, in tiles of %d", x, w, plain, tile)
+	if !ranks || minimals[tile].input == nil || x.DType != dtype.F32 || w.DType != dtype.F32 ||
+		original.DType != dtype.F32 {
+		return fault(n, "input %s, weights %s and %s, in tiles of %d", x, w, original, tile)
 	}
 	kernel := []sym.Expr{winogradKernel(n), sym.Const(3), sym.Const(3)}[5-rank:]
 	if k, fixed := kernel[0].Const(); !fixed || k < 1 {
@@ -116,9 +119,9 @@ func winogradShape(c *ir.Inference, n *ir.Node) error {
 	}
 	pairs := [][2]sym.Expr{{w.Shape[0], winogradKernel(n).Mul(sym.Const((tile + 2) * (tile + 2)))},
 		{w.Shape[1], x.Shape[rank-1]},
-		{plain.Shape[rank-2], x.Shape[rank-1]}, {plain.Shape[rank-1], w.Shape[2]}}
+		{original.Shape[rank-2], x.Shape[rank-1]}, {original.Shape[rank-1], w.Shape[2]}}
 	for i, extent := range kernel {
-		pairs = append(pairs, [2]sym.Expr{plain.Shape[i], extent})
+		pairs = append(pairs, [2]sym.Expr{original.Shape[i], extent})
 	}
 	for _, pair := range pairs {
 		if err := c.RequireEqual(n, pair[0], pair[1], "transformed weights"); err != nil {
@@ -146,6 +149,7 @@ func winogradShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// winogradMean computes the convolution directly with the original weights, in f64.
 func winogradMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -156,11 +160,11 @@ func winogradMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.
 		return nil, err
 	}
 	x, w, bias := in[0], in[2], present(in, 3)
-	size, places := x.Shape(), out.Shape()
+	size, outSize := x.Shape(), out.Shape()
 	last := len(size) - 1
-	kernel, channels, filters := w.Shape()[:last-1], size[last], places[last]
+	kernel, channels, filters := w.Shape()[:last-1], size[last], outSize[last]
 	flat := int64(0)
-	tensor.Each(places, func(at []int64) {
+	tensor.Each(outSize, func(at []int64) {
 		sum := 0.0
 		if bias != nil {
 			sum = bias.Float(at[last])
@@ -186,8 +190,8 @@ func winogradMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.
 	return []*tensor.Tensor{out}, nil
 }
 
-// combined are the sums that the rows of a matrix make of some values. Two rows that differ in the signs of some
-// columns share their sums of those and of the others.
+// combined returns the weighted sums of values by each row of a matrix. Two rows that differ in the signs of some
+// columns share the sums of these columns and of the others.
 func (k *Nest) combined(rows [][]float64, values []loop.Expr) []loop.Expr {
 	sum := func(row []float64, wanted func(i int) bool) loop.Expr {
 		var total loop.Expr
@@ -240,6 +244,8 @@ func (k *Nest) combined(rows [][]float64, values []loop.Expr) []loop.Expr {
 	return out
 }
 
+// winogradSamples covers both tiles on images and volumes with full and ragged tiles, with and without bias and
+// padding.
 func winogradSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	for _, tile := range []int64{2, 4} {
@@ -256,22 +262,22 @@ func winogradSamples(r *rand.Rand) []Sample {
 	return out
 }
 
-// winogradSample is a sample of an input's shape, and of a kernel of so many planes, if any, padded alike on both
-// sides.
+// winogradSample returns a sample for an input's shape and a kernel with planes[0] planes, if any, with equal padding
+// on both sides.
 func winogradSample(r *rand.Rand, tile int64, shape, planes, pad []int64, bias bool) Sample {
 	channels, count := shape[len(shape)-1], int64(1)
 	if planes != nil {
 		count = planes[0]
 	}
-	plain := sampleNormal(r, dtype.F32, append(slices.Clone(planes), 3, 3, channels, 4)...)
+	original := sampleNormal(r, dtype.F32, append(slices.Clone(planes), 3, 3, channels, 4)...)
 	elements := (tile + 2) * (tile + 2)
 	transformed := tensor.Must(tensor.New(dtype.F32, count*elements, channels, 4))
-	weights, _ := tensor.Data[float32](plain)
+	weights, _ := tensor.Data[float32](original)
 	to, _ := tensor.Data[float32](transformed)
 	for k, each := int64(0), channels*4; k < count; k++ {
 		WinogradWeights(to[k*elements*each:], weights[k*9*each:], channels, 4, tile)
 	}
-	in := []*tensor.Tensor{sampleNormal(r, dtype.F32, shape...), transformed, plain}
+	in := []*tensor.Tensor{sampleNormal(r, dtype.F32, shape...), transformed, original}
 	if bias {
 		in = append(in, sampleNormal(r, dtype.F32, 4))
 	}
@@ -279,70 +285,73 @@ func winogradSample(r *rand.Rand, tile int64, shape, planes, pad []int64, bias b
 		Constant: []int{1, 2, 3}}
 }
 
+// winogradAxes allows pieces of images, and of planes or of rows whose number is a multiple of the tile.
 func winogradAxes(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
 	in[0] = axis
 	begin, out := n.Attrs.Exprs("begin"), n.Outputs[0].Type.Shape
 	_, number := begin[0].Const()
 	if axis == 0 || len(begin) == 3 {
-		return axis == 0 || axis == 1 && number // planes are computed each by itself
+		return axis == 0 || axis == 1 && number // planes are computed independently
 	}
-	// In pieces of a ragged height, other results would count in the choice of how a tile is computed.
+	// In pieces of a ragged height, a tile could have other results, and so be far in a piece only.
 	height, known := out[1].Const()
 	return axis == 1 && number && known && height%n.Attrs.Int("tile", 1) == 0
 }
 
-// winogradSpan is how many elements the kernel has along an axis, of images or of planes, and how many results along it
-// are computed together.
-func winogradSpan(n *ir.Node) (kernel, together int64) {
+// winogradExtents returns the kernel's extent along the axis of rows or planes that is cut, and the number of results
+// along it that are computed together.
+func winogradExtents(n *ir.Node) (kernel, together int64) {
 	if kernel, _ = winogradKernel(n).Const(); len(n.Inputs[0].Type.Shape) == 5 {
 		return kernel, 1
 	}
 	return 3, n.Attrs.Int("tile", 0)
 }
 
-// winogradSeen: a tile is computed of all that the whole's tile sees, so that its rows come out the same to the bit.
+// winogradSeen returns all rows that the tiles of the result's rows read, so that pieces compute the same bits.
 func winogradSeen(n *ir.Node, axis, _ int, rows RowRange) RowRange {
 	if axis == 0 {
 		return rows
 	}
 	begin, _ := n.Attrs.Exprs("begin")[0].Const()
-	kernel, tile := winogradSpan(n)
+	kernel, tile := winogradExtents(n)
 	from := rows.From / tile * tile
 	return RowRange{from - begin, from + (rows.To-from+tile-1)/tile*tile + kernel - 1 - begin}
 }
 
+// winogradGranule returns the tile's rows, so that pieces begin with a tile.
 func winogradGranule(n *ir.Node, axis int) int64 {
 	if axis == 0 {
 		return 1
 	}
-	_, tile := winogradSpan(n)
+	_, tile := winogradExtents(n)
 	return tile
 }
 
-// winogradFits: a piece's blocks take no more scratch than the whole's.
+// winogradFits reports whether the blocks of a piece take no more scratch than those of the entire result.
 func winogradFits(n *ir.Node, axis int, rows int64) bool {
 	x, out, begin := n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape, n.Attrs.Exprs("begin")
-	// blocks of images of unknown sizes do not depend on the rows
+	// Blocks of images of unknown sizes do not depend on the number of rows.
 	if _, ok := constants(out[1 : len(out)-1]); axis != 1 || !ok {
 		return true
 	}
 	kernel, _ := winogradKernel(n).Const()
 	i, tile := WinogradImageOf(x, out, begin, kernel, nil), n.Attrs.Int("tile", 0)
-	whole, _ := winogradBlockOf(i, tile)
+	full, _ := winogradBlockOf(i, tile)
 	if len(out) == 5 {
 		i.Planes = rows
 	} else {
 		i.Height = rows
 	}
 	piece, ok := winogradBlockOf(i, tile)
-	return ok && piece.rows*piece.columns <= whole.rows*whole.columns && piece.planes <= whole.planes
+	return ok && piece.rows*piece.columns <= full.rows*full.columns && piece.planes <= full.planes
 }
 
+// winogradCut sets the padding of a piece so that its first tile reads the same rows of the operand.
 func winogradCut(b *ir.Builder, n *ir.Node, attrs ir.Attrs, _ []*ir.Value, axis int, c RowCut) {
 	if axis == 0 {
 		return
 	}
-	kernel, _ := winogradSpan(n)
+	kernel, _ := winogradExtents(n)
 	begin := n.Attrs.Exprs("begin")[0].Add(c.offset(b, 0, 1))
 	setExpr(attrs, "begin", 0, begin)
 	setExpr(attrs, "end", 0, sym.Const(c.Out.Rows+kernel-1-c.In[0].Rows).Sub(begin))
@@ -350,7 +359,7 @@ func winogradCut(b *ir.Builder, n *ir.Node, attrs ir.Attrs, _ []*ir.Value, axis 
 
 func winogradLoose(_ *ir.Node, axis, _ int) bool { return axis == 1 }
 
-// winogradCost: each transformed weight takes part in one element of every tile.
+// winogradCost counts two operations for each transformed weight and tile.
 func winogradCost(n *ir.Node, size func(...sym.Expr) float64) float64 {
 	out, tile := n.Outputs[0].Type.Shape, float64(n.Attrs.Int("tile", 1))
 	return 2 * size(out...) * size(n.Inputs[1].Type.Shape...) / max(size(out[len(out)-1]), 1) / (tile * tile)

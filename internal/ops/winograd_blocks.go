@@ -5,24 +5,25 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// WinogradImage is what decides how a convolution of 3 × 3, or of such planes, is divided, and what it costs.
+// WinogradImage holds the sizes that decide how a convolution of 3 × 3, or of planes of that size, is divided into
+// blocks, and its cost.
 type WinogradImage struct {
-	Planes, Height, Width int64 // of the output: one plane of an image
+	Planes, Height, Width int64 // of the output; an image has one plane
 	Kernel                int64 // planes of the kernel
-	Pairs                 int64 // of an output plane and a plane of the kernel through which it sees the input
+	Pairs                 int64 // pairs of an output plane and a kernel plane that meet a plane of the input
 	Channels, Filters     int64
-	Fixed                 bool // rows and columns are known; otherwise they are likely
+	Fixed                 bool // rows and columns are known; otherwise they are guessed
 }
 
-// usualSide and usualPlanes are what a dimension that decides an image's rows or columns, or its planes, counts as
-// where a size must be guessed.
+// usualSide and usualPlanes are the guessed values of dimensions that decide an image's rows or columns, and its
+// planes.
 const (
 	usualSide   = 256
 	usualPlanes = 16
 )
 
-// WinogradImageOf is the image of a convolution of x with a kernel of so many planes, padded by begin before. Channels
-// and filters that are not known are 0.
+// WinogradImageOf returns the sizes of a convolution of x with a kernel of `kernel` planes, with begin padding before.
+// Unknown numbers of channels and filters are 0.
 func WinogradImageOf(x, out, begin []sym.Expr, kernel int64, d *sym.Dims) WinogradImage {
 	last := len(out) - 1
 	_, rows := out[last-2].Const()
@@ -43,8 +44,7 @@ func WinogradImageOf(x, out, begin []sym.Expr, kernel int64, d *sym.Dims) Winogr
 	return i
 }
 
-// likely is an extent as it is, or as it is likely to be for dimensions in their ranges, which count as usual if they
-// may.
+// likely returns an extent or, if it is not known, a guess: each dimension is taken to be usual, within its range.
 func likely(extent sym.Expr, usual int64, d *sym.Dims) int64 {
 	if v, fixed := extent.Const(); fixed {
 		return v
@@ -62,24 +62,24 @@ func likely(extent sym.Expr, usual int64, d *sym.Dims) int64 {
 	return min(max(v, 1), 1<<20)
 }
 
-// winogradBlock is how much is done at once: planes, rows and columns of tiles, parts of the output channels, each a
-// loop over chunks of them.
-type winogradBlock struct{ planes, rows, columns, parts, chunk int64 }
+// winogradBlock is the work that is done at once: planes, rows and columns of tiles. The output channels are divided
+// into splits, each a loop over chunks of channels.
+type winogradBlock struct{ planes, rows, columns, splits, chunk int64 }
 
 const (
-	fewestTiles    = 24      // rows of a product: below, weights pass by for too little
-	mostTiles      = 64      // of a block, in a plane
-	winogradBytes  = 4 << 20 // of a block's transformed inputs, at most
-	winogradPlanes = 4       // of a block, if it is not known how many there are: at most
+	fewestTiles    = 24      // least rows of a product: with fewer, loading the weights costs more than it serves
+	mostTiles      = 64      // most tiles of a block in a plane
+	winogradBytes  = 4 << 20 // most bytes of a block's transformed inputs
+	winogradPlanes = 4       // most planes of a block, if the number of planes is not known
 )
 
-// winogradPlaneBytes is how much a plane of so many transformed tiles takes.
+// winogradPlaneBytes returns the bytes of a plane of transformed tiles.
 func winogradPlaneBytes(tiles, channels, tile int64) int64 {
 	return tiles * (tile + 2) * (tile + 2) * channels * 4
 }
 
-// winogradBlockOf chooses a block for an image; false if there is none. A block covers whole tiles, or the image.
-// The planes that several output planes see are transformed once for those of a block.
+// winogradBlockOf chooses a block for an image; false if none fits. A block covers full tiles, or the image. Input
+// planes that several output planes of a block read are transformed once.
 func winogradBlockOf(i WinogradImage, tile int64) (b winogradBlock, ok bool) {
 	rows, columns := (i.Height+tile-1)/tile, (i.Width+tile-1)/tile
 	if i.Height < 1 || i.Width < 1 || i.Planes < 1 || i.Channels < 1 || i.Filters < 1 {
@@ -101,8 +101,8 @@ func winogradBlockOf(i WinogradImage, tile int64) (b winogradBlock, ok bool) {
 	return b, true
 }
 
-// evenPlanes is how many planes a block has, at most so many, if all have about as many; 1 if there are none. Planes
-// that share nothing are blocks of their own.
+// evenPlanes returns the number of planes of a block, at most most, such that all blocks have about as many; 1 if there
+// are no planes. Planes that share no inputs are blocks of their own.
 func (i WinogradImage) evenPlanes(most int64) int64 {
 	if i.Kernel == 1 || i.Planes < 1 || most < 1 {
 		return 1
@@ -110,17 +110,17 @@ func (i WinogradImage) evenPlanes(most int64) int64 {
 	return ceilDiv(i.Planes, ceilDiv(i.Planes, most))
 }
 
-// divide chooses chunks of the output channels, and as many parts as the image takes for there to be work for all.
+// divide chooses chunks of the output channels, and as many splits as give each worker enough blocks.
 func (b *winogradBlock) divide(i WinogradImage, tile int64) {
 	b.chunk = i.Filters
 	if i.Filters%64 == 0 {
 		b.chunk = 64
 	}
 	tiles := max(1, ceilDiv(i.Height, tile)*ceilDiv(i.Width, tile)*ceilDiv(i.Planes, b.planes))
-	b.parts = divisor(i.Filters/b.chunk, (8*b.rows*b.columns+tiles-1)/tiles, i.Filters/b.chunk)
+	b.splits = divisor(i.Filters/b.chunk, (8*b.rows*b.columns+tiles-1)/tiles, i.Filters/b.chunk)
 }
 
-// winogradFreeBlock is the most that a block has in an image of likely size; false if its tiles are too few.
+// winogradFreeBlock returns the largest block for an image of guessed size; false if it would have too few tiles.
 func winogradFreeBlock(i WinogradImage, tile int64) (b winogradBlock, ok bool) {
 	if i.Channels < 1 || i.Filters < 1 {
 		return b, false
@@ -137,19 +137,19 @@ func winogradFreeBlock(i WinogradImage, tile int64) (b winogradBlock, ok bool) {
 	return b, false
 }
 
-// winogradGrid is how blocks lie in an image. If the image's size is not known, a block has at most rows × columns
-// tiles: the columns are shared evenly among the blocks beside each other, so that the last block may reach beyond the
-// image, and the last block below has the rows that are left.
+// winogradGrid says how blocks lie in an image. If the image's size is not known, a block has at most rows × columns
+// tiles: columns are shared evenly among the blocks of a row, so that the last one may extend beyond the image, and the
+// last row of blocks has the rows that are left.
 type winogradGrid struct {
 	winogradBlock
-	count  [2]sym.Expr // of blocks, along rows and columns
-	deep   sym.Expr    // of blocks, along planes
-	tiles  [2]sym.Expr // of the image, along rows and columns; empty if fixed
+	count  [2]sym.Expr // the number of blocks along rows and columns
+	deep   sym.Expr    // the number of blocks along planes
+	tiles  [2]sym.Expr // the image's tiles along rows and columns; not set if fixed
 	fixed  bool        // every block has rows × columns tiles
-	ragged [2]bool     // whether tiles may reach beyond the image, along rows and columns
+	ragged [2]bool     // whether tiles may extend beyond the image, along rows and columns
 }
 
-// winogradGridOf chooses the blocks for a node's image; false if there is none.
+// winogradGridOf chooses the blocks of a node's image; false if none fit.
 func winogradGridOf(n *ir.Node, d *sym.Dims) (g winogradGrid, ok bool) {
 	tile, out := n.Attrs.Int("tile", 0), n.Outputs[0].Type.Shape
 	kernel, _ := winogradKernel(n).Const()
@@ -174,7 +174,7 @@ func winogradGridOf(n *ir.Node, d *sym.Dims) (g winogradGrid, ok bool) {
 	return g, true
 }
 
-// block is the block of an image that has so many planes, which may not be known.
+// block returns the block of an image with that number of planes, which may not be known.
 func (i WinogradImage) block(tile int64, planes sym.Expr) (b winogradBlock, ok bool) {
 	if !i.Fixed {
 		return winogradFreeBlock(i, tile)
@@ -185,13 +185,13 @@ func (i WinogradImage) block(tile int64, planes sym.Expr) (b winogradBlock, ok b
 	return winogradBlockOf(i, tile)
 }
 
-// isMultiple reports whether a number is seen to divide an extent.
+// isMultiple reports whether an extent is provably a multiple of a number.
 func isMultiple(extent sym.Expr, by int64) bool {
 	rest, ok := extent.Mod(sym.Const(by)).Const()
 	return ok && rest == 0
 }
 
-// sizeOf is how many rows and columns of tiles a block has, of those that are the row-th from the top.
+// sizeOf returns the rows and columns of tiles of the blocks in a row of blocks.
 func (g *winogradGrid) sizeOf(row sym.Expr) (rows, columns sym.Expr) {
 	if g.fixed {
 		return sym.Const(g.rows), sym.Const(g.columns)
@@ -200,13 +200,14 @@ func (g *winogradGrid) sizeOf(row sym.Expr) (rows, columns sym.Expr) {
 	return rows, g.tiles[1].CeilDiv(g.count[1].Max(one)).Min(sym.Const(g.columns))
 }
 
+// winogradIsBlocks reports whether a block fits.
 func winogradIsBlocks(n *ir.Node, d *sym.Dims) bool {
 	_, ok := winogradGridOf(n, d)
 	return ok
 }
 
-// Cost is about what the convolution costs for each image by tiles of so many outputs each way, or directly where tile
-// is 0, in multiplications; ok is false if it cannot be.
+// Cost estimates the multiplications of the convolution for each image, by tiles of tile × tile outputs, or directly if
+// tile is 0; ok is false if no block fits.
 func (i WinogradImage) Cost(tile int64) (cost int64, ok bool) {
 	if tile == 0 {
 		return i.Height * i.Width * 9 * i.Pairs * i.Channels * i.Filters, true
@@ -221,16 +222,17 @@ func (i WinogradImage) Cost(tile int64) (cost int64, ok bool) {
 	return i.costOf(b, tile), true
 }
 
-// stagesTransform is what transforming an element of a tile costs in stages, in multiplications of a product: it is
-// read from memory, and written to it.
+// stagesTransform is the cost of transforming an element of a tile in stages, in multiplications of a product: the
+// element is read from memory and written to it.
 const stagesTransform = 24
 
-// StagesCost is Cost in stages.
+// StagesCost is Cost for the algorithm in stages (see winograd_stages.go).
 func (i WinogradImage) StagesCost(tile int64) int64 {
 	tiles, side := ceilDiv(i.Height, tile)*ceilDiv(i.Width, tile), (tile+2)*(tile+2)
 	return tiles * side * (i.Channels*i.Filters + stagesTransform*(i.Channels+i.Filters))
 }
 
+// freeCost is Cost for an image of guessed size, rounded up to full blocks.
 func (i WinogradImage) freeCost(tile int64) (cost int64, ok bool) {
 	b, ok := winogradFreeBlock(i, tile)
 	if !ok {
@@ -242,13 +244,14 @@ func (i WinogradImage) freeCost(tile int64) (cost int64, ok bool) {
 	return i.costOf(b, tile), true
 }
 
+// costOf is Cost with a block.
 func (i WinogradImage) costOf(b winogradBlock, tile int64) int64 {
 	side := (tile + 2) * (tile + 2)
 	blocks := (ceilDiv(i.Height, tile) / b.rows) * (ceilDiv(i.Width, tile) / b.columns)
 	tiles := b.rows * b.columns
-	// Of the planes that a block sees, those before the first and after the last of the image are not transformed.
+	// Planes before the first and after the last of the image are not transformed.
 	seen := min(ceilDiv(i.Planes, b.planes)*(b.planes+i.Kernel-1), i.Pairs)
-	// Transforming an element of a tile costs as much as about eight multiplications of a product.
+	// Transforming an element of a tile costs about as much as eight multiplications of a product.
 	return blocks * side * (i.Pairs*max(tiles, fewestTiles)*i.Channels*i.Filters +
-		8*tiles*(i.Channels*b.parts*seen+i.Filters*i.Planes))
+		8*tiles*(i.Channels*b.splits*seen+i.Filters*i.Planes))
 }

@@ -9,35 +9,35 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// This file keeps tiles in which Winograd's algorithm rounds too much from being computed by it.
+// This file decides which tiles are computed directly, because Winograd's algorithm would round too much in them.
 //
-// A result of a tile is a sum of all that the tile sees, in which what lies outside the result's window cancels. What
-// the roundings leave of it goes by the largest element of the tile, not by the elements of the window: with the rows
-// of the three matrices replaced by their absolute values (Higham, Accuracy and Stability of Numerical Algorithms,
-// 2002, lemma 8.4; Barabasz, Anderson, Soodhalter and Gregg, Error Analysis and Improving the Accuracy of Winograd
-// Convolution for Deep Neural Networks, 2020),
+// A result of a tile is a sum of all elements that the tile reads, in which the elements outside the result's window
+// cancel. Rounding errors do not cancel. They are bounded by the largest element of the tile, not by the elements of
+// the window: with the rows of the three matrices replaced by their absolute values (Higham, Accuracy and Stability of
+// Numerical Algorithms, 2002, lemma 8.4; Barabasz, Anderson, Soodhalter and Gregg, Error Analysis and Improving the
+// Accuracy of Winograd Convolution for Deep Neural Networks, 2020),
 //
 //	|error| ≤ growth² · (K·C + 20) · 2⁻²⁴ · largest · max|w|
 //	growth = max over outputs p of Σᵢ |output|ₚᵢ · Σ|weights|ᵢ · Σ|input|ᵢ
 //
-// where largest is the greatest Σ|x| over the channels of one position that the tile sees, summed over the K planes of
-// the kernel. A tile is far if largest is
-// more than Σ|x| of the window of any of its results, so that elsewhere largest can be replaced by that sum; or if it
-// is so large or small that transforms overflow or lose bits; or if it is an infinity or NaN.
+// where largest is the greatest Σ|x| over the channels of one position that the tile reads, summed over the K planes of
+// the kernel. A tile is far if largest exceeds Σ|x| of the window of one of its results, since in other tiles largest
+// can be replaced by that sum; if it is so large or small that transforms overflow or lose bits; or if it is an
+// infinity or NaN.
 
-// The range of largest in which transforms neither overflow nor lose bits, and that of the greatest magnitude in each
-// filter.
+// The ranges of largest, and of the greatest magnitude in each filter, in which transforms neither overflow nor lose
+// bits.
 const (
 	farAbove, farBelow       = 0x1p80, 0x1p-60
 	filterAbove, filterBelow = 0x1p20, 0x1p-40
 )
 
-// WinogradBound is the error of a result, relative to Σ|x| · max|w| of its own window and filter, that tests hold for
-// tiles of so many outputs each way. What is proved is WinogradProved: roundings would all have to point one way to
-// reach it.
+// WinogradBound is the error of a result, relative to Σ|x| · max|w| of its own window and filter, that tests allow for
+// tiles of each size. The proved bound is WinogradProved; to reach it, all roundings would have to err in one
+// direction.
 var WinogradBound = map[int64]float64{2: 1e-6, 4: 1e-5}
 
-// WinogradGrowth is the factor of the proved bound: growth².
+// WinogradGrowth returns the factor growth² of the proved bound.
 func WinogradGrowth(tile int64) float64 {
 	m, worst := minimals[tile], 0.0
 	total := func(row []float64) (sum float64) {
@@ -56,8 +56,8 @@ func WinogradGrowth(tile int64) float64 {
 	return worst * worst
 }
 
-// WinogradProved is the proved bound of an error, relative to Σ|x| · max|w|, for so many channels: of all planes of the
-// kernel.
+// WinogradProved returns the proved bound of an error, relative to Σ|x| · max|w|, for a number of channels, counted
+// over all planes of the kernel.
 func WinogradProved(tile, channels int64) float64 {
 	return WinogradGrowth(tile) * float64(channels+20) * 0x1p-24
 }
@@ -65,7 +65,7 @@ func WinogradProved(tile, channels int64) float64 {
 // WinogradRange collects the greatest magnitude in each filter.
 type WinogradRange []float32
 
-// Add reads weights [3, 3, C, filters] of the filters from first on.
+// Add includes weights [3, 3, C, filters] of the filters from first on.
 func (g WinogradRange) Add(w []float32, first, filters int64) {
 	for greatest := g[first:][:filters]; len(w) > 0; w = w[filters:] {
 		for o, v := range w[:filters] {
@@ -76,20 +76,20 @@ func (g WinogradRange) Add(w []float32, first, filters int64) {
 	}
 }
 
-// Fits reports whether the weights can be transformed: in each filter the greatest magnitude is 0 or within bounds.
+// Fits reports whether the weights can be transformed: the greatest magnitude of each filter is 0 or within bounds.
 func (g WinogradRange) Fits() bool {
 	return !slices.ContainsFunc(g, func(v float32) bool { return !(v == 0 || v >= filterBelow && v <= filterAbove) })
 }
 
-// far is a buffer of a truth for each tile of each plane of the block: whether it is computed directly.
-func (w *winogradPlace) far() *loop.Memory {
+// far returns a buffer with 1 for each tile of each plane of the block that is computed directly, and 0 for others.
+func (w *winogradPosition) far() *loop.Memory {
 	tile := sym.Const(w.tile)
 	_, most := w.seenPlanes()
 	rows := w.rowSums(most)
 	far := w.Local("far", dtype.F32, sym.Const(w.block.planes*w.block.rows), sym.Const(w.block.columns))
 	w.deep(w.outputs, func(plane sym.Expr) {
 		w.Nest.Nest(loop.Each, "f", []sym.Expr{w.rows, w.columns}, func(t []sym.Expr) {
-			// Over the planes of the kernel, the sums of what is greatest and of what each result's window holds.
+			// Sum over the kernel's planes: the greatest position of each plane, and each result's window.
 			var largest loop.Expr
 			sums := make([]loop.Expr, w.tile*w.tile)
 			for tap := range w.kernel {
@@ -108,7 +108,7 @@ func (w *winogradPlace) far() *loop.Memory {
 				}
 			}
 			first := [2]sym.Expr{w.firstRow.Add(t[0].Mul(tile)), w.firstColumn.Add(t[1].Mul(tile))}
-			existing(sums, w.tile, first, [2]sym.Expr{w.places[0], w.places[1]}, [2]bool{w.block.ragged[0], w.block.ragged[1]})
+			existing(sums, w.tile, first, [2]sym.Expr{w.outSize[0], w.outSize[1]}, [2]bool{w.block.ragged[0], w.block.ragged[1]})
 			w.Store(far, []sym.Expr{plane.Mul(sym.Const(w.block.rows)).Add(t[0]), t[1]},
 				w.isFar(largest, extreme(loop.Min, sums)))
 		})
@@ -116,7 +116,7 @@ func (w *winogradPlace) far() *loop.Memory {
 	return far
 }
 
-// total is the sum of two values, of which the first may be missing.
+// total returns the sum of two values, of which the first may be nil.
 func total(sum, v loop.Expr) loop.Expr {
 	if sum == nil {
 		return v
@@ -124,8 +124,8 @@ func total(sum, v loop.Expr) loop.Expr {
 	return plus(sum, v)
 }
 
-// isFar is 1 if a tile is far, and 0 if not, by the greatest sum of magnitudes at a position that it sees, and the
-// least over the window of a result.
+// isFar returns 1 if a tile is far and 0 otherwise, given the greatest sum of magnitudes at a position and the least
+// over the window of a result.
 func (k *Nest) isFar(largest, least loop.Expr) loop.Expr {
 	number := func(v float64) loop.Expr { return loop.Number(dtype.F32, v) }
 	largest, least = k.Let("n", largest), k.Let("n", least)
@@ -135,21 +135,21 @@ func (k *Nest) isFar(largest, least loop.Expr) loop.Expr {
 	return loop.Choose(loop.Apply2(loop.And, within, sized), number(0), number(1))
 }
 
-// existing has the sums of the results that a tile does not have, beyond an image of so many places, be the greatest
-// number. first is where the tile begins, and ragged whether tiles reach beyond, along rows and columns.
-func existing(sums []loop.Expr, tile int64, first, places [2]sym.Expr, ragged [2]bool) {
+// existing replaces the sums of results beyond an image of the given rows and columns by the greatest number. first is
+// where the tile begins, and ragged whether tiles may extend beyond the image, along rows and columns.
+func existing(sums []loop.Expr, tile int64, first, outSize [2]sym.Expr, ragged [2]bool) {
 	for i := range sums {
 		for axis, at := range []int64{int64(i) / tile, int64(i) % tile} {
 			if ragged[axis] {
-				exists := loop.Apply2(loop.Lt, loop.At(first[axis].Add(sym.Const(at))), loop.At(places[axis]))
+				exists := loop.Apply2(loop.Lt, loop.At(first[axis].Add(sym.Const(at))), loop.At(outSize[axis]))
 				sums[i] = loop.Choose(exists, sums[i], loop.Highest(dtype.F32))
 			}
 		}
 	}
 }
 
-// rowSums are, of each row of each plane that a tile sees, the sums of three neighbours, and the greatest.
-func (w *winogradPlace) rowSums(most sym.Expr) *loop.Memory {
+// rowSums returns, for each row of each plane that a tile reads, the sums of three neighbours, then the greatest.
+func (w *winogradPosition) rowSums(most sym.Expr) *loop.Memory {
 	tile, height := sym.Const(w.tile), sym.Const(w.block.rows*w.tile+2)
 	reach := w.reach(most)
 	rows := w.Local("rows", dtype.F32, reach.Shape[0], sym.Const(w.tile+1), sym.Const(w.block.columns))
@@ -170,9 +170,9 @@ func (w *winogradPlace) rowSums(most sym.Expr) *loop.Memory {
 	return rows
 }
 
-// reach is Σ|x| of each position that the block sees, in columns that lie a tile apart side by side, so that
+// reach returns Σ|x| of each position that the block reads. Columns that are a tile apart are adjacent, so that
 // neighbouring tiles are lanes.
-func (w *winogradPlace) reach(most sym.Expr) *loop.Memory {
+func (w *winogradPosition) reach(most sym.Expr) *loop.Memory {
 	tile, height := sym.Const(w.tile), sym.Const(w.block.rows*w.tile+2)
 	reach := w.Local("reach", dtype.F32, most.Mul(height), tile, sym.Const(w.block.columns+1))
 	planes, _ := w.seenPlanes()
@@ -190,38 +190,38 @@ func (w *winogradPlace) reach(most sym.Expr) *loop.Memory {
 	return reach
 }
 
-// reached stores Σ|x| of the positions of a tile's row, which is at in the input if inRow holds.
-func (w *winogradPlace) reached(reach *loop.Memory, inRow loop.Expr, at []sym.Expr, row, place sym.Expr) {
-	tile, column := sym.Const(w.tile), w.left.Add(place.Mul(sym.Const(w.tile)))
-	inColumns := loop.Inside(column, sym.Const(0), w.size[1].Sub(sym.Const(w.tile-1)))
+// reached stores Σ|x| of the positions of a tile's row, which lies at index at of the input if inRow holds.
+func (w *winogradPosition) reached(reach *loop.Memory, inRow loop.Expr, at []sym.Expr, row, column sym.Expr) {
+	tile, left := sym.Const(w.tile), w.left.Add(column.Mul(sym.Const(w.tile)))
+	inColumns := loop.Inside(left, sym.Const(0), w.size[1].Sub(sym.Const(w.tile-1)))
 	w.When(loop.Apply2(loop.And, inRow, inColumns), func() {
-		// All positions of a tile's row at once, so that what is summed across lanes overlaps.
+		// All positions of a tile's row are summed at once, so that sums across lanes overlap.
 		sums := make([]*loop.Ref, w.tile)
 		for j := range sums {
 			sums[j] = w.Var("n", loop.Number(dtype.F32, 0))
 		}
 		w.Serial("c", w.channels, func(c sym.Expr) {
 			for j, n := range sums {
-				w.Reduce(n, loop.Add, loop.Apply(loop.Abs, w.x.Load(with(at, column.Add(sym.Const(int64(j))), c)...)))
+				w.Reduce(n, loop.Add, loop.Apply(loop.Abs, w.x.Load(with(at, left.Add(sym.Const(int64(j))), c)...)))
 			}
 		})
 		for j, n := range sums {
-			w.Store(reach, []sym.Expr{row, sym.Const(int64(j)), place}, n)
+			w.Store(reach, []sym.Expr{row, sym.Const(int64(j)), column}, n)
 		}
 	}, func() {
 		w.Each("j", tile, func(j sym.Expr) {
-			n, z := w.Var("n", loop.Number(dtype.F32, 0)), column.Add(j)
+			n, z := w.Var("n", loop.Number(dtype.F32, 0)), left.Add(j)
 			w.When(loop.Apply2(loop.And, inRow, loop.Inside(z, sym.Const(0), w.size[1])), func() {
 				w.Serial("c", w.channels, func(c sym.Expr) {
 					w.Reduce(n, loop.Add, loop.Apply(loop.Abs, w.x.Load(with(at, z, c)...)))
 				})
 			}, nil)
-			w.Store(reach, []sym.Expr{row, j, place}, n)
+			w.Store(reach, []sym.Expr{row, j, column}, n)
 		})
 	})
 }
 
-// extreme is the greatest or least of some values.
+// extreme returns the greatest or least of some values.
 func extreme(op loop.BinaryOp, list []loop.Expr) loop.Expr {
 	total := list[0]
 	for _, v := range list[1:] {
@@ -230,8 +230,9 @@ func extreme(op loop.BinaryOp, list []loop.Expr) loop.Expr {
 	return total
 }
 
-// direct computes a tile of a plane as sums of products, of the filters from first on.
-func (w *winogradPlace) direct(plane sym.Expr, t []sym.Expr, first sym.Expr,
+// direct computes a tile of a plane as sums of products, for the filters from first on, and passes each result to
+// store.
+func (w *winogradPosition) direct(plane sym.Expr, t []sym.Expr, first sym.Expr,
 	store func(p, q, c sym.Expr, v loop.Expr)) {
 	tile, side := sym.Const(w.tile), sym.Const(w.tile+2)
 	patch := w.Local("patch", dtype.F32, side.Mul(sym.Const(w.kernel)), side.Mul(w.channels))
@@ -260,13 +261,13 @@ func (w *winogradPlace) direct(plane sym.Expr, t []sym.Expr, first sym.Expr,
 		w.Nest.Nest(loop.Serial, "k", []sym.Expr{sym.Const(w.kernel), sym.Const(3)}, func(k []sym.Expr) {
 			w.Contract(tile, w.chunk, w.channels.Mul(sym.Const(3)), acc.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
 				patch.Tile([]sym.Expr{k[0].Mul(side).Add(r).Add(k[1]), {}}, unit(2, 1, w.channels), unit(2, 1, one)),
-				w.plain.Tile([]sym.Expr{k[0].Mul(sym.Const(3)).Add(k[1]), {}, first}, unit(3, 1, one), unit(3, 2, one)))
+				w.original.Tile([]sym.Expr{k[0].Mul(sym.Const(3)).Add(k[1]), {}, first}, unit(3, 1, one), unit(3, 2, one)))
 		})
 		w.Nest.Nest(loop.Each, "o", acc.Shape, func(at []sym.Expr) { store(r, at[0], at[1], acc.Load(at...)) })
 	})
 }
 
-// with is a list with more behind it, of its own.
+// with returns a new list with more elements appended.
 func with(list []sym.Expr, more ...sym.Expr) []sym.Expr {
 	return append(list[:len(list):len(list)], more...)
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// This file is Winograd's algorithm in stages, for machines that run blocks of threads, where no worker has the room
-// for a block of tiles: the inputs of all tiles are transformed, multiplied by the weights in one product for each
-// element of a tile, and transformed back. Between the stages they lie in memory. Channels are before rows and columns.
+// This file has Winograd's algorithm in stages, for machines that run blocks of threads, whose scratch has no room for
+// a block of tiles. The inputs of all tiles are transformed, multiplied by the weights in one product for each element
+// of a tile, and transformed back. Between the stages they lie in memory. Channels come before rows and columns.
 
 func init() {
 	lowering := func(build func(k *Nest, n *ir.Node), error float64) []Lowering {
@@ -29,10 +29,11 @@ func init() {
 		Lowerings: lowering(winogradOutputTiles, 1e-4)})
 }
 
-// WinogradStages is the convolution of x, [N, C, H, W], with plain weights, [O, C, 3, 3], side by side, without
-// dilation or groups. transformed are WinogradWeights for tiles of so many outputs each way, [(tile + 2)², C, O].
-// Results are within the same bound as those of Winograd.
-func WinogradStages(b *ir.Builder, x, transformed, plain, bias *ir.Value, tile int64, begin, end []sym.Expr) *ir.Value {
+// WinogradStages convolves x, [N, C, H, W], with the original weights, [O, C, 3, 3], with strides of 1, without
+// dilation or groups. transformed are the WinogradWeights for tiles of tile × tile outputs, [(tile + 2)², C, O]. Errors
+// have the same bound as those of Winograd.
+func WinogradStages(b *ir.Builder, x, transformed, original, bias *ir.Value, tile int64, begin,
+	end []sym.Expr) *ir.Value {
 	attrs := func() ir.Attrs { return ir.Attrs{"tile": tile, "begin": begin, "end": end} }
 	reach := Reduce(b, "reduce_l1", x, false, 1)
 	far := b.Op("winograd_far", attrs(), reach)
@@ -41,22 +42,23 @@ func WinogradStages(b *ir.Builder, x, transformed, plain, bias *ir.Value, tile i
 	columns := Reshape(b, seen, shape[0], shape[1], sym.Product(shape[2:]...))
 	sums := MatMul(b, transformed, columns, true, false)
 	sums = Reshape(b, sums, shape[0], transformed.Type.Shape[2], shape[2], shape[3], shape[4])
-	inputs := []*ir.Value{sums, far, x, plain}
+	inputs := []*ir.Value{sums, far, x, original}
 	if bias != nil {
 		inputs = append(inputs, bias)
 	}
 	return b.Op("winograd_output", attrs(), inputs...)
 }
 
-// winogradTiling is how tiles lie in the images of a node.
+// winogradTiling says how tiles lie in the images of a node.
 type winogradTiling struct {
-	tile, side   int64 // outputs and inputs of a tile each way
-	begin        [2]sym.Expr
-	size, places [2]sym.Expr // rows and columns of the input and of the output
-	tiles        [2]sym.Expr
+	tile, side    int64 // outputs and inputs of a tile each way
+	begin         [2]sym.Expr
+	size, outSize [2]sym.Expr // rows and columns of the input and of the output
+	tiles         [2]sym.Expr
 }
 
-// winogradTilingOf reads a node's attributes for an input of so many rows and columns.
+// winogradTilingOf returns the tiling of a node for an input with rows and columns size; ok is false if the attributes
+// are wrong.
 func winogradTilingOf(n *ir.Node, d *sym.Dims, size []sym.Expr) (t winogradTiling, ok bool) {
 	begin, end := n.Attrs.Exprs("begin"), n.Attrs.Exprs("end")
 	t.tile = n.Attrs.Int("tile", 0)
@@ -65,13 +67,13 @@ func winogradTilingOf(n *ir.Node, d *sym.Dims, size []sym.Expr) (t winogradTilin
 	}
 	for i := range size {
 		t.begin[i], t.size[i] = begin[i], size[i]
-		t.places[i] = d.Simplify(sym.Sum(size[i], begin[i], end[i], sym.Const(-2)))
-		t.tiles[i] = d.Simplify(t.places[i].CeilDiv(sym.Const(t.tile)))
+		t.outSize[i] = d.Simplify(sym.Sum(size[i], begin[i], end[i], sym.Const(-2)))
+		t.tiles[i] = d.Simplify(t.outSize[i].CeilDiv(sym.Const(t.tile)))
 	}
 	return t, true
 }
 
-// inferred is the tiling of a node whose input i ends with rows and columns, and has so many axes.
+// inferred sets t to the tiling of a node by its input i, which has `axes` axes and ends with rows and columns.
 func (t *winogradTiling) inferred(c *ir.Inference, n *ir.Node, i, axes int) error {
 	x := n.Inputs[i].Type
 	fits := len(x.Shape) == axes && x.DType == dtype.F32
@@ -81,8 +83,8 @@ func (t *winogradTiling) inferred(c *ir.Inference, n *ir.Node, i, axes int) erro
 	if !fits {
 		return fault(n, "input %s in tiles of %d", x, n.Attrs.Int("tile", 0))
 	}
-	for _, places := range t.places {
-		if err := c.Require(n, sym.Cond{A: sym.Const(0), Rel: sym.LE, B: places},
+	for _, outSize := range t.outSize {
+		if err := c.Require(n, sym.Cond{A: sym.Const(0), Rel: sym.LE, B: outSize},
 			"the kernel fits the padded input"); err != nil {
 			return err
 		}
@@ -90,6 +92,7 @@ func (t *winogradTiling) inferred(c *ir.Inference, n *ir.Node, i, axes int) erro
 	return nil
 }
 
+// winogradFarShape gives the result one element for each tile of each image.
 func winogradFarShape(c *ir.Inference, n *ir.Node) error {
 	var t winogradTiling
 	if err := arity(n, 1, 1); err != nil {
@@ -102,6 +105,7 @@ func winogradFarShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// winogradInputShape gives the result the elements of a tile, then channels, images and tiles.
 func winogradInputShape(c *ir.Inference, n *ir.Node) error {
 	var t winogradTiling
 	if err := arity(n, 1, 1); err != nil {
@@ -116,6 +120,7 @@ func winogradInputShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// winogradOutputShape checks the stages' results against the input and the weights.
 func winogradOutputShape(c *ir.Inference, n *ir.Node) error {
 	var t winogradTiling
 	if err := arity(n, 4, 5); err != nil {
@@ -124,15 +129,15 @@ func winogradOutputShape(c *ir.Inference, n *ir.Node) error {
 	if err := t.inferred(c, n, 2, 4); err != nil {
 		return err
 	}
-	sums, far, x, plain := n.Inputs[0].Type, n.Inputs[1].Type, n.Inputs[2].Type, n.Inputs[3].Type
-	if len(sums.Shape) != 5 || len(far.Shape) != 3 || len(plain.Shape) != 4 || sums.DType != dtype.F32 ||
-		far.DType != dtype.F32 || plain.DType != dtype.F32 {
-		return fault(n, "sums %s, far tiles %s and weights %s", sums, far, plain)
+	sums, far, x, original := n.Inputs[0].Type, n.Inputs[1].Type, n.Inputs[2].Type, n.Inputs[3].Type
+	if len(sums.Shape) != 5 || len(far.Shape) != 3 || len(original.Shape) != 4 || sums.DType != dtype.F32 ||
+		far.DType != dtype.F32 || original.DType != dtype.F32 {
+		return fault(n, "sums %s, far tiles %s and weights %s", sums, far, original)
 	}
 	filters := sums.Shape[1]
-	pairs := [][2]sym.Expr{{sums.Shape[0], sym.Const(t.side * t.side)}, {plain.Shape[0], filters},
-		{plain.Shape[1], x.Shape[1]},
-		{plain.Shape[2], sym.Const(3)}, {plain.Shape[3], sym.Const(3)}}
+	pairs := [][2]sym.Expr{{sums.Shape[0], sym.Const(t.side * t.side)}, {original.Shape[0], filters},
+		{original.Shape[1], x.Shape[1]},
+		{original.Shape[2], sym.Const(3)}, {original.Shape[3], sym.Const(3)}}
 	for i, extent := range []sym.Expr{x.Shape[0], t.tiles[0], t.tiles[1]} {
 		pairs = append(pairs, [2]sym.Expr{sums.Shape[2+i], extent}, [2]sym.Expr{far.Shape[i], extent})
 	}
@@ -147,17 +152,18 @@ func winogradOutputShape(c *ir.Inference, n *ir.Node) error {
 			return err
 		}
 	}
-	n.Result(0, ir.Type{DType: dtype.F32, Shape: []sym.Expr{x.Shape[0], filters, t.places[0], t.places[1]}})
+	n.Result(0, ir.Type{DType: dtype.F32, Shape: []sym.Expr{x.Shape[0], filters, t.outSize[0], t.outSize[1]}})
 	return nil
 }
 
-// winogradTilesOf is a tiling of known sizes: the input element that a tile's element is, -1 if it is padding.
+// winogradTilesOf is winogradTiling with known sizes, for the references.
 type winogradTilesOf struct {
-	tile, side   int64
-	begin        []int64
-	size, places []int64
+	tile, side    int64
+	begin         []int64
+	size, outSize []int64
 }
 
+// winogradTiles evaluates the tiling of a node for an input with rows and columns size.
 func winogradTiles(e *ir.Evaluation, n *ir.Node, size []int64) (t winogradTilesOf, err error) {
 	t = winogradTilesOf{tile: n.Attrs.Int("tile", 0), size: size}
 	t.side = t.tile + 2
@@ -169,12 +175,12 @@ func winogradTiles(e *ir.Evaluation, n *ir.Node, size []int64) (t winogradTilesO
 		return t, err
 	}
 	for i := range size {
-		t.places = append(t.places, size[i]+t.begin[i]+end[i]-2)
+		t.outSize = append(t.outSize, size[i]+t.begin[i]+end[i]-2)
 	}
 	return t, nil
 }
 
-// at is where element i, j of the tile right, down lies in a plane of the input; -1 if it is in the padding.
+// at returns the flat index, in a plane of the input, of element i, j of a tile; −1 if it is in the padding.
 func (t *winogradTilesOf) at(down, right, i, j int64) int64 {
 	row, column := down*t.tile+i-t.begin[0], right*t.tile+j-t.begin[1]
 	if row < 0 || row >= t.size[0] || column < 0 || column >= t.size[1] {
@@ -183,7 +189,7 @@ func (t *winogradTilesOf) at(down, right, i, j int64) int64 {
 	return row*t.size[1] + column
 }
 
-// seen are the elements of a tile of a plane of x that begins at an element.
+// seen returns the elements that a tile reads from the plane of x that begins at element from.
 func (t *winogradTilesOf) seen(x *tensor.Tensor, from, down, right int64) [][]float64 {
 	values := make([][]float64, t.side)
 	for i := range values {
@@ -197,6 +203,7 @@ func (t *winogradTilesOf) seen(x *tensor.Tensor, from, down, right int64) [][]fl
 	return values
 }
 
+// winogradFarMean decides each tile from the sums of magnitudes at its positions.
 func winogradFarMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -216,7 +223,7 @@ func winogradFarMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tens
 	return []*tensor.Tensor{out}, nil
 }
 
-// far is 1 if a tile is far, of which the sums of magnitudes are given, and 0 if not. Sums are rounded to f32.
+// far returns 1 if a tile with these sums of magnitudes is far, and 0 otherwise. Sums are rounded to f32.
 func (t *winogradTilesOf) far(seen [][]float64, down, right int64) float64 {
 	largest, fits := 0.0, true
 	for _, row := range seen {
@@ -226,8 +233,8 @@ func (t *winogradTilesOf) far(seen [][]float64, down, right int64) float64 {
 			}
 		}
 	}
-	for p := range min(t.tile, t.places[0]-down*t.tile) {
-		for q := range min(t.tile, t.places[1]-right*t.tile) {
+	for p := range min(t.tile, t.outSize[0]-down*t.tile) {
+		for q := range min(t.tile, t.outSize[1]-right*t.tile) {
 			sum := float32(0)
 			for i := range int64(3) {
 				row := seen[p+i]
@@ -242,7 +249,7 @@ func (t *winogradTilesOf) far(seen [][]float64, down, right int64) float64 {
 	return 1
 }
 
-// sandwiched is matrix · values · matrixᵀ.
+// sandwiched returns matrix · values · matrixᵀ.
 func sandwiched(matrix, values [][]float64) [][]float64 {
 	out := make([][]float64, len(matrix))
 	for i := range out {
@@ -260,6 +267,7 @@ func sandwiched(matrix, values [][]float64) [][]float64 {
 	return out
 }
 
+// winogradInputMean transforms each tile in f64.
 func winogradInputMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -283,12 +291,13 @@ func winogradInputMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*te
 	return []*tensor.Tensor{out}, nil
 }
 
+// winogradOutputMean transforms each tile back in f64, or computes it directly if it is far.
 func winogradOutputMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
 		return nil, err
 	}
-	sums, far, x, plain, bias := in[0], in[1], in[2], in[3], present(in, 4)
+	sums, far, x, original, bias := in[0], in[1], in[2], in[3], present(in, 4)
 	size, shape := x.Shape(), sums.Shape()
 	t, err := winogradTiles(e, n, size[2:])
 	if err != nil {
@@ -307,7 +316,7 @@ func winogradOutputMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*t
 	direct := func(at []int64, p, q int64) (sum float64) {
 		tensor.Each([]int64{size[1], 3, 3}, func(k []int64) {
 			if from := t.at(at[2], at[3], p+k[1], q+k[2]); from >= 0 {
-				sum += x.Float((at[1]*size[1]+k[0])*size[2]*size[3]+from) * plain.Float(((at[0]*size[1]+k[0])*3+k[1])*3+k[2])
+				sum += x.Float((at[1]*size[1]+k[0])*size[2]*size[3]+from) * original.Float(((at[0]*size[1]+k[0])*3+k[1])*3+k[2])
 			}
 		})
 		return sum
@@ -315,8 +324,8 @@ func winogradOutputMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*t
 	tensor.Each(shape[1:], func(at []int64) {
 		isFar := far.Float(broadcastFlat(at[1:], far.Shape())) != 0
 		tile := results(at)
-		for p := range min(t.tile, t.places[0]-at[2]*t.tile) {
-			for q := range min(t.tile, t.places[1]-at[3]*t.tile) {
+		for p := range min(t.tile, t.outSize[0]-at[2]*t.tile) {
+			for q := range min(t.tile, t.outSize[1]-at[3]*t.tile) {
 				sum := tile[p][q]
 				if isFar {
 					sum = direct(at, p, q)
@@ -331,18 +340,19 @@ func winogradOutputMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*t
 	return []*tensor.Tensor{out}, nil
 }
 
-// winogradStage is a stage's loops for one tile.
+// winogradStage writes a stage's loops for one tile.
 type winogradStage struct {
 	*Nest
 	winogradTiling
 }
 
+// newWinogradStage returns the stage of a node whose operand x ends with rows and columns.
 func newWinogradStage(k *Nest, n *ir.Node, x *loop.Memory) winogradStage {
 	t, _ := winogradTilingOf(n, k.D, x.Shape[len(x.Shape)-2:])
 	return winogradStage{k, t}
 }
 
-// load is element i, j of a tile of a plane of x, which the first indices pick; 0 if it is in the padding.
+// load returns element i, j of a tile of the plane of x that the first indices select; 0 if it is in the padding.
 func (s *winogradStage) load(x *loop.Memory, plane []sym.Expr, down, right, i, j sym.Expr) loop.Expr {
 	tile := sym.Const(s.tile)
 	row, column := down.Mul(tile).Add(i).Sub(s.begin[0]), right.Mul(tile).Add(j).Sub(s.begin[1])
@@ -351,7 +361,7 @@ func (s *winogradStage) load(x *loop.Memory, plane []sym.Expr, down, right, i, j
 	return x.LoadIf(inside, loop.Number(x.DType, 0), with(plane, row, column)...)
 }
 
-// transformed is matrix · values · matrixᵀ, of values by their rows and columns.
+// transformed returns matrix · values · matrixᵀ.
 func (s *winogradStage) transformed(matrix [][]float64, values func(i, j int) loop.Expr) (out [][]loop.Expr) {
 	columns := make([][]loop.Expr, s.side)
 	for j := range columns {
@@ -371,6 +381,7 @@ func (s *winogradStage) transformed(matrix [][]float64, values func(i, j int) lo
 	return out
 }
 
+// winogradFarTiles loads a tile's sums of magnitudes once, and decides in f32 as the reference does.
 func winogradFarTiles(k *Nest, n *ir.Node) {
 	reach, out := k.In[0], k.Out[0]
 	s := newWinogradStage(k, n, reach)
@@ -390,16 +401,17 @@ func winogradFarTiles(k *Nest, n *ir.Node) {
 				sums = append(sums, plus(plus(row(0), row(1)), row(2)))
 			}
 		}
-		existing(sums, s.tile, [2]sym.Expr{t[1].Mul(sym.Const(s.tile)), t[2].Mul(sym.Const(s.tile))}, s.places, s.ragged())
+		existing(sums, s.tile, [2]sym.Expr{t[1].Mul(sym.Const(s.tile)), t[2].Mul(sym.Const(s.tile))}, s.outSize, s.ragged())
 		k.Store(out, t, k.isFar(extreme(loop.Max, seen), extreme(loop.Min, sums)))
 	})
 }
 
-// ragged says whether tiles may reach beyond the image, along rows and columns.
+// ragged reports whether tiles may extend beyond the image, along rows and columns.
 func (t *winogradTiling) ragged() [2]bool {
-	return [2]bool{!isMultiple(t.places[0], t.tile), !isMultiple(t.places[1], t.tile)}
+	return [2]bool{!isMultiple(t.outSize[0], t.tile), !isMultiple(t.outSize[1], t.tile)}
 }
 
+// winogradInputTiles transforms a tile in one iteration.
 func winogradInputTiles(k *Nest, n *ir.Node) {
 	x, out := k.In[0], k.Out[0]
 	s := newWinogradStage(k, n, x)
@@ -416,10 +428,10 @@ func winogradInputTiles(k *Nest, n *ir.Node) {
 	})
 }
 
-// winogradOutputTiles has all results of a tile be sums that begin with the bias: to those of a far tile the products
-// of the convolution are added, to the others what is transformed back.
+// winogradOutputTiles begins all results of a tile with the bias. A far tile adds the products of the convolution,
+// another one the sums transformed back.
 func winogradOutputTiles(k *Nest, n *ir.Node) {
-	sums, far, x, plain, bias, out := k.In[0], k.In[1], k.In[2], k.In[3], present(k.In, 4), k.Out[0]
+	sums, far, x, original, bias, out := k.In[0], k.In[1], k.In[2], k.In[3], present(k.In, 4), k.Out[0]
 	s := newWinogradStage(k, n, x)
 	tile := sym.Const(s.tile)
 	k.Nest(loop.Each, "t", []sym.Expr{x.Shape[0], out.Shape[1], s.tiles[0], s.tiles[1]}, func(t []sym.Expr) {
@@ -435,7 +447,7 @@ func winogradOutputTiles(k *Nest, n *ir.Node) {
 		isFar := loop.Apply2(loop.Ne, far.Load(image, down, right), loop.Number(dtype.F32, 0))
 		k.When(isFar, func() {
 			k.Nest(loop.Serial, "k", []sym.Expr{x.Shape[1], sym.Const(3), sym.Const(3)}, func(at []sym.Expr) {
-				weight := k.Let("w", plain.Load(with([]sym.Expr{filter}, at...)...))
+				weight := k.Let("w", original.Load(with([]sym.Expr{filter}, at...)...))
 				for i, r := range results {
 					p, q := sym.Const(int64(i)/s.tile), sym.Const(int64(i)%s.tile)
 					k.Reduce(r, loop.Add, times(s.load(x, []sym.Expr{image, at[0]}, down, right, p.Add(at[1]), q.Add(at[2])), weight))
@@ -451,7 +463,7 @@ func winogradOutputTiles(k *Nest, n *ir.Node) {
 				}
 			}
 		})
-		// One store for all results, so that what is computed of them can be computed here.
+		// One store for all results, so that their consumers can be fused here.
 		local := k.Local("tile", dtype.F32, tile, tile)
 		for i, r := range results {
 			k.Store(local, []sym.Expr{sym.Const(int64(i) / s.tile), sym.Const(int64(i) % s.tile)}, r)
@@ -460,7 +472,7 @@ func winogradOutputTiles(k *Nest, n *ir.Node) {
 		for i := range extents {
 			extents[i] = tile
 			if s.ragged()[i] {
-				extents[i] = tile.Min(s.places[i].Sub(first[i]))
+				extents[i] = tile.Min(s.outSize[i].Sub(first[i]))
 			}
 		}
 		k.Nest(loop.Each, "o", extents, func(o []sym.Expr) {
@@ -469,7 +481,7 @@ func winogradOutputTiles(k *Nest, n *ir.Node) {
 	})
 }
 
-// winogradStageSamples are samples of images [N, C, H, W], or of what is made of such.
+// winogradStageSamples returns samples of images [N, C, H, W]; inputs makes the operands for a shape and its tiles.
 func winogradStageSamples(inputs func(tile int64, shape, tiles []int64) []*tensor.Tensor) (out []Sample) {
 	for _, tile := range []int64{2, 4} {
 		for i, shape := range [][]int64{{1, 3, 8, 8}, {2, 2, 7, 6}, {1, 1, 5, 3}, {0, 2, 4, 4}, {2, 1, 9, 10}} {
@@ -485,6 +497,7 @@ func winogradStageSamples(inputs func(tile int64, shape, tiles []int64) []*tenso
 	return out
 }
 
+// winogradFarSamples are sums of magnitudes among which a few are zero, huge or tiny.
 func winogradFarSamples(r *rand.Rand) []Sample {
 	return winogradStageSamples(func(_ int64, shape, _ []int64) []*tensor.Tensor {
 		reach := sampleNormal(r, dtype.F32, shape[0], shape[2], shape[3])
@@ -499,12 +512,14 @@ func winogradFarSamples(r *rand.Rand) []Sample {
 	})
 }
 
+// winogradInputSamples are images with full and ragged tiles.
 func winogradInputSamples(r *rand.Rand) []Sample {
 	return winogradStageSamples(func(_ int64, shape, _ []int64) []*tensor.Tensor {
 		return []*tensor.Tensor{sampleNormal(r, dtype.F32, shape...)}
 	})
 }
 
+// winogradOutputSamples have random tiles far, some with a bias.
 func winogradOutputSamples(r *rand.Rand) []Sample {
 	const filters = 3
 	return winogradStageSamples(func(tile int64, shape, tiles []int64) []*tensor.Tensor {

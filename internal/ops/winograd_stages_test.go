@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// inStages is the convolution of x, [1, H, W, C], with w, [3, 3, C, O], in tiles and padded by 1, as the lowerings of
-// the stages compute it.
+// inStages returns the convolution of x, [1, H, W, C], with w, [3, 3, C, O], padded by 1, as the lowerings of the
+// stages compute it.
 func inStages(t *testing.T, x, w *tensor.Tensor, tile int64) *tensor.Tensor {
 	t.Helper()
 	channels, filters := w.Shape()[2], w.Shape()[3]
@@ -42,7 +42,7 @@ func inStages(t *testing.T, x, w *tensor.Tensor, tile int64) *tensor.Tensor {
 	return turned(values[y], 0, 2, 3, 1)
 }
 
-// lowered is the result of a node, as its lowering for blocks computes it, or as a view.
+// lowered returns the result of a node, computed by its lowering for blocks of threads, or as a view.
 func lowered(t *testing.T, s *sampled, n *ir.Node, values map[*ir.Value]*tensor.Tensor) *tensor.Tensor {
 	t.Helper()
 	e := ir.NewEvaluation(nil)

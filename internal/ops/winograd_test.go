@@ -14,8 +14,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// inTiles is the convolution of x, [1, H, W, C] or [1, D, H, W, C], with w, [3, 3, C, O] or [K, 3, 3, C, O], in tiles
-// and padded by 1, as the lowering computes it.
+// inTiles returns the convolution of x, [1, H, W, C] or [1, D, H, W, C], with w, [3, 3, C, O] or [K, 3, 3, C, O],
+// padded by 1, as the lowering computes it.
 func inTiles(t *testing.T, x, w *tensor.Tensor, tile int64) *tensor.Tensor {
 	t.Helper()
 	shape := w.Shape()
@@ -57,13 +57,12 @@ func inTiles(t *testing.T, x, w *tensor.Tensor, tile int64) *tensor.Tensor {
 	return got
 }
 
-// winogradOutliers are what the elements of a picture are multiplied by, or replaced with, at places that hit few
-// windows.
+// winogradOutliers are factors for a few elements of a picture, or replacements for them.
 var winogradOutliers = []float64{1, 1e4, 1e6, 1e30, 3e38, 1e-30, 1e-44, 0, math.Inf(1), math.Inf(-1), math.NaN()}
 
-// TestWinogradBound holds results in tiles to WinogradBound · Σ|x| · max|w| over their own windows, and to plain
-// arithmetic where that gives infinities and NaN: with normal data, with outliers, wide ranges, zeros, subnormal
-// numbers and sums that cancel, in whole tiles and ragged ones.
+// TestWinogradBound compares results with WinogradBound · Σ|x| · max|w| over their own windows, and with direct sums if
+// these are infinities or NaN: for normal data, outliers, wide ranges, zeros, subnormal numbers and sums that cancel,
+// in full tiles and ragged ones.
 func TestWinogradBound(t *testing.T) {
 	for _, shape := range [][]int64{nil, {2, 3}, {3, 2}} { // planes of the input and of the kernel
 		testWinogradBound(t, shape, inTiles)
@@ -131,8 +130,8 @@ func testWinogradBound(t *testing.T, planes []int64, compute func(t *testing.T, 
 	}
 }
 
-// windowErrors is the greatest error of a convolution padded by 1, relative to Σ|x| · max|w| over its window; err says
-// where an infinity or NaN is not the plain sum's.
+// windowErrors returns the greatest error of a convolution padded by 1, relative to Σ|x| · max|w| over its window; err
+// is not nil if an infinity or NaN differs from the direct sum's.
 func windowErrors(got, x, w *tensor.Tensor) (worst float64, err error) {
 	size, last := x.Shape(), len(x.Shape())-1
 	kernel, filters := w.Shape()[:last], w.Shape()[last]
@@ -159,7 +158,7 @@ func windowErrors(got, x, w *tensor.Tensor) (worst float64, err error) {
 		})
 		y := got.Float(flat)
 		switch limit := magnitude * greatest; {
-		case limit > math.MaxFloat32/2: // of an infinity, or where a sum may overflow on its way
+		case limit > math.MaxFloat32/2: // an infinity, or a sum that may overflow on its way
 			if s := math.Abs(sum); (math.IsInf(limit, 0) || limit != limit) &&
 				(math.IsNaN(y) != math.IsNaN(sum) || s == s && y != sum) {
 				err = fmt.Errorf("result %v is %g, not %g", o, y, sum)
@@ -167,7 +166,7 @@ func windowErrors(got, x, w *tensor.Tensor) (worst float64, err error) {
 		case limit == 0 && y != 0:
 			err = fmt.Errorf("result %v is %g, not 0", o, y)
 		case limit > 0:
-			// Sums of products that are subnormal round by 2⁻¹⁵⁰ each.
+			// Each subnormal product rounds by up to 2⁻¹⁵⁰.
 			if e := math.Abs(y-sum) - terms*0x1p-150; !(e/limit <= worst) {
 				worst = e / limit
 			}
@@ -178,14 +177,15 @@ func windowErrors(got, x, w *tensor.Tensor) (worst float64, err error) {
 	return worst, err
 }
 
-// TestWinogradOfNothing: images without rows, columns, planes or channels have blocks or none, and never a fault.
+// TestWinogradOfNothing shows that choosing a block for images without rows, columns, planes or channels never panics
+// and returns a block with positive sizes or none.
 func TestWinogradOfNothing(t *testing.T) {
 	for _, fixed := range []bool{true, false} {
 		for size := range int64(1 << 5) {
 			of := func(bit int) int64 { return (size >> bit & 1) * 64 }
 			i := WinogradImage{of(0), of(1), of(2), 3, 0, of(3), of(4), fixed}
 			for _, planes := range []sym.Expr{sym.Const(i.Planes), sym.Var(sym.User("n"))} {
-				if b, ok := i.block(4, planes); ok && (b.rows < 1 || b.columns < 1 || b.planes < 1 || b.parts < 1) {
+				if b, ok := i.block(4, planes); ok && (b.rows < 1 || b.columns < 1 || b.planes < 1 || b.splits < 1) {
 					t.Errorf("%+v: %+v", i, b)
 				}
 			}

@@ -7,23 +7,23 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// winogradForm is what all blocks have in common. The transformed weights u are [planes of the kernel · elements of a
-// tile, channels, filters], and plain is the kernel, [rows of all its planes, 3 · channels, filters].
+// winogradForm is what all blocks of a node share. The transformed weights u are [planes of the kernel · elements of a
+// tile, channels, filters], and original is the kernel, [rows of all its planes, 3 · channels, filters].
 type winogradForm struct {
 	*Nest
-	x, u, plain, bias, out *loop.Memory
-	tile, kernel           int64 // outputs of a tile each way, and planes of the kernel
-	block                  winogradGrid
-	images, depth, planes  sym.Expr   // and planes of the input and of the output
-	size, places           []sym.Expr // rows, columns and channels of the input and of the output
-	before                 sym.Expr   // planes of padding
-	begin                  []sym.Expr // padding before rows and columns
-	channels, chunk, most  sym.Expr   // input channels, filters done at once, and a block's tiles in a plane at most
+	x, u, original, bias, out *loop.Memory
+	tile, kernel              int64 // outputs of a tile each way, and planes of the kernel
+	block                     winogradGrid
+	images, depth, planes     sym.Expr   // images, planes of the input, planes of the output
+	size, outSize             []sym.Expr // rows, columns and channels of the input and of the output
+	before                    sym.Expr   // planes of padding
+	begin                     []sym.Expr // padding before rows and columns
+	channels, chunk, most     sym.Expr   // input channels, filters computed at once, most tiles of a block in a plane
 }
 
-// winogradPlace is one block: its image, the first plane, row and column of its results, and the input's row and column
-// that its first tile sees first.
-type winogradPlace struct {
+// winogradPosition is one block: its image, the first plane, row and column of its results, and the first row and
+// column of the input that its first tile reads.
+type winogradPosition struct {
 	*winogradForm
 	outputs, rows, columns            sym.Expr // planes of results, and rows and columns of tiles
 	image                             sym.Expr
@@ -31,29 +31,29 @@ type winogradPlace struct {
 	top, left                         sym.Expr
 }
 
-// winogradBlocks transforms the inputs of a block of tiles, multiplies them by the weights, matrix by matrix, and
-// transforms what comes out.
+// winogradBlocks transforms the inputs of a block of tiles, multiplies them by the weights, one matrix for each element
+// of a tile, and transforms the products back.
 func winogradBlocks(k *Nest, n *ir.Node) {
 	form := newWinogradForm(k, n)
 	block := &form.block
-	filters := constant(form.places[2], 0)
-	along := []sym.Expr{sym.Const(block.parts), form.images, block.count[0], block.count[1]}
+	filters := constant(form.outSize[2], 0)
+	along := []sym.Expr{sym.Const(block.splits), form.images, block.count[0], block.count[1]}
 	k.deep(block.deep, func(deep sym.Expr) {
 		k.Nest(loop.Each, "b", along, func(b []sym.Expr) {
-			p := form.place(b[1], deep, b[2], b[3])
+			p := form.position(b[1], deep, b[2], b[3])
 			far := p.far()
 			seen := p.transformed()
-			k.Each("o", sym.Const(filters/block.parts/block.chunk), func(o sym.Expr) {
-				first := b[0].Mul(sym.Const(filters / block.parts)).Add(o.Mul(form.chunk))
+			k.Each("o", sym.Const(filters/block.splits/block.chunk), func(o sym.Expr) {
+				first := b[0].Mul(sym.Const(filters / block.splits)).Add(o.Mul(form.chunk))
 				p.results(p.products(seen, first), far, first)
 			})
 		})
 	})
 }
 
-// newWinogradForm has the planes and rows of the kernel be one axis.
+// newWinogradForm reads the node, and makes the kernel's planes and rows one axis.
 func newWinogradForm(k *Nest, n *ir.Node) *winogradForm {
-	f := &winogradForm{Nest: k, x: k.In[0], u: k.In[1], plain: k.In[2], bias: present(k.In, 3), out: k.Out[0],
+	f := &winogradForm{Nest: k, x: k.In[0], u: k.In[1], original: k.In[2], bias: present(k.In, 3), out: k.Out[0],
 		tile: n.Attrs.Int("tile", 0), begin: n.Attrs.Exprs("begin"),
 		kernel: 1, depth: one, planes: one, images: k.In[0].Shape[0]}
 	f.block, _ = winogradGridOf(n, k.D)
@@ -62,13 +62,13 @@ func newWinogradForm(k *Nest, n *ir.Node) *winogradForm {
 		f.depth, f.planes = f.x.Shape[1], f.out.Shape[1]
 		f.before, f.begin = f.begin[0], f.begin[1:]
 	}
-	f.size, f.places = f.x.Shape[len(f.x.Shape)-3:], f.out.Shape[len(f.out.Shape)-3:]
+	f.size, f.outSize = f.x.Shape[len(f.x.Shape)-3:], f.out.Shape[len(f.out.Shape)-3:]
 	f.channels, f.chunk, f.most = f.size[2], sym.Const(f.block.chunk), sym.Const(f.block.rows*f.block.columns)
-	k.Reshape(f.plain, sym.Const(3*f.kernel), f.channels.Mul(sym.Const(3)), f.places[2])
+	k.Reshape(f.original, sym.Const(3*f.kernel), f.channels.Mul(sym.Const(3)), f.outSize[2])
 	return f
 }
 
-// deep runs the body for each of so many; without a loop if there is one.
+// deep writes a loop of count iterations over body; without a loop if count is 1.
 func (k *Nest) deep(count sym.Expr, body func(i sym.Expr)) {
 	if n, fixed := count.Const(); fixed && n == 1 {
 		body(sym.Expr{})
@@ -77,10 +77,10 @@ func (k *Nest) deep(count sym.Expr, body func(i sym.Expr)) {
 	k.Each("d", count, body)
 }
 
-// place is a block of an image: the one so many blocks deep, and down and to the right.
-func (f *winogradForm) place(image, deep, down, right sym.Expr) *winogradPlace {
+// position returns the block with these indices along planes, rows and columns of an image.
+func (f *winogradForm) position(image, deep, down, right sym.Expr) *winogradPosition {
 	rows, columns := f.block.sizeOf(down)
-	p := &winogradPlace{winogradForm: f, rows: rows, columns: columns, image: image,
+	p := &winogradPosition{winogradForm: f, rows: rows, columns: columns, image: image,
 		firstRow:    down.Mul(sym.Const(f.block.rows * f.tile)),
 		firstColumn: right.Mul(columns.Mul(sym.Const(f.tile)))}
 	p.top, p.left = p.firstRow.Sub(f.begin[0]), p.firstColumn.Sub(f.begin[1])
@@ -92,19 +92,19 @@ func (f *winogradForm) place(image, deep, down, right sym.Expr) *winogradPlace {
 	return p
 }
 
-// of is an index of an image, or of a plane of it: in the axes that x and out have.
-func (p *winogradPlace) of(plane sym.Expr, rest ...sym.Expr) []sym.Expr {
+// of returns an index of an image, or of a plane of it, in the axes of x and out.
+func (p *winogradPosition) of(plane sym.Expr, rest ...sym.Expr) []sym.Expr {
 	if len(p.x.Shape) == 4 {
 		return append([]sym.Expr{p.image}, rest...)
 	}
 	return append([]sym.Expr{p.image, plane}, rest...)
 }
 
-// source is the plane of the input that a plane which the block sees is; it may lie in padding.
-func (p *winogradPlace) source(i sym.Expr) sym.Expr { return p.firstPlane.Add(i).Sub(p.before) }
+// source returns the input's plane for plane i of those that the block reads; it may lie in padding.
+func (p *winogradPosition) source(i sym.Expr) sym.Expr { return p.firstPlane.Add(i).Sub(p.before) }
 
-// within is the range of so many planes that the block sees, from one on, that lie in the input.
-func (p *winogradPlace) within(from sym.Expr, count sym.Expr) (first, end sym.Expr) {
+// within returns which of count planes that the block reads, from plane from on, lie in the input.
+func (p *winogradPosition) within(from sym.Expr, count sym.Expr) (first, end sym.Expr) {
 	if p.flat() {
 		return sym.Expr{}, count
 	}
@@ -113,19 +113,20 @@ func (p *winogradPlace) within(from sym.Expr, count sym.Expr) (first, end sym.Ex
 	return first, p.D.Simplify(p.depth.Add(origin).Min(count).Max(first))
 }
 
-// flat reports whether the convolution is of images.
+// flat reports whether the convolution is of images, without padding of planes.
 func (f *winogradForm) flat() bool {
 	n, fixed := f.depth.Const()
 	return fixed && n == 1 && f.kernel == 1 && f.before.Equal(sym.Expr{})
 }
 
-// seenPlanes is how many planes the block sees, padding included, and of any block at most.
-func (p *winogradPlace) seenPlanes() (planes, most sym.Expr) {
+// seenPlanes returns the number of planes that the block reads, padding included, and the most for any block.
+func (p *winogradPosition) seenPlanes() (planes, most sym.Expr) {
 	return p.outputs.Add(sym.Const(p.kernel - 1)), sym.Const(p.block.planes + p.kernel - 1)
 }
 
-// transformed are the transformed inputs of the block: for each element of a tile, those of all tiles of each plane.
-func (w *winogradPlace) transformed() *loop.Memory {
+// transformed returns the transformed inputs of the block: for each element of a tile, those of all tiles of each
+// plane.
+func (w *winogradPosition) transformed() *loop.Memory {
 	k, side := w.Nest, sym.Const(w.tile+2)
 	planes, most := w.seenPlanes()
 	seen := k.Local("seen", w.x.DType, side.Mul(side), most.Mul(w.most), w.channels)
@@ -149,8 +150,8 @@ func (w *winogradPlace) transformed() *loop.Memory {
 	return seen
 }
 
-// half are the columns of a row of tiles, whose first input row is top, transformed.
-func (w *winogradPlace) half(plane, top sym.Expr) *loop.Memory {
+// half returns the transformed columns of a row of tiles whose first input row is top.
+func (w *winogradPosition) half(plane, top sym.Expr) *loop.Memory {
 	k, x, side := w.Nest, w.x, w.tile+2
 	half := k.Local("half", x.DType, sym.Const(side), sym.Const(w.block.columns*w.tile+2), w.channels)
 	k.Each("h", w.columns.Mul(sym.Const(w.tile)).Add(sym.Const(2)), func(h sym.Expr) {
@@ -179,17 +180,17 @@ func (w *winogradPlace) half(plane, top sym.Expr) *loop.Memory {
 	return half
 }
 
-// products are the sums of products of the filters from first on: for each element of a tile, those of all tiles of
-// each plane of results. The planes of the kernel are summed before they are transformed back.
-func (w *winogradPlace) products(seen *loop.Memory, first sym.Expr) *loop.Memory {
+// products returns the sums of products of the filters from first on: for each element of a tile, those of all tiles of
+// each plane of results. The kernel's planes are summed before they are transformed back.
+func (w *winogradPosition) products(seen *loop.Memory, first sym.Expr) *loop.Memory {
 	k, elements := w.Nest, (w.tile+2)*(w.tile+2)
 	sums := k.Local("sums", w.x.DType, sym.Const(elements), sym.Const(w.block.planes).Mul(w.most), w.chunk)
 	tiles := w.rows.Mul(w.columns)
-	part := []sym.Expr{tiles, w.chunk}
+	shape := []sym.Expr{tiles, w.chunk}
 	k.Each("p", sym.Const(elements), func(p sym.Expr) {
 		k.deep(w.outputs, func(plane sym.Expr) {
 			acc := k.Local("acc", w.x.DType, w.most, w.chunk)
-			k.Nest(loop.Each, "z", part, func(at []sym.Expr) { k.Store(acc, at, loop.Number(w.x.DType, 0)) })
+			k.Nest(loop.Each, "z", shape, func(at []sym.Expr) { k.Store(acc, at, loop.Number(w.x.DType, 0)) })
 			add := func(tap sym.Expr) {
 				k.Contract(tiles, w.chunk, w.channels, acc.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
 					seen.Tile([]sym.Expr{p, plane.Add(tap).Mul(w.most), {}}, unit(3, 1, one), unit(3, 2, one)),
@@ -201,7 +202,7 @@ func (w *winogradPlace) products(seen *loop.Memory, first sym.Expr) *loop.Memory
 				begin, end := w.within(plane, sym.Const(w.kernel))
 				k.Serial("k", w.D.Simplify(end.Sub(begin)), func(tap sym.Expr) { add(begin.Add(tap)) })
 			}
-			k.Nest(loop.Each, "m", part, func(at []sym.Expr) {
+			k.Nest(loop.Each, "m", shape, func(at []sym.Expr) {
 				k.Store(sums, []sym.Expr{p, plane.Mul(w.most).Add(at[0]), at[1]}, acc.Load(at...))
 			})
 		})
@@ -209,14 +210,14 @@ func (w *winogradPlace) products(seen *loop.Memory, first sym.Expr) *loop.Memory
 	return sums
 }
 
-// results stores what the sums of the filters from first on are, transformed back; of far tiles, direct sums.
-func (w *winogradPlace) results(sums, far *loop.Memory, first sym.Expr) {
+// results stores the sums of the filters from first on, transformed back; for far tiles, direct sums.
+func (w *winogradPosition) results(sums, far *loop.Memory, first sym.Expr) {
 	k, tile := w.Nest, sym.Const(w.tile)
 	w.deep(w.outputs, func(plane sym.Expr) {
 		to := w.firstPlane.Add(plane)
 		k.Nest(loop.Each, "t", []sym.Expr{w.rows, w.columns}, func(t []sym.Expr) {
 			row, column := w.firstRow.Add(t[0].Mul(tile)), w.firstColumn.Add(t[1].Mul(tile))
-			// Where the last tiles reach beyond the image there are no results.
+			// The last tiles may extend beyond the image, where there are no results.
 			store := func(p, q, c sym.Expr, v loop.Expr) {
 				y, x := row.Add(p), column.Add(q)
 				if w.bias != nil {
@@ -224,7 +225,7 @@ func (w *winogradPlace) results(sums, far *loop.Memory, first sym.Expr) {
 				}
 				write := func() { k.Store(w.out, w.of(to, y, x, first.Add(c)), v) }
 				if w.block.ragged[0] || w.block.ragged[1] {
-					inRow, inColumn := loop.Inside(y, sym.Const(0), w.places[0]), loop.Inside(x, sym.Const(0), w.places[1])
+					inRow, inColumn := loop.Inside(y, sym.Const(0), w.outSize[0]), loop.Inside(x, sym.Const(0), w.outSize[1])
 					k.When(loop.Apply2(loop.And, inRow, inColumn), write, nil)
 					return
 				}
@@ -242,8 +243,8 @@ func (w *winogradPlace) results(sums, far *loop.Memory, first sym.Expr) {
 	})
 }
 
-// back transforms the sums of a tile back.
-func (w *winogradPlace) back(sum func(element int64) loop.Expr, store func(p, q sym.Expr, v loop.Expr)) {
+// back transforms the sums of a tile back and passes each result to store.
+func (w *winogradPosition) back(sum func(element int64) loop.Expr, store func(p, q sym.Expr, v loop.Expr)) {
 	k, side := w.Nest, w.tile+2
 	half := make([][]loop.Expr, side)
 	for j := range half {

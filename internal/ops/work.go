@@ -8,10 +8,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// The arithmetic of a convolution's results is of the pairs of an output position and a kernel position that see the
-// input: a product with padding is not needed, nor one with a hole of the weights.
-
-// convolutionWork counts two operations for each pair and channel.
+// convolutionWork returns two operations for each channel and each pair of an output position and a kernel position
+// that reads the input. Products with padding and with holes of constant weights are not counted.
 func convolutionWork(n *ir.Node) sym.Expr {
 	axes := len(n.Inputs[0].Type.Shape) - 2
 	w, err := windowOf(n, axes)
@@ -36,8 +34,8 @@ func convolutionWork(n *ir.Node) sym.Expr {
 	return each
 }
 
-// seen is how many output positions see the input at position k of the kernel along an axis. With named extents it is
-// right if the input is at least as long as the window, and estimated for strides.
+// seen returns the number of output positions that read the input at kernel position k of an axis. With named extents
+// the number is right if the input is at least as long as the window, and an estimate if the window has strides.
 func (w Window) seen(axis int, k int64, size, out sym.Expr) sym.Expr {
 	if w.unpadded(axis) {
 		return out
@@ -48,11 +46,12 @@ func (w Window) seen(axis int, k int64, size, out sym.Expr) sym.Expr {
 		end := size.Add(w.Begin[axis]).Sub(at).CeilDiv(stride).Min(out)
 		return end.Sub(before).Max(sym.Const(0))
 	}
-	after := at.Add(w.End[axis]).Sub(sym.Const(w.span(axis) - 1)).CeilDiv(stride).Max(sym.Const(0))
+	after := at.Add(w.End[axis]).Sub(sym.Const(w.extent(axis) - 1)).CeilDiv(stride).Max(sym.Const(0))
 	return out.Sub(before).Sub(after).Max(sym.Const(0))
 }
 
-// throughHoles counts weights that are no holes, each as often as output positions see the input through it.
+// throughHoles returns two operations for each weight that is not a hole and each output position that reads the input
+// through it.
 func throughHoles(weights *tensor.Tensor, w Window, seen [][]sym.Expr, images sym.Expr) sym.Expr {
 	if weights.Len() == 0 {
 		return sym.Expr{}
@@ -68,8 +67,8 @@ func throughHoles(weights *tensor.Tensor, w Window, seen [][]sym.Expr, images sy
 	perTap := int64(len(data)) / taps
 	for tap := range taps {
 		count := int64(0)
-		for part := data[tap*perTap:][:perTap]; len(part) >= 4; part = part[4:] {
-			if le.LittleEndian.Uint32(part) != 0 {
+		for rest := data[tap*perTap:][:perTap]; len(rest) >= 4; rest = rest[4:] {
+			if le.LittleEndian.Uint32(rest) != 0 {
 				count++
 			}
 		}
@@ -83,7 +82,7 @@ func throughHoles(weights *tensor.Tensor, w Window, seen [][]sym.Expr, images sy
 	return total.Mul(images)
 }
 
-// winogradWork is that of the convolution which the algorithm stands for.
+// winogradWork returns the work of the direct convolution that the node stands for.
 func winogradWork(n *ir.Node) sym.Expr {
 	x, out := n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape
 	last := len(x) - 1

@@ -11,8 +11,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestWork holds the work of an operator to what its meaning gives for ones: then every result is the number of
-// products that it is a sum of. Padding and holes are no products. With named extents the work of strides is estimated.
+// TestWork compares the work of an operator with its results on ones: each result is then its number of products.
+// Products with padding and holes do not count. With named extents, the work of windows with strides is an estimate.
 func TestWork(t *testing.T) {
 	for _, op := range []string{"convolution", "winograd"} {
 		found, _ := ir.Lookup(op)
@@ -80,8 +80,8 @@ func TestWork(t *testing.T) {
 	}
 }
 
-// estimated reports whether the work of a node with named extents is an estimate: of strides, of inputs shorter than
-// the window, and of holes in weights that are no constant.
+// estimated reports whether the work of a node with named extents is an estimate: with strides, with inputs shorter
+// than the window, and with holes in weights that are not constant.
 func estimated(n *ir.Node, e *ir.Evaluation) bool {
 	size, err := e.Ints(planar(n, n.Inputs[0].Type.Shape))
 	if err != nil || HasHoles(n) {
@@ -99,7 +99,7 @@ func estimated(n *ir.Node, e *ir.Evaluation) bool {
 		}
 	}
 	for i := range w.Kernel {
-		if w.Strides[i] > 1 || size[2+i] < w.span(i) {
+		if w.Strides[i] > 1 || size[2+i] < w.extent(i) {
 			return true
 		}
 	}

@@ -84,7 +84,7 @@ func (b *batching) loop(to *ir.Builder, l batchLoop) {
 		if b.roles[n] == summing {
 			merge := ops.Of(n).Merge
 			at := slices.Index(l.sums, n)
-			sums[at] = in.Op(merge.By, nil, body.Params[2+at], in.Node(cmp.Or(merge.Part, n.Op.Name()), attrs, list...).
+			sums[at] = in.Op(merge.By, nil, body.Params[2+at], in.Node(cmp.Or(merge.Piece, n.Op.Name()), attrs, list...).
 				Outputs[0])
 			continue
 		}
@@ -112,7 +112,7 @@ func (b *batching) loop(to *ir.Builder, l batchLoop) {
 	for i, n := range l.sums {
 		to.Source = n.Source
 		is := made[i]
-		if ops.Of(n).Merge.Part != "" {
+		if ops.Of(n).Merge.Piece != "" {
 			count := sym.Const(1)
 			for _, axis := range ops.ReducedAxes(n) {
 				count = count.Mul(n.Inputs[0].Type.Shape[axis])

@@ -135,7 +135,7 @@ func wholeVectors(c *ir.Inference, chain []*ir.Node) bool {
 
 // keepsVectors reports whether a node keeps the last axis last, and writes all of it.
 func keepsVectors(c *ir.Inference, n *ir.Node) bool {
-	rule := ops.Of(n).WholeVectors
+	rule := ops.Of(n).KeepsVectors
 	return rule != nil && rule(c.Dims(), n)
 }
 

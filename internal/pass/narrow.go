@@ -25,7 +25,7 @@ func Narrow(m *ir.Module) error {
 type narrowing struct {
 	*ir.Inference
 	uses     map[*ir.Value]int
-	wanted   map[*ir.Value]ops.Part // the part of a value that later nodes read
+	wanted   map[*ir.Value]ops.Section // the part of a value that later nodes read
 	readings map[*ir.Node]ops.Reading
 	worth    map[*ir.Value]bool // values that are narrowed
 	made     map[*ir.Value]made
@@ -34,12 +34,12 @@ type narrowing struct {
 // made is a part of a value that stands in its place.
 type made struct {
 	value *ir.Value
-	part  ops.Part
+	part  ops.Section
 }
 
 // within narrows what a block computes, and what the blocks inside it compute.
 func (n *narrowing) within(b *ir.Block) {
-	n.wanted, n.readings = map[*ir.Value]ops.Part{}, map[*ir.Node]ops.Reading{}
+	n.wanted, n.readings = map[*ir.Value]ops.Section{}, map[*ir.Node]ops.Reading{}
 	n.worth, n.made = map[*ir.Value]bool{}, map[*ir.Value]made{}
 	n.ask(b)
 	if n.choose(b) {
@@ -65,21 +65,21 @@ func (n *narrowing) count(b *ir.Block) {
 }
 
 // want notes that a part of a value is read; nil means all of it.
-func (n *narrowing) want(v *ir.Value, p ops.Part) {
+func (n *narrowing) want(v *ir.Value, p ops.Section) {
 	if v == nil {
 		return
 	}
 	before, seen := n.wanted[v]
 	if !seen {
 		if p == nil {
-			p = make(ops.Part, len(v.Type.Shape))
+			p = make(ops.Section, len(v.Type.Shape))
 		}
 		n.wanted[v] = slices.Clone(p)
 		return
 	}
 	for i := range before {
 		if p == nil || !before[i].Equal(p[i]) {
-			before[i] = ops.AxisPart{}
+			before[i] = ops.AxisSection{}
 		}
 	}
 }
@@ -133,27 +133,27 @@ func (n *narrowing) reading(node *ir.Node) (r ops.Reading, ok bool) {
 	out := node.Outputs[0]
 	want := n.wanted[out]
 	if want == nil {
-		want = make(ops.Part, len(out.Type.Shape))
+		want = make(ops.Section, len(out.Type.Shape))
 	}
 	rule := ops.Of(node).Narrow
 	if rule == nil {
 		return ops.Reading{}, false
 	}
-	asked := ops.Parts{Dims: n.Dims(), Shared: func(v *ir.Value) bool { return v.Const != nil && n.uses[v] != 1 }}
+	asked := ops.NarrowContext{Dims: n.Dims(), Shared: func(v *ir.Value) bool { return v.Const != nil && n.uses[v] != 1 }}
 	if node.Op.Name() == "slice" { // it always has a reading, of what it takes
 		return rule(asked, node, want)
 	}
 	want = slices.Clone(want)
 	for i, extent := range out.Type.Shape {
 		if isOne(extent) {
-			want[i] = ops.AxisPart{} // it may be broadcast, or be what is left of a reduced axis
+			want[i] = ops.AxisSection{} // it may be broadcast, or be what is left of a reduced axis
 		}
 	}
-	if want.Whole() {
+	if want.Full() {
 		return ops.Reading{}, false
 	}
 	r, ok = rule(asked, node, want)
-	return r, ok && !r.Made.Whole()
+	return r, ok && !r.Made.Full()
 }
 
 // choose finds the values whose narrowing reduces work, and reports whether there are any.
@@ -229,11 +229,11 @@ func (n *narrowing) rebuild(b *ir.Block) {
 }
 
 // part returns a part of a value: the part that was made of it, or a slice of that.
-func (n *narrowing) part(b *ir.Builder, v *ir.Value, p ops.Part) *ir.Value {
+func (n *narrowing) part(b *ir.Builder, v *ir.Value, p ops.Section) *ir.Value {
 	if v == nil {
 		return nil
 	}
-	have := made{v, make(ops.Part, len(v.Type.Shape))}
+	have := made{v, make(ops.Section, len(v.Type.Shape))}
 	if m, ok := n.made[v]; ok {
 		have = m
 	}
@@ -242,7 +242,7 @@ func (n *narrowing) part(b *ir.Builder, v *ir.Value, p ops.Part) *ir.Value {
 	extent := slices.Clone(shape)
 	for i := range shape {
 		step[i] = 1
-		if p != nil && !p[i].Whole() && !have.part[i].Equal(p[i]) {
+		if p != nil && !p[i].Full() && !have.part[i].Equal(p[i]) {
 			begin[i], extent[i], step[i], sliced = p[i].Begin, p[i].Extent, p[i].Step, true
 		}
 	}
