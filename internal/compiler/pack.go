@@ -278,7 +278,7 @@ func fill(p *schedule.Pack, to []byte, first, pieces int64) error {
 			for begin := next.Add(batch) - batch; begin < pieces; begin = next.Add(batch) - batch {
 				end := min(begin+batch, pieces)
 				p.Fill(to, begin, end)
-				mem.Forget(p.Stretch(begin, end))
+				mem.Forget(p.Memory(begin, end))
 			}
 			return nil
 		})

@@ -81,18 +81,18 @@ func Bytes(dt dtype.DType, shape []sym.Expr) sym.Expr {
 	return size.CeilDiv(sym.Const(8))
 }
 
-// LocalPlace is a local and its offset in a worker's scratch, in bytes.
-type LocalPlace struct {
+// LocalOffset is a local and its offset in a worker's scratch, in bytes.
+type LocalOffset struct {
 	Local  *Local
 	Offset sym.Expr
 }
 
 // Locals returns a kernel's locals in their printed order, each with its offset in the worker's scratch. A local keeps
 // its memory to the end of the body that declares it; bodies that are never active together share memory. All code
-// generators place locals so, and Scratch counts on it.
-func Locals(k *Kernel) []LocalPlace {
-	places, _ := localsOf(k.Body, sym.Const(0))
-	return places
+// generators use these offsets, and Scratch relies on them.
+func Locals(k *Kernel) []LocalOffset {
+	locals, _ := localsOf(k.Body, sym.Const(0))
+	return locals
 }
 
 // Scratch returns the bytes that one worker needs for a kernel's locals: the end of the highest one.
@@ -101,24 +101,24 @@ func Scratch(k *Kernel) sym.Expr {
 	return end
 }
 
-// localsOf places the locals of body from start on, and returns them and the end of the highest one, in bytes.
-func localsOf(body []Stmt, start sym.Expr) (places []LocalPlace, end sym.Expr) {
+// localsOf gives the locals of body offsets from start on, and returns them and the end of the highest one, in bytes.
+func localsOf(body []Stmt, start sym.Expr) (locals []LocalOffset, end sym.Expr) {
 	at, end := start, start
 	for _, s := range body {
 		if l, ok := s.(*Local); ok {
 			align := sym.Const(ScratchAlign)
 			at = at.CeilDiv(align).Mul(align)
-			places = append(places, LocalPlace{l, at})
+			locals = append(locals, LocalOffset{l, at})
 			at = at.Add(Bytes(l.DType, l.Shape))
 			end = end.Max(at)
 		}
 		for _, inner := range Bodies(s) {
 			more, high := localsOf(*inner, at)
-			places = append(places, more...)
+			locals = append(locals, more...)
 			end = end.Max(high)
 		}
 	}
-	return places, end
+	return locals, end
 }
 
 // FreeDims returns the kernel's dimensions, sorted: the names that its symbolic integers use and nothing in it

@@ -68,22 +68,22 @@ func soleReductionOf(k *loop.Kernel) *soleReduction {
 	return &soleReduction{loops, body[:at], body[at+1:], nest, inner}
 }
 
-// parts returns the reduced values, with shared memory for the partial results of threads.
-func (r *soleReduction) parts(names *namer, threads int64) (parts []*part, locals []loop.Stmt) {
+// partials returns the reduced values, with shared memory for the partial results of threads.
+func (r *soleReduction) partials(names *namer, threads int64) (partials []*partial, locals []loop.Stmt) {
 	for _, s := range r.inner {
 		if r, ok := s.(*loop.Reduce); ok {
-			p := &part{name: r.Name, op: r.Op, dt: r.X.DType()}
+			p := &partial{name: r.Name, op: r.Op, dt: r.X.DType()}
 			p.of = &loop.Local{Name: names.name("parts"), DType: p.dt, Shape: []sym.Expr{sym.Const(threads)}, Space: loop.Shared}
-			parts, locals = append(parts, p), append(locals, p.of)
+			partials, locals = append(partials, p), append(locals, p.of)
 		}
 	}
-	return parts, locals
+	return partials, locals
 }
 
 // known returns the statements before the reduction, except the declarations of the reduced values.
-func (r *soleReduction) known(parts []*part) (list []loop.Stmt) {
+func (r *soleReduction) known(partials []*partial) (list []loop.Stmt) {
 	for _, s := range r.before {
-		if begun(s, parts) == nil {
+		if begun(s, partials) == nil {
 			list = append(list, s)
 		}
 	}
@@ -91,9 +91,9 @@ func (r *soleReduction) known(parts []*part) (list []loop.Stmt) {
 }
 
 // begun returns the part whose first value a statement declares; nil for other statements.
-func begun(s loop.Stmt, parts []*part) *part {
+func begun(s loop.Stmt, partials []*partial) *partial {
 	if v, is := s.(*loop.Var); is {
-		for _, p := range parts {
+		for _, p := range partials {
 			if p.name == v.Name {
 				return p
 			}
@@ -104,9 +104,9 @@ func begun(s loop.Stmt, parts []*part) *part {
 
 // end returns the statements after the reduction: first values are combined with the results at index at of shared
 // memory.
-func (r *soleReduction) end(parts []*part, at sym.Expr) (body []loop.Stmt) {
+func (r *soleReduction) end(partials []*partial, at sym.Expr) (body []loop.Stmt) {
 	for _, s := range r.before {
-		if p := begun(s, parts); p != nil {
+		if p := begun(s, partials); p != nil {
 			all := &loop.Load{From: p.of.Name, Index: []sym.Expr{at}, Type: p.dt}
 			s = &loop.Let{Name: p.name, X: &loop.Binary{Op: p.op, X: s.(*loop.Var).X, Y: all}}
 		}
@@ -141,29 +141,29 @@ type columnWriter struct {
 
 // block returns the loops over blocks and their body.
 func (w *columnWriter) block() []loop.Stmt {
-	parts, locals := w.parts(w.names, w.width*w.groups)
+	partials, locals := w.partials(w.names, w.width*w.groups)
 	last, first := w.loops[len(w.loops)-1], w.names.bound("bn")
 	width := sym.Const(w.width)
 	column := func(at sym.Expr) sym.Expr { return sym.Var(first).Mul(width).Add(at) }
-	body := append(locals, w.reduce(parts, func(at sym.Expr) sym.Expr {
+	body := append(locals, w.reduce(partials, func(at sym.Expr) sym.Expr {
 		return inRange(column(at), last.Extent, w.scheduler, w.width)
 	}))
-	body = append(body, combined(w.names, parts, w.width, w.groups)...)
-	body = append(body, w.finish(parts, column))
+	body = append(body, combined(w.names, partials, w.width, w.groups)...)
+	body = append(body, w.finish(partials, column))
 	body = []loop.Stmt{&loop.For{Kind: loop.Block, Var: first, Extent: last.Extent.CeilDiv(width), Body: body}}
 	return inBlocks(w.loops[:len(w.loops)-1], body)
 }
 
 // reduce returns the loop in which each thread reduces its share of a column.
-func (w *columnWriter) reduce(parts []*part, column func(at sym.Expr) sym.Expr) loop.Stmt {
-	all, groups, width := flatten1(w.nest), sym.Const(w.groups), sym.Const(w.width)
+func (w *columnWriter) reduce(partials []*partial, column func(at sym.Expr) sym.Expr) loop.Stmt {
+	all, groups, width := asOneLoop(w.nest), sym.Const(w.groups), sym.Const(w.width)
 	thread, round := w.names.bound("t"), w.names.bound("j")
 	at := sym.Var(round).Mul(groups).Add(sym.Var(thread).FloorDiv(width))
 	values := map[sym.Name]sym.Expr{w.loops[len(w.loops)-1].Var: column(sym.Var(thread).Mod(width))}
 	all.at(at, values)
-	known := w.known(parts)
+	known := w.known(partials)
 	rename := w.names.anew(known)
-	begin, end := ownParts(parts, rename, thread)
+	begin, end := ownPartials(partials, rename, thread)
 	begin = append(loop.Substitute(rename.body(known), values), begin...)
 	body := loop.Substitute(rename.body(w.inner), values)
 	if !w.equal(all.size.Mod(groups), zero) {
@@ -175,10 +175,10 @@ func (w *columnWriter) reduce(parts []*part, column func(at sym.Expr) sym.Expr) 
 }
 
 // finish returns the loop that computes from each column's result the values that the kernel stores.
-func (w *columnWriter) finish(parts []*part, column func(at sym.Expr) sym.Expr) loop.Stmt {
+func (w *columnWriter) finish(partials []*partial, column func(at sym.Expr) sym.Expr) loop.Stmt {
 	last, thread := w.loops[len(w.loops)-1], w.names.bound("t")
 	at := column(sym.Var(thread))
-	body := loop.Substitute(w.end(parts, sym.Var(thread)), map[sym.Name]sym.Expr{last.Var: at})
+	body := loop.Substitute(w.end(partials, sym.Var(thread)), map[sym.Name]sym.Expr{last.Var: at})
 	if !w.equal(last.Extent.Mod(sym.Const(w.width)), zero) {
 		body = ifBelow(at, last.Extent, body)
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// A sum of products, for machines of blocks on which a thread reads an element that another has read before as fast as
-// it reads shared memory. A thread has a tile of rows and columns of its own; in each step it reads, or computes, the
-// elements of its rows and of its columns, and adds all of their products up in registers:
+// A sum of products, for machines with blocks of threads that cache reads: an element that another thread has read is
+// read as fast as shared memory. Each thread has its own tile of rows and columns. In each step it reads, or computes,
+// the elements of its rows and columns, and sums all their products in registers:
 //
 //	each r, c { sums[r, c] = 0 }
 //	serial k … {
@@ -20,24 +20,25 @@ import (
 //	}
 //	each r, c { …; store … }
 //
-// A product with one row, or with one column, is one as well.
+// The product may have a single row or a single column.
 
-// directOwn are how many rows, and how many columns, a thread may have.
+// directOwn are the candidates for the number of rows of a thread, and for its number of columns.
 var directOwn = []int64{1, 2, 4, 8, 16}
 
-// directThreads are the threads of a block along rows, and along columns.
+// directThreads are the candidates for the number of threads of a block along rows, and along columns.
 var directThreads = []int64{1, 2, 4, 8, 16, 32, 64}
 
 const (
-	mostDirectThreads = 64 // of a block
-	directRead        = 20 // what a thread does for each element that it reads, in multiplications
-	directBlocks      = 16 // that keep such a machine busy
-	// directCompiled is what a driver takes to compile the code of one sum: the share of each of some hundred runs.
+	mostDirectThreads = 64 // threads of a block
+	directRead        = 20 // cost of an element that a thread reads, in multiplications
+	directBlocks      = 16 // number of blocks that keep such a machine busy
+	// directCompiled is the time in which a driver compiles the code of one sum, in multiplications, divided among a
+	// hundred runs or so.
 	directCompiled = 40_000
 )
 
-// blockDirect makes a kernel of a sum of products one for blocks of threads that share nothing; nil if it is none,
-// or the machine does better with shared memory.
+// blockDirect rewrites a kernel of a sum of products for blocks of threads without shared memory; nil for other
+// kernels, or if the machine is faster with shared memory.
 func (s *scheduler) blockDirect(k *loop.Kernel) *loop.Kernel {
 	if !s.machine.Has(target.CachedReads) {
 		return nil
@@ -53,7 +54,7 @@ func (s *scheduler) blockDirect(k *loop.Kernel) *loop.Kernel {
 		})
 }
 
-// directTiles are the tiles that a block may have.
+// directTiles returns the possible tiles of a block.
 func (s *scheduler) directTiles() (list []productTile) {
 	for _, ownRows := range directOwn {
 		for _, ownColumns := range directOwn {
@@ -69,8 +70,8 @@ func (s *scheduler) directTiles() (list []productTile) {
 	return list
 }
 
-// directCost is about how long a product takes with a tile, in multiplications. Threads go together by subgroups, and
-// few blocks leave some of the machine idle.
+// directCost estimates the time of a product with a tile, in multiplications. The threads of a subgroup run together,
+// and few blocks leave a part of the machine idle.
 func (s *scheduler) directCost(p *product, t productTile) float64 {
 	rows, columns := ceil(s.sizeOf(p.rows), t.rows), ceil(s.sizeOf(p.columns), t.columns)
 	blocks := rows * columns * s.sizeOf(p.batch)
@@ -80,7 +81,7 @@ func (s *scheduler) directCost(p *product, t productTile) float64 {
 	return max(blocks, directBlocks)*subgroups*step*s.sizeOf(p.steps) + directCompiled*float64(t.ownRows*t.ownColumns)
 }
 
-// direct is what one block does.
+// direct returns the statements of one block.
 func (w *productWriter) direct() []loop.Stmt {
 	t := w.tile
 	threads := sym.Const(t.threads())
@@ -93,7 +94,7 @@ func (w *productWriter) direct() []loop.Stmt {
 	}
 	sums, a, b := local("sums", t.ownRows, t.ownColumns), local("a", t.ownRows), local("b", t.ownColumns)
 	steps := w.each(loop.Thread, "t", threads, func(thread sym.Expr) []loop.Stmt {
-		row, column, rowStep, columnStep := w.place(thread)
+		row, column, rowStep, columnStep := w.firstOwn(thread)
 		body := []loop.Stmt{
 			w.own(a, w.a, w.rowsOf, w.row.Add(row), rowStep, thread, t.rows),
 			w.own(b, w.b, w.columnsOf, w.column.Add(column), columnStep, thread, t.columns),
@@ -107,7 +108,8 @@ func (w *productWriter) direct() []loop.Stmt {
 	return []loop.Stmt{sums, a, b, w.begin(sums), steps, w.end(sums, w.finish)}
 }
 
-// own computes what a thread reads of one operand in a step.
+// own returns the loop in which a thread computes its own elements of one operand for one step, into a local. The first
+// element is at index begin, the next ones step further each; by is the size of the block's tile.
 func (w *productWriter) own(to *loop.Local, e loop.Expr, across flat, begin, step, thread sym.Expr,
 	by int64) loop.Stmt {
 	return w.each(loop.Each, "i", to.Shape[1], func(i sym.Expr) []loop.Stmt {

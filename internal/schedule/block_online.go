@@ -162,7 +162,7 @@ func (w *onlineWriter) keyTile(u sym.Expr) []loop.Stmt {
 	t := w.tile
 	w.column = u.Mul(sym.Const(t.columns))
 	products := w.each(loop.Thread, "t", w.sums.Shape[0], func(thread sym.Expr) []loop.Stmt {
-		row, column, rowStep, columnStep := w.place(thread)
+		row, column, rowStep, columnStep := w.firstOwn(thread)
 		body := []loop.Stmt{
 			w.own(w.a, w.product.a, w.rowsOf, w.row.Add(row), rowStep, thread, t.rows),
 			w.own(w.b, w.product.b, w.columnsOf, w.column.Add(column), columnStep, thread, t.columns),
@@ -175,7 +175,7 @@ func (w *onlineWriter) keyTile(u sym.Expr) []loop.Stmt {
 		w.begin(w.products),
 		products, w.eachOwn(w.products, w.scored), w.each(loop.Thread, "r", sym.Const(t.rows), w.weighed),
 		w.eachOwn(w.sums, func(thread, r, e sym.Expr) []loop.Stmt {
-			row, _, rowStep, _ := w.place(thread)
+			row, _, rowStep, _ := w.firstOwn(thread)
 			shrunk := loop.Apply2(loop.Mul, load(w.sums, thread, r, e), load(w.shrinks, row.Add(r.Mul(rowStep))))
 			return []loop.Stmt{store(w.sums, shrunk, thread, r, e)}
 		}),
@@ -190,7 +190,7 @@ func (w *onlineWriter) keyTile(u sym.Expr) []loop.Stmt {
 // scored computes a score from a product; the score of a key that does not exist, or that the row does not visit, is
 // −∞.
 func (w *onlineWriter) scored(thread, r, c sym.Expr) []loop.Stmt {
-	row, column, rowStep, columnStep := w.place(thread)
+	row, column, rowStep, columnStep := w.firstOwn(thread)
 	row, column = row.Add(r.Mul(rowStep)), column.Add(c.Mul(columnStep))
 	values, key := map[sym.Name]sym.Expr{}, w.column.Add(column)
 	w.rowsOf.at(inRange(w.row.Add(row), w.rowsOf.size, w.scheduler, w.tile.rows), values)
@@ -246,14 +246,14 @@ func (w *onlineWriter) weighed(r sym.Expr) []loop.Stmt {
 // added adds the values of one key to a thread's sums. The elements of a key that does not exist are 0, and so is its
 // weight.
 func (w *onlineWriter) added(thread, key sym.Expr) []loop.Stmt {
-	row, column, rowStep, _ := w.place(thread)
+	row, column, rowStep, _ := w.firstOwn(thread)
 	weights := w.each(loop.Each, "i", w.weights.Shape[1], func(i sym.Expr) []loop.Stmt {
 		return []loop.Stmt{store(w.weights, load(w.scores, key, row.Add(i.Mul(rowStep))), thread, i)}
 	})
 	at, elements := w.column.Add(key), &productWriter{scheduler: w.scheduler, product: w.of.values, names: w.names}
 	v := w.each(loop.Each, "i", w.v.Shape[1], func(i sym.Expr) []loop.Stmt {
 		values := map[sym.Name]sym.Expr{w.of.elements.Var: w.element(column, i).Min(sym.Const(w.of.size - 1))}
-		if w.whole() {
+		if w.allExist() {
 			values[w.of.elements.Var] = w.element(column, i)
 		}
 		w.columnsOf.at(inRange(at, w.columnsOf.size, w.scheduler, w.tile.columns), values)
@@ -271,22 +271,22 @@ func (w *onlineWriter) element(column, i sym.Expr) sym.Expr {
 	return column.Add(i.Mul(w.elementThreads))
 }
 
-// whole reports whether all of the threads' elements exist.
-func (w *onlineWriter) whole() bool {
+// allExist reports whether every element that a thread has exists: the threads divide a value without remainder.
+func (w *onlineWriter) allExist() bool {
 	return w.of.ownElements(w.tile)*(w.tile.columns/w.tile.ownColumns) == w.of.size
 }
 
 // result computes from a sum the values that the kernel stores. Sums beyond the last row or element repeat those of the
 // last, and are not stored.
 func (w *onlineWriter) result(thread, r, e sym.Expr) []loop.Stmt {
-	row, column, rowStep, _ := w.place(thread)
+	row, column, rowStep, _ := w.firstOwn(thread)
 	row = row.Add(r.Mul(rowStep))
 	last := len(w.of.ended) - 1
 	f := w.of.ended[last].(*loop.For)
 	at, element := w.row.Add(row), w.element(column, e)
 	values := map[sym.Name]sym.Expr{f.Var: element}
 	var inside loop.Expr
-	if !w.whole() {
+	if !w.allExist() {
 		values[f.Var] = element.Min(sym.Const(w.of.size - 1))
 		inside = below(element, sym.Const(w.of.size))
 	}

@@ -171,21 +171,21 @@ func (p *product) matchAround() bool {
 		}
 	}
 	stores := false
-	plain := true
+	simple := true
 	loop.Walk(p.after, func(s loop.Stmt) bool {
 		switch s := s.(type) {
 		case *loop.Store:
 			stores = true
 		case *loop.For, *loop.Local, *loop.Contract, *loop.Check:
-			plain = false
+			simple = false
 		case *loop.Set:
-			plain = plain && s.Name != p.begin.Name
+			simple = simple && s.Name != p.begin.Name
 		case *loop.Reduce:
-			plain = plain && s.Name != p.begin.Name
+			simple = simple && s.Name != p.begin.Name
 		}
 		return true
 	})
-	return plain && stores && p.closed()
+	return simple && stores && p.closed()
 }
 
 // closed reports whether the operands mention no named values but their own.
@@ -274,6 +274,7 @@ func (s *scheduler) sizeOf(loops []*loop.For) float64 {
 	return n
 }
 
+// ceil returns n / by, rounded up.
 func ceil(n float64, by int64) float64 { return math.Ceil(n / float64(by)) }
 
 const (
@@ -288,8 +289,8 @@ type flat struct {
 	size  sym.Expr
 }
 
-// flatten1 returns nested loops as one.
-func flatten1(loops []*loop.For) flat {
+// asOneLoop returns nested loops as one.
+func asOneLoop(loops []*loop.For) flat {
 	size := one
 	for _, f := range loops {
 		size = size.Mul(f.Extent)
@@ -322,7 +323,7 @@ type productWriter struct {
 // newProductWriter returns a writer for a product and a tile.
 func (s *scheduler) newProductWriter(k *loop.Kernel, p *product, t productTile) *productWriter {
 	return &productWriter{scheduler: s, product: p, tile: t, names: s.newNamer(k),
-		rowsOf: flatten1(p.rows), columnsOf: flatten1(p.columns), stepsOf: flatten1(p.steps)}
+		rowsOf: asOneLoop(p.rows), columnsOf: asOneLoop(p.columns), stepsOf: asOneLoop(p.steps)}
 }
 
 // each returns a loop with a new variable.
@@ -402,6 +403,7 @@ func (w *productWriter) eachOwn(own *loop.Local, do func(thread, r, c sym.Expr) 
 	})
 }
 
+// zeroOf returns the constant 0 of a type.
 func zeroOf(dt dtype.DType) loop.Expr { return &loop.Const{Type: dt} }
 
 // tileType returns the type of a tile's elements: the operand's type before widening if the contraction widens it

@@ -7,20 +7,21 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// fetch copies a tile's elements to shared memory. Neighbouring threads read neighbouring elements, if the layout is
-// known.
+// fetch returns the loop that copies an operand's tile to shared memory: n elements from begin on along its own axis,
+// for each step from first on. Neighbouring threads read neighbouring elements along the axis that the load's last
+// index follows.
 func (w *productWriter) fetch(to *loop.Local, e loop.Expr, across flat, begin, first sym.Expr, n int64) loop.Stmt {
 	if narrow := narrowOf(e, w.sum); narrow != nil {
 		e = narrow
 	}
 	steps, width := sym.Const(w.tile.steps), sym.Const(n)
 	return w.each(loop.Thread, "e", steps.Mul(width), func(i sym.Expr) []loop.Stmt {
-		step, place := i.FloorDiv(width), i.Mod(width)
-		if w.stepsBeside(e, across) {
-			step, place = i.Mod(steps), i.FloorDiv(steps)
+		step, element := i.FloorDiv(width), i.Mod(width)
+		if w.stepsContiguous(e, across) {
+			step, element = i.Mod(steps), i.FloorDiv(steps)
 		}
 		values := map[sym.Name]sym.Expr{}
-		across.at(inRange(begin.Add(place), across.size, w.scheduler, n), values)
+		across.at(inRange(begin.Add(element), across.size, w.scheduler, n), values)
 		at := first.Add(step)
 		inside := w.equal(w.stepsOf.size.Mod(steps), zero)
 		from := at
@@ -32,7 +33,7 @@ func (w *productWriter) fetch(to *loop.Local, e loop.Expr, across flat, begin, f
 		if !inside {
 			x = &loop.Select{Cond: below(at, w.stepsOf.size), X: x, Y: zeroOf(x.DType())}
 		}
-		return append(body, &loop.Store{To: to.Name, Index: []sym.Expr{step, place}, X: x})
+		return append(body, &loop.Store{To: to.Name, Index: []sym.Expr{step, element}, X: x})
 	})
 }
 
@@ -73,12 +74,12 @@ func inRange(index, size sym.Expr, s *scheduler, by int64) sym.Expr {
 	return index.Min(size.Sub(one))
 }
 
-// stepsBeside reports whether the elements of an operand's steps lie side by side in memory, and those of the other
-// axis do not.
-func (w *productWriter) stepsBeside(e loop.Expr, across flat) bool {
+// stepsContiguous reports whether the last index of one of an operand's loads follows the steps, and not the operand's
+// other axis.
+func (w *productWriter) stepsContiguous(e loop.Expr, across flat) bool {
 	last := func(loops []*loop.For) sym.Name { return loops[len(loops)-1].Var }
 	step, other := last(w.stepsOf.loops), last(across.loops)
-	beside := false
+	contiguous := false
 	loop.WalkExpr(e, func(x loop.Expr) {
 		l, ok := x.(*loop.Load)
 		if !ok || len(l.Index) == 0 {
@@ -86,15 +87,15 @@ func (w *productWriter) stepsBeside(e loop.Expr, across flat) bool {
 		}
 		end := l.Index[len(l.Index)-1]
 		if mentions(end, step) && !mentions(end, other) {
-			beside = true
+			contiguous = true
 		}
 	})
-	return beside
+	return contiguous
 }
 
-// place is a thread's first row and column in the tile, and how far apart its own ones lie: those of neighbouring
-// threads lie side by side.
-func (w *productWriter) place(thread sym.Expr) (row, column, rowStep, columnStep sym.Expr) {
+// firstOwn returns a thread's first row and column in the tile, and the steps to its next ones. Neighbouring threads
+// have neighbouring rows or columns, whichever the kernel stores contiguously.
+func (w *productWriter) firstOwn(thread sym.Expr) (row, column, rowStep, columnStep sym.Expr) {
 	t := w.tile
 	rows, columns := sym.Const(t.rows/t.ownRows), sym.Const(t.columns/t.ownColumns)
 	if w.storedRows {
@@ -103,9 +104,10 @@ func (w *productWriter) place(thread sym.Expr) (row, column, rowStep, columnStep
 	return thread.FloorDiv(columns), thread.Mod(columns), rows, columns
 }
 
-// multiply adds the products of a thread's rows and columns.
+// multiply returns the contraction that adds to a thread's sums the products of its rows and columns, for all steps of
+// a tile.
 func (w *productWriter) multiply(sums, a, b *loop.Local, thread sym.Expr) loop.Stmt {
-	row, column, rowStep, columnStep := w.place(thread)
+	row, column, rowStep, columnStep := w.firstOwn(thread)
 	return &loop.Contract{M: sym.Const(w.tile.ownRows), N: sym.Const(w.tile.ownColumns), K: sym.Const(w.tile.steps),
 		C: loop.Tile{Buffer: sums.Name, Origin: []sym.Expr{thread, zero, zero}, Row: []sym.Expr{zero, one, zero},
 			Col: []sym.Expr{zero, zero, one}},
@@ -115,10 +117,10 @@ func (w *productWriter) multiply(sums, a, b *loop.Local, thread sym.Expr) loop.S
 			Col: []sym.Expr{zero, columnStep}}}
 }
 
-// finish makes of a sum what the kernel stores. Sums beyond the rows and columns are taken for those of the last ones,
-// and not stored.
+// finish computes from a sum the values that the kernel stores. Sums beyond the last row or column repeat those of the
+// last, and are not stored.
 func (w *productWriter) finish(sums *loop.Local, thread, r, c sym.Expr) []loop.Stmt {
-	row, column, rowStep, columnStep := w.place(thread)
+	row, column, rowStep, columnStep := w.firstOwn(thread)
 	m, n := w.row.Add(row).Add(r.Mul(rowStep)), w.column.Add(column).Add(c.Mul(columnStep))
 	values := map[sym.Name]sym.Expr{}
 	w.rowsOf.at(inRange(m, w.rowsOf.size, w.scheduler, w.tile.rows), values)
@@ -148,7 +150,7 @@ func (w *productWriter) finish(sums *loop.Local, thread, r, c sym.Expr) []loop.S
 	}}).Body(body)
 }
 
-// inside is whether a row and a column are among those that there are; nil if all of the tiles' are.
+// inside returns the condition that a row and a column exist; nil if all rows and columns of the tiles exist.
 func (w *productWriter) inside(row, column sym.Expr) (inside loop.Expr) {
 	for _, x := range []struct {
 		at, size sym.Expr
@@ -166,13 +168,13 @@ func (w *productWriter) inside(row, column sym.Expr) (inside loop.Expr) {
 	return inside
 }
 
-// tileReuse is how often an element of a tile in shared memory is multiplied, at the least, where what is computed of
-// it then costs little beside.
+// tileReuse is the number of multiplications of an element in shared memory from which on the cost of computing that
+// element is small in comparison.
 const tileReuse = 32
 
-// computedInTiles reports whether a kernel is a product for blocks of threads, and a map of so many functions and loads
-// may be computed wherever a tile is filled with its elements: what is stored in the tile is used so often that this
-// costs less than to write the map's result to memory and to read it.
+// computedInTiles reports whether a kernel is a product for blocks of threads that may compute a map of its operand
+// whenever it fills a tile: each element in the tile is used so often that this costs less than to store the map's
+// result and to load it. functions and loads are the map's, per element.
 func (s *scheduler) computedInTiles(k *loop.Kernel, functions, loads int) bool {
 	if !s.machine.HasBlocks() || functions > mostRecomputed || loads > 3 {
 		return false
@@ -181,5 +183,5 @@ func (s *scheduler) computedInTiles(k *loop.Kernel, functions, loads int) bool {
 	if p == nil {
 		return false
 	}
-	return s.guess(flatten1(p.rows).size) >= tileReuse && s.guess(flatten1(p.columns).size) >= tileReuse
+	return s.guess(asOneLoop(p.rows).size) >= tileReuse && s.guess(asOneLoop(p.columns).size) >= tileReuse
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// recipes are kernels as lowering writes them for machines with blocks. Their dimensions have any size.
+// recipes are kernels as lowering writes them for machines with blocks of threads. Their dimensions are dynamic.
 var recipes = func() []struct{ name, source string } {
 	product := func(begin, x, y, end string) string {
 		return `kernel @k(%x: f32[n, k] read, %y: f32[k, m] read, %b: f32[m] read, %q: i8[k, m] read, %z: f32[n, m] write) dims(n, k, m) {
@@ -54,7 +54,7 @@ var recipes = func() []struct{ name, source string } {
 	return []struct{ name, source string }{
 		{"product", product("0", "load %x[i, d]", "load %y[d, j]", "max(add(%s, load %b[j]), 0)")},
 		{"product of dequantised", product("1", "load %x[i, d]", "mul(cast(f32, load %q[d, j]), load %b[j])", "%s")},
-		{"product of values with names", `kernel @k(%x: f32[n, k] read, %y: f32[k, m] read, %b: f32[k] read, %z: f32[n, m] write) dims(n, k, m) {
+		{"product of named values", `kernel @k(%x: f32[n, k] read, %y: f32[k, m] read, %b: f32[k] read, %z: f32[n, m] write) dims(n, k, m) {
 		  each i < n { each j < m {
 		    var %s: f32 = 0
 		    for d < k {
@@ -158,8 +158,8 @@ var recipes = func() []struct{ name, source string } {
 	}
 }()
 
-// TestBlockRecipes schedules kernels for machines with blocks that have little or much of everything: they are what
-// they were, keep within the limits, and each recipe is taken by some.
+// TestBlockRecipes schedules kernels for machines with blocks and random limits, from tight to generous. Results must
+// be the same, no hard limit may be exceeded, and each listed recipe must apply to the listed kernel at least once.
 func TestBlockRecipes(t *testing.T) {
 	r := rand.New(rand.NewSource(3))
 	taken := map[string]int{}
@@ -193,7 +193,7 @@ func TestBlockRecipes(t *testing.T) {
 			next := s.kernel(m.Kernels[0])
 			for name, recipe := range map[string]func(k *loop.Kernel) *loop.Kernel{"online": s.blockOnline,
 				"direct": s.blockDirect, "product": s.blockProduct, "columns": s.blockColumns, "rows": s.blockRows,
-				"body": s.blockBody, "turned": s.blockTurned} {
+				"body": s.blockBody, "transpose": s.blockTranspose} {
 				if !neverRuns(k) && recipe(k.Clone()) != nil {
 					taken[name+" "+c.name]++
 				}
@@ -219,17 +219,17 @@ func TestBlockRecipes(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"direct product", "product product", "direct product of dequantised",
-		"product product of dequantised", "direct one row", "product product of values with names",
-		"direct product of values with names", "direct depthwise", "online attention", "online causal attention",
+		"product product of dequantised", "direct one row", "product product of named values",
+		"direct product of named values", "direct depthwise", "online attention", "online causal attention",
 		"direct integers", "product integers", "rows softmax", "columns columns", "columns one row", "columns means",
-		"turned transpose", "body recurrence"} {
+		"transpose transpose", "body recurrence"} {
 		if taken[name] == 0 {
-			t.Errorf("nothing is taken by %s: %v", name, taken)
+			t.Errorf("recipe and kernel %q: the recipe never applies: %v", name, taken)
 		}
 	}
 }
 
-// TestBlockSlices: few long reductions are cut into slices, and are what they were.
+// TestBlockSlices: few long reductions are cut into slices, with the same results.
 func TestBlockSlices(t *testing.T) {
 	for _, source := range []string{
 		`kernel @k(%x: f32[n, k] read, %b: f32[n] read, %z: f32[n] write) dims(n, k) {
@@ -284,7 +284,8 @@ func TestBlockSlices(t *testing.T) {
 	}
 }
 
-// TestBlockSplit: the steps of few sums of products are split among blocks, and the sums are what they were.
+// TestBlockSplit: the steps of few sums of products are split among blocks, with the same results; those of a dynamic
+// number of sums are not split.
 func TestBlockSplit(t *testing.T) {
 	for _, source := range []string{
 		`kernel @k(%x: f32[2, n, k] read, %y: f32[k, m] read, %b: f32[m] read, %z: f32[2, n, m] write) dims(n, k, m) {
@@ -314,7 +315,7 @@ func TestBlockSplit(t *testing.T) {
 				machine: target.Vulkan(target.Limits{Shared: c.shared, Invocations: c.threads, Private: 512}), dims: sym.NewDims()}
 			if next := s.blockProduct(k.Clone()); next == nil || !strings.Contains(next.String(), "%tile_a") ||
 				strings.Contains(next.String(), "%partial") {
-				t.Fatalf("%+v: sums whose number is not known are split:\n%s", c, next)
+				t.Fatalf("%+v: a dynamic number of sums is split:\n%s", c, next)
 			}
 			k = withSizes(k, dims)
 			want, got := operands(t, k, dims, 1), operands(t, k, dims, 1)
@@ -340,7 +341,7 @@ func TestBlockSplit(t *testing.T) {
 	}
 }
 
-// withSizes is a kernel with sizes in the place of its dimensions.
+// withSizes returns a kernel with its dimensions replaced by sizes.
 func withSizes(k *loop.Kernel, dims map[sym.Name]int64) *loop.Kernel {
 	k = k.Clone()
 	number := func(e sym.Expr) sym.Expr {

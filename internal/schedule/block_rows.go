@@ -8,28 +8,28 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Rows, for machines that run blocks of threads: sums and other reductions, softmax, normalisations. The kernel does
-// something for each row, which needs all of it:
+// Rows, for machines that run blocks of threads: sums and other reductions, softmax, normalisations. The kernel
+// computes something from all elements of each row:
 //
 //	each i … { var s = begin; serial k … { s = op(s, x) }; …; each k … { … store … } }
 //
-// A block has a row. In a loop that reduces, each thread takes every so many-th element, and what the threads have is
-// combined in shared memory, by halves. A loop that stores is spread over the threads. Elements are read again where
-// several loops need them: a row is as long as it likes.
+// A block has a row. In a loop that reduces, the elements are dealt to the threads in turn; the partial results of the
+// threads are combined in shared memory, by halves. A loop that stores is spread over the threads. An element that
+// several loops need is read several times, so that rows may have any length.
 
-// rowThreads is the threads of a block that has a row, at most.
+// rowThreads is the largest number of threads of a block that has a row.
 const rowThreads = 256
 
-// shortRow is the length of rows up to which a thread alone has one.
+// shortRow is the length of the longest row for which one thread is enough.
 const shortRow = 32
 
-// rows is a kernel's parts.
+// rows holds the components of a kernel of rows.
 type rows struct {
-	loops []*loop.For
-	body  []loop.Stmt
+	loops []*loop.For // over rows
+	body  []loop.Stmt // for one row
 }
 
-// blockRows makes a kernel of rows one for blocks of threads; nil if it is none.
+// blockRows rewrites a kernel of rows for blocks of threads; nil for other kernels.
 func (s *scheduler) blockRows(k *loop.Kernel) *loop.Kernel {
 	r := &rows{}
 	r.loops, r.body = outerLoops(k.Body)
@@ -52,7 +52,7 @@ func (s *scheduler) blockRows(k *loop.Kernel) *loop.Kernel {
 	return nil
 }
 
-// reduces reports whether the body has a loop that reduces a long row, and nothing but what blockRows knows.
+// reduces reports whether the body has a loop that reduces a long row, and only statements that blockRows can rewrite.
 func (r *rows) reduces(s *scheduler) bool {
 	long := false
 	for _, stmt := range r.body {
@@ -77,8 +77,7 @@ func (r *rows) reduces(s *scheduler) bool {
 	return long
 }
 
-// reduction takes a loop apart that does nothing but reduce: its loops, and what is in the innermost. None if it is no
-// such loop.
+// reduction returns the nested loops of a loop that only reduces, and the innermost body; nil for other loops.
 func reduction(f *loop.For) (loops []*loop.For, inner []loop.Stmt) {
 	body := []loop.Stmt{f}
 	for {
@@ -105,7 +104,7 @@ func reduction(f *loop.For) (loops []*loop.For, inner []loop.Stmt) {
 	if !reduces {
 		return nil, nil
 	}
-	ok := true // nothing that is being reduced is read on the way
+	ok := true // no value is read while it is being reduced
 	loop.WalkValues(body, func(e loop.Expr) {
 		if r, is := e.(*loop.Ref); is && reduced[r.Name] {
 			ok = false
@@ -117,8 +116,8 @@ func reduction(f *loop.For) (loops []*loop.For, inner []loop.Stmt) {
 	return loops, body
 }
 
-// spreads reports whether a loop's iterations may be spread over threads: they are independent, and have no loop in
-// them that is not a thread's own.
+// spreads reports whether a loop's iterations may be spread over threads: they are independent, and a thread can run
+// one alone.
 func spreads(f *loop.For) bool {
 	if f.Kind != loop.Each {
 		return false
@@ -136,7 +135,8 @@ func spreads(f *loop.For) bool {
 	return ok
 }
 
-// identityOf is what changes nothing when it is combined with anything.
+// identityOf returns the value that leaves any other unchanged when an operation combines both. It returns false for
+// operations and types that have none here.
 func identityOf(op loop.BinaryOp, dt dtype.DType) (loop.Expr, bool) {
 	switch {
 	case op == loop.Add || op == loop.Or || op == loop.Xor:
@@ -162,7 +162,7 @@ type rowWriter struct {
 	locals  []loop.Stmt
 }
 
-// block is the loops over blocks.
+// block returns the loops over blocks and their body; nil if two loops reduce the same value.
 func (w *rowWriter) block(k *loop.Kernel) loop.Stmt {
 	w.shared = map[dtype.DType]*loop.Local{}
 	loops, body := outerLoops(k.Body)
@@ -175,7 +175,7 @@ func (w *rowWriter) block(k *loop.Kernel) loop.Stmt {
 			if _, inner := reduction(f); inner != nil {
 				for _, s := range inner {
 					if r, ok := s.(*loop.Reduce); ok {
-						if reduced[r.Name] { // by two loops: its name stands for one value
+						if reduced[r.Name] { // by two loops: afterwards its name could stand for one result only
 							return nil
 						}
 						reduced[r.Name] = true
@@ -201,7 +201,7 @@ func (w *rowWriter) block(k *loop.Kernel) loop.Stmt {
 			}
 			s.Kind = loop.Thread
 			out = append(out, s)
-		case *loop.Store: // which one thread does
+		case *loop.Store: // by one thread
 			once := w.names.bound("once")
 			out = append(out, &loop.For{Kind: loop.Thread, Var: once, Extent: one, Body: []loop.Stmt{s}})
 		default:
@@ -212,17 +212,18 @@ func (w *rowWriter) block(k *loop.Kernel) loop.Stmt {
 	return inBlocks(loops, out)[0]
 }
 
-// part is a value that is reduced, and the shared memory in which each thread puts what it has of it.
-type part struct {
+// partial is a reduced value, and the shared memory in which each thread stores its partial result.
+type partial struct {
 	name string
 	op   loop.BinaryOp
 	dt   dtype.DType
 	of   *loop.Local
 }
 
-// ownParts declare a thread's own values of parts, with new names, before it reduces, and store them after.
-func ownParts(parts []*part, rename *renaming, thread sym.Name) (begin, end []loop.Stmt) {
-	for _, p := range parts {
+// ownPartials returns the statements around a thread's reduction: begin declares its own values, with new names, and
+// end stores them to shared memory.
+func ownPartials(partials []*partial, rename *renaming, thread sym.Name) (begin, end []loop.Stmt) {
+	for _, p := range partials {
 		identity, _ := identityOf(p.op, p.dt)
 		own := rename.to(p.name)
 		begin = append(begin, &loop.Var{Name: own, X: identity})
@@ -231,12 +232,13 @@ func ownParts(parts []*part, rename *renaming, thread sym.Name) (begin, end []lo
 	return begin, end
 }
 
-// combined combines what the threads of each of width values have, by halves: the first of each then has all.
-func combined(names *namer, parts []*part, width, threads int64) (out []loop.Stmt) {
+// combined returns loops that combine the partial results of groups of threads, by halves. There are width groups of
+// threads threads; element i of the shared memory then holds the result of group i.
+func combined(names *namer, partials []*partial, width, threads int64) (out []loop.Stmt) {
 	for half := threads / 2; half >= 1; half /= 2 {
 		t := names.bound("t")
 		var fold []loop.Stmt
-		for _, p := range parts {
+		for _, p := range partials {
 			load := func(i sym.Expr) loop.Expr { return &loop.Load{From: p.of.Name, Index: []sym.Expr{i}, Type: p.dt} }
 			x := &loop.Binary{Op: p.op, X: load(sym.Var(t)), Y: load(sym.Var(t).Add(sym.Const(half * width)))}
 			fold = append(fold, &loop.Store{To: p.of.Name, Index: []sym.Expr{sym.Var(t)}, X: x})
@@ -246,22 +248,23 @@ func combined(names *namer, parts []*part, width, threads int64) (out []loop.Stm
 	return out
 }
 
-// reduce is a loop that reduces: each thread's part, and their combination. The names then stand for the results.
+// reduce returns the statements for a loop that reduces: each thread's reduction, and the combination of their results,
+// for which the names of the reduced values then stand.
 func (w *rowWriter) reduce(nest []*loop.For, inner []loop.Stmt, begins map[string]loop.Expr) (out []loop.Stmt) {
-	all, threads := flatten1(nest), sym.Const(w.threads)
+	all, threads := asOneLoop(nest), sym.Const(w.threads)
 	thread, round := w.names.bound("t"), w.names.bound("j")
 	at := sym.Var(round).Mul(threads).Add(sym.Var(thread))
 	values := map[sym.Name]sym.Expr{}
 	all.at(at, values)
-	var parts []*part
+	var partials []*partial
 	for _, s := range inner {
 		if r, ok := s.(*loop.Reduce); ok {
 			dt := r.X.DType()
-			parts = append(parts, &part{r.Name, r.Op, dt, w.place(dt, len(parts))})
+			partials = append(partials, &partial{r.Name, r.Op, dt, w.sharedFor(dt, len(partials))})
 		}
 	}
 	rename := w.names.anew(nil)
-	begin, end := ownParts(parts, rename, thread)
+	begin, end := ownPartials(partials, rename, thread)
 	body := loop.Substitute(rename.body(inner), values)
 	if !w.equal(all.size.Mod(threads), zero) {
 		body = ifBelow(at, all.size, body)
@@ -269,16 +272,17 @@ func (w *rowWriter) reduce(nest []*loop.For, inner []loop.Stmt, begins map[strin
 	rounds := &loop.For{Kind: loop.Serial, Var: round, Extent: all.size.CeilDiv(threads), Body: body}
 	out = append(out, &loop.For{Kind: loop.Thread, Var: thread, Extent: threads,
 		Body: append(append(begin, rounds), end...)})
-	out = append(out, combined(w.names, parts, 1, w.threads)...)
-	for _, p := range parts {
+	out = append(out, combined(w.names, partials, 1, w.threads)...)
+	for _, p := range partials {
 		x := &loop.Binary{Op: p.op, X: begins[p.name], Y: &loop.Load{From: p.of.Name, Index: []sym.Expr{zero}, Type: p.dt}}
 		out = append(out, &loop.Let{Name: p.name, X: x})
 	}
 	return out
 }
 
-// place is shared memory for an element of each thread, the n-th of a loop.
-func (w *rowWriter) place(dt dtype.DType, n int) *loop.Local {
+// sharedFor returns shared memory with an element for each thread, for the n-th value that a loop reduces. The first
+// values of all loops share it, by type.
+func (w *rowWriter) sharedFor(dt dtype.DType, n int) *loop.Local {
 	key := dt
 	if n == 0 {
 		if l := w.shared[key]; l != nil {

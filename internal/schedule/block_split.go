@@ -5,9 +5,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Sums of products whose tiles are few, for machines that run blocks of threads: a block for each tile would leave most
-// of the machine idle. The steps of each sum are split among blocks; what they come to lies in the launch's scratch,
-// and a second part of the kernel adds it up:
+// Sums of products with few tiles, for machines that run blocks of threads: with one block for each tile, most of the
+// machine would be idle. The steps of each sum are split among blocks, which store partial sums in the launch's
+// scratch; the second half of the kernel adds them:
 //
 //	local partial [splits, rows, columns]
 //	block split { …; partial[split, i, j] = … }
@@ -15,11 +15,11 @@ import (
 
 const (
 	mostSplits = 32
-	splitTiles = 8 // of steps that a block adds up, at the least
+	splitTiles = 8 // the least number of tiles of steps for a block
 )
 
-// splitsOf is among how many blocks the steps of a tile's sums are split: 1 if there are tiles enough, or a dimension
-// decides how many.
+// splitsOf returns the number of blocks among which the steps of a tile's sums are split: 1 if there are enough tiles,
+// or if some extent is dynamic.
 func (s *scheduler) splitsOf(p *product, t productTile) int64 {
 	for _, f := range p.loops {
 		if _, fixed := f.Extent.Const(); !fixed {
@@ -31,15 +31,16 @@ func (s *scheduler) splitsOf(p *product, t productTile) int64 {
 	return int64(max(1, min(wanted, ceil(s.sizeOf(p.steps), t.steps)/splitTiles, mostSplits)))
 }
 
-// splitWriter writes one.
+// splitWriter writes a kernel of a product whose steps are split among blocks.
 type splitWriter struct {
 	*productWriter
 	splits  int64
 	partial *loop.Local
-	at      []sym.Expr // of the partial sums of a block: all indices but rows and columns
+	at      []sym.Expr // the indices of a block's partial sums, without row and column
 }
 
-// kernel is both parts.
+// kernel returns the kernel's body: the local of the partial sums, the blocks that compute them, and the loops that add
+// them.
 func (w *splitWriter) kernel() []loop.Stmt {
 	w.partial = &loop.Local{Name: w.names.name("partial"), DType: w.sum}
 	for _, f := range w.batch {
@@ -49,12 +50,13 @@ func (w *splitWriter) kernel() []loop.Stmt {
 	w.partial.Shape = append(append(w.partial.Shape, sym.Const(w.splits)), w.across(w.rowsOf.size, w.columnsOf.size)...)
 	first := w.each(loop.Block, "split", sym.Const(w.splits), func(split sym.Expr) []loop.Stmt {
 		w.at = append(w.at, split)
-		return w.tiles(func() []loop.Stmt { return w.part(split) })
+		return w.tiles(func() []loop.Stmt { return w.first(split) })
 	})
 	return []loop.Stmt{w.partial, inBlocks(w.batch, []loop.Stmt{first})[0], w.second()}
 }
 
-// across is a row and a column in the order in which they lie: neighbours in what is stored are neighbours.
+// across returns a row and a column in the order of the partial sums' axes: the one whose neighbours the kernel stores
+// contiguously comes last.
 func (w *splitWriter) across(row, column sym.Expr) []sym.Expr {
 	if w.storedRows {
 		return []sym.Expr{column, row}
@@ -62,14 +64,14 @@ func (w *splitWriter) across(row, column sym.Expr) []sym.Expr {
 	return []sym.Expr{row, column}
 }
 
-// part is what one block does.
-func (w *splitWriter) part(split sym.Expr) []loop.Stmt {
+// first returns the statements of the block that computes the partial sums of a split.
+func (w *splitWriter) first(split sym.Expr) []loop.Stmt {
 	tiles := w.stepsOf.size.CeilDiv(sym.Const(w.tile.steps))
 	size := tiles.CeilDiv(sym.Const(w.splits))
 	begin := split.Mul(size)
 	count := size.Min(tiles.Sub(begin)).Max(zero)
 	return w.added(begin, count, func(sums *loop.Local, thread, r, c sym.Expr) []loop.Stmt {
-		row, column, rowStep, columnStep := w.place(thread)
+		row, column, rowStep, columnStep := w.firstOwn(thread)
 		m, n := w.row.Add(row).Add(r.Mul(rowStep)), w.column.Add(column).Add(c.Mul(columnStep))
 		store := loop.Stmt(&loop.Store{To: w.partial.Name, Index: append(w.at[:len(w.at):len(w.at)], w.across(m, n)...),
 			X: load(sums, thread, r, c)})
@@ -80,7 +82,7 @@ func (w *splitWriter) part(split sym.Expr) []loop.Stmt {
 	})
 }
 
-// second adds the partial sums up, and does with them what the kernel does with its sums.
+// second returns the loops that add the partial sums, and compute from the sums the values that the kernel stores.
 func (w *splitWriter) second() loop.Stmt {
 	values := map[sym.Name]sym.Expr{}
 	var loops []*loop.For

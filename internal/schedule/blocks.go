@@ -8,10 +8,10 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// A long sum whose left operand is stored transposed, such as a derivative by a weight, is added up in blocks of steps.
-// A tile of registers reads a few elements of each of the sum's steps, each in a line of its own, and often in a page
-// of its own and the same few sets of the caches: until the next tile reads the line again, it is gone. A block has so
-// few steps that the first-level cache holds a panel of them, and the lines of rows beside it. So is a sum so long that
+// A long sum whose left operand is stored transposed, such as a weight's gradient, is computed in blocks of steps. A
+// register tile reads a few elements of each step, each from another cache line, often from another page and in the
+// same few sets of the caches: a line is evicted before the next tile reads it again. A block has so few steps that the
+// first-level cache holds a panel of them and the lines of the rows. Blocks also serve a sum that is so long that
 // neither a panel of it nor a tile of rows stays in the second-level cache, if the right operand is no packed weight.
 //
 //	local acc [rows, columns]
@@ -21,26 +21,26 @@ import (
 //	}
 //	each i { vector j { … acc[i, j] … } }
 //
-// The sums lie in the second-level cache from block to block. Each still adds its products one by one in the order of
-// its steps, so that no result depends on blocks.
+// Between blocks, the sums stay in the second-level cache. Each sum adds its products one by one in the order of its
+// steps, so that results do not depend on blocks.
 const (
-	blockRows    = 256  // of a tile of sums, at most
-	blockFew     = 96   // of a tile that is made smaller so that there are several
-	blockColumns = 256  // and its columns: more, if that makes panels even
-	blockTiles   = 8    // that a product is cut into, so that several workers have something to do
-	blockSteps   = 512  // of a sum, at the least, for blocks to be worth a pass over the sums each
-	longSteps    = 2048 // the same, if the left operand's steps lie side by side
+	blockRows    = 256  // the largest number of rows of a tile of sums
+	blockFew     = 96   // the least number of rows of a tile that is made smaller so that there are several
+	blockColumns = 256  // approximate number of columns of a tile: more if that makes panels even
+	blockTiles   = 8    // the number of tiles of a product that keeps several workers busy
+	blockSteps   = 512  // the least number of steps of a sum for which blocks pay: each costs a pass over the sums
+	longSteps    = 2048 // the same, if the left operand's steps are contiguous
 	pageBytes    = 4096
 )
 
-// blocks is a local with the nests and the contraction that touch it, cut into tiles whose sums are added up in blocks
-// of steps; nil if that is not worth it or not possible.
+// blocks returns a local, and the nests and the contraction that touch it, cut into tiles whose sums are computed in
+// blocks of steps; nil if that is impossible or does not pay.
 func (s *scheduler) blocks(k *loop.Kernel, l *loop.Local, body []loop.Stmt, packs []*Pack, names *namer) []loop.Stmt {
 	c := s.longSum(k, l, body, packs)
 	if c == nil {
 		return nil
 	}
-	// The panels' width goes by a block's steps.
+	// The width of panels depends on the number of steps of a block.
 	steps := s.stepsOfBlock(bufferOf(k, c.A.Buffer), c)
 	short := *c
 	short.K = sym.Const(steps)
@@ -65,7 +65,7 @@ func (s *scheduler) blocks(k *loop.Kernel, l *loop.Local, body []loop.Stmt, pack
 	return result
 }
 
-// longSum is the only contraction of a body, if it is worth blocks; nil otherwise.
+// longSum returns the only contraction of a body, if blocks of steps pay for it; nil otherwise.
 func (s *scheduler) longSum(k *loop.Kernel, l *loop.Local, body []loop.Stmt, packs []*Pack) (c *loop.Contract) {
 	for _, stmt := range body {
 		if found, ok := stmt.(*loop.Contract); ok && c == nil {
@@ -89,7 +89,7 @@ func (s *scheduler) longSum(k *loop.Kernel, l *loop.Local, body []loop.Stmt, pac
 	}
 	step := max(s.stepBytes(c.A.Col, a), s.stepBytes(c.B.Row, b))
 	transposed := isOne(loop.Offset(c.A.Row, a.Shape, a.Strides)) && depth >= blockSteps
-	transposed = transposed && step >= farBytes && step*depth >= farSpan
+	transposed = transposed && step >= farBytes && step*depth >= farExtent
 	beside := isOne(loop.Offset(c.B.Col, b.Shape, b.Strides))
 	long := alongRows(a, c) && depth >= longSteps && (s.far(c, c.B.Row, b) || !beside)
 	if !transposed && !long {
@@ -104,8 +104,9 @@ func (s *scheduler) longSum(k *loop.Kernel, l *loop.Local, body []loop.Stmt, pac
 	return c
 }
 
-// stepsOfBlock is the steps of a block: a panel of so many takes two thirds of the first-level cache, beside the lines
-// of a transposed operand's rows. Rows whose steps lie side by side need few lines, and blocks are twice as long.
+// stepsOfBlock returns the number of steps of a block: a panel of them takes two thirds of the first-level cache, and
+// leaves room for the lines of a transposed operand's rows. Rows with contiguous steps need few lines; their blocks are
+// twice as long.
 func (s *scheduler) stepsOfBlock(a *loop.Param, c *loop.Contract) int64 {
 	const vectors = 4 // of a wide panel
 	steps := s.machine.Limits.L1 * 2 / 3 / (vectors * int64(s.machine.VectorBytes))
@@ -115,12 +116,12 @@ func (s *scheduler) stepsOfBlock(a *loop.Param, c *loop.Contract) int64 {
 	return max(steps/16*16, 16)
 }
 
-// alongRows reports whether the steps of a contraction lie side by side in its left operand.
+// alongRows reports whether the steps of a contraction are contiguous in its left operand.
 func alongRows(a *loop.Param, c *loop.Contract) bool {
 	return isOne(loop.Offset(c.A.Col, a.Shape, a.Strides))
 }
 
-// blockSize is the tile along an axis of a local whose sums are added up in blocks.
+// blockSize returns the size of the tile along an axis of a local whose sums are computed in blocks.
 func (s *scheduler) blockSize(l *loop.Local, axis int, use axisUse, c *loop.Contract, width int64) int64 {
 	if !use.rows && !use.cols {
 		return 1
@@ -150,9 +151,10 @@ func (s *scheduler) blockSize(l *loop.Local, axis int, use axisUse, c *loop.Cont
 	return size
 }
 
-// byBlocks is a contraction into a local, block by block of its steps, and in each panel by panel. Operands whose steps
-// lie a page or more apart are copied first. If there is one panel, one operand is copied in any case: otherwise a loop
-// over blocks would do nothing but the product, whose sums stay in registers then, for all steps.
+// byBlocks returns a contraction into a local as a loop over blocks of its steps, around a loop over panels. Operands
+// whose steps are a page or more apart are copied first. If there is one panel, one operand is copied in any case: the
+// loop over blocks would otherwise contain only the product, and the code generator would keep the sums in registers
+// for all steps.
 func (s *scheduler) byBlocks(k *loop.Kernel, c *loop.Contract, steps, width int64, names *namer) loop.Stmt {
 	a, b := bufferOf(k, c.A.Buffer), bufferOf(k, c.B.Buffer)
 	at, panel := names.bound("b"), names.bound("t")
@@ -185,8 +187,8 @@ func (s *scheduler) byBlocks(k *loop.Kernel, c *loop.Contract, steps, width int6
 	return &loop.For{Kind: loop.Serial, Var: at, Extent: depths, Body: append(outside, walk)}
 }
 
-// blockOf is the length of the block that a variable counts, of an extent cut into blocks of a size, and how many there
-// are.
+// blockOf returns the length of the block with the number in variable, of an extent that is cut into blocks of a size,
+// and the number of blocks.
 func (s *scheduler) blockOf(extent sym.Expr, size int64, variable sym.Name) (length, count sym.Expr) {
 	length = sym.Const(size)
 	count = extent.CeilDiv(length)
@@ -196,18 +198,19 @@ func (s *scheduler) blockOf(extent sym.Expr, size int64, variable sym.Name) (len
 	return length, count
 }
 
-// most is the upper bound of an extent.
+// most returns the upper bound of an extent.
 func (s *scheduler) most(extent sym.Expr) int64 {
 	_, most := s.dims.Bounds(extent)
 	return most
 }
 
-// stepBytes is how far apart a step leads in a parameter, in bytes.
+// stepBytes estimates the distance in bytes between two consecutive steps in a parameter.
 func (s *scheduler) stepBytes(step []sym.Expr, p *loop.Param) float64 {
 	return s.guess(loop.Offset(step, p.Shape, p.Strides)) * float64(p.DType.Bits()) / 8
 }
 
-// spread is the room for a line of elements: a cache line more, if lines would else lie in few sets of the caches.
+// spread returns the number of elements to allocate for a line: one cache line more if lines would otherwise share few
+// sets of the caches.
 func spread(elements int64, dt dtype.DType) int64 {
 	const line, few = 64, 512
 	size := int64(dt.Bits()) / 8
@@ -217,9 +220,9 @@ func spread(elements int64, dt dtype.DType) int64 {
 	return elements
 }
 
-// nearby is a local of a shape with a tile's elements, and the nest that fills it. The tile has so many steps and
-// elements in each as the extents say; step and element are its Row and Col, in either order. It lies in the local from
-// then on, step after step, with the elements of each side by side.
+// nearby returns a local of a shape for a copy of a tile, and the nest that fills it, and changes the tile to read the
+// local. extents are the tile's number of steps, and of elements of each step; step and element are its Row and Col, in
+// either order. In the local, the elements of each step are contiguous.
 func nearby(
 	p *loop.Param, tile *loop.Tile, step, element *[]sym.Expr, extents, shape [2]sym.Expr, hint string, names *namer,
 ) []loop.Stmt {

@@ -11,11 +11,12 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// transposed is a product of operands that are stored transposed or not, with something made of the sums.
+// transposed returns a kernel of a product z = w - 0.5 × (x · y), whose left and right operands are stored transposed
+// if left and right are set.
 func transposed(dt dtype.DType, m, n, k sym.Expr, left, right bool) *loop.Kernel {
 	b := loop.NewBuilder("product")
-	axes := func(turned bool, a, b []sym.Expr) ([]sym.Expr, []sym.Expr) {
-		if turned {
+	axes := func(exchange bool, a, b []sym.Expr) ([]sym.Expr, []sym.Expr) {
+		if exchange {
 			return b, a
 		}
 		return a, b
@@ -42,17 +43,18 @@ func transposed(dt dtype.DType, m, n, k sym.Expr, left, right bool) *loop.Kernel
 	return b.Kernel
 }
 
-// TestBlocks: long sums of a left operand that is stored transposed, and longer ones, are added up in blocks of steps,
-// which copy operands whose steps lie pages apart, and are what they were, in whatever sizes; short sums, and those
-// whose steps lie near one another, have no blocks.
+// TestBlocks: long sums with a transposed left operand, and even longer ones without, are computed in blocks of steps.
+// Blocks copy operands whose steps are pages apart. Results must be equal to the bit, for all sizes. Short sums, and
+// sums whose steps are close together, have no blocks.
 func TestBlocks(t *testing.T) {
 	for _, c := range []struct {
-		m, n, k       int64
-		most          int64 // with named extents: of the sum's steps; 0: they are fixed
-		dt            dtype.DType
-		blocks        bool
-		rows, panel   bool // are copied
-		plain, turned bool // the left operand is not stored transposed, the right one is
+		m, n, k     int64
+		most        int64 // the upper bound of a dynamic number of steps; 0 if it is static
+		dt          dtype.DType
+		blocks      bool
+		rows, panel bool // are copied
+		rowMajor    bool // the left operand is not stored transposed
+		right       bool // the right operand is stored transposed
 	}{
 		{m: 256, n: 33, k: 512, dt: dtype.F32, blocks: true},
 		{m: 48, n: 1026, k: 514, dt: dtype.F32, blocks: true, panel: true},
@@ -63,11 +65,11 @@ func TestBlocks(t *testing.T) {
 		{m: 256, n: 300, k: 0, most: 1 << 40, dt: dtype.F32, blocks: true},
 		{m: 256, n: 300, k: 1, most: 1 << 40, dt: dtype.F32, blocks: true},
 		{m: 256, n: 1024, k: 20, most: 1 << 20, dt: dtype.F32, blocks: true, panel: true},
-		{m: 48, n: 257, k: 2048, dt: dtype.F32, blocks: true, plain: true},
-		{m: 48, n: 40, k: 2100, dt: dtype.F32, blocks: true, plain: true, panel: true, turned: true},
-		{m: 48, n: 15, k: 2100, dt: dtype.F32, blocks: true, plain: true, panel: true, turned: true},
-		{m: 48, n: 257, k: 1000, dt: dtype.F32, plain: true},
-		{m: 48, n: 40, k: 2048, dt: dtype.F32, plain: true},
+		{m: 48, n: 257, k: 2048, dt: dtype.F32, blocks: true, rowMajor: true},
+		{m: 48, n: 40, k: 2100, dt: dtype.F32, blocks: true, rowMajor: true, panel: true, right: true},
+		{m: 48, n: 15, k: 2100, dt: dtype.F32, blocks: true, rowMajor: true, panel: true, right: true},
+		{m: 48, n: 257, k: 1000, dt: dtype.F32, rowMajor: true},
+		{m: 48, n: 40, k: 2048, dt: dtype.F32, rowMajor: true},
 		{m: 256, n: 30, k: 511, most: 511, dt: dtype.F32},
 		{m: 256, n: 20, k: 511, dt: dtype.F32},
 		{m: 30, n: 260, k: 520, dt: dtype.F32},
@@ -81,7 +83,7 @@ func TestBlocks(t *testing.T) {
 				ranges.Set(sym.User("k"), sym.Range{Min: 0, Max: c.most})
 				dims[sym.User("k")] = c.k
 			}
-			k := transposed(c.dt, number(c.m), number(c.n), depth, !c.plain, c.turned)
+			k := transposed(c.dt, number(c.m), number(c.n), depth, !c.rowMajor, c.right)
 			want, got := operands(t, k, dims, 1), operands(t, k, dims, 1)
 			if err := interpret(k, want, dims); err != nil {
 				t.Fatal(err)
@@ -117,7 +119,7 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// theContraction is a kernel's last contraction.
+// theContraction returns a kernel's last contraction.
 func theContraction(k *loop.Kernel) (c *loop.Contract) {
 	loop.Walk(k.Body, func(stmt loop.Stmt) bool {
 		if found, ok := stmt.(*loop.Contract); ok {
@@ -128,7 +130,8 @@ func theContraction(k *loop.Kernel) (c *loop.Contract) {
 	return c
 }
 
-// TestBlockTiles: tiles of sums in blocks are even, and several if that does not make them small.
+// TestBlockTiles: the tiles of sums in blocks have nearly equal sizes, and there are several unless that makes them too
+// small.
 func TestBlockTiles(t *testing.T) {
 	machine, err := target.For("avx512", 1)
 	if err != nil {

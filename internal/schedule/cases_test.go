@@ -15,25 +15,26 @@ import (
 	"github.com/weirml/weir/internal/text/goldentest"
 )
 
-// stays is the result of a case that its step leaves as it is.
+// stays is the result of a case that its step does not change.
 const stays = "stays"
 
-// blockRecipes are the ways to write a kernel for blocks of threads, by the names that cases have for them.
+// blockRecipes are the recipes for blocks of threads, by their names in cases.
 var blockRecipes = map[string]func(s *scheduler, k *loop.Kernel) *loop.Kernel{
 	"block-online": (*scheduler).blockOnline, "block-direct": (*scheduler).blockDirect,
 	"block-product": (*scheduler).blockProduct,
 	"block-slices":  (*scheduler).blockSlices, "block-columns": (*scheduler).blockColumns,
 	"block-rows": (*scheduler).blockRows,
-	"block-body": (*scheduler).blockBody, "block-turned": (*scheduler).blockTurned,
+	"block-body": (*scheduler).blockBody, "block-transpose": (*scheduler).blockTranspose,
 }
 
 // TestText runs the cases of testdata/*.txt: a line "== STEP on MACHINE: title", the declarations of a module, a line
-// "--", and the module after that one step, or "stays". STEP is a step of the table, perhaps with "without PART", or a
-// block recipe; MACHINE is a level of processor, perhaps "with N threads", or a device's limits. A case of one kernel
-// stands for the module that launches it once, and only the kernel is shown if nothing else changes. The module before
-// and the one after compute the same.
+// "--", and the module after that one step, or "stays". STEP is a step of the table, optionally "without COMPONENT", or
+// a block recipe; MACHINE is a level of processor, optionally "with N threads", or a device's limits. A case of one
+// kernel stands for the module that launches it once, and only the kernel is shown if nothing else changes. Both
+// modules must compute the same.
 func TestText(t *testing.T) { goldentest.Run(t, *rewriteTexts, runCase) }
 
+// runCase returns the expected part of a case as its step computes it.
 func runCase(t *testing.T, head, source string) string {
 	t.Helper()
 	what, _, titled := strings.Cut(head, ": ")
@@ -69,7 +70,8 @@ func runCase(t *testing.T, head, source string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(text, "weir 1\nloop @m {\n"), "}\n")
 }
 
-// machineNamed is a level of processor with some threads, or the device of some limits (see target.ParseLimits).
+// machineNamed returns the machine that a case names: a level of processor with a number of threads, or a device by its
+// limits (see target.ParseLimits).
 func machineNamed(name string) (target.Machine, error) {
 	level, rest, _ := strings.Cut(name, " with ")
 	if profile, _, _ := strings.Cut(level, ","); slices.Contains(target.Profiles(), profile) {
@@ -84,7 +86,7 @@ func machineNamed(name string) (target.Machine, error) {
 	return target.Assumed(level, threads)
 }
 
-// wrapped reports whether a case's source is a kernel alone, after the dimensions.
+// wrapped reports whether a case's source is a single kernel after the dimensions, not a module's declarations.
 func wrapped(source string) bool { return !strings.Contains(source, "body {") }
 
 // parsedCase reads a case's declarations as a module.
@@ -122,7 +124,7 @@ func parsedCase(t *testing.T, head, source string) *loop.Module {
 	return m
 }
 
-// runStep does one step of the table, or one block recipe, and nothing else.
+// runStep runs one step of the table, or one block recipe, on a module.
 func runStep(t *testing.T, name string, m *loop.Module, machine target.Machine, o Options) {
 	t.Helper()
 	s := &scheduler{module: m, machine: machine, options: o, dims: m.Dims}
@@ -149,7 +151,8 @@ func runStep(t *testing.T, name string, m *loop.Module, machine target.Machine, 
 	}
 }
 
-// sameModules interprets two modules on random inputs, and compares the outputs.
+// sameModules interprets two modules on random inputs, and compares the outputs. Free dimensions are 1 + 2 × seed; it
+// does nothing if that is below a dimension's least value.
 func sameModules(t *testing.T, head string, before, after *loop.Module, seed int64) {
 	t.Helper()
 	r := rand.New(rand.NewSource(seed))
@@ -183,14 +186,14 @@ func sameModules(t *testing.T, head string, before, after *loop.Module, seed int
 	}
 }
 
-// TestCases holds each step of the table and each block recipe to a case that it changes and to one that it leaves as
-// it is, and each part of a step to a case without it.
+// TestCases: testdata has, for each step of the table and each block recipe, a case that it changes and one that it
+// leaves as it is, and for each component of a step a case without it.
 func TestCases(t *testing.T) {
-	var names, parts []string
+	var names, components []string
 	without := map[string]bool{}
 	for _, s := range steps {
 		names = append(names, s.name)
-		parts = append(parts, s.parts...)
+		components = append(components, s.components...)
 	}
 	for name := range blockRecipes {
 		names = append(names, name)
@@ -204,8 +207,8 @@ func TestCases(t *testing.T) {
 		}
 		for _, one := range strings.Split("\n"+string(data), "\n== ")[1:] {
 			name, _, _ := strings.Cut(one, " on ")
-			if _, part, ok := strings.Cut(name, " without "); ok {
-				without[part] = true
+			if _, component, ok := strings.Cut(name, " without "); ok {
+				without[component] = true
 				continue
 			}
 			if _, result, _ := strings.Cut(one, "\n--\n"); strings.TrimSpace(result) == stays {
@@ -223,9 +226,9 @@ func TestCases(t *testing.T) {
 			t.Errorf("no case in testdata is left as it is by %s", name)
 		}
 	}
-	for _, part := range parts {
-		if !without[part] {
-			t.Errorf("no case in testdata is without %s", part)
+	for _, component := range components {
+		if !without[component] {
+			t.Errorf("no case in testdata is without %s", component)
 		}
 	}
 }

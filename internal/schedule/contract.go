@@ -11,7 +11,7 @@ import (
 const (
 	tileRows = 64
 	tileCols = 128
-	tileWide = 224 // columns of all rows that stay together
+	tileWide = 224 // columns of all rows of a tile together
 )
 
 // cutContractions gathers narrow rows if that fits, and cuts the locals into which contractions add.
@@ -141,8 +141,9 @@ func (s *scheduler) cut(l *loop.Local, body []loop.Stmt, names *namer,
 	return inner[0]
 }
 
-// tileSize is the tile along an axis: even where the extent is known. Of an axis that Contracts name by a loop
-// variable, it is as many as make the columns of a tile together.
+// tileSize returns the size of the tile along an axis. If the extent is known, all tiles have nearly the same size.
+// Along an axis that Contracts index by a loop variable, a tile has so many rows that they have tileWide columns
+// together.
 func (s *scheduler) tileSize(l *loop.Local, axis int, use axisUse) int64 {
 	size, multiple := int64(1), int64(1)
 	switch {
@@ -278,7 +279,7 @@ func tiled(l *loop.Local, axis int, body []loop.Stmt, origin, length sym.Expr) [
 			variables[name] = true
 		}
 	}
-	place := func(e sym.Expr) sym.Expr {
+	shifted := func(e sym.Expr) sym.Expr {
 		return e.Subst(func(name sym.Name) (sym.Expr, bool) { return origin.Add(sym.Var(name)), variables[name] })
 	}
 	// Indices of the local do not change: its element 0 is the tile's first.
@@ -287,7 +288,7 @@ func tiled(l *loop.Local, axis int, body []loop.Stmt, origin, length sym.Expr) [
 			index[axis] = sym.Var(name)
 		}
 	}
-	r := &loop.Rewrite{Integer: place}
+	r := &loop.Rewrite{Integer: shifted}
 	r.Expr = func(e loop.Expr) loop.Expr {
 		if load, ok := e.(*loop.Load); ok && load.From == l.Name {
 			inside(load.Index)

@@ -54,9 +54,9 @@ func stepName(step loop.Step) string {
 // copies returns the copies that a step makes, one for each buffer that it writes; none if it computes something.
 func (s *scheduler) copies(step loop.Step) (list []moving) {
 	if c, ok := step.(*loop.Copy); ok {
-		why := "kernels that read it want its elements in order"
+		why := "kernels that read it need its elements in order"
 		if c.To.Root().Kind == loop.Output {
-			why = "the result has storage of its own, and what it is of is not made for it alone"
+			why = "the result has storage of its own, and its source has other readers"
 		}
 		return []moving{{"%" + c.From.Name, c.To, why}}
 	}
@@ -143,21 +143,21 @@ func (s *scheduler) whyCopied(to *loop.Buffer, moves []*loop.Load, sources int, 
 	case to.Root().Kind == loop.Output:
 		return "the result has storage of its own"
 	case slices.ContainsFunc(moves, func(l *loop.Load) bool { return l.Mask != nil }):
-		return "there are elements around what is moved that are not of it"
+		return "the copied elements are surrounded by padding"
 	case hosts > 0:
-		return "what reads it is no kernel, and wants its elements in order"
+		return "a host operator reads it, and needs its elements in order"
 	case sources > 1:
-		return "what reads it wants the pieces as one, and they are read or made elsewhere too"
+		return "its reader needs the pieces as one buffer, and they have other readers or producers"
 	case repeated:
-		return "what reads it wants elements as often as they are repeated"
+		return "its reader needs the repeated elements"
 	case products > 0 && u.viewed:
-		return "a product reads it under a shape that what it is moved from cannot have"
+		return "a product reads it in a shape that its source cannot have"
 	case products > 0:
-		return "a product reads elements side by side that lie apart where they are moved from"
+		return "a product needs contiguous elements, which are strided in the source"
 	case len(u.readers) > 1:
 		return fmt.Sprintf("%d kernels read it", len(u.readers))
 	case u.viewed:
-		return "it is read under another shape, in the order that it is moved to"
+		return "it is read in another shape, in the order after the copy"
 	}
-	return "what reads it needs another order of loops"
+	return "its reader needs another order of loops"
 }

@@ -12,7 +12,7 @@ type way struct {
 	// the axis of the weight along which its columns lie, as a right operand; −1 if it is read in another form
 	columns int
 	shape   string
-	apart   bool // the columns are not contiguous
+	strided bool // the columns are not contiguous
 }
 
 // waysOf returns the forms in which a kernel's contractions read a parameter; none if all its reads are of single
@@ -25,7 +25,7 @@ func waysOf(k *loop.Kernel, param *loop.Param) (list []way) {
 		w := way{columns: -1, shape: fmt.Sprint(param.Shape)}
 		if c, ok := a.Stmt.(*loop.Contract); ok && a.Tile == &c.B && stepOf(c.B.Col) >= 0 {
 			w.columns = stepOf(c.B.Col)
-			w.apart = !isOne(c.N) && !isOne(loop.Offset(c.B.Col, param.Shape, param.Strides))
+			w.strided = !isOne(c.N) && !isOne(loop.Offset(c.B.Col, param.Shape, param.Strides))
 		}
 		if !slices.Contains(list, w) {
 			list = append(list, w)
@@ -59,7 +59,7 @@ func (s *scheduler) divide(packable func(*loop.Buffer) bool) {
 	s.eachWeight(packable, func(l *loop.Launch, i int, w way) {
 		b := l.Args[i]
 		ways := found[b]
-		if len(ways) < 2 || w == ways[0] || !slices.ContainsFunc(ways, func(w way) bool { return w.apart }) {
+		if len(ways) < 2 || w == ways[0] || !slices.ContainsFunc(ways, func(w way) bool { return w.strided }) {
 			return
 		}
 		if made[b] == nil {

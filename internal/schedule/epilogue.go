@@ -21,22 +21,22 @@ func (s *scheduler) epilogue(list *[]loop.Step, at int) bool {
 		return false
 	}
 	// The latest producer first: the results of the others are ready by then.
-	var places []int
+	var producers []int
 	for i, b := range launch.Args {
 		if i != m.out && s.uses[b] != nil && (s.private(b) || s.given(b)) {
-			if place := slices.Index(*list, s.uses[b].writers[0]); place >= 0 && place < at {
-				places = append(places, place)
+			if index := slices.Index(*list, s.uses[b].writers[0]); index >= 0 && index < at {
+				producers = append(producers, index)
 			}
 		}
 	}
-	slices.Sort(places)
-	for _, place := range slices.Backward(slices.Compact(places)) {
-		producer, ok := (*list)[place].(*loop.Launch)
+	slices.Sort(producers)
+	for _, index := range slices.Backward(slices.Compact(producers)) {
+		producer, ok := (*list)[index].(*loop.Launch)
 		if !ok || !s.soleLaunch(producer) {
 			continue
 		}
-		to, ok := s.meeting(*list, place, at)
-		if !ok || to == place && at-place > farEpilogue && s.keptFor(producer, launch) {
+		to, ok := s.meeting(*list, index, at)
+		if !ok || to == index && at-index > farEpilogue && s.keptFor(producer, launch) {
 			continue
 		}
 		kernel, args := s.joined(producer, launch, m)
@@ -49,7 +49,7 @@ func (s *scheduler) epilogue(list *[]loop.Step, at int) bool {
 		s.forget(producer)
 		s.forget(launch)
 		s.learn((*list)[to])
-		other := place + at - to
+		other := index + at - to
 		*list = slices.Delete(*list, other, other+1)
 		return true
 	}
@@ -131,8 +131,8 @@ func (s *scheduler) joined(producer, launch *loop.Launch, m *mapping) (*loop.Ker
 			continue
 		}
 		_, written := touched(producer, false)
-		place := s.readsOnce(m, launch.Kernel.Params[source])
-		if place == nil {
+		pattern := s.readsOnce(m, launch.Kernel.Params[source])
+		if pattern == nil {
 			continue
 		}
 		k := producer.Kernel.Clone()
@@ -162,7 +162,7 @@ func (s *scheduler) joined(producer, launch *loop.Launch, m *mapping) (*loop.Ker
 			dropParam(k, &args, extra)
 		}
 		keep := len(s.uses[b].readers) > 1 || s.given(b)
-		k.Body = m.append(k.Body, stores, launch.Kernel.Params[source].Name, place, names, params, values, keep)
+		k.Body = m.append(k.Body, stores, launch.Kernel.Params[source].Name, pattern, names, params, values, keep)
 		if !keep {
 			dropParam(k, &args, i)
 		}
@@ -188,7 +188,7 @@ func (s *scheduler) given(b *loop.Buffer) bool {
 func (s *scheduler) besides(k *loop.Kernel, producer, launch *loop.Launch, m *mapping, at *loop.Store,
 	source int) map[int]*loop.Store {
 	list := map[int]*loop.Store{}
-	place := s.readsOnce(m, launch.Kernel.Params[source])
+	pattern := s.readsOnce(m, launch.Kernel.Params[source])
 	for i, b := range launch.Args {
 		j := slices.Index(producer.Args, b)
 		if i == source || i == m.out || j < 0 || k.Params[j].Access != loop.Write ||
@@ -197,7 +197,7 @@ func (s *scheduler) besides(k *loop.Kernel, producer, launch *loop.Launch, m *ma
 		}
 		same := s.readsOnce(m, launch.Kernel.Params[i])
 		stores := s.onlyStores(k, k.Params[j])
-		if len(stores) != 1 || !slices.EqualFunc(same, place, sym.Expr.Equal) ||
+		if len(stores) != 1 || !slices.EqualFunc(same, pattern, sym.Expr.Equal) ||
 			!slices.EqualFunc(stores[0].Index, at.Index, sym.Expr.Equal) || !precedes(k.Body, stores[0], at) {
 			continue
 		}
@@ -248,18 +248,18 @@ func othersShare(launch *loop.Launch, but []int, buffers []*loop.Buffer) bool {
 // index, without a mask, that names each of its loops on one axis, over the axis's entire extent. It returns nil
 // otherwise.
 func (s *scheduler) readsOnce(m *mapping, p *loop.Param) []sym.Expr {
-	var place []sym.Expr
+	var pattern []sym.Expr
 	for _, a := range loop.Accesses(m.kernel.Body) {
 		if a.Buffer != p.Name {
 			continue
 		}
-		if a.Mask != nil || place != nil && !slices.EqualFunc(a.Index, place, sym.Expr.Equal) {
+		if a.Mask != nil || pattern != nil && !slices.EqualFunc(a.Index, pattern, sym.Expr.Equal) {
 			return nil
 		}
-		place = a.Index
+		pattern = a.Index
 	}
 	used := map[sym.Name]bool{}
-	for axis, index := range place {
+	for axis, index := range pattern {
 		if isZero(index) && isOne(p.Shape[axis]) {
 			continue
 		}
@@ -269,10 +269,10 @@ func (s *scheduler) readsOnce(m *mapping, p *loop.Param) []sym.Expr {
 		}
 		used[f.Var] = true
 	}
-	if len(used) != len(m.loops) || len(p.Shape) == 0 && place == nil {
+	if len(used) != len(m.loops) || len(p.Shape) == 0 && pattern == nil {
 		return nil
 	}
-	return place
+	return pattern
 }
 
 // stores returns the kernel's stores to a parameter after which a map may be computed: the only one, one in each branch
@@ -385,14 +385,14 @@ func (m *mapping) reads(param string) int {
 	return count
 }
 
-// append returns body with the map computed after each of the stores, which are dropped unless keep is set. place is
+// append returns body with the map computed after each of the stores, which are dropped unless keep is set. pattern is
 // the map's index into the stored parameter; values replace loads of other parameters.
-func (m *mapping) append(body []loop.Stmt, stores []*loop.Store, param string, place []sym.Expr, names *namer,
+func (m *mapping) append(body []loop.Stmt, stores []*loop.Store, param string, pattern []sym.Expr, names *namer,
 	params map[string]string, values map[string]loop.Expr, keep bool) []loop.Stmt {
 	result := make([]loop.Stmt, 0, len(body))
 	for _, stmt := range body {
 		for _, inner := range loop.Bodies(stmt) {
-			*inner = m.append(*inner, stores, param, place, names, params, values, keep)
+			*inner = m.append(*inner, stores, param, pattern, names, params, values, keep)
 		}
 		store, ok := stmt.(*loop.Store)
 		if !ok || !slices.Contains(stores, store) {
@@ -408,7 +408,7 @@ func (m *mapping) append(body []loop.Stmt, stores []*loop.Store, param string, p
 		if keep {
 			result = append(result, &loop.Store{To: store.To, Index: store.Index, X: copied(value)})
 		}
-		before, x, integers := m.at(place, store.Index, names, params)
+		before, x, integers := m.at(pattern, store.Index, names, params)
 		r := &loop.Rewrite{Expr: func(e loop.Expr) loop.Expr {
 			l, ok := e.(*loop.Load)
 			switch {

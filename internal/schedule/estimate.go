@@ -59,7 +59,9 @@ var (
 		quotient: 4, parts: 6, across: 8, beside: 0.1}
 )
 
-var dear = map[loop.UnaryOp]bool{loop.Exp: true, loop.Log: true, loop.Log1p: true, loop.Expm1: true, loop.Sin: true,
+// expensive has the functions that take many instructions.
+var expensive = map[loop.UnaryOp]bool{loop.Exp: true, loop.Log: true, loop.Log1p: true, loop.Expm1: true,
+	loop.Sin: true,
 	loop.Cos: true, loop.Tan: true,
 	loop.Asin: true, loop.Acos: true, loop.Atan: true, loop.Sinh: true, loop.Cosh: true, loop.Tanh: true, loop.Asinh: true,
 	loop.Acosh: true, loop.Atanh: true,
@@ -80,25 +82,25 @@ type coster struct {
 	filled  float64  // average number of used lanes of a strip
 	varying map[sym.Name]bool
 	shapes  map[string]*loop.Param // of parameters and locals
-	places  map[place]sym.Expr     // cache of the offsets of accesses; nil while accesses are rewritten
+	known   map[accessKey]sym.Expr // cache of the offsets of accesses; nil while accesses are rewritten
 }
 
-// place identifies an access: a buffer, and the address of its index.
-type place struct {
+// accessKey identifies an access: a buffer, and the address of its index.
+type accessKey struct {
 	buffer string
 	index  *sym.Expr
 }
 
 // offset returns the offset of an access in its buffer, in elements.
 func (c *coster) offset(p *loop.Param, index []sym.Expr) sym.Expr {
-	if c.places == nil || len(index) == 0 {
+	if c.known == nil || len(index) == 0 {
 		return c.offsets.Of(p, index)
 	}
-	at := place{p.Name, &index[0]}
-	offset, known := c.places[at]
-	if !known {
+	key := accessKey{p.Name, &index[0]}
+	offset, found := c.known[key]
+	if !found {
 		offset = c.offsets.Of(p, index)
-		c.places[at] = offset
+		c.known[key] = offset
 	}
 	return offset
 }
@@ -285,7 +287,7 @@ func (c *coster) value(e loop.Expr) (cost float64, varies bool) {
 		varies = varies || v
 	case *loop.Unary:
 		cost += c.operation(varies)
-		if dear[e.Op] {
+		if expensive[e.Op] {
 			if varies || c.lane.None() {
 				cost += c.function
 			} else {

@@ -13,7 +13,7 @@ import (
 // sets of the caches.
 const (
 	farBytes  = 1024    // from one step to the next
-	farSpan   = 1 << 18 // from the first step to the last
+	farExtent = 1 << 18 // from the first step to the last
 	farRows   = 48      // rows that read a panel, for a copy to pay
 	setRows   = 12      // the same, if all steps of the panel share a few sets of the caches
 	setBytes  = 512     // they do if they are a multiple of this many bytes apart
@@ -23,7 +23,7 @@ const (
 // far reports whether the steps of a sum are far apart in an operand.
 func (s *scheduler) far(c *loop.Contract, step []sym.Expr, b *loop.Param) bool {
 	bytes := s.stepBytes(step, b)
-	return bytes >= farBytes && bytes*s.guess(c.K) >= farSpan
+	return bytes >= farBytes && bytes*s.guess(c.K) >= farExtent
 }
 
 // farPanel reports whether a copy of a panel of a right operand with contiguous columns pays.
@@ -144,7 +144,7 @@ func (s *scheduler) withBlocks(k *loop.Kernel, f *loop.For, c *loop.Contract, pa
 			X: &loop.Load{From: b.Name, Index: at, Type: b.DType}}}}
 	c.B = loop.Tile{Buffer: local.Name, Origin: []sym.Expr{sym.Var(f.Var), zero, zero}, Row: []sym.Expr{zero, one, zero},
 		Col: []sym.Expr{zero, zero, one}}
-	place := f.Var
+	panel := f.Var
 	cut := s.inGroups(k, f, panels, names)
 	inner := cut.Body[0].(*loop.For)
 	first := sym.Var(cut.Var).Mul(sym.Const(panels))
@@ -156,7 +156,7 @@ func (s *scheduler) withBlocks(k *loop.Kernel, f *loop.For, c *loop.Contract, pa
 	})
 	fill := &loop.For{Kind: loop.Each, Var: d, Extent: c.K,
 		Body: []loop.Stmt{&loop.For{Kind: loop.Each, Var: p, Extent: inner.Extent,
-			Body: loop.Substitute([]loop.Stmt{copied}, map[sym.Name]sym.Expr{place: first.Add(sym.Var(p))})}}}
+			Body: loop.Substitute([]loop.Stmt{copied}, map[sym.Name]sym.Expr{panel: first.Add(sym.Var(p))})}}}
 	cut.Body = append([]loop.Stmt{local, fill}, cut.Body...)
 	return cut
 }

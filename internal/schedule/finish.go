@@ -37,7 +37,7 @@ func (s *scheduler) finished(l *loop.Local, body []loop.Stmt, names *namer) []lo
 		return nil
 	}
 	before := body[:len(body)-1]
-	last, place := s.lastNest(l, body[len(body)-1])
+	last, axes := s.lastNest(l, body[len(body)-1])
 	if last == nil || !s.storedOnce(l, before, last.To) {
 		return nil
 	}
@@ -61,7 +61,7 @@ func (s *scheduler) finished(l *loop.Local, body []loop.Stmt, names *namer) []lo
 		}
 		at := func(e sym.Expr) sym.Expr {
 			return e.Subst(func(name sym.Name) (sym.Expr, bool) {
-				axis, ok := place[name]
+				axis, ok := axes[name]
 				if !ok {
 					return sym.Expr{}, false
 				}
@@ -85,7 +85,7 @@ func (s *scheduler) finished(l *loop.Local, body []loop.Stmt, names *namer) []lo
 
 // lastNest returns the store of a nest that reads each element of a local once, and the axis of the local that each
 // loop variable indexes; nil for other statements.
-func (s *scheduler) lastNest(l *loop.Local, stmt loop.Stmt) (store *loop.Store, place map[sym.Name]int) {
+func (s *scheduler) lastNest(l *loop.Local, stmt loop.Stmt) (store *loop.Store, axes map[sym.Name]int) {
 	var loops []*loop.For
 	body := []loop.Stmt{stmt}
 	for {
@@ -109,28 +109,28 @@ func (s *scheduler) lastNest(l *loop.Local, stmt loop.Stmt) (store *loop.Store, 
 		if a.Buffer != l.Name {
 			continue
 		}
-		if a.Write || a.Tile != nil || a.Mask != nil || place != nil && !sameIndex(a.Index, place) {
+		if a.Write || a.Tile != nil || a.Mask != nil || axes != nil && !sameIndex(a.Index, axes) {
 			return nil, nil
 		}
-		if place != nil {
+		if axes != nil {
 			continue
 		}
-		place = map[sym.Name]int{}
+		axes = map[sym.Name]int{}
 		for axis, e := range a.Index {
 			f := s.loopOver(loops, e, l.Shape[axis], false)
-			switch _, twice := place[variableOf(f)]; {
+			switch _, twice := axes[variableOf(f)]; {
 			case f != nil && !twice:
-				place[f.Var] = axis
+				axes[f.Var] = axis
 			case f == nil && isZero(e) && isOne(l.Shape[axis]):
 			default:
 				return nil, nil
 			}
 		}
 	}
-	if len(place) == 0 || len(place) != len(loops) {
+	if len(axes) == 0 || len(axes) != len(loops) {
 		return nil, nil
 	}
-	return store, place
+	return store, axes
 }
 
 // variableOf returns a loop's variable; no name for nil.
@@ -142,8 +142,8 @@ func variableOf(f *loop.For) sym.Name {
 }
 
 // sameIndex reports whether each variable is the index of its axis.
-func sameIndex(index []sym.Expr, place map[sym.Name]int) bool {
-	for name, axis := range place {
+func sameIndex(index []sym.Expr, axes map[sym.Name]int) bool {
+	for name, axis := range axes {
 		if !isVar(index[axis], name) {
 			return false
 		}
@@ -154,16 +154,16 @@ func sameIndex(index []sym.Expr, place map[sym.Name]int) bool {
 // storedOnce reports whether statements store each element of a local exactly once, write no other memory, do not read
 // the local, and do not touch the buffer to.
 func (s *scheduler) storedOnce(l *loop.Local, body []loop.Stmt, to string) bool {
-	count, elements, plain := zero, one, true
+	count, elements, simple := zero, one, true
 	loop.Walk(body, func(stmt loop.Stmt) bool {
 		switch stmt.(type) {
 		case *loop.For, *loop.Let, *loop.Var, *loop.Set, *loop.Reduce, *loop.Store:
 		default:
-			plain = false
+			simple = false
 		}
-		return plain
+		return simple
 	})
-	if !plain {
+	if !simple {
 		return false
 	}
 	for _, a := range loop.Accesses(body) {

@@ -10,17 +10,18 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestFinishWhereStored has a local go where a last nest reads what others stored in it once, and stay elsewhere.
+// TestFinishWhereStored: a local disappears if its last nest reads each element once, at the index of one loop variable
+// per axis, and the other nests store each element once; otherwise it stays.
 func TestFinishWhereStored(t *testing.T) {
 	times := func(x, y loop.Expr) loop.Expr { return &loop.Binary{Op: loop.Mul, X: x, Y: y} }
 	for _, c := range []struct {
 		name   string
-		second int64 // where the second nest's rows begin: 4 is behind the first's
-		goes   bool
+		second int64 // the first row of the second nest: 4 is the one after the first nest's rows
+		goes   bool  // the local disappears
 		read   func(i []sym.Expr) (from, to []sym.Expr)
 	}{
-		{"in place", 4, true, func(i []sym.Expr) (from, to []sym.Expr) { return i, i }},
-		{"turned", 4, true, func(i []sym.Expr) (from, to []sym.Expr) { return i, shape(i[1], i[0]) }},
+		{"same index", 4, true, func(i []sym.Expr) (from, to []sym.Expr) { return i, i }},
+		{"transposed", 4, true, func(i []sym.Expr) (from, to []sym.Expr) { return i, shape(i[1], i[0]) }},
 		{"stored twice", 0, false, func(i []sym.Expr) (from, to []sym.Expr) { return i, i }},
 		{"backwards", 4, false, func(i []sym.Expr) (from, to []sym.Expr) { return shape(number(7).Sub(i[0]), i[1]), i }},
 	} {
@@ -31,7 +32,7 @@ func TestFinishWhereStored(t *testing.T) {
 			y := b.Param("y", loop.Write, dtype.F32, constants([]int64{8, 8}))
 			b.Each("b", one, func(sym.Expr) {
 				made := b.Local("made", dtype.F32, number(8), number(8))
-				if c.second != 4 { // all of it has a value
+				if c.second != 4 { // give every element a value
 					b.Nest(loop.Each, "a", made.Shape, func(i []sym.Expr) { b.Store(made, i, f32(3)) })
 				}
 				for _, first := range []int64{0, c.second} {

@@ -12,9 +12,9 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// TestRandomLimits schedules random modules for machines with random limits. The results are right, no kernel needs
-// what there is not, and none is given more operands, or keeps more values, than the limit or some kernel as it was
-// written; locals outside of their kernels are beside that.
+// TestRandomLimits schedules random modules for machines with random limits. Results must be right, and no kernel may
+// exceed a hard limit. No kernel may have more operands than the limit or the unscheduled kernel with the most, not
+// counting locals that were moved out of their kernels; none may keep more values than the limit.
 func TestRandomLimits(t *testing.T) {
 	r := rand.New(rand.NewSource(5))
 	outside, unfused := 0, 0
@@ -57,13 +57,13 @@ func TestRandomLimits(t *testing.T) {
 		}
 	}
 	if outside < 10 || unfused < 10 {
-		t.Errorf("%d schedules had locals outside of their kernels, %d had more launches for their limits: the limits show "+
-			"nothing", outside, unfused)
+		t.Errorf("%d schedules had locals outside of their kernels, %d had more launches because of limits: too few for "+
+			"this test to show anything", outside, unfused)
 	}
 }
 
-// TestLadder: what does not fit is cut smaller first, and only then put outside of its kernel; no more tiles run at
-// once than have a place there.
+// TestLadder: if a local does not fit, tiles are first made smaller, and only then does the local become a buffer; no
+// more tiles run at once than the buffer has slices.
 func TestLadder(t *testing.T) {
 	first := func(scratch int64, build func(w *writer)) (string, *loop.Module) {
 		w := newWriter()
@@ -102,7 +102,7 @@ func TestLadder(t *testing.T) {
 			t.Errorf("%d bytes of scratch, %d buffers:\n%s", c.scratch, len(m.Buffers), text)
 		}
 	}
-	// A local of a megabyte for each of 40 tiles has no more places than 16 megabytes hold.
+	// For a local of a megabyte and 40 tiles, the buffer has only as many slices as 16 megabytes hold.
 	text, m := first(1<<10, func(w *writer) {
 		x := w.buffer(loop.Input, dtype.F32, shape(number(40), number(1<<18)))
 		w.launch("twice", loop.Output, dtype.F32, x.Shape, []*loop.Buffer{x},
@@ -116,7 +116,7 @@ func TestLadder(t *testing.T) {
 				})
 			})
 	})
-	if places := m.Buffers[len(m.Buffers)-1].Shape; !places[0].Equal(number(14)) || strings.Contains(text, "local") {
-		t.Errorf("places %v:\n%s", places, text)
+	if slices := m.Buffers[len(m.Buffers)-1].Shape; !slices[0].Equal(number(14)) || strings.Contains(text, "local") {
+		t.Errorf("the buffer is %v:\n%s", slices, text)
 	}
 }

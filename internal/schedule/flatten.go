@@ -24,7 +24,7 @@ func flatten(s *scheduler, k *loop.Kernel) bool {
 func dropSingle(k *loop.Kernel) bool {
 	values := map[sym.Name]sym.Expr{}
 	r := &loop.Rewrite{Stmt: func(c loop.Stmt) []loop.Stmt {
-		if f, ok := c.(*loop.For); ok && isOne(f.Extent) && bare(f.Body) {
+		if f, ok := c.(*loop.For); ok && isOne(f.Extent) && declaresNothing(f.Body) {
 			values[f.Var] = zero
 			return f.Body
 		}
@@ -38,8 +38,9 @@ func dropSingle(k *loop.Kernel) bool {
 	return true
 }
 
-// bare reports whether a body has no declarations at its top level, so that it may replace the statement around it.
-func bare(body []loop.Stmt) bool {
+// declaresNothing reports whether a body has no declarations at its top level, so that it may replace the statement
+// around it.
+func declaresNothing(body []loop.Stmt) bool {
 	for _, s := range body {
 		switch s.(type) {
 		case *loop.Let, *loop.Check, *loop.Var, *loop.Local:
@@ -96,6 +97,7 @@ func onlyReduces(f *loop.For) bool {
 // scalar returns a scalar's name as a key beside the names of integers.
 func scalar(name string) sym.Name { return sym.Hidden(name) }
 
+// associative has the operations whose results do not depend on how operands are grouped, up to rounding.
 var associative = map[loop.BinaryOp]bool{loop.Add: true, loop.Mul: true, loop.Min: true, loop.Max: true, loop.And: true,
 	loop.Or: true, loop.Xor: true}
 

@@ -42,10 +42,10 @@ type once struct {
 
 // seenFunction is an expression in an earlier statement, and its name if it occurred again.
 type seenFunction struct {
-	x     loop.Expr
-	put   func(x loop.Expr) // replaces the expression in its statement
-	place loop.Stmt         // the statement
-	name  string
+	x    loop.Expr
+	put  func(x loop.Expr) // replaces the expression in its statement
+	stmt loop.Stmt         // the statement
+	name string
 }
 
 // statement appends a statement to the result.
@@ -105,11 +105,11 @@ func (o *once) forget(found func(x loop.Expr) bool) {
 }
 
 // expression looks for an expression among the earlier ones, the largest first; put replaces it in its statement.
-func (o *once) expression(x loop.Expr, put func(x loop.Expr), place loop.Stmt) {
+func (o *once) expression(x loop.Expr, put func(x loop.Expr), stmt loop.Stmt) {
 	costs := false
 	loop.WalkExpr(x, func(x loop.Expr) {
 		u, ok := x.(*loop.Unary)
-		costs = costs || ok && dear[u.Op] && u.DType().IsFloat()
+		costs = costs || ok && expensive[u.Op] && u.DType().IsFloat()
 	})
 	if !costs {
 		return
@@ -121,20 +121,20 @@ func (o *once) expression(x loop.Expr, put func(x loop.Expr), place loop.Stmt) {
 		}
 	}
 	if len(o.seen) < mostShared {
-		o.seen = append(o.seen, &seenFunction{x: x, put: put, place: place})
+		o.seen = append(o.seen, &seenFunction{x: x, put: put, stmt: stmt})
 	}
 	switch x := x.(type) {
 	case *loop.Unary:
-		o.expression(x.X, func(y loop.Expr) { x.X = y }, place)
+		o.expression(x.X, func(y loop.Expr) { x.X = y }, stmt)
 	case *loop.Binary:
-		o.expression(x.X, func(y loop.Expr) { x.X = y }, place)
-		o.expression(x.Y, func(y loop.Expr) { x.Y = y }, place)
+		o.expression(x.X, func(y loop.Expr) { x.X = y }, stmt)
+		o.expression(x.Y, func(y loop.Expr) { x.Y = y }, stmt)
 	case *loop.Select:
-		o.expression(x.Cond, func(y loop.Expr) { x.Cond = y }, place)
-		o.expression(x.X, func(y loop.Expr) { x.X = y }, place)
-		o.expression(x.Y, func(y loop.Expr) { x.Y = y }, place)
+		o.expression(x.Cond, func(y loop.Expr) { x.Cond = y }, stmt)
+		o.expression(x.X, func(y loop.Expr) { x.X = y }, stmt)
+		o.expression(x.Y, func(y loop.Expr) { x.Y = y }, stmt)
 	case *loop.Cast:
-		o.expression(x.X, func(y loop.Expr) { x.X = y }, place)
+		o.expression(x.X, func(y loop.Expr) { x.X = y }, stmt)
 	}
 }
 
@@ -143,13 +143,13 @@ func (o *once) ref(f *seenFunction) loop.Expr {
 	if f.name == "" {
 		f.name, o.shared = o.names.name("once"), true
 		let := &loop.Let{Name: f.name, X: f.x}
-		at := slices.Index(o.result, f.place)
+		at := slices.Index(o.result, f.stmt)
 		o.result = slices.Insert(o.result, at, loop.Stmt(let))
 		f.put(&loop.Ref{Name: f.name, Type: f.x.DType()})
 		loop.WalkExpr(f.x, func(x loop.Expr) {
 			for _, g := range o.seen {
 				if g.x == x {
-					g.place = let
+					g.stmt = let
 				}
 			}
 		})

@@ -10,8 +10,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestFunctionsOnce counts the functions that are left of bodies which have some several times, and compares what is
-// computed.
+// TestFunctionsOnce counts the functions in bodies that repeat some of them, before and after the step, and compares
+// results.
 func TestFunctionsOnce(t *testing.T) {
 	type memory map[string]*loop.Memory
 	sigmoid := func(x loop.Expr) loop.Expr { return loop.Apply(loop.Sigmoid, x) }
@@ -26,24 +26,24 @@ func TestFunctionsOnce(t *testing.T) {
 		{"within a value", 2, 1, func(b *loop.Builder, m memory, i sym.Expr) {
 			b.Store(m["y"], shape(i), times(sigmoid(m["x"].Load(i)), loop.Apply2(loop.Add, f32(1), sigmoid(m["x"].Load(i)))))
 		}},
-		{"parts of parts", 6, 2, func(b *loop.Builder, m memory, i sym.Expr) {
-			whole := func() loop.Expr { return tanh(times(f32(3), sigmoid(m["x"].Load(i)))) }
-			b.Store(m["y"], shape(i), times(whole(), f32(2)))
-			b.Store(m["z"], shape(i), times(f32(5), whole()))
+		{"functions of functions", 6, 2, func(b *loop.Builder, m memory, i sym.Expr) {
+			outer := func() loop.Expr { return tanh(times(f32(3), sigmoid(m["x"].Load(i)))) }
+			b.Store(m["y"], shape(i), times(outer(), f32(2)))
+			b.Store(m["z"], shape(i), times(f32(5), outer()))
 			v := b.Let("v", sigmoid(m["x"].Load(i)))
 			b.Store(m["w"], shape(i), times(v, sigmoid(m["x"].Load(i))))
 		}},
 		{"of another element", 2, 2, func(b *loop.Builder, m memory, i sym.Expr) {
 			b.Store(m["y"], shape(i), times(sigmoid(m["x"].Load(i)), sigmoid(m["x"].Load(number(7).Sub(i)))))
 		}},
-		{"of what is stored in between", 3, 2, func(b *loop.Builder, m memory, i sym.Expr) {
+		{"of an element that is stored in between", 3, 2, func(b *loop.Builder, m memory, i sym.Expr) {
 			b.Store(m["z"], shape(i), m["x"].Load(i))
 			b.Store(m["y"], shape(i), sigmoid(m["z"].Load(i)))
 			b.Store(m["w"], shape(i), sigmoid(m["z"].Load(i)))
 			b.Store(m["z"], shape(i), f32(1))
 			b.Store(m["w"], shape(i), sigmoid(m["z"].Load(i)))
 		}},
-		{"of what is added to in between", 2, 2, func(b *loop.Builder, m memory, i sym.Expr) {
+		{"of a sum that changes in between", 2, 2, func(b *loop.Builder, m memory, i sym.Expr) {
 			sum := b.Var("sum", m["x"].Load(i))
 			b.Store(m["y"], shape(i), sigmoid(sum))
 			b.Reduce(sum, loop.Add, f32(1))
@@ -54,13 +54,13 @@ func TestFunctionsOnce(t *testing.T) {
 			b.Serial("k", number(2), func(sym.Expr) { b.Store(m["z"], shape(i), f32(2)) })
 			b.Store(m["w"], shape(i), sigmoid(m["x"].Load(i)))
 		}},
-		{"shares of a sum, as a whole", 2, 1, func(b *loop.Builder, m memory, i sym.Expr) {
-			share := func() loop.Expr {
+		{"within a selection", 2, 1, func(b *loop.Builder, m memory, i sym.Expr) {
+			selected := func() loop.Expr {
 				x := m["x"].Load(i)
 				return loop.Choose(loop.Apply2(loop.Lt, x, f32(-87)), f32(0), loop.Apply(loop.Exp, m["x"].Load(i)))
 			}
-			b.Store(m["y"], shape(i), share())
-			b.Store(m["z"], shape(i), times(f32(2), share()))
+			b.Store(m["y"], shape(i), selected())
+			b.Store(m["z"], shape(i), times(f32(2), selected()))
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -98,12 +98,12 @@ func TestFunctionsOnce(t *testing.T) {
 	}
 }
 
-// functionsOf counts the functions of many instructions in a kernel.
+// functionsOf counts the expensive functions in a kernel.
 func functionsOf(k *loop.Kernel) (count int) {
 	loop.Walk(k.Body, func(s loop.Stmt) bool {
 		for _, x := range loop.Values(s) {
 			loop.WalkExpr(x, func(x loop.Expr) {
-				if u, ok := x.(*loop.Unary); ok && dear[u.Op] {
+				if u, ok := x.(*loop.Unary); ok && expensive[u.Op] {
 					count++
 				}
 			})

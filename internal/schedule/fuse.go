@@ -276,7 +276,7 @@ func (m *mapping) weight() (functions, loads int) {
 		switch e := e.(type) {
 		case *loop.Unary:
 			functions++
-			if dear[e.Op] {
+			if expensive[e.Op] {
 				functions += 9
 			}
 		case *loop.Binary:
@@ -296,12 +296,12 @@ func (m *mapping) weight() (functions, loads int) {
 }
 
 // at returns copies of the map's statements and value, and the values of its loop variables, for the element at which
-// the indices in place equal index. place is the map's index into its result, or into an operand that it indexes by all
-// of its loops. Declarations get new names.
-func (m *mapping) at(place, index []sym.Expr, names *namer, params map[string]string) (before []loop.Stmt,
+// pattern, an index over those variables, equals index. pattern is the map's index into its result, or into an operand
+// that it indexes by all of its loops. Declarations get new names.
+func (m *mapping) at(pattern, index []sym.Expr, names *namer, params map[string]string) (before []loop.Stmt,
 	value loop.Expr, integers map[sym.Name]sym.Expr) {
 	integers = map[sym.Name]sym.Expr{}
-	for axis, e := range place {
+	for axis, e := range pattern {
 		if name, ok := e.Name(); ok {
 			integers[name] = index[axis]
 		}

@@ -3,7 +3,6 @@ package schedule
 import (
 	"slices"
 
-	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 )
 
@@ -41,17 +40,17 @@ func (s *scheduler) inline(list *[]loop.Step, at int, chains bool) bool {
 	}
 	var changes []change
 	for _, reader := range readers {
-		place := slices.Index(*list, reader)
+		index := slices.Index(*list, reader)
 		consumer, ok := reader.(*loop.Launch)
-		if !ok || place <= at || !s.soleLaunch(consumer) || slices.ContainsFunc(changes, func(c change) bool {
-			return c.at == place
+		if !ok || index <= at || !s.soleLaunch(consumer) || slices.ContainsFunc(changes, func(c change) bool {
+			return c.at == index
 		}) {
 			return false
 		}
 		if chains && s.asMap(consumer.Kernel) == nil {
 			return false
 		}
-		for _, between := range (*list)[at+1 : place+1] {
+		for _, between := range (*list)[at+1 : index+1] {
 			if _, writes := touched(between, true); share(writes, reads) {
 				return false
 			}
@@ -60,7 +59,7 @@ func (s *scheduler) inline(list *[]loop.Step, at int, chains bool) bool {
 		if kernel == nil {
 			return false
 		}
-		changes = append(changes, change{place, kernel, args})
+		changes = append(changes, change{index, kernel, args})
 	}
 	for _, c := range changes {
 		consumer := (*list)[c.at].(*loop.Launch)
@@ -273,7 +272,7 @@ func guard(lets []loop.Stmt, value loop.Expr, l *loop.Load) ([]loop.Stmt, loop.E
 			return e
 		}
 		if inner.Mask == nil {
-			inner.Mask, inner.Else = copied(l.Mask), nothing(inner.Type)
+			inner.Mask, inner.Else = copied(l.Mask), zeroOf(inner.Type)
 		} else {
 			inner.Mask = loop.Apply2(loop.And, copied(l.Mask), inner.Mask)
 		}
@@ -284,6 +283,3 @@ func guard(lets []loop.Stmt, value loop.Expr, l *loop.Load) ([]loop.Stmt, loop.E
 
 // copied returns a copy of an expression.
 func copied(e loop.Expr) loop.Expr { return (&loop.Rewrite{}).Value(e) }
-
-// nothing returns the constant 0.
-func nothing(dt dtype.DType) loop.Expr { return &loop.Const{Type: dt} }

@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// fewTurns is the number of iterations below which no reason is given for a nest outside of lanes.
-const fewTurns = 64
+// fewIterations is the number of iterations below which no reason is given for a nest outside of lanes.
+const fewIterations = 64
 
 // OutOfLanes returns one reason for each nest of a scheduled kernel that runs often and contains neither a vector loop
 // nor a product. On a machine without vectors it returns none.
@@ -57,7 +57,7 @@ func inLanes(body []loop.Stmt) (found bool) {
 
 // outOfLanes returns the reason for one nest; empty if it seldom runs.
 func (c *coster) outOfLanes(k *loop.Kernel, f *loop.For) string {
-	if turns(f, c.dims) < fewTurns {
+	if mostIterations(f, c.dims) < fewIterations {
 		return ""
 	}
 	possible := false
@@ -67,25 +67,25 @@ func (c *coster) outOfLanes(k *loop.Kernel, f *loop.For) string {
 		return true
 	})
 	if !possible {
-		return fmt.Sprintf("loop %s is not put in lanes: no loop of its nest can be, for each carries a value from one "+
-			"turn to the next, or branches or counts by lane", f.Var)
+		return fmt.Sprintf("loop %s does not run in lanes: no loop of its nest can, since each carries a value from one "+
+			"iteration to the next, or has branches or loops that depend on the lane", f.Var)
 	}
 	next := k.Clone()
 	if chooseVectors(c.scheduler, next) {
 		if over := Fit(next, c.machine, c.dims); len(over) > 0 {
-			return fmt.Sprintf("loop %s is not put in lanes: that would take %s", f.Var, over[0])
+			return fmt.Sprintf("loop %s does not run in lanes: that would take %s", f.Var, over[0])
 		}
 	}
-	return fmt.Sprintf("loop %s is not put in lanes: it is estimated to take no less time in them", f.Var)
+	return fmt.Sprintf("loop %s does not run in lanes: by the estimate it would be no faster", f.Var)
 }
 
-// turns returns how often the innermost body of a nest runs at most.
-func turns(f *loop.For, dims *sym.Dims) int64 {
+// mostIterations returns how often the innermost body of a nest runs at most.
+func mostIterations(f *loop.For, dims *sym.Dims) int64 {
 	inside := int64(1)
 	loop.Walk(f.Body, func(s loop.Stmt) bool {
 		inner, is := s.(*loop.For)
 		if is {
-			inside = max(inside, turns(inner, dims))
+			inside = max(inside, mostIterations(inner, dims))
 		}
 		return !is
 	})

@@ -10,8 +10,8 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// TestOutOfLanes: what is in lanes, a product or seldom has no reason, and what is in none has one: what it carries, or
-// the limit that lanes would exceed.
+// TestOutOfLanes: nests that run in lanes or seldom have no reason, and other nests have one: the value that they
+// carry, or the limit that lanes would exceed.
 func TestOutOfLanes(t *testing.T) {
 	carried := func(count int64) func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
 		return func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
@@ -36,7 +36,7 @@ func TestOutOfLanes(t *testing.T) {
 	}{
 		{"in lanes", none, single, ""},
 		{"no vectors", func(m *target.Machine) { *m = target.Machine{} }, carried(4096), ""},
-		{"carried, and seldom", none, carried(fewTurns - 1), ""},
+		{"carried, and seldom", none, carried(fewIterations - 1), ""},
 		{"carried", none, carried(4096), "carries a value"},
 		{"a limit", narrow, single, "that would take 2 of values, at most 1"},
 	} {

@@ -12,16 +12,18 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// writer builds modules a kernel at a time.
+// writer builds a module, one kernel at a time.
 type writer struct {
 	module *loop.Module
 	count  int
 }
 
+// newWriter returns a writer of an empty module.
 func newWriter() *writer {
 	return &writer{module: &loop.Module{Name: "test", Dims: sym.NewDims()}}
 }
 
+// buffer adds a buffer without a producer.
 func (w *writer) buffer(kind loop.BufferKind, dt dtype.DType, extents []sym.Expr) *loop.Buffer {
 	w.count++
 	b := &loop.Buffer{Name: fmt.Sprintf("b%d", w.count), Kind: kind, DType: dt, Shape: extents}
@@ -47,7 +49,7 @@ func (w *writer) launch(name string, kind loop.BufferKind, dt dtype.DType, exten
 	return out
 }
 
-// unary and binary are maps; the second operand of binary may be broadcast along axes of extent 1.
+// unary adds a map of one operand.
 func (w *writer) unary(kind loop.BufferKind, op loop.UnaryOp, x *loop.Buffer) *loop.Buffer {
 	return w.launch(op.String(), kind, x.DType, x.Shape, []*loop.Buffer{x},
 		func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
@@ -55,6 +57,7 @@ func (w *writer) unary(kind loop.BufferKind, op loop.UnaryOp, x *loop.Buffer) *l
 		})
 }
 
+// binary adds a map of two operands; the second is broadcast along its axes of extent 1.
 func (w *writer) binary(kind loop.BufferKind, op loop.BinaryOp, x, y *loop.Buffer) *loop.Buffer {
 	return w.launch(op.String(), kind, x.DType, x.Shape, []*loop.Buffer{x, y},
 		func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
@@ -70,6 +73,7 @@ func (w *writer) binary(kind loop.BufferKind, op loop.BinaryOp, x, y *loop.Buffe
 		})
 }
 
+// matmul adds the product of two matrices.
 func (w *writer) matmul(kind loop.BufferKind, x, y *loop.Buffer) *loop.Buffer {
 	m, k, n := x.Shape[0], x.Shape[1], y.Shape[1]
 	return w.launch("matmul", kind, x.DType, shape(m, n), []*loop.Buffer{x, y},
@@ -82,6 +86,7 @@ func (w *writer) matmul(kind loop.BufferKind, x, y *loop.Buffer) *loop.Buffer {
 		})
 }
 
+// softmax adds a softmax along the last axis of a matrix.
 func (w *writer) softmax(kind loop.BufferKind, x *loop.Buffer) *loop.Buffer {
 	return w.launch("softmax", kind, x.DType, x.Shape, []*loop.Buffer{x},
 		func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
@@ -100,7 +105,7 @@ func (w *writer) softmax(kind loop.BufferKind, x *loop.Buffer) *loop.Buffer {
 		})
 }
 
-// sum reduces the last axis, which stays with extent 1.
+// sum adds a sum along the last axis of a matrix, which remains with extent 1.
 func (w *writer) sum(kind loop.BufferKind, x *loop.Buffer) *loop.Buffer {
 	return w.launch("sum", kind, x.DType, shape(x.Shape[0], one), []*loop.Buffer{x},
 		func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
@@ -112,7 +117,7 @@ func (w *writer) sum(kind loop.BufferKind, x *loop.Buffer) *loop.Buffer {
 		})
 }
 
-// shift reads a neighbour, and zero beyond the edge.
+// shift adds a map that reads the left neighbour of each element, or 0.25 beyond the edge.
 func (w *writer) shift(kind loop.BufferKind, x *loop.Buffer) *loop.Buffer {
 	return w.launch("shift", kind, x.DType, x.Shape, []*loop.Buffer{x},
 		func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
@@ -123,7 +128,7 @@ func (w *writer) shift(kind loop.BufferKind, x *loop.Buffer) *loop.Buffer {
 		})
 }
 
-// smooth is the largest of three neighbours: it reads each element three times.
+// smooth adds the largest of each three neighbours: it reads each element three times.
 func (w *writer) smooth(kind loop.BufferKind, x *loop.Buffer) *loop.Buffer {
 	return w.launch("smooth", kind, x.DType, x.Shape, []*loop.Buffer{x},
 		func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
@@ -138,6 +143,7 @@ func (w *writer) smooth(kind loop.BufferKind, x *loop.Buffer) *loop.Buffer {
 		})
 }
 
+// transpose adds the transpose of a matrix.
 func (w *writer) transpose(kind loop.BufferKind, x *loop.Buffer) *loop.Buffer {
 	return w.launch("transpose", kind, x.DType, shape(x.Shape[1], x.Shape[0]), []*loop.Buffer{x},
 		func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
@@ -145,7 +151,7 @@ func (w *writer) transpose(kind loop.BufferKind, x *loop.Buffer) *loop.Buffer {
 		})
 }
 
-// rows takes rows by indices, which it checks.
+// rows adds a gather of rows by indices, which it checks.
 func (w *writer) rows(kind loop.BufferKind, x, at *loop.Buffer) *loop.Buffer {
 	return w.launch("rows", kind, x.DType, shape(at.Shape[0], x.Shape[1]), []*loop.Buffer{x, at},
 		func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
@@ -156,7 +162,7 @@ func (w *writer) rows(kind loop.BufferKind, x, at *loop.Buffer) *loop.Buffer {
 		})
 }
 
-// random builds a module of square matrices, with extents n and 1, that ends in outputs.
+// random returns a random module over matrices with extents n and 1. With static, n is 9.
 func random(r *rand.Rand, static bool) *loop.Module {
 	w := newWriter()
 	n := dim("n")
@@ -214,7 +220,7 @@ func random(r *rand.Rand, static bool) *loop.Module {
 	return w.module
 }
 
-// clone is a copy of a module of launches.
+// clone returns a copy of a module that has only launches; it shares the buffers.
 func clone(m *loop.Module) *loop.Module {
 	c := &loop.Module{Name: m.Name, Dims: m.Dims.Clone(), Buffers: append([]*loop.Buffer(nil), m.Buffers...)}
 	for _, step := range m.Body {
@@ -226,6 +232,7 @@ func clone(m *loop.Module) *loop.Module {
 	return c
 }
 
+// inputs returns random tensors for a module's inputs, with n for each dimension and integers below n.
 func inputs(r *rand.Rand, m *loop.Module, n int64) map[string]*tensor.Tensor {
 	list := map[string]*tensor.Tensor{}
 	for _, b := range m.Buffers {
@@ -249,7 +256,7 @@ func inputs(r *rand.Rand, m *loop.Module, n int64) map[string]*tensor.Tensor {
 	return list
 }
 
-// same runs a module and its schedule, and compares the outputs. It returns the schedule.
+// same runs a module and its schedule, compares the outputs, and returns the schedule.
 func same(t *testing.T, m *loop.Module, o Options, in map[string]*tensor.Tensor) *loop.Module {
 	t.Helper()
 	return sameOn(t, m, machine, o, in)
@@ -284,7 +291,7 @@ func sameOn(t *testing.T, m *loop.Module, machine target.Machine, o Options,
 	return scheduled
 }
 
-// TestRandomModules compares random modules with their schedules, under random combinations of the steps.
+// TestRandomModules compares random modules with their schedules, with random combinations of steps left out.
 func TestRandomModules(t *testing.T) {
 	r := rand.New(rand.NewSource(3))
 	before, after := 0, 0
@@ -292,7 +299,7 @@ func TestRandomModules(t *testing.T) {
 		m := random(r, r.Intn(2) == 0)
 		in := inputs(r, m, 9)
 		if r.Intn(10) == 0 {
-			in[m.Buffers[0].Name].SetInt(r.Int63n(9), 9) // a row that does not exist
+			in[m.Buffers[0].Name].SetInt(r.Int63n(9), 9) // the index of no row
 		}
 		all := variants(6)
 		o := all[r.Intn(len(all))]
@@ -308,7 +315,7 @@ func TestRandomModules(t *testing.T) {
 	}
 }
 
-// TestFusion names what becomes of typical sequences.
+// TestFusion: typical sequences of kernels become the wanted number of kernels.
 func TestFusion(t *testing.T) {
 	n := number(9)
 	square := shape(n, n)
@@ -339,7 +346,7 @@ func TestFusion(t *testing.T) {
 			x, y := w.buffer(loop.Input, dtype.F32, square), w.buffer(loop.Input, dtype.F32, square)
 			w.unary(loop.Output, loop.Neg, w.matmul(loop.Output, x, y))
 		}},
-		{"what reads two results of a product joins it", 1, func(w *writer) {
+		{"a reader of two results of a product joins it", 1, func(w *writer) {
 			x, y := w.buffer(loop.Input, dtype.F32, square), w.buffer(loop.Input, dtype.F32, square)
 			g := w.matmul(loop.Temp, x, y)
 			w.binary(loop.Output, loop.Div, w.binary(loop.Output, loop.Mul, g, x), w.binary(loop.Output, loop.Max, g, y))
@@ -352,11 +359,11 @@ func TestFusion(t *testing.T) {
 			x := w.buffer(loop.Input, dtype.F32, square)
 			w.sum(loop.Output, w.unary(loop.Temp, loop.Exp, x))
 		}},
-		{"a dear map is not computed three times", 2, func(w *writer) {
+		{"an expensive map is not computed three times", 2, func(w *writer) {
 			x := w.buffer(loop.Input, dtype.F32, square)
 			w.smooth(loop.Output, w.unary(loop.Temp, loop.Tanh, x))
 		}},
-		{"what reads a product much later, which is kept until then, does not join it", farEpilogue + 3, func(w *writer) {
+		{"a much later reader of a product that stays in memory does not join it", farEpilogue + 3, func(w *writer) {
 			x, y := w.buffer(loop.Input, dtype.F32, square), w.buffer(loop.Input, dtype.F32, square)
 			g := w.matmul(loop.Temp, x, y)
 			z := g

@@ -11,7 +11,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestMoves: a product reads what was moved from where it was moved from, where columns stay side by side.
+// TestMoves: a product reads the source of a copy instead of the copy, if the columns are contiguous there too.
 func TestMoves(t *testing.T) {
 	moved := func(w *writer, x *loop.Buffer, extents []sym.Expr, from func(i []sym.Expr) []sym.Expr) *loop.Buffer {
 		return w.launch("move", loop.Temp, x.DType, extents, []*loop.Buffer{x},
@@ -25,7 +25,7 @@ func TestMoves(t *testing.T) {
 		copies   string
 		build    func(w *writer)
 	}{
-		{"parts of rows, and of columns", 1, "0 copies, 0 bytes", func(w *writer) {
+		{"slices of rows, and of columns", 1, "0 copies, 0 bytes", func(w *writer) {
 			x, y := w.buffer(loop.Input, dtype.F32, shape(number(20), number(3), number(9))),
 				w.buffer(loop.Input, dtype.F32, shape(number(9), number(50)))
 			a := moved(w, x, shape(number(20), number(9)), func(i []sym.Expr) []sym.Expr { return []sym.Expr{i[0], one, i[1]} })
@@ -34,7 +34,7 @@ func TestMoves(t *testing.T) {
 			})
 			w.product(loop.Output, a, b, 0, 1)
 		}},
-		{"rows that are every second one", 1, "0 copies, 0 bytes", func(w *writer) {
+		{"every second row", 1, "0 copies, 0 bytes", func(w *writer) {
 			x, y := w.buffer(loop.Input, dtype.F32, shape(number(20), number(9))),
 				w.buffer(loop.Input, dtype.F32, shape(number(18), number(40)))
 			b := moved(w, y, shape(number(9), number(40)), func(i []sym.Expr) []sym.Expr {
@@ -42,15 +42,15 @@ func TestMoves(t *testing.T) {
 			})
 			w.product(loop.Output, x, b, 0, 1)
 		}},
-		{"not: columns that lie apart", 2,
-			"1440 bytes  %b2 to %b3  @move_3 (move_3): a product reads elements side by side that lie apart where they are " +
-				"moved from\n1 copies, 1440 bytes\n", func(w *writer) {
+		{"not: strided columns", 2,
+			"1440 bytes  %b2 to %b3  @move_3 (move_3): a product needs contiguous elements, which are strided in the source\n" +
+				"1 copies, 1440 bytes\n", func(w *writer) {
 				x, y := w.buffer(loop.Input, dtype.F32, shape(number(20), number(9))),
 					w.buffer(loop.Input, dtype.F32, shape(number(40), number(9)))
 				b := moved(w, y, shape(number(9), number(40)), func(i []sym.Expr) []sym.Expr { return []sym.Expr{i[1], i[0]} })
 				w.product(loop.Output, x, b, 0, 1)
 			}},
-		{"not: an index that is not linear", 2, "what reads it wants elements as often as they are repeated",
+		{"not: an index that is not linear", 2, "its reader needs the repeated elements",
 			func(w *writer) {
 				x, y := w.buffer(loop.Input, dtype.F32, shape(number(20), number(9))),
 					w.buffer(loop.Input, dtype.F32, shape(number(3), number(40)))

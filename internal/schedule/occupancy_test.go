@@ -11,21 +11,21 @@ import (
 var rewriteTexts = flag.Bool("rewrite", false,
 	"rewrite the expected results in testdata, and the table of tiles in docs/gpu.md")
 
-// card is what one compute unit of a graphics card has, as its maker says: NVIDIA's tuning guide for Ada, AMD's CDNA 3
-// instruction set architecture, Intel's guide to oneAPI on Xe-HPG.
+// card has the resources of one compute unit of a graphics card, by its maker's documents: NVIDIA's tuning guide for
+// Ada, AMD's CDNA 3 instruction set architecture, Intel's guide to oneAPI on Xe-HPG.
 type card struct {
 	name     string
-	threads  int64 // that are there at once
-	blocks   int64
+	threads  int64                       // the most resident threads
+	blocks   int64                       // the most resident blocks
 	shared   int64                       // bytes
-	together int64                       // threads that go together, whose registers are given out at once
-	resident func(registers int64) int64 // how many such groups there may be
+	together int64                       // threads of a subgroup, which get their registers together
+	resident func(registers int64) int64 // the most resident subgroups with so many registers a thread
 }
 
 var cards = []card{
-	// 65,536 registers, given out by 256 to a warp.
+	// 65,536 registers, allocated to a warp in units of 256.
 	{"RTX 4090", 1536, 24, 100 << 10, 32, func(n int64) int64 { return min(48, 65536/((n*32+255)/256*256)) }},
-	// Four SIMDs with 512 registers a lane each, given out by 8, for at most 8 waves.
+	// Four SIMDs with 512 registers a lane each, allocated in units of 8, for at most 8 waves.
 	{"MI300X", 2048, 32, 64 << 10, 64, func(n int64) int64 { return 4 * min(8, 512/((n+7)/8*8)) }},
 	// 16 engines with 8 threads of 64 registers a lane, or 4 of 128.
 	{"Arc A770", 2048, 64, 128 << 10, 16, func(n int64) int64 {
@@ -36,17 +36,19 @@ var cards = []card{
 	}},
 }
 
-// addressing is how many registers a thread has beside sums and operands, about.
+// addressing is the approximate number of a thread's registers that hold neither sums nor operands.
 const addressing = 32
 
-// occupancy is the share of a card's threads that blocks of a tile fill, in percent.
+// occupancy returns the percentage of a compute unit's threads that blocks of a tile fill, if a block takes shared
+// bytes and each of its threads registers registers.
 func (c *card) occupancy(t productTile, shared, registers int64) int64 {
 	groups := (t.threads() + c.together - 1) / c.together
 	blocks := min(c.blocks, c.resident(registers)/groups, c.shared/shared, c.threads/(groups*c.together))
 	return 100 * blocks * groups * c.together / c.threads
 }
 
-// TestTileTable: docs/gpu.md has what tiles need and how much of three cards they fill, on paper.
+// TestTileTable: docs/gpu.md has the table of the resources that tiles need, and their computed occupancy of three
+// cards.
 func TestTileTable(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("| tile, rows × columns × steps | a thread's own | threads | shared bytes, f32 | multiplications for " +
@@ -56,7 +58,7 @@ func TestTileTable(t *testing.T) {
 	}
 	b.WriteString("\n|" + strings.Repeat("---|", 6+len(cards)) + "\n")
 	for _, tile := range productTiles {
-		if tile.rows < tile.columns || tile.threads() < 64 { // columns and rows exchanged, or for devices with less
+		if tile.rows < tile.columns || tile.threads() < 64 { // the transpose of another row, or for smaller devices
 			continue
 		}
 		shared := 4 * tile.steps * (tile.rows + tile.columns)

@@ -71,12 +71,12 @@ func (s *scheduler) bufferName(hint string) string {
 // enclosing loops that are not over tiles use it one iteration after the other. It returns the parameter; nil if there
 // is no local to move.
 func (s *scheduler) outside(k *loop.Kernel) *loop.Param {
-	places := loop.Locals(k)
-	if len(places) == 0 {
+	locals := loop.Locals(k)
+	if len(locals) == 0 {
 		return nil
 	}
 	bytes := func(l *loop.Local) int64 { return upper(loop.Bytes(l.DType, l.Shape), s.dims) }
-	l := slices.MaxFunc(places, func(a, b loop.LocalPlace) int {
+	l := slices.MaxFunc(locals, func(a, b loop.LocalOffset) int {
 		return cmp.Compare(bytes(a.Local), bytes(b.Local))
 	}).Local
 	at := int64(1)

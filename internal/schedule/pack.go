@@ -291,7 +291,7 @@ func (s *scheduler) readable(p *Pack, r reader) bool {
 // rewrite makes a kernel read the packed weight.
 func (p *Pack) rewrite(r reader, names *namer) {
 	width, group := sym.Const(p.Width), sym.Const(p.Group)
-	place := func(index []sym.Expr, panel, column, depth, step sym.Expr) []sym.Expr {
+	packedIndex := func(index []sym.Expr, panel, column, depth, step sym.Expr) []sym.Expr {
 		out := []sym.Expr{panel}
 		for _, axis := range p.order[:len(p.order)-1] {
 			out = append(out, index[axis])
@@ -312,7 +312,7 @@ func (p *Pack) rewrite(r reader, names *namer) {
 					index = unraveled(param.Offset(index), p.old)
 				}
 				at, depth := index[p.columns], index[p.depth]
-				l.Index = place(index, at.FloorDiv(width), at.Mod(width), depth.FloorDiv(group), depth.Mod(group))
+				l.Index = packedIndex(index, at.FloorDiv(width), at.Mod(width), depth.FloorDiv(group), depth.Mod(group))
 			}
 			return e
 		},
@@ -325,20 +325,20 @@ func (p *Pack) rewrite(r reader, names *namer) {
 				b, panel := &stmt.B, stmt.B.Origin[p.columns].FloorDiv(width)
 				if p.Group > 1 {
 					return p.byGroups(stmt, names, func(first sym.Expr) loop.Tile {
-						return loop.Tile{Buffer: b.Buffer, Origin: place(b.Origin, panel, zero,
+						return loop.Tile{Buffer: b.Buffer, Origin: packedIndex(b.Origin, panel, zero,
 							b.Origin[p.depth].FloorDiv(group).Add(first), zero),
-							Row: place(make([]sym.Expr, len(p.old)), zero, zero, zero, one),
-							Col: place(make([]sym.Expr, len(p.old)), zero, one, zero, zero)}
+							Row: packedIndex(make([]sym.Expr, len(p.old)), zero, zero, zero, one),
+							Col: packedIndex(make([]sym.Expr, len(p.old)), zero, one, zero, zero)}
 					})
 				}
-				b.Origin = place(b.Origin, panel, zero, b.Origin[p.depth], zero)
-				b.Row = place(b.Row, zero, zero, b.Row[p.depth], zero)
-				b.Col = place(b.Col, zero, one, zero, zero)
+				b.Origin = packedIndex(b.Origin, panel, zero, b.Origin[p.depth], zero)
+				b.Row = packedIndex(b.Row, zero, zero, b.Row[p.depth], zero)
+				b.Col = packedIndex(b.Col, zero, one, zero, zero)
 			case *loop.For:
 				if p.Group > 1 && slices.ContainsFunc(loop.Accesses(stmt.Body), func(a loop.Touches) bool {
 					return a.Buffer == r.param.Name && a.Tile != nil
 				}) {
-					return apart(stmt, names)
+					return oneLoopEach(stmt, names)
 				}
 			}
 			return []loop.Stmt{stmt}
@@ -352,7 +352,7 @@ func (p *Pack) rewrite(r reader, names *namer) {
 // operand from a group on.
 func (p *Pack) byGroups(c *loop.Contract, names *namer, right func(first sym.Expr) loop.Tile) []loop.Stmt {
 	depth, _ := c.K.Const()
-	part := func(first sym.Expr, count int64) loop.Stmt {
+	product := func(first sym.Expr, count int64) loop.Stmt {
 		a := loop.Tile{Buffer: c.A.Buffer, Origin: make([]sym.Expr, len(c.A.Origin)), Row: c.A.Row, Col: c.A.Col}
 		for i := range a.Origin {
 			a.Origin[i] = c.A.Origin[i].Add(c.A.Col[i].Mul(first).Mul(sym.Const(p.Group)))
@@ -360,20 +360,20 @@ func (p *Pack) byGroups(c *loop.Contract, names *namer, right func(first sym.Exp
 		return &loop.Contract{M: c.M, N: c.N, K: sym.Const(count), C: c.C, A: a, B: right(first)}
 	}
 	var list []loop.Stmt
-	if whole := depth / p.Group; whole > 0 {
+	if full := depth / p.Group; full > 0 {
 		name := names.bound("g")
-		list = append(list, &loop.For{Kind: loop.Serial, Var: name, Extent: sym.Const(whole),
-			Body: []loop.Stmt{part(sym.Var(name), p.Group)}})
+		list = append(list, &loop.For{Kind: loop.Serial, Var: name, Extent: sym.Const(full),
+			Body: []loop.Stmt{product(sym.Var(name), p.Group)}})
 	}
 	if rest := depth % p.Group; rest > 0 {
-		list = append(list, part(sym.Const(depth/p.Group), rest))
+		list = append(list, product(sym.Const(depth/p.Group), rest))
 	}
 	return list
 }
 
-// apart returns a serial loop over several sums of products as one loop for each, since sums stay in registers only in
-// loops around a single product. The order does not matter for sums of integers.
-func apart(f *loop.For, names *namer) []loop.Stmt {
+// oneLoopEach returns a serial loop over several sums of products as one loop for each, since sums stay in registers
+// only in loops around a single product. The order does not matter for sums of integers.
+func oneLoopEach(f *loop.For, names *namer) []loop.Stmt {
 	sums := func(stmt loop.Stmt) bool {
 		for {
 			inner, ok := stmt.(*loop.For)

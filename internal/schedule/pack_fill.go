@@ -36,9 +36,9 @@ func (p *Pack) Pieces() int64 {
 	return (p.old[axis] + extent - 1) / extent
 }
 
-// Stretch returns approximately the memory that pieces [begin, end) read and other pieces do not; nil if that is not
+// Memory returns approximately the memory that pieces [begin, end) read and other pieces do not; nil if that is not
 // known.
-func (p *Pack) Stretch(begin, end int64) []byte {
+func (p *Pack) Memory(begin, end int64) []byte {
 	axis, extent := p.along()
 	return p.from.Stretch(begin*extent, min(end*extent, p.old[axis]))
 }
@@ -66,18 +66,18 @@ func (p *Pack) Origins() []*tensor.Tensor { return p.from.Origins() }
 // may run concurrently.
 func (p *Pack) Fill(to []byte, begin, end int64) {
 	axis, extent := p.along()
-	data, steps, there := p.from.Strided()
+	data, steps, inMemory := p.from.Strided()
 	for piece := begin; piece < end; piece++ {
 		first, last := piece*extent, min((piece+1)*extent, p.old[axis])
-		if there {
+		if inMemory {
 			p.fill(to, data[p.element()*first*steps[axis]:], steps, axis, first, last)
 			continue
 		}
 		shape := slices.Clone(p.old)
 		shape[axis] = last - first
-		part, release := tensor.Temporary(p.from.DType(), shape...)
-		p.from.Fill(part, axis, first, last)
-		p.fill(to, part.Bytes(), tensor.Strides(shape), axis, first, last)
+		elements, release := tensor.Temporary(p.from.DType(), shape...)
+		p.from.Fill(elements, axis, first, last)
+		p.fill(to, elements.Bytes(), tensor.Strides(shape), axis, first, last)
 		release()
 	}
 }
@@ -88,7 +88,7 @@ func (p *Pack) fill(target []byte, data []byte, steps []int64, axis int, begin, 
 	shape := slices.Clone(p.old)
 	shape[axis] = end - begin
 	others := p.order[:len(p.order)-1]
-	// the first, and columns of its panel that are another piece's
+	// The first panel, row and column, and the number of columns of that panel that belong to another piece.
 	panel, row, column, skipped := int64(0), int64(0), int64(0), int64(0)
 	matrices := int64(1)
 	for _, other := range others {
@@ -175,8 +175,8 @@ func (p *Pack) groups(out, data []byte, row, rows, count, stepK, stepN int64) {
 	}
 }
 
-// transpose is matrix where the columns of a row do not lie side by side. Elements are bytes to it: they may lie at any
-// address.
+// transpose packs as matrix does, for data whose columns are not contiguous. It treats elements as bytes, since data
+// may begin at any address.
 func transpose[T [1]byte | [2]byte | [4]byte](out, data []byte, rows, count, width, stepK, stepN int64) {
 	var one T
 	size := int64(unsafe.Sizeof(one))

@@ -108,16 +108,16 @@ func (s *scheduler) panels(k *loop.Kernel, packs []*Pack) {
 	visit(k.Body)
 	k.Body = compact(k.Body)
 	dropSingle(k)
-	s.wholePanels(k, packs, names)
+	s.cutToPanels(k, packs, names)
 	s.columnsInLanes(k)
 	s.gatherRows(k, names)
 	s.gatherBlocks(k, packs, names)
 	s.gatherPanels(k, packs, names)
 }
 
-// wholePanels cuts contractions that are still wider than a panel because their local could not be cut: their sums are
+// cutToPanels cuts contractions that are still wider than a panel because their local could not be cut: their sums are
 // stored to memory panel by panel.
-func (s *scheduler) wholePanels(k *loop.Kernel, packs []*Pack, names *namer) {
+func (s *scheduler) cutToPanels(k *loop.Kernel, packs []*Pack, names *namer) {
 	r := &loop.Rewrite{Stmt: func(stmt loop.Stmt) []loop.Stmt {
 		c, ok := stmt.(*loop.Contract)
 		if !ok {
@@ -266,7 +266,7 @@ func (s *scheduler) panelSize(k *loop.Kernel, l *loop.Local, axis int, use axisU
 			size = min(size, max(few, (n+pieces-1)/pieces))
 		}
 	}
-	// Even tiles, if they need not be much smaller; else all but the last are whole register tiles.
+	// Even tiles, if they need not be much smaller; else all but the last are multiples of the register tile.
 	for even := size; even > size*2/3; even-- {
 		if n%even == 0 {
 			return even
@@ -304,8 +304,8 @@ func (s *scheduler) panelWidth(k *loop.Kernel, c *loop.Contract, dt dtype.DType)
 	} else if depth, known := c.K.Const(); known && depth <= shortSum && s.inSquares(k, c) {
 		vectors = squareVectors
 	} else if most := s.mostVectors(c, lanes); vectors == 3 && (most == 4 || fixed && all%3 != 0 && all%4 == 0) {
-		// nearly as fast, and no panel is in part empty: tiles of 6 × 4 vectors in the place of 8 × 3; and what was cut to
-		// four stays whole
+		// Nearly as fast, and no panel has padding: tiles of 6 × 4 vectors instead of 8 × 3. Columns that were cut to four
+		// vectors stay in one panel.
 		vectors = 4
 	}
 	if usual == 2 && vectors == 2 && !s.inSquares(k, c) {
@@ -336,9 +336,9 @@ func (s *scheduler) mostVectors(c *loop.Contract, lanes int64) int64 {
 func (s *scheduler) wider(k *loop.Kernel, c *loop.Contract, lanes int64) int64 {
 	_, rows := s.dims.Bounds(c.M)
 	_, columns := s.dims.Bounds(c.N)
-	whole := columns <= 4*lanes
+	single := columns <= 4*lanes // one panel has all columns
 	all := (columns + lanes - 1) / lanes
-	if _, fixed := c.N.Const(); !whole && !fixed || all <= 2 {
+	if _, fixed := c.N.Const(); !single && !fixed || all <= 2 {
 		return 2
 	}
 	near := float64(s.machine.Limits.L2 / 2)
@@ -358,7 +358,7 @@ func (s *scheduler) wider(k *loop.Kernel, c *loop.Contract, lanes int64) int64 {
 	} {
 		room := (all + tile.vectors - 1) / tile.vectors * tile.vectors
 		fits := room == all || tile.ragged && (room-(all+1)/2*2)*mostEmpty <= all
-		fits = fits && line*float64(tile.vectors) <= tile.near && (whole || rows > tile.more)
+		fits = fits && line*float64(tile.vectors) <= tile.near && (single || rows > tile.more)
 		if !tile.window {
 			fits = fits && s.steps(k, c) == max(s.guess(c.K), 1)
 		}

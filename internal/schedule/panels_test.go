@@ -13,7 +13,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// registers is a machine with registers; its caches are small, so that small products have several tiles.
+// registers is a machine with a register tile. Its caches are small, so that small products have several tiles.
 var registers = target.Machine{Name: "registers", VectorBytes: 32, Tile: target.Tile{Rows: 6, Columns: 16},
 	Limits: target.Limits{Scratch: 4 << 20, Registers: 16, L1: 1 << 10, L2: 4 << 10}}
 
@@ -64,11 +64,12 @@ func TestPanels(t *testing.T) {
 	}
 }
 
-// weight adds a constant of f32.
+// weight adds a constant of f32 with random elements.
 func (w *writer) weight(r *rand.Rand, extents ...int64) *loop.Buffer {
 	return w.weightOf(dtype.F32, r, extents...)
 }
 
+// weightOf adds a constant of a type with random elements.
 func (w *writer) weightOf(dt dtype.DType, r *rand.Rand, extents ...int64) *loop.Buffer {
 	b := w.buffer(loop.Weight, dt, constants(extents))
 	b.Data = tensor.Must(tensor.New(dt, extents...))
@@ -82,8 +83,8 @@ func (w *writer) weightOf(dt dtype.DType, r *rand.Rand, extents ...int64) *loop.
 	return b
 }
 
-// product multiplies x[m, K] by a weight whose axes for the sum and the columns are given; others are summed over too,
-// by serial loops.
+// product multiplies x [m, K] by a weight: depth and columns are the weight's axes along which sums run and columns
+// lie. Serial loops sum over its other axes.
 func (w *writer) product(kind loop.BufferKind, x, weight *loop.Buffer, depth, columns int) *loop.Buffer {
 	m, n := x.Shape[0], weight.Shape[columns]
 	return w.launch("product", kind, dtype.F32, shape(m, n), []*loop.Buffer{x, weight},
@@ -115,7 +116,7 @@ func (w *writer) product(kind loop.BufferKind, x, weight *loop.Buffer, depth, co
 		})
 }
 
-// detach gives a clone weights of its own.
+// detach returns a clone of a module with its own weights.
 func detach(m *loop.Module) *loop.Module {
 	c := clone(m)
 	own := map[*loop.Buffer]*loop.Buffer{}
@@ -132,9 +133,9 @@ func detach(m *loop.Module) *loop.Module {
 	return c
 }
 
-// laterWeights puts in the place of weights the same elements, deferred: permuted, at odd addresses, in another shape,
+// deferWeights replaces the contents of weights by deferred tensors of the same elements: permuted, at odd addresses,
 // or computed.
-func laterWeights(r *rand.Rand, m *loop.Module) {
+func deferWeights(r *rand.Rand, m *loop.Module) {
 	for _, b := range m.Buffers {
 		if b.Kind != loop.Weight {
 			continue
@@ -163,7 +164,7 @@ func laterWeights(r *rand.Rand, m *loop.Module) {
 // packCases are modules with products of weights.
 var packCases = []struct {
 	name   string
-	packed string // the shapes that the weight, and others with its elements, must have at the end
+	packed string // the wanted shapes of the packed weight, and of other buffers with its elements
 	build  func(r *rand.Rand, w *writer)
 }{
 	{"rows by columns", "[3, 40, 16]", func(r *rand.Rand, w *writer) {
@@ -216,7 +217,8 @@ var packCases = []struct {
 	}},
 }
 
-// TestPack packs weights of all layouts, with readers beside the product, and runs what came of it.
+// TestPack packs weights in all layouts, some with readers that are no products, and compares outputs with those of the
+// unscheduled module.
 func TestPack(t *testing.T) {
 	for _, c := range packCases {
 		t.Run(c.name, func(t *testing.T) {
@@ -237,13 +239,13 @@ func TestPack(t *testing.T) {
 			}
 			for seed := range int64(8) {
 				later := detach(w.module)
-				laterWeights(rand.New(rand.NewSource(seed)), later)
+				deferWeights(rand.New(rand.NewSource(seed)), later)
 				if err := RunWith(later, registers, Options{}); err != nil {
 					t.Fatal(err)
 				}
 				for i, b := range later.Buffers {
 					if b.Kind == loop.Weight && !b.Data.Equal(scheduled.Buffers[i].Data) {
-						t.Errorf("seed %d: weight %s is packed otherwise where its contents are deferred", seed, b.Name)
+						t.Errorf("seed %d: weight %s is packed differently if its contents are deferred", seed, b.Name)
 					}
 				}
 			}
@@ -269,7 +271,8 @@ func TestPack(t *testing.T) {
 	}
 }
 
-// TestPieces packs weights piece by piece, in any order, and compares every element with its place.
+// TestPieces packs weights piece by piece, in random order, and looks for every element at its index in the packed
+// weight.
 func TestPieces(t *testing.T) {
 	r := rand.New(rand.NewSource(9))
 	for range 100 {
@@ -282,8 +285,8 @@ func TestPieces(t *testing.T) {
 		w := newWriter()
 		dt := []dtype.DType{dtype.F32, dtype.BF16, dtype.I8}[r.Intn(3)]
 		b := w.weightOf(dt, r, old...)
-		plain := b.Data
-		laterWeights(r, w.module)
+		unpacked := b.Data
+		deferWeights(r, w.module)
 		group := int64(1)
 		if dt != dtype.F32 {
 			group = []int64{1, 2, 4}[r.Intn(3)]
@@ -298,7 +301,7 @@ func TestPieces(t *testing.T) {
 		read := 0
 		for _, piece := range r.Perm(int(p.Pieces())) {
 			p.Fill(packed.Bytes(), int64(piece), int64(piece)+1)
-			read += len(p.Stretch(int64(piece), int64(piece)+1))
+			read += len(p.Memory(int64(piece), int64(piece)+1))
 		}
 		if origins := p.Origins(); len(origins) != 1 || read != int(origins[0].Size()) {
 			t.Errorf("pieces read %d bytes of %v", read, origins)
@@ -306,26 +309,25 @@ func TestPieces(t *testing.T) {
 		want := tensor.Must(tensor.New(dt, p.Shape()...))
 		flat := int64(0)
 		tensor.Each(old, func(at []int64) {
-			place := []int64{at[p.columns] / p.Width}
+			index := []int64{at[p.columns] / p.Width}
 			for _, axis := range p.order {
-				place = append(place, at[axis])
+				index = append(index, at[axis])
 			}
-			if place = append(place, at[p.columns]%p.Width); group > 1 {
-				place[len(place)-2] /= group
-				place = append(place, at[p.depth]%group)
+			if index = append(index, at[p.columns]%p.Width); group > 1 {
+				index[len(index)-2] /= group
+				index = append(index, at[p.depth]%group)
 			}
-			want.SetFloat(tensor.Offset(tensor.Strides(p.Shape()), place), plain.Float(flat))
+			want.SetFloat(tensor.Offset(tensor.Strides(p.Shape()), index), unpacked.Float(flat))
 			flat++
 		})
 		if !packed.Equal(want) {
-			t.Fatalf("%v with columns along %d and sums along %d, in panels of %d and pieces of %d bytes, is not packed as it "+
-				"should be", old, p.columns, p.depth, p.Width, p.piece)
+			t.Fatalf("%v with columns along %d and sums along %d, in panels of %d and pieces of %d bytes, is packed wrong",
+				old, p.columns, p.depth, p.Width, p.piece)
 		}
 	}
 }
 
-// TestProductsHaveTilesForWorkers cuts a product with few columns into several tiles, and leaves one whole that is too
-// small.
+// TestProductsHaveTilesForWorkers: a product with few columns is cut into several tiles, and a small one is not.
 func TestProductsHaveTilesForWorkers(t *testing.T) {
 	amd, intel := target.Tile{Rows: 8, Columns: 48}, target.Tile{Rows: 14, Columns: 32}
 	for _, c := range []struct {
@@ -349,7 +351,7 @@ func TestProductsHaveTilesForWorkers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		machine.Tile, machine.Limits.L2 = c.tile, 1<<20+1<<18 // whoever made this processor
+		machine.Tile, machine.Limits.L2 = c.tile, 1<<20+1<<18 // on every host
 		s := &scheduler{module: &loop.Module{Kernels: []*loop.Kernel{b.Kernel}}, machine: machine, dims: sym.NewDims()}
 		if err := s.contractions(); err != nil {
 			t.Fatal(err)
@@ -370,8 +372,8 @@ func TestProductsHaveTilesForWorkers(t *testing.T) {
 	}
 }
 
-// TestWiderPanels: panels are four or three vectors wide if whole panels are, or nearly all of them, they stay near,
-// and there are rows for several of their tiles.
+// TestWiderPanels: panels are four or three vectors wide if all panels are then full or nearly full, a panel stays in
+// the cache, and there are rows for several tiles.
 func TestWiderPanels(t *testing.T) {
 	for _, c := range []struct{ m, k, n, want int64 }{
 		{98, 512, 256, 64}, {98, 1024, 256, 64}, {98, 1 << 20, 256, 64}, {20, 512, 256, 32}, {98, 512, 250, 64},
@@ -393,7 +395,7 @@ func TestWiderPanels(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		machine.Tile, machine.Limits.L2 = target.Tile{Rows: 14, Columns: 32}, 1<<20+1<<18 // whoever made this processor
+		machine.Tile, machine.Limits.L2 = target.Tile{Rows: 14, Columns: 32}, 1<<20+1<<18 // on every host
 		s := &scheduler{module: &loop.Module{Kernels: []*loop.Kernel{b.Kernel}}, machine: machine, dims: sym.NewDims()}
 		if err := s.contractions(); err != nil {
 			t.Fatal(err)
@@ -408,8 +410,8 @@ func TestWiderPanels(t *testing.T) {
 	}
 }
 
-// TestPanelsOnce: a transposed right operand is gathered for products of every number of columns, so that none is read
-// with its columns apart.
+// TestPanelsOnce: for every number of columns, a transposed right operand is copied into panels, so that no product
+// reads strided columns.
 func TestPanelsOnce(t *testing.T) {
 	for _, columns := range []int64{48, 64} { // three vectors, four
 		machine := target.Machine{Name: "wide", VectorBytes: 64, Tile: target.Tile{Rows: 8, Columns: columns},
@@ -436,7 +438,7 @@ func TestPanelsOnce(t *testing.T) {
 			}
 			for _, a := range loop.Accesses(k.Body) {
 				if c, ok := a.Stmt.(*loop.Contract); ok && c.B.Buffer == "w" {
-					t.Fatalf("%d columns, tiles of %d: the columns lie apart\n%s", m, columns, k)
+					t.Fatalf("%d columns, tiles of %d: the product reads strided columns\n%s", m, columns, k)
 				}
 			}
 		}

@@ -7,22 +7,22 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// The target time of a tile, and the least time of a kernel that is cut at all, in estimated nanoseconds. Tiles depend
+// The target time of a tile, and the least time of a kernel that is cut, in estimated nanoseconds. Tiles depend
 // on shapes, never on the number of threads, so that results do not either.
 const (
-	tileTime  = 25_000
-	largeTile = 150_000 // loops with longer iterations are cut further inside
-	wholeTime = 25_000
+	tileTime        = 25_000
+	largeTile       = 150_000 // loops with longer iterations are cut further inside
+	leastKernelTime = 25_000
 )
 
 // chooseTiles makes the outermost each-loops of a kernel parallel, as many of them as give tiles that pay for a call,
 // and cuts the last of them, or a single vector loop, into blocks of iterations.
 func chooseTiles(s *scheduler, k *loop.Kernel) bool {
-	if !s.apart(k) {
+	if !s.separate(k) {
 		return false
 	}
 	c := s.coster(k)
-	if c.of(k.Body) < wholeTime && known(k) {
+	if c.of(k.Body) < leastKernelTime && known(k) {
 		return false
 	}
 	names := s.newNamer(k)
@@ -172,9 +172,9 @@ func volume(body []loop.Stmt) sym.Expr {
 	return result
 }
 
-// apart reports whether the kernel consists of loops with independent iterations that are independent of each other: no
-// nest touches a buffer that another stores to, unless their index ranges are disjoint along some axis.
-func (s *scheduler) apart(k *loop.Kernel) bool {
+// separate reports whether the kernel consists of loops with independent iterations that are independent of each other:
+// no nest touches a buffer that another stores to, unless their index ranges are disjoint along some axis.
+func (s *scheduler) separate(k *loop.Kernel) bool {
 	for _, stmt := range k.Body {
 		f, ok := stmt.(*loop.For)
 		if !ok || f.Kind != loop.Each && f.Kind != loop.Vector {
@@ -228,8 +228,8 @@ func (s *scheduler) independent(first, second []loop.Stmt) bool {
 // disjoint reports whether two accesses never meet: along some axis one ends before the other begins.
 func (s *scheduler) disjoint(a, b loop.Touches) bool {
 	for axis := range a.Index {
-		lowA, highA, okA := s.span(a.Index[axis], a.Loops)
-		lowB, highB, okB := s.span(b.Index[axis], b.Loops)
+		lowA, highA, okA := s.indexRange(a.Index[axis], a.Loops)
+		lowB, highB, okB := s.indexRange(b.Index[axis], b.Loops)
 		if okA && okB && (s.dims.LT(highA, lowB) == sym.Yes || s.dims.LT(highB, lowA) == sym.Yes) {
 			return true
 		}
@@ -237,9 +237,9 @@ func (s *scheduler) disjoint(a, b loop.Touches) bool {
 	return false
 }
 
-// span returns the least and the greatest value of an index over its loops; ok is false unless it grows with each loop
-// variable.
-func (s *scheduler) span(e sym.Expr, loops []*loop.For) (low, high sym.Expr, ok bool) {
+// indexRange returns the least and the greatest value of an index over its loops; ok is false unless it grows with each
+// loop variable.
+func (s *scheduler) indexRange(e sym.Expr, loops []*loop.For) (low, high sym.Expr, ok bool) {
 	low, high = e, e
 	for i := len(loops) - 1; i >= 0; i-- {
 		f := loops[i]

@@ -11,14 +11,14 @@ import (
 
 // Reasons why a piece is not written directly into the buffer that holds it.
 const (
-	whyGiven   = "it is given, not made by a kernel of the model"
-	whyResult  = "it is a result of its own, with storage of its own"
-	whyMade    = "what makes it cannot write it there"
-	whyRead    = "something reads it that cannot where it would lie"
-	whyElse    = "it lies in another place already"
-	whyApart   = "elements that lie side by side would lie apart there, or few of them together"
-	whyDecided = "data decide how large it is"
-	whyArena   = "written there it would make the arena larger"
+	whyGiven   = "it is given, not computed by a kernel of the model"
+	whyResult  = "it is also a result, with storage of its own"
+	whyMade    = "its producer cannot write it there"
+	whyRead    = "a reader cannot read it there"
+	whyPlaced  = "it already lies in another buffer"
+	whyStrided = "contiguous elements would be strided there, or in runs too short for vectors"
+	whyDecided = "its size depends on data"
+	whyArena   = "there it would enlarge the arena"
 )
 
 // parting is the state for one list of steps.
@@ -188,10 +188,10 @@ func (p *parting) put(i int, l *loop.Launch, allowed map[string]bool) bool {
 	if list == nil {
 		return false
 	}
-	whole := l.Args[out]
+	result := l.Args[out]
 	reason := func(piece *piece, why string) {
 		if piece.source >= 0 && why != "" {
-			p.kept[keptKey(l.Args[piece.source], whole)] = why
+			p.kept[keptKey(l.Args[piece.source], result)] = why
 		}
 	}
 	if allowed != nil && !allowed[l.Kernel.Name] {
@@ -202,17 +202,17 @@ func (p *parting) put(i int, l *loop.Launch, allowed map[string]bool) bool {
 		}
 		return false
 	}
-	if p.isThere(i, l, out, list) {
+	if p.alreadyLaid(i, l, out, list) {
 		p.drop(i, l)
 		return true
 	}
-	if why := p.mayBegin(i, whole); why != "" {
+	if why := p.mayBegin(i, result); why != "" {
 		for _, piece := range list {
 			reason(piece, why)
 		}
 		return false
 	}
-	at, ok := p.under(spotOf(whole), whole.Shape, l.Kernel.Params[out].Shape)
+	at, ok := p.under(layoutOf(result), result.Shape, l.Kernel.Params[out].Shape)
 	if !ok {
 		return false
 	}
@@ -222,14 +222,14 @@ func (p *parting) put(i int, l *loop.Launch, allowed map[string]bool) bool {
 			rest = append(rest, piece)
 			continue
 		}
-		l := (*p.list)[i].(*loop.Launch) // placing its source changes how it reads it
+		l := (*p.list)[i].(*loop.Launch) // moving a source changes the launch that reads it
 		from := l.Args[piece.source]
 		shape := l.Kernel.Params[piece.source].Shape
 		to := at.box(piece).along(piece, shape)
-		if here, ok := p.under(spotOf(from), from.Shape, shape); ok && p.sameSpot(here, to, shape) {
+		if here, ok := p.under(layoutOf(from), from.Shape, shape); ok && p.sameLayout(here, to, shape) {
 			continue
 		}
-		if why := p.place(i, from, to, shape); why != "" {
+		if why := p.moveTo(i, from, to, shape); why != "" {
 			reason(piece, why)
 			rest = append(rest, piece)
 		}
@@ -242,25 +242,26 @@ func (p *parting) put(i int, l *loop.Launch, allowed map[string]bool) bool {
 	return true
 }
 
-func keptKey(from, whole *loop.Buffer) string { return from.Name + " " + whole.Root().Name }
+// keptKey returns the key in Options.Kept of a piece and the result into which it is copied.
+func keptKey(from, result *loop.Buffer) string { return from.Name + " " + result.Root().Name }
 
-// isThere reports whether all pieces of a result already lie in another buffer in the same arrangement. The result then
-// becomes a view of that buffer.
-func (p *parting) isThere(i int, l *loop.Launch, out int, list []*piece) bool {
-	whole, shape := l.Args[out], l.Kernel.Params[out].Shape
-	to := spot{}
+// alreadyLaid reports whether all pieces of a result already lie in another buffer in the same arrangement. The result
+// then becomes a view of that buffer.
+func (p *parting) alreadyLaid(i int, l *loop.Launch, out int, list []*piece) bool {
+	result, shape := l.Args[out], l.Kernel.Params[out].Shape
+	to := layout{}
 	for n, piece := range list {
 		if piece.source < 0 {
 			return false
 		}
 		from := l.Args[piece.source]
 		fromShape := l.Kernel.Params[piece.source].Shape
-		here, ok := p.under(spotOf(from), from.Shape, fromShape)
-		if !ok || !p.laid[here.root] || here.root == whole.Root() {
+		here, ok := p.under(layoutOf(from), from.Shape, fromShape)
+		if !ok || !p.laid[here.root] || here.root == result.Root() {
 			return false
 		}
 		if n == 0 {
-			to = spot{root: here.root, offset: here.offset, strides: make([]sym.Expr, len(shape))}
+			to = layout{root: here.root, offset: here.offset, strides: make([]sym.Expr, len(shape))}
 			next := one
 			for axis := len(shape) - 1; axis >= 0; axis-- {
 				if j := slices.Index(piece.axes, axis); j >= 0 {
@@ -274,34 +275,34 @@ func (p *parting) isThere(i int, l *loop.Launch, out int, list []*piece) bool {
 				to.offset = to.offset.Sub(begin.Mul(to.strides[axis]))
 			}
 		}
-		if !p.sameSpot(here, to.box(piece).along(piece, fromShape), fromShape) {
+		if !p.sameLayout(here, to.box(piece).along(piece, fromShape), fromShape) {
 			return false
 		}
 	}
-	return p.place(i, whole, to, shape) == ""
+	return p.moveTo(i, result, to, shape) == ""
 }
 
 // mayBegin returns "" if the result of step i may be written earlier, piece by piece: nothing else writes it, and
 // nothing reads it before. Otherwise it returns the reason.
-func (p *parting) mayBegin(i int, whole *loop.Buffer) (why string) {
-	root := whole.Root()
-	if p.laid[whole] {
-		return "" // its position was found to be its own
+func (p *parting) mayBegin(i int, result *loop.Buffer) (why string) {
+	root := result.Root()
+	if p.laid[result] {
+		return "" // an earlier call found that it may
 	}
-	u := p.usesOf(whole)
+	u := p.usesOf(result)
 	switch {
 	case root.Kind != loop.Temp && root.Kind != loop.Output || len(u.writers) != 1:
-		return whyElse
+		return whyPlaced
 	case p.decided(root.Shape):
 		return whyDecided
 	}
 	for _, reader := range u.readers {
 		if at, here := p.at[reader]; here && at <= i || !here && !p.top {
-			return whyElse
+			return whyPlaced
 		}
 	}
 	if root.Kind == loop.Output && !p.top {
-		return whyElse
+		return whyPlaced
 	}
 	return ""
 }
@@ -313,9 +314,9 @@ func (p *parting) decided(shape []sym.Expr) bool {
 	})
 }
 
-// place moves a buffer, with its entire storage, to the spot to which step i of the list would copy it; shape is its
+// moveTo gives a buffer, with its entire storage, the layout to which step i of the list would copy it; shape is its
 // shape there. It returns "", or the reason why that is impossible.
-func (p *parting) place(i int, b *loop.Buffer, to spot, shape []sym.Expr) (why string) {
+func (p *parting) moveTo(i int, b *loop.Buffer, to layout, shape []sym.Expr) (why string) {
 	root := b.Root()
 	switch {
 	case root.Kind == loop.Output:
@@ -323,19 +324,19 @@ func (p *parting) place(i int, b *loop.Buffer, to spot, shape []sym.Expr) (why s
 	case root.Kind != loop.Temp:
 		return whyGiven
 	case p.laid[root] || root == to.root:
-		return whyElse
+		return whyPlaced
 	case p.decided(root.Shape) || p.decided(to.root.Shape):
 		return whyDecided
 	case !p.closeTogether(to, shape):
-		return whyApart
+		return whyStrided
 	}
 	// Every buffer in the storage must cover all of it, in some shape.
-	spots := map[*loop.Buffer]spot{}
+	layouts := map[*loop.Buffer]layout{}
 	for _, other := range p.module.Buffers {
 		if other.Root() != root {
 			continue
 		}
-		own := spotOf(other)
+		own := layoutOf(other)
 		if !isZero(own.offset) || other.View != nil && other.View.Strides != nil ||
 			!p.equal(sym.Product(other.Shape...), sym.Product(shape...)) {
 			return whyRead
@@ -344,7 +345,7 @@ func (p *parting) place(i int, b *loop.Buffer, to spot, shape []sym.Expr) (why s
 		if !ok {
 			return whyRead
 		}
-		spots[other] = at
+		layouts[other] = at
 	}
 	u := p.usesOf(root)
 	if len(u.writers) != 1 {
@@ -360,7 +361,7 @@ func (p *parting) place(i int, b *loop.Buffer, to spot, shape []sym.Expr) (why s
 		if !here || (*p.list)[at] != step || at < first || at == first && step != u.writers[0] {
 			return whyRead
 		}
-		l, launch := p.moved(step, spots)
+		l, launch := p.moved(step, layouts)
 		switch {
 		case l == nil && at == first:
 			return whyMade
@@ -377,7 +378,7 @@ func (p *parting) place(i int, b *loop.Buffer, to spot, shape []sym.Expr) (why s
 		(*p.list)[at] = l
 		p.at[l] = at
 	}
-	for other, at := range spots {
+	for other, at := range layouts {
 		other.View = &loop.View{Of: at.root, Offset: at.offset, Strides: at.strides}
 		if p.rowMajor(at.strides, other.Shape) {
 			other.View.Strides = nil
@@ -386,11 +387,11 @@ func (p *parting) place(i int, b *loop.Buffer, to spot, shape []sym.Expr) (why s
 	}
 	// A view must come after its buffer.
 	p.module.Buffers = slices.DeleteFunc(p.module.Buffers, func(other *loop.Buffer) bool {
-		_, is := spots[other]
+		_, is := layouts[other]
 		return is
 	})
 	var order []*loop.Buffer
-	for other := range spots {
+	for other := range layouts {
 		order = append(order, other)
 	}
 	slices.SortFunc(order, func(a, b *loop.Buffer) int { return strings.Compare(a.Name, b.Name) })
@@ -410,7 +411,7 @@ func (p *parting) rowMajor(strides, shape []sym.Expr) bool {
 }
 
 // closeTogether reports whether contiguous elements stay contiguous in runs that fill a vector, or entirely.
-func (p *parting) closeTogether(to spot, shape []sym.Expr) bool {
+func (p *parting) closeTogether(to layout, shape []sym.Expr) bool {
 	length := one
 	for axis := len(shape) - 1; axis >= 0; axis-- {
 		if isOne(shape[axis]) {
@@ -427,18 +428,18 @@ func (p *parting) closeTogether(to spot, shape []sym.Expr) bool {
 // leastTogether is the number of contiguous elements with which kernels write a slice of each row as fast as all rows.
 const leastTogether = 8
 
-// moved returns a launch whose buffers have new spots; nil if that is impossible. launch is false if it does not
+// moved returns a launch whose buffers have new layouts; nil if that is impossible. launch is false if it does not
 // change.
-func (p *parting) moved(step loop.Step, spots map[*loop.Buffer]spot) (changed *loop.Launch, launch bool) {
-	plain := func(b *loop.Buffer) bool {
-		at, is := spots[b]
+func (p *parting) moved(step loop.Step, layouts map[*loop.Buffer]layout) (changed *loop.Launch, launch bool) {
+	rowMajor := func(b *loop.Buffer) bool {
+		at, is := layouts[b]
 		return !is || p.rowMajor(at.strides, b.Shape)
 	}
 	l, ok := step.(*loop.Launch)
 	if !ok {
 		reads, writes := touched(step, true)
 		for _, b := range append(reads, writes...) {
-			if !plain(b) {
+			if !rowMajor(b) {
 				return nil, false
 			}
 		}
@@ -447,11 +448,11 @@ func (p *parting) moved(step loop.Step, spots map[*loop.Buffer]spot) (changed *l
 	k := *l.Kernel
 	k.Params = slices.Clone(k.Params)
 	for i, b := range l.Args {
-		if plain(b) {
+		if rowMajor(b) {
 			continue
 		}
 		param := *k.Params[i]
-		at, ok := p.under(spots[b], b.Shape, param.Shape)
+		at, ok := p.under(layouts[b], b.Shape, param.Shape)
 		if !ok || param.Strides != nil || param.Access == loop.Update || forBlocks(&k) || p.shared[l.Kernel] {
 			return nil, false
 		}
@@ -473,7 +474,7 @@ func (p *parting) drop(i int, l *loop.Launch) {
 
 // keep leaves in a kernel the pieces that are still copied. It makes several kernels if one would need too many
 // operands.
-func (p *parting) keep(i, out int, whole spot, rest []*piece) {
+func (p *parting) keep(i, out int, result layout, rest []*piece) {
 	l := (*p.list)[i].(*loop.Launch)
 	if len(rest) == 0 {
 		p.drop(i, l)
@@ -482,8 +483,8 @@ func (p *parting) keep(i, out int, whole spot, rest []*piece) {
 	var steps []loop.Step
 	for len(rest) > 0 {
 		count := len(rest)
-		next := p.moving(l, out, whole, rest)
-		for ; count > 1 && !p.commits(next.Kernel, l.Kernel); next = p.moving(l, out, whole, rest[:count]) {
+		next := p.moving(l, out, result, rest)
+		for ; count > 1 && !p.commits(next.Kernel, l.Kernel); next = p.moving(l, out, result, rest[:count]) {
 			count = (count + 1) / 2
 		}
 		rest = rest[count:]
@@ -506,19 +507,19 @@ func (p *parting) keep(i, out int, whole spot, rest []*piece) {
 }
 
 // moving returns a launch that copies pieces into the result, each through a view of its own.
-func (p *parting) moving(l *loop.Launch, out int, whole spot, pieces []*piece) *loop.Launch {
+func (p *parting) moving(l *loop.Launch, out int, result layout, pieces []*piece) *loop.Launch {
 	k := &loop.Kernel{Name: l.Kernel.Name, Source: l.Kernel.Source}
 	var args []*loop.Buffer
 	to := l.Kernel.Params[out]
 	names := p.newNamer(l.Kernel)
 	for _, piece := range pieces {
-		at := whole.box(piece)
-		part := &loop.Buffer{Name: l.Args[out].Name + ".part", Kind: loop.Temp, DType: to.DType, Shape: piece.extents,
-			View: &loop.View{Of: whole.root, Offset: at.offset, Strides: at.strides}, Source: l.Args[out].Source}
+		at := result.box(piece)
+		view := &loop.Buffer{Name: l.Args[out].Name + ".part", Kind: loop.Temp, DType: to.DType, Shape: piece.extents,
+			View: &loop.View{Of: result.root, Offset: at.offset, Strides: at.strides}, Source: l.Args[out].Source}
 		param := &loop.Param{Name: names.name(to.Name), Access: loop.Write, DType: to.DType, Shape: piece.extents,
 			Strides: at.strides}
 		if p.rowMajor(at.strides, piece.extents) {
-			part.View.Strides, param.Strides = nil, nil
+			view.View.Strides, param.Strides = nil, nil
 		}
 		r := &loop.Rewrite{Stmt: func(stmt loop.Stmt) []loop.Stmt {
 			if store, ok := stmt.(*loop.Store); ok && store.To == to.Name {
@@ -531,7 +532,7 @@ func (p *parting) moving(l *loop.Launch, out int, whole spot, pieces []*piece) *
 			return []loop.Stmt{stmt}
 		}}
 		k.Body = append(k.Body, r.Body([]loop.Stmt{piece.nest})...)
-		k.Params, args = append(k.Params, param), append(args, part)
+		k.Params, args = append(k.Params, param), append(args, view)
 	}
 	read := map[string]bool{}
 	for _, a := range loop.Accesses(k.Body) {

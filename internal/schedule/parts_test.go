@@ -11,12 +11,38 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// concat puts buffers one behind the other along an axis.
+// concat adds the concatenation of buffers along an axis. Equal buffers are one parameter.
 func (w *writer) concat(kind loop.BufferKind, axis int, xs ...*loop.Buffer) *loop.Buffer {
-	return w.once(kind, axis, xs)
+	var distinct []*loop.Buffer
+	at := map[*loop.Buffer]int{}
+	for _, x := range xs {
+		if _, ok := at[x]; !ok {
+			at[x] = len(distinct)
+			distinct = append(distinct, x)
+		}
+	}
+	extents := append([]sym.Expr(nil), xs[0].Shape...)
+	extents[axis] = zero
+	for _, x := range xs {
+		extents[axis] = extents[axis].Add(x.Shape[axis])
+	}
+	return w.launch("concat", kind, xs[0].DType, extents, distinct,
+		func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
+			begin := zero
+			for _, x := range xs {
+				from := in[at[x]]
+				b.Nest(loop.Each, "i", from.Shape, func(i []sym.Expr) {
+					to := append([]sym.Expr(nil), i...)
+					to[axis] = to[axis].Add(begin)
+					b.Store(out, to, from.Load(i...))
+				})
+				begin = begin.Add(from.Shape[axis])
+			}
+		})
 }
 
-// window is the sum of a row's neighbours: what it reads cannot be computed where it is read.
+// window adds a kernel that sums each row for each of its elements: no map can be inlined into it, since it reads each
+// element too often.
 func (w *writer) window(kind loop.BufferKind, x *loop.Buffer) *loop.Buffer {
 	return w.launch("window", kind, x.DType, x.Shape, []*loop.Buffer{x},
 		func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
@@ -32,7 +58,7 @@ func (w *writer) window(kind loop.BufferKind, x *loop.Buffer) *loop.Buffer {
 		})
 }
 
-// checkParts schedules a module and compares what it computes; it returns the schedule.
+// checkParts schedules a module, compares its outputs with those of the original, and returns the schedule.
 func checkParts(t *testing.T, w *writer, n int64, o Options) *loop.Module {
 	t.Helper()
 	in := inputs(rand.New(rand.NewSource(7)), w.module, n)
@@ -65,7 +91,8 @@ func checkParts(t *testing.T, w *writer, n int64, o Options) *loop.Module {
 	return scheduled
 }
 
-// TestParts: what is put together is written where it belongs, and what is not is listed with its reason.
+// TestParts: kernels write their results directly into the buffer that concatenates them; copies that remain are listed
+// with their reasons.
 func TestParts(t *testing.T) {
 	input := func(w *writer, extents ...int64) *loop.Buffer {
 		var list []sym.Expr
@@ -85,33 +112,33 @@ func TestParts(t *testing.T) {
 			w.window(loop.Output, w.concat(loop.Temp, 1, w.product(loop.Temp, x, input(w, 16, 24), 0, 1),
 				w.product(loop.Temp, x, input(w, 16, 40), 0, 1)))
 		}},
-		{"straight into a result", 2, "0 copies", func(w *writer) {
+		{"directly into a result", 2, "0 copies", func(w *writer) {
 			w.concat(loop.Output, 0, w.window(loop.Temp, input(w, 3, 16)), w.window(loop.Temp, input(w, 5, 16)))
 		}},
-		{"a chain in which each whole is the first part of the next", 5, "0 copies", func(w *writer) {
+		{"a chain in which each concatenation is the first piece of the next", 5, "0 copies", func(w *writer) {
 			x := w.window(loop.Temp, input(w, 9, 16))
 			for range 3 {
 				x = w.concat(loop.Temp, 1, x, w.window(loop.Temp, x))
 			}
 			w.window(loop.Output, x)
 		}},
-		{"all that came before, again and again", 5, "0 copies", func(w *writer) {
+		{"concatenations of all earlier pieces", 5, "0 copies", func(w *writer) {
 			list := []*loop.Buffer{w.window(loop.Temp, input(w, 9, 16))}
 			for range 3 {
 				list = append(list, w.window(loop.Temp, w.concat(loop.Temp, 1, list...)))
 			}
 			w.window(loop.Output, w.concat(loop.Temp, 1, list...))
 		}},
-		{"not: an input, and one twice", 3, "it lies in another place already\n2 copies, 1152 bytes", func(w *writer) {
+		{"not: an input, and one twice", 3, "it already lies in another buffer\n2 copies, 1152 bytes", func(w *writer) {
 			x := input(w, 9, 16)
 			y := w.window(loop.Temp, x)
 			w.window(loop.Output, w.concat(loop.Temp, 1, y, x, y))
 		}},
-		{"not: a result", 4, "it is a result of its own", func(w *writer) {
+		{"not: a result", 4, "it is also a result", func(w *writer) {
 			w.window(loop.Output, w.concat(loop.Temp, 1, w.window(loop.Output, input(w, 9, 16)),
 				w.window(loop.Temp, input(w, 9, 16))))
 		}},
-		{"not: columns of one element", 4, "few of them together", func(w *writer) {
+		{"not: columns of one element", 4, "in runs too short for vectors", func(w *writer) {
 			w.window(loop.Output, w.concat(loop.Temp, 1, w.window(loop.Temp, input(w, 9, 1)),
 				w.window(loop.Temp, input(w, 9, 1))))
 		}},
@@ -131,7 +158,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestPartsAndTheArena: what would make the arena larger stays as it was, and nothing else.
+// TestPartsAndTheArena: pieces stay copies if they would enlarge the arena, and only those.
 func TestPartsAndTheArena(t *testing.T) {
 	for largest := range int64(4) {
 		w := newWriter()
@@ -141,7 +168,7 @@ func TestPartsAndTheArena(t *testing.T) {
 		}
 		m := detach(w.module)
 		kept := map[string]string{}
-		parts := func() (n int64) {
+		direct := func() (n int64) { // concatenations whose two pieces are written directly
 			for _, b := range m.Buffers {
 				if b.View != nil {
 					n++
@@ -149,13 +176,13 @@ func TestPartsAndTheArena(t *testing.T) {
 			}
 			return n / 2
 		}
-		// The arena grows where more wholes than that are written in parts.
-		o := Options{Kept: kept, Arena: func() ([]int64, error) { return []int64{100, 100 + max(0, parts()-largest)}, nil }}
+		// The arena grows if there are more than largest of them.
+		o := Options{Kept: kept, Arena: func() ([]int64, error) { return []int64{100, 100 + max(0, direct()-largest)}, nil }}
 		if err := RunWith(m, registers, o); err != nil {
 			t.Fatal(err)
 		}
-		if parts() != largest {
-			t.Errorf("%d wholes are written in parts, want %d", parts(), largest)
+		if direct() != largest {
+			t.Errorf("%d concatenations are written directly, want %d", direct(), largest)
 		}
 		if got := strings.Count(Copies(m, kept), whyArena); got != int(3-largest) {
 			t.Errorf("%d copies have the arena as their reason, want %d\n%s", got, 3-largest, Copies(m, kept))
@@ -163,8 +190,8 @@ func TestPartsAndTheArena(t *testing.T) {
 	}
 }
 
-// TestRandomParts puts random values together along random axes, ragged and empty ones, with several readers, and for
-// sizes that only the run knows.
+// TestRandomParts schedules random modules of concatenations along random axes: of unequal and empty pieces, with
+// several readers, and with dynamic sizes.
 func TestRandomParts(t *testing.T) {
 	r := rand.New(rand.NewSource(11))
 	placed := 0
@@ -206,7 +233,7 @@ func TestRandomParts(t *testing.T) {
 				if len(list) > 2 && list[1] == list[2] || len(list) < 2 {
 					y = w.unary(kind(), loop.Neg, x)
 				} else {
-					y = w.once(kind(), axis, list)
+					y = w.concat(kind(), axis, list...)
 				}
 			}
 			values = append(values, y)
@@ -220,41 +247,12 @@ func TestRandomParts(t *testing.T) {
 		}
 	}
 	if placed < 50 {
-		t.Errorf("only %d buffers became parts", placed)
+		t.Errorf("only %d pieces are written directly", placed)
 	}
 }
 
-// once puts buffers together of which some are the same: those are one parameter.
-func (w *writer) once(kind loop.BufferKind, axis int, xs []*loop.Buffer) *loop.Buffer {
-	var distinct []*loop.Buffer
-	at := map[*loop.Buffer]int{}
-	for _, x := range xs {
-		if _, ok := at[x]; !ok {
-			at[x] = len(distinct)
-			distinct = append(distinct, x)
-		}
-	}
-	extents := append([]sym.Expr(nil), xs[0].Shape...)
-	extents[axis] = zero
-	for _, x := range xs {
-		extents[axis] = extents[axis].Add(x.Shape[axis])
-	}
-	return w.launch("concat", kind, xs[0].DType, extents, distinct,
-		func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
-			begin := zero
-			for _, x := range xs {
-				from := in[at[x]]
-				b.Nest(loop.Each, "i", from.Shape, func(i []sym.Expr) {
-					to := append([]sym.Expr(nil), i...)
-					to[axis] = to[axis].Add(begin)
-					b.Store(out, to, from.Load(i...))
-				})
-				begin = begin.Add(from.Shape[axis])
-			}
-		})
-}
-
-// TestManyParts: what is left of a kernel whose parts are written elsewhere takes no more operands than there may be.
+// TestManyParts: after one piece of a concatenation of eight is written directly, the kernels that copy the others keep
+// within the limit of operands, and the results are the same.
 func TestManyParts(t *testing.T) {
 	w := newWriter()
 	list := []*loop.Buffer{w.window(loop.Temp, w.buffer(loop.Input, dtype.F32, shape(number(9), number(16))))}

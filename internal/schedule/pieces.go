@@ -40,7 +40,7 @@ func (s *scheduler) pieces(k *loop.Kernel) (out int, list []*piece) {
 		moves = moves || p.source >= 0
 		list = append(list, p)
 	}
-	if !moves || !s.oneBehindAnother(list) {
+	if !moves || !s.consecutive(list) {
 		return -1, nil
 	}
 	return out, list
@@ -92,7 +92,7 @@ func (s *scheduler) piece(k *loop.Kernel, out int, nest loop.Stmt) *piece {
 	if len(axisOf) != len(loops) {
 		return nil
 	}
-	p.source, p.axes = s.movedWhole(k, nest, store, loops, axisOf)
+	p.source, p.axes = s.copiedEntirely(k, nest, store, loops, axisOf)
 	return p
 }
 
@@ -101,9 +101,9 @@ func (s *scheduler) overDimensions(e sym.Expr) bool {
 	return !slices.ContainsFunc(e.Vars(), func(name sym.Name) bool { _, ok := s.dims.Get(name); return !ok })
 }
 
-// movedWhole returns the parameter of which a nest copies every element once, and for each of its axes the result's
-// axis.
-func (s *scheduler) movedWhole(k *loop.Kernel, nest loop.Stmt, store *loop.Store, loops map[sym.Name]*loop.For,
+// copiedEntirely returns the index of the parameter of which a nest copies every element once, and for each of its axes
+// the result's axis; −1 for other nests.
+func (s *scheduler) copiedEntirely(k *loop.Kernel, nest loop.Stmt, store *loop.Store, loops map[sym.Name]*loop.For,
 	axisOf map[sym.Name]int) (int, []int) {
 	load, ok := store.X.(*loop.Load)
 	if !ok || load.Mask != nil {
@@ -143,30 +143,30 @@ func (s *scheduler) movedWhole(k *loop.Kernel, nest loop.Stmt, store *loop.Store
 	return source, axes
 }
 
-// oneBehindAnother reports whether boxes follow each other along one axis.
-func (s *scheduler) oneBehindAnother(list []*piece) bool {
+// consecutive reports whether boxes follow each other along one axis.
+func (s *scheduler) consecutive(list []*piece) bool {
 	for axis := range list[0].begin {
-		apart := true
+		disjoint := true
 		for i, p := range list[:len(list)-1] {
-			apart = apart && s.dims.LE(p.begin[axis].Add(p.extents[axis]), list[i+1].begin[axis]) == sym.Yes
+			disjoint = disjoint && s.dims.LE(p.begin[axis].Add(p.extents[axis]), list[i+1].begin[axis]) == sym.Yes
 		}
-		if apart {
+		if disjoint {
 			return true
 		}
 	}
 	return len(list) == 1
 }
 
-// spot is the layout of a buffer's elements in the storage of a root.
-type spot struct {
+// layout says at which offset in the storage of a root, and with which strides, the elements of a buffer lie.
+type layout struct {
 	root    *loop.Buffer
 	offset  sym.Expr
 	strides []sym.Expr
 }
 
-// spotOf returns the spot of a buffer.
-func spotOf(b *loop.Buffer) spot {
-	at := spot{root: b.Root(), strides: loop.RowMajor(b.Shape)}
+// layoutOf returns the layout of a buffer.
+func layoutOf(b *loop.Buffer) layout {
+	at := layout{root: b.Root(), strides: loop.RowMajor(b.Shape)}
 	if b.View != nil && b.View.Strides != nil {
 		at.strides = b.View.Strides
 	}
@@ -176,22 +176,22 @@ func spotOf(b *loop.Buffer) spot {
 	return at
 }
 
-// box returns the spot of a piece of a result, along the result's axes.
-func (at spot) box(p *piece) spot {
+// box returns the layout of a piece of a result, along the result's axes.
+func (at layout) box(p *piece) layout {
 	for axis, begin := range p.begin {
 		at.offset = at.offset.Add(begin.Mul(at.strides[axis]))
 	}
 	return at
 }
 
-// under returns the strides of a spot for another shape; ok is false if there are none.
-func (s *scheduler) under(at spot, shape, to []sym.Expr) (spot, bool) {
+// under returns the strides of a layout for another shape; ok is false if there are none.
+func (s *scheduler) under(at layout, shape, to []sym.Expr) (layout, bool) {
 	at.strides = loop.Regrouped(s.dims, shape, at.strides, to)
 	return at, at.strides != nil
 }
 
-// along returns a spot with the axes of the source that is copied there.
-func (at spot) along(p *piece, shape []sym.Expr) spot {
+// along returns a layout of a result's box as one with the axes of the source that is copied there.
+func (at layout) along(p *piece, shape []sym.Expr) layout {
 	strides, next := make([]sym.Expr, len(p.axes)), one
 	for axis := len(p.axes) - 1; axis >= 0; axis-- {
 		if p.axes[axis] >= 0 {
@@ -203,8 +203,8 @@ func (at spot) along(p *piece, shape []sym.Expr) spot {
 	return at
 }
 
-// sameSpot reports whether two spots of a shape are the same.
-func (s *scheduler) sameSpot(a, b spot, shape []sym.Expr) bool {
+// sameLayout reports whether two layouts of a shape are the same.
+func (s *scheduler) sameLayout(a, b layout, shape []sym.Expr) bool {
 	if a.root != b.root || !s.equal(a.offset, b.offset) {
 		return false
 	}

@@ -13,8 +13,8 @@ import (
 // transformations change only the indices and the extent of one loop of a scheduled kernel: each result is computed by
 // the same operations in the same order.
 
-// Chosen is a kernel whose parameter Param is, instead of a table, the rows of it that a run needs, in the order of the
-// elements of parameter Index.
+// Chosen is a kernel whose parameter Param has, instead of an entire table, the rows that a run needs, in the order of
+// the elements of parameter Index.
 type Chosen struct {
 	Kernel        *loop.Kernel
 	Param, Index  int
@@ -22,8 +22,8 @@ type Chosen struct {
 	Shape, Stride []sym.Expr // of the table: the axes that number its rows, then the axes of a row
 }
 
-// Choose has a kernel read chosen rows of the parameter at a place; nil if it does not read it so: only by loads that
-// all go by one index, which it checks, and which is an element of another parameter.
+// Choose returns a kernel with chosen rows instead of the parameter with an index. It returns nil unless the kernel
+// reads that parameter only by loads whose row is one checked value, an element of another parameter.
 func Choose(k *loop.Kernel, param int) *Chosen {
 	table := k.Params[param]
 	shape, ok := numbers(table.Shape)
@@ -300,16 +300,16 @@ func (c *Cut) along(p *loop.Param, accesses []loop.Touches) (m move, ok bool) {
 	return m, true
 }
 
-// Part is a kernel for iterations [begin, end), whose parameters are slices of the cut kernel's.
-type Part struct {
+// Slice is a kernel for some iterations of a cut kernel, whose parameters are slices of the cut kernel's.
+type Slice struct {
 	Kernel *loop.Kernel
 	Axis   []int   // by parameter
 	Offset []int64 // by parameter: the offset of its slice along that axis
 }
 
-// Part returns the kernel for iterations [begin, end). The weight's slice is a row-major buffer of its own; the slices
+// Slice returns the kernel for iterations [begin, end). The weight's slice is a row-major buffer of its own; the slices
 // of other parameters are views.
-func (c *Cut) Part(begin, end int64) *Part {
+func (c *Cut) Slice(begin, end int64) *Slice {
 	dims := c.dims.Clone()
 	dims.Set(c.loop, sym.Range{Max: end - begin - 1})
 	from := sym.Var(c.loop).Add(sym.Const(begin))
@@ -320,7 +320,7 @@ func (c *Cut) Part(begin, end int64) *Part {
 		e = e.Subst(func(name sym.Name) (sym.Expr, bool) { return from, name == c.loop })
 		return dims.Simplify(e.Sub(sym.Const(back)))
 	}
-	part := &Part{}
+	slice := &Slice{}
 	moved := map[string]move{}
 	for i, p := range c.kernel.Params {
 		m := c.moves[i]
@@ -328,9 +328,9 @@ func (c *Cut) Part(begin, end int64) *Part {
 			m = move{}
 		}
 		moved[p.Name] = m
-		part.Axis, part.Offset = append(part.Axis, m.axis), append(part.Offset, m.step*begin)
+		slice.Axis, slice.Offset = append(slice.Axis, m.axis), append(slice.Offset, m.step*begin)
 	}
-	place := func(buffer string, index []sym.Expr) {
+	shift := func(buffer string, index []sym.Expr) {
 		if m := moved[buffer]; m.step > 0 {
 			index[m.axis] = dims.Simplify(index[m.axis].Sub(sym.Const(m.step * begin)))
 		}
@@ -339,17 +339,17 @@ func (c *Cut) Part(begin, end int64) *Part {
 		Integer: func(e sym.Expr) sym.Expr { return change(e, 0) },
 		Expr: func(e loop.Expr) loop.Expr {
 			if l, is := e.(*loop.Load); is {
-				place(l.From, l.Index)
+				shift(l.From, l.Index)
 			}
 			return e
 		},
 		Stmt: func(s loop.Stmt) []loop.Stmt {
 			switch s := s.(type) {
 			case *loop.Store:
-				place(s.To, s.Index)
+				shift(s.To, s.Index)
 			case *loop.Contract:
 				for _, t := range []loop.Tile{s.C, s.A, s.B} {
-					place(t.Buffer, t.Origin)
+					shift(t.Buffer, t.Origin)
 				}
 			case *loop.For:
 				if s.Var == c.loop {
@@ -359,8 +359,8 @@ func (c *Cut) Part(begin, end int64) *Part {
 			return []loop.Stmt{s}
 		},
 	}
-	part.Kernel = rewrite.Kernel(c.kernel)
-	for i, p := range part.Kernel.Params {
+	slice.Kernel = rewrite.Kernel(c.kernel)
+	for i, p := range slice.Kernel.Params {
 		m := moved[p.Name]
 		if m.step == 0 {
 			continue
@@ -373,14 +373,14 @@ func (c *Cut) Part(begin, end int64) *Part {
 		p.Shape = slices.Clone(p.Shape)
 		p.Shape[m.axis] = c.extent(p.Shape[m.axis], m.step, begin, end)
 	}
-	part.Kernel.Dims = dimsOf(part.Kernel, c.kernel)
-	return part
+	slice.Kernel.Dims = dimsOf(slice.Kernel, c.kernel)
+	return slice
 }
 
 // extent returns the extent of an axis for iterations [begin, end), the last of which has the remainder.
-func (c *Cut) extent(whole sym.Expr, step, begin, end int64) sym.Expr {
+func (c *Cut) extent(all sym.Expr, step, begin, end int64) sym.Expr {
 	if end == c.Extent {
-		return whole.Sub(sym.Const(step * begin))
+		return all.Sub(sym.Const(step * begin))
 	}
 	return sym.Const(step * (end - begin))
 }

@@ -1,19 +1,21 @@
 package schedule
 
 import (
+	"slices"
+
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
 )
 
 // rejoin merges two neighbouring axes of a parameter if some access splits one integer into a quotient and a remainder
-// to index them, and every access is linear in its variables after the merge. Pointwise convolutions over all positions
-// at once need it.
+// to index them, and every access is linear in its variables after the merge. It serves pointwise convolutions over all
+// positions at once.
 func rejoin(s *scheduler, k *loop.Kernel) bool {
 	changed := false
 	known := s.within(k)
 	for _, p := range k.Params {
 		for axis := len(p.Shape) - 2; axis >= 0; axis-- {
-			if axis+1 < len(p.Shape) && s.apartInPairs(k, p, axis, known) {
+			if axis+1 < len(p.Shape) && s.shouldMerge(k, p, axis, known) {
 				s.joinIndices(k, p, axis, known)
 				changed = true
 			}
@@ -22,8 +24,8 @@ func rejoin(s *scheduler, k *loop.Kernel) bool {
 	return changed
 }
 
-// apartInPairs reports whether an axis and the next should be merged.
-func (s *scheduler) apartInPairs(k *loop.Kernel, p *loop.Param, axis int, known *sym.Dims) bool {
+// shouldMerge reports whether an axis and the next should be merged.
+func (s *scheduler) shouldMerge(k *loop.Kernel, p *loop.Param, axis int, known *sym.Dims) bool {
 	if p.Strides != nil && !s.equal(p.Strides[axis], p.Strides[axis+1].Mul(p.Shape[axis+1])) {
 		return false
 	}
@@ -32,7 +34,7 @@ func (s *scheduler) apartInPairs(k *loop.Kernel, p *loop.Param, axis int, known 
 		if a.Buffer != p.Name {
 			continue
 		}
-		if a.Tile != nil || !linear(joint2(p, a.Index, axis, known)) {
+		if a.Tile != nil || !linear(mergedIndex(p, a.Index, axis, known)) {
 			return false
 		}
 		found = found || !linear(a.Index[axis]) || !linear(a.Index[axis+1])
@@ -40,8 +42,8 @@ func (s *scheduler) apartInPairs(k *loop.Kernel, p *loop.Param, axis int, known 
 	return found
 }
 
-// joint2 returns the index of two merged axes.
-func joint2(p *loop.Param, index []sym.Expr, axis int, known *sym.Dims) sym.Expr {
+// mergedIndex returns the index of two merged axes.
+func mergedIndex(p *loop.Param, index []sym.Expr, axis int, known *sym.Dims) sym.Expr {
 	return known.Simplify(index[axis].Mul(p.Shape[axis+1]).Add(index[axis+1]))
 }
 
@@ -76,7 +78,7 @@ func (s *scheduler) joinIndices(k *loop.Kernel, p *loop.Param, axis int, known *
 		if buffer != p.Name {
 			return index
 		}
-		return append(append(append([]sym.Expr(nil), index[:axis]...), joint2(p, index, axis, known)), index[axis+2:]...)
+		return slices.Concat(index[:axis], []sym.Expr{mergedIndex(p, index, axis, known)}, index[axis+2:])
 	}
 	k.Body = joinAccesses(k.Body, join)
 	inner := p.Shape[axis+1]

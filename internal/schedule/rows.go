@@ -24,10 +24,10 @@ func gatherRows(s *scheduler, k *loop.Kernel) bool {
 	names := s.newNamer(k)
 	r := &loop.Rewrite{Stmt: func(c loop.Stmt) []loop.Stmt {
 		if f, ok := c.(*loop.For); ok {
-			if parts := s.rows(f, names); parts != nil {
+			if body := s.rows(f, names); body != nil {
 				changed = true
 				// A loop with one iteration gives the statements a body of their own, which limits the local's scope.
-				return []loop.Stmt{&loop.For{Kind: loop.Each, Var: names.bound("rows"), Extent: one, Body: parts}}
+				return []loop.Stmt{&loop.For{Kind: loop.Each, Var: names.bound("rows"), Extent: one, Body: body}}
 			}
 		}
 		return []loop.Stmt{c}
@@ -48,15 +48,15 @@ func (s *scheduler) rows(f *loop.For, names *namer) []loop.Stmt {
 	}
 	local := &loop.Local{Name: l.Name, DType: l.DType, Shape: append([]sym.Expr{f.Extent}, l.Shape...)}
 	result := []loop.Stmt{local}
-	for _, part := range f.Body[1:] {
-		inside := s.perRow(part, f, names)
+	for _, stmt := range f.Body[1:] {
+		inside := s.perRow(stmt, f, names)
 		if inside == nil {
 			return nil
 		}
 		result = append(result, inside)
 	}
-	for i, part := range result[1:] {
-		result[1+i] = widened(part, l.Name, f.Var, names)
+	for i, stmt := range result[1:] {
+		result[1+i] = widened(stmt, l.Name, f.Var, names)
 	}
 	return (&loop.Rewrite{Stmt: columnsOfRows}).Body(result)
 }
@@ -114,9 +114,9 @@ func (s *scheduler) repeated(f *loop.For, l *loop.Local) bool {
 }
 
 // perRow returns one statement of the loop's body with the loop inside it: around a Contract, a branch or a nest of
-// each-loops, inside serial loops.
-func (s *scheduler) perRow(part loop.Stmt, f *loop.For, names *namer) loop.Stmt {
-	if inner, ok := part.(*loop.For); ok && inner.Kind == loop.Serial {
+// each-loops, inside serial loops; nil for other statements.
+func (s *scheduler) perRow(stmt loop.Stmt, f *loop.For, names *namer) loop.Stmt {
+	if inner, ok := stmt.(*loop.For); ok && inner.Kind == loop.Serial {
 		if mentions(inner.Extent, f.Var) || len(inner.Body) != 1 {
 			return nil
 		}
@@ -126,17 +126,17 @@ func (s *scheduler) perRow(part loop.Stmt, f *loop.For, names *namer) loop.Stmt 
 		}
 		return &loop.For{Kind: loop.Serial, Var: inner.Var, Extent: inner.Extent, Body: []loop.Stmt{inside}}
 	}
-	switch part.(type) {
+	switch stmt.(type) {
 	case *loop.For, *loop.Contract, *loop.When:
 	default:
 		return nil
 	}
-	return &loop.For{Kind: loop.Each, Var: f.Var, Extent: f.Extent, Body: []loop.Stmt{part}}
+	return &loop.For{Kind: loop.Each, Var: f.Var, Extent: f.Extent, Body: []loop.Stmt{stmt}}
 }
 
 // widened returns a statement in which the local has an additional first axis for the loop, and the loop has its own
 // variable.
-func widened(part loop.Stmt, local string, variable sym.Name, names *namer) loop.Stmt {
+func widened(stmt loop.Stmt, local string, variable sym.Name, names *namer) loop.Stmt {
 	own := names.bound(variable.Text())
 	row := sym.Var(variable)
 	r := &loop.Rewrite{
@@ -160,5 +160,5 @@ func widened(part loop.Stmt, local string, variable sym.Name, names *namer) loop
 			return []loop.Stmt{c}
 		},
 	}
-	return loop.Rename(r.Body([]loop.Stmt{part}), map[sym.Name]sym.Name{variable: own})[0]
+	return loop.Rename(r.Body([]loop.Stmt{stmt}), map[sym.Name]sym.Name{variable: own})[0]
 }

@@ -42,10 +42,10 @@ func Run(m *loop.Module, machine target.Machine) error { return RunWith(m, machi
 
 // step is one transformation, of the entire module or of each kernel.
 type step struct {
-	name, why string   // why says why the step is at its position in the table
-	parts     []string // names of the step's components that can be left out separately
-	needed    bool     // the step itself cannot be left out
-	module    func(s *scheduler) error
+	name, why  string   // why says why the step is at its position in the table
+	components []string // names of those of the step's components that can be left out separately
+	needed     bool     // the step itself cannot be left out
+	module     func(s *scheduler) error
 	// kernel changes k, a copy that it owns, and reports whether it did. Machines with blocks of threads run recipes
 	// instead (block_*.go).
 	kernel func(s *scheduler, k *loop.Kernel) bool
@@ -54,29 +54,28 @@ type step struct {
 // steps run in this order: module steps up to the first kernel step, then all kernel steps for each kernel in turn,
 // then the other module steps.
 var steps = []step{
-	{name: "constants", why: "first: what one element of a constant decides is known to all other steps",
+	{name: "constants", why: "first: all other steps then know the values of constants with one element",
 		module: always((*scheduler).constants)},
 	{name: "idle", why: "before anything looks at loops", needed: true, module: always((*scheduler).dropIdle)},
-	{name: "fuse", why: "before what changes loops: maps go where results are read, and where they are stored",
-		needed: true,
-		parts:  []string{"inline", "epilogue"}, module: always((*scheduler).fuse)},
+	{name: "fuse", why: "before steps that change loops: it recognises maps as lowering wrote them", needed: true,
+		components: []string{"inline", "epilogue"}, module: always((*scheduler).fuse)},
 	{name: "parts", why: "after fuse, which leaves few kernels, before their loops are changed",
 		module: (*scheduler).putParts},
-	{name: "contractions", why: "after parts, which change where operands lie", needed: true, parts: []string{"pack"},
-		module: (*scheduler).contractions},
-	{name: "rejoin", why: "before variables are taken apart further", kernel: rejoin},
-	{name: "cut-contractions", why: "then: it recognises nests as lowering wrote them", kernel: cutContractions},
+	{name: "contractions", why: "after parts, which changes the strides of operands", needed: true,
+		components: []string{"pack"}, module: (*scheduler).contractions},
+	{name: "rejoin", why: "before other steps replace loop variables by sums of several", kernel: rejoin},
+	{name: "cut-contractions", why: "before flatten: it recognises nests as lowering wrote them", kernel: cutContractions},
 	{name: "finish", why: "after contractions, whose sums stay in registers from nest to nest", kernel: finishWhereStored},
 	{name: "flatten", why: "before vectors: it makes loops long", kernel: flatten},
-	{name: "vectors", why: "before tiles: which loops are left depends on it", kernel: chooseVectors},
-	{name: "lanes", why: "after vectors: it changes where they are", kernel: keepInLanes},
-	{name: "transpositions", why: "after vectors, which it looks for", kernel: blockTranspositions},
-	{name: "tiles", why: "after what changes which loops there are", kernel: chooseTiles},
-	{name: "functions-once", why: "last of a kernel: names for parts of what is stored hide what nests are from the " +
-		"others", kernel: functionsOnce},
+	{name: "vectors", why: "before tiles: it exchanges loops", kernel: chooseVectors},
+	{name: "lanes", why: "after vectors: it moves vector loops outward", kernel: keepInLanes},
+	{name: "transpositions", why: "after vectors, whose loops it cuts", kernel: cutTranspositions},
+	{name: "tiles", why: "after the steps that add, merge or exchange loops", kernel: chooseTiles},
+	{name: "functions-once", why: "last of a kernel: the names that it adds hide the form of nests from other steps",
+		kernel: functionsOnce},
 	{name: "courses", why: "after tiles, whose number decides whether workers have enough to do",
 		module: always((*scheduler).inSteps)},
-	{name: "outside", why: "last: what still does not fit", needed: true, module: always((*scheduler).moveOut)},
+	{name: "outside", why: "last: for kernels that still do not fit", needed: true, module: always((*scheduler).moveOut)},
 }
 
 // always makes a step that cannot fail.
@@ -88,7 +87,7 @@ func always(do func(s *scheduler)) func(s *scheduler) error {
 // slower.
 func OptionalSteps() (names []string) {
 	for _, s := range steps {
-		if names = append(names, s.parts...); !s.needed {
+		if names = append(names, s.components...); !s.needed {
 			names = append(names, s.name)
 		}
 	}
@@ -120,7 +119,7 @@ func RunWith(m *loop.Module, machine target.Machine, o Options) error {
 		if err := step.module(s); err != nil {
 			return err
 		}
-		s.told(step.name, m.Kernels)
+		s.report(step.name, m.Kernels)
 	}
 	return nil
 }
@@ -128,8 +127,8 @@ func RunWith(m *loop.Module, machine target.Machine, o Options) error {
 // off reports whether a step is left out.
 func (s *scheduler) off(step string) bool { return slices.Contains(s.options.Without, step) }
 
-// told calls Options.After for the module with these kernels instead of its own; their names are the same.
-func (s *scheduler) told(step string, kernels []*loop.Kernel) {
+// report calls Options.After for the module with these kernels instead of its own; their names are the same.
+func (s *scheduler) report(step string, kernels []*loop.Kernel) {
 	if s.options.After == nil || s.off(step) {
 		return
 	}
@@ -147,7 +146,7 @@ func (s *scheduler) dropIdle() {
 
 // kernels runs the kernel steps on each kernel.
 func (s *scheduler) kernels() error {
-	s.texts = map[string][]*loop.Kernel{}
+	s.snapshots = map[string][]*loop.Kernel{}
 	for i, k := range s.module.Kernels {
 		if s.options.Check != nil {
 			if err := s.options.Check(); err != nil {
@@ -160,8 +159,8 @@ func (s *scheduler) kernels() error {
 	}
 	if s.options.After != nil {
 		for _, step := range steps {
-			if list := s.texts[step.name]; len(list) > 0 {
-				s.told(step.name, list)
+			if list := s.snapshots[step.name]; len(list) > 0 {
+				s.report(step.name, list)
 			}
 		}
 	}
@@ -179,7 +178,7 @@ type scheduler struct {
 	free    []sym.Name              // the dimensions of the present kernel
 	offsets loop.Offsets            // of accesses that estimates look at
 
-	texts map[string][]*loop.Kernel // for Options.After: the kernels after each kernel step
+	snapshots map[string][]*loop.Kernel // for Options.After: the kernels after each kernel step
 
 	halvings int // of tiles that did not fit; see smaller
 
@@ -203,7 +202,7 @@ func (s *scheduler) kernel(k *loop.Kernel) *loop.Kernel {
 			k = s.stepped(k, step)
 		}
 		if s.options.After != nil {
-			s.texts[step.name] = append(s.texts[step.name], k)
+			s.snapshots[step.name] = append(s.snapshots[step.name], k)
 		}
 	}
 	return k
@@ -226,7 +225,7 @@ func (s *scheduler) stepped(k *loop.Kernel, step step) *loop.Kernel {
 // iteration is a thread, if none does; or a kernel for the host, if the machine cannot run that.
 func (s *scheduler) blockKernel(k *loop.Kernel) *loop.Kernel {
 	for _, recipe := range []func(k *loop.Kernel) *loop.Kernel{s.blockOnline, s.blockDirect, s.blockProduct, s.blockSlices,
-		s.blockColumns, s.blockRows, s.blockBody, s.blockTurned} {
+		s.blockColumns, s.blockRows, s.blockBody, s.blockTranspose} {
 		if next := recipe(k); next != nil && !s.refuses(next) {
 			return next
 		}

@@ -12,20 +12,23 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// dim, shape and number are short names for tests.
 func dim(name string) sym.Expr { return sym.Dim(name) }
 
 func shape(extents ...sym.Expr) []sym.Expr { return extents }
 
 func number(n int64) sym.Expr { return sym.Const(n) }
 
-// sample is a kernel as lowering writes it, for some of the dimensions n, m, k.
+// sample is a kernel as lowering writes it; build adds it to a builder for the extents n, m and k.
 type sample struct {
 	name  string
 	build func(b *loop.Builder, n, m, k sym.Expr)
 }
 
+// f32 returns a constant.
 func f32(x float64) loop.Expr { return loop.Number(dtype.F32, x) }
 
+// unit returns the steps of a tile that move by 1 along an axis.
 func unit(rank, axis int) []sym.Expr {
 	u := make([]sym.Expr, rank)
 	for i := range u {
@@ -35,6 +38,7 @@ func unit(rank, axis int) []sym.Expr {
 	return u
 }
 
+// zeros returns rank zeros.
 func zeros(rank int) []sym.Expr { return unit(rank+1, rank)[:rank] }
 
 var samples = []sample{
@@ -117,7 +121,7 @@ var samples = []sample{
 		})
 	}},
 	{"convolution", func(b *loop.Builder, n, m, k sym.Expr) {
-		// One row of outputs at a time, no padding; the window is 2 × 1 with a stride of 2 along rows.
+		// One row of outputs at a time, without padding. The window is 2 × 1 with a stride of 2 along rows.
 		in, out := number(1), number(70)
 		x := b.Param("x", loop.Read, dtype.F32, shape(n, in, m.Mul(number(2)).Add(one), k.Add(one)))
 		w := b.Param("w", loop.Read, dtype.F32, shape(number(2), one, out, in))
@@ -138,7 +142,7 @@ var samples = []sample{
 		})
 	}},
 	{"convolution_1d", func(b *loop.Builder, n, m, k sym.Expr) {
-		// Along one axis, which is the rows: each has one column.
+		// A convolution along one axis, the rows; each row has one column.
 		out := number(5)
 		x := b.Param("x", loop.Read, dtype.F32, shape(n, k, m.Mul(number(2)).Add(number(3)), one))
 		w := b.Param("w", loop.Read, dtype.F32, shape(out, k, number(3)))
@@ -235,10 +239,11 @@ var samples = []sample{
 	}},
 }
 
+// machine is a processor without a register tile, with usual limits.
 var machine = target.Machine{Name: "portable", Limits: target.Limits{Scratch: 4 << 20, Operands: 48, Values: 96,
 	L1: 32 << 10, L2: 512 << 10}}
 
-// variants are the step combinations that tests go through.
+// variants returns options that leave out all combinations of the first groups of steps; steps is the number of groups.
 func variants(steps int) []Options {
 	var list []Options
 	for bits := range 1 << steps {
@@ -256,6 +261,7 @@ func variants(steps int) []Options {
 	return list
 }
 
+// evaluate returns the values of expressions for some dimensions.
 func evaluate(t testing.TB, list []sym.Expr, dims map[sym.Name]int64) []int64 {
 	t.Helper()
 	values := make([]int64, len(list))
@@ -269,7 +275,7 @@ func evaluate(t testing.TB, list []sym.Expr, dims map[sym.Name]int64) []int64 {
 	return values
 }
 
-// operands makes a kernel's memory, with small values.
+// operands returns tensors with small random values for a kernel's parameters.
 func operands(t testing.TB, k *loop.Kernel, dims map[sym.Name]int64, seed int64) []*tensor.Tensor {
 	t.Helper()
 	r := rand.New(rand.NewSource(seed))
@@ -291,6 +297,7 @@ func operands(t testing.TB, k *loop.Kernel, dims map[sym.Name]int64, seed int64)
 	return list
 }
 
+// interpret runs a kernel on tensors in the interpreter.
 func interpret(k *loop.Kernel, list []*tensor.Tensor, dims map[sym.Name]int64) error {
 	data := make([]loop.Data, len(list))
 	for i, x := range list {
@@ -299,7 +306,7 @@ func interpret(k *loop.Kernel, list []*tensor.Tensor, dims map[sym.Name]int64) e
 	return loop.Interpret(k, data, dims)
 }
 
-// TestKernels schedules each sample in every way, and interprets the results.
+// TestKernels schedules each sample with all combinations of steps left out, and compares the interpreted results.
 func TestKernels(t *testing.T) {
 	for _, sample := range samples {
 		for _, static := range []bool{false, true} {

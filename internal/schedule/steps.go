@@ -8,15 +8,14 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// The target time of a step of a kernel, for its nests to become tiles, and of a tile of it, in estimated nanoseconds:
-// handing out tiles takes about a microsecond each time.
+// Times in estimated nanoseconds. Handing out tiles takes about a microsecond each time.
 const (
-	stepTime     = 8_000
-	stepTile     = 1_000
-	stepLarge    = 3_000
-	stepsEnough  = 0.8 // share of busy workers at which the kernel's own tiles are kept
-	productNanos = 1.0 / 40
-	operandNanos = 1.0 / 15
+	stepTime     = 8_000    // the least time of a step whose nests become tiles
+	stepTile     = 1_000    // the target time of such a tile
+	stepLarge    = 3_000    // loops with longer iterations are cut further inside
+	stepsEnough  = 0.8      // share of busy workers at which the kernel's own tiles are kept
+	productNanos = 1.0 / 40 // time of a multiplication or an addition of a product
+	operandNanos = 1.0 / 15 // time of an element of a product's operands
 )
 
 // inSteps turns kernels that run through steps in order, as recurrent layers do, into courses (see loop.Course), if
@@ -46,7 +45,7 @@ func (s *scheduler) inSteps() {
 	}
 }
 
-// chain is a piece of a kernel each of whose tiles runs through the steps.
+// chain is a nest of a kernel each of whose tiles runs through all steps in order.
 type chain struct {
 	loops  []*loop.For // enclosing loops: their iterations are the tiles
 	before []loop.Stmt // nests
@@ -58,18 +57,18 @@ type chain struct {
 // chains returns the chains of a kernel that consists of independent chains with the same number of steps, side by
 // side; nil for other kernels.
 func (s *scheduler) chains(k *loop.Kernel) (list []*chain) {
-	parts := [][]loop.Stmt{k.Body}
+	bodies := [][]loop.Stmt{k.Body}
 	if len(k.Body) > 1 {
-		parts = parts[:0]
+		bodies = bodies[:0]
 		for _, stmt := range k.Body {
 			if f, ok := stmt.(*loop.For); !ok || f.Kind != loop.Parallel {
 				return nil
 			}
-			parts = append(parts, []loop.Stmt{stmt})
+			bodies = append(bodies, []loop.Stmt{stmt})
 		}
 	}
-	for _, part := range parts {
-		c := chainOf(k, part)
+	for _, body := range bodies {
+		c := chainOf(k, body)
 		if c == nil || len(list) > 0 && !s.equal(c.steps.Extent, list[0].steps.Extent) {
 			return nil
 		}
@@ -189,10 +188,10 @@ func (s *scheduler) course(k *loop.Kernel) *loop.Kernel {
 
 // share turns the locals into parameters with one slice for each tile of the chain, and returns them.
 func (s *scheduler) share(k *loop.Kernel, c *chain) []*loop.Param {
-	var extents, place []sym.Expr
+	var extents, prefix []sym.Expr
 	for _, f := range c.loops {
 		if !isOne(f.Extent) {
-			extents, place = append(extents, f.Extent), append(place, sym.Var(f.Var))
+			extents, prefix = append(extents, f.Extent), append(prefix, sym.Var(f.Var))
 		}
 	}
 	shared := map[string]bool{}
@@ -201,16 +200,16 @@ func (s *scheduler) share(k *loop.Kernel, c *chain) []*loop.Param {
 		k.Params = append(k.Params, &loop.Param{Name: l.Name, Access: loop.Work, DType: l.DType,
 			Shape: join(extents, l.Shape)})
 	}
-	none := make([]sym.Expr, len(place))
+	none := make([]sym.Expr, len(prefix))
 	tile := func(t *loop.Tile) {
 		if shared[t.Buffer] {
-			t.Origin, t.Row, t.Col = join(place, t.Origin), join(none, t.Row), join(none, t.Col)
+			t.Origin, t.Row, t.Col = join(prefix, t.Origin), join(none, t.Row), join(none, t.Col)
 		}
 	}
 	r := &loop.Rewrite{
 		Expr: func(e loop.Expr) loop.Expr {
 			if load, ok := e.(*loop.Load); ok && shared[load.From] {
-				load.Index = join(place, load.Index)
+				load.Index = join(prefix, load.Index)
 			}
 			return e
 		},
@@ -222,7 +221,7 @@ func (s *scheduler) share(k *loop.Kernel, c *chain) []*loop.Param {
 				}
 			case *loop.Store:
 				if shared[stmt.To] {
-					stmt.Index = join(place, stmt.Index)
+					stmt.Index = join(prefix, stmt.Index)
 				}
 			case *loop.Contract:
 				tile(&stmt.A)

@@ -11,9 +11,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// stepping is a module of one kernel that goes through n steps, in one chain or, with several, in as many; each step is
-// a product with weights and a function.
-func stepping(n sym.Expr, units, chains int64, apart bool) *loop.Module {
+// stepping returns a module of one kernel that runs through n steps in a number of chains; each step is a product with
+// weights and a function. With separate, each chain has its own nest; otherwise a loop runs over the chains.
+func stepping(n sym.Expr, units, chains int64, separate bool) *loop.Module {
 	w := newWriter()
 	w.module.Dims.Set(sym.User("n"), sym.Range{Min: 0, Max: 64})
 	u, d := number(units), number(chains)
@@ -38,7 +38,7 @@ func stepping(n sym.Expr, units, chains int64, apart bool) *loop.Module {
 					})
 				})
 			}
-			if apart {
+			if separate {
 				for c := range chains {
 					b.Each("d", one, func(sym.Expr) { build(number(c)) })
 				}
@@ -49,25 +49,25 @@ func stepping(n sym.Expr, units, chains int64, apart bool) *loop.Module {
 	return w.module
 }
 
-// TestSteps: kernels of steps become courses where their tiles keep too few workers busy and a step is worth it, and
+// TestSteps: kernels of steps become courses if their tiles keep too few workers busy and a step is long enough; they
 // compute the same.
 func TestSteps(t *testing.T) {
 	for _, c := range []struct {
-		name          string
-		threads       int
-		units, chains int64
-		apart, course bool
+		name             string
+		threads          int
+		units, chains    int64
+		separate, course bool
 	}{
 		{"one worker", 1, 256, 1, false, false},
 		{"one chain", 2, 256, 1, false, true},
 		{"as many chains as workers", 2, 256, 2, false, false},
 		{"fewer chains than workers", 4, 256, 2, false, true},
-		{"chains that stand side by side", 4, 256, 2, true, true},
-		{"as many of them as workers", 2, 256, 2, true, false},
+		{"fewer separate chains than workers", 4, 256, 2, true, true},
+		{"as many separate chains as workers", 2, 256, 2, true, false},
 		{"steps of a microsecond", 4, 16, 1, false, false},
 	} {
 		for _, n := range []sym.Expr{dim("n"), number(3)} {
-			m := stepping(n, c.units, c.chains, c.apart)
+			m := stepping(n, c.units, c.chains, c.separate)
 			in := inputs(rand.New(rand.NewSource(1)), m, 3)
 			for _, x := range in {
 				for i := range x.Len() {

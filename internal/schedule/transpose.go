@@ -17,9 +17,9 @@ func (s *scheduler) transposedLanes() int64 {
 	return max(16, s.machine.Limits.L1/8/line)
 }
 
-// blockTranspositions cuts vector loops that walk one buffer contiguously and another in large steps, if an enclosing
+// cutTranspositions cuts vector loops that walk one buffer contiguously and another in large steps, if an enclosing
 // each-loop walks the other contiguously: that loop moves inside the blocks.
-func blockTranspositions(s *scheduler, k *loop.Kernel) bool {
+func cutTranspositions(s *scheduler, k *loop.Kernel) bool {
 	c := s.coster(k)
 	names := s.newNamer(k)
 	changed := false
@@ -42,7 +42,8 @@ func blockTranspositions(s *scheduler, k *loop.Kernel) bool {
 	return changed
 }
 
-// blocked returns a nest of each-loops around a vector loop in blocks; nil if that does not pay.
+// blocked returns a copy of a nest of each-loops around a vector loop, with the vector loop in blocks; nil if that does
+// not pay.
 func (c *coster) blocked(f *loop.For, names *namer) loop.Stmt {
 	var chain []*loop.For
 	v := f

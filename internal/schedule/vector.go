@@ -12,7 +12,7 @@ import (
 // exchanged to bring it inside.
 func chooseVectors(s *scheduler, k *loop.Kernel) bool {
 	c := s.coster(k)
-	c.places = map[place]sym.Expr{}
+	c.known = map[accessKey]sym.Expr{}
 	changed := false
 	var visit func(body []loop.Stmt)
 	visit = func(body []loop.Stmt) {

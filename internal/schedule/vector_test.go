@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// TestSeldomLoops: what is inside a loop that is guessed to run not at all, as over the whole pieces of a long
-// dimension, is done in lanes like what is outside of it.
+// TestSeldomLoops: a nest gets a vector loop even if it is inside a loop whose number of iterations is guessed as 0,
+// such as the quotient of a dimension by a large number.
 func TestSeldomLoops(t *testing.T) {
 	w, n := newWriter(), dim("n")
 	w.module.Dims.Set(sym.User("n"), sym.Range{Min: 0, Max: 1 << 20})

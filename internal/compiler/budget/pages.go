@@ -209,7 +209,7 @@ func (s *squeezer) byPieces(c *change, l *loop.Launch, w *loop.Buffer, times int
 	parts := (cut.Extent + each - 1) / each
 	each = (cut.Extent + parts - 1) / parts
 	for begin := int64(0); begin < cut.Extent; begin += each {
-		part := cut.Part(begin, min(begin+each, cut.Extent))
+		part := cut.Slice(begin, min(begin+each, cut.Extent))
 		now := &loop.Launch{Kernel: s.kernel(part.Kernel, "part"), Args: slices.Clone(l.Args), Source: l.Source}
 		for i, b := range now.Args {
 			p, was := part.Kernel.Params[i], l.Kernel.Params[i]

@@ -8,28 +8,31 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// Transposes, for machines that run blocks of threads: maps that store along one axis what they read along another.
-// Whichever of the two neighbouring threads follow, the other is read, or written, an element at a time from lines far
-// apart. A block brings a square tile to shared memory along the one, and takes it from there along the other:
+// Transposes, for machines that run blocks of threads: maps whose loads are contiguous along another axis than their
+// stores:
 //
 //	each i … { each j … { y[i, j] = f(x[j, i]) } }
+//
+// If neighbouring threads follow the one axis, their accesses along the other are far apart. A block therefore loads a
+// square tile into shared memory with threads along the axis of the loads, and reads it from there with threads along
+// the axis of the stores.
 
-// turnedSide is the side of a tile, at most. A row of it has an element more than it needs: else the elements of a
-// column lie in one bank of shared memory.
-const turnedSide = 32
+// transposeSide is the largest side of a tile. Its rows have one element of padding: without it, the elements of a
+// column would be in one bank of shared memory.
+const transposeSide = 32
 
-// blockTurned makes a map of a transpose one for blocks of threads; nil if it is none, or reads are as fast in any
-// order.
-func (s *scheduler) blockTurned(k *loop.Kernel) *loop.Kernel {
+// blockTranspose rewrites a map of a transpose for blocks of threads; nil for other kernels, or if the machine reads
+// equally fast in any order.
+func (s *scheduler) blockTranspose(k *loop.Kernel) *loop.Kernel {
 	loops, body := outerLoops(k.Body)
 	if s.machine.Has(target.CachedReads) || len(loops) < 2 || !straight(body) {
 		return nil
 	}
-	w := &turnedWriter{scheduler: s, names: s.newNamer(k), body: body}
+	w := &transposeWriter{scheduler: s, names: s.newNamer(k), body: body}
 	if !w.match(loops) {
 		return nil
 	}
-	for w.side = turnedSide; w.side >= 4; w.side /= 2 {
+	for w.side = transposeSide; w.side >= 4; w.side /= 2 {
 		if next := s.ifFits(k, w.block(loops)); next != nil {
 			return next
 		}
@@ -37,7 +40,7 @@ func (s *scheduler) blockTurned(k *loop.Kernel) *loop.Kernel {
 	return nil
 }
 
-// straight reports whether statements name values and store, and nothing else: all that they read may be read at once.
+// straight reports whether all statements are named values and stores, so that their loads may run before all of them.
 func straight(body []loop.Stmt) bool {
 	return !slices.ContainsFunc(body, func(s loop.Stmt) bool {
 		switch s.(type) {
@@ -48,18 +51,18 @@ func straight(body []loop.Stmt) bool {
 	})
 }
 
-// turnedWriter writes such a kernel.
-type turnedWriter struct {
+// transposeWriter writes the kernel of a transpose.
+type transposeWriter struct {
 	*scheduler
 	names        *namer
 	body         []loop.Stmt
-	load         *loop.Load // the one along the other axis
-	read, stored *loop.For  // the axis along which it reads, and that of the store
+	load         *loop.Load // the load that is contiguous along another axis than the store
+	read, stored *loop.For  // the loops along which the load and the store are contiguous
 	side         int64
 }
 
-// match finds the load and the two axes. The load mentions no value with a name.
-func (w *turnedWriter) match(loops []*loop.For) bool {
+// match finds the load and the two loops. It reports whether they exist and are long enough for a tile.
+func (w *transposeWriter) match(loops []*loop.For) bool {
 	along := func(index []sym.Expr) *loop.For {
 		if len(index) == 0 {
 			return nil
@@ -91,33 +94,33 @@ func (w *turnedWriter) match(loops []*loop.For) bool {
 			}
 		})
 	})
-	return w.load != nil && w.guess(w.read.Extent) >= turnedSide/2 && w.guess(w.stored.Extent) >= turnedSide/2
+	return w.load != nil && w.guess(w.read.Extent) >= transposeSide/2 && w.guess(w.stored.Extent) >= transposeSide/2
 }
 
-// block is the loops over blocks, and what one does.
-func (w *turnedWriter) block(loops []*loop.For) []loop.Stmt {
+// block returns the loops over blocks and their body.
+func (w *transposeWriter) block(loops []*loop.For) []loop.Stmt {
 	side := sym.Const(w.side)
 	tile := &loop.Local{Name: w.names.name("tile"), DType: w.load.Type, Shape: []sym.Expr{side, sym.Const(w.side + 1)},
 		Space: loop.Shared}
 	down, right := w.names.bound("bi"), w.names.bound("bj")
-	place := func(stored, read sym.Expr) map[sym.Name]sym.Expr {
+	variables := func(stored, read sym.Expr) map[sym.Name]sym.Expr {
 		return map[sym.Name]sym.Expr{w.stored.Var: sym.Var(down).Mul(side).Add(stored),
 			w.read.Var: sym.Var(right).Mul(side).Add(read)}
 	}
-	all := func(do func(along, across sym.Expr) []loop.Stmt) loop.Stmt {
+	elements := func(do func(along, across sym.Expr) []loop.Stmt) loop.Stmt {
 		e := w.names.bound("e")
 		at := sym.Var(e)
 		return &loop.For{Kind: loop.Thread, Var: e, Extent: side.Mul(side), Body: do(at.Mod(side), at.FloorDiv(side))}
 	}
-	fetch := all(func(read, stored sym.Expr) []loop.Stmt {
-		values := place(stored, read)
+	fetch := elements(func(read, stored sym.Expr) []loop.Stmt {
+		values := variables(stored, read)
 		for _, f := range []*loop.For{w.stored, w.read} {
 			values[f.Var] = inRange(values[f.Var], f.Extent, w.scheduler, w.side)
 		}
 		return []loop.Stmt{&loop.Store{To: tile.Name, Index: []sym.Expr{stored, read}, X: withIntegers(w.load, values)}}
 	})
-	finish := all(func(stored, read sym.Expr) []loop.Stmt {
-		values := place(stored, read)
+	finish := elements(func(stored, read sym.Expr) []loop.Stmt {
+		values := variables(stored, read)
 		fetched := &loop.Load{From: tile.Name, Index: []sym.Expr{stored, read}, Type: w.load.Type}
 		taken := (&loop.Rewrite{Expr: func(e loop.Expr) loop.Expr {
 			if l, is := e.(*loop.Load); is && l.From == w.load.From && slices.EqualFunc(l.Index, w.load.Index, sym.Expr.Equal) &&
