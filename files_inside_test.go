@@ -16,7 +16,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// sumArtefact is the artefact, in a file, of a model that adds a large constant, which runs read where it lies.
+// sumArtefact writes the artefact of a model that adds a large constant, and returns its path. Runs read the constant
+// from the file, in place.
 func sumArtefact(t *testing.T, count int) string {
 	t.Helper()
 	ones := make([]float32, count)
@@ -53,12 +54,12 @@ func sumArtefact(t *testing.T, count int) string {
 	return path
 }
 
-// fileChange is a change of a model's file while a program reads weights there.
+// fileChange is a change of a model's file while a program reads weights from it.
 type fileChange struct {
 	name   string
 	change func(t *testing.T, path string)
 	o      Options
-	blind  bool // the change is not looked for
+	blind  bool // the program does not check for the change
 	fails  string
 }
 
@@ -104,10 +105,10 @@ func replace(t *testing.T, path string) {
 	}
 }
 
-// TestFilesThatChange: a model's file that is written over, or cut short, while a program reads weights there ends a
-// run, by Program.Run and by a call, with an error that names the file; where the change is seen too late, so does the
-// fault, in Go's code and in machine code. A private copy and a file that another took the name of give the results
-// that there were.
+// TestFilesThatChange overwrites or truncates a model's file while a program reads weights from it: a run, by
+// Program.Run and by a call, ends with an error that names the file. If the check comes before the change, the fault of
+// the read, in Go's code and in machine code, is such an error. A private copy, and a file whose name another file
+// took, give the same results as before.
 func TestFilesThatChange(t *testing.T) {
 	if !slices.Contains([]string{"linux", "darwin", "freebsd", "netbsd", "openbsd"}, runtime.GOOS) ||
 		os.Getenv("WEIR_MAP") == "off" || !mem.OutsideHeap() {
@@ -191,7 +192,7 @@ func (c fileChange) check(t *testing.T) {
 			}
 			return err
 		}
-		if c.fails == "" { // the second round has no call to look at
+		if c.fails == "" { // the second round has no call that could notice it
 			if err := again(); err != nil {
 				t.Error(err)
 			}
@@ -200,7 +201,7 @@ func (c fileChange) check(t *testing.T) {
 	}
 }
 
-// TestUnchangedAllocatesNothing: looking at a file takes nothing from Go's heap.
+// TestUnchangedAllocatesNothing checks a file without allocating in Go's heap.
 func TestUnchangedAllocatesNothing(t *testing.T) {
 	path := sumArtefact(t, 1<<10)
 	m, err := Load(path)
@@ -219,7 +220,7 @@ func TestUnchangedAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkUnchanged is what looking at a file takes.
+// BenchmarkUnchanged measures the check of a file.
 func BenchmarkUnchanged(b *testing.B) {
 	f, err := os.Open("examples/digits/data/digits.onnx")
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/weirml/weir"
 )
 
-// TestFloats: every code of the 16-bit types comes back as it was, and numbers between two values go to the nearest,
-// ties to even.
+// TestFloats: every code of the 16-bit types converts to float32 and back unchanged, and numbers between two codes go
+// to the nearest, ties to even.
 func TestFloats(t *testing.T) {
 	for _, dt := range []weir.DType{weir.F16, weir.BF16} {
 		t.Run(dt.String(), func(t *testing.T) {
@@ -41,7 +41,7 @@ func TestFloats(t *testing.T) {
 					t.Fatalf("%s: code %#x is %v, which is written as %#x", dt, want[i], numbers[i], got)
 				}
 			}
-			// The middle of two neighbours is written as the even one, what is nearer to one of them as that.
+			// The middle of two neighbours becomes the even one; a number nearer to one of them becomes that one.
 			greatest := map[weir.DType]int{weir.F16: 0x7bff, weir.BF16: 0x7f7f}[dt]
 			for code := range greatest {
 				if code%997 != 0 && code > 4 && code < greatest-4 {
@@ -68,7 +68,7 @@ func TestFloats(t *testing.T) {
 	}
 }
 
-// TestFloatsRefused: what has other elements, another count, no memory to write, or is closed.
+// TestFloatsRefused refuses a tensor with other elements, of another length, that is read-only, or that is closed.
 func TestFloatsRefused(t *testing.T) {
 	refused := func(name string, err, kind error) {
 		t.Helper()

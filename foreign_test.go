@@ -13,12 +13,13 @@ import (
 	"github.com/weirml/weir"
 )
 
-// lent is memory that a test lends, and how often it was released.
+// lent is memory that a test lends, and the number of times that it was released.
 type lent struct {
 	data     []float32
 	released int
 }
 
+// tensor returns a foreign tensor over the memory, which lasts until the test ends.
 func (l *lent) tensor(t *testing.T, access weir.Access, shape ...int) *weir.Tensor {
 	t.Helper()
 	x, err := weir.Foreign(weir.F32, unsafe.Pointer(unsafe.SliceData(l.data)), access, func() { l.released++ }, shape...)
@@ -40,6 +41,7 @@ ir @detach {
 }
 `
 
+// detachProgram compiles a text; the program is closed when the test ends.
 func detachProgram(t *testing.T, text string, o weir.Options) *weir.Program {
 	t.Helper()
 	m, err := weir.LoadBytes([]byte(text))
@@ -55,8 +57,7 @@ func detachProgram(t *testing.T, text string, o weir.Options) *weir.Program {
 	return p
 }
 
-// TestForeign lends, consumes and closes memory that other code made: it is released once, when nobody reads it any
-// more.
+// TestForeign lends, consumes and closes memory of other code: it is released once, after its last reader.
 func TestForeign(t *testing.T) {
 	p := detachProgram(t, detachText, weir.Options{})
 	before := weir.Usage()
@@ -114,7 +115,7 @@ func TestForeignWrites(t *testing.T) {
 	}
 }
 
-// TestForeignRefused gives what cannot be a tensor: it is not released.
+// TestForeignRefused gives memory and shapes that cannot be a tensor: the memory is not released.
 func TestForeignRefused(t *testing.T) {
 	data := make([]float64, 4)
 	at := unsafe.Pointer(unsafe.SliceData(data))
@@ -206,7 +207,7 @@ func TestDetach(t *testing.T) {
 	}
 }
 
-// TestDetachRefused detaches closed results, and results that somebody reads.
+// TestDetachRefused detaches closed results, and results that another goroutine reads.
 func TestDetachRefused(t *testing.T) {
 	p := detachProgram(t, detachText, weir.Options{})
 	x, _ := weir.FromSlice([]float32{1, 2})
@@ -223,7 +224,7 @@ func TestDetachRefused(t *testing.T) {
 		t.Errorf("closed results: %v", err)
 	}
 	r = run()
-	r.At(0).Close() // an output that is closed is not needed
+	r.At(0).Close() // a closed output is not detached
 	if err := r.Detach(); err != nil {
 		t.Error(err)
 	}
@@ -255,7 +256,7 @@ func TestDetachRefused(t *testing.T) {
 	readers.Wait()
 }
 
-// TestNegativeOptions compiles with counts and bytes below zero.
+// TestNegativeOptions compiles with negative counts and bytes: each is refused.
 func TestNegativeOptions(t *testing.T) {
 	m, err := weir.LoadBytes([]byte(detachText))
 	if err != nil {

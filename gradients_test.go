@@ -15,11 +15,11 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// compiledSamples is of how many samples of an operator derivatives are compiled.
+// compiledSamples is the number of samples of each operator whose derivatives are compiled.
 const compiledSamples = 2
 
-// TestGradientsCompiled compiles the derivative of every operator at some of its samples of f32, and compares what it
-// computes with the reference.
+// TestGradientsCompiled compiles the derivative of every operator at some of its samples of f32, and compares the
+// results with the reference.
 func TestGradientsCompiled(t *testing.T) {
 	for _, op := range ir.Ops() {
 		def := op.(*ops.Def)
@@ -41,7 +41,8 @@ func TestGradientsCompiled(t *testing.T) {
 	}
 }
 
-// differentiated is a module of an operator's derivatives at a sample, and its arguments; "" if it has none.
+// differentiated returns the text of an operator's derivatives at a sample, and its arguments; "" if it has no
+// derivatives.
 func differentiated(def *ops.Def, s ops.Sample) (text string, in map[string]*tensor.Tensor) {
 	body := &ir.Block{}
 	m := &ir.Module{Name: "gradient", Dims: sym.NewDims(), Main: &ir.Func{Name: "main", Body: body}}
@@ -85,7 +86,7 @@ func differentiated(def *ops.Def, s ops.Sample) (text string, in map[string]*ten
 				ys, ups, in[up.Name] = append(ys, y), append(ups, up), filledWith(y.Type.DType, shape)
 			}
 		}
-		for _, d := range ops.VJP(b, ys, ups, xs) { // which may be one value for several, and a seed
+		for _, d := range ops.VJP(b, ys, ups, xs) { // one value may stand for several derivatives, and may be a seed
 			body.Results = append(body.Results, ops.Unary(b, ops.Neg, d))
 		}
 		return ir.Verify(m)
@@ -96,7 +97,7 @@ func differentiated(def *ops.Def, s ops.Sample) (text string, in map[string]*ten
 	return m.String(), in
 }
 
-// filledWith is a tensor of different small floats.
+// filledWith returns a tensor of different small numbers.
 func filledWith(dt dtype.DType, shape []int64) *tensor.Tensor {
 	t := tensor.Must(tensor.New(dt, shape...))
 	for i := range t.Len() {
@@ -105,7 +106,7 @@ func filledWith(dt dtype.DType, shape []int64) *tensor.Tensor {
 	return t
 }
 
-// compareCompiled runs a module compiled and interpreted.
+// compareCompiled compares the results of a module compiled and interpreted.
 func compareCompiled(t *testing.T, what, text string, in map[string]*tensor.Tensor) {
 	t.Helper()
 	m, err := weir.LoadBytes([]byte(text))
@@ -130,7 +131,7 @@ func compareCompiled(t *testing.T, what, text string, in map[string]*tensor.Tens
 	}
 }
 
-// outputsOn are a model's results on a target.
+// outputsOn returns a model's results on a target.
 func outputsOn(t *testing.T, m *weir.Model, target weir.Target, in map[string]*tensor.Tensor) (list [][]float64,
 	err error) {
 	p, err := weir.Compile(t.Context(), m, weir.Options{Target: target})
@@ -156,6 +157,7 @@ func outputsOn(t *testing.T, m *weir.Model, target weir.Target, in map[string]*t
 	return list, nil
 }
 
+// sizes returns the shape of x as ints.
 func sizes(x *tensor.Tensor) []int {
 	out := make([]int, x.Rank())
 	for i, size := range x.Shape() {
@@ -164,7 +166,7 @@ func sizes(x *tensor.Tensor) []int {
 	return out
 }
 
-// numbersOf is a tensor's elements.
+// numbersOf returns a tensor's elements as f64.
 func numbersOf(t *testing.T, x *weir.Tensor) []float64 {
 	t.Helper()
 	var out []float64

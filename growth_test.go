@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/mem"
 )
 
-// TestMillionRuns: a million runs leave nothing behind: not a byte outside Go's heap, not an object in it, no
-// goroutine, no page.
+// TestMillionRuns: a million runs leave nothing behind: no byte outside Go's heap, no object in it, no goroutine, no
+// page.
 func TestMillionRuns(t *testing.T) {
 	runs := 1_000_000
 	if testing.Short() || runtime.GOARCH == "wasm" {
@@ -68,7 +68,7 @@ func TestMillionRuns(t *testing.T) {
 		grown, (resident()-pages)>>10)
 }
 
-// heapObjects is the number of objects in Go's heap that are in use.
+// heapObjects returns the number of objects in Go's heap that are in use.
 func heapObjects() int64 {
 	runtime.GC()
 	var s runtime.MemStats
@@ -76,7 +76,7 @@ func heapObjects() int64 {
 	return int64(s.HeapObjects)
 }
 
-// resident is the process's resident size, 0 if the system does not tell.
+// resident returns the process's resident bytes, 0 if the system does not report them.
 func resident() int64 {
 	p, _ := mem.ProcessBytes()
 	return p.Resident

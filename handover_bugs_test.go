@@ -16,8 +16,8 @@ import (
 	"github.com/weirml/weir/internal/mem"
 )
 
-// replayed are the public bugs of other systems whose kind is tested here: what went wrong, where it is told, and the
-// test, with the case where the test is a table.
+// replayed lists public bugs of other systems whose kind is tested here: the fault, the report, and the test, with its
+// case if the test is a table.
 var replayed = []struct{ bug, where, test string }{
 	{"a reshape's alias is not seen, and its bytes are given away", "apache/tvm #20134", "TestMemoryBugs/reshape alias"},
 	{"nor that of a match_cast", "apache/tvm #20190, #20207", "TestMemoryBugs/a shape that is only asserted"},
@@ -53,7 +53,7 @@ var replayed = []struct{ bug, where, test string }{
 	{"results outlive what made them", "apache/tvm-ffi #87", "TestLending/results outlive their model"},
 }
 
-// TestReplayed holds the list against the tests that there are.
+// TestReplayed checks that each test of the list exists.
 func TestReplayed(t *testing.T) {
 	var all strings.Builder
 	for _, file := range []string{"handover_bugs_test.go", "memory_bugs_test.go", "memory_check_test.go",
@@ -82,7 +82,7 @@ func TestReplayed(t *testing.T) {
 	}
 }
 
-// TestPoolGrowth: what is held hangs on the shapes of now, never on those that were.
+// TestPoolGrowth: the memory that is held depends on the present shapes, never on earlier ones.
 func TestPoolGrowth(t *testing.T) {
 	t.Run("shapes", func(t *testing.T) {
 		p := compileDigits(t, weir.Options{Threads: 1, Calls: 2})
@@ -121,7 +121,7 @@ func TestPoolGrowth(t *testing.T) {
 				kept[0].Close()
 				kept = kept[1:]
 			}
-			now := weir.Usage() // beside 21 tensors of at most 80 KiB and what is kept free there are the slabs' rests
+			now := weir.Usage() // besides 21 tensors of at most 80 KiB and their free neighbours, the rests of slabs are there
 			if now.Cached-base.Cached > 12<<20 {
 				t.Fatalf("after %d tensors %d bytes are cached", i, now.Cached)
 			}
@@ -143,7 +143,7 @@ func TestPoolGrowth(t *testing.T) {
 		if !mem.OutsideHeap() {
 			t.Skip("there is no pool here")
 		}
-		var kept []*weir.Tensor // more than one slab, so that one is free whatever lay in the pool before
+		var kept []*weir.Tensor // more than one slab, so that one becomes free whatever the pool held before
 		for range 64 {
 			kept = append(kept, filled(t, 25_000))
 		}
@@ -154,7 +154,8 @@ func TestPoolGrowth(t *testing.T) {
 		if now.Cached < 1<<20 {
 			t.Fatalf("%d bytes are cached", now.Cached)
 		}
-		defer weir.SetLimit(weir.SetLimit(now.MappedAll + now.Cached)) // there is room only in place of what is cached
+		// new memory is available only if cached memory is given back
+		defer weir.SetLimit(weir.SetLimit(now.MappedAll + now.Cached))
 		large, err := weir.New(weir.U8, 1<<20)
 		if err != nil {
 			t.Fatal(err)
@@ -166,7 +167,7 @@ func TestPoolGrowth(t *testing.T) {
 	})
 }
 
-// TestHandOver: a tensor that goes from hand to hand is released once, by whoever has it last, wherever that is.
+// TestHandOver: a tensor that is handed on is released once, by its last owner, wherever that is.
 func TestHandOver(t *testing.T) {
 	t.Run("without elements", func(t *testing.T) {
 		nothingLeft(t)
@@ -229,7 +230,7 @@ func TestHandOver(t *testing.T) {
 		defer p.Close()
 		for range 20 {
 			x := filled(t, 1, 1, 8, 8)
-			_, _ = weir.Consume(x), weir.Donate(x) // to nobody
+			_, _ = weir.Consume(x), weir.Donate(x) // never given to a program
 			if _, err := p.Run(t.Context(), weir.Inputs{"image": weir.Consume(x), "none": x}); !errors.Is(err, weir.ErrInput) {
 				t.Errorf("a wrong input: %v", err)
 			}
@@ -242,7 +243,7 @@ func TestHandOver(t *testing.T) {
 	t.Run("released by other threads", releasedByThreads)
 }
 
-// releasedByThreads runs and closes on other threads, with results closed twice at once.
+// releasedByThreads runs and closes on other threads, and closes results twice at once.
 func releasedByThreads(t *testing.T) {
 	nothingLeft(t)
 	p := compileDigits(t, weir.Options{Threads: 1, Calls: 3})
@@ -251,7 +252,7 @@ func releasedByThreads(t *testing.T) {
 	var runs, closers sync.WaitGroup
 	for range 3 {
 		runs.Go(func() {
-			runtime.LockOSThread() // which ends with it
+			runtime.LockOSThread() // the goroutine's end ends the thread
 			for x := range tensors {
 				r, err := p.Run(context.Background(), weir.Inputs{"image": weir.Consume(x)})
 				if err != nil {
@@ -283,7 +284,7 @@ func releasedByThreads(t *testing.T) {
 	}
 }
 
-// TestLending: memory of Go's is there while it is lent, and no longer; results outlive their model.
+// TestLending: memory of Go's stays while it is lent, and no longer; results outlive their model.
 func TestLending(t *testing.T) {
 	t.Run("lent memory of Go's", func(t *testing.T) {
 		nothingLeft(t)
@@ -295,13 +296,13 @@ func TestLending(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer call.Close()
-		if err := call.Bind("image", borrowedCopy(t)); err != nil { // nobody but the call has it
+		if err := call.Bind("image", borrowedCopy(t)); err != nil { // only the call refers to it
 			t.Fatal(err)
 		}
 		for range 5 {
 			runtime.GC()
 			for range 1000 {
-				_ = make([]float32, 2*64) // where it would lie, were it collected
+				_ = make([]float32, 2*64) // would reuse the memory if it were collected
 			}
 			if err := call.Run(t.Context()); err != nil {
 				t.Fatal(err)
@@ -344,7 +345,8 @@ func TestLending(t *testing.T) {
 	t.Run("results outlive their model", resultsOutliveModel)
 }
 
-// resultsOutliveModel closes the model and the program under open results: they keep their values until closed.
+// resultsOutliveModel closes the model and the program while results are open: the results keep their values until they
+// are closed.
 func resultsOutliveModel(t *testing.T) {
 	nothingLeft(t)
 	m, err := weir.LoadBytes(digits(t))
@@ -367,7 +369,7 @@ func resultsOutliveModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	closed := make(chan error)
-	go func() { closed <- p.Close() }() // which waits for the results
+	go func() { closed <- p.Close() }() // it waits for the results
 	for {
 		if _, err := p.Run(t.Context(), nil); errors.Is(err, weir.ErrClosed) {
 			break
@@ -393,7 +395,7 @@ func resultsOutliveModel(t *testing.T) {
 	}
 }
 
-// TestPoolCounts: what the pool holds is counted by class, Trim gives back what is not fragmented, and no less.
+// TestPoolCounts: the pool counts its memory by class, and Trim gives back all that is not fragmented.
 func TestPoolCounts(t *testing.T) {
 	if !mem.OutsideHeap() {
 		t.Skip("there is no pool here")
@@ -443,7 +445,7 @@ func TestPoolCounts(t *testing.T) {
 	}
 }
 
-// nothingLeft checks, when the test ends, that it has left nothing.
+// nothingLeft checks, when the test ends, that it has left no memory.
 func nothingLeft(t *testing.T) {
 	t.Helper()
 	before := mem.Usage()
@@ -454,7 +456,7 @@ func nothingLeft(t *testing.T) {
 	})
 }
 
-// borrowedCopy is filled's numbers in memory of Go's.
+// borrowedCopy returns a tensor with filled's numbers in memory of Go's.
 func borrowedCopy(t *testing.T) *weir.Tensor {
 	t.Helper()
 	from := filled(t, 2, 1, 8, 8)
@@ -470,7 +472,7 @@ func borrowedCopy(t *testing.T) *weir.Tensor {
 	return x
 }
 
-// scoresOf are the scores of a batch, which is closed.
+// scoresOf returns the scores of a batch, and closes the batch.
 func scoresOf(t *testing.T, p *weir.Program, x *weir.Tensor) []float32 {
 	t.Helper()
 	r, err := p.Run(t.Context(), weir.Inputs{"image": x})

@@ -12,8 +12,8 @@ import (
 )
 
 // TestHoles compiles convolutions whose weights get zeros that the model does not have: groups of few channels, which
-// are computed together, and transposed ones whose kernel is no multiple of the stride. What is infinite or NaN stays
-// where the model as imported has it, and weights that are 0 take part.
+// are computed together, and transposed convolutions whose stride does not divide the kernel. An infinity or NaN
+// reaches the same results as in the imported model, and the model's own zeros are multiplied.
 func TestHoles(t *testing.T) {
 	const window = "{begin = syms [1%[1]s], dilations = ints [1%[2]s], end = syms [1%[1]s], groups = int %[3]d, kernel " +
 		"= ints [3%[4]s], strides = ints [%[5]d%[6]s]}"
@@ -67,7 +67,7 @@ func TestHoles(t *testing.T) {
 	}
 }
 
-// holesModel is the text of one convolution with weights, some of which are 0, and of a function of its result.
+// holesModel returns the text of one convolution with weights, some of which are 0, and of a function of its result.
 func holesModel(op string, x, w, y []int, attrs string) string {
 	r := rand.New(rand.NewSource(3))
 	shape := func(list []int) string { return "f32" + strings.ReplaceAll(fmt.Sprint(list), " ", ", ") }
@@ -88,7 +88,7 @@ func holesModel(op string, x, w, y []int, attrs string) string {
 		shape(x), shape(w), strings.Join(list, ", "), shape(y), op, attrs, shape(y))
 }
 
-// holesRun compiles and runs the text on normal data beside two infinities and NaN; nil if this processor cannot.
+// holesRun runs the text on normal data with two infinities and a NaN; nil if this processor cannot run the options.
 func holesRun(t *testing.T, source string, options weir.Options) []float32 {
 	t.Helper()
 	m := must[*weir.Model](t)(weir.LoadBytes([]byte(source)))

@@ -11,8 +11,8 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
-// reading is how an axis of so many elements is read between them: whether by cubes, how much wider the kernel is than
-// the elements are apart, and which element a position outside stands for; -1: none, 0 is read.
+// reading says how an axis of extent elements is interpolated: by a cubic or linear kernel, scaled by 1/shrink. clip
+// returns the element that a position outside stands for; -1 stands for 0.
 type reading struct {
 	extent int
 	cubic  bool
@@ -20,9 +20,10 @@ type reading struct {
 	clip   func(i int) int
 }
 
+// repeated clips a position to the nearest element.
 func (r reading) repeated(i int) int { return min(max(i, 0), r.extent-1) }
 
-// weight is the kernel's at a distance: a triangle, or Keys's with a of -0.75.
+// weight returns the kernel's weight at a distance: a triangle, or Keys's cubic kernel with a = -0.75.
 func (r reading) weight(d float64) float64 {
 	switch d = math.Abs(d) * r.shrink; {
 	case !r.cubic:
@@ -35,7 +36,7 @@ func (r reading) weight(d float64) float64 {
 	return 0
 }
 
-// reach is how far from a place elements have a weight.
+// reach returns the distance from a position within which elements have a weight.
 func (r reading) reach() float64 {
 	if r.cubic {
 		return 2 / r.shrink
@@ -43,7 +44,7 @@ func (r reading) reach() float64 {
 	return 1 / r.shrink
 }
 
-// each calls f with each element around a place, and its share.
+// each calls f with each element around a position, and its share of the weight.
 func (r reading) each(place float64, f func(i int, share float64)) {
 	from, to, sum := int(math.Floor(place-r.reach())), int(math.Ceil(place+r.reach())), 0.0
 	for i := from; i <= to; i++ {
@@ -56,8 +57,8 @@ func (r reading) each(place float64, f func(i int, share float64)) {
 	}
 }
 
-// interpolated is x[rows, columns] at a place, and docs/accuracy.md's bound of its error if the place is off by so
-// much.
+// interpolated returns x[rows, columns] at a position, and docs/accuracy.md's bound of its error if the position is off
+// by at most off.
 func interpolated(x []float32, rows, columns reading, place, off [2]float64) (want, limit float64) {
 	at := func(i, j int) float64 {
 		if i < 0 || j < 0 {
@@ -84,12 +85,13 @@ func interpolated(x []float32, rows, columns reading, place, off [2]float64) (wa
 	return want, share*greatest + 16*0x1p-149
 }
 
-// bounds collects how near results come to their bounds.
+// bounds collects how near results come to their bounds: worst is the largest quotient.
 type bounds struct {
 	t     *testing.T
 	worst float64
 }
 
+// hold compares a result with its bound.
 func (h *bounds) hold(what string, i int, got float32, want, limit float64) {
 	h.t.Helper()
 	if off := math.Abs(float64(got) - want); !(off <= limit) {
@@ -99,7 +101,7 @@ func (h *bounds) hold(what string, i int, got float32, want, limit float64) {
 	}
 }
 
-// oneNode is a model of one node, y of x and what else it reads; constants are of whole numbers.
+// oneNode returns a model of one node with the output y; constants are its integer inputs.
 func oneNode(n *wire.NodeProto, inputs []*wire.ValueInfoProto, constants map[string][]int64) []byte {
 	g := &wire.GraphProto{Name: "g", Node: []*wire.NodeProto{n}, Input: inputs,
 		Output: []*wire.ValueInfoProto{{Name: "y"}}}
@@ -114,7 +116,7 @@ func oneNode(n *wire.NodeProto, inputs []*wire.ValueInfoProto, constants map[str
 	return (&wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 24}}, Graph: g}).Marshal()
 }
 
-// TestResizeBound holds what Resize reads between elements to its bound: places are rounded, and so are weights.
+// TestResizeBound holds interpolation by Resize to its bound: positions and weights are rounded.
 func TestResizeBound(t *testing.T) {
 	const height, width = 6, 300
 	rules := map[string]func(o, from, to float64) float64{
@@ -161,7 +163,7 @@ func TestResizeBound(t *testing.T) {
 	t.Logf("at most %.3g of the bound", h.worst)
 }
 
-// TestGridSampleBound holds GridSample to its bound, at places in the middle, at edges and far outside.
+// TestGridSampleBound holds GridSample to its bound, at positions in the middle, at edges and far outside.
 func TestGridSampleBound(t *testing.T) {
 	const height, width, places = 9, 300, 400
 	r, h := rand.New(rand.NewSource(13)), &bounds{t: t}
@@ -210,7 +212,8 @@ func TestGridSampleBound(t *testing.T) {
 	t.Logf("at most %.3g of the bound", h.worst)
 }
 
-// mirror is the element that a position outside stands for: mirrored in the outer elements' middles, or at their edges.
+// mirror returns the element that a position outside stands for: mirrored at the middles of the outer elements, or at
+// their edges.
 func mirror(at, extent int, middles bool) int {
 	for at < 0 || at >= extent {
 		switch {
@@ -227,7 +230,8 @@ func mirror(at, extent int, middles bool) int {
 	return at
 }
 
-// TestRoiAlignBound holds means over a region's bins to their bound: each sample has its own, and their sum is rounded.
+// TestRoiAlignBound holds means over a region's bins to their bound: each sample has its own error, and their sum is
+// rounded.
 func TestRoiAlignBound(t *testing.T) {
 	const height, width, regions, bins, samples = 40, 300, 30, 3, 2
 	r, h := rand.New(rand.NewSource(14)), &bounds{t: t}
@@ -276,10 +280,10 @@ func TestRoiAlignBound(t *testing.T) {
 	t.Logf("at most %.3g of the bound", h.worst)
 }
 
-// outside reports whether a sample lies more than an element outside, and is left out.
+// outside reports whether a sample lies more than one element outside, and is left out.
 func outside(at float64, extent int) bool { return at < -1 || at > float64(extent) }
 
-// TestAffineGridBound holds places to n + 3 roundings of the magnitudes of their terms.
+// TestAffineGridBound holds positions to n + 3 roundings of the magnitudes of their terms.
 func TestAffineGridBound(t *testing.T) {
 	const height, width = 17, 301
 	r, h := rand.New(rand.NewSource(15)), &bounds{t: t}

@@ -7,8 +7,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// TestLabels: no two dimensions have one label, a dimension of the model's own has its name, and what texts write is
-// found too.
+// TestLabels: no two dimensions have the same label, a dimension of the model's own has its name, and names that only
+// texts declare are found too.
 func TestLabels(t *testing.T) {
 	var dims []sym.Name
 	for _, text := range []string{"k", "k'", "?k", "", "n"} {

@@ -14,8 +14,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// counting is a model of squares: y = r² + r for r = 0, 1, … below the number that it is given, which no declared size
-// bounds. With branches, r goes twice as far where the number is below 10.
+// counting returns a model of squares, y = r² + r for r = 0, 1, … below its input limit, whose number no declared size
+// bounds. With branches, r goes twice as far if the limit is below 10.
 func counting(t testing.TB, branches bool) *Model {
 	t.Helper()
 	number := func(name string, v float32) *wire.TensorProto { return wire.FromTensor(name, tensor.Scalar(v)) }
@@ -53,6 +53,7 @@ func counting(t testing.TB, branches bool) *Model {
 	return model
 }
 
+// countTo returns inputs with a limit.
 func countTo(t testing.TB, limit float32) Inputs {
 	x, err := FromSlice([]float32{limit})
 	if err != nil {
@@ -61,7 +62,7 @@ func countTo(t testing.TB, limit float32) Inputs {
 	return Inputs{"limit": x}
 }
 
-// runCounting runs the model and checks what it gives.
+// runCounting runs the model and checks its count elements.
 func runCounting(t testing.TB, p *Program, limit float32, count int) {
 	t.Helper()
 	r, err := p.Run(context.Background(), countTo(t, limit))
@@ -80,9 +81,9 @@ func runCounting(t testing.TB, p *Program, limit float32, count int) {
 	}
 }
 
-// TestLate runs a model whose sizes nothing bounds: larger and smaller than before, from the model and from its
-// artefact, and compares what a run takes with the certificate, into which the observed values are put.
-func TestLate(t *testing.T) {
+// TestDataDependent runs a model whose sizes nothing bounds, with more and fewer elements than before, from the model
+// and from its artefact, and compares the bytes of a run with the certificate at the observed sizes.
+func TestDataDependent(t *testing.T) {
 	for _, branches := range []bool{false, true} {
 		before := mem.Usage().All
 		m := counting(t, branches)
@@ -146,9 +147,9 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// TestLateRefused asks for more than the budget leaves, and than any machine has: typed, with the tensor and what
-// decided its size, and the next run works.
-func TestLateRefused(t *testing.T) {
+// TestDataDependentRefused runs with more elements than the budget or any machine allows: the typed error names the
+// tensor and the node that decided its size, and the next run works.
+func TestDataDependentRefused(t *testing.T) {
 	m := counting(t, false)
 	defer m.Close()
 	free, err := Compile(t.Context(), m, Options{Threads: 1})
@@ -179,7 +180,7 @@ func TestLateRefused(t *testing.T) {
 			if err == nil {
 				r.Close()
 			}
-			continue // a number that there is no count for: any answer but a crash
+			continue // a limit that is not a count: any error, but no crash
 		}
 		var e *Error
 		if !errors.As(err, &e) || !errors.Is(err, c.kind) && !(errors.Is(c.kind, ErrInput) && errors.Is(err, ErrMemory)) {
@@ -192,9 +193,9 @@ func TestLateRefused(t *testing.T) {
 	}
 }
 
-// TestLateAccounts refuses a call, at each taking in its turn, what a larger run needs: what it says it has taken of
-// the budget is what it holds, and the next run works.
-func TestLateAccounts(t *testing.T) {
+// TestDataDependentAccounts refuses each taking of memory of a larger run in turn: the call accounts for the bytes that
+// it holds, and the next run works.
+func TestDataDependentAccounts(t *testing.T) {
 	m := counting(t, true)
 	defer m.Close()
 	p, err := Compile(t.Context(), m, Options{Threads: 2, Budget: 1 << 26})
@@ -238,8 +239,8 @@ func TestLateAccounts(t *testing.T) {
 	}
 }
 
-// TestLateSteady runs a call again and again: what it has taken is there for the next run.
-func TestLateSteady(t *testing.T) {
+// TestDataDependentSteady runs a call again and again: the next run uses the memory that an earlier one took.
+func TestDataDependentSteady(t *testing.T) {
 	m := counting(t, false)
 	defer m.Close()
 	p, err := Compile(t.Context(), m, Options{Threads: 1})

@@ -20,22 +20,23 @@ import (
 	"github.com/weirml/weir"
 )
 
-// lives is one of everything that can be closed.
+// lives has one value of every type that can be closed.
 type lives struct {
 	model   *weir.Model
 	program *weir.Program
 	memory  *weir.Memory
 	call    *weir.Call
 	results *weir.Results
-	x       *weir.Tensor // an input, bound to the call too
+	x       *weir.Tensor // an input, also bound to the call
 	place   *weir.Tensor // bound to the call's output
-	scores  *weir.Tensor // of the results
-	own     *weir.Tensor // to be consumed by whoever is first
+	scores  *weir.Tensor // an output of the results
+	own     *weir.Tensor // consumed by its first user
 	dims    weir.Dims
 	in      weir.Inputs
 	ended   context.Context
 }
 
+// newLives loads and compiles the model at path, and makes its call, results and tensors.
 func newLives(t *testing.T, path string, o weir.Options) *lives {
 	t.Helper()
 	w := &lives{dims: weir.Dims{"batch": 3}}
@@ -71,7 +72,7 @@ func newLives(t *testing.T, path string, o weir.Options) *lives {
 	return w
 }
 
-// end closes everything. Somebody may have closed some of it.
+// end closes everything; the test may have closed some of it.
 func (w *lives) end(t *testing.T) {
 	t.Helper()
 	for _, c := range []io.Closer{w.results, w.call, w.program, w.model, w.x, w.own, w.place} {
@@ -81,7 +82,7 @@ func (w *lives) end(t *testing.T) {
 	}
 }
 
-// closers are the methods after which others find nothing more.
+// closers are the methods that close, by name. After them, others return ErrClosed.
 var closers = map[string]func(w *lives) error{
 	"Program.Close":        func(w *lives) error { return w.program.Close() },
 	"Program.CloseContext": func(w *lives) error { return allow(w.program.CloseContext(w.ended), context.Canceled) },
@@ -93,6 +94,7 @@ var closers = map[string]func(w *lives) error{
 	},
 }
 
+// allow returns nil if err is of one of the kinds, and err otherwise.
 func allow(err error, kinds ...error) error {
 	if slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) }) {
 		return nil
@@ -100,7 +102,7 @@ func allow(err error, kinds ...error) error {
 	return err
 }
 
-// consumed runs the program on a tensor that it consumes, if nobody has.
+// consumed runs the program on a tensor that it consumes, unless the tensor is consumed already.
 func (w *lives) consumed(ctx context.Context) error {
 	r, err := w.program.Run(ctx, weir.Inputs{"image": weir.Consume(w.own)})
 	if err != nil {
@@ -109,8 +111,8 @@ func (w *lives) consumed(ctx context.Context) error {
 	return r.Close()
 }
 
-// uses are all other methods, and the functions that take what can be closed. A method that is missing here fails
-// TestClosedBesideUse.
+// uses are all other methods, and the functions that take a value that can be closed. A method that is missing here
+// fails TestClosedBesideUse.
 var uses = map[string]func(ctx context.Context, w *lives) error{
 	"Compile": func(ctx context.Context, w *lives) error {
 		p, err := weir.Compile(ctx, w.model, weir.Options{Target: weir.Portable, Threads: 1})
@@ -179,7 +181,7 @@ var uses = map[string]func(ctx context.Context, w *lives) error{
 	},
 	"Program.Decided": func(_ context.Context, w *lives) error { w.program.Decided(); return nil },
 	"Program.Dims":    func(_ context.Context, w *lives) error { w.program.Dims(); return nil },
-	"Program.Initial": func(_ context.Context, w *lives) error { // the digits have no state
+	"Program.Initial": func(_ context.Context, w *lives) error { // the digits model does not have a state
 		_, err := w.program.Initial("image")
 		return allow(err, weir.ErrInput)
 	},
@@ -190,7 +192,7 @@ var uses = map[string]func(ctx context.Context, w *lives) error{
 	"Program.NewCall": func(_ context.Context, w *lives) error {
 		c, err := w.program.NewCall(w.dims)
 		if err != nil {
-			return allow(err, context.Canceled) // all calls are taken
+			return allow(err, context.Canceled) // all calls are in use
 		}
 		return c.Close()
 	},
@@ -255,7 +257,7 @@ var uses = map[string]func(ctx context.Context, w *lives) error{
 	"Tensor.String": func(_ context.Context, w *lives) error { _ = w.scores.String(); return nil },
 }
 
-// digitsFile is the digits model in a file of the test's own.
+// digitsFile writes the digits model into a file of the test's own.
 func digitsFile(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "digits.onnx")
@@ -265,7 +267,7 @@ func digitsFile(t *testing.T) string {
 	return path
 }
 
-// TestEveryMethod: each exported method of what can be closed has a case in the tests below.
+// TestEveryMethod: each exported method of the types that can be closed has a case in the tests below.
 func TestEveryMethod(t *testing.T) {
 	known := map[string]bool{}
 	for _, value := range []any{&weir.Program{}, &weir.Model{}, &weir.Call{}, &weir.Results{}, &weir.Tensor{},
@@ -286,9 +288,9 @@ func TestEveryMethod(t *testing.T) {
 	}
 }
 
-// TestClosedBesideUse: every exported method beside every other one, while something is closed: whatever is closed
-// first, the others end in what they give, or in ErrClosed or another error of the user's. Nothing touches memory that
-// was given back, and in the end all of it was.
+// TestClosedBesideUse runs every exported method beside every closing one: whichever comes first, the method returns
+// its result, ErrClosed or another of the user's errors. Nothing touches released memory, and in the end all memory is
+// released.
 func TestClosedBesideUse(t *testing.T) {
 	path, before := digitsFile(t), weir.Usage().Current
 	names := slices.Sorted(maps.Keys(uses))
@@ -317,7 +319,7 @@ func TestClosedBesideUse(t *testing.T) {
 						}
 					})
 				}
-				if closer == "Program.Close" { // which waits for what the end below closes
+				if closer == "Program.Close" { // it waits for the results that the end below closes
 					all.Go(func() {
 						if err := close(w); err != nil {
 							t.Error(err)
@@ -337,7 +339,7 @@ func TestClosedBesideUse(t *testing.T) {
 	}
 }
 
-// TestAfterClose: each method after everything is closed gives ErrClosed, or what it tells without memory.
+// TestAfterClose: after everything is closed, each method returns ErrClosed, or facts that need no memory.
 func TestAfterClose(t *testing.T) {
 	w := newLives(t, digitsFile(t), weir.Options{Calls: 3, Threads: 2})
 	w.end(t)
@@ -353,8 +355,8 @@ func TestAfterClose(t *testing.T) {
 	}
 }
 
-// TestCloseContext: a program whose result is not closed ends a close with the context's error and the result's line;
-// it is closed for everybody from then on, and its memory is given back with the result.
+// TestCloseContext closes a program whose result is open: Close ends with the context's error and the result's line.
+// The program is then closed for all, and its memory is released with the result.
 func TestCloseContext(t *testing.T) {
 	before := weir.Usage().Current
 	for holder, hold := range map[string]func(w *lives) io.Closer{
@@ -397,7 +399,7 @@ func TestCloseContext(t *testing.T) {
 	}
 }
 
-// aliasOf is another tensor over the same memory.
+// aliasOf returns another tensor over the same memory.
 func aliasOf[T weir.Element](t *testing.T, x *weir.Tensor) *weir.Tensor {
 	view, err := weir.View[T](x)
 	if err != nil {
@@ -412,7 +414,8 @@ func aliasOf[T weir.Element](t *testing.T, x *weir.Tensor) *weir.Tensor {
 	return y
 }
 
-// TestStatesOfOneMemory: runs that update the same memory at once, by tensors of their own, are refused but for one.
+// TestStatesOfOneMemory: of several runs at once that update the same memory, by different tensors, all but one are
+// refused.
 func TestStatesOfOneMemory(t *testing.T) {
 	states, _ := training(t)
 	p := compileSource(t, states, weir.Options{Calls: 2, Dims: map[string]weir.Range{}})
@@ -457,7 +460,7 @@ func TestStatesOfOneMemory(t *testing.T) {
 	}
 }
 
-// TestClosedPlace: a call whose output's place is closed is refused, before anything is written there.
+// TestClosedPlace: a call whose bound output is closed is refused before anything is written.
 func TestClosedPlace(t *testing.T) {
 	w := newLives(t, digitsFile(t), weir.Options{Calls: 2})
 	defer w.end(t)
@@ -467,12 +470,13 @@ func TestClosedPlace(t *testing.T) {
 	}
 }
 
-// overdue is a context that has ended, but for the timer that says so.
+// overdue is a context whose deadline is over and whose timer has not yet ended it.
 type overdue struct{ context.Context }
 
 func (overdue) Deadline() (time.Time, bool) { return time.Now().Add(-time.Millisecond), true }
 
-// TestOverdue runs a model when its deadline is over and no timer has said so yet, as when all processors compute.
+// TestOverdue runs a model after its deadline and before the timer has ended the context, as happens while all
+// processors compute.
 func TestOverdue(t *testing.T) {
 	const source = "weir 1\nir @m {\ndim n in [0, inf]\nmain @main(%x: f32[n]) {\n  %y: f32[n] = exp(%x)\n  %z: f32[1] " +
 		"= reduce_sum(%y) {axes = ints [0], keep = bool true}\n  return %z\n}\n}"

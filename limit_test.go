@@ -37,8 +37,8 @@ type limited struct {
 	o    weir.Options
 }
 
-// limitedModels are models of every source: with small and large weights, with and without dimensions, within a budget,
-// with external data.
+// limitedModels returns models of every source: with small and large weights, with and without dimensions, within a
+// budget, with external data.
 func limitedModels(t *testing.T) (list []limited) {
 	to := func(v int64, names ...string) map[string]weir.Range {
 		ranges := map[string]weir.Range{}
@@ -86,9 +86,9 @@ func limitedModels(t *testing.T) (list []limited) {
 	return append(list, limited{"artefact", stored, weir.Options{Dims: at(5)}}, limited{"text", text, weir.Options{}})
 }
 
-// TestLimit loads, compiles and runs models within Memory.Limit, and finds that a byte less is too little to compile.
-// It runs in a process of its own: the pool of small tensors may have room left from other tests, and arguments then
-// take no new memory.
+// TestLimit loads, compiles and runs models within Memory.Limit, and fails to compile them with one byte less. It runs
+// in a process of its own: the pool of small tensors may have free memory from other tests, and arguments then take no
+// new memory.
 func TestLimit(t *testing.T) {
 	if os.Getenv("WEIR_TEST_LIMIT") == "" {
 		again := exec.Command(os.Args[0], "-test.run=^TestLimit$", "-test.count=1")
@@ -105,6 +105,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
+// within runs the model under its limit, with calls at once, and fails with one byte less.
 func (l *limited) within(t *testing.T, calls int) {
 	l.o.Calls, l.o.Threads = calls, max(l.o.Threads, 2)
 	if l.o.Budget > 0 {
@@ -138,7 +139,8 @@ func (l *limited) within(t *testing.T, calls int) {
 	}
 }
 
-// limit is what the model needs, and what that is made of. What compiling holds at once is what is told.
+// limit returns the model's limit and its terms. It checks the terms against the bytes that are held, and against the
+// peak of compiling.
 func (l *limited) limit(t *testing.T) (int64, weir.Asked) {
 	weir.Trim()
 	before := mem.Usage()
@@ -180,7 +182,7 @@ func (l *limited) limit(t *testing.T) (int64, weir.Asked) {
 	return limit, parts
 }
 
-// outputsOf is the pages of a call's outputs, which are taken when it first runs.
+// outputsOf returns the bytes of the pages of a call's outputs, which its first run takes.
 func outputsOf(p *weir.Program) (bytes int64) {
 	dims := map[string]int64{}
 	for _, d := range p.Dims() {
@@ -196,7 +198,7 @@ func outputsOf(p *weir.Program) (bytes int64) {
 	return bytes
 }
 
-// run has as many runs hold results as there are calls, with arguments of their own, at the upper bounds of the
+// run holds the results of as many runs as there are calls, with arguments of their own, at the upper bounds of the
 // dimensions.
 func (l *limited) run(t *testing.T, calls int) {
 	m, err := weir.Load(l.path)
@@ -244,13 +246,13 @@ func (l *limited) run(t *testing.T, calls int) {
 	if err := m.Close(); err != nil { // the programs go on
 		t.Fatal(err)
 	}
-	var again bytes.Buffer // what is read of the files in place is still there
+	var again bytes.Buffer // the files that are read in place are still there
 	if _, err := p.WriteTo(&again); err != nil && l.o.Target != weir.Reference && !errors.Is(err, weir.ErrUnsupported) {
 		t.Fatal(err)
 	}
 }
 
-// TestLimitOfUnbounded needs values for dimensions without a bound.
+// TestLimitOfUnbounded: the limit of a model with unbounded dimensions needs values for them.
 func TestLimitOfUnbounded(t *testing.T) {
 	p := compileDigits(t, weir.Options{})
 	defer p.Close()
@@ -270,8 +272,7 @@ func TestLimitOfUnbounded(t *testing.T) {
 	}
 }
 
-// TestModelCompiledAgain compiles a model whose file's mapping was let go of, and refuses a file that was changed
-// meanwhile.
+// TestModelCompiledAgain compiles a model whose file is no longer mapped, and refuses it after the file was changed.
 func TestModelCompiledAgain(t *testing.T) {
 	data, err := os.ReadFile("examples/digits/data/digits.onnx")
 	if err != nil {

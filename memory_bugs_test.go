@@ -14,11 +14,11 @@ import (
 type memoryBug struct {
 	name, dims, params, body string
 	refused                  string   // part of why; "": it is accepted
-	requires                 []string // the conditions that it needs
+	requires                 []string // the conditions of the program
 }
 
 var memoryBugs = []memoryBug{
-	// Reuse that is blind to aliases: silent wrong numbers.
+	// Memory is reused while an alias is live: silent wrong numbers.
 	{"reshape alias", "dim m in [1, inf]", "%x: f32[m]", `
 		storage %s: 4*m bytes
 		%t: f32[m] = exp(%x) carve %s
@@ -73,7 +73,7 @@ var memoryBugs = []memoryBug{
 		%c: f32[2*m] = mul(%a, %a) carve %s at 8*m
 		%y: f32[2, m] = neg(%b)
 		return %y, %c`, "", nil},
-	// A plan that one branch makes invalid: a crash.
+	// One branch makes the plan invalid: a crash.
 	{"storage that does not dominate the other branch", "dim m in [1, inf]", "%x: f32[m], %c: bool[]", `
 		%y: f32[m] = if(%c) region () {
 		storage %s: 4*m bytes
@@ -103,7 +103,7 @@ var memoryBugs = []memoryBug{
 		return %go, %next
 		}
 		return %y`, "in a body that may run any number of times", nil},
-	// Sizes that wrap.
+	// Sizes overflow.
 	{"2^32 + 1 elements", "dim m in [1, inf]", "%x: f32[1]", `
 		storage %s: 16 bytes
 		%t: f32[4294967297] = expand(%x) {shape = syms [4294967297]} carve %s
@@ -122,7 +122,7 @@ var memoryBugs = []memoryBug{
 		%t: f32[16] = slice(%x) {begin = syms [0], extent = syms [16], step = ints [1]} carve %s
 		%y: f32[16] = neg(%t)
 		return %y`, "", []string{"15 < m", "32 <= m"}},
-	// A shape's slot that nothing computes.
+	// Nothing computes a dimension that a size needs.
 	{"a dimension that nothing gives a value", "dim m in [1, inf] dim k in [1, inf]", "%x: f32[2*m]", `
 		storage %s: 8*m bytes
 		%t: f32[2*m] = exp(%x) carve %s
@@ -134,7 +134,7 @@ var memoryBugs = []memoryBug{
 		%t: i64[1, k] = neg(%z) carve %s
 		%y: i64[1, k] = neg(%t)
 		return %y`, "storage %s needs the value of k", nil},
-	// A bound that is no bound.
+	// The stated bound does not bound the size.
 	{"only a lower bound", "dim m in [4, inf]", "%x: f32[m]", `
 		storage %s: 16 bytes
 		%t: f32[m] = exp(%x) carve %s
@@ -145,7 +145,7 @@ var memoryBugs = []memoryBug{
 		%t: f32[m, n] = exp(%x) carve %s
 		%y: f32[m, n] = neg(%t)
 		return %y`, "", []string{"m*n <= 64"}},
-	// What pools round is not compared with.
+	// A pool rounds sizes up, and the excess goes unnoticed.
 	{"sizes that a page would hide", "dim m in [1, 1024]", "%x: f32[m]", `
 		storage %s: 64 bytes
 		%t: f32[m] = exp(%x) carve %s
@@ -167,7 +167,8 @@ var memoryBugs = []memoryBug{
 		return %y`, "", nil},
 }
 
-// TestMemoryBugs: what others have taken, and computed wrong numbers from or crashed, is refused or checked here.
+// TestMemoryBugs: texts with which other compilers computed wrong numbers or crashed are refused, or their conditions
+// are checked.
 func TestMemoryBugs(t *testing.T) {
 	for _, b := range memoryBugs {
 		source := fmt.Sprintf("weir 1\nir @bug { %s\nmain @main(%s) {\n", b.dims, b.params) + strings.TrimLeft(b.body, "\n") +
@@ -193,9 +194,9 @@ func TestMemoryBugs(t *testing.T) {
 	}
 }
 
-// TestLivesThatRewritingMakesLonger: the compiler would read %t for %b, whose bytes are another's by then; it sees
-// that, and does not.
-func TestLivesThatRewritingMakesLonger(t *testing.T) {
+// TestExtendedLiveRanges: rewriting could replace %b by %t, whose bytes belong to another tensor by then; the compiler
+// does not.
+func TestExtendedLiveRanges(t *testing.T) {
 	for _, rewritten := range []string{
 		"%a: f32[m] = neg(%t)\n %b: f32[m] = neg(%a)",
 		"const %zero: f32[1] = [0]",
@@ -233,8 +234,8 @@ func TestLivesThatRewritingMakesLonger(t *testing.T) {
 	}
 }
 
-// TestDecidedByData: a condition on what the data decide is checked by the step that finds it; a run that breaks it
-// leaves nothing behind, and the next one works.
+// TestDecidedByData: a condition on sizes that the data decide is checked by the step that computes them; a run that
+// breaks it leaves no memory, and the next one works.
 func TestDecidedByData(t *testing.T) {
 	source := "weir 1\nir @m { dim m in [1, inf]\n dim k in [0, inf] limit m\n main @main(%x: f32[m]) {\n storage %s: " +
 		"24 bytes\n %z: i64[1, k] = nonzero(%x) {found = string \"k\"}\n" +

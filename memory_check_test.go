@@ -11,10 +11,11 @@ import (
 	"github.com/weirml/weir"
 )
 
-// people writes conditions as weir check does.
+// people replaces operators of conditions by the signs that weir check prints.
 var people = strings.NewReplacer(" <= ", " ≤ ", " == ", " = ", " != ", " ≠ ")
 
-// classes is what `weir check` says of a text: its conditions with their classes, or why it is refused.
+// classes returns the verdict of weir check on a text: its conditions with their classes, or the reason that it is
+// refused.
 func classes(p *weir.Program, err error) string {
 	var b strings.Builder
 	var e *weir.Error
@@ -31,7 +32,7 @@ func classes(p *weir.Program, err error) string {
 	return b.String()
 }
 
-// judge compares a text's class with what the oracle finds for every value of its dimensions up to 64.
+// judge compares the verdict on a text with the oracle's for every value of its dimensions up to 64.
 func judge(source string, p *weir.Program, err error) error {
 	o := newOracle(source)
 	if err != nil && !errors.Is(err, weir.ErrInput) {
@@ -55,8 +56,8 @@ func judge(source string, p *weir.Program, err error) error {
 	return wrong
 }
 
-// TestMemoryTexts: at least ten texts of each class, none of them misjudged. go test . -run TestMemoryTexts -rewrite
-// writes what check says of them.
+// TestMemoryTexts: there are at least ten texts of each class, and all are judged correctly. go test . -run
+// TestMemoryTexts -rewrite writes the verdicts.
 func TestMemoryTexts(t *testing.T) {
 	var said strings.Builder
 	said.WriteString("What weir check says of the texts in this folder.\n")

@@ -12,8 +12,8 @@ import (
 	"github.com/weirml/weir"
 )
 
-// TestMemoryTextsUnderDebug runs the texts that lay out their memory, those of the tests and drawn ones, with what is
-// released filled and the bytes behind operands guarded: their results are what the reference computes without either.
+// TestMemoryTextsUnderDebug runs texts that lay out their memory, of the tests and random ones, with released memory
+// filled and guards after operands: their results equal the reference's.
 func TestMemoryTextsUnderDebug(t *testing.T) {
 	for _, words := range []string{"poison", "poison,guard"} {
 		t.Run(words, func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestMemoryTextsUnderDebug(t *testing.T) {
 	}
 }
 
-// acceptedTexts are all texts of the tests that may compile.
+// acceptedTexts returns all texts of the tests that may compile.
 func acceptedTexts(t *testing.T) (list []string) {
 	files, err := filepath.Glob("testdata/memory/*/*.weir")
 	if err != nil || len(files) < 30 {
@@ -59,13 +59,13 @@ func acceptedTexts(t *testing.T) (list []string) {
 	return list
 }
 
-// runText runs a text on every target for some sizes that it admits, and tells how many runs that were.
+// runText runs a text on every target for some sizes that it admits, and returns the number of runs.
 func runText(t *testing.T, source string) (ran int) {
 	t.Helper()
 	o := weir.Options{Threads: 1, Target: weir.Reference}
 	reference, err := compileText(t, source, o)
 	if errors.Is(err, weir.ErrInput) {
-		return 0 // refused, which other tests are about
+		return 0 // refused, which other tests check
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func runText(t *testing.T, source string) (ran int) {
 	return ran
 }
 
-// anyOf is inputs for a program whose dimensions all are n.
+// anyOf returns inputs for a program whose dimensions all are n, and a function that closes them.
 func anyOf(t *testing.T, p *weir.Program, n int64) (weir.Inputs, func()) {
 	t.Helper()
 	in := weir.Inputs{}
@@ -137,7 +137,7 @@ func anyOf(t *testing.T, p *weir.Program, n int64) (weir.Inputs, func()) {
 	}
 }
 
-// near reports whether two tensors have the same elements, floats but for rounding.
+// near reports whether two tensors have the same elements, floats up to rounding.
 func near(a, b *weir.Tensor) bool {
 	x, err := weir.View[float32](a)
 	y, other := weir.View[float32](b)

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// oracle is an interpreter of what a text says of memory, for given values of the dimensions: storages are arrays of
-// bytes, each of which belongs to one tensor or to none. It shares nothing with the compiler, and knows no more of the
-// language than the texts of these tests use, a statement a line.
+// oracle interprets the memory of a text for given values of the dimensions: storages are arrays of bytes, each of
+// which belongs to one tensor or to none. It shares no code with the compiler, and knows only the statements that the
+// texts of these tests use, one a line.
 type oracle struct {
 	dims     map[string]*big.Int
 	names    []string
@@ -29,7 +29,7 @@ var (
 	oracleReturn  = regexp.MustCompile(`^return ?(.*)$`)
 )
 
-// newOracle reads a text.
+// newOracle parses a text.
 func newOracle(source string) *oracle {
 	o := &oracle{dims: map[string]*big.Int{}, ranges: map[string][2]int64{}}
 	inside := false
@@ -74,7 +74,7 @@ func (o *oracle) each(f func()) {
 	bind(0)
 }
 
-// holds decides a condition.
+// holds reports whether a condition holds.
 func (o *oracle) holds(cond string) bool {
 	if a, b, ok := strings.Cut(cond, " or "); ok {
 		return o.holds(a) || o.holds(b)
@@ -91,7 +91,7 @@ func (o *oracle) holds(cond string) bool {
 	panic("no relation in " + cond)
 }
 
-// value is an expression's.
+// value evaluates an expression.
 func (o *oracle) value(text string) *big.Int {
 	p := &oracleParser{o: o, text: strings.TrimSpace(text)}
 	v := p.sum()
@@ -106,6 +106,7 @@ type oracleParser struct {
 	text string
 }
 
+// accept skips mark, if it comes next, and reports whether it did.
 func (p *oracleParser) accept(mark string) bool {
 	p.text = strings.TrimSpace(p.text)
 	if strings.HasPrefix(p.text, mark) {
@@ -115,6 +116,7 @@ func (p *oracleParser) accept(mark string) bool {
 	return false
 }
 
+// sum parses terms joined by + and -.
 func (p *oracleParser) sum() *big.Int {
 	v := p.product()
 	for {
@@ -128,7 +130,7 @@ func (p *oracleParser) sum() *big.Int {
 	}
 }
 
-// product is left to right. Division and remainder are those that round down, of a positive divisor.
+// product parses factors from left to right. Division and remainder round down; the divisor is positive.
 func (p *oracleParser) product() *big.Int {
 	v := p.atom()
 	for {
@@ -148,6 +150,7 @@ func (p *oracleParser) product() *big.Int {
 	}
 }
 
+// atom parses a number, a dimension, a function or an expression in parentheses.
 func (p *oracleParser) atom() *big.Int {
 	switch {
 	case p.accept("-"):
@@ -180,21 +183,22 @@ func (p *oracleParser) atom() *big.Int {
 	return v
 }
 
-// space is a storage: which tensor each byte belongs to.
+// space is a storage, with the tensor that each byte belongs to.
 type space struct {
 	bytes []string
 	align int64
 	ended bool
 }
 
-// world is what there is at one place of the text.
+// world is the state of memory at one line of the text.
 type world struct {
 	spaces map[string]*space
-	carved map[string]string // the storage that a tensor is carved from
-	in     map[string]string // the tensor in whose memory a tensor lies: itself where it is carved
+	carved map[string]string // the storage of a carved tensor
+	in     map[string]string // the tensor in whose memory a tensor lies; itself if it is carved
 	gone   map[string]bool   // released
 }
 
+// clone returns a deep copy.
 func (w *world) clone() *world {
 	c := &world{map[string]*space{}, map[string]string{}, map[string]string{}, map[string]bool{}}
 	for k, v := range w.spaces {
@@ -212,8 +216,7 @@ func (w *world) clone() *world {
 	return c
 }
 
-// legal reports whether the text means something for the dimensions as they are: both branches of an if are taken to
-// run.
+// legal reports whether the text is valid for the present dimensions, whichever branch of an if is taken.
 func (o *oracle) legal() bool {
 	rest, ok := o.block(o.body, &world{map[string]*space{}, map[string]string{}, map[string]string{}, map[string]bool{}},
 		0)
@@ -222,7 +225,7 @@ func (o *oracle) legal() bool {
 
 var oracleBits = map[string]int64{"f32": 32, "f64": 64, "i32": 32, "i64": 64, "u8": 8, "u4": 4, "bool": 8, "f16": 16}
 
-// block runs statements up to the closing bracket, and returns what follows.
+// block interprets statements up to the closing bracket, and returns the lines after it.
 func (o *oracle) block(lines []string, w *world, depth int) (rest []string, ok bool) {
 	for len(lines) > 0 {
 		line := lines[0]
@@ -276,7 +279,7 @@ func (o *oracle) block(lines []string, w *world, depth int) (rest []string, ok b
 	return nil, true
 }
 
-// branches runs both bodies of an if, each in the world before it.
+// branches interprets both bodies of an if, each from the world before it.
 func (o *oracle) branches(lines []string, w *world, depth int) (rest []string, ok bool) {
 	first, second := w.clone(), w.clone()
 	lines, ok = o.block(lines, first, depth+1)
@@ -304,12 +307,13 @@ func (o *oracle) branches(lines []string, w *world, depth int) (rest []string, o
 	return lines[1:], true
 }
 
-// usable reports whether a value's bytes are its own.
+// usable reports whether the bytes of a value are still its own.
 func (w *world) usable(v string) bool {
 	root := w.in[v]
 	return root == "" || !w.gone[root]
 }
 
+// release ends a storage or a carved tensor. It reports false if it is not live.
 func (w *world) release(name string) bool {
 	if s := w.spaces[name]; s != nil {
 		if s.ended {
@@ -336,6 +340,7 @@ func (w *world) release(name string) bool {
 	return true
 }
 
+// carve places a tensor in a storage. It reports false if it does not fit or overlaps another tensor.
 func (o *oracle) carve(w *world, name, dt, shape, storage, at string) bool {
 	s := w.spaces[storage]
 	if s == nil || s.ended {

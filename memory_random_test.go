@@ -12,18 +12,19 @@ import (
 	"github.com/weirml/weir"
 )
 
-// randomText is a text that lays out memory more or less sensibly, and how its results are computed.
+// randomText is a random text that lays out memory, mostly without overlap, and a way to compute its results.
 type randomText struct {
 	r        *rand.Rand
 	lines    []string
-	values   []string // that can be named here
+	values   []string // in scope
 	storages []string
-	live     map[string]string // carved values that live: where
+	live     map[string]string // where live carved values lie
 	count    int
 	eval     map[string]func(env map[string][]float32) []float32
-	order    []string // of the values that every run computes
+	order    []string // the values that every run computes, in order
 }
 
+// name returns a new name that begins with a letter.
 func (g *randomText) name(letter string) string {
 	g.count++
 	return fmt.Sprintf("%%%s%d", letter, g.count)
@@ -36,7 +37,7 @@ var (
 	randomOffsets = []string{"0", "0", "4*m", "8*m", "12*m", "64", "32", "4*m + 4", "2*m"}
 )
 
-// operand is a value, mostly one that is alive.
+// operand returns a value in scope, mostly one that is live.
 func (g *randomText) operand() string {
 	for range 8 {
 		v := pick(g.r, g.values)
@@ -47,7 +48,7 @@ func (g *randomText) operand() string {
 	return "%x"
 }
 
-// node adds an operator, carved half of the time.
+// node adds an operator, carved two times out of three.
 func (g *randomText) node() {
 	a, b := g.operand(), g.operand()
 	kind := g.r.Intn(6)
@@ -55,7 +56,7 @@ func (g *randomText) node() {
 	if len(g.storages) > 0 && g.r.Intn(3) > 0 {
 		letter = "t"
 		s, at := pick(g.r, g.storages), pick(g.r, randomOffsets)
-		if g.r.Intn(8) > 0 { // where nothing is
+		if g.r.Intn(8) > 0 { // mostly at a free offset
 			for _, other := range randomOffsets {
 				taken := false
 				for _, place := range g.live {
@@ -92,7 +93,7 @@ func (g *randomText) node() {
 		text, f = "abs("+a+")", each([]string{a}, func(x []float32) float32 { return float32(math.Abs(float64(x[0]))) })
 	case 3:
 		text, f = "reshape("+a+") {shape = syms [m]}", each([]string{a}, func(x []float32) float32 { return x[0] })
-	case 4: // which the compiler leaves out
+	case 4: // the compiler removes it
 		text, f = "sub("+a+", %zero)", each([]string{a}, func(x []float32) float32 { return x[0] })
 	default:
 		text, f = "add("+a+", "+b+")", each([]string{a, b}, func(x []float32) float32 { return x[0] + x[1] })
@@ -107,6 +108,7 @@ func (g *randomText) node() {
 	g.order = append(g.order, out)
 }
 
+// statement adds a random statement: a node, a storage, a release or, if deep, an if.
 func (g *randomText) statement(deep bool) {
 	switch k := g.r.Intn(12); {
 	case k == 0 || len(g.storages) == 0 && k < 4:
@@ -162,7 +164,7 @@ func (g *randomText) branch() {
 	}
 	g.lines = append(g.lines, "}")
 	g.lines[head] = out + ": f32[m] = if(%c) region () {"
-	for v := range g.live { // what the second released, the first should have too
+	for v := range g.live { // values that the second body released; the first should have released them too
 		if live[v] == "" {
 			delete(g.live, v)
 		}
@@ -185,7 +187,7 @@ func (g *randomText) branch() {
 	g.values, g.order = append(g.values, out), append(g.order, out)
 }
 
-// newRandomText makes a text of a seed.
+// newRandomText returns the text of a seed.
 func newRandomText(seed int64) (*randomText, string) {
 	g := &randomText{r: rand.New(rand.NewSource(seed)), values: []string{"%x"}, live: map[string]string{},
 		eval: map[string]func(map[string][]float32) []float32{}}
@@ -212,8 +214,8 @@ func newRandomText(seed int64) (*randomText, string) {
 	return g, source
 }
 
-// FuzzMemoryText: what is said of a text that lays out memory is what the oracle finds, and a text that is accepted
-// computes what it would without.
+// FuzzMemoryText compares the verdict on a text that lays out memory with the oracle's. A text that is accepted gives
+// the same results as without its layout.
 func FuzzMemoryText(f *testing.F) {
 	for seed := range int64(60) {
 		f.Add(seed)
@@ -247,7 +249,7 @@ func FuzzMemoryText(f *testing.F) {
 	})
 }
 
-// runRandom runs a text, and compares its result and its memory with what they should be.
+// runRandom runs a text, and compares its result and its memory with the expected ones.
 func runRandom(t *testing.T, g *randomText, p *weir.Program, source string, m int, cond bool) {
 	x := make([]float32, m)
 	for i := range x {

@@ -16,13 +16,13 @@ import (
 
 var tokens = regexp.MustCompile(`"[^"\n]*"|[%@]?[A-Za-z_][A-Za-z0-9_.]*|-?[0-9]+|->|==|<=|//|\n|.`)
 
-// odd are tokens that take the places of others.
+// odd are tokens that replace others.
 var odd = []string{"no_such", "%none", "@none", "0", "-1", "1", "9223372036854775807", "-9223372036854775808",
 	"4294967296", "\"\"", "f32", "i64", "bool", "state", "storage", "carve", "release",
 	"assert", "const", "dim", "require", "return", "region", "(", ")", "{", "}", "[", "]", ",", ":", "inf", "relu",
 	"nonzero", "if", "loop", "n", "m", "k", "%x", "%y", "%s"}
 
-// mutated is a text with a few tokens left out, doubled, swapped or put in the places of others.
+// mutated returns a text with a few tokens left out, doubled, swapped or replaced.
 func mutated(text string, r *rand.Rand) string {
 	list := tokens.FindAllString(text, -1)
 	for range 1 + r.IntN(3) {
@@ -50,7 +50,7 @@ func mutated(text string, r *rand.Rand) string {
 	return out
 }
 
-// textModels are the models of testdata that are written as texts, and one of each declaration.
+// textModels returns the models of testdata that are texts, and a text with each declaration.
 func textModels(t *testing.T) []string {
 	list := []string{`weir 1
 ir @m {
@@ -89,8 +89,8 @@ ir @m {
 	return list
 }
 
-// TestMutatedTexts compiles texts of which a few tokens are others: each compiles, or is refused with an error that is
-// not a bug of ours. WEIR_FUZZ_TEXTS says how many; 1,500 is what a test run has.
+// TestMutatedTexts compiles texts with a few changed tokens: each compiles, or is refused with an error that is not
+// internal. WEIR_FUZZ_TEXTS is the number of texts; the default is 1,500.
 func TestMutatedTexts(t *testing.T) {
 	count := 1500
 	if n, err := strconv.Atoi(os.Getenv("WEIR_FUZZ_TEXTS")); err == nil {
@@ -105,7 +105,8 @@ func TestMutatedTexts(t *testing.T) {
 			text = texts[r.IntN(len(texts))]
 		}
 		if seed == 0 {
-			text = strings.Replace(text, "mul(%s, %two)", "no_such(%s, %two)", 1) // a state of what an unknown operator gives
+			// a state whose new value is the result of an unknown operator
+			text = strings.Replace(text, "mul(%s, %two)", "no_such(%s, %two)", 1)
 		} else {
 			text = mutated(text, r)
 		}

@@ -11,7 +11,8 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
-// groupedModel is GroupQueryAttention of 4 heads over 2 heads of keys, which are states of room entries.
+// groupedModel returns a model of GroupQueryAttention of 4 heads over 2 heads of keys, which are states of room
+// entries.
 func groupedModel(t *testing.T) *weir.Model {
 	t.Helper()
 	cache := func(name string) *wire.ValueInfoProto {
@@ -33,15 +34,15 @@ func groupedModel(t *testing.T) *weir.Model {
 	return m
 }
 
-// toBF16 is x rounded to bf16, to nearest and ties to even.
+// toBF16 rounds x to bf16, to nearest and ties to even.
 func toBF16(x float32) uint16 {
 	b := math.Float32bits(x)
 	return uint16((b + 0x7fff + b>>16&1) >> 16)
 }
 
-// TestNarrowCaches: caches in bf16 take half the bytes, hold what caches of f32 hold, rounded once, and are never
-// widened as a whole; results differ by no more than the rounding explains, at every level, for many new entries and
-// for one.
+// TestNarrowCaches: caches in bf16 take half the bytes, hold the values of caches of f32, rounded once, and are never
+// widened entirely. Results differ by no more than the rounding explains, at every level, for many new entries and for
+// one.
 func TestNarrowCaches(t *testing.T) {
 	m := groupedModel(t)
 	states := map[string]string{"k0": "k1", "v0": "v1"}
@@ -140,8 +141,8 @@ func grouped(t *testing.T, at, news, query, key int) weir.Inputs {
 	return in
 }
 
-// TestNarrowScatters: a cache that a model reshapes, turns and writes to more than once is narrow all the way, and what
-// reads it reads what is stored. A state that is no cache stays as it is.
+// TestNarrowScatters: a cache that a model reshapes, transposes and writes several times stays narrow, and its readers
+// read the stored values. A state that is not a cache is not narrowed.
 func TestNarrowScatters(t *testing.T) {
 	const text = `weir 1
 ir @m {
@@ -204,7 +205,7 @@ ir @m {
 	}
 }
 
-// TestNarrowCacheRefusals: what cannot be narrow is refused with what mends it.
+// TestNarrowCacheRefusals: states that cannot be narrow are refused, with a fix.
 func TestNarrowCacheRefusals(t *testing.T) {
 	m := groupedModel(t)
 	for _, c := range []struct {

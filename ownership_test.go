@@ -32,7 +32,7 @@ func compileFile(t *testing.T, name string, o weir.Options) *weir.Program {
 	return p
 }
 
-// filled is a tensor of its own memory with small numbers in it.
+// filled returns a tensor of its own memory with small numbers in it.
 func filled(t *testing.T, shape ...int) *weir.Tensor {
 	t.Helper()
 	x, err := weir.New(weir.F32, shape...)
@@ -49,7 +49,7 @@ func filled(t *testing.T, shape ...int) *weir.Tensor {
 	return x
 }
 
-// steps is how many training steps the tests take: all 10⁵ where WEIR_LONG asks for them.
+// steps returns the number of training steps of the tests: 10⁵ if WEIR_LONG is set.
 func steps() int {
 	if os.Getenv("WEIR_LONG") != "" {
 		return 100_000
@@ -57,8 +57,8 @@ func steps() int {
 	return 3000
 }
 
-// flat fails once what the process holds is not what it held when it was first asked, 1000 steps in: outside Go's heap
-// to the byte, there and in pages less than 8 MiB more.
+// flat returns a function that fails t if, at a later thousandth step, the process holds more than at step 1000: any
+// byte outside Go's heap, or 8 MiB of Go's heap or of resident pages.
 func flat(t *testing.T) func(step int) {
 	var first mem.Totals
 	var heap, resident int64
@@ -88,8 +88,8 @@ func flat(t *testing.T) func(step int) {
 	}
 }
 
-// TestForwardBackward: what a forward program keeps for a backward one is consumed there, so that both go on with one
-// call each.
+// TestForwardBackward: a backward program consumes the tensors that a forward one keeps for it, so that one call of
+// each suffices.
 func TestForwardBackward(t *testing.T) {
 	forward, backward := compileFile(t, "training_forward", weir.Options{Threads: 1}),
 		compileFile(t, "training_backward", weir.Options{Threads: 1})
@@ -123,7 +123,8 @@ func TestForwardBackward(t *testing.T) {
 	}
 }
 
-// TestConsumed: a consumed tensor's memory is gone when the run ends, however it ends, and it is refused from then on.
+// TestConsumed: a consumed tensor's memory is released when the run ends, with or without an error, and the tensor is
+// refused from then on.
 func TestConsumed(t *testing.T) {
 	p := compileFile(t, "training_forward", weir.Options{Threads: 1})
 	before := mem.Usage()
@@ -148,7 +149,7 @@ func TestConsumed(t *testing.T) {
 	if err := x.Close(); err != nil {
 		t.Errorf("closing it: %v", err)
 	}
-	// A run that is refused takes nothing, one that is stopped takes all.
+	// A run that is refused consumes nothing; a run that is stopped consumes all.
 	x = filled(t, 3, 16)
 	wrong := in(weir.Consume(x))
 	wrong["w2"] = x
@@ -181,8 +182,8 @@ func TestConsumed(t *testing.T) {
 	}
 }
 
-// TestCallConsumes: a call gives back what is bound to it by Consume inside its next run, and then wants another; what
-// is refused is not consumed.
+// TestCallConsumes: the next run of a call consumes the tensors that are bound by Consume, and the call then needs
+// others; refused tensors are not consumed.
 func TestCallConsumes(t *testing.T) {
 	p := compileFile(t, "training_forward", weir.Options{Threads: 1})
 	w := []*weir.Tensor{filled(t, 16, 16), filled(t, 16, 16), filled(t, 16, 16)}
@@ -240,7 +241,7 @@ func TestCallConsumes(t *testing.T) {
 	}
 }
 
-// eight are the training step's weights.
+// eight returns the training step's weights.
 func eight(t *testing.T) (weights []*weir.Tensor) {
 	for range 8 {
 		weights = append(weights, filled(t, 16, 16))
@@ -248,8 +249,8 @@ func eight(t *testing.T) (weights []*weir.Tensor) {
 	return weights
 }
 
-// TestDonate: weights that are donated to each training step are updated where they lie, with the same results as
-// otherwise, and nothing grows.
+// TestDonate: weights that are donated to each training step are updated in place, with the same results as lent ones,
+// and nothing grows.
 func TestDonate(t *testing.T) {
 	before := mem.Usage()
 	p := compileFile(t, "training_step", weir.Options{Threads: 1})
@@ -293,7 +294,7 @@ func TestDonate(t *testing.T) {
 	}
 }
 
-// compareSteps takes as many steps with weights that are lent, and compares.
+// compareSteps runs as many steps with lent weights, and compares the weights.
 func compareSteps(t *testing.T, x, y *weir.Tensor, want []*weir.Tensor, count int) {
 	t.Helper()
 	p, w := compileFile(t, "training_step", weir.Options{Threads: 1}), eight(t)
@@ -319,7 +320,7 @@ func compareSteps(t *testing.T, x, y *weir.Tensor, want []*weir.Tensor, count in
 	}
 }
 
-// TestDonated: the certificate of runs that donate, what they measure, and donations that are refused.
+// TestDonated: runs that donate have the certified bytes, and donations that cannot be used are refused.
 func TestDonated(t *testing.T) {
 	p := compileFile(t, "training_step", weir.Options{Threads: 2})
 	in, w := weir.Inputs{"x": filled(t, 5, 16), "y": filled(t, 5, 16)}, eight(t)
@@ -399,7 +400,7 @@ func TestDonated(t *testing.T) {
 	}
 }
 
-// borrowed is a tensor over memory of Go's.
+// borrowed returns a tensor over memory of Go's.
 func borrowed(t *testing.T, shape ...int) *weir.Tensor {
 	count := 1
 	for _, s := range shape {
@@ -412,8 +413,7 @@ func borrowed(t *testing.T, shape ...int) *weir.Tensor {
 	return x
 }
 
-// TestBindOutput: outputs are written where the caller says, weights over themselves, and a run so bound allocates
-// nothing.
+// TestBindOutput: outputs are written into the caller's tensors, weights over themselves, without allocation.
 func TestBindOutput(t *testing.T) {
 	p := compileFile(t, "training_step", weir.Options{Threads: 1})
 	before := mem.Usage().Current[mem.Outputs]
@@ -462,7 +462,7 @@ func TestBindOutput(t *testing.T) {
 		step()
 		check(i)
 	}
-	// What is refused.
+	// Refused bindings.
 	small, odd := filled(t, 4, 16), borrowed(t, 16, 17)
 	data, err := weir.View[float32](odd)
 	if err != nil {

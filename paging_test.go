@@ -12,9 +12,9 @@ import (
 	"github.com/weirml/weir"
 )
 
-// TestPagedTable: a table that is both gathered from and multiplied with is left in its file whole, on every machine:
-// rows of it are read by the run's indices, and the product is computed in parts. Results, errors and memory are as
-// they are without a budget, and as predicted, for every number of indices.
+// TestPagedTable leaves a table that is both gathered from and multiplied with in its file, on every target: a run
+// reads the rows of its indices, and computes the product in pieces. Results and errors are the same as without a
+// budget, and the memory is as predicted, for every number of indices.
 func TestPagedTable(t *testing.T) {
 	m, err := weir.Load("testdata/onnx/tied_table/model.onnx")
 	if err != nil {
@@ -80,7 +80,7 @@ func TestPagedTable(t *testing.T) {
 	}
 }
 
-// throughFile is a program written to a file and read again.
+// throughFile writes a program as an artefact and compiles the artefact.
 func throughFile(t *testing.T, p *weir.Program) *weir.Program {
 	path := filepath.Join(t.TempDir(), "model.weir")
 	var b bytes.Buffer
@@ -98,7 +98,7 @@ func throughFile(t *testing.T, p *weir.Program) *weir.Program {
 	return must[*weir.Program](t)(weir.Compile(t.Context(), m, weir.Options{Threads: 2}))
 }
 
-// scores are the bits of a run's first output.
+// scores returns a run's first output.
 func scores(t *testing.T, p *weir.Program, in weir.Inputs) []float32 {
 	r, err := p.Run(t.Context(), in)
 	if err != nil {
@@ -108,7 +108,7 @@ func scores(t *testing.T, p *weir.Program, in weir.Inputs) []float32 {
 	return must[[]float32](t)(weir.Copy[float32](r.At(0)))
 }
 
-// TestPagedTableAllocatesNothing: a call reads its rows and parts without taking memory.
+// TestPagedTableAllocatesNothing: a call reads its rows and pieces without allocating.
 func TestPagedTableAllocatesNothing(t *testing.T) {
 	m, err := weir.Load("testdata/onnx/tied_table/model.onnx")
 	if err != nil {

@@ -11,12 +11,13 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// sabotaged is a kernel that does harm in its last tile once.
+// sabotaged is a kernel that calls harm before its last tile, with a copy of the arguments.
 type sabotaged struct {
 	target.Kernel
-	harm func(a *target.Args) // it may change its copy
+	harm func(a *target.Args) // may change the arguments; nil: no harm
 }
 
+// Run runs the tiles, the last one with the changed arguments.
 func (k *sabotaged) Run(a *target.Args, begin, end int64, scratch []byte) error {
 	if tiles, _ := k.Tiles(a.Dims); end == tiles && k.harm != nil {
 		bad := target.Args{Operands: slices.Clone(a.Operands), Dims: a.Dims}
@@ -26,9 +27,9 @@ func (k *sabotaged) Run(a *target.Args, begin, end int64, scratch []byte) error 
 	return k.Kernel.Run(a, begin, end, scratch)
 }
 
-// TestKernelsThatPanic: a panic in a kernel, in Go's code or as a fault of machine code that was given a wrong address,
-// on whatever goroutine it runs, is an ErrInternal of that run: it names the node and has a stack; the program runs on,
-// gives the same results as before, and closes without a byte left.
+// TestKernelsThatPanic: a panic in a kernel, in Go's code or as a fault of machine code with a wrong address, on any
+// goroutine, is an ErrInternal of that run that names the node and has a stack. The program runs on, gives the same
+// results as before, and closes without a byte left.
 func TestKernelsThatPanic(t *testing.T) {
 	harms := map[string]func(a *target.Args){"panic": func(*target.Args) { panic("a bug") }}
 	if mem.OutsideHeap() {
@@ -81,7 +82,7 @@ func TestKernelsThatPanic(t *testing.T) {
 			return list
 		}
 		want := scores()
-		p.idle[0].call.Close() // which has the kernels as they are
+		p.idle[0].call.Close() // its call uses the kernels without sabotage
 		p.idle = nil
 		kernels := make([]*sabotaged, len(p.compiled.Code.Kernels))
 		for i, k := range p.compiled.Code.Kernels {

@@ -12,8 +12,8 @@ import (
 	"github.com/weirml/weir/internal/mem"
 )
 
-// TestPictureWithinLimits decodes a picture, which Go's heap holds meanwhile, under limits and budgets: it is refused,
-// by name, if they leave no room for that, and the next run works.
+// TestPictureWithinLimits decodes a picture, which Go's heap holds meanwhile, under limits and budgets: without space
+// for it, the run is refused with the node's name, and the next run works.
 func TestPictureWithinLimits(t *testing.T) {
 	var file bytes.Buffer
 	if err := png.Encode(&file, image.NewGray(image.Rect(0, 0, 2000, 2000))); err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// TestObserveWrong: a plan that says of one buffer anything else than what launches received is not called equal.
+// TestObserveWrong changes one buffer of a plan in each field: Observe does not call it equal to the launches'
+// operands.
 func TestObserveWrong(t *testing.T) {
 	m, err := Load("examples/digits/data/digits.onnx")
 	if err != nil {
@@ -63,7 +64,8 @@ func TestObserveWrong(t *testing.T) {
 	}
 }
 
-// TestLeast: what a search proved beyond the lower bound is in the certificate, and nowhere where it proved nothing.
+// TestLeast: a bound that the search proved beyond the lower bound is in the certificate; without a proof there is
+// none.
 func TestLeast(t *testing.T) {
 	m, err := Load("examples/digits/data/digits.onnx")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir"
 )
 
-// planOf compiles a model file and lays out its plan.
+// planOf compiles a model file and returns the program and its plan.
 func planOf(t *testing.T, file string, d weir.Dims, o weir.Options) (*weir.Program, *weir.Plan) {
 	t.Helper()
 	m, err := weir.Load(file)
@@ -30,7 +30,8 @@ func planOf(t *testing.T, file string, d weir.Dims, o weir.Options) (*weir.Progr
 	return p, plan
 }
 
-// overlaps lists pairs of buffers that share bytes while both are alive, but for what is computed in another's place.
+// overlaps lists pairs of buffers that share bytes while both are live, except buffers that are computed in another's
+// place.
 func overlaps(p *weir.Plan) (pairs [][2]string) {
 	for i, a := range p.Buffers {
 		for j, b := range p.Buffers[:i] {
@@ -43,7 +44,7 @@ func overlaps(p *weir.Plan) (pairs [][2]string) {
 	return pairs
 }
 
-// TestPlan holds plans to the certificate: what is drawn is what it counts.
+// TestPlan compares plans with the certificate: the sizes are those that it counts.
 func TestPlan(t *testing.T) {
 	files, err := filepath.Glob("testdata/onnx/*/model.onnx")
 	if err != nil || len(files) < 50 {
@@ -82,6 +83,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// checkPlan compares a plan with the certificate of its program.
 func checkPlan(t *testing.T, file string, p *weir.Program, plan *weir.Plan) {
 	t.Helper()
 	if pairs := overlaps(plan); len(pairs) > 0 {
@@ -132,7 +134,7 @@ func checkPlan(t *testing.T, file string, p *weir.Program, plan *weir.Plan) {
 	}
 }
 
-// TestObserve compares plans with what launches received.
+// TestObserve compares plans with the operands that launches received.
 func TestObserve(t *testing.T) {
 	p, plan := planOf(t, "examples/digits/data/digits.onnx", weir.Dims{"batch": 3}, weir.Options{})
 	x, err := weir.New(weir.F32, 3, 1, 8, 8)
@@ -161,7 +163,7 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// TestObserveSpill: what goes to a file and comes back is of the plan as well.
+// TestObserveSpill: buffers that are spilled to a file and fetched back are in the plan as well.
 func TestObserveSpill(t *testing.T) {
 	s := sweptModels[slices.IndexFunc(sweptModels, func(w swept) bool { return w.name == "long_skips" })].prepare(t)
 	plan, err := s.shared.Observe(t.Context(), s.in)

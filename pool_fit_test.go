@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
-// poolNodes are a pool of windows of 4 and what reads it: the sum along the pool's places of 1 more than each.
+// poolNodes returns a pool with windows of 4, and its reader.
 func poolNodes(op string, stride int64) []*wire.NodeProto {
 	attrs := []*wire.AttributeProto{wire.IntsAttribute("kernel_shape", 4), wire.IntsAttribute("strides", stride)}
 	n := nodeOf(op+" x y", attrs...)
@@ -18,8 +18,8 @@ func poolNodes(op string, stride int64) []*wire.NodeProto {
 	return []*wire.NodeProto{n, nodeOf("Exp y z")}
 }
 
-// TestPoolFits: where the window fits nowhere a pool of fixed sizes is empty as long as ONNX's formula says 0, and an
-// error below that; one of named sizes is an error.
+// TestPoolFits pools fewer elements than a window has. A pool of known extents is empty if ONNX's formula gives 0, and
+// an error if it gives less; a pool of named extents is an error.
 func TestPoolFits(t *testing.T) {
 	for _, op := range []string{"MaxPool", "AveragePool", "LpPool"} {
 		for _, target := range []weir.Target{"", weir.Portable, weir.Reference} {
@@ -45,6 +45,7 @@ func TestPoolFits(t *testing.T) {
 	}
 }
 
+// checkPool compares a pool's extent, or its error, with ONNX's formula; extents below least are errors.
 func checkPool(t *testing.T, what string, p *weir.Program, err error, x *weir.Tensor, stride, least int64) {
 	t.Helper()
 	n := int64(x.Shape()[2])

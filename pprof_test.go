@@ -18,7 +18,7 @@ import (
 	"github.com/weirml/weir"
 )
 
-// cpuTags profiles work for a moment, and returns what go tool pprof tells of the samples' labels.
+// cpuTags profiles work for a moment, and returns go tool pprof's list of the samples' labels.
 func cpuTags(t *testing.T, work func()) string {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -29,7 +29,7 @@ func cpuTags(t *testing.T, work func()) string {
 	}
 	var b bytes.Buffer
 	if err := pprof.StartCPUProfile(&b); err != nil {
-		t.Skip(err) // the test itself is profiled
+		t.Skip(err) // another profile is running
 	}
 	for begin := time.Now(); time.Since(begin) < 600*time.Millisecond; {
 		work()
@@ -46,8 +46,8 @@ func cpuTags(t *testing.T, work func()) string {
 	return string(out)
 }
 
-// TestProfileLabels: a CPU profile says which model runs and which kernel, on all workers; a caller's own labels
-// stay, and workers take them over.
+// TestProfileLabels: a CPU profile names the model and the kernel that run, on all workers; a caller's own labels stay,
+// and workers take them over.
 func TestProfileLabels(t *testing.T) {
 	path := digitsFile(t)
 	m, err := weir.Load(path)
@@ -78,7 +78,7 @@ func TestProfileLabels(t *testing.T) {
 		t.Errorf("the labels are\n%s", tags)
 	}
 	pprof.Do(t.Context(), pprof.Labels("request", "mine"), func(context.Context) {
-		tags = cpuTags(t, run) // the context of the runs has no labels: the goroutine has
+		tags = cpuTags(t, run) // the goroutine has labels, the context of the runs has none
 		if !strings.Contains(goroutineLabels(t), "mine") {
 			t.Error("the caller's labels are gone after a run")
 		}
@@ -91,7 +91,7 @@ func TestProfileLabels(t *testing.T) {
 	}
 }
 
-// goroutineLabels are the lines of a goroutine profile that tell labels.
+// goroutineLabels returns the lines of a goroutine profile that have labels.
 func goroutineLabels(t *testing.T) string {
 	t.Helper()
 	var b bytes.Buffer

@@ -11,9 +11,9 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
-// TestPrecision: in bf16 and int8 weights take about half and a quarter of the bytes, results stay near those of f32
-// and those of portable code, which may round the weights alone, what is measured is what was predicted, and an
-// artefact is in the precision that it was compiled in. Without being asked for, nothing is rounded.
+// TestPrecision: weights in bf16 and int8 take about half and a quarter of the bytes; results stay near those of f32
+// and of portable code, which may round weights only; the measured bytes are the predicted ones; and an artefact keeps
+// its precision. By default, nothing is rounded.
 func TestPrecision(t *testing.T) {
 	m := must[*weir.Model](t)(weir.LoadBytes(digits(t)))
 	defer m.Close()
@@ -71,8 +71,8 @@ func TestPrecision(t *testing.T) {
 	}
 }
 
-// TestTiedPrecision: an embedding whose rows are the columns of a product is held once in each precision, gives rows
-// near those of f32, and products of them.
+// TestTiedPrecision: an embedding whose rows are the columns of a product is stored once in each precision; its rows
+// and its products are near those of f32.
 func TestTiedPrecision(t *testing.T) {
 	const words, size = 70, 40
 	r := rand.New(rand.NewSource(2))

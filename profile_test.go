@@ -8,7 +8,7 @@ import (
 	"github.com/weirml/weir"
 )
 
-// TestProfile sees each launch once, with a time, and no time after the profile.
+// TestProfile: a profile has each launch once, with a time; after the profile, launches have no time.
 func TestProfile(t *testing.T) {
 	p := compileDigits(t, weir.Options{Threads: 1})
 	defer p.Close()
@@ -44,7 +44,7 @@ func TestProfile(t *testing.T) {
 	}
 }
 
-// TestKernels: each launch that is not machine code says why.
+// TestKernels: each launch that is not machine code has a reason.
 func TestKernels(t *testing.T) {
 	for _, o := range []weir.Options{{}, {CPU: "portable"}, {Target: weir.Reference}} {
 		p := compileDigits(t, o)
@@ -61,6 +61,7 @@ func TestKernels(t *testing.T) {
 	}
 }
 
+// TestProbe measures this machine: its rates are positive.
 func TestProbe(t *testing.T) {
 	peak, err := weir.Probe("portable", 2)
 	if err != nil || peak.Core <= 0 || peak.All <= 0 || len(peak.Memory) != 4 || peak.ReadAll(1) != peak.Memory[0].All ||

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestReadme compiles the README's program as it stands there, and runs it on the digits.
+// TestReadme compiles the README's program and runs it on the digits.
 func TestReadme(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("there is no go command to compile it with")

@@ -8,9 +8,9 @@ import (
 	"github.com/weirml/weir"
 )
 
-// TestReady: a program of which nothing is left to know has the memory of its first call from the start, no more than
-// is certified; one with a dimension that a run binds has none, and its run says so if there is no room for it. A
-// program whose first call has none under the limit is refused.
+// TestReady: a program without free dimensions has the memory of its first call from the start, at most the certified
+// bytes; a program with a dimension that a run binds has none, and its run fails if the limit is too low. A program
+// whose first call exceeds the limit is refused.
 func TestReady(t *testing.T) {
 	m, err := weir.Load("examples/digits/data/digits.onnx")
 	if err != nil {

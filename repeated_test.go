@@ -11,8 +11,8 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
-// repeatedCases are models of x[n, 4] and y[m, 4] in which an extent m of 1 repeats, and what they make of an element
-// of each.
+// repeatedCases are models of x[n, 4] and y[m, 4] in which an extent m of 1 repeats, and the result of one element of
+// each.
 var repeatedCases = []struct {
 	name  string
 	nodes []*wire.NodeProto
@@ -28,8 +28,8 @@ var repeatedCases = []struct {
 	}},
 }
 
-// TestRepeated: a dimension that is compiled to be 1 repeats beside another; one that merely is 1 in a run must equal
-// it, and the error says how to repeat it.
+// TestRepeated: a dimension that is compiled to be 1 repeats beside another; one that is 1 only in a run must equal the
+// other, and the error says how to repeat it.
 func TestRepeated(t *testing.T) {
 	in := func(dim string) *wire.TypeProto {
 		return tensorType(wire.FloatType, &wire.Dimension{Param: dim}, wire.Size(4))
@@ -58,6 +58,7 @@ func TestRepeated(t *testing.T) {
 	}
 }
 
+// checkRepeated compares the results of a program, or its error, for all pairs of rows.
 func checkRepeated(t *testing.T, what string, p *weir.Program, rows map[string]int, want func(x, y float64) float64) {
 	t.Helper()
 	fill := func(rows int, scale float32) *weir.Tensor {

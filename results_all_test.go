@@ -8,7 +8,7 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
-// TestAll: All goes through all outputs in order, sequences tensor by tensor, and stops when it is told to; Scalar
+// TestAll: All goes through all outputs in order, sequences tensor by tensor, and ends when the loop breaks; Scalar
 // makes tensors without axes.
 func TestAll(t *testing.T) {
 	m := modelOf(t, []*wire.ValueInfoProto{typed("x", tensorType(wire.FloatType))},

@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir"
 )
 
-// TestShrinking: rows of a loop whose number shrinks from one iteration to the next, grows, or does both, take what the
-// certificate says, stay within their scratch, and give what the reference gives.
+// TestShrinking runs loops whose number of rows shrinks from one iteration to the next, grows, or both: they take the
+// certified bytes, stay within their scratch, and give the reference's results.
 func TestShrinking(t *testing.T) {
 	for _, rows := range []string{"n - min(n, ?i)", "min(n, ?i)", "min(n, min(?i + 1, 8 - ?i))",
 		"min(n, max(3 - ?i, ?i - 3))"} {
@@ -63,6 +63,7 @@ ir @m {
 	}
 }
 
+// copied returns the elements of x.
 func copied(t *testing.T, x *weir.Tensor) []float32 {
 	t.Helper()
 	list, err := weir.Copy[float32](x)

@@ -13,8 +13,9 @@ import (
 	"testing"
 )
 
-// TestSnippets compiles the pieces of Go in the documents, each as the body of a function that is given what the text
-// around it speaks of. Whole programs have tests that run them, and those of docs/weirvet.md are its analyser's.
+// TestSnippets compiles the pieces of Go in the documents, each as the body of a function with parameters for the
+// variables that the text around it mentions. Other tests run full programs, and weirvet's tests check those of
+// docs/weirvet.md.
 func TestSnippets(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("there is no go command to compile them with")
@@ -64,8 +65,8 @@ func TestSnippets(t *testing.T) {
 	}
 }
 
-// snippets are the pieces of Go in a document that are no whole programs. An ellipsis on a line of its own stands for
-// code that is left out.
+// snippets returns the pieces of Go in a document, except full programs and lines that are only an ellipsis, which
+// stands for left-out code.
 func snippets(t *testing.T, document string) (list []string) {
 	text, err := os.ReadFile(document)
 	if err != nil {
@@ -83,7 +84,8 @@ func snippets(t *testing.T, document string) (list []string) {
 	return list
 }
 
-// function makes a file of a piece: imports by the names that it uses, and a use for each variable that it declares.
+// function returns a file with a piece of code: its imports by the names that it uses, and a use for each variable that
+// it declares.
 func function(t *testing.T, number int, parameters, code string) string {
 	body := "package main\nfunc _() {\n" + code + "}\n"
 	file, err := parser.ParseFile(token.NewFileSet(), "", body, 0)

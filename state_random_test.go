@@ -10,8 +10,8 @@ import (
 	"github.com/weirml/weir"
 )
 
-// randomStates is a text of random operators on matrices, some of whose inputs are states: of any results, computed of
-// old values and new ones in any order.
+// randomStates returns a text of random operators on matrices. Some inputs are states, whose new values are any
+// results, computed from old and new values in any order.
 func randomStates(random *rand.Rand) string {
 	var b strings.Builder
 	inputs := 2 + random.IntN(4)
@@ -58,7 +58,8 @@ func randomStates(random *rand.Rand) string {
 	return b.String()
 }
 
-// TestStateRandom: whatever reads old values and new ones, states have the bits that outputs have.
+// TestStateRandom: states get the bits that the same values have as outputs, for any order of reads of old and new
+// values.
 func TestStateRandom(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	apart, together := 0, 0

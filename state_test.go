@@ -19,7 +19,7 @@ import (
 	"github.com/weirml/weir/internal/mem"
 )
 
-// stateLines are the lines of a text that make states of inputs: without them, the new values are outputs like others.
+// stateLines matches the lines of a text that make states of inputs; without them, the new values are ordinary outputs.
 var stateLines = regexp.MustCompile(`(?m)^ *state .*\n`)
 
 // compileSource compiles a text.
@@ -38,7 +38,7 @@ func compileSource(t *testing.T, source string, o weir.Options) *weir.Program {
 	return p
 }
 
-// training is the training step of testdata, with states, and without.
+// training returns the training step of testdata, with states and without.
 func training(t *testing.T) (states, plain string) {
 	t.Helper()
 	source, err := os.ReadFile("testdata/states/training.weir")
@@ -48,7 +48,8 @@ func training(t *testing.T) (states, plain string) {
 	return string(source), stateLines.ReplaceAllString(string(source), "")
 }
 
-// tensors are inputs for a program, by name, with small numbers in them. What the caller does not close, it may.
+// tensors returns inputs for a program by name, with small numbers in them. They are closed when the test ends, or
+// earlier by the caller.
 func tensors(t *testing.T, p *weir.Program, dims weir.Dims, random *rand.Rand) map[string]*weir.Tensor {
 	t.Helper()
 	out := map[string]*weir.Tensor{}
@@ -77,7 +78,7 @@ func tensors(t *testing.T, p *weir.Program, dims weir.Dims, random *rand.Rand) m
 	return out
 }
 
-// arguments are tensors as a program wants them.
+// arguments returns tensors as a program's inputs, with states as Update.
 func arguments(p *weir.Program, tensors map[string]*weir.Tensor) weir.Inputs {
 	in := weir.Inputs{}
 	for _, info := range p.Inputs() {
@@ -88,8 +89,8 @@ func arguments(p *weir.Program, tensors map[string]*weir.Tensor) weir.Inputs {
 	return in
 }
 
-// sameSteps runs a text with states and one without for so many steps, each on new data, and compares all that they
-// give, bit for bit.
+// sameSteps runs count steps of a text with states and of one without, each on new data, and compares all outputs and
+// states, to the bit.
 func sameSteps(t *testing.T, updating, plain *weir.Program, dims weir.Dims, count int, random *rand.Rand) {
 	t.Helper()
 	a, b := tensors(t, updating, dims, random), map[string]*weir.Tensor{}
@@ -151,7 +152,7 @@ func sameSteps(t *testing.T, updating, plain *weir.Program, dims weir.Dims, coun
 	}
 }
 
-// TestStates: a training step that updates its weights in place gives, step after step, the bits that it gives with new
+// TestStates: a training step that updates its weights in place gives the same bits, step after step, as with new
 // weights as outputs.
 func TestStates(t *testing.T) {
 	states, plain := training(t)
@@ -167,7 +168,7 @@ func TestStates(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s %d", c.o.Target, c.n), func(t *testing.T) {
 			o := c.o
-			if c.o.Budget > 0 { // percent of what each takes: both come in pieces of the batch, so that sums have one order
+			if c.o.Budget > 0 { // percent of the peak of each: both compute the batch in pieces, so that sums have one order
 				free := c.o
 				free.Budget = 0
 				c.o.Budget = sure(compileSource(t, states, free).Memory().Max(1)) * c.o.Budget / 100
@@ -183,7 +184,7 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// sure is a number of bytes that is known.
+// sure returns a number of bytes that cannot fail.
 func sure(bytes int64, err error) int64 {
 	if err != nil {
 		panic(err)
@@ -191,7 +192,7 @@ func sure(bytes int64, err error) int64 {
 	return bytes
 }
 
-// measured compares the certificate with what a run takes, and checks that measuring changes no state.
+// measured compares the certificate with the bytes of a run, and checks that measuring changes no state.
 func measured(t *testing.T, p *weir.Program, dims weir.Dims) {
 	t.Helper()
 	x := tensors(t, p, dims, rand.New(rand.NewPCG(3, 4)))
@@ -213,8 +214,7 @@ func measured(t *testing.T, p *weir.Program, dims weir.Dims) {
 	}
 }
 
-// TestStateMemory: new values of states are in no term of the certificate, and nothing grows however many steps there
-// are.
+// TestStateMemory: new values of states are in no term of the certificate, and nothing grows over many steps.
 func TestStateMemory(t *testing.T) {
 	source, plain := training(t)
 	p, q := compileSource(t, source, weir.Options{Threads: 1}), compileSource(t, plain, weir.Options{Threads: 1})
@@ -222,7 +222,7 @@ func TestStateMemory(t *testing.T) {
 	held := int64(0)
 	for _, s := range p.States() {
 		held += sure(s.Bytes.At(dims))
-		// others still read the loss when the last one is needed no more
+		// when the last state is needed no more, others still read the loss
 		if inPlace := s.Output != "loss"; s.InPlace != inPlace {
 			t.Errorf("%s is updated in place: %v", s.Input, s.InPlace)
 		}
@@ -248,7 +248,7 @@ func TestStateMemory(t *testing.T) {
 	}
 }
 
-// TestStateCall: a call updates the states that it was lent, or that it was asked for, and allocates nothing.
+// TestStateCall: a call updates states that are lent to it or bound, without allocating.
 func TestStateCall(t *testing.T) {
 	source, plain := training(t)
 	p, q := compileSource(t, source, weir.Options{}), compileSource(t, plain, weir.Options{})
@@ -327,7 +327,7 @@ func TestStateCall(t *testing.T) {
 	}
 }
 
-// readOnly is a tensor over a file that is mapped.
+// readOnly returns a tensor over a mapped file.
 func readOnly(t *testing.T, shape ...int) *weir.Tensor {
 	t.Helper()
 	count := 1
@@ -355,8 +355,7 @@ func readOnly(t *testing.T, shape ...int) *weir.Tensor {
 	return x
 }
 
-// TestStateRefusals: what a state may not be given is an error that names it and says what to give, and changes
-// nothing.
+// TestStateRefusals: a tensor that a state may not be is an error that names the state and a fix, and changes nothing.
 func TestStateRefusals(t *testing.T) {
 	source, _ := training(t)
 	p := compileSource(t, source, weir.Options{Calls: 2})
@@ -391,7 +390,7 @@ func TestStateRefusals(t *testing.T) {
 	if !bytes.Equal(before, x["w1"].Bytes()) || x["w0"].Bytes() == nil {
 		t.Error("a run that was refused has changed something")
 	}
-	// Memory of Go's own may be updated: who says Update knows.
+	// Memory of Go's own may be updated: a caller of Update takes care of it.
 	in := arguments(p, x)
 	own := borrowed(t, 16, 24)
 	in["w0"] = weir.Update(own)
@@ -405,13 +404,13 @@ func TestStateRefusals(t *testing.T) {
 	r.Close()
 }
 
-// TestStateTwice: of two runs at once that are to update one tensor, one is refused.
+// TestStateTwice: of two runs at once that update one tensor, one is refused.
 func TestStateTwice(t *testing.T) {
 	source, _ := training(t)
 	p := compileSource(t, source, weir.Options{Calls: 1})
 	x := tensors(t, p, weir.Dims{"n": 2}, rand.New(rand.NewPCG(1, 2)))
 	in := arguments(p, x)
-	held, err := p.NewCall(weir.Dims{"n": 2}) // the only one: the next run waits
+	held, err := p.NewCall(weir.Dims{"n": 2}) // the program's only call, so that the next run waits
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -419,7 +418,7 @@ func TestStateTwice(t *testing.T) {
 	ended := make(chan error)
 	go func() {
 		err := error(nil)
-		for err == nil || errors.Is(err, weir.ErrInput) { // the other may have it for a moment
+		for err == nil || errors.Is(err, weir.ErrInput) { // the other run may hold the tensor for a moment
 			var r *weir.Results
 			if r, err = p.Run(waiting, in); err == nil {
 				r.Close()
@@ -429,7 +428,7 @@ func TestStateTwice(t *testing.T) {
 	}()
 	gone, end := context.WithCancel(t.Context())
 	end()
-	for err = context.Canceled; errors.Is(err, context.Canceled); { // until the first has begun
+	for err = context.Canceled; errors.Is(err, context.Canceled); { // until the waiting run holds the tensor
 		_, err = p.Run(gone, in)
 	}
 	if !errors.Is(err, weir.ErrInput) || !strings.Contains(err.Error(), "another run is updating") {
@@ -448,8 +447,8 @@ func TestStateTwice(t *testing.T) {
 	r.Close()
 }
 
-// TestStateStopped stops a step everywhere: the error says which states it had begun to update, and the others have
-// their old values.
+// TestStateStopped ends a step's context at each of its checks: the error names the states that it had begun to update,
+// and the others have their old values.
 func TestStateStopped(t *testing.T) {
 	source, _ := training(t)
 	p := compileSource(t, source, weir.Options{Threads: 1})
@@ -491,8 +490,8 @@ func TestStateStopped(t *testing.T) {
 	}
 }
 
-// TestStateFaults has the system refuse each thing that a first run takes: the states are as they were, and the same
-// run works then.
+// TestStateFaults refuses each taking of memory of a first run: the states keep their values, and the same run then
+// works.
 func TestStateFaults(t *testing.T) {
 	source, _ := training(t)
 	refused := 0
@@ -555,8 +554,8 @@ func TestStateArtefact(t *testing.T) {
 	sameSteps(t, again, q, weir.Dims{"n": 5}, 10, rand.New(rand.NewPCG(1, 2)))
 }
 
-// TestStateDebug runs other tests of states with every operand in memory of its own, and what is released filled:
-// states stay the caller's memory.
+// TestStateDebug runs other tests of states with every operand in memory of its own and released memory filled: states
+// stay the caller's memory.
 func TestStateDebug(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestState(Artefact|Stopped|Twice|Outputs)$", "-test.v")
 	cmd.Env = append(os.Environ(), "WEIR_DEBUG=guard,poison", "WEIR_MAP=off")
@@ -565,7 +564,7 @@ func TestStateDebug(t *testing.T) {
 	}
 }
 
-// TestStateOutputs: a state whose new value is not asked for is lent, and stays as it is.
+// TestStateOutputs: a state whose new value is not an output of the run is lent, and keeps its value.
 func TestStateOutputs(t *testing.T) {
 	source, _ := training(t)
 	p := compileSource(t, source, weir.Options{Outputs: []string{"u1", "change", "d0"}})

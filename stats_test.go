@@ -59,7 +59,7 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// holdHere takes memory on lines of its own, for the profile to name.
+// holdHere takes memory on lines of its own, which the profile names.
 func holdHere(t *testing.T) (p *weir.Program, release func()) {
 	p, _ = planOf(t, "examples/digits/data/digits.onnx", weir.Dims{"batch": 64},
 		weir.Options{Threads: 1, Target: weir.Portable})
@@ -74,7 +74,7 @@ func holdHere(t *testing.T) (p *weir.Program, release func()) {
 	return p, func() { r.Close(); x.Close() }
 }
 
-// TestHeapProfile has Go's own tool read profiles: each byte under the line of the user's that it is held for.
+// TestHeapProfile reads profiles with go tool pprof: each byte is under the user's line that holds it.
 func TestHeapProfile(t *testing.T) {
 	if runtime.GOOS == "js" || runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
 		t.Skip("go tool pprof is not run there")

@@ -15,7 +15,7 @@ import (
 	"github.com/weirml/weir/internal/mem"
 )
 
-// stridedText is a program that reads an input of every kind of consumer: a product, a sum, and element by element.
+// stridedText is a program that reads an input with every kind of consumer: a product, a sum, and element by element.
 const stridedText = `weir 1
 ir @strided {
   dim n in [0, 64]
@@ -28,6 +28,7 @@ ir @strided {
 }
 `
 
+// compiledWith compiles a text; the program is closed when the test ends.
 func compiledWith(t *testing.T, text string, o weir.Options) *weir.Program {
 	t.Helper()
 	m, err := weir.LoadBytes([]byte(text))
@@ -46,8 +47,8 @@ func compiledWith(t *testing.T, text string, o weir.Options) *weir.Program {
 	return p
 }
 
-// spread lays the elements 0, 1, … of a shape out with strides, and returns the memory, the first element's index there
-// and the elements in row-major order as memory then has them.
+// spread lays elements of a shape out with strides. It returns the memory, the first element's index in it, and the
+// elements in row-major order.
 func spread(shape, strides []int) (memory []float32, at int, want []float32) {
 	lowest, highest, count := 0, 0, 1
 	for axis, stride := range strides {
@@ -69,11 +70,11 @@ func spread(shape, strides []int) (memory []float32, at int, want []float32) {
 	return memory, -lowest, want
 }
 
-// stridesOfTests are strides of f32[n, 3, 4], at n = 2, with the layout that they are.
+// stridesOfTests are strides of f32[n, 3, 4], at n = 2, and their layouts.
 var stridesOfTests = []struct {
 	name    string
 	strides []int
-	layout  weir.Layout // empty: none, or row-major
+	layout  weir.Layout // empty if no layout has these strides, or if it is row-major
 }{
 	{"row-major", []int{12, 4, 1}, ""},
 	{"the last axes turned", []int{12, 1, 3}, "0,2,1"},
@@ -91,9 +92,9 @@ var stridesOfTests = []struct {
 	{"backwards with gaps", []int{-30, 9, -2}, ""},
 }
 
-// TestStrided runs programs on memory with every kind of strides, declared and not: the results are those of a copy in
-// row-major order to the bit; what is declared is read in place, and what is not is one copy of the bytes that Copies
-// says, which is given back.
+// TestStrided runs programs on memory with every kind of strides, declared and not: the results equal, to the bit,
+// those of a copy in row-major order. Declared strides are read in place; others are one copy of Copies bytes, which is
+// released.
 func TestStrided(t *testing.T) {
 	for _, target := range []weir.Target{weir.CPU, weir.Portable, weir.Reference} {
 		plain := compiledWith(t, stridedText, weir.Options{Target: target})
@@ -106,7 +107,7 @@ func TestStrided(t *testing.T) {
 			declared := plain
 			if layout != "" {
 				o := weir.Options{Target: target, Layouts: map[string]weir.Layout{"x": layout}}
-				if strings.Contains(string(layout), "0*") { // nothing would tell n
+				if strings.Contains(string(layout), "0*") { // no input would decide n
 					refuses(t, c.name, stridedText, o, weir.ErrUnsupported)
 					continue
 				}
@@ -141,7 +142,7 @@ func TestStrided(t *testing.T) {
 	}
 }
 
-// refuses checks that a program is refused with an error of a kind.
+// refuses checks that compiling a text gives an error of a kind.
 func refuses(t *testing.T, why, text string, o weir.Options, kind error) {
 	t.Helper()
 	m, err := weir.LoadBytes([]byte(text))
@@ -157,6 +158,7 @@ func refuses(t *testing.T, why, text string, o weir.Options, kind error) {
 	}
 }
 
+// ramp returns n small numbers in ascending steps.
 func ramp(n int) []float32 {
 	list := make([]float32, n)
 	for i := range list {
@@ -165,13 +167,14 @@ func ramp(n int) []float32 {
 	return list
 }
 
-// close6 reports whether results differ by no more than the order of sums makes.
+// close6 reports whether results differ by no more than the order of sums explains.
 func close6(a, b []float32) bool {
 	return slices.EqualFunc(a, b, func(x, y float32) bool {
 		return math.Abs(float64(x-y)) <= 1e-5*(1+math.Abs(float64(y)))
 	})
 }
 
+// runAll returns the elements of all outputs of a run.
 func runAll(t *testing.T, p *weir.Program, in weir.Inputs) (all []float32) {
 	t.Helper()
 	r, err := p.Run(context.Background(), in)
@@ -189,8 +192,8 @@ func runAll(t *testing.T, p *weir.Program, in weir.Inputs) (all []float32) {
 	return all
 }
 
-// TestStridedCopies holds that a copy is what Copies says and declared memory is not copied, that limits and budgets
-// count it, and that nothing is left of a run that is refused.
+// TestStridedCopies: a copy has the bytes of Copies, declared memory is not copied, limits and budgets count copies,
+// and a refused run leaves no memory.
 func TestStridedCopies(t *testing.T) {
 	text := strings.Replace(stridedText, "[0, 64]", "[0, 100000]", 1)
 	plain, turned := compiledWith(t, text, weir.Options{}),
@@ -236,7 +239,7 @@ func TestStridedCopies(t *testing.T) {
 	peak, _ := plain.Memory().Peak(1, weir.Dims{"n": 100000})
 	for budget, fits := range map[int64]bool{peak + bytes: true, peak + bytes - 1: false} {
 		p := compiledWith(t, text, weir.Options{Budget: budget})
-		for range 3 { // what a copy took of the budget is given back
+		for range 3 { // the budget gets the bytes of a copy back
 			r, err := p.Run(t.Context(), in)
 			if fits != (err == nil) || !fits && !errors.Is(err, weir.ErrBudget) {
 				t.Errorf("a budget of %d, where %d and %d are needed: %v", budget, peak, bytes, err)
@@ -251,7 +254,7 @@ func TestStridedCopies(t *testing.T) {
 	}
 }
 
-// TestLaid tells what reads a transposed input where it lies, and what needs a copy in the plan: a host operator.
+// TestLaid: a transposed input is read in place by kernels, and is copied in the plan for a host operator.
 func TestLaid(t *testing.T) {
 	for _, c := range []struct {
 		results, node string
@@ -274,7 +277,7 @@ func TestLaid(t *testing.T) {
 	}
 }
 
-// ofProgram are the dimensions of a binding that a program has.
+// ofProgram returns those dimensions of a binding that a program has.
 func ofProgram(p *weir.Program, d weir.Dims) weir.Dims {
 	own := weir.Dims{}
 	for _, dim := range slices.Concat(p.Dims(), p.Decided()) {
@@ -285,7 +288,7 @@ func ofProgram(p *weir.Program, d weir.Dims) weir.Dims {
 	return own
 }
 
-// mappedNow is a limit that what is held now just keeps.
+// mappedNow returns a limit that the present memory just keeps.
 func mappedNow() int64 {
 	held := mem.Usage()
 	return held.MappedAll + held.Cached
@@ -330,7 +333,7 @@ func TestStridedTypes(t *testing.T) {
 	}
 }
 
-// TestStridedRefused gives what cannot be: strides beyond all addresses, layouts of nothing.
+// TestStridedRefused gives impossible memory: strides beyond all addresses, layouts of missing inputs.
 func TestStridedRefused(t *testing.T) {
 	data := make([]float32, 8)
 	at := unsafe.Pointer(&data[0])
@@ -388,7 +391,7 @@ func TestStridedRefused(t *testing.T) {
 	}
 }
 
-// TestLayoutArtefact writes a program with layouts and reads it back; Compare knows its inputs too.
+// TestLayoutArtefact writes a program with layouts and reads it back; Compare accepts its inputs too.
 func TestLayoutArtefact(t *testing.T) {
 	o := weir.Options{Layouts: map[string]weir.Layout{"x": "2-,0,1", "y": "1,0"}}
 	p := compiledWith(t, stridedText, o)

@@ -16,16 +16,16 @@ import (
 	"github.com/weirml/weir"
 )
 
-// apiCall is a call of the API, and the one that must come before it.
+// apiCall is a call of the API, and the call that must come before it.
 type apiCall struct {
 	name   string
-	covers string // what of the API it calls, as sweptAPI lists it, if that is not its name
+	covers string // the function in api.txt that it calls, if that is not its name
 	after  string
 	once   bool // it is the same for every model
-	ends   bool // it heeds a context
+	ends   bool // its context can end it
 	own    bool // it needs a program of its own
-	keeps  bool // what it took may stay with the program when it fails: the memory of a call
-	spares bool // it does without what it is refused, where it can
+	keeps  bool // after a failure, memory may stay with the program: that of a call
+	spares bool // if memory is refused, it may do without
 	do     func(s *stand, ctx context.Context) error
 	cannot func(s *stand) bool
 }
@@ -63,7 +63,7 @@ var apiCalls = []apiCall{
 	{name: "WriteTo", covers: "Program.WriteTo", after: "Compile", do: func(s *stand, _ context.Context) error {
 		_, err := s.program.WriteTo(refusing{})
 		if errors.Is(err, weir.ErrUnsupported) {
-			return nil // refused by name, which other tests are about
+			return nil // refused with the input's name, which other tests check
 		}
 		return err
 	}},
@@ -130,7 +130,7 @@ var apiCalls = []apiCall{
 		for _, info := range s.program.Inputs() {
 			x := s.call.Input(info.Name)
 			if x == nil {
-				return weir.ErrMemory // that is all it says
+				return weir.ErrMemory // its error has no other type
 			}
 			if !slices.Contains(s.tensors, x) {
 				s.tensors = append(s.tensors, x)
@@ -231,7 +231,7 @@ var apiCalls = []apiCall{
 			weir.SetLimit(before)
 			return nil
 		}},
-	// it tries whether machine code is allowed
+	// tests whether machine code is allowed
 	{name: "HostProcessor", once: true, spares: true, do: func(s *stand, _ context.Context) error {
 		_ = weir.HostProcessor()
 		return nil
@@ -261,7 +261,7 @@ var apiCalls = []apiCall{
 		after: "Run", do: (*stand).tell},
 }
 
-// tell calls what only tells something. What it takes is Go's.
+// tell calls the functions that only return facts, in Go's memory.
 func (s *stand) tell(context.Context) error {
 	p := s.program
 	_, _, _, _, _, _, _, _ = p.CPU(), p.Decided(), p.Dims(), p.Operations(), p.Proved(), p.Requires(), p.Tuned(),
@@ -306,7 +306,7 @@ func (s *stand) tell(context.Context) error {
 	return err
 }
 
-// notSwept are the functions of the API that no call above is about, and why.
+// notSwept are the functions of the API that no call above covers, and the reason.
 var notSwept = map[string]string{
 	"Holders":              "it is called with every error of the sweep",
 	"Memory.Asked":         "it computes, which TestLimit is about",
@@ -345,7 +345,7 @@ var notSwept = map[string]string{
 	"Program.OnHost":        "it is a list",
 }
 
-// TestSweptAPI holds the list of swept calls against api.txt: every function of the package is swept, or says why not.
+// TestSweptAPI compares the list of swept calls with api.txt: every function of the package is swept, or has a reason.
 func TestSweptAPI(t *testing.T) {
 	document, err := os.ReadFile("docs/robustness.md")
 	if says := fmt.Sprintf("| %d models and every function", len(sweptModels)); err != nil ||
@@ -385,7 +385,7 @@ func TestSweptAPI(t *testing.T) {
 	}
 }
 
-// new is a tensor that drop closes.
+// new returns a tensor that drop closes.
 func (s *stand) new(dt weir.DType, shape []int) (*weir.Tensor, error) {
 	x, err := weir.New(dt, shape...)
 	if err == nil {
@@ -394,7 +394,7 @@ func (s *stand) new(dt weir.DType, shape []int) (*weir.Tensor, error) {
 	return x, err
 }
 
-// runParting runs the program on copies of the inputs, given as part says.
+// runParting runs the program on copies of the inputs, each passed as part returns it.
 func (s *stand) runParting(ctx context.Context, part func(name string, x *weir.Tensor) weir.Arg) (err error) {
 	in := weir.Inputs{}
 	for name, a := range s.in {
@@ -410,7 +410,7 @@ func (s *stand) runParting(ctx context.Context, part func(name string, x *weir.T
 	return err
 }
 
-// donatable are inputs that may all be donated at once.
+// donatable returns inputs that may all be donated at once.
 func donatable(p *weir.Program) (names []string) {
 	for _, info := range p.Inputs() {
 		if _, err := p.Memory().Donating(append(slices.Clone(names), info.Name)...); err == nil {
@@ -423,7 +423,7 @@ func donatable(p *weir.Program) (names []string) {
 // givesNothing reports whether no input can be donated.
 func givesNothing(s *stand) bool { return composite(s) || len(donatable(s.shared)) == 0 }
 
-// notToBind reports whether some output cannot be given its place: data decide how large it is.
+// notToBind reports whether some output cannot be bound, since the data decide its size.
 func notToBind(s *stand) bool {
 	if composite(s) {
 		return true
@@ -436,7 +436,7 @@ func notToBind(s *stand) bool {
 	return err != nil
 }
 
-// seen is the binding of the inputs, with one for what data decide and nothing bounds.
+// seen returns the binding of the inputs, with a value for dimensions that the data decide.
 func (s *stand) seen() (weir.Dims, error) {
 	d, err := s.program.Bind(s.in)
 	if err != nil {
@@ -448,7 +448,7 @@ func (s *stand) seen() (weir.Dims, error) {
 	return d, nil
 }
 
-// composite reports whether an input or output is not one tensor of numbers: then there are no calls.
+// composite reports whether an input or output is not one tensor of numbers; then the program does not have calls.
 func composite(s *stand) bool {
 	m, err := weir.Load(s.path)
 	if err != nil {

@@ -11,18 +11,18 @@ import (
 
 // swept is a model of the sweeps.
 type swept struct {
-	name    string // of testdata/onnx, or of what write makes
+	name    string // of testdata/onnx, or of the file that write makes
 	options weir.Options
-	write   func(t *testing.T, path string) // makes the file, if it is none of testdata
+	write   func(t *testing.T, path string) // makes the file, if it is not in testdata
 	inputs  func(t *testing.T, m *weir.Model) weir.Inputs
-	compare bool    // it is compared with the reference too, which takes but a moment
-	budget  float64 // where not 0, how far between the smallest budget that works and the unconstrained peak
-	tune    bool    // it is tuned too: there is something to choose, and compiling it takes a moment
+	compare bool    // it is compared with the reference too, which is fast enough
+	budget  float64 // if not 0, the budget's position between the smallest that works and the unconstrained peak
+	tune    bool    // it is tuned too: it has choices, and compiles quickly
 }
 
-// sweptModels cover what takes memory in ways of its own: files beside the model, weights that are copied, packed,
-// computed, paged; loops and branches; sizes that data decide, bounded and not; texts and sequences; what a budget
-// makes a program do; artefacts and text.
+// sweptModels cover all ways of taking memory: files beside the model; weights that are copied, packed, computed,
+// paged; loops and branches; sizes that data decide, bounded and not; strings and sequences; savings for a budget;
+// artefacts and text.
 var sweptModels = []swept{
 	{name: "digits", write: copyOf("examples/digits/data/digits.onnx"), inputs: drawn(2)},
 	{name: "artefact", write: writeArtefact, inputs: drawn(2)},
@@ -49,6 +49,7 @@ var sweptModels = []swept{
 	{name: "optionals"},
 }
 
+// copyOf returns a function that copies a file.
 func copyOf(path string) func(*testing.T, string) {
 	return func(t *testing.T, to string) {
 		data, err := os.ReadFile(path)
@@ -61,6 +62,7 @@ func copyOf(path string) func(*testing.T, string) {
 	}
 }
 
+// writeArtefact writes the artefact of a model.
 func writeArtefact(t *testing.T, path string) {
 	m := must[*weir.Model](t)(weir.LoadBytes(digits(t)))
 	defer m.Close()
@@ -78,7 +80,7 @@ func writeText(t *testing.T, path string) {
 	}
 }
 
-// writeLate writes a model of squares whose sizes nothing bounds.
+// writeLate writes a model of squares whose number nothing bounds.
 func writeLate(t *testing.T, path string) {
 	number := func(name string, v float32) *wire.TensorProto { return wire.FromTensor(name, tensor.Scalar(v)) }
 	g := &wire.GraphProto{Initializer: []*wire.TensorProto{number("zero", 0), number("one", 1)},
@@ -93,13 +95,14 @@ func writeLate(t *testing.T, path string) {
 	}
 }
 
+// countsTo returns a function that makes inputs with the limit n.
 func countsTo(n float32) func(*testing.T, *weir.Model) weir.Inputs {
 	return func(t *testing.T, _ *weir.Model) weir.Inputs {
 		return weir.Inputs{"limit": must[*weir.Tensor](t)(weir.FromSlice([]float32{n}))}
 	}
 }
 
-// drawn draws inputs whose free dimensions are n.
+// drawn returns a function that draws inputs whose free dimensions are n.
 func drawn(n int64) func(*testing.T, *weir.Model) weir.Inputs {
 	return func(t *testing.T, m *weir.Model) weir.Inputs {
 		in, drop := random(t, m, n)

@@ -20,31 +20,32 @@ import (
 	"github.com/weirml/weir/internal/mem"
 )
 
-// stand is a model on its way to results, as far as it has come.
+// stand is a model with its program, call and results, as far as they exist.
 type stand struct {
 	t       *testing.T
 	path    string
 	options weir.Options
 	in      weir.Inputs
-	want    []string // the outputs
-	shapes  [][]int  // theirs, where they are tensors
+	want    []string // the outputs, as contents prints them
+	shapes  [][]int  // their shapes, if they are tensors
 	tune    bool
 	compare bool
-	bytes   bool // it can be loaded from bytes: else the model keeps files open, once it has read them, until it is closed
+	bytes   bool // it can be loaded from bytes; other models keep files open until they are closed
 
-	// what calls that leave it as it is have in common; poisoning has it keep no memory of one for the next
+	// the program that calls share which leave it unchanged; poisoning makes it keep no memory from one call for the
+	// next
 	shared *weir.Program
 
 	model   *weir.Model
 	program *weir.Program
 	call    *weir.Call
 	results *weir.Results
-	own     bool // another program than the shared one is needed
-	ran     bool // the call
+	own     bool // the call needs a program other than the shared one
+	ran     bool // the call has run
 	tensors []*weir.Tensor
 }
 
-// drop gives everything back.
+// drop closes everything.
 func (s *stand) drop() {
 	s.t.Helper()
 	var all []error
@@ -69,7 +70,7 @@ func (s *stand) drop() {
 	s.model, s.program, s.call, s.results, s.ran, s.tensors = nil, nil, nil, nil, false, nil
 }
 
-// right checks results that there are.
+// right compares the results, if there are any, with the expected ones.
 func (s *stand) right() {
 	s.t.Helper()
 	if s.results != nil {
@@ -86,7 +87,7 @@ func (s *stand) right() {
 	}
 }
 
-// floats are the results that are f32.
+// floats returns the results that are f32.
 func (s *stand) floats() (list [][]float32) {
 	for i, info := range s.program.Outputs() {
 		if info.DType != weir.F32 {
@@ -101,6 +102,7 @@ func (s *stand) floats() (list [][]float32) {
 	return list
 }
 
+// allContents returns the contents of all outputs.
 func allContents(t *testing.T, p *weir.Program, r *weir.Results) (list []string) {
 	t.Helper()
 	for i, info := range p.Outputs() {
@@ -109,7 +111,7 @@ func allContents(t *testing.T, p *weir.Program, r *weir.Results) (list []string)
 	return list
 }
 
-// upTo does what must come before a call.
+// upTo makes the calls that must come before a call.
 func (s *stand) upTo(name string) {
 	s.t.Helper()
 	if name == "" {
@@ -126,17 +128,18 @@ func (s *stand) upTo(name string) {
 	}
 }
 
-// held is what the process holds that must not grow.
+// held is the memory and files that must not grow.
 type held struct {
 	totals mem.Totals
 	files  int
 }
 
+// holds returns the present memory and files, without peaks and mapped files.
 func holds() held {
 	h := held{totals: mem.Usage()}
 	t := &h.totals
 	t.Peak, t.MappedPeak, t.AllPeak, t.MappedAllPeak, t.SpilledPeak = [mem.Kinds]int64{}, [mem.Kinds]int64{}, 0, 0, 0
-	// Of a mapped file there is less after a compilation; the files themselves are counted in blocks.
+	// A compilation may give back a part of a mapped file; the files themselves are counted in blocks.
 	t.All, t.MappedAll = t.All-t.Current[mem.File], t.MappedAll-t.MappedCurrent[mem.File]
 	t.Current[mem.File], t.MappedCurrent[mem.File] = 0, 0
 	if list, err := os.ReadDir("/proc/self/fd"); err == nil {
@@ -145,7 +148,7 @@ func holds() held {
 	return h
 }
 
-// prepare makes a stand for a model: its file, its options, its inputs, and what it computes.
+// prepare makes a stand for a model: its file, its options, its inputs, and the expected results.
 func (w *swept) prepare(t *testing.T) *stand {
 	s := &stand{t: t, path: filepath.Join("testdata/onnx", w.name, "model.onnx"), options: w.options, tune: w.tune,
 		compare: w.compare}
@@ -208,8 +211,8 @@ func (w *swept) prepare(t *testing.T) *stand {
 	return s
 }
 
-// TestFaultSweep refuses the first, the second, … taking of every call of the API alone, and some with all that come
-// after them. The call returns a typed error, nothing leaks, and the same call then does what it should.
+// TestFaultSweep refuses the first, the second, … taking of memory of every call of the API, alone, and sometimes with
+// all that come after it. The call returns a typed error, nothing leaks, and the same call then works.
 func TestFaultSweep(t *testing.T) {
 	if !under(t, "poison") {
 		return
@@ -253,7 +256,7 @@ func TestFaultSweep(t *testing.T) {
 	}
 }
 
-// under runs the test in a process of its own with these words in WEIR_DEBUG, and reports whether this is that one.
+// under runs the test in a process of its own with these words in WEIR_DEBUG, and reports whether this is that process.
 func under(t *testing.T, words string) bool {
 	words = "WEIR_DEBUG=" + words
 	if slices.Contains(os.Environ(), words) {
@@ -275,14 +278,14 @@ func under(t *testing.T, words string) bool {
 }
 
 // skips reports whether a call is not swept with this model, the i-th. It also forgets the addresses that poisoning
-// keeps: thousands of them make every look at the process's mappings long.
+// keeps: thousands of them slow down every query of the process's mappings.
 func (s *stand) skips(c *apiCall, i int) bool {
 	mem.SetPoison(mem.SetPoison(false))
 	return c.once && i > 0 || c.cannot != nil && c.cannot(s)
 }
 
-// attempt does a call in trouble, which check is told the outcome of, then, where it failed, again without; it checks
-// what is held after each, and what the call computed.
+// attempt prepares a call and makes it by inTrouble; if that fails, it makes the call again without trouble. It checks
+// the memory after each, and the results, and returns the error of the first.
 func (s *stand) attempt(c *apiCall, inTrouble func() error) error {
 	s.t.Helper()
 	before := holds()
@@ -306,8 +309,8 @@ func (s *stand) attempt(c *apiCall, inTrouble func() error) error {
 	return err
 }
 
-// refuse does a call with the takings first to last refused. It reports whether the call failed, and whether there was
-// nothing to refuse.
+// refuse makes a call while the takings of memory from first to last are refused. It reports whether the call failed,
+// and whether nothing was refused.
 func (s *stand) refuse(c *apiCall, first, last int64) (failed, done bool) {
 	s.t.Helper()
 	err := s.attempt(c, func() error {
@@ -325,8 +328,8 @@ func (s *stand) refuse(c *apiCall, first, last int64) (failed, done bool) {
 			s.t.Errorf("%d were refused, and there was no error", count)
 		case err != nil && count == 0:
 			s.t.Errorf("nothing was refused: %v", err)
-		case errors.Is(err, errReader): // the caller's own
-		// without machine code other memory is needed
+		case errors.Is(err, errReader): // the caller's own error
+		// without machine code, a program needs other memory
 		case errors.Is(err, weir.ErrBudget) && count == faults.Refused(mem.Access):
 		case err != nil && !errors.Is(err, weir.ErrMemory), err != nil && err != weir.ErrMemory && !errors.As(err, &typed):
 			s.t.Errorf("the error is %v", err)
@@ -341,8 +344,8 @@ func (s *stand) refuse(c *apiCall, first, last int64) (failed, done bool) {
 	return err != nil, done
 }
 
-// TestCancelSweep ends the context of every call that has one the first, the second, … time it is looked at: the error
-// is the context's, nothing leaks, and the same call then does what it should.
+// TestCancelSweep ends the context of every call that has one when it is asked the first, the second, … time: the error
+// is the context's, nothing leaks, and the same call then works.
 func TestCancelSweep(t *testing.T) {
 	if !under(t, "poison") {
 		return
@@ -377,8 +380,8 @@ func TestCancelSweep(t *testing.T) {
 	}
 }
 
-// cancel does a call with a context that ends when it is looked at for the n-th time. It reports whether the context
-// did not end.
+// cancel makes a call with a context that ends when it is asked for the n-th time. It reports whether the context did
+// not end.
 func (s *stand) cancel(c *apiCall, n int) (done bool) {
 	s.t.Helper()
 	s.attempt(c, func() error {
@@ -393,7 +396,7 @@ func (s *stand) cancel(c *apiCall, n int) (done bool) {
 	return done
 }
 
-// settled checks that there are no more goroutines than before, but for the pool's, which stay.
+// settled checks that there are no more goroutines than before, except the pool's, which stay.
 func settled(t *testing.T, before int) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Second); ; time.Sleep(time.Millisecond) {
@@ -408,13 +411,14 @@ func settled(t *testing.T, before int) {
 	}
 }
 
-// countdown is a context that ends when it is looked at often enough.
+// countdown is a context that ends after it was asked a number of times.
 type countdown struct {
 	mu   sync.Mutex
 	left int
 	done chan struct{}
 }
 
+// look counts a question, and ends the context after the last.
 func (c *countdown) look() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -424,6 +428,7 @@ func (c *countdown) look() bool {
 	return c.left <= 0
 }
 
+// ended reports whether the context has ended.
 func (c *countdown) ended() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -445,10 +450,10 @@ func (c *countdown) Err() error {
 	return nil
 }
 
-// errReader is what the caller's own readers and writers fail with.
+// errReader is the error of the caller's own readers and writers.
 var errReader = errors.New("the caller's own reader or writer failed")
 
-// refusing is a file system, and a writer, that fail when a taking is to be refused.
+// refusing is a file system, and a writer, that fail when a taking of memory is to be refused.
 type refusing struct{ fs.FS }
 
 func (r refusing) Open(name string) (fs.File, error) {

@@ -11,7 +11,7 @@ import (
 	"github.com/weirml/weir"
 )
 
-// compileText compiles a text for every target that this machine has.
+// compileText compiles a text; the model and the program are closed when the test ends.
 func compileText(t *testing.T, source string, o weir.Options) (*weir.Program, error) {
 	t.Helper()
 	m, err := weir.LoadBytes([]byte(source))
@@ -26,15 +26,15 @@ func compileText(t *testing.T, source string, o weir.Options) (*weir.Program, er
 	return p, err
 }
 
-// story is a tensor of m floats in a storage of a size.
+// story returns a text with a tensor of dim floats in a storage of a size.
 func story(dim, bytes string) string {
 	return "weir 1\nir @story {\n  dim m in " + dim + "\n  main @main(%x: f32[m]) {\n    storage %s: " + bytes +
 		" bytes\n" +
 		"    %t: f32[m] = exp(%x) carve %s at 0\n    %y: f32[m] = neg(%t)\n    release %t\n    return %y\n  }\n}\n"
 }
 
-// TestStory: 64 bytes hold 16 floats. Of a tensor of m floats it is proved, refused or checked that they hold it, and
-// never found out later.
+// TestStory: a storage of 64 bytes holds 16 floats. For a tensor of m floats, that is proved, refused, or a condition
+// that is checked before a run.
 func TestStory(t *testing.T) {
 	p, err := compileText(t, story("[0, inf]", "64"), weir.Options{})
 	if err != nil {
@@ -111,7 +111,7 @@ func TestStory(t *testing.T) {
 	}
 }
 
-// TestUndeclared loads a text with an attribute that names a dimension which it declares nowhere.
+// TestUndeclared loads a text whose attribute names an undeclared dimension.
 func TestUndeclared(t *testing.T) {
 	const source = "weir 1\nir @m {\ndim n in [1, inf]\nmain @main(%x: f32[n]) {\n" +
 		"  %y: f32[1] = slice(%x) {begin = syms [f16], extent = syms [1], step = ints [1]}\n  return %y\n}\n}"

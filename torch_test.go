@@ -17,13 +17,13 @@ import (
 	"github.com/weirml/weir"
 )
 
-// torchTensor is a tensor as testdata/torch/make.py tells it.
+// torchTensor is a tensor as testdata/torch/make.py writes it.
 type torchTensor struct {
 	Shape  []int
 	Values []float64
 }
 
-// as is the tensor of the type that an input has.
+// as returns the tensor with the element type of an input.
 func (x torchTensor) as(t *testing.T, dt weir.DType) *weir.Tensor {
 	t.Helper()
 	shape := append([]int{}, x.Shape...)
@@ -51,7 +51,7 @@ func (x torchTensor) as(t *testing.T, dt weir.DType) *weir.Tensor {
 	return nil
 }
 
-// equals compares a result with what torch computed.
+// equals compares a result with the one that torch computed.
 func (x torchTensor) equals(t *testing.T, name string, got *weir.Tensor) {
 	t.Helper()
 	if fmt.Sprint(got.Shape()) != fmt.Sprint(x.Shape) {
@@ -75,7 +75,7 @@ func (x torchTensor) equals(t *testing.T, name string, got *weir.Tensor) {
 	}
 }
 
-// TestTorchFiles runs files of torch.export's beside what torch computed.
+// TestTorchFiles runs files of torch.export, and compares the results with torch's.
 func TestTorchFiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/torch/*.pt2")
 	if err != nil || len(files) < 5 {
@@ -106,7 +106,7 @@ func TestTorchFiles(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				m.Close() // the program keeps what it reads of the file
+				m.Close() // the program keeps the parts of the file that it reads
 				for _, want := range append([]set{want.set}, want.Others...) {
 					in := weir.Inputs{}
 					for i, info := range p.Inputs() {
@@ -142,14 +142,14 @@ func TestTorchFiles(t *testing.T) {
 }
 
 // TestTorchStates runs a model that updates its buffers: on the program's own states, from run to run and beside an
-// artefact of it; on those of a caller, which begin as the file says; and by a call.
+// artefact; on a caller's states, which begin with the file's values; and by a call.
 func TestTorchStates(t *testing.T) {
 	t.Run("states", func(t *testing.T) { testTorchStates(t, "testdata/torch/states", "mean", 0) })
 	t.Run("inplace", func(t *testing.T) { testTorchStates(t, "testdata/torch/inplace", "cache", 3*4+4*8) })
 }
 
-// testTorchStates runs a file. Its constants are so many bytes, which the compiler computes: they lie in Go's heap, or
-// in an artefact's bytes, and not in the ledger.
+// testTorchStates runs a file. constants is the bytes of its constants that the compiler computes: they lie in Go's
+// heap, or in an artefact's bytes, and not in the ledger.
 func testTorchStates(t *testing.T, file, state string, constants int64) {
 	var want struct {
 		Inputs []torchTensor
@@ -203,7 +203,7 @@ func testTorchStates(t *testing.T, file, state string, constants int64) {
 			}
 		}
 		step(0, own)
-		step(0, theirs) // begins anew
+		step(0, theirs) // begins again
 		step(1, own)
 		c := must[*weir.Call](t)(p.NewCall(weir.Dims{}))
 		for name, x := range own {
@@ -211,7 +211,7 @@ func testTorchStates(t *testing.T, file, state string, constants int64) {
 				t.Fatal(err)
 			}
 		}
-		if err := c.Run(t.Context()); err != nil { // goes on where the runs ended
+		if err := c.Run(t.Context()); err != nil { // goes on after the runs
 			t.Fatal(err)
 		}
 		want.Steps[2].States[state].equals(t, "a call's "+state, c.Output(state+".new"))
@@ -235,7 +235,7 @@ func testTorchStates(t *testing.T, file, state string, constants int64) {
 	}
 }
 
-// TestTorchStatesLeftOut: a state whose new value is not asked for is read, and stays.
+// TestTorchStatesLeftOut: a state whose new value is not an output of the run is read, and keeps its value.
 func TestTorchStatesLeftOut(t *testing.T) {
 	m := must[*weir.Model](t)(weir.Load("testdata/torch/states.pt2"))
 	defer m.Close()
@@ -252,7 +252,7 @@ func TestTorchStatesLeftOut(t *testing.T) {
 	}
 }
 
-// TestTorchStatesBudget: a budget is of the program's own states too, and an error names one that works.
+// TestTorchStatesBudget: a budget includes the program's own states, and an error names a budget that works.
 func TestTorchStatesBudget(t *testing.T) {
 	m := must[*weir.Model](t)(weir.Load("testdata/torch/states.pt2"))
 	defer m.Close()
@@ -271,7 +271,7 @@ func TestTorchStatesBudget(t *testing.T) {
 	}
 }
 
-// TestTorchDamaged changes bytes of files: each is read, or refused by a typed error that is no fault of ours.
+// TestTorchDamaged changes bytes of files: each is read, or refused with a typed error that is not internal.
 func TestTorchDamaged(t *testing.T) {
 	files, _ := filepath.Glob("testdata/torch/*.pt2")
 	r := rand.New(rand.NewSource(4))

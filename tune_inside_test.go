@@ -14,14 +14,14 @@ import (
 	"github.com/weirml/weir/internal/schedule"
 )
 
-// HurryTuning has tuning try next to nothing from now on.
+// HurryTuning lets tuning try almost nothing until the test ends.
 func HurryTuning(t interface{ Cleanup(func()) }) {
 	before, trial := tuneTime, tuneTrialTime
 	tuneTime, tuneTrialTime = 20*time.Millisecond, 0
 	t.Cleanup(func() { tuneTime, tuneTrialTime = before, trial })
 }
 
-// digitsModel is the model of the digits.
+// digitsModel loads the digits model.
 func digitsModel(t *testing.T) *Model {
 	t.Helper()
 	data, err := os.ReadFile("examples/digits/data/digits.onnx")
@@ -36,7 +36,7 @@ func digitsModel(t *testing.T) *Model {
 	return m
 }
 
-// resultsOf are the bytes of what a program makes of inputs of its own.
+// resultsOf returns the bytes of a program's outputs for inputs of its own.
 func resultsOf(t *testing.T, p *Program) (out [][]byte) {
 	t.Helper()
 	in, err := p.anyInputs()
@@ -66,8 +66,8 @@ func resultsOf(t *testing.T, p *Program) (out [][]byte) {
 	return out
 }
 
-// TestChosenPrograms: panels and tiles that were chosen change the loops and no bit of the results, and an artefact
-// brings the same loops back.
+// TestChosenPrograms: chosen panels and tiles change the loops and no bit of the results, and an artefact keeps the
+// loops.
 func TestChosenPrograms(t *testing.T) {
 	m := digitsModel(t)
 	o := Options{CPU: "avx2", Cross: true, Exact: true, Threads: 1, Calls: 1}
@@ -118,8 +118,8 @@ func TestChosenPrograms(t *testing.T) {
 	}
 }
 
-// TestTuneLeavesNothing: what tuning tried is given back, whether or not something was chosen, and what cannot be tuned
-// says so.
+// TestTuneLeavesNothing: tuning releases its memory, whether or not it chose something, and a program that cannot be
+// tuned is an error that says so.
 func TestTuneLeavesNothing(t *testing.T) {
 	m := digitsModel(t)
 	before := mem.Usage()

@@ -9,9 +9,9 @@ import (
 	"github.com/weirml/weir"
 )
 
-// TestTurned transposes tensors of each size of elements, with arithmetic on the way, of known and of named extents:
-// fewer than a vector's lanes, as many, and more that are no multiple of them. Channels become last, and first again;
-// what is computed on the way is stored as it lies too.
+// TestTurned transposes tensors of each size of elements, with arithmetic on the way, of known and named extents: fewer
+// than a vector's lanes, as many, and more that are no multiple of them. Channels become last, and first again; a
+// result on the way is also an output.
 func TestTurned(t *testing.T) {
 	turned[float32](t, "f32")
 	turned[float64](t, "f64")
@@ -22,6 +22,7 @@ func TestTurned(t *testing.T) {
 	turned[int16](t, "i16")
 }
 
+// turned transposes tensors of one element type.
 func turned[T weir.Element](t *testing.T, dt string) {
 	sizes := [][4]int{{1, 16, 4, 4}, {2, 17, 5, 7}, {1, 24, 20, 21}, {1, 3, 33, 5}, {1, 100, 13, 31}, {3, 15, 1, 15},
 		{1, 40, 120, 1}}
