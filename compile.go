@@ -263,9 +263,9 @@ func (p *Program) compileModule(ctx context.Context, from sources.Model, o Optio
 	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Tight: tight, Budget: budget,
 		Exact: o.Exact, Precision: o.Precision, Folder: o.PageFolder, Files: m.files, Choices: choices,
 		Reference: p.target == Reference, Names: names, Written: from.Written(), After: o.Stage, Whole: o.WholeStage,
-		Progress: func(stage string) {
+		Progress: func(p compiler.Progress) {
 			if o.Logger != nil {
-				o.Logger.Debug("compiled", "stage", stage)
+				o.Logger.Debug("compiling", "stage", p.Stage, "step", p.Step, "steps", p.Steps)
 			}
 		}})
 	if err != nil {

@@ -42,7 +42,7 @@ func (c *cli) info(ctx context.Context, path string, nodes bool) error {
 	d, operations := m.Describe(), ""
 	if len(d.Unsupported) == 0 {
 		bar := c.progress(0, "counting operations")
-		if p, err := weir.Compile(ctx, m, weir.Options{}); err == nil {
+		if p, err := weir.Compile(ctx, m, weir.Options{Logger: bar.logger()}); err == nil {
 			d.Operations, operations = p.Operations().String(), operationsText(p)
 			p.Close()
 		}

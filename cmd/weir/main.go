@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"slices"
@@ -51,6 +52,9 @@ func main() {
 // run executes the command line args, and returns the exit code.
 func run(ctx context.Context, args []string) int {
 	c := &cli{}
+	if onTerminal(os.Stderr) {
+		c.terminal = os.Stderr
+	}
 	root := c.command()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
@@ -64,6 +68,7 @@ func run(ctx context.Context, args []string) int {
 // cli is the settings that all commands share.
 type cli struct {
 	json, quiet, verbose bool
+	terminal             io.Writer // where progress is drawn; nil if standard error is no terminal
 }
 
 // command makes the root command with all others.

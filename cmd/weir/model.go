@@ -242,7 +242,10 @@ func (f *modelFlags) compile(ctx context.Context, path string, adjust func(o *we
 	}
 	l := &loaded{model: m, load: time.Since(begin)}
 	begin = time.Now()
-	bar := f.c.progress(0, "compiling "+filepath.Base(path))
+	bar := f.c.progress(0, "compiling "+shortened(filepath.Base(path), nameColumns))
+	if o.Logger == nil {
+		o.Logger = bar.logger()
+	}
 	l.program, err = weir.Compile(ctx, m, o)
 	bar.finish()
 	if err != nil {

@@ -32,12 +32,20 @@ type Options struct {
 	Folder    string                          // for files that weights are paged from; "": the one for temporary files
 	After     func(stage string, text string) // called with the text of each stage where not nil
 	Whole     string                          // the stage of ir whose text for After has all elements of constants
-	Progress  func(stage string)
-	Files     Files    // of the model; nil: none
-	Names     []string // of the outputs; nil: as the module calls them
+	Progress  func(p Progress)                // called as stages begin, if it is not nil
+	Files     Files                           // of the model; nil: none
+	Names     []string                        // of the outputs; nil: as the module calls them
 	// Written: the module is a text that somebody wrote, not an importer, which asks for all that memory safety rests on.
 	// What of that is not proved, Recheck decides.
 	Written bool
+}
+
+// Progress says how far a compilation is: Stage, which begins, is step Step of Steps. A stage may have several steps,
+// and some steps may not be reached. A second attempt begins at the first step again. Steps is 0 of a message, which is
+// no stage.
+type Progress struct {
+	Stage       string
+	Step, Steps int
 }
 
 // Compiled is a compiled module: the program, its code, and the certificate of its memory.
@@ -146,13 +154,13 @@ func (c *Compiled) compile(o Options) (_ *Compiled, err error) {
 		return nil, err
 	}
 	if o.Budget != nil {
-		k.stage = "budget"
+		k.begins("budget", k.steps-1)
 		if err := k.keepWithin(); err != nil {
 			return nil, err
 		}
 		k.done("budget", c.Loop.String)
 	}
-	k.stage = "plan"
+	k.begins("plan", k.steps)
 	if err := k.plan(); err != nil {
 		return nil, err
 	}

@@ -175,7 +175,8 @@ func (c *Compiled) report(o Options) {
 		if left.Fault != nil {
 			c.Faults = append(c.Faults, left.Fault)
 			if o.Progress != nil {
-				o.Progress("codegen, which failed for @" + left.Kernel + " and is done more simply: " + left.Fault.Error())
+				o.Progress(Progress{Stage: "codegen, which failed for @" + left.Kernel + " and is done more simply: " +
+					left.Fault.Error()})
 			}
 		}
 	}

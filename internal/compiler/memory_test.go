@@ -150,12 +150,14 @@ func TestMemoryWithinBudget(t *testing.T) {
 	start, told := mem.ProcessBytes()
 	const allowed = 40 << 20
 	most, at := int64(0), ""
+	look := func(stage string) {
+		if now, _ := mem.ProcessBytes(); now.Anonymous-start.Anonymous > most {
+			most, at = now.Anonymous-start.Anonymous, stage
+		}
+	}
 	c, err := Compile(m, Options{Machine: target.Host(2), Budget: &budget.Budget{Bytes: allowed, Calls: 1, Workers: 2},
-		Folder: folder, Progress: func(stage string) {
-			if now, _ := mem.ProcessBytes(); now.Anonymous-start.Anonymous > most {
-				most, at = now.Anonymous-start.Anonymous, stage
-			}
-		}})
+		Folder: folder, Progress: func(p Progress) { look(p.Stage) }})
+	look("the plan")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +173,7 @@ func TestMemoryWithinBudget(t *testing.T) {
 	}
 	const beside = 24 << 20 // Go's heap
 	if told && most > allowed+beside {
-		t.Errorf("the process had %d bytes of anonymous memory more after %s, for a budget of %d and %d bytes of weights",
+		t.Errorf("the process had %d bytes of anonymous memory more at %s, for a budget of %d and %d bytes of weights",
 			most, at, allowed, given)
 	}
 	t.Logf("%d bytes of weights: %d beside files, %d anonymous after %s", given, outside, most, at)

@@ -17,7 +17,7 @@ var schedules = []schedule.Options{{}, {Without: schedule.Simplest}}
 // schedule schedules the module and verifies the result. A fault in scheduling is a bug of the compiler, but does not
 // fail the compilation: it is reported as progress, and the module is lowered again and scheduled with simpler options.
 func (k *compilation) schedule() (err error) {
-	c, m, o := k.c, k.m, k.o
+	c, m, o, step := k.c, k.m, k.o, k.step
 	ways := schedules
 	if c.effort == unfused {
 		ways = schedules[len(schedules)-1:]
@@ -33,6 +33,7 @@ func (k *compilation) schedule() (err error) {
 		if o.After != nil {
 			how.After = func(step string, text func() string) { o.After(step, text()) }
 		}
+		how.Progress = func(row int, name string) { k.begins(name, step+1+row) }
 		c.kept, c.verdicts = map[string]string{}, map[string]verdict{}
 		how.Kept, how.Host = c.kept, c.hostMachine(&o)
 		if refuses := refusals[o.Machine.Name]; refuses != nil {
@@ -54,7 +55,7 @@ func (k *compilation) schedule() (err error) {
 			return err
 		}
 		if o.Progress != nil {
-			o.Progress("schedule, which failed and is done more simply: " + fault.Error())
+			o.Progress(Progress{Stage: "schedule, which failed and is done more simply: " + fault.Error()})
 		}
 		if c.Loop, err = lower.For(m, c.forBlocks(&o)); err != nil {
 			return err

@@ -21,6 +21,8 @@ type compilation struct {
 	m     *ir.Module
 	o     Options
 	stage string // under way
+	step  int    // the number of the stage under way, from 1
+	steps int    // of all stages
 	quiet bool   // nobody is told of stages
 }
 
@@ -33,7 +35,8 @@ func begin(c *Compiled, o Options) *compilation {
 	if o.Reference {
 		c.Machine = reference.Machine()
 	}
-	return &compilation{c: c, m: c.IR, o: o}
+	// Verification, the rows of the tables, the search for savings, and the plan.
+	return &compilation{c: c, m: c.IR, o: o, steps: 1 + len(Passes) + len(stages) + schedule.Steps + 2}
 }
 
 // end turns a panic into an error, and releases the resources of a failed compilation.
@@ -53,16 +56,18 @@ func (k *compilation) end(err *error) {
 	}
 }
 
-// done reports the end of a stage, with its text, to Options.After and Options.Progress.
+// begins reports the beginning of a stage, which is the step of that number from 1, to Options.Progress.
+func (k *compilation) begins(stage string, step int) {
+	k.stage, k.step = stage, step
+	if k.o.Progress != nil && !k.quiet {
+		k.o.Progress(Progress{stage, step, k.steps})
+	}
+}
+
+// done reports the end of a stage, with its text, to Options.After.
 func (k *compilation) done(name string, text func() string) {
-	if k.quiet {
-		return
-	}
-	if k.o.After != nil {
+	if k.o.After != nil && !k.quiet {
 		k.o.After(name, text())
-	}
-	if k.o.Progress != nil {
-		k.o.Progress(name)
 	}
 }
 
@@ -77,7 +82,7 @@ func (k *compilation) rewritten(name string) {
 
 // verify verifies the module before the first pass, and keeps a copy if it lays out memory itself.
 func (k *compilation) verify() error {
-	k.stage = "verify"
+	k.begins("verify", 1)
 	checks := []func(*ir.Module) error{pass.Possible, possible, ir.Verify, ir.CheckMemory, possible, countable}
 	if k.c.effort != fullEffort {
 		checks = []func(*ir.Module) error{ir.Verify} // the rest was seen to the first time
@@ -105,14 +110,14 @@ func (k *compilation) rewrite() error {
 		return nil
 	}
 	last := m.Digest() // of what was verified
-	for _, p := range Passes {
+	for i, p := range Passes {
 		if c.effort != fullEffort && !p.Needed || slices.Contains(Without, p.Name) {
 			continue
 		}
 		if p.Run = p.runs(&k.o, c.forBlocks(&k.o)); p.Run == nil {
 			continue
 		}
-		k.stage = p.Name
+		k.begins(p.Name, 2+i)
 		if err := c.run(&p, m, &k.o); err != nil {
 			return err
 		}
@@ -159,11 +164,16 @@ var stages = []stage{
 // make runs the table of stages.
 func (k *compilation) make() error {
 	k.m.Dims.Renew(len(k.m.Main.Body.Nodes))
+	next := 2 + len(Passes)
 	for _, s := range stages {
+		step := next
+		if next++; s.name == "schedule" {
+			next += schedule.Steps
+		}
 		if s.when != nil && !s.when(k) {
 			continue
 		}
-		k.stage = s.name
+		k.begins(s.name, step)
 		if s.run != nil {
 			if err := s.run(k); err != nil {
 				return err

@@ -14,6 +14,9 @@ type Options struct {
 	Without []string // names of the steps that are left out; see OptionalSteps
 	// After, if not nil, is called after each step that runs, with a function that prints the module.
 	After func(step string, text func() string)
+	// Progress, if not nil, is called with the number of a row of the table, below Steps, when it is reached. The kernel
+	// steps take turns for each kernel: their rows are reached as kernels are done, under the name "kernels".
+	Progress func(row int, step string)
 
 	// Arena returns the bytes of arena that the present module needs, at some bindings of the dimensions. Nil: they are
 	// not counted.
@@ -78,6 +81,9 @@ var steps = []step{
 	{name: "outside", why: "last: for kernels that still do not fit", needed: true, module: always((*scheduler).moveOut)},
 }
 
+// Steps is the number of rows of the table.
+var Steps = len(steps)
+
 // always makes a step that cannot fail.
 func always(do func(s *scheduler)) func(s *scheduler) error {
 	return func(s *scheduler) error { do(s); return nil }
@@ -106,16 +112,17 @@ func RunWith(m *loop.Module, machine target.Machine, o Options) error {
 		s.dims = sym.NewDims()
 	}
 	kernels := false // whether the kernel steps have run
-	for _, step := range steps {
+	for row, step := range steps {
 		if step.kernel != nil && !kernels {
 			kernels = true
-			if err := s.kernels(); err != nil {
+			if err := s.kernels(row); err != nil {
 				return err
 			}
 		}
 		if step.module == nil || s.off(step.name) {
 			continue
 		}
+		s.reached(row, step.name)
 		if err := step.module(s); err != nil {
 			return err
 		}
@@ -137,6 +144,13 @@ func (s *scheduler) report(step string, kernels []*loop.Kernel) {
 	s.options.After(step, m.String)
 }
 
+// reached calls Options.Progress.
+func (s *scheduler) reached(row int, step string) {
+	if s.options.Progress != nil {
+		s.options.Progress(row, step)
+	}
+}
+
 // dropIdle drops loops without iterations from all kernels.
 func (s *scheduler) dropIdle() {
 	for _, k := range s.module.Kernels {
@@ -144,10 +158,20 @@ func (s *scheduler) dropIdle() {
 	}
 }
 
-// kernels runs the kernel steps on each kernel.
-func (s *scheduler) kernels() error {
+// kernels runs the kernel steps, whose rows begin at first, on each kernel.
+func (s *scheduler) kernels(first int) error {
 	s.snapshots = map[string][]*loop.Kernel{}
+	rows, last := 0, -1
+	for _, step := range steps {
+		if step.kernel != nil {
+			rows++
+		}
+	}
 	for i, k := range s.module.Kernels {
+		if row := first + i*rows/len(s.module.Kernels); row > last {
+			last = row
+			s.reached(row, "kernels")
+		}
 		if s.options.Check != nil {
 			if err := s.options.Check(); err != nil {
 				return err
