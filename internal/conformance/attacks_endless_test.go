@@ -11,8 +11,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestEndless: a context stops loops without an end, alone, within one another and around host operators; and a
-// compilation.
+// TestEndless: a context stops endless loops, alone, nested and around host operators; and it stops a compilation.
 func TestEndless(t *testing.T) {
 	yes := constants{"yes": tensor.Scalar(true)}
 	inside := forever(attackNode("Neg", []string{"s"}, "s3"))

@@ -8,7 +8,7 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
-// foreignFiles are models whose weights lie where they must not, or are not what the model says.
+// foreignFiles are models whose weights lie outside their folder, or do not fit the model.
 var foreignFiles = []struct {
 	attack string
 	place  func(t *testing.T) string

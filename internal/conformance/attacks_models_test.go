@@ -11,12 +11,12 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// attackNode is a node called after its output.
+// attackNode returns a node with its output's name.
 func attackNode(op string, inputs []string, output string, attributes ...*wire.AttributeProto) *wire.NodeProto {
 	return &wire.NodeProto{OpType: op, Name: output, Input: inputs, Output: []string{output}, Attribute: attributes}
 }
 
-// attackModel is a model of x: f32[2,3], rows: f32[n,3] and many: f32[n,m], whose output is y.
+// attackModel returns a model of x: f32[2,3], rows: f32[n,3] and many: f32[n,m], whose output is y.
 func attackModel(constants map[string]*tensor.Tensor, nodes ...*wire.NodeProto) *wire.ModelProto {
 	g := &wire.GraphProto{Name: "g", Node: nodes,
 		Input: []*wire.ValueInfoProto{wire.TensorValue("x", 1, wire.Size(2), wire.Size(3)),
@@ -28,6 +28,7 @@ func attackModel(constants map[string]*tensor.Tensor, nodes ...*wire.NodeProto) 
 	return &wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 21}}, Graph: g}
 }
 
+// sortedKeys returns the keys of m in order.
 func sortedKeys(m map[string]*tensor.Tensor) []string {
 	var names []string
 	for name := range m {
@@ -37,7 +38,7 @@ func sortedKeys(m map[string]*tensor.Tensor) []string {
 	return names
 }
 
-// chain is a model of one node after the other, from one value to y.
+// chain returns a model of count nodes in sequence, from one value to y.
 func chain(count int, from string, constants map[string]*tensor.Tensor,
 	make func(in, out string) *wire.NodeProto) *wire.ModelProto {
 	var nodes []*wire.NodeProto
@@ -57,7 +58,7 @@ type constants = map[string]*tensor.Tensor
 func integers(values ...int64) *tensor.Tensor { return tensor.Of(values...) }
 func integer(value int64) *tensor.Tensor      { return tensor.Scalar(value) }
 
-// branches are Ifs within one another, as deep as that.
+// branches returns an If with depth nested Ifs.
 func branches(depth int) *wire.NodeProto {
 	n := attackNode("Identity", []string{"x"}, "y")
 	for i := range depth {
@@ -71,7 +72,7 @@ func branches(depth int) *wire.NodeProto {
 	return n
 }
 
-// nested is a file of graphs within attributes within nodes within graphs, thousands deep.
+// nested returns a file with thousands of nested graphs: graphs within attributes within nodes within graphs.
 func nested(depth int) []byte {
 	var tags []byte
 	size := 0
@@ -107,6 +108,7 @@ func function(name string, calls ...string) *wire.FunctionProto {
 	return f
 }
 
+// withFunctions returns a model that calls the first of a list of functions.
 func withFunctions(list ...*wire.FunctionProto) *wire.ModelProto {
 	n := attackNode("f0", []string{"x"}, "y")
 	n.Domain = "d"
@@ -116,7 +118,7 @@ func withFunctions(list ...*wire.FunctionProto) *wire.ModelProto {
 	return m
 }
 
-// raw is an initializer that says what it likes.
+// raw returns a model with an initializer of the given extents and bytes, which need not agree.
 func raw(dims []int64, bytes int) *wire.ModelProto {
 	m := attackModel(nil, attackNode("Identity", []string{"w"}, "y"))
 	m.Graph.Initializer = []*wire.TensorProto{{Name: "w", DataType: 1, Dims: dims, RawData: make([]byte, bytes),
@@ -133,8 +135,8 @@ func forever(inner ...*wire.NodeProto) *wire.NodeProto {
 		Attribute: []*wire.AttributeProto{wire.GraphAttribute("body", body)}}
 }
 
-// attacks are models that are well-formed messages and mean harm, by the field that carries it. Each is refused, or
-// takes its time and no memory.
+// attacks are well-formed models that are meant to do harm, by the field that carries it. Each is refused, or takes
+// time but no memory.
 var attacks = []struct {
 	field, attack string
 	build         func() *wire.ModelProto

@@ -20,7 +20,7 @@ import (
 	"github.com/weirml/weir/internal/mem"
 )
 
-// spent runs f, and says what is wrong with the time and the memory it took, or "".
+// spent runs f, and returns "" if it kept within the limits of time and memory, or the excess.
 func spent(f func()) string {
 	var before, after runtime.MemStats
 	runtime.GC()
@@ -45,16 +45,16 @@ func spent(f func()) string {
 	return ""
 }
 
-// endings are how an attack may end.
+// endings are the ways in which an attack may end.
 var endings = []string{"runs", "input", "unsupported", "budget", "memory", "context"}
 
-// TestAttacks gives models that mean harm, by the field that carries it: each ends in a typed error, runs, or is
-// stopped by its context, within a second and 64 MiB. testdata/attacks.txt holds the lines.
+// TestAttacks loads and runs models that are meant to do harm: each ends in a typed error, runs, or is stopped by its
+// context, within a second and 64 MiB. testdata/attacks.txt holds the lines.
 func TestAttacks(t *testing.T) {
 	rows := newTable()
 	add := func(field, attack string, f func() string) {
 		line, fault := "", ""
-		for range 3 { // a busy machine makes anything slow once
+		for range 3 { // a busy machine may make anything slow once
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)
@@ -100,7 +100,7 @@ func TestAttacks(t *testing.T) {
 	compareGolden(t, filepath.Join("testdata", "attacks.txt"), text.String())
 }
 
-// compareGolden compares a text with a file's, or writes it.
+// compareGolden compares a string with a file, or writes the file under -rewrite.
 func compareGolden(t *testing.T, path, text string) {
 	t.Helper()
 	if *rewrite {
@@ -133,13 +133,13 @@ func guard(f func() error) (err error) {
 	return f()
 }
 
-// noMemory is the ending of a run whose sizes are more than the machine has.
+// noMemory is the ending of a run that needs more memory than the machine has.
 const noMemory = "memory: more than the machine has"
 
-// said is a node with its operator, or a node alone, as sentences of errors name them.
+// said matches a node with its operator, or a node alone, in an error's sentence.
 var said = regexp.MustCompile(`(?:^|: )node (\S+?)(?: \((\S+)\))?: |(?:read by|from) (\S+) \(([\w.:]+)\)`)
 
-// unnamed is what an error's sentence names and its JSON does not: a node, or an operator.
+// unnamed returns the node or operator that an error's sentence names and its JSON does not; "" if there is none.
 func unnamed(e *weir.Error) string {
 	var keys struct{ Node, Op string }
 	if text, err := json.Marshal(e); err != nil || json.Unmarshal(text, &keys) != nil {
@@ -157,7 +157,7 @@ func unnamed(e *weir.Error) string {
 	return ""
 }
 
-// ending is how something ended, in one line.
+// ending returns the outcome in one line.
 func ending(err error) string {
 	var e *weir.Error
 	switch {
@@ -171,7 +171,7 @@ func ending(err error) string {
 		return strings.ToUpper(diag.KindName(err)) + ": " + err.Error()
 	}
 	if errors.Is(err, weir.ErrMemory) {
-		return noMemory // by how much depends on the machine
+		return noMemory // the missing bytes depend on the machine
 	}
 	text := err.Error()
 	if lack := unnamed(e); lack != "" {
@@ -183,9 +183,10 @@ func ending(err error) string {
 	return diag.KindName(err) + ": " + text
 }
 
-// peaks are formulas of memory, which the code for the processor is a part of.
+// peaks matches formulas of memory, which include the code for the processor.
 var peaks = regexp.MustCompile(`^(input:) .* bytes:`)
 
+// loadAndRun runs the model at path on zeros, and returns the first error.
 func loadAndRun(t *testing.T, path string) error {
 	m, err := weir.Load(path)
 	if err != nil {

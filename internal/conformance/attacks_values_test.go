@@ -13,16 +13,17 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
-// valueAttack is one operator whose input a run finds out to be impossible. The node's inputs are x: f32[4,3], wide:
+// valueAttack is one operator with an input that only a run finds invalid. The node's inputs are x: f32[4,3], wide:
 // f32[1,2,3,3], and v: i64 of a length.
 type valueAttack struct {
 	what   string
 	node   *wire.NodeProto
 	values []int64
 	scalar bool
-	legal  bool // ONNX gives the value a meaning
+	legal  bool // ONNX defines the value
 }
 
+// run returns the ending of the attack, which must be the same on each target.
 func (a valueAttack) run(t *testing.T) string {
 	g := &wire.GraphProto{Name: "g", Node: []*wire.NodeProto{a.node}, Output: []*wire.ValueInfoProto{{Name: "y"}}}
 	dims := []*wire.Dimension{wire.Size(int64(len(a.values)))}
@@ -50,7 +51,7 @@ func (a valueAttack) run(t *testing.T) string {
 	line := ""
 	for _, target := range []weir.Target{weir.Reference, weir.Portable} {
 		line = ending(guard(func() error { return a.runOn(t, m.Marshal(), target, v) }))
-		// the reference interprets the model as it was imported, and has words of its own
+		// the reference interprets the model as imported, and its messages differ
 		if kind, _, _ := strings.Cut(line, ":"); line != noMemory {
 			kinds[kind] = line
 		}
@@ -71,6 +72,7 @@ func (a valueAttack) run(t *testing.T) string {
 	return line
 }
 
+// runOn runs the model with v on a target.
 func (a valueAttack) runOn(t *testing.T, data []byte, target weir.Target, v *tensor.Tensor) error {
 	m, err := weir.LoadBytes(data)
 	if err != nil {
@@ -108,7 +110,7 @@ func (a valueAttack) runOn(t *testing.T, data []byte, target weir.Target, v *ten
 	return r.Close()
 }
 
-// on is a node of inputs with spaces between them; "none" is left out.
+// on returns a node with inputs, separated by spaces; "none" stands for an absent input.
 func on(op string, inputs string, attributes ...*wire.AttributeProto) *wire.NodeProto {
 	n := &wire.NodeProto{OpType: op, Name: "n", Input: strings.Split(inputs, " "), Output: []string{"y"},
 		Attribute: attributes}
@@ -120,13 +122,13 @@ func on(op string, inputs string, attributes ...*wire.AttributeProto) *wire.Node
 	return n
 }
 
-// giving is the node with more outputs, which nothing reads.
+// giving returns the node with more outputs, which nothing reads.
 func giving(n *wire.NodeProto, outputs ...string) *wire.NodeProto {
 	n.Output = append(n.Output, outputs...)
 	return n
 }
 
-// wrongValues are what only a run can find out to be impossible.
+// wrongValues are inputs that only a run can find invalid.
 var wrongValues = []valueAttack{
 	{"an index past the end", on("Gather", "x v"), []int64{4}, false, false},
 	{"an index before the beginning", on("Gather", "x v"), []int64{-5}, false, false},

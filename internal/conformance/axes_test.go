@@ -11,8 +11,8 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
-// runtimeForms are nodes whose inputs but the first decide the form of the result. wrong: they break a rule, which a
-// run must refuse.
+// runtimeForms are nodes whose inputs after the first decide the shape of the result. If wrong, the inputs break a
+// rule, and a run must refuse them.
 var runtimeForms = []struct {
 	op     string
 	shape  []int64
@@ -59,8 +59,8 @@ var runtimeForms = []struct {
 	{op: "TopK", shape: []int64{3, 5}, inputs: [][]int64{{6}}, wrong: true},
 }
 
-// TestRuntimeForms runs such nodes with those inputs given to the run, and with the same as constants: the results are
-// the same, and measured is predicted. What is wrong is the caller's fault, and found before anything is computed.
+// TestRuntimeForms runs the nodes with the inputs as arguments and as constants: the results are the same, and the
+// measured bytes are the predicted ones. Wrong inputs are ErrInput before anything is computed.
 func TestRuntimeForms(t *testing.T) {
 	for i, c := range runtimeForms {
 		t.Run(fmt.Sprint(i, " ", c.op, c.inputs), func(t *testing.T) {

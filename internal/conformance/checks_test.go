@@ -13,10 +13,9 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// TestUnproved compiles models, for portable code and for this processor, and verifies the loops that code is made of
-// once more, without a word of what the compiler found: no access may be unproved. It counts the kernels, the accesses
-// and the checks of accesses: those of testdata, and, with WEIR_MODELS=FOLDER in the environment, of each model.onnx in
-// a folder of that one, and of ONNX's own cases.
+// TestUnproved compiles models, for portable code and for this processor, and verifies their loops once more without
+// the compiler's facts: no access may be unproved. It counts the kernels, the accesses and the checked accesses of the
+// models of testdata, of ONNX's own cases and, if WEIR_MODELS is set, of each model.onnx in the folders of WEIR_MODELS.
 func TestUnproved(t *testing.T) {
 	folders := []string{"../../testdata/onnx"}
 	if data := os.Getenv("WEIR_ONNX_DATA"); data != "" && os.Getenv("WEIR_MODELS") != "" {
@@ -50,9 +49,10 @@ func TestUnproved(t *testing.T) {
 	}
 }
 
-// accessCount counts what is in loops.
+// accessCount counts the models, kernels and accesses of loops.
 type accessCount struct{ models, refused, kernels, accesses, checks, unproved int }
 
+// model adds the counts of a model for a processor.
 func (c *accessCount) model(t *testing.T, file, cpu string) {
 	t.Helper()
 	m, err := weir.Load(file)
@@ -115,12 +115,12 @@ func (c *accessCount) model(t *testing.T, file, cpu string) {
 	}
 }
 
-// guardsFile lists the kernels of the official cases that have accesses which are checked because they are not proved:
-// the case, the kernel, and how many. Every code generator has the same. No access is unproved without a check: the
-// compiler panics where one is left, and TestUnproved verifies what it made once more.
+// guardsFile lists the kernels of the official cases with accesses that are checked because they are not proved: the
+// case, the kernel, and the number. The number is the same for every code generator. No access is unproved without a
+// check: the compiler panics if one is left, and TestUnproved verifies its output again.
 const guardsFile = "testdata/guards.txt"
 
-// compareChecks holds the number of checks against the file, so that none is added unseen.
+// compareChecks compares the number of checks with the file, so that none is added unnoticed.
 func compareChecks(t *testing.T, cpu string, results []Result) {
 	var lines []string
 	for _, r := range results {

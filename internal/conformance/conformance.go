@@ -1,4 +1,4 @@
-// Package conformance runs test cases in ONNX's layout through the whole of Weir: a folder with model.onnx and
+// Package conformance runs test cases in ONNX's layout through all of Weir: a folder with model.onnx and
 // test_data_set_*/{input,output}_N.pb, on disk or in an archive.
 package conformance
 
@@ -16,59 +16,59 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
-// Tolerances of ONNX's own runner.
+// The tolerances of ONNX's own runner.
 const (
 	Relative = 1e-3
 	Absolute = 1e-7
 )
 
-// Verdict is how a case ended.
+// Verdict is the outcome of a case.
 type Verdict string
 
 // The verdicts.
 const (
 	Pass    Verdict = "pass"
 	Fail    Verdict = "fail"
-	Refused Verdict = "refused" // not supported, and said so
+	Refused Verdict = "refused" // not supported, by a typed error
 )
 
 // Case is a folder, of a file system or of an archive; Find makes it.
 type Case struct {
 	Name string
-	Dir  string // where it is, to be shown
-	// Rtol and Atol override Relative and Absolute, and what the case's own data.json says, where not 0.
+	Dir  string // its path, for messages
+	// Rtol and Atol, if not 0, override Relative and Absolute and the case's own data.json.
 	Rtol, Atol float64
-	// Measure has each data set run again, watched, with the memory it took beside what was predicted.
+	// Measure runs each data set again and reports the measured bytes and the predicted ones.
 	Measure bool
-	// Slow has the kernels listed that have a reason to be slow.
+	// Slow lists the kernels that have a reason to be slow.
 	Slow bool
 
 	files  fs.FS
 	folder string // in files
-	model  string // its file, in files; see configure
+	model  string // the model's file, in files; see configure
 	load   func(model string) (*weir.Model, error)
-	ramps  bool // its inputs are computed, and its outputs lie beside its model
+	ramps  bool // its inputs are ramps, and its outputs lie beside its model
 }
 
-// Memory is what one run was predicted to take and what it took, in bytes.
+// Memory is the predicted and the measured bytes of one run.
 type Memory struct {
 	Predicted int64 `json:"predicted_bytes"`
-	Observed  int64 `json:"observed_bytes"` // predicted with the values put in that the data decided
+	Observed  int64 `json:"observed_bytes"` // predicted, with the dimensions that the data decided
 	Measured  int64 `json:"measured_bytes"`
 }
 
-// Result is what became of a case.
+// Result is the outcome of a case, with the facts that were asked for.
 type Result struct {
 	Name    string              `json:"name"`
 	Verdict Verdict             `json:"verdict"`
 	Why     string              `json:"why"`
 	Ops     []string            `json:"ops,omitempty"`
 	Memory  []Memory            `json:"memory,omitempty"`  // one for each data set of a Case with Measure
-	Checks  []weir.KernelChecks `json:"-"`                 // of its code
+	Checks  []weir.KernelChecks `json:"-"`                 // of its machine code
 	Kernels []weir.KernelTime   `json:"kernels,omitempty"` // that may be slow, of a Case with Slow
 	OnHost  []weir.OnHost       `json:"on_host,omitempty"` // of a program for a device
-	// DataDecide says that the memory of a run depends on more than its inputs' shapes: on elements, or on which steps
-	// they have run.
+	// DataDecide says that the memory of a run depends on elements or on executed steps, and not only on its inputs'
+	// shapes.
 	DataDecide bool `json:"data_decide,omitempty"`
 }
 
@@ -110,6 +110,7 @@ func (c Case) Run(ctx context.Context, o weir.Options) Result {
 	return r
 }
 
+// end sets the verdict of an error.
 func (r Result) end(err error) Result {
 	r.Verdict, r.Why = Fail, err.Error()
 	if errors.Is(err, weir.ErrUnsupported) {
@@ -118,6 +119,7 @@ func (r Result) end(err error) Result {
 	return r
 }
 
+// runSet runs a data set, compares its outputs, and adds its memory to result.
 func (c Case) runSet(ctx context.Context, p *weir.Program, set dataSet, result *Result) error {
 	in := weir.Inputs{}
 	for i, info := range p.Inputs() {
@@ -169,7 +171,7 @@ func (c Case) runSet(ctx context.Context, p *weir.Program, set dataSet, result *
 	return err
 }
 
-// MemoryOf runs a program, watched, and returns what it took beside what was predicted for the inputs' shapes.
+// MemoryOf measures a run of a program, and returns its bytes and the predicted bytes for the inputs' shapes.
 func MemoryOf(ctx context.Context, p *weir.Program, in weir.Inputs) (Memory, error) {
 	dims, err := p.Bind(in)
 	if err != nil {
@@ -190,7 +192,7 @@ func MemoryOf(ctx context.Context, p *weir.Program, in weir.Inputs) (Memory, err
 	return Memory{Predicted: predicted, Observed: observed, Measured: seen.Peak(1)}, err
 }
 
-// watchData is a weir.Options.Stage that finds out whether data decide what a run takes, and calls next.
+// watchData returns a weir.Options.Stage that sets decide if data decide the memory of a run, and calls next.
 func watchData(next func(name, text string), decide *bool) func(name, text string) {
 	return func(name, text string) {
 		if name == "program" {
@@ -202,10 +204,10 @@ func watchData(next func(name, text string), decide *bool) func(name, text strin
 	}
 }
 
-// dataDecides finds a dimension with a limit, a branch or a loop in the text of a program.
+// dataDecides matches a dimension with a limit, a branch or a loop in the text of a program.
 var dataDecides = regexp.MustCompile(`(?m)^ *(dim .* data limit |if |loop )`)
 
-// Sorted is a list's members in order, each once.
+// Sorted returns a list's distinct members in order.
 func Sorted(list []string) []string {
 	slices.Sort(list)
 	return slices.Compact(list)

@@ -12,15 +12,15 @@ import (
 	"github.com/weirml/weir"
 )
 
-// refused are the cases of testdata/onnx that end in a refusal, and what it says.
+// refused are the cases of testdata/onnx that are refused, with a part of the message.
 var refused = map[string]string{
 	"passthrough": "an initializer's value is part of the program",
 }
 
-// faulty are the cases that go wrong, and why.
+// faulty are the cases that fail, and the reason.
 var faulty = map[string]string{}
 
-// runAll runs the cases on two workers, each run on one thread, and hands their results over in the cases' order.
+// runAll runs the cases on two workers, each run on one thread, and returns the results in the order of the cases.
 func runAll(t *testing.T, cases []Case, o weir.Options) []Result {
 	t.Helper()
 	o.Threads = 1
@@ -42,7 +42,7 @@ func runAll(t *testing.T, cases []Case, o weir.Options) []Result {
 	return results
 }
 
-// guarded is Run, with a panic that crosses the API as a failure.
+// guarded calls Run, and turns a panic that crosses the API into a failure.
 func (c Case) guarded(t *testing.T, o weir.Options) (r Result) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -52,7 +52,7 @@ func (c Case) guarded(t *testing.T, o weir.Options) (r Result) {
 	return c.Run(t.Context(), o)
 }
 
-// memoryFault says what is wrong with the memory that a case took, or "".
+// memoryFault returns the fault in a case's memory, or "".
 func memoryFault(r Result) string {
 	for i, m := range r.Memory {
 		if m.Measured > m.Predicted || m.Measured < m.Predicted && !r.DataDecide {
@@ -66,6 +66,8 @@ func memoryFault(r Result) string {
 	return ""
 }
 
+// TestRepositoryModels runs the cases of testdata/onnx on each target and compares their memory with the predicted
+// bytes.
 func TestRepositoryModels(t *testing.T) {
 	cases, err := Find([]string{filepath.Join("..", "..", "testdata", "onnx")})
 	if err != nil {
@@ -120,9 +122,9 @@ func TestRepositoryModels(t *testing.T) {
 	}
 }
 
-// TestDebug runs the repository's models again, in a process of its own: with kernels for a machine that has next to no
-// room, and with the pages of what is closed taken away. Nothing fails for that, no limit is exceeded, and predicted is
-// still measured.
+// TestDebug runs the repository's models again, in a process of its own, with kernels for a machine of tiny limits, and
+// with the pages of closed memory made inaccessible. Nothing fails, no limit is exceeded, and the measured bytes are
+// the predicted ones.
 func TestDebug(t *testing.T) {
 	for _, word := range []string{"tight", "poison"} {
 		t.Run(word, func(t *testing.T) {

@@ -16,11 +16,11 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
-// dataSet is where a run's arguments and the results to expect come from. What is not there is fs.ErrNotExist.
+// dataSet is the source of a run's arguments and expected results. A missing one is fs.ErrNotExist.
 type dataSet interface {
 	input(i int, info weir.Info) (values.Value, error)
 	output(i int, info weir.Info) (values.Value, error)
-	more(inputs int) bool // whether there is an input after so many
+	more(inputs int) bool // whether there is an input at index inputs
 }
 
 // sets lists the case's data sets: folders test_data_set_*, and older archives test_data_*.npz; at least one.
@@ -50,7 +50,7 @@ func (c Case) sets(p *weir.Program) ([]dataSet, error) {
 	return sets, nil
 }
 
-// escaped is a path as a pattern that matches it alone.
+// escaped returns a pattern that matches the path name alone.
 func escaped(name string) string {
 	return strings.NewReplacer(`\`, `\\`, "[", `\[`, "*", `\*`, "?", `\?`).Replace(name)
 }
@@ -68,11 +68,13 @@ func (s fileSet) output(i int, info weir.Info) (values.Value, error) {
 	return s.read("output", i, info)
 }
 
+// more reports whether the folder has a file for input number inputs.
 func (s fileSet) more(inputs int) bool {
 	_, err := s.find("input", inputs)
 	return err == nil
 }
 
+// find returns the file of input or output i.
 func (s fileSet) find(kind string, i int) (string, error) {
 	for _, ext := range []string{".pb", ".npy", ".npz"} {
 		name := path.Join(s.name, fmt.Sprintf("%s_%d%s", kind, i, ext))
@@ -83,11 +85,12 @@ func (s fileSet) find(kind string, i int) (string, error) {
 	return "", missing(fmt.Sprintf("%s_%d.pb", kind, i))
 }
 
-// missing is the error of data that a case has not got.
+// missing returns the error of data that a case does not have.
 func missing(name string) error {
 	return diag.Inputf("the data have no %s", name).WithCause(fs.ErrNotExist)
 }
 
+// read returns input or output i, of the type that info says.
 func (s fileSet) read(kind string, i int, info weir.Info) (values.Value, error) {
 	name, err := s.find(kind, i)
 	if err != nil {
@@ -100,7 +103,7 @@ func (s fileSet) read(kind string, i int, info weir.Info) (values.Value, error) 
 	return values.Of(info.Name, t), err
 }
 
-// array is the only array of a .npy or .npz file.
+// array returns the only array of a .npy or .npz file.
 func (s fileSet) array(name string) (*tensor.Tensor, error) {
 	if path.Ext(name) == ".npz" {
 		a, err := openArrays(s.files, name)
@@ -120,9 +123,10 @@ func (s fileSet) array(name string) (*tensor.Tensor, error) {
 	return npy.Read(f)
 }
 
-// arraySet is a data set in one .npz: its arrays are called input_0 and output_0, or as the model calls them.
+// arraySet is a data set in one .npz. Its arrays are named input_0 and output_0, or as the model names them.
 type arraySet struct{ *npy.Archive }
 
+// openArrays opens an .npz file.
 func openArrays(files fs.FS, name string) (arraySet, error) {
 	data, err := fs.ReadFile(files, name)
 	if err != nil {
@@ -139,6 +143,7 @@ func (s arraySet) output(i int, info weir.Info) (values.Value, error) {
 	return s.read("output", i, info)
 }
 
+// more reports whether the archive has an array for input number inputs.
 func (s arraySet) more(inputs int) bool {
 	for _, name := range s.Names() {
 		if name == fmt.Sprintf("input_%d", inputs) {
@@ -148,6 +153,7 @@ func (s arraySet) more(inputs int) bool {
 	return false
 }
 
+// read returns input or output i, by either name.
 func (s arraySet) read(kind string, i int, info weir.Info) (values.Value, error) {
 	for _, want := range []string{fmt.Sprintf("%s_%d", kind, i), info.Name} {
 		for _, name := range s.Names() {
@@ -160,8 +166,8 @@ func (s arraySet) read(kind string, i int, info weir.Info) (values.Value, error)
 	return values.Value{}, missing(fmt.Sprintf("array %s_%d or %s", kind, i, info.Name))
 }
 
-// rampSet is the data of ONNX's whole networks: each input is a ramp from 0 to 1, and the outputs lie beside the model,
-// as MODEL_output_0.pb.
+// rampSet is the data of ONNX's complete networks: each input is a ramp from 0 to 1, and the outputs lie beside the
+// model, as MODEL_output_0.pb.
 type rampSet struct {
 	files fs.FS
 	model string // without its extension
@@ -173,8 +179,8 @@ func (s rampSet) output(i int, info weir.Info) (values.Value, error) {
 	return read(s.files, fmt.Sprintf("%s_output_%d.pb", s.model, i), info)
 }
 
-// input is the element's index over the number of elements, as ONNX's own runner fills it; a dimension that is free is
-// 1.
+// input returns a ramp: each element is its index divided by the number of elements, as ONNX's own runner fills it. A
+// free dimension is 1.
 func (s rampSet) input(_ int, info weir.Info) (values.Value, error) {
 	shape := make([]int64, len(info.Shape))
 	for axis, e := range info.Shape {
@@ -195,7 +201,7 @@ func (s rampSet) input(_ int, info weir.Info) (values.Value, error) {
 	return values.Of(info.Name, t), nil
 }
 
-// read is the value of an input or output from a .pb file.
+// read returns the value of an input or output from a .pb file.
 func read(files fs.FS, name string, info weir.Info) (values.Value, error) {
 	f, err := files.Open(name)
 	if err != nil {

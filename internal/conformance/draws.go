@@ -8,13 +8,12 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
-// randomOperators are the operators whose results are random and whose standard does not say by which generator.
+// randomOperators are the operators with random results for which the standard does not fix a generator.
 var randomOperators = []string{"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
 	"RandomUniformLike"}
 
-// otherDraws turns a difference into a refusal where a model draws random numbers, and what it gave has the type and
-// shape of what is expected: those numbers came from another generator, or from this one in a state that the model does
-// not tell.
+// otherDraws turns a difference into a refusal if the model draws random numbers and got has the type and shape of
+// want: the expected numbers came from another generator, or from another state of it.
 func otherDraws(ops []string, got, want values.Value, difference error) error {
 	if !slices.ContainsFunc(ops, func(op string) bool {
 		return slices.Contains(randomOperators, op)

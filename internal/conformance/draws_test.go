@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
-// TestOtherDraws: only other numbers of a random operator are a refusal; another type or shape is not, nor what a model
-// gets wrong that draws nothing.
+// TestOtherDraws: only other numbers of a random operator become a refusal; another type or shape does not, nor does a
+// difference in a model without random operators.
 func TestOtherDraws(t *testing.T) {
 	value := func(x *tensor.Tensor) values.Value { return values.Value{Tensors: []*tensor.Tensor{x}} }
 	difference := errors.New("other numbers")

@@ -20,10 +20,10 @@ import (
 	"github.com/weirml/weir/internal/tensor/npy"
 )
 
-// TestReferenceEvaluator compares Weir with the evaluator of the onnx package, which shares nothing with it: on edges
-// followed by edges, on random models and on near misses, each in a configuration that is drawn. One Python process
-// evaluates them all. By itself it takes half of the pairs of edges and 400 models; WEIR_EVALUATOR=20000 takes all
-// pairs and so many models.
+// TestReferenceEvaluator compares Weir with the evaluator of the onnx package, which shares no code with it: on pairs
+// of edges, on random models and on near misses, each in a random configuration. One Python process evaluates them all.
+// By default it takes half of the pairs of edges and 400 models; WEIR_EVALUATOR=20000 takes all pairs and that number
+// of models.
 func TestReferenceEvaluator(t *testing.T) {
 	python := os.Getenv("WEIR_PYTHON")
 	if python == "" {
@@ -85,10 +85,10 @@ func TestReferenceEvaluator(t *testing.T) {
 	}
 }
 
-// lenient begins the names of the mends that take what ONNX's text refuses, and Weir need not refuse.
+// lenient begins the names of mends that accept models which ONNX's text forbids and Weir need not refuse.
 const lenient = "lenient: "
 
-// witnessed is what onnxruntime says to a mend, if it does not agree, with the reason.
+// witnessed is onnxruntime's answer to a mend, if it does not agree, with the reason.
 var witnessed = map[string]struct{ says, why string }{
 	lenient + "Gather by an index that nothing is read by": {"refuses",
 		"Weir finds an index outside of its axis as it reads by it"},
@@ -98,8 +98,7 @@ var witnessed = map[string]struct{ says, why string }{
 		"a maximum with NaN is NaN, as of Max; onnxruntime leaves NaN out along one axis, and not along two"},
 }
 
-// rules are what ONNX's text asks of a model and its evaluator does not check, by what Weir says of models that break
-// them.
+// rules are requirements of ONNX's text that its evaluator does not check, by the message of Weir's refusal.
 var rules = []struct{ says, text string }{
 	{`\(triangle\): a tensor of rank 1, it must be at least 2`, "Trilu: input of rank at least 2"},
 	{`: (elements of type|input \d is of|a condition of type)`, "an operator's type constraints"},
@@ -117,7 +116,7 @@ func ruled(err error) bool {
 	return false
 }
 
-// witnesses fails if onnxruntime does not agree with what a mend gives for a node, unless it is known to differ there.
+// witnesses fails if onnxruntime does not agree with the mended result of a node, unless it is known to differ.
 func witnesses(t *testing.T, folder string) {
 	data, err := os.ReadFile(filepath.Join(folder, "witness.txt"))
 	if err != nil {
@@ -145,7 +144,7 @@ func witnesses(t *testing.T, folder string) {
 	t.Logf("onnxruntime on nodes that were mended: %v", says)
 }
 
-// evaluated writes models with their arguments into a folder, and has Python evaluate them.
+// evaluated writes models and their arguments into a folder, and lets Python evaluate them.
 func evaluated(t *testing.T, python string, models []*conformancetest.RandomModel) string {
 	folder := t.TempDir()
 	write := func(name string, data []byte) {
@@ -170,16 +169,16 @@ func evaluated(t *testing.T, python string, models []*conformancetest.RandomMode
 	return folder
 }
 
-// evaluatedModel is a model that Weir runs, with the folder's files of what the evaluator gives.
+// evaluatedModel is a model that Weir runs, and the path of the files with the evaluator's results.
 type evaluatedModel struct {
 	model *conformancetest.RandomModel
 	path  string
 	how   configuration
-	// plant changes what Weir gives, if not nil.
+	// plant, if not nil, changes Weir's results.
 	plant func([]*tensor.Tensor)
 }
 
-// mends names the mends of the evaluator that acted in the model.
+// mends returns the names of the evaluator's mends that applied to the model.
 func (b *evaluatedModel) mends() []string {
 	data, err := os.ReadFile(b.path + ".mended")
 	if err != nil {
@@ -188,13 +187,13 @@ func (b *evaluatedModel) mends() []string {
 	return strings.Split(string(data), "\n")
 }
 
-// leniently reports whether the evaluator gives results only because it was made lenient.
+// leniently reports whether the evaluator gives results only because of a lenient mend.
 func (b *evaluatedModel) leniently() bool {
 	return slices.ContainsFunc(b.mends(), func(name string) bool { return strings.HasPrefix(name, lenient) })
 }
 
-// finds fails unless a wrong result of Weir is found in the model, in which the evaluator was mended: a mend is not an
-// excuse. Each result in turn has one element changed, or, if it has none, an axis more.
+// finds fails unless compare detects wrong results in a model for which the evaluator was mended: a mend must not hide
+// a difference. Each result in turn has one element changed or, if it is empty, an additional axis.
 func (b *evaluatedModel) finds(t *testing.T, mend string) {
 	t.Helper()
 	for i := range b.model.Model.Graph.Output {
@@ -250,7 +249,7 @@ func (b *evaluatedModel) compare(t *testing.T) (verdict string, err error) {
 	case err != nil:
 		return "", fmt.Errorf("refused, and not by the evaluator: %w", err)
 	case reject != nil:
-		return "unread", nil // what nobody reads may be refused there
+		return "unread", nil // a node that nothing reads may be refused there
 	case refused == nil:
 		text := strings.SplitN(string(said), "\n", 2)[0]
 		return "", fmt.Errorf("the evaluator refuses: %s", text)

@@ -11,8 +11,8 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// TestFarOperands: products of operands whose steps lie far apart, which are copied or added up in blocks of steps,
-// give the sums of the products, whatever is left over at the edges, and the same bits on one thread and several.
+// TestFarOperands: products whose operands have long strides between steps, which are copied or summed in blocks of
+// steps, give the correct sums, for any remainder at the edges, and the same bits on one thread and several.
 func TestFarOperands(t *testing.T) {
 	copied := map[string]int{}
 	for _, c := range []struct {
@@ -46,8 +46,7 @@ func TestFarOperands(t *testing.T) {
 	}
 }
 
-// farProduct computes x·y, of which the left may be stored transposed, scaled and added to a state, and compares it
-// with sums of float64.
+// farProduct computes x·y and compares it with sums in f64. x may be stored transposed, scaled and added to a state.
 func farProduct(t *testing.T, k, m, n int, turned, named bool, threads int, copied map[string]int) []float32 {
 	t.Helper()
 	depth, dim := fmt.Sprint(k), ""
@@ -109,7 +108,7 @@ func farProduct(t *testing.T, k, m, n int, turned, named bool, threads int, copi
 	}
 	results.Close()
 	for i := range m {
-		for j := i % 17; j < n; j += 17 { // of each row and each column some
+		for j := i % 17; j < n; j += 17 { // some of each row and column
 			sum := 0.0
 			for d := range k {
 				at := i*k + d

@@ -7,18 +7,19 @@ import (
 	"sync"
 )
 
-// schedulingFaults is a log that keeps what the compiler says of schedules that it had to do more simply: bugs, though
-// the results are right.
+// schedulingFaults is a log that keeps the compiler's messages of schedules that it had to simplify: these are bugs,
+// though the results are right.
 type schedulingFaults struct {
 	mu   sync.Mutex
 	list []string
 }
 
-// log is where to have it written.
+// log returns a logger that writes to f.
 func (f *schedulingFaults) log() *slog.Logger { return slog.New(f) }
 
 func (f *schedulingFaults) Enabled(context.Context, slog.Level) bool { return true }
 
+// Handle keeps the record if it is such a message.
 func (f *schedulingFaults) Handle(_ context.Context, r slog.Record) error {
 	r.Attrs(func(a slog.Attr) bool {
 		if text := a.Value.String(); strings.Contains(text, "done more simply") {

@@ -16,16 +16,16 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// Sizes of what lies in an archive: a megabyte of it must not unpack to a gigabyte.
+// Limits for archives, so that a megabyte does not unpack to a gigabyte.
 const (
-	unpackedFloor = 16 << 20 // whatever its packed size is, an entry may have this many bytes,
-	unpackedRatio = 32       // and this many more for each packed one
+	unpackedFloor = 16 << 20 // an entry may always have this many bytes,
+	unpackedRatio = 32       // and this many more for each packed byte
 )
 
-// maxSettings is the longest data.json that is read.
+// maxSettings is the greatest size of a data.json.
 const maxSettings = 1 << 16
 
-// localPrefix begins the url of a model that lies in the same tree as its case.
+// localPrefix begins the url of a model in the same tree as its case.
 const localPrefix = "onnx/backend/test/data/"
 
 // settings is a case's data.json.
@@ -36,8 +36,8 @@ type settings struct {
 }
 
 // Find lists the cases at and below the places, by path. A place is a folder, or a zip file such as a wheel, whose
-// entries are read where they lie: nothing is unpacked to disk. A case is a folder with a model.onnx, or with a
-// data.json that says where in the same tree its model lies.
+// entries are read in place: nothing is unpacked to disk. A case is a folder with a model.onnx, or with a data.json
+// that gives its model's path in the same tree.
 func Find(places []string) ([]Case, error) {
 	var cases []Case
 	for _, place := range places {
@@ -57,6 +57,7 @@ func Find(places []string) ([]Case, error) {
 	return cases, nil
 }
 
+// findIn lists the cases of a folder or zip file.
 func findIn(place string) ([]Case, error) {
 	info, err := os.Stat(place)
 	if err != nil {
@@ -98,7 +99,7 @@ func findIn(place string) ([]Case, error) {
 	})
 }
 
-// walk finds the folders that are cases, and makes each by at.
+// walk finds the folders that are cases, and calls at for each.
 func walk(files fs.FS, at func(dir string) Case) ([]Case, error) {
 	var cases []Case
 	err := fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
@@ -117,7 +118,7 @@ func walk(files fs.FS, at func(dir string) Case) ([]Case, error) {
 	return cases, nil
 }
 
-// elsewhere reports whether a folder with a data.json has its model in another place.
+// elsewhere reports whether a folder's data.json says that its model lies in another folder.
 func elsewhere(files fs.FS, dir string) bool {
 	if _, err := fs.Stat(files, path.Join(dir, "model.onnx")); err == nil {
 		return false
@@ -127,7 +128,7 @@ func elsewhere(files fs.FS, dir string) bool {
 	return err == nil && json.Unmarshal(text, &s) == nil && s.URL != ""
 }
 
-// configure reads the case's data.json, where it has one: its tolerances, and where its model lies.
+// configure reads the case's data.json, if it has one: its tolerances, and the path of its model.
 func (c *Case) configure() error {
 	c.model = path.Join(c.folder, "model.onnx")
 	f, err := c.files.Open(path.Join(c.folder, "data.json"))
@@ -167,10 +168,11 @@ func (c *Case) configure() error {
 	return nil
 }
 
-// archive is a zip file's entries, none of which may unpack to much more than it takes packed. A path that leaves the
+// archive is the entries of a zip file. None may unpack to much more than its packed size. A path that leaves the
 // archive names no entry.
 type archive struct{ entries *zip.Reader }
 
+// openArchive opens a zip file of size bytes.
 func openArchive(name string, size int64) (fs.FS, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -184,7 +186,7 @@ func openArchive(name string, size int64) (fs.FS, error) {
 	return archive{entries}, nil
 }
 
-// Open opens an entry; one that would unpack to more than is believed is refused before anything is read of it.
+// Open opens an entry; an entry that would unpack to more than the limit is refused before it is read.
 func (a archive) Open(name string) (fs.File, error) {
 	f, err := a.entries.Open(name)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/weirml/weir/internal/tensor/npy"
 )
 
-// doubling is a model y = x + x over f32[3], and what it gives for 1, 2, 3.
+// doubling returns a model y = x + x over f32[3], an input and its output.
 func doubling() (model []byte, x, y *tensor.Tensor) {
 	g := &wire.GraphProto{Name: "g", Node: []*wire.NodeProto{{OpType: "Add", Name: "n", Input: []string{"x", "x"},
 		Output: []string{"y"}}},
@@ -28,6 +28,7 @@ func doubling() (model []byte, x, y *tensor.Tensor) {
 
 func pb(t *tensor.Tensor) []byte { return wire.FromTensor("", t).Marshal() }
 
+// npyOf returns x as a .npy file.
 func npyOf(t *testing.T, x *tensor.Tensor) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -37,7 +38,7 @@ func npyOf(t *testing.T, x *tensor.Tensor) []byte {
 	return b.Bytes()
 }
 
-// zipOf writes an archive, its entries in pairs of name and contents.
+// zipOf returns an archive of entries, in pairs of name and contents.
 func zipOf(t *testing.T, entries ...any) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -57,7 +58,7 @@ func zipOf(t *testing.T, entries ...any) []byte {
 	return b.Bytes()
 }
 
-// verdicts runs the cases at a place, and lists how they end.
+// verdicts runs the cases at a place, and returns their verdicts.
 func verdicts(t *testing.T, place string) string {
 	t.Helper()
 	cases, err := Find([]string{place})
@@ -72,6 +73,7 @@ func verdicts(t *testing.T, place string) string {
 	return b.String()
 }
 
+// TestPlaces runs cases of every layout, and damaged ones, from an archive and from a folder.
 func TestPlaces(t *testing.T) {
 	model, x, y := doubling()
 	wrong := tensor.Of[float32](2, 4, 6.01)
@@ -149,6 +151,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
+// TestNoPlace: a file that is not an archive, and a path without a file, are errors that name the place.
 func TestNoPlace(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text")

@@ -24,17 +24,17 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// What an input of a fuzzer may cost: fuzzing's own instruments make everything about ten times slower.
+// The limits of one fuzzed input: fuzzing's instrumentation makes everything about ten times slower.
 const (
 	fuzzTime  = 10 * time.Second
 	fuzzBytes = 64 << 20
 )
 
-// fuzzSmall is the longest seed, so that mutations meet something that matters.
+// fuzzSmall is the greatest size of a seed, so that most mutations change something.
 const fuzzSmall = 4096
 
-// survive loads, compiles and runs a model that may be anything. It must end with results or with an error of a kind
-// that is not our bug, in time and memory; else survive says what was wrong.
+// survive loads, compiles and runs a model of any bytes. It returns "" if the model gives results or an error that is
+// not internal, within the limits; otherwise the fault.
 func survive(data []byte, target weir.Target, fill byte) string {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -53,7 +53,7 @@ func survive(data []byte, target weir.Target, fill byte) string {
 		return err.Error()
 	case took > fuzzTime:
 		return fmt.Sprintf("took %v: %v", took, err)
-	// which may have let go of it all the time
+	// a run that reached its deadline may have allocated and freed all the time
 	case after.TotalAlloc-before.TotalAlloc > fuzzBytes && !errors.Is(err, context.DeadlineExceeded):
 		return fmt.Sprintf("allocated %d bytes: %v", after.TotalAlloc-before.TotalAlloc, err)
 	case now.Peak-held.Current > fuzzBytes:
@@ -64,7 +64,7 @@ func survive(data []byte, target weir.Target, fill byte) string {
 	return ""
 }
 
-// attempt is one try; a run that takes more than a little memory is left out.
+// attempt makes one try; a run that takes more than a little memory is skipped.
 func attempt(data []byte, target weir.Target, fill byte) error {
 	ctx, cancel := context.WithTimeout(context.Background(), fuzzTime/20)
 	defer cancel()
@@ -112,7 +112,7 @@ func attempt(data []byte, target weir.Target, fill byte) error {
 	return r.Close()
 }
 
-// set fills a tensor with what a byte stands for.
+// set fills a tensor with the value that a byte stands for.
 func set(x *weir.Tensor, dt weir.DType, fill byte) {
 	t, err := tensor.Over(dt, []int64{int64(x.Len())}, x.Bytes())
 	if err != nil {
@@ -138,7 +138,7 @@ func set(x *weir.Tensor, dt weir.DType, fill byte) {
 var oddNumbers = []int64{0, 1, 2, 3, -1, -2, 4, 7, 5, 1 << 40, math.MinInt64, math.MaxInt64, 1 << 31, -1 << 31, 100,
 	1 << 62}
 
-// FuzzModel gives the whole of Weir the bytes of models, broken.
+// FuzzModel loads, compiles and runs damaged models.
 func FuzzModel(f *testing.F) {
 	for c := range hostileCases() {
 		f.Add(c.Data, byte(1))
@@ -163,8 +163,8 @@ func FuzzModel(f *testing.F) {
 	})
 }
 
-// FuzzGraph gives the whole of Weir graphs that are drawn node by node from ONNX's table of operators as the fuzzer's
-// bytes say: mostly well-formed, with odd attributes, constants and arguments.
+// FuzzGraph compiles and runs graphs that are drawn node by node from ONNX's table of operators by the fuzzer's bytes:
+// mostly well-formed, with odd attributes, constants and arguments.
 func FuzzGraph(f *testing.F) {
 	r := rand.New(rand.NewPCG(4, 2))
 	for range 300 {
@@ -182,7 +182,7 @@ func FuzzGraph(f *testing.F) {
 	})
 }
 
-// drawModel is what FuzzGraph makes of bytes.
+// drawModel returns the model, target and fill byte of FuzzGraph's bytes.
 func drawModel(seed []byte) (m *wire.ModelProto, target weir.Target, fill byte) {
 	c := &choices{left: seed}
 	target = []weir.Target{weir.Portable, weir.Reference}[c.next(2)]
@@ -190,13 +190,14 @@ func drawModel(seed []byte) (m *wire.ModelProto, target weir.Target, fill byte) 
 	return c.model(), target, fill
 }
 
-// choices draws a model from bytes; where they end, every choice is the first.
+// choices draws a model from bytes; after their end, every choice is the first.
 type choices struct {
 	left    []byte
 	version int64
 	count   int
 }
 
+// next returns a number below n.
 func (c *choices) next(n int) int {
 	if len(c.left) == 0 || n < 2 {
 		return 0
@@ -215,8 +216,8 @@ var (
 	opsets        = []int64{schema.Newest, 21, 18, 17, 13, 11, 9, 7, 22, 23}
 )
 
-// model draws nodes one by one. One that the importer refuses is mostly taken back, and what the importer knows of a
-// node's results guides who reads them.
+// model draws nodes one by one. A node that the importer refuses is mostly removed again; the types of a node's results
+// guide its readers.
 func (c *choices) model() *wire.ModelProto {
 	c.version = opsets[c.next(len(opsets))]
 	g := &wire.GraphProto{Name: "g"}
@@ -323,7 +324,7 @@ func (c *choices) node(g *wire.GraphProto, op *schema.Operator, names map[string
 	return n.Output
 }
 
-// loop makes a node a Loop with a body that fits it, and returns how many outputs it has.
+// loop makes a node a Loop with a body that fits it, and returns its number of outputs.
 func (c *choices) loop(g *wire.GraphProto, n *wire.NodeProto, names map[string][]string, depth int) int {
 	n.Input = []string{c.operand(g, []string{"i64"}, true, names), c.operand(g, []string{"bool"}, true, names)}
 	if c.next(3) == 0 {
@@ -338,7 +339,7 @@ func (c *choices) loop(g *wire.GraphProto, n *wire.NodeProto, names map[string][
 	return max(1, len(body.Output)-1)
 }
 
-// operand is a value of one of the types, a constant, or what a node has computed that may be anything.
+// operand returns a value of one of the types, a constant, or a node's result of unknown type.
 func (c *choices) operand(g *wire.GraphProto, accepts []string, optional bool, names map[string][]string) string {
 	how := c.next(8)
 	if how == 7 && optional {
@@ -369,6 +370,7 @@ func (c *choices) operand(g *wire.GraphProto, accepts []string, optional bool, n
 	return "x"
 }
 
+// constant draws a small tensor.
 func (c *choices) constant(dt dtype.DType) *tensor.Tensor {
 	shape := [][]int64{{2}, {1}, {}, {3}, {4}, {2, 3}, {0}, {1, 2, 1, 1}, {3, 3}, {1, 2, 3, 3}}[c.next(10)]
 	t, err := tensor.New(dt, shape...)
@@ -394,6 +396,7 @@ var oddWords = []string{"", "SAME_UPPER", "SAME_LOWER", "VALID", "linear", "near
 	"ij,jk->ik", "...i,i", "ii->i", "add", "mul", "max", "Relu", "half_pixel", "align_corners", "tf_crop_and_resize",
 	"floor", "ceil", "bilinear", "border", "DCR", "CRD"}
 
+// attribute draws an attribute of the type that the operator declares.
 func (c *choices) attribute(a schema.Attribute, names map[string][]string, depth int) *wire.AttributeProto {
 	number := func() int64 {
 		if c.next(3) == 0 {
@@ -425,7 +428,7 @@ func (c *choices) attribute(a schema.Attribute, names map[string][]string, depth
 	return wire.StringAttribute(a.Name, oddWords[c.next(len(oddWords))])
 }
 
-// body is a subgraph: of If without inputs, of Loop with a counter, a condition and carried values.
+// body draws a subgraph: of If without inputs, of Loop with a counter, a condition and carried values.
 func (c *choices) body(attribute string, names map[string][]string, depth, inputs int) *wire.GraphProto {
 	g := &wire.GraphProto{Name: attribute}
 	inner := map[string][]string{}
@@ -459,7 +462,7 @@ func (c *choices) body(attribute string, names map[string][]string, depth, input
 	return g
 }
 
-// sketch is a graph as one reads it.
+// sketch returns a graph in readable lines.
 func sketch(g *wire.GraphProto, indent string) string {
 	var b strings.Builder
 	for _, t := range g.Initializer {

@@ -12,7 +12,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// levelModels are made-up models with what real ones consist of, in sizes that fill no vector evenly.
+// levelModels are constructed models with the parts of real ones, in sizes that no vector divides.
 var levelModels = map[string]string{
 	"images": `main @main(%x: f32[n, 3, 37, 45]) {
   const %w1: f32[48, 3, 7, 7] data 28224
@@ -55,8 +55,8 @@ var levelModels = map[string]string{
 }`,
 }
 
-// TestLevels generates code for made-up models at every level and precision, whatever the processor. A kernel that a
-// generator failed at is a panic in tests; and none may be left to portable code.
+// TestLevels generates code for constructed models at every level and precision, whatever the processor. A kernel that
+// a generator fails at is a panic in tests, and none may be left to portable code.
 func TestLevels(t *testing.T) {
 	if !call.Supported {
 		t.Skip("no machine code is generated for this processor's architecture")
@@ -77,6 +77,7 @@ func TestLevels(t *testing.T) {
 	}
 }
 
+// generated generates code for a text at a level and precision.
 func generated(t *testing.T, text, level string, precision dtype.DType, size int64) {
 	machine, err := target.For(level, 2)
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// operation is a node, its inputs and outputs separated by commas.
+// operation returns a node; its inputs and outputs are separated by commas.
 func operation(op, in, out string, attrs ...*wire.AttributeProto) *wire.NodeProto {
 	names := func(s string) []string { return strings.Split(s, ",") }
 	return &wire.NodeProto{OpType: op, Input: names(in), Output: names(out), Attribute: attrs}
 }
 
-// looping is a model of one Loop: x, f32[n], is carried on by what step adds to the body; with trips, an input says how
-// often.
+// looping compiles a model of one Loop whose body's nodes step carry x, f32[n]. With trips, an input is the number of
+// iterations.
 func looping(t *testing.T, trips bool, step ...*wire.NodeProto) *weir.Program {
 	t.Helper()
 	value := func(name string, dt wire.DataType, shape ...*wire.Dimension) *wire.ValueInfoProto {
@@ -67,7 +67,7 @@ var steps = map[string][]*wire.NodeProto{
 		operation("Mul", "s,half", "w")},
 }
 
-// TestLongLoops: a hundred thousand iterations allocate as little as none, neither in Go's heap nor from the system.
+// TestLongLoops: a hundred thousand iterations allocate no more than none, in Go's heap and from the system.
 func TestLongLoops(t *testing.T) {
 	for name, step := range steps {
 		p := looping(t, true, step...)
@@ -94,7 +94,7 @@ func TestLongLoops(t *testing.T) {
 			}
 			run()
 			before := mem.Usage()
-			allocations[trips] = testing.AllocsPerRun(3, run) // Go's runtime allocates now and then beside the runs
+			allocations[trips] = testing.AllocsPerRun(3, run) // Go's runtime sometimes allocates besides the runs
 			if after := mem.Usage(); after != before {
 				t.Errorf("%s, %d iterations: %v mapped before, %v behind", name, trips, before, after)
 			}
@@ -136,8 +136,8 @@ func TestEndlessLoop(t *testing.T) {
 	}
 }
 
-// TestScanOfOneSize: a state's extent is a dimension of the model's with one value, which passes write as that number
-// in front of the scan and by its name inside.
+// TestScanOfOneSize: a state's extent is a dimension with only one value, which passes write as a number before the
+// scan and by its name inside.
 func TestScanOfOneSize(t *testing.T) {
 	value := func(name string, shape ...*wire.Dimension) *wire.ValueInfoProto {
 		return wire.TensorValue(name, wire.FloatType, shape...)

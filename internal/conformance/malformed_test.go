@@ -27,18 +27,17 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write testdata anew")
 
-// What a broken file may cost.
+// The limits of one broken file.
 const (
 	mostTime  = time.Second
 	mostBytes = 64 << 20
 )
 
-// wireLevel are the attacks that every field takes alike: one row shows them.
+// wireLevel are the attacks with the same outcome for every field: one row shows them.
 var wireLevel = []string{"another wire type", "a group", "length past the end", "endless varint", "not UTF-8",
 	"very long", "with line breaks"}
 
-// hostile models say something legal to the format and impossible, or impossibly large, to whoever runs it. Their input
-// is x: f32[2,3].
+// hostile models are valid in the format, but impossible or impossibly large to run. Their input is x: f32[2,3].
 var hostile = []struct {
 	name string
 	node *wire.NodeProto
@@ -129,7 +128,7 @@ func hostileCases() iter.Seq[malformedtest.Case] {
 	}
 }
 
-// outcome loads, compiles and runs a broken file, and says how it ended in one line.
+// outcome loads, compiles and runs a broken file, and returns the outcome in one line.
 func outcome(t *testing.T, files fstest.MapFS) (line string) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -169,6 +168,7 @@ func outcome(t *testing.T, files fstest.MapFS) (line string) {
 	return kind + ": " + strings.TrimPrefix(err.Error(), "model.onnx: ")
 }
 
+// runOnZeros runs p on zeros, and returns the error.
 func runOnZeros(t *testing.T, p *weir.Program) error {
 	in := weir.Inputs{}
 	for _, info := range p.Inputs() {
@@ -204,12 +204,12 @@ func runOnZeros(t *testing.T, p *weir.Program) error {
 	return err
 }
 
-// TestMalformed breaks valid models in every field, and gives impossible ones. Each file must end in one line that is
-// the user's fault or not supported, or run, in a second and 64 MiB; testdata/malformed.txt holds the lines.
+// TestMalformed breaks valid models in every field, and adds impossible ones. Each file must end in one line that is
+// the user's fault or not supported, or run, within a second and 64 MiB; testdata/malformed.txt holds the lines.
 func TestMalformed(t *testing.T) {
 	var golden strings.Builder
 	total, ran := 0, 0
-	seen := map[[3]string]bool{} // rows of models before, and attacks
+	seen := map[[3]string]bool{} // rows of earlier models, and their attacks
 	for _, name := range []string{"hostile", "qlinear_conv", "if_in_loop", "external_data", "local_function"} {
 		files := fstest.MapFS{}
 		cases := hostileCases()
@@ -246,7 +246,7 @@ func TestMalformed(t *testing.T) {
 	compareGolden(t, filepath.Join("testdata", "malformed.txt"), golden.String())
 }
 
-// checked is a case's outcome, once its cost and form are found to be right.
+// checked returns a case's outcome, and fails if its cost or form is wrong.
 func checked(t *testing.T, model string, c malformedtest.Case, files fstest.MapFS) string {
 	var before, after runtime.MemStats
 	held := weir.Usage().Current
@@ -280,7 +280,7 @@ func checked(t *testing.T, model string, c malformedtest.Case, files fstest.MapF
 	return line
 }
 
-// folder is a case of testdata/onnx as files, and its model.
+// folder returns the files of a case of testdata/onnx, and its model.
 func folder(t *testing.T, name string) (fstest.MapFS, []byte) {
 	dir := os.DirFS(filepath.Join("..", "..", "testdata", "onnx", name))
 	files := fstest.MapFS{}
@@ -301,7 +301,7 @@ func folder(t *testing.T, name string) (fstest.MapFS, []byte) {
 	return files, files["model.onnx"].Data
 }
 
-// plain is a path without its indices.
+// plain returns a path without its indices.
 func plain(path string) string {
 	var b strings.Builder
 	inside := false
@@ -319,7 +319,7 @@ func plain(path string) string {
 	return b.String()
 }
 
-// table groups the attacks on a field that end alike.
+// table groups the attacks on a field that have the same outcome.
 type table struct {
 	fields []string
 	lines  map[string][]string
@@ -330,6 +330,7 @@ func newTable() *table {
 	return &table{lines: map[string][]string{}, kinds: map[[2]string][]string{}}
 }
 
+// add adds the outcome of an attack on a field.
 func (r *table) add(field, attack, line string) {
 	if len(line) > 160 {
 		line = strings.ToValidUTF8(line[:160], "") + "…"
@@ -344,6 +345,7 @@ func (r *table) add(field, attack, line string) {
 	r.kinds[key] = append(r.kinds[key], attack)
 }
 
+// print writes the rows, in the order of their fields.
 func (r *table) print(b *strings.Builder) {
 	for _, f := range r.fields {
 		fmt.Fprintln(b, f)

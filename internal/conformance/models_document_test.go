@@ -15,7 +15,7 @@ import (
 // exportedModel is a row of a table of models in a Python file: its name, and a function or a tuple that makes it.
 var exportedModel = regexp.MustCompile(`(?m)^    "(\w+)": (lambda|\()`)
 
-// namesIn are the names of the models that Python files of the repository make.
+// namesIn returns the names of the models that Python files of the repository make.
 func namesIn(t *testing.T, files ...string) (names []string) {
 	t.Helper()
 	for _, file := range files {
@@ -105,7 +105,7 @@ func TestModelsDocument(t *testing.T) {
 	}
 }
 
-// TestCounts holds what docs/robustness.md says of how many models, cases and mutants a test run has.
+// TestCounts compares the numbers of models, cases and mutants in docs/robustness.md with those of a test run.
 func TestCounts(t *testing.T) {
 	text, err := os.ReadFile("../../docs/robustness.md")
 	if err != nil {
@@ -120,7 +120,7 @@ func TestCounts(t *testing.T) {
 	for _, want := range []string{
 		fmt.Sprintf("| %d models out of pinned packages (voice activity, text detection and recognition, pitch) in %d cases,",
 			count, len(models.Cases)),
-		fmt.Sprintf("TestPlainModels` | %d short models", len(conformancetest.PlainModels)),
+		fmt.Sprintf("TestSmallModels` | %d short models", len(conformancetest.SmallModels)),
 		fmt.Sprintf("A test run has %d,%03d mutants.", someMutants/1000, someMutants%1000),
 	} {
 		if !strings.Contains(string(text), want) {

@@ -23,14 +23,14 @@ import (
 )
 
 // mutated are the models of testdata whose artefacts are changed: products, convolutions, indices from data, views,
-// states of loops, and what is written where data say.
+// states of loops, and writes at indices from data.
 var mutated = []string{"gemm_matmul", "conv_kinds", "gather_family", "slice_steps", "attention_two_dims",
 	"loop_growing_data", "scatter_family", "nonzero_use", "kv_cache", "reshape_computed"}
 
-// memoryTexts are the texts that are changed: those that lay out memory, and those with states.
+// memoryTexts are the texts that are changed: texts that lay out memory, and texts with states.
 var memoryTexts = []string{"../../testdata/memory/*/*.weir", "../../testdata/states/*.weir"}
 
-// WEIR_MUTANTS is how many mutants are tried; WEIR_MUTANT is the seed of the first, 0 if it is not set.
+// WEIR_MUTANTS is the number of mutants; WEIR_MUTANT is the seed of the first, 0 if it is not set.
 const (
 	mutantsVariable = "WEIR_MUTANTS"
 	mutantVariable  = "WEIR_MUTANT"
@@ -38,13 +38,13 @@ const (
 	someMutants     = 1200
 )
 
-// mutantTime is when a run is stopped that may have no end.
+// mutantTime is the time after which a run that may be endless is stopped.
 const mutantTime = 10 * time.Millisecond
 
-// TestMutatedArtefacts changes valid artefacts, whose checksums are set right, and texts that lay out memory: integers,
-// names, operators, statements, lines. Whatever a mutant says, compiling and running it ends in results or an error: no
-// access leaves its operand, which a page that faults follows, and the process lives. A process of its own runs them,
-// which writes the seed of each before it is tried, so that one that ends the process is told.
+// TestMutatedArtefacts changes valid artefacts, with right checksums, and texts that lay out memory: integers, names,
+// operators, statements, lines. For every mutant, compiling and running end in results or an error: no access leaves
+// its operand, after which a page faults, and the process survives. A process of its own runs them, and writes the seed
+// of each before it is tried, so that the seed of a mutant that ends the process is known.
 func TestMutatedArtefacts(t *testing.T) {
 	if runtime.GOOS == "js" || runtime.GOOS == "wasip1" {
 		t.Skip("there are no processes to start")
@@ -71,13 +71,13 @@ func TestMutatedArtefacts(t *testing.T) {
 		}
 		t.Errorf("%s=%d ends the process, or is at fault: %v\n%s", mutantVariable, last, err, tail(out))
 		if bytes.Contains(out, []byte("--- FAIL: TestMutant")) {
-			return // it told what is wrong, and has tried all
+			return // it reported the faults, and has tried all
 		}
 		first = last
 	}
 }
 
-// number is an integer of the environment.
+// number returns an integer of the environment, or otherwise.
 func number(t *testing.T, name string, otherwise int) int {
 	t.Helper()
 	text := os.Getenv(name)
@@ -91,6 +91,7 @@ func number(t *testing.T, name string, otherwise int) int {
 	return n
 }
 
+// tail returns at most 3,000 bytes of a process's output, from its first fault on.
 func tail(out []byte) string {
 	for _, begin := range []string{"\nfatal error", "unexpected fault address", "panic: ", "mutate_test.go"} {
 		if i := bytes.Index(out, []byte(begin)); i >= 0 {
@@ -101,7 +102,7 @@ func tail(out []byte) string {
 	return string(out[:min(len(out), 3000)])
 }
 
-// origin is what mutants are made of: an artefact with its inputs, or a text.
+// origin is the source of mutants: an artefact with its inputs, or a text.
 type origin struct {
 	name string
 	file *conformancetest.Mutable
@@ -174,7 +175,7 @@ func TestMutant(t *testing.T) {
 	fmt.Printf("%d mutants in %v: %+v\n", count, time.Since(began).Round(time.Second), s)
 }
 
-// mutableOf compiles a model, and gives its artefact and what it is run with.
+// mutableOf compiles a model, and returns its artefact and inputs.
 func mutableOf(t *testing.T, name, cpu string) (*conformancetest.Mutable, weir.Inputs) {
 	t.Helper()
 	dir := filepath.Join("../../testdata/onnx", name)
@@ -220,11 +221,11 @@ func mutableOf(t *testing.T, name, cpu string) (*conformancetest.Mutable, weir.I
 	return m, in
 }
 
-// mutantResults counts how mutants end.
+// mutantResults counts the outcomes of mutants.
 type mutantResults struct{ refused, compiled, failed, ran int }
 
-// run loads, compiles and runs a mutant. A run that does not end is stopped: its loops may be of any length. It returns
-// errors that are bugs of ours, accesses outside among them, and runs that have ended but hold their program.
+// run loads, compiles and runs a mutant. A run that does not end is stopped. It returns errors that are bugs of Weir:
+// internal errors, accesses outside operands, and runs that ended but still hold their program.
 func (s *mutantResults) run(file []byte, in weir.Inputs, text bool) (failed error) {
 	m, err := weir.LoadBytes(file)
 	if err != nil {
@@ -266,7 +267,7 @@ func (s *mutantResults) run(file []byte, in weir.Inputs, text bool) (failed erro
 	return ours(err)
 }
 
-// ours is an error that is a bug of ours; nil for others.
+// ours returns err if it is a bug of Weir, and nil otherwise.
 func ours(err error) error {
 	if errors.Is(err, weir.ErrInternal) || !errors.As(err, new(*weir.Error)) && !errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -274,8 +275,8 @@ func ours(err error) error {
 	return nil
 }
 
-// zeros are arguments with three elements in each dimension that has a name; nil if some are large. The caller closes
-// what it puts into tensors.
+// zeros returns arguments with three elements in each named dimension; nil if some are large. The caller closes the
+// tensors.
 func zeros(p *weir.Program, tensors map[string]*weir.Tensor) weir.Inputs {
 	in := weir.Inputs{}
 	for _, info := range p.Inputs() {
@@ -306,7 +307,7 @@ func zeros(p *weir.Program, tensors map[string]*weir.Tensor) weir.Inputs {
 	return in
 }
 
-// TestZeroedArtefacts puts 0 in the place of each integer of an artefact's program, divisors among them.
+// TestZeroedArtefacts replaces each integer of an artefact's program by 0, divisors among them.
 func TestZeroedArtefacts(t *testing.T) {
 	for _, name := range []string{"slice_steps", "attention_two_dims"} {
 		m, in := mutableOf(t, name, "portable")

@@ -45,7 +45,7 @@ var namedModels = map[string]func(b *ir.Builder, n, m sym.Expr, x, y *ir.Value) 
 
 func ints(list ...int64) []sym.Expr { return ir.Constants(list) }
 
-// madeNames are the names in texts of the compiler's own, and what users may write to look like them.
+// madeNames matches names in texts of the compiler's own, and users' names that look like them.
 var madeNames = regexp.MustCompile(
 	`[?$&!]("(?:[^"\\]|\\.)*"|[A-Za-z_][A-Za-z0-9_.]*)|[%@]("(?:[^"\\]|\\.)*"|[A-Za-z_][A-Za-z0-9_.]*)`)
 
@@ -53,7 +53,7 @@ var madeNames = regexp.MustCompile(
 var oddNames = []string{"", " ", "i0_1#", "i0#", "c1", "t", "a\nb", "a\x00b", `"`, "%x", "$i0", "?n", "&arena.0",
 	"!sought", "n m", "max", "ceildiv", "inf", "x.0", "step", "ñ", "m\u0430x", "1", "-1"}
 
-// namedTrial is a model whose dimensions have names of the caller's, and arguments for it.
+// namedTrial returns a model whose dimensions have the given names, and arguments for it.
 func namedTrial(build func(b *ir.Builder, n, m sym.Expr, x, y *ir.Value) []*ir.Value, first, second string) *trial {
 	r := rand.New(rand.NewPCG(3, 4))
 	draw := func(shape ...int64) *tensor.Tensor {
@@ -81,8 +81,8 @@ func namedTrial(build func(b *ir.Builder, n, m sym.Expr, x, y *ir.Value) []*ir.V
 	return t
 }
 
-// TestNames gives the dimensions of models every name that the compiler makes for the same model, in any stage, and odd
-// ones: the results are the same, bit for bit, and so is the memory.
+// TestNames gives the dimensions of a model every name that the compiler makes in any stage of it, and odd names: the
+// results are the same, to the bit, and so is the memory.
 func TestNames(t *testing.T) {
 	ctx := context.Background()
 	for model, build := range namedModels {
@@ -114,7 +114,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// harvest compiles a model, and returns what the texts of all stages name, odd names, and the model's peak for the
+// harvest compiles a model, and returns the names in the texts of all stages, odd names, and the model's peak for the
 // arguments.
 func harvest(t *testing.T, x *trial) (names []string, peak int64) {
 	t.Helper()

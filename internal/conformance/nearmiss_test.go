@@ -16,8 +16,8 @@ import (
 	"github.com/weirml/weir/internal/ir"
 )
 
-// missed is a random model with some things changed that a rewriting must look at: an attribute, an axis, a constant,
-// the order of operands, or who reads a result. It need not mean anything.
+// missed returns a random model with a few changes that a rewriting must notice: an attribute, an axis, a constant, the
+// order of operands, or the reader of a result. The model need not be valid.
 func missed(seed uint64) *conformancetest.RandomModel {
 	m := conformancetest.Random(seed)
 	r := rand.New(rand.NewPCG(seed, 11))
@@ -52,6 +52,7 @@ func missed(seed uint64) *conformancetest.RandomModel {
 	return m
 }
 
+// missAttribute changes an attribute.
 func missAttribute(r *rand.Rand, a *wire.AttributeProto) {
 	switch {
 	case a.G != nil:
@@ -95,7 +96,7 @@ func missConstant(r *rand.Rand, t *wire.TensorProto) {
 	*t = *wire.FromTensor(t.Name, x)
 }
 
-// trialOf is a random model as a trial.
+// trialOf returns a random model as a trial.
 func trialOf(m *conformancetest.RandomModel) *trial {
 	data := m.Model.Marshal()
 	return &trial{args: m.Inputs, unread: true, build: func() (*ir.Module, error) {
@@ -108,7 +109,7 @@ func trialOf(m *conformancetest.RandomModel) *trial {
 	}}
 }
 
-// smaller takes outputs and nodes off a model for as long as it differs.
+// smaller removes outputs and nodes of a model while it still differs.
 func smaller(t *testing.T, m *conformancetest.RandomModel, how configuration) *conformancetest.RandomModel {
 	try := func(change func(g *wire.GraphProto)) bool {
 		g, proto := *m.Model.Graph, *m.Model
@@ -137,9 +138,9 @@ func smaller(t *testing.T, m *conformancetest.RandomModel, how configuration) *c
 	return m
 }
 
-// TestNearMisses compares random models, of idioms that passes recognise among others, and ones in which something is
-// changed that must stop a pass, with the reference: each in a configuration that is drawn. WEIR_FUZZ_GRAPHS says how
-// many, WEIR_FUZZ_SEED where to begin.
+// TestNearMisses compares random models, some with idioms that passes recognise, and copies with a change that must
+// stop a pass, with the reference: each in a random configuration. WEIR_FUZZ_GRAPHS is their number, WEIR_FUZZ_SEED the
+// first seed.
 func TestNearMisses(t *testing.T) {
 	number := func(name string, otherwise int) int {
 		if n, err := strconv.Atoi(os.Getenv(name)); err == nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// official is the folder onnx/backend/test/data of the Python package onnx, which is not part of this repository.
+// official returns the folder onnx/backend/test/data of the Python package onnx, which is not in this repository.
 func official(t *testing.T) string {
 	data := os.Getenv("WEIR_ONNX_DATA")
 	if data == "" {
@@ -24,10 +24,11 @@ func official(t *testing.T) string {
 	return data
 }
 
-// knownFaults are the official cases that fail or take other memory than predicted, by a prefix of their names, and
-// why. A case that ends well takes its row away.
+// knownFaults are the official cases that fail or take other memory than predicted, by a prefix of their names, and the
+// reason. If such a case passes, the test asks for its row to be removed.
 var knownFaults = map[string]string{}
 
+// knownFault returns the row of a case.
 func knownFault(name string) (prefix string, ok bool) {
 	for p := range knownFaults {
 		if strings.HasPrefix(name, p) && len(p) > len(prefix) {
@@ -37,21 +38,21 @@ func knownFault(name string) (prefix string, ok bool) {
 	return prefix, ok
 }
 
-// What ONNX 1.22.0 has; a later one may have more.
+// The number of cases in ONNX 1.22.0; a later version may have more.
 const (
 	leastCases = 1905
 	leastNets  = 9
 )
 
-// TestOfficial runs all of ONNX's own cases: of single operators, small graphs and whole networks. What is not
-// supported is refused, and counted by operator.
+// TestOfficial runs all of ONNX's own cases: single operators, small graphs and complete networks. Cases that are not
+// supported are refused, and counted by operator.
 func TestOfficial(t *testing.T) {
 	data := official(t)
 	cases, err := Find([]string{data})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var nets []Case // whole networks, which run on all threads
+	var nets []Case // complete networks, which run on all threads
 	for i := range cases {
 		cases[i].Measure = true
 	}
@@ -71,7 +72,7 @@ func TestOfficial(t *testing.T) {
 	}
 }
 
-// levels are the levels of processor that this one has, each of which is code of its own.
+// levels returns the levels of this processor, each of which has code of its own.
 func levels() []string {
 	return slices.DeleteFunc(target.Levels(), func(level string) bool {
 		_, err := target.Select(level, 1)
@@ -79,7 +80,7 @@ func levels() []string {
 	})
 }
 
-// officialOn runs the cases with code for a level of processor.
+// officialOn runs the cases with code for one level.
 func officialOn(t *testing.T, cpu string, cases, nets []Case) {
 	var faults schedulingFaults
 	results := runAll(t, cases, weir.Options{CPU: cpu, Logger: faults.log()})
@@ -130,7 +131,7 @@ func officialOn(t *testing.T, cpu string, cases, nets []Case) {
 	compareChecks(t, cpu, results)
 }
 
-// casesFile counts the cases by operator, for docs/onnx.md: the operator, and how many pass and are refused.
+// casesFile counts the cases by operator, for docs/onnx.md: the operator, and the numbers that pass and are refused.
 const casesFile = "../importer/onnx/testdata/cases.txt"
 
 // checkCases compares the counts with the file's.
@@ -151,7 +152,7 @@ func checkCases(t *testing.T, byOp map[string]map[Verdict]int) {
 	}
 }
 
-// operatorTable lists the operators that some case of is refused or fails.
+// operatorTable lists the operators with a refused or failed case.
 func operatorTable(byOp map[string]map[Verdict]int) string {
 	var ops []string
 	clean := 0

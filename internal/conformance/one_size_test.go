@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestOneSize: a dimension whose only value is 1 is repeated as an extent of 1 is, also if a pass has found that what
-// makes it an extent of 1 does nothing.
+// TestOneSize: a dimension whose only value is 1 broadcasts as an extent of 1 does, even if a pass has removed the node
+// that made it an extent of 1.
 func TestOneSize(t *testing.T) {
 	ints := func(name string, x ...int64) *wire.TensorProto {
 		return wire.FromTensor(name, tensor.Must(tensor.FromSlice(x, int64(len(x)))))

@@ -26,41 +26,41 @@ type configuration struct {
 	name     string
 	cpu      string
 	exact    bool
-	ranges   bool // dimensions have ranges
+	ranges   bool // dimensions have bounds
 	bound    bool // dimensions have one value
-	budget   bool // less memory than it takes otherwise
-	artefact bool // written and read
+	budget   bool // less memory than it would otherwise take
+	artefact bool // written as an artefact and read
 }
 
-// configurations are the ways that models are compared in.
+// configurations are the ways in which models are compiled and compared.
 var configurations = []configuration{
 	{name: "default"}, {name: "exact", exact: true}, {name: "ranges", ranges: true}, {name: "bound", bound: true},
 	{name: "budget", bound: true, budget: true},
 	{name: "artefact", artefact: true}, {name: "avx2", cpu: "avx2"}, {name: "portable", cpu: "portable"},
 }
 
-// trial is a module, built anew for each way to compile it, and arguments.
+// trial is a module, built again for each way to compile it, and its arguments.
 type trial struct {
 	build func() (*ir.Module, error)
 	args  []*tensor.Tensor
-	// coarse is the error of the coarsest type on the way, which the reference sets.
+	// coarse is the error of the coarsest type in the module; reference sets it.
 	coarse float64
-	// unread: the module may compute what nobody reads, wholly or in part; a program leaves it out, and with it what
-	// may be refused there.
+	// unread says that the module may have results that nothing reads, entirely or in part. A program does not compute
+	// these, and may accept arguments that the reference refuses for them.
 	unread bool
-	// view is result i as it is compared, if not nil.
+	// view, if not nil, returns result i in the form that is compared.
 	view func(i int, t *tensor.Tensor) *tensor.Tensor
-	// free reports which elements of result i have no one meaning, if not nil: node computes the module's first result, of
-	// the operands that the reference has seen, and want is the reference's result.
+	// free, if not nil, reports the elements of result i that are not defined. node computes the module's first result
+	// from the operands that the reference had, and want is the reference's result.
 	free func(node *ir.Node, operands []*tensor.Tensor, i int, want *tensor.Tensor) func(k int64) bool
-	// plant changes what the program gives, if not nil: what compares must find it.
+	// plant, if not nil, changes the program's results, so that a comparison must fail.
 	plant func(got []*tensor.Tensor)
 
-	node     *ir.Node // of which operands is
+	node     *ir.Node // the node of operands
 	operands []*tensor.Tensor
 }
 
-// verdict says how a trial ended in one configuration.
+// verdict is the outcome of a trial in one configuration.
 type verdict uint8
 
 const (
@@ -68,10 +68,10 @@ const (
 	notSupported         // not supported, or a budget that cannot be kept
 	bothRefuse           // the reference refuses the arguments, and so does the program
 	meaningless          // the module cannot be built
-	unread               // the reference refuses what the program does not compute, since nobody reads it
+	unread               // the reference refuses, and the program does not compute the result that it refuses
 )
 
-// errDiffers is the cause of every difference that is not excused.
+// errDiffers is the cause of every difference that rounding does not excuse.
 var errDiffers = errors.New("differs from the reference")
 
 // compare compiles and runs the trial, and compares the results with those of the reference.
@@ -113,7 +113,7 @@ func (x *trial) compare(ctx context.Context, how configuration) (v verdict, err 
 	return equal, nil
 }
 
-// compared is result i as it is compared: with elements of one meaning only, the others being 0.
+// compared returns result i in the form that is compared, with 0 for undefined elements.
 func (x *trial) compared(i int, t, want *tensor.Tensor) *tensor.Tensor {
 	if x.free != nil && t.DType() == want.DType() && slices.Equal(t.Shape(), want.Shape()) {
 		free := x.free(x.node, x.operands, i, want)
@@ -130,7 +130,7 @@ func (x *trial) compared(i int, t, want *tensor.Tensor) *tensor.Tensor {
 	return t
 }
 
-// coarseness is the relative error of a few operations of a type.
+// coarseness returns the relative error of a few operations of a type.
 func coarseness(dt dtype.DType) float64 {
 	return map[dtype.DType]float64{dtype.F16: 4e-3, dtype.BF16: 3e-2, dtype.F32: 2e-5, dtype.F64: 1e-9, dtype.C64: 2e-5,
 		dtype.C128: 1e-9}[dt]
@@ -145,8 +145,8 @@ func (x *trial) tolerant(got, want *tensor.Tensor, scale float64) error {
 	return tensor.Compare(got, want, e, e*(1+scale))
 }
 
-// reference interprets the module, and gives the largest finite magnitude of what nodes compute. With a seed, each
-// float that a node computes is off by about an error of its type.
+// reference interprets the module, and returns its results and the largest finite magnitude of any node's result. If
+// seed is not 0, each computed float is off by about an error of its type.
 func (x *trial) reference(m *ir.Module, seed uint64) (out []*tensor.Tensor, scale float64, err error) {
 	r := rand.New(rand.NewPCG(seed, 5))
 	own := map[*byte]bool{}
@@ -181,11 +181,11 @@ func (x *trial) reference(m *ir.Module, seed uint64) (out []*tensor.Tensor, scal
 	return out, min(scale, 1e6), err
 }
 
-// trials is how many perturbed references an excuse rests on.
+// trials is the number of perturbed references of an excuse.
 const trials = 12
 
-// excused reports whether every result lies within what the reference gives if what it computes on the way is off by
-// rounding: a step, a comparison or an order that rounding decides may fall either way.
+// excused reports whether every result lies within the range of perturbed references: rounding may decide a step, a
+// comparison or an order either way.
 func (x *trial) excused(got []*tensor.Tensor, scale float64) bool {
 	var all [][]*tensor.Tensor
 	var want []*tensor.Tensor
@@ -250,7 +250,7 @@ func value(t *tensor.Tensor, i int64) float64 {
 	return math.NaN()
 }
 
-// sizes are the extents of the module's dimensions that the arguments give.
+// sizes returns the extents of the module's dimensions in the arguments.
 func (x *trial) sizes(m *ir.Module) map[sym.Name]int64 {
 	sizes := map[sym.Name]int64{}
 	for i, p := range m.Main.Body.Params {
@@ -325,7 +325,7 @@ func (x *trial) compiled(ctx context.Context, how configuration) ([]*tensor.Tens
 	return execute(ctx, c, x.args)
 }
 
-// lessThan is less memory than a module of fixed sizes takes: by a third of its arena.
+// lessThan returns a budget below the memory of a module of fixed sizes, by a third of its arena.
 func lessThan(c *compiler.Compiled) (int64, error) {
 	sum := sym.Sum(c.Arena.Arena.Mul(sym.Const(2)).FloorDiv(sym.Const(3)), c.Outputs, c.Scratch.Mul(sym.Const(2)),
 		sym.Const(c.Code.Bytes))
@@ -335,7 +335,7 @@ func lessThan(c *compiler.Compiled) (int64, error) {
 	return sym.AtLimits(sum, c.Loop.Limits).Eval(func(sym.Name) (int64, bool) { return 0, false })
 }
 
-// release gives back what a compiled module holds.
+// release frees the memory of a compiled module.
 func release(c *compiler.Compiled) {
 	if c.Code != nil && c.Code.Release != nil {
 		c.Code.Release()

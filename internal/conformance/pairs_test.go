@@ -29,8 +29,8 @@ type pair struct {
 	first, second *sampled
 	output, slot  int
 	named         bool  // extents above 1 are dimensions, one for each number
-	adapted       bool  // the result is made the operand's shape, else it is taken as it is
-	read          bool  // the result of the first is a result of the module too
+	adapted       bool  // the result gets the operand's shape; otherwise it is used as it is
+	read          bool  // the first's result is also a result of the module
 	size          int64 // of every dimension; −1: as in the samples
 }
 
@@ -41,7 +41,7 @@ type sampled struct {
 	ops.Sample
 }
 
-// samplesOf are all samples of every operator, by operator in the order of their names.
+// samplesOf returns all samples of every operator, by operator in the order of their names.
 func samplesOf() (all [][]*sampled) {
 	for _, op := range ir.Ops() {
 		def := op.(*ops.Def)
@@ -58,7 +58,7 @@ func samplesOf() (all [][]*sampled) {
 	return all
 }
 
-// takes reports whether an operand may be computed from numbers.
+// takes reports whether an operand may be a computed number.
 func (s *sampled) takes(slot int) bool {
 	in := s.Inputs[slot]
 	return in != nil && !slices.Contains(s.Constant, slot) && numeric(in.DType())
@@ -69,13 +69,13 @@ func numeric(dt dtype.DType) bool {
 		slices.Contains([]dtype.DType{dtype.F16, dtype.BF16, dtype.F32, dtype.F64}, dt))
 }
 
-// String is a line by which a pair is found again.
+// String returns a line from which parsePair makes the pair again.
 func (p *pair) String() string {
 	return fmt.Sprintf("%s/%d[%d] > %s/%d[%d] named=%v adapted=%v read=%v size=%d", p.first.def.Op, p.first.number,
 		p.output, p.second.def.Op, p.second.number, p.slot, p.named, p.adapted, p.read, p.size)
 }
 
-// inputs makes the parameters and constants of a sample; but leaves one out.
+// inputs makes the parameters and constants of a sample, except input number but.
 func (p *pair) inputs(b *ir.Builder, s *sampled, prefix string, but int) (in []*ir.Value) {
 	for i, x := range s.Inputs {
 		switch {
@@ -90,7 +90,7 @@ func (p *pair) inputs(b *ir.Builder, s *sampled, prefix string, but int) (in []*
 	return in
 }
 
-// shape is a shape with named extents, if they are to be named.
+// shape returns a shape, with named extents if the pair is named.
 func (p *pair) shape(b *ir.Builder, sizes []int64) []sym.Expr {
 	shape := ir.Constants(sizes)
 	for axis, size := range sizes {
@@ -113,7 +113,7 @@ func (s *sampled) node(b *ir.Builder, source string, in []*ir.Value) *ir.Node {
 	return b.NodeWith(s.def.Op, maps.Clone(s.Attrs), regions, in...)
 }
 
-// build is the module, as its text is read: then shape rules ask for all that an importer has seen to.
+// build returns the module as parsed from its text, so that shape rules check all that an importer ensures.
 func (p *pair) build() (*ir.Module, error) {
 	m, err := p.built()
 	if err != nil {
@@ -168,8 +168,8 @@ func (p *pair) built() (m *ir.Module, err error) {
 	return m, ir.Verify(m)
 }
 
-// adapt makes a shape of v: of its elements, as many as are needed, again from the first if there are too few. That
-// they are enough is a condition, if it is not proved.
+// adapt reshapes v: it takes as many of v's elements as the shape needs, again from the first if there are too few. If
+// it is not proved that they suffice, that is a condition.
 func (p *pair) adapt(b *ir.Builder, n *ir.Node, v *ir.Value, shape []sym.Expr) *ir.Value {
 	if slices.EqualFunc(v.Type.Shape, shape, sym.Expr.Equal) {
 		return v
@@ -203,7 +203,8 @@ func (p *pair) adapt(b *ir.Builder, n *ir.Node, v *ir.Value, shape []sym.Expr) *
 	return ops.Reshape(b, v, shape...)
 }
 
-// args are the arguments: the samples' own tensors, or, with a size, tensors of that size with the samples' elements.
+// args returns the arguments: the samples' own tensors or, with a size, tensors of that size with the samples'
+// elements.
 func (p *pair) args() (args []*tensor.Tensor) {
 	for k, s := range []*sampled{p.first, p.second} {
 		for i, x := range s.Inputs {
@@ -236,11 +237,11 @@ func (p *pair) resized(x *tensor.Tensor) *tensor.Tensor {
 	return t
 }
 
-// choice draws from a line of text: the same for the same text.
+// choice returns a number below from that depends on a string alone.
 func choice(text string, from int) int { return int(conformancetest.Hash(text) % uint64(from)) }
 
-// loosePairs are the second operators of pairs whose result is not compared element by element as it is, with the
-// reason and the way. What a way leaves out is decided by the operands of the node and the interpreter's result.
+// loosePairs are the second operators of pairs whose result is not compared element by element, with the reason and the
+// way. The operands of the node and the interpreter's result decide which elements a way leaves out.
 var loosePairs = map[string]struct {
 	why  string
 	view func(p *pair, i int, t *tensor.Tensor) *tensor.Tensor
@@ -260,8 +261,8 @@ var loosePairs = map[string]struct {
 	"reduce_l2": {why: "squares and their sums may overflow where their root does not", free: powersOverflow("", 2)},
 }
 
-// powersOverflow leaves out the elements whose powers the type that is computed in has no finite number for. The power
-// is the node's attribute of a name, or usual.
+// powersOverflow leaves out the elements whose powers overflow the type of the computation. The exponent is the node's
+// attribute name, or usual.
 func powersOverflow(name string, usual int64) func(*ir.Node, []*tensor.Tensor, int, *tensor.Tensor) func(int64) bool {
 	return func(node *ir.Node, _ []*tensor.Tensor, _ int, want *tensor.Tensor) func(int64) bool {
 		power, most := float64(node.Attrs.Int(name, usual)), math.MaxFloat32
@@ -274,7 +275,8 @@ func powersOverflow(name string, usual int64) func(*ir.Node, []*tensor.Tensor, i
 
 func finite(x float64) bool { return math.Abs(x) <= math.MaxFloat64 }
 
-// rowsNotFinite leaves out the elements of a Fourier transform that are not finite, of rows in which an element is not.
+// rowsNotFinite leaves out the elements of a Fourier transform that are not finite, in rows with an element that is not
+// finite.
 func rowsNotFinite(node *ir.Node, operands []*tensor.Tensor, i int, want *tensor.Tensor) func(k int64) bool {
 	x, axis := operands[0], int(node.Attrs.Int("axis", 0))
 	row := func(t *tensor.Tensor, k int64) string {
@@ -295,7 +297,7 @@ func rowsNotFinite(node *ir.Node, operands []*tensor.Tensor, i int, want *tensor
 	return func(k int64) bool { return !finite(want.Float(k)) && infinite[row(want, k)] }
 }
 
-// trial is the pair as a trial.
+// trial returns the pair as a trial.
 func (p *pair) trial() *trial {
 	loose := loosePairs[p.second.def.Op]
 	x := &trial{build: p.build, args: p.args(), free: loose.free}
@@ -318,7 +320,7 @@ var pinnedPairs = []string{
 	"text_concat/6[0] > scatter_elements/68[0] named=true adapted=false read=false size=7",
 }
 
-// parsePair reads what String writes.
+// parsePair parses a line of String.
 func parsePair(all [][]*sampled, line string) (*pair, error) {
 	line = strings.NewReplacer("/", " ", "[", " ", "] >", " >", "] ", " ").Replace(line)
 	var first, second string
@@ -342,7 +344,7 @@ func parsePair(all [][]*sampled, line string) (*pair, error) {
 	return p, nil
 }
 
-// TestLoosePairs plants a fault into results that are not compared as they are: where they are compared, it is found.
+// TestLoosePairs plants a fault into results that are compared loosely: the comparison finds it.
 func TestLoosePairs(t *testing.T) {
 	all, found := samplesOf(), map[string]int{}
 	for _, list := range all {
@@ -381,8 +383,8 @@ func TestLoosePairs(t *testing.T) {
 	}
 }
 
-// planted changes an element by far more than rounding if there is one that is compared whatever its result is; it
-// returns how many.
+// planted changes one element that is always compared by far more than rounding. It returns the number of changed
+// elements, 0 or 1.
 func planted(x *trial, got *tensor.Tensor) int {
 	free := func(int64) bool { return false }
 	if x.free != nil {
@@ -409,11 +411,11 @@ func planted(x *trial, got *tensor.Tensor) int {
 	return 0
 }
 
-// draws is how often a pair of operators is drawn in all.
+// draws is the number of draws for each pair of operators.
 const draws = 40
 
-// mixed is pair k of the order in which all pairs of n operators are tried: a step that shares no factor with their
-// number, so that any part of the order has pairs of all operators and draws.
+// mixed returns pair k of an order of all pairs of n operators and all draws. Its step shares no factor with their
+// number, so that any section of the order has pairs of all operators and draws.
 func mixed(k, n int) (first, second, round int) {
 	pairs := n * n * draws
 	step := pairs*3/5 | 1
@@ -428,11 +430,11 @@ func mixed(k, n int) (first, second, round int) {
 	return k / draws / n, k / draws % n, k % draws
 }
 
-// TestPairs feeds every operator's samples to every operator that takes them, and compares what is compiled with the
-// reference. By itself it tries each pair of operators once, with an operand, samples, extents and a configuration that
-// are drawn from their names. WEIR_PAIRS=all draws forty times, and tries each in every configuration, in an order that
-// mixes operators and draws; WEIR_PAIRS=FIRST+COUNT, COUNT pairs of that order from pair FIRST on. A pair's line tries
-// only that pair; any other value, those whose line has it in it.
+// TestPairs makes the results of every operator's samples operands of every operator that takes them, and compares the
+// compiled module with the reference. By default it tries each pair of operators once, with an operand, samples,
+// extents and a configuration that are drawn from their names. WEIR_PAIRS=all draws forty times and tries each draw in
+// every configuration, in an order that mixes operators and draws; WEIR_PAIRS=FIRST+COUNT tries COUNT pairs of that
+// order from pair FIRST on. A pair's line tries that pair; any other value tries the pairs whose line contains it.
 func TestPairs(t *testing.T) {
 	all, which := samplesOf(), os.Getenv("WEIR_PAIRS")
 	type task struct {
@@ -521,8 +523,8 @@ func TestPairs(t *testing.T) {
 // belongTogether matches the operators whose operands are components of one value.
 var belongTogether = regexp.MustCompile(`^(text|sequence|ngrams|find|trees|decode)`)
 
-// drawnPair returns a sample of each of two operators, joined as the salt says, and a configuration; nil if the second
-// takes no numbers.
+// drawnPair returns a sample of each of two operators, joined by a draw from salt, and a configuration; nil if the
+// second does not take numbers.
 func drawnPair(first, second []*sampled, salt string) (*pair, configuration) {
 	sizes := []int64{-1, -1, -1, 0, 1, 2, 3, 7, 13}
 	text := first[0].def.Op + ">" + second[0].def.Op + salt

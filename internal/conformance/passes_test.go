@@ -15,7 +15,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// with runs f with the passes that keep says, and with those without which nothing can be lowered.
+// with runs f with the passes that keep selects, and with expand, which lowering needs.
 func with(keep func(name string) bool, f func()) {
 	all := compiler.Passes
 	defer func() { compiler.Passes = all }()
@@ -28,6 +28,7 @@ func with(keep func(name string) bool, f func()) {
 	f()
 }
 
+// passNames returns the names of the passes that can be left out.
 func passNames() []string {
 	var names []string
 	for _, p := range compiler.Passes {
@@ -36,8 +37,8 @@ func passNames() []string {
 	return names
 }
 
-// TestPassesOnAndOff compiles random models without one pass, with one pass alone, and with one and some others, each
-// in its turn: they compute what the reference does.
+// TestPassesOnAndOff compiles random models without one pass, with one pass alone, and with random sets of passes: the
+// results are the reference's.
 func TestPassesOnAndOff(t *testing.T) {
 	count := 6 * len(passNames())
 	if n, err := strconv.Atoi(os.Getenv("WEIR_FUZZ_GRAPHS")); err == nil {
@@ -65,8 +66,8 @@ func TestPassesOnAndOff(t *testing.T) {
 	}
 }
 
-// TestStepsOff compiles random models without one pass or step of the schedule, and without some, each in its turn:
-// they compute what the reference does.
+// TestStepsOff compiles random models without one pass or step of the schedule, and without random sets of them: the
+// results are the reference's.
 func TestStepsOff(t *testing.T) {
 	defer func() { compiler.Without = nil }()
 	names := compiler.OptionalSteps()
@@ -81,16 +82,15 @@ func TestStepsOff(t *testing.T) {
 			}
 		}
 		compiler.Without = some
-		// What passes find out about extents, nothing may know without them: an upper bound may be more than the
-		// machine has.
+		// Without the passes that bound extents, an upper bound may be more than the machine has.
 		if err := checkModel(t, m); err != nil && !errors.Is(err, weir.ErrUnsupported) && !errors.Is(err, weir.ErrMemory) {
 			t.Errorf("without %v: %v\n%s", some, err, m.Text())
 		}
 	}
 }
 
-// TestSpelledOutOnAndOff evaluates what the passes leave of models that are spelled out, without each of them in its
-// turn, and compares it with the models as they were written, for extents of several sizes.
+// TestSpelledOutOnAndOff evaluates the modules that the passes make of spelled-out models, without each pass in turn,
+// and compares the results with those of the imported models, for several extents.
 func TestSpelledOutOnAndOff(t *testing.T) {
 	for name, write := range spelled {
 		s := newSpelling(false)
@@ -122,8 +122,8 @@ func TestSpelledOutOnAndOff(t *testing.T) {
 	}
 }
 
-// TestSpelledOutKept asks for every tensor of the models that are spelled out: nothing is rewritten away, and all are
-// what they are in the model as it was written.
+// TestSpelledOutKept makes every tensor of the spelled-out models an output: none is rewritten away, and all are equal
+// to the imported model's.
 func TestSpelledOutKept(t *testing.T) {
 	for name, write := range spelled {
 		s := newSpelling(false)

@@ -11,8 +11,8 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
-// choosing is an If of which the then branch is valid if the input x has 8 elements, and the else branch if it has 4:
-// by a comparison, or by an argument.
+// choosing returns an If whose then branch is valid if the input x has 8 elements, and whose else branch is valid if it
+// has 4. A comparison or an argument decides.
 func choosing(argument bool, size *wire.Dimension) []byte {
 	form := func(name string, rows int64) *wire.TensorProto {
 		return wire.FromTensor(name, tensor.Must(tensor.FromSlice([]int64{rows, 2}, 2)))
@@ -37,8 +37,8 @@ func choosing(argument bool, size *wire.Dimension) []byte {
 	return (&wire.ModelProto{IRVersion: 8, OpsetImport: []*wire.OperatorSetIDProto{{Version: 17}}, Graph: g}).Marshal()
 }
 
-// TestImpossibleAtSizes: a branch that is not valid at the sizes that a dimension has, in the file or by Options.Dims,
-// does not stop the other; a run that would take it is refused.
+// TestImpossibleAtSizes: a branch that is invalid at the sizes of a dimension, in the file or by Options.Dims, does not
+// stop the other; a run that would take it is refused.
 func TestImpossibleAtSizes(t *testing.T) {
 	x, err := weir.FromSlice([]float32{1, 1, 1, 1, 1, 1, 1, 2}, 8)
 	if err != nil {

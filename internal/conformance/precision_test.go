@@ -11,12 +11,12 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
-// exportedModels are what WEIR_EXPORTED holds, each a folder with model.onnx and its inputs, x0.npy, x1.npy, …. Bounds
-// are on the distance of an output in bf16 and in int8 from that in f32, relative to its length, and on the share of
-// rows whose greatest element is another.
+// exportedModels are the models in WEIR_EXPORTED, each a folder with model.onnx and its inputs, x0.npy, x1.npy, …. The
+// bounds are of the distance of an output in bf16 and in int8 from f32's, relative to its length, and of the share of
+// rows whose greatest element has another index.
 var exportedModels = []struct {
 	name        string
-	output      string // of the model's tensors, if it is not the first output
+	output      string // a tensor of the model, if it is not the first output
 	bf16, bytes float64
 	others      float64
 }{
@@ -29,8 +29,8 @@ var exportedModels = []struct {
 	{name: "vit_b_16", output: "select_36", bf16: 0.01, bytes: 0.04}, // the head's weights are zeros
 }
 
-// TestPrecisionOfModels holds exported models in bf16 and int8 to what docs/accuracy.md says. WEIR_EXPORTED names their
-// folder.
+// TestPrecisionOfModels holds exported models in bf16 and int8 to the bounds of docs/accuracy.md. WEIR_EXPORTED is
+// their folder.
 func TestPrecisionOfModels(t *testing.T) {
 	folder := os.Getenv("WEIR_EXPORTED")
 	if folder == "" {
@@ -67,7 +67,7 @@ func TestPrecisionOfModels(t *testing.T) {
 	}
 }
 
-// exportedRun runs a model on the inputs beside it, and gives an output's elements, the length of its rows, and the
+// exportedRun runs a model on the inputs beside it, and returns an output's elements, the length of its rows, and the
 // bytes of the program's weights.
 func exportedRun(t *testing.T, folder, output string, precision weir.DType) (y []float32, row int, weights int64,
 	err error) {
@@ -118,7 +118,7 @@ func exportedRun(t *testing.T, folder, output string, precision weir.DType) (y [
 	return y, shape[len(shape)-1], weights, err
 }
 
-// greatest is the place of the greatest element.
+// greatest returns the index of the greatest element.
 func greatest(x []float32) (at int) {
 	for i, v := range x {
 		if v > x[at] {

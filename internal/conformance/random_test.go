@@ -19,8 +19,8 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
-// checkModel runs the model on the portable target and by the reference interpreter, and compares what they give and
-// what it took.
+// checkModel runs the model on the portable target and in the reference interpreter, and compares the results and the
+// memory.
 func checkModel(t *testing.T, m *conformancetest.RandomModel) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -82,7 +82,7 @@ func checkModel(t *testing.T, m *conformancetest.RandomModel) (err error) {
 	return nil
 }
 
-// reference interprets the model, and gives the largest finite magnitude that it met.
+// reference interprets the model, and returns its results and the largest finite magnitude of any value.
 func reference(data []byte, inputs []*tensor.Tensor) (out []*tensor.Tensor, largest float64, err error) {
 	m, err := onnx.Parse(data)
 	if err != nil {
@@ -105,7 +105,7 @@ func reference(data []byte, inputs []*tensor.Tensor) (out []*tensor.Tensor, larg
 	return out, largest, err
 }
 
-// shrunk is the model with the first value that is wrong by itself as its only output, and only the nodes before it.
+// shrunk returns the model with only its first wrong value as output, and only the nodes before it.
 func shrunk(t *testing.T, m *conformancetest.RandomModel) (*conformancetest.RandomModel, error) {
 	for i, n := range m.Model.Graph.Node {
 		for _, name := range n.Output {
@@ -122,8 +122,8 @@ func shrunk(t *testing.T, m *conformancetest.RandomModel) (*conformancetest.Rand
 	return m, nil
 }
 
-// TestRandomModels compares the portable target with the reference on random models. WEIR_FUZZ_GRAPHS says how many,
-// WEIR_FUZZ_SEED where to begin.
+// TestRandomModels compares the portable target with the reference on random models. WEIR_FUZZ_GRAPHS is their number,
+// WEIR_FUZZ_SEED the first seed.
 func TestRandomModels(t *testing.T) {
 	number := func(name string, otherwise int) int {
 		if n, err := strconv.Atoi(os.Getenv(name)); err == nil {

@@ -19,8 +19,7 @@ import (
 	_ "github.com/weirml/weir/vulkan"
 )
 
-// realModels is testdata/models/models.json: the pinned packages that models are taken from, and the cases that they
-// are run in.
+// realModels is testdata/models/models.json: the pinned packages with the models, and the cases to run.
 type realModels struct {
 	Packages []struct {
 		Package, Version, Hash, Licence string
@@ -29,24 +28,24 @@ type realModels struct {
 	Cases []realCase
 }
 
-// realCase is a run, or several with what outputs fed back, of a model.
+// realCase is a run of a model, or several runs whose outputs are fed back.
 type realCase struct {
 	Name, Model string
-	Heavy       bool                // compiling it for free dimensions takes long, and is done once
+	Heavy       bool                // compiling it for free dimensions takes long, and happens once
 	Steps       int64               // 0 is one
-	Feed        map[string]string   // of an output the input that is fed by it
-	Tolerance   float64             // of an output's largest element; 0 is 1e-4
-	Inputs      map[string]realFill // those of the first step
+	Feed        map[string]string   // output → the input of the next step
+	Tolerance   float64             // relative to an output's largest element; 0 is 1e-4
+	Inputs      map[string]realFill // of the first step
 }
 
-// realFill is how an input's elements are computed; testdata/models/record.py computes the same.
+// realFill is the formula of an input's elements; testdata/models/record.py computes the same.
 type realFill struct {
 	Fill  string
 	Value float64
 	Shape []int64
 }
 
-// realOutput is what onnxruntime answered: sums over all elements, and a few of them.
+// realOutput is onnxruntime's output: sums over all elements, and a few elements.
 type realOutput struct {
 	Shape           []int64
 	Sum, Magnitudes float64
@@ -54,8 +53,7 @@ type realOutput struct {
 	Values          []float64
 }
 
-// realWays are the ways in which each case is compiled. A model on portable code takes long, so that only a few steps
-// are run.
+// realWays are the ways in which each case is compiled. Portable code is slow, so it runs only a few steps.
 var realWays = []struct {
 	name     string
 	target   weir.Target
@@ -69,9 +67,9 @@ var realWays = []struct {
 	{name: "vulkan", target: weir.Vulkan, steps: 2},
 }
 
-// TestRealModels runs models that people use, from pinned packages, and compares each step's outputs with what
-// onnxruntime answered, and the memory of the last step with what was predicted. WEIR_MODELS names the folder that
-// testdata/models/fetch.py filled; `make conformance` does both.
+// TestRealModels runs models that people use, from pinned packages, and compares each step's outputs with
+// onnxruntime's, and the memory of the last step with the predicted bytes. WEIR_MODELS is the folder that
+// testdata/models/fetch.py fills; `make conformance` does both.
 func TestRealModels(t *testing.T) {
 	folder := os.Getenv("WEIR_MODELS")
 	if folder == "" {
@@ -99,6 +97,7 @@ func TestRealModels(t *testing.T) {
 	}
 }
 
+// readJSON decodes the file name into a value.
 func readJSON(t *testing.T, name string, into any) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "..", "testdata", "models", name))
@@ -110,6 +109,7 @@ func readJSON(t *testing.T, name string, into any) {
 	}
 }
 
+// run compiles the case in each way and compares its outputs with want, by step.
 func (c realCase) run(t *testing.T, path string, want []map[string]realOutput) {
 	if int64(len(want)) != max(c.Steps, 1) {
 		t.Fatalf("%d steps were recorded: python testdata/models/record.py records them anew", len(want))
@@ -120,7 +120,7 @@ func (c realCase) run(t *testing.T, path string, want []map[string]realOutput) {
 			continue // it is what "best" or "bound" does here, or cannot be had
 		}
 		if way.cpu != "" && c.Heavy {
-			continue // of which the light ones show enough
+			continue // the light cases suffice
 		}
 		t.Run(way.name, func(t *testing.T) {
 			if _, err := conformancetest.Device(); err != nil && way.target == weir.Vulkan {
@@ -157,7 +157,7 @@ func (c realCase) run(t *testing.T, path string, want []map[string]realOutput) {
 	}
 }
 
-// dims are the sizes of the model's dimensions in the case's inputs.
+// dims returns the sizes of the model's dimensions in the case's inputs.
 func (c realCase) dims(m *weir.Model) map[string]weir.Range {
 	dims := map[string]weir.Range{}
 	for _, info := range m.Inputs() {
@@ -170,7 +170,7 @@ func (c realCase) dims(m *weir.Model) map[string]weir.Range {
 	return dims
 }
 
-// reloaded writes a program as an artefact, closes it, and compiles what was written.
+// reloaded writes a program as an artefact, closes it, and compiles the artefact.
 func reloaded(t *testing.T, p *weir.Program) *weir.Program {
 	t.Helper()
 	var file bytes.Buffer
@@ -191,7 +191,7 @@ func reloaded(t *testing.T, p *weir.Program) *weir.Program {
 	return p
 }
 
-// stream runs a program step by step. decide says that data decide what a run takes.
+// stream runs a program step by step. decide says that data decide the memory of a run.
 func (c realCase) stream(t *testing.T, p *weir.Program, want []map[string]realOutput, decide bool) {
 	check := func(err error) {
 		t.Helper()
@@ -250,8 +250,8 @@ func (c realCase) stream(t *testing.T, p *weir.Program, want []map[string]realOu
 	}
 }
 
-// compare holds an output against what was recorded. Errors are measured by the largest element that was recorded,
-// which is the largest of all.
+// compare compares an output with the recorded one. Errors are relative to the largest recorded element, which is the
+// largest of all.
 func (w realOutput) compare(got *tensor.Tensor, tolerance float64) error {
 	if !slices.Equal(got.Shape(), w.Shape) {
 		return fmt.Errorf("its shape is %v, %v was recorded", got.Shape(), w.Shape)
@@ -277,7 +277,7 @@ func (w realOutput) compare(got *tensor.Tensor, tolerance float64) error {
 	return nil
 }
 
-// tensor computes an input's elements of a step, of integers and hence exactly.
+// tensor returns an input of a step, computed in integers and hence exact.
 func (f realFill) tensor(info weir.Info, step int64) (*tensor.Tensor, error) {
 	x, err := tensor.New(info.DType, f.Shape...)
 	if err != nil {
@@ -303,14 +303,14 @@ func (f realFill) tensor(info weir.Info, step int64) (*tensor.Tensor, error) {
 	return x, nil
 }
 
-// noise is 24 bits that look random.
+// noise returns 24 pseudorandom bits.
 func noise(i int64) int64 {
 	h := uint32(i+1) * 2654435761
 	h = (h ^ h>>16) * 73244475
 	return int64((h ^ h>>16) >> 8)
 }
 
-// sound is a sample of a voice-like sound: triangles of a pitch that steps, three of its overtones, noise, and pauses.
+// sound returns a sample of a voice-like sound: triangles of a pitch that steps, three overtones, noise, and pauses.
 func sound(i int64) int64 {
 	period, v := 96+16*(i/3000%4), int64(0)
 	for _, o := range [...]struct{ overtone, loud int64 }{{1, 4096}, {2, 3072}, {4, 2048}, {7, 1024}} {
@@ -324,7 +324,7 @@ func sound(i int64) int64 {
 	return floorDiv(v*loud, 256) + noise(i)/65536 - 128
 }
 
-// page is a point of black words on grey paper, from 0 to 255.
+// page returns a pixel of black words on grey paper, from 0 to 255.
 func page(i int64, shape []int64) int64 {
 	width, height := shape[len(shape)-1], shape[len(shape)-2]
 	x, y, channel := i%width, i/width%height, i/(width*height)%3

@@ -16,13 +16,13 @@ import (
 type recurrentCase struct {
 	layer               ops.Recurrence
 	steps, batch, units int64
-	optional            bool // lengths, and what it begins with
+	optional            bool // lengths and initial states
 	named               bool // extents are dimensions
-	ends                bool // derivatives by what it ends with too
+	ends                bool // derivatives of the final states too
 }
 
-// TestRecurrentDerivatives: the first derivatives of recurrent layers, and the second, compiled, are the reference's:
-// each cell, of blocks of sequences that are full, ragged or empty, of lengths that differ, in both directions.
+// TestRecurrentDerivatives: the first and second derivatives of recurrent layers, compiled, equal the reference's: each
+// cell, blocks of sequences that are full, ragged or empty, different lengths, both directions.
 func TestRecurrentDerivatives(t *testing.T) {
 	functions := map[string][]string{"lstm": {"sigmoid", "tanh", "tanh"}, "gru": {"sigmoid", "tanh"}, "rnn": {"relu"}}
 	r := rand.New(rand.NewSource(1))
@@ -54,7 +54,7 @@ func TestRecurrentDerivatives(t *testing.T) {
 	}
 }
 
-// extents are the steps, sequences, directions, gates and units, named or not.
+// extents returns the steps, sequences, directions, gates and units, named or not.
 func (c recurrentCase) extents() (steps, batch, d, gates, units sym.Expr) {
 	steps, batch, d, units = sym.Const(c.steps), sym.Const(c.batch), sym.Const(int64(len(c.layer.Reverse))),
 		sym.Const(c.units)
@@ -65,7 +65,7 @@ func (c recurrentCase) extents() (steps, batch, d, gates, units sym.Expr) {
 	return steps, batch, d, gates, units
 }
 
-// shapes are those of the operands, nil if absent, and of the derivatives by the results.
+// shapes returns the shapes of the operands, nil if absent, and of the results' gradients.
 func (c recurrentCase) shapes() (operands, seeds [][]sym.Expr) {
 	steps, batch, d, gates, units := c.extents()
 	state := []sym.Expr{d, batch, units}
@@ -90,7 +90,7 @@ func (c recurrentCase) shapes() (operands, seeds [][]sym.Expr) {
 	return operands, seeds
 }
 
-// trial is the derivatives of the layer by all floats that it is given, or of these once more.
+// trial returns the derivatives of the layer by all its floats or, if second is set, the derivatives of these.
 func (c recurrentCase) trial(r *rand.Rand, second bool) *trial {
 	x := &trial{build: func() (*ir.Module, error) { return c.module(second) }}
 	operands, seeds := c.shapes()

@@ -14,8 +14,8 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
-// TestRecurrentThreads: a recurrent layer whose steps are worth several workers gives what the reference gives, and the
-// same bits whatever the number of workers.
+// TestRecurrentThreads: a recurrent layer whose steps are large enough for several workers gives the reference's
+// results, and the same bits for any number of workers.
 func TestRecurrentThreads(t *testing.T) {
 	const units, inputs, steps = 144, 8, 5
 	for at, c := range []struct {
@@ -106,7 +106,7 @@ func TestRecurrentThreads(t *testing.T) {
 	}
 }
 
-// runRecurrent runs a model of one input several times, so that its launches know how long their stages take, and
+// runRecurrent runs a model of one input several times, so that its launches learn the times of their stages, and
 // returns the last results.
 func runRecurrent(t *testing.T, data []byte, x *tensor.Tensor, threads int) (got []*tensor.Tensor) {
 	t.Helper()

@@ -19,15 +19,15 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// wrapping puts copies of a function's body into regions, so that values around them are read in several at once.
+// wrapping copies the nodes of a function into regions, so that several regions read the values around them.
 type wrapping struct {
 	name  string
-	outer func(nodes int) int // how many of the nodes stay around the regions
+	outer func(nodes int) int // the number of nodes that stay outside
 	own   bool                // each region has constants of its own
 	build func(w *wrapped) []*ir.Value
 }
 
-// wrappings are the ways in which regions read what is around them.
+// wrappings are the ways in which regions read values around them.
 var wrappings = []wrapping{
 	{name: "both branches", build: func(w *wrapped) []*ir.Value { return w.branch(w.build, w.body, w.body) }},
 	{name: "both branches, own constants", own: true, build: func(w *wrapped) []*ir.Value {
@@ -54,13 +54,13 @@ var wrappings = []wrapping{
 // wrapped is a module under construction, whose regions hold copies of another's main function.
 type wrapped struct {
 	build  *ir.Builder
-	conds  []*ir.Value // each branch reads the next one, in turn
+	conds  []*ir.Value // conditions, of which each branch reads the next in turn
 	next   int
 	copies int
 	body   func(b *ir.Builder) []*ir.Value
 }
 
-// wrap builds the module; false: a copy cannot be made of the function, since it decides dimensions or has states.
+// wrap builds the module. It reports false if the function cannot be copied, since it decides dimensions or has states.
 func (how wrapping) wrap(m *ir.Module) (out *ir.Module, ok bool, err error) {
 	f := m.Main
 	if len(m.Limits) > 0 || len(f.States) > 0 || len(m.Funcs) > 1 || len(f.Body.Statements) > 0 {
@@ -114,7 +114,7 @@ func (how wrapping) wrap(m *ir.Module) (out *ir.Module, ok bool, err error) {
 	return out, true, ir.Verify(out)
 }
 
-// copy builds nodes again, with operands as at says, and notes there what they give.
+// copy builds nodes again, with the operands in at, and adds their results to at.
 func (w *wrapped) copy(b *ir.Builder, nodes []*ir.Node, at map[*ir.Value]*ir.Value, suffix string) {
 	for _, n := range nodes {
 		if len(n.Regions) > 0 {
@@ -137,6 +137,7 @@ func (w *wrapped) copy(b *ir.Builder, nodes []*ir.Node, at map[*ir.Value]*ir.Val
 	}
 }
 
+// branch adds an If on the next condition.
 func (w *wrapped) branch(b *ir.Builder, then, otherwise func(b *ir.Builder) []*ir.Value) []*ir.Value {
 	cond := w.conds[w.next%len(w.conds)]
 	w.next++
@@ -147,7 +148,7 @@ func (w *wrapped) branch(b *ir.Builder, then, otherwise func(b *ir.Builder) []*i
 	return ops.If(b, cond, regions[0], regions[1])
 }
 
-// loop stacks what two iterations give.
+// loop stacks the results of two iterations.
 func (w *wrapped) loop(b *ir.Builder) []*ir.Value {
 	trip, yes := b.Constant("trip", tensor.Scalar(int64(2))), b.Constant("yes", tensor.Scalar(true))
 	body, in := ops.LoopBody(b, "loop", sym.Const(2), nil)
@@ -155,8 +156,8 @@ func (w *wrapped) loop(b *ir.Builder) []*ir.Value {
 	return ops.Loop(b, body, trip, yes)
 }
 
-// regionArguments draws arguments for a module, whose dimensions are all size or, if their ranges leave that out, the
-// nearest number that they hold.
+// regionArguments draws arguments for a module. All its dimensions are size or, if their bounds exclude it, the nearest
+// number within them.
 func regionArguments(m *ir.Module, r *rand.Rand, size int64, conds int64) []*tensor.Tensor {
 	var args []*tensor.Tensor
 	for _, p := range m.Main.Body.Params {
@@ -186,7 +187,7 @@ func regionArguments(m *ir.Module, r *rand.Rand, size int64, conds int64) []*ten
 	return args
 }
 
-// passCases are the modules of the cases that each rule of each pass fires in.
+// passCases returns the modules of the cases in which a rule of a pass fires.
 func passCases(t *testing.T) map[string]func() *ir.Module {
 	cases := map[string]func() *ir.Module{}
 	files, _ := filepath.Glob("../pass/testdata/*.txt")
@@ -213,12 +214,12 @@ func passCases(t *testing.T) map[string]func() *ir.Module {
 	return cases
 }
 
-// regionPasses is how many modules there are for each that a pass is tried on by itself.
+// regionPasses is the number of modules of which each pass gets one by itself.
 const regionPasses = 6
 
-// TestRegions puts the cases in which the rules of passes fire into both branches of an If, into nested ones and into a
-// loop, with constants and values around them that all of these read. Passes by themselves, each with every sixth
-// module, and the whole pipeline leave a valid module that computes the same.
+// TestRegions copies the cases in which rules of passes fire into both branches of an If, into nested ones and into a
+// loop, with constants and values around them that all regions read. Each pass by itself, on every sixth module, and
+// all passes leave a valid module with the same results.
 func TestRegions(t *testing.T) {
 	count := 0
 	cases := passCases(t)
@@ -241,7 +242,7 @@ func TestRegions(t *testing.T) {
 			for _, size := range []int64{1, 3} {
 				in := regionArguments(before, rand.New(rand.NewSource(size)), size, size)
 				out, err := ir.Evaluate(before, in, nil)
-				if err != nil { // the arguments mean nothing to this case
+				if err != nil { // the case does not accept the arguments
 					continue
 				}
 				args, want = append(args, in), append(want, out)

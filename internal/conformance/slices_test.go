@@ -12,8 +12,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// slicedByText returns the indices of a slice as the text of ONNX's Slice says them: starts lie in [0, extent] forwards
-// and in [0, extent−1] backwards, ends in [0, extent] forwards and in [−1, extent−1] backwards.
+// slicedByText returns the indices of a slice by the text of ONNX's Slice: starts lie in [0, extent] forwards and in
+// [0, extent−1] backwards, ends in [0, extent] forwards and in [−1, extent−1] backwards.
 func slicedByText(extent, start, end, step int64) (taken []float32) {
 	if extent == 0 {
 		return nil
@@ -36,7 +36,7 @@ func slicedByText(extent, start, end, step int64) (taken []float32) {
 	return taken
 }
 
-// sliceModel is a Slice of a row, with numbers that are constants, inputs, or computed by the run.
+// sliceModel returns a Slice of a row, with numbers that are constants, inputs, or computed by the run.
 func sliceModel(way string, extent, start, end, step int64) *conformancetest.RandomModel {
 	g := &wire.GraphProto{Name: fmt.Sprint("slice ", way, " ", extent, start, end, step)}
 	opset := []*wire.OperatorSetIDProto{{Version: 21}}
@@ -60,7 +60,7 @@ func sliceModel(way string, extent, start, end, step int64) *conformancetest.Ran
 		case way == "given" || way == "step given" && name == "step":
 			input(name, tensor.Of(v), wire.Size(1))
 		case way == "computed" && name != "step":
-			v = min(max(v, -1<<40), 1<<40) // an i64 of which f64 has every digit
+			v = min(max(v, -1<<40), 1<<40) // f64 has every digit of such an i64
 			input(name+" as float", tensor.Of(float64(v)), wire.Size(1))
 			g.Node = append(g.Node, &wire.NodeProto{OpType: "Cast", Input: []string{name + " as float"}, Output: []string{name},
 				Attribute: []*wire.AttributeProto{wire.IntAttribute("to", int64(wire.DataTypeOf(dtype.I64)))}})

@@ -17,8 +17,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// spelling writes a model in one of two ways: with the operators that ONNX has for its layers, or with those spelled
-// out, as exporters of older versions write them.
+// spelling writes a model in one of two ways: with ONNX's operators for its layers or, as exporters of older versions
+// do, with these spelled out as several nodes.
 type spelling struct {
 	graph *wire.GraphProto
 	fused bool
@@ -44,7 +44,7 @@ func (s *spelling) input(name string, dims ...*wire.Dimension) string {
 	return name
 }
 
-// weights are the same in both spellings, which ask for them in the same order.
+// weights returns an initializer; both spellings ask for them in the same order and get the same.
 func (s *spelling) weights(name string, shape ...int64) string {
 	t := tensor.Must(tensor.New(dtype.F32, shape...))
 	for i := range t.Len() {
@@ -74,7 +74,7 @@ func (s *spelling) mean(x string, axes ...int64) string {
 	return s.node("ReduceMean", []string{x, s.ints(axes...)})
 }
 
-// normalized is x by its deviation along the last axis, from its mean or from 0.
+// normalized returns x divided by its deviation along the last axis, from its mean or from 0.
 func (s *spelling) normalized(x string, epsilon float64, centred bool) string {
 	if centred {
 		x = s.binary("Sub", x, s.mean(x, -1))
@@ -98,13 +98,13 @@ func (s *spelling) rmsNorm(x, scale string) string {
 	return s.binary("Mul", s.normalized(x, 1e-6, false), scale)
 }
 
-// heads makes [b, s, heads·8] into [b, heads, s, 8].
+// heads reshapes [b, s, heads·8] to [b, heads, s, 8].
 func (s *spelling) heads(x string, heads int64) string {
 	return s.node("Transpose", []string{s.node("Reshape", []string{x, s.ints(0, 0, heads, 8)})},
 		wire.IntsAttribute("perm", 0, 2, 1, 3))
 }
 
-// rotary turns x, [b, heads, s, 8], by angles, [b, s, 4].
+// rotary rotates x, [b, heads, s, 8], by angles, [b, s, 4].
 func (s *spelling) rotary(x, angles string) string {
 	if s.fused {
 		return s.node("RotaryEmbedding", []string{x, s.unary("Cos", angles), s.unary("Sin", angles)})
@@ -118,7 +118,7 @@ func (s *spelling) rotary(x, angles string) string {
 	return s.binary("Add", s.binary("Mul", x, table("Cos")), s.binary("Mul", turned, table("Sin")))
 }
 
-// attention is causal, of four heads of queries and two of keys.
+// attention returns causal attention of four heads of queries and two of keys.
 func (s *spelling) attention(q, k, v string) string {
 	if s.fused {
 		return s.node("Attention", []string{q, k, v}, wire.IntAttribute("is_causal", 1))
@@ -165,7 +165,7 @@ func (s *spelling) gelu(x string, tanh bool) string {
 		s.number(1))), s.number(0.5))
 }
 
-// transformer is a block of a language model, with batch and sequence open.
+// transformer adds a block of a language model, with free batch and sequence.
 func (s *spelling) transformer() {
 	x := s.input("x", wire.Dim("b"), wire.Dim("s"), wire.Size(32))
 	angles := s.input("angles", wire.Dim("b"), wire.Dim("s"), wire.Size(4))
@@ -186,7 +186,7 @@ func (s *spelling) transformer() {
 	s.output(x)
 }
 
-// vision is a block of an image model: group normalisation, depth to space, hard functions, softmax over channels.
+// vision adds a block of an image model: group normalisation, depth to space, hard functions, softmax over channels.
 func (s *spelling) vision() {
 	x := s.input("x", wire.Dim("n"), wire.Size(8), wire.Size(6), wire.Size(6))
 	x = s.node("Conv", []string{x, s.weights("w", 16, 8, 3, 3), s.weights("b", 16)},
@@ -237,7 +237,7 @@ func (s *spelling) compiled(t *testing.T) *compiler.Compiled {
 	return c
 }
 
-// module imports the model, with the tensors of the given names as its results; nil: the model's own.
+// module imports the model, with the tensors of the given names as its results; without names, with the model's own.
 func (s *spelling) module(t *testing.T, names ...string) *ir.Module {
 	t.Helper()
 	proto := &wire.ModelProto{IRVersion: 12, OpsetImport: []*wire.OperatorSetIDProto{{Version: 24}}, Graph: s.graph}
@@ -254,7 +254,7 @@ func (s *spelling) module(t *testing.T, names ...string) *ir.Module {
 
 var nameOf, sourceOf = regexp.MustCompile(`[%@]("[^"]*"|[A-Za-z0-9_.]+)`), regexp.MustCompile(` source "[^"]*"`)
 
-// anonymous is a text with its names numbered in the order in which they occur, and without sources.
+// anonymous returns a text with its names numbered in order, and without sources.
 func anonymous(text string) string {
 	names := map[string]string{}
 	return nameOf.ReplaceAllStringFunc(sourceOf.ReplaceAllString(text, ""), func(name string) string {
@@ -268,8 +268,8 @@ func anonymous(text string) string {
 // spelled are the models that are written in both ways.
 var spelled = map[string]func(*spelling){"transformer": (*spelling).transformer, "vision": (*spelling).vision}
 
-// TestSpelledOut compiles models written with operators for their layers, and written with those spelled out: the
-// kernels are the same, to the letter, but for names and for the order of what does not depend on one another.
+// TestSpelledOut compiles models in both spellings: the kernels have the same text, except for names and for the order
+// of independent kernels.
 func TestSpelledOut(t *testing.T) {
 	for name, write := range spelled {
 		t.Run(name, func(t *testing.T) {
@@ -319,6 +319,7 @@ func (s *spelling) arguments(m *ir.Module, size int64) []*tensor.Tensor {
 	return args
 }
 
+// closeTo returns an error if a result differs by more than rounding.
 func closeTo(got, want []*tensor.Tensor) error {
 	for i := range want {
 		if err := tensor.Compare(got[i], want[i], 1e-4, 1e-5); err != nil {

@@ -21,13 +21,13 @@ var (
 
 const (
 	casesOfOneMix = 40
-	leastPassing  = 0.9 // of the runs: what refuses shows nothing
+	leastPassing  = 0.9 // of the runs: a refused case tests nothing
 )
 
-// TestOfficialStepsOff runs ONNX's own cases, or those of testdata/onnx if the data is not there, without each pass and
+// TestOfficialStepsOff runs ONNX's own cases, or those of testdata/onnx if the data is missing, without each pass and
 // step of the schedule that can be left out, and without random sets of them: a case passes, or is refused, and its
-// memory is what was predicted. Each step has its part of the cases, so that every case runs once; with -every-step
-// each step has them all.
+// memory is the predicted one. The steps share the cases, so that every case runs once; with -every-step each step runs
+// all.
 func TestOfficialStepsOff(t *testing.T) {
 	place := os.Getenv("WEIR_ONNX_DATA")
 	if place == "" {
@@ -75,7 +75,7 @@ func TestOfficialStepsOff(t *testing.T) {
 	t.Logf("%d cases, %d steps: %d runs, %d pass, %d refused", len(cases), len(names), all.ran, all.passed, all.refused)
 }
 
-// partOf is every n-th of the cases, from the i-th on. If there are fewer cases than n, it is one of them.
+// partOf returns every n-th of the cases, from the i-th on. If there are fewer cases than n, it returns one of them.
 func partOf(cases []Case, i, n int) (part []Case) {
 	for at := i % min(n, len(cases)); at < len(cases); at += n {
 		part = append(part, cases[at])
@@ -83,7 +83,7 @@ func partOf(cases []Case, i, n int) (part []Case) {
 	return part
 }
 
-// stepsOff counts runs.
+// stepsOff counts runs by outcome.
 type stepsOff struct{ ran, passed, refused int }
 
 // run runs cases without some steps.

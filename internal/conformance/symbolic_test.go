@@ -13,14 +13,14 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
-// naming says which extents of a model's inputs become dimensions, and under which names.
+// naming says which extents of a model's inputs become dimensions, and their names.
 type naming struct {
 	name string
 	of   func(input string, axis int, extent int64) string // "": it stays a number
 }
 
-// TestSymbolic runs ONNX's own cases with the extents of their inputs made dimensions. What compiles then must give the
-// same results; where two dimensions have to be equal and the data have 1 against n, the run is refused at its entry.
+// TestSymbolic runs ONNX's own cases with the extents of their inputs made dimensions. Cases that compile must give the
+// same results; if two dimensions have to be equal and the data have 1 and n, the run is refused at its entry.
 func TestSymbolic(t *testing.T) {
 	data := official(t)
 	for _, n := range []naming{
@@ -36,6 +36,7 @@ func TestSymbolic(t *testing.T) {
 	}
 }
 
+// sweep runs all cases in data with extents named.
 func (n naming) sweep(t *testing.T, data string) {
 	var dirs []string
 	for _, kind := range []string{"node", "simple", "pytorch-operator", "pytorch-converted"} {
@@ -84,7 +85,7 @@ func (n naming) sweep(t *testing.T, data string) {
 	t.Logf("not compiled:\n%s", strings.Join(rows, "\n"))
 }
 
-// reason is a refusal without the names of one model.
+// reason returns a refusal without the names of its model.
 func reason(why string) string {
 	if at := strings.Index(why, "model.onnx: "); at >= 0 {
 		why = why[at+len("model.onnx: "):]
@@ -95,8 +96,8 @@ func reason(why string) string {
 	return why
 }
 
-// rewrite copies a case with its inputs' extents renamed, and without the shapes that its outputs and inner tensors are
-// declared with. It reports whether there was an extent to rename.
+// rewrite copies a case with its inputs' extents renamed, and without the declared shapes of its outputs and inner
+// tensors. It reports whether there was an extent to rename.
 func (n naming) rewrite(c Case, dir string) (bool, error) {
 	text, err := os.ReadFile(filepath.Join(c.Dir, "model.onnx"))
 	if err != nil {

@@ -10,8 +10,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// tied are products that read one weight w, f32[size, size], in several ways; x is f32[n, size], and y what they end
-// in.
+// tied are products that read one weight w, f32[size, size], in several ways; x is f32[n, size], and y the result.
 var tied = map[string][]*wire.NodeProto{
 	"there and back": {operation("Gemm", "x,w", "h", wire.IntAttribute("transB", 1)), operation("Gemm", "h,w", "y")},
 	"back and there": {operation("Gemm", "x,w", "h"), operation("Gemm", "h,w", "y", wire.IntAttribute("transB", 1))},
@@ -26,8 +25,7 @@ var tied = map[string][]*wire.NodeProto{
 		operation("Mul", "g,h", "y")},
 }
 
-// TestTiedWeights: a weight that products read in several ways is computed with in machine code, and gives what
-// portable code gives.
+// TestTiedWeights: products that read one weight in several ways run as machine code, and give portable code's results.
 func TestTiedWeights(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, size := range []int64{1, 5, 40, 130} {
@@ -60,8 +58,8 @@ func TestTiedWeights(t *testing.T) {
 	}
 }
 
-// tiedResult is y of a model for three rows. If machine code is asked for and the processor has it, no kernel may be
-// another.
+// tiedResult returns y of a model for three rows. If machine code is asked for and the processor has it, every kernel
+// must be machine code.
 func tiedResult(t *testing.T, data []byte, rows []float32, size int64, o weir.Options) []float32 {
 	t.Helper()
 	m, err := weir.LoadBytes(data)

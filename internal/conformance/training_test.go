@@ -19,7 +19,7 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
-// Optimiser says how a training step changes its parameters.
+// Optimiser is the rule by which a training step changes its parameters.
 type Optimiser int
 
 // The optimisers.
@@ -28,13 +28,13 @@ const (
 	Adam
 )
 
-// trainingStep builds a module that computes a loss, and the new values of its parameters, which are states, by the
-// loss's derivatives.
+// trainingStep builds a module that computes a loss and, from the loss's derivatives, the new values of its parameters,
+// which are states.
 type trainingStep struct {
 	*ir.Builder
 	module *ir.Module
 	params []*ir.Value
-	states []*ir.Value // beside the parameters, with what each becomes
+	states []*ir.Value // besides the parameters, each before its new value
 }
 
 // newTrainingStep begins a module whose sizes may be named n.
@@ -76,7 +76,7 @@ func (s *trainingStep) plus(x *ir.Value, by float64) *ir.Value {
 
 func (s *trainingStep) number(x float64) *ir.Value { return ops.Scalar(s.Builder, dtype.F32, x) }
 
-// linear is x·W + b, or with turned x·Wᵀ + b, over the last axis. b may be nil.
+// linear returns x·W + b, or x·Wᵀ + b if turned, over the last axis. b may be nil.
 func (s *trainingStep) linear(x, w, b *ir.Value, turned bool) *ir.Value {
 	y := ops.MatMul(s.Builder, x, w, false, turned)
 	if b == nil {
@@ -85,7 +85,7 @@ func (s *trainingStep) linear(x, w, b *ir.Value, turned bool) *ir.Value {
 	return s.op(loop.Add, y, b)
 }
 
-// slices are the parts of the last axis, of one size each.
+// slices splits the last axis into parts of equal size.
 func (s *trainingStep) slices(x *ir.Value, parts int64) []*ir.Value {
 	last := len(x.Type.Shape) - 1
 	size := x.Type.Shape[last].FloorDiv(sym.Const(parts))
@@ -96,7 +96,7 @@ func (s *trainingStep) slices(x *ir.Value, parts int64) []*ir.Value {
 	return out
 }
 
-// convolution is one with so much padding on each side that the size of the picture stays.
+// convolution pads so that the result has the picture's size.
 func (s *trainingStep) convolution(x, w *ir.Value) *ir.Value {
 	kernel, _ := w.Type.Shape[2].Const()
 	pad := sym.Const(kernel / 2)
@@ -105,8 +105,8 @@ func (s *trainingStep) convolution(x, w *ir.Value) *ir.Value {
 	return ops.Convolution(s.Builder, x, w, nil, window, 1)
 }
 
-// norm centers and scales x over some axes, and each channel, along axis, by parameters. It gives the means and
-// variances too.
+// norm centers and scales x over some axes, and each channel, along axis, by parameters. It also returns the means and
+// variances.
 func (s *trainingStep) norm(x, scale, shift *ir.Value, axis int, over ...int64) (y, mean, variance *ir.Value) {
 	along := func(v *ir.Value) *ir.Value {
 		return ops.AlongAxis(s.Builder, v, axis, len(x.Type.Shape))
@@ -118,14 +118,14 @@ func (s *trainingStep) norm(x, scale, shift *ir.Value, axis int, over ...int64) 
 	return s.op(loop.Add, s.op(loop.Mul, standard, along(scale)), along(shift)), mean, variance
 }
 
-// pool is the largest of each 2 × 2 elements.
+// pool returns the largest of each 2 × 2 elements.
 func (s *trainingStep) pool(x *ir.Value) *ir.Value {
 	twos, zeros := []int64{2, 2}, ir.Constants([]int64{0, 0})
 	window := ops.Window{Kernel: twos, Strides: twos, Dilations: []int64{1, 1}, Begin: zeros, End: zeros}
 	return ops.MaxPool(s.Builder, x, window, false)
 }
 
-// crossEntropy is the mean over the rows of the negative logarithm of the label's share.
+// crossEntropy returns the mean over the rows of the negative log-probability of the label.
 func (s *trainingStep) crossEntropy(x, labels *ir.Value) *ir.Value {
 	rows, classes := x.Type.Shape[0], x.Type.Shape[1]
 	logs := ops.LogSoftmax(s.Builder, x, -1)
@@ -136,7 +136,7 @@ func (s *trainingStep) crossEntropy(x, labels *ir.Value) *ir.Value {
 		s.op(loop.Mul, logs, ops.Cast(s.Builder, hot, dtype.F32)), false, 1), false, 0))
 }
 
-// squares is the mean of the squared differences.
+// squares returns the mean of the squared differences.
 func (s *trainingStep) squares(x, target *ir.Value) *ir.Value {
 	var axes []int64
 	for i := range x.Type.Shape {
@@ -146,7 +146,7 @@ func (s *trainingStep) squares(x, target *ir.Value) *ir.Value {
 	return ops.ReduceMean(s.Builder, s.op(loop.Mul, e, e), false, axes...)
 }
 
-// backward changes the parameters by the loss's derivatives, and returns the step's module.
+// backward updates the parameters by the loss's derivatives, and returns the step's module.
 func (s *trainingStep) backward(loss *ir.Value, o Optimiser) *ir.Module {
 	gradients := ops.Gradient(s.Builder, loss, s.params)
 	s.module.Main.Body.Results = []*ir.Value{s.named(loss, "loss")}
@@ -187,7 +187,7 @@ func (s *trainingStep) becomes(in, out *ir.Value) {
 
 const beta1, beta2 = 0.9, 0.999
 
-// corrections count the steps, and give what the averages are divided by.
+// corrections counts the steps, and returns the divisors of the averages.
 func (s *trainingStep) corrections() (first, second *ir.Value) {
 	count := s.input("count", dtype.F32)
 	next := s.plus(count, 1)
@@ -198,7 +198,7 @@ func (s *trainingStep) corrections() (first, second *ir.Value) {
 	return correction(beta1), correction(beta2)
 }
 
-// adam changes a parameter and its two averages.
+// adam updates a parameter and its two averages.
 func (s *trainingStep) adam(p, gradient, first, second *ir.Value) {
 	m, v := s.Param(p.Name+".m", p.Type), s.Param(p.Name+".v", p.Type)
 	next, nextM, nextV := s.moved(p, m, v, gradient, first, second)
@@ -207,6 +207,7 @@ func (s *trainingStep) adam(p, gradient, first, second *ir.Value) {
 	s.becomes(p, next)
 }
 
+// moved returns Adam's new weight and averages for a gradient.
 func (s *trainingStep) moved(w, m, v, g, first, second *ir.Value) (nextW, nextM, nextV *ir.Value) {
 	nextM = s.op(loop.Add, s.times(m, beta1), s.times(g, 1-beta1))
 	nextV = s.op(loop.Add, s.times(v, beta2), s.times(s.op(loop.Mul, g, g), 1-beta2))
@@ -215,7 +216,7 @@ func (s *trainingStep) moved(w, m, v, g, first, second *ir.Value) (nextW, nextM,
 	return s.op(loop.Sub, w, s.times(step, rate)), nextM, nextV
 }
 
-// Perceptron is a training step of layers of so many units, on batches.
+// Perceptron returns a training step of dense layers with the given numbers of units, on batches.
 func Perceptron(batch sym.Expr, o Optimiser, turned bool, units ...int64) (m *ir.Module, err error) {
 	defer ir.Catch(&err)
 	s := newTrainingStep("perceptron", batch)
@@ -234,7 +235,7 @@ func Perceptron(batch sym.Expr, o Optimiser, turned bool, units ...int64) (m *ir
 	return s.backward(s.crossEntropy(x, labels), o), nil
 }
 
-// Pictures is a training step of a network of two convolutions.
+// Pictures returns a training step of a network of two convolutions.
 func Pictures(batch sym.Expr, o Optimiser, side int64, channels ...int64) (m *ir.Module, err error) {
 	defer ir.Catch(&err)
 	s := newTrainingStep("pictures", batch)
@@ -260,7 +261,7 @@ func Pictures(batch sym.Expr, o Optimiser, side int64, channels ...int64) (m *ir
 	return s.backward(s.crossEntropy(x, labels), o), nil
 }
 
-// Transformer is a training step of blocks of attention and two layers.
+// Transformer returns a training step of blocks of attention and two dense layers.
 func Transformer(batch, length sym.Expr, o Optimiser, layers, width, heads int64) (m *ir.Module, err error) {
 	defer ir.Catch(&err)
 	s := newTrainingStep("transformer", batch)
@@ -292,7 +293,7 @@ func Transformer(batch, length sym.Expr, o Optimiser, layers, width, heads int64
 	return s.backward(s.squares(x, target), o), nil
 }
 
-// LSTM is a training step of one recurrent layer, whose steps are written one after another.
+// LSTM returns a training step of one recurrent layer, with its steps as separate nodes.
 func LSTM(batch sym.Expr, o Optimiser, steps, inputs, width int64) (m *ir.Module, err error) {
 	defer ir.Catch(&err)
 	s := newTrainingStep("lstm", batch)
@@ -316,7 +317,7 @@ func LSTM(batch sym.Expr, o Optimiser, steps, inputs, width int64) (m *ir.Module
 	return s.backward(s.crossEntropy(y, labels), o), nil
 }
 
-// Recurrent is a training step of one recurrent layer, which is an operator.
+// Recurrent returns a training step of one recurrent layer that is one operator.
 func Recurrent(batch sym.Expr, o Optimiser, steps, inputs, width int64) (m *ir.Module, err error) {
 	defer ir.Catch(&err)
 	s := newTrainingStep("recurrent", batch)
@@ -331,7 +332,7 @@ func Recurrent(batch sym.Expr, o Optimiser, steps, inputs, width int64) (m *ir.M
 	return s.backward(s.crossEntropy(y, labels), o), nil
 }
 
-// Embedding is a training step of a table, of which a batch names rows. Adam moves only those.
+// Embedding returns a training step of a table, of which a batch names rows. Adam moves only those rows.
 func Embedding(batch sym.Expr, o Optimiser, rows, width int64) (m *ir.Module, err error) {
 	defer ir.Catch(&err)
 	s := newTrainingStep("embedding", batch)
@@ -353,7 +354,7 @@ func Embedding(batch sym.Expr, o Optimiser, rows, width int64) (m *ir.Module, er
 	}
 	places := s.Param("places", ir.Type{DType: dtype.I64, Shape: ir.Constants([]int64{rows})})
 	counted := ops.ScatterND(s.Builder, places, column(ids), ops.Counting(s.Builder, dtype.I64, batch), "none")
-	place := ops.Gather(s.Builder, counted, ids, 0) // one place in the batch for each id, however often it stands there
+	place := ops.Gather(s.Builder, counted, ids, 0) // one index into the batch for each id, however often the id occurs
 	sums := ops.ScatterND(s.Builder, nothing(batch, sym.Const(width)), column(place), g, "add")
 	first, second := s.corrections()
 	mean, square := s.Param("mean", full), s.Param("square", full)
@@ -371,10 +372,10 @@ func (s *trainingStep) finish(m **ir.Module) error {
 	return ir.Verify(s.module)
 }
 
-// trainingTexts are where the steps at the sizes of bench lie.
+// trainingTexts is the folder of the steps at bench's sizes.
 const trainingTexts = "../../bench/training"
 
-// TestTrainingTexts: the steps that bench times are those of this file.
+// TestTrainingTexts: the steps that bench times are the steps of this file.
 func TestTrainingTexts(t *testing.T) {
 	n := sym.Const(64)
 	for name, build := range map[string]func() (*ir.Module, error){
@@ -407,8 +408,8 @@ func TestTrainingTexts(t *testing.T) {
 	}
 }
 
-// TestTrainingSteps: some steps of training change parameters as the reference changes them, with sizes that are named
-// and that are not, the same bits on one thread and several.
+// TestTrainingSteps: after some training steps, parameters equal the reference's, with named sizes and with fixed ones,
+// and to the bit on one thread and several.
 func TestTrainingSteps(t *testing.T) {
 	for name, build := range map[string]func(n sym.Expr) (*ir.Module, error){
 		"perceptron":      func(n sym.Expr) (*ir.Module, error) { return Perceptron(n, SGD, false, 37, 24, 10) },
@@ -431,7 +432,7 @@ func TestTrainingSteps(t *testing.T) {
 	}
 }
 
-// sameTraining trains with the reference, and on one thread and on two.
+// sameTraining trains with the reference, on one thread and on two, and compares.
 func sameTraining(t *testing.T, build func(n sym.Expr) (*ir.Module, error), n sym.Expr, size int64) {
 	t.Helper()
 	m, err := build(n)
@@ -454,7 +455,7 @@ func sameTraining(t *testing.T, build func(n sym.Expr) (*ir.Module, error), n sy
 	}
 }
 
-// trained runs three steps, and returns what the states are then.
+// trained runs three steps, and returns the states after them.
 func trained(t *testing.T, text string, size int64, o weir.Options) map[string]*tensor.Tensor {
 	t.Helper()
 	m, err := weir.LoadBytes([]byte(text))
@@ -505,7 +506,7 @@ func trained(t *testing.T, text string, size int64, o weir.Options) map[string]*
 	return trained
 }
 
-// fillForTraining draws small numbers; indices are labels or ids, averages of squares are positive.
+// fillForTraining draws small numbers; indices are labels or ids, and averages of squares are positive.
 func fillForTraining(x *weir.Tensor, name string, r *rand.Rand) {
 	if data, err := weir.View[int64](x); err == nil {
 		for i := range data {

@@ -1,5 +1,5 @@
-// Package conformancetest has what tests of whole models share: models drawn at random and at the edges of what
-// operators mean, artefacts that are changed at random, and the device that tests run on.
+// Package conformancetest has helpers for tests of complete models: random models and models at the limits of
+// operators' definitions, randomly changed artefacts, and the device that tests run on.
 package conformancetest
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir"
 )
 
-// Hash is a number that a text decides.
+// Hash returns a number that depends on a string alone.
 func Hash(text string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(text))
@@ -20,7 +20,7 @@ func Hash(text string) uint64 {
 	return x ^ x>>32
 }
 
-// Device is the device that tests run on, the first; an error if there is none that can be used.
+// Device returns the first device, which tests run on; an error if none can be used.
 func Device() (d weir.DeviceInfo, err error) {
 	list, err := weir.Devices()
 	switch {

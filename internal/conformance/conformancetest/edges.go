@@ -10,17 +10,17 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Edge is an operator at the edge of what it means; build applies it to v, which is f32 and has at least one axis, with
-// no extent known to the drawing.
+// Edge is an operator at the limits of its definition. build applies it to v, which is f32 and has at least one axis,
+// and returns the result; its extents are not known to the drawing.
 type Edge struct {
 	Name  string
 	build func(d *drawing, v drawn) drawn
 }
 
-// axes is a shape of so many unknown extents.
+// axes returns a shape of rank unknown extents.
 func axes(rank int) []extent { return make([]extent, rank) }
 
-// unary is an edge of one operator that keeps the rank, with constants behind the operand.
+// unary returns an edge of one operator that keeps the rank, with constants after the operand.
 func unary(op string, dt dtype.DType, constants func(d *drawing, v drawn) []drawn, list ...*wire.AttributeProto) Edge {
 	return Edge{op, func(d *drawing, v drawn) drawn {
 		in := []drawn{v}
@@ -31,9 +31,10 @@ func unary(op string, dt dtype.DType, constants func(d *drawing, v drawn) []draw
 	}}
 }
 
+// called returns e with a word appended to its name.
 func (e Edge) called(name string) Edge { e.Name += " " + name; return e }
 
-// ranks is e with another rank of its result.
+// ranks returns e with the rank of its result changed by a number.
 func (e Edge) ranks(by int) Edge {
 	build := e.build
 	e.build = func(d *drawing, v drawn) drawn {
@@ -44,6 +45,7 @@ func (e Edge) ranks(by int) Edge {
 	return e
 }
 
+// constInts returns a function that makes constants of lists of i64.
 func constInts(lists ...[]int64) func(d *drawing, v drawn) []drawn {
 	return func(d *drawing, _ drawn) (in []drawn) {
 		for _, l := range lists {
@@ -53,6 +55,7 @@ func constInts(lists ...[]int64) func(d *drawing, v drawn) []drawn {
 	}
 }
 
+// constFloats returns a function that makes scalar constants of f32.
 func constFloats(values ...float64) func(d *drawing, v drawn) []drawn {
 	return func(d *drawing, _ drawn) (in []drawn) {
 		for _, x := range values {
@@ -64,7 +67,8 @@ func constFloats(values ...float64) func(d *drawing, v drawn) []drawn {
 	}
 }
 
-// pads is begin of the first axis and end of the last; zero elsewhere.
+// pads returns a function that makes ONNX's pads for v: begin of the first axis and end of the last, and zero
+// otherwise.
 func pads(begin, end int64) func(d *drawing, v drawn) []drawn {
 	return func(d *drawing, v drawn) []drawn {
 		list := make([]int64, 2*len(v.shape))
@@ -80,7 +84,7 @@ var (
 	nan      = math.NaN()
 )
 
-// nested is a body of an If, Loop or Scan.
+// nested returns the body of an If, Loop or Scan.
 func (d *drawing) nested(inputs []drawn, make func(b *drawing) []drawn) *wire.AttributeProto {
 	b := d.inner()
 	for _, v := range inputs {
@@ -92,9 +96,10 @@ func (d *drawing) nested(inputs []drawn, make func(b *drawing) []drawn) *wire.At
 	return wire.GraphAttribute("", b.graph)
 }
 
+// called returns the attribute with a name.
 func called(a *wire.AttributeProto, name string) *wire.AttributeProto { a.Name = name; return a }
 
-// positive is whether the sum of v, without what is not a number, is above 0.
+// positive returns whether the sum of v, without NaN, is above 0.
 func (d *drawing) positive(v drawn) drawn {
 	zero := constFloats(0)(d, v)[0]
 	some := d.add("Where", dtype.F32, v.shape, 0, []drawn{d.add("Greater", dtype.Bool, v.shape, 0, []drawn{v, zero}),
@@ -103,12 +108,12 @@ func (d *drawing) positive(v drawn) drawn {
 		[]drawn{d.add("ReduceSum", dtype.F32, nil, 0, []drawn{some}, wire.IntAttribute("keepdims", 0)), zero})
 }
 
-// shapeOf is v's shape as a value.
+// shapeOf returns v's shape as a value.
 func (d *drawing) shapeOf(v drawn, list ...*wire.AttributeProto) drawn {
 	return d.add("Shape", dtype.I64, axes(1), 0, []drawn{v}, list...)
 }
 
-// cast casts what was clipped to where the cast means something.
+// cast returns an edge that clips to a range in which the cast is defined, and casts.
 func cast(to dtype.DType, low, high float64) Edge {
 	return Edge{"Cast " + to.String(), func(d *drawing, v drawn) drawn {
 		some := d.add("Where", dtype.F32, v.shape, 0, []drawn{d.add("IsNaN", dtype.Bool, v.shape, 0, []drawn{v}),
@@ -265,6 +270,7 @@ var Edges = []Edge{
 	}},
 }
 
+// ones returns n ones.
 func ones(n int) []int64 {
 	list := make([]int64, max(0, n))
 	for i := range list {
@@ -273,6 +279,7 @@ func ones(n int) []int64 {
 	return list
 }
 
+// constInt returns a function that makes a scalar constant of i64.
 func constInt(x int64) func(d *drawing, v drawn) []drawn {
 	return func(d *drawing, _ drawn) []drawn {
 		t := tensor.Must(tensor.New(dtype.I64))
@@ -281,8 +288,8 @@ func constInt(x int64) func(d *drawing, v drawn) []drawn {
 	}
 }
 
-// PairOfEdges is two edges one behind the other, over an input with extents that are named or fixed, 0, 1, 2 or prime.
-// Its outputs are the second's, now and then the first's, the input, a constant, and the second's again.
+// PairOfEdges returns a model of two edges in sequence, over an input with extents that are named or fixed, 0, 1, 2 or
+// prime. Its outputs are the second's and, sometimes, the first's, the input, a constant, and the second's again.
 func PairOfEdges(first, second Edge) *RandomModel {
 	seed := Hash(first.Name+">"+second.Name) % (1 << 31)
 	d := &drawing{Rand: rand.New(rand.NewPCG(seed, 17)), graph: &wire.GraphProto{Name: first.Name + " > " + second.Name},

@@ -14,16 +14,16 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// Mutable is an artefact whose texts can be changed: what a hostile file is, that is well formed but for one thing. It
-// knows the file's parts and checksums, not what the texts mean.
+// Mutable is an artefact whose texts can be changed, as in a hostile file that is otherwise well formed. It knows the
+// file's sections and checksums, and not the meaning of the texts.
 type Mutable struct {
-	magic   []byte // with the format's version
+	magic   []byte // the version of the format included
 	texts   [3]string
-	words   [3]Words // of the texts
+	words   [3]Words // of the texts, by index
 	weights []byte
 }
 
-// The texts of an artefact.
+// The indices of an artefact's texts.
 const (
 	ManifestText = iota
 	LoopText
@@ -35,7 +35,7 @@ const (
 	mutableAlign  = 64
 )
 
-// ParseMutable takes an artefact apart.
+// ParseMutable splits an artefact into its sections.
 func ParseMutable(file []byte) (*Mutable, error) {
 	m := &Mutable{}
 	if len(file) < mutableHeader {
@@ -62,13 +62,13 @@ func ParseMutable(file []byte) (*Mutable, error) {
 	return m, nil
 }
 
-// Text is one of the texts.
+// Text returns one of the texts.
 func (m *Mutable) Text(part int) string { return m.texts[part] }
 
-// Words are the tokens of one of the texts.
+// Words returns the tokens of one of the texts.
 func (m *Mutable) Words(part int) Words { return m.words[part] }
 
-// With is the artefact with another text in the place of one, its sizes and checksum set right.
+// With returns the artefact with one text replaced, and with the right sizes and checksum.
 func (m *Mutable) With(part int, text string) []byte {
 	texts := m.texts
 	texts[part] = text
@@ -92,8 +92,8 @@ func (m *Mutable) With(part int, text string) []byte {
 
 func letter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
 
-// Harmful are the integers that an attack puts in the place of one: its neighbours, its negative, and what is near a
-// power of two at which something wraps or is cut off.
+// Harmful returns the integers by which an attack replaces one: its neighbours, its negative, and numbers near powers
+// of two at which integers overflow or are truncated.
 func Harmful(was int64) []int64 {
 	list := []int64{0, 1, -1, 2, was - 1, was + 1, -was, 2 * was, 4096 * was}
 	for _, bits := range []int{31, 32, 47, 60, 61, 62} {
@@ -103,12 +103,11 @@ func Harmful(was int64) []int64 {
 	return append(list, math.MaxInt64, math.MaxInt64-1, math.MinInt64, math.MinInt64+1)
 }
 
-// token finds a part of a text: a name, an integer, a quoted word, a sign, or the end of a line.
+// token matches a token of a text: a name, an integer, a quoted word, a sign, or the end of a line.
 var token = regexp.MustCompile(
 	`"(?:\\.|[^"\\\n])*"|[%@&$?#]?[A-Za-z_][A-Za-z0-9_.#]*|[0-9]+|->|//|<=|==|\n|[^\sA-Za-z0-9]|[ \t]+`)
 
-// oddTokens take the places of others: names of each of the compiler's own spaces, words of the texts, signs and
-// numbers.
+// oddTokens replace others: names of each of the compiler's own namespaces, words of the texts, signs and numbers.
 var oddTokens = []string{"$i", "$i_1", "$c", "&arena", "&arena.2", "?d0", "?n", "%x", "%x_1", "%y", "%acc", "@main",
 	"#", "n", "batch",
 	"each", "for", "parallel", "vector", "check", "guard", "when", "local", "var", "let", "store", "read", "write",
@@ -119,15 +118,14 @@ var oddTokens = []string{"$i", "$i_1", "$c", "&arena", "&arena.2", "?d0", "?n", 
 	"]", "{", "}", ",",
 	"0", "1", "-1", "4611686018427387904", "9223372036854775807"}
 
-// Words are a text in tokens, of which it consists.
+// Words are the tokens of a text.
 type Words []string
 
-// WordsOf takes a text apart.
+// WordsOf splits a text into tokens.
 func WordsOf(text string) Words { return token.FindAllString(text, -1) }
 
-// Mutate is the text of words that are changed in one to three things, as the seed has it: an integer becomes a harmful
-// one, or another of the text's; a token or a line is left out, doubled, swapped with another, or becomes another. It
-// says what was changed.
+// Mutate returns the text with one to three random changes, and a description of them: an integer becomes a harmful
+// one, or another of the text's; a token or a line is left out, doubled, swapped with another, or replaced.
 func (w Words) Mutate(r *rand.Rand) (mutated, what string) {
 	list := slices.Clone([]string(w))
 	for range 1 + max(0, r.Intn(6)-3) {
@@ -169,7 +167,7 @@ func (w Words) Mutate(r *rand.Rand) (mutated, what string) {
 			word := oddTokens[r.Intn(len(oddTokens))]
 			what += fmt.Sprintf("token %d, %s, becomes %s; ", at, list[at], word)
 			list[at] = word
-		default: // lines
+		default: // whole lines
 			begin, end := line(list, at)
 			other, last := line(list, r.Intn(len(list)))
 			what += fmt.Sprintf("tokens %d to %d ", begin, end)
@@ -193,7 +191,7 @@ func (w Words) Mutate(r *rand.Rand) (mutated, what string) {
 	return strings.Join(list, ""), what
 }
 
-// kindOf is what a token begins with: a mark, a letter, a digit, or itself.
+// kindOf returns the kind of a token by its first character: a mark, a letter, a digit, or the character itself.
 func kindOf(word string) byte {
 	switch c := word[0]; {
 	case letter(c) || c == '_':
@@ -205,7 +203,7 @@ func kindOf(word string) byte {
 	}
 }
 
-// line is the line of a token, its end included.
+// line returns the range of tokens of the line that token at belongs to, its end included.
 func line(list []string, at int) (begin, end int) {
 	for begin = at; begin > 0 && list[begin-1] != "\n"; begin-- {
 	}
@@ -214,7 +212,7 @@ func line(list []string, at int) (begin, end int) {
 	return begin, min(end+1, len(list))
 }
 
-// Mutant is the artefact with one of its texts mutated.
+// Mutant returns the artefact with one of its texts mutated, and a description.
 func (m *Mutable) Mutant(r *rand.Rand) (what string, file []byte) {
 	part := []int{LoopText, LoopText, ProgramText}[r.Intn(3)]
 	text, what := m.words[part].Mutate(r)

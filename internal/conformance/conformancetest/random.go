@@ -11,14 +11,14 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// RandomModel is a valid ONNX model drawn from a seed, with arguments for it. Its graph has named and fixed extents,
+// RandomModel is a valid random ONNX model of a seed, with arguments for it. Its graph has named and fixed extents,
 // zero among them, views of views, products, reductions, windows, branches and loops.
 type RandomModel struct {
 	Seed   uint64
 	Model  *wire.ModelProto
 	Inputs []*tensor.Tensor
-	// Error is, for each output, the relative error of one operation in the coarsest type on the way to it; 0 if it must
-	// be exact.
+	// Error is, for each output, the relative error of one operation in the coarsest type that it depends on; 0 if the
+	// output must be equal to the bit.
 	Error []float64
 }
 
@@ -36,7 +36,7 @@ type drawn struct {
 	eps   float64 // 0: the same bits on every target
 }
 
-// drawing is a graph under construction; the bodies of If and Loop have their own, with the outer's values in sight.
+// drawing is a graph under construction. The bodies of If and Loop have their own, which see the outer values.
 type drawing struct {
 	*rand.Rand
 	graph  *wire.GraphProto
@@ -72,10 +72,12 @@ func Random(seed uint64) *RandomModel {
 	return m
 }
 
+// size draws an extent from 0 to 33.
 func (d *drawing) size() int64 {
 	return [...]int64{0, 1, 2, 3, 4, 5, 7, 8, 16, 17, 33}[d.IntN(11)]
 }
 
+// fresh returns a new name that begins with hint.
 func (d *drawing) fresh(hint string) string {
 	*d.count++
 	return fmt.Sprintf("%s%d", hint, *d.count)
@@ -83,7 +85,7 @@ func (d *drawing) fresh(hint string) string {
 
 func (d *drawing) any() drawn { return d.values[d.IntN(len(d.values))] }
 
-// pick is a value that satisfies ok.
+// pick returns a random value that satisfies ok.
 func (d *drawing) pick(ok func(drawn) bool) (drawn, bool) {
 	var all []drawn
 	for _, v := range d.values {
@@ -100,6 +102,7 @@ func (d *drawing) pick(ok func(drawn) bool) (drawn, bool) {
 var drawnTypes = []dtype.DType{dtype.F32, dtype.F32, dtype.F32, dtype.F32, dtype.F64, dtype.F16, dtype.I64, dtype.I32,
 	dtype.U8, dtype.Bool}
 
+// input adds an input with named or fixed extents, and returns its argument.
 func (d *drawing) input(named []extent) *tensor.Tensor {
 	v := drawn{name: d.fresh("in"), dt: drawnTypes[d.IntN(len(drawnTypes))]}
 	var dims []*wire.Dimension
@@ -126,7 +129,7 @@ func (d *drawing) input(named []extent) *tensor.Tensor {
 	return d.filled(v.dt, sizesOf(v.shape), d.IntN(20) == 0)
 }
 
-// filled draws elements; special ones are now and then NaN or infinite.
+// filled draws elements; if special, some may be NaN or infinite.
 func (d *drawing) filled(dt dtype.DType, shape []int64, special bool) *tensor.Tensor {
 	t := tensor.Must(tensor.New(dt, shape...))
 	for i := range t.Len() {
@@ -156,7 +159,7 @@ func (d *drawing) constant(t *tensor.Tensor) drawn {
 
 func (d *drawing) ints(values ...int64) drawn { return d.constant(tensor.Of(values...)) }
 
-// add appends a node and its output to the values.
+// add appends a node, and its output to the values.
 func (d *drawing) add(op string, dt dtype.DType, shape []extent, eps float64, inputs []drawn,
 	attributes ...*wire.AttributeProto) drawn {
 	v := drawn{d.fresh("v"), dt, shape, eps}
@@ -169,6 +172,7 @@ func (d *drawing) add(op string, dt dtype.DType, shape []extent, eps float64, in
 	return v
 }
 
+// output makes v an output of the graph.
 func (d *drawing) output(v drawn) {
 	dims := make([]*wire.Dimension, len(v.shape))
 	for i := range dims {
@@ -177,6 +181,7 @@ func (d *drawing) output(v drawn) {
 	d.graph.Output = append(d.graph.Output, wire.TensorValue(v.name, wire.DataTypeOf(v.dt), dims...))
 }
 
+// sizesOf returns the extents of a shape.
 func sizesOf(shape []extent) []int64 {
 	out := make([]int64, len(shape))
 	for i, e := range shape {
@@ -185,6 +190,7 @@ func sizesOf(shape []extent) []int64 {
 	return out
 }
 
+// elements returns the number of elements of a shape.
 func elements(shape []extent) int64 {
 	n := int64(1)
 	for _, e := range shape {
@@ -193,12 +199,12 @@ func elements(shape []extent) int64 {
 	return n
 }
 
-// epsilonOf is the relative error of one operation in a type.
+// epsilonOf returns the relative error of one operation in a type.
 func epsilonOf(dt dtype.DType) float64 {
 	return map[dtype.DType]float64{dtype.F16: 1.0 / 1024, dtype.F32: 1e-6, dtype.F64: 1e-13}[dt]
 }
 
-// rounded is the error of an operation on these values.
+// rounded returns the error of an operation on these values.
 func rounded(dt dtype.DType, inputs ...drawn) float64 {
 	eps := epsilonOf(dt)
 	for _, v := range inputs {
@@ -207,7 +213,7 @@ func rounded(dt dtype.DType, inputs ...drawn) float64 {
 	return eps
 }
 
-// Text is the graph in lines, for a person.
+// Text returns the graph in lines, for messages.
 func (m *RandomModel) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d\n", m.Seed)
@@ -218,6 +224,7 @@ func (m *RandomModel) Text() string {
 	return b.String()
 }
 
+// writeGraph appends the nodes of g and of its bodies, a line each.
 func writeGraph(b *strings.Builder, g *wire.GraphProto, indent string) {
 	for _, t := range g.Initializer {
 		value, _, err := t.Tensor()

@@ -7,7 +7,7 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
-// growth are the ways to add a node, with how often each is tried. One that finds no operand adds nothing.
+// growth are the ways to add a node, each with its weight in the draw. A way that finds no operand adds nothing.
 var growth = []struct {
 	weight int
 	draw   func(*drawing)
@@ -22,6 +22,7 @@ var growth = []struct {
 	{1, (*drawing).ranks}, {1, (*drawing).growing}, {2, (*drawing).spelled},
 }
 
+// grow adds a node in a random way.
 func (d *drawing) grow() {
 	total := 0
 	for _, g := range growth {
@@ -64,7 +65,7 @@ func (d *drawing) same(v drawn) drawn {
 	return d.add(binary[d.IntN(len(binary))], v.dt, v.shape, rounded(v.dt, v, other), in)
 }
 
-// spreads reports whether a broadcasts to b's shape.
+// spreads reports whether shape a broadcasts to shape b.
 func spreads(a, b []extent) bool {
 	if len(a) > len(b) {
 		return false
@@ -95,6 +96,7 @@ func (d *drawing) outer() {
 		rounded(v.dt, v, row), []drawn{wide, row})
 }
 
+// transpose permutes the axes of a value.
 func (d *drawing) transpose() {
 	v := d.any()
 	perm := d.Perm(len(v.shape))
@@ -108,7 +110,7 @@ func (d *drawing) transpose() {
 	}
 }
 
-// ranked is a value with at least one axis, and one of its axes.
+// ranked returns a value with at least one axis, and one of its axes.
 func (d *drawing) ranked() (v drawn, axis int, ok bool) {
 	if v, ok = d.pick(func(v drawn) bool { return len(v.shape) > 0 }); ok {
 		axis = d.IntN(len(v.shape))
@@ -116,7 +118,7 @@ func (d *drawing) ranked() (v drawn, axis int, ok bool) {
 	return v, axis, ok
 }
 
-// resized is a shape with another size along an axis.
+// resized returns a shape with another size along an axis.
 func (d *drawing) resized(v drawn, axis int, size int64) []extent {
 	shape := slices.Clone(v.shape)
 	if shape[axis].name != "" {
@@ -126,6 +128,7 @@ func (d *drawing) resized(v drawn, axis int, size int64) []extent {
 	return shape
 }
 
+// slice takes a range of an axis, or reverses the axis.
 func (d *drawing) slice() {
 	v, axis, ok := d.ranked()
 	if !ok {
@@ -134,13 +137,14 @@ func (d *drawing) slice() {
 	size := v.shape[axis].size
 	begin, end, step := d.Int64N(size+1), d.Int64N(size+2), 1+d.Int64N(3)
 	count := max(0, (min(end, size)-begin+step-1)/step)
-	if d.IntN(4) == 0 { // the whole, backwards
+	if d.IntN(4) == 0 { // the full axis, backwards
 		begin, end, step, count = -1, -1<<40, -1, size
 	}
 	d.add("Slice", v.dt, d.resized(v, axis, count), v.eps, []drawn{v, d.ints(begin), d.ints(end), d.ints(int64(axis)),
 		d.ints(step)})
 }
 
+// reshape joins or splits axes of a value.
 func (d *drawing) reshape() {
 	v := d.any()
 	n := elements(v.shape)
@@ -167,6 +171,7 @@ func (d *drawing) reshape() {
 	}
 }
 
+// unsqueeze adds an axis of one element, or removes one.
 func (d *drawing) unsqueeze() {
 	v := d.any()
 	if axis := slices.Index(v.shape, extent{size: 1}); axis >= 0 && d.IntN(2) == 0 {
@@ -178,6 +183,7 @@ func (d *drawing) unsqueeze() {
 	}
 }
 
+// reduce reduces an axis of a value.
 func (d *drawing) reduce() {
 	v, axis, ok := d.ranked()
 	if !ok || v.dt == dtype.Bool || v.dt == dtype.U8 || v.shape[axis].size == 0 {
@@ -193,6 +199,7 @@ func (d *drawing) reduce() {
 	d.add(op, v.dt, shape, rounded(v.dt, v), []drawn{v, d.ints(int64(axis))}, wire.IntAttribute("keepdims", int64(keep)))
 }
 
+// btoi returns 1 for true and 0 for false.
 func btoi(b bool) int {
 	if b {
 		return 1
@@ -200,6 +207,7 @@ func btoi(b bool) int {
 	return 0
 }
 
+// softmax adds a softmax along an axis.
 func (d *drawing) softmax() {
 	if v, axis, ok := d.ranked(); ok && v.dt.IsFloat() {
 		d.add([...]string{"Softmax", "LogSoftmax"}[d.IntN(2)], v.dt, v.shape, rounded(v.dt, v), []drawn{v},
@@ -207,7 +215,7 @@ func (d *drawing) softmax() {
 	}
 }
 
-// product multiplies a matrix by weights, or by itself turned.
+// product multiplies a matrix by weights, or by its own transpose.
 func (d *drawing) product() {
 	v, ok := d.pick(func(v drawn) bool { return len(v.shape) >= 2 && v.dt.IsFloat() })
 	if !ok {
@@ -231,7 +239,7 @@ func (d *drawing) product() {
 	d.add("MatMul", v.dt, append(slices.Clone(v.shape[:k-1]), v.shape[k-2]), rounded(v.dt, v), []drawn{v, turned})
 }
 
-// image is a float value of three or four axes whose spatial extents are fixed and at least 2.
+// image returns a float value of three or four axes whose spatial extents are fixed and at least 2.
 func (d *drawing) image() (drawn, bool) {
 	return d.pick(func(v drawn) bool {
 		return (v.dt == dtype.F32 || v.dt == dtype.F64) && (len(v.shape) == 3 || len(v.shape) == 4) &&
@@ -240,6 +248,7 @@ func (d *drawing) image() (drawn, bool) {
 	})
 }
 
+// convolve convolves an image with random weights.
 func (d *drawing) convolve() {
 	v, ok := d.image()
 	if !ok {
@@ -258,6 +267,7 @@ func (d *drawing) convolve() {
 		wire.IntsAttribute("strides", strides...), wire.IntsAttribute("pads", append(pads, pads...)...))
 }
 
+// pool pools windows of an image.
 func (d *drawing) pool() {
 	v, ok := d.image()
 	if !ok {
@@ -272,6 +282,7 @@ func (d *drawing) pool() {
 		wire.IntsAttribute("kernel_shape", kernel...))
 }
 
+// gather gathers random indices of an axis.
 func (d *drawing) gather() {
 	v, axis, ok := d.ranked()
 	if !ok || v.shape[axis].size == 0 {
@@ -287,6 +298,7 @@ func (d *drawing) gather() {
 	d.add("Gather", v.dt, shape, v.eps, []drawn{v, d.ints(at...)}, wire.IntAttribute("axis", int64(axis)))
 }
 
+// concat joins two or more values along an axis.
 func (d *drawing) concat() {
 	v, axis, ok := d.ranked()
 	if !ok || elements(v.shape) > 20000 {
@@ -316,6 +328,7 @@ func (d *drawing) concat() {
 	d.add("Concat", v.dt, shape, eps, in, wire.IntAttribute("axis", int64(axis)))
 }
 
+// split splits an axis in two.
 func (d *drawing) split() {
 	v, axis, ok := d.ranked()
 	if !ok || v.shape[axis].name != "" {
@@ -331,6 +344,7 @@ func (d *drawing) split() {
 	_ = first
 }
 
+// where selects elements of two values by a condition.
 func (d *drawing) where() {
 	v := d.any()
 	o, _ := d.pick(func(o drawn) bool { return o.dt == v.dt && spreads(o.shape, v.shape) })
@@ -344,6 +358,7 @@ func (d *drawing) where() {
 	d.add("Where", v.dt, v.shape, max(v.eps, o.eps), []drawn{mask, v, o})
 }
 
+// cast converts a value to another type.
 func (d *drawing) cast() {
 	v := d.any()
 	to := drawnTypes[d.IntN(len(drawnTypes))]
@@ -353,13 +368,13 @@ func (d *drawing) cast() {
 	d.add("Cast", to, v.shape, max(v.eps, epsilonOf(to)), []drawn{v}, wire.IntAttribute("to", int64(wire.DataTypeOf(to))))
 }
 
-// inner is a drawing of a body: it sees the outer's values.
+// inner returns a drawing of a body, which sees the outer values.
 func (d *drawing) inner() *drawing {
 	return &drawing{Rand: d.Rand, graph: &wire.GraphProto{Name: d.fresh("body")}, values: slices.Clone(d.values),
 		count: d.count}
 }
 
-// branch adds an If whose branches change a captured value each in its own way, or hand it on.
+// branch adds an If whose branches change a captured value, each differently, or return it.
 func (d *drawing) branch() {
 	v := d.any()
 	cond := d.add("Greater", dtype.Bool, nil, 0, []drawn{d.number(), d.constant(d.filled(dtype.I64, nil, false))})
@@ -382,7 +397,7 @@ func (d *drawing) branch() {
 		wire.GraphAttribute("else_branch", bodies[1]))
 }
 
-// number is a scalar that the data decide.
+// number returns a scalar that the data decide.
 func (d *drawing) number() drawn {
 	v, ok := d.pick(func(v drawn) bool { return v.dt == dtype.I64 })
 	if !ok {
@@ -395,7 +410,7 @@ func (v drawn) scalar(d *drawing) drawn {
 	return d.add("Squeeze", v.dt, nil, v.eps, []drawn{v})
 }
 
-// loop adds a Loop with one carried value, captured ones, and now and then a scan output.
+// loop adds a Loop with one carried value, captured values, and sometimes a scan output.
 func (d *drawing) loop() {
 	v, ok := d.pick(func(v drawn) bool { return v.dt != dtype.F16 && elements(v.shape) < 5000 })
 	if !ok {
@@ -432,7 +447,7 @@ func (d *drawing) loop() {
 	d.values = append(d.values, result)
 }
 
-// ranks adds an If whose branches give results of other ranks, and what gives them the same one again.
+// ranks adds an If whose branches give results of different ranks, and a Reshape that makes their rank the same again.
 func (d *drawing) ranks() {
 	v, ok := d.pick(func(v drawn) bool { return len(v.shape) != 1 && v.dt != dtype.Bool })
 	if !ok {
@@ -466,8 +481,8 @@ func (d *drawing) ranks() {
 	d.add("Reshape", v.dt, []extent{count}, v.eps, []drawn{changed, row})
 }
 
-// growing adds a Loop whose carried value becomes longer with every trip; how often it runs is a constant, or seems to
-// be up to the data.
+// growing adds a Loop whose carried value becomes longer with every trip. The number of trips is a constant, or seems
+// to depend on data.
 func (d *drawing) growing() {
 	v, axis, ok := d.ranked()
 	if !ok || v.dt == dtype.F16 || elements(v.shape) > 2000 {
@@ -479,7 +494,7 @@ func (d *drawing) growing() {
 		Input: []string{v.name, d.ints(0).name, d.ints(more).name, d.ints(int64(axis)).name}})
 	trips := d.Int64N(4)
 	if v.shape[axis].size+trips*more == 1 {
-		trips++ // where a run finds out that an extent is 1, nothing is stretched along it
+		trips++ // an extent that a run finds to be 1 is not broadcast
 	}
 	count := d.ints(trips).scalar(d)
 	if d.IntN(2) == 0 {

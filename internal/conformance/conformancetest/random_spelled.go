@@ -9,13 +9,13 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// spellings are operators that are drawn spelled out, as exporters do, or nearly so.
+// spellings add operators as several nodes, as exporters do, or nearly so.
 var spellings = []func(d *drawing, v drawn) drawn{
 	(*drawing).spelledSilu, (*drawing).spelledGelu, (*drawing).spelledNorm, (*drawing).spelledSoftmax,
 	(*drawing).spelledTransposes, (*drawing).spelledAttention,
 }
 
-// spelled adds an operator spelled out; now and then something reads a value from the middle of it.
+// spelled adds an operator as several nodes; sometimes another node reads an intermediate value.
 func (d *drawing) spelled() {
 	v, ok := d.pick(func(v drawn) bool {
 		return (v.dt == dtype.F32 || v.dt == dtype.F64) && len(v.shape) > 0 && v.shape[len(v.shape)-1].size > 0 &&
@@ -29,7 +29,7 @@ func (d *drawing) spelled() {
 	}
 }
 
-// scalarLike returns a constant of v's type, now and then another number than it should be.
+// scalarLike returns a constant x of v's type, sometimes another number.
 func (d *drawing) scalarLike(v drawn, x float64) drawn {
 	if d.IntN(12) == 0 {
 		x += 0.25
@@ -51,6 +51,7 @@ func (d *drawing) spelledSilu(v drawn) drawn {
 	return d.like("Mul", v, v, d.like("Sigmoid", v, v))
 }
 
+// spelledGelu adds Gelu by Erf or Tanh.
 func (d *drawing) spelledGelu(v drawn) drawn {
 	half, one := d.scalarLike(v, 0.5), d.scalarLike(v, 1)
 	var inner drawn
@@ -70,6 +71,7 @@ func (d *drawing) along(op string, v drawn, axis int) drawn {
 	return d.add(op, v.dt, shape, rounded(v.dt, v), []drawn{v, d.ints(int64(axis))})
 }
 
+// spelledNorm adds a layer normalisation by means.
 func (d *drawing) spelledNorm(v drawn) drawn {
 	axis := len(v.shape) - 1
 	centred := v
@@ -80,6 +82,7 @@ func (d *drawing) spelledNorm(v drawn) drawn {
 	return d.like("Div", v, centred, d.like("Sqrt", variance, d.like("Add", variance, variance, d.scalarLike(v, 0.5))))
 }
 
+// spelledSoftmax adds a softmax by Exp and a sum.
 func (d *drawing) spelledSoftmax(v drawn) drawn {
 	axis := d.IntN(len(v.shape))
 	if v.shape[axis].size == 0 {
@@ -89,7 +92,7 @@ func (d *drawing) spelledSoftmax(v drawn) drawn {
 	return d.like("Div", v, e, d.along("ReduceSum", e, axis))
 }
 
-// turned is v with its axes permuted.
+// turned returns v with its axes permuted.
 func (d *drawing) turned(v drawn, perm []int) drawn {
 	shape, axes := make([]extent, len(perm)), make([]int64, len(perm))
 	for i, p := range perm {
@@ -98,6 +101,7 @@ func (d *drawing) turned(v drawn, perm []int) drawn {
 	return d.add("Transpose", v.dt, shape, v.eps, []drawn{v}, wire.IntsAttribute("perm", axes...))
 }
 
+// spelledTransposes adds a transpose, at most two other operations, and the inverse transpose.
 func (d *drawing) spelledTransposes(v drawn) drawn {
 	perm := d.Perm(len(v.shape))
 	back := make([]int, len(perm))
@@ -111,6 +115,7 @@ func (d *drawing) spelledTransposes(v drawn) drawn {
 	return d.turned(y, back)
 }
 
+// spelledAttention adds attention by two products and a softmax.
 func (d *drawing) spelledAttention(v drawn) drawn {
 	rank := len(v.shape)
 	if rank < 3 || v.shape[rank-2].size == 0 {

@@ -11,13 +11,13 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
-// TestPlainModels runs short models over slices that are empty for some extents, in every configuration, against the
-// reference; and what each run takes is what was predicted, to the byte.
-func TestPlainModels(t *testing.T) {
-	for _, p := range conformancetest.PlainModels {
+// TestSmallModels runs short models over slices that are empty for some extents, in every configuration, and compares
+// the results with the reference's and the memory with the predicted bytes.
+func TestSmallModels(t *testing.T) {
+	for _, p := range conformancetest.SmallModels {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
-			for _, slice := range conformancetest.PlainSlices {
+			for _, slice := range conformancetest.SmallSlices {
 				proto := p.Build(slice)
 				for _, how := range configurations {
 					m := &conformancetest.RandomModel{Model: proto, Inputs: []*tensor.Tensor{p.Input(21)}}
@@ -25,14 +25,14 @@ func TestPlainModels(t *testing.T) {
 						t.Errorf("slice %v, %s: %v", slice, how.name, err)
 					}
 				}
-				measurePlain(t, &p, proto, fmt.Sprint("slice ", slice))
+				measureSmall(t, &p, proto, fmt.Sprint("slice ", slice))
 			}
 		})
 	}
 }
 
-// measurePlain compiles once for each target, and runs with extents about those at which the slices become empty.
-func measurePlain(t *testing.T, p *conformancetest.PlainModel, proto *wire.ModelProto, what string) {
+// measureSmall compiles once for each target, and runs with extents around those at which the slices become empty.
+func measureSmall(t *testing.T, p *conformancetest.SmallModel, proto *wire.ModelProto, what string) {
 	loaded, err := weir.LoadBytes(proto.Marshal())
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func measurePlain(t *testing.T, p *conformancetest.PlainModel, proto *wire.Model
 	}
 }
 
-// TestConvolvedByItself gives convolutions one value as picture and as weights.
+// TestConvolvedByItself runs convolutions with one value as picture and as weights.
 func TestConvolvedByItself(t *testing.T) {
 	for _, shape := range [][]int64{{1, 1, 1, 1}, {3, 3, 1, 1}, {2, 2, 2, 2}, {1, 1, 3}, {4, 4, 1}, {2, 2, 3, 1}} {
 		m := conformancetest.ConvolvedByItself(shape...)

@@ -8,18 +8,19 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// PlainModel is a short graph: node joins a slice of x, which may be empty though x is not, to y.
-type PlainModel struct {
+// SmallModel is a short graph from a slice of x, which may be empty though x is not, to y.
+type SmallModel struct {
 	Name  string
 	nodes func(d *drawing, s drawn) []*wire.NodeProto
-	shape []any // of x; a text is a dimension
+	shape []any // of x; a string is a dimension
 }
 
+// last returns the node of the output y.
 func last(op string, attributes []*wire.AttributeProto, in ...string) *wire.NodeProto {
 	return &wire.NodeProto{OpType: op, Name: "y", Input: in, Output: []string{"y"}, Attribute: attributes}
 }
 
-// between is a node whose result is called name.
+// between returns a node whose result has a name.
 func between(name, op string, attributes []*wire.AttributeProto, in ...string) *wire.NodeProto {
 	n := last(op, attributes, in...)
 	n.Name, n.Output[0] = name, name
@@ -28,8 +29,8 @@ func between(name, op string, attributes []*wire.AttributeProto, in ...string) *
 
 func attributes(list ...*wire.AttributeProto) []*wire.AttributeProto { return list }
 
-// PlainModels are operators whose kernels want scratch, or weights laid out anew, or are several.
-var PlainModels = []PlainModel{
+// SmallModels are operators whose kernels need scratch or repacked weights, or which become several kernels.
+var SmallModels = []SmallModel{
 	{Name: "convolution", shape: []any{"n", 3, 6, 6}, nodes: func(d *drawing, s drawn) []*wire.NodeProto {
 		return []*wire.NodeProto{last("Conv", attributes(wire.IntsAttribute("pads", 1, 1, 1, 1)), s.name,
 			d.floats(4, 3, 3, 3).name)}
@@ -82,14 +83,14 @@ var PlainModels = []PlainModel{
 	}},
 }
 
-// floats is a constant.
+// floats returns a constant of small numbers.
 func (d *drawing) floats(shape ...int64) drawn { return d.constant(d.filled(dtype.F32, shape, false)) }
 
-// PlainSlices are slices of x along its first axis that some extents make empty.
-var PlainSlices = [][]int64{nil, {20, 30}, {3, 1 << 40}, {-5, -9}}
+// SmallSlices are slices of x along its first axis that are empty for some extents.
+var SmallSlices = [][]int64{nil, {20, 30}, {3, 1 << 40}, {-5, -9}}
 
-// Build makes the graph over a slice of x.
-func (p *PlainModel) Build(slice []int64) *wire.ModelProto {
+// Build returns the graph over a slice of x.
+func (p *SmallModel) Build(slice []int64) *wire.ModelProto {
 	d := &drawing{Rand: rand.New(rand.NewPCG(1, 2)), graph: &wire.GraphProto{Name: "plain"}, count: new(int)}
 	var dims []*wire.Dimension
 	for _, e := range p.shape {
@@ -111,8 +112,8 @@ func (p *PlainModel) Build(slice []int64) *wire.ModelProto {
 	return &wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 21}}, Graph: d.graph}
 }
 
-// Input is x for an extent of n; m is 7.
-func (p *PlainModel) Input(n int64) *tensor.Tensor {
+// Input returns x with n as the extent n, and 7 as m.
+func (p *SmallModel) Input(n int64) *tensor.Tensor {
 	d := &drawing{Rand: rand.New(rand.NewPCG(uint64(n), 3))}
 	var shape []int64
 	for _, e := range p.shape {
@@ -126,7 +127,7 @@ func (p *PlainModel) Input(n int64) *tensor.Tensor {
 	return d.filled(dtype.F32, shape, false)
 }
 
-// ConvolvedByItself is a convolution with one value of the given shape as picture and as weights.
+// ConvolvedByItself returns a convolution with one value of the given shape as picture and as weights.
 func ConvolvedByItself(shape ...int64) *RandomModel {
 	var dims []*wire.Dimension
 	for _, s := range shape {
