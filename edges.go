@@ -51,7 +51,7 @@ func (i Info) simple() bool { return i.form().Simple() }
 // port returns the edge as a port of a model, without its shape.
 func (e edge) port() sources.Port {
 	return sources.Port{Name: e.Info.Name, Type: ir.Type{DType: e.Info.DType}, Kind: sources.Kind(e.Info.Kind),
-		Parts: e.Parts}
+		Components: e.Parts}
 }
 
 // edgeInfos returns the descriptions of edges.
@@ -66,7 +66,7 @@ func edgeInfos(edges []edge) (infos []Info) {
 func checkEdges(edges []edge, ports []program.Port, tensors []program.Tensor) error {
 	seen := make([]bool, len(ports))
 	for _, e := range edges {
-		types := e.Info.form().PartTypes()
+		types := e.Info.form().ComponentTypes()
 		if !e.Info.simple() && slices.ContainsFunc(e.Parts, func(i int) bool {
 			return i >= 0 && i < len(ports) && ports[i].Ownership == program.State
 		}) {
@@ -86,7 +86,7 @@ func checkEdges(edges []edge, ports []program.Port, tensors []program.Tensor) er
 				return diag.Inputf("part %d of %s is no %s of the program's own", i, e.Info, types[i]).AtTensor(e.Info.Name)
 			}
 			seen[part] = true
-			if rank := e.Info.form().PartRank(i); len(tensors[ports[part].Tensor].Shape) != rank {
+			if rank := e.Info.form().ComponentRank(i); len(tensors[ports[part].Tensor].Shape) != rank {
 				return diag.Inputf("part %d of %s has not rank %d", i, e.Info, rank).AtTensor(e.Info.Name)
 			}
 		}

@@ -74,7 +74,7 @@ func infosOf(ports []sources.Port) []Info {
 
 func edgesOf(ports []sources.Port) (edges []edge) {
 	for _, p := range ports {
-		edges = append(edges, edge{infoOf(p), p.Parts})
+		edges = append(edges, edge{infoOf(p), p.Components})
 	}
 	return edges
 }

@@ -55,7 +55,7 @@ var models atomic.Int64
 // ReadONNX reads the model at a path, with the external data beside it.
 func ReadONNX(path string, o ModelOptions) (m *Model, err error) {
 	defer diag.Recover(&err, "reading a model")
-	of, err := onnx.Whole(path)
+	of, err := onnx.ReadAll(path)
 	if err == nil {
 		m, err = modelOf(of, o)
 	}

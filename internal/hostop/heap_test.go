@@ -75,7 +75,7 @@ func heapCases(t *testing.T) []heapCase {
 	}
 	words[7] = strings.Repeat("Long Ⱥ", n/4)
 	packed := func(list []string) []*tensor.Tensor {
-		spans, pool, err := tensor.PackTexts(tensor.New, tensor.Must(tensor.OverStrings([]int64{int64(len(list))}, list)))
+		spans, pool, err := tensor.PackStrings(tensor.New, tensor.Must(tensor.OverStrings([]int64{int64(len(list))}, list)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -58,7 +58,7 @@ func sequenceAt(c *Call) error {
 	if err != nil {
 		return err
 	}
-	shape, begin, err := tensor.SequencePart(c.In[1], c.In[0].Len(), at)
+	shape, begin, err := tensor.SequenceTensor(c.In[1], c.In[0].Len(), at)
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func sequenceInsert(c *Call) error {
 	begin := c.In[0].Len()
 	if at < count {
 		var err error
-		if _, begin, err = tensor.SequencePart(c.In[1], begin, at); err != nil {
+		if _, begin, err = tensor.SequenceTensor(c.In[1], begin, at); err != nil {
 			return err
 		}
 	}
@@ -120,7 +120,7 @@ func sequenceErase(c *Call) error {
 	if err != nil {
 		return err
 	}
-	shape, begin, err := tensor.SequencePart(c.In[1], c.In[0].Len(), at)
+	shape, begin, err := tensor.SequenceTensor(c.In[1], c.In[0].Len(), at)
 	if err != nil {
 		return err
 	}

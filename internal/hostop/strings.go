@@ -35,7 +35,7 @@ func (c *Call) stringsAt(i int) stringTensor { return stringTensor{c, c.In[i], c
 
 // at returns element i, or ErrInput if its span lies outside the pool.
 func (t stringTensor) at(i int64) ([]byte, error) {
-	s, err := tensor.TextAt(t.spans, t.pool, i)
+	s, err := tensor.StringAt(t.spans, t.pool, i)
 	t.call.work(4 + int64(len(s)))
 	return s, err
 }

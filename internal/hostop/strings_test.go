@@ -12,7 +12,7 @@ import (
 
 func packed(t *testing.T, shape []int64, list ...string) []*tensor.Tensor {
 	t.Helper()
-	spans, pool, err := tensor.PackTexts(tensor.New, tensor.Must(tensor.OverStrings(shape, list)))
+	spans, pool, err := tensor.PackStrings(tensor.New, tensor.Must(tensor.OverStrings(shape, list)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,7 +21,7 @@ func packed(t *testing.T, shape []int64, list ...string) []*tensor.Tensor {
 
 func unpacked(t *testing.T, spans, pool *tensor.Tensor) []string {
 	t.Helper()
-	out, err := tensor.UnpackTexts(spans, pool.Bytes())
+	out, err := tensor.UnpackStrings(spans, pool.Bytes())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,7 +76,7 @@ func init() {
 		n.Result(0, Type{DType: n.Inputs[1].Type.DType, Shape: known})
 		return nil
 	}, func(_ *Evaluation, _ *Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
-		out, err := in[1].Part(0, in[0].Int(0))
+		out, err := in[1].Rows(0, in[0].Int(0))
 		return []*tensor.Tensor{out}, err
 	}})
 	Register(&toy{"drop", func(*Inference, *Node) error { return nil },

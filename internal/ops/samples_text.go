@@ -29,7 +29,7 @@ func sampleTexts(r *rand.Rand, shape ...int64) []*tensor.Tensor {
 
 // packSample returns a tensor of strings as spans and pool.
 func packSample(shape []int64, list []string) []*tensor.Tensor {
-	spans, pool, err := tensor.PackTexts(tensor.New, tensor.Must(tensor.OverStrings(shape, list)))
+	spans, pool, err := tensor.PackStrings(tensor.New, tensor.Must(tensor.OverStrings(shape, list)))
 	if err != nil {
 		panic(err)
 	}

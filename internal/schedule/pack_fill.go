@@ -40,7 +40,7 @@ func (p *Pack) Pieces() int64 {
 // known.
 func (p *Pack) Memory(begin, end int64) []byte {
 	axis, extent := p.along()
-	return p.from.Stretch(begin*extent, min(end*extent, p.old[axis]))
+	return p.from.OriginBytes(begin*extent, min(end*extent, p.old[axis]))
 }
 
 // Done returns the memory that only pieces [0, end) read; nil if that is not known.

@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir/internal/mem"
 )
 
-// Files are a model's files. It counts the readers: the model until Shut, and each program compiled from it. Between
-// compilations, only the parts that programs read in place are mapped.
+// Files are a model's files. It counts their users: the model until Shut, and each program compiled from it. Between
+// compilations, only the bytes that programs read in place are mapped.
 type Files struct {
 	of interface {
 		Blocks() []*mem.Block
@@ -18,13 +18,13 @@ type Files struct {
 	mu      sync.Mutex
 	users   int
 	shut    bool
-	readers int              // the number of users that may read all of the files now
-	partial bool             // the only reader has unmapped some of them
-	settled bool             // a program was compiled: until then all of the files stay mapped
+	readers int              // the number of users that may now read all bytes of the files
+	partial bool             // the only reader has unmapped some bytes
+	settled bool             // a program was compiled; until then all files stay mapped in full
 	views   map[any][][]byte // the bytes that programs read in place
 }
 
-// Mapped is the bytes of the files that are mapped once a program is compiled, in full pages.
+// Mapped counts the bytes of the files that are mapped after a compilation, in full pages.
 type Mapped struct {
 	All    int64 // all files, mapped in full
 	Left   int64 // at the end of the compilation
@@ -51,7 +51,7 @@ func (f *Files) Shut() error {
 	return f.leave()
 }
 
-// Retain keeps the files for a program, all mapped until Settle; Release ends that.
+// Retain keeps the files for a program until Release, all mapped until Settle.
 func (f *Files) Retain() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -79,10 +79,10 @@ func (f *Files) Read() (done func(), err error) {
 	}, nil
 }
 
-// open maps all of the files for one more reader.
+// open maps all files in full for one more reader.
 func (f *Files) open() error {
 	if f.readers == 0 || f.partial {
-		if err := f.whole(); err != nil {
+		if err := f.mapAll(); err != nil {
 			return err
 		}
 	}
@@ -90,8 +90,8 @@ func (f *Files) open() error {
 	return nil
 }
 
-// whole maps all of the files in full.
-func (f *Files) whole() error {
+// mapAll maps all files in full.
+func (f *Files) mapAll() error {
 	for _, b := range f.of.Blocks() {
 		if err := b.KeepAll(); err != nil {
 			if f.readers == 0 && f.settled {
@@ -104,7 +104,7 @@ func (f *Files) whole() error {
 	return nil
 }
 
-// rest ends what open began, and unmaps the bytes that no program reads in place.
+// rest ends the use that open began, and unmaps the bytes that no program reads in place.
 func (f *Files) rest() {
 	if f.readers--; f.readers == 0 && f.settled {
 		f.keep(nil)
@@ -118,7 +118,7 @@ func (f *Files) keep(data [][]byte) {
 		data = append(data, list...)
 	}
 	for _, b := range f.of.Blocks() {
-		_ = b.Keep(data) // what the system does not take back stays
+		_ = b.Keep(data) // the system may keep pages mapped
 	}
 }
 
@@ -140,8 +140,8 @@ func (f *Files) Settle(program any, views [][]byte) (m Mapped) {
 	return m
 }
 
-// Keep unmaps the files except data and the programs' bytes, for a compilation that has retained them. It does nothing
-// if another reader uses the files.
+// Keep unmaps the files except data and the programs' bytes, during a compilation that has retained them. It does
+// nothing if another reader uses the files.
 func (f *Files) Keep(data [][]byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -151,11 +151,11 @@ func (f *Files) Keep(data [][]byte) {
 	}
 }
 
-// All maps all of the files again, for a compilation.
+// All maps all files in full again, for a compilation.
 func (f *Files) All() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.whole()
+	return f.mapAll()
 }
 
 // Mapped returns the bytes of the files that are mapped.
@@ -188,6 +188,7 @@ func (f *Files) Blocks() []*mem.Block {
 	return f.of.Blocks()
 }
 
+// leave ends one use; the last one closes the files.
 func (f *Files) leave() error {
 	if f.users--; f.users > 0 {
 		return nil

@@ -12,12 +12,12 @@ import (
 // Value is a tensor, a sequence of tensors, or no value, with the name of a port.
 type Value = wire.Value
 
-// Kind is what an input or output is.
+// Kind is the kind of an input or output.
 type Kind = onnx.Kind
 
-// Form is the representation of a value by tensors of numbers, its parts: the tensor itself; for strings, byte ranges
-// and a pool of bytes; for a sequence, elements and extents, and the pool if it is of strings; for an optional, also a
-// flag that says whether it has a value.
+// Form describes how tensors of numbers, its components, represent a value: a tensor by itself; strings by byte ranges
+// and a pool of bytes; a sequence by elements and extents, and a pool if it is of strings; an optional also by a flag
+// that says whether it has a value.
 type Form struct {
 	Kind  Kind
 	DType dtype.DType
@@ -30,11 +30,11 @@ func (f Form) Optional() bool { return f.Kind == onnx.Optional || f.Kind == onnx
 // Sequence reports whether a value that is present is a list of tensors.
 func (f Form) Sequence() bool { return f.Kind == onnx.Sequence || f.Kind == onnx.OptionalSequence }
 
-// Simple reports whether the value is one tensor of numbers, its only part.
+// Simple reports whether the value is one tensor of numbers, its only component.
 func (f Form) Simple() bool { return f.Kind == onnx.Tensor && f.DType != dtype.String }
 
-// PartTypes returns the element types of the parts, in order.
-func (f Form) PartTypes() []dtype.DType {
+// ComponentTypes returns the element types of the components, in order.
+func (f Form) ComponentTypes() []dtype.DType {
 	var out []dtype.DType
 	if f.Optional() {
 		out = append(out, dtype.Bool)
@@ -53,39 +53,40 @@ func (f Form) PartTypes() []dtype.DType {
 	return out
 }
 
-// PartRank returns the rank of a part: 0 for the flag, 1 for elements and pools, 2 for extents, the tensor's own rank
-// for a tensor or its byte ranges.
-func (f Form) PartRank(part int) int {
+// ComponentRank returns the rank of a component: 0 for the flag, 1 for elements and pools, 2 for extents, the tensor's
+// own rank for a tensor or its byte ranges.
+func (f Form) ComponentRank(component int) int {
 	if f.Optional() {
-		if part--; part < 0 {
+		if component--; component < 0 {
 			return 0
 		}
 	}
 	switch {
 	case f.Sequence():
-		return []int{1, 2, 1}[part]
-	case part == 1:
+		return []int{1, 2, 1}[component]
+	case component == 1:
 		return 1
 	}
 	return f.Rank
 }
 
-// Pack makes the parts of a value with these tensors, in memory from allocate. If nothing is set, the value is an
-// absent optional; unless it is a sequence, list then has one tensor that represents it.
-func (f Form) Pack(allocate tensor.Allocate, nothing bool, list []*tensor.Tensor) (parts []*tensor.Tensor, err error) {
+// Pack makes the components of a value that has these tensors, in memory from allocate. If nothing is true, the value
+// is an absent optional; unless it is a sequence, list then has one tensor that represents it.
+func (f Form) Pack(allocate tensor.Allocate, nothing bool, list []*tensor.Tensor) (components []*tensor.Tensor,
+	err error) {
 	if f.Optional() {
 		has, err := allocate(dtype.Bool)
 		if err != nil {
 			return nil, err
 		}
-		if parts = append(parts, has); !nothing {
+		if components = append(components, has); !nothing {
 			has.SetInt(0, 1)
 		}
 	}
 	dt := f.DType
 	var pool *tensor.Tensor
 	if dt == dtype.String {
-		if list, pool, err = tensor.PackTexts(allocate, list...); err != nil {
+		if list, pool, err = tensor.PackStrings(allocate, list...); err != nil {
 			return nil, err
 		}
 		dt = dtype.I64
@@ -95,34 +96,34 @@ func (f Form) Pack(allocate tensor.Allocate, nothing bool, list []*tensor.Tensor
 		if err != nil {
 			return nil, err
 		}
-		parts = append(parts, elements, extents)
+		components = append(components, elements, extents)
 	} else {
-		parts = append(parts, list[0])
+		components = append(components, list[0])
 	}
 	if pool != nil {
-		parts = append(parts, pool)
+		components = append(components, pool)
 	}
-	return parts, nil
+	return components, nil
 }
 
-// Unpack returns the tensors in the parts: strings as copies, numbers as views. absent reports an optional without a
-// value.
-func (f Form) Unpack(parts []*tensor.Tensor) (list []*tensor.Tensor, absent bool, err error) {
+// Unpack returns the tensors that the components represent: strings as copies, numbers as views. absent reports an
+// optional without a value.
+func (f Form) Unpack(components []*tensor.Tensor) (list []*tensor.Tensor, absent bool, err error) {
 	if f.Optional() {
-		if parts[0].Int(0) == 0 {
+		if components[0].Int(0) == 0 {
 			return nil, true, nil
 		}
-		parts = parts[1:]
+		components = components[1:]
 	}
-	list = slices.Clone(parts[:1])
+	list = slices.Clone(components[:1])
 	if f.Sequence() {
-		if list, err = tensor.UnpackSequence(parts[0], parts[1]); err != nil {
+		if list, err = tensor.UnpackSequence(components[0], components[1]); err != nil {
 			return nil, false, err
 		}
 	}
 	if f.DType == dtype.String {
 		for i := range list {
-			if list[i], err = tensor.UnpackTexts(list[i], parts[len(parts)-1].Bytes()); err != nil {
+			if list[i], err = tensor.UnpackStrings(list[i], components[len(components)-1].Bytes()); err != nil {
 				return nil, false, err
 			}
 		}
@@ -130,16 +131,16 @@ func (f Form) Unpack(parts []*tensor.Tensor) (list []*tensor.Tensor, absent bool
 	return list, false, nil
 }
 
-// ValueOf returns the port's value from its parts among tensors, as copies.
+// ValueOf returns the port's value from its components among tensors, as copies.
 func (p Port) ValueOf(tensors []*tensor.Tensor) (v Value, err error) {
-	parts := make([]*tensor.Tensor, len(p.Parts))
-	for i, part := range p.Parts {
-		parts[i] = tensors[part]
+	components := make([]*tensor.Tensor, len(p.Components))
+	for i, component := range p.Components {
+		components[i] = tensors[component]
 	}
 	f := Form{Kind: p.Kind, DType: p.Type.DType}
 	v.Name, v.Sequence, v.Optional = p.Name, f.Sequence(), f.Optional()
-	v.Tensors, v.Absent, err = f.Unpack(parts)
-	for i := range v.Tensors { // they may be views of memory that is given back
+	v.Tensors, v.Absent, err = f.Unpack(components)
+	for i := range v.Tensors { // they may be views of memory that is released
 		v.Tensors[i] = v.Tensors[i].Clone()
 	}
 	return v, err

@@ -25,6 +25,7 @@ func (m onnxModel) Fixed(input string) bool     { return slices.Contains(m.Defau
 // First does nothing: an ONNX file has no first values of states.
 func (m onnxModel) First(string, *tensor.Tensor) error { return nil }
 
+// Build converts the model.
 func (m onnxModel) Build(ctx context.Context, a Asked) (*Built, error) {
 	module, signature, err := m.BuildWithin(ctx, a.Outputs, a.States, a.Ones)
 	if err != nil {
@@ -33,6 +34,7 @@ func (m onnxModel) Build(ctx context.Context, a Asked) (*Built, error) {
 	return &Built{module, signature.Results, portsOf(signature.Inputs), portsOf(signature.Outputs)}, nil
 }
 
+// Origins names the node of the main graph that computes each value.
 func (m onnxModel) Origins(add func(name string, o Origin)) {
 	for _, n := range m.Proto.Graph.Node {
 		for _, name := range n.Output {
@@ -41,6 +43,7 @@ func (m onnxModel) Origins(add func(name string, o Origin)) {
 	}
 }
 
+// Cut completes g to a model: it adds the used initializers, the operator sets and the functions.
 func (m onnxModel) Cut(g *wire.GraphProto, used map[string]bool) *wire.ModelProto {
 	for _, t := range m.Proto.Graph.Initializer {
 		if used[t.Name] {
@@ -51,7 +54,7 @@ func (m onnxModel) Cut(g *wire.GraphProto, used map[string]bool) *wire.ModelProt
 		ProducerName: "weir", Graph: g}
 }
 
-// declared are ports as the file declares them.
+// declared returns ports as the file declares them.
 func declared(ports []onnx.Port) []Port {
 	out := make([]Port, len(ports))
 	for i, p := range ports {
@@ -60,11 +63,11 @@ func declared(ports []onnx.Port) []Port {
 	return out
 }
 
-// portsOf are ports as a module has them. All but sequences have a shape.
+// portsOf returns ports as a module has them. All except sequences have a shape.
 func portsOf(edges []onnx.Edge) []Port {
 	out := make([]Port, len(edges))
 	for i, e := range edges {
-		out[i] = Port{Name: e.Name, Type: e.Type, Kind: e.Kind, Parts: e.Parts}
+		out[i] = Port{Name: e.Name, Type: e.Type, Kind: e.Kind, Components: e.Components}
 		if e.Type.Shape == nil && e.Kind != onnx.Sequence && e.Kind != onnx.OptionalSequence {
 			out[i].Type.Shape = []sym.Expr{}
 		}
@@ -72,6 +75,7 @@ func portsOf(edges []onnx.Edge) []Port {
 	return out
 }
 
+// Describe counts nodes and parameters in all graphs and functions; it maps the files to list unsupported operators.
 func (m onnxModel) Describe(read func() (done func(), err error)) Description {
 	proto := m.Proto
 	d := Description{Format: fmt.Sprintf("ONNX, IR version %d", proto.IRVersion), Producer: proto.ProducerName,
@@ -97,7 +101,8 @@ func (m onnxModel) Describe(read func() (done func(), err error)) Description {
 	return d
 }
 
-// graph adds what a graph and those within it hold; the names of inner nodes begin with the path to them.
+// graph adds the nodes and parameters of a graph and its subgraphs; the names of inner nodes begin with the path to
+// them.
 func (d *Description) graph(g *wire.GraphProto, path string) {
 	for _, t := range g.Initializer {
 		d.parameter(t)
@@ -105,6 +110,7 @@ func (d *Description) graph(g *wire.GraphProto, path string) {
 	d.nodes(g.Node, path)
 }
 
+// nodes adds nodes, the constants in them, and their subgraphs.
 func (d *Description) nodes(nodes []*wire.NodeProto, path string) {
 	for _, n := range nodes {
 		d.Ops[n.OpType]++
@@ -124,7 +130,7 @@ func (d *Description) nodes(nodes []*wire.NodeProto, path string) {
 	}
 }
 
-// parameter counts a constant of the file.
+// parameter adds the elements of a constant of the file.
 func (d *Description) parameter(t *wire.TensorProto) {
 	dt, err := t.ElementType()
 	count, err2 := t.Count()

@@ -25,14 +25,14 @@ type Model interface {
 	Inputs() []Port
 	Outputs() []Port // as far as the model declares them
 	Metadata() map[string]string
-	// Describe tells what the file holds; read has all of the files mapped until done is called.
+	// Describe describes the file's content; read maps all of the files until done is called.
 	Describe(read func() (done func(), err error)) Description
-	// Blocks are the files, mapped or read; Close gives them back.
+	// Blocks returns the files, mapped or read into memory; Close releases them.
 	Blocks() []*mem.Block
 	Close() error
-	// Build makes a module. Each time it is another.
+	// Build makes a new module at each call.
 	Build(ctx context.Context, a Asked) (*Built, error)
-	// Written reports whether the user wrote the module, so that what it says of memory holds.
+	// Written reports whether the user wrote the module, so that its declarations of memory are followed.
 	Written() bool
 	// Fixed reports whether an input has a value in the file, which is compiled in.
 	Fixed(input string) bool
@@ -42,20 +42,20 @@ type Model interface {
 	Origins(add func(name string, o Origin))
 }
 
-// Port is an input or output as a user has it.
+// Port is an input or output as the user sees it.
 type Port struct {
-	Name    string
-	Type    ir.Type // of a sequence, its tensors'
-	Kind    Kind
-	Parts   []int  // the module's parameters or results that it is made of
-	State   string // of an input that a run updates: the output that is its new value
-	Initial bool   // the file has the state's first value
+	Name       string
+	Type       ir.Type // of a sequence: the type of its tensors
+	Kind       Kind
+	Components []int  // the indices of its components among the module's parameters or results
+	State      string // for an input that a run updates: the output that is its new value
+	Initial    bool   // the file has the state's first value
 }
 
-// Asked are the options that a module depends on.
+// Asked has the options on which a module depends.
 type Asked struct {
-	Outputs []string          // to give as results; nil: the model's own
-	States  map[string]string // the outputs that are new values of inputs, by those
+	Outputs []string          // the values to return; nil: the model's own
+	States  map[string]string // the outputs that are new values of inputs, by the inputs' names
 	Ones    []string          // dimensions that are 1 in every run
 }
 
@@ -75,7 +75,7 @@ type Origin struct {
 
 // Cutter is a model that can save some of its nodes as a model.
 type Cutter interface {
-	// Cut is a model of a graph, which gets the initializers that it uses.
+	// Cut returns a model of a graph, to which it adds the initializers that the graph uses.
 	Cut(g *wire.GraphProto, used map[string]bool) *wire.ModelProto
 }
 
@@ -96,7 +96,7 @@ type Parameters struct {
 	Bytes int64
 }
 
-// Node is a node of the main graph, or, with a path in its name, of a subgraph or a function.
+// Node is a node of the main graph or, if its name has a path, of a subgraph or a function.
 type Node struct {
 	Name    string
 	Op      string
@@ -128,7 +128,7 @@ func Open(f *os.File, path string, head []byte) (Model, error) {
 	return some(onnxModel{m}, err)
 }
 
-// OpenIn reads the model of that name in fsys, with external data beside it: what is left of it after its head is in r.
+// OpenIn reads the model of that name in fsys, with external data beside it; r has the rest of the file after head.
 func OpenIn(fsys fs.FS, name string, head []byte, r io.Reader) (Model, error) {
 	if isText(head) {
 		return some(readTextFrom(head, r))
@@ -156,10 +156,10 @@ func Parse(data []byte) (Model, error) {
 	return some(onnxModel{m}, err)
 }
 
-// OfModule is the model of a module that other code built.
+// OfModule returns a model of a module that other code built; from names that code.
 func OfModule(from string, module *ir.Module) (Model, error) { return some(built(from, module, nil)) }
 
-// some is a model, or nil and why there is none.
+// some returns m as a Model; nil if there is an error.
 func some[M Model](m M, err error) (Model, error) {
 	if err != nil {
 		return nil, err
@@ -167,7 +167,7 @@ func some[M Model](m M, err error) (Model, error) {
 	return m, nil
 }
 
-// Head reads the bytes by which files are told apart, as far as there are any.
+// Head reads the first bytes of a file, which determine its format; fewer if the file is shorter.
 func Head(r io.Reader) ([]byte, error) {
 	head := make([]byte, 12)
 	n, err := io.ReadFull(r, head)
@@ -177,7 +177,7 @@ func Head(r io.Reader) ([]byte, error) {
 	return head[:n], nil
 }
 
-// Rest is the head and what is left after it.
+// Rest returns the head and the rest of the file after it.
 func Rest(head []byte, r io.Reader) ([]byte, error) {
 	data, err := io.ReadAll(io.MultiReader(bytes.NewReader(head), r))
 	if err != nil {
@@ -186,11 +186,11 @@ func Rest(head []byte, r io.Reader) ([]byte, error) {
 	return data, nil
 }
 
-// PortsOf are values as ports, each its own part. All of them have a shape.
+// PortsOf returns values as ports, each its own only component. All of them have a shape.
 func PortsOf(values []*ir.Value) []Port {
 	out := make([]Port, len(values))
 	for i, v := range values {
-		out[i] = Port{Name: v.Name, Type: v.Type, Parts: []int{i}}
+		out[i] = Port{Name: v.Name, Type: v.Type, Components: []int{i}}
 		if v.Type.Shape == nil {
 			out[i].Type.Shape = []sym.Expr{}
 		}
@@ -198,8 +198,8 @@ func PortsOf(values []*ir.Value) []Port {
 	return out
 }
 
-// writeFirst writes a first value into a tensor of the type that a state is stored in. None, for the scales of a cache
-// that is stored as bytes, is zeros.
+// writeFirst writes a state's first value into a tensor of the type in which the state is stored. A nil value leaves
+// the tensor's zeros, as for the scales of a cache that is stored as bytes.
 func writeFirst(from, to *tensor.Tensor, input string) error {
 	switch {
 	case from == nil:

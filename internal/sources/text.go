@@ -16,19 +16,19 @@ import (
 	"github.com/weirml/weir/internal/text"
 )
 
-// textModel is a model in Weir's own text, an ir module: see docs/memory.md.
+// textModel is a model as Weir's text, an ir module: see docs/memory.md.
 type textModel struct {
 	source string
-	parsed *ir.Module // as it is written; each Compile reads its own
-	from   string     // what built the module, if other code did: constants has what the text leaves out then
-	file   *mem.Block // that constants lie in; nil if there is none
-	// constants are the contents of constants, by name.
+	parsed *ir.Module // as written; each compilation parses its own
+	from   string     // names the code that built the module, if any
+	file   *mem.Block // the file that has the constants; nil if there is none
+	// constants has the contents of constants that source omits, by name.
 	constants map[string]*tensor.Tensor
-	// initial are the first values of states, by their inputs' names.
+	// initial has the first values of states, by their inputs' names.
 	initial map[string]*tensor.Tensor
 }
 
-// built is a module that other code built, whose constants may lie in a file.
+// built returns the model of a module that other code built, whose constants may be in a file.
 func built(from string, module *ir.Module, file *mem.Block) (*textModel, error) {
 	t := &textModel{source: module.String(), from: from, file: file, constants: map[string]*tensor.Tensor{}}
 	t.collect(module.Main.Body)
@@ -37,7 +37,7 @@ func built(from string, module *ir.Module, file *mem.Block) (*textModel, error) 
 	return t, err
 }
 
-// exported is a program that torch.export saved, in a file that is closed if it cannot be read.
+// exported returns a program that torch.export saved; it closes the file if it cannot read it.
 func exported(file *mem.Block, err error) (*textModel, error) {
 	if err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func exported(file *mem.Block, err error) (*textModel, error) {
 	return t, err
 }
 
-// exportedIn is exported for what is in memory: an archive, or the graph alone.
+// exportedIn is exported for data in memory: an archive, or the graph alone.
 func exportedIn(data []byte, file *mem.Block) (t *textModel, err error) {
 	if torch.IsGraph(data) {
 		m, err := torch.ParseGraph(data)
@@ -68,10 +68,10 @@ func exportedIn(data []byte, file *mem.Block) (t *textModel, err error) {
 	return t, err
 }
 
-// isExported reports whether a file that begins so is one of torch.export's.
+// isExported reports whether a file with this head is one of torch.export's.
 func isExported(head []byte) bool { return torch.IsArchive(head) || torch.IsGraph(head) }
 
-// collect notes the contents of a block's constants, and of the blocks' within it.
+// collect records the contents of the constants in a block, at any depth.
 func (t *textModel) collect(b *ir.Block) {
 	for _, v := range b.Consts {
 		t.constants[v.Name] = v.Const
@@ -86,12 +86,12 @@ func (t *textModel) collect(b *ir.Block) {
 // mostText is the largest text that is read, in bytes.
 const mostText = 64 << 20
 
-// isText reports whether a file that begins so is text.
+// isText reports whether a file with this head is a text.
 func isText(head []byte) bool {
 	return len(head) >= 7 && string(head[:6]) == "weir 1" && head[6] <= ' '
 }
 
-// readTextFrom reads what is left of a text behind its head.
+// readTextFrom reads the rest of a text after its head.
 func readTextFrom(head []byte, r io.Reader) (*textModel, error) {
 	rest, err := io.ReadAll(io.LimitReader(r, mostText+1))
 	if err != nil {
@@ -103,8 +103,8 @@ func readTextFrom(head []byte, r io.Reader) (*textModel, error) {
 	return readText(string(append(head, rest...)))
 }
 
-// readText reads a text. What it says of shapes and memory is checked when it is compiled, with the ranges that its
-// dimensions have then; that it is well formed, now.
+// readText parses a text. Shapes and memory are checked when it is compiled, with the ranges that the dimensions have
+// then.
 func readText(source string) (*textModel, error) {
 	if words := strings.Fields(source[:min(len(source), 200)]); len(words) > 2 &&
 		(words[2] == "program" || words[2] == "loop") {
@@ -132,14 +132,14 @@ func (t *textModel) parse() (*ir.Module, error) {
 	for _, list := range [][]*ir.Value{m.Main.Body.Params, m.Main.Body.Results} {
 		for _, v := range list {
 			if v.Type.DType == dtype.String {
-				return nil, diag.Unsupportedf("a text whose inputs or outputs are texts").AtTensor(v.Name)
+				return nil, diag.Unsupportedf("a text whose inputs or outputs are strings").AtTensor(v.Name)
 			}
 		}
 	}
 	return m, ir.Complete(m)
 }
 
-// constant returns the contents of a constant that the text leaves out.
+// constant returns the contents of a constant that the text omits.
 func (t *textModel) constant(name string, _ dtype.DType, _ []int64, _ int64) (*tensor.Tensor, error) {
 	if c := t.constants[name]; c != nil {
 		return c, nil
@@ -149,6 +149,7 @@ func (t *textModel) constant(name string, _ dtype.DType, _ []int64, _ int64) (*t
 
 func (t *textModel) Metadata() map[string]string { return maps.Clone(t.parsed.Meta) }
 
+// Blocks returns the file of the constants, if there is one.
 func (t *textModel) Blocks() []*mem.Block {
 	if t.file == nil {
 		return nil
@@ -156,6 +157,7 @@ func (t *textModel) Blocks() []*mem.Block {
 	return []*mem.Block{t.file}
 }
 
+// Close releases the file of the constants.
 func (t *textModel) Close() error {
 	if t.file == nil {
 		return nil
@@ -170,6 +172,7 @@ func (t *textModel) First(input string, to *tensor.Tensor) error {
 func (t *textModel) Written() bool     { return t.from == "" }
 func (t *textModel) Fixed(string) bool { return false }
 
+// Origins names the node that computes each value of the main function.
 func (t *textModel) Origins(add func(name string, o Origin)) {
 	for _, n := range t.parsed.Main.Body.Nodes {
 		for _, v := range n.Outputs {
@@ -178,6 +181,7 @@ func (t *textModel) Origins(add func(name string, o Origin)) {
 	}
 }
 
+// Build parses the module again.
 func (t *textModel) Build(ctx context.Context, a Asked) (*Built, error) {
 	m, err := t.again(ctx, a.Outputs)
 	if err != nil {
@@ -190,7 +194,7 @@ func (t *textModel) Build(ctx context.Context, a Asked) (*Built, error) {
 	return b, nil
 }
 
-// again reads the module again, with the named values as results where names is not nil.
+// again parses the module again; its results are the named values, or its own if names is nil.
 func (t *textModel) again(ctx context.Context, names []string) (*ir.Module, error) {
 	m, err := t.parse()
 	if err != nil {
@@ -218,7 +222,7 @@ func (t *textModel) again(ctx context.Context, names []string) (*ir.Module, erro
 			}
 			body.Results = append(body.Results, values[name])
 		}
-		// A state whose new value is not asked for is not updated.
+		// A state whose new value is not among the results is not updated.
 		states := m.Main.States[:0]
 		for _, s := range m.Main.States {
 			if i := slices.Index(body.Results, was[s.Out]); i >= 0 {
@@ -239,6 +243,7 @@ func (t *textModel) again(ctx context.Context, names []string) (*ir.Module, erro
 
 func (t *textModel) Outputs() []Port { return PortsOf(t.parsed.Main.Body.Results) }
 
+// Inputs returns the parameters of the main function, with the states among them.
 func (t *textModel) Inputs() []Port {
 	list := PortsOf(t.parsed.Main.Body.Params)
 	for _, s := range t.parsed.Main.States {
@@ -248,7 +253,7 @@ func (t *textModel) Inputs() []Port {
 	return list
 }
 
-// format says where the module is from.
+// format names the origin of the module.
 func (t *textModel) format() string {
 	if t.from != "" {
 		return t.from
@@ -256,7 +261,7 @@ func (t *textModel) format() string {
 	return "weir text, version 1"
 }
 
-// Describe returns the model's description as the text gives it.
+// Describe counts the nodes and constants of the module.
 func (t *textModel) Describe(func() (func(), error)) Description {
 	d := Description{Format: t.format(), Producer: t.parsed.Meta["producer"], Ops: map[string]int{}, Opsets: []string{}}
 	names := func(list []*ir.Value) []string {

@@ -17,13 +17,14 @@ func Compare(got, want *Tensor, rtol, atol float64) error {
 	return compare(got, want, rtol, atol, false)
 }
 
-// CompareAmong is Compare, but the relative tolerance of a float is of the mean magnitude on a line through it, if that
-// is more than its own: a sum that cancels has the rounding of its terms, and neighbours say how large those are. A
-// line holds the elements that differ in one index; of an element's lines the one of the greatest mean counts.
+// CompareAmong is Compare with a wider relative tolerance for floats: the larger of the element's magnitude and the
+// mean magnitude on a line through it counts. A sum that cancels has the rounding of its terms, and neighbours tell how
+// large these are. A line holds the elements that differ in one index only.
 func CompareAmong(got, want *Tensor, rtol, atol float64) error {
 	return compare(got, want, rtol, atol, want.dt.IsFloat())
 }
 
+// compare compares as Compare or, if among is true, as CompareAmong.
 func compare(got, want *Tensor, rtol, atol float64, among bool) error {
 	if got.dt != want.dt {
 		return diag.Inputf("the element type is %v, not %v", got.dt, want.dt)
@@ -34,22 +35,22 @@ func compare(got, want *Tensor, rtol, atol float64, among bool) error {
 	if got.Equal(want) {
 		return nil
 	}
-	distance := distances(got, want)
+	distanceOf := distances(got, want)
 	first, differ, largest := int64(-1), int64(0), 0.0
 	var lines []line
 	for i := range got.count {
-		apart, limit := distance(i)
-		if apart <= atol+rtol*limit {
+		distance, limit := distanceOf(i)
+		if distance <= atol+rtol*limit {
 			continue
 		}
-		if among && !math.IsInf(apart, 0) {
+		if among && !math.IsInf(distance, 0) {
 			if lines == nil {
 				lines = linesOf(want)
 			}
 			for _, l := range lines {
 				limit = max(limit, l.means[l.at(i)])
 			}
-			if apart <= atol+rtol*limit {
+			if distance <= atol+rtol*limit {
 				continue
 			}
 		}
@@ -57,7 +58,7 @@ func compare(got, want *Tensor, rtol, atol float64, among bool) error {
 			first = i
 		}
 		differ++
-		largest = max(largest, apart)
+		largest = max(largest, distance)
 	}
 	if first < 0 {
 		return nil
@@ -74,16 +75,17 @@ func compare(got, want *Tensor, rtol, atol float64, among bool) error {
 	return diag.Inputf("%s", detail)
 }
 
-// line is the lines of a tensor along one axis: the mean magnitude of the finite elements of each.
+// line describes the lines of a tensor along one axis; means has the mean magnitude of the finite elements of each
+// line.
 type line struct {
 	extent, inner int64
 	means         []float64
 }
 
-// at is the line that holds element i.
+// at returns the index of the line that holds element i.
 func (l line) at(i int64) int64 { return i/(l.extent*l.inner)*l.inner + i%l.inner }
 
-// linesOf returns the lines of floats along each axis of more than one element. It is not nil.
+// linesOf returns the lines along each axis of more than one element; it never returns nil.
 func linesOf(t *Tensor) []line {
 	lines := []line{}
 	inner := int64(1)
@@ -103,10 +105,10 @@ func linesOf(t *Tensor) []line {
 	return lines
 }
 
-// distances returns a function that gives how far apart two elements are and the magnitude a relative tolerance
-// multiplies. Elements that agree are 0 apart; those that no tolerance excuses are infinitely far apart.
-func distances(got, want *Tensor) func(i int64) (apart, magnitude float64) {
-	exact := func(equal bool) (float64, float64) {
+// distances returns a function that gives the distance of two elements and the magnitude that a relative tolerance
+// multiplies. The distance of equal elements is 0; it is infinite if no tolerance applies.
+func distances(got, want *Tensor) func(i int64) (distance, magnitude float64) {
+	verdict := func(equal bool) (float64, float64) {
 		if equal {
 			return 0, 0
 		}
@@ -114,9 +116,9 @@ func distances(got, want *Tensor) func(i int64) (apart, magnitude float64) {
 	}
 	switch dt := want.dt; {
 	case dt == dtype.String:
-		return func(i int64) (float64, float64) { return exact(got.text[i] == want.text[i]) }
+		return func(i int64) (float64, float64) { return verdict(got.strings[i] == want.strings[i]) }
 	case dt == dtype.Bool:
-		return func(i int64) (float64, float64) { return exact(got.Int(i) == want.Int(i)) }
+		return func(i int64) (float64, float64) { return verdict(got.Int(i) == want.Int(i)) }
 	case dt == dtype.U64:
 		return func(i int64) (float64, float64) {
 			g, w := uint64(got.Int(i)), uint64(want.Int(i))
@@ -141,7 +143,9 @@ func distances(got, want *Tensor) func(i int64) (apart, magnitude float64) {
 	return func(i int64) (float64, float64) { return floatDistance(got.Float(i), want.Float(i)) }
 }
 
-func floatDistance(got, want float64) (apart, magnitude float64) {
+// floatDistance is distances for floats: two NaNs are equal, and a NaN or an infinity differs infinitely from other
+// numbers.
+func floatDistance(got, want float64) (distance, magnitude float64) {
 	switch {
 	case got == want || math.IsNaN(got) && math.IsNaN(want):
 		return 0, 0

@@ -5,41 +5,44 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 )
 
-// Texts can be held by two tensors of numbers: spans, an i64 for each element, its offset in bytes << 32 | its length,
-// and the pool of bytes that the spans lie in. Spans may overlap, and what a byte means is nobody's business here.
+// A tensor of strings can be represented by two tensors of numbers: spans, an i64 for each string, offset << 32 |
+// length in bytes, and the pool of bytes that the spans refer to. Spans may overlap, and the bytes have no meaning
+// here.
 //
-// A sequence of tensors of one element type can be held by two as well: their elements end to end, and their extents, a
-// row of 1 + SequenceRank for each: its rank, its extents, zeros. One of texts has spans for elements, and a pool.
+// A sequence of tensors of one element type can be represented by two tensors as well: the elements of all tensors, one
+// after another, and the extents, a row of 1 + SequenceRank for each tensor: its rank, its extents, zeros. The elements
+// of a sequence of strings are spans, and a pool follows.
 
-// MaxPool is the most bytes that a pool may hold: an offset stays positive in its span.
+// MaxPool is the most bytes that a pool of strings may hold, so that an offset in a span stays positive.
 const MaxPool = 1<<31 - 1
 
 // SequenceRank is the most axes that a tensor in a packed sequence may have.
 const SequenceRank = 7
 
-// Allocate makes a tensor; New is one.
+// Allocate makes a tensor; New is such a function.
 type Allocate func(dt dtype.DType, shape ...int64) (*Tensor, error)
 
-// Span is where a text lies in its pool.
+// Span packs the offset and the length of a string in its pool into one element.
 func Span(offset, length int64) int64 { return offset<<32 | length }
 
-// TextAt is element i of texts, a part of their pool. A span that leaves the pool is an ErrInput.
-func TextAt(spans *Tensor, pool []byte, i int64) ([]byte, error) {
+// StringAt returns string i, as a subslice of the pool. A span outside of the pool is an ErrInput.
+func StringAt(spans *Tensor, pool []byte, i int64) ([]byte, error) {
 	span := uint64(spans.Int(i))
 	from, size, total := span>>32, span&(1<<32-1), uint64(len(pool))
 	if from > total || size > total-from {
-		return nil, diag.Inputf("text %d lies at byte %d with %d bytes, and there are %d bytes of text", i, from, size, total)
+		return nil, diag.Inputf("string %d lies at byte %d with %d bytes, and there are %d bytes of strings", i, from,
+			size, total)
 	}
 	return pool[from : from+size], nil
 }
 
-// PackTexts makes spans and a pool of tensors of strings: the spans of each, over one pool.
-func PackTexts(allocate Allocate, list ...*Tensor) (spans []*Tensor, pool *Tensor, err error) {
+// PackStrings returns the spans of each tensor of strings, and one pool for all of them.
+func PackStrings(allocate Allocate, list ...*Tensor) (spans []*Tensor, pool *Tensor, err error) {
 	total := int64(0)
 	for _, t := range list {
-		for _, s := range t.text {
+		for _, s := range t.strings {
 			if total += int64(len(s)); total > MaxPool {
-				return nil, nil, diag.Inputf("texts of more than %d bytes", int64(MaxPool))
+				return nil, nil, diag.Inputf("strings of more than %d bytes", int64(MaxPool))
 			}
 		}
 	}
@@ -52,29 +55,30 @@ func PackTexts(allocate Allocate, list ...*Tensor) (spans []*Tensor, pool *Tenso
 		if err != nil {
 			return nil, nil, err
 		}
-		for i, text := range t.text {
-			s.SetInt(int64(i), Span(at, int64(len(text))))
-			at += int64(copy(pool.data[at:], text))
+		for i, element := range t.strings {
+			s.SetInt(int64(i), Span(at, int64(len(element))))
+			at += int64(copy(pool.data[at:], element))
 		}
 		spans = append(spans, s)
 	}
 	return spans, pool, nil
 }
 
-// UnpackTexts makes a tensor of Go's own strings.
-func UnpackTexts(spans *Tensor, pool []byte) (*Tensor, error) {
+// UnpackStrings returns the tensor of strings that spans and a pool represent; it copies the strings.
+func UnpackStrings(spans *Tensor, pool []byte) (*Tensor, error) {
 	out := make([]string, spans.count)
 	for i := range out {
-		text, err := TextAt(spans, pool, int64(i))
+		s, err := StringAt(spans, pool, int64(i))
 		if err != nil {
 			return nil, err
 		}
-		out[i] = string(text)
+		out[i] = string(s)
 	}
 	return OverStrings(spans.shape, out)
 }
 
-// PackSequence makes the elements and the extents of a sequence of numbers of type dt.
+// PackSequence returns the elements and the extents of a sequence of tensors of type dt, which must be a type of
+// numbers.
 func PackSequence(allocate Allocate, dt dtype.DType, list ...*Tensor) (elements, extents *Tensor, err error) {
 	total := int64(0)
 	for i, t := range list {
@@ -104,7 +108,7 @@ func PackSequence(allocate Allocate, dt dtype.DType, list ...*Tensor) (elements,
 	return elements, extents, nil
 }
 
-// SetSequenceShape writes row i of a sequence's extents.
+// SetSequenceShape writes the shape of tensor i into a sequence's extents.
 func SetSequenceShape(extents *Tensor, i int64, shape []int64) {
 	row := i * (1 + SequenceRank)
 	extents.SetInt(row, int64(len(shape)))
@@ -117,9 +121,10 @@ func SetSequenceShape(extents *Tensor, i int64, shape []int64) {
 	}
 }
 
-// SequencePart is tensor i of a sequence: its shape, and where it begins among the elements. The rows before it are
-// read. Extents that mean nothing, or that leave the elements, are an ErrInput.
-func SequencePart(extents *Tensor, total, i int64) (shape []int64, begin int64, err error) {
+// SequenceTensor returns the shape of tensor i of a sequence, and the index at which it begins among the elements. It
+// reads the rows of the tensors before it. Extents that are impossible, or exceed the total number of elements, are an
+// ErrInput.
+func SequenceTensor(extents *Tensor, total, i int64) (shape []int64, begin int64, err error) {
 	for k := int64(0); ; k++ {
 		row := k * (1 + SequenceRank)
 		rank := extents.Int(row)
@@ -144,7 +149,7 @@ func SequencePart(extents *Tensor, total, i int64) (shape []int64, begin int64, 
 	}
 }
 
-// UnpackSequence is the tensors of a sequence, as views of the elements.
+// UnpackSequence returns the tensors of a sequence, as views of the elements.
 func UnpackSequence(elements, extents *Tensor) ([]*Tensor, error) {
 	if len(extents.shape) != 2 || extents.shape[1] != 1+SequenceRank || len(elements.shape) != 1 {
 		return nil, diag.Inputf("a sequence of extents %s and elements %s", ShapeString(extents.shape),
@@ -153,12 +158,12 @@ func UnpackSequence(elements, extents *Tensor) ([]*Tensor, error) {
 	list := make([]*Tensor, extents.shape[0])
 	width, at := int64(elements.dt.Bits()/8), int64(0)
 	for i := range list {
-		// Row by row from where the one before has ended: each row is read once.
-		row, err := extents.Part(int64(i), int64(i)+1)
+		// Each row is read once: the search for a tensor begins where the tensor before it ends.
+		row, err := extents.Rows(int64(i), int64(i)+1)
 		if err != nil {
 			return nil, err
 		}
-		shape, _, err := SequencePart(row, elements.count-at, 0)
+		shape, _, err := SequenceTensor(row, elements.count-at, 0)
 		if err != nil {
 			return nil, err
 		}

@@ -10,21 +10,21 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 )
 
-func TestPackTexts(t *testing.T) {
+func TestPackStrings(t *testing.T) {
 	a := Must(OverStrings([]int64{2, 2}, []string{"weir", "", "rün", "\xff\x00"}))
 	b := Must(OverStrings(nil, []string{"x"}))
-	spans, pool, err := PackTexts(New, a, b)
+	spans, pool, err := PackStrings(New, a, b)
 	if err != nil || pool.Len() != 11 {
 		t.Fatal(pool, err)
 	}
 	for i, want := range []*Tensor{a, b} {
-		got, err := UnpackTexts(spans[i], pool.Bytes())
+		got, err := UnpackStrings(spans[i], pool.Bytes())
 		if err != nil || !got.Equal(want) {
 			t.Errorf("%v, not %v (%v)", got, want, err)
 		}
 	}
 	for _, span := range []int64{Span(11, 1), Span(12, 0), Span(0, 12), -1, 1 << 62} {
-		if _, err := UnpackTexts(Of(span), pool.Bytes()); !errors.Is(err, diag.ErrInput) {
+		if _, err := UnpackStrings(Of(span), pool.Bytes()); !errors.Is(err, diag.ErrInput) {
 			t.Errorf("span %#x: %v", span, err)
 		}
 	}
@@ -42,7 +42,7 @@ func TestPackSequence(t *testing.T) {
 		t.Errorf("%v, not %v (%v)", got, list, err)
 	}
 	for i, want := range list {
-		shape, begin, err := SequencePart(extents, elements.Len(), int64(i))
+		shape, begin, err := SequenceTensor(extents, elements.Len(), int64(i))
 		if err != nil || !slices.Equal(shape, want.Shape()) || want.Len() > 0 && elements.Int(begin) != want.Int(0) {
 			t.Errorf("tensor %d lies at %d with shape %v (%v)", i, begin, shape, err)
 		}
@@ -79,7 +79,7 @@ func TestBadExtents(t *testing.T) {
 		if list, err := UnpackSequence(elements, extents); !errors.Is(err, diag.ErrInput) {
 			t.Errorf("%v: %v, %v", row, list, err)
 		}
-		if _, _, err := SequencePart(extents, elements.Len(), 0); !errors.Is(err, diag.ErrInput) {
+		if _, _, err := SequenceTensor(extents, elements.Len(), 0); !errors.Is(err, diag.ErrInput) {
 			t.Errorf("%v: %v", row, err)
 		}
 	}
@@ -88,9 +88,9 @@ func TestBadExtents(t *testing.T) {
 	}
 }
 
-func ExamplePackTexts() {
+func ExamplePackStrings() {
 	texts, _ := OverStrings([]int64{2}, []string{"weir", "rün"})
-	spans, pool, _ := PackTexts(New, texts)
+	spans, pool, _ := PackStrings(New, texts)
 	fmt.Println(spans[0], pool)
 	// Output: i64[2]{4, 17179869188} u8[8]{119, 101, 105, 114, 114, 195, 188, 110}
 }

@@ -12,26 +12,26 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 )
 
-// deferred is how the elements of a tensor are computed, from those of another, whenever they are wanted.
+// deferred says how the elements of a tensor are computed, from those of other tensors, when they are wanted.
 type deferred struct {
 	from    []*Tensor
 	origins []*Tensor // see Origins
 	depth   int       // see Depth
-	steps   []int64   // where not nil: they are from[0]'s, from offset on, so many elements apart along each axis
+	steps   []int64   // if not nil, the elements are from[0]'s elements from offset on, at these steps along the axes
 	offset  int64
-	major   int  // the axis along which parts are computed from separate stretches of from, one after another
-	part    bool // of what they are computed from, some is not used, or not in order
+	major   int  // the axis along which consecutive slices are computed from consecutive, disjoint ranges of from
+	partial bool // some elements of from are not used, or not in order
 	fill    func(to *Tensor, axis int, begin, end int64)
 
 	lock sync.Mutex
-	made atomic.Pointer[[]byte] // the elements, once somebody wanted all of them in one place
+	made atomic.Pointer[[]byte] // the elements, after they were computed for good
 }
 
-// Deferred returns a tensor whose elements are computed from those of another when they are wanted: by Fill into a
-// place of the caller's, as often as that is called, or once and for good by whatever else reads or writes them. fill
-// writes into to, of the tensor's own type and shape but for the dimension axis, the elements with indices begin ≤ i <
-// end along that axis; goroutines may call it at the same time. major is the axis along which parts need separate
-// stretches of from, in order. Errors are as for New; a scalar, strings and types of less than a byte are ErrInput.
+// Deferred returns a tensor whose elements are computed from those of another when they are wanted: by each call of
+// Fill into the caller's tensor, or once and for good by every other access. fill writes into to the elements with
+// indices begin ≤ i < end along the dimension axis; to has the tensor's type, and its shape except for axis. Goroutines
+// may call fill at the same time. major is the axis along which consecutive slices need consecutive, disjoint ranges of
+// from. Errors are as for New; a scalar, strings and types of less than a byte are ErrInput.
 func Deferred(dt dtype.DType, shape []int64, from *Tensor, major int,
 	fill func(to *Tensor, axis int, begin, end int64)) (*Tensor, error) {
 	count, size, err := sizes(dt, shape)
@@ -49,8 +49,7 @@ func Deferred(dt dtype.DType, shape []int64, from *Tensor, major int,
 }
 
 // Permuted returns t, seen as a tensor of another shape of the same count, with its axes permuted: axis i is axis
-// perm[i] of that shape. The elements stay where they are: they are deferred. Types of 1, 2, 4 and 8 bytes can be
-// permuted so.
+// perm[i] of that shape. The elements are deferred. Only types of 1, 2, 4 and 8 bytes can be permuted.
 func Permuted(t *Tensor, shape, perm []int64) (*Tensor, error) {
 	width := int64(t.dt.Bits() / 8)
 	if count, err := Count(shape); err != nil || count != t.count || len(perm) != len(shape) || len(shape) == 0 ||
@@ -75,12 +74,12 @@ func Permuted(t *Tensor, shape, perm []int64) (*Tensor, error) {
 	}
 	return Deferred(t.dt, to, from, slices.Index(perm, int64(from.later.major)),
 		func(to *Tensor, axis int, begin, end int64) {
-			part := slices.Clone(from.shape)
-			part[perm[axis]] = end - begin
-			x, release := temporary(from.dt, part)
+			piece := slices.Clone(from.shape)
+			piece[perm[axis]] = end - begin
+			x, release := temporary(from.dt, piece)
 			defer release()
 			from.Fill(x, int(perm[axis]), begin, end)
-			all, steps := Strides(part), make([]int64, len(perm))
+			all, steps := Strides(piece), make([]int64, len(perm))
 			for i, axis := range perm {
 				steps[i] = all[axis]
 			}
@@ -88,8 +87,8 @@ func Permuted(t *Tensor, shape, perm []int64) (*Tensor, error) {
 		})
 }
 
-// strided returns a tensor of from's elements, which are there, from offset on and steps apart along the axes of a
-// shape.
+// strided returns a tensor of a shape whose elements are from's, from offset on, at the given steps along the axes.
+// from must not be deferred.
 func strided(from *Tensor, shape, steps []int64, offset int64) *Tensor {
 	major := 0
 	for axis := range shape {
@@ -102,14 +101,14 @@ func strided(from *Tensor, shape, steps []int64, offset int64) *Tensor {
 		panic(diag.Internalf("tensor: %v", err))
 	}
 	return &Tensor{dt: from.dt, shape: shape, count: count,
-		later: (&deferred{steps: steps, offset: offset, major: major, part: count != from.count,
+		later: (&deferred{steps: steps, offset: offset, major: major, partial: count != from.count,
 			fill: func(to *Tensor, axis int, begin, _ int64) {
 				turn(to, from.contents()[int64(to.dt.Bits()/8)*(offset+begin*steps[axis]):], steps)
 			}}).after(from)}
 }
 
-// Sliced returns the elements of t at indices begin + i × step along each axis, i < extent: deferred. The indices must
-// be t's, and its elements lie in memory, or ok is false.
+// Sliced returns the elements of t at indices begin + i × step along each axis, i < extent, deferred. ok is false if an
+// index is outside t, or t's elements are computed rather than read at steps.
 func Sliced(t *Tensor, begin, extent, step []int64) (s *Tensor, ok bool) {
 	if t.dt == dtype.String || t.dt.Bits()%8 != 0 || t.dt.Bits() > 64 || t.count == 0 || len(begin) != len(t.shape) ||
 		len(extent) != len(t.shape) || len(step) != len(t.shape) || len(t.shape) == 0 {
@@ -134,8 +133,8 @@ func Sliced(t *Tensor, begin, extent, step []int64) (s *Tensor, ok bool) {
 	return strided(from, slices.Clone(extent), apart, offset), true
 }
 
-// Joined returns tensors of one type one after another along an axis: deferred. They must have the same shape but for
-// that axis, or ok is false.
+// Joined returns the concatenation of tensors along an axis, deferred. ok is false unless they have the same type, and
+// the same shape except for the axis.
 func Joined(axis int, list ...*Tensor) (j *Tensor, ok bool) {
 	if len(list) == 0 || axis < 0 || axis >= len(list[0].shape) {
 		return nil, false
@@ -170,11 +169,11 @@ func Joined(axis int, list ...*Tensor) (j *Tensor, ok bool) {
 			if first >= last {
 				continue
 			}
-			part := slices.Clone(t.shape)
-			part[along] = last - first
-			x, release := temporary(t.dt, part)
+			piece := slices.Clone(t.shape)
+			piece[along] = last - first
+			x, release := temporary(t.dt, piece)
 			t.Fill(x, along, first, last)
-			run := part[axis] * inner
+			run := piece[axis] * inner
 			for from, into := int64(0), at; from < int64(len(x.data)); from, into = from+run, into+row {
 				copy(to.contents()[into:], x.data[from:from+run])
 			}
@@ -185,11 +184,11 @@ func Joined(axis int, list ...*Tensor) (j *Tensor, ok bool) {
 	if err != nil {
 		return nil, false
 	}
-	j.later = (&deferred{major: axis, part: true, fill: j.later.fill}).after(list...)
+	j.later = (&deferred{major: axis, partial: true, fill: j.later.fill}).after(list...)
 	return j, true
 }
 
-// reshaped is t, whose elements are deferred and some, in another shape of the same count; nil if they cannot stay
+// reshaped returns t, whose elements are deferred, in another shape of the same count; nil if they cannot stay
 // deferred.
 func (t *Tensor) reshaped(shape []int64) *Tensor {
 	if steps := t.later.steps; steps != nil {
@@ -197,13 +196,14 @@ func (t *Tensor) reshaped(shape []int64) *Tensor {
 			return strided(t.later.from[0], slices.Clone(shape), steps, t.later.offset)
 		}
 	}
-	// An axis of the new shape is one of the old where as many elements lie along it, and behind it.
+	// An axis of the new shape is an axis of the old one if their extents and the numbers of elements after them are
+	// equal.
 	var here []int // by axis of the new shape
 	major := -1
 	for axis, inner := range Strides(shape) {
 		at := -1
-		for old, behind := range Strides(t.shape) {
-			if shape[axis] > 1 && t.shape[old] == shape[axis] && behind == inner {
+		for old, after := range Strides(t.shape) {
+			if shape[axis] > 1 && t.shape[old] == shape[axis] && after == inner {
 				if at = old; major < 0 || old == t.later.major {
 					major = axis
 				}
@@ -215,34 +215,34 @@ func (t *Tensor) reshaped(shape []int64) *Tensor {
 		return nil
 	}
 	r, err := Deferred(t.dt, shape, t, major, func(to *Tensor, axis int, begin, end int64) {
-		part, old := slices.Clone(t.shape), here[axis]
+		piece, old := slices.Clone(t.shape), here[axis]
 		if end-begin == shape[axis] {
-			old, begin, end = 0, 0, part[0]
+			old, begin, end = 0, 0, piece[0]
 		}
 		if old >= 0 {
-			part[old] = end - begin
-			t.Fill(&Tensor{dt: t.dt, shape: part, count: to.count, data: to.contents()}, old, begin, end)
+			piece[old] = end - begin
+			t.Fill(&Tensor{dt: t.dt, shape: piece, count: to.count, data: to.contents()}, old, begin, end)
 			return
 		}
-		all, release := temporary(t.dt, part)
+		all, release := temporary(t.dt, piece)
 		defer release()
-		t.Fill(all, 0, 0, part[0])
+		t.Fill(all, 0, 0, piece[0])
 		(&Tensor{dt: t.dt, shape: shape, count: t.count, data: all.data}).Fill(to, axis, begin, end)
 	})
 	if err != nil {
 		return nil
 	}
-	if here[major] != t.later.major { // parts along the axis lie all over what t is computed from
-		r.later.part = true
+	if here[major] != t.later.major { // slices along this axis are spread over the tensor that t is computed from
+		r.later.partial = true
 	}
 	return r
 }
 
-// restepped is how far apart elements lie along the axes of a new shape, where axes that become one lie so that they
-// can.
+// restepped returns the steps along the axes of a new shape; ok is false if axes that the new shape merges are not
+// contiguous.
 func restepped(shape, steps, to []int64) ([]int64, bool) {
 	out := make([]int64, len(to))
-	// of the axis at hand: what of its extent is left, and how far apart those are
+	// These describe the current axis of the old shape: its remaining extent, and the step along it.
 	old, left, step := len(shape), int64(1), int64(0)
 	for axis := len(to) - 1; axis >= 0; axis-- {
 		need := to[axis]
@@ -255,7 +255,7 @@ func restepped(shape, steps, to []int64) ([]int64, bool) {
 			left, step = shape[old], steps[old]
 		}
 		out[axis] = step
-		for need > left { // more than one axis of the old shape becomes one
+		for need > left { // axes of the old shape are merged
 			if need%left != 0 || old == 0 {
 				return nil, false
 			}
@@ -276,7 +276,7 @@ func restepped(shape, steps, to []int64) ([]int64, bool) {
 	return out, true
 }
 
-// pending is how t's elements are computed; nil if they are there.
+// pending returns how t's elements are computed; nil if they are in memory.
 func (t *Tensor) pending() *deferred {
 	if t.later == nil || t.later.made.Load() != nil {
 		return nil
@@ -284,7 +284,7 @@ func (t *Tensor) pending() *deferred {
 	return t.later
 }
 
-// contents is the packed elements, which are computed for good where they were deferred.
+// contents returns the packed elements, after it computes deferred ones for good.
 func (t *Tensor) contents() []byte {
 	if t.later == nil {
 		return t.data
@@ -317,11 +317,11 @@ func (t *Tensor) Size() int64 {
 	return size
 }
 
-// Pending reports whether the elements are deferred, and nobody has had them computed for good.
+// Pending reports whether the elements are deferred, and have not been computed for good.
 func (t *Tensor) Pending() bool { return t.pending() != nil }
 
-// Origins returns the tensors that deferred elements are computed from in the end, or some of them where they are many;
-// t itself where its elements are there.
+// Origins returns the tensors from whose elements deferred elements are computed in the end, at most originsMost of
+// them; t itself if its elements are in memory.
 func (t *Tensor) Origins() []*Tensor {
 	if d := t.pending(); d != nil {
 		return d.origins
@@ -329,10 +329,11 @@ func (t *Tensor) Origins() []*Tensor {
 	return []*Tensor{t}
 }
 
-// Sources calls visit with every tensor, once, whose elements lie in memory and that t's are computed from; with t
-// itself if its elements are there.
+// Sources calls visit once for every tensor that is in memory and from whose elements t's are computed; with t itself
+// if its elements are in memory.
 func (t *Tensor) Sources(visit func(*Tensor)) { t.sources(map[*Tensor]bool{}, visit) }
 
+// sources is Sources without the tensors in seen, to which it adds those that it visits.
 func (t *Tensor) sources(seen map[*Tensor]bool, visit func(*Tensor)) {
 	if seen[t] {
 		return
@@ -348,15 +349,15 @@ func (t *Tensor) sources(seen map[*Tensor]bool, visit func(*Tensor)) {
 	}
 }
 
-// originsMost is how many tensors Origins returns at most.
+// originsMost is the most tensors that Origins returns.
 const originsMost = 16
 
-// after makes d deferred after the tensors that it is computed from.
+// after sets the tensors that d is computed from.
 func (d *deferred) after(list ...*Tensor) *deferred {
 	d.from, d.depth = list, 1
 	for _, from := range list {
 		if before := from.pending(); before != nil {
-			d.depth, d.part = max(d.depth, before.depth+1), d.part || before.part
+			d.depth, d.partial = max(d.depth, before.depth+1), d.partial || before.partial
 		}
 		for _, origin := range from.Origins() {
 			if len(d.origins) < originsMost && !slices.Contains(d.origins, origin) {
@@ -367,7 +368,7 @@ func (d *deferred) after(list ...*Tensor) *deferred {
 	return d
 }
 
-// Depth returns how often deferred elements are computed from deferred elements, plus 1; 0 if they are there.
+// Depth returns the length of the chain of deferred tensors from t to the elements in memory; 0 if t is in memory.
 func (t *Tensor) Depth() int {
 	if d := t.pending(); d != nil {
 		return d.depth
@@ -375,16 +376,15 @@ func (t *Tensor) Depth() int {
 	return 0
 }
 
-// partial reports whether something of what deferred elements are computed from is not used, or has not one place among
-// them.
+// partial reports whether deferred elements use only some elements of their sources, or not in order.
 func (t *Tensor) partial() bool {
 	d := t.pending()
-	return d != nil && d.part
+	return d != nil && d.partial
 }
 
-// Stretch returns about the bytes that the elements with indices begin ≤ i < end along the axis Major are computed
-// from, where no others are computed from them; nil if that is not known.
-func (t *Tensor) Stretch(begin, end int64) []byte {
+// OriginBytes returns approximately the bytes from which the elements with indices begin ≤ i < end along the axis Major
+// are computed, and no others; nil if these bytes are not known.
+func (t *Tensor) OriginBytes(begin, end int64) []byte {
 	origins := t.Origins()
 	if len(origins) != 1 || t.partial() || t.count == 0 {
 		return nil
@@ -394,18 +394,18 @@ func (t *Tensor) Stretch(begin, end int64) []byte {
 	return data[begin*each : end*each]
 }
 
-// Done returns the bytes that the elements with indices below end along the axis Major are computed from, and no
-// others: nil if that is not known. Unlike Stretch's, they are so to the byte.
+// Done returns the bytes from which the elements with indices below end along the axis Major are computed, and no
+// others; nil if they are not known. Unlike OriginBytes it is precise to the byte.
 func (t *Tensor) Done(end int64) []byte {
-	data := t.Stretch(0, end)
+	data := t.OriginBytes(0, end)
 	if data == nil || int64(len(t.Origins()[0].contents()))%t.shape[t.Major()] != 0 {
 		return nil
 	}
 	return data
 }
 
-// Major returns the axis along which parts of t lie in separate stretches of its origin, one after another, if any axis
-// is such; 0 for a scalar.
+// Major returns the axis along which consecutive slices of t come from consecutive, disjoint ranges of its origin, if
+// there is such an axis; 0 for a scalar.
 func (t *Tensor) Major() int {
 	if d := t.pending(); d != nil {
 		return d.major
@@ -418,8 +418,8 @@ func (t *Tensor) Major() int {
 	return 0
 }
 
-// Strided returns the elements where they lie, which may be at any address: the one at an index is the sum of index ×
-// steps elements from the beginning of data. ok is false if they must be computed.
+// Strided returns the elements in memory, at any alignment: an element's index from the beginning of data is the sum of
+// its indices × steps. ok is false if the elements must be computed.
 func (t *Tensor) Strided() (data []byte, steps []int64, ok bool) {
 	d := t.pending()
 	switch {
@@ -432,7 +432,7 @@ func (t *Tensor) Strided() (data []byte, steps []int64, ok bool) {
 }
 
 // Fill writes the elements with indices begin ≤ i < end along an axis into to, which must have t's type, and t's shape
-// but for that axis. Types of whole bytes can be filled so.
+// except for that axis. The type must have whole bytes.
 func (t *Tensor) Fill(to *Tensor, axis int, begin, end int64) {
 	if to.dt != t.dt || len(to.shape) != len(t.shape) || begin < 0 || end > t.shape[axis] || to.shape[axis] != end-begin ||
 		t.dt.Bits()%8 != 0 {
@@ -460,7 +460,7 @@ func (t *Tensor) Fill(to *Tensor, axis int, begin, end int64) {
 
 var temporaries sync.Pool
 
-// temporary returns a tensor whose elements are anything, until it is released.
+// temporary returns a tensor with arbitrary elements; release lets others reuse its memory.
 func temporary(dt dtype.DType, shape []int64) (t *Tensor, release func()) {
 	count, size, err := sizes(dt, shape)
 	if err != nil {
@@ -474,18 +474,18 @@ func temporary(dt dtype.DType, shape []int64) (t *Tensor, release func()) {
 	return &Tensor{dt: dt, shape: shape, count: count, data: (*buffer)[:size]}, func() { temporaries.Put(buffer) }
 }
 
-// Temporary returns a tensor whose elements are anything, and a function that lets its memory be used again by others.
-// Errors of type or shape are the caller's: it panics.
+// Temporary returns a tensor with arbitrary elements, and a function that lets others reuse its memory. An impossible
+// type or shape is the caller's fault: it panics.
 func Temporary(dt dtype.DType, shape ...int64) (t *Tensor, release func()) {
 	return temporary(dt, slices.Clone(shape))
 }
 
-// turn fills y from elements that lie steps apart along its axes, in data at any address.
+// turn fills y with the elements of data, of any alignment, at the given steps along y's axes.
 func turn(y *Tensor, data []byte, steps []int64) {
 	Gather(y.contents(), data, int64(y.dt.Bits()/8), y.shape, steps, 0)
 }
 
-// load is the element at index i of data at any address.
+// load returns the element at index i of data of any alignment.
 func load[T uint8 | uint16 | uint32 | uint64](data []byte, i int64) T {
 	switch unsafe.Sizeof(T(0)) {
 	case 2:
@@ -498,11 +498,11 @@ func load[T uint8 | uint16 | uint32 | uint64](data []byte, i int64) T {
 	return T(data[i])
 }
 
-// together is how many positions of the last axis turned writes at a time.
+// together is the number of indices of the last axis that turned writes at a time.
 const together = 16
 
-// turned is turn for elements of one size. Some positions of the last axis are taken together, so that whole lines of
-// the cache are written, and the source is read in order by as many streams.
+// turned is turn for elements of one size. It writes several indices of the last axis together, so that it fills entire
+// cache lines and reads the source in order by as many streams.
 func turned[T uint8 | uint16 | uint32 | uint64](into, from []byte, shape, steps []int64) {
 	to, err := view[T](into)
 	if err != nil {

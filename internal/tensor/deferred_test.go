@@ -290,7 +290,7 @@ func TestSlicedAndJoined(t *testing.T) {
 			at += p.shape[axis]
 		}
 		got, ok := Joined(axis, parts...)
-		if !ok || got.Stretch(0, 1) != nil || len(got.Origins()) != 1 {
+		if !ok || got.OriginBytes(0, 1) != nil || len(got.Origins()) != 1 {
 			t.Fatalf("%d parts cannot be joined, or have %d origins", len(parts), len(got.Origins()))
 		}
 		checkParts(t, r, "joined", Must(Permuted(got, total, perm)), permutedSlowly(joined, total, perm))
@@ -314,9 +314,9 @@ func TestReshapedApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if last.Stretch(0, 1) == nil || joined.Stretch(0, 1) != nil || joined.Done(1) != nil {
-		t.Errorf("%d bytes of a permutation and %d of its reshape are a stretch", len(last.Stretch(0, 1)),
-			len(joined.Stretch(0, 1)))
+	if last.OriginBytes(0, 1) == nil || joined.OriginBytes(0, 1) != nil || joined.Done(1) != nil {
+		t.Errorf("%d bytes of a permutation and %d of its reshape are a stretch", len(last.OriginBytes(0, 1)),
+			len(joined.OriginBytes(0, 1)))
 	}
 	checkParts(t, rand.New(rand.NewPCG(1, 2)), "reshaped", joined,
 		Must(permutedSlowly(weights, weights.shape, []int64{2, 3, 1, 0}).Reshape(3, 15, 4, 3)))

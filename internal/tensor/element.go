@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 )
 
-// Element is a Go type whose values are elements. F16, BF16, the float8 types and the packed types have no Go type of
-// their own: uint16 or uint8 stands for their codes, see Data.
+// Element is a Go type whose values are elements. Go has no type for F16, BF16, the float8 types and the packed types:
+// uint16 or uint8 stands for their codes, see Data.
 type Element interface {
 	~bool | ~uint8 | ~int8 | ~uint16 | ~int16 | ~uint32 | ~int32 | ~uint64 | ~int64 |
 		~float32 | ~float64 | ~complex64 | ~complex128 | ~string
@@ -26,10 +26,10 @@ var byKind = map[reflect.Kind]dtype.DType{
 	reflect.String: dtype.String,
 }
 
-// TypeOf returns the element type of T's values: F32 of a float32.
+// TypeOf returns the element type of T's values, such as F32 for float32.
 func TypeOf[T Element]() dtype.DType { return byKind[reflect.TypeFor[T]().Kind()] }
 
-// codes is the Go type that stands for the elements of a type Go has not: for packed types, for the bytes they lie in.
+// codes maps an element type that Go lacks to the type of its codes: for packed types, of their bytes.
 var codes = map[dtype.DType]dtype.DType{
 	dtype.F16: dtype.U16, dtype.BF16: dtype.U16,
 	dtype.F8E4M3FN: dtype.U8, dtype.F8E4M3FNUZ: dtype.U8, dtype.F8E5M2: dtype.U8, dtype.F8E5M2FNUZ: dtype.U8,
@@ -37,9 +37,9 @@ var codes = map[dtype.DType]dtype.DType{
 	dtype.U2:     dtype.U8, dtype.I2: dtype.U8, dtype.U4: dtype.U8, dtype.I4: dtype.U8, dtype.F4E2M1: dtype.U8,
 }
 
-// Data returns t's elements themselves as a slice, no copy. T must be the element type's Go type; for the 16-bit floats
-// that is uint16, for the float8 types uint8, and for packed types uint8, whose slice is then the bytes. Another T is
-// ErrInput, as is data that is not aligned for T, which only borrowed data can be.
+// Data returns t's elements as a slice, without a copy. T must be the element type's Go type: uint16 for the 16-bit
+// floats, uint8 for the float8 types, and uint8 for packed types, whose slice has their bytes. Another T is ErrInput,
+// as is data that is not aligned for T, which only borrowed data can be.
 func Data[T Element](t *Tensor) ([]T, error) {
 	want := t.dt
 	if code, ok := codes[t.dt]; ok {
@@ -49,8 +49,8 @@ func Data[T Element](t *Tensor) ([]T, error) {
 		return nil, diag.Inputf("elements of type %v cannot be seen as %v", t.dt, reflect.TypeFor[T]())
 	}
 	if t.dt == dtype.String {
-		first := unsafe.SliceData(t.text)
-		return unsafe.Slice((*T)(unsafe.Pointer(first)), len(t.text)), nil
+		first := unsafe.SliceData(t.strings)
+		return unsafe.Slice((*T)(unsafe.Pointer(first)), len(t.strings)), nil
 	}
 	return view[T](t.contents())
 }
@@ -70,7 +70,7 @@ func view[T Element](data []byte) ([]T, error) {
 }
 
 // FromSlice returns a tensor whose elements are data, which it borrows. The length must be the shape's count; without a
-// shape that is 1, a scalar's.
+// shape the tensor is a scalar.
 func FromSlice[T Element](data []T, shape ...int64) (*Tensor, error) {
 	dt := TypeOf[T]()
 	if dt == dtype.String {

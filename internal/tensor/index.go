@@ -1,7 +1,7 @@
 package tensor
 
-// Strides returns how many elements lie between neighbours along each dimension of a contiguous row-major shape. Of a
-// shape without elements the strides mean nothing.
+// Strides returns, for each axis of a contiguous row-major shape, the distance in elements between neighbours along it.
+// If the shape has no elements, the strides are meaningless.
 func Strides(shape []int64) []int64 {
 	strides := make([]int64, len(shape))
 	step := int64(1)
@@ -30,12 +30,12 @@ func Unravel(i int64, shape, idx []int64) {
 }
 
 // Each calls f with the indices of every element of shape in row-major order. f may read idx during the call only and
-// must not change it. A scalar's shape gives one call with no indices, a shape with a 0 in it none.
+// must not change it. A scalar's shape gives one call without indices, a shape that has a 0 gives none.
 func Each(shape []int64, f func(idx []int64)) {
 	While(shape, func(idx []int64) bool { f(idx); return true })
 }
 
-// While is Each until f returns false.
+// While is Each that ends when f returns false.
 func While(shape []int64, f func(idx []int64) bool) {
 	for _, d := range shape {
 		if d <= 0 {

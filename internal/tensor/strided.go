@@ -2,8 +2,8 @@ package tensor
 
 import "slices"
 
-// RowMajor reports whether elements that lie so far apart along the axes of a shape with elements lie in row-major
-// order. The step of an axis of one element says nothing.
+// RowMajor reports whether elements at these steps along the axes of a shape are in row-major order. The shape must
+// have elements; the step of an axis of one element does not matter.
 func RowMajor(shape, steps []int64) bool {
 	for axis, stride := range Strides(shape) {
 		if shape[axis] != 1 && steps[axis] != stride {
@@ -13,9 +13,9 @@ func RowMajor(shape, steps []int64) bool {
 	return true
 }
 
-// Gather writes elements of a shape into to, in row-major order: the one at some indices lies in from, Σ index × step
-// elements behind element at. An element has size bytes; to begins at a multiple of that, and from need not. A step may
-// be negative. All elements lie within from.
+// Gather copies elements of a shape into to, in row-major order. The element at an index is in from, Σ index × step
+// elements after element at; all of them must lie within from, and a step may be negative. An element has size bytes;
+// to is aligned to size, from need not be.
 func Gather(to, from []byte, size int64, shape, steps []int64, at int64) {
 	if size > 8 || len(shape) == 0 || slices.Min(steps) < 0 {
 		gather(to, from, size, shape, steps, at)
@@ -34,7 +34,7 @@ func Gather(to, from []byte, size int64, shape, steps []int64, at int64) {
 	}
 }
 
-// gather is Gather element by element; it returns what is left of to.
+// gather is Gather one element at a time; it returns the rest of to.
 func gather(to, from []byte, size int64, shape, steps []int64, at int64) []byte {
 	if len(shape) == 0 {
 		copy(to[:size], from[at*size:])

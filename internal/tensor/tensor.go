@@ -1,10 +1,10 @@
 // Package tensor is host arrays: an element type, a shape, and contiguous row-major data in the machine's byte order,
 // packed as package dtype says. A tensor of strings holds Go strings instead.
 //
-// A Tensor's type and shape never change, its elements may. It owns nothing that needs closing: New takes memory from
+// A Tensor's type and shape never change; its elements may. It owns nothing that needs closing: New takes memory from
 // Go's heap, which suits tests, interpreters and small values; Over borrows memory that somebody else accounts for;
-// Deferred and Permuted hold none until elements are wanted. Nothing here locks: elements that one goroutine writes,
-// another must not touch, and neighbours in one byte count as one element.
+// Deferred and Permuted take none until elements are wanted. Nothing here locks: while one goroutine writes elements,
+// no other may touch them, and neighbours in one byte count as one element.
 package tensor
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 )
 
-// MaxBytes returns the most memory that New gives one tensor: 64 GiB, and 1 GiB where memory is at most 4 GiB.
+// MaxBytes returns the most memory that New gives to one tensor: 64 GiB, or 1 GiB if the machine has at most 4 GiB.
 func MaxBytes() int64 {
 	if bits.UintSize == 32 || runtime.GOARCH == "wasm" {
 		return 1 << 30
@@ -35,17 +35,17 @@ const MaxRank = 64
 
 // Tensor is an array of elements of one type.
 type Tensor struct {
-	dt    dtype.DType
-	shape []int64
-	count int64
-	data  []byte   // of every type but String, unless later
-	text  []string // of String
-	later *deferred
+	dt      dtype.DType
+	shape   []int64
+	count   int64
+	data    []byte   // of every type but String, unless later
+	strings []string // of String
+	later   *deferred
 }
 
-// Count returns the number of elements of a shape; a scalar's shape is empty and counts 1. The errors are a negative
-// dimension, a rank above MaxRank, and a product that does not fit an int64 (a shape with a 0 in it counts 0 whatever
-// the others are).
+// Count returns the number of elements of a shape; the shape of a scalar is empty and has 1. A negative dimension, a
+// rank above MaxRank, and a product that does not fit an int64 are ErrInput. A shape that has a 0 counts 0, whatever
+// its other dimensions are.
 func Count(shape []int64) (int64, error) {
 	if len(shape) > MaxRank {
 		return 0, diag.Inputf("rank %d is more than %d", len(shape), MaxRank)
@@ -71,7 +71,7 @@ func Count(shape []int64) (int64, error) {
 	return int64(n), nil
 }
 
-// sizes checks a type and a shape and returns the count of elements and of bytes.
+// sizes checks a type and a shape and returns the number of elements and of bytes.
 func sizes(dt dtype.DType, shape []int64) (count, bytes int64, err error) {
 	if dt == dtype.Invalid || dt > dtype.String {
 		return 0, 0, diag.Inputf("a tensor cannot have the element type %v", dt)
@@ -97,7 +97,7 @@ func New(dt dtype.DType, shape ...int64) (*Tensor, error) {
 		if count > MaxBytes()/int64(unsafe.Sizeof("")) {
 			return nil, tooLarge(dt, shape)
 		}
-		t.text = make([]string, count)
+		t.strings = make([]string, count)
 		return t, nil
 	}
 	if size > MaxBytes() {
@@ -107,6 +107,7 @@ func New(dt dtype.DType, shape ...int64) (*Tensor, error) {
 	return t, nil
 }
 
+// tooLarge returns the ErrMemory for a tensor of more than MaxBytes.
 func tooLarge(dt dtype.DType, shape []int64) error {
 	return &diag.Error{Kind: diag.ErrMemory, Detail: fmt.Sprintf("a tensor %v%s on Go's heap would be more than %d bytes",
 		dt, ShapeString(shape), MaxBytes())}
@@ -128,7 +129,7 @@ func Over(dt dtype.DType, shape []int64, data []byte) (*Tensor, error) {
 	return t, nil
 }
 
-// Over makes t, which is nothing yet, what the function Over returns; it keeps shape.
+// Over initialises the zero Tensor t as the function Over does; it keeps shape.
 func (t *Tensor) Over(dt dtype.DType, shape []int64, data []byte) error {
 	count, size, err := sizes(dt, shape)
 	switch {
@@ -143,25 +144,25 @@ func (t *Tensor) Over(dt dtype.DType, shape []int64, data []byte) error {
 	return nil
 }
 
-// Outline returns a tensor that has a type and a shape, and no elements yet: nothing but those may be asked of it.
+// Outline returns a tensor that has a type and a shape only; its elements must not be accessed.
 func Outline(dt dtype.DType, shape []int64) (*Tensor, error) {
 	count, _, err := sizes(dt, shape)
 	return &Tensor{dt: dt, shape: slices.Clone(shape), count: count}, err
 }
 
-// OverStrings returns a String tensor whose elements are text, which it borrows; the length must be the shape's count.
-func OverStrings(shape []int64, text []string) (*Tensor, error) {
+// OverStrings returns a String tensor whose elements are list, which it borrows; the length must be the shape's count.
+func OverStrings(shape []int64, list []string) (*Tensor, error) {
 	count, err := Count(shape)
 	if err != nil {
 		return nil, err
 	}
-	if int64(len(text)) != count {
-		return nil, diag.Inputf("string%s needs %d strings, not %d", ShapeString(shape), count, len(text))
+	if int64(len(list)) != count {
+		return nil, diag.Inputf("string%s needs %d strings, not %d", ShapeString(shape), count, len(list))
 	}
-	return &Tensor{dt: dtype.String, shape: slices.Clone(shape), count: count, text: text}, nil
+	return &Tensor{dt: dtype.String, shape: slices.Clone(shape), count: count, strings: list}, nil
 }
 
-// Must returns t and panics where err is not nil: for tensors whose type and shape are known to be right.
+// Must returns t and panics if err is not nil: for tensors whose type and shape are known to be right.
 func Must(t *Tensor, err error) *Tensor {
 	if err != nil {
 		panic(err)
@@ -181,11 +182,11 @@ func (t *Tensor) Rank() int { return len(t.shape) }
 // Len returns the number of elements.
 func (t *Tensor) Len() int64 { return t.count }
 
-// Bytes returns the packed elements themselves, no copy; nil for String.
+// Bytes returns the packed elements without a copy; nil for String.
 func (t *Tensor) Bytes() []byte { return t.contents() }
 
-// Strings returns the elements of a String tensor themselves, no copy; nil for every other type.
-func (t *Tensor) Strings() []string { return t.text }
+// Strings returns the elements of a String tensor without a copy; nil for every other type.
+func (t *Tensor) Strings() []string { return t.strings }
 
 // Float returns the element at flat index i as a float64; see dtype.LoadFloat. Of a String it panics.
 func (t *Tensor) Float(i int64) float64 { t.check(i); return dtype.LoadFloat(t.dt, t.contents(), i) }
@@ -211,7 +212,7 @@ func (t *Tensor) SetComplex(i int64, x complex128) {
 	dtype.StoreComplex(t.dt, t.contents(), i, x)
 }
 
-// check panics where i is no element: packed types end inside a byte, where the slice's own bounds are not enough.
+// check panics if i is not an element: packed types end inside a byte, so the slice's own bounds are not enough.
 func (t *Tensor) check(i int64) {
 	if uint64(i) >= uint64(t.count) {
 		panic(fmt.Sprintf("tensor: index %d of a tensor of %d elements", i, t.count))
@@ -222,7 +223,7 @@ func (t *Tensor) check(i int64) {
 func (t *Tensor) Clone() *Tensor {
 	c := &Tensor{dt: t.dt, shape: slices.Clone(t.shape), count: t.count}
 	if t.dt == dtype.String {
-		c.text = slices.Clone(t.text)
+		c.strings = slices.Clone(t.strings)
 		return c
 	}
 	c.data = alignedBytes(t.Size())
@@ -230,8 +231,8 @@ func (t *Tensor) Clone() *Tensor {
 	return c
 }
 
-// Reshape returns a view with another shape of the same count. What is deferred may stay so, and is then no view: what
-// is written to one is not seen in the other.
+// Reshape returns a view with another shape of the same count. Deferred elements may stay deferred; the result is then
+// not a view: writes to one are not seen in the other.
 func (t *Tensor) Reshape(shape ...int64) (*Tensor, error) {
 	count, err := Count(shape)
 	if err != nil {
@@ -246,23 +247,23 @@ func (t *Tensor) Reshape(shape ...int64) (*Tensor, error) {
 			return r, nil
 		}
 	}
-	return &Tensor{dt: t.dt, shape: slices.Clone(shape), count: count, data: t.contents(), text: t.text}, nil
+	return &Tensor{dt: t.dt, shape: slices.Clone(shape), count: count, data: t.contents(), strings: t.strings}, nil
 }
 
-// Part returns a view of the indices begin ≤ i < end of the outermost dimension. Packed elements must begin at a byte.
-func (t *Tensor) Part(begin, end int64) (*Tensor, error) {
+// Rows returns a view of the indices begin ≤ i < end of the outermost dimension. Packed elements must begin at a byte.
+func (t *Tensor) Rows(begin, end int64) (*Tensor, error) {
 	if len(t.shape) == 0 || begin < 0 || end < begin || end > t.shape[0] {
 		return nil, diag.Inputf("indices %d to %d are no part of shape %s", begin, end, ShapeString(t.shape))
 	}
 	shape := slices.Clone(t.shape)
 	shape[0] = end - begin
 	if t.count == 0 {
-		return &Tensor{dt: t.dt, shape: shape, data: t.contents(), text: t.text}, nil
+		return &Tensor{dt: t.dt, shape: shape, data: t.contents(), strings: t.strings}, nil
 	}
 	row := t.count / t.shape[0]
 	v := &Tensor{dt: t.dt, shape: shape, count: row * (end - begin)}
 	if t.dt == dtype.String {
-		v.text = t.text[row*begin : row*end]
+		v.strings = t.strings[row*begin : row*end]
 		return v, nil
 	}
 	first := row * begin * int64(t.dt.Bits())
@@ -310,7 +311,7 @@ func (t *Tensor) Equal(other *Tensor) bool {
 		return false
 	}
 	if t.dt == dtype.String {
-		return slices.Equal(t.text, other.text)
+		return slices.Equal(t.strings, other.strings)
 	}
 	x, y := t.contents(), other.contents()
 	whole := len(x)
@@ -350,7 +351,7 @@ func (t *Tensor) Format(i int64) string {
 	t.check(i)
 	switch {
 	case t.dt == dtype.String:
-		return strconv.Quote(t.text[i])
+		return strconv.Quote(t.strings[i])
 	case t.dt == dtype.Bool:
 		return strconv.FormatBool(t.Int(i) != 0)
 	case t.dt == dtype.U64:

@@ -191,29 +191,29 @@ func TestIndexPanics(t *testing.T) {
 func TestViews(t *testing.T) {
 	a := Of[int32](0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)
 	m := Must(a.Reshape(3, 4))
-	part := Must(m.Part(1, 3))
+	part := Must(m.Rows(1, 3))
 	if want := Must(FromSlice([]int32{4, 5, 6, 7, 8, 9, 10, 11}, 2, 4)); !part.Equal(want) {
 		t.Errorf("Part: %v", part)
 	}
 	if part.SetInt(0, -1); a.Int(4) != -1 {
 		t.Error("a view of a view copied")
 	}
-	if empty := Must(m.Part(2, 2)); empty.Len() != 0 || !slices.Equal(empty.Shape(), []int64{0, 4}) {
+	if empty := Must(m.Rows(2, 2)); empty.Len() != 0 || !slices.Equal(empty.Shape(), []int64{0, 4}) {
 		t.Errorf("an empty part: %v", empty)
 	}
-	if part := Must(Must(New(dtype.F32, 4, 0, 3)).Part(1, 3)); !slices.Equal(part.Shape(), []int64{2, 0, 3}) ||
+	if part := Must(Must(New(dtype.F32, 4, 0, 3)).Rows(1, 3)); !slices.Equal(part.Shape(), []int64{2, 0, 3}) ||
 		part.Len() != 0 {
 		t.Errorf("a part of nothing: %v", part)
 	}
-	texts := Must(Of("a", "b", "c").Part(1, 3))
+	texts := Must(Of("a", "b", "c").Rows(1, 3))
 	if !texts.Equal(Of("b", "c")) {
 		t.Errorf("a part of strings: %v", texts)
 	}
 	nibbles := Must(New(dtype.U4, 3, 3))
-	if _, err := nibbles.Part(1, 2); !errors.Is(err, diag.ErrInput) {
+	if _, err := nibbles.Rows(1, 2); !errors.Is(err, diag.ErrInput) {
 		t.Errorf("a part inside a byte: %v", err)
 	}
-	if _, err := nibbles.Part(2, 3); err != nil {
+	if _, err := nibbles.Rows(2, 3); err != nil {
 		t.Errorf("a part at a byte: %v", err)
 	}
 	words := Must(Of[float32](1, 2).BitCast(dtype.U32, 1, 2))
@@ -223,10 +223,10 @@ func TestViews(t *testing.T) {
 	for name, f := range map[string]func() (*Tensor, error){
 		"reshape to another count":    func() (*Tensor, error) { return a.Reshape(5) },
 		"reshape to negative":         func() (*Tensor, error) { return a.Reshape(-3, -4) },
-		"part of a scalar":            func() (*Tensor, error) { return Scalar(1.0).Part(0, 1) },
-		"part past the end":           func() (*Tensor, error) { return a.Part(3, 13) },
-		"part backwards":              func() (*Tensor, error) { return a.Part(3, 2) },
-		"part before the beginning":   func() (*Tensor, error) { return a.Part(-1, 2) },
+		"part of a scalar":            func() (*Tensor, error) { return Scalar(1.0).Rows(0, 1) },
+		"part past the end":           func() (*Tensor, error) { return a.Rows(3, 13) },
+		"part backwards":              func() (*Tensor, error) { return a.Rows(3, 2) },
+		"part before the beginning":   func() (*Tensor, error) { return a.Rows(-1, 2) },
 		"bit cast to another size":    func() (*Tensor, error) { return a.BitCast(dtype.I64, 12) },
 		"bit cast of strings":         func() (*Tensor, error) { return texts.BitCast(dtype.I64, 2) },
 		"bit cast to an invalid type": func() (*Tensor, error) { return a.BitCast(dtype.Invalid, 2) },

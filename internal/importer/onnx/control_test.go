@@ -12,11 +12,12 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// graphOf returns a graph of nodes whose only output is out.
 func graphOf(out string, nodes ...*wire.NodeProto) *wire.GraphProto {
 	return &wire.GraphProto{Name: out, Output: results(strings.Split(out, ",")...), Node: nodes}
 }
 
-// choice is an If that removes axis 1 of x where cond holds, and leaves x as it is where not.
+// choice returns an If that removes axis 1 of x if cond holds, and otherwise leaves x as it is.
 func choice(cond, x, out string) *wire.NodeProto {
 	return node("If", cond, out, wire.GraphAttribute("then_branch",
 		graphOf(out+".t", node("Squeeze", x+",axis", out+".t"))),
@@ -27,14 +28,14 @@ func int64s(name string, x ...int64) *wire.TensorProto {
 	return wire.FromTensor(name, tensor.Must(tensor.FromSlice(x, int64(len(x)))))
 }
 
-// extentIsOne computes whether the second extent of x is 1: a shape of its own, gathered and compared.
+// extentIsOne returns nodes that compute whether the second extent of x is 1.
 func extentIsOne(x, out string) []*wire.NodeProto {
 	return []*wire.NodeProto{node("Shape", x, out+".s"), node("Gather", out+".s,axis", out+".g"),
 		node("Squeeze", out+".g", out+".h"), node("Equal", out+".h,one", out)}
 }
 
-// TestImpossibleBranch: where what follows an If can be valid in one branch only, that its condition takes this branch
-// is a condition of the model.
+// TestImpossibleBranch shows that if the nodes after an If can be valid in one branch only, the condition that it takes
+// this branch becomes a condition of the model.
 func TestImpossibleBranch(t *testing.T) {
 	one := wire.FromTensor("one", tensor.Scalar(int64(1)))
 	for name, c := range map[string]struct {
@@ -42,7 +43,7 @@ func TestImpossibleBranch(t *testing.T) {
 		y      *wire.ValueInfoProto
 		cond   []*wire.NodeProto
 		want   string // the condition
-		from   string // part of where it comes from
+		from   string // a substring of the condition's origin
 		refuse string
 	}{
 		"by what follows": {cond: extentIsOne("x", "c"),
@@ -87,8 +88,8 @@ func TestImpossibleBranch(t *testing.T) {
 	}
 }
 
-// TestManyBranches: branches of other ranks one after the other cost as many attempts where their ranks agree again,
-// and end in a refusal where they never do.
+// TestManyBranches shows that consecutive branches of different ranks cost as many attempts if their ranks agree again,
+// and are refused if they never do.
 func TestManyBranches(t *testing.T) {
 	for _, merging := range []bool{true, false} {
 		g := &wire.GraphProto{Input: []*wire.ValueInfoProto{wire.TensorValue("a0", wire.FloatType, wire.Dim("m"),

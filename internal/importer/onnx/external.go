@@ -20,19 +20,19 @@ import (
 // external finds the data that a model keeps in other files. Each file is opened once, when its first tensor is asked
 // for, and stays mapped until Close.
 //
-// A model is data from anywhere, so its locations are held to the model's own folder: no absolute path, no "..", no
-// symbolic link that leaves the folder, nothing but regular files. A folder is searched through os.Root, which keeps to
-// this while others change the folder.
+// A model may come from anywhere, so its locations are confined to the model's own folder: no absolute path, no "..",
+// no symbolic link that leaves the folder, and only regular files. A folder is searched through os.Root, which enforces
+// this even while others change the folder.
 type external struct {
 	open func(location string) (*mem.Block, error) // location is clean, relative, with slashes
 	done func() error
 
 	lock   sync.Mutex
 	files  map[string]*mem.Block // by clean location
-	copies []*mem.Block          // of tensors that do not lie aligned
+	copies []*mem.Block          // of tensors that are not aligned in their file
 }
 
-// externalIn finds external data in a folder. The folder is opened when the first tensor is asked for.
+// externalIn finds external data in a folder, which is opened when the first tensor is read.
 func externalIn(folder string) *external {
 	var root *os.Root
 	return &external{
@@ -43,7 +43,7 @@ func externalIn(folder string) *external {
 					return nil, err
 				}
 			}
-			// Opening a pipe would wait for its writer, so the file is judged first.
+			// Opening a pipe would wait for its writer, so the file's kind is checked first.
 			info, err := root.Stat(location)
 			if err != nil {
 				return nil, err
@@ -67,8 +67,8 @@ func externalIn(folder string) *external {
 	}
 }
 
-// externalFS finds external data in the folder of the file name of a file system. Where symbolic links lead is the file
-// system's own affair. A file that is not one of the operating system's is read into memory of the ledger.
+// externalFS finds external data in the folder of the file name of a file system, which itself decides where symbolic
+// links lead. A file that is not one of the operating system's is read into memory of the ledger.
 func externalFS(fsys fs.FS, name string) *external {
 	return &external{
 		open: func(location string) (*mem.Block, error) {
@@ -104,7 +104,7 @@ func externalFS(fsys fs.FS, name string) *external {
 
 var errNotRegular = errors.New("it is not a regular file")
 
-// clean checks a location and returns it without "." and doubled slashes.
+// clean returns a location without "." and doubled slashes; a location that is not allowed is an ErrInput.
 func clean(location string) (string, error) {
 	refuse := func(why string) (string, error) {
 		return "", diag.Inputf("external data at %.80q: %s", location, why).
@@ -153,9 +153,9 @@ func (x *external) file(location string) (*mem.Block, error) {
 	return block, nil
 }
 
-// Tensor returns the tensor whose data lies in another file. It is a view of the mapped file where the bytes lie
-// aligned; else a copy in the ledger's memory, of kind Weights. Both end with Close. A location that is refused or
-// missing, an offset or length outside the file, and a length that is not what the shape needs are ErrInput.
+// Tensor returns a tensor whose data is in another file: a view of the mapped file if the bytes are aligned, otherwise
+// a copy in the ledger's memory, of kind Weights. Both end with Close. A location that is refused or missing, an offset
+// or length outside the file, and a length that differs from what the shape needs are ErrInput.
 func (x *external) Tensor(t *wire.TensorProto) (*tensor.Tensor, error) {
 	dt, err := t.ElementType()
 	if err != nil {
@@ -203,7 +203,7 @@ func (x *external) Tensor(t *wire.TensorProto) (*tensor.Tensor, error) {
 	return result, err
 }
 
-// blocks are the files and copies.
+// blocks returns the open files and the copies.
 func (x *external) blocks() (list []*mem.Block) {
 	x.lock.Lock()
 	defer x.lock.Unlock()
@@ -213,7 +213,7 @@ func (x *external) blocks() (list []*mem.Block) {
 	return append(list, x.copies...)
 }
 
-// Close gives every file and copy back. The tensors are dead after it.
+// Close releases every file and copy. The tensors must not be used after it.
 func (x *external) Close() error {
 	x.lock.Lock()
 	defer x.lock.Unlock()

@@ -17,6 +17,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// externalTensor returns a tensor whose external_data has the given keys and values.
 func externalTensor(dt wire.DataType, dims []int64, pairs ...string) *wire.TensorProto {
 	p := &wire.TensorProto{Name: "w", DataType: dt, Dims: dims, DataLocation: wire.LocationExternal}
 	for i := 0; i < len(pairs); i += 2 {
@@ -25,7 +26,7 @@ func externalTensor(dt wire.DataType, dims []int64, pairs ...string) *wire.Tenso
 	return p
 }
 
-// weights are the floats 0, 1, 2, … as a file holds them, one byte in.
+// weights returns the floats 0, 1, 2, … as a file has them, after one byte.
 func weights(n int) []byte {
 	data := []byte{99}
 	for i := range n {
@@ -34,6 +35,7 @@ func weights(n int) []byte {
 	return data
 }
 
+// TestExternal reads tensors from other files: as views, and as copies if their data is not aligned.
 func TestExternal(t *testing.T) {
 	before := len(mem.Live())
 	folder := t.TempDir()
@@ -55,7 +57,7 @@ func TestExternal(t *testing.T) {
 		for _, c := range []struct {
 			p           *wire.TensorProto
 			first, last float64
-			copies      int // how many tensors of this source have been copied until now
+			copies      int // how many tensors of this source were copied so far
 		}{
 			{externalTensor(wire.FloatType, []int64{4}, "location", "w.bin", "offset", "1", "length", "16"), 0, 3, 1},
 			{externalTensor(wire.FloatType, []int64{2, 2}, "location", "./w.bin", "offset", "4081"), 1020, 1023, 2},
@@ -86,6 +88,7 @@ func TestExternal(t *testing.T) {
 	}
 }
 
+// TestExternalHostile refuses locations outside the folder, impossible offsets and lengths, and wrong sizes.
 func TestExternalHostile(t *testing.T) {
 	outside := t.TempDir()
 	folder := filepath.Join(outside, "model")

@@ -12,7 +12,7 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
-// TestExternalDevices names what is not a regular file. Opening the pipe would never return.
+// TestExternalDevices refuses files that are not regular. Opening the pipe would never return.
 func TestExternalDevices(t *testing.T) {
 	folder := t.TempDir()
 	if err := os.Mkdir(filepath.Join(folder, "folder"), 0o755); err != nil {

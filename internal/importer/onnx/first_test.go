@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// single is a model of one node at a version of its domain; its inputs are constants, its outputs y, y1, …
+// single returns a model of one node at a version of its domain; its inputs are constants, its outputs y, y1, …
 func single(n *wire.NodeProto, version int64, in ...*tensor.Tensor) *Model {
 	g := &wire.GraphProto{Node: []*wire.NodeProto{n}}
 	n.Input, n.Output = nil, []string{"y"}
@@ -29,7 +29,7 @@ func single(n *wire.NodeProto, version int64, in ...*tensor.Tensor) *Model {
 	return m
 }
 
-// evaluate is what a model without inputs gives.
+// evaluate returns the results of a model without inputs.
 func evaluate(m *Model) ([]*tensor.Tensor, error) {
 	module, _, err := m.Build(nil)
 	if err != nil {
@@ -45,7 +45,7 @@ func floats(shape []int64, x ...float32) *tensor.Tensor {
 	return tensor.Must(tensor.Of(x...).Reshape(shape...))
 }
 
-// firstVersion is a node at an old version of its operator, with the first output, or a piece of the refusal.
+// firstVersion is a node at an old version of its operator, with its first output, or a substring of the refusal.
 type firstVersion struct {
 	op      string
 	version int64
@@ -59,7 +59,7 @@ type firstVersion struct {
 //
 //weir:table
 func firstVersions() []firstVersion {
-	ints, number, text, list := wire.IntsAttribute, wire.FloatAttribute, wire.StringAttribute, wire.FloatsAttribute
+	ints, number, str, list := wire.IntsAttribute, wire.FloatAttribute, wire.StringAttribute, wire.FloatsAttribute
 	flag := func(name string) *wire.AttributeProto { return wire.IntAttribute(name, 1) }
 	x := floats([]int64{2, 3}, 1, 2, 3, 4, 5, 6)
 	image := floats([]int64{1, 2, 2, 2}, 1, 2, 3, 4, 5, 6, 7, 8)
@@ -94,8 +94,8 @@ func firstVersions() []firstVersion {
 		{op: "Concat", version: 3, in: []*tensor.Tensor{x, x}, want: floats([]int64{2, 6}, 1, 2, 3, 1, 2, 3, 4, 5, 6, 4, 5,
 			6)},
 		{op: "Cast", version: 5, in: []*tensor.Tensor{tensor.Of[float32](1.5, -2.5)},
-			attrs: []*wire.AttributeProto{text("to", "INT32")}, want: tensor.Of[int32](1, -2)},
-		{op: "Cast", version: 5, in: []*tensor.Tensor{x}, attrs: []*wire.AttributeProto{text("to", "INTEGER")},
+			attrs: []*wire.AttributeProto{str("to", "INT32")}, want: tensor.Of[int32](1, -2)},
+		{op: "Cast", version: 5, in: []*tensor.Tensor{x}, attrs: []*wire.AttributeProto{str("to", "INTEGER")},
 			refused: `"INTEGER"`},
 		{op: "Pad", version: 1, in: []*tensor.Tensor{tensor.Of[float32](1, 2)},
 			attrs: []*wire.AttributeProto{ints("paddings", 1, 2), number("value", 7)}, want: tensor.Of[float32](7, 1, 2, 7, 7)},
@@ -175,7 +175,7 @@ func TestFirstVersions(t *testing.T) {
 	}
 }
 
-// TestRowsOfVersions: which rule holds is decided by the version that a model imports.
+// TestRowsOfVersions shows that the version that a model imports selects the rule.
 func TestRowsOfVersions(t *testing.T) {
 	if rules.Rule("Crop", 9) == nil || rules.Rule("Crop", 10) != nil || rules.Rule("Nothing", 1) != nil {
 		t.Error("Crop is an operator of versions 1 to 9")

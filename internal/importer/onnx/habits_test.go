@@ -15,7 +15,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// parsed is a model of version 17 as it is read back from its bytes.
+// parsed returns a model of version 17, written and read again.
 func parsed(t *testing.T, format int64, g *wire.GraphProto) *Model {
 	t.Helper()
 	proto := &wire.ModelProto{IRVersion: format, Graph: g}
@@ -50,8 +50,7 @@ func results(names ...string) []*wire.ValueInfoProto {
 	return out
 }
 
-// TestNamelessDimensions: what stands for an extent that is not known makes a dimension of its own, and no two the
-// same.
+// TestNamelessDimensions shows that every placeholder for an unknown extent becomes a dimension of its own.
 func TestNamelessDimensions(t *testing.T) {
 	x := wire.TensorValue("x", wire.FloatType, wire.Size(-1), wire.Dim("?"), wire.Dim(""), &wire.Dimension{},
 		wire.Dim("-1"), wire.Dim("None"), wire.Dim("past + 1"), wire.Size(3))
@@ -72,8 +71,8 @@ func TestNamelessDimensions(t *testing.T) {
 	}
 }
 
-// TestFormatVersions: a file of the first two versions imports nothing, and means version 1; one newer than any that is
-// known is refused.
+// TestFormatVersions shows that a file of the first two format versions, which imports nothing, means operator version
+// 1, and that a format newer than all known ones is refused.
 func TestFormatVersions(t *testing.T) {
 	x := wire.TensorValue("x", wire.FloatType, wire.Size(2))
 	g := &wire.GraphProto{Input: []*wire.ValueInfoProto{x}, Output: results("y"),
@@ -91,8 +90,8 @@ func TestFormatVersions(t *testing.T) {
 	}
 }
 
-// TestInitializersAsInputs: an input that has an initializer is no input of the model, whatever the version of the
-// format says of it; nothing declares the type of what lies between.
+// TestInitializersAsInputs shows that an input that has an initializer is not an input of the model, in every version
+// of the format, and that values in between need no declared type.
 func TestInitializersAsInputs(t *testing.T) {
 	for _, format := range []int64{3, 8} {
 		m := parsed(t, format, &wire.GraphProto{
@@ -120,7 +119,7 @@ func TestInitializersAsInputs(t *testing.T) {
 	}
 }
 
-// TestConstants: every attribute that a Constant may hold its value in.
+// TestConstants reads every attribute in which a Constant may hold its value.
 func TestConstants(t *testing.T) {
 	sparse := func(values, indices *tensor.Tensor, dims ...int64) *wire.AttributeProto {
 		return &wire.AttributeProto{Name: "sparse_value", Type: wire.AttributeSparseTensor,
@@ -148,7 +147,7 @@ func TestConstants(t *testing.T) {
 		results := module.Main.Body.Results
 		got := results[0].Const
 		if got != nil && len(results) == 2 {
-			if got, err = tensor.UnpackTexts(got, results[1].Const.Bytes()); err != nil {
+			if got, err = tensor.UnpackStrings(got, results[1].Const.Bytes()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -161,6 +160,7 @@ func TestConstants(t *testing.T) {
 	}
 }
 
+// sparseTensor returns a sparse tensor of values at positions.
 func sparseTensor(name string, values, indices *tensor.Tensor, dims ...int64) *wire.SparseTensorProto {
 	s := &wire.SparseTensorProto{Values: wire.FromTensor(name, values), Dims: dims}
 	if indices != nil {
@@ -169,7 +169,7 @@ func sparseTensor(name string, values, indices *tensor.Tensor, dims ...int64) *w
 	return s
 }
 
-// TestSparseInitializers: positions as coordinates and in the flat tensor, and what is wrong with others.
+// TestSparseInitializers reads positions as coordinates and as flat indices, and refuses wrong ones.
 func TestSparseInitializers(t *testing.T) {
 	matrix := func(rows int64, x ...int64) *tensor.Tensor {
 		return tensor.Must(tensor.Of(x...).Reshape(rows, int64(len(x))/rows))
@@ -231,8 +231,8 @@ func TestSparseInitializers(t *testing.T) {
 	}
 }
 
-// TestAnyOrder: nodes may stand in any order, subgraphs may read what comes later in the file, and a circle is an
-// error.
+// TestAnyOrder shows that nodes may be in any order, that subgraphs may read values that come later in the file, and
+// that a cycle is an error.
 func TestAnyOrder(t *testing.T) {
 	branch := func(read string) *wire.GraphProto {
 		return &wire.GraphProto{Node: []*wire.NodeProto{node("Add", read+",z", "sum")}, Output: results("sum")}

@@ -10,7 +10,8 @@ import (
 // all stands for every input of an operator.
 const all = -1
 
-// settings are inputs that say how an operator computes: what is one is not learned, wherever else it is read.
+// settings has the inputs that configure an operator. A value that is read as a setting is not learned, even if other
+// nodes read it as well.
 var settings = map[string][]int{
 	"BatchNormalization": {3, 4}, "Clip": {1, 2}, "Dropout": {1, 2}, "Pad": {1, 2, 3}, "Pow": {1}, "Range": {all},
 	"OneHot": {all}, "Resize": {1, 2, 3}, "Upsample": {1}, "STFT": {1, 2, 3}, "RoiAlign": {1, 2},
@@ -23,7 +24,7 @@ var settings = map[string][]int{
 	"MatMulIntegerToFloat": {all}, "DynamicQuantizeLSTM": {all}, "GatherBlockQuantized": {all},
 }
 
-// opaque are operators that no derivative goes through.
+// opaque has the operators that block derivatives.
 var opaque = map[string]bool{
 	"Shape": true, "Size": true, "NonZero": true, "ArgMax": true, "ArgMin": true, "Hardmax": true, "Round": true,
 	"Floor": true, "Ceil": true, "Sign": true, "IsNaN": true, "IsInf": true, "Equal": true, "Less": true,
@@ -31,17 +32,18 @@ var opaque = map[string]bool{
 	"DynamicQuantizeLinear": true,
 }
 
-// passing are operators that give on what they are given: a setting that comes through one is a setting.
+// passing has the operators whose results are settings if their operands are: a setting may pass through them.
 var passing = map[string]bool{
 	"Identity": true, "Cast": true, "Reshape": true, "Squeeze": true, "Unsqueeze": true, "Flatten": true,
 	"Transpose": true, "Expand": true, "Slice": true, "Split": true, "Gather": true, "Concat": true,
 	"CastLike": true,
 }
 
-// use is what a graph's outputs depend on: learned by a derivative, and set as settings.
+// use has the values on which a graph's outputs depend: learned if a derivative reaches them, set if they are settings.
 type use struct{ learned, set map[string]bool }
 
-// learned says which initializers are read as what can be learned, and never as a setting.
+// learned returns a function that reports whether an initializer is reached by a derivative and never read as a
+// setting.
 func (m *Model) learned() func(name string) bool {
 	var outputs []string
 	for _, o := range m.Outputs {
@@ -51,7 +53,7 @@ func (m *Model) learned() func(name string) bool {
 	return func(name string) bool { return u.learned[name] && !u.set[name] }
 }
 
-// useOf walks back from outputs. Functions that were walked are in done.
+// useOf finds the use of a graph's values, from its outputs backwards; done has the functions that were already walked.
 func (m *Model) useOf(nodes []*wire.NodeProto, outputs []string, done map[*wire.FunctionProto]*use) *use {
 	u := &use{learned: map[string]bool{}, set: map[string]bool{}}
 	by := makers(nodes)
@@ -80,14 +82,14 @@ func (m *Model) useOf(nodes []*wire.NodeProto, outputs []string, done map[*wire.
 	return u
 }
 
-// readBy adds what a node reads to what is learned, or set. What is read inside of branches and bodies counts as
-// learned, but by nodes that read it as a setting.
+// readBy appends the names that a node reads to learned or to set. Names that are read within branches and bodies count
+// as learned, unless they are read there as a setting.
 func (m *Model) readBy(n *wire.NodeProto, done map[*wire.FunctionProto]*use, learned, set *[]string) {
 	inner := (*use)(nil)
 	f := m.Functions[convert.FunctionKey(n.Domain, n.OpType, n.Overload)]
 	if f != nil {
 		if inner = done[f]; inner == nil {
-			done[f] = &use{} // of a function that calls itself, which is refused later
+			done[f] = &use{} // for a function that calls itself, which is refused later
 			done[f] = m.useOf(f.Node, f.Output, done)
 			inner = done[f]
 		}
@@ -117,7 +119,7 @@ func (m *Model) readBy(n *wire.NodeProto, done map[*wire.FunctionProto]*use, lea
 	}
 }
 
-// readIn is readBy for all nodes of a body.
+// readIn is readBy for all nodes and outputs of a body.
 func (m *Model) readIn(body *wire.GraphProto, done map[*wire.FunctionProto]*use, learned, set *[]string) {
 	for _, n := range body.Node {
 		m.readBy(n, done, learned, set)

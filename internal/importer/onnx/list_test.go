@@ -13,18 +13,18 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the generated part of docs/onnx.md")
 
-// The document that lists operators, and the lines between which the list stands.
+// The document that lists operators, and the lines that enclose the list.
 const (
 	listFile   = "../../../docs/onnx.md"
 	listBegins = "<!-- generated from the rules: go test ./internal/importer/onnx -run TestList -rewrite -->\n"
 	listEnds   = "<!-- end of the generated part -->"
 )
 
-// casesFile counts, by operator, ONNX's own cases that pass and that are refused; internal/conformance writes and
-// checks it, where the cases are.
+// casesFile counts, by operator, ONNX's own cases that pass and that are refused; internal/conformance, which has the
+// cases, writes and checks it.
 const casesFile = "testdata/cases.txt"
 
-// cases reads it: an operator's "passed of all", with "all" alone where every one passes.
+// cases reads casesFile: "passed of all" for each operator, or "all" alone if every case passes.
 func cases(t *testing.T) map[string]string {
 	data, err := os.ReadFile(casesFile)
 	if err != nil {
@@ -45,7 +45,8 @@ func cases(t *testing.T) map[string]string {
 	return out
 }
 
-// notes say what of an operator is refused, beside what the text above the table says of all, and why.
+// notes say which uses of an operator are refused and why, besides those that the text above the table names for all
+// operators.
 var notes = map[string]string{
 	"ATen": "names a function of PyTorch", "GRUUnit": "was never defined",
 	"ai.onnx.ml:CastMap": "maps are no values", "ai.onnx.ml:DictVectorizer": "maps are no values",
@@ -55,12 +56,12 @@ var notes = map[string]string{
 	"BatchNormalization":                "training with more than the first output",
 	"ai.onnx.preview.training:Gradient": "of what has no derivative here",
 	"ImageDecoder":                      "kinds of JPEG and TIFF that are named above",
-	"Scan":                              "texts, sequences and optionals as results of the body",
+	"Scan":                              "strings, sequences and optionals as results of the body",
 	"SequenceAt":                        "a tensor of a rank that nothing tells",
 }
 
-// list is the table of ONNX's operators: each with its versions, the types that the first operand of its newest version
-// may have, the cases that pass, and what is refused.
+// list returns the table of ONNX's operators: each with its versions, the types that the first operand of its newest
+// version may have, the cases that pass, and the refused uses.
 func list(t *testing.T) string {
 	var b strings.Builder
 	passed := cases(t)
@@ -82,7 +83,7 @@ func list(t *testing.T) string {
 			}
 			count := passed[name]
 			if domain == "com.microsoft" {
-				count = "" // ONNX has no cases of it, though of operators with such names
+				count = "" // ONNX has no cases of it, but of operators with similar names
 			}
 			versions := schema.Versions(domain, name)
 			rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s | %s |\n", name,
@@ -99,7 +100,7 @@ func list(t *testing.T) string {
 	return b.String()
 }
 
-// typesOf are the types of an operator's first operand, or result if it has none.
+// typesOf returns the types of an operator's first operand, or of its result if it has none.
 func typesOf(domain, name string, version int64) string {
 	o, ok := schema.Lookup(domain, name, version)
 	if !ok {

@@ -10,11 +10,11 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// microsoftNode is what one node of com.microsoft, or of ai.onnx where the name begins with a colon, gives.
+// microsoftNode returns the results of one node of com.microsoft, or of ai.onnx if the name begins with a colon.
 func microsoftNode(name string, in []*tensor.Tensor, attrs ...*wire.AttributeProto) ([]*tensor.Tensor, error) {
 	n := &wire.NodeProto{OpType: name, Domain: "com.microsoft", Attribute: attrs}
-	if plain, ok := strings.CutPrefix(name, ":"); ok {
-		n.OpType, n.Domain = plain, ""
+	if name, ok := strings.CutPrefix(name, ":"); ok {
+		n.OpType, n.Domain = name, ""
 	}
 	m := single(n, 1, in...)
 	m.Opsets[""] = 23
@@ -29,7 +29,7 @@ func random(r *rand.Rand, shape ...int64) *tensor.Tensor {
 	return t
 }
 
-// permuted is t with its elements moved: at gives the source of each element of the new shape.
+// permuted returns a tensor of a new shape whose elements are t's; at returns the flat index of the source of each.
 func permuted(t *tensor.Tensor, shape []int64, at func(index []int64) int64) *tensor.Tensor {
 	out := tensor.Must(tensor.New(t.DType(), shape...))
 	index := make([]int64, len(shape))
@@ -59,7 +59,7 @@ func microsoftSpellings() []spellings {
 	r := rand.New(rand.NewSource(1))
 	const batch, steps, heads, size = 2, 3, 2, 4
 	three := random(r, batch, steps, heads, 3, size)
-	part := func(packed *tensor.Tensor, count, which int64) *tensor.Tensor {
+	pack := func(packed *tensor.Tensor, count, which int64) *tensor.Tensor {
 		return permuted(packed, []int64{batch, steps, heads * size}, func(i []int64) int64 {
 			return (((i[0]*steps+i[1])*heads+i[2]/size)*count+which)*size + i[2]%size
 		})
@@ -87,13 +87,13 @@ func microsoftSpellings() []spellings {
 		{"packed queries, keys and values", func() ([]*tensor.Tensor, error) {
 			return microsoftNode("MultiHeadAttention", []*tensor.Tensor{three}, number, count)
 		}, func() ([]*tensor.Tensor, error) {
-			return microsoftNode("MultiHeadAttention", []*tensor.Tensor{part(three, 3, 0), part(three, 3, 1), part(three, 3, 2)},
+			return microsoftNode("MultiHeadAttention", []*tensor.Tensor{pack(three, 3, 0), pack(three, 3, 1), pack(three, 3, 2)},
 				number, count)
 		}},
 		{"packed keys and values", func() ([]*tensor.Tensor, error) {
-			return microsoftNode("MultiHeadAttention", []*tensor.Tensor{part(three, 3, 0), two}, number)
+			return microsoftNode("MultiHeadAttention", []*tensor.Tensor{pack(three, 3, 0), two}, number)
 		}, func() ([]*tensor.Tensor, error) {
-			return microsoftNode("MultiHeadAttention", []*tensor.Tensor{part(three, 3, 0), part(three, 3, 1), part(three, 3, 2)},
+			return microsoftNode("MultiHeadAttention", []*tensor.Tensor{pack(three, 3, 0), pack(three, 3, 1), pack(three, 3, 2)},
 				number)
 		}},
 		{"a mask larger than needed", func() ([]*tensor.Tensor, error) {
@@ -152,7 +152,8 @@ func microsoftSpellings() []spellings {
 			if err != nil {
 				return nil, err
 			}
-			return microsoftNode("BiasAdd", []*tensor.Tensor{y[0], y[0], y[0]}) // three times, since the first half is 3 and 3
+			// The first half is 3 and 3.
+			return microsoftNode("BiasAdd", []*tensor.Tensor{y[0], y[0], y[0]})
 		}},
 	}
 }
@@ -176,7 +177,7 @@ func TestMicrosoftSpellings(t *testing.T) {
 	}
 }
 
-// TestMicrosoftNumbers: products of packed weights and means, computed here by their definitions.
+// TestMicrosoftNumbers compares products of packed weights, and means, with their definitions.
 func TestMicrosoftNumbers(t *testing.T) {
 	// A row of 32 weights of 4 bits in two blocks; every index names the block whose scale it has.
 	weights, groups := make([]byte, 16), make([]int32, 32)
@@ -215,7 +216,7 @@ func TestMicrosoftNumbers(t *testing.T) {
 	}
 }
 
-// TestMicrosoftRefusals: what is not supported, and what is wrong with a node, is said by name.
+// TestMicrosoftRefusals shows that errors name the unsupported feature, or the fault of a node.
 func TestMicrosoftRefusals(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	q, heads, groups := random(r, 1, 2, 8), wire.IntAttribute("num_heads", 2), wire.IntAttribute("kv_num_heads", 2)

@@ -9,7 +9,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// mlNode is a model of one node of ai.onnx.ml over constants.
+// mlNode returns a model of one node of ai.onnx.ml over constants.
 func mlNode(op string, version int64, in []*tensor.Tensor, attrs ...*wire.AttributeProto) *Model {
 	n := &wire.NodeProto{OpType: op, Domain: "ai.onnx.ml", Attribute: attrs}
 	m := single(n, version, in...)
@@ -19,7 +19,7 @@ func mlNode(op string, version int64, in []*tensor.Tensor, attrs ...*wire.Attrib
 	return m
 }
 
-// stump is the attributes of one tree: x[0] <= 2 ? leaf 1 : leaf 2, with some of them changed.
+// stump returns the attributes of one tree, x[0] <= 2 ? leaf 1 : leaf 2, with some attributes changed.
 func stump(changed ...*wire.AttributeProto) []*wire.AttributeProto {
 	attrs := []*wire.AttributeProto{
 		wire.IntsAttribute("nodes_treeids", 0, 0, 0), wire.IntsAttribute("nodes_nodeids", 0, 1, 2),
@@ -45,12 +45,12 @@ func stump(changed ...*wire.AttributeProto) []*wire.AttributeProto {
 	return attrs
 }
 
-// TestTreeRules: a tree, and trees that are none.
+// TestTreeRules converts a tree, and refuses invalid trees.
 func TestTreeRules(t *testing.T) {
 	ints := wire.IntsAttribute
 	for name, c := range map[string]struct {
 		changed []*wire.AttributeProto
-		refused string // empty: 5 and 7
+		refused string // if empty, the results are 5 and 7
 	}{
 		"as it is": {nil, ""},
 		"base":     {[]*wire.AttributeProto{wire.FloatsAttribute("base_values", 0)}, ""},
@@ -85,10 +85,10 @@ func words(list ...string) *tensor.Tensor {
 	return tensor.Must(tensor.OverStrings([]int64{int64(len(list))}, list))
 }
 
-// TestLearned holds operators to numbers worked out by hand.
+// TestLearned compares the results of operators with numbers that were worked out by hand.
 func TestLearned(t *testing.T) {
-	ints, number, list, text := wire.IntsAttribute, wire.FloatAttribute, wire.FloatsAttribute, wire.StringAttribute
-	texts, nan := wire.StringsAttribute, float32(math.NaN())
+	ints, number, list, str := wire.IntsAttribute, wire.FloatAttribute, wire.FloatsAttribute, wire.StringAttribute
+	strs, nan := wire.StringsAttribute, float32(math.NaN())
 	x := floats([]int64{2, 3}, 1, -2, 0, nan, 4, 3)
 	for _, c := range []struct {
 		op    string
@@ -106,7 +106,7 @@ func TestLearned(t *testing.T) {
 			wire.IntAttribute("replaced_value_int64", 2)}, tensor.Of[int64](1, 9)},
 		{"Scaler", []*tensor.Tensor{tensor.Of[int64](3, 5)}, []*wire.AttributeProto{list("offset", 1), list("scale", 2, 0.5)},
 			tensor.Of[float32](4, 2)},
-		{"Normalizer", []*tensor.Tensor{floats([]int64{2, 2}, 3, -4, 0, 0)}, []*wire.AttributeProto{text("norm", "L2")},
+		{"Normalizer", []*tensor.Tensor{floats([]int64{2, 2}, 3, -4, 0, 0)}, []*wire.AttributeProto{str("norm", "L2")},
 			floats([]int64{2, 2}, 0.6, -0.8, 0, 0)},
 		{"Normalizer", []*tensor.Tensor{floats([]int64{2, 2}, 3, -4, -1, -2)}, nil, floats([]int64{2, 2}, 1, -4.0/3, 1, 2)},
 		{"FeatureVectorizer", []*tensor.Tensor{floats([]int64{2, 2}, 1, 2, 3, 4), tensor.Of[float32](5, 6)},
@@ -122,18 +122,18 @@ func TestLearned(t *testing.T) {
 			[]*wire.AttributeProto{ints("keys_int64s", 4, -9), list("values_floats", 1, 2), number("default_float", 0.5)},
 			tensor.Of[float32](0.5, 2)},
 		{"CategoryMapper", []*tensor.Tensor{words("b", "c", "a")},
-			[]*wire.AttributeProto{texts("cats_strings", "a", "b"), ints("cats_int64s", 5, 6),
+			[]*wire.AttributeProto{strs("cats_strings", "a", "b"), ints("cats_int64s", 5, 6),
 				wire.IntAttribute("default_int64", 9)}, tensor.Of[int64](6, 9, 5)},
-		{"OneHotEncoder", []*tensor.Tensor{words("b", "c", "a")}, []*wire.AttributeProto{texts("cats_strings", "a", "b")},
+		{"OneHotEncoder", []*tensor.Tensor{words("b", "c", "a")}, []*wire.AttributeProto{strs("cats_strings", "a", "b")},
 			floats([]int64{3, 2}, 0, 1, 0, 0, 1, 0)},
-		{"LabelEncoder", []*tensor.Tensor{words("b", "c", "a")}, []*wire.AttributeProto{texts("keys_strings", "a", "b"),
+		{"LabelEncoder", []*tensor.Tensor{words("b", "c", "a")}, []*wire.AttributeProto{strs("keys_strings", "a", "b"),
 			list("values_floats", 5, 6)}, tensor.Of[float32](6, 0, 5)},
 		{"LinearRegressor", []*tensor.Tensor{floats([]int64{1, 2}, 3, 4)},
 			[]*wire.AttributeProto{list("coefficients", 1, 2, 0, -1), list("intercepts", 0.5, 1),
 				wire.IntAttribute("targets", 2)}, floats([]int64{1, 2}, 11.5, -3)},
 		{"LinearRegressor", []*tensor.Tensor{floats([]int64{1, 2}, 3, 4)},
 			[]*wire.AttributeProto{list("coefficients", 0, 0, 1, 0), wire.IntAttribute("targets", 2),
-				text("post_transform", "SOFTMAX_ZERO")}, floats([]int64{1, 2}, 0, 1)},
+				str("post_transform", "SOFTMAX_ZERO")}, floats([]int64{1, 2}, 0, 1)},
 		{"LinearClassifier", []*tensor.Tensor{floats([]int64{2, 1}, 3, -4)},
 			[]*wire.AttributeProto{list("coefficients", 1), list("intercepts", 0), ints("classlabels_ints", 8, 9)},
 			tensor.Of[int64](9, 8)},

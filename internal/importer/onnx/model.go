@@ -1,8 +1,8 @@
-// Package onnx reads ONNX models into ir. The wire format is package wire's. Package convert goes through a graph's
-// nodes, and finds for each the rule that turns it into ir: the packages below rules have them, in a table for each
+// Package onnx reads ONNX models into ir. Package wire reads the wire format. Package convert walks a graph's nodes,
+// and finds for each the rule that converts it to ir: the packages below rules have the rules, in a table for each
 // domain.
 //
-// Weights are not copied: constants are views of the model's file, mapped, which must stay open while they are used.
+// Weights are not copied: constants are views of the model's mapped file, which must stay open while they are used.
 package onnx
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// What conversion says of a model's inputs and outputs.
+// The conversion's types that describe a model's inputs and outputs.
 type (
 	Port      = convert.Port
 	Kind      = convert.Kind
@@ -40,12 +40,12 @@ const (
 // Model is a parsed model file.
 type Model struct {
 	convert.Source
-	// Defaults are the inputs whose values are initializers: old exporters list every weight so, newer ones what a run may
-	// replace. Weir compiles the values in.
+	// Defaults are the inputs whose values are initializers: old exporters list every weight so, newer ones the values
+	// that a run may replace. Weir compiles the values in.
 	Defaults []string
 
 	file     *mem.Block
-	external *external // where external data lies; nil if there can be none
+	external *external // finds external data; nil if there can be none
 }
 
 // Open reads the model in a file, which may be closed afterwards, with the external data beside it.
@@ -76,8 +76,8 @@ func ParseIn(data []byte, fsys fs.FS, name string) (*Model, error) {
 // Parse reads a model from memory, which it borrows. It has no external data.
 func Parse(data []byte) (*Model, error) { return parse(data) }
 
-// Blocks are the files that the model reads, its own and those of external data, as far as they are mapped, and copies
-// of what does not lie aligned in those.
+// Blocks returns the files that the model reads, its own and those of external data, if they are mapped, and the copies
+// of data that is not aligned in them.
 func (m *Model) Blocks() (list []*mem.Block) {
 	if m.external != nil {
 		list = m.external.blocks()
@@ -88,7 +88,7 @@ func (m *Model) Blocks() (list []*mem.Block) {
 	return list
 }
 
-// Close gives the file's mapping back.
+// Close releases the mapping of the file.
 func (m *Model) Close() error {
 	var first error
 	if m.external != nil {
@@ -103,6 +103,7 @@ func (m *Model) Close() error {
 	return first
 }
 
+// parse is parseModel that returns faults of mapped files as errors.
 func parse(data []byte) (m *Model, err error) {
 	err = mem.CatchFaults(func() error {
 		m, err = parseModel(data)
@@ -111,7 +112,7 @@ func parse(data []byte) (m *Model, err error) {
 	return m, err
 }
 
-// newModel is a model without its inputs and outputs.
+// newModel returns a model without inputs and outputs.
 func newModel(proto *wire.ModelProto) *Model {
 	m := &Model{Source: convert.Source{Proto: proto, Meta: map[string]string{}, Opsets: map[string]int64{},
 		Functions: map[string]*wire.FunctionProto{}, Rules: rules}}
@@ -119,10 +120,11 @@ func newModel(proto *wire.ModelProto) *Model {
 	return m
 }
 
+// parseModel reads a model and its declared inputs and outputs; it converts nothing.
 func parseModel(data []byte) (*Model, error) {
 	proto, err := wire.ParseModel(data)
 	if err != nil {
-		// What goes wrong before any field is read is no model at all.
+		// An error before the first field means that the data is not a model.
 		if e := (*diag.Error)(nil); errors.As(err, &e) && errors.Is(err, diag.ErrInput) &&
 			strings.HasPrefix(e.Detail, "ModelProto: ") {
 			e.Detail = "this is not an ONNX model, or a broken one: " + e.Detail
@@ -137,7 +139,7 @@ func parseModel(data []byte) (*Model, error) {
 		m.Opsets[convert.DomainOf(o.Domain)] = o.Version
 	}
 	if len(proto.OpsetImport) == 0 && proto.IRVersion < 3 {
-		m.Opsets[""] = 1 // there was only one
+		m.Opsets[""] = 1 // there was only one version
 	}
 	for _, p := range proto.MetadataProps {
 		m.Meta[p.Key] = p.Value
@@ -187,8 +189,8 @@ func parseModel(data []byte) (*Model, error) {
 	return m, nil
 }
 
-// tensor is a constant of the file: a view of its bytes where they lie in the file packed, aligned for their type or
-// not, else decoded.
+// tensor returns a constant of the file: a view of its bytes if the file has them packed, aligned or not; otherwise a
+// decoded copy.
 func (m *Model) tensor(t *wire.TensorProto) (*tensor.Tensor, error) {
 	if t.External() {
 		if m.external == nil {

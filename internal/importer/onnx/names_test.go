@@ -6,7 +6,7 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
-// TestNamelessAxes gives an axis without a name one that no dimension of the model has.
+// TestNamelessAxes shows that an unnamed axis gets a name that no dimension of the model has.
 func TestNamelessAxes(t *testing.T) {
 	x := wire.TensorValue("x", wire.FloatType, wire.Dim(""), wire.Dim("x.1_"), wire.Dim("?"))
 	y := wire.TensorValue("y", wire.FloatType, wire.Dim("x.0"), wire.Dim("?"), wire.Dim("x.2"))

@@ -19,14 +19,15 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestNodes runs ONNX's own test of each operator through the rules and the operators' meaning. WEIR_ONNX_DATA names
-// the folder that holds node/, WEIR_ONNX_NODES, where set, a pattern of the tests to run. A refusal is counted, and is
-// no failure.
+// TestNodes runs ONNX's own test of each operator through the rules and the operators' interpreters. WEIR_ONNX_DATA
+// names the folder that has node/, WEIR_ONNX_NODES, if set, a pattern of the tests to run. Refusals are counted, and
+// are not failures.
 func TestNodes(t *testing.T) { testNodes(t, false) }
 
-// TestNodesSymbolic is TestNodes with every extent above 1 of the inputs a named dimension, one for each number.
+// TestNodesSymbolic is TestNodes in which every extent above 1 of the inputs is a named dimension, one for each number.
 func TestNodesSymbolic(t *testing.T) { testNodes(t, true) }
 
+// testNodes runs the tests; symbolic names the extents.
 func testNodes(t *testing.T, symbolic bool) {
 	data := os.Getenv("WEIR_ONNX_DATA")
 	if data == "" {
@@ -56,8 +57,8 @@ func testNodes(t *testing.T, symbolic bool) {
 			switch {
 			case errors.Is(err, diag.ErrUnsupported), symbolic && errors.Is(err, diag.ErrInput) &&
 				strings.Contains(err.Error(), " does not hold"):
-				// Dimensions that must be equal are not broadcast: where one is 1 and the other not, the run is refused at its
-				// entry.
+				// Dimensions that must be equal are not broadcast: if one is 1 and the other is not, the run is refused
+				// at its start.
 				why := err.Error()
 				refused[name+": "+why]++
 			case err != nil:
@@ -75,8 +76,8 @@ func testNodes(t *testing.T, symbolic bool) {
 	t.Logf("%d passed, %d refused of %d\n%s", passed, len(lines), len(folders), strings.Join(lines, "\n"))
 }
 
-// runNode runs one test. With baked, all inputs but the first are constants: these models have parameters where a real
-// model's shapes, axes and sizes are constants.
+// runNode runs one test. If baked is true, all inputs except the first are constants, because these models have
+// parameters where real models have constants: shapes, axes and sizes.
 func runNode(folder string, baked, symbolic bool) (err error) {
 	defer diag.Recover(&err, "running a node test")
 	file, err := os.Open(filepath.Join(folder, "model.onnx"))

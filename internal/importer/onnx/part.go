@@ -17,11 +17,11 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// A model can be a part of another module: Into builds it there, with values in place of its inputs and of some of its
-// initializers. So a model can be trained, and WriteWith writes it with what its initializers have become.
+// A model can be built into another module: Into builds it there, with values in place of its inputs and of some of its
+// initializers. In this way a model can be trained, and WriteWith writes it with its new initializers.
 
-// Whole reads the model at a path with its external data into Go's memory: nothing is to be closed.
-func Whole(path string) (*Model, error) {
+// ReadAll reads the model at a path with its external data into Go's memory, so that nothing has to be closed.
+func ReadAll(path string) (*Model, error) {
 	f, err := mem.Open(path)
 	if err != nil {
 		return nil, err
@@ -49,8 +49,8 @@ func Whole(path string) (*Model, error) {
 	return m, err
 }
 
-// gather copies external data into the model. Tensors that lie at one place have one copy; as many bytes are copied as
-// the files have, at most: a small file cannot ask for more memory than its data fills.
+// gather copies external data into the model. Tensors at the same location share a copy; at most as many bytes are
+// copied as the files have, so that a small file cannot ask for more memory than its data fills.
 func (m *Model) gather() error {
 	copies, total := map[wire.ExternalEntry][]byte{}, int64(0)
 	return m.Proto.EachTensor(func(t *wire.TensorProto) error {
@@ -86,7 +86,7 @@ func (m *Model) gather() error {
 	})
 }
 
-// fileBytes is how many bytes the files have that were opened.
+// fileBytes returns the total size of the opened files.
 func (x *external) fileBytes() (sum int64) {
 	for _, block := range x.files {
 		sum += block.Size()
@@ -94,7 +94,7 @@ func (x *external) fileBytes() (sum int64) {
 	return sum
 }
 
-// Until makes the named values the model's outputs, and takes out what those do not need. It changes the model.
+// Until makes the named values the model's outputs, and removes everything that they do not need. It changes the model.
 func (m *Model) Until(outputs []string) error {
 	proto := m.Proto.Graph
 	if len(outputs) == 0 {
@@ -119,7 +119,7 @@ func (m *Model) Until(outputs []string) error {
 	return nil
 }
 
-// forget takes out inputs and initializers that neither nodes nor outputs read.
+// forget removes inputs and initializers that neither nodes nor outputs read.
 func (m *Model) forget(outputs []string) {
 	proto, read := m.Proto.Graph, map[string]bool{}
 	for _, name := range outputs {
@@ -133,7 +133,7 @@ func (m *Model) forget(outputs []string) {
 	proto.Initializer = slices.DeleteFunc(proto.Initializer, func(t *wire.TensorProto) bool { return !read[t.Name] })
 }
 
-// lastNames says what the last nodes compute.
+// lastNames returns a hint that lists the results of the last nodes.
 func lastNames(g *wire.GraphProto) string {
 	const most = 6
 	var names []string
@@ -143,7 +143,7 @@ func lastNames(g *wire.GraphProto) string {
 	return "the last nodes compute " + strings.Join(names, ", ")
 }
 
-// declare makes values the outputs of the file and of the model, with the types that the file has for them.
+// declare makes values the outputs of the file and of the model, with their types in the file.
 func (m *Model) declare(outputs []string) {
 	proto, types := m.Proto.Graph, map[string]*wire.ValueInfoProto{}
 	for _, list := range [][]*wire.ValueInfoProto{proto.Output, proto.ValueInfo, proto.Input} {
@@ -164,7 +164,7 @@ func (m *Model) declare(outputs []string) {
 	})
 }
 
-// Untie makes initializers of their own of what Identity nodes of the graph make of initializers. It changes the model.
+// Untie replaces Identity nodes of initializers by initializers of their own. It changes the model.
 func (m *Model) Untie() {
 	graph, copies, gone := m.Proto.Graph, map[string][]*wire.NodeProto{}, map[*wire.NodeProto]bool{}
 	for _, n := range graph.Node {
@@ -172,7 +172,7 @@ func (m *Model) Untie() {
 			copies[n.Input[0]] = append(copies[n.Input[0]], n)
 		}
 	}
-	for i := 0; i < len(graph.Initializer); i++ { // it grows
+	for i := 0; i < len(graph.Initializer); i++ { // the list grows
 		for _, n := range copies[graph.Initializer[i].Name] {
 			if own := *graph.Initializer[i]; !gone[n] {
 				own.Name, gone[n] = n.Output[0], true
@@ -183,8 +183,8 @@ func (m *Model) Untie() {
 	graph.Node = slices.DeleteFunc(graph.Node, func(n *wire.NodeProto) bool { return gone[n] })
 }
 
-// Hoist makes initializers of the graph of those that branches and bodies of loops hold, which are read there all the
-// same: of names that nothing else in the graph has. It changes the model.
+// Hoist moves initializers of branches and of loops' bodies into the graph, if their names occur nowhere else; the
+// bodies read them from there. It changes the model.
 func (m *Model) Hoist() {
 	const sinceVersion = 4 // before, initializers were inputs too
 	if m.Proto.IRVersion < sinceVersion {
@@ -220,7 +220,7 @@ func (m *Model) Hoist() {
 	}
 }
 
-// bodiesIn are the branches and bodies of a graph's nodes, and those in them.
+// bodiesIn returns the branches and bodies of a graph's nodes, at any depth.
 func bodiesIn(g *wire.GraphProto) (list []*wire.GraphProto) {
 	for _, n := range g.Node {
 		for _, a := range n.Attribute {
@@ -234,7 +234,7 @@ func bodiesIn(g *wire.GraphProto) (list []*wire.GraphProto) {
 	return list
 }
 
-// Values are the names of what the graph's nodes compute, in their order.
+// Values returns the names of the nodes' results, in the order of the nodes.
 func (m *Model) Values() (names []string) {
 	for _, n := range m.Proto.Graph.Node {
 		for _, o := range n.Output {
@@ -246,7 +246,7 @@ func (m *Model) Values() (names []string) {
 	return names
 }
 
-// makers are the nodes by what they compute.
+// makers maps the names of results to their nodes.
 func makers(nodes []*wire.NodeProto) map[string]*wire.NodeProto {
 	by := map[string]*wire.NodeProto{}
 	for _, n := range nodes {
@@ -259,7 +259,7 @@ func makers(nodes []*wire.NodeProto) map[string]*wire.NodeProto {
 	return by
 }
 
-// needs are the nodes that values come from.
+// needs returns the nodes from which the named values are computed.
 func needs(by map[string]*wire.NodeProto, names []string) map[*wire.NodeProto]bool {
 	needed := map[*wire.NodeProto]bool{}
 	for todo := slices.Clone(names); len(todo) > 0; {
@@ -272,7 +272,7 @@ func needs(by map[string]*wire.NodeProto, names []string) map[*wire.NodeProto]bo
 	return needed
 }
 
-// Redeclare gives an input other extents than the file does. It changes the model.
+// Redeclare changes the extents of an input. It changes the model.
 func (m *Model) Redeclare(name string, t ir.Type) error {
 	for i := range m.Inputs {
 		p := &m.Inputs[i]
@@ -297,7 +297,7 @@ func (m *Model) Redeclare(name string, t ir.Type) error {
 	return diag.Inputf("the model has no input %q", name).AtTensor(name)
 }
 
-// dimensions are extents as a file declares them.
+// dimensions returns extents as a file declares them.
 func dimensions(shape []sym.Expr) []*wire.Dimension {
 	list := make([]*wire.Dimension, len(shape))
 	for i, e := range shape {
@@ -316,9 +316,9 @@ type Weight struct {
 	Name string
 }
 
-// Weights are the initializers of the graph that training may change: floats of 16 bits or more, from rank 1 on, or
-// of any if scalars says so, that the file does not say to be fixed, that a derivative reaches (see learned), and
-// that no node needs as a constant: the model is converted to find that out.
+// Weights returns the initializers of the graph that training may change: floats of 16 bits or more, of rank 1 or more,
+// or of any rank if scalars is true. The file must not mark them as fixed, a derivative must reach them (see learned),
+// and no node may need them as constants: the model is converted to find such nodes.
 func (m *Model) Weights(scalars bool) ([]Weight, error) {
 	if err := m.Supported(); err != nil {
 		return nil, err
@@ -341,7 +341,7 @@ func (m *Model) Weights(scalars bool) ([]Weight, error) {
 	return m.variable(list)
 }
 
-// ordinary reports whether all floats are such as are learned: masks have infinities, or numbers that stand for them.
+// ordinary reports whether all floats can be learned: masks have infinities, or numbers that stand for them.
 func ordinary(t *tensor.Tensor) bool {
 	const huge = 1e30
 	data, dt := t.Bytes(), t.DType()
@@ -353,8 +353,8 @@ func ordinary(t *tensor.Tensor) bool {
 	return true
 }
 
-// variable are the weights without those that must be constants: where a node cannot be converted, those that it is
-// computed from alone are.
+// variable returns the weights without those that must be constants: if a node cannot be converted, the weights from
+// which alone its operands are computed.
 func (m *Model) variable(list []Weight) ([]Weight, error) {
 	types := map[string]ir.Type{}
 	for _, p := range m.Inputs {
@@ -384,7 +384,8 @@ func (m *Model) variable(list []Weight) ([]Weight, error) {
 	}
 }
 
-// without are the weights but those that a node reads, itself or through what is computed of constants alone.
+// without returns the weights that n does not read, neither itself nor through values that are computed from constants
+// alone.
 func (m *Model) without(list []Weight, n *wire.NodeProto) []Weight {
 	if n == nil {
 		return list
@@ -406,7 +407,7 @@ func (m *Model) without(list []Weight, n *wire.NodeProto) []Weight {
 	return slices.DeleteFunc(slices.Clone(list), func(w Weight) bool { return constant[w.Name] })
 }
 
-// complete gives outputs that have no type yet the types that they were found to have.
+// complete declares the types of outputs that have none, as the conversion found them.
 func (m *Model) complete(results []*ir.Value) {
 	for i, v := range m.Proto.Graph.Output {
 		if t := results[i].Type; v.Type == nil {
@@ -415,8 +416,8 @@ func (m *Model) complete(results []*ir.Value) {
 	}
 }
 
-// Into builds the model into a block: given are the values of all its inputs and of weights. The results are those
-// of the model's outputs. Several goroutines may do so at once, once Weights has returned.
+// Into builds the model into a block: given has the values of all its inputs and of weights. It returns the values of
+// the model's outputs. Several goroutines may call it at once, after Weights has returned.
 func (m *Model) Into(b *ir.Builder, given map[string]*ir.Value) ([]*ir.Value, error) {
 	types := map[string]ir.Type{}
 	for name, v := range given {
@@ -434,7 +435,7 @@ func (m *Model) Into(b *ir.Builder, given map[string]*ir.Value) ([]*ir.Value, er
 	return m.ConvertInto(b, given, a)
 }
 
-// fits refuses inputs that are not of the types that the model declares.
+// fits returns an error for inputs whose types differ from those that the model declares.
 func (m *Model) fits(types map[string]ir.Type) error {
 	bound := map[string]sym.Expr{}
 	for _, p := range m.Inputs {
@@ -451,7 +452,7 @@ func (m *Model) fits(types map[string]ir.Type) error {
 	return nil
 }
 
-// fitsExtent refuses an extent that is not the declared one; bound has the extents that names stand for.
+// fitsExtent returns an error if a given extent is not the declared one; bound has the extents of names so far.
 func (m *Model) fitsExtent(bound map[string]sym.Expr, declared, given sym.Expr) *diag.Error {
 	if _, named := declared.Name(); named {
 		first, ok := bound[declared.String()]
@@ -468,10 +469,10 @@ func (m *Model) fitsExtent(bound map[string]sym.Expr, declared, given sym.Expr) 
 	return nil
 }
 
-// mostBytes is what a file of the format can have.
+// mostBytes is the largest size of a file of the format.
 const mostBytes = 1<<31 - 1
 
-// WriteWith writes the model's file with new contents for initializers: value gives them, or nil for those that stay.
+// WriteWith writes the model's file with new contents for initializers: value returns them, or nil for those that stay.
 func (m *Model) WriteWith(w io.Writer, value func(name string) *tensor.Tensor) error {
 	proto, graph := *m.Proto, *m.Proto.Graph
 	proto.Graph, graph.Initializer = &graph, nil

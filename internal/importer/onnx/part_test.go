@@ -11,7 +11,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestWriteTooLarge: a model that no file of the format can hold is refused before anything is written.
+// TestWriteTooLarge shows that a model that exceeds the format's limit is refused before anything is written.
 func TestWriteTooLarge(t *testing.T) {
 	f32 := wire.DataTypeOf(dtype.F32)
 	g := &wire.GraphProto{

@@ -21,7 +21,7 @@ import (
 )
 
 // TestRulesRefuse gives every rule nodes with operands and attributes that are mostly wrong. A rule may convert a node
-// or say what is the matter with it; it never panics.
+// or return an error; it never panics.
 func TestRulesRefuse(t *testing.T) {
 	rounds := 150
 	if testing.Short() {
@@ -29,13 +29,13 @@ func TestRulesRefuse(t *testing.T) {
 	}
 	for _, name := range rules.Names() {
 		if name == "If" || name == "Loop" || name == "Scan" {
-			continue // their graphs are the subject of tests of their own
+			continue // their graphs have tests of their own
 		}
-		domain, plain, found := strings.Cut(name, ":")
+		domain, operator, found := strings.Cut(name, ":")
 		if !found {
-			domain, plain = "", name
+			domain, operator = "", name
 		}
-		versions := schema.Versions(domain, plain)
+		versions := schema.Versions(domain, operator)
 		seen := map[string]bool{}
 		for i := range rounds {
 			r := rand.New(rand.NewSource(int64(i)))
@@ -43,24 +43,24 @@ func TestRulesRefuse(t *testing.T) {
 			if len(versions) > 0 {
 				since = max(convert.Oldest, versions[r.Intn(len(versions))])
 			}
-			op, _ := schema.Lookup(domain, plain, since)
+			op, _ := schema.Lookup(domain, operator, since)
 			if rules.Rule(name, since) == nil {
-				continue // it was taken back
+				continue // the version was withdrawn
 			}
-			if text := refusal(r, name, domain, plain, since, op); text != "" && !seen[text] && len(seen) < 3 {
-				seen[text] = true
-				t.Errorf("%s at version %d, seed %d: %s", name, since, i, text)
+			if found := refusal(r, name, domain, operator, since, op); found != "" && !seen[found] && len(seen) < 3 {
+				seen[found] = true
+				t.Errorf("%s at version %d, seed %d: %s", name, since, i, found)
 			}
 		}
 	}
 }
 
-// refusal converts one random node; what it returns, where not empty, is a panic that is no refusal.
-func refusal(r *rand.Rand, name, domain, plain string, since int64, op *schema.Operator) (text string) {
-	c := randomCall(r, domain, plain, since, op)
+// refusal converts one random node; it returns the description of a panic, or "".
+func refusal(r *rand.Rand, name, domain, operator string, since int64, op *schema.Operator) (found string) {
+	c := randomCall(r, domain, operator, since, op)
 	defer func() {
 		if p := recover(); p != nil {
-			text = fmt.Sprintf("%v, of %s\n%s", p, describe(c), place(debug.Stack()))
+			found = fmt.Sprintf("%v, of %s\n%s", p, describe(c), location(debug.Stack()))
 		}
 	}()
 	err := func() (err error) {
@@ -72,7 +72,7 @@ func refusal(r *rand.Rand, name, domain, plain string, since int64, op *schema.O
 				return fmt.Errorf("a result without a type")
 			}
 		}
-		if composed { // no stand-in is left in what was built
+		if composed { // no stand-in may be left in the built block
 			for _, v := range out {
 				if v != nil && c.Scope.FormOf(v).Of.DType != dtype.Invalid {
 					c.Block.Results = append(c.Block.Results, c.Scope.As(v, c.Scope.FormOf(v))...)
@@ -88,8 +88,8 @@ func refusal(r *rand.Rand, name, domain, plain string, since int64, op *schema.O
 	return ""
 }
 
-// place is the lines of a stack that name this repository's functions, after the panic.
-func place(stack []byte) string {
+// location returns the lines of a stack after the panic that name this repository's functions.
+func location(stack []byte) string {
 	_, after, _ := strings.Cut(string(stack), "panic(")
 	var lines []string
 	for line := range strings.Lines(after) {
@@ -118,7 +118,7 @@ func describe(c *convert.Call) string {
 
 var oddNumbers = []int64{0, 1, 1, 2, 2, 3, -1, -2, 4, 7, 1 << 40, -1 << 63, 1<<63 - 1}
 
-// randomComposite is texts, a sequence, a list or an optional.
+// randomComposite returns a tensor of strings, a sequence, a list or an optional.
 func randomComposite(r *rand.Rand, g *convert.Scope) *ir.Value {
 	kind := convert.Kind(r.Intn(4))
 	p := convert.Port{Name: "c", Kind: kind, Type: ir.Type{DType: []dtype.DType{dtype.String, dtype.String, dtype.F32,
@@ -126,7 +126,7 @@ func randomComposite(r *rand.Rand, g *convert.Scope) *ir.Value {
 	if kind == convert.Tensor {
 		p.Type.DType = dtype.String
 	}
-	if kind.Plain() == convert.Tensor || r.Intn(2) == 0 {
+	if kind.Unwrapped() == convert.Tensor || r.Intn(2) == 0 {
 		p.Type.Shape = []sym.Expr{}
 		for range r.Intn(4) {
 			p.Type.Shape = append(p.Type.Shape, []sym.Expr{sym.Const(2), sym.Const(1), sym.Dim("n")}[r.Intn(3)])
@@ -135,7 +135,7 @@ func randomComposite(r *rand.Rand, g *convert.Scope) *ir.Value {
 	return g.Parameter(p)
 }
 
-func randomCall(r *rand.Rand, domain, plain string, since int64, op *schema.Operator) *convert.Call {
+func randomCall(r *rand.Rand, domain, operator string, since int64, op *schema.Operator) *convert.Call {
 	body := &ir.Block{}
 	m := &ir.Module{Name: "main", Dims: sym.NewDims(), Main: &ir.Func{Name: "main", Body: body}}
 	m.Funcs = []*ir.Func{m.Main}
@@ -147,7 +147,7 @@ func randomCall(r *rand.Rand, domain, plain string, since int64, op *schema.Oper
 	model := newModel(&wire.ModelProto{Graph: &wire.GraphProto{}})
 	model.Opsets[""], model.Opsets[domain] = since, since
 	g := convert.NewScope(&model.Source, b, nil)
-	node := &wire.NodeProto{OpType: plain, Domain: domain, Name: "node"}
+	node := &wire.NodeProto{OpType: operator, Domain: domain, Name: "node"}
 	c := &convert.Call{Builder: b, Scope: g, Node: node, Version: since, Outputs: 1 + r.Intn(4),
 		Attributes: map[string]*wire.AttributeProto{}}
 	count := r.Intn(5)

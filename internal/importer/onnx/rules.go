@@ -10,5 +10,5 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/rules/training"
 )
 
-// rules are all rules of the importer.
+// rules has all rules of the importer.
 var rules = convert.Assemble(core.Rules, sequence.Rules, signal.Rules, ml.Rules, microsoft.Rules, training.Rules)

@@ -10,41 +10,41 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
-// A graph is converted from its beginning to its end, and some of what a node needs to know is known at the end only:
-// whether what a loop's body yields has the shape that it was given, or whether what follows a branch can be valid. So
-// a conversion takes the simple for granted; where that turns out wrong, it notes so and begins again. Nothing is
-// rolled back.
+// A graph is converted from its beginning to its end, but some facts that a node needs are known only at the end:
+// whether the values that a loop's body yields have the shapes that they began with, or whether the nodes after a
+// branch can be valid. A conversion therefore assumes the simple case; if that turns out wrong, it records the fact and
+// the conversion begins again. Nothing is rolled back.
 
-// mostAttempts is how often a model is converted at most. What is converted again, or inside branches that it does not
-// stand in, is at most mostWork nodes, and moreWork for each node of the model.
+// mostAttempts is the largest number of conversions of a model. At most mostWork nodes, and moreWork for each node of
+// the model, are converted again or as part of a branch that they do not belong to.
 const (
 	mostAttempts = 256
 	mostWork     = 1 << 14
 	moreWork     = 32
 )
 
-// errAgain ends a conversion that found out something that it needed earlier.
+// errAgain ends a conversion that found a fact which it needed earlier.
 var errAgain = errors.New("the conversion begins again")
 
-// Attempt is what the conversions of a model have found out so far. Places are paths of nodes, the same in every
-// conversion.
+// Attempt holds the facts that the conversions of a model have found so far. Loops and Ifs are identified by the paths
+// of their nodes, which are the same in every conversion.
 type Attempt struct {
 	count  int
 	last   string          // the node that asked for another attempt
-	Node   *wire.NodeProto // that was converted last, wherever it stands
-	Top    *wire.NodeProto // that was converted last, of the model's own graph
+	Node   *wire.NodeProto // the node that was converted last, in any graph
+	Top    *wire.NodeProto // the node of the model's own graph that was converted last
 	bodies map[*wire.GraphProto]int
-	varies map[string][]ops.LoopExtent // by the place of a loop: what changes from one iteration to the next
-	forms  map[string][]Form           // by the place of a loop: what its carried values are
-	forks  map[string]fork             // by the place of an If whose branches' results differ in rank
-	States map[string]string           // the outputs that are new values of inputs, by those
+	varies map[string][]ops.LoopExtent // by a loop's path: what changes from one iteration to the next
+	forms  map[string][]Form           // by a loop's path: the forms of its carried values
+	forks  map[string]fork             // by the path of an If whose branches' results differ in rank
+	States map[string]string           // the outputs that are new values of inputs, by the inputs' names
 	ones   []string                    // the dimensions that are 1 in every run
 	work   int                         // how many more nodes may be converted again, in all attempts
 	inline int                         // how many more nodes of functions this attempt may convert
 }
 
-// Functions that call others many times each, and those others again, make a model of any size from a small file. A
-// model may have so many nodes from its functions, and so many more for each node that it writes down.
+// Functions that call others many times each, which call others in turn, make a model of any size from a small file.
+// The functions of a model may expand to leastInlined nodes, and moreInlined for each node in the file.
 const (
 	leastInlined = 20_000
 	moreInlined  = 50
@@ -59,7 +59,7 @@ func mostInlined(m *wire.ModelProto) int {
 	return leastInlined + moreInlined*count
 }
 
-// newAttempt returns an attempt that knows nothing yet.
+// newAttempt returns an attempt without any facts.
 func newAttempt(m *Source) *Attempt {
 	return &Attempt{bodies: map[*wire.GraphProto]int{}, varies: map[string][]ops.LoopExtent{}, forms: map[string][]Form{},
 		forks: map[string]fork{}, work: mostWork + moreWork*nodesOf(m.Proto.Graph)}
@@ -78,7 +78,7 @@ func nodesOf(proto *wire.GraphProto) int {
 	return count
 }
 
-// repeated calls try until a conversion finds out nothing that it needed earlier.
+// repeated calls try until a conversion finds no new fact.
 func (a *Attempt) repeated(ctx context.Context, try func() error) error {
 	for ; ; a.count++ {
 		if err := ctx.Err(); err != nil {
@@ -93,8 +93,8 @@ func (a *Attempt) repeated(ctx context.Context, try func() error) error {
 	}
 }
 
-// place returns the path of the node under conversion.
-func (g *Scope) place() string { return g.path + "/" + g.at }
+// nodePath returns the path of the node under conversion.
+func (g *Scope) nodePath() string { return g.path + "/" + g.at }
 
 // inside returns the path of a graph inside the node under conversion.
 func (g *Scope) inside(proto *wire.GraphProto) string {
@@ -102,7 +102,7 @@ func (g *Scope) inside(proto *wire.GraphProto) string {
 	if _, ok := known[proto]; !ok {
 		known[proto] = len(known)
 	}
-	return fmt.Sprintf("%s:%d", g.place(), known[proto])
+	return fmt.Sprintf("%s:%d", g.nodePath(), known[proto])
 }
 
 // again restarts the conversion.

@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Natural replaces extents that the prover cannot show to be at least 0 by equal extents that it can; each stays one
-// factor in products.
+// Natural replaces extents that the prover cannot show to be at least 0 by equal extents that it can. Each of them is a
+// single factor of a product.
 func Natural(extents []sym.Expr) []sym.Expr {
 	out := make([]sym.Expr, len(extents))
 	for i, e := range extents {
@@ -19,8 +19,8 @@ func Natural(extents []sym.Expr) []sym.Expr {
 	return out
 }
 
-// Argument returns the graph's integer input of known shape that has the elements of v, in order: v itself, or a value
-// that v is a reshape or cast of; nil if there is none.
+// Argument returns the graph's integer input of known shape that has the elements of v, in order: v itself, or the
+// value that v reshapes or casts; nil if v is computed otherwise.
 func (c *Call) Argument(v *ir.Value) *ir.Value {
 	for v.Node != nil && (v.Node.Op.Name() == "reshape" || v.Node.Op.Name() == "cast") && v.Type.DType.IsInt() {
 		v = v.Node.Inputs[0]
@@ -48,7 +48,7 @@ func (c *Call) SymbolsOf(v *ir.Value, lo int64, hi sym.Expr) []sym.Expr {
 	}
 	v.Known = out
 	if argument != nil {
-		// It may have a wider range, from another use or because the bound is no number.
+		// The argument may have a wider range, from another use or because the bound is not a number.
 		for _, e := range out {
 			if lo > math.MinInt64 {
 				c.Condition(sym.Cond{A: sym.Const(lo), B: e}, "an element of "+argument.Name+" is in range")
@@ -62,14 +62,14 @@ func (c *Call) SymbolsOf(v *ir.Value, lo int64, hi sym.Expr) []sym.Expr {
 }
 
 // AsDims replaces formulas that are not simple by new dimensions that the run binds, so that expressions of them stay
-// as short as those of the model's dimensions. None is below lo. A formula that the run knows at its beginning is the
-// dimension's own limit, so that sizes stay tight.
+// as short as those of the model's dimensions. Each is at least lo, and at most the formula itself if the run knows it
+// at the start, so that sizes stay tight.
 func (c *Call) AsDims(lo int64, list ...sym.Expr) []sym.Expr {
 	out := slices.Clone(list)
 	var intricate []sym.Expr
 	var at []int
 	for i, e := range list {
-		if e = c.Dims().Simplify(e); plain(e) && !c.ofData(e) {
+		if e = c.Dims().Simplify(e); isSimple(e) && !c.ofData(e) {
 			out[i] = e
 			continue
 		}
@@ -92,13 +92,13 @@ func (c *Call) AsDims(lo int64, list ...sym.Expr) []sym.Expr {
 	return out
 }
 
-// mostPlain is the largest number of factors of a formula that stays as it is: of sums, quotients and remainders of a
+// longestFormula is the largest number of factors of a formula that AsDims keeps: sums, quotients and remainders of a
 // dimension or two.
-const mostPlain = 8
+const longestFormula = 8
 
-// plain reports whether a formula is a number, or short and without minima and maxima.
-func plain(e sym.Expr) bool {
-	left := mostPlain
+// isSimple reports whether a formula is a number, or short and without minima and maxima.
+func isSimple(e sym.Expr) bool {
+	left := longestFormula
 	var short func(e sym.Expr) bool
 	short = func(e sym.Expr) bool {
 		_, terms := e.Terms()

@@ -1,5 +1,5 @@
-// Package convert turns graphs of ONNX into ir, node by node. It knows no operator but If and Loop: what the others
-// become is said by a RuleSet, whose rules see a node as a Call.
+// Package convert turns graphs of ONNX into ir, node by node. It knows no operators except If and Loop: the rules of a
+// RuleSet convert the others, and see each node as a Call.
 package convert
 
 import (
@@ -21,9 +21,9 @@ type Call struct {
 	Node       *wire.NodeProto
 	Version    int64 // of the operator set that the model imports for the node's domain
 	In         []*ir.Value
-	Outputs    int // how many outputs the node names, trailing unnamed ones left out
+	Outputs    int // the number of outputs that the node names, without trailing unnamed ones
 	Attributes map[string]*wire.AttributeProto
-	copied     *ir.Value // of a condition that is an argument
+	copied     *ir.Value // the copy of a condition that is an argument, see truth
 }
 
 // Refuse ends the conversion with ErrUnsupported, for a feature that is not supported.

@@ -11,16 +11,17 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// What is not one tensor of numbers is several. ir knows only the tensors; while a model is converted, a stand-in, a
-// value that belongs to no block, is passed about in their place, and the built model's Signature says what its
-// parameters and results are the parts of. In the parts' order:
+// A value that is not one tensor of numbers is represented by several tensors, its components. ir knows only the
+// components; while a model is converted, a stand-in, a value that belongs to no block, represents them, and the built
+// model's Signature says which parameters and results are the components of which input or output. The components, in
+// order:
 //
 //	strings    spans i64[shape], each offset<<32 | length, into pool u8[bytes]
 //	sequence   elements T[total], end to end; extents i64[length, 8], the rank and the extents of each tensor.
 //	            In a sequence of strings, the elements are spans, and pool follows.
-//	optional   has bool[], and the pieces of its value, which are empty, or zeros, if it has none
+//	optional   has bool[], and the components of its value, which are empty, or zeros, if it has no value
 //
-// A sequence whose tensors are known one by one is a list of them until something needs its parts.
+// A sequence whose tensors are known one by one is a list of them until its components are needed.
 
 // Kind is the kind of a model's value.
 type Kind uint8
@@ -33,17 +34,17 @@ const (
 	OptionalSequence
 )
 
-// Plain returns the kind of an optional's value; another kind is itself.
-func (k Kind) Plain() Kind { return k &^ Optional }
+// Unwrapped returns the kind of an optional's value; other kinds stay as they are.
+func (k Kind) Unwrapped() Kind { return k &^ Optional }
 
 // Form describes a value before its component tensors exist.
 type Form struct {
 	Kind Kind
-	// Of is the type of the tensor, or of the tensors of a sequence: String for strings. For a sequence, the rank of its
-	// tensors may not be known (Shape is nil), and extents that may differ are the differing one; an optional that never
-	// has anything may not know what it might have (Invalid).
+	// Of is the type of the tensor, or of the tensors of a sequence: String for strings. Of a sequence, Shape is nil if
+	// the rank of its tensors is not known, and extents that may differ are Differing. Of an optional that never has a
+	// value, the type may be unknown (Invalid).
 	Of ir.Type
-	// Vacant says of a sequence that it has no tensors: its type's shape says nothing.
+	// Vacant says that a sequence has no tensors: its type's shape means nothing.
 	Vacant bool
 }
 
@@ -53,10 +54,10 @@ var Differing = sym.Var(sym.Hidden("?"))
 // Composite is the value that a stand-in represents.
 type Composite struct {
 	Form
-	Parts  []*ir.Value // nil of a list; of an absent optional, has alone
-	List   []*ir.Value // the tensors of a sequence that is a list
-	Listed bool
-	Absent bool // it never has anything
+	Components []*ir.Value // nil for a list; has alone for an absent optional
+	List       []*ir.Value // the tensors of a sequence that is a list
+	Listed     bool
+	Absent     bool // it never has a value
 }
 
 // String describes the form, for errors.
@@ -64,7 +65,7 @@ func (f Form) String() string {
 	names := [...]string{Tensor: "a tensor", Sequence: "a sequence", Optional: "an optional",
 		OptionalSequence: "an optional sequence"}
 	if f.Kind == Tensor && f.Of.DType == dtype.String {
-		return "texts"
+		return "strings"
 	}
 	return names[f.Kind]
 }
@@ -76,7 +77,7 @@ func (f Form) simple() bool { return f.Kind == Tensor && f.Of.DType != dtype.Str
 func (g *Scope) Stand(c *Composite) *ir.Value {
 	v := &ir.Value{Name: g.Build.Source}
 	if c.Kind == Tensor {
-		v.Type = ir.Type{DType: dtype.String, Shape: c.Parts[0].Type.Shape}
+		v.Type = ir.Type{DType: dtype.String, Shape: c.Components[0].Type.Shape}
 	}
 	if g.Composites == nil {
 		g.Composites = map[*ir.Value]*Composite{}
@@ -106,8 +107,8 @@ func (g *Scope) IsStrings(v *ir.Value) bool {
 
 // StringComponents returns the spans and the pool of a tensor of strings.
 func (g *Scope) StringComponents(v *ir.Value) ops.Text {
-	parts := g.Composites[v].Parts
-	return ops.Text{Spans: parts[0], Pool: parts[1]}
+	components := g.Composites[v].Components
+	return ops.Text{Spans: components[0], Pool: components[1]}
 }
 
 // Constant returns a constant of the model: a value, or the stand-in for strings.
@@ -115,7 +116,7 @@ func (g *Scope) Constant(name string, t *tensor.Tensor) *ir.Value {
 	if t.DType() != dtype.String {
 		return g.Build.Constant(name, t)
 	}
-	spans, pool, err := tensor.PackTexts(tensor.New, t)
+	spans, pool, err := tensor.PackStrings(tensor.New, t)
 	if err != nil {
 		g.Build.Fail(err)
 	}
@@ -124,28 +125,28 @@ func (g *Scope) Constant(name string, t *tensor.Tensor) *ir.Value {
 }
 
 // From returns the value of a form with the given components.
-func (g *Scope) From(f Form, parts []*ir.Value) *ir.Value {
+func (g *Scope) From(f Form, components []*ir.Value) *ir.Value {
 	if f.simple() {
-		return parts[0]
+		return components[0]
 	}
-	if f.Kind.Plain() == Tensor {
-		f.Of.Shape = parts[f.Kind/Optional].Type.Shape
+	if f.Kind.Unwrapped() == Tensor {
+		f.Of.Shape = components[f.Kind/Optional].Type.Shape
 	}
-	return g.Stand(&Composite{Form: f, Parts: parts})
+	return g.Stand(&Composite{Form: f, Components: components})
 }
 
 // partNames returns the suffixes of the components' names, after the value's own name.
-func (f Form) partNames() []string {
+func (f Form) componentNames() []string {
 	var names []string
 	if f.Kind >= Optional {
 		names = append(names, ".has")
 	}
-	switch text := f.Of.DType == dtype.String; {
-	case f.Kind.Plain() == Sequence && text:
+	switch isString := f.Of.DType == dtype.String; {
+	case f.Kind.Unwrapped() == Sequence && isString:
 		return append(names, ".elements", ".extents", ".pool")
-	case f.Kind.Plain() == Sequence:
+	case f.Kind.Unwrapped() == Sequence:
 		return append(names, ".elements", ".extents")
-	case text:
+	case isString:
 		return append(names, ".spans", ".pool")
 	case f.Kind == Optional:
 		return append(names, ".value")
@@ -163,12 +164,13 @@ func (g *Scope) common(a, b Form) Form {
 		f.Of, f.Kind = b.Of, Optional|b.Kind
 	case b.Of.DType == dtype.Invalid:
 		f.Kind = Optional | a.Kind
-	case a.Of.DType != b.Of.DType || a.Kind.Plain() != b.Kind.Plain():
+	case a.Of.DType != b.Of.DType || a.Kind.Unwrapped() != b.Kind.Unwrapped():
 		g.Build.Failf("%s of %s here and %s of %s there", a, a.Of.DType, b, b.Of.DType)
-	case a.Of.Shape == nil && f.Kind.Plain() == Tensor:
+	case a.Of.Shape == nil && f.Kind.Unwrapped() == Tensor:
 		f.Of.Shape = b.Of.Shape
 	}
-	if f.Kind.Plain() == Sequence && !a.Vacant && !b.Vacant && a.Of.DType != dtype.Invalid && b.Of.DType != dtype.Invalid {
+	if f.Kind.Unwrapped() == Sequence && !a.Vacant && !b.Vacant && a.Of.DType != dtype.Invalid &&
+		b.Of.DType != dtype.Invalid {
 		f.Of.Shape = Alike(a.Of.Shape, b.Of.Shape)
 	} else if a.Vacant || a.Of.DType == dtype.Invalid {
 		f.Of.Shape = b.Of.Shape
@@ -182,7 +184,7 @@ func (g *Scope) common(a, b Form) Form {
 func (g *Scope) lasting(f Form) Form {
 	f.Of.Shape = slices.Clone(f.Of.Shape)
 	for i, e := range f.Of.Shape {
-		if f.Kind.Plain() == Sequence && slices.ContainsFunc(e.Vars(), func(name sym.Name) bool {
+		if f.Kind.Unwrapped() == Sequence && slices.ContainsFunc(e.Vars(), func(name sym.Name) bool {
 			_, decided := g.Build.Module.Limits[name]
 			return decided
 		}) {
@@ -194,7 +196,7 @@ func (g *Scope) lasting(f Form) Form {
 
 // same reports whether two forms are equal.
 func (f Form) same(o Form) bool {
-	return f.Kind == o.Kind && f.Of.DType == o.Of.DType && f.Vacant == o.Vacant && (f.Kind.Plain() == Tensor ||
+	return f.Kind == o.Kind && f.Of.DType == o.Of.DType && f.Vacant == o.Vacant && (f.Kind.Unwrapped() == Tensor ||
 		(f.Of.Shape == nil) == (o.Of.Shape == nil) && slices.EqualFunc(f.Of.Shape, o.Of.Shape, sym.Expr.Equal))
 }
 
@@ -224,16 +226,16 @@ func (g *Scope) As(v *ir.Value, f Form) []*ir.Value {
 		case c.Listed:
 			return g.Packed(c)
 		}
-		return c.Parts
+		return c.Components
 	}
 	switch {
 	case c == nil || c.Kind < Optional:
-		f.Kind = f.Kind.Plain()
+		f.Kind = f.Kind.Unwrapped()
 		return append([]*ir.Value{g.Truth(true)}, g.As(v, f)...)
 	case c.Absent:
-		return append([]*ir.Value{c.Parts[0]}, g.nothing(f)...)
+		return append([]*ir.Value{c.Components[0]}, g.nothing(f)...)
 	}
-	return c.Parts
+	return c.Components
 }
 
 // within returns the scope for rules that build in another block.
@@ -244,20 +246,20 @@ func (g *Scope) within(in *ir.Builder) *Scope {
 }
 
 // flat returns the components of values in the given forms.
-func (g *Scope) flat(values []*ir.Value, forms []Form) (parts []*ir.Value) {
+func (g *Scope) flat(values []*ir.Value, forms []Form) (components []*ir.Value) {
 	for i, v := range values {
-		parts = append(parts, g.As(v, forms[i])...)
+		components = append(components, g.As(v, forms[i])...)
 	}
-	return parts
+	return components
 }
 
-// whole returns the values with the given components, each in its form.
-func (g *Scope) whole(forms []Form, parts []*ir.Value) (values []*ir.Value) {
+// assemble returns the values that have the given components, each in its form; further components stay values.
+func (g *Scope) assemble(forms []Form, components []*ir.Value) (values []*ir.Value) {
 	for _, f := range forms {
-		n := len(f.partNames())
-		values, parts = append(values, g.From(f, parts[:n:n])), parts[n:]
+		n := len(f.componentNames())
+		values, components = append(values, g.From(f, components[:n:n])), components[n:]
 	}
-	return append(values, parts...)
+	return append(values, components...)
 }
 
 // Truth returns a bool constant.
@@ -272,8 +274,8 @@ func (g *Scope) Truth(yes bool) *ir.Value {
 // nothing returns the components, without has, of an optional without a value.
 func (g *Scope) nothing(f Form) []*ir.Value {
 	dt := f.Of.DType
-	text := dt == dtype.String
-	if text {
+	isString := dt == dtype.String
+	if isString {
 		dt = dtype.I64
 	}
 	zeros := func(dt dtype.DType, shape ...int64) *ir.Value {
@@ -283,16 +285,16 @@ func (g *Scope) nothing(f Form) []*ir.Value {
 		}
 		return g.Build.Constant("nothing", t)
 	}
-	var parts []*ir.Value
-	if f.Kind.Plain() == Sequence {
-		parts = append(parts, zeros(dt, 0), zeros(dtype.I64, 0, extentsWidth))
+	var components []*ir.Value
+	if f.Kind.Unwrapped() == Sequence {
+		components = append(components, zeros(dt, 0), zeros(dtype.I64, 0, extentsWidth))
 	} else {
-		parts = append(parts, zeros(dt, make([]int64, len(f.Of.Shape))...))
+		components = append(components, zeros(dt, make([]int64, len(f.Of.Shape))...))
 	}
-	if text {
-		parts = append(parts, zeros(dtype.U8, 0))
+	if isString {
+		components = append(components, zeros(dtype.U8, 0))
 	}
-	return parts
+	return components
 }
 
 // Get returns the value of an optional. A run in which it has none ends with an error.
@@ -304,8 +306,9 @@ func (g *Scope) Get(v *ir.Value) *ir.Value {
 	if c.Absent {
 		g.Build.Failf("the optional has nothing to get")
 	}
-	if has := c.Parts[0]; has.Const == nil {
-		// A value made here is bound here: in a branch that is not taken, nothing is asked for.
+	if has := c.Components[0]; has.Const == nil {
+		// The dimension is bound here, where the value is needed, so that nothing is required in a branch that is not
+		// taken.
 		here := ops.Cast(g.Build, has, dtype.I64)
 		known, err := g.Build.Elements(here, g.Build.Source, 0, 1)
 		if err != nil {
@@ -317,8 +320,8 @@ func (g *Scope) Get(v *ir.Value) *ir.Value {
 		g.Build.Failf("the optional has nothing to get")
 	}
 	f := c.Form
-	f.Kind = f.Kind.Plain()
-	return g.From(f, c.Parts[1:])
+	f.Kind = f.Kind.Unwrapped()
+	return g.From(f, c.Components[1:])
 }
 
 // require adds a condition of the node under conversion, as ir.Inference.Require does for an operator, if a rule
@@ -335,7 +338,7 @@ func (c *Call) StringInput(i int) ops.Text {
 		c.Fault("input %d is missing", i)
 	}
 	if !c.Scope.IsStrings(c.In[i]) {
-		c.Fault("input %d is %s, it must be texts", i, c.Scope.FormOf(c.In[i]))
+		c.Fault("input %d is %s, it must be strings", i, c.Scope.FormOf(c.In[i]))
 	}
 	return c.Scope.StringComponents(c.In[i])
 }
@@ -343,7 +346,8 @@ func (c *Call) StringInput(i int) ops.Text {
 // IsStrings reports whether the i-th input is a tensor of strings.
 func (c *Call) IsStrings(i int) bool { return i < len(c.In) && c.Scope.IsStrings(c.In[i]) }
 
-// Apply converts a node by its rule. An operator that only moves elements moves the spans of strings, over one pool.
+// Apply converts a node by its rule. An operator that only moves elements moves the spans of strings, which share one
+// pool.
 func (g *Scope) Apply(c *Call, convert Rule) []*ir.Value {
 	if n, ok := g.Source.Rules.Integers[ruleName(c.Node)]; ok && c.Version >= n.since {
 		for i := n.first; i <= n.last && i < len(c.In); i++ {
@@ -363,23 +367,23 @@ func (g *Scope) Apply(c *Call, convert Rule) []*ir.Value {
 	if !moved {
 		return convert(c)
 	}
-	var places []int
+	var indices []int
 	var list []ops.Text
 	for i, v := range c.In {
 		may := row.In == nil || slices.Contains(row.In, i)
 		switch {
 		case v == nil || !may && !g.IsStrings(v):
 		case !may:
-			c.Fault("input %d is texts", i)
+			c.Fault("input %d is strings", i)
 		case !g.IsStrings(v):
-			c.Fault("input %d is %s where others are texts", i, g.FormOf(v))
+			c.Fault("input %d is %s and others are strings", i, g.FormOf(v))
 		default:
-			places, list = append(places, i), append(list, g.StringComponents(v))
+			indices, list = append(indices, i), append(list, g.StringComponents(v))
 		}
 	}
 	spans, pool := g.Pooled(list)
 	c.In = slices.Clone(c.In)
-	for k, i := range places {
+	for k, i := range indices {
 		c.In[i] = spans[k]
 	}
 	out := slices.Clone(convert(c))
@@ -446,11 +450,11 @@ func (g *Scope) Packed(s *Composite) []*ir.Value {
 		dt = dtype.F32
 	}
 	l := ops.Pack(g.Build, dt, list...)
-	parts := []*ir.Value{l.Elements, l.Extents}
+	components := []*ir.Value{l.Elements, l.Extents}
 	if pool != nil {
-		parts = append(parts, pool)
+		components = append(components, pool)
 	}
-	return parts
+	return components
 }
 
 // ListStrings returns the spans and pools of tensors of strings.

@@ -12,22 +12,22 @@ import (
 // If converts If. If the condition is known, it converts only the branch taken.
 func If(c *Call) []*ir.Value {
 	cond := c.Input(0)
-	place := c.Scope.place()
+	path := c.Scope.nodePath()
 	if truth, ok := decided(cond); ok {
-		return c.Scope.branch(branchOf(c, int(min(truth, 1))), c.Builder, place)
+		return c.Scope.branch(branchOf(c, int(min(truth, 1))), c.Builder, path)
 	}
-	if d, ok := c.Scope.Attempt.forks[place]; ok {
+	if d, ok := c.Scope.Attempt.forks[path]; ok {
 		c.takes(cond, d)
-		return c.Scope.branch(branchOf(c, d.only), c.Builder, place)
+		return c.Scope.branch(branchOf(c, d.only), c.Builder, path)
 	}
-	sides := c.Scope.sides(place)
+	sides := c.Scope.sides(path)
 	for i, s := range sides {
 		if err := s.do(func() error {
-			s.block.Results = c.Scope.branch(branchOf(c, i), s.Build, place)
+			s.block.Results = c.Scope.branch(branchOf(c, i), s.Build, path)
 			return nil
 		}); err != nil {
 			if errors.As(err, new(ir.Never)) {
-				err = c.Scope.impossible(place, i, err)
+				err = c.Scope.impossible(path, i, err)
 			}
 			c.Fail(err)
 		}
@@ -38,7 +38,7 @@ func If(c *Call) []*ir.Value {
 	}
 	for i, v := range results[0] {
 		if !c.Scope.alike(v, results[1][i]) && c.Scope.FormOf(v).Of.DType == c.Scope.FormOf(results[1][i]).Of.DType {
-			c.Scope.Attempt.forks[place] = fork{only: -1}
+			c.Scope.Attempt.forks[path] = fork{only: -1}
 			c.again()
 		}
 	}
@@ -60,19 +60,19 @@ func Loop(c *Call) []*ir.Value {
 	return append(carried, stacked...)
 }
 
-// Loop makes a loop whose body yields a condition, what is carried on, and slices to be stacked. What is carried need
-// not be tensors: it takes a form in which it can begin and go on.
+// Loop makes a loop whose body yields a condition, the carried values, and slices to be stacked. Carried values need
+// not be tensors: each has a form that fits its first value and those that the body yields.
 func (c *Call) Loop(limit sym.Expr, trip, cond *ir.Value, begin []*ir.Value,
 	build func(g *Scope, iteration, condition *ir.Value, carried []*ir.Value) []*ir.Value) (carried, stacked []*ir.Value) {
-	known, place := c.Scope.Attempt, c.Scope.place()
-	forms := known.forms[place]
+	known, path := c.Scope.Attempt, c.Scope.nodePath()
+	forms := known.forms[path]
 	for i := len(forms); i < len(begin); i++ {
 		forms = append(forms, c.Scope.lasting(c.Scope.FormOf(begin[i])))
 	}
-	parts := c.Scope.flat(begin, forms)
-	body, in := ops.LoopBody(c.Builder, c.Source, limit, parts, known.varies[place]...)
+	components := c.Scope.flat(begin, forms)
+	body, in := ops.LoopBody(c.Builder, c.Source, limit, components, known.varies[path]...)
 	inside := c.Scope.within(in)
-	results := build(inside, body.Params[0], body.Params[1], inside.whole(forms, body.Params[2:]))
+	results := build(inside, body.Params[0], body.Params[1], inside.assemble(forms, body.Params[2:]))
 	if len(results) < 1+len(begin) {
 		c.Fault("the body has %d outputs for %d carried values", len(results), len(begin))
 	}
@@ -83,8 +83,8 @@ func (c *Call) Loop(limit sym.Expr, trip, cond *ir.Value, begin []*ir.Value,
 		changed = changed || !f.simple() && !f.same(wider[i])
 	}
 	if changed {
-		known.forms[place] = wider
-		delete(known.varies, place)
+		known.forms[path] = wider
+		delete(known.varies, path)
 		c.again()
 	}
 	body.Results = append([]*ir.Value{ScalarIn(in, results[0])}, inside.flat(results[1:1+len(begin)], forms)...)
@@ -94,12 +94,12 @@ func (c *Call) Loop(limit sym.Expr, trip, cond *ir.Value, begin []*ir.Value,
 		}
 		body.Results = append(body.Results, v)
 	}
-	if more := ops.LoopVaries(c.Inference, body, parts); more != nil {
-		known.varies[place] = append(known.varies[place], more...)
+	if more := ops.LoopVaries(c.Inference, body, components); more != nil {
+		known.varies[path] = append(known.varies[path], more...)
 		c.again()
 	}
-	ops.LimitLoop(c.Inference, body, limit, parts)
-	out := c.Scope.whole(forms, ops.Loop(c.Builder, body, trip, cond, parts...))
+	ops.LimitLoop(c.Inference, body, limit, components)
+	out := c.Scope.assemble(forms, ops.Loop(c.Builder, body, trip, cond, components...))
 	return out[:len(begin)], out[len(begin):]
 }
 

@@ -14,23 +14,24 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// An If whose branches have results of different ranks, as exporters write for "squeeze where the extent is 1", has no
-// results that ir could give a type. It is converted with what follows: both branches go on, each with its own, until
-// what is still needed has the same ranks in both. Where that cannot be valid in one of them, that branch is
-// impossible, and its condition's opposite a condition of the model.
+// An If whose branches have results of different ranks, as exporters write for "squeeze if the extent is 1", has no
+// results that ir could type. It is converted together with the nodes after it, once in each branch, until the values
+// that are still needed have the same ranks in both. If that cannot be valid in one branch, that branch is impossible,
+// and the opposite of its condition becomes a condition of the model.
 
-// fork records about such an If that both branches are possible, or that one is not.
+// fork records that both branches of such an If are possible, or why one is not.
 type fork struct {
 	only int    // the branch that is possible: 1 then, 0 else; −1: both
-	why  string // the other is not
-	// within says that a branch's own results differ: what follows the If follows in the branch.
+	why  string // why the other branch is not possible
+	// within says that the results of a branch's own graph differ: the nodes after the If are converted within the
+	// branch.
 	within bool
 }
 
 // flow is a list of nodes to convert in order, and the last use of each name.
 type flow struct {
 	nodes   []*wire.NodeProto
-	ids     []string // of the nodes, the same in every attempt
+	ids     []string // identify the nodes, the same in every attempt
 	outputs []declared
 	last    map[string]int
 }
@@ -77,11 +78,11 @@ func (g *Scope) run(nodes []*wire.NodeProto, outputs []declared) error {
 // step converts a node, or an If with the nodes after it, and returns the index of the next node.
 func (g *Scope) step(f *flow, at int) (next int, err error) {
 	g.at = f.ids[at]
-	n, place := f.nodes[at], g.place()
+	n, path := f.nodes[at], g.nodePath()
 	if g.Attempt.Node = n; g.depth == 0 {
 		g.Attempt.Top = n
 	}
-	d, ok := g.Attempt.forks[place]
+	d, ok := g.Attempt.forks[path]
 	if !ok || d.only >= 0 && !d.within {
 		return at + 1, g.node(n)
 	}
@@ -139,20 +140,20 @@ func (f *flow) into(at int, branch *wire.GraphProto) *flow {
 type side struct {
 	*Scope
 	block    *ir.Block
-	requires []ir.Require // the module's, as this branch makes them
-	before   int          // how many of them there were
-	left     int          // nodes to convert
+	requires []ir.Require // the module's conditions, with those of this branch
+	before   int          // the number of conditions before this branch
+	left     int          // the number of nodes left to convert
 }
 
 // sides returns the branches of the If under conversion; the index is the condition's value.
-func (g *Scope) sides(place string) (out [2]*side) {
+func (g *Scope) sides(path string) (out [2]*side) {
 	before := g.Build.Module.Requires
 	for i := range out {
 		block := &ir.Block{}
 		inner := *g
 		inner.Outer, inner.Build, inner.names, inner.weights, inner.sparse = g, g.Build.In(block), map[string]*ir.Value{},
 			nil, nil
-		inner.path = fmt.Sprintf("%s=%d", place, i)
+		inner.path = fmt.Sprintf("%s=%d", path, i)
 		out[i] = &side{Scope: &inner, block: block, requires: slices.Clone(before), before: len(before)}
 	}
 	return out
@@ -174,7 +175,8 @@ func (c *Call) join(cond *ir.Value, sides [2]*side, results [2][]*ir.Value) []*i
 	m.Requires = sides[0].requires[:sides[0].before]
 	for i, s := range sides {
 		for _, r := range s.requires[s.before:] {
-			if own := c.relation(cond, i == 1); own.String() != r.Cond.String() { // that is what the branch is taken for
+			// A branch's own condition holds whenever the branch runs.
+			if own := c.relation(cond, i == 1); own.String() != r.Cond.String() {
 				m.Requires = append(m.Requires, ir.Require{Cond: under(c.truth(cond), i, r.Cond), From: r.From})
 			}
 		}
@@ -186,13 +188,14 @@ func (c *Call) join(cond *ir.Value, sides [2]*side, results [2][]*ir.Value) []*i
 	for i, s := range sides {
 		s.block.Results = s.flat(results[i], forms)
 	}
-	return c.Scope.whole(forms, ops.If(c.Builder, cond, sides[1].block, sides[0].block))
+	return c.Scope.assemble(forms, ops.If(c.Builder, cond, sides[1].block, sides[0].block))
 }
 
 // alike reports whether one result of an If can have both values: tensors of one type and rank, or composites.
 func (g *Scope) alike(x, y *ir.Value) bool {
 	a, b := g.FormOf(x), g.FormOf(y)
-	if a.Kind.Plain() != Tensor || b.Kind.Plain() != Tensor || a.Of.DType == dtype.Invalid || b.Of.DType == dtype.Invalid {
+	if a.Kind.Unwrapped() != Tensor || b.Kind.Unwrapped() != Tensor || a.Of.DType == dtype.Invalid ||
+		b.Of.DType == dtype.Invalid {
 		return true
 	}
 	return a.Of.DType == b.Of.DType && len(a.Of.Shape) == len(b.Of.Shape)
@@ -203,9 +206,9 @@ func (g *Scope) fork(c *Call, f *flow, at int) (next int, err error) {
 	if f.last == nil {
 		f.last = lastUses(f.nodes, f.outputs)
 	}
-	n, place := f.nodes[at], g.place()
-	within := g.Attempt.forks[place].within
-	sides := g.sides(place)
+	n, path := f.nodes[at], g.nodePath()
+	within := g.Attempt.forks[path].within
+	sides := g.sides(path)
 	var flows [2]*flow
 	for i, s := range sides {
 		proto := branchOf(c, i)
@@ -215,10 +218,10 @@ func (g *Scope) fork(c *Call, f *flow, at int) (next int, err error) {
 			s.left = len(flows[i].nodes) - at
 			err = s.do(func() error { return s.initializers(proto) })
 		} else {
-			err = s.do(func() error { return s.results(n, proto, place) })
+			err = s.do(func() error { return s.results(n, proto, path) })
 		}
 		if err != nil {
-			return at, g.impossible(place, i, err)
+			return at, g.impossible(path, i, err)
 		}
 	}
 	for {
@@ -226,17 +229,17 @@ func (g *Scope) fork(c *Call, f *flow, at int) (next int, err error) {
 		if sides[0].left == sides[1].left && end > at && g.agree(f, sides, end) {
 			break
 		}
-		i := 1 // the branch that is behind
+		i := 1 // the branch with more nodes left
 		if sides[0].left > sides[1].left {
 			i = 0
 		}
 		s := sides[i]
 		if s.left == 0 {
-			return at, g.differ(f, place, sides)
+			return at, g.differ(f, path, sides)
 		}
 		if g.Attempt.work--; g.Attempt.work < 0 {
-			return at, diag.Unsupportedf("branches whose results' ranks differ, with too much behind them").AtNode(sourceOf(n),
-				n.OpType)
+			return at, diag.Unsupportedf("branches whose results' ranks differ, with too many nodes after them").
+				AtNode(sourceOf(n), n.OpType)
 		}
 		err := s.do(func() error {
 			next, err := s.step(flows[i], len(flows[i].nodes)-s.left)
@@ -244,7 +247,7 @@ func (g *Scope) fork(c *Call, f *flow, at int) (next int, err error) {
 			return err
 		})
 		if err != nil {
-			return at, g.impossible(place, i, err)
+			return at, g.impossible(path, i, err)
 		}
 	}
 	next = len(f.nodes) - sides[0].left
@@ -262,8 +265,8 @@ func (g *Scope) fork(c *Call, f *flow, at int) (next int, err error) {
 }
 
 // results names the results of a branch as the If's own results.
-func (s *side) results(n *wire.NodeProto, proto *wire.GraphProto, place string) error {
-	for i, v := range s.branch(proto, s.Build, place) {
+func (s *side) results(n *wire.NodeProto, proto *wire.GraphProto, path string) error {
+	for i, v := range s.branch(proto, s.Build, path) {
 		if i < len(n.Output) && n.Output[i] != "" {
 			s.names[n.Output[i]] = v
 		}
@@ -271,7 +274,7 @@ func (s *side) results(n *wire.NodeProto, proto *wire.GraphProto, place string) 
 	return nil
 }
 
-// live returns the names that nodes [at, end) make and nodes from end on read.
+// live returns the names that nodes [at, end) compute and nodes from end on read.
 func (f *flow) live(made map[string]*ir.Value, at, end int) []string {
 	var out []string
 	for _, n := range f.nodes[at:end] {
@@ -298,23 +301,23 @@ func (g *Scope) agree(f *flow, sides [2]*side, from int) bool {
 	return true
 }
 
-// impossible records that a branch cannot be valid, and restarts the conversion. An error that is not the user's fault
-// does not count.
-func (g *Scope) impossible(place string, branch int, err error) error {
+// impossible records that a branch cannot be valid, and restarts the conversion. An error that is not ErrInput is
+// returned as it is.
+func (g *Scope) impossible(path string, branch int, err error) error {
 	e := diag.As(err, diag.ErrInput)
 	if errors.Is(err, errAgain) || e == nil {
 		return err
 	}
-	d := g.Attempt.forks[place]
+	d := g.Attempt.forks[path]
 	d.only, d.why = 1-branch, e.Error()
-	g.Attempt.forks[place] = d
+	g.Attempt.forks[path] = d
 	g.Attempt.last = g.Build.Source
 	return errAgain
 }
 
-// differ decides between branches whose results differ when there is nothing left to convert: by the ranks that the
-// file gives its outputs, or with what follows the If whose branch this graph is.
-func (g *Scope) differ(f *flow, place string, sides [2]*side) error {
+// differ decides about branches whose results differ when no nodes are left: by the ranks that the file declares for
+// the outputs, or by converting the nodes after the If to which this branch belongs.
+func (g *Scope) differ(f *flow, path string, sides [2]*side) error {
 	for _, o := range f.outputs {
 		x, y := sides[0].names[o.name], sides[1].names[o.name]
 		if x == nil || y == nil || g.alike(x, y) {
@@ -322,7 +325,7 @@ func (g *Scope) differ(f *flow, place string, sides [2]*side) error {
 		}
 		for i, v := range []*ir.Value{x, y} {
 			if o.rank >= 0 && len(v.Type.Shape) != o.rank {
-				return g.impossible(place, i, diag.Inputf("output %q becomes %s, it is declared with rank %d", o.name, v.Type,
+				return g.impossible(path, i, diag.Inputf("output %q becomes %s, it is declared with rank %d", o.name, v.Type,
 					o.rank).AtTensor(o.name))
 			}
 		}
@@ -379,7 +382,7 @@ func lastUses(nodes []*wire.NodeProto, outputs []declared) map[string]int {
 // truth returns a condition as an integer, 1 or 0: known, or a dimension that the run binds.
 func (c *Call) truth(cond *ir.Value) sym.Expr {
 	if cond.Known == nil && slices.Contains(c.Module.Main.Body.Params, cond) {
-		// As an argument's elements are dimensions that the caller has to give; this is one that the run finds.
+		// The elements of an argument are dimensions that the caller has to give; those of a copy are found by the run.
 		if c.copied == nil {
 			c.copied = ops.Binary(c.Builder, ops.And, cond, cond)
 		}
@@ -395,8 +398,8 @@ func (c *Call) truth(cond *ir.Value) sym.Expr {
 	return known[0]
 }
 
-// under is a condition that must hold only where a truth value is what a branch asks for. That extents are not negative
-// holds of a branch that does not run as well: memory is planned for both.
+// under returns a condition that must hold only if the branch is taken. That extents are not negative must hold for a
+// branch that is not taken as well, because memory is planned for both.
 func under(truth sym.Expr, branch int, cond sym.Cond) sym.Cond {
 	zero, one := sym.Const(0), sym.Const(1)
 	if cond.Rel == sym.LE && cond.A.Equal(zero) {
@@ -416,7 +419,7 @@ func under(truth sym.Expr, branch int, cond sym.Cond) sym.Cond {
 	return sym.Cond{A: by, Rel: cond.Rel, B: zero}
 }
 
-// takes adds the condition that an If takes one branch to the model.
+// takes adds the condition of the model that an If takes the branch d.only.
 func (c *Call) takes(cond *ir.Value, d fork) {
 	name := [2]string{"then", "else"}[d.only]
 	if err := c.RequireOf(c.Source, c.Node.OpType, 0, c.relation(cond, d.only == 1),
@@ -441,6 +444,7 @@ var relations = map[string]func(a, b sym.Expr, holds bool) sym.Cond{
 	},
 }
 
+// init adds the comparisons that follow from lt.
 func init() {
 	less := relations["lt"]
 	relations["gt"] = func(a, b sym.Expr, holds bool) sym.Cond { return less(b, a, holds) }

@@ -23,19 +23,19 @@ type Scope struct {
 	Outer   *Scope
 	Build   *ir.Builder
 	names   map[string]*ir.Value
-	given   map[string]*ir.Value               // the values of initializers that are no constants
-	weights map[string]*wire.TensorProto       // not yet asked for
+	given   map[string]*ir.Value               // the values of initializers that are not constants
+	weights map[string]*wire.TensorProto       // initializers that have not been read
 	sparse  map[string]*wire.SparseTensorProto // likewise
 	opsets  map[string]int64
-	attrs   map[string]*wire.AttributeProto // a function's, for what refers to them
-	// Composites are what the stand-ins of the model stand for.
+	attrs   map[string]*wire.AttributeProto // the attributes of a call of a function, for references to them
+	// Composites maps stand-ins to the values that they represent.
 	Composites map[*ir.Value]*Composite
-	Proto      *wire.GraphProto // nil of a function
+	Proto      *wire.GraphProto // nil for a function
 	depth      int
 	Attempt    *Attempt
-	path       string // of the graph in the model, the same in every attempt
+	path       string // the path of the graph in the model, the same in every attempt
 	at         string // the node under conversion
-	owner      string // the place of the If whose branch this is
+	owner      string // the path of the If to whose branch this graph belongs
 }
 
 // NewScope returns the scope of a model's own graph.
@@ -49,10 +49,10 @@ func (m *Source) Build(outputs []string) (module *ir.Module, signature *Signatur
 	return m.BuildWithin(context.Background(), outputs, nil, nil)
 }
 
-// BuildWithin converts the model: its own outputs, or the named values. The signature says what the module's parameters
-// and results are. The module's Check is set: it gives the context's error once that has ended. states says which
-// outputs are new values of inputs, by those; it makes no states of them. ones are dimensions that are 1 in every run:
-// an extent that is one of them repeats where a larger one is expected.
+// BuildWithin converts the model: its own outputs, or the named values. The signature describes the module's parameters
+// and results. The module's Check returns the context's error once the context has ended. states maps inputs to the
+// outputs that are their new values; the module does not treat them as states. ones are dimensions that are 1 in every
+// run: an extent that is one of them is broadcast where a larger one is expected.
 func (m *Source) BuildWithin(ctx context.Context, outputs []string, states map[string]string,
 	ones []string) (module *ir.Module, signature *Signature, err error) {
 	if err := m.Supported(); err != nil {
@@ -198,7 +198,7 @@ func sourceOf(n *wire.NodeProto) string {
 	return n.OpType
 }
 
-// convert adds a graph's nodes, which may stand in any order.
+// convert adds a graph's nodes, which may be in any order.
 func (g *Scope) convert(proto *wire.GraphProto, outputs []string) error {
 	g.Proto = proto
 	if err := g.initializers(proto); err != nil {
@@ -413,7 +413,7 @@ func (g *Scope) inline(f *wire.FunctionProto, n *wire.NodeProto, in []*ir.Value,
 	}
 	inner := &Scope{Source: g.Source, Build: g.Build, names: map[string]*ir.Value{}, opsets: g.Source.within(f, g.opsets),
 		attrs: map[string]*wire.AttributeProto{}, depth: g.depth + 1, Composites: g.Composites, Attempt: g.Attempt,
-		path: g.place()}
+		path: g.nodePath()}
 	for _, a := range f.AttributeProto {
 		inner.attrs[a.Name] = a
 	}
@@ -473,10 +473,12 @@ func (g *Scope) Body(proto *wire.GraphProto, in *ir.Builder, params []*ir.Value)
 }
 
 // branch is Body for a branch of the If at a place.
-func (g *Scope) branch(proto *wire.GraphProto, in *ir.Builder, place string) []*ir.Value {
-	return g.bodyOf(proto, in, nil, place)
+func (g *Scope) branch(proto *wire.GraphProto, in *ir.Builder, path string) []*ir.Value {
+	return g.bodyOf(proto, in, nil, path)
 }
 
+// bodyOf converts a subgraph into in, with params as its inputs, and returns its outputs. owner is the path of the If
+// whose branch it is, or "".
 func (g *Scope) bodyOf(proto *wire.GraphProto, in *ir.Builder, params []*ir.Value, owner string) []*ir.Value {
 	if len(proto.Input) != len(params) {
 		g.Build.Fail(diag.Inputf("the subgraph has %d inputs, %d are given", len(proto.Input), len(params)).

@@ -8,7 +8,7 @@ import (
 // It keeps the file's order if that is valid, as ONNX demands. maker is the index of the node that computes a name.
 // Nodes in a cycle stay as they are.
 func sorted(nodes []*wire.NodeProto, maker map[string]int) []*wire.NodeProto {
-	after := make([][]int, len(nodes)) // the nodes that must come first
+	after := make([][]int, len(nodes)) // the nodes that must come first, by node
 	fine := true
 	for i, n := range nodes {
 		Reads(n, func(name string) {

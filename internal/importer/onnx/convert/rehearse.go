@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Rehearse converts the model for inputs and weights of some types, and returns what the conversion found
-// out; found is given the results of each attempt that is valid.
+// Rehearse converts the model for inputs and weights of these types, and returns the facts that the conversion found.
+// It calls found with the results of each valid attempt.
 func (m *Source) Rehearse(dims *sym.Dims, types map[string]ir.Type, found func(results []*ir.Value)) (a *Attempt,
 	err error) {
 	a = newAttempt(m)
@@ -36,8 +36,8 @@ func (m *Source) Rehearse(dims *sym.Dims, types map[string]ir.Type, found func(r
 	})
 }
 
-// ConvertInto converts the model into a block, with what earlier conversions have found out: given are the values of
-// its inputs and of some initializers.
+// ConvertInto converts the model into a block, using the facts of earlier attempts. given has the values of the model's
+// inputs and of some initializers.
 func (m *Source) ConvertInto(b *ir.Builder, given map[string]*ir.Value, a *Attempt) (results []*ir.Value, err error) {
 	defer ir.Catch(&err)
 	a.inline = mostInlined(m.Proto)

@@ -12,8 +12,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Port is an input or output as the file declares it. Of a sequence, Type is its tensors', without a Shape where not
-// even their rank is declared, and with names of its own for extents that may differ. An output may be declared without
+// Port is an input or output as the file declares it. For a sequence, Type is the type of its tensors, without a Shape
+// if their rank is not declared, and with a new name for each extent that may differ. An output may be declared without
 // a type.
 type Port struct {
 	Name string
@@ -24,11 +24,11 @@ type Port struct {
 // extentsWidth is the length of a row of a sequence's extents.
 const extentsWidth = 1 + tensor.SequenceRank
 
-// Edge is an input or output of a built model: a port, and which of the module's parameters or results are its parts,
-// in the order that composite.go has.
+// Edge is an input or output of a built model: a port, and the indices of its components among the module's parameters
+// or results, in the order of composite.go.
 type Edge struct {
 	Port
-	Parts []int
+	Components []int
 }
 
 // Signature describes the parameters and results of a built module.
@@ -54,10 +54,10 @@ func PortOf(v *wire.ValueInfoProto, strict bool, named map[string]bool) (Port, e
 		unwrap(inner.Type.SequenceType, Sequence)
 	}
 	var err error
-	if p.Type, err = typeOf(&inner, strict && p.Kind.Plain() == Tensor, named); err != nil {
+	if p.Type, err = typeOf(&inner, strict && p.Kind.Unwrapped() == Tensor, named); err != nil {
 		return p, err
 	}
-	if p.Kind.Plain() == Sequence && p.Type.DType != dtype.String && p.Type.DType.Bits() < 8 {
+	if p.Kind.Unwrapped() == Sequence && p.Type.DType != dtype.String && p.Type.DType.Bits() < 8 {
 		return p, diag.Unsupportedf("%s is a sequence of tensors of %s, whose elements are smaller than a byte", v.Name,
 			p.Type.DType).AtTensor(v.Name)
 	}
@@ -67,7 +67,7 @@ func PortOf(v *wire.ValueInfoProto, strict bool, named map[string]bool) (Port, e
 // Form returns the form of the port, as far as a run can rely on it.
 func (p Port) Form() Form {
 	f := Form{Kind: p.Kind, Of: p.Type}
-	if p.Kind.Plain() == Sequence {
+	if p.Kind.Unwrapped() == Sequence {
 		f.Of.Shape = slices.Clone(f.Of.Shape)
 		for i, e := range f.Of.Shape {
 			if _, fixed := e.Const(); !fixed {
@@ -84,7 +84,7 @@ func (g *Scope) inputs(s *Signature) {
 	for _, p := range g.Source.Inputs {
 		for _, e := range p.Type.Shape {
 			for _, name := range e.Vars() {
-				if p.Kind.Plain() == Tensor {
+				if p.Kind.Unwrapped() == Tensor {
 					dims.Set(name, g.Attempt.rangeOf(name))
 				}
 			}
@@ -94,7 +94,7 @@ func (g *Scope) inputs(s *Signature) {
 		edge, first := Edge{Port: p}, len(g.Build.Block.Params)
 		g.names[p.Name] = g.Parameter(p)
 		for i := first; i < len(g.Build.Block.Params); i++ {
-			edge.Parts = append(edge.Parts, i)
+			edge.Components = append(edge.Components, i)
 		}
 		s.Inputs = append(s.Inputs, edge)
 	}
@@ -103,11 +103,11 @@ func (g *Scope) inputs(s *Signature) {
 // Parameter adds the parameters of an input, one for each component, and returns the input's value.
 func (g *Scope) Parameter(p Port) *ir.Value {
 	f := p.Form()
-	var parts []*ir.Value
-	for _, part := range f.partNames() {
-		parts = append(parts, g.Build.Param(p.Name+part, g.partType(p, f, part)))
+	var components []*ir.Value
+	for _, component := range f.componentNames() {
+		components = append(components, g.Build.Param(p.Name+component, g.componentType(p, f, component)))
 	}
-	return g.From(f, parts)
+	return g.From(f, components)
 }
 
 // rangeOf returns the initial range of an input's dimension.
@@ -119,12 +119,12 @@ func (a *Attempt) rangeOf(name sym.Name) sym.Range {
 }
 
 // partType returns the type of a component of an input.
-func (g *Scope) partType(p Port, f Form, part string) ir.Type {
+func (g *Scope) componentType(p Port, f Form, component string) ir.Type {
 	dt := f.Of.DType
 	if dt == dtype.String {
 		dt = dtype.I64
 	}
-	switch part {
+	switch component {
 	case ".has":
 		return ir.Type{DType: dtype.Bool}
 	case ".pool":
@@ -156,22 +156,22 @@ func (g *Scope) output(s *Signature, name string, v *ir.Value) {
 		p := g.Source.Outputs[at]
 		if declared := p.Form(); f.Of.DType == dtype.Invalid {
 			f.Of = declared.Of
-		} else if declared.Kind.Plain() != f.Kind.Plain() {
+		} else if declared.Kind.Unwrapped() != f.Kind.Unwrapped() {
 			g.Build.Fail(diag.Inputf("output %q is declared as %s and is %s", name, declared, f).AtTensor(name))
 		}
 		f.Kind = p.Kind
 		edge.Kind, edge.Type.DType = p.Kind, f.Of.DType
-		if p.Kind.Plain() == Sequence {
+		if p.Kind.Unwrapped() == Sequence {
 			edge.Type.Shape = p.Type.Shape
 		}
 	}
 	if f.Of.DType == dtype.Invalid {
-		g.Build.Fail(diag.Unsupportedf("output %q is an optional of a type that nothing tells", name).AtTensor(name))
+		g.Build.Fail(diag.Unsupportedf("output %q is an optional of an unknown type", name).AtTensor(name))
 	}
-	names := f.partNames()
-	for i, part := range g.As(v, f) {
-		edge.Parts = append(edge.Parts, len(g.Build.Block.Results))
-		g.Build.Block.Results = append(g.Build.Block.Results, part)
+	names := f.componentNames()
+	for i, component := range g.As(v, f) {
+		edge.Components = append(edge.Components, len(g.Build.Block.Results))
+		g.Build.Block.Results = append(g.Build.Block.Results, component)
 		s.Results = append(s.Results, name+names[i])
 	}
 	s.Outputs = append(s.Outputs, edge)

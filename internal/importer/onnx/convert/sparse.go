@@ -7,15 +7,15 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// A sparse tensor is filled in when the model is read. What that takes is bounded by what the file holds: sparseFree
-// bytes, or sparseGrowth times the bytes of the elements that are stored.
+// A sparse tensor is expanded when the model is read. To bound its size, it may have sparseFree bytes, or sparseGrowth
+// times the bytes of the elements in the file.
 const (
 	sparseFree   = 16 << 20
 	sparseGrowth = 64
 )
 
-// Dense returns a sparse tensor with its zeros. Errors: ErrInput if positions are out of range, repeated or out of
-// order; ErrUnsupported if it would be much larger than the file.
+// Dense returns a sparse tensor with its zeros. Positions that are out of range, repeated or out of order are ErrInput;
+// a tensor that is much larger than the file is ErrUnsupported.
 func (m *Source) Dense(s *wire.SparseTensorProto) (*tensor.Tensor, error) {
 	if s.Values == nil {
 		return nil, diag.Inputf("a sparse tensor without values")
@@ -62,7 +62,8 @@ func (m *Source) Dense(s *wire.SparseTensorProto) (*tensor.Tensor, error) {
 	return out, nil
 }
 
-// positions are the positions of a sparse tensor's elements: indices into the flat tensor, or coordinates.
+// positions are the positions of a sparse tensor's elements: indices into the flat tensor if linear, otherwise
+// coordinates.
 type positions struct {
 	indices *tensor.Tensor
 	rank    int64

@@ -15,37 +15,37 @@ type Rule func(c *Call) []*ir.Value
 
 // Table has the rules of some operators by name: "Add", or "domain:Name" outside ai.onnx.
 type Table struct {
-	// Rules say what an operator becomes. If a newer version only adds to an older one, the rule serves both, and
-	// Call.Version tells them apart.
+	// Rules has the rule of each operator. If a newer version only extends an older one, one rule converts both, and
+	// Call.Version distinguishes them.
 	Rules map[string]Rule
-	// Before says what an operator became in models that import a version of its domain below the number, down to the
-	// next such number.
+	// Before has the rules for models that import a version of the domain below the key; the next lower key takes
+	// precedence.
 	Before map[int64]map[string]Rule
-	// Strings are the rules of operators that differ for strings and for numbers.
+	// Strings has the rules for strings of operators whose rules for strings and numbers differ.
 	Strings map[string]Rule
-	// Moves are operators that do to the spans of strings what they do to numbers.
+	// Moves has the operators that move spans of strings as they move numbers.
 	Moves map[string]Moved
-	// Integers are inputs that must be integers.
+	// Integers has the inputs that must be integers.
 	Integers map[string]Counted
 }
 
-// Moved lists the inputs of an operator that may be strings, if it only moves elements, and the outputs that then are
-// strings; nil: all.
+// Moved lists the inputs that may be strings, of an operator that only moves elements, and the outputs that are strings
+// then; nil means all.
 type Moved struct{ In, Out []int }
 
-// Counted is a range of inputs that are integers since a version of their operator: sizes, indices, axes.
+// Counted is a range of inputs that must be integers from a version of their operator on: sizes, indices, axes.
 type Counted struct {
 	since       int64
 	first, last int
 }
 
-// Since returns the inputs from first to last as integers since a version.
+// Since returns the Counted of the inputs from first to last.
 func Since(version int64, first, last int) Counted { return Counted{version, first, last} }
 
 // RuleSet is the union of tables.
 type RuleSet struct {
 	Table
-	earlier map[string][]meaning // before, by operator, in ascending order
+	earlier map[string][]meaning // the rules of Before, by operator, in ascending order
 }
 
 // meaning is an operator's rule in models that import a version of its domain below until.
@@ -79,10 +79,10 @@ func Assemble(tables ...Table) *RuleSet {
 	return all
 }
 
-// Merged merges maps. It panics if two of them have one key.
-func Merged[T any](parts ...map[string]T) map[string]T {
+// Merged merges maps. It panics if two of them have the same key.
+func Merged[T any](tables ...map[string]T) map[string]T {
 	all := map[string]T{}
-	for _, rows := range parts {
+	for _, rows := range tables {
 		for name := range rows {
 			if _, twice := all[name]; twice {
 				panic("onnx: two rows for " + name)

@@ -8,8 +8,7 @@ import (
 	"github.com/weirml/weir/internal/ir"
 )
 
-// TestAssemble puts tables together, whose rows of older versions end up in order, and refuses two rows of one
-// operator.
+// TestAssemble merges tables: the rows of older versions are ordered, and two rows of one operator are refused.
 func TestAssemble(t *testing.T) {
 	was := int64(0)
 	row := func(until int64) Rule { return func(*Call) []*ir.Value { was = until; return nil } }
@@ -36,7 +35,7 @@ func TestAssemble(t *testing.T) {
 	}
 }
 
-// panicOf is what a call panics with, as text.
+// panicOf returns the value with which f panics, printed; "" if it does not panic.
 func panicOf(f func()) (text string) {
 	defer func() {
 		if p := recover(); p != nil {

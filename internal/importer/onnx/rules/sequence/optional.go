@@ -39,7 +39,7 @@ func optional(c *convert.Call) []*ir.Value {
 		c.Fail(err)
 	}
 	p.Kind |= convert.Optional
-	return convert.One(g.Stand(&convert.Composite{Form: p.Form(), Parts: []*ir.Value{g.Truth(false)}, Absent: true}))
+	return convert.One(g.Stand(&convert.Composite{Form: p.Form(), Components: []*ir.Value{g.Truth(false)}, Absent: true}))
 }
 
 // optionalHasElement converts OptionalHasElement. An input that is not an optional has an element; a missing input has
@@ -50,7 +50,7 @@ func optionalHasElement(c *convert.Call) []*ir.Value {
 		return convert.One(c.Scope.Truth(false))
 	}
 	if o := c.Scope.Composites[v]; o != nil && o.Kind >= convert.Optional {
-		return convert.One(o.Parts[0])
+		return convert.One(o.Components[0])
 	}
 	return convert.One(c.Scope.Truth(true))
 }

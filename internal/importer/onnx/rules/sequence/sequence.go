@@ -56,7 +56,7 @@ func sequence(c *convert.Call, i int) *convert.Composite {
 
 // list returns a sequence's elements and extents as the run has them, and its pool if it is of strings.
 func list(g *convert.Scope, s *convert.Composite) (l ops.List, pool *ir.Value) {
-	parts := s.Parts
+	parts := s.Components
 	if s.Listed {
 		parts = g.Packed(s)
 	}
@@ -189,7 +189,7 @@ func sequenceLength(c *convert.Call) []*ir.Value {
 	if s.Listed {
 		return convert.One(c.Number(int64(len(s.List))))
 	}
-	return convert.One(ops.Integers(c.Builder, ir.Type{DType: dtype.I64}, s.Parts[1].Type.Shape[:1]))
+	return convert.One(ops.Integers(c.Builder, ir.Type{DType: dtype.I64}, s.Components[1].Type.Shape[:1]))
 }
 
 // sequenceInsert converts SequenceInsert. The result is a list if the sequence is one and the position is known.
@@ -423,7 +423,7 @@ func sequenceMap(c *convert.Call) []*ir.Value {
 		if i > 0 && in[i] == nil {
 			c.Fault("input %d is missing", i)
 		}
-		if s := c.Scope.Composites[in[i]]; s != nil && s.Kind.Plain() == convert.Sequence {
+		if s := c.Scope.Composites[in[i]]; s != nil && s.Kind.Unwrapped() == convert.Sequence {
 			in[i] = c.Scope.Get(in[i])
 			lists = lists && sequence(c, i).Listed
 		}
@@ -441,7 +441,7 @@ func sequenceMap(c *convert.Call) []*ir.Value {
 		if s.Listed {
 			in[i] = c.Scope.From(s.Form, c.Scope.Packed(s))
 		} else {
-			n = s.Parts[1].Type.Shape[0]
+			n = s.Components[1].Type.Shape[0]
 		}
 		if i == 0 {
 			count = n
