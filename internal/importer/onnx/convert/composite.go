@@ -135,7 +135,7 @@ func (g *Scope) From(f Form, components []*ir.Value) *ir.Value {
 	return g.Stand(&Composite{Form: f, Components: components})
 }
 
-// partNames returns the suffixes of the components' names, after the value's own name.
+// componentNames returns the suffixes of the components' names, after the value's own name.
 func (f Form) componentNames() []string {
 	var names []string
 	if f.Kind >= Optional {

@@ -118,7 +118,7 @@ func (a *Attempt) rangeOf(name sym.Name) sym.Range {
 	return sym.Range{Min: 0, Max: sym.NoMax}
 }
 
-// partType returns the type of a component of an input.
+// componentType returns the type of a component of an input.
 func (g *Scope) componentType(p Port, f Form, component string) ir.Type {
 	dt := f.Of.DType
 	if dt == dtype.String {
