@@ -13,7 +13,7 @@ var flagValues = map[string][]string{
 	"target": {"cpu", "vulkan", "reference"}, "precision": {"f32", "bf16", "int8"}, "cache": {"f32", "bf16", "int8"},
 	"cpu":     {"native", "avx512amx", "avx512bf16", "avx512vnni", "avx512", "avxvnni", "avx2", "portable"},
 	"limits":  {"minimum", "mobile", "desktop", "gfx942"},
-	"compare": {"reference"}, "lang": {"ir", "loop", "program", "spirv"},
+	"compare": {"reference"}, "lang": {"ir", "loop", "program", "asm", "spirv"},
 }
 
 // flagNames list the names of a model that complete flags of the form NAME=….

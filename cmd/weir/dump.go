@@ -14,7 +14,8 @@ import (
 )
 
 // stageOf is the default stage for each language.
-var stageOf = map[string]string{"ir": "dead-expanded", "loop": "schedule", "program": "program", "spirv": "spirv"}
+var stageOf = map[string]string{"ir": "dead-expanded", "loop": "schedule", "program": "program", "asm": "asm",
+	"spirv": "spirv"}
 
 // irText begins a text of ir, and leftOut is a line of one that has no elements of a constant.
 const irText = "weir 1\nir "
@@ -32,7 +33,8 @@ func (c *cli) dumpCommand() *cobra.Command {
   weir dump model.onnx --after fold
   weir dump model.onnx --after import --weights > model.weir  # a model, as text
   weir dump model.onnx --after copies  # what is only moved, and why
-  weir dump model.onnx --lang loop --kernel convolution`,
+  weir dump model.onnx --lang loop --kernel convolution
+  weir dump model.onnx --lang asm --kernel convolution  # its machine code, as instructions`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			stages := map[string]string{}
 			var order []string
@@ -56,7 +58,7 @@ func (c *cli) dumpCommand() *cobra.Command {
 				var ok bool
 				if name, ok = stageOf[lang]; !ok {
 					return &weir.Error{Kind: weir.ErrUnsupported,
-						Detail: fmt.Sprintf("--lang %s; ir, loop, program and, for --target vulkan, spirv are supported", lang)}
+						Detail: fmt.Sprintf("--lang %s; ir, loop, program, asm and, for --target vulkan, spirv are supported", lang)}
 				}
 			}
 			text, ok := stages[name]
@@ -66,6 +68,11 @@ func (c *cli) dumpCommand() *cobra.Command {
 			if !ok && after == "" && lang == "spirv" {
 				return &weir.Error{Kind: weir.ErrUnsupported, File: args[0], Detail: "no SPIR-V is made of it for this target",
 					Fix: "--target vulkan makes some"}
+			}
+			if !ok && after == "" && lang == "asm" {
+				return &weir.Error{Kind: weir.ErrUnsupported, File: args[0],
+					Detail: fmt.Sprintf("no machine code is made of it for %s", l.program.Target()),
+					Fix:    "--lang loop shows the kernels; weir env says which machine code there is here"}
 			}
 			if !ok && after == "" {
 				return &weir.Error{Kind: weir.ErrUnsupported, File: args[0], Detail: "an artefact holds no ir",
@@ -94,7 +101,7 @@ func (c *cli) dumpCommand() *cobra.Command {
 	}
 	f.register(cmd, c)
 	cmd.Flags().StringVar(&after, "after", "", "the text after this stage of the compiler")
-	cmd.Flags().StringVar(&lang, "lang", "ir", "ir, loop, program or, for --target vulkan, spirv")
+	cmd.Flags().StringVar(&lang, "lang", "ir", "ir, loop, program, asm (machine code) or, for --target vulkan, spirv")
 	cmd.Flags().StringVar(&kernel, "kernel", "", "only this kernel")
 	cmd.Flags().BoolVar(&weights, "weights", false,
 		"write all elements of constants into a text of ir, which every command then takes for a model")
@@ -106,7 +113,7 @@ func kernelText(text, name string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
 		head := strings.TrimLeft(line, " ")
-		if !strings.HasPrefix(head, "kernel @"+name+"(") {
+		if !strings.HasPrefix(head, "kernel @"+name+"(") && head != "kernel @"+name+" {" {
 			continue
 		}
 		indent := line[:len(line)-len(head)]

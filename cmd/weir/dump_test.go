@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/weirml/weir"
 )
 
 // valued are the results of run --json --values, as numbers.
@@ -161,5 +163,36 @@ func TestKeepOfArtefact(t *testing.T) {
 	if r := weirRun(t, "run", file, "--input", "zeros", "--keep", "relu"); r.code != 0 ||
 		!strings.Contains(r.out, "relu: ") {
 		t.Errorf("%d %s", r.code, r.err)
+	}
+}
+
+// TestAssembly: --lang asm has the machine code of each kernel that --lang loop shows, for the model and its artefact;
+// --kernel takes one; portable code has none.
+func TestAssembly(t *testing.T) {
+	if weir.HostProcessor().CPU == "portable" {
+		t.Skip("there is no machine code for this processor")
+	}
+	loops := weirRun(t, "dump", digits, "--lang", "loop").out
+	all := weirRun(t, "dump", digits, "--lang", "asm")
+	names := regexp.MustCompile(`(?m)^ *kernel @([\w.]+)\(`).FindAllStringSubmatch(loops, -1)
+	if all.code != 0 || len(names) < 4 || strings.Count(all.out, "\nkernel @") != len(names)-1 {
+		t.Fatalf("%d kernels in\n%s\n%s%s", len(names), loops, all.out, all.err)
+	}
+	for _, name := range names {
+		one := weirRun(t, "dump", digits, "--lang", "asm", "--kernel", name[1])
+		if one.code != 0 || !strings.HasPrefix(one.out, "kernel @"+name[1]+" {\nscratch ") ||
+			!strings.HasSuffix(one.out, "\n}\n") || !strings.Contains(one.out,
+			"\tret\n") || strings.Contains(one.out[1:], "kernel @") || !strings.Contains(all.out, one.out) {
+			t.Errorf("%s: %d\n%s%s", name[1], one.code, one.out, one.err)
+		}
+	}
+	if saved := weirRun(t, "dump", artefact(t, digits), "--lang", "asm"); saved.out != all.out {
+		t.Errorf("the artefact's code is\n%s%s\nand the model's\n%s", saved.out, saved.err, all.out)
+	}
+	for _, args := range [][]string{{"--cpu", "portable"}, {"--target", "reference"}} {
+		r := weirRun(t, append([]string{"dump", digits, "--lang", "asm"}, args...)...)
+		if r.code != exitUnsupported || !strings.Contains(r.err, "no machine code") {
+			t.Errorf("%v: %d %s%s", args, r.code, r.out, r.err)
+		}
 	}
 }

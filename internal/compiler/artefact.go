@@ -299,6 +299,9 @@ func (a *Artefact) Compile(o Options, dims map[sym.Name]sym.Range, ask func() er
 			return nil, err
 		}
 	}
+	if o.After != nil && c.machineCode() {
+		o.After("asm", c.assembly())
+	}
 	c.own()
 	c.scratch()
 	return c, nil

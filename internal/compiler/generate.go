@@ -91,9 +91,7 @@ func (c *Compiled) generate(o Options) (err error) {
 		c.Code = reference.Compile(c.Loop.Kernels)
 		return nil
 	}
-	m := *c.Loop
-	m.Dims = c.Loop.Dims.Fresh() // what code asks has a credit of its own, as the proofs have
-	m.Dims.Grant(proofsOfKernel * (1 + len(m.Kernels)))
+	m := c.credited()
 	if c.device != "" {
 		err = c.generateDivided(&m, o)
 		c.report(o)
@@ -112,6 +110,25 @@ func (c *Compiled) generate(o Options) (err error) {
 	}
 	c.Code, err = portable.Compile(&m, Portable(c.Machine.Threads))
 	return err
+}
+
+// machineCode reports whether the kernels are machine code of the host's.
+func (c *Compiled) machineCode() bool {
+	return c.device == "" && c.Code.Machine.Name == target.AMD64Name
+}
+
+// assembly returns the machine code of the kernels as text.
+func (c *Compiled) assembly() string {
+	m := c.credited()
+	return amd64.Text(&m, c.Code.Machine)
+}
+
+// credited returns the scheduled module with a credit of proofs of its own for its code, as the kernels' proofs have.
+func (c *Compiled) credited() loop.Module {
+	m := *c.Loop
+	m.Dims = c.Loop.Dims.Fresh()
+	m.Dims.Grant(proofsOfKernel * (1 + len(m.Kernels)))
+	return m
 }
 
 // generateDivided generates the device's code for its kernels, and the best host code for the others.

@@ -156,6 +156,9 @@ var stages = []stage{
 	}, text: func(k *compilation) string { return schedule.Copies(k.c.Loop, k.c.kept) }},
 	{name: "guards", run: (*compilation).guard, text: (*compilation).loops},
 	{name: "code", run: func(k *compilation) error { return k.c.generate(k.o) }},
+	{name: "asm", when: func(k *compilation) bool {
+		return k.o.After != nil && k.c.machineCode()
+	}, text: func(k *compilation) string { return k.c.assembly() }},
 	{name: "spirv", when: func(k *compilation) bool {
 		return k.c.device != ""
 	}, text: func(k *compilation) string { return spirv.Texts(k.c.Code.Kernels) }},

@@ -2,11 +2,8 @@ package amd64
 
 import (
 	"flag"
-	"fmt"
-	"strings"
 	"testing"
 
-	"github.com/weirml/weir/internal/codegen/amd64/asm"
 	"github.com/weirml/weir/internal/codegen/kerneltest"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/target"
@@ -29,24 +26,8 @@ func TestText(t *testing.T) {
 		h = harness(t, name)
 		h.Machine = machine
 		return h, true
-	}, func(t *testing.T, h kerneltest.Harness, m *loop.Module) string { return assembly(m, h.Machine) })
-}
-
-// assembly is the code of a module's only kernel as text, or why there is none.
-func assembly(m *loop.Module, machine target.Machine) string {
-	var routines []string
-	w := &workspace{module: m, told: func(insts []asm.Inst) { routines = append(routines, listing(insts)) }}
-	k, why := w.compile(m.Kernels[0], isaOf(machine))
-	if k == nil {
-		return "no code: " + why
-	}
-	var text strings.Builder
-	fmt.Fprintf(&text, "scratch %s\n", k.ScratchFormula())
-	for _, slower := range k.slower {
-		fmt.Fprintf(&text, "slower: %s\n", slower)
-	}
-	for i, routine := range routines {
-		fmt.Fprintf(&text, "routine of %s tiles\n%s", k.nests[i].formula, routine)
-	}
-	return text.String()
+	}, func(t *testing.T, h kerneltest.Harness, m *loop.Module) string {
+		w := &workspace{module: m}
+		return w.text(m.Kernels[0], isaOf(h.Machine))
+	})
 }

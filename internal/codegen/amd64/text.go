@@ -1,0 +1,46 @@
+package amd64
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/target"
+)
+
+// Text returns the machine code of a module's kernels as instructions, for a processor with the machine's features. A
+// kernel's text is its scratch, what it does in a slower way, and each routine; or why there is no machine code for it.
+// RDI is the address of the kernel's frame; RSI and RDX are the first tile and the one after the last.
+func Text(m *loop.Module, machine target.Machine) string {
+	unlike, which := loop.Distinct(m.Kernels)
+	texts := make([]string, len(unlike))
+	w, i := &workspace{module: m}, isaOf(machine)
+	for at, k := range unlike {
+		texts[at] = w.text(k, i)
+	}
+	var out strings.Builder
+	for at, k := range m.Kernels {
+		fmt.Fprintf(&out, "kernel @%s {\n%s}\n", k.Name, texts[which[at]])
+	}
+	return out.String()
+}
+
+// text returns the code of a kernel as text, or why there is none.
+func (w *workspace) text(k *loop.Kernel, i *isa) string {
+	var routines []string
+	w.told = func(insts []asm.Inst) { routines = append(routines, listing(insts)) }
+	compiled, why := w.compileOne(k, i)
+	if w.told = nil; compiled == nil {
+		return fmt.Sprintf("no code: %s\n", why.Reason)
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "scratch %s\n", compiled.ScratchFormula())
+	for _, slower := range compiled.slower {
+		fmt.Fprintf(&out, "slower: %s\n", slower)
+	}
+	for at, routine := range routines {
+		fmt.Fprintf(&out, "routine of %s tiles\n%s", compiled.nests[at].formula, routine)
+	}
+	return out.String()
+}
