@@ -63,7 +63,7 @@ func (o *Offsets) Of(p *Param, index []sym.Expr) sym.Expr {
 	return simple
 }
 
-// mostOffsets is the number of offsets that are cached at most.
+// mostOffsets is the largest number of offsets that are cached.
 const mostOffsets = 1 << 12
 
 // Offset returns the position of the element at index, in elements from the parameter's first one.
@@ -213,8 +213,8 @@ func collect(body []Stmt, loops []*For, list *[]Touches) {
 }
 
 // Cost estimates the work of a kernel, over its dimensions. If a loop's extent depends on outer variables, the larger
-// of its values at the two ends of their ranges counts. Of a branch's two bodies the dearer counts; if elements decide
-// the branch and it has both bodies, the cheaper counts.
+// of its values at the two ends of their ranges counts. The dearer body of a branch counts; if elements decide the
+// branch and it has both bodies, the cheaper counts.
 type Cost struct {
 	// Operations counts arithmetic and functions of elements, without comparisons, choices and conversions; a Contract
 	// counts two for each product.
@@ -310,7 +310,7 @@ func (c *coster) statement(s Stmt) (total tally) {
 	return total
 }
 
-// ReadsMemory reports whether an expression loads an element. A branch taken by such a condition is taken to be rare:
+// ReadsMemory reports whether an expression loads an element. A branch with such a condition is assumed to be rare:
 // estimates count the other one.
 func ReadsMemory(e Expr) (reads bool) {
 	WalkExpr(e, func(e Expr) {
@@ -320,7 +320,7 @@ func ReadsMemory(e Expr) (reads bool) {
 	return reads
 }
 
-// ofElements reports whether a condition depends on elements, or on scalars computed from them.
+// ofElements reports whether a condition may depend on elements: it loads one or uses a scalar.
 func ofElements(e Expr) (of bool) {
 	WalkExpr(e, func(e Expr) {
 		_, scalar := e.(*Ref)

@@ -6,7 +6,7 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 )
 
-// BenchmarkInterpret is the time of one multiply-add in a plain matrix product, and of one in a contraction.
+// BenchmarkInterpret measures a multiply-add in a matrix product of loops, and one in a contraction.
 func BenchmarkInterpret(b *testing.B) {
 	for name, source := range map[string]string{
 		"loops": `kernel @k(%a: f32[n, n] read, %b: f32[n, n] read, %c: f32[n, n] write) dims(n) {

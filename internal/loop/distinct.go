@@ -9,7 +9,7 @@ import (
 )
 
 // Distinct returns the kernels that differ in more than name, source and work, and for each kernel its index among
-// them. A model's equal layers share a kernel so.
+// them. A model's equal layers thus share a kernel.
 func Distinct(kernels []*Kernel) (unlike []*Kernel, which []int) {
 	d := distinction{shared: map[*Stmt]int{}, alike: map[string][]int{}}
 	which = make([]int, len(kernels))

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// alikeText has kernels that are alike, kernels whose heads are alike, and one that differs in a constant only.
+// alikeText has equal kernels, kernels with equal heads, and one that differs in a constant only.
 const alikeText = `weir 1
 loop @m {
   dim n in [1, 64]
@@ -39,6 +39,7 @@ loop @m {
 }
 `
 
+// parseAlike parses text, with or without sharing between equal kernels.
 func parseAlike(t *testing.T, text string, share bool) *Module {
 	t.Helper()
 	m, err := Parse(text, ParseOptions{Share: share})
@@ -48,37 +49,40 @@ func parseAlike(t *testing.T, text string, share bool) *Module {
 	return m
 }
 
+// TestParseShares: with Share, equal kernels share their bodies and equal heads their parameters; without it nothing is
+// shared.
 func TestParseShares(t *testing.T) {
-	plain, shared := parseAlike(t, alikeText, false), parseAlike(t, alikeText, true)
-	if plain.String() != shared.String() {
-		t.Fatalf("sharing changes what is read:\n%s\nand\n%s", plain, shared)
+	separate, shared := parseAlike(t, alikeText, false), parseAlike(t, alikeText, true)
+	if separate.String() != shared.String() {
+		t.Fatalf("sharing changes what is read:\n%s\nand\n%s", separate, shared)
 	}
 	if k := shared.Kernels; &k[0].Body[0] != &k[1].Body[0] || &k[0].Body[0] == &k[2].Body[0] ||
 		&k[0].Params[0] != &k[2].Params[0] || &k[0].Params[0] == &k[4].Params[0] {
-		t.Error("kernels share what is not alike, or do not share what is")
+		t.Error("unequal kernels share a body or parameters, or equal ones do not")
 	}
-	if k := plain.Kernels; &k[0].Body[0] == &k[1].Body[0] || &k[0].Params[0] == &k[1].Params[0] {
+	if k := separate.Kernels; &k[0].Body[0] == &k[1].Body[0] || &k[0].Params[0] == &k[1].Params[0] {
 		t.Error("kernels share without being told to")
 	}
 }
 
-// TestParseSharesErrors cuts and damages the text everywhere: with sharing the same errors are found.
+// TestParseSharesErrors cuts and damages the text at every position: sharing does not change the errors.
 func TestParseSharesErrors(t *testing.T) {
 	for at := range alikeText {
 		for _, text := range []string{alikeText[:at], alikeText[:at] + "~" + alikeText[at:],
 			alikeText[:at] + alikeText[at+1:]} {
-			plain, err1 := Parse(text, ParseOptions{})
+			separate, err1 := Parse(text, ParseOptions{})
 			shared, err2 := Parse(text, ParseOptions{Share: true})
 			if (err1 == nil) != (err2 == nil) || err1 != nil && err1.Error() != err2.Error() {
 				t.Fatalf("%v without sharing, %v with it:\n%s", err1, err2, text)
 			}
-			if err1 == nil && plain.String() != shared.String() {
+			if err1 == nil && separate.String() != shared.String() {
 				t.Fatalf("sharing changes what is read:\n%s", text)
 			}
 		}
 	}
 }
 
+// TestDistinct: equal kernels have one representative, whether they share memory or not.
 func TestDistinct(t *testing.T) {
 	for _, share := range []bool{false, true} {
 		unlike, which := Distinct(parseAlike(t, alikeText, share).Kernels)
@@ -92,13 +96,13 @@ func TestDistinct(t *testing.T) {
 	}
 }
 
-// TestVerifyModuleOnce finds the faults of kernels that are alike in each of them.
+// TestVerifyModuleOnce: unproved accesses of equal kernels are reported for each of them.
 func TestVerifyModuleOnce(t *testing.T) {
 	m := parseAlike(t, strings.ReplaceAll(alikeText, "%x[i]", "%x[i*n % (n + 1)]"), true)
 	m.Buffers, m.Kernels = nil, m.Kernels[:2]
 	alone, err := Verify(m.Kernels[0], m.Dims)
 	if err != nil || len(alone) == 0 {
-		t.Fatalf("%v and %v, want something that is not proved", alone, err)
+		t.Fatalf("%v and %v, want an unproved access", alone, err)
 	}
 	unproved, err := VerifyModule(m)
 	if err != nil || len(unproved) != 2*len(alone) {

@@ -57,7 +57,7 @@ func (m *Module) RangeOf(dim sym.Name) sym.Range {
 // Positive reports whether a divisor over dimensions is 1 or more wherever the kernel divides by it.
 func (d *Divisors) Positive(y sym.Expr) bool { return d.positive[y.Key()] }
 
-// Safe returns an expression over dimensions with max(y, 1) in the place of each positive divisor y. Wherever the
+// Safe returns an expression over dimensions with max(y, 1) for each positive divisor y. Wherever the
 // kernel uses the expression, the value is the same; and it has a value for all dimensions, even if enclosing loops
 // have no iterations.
 func (d *Divisors) Safe(x sym.Expr) sym.Expr {
@@ -115,13 +115,13 @@ func (d *Divisors) each(x sym.Expr, visit func(y sym.Expr)) {
 	}
 }
 
-// dividesIn reports whether x has such a divisor.
+// dividesIn reports whether x has a divisor that depends on dimensions only.
 func (d *Divisors) dividesIn(x sym.Expr) (found bool) {
 	d.each(x, func(sym.Expr) { found = true })
 	return found
 }
 
-// divisorWalk decides for each divisor, by what is known at each of its divisions, whether it is positive.
+// divisorWalk decides whether each divisor is positive, from the facts known at each of its divisions.
 type divisorWalk struct {
 	*Divisors
 	known *knowledge

@@ -7,7 +7,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// TestDivisors: a divisor is positive if every place that divides by it is reached with 1 or more only.
+// TestDivisors: a divisor is positive if it is 1 or more at every division by it that a run reaches.
 func TestDivisors(t *testing.T) {
 	least := func(name string, n int64) loop.Require {
 		return loop.Require{Cond: sym.Cond{A: sym.Const(n), Rel: sym.LE, B: sym.Dim(name)}}
@@ -48,7 +48,7 @@ func TestDivisors(t *testing.T) {
 		m := &loop.Module{Requires: c.requires}
 		d := loop.DivisorsOf(k, m)
 		if d.Positive(y) != c.positive {
-			t.Errorf("%s: that %s is 1 or more is said to be %v", c.body, y, !c.positive)
+			t.Errorf("%s: whether %s is positive is said to be %v", c.body, y, !c.positive)
 		}
 		x := sym.Dim("n").FloorDiv(y)
 		if safe := d.Safe(x); safe.Equal(x) == c.positive {

@@ -42,7 +42,7 @@ func (op BinaryOp) Accepts(dt dtype.DType) bool {
 	return dt == dtype.C64 && (op == Eq || op == Ne)
 }
 
-// Scalar reports whether a kernel's values may have type dt: any type of at most 64 bits but strings.
+// Scalar reports whether a kernel's values may have type dt: any type of at most 64 bits, except strings.
 func Scalar(dt dtype.DType) bool {
 	return dt != dtype.Invalid && dt != dtype.String && dt.Bits() <= 64
 }

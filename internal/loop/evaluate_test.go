@@ -15,7 +15,7 @@ var integerTypes = []dtype.DType{dtype.U2, dtype.I2, dtype.U4, dtype.I4, dtype.U
 var floatTypes = []dtype.DType{dtype.F4E2M1, dtype.F8E4M3FN, dtype.F8E4M3FNUZ, dtype.F8E5M2, dtype.F8E5M2FNUZ,
 	dtype.F16, dtype.BF16, dtype.F32, dtype.F64}
 
-// exact is a value of an integer type as a big integer.
+// exact returns a value of an integer type as a big integer.
 func exact(dt dtype.DType, x uint64) *big.Int {
 	v := new(big.Int).SetUint64(x)
 	if dt.IsSigned() && x>>(dt.Bits()-1) != 0 {
@@ -24,12 +24,13 @@ func exact(dt dtype.DType, x uint64) *big.Int {
 	return v
 }
 
-// wrapped is a big integer modulo the type's width, as a representation.
+// wrapped returns the bits of a big integer modulo the type's width.
 func wrapped(dt dtype.DType, v *big.Int) uint64 {
 	modulus := new(big.Int).Lsh(big.NewInt(1), uint(dt.Bits()))
 	return new(big.Int).Mod(v, modulus).Uint64()
 }
 
+// samples returns the bits of all values of a type of at most 4 bits; of others, its ends and some numbers between.
 func samples(dt dtype.DType) []uint64 {
 	var list []uint64
 	if dt.Bits() <= 4 {
@@ -46,7 +47,7 @@ func samples(dt dtype.DType) []uint64 {
 	return list
 }
 
-// bigBinary is what the integer functions mean, over exact integers.
+// bigBinary defines the integer functions over integers of any size.
 var bigBinary = map[BinaryOp]func(dt dtype.DType, x, y *big.Int) *big.Int{
 	Add: func(_ dtype.DType, x, y *big.Int) *big.Int { return new(big.Int).Add(x, y) },
 	Sub: func(_ dtype.DType, x, y *big.Int) *big.Int { return new(big.Int).Sub(x, y) },
@@ -111,6 +112,8 @@ var bigBinary = map[BinaryOp]func(dt dtype.DType, x, y *big.Int) *big.Int{
 	},
 }
 
+// TestIntegerFunctions: functions and casts of every integer type equal their definitions over integers of any size,
+// wrapped.
 func TestIntegerFunctions(t *testing.T) {
 	compare := map[BinaryOp]func(int) bool{
 		Eq: func(c int) bool { return c == 0 }, Ne: func(c int) bool { return c != 0 }, Lt: func(c int) bool { return c < 0 },
@@ -147,6 +150,7 @@ func TestIntegerFunctions(t *testing.T) {
 	}
 }
 
+// TestFloatFunctions: functions of every float type equal Go's, rounded through f32 for types narrower than f64.
 func TestFloatFunctions(t *testing.T) {
 	values := []float64{0, math.Copysign(0, -1), 1, -1, 0.5, 2.5, -3.5, 1.75, 6, 1e-3, 300, -700, 1e30, math.Inf(1),
 		math.Inf(-1), math.NaN(), 5e-324, math.Pi}
@@ -205,7 +209,7 @@ func TestFloatFunctions(t *testing.T) {
 	}
 }
 
-// TestFloatFloorMod shows that the sign of a floored remainder is the divisor's, as in Python.
+// TestFloatFloorMod: a floored remainder has the sign of the divisor, as in Python.
 func TestFloatFloorMod(t *testing.T) {
 	for _, c := range [][3]float64{{5, 3, 2}, {-5, 3, 1}, {5, -3, -1}, {-5, -3, -2}, {6, -3, math.Copysign(0, -1)},
 		{-6, 3, 0}, {-1, math.Inf(1), math.Inf(1)}, {1, 0, math.NaN()}} {
@@ -216,6 +220,7 @@ func TestFloatFloorMod(t *testing.T) {
 	}
 }
 
+// TestSigmoidIsAccurateAtBothEnds: large arguments of either sign give no overflow and no loss of all digits.
 func TestSigmoidIsAccurateAtBothEnds(t *testing.T) {
 	for _, x := range []float64{-700, -40, -1, 0, 1, 40, 700} {
 		want := math.Exp(x) / (1 + math.Exp(x))
@@ -228,6 +233,7 @@ func TestSigmoidIsAccurateAtBothEnds(t *testing.T) {
 	}
 }
 
+// TestBoolFunctions: every function of two bools, on all four pairs.
 func TestBoolFunctions(t *testing.T) {
 	for x := uint64(0); x < 2; x++ {
 		for y := uint64(0); y < 2; y++ {
@@ -244,6 +250,7 @@ func TestBoolFunctions(t *testing.T) {
 	}
 }
 
+// TestPackedElements: elements of 2 to 64 bits, stored side by side, load as they were stored.
 func TestPackedElements(t *testing.T) {
 	for _, width := range []int{2, 4, 8, 16, 32, 64} {
 		data := make([]byte, 64)
@@ -260,6 +267,7 @@ func TestPackedElements(t *testing.T) {
 	}
 }
 
+// TestMeaninglessFunctionsAreRefused: a function of a type that it does not accept panics.
 func TestMeaninglessFunctionsAreRefused(t *testing.T) {
 	for _, f := range []func(){
 		func() { EvalUnary(Exp, dtype.I32, 0) }, func() { EvalUnary(Not, dtype.F32, 0) },
@@ -270,7 +278,7 @@ func TestMeaninglessFunctionsAreRefused(t *testing.T) {
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Error("a function without meaning was evaluated")
+					t.Error("a function of a type that it does not accept was evaluated")
 				}
 			}()
 			f()

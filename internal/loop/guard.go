@@ -20,7 +20,7 @@ func Prove(m *Module) (guards []int, err error) {
 	return guards, err
 }
 
-// mostRounds is the number of times that a kernel is guarded at most.
+// mostRounds limits how many times a kernel is guarded.
 const mostRounds = 3
 
 // guardAll guards the unproved accesses of distinct kernels and verifies the results. It returns their new bodies; nil
@@ -43,7 +43,7 @@ func (v *moduleVerifier) guardAll(unlike []*Kernel, unproved [][]Unproved, given
 // guarded returns a kernel's body with guards, verified again.
 func (v *moduleVerifier) guarded(was *Kernel, open []Unproved, given []sym.Cond) ([]Stmt, error) {
 	k := *was
-	// Inside a guard more is known, so further accesses may be proved: each round uses what the one before established.
+	// Inside a guard more is known, so further accesses may be proved: each round builds on the previous one.
 	for range mostRounds {
 		k.Body = guard(&k, open)
 		var err error
@@ -51,7 +51,7 @@ func (v *moduleVerifier) guarded(was *Kernel, open []Unproved, given []sym.Cond)
 			return k.Body, err
 		}
 	}
-	return nil, &VerifyError{v.module.Name, fmt.Sprintf("@%s: %s, and that cannot be guarded", k.Name, open[0])}
+	return nil, &VerifyError{v.module.Name, fmt.Sprintf("@%s: %s, and this access cannot be guarded", k.Name, open[0])}
 }
 
 // accessesOf counts the accesses that are unproved on some axis.
@@ -300,7 +300,7 @@ func (g *guarder) inside(access any, buffer string, mask, where Expr, found *[]v
 // atLeast returns the expression x ≥ 0.
 func atLeast(x sym.Expr) Expr { return &Binary{Ge, &Index{x}, &Index{sym.Const(0)}} }
 
-// conjunction returns the conjunction of the conditions that are not nil; nil if all are.
+// conjunction returns the conjunction of the conditions that are not nil; nil if all of them are.
 func conjunction(list ...Expr) (all Expr) {
 	for _, e := range list {
 		switch {

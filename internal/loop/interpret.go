@@ -27,7 +27,7 @@ func Interpret(k *Kernel, operands []Data, dims map[sym.Name]int64) error {
 }
 
 // InterpretReversed is Interpret, but runs independent loops from their last iteration to their first. If a kernel's
-// loops are independent, the results are the same but for rounding in vector reductions.
+// loops are independent, the results are the same except for rounding in vector reductions.
 func InterpretReversed(k *Kernel, operands []Data, dims map[sym.Name]int64) error {
 	return interpret(k, operands, dims, true)
 }
@@ -58,7 +58,7 @@ type Interpreter struct {
 	kernel   *Kernel
 	body     []action
 	params   []layout
-	locals   []localPlace
+	locals   []placedLocal
 	scratch  *sym.Code
 	integers []sym.Name // the names of frame.integers: first the dimensions, then loop variables and Checks
 	scalars  int
@@ -94,7 +94,8 @@ type layout struct {
 	shape, strides []*sym.Code
 }
 
-type localPlace struct {
+// placedLocal is a local with its slot among a frame's memories and its offset in the scratch.
+type placedLocal struct {
 	layout
 	name   string
 	slot   int
@@ -121,8 +122,8 @@ func NewInterpreter(k *Kernel) *Interpreter {
 		}
 		x.params = append(x.params, layout{p.DType, c.sizes(p.Shape), c.sizes(strides)})
 	}
-	for _, place := range Locals(k) {
-		x.locals = append(x.locals, c.local(place.Local, c.size(place.Offset)))
+	for _, l := range Locals(k) {
+		x.locals = append(x.locals, c.local(l.Local, c.size(l.Offset)))
 	}
 	x.scratch = c.size(Scratch(k))
 	for _, name := range integerNames(k.Body) {
@@ -135,11 +136,11 @@ func NewInterpreter(k *Kernel) *Interpreter {
 }
 
 // local declares a local at an offset in the scratch.
-func (c *resolver) local(l *Local, offset *sym.Code) localPlace {
+func (c *resolver) local(l *Local, offset *sym.Code) placedLocal {
 	slot := len(c.types)
 	c.memories[l.Name] = slot
 	c.types = append(c.types, l.DType)
-	return localPlace{layout{l.DType, c.sizes(l.Shape), c.sizes(RowMajor(l.Shape))}, l.Name, slot, offset}
+	return placedLocal{layout{l.DType, c.sizes(l.Shape), c.sizes(RowMajor(l.Shape))}, l.Name, slot, offset}
 }
 
 // Scratch returns the number of bytes that Run needs for the kernel's locals. dims are the values of the kernel's
@@ -300,6 +301,7 @@ type resolver struct {
 	types       []dtype.DType // of memories
 }
 
+// bug panics with a message and the kernel's text.
 func (c *resolver) bug(format string, args ...any) { kernelBug(c.kernel, format, args...) }
 
 // integer returns the slot of an integer, and adds one for a new name.
@@ -435,7 +437,7 @@ func (c *resolver) statement(s Stmt) action {
 	case *Contract:
 		return c.contract(s)
 	}
-	c.bug("a statement of type %T has no meaning", s)
+	c.bug("a statement of type %T is not known", s)
 	return nil
 }
 
@@ -542,7 +544,7 @@ func (c *resolver) expr(e Expr) value {
 		x, apply := c.expr(e.X), castFunc(e.Type, e.X.DType(), e.Wrap)
 		return func(f *frame) uint64 { return apply(x(f)) }
 	}
-	c.bug("an expression of type %T has no meaning", e)
+	c.bug("an expression of type %T is not known", e)
 	return nil
 }
 

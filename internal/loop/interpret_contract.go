@@ -13,11 +13,11 @@ func (c *resolver) matrix(t Tile) matrix {
 	return matrix{c.memory(t.Buffer), c.symbols(t.Origin), c.symbols(t.Row), c.symbols(t.Col)}
 }
 
-// flat is the matrix of one execution: element (r, c) is at offset place.of(r, c) of the memory; logical is the same
+// flat is the matrix of one execution: element (r, c) is at offset actual.of(r, c) of the memory; logical is the same
 // for row-major strides.
 type flat struct {
 	*memory
-	place, logical steps
+	actual, logical steps
 }
 
 // steps is an offset, and the distances between rows and between columns.
@@ -42,7 +42,7 @@ func (t *matrix) flat(k *Kernel, f *frame, rows, cols int64) flat {
 		if low < 0 || high >= m.shape[d] {
 			kernelBug(k, "a tile of %%%s spans [%d, %d] of axis %d, outside its shape %v", m.name, low, high, d, m.shape)
 		}
-		result.place = result.place.add(o, r, c, m.strides[d])
+		result.actual = result.actual.add(o, r, c, m.strides[d])
 		result.logical = result.logical.add(o, r, c, elements(m.shape[d+1:]))
 	}
 	return result
@@ -53,7 +53,7 @@ func (t *flat) load(k *Kernel, r, c int64) uint64 {
 	if t.written != nil {
 		t.mark(k, t.logical.of(r, c), false)
 	}
-	return loadBits(t.width, t.data, t.place.of(r, c))
+	return loadBits(t.width, t.data, t.actual.of(r, c))
 }
 
 // contract compiles a Contract.
@@ -75,7 +75,7 @@ func (c *resolver) contract(s *Contract) action {
 				for k := int64(0); k < depth; k++ {
 					total = add(total, multiply(widenA(a.load(c.kernel, i, k)), widenB(b.load(c.kernel, k, j))))
 				}
-				storeBits(sum.width, sum.data, sum.place.of(i, j), total)
+				storeBits(sum.width, sum.data, sum.actual.of(i, j), total)
 			}
 		}
 	}

@@ -13,9 +13,13 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-func n(v int64) sym.Expr     { return sym.Const(v) }
+// n returns a constant.
+func n(v int64) sym.Expr { return sym.Const(v) }
+
+// s returns a dimension.
 func s(name string) sym.Expr { return sym.Dim(name) }
 
+// floats returns an f32 operand.
 func floats(x ...float32) Data {
 	data := make([]byte, 4*len(x))
 	for i, v := range x {
@@ -24,6 +28,7 @@ func floats(x ...float32) Data {
 	return Data{dtype.F32, data}
 }
 
+// floats returns the elements of an f32 operand.
 func (d Data) floats() []float32 {
 	x := make([]float32, len(d.Bytes)/4)
 	for i := range x {
@@ -32,7 +37,7 @@ func (d Data) floats() []float32 {
 	return x
 }
 
-// softmax is y[i, :] = softmax(x[i, :]), as lowering would write it.
+// softmax returns the kernel y[i, :] = softmax(x[i, :]), as lowering writes it.
 func softmax(width sym.Expr) *Kernel {
 	b := NewBuilder("softmax")
 	shape := []sym.Expr{s("n"), width}
@@ -49,6 +54,7 @@ func softmax(width sym.Expr) *Kernel {
 	return b.Finish()
 }
 
+// TestInterpretSoftmax: the kernel is verified without unproved accesses, and its results equal Go's.
 func TestInterpretSoftmax(t *testing.T) {
 	k := softmax(n(3))
 	x := floats(1, 2, 3, -1, float32(math.Inf(-1)), 4)
@@ -93,6 +99,8 @@ func panicText(t *testing.T, f func()) (text string) {
 	return ""
 }
 
+// TestInterpretCatchesBugs: accesses outside a buffer, reads before the write, and elements never written panic with
+// the kernel's text.
 func TestInterpretCatchesBugs(t *testing.T) {
 	out := func(write func(b *Builder, y *Memory)) *Kernel {
 		b := NewBuilder("bug")
@@ -130,6 +138,7 @@ func TestInterpretCatchesBugs(t *testing.T) {
 	}
 }
 
+// TestInterpretCheck: a value inside a Check's range indexes a buffer; a value outside it is an input error.
 func TestInterpretCheck(t *testing.T) {
 	b := NewBuilder("gather")
 	x := b.Param("x", Read, dtype.F32, []sym.Expr{s("n")})
@@ -165,8 +174,7 @@ func TestInterpretCheck(t *testing.T) {
 	}
 }
 
-// TestInterpretLocals shows that a local's bytes are not a number until they are written, and belong to the scratch
-// that is given.
+// TestInterpretLocals: a local's elements are NaN until they are written, and a local lies in the given scratch.
 func TestInterpretLocals(t *testing.T) {
 	b := NewBuilder("locals")
 	y := b.Param("y", Write, dtype.F32, []sym.Expr{n(2)})
@@ -198,6 +206,7 @@ func TestInterpretLocals(t *testing.T) {
 	}
 }
 
+// TestInterpretContract: contractions of every accepted pair of types equal a sum in Go, with transposed operands.
 func TestInterpretContract(t *testing.T) {
 	for _, dt := range []dtype.DType{dtype.F32, dtype.I32, dtype.F64} {
 		source := map[dtype.DType]dtype.DType{dtype.F32: dtype.BF16, dtype.I32: dtype.I8, dtype.F64: dtype.F32}[dt]
@@ -254,7 +263,7 @@ func TestInterpretContract(t *testing.T) {
 	}
 }
 
-// TestInterpretReversed finds a loop that breaks its promise of independence by running it backward.
+// TestInterpretReversed: reversed iterations change the results of a loop that is not independent, and of no other.
 func TestInterpretReversed(t *testing.T) {
 	for source, same := range map[string]bool{
 		`kernel @k(%x: f32[n] update) dims(n) { each i < n { store %x[i] = mul(load %x[i], 2) } }`:                      true,
@@ -278,8 +287,8 @@ func TestInterpretReversed(t *testing.T) {
 	}
 }
 
-// TestBuilderNames gives dimensions the names that a builder makes for loops, buffers and scalars: they are different
-// names.
+// TestBuilderNames: dimensions with the names that a builder makes for loops, buffers and scalars stay distinct from
+// them.
 func TestBuilderNames(t *testing.T) {
 	b := NewBuilder("names")
 	y := b.Param("y", Write, dtype.F32, []sym.Expr{s("i"), s("y_1")})

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestCourseOf: what is taken apart as steps, and what stays one tile.
+// TestCourseOf: which kernels are divided into nests and steps, and which stay one tile.
 func TestCourseOf(t *testing.T) {
 	nest := func(v, extent string) string {
 		return "parallel " + v + " < " + extent + " { store %y[" + v + "] = 1 }\n"
@@ -33,7 +33,7 @@ func TestCourseOf(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
 		if n := len(Nests(k)); c.want != "none" && n != 1 {
-			t.Errorf("%s: %d nests for those that know of no course", c.name, n)
+			t.Errorf("%s: %d nests without courses", c.name, n)
 		}
 	}
 }

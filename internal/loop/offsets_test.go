@@ -8,7 +8,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// TestOffsets: what is remembered is what Offset says, also of parameters that differ in their strides only.
+// TestOffsets: a cached offset equals Offset's result, also for parameters that differ in their strides only.
 func TestOffsets(t *testing.T) {
 	i, n := sym.Var(sym.Bound("i")), sym.Dim("n")
 	shape := []sym.Expr{n, sym.Const(7)}

@@ -65,15 +65,15 @@ func (p *parser) kernel() *Kernel {
 	}
 	p.dims = k.Dims
 	k.Body = p.body()
-	p.standApart(k)
+	p.mark(k)
 	if head != "" && len(like) < mostPatterns {
 		p.patterns[head] = append(like, pattern{rest[:len(rest)-len(p.Rest())], k})
 	}
 	return k
 }
 
-// standApart gives the loop variables and checked values of a kernel names with a $, if they were written without.
-func (p *parser) standApart(k *Kernel) {
+// mark adds a $ to the names of loop variables and checked values that the text has without one.
+func (p *parser) mark(k *Kernel) {
 	taken, renamed := map[sym.Name]bool{}, map[sym.Name]sym.Name{}
 	for _, name := range integerNames(k.Body) {
 		taken[name] = true
@@ -158,7 +158,7 @@ func (p *parser) dtype() dtype.DType {
 	name := p.ident()
 	dt, ok := dtype.Parse(name)
 	if !ok {
-		p.fail("%s is no element type", name)
+		p.fail("%s is not an element type", name)
 	}
 	return dt
 }
@@ -205,7 +205,7 @@ func (p *parser) statement() Stmt {
 	p.keyword = p.ident()
 	read, ok := keywords[p.keyword]
 	if !ok {
-		p.fail("%s begins no statement", p.keyword)
+		p.fail("no statement begins with %s", p.keyword)
 	}
 	return read(p)
 }
@@ -374,7 +374,7 @@ func (p *parser) settle(o operand, dt dtype.DType) Expr {
 	}
 	bits, ok := parseConst(dt, o.literal)
 	if !ok {
-		p.fail("%s is no %s", o.literal.text, dt)
+		p.fail("%s is not a value of %s", o.literal.text, dt)
 	}
 	return &Const{Type: dt, Bits: bits}
 }
@@ -432,7 +432,7 @@ func (p *parser) bits() *literal {
 	p.expect("(")
 	text, ok := p.number()
 	if !ok {
-		p.fail("bits of what is no number")
+		p.fail("expected a number of bits")
 	}
 	p.expect(")")
 	return &literal{text: text, bits: true}
@@ -487,12 +487,12 @@ func (p *parser) call(name string) Expr {
 		s.X, s.Y = p.pair(x, p.operand())
 		return s
 	}
-	p.fail("%s is no function", name)
+	p.fail("%s is not a function", name)
 	return nil
 }
 
-// parseConst returns the bits of a literal in a type; false if the type does not have this value. Integers must be
-// exact.
+// parseConst returns the bits of a literal in a type; false if the type does not have this value. Floats are rounded,
+// integers must be exact.
 func parseConst(dt dtype.DType, l *literal) (uint64, bool) {
 	switch {
 	case !Scalar(dt):

@@ -119,7 +119,7 @@ func (p *parser) bound() int64 {
 	if p.accept("inf") {
 		return sym.NoMax
 	}
-	return p.whole()
+	return p.signed()
 }
 
 // buffer reads a buffer after its keyword. others, if not nil, looks up the buffers that it names: it is called after
@@ -138,7 +138,7 @@ func (p *parser) buffer() (b *Buffer, others func()) {
 	}
 	if p.accept("view") {
 		if others != nil {
-			p.fail("buffer %%%s is a view, and has a place of its own", b.Name)
+			p.fail("buffer %%%s is a view, and a view replaces no state", b.Name)
 		}
 		of := p.percent()
 		p.expect("offset")
@@ -208,7 +208,7 @@ func (p *parser) elements(dt dtype.DType, shape []int64) *tensor.Tensor {
 		}
 		c, ok := p.typed(dt).(*Const)
 		if !ok {
-			p.fail("an element that is no constant")
+			p.fail("an element that is not a constant")
 		}
 		bits = append(bits, c.Bits)
 	})
@@ -254,7 +254,7 @@ func (p *parser) stepList() []Step {
 		word := p.ident()
 		read, ok := stepWords[word]
 		if !ok {
-			p.fail("%s begins no step", word)
+			p.fail("no step begins with %s", word)
 		}
 		list = append(list, read(p))
 	}
@@ -319,9 +319,9 @@ func (p *parser) attribute() any {
 	kind := p.ident()
 	switch kind {
 	case "int":
-		return p.whole()
+		return p.signed()
 	case "ints":
-		return listOf(p, p.whole)
+		return listOf(p, p.signed)
 	case "float":
 		return p.real()
 	case "floats":
@@ -350,7 +350,7 @@ func (p *parser) attribute() any {
 		p.expect("=")
 		return p.elements(dt, p.fixedShape(shape))
 	}
-	p.fail("%s is no kind of attribute", kind)
+	p.fail("%s is not a kind of attribute", kind)
 	return nil
 }
 

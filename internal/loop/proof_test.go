@@ -13,9 +13,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// proof is a text in testdata/proofs. These texts show that the language can say what code generators will need. Each
-// is verified without an unproved bound, printed, parsed, and run against results that are computed here in another
-// way.
+// proof returns the module of a text in testdata/proofs. These texts show that the language can express the kernels
+// that code generators need. Each is verified without an unproved bound, printed, parsed, and run; the test computes
+// the expected results directly.
 func proof(t *testing.T, name string) *Module {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", "proofs", name+".weir"))
@@ -40,7 +40,7 @@ func proof(t *testing.T, name string) *Module {
 	return again
 }
 
-// noise is a tensor of small numbers that f16 and bf16 hold exactly.
+// noise returns a tensor of small random numbers that f16 and bf16 represent exactly.
 func noise(r *rand.Rand, dt dtype.DType, shape ...int64) *tensor.Tensor {
 	t := tensor.Must(tensor.New(dt, shape...))
 	for i := range t.Len() {
@@ -53,11 +53,12 @@ func noise(r *rand.Rand, dt dtype.DType, shape ...int64) *tensor.Tensor {
 	return t
 }
 
-// at reads an element by its index.
+// at returns an element by its index.
 func at(t *tensor.Tensor, index ...int64) float64 {
 	return t.Float(tensor.Offset(tensor.Strides(t.Shape()), index))
 }
 
+// close32 compares all elements with want, with a relative tolerance.
 func close32(t *testing.T, what string, got *tensor.Tensor, want func(index []int64) float64, tolerance float64) {
 	t.Helper()
 	tensor.Each(got.Shape(), func(index []int64) {
@@ -68,6 +69,7 @@ func close32(t *testing.T, what string, got *tensor.Tensor, want func(index []in
 	})
 }
 
+// runProof interprets a module, and fails the test on an error.
 func runProof(t *testing.T, m *Module, inputs map[string]*tensor.Tensor) map[string]*tensor.Tensor {
 	t.Helper()
 	got, err := (&Runner{}).Run(m, inputs)

@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// knowledge is what is known of symbolic integers at a point of a kernel: ranges of names, and expressions known to be
-// 0 or more.
+// knowledge holds the known facts about symbolic integers at a point of a kernel: ranges of names, and expressions
+// known to be 0 or more.
 type knowledge struct {
 	dims      *sym.Dims  // numeric ranges of dimensions, loop variables and checked values
 	intervals []interval // symbolic ranges of loop variables and checked values, innermost last
@@ -200,21 +200,21 @@ func (k *knowledge) compare(op BinaryOp, truth bool, x, y sym.Expr) {
 
 // given adds a condition on dimensions that holds wherever the kernel runs.
 func (k *knowledge) given(c sym.Cond) {
-	switch apart := c.B.Sub(c.A); c.Rel {
+	switch slack := c.B.Sub(c.A); c.Rel {
 	case sym.LE:
-		k.assume(apart)
+		k.assume(slack)
 	case sym.LT:
-		k.assume(apart.Sub(sym.Const(1)))
+		k.assume(slack.Sub(sym.Const(1)))
 	case sym.EQ:
-		k.assume(apart)
-		k.assume(apart.Neg())
+		k.assume(slack)
+		k.assume(slack.Neg())
 	}
 }
 
 // atLeastZero reports whether e ≥ 0 whenever this point is reached. It returns No if the point is certainly reached and
 // e is negative there at least once.
 func (k *knowledge) atLeastZero(e sym.Expr) sym.Truth {
-	// This check is free of questions: a guarded access is proved however many have been asked.
+	// This check uses no questions, so a guarded access is proved even if none are left.
 	for _, f := range slices.Backward(k.facts) {
 		if d, ok := e.Above(f); ok && d >= 0 {
 			return sym.Yes

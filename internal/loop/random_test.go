@@ -11,8 +11,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// writer makes random modules that have every construct of the language and are well typed, but mean nothing: what the
-// text must carry, not what Verify accepts.
+// writer makes random modules that have every construct of the language and are well typed. The text must carry them,
+// although Verify refuses most.
 type writer struct {
 	*rand.Rand
 	integers []sym.Name
@@ -337,18 +337,20 @@ func (w *writer) steps(m *Module, depth int) []Step {
 	return list
 }
 
+// randomModule returns a random module and the contents of its weights by name.
 func randomModule(seed uint64) (*Module, map[string]*tensor.Tensor) {
 	w := &writer{Rand: rand.New(rand.NewPCG(seed, 1))}
 	return w.module()
 }
 
+// parseWith parses a text whose weights' contents are in data, by name.
 func parseWith(text string, data map[string]*tensor.Tensor) (*Module, error) {
 	return Parse(text, ParseOptions{Data: func(name string, _ dtype.DType, _ []int64, _ int64) (*tensor.Tensor, error) {
 		return data[name], nil
 	}})
 }
 
-// TestParsePrint shows that a printed module parses back to the same module.
+// TestParsePrint: a printed random module parses back to the same module.
 func TestParsePrint(t *testing.T) {
 	for seed := range uint64(400) {
 		m, data := randomModule(seed)
@@ -360,9 +362,9 @@ func TestParsePrint(t *testing.T) {
 		if again := back.String(); again != text {
 			t.Fatalf("seed %d:\n%s\nbecomes\n%s", seed, text, again)
 		}
-		// The kernels' fields, and not only what is printed of them, come back.
+		// All fields of the kernels come back, not only the printed ones.
 		for i, k := range m.Kernels {
-			if !reflect.DeepEqual(plain(reflect.ValueOf(k)), plain(reflect.ValueOf(back.Kernels[i]))) {
+			if !reflect.DeepEqual(normal(reflect.ValueOf(k)), normal(reflect.ValueOf(back.Kernels[i]))) {
 				t.Fatalf("seed %d: kernel\n%s\nchanges", seed, k)
 			}
 		}
@@ -375,18 +377,18 @@ func TestParsePrint(t *testing.T) {
 	}
 }
 
-// plain is a value with symbolic integers as text and without the difference between nil and empty.
-func plain(v reflect.Value) any {
+// normal returns a value with symbolic integers as strings, and empty lists for nil, for comparison.
+func normal(v reflect.Value) any {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
 		if v.IsNil() {
 			return nil
 		}
-		return plain(v.Elem())
+		return normal(v.Elem())
 	case reflect.Slice:
 		list := []any{}
 		for i := range v.Len() {
-			list = append(list, plain(v.Index(i)))
+			list = append(list, normal(v.Index(i)))
 		}
 		return list
 	case reflect.Struct:
@@ -398,14 +400,14 @@ func plain(v reflect.Value) any {
 		}
 		fields := map[string]any{"": v.Type().Name()}
 		for i := range v.NumField() {
-			fields[v.Type().Field(i).Name] = plain(v.Field(i))
+			fields[v.Type().Field(i).Name] = normal(v.Field(i))
 		}
 		return fields
 	}
 	return v.Interface()
 }
 
-// TestClone shows that a clone prints the same and shares nothing.
+// TestClone: a clone prints the same, and changes of it do not reach the original.
 func TestClone(t *testing.T) {
 	for seed := range uint64(100) {
 		m, _ := randomModule(seed)
@@ -423,7 +425,7 @@ func TestClone(t *testing.T) {
 	}
 }
 
-// scribble changes what it can reach.
+// scribble changes every constant, name and list that it reaches from body.
 func scribble(body []Stmt) {
 	Walk(body, func(s Stmt) bool {
 		for _, e := range Values(s) {
@@ -447,7 +449,8 @@ func scribble(body []Stmt) {
 	clear(body)
 }
 
-// FuzzParse gives the parser damaged texts: it must return, and what it accepts must print and parse to the same text.
+// FuzzParse gives the parser damaged texts: it must return, and a module that it accepts must print and parse to the
+// same text.
 func FuzzParse(f *testing.F) {
 	for seed := range uint64(8) {
 		m, _ := randomModule(seed)
@@ -457,6 +460,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) { parseAny(t, text) })
 }
 
+// parseAny parses a text that may be damaged; a module that it accepts must print and parse to the same text.
 func parseAny(t *testing.T, text string) {
 	m, err := Parse(text, ParseOptions{})
 	if err != nil {
@@ -476,7 +480,7 @@ func parseAny(t *testing.T, text string) {
 	}
 }
 
-// TestParseDamaged shows that damaged texts of random modules never panic or hang.
+// TestParseDamaged: damaged texts of random modules never panic or hang.
 func TestParseDamaged(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	pieces := []string{"", "(", ")", "[", "}", "{", "%", "@", "\"", "-", "//", "kernel", "each", "f32",

@@ -59,8 +59,8 @@ type running struct {
 	waiting map[sym.Name][]*Require // by the dimension that completes the condition; the empty name if none is awaited
 }
 
-// storage is a buffer's memory. It is as large as the buffer at the limits of the dimensions that data decide, if so
-// much can be allocated.
+// storage is a buffer's memory. It is as large as the buffer at the limits of the data dimensions, if that much can be
+// allocated.
 type storage struct {
 	data     []byte
 	strings  []string // of a String buffer
@@ -213,6 +213,7 @@ func (s *running) write(b *Buffer, t *tensor.Tensor) error {
 	return nil
 }
 
+// each visits the elements' offsets from the storage's first element, in row-major order.
 func (p *location) each(visit func(at int64)) {
 	tensor.Each(p.shape, func(index []int64) { visit(p.offset + tensor.Offset(p.strides, index)) })
 }
@@ -272,7 +273,7 @@ func (s *running) step(step Step) error {
 	case *Loop:
 		return s.loop(step)
 	}
-	panic(diag.Internalf("module @%s: a step of type %T has no meaning", s.module.Name, step))
+	panic(diag.Internalf("module @%s: a step of type %T is not known", s.module.Name, step))
 }
 
 // pick returns the rows of a tensor that a copy picks.

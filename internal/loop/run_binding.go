@@ -56,7 +56,7 @@ func (s *running) bind(name sym.Name, v int64, from string) error {
 	return nil
 }
 
-// sortRequires assigns each condition to the dimension of its own that is bound last.
+// sortRequires assigns each condition to the one of its dimensions that is bound last.
 func (s *running) sortRequires() {
 	order, number := map[sym.Name]int{}, 0
 	mark := func(name sym.Name) { number++; order[name] = number }
@@ -237,7 +237,7 @@ func (s *running) require(r *Require) error {
 	return nil
 }
 
-// names binds the plain names of a shape.
+// names binds the extents of a shape that are names alone.
 func (s *running) names(b *Buffer, extents []int64) error {
 	for i, e := range b.Shape {
 		name, ok := e.Name()

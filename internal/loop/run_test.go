@@ -11,6 +11,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// parseModule parses and verifies a module.
 func parseModule(t *testing.T, source string) *Module {
 	t.Helper()
 	m, err := Parse(source, ParseOptions{})
@@ -23,6 +24,7 @@ func parseModule(t *testing.T, source string) *Module {
 	return m
 }
 
+// array returns a tensor of a shape and elements.
 func array[T tensor.Element](shape []int64, x ...T) *tensor.Tensor {
 	return tensor.Must(tensor.FromSlice(x, shape...))
 }
@@ -69,6 +71,7 @@ func positive(s *Host, in []*tensor.Tensor, _ func(sym.Name) (int64, bool)) ([]*
 	return []*tensor.Tensor{tensor.Must(tensor.FromSlice(rows, int64(len(rows))))}, nil
 }
 
+// TestRunViewsAndData: the results of viewsAndData, the calls of After, and the results of reversed loops.
 func TestRunViewsAndData(t *testing.T) {
 	m := parseModule(t, viewsAndData)
 	steps := 0
@@ -104,6 +107,7 @@ func TestRunViewsAndData(t *testing.T) {
 	}
 }
 
+// TestRunRefusesInputs: inputs of a wrong type, rank, extent or range, and data beyond a limit, are input errors.
 func TestRunRefusesInputs(t *testing.T) {
 	m := parseModule(t, viewsAndData)
 	five := tensor.Must(tensor.New(dtype.F32, 5, 2))
@@ -122,12 +126,12 @@ func TestRunRefusesInputs(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	// A condition on what data decide is checked when it is known.
+	// A condition on a data dimension is checked when the dimension is bound.
 	_, err := (&Runner{Host: positive}).Run(m, map[string]*tensor.Tensor{"x": array[float32]([]int64{2, 2}, 1, 2, 3, 4)})
 	if !errors.Is(err, diag.ErrInput) || !strings.Contains(err.Error(), "k + 1 <= n") {
 		t.Errorf("every row is positive: %v", err)
 	}
-	// What data decide must stay below the limit.
+	// A data dimension must not exceed its limit.
 	all := func(*Host, []*tensor.Tensor, func(sym.Name) (int64, bool)) ([]*tensor.Tensor, error) {
 		return []*tensor.Tensor{tensor.Must(tensor.New(dtype.I64, 9))}, nil
 	}
@@ -167,6 +171,7 @@ loop @main {
   }
 }`
 
+// TestRunLoop: a loop that ends by its trip count, and one that ends by its condition.
 func TestRunLoop(t *testing.T) {
 	m := parseModule(t, doubling)
 	run := func(trip int64, flag bool) (all, last *tensor.Tensor) {
@@ -192,7 +197,7 @@ func TestRunLoop(t *testing.T) {
 	}
 }
 
-// TestElements: an input's elements bind dimensions, within their ranges, and agree with what shapes say.
+// TestElements: an input's elements bind dimensions, within their ranges, and must agree with the shapes.
 func TestElements(t *testing.T) {
 	const sizes, row = "  buffer %sizes: i64[2] input elements (n, k)\n", "  buffer %x: f32[k] input\n"
 	testElements(t, sizes+row, "axis 0 has 2 elements, want k = 1")

@@ -7,6 +7,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
+// TestSame: expressions that differ in one field are not the same; equal copies are.
 func TestSame(t *testing.T) {
 	i, j := sym.Var(sym.Made("i")), sym.Var(sym.Made("j"))
 	number := func(v float64) Expr { return Number(dtype.F32, v) }

@@ -19,6 +19,7 @@ type parser struct {
 	patterns map[string][]pattern // by their heads; nil: kernels are not shared
 }
 
+// newParser returns a parser at the beginning of source.
 func newParser(source string) *parser { return &parser{Scanner: text.NewScanner(source)} }
 
 // syntaxError carries an error out of a running parser, by panic.
@@ -48,13 +49,13 @@ func (p *parser) fail(format string, args ...any) {
 	p.stop()
 }
 
-// enter notes one more level of nesting, of which there is a limit.
+// enter begins a level of nesting; it fails beyond the limit.
 func (p *parser) enter() {
 	p.Enter()
 	p.stop()
 }
 
-// leave notes one less level of nesting.
+// leave ends a level of nesting.
 func (p *parser) leave() { p.Leave() }
 
 // must reads a token of this kind.
@@ -92,7 +93,7 @@ func (p *parser) expect(word string) {
 	p.stop()
 }
 
-// end fails if text is left.
+// end fails unless the text is read to its end.
 func (p *parser) end() {
 	p.Done()
 	p.stop()
@@ -148,8 +149,8 @@ func (p *parser) cond() sym.Cond {
 	return c
 }
 
-// whole reads an integer with its sign.
-func (p *parser) whole() int64 {
+// signed reads an integer with an optional sign.
+func (p *parser) signed() int64 {
 	v := p.Int()
 	p.stop()
 	return v
@@ -157,7 +158,7 @@ func (p *parser) whole() int64 {
 
 // count reads a number that is 0 or more.
 func (p *parser) count() int64 {
-	v := p.whole()
+	v := p.signed()
 	if v < 0 {
 		p.fail("%d is less than 0", v)
 	}

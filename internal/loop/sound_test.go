@@ -127,6 +127,7 @@ func TestVerifyIsSound(t *testing.T) {
 	t.Logf("%d proved, %d refused, %d open", proved, refused, open)
 }
 
+// runsOutside reports whether a run of the kernel with these dimensions accesses an element outside a buffer.
 func runsOutside(t *testing.T, k *Kernel, m, n int64) (outside bool) {
 	defer func() {
 		if r := recover(); r != nil {

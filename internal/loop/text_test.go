@@ -14,7 +14,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the expected results in testdata")
 
-// commands are what a case of testdata/*.txt may ask for. Each gets the case's arguments and its text.
+// commands are the commands of the cases in testdata/*.txt. Each gets the case's arguments and its text.
 var commands = map[string]func(args map[string]string, source string) string{
 	"kernel": func(_ map[string]string, source string) string {
 		k, err := ParseKernel(source)
@@ -77,7 +77,7 @@ var commands = map[string]func(args map[string]string, source string) string{
 		}
 		return strings.Join(lines, "\n")
 	},
-	// substitute n=2*k puts an expression in the place of a dimension.
+	// substitute n=2*k replaces a dimension by an expression.
 	"substitute": func(args map[string]string, source string) string {
 		k, err := ParseKernel(source)
 		if err != nil {
@@ -136,14 +136,14 @@ var commands = map[string]func(args map[string]string, source string) string{
 	},
 }
 
-// symbolOf reads a name as texts write it.
+// symbolOf returns the name that a text writes in this form.
 func symbolOf(text string) sym.Name {
 	name, _ := sym.ParseName(text)
 	return name
 }
 
-// rangesOf gives a kernel's dimensions the ranges in arguments like n=1..8 and m=4..; without one a dimension is 0 or
-// more.
+// rangesOf returns the ranges of a kernel's dimensions from arguments like n=1..8 and m=4..; without one a dimension is
+// 0 or more.
 func rangesOf(k *Kernel, args map[string]string) *sym.Dims {
 	dims := sym.NewDims()
 	for _, name := range k.Dims {

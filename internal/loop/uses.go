@@ -51,7 +51,7 @@ func EachBuffer(steps []Step, visit func(*Buffer)) {
 	})
 }
 
-// Root returns the buffer that owns the storage of b: b itself if it is no view.
+// Root returns the buffer that owns the storage of b: b itself if it is not a view.
 func (b *Buffer) Root() *Buffer {
 	for b.View != nil {
 		b = b.View.Of

@@ -128,9 +128,9 @@ func (v *verifier) declare(name sym.Name, d *declared) {
 	}
 	switch {
 	case d.kind == dimName && !name.Dimension():
-		v.fail("dimension %s has the name of something else", name)
+		v.fail("dimension %s has a name of the wrong kind", name)
 	case (d.kind == loopName || d.kind == checkName) && !name.Bound():
-		v.fail("%s %s has a name that no kernel declares", nameKinds[d.kind], name)
+		v.fail("%s %s has a name of the wrong kind", nameKinds[d.kind], name)
 	}
 	if v.taken[name] {
 		v.fail("%s is declared twice", spelled(name))
@@ -254,7 +254,7 @@ func (v *verifier) statement(s Stmt) {
 	case nil:
 		v.fail("a statement is missing")
 	default:
-		v.fail("a statement of type %T has no meaning", s)
+		v.fail("a statement of type %T is not known", s)
 	}
 }
 
@@ -433,7 +433,7 @@ func (v *verifier) separate(s *Contract) {
 		}
 		return v.known.atLeastZero(x) == sym.Yes
 	}
-	apart := func(x sym.Expr) bool { return yes(x.Sub(one)) || yes(x.Neg().Sub(one)) }
+	nonzero := func(x sym.Expr) bool { return yes(x.Sub(one)) || yes(x.Neg().Sub(one)) }
 	still := func(x sym.Expr) bool { return x.Equal(sym.Const(0)) }
 	some := func(holds func(row, col sym.Expr) bool) bool {
 		for axis := range min(len(s.C.Row), len(s.C.Col)) {
@@ -443,11 +443,12 @@ func (v *verifier) separate(s *Contract) {
 		}
 		return false
 	}
-	rows := some(func(row, _ sym.Expr) bool { return apart(row) }) || yes(one.Sub(s.M))
-	cols := some(func(_, col sym.Expr) bool { return apart(col) }) || yes(one.Sub(s.N))
-	alone := func(row, col sym.Expr) bool { return still(col) && apart(row) || still(row) && apart(col) }
+	rows := some(func(row, _ sym.Expr) bool { return nonzero(row) }) || yes(one.Sub(s.M))
+	cols := some(func(_, col sym.Expr) bool { return nonzero(col) }) || yes(one.Sub(s.N))
+	alone := func(row, col sym.Expr) bool { return still(col) && nonzero(row) || still(row) && nonzero(col) }
 	beyond := func(row, col sym.Expr) bool {
-		return apart(col) && yes(row.Sub(col.Mul(s.N))) && yes(col) || apart(row) && yes(col.Sub(row.Mul(s.M))) && yes(row)
+		return nonzero(col) && yes(row.Sub(col.Mul(s.N))) && yes(col) || nonzero(row) && yes(col.Sub(row.Mul(s.M))) &&
+			yes(row)
 	}
 	if rows && cols && (some(alone) || yes(one.Sub(s.M)) || yes(one.Sub(s.N)) || some(beyond)) {
 		return

@@ -10,7 +10,7 @@ func (b *Buffer) Memory() string { return b.Root().Device }
 // lies checks that only a Temp or a Weight names a device, and that a view does not.
 func (v *moduleVerifier) lies(b *Buffer) {
 	if b.Device != "" && (b.View != nil || b.Kind != Temp && b.Kind != Weight || b.Paged) {
-		v.fail("buffer %%%s lies in the memory of %s: only a temp or a weight does, and a view lies where what it views does",
+		v.fail("buffer %%%s lies in the memory of %s: only a temp or a weight may, and a view lies with the viewed buffer",
 			b.Name, b.Device)
 	}
 }
@@ -19,7 +19,7 @@ func (v *moduleVerifier) lies(b *Buffer) {
 func (v *moduleVerifier) reaches(device, where string, list ...*Buffer) {
 	for _, b := range list {
 		if b != nil && b.Memory() != device {
-			v.fail("%s runs on %s and reaches for %%%s in the memory of %s", where, deviceWord(device), b.Name,
+			v.fail("%s runs on %s and uses %%%s in the memory of %s", where, deviceWord(device), b.Name,
 				deviceWord(b.Memory()))
 		}
 	}
@@ -36,7 +36,7 @@ func (v *moduleVerifier) across(s *Copy) {
 	}
 	for _, b := range []*Buffer{s.From, s.To} {
 		if b.Away() || b.View != nil && b.View.Strides != nil && !v.equal(b.View.Strides, RowMajor(b.Shape)) {
-			v.fail("a copy between %s and %s of %%%s, whose elements do not follow one another in memory",
+			v.fail("a copy between %s and %s of %%%s, whose elements are not contiguous",
 				deviceWord(s.From.Memory()), deviceWord(s.To.Memory()), b.Name)
 		}
 	}

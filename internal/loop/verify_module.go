@@ -78,7 +78,7 @@ func (v *moduleVerifier) all() {
 	v.withSteps()
 }
 
-// withoutKernels checks all but the bodies of the kernels.
+// withoutKernels checks everything except the bodies of the kernels.
 func (v *moduleVerifier) withoutKernels() {
 	v.declarations()
 	v.withSteps()
@@ -97,7 +97,7 @@ func (v *moduleVerifier) declarations() (given []sym.Cond) {
 		v.dims("the limit of "+name.String(), []sym.Expr{sym.Var(name), limit})
 		for _, other := range limit.Vars() {
 			if own, decided := m.Limits[other]; decided && !sym.IsUnlimited(own) {
-				v.fail("the limit of %s uses %s, which data decide too", name, other)
+				v.fail("the limit of %s uses %s, which is a data dimension too", name, other)
 			}
 		}
 	}
@@ -232,7 +232,7 @@ func (v *moduleVerifier) buffer(b *Buffer) {
 	case b.Kind > Spill:
 		v.fail("%s: kind %d does not exist", where, b.Kind)
 	case b.Paged && b.Kind != Weight:
-		v.fail("%s is paged, and is no weight", where)
+		v.fail("%s is paged, and is not a weight", where)
 	case b.View == nil:
 		if b.Kind == Input || b.Kind == Weight {
 			v.written[b] = true
@@ -241,12 +241,12 @@ func (v *moduleVerifier) buffer(b *Buffer) {
 		v.view(b)
 	}
 	if b.Reserved && (b.Kind != Temp || b.DType != dtype.U8 || len(b.Shape) != 1 || b.View != nil) {
-		v.fail("%s is reserved, and is no temp of bytes", where)
+		v.fail("%s is reserved, and is not a temp of bytes", where)
 	}
 	v.state(b)
 	v.lies(b)
 	if len(b.Elements) > 0 && (b.Kind != Input || b.View != nil || !b.DType.IsInt()) {
-		v.fail("%s has elements that are dimensions, and is no input of integers", where)
+		v.fail("%s has elements that are dimensions, and is not an input of integers", where)
 	}
 	for _, name := range b.Elements {
 		v.dims(where, []sym.Expr{sym.Var(name)})
@@ -263,7 +263,7 @@ func (v *moduleVerifier) buffer(b *Buffer) {
 		return
 	}
 	if b.Kind != Weight || b.View != nil || b.Data.DType() != b.DType || b.Data.Rank() != len(b.Shape) {
-		v.fail("%s has contents of type %s and rank %d that do not belong to it", where, b.Data.DType(), b.Data.Rank())
+		v.fail("%s has contents of type %s and rank %d, which do not fit it", where, b.Data.DType(), b.Data.Rank())
 	}
 	for i, extent := range b.Data.Shape() {
 		if n, ok := b.Shape[i].Const(); !ok || n != extent {
@@ -279,7 +279,7 @@ func (v *moduleVerifier) state(b *Buffer) {
 		return
 	}
 	if !v.known[in] || in.Kind != Input || in.View != nil || in.Elements != nil || b.Kind != Output || b.View != nil {
-		v.fail("buffer %%%s replaces %%%s: only an output replaces an input, and no part does", b.Name, in.Name)
+		v.fail("buffer %%%s replaces %%%s: only an entire output may replace an entire input", b.Name, in.Name)
 	}
 	if b.DType != in.DType || !slices.EqualFunc(b.Shape, in.Shape, sym.Expr.Equal) {
 		v.fail("buffer %%%s, %s%s, replaces %%%s, %s%s", b.Name, b.DType, formatIndex(b.Shape), in.Name, in.DType,

@@ -74,7 +74,7 @@ func (v *moduleVerifier) step(s Step) {
 	case *Loop:
 		v.loop(s)
 	default:
-		v.fail("a step of type %T has no meaning", s)
+		v.fail("a step of type %T is not known", s)
 	}
 }
 
@@ -150,7 +150,7 @@ func (b *Buffer) Away() bool { return b.Root().Kind == Spill || b.Root().Paged }
 // here fails if a buffer lies in a file.
 func (v *moduleVerifier) here(b *Buffer, where string) {
 	if b.Away() {
-		v.fail("%s reaches for %%%s, which lies in a file: only copies do", where, b.Name)
+		v.fail("%s uses %%%s, which lies in a file: only copies may", where, b.Name)
 	}
 }
 
@@ -177,8 +177,9 @@ func (v *moduleVerifier) complete(b *Buffer, missing func()) {
 	}
 	have := regionOf(v.module.Dims, b)
 	if !slices.ContainsFunc(v.partly[r], func(p region) bool { return have.within(v.module.Dims, p) }) {
-		v.unproved = append(v.unproved, fmt.Sprintf("%%%s is written: as a part of %%%s, whose parts are written one by one",
-			b.Name, r.Name))
+		v.unproved = append(v.unproved,
+			fmt.Sprintf("%%%s is written: it is a view of %%%s, which is written in several steps",
+				b.Name, r.Name))
 	}
 }
 
@@ -191,14 +192,14 @@ func (v *moduleVerifier) wrote(b *Buffer) {
 	}
 	have := regionOf(dims, b)
 	turns := slices.ContainsFunc(have.offset.Vars(), func(name sym.Name) bool { return v.turns[name] })
-	plain := dims.EQ(have.offset, sym.Const(0)) == sym.Yes && (b.View == nil || b.View.Strides == nil)
-	if turns || plain && dims.EQ(sym.Product(b.Shape...), sym.Product(r.Shape...)) != sym.No {
+	leading := dims.EQ(have.offset, sym.Const(0)) == sym.Yes && (b.View == nil || b.View.Strides == nil)
+	if turns || leading && dims.EQ(sym.Product(b.Shape...), sym.Product(r.Shape...)) != sym.No {
 		v.written[r] = true
 		return
 	}
 	v.partly[r] = v.partly[r].with(dims, have)
-	whole := regionOf(dims, r)
-	v.written[r] = slices.ContainsFunc(v.partly[r], func(p region) bool { return whole.within(dims, p) })
+	full := regionOf(dims, r)
+	v.written[r] = slices.ContainsFunc(v.partly[r], func(p region) bool { return full.within(dims, p) })
 }
 
 // empty reports whether a buffer never has an element, so that it needs no write.
@@ -218,7 +219,7 @@ func (v *moduleVerifier) write(b *Buffer, where string) {
 func (v *moduleVerifier) writeAway(b *Buffer, where string) {
 	v.in(b, where)
 	if kind := root(b).Kind; kind == Input || kind == Weight {
-		v.fail("%s writes %%%s, which is in an %s", where, b.Name, kind)
+		v.fail("%s writes %%%s, which is an %s", where, b.Name, kind)
 	}
 	v.wrote(b)
 }

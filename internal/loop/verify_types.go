@@ -46,7 +46,7 @@ func (v *verifier) value(e Expr) dtype.DType {
 	case nil:
 		v.fail("an expression is missing")
 	default:
-		v.fail("an expression of type %T has no meaning", e)
+		v.fail("an expression of type %T is not known", e)
 	}
 	return e.DType()
 }
@@ -58,12 +58,12 @@ func (v *verifier) load(e *Load) {
 		v.fail("%%%s is %s and is loaded as %s", e.From, d.dt, e.Type)
 	}
 	if (e.Mask == nil) != (e.Else == nil) {
-		v.fail("a load of %%%s has a mask or a value for where it does not hold, not both", e.From)
+		v.fail("a load of %%%s has only one of a mask and a value for a mask that does not hold", e.From)
 	}
 	if e.Mask != nil {
 		v.mask(e.Mask)
 		if dt := v.value(e.Else); dt != e.Type {
-			v.fail("a load of %%%s is %s where its mask holds and %s elsewhere", e.From, e.Type, dt)
+			v.fail("a load of %%%s is %s if its mask holds and %s if not", e.From, e.Type, dt)
 		}
 	}
 	v.assuming(e.Mask, true, func() { v.access(e, e.From, d, e.Index) })
@@ -206,11 +206,11 @@ func (c *independence) statement(s Stmt) bool {
 			c.fail("a when inside vector loop %s depends on its lane", c.loop.Var)
 		}
 	case *Store:
-		c.place(s.To, s.Index, s.Mask, true)
+		c.access(s.To, s.Index, s.Mask, true)
 	case *Contract:
-		c.place(s.C.Buffer, s.C.Origin, nil, true)
-		c.place(s.A.Buffer, s.A.Origin, nil, false)
-		c.place(s.B.Buffer, s.B.Origin, nil, false)
+		c.access(s.C.Buffer, s.C.Origin, nil, true)
+		c.access(s.A.Buffer, s.A.Origin, nil, false)
+		c.access(s.B.Buffer, s.B.Origin, nil, false)
 	}
 	values, n := values(s)
 	for _, e := range values[:n] {
@@ -227,12 +227,12 @@ func (c *independence) read(e Expr) {
 			c.fail("%%%s is reduced by the lanes of vector loop %s and read inside it", e.Name, c.loop.Var)
 		}
 	case *Load:
-		c.place(e.From, e.Index, e.Mask, false)
+		c.access(e.From, e.Index, e.Mask, false)
 	}
 }
 
-// place checks one access to a buffer of an outer scope that the loop writes.
-func (c *independence) place(name string, index []sym.Expr, mask Expr, writing bool) {
+// access checks one access to a buffer of an outer scope that the loop writes.
+func (c *independence) access(name string, index []sym.Expr, mask Expr, writing bool) {
 	if c.inside[name] || !c.stored[name] {
 		return
 	}

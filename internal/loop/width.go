@@ -38,7 +38,7 @@ type number struct {
 	what        string
 }
 
-// step is count neighbours that lie by elements apart.
+// step is the distance between neighbours, in elements, and their number.
 type step struct{ by, count sym.Expr }
 
 // extent64 is the layout of a parameter, from which the bytes of its operand are computed.
@@ -56,7 +56,7 @@ func WidthOf(k *Kernel) *Width {
 	}
 	for _, l := range Locals(k) {
 		c.buffer(l.Local.Name, l.Local.DType, l.Local.Shape, nil)
-		c.integer(l.Offset, "the place of %"+l.Local.Name)
+		c.integer(l.Offset, "the offset of local %"+l.Local.Name)
 	}
 	c.integer(Scratch(k), "the scratch")
 	c.body(k.Body)
@@ -214,7 +214,7 @@ func (s *extent64) bytes(dims []int64) (int64, error) {
 			continue
 		}
 		if stride < 0 {
-			return 0, fmt.Errorf("elements lie %d apart", stride)
+			return 0, fmt.Errorf("a stride is %d", stride)
 		}
 		if last = saturated(last, extent-1, stride); last > widest {
 			return 0, sym.ErrOverflow

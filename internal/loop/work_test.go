@@ -7,7 +7,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// TestDone counts kernels whose loops are ragged, whose branches depend on loops, and on elements.
+// TestDone counts the work of kernels with ragged loops and with branches that depend on loop variables or on elements.
 func TestDone(t *testing.T) {
 	for _, c := range []struct {
 		body        string

@@ -102,7 +102,7 @@ func alike(dims *sym.Dims, a, b region) (x, y []axis, ok bool) {
 	return x, y, true
 }
 
-// united returns two regions as one, if the second follows the first along one axis.
+// united returns two regions as one; ok is false unless the second follows the first along one axis.
 func united(dims *sym.Dims, a, b region) (region, bool) {
 	x, y, ok := alike(dims, a, b)
 	if !ok {
@@ -159,7 +159,7 @@ func (a region) within(dims *sym.Dims, b region) bool {
 	return differs == 1 || differs == 0 && dims.EQ(begin, sym.Const(0)) == sym.Yes
 }
 
-// regions are the regions of a storage that were written so far, as long as some elements were not. Adjacent regions
+// regions are the written regions of a storage of which some elements are not written yet. Adjacent regions
 // are merged.
 type regions []region
 
@@ -167,13 +167,13 @@ type regions []region
 func (p regions) with(dims *sym.Dims, r region) regions {
 	list := slices.Clone(p)
 	for i := 0; i < len(list); i++ {
-		whole, ok := united(dims, list[i], r)
+		union, ok := united(dims, list[i], r)
 		if !ok {
-			whole, ok = united(dims, r, list[i])
+			union, ok = united(dims, r, list[i])
 		}
 		if ok || list[i].within(dims, r) {
 			if ok {
-				r = whole
+				r = union
 			}
 			list = slices.Delete(list, i, i+1)
 			i = -1

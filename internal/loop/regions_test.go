@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// TestParts: what is read must be written, part by part, whatever the parts' order; what is not proved to be is listed.
-func TestParts(t *testing.T) {
+// TestPartialWrites: a buffer that is read must be written before, region by region, in any order; a buffer that is not
+// proved to be fully written is listed as unproved.
+func TestPartialWrites(t *testing.T) {
 	const head = `weir 1
 loop @main {
   dim n in [1, 9]
@@ -30,25 +31,25 @@ loop @main {
   body {
 `
 	for _, c := range []struct{ title, body, unproved, fault string }{
-		{title: "all parts, in any order", body: "copy %c = %x\ncopy %a = %x\ncopy %b = %x\ncopy %y = %w\ncopy %z = %w"},
+		{title: "all regions, in any order", body: "copy %c = %x\ncopy %a = %x\ncopy %b = %x\ncopy %y = %w\ncopy %z = %w"},
 		{title: "a prefix", body: "copy %b = %x\ncopy %a = %x\ncopy %y2 = %ab\ncopy %y1 = %x\ncopy %z = %y"},
 		{title: "under another shape", body: "copy %a = %x\ncopy %y1 = %p\ncopy %b = %x\ncopy %y2 = %ab\ncopy %z = %y"},
 		{title: "columns of one element",
 			body: "copy %u2 = %v\ncopy %u0 = %v\ncopy %u1 = %v\ncopy %u = %u\ncopy %a = %x\ncopy %b = %x\ncopy %c = %x\ncopy " +
 				"%y = %w\ncopy %z = %w"},
-		{title: "a column that is not there",
+		{title: "a column that is not written",
 			body: "copy %u2 = %v\ncopy %u0 = %v\ncopy %u = %u\ncopy %a = %x\ncopy %b = %x\ncopy %c = %x\ncopy %y = %w\ncopy " +
 				"%z = %w", unproved: "%u is written"},
 		{title: "with the axes in another order",
 			body: "copy %y1 = %x\ncopy %a = %x\ncopy %b = %x\ncopy %y2 = %ab\ncopy %turned = %y\ncopy %z = %w"},
 		{title: "a gap", body: "copy %c = %x\ncopy %a = %x\ncopy %y = %w\ncopy %z = %y", unproved: "%w is written"},
-		{title: "a part that is not there", body: "copy %a = %x\ncopy %y1 = %b\ncopy %y2 = %y2\ncopy %z = %y",
+		{title: "a region that is not written", body: "copy %a = %x\ncopy %y1 = %b\ncopy %y2 = %y2\ncopy %z = %y",
 			unproved: "%b is written"},
-		{title: "nothing", body: "copy %y = %w", fault: "reads %w before it is written"},
+		{title: "no write", body: "copy %y = %w", fault: "reads %w before it is written"},
 		{title: "half a result", body: "copy %y1 = %x\ncopy %z = %z", fault: "reads %z before it is written"},
 		{title: "half of one result", body: "copy %y1 = %x\ncopy %a = %x\ncopy %b = %x\ncopy %c = %x\ncopy %z = %w",
 			unproved: "%y is written"},
-		{title: "a part written twice",
+		{title: "a region written twice",
 			body:     "copy %a = %x\ncopy %a = %x\ncopy %ab = %ab\ncopy %c = %x\ncopy %y = %w\ncopy %z = %y",
 			unproved: "%ab is written"},
 	} {
