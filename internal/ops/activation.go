@@ -16,7 +16,7 @@ type activation struct {
 	name        string
 	alpha, beta float64 // the default settings
 	mean        func(x, a, b float64) float64
-	whole       func(x, a, b int64) int64 // of integers; nil: floats only
+	integer     func(x, a, b int64) int64 // the function of integers; nil: floats only
 	body        func(x, a, b loop.Expr) loop.Expr
 	own         Def // properties of this operator alone
 	// slope returns the derivative with respect to x, given the derivative up with respect to the result y.
@@ -33,7 +33,7 @@ const (
 var activationTable = []activation{
 	{name: "relu", own: Def{Light: true, NotNegative: neverNegative}, mean: func(x, _, _ float64) float64 {
 		return max(x, 0)
-	}, whole: func(x, _, _ int64) int64 { return max(x, 0) },
+	}, integer: func(x, _, _ int64) int64 { return max(x, 0) },
 		body: func(x, _, _ loop.Expr) loop.Expr {
 			return loop.Apply2(loop.Max, x, like(x, 0))
 		}, slope: func(g *Gradients, up, _, y *ir.Value, _, _ float64) *ir.Value {
@@ -136,7 +136,7 @@ var activationTable = []activation{
 			return g.mul(up, g.mul(s, g.above(g.mul(g.times(x, a), g.from(1, s)), 1)))
 		}},
 	{name: "shrink", alpha: 0.5, mean: func(x, a, b float64) float64 { return choose(x < -a, x+b, choose(x > a, x-b, 0)) },
-		whole: func(x, a, b int64) int64 { return choose(x < -a, x+b, choose(x > a, x-b, 0)) },
+		integer: func(x, a, b int64) int64 { return choose(x < -a, x+b, choose(x > a, x-b, 0)) },
 		body: func(x, a, b loop.Expr) loop.Expr {
 			above := loop.Choose(less(a, x), loop.Apply2(loop.Sub, x, b), like(x, 0))
 			if x.DType().IsUnsigned() {
@@ -184,7 +184,7 @@ func choose[T any](cond bool, x, y T) T {
 	return y
 }
 
-// like is a constant of x's element type.
+// like returns a constant of x's element type.
 func like(x loop.Expr, number float64) loop.Expr { return loop.Number(x.DType(), number) }
 
 func plus(x, y loop.Expr) loop.Expr  { return loop.Apply2(loop.Add, x, y) }
@@ -194,6 +194,7 @@ func less(x, y loop.Expr) loop.Expr  { return loop.Apply2(loop.Lt, x, y) }
 
 var activations = map[string]*activation{}
 
+// init defines the operators of activationTable.
 func init() {
 	for i := range activationTable {
 		a := &activationTable[i]
@@ -250,7 +251,7 @@ func (a *activation) shape(c *ir.Inference, n *ir.Node) error {
 		return err
 	}
 	x := n.Inputs[0].Type
-	if !x.DType.IsFloat() && (a.whole == nil || !x.DType.IsInt()) {
+	if !x.DType.IsFloat() && (a.integer == nil || !x.DType.IsInt()) {
 		return fault(n, "elements of type %s", x.DType)
 	}
 	n.Result(0, ir.Type{DType: x.DType, Shape: x.Shape})
@@ -272,7 +273,7 @@ func (a *activation) eval(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]
 			// Unsigned elements are never below 0: only the upper half of the function matters.
 			out.SetInt(i, a.unsigned(in[0].Int(i), alpha, beta))
 		default:
-			out.SetInt(i, a.whole(in[0].Int(i), int64(alpha), int64(beta)))
+			out.SetInt(i, a.integer(in[0].Int(i), int64(alpha), int64(beta)))
 		}
 	}
 	return []*tensor.Tensor{out}, nil
@@ -286,7 +287,7 @@ func (a *activation) unsigned(x int64, alpha, beta float64) int64 {
 		}
 		return x
 	}
-	return a.whole(x, int64(alpha), int64(beta))
+	return a.integer(x, int64(alpha), int64(beta))
 }
 
 // build lowers the activation: each iteration loads one element, widens it to the computing type, applies body and
@@ -307,7 +308,7 @@ func (a *activation) samples(r *rand.Rand) []Sample {
 	for _, dt := range floatTypes {
 		out = append(out, Sample{Attrs: attrs, Inputs: []*tensor.Tensor{sampleFloats(r, dt, 3, 5)}})
 	}
-	if a.whole != nil {
+	if a.integer != nil {
 		for _, dt := range integerTypes {
 			out = append(out, Sample{Attrs: ir.Attrs{"alpha": 2.0, "beta": 1.0},
 				Inputs: []*tensor.Tensor{sampleIntegers(r, dt, 7)}})

@@ -12,6 +12,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operators adjugate and regularize.
 func init() {
 	define(&Def{Op: "adjugate", Shape: adjugateShape, Mean: matricesMean(adjugateOf), Grad: adjugateGrad,
 		Samples:   adjugateSamples,

@@ -9,6 +9,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator affine_grid.
 func init() {
 	define(&Def{Op: "affine_grid", Shape: affineGridShape, Mean: affineGridMean, Samples: affineGridSamples,
 		Lowerings: []Lowering{{Name: "map", Build: affineGridMap}}})
@@ -61,13 +62,13 @@ func affineGridMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tenso
 		sum := theta.Float(row + axes)
 		for j := range axes {
 			i, d := float64(at[axes-j]), float64(out.Shape()[axes-j])
-			place := (2*i+1)/d - 1
+			position := (2*i+1)/d - 1
 			if align && d > 1 {
-				place = 2*i/(d-1) - 1
+				position = 2*i/(d-1) - 1
 			} else if align {
-				place = 0
+				position = 0
 			}
-			sum += theta.Float(row+j) * place
+			sum += theta.Float(row+j) * position
 		}
 		out.SetFloat(flat, sum)
 		flat++
@@ -84,14 +85,15 @@ func affineGridMap(k *Nest, n *ir.Node) {
 		sum := load(axes)
 		for j := range axes {
 			i, d := o[axes-j], out.Shape[axes-j]
-			var place loop.Expr
+			var position loop.Expr
 			if align {
 				// A single element lies in the middle: 0/1.
-				place = loop.Apply2(loop.Div, extentAs(dt, i.Mul(sym.Const(2)).Sub(d).Add(one)), extentAs(dt, d.Sub(one).Max(one)))
+				position = loop.Apply2(loop.Div, extentAs(dt, i.Mul(sym.Const(2)).Sub(d).Add(one)),
+					extentAs(dt, d.Sub(one).Max(one)))
 			} else {
-				place = loop.Apply2(loop.Div, extentAs(dt, i.Mul(sym.Const(2)).Add(one).Sub(d)), extentAs(dt, d))
+				position = loop.Apply2(loop.Div, extentAs(dt, i.Mul(sym.Const(2)).Add(one).Sub(d)), extentAs(dt, d))
 			}
-			sum = plus(sum, times(load(j), place))
+			sum = plus(sum, times(load(j), position))
 		}
 		k.Store(out, o, loop.Convert(out.DType, sum))
 	})

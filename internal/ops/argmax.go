@@ -10,6 +10,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operators argmax and hardmax.
 func init() {
 	define(&Def{Op: "argmax", Linear: true, Shape: argMaxShape, Mean: argMaxMean, Samples: argMaxSamples,
 		Lowerings: []Lowering{{Name: "rows", Build: argMaxRows}}})
@@ -17,13 +18,13 @@ func init() {
 		Lowerings: []Lowering{{Name: "rows", Build: hardmaxRows}}})
 }
 
-// ArgMax is the index (i64) of the largest element along an axis, or of the smallest. Of several equal elements the
-// first counts, with last the last. A NaN counts as larger, and as smaller, than everything.
+// ArgMax returns the index (i64) of the largest element along an axis, or of the smallest. Of several equal elements it
+// returns the first, with last the last. NaN counts as larger, and as smaller, than any number.
 func ArgMax(b *ir.Builder, x *ir.Value, axis int64, smallest, keep, last bool) *ir.Value {
 	return b.Op("argmax", ir.Attrs{"axes": []int64{axis}, "smallest": smallest, "keep": keep, "last": last}, x)
 }
 
-// Hardmax is 1 at the first largest element along an axis, and 0 elsewhere.
+// Hardmax returns 1 at the first largest element along an axis, and 0 elsewhere.
 func Hardmax(b *ir.Builder, x *ir.Value, axis int64) *ir.Value {
 	return b.Op("hardmax", ir.Attrs{"axis": axis}, x)
 }

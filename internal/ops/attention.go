@@ -39,7 +39,7 @@ type AttentionSettings struct {
 	Zero    bool        // a query that sees no key has the result 0; else NaN
 }
 
-// fill is the score of a hidden key.
+// fill returns the score of a hidden key.
 func (s AttentionSettings) fill() float64 {
 	if s.Fill == 0 {
 		return math.Inf(-1)
@@ -50,8 +50,8 @@ func (s AttentionSettings) fill() float64 {
 // AttentionScores are the intermediate values of attention.
 type AttentionScores struct{ Product, Capped, Masked, Weights *ir.Value }
 
-// Attention is softmax(scale · Query · Keyᵀ, masked) · Value, [B, H, Q, E]: Vaswani et al., Attention is all you need,
-// 2017; with fewer heads of keys than of queries, Ainslie et al., GQA, 2023.
+// Attention returns softmax(scale · Query · Keyᵀ, masked) · Value, [B, H, Q, E]: Vaswani et al., Attention is all you
+// need, 2017; with fewer heads of keys than of queries, Ainslie et al., GQA, 2023.
 func Attention(b *ir.Builder, x AttentionOperands, s AttentionSettings) (*ir.Value, AttentionScores) {
 	dt, q, k, v := x.Query.Type.DType, x.Query, x.Key, x.Value
 	if x.NextKey != nil {
@@ -187,7 +187,7 @@ func perSequence(b *ir.Builder, v *ir.Value) *ir.Value {
 	return Reshape(b, Cast(b, v, dtype.I64), v.Type.Shape[0], one, one, one)
 }
 
-// blind is true for each query that sees no key, broadcast to [B, H, Q, 1]; nil if the settings do not need it, or if
+// blind returns whether each query sees no key, broadcast to [B, H, Q, 1]; nil if the settings do not need it, or if
 // each query certainly sees a key.
 func blind(b *ir.Builder, x AttentionOperands, s AttentionSettings, queries, keys sym.Expr) *ir.Value {
 	if !s.Zero || x.Mask == nil && x.Lengths == nil && x.First == nil {
@@ -212,9 +212,9 @@ func blind(b *ir.Builder, x AttentionOperands, s AttentionSettings, queries, key
 	return Unary(b, loop.Not, ReduceMax(b, seen, true, -1))
 }
 
-// Rotate is rotary position embedding (Su et al., RoFormer, 2021): pairs of elements of x's last axis are turned by
+// Rotate applies rotary position embedding (Su et al., RoFormer, 2021): it turns pairs of elements of x's last axis by
 // angles, given by their cosines and sines, which broadcast to x with a last axis half as long. A pair is one element
-// of each half of the axis or, with interleaved, two neighbours. Elements beyond the pairs stay as they are.
+// of each half of the axis or, with interleaved, two neighbours. Elements after the pairs stay as they are.
 func Rotate(b *ir.Builder, x, cos, sin *ir.Value, interleaved bool) *ir.Value {
 	shape := x.Type.Shape
 	last := len(shape) - 1
@@ -228,11 +228,11 @@ func Rotate(b *ir.Builder, x, cos, sin *ir.Value, interleaved bool) *ir.Value {
 	var first, second *ir.Value
 	if interleaved {
 		pairs := Reshape(b, turned, append(append([]sym.Expr{}, shape[:last]...), half, sym.Const(2))...)
-		part := func(i int64) *ir.Value {
+		component := func(i int64) *ir.Value {
 			return Reshape(b, SliceAxis(b, pairs, last+1, sym.Const(i), one),
 				append(append([]sym.Expr{}, shape[:last]...), half)...)
 		}
-		first, second = part(0), part(1)
+		first, second = component(0), component(1)
 	} else {
 		first, second = SliceAxis(b, turned, last, sym.Const(0), half), SliceAxis(b, turned, last, half, half)
 	}

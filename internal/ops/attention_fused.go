@@ -20,7 +20,7 @@ import (
 const (
 	attentionQueries = 96  // in a block
 	attentionKeys    = 168 // in a block
-	attentionFew     = 4   // at most so many queries are computed one by one, with neighbouring keys in lanes
+	attentionFew     = 4   // the most queries that are computed one by one, with neighbouring keys in lanes
 )
 
 // attentionHidden is a score so low that the key has the weight 0 if any other key is not hidden.
@@ -51,7 +51,7 @@ type attentionSegment struct {
 	first, keys          sym.Expr
 }
 
-// scaled is x times the scale of the key or value at the index at; x if there are no scales.
+// scaled returns x times the scale of the key or value at the index at; x if there are no scales.
 func (s attentionSegment) scaled(x loop.Expr, scales *loop.Memory, row attentionRow, at sym.Expr) loop.Expr {
 	if scales == nil {
 		return x
@@ -137,10 +137,10 @@ func (a *attentionKernel) runs() []attentionRun {
 	return runs
 }
 
-// number is a constant of f32.
+// number returns a constant of f32.
 func (a *attentionKernel) number(x float64) loop.Expr { return loop.Number(dtype.F32, x) }
 
-// scaled is x times the factor of the scores.
+// scaled returns x times the factor of the scores.
 func (a *attentionKernel) scaled(x loop.Expr) loop.Expr {
 	if a.Scale != 0 {
 		return times(x, a.number(a.Scale))
@@ -151,8 +151,8 @@ func (a *attentionKernel) scaled(x loop.Expr) loop.Expr {
 	return loop.Apply2(loop.Div, x, loop.Apply(loop.Sqrt, loop.Convert(dtype.F32, loop.At(a.size))))
 }
 
-// score is the masked score of a query and a key, given their scaled product; the caller hides the keys that the causal
-// order hides.
+// score returns the masked score of a query and a key, given their scaled product; the caller hides the keys that the
+// causal order hides.
 func (a *attentionKernel) score(x loop.Expr, row attentionRow, query, key sym.Expr) loop.Expr {
 	if a.Softcap > 0 {
 		x = times(loop.Apply(loop.Tanh, times(x, a.number(1/a.Softcap))), a.number(a.Softcap))
@@ -167,7 +167,7 @@ func (a *attentionKernel) score(x loop.Expr, row attentionRow, query, key sym.Ex
 	return plus(x, loop.Convert(dtype.F32, m))
 }
 
-// seen is the number of a segment's keys that the queries up to last may see; all further keys are hidden.
+// seen returns the number of a segment's keys that the queries up to last may see; all further keys are hidden.
 func (a *attentionKernel) seen(s attentionSegment, last sym.Expr) sym.Expr {
 	if !a.skips {
 		return s.keys
@@ -175,13 +175,13 @@ func (a *attentionKernel) seen(s attentionSegment, last sym.Expr) sym.Expr {
 	return a.D.Simplify(s.keys.Min(last.Add(a.Past).Add(one).Sub(s.first).Max(sym.Const(0))))
 }
 
-// finite is top, or 0 if all keys are hidden: a number that can be subtracted from scores.
+// finite returns top, or 0 if all keys are hidden: a number that can be subtracted from scores.
 func (a *attentionKernel) finite(top loop.Expr) loop.Expr {
 	return loop.Choose(loop.Apply2(loop.Eq, top, a.number(math.Inf(-1))), a.number(0), top)
 }
 
-// result is a weighted sum of values times the reciprocal of the sum of the weights, which is infinite if all keys are
-// hidden.
+// result returns a weighted sum of values times the reciprocal of the sum of the weights, which is infinite if all keys
+// are hidden.
 func (a *attentionKernel) result(x, reciprocal loop.Expr) loop.Expr {
 	if !a.Blank {
 		return times(x, reciprocal)
@@ -255,7 +255,7 @@ func (a *attentionKernel) single(row attentionRow) {
 	})
 }
 
-// values is a segment's values, starting at the key from, as the right operand of a product.
+// values returns a segment's values, from key from on, as the right operand of a product.
 func (a *attentionKernel) values(s attentionSegment, row attentionRow, from sym.Expr) loop.Tile {
 	return s.value.Tile([]sym.Expr{row.sequence, row.group, from, sym.Const(0)}, unit(4, 2, one), unit(4, 3, one))
 }

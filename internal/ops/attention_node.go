@@ -11,6 +11,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator attention.
 func init() {
 	define(&Def{Op: "attention", Narrow: attentionNarrow, rows: rowRule{axes: attentionAxes}, Shape: attentionShape,
 		Mean: attentionMean, Expand: attentionExpand, Samples: attentionSamples,
@@ -118,7 +119,7 @@ func attentionScales(c *ir.Inference, n *ir.Node) error {
 	for _, i := range []int{1, 2, 4, 5} {
 		x, scale := input(n, i), input(n, attentionScaled[i])
 		if bytes := x != nil && x.Type.DType == dtype.I8; bytes != (scale != nil) {
-			return fault(n, "bytes and scales that do not go together: %v and %v", x, scale)
+			return fault(n, "keys or values %v with scales %v; bytes need scales, other types have none", x, scale)
 		}
 		if scale == nil {
 			continue
@@ -140,7 +141,7 @@ func attentionNext(c *ir.Inference, n *ir.Node) error {
 	for i := range 2 {
 		next := input(n, 4+i)
 		if next == nil || len(next.Type.Shape) != 4 || !attentionReads(n.Inputs[0].Type.DType, next.Type.DType) {
-			return fault(n, "keys or values that come behind others: %v", next)
+			return fault(n, "a second segment of keys or values %v", next)
 		}
 		for axis, extent := range next.Type.Shape {
 			same := n.Inputs[1+i].Type.Shape
@@ -151,7 +152,7 @@ func attentionNext(c *ir.Inference, n *ir.Node) error {
 				return fault(n, "keys or values of rank %d", len(same))
 			}
 			if err := c.RequireEqual(n, extent, same[axis],
-				"keys and values that come behind others are of their size"); err != nil {
+				"both segments of keys and values have one size"); err != nil {
 				return err
 			}
 		}
@@ -366,23 +367,23 @@ func attentionAxes(n *ir.Node, axis int, in []int, aligned func(*ir.Value, int) 
 	return true
 }
 
-// attentionNarrow returns the slices of the inputs that a slice of the result needs: along sequences, queries, value
-// elements and, if no two heads share keys, heads.
+// attentionNarrow returns the sections of the inputs that a section of the result needs: along sequences, queries,
+// value elements and, if no two heads share keys, heads.
 func attentionNarrow(p NarrowContext, n *ir.Node, want Section) (Reading, bool) {
-	q, k, whole := n.Inputs[0], n.Inputs[1], AxisSection{}
+	q, k, full := n.Inputs[0], n.Inputs[1], AxisSection{}
 	if len(n.Inputs) > 4 {
-		want[0], want[1], want[3] = whole, whole, whole
+		want[0], want[1], want[3] = full, full, full
 	}
 	if p.Dims.EQ(q.Type.Shape[1], k.Type.Shape[1]) != sym.Yes {
-		want[1] = whole
+		want[1] = full
 	}
 	if n.Attrs.Bool("causal") && want[2].Step != 1 {
-		want[2] = whole
+		want[2] = full
 	}
-	r := Reading{Made: want, In: []Section{{want[0], want[1], want[2], whole}, {want[0], want[1], whole, whole},
-		{want[0], want[1], whole, want[3]}}}
+	r := Reading{Made: want, In: []Section{{want[0], want[1], want[2], full}, {want[0], want[1], full, full},
+		{want[0], want[1], full, want[3]}}}
 	if len(n.Inputs) > 3 {
-		r.In = append(r.In, broadcastSection(n.Inputs[3], Section{want[0], want[1], whole, want[2]}))
+		r.In = append(r.In, broadcastSection(n.Inputs[3], Section{want[0], want[1], full, want[2]}))
 	}
 	for range n.Inputs[min(len(n.Inputs), 4):] {
 		r.In = append(r.In, nil)

@@ -66,7 +66,7 @@ var binaryTable = []struct {
 // for up itself.
 type slope2 func(g *Gradients, up, x, y, z *ir.Value) *ir.Value
 
-// pairGrad is the gradient rule of a function of two elements, given its slope by each of them.
+// pairGrad returns the gradient rule of a function of two elements, given its slope by each of them.
 func pairGrad(byX, byY slope2) func(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return func(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 		out := []*ir.Value{up[0], up[0]}
@@ -79,7 +79,7 @@ func pairGrad(byX, byY slope2) func(g *Gradients, n *ir.Node, up []*ir.Value) []
 	}
 }
 
-// powerSlope is the slope of xʸ by x, y·x^(y−1); if y is 0, it is 0 for every x.
+// powerSlope returns the slope of xʸ by x, y·x^(y−1); if y is 0, the slope is 0 for every x.
 func powerSlope(g *Gradients, up, x, y, _ *ir.Value) *ir.Value {
 	if y.Const != nil && y.Const.Len() == 1 {
 		switch c := y.Const.Float(0); c {
@@ -96,22 +96,22 @@ func powerSlope(g *Gradients, up, x, y, _ *ir.Value) *ir.Value {
 	return g.choose(g.op(loop.Eq, y, g.number(y, 0)), nil, d)
 }
 
-// exponentSlope is the slope of z = xʸ by y, z·log x; it is 0 if x is 0 and y is not negative.
+// exponentSlope returns the slope of z = xʸ by y, z·log x; it is 0 if x is 0 and y is not negative.
 func exponentSlope(g *Gradients, up, x, y, z *ir.Value) *ir.Value {
 	zero := g.op(loop.And, g.op(loop.Eq, x, g.number(x, 0)), g.op(loop.Ge, y, g.number(y, 0)))
 	return g.choose(zero, nil, g.mul(up, g.mul(z, g.f(loop.Log, x))))
 }
 
-// angleSlope is up · side / (x² + y²); 0 at the point (0, 0), which has no angle.
+// angleSlope returns up · side / (x² + y²); 0 at the point (0, 0), which has no angle.
 func angleSlope(g *Gradients, up, x, y, side *ir.Value) *ir.Value {
 	square := g.plus(g.mul(x, x), g.mul(y, y))
 	origin := g.op(loop.And, g.op(loop.Eq, x, g.number(x, 0)), g.op(loop.Eq, y, g.number(y, 0)))
 	return g.choose(origin, nil, g.div(g.mul(up, side), square))
 }
 
-// extremeSlope is the slope of the smaller or larger of two elements by one of them: 0 if lost holds of them, and half
-// of up if they are equal. If the other operand is a constant, a limit, the slope is 0 if lostOrTied holds: an element
-// that equals the limit has none.
+// extremeSlope returns the slope of the smaller or larger of two elements by one of them: 0 if the comparison lost is
+// true for them, and half of up if they are equal. If the other operand is a constant, a limit, the slope is also 0 at
+// the limit, where lostOrTied is true.
 func extremeSlope(lost, lostOrTied loop.BinaryOp, other int) slope2 {
 	return func(g *Gradients, up, x, y, _ *ir.Value) *ir.Value {
 		if isConstant([]*ir.Value{x, y}[other]) {
@@ -135,6 +135,7 @@ func isConstant(v *ir.Value) bool {
 	return v.Const != nil
 }
 
+// init defines the operators of binaryTable.
 func init() {
 	for _, row := range binaryTable {
 		def := binary(row.function, row.accepts, row.own)
@@ -199,7 +200,7 @@ func Binary(b *ir.Builder, f loop.BinaryOp, x, y *ir.Value) *ir.Value {
 	return b.Op(f.String(), nil, x, y)
 }
 
-// Scalar is a constant of rank 0.
+// Scalar returns a constant of rank 0.
 func Scalar(b *ir.Builder, dt dtype.DType, x float64) *ir.Value {
 	t, err := tensor.New(dt)
 	if err != nil {

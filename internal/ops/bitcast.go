@@ -9,8 +9,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator bitcast.
 func init() {
-	define(&Def{Op: "bitcast", Linear: true, Recompute: Backward, NoGrad: "bits are no numbers", Shape: bitcastShape,
+	define(&Def{Op: "bitcast", Linear: true, Recompute: Backward, NoGrad: "bits are not numbers", Shape: bitcastShape,
 		Mean: hostMean("bitcast"), Host: "bitcast", Samples: bitcastSamples})
 }
 
@@ -29,7 +30,7 @@ func bitcastShape(c *ir.Inference, n *ir.Node) error {
 		return fault(n, "the bits of %s as %s", x.DType, to)
 	}
 	if to == dtype.Bool && x.DType != dtype.Bool {
-		return fault(n, "the bits of %s as bool, of which 0 and 1 are the only ones", x.DType)
+		return fault(n, "the bits of %s as bool, which may only be 0 or 1", x.DType)
 	}
 	n.Result(0, ir.Type{DType: to, Shape: append([]sym.Expr{}, x.Shape...)})
 	return nil

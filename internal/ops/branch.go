@@ -11,6 +11,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator if.
 func init() {
 	define(&Def{Op: "if", Grad: ifGrad, Shape: ifShape, Mean: ifMean})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator call.
 func init() {
 	define(&Def{Op: "call", Shape: callShape, Mean: callMean, Expand: callExpand})
 }

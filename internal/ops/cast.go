@@ -8,6 +8,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator cast.
 func init() {
 	define(&Def{Op: "cast", Light: true, Elementwise: true, Narrow: elementwiseNarrow, rows: elementwiseRows,
 		Shape: castShape, Mean: castMean, View: castView, Samples: castSamples, Grad: castGrad,

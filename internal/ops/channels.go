@@ -118,10 +118,10 @@ func turnedSample(x *tensor.Tensor, perm []int64) *tensor.Tensor {
 
 // LastForm describes a node whose operands have their channels last.
 type LastForm struct {
-	Images []bool   // by input: whether it has channels, which become last; other inputs stay as they are
-	Plain  bool     // the result has no channels
-	Attrs  ir.Attrs // the attributes that differ from the node's own
-	Faster bool     // it saves more than a transposition of the bytes that it reads and writes costs
+	Images        []bool   // by input: whether it has channels, which become last; other inputs stay as they are
+	DropsChannels bool     // the result has no axis of channels
+	Attrs         ir.Attrs // the attributes that differ from the node's own
+	Faster        bool     // it saves more than a transposition of the bytes that it reads and writes costs
 }
 
 // imageFirst returns the form of a node whose first input alone has channels.

@@ -10,6 +10,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator col2im.
 func init() {
 	define(&Def{Op: "col2im", Shape: col2imShape, Mean: col2imMean, Samples: col2imSamples,
 		Lowerings: []Lowering{{Name: "window", Build: col2imWindow}}})
@@ -30,7 +31,7 @@ type blocks struct {
 	strides, dilations []int64
 	begin, end         []sym.Expr
 	block              []sym.Expr
-	places             []sym.Expr // the number of the window's positions along each axis
+	positions          []sym.Expr // the number of the window's positions along each axis
 }
 
 // blocksOf reads the geometry of a node; it returns an error if the lists differ in length or a stride or dilation is
@@ -48,8 +49,9 @@ func blocksOf(n *ir.Node) (blocks, error) {
 		if w.strides[i] < 1 || w.dilations[i] < 1 {
 			return w, fault(n, "strides and dilations must be positive")
 		}
-		span := w.block[i].Sub(one).Mul(sym.Const(w.dilations[i])).Add(one)
-		w.places = append(w.places, extent.Add(w.begin[i]).Add(w.end[i]).Sub(span).FloorDiv(sym.Const(w.strides[i])).Add(one))
+		reach := w.block[i].Sub(one).Mul(sym.Const(w.dilations[i])).Add(one)
+		w.positions = append(w.positions, extent.Add(w.begin[i]).Add(w.end[i]).Sub(reach).FloorDiv(sym.Const(w.strides[i])).
+			Add(one))
 	}
 	return w, nil
 }
@@ -71,7 +73,7 @@ func col2imShape(c *ir.Inference, n *ir.Node) error {
 		if err := c.Require(n, sym.Cond{A: one, Rel: sym.LE, B: w.block[i]}, "a block has elements"); err != nil {
 			return err
 		}
-		if err := c.Require(n, sym.Cond{A: sym.Const(0), Rel: sym.LE, B: w.places[i]},
+		if err := c.Require(n, sym.Cond{A: sym.Const(0), Rel: sym.LE, B: w.positions[i]},
 			"the block fits the padded image"); err != nil {
 			return err
 		}
@@ -81,8 +83,8 @@ func col2imShape(c *ir.Inference, n *ir.Node) error {
 		"rows are a multiple of the block's elements"); err != nil {
 		return err
 	}
-	if err := c.RequireEqual(n, x.Shape[2], c.Dims().Simplify(product(w.places)),
-		"a column for each of the window's places"); err != nil {
+	if err := c.RequireEqual(n, x.Shape[2], c.Dims().Simplify(product(w.positions)),
+		"a column for each of the window's positions"); err != nil {
 		return err
 	}
 	channels := c.Dims().Simplify(x.Shape[1].FloorDiv(block))
@@ -104,7 +106,7 @@ func col2imMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Te
 	if err != nil {
 		return nil, err
 	}
-	places, err := e.Ints(w.places)
+	positions, err := e.Ints(w.positions)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +124,7 @@ func col2imMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Te
 			tensor.Each(block, func(k []int64) {
 				flat := row
 				row += x.Shape()[2]
-				tensor.Each(places, func(p []int64) {
+				tensor.Each(positions, func(p []int64) {
 					to, inside := image*strides[0]+channel*strides[1], true
 					for i := range p {
 						at := p[i]*w.strides[i] + k[i]*w.dilations[i] - begin[i]
@@ -147,7 +149,7 @@ func col2imMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Te
 	return []*tensor.Tensor{out}, nil
 }
 
-// adding is the operator that sums elements of a type: or for bools.
+// adding returns the operator that sums elements of a type: or for bools.
 func adding(dt dtype.DType) loop.BinaryOp {
 	if dt == dtype.Bool {
 		return loop.Or
@@ -169,12 +171,12 @@ func col2imWindow(k *Nest, n *ir.Node) {
 			for i := range at {
 				stride := sym.Const(w.strides[i])
 				from := o[2+i].Add(w.begin[i]).Sub(at[i].Mul(sym.Const(w.dilations[i])))
-				place := from.FloorDiv(stride)
-				mask = bothTrue(mask, loop.Inside(place, sym.Const(0), w.places[i]))
+				position := from.FloorDiv(stride)
+				mask = bothTrue(mask, loop.Inside(position, sym.Const(0), w.positions[i]))
 				if w.strides[i] > 1 {
 					mask = bothTrue(mask, loop.Apply2(loop.Eq, loop.At(from.Mod(stride)), loop.Integer(dtype.I64, 0)))
 				}
-				row, column = row.Mul(w.block[i]).Add(at[i]), column.Mul(w.places[i]).Add(place)
+				row, column = row.Mul(w.block[i]).Add(at[i]), column.Mul(w.positions[i]).Add(position)
 			}
 			value := loop.Convert(dt, x.LoadIf(mask, loop.Number(x.DType, 0), o[0], row, column))
 			k.Reduce(sum, adding(dt), value)
@@ -192,8 +194,8 @@ func col2imSamples(r *rand.Rand) (out []Sample) {
 		delete(attrs, "kernel")
 		count := int64(1)
 		for axis := range shape {
-			places, _ := w.positions(axis, sym.Const(shape[axis])).Const()
-			count *= places
+			positions, _ := w.positions(axis, sym.Const(shape[axis])).Const()
+			count *= positions
 		}
 		for j, dt := range append(floatTypes, dtype.I32, dtype.U8, dtype.Bool) {
 			rows := w.Kernel[0] * w.Kernel[1] * int64((i+j)%4)

@@ -40,21 +40,21 @@ func composed(t *testing.T, in []*tensor.Tensor, build func(b *ir.Builder, x []*
 	return first
 }
 
-// plainEinsum sums the products over every value of every letter; equations have neither spaces nor an ellipsis.
-func plainEinsum(equation string, in []*tensor.Tensor) *tensor.Tensor {
+// referenceEinsum sums the products over every value of every letter; equations have neither spaces nor an ellipsis.
+func referenceEinsum(equation string, in []*tensor.Tensor) *tensor.Tensor {
 	left, right, _ := strings.Cut(equation, "->")
-	parts := strings.Split(left, ",")
+	operands := strings.Split(left, ",")
 	size := map[rune]int64{}
 	var letters []rune
-	for i, part := range parts {
-		for axis, label := range part {
+	for i, labels := range operands {
+		for axis, label := range labels {
 			if _, known := size[label]; !known {
 				letters = append(letters, label)
 			}
 			size[label] = max(size[label], in[i].Shape()[axis])
 		}
 	}
-	place := func(labels string, shape []int64, at map[rune]int64) int64 {
+	flatIndex := func(labels string, shape []int64, at map[rune]int64) int64 {
 		flat := int64(0)
 		for axis, label := range labels {
 			flat *= shape[axis]
@@ -77,20 +77,22 @@ func plainEinsum(equation string, in []*tensor.Tensor) *tensor.Tensor {
 		for i, label := range letters {
 			at[label] = index[i]
 		}
-		for i, part := range parts {
-			value *= in[i].Float(place(part, in[i].Shape(), at))
+		for i, labels := range operands {
+			value *= in[i].Float(flatIndex(labels, in[i].Shape(), at))
 		}
-		to := place(right, shape, at)
+		to := flatIndex(right, shape, at)
 		out.SetFloat(to, out.Float(to)+value)
 	})
 	return out
 }
 
+// TestEinsum compares Einsum with sums over all values of all letters: products, sums, diagonals, transposes, broadcast
+// axes and ellipses.
 func TestEinsum(t *testing.T) {
-	// plain is the equation without an ellipsis, where it has one: the letters XY stand for it.
+	// expanded is the equation with the letters XY for its ellipsis; "" if it has none.
 	tests := []struct {
-		equation, plain string
-		shapes          [][]int64
+		equation, expanded string
+		shapes             [][]int64
 	}{
 		{"ij,jk->ik", "", [][]int64{{2, 3}, {3, 4}}},
 		{"ij,jk", "ij,jk->ik", [][]int64{{2, 3}, {3, 4}}},
@@ -125,17 +127,18 @@ func TestEinsum(t *testing.T) {
 		for _, shape := range test.shapes {
 			in = append(in, sampleNormal(r, dtype.F64, shape...))
 		}
-		plain := test.plain
-		if plain == "" {
-			plain = test.equation
+		expanded := test.expanded
+		if expanded == "" {
+			expanded = test.equation
 		}
 		got := composed(t, in, func(b *ir.Builder, x []*ir.Value) *ir.Value { return Einsum(b, test.equation, x...) })
-		if err := compareSample(got, plainEinsum(plain, in), 0); err != nil {
+		if err := compareSample(got, referenceEinsum(expanded, in), 0); err != nil {
 			t.Errorf("%s of %v: %v", test.equation, test.shapes, err)
 		}
 	}
 }
 
+// TestEinsumRefuses shows that equations fail whose letters do not fit the operand or the result, or are not letters.
 func TestEinsumRefuses(t *testing.T) {
 	for _, equation := range []string{"ij", "ijk->i", "ij,jk->ik", "ij->z", "ij->ii", "i1->i", "i..j->i"} {
 		x := newSampled(Sample{Inputs: []*tensor.Tensor{tensor.Must(tensor.New(dtype.F32, 2, 3))}}, false)
@@ -150,6 +153,8 @@ func TestEinsumRefuses(t *testing.T) {
 	}
 }
 
+// TestAttention compares Attention with its definition: shared heads, a mask, lengths, a soft cap, with and without the
+// causal order.
 func TestAttention(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	const batch, heads, groups, queries, keys, size, values = 2, 4, 2, 3, 5, 6, 7
@@ -160,7 +165,7 @@ func TestAttention(t *testing.T) {
 		mask.SetInt(i, int64(r.Intn(3)))
 	}
 	for i := range int64(queries) {
-		mask.SetInt(i*keys, 1) // no query sees nothing
+		mask.SetInt(i*keys, 1) // every query sees a key
 	}
 	lengths := tensor.Of[int64](5, 3)
 	for _, causal := range []bool{false, true} {
@@ -198,6 +203,8 @@ func TestAttention(t *testing.T) {
 	}
 }
 
+// TestMatMulInteger compares products of quantised matrices with their definition, for zero points of all elements, of
+// rows and of columns.
 func TestMatMulInteger(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	x, y := sampleIntegers(r, dtype.U8, 2, 3, 4), sampleIntegers(r, dtype.I8, 4, 5)

@@ -9,6 +9,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator concat.
 func init() {
 	define(&Def{Op: "concat", Last: concatLast, Narrow: concatNarrow, Light: true, Linear: true,
 		Recompute: InPieces | Backward, Holds: true, NotNegative: allNotNegative, Defer: concatDeferred,
@@ -67,14 +68,14 @@ func Concat(b *ir.Builder, axis int64, xs ...*ir.Value) *ir.Value {
 	return b.Op("concat", ir.Attrs{"axis": axis}, xs...)
 }
 
-// besideAxis is the reason for a condition of concat.
-const besideAxis = "an axis along which tensors are not put together"
+// otherAxes is the reason for a condition of concat.
+const otherAxes = "concatenated tensors differ along one axis only"
 
 // concatShape checks that the other axes are equal, adds up the extents along the axis and, for vectors, joins known
 // elements.
 func concatShape(c *ir.Inference, n *ir.Node) error {
 	if len(n.Inputs) == 0 {
-		return fault(n, "nothing to put together")
+		return fault(n, "no tensors to concatenate")
 	}
 	if err := arity(n, len(n.Inputs), len(n.Inputs)); err != nil {
 		return err
@@ -92,7 +93,7 @@ func concatShape(c *ir.Inference, n *ir.Node) error {
 		for a := range shape {
 			if a == axis {
 				shape[a] = shape[a].Add(x.Type.Shape[a])
-			} else if err := c.RequireEqual(n, shape[a], x.Type.Shape[a], besideAxis); err != nil {
+			} else if err := c.RequireEqual(n, shape[a], x.Type.Shape[a], otherAxes); err != nil {
 				return err
 			} else if _, known := x.Type.Shape[a].Const(); known {
 				shape[a] = x.Type.Shape[a]
@@ -151,7 +152,7 @@ func concatPieces(k *Nest, n *ir.Node) {
 	}
 }
 
-// concatRows reports whether rows along an axis are independent: along every axis other than that of the join.
+// concatRows reports whether rows along an axis are independent: along each axis but the one of the concatenation.
 func concatRows(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
 	for i := range in {
 		in[i] = axis
@@ -169,8 +170,8 @@ func concatDeferred(n *ir.Node, in []*tensor.Tensor) *tensor.Tensor {
 	return t
 }
 
-// concatNarrow returns the slices of the inputs that a slice of the result needs; along the axis of the join the result
-// is computed entirely.
+// concatNarrow returns the sections of the inputs that a section of the result needs; along the axis of the
+// concatenation the result is computed entirely.
 func concatNarrow(_ NarrowContext, n *ir.Node, want Section) (Reading, bool) {
 	axis := int(n.Attrs.Int("axis", 0))
 	want[(axis+len(want))%len(want)] = AxisSection{}

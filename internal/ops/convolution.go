@@ -13,6 +13,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator convolution.
 func init() {
 	define(&Def{Op: "convolution", WantsLast: true, Last: windowLast, Products: convolutionProducts, Cost: convolutionCost,
 		rows: windowRows, Grad: convolutionGrad, Shape: convolutionShape, Mean: convolutionMean, Work: convolutionWork,
@@ -89,17 +90,17 @@ func (w Window) padding(e *ir.Evaluation) (begin, end []int64, err error) {
 // unpadded reports whether the input has no padding along an axis.
 func (w Window) unpadded(axis int) bool { return isZero(w.Begin[axis]) && isZero(w.End[axis]) }
 
-// extent is the extent that a window of the kernel covers along an axis.
+// extent returns the number of elements from the first to the last that the window covers along an axis.
 func (w Window) extent(axis int) int64 { return (w.Kernel[axis]-1)*w.Dilations[axis] + 1 }
 
-// positions is the number of the window's positions along an axis of the given extent; with ceil, the last one may
-// reach past the end.
+// positions returns the number of window positions along an axis of the given extent, all of them inside the padded
+// input.
 func (w Window) positions(axis int, extent sym.Expr) sym.Expr {
 	room := extent.Add(w.Begin[axis]).Add(w.End[axis]).Sub(sym.Const(w.extent(axis)))
 	return room.FloorDiv(sym.Const(w.Strides[axis])).Add(one)
 }
 
-// source is the input position that kernel position k sees from output position o; it may lie in the padding.
+// source returns the input position that kernel position k reads for output position o; it may lie in the padding.
 func (w Window) source(axis int, o, k sym.Expr) sym.Expr {
 	return o.Mul(sym.Const(w.Strides[axis])).Add(k.Mul(sym.Const(w.Dilations[axis]))).Sub(w.Begin[axis])
 }
@@ -195,10 +196,10 @@ func convolutionMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tens
 	integer, holes := out.DType().IsInt(), HasHoles(n)
 	tensor.Each(out.Shape(), func(o []int64) {
 		o = planar(n, o)
-		sum, whole := 0.0, int64(0)
+		sum, intSum := 0.0, int64(0)
 		if bias != nil {
 			if integer {
-				whole = bias.Int(o[1])
+				intSum = bias.Int(o[1])
 			} else {
 				sum = bias.Float(o[1])
 			}
@@ -214,13 +215,13 @@ func convolutionMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tens
 			switch {
 			case !ok || holes && w.Float(weight) == 0 && !math.Signbit(w.Float(weight)):
 			case integer:
-				whole += x.Int(at) * w.Int(weight)
+				intSum += x.Int(at) * w.Int(weight)
 			default:
 				sum += x.Float(at) * w.Float(weight)
 			}
 		})
 		if integer {
-			out.SetInt(flat, whole)
+			out.SetInt(flat, intSum)
 		} else {
 			out.SetFloat(flat, sum)
 		}
@@ -254,8 +255,8 @@ func convolutionIsPointwise(n *ir.Node, d *sym.Dims) bool {
 func convolutionPointwise(k *Nest, n *ir.Node) {
 	x, w, out := k.In[0], k.In[1], k.Out[0]
 	groups := n.Attrs.Int("groups", 1)
-	places := x.Shape[2:]
-	positions := product(places)
+	spatial := x.Shape[2:]
+	positions := product(spatial)
 	perGroup, inner := groupOf(out.Shape[1], groups), w.Shape[1]
 	// The spatial axes of x become one axis; the result keeps its shape, so that elementwise operators can be fused into
 	// the kernel.
@@ -269,7 +270,7 @@ func convolutionPointwise(k *Nest, n *ir.Node) {
 				w.Tile([]sym.Expr{group.Mul(perGroup), {}}, unit(2, 0, one), unit(2, 1, one)),
 				x.Tile([]sym.Expr{image, group.Mul(inner), {}}, unit(3, 1, one), unit(3, 2, one)))
 			k.Nest(loop.Each, "o", acc.Shape, func(at []sym.Expr) {
-				to := append([]sym.Expr{image, group.Mul(perGroup).Add(at[0])}, unraveled(at[1], places)...)
+				to := append([]sym.Expr{image, group.Mul(perGroup).Add(at[0])}, unraveled(at[1], spatial)...)
 				k.Store(out, to, loop.Convert(out.DType, acc.Load(at...)))
 			})
 		})
@@ -281,8 +282,8 @@ func convolutionIsDepthwise(n *ir.Node, d *sym.Dims) bool {
 	return convolutionIsFull(n, d) && isOne(filter(n, n.Inputs[1].Type.Shape)[1]) && n.Attrs.Int("groups", 1) > 1
 }
 
-// convolutionDepthwise lowers a convolution with one input channel for each output channel as sums over the window:
-// without a sum over channels it is no matrix product.
+// convolutionDepthwise lowers a convolution with one input channel for each output channel to sums over the window:
+// without a sum over channels it is not a matrix product.
 func convolutionDepthwise(k *Nest, n *ir.Node) {
 	x, w, bias, out := k.In[0], k.In[1], present(k.In, 2), k.Out[0]
 	window, _ := windowOf(n, len(x.Shape)-2)
@@ -319,7 +320,8 @@ func convolutionDepthwise(k *Nest, n *ir.Node) {
 	})
 }
 
-// inside is the test that position p lies in [0, extent); nil if the window never leaves the input along this axis.
+// inside returns the test that position p lies in [0, extent); nil if the window never leaves the input along this
+// axis.
 func inside(d *sym.Dims, p, extent, at sym.Expr, w Window, axis int) loop.Expr {
 	if w.unpadded(axis) {
 		return nil
@@ -327,7 +329,7 @@ func inside(d *sym.Dims, p, extent, at sym.Expr, w Window, axis int) loop.Expr {
 	return loop.Inside(p, sym.Const(0), extent)
 }
 
-// bothTrue is the conjunction of x and y; nil stands for true.
+// bothTrue returns the conjunction of x and y; nil stands for true.
 func bothTrue(x, y loop.Expr) loop.Expr {
 	switch {
 	case x == nil:
@@ -338,7 +340,7 @@ func bothTrue(x, y loop.Expr) loop.Expr {
 	return loop.Apply2(loop.And, x, y)
 }
 
-// groupOf is the number of channels of a group; groups must divide channels.
+// groupOf returns the number of channels of a group; groups must divide channels.
 func groupOf(channels sym.Expr, groups int64) sym.Expr { return channels.FloorDiv(sym.Const(groups)) }
 
 // grouped writes body in a loop over the groups; a single group needs no loop.
@@ -426,7 +428,7 @@ func convolutionSums(k *Nest, n *ir.Node) {
 	perGroup, inner, dt := groupOf(out.Shape[1], groups), w.Shape[1], accumulator(out.DType)
 	extents := append([]sym.Expr{out.Shape[0], sym.Const(groups), perGroup}, out.Shape[2:]...)
 	k.Nest(loop.Each, "o", extents, func(at []sym.Expr) {
-		image, group, places := at[0], at[1], at[3:]
+		image, group, position := at[0], at[1], at[3:]
 		filter := group.Mul(perGroup).Add(at[2])
 		start := loop.Expr(loop.Number(dt, 0))
 		if bias := present(k.In, 2); bias != nil {
@@ -436,8 +438,8 @@ func convolutionSums(k *Nest, n *ir.Node) {
 		k.Nest(loop.Serial, "k", append([]sym.Expr{inner}, w.Shape[2:]...), func(steps []sym.Expr) {
 			from := []sym.Expr{image, group.Mul(inner).Add(steps[0])}
 			var mask loop.Expr
-			for i := range places {
-				p := window.source(i, places[i], steps[1+i])
+			for i := range position {
+				p := window.source(i, position[i], steps[1+i])
 				from = append(from, p)
 				mask = bothTrue(mask, inside(k.D, p, x.Shape[2+i], steps[1+i], window, i))
 			}
@@ -448,11 +450,11 @@ func convolutionSums(k *Nest, n *ir.Node) {
 			weight := w.Load(append([]sym.Expr{filter}, steps...)...)
 			k.Reduce(sum, loop.Add, loop.Apply2(loop.Mul, loop.Convert(dt, value), loop.Convert(dt, weight)))
 		})
-		k.Store(out, append([]sym.Expr{image, filter}, places...), loop.Convert(out.DType, sum))
+		k.Store(out, append([]sym.Expr{image, filter}, position...), loop.Convert(out.DType, sum))
 	})
 }
 
-// farWindows are windows of which many elements see only padding.
+// farWindows are windows many of whose elements read only padding.
 var farWindows = []Window{
 	{Kernel: []int64{3, 3}, Strides: []int64{1, 1}, Dilations: []int64{4, 4}, Begin: ir.Constants([]int64{4, 4}),
 		End: ir.Constants([]int64{4, 4})},
@@ -567,7 +569,7 @@ func withHoles(samples []Sample) []Sample {
 	return samples
 }
 
-// convolutionProducts is the number of weights of one filter.
+// convolutionProducts returns the number of weights of one filter.
 func convolutionProducts(n *ir.Node) int64 {
 	each := int64(1)
 	for _, extent := range n.Inputs[1].Const.Shape()[1:] {
@@ -576,8 +578,8 @@ func convolutionProducts(n *ir.Node) int64 {
 	return each
 }
 
-// convolutionCost is the number of multiplications and additions: one of each per weight of a filter and element of the
-// result.
+// convolutionCost returns the number of multiplications and additions: one of each for each weight of a filter and
+// element of the result.
 func convolutionCost(n *ir.Node, size func(...sym.Expr) float64) float64 {
 	out := n.Outputs[0].Type.Shape
 	filters := out[1]

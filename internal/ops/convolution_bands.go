@@ -35,7 +35,7 @@ func convolutionIsBands(n *ir.Node, d *sym.Dims) bool {
 	return fixed && known && begin >= 0 && channels > 0 && w.Kernel[axes-1] <= mostUnrolled
 }
 
-// bandChannels is the number of output channels computed together, a divisor of channels: the one that leaves the
+// bandChannels returns the number of output channels computed together, a divisor of channels: the one that leaves the
 // fewest lanes empty, if each channel takes the given bytes.
 func bandChannels(channels, bytes int64) int64 {
 	best, least := int64(1), math.Inf(1)
@@ -50,7 +50,7 @@ func bandChannels(channels, bytes int64) int64 {
 	return best
 }
 
-// bandRowsOf is the number of rows of a band, given the rows of the result: a divisor of height, if one is large
+// bandRowsOf returns the number of rows of a band, given the rows of the result: a divisor of height, if one is large
 // enough.
 func bandRowsOf(height int64) int64 {
 	if rows := divisor(height, bandRows, bandRows); rows >= bandRows/2 {
@@ -59,12 +59,13 @@ func bandRowsOf(height int64) int64 {
 	return min(bandRows, height)
 }
 
-// rowsLeft is the number of rows of the block at origin along an axis; only the last block may have fewer than rows.
+// rowsLeft returns the number of rows of the block at origin along an axis; only the last block may have fewer than
+// rows.
 func (f *rowsForm) rowsLeft(axis int, rows int64, origin sym.Expr) sym.Expr {
-	if height, fixed := f.places[axis].Const(); fixed && height%rows == 0 {
+	if height, fixed := f.outSize[axis].Const(); fixed && height%rows == 0 {
 		return sym.Const(rows)
 	}
-	return f.D.Simplify(sym.Const(rows).Min(f.places[axis].Sub(origin)))
+	return f.D.Simplify(sym.Const(rows).Min(f.outSize[axis].Sub(origin)))
 }
 
 // convolutionBands lowers a depthwise convolution: each iteration computes a band, its rows in strips of positions.
@@ -74,18 +75,18 @@ func convolutionBands(k *Nest, n *ir.Node) {
 	axes := len(x.Shape) - 2
 	window, _ := windowOf(n, axes)
 	f := &rowsForm{Nest: k, window: window, x: x, w: w, out: out, bias: bias, size: x.Shape[1 : axes+1],
-		places: out.Shape[1 : axes+1]}
+		outSize: out.Shape[1 : axes+1]}
 	if axes == 1 {
 		f.alone()
 	}
-	window, width := f.window, f.places[1]
+	window, width := f.window, f.outSize[1]
 	channels, _ := out.Shape[axes+1].Const()
 	many := constant(width, 64)
 	count := sym.Const(min(stripLength(window, 1, many), many))
 	strips := f.D.Simplify(width.CeilDiv(count))
 	stride, begin, zero := sym.Const(window.Strides[1]), window.Begin[1], sym.Const(0)
 	seen := f.seen(strips.Mul(count), 1)
-	rows := bandRowsOf(max(constant(f.places[0], bandRows), 1))
+	rows := bandRowsOf(max(constant(f.outSize[0], bandRows), 1))
 	lines := (rows-1)*window.Strides[0] + window.extent(0)
 	// columns of a row whose extent is not a number; one-dimensional data are longer than rows of an image
 	usual := int64(64)
@@ -95,7 +96,7 @@ func convolutionBands(k *Nest, n *ir.Node) {
 	each := sym.Const(bandChannels(channels, 4*lines*constant(seen, usual)))
 	dt := accumulator(out.DType)
 	blocks := []sym.Expr{sym.Const(channels).FloorDiv(each), x.Shape[0],
-		f.D.Simplify(f.places[0].CeilDiv(sym.Const(rows)))}
+		f.D.Simplify(f.outSize[0].CeilDiv(sym.Const(rows)))}
 	k.Nest(loop.Each, "b", blocks, func(b []sym.Expr) {
 		channel, row := b[0].Mul(each), b[2].Mul(sym.Const(rows))
 		top := f.window.source(0, row, zero)

@@ -28,7 +28,7 @@ const (
 	besideInputs  = 8         // the fewest input channels
 )
 
-// besideOf is the number of the kernel's last axes whose elements are columns of the product; 0 for none.
+// besideOf returns the number of the kernel's last axes whose elements are columns of the product; 0 for none.
 func besideOf(n *ir.Node) int64 { return n.Attrs.Int("beside", 0) }
 
 // convolutionIsBeside reports whether the node has the attribute "beside".
@@ -111,18 +111,18 @@ func newBesideForm(k *Nest, window Window, x, out []sym.Expr, axes int64) *besid
 		both: axes > 1}
 	f.x.Shape = x
 	f.inner, f.outer = x[rank-1], out[rank-1]
-	f.size, f.places = x[1:rank-1], out[1:rank-1]
+	f.size, f.outSize = x[1:rank-1], out[1:rank-1]
 	if rank == 3 {
 		f.alone()
 	}
-	last := len(f.places) - 1
+	last := len(f.outSize) - 1
 	f.elements, f.rows = f.window.Kernel[last], 1
 	if f.both {
 		f.elements *= f.window.Kernel[last-1]
 		f.more = f.window.extent(last-1) - 1
-		line := 4 * f.elements * constant(f.outer, 1) * (min(constant(f.places[last], besideColumns), besideLongest) +
+		line := 4 * f.elements * constant(f.outer, 1) * (min(constant(f.outSize[last], besideColumns), besideLongest) +
 			f.window.extent(last) - 1)
-		height := max(constant(f.places[last-1], besideRows), 1)
+		height := max(constant(f.outSize[last-1], besideRows), 1)
 		f.rows = min(max(besideBytes/max(line, 1)-f.more, 1), besideRows, height)
 		f.rows = ceilDiv(height, ceilDiv(height, f.rows))
 	}
@@ -141,39 +141,40 @@ func convolutionBeside(k *Nest, n *ir.Node) {
 	k.Reshape(x, append(slices.Clone(x.Shape[:rank-2]), x.Shape[rank-2].Mul(x.Shape[rank-1]))...)
 	before := rank - 2 - int(besideOf(n))
 	k.Reshape(w, append(slices.Clone(w.Shape[:before]), f.inner, sym.Const(f.elements).Mul(f.outer))...)
-	last := len(f.places) - 1
-	columns := f.places[last]
+	last := len(f.outSize) - 1
+	columns := f.outSize[last]
 	if width, fixed := columns.Const(); !fixed || width > besideLongest {
 		columns = sym.Const(besideColumns)
 	}
-	blocks := append([]sym.Expr{out.Shape[0]}, f.places[:last-1]...)
-	blocks = append(blocks, k.D.Simplify(f.places[last-1].CeilDiv(sym.Const(f.rows))))
-	whole := columns.Equal(f.places[last])
-	if !whole {
-		blocks = append(blocks, k.D.Simplify(f.places[last].CeilDiv(columns)))
+	blocks := append([]sym.Expr{out.Shape[0]}, f.outSize[:last-1]...)
+	blocks = append(blocks, k.D.Simplify(f.outSize[last-1].CeilDiv(sym.Const(f.rows))))
+	fullRow := columns.Equal(f.outSize[last])
+	if !fullRow {
+		blocks = append(blocks, k.D.Simplify(f.outSize[last].CeilDiv(columns)))
 	}
 	k.Nest(loop.Each, "b", blocks, func(b []sym.Expr) {
-		p := &besidePlace{besideForm: f, rowsPlace: rowsPlace{rowsForm: &f.rowsForm, image: b[0], lead: b[1 : 1+f.lead],
+		p := &besidePosition{besideForm: f, rowsPosition: rowsPosition{rowsForm: &f.rowsForm, image: b[0],
+			lead:    b[1 : 1+f.lead],
 			row:     b[1+f.lead].Mul(sym.Const(f.rows)),
 			columns: columns, room: columns}}
-		if !whole {
+		if !fullRow {
 			p.column = b[2+f.lead].Mul(columns)
-			p.columns = k.D.Simplify(columns.Min(f.places[last].Sub(p.column)))
+			p.columns = k.D.Simplify(columns.Min(f.outSize[last].Sub(p.column)))
 		}
 		p.block()
 	})
 }
 
-// besidePlace is one block of the result.
-type besidePlace struct {
+// besidePosition is one block of the result, at its position.
+type besidePosition struct {
 	*besideForm
-	rowsPlace
-	made *loop.Memory // the contribution of each kernel element at each position that the block sees, padding included
+	rowsPosition
+	made *loop.Memory // the contribution of each kernel element at each position that the block reads, padding included
 }
 
 // block writes the computation of the block: the product, then the sums.
-func (p *besidePlace) block() {
-	f, last := p.besideForm, len(p.besideForm.places)-1
+func (p *besidePosition) block() {
+	f, last := p.besideForm, len(p.besideForm.outSize)-1
 	k := f.rowsForm.Nest
 	positions := p.columns.Add(sym.Const(f.window.extent(last) - 1))
 	line := []sym.Expr{sym.Const(f.elements).Mul(f.outer), p.room.Add(sym.Const(f.window.extent(last) - 1))}
@@ -203,11 +204,12 @@ func (p *besidePlace) block() {
 	p.sums(rows)
 }
 
-// line makes a line of so many positions: sums over the kernel's elements before those beside each other, of which rows
-// are the numbers along the rows, if any; source is the input's row for one.
-func (p *besidePlace) line(at []sym.Expr, positions sym.Expr, rows []sym.Expr,
+// line writes the contributions of a line of `positions` positions into made, at index at. It sums over the kernel
+// elements along the axes whose elements are not columns; rows are the extents of the loop over the kernel's rows, if
+// these are among them. source returns the input's row and the kernel's row for an index of that loop.
+func (p *besidePosition) line(at []sym.Expr, positions sym.Expr, rows []sym.Expr,
 	source func(at []sym.Expr) (y, element sym.Expr)) {
-	f, last := p.besideForm, len(p.besideForm.places)-1
+	f, last := p.besideForm, len(p.besideForm.outSize)-1
 	k, columns := f.rowsForm.Nest, p.made.Shape[len(at)]
 	origin := p.column.Sub(f.window.Begin[last])
 	left, right := sym.Const(0), positions
@@ -257,8 +259,8 @@ func (p *besidePlace) line(at []sym.Expr, positions sym.Expr, rows []sym.Expr,
 }
 
 // sums adds up the contributions and stores the given number of rows of results.
-func (p *besidePlace) sums(rows sym.Expr) {
-	f, last := p.besideForm, len(p.besideForm.places)-1
+func (p *besidePosition) sums(rows sym.Expr) {
+	f, last := p.besideForm, len(p.besideForm.outSize)-1
 	k, width, dilation := f.rowsForm.Nest, f.window.Kernel[last], f.window.Dilations
 	k.Nest(loop.Each, "s", []sym.Expr{rows, f.outer, p.columns}, func(at []sym.Expr) {
 		row, filter, column := p.row.Add(at[0]), at[1], at[2]
@@ -309,14 +311,14 @@ func besideSamples(r *rand.Rand) []Sample {
 	}
 	same := window([]int64{3, 3}, []int64{1, 1}, []int64{1, 1}, []int64{1, 1})
 	odd := window([]int64{5, 4}, []int64{2, 3}, []int64{7, 0}, []int64{3, 11})
-	bare := window([]int64{2, 3}, []int64{1, 1}, []int64{0, 0}, []int64{0, 0})
+	unpadded := window([]int64{2, 3}, []int64{1, 1}, []int64{0, 0}, []int64{0, 0})
 	line := window([]int64{7}, []int64{2}, []int64{6}, []int64{5})
 	cube := window([]int64{3, 2, 3}, []int64{1, 1, 1}, []int64{1, 1, 1}, []int64{1, 0, 1})
 	for axes := int64(1); axes <= 2; axes++ {
 		sample(same, axes, 9, 3, true, 2, 7, 6)
 		sample(same, axes, 5, 1, false, 1, 21, 300)
 		sample(odd, axes, 8, 4, true, 1, 6, 9)
-		sample(bare, axes, 3, 12, true, 2, 5, 8)
+		sample(unpadded, axes, 3, 12, true, 2, 5, 8)
 		sample(same, axes, 3, 2, true, 0, 4, 4)
 		sample(cube, axes, 4, 2, true, 1, 3, 4, 5)
 	}

@@ -15,18 +15,18 @@ type strip struct {
 	again        int64 // the number of consecutive strips of this form; 0 stands for one
 }
 
-// mostEdges is the most strips at the ends of rows that get code of their own.
+// mostEdges is the largest number of strips at the ends of rows that get code of their own.
 const mostEdges = 6
 
-// stripLength is the number of neighbouring positions of a row that are computed together: four to seven, so that their
-// sums, and the input that they see through one element of the kernel, fit sixteen registers. It minimizes the cost of
-// a row; a load counts half as much as a multiplication.
-func stripLength(w Window, axis int, places int64) int64 {
+// stripLength returns the number of neighbouring positions of a row that are computed together: four to seven, so that
+// their sums, and the input that they read through one element of the kernel, fit sixteen registers. It minimizes the
+// cost of a row; a load counts half as much as a multiplication.
+func stripLength(w Window, axis int, positions int64) int64 {
 	kernel, best, least := w.Kernel[axis], int64(4), int64(math.MaxInt64)
 	cost := func(count int64) int64 { return 2*count*kernel + kernel + (count-1)*w.Strides[axis] + w.extent(axis) }
 	for most := int64(4); most <= 7; most++ {
-		total := places / most * cost(most)
-		if rest := places % most; rest > 0 {
+		total := positions / most * cost(most)
+		if rest := positions % most; rest > 0 {
 			total += cost(rest)
 		}
 		if total <= least {
@@ -38,10 +38,10 @@ func stripLength(w Window, axis int, places int64) int64 {
 
 // stripsOf divides a row into strips: the middle ones, which see no padding, are equal; ok is false if more than
 // mostEdges are not.
-func stripsOf(w Window, axis int, begin, extent, places int64) (list []strip, ok bool) {
-	most, edges := stripLength(w, axis, places), 0
-	for first := int64(0); first < places; first += most {
-		s := strip{first: first, count: min(most, places-first)}
+func stripsOf(w Window, axis int, begin, extent, positions int64) (list []strip, ok bool) {
+	most, edges := stripLength(w, axis, positions), 0
+	for first := int64(0); first < positions; first += most {
+		s := strip{first: first, count: min(most, positions-first)}
 		left := first*w.Strides[axis] - begin
 		right := left + (s.count-1)*w.Strides[axis] + w.extent(axis)
 		if last := len(list) - 1; left >= 0 && right <= extent && s.count == most {

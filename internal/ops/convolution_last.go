@@ -15,7 +15,7 @@ import (
 // channelsFirst reports whether a node has its channels first.
 func channelsFirst(n *ir.Node, _ *sym.Dims) bool { return !Last(n) }
 
-// both is the condition that x and y hold.
+// both returns the condition that x and y are true.
 func both(x, y func(n *ir.Node, d *sym.Dims) bool) func(n *ir.Node, d *sym.Dims) bool {
 	return func(n *ir.Node, d *sym.Dims) bool { return x(n, d) && y(n, d) }
 }
@@ -24,30 +24,30 @@ func both(x, y func(n *ir.Node, d *sym.Dims) bool) func(n *ir.Node, d *sym.Dims)
 func convolutionPixels(k *Nest, n *ir.Node) {
 	x, w, out := k.In[0], k.In[1], k.Out[0]
 	groups, last := n.Attrs.Int("groups", 1), len(out.Shape)-1
-	places := out.Shape[:last]
+	leading := out.Shape[:last]
 	inner, perGroup := w.Shape[last-1], groupOf(out.Shape[last], groups)
-	k.Reshape(x, product(places), x.Shape[last])
-	apart := k.groupsApart(w, groups, inner)
+	k.Reshape(x, product(leading), x.Shape[last])
+	separate := k.separateGroups(w, groups, inner)
 	k.grouped(groups, func(group sym.Expr) {
 		first := group.Mul(perGroup)
 		filters := w.Tile([]sym.Expr{{}, first}, unit(2, 0, one), unit(2, 1, one))
-		if apart {
+		if separate {
 			filters = w.Tile([]sym.Expr{{}, group, {}}, unit(3, 0, one), unit(3, 2, one))
 		}
-		acc := k.begun(present(k.In, 2), out, product(places), product(places), first, perGroup)
+		acc := k.begun(present(k.In, 2), out, product(leading), product(leading), first, perGroup)
 		k.Contract(acc.Shape[0], perGroup, inner, acc.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
 			x.Tile([]sym.Expr{{}, group.Mul(inner)}, unit(2, 0, one), unit(2, 1, one)),
 			filters)
 		k.Nest(loop.Each, "o", acc.Shape, func(at []sym.Expr) {
-			k.Store(out, append(unraveled(at[0], places), first.Add(at[1])), loop.Convert(out.DType, acc.Load(at...)))
+			k.Store(out, append(unraveled(at[0], leading), first.Add(at[1])), loop.Convert(out.DType, acc.Load(at...)))
 		})
 	})
 }
 
-// groupsApart reshapes weights to the axes before, then groups and the filters of a group, if there are several groups
-// and a constant number of filters: panels of columns then start with a group's first filter. Otherwise groups and
-// filters are one axis, and it returns false.
-func (k *Nest) groupsApart(w *loop.Memory, groups int64, before ...sym.Expr) bool {
+// separateGroups reshapes weights to the axes before, then groups and the filters of a group, if there are several
+// groups and a constant number of filters: panels of columns then start with a group's first filter. Otherwise groups
+// and filters are one axis, and it returns false.
+func (k *Nest) separateGroups(w *loop.Memory, groups int64, before ...sym.Expr) bool {
 	filters, fixed := w.Shape[len(w.Shape)-1].Const()
 	if groups == 1 || !fixed {
 		k.Reshape(w, append(before, w.Shape[len(w.Shape)-1])...)
@@ -82,18 +82,18 @@ type rowsForm struct {
 	inner, outer sym.Expr   // input and output channels of a group
 	lead         int        // axes before rows
 	size         []sym.Expr // input extents: lead, rows, columns
-	places       []sym.Expr // output extents: lead, rows, columns
+	outSize      []sym.Expr // output extents: lead, rows, columns
 	groups       int64
 	block        rowsBlock
 	holes        bool // see HasHoles
-	apart        bool // w has an axis for groups; see groupsApart
+	groupAxis    bool // w has an axis for groups; see separateGroups
 }
 
 // rowsBlock is the size of the block that one iteration computes.
 type rowsBlock struct {
 	rows     int64    // output rows, a divisor of their number
 	columns  sym.Expr // output columns; the last block may have fewer; all of them if rows > 1
-	parts    int64    // the number of blocks into which the output channels are divided
+	splits   int64    // the number of blocks into which the output channels are divided
 	gathered bool     // the input that a row of the kernel sees is copied position by position
 }
 
@@ -107,10 +107,10 @@ const (
 	namedColumns  = 168
 	namedChannels = 16 // the fewest input channels for which rows are copied position by position
 	// about the number of blocks of output channels, if there may be one block of positions only
-	namedParts = 4
+	namedSplits = 4
 )
 
-// divisor is the smallest divisor of n in [least, most]; if there is none, the largest one below least.
+// divisor returns the smallest divisor of n in [least, most]; if there is none, the largest one below least.
 func divisor(n, least, most int64) int64 {
 	best := int64(1)
 	for d := int64(1); d <= min(n, most); d++ {
@@ -123,7 +123,7 @@ func divisor(n, least, most int64) int64 {
 	return best
 }
 
-// constant is an extent's value; otherwise if the extent is not a number.
+// constant returns an extent's value; otherwise if the extent is not a number.
 func constant(e sym.Expr, otherwise int64) int64 {
 	if v, ok := e.Const(); ok {
 		return v
@@ -133,21 +133,21 @@ func constant(e sym.Expr, otherwise int64) int64 {
 
 // choose returns the block, which depends on the shapes alone.
 func (f *rowsForm) choose() rowsBlock {
-	last := len(f.places) - 1
-	b := rowsBlock{rows: 1, columns: f.places[last], parts: 1}
-	width, fixed := f.places[last].Const()
-	height := constant(f.places[last-1], 1)
-	if f.unpadded() && constant(f.places[last-1], 0) == 1 {
+	last := len(f.outSize) - 1
+	b := rowsBlock{rows: 1, columns: f.outSize[last], splits: 1}
+	width, fixed := f.outSize[last].Const()
+	height := constant(f.outSize[last-1], 1)
+	if f.unpadded() && constant(f.outSize[last-1], 0) == 1 {
 		return b // one product
 	}
-	if !fixed && constant(f.places[last-1], 0) == 1 && constant(f.inner, namedChannels) >= namedChannels {
+	if !fixed && constant(f.outSize[last-1], 0) == 1 && constant(f.inner, namedChannels) >= namedChannels {
 		b.columns = sym.Const(namedColumns)
 		if channels := constant(f.outer, 0); channels%64 == 0 {
-			b.parts = divisor(channels/64, namedParts, channels/64)
+			b.splits = divisor(channels/64, namedSplits, channels/64)
 		}
 	}
 	if !fixed || width < 1 || height < 1 {
-		b.parts = max(b.parts, f.nearParts())
+		b.splits = max(b.splits, f.nearSplits())
 		return b
 	}
 	kernelRow := max(f.window.Kernel[last]*constant(f.inner, 64), 1)
@@ -183,18 +183,18 @@ func (f *rowsForm) choose() rowsBlock {
 		b.rows = divisor(height, 2, max(2, height/fewestBlocks))
 	}
 	blocks := f.groups * (height / b.rows) * (width / constant(b.columns, width))
-	for _, extent := range append([]sym.Expr{f.x.Shape[0]}, f.places[:last-1]...) {
+	for _, extent := range append([]sym.Expr{f.x.Shape[0]}, f.outSize[:last-1]...) {
 		blocks *= max(constant(extent, 1), 1)
 	}
 	if channels := constant(f.outer, 0); channels%64 == 0 && blocks < fewestBlocks {
-		b.parts = divisor(channels/64, (fewestBlocks+blocks-1)/blocks, channels/64)
+		b.splits = divisor(channels/64, (fewestBlocks+blocks-1)/blocks, channels/64)
 	}
 	return b
 }
 
-// nearParts is the number of blocks of output channels for which the weights of each block stay in the cache while all
-// output rows read them.
-func (f *rowsForm) nearParts() int64 {
+// nearSplits returns the number of blocks of output channels for which the weights of each block stay in the cache
+// while all output rows read them.
+func (f *rowsForm) nearSplits() int64 {
 	channels := constant(f.outer, 0)
 	if channels%64 != 0 || channels == 0 || f.groups > 1 {
 		return 1
@@ -206,8 +206,8 @@ func (f *rowsForm) nearParts() int64 {
 	return divisor(channels/64, (bytes+nearBytes-1)/nearBytes, channels/64)
 }
 
-// at is an index of x, out or w: before, then lead, the row and rest; the row is left out if the tensor has no axis for
-// rows.
+// at returns an index of x, out or w: before, then lead, the row and rest; the row is left out if the tensor has no
+// axis for rows.
 func (f *rowsForm) at(before []sym.Expr, lead []sym.Expr, row sym.Expr, rest ...sym.Expr) []sym.Expr {
 	index := append(append([]sym.Expr{}, before...), lead...)
 	if len(f.x.Shape) > 3 {
@@ -218,7 +218,7 @@ func (f *rowsForm) at(before []sym.Expr, lead []sym.Expr, row sym.Expr, rest ...
 
 // alone turns a convolution along one axis into one along columns with a single row.
 func (f *rowsForm) alone() {
-	f.size, f.places = append([]sym.Expr{one}, f.size...), append([]sym.Expr{one}, f.places...)
+	f.size, f.outSize = append([]sym.Expr{one}, f.size...), append([]sym.Expr{one}, f.outSize...)
 	f.window = Window{append([]int64{1}, f.window.Kernel...), append([]int64{1}, f.window.Strides...),
 		append([]int64{1}, f.window.Dilations...),
 		append([]sym.Expr{{}}, f.window.Begin...), append([]sym.Expr{{}}, f.window.End...)}
@@ -235,7 +235,7 @@ func convolutionRows(k *Nest, n *ir.Node) {
 		holes: HasHoles(n)}
 	*f.x = *x
 	f.inner, f.outer = w.Shape[rank-2], groupOf(out.Shape[rank-1], f.groups)
-	f.size, f.places = x.Shape[1:rank-1], out.Shape[1:rank-1]
+	f.size, f.outSize = x.Shape[1:rank-1], out.Shape[1:rank-1]
 	if rank == 3 {
 		f.alone()
 	}
@@ -246,27 +246,27 @@ func convolutionRows(k *Nest, n *ir.Node) {
 	}
 	// Along a row, columns and channels are one axis, of x as of the kernel.
 	k.Reshape(x, append(append([]sym.Expr{}, x.Shape[:rank-2]...), x.Shape[rank-2].Mul(x.Shape[rank-1]))...)
-	f.apart = k.groupsApart(w, f.groups, append(append([]sym.Expr{}, w.Shape[:rank-3]...),
+	f.groupAxis = k.separateGroups(w, f.groups, append(append([]sym.Expr{}, w.Shape[:rank-3]...),
 		w.Shape[rank-3].Mul(f.inner))...)
-	last := len(f.places) - 1
-	blocks := append([]sym.Expr{sym.Const(f.block.parts), out.Shape[0], sym.Const(f.groups)}, f.places[:last-1]...)
-	blocks = append(blocks, f.D.Simplify(f.places[last-1].CeilDiv(sym.Const(f.block.rows))))
-	whole := f.block.columns.Equal(f.places[last])
-	if !whole {
-		blocks = append(blocks, k.D.Simplify(f.places[last].CeilDiv(f.block.columns)))
+	last := len(f.outSize) - 1
+	blocks := append([]sym.Expr{sym.Const(f.block.splits), out.Shape[0], sym.Const(f.groups)}, f.outSize[:last-1]...)
+	blocks = append(blocks, f.D.Simplify(f.outSize[last-1].CeilDiv(sym.Const(f.block.rows))))
+	fullRow := f.block.columns.Equal(f.outSize[last])
+	if !fullRow {
+		blocks = append(blocks, k.D.Simplify(f.outSize[last].CeilDiv(f.block.columns)))
 	}
 	k.Nest(loop.Each, "b", blocks, func(b []sym.Expr) {
-		p := &rowsPlace{rowsForm: f, image: b[1], group: b[2], lead: b[3 : 3+f.lead],
+		p := &rowsPosition{rowsForm: f, image: b[1], group: b[2], lead: b[3 : 3+f.lead],
 			row: b[3+f.lead].Mul(sym.Const(f.block.rows))}
 		p.columns, p.room = f.block.columns, f.block.columns
-		if !whole {
+		if !fullRow {
 			p.column = b[4+f.lead].Mul(f.block.columns)
 		}
-		if _, fixed := f.places[last].Const(); !fixed {
-			p.columns = f.D.Simplify(f.block.columns.Min(f.places[last].Sub(p.column)))
-			p.room = f.D.Simplify(f.block.columns.Min(f.places[last]))
+		if _, fixed := f.outSize[last].Const(); !fixed {
+			p.columns = f.D.Simplify(f.block.columns.Min(f.outSize[last].Sub(p.column)))
+			p.room = f.D.Simplify(f.block.columns.Min(f.outSize[last]))
 		}
-		p.channels = f.outer.FloorDiv(sym.Const(f.block.parts))
+		p.channels = f.outer.FloorDiv(sym.Const(f.block.splits))
 		p.first = p.group.Mul(f.outer).Add(b[0].Mul(p.channels))
 		switch {
 		case far:
@@ -279,39 +279,39 @@ func convolutionRows(k *Nest, n *ir.Node) {
 	})
 }
 
-// rowsPlace is one block: its origin and its output channels.
-type rowsPlace struct {
+// rowsPosition is one block, at its position: its origin and its output channels.
+type rowsPosition struct {
 	*rowsForm
 	image, group, row, column sym.Expr
 	lead                      []sym.Expr
-	columns, room             sym.Expr // output columns, and of any block at most
+	columns, room             sym.Expr // output columns of this block, and the most of any block
 	first, channels           sym.Expr
 }
 
-// copied copies a part of the input, padding included, into a local. For each position of the kernel along the lead
-// axes that lies in the input it copies rows; of each row, places; of each place, columns with their channels. row and
-// column give their position in the padded input. The local has space for most columns.
-func (p *rowsPlace) copied(name string, rows, places, columns, most sym.Expr, row func(j sym.Expr) sym.Expr,
-	column func(place, k sym.Expr) sym.Expr, merged bool) *loop.Memory {
-	f, last := p.rowsForm, len(p.places)-1
-	local := f.Local(name, f.x.DType, append(ir.Constants(f.window.Kernel[:f.lead]), rows.Mul(places),
+// copied copies a section of the input, padding included, into a local. For each position of the kernel along the lead
+// axes that lies in the input it copies rows; for each row, positions; for each position, columns with their channels.
+// row and column return their position in the padded input. The local has space for most columns.
+func (p *rowsPosition) copied(name string, rows, positions, columns, most sym.Expr, row func(j sym.Expr) sym.Expr,
+	column func(position, k sym.Expr) sym.Expr, merged bool) *loop.Memory {
+	f, last := p.rowsForm, len(p.outSize)-1
+	local := f.Local(name, f.x.DType, append(ir.Constants(f.window.Kernel[:f.lead]), rows.Mul(positions),
 		most.Mul(f.inner))...)
 	elements, first := p.leadElements()
 	channels := f.inner.Mul(sym.Const(f.groups))
-	f.Nest.Nest(loop.Each, "c", append(elements, rows, places), func(at []sym.Expr) {
+	f.Nest.Nest(loop.Each, "c", append(elements, rows, positions), func(at []sym.Expr) {
 		to := make([]sym.Expr, f.lead)
 		lead := make([]sym.Expr, f.lead)
 		for i := range lead {
 			to[i] = first[i].Add(at[i])
 			lead[i] = f.window.source(i, p.lead[i], to[i])
 		}
-		j, place := at[f.lead], at[f.lead+1]
+		j, position := at[f.lead], at[f.lead+1]
 		y := row(j).Sub(f.window.Begin[last-1])
 		var inside loop.Expr // the row lies in the input
 		if !f.window.unpadded(last - 1) {
 			inside = loop.Inside(y, sym.Const(0), f.size[last-1])
 		}
-		to = append(to, j.Mul(places).Add(place))
+		to = append(to, j.Mul(positions).Add(position))
 		from := func(flat sym.Expr) []sym.Expr { return f.at([]sym.Expr{p.image}, lead, y, flat) }
 		zeros := func(begin, end sym.Expr) {
 			if count, fixed := end.Sub(begin).Const(); fixed && count <= 0 {
@@ -325,7 +325,7 @@ func (p *rowsPlace) copied(name string, rows, places, columns, most sym.Expr, ro
 		copy := func() {
 			if !merged {
 				f.Nest.Nest(loop.Each, "e", []sym.Expr{columns, f.inner}, func(e []sym.Expr) {
-					x := column(place, e[0]).Sub(f.window.Begin[last])
+					x := column(position, e[0]).Sub(f.window.Begin[last])
 					index := from(x.Mul(channels).Add(p.group.Mul(f.inner)).Add(e[1]))
 					value := f.x.Load(index...)
 					if !f.window.unpadded(last) {
@@ -336,7 +336,7 @@ func (p *rowsPlace) copied(name string, rows, places, columns, most sym.Expr, ro
 				return
 			}
 			// The elements in [left, right) lie in the input.
-			start := column(place, sym.Expr{}).Sub(f.window.Begin[last]).Mul(channels)
+			start := column(position, sym.Expr{}).Sub(f.window.Begin[last]).Mul(channels)
 			left, right := sym.Expr{}, length
 			if !f.window.unpadded(last) {
 				left = f.D.Simplify(start.Neg().Max(sym.Const(0)).Min(length))
@@ -383,29 +383,29 @@ func phases(kernel, stride, dilation int64) []phase {
 
 // gathered computes the block from copies, for each output position, of the input that each kernel row sees: positions
 // of several output rows are then rows of one product.
-func (p *rowsPlace) gathered() {
-	f, last := p.rowsForm, len(p.places)-1
+func (p *rowsPosition) gathered() {
+	f, last := p.rowsForm, len(p.outSize)-1
 	width, stride := f.block.columns, f.window.Strides
 	list := phases(f.window.Kernel[last-1], stride[last-1], f.window.Dilations[last-1])
-	parts := make([]*loop.Memory, len(list))
+	copies := make([]*loop.Memory, len(list))
 	for i, ph := range list {
-		parts[i] = p.copied("columns", sym.Const(f.block.rows+(ph.taps-1)*ph.shift), width, sym.Const(f.window.Kernel[last]),
+		copies[i] = p.copied("columns", sym.Const(f.block.rows+(ph.taps-1)*ph.shift), width, sym.Const(f.window.Kernel[last]),
 			sym.Const(f.window.Kernel[last]),
 			func(j sym.Expr) sym.Expr {
 				return p.row.Add(j).Mul(sym.Const(stride[last-1])).Add(sym.Const(ph.offset))
 			},
-			func(place, k sym.Expr) sym.Expr {
-				return p.column.Add(place).Mul(sym.Const(stride[last])).Add(k.Mul(sym.Const(f.window.Dilations[last])))
+			func(position, k sym.Expr) sym.Expr {
+				return p.column.Add(position).Mul(sym.Const(stride[last])).Add(k.Mul(sym.Const(f.window.Dilations[last])))
 			}, f.groups == 1 && f.window.Dilations[last] == 1)
 	}
 	positions := sym.Const(f.block.rows).Mul(width)
-	p.whole(parts, func() {
+	p.withoutHoles(copies, func() {
 		acc := f.begun(f.bias, f.out, positions, positions, p.first, p.channels)
 		elements, first := p.leadElements()
 		for i, ph := range list {
 			f.Nest.Nest(loop.Serial, "k", append(slices.Clone(elements), sym.Const(ph.taps)), func(at []sym.Expr) {
 				lead, tap := added(first, at[:f.lead]), at[f.lead]
-				columns := parts[i]
+				columns := copies[i]
 				f.Contract(acc.Shape[0], p.channels, columns.Shape[f.lead+1], acc.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
 					columns.Tile(append(append([]sym.Expr{}, lead...), tap.Mul(sym.Const(ph.shift)).Mul(width), sym.Expr{}),
 						unit(f.lead+2, f.lead, one), unit(f.lead+2, f.lead+1, one)),
@@ -416,9 +416,9 @@ func (p *rowsPlace) gathered() {
 	})
 }
 
-// whole computes the block by product if its weights have no holes, or if all copied input is finite, so that a hole
-// adds 0. Otherwise it computes the block directly.
-func (p *rowsPlace) whole(copied []*loop.Memory, product func()) {
+// withoutHoles computes the block by product if its weights have no holes, or if all copied input is finite, so that a
+// hole adds 0. Otherwise it computes the block directly.
+func (p *rowsPosition) withoutHoles(copied []*loop.Memory, product func()) {
 	f := p.rowsForm
 	if !f.holes {
 		product()
@@ -443,12 +443,12 @@ func (p *rowsPlace) whole(copied []*loop.Memory, product func()) {
 }
 
 // direct computes the block as sums of products, skipping holes.
-func (p *rowsPlace) direct() {
-	f, last := p.rowsForm, len(p.places)-1
+func (p *rowsPosition) direct() {
+	f, last := p.rowsForm, len(p.outSize)-1
 	number := func(v float64) loop.Expr { return loop.Number(dtype.F32, v) }
 	terms := append(ir.Constants(f.window.Kernel), f.inner)
 	f.Nest.Nest(loop.Each, "d", []sym.Expr{sym.Const(f.block.rows), p.columns, p.channels}, func(to []sym.Expr) {
-		place := append(append([]sym.Expr{}, p.lead...), p.row.Add(to[0]), p.column.Add(to[1]))
+		position := append(append([]sym.Expr{}, p.lead...), p.row.Add(to[0]), p.column.Add(to[1]))
 		filter := p.first.Add(to[2])
 		start := loop.Expr(number(0))
 		if f.bias != nil {
@@ -457,9 +457,9 @@ func (p *rowsPlace) direct() {
 		sum := f.Var("sum", start)
 		f.Nest.Nest(loop.Serial, "k", terms, func(at []sym.Expr) {
 			var mask loop.Expr
-			from := make([]sym.Expr, len(place))
-			for i := range place {
-				from[i] = f.window.source(i, place[i], at[i])
+			from := make([]sym.Expr, len(position))
+			for i := range position {
+				from[i] = f.window.source(i, position[i], at[i])
 				mask = bothTrue(mask, inside(f.D, from[i], f.size[i], at[i], f.window, i))
 			}
 			channel := at[last+1]
@@ -475,27 +475,27 @@ func (p *rowsPlace) direct() {
 				loop.Apply2(loop.Gt, loop.Apply2(loop.Div, number(1), weight), number(0)))
 			f.Reduce(sum, loop.Add, loop.Choose(hole, number(0), loop.Apply2(loop.Mul, value, weight)))
 		})
-		f.Store(f.out, f.at([]sym.Expr{p.image}, p.lead, place[last-1], place[last], filter), sum)
+		f.Store(f.out, f.at([]sym.Expr{p.image}, p.lead, position[last-1], position[last], filter), sum)
 	})
 }
 
-// filter is the index of an output channel of the block in the weights' last axes.
-func (p *rowsPlace) filter(channel sym.Expr) []sym.Expr {
-	if p.apart {
+// filter returns the index of an output channel of the block in the weights' last axes.
+func (p *rowsPosition) filter(channel sym.Expr) []sym.Expr {
+	if p.groupAxis {
 		return []sym.Expr{p.group, p.first.Sub(p.group.Mul(p.outer)).Add(channel)}
 	}
 	return []sym.Expr{p.first.Add(channel)}
 }
 
-// weights is the tile of the weights that begins at a position of the kernel.
-func (p *rowsPlace) weights(lead []sym.Expr, row, inRow sym.Expr) loop.Tile {
+// weights returns the tile of the weights that begins at a position of the kernel.
+func (p *rowsPosition) weights(lead []sym.Expr, row, inRow sym.Expr) loop.Tile {
 	rank, filter := len(p.w.Shape), p.filter(sym.Expr{})
 	return p.w.Tile(p.at(nil, lead, row, append([]sym.Expr{inRow}, filter...)...), unit(rank, rank-1-len(filter), one),
 		unit(rank, rank-1, one))
 }
 
 // store stores the given number of positions of an accumulator, starting at an output row.
-func (p *rowsPlace) store(acc *loop.Memory, positions, row sym.Expr) {
+func (p *rowsPosition) store(acc *loop.Memory, positions, row sym.Expr) {
 	p.Nest.Nest(loop.Each, "o", []sym.Expr{positions, acc.Shape[1]}, func(at []sym.Expr) {
 		y, x := row, p.column.Add(at[0])
 		if p.block.rows > 1 && p.block.gathered {
@@ -508,8 +508,8 @@ func (p *rowsPlace) store(acc *loop.Memory, positions, row sym.Expr) {
 
 // padded copies the rows that the block sees, with padding, and multiplies one output row at a time: neighbouring
 // positions see slices of the copied row that begin a stride apart.
-func (p *rowsPlace) padded() {
-	f, last := p.rowsForm, len(p.places)-1
+func (p *rowsPosition) padded() {
+	f, last := p.rowsForm, len(p.outSize)-1
 	if f.unpadded() {
 		p.products(nil)
 		return
@@ -521,19 +521,19 @@ func (p *rowsPlace) padded() {
 	from := p.copied("rows", sym.Const(rows), one, width, most,
 		func(j sym.Expr) sym.Expr { return p.row.Mul(sym.Const(stride[last-1])).Add(j) },
 		func(_, k sym.Expr) sym.Expr { return begin.Add(k) }, f.groups == 1 && p.columns.Equal(p.room))
-	p.whole([]*loop.Memory{from}, func() { p.products(from) })
+	p.withoutHoles([]*loop.Memory{from}, func() { p.products(from) })
 }
 
 // unpadded reports whether rows need no copy: there is one group, no hole, and no padding along rows and columns.
 func (f *rowsForm) unpadded() bool {
-	last := len(f.places) - 1
+	last := len(f.outSize) - 1
 	return f.groups == 1 && !f.holes && f.window.unpadded(last) && f.window.unpadded(last-1)
 }
 
-// seen is the number of input elements, padding included, that the given number of output positions see along an axis;
-// 0 if there are no positions.
-func (f *rowsForm) seen(places sym.Expr, axis int) sym.Expr {
-	seen := f.D.Simplify(places.Sub(one).Mul(sym.Const(f.window.Strides[axis])).Add(sym.Const(f.window.extent(axis))))
+// seen returns the number of input elements, padding included, that the given number of output positions read along an
+// axis; 0 if there are no positions.
+func (f *rowsForm) seen(positions sym.Expr, axis int) sym.Expr {
+	seen := f.D.Simplify(positions.Sub(one).Mul(sym.Const(f.window.Strides[axis])).Add(sym.Const(f.window.extent(axis))))
 	if f.D.LE(sym.Expr{}, seen) != sym.Yes {
 		return seen.Max(sym.Expr{}) // the window is shorter than its stride
 	}
@@ -541,8 +541,8 @@ func (f *rowsForm) seen(places sym.Expr, axis int) sym.Expr {
 }
 
 // products multiplies one output row of the block at a time; from is the copied input, nil if the input itself is read.
-func (p *rowsPlace) products(from *loop.Memory) {
-	f, last := p.rowsForm, len(p.places)-1
+func (p *rowsPosition) products(from *loop.Memory) {
+	f, last := p.rowsForm, len(p.outSize)-1
 	stride, dilation, kernel := f.window.Strides, f.window.Dilations, f.window.Kernel
 	elements, first := p.leadElements()
 	window, depth := append(elements, sym.Const(kernel[last-1])), sym.Const(kernel[last]).Mul(f.inner)

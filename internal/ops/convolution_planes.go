@@ -30,11 +30,11 @@ func convolutionIsPlanes(n *ir.Node, d *sym.Dims) bool {
 	return true
 }
 
-// rowsAtOnce is the largest divisor of rows for which a block of rows of the given width stays small.
+// rowsAtOnce returns the largest divisor of rows for which a block of rows of the given width stays small.
 func rowsAtOnce(rows, width int64) int64 {
-	for parts := int64(1); parts < rows; parts++ {
-		if rows%parts == 0 && rows/parts*width <= planeElements {
-			return rows / parts
+	for blocks := int64(1); blocks < rows; blocks++ {
+		if rows%blocks == 0 && rows/blocks*width <= planeElements {
+			return rows / blocks
 		}
 	}
 	return 1
@@ -48,17 +48,17 @@ func convolutionPlanes(k *Nest, n *ir.Node) {
 	rank := len(x.Shape)
 	window, _ := windowOf(n, rank-2)
 	perGroup := groupOf(out.Shape[1], n.Attrs.Int("groups", 1))
-	places, _ := constants(out.Shape[2:])
+	outSize, _ := constants(out.Shape[2:])
 	padded, steps, last := make([]int64, rank-2), make([]int64, rank-2), rank-3
 	step := int64(1)
 	for i := last; i >= 0; i-- {
-		padded[i], steps[i] = places[i]+window.extent(i)-1, step
+		padded[i], steps[i] = outSize[i]+window.extent(i)-1, step
 		step *= padded[i]
 	}
-	rows := rowsAtOnce(places[0], steps[0])
+	rows := rowsAtOnce(outSize[0], steps[0])
 	padded[0] = rows + window.extent(0) - 1
 	length := int64(1)
-	block := append([]int64{rows}, places[1:]...)
+	block := append([]int64{rows}, outSize[1:]...)
 	for i, extent := range block {
 		length += (extent - 1) * steps[i]
 	}
@@ -69,7 +69,7 @@ func convolutionPlanes(k *Nest, n *ir.Node) {
 		}
 		return flat
 	}
-	k.Nest(loop.Each, "b", []sym.Expr{out.Shape[0], x.Shape[1], sym.Const(places[0] / rows)}, func(b []sym.Expr) {
+	k.Nest(loop.Each, "b", []sym.Expr{out.Shape[0], x.Shape[1], sym.Const(outSize[0] / rows)}, func(b []sym.Expr) {
 		first := b[2].Mul(sym.Const(rows))
 		line := k.Local("line", x.DType, sym.Const(padded[0]*steps[0]))
 		k.Nest(loop.Each, "p", ir.Constants(padded), func(at []sym.Expr) {

@@ -16,39 +16,39 @@ const (
 	farUnrolled  = 9    // the most elements of a kernel's row that are unrolled
 )
 
-// useful is the share of the positions seen by the kernel along an axis that lie in the input. An extent that is not a
-// number counts as a usual size.
+// useful returns the share of the positions read by the kernel along an axis that lie in the input. An extent that is
+// not a number counts as a usual size.
 func (f *rowsForm) useful(axis int) float64 {
 	const usual = 64
-	size, places := constant(f.size[axis], usual), constant(f.places[axis], usual)
+	size, positions := constant(f.size[axis], usual), constant(f.outSize[axis], usual)
 	begin, fixed := f.window.Begin[axis].Const()
-	if !fixed || places < 1 || f.window.unpadded(axis) {
+	if !fixed || positions < 1 || f.window.unpadded(axis) {
 		return 1
 	}
 	seen := int64(0)
 	for k := range f.window.Kernel[axis] {
 		shift, stride := begin-k*f.window.Dilations[axis], f.window.Strides[axis]
-		first, end := max(ceilDiv(shift, stride), 0), min(ceilDiv(size+shift, stride), places)
+		first, end := max(ceilDiv(shift, stride), 0), min(ceilDiv(size+shift, stride), positions)
 		seen += max(end-first, 0)
 	}
-	return float64(seen) / float64(places*f.window.Kernel[axis])
+	return float64(seen) / float64(positions*f.window.Kernel[axis])
 }
 
-// ceilDiv is x/y rounded up; y must be positive.
+// ceilDiv returns x/y rounded up; y must be positive.
 func ceilDiv(x, y int64) int64 { return -((-x - mod(-x, y)) / y) }
 
-// mod is x modulo y, in [0, y).
+// mod returns x modulo y, in [0, y).
 func mod(x, y int64) int64 { return (x%y + y) % y }
 
 // far reports whether the convolution is computed by p.taps.
 func (f *rowsForm) far() bool {
-	last := len(f.places) - 1
+	last := len(f.outSize) - 1
 	if f.holes || constant(f.inner, farChannels) < farChannels || f.window.Dilations[last] == 1 &&
 		f.window.Dilations[last-1] == 1 {
 		return false
 	}
 	share := 1.0
-	for axis := range f.places {
+	for axis := range f.outSize {
 		share *= f.useful(axis)
 	}
 	return share < farUseful
@@ -56,19 +56,19 @@ func (f *rowsForm) far() bool {
 
 // farBlock chooses the number of output rows of a block of taps; the last block may have fewer.
 func (f *rowsForm) farBlock() rowsBlock {
-	last := len(f.places) - 1
-	width, height := max(constant(f.places[last], 64), 1), max(constant(f.places[last-1], farPositions), 1)
-	b := rowsBlock{rows: min(max(farPositions/width, 1), height), columns: f.places[last], parts: 1}
+	last := len(f.outSize) - 1
+	width, height := max(constant(f.outSize[last], 64), 1), max(constant(f.outSize[last-1], farPositions), 1)
+	b := rowsBlock{rows: min(max(farPositions/width, 1), height), columns: f.outSize[last], splits: 1}
 	b.rows = ceilDiv(height, ceilDiv(height, b.rows))
 	blocks := f.groups * ceilDiv(height, b.rows) * max(constant(f.x.Shape[0], 1), 1)
 	if channels := constant(f.outer, 0); channels%64 == 0 && blocks < fewestBlocks {
-		b.parts = divisor(channels/64, (fewestBlocks+blocks-1)/blocks, channels/64)
+		b.splits = divisor(channels/64, (fewestBlocks+blocks-1)/blocks, channels/64)
 	}
 	return b
 }
 
-// sees is the range [first, end) of output positions along an axis, relative to origin and below count, that see the
-// input through element k of the kernel.
+// sees returns the range [first, end) of output positions along an axis, relative to origin and below count, that read
+// the input through element k of the kernel.
 func (f *rowsForm) sees(axis int, k, origin, count sym.Expr) (first, end sym.Expr) {
 	if f.window.unpadded(axis) {
 		return sym.Expr{}, count
@@ -82,9 +82,9 @@ func (f *rowsForm) sees(axis int, k, origin, count sym.Expr) (first, end sym.Exp
 
 // taps computes the block: it multiplies each element of the kernel with all positions of the block that see the input
 // through it.
-func (p *rowsPlace) taps() {
-	f, last := p.rowsForm, len(p.places)-1
-	width, stride := f.places[last], f.window.Strides
+func (p *rowsPosition) taps() {
+	f, last := p.rowsForm, len(p.outSize)-1
+	width, stride := f.outSize[last], f.window.Strides
 	rows := f.rowsLeft(last-1, f.block.rows, p.row)
 	dt := accumulator(f.out.DType)
 	acc := f.Local("acc", dt, sym.Const(f.block.rows), width, p.channels)
@@ -135,7 +135,7 @@ func (p *rowsPlace) taps() {
 
 // leadElements returns, for each axis before rows, the number of kernel elements through which the block sees the
 // input, and the first of them.
-func (p *rowsPlace) leadElements() (counts, first []sym.Expr) {
+func (p *rowsPosition) leadElements() (counts, first []sym.Expr) {
 	for axis := range p.lead {
 		begin, end := p.elements(axis, p.lead[axis], 1)
 		counts, first = append(counts, p.D.Simplify(end.Sub(begin))), append(first, begin)
@@ -143,7 +143,7 @@ func (p *rowsPlace) leadElements() (counts, first []sym.Expr) {
 	return counts, first
 }
 
-// added is the elementwise sum of two lists.
+// added returns the elementwise sum of two lists.
 func added(x, y []sym.Expr) []sym.Expr {
 	out := make([]sym.Expr, len(x))
 	for i := range x {
@@ -152,8 +152,8 @@ func added(x, y []sym.Expr) []sym.Expr {
 	return out
 }
 
-// elements is the range [first, end) of kernel elements along an axis through which some of count output positions,
-// from origin on, see the input. It may be empty.
+// elements returns the range [first, end) of kernel elements along an axis through which some of count output
+// positions, from origin on, read the input. It may be empty.
 func (f *rowsForm) elements(axis int, origin sym.Expr, count int64) (first, end sym.Expr) {
 	first, end = sym.Expr{}, sym.Const(f.window.Kernel[axis])
 	if f.window.unpadded(axis) {

@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestPaddingIsNotMultiplied computes convolutions all but one of whose kernel's elements see only padding, by every
-// lowering. The other elements are infinite: a product of one with padding would be NaN.
+// TestPaddingIsNotMultiplied computes convolutions by every lowering; all elements of their kernel but one read only
+// padding, and are infinite: their product with padding would be NaN.
 func TestPaddingIsNotMultiplied(t *testing.T) {
 	const channels = 16
 	for _, size := range [][]int64{{5, 6}, {1, 5, 6}} {
@@ -47,6 +47,7 @@ func TestPaddingIsNotMultiplied(t *testing.T) {
 	}
 }
 
+// defOf returns the definition of an operator, and fails the test if there is none.
 func defOf(t *testing.T, name string) *Def {
 	for _, op := range ir.Ops() {
 		if def, ok := op.(*Def); ok && def.Op == name {

@@ -10,6 +10,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator convolution_transpose.
 func init() {
 	define(&Def{Op: "convolution_transpose", WantsLast: true, rows: rowRule{axes: transposedRows},
 		Grad: convolutionTransposeGrad, Shape: convTransposeShape, Mean: convTransposeMean, Samples: convTransposeSamples,
@@ -19,7 +20,7 @@ func init() {
 
 // ConvolutionTranspose adds each element of x[N, I, d…], times the kernel w[I, O/groups, k…], to the result, kernels
 // Strides apart: it is the gradient of Convolution by its input. The result's extent along each spatial axis is (d −
-// 1)·stride + span − begin − end; negative padding enlarges it. bias, [O], may be nil.
+// 1)·stride + the window's extent − begin − end; negative padding enlarges it. bias, [O], may be nil.
 func ConvolutionTranspose(b *ir.Builder, x, w, bias *ir.Value, window Window, groups int64) *ir.Value {
 	attrs := window.Attrs()
 	attrs["groups"] = groups
@@ -190,15 +191,15 @@ func convTransposeSums(k *Nest, n *ir.Node) {
 	groups := n.Attrs.Int("groups", 1)
 	perGroup, inner, dt := w.Shape[1], groupOf(x.Shape[1], groups), accumulator(out.DType)
 	axes := make([]spreadAxis, len(window.Kernel))
-	var phases, places []sym.Expr
+	var phases, positions []sym.Expr
 	steps := []sym.Expr{inner}
 	for i := range axes {
 		axes[i] = spreadAxis{stride: window.Strides[i], dilation: window.Dilations[i], begin: window.Begin[i],
 			kernel: window.Kernel[i], from: x.Shape[2+i], to: out.Shape[2+i]}
-		phase, place, step := axes[i].extents(k.D)
-		phases, places, steps = append(phases, phase), append(places, place), append(steps, step)
+		phase, position, step := axes[i].extents(k.D)
+		phases, positions, steps = append(phases, phase), append(positions, position), append(steps, step)
 	}
-	extents := append([]sym.Expr{out.Shape[0], sym.Const(groups), perGroup}, append(phases, places...)...)
+	extents := append([]sym.Expr{out.Shape[0], sym.Const(groups), perGroup}, append(phases, positions...)...)
 	k.Nest(loop.Each, "o", extents, func(at []sym.Expr) {
 		image, group, filter := at[0], at[1], at[1].Mul(perGroup).Add(at[2])
 		start := loop.Expr(loop.Number(dt, 0))
@@ -209,7 +210,7 @@ func convTransposeSums(k *Nest, n *ir.Node) {
 		to := []sym.Expr{image, filter}
 		var stored loop.Expr
 		for i, a := range axes {
-			o, inside := a.place(at[3+i], at[3+len(axes)+i])
+			o, inside := a.position(at[3+i], at[3+len(axes)+i])
 			to, stored = append(to, o), bothTrue(stored, inside)
 		}
 		k.Nest(loop.Serial, "k", steps, func(step []sym.Expr) {
@@ -242,7 +243,7 @@ type spreadAxis struct {
 func (a spreadAxis) phased() bool { return a.stride > 1 && a.dilation == 1 }
 
 // extents returns the number of phases, of positions of each phase, and of window positions that may reach a position.
-func (a spreadAxis) extents(d *sym.Dims) (phases, places, steps sym.Expr) {
+func (a spreadAxis) extents(d *sym.Dims) (phases, positions, steps sym.Expr) {
 	if !a.phased() {
 		return one, a.to, sym.Const(a.kernel)
 	}
@@ -250,9 +251,9 @@ func (a spreadAxis) extents(d *sym.Dims) (phases, places, steps sym.Expr) {
 	return stride, d.Simplify(a.to.CeilDiv(stride)), sym.Const((a.kernel + a.stride - 1) / a.stride)
 }
 
-// place is the position in the result of position at of a phase; inside tests whether it lies in the result, nil if it
-// always does.
-func (a spreadAxis) place(phase, at sym.Expr) (o sym.Expr, inside loop.Expr) {
+// position returns the position in the result of position at of a phase; inside tests whether it lies in the result,
+// nil if it always does.
+func (a spreadAxis) position(phase, at sym.Expr) (o sym.Expr, inside loop.Expr) {
 	if !a.phased() {
 		return at, nil
 	}
@@ -263,7 +264,7 @@ func (a spreadAxis) place(phase, at sym.Expr) (o sym.Expr, inside loop.Expr) {
 	return o, loop.Apply2(loop.Lt, loop.At(o), loop.At(a.to))
 }
 
-// source is the input position p, and the window position tap, from which step reaches a position of the result;
+// source returns the input position p, and the window position tap, from which step reaches a position of the result;
 // reaches tests whether p lies in the input, within whether tap lies in the window (nil: always).
 func (a spreadAxis) source(phase, at, step sym.Expr) (p, tap sym.Expr, reaches, within loop.Expr) {
 	stride := sym.Const(a.stride)

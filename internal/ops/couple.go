@@ -9,6 +9,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator couple.
 func init() {
 	define(&Def{Op: "couple", NoGrad: "probabilities that an iteration finds", Shape: coupleShape,
 		Mean: hostMean("couple"), Host: "couple", Samples: coupleSamples})
@@ -34,7 +35,8 @@ func coupleShape(c *ir.Inference, n *ir.Node) error {
 		return err
 	}
 	n.Result(0, ir.Type{DType: dtype.F64, Shape: []sym.Expr{pairs.Shape[0], sym.Const(classes)}})
-	n.Result(1, ir.Type{DType: dtype.F64, Shape: []sym.Expr{sym.Const((classes + 1) * classes)}}) // to work in; left zero
+	// scratch memory, which is zero after the call
+	n.Result(1, ir.Type{DType: dtype.F64, Shape: []sym.Expr{sym.Const((classes + 1) * classes)}})
 	return nil
 }
 

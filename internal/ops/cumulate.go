@@ -16,6 +16,7 @@ type cumulation struct {
 	own     Def // properties of this operator alone
 }
 
+// init defines the operators cumsum and cumprod.
 func init() {
 	for _, f := range []cumulation{{"cumsum", loop.Add, 0, cumsumGrad, Def{Linear: true, Last: axisLast}},
 		{"cumprod", loop.Mul, 1, cumprodGrad, Def{}}} {
@@ -51,7 +52,7 @@ func cumulateShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// along is the position of step s of a walk along an extent.
+// along returns the position of step s of a walk along an extent.
 func along(n *ir.Node, s, extent sym.Expr) sym.Expr {
 	if n.Attrs.Bool("reverse") {
 		return extent.Sub(one).Sub(s)

@@ -13,6 +13,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator decode_image.
 func init() {
 	define(&Def{Op: "decode_image", Shape: decodeImageShape, Mean: hostMean("decode_image"), Host: "decode_image",
 		Samples: decodeImageSamples})
@@ -22,7 +23,7 @@ func init() {
 var pixelChannels = map[string]int64{"RGB": 3, "BGR": 3, "Grayscale": 1}
 
 // DecodeImage decodes the bytes of an image file (package picture lists the formats): [height, width, channels] of u8,
-// pixels "RGB", "BGR" or "Grayscale". Bytes that are no image give an image of no pixels.
+// pixels "RGB", "BGR" or "Grayscale". Bytes that are not an image give an image without pixels.
 func DecodeImage(b *ir.Builder, file *ir.Value, pixels string) *ir.Value {
 	return b.Op("decode_image", ir.Attrs{"pixels": pixels}, file)
 }
@@ -44,7 +45,7 @@ func decodeImageShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// decodeImageSamples returns a small image in several file formats, and bytes that are no image.
+// decodeImageSamples returns a small image in several file formats, and bytes that are not an image.
 func decodeImageSamples(r *rand.Rand) (out []Sample) {
 	m := image.NewRGBA(image.Rect(0, 0, 5, 3))
 	for i := range m.Pix {

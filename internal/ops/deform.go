@@ -11,6 +11,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator deform_columns.
 func init() {
 	define(&Def{Op: "deform_columns", Shape: deformShape, Grad: deformGrad, Mean: deformMean, Samples: deformSamples,
 		Lowerings: []Lowering{{Name: "taps", Build: deformTaps}}})
@@ -79,7 +80,7 @@ func firstChannels(b *ir.Builder, x *ir.Value) *ir.Value {
 	return Transpose(b, x, order...)
 }
 
-// columnsFirst is the permutation from columns [N, o…, K, C] to [N, C, K, o…].
+// columnsFirst returns the permutation from columns [N, o…, K, C] to [N, C, K, o…].
 func columnsFirst(axes int) []int64 {
 	order := []int64{0, int64(axes + 2), int64(axes + 1)}
 	for i := range axes {
@@ -119,14 +120,14 @@ func deformShape(c *ir.Inference, n *ir.Node) error {
 		"channels are a multiple of the groups of offsets"); err != nil {
 		return err
 	}
-	var places []sym.Expr
+	var positions []sym.Expr
 	for i := range axes {
 		extent := c.Dims().Simplify(w.positions(i, x.Shape[first+i]))
 		if err := c.Require(n, sym.Cond{A: sym.Const(0), Rel: sym.LE, B: extent},
 			"the kernel fits the padded input"); err != nil {
 			return err
 		}
-		places = append(places, extent)
+		positions = append(positions, extent)
 	}
 	for i, each := range []int64{int64(axes), 1} {
 		v := input(n, 1+i)
@@ -136,19 +137,20 @@ func deformShape(c *ir.Inference, n *ir.Node) error {
 		if v.Type.DType != x.DType {
 			return fault(n, "%s with weights %s", x, v.Type)
 		}
-		want := append([]sym.Expr{x.Shape[0], sym.Const(groups * elements * each)}, places...)
+		want := append([]sym.Expr{x.Shape[0], sym.Const(groups * elements * each)}, positions...)
 		if len(v.Type.Shape) != len(want) {
 			return fault(n, "%s for an input of rank %d", v.Type, len(x.Shape))
 		}
 		for axis := range want {
-			if err := c.RequireEqual(n, v.Type.Shape[axis], want[axis], "an offset for each place of the window"); err != nil {
+			if err := c.RequireEqual(n, v.Type.Shape[axis], want[axis],
+				"an offset for each position of the window"); err != nil {
 				return err
 			}
 		}
 	}
-	shape := append([]sym.Expr{x.Shape[0], x.Shape[channels], sym.Const(elements)}, places...)
+	shape := append([]sym.Expr{x.Shape[0], x.Shape[channels], sym.Const(elements)}, positions...)
 	if n.Attrs.Bool("last") {
-		shape = append(append([]sym.Expr{x.Shape[0]}, places...), sym.Const(elements), x.Shape[channels])
+		shape = append(append([]sym.Expr{x.Shape[0]}, positions...), sym.Const(elements), x.Shape[channels])
 	}
 	n.Result(0, ir.Type{DType: x.DType, Shape: shape})
 	return nil
@@ -184,19 +186,19 @@ func deformMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Te
 		}
 		tensor.Unravel(o[2], w.Kernel, k)
 		element := o[1]/perGroup*elements + o[2]
-		place := func(t *tensor.Tensor, row int64) float64 {
+		position := func(t *tensor.Tensor, row int64) float64 {
 			return t.Float(tensor.Offset(tensor.Strides(t.Shape()), append([]int64{o[0], row}, o[3:]...)))
 		}
 		for i := range taps {
 			at := float64(o[3+i]*w.Strides[i] + k[i]*w.Dilations[i] - begin[i])
-			taps[i] = linearTapsOf(round(at+place(offset, element*int64(axes)+int64(i))), x.Shape()[first+i], round)
+			taps[i] = linearTapsOf(round(at+position(offset, element*int64(axes)+int64(i))), x.Shape()[first+i], round)
 		}
 		v := 0.0
 		if x.Len() > 0 {
 			v = weighedOf(x, strides[first:], o[0]*strides[0]+o[1]*strides[channels], taps)
 		}
 		if mask != nil {
-			v *= place(mask, element)
+			v *= position(mask, element)
 		}
 		out.SetFloat(flat, v)
 		flat++
@@ -214,13 +216,13 @@ func deformTaps(k *Nest, n *ir.Node) {
 	last := n.Attrs.Bool("last")
 	channels, first := channelAxis(n)
 	perGroup := groupOf(x.Shape[channels], groups)
-	elements, places := out.Shape[2], out.Shape[min(3, len(out.Shape)):]
+	elements, positions := out.Shape[2], out.Shape[min(3, len(out.Shape)):]
 	if last {
-		elements, places = out.Shape[axes+1], out.Shape[1:axes+1]
+		elements, positions = out.Shape[axes+1], out.Shape[1:axes+1]
 	}
 	k.Each("n", out.Shape[0], func(image sym.Expr) {
 		k.grouped(groups, func(group sym.Expr) {
-			k.Nest(loop.Each, "k", deformOrder(last, ir.Constants(w.Kernel), places), func(index []sym.Expr) {
+			k.Nest(loop.Each, "k", deformOrder(last, ir.Constants(w.Kernel), positions), func(index []sym.Expr) {
 				at, o := index[:axes], index[axes:]
 				if last {
 					o, at = at, o
@@ -258,12 +260,12 @@ func deformTaps(k *Nest, n *ir.Node) {
 	})
 }
 
-// deformOrder is the extents of the loops over the window and over positions, in the order of the result's axes.
-func deformOrder(last bool, window, places []sym.Expr) []sym.Expr {
+// deformOrder returns the extents of the loops over the window and over positions, in the order of the result's axes.
+func deformOrder(last bool, window, positions []sym.Expr) []sym.Expr {
 	if last {
-		return slices.Concat(places, window)
+		return slices.Concat(positions, window)
 	}
-	return slices.Concat(window, places)
+	return slices.Concat(window, positions)
 }
 
 // deformSamples returns inputs for each window, number of groups and layout, with and without a mask.
@@ -273,22 +275,23 @@ func deformSamples(r *rand.Rand) (out []Sample) {
 			attrs := w.Attrs()
 			attrs["groups"] = groups
 			shape := []int64{2, 4, 6, 7}
-			places := []int64{2, groups * w.Kernel[0] * w.Kernel[1]}
+			positions := []int64{2, groups * w.Kernel[0] * w.Kernel[1]}
 			for axis := range w.Kernel {
 				count, _ := w.positions(axis, sym.Const(shape[2+axis])).Const()
-				places = append(places, count)
+				positions = append(positions, count)
 			}
 			dt := floatTypes[i%2]
-			mask := sampleNormal(r, dt, places...)
-			places[1] *= 2
-			offset := sampleNormal(r, dt, places...)
+			mask := sampleNormal(r, dt, positions...)
+			positions[1] *= 2
+			offset := sampleNormal(r, dt, positions...)
 			out = append(out, Sample{Attrs: attrs, Inputs: []*tensor.Tensor{sampleNormal(r, dt, shape...), offset},
 				Constant: []int{0}},
 				Sample{Attrs: attrs, Inputs: []*tensor.Tensor{sampleNormal(r, dt, shape...), offset, mask},
 					Constant: []int{0, 1, 2}})
-			behind := w.Attrs()
-			behind["groups"], behind["last"] = groups, true
-			out = append(out, Sample{Attrs: behind, Inputs: []*tensor.Tensor{sampleNormal(r, dt, 2, 6, 7, 4), offset, mask},
+			channelsLast := w.Attrs()
+			channelsLast["groups"], channelsLast["last"] = groups, true
+			out = append(out, Sample{Attrs: channelsLast, Inputs: []*tensor.Tensor{sampleNormal(r, dt, 2, 6, 7, 4), offset,
+				mask},
 				Constant: []int{1}})
 		}
 	}
@@ -300,18 +303,18 @@ func deformSamples(r *rand.Rand) (out []Sample) {
 		w := sampleWindows[0]
 		each, shape := w.Attrs(), []int64{2, 4, 6, 7}
 		each["groups"], each["last"] = int64(2), last
-		places := []int64{2, 2 * w.Kernel[0] * w.Kernel[1]}
+		positions := []int64{2, 2 * w.Kernel[0] * w.Kernel[1]}
 		for axis := range w.Kernel {
 			count, _ := w.positions(axis, sym.Const(shape[2+axis])).Const()
-			places = append(places, count)
+			positions = append(positions, count)
 		}
-		mask := sampleNormal(r, dtype.F32, places...)
-		places[1] *= 2
+		mask := sampleNormal(r, dtype.F32, positions...)
+		positions[1] *= 2
 		if last {
 			shape = []int64{2, 6, 7, 4}
 		}
 		out = append(out, Sample{Attrs: each, Inputs: []*tensor.Tensor{sampleNormal(r, dtype.F32, shape...),
-			sampleNormal(r, dtype.F32, places...), mask}})
+			sampleNormal(r, dtype.F32, positions...), mask}})
 	}
 	return append(out, Sample{Attrs: attrs, Inputs: []*tensor.Tensor{sampleNormal(r, dtype.F16, 1, 2, 5),
 		sampleFloats(r, dtype.F16, 1, 2, 5)}, Constant: []int{0, 1}})

@@ -27,9 +27,9 @@ func (g *Gradients) deformed(n *ir.Node) *ir.Value {
 	}
 	channels, first := channelAxis(n)
 	groups := n.Attrs.Int("groups", 1)
-	images, extents, places := x.Type.Shape[0], x.Type.Shape[first:first+axes], offset.Type.Shape[2:]
+	images, extents, positions := x.Type.Shape[0], x.Type.Shape[first:first+axes], offset.Type.Shape[2:]
 	lead := []sym.Expr{images, sym.Const(groups), product(ir.Constants(w.Kernel))}
-	count, each := product(places), groupOf(x.Type.Shape[channels], groups)
+	count, each := product(positions), groupOf(x.Type.Shape[channels], groups)
 	elements := x
 	if !last {
 		elements = lastChannels(b, elements)
@@ -40,7 +40,7 @@ func (g *Gradients) deformed(n *ir.Node) *ir.Value {
 	sums := []gridTap{{g.integer(sym.Const(0)), nil}}
 	for i := range axes {
 		move := Reshape(b, SliceAxis(b, moves, 3, sym.Const(int64(i)), one), append(slices.Clone(lead), count, one)...)
-		at := g.plus(Cast(b, g.deformPlaces(w, i, places), dt), move)
+		at := g.plus(Cast(b, g.deformPositions(w, i, positions), dt), move)
 		floor := g.f(loop.Floor, at)
 		t, d := g.sub(at, floor), g.count(at, extents[i])
 		var next []gridTap
@@ -74,17 +74,18 @@ func (g *Gradients) deformed(n *ir.Node) *ir.Value {
 	return Reshape(b, Cast(b, Transpose(b, y, order...), x.Type.DType), n.Outputs[0].Type.Shape...)
 }
 
-// deformPlaces is the unmoved position, along an axis, of each kernel element at each output position: [K, positions,
-// 1].
-func (g *Gradients) deformPlaces(w Window, axis int, places []sym.Expr) *ir.Value {
+// deformPositions returns the unmoved position, along an axis, of each kernel element at each output position: [K,
+// positions, 1].
+func (g *Gradients) deformPositions(w Window, axis int, positions []sym.Expr) *ir.Value {
 	kernel := ir.Constants(w.Kernel)
-	at := Reshape(g.Builder, g.scaled(g.counted(dtype.I64, places, axis), w.Strides[axis]), one, product(places), one)
+	at := Reshape(g.Builder, g.scaled(g.counted(dtype.I64, positions, axis), w.Strides[axis]), one, product(positions),
+		one)
 	element := Reshape(g.Builder, g.scaled(g.counted(dtype.I64, kernel, axis), w.Dilations[axis]), product(kernel), one,
 		one)
 	return g.sub(g.plus(at, element), g.integer(w.Begin[axis]))
 }
 
-// insideTap is the element at integer coordinates; outside x its weight is 0.
+// insideTap returns the element at integer coordinates; outside x its weight is 0.
 func (g *Gradients) insideTap(at, d, weight *ir.Value) gridTap {
 	return g.paddedTap(at, d, weight, "zeros", false)
 }

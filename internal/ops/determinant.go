@@ -11,14 +11,15 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator determinant.
 func init() {
 	define(&Def{Op: "determinant", Shape: determinantShape, Mean: determinantMean, Grad: determinantGrad,
 		Samples:   determinantSamples,
 		Lowerings: []Lowering{{Name: "elimination", Build: determinantElimination}}})
 }
 
-// Determinant is the determinant of each matrix of x[…, m, m], by elimination with the largest element of each column
-// as pivot, in 64 bits.
+// Determinant returns the determinant of each matrix of x[…, m, m], by elimination with the largest element of each
+// column as pivot, in f64.
 func Determinant(b *ir.Builder, x *ir.Value) *ir.Value { return b.Op("determinant", nil, x) }
 
 // determinantShape checks that x holds square matrices of floats and infers x's leading axes.

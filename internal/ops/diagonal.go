@@ -9,6 +9,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator diagonal.
 func init() {
 	define(&Def{Op: "diagonal", Linear: true, Grad: diagonalGrad, Shape: diagonalShape, Mean: diagonalMean,
 		View: diagonalView, Samples: diagonalSamples,

@@ -119,7 +119,7 @@ func drawClassesShape(_ *ir.Inference, n *ir.Node) error {
 		return fault(n, "%d positions of type %s from logarithms %s", count, dt, logs)
 	}
 	n.Result(0, ir.Type{DType: dt, Shape: []sym.Expr{logs.Shape[0], sym.Const(count)}})
-	n.Result(1, ir.Type{DType: dtype.F64, Shape: logs.Shape[1:]}) // room to work in
+	n.Result(1, ir.Type{DType: dtype.F64, Shape: logs.Shape[1:]}) // scratch memory
 	return nil
 }
 

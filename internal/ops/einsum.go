@@ -18,10 +18,9 @@ type term struct {
 
 const ellipsis = 1 << 24
 
-// Einsum is Einstein's summation, as in NumPy: axes of one label share an index, and labels that the result does not
-// name are summed over. Without "->", the result has the axes of the ellipsis, then the labels that occur once, in
-// alphabetical order. Einsum builds diagonals, sums, matrix products and transposes, from the first operand to the
-// last.
+// Einsum is Einstein's summation, as in NumPy: axes of one label share an index, and labels that the result lacks are
+// summed over. Without "->", the result has the axes of the ellipsis, then the labels that occur once, in alphabetical
+// order. Einsum builds diagonals, sums, matrix products and transposes, from the first operand to the last.
 func Einsum(b *ir.Builder, equation string, xs ...*ir.Value) *ir.Value {
 	terms, result := einsumTerms(b, equation, xs)
 	for i := range terms {
@@ -56,19 +55,19 @@ func labelText(label rune) string {
 func einsumTerms(b *ir.Builder, equation string, xs []*ir.Value) ([]term, []rune) {
 	text := strings.ReplaceAll(equation, " ", "")
 	left, right, explicit := strings.Cut(text, "->")
-	parts := strings.Split(left, ",")
-	if len(parts) != len(xs) {
-		b.Failf("einsum %q has %d operands, %d are given", equation, len(parts), len(xs))
+	operands := strings.Split(left, ",")
+	if len(operands) != len(xs) {
+		b.Failf("einsum %q has %d operands, %d are given", equation, len(operands), len(xs))
 	}
 	widest, counts := 0, map[rune]int{}
 	var terms []term
-	for i, part := range parts {
-		letters, dots := strings.CutPrefix(part, "...")
+	for i, operand := range operands {
+		letters, dots := strings.CutPrefix(operand, "...")
 		before := ""
 		if !dots {
-			before, letters, dots = strings.Cut(part, "...")
+			before, letters, dots = strings.Cut(operand, "...")
 			if !dots {
-				before, letters = part, ""
+				before, letters = operand, ""
 			}
 		}
 		rank := len(xs[i].Type.Shape)

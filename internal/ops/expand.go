@@ -7,6 +7,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator expand.
 func init() {
 	define(&Def{Op: "expand", Last: expandLast, Narrow: expandNarrow, Light: true, Linear: true,
 		Recompute: Late | InPieces | Backward, Picks: true, NotNegative: firstNotNegative,
@@ -31,7 +32,7 @@ func Fill(b *ir.Builder, t *tensor.Tensor, shape ...sym.Expr) *ir.Value {
 
 // Tile repeats x repeats[i] times along each axis i.
 func Tile(b *ir.Builder, x *ir.Value, repeats []sym.Expr) *ir.Value {
-	var single, many, whole []sym.Expr
+	var single, many, full []sym.Expr
 	repeated := false
 	for axis, r := range repeats {
 		extent := x.Type.Shape[axis]
@@ -39,12 +40,12 @@ func Tile(b *ir.Builder, x *ir.Value, repeats []sym.Expr) *ir.Value {
 			repeated = true
 			single, many = append(single, one), append(many, r)
 		}
-		single, many, whole = append(single, extent), append(many, extent), append(whole, extent.Mul(r))
+		single, many, full = append(single, extent), append(many, extent), append(full, extent.Mul(r))
 	}
 	if !repeated {
 		return x
 	}
-	return Reshape(b, Expand(b, Reshape(b, x, single...), many...), whole...)
+	return Reshape(b, Expand(b, Reshape(b, x, single...), many...), full...)
 }
 
 // expandShape checks that x's shape broadcasts with the attribute and infers the common shape; known elements stay

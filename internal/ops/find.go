@@ -10,6 +10,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator find.
 func init() {
 	define(&Def{Op: "find", Shape: findShape, Mean: hostMean("find"), Host: "find", Samples: findSamples})
 }

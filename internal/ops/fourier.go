@@ -13,15 +13,16 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator fourier.
 func init() {
 	define(&Def{Op: "fourier", Grad: fourierGrad, Shape: fourierShape, Mean: fourierMean, Host: "fourier",
 		Samples: fourierSamples})
 }
 
-// Fourier is the discrete Fourier transform of x along an axis: the sum over j of x[j]·e^(−2πi jk/length). The last
-// axis of x holds the real part, or the real and the imaginary part, of a number. The axis is cut, or filled with
-// zeros, to the length. The inverse has the other sign and divides by the length. If onesided, a forward transform
-// returns the first length/2 + 1 results; an inverse takes as many, and its result is real.
+// Fourier returns the discrete Fourier transform of x along an axis: the sum over j of x[j]·e^(−2πi jk/length). The
+// last axis of x holds the real component, or the real and the imaginary component, of a number. The axis is cut, or
+// filled with zeros, to the length. The inverse has the other sign and divides by the length. If onesided, a forward
+// transform returns the first length/2 + 1 results; an inverse takes as many, and its result is real.
 func Fourier(b *ir.Builder, x *ir.Value, axis int64, length sym.Expr, inverse, onesided bool) *ir.Value {
 	return b.Node("fourier", ir.Attrs{"axis": axis, "length": length, "inverse": inverse, "onesided": onesided}, x).
 		Outputs[0]
@@ -39,11 +40,11 @@ func fourierShape(c *ir.Inference, n *ir.Node) error {
 		return err
 	}
 	if !x.DType.IsFloat() || axis == last {
-		return fault(n, "a transform of %s along axis %d; the last axis holds one part of a number, or two", x, axis)
+		return fault(n, "a transform of %s along axis %d; the last axis holds one component of a number, or two", x, axis)
 	}
-	parts := x.Shape[last]
-	for _, cond := range []sym.Cond{{A: one, Rel: sym.LE, B: parts}, {A: parts, Rel: sym.LE, B: sym.Const(2)}} {
-		if err := c.Require(n, cond, "the last axis holds one part of a number, or two"); err != nil {
+	components := x.Shape[last]
+	for _, cond := range []sym.Cond{{A: one, Rel: sym.LE, B: components}, {A: components, Rel: sym.LE, B: sym.Const(2)}} {
+		if err := c.Require(n, cond, "the last axis holds one component of a number, or two"); err != nil {
 			return err
 		}
 	}
@@ -74,7 +75,7 @@ func fourierShape(c *ir.Inference, n *ir.Node) error {
 	if n.Attrs.Bool("inverse") && x.DType != dtype.F64 {
 		precision = dtype.F32
 	}
-	n.Result(1, ir.Type{DType: precision, Shape: []sym.Expr{room}}) // to work in; left zero
+	n.Result(1, ir.Type{DType: precision, Shape: []sym.Expr{room}}) // scratch memory, which is zero after the call
 	return nil
 }
 
@@ -187,7 +188,7 @@ func fourierGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	}
 	// Elements that were cut off have the derivative 0; derivatives by filled zeros are dropped.
 	u = g.fitted(u, axis, x.Type.Shape[axis])
-	if parts, fixed := x.Type.Shape[last].Const(); !fixed || parts == 1 {
+	if components, fixed := x.Type.Shape[last].Const(); !fixed || components == 1 {
 		u = g.fitted(u, last, x.Type.Shape[last])
 	}
 	return []*ir.Value{u}

@@ -9,6 +9,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operators gather, gather_elements and gather_nd.
 func init() {
 	define(&Def{Op: "gather", Light: true, Linear: true, Recompute: InPieces | Backward, Picks: true, Selects: true,
 		rows: tableRows, Grad: gatherGrad, Shape: gatherShape, Mean: gatherMean, Samples: gatherSamples,
@@ -224,7 +225,7 @@ func tuple(n *ir.Node, indices ir.Type, rank, batch int64) (int64, error) {
 			AtNode(n.Source, n.Op.Name())
 	}
 	if depth < 0 || depth > rank-batch {
-		return 0, fault(n, "tuples of %s indices for rank %d behind %d batch axes", indices.Shape[len(indices.Shape)-1], rank,
+		return 0, fault(n, "tuples of %s indices for rank %d after %d batch axes", indices.Shape[len(indices.Shape)-1], rank,
 			batch)
 	}
 	return depth, nil

@@ -32,7 +32,7 @@ func VJP(b *ir.Builder, ys, seeds, xs []*ir.Value) []*ir.Value {
 	out := make([]*ir.Value, len(xs))
 	for i, x := range xs {
 		if out[i] = g.along[x]; out[i] == nil {
-			out[i] = g.whole(x, 0)
+			out[i] = g.fill(x, 0)
 		}
 	}
 	return out
@@ -64,7 +64,7 @@ func (g *Gradients) seed(y, seed *ir.Value) {
 	case !y.Type.DType.IsFloat():
 		g.Failf("the derivative of %s", y.Type)
 	case seed == nil && g.depends[y]:
-		seed = g.whole(y, 1)
+		seed = g.fill(y, 1)
 	case seed != nil && !sameType(g.Inference, seed.Type, y.Type):
 		g.Failf("a seed of type %s for %s", seed.Type, y.Type)
 	}
@@ -189,14 +189,14 @@ func (g *Gradients) sub(x, y *ir.Value) *ir.Value  { return g.op(loop.Sub, x, y)
 func (g *Gradients) mul(x, y *ir.Value) *ir.Value  { return g.op(loop.Mul, x, y) }
 func (g *Gradients) div(x, y *ir.Value) *ir.Value  { return g.op(loop.Div, x, y) }
 
-// times is x times a number, and above is x plus a number.
+// times returns x times a number; above returns x plus a number.
 func (g *Gradients) times(x *ir.Value, by float64) *ir.Value { return g.mul(x, g.number(x, by)) }
 func (g *Gradients) above(x *ir.Value, by float64) *ir.Value { return g.plus(x, g.number(x, by)) }
 
-// from is a number less x.
+// from returns a number less x.
 func (g *Gradients) from(by float64, x *ir.Value) *ir.Value { return g.sub(g.number(x, by), x) }
 
-// choose is x if the condition holds and y elsewhere, element by element; nil stands for 0.
+// choose returns x if the condition is true and y elsewhere, element by element; nil stands for 0.
 func (g *Gradients) choose(cond, x, y *ir.Value) *ir.Value {
 	if x == nil {
 		x = g.number(y, 0)
@@ -207,12 +207,12 @@ func (g *Gradients) choose(cond, x, y *ir.Value) *ir.Value {
 	return Where(g.Builder, cond, x, y)
 }
 
-// number is a scalar constant of like's type.
+// number returns a scalar constant of like's type.
 func (g *Gradients) number(like *ir.Value, x float64) *ir.Value {
 	return Scalar(g.Builder, like.Type.DType, x)
 }
 
-// count is a number of elements, the product of extents, as a scalar of like's type.
+// count returns a number of elements, the product of extents, as a scalar of like's type.
 func (g *Gradients) count(like *ir.Value, extents ...sym.Expr) *ir.Value {
 	total := product(extents)
 	if fixed, ok := total.Const(); ok {
@@ -221,8 +221,8 @@ func (g *Gradients) count(like *ir.Value, extents ...sym.Expr) *ir.Value {
 	return Cast(g.Builder, Integers(g.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{total}), like.Type.DType)
 }
 
-// whole is a tensor of like's type and shape whose elements all are x.
-func (g *Gradients) whole(like *ir.Value, x float64) *ir.Value {
+// fill returns a tensor of like's type and shape whose elements all are x.
+func (g *Gradients) fill(like *ir.Value, x float64) *ir.Value {
 	t := tensor.Must(tensor.New(like.Type.DType))
 	t.SetFloat(0, x)
 	return Fill(g.Builder, t, like.Type.Shape...)

@@ -11,6 +11,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operators stop_gradient and custom_gradient.
 func init() {
 	define(&Def{Op: "stop_gradient", Shape: stopShape, Mean: sameMean, Grad: none, Samples: stopSamples,
 		Expand: func(_ *ir.Builder, n *ir.Node) []*ir.Value { return n.Inputs[:1] }})
@@ -95,7 +96,7 @@ func customGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	args := make([]*ir.Value, results)
 	for i, u := range up {
 		if args[i] = u; u == nil {
-			args[i] = g.whole(n.Outputs[i], 0)
+			args[i] = g.fill(n.Outputs[i], 0)
 		}
 	}
 	return append(make([]*ir.Value, results), inlined(g.Builder, n.Regions[0], args)...)

@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestStop: no derivative passes a stop, and those of other paths remain.
+// TestStop shows that no derivative passes a stop, and that derivatives by other paths remain.
 func TestStop(t *testing.T) {
 	x := tensor.Of(2.0, 3.0)
 	got := composed(t, []*tensor.Tensor{x}, func(b *ir.Builder, v []*ir.Value) *ir.Value {
@@ -21,7 +21,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// TestCustom: a clipped derivative that reads values around it, differentiated again, by several results of which one
+// TestCustom differentiates, twice, results with a custom derivative that reads values around it; one of the results
 // has no derivative.
 func TestCustom(t *testing.T) {
 	x, y := tensor.Of(2.0, 3.0), tensor.Of(5.0, -1.0)
@@ -46,7 +46,7 @@ func TestCustom(t *testing.T) {
 	}
 }
 
-// TestSeeds: several results with seeds, one of which is missing, and one that is an input itself.
+// TestSeeds differentiates several results with seeds: one seed is missing, and one result is an input itself.
 func TestSeeds(t *testing.T) {
 	x, y := tensor.Of(2.0, 3.0), tensor.Of(5.0, -1.0)
 	got := composed(t, []*tensor.Tensor{x, y}, func(b *ir.Builder, v []*ir.Value) *ir.Value {
@@ -58,7 +58,7 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// TestForward: derivatives along a direction are the derivative of VJP, which is linear, by its seed.
+// TestForward shows that derivatives along a direction are the derivative of VJP, which is linear, by its seed.
 func TestForward(t *testing.T) {
 	x, v := tensor.Of(2.0, 3.0), tensor.Of(5.0, -1.0)
 	got := composed(t, []*tensor.Tensor{x, v}, func(b *ir.Builder, in []*ir.Value) *ir.Value {
@@ -76,7 +76,8 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// TestSeedsRefused: a seed of another type than its result, and derivatives of and by integers.
+// TestSeedsRefused shows that VJP fails for a seed of another type than its result, and for derivatives of and by
+// integers.
 func TestSeedsRefused(t *testing.T) {
 	x := newSampled(Sample{Inputs: []*tensor.Tensor{tensor.Of(1.0, 2.0), tensor.Of[int64](1, 2), tensor.Of(1.0)}}, false)
 	for name, f := range map[string]func(){

@@ -9,18 +9,18 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// zeros is a tensor of zeros of the shape.
+// zeros returns a tensor of zeros of the shape.
 func (g *Gradients) zeros(dt dtype.DType, shape ...sym.Expr) *ir.Value {
 	return Expand(g.Builder, Scalar(g.Builder, dt, 0), shape...)
 }
 
-// integer is an extent, or another symbolic integer, as a scalar of i64.
+// integer returns an extent, or another symbolic integer, as a scalar of i64.
 func (g *Gradients) integer(e sym.Expr) *ir.Value {
 	return Integers(g.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{e})
 }
 
-// ungather is the gradient of Gather: a tensor of the shape to which each slice of d along the axis, or along as many
-// axes as the indices have, is added at its index.
+// ungather returns the gradient of Gather: a tensor of the shape to which each slice of d along the axis, or along as
+// many axes as the indices have, is added at its index.
 func (g *Gradients) ungather(d, indices *ir.Value, axis int, shape []sym.Expr) *ir.Value {
 	rank := len(indices.Type.Shape)
 	front := make([]int64, 0, len(d.Type.Shape))
@@ -57,7 +57,7 @@ func (g *Gradients) moved(x *ir.Value, perm []int64) *ir.Value {
 	return Transpose(g.Builder, x, perm...)
 }
 
-// unsliced is the gradient of Slice: zeros of the shape with d's elements at the sliced positions.
+// unsliced returns the gradient of Slice: zeros of the shape with d's elements at the sliced positions.
 func (g *Gradients) unsliced(d *ir.Value, begin []sym.Expr, step []int64, shape []sym.Expr) *ir.Value {
 	rank := len(shape)
 	begin, end := slices.Clone(begin), make([]sym.Expr, rank)
@@ -70,9 +70,9 @@ func (g *Gradients) unsliced(d *ir.Value, begin []sym.Expr, step []int64, shape 
 			d = g.turned(d, i)
 			begin[i] = begin[i].Add(extent.Sub(one).Mul(sym.Const(step[i])))
 		}
-		apart := max(step[i], -step[i])
-		d = g.apart(d, i, apart)
-		end[i] = shape[i].Sub(begin[i]).Sub(extent.Mul(sym.Const(apart)))
+		distance := max(step[i], -step[i])
+		d = g.dilated(d, i, distance)
+		end[i] = shape[i].Sub(begin[i]).Sub(extent.Mul(sym.Const(distance)))
 	}
 	return Pad(g.Builder, d, nil, "constant", begin, end)
 }
@@ -84,17 +84,17 @@ func (g *Gradients) turned(x *ir.Value, axis int) *ir.Value {
 	return Slice(g.Builder, x, unit(len(step), axis, x.Type.Shape[axis].Sub(one)), x.Type.Shape, step)
 }
 
-// apart inserts step − 1 zeros after each element along an axis.
-func (g *Gradients) apart(x *ir.Value, axis int, step int64) *ir.Value {
+// dilated inserts step − 1 zeros after each element along an axis.
+func (g *Gradients) dilated(x *ir.Value, axis int, step int64) *ir.Value {
 	if step == 1 {
 		return x
 	}
 	shape := slices.Insert(slices.Clone(x.Type.Shape), axis+1, one)
 	wide := Pad(g.Builder, Reshape(g.Builder, x, shape...), nil, "constant", zeros(len(shape)),
 		unit(len(shape), axis+1, sym.Const(step-1)))
-	whole := slices.Clone(x.Type.Shape)
-	whole[axis] = whole[axis].Mul(sym.Const(step))
-	return Reshape(g.Builder, wide, whole...)
+	full := slices.Clone(x.Type.Shape)
+	full[axis] = full[axis].Mul(sym.Const(step))
+	return Reshape(g.Builder, wide, full...)
 }
 
 // sliceGrad puts the derivative back at the sliced positions of zeros.
@@ -129,14 +129,14 @@ func padGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	}
 	out := []*ir.Value{Pad(g.Builder, up[0], nil, "constant", less, more), nil}[:len(n.Inputs)]
 	if value := input(n, 1); g.Wants(value) {
-		kept := Pad(g.Builder, g.whole(x, 1), nil, "constant", begin, end)
+		kept := Pad(g.Builder, g.fill(x, 1), nil, "constant", begin, end)
 		filling := g.choose(g.positive(kept), nil, up[0])
 		out[1] = Reshape(g.Builder, ReduceSum(g.Builder, filling, false, allAxes(filling)...), value.Type.Shape...)
 	}
 	return out
 }
 
-// allAxes are a value's axes.
+// allAxes returns a value's axes.
 func allAxes(x *ir.Value) []int64 {
 	axes := make([]int64, len(x.Type.Shape))
 	for i := range axes {
@@ -145,7 +145,7 @@ func allAxes(x *ir.Value) []int64 {
 	return axes
 }
 
-// unfolded is the gradient of padding that repeats elements, one axis after the other.
+// unfolded returns the gradient of padding that repeats elements, one axis after the other.
 func (g *Gradients) unfolded(n *ir.Node, d *ir.Value, fold func(position, extent sym.Expr) sym.Expr) *ir.Value {
 	b := g.Builder
 	for axis, extent := range n.Inputs[0].Type.Shape {
@@ -225,7 +225,7 @@ func gatherNDGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return []*ir.Value{ScatterND(b, g.zeros(x.Type.DType, x.Type.Shape...), indices, up[0], "add"), nil}
 }
 
-// counted is a tensor of the shape whose elements are their index along an axis.
+// counted returns a tensor of the shape whose elements are their index along an axis.
 func (g *Gradients) counted(dt dtype.DType, shape []sym.Expr, axis int) *ir.Value {
 	line := slices.Repeat([]sym.Expr{one}, len(shape))
 	line[axis] = shape[axis]
@@ -313,7 +313,7 @@ func (s scattering) grad(n *ir.Node, up *ir.Value) []*ir.Value {
 func (s scattering) factors(n *ir.Node, up *ir.Value, out []*ir.Value) {
 	x, updates, dt := n.Inputs[0], n.Inputs[2], up.Type.DType
 	if s.Wants(x) {
-		out[0] = s.mul(up, s.put(s.whole(x, 1), updates, "mul"))
+		out[0] = s.mul(up, s.put(s.fill(x, 1), updates, "mul"))
 	}
 	if !s.Wants(updates) {
 		return

@@ -43,7 +43,7 @@ func (g *Gradients) captured(regions []*ir.Block) []*ir.Value {
 	return out
 }
 
-// ifGrad is an If of the same condition, whose branches are computed again and differentiated.
+// ifGrad builds an If of the same condition, whose branches compute the node's branches again and differentiate them.
 func ifGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	xs := g.captured(n.Regions)
 	branches := make([]*ir.Block, len(n.Regions))
@@ -82,10 +82,10 @@ type iterated struct {
 	*Gradients
 	node     *ir.Node
 	body     *ir.Block
-	states   []*ir.Value // of the body's parameters, those that are carried
+	states   []*ir.Value // the body's parameters that are carried
 	captured []*ir.Value
 	stacks   []*ir.Value // the states at the beginning of each iteration
-	floats   []int       // which states are floats
+	floats   []int       // the indices of the states that are floats
 }
 
 // newIterated lets the node stack its states, as further outputs.
@@ -113,12 +113,12 @@ func (t *iterated) begin(up []*ir.Value) []*ir.Value {
 	var out []*ir.Value
 	for _, i := range t.floats {
 		if up[i] == nil {
-			up[i] = t.whole(t.node.Outputs[i], 0)
+			up[i] = t.fill(t.node.Outputs[i], 0)
 		}
 		out = append(out, up[i])
 	}
 	for _, x := range t.captured {
-		out = append(out, t.whole(x, 0))
+		out = append(out, t.fill(x, 0))
 	}
 	return out
 }
@@ -151,7 +151,7 @@ func (t *iterated) end(results []*ir.Value, begins []*ir.Value) {
 	}
 }
 
-// loopGrad is a loop of as many iterations as the loop made.
+// loopGrad builds a loop of as many iterations as the node's loop makes.
 func loopGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	body := n.Regions[0]
 	carried := len(n.Inputs) - 2
@@ -199,7 +199,7 @@ func loopGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return make([]*ir.Value, len(n.Inputs))
 }
 
-// scanGrad is a scan in the other direction.
+// scanGrad builds a scan in the other direction.
 func scanGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	body, states, _, err := scanRegion(n)
 	if err != nil {
@@ -277,7 +277,7 @@ func (w *walked) param(of *ir.Value, t ir.Type, how walk) *ir.Value {
 	return w.back.Param(of.Name+".slice", ir.Type{DType: t.DType, Shape: t.Shape})
 }
 
-// oneIf is 1 if yes, else 0.
+// oneIf returns 1 if yes, else 0.
 func oneIf(yes bool) int64 {
 	if yes {
 		return 1

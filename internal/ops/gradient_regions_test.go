@@ -10,23 +10,23 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// regionCase is a function with regions, and the same without.
+// regionCase is a function with regions, and the same function without.
 type regionCase struct {
 	name         string
 	region, flat func(b *ir.Builder, v []*ir.Value) *ir.Value
 }
 
-// exceeds is a bool of one element, for the sum of x above a limit.
+// exceeds returns whether the sum of x is above a limit, as a bool of one element.
 func exceeds(b *ir.Builder, x *ir.Value, limit float64) *ir.Value {
 	return Binary(b, loop.Gt, ReduceSum(b, x, false, 0), Scalar(b, dtype.F64, limit))
 }
 
-// cell is one step: tanh(h·w + x).
+// cell returns one step: tanh(h·w + x).
 func cell(b *ir.Builder, h, w, x *ir.Value) *ir.Value {
 	return Unary(b, loop.Tanh, Binary(b, loop.Add, Binary(b, loop.Mul, h, w), x))
 }
 
-// branched is either tanh(x)·w or x·x, by the sum of x.
+// branched returns a function that is tanh(x)·w or x·x, by the sum of x.
 func branched(limit float64) func(b *ir.Builder, v []*ir.Value) *ir.Value {
 	return func(b *ir.Builder, v []*ir.Value) *ir.Value {
 		yes, no := &ir.Block{}, &ir.Block{}
@@ -38,7 +38,8 @@ func branched(limit float64) func(b *ir.Builder, v []*ir.Value) *ir.Value {
 	}
 }
 
-// looped runs the cell so often, or while the state's sum is below a limit, and adds up the states it stacks.
+// looped returns a function that runs the cell trip times, or while the state's sum is below a limit, and adds up the
+// stacked states.
 func looped(trip int64, limit *float64) func(b *ir.Builder, v []*ir.Value) *ir.Value {
 	return func(b *ir.Builder, v []*ir.Value) *ir.Value {
 		most := Integers(b, ir.Type{DType: dtype.I64}, []sym.Expr{sym.Const(trip)})
@@ -87,7 +88,8 @@ func nestedFlat(b *ir.Builder, v []*ir.Value) *ir.Value {
 }
 
 // TestRegionDerivatives compares first and second derivatives through branches and loops with those of the same
-// without: a trip count that is known, one that a condition decides, none, and loops within branches within loops.
+// functions without regions: a trip count that is known, one that a condition decides, no iterations, and loops within
+// branches within loops.
 func TestRegionDerivatives(t *testing.T) {
 	x, w := tensor.Of(0.5, 0.7), tensor.Of(0.9, 1.1)
 	limit, never := 1.7, -10.0

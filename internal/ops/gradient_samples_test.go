@@ -21,13 +21,13 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the list of derivatives into docs/gradients.md")
 
-// gradientList is where the list of derivatives is kept.
+// gradientList is the file of the list of derivatives.
 const gradientList = "../../docs/gradients.md"
 
-// slowSamples is about how many of an operator's samples are compared with differences.
+// slowSamples is about the number of an operator's samples that are compared with differences.
 const slowSamples = 16
 
-// slowChecks is how many elements of a sample's inputs are moved to either side: fewer of large samples.
+// slowChecks returns the number of elements of a sample's input that are moved to either side: fewer for large samples.
 func (d *differences) slowChecks(in *tensor.Tensor) int {
 	total := int64(1)
 	for _, x := range d.sample.Inputs {
@@ -38,24 +38,25 @@ func (d *differences) slowChecks(in *tensor.Tensor) int {
 	return int(min(6, 1+500/total, in.Len()))
 }
 
-// verdict is what the samples of one operator say of its derivative.
+// verdict is the result of differentiating the samples of one operator.
 type verdict struct {
 	how            string
 	seconds        int     // samples whose second derivatives were compared
-	compared, kept int     // elements whose differences were compared; those that are left as they are, at a kink
+	compared, kept int     // elements whose differences were compared; elements at a kink, which were not
 	most, second   float64 // the largest error, of the first and of the second derivative
 	zero           bool    // every derivative was 0
 }
 
 // TestGradients compares the derivative of every operator that has float results with central differences of its
-// meaning, at each of its samples: by random seeds, with extents as numbers and as named dimensions. Those without one
-// must be named, with a reason. At the samples as they are, with infinities, NaN and empty tensors, nothing fails.
+// reference, at its samples: with random seeds, with extents as numbers and as named dimensions. Operators without a
+// derivative must give a reason. At the unchanged samples, with infinities, NaN and empty tensors, differentiating does
+// not fail.
 func TestGradients(t *testing.T) {
 	list, missed := map[string]verdict{}, 0
 	for _, op := range ir.Ops() {
 		def := op.(*Def)
 		if def.Samples == nil || Marked(&ir.Node{Op: def, Inputs: make([]*ir.Value, 1)}) != nil {
-			continue // it says how to differentiate: TestStop, TestCustom
+			continue // tested by TestStop and TestCustom
 		}
 		missed++
 		t.Run(def.Op, func(t *testing.T) {
@@ -63,18 +64,18 @@ func TestGradients(t *testing.T) {
 			v, floats, err := judge(t, def)
 			switch why := def.NoGrad; {
 			case err != nil && why == "":
-				t.Errorf("a derivative that is refused, and that nothing is said about: %v", err)
+				t.Errorf("the derivative is refused without a reason in NoGrad: %v", err)
 			case err == nil && why != "" && v.compared > 0 && !v.zero:
-				t.Errorf("there is a derivative, and it is said that there is none: %s", why)
+				t.Errorf("there is a derivative, although NoGrad has a reason: %s", why)
 			case err == nil && floats && v.compared == 0 && why == "":
-				t.Errorf("no sample compares anything")
+				t.Errorf("no sample compares an element")
 			}
 			if floats {
 				list[def.Op] = v
 			}
 		})
 	}
-	if t.Failed() || missed > 0 { // -run may name some only
+	if t.Failed() || missed > 0 { // -run may select some only
 		return
 	}
 	text := gradientTable(list)
@@ -89,7 +90,7 @@ func TestGradients(t *testing.T) {
 	}
 }
 
-// sortOf is a list without its errors, which may differ from one machine to another.
+// sortOf returns a list without its errors, which may differ between machines.
 func sortOf(text string) string {
 	var out []string
 	for line := range strings.Lines(text) {
@@ -99,27 +100,24 @@ func sortOf(text string) string {
 	return strings.Join(out, "\n")
 }
 
-// gradientTable is the document.
+// gradientTable returns the document.
 func gradientTable(list map[string]verdict) string {
 	var b strings.Builder
-	b.WriteString("# Derivatives\n\nThis list is generated: `go test ./internal/ops -run TestGradients -rewrite`. It " +
-		"has every operator with float\n" +
-		"results. The error is the largest difference between a derivative and central differences of the operator's " +
-		"meaning,\n" +
-		"over its samples and random seeds, relative to the derivative's size where that is above 1. Second derivatives " +
-		"are\n" +
-		"differences of first ones.\n\n" +
-		"Where a function has an edge, it is as in PyTorch: equal elements share the derivative of the largest or smallest " +
-		"one\n" +
-		"(`max`, `reduce_max`, `scatter` with max), a pool gives it to the first of them, `abs` and `relu` are 0 at 0, and " +
-		"so is\n" +
-		"`max` or `min` with a constant at that constant, as the limits of Clip are. A branch\n" +
-		"that is taken is computed again for its derivative; a loop or scan stacks what it carries, and computes each " +
-		"iteration\n" +
-		"again from that. Regions that an operator reads are constants, as in torchvision; a singular matrix has a " +
-		"determinant's\n" +
-		"derivatives too. Stop and Custom say otherwise: a constant, and a derivative of one's own.\n\n| operator | how | " +
-		"error | second |\n|---|---|---|---|\n")
+	b.WriteString("# Derivatives\n\n" + `This list is generated: ` + "`go test ./internal/ops -run TestGradients -rewrite`" + `. It has every operator with float
+results. The error is the largest difference between a derivative and central differences of the operator's reference,
+over its samples and random seeds, relative to the derivative's size if that is above 1. Second derivatives are compared
+with differences of first ones.
+
+At an edge of a function, derivatives are as in PyTorch: equal elements share the derivative of the largest or smallest
+one (` + "`max`, `reduce_max`, `scatter`" + ` with max), a pool gives it to the first of them, ` + "`abs` and `relu`" + ` have 0 at 0, and
+` + "`max` or `min`" + ` with a constant have 0 at that constant, as at the limits of Clip. The derivative of a branch computes
+the branch again; a loop or scan stacks its carried values, and its derivative computes each iteration again from them.
+Regions that an operator reads are constants, as in torchvision; the determinant of a singular matrix has a derivative
+too. Stop and Custom change derivatives: to 0, and to those of a given function.
+
+| operator | how | error | second |
+|---|---|---|---|
+`)
 	for _, name := range slices.Sorted(maps.Keys(list)) {
 		v := list[name]
 		number := func(x float64) string {
@@ -133,7 +131,8 @@ func gradientTable(list map[string]verdict) string {
 	return b.String()
 }
 
-// judge goes through an operator's samples. floats says that a float result depends on a float there.
+// judge differentiates an operator's samples. floats reports whether a float result depends on a float in some sample;
+// refused is the error of an operator that has no derivative.
 func judge(t *testing.T, def *Def) (v verdict, floats bool, refused error) {
 	v = verdict{how: "own rule", second: math.Inf(1), zero: true}
 	if def.Grad == nil {
@@ -184,7 +183,7 @@ func judge(t *testing.T, def *Def) (v verdict, floats bool, refused error) {
 	return v, floats, refused
 }
 
-// differentiable reports whether a sample has floats that it computes floats from.
+// differentiable reports whether a sample computes floats from floats.
 func differentiable(def *Def, s Sample) bool {
 	x := newSampled(s, false)
 	n, err := x.node(def, s)
@@ -196,7 +195,7 @@ func differentiable(def *Def, s Sample) bool {
 
 func isFloat(v *ir.Value) bool { return v.Type.DType.IsFloat() && v.Type.DType.Size() >= 2 }
 
-// hostile differentiates a sample as it is.
+// hostile differentiates a sample with unchanged elements.
 func hostile(def *Def, s Sample) error {
 	for _, symbolic := range []bool{false, true} {
 		x := newSampled(s, symbolic)
@@ -217,7 +216,8 @@ func hostile(def *Def, s Sample) error {
 	return nil
 }
 
-// derivatives has the module's results be those by its float parameters, of all float results of the node by seeds.
+// derivatives sets the module's results to the derivatives by its float parameters of all float results of the node, by
+// seeds.
 func (x *sampled) derivatives(n *ir.Node, seeds []*tensor.Tensor) (out []*ir.Value, err error) {
 	defer ir.Catch(&err)
 	var ys, ups, xs []*ir.Value
@@ -241,7 +241,7 @@ func (x *sampled) derivatives(n *ir.Node, seeds []*tensor.Tensor) (out []*ir.Val
 	return out, nil
 }
 
-// differences is a sample in f64, if the operator takes that, with finite elements.
+// differences is a sample with finite elements, in f64 if the operator takes that.
 type differences struct {
 	def      *Def
 	sample   Sample
@@ -249,7 +249,7 @@ type differences struct {
 	h, bound float64
 }
 
-// newDifferences moves a sample's elements by a shift: below 0, they are brought near to 0.
+// newDifferences moves a sample's elements by a shift; if it is below 0, they are brought near to 0.
 func newDifferences(def *Def, s Sample, r *rand.Rand, shift float64) (d *differences, err error) {
 	for _, dt := range []dtype.DType{dtype.F64, dtype.F32} {
 		d = &differences{def: def, sample: Sample{Attrs: maps.Clone(s.Attrs), Regions: s.Regions, Constant: s.Constant},
@@ -293,8 +293,8 @@ func newDifferences(def *Def, s Sample, r *rand.Rand, shift float64) (d *differe
 	return nil, err
 }
 
-// ordinary is a tensor of floats of a type, without what is not finite or large: random numbers stand for that, if
-// there are any.
+// ordinary returns a tensor of floats of a type in which random numbers replace elements that are not finite, large or
+// near 0, if r is not nil.
 func ordinary(in *tensor.Tensor, dt dtype.DType, r *rand.Rand, shift float64) *tensor.Tensor {
 	if in == nil || !in.DType().IsFloat() {
 		return in
@@ -315,7 +315,7 @@ func ordinary(in *tensor.Tensor, dt dtype.DType, r *rand.Rand, shift float64) *t
 	return out
 }
 
-// total is Σ seed·result at inputs, by the operator's meaning.
+// total returns Σ seed·result at inputs, by the operator's reference.
 func (d *differences) total(inputs []*tensor.Tensor) (float64, error) {
 	s := d.sample
 	s.Inputs = inputs
@@ -344,7 +344,7 @@ func (d *differences) total(inputs []*tensor.Tensor) (float64, error) {
 	return sum, nil
 }
 
-// compare holds the derivatives to differences, and the second ones to differences of the first.
+// compare compares the derivatives with differences, and the second derivatives with differences of the first.
 func (d *differences) compare(v *verdict, r *rand.Rand) error {
 	first, err := d.at(d.sample.Inputs, false)
 	if err != nil {
@@ -360,13 +360,13 @@ func (d *differences) compare(v *verdict, r *rand.Rand) error {
 	} else if !errors.Is(err, diag.ErrUnsupported) {
 		return fmt.Errorf("with named dimensions: %w", err)
 	}
-	place := 0
+	next := 0
 	for k, in := range d.sample.Inputs {
 		if in == nil || slices.Contains(d.sample.Constant, k) || !in.DType().IsFloat() {
 			continue
 		}
-		got := first[place]
-		place++
+		got := first[next]
+		next++
 		if slices.Contains(d.def.Taken, k) {
 			continue
 		}
@@ -390,7 +390,7 @@ func (d *differences) compare(v *verdict, r *rand.Rand) error {
 	return nil
 }
 
-// weighed is the sum over the derivatives at inputs, each element times a number of its own.
+// weighed returns the weighted sum of all elements of the derivatives at inputs.
 func (d *differences) weighed(inputs []*tensor.Tensor) (float64, error) {
 	first, err := d.at(inputs, false)
 	sum := 0.0
@@ -402,10 +402,10 @@ func (d *differences) weighed(inputs []*tensor.Tensor) (float64, error) {
 	return sum, err
 }
 
-// weight is the number by which element i of a derivative is weighed.
+// weight returns the weight of element i of a derivative.
 func weight(i int64) float64 { return 0.5 + float64(i*5%7)/8 }
 
-// compareSecond holds second derivatives to differences of first ones, where these are of f64.
+// compareSecond compares second derivatives with differences of first ones, if these are in f64.
 func (d *differences) compareSecond(v *verdict, r *rand.Rand) error {
 	if v.seconds++; v.seconds > slowSamples/4 || d.h > 1e-3 || v.zero {
 		return nil
@@ -428,13 +428,13 @@ func (d *differences) compareSecond(v *verdict, r *rand.Rand) error {
 	if err != nil {
 		return err
 	}
-	place := 0
+	next := 0
 	for k, in := range d.sample.Inputs {
 		if in == nil || slices.Contains(d.sample.Constant, k) || !in.DType().IsFloat() {
 			continue
 		}
-		got := second[place]
-		place++
+		got := second[next]
+		next++
 		if slices.Contains(d.def.Taken, k) {
 			continue
 		}
@@ -455,7 +455,7 @@ func (d *differences) compareSecond(v *verdict, r *rand.Rand) error {
 	return nil
 }
 
-// again has the module's results be the derivatives of its derivatives, weighed.
+// again sets the module's results to the derivatives of its weighted derivatives.
 func (x *sampled) again(first []*ir.Value) (err error) {
 	defer ir.Catch(&err)
 	var seeds, xs []*ir.Value
@@ -479,7 +479,7 @@ func (x *sampled) again(first []*ir.Value) (err error) {
 	return nil
 }
 
-// at is the derivatives by all float inputs.
+// at returns the derivatives by all float inputs.
 func (d *differences) at(inputs []*tensor.Tensor, symbolic bool) ([]*tensor.Tensor, error) {
 	s := d.sample
 	s.Inputs = inputs
@@ -497,8 +497,8 @@ func (d *differences) at(inputs []*tensor.Tensor, symbolic bool) ([]*tensor.Tens
 	return ir.NewEvaluation(maps.Clone(x.dims)).Run(x.module.Main.Body, x.args)
 }
 
-// slopeOf is the central difference of a function of the inputs by one element; smooth says that the differences to
-// either side, and of half the width, agree.
+// slopeOf returns the central difference of a function of the inputs by one element; smooth reports whether the
+// differences to either side, and of half the width, agree.
 func (d *differences) slopeOf(f func([]*tensor.Tensor) (float64, error), k int, i int64) (slope float64, smooth bool,
 	err error) {
 	inputs := slices.Clone(d.sample.Inputs)
@@ -508,7 +508,7 @@ func (d *differences) slopeOf(f func([]*tensor.Tensor) (float64, error), k int, 
 	for j, step := range []float64{-1, -0.5, 0, 0.5, 1} {
 		inputs[k].SetFloat(i, at+step*d.h)
 		if y[j], err = f(inputs); err != nil {
-			return 0, false, nil // outside of what the operator takes
+			return 0, false, nil // the operator does not take such an input
 		}
 	}
 	inputs[k].SetFloat(i, at)

@@ -13,8 +13,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestGradient compares with central differences, for each row of derivatives and for values that are used more than
-// once.
+// TestGradient compares derivatives with central differences, for each row of derivatives and for values that are used
+// more than once.
 func TestGradient(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	type values = []*ir.Value
@@ -91,7 +91,7 @@ func TestGradient(t *testing.T) {
 	}
 }
 
-// TestGradientRefuses: an operator without a derivative is named, not passed over.
+// TestGradientRefuses shows that differentiating an operator without a derivative fails.
 func TestGradientRefuses(t *testing.T) {
 	x := newSampled(Sample{Inputs: []*tensor.Tensor{tensor.Must(tensor.New(dtype.F64, 2, 1))}}, false)
 	err := func() (err error) {
@@ -104,15 +104,15 @@ func TestGradientRefuses(t *testing.T) {
 	}
 }
 
-// TestGradientShapes: operands that are broadcast along every axis, of rank 0, of extents of 1, empty, and with NaN and
-// infinities among their elements: the derivative of a product has each operand's shape, and is the sum of the other
-// over what is repeated.
+// TestGradientShapes differentiates products of operands that are broadcast along every axis, of rank 0, with extents
+// of 1, empty, and with NaN and infinities: the derivative has each operand's shape, and is the sum of the other
+// operand over the repeated axes.
 func TestGradientShapes(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	shapes := [][]int64{{}, {1}, {3}, {2, 1}, {1, 3}, {2, 3}, {4, 2, 3}, {4, 1, 1}, {1, 1, 1}, {0, 3}, {2, 0}, {4, 0, 3}}
 	for _, xs := range shapes {
 		for _, ys := range shapes {
-			whole, ok := broadcastShape(xs, ys)
+			full, ok := broadcastShape(xs, ys)
 			if !ok {
 				continue
 			}
@@ -121,7 +121,7 @@ func TestGradientShapes(t *testing.T) {
 				return Gradient(b, Binary(b, loop.Mul, v[0], v[1]), v)[0]
 			})
 			want := tensor.Must(tensor.New(dtype.F64, xs...))
-			tensor.Each(whole, func(at []int64) {
+			tensor.Each(full, func(at []int64) {
 				to := broadcastFlat(at, xs)
 				want.SetFloat(to, want.Float(to)+y.Float(broadcastFlat(at, ys)))
 			})
@@ -132,7 +132,7 @@ func TestGradientShapes(t *testing.T) {
 	}
 }
 
-// broadcastShape is the shape that two are broadcast to.
+// broadcastShape returns the shape that two shapes are broadcast to; false if they cannot be.
 func broadcastShape(x, y []int64) ([]int64, bool) {
 	out := make([]int64, max(len(x), len(y)))
 	for i := range out {

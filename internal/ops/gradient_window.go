@@ -14,8 +14,8 @@ import (
 // columns into one matrix: products with fewer columns than a register has lanes are slow.
 const fewChannels = 8
 
-// convolutionGrad is, by the input, a convolution of the derivative with the reversed kernels and, by the weights, one
-// product for each element of the kernel.
+// convolutionGrad returns, by the input, a convolution of the derivative with the reversed kernels and, by the weights,
+// one product for each element of the kernel.
 func convolutionGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	x, weights := n.Inputs[0], n.Inputs[1]
 	window, groups := g.windowFirst(n), n.Attrs.Int("groups", 1)
@@ -32,7 +32,7 @@ func convolutionGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return out
 }
 
-// windowFirst is the window of a node with its channels first. Only passes that run after differentiation put them
+// windowFirst returns the window of a node with its channels first. Only passes that run after differentiation put them
 // last.
 func (g *Gradients) windowFirst(n *ir.Node) Window {
 	window, err := windowOf(n, len(n.Inputs[0].Type.Shape)-2)
@@ -48,20 +48,20 @@ func (g *Gradients) windowFirst(n *ir.Node) Window {
 // notChannels returns all axes other than that of the channels.
 func notChannels(x *ir.Value) []int64 { return slices.Delete(allAxes(x), 1, 2) }
 
-// spreadBack is the derivative by a convolution's input: with a stride of 1 a convolution with the reversed kernel,
-// else a transposed one, cut or filled with zeros to the input's shape.
+// spreadBack returns the derivative by a convolution's input: with a stride of 1 a convolution with the reversed
+// kernel, else a transposed one, cut or filled with zeros to the input's shape.
 func (g *Gradients) spreadBack(u, weights *ir.Value, w Window, groups int64, shape []sym.Expr) *ir.Value {
 	back := Window{Kernel: w.Kernel, Strides: w.Strides, Dilations: w.Dilations, Begin: slices.Clone(w.Begin),
 		End: slices.Clone(w.End)}
 	dense := !slices.ContainsFunc(w.Strides, func(s int64) bool { return s != 1 })
 	for i, extent := range shape {
-		span, from := sym.Const(w.extent(i)), u.Type.Shape[2+i]
+		reach, from := sym.Const(w.extent(i)), u.Type.Shape[2+i]
 		if dense {
-			back.Begin[i] = span.Sub(one).Sub(w.Begin[i])
-			back.End[i] = extent.Sub(from).Add(span).Sub(one).Sub(back.Begin[i])
+			back.Begin[i] = reach.Sub(one).Sub(w.Begin[i])
+			back.End[i] = extent.Sub(from).Add(reach).Sub(one).Sub(back.Begin[i])
 			continue
 		}
-		back.End[i] = from.Sub(one).Mul(sym.Const(w.Strides[i])).Add(span).Sub(w.Begin[i]).Sub(extent)
+		back.End[i] = from.Sub(one).Mul(sym.Const(w.Strides[i])).Add(reach).Sub(w.Begin[i]).Sub(extent)
 	}
 	if !dense || slices.ContainsFunc(append(slices.Clone(back.Begin), back.End...), func(e sym.Expr) bool {
 		return g.Dims().LE(sym.Const(0), e) != sym.Yes
@@ -81,12 +81,12 @@ func (g *Gradients) spreadBack(u, weights *ir.Value, w Window, groups int64, sha
 func (g *Gradients) turnedKernel(weights *ir.Value, groups int64) *ir.Value {
 	b, shape := g.Builder, weights.Type.Shape
 	kernel := shape[2:]
-	apart := append([]sym.Expr{sym.Const(groups), groupOf(shape[0], groups), shape[1]}, kernel...)
+	grouped := append([]sym.Expr{sym.Const(groups), groupOf(shape[0], groups), shape[1]}, kernel...)
 	perm := []int64{0, 2, 1}
 	for i := range kernel {
 		perm = append(perm, int64(3+i))
 	}
-	turned := Transpose(b, Reshape(b, weights, apart...), perm...)
+	turned := Transpose(b, Reshape(b, weights, grouped...), perm...)
 	turned = Reshape(b, turned, append([]sym.Expr{shape[1].Mul(sym.Const(groups)), groupOf(shape[0], groups)},
 		kernel...)...)
 	rank := len(shape)
@@ -99,8 +99,8 @@ func (g *Gradients) turnedKernel(weights *ir.Value, groups int64) *ir.Value {
 	return Slice(b, turned, begin, turned.Type.Shape, step)
 }
 
-// kernelGrad is the derivative by weights [O, I/groups, k…] of a convolution of x, given the derivative u by its
-// result: for each element of the kernel, the product of u with the input that the element sees. Channels come last;
+// kernelGrad returns the derivative by weights [O, I/groups, k…] of a convolution of x, given the derivative u by its
+// result: for each element of the kernel, the product of u with the input that the element reads. Channels come last;
 // the products sum over images and positions.
 func (g *Gradients) kernelGrad(x, u *ir.Value, w Window, groups int64) *ir.Value {
 	b := g.Builder
@@ -132,13 +132,13 @@ func (g *Gradients) kernelGrad(x, u *ir.Value, w Window, groups int64) *ir.Value
 // rows reshapes v[N, C, d…] to [N·d…, C], or with several groups to [groups, N·d…, C/groups].
 func (g *Gradients) rows(v *ir.Value, groups int64) *ir.Value {
 	b, shape := g.Builder, v.Type.Shape
-	places := sym.Expr(shape[0].Mul(product(shape[2:])))
+	positions := sym.Expr(shape[0].Mul(product(shape[2:])))
 	if groups == 1 {
-		return Reshape(b, lastChannels(b, v), places, shape[1])
+		return Reshape(b, lastChannels(b, v), positions, shape[1])
 	}
 	each := groupOf(shape[1], groups)
-	apart := Reshape(b, v, shape[0], sym.Const(groups), each, product(shape[2:]))
-	return Reshape(b, Transpose(b, apart, 1, 0, 3, 2), sym.Const(groups), places, each)
+	grouped := Reshape(b, v, shape[0], sym.Const(groups), each, product(shape[2:]))
+	return Reshape(b, Transpose(b, grouped, 1, 0, 3, 2), sym.Const(groups), positions, each)
 }
 
 // stacked joins values of one shape along a new axis.
@@ -154,12 +154,12 @@ func (g *Gradients) stacked(list []*ir.Value, axis int) *ir.Value {
 
 // seen returns, for each element of a window's kernel in order, the elements of x that it sees from positions of the
 // given shape: [N, C, o…], 0 outside x.
-func (g *Gradients) seen(x *ir.Value, w Window, places []sym.Expr) []*ir.Value {
+func (g *Gradients) seen(x *ir.Value, w Window, positions []sym.Expr) []*ir.Value {
 	b, rank := g.Builder, len(x.Type.Shape)
 	begin, end := make([]sym.Expr, rank), make([]sym.Expr, rank)
 	step := slices.Repeat([]int64{1}, rank)
 	padded := false
-	for i, extent := range places {
+	for i, extent := range positions {
 		begin[2+i], step[2+i] = w.Begin[i], w.Strides[i]
 		reach := extent.Sub(one).Mul(sym.Const(w.Strides[i])).Add(sym.Const(w.extent(i)))
 		end[2+i] = reach.Sub(w.Begin[i]).Sub(x.Type.Shape[2+i]).Max(sym.Const(0))
@@ -174,12 +174,12 @@ func (g *Gradients) seen(x *ir.Value, w Window, places []sym.Expr) []*ir.Value {
 		for i := range k {
 			from[2+i] = sym.Const(k[i] * w.Dilations[i])
 		}
-		out = append(out, Slice(b, x, from, append(slices.Clone(x.Type.Shape[:2]), places...), step))
+		out = append(out, Slice(b, x, from, append(slices.Clone(x.Type.Shape[:2]), positions...), step))
 	})
 	return out
 }
 
-// convolutionTransposeGrad is, by the input, a convolution and, by the weights, the gradient of a convolution with
+// convolutionTransposeGrad returns, by the input, a convolution and, by the weights, the gradient of a convolution with
 // input and result exchanged.
 func convolutionTransposeGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	x, weights, u := n.Inputs[0], n.Inputs[1], up[0]
@@ -216,7 +216,7 @@ func (g *Gradients) unnegative(x *ir.Value, w Window) (*ir.Value, Window) {
 	return Pad(g.Builder, x, nil, "constant", begin, end), w
 }
 
-// spreadEvenly adds the derivative at each window position to all elements that the window sees from there.
+// spreadEvenly adds the derivative at each window position to all elements that the window covers there.
 func (g *Gradients) spreadEvenly(u *ir.Value, w Window, shape []sym.Expr) *ir.Value {
 	b := g.Builder
 	single := append([]sym.Expr{product(u.Type.Shape[:2]), one}, u.Type.Shape[2:]...)
@@ -236,14 +236,14 @@ func averagePoolGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return []*ir.Value{g.spreadEvenly(g.div(up[0], g.counts(n, window, up[0])), window, x.Type.Shape)}
 }
 
-// counts is the number of elements of the average at each position: the product of the counts along each axis,
+// counts returns the number of elements of the average at each position: the product of the counts along each axis,
 // broadcast.
 func (g *Gradients) counts(n *ir.Node, w Window, u *ir.Value) *ir.Value {
 	rank := len(u.Type.Shape)
-	whole, total := int64(1), (*ir.Value)(nil)
+	fixed, total := int64(1), (*ir.Value)(nil)
 	for i := range w.Kernel {
 		if w.unpadded(i) && !n.Attrs.Bool("ceil") {
-			whole *= w.Kernel[i]
+			fixed *= w.Kernel[i]
 			continue
 		}
 		line := slices.Repeat([]sym.Expr{one}, rank)
@@ -256,19 +256,19 @@ func (g *Gradients) counts(n *ir.Node, w Window, u *ir.Value) *ir.Value {
 		}
 	}
 	if total == nil {
-		return g.number(u, float64(whole))
+		return g.number(u, float64(fixed))
 	}
-	return g.times(total, float64(whole))
+	return g.times(total, float64(fixed))
 }
 
-// counted1 is, for each position along an axis, the number of kernel elements that count: in x or, if the node counts
-// padding, in the padded x.
-func (g *Gradients) counted1(n *ir.Node, w Window, axis int, places sym.Expr) *ir.Value {
+// counted1 returns, for each position along an axis, the number of kernel elements that count: in x or, if the node
+// counts padding, in the padded x.
+func (g *Gradients) counted1(n *ir.Node, w Window, axis int, positions sym.Expr) *ir.Value {
 	low, high := sym.Const(0), n.Inputs[0].Type.Shape[2+axis]
 	if n.Attrs.Bool("padded") {
 		low, high = w.Begin[axis].Neg(), high.Add(w.End[axis])
 	}
-	shape := []sym.Expr{places, sym.Const(w.Kernel[axis])}
+	shape := []sym.Expr{positions, sym.Const(w.Kernel[axis])}
 	at := g.plus(g.scaled(g.counted(dtype.I64, shape, 0), w.Strides[axis]),
 		g.scaled(g.counted(dtype.I64, shape, 1), w.Dilations[axis]))
 	at = g.sub(at, g.integer(w.Begin[axis]))
@@ -276,7 +276,7 @@ func (g *Gradients) counted1(n *ir.Node, w Window, axis int, places sym.Expr) *i
 	return ReduceSum(g.Builder, Cast(g.Builder, inside, dtype.I64), false, 1)
 }
 
-// scaled is integers times a constant.
+// scaled returns integers times a constant.
 func (g *Gradients) scaled(x *ir.Value, by int64) *ir.Value {
 	return g.mul(x, g.integer(sym.Const(by)))
 }
@@ -302,21 +302,21 @@ func lpPoolGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 // maxPoolGrad adds each position's derivative to the first of the largest elements that its window sees.
 func maxPoolGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	x, window := n.Inputs[0], g.windowFirst(n)
-	if !n.Attrs.Bool("ceil") && window.apart(x.Type.Shape[2:]) {
-		return []*ir.Value{g.toLargestApart(x, n.Outputs[0], up[0], window)}
+	if !n.Attrs.Bool("ceil") && window.disjoint(x.Type.Shape[2:]) {
+		return []*ir.Value{g.toLargestDisjoint(x, n.Outputs[0], up[0], window)}
 	}
 	_, indices := MaxPoolIndices(g.Builder, x, window, n.Attrs.Bool("ceil"), false)
 	return []*ir.Value{g.toLargest(x, indices, up[0], false)}
 }
 
-// mostApart is the most elements of a kernel that are compared one by one.
-const mostApart = 16
+// mostDisjoint is the largest number of elements of a kernel that are compared one by one.
+const mostDisjoint = 16
 
-// apart reports whether the window's positions are disjoint and see all different elements of constant extents: no
-// padding, no dilation, strides equal to the kernel, and a kernel of 2 to mostApart elements.
-func (w Window) apart(shape []sym.Expr) bool {
+// disjoint reports whether the window's positions are disjoint and read all different elements of constant extents: no
+// padding, no dilation, strides equal to the kernel, and a kernel of 2 to mostDisjoint elements.
+func (w Window) disjoint(shape []sym.Expr) bool {
 	if product(ir.Constants(w.Kernel)).Equal(one) || sym.NewDims().LE(product(ir.Constants(w.Kernel)),
-		sym.Const(mostApart)) != sym.Yes {
+		sym.Const(mostDisjoint)) != sym.Yes {
 		return false
 	}
 	for i, extent := range shape {
@@ -328,12 +328,12 @@ func (w Window) apart(shape []sym.Expr) bool {
 	return true
 }
 
-// toLargestApart is toLargest for a window whose positions are disjoint: it compares each element that a position sees
-// with the largest one, y.
-func (g *Gradients) toLargestApart(x, y, u *ir.Value, w Window) *ir.Value {
+// toLargestDisjoint is toLargest for a window whose positions are disjoint: it compares each element of a position with
+// the largest one, y.
+func (g *Gradients) toLargestDisjoint(x, y, u *ir.Value, w Window) *ir.Value {
 	b, shape, rank := g.Builder, x.Type.Shape, len(x.Type.Shape)
 	step := append([]int64{1, 1}, w.Strides...)
-	var parts []*ir.Value
+	var pieces []*ir.Value
 	var found *ir.Value
 	tensor.Each(w.Kernel, func(k []int64) {
 		v := Slice(b, x, append(zeros(2), ir.Constants(k)...), u.Type.Shape, step)
@@ -343,22 +343,22 @@ func (g *Gradients) toLargestApart(x, y, u *ir.Value, w Window) *ir.Value {
 		} else {
 			is, found = g.op(loop.And, is, Unary(b, loop.Not, found)), g.op(loop.Or, is, found)
 		}
-		parts = append(parts, g.choose(is, u, nil))
+		pieces = append(pieces, g.choose(is, u, nil))
 	})
 	end := make([]sym.Expr, rank)
 	for i := len(w.Kernel) - 1; i >= 0; i-- {
 		k := int(w.Kernel[i])
-		joined := make([]*ir.Value, 0, len(parts)/k)
-		for part := range slices.Chunk(parts, k) {
-			v := g.stacked(slices.Clone(part), 3+i)
-			whole := slices.Clone(part[0].Type.Shape)
-			whole[2+i] = whole[2+i].Mul(sym.Const(int64(k)))
-			joined = append(joined, Reshape(b, v, whole...))
+		joined := make([]*ir.Value, 0, len(pieces)/k)
+		for row := range slices.Chunk(pieces, k) {
+			v := g.stacked(slices.Clone(row), 3+i)
+			shape := slices.Clone(row[0].Type.Shape)
+			shape[2+i] = shape[2+i].Mul(sym.Const(int64(k)))
+			joined = append(joined, Reshape(b, v, shape...))
 		}
-		parts = joined
-		end[2+i] = shape[2+i].Sub(parts[0].Type.Shape[2+i])
+		pieces = joined
+		end[2+i] = shape[2+i].Sub(pieces[0].Type.Shape[2+i])
 	}
-	return Pad(b, parts[0], nil, "constant", zeros(rank), end)
+	return Pad(b, pieces[0], nil, "constant", zeros(rank), end)
 }
 
 // maxPoolIndicesGrad adds each position's derivative at the index that the node returned.

@@ -12,17 +12,19 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator grid_sample.
 func init() {
 	define(&Def{Op: "grid_sample", Grad: gridSampleGrad, Shape: gridSampleShape, Mean: gridSampleMean,
 		Samples:   gridSampleSamples,
 		Lowerings: []Lowering{{Name: "taps", When: movable, Build: gridSampleTaps}}})
 }
 
-// GridSample reads x[N, C, d…] at the places that grid[N, o…, axes] names, giving [N, C, o…]. A place has a coordinate
-// for each spatial axis, the last axis first, from -1 to 1: with align at the first and the last element's middle, else
-// at their outer edges. Between elements it is interpolated: mode "nearest" (half to even), "linear" or "cubic". Beyond
-// the edges, padding is "zeros", "border" (the edge repeated: under the cubic kernel a place keeps its distance from
-// the elements, as in PyTorch and onnxruntime) or "reflection". Integers are interpolated as floats, and truncated.
+// GridSample reads x[N, C, d…] at the positions grid[N, o…, axes], giving [N, C, o…]. A position has a coordinate for
+// each spatial axis, the last axis first, from -1 to 1: with align at the center of the first and of the last element,
+// else at their outer edges. Between elements it is interpolated: mode "nearest" (ties to even), "linear" or "cubic".
+// Beyond the edges, padding is "zeros", "border" (the edge repeated: with the cubic kernel a position keeps its
+// distance from the elements, as in PyTorch and onnxruntime) or "reflection". Integers are interpolated as floats, and
+// truncated.
 func GridSample(b *ir.Builder, x, grid *ir.Value, mode, padding string, align bool) *ir.Value {
 	return b.Op("grid_sample", ir.Attrs{"mode": mode, "padding": padding, "align": align}, x, grid)
 }
@@ -30,7 +32,7 @@ func GridSample(b *ir.Builder, x, grid *ir.Value, mode, padding string, align bo
 // tapsOfMode is the number of elements along an axis that each mode reads.
 var tapsOfMode = map[string]int64{"nearest": 1, "linear": 2, "cubic": 4}
 
-// mostTaps is the most elements that one sample may read.
+// mostTaps is the largest number of elements that one sample may read.
 const mostTaps = 256
 
 // gridSampleShape checks the modes, ranks and types and infers [N, C, o…].
@@ -46,10 +48,10 @@ func gridSampleShape(c *ir.Inference, n *ir.Node) error {
 		return fault(n, "mode %q, padding %q", n.Attrs.String("mode", ""), padding)
 	}
 	if axes < 1 || len(grid.Shape) != len(x.Shape) || !floats(grid.DType) {
-		return fault(n, "%s at the places %s; both need the same rank, at least 3, and the places floats", x, grid)
+		return fault(n, "%s at the positions %s; both need the same rank, at least 3, and positions must be floats", x, grid)
 	}
 	if taps > 1 && !numbers(x.DType) {
-		return fault(n, "elements of type %s between which none lies", x.DType)
+		return fault(n, "elements of type %s, which cannot be interpolated", x.DType)
 	}
 	if math.Pow(float64(taps), float64(axes)) > mostTaps {
 		return diag.Unsupportedf("%d taps along each of %d axes", taps, axes).AtNode(n.Source, n.Op.Name())
@@ -69,7 +71,7 @@ func gridSampleShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// interpolating is the type in which elements are weighed.
+// interpolating returns the type in which elements are weighted.
 func interpolating(dt dtype.DType) dtype.DType {
 	if !dt.IsFloat() {
 		return dtype.F64
@@ -90,9 +92,9 @@ func gridSampleMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tenso
 	strides, flat := tensor.Strides(x.Shape()), int64(0)
 	taps := make([][]tapOf, axes)
 	tensor.Each(out.Shape(), func(o []int64) {
-		place := tensor.Offset(tensor.Strides(grid.Shape()), append(append([]int64{o[0]}, o[2:]...), 0))
+		row := tensor.Offset(tensor.Strides(grid.Shape()), append(append([]int64{o[0]}, o[2:]...), 0))
 		for i := range taps {
-			taps[i] = g.taps(grid.Float(place+int64(axes-1-i)), x.Shape()[2+i])
+			taps[i] = g.taps(grid.Float(row+int64(axes-1-i)), x.Shape()[2+i])
 		}
 		from := o[0]*strides[0] + o[1]*strides[1]
 		if g.mode == "nearest" {
@@ -123,13 +125,13 @@ type gridAxis struct {
 }
 
 // taps returns the elements, with their weights, that a coordinate of the grid reads along an axis of the given extent.
-func (g gridAxis) taps(place float64, extent int64) []tapOf {
+func (g gridAxis) taps(coordinate float64, extent int64) []tapOf {
 	d, round := float64(extent), g.round
 	low, high := -0.5, round(d-0.5)
-	at := round(round(round(round(place+1)*d)-1) / 2)
+	at := round(round(round(round(coordinate+1)*d)-1) / 2)
 	if g.align {
 		low, high = 0, d-1
-		at = round(round(round(place+1)/2) * (d - 1))
+		at = round(round(round(coordinate+1)/2) * (d - 1))
 	}
 	if g.mode == "nearest" {
 		at = math.RoundToEven(at)
@@ -177,7 +179,7 @@ func (g gridAxis) reflect(at, low, high float64) float64 {
 	return g.round(high - rest)
 }
 
-// tap is an element with its weight, or the element that the padding gives in its place.
+// tap returns an element with its weight, or the element that the padding puts in its place.
 func (g gridAxis) tap(at, extent int64, weight float64) tapOf {
 	t := tapOfAt(at, extent, weight)
 	switch g.padding {
@@ -215,7 +217,7 @@ var (
 	cubicFar  = []float64{-0.75, 3.75, -6, 3}
 )
 
-// cubic is the cubic kernel at a distance.
+// cubic returns the cubic kernel at a distance.
 func (g gridAxis) cubic(d float64) float64 {
 	coefficients := cubicFar
 	if d <= 1 {
@@ -233,13 +235,13 @@ func (g gridAxis) cubic(d float64) float64 {
 func gridSampleTaps(k *Nest, n *ir.Node) {
 	x, grid, out := k.In[0], k.In[1], k.Out[0]
 	axes, mode := len(x.Shape)-2, n.Attrs.String("mode", "")
-	places := append([]sym.Expr{out.Shape[0]}, out.Shape[2:]...)
-	k.Nest(loop.Each, "o", places, func(o []sym.Expr) {
+	positions := append([]sym.Expr{out.Shape[0]}, out.Shape[2:]...)
+	k.Nest(loop.Each, "o", positions, func(o []sym.Expr) {
 		taps := make([][]tap, axes)
 		for i := range taps {
-			place := loop.Convert(computing(grid.DType),
+			coordinate := loop.Convert(computing(grid.DType),
 				grid.Load(append(append([]sym.Expr{}, o...), sym.Const(int64(axes-1-i)))...))
-			taps[i] = k.gridTaps(n, place, x.Shape[2+i])
+			taps[i] = k.gridTaps(n, coordinate, x.Shape[2+i])
 		}
 		dt := x.DType
 		if mode != "nearest" {
@@ -254,17 +256,17 @@ func gridSampleTaps(k *Nest, n *ir.Node) {
 }
 
 // gridTaps writes gridAxis.taps for one axis.
-func (k *Nest) gridTaps(n *ir.Node, place loop.Expr, extent sym.Expr) []tap {
+func (k *Nest) gridTaps(n *ir.Node, coordinate loop.Expr, extent sym.Expr) []tap {
 	mode, padding, align := n.Attrs.String("mode", ""), n.Attrs.String("padding", ""), n.Attrs.Bool("align")
-	dt := place.DType()
+	dt := coordinate.DType()
 	number := func(x float64) loop.Expr { return loop.Number(dt, x) }
 	d := k.Let("d", extentAs(dt, extent))
 	low, last := number(-0.5), minus(d, number(1))
 	high := minus(d, number(0.5))
-	at := loop.Apply2(loop.Div, minus(times(plus(place, number(1)), d), number(1)), number(2))
+	at := loop.Apply2(loop.Div, minus(times(plus(coordinate, number(1)), d), number(1)), number(2))
 	if align {
 		low, high = number(0), last
-		at = times(loop.Apply2(loop.Div, plus(place, number(1)), number(2)), last)
+		at = times(loop.Apply2(loop.Div, plus(coordinate, number(1)), number(2)), last)
 	}
 	if mode == "nearest" {
 		at = loop.Apply(loop.Round, at)
@@ -311,7 +313,7 @@ func (k *Nest) gridTaps(n *ir.Node, place loop.Expr, extent sym.Expr) []tap {
 	}
 }
 
-// reflected is a coordinate outside [low, high] mirrored at both ends until it lies between them.
+// reflected returns a coordinate outside [low, high] mirrored at both ends until it lies between them.
 func (k *Nest) reflected(at, low, high loop.Expr) loop.Expr {
 	number := func(x float64) loop.Expr { return like(at, x) }
 	width := k.Let("width", minus(high, low))
@@ -325,7 +327,7 @@ func (k *Nest) reflected(at, low, high loop.Expr) loop.Expr {
 	return loop.Choose(loop.Apply2(loop.Eq, width, number(0)), low, value)
 }
 
-// mirrored is mirroredOf for an i64 value; at the middles of the outer elements with align, at their edges without.
+// mirrored is mirroredOf for an i64 value; at the centers of the outer elements with align, at their edges without.
 func (k *Nest) mirrored(at loop.Expr, extent sym.Expr, align bool) loop.Expr {
 	edge := int64(1)
 	if align {
@@ -344,12 +346,12 @@ func gridSampleSamples(r *rand.Rand) (out []Sample) {
 				attrs := ir.Attrs{"mode": mode, "padding": padding, "align": align}
 				for i, shape := range [][]int64{{2, 3, 4, 5}, {1, 1, 1, 2}, {2, 1, 7}, {1, 2, 2, 3, 4}, {0, 2, 3, 3}} {
 					grid := []int64{shape[0], 3, 2, 4}[:len(shape)-1]
-					places := sampleNormal(r, floatTypes[(i+1)%2], append(grid, int64(len(shape)-2))...)
-					for j := range places.Len() {
-						places.SetFloat(j, places.Float(j)*1.7)
+					positions := sampleNormal(r, floatTypes[(i+1)%2], append(grid, int64(len(shape)-2))...)
+					for j := range positions.Len() {
+						positions.SetFloat(j, positions.Float(j)*1.7)
 					}
 					for _, dt := range []dtype.DType{dtype.F32, dtype.F64, dtype.U8, dtype.I32} {
-						out = append(out, Sample{Attrs: attrs, Inputs: []*tensor.Tensor{sampleOf(r, dt, shape...), places},
+						out = append(out, Sample{Attrs: attrs, Inputs: []*tensor.Tensor{sampleOf(r, dt, shape...), positions},
 							Constant: []int{1}})
 					}
 				}

@@ -7,14 +7,14 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// gridSampleGrad differentiates a sum over the elements around each position: gathered, and weighed by functions of the
-// position. At a position where the interpolation is not smooth, the slope is that of one of its sides.
+// gridSampleGrad differentiates a sum over the elements around each position: gathered, and weighted by functions of
+// the position. At a position at which the interpolation is not smooth, the slope is that of one of its sides.
 func gridSampleGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	g.through(up, func() []*ir.Value { return []*ir.Value{g.gridSampled(n)} })
 	return make([]*ir.Value, 2)
 }
 
-// gridTap is one element along an axis at each place: its index, and its weight, nil for 1.
+// gridTap is one element along an axis at each position: its index, and its weight, nil for 1.
 type gridTap struct{ at, weight *ir.Value }
 
 // gridSampled computes a node's result by other operators.
@@ -22,16 +22,16 @@ func (g *Gradients) gridSampled(n *ir.Node) *ir.Value {
 	b, x, grid := g.Builder, n.Inputs[0], n.Inputs[1]
 	axes := len(x.Type.Shape) - 2
 	images, channels, size := x.Type.Shape[0], x.Type.Shape[1], product(x.Type.Shape[2:])
-	places := product(grid.Type.Shape[1 : 1+axes])
-	flat := Reshape(b, grid, images, places, sym.Const(int64(axes)))
+	positions := product(grid.Type.Shape[1 : 1+axes])
+	flat := Reshape(b, grid, images, positions, sym.Const(int64(axes)))
 	elements := Transpose(b, Reshape(b, x, images, channels, size), 0, 2, 1)
 	sums := []gridTap{{g.integer(sym.Const(0)), nil}}
 	for i := range axes {
-		place := SliceAxis(b, flat, 2, sym.Const(int64(axes-1-i)), one)
+		coordinate := SliceAxis(b, flat, 2, sym.Const(int64(axes-1-i)), one)
 		extent := x.Type.Shape[2+i]
 		var next []gridTap
 		for _, before := range sums {
-			for _, tap := range g.gridTaps(n, place, extent) {
+			for _, tap := range g.gridTaps(n, coordinate, extent) {
 				tap.at = g.plus(g.mul(before.at, g.integer(extent)), tap.at)
 				if before.weight != nil && tap.weight != nil {
 					tap.weight = g.mul(before.weight, tap.weight)
@@ -56,13 +56,13 @@ func (g *Gradients) gridSampled(n *ir.Node) *ir.Value {
 	return Reshape(b, Transpose(b, y, 0, 2, 1), n.Outputs[0].Type.Shape...)
 }
 
-// gridTaps are the elements around coordinates along an axis of the given extent.
-func (g *Gradients) gridTaps(n *ir.Node, place *ir.Value, extent sym.Expr) []gridTap {
+// gridTaps returns the elements around coordinates along an axis of the given extent.
+func (g *Gradients) gridTaps(n *ir.Node, coordinate *ir.Value, extent sym.Expr) []gridTap {
 	mode, padding, align := n.Attrs.String("mode", ""), n.Attrs.String("padding", ""), n.Attrs.Bool("align")
-	d := g.count(place, extent)
-	at := g.times(g.above(g.mul(g.above(place, 1), d), -1), 0.5)
+	d := g.count(coordinate, extent)
+	at := g.times(g.above(g.mul(g.above(coordinate, 1), d), -1), 0.5)
 	if align {
-		at = g.mul(g.times(g.above(place, 1), 0.5), g.above(d, -1))
+		at = g.mul(g.times(g.above(coordinate, 1), 0.5), g.above(d, -1))
 	}
 	if mode == "nearest" {
 		at = g.f(loop.Round, at)
@@ -101,7 +101,7 @@ func (g *Gradients) gridReflected(at, d *ir.Value, align bool) *ir.Value {
 	return g.choose(g.positive(width), inside, g.number(at, low))
 }
 
-// gridTap is the element at integer coordinates, or the element that the padding gives in its place; with padding
+// gridTap returns the element at integer coordinates, or the element that the padding puts in its place; with padding
 // "zeros" the weight of a position outside is 0.
 func (g *Gradients) gridTap(n *ir.Node, at, d, weight *ir.Value) gridTap {
 	return g.paddedTap(at, d, weight, n.Attrs.String("padding", ""), n.Attrs.Bool("align"))
@@ -131,7 +131,7 @@ func (g *Gradients) paddedTap(at, d, weight *ir.Value, padding string, align boo
 	return gridTap{Cast(g.Builder, at, dtype.I64), weight}
 }
 
-// gridCubic is the cubic kernel of a distance from 0 to 2, as the operator has it.
+// gridCubic returns the operator's cubic kernel of a distance from 0 to 2.
 func (g *Gradients) gridCubic(x *ir.Value) *ir.Value {
 	polynomial := func(coefficients []float64) *ir.Value {
 		y := g.number(x, coefficients[0])

@@ -7,6 +7,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator integers.
 func init() {
 	define(&Def{Op: "integers", Linear: true, Recompute: Backward, Shape: integersShape, Mean: integersMean,
 		Samples:   integersSamples,

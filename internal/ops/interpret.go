@@ -11,8 +11,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// interpretDef is the operator of Interpreted's one node. It is not registered: no file can name it.
-var interpretDef = &Def{Op: "interpret", NoGrad: "it runs a module apart", Shape: interpretShape, Mean: interpretMean,
+// interpretDef is the operator of Interpreted's one node. It is not registered, so that no file can contain it.
+var interpretDef = &Def{Op: "interpret", NoGrad: "it runs a module separately", Shape: interpretShape,
+	Mean: interpretMean,
 	Host: "interpret"}
 
 // interpreter is a module as a host operator takes it.
@@ -25,9 +26,9 @@ func (m interpreter) Interpret(in []*tensor.Tensor, ask func() error) ([]*tensor
 	return e.Main(m.module, in)
 }
 
-// Interpreted returns a module of one node, whose meaning is all of m: m itself, interpreted. It has m's inputs and
-// states, those of its dimensions and conditions that are about inputs alone, and gives the same results. A result's
-// extent that depends on data becomes a dimension that the node finds.
+// Interpreted returns a module of one node, which interprets all of m. It has m's inputs and states, and the dimensions
+// and conditions of m that are about inputs alone, and gives the same results. A result's extent that depends on data
+// becomes a dimension that the node finds.
 func Interpreted(m *ir.Module) *ir.Module {
 	data := func(e sym.Expr) bool {
 		return slices.ContainsFunc(e.Vars(), func(name sym.Name) bool { _, data := m.Limits[name]; return data })

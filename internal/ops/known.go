@@ -42,7 +42,7 @@ var knownBinary = map[loop.BinaryOp]func(d *sym.Dims, x, y sym.Expr) (sym.Expr, 
 		if d.LE(sym.Const(0), x) == sym.Yes {
 			return x.FloorDiv(y)
 		}
-		// Toward zero, on either side of it.
+		// Round toward zero for positive and negative x.
 		over, under := x.Max(sym.Const(0)), x.Neg().Max(sym.Const(0))
 		return d.Simplify(over.FloorDiv(y).Sub(under.FloorDiv(y)))
 	}),
@@ -60,7 +60,7 @@ var knownBinary = map[loop.BinaryOp]func(d *sym.Dims, x, y sym.Expr) (sym.Expr, 
 	loop.Or:  func(_ *sym.Dims, x, y sym.Expr) (sym.Expr, bool) { return x.Max(y), true },
 }
 
-// byDivisor is a division by an integer that is never negative. By 0 it yields 0, as Div and FloorMod do.
+// byDivisor returns a division by an integer that is never negative. Division by 0 yields 0, as Div and FloorMod do.
 func byDivisor(divide func(d *sym.Dims, x, y sym.Expr) sym.Expr) func(d *sym.Dims, x, y sym.Expr) (sym.Expr, bool) {
 	return func(d *sym.Dims, x, y sym.Expr) (sym.Expr, bool) {
 		if d.LE(one, y) == sym.Yes {
@@ -74,11 +74,11 @@ func byDivisor(divide func(d *sym.Dims, x, y sym.Expr) sym.Expr) func(d *sym.Dim
 	}
 }
 
-// below is 1 if x < y and 0 elsewhere.
+// below returns 1 if x < y and 0 otherwise.
 func below(x, y sym.Expr) sym.Expr { return y.Sub(x).Max(sym.Const(0)).Min(one) }
 
-// truth is a comparison: a constant if prove decides it for every value, else the integer of decide, 1 if the
-// comparison holds and 0 if not.
+// truth returns a comparison: a constant if prove decides it for every value, else the integer of decide, 1 if the
+// comparison is true and 0 if not.
 func truth(prove func(d *sym.Dims, x, y sym.Expr) sym.Truth, decide func(x, y sym.Expr) sym.Expr) func(d *sym.Dims, x,
 	y sym.Expr) (sym.Expr, bool) {
 	return func(d *sym.Dims, x, y sym.Expr) (sym.Expr, bool) {
@@ -132,8 +132,8 @@ func known2(c *ir.Inference, v *ir.Value, f loop.BinaryOp, a, b *ir.Value) {
 	}
 }
 
-// mostChoices is the most elements of a comparison that stay known if dimensions decide it: expressions that depend on
-// the comparison grow.
+// mostChoices is the largest number of elements of a comparison that stay known if dimensions decide it: expressions
+// that depend on the comparison grow.
 const mostChoices = 16
 
 // fewChoices reports whether the elements of a comparison are few, or all of them numbers.

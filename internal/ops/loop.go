@@ -10,11 +10,12 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator loop.
 func init() {
 	define(&Def{Op: "loop", Grad: loopGrad, Shape: loopShape, Mean: loopMean})
 }
 
-// LoopLimit is the most iterations of a loop whose trip count is not bounded.
+// LoopLimit is the largest number of iterations of a loop whose trip count is not bounded.
 const LoopLimit = 1 << 20
 
 // LoopExtent is an axis of a carried value along which its extent may change from one iteration to the next.
@@ -104,9 +105,9 @@ func loopShape(c *ir.Inference, n *ir.Node) error {
 			return fault(n, "%s is %s, it must be one %s", given.what, given.value.Type, given.want)
 		}
 	}
-	place := 0
+	next := 0
 	for i, v := range n.Inputs[2:] {
-		t, err := carriedType(c, n, i, v.Type, &place)
+		t, err := carriedType(c, n, i, v.Type, &next)
 		if err != nil {
 			return err
 		}
@@ -123,12 +124,12 @@ func loopShape(c *ir.Inference, n *ir.Node) error {
 		return err
 	}
 	inside := boundIn(c, n)
-	place = 0
+	next = 0
 	for i, v := range body.Results[1+carried:] {
 		shape := []sym.Expr{count}
 		for _, extent := range v.Type.Shape {
 			if slices.ContainsFunc(extent.Vars(), func(name sym.Name) bool { return inside[name] }) {
-				extent = rowExtent(c, n, &place, extent)
+				extent = rowExtent(c, n, &next, extent)
 			}
 			shape = append(shape, extent)
 		}
@@ -147,7 +148,7 @@ func laidShape(c *ir.Inference, n *ir.Node) error {
 	}
 	iteration, named := n.Regions[0].Params[0].Known[0].Name()
 	if !named || !exact || len(at) != len(slices) || len(extent) != len(slices) {
-		return fault(n, "%d slices laid at %d places in %d extents, in a loop that ends after its trips", len(slices),
+		return fault(n, "%d slices with %d positions and %d extents, in a loop whose condition must always hold", len(slices),
 			len(at), len(extent))
 	}
 	for i, v := range slices {
@@ -173,14 +174,14 @@ func laidShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// rows are the names of the dimensions, in order, of scan outputs whose slices' extents are found in the body: in every
-// iteration the same.
+// rows names the attribute with the dimensions, in order, of scan outputs whose slices' extents are found in the body,
+// equal in every iteration.
 const rows = "rows"
 
 // rowExtent returns the next dimension of rows, for an extent that the body finds.
-func rowExtent(c *ir.Inference, n *ir.Node, place *int, extent sym.Expr) sym.Expr {
+func rowExtent(c *ir.Inference, n *ir.Node, next *int, extent sym.Expr) sym.Expr {
 	names := NamesAttr(n, rows)
-	if *place == len(names) {
+	if *next == len(names) {
 		l := limiting{c: c, dims: c.Dims().Clone()}
 		l.dims.Set(step, sym.Range{Min: 0, Max: sym.NoMax})
 		most, ok := l.atMost(extent)
@@ -192,8 +193,8 @@ func rowExtent(c *ir.Inference, n *ir.Node, place *int, extent sym.Expr) sym.Exp
 		names = append(names, made)
 		setNames(n, rows, names)
 	}
-	*place++
-	return sym.Var(names[*place-1])
+	*next++
+	return sym.Var(names[*next-1])
 }
 
 // boundIn returns the dimensions that the body of a loop binds.
@@ -254,11 +255,12 @@ func boundIn(c *ir.Inference, n *ir.Node) map[sym.Name]bool {
 	return out
 }
 
-// ends are the names of the dimensions that a loop binds when it ends: the extents of its results, in order, that vary.
+// ends names the attribute with the dimensions that a loop binds when it ends: the extents of its results, in order,
+// that vary.
 const ends = "ends"
 
 // carriedType returns the type of a carried value after the loop.
-func carriedType(c *ir.Inference, n *ir.Node, i int, begins ir.Type, place *int) (t ir.Type, err error) {
+func carriedType(c *ir.Inference, n *ir.Node, i int, begins ir.Type, next *int) (t ir.Type, err error) {
 	body := n.Regions[0]
 	p, r := body.Params[2+i].Type, body.Results[1+i].Type
 	if begins.DType != p.DType || p.DType != r.DType || len(begins.Shape) != len(p.Shape) || len(p.Shape) != len(r.Shape) {
@@ -272,7 +274,7 @@ func carriedType(c *ir.Inference, n *ir.Node, i int, begins ir.Type, place *int)
 				return p, err
 			}
 			if shape[axis].Equal(extent) {
-				shape[axis] = endOf(c, n, place, extent)
+				shape[axis] = endOf(c, n, next, extent)
 			}
 			continue
 		}
@@ -286,9 +288,9 @@ func carriedType(c *ir.Inference, n *ir.Node, i int, begins ir.Type, place *int)
 
 // endOf returns the dimension of the next varying extent after the loop; it is created when the shape rule first asks
 // for it.
-func endOf(c *ir.Inference, n *ir.Node, place *int, param sym.Expr) sym.Expr {
+func endOf(c *ir.Inference, n *ir.Node, next *int, param sym.Expr) sym.Expr {
 	names := NamesAttr(n, ends)
-	if *place == len(names) {
+	if *next == len(names) {
 		name, _ := param.Name()
 		made, _ := c.Fresh(name.Text()+".end", c.Module.Origins[name]+", at its end", 0, sym.Const(0)).Name()
 		r, _ := c.Dims().Get(name)
@@ -297,8 +299,8 @@ func endOf(c *ir.Inference, n *ir.Node, place *int, param sym.Expr) sym.Expr {
 		names = append(names, made)
 		setNames(n, ends, names)
 	}
-	*place++
-	return sym.Var(names[*place-1])
+	*next++
+	return sym.Var(names[*next-1])
 }
 
 // loopCount returns the number of iterations: the trip count if the condition always holds, else a dimension that the
@@ -324,8 +326,8 @@ func loopCount(c *ir.Inference, n *ir.Node) (sym.Expr, error) {
 	return count, nil
 }
 
-// loopTrips is the most iterations that a loop makes; exact says that it makes so many, since its condition holds for
-// ever.
+// loopTrips returns the largest number of iterations of a loop; exact reports whether it always makes that many,
+// because its condition stays true.
 func loopTrips(c *ir.Inference, n *ir.Node) (most sym.Expr, exact bool, err error) {
 	trip, body := n.Inputs[0], n.Regions[0]
 	if trip == nil {
@@ -384,7 +386,7 @@ func loopMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tens
 	}
 	state := append([]*tensor.Tensor{}, in[2:]...)
 	stacks := make([][]*tensor.Tensor, len(body.Results)-1-len(state))
-	var laid [][]int64 // by iteration and slice: where it is laid
+	var laid [][]int64 // by iteration and slice: the first row that it is stored in
 	count := int64(0)
 	for ; count < trip && cond; count++ {
 		if name, ok := body.Params[0].Known[0].Name(); ok {
@@ -404,8 +406,8 @@ func loopMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tens
 		for i := range stacks {
 			stacks[i] = append(stacks[i], results[1+len(state)+i].Clone())
 		}
-		if places := n.Attrs.Exprs("at"); places != nil {
-			at, err := e.Ints(places)
+		if starts := n.Attrs.Exprs("at"); starts != nil {
+			at, err := e.Ints(starts)
 			if err != nil {
 				return nil, err
 			}

@@ -33,8 +33,8 @@ func countedTrips(c *ir.Inference, n *ir.Node) (most sym.Expr, ok bool) {
 	return t.most(t.body.Results[0])
 }
 
-// most is how many iterations there are at most while cond, computed in each, holds: the one in which it first does not
-// is the last.
+// most returns the largest number of iterations in a loop whose condition is cond, computed in each: the iteration in
+// which it is first false is the last.
 func (t *counting) most(cond *ir.Value) (sym.Expr, bool) {
 	n := t.made[cond]
 	if n == nil {
@@ -71,7 +71,8 @@ func (t *counting) most(cond *ir.Value) (sym.Expr, bool) {
 	return t.c.Dims().Simplify(held.Add(one)), true
 }
 
-// comparisons are the operators that order two numbers: which of their operands is the lesser where they hold.
+// comparisons are the operators that order two numbers: the index of the operand that is the lesser if the comparison
+// is true.
 var comparisons = map[string]struct {
 	less    int
 	orEqual bool
@@ -152,7 +153,7 @@ func (t *counting) constant(v *ir.Value) *counter {
 	return &counter{v.Known[0], 0}
 }
 
-// number is a small constant of one element.
+// number returns a small constant of one element; ok is false if v is none.
 func number(v *ir.Value) (int64, bool) {
 	if len(v.Known) != 1 {
 		return 0, false

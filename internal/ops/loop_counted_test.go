@@ -11,14 +11,14 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestCountedTrips runs loops whose condition compares a counter with the extent of an input, and compares how often
-// they run with what was planned: exactly so often, or once where the condition never holds.
+// TestCountedTrips runs loops whose condition compares a counter with the extent of an input, and compares the number
+// of iterations with the planned limit: they are equal, and 1 if the condition is never true.
 func TestCountedTrips(t *testing.T) {
 	for _, test := range []struct {
 		compare     loop.BinaryOp
 		begin, step int64
-		after       bool // the condition is on the counter as it goes on
-		swapped     bool // the extent stands first
+		after       bool // the condition is on the counter's next value
+		swapped     bool // the extent is the first operand
 		float       bool // as floats
 	}{
 		{loop.Lt, 0, 1, true, false, false}, {loop.Lt, 0, 1, false, false, false}, {loop.Le, 0, 1, true, false, false},
@@ -33,6 +33,7 @@ func TestCountedTrips(t *testing.T) {
 	}
 }
 
+// counted builds and runs one loop, and compares the number of its scan output's rows with the limit.
 func counted(t *testing.T, extent int64, compare loop.BinaryOp, begin, step int64, after, swapped, float bool) {
 	m := &ir.Module{Name: "main", Dims: sym.NewDims(), Main: &ir.Func{Name: "main", Body: &ir.Block{}}}
 	m.Funcs = []*ir.Func{m.Main}
@@ -41,8 +42,8 @@ func counted(t *testing.T, extent int64, compare loop.BinaryOp, begin, step int6
 		defer ir.Catch(&err)
 		b := ir.NewBuilder(ir.NewInference(m), m.Main.Body)
 		b.Param("x", ir.Type{DType: dtype.F32, Shape: []sym.Expr{sym.Dim("n")}})
-		whole := func(e sym.Expr) *ir.Value { return Integers(b, ir.Type{DType: dtype.I64}, []sym.Expr{e}) }
-		n, first, by := whole(sym.Dim("n")), whole(sym.Const(begin)), whole(sym.Const(step))
+		integer := func(e sym.Expr) *ir.Value { return Integers(b, ir.Type{DType: dtype.I64}, []sym.Expr{e}) }
+		n, first, by := integer(sym.Dim("n")), integer(sym.Const(begin)), integer(sym.Const(step))
 		body, in := LoopBody(b, "loop", sym.Const(LoopLimit), []*ir.Value{first})
 		counter := body.Params[2]
 		next := Binary(in, loop.Add, counter, by)

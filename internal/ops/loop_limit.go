@@ -7,8 +7,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// sought is the name that stands in limits for how large an extent that varies becomes, while a loop's body is built
-// and that is not known yet.
+// sought returns a name that stands for the limit of a varying extent in other limits, while a loop's body is built and
+// the limit is not known yet.
 func sought(name sym.Name) sym.Name { return sym.Hidden("sought " + name.String()) }
 
 // growth is a dimension that varies: its largest value when the loop begins, and its largest value after an iteration,
@@ -67,10 +67,10 @@ type limiting struct {
 	trip    sym.Expr
 	counted bool                  // trip bounds the number of iterations
 	own     map[sym.Name]bool     // the names that this loop seeks limits for
-	found   map[sym.Name]sym.Expr // of those
+	found   map[sym.Name]sym.Expr // the limits found for own names
 }
 
-// step is a name for how much more a dimension might be.
+// step is a name for the difference between two values of a dimension.
 var step = sym.Hidden("step")
 
 // atMost returns the largest value of an extent as an expression over the inputs' dimensions and the sought limits; ok
@@ -89,7 +89,7 @@ func (l *limiting) atMost(x sym.Expr) (most sym.Expr, ok bool) {
 	return x.Subst(func(name sym.Name) (sym.Expr, bool) { limit, ok := l.c.Module.Limits[name]; return limit, ok }), true
 }
 
-// isNoLimit reports whether a limit stands for none.
+// isNoLimit reports whether a limit stands for no limit.
 func isNoLimit(limit sym.Expr) bool { return limit.Equal(sym.Const(sym.NoMax)) }
 
 // with replaces the names in x by the limits found so far; ok is false if one of them has no limit.
@@ -148,7 +148,7 @@ func (l *limiting) at(x sym.Expr, name sym.Name, value sym.Expr) sym.Expr {
 	return x.Subst(func(n sym.Name) (sym.Expr, bool) { return value, n == name })
 }
 
-// together finds one limit for dimensions that become one another: the largest that any begins as, if they do not grow.
+// together finds one limit for dimensions that become one another: the largest initial value, if they do not grow.
 func (l *limiting) together(open []growth) {
 	largest := sym.Const(0)
 	for _, g := range open {

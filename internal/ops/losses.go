@@ -7,9 +7,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// NegativeLogLikelihood is, for logs[N, C, d…] and target[N, d…], −logs at each target's class, times the class's
-// weight (weight[C]; nil: 1). Targets that are *ignore count for nothing. reduction is none, sum, or mean: over the
-// weights that count.
+// NegativeLogLikelihood returns, for logs[N, C, d…] and target[N, d…], −logs at each target's class, times the class's
+// weight (weight[C]; nil: 1). Targets equal to *ignore do not count. reduction is none, sum, or mean: over the weights
+// that count.
 func NegativeLogLikelihood(b *ir.Builder, logs, target, weight *ir.Value, ignore *int64, reduction string) *ir.Value {
 	dt, shape := logs.Type.DType, target.Type.Shape
 	if len(shape) == 0 || len(logs.Type.Shape) != len(shape)+1 || !dt.IsFloat() || !target.Type.DType.IsInt() {

@@ -5,7 +5,7 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// LpNorm is the p-norm along axes, (Σ |x|ᵖ)^(1/p).
+// LpNorm returns the p-norm along axes, (Σ |x|ᵖ)^(1/p).
 func LpNorm(b *ir.Builder, x *ir.Value, p int64, keep bool, axes ...int64) *ir.Value {
 	switch p {
 	case 1:

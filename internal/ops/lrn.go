@@ -10,6 +10,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator lrn.
 func init() {
 	define(&Def{Op: "lrn", Grad: lrnGrad, Shape: lrnShape, Mean: lrnMean, Samples: lrnSamples,
 		Lowerings: []Lowering{{Name: "window", Build: lrnWindow}}})
@@ -18,13 +19,14 @@ func init() {
 // widestExtent is twice as wide as any tensor with elements.
 const widestExtent = 1 << 50
 
-// LRN is local response normalisation over axis 1 (Krizhevsky et al., 2012): x / (bias + alpha/size · Σ x²)^beta, the
-// sum over the size channels around each, one more above than below where size is even.
+// LRN is local response normalisation over axis 1 (Krizhevsky et al., 2012): x / (bias + alpha/size · Σ x²)^beta, with
+// the sum over size channels around each, one more above than below if size is even.
 func LRN(b *ir.Builder, x *ir.Value, size int64, alpha, beta, bias float64) *ir.Value {
 	return b.Op("lrn", ir.Attrs{"size": size, "alpha": alpha, "beta": beta, "bias": bias}, x)
 }
 
-// widestWindow is the widest window that a kernel walks; for a wider one it walks all channels and tests each.
+// widestWindow is the widest window that a kernel visits channel by channel; for a wider one it visits all channels and
+// tests each.
 const widestWindow = 64
 
 // lrnShape checks the window and infers x's type.
@@ -83,7 +85,7 @@ func lrnWindow(k *Nest, n *ir.Node) {
 			k.Serial("k", sym.Const(size), func(j sym.Expr) {
 				add(first.Add(j), loop.Inside(first.Add(j), sym.Const(0), x.Shape[1]))
 			})
-		} else { // a window is as wide as a file says, and channels are there
+		} else { // a file may ask for any window, but channels exist
 			k.Serial("k", x.Shape[1], func(c sym.Expr) { add(c, loop.Inside(c, first, first.Add(sym.Const(size)))) })
 		}
 		base := plus(loop.Number(dt, n.Attrs.Float("bias", 1)),

@@ -11,6 +11,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator matmul.
 func init() {
 	define(&Def{Op: "matmul", Narrow: matmulNarrow, Products: matmulProducts, Cost: matmulCost, Merge: Merging{By: "add"},
 		rows: rowRule{axes: matmulRowAxes}, Shape: matmulShape, Mean: matmulMean, Samples: matmulSamples, Grad: matmulGrad,
@@ -148,7 +149,7 @@ func matmulContract(k *Nest, n *ir.Node) {
 	rank := len(out.Shape)
 	columns, depth := out.Shape[rank-1], a.Shape[ka]
 	leadA, leadB := a.Shape[:len(a.Shape)-2], b.Shape[:len(b.Shape)-2]
-	// The last leading axes that the left operand has and the right one has not join the rows, where the left one's rows
+	// The last leading axes that only the left operand has join the rows, if the left one's rows
 	// follow one another.
 	joined := 0
 	if !n.Attrs.Bool("transpose_a") {
@@ -202,7 +203,7 @@ func matmulSums(k *Nest, n *ir.Node) {
 	})
 }
 
-// unraveled is the index, over axes of the given extents, of their flat-th element in row-major order.
+// unraveled returns the index of element flat, in row-major order, of the given shape.
 func unraveled(flat sym.Expr, shape []sym.Expr) []sym.Expr {
 	index := make([]sym.Expr, len(shape))
 	for axis := len(shape) - 1; axis > 0; axis-- {
@@ -215,7 +216,7 @@ func unraveled(flat sym.Expr, shape []sym.Expr) []sym.Expr {
 	return index
 }
 
-// accumulator is the type in which sums of products of dt are kept.
+// accumulator returns the type in which sums of products of dt are kept.
 func accumulator(dt dtype.DType) dtype.DType {
 	switch {
 	case dt == dtype.F64 || dt == dtype.I64 || dt == dtype.U64:
@@ -258,7 +259,7 @@ func matmulSamples(r *rand.Rand) []Sample {
 		Inputs: []*tensor.Tensor{sampleOf(r, dtype.U8, 3, 4), sampleOf(r, dtype.I8, 4, 2)}})
 }
 
-// matmulGrad is the gradient of X·Y: U·Yᵀ by X and Xᵀ·U by Y, transposed for an operand that is stored transposed.
+// matmulGrad returns the gradient of X·Y: U·Yᵀ by X and Xᵀ·U by Y, transposed for an operand that is stored transposed.
 func matmulGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	x, y, u := n.Inputs[0], n.Inputs[1], Cast(g.Builder, up[0], n.Inputs[0].Type.DType)
 	turnedX, turnedY := n.Attrs.Bool("transpose_a"), n.Attrs.Bool("transpose_b")
@@ -278,7 +279,7 @@ func matmulGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return out
 }
 
-// product is the derivative by an operand of a product, which is a product too. Where all leading axes of the operand
+// product returns the derivative by an operand of a product, which is a product too. If all leading axes of the operand
 // were repeated, those of the factors become rows, or summed ones, of a single product.
 func (g *Gradients) product(by, x, y *ir.Value, turnedX, turnedY bool) *ir.Value {
 	rank := len(x.Type.Shape)
@@ -317,7 +318,7 @@ func matmulRowAxes(n *ir.Node, axis int, in []int, aligned func(*ir.Value, int) 
 	return true
 }
 
-// matmulProducts is the size of one matrix of the right operand, which is more than the products of one sum.
+// matmulProducts returns the size of one matrix of the right operand, which is more than the products of one sum.
 func matmulProducts(n *ir.Node) int64 {
 	each := int64(1)
 	shape := n.Inputs[1].Const.Shape()
@@ -337,8 +338,8 @@ func matmulCost(n *ir.Node, size func(...sym.Expr) float64) float64 {
 	return 2 * size(n.Outputs[0].Type.Shape...) * size(inner)
 }
 
-// matmulNarrow returns the slices of the operands that a slice of the result needs: rows of the left one, columns of
-// the right one.
+// matmulNarrow returns the sections of the operands that a section of the result needs: rows of the left one, columns
+// of the right one.
 func matmulNarrow(p NarrowContext, n *ir.Node, want Section) (Reading, bool) {
 	x, y := n.Inputs[0], n.Inputs[1]
 	last := len(want) - 1

@@ -10,6 +10,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator matmul_blocks.
 func init() {
 	define(&Def{Op: "matmul_blocks", NoGrad: "its weights are quantised, and it is for inference",
 		Shape: matmulBlocksShape, Mean: matmulBlocksMean, Samples: matmulBlocksSamples, Work: matmulBlocksWork,
@@ -27,16 +28,16 @@ type Blocks struct {
 // BlocksPanel is the number of columns of a panel, which are contiguous. The number of panels is even, or 1.
 const BlocksPanel = 16
 
-// PerWord is the number of weights in a word.
+// PerWord returns the number of weights in a word.
 func (w Blocks) PerWord() int64 { return 32 / w.Bits }
 
-// Words is the number of words of a column.
+// Words returns the number of words of a column.
 func (w Blocks) Words() int64 { return (w.Depth + w.PerWord() - 1) / w.PerWord() }
 
-// Count is the number of blocks of a column.
+// Count returns the number of blocks of a column.
 func (w Blocks) Count() int64 { return (w.Depth + w.Block - 1) / w.Block }
 
-// Panels is the number of panels: even, or 1.
+// Panels returns the number of panels: even, or 1.
 func (w Blocks) Panels() int64 {
 	n := (w.Columns + BlocksPanel - 1) / BlocksPanel
 	if n > 1 {
@@ -53,10 +54,10 @@ func (w Blocks) fits() bool {
 }
 
 // MatMulBlocks multiplies x, […, Depth] of f32, by weights of few bits. words (i32) is [panels, words of a column,
-// BlocksPanel]: a word holds the weights of as many steps as it has room for, the first in its lowest bits. scale and
-// zero (u8; nil: Blocks.Zero) are [panels, blocks, BlocksPanel]. Scales are finite. What is beyond Depth and Columns
-// is not read. The weights stay as they are in memory: they are unpacked in registers for few rows of x, and for many
-// rows once, panel by panel.
+// BlocksPanel]: a word holds the weights of consecutive steps, the first in its lowest bits. scale and zero (u8; nil:
+// Blocks.Zero) are [panels, blocks, BlocksPanel]. Scales are finite. Elements beyond Depth and Columns are not read.
+// The weights stay packed in memory: they are unpacked in registers for few rows of x, and once, panel by panel, for
+// many rows.
 func MatMulBlocks(b *ir.Builder, x, words, scale, zero *ir.Value, w Blocks) *ir.Value {
 	inputs := []*ir.Value{x, words, scale}
 	if zero != nil {
@@ -120,7 +121,7 @@ func (w Blocks) laid(c *ir.Inference, n *ir.Node, v *ir.Value, along int64) erro
 	return nil
 }
 
-// matmulBlocksWork is the number of operations: two for each weight and row.
+// matmulBlocksWork returns the number of operations: two for each weight and row.
 func matmulBlocksWork(n *ir.Node) sym.Expr {
 	w, x := weightsOf(n), n.Inputs[0].Type.Shape
 	return product(x[:len(x)-1]).Mul(sym.Const(2 * w.Depth * w.Columns))
@@ -162,7 +163,7 @@ const (
 	blocksRowsOnce = 4       // rows that share weights unpacked in registers
 	blocksChains   = 4       // independent sums, of one row or several: enough to hide the latency of an addition
 	blocksElements = 1 << 20 // about the number of elements of x multiplied with an unpacked panel: they stay in the cache
-	blocksLeast    = 256     // rows of them
+	blocksLeast    = 256     // the fewest rows that are multiplied with an unpacked panel
 )
 
 // blocksNest writes the kernel of a MatMulBlocks.
@@ -186,14 +187,14 @@ func matmulBlocksPanels(k *Nest, n *ir.Node) {
 		k.Each("u", sym.Const(wide), func(u sym.Expr) { f.few(t.Mul(sym.Const(wide)).Add(u), rows) })
 	}
 	most := max(blocksLeast, blocksElements/f.Depth)
-	parts := f.rows.CeilDiv(sym.Const(most))
-	many := func(t, part sym.Expr) { f.many(t.Mul(sym.Const(wide)), wide, part.Mul(sym.Const(most)), most) }
+	pieces := f.rows.CeilDiv(sym.Const(most))
+	many := func(t, piece sym.Expr) { f.many(t.Mul(sym.Const(wide)), wide, piece.Mul(sym.Const(most)), most) }
 	rows, fixed := f.rows.Const()
 	switch {
 	case fixed && rows <= blocksFewRows:
 		k.Each("t", pairs, func(t sym.Expr) { few(t, min(max(rows, 1), blocksRowsOnce)) })
 	case fixed:
-		k.Each("part", parts, func(part sym.Expr) { k.Each("t", pairs, func(t sym.Expr) { many(t, part) }) })
+		k.Each("part", pieces, func(piece sym.Expr) { k.Each("t", pairs, func(t sym.Expr) { many(t, piece) }) })
 	default:
 		upTo := func(rows int64) loop.Expr {
 			return loop.Apply2(loop.Le, loop.At(f.rows), loop.At(sym.Const(rows)))
@@ -201,14 +202,14 @@ func matmulBlocksPanels(k *Nest, n *ir.Node) {
 		k.Each("t", pairs, func(t sym.Expr) {
 			k.When(upTo(1), func() { few(t, 1) }, func() {
 				k.When(upTo(blocksFewRows), func() { few(t, blocksRowsOnce) }, func() {
-					k.Each("part", parts, func(part sym.Expr) { many(t, part) })
+					k.Each("part", pieces, func(piece sym.Expr) { many(t, piece) })
 				})
 			})
 		})
 	}
 }
 
-// weight is the i-th weight of a word, minus the zero point.
+// weight returns the i-th weight of a word, minus the zero point.
 func (f *blocksNest) weight(word loop.Expr, i int64, zero loop.Expr) loop.Expr {
 	bits := word
 	if i > 0 {
@@ -222,7 +223,7 @@ func (f *blocksNest) weight(word loop.Expr, i int64, zero loop.Expr) loop.Expr {
 	return minus(y, zero)
 }
 
-// zeroAt is the zero point of a panel's block for a column; nil if it is 0.
+// zeroAt returns the zero point of a panel's block for a column; nil if it is 0.
 func (f *blocksNest) zeroAt(t, block, c sym.Expr) loop.Expr {
 	switch {
 	case f.zero != nil:
@@ -236,12 +237,12 @@ func (f *blocksNest) zeroAt(t, block, c sym.Expr) loop.Expr {
 // eachBlock calls do for each block of a column: the full blocks in a loop of the given kind, then the last, shorter
 // block.
 func (f *blocksNest) eachBlock(kind loop.LoopKind, do func(block sym.Expr, steps int64)) {
-	whole := f.Depth / f.Block
-	if whole > 0 {
-		f.For(kind, "b", sym.Const(whole), func(b sym.Expr) { do(b, f.Block) })
+	full := f.Depth / f.Block
+	if full > 0 {
+		f.For(kind, "b", sym.Const(full), func(b sym.Expr) { do(b, f.Block) })
 	}
 	if rest := f.Depth % f.Block; rest > 0 {
-		do(sym.Const(whole), rest)
+		do(sym.Const(full), rest)
 	}
 }
 
@@ -250,8 +251,8 @@ func (f *blocksNest) eachBlock(kind loop.LoopKind, do func(block sym.Expr, steps
 func (f *blocksNest) eachWord(kind loop.LoopKind, block sym.Expr, steps int64,
 	do func(word, first sym.Expr, count int64)) {
 	per, words := f.PerWord(), block.Mul(sym.Const(f.Block/f.PerWord()))
-	if whole := steps / per; whole > 0 {
-		f.For(kind, "g", sym.Const(whole), func(g sym.Expr) { do(words.Add(g), words.Add(g).Mul(sym.Const(per)), per) })
+	if full := steps / per; full > 0 {
+		f.For(kind, "g", sym.Const(full), func(g sym.Expr) { do(words.Add(g), words.Add(g).Mul(sym.Const(per)), per) })
 	}
 	if rest := steps % per; rest > 0 {
 		last := words.Add(sym.Const(steps / per))
@@ -259,7 +260,7 @@ func (f *blocksNest) eachWord(kind loop.LoopKind, block sym.Expr, steps int64,
 	}
 }
 
-// few computes a panel's columns for all rows, so many at once, with the weights unpacked in registers.
+// few computes a panel's columns for all rows, atOnce rows at a time, with the weights unpacked in registers.
 func (f *blocksNest) few(t sym.Expr, atOnce int64) {
 	chains := max(1, blocksChains/atOnce)
 	rows, fixed := f.rows.Const()
@@ -285,8 +286,8 @@ func (f *blocksNest) few(t sym.Expr, atOnce int64) {
 						sums[i] = append(sums[i], f.Var("sum", loop.Number(dtype.F32, 0)))
 					}
 				}
-				f.eachWord(loop.Serial, block, steps, func(place, first sym.Expr, count int64) {
-					word := f.Let("word", f.words.Load(t, place, c))
+				f.eachWord(loop.Serial, block, steps, func(index, first sym.Expr, count int64) {
+					word := f.Let("word", f.words.Load(t, index, c))
 					for j := range count {
 						weight := f.Let("weight", f.weight(word, j, zero))
 						for i := range atOnce {
@@ -332,9 +333,9 @@ func (f *blocksNest) many(t sym.Expr, wide int64, first sym.Expr, most int64) {
 	f.Each("u", sym.Const(wide), func(u sym.Expr) {
 		from := t.Add(u)
 		f.eachBlock(loop.Each, func(block sym.Expr, steps int64) {
-			f.eachWord(loop.Each, block, steps, func(place, step sym.Expr, count int64) {
+			f.eachWord(loop.Each, block, steps, func(index, step sym.Expr, count int64) {
 				f.Each("c", sym.Const(BlocksPanel), func(c sym.Expr) {
-					word := f.Let("word", f.words.Load(from, place, c))
+					word := f.Let("word", f.words.Load(from, index, c))
 					scale := f.Let("scale", loop.Convert(dtype.F32, f.scale.Load(from, block, c)))
 					zero := f.zeroAt(from, block, c)
 					for j := range count {

@@ -12,6 +12,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operators quantize_blocks and matmul_blocks_bytes.
 func init() {
 	define(&Def{Op: "quantize_blocks", NoGrad: byPasses, Shape: quantizeBlocksShape, Mean: quantizeBlocksMean,
 		Samples:   quantizeBlocksSamples,
@@ -28,25 +29,25 @@ const BytesAllowed = "bytes"
 // reciprocal overflows.
 const leastOfScale = 1e-30
 
-// FitsBytes reports whether products by weights can be of x rounded to bytes: a block's sum is within i32. If apart,
-// zero points are a tensor: they are subtracted in f32, in which all sums must be exact.
-func (w Blocks) FitsBytes(apart bool) bool {
+// FitsBytes reports whether x may be rounded to bytes in products by these weights: a block's sum must be within i32.
+// If zeroTensor, zero points are a tensor: they are subtracted in f32, in which all sums must be exact.
+func (w Blocks) FitsBytes(zeroTensor bool) bool {
 	const exact = 24 // bits of f32
 	most := int64(1) << 15
-	if apart {
+	if zeroTensor {
 		most = 1 << (exact - 7 - w.Bits)
 	}
 	return w.fits() && w.Block <= most
 }
 
-// Step is the step of the sum, within a word of weights, of the weight at index place of the word, for products of
-// bytes. The lowest bits of a word's bytes are four consecutive steps.
-func (w Blocks) Step(place int64) int64 {
+// Step returns the step of the sum, within a word of weights, of weight index of the word, for products of bytes. The
+// lowest bits of a word's bytes are four consecutive steps.
+func (w Blocks) Step(index int64) int64 {
 	perByte := 8 / w.Bits
-	return place%perByte*4 + place/perByte
+	return index%perByte*4 + index/perByte
 }
 
-// wordsOfX is the number of words, of four elements each, of a row of x.
+// wordsOfX returns the number of words, of four elements each, of a row of x.
 func (w Blocks) wordsOfX() int64 { return w.Words() * w.PerWord() / 4 }
 
 // QuantizeBlocks rounds x to signed bytes, with a scale for each block of a row. It returns the inputs of
@@ -56,11 +57,11 @@ func QuantizeBlocks(b *ir.Builder, x *ir.Value, w Blocks) []*ir.Value {
 		Outputs
 }
 
-// Quantised returns the weights' layout for QuantizeBlocks: if zero points are a tensor (apart), its sums are
-// multiplied by −1 instead of minus the common zero point.
-func (w Blocks) Quantised(apart bool) Blocks {
+// Quantised returns the weights' layout for QuantizeBlocks: if zero points are a tensor, its sums are multiplied by −1
+// instead of minus the common zero point.
+func (w Blocks) Quantised(zeroTensor bool) Blocks {
 	w.Columns = 1
-	if apart {
+	if zeroTensor {
 		w.Zero = 1
 	}
 	return w
@@ -151,10 +152,10 @@ func quantizeBlocksRows(k *Nest, n *ir.Node) {
 	k.Reshape(f.scale, rows, sym.Const(f.Count()))
 	k.Reshape(f.less, rows, sym.Const(f.Count()))
 	blocks := func(do func(b sym.Expr, steps int64)) {
-		whole := f.Depth / f.Block
-		k.Each("b", sym.Const(whole), func(b sym.Expr) { do(b, f.Block) })
+		full := f.Depth / f.Block
+		k.Each("b", sym.Const(full), func(b sym.Expr) { do(b, f.Block) })
 		if rest := f.Depth % f.Block; rest > 0 {
-			do(sym.Const(whole), rest)
+			do(sym.Const(full), rest)
 		}
 	}
 	k.Each("r", rows, func(r sym.Expr) {
@@ -290,10 +291,10 @@ func blocksBytesMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tens
 			if zero != nil {
 				sum *= zero.Int(shared)
 			}
-			for place := block * w.Block / w.PerWord(); place < min((block+1)*w.Block/w.PerWord(), w.Words()); place++ {
-				word := uint32(words.Int((t*w.Words()+place)*BlocksPanel + lane))
+			for index := block * w.Block / w.PerWord(); index < min((block+1)*w.Block/w.PerWord(), w.Words()); index++ {
+				word := uint32(words.Int((t*w.Words()+index)*BlocksPanel + lane))
 				for i := range w.PerWord() {
-					step := place*w.PerWord() + w.Step(i)
+					step := index*w.PerWord() + w.Step(i)
 					value := int8(x.Int(r*w.wordsOfX()+step/4) >> (8 * (step % 4)))
 					sum += int64(word>>(w.Bits*i)&(1<<w.Bits-1)) * int64(value)
 				}
@@ -312,7 +313,7 @@ const (
 	blocksBytesLeft = 2
 )
 
-// blocksBytesWords is how many words are one after the other without a branch.
+// blocksBytesWords is the number of words that are computed without a branch between them.
 const blocksBytesWords = 4
 
 // blocksBytesNest writes the kernel of a MatMulBlocksBytes.
@@ -348,15 +349,15 @@ func blocksBytesPanels(k *Nest, n *ir.Node) {
 			return
 		}
 		k.When(loop.Apply2(loop.Le, loop.At(f.rows), loop.At(one)), func() { groups(sym.Const(0), f.rows, 1, true) }, func() {
-			whole := f.rows.FloorDiv(sym.Const(blocksBytesRows))
-			groups(sym.Const(0), whole, blocksBytesRows, true)
-			done := whole.Mul(sym.Const(blocksBytesRows))
+			full := f.rows.FloorDiv(sym.Const(blocksBytesRows))
+			groups(sym.Const(0), full, blocksBytesRows, true)
+			done := full.Mul(sym.Const(blocksBytesRows))
 			groups(done, f.rows.Sub(done).CeilDiv(sym.Const(blocksBytesLeft)), blocksBytesLeft, false)
 		})
 	})
 }
 
-// panels computes panels' columns for some rows from one on; all reports whether all of these are there.
+// panels computes panels' columns for atOnce rows from first on; all reports whether all of these rows exist.
 func (f *blocksBytesNest) panels(panels []sym.Expr, first sym.Expr, atOnce int64, all bool) {
 	row := func(i int64) sym.Expr {
 		at := first.Add(sym.Const(i))
@@ -368,10 +369,10 @@ func (f *blocksBytesNest) panels(panels []sym.Expr, first sym.Expr, atOnce int64
 	f.Each("c", sym.Const(BlocksPanel), func(c sym.Expr) {
 		tile := &bytesTile{blocksBytesNest: f, panels: panels, column: c, row: row,
 			totals: f.variables(loop.Number(dtype.F32, 0), len(panels), atOnce)}
-		whole := f.Depth / f.Block
-		f.Serial("b", sym.Const(whole), func(b sym.Expr) { tile.block(b, f.Block) })
+		full := f.Depth / f.Block
+		f.Serial("b", sym.Const(full), func(b sym.Expr) { tile.block(b, f.Block) })
 		if rest := f.Depth % f.Block; rest > 0 {
-			tile.block(sym.Const(whole), rest)
+			tile.block(sym.Const(full), rest)
 		}
 		for i := range atOnce {
 			at := first.Add(sym.Const(i))
@@ -414,13 +415,13 @@ type bytesTile struct {
 func (f *bytesTile) block(b sym.Expr, steps int64) {
 	f.begin(b)
 	begin, words := b.Mul(sym.Const(f.Block/f.PerWord())), (steps+f.PerWord()-1)/f.PerWord()
-	if whole := words / blocksBytesWords; whole > 1 {
-		f.Serial("g", sym.Const(whole), func(g sym.Expr) {
+	if full := words / blocksBytesWords; full > 1 {
+		f.Serial("g", sym.Const(full), func(g sym.Expr) {
 			for i := range int64(blocksBytesWords) {
 				f.word(begin.Add(g.Mul(sym.Const(blocksBytesWords))).Add(sym.Const(i)))
 			}
 		})
-		begin, words = begin.Add(sym.Const(whole*blocksBytesWords)), words%blocksBytesWords
+		begin, words = begin.Add(sym.Const(full*blocksBytesWords)), words%blocksBytesWords
 	}
 	for i := range words {
 		f.word(begin.Add(sym.Const(i)))
@@ -444,18 +445,18 @@ func (f *bytesTile) begin(b sym.Expr) {
 }
 
 // word adds the products of the steps in a word of each column.
-func (f *bytesTile) word(place sym.Expr) {
+func (f *bytesTile) word(index sym.Expr) {
 	words := make([]loop.Expr, len(f.panels))
 	for u, t := range f.panels {
-		words[u] = f.Let("word", f.words.Load(t, place, f.column))
+		words[u] = f.Let("word", f.words.Load(t, index, f.column))
 	}
-	parts := f.PerWord() / 4
-	for h := range parts {
+	pieces := f.PerWord() / 4
+	for h := range pieces {
 		bytes := make([]loop.Expr, len(words))
 		for u, word := range words {
 			bytes[u] = f.Let("bytes", f.bytes(word, h))
 		}
-		at := place.Mul(sym.Const(parts)).Add(sym.Const(h))
+		at := index.Mul(sym.Const(pieces)).Add(sym.Const(h))
 		for i := range f.totals[0] {
 			x := f.Let("x", f.x.Load(f.row(int64(i)), at))
 			for u := range bytes {
@@ -492,9 +493,9 @@ func (f *bytesTile) end(b sym.Expr) {
 }
 
 // bytes extracts four of a word's weights as bytes.
-func (f *blocksBytesNest) bytes(word loop.Expr, part int64) loop.Expr {
-	if part > 0 {
-		word = loop.Apply2(loop.Shr, word, loop.Integer(dtype.I32, f.Bits*part))
+func (f *blocksBytesNest) bytes(word loop.Expr, piece int64) loop.Expr {
+	if piece > 0 {
+		word = loop.Apply2(loop.Shr, word, loop.Integer(dtype.I32, f.Bits*piece))
 	}
 	if f.Bits < 8 {
 		word = loop.Apply2(loop.And, word, loop.Integer(dtype.I32, (1<<f.Bits-1)*0x01010101))

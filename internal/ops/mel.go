@@ -9,6 +9,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator mel_weights.
 func init() {
 	define(&Def{Op: "mel_weights", NoGrad: "a table made once", Shape: melShape, Mean: hostMean("mel_weights"),
 		Host: "mel_weights", Samples: melSamples})

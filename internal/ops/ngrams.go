@@ -9,6 +9,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator ngrams.
 func init() {
 	define(&Def{Op: "ngrams", NoGrad: occurrences, Shape: ngramsShape, Mean: hostMean("ngrams"), Host: "ngrams",
 		Samples: ngramsSamples})

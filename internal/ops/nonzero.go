@@ -6,6 +6,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
+// init defines the operator nonzero.
 func init() {
 	define(&Def{Op: "nonzero", Linear: true, Shape: nonzeroShape, Mean: hostMean("nonzero"), Host: "nonzero",
 		Samples: nonzeroSamples})

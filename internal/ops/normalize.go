@@ -11,6 +11,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator normalize.
 func init() {
 	define(&Def{Op: "normalize", Last: normalizeLast, Narrow: alongNarrow("axes"), Linear: true,
 		Recompute: InPieces | Backward, rows: rowRule{axes: normalizeAxes}, Shape: normalizeShape, Mean: normalizeMean,

@@ -7,6 +7,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator pad.
 func init() {
 	define(&Def{Op: "pad", Last: listsLast("begin", "end"), Light: true, Linear: true, Recompute: InPieces | Backward,
 		NotNegative: padNotNegative, rows: rowRule{axes: padAxes, seen: padSeen, loose: padLoose, cut: padCut}, Grad: padGrad,

@@ -8,6 +8,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator that package ir calls PlaceOp.
 func init() {
 	define(&Def{Op: ir.PlaceOp, Shape: placeShape, Mean: placeMean})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operators max_pool, max_pool_indices, average_pool and lp_pool.
 func init() {
 	define(&Def{Op: "max_pool", Last: poolLast, Picks: true, NotNegative: firstNotNegative, Cost: windowCost,
 		rows: windowRows, Grad: maxPoolGrad, Shape: poolShape, Mean: maxPoolMean, Samples: poolSamples,

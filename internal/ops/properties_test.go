@@ -388,11 +388,11 @@ func randomSection(r *rand.Rand, shape []int64) Section {
 
 // checkNarrow checks that a node's result on sections of its inputs is the section of its result on the inputs.
 func checkNarrow(r *rand.Rand, d *Def, s Sample) (bool, error) {
-	x, n, whole, err := applied(d.Op, s)
+	x, n, full, err := applied(d.Op, s)
 	if err != nil || len(n.Outputs) != 1 {
 		return false, err
 	}
-	want := randomSection(r, whole.Shape())
+	want := randomSection(r, full.Shape())
 	if want.Full() {
 		return false, nil
 	}
@@ -420,7 +420,7 @@ func checkNarrow(r *rand.Rand, d *Def, s Sample) (bool, error) {
 			return false, fmt.Errorf("%v of the result: %w", want, err)
 		}
 	}
-	return !reading.Made.Full(), compareSample(got, sectionOf(whole, reading.Made), 0)
+	return !reading.Made.Full(), compareSample(got, sectionOf(full, reading.Made), 0)
 }
 
 // checkLast checks that a node's result on inputs with their channels last has its channels last.
@@ -430,7 +430,7 @@ func checkLast(_ *rand.Rand, d *Def, s Sample) (bool, error) {
 		return false, err
 	}
 	form := d.Last(x.module.Dims, n)
-	if form == nil || !form.Plain && want.Rank() < 3 {
+	if form == nil || !form.DropsChannels && want.Rank() < 3 {
 		return false, nil
 	}
 	turned := Sample{Attrs: maps.Clone(s.Attrs), Constant: s.Constant}
@@ -451,7 +451,7 @@ func checkLast(_ *rand.Rand, d *Def, s Sample) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if !form.Plain {
+	if !form.DropsChannels {
 		want = turnedSample(want, ChannelsLast(want.Rank()))
 	}
 	return true, compareSample(got, want, 0)

@@ -10,6 +10,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operators quantize and dequantize.
 func init() {
 	define(&Def{Op: "quantize", Last: axisLast, Linear: true,
 		NoGrad: "rounded; Custom says how to pass a derivative through", Shape: quantizeShape, Mean: quantizeMean,

@@ -11,9 +11,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// MatMulInteger is the product of x − xZero and y − yZero, integers of 8 bits, in i32. The zero points may be nil for
-// 0; xZero has one element, or one for each row of x, yZero one, or one for each column of y. The product is of the
-// operands as they are; what the zero points change is added to it, from sums along the shared axis.
+// MatMulInteger returns the product of x − xZero and y − yZero, integers of 8 bits, in i32. The zero points may be nil
+// for 0; xZero has one element, or one for each row of x, yZero one, or one for each column of y. It multiplies the
+// operands without their zero points, and corrects the product by sums along the shared axis.
 func MatMulInteger(b *ir.Builder, x, xZero, y, yZero *ir.Value) *ir.Value {
 	row, column := len(x.Type.Shape) == 1, len(y.Type.Shape) == 1
 	if row {
@@ -50,10 +50,10 @@ func MatMulInteger(b *ir.Builder, x, xZero, y, yZero *ir.Value) *ir.Value {
 	return z
 }
 
-// isZeroPoint reports whether a zero point is known to be 0 throughout.
+// isZeroPoint reports whether a zero point is known to be 0 for all elements.
 func isZeroPoint(zero *ir.Value) bool { return zero == nil || isThroughout(zero, 0) }
 
-// isThroughout reports whether all elements of a zero point are known, and of one value.
+// isThroughout reports whether all elements of a zero point are known and equal value.
 func isThroughout(zero *ir.Value, value int64) bool {
 	if t := zero.Const; t != nil && !t.Pending() {
 		for i := range t.Len() {
@@ -71,23 +71,24 @@ func isThroughout(zero *ir.Value, value int64) bool {
 	return zero.Known != nil
 }
 
-// SignedBytes is a tensor of u8, not a scalar, less 128 as one of i8. Its elements are computed when they are wanted.
+// SignedBytes returns a tensor of u8, not a scalar, minus 128 as a tensor of i8. Its elements are computed when they
+// are read.
 func SignedBytes(from *tensor.Tensor) (*tensor.Tensor, error) {
 	return tensor.Deferred(dtype.I8, from.Shape(), from, from.Major(),
 		func(to *tensor.Tensor, axis int, begin, end int64) {
-			part, release := tensor.Temporary(dtype.U8, to.Shape()...)
+			piece, release := tensor.Temporary(dtype.U8, to.Shape()...)
 			defer release()
-			from.Fill(part, axis, begin, end)
+			from.Fill(piece, axis, begin, end)
 			out := to.Bytes()
-			for i, v := range part.Bytes() {
+			for i, v := range piece.Bytes() {
 				out[i] = v ^ 1<<7
 			}
 		})
 }
 
-// signed is constant unsigned numbers with a zero point, as weights often are, as signed ones, and their zero point,
-// nil if it is 0 then. So are numbers that are computed, if that zero point is nil; others stay as they are. A
-// constant's are computed when they are wanted.
+// signed returns constant unsigned numbers with a zero point, as weights often are, as signed numbers with their zero
+// point, nil if that is 0. Computed numbers are converted only if the resulting zero point is nil; other values are
+// returned unchanged. The elements of a constant are computed when they are read.
 func signed(b *ir.Builder, x, zero *ir.Value) (*ir.Value, *ir.Value) {
 	const half = 128
 	if zero == nil || x.Type.DType != dtype.U8 || zero.Type.DType != dtype.U8 || isZeroPoint(zero) {
@@ -113,9 +114,9 @@ func signed(b *ir.Builder, x, zero *ir.Value) (*ir.Value, *ir.Value) {
 	return x, turned(zero)
 }
 
-// sumsOf is the sums of y's elements, integers of 8 bits, over its axes from first to last, which stay with an extent
-// of 1, in i32. The last of the others must not be between. Those of a constant are computed here: passes would have to
-// write it in 32 bits first. given is what y was before it was signed.
+// sumsOf returns the sums of y's elements, integers of 8 bits, over its axes from first to last, which stay with an
+// extent of 1, in i32. given is y before it was signed. The sums of a constant are computed here, since passes would
+// write it in 32 bits first.
 func sumsOf(b *ir.Builder, y, given *ir.Value, first, last int) *ir.Value {
 	t := given.Const
 	if t == nil || t.Pending() || t.DType().Bits() != 8 {
@@ -169,8 +170,8 @@ func addBytes(sums []int32, data []byte, signed bool) {
 	}
 }
 
-// zeroAlong is a zero point as i32, placed so that it is broadcast along the axis that is `after` axes before the last
-// one.
+// zeroAlong returns a zero point as i32, reshaped so that it broadcasts along the axis that is `after` axes before the
+// last one.
 func zeroAlong(b *ir.Builder, zero *ir.Value, after, rank int) *ir.Value {
 	wide := Cast(b, zero, dtype.I32)
 	switch {
@@ -184,10 +185,10 @@ func zeroAlong(b *ir.Builder, zero *ir.Value, after, rank int) *ir.Value {
 	return wide
 }
 
-// ConvolutionInteger is Convolution of x − xZero and w − wZero, integers of 8 bits, in i32; padding is 0 after the
-// subtraction. xZero has one element, wZero one, or one for each output channel; either may be nil for 0. bias, of type
-// i32, may be nil. The convolution is of the operands as they are: x is padded with its zero point, and what the zero
-// points add to each result is taken off it.
+// ConvolutionInteger returns the convolution of x − xZero and w − wZero, integers of 8 bits, in i32; padding is 0 after
+// the subtraction. xZero has one element, wZero one, or one for each output channel; either may be nil for 0. bias, of
+// type i32, may be nil. It convolves the operands without their zero points, with x padded by its zero point, and
+// subtracts the share of the zero points in each result.
 func ConvolutionInteger(b *ir.Builder, x, xZero, w, wZero, bias *ir.Value, window Window, groups int64) *ir.Value {
 	if xZero != nil && xZero.Type.DType != x.Type.DType {
 		b.Failf("the zero point of a convolution's %s is %s", x.Type, xZero.Type)
@@ -217,9 +218,9 @@ func ConvolutionInteger(b *ir.Builder, x, xZero, w, wZero, bias *ir.Value, windo
 	return biased(b, y, bias)
 }
 
-// WindowSums is the sum of x − xZero, integers of 8 bits, over what each position of a convolution with weights w sees,
-// [N, O or 1, …] in i32. attrs has the window, without padding unless xZero is 0, and xZero has one element, or is nil
-// for 0. Without groups the channels are added up before the windows are.
+// WindowSums returns the sum of x − xZero, integers of 8 bits, over the window at each position of a convolution with
+// weights w, [N, O or 1, …] in i32. attrs has the window, without padding unless xZero is 0, and xZero has one element,
+// or is nil for 0. Without groups, the channels are summed before the windows.
 func WindowSums(b *ir.Builder, x, xZero, w *ir.Value, attrs ir.Attrs, groups int64) *ir.Value {
 	attrs = maps.Clone(attrs)
 	attrs["groups"], attrs["dtype"] = groups, dtype.I32
@@ -240,7 +241,7 @@ func WindowSums(b *ir.Builder, x, xZero, w *ir.Value, attrs ir.Attrs, groups int
 	return b.Op("convolution", attrs, ReduceSum(b, wide, true, 1), ones(b, dtype.I32, shape))
 }
 
-// ones is a tensor of ones, a constant if its shape is known.
+// ones returns a tensor of ones, a constant if its shape is known.
 func ones(b *ir.Builder, dt dtype.DType, shape []sym.Expr) *ir.Value {
 	sizes, known := constants(shape)
 	if !known {
@@ -259,13 +260,14 @@ func ones(b *ir.Builder, dt dtype.DType, shape []sym.Expr) *ir.Value {
 	return b.Constant("ones", t)
 }
 
-// zeroShare is what the zero point of x adds to each output channel of a convolution: xZero · Σ w, [O].
+// zeroShare returns the share of x's zero point in each output channel of a convolution: xZero · Σ w, [O].
 func zeroShare(b *ir.Builder, xZero, w, given *ir.Value) *ir.Value {
 	sums := sumsOf(b, w, given, 1, len(w.Type.Shape)-1)
 	return Binary(b, loop.Mul, Reshape(b, sums, w.Type.Shape[0]), Reshape(b, Cast(b, xZero, dtype.I32)))
 }
 
-// perChannel is a convolution's zero points of weights, in i32, placed so that they are broadcast along its channels.
+// perChannel returns a convolution's zero points of weights, in i32, reshaped so that they broadcast along its
+// channels.
 func perChannel(b *ir.Builder, zero *ir.Value, rank int) *ir.Value {
 	wide := Cast(b, zero, dtype.I32)
 	if isOne(product(zero.Type.Shape)) {
@@ -274,7 +276,7 @@ func perChannel(b *ir.Builder, zero *ir.Value, rank int) *ir.Value {
 	return AlongAxis(b, wide, 1, rank)
 }
 
-// biased adds a number to each channel; bias may be nil.
+// biased adds bias to the channels of y; bias may be nil.
 func biased(b *ir.Builder, y, bias *ir.Value) *ir.Value {
 	if bias == nil {
 		return y
@@ -282,16 +284,16 @@ func biased(b *ir.Builder, y, bias *ir.Value) *ir.Value {
 	return Binary(b, loop.Add, y, AlongAxis(b, bias, 1, len(y.Type.Shape)))
 }
 
-// Requantize is a product of quantised operands, in i32, as quantised numbers again: sums times the operands' scales
-// over the result's scale. scale is x's and w's scales' product, broadcast to the sums; outScale and outZero have one
+// Requantize quantises a product of quantised operands, in i32, again: sums times the operands' scales over the
+// result's scale. scale is the product of x's and w's scales, broadcast to the sums; outScale and outZero have one
 // element, or one for each index of the axis.
 func Requantize(b *ir.Builder, sums, scale, outScale, outZero *ir.Value, q Quantization) *ir.Value {
 	real := Binary(b, loop.Mul, Cast(b, sums, dtype.F32), scale)
 	return Quantize(b, real, outScale, outZero, outZero.Type.DType, dtype.Invalid, q, false)
 }
 
-// DynamicQuantize quantises x (f32) to u8 by the range of its elements, 0 included: the elements, the scale and the
-// zero point.
+// DynamicQuantize quantises x (f32) to u8 by the range of its elements, extended to 0. It returns the elements, the
+// scale and the zero point.
 func DynamicQuantize(b *ir.Builder, x *ir.Value) (y, scale, zero *ir.Value) {
 	dt := x.Type.DType
 	axes := make([]int64, len(x.Type.Shape))
@@ -301,8 +303,8 @@ func DynamicQuantize(b *ir.Builder, x *ir.Value) (y, scale, zero *ir.Value) {
 	none := Scalar(b, dt, 0)
 	high := Binary(b, loop.Max, ReduceMax(b, x, false, axes...), none)
 	low := Binary(b, loop.Min, Reduce(b, "reduce_min", x, false, axes...), none)
-	span := Binary(b, loop.Sub, high, low)
-	scale = Binary(b, loop.Div, Where(b, Binary(b, loop.Eq, span, none), Scalar(b, dt, 255), span), Scalar(b, dt, 255))
+	extent := Binary(b, loop.Sub, high, low)
+	scale = Binary(b, loop.Div, Where(b, Binary(b, loop.Eq, extent, none), Scalar(b, dt, 255), extent), Scalar(b, dt, 255))
 	zero = Unary(b, loop.Round, Binary(b, loop.Div, Binary(b, loop.Sub, none, low), scale))
 	zero = Cast(b, Binary(b, loop.Max, none, Binary(b, loop.Min, zero, Scalar(b, dt, 255))), dtype.U8)
 	return Quantize(b, x, scale, zero, dtype.U8, dtype.Invalid, Quantization{}, false), scale, zero

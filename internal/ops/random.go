@@ -9,6 +9,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator random_uniform.
 func init() {
 	define(&Def{Op: "random_uniform", NoGrad: random, Shape: randomShape, Mean: hostMean("random_uniform"),
 		Host: "random_uniform", Samples: randomSamples})

@@ -8,6 +8,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator range.
 func init() {
 	define(&Def{Op: "range", Linear: true, Recompute: Backward, Grad: rangeGrad, Shape: rangeShape, Mean: rangeMean,
 		Lowerings: []Lowering{{Name: "map", Build: rangeMap}}, Samples: rangeSamples})

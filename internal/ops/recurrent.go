@@ -10,6 +10,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator recurrent.
 func init() {
 	define(&Def{Op: "recurrent", Grad: recurrentGrad, Shape: recurrentShape, Mean: recurrentMean,
 		Samples: recurrentSamples,

@@ -12,6 +12,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator recurrent_back.
 func init() {
 	define(&Def{Op: "recurrent_back", Shape: recurrentBackShape, Mean: recurrentBackMean, Expand: recurrentBackExpand,
 		Samples:   recurrentBackSamples,

@@ -74,6 +74,7 @@ var reductions = []reduction{
 		}},
 }
 
+// init defines the operators of reductions.
 func init() {
 	for _, r := range reductions {
 		define(r.define())
@@ -540,7 +541,7 @@ func reducedLast(_ *sym.Dims, n *ir.Node) *LastForm {
 	axes := AxesLast(n)
 	f := imageFirst(n, ir.Attrs{"axes": axes})
 	if !n.Attrs.Bool("keep") {
-		f.Plain = true
+		f.DropsChannels = true
 		for i := 1; i < rank-1; i++ {
 			if !slices.Contains(axes, int64(i)) {
 				return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator reduce_log_sum_exp.
 func init() {
 	shape := reduction{accepts: floats, before: square}.shape // with before, elements are never known
 	define(&Def{Op: "reduce_log_sum_exp", Last: reducedLast, Narrow: reducedNarrow, Linear: true, rows: reducedRows,

@@ -10,6 +10,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator repeat.
 func init() {
 	define(&Def{Op: "repeat", Light: true, Recompute: InPieces | Backward,
 		rows: rowRule{axes: firstAxes, seen: repeatSeen, granule: repeatGranule}, Grad: repeatGrad, Shape: repeatShape,

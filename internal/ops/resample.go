@@ -9,6 +9,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator resample.
 func init() {
 	define(&Def{Op: "resample", Last: axisLast, rows: tableRows, Grad: resampleGrad, Shape: resampleShape,
 		Mean: resampleMean, Samples: resampleSamples,

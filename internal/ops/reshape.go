@@ -6,6 +6,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator reshape.
 func init() {
 	define(&Def{Op: "reshape", Last: reshapeLast, Narrow: reshapeNarrow, Light: true, Linear: true,
 		Recompute: Late | InPieces | Backward, Picks: true, Rearranges: true, Alias: true, NotNegative: firstNotNegative,
@@ -143,7 +144,7 @@ func reshapeLast(d *sym.Dims, n *ir.Node) *LastForm {
 	}
 	if len(to) == 2 {
 		f := imageFirst(n, nil)
-		f.Plain = true
+		f.DropsChannels = true
 		return f
 	}
 	return imageFirst(n, ir.Attrs{"shape": permuted(to, ChannelsLast(len(to)))})

@@ -8,6 +8,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator reverse_sequence.
 func init() {
 	define(&Def{Op: "reverse_sequence", Grad: reverseSequenceGrad, Shape: reverseSequenceShape, Mean: reverseSequenceMean,
 		Samples:   reverseSequenceSamples,

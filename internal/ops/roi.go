@@ -13,6 +13,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operators roi_align and max_roi_pool.
 func init() {
 	define(&Def{Op: "roi_align", Taken: []int{1}, Grad: roiAlignGrad, Shape: roiAlignShape, Mean: roiAlignMean,
 		Samples: roiAlignSamples, Lowerings: []Lowering{{Name: "samples", Build: roiAlignNest}}})

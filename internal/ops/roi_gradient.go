@@ -14,6 +14,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operators roi_align_back, roi_align_largest and max_roi_pool_largest.
 func init() {
 	define(&Def{Op: "roi_align_back", Taken: []int{2}, Grad: roiAlignBackGrad, Shape: roiAlignBackShape,
 		Mean: roiAlignBackMean, Samples: roiAlignBackSamples,

@@ -9,6 +9,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator rotate.
 func init() {
 	define(&Def{Op: "rotate", Narrow: rotateNarrow, Light: true, Shape: rotateShape, Mean: rotateMean,
 		Samples: rotateSamples, Expand: func(b *ir.Builder, n *ir.Node) []*ir.Value {

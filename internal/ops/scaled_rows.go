@@ -11,6 +11,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator scaled_rows.
 func init() {
 	define(&Def{Op: "scaled_rows", Shape: scaledRowsShape, Mean: scaledRowsMean, Samples: scaledRowsSamples,
 		Expand: func(b *ir.Builder, n *ir.Node) []*ir.Value {

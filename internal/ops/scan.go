@@ -11,6 +11,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator scan.
 func init() {
 	define(&Def{Op: "scan", Grad: scanGrad, Shape: scanShape, Mean: scanMean, Expand: scanExpand, Samples: scanSamples})
 }

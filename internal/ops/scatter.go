@@ -7,6 +7,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operators scatter_elements and scatter_nd.
 func init() {
 	define(&Def{Op: "scatter_elements", Linear: true, Scatter: true, KeepsVectors: scatterElementsKeepsVectors,
 		Grad: scatterElementsGrad, Shape: scatterElementsShape, Mean: scatterElementsMean, Samples: scatterElementsSamples,

@@ -13,6 +13,7 @@ import (
 
 // A sequence is two tensors, elements and extents, as package tensor defines them.
 
+// init defines the operators sequence_at, sequence_insert, sequence_erase, sequence_concat and sequence_split.
 func init() {
 	for _, d := range []*Def{
 		{Op: "sequence_at", Shape: sequenceAtShape, Samples: sequenceAtSamples},

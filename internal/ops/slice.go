@@ -7,6 +7,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator slice.
 func init() {
 	define(&Def{Op: "slice", Last: listsLast("begin", "extent", "step"), Narrow: sliceNarrow, Light: true, Linear: true,
 		Recompute: InPieces | Backward, Picks: true, Selects: true, NotNegative: firstNotNegative, Defer: sliceDeferred,

@@ -9,6 +9,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator slice_by.
 func init() {
 	define(&Def{Op: "slice_by", Grad: sliceByGrad, Shape: sliceByShape, Mean: sliceByMean, Samples: sliceBySamples,
 		Lowerings: []Lowering{{Name: "map", When: movable, Build: func(k *Nest, n *ir.Node) {

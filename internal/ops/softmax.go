@@ -11,6 +11,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operators softmax and log_softmax.
 func init() {
 	define(&Def{Op: "softmax", Last: axisLast, Narrow: alongNarrow("axis"), Linear: true, Recompute: InPieces,
 		NotNegative: neverNegative, rows: rowRule{axes: softmaxAxes}, Shape: softmaxShape, Grad: softmaxGrad,

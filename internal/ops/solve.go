@@ -11,6 +11,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator solve.
 func init() {
 	define(&Def{Op: "solve", Shape: solveShape, Mean: solveMean, Grad: solveGrad, Samples: solveSamples,
 		Lowerings: []Lowering{{Name: "elimination", Build: solveElimination}}})

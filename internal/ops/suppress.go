@@ -9,6 +9,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator non_max_suppression.
 func init() {
 	define(&Def{Op: "non_max_suppression", NoGrad: "a choice", Shape: suppressShape, Mean: hostMean("non_max_suppression"),
 		Host: "non_max_suppression", Samples: suppressSamples})

@@ -11,6 +11,7 @@ import (
 // A tensor of strings is two tensors: spans (i64) into a pool of bytes (u8), as package tensor defines them. Operators
 // that move elements move spans; the operators of this file read the strings.
 
+// init defines the operators on strings.
 func init() {
 	for _, d := range []*Def{
 		{Op: "text_equal", Shape: textShape(2, 0, func(*ir.Inference, *ir.Node) []ir.Type {

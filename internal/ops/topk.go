@@ -7,6 +7,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
+// init defines the operator topk.
 func init() {
 	define(&Def{Op: "topk", Grad: topkGrad, Shape: topkShape, Mean: hostMean("topk"), Host: "topk", Samples: topkSamples})
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator transpose.
 func init() {
 	define(&Def{Op: "transpose", Narrow: transposeNarrow, Light: true, Linear: true, Recompute: InPieces | Backward,
 		Picks: true, Rearranges: true, NotNegative: firstNotNegative, KeepsVectors: transposeKeepsVectors,

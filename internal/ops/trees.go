@@ -11,6 +11,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator trees.
 func init() {
 	define(&Def{Op: "trees", NoGrad: "constant between the values at which trees branch", Shape: treesShape,
 		Mean: hostMean("trees"), Host: "trees", Samples: treesSamples})

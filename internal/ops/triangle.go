@@ -7,6 +7,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator triangle.
 func init() {
 	define(&Def{Op: "triangle", Linear: true, Recompute: Backward, Grad: triangleGrad, Shape: triangleShape,
 		Mean: triangleMean, Samples: triangleSamples,

@@ -95,6 +95,7 @@ func (s slope) grad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 // cosine returns 1 − x².
 func (g *Gradients) cosine(x *ir.Value) *ir.Value { return g.from(1, g.mul(x, x)) }
 
+// init defines the operators of unaryTable.
 func init() {
 	for _, row := range unaryTable {
 		define(unary(row.function, row.accepts, row.slope, row.own))

@@ -6,6 +6,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
+// init defines the operator unique.
 func init() {
 	define(&Def{Op: "unique", Grad: uniqueGrad, Shape: uniqueShape, Mean: hostMean("unique"), Host: "unique",
 		Samples: uniqueSamples})

@@ -8,6 +8,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator where.
 func init() {
 	define(&Def{Op: "where", Light: true, Elementwise: true, Narrow: elementwiseNarrow, rows: elementwiseRows,
 		Shape: whereShape, Mean: whereMean, Samples: whereSamples, Grad: whereGrad,

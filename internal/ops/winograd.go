@@ -12,6 +12,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// init defines the operator winograd.
 func init() {
 	define(&Def{Op: "winograd", Cost: winogradCost, NoGrad: byPasses,
 		rows: rowRule{axes: winogradAxes, seen: winogradSeen, loose: winogradLoose, granule: winogradGranule,

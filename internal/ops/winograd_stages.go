@@ -15,6 +15,7 @@ import (
 // a block of tiles. The inputs of all tiles are transformed, multiplied by the weights in one product for each element
 // of a tile, and transformed back. Between the stages they lie in memory. Channels come before rows and columns.
 
+// init defines the operators winograd_far, winograd_input and winograd_output.
 func init() {
 	lowering := func(build func(k *Nest, n *ir.Node), error float64) []Lowering {
 		return []Lowering{{Name: "tiles", Build: build, Error: error}}

@@ -44,7 +44,7 @@ func (l *layout) ownForm(n *ir.Node) *form {
 	if how == nil {
 		return nil
 	}
-	f := &form{images: how.Images, plain: how.Plain, build: func(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value {
+	f := &form{images: how.Images, plain: how.DropsChannels, build: func(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value {
 		return b.Op(n.Op.Name(), with(n, how.Attrs), in...)
 	}}
 	switch {
