@@ -44,9 +44,10 @@ func (l *layout) ownForm(n *ir.Node) *form {
 	if how == nil {
 		return nil
 	}
-	f := &form{images: how.Images, plain: how.DropsChannels, build: func(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value {
+	f := &form{images: how.Images, plain: how.DropsChannels}
+	f.build = func(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value {
 		return b.Op(n.Op.Name(), with(n, how.Attrs), in...)
-	}}
+	}
 	switch {
 	case of.WantsLast:
 		f.gain = unbreakable
