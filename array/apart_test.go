@@ -11,16 +11,16 @@ import (
 	"github.com/weirml/weir/array"
 )
 
-// halved is a function that is computed with forward and backward separately, and together.
+// halved is a function that is computed by a Pair, forward and backward separately, and at once.
 type halved struct {
 	f      array.Func
 	shapes [][]any // of the inputs; names stand for extents
-	ints   []int   // which of them are i64: indices below 3
-	seeds  int     // as Apart has it
-	saves  int64   // the bytes that are saved, with names at 4; −1: whatever
+	ints   []int   // the inputs that are i64: indices below 3
+	seeds  int     // Apart's results
+	saves  int64   // the saved bytes with 4 as each named extent; −1: not checked
 }
 
-// functions are computed at extents n = 4 and, compiled once, at 7.
+// functions are computed at extents n = 4 and 7; with named extents, by one Pair.
 var functions = map[string]halved{
 	"layers": {f: func(s scope, in ...arr) []arr {
 		h := s.Relu(s.Add(s.MatMul(in[0], in[1]), in[2]))
@@ -29,7 +29,7 @@ var functions = map[string]halved{
 	"elementwise": {f: func(s scope, in ...arr) []arr {
 		return []arr{s.Mul(s.Tanh(s.Exp(s.Sin(in[0]))), in[1]), s.Square(in[0])}
 	}, shapes: [][]any{{"n", 3}, {3}}, saves: 0},
-	"results": {f: func(s scope, in ...arr) []arr { // what backward reads is a result: it is lent
+	"results": {f: func(s scope, in ...arr) []arr { // backward reads a result, which is lent to it
 		return []arr{s.MatMul(in[0], in[1]), s.Square(s.MatMul(in[0], in[1]))}
 	}, shapes: [][]any{{"n", 3}, {3, 3}}, saves: 0},
 	"inputs": {f: func(s scope, in ...arr) []arr {
@@ -90,7 +90,7 @@ var functions = map[string]halved{
 	"sorted": {f: func(s scope, in ...arr) []arr {
 		return []arr{s.Mul(s.Sort(in[0], 0), in[0])}
 	}, shapes: [][]any{{"n", 3}}, saves: -1},
-	"decided": {f: func(s scope, in ...arr) []arr { // data decide how many rows there are
+	"decided": {f: func(s scope, in ...arr) []arr { // data decide the number of rows
 		rows := s.Take(in[0], s.Nonzero(s.Greater(in[1], s.Number(0)))[0], 0)
 		return []arr{s.Sum(s.Square(s.MatMul(rows, in[2])))}
 	}, shapes: [][]any{{"n", 3}, {"n"}, {3, 2}}, saves: -1},
@@ -104,7 +104,7 @@ var functions = map[string]halved{
 	}, shapes: [][]any{{"n", 3}, {3}}, saves: -1},
 }
 
-// arrays are inputs at an extent, or seeds for results.
+// arrays returns inputs at an extent, or seeds for results.
 func (h halved) arrays(s scope, key array.Key, n int) (in []arr) {
 	for i, k := range key.Split(len(h.shapes)) {
 		var shape []int
@@ -124,18 +124,20 @@ func (h halved) arrays(s scope, key array.Key, n int) (in []arr) {
 	return in
 }
 
+// specs returns the specs of the inputs.
 func (h halved) specs() (specs []array.Spec) {
 	for i, shape := range h.shapes {
 		dt := weir.F32
 		if len(h.ints) > 0 && h.ints[0] == i {
 			dt = weir.I64
 		}
-		specs = append(specs, array.SpecOf([]string{"", "y0", "d0", "seed0"}[i], dt, shape...)) // names that results have too
+		// the names are used for results too
+		specs = append(specs, array.SpecOf([]string{"", "y0", "d0", "seed0"}[i], dt, shape...))
 	}
 	return specs
 }
 
-// equal reports whether arrays are equal to rounding.
+// equal fails t unless arrays are equal up to rounding.
 func equal(t *testing.T, what string, got, want []arr) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -169,8 +171,8 @@ func equal(t *testing.T, what string, got, want []arr) {
 	}
 }
 
-// TestApart computes functions forward and backward apart, compiled for shapes as they come and for named extents, and
-// compares results and derivatives with those computed at once.
+// TestApart computes functions by Pairs, for the shapes of each call and for named extents, and compares results and
+// derivatives with those of VJP.
 func TestApart(t *testing.T) {
 	for name, h := range functions {
 		t.Run(name, func(t *testing.T) {
@@ -193,7 +195,7 @@ func TestApart(t *testing.T) {
 	}
 }
 
-// check compares one call of both halves with the function's.
+// check compares one call of both halves with the function's own results and derivatives.
 func (h halved) check(t *testing.T, p *array.Pair, n int) {
 	t.Helper()
 	s := array.NewScope("check")
@@ -220,7 +222,7 @@ func (h halved) check(t *testing.T, p *array.Pair, n int) {
 	fine(t, s.Close())
 }
 
-// layers is a net of three layers of 64, with weights that are captured if there are any.
+// layers returns a network of three layers of 64, with captured weights if there are any.
 func layers(weights []arr) array.Func {
 	return func(s scope, in ...arr) []arr {
 		h := in[0]
@@ -232,8 +234,8 @@ func layers(weights []arr) array.Func {
 	}
 }
 
-// pairs runs n calls of Forward, of which every second is followed by Backward; half of the others are closed, and the
-// rest abandoned.
+// pairs makes n calls of Forward. Every second is followed by Backward; of the others, half are closed and half are
+// left to their scope.
 func pairs(t *testing.T, p *array.Pair, n int) {
 	root := array.NewScope("pairs")
 	x, w := root.Normal(array.Key(1), weir.F32, 0, 1, 8, 16), root.Normal(array.Key(2), weir.F32, 0, 0.1, 16, 16)
@@ -257,7 +259,7 @@ func pairs(t *testing.T, p *array.Pair, n int) {
 	fine(t, root.Close())
 }
 
-// TestApartGrows: 10⁴ calls, half of them without a backward, from four goroutines, leave nothing.
+// TestApartGrows: 10⁴ calls from four goroutines, half of them without Backward, leave nothing.
 func TestApartGrows(t *testing.T) {
 	array.AssertNoLeaks(t)
 	p, err := array.Apart(layers(nil), 0, array.Options{Name: "net", Compile: weir.Options{Threads: 1}})
@@ -272,7 +274,8 @@ func TestApartGrows(t *testing.T) {
 	fine(t, p.Close())
 }
 
-// TestApartBeside: goroutines compute derivatives at several sizes beside each other, each its own.
+// TestApartBeside: goroutines compute derivatives of one Pair at different sizes at the same time, and each gets its
+// own.
 func TestApartBeside(t *testing.T) {
 	array.AssertNoLeaks(t)
 	h := functions["attention"]
@@ -293,8 +296,8 @@ func TestApartBeside(t *testing.T) {
 	}
 }
 
-// TestApartOnce: what was saved is used once; the error of a second use names both places, and so does that of a use
-// after it was closed, by itself or with its scope.
+// TestApartOnce: a Saved is used once. The error of a second use names both lines, and so does that of a use after the
+// Saved, or its scope, was closed.
 func TestApartOnce(t *testing.T) {
 	array.AssertNoLeaks(t)
 	p, err := array.Apart(layers(nil), 0, array.Options{Name: "net"})
@@ -328,8 +331,8 @@ func TestApartOnce(t *testing.T) {
 	fine(t, p.Close())
 }
 
-// TestApartHolds: a dump shows what is saved, and what it is lent, which cannot be closed, moved or changed meanwhile;
-// calls that are refused use nothing up.
+// TestApartHolds: a dump shows saved arrays and loans. Lent arrays cannot be closed, moved or changed until Backward.
+// Calls that are refused use nothing up.
 func TestApartHolds(t *testing.T) {
 	array.AssertNoLeaks(t)
 	outer := array.NewScope("outer")
@@ -374,7 +377,7 @@ func TestApartHolds(t *testing.T) {
 	outer.Close()
 }
 
-// TestApartMisuse: functions and calls that cannot be.
+// TestApartMisuse: invalid functions and calls are errors.
 func TestApartMisuse(t *testing.T) {
 	array.AssertNoLeaks(t)
 	x := []array.Spec{array.SpecOf("x", weir.F32, 3)}
@@ -411,7 +414,7 @@ func TestApartMisuse(t *testing.T) {
 	fine(t, p.Close())
 }
 
-// TestApartTraced: in a compiled function both halves become parts of it.
+// TestApartTraced: in a compiled function both halves become parts of its program.
 func TestApartTraced(t *testing.T) {
 	array.AssertNoLeaks(t)
 	p, err := array.Apart(curves, 0, array.Options{Name: "curves"})
@@ -449,7 +452,8 @@ func TestApartTraced(t *testing.T) {
 	fine(t, errors.Join(c.Close(), p.Close()))
 }
 
-// TestApartCertified: both halves take what their certificates say, for every extent, and what is saved is a formula.
+// TestApartCertified: both halves take the bytes of their certificates, for every extent, and the saved bytes are a
+// formula.
 func TestApartCertified(t *testing.T) {
 	array.AssertNoLeaks(t)
 	inputs := []array.Spec{array.SpecOf("x", weir.F32, "batch", 16), array.SpecOf("a", weir.F32, 16, 16),

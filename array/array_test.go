@@ -8,6 +8,7 @@ import (
 	"github.com/weirml/weir/array"
 )
 
+// TestFirst runs three operations, and closes the scope.
 func TestFirst(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("batch")
@@ -28,6 +29,7 @@ type testWriter struct{ t *testing.T }
 
 func (w testWriter) Write(p []byte) (int, error) { w.t.Log(string(p)); return len(p), nil }
 
+// TestStep trains a small network by compiled steps: the loss falls, and nothing leaks.
 func TestStep(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("model")
@@ -99,6 +101,7 @@ func TestStep(t *testing.T) {
 	}
 }
 
+// BenchmarkEager measures an eager addition.
 func BenchmarkEager(b *testing.B) {
 	s := array.NewScope("bench")
 	defer s.Close()
@@ -113,6 +116,7 @@ func BenchmarkEager(b *testing.B) {
 	}
 }
 
+// BenchmarkScope measures the opening and closing of a scope.
 func BenchmarkScope(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
@@ -121,7 +125,7 @@ func BenchmarkScope(b *testing.B) {
 	}
 }
 
-// TestSteadyAllocations: an operation that is compiled allocates its array, and the memory's line in the ledger.
+// TestSteadyAllocations: a compiled operation allocates only its array, and its entry in the ledger.
 func TestSteadyAllocations(t *testing.T) {
 	s := array.NewScope("steady")
 	defer s.Close()
@@ -140,7 +144,7 @@ func TestSteadyAllocations(t *testing.T) {
 	fine(t, s.Err())
 }
 
-// BenchmarkNumber is a product with a number.
+// BenchmarkNumber measures a product with a number.
 func BenchmarkNumber(b *testing.B) {
 	s := array.NewScope("bench")
 	defer s.Close()

@@ -241,7 +241,7 @@ func (s *Scope) eagerNamed(o *operation, in []*Array, v *form, tensors []*weir.T
 	if err != nil {
 		return nil, true, err
 	}
-	if p.late && len(all) > len(tensors) {
+	if p.dataDependent && len(all) > len(tensors) {
 		v.fail()
 		return nil, false, nil
 	}

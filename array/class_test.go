@@ -11,8 +11,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestClasses runs every operation of entries at several shapes of one class, of which the later ones have names for
-// extents, and compares with the operation compiled for just that shape.
+// TestClasses runs every operation of entries at several shapes of one class, and compares the results with the
+// operation compiled for each shape. The later shapes use a form with named extents.
 func TestClasses(t *testing.T) {
 	array.AssertNoLeaks(t)
 	most := 4
@@ -61,7 +61,7 @@ func TestRagged(t *testing.T) {
 		turn(n)
 	}
 	after := array.CacheStats()
-	// BroadcastTo is told its extents; where 8 or 16 meet others there are classes more
+	// BroadcastTo gets its extents as settings; shapes in which 8 or 16 equal another extent are classes of their own
 	if compiled := after.Misses - before.Misses; compiled > 32+12 {
 		t.Errorf("%d programs for 32 shapes", compiled)
 	}
@@ -70,7 +70,7 @@ func TestRagged(t *testing.T) {
 	}
 }
 
-// BenchmarkRagged is an addition at a shape that changes in each turn, of as many shapes as b.N.
+// BenchmarkRagged measures an addition at a new shape in each iteration.
 func BenchmarkRagged(b *testing.B) {
 	s := array.NewScope("bench")
 	defer s.Close()
@@ -89,7 +89,7 @@ func BenchmarkRagged(b *testing.B) {
 	}
 }
 
-// BenchmarkClass is the first run of an operation of a class: what it takes to compile it.
+// BenchmarkClass measures the first run of an operation of a class, which compiles it.
 func BenchmarkClass(b *testing.B) {
 	s := array.NewScope("bench")
 	defer s.Close()
@@ -103,8 +103,8 @@ func BenchmarkClass(b *testing.B) {
 	b.ReportMetric(float64(time.Since(start).Microseconds())/float64(b.N), "µs/class")
 }
 
-// BenchmarkClasses is the first run of every operation of entries for a class of shapes, whose first extent has a name:
-// what it takes to compile it. An entry of several operations counts as so many classes as were compiled.
+// BenchmarkClasses measures the first run of every operation of entries for a class of shapes with a named first
+// extent, which compiles it. An entry of several operations counts once for each compiled class.
 func BenchmarkClasses(b *testing.B) {
 	for n, e := range entries {
 		b.Run(e.expr, func(b *testing.B) {
@@ -150,7 +150,7 @@ func BenchmarkClasses(b *testing.B) {
 	}
 }
 
-// BenchmarkProductClass is the first run of a product of a class, of matrices whose rows have a name.
+// BenchmarkProductClass measures the first run of a matrix product with a named number of rows, which compiles it.
 func BenchmarkProductClass(b *testing.B) {
 	s := array.NewScope("bench")
 	defer s.Close()

@@ -19,21 +19,21 @@ import (
 
 // compiled is a program with its bound calls.
 type compiled struct {
-	key     string
-	model   *weir.Model
-	program *weir.Program
-	inputs  []string
-	types   []weir.DType
-	states  []bool       // by input: whether it is updated in place
-	outputs []port       // outputs that are not states
-	named   bool         // inputs have named extents
-	late    bool         // data decide outputs' sizes
-	updates bool         // there are states
-	held    atomic.Int64 // upper bound of the bytes that it holds, without its calls' outputs
-	bytes   int64        // the part of held that the cache has counted
-	users   int
-	gone    bool
-	element *list.Element
+	key           string
+	model         *weir.Model
+	program       *weir.Program
+	inputs        []string
+	types         []weir.DType
+	states        []bool       // by input: whether it is updated in place
+	outputs       []port       // outputs that are not states
+	named         bool         // inputs have named extents
+	dataDependent bool         // data decide outputs' sizes
+	updates       bool         // there are states
+	held          atomic.Int64 // upper bound of the bytes that it holds, without its calls' outputs
+	bytes         int64        // the part of held that the cache has counted
+	users         int
+	gone          bool
+	element       *list.Element
 
 	slots    chan struct{} // one for each run that is active
 	mu       sync.Mutex
@@ -158,7 +158,7 @@ func compile(m *ir.Module, where string, o weir.Options) (*compiled, error) {
 			continue
 		}
 		c.outputs = append(c.outputs, port{out.Name, out.DType})
-		c.late = c.late || data(out, names)
+		c.dataDependent = c.dataDependent || data(out, names)
 	}
 	return c, nil
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestCompiled checks that every operation of entries gives the same at once and compiled, for the last of its types;
-// TestClasses takes the first.
+// TestCompiled compares every operation of entries, eager and compiled, for the last of its types; TestClasses takes
+// the first.
 func TestCompiled(t *testing.T) {
 	array.AssertNoLeaks(t)
 	for n, e := range entries {
@@ -34,7 +34,7 @@ func TestCompiled(t *testing.T) {
 	}
 }
 
-// TestWrongUse checks that wrong use is one error, with the line of who asked.
+// TestWrongUse: wrong use is one error, with the line of the caller.
 func TestWrongUse(t *testing.T) {
 	array.AssertNoLeaks(t)
 	for what, f := range map[string]func(s *array.Scope, x *array.Array){

@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/array"
 )
 
-// TestEdgeDerivatives: derivatives where a function has an edge, or its formula has one that the function does not
-// have, are as PyTorch's. At once they are those of a number, so each is taken of a trace.
+// TestEdgeDerivatives compares derivatives at points at which a function or its formula has an edge with PyTorch's. In
+// an eager call, a number is part of the code, so each derivative is also taken in a trace.
 func TestEdgeDerivatives(t *testing.T) {
 	array.AssertNoLeaks(t)
 	type pair struct{ x, slope float64 }
@@ -88,8 +88,7 @@ func TestEdgeDerivatives(t *testing.T) {
 	}
 }
 
-// TestSecondOfMarked: functions whose derivative is written down have second derivatives, and products with the
-// Jacobian.
+// TestSecondOfMarked: functions with an explicit derivative have second derivatives and Jacobian–vector products.
 func TestSecondOfMarked(t *testing.T) {
 	array.AssertNoLeaks(t)
 	sigmoid := func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
@@ -97,7 +96,7 @@ func TestSecondOfMarked(t *testing.T) {
 		name string
 		f    func(s *array.Scope, x *array.Array) *array.Array
 		x    float64
-		want [2]float64 // the first derivative, and the second
+		want [2]float64 // the first and the second derivative
 	}{
 		{"log sigmoid", (*array.Scope).LogSigmoid, 0.7, [2]float64{sigmoid(-0.7), -sigmoid(0.7) * sigmoid(-0.7)}},
 		{"erfinv", (*array.Scope).Erfinv, 0.5, [2]float64{math.Sqrt(math.Pi) / 2 * math.Exp(math.Pow(math.Erfinv(0.5), 2)),

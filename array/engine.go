@@ -142,7 +142,7 @@ func (s *Scope) again(name string, ints []int, in ...*Array) *Array {
 		return nil
 	}
 	defer programs.done(p)
-	if p.late || len(p.outputs) != 1 {
+	if p.dataDependent || len(p.outputs) != 1 {
 		return nil
 	}
 	var frames [4]uintptr // often the last of them is the user's
@@ -208,8 +208,8 @@ func (r *rerun) key(b []byte, name string, ints []int, in []*Array) []byte {
 
 // launch runs a program; nil inputs are numbers. The scope owns the results.
 func (s *Scope) launch(p *compiled, in []*weir.Tensor, numbers []float64) ([]*Array, error) {
-	if p.late {
-		return launchLate(p, func(int) *Scope { return s }, func(i int) weir.Arg { return p.argument(i, in[i]) })
+	if p.dataDependent {
+		return launchDataDependent(p, func(int) *Scope { return s }, func(i int) weir.Arg { return p.argument(i, in[i]) })
 	}
 	out := make([]*Array, len(p.outputs))
 	return out, s.launchAt(here(), p, in, numbers, out)
@@ -244,8 +244,8 @@ func (s *Scope) results(at site, p *compiled, c *call, out []*Array) (err error)
 	return nil
 }
 
-// launchLate runs a program whose output sizes depend on data.
-func launchLate(p *compiled, owner func(i int) *Scope, arg func(i int) weir.Arg) (out []*Array, err error) {
+// launchDataDependent runs a program whose output sizes depend on data.
+func launchDataDependent(p *compiled, owner func(i int) *Scope, arg func(i int) weir.Arg) (out []*Array, err error) {
 	args, given := weir.Inputs{}, int64(0)
 	for i, name := range p.inputs {
 		a := arg(i)

@@ -12,14 +12,16 @@ type (
 	arr   = *array.Array
 )
 
-// unary and binary are operations by their methods.
+// unary returns the operation of a method with one operand.
 func unary(f func(s scope, x arr) arr) op { return func(s scope, in ...arr) arr { return f(s, in[0]) } }
 
+// binary returns the operation of a method with two operands.
 func binary(f func(s scope, x, y arr) arr) op {
 	return func(s scope, in ...arr) arr { return f(s, in[0], in[1]) }
 }
 
-// entries are operations with their meaning in NumPy. Floats of NumPy's integers are f64, ours f32.
+// entries are operations with the equivalent NumPy expression. NumPy computes floats of integers in f64, this package
+// in f32.
 var entries = []entry{
 	{expr: "np.abs(x)", f: unary(scope.Abs), types: "number"},
 	{expr: "-x", f: unary(scope.Neg), types: "number"},
@@ -434,10 +436,10 @@ var entries = []entry{
 	}), types: "number", shape: [][]int{{3}}},
 }
 
-// indexed is an operation on x at an index.
+// indexed returns the operation that reads x at an index.
 func indexed(at ...any) op { return func(s scope, in ...arr) arr { return s.Index(in[0], at...) } }
 
-// assigned is a copy of x with the last operand at an index.
+// assigned returns the operation that copies x and assigns its last operand at an index.
 func assigned(at ...any) op {
 	return func(s scope, in ...arr) arr {
 		x := s.Where(s.Zeros(weir.Bool), in[0], in[0])
@@ -446,11 +448,12 @@ func assigned(at ...any) op {
 	}
 }
 
+// put returns the NumPy expression of an assignment.
 func put(index, value string, more string) string {
 	return "(lambda x,y,z:[x.__setitem__((" + index + "), " + value + "), x][1])(x,y," + more + ")"
 }
 
-// indexEntries are indices with their meaning in NumPy.
+// indexEntries are indices with the equivalent NumPy expression.
 var indexEntries = []entry{
 	{expr: "x[1]", f: indexed(1), types: "any", shape: [][]int{{3, 4, 5}}},
 	{expr: "x[-1,2:]", f: indexed(-1, array.Slice(2, array.End)), types: "any", shape: [][]int{{3, 4, 5}}},

@@ -49,7 +49,8 @@ var exported = map[string]array.Func{
 	},
 }
 
-// TestWriteONNX writes functions, also of named extents, and holds what the models compute against the functions.
+// TestWriteONNX writes functions as ONNX, also with named extents, and compares the models' results with the
+// functions'.
 func TestWriteONNX(t *testing.T) {
 	for name, f := range exported {
 		t.Run(name, func(t *testing.T) {
@@ -72,7 +73,7 @@ func TestWriteONNX(t *testing.T) {
 	}
 }
 
-// compareModel runs a model of one input.
+// compareModel runs a model of one input, and compares its results with want.
 func compareModel(t *testing.T, model []byte, x *array.Array, want []*array.Array) {
 	t.Helper()
 	m, err := weir.LoadBytes(model)
@@ -108,7 +109,7 @@ func compareModel(t *testing.T, model []byte, x *array.Array, want []*array.Arra
 	}
 }
 
-// TestWriteONNXRefused names what ONNX has not, and the first error of the function.
+// TestWriteONNXRefused: the error names an operation that ONNX does not have, and the first error of the function.
 func TestWriteONNXRefused(t *testing.T) {
 	array.AssertNoLeaks(t)
 	for says, f := range map[string]array.Func{

@@ -8,7 +8,7 @@ import (
 	"github.com/weirml/weir/array"
 )
 
-// twice runs a function at once and compiled, and returns the first result's f32 of both.
+// twice runs a function eagerly and compiled, and returns the f32 of its first result of both.
 func twice(t *testing.T, f array.Func, make func(s *array.Scope) []*array.Array) [2][]float32 {
 	t.Helper()
 	array.AssertNoLeaks(t)
@@ -41,6 +41,7 @@ func twice(t *testing.T, f array.Func, make func(s *array.Scope) []*array.Array)
 	return got
 }
 
+// same fails t unless both results equal want.
 func same(t *testing.T, what string, got [2][]float32, want ...float32) {
 	t.Helper()
 	for i, list := range got {
@@ -61,7 +62,7 @@ func ones(s *array.Scope) []*array.Array {
 	return []*array.Array{array.From(s, []float32{1, 2, 3})}
 }
 
-// TestFlow runs loops, branches and scans at once and compiled.
+// TestFlow runs loops, branches and scans eagerly and compiled.
 func TestFlow(t *testing.T) {
 	same(t, "while", twice(t, func(s *array.Scope, in ...*array.Array) []*array.Array {
 		return s.While(func(s *array.Scope, x ...*array.Array) *array.Array { return s.Less(s.Sum(x[0]), s.Number(100)) },
@@ -107,7 +108,8 @@ func TestFlow(t *testing.T) {
 	}), 0)
 }
 
-// TestFlowNested runs a loop in a branch in a loop, which reads an array of another scope and one of the outer loop.
+// TestFlowNested runs a loop in a branch in a loop. The inner loop reads an array of another scope and one of the outer
+// loop.
 func TestFlowNested(t *testing.T) {
 	outer := array.NewScope("outer")
 	defer outer.Close()
@@ -175,7 +177,7 @@ func TestFlowWrong(t *testing.T) {
 	}
 }
 
-// TestSearchNamed searches among keys whose number is named, none of them too.
+// TestSearchNamed searches among a named number of keys, which may be 0.
 func TestSearchNamed(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("search")

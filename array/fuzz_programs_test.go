@@ -13,8 +13,8 @@ import (
 	"github.com/weirml/weir/array"
 )
 
-// drawnProgram is a program of random operations: the same whenever it is called with inputs of the same shapes.
-// Results stay small, so that differences of them say something.
+// drawnProgram is a program of random operations, which are the same in every call with inputs of the same shapes.
+// Results stay small, so that comparisons of them are sensitive.
 type drawnProgram struct {
 	s    scope
 	r    *rand.Rand
@@ -22,13 +22,13 @@ type drawnProgram struct {
 	said []string
 }
 
-// pick is one of the values so far, more often a late one.
+// pick returns one of the values so far, more often a recent one.
 func (p *drawnProgram) pick() arr {
 	n := len(p.pool)
 	return p.pool[max(p.r.Intn(n), p.r.Intn(n))]
 }
 
-// ranked is a value of at least so many axes.
+// ranked returns a value with at least so many axes.
 func (p *drawnProgram) ranked(least int) arr {
 	for range 8 {
 		if x := p.pick(); x.Rank() >= least {
@@ -42,10 +42,10 @@ func (p *drawnProgram) ranked(least int) arr {
 	return x
 }
 
-// axis is an axis of x, from either end.
+// axis returns a random axis of x, counted from either end.
 func (p *drawnProgram) axis(x arr) int { return p.r.Intn(2*x.Rank()) - x.Rank() }
 
-// with is a value that is broadcast with x: x's like, of some of its axes, or of extents of 1.
+// with returns a value that broadcasts with x: it has x's extents, some of its axes, or extents of 1.
 func (p *drawnProgram) with(x arr) arr {
 	for range 6 {
 		if y := p.pick(); stretches(x.Shape(), y.Shape()) {
@@ -59,6 +59,7 @@ func (p *drawnProgram) with(x arr) arr {
 	return y
 }
 
+// stretches reports whether one of two shapes broadcasts to the other.
 func stretches(x, y []int) bool {
 	for i := 1; i <= min(len(x), len(y)); i++ {
 		if a, b := x[len(x)-i], y[len(y)-i]; a != b && a != 1 && b != 1 {
@@ -68,7 +69,7 @@ func stretches(x, y []int) bool {
 	return true
 }
 
-// indices are random places along an extent.
+// indices returns random indices along an extent.
 func (p *drawnProgram) indices(extent int, shape ...int) arr {
 	count := 1
 	for _, e := range shape {
@@ -81,7 +82,7 @@ func (p *drawnProgram) indices(extent int, shape ...int) arr {
 	return array.From(p.s, list, shape...)
 }
 
-// drawnSteps are the operations; a nil result is one that does not fit.
+// drawnSteps are the operations; a nil result means that the operation does not fit.
 var drawnSteps = []struct {
 	name string
 	f    func(p *drawnProgram) arr
@@ -341,10 +342,10 @@ var drawnSteps = []struct {
 	}},
 }
 
-// mostDrawn is the most elements that a value of a random program has.
+// mostDrawn is the largest number of elements of a value of a random program.
 const mostDrawn = 400
 
-// drawn is the function of a seed: its first result is a number, the others the values on the way.
+// drawn returns the function of a seed: its first result is a number, the others are intermediate values.
 func drawn(seed int64, said *[]string) array.Func {
 	return func(s scope, in ...arr) []arr {
 		p := &drawnProgram{s: s, r: rand.New(rand.NewSource(seed)), pool: slices.Clone(in)}
@@ -374,7 +375,7 @@ func drawn(seed int64, said *[]string) array.Func {
 	}
 }
 
-// drawnInputs are two inputs of f64, moved along directions by a step.
+// drawnInputs returns two inputs of f64, moved along directions by step.
 func drawnInputs(s scope, seed int64, step float64) []arr {
 	r := rand.New(rand.NewSource(seed))
 	var out []arr
@@ -394,8 +395,8 @@ func drawnInputs(s scope, seed int64, step float64) []arr {
 	return out
 }
 
-// tryDrawn holds a random program, compiled, to itself at once, and its derivative along a direction to differences. It
-// reports whether the function was smooth there.
+// tryDrawn compares a random program, compiled, with its eager run, and its derivative along a direction with finite
+// differences. It reports whether the function was smooth there.
 func tryDrawn(seed int64) (smooth bool, err error) {
 	var said []string
 	f := drawn(seed, &said)
@@ -454,7 +455,7 @@ func tryDrawn(seed int64) (smooth bool, err error) {
 	slope, half := (right-left)/(2*h), (value(h/2)-value(-h/2))/h
 	bound := 1e-5 * max(1, math.Abs(slope))
 	if math.Abs(slope-half) > bound/2 || math.Abs((right-middle)-(middle-left)) > 1e-3*h*max(1, math.Abs(slope)) {
-		return false, nil // an edge lies near
+		return false, nil // an edge is near
 	}
 	if !(math.Abs(want-slope) <= bound) {
 		return fail("the derivative is %v, differences say %v", want, slope)
@@ -464,8 +465,8 @@ func tryDrawn(seed int64) (smooth bool, err error) {
 
 func elementAt(a arr, i int64) float64 { return at(a.Tensor(), i) }
 
-// TestDrawnPrograms tries programs of random operations: at once, compiled, and differentiated. WEIR_PROGRAMS is how
-// many, WEIR_FIRST the first one's number.
+// TestDrawnPrograms tries programs of random operations: eager, compiled, and differentiated. WEIR_PROGRAMS is their
+// number, WEIR_FIRST the first seed.
 func TestDrawnPrograms(t *testing.T) {
 	array.AssertNoLeaks(t)
 	count, first := 40, 1

@@ -14,7 +14,7 @@ func curves(s *array.Scope, in ...*array.Array) []*array.Array {
 	return []*array.Array{s.Mul(s.Sin(x), w), s.Add(s.Square(x), s.Mul(w, s.Square(w)))}
 }
 
-// TestVJPAndJVP: both products with the Jacobian of two results by two inputs, element by element.
+// TestVJPAndJVP checks both products with the Jacobian of two results by two inputs, element by element.
 func TestVJPAndJVP(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("s")
@@ -47,7 +47,7 @@ func TestVJPAndJVP(t *testing.T) {
 	fine(t, s.Close())
 }
 
-// TestHessian: a Hessian times a vector, as the JVP of a gradient, in a compiled function of a named extent.
+// TestHessian checks a Hessian–vector product, the JVP of a gradient, in a compiled function of a named extent.
 func TestHessian(t *testing.T) {
 	array.AssertNoLeaks(t)
 	f := func(s *array.Scope, in ...*array.Array) []*array.Array {
@@ -80,7 +80,8 @@ func TestHessian(t *testing.T) {
 	fine(t, c.Close())
 }
 
-// TestStopAndCustom: no derivative passes Stop; Custom's is what its second function says, at once and compiled.
+// TestStopAndCustom: no derivative passes Stop; Custom's derivative is the result of its second function, eager and
+// compiled.
 func TestStopAndCustom(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("s")
@@ -109,7 +110,7 @@ func TestStopAndCustom(t *testing.T) {
 	fine(t, s.Close())
 }
 
-// TestMisuseOfVJP: seeds and tangents that do not fit, and derivatives of one's own that do not.
+// TestMisuseOfVJP: seeds and tangents that do not fit, and explicit derivatives that do not, are errors.
 func TestMisuseOfVJP(t *testing.T) {
 	array.AssertNoLeaks(t)
 	for name, wrong := range map[string]func(s *array.Scope, x *array.Array){

@@ -12,7 +12,7 @@ import (
 	"github.com/weirml/weir/internal/mem"
 )
 
-// times is n, or a hundredth of it in a short run; WEIR_GROWTH multiplies it.
+// times returns n, or a hundredth of it in a short run; WEIR_GROWTH multiplies it.
 func times(n int) int {
 	if testing.Short() {
 		n = max(1, n/100)
@@ -23,7 +23,7 @@ func times(n int) int {
 	return n
 }
 
-// heap is the bytes of Go's heap that are in use.
+// heap returns the bytes of Go's heap that are in use.
 func heap() int64 {
 	runtime.GC()
 	runtime.GC()
@@ -32,16 +32,16 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// resident returns the system's figures of the process's memory; zeros if there are none.
+// resident returns the process's memory as the system counts it; zeros if the system does not.
 func resident() mem.Process {
 	p, _ := mem.ProcessBytes()
 	return p
 }
 
-// flat fails if f leaves bytes in the ledger, or more than some in Go's heap.
+// flat fails t if f leaves bytes in the ledger, or more than a small number of bytes in Go's heap.
 func flat(t *testing.T, f func(n int), n int) {
 	t.Helper()
-	f(min(n, 1000)) // what is made once
+	f(min(n, 1000)) // memory that is made once
 	array.CacheLimit(array.CacheLimit(0))
 	weir.Trim()
 	ledger, before := weir.Usage().Current, heap()
@@ -55,7 +55,7 @@ func flat(t *testing.T, f func(n int), n int) {
 	}
 }
 
-// TestScopesGrow: a million scopes, in one another and beside each other, leave nothing.
+// TestScopesGrow: a million scopes, nested and beside each other, leave nothing.
 func TestScopesGrow(t *testing.T) {
 	array.AssertNoLeaks(t)
 	flat(t, func(n int) {
@@ -75,8 +75,8 @@ func TestScopesGrow(t *testing.T) {
 	fine(t, root.Close())
 }
 
-// TestHelpersGrow: scalars read, metrics, zeros and concatenations of a long-lived scope's arrays, in scopes of their
-// own.
+// TestHelpersGrow reads scalars and metrics, and makes zeros and concatenations of a long-lived scope's arrays, in
+// scopes of their own: nothing grows.
 func TestHelpersGrow(t *testing.T) {
 	array.AssertNoLeaks(t)
 	model := array.NewScope("model")
@@ -96,8 +96,8 @@ func TestHelpersGrow(t *testing.T) {
 	fine(t, model.Close())
 }
 
-// TestOrphans: a variable that is given a new array in each turn keeps the old one in its scope until the scope is
-// closed, or until it is closed itself.
+// TestOrphans: if a variable gets a new array in each iteration, its scope keeps the old ones until they, or the scope,
+// are closed.
 func TestOrphans(t *testing.T) {
 	array.AssertNoLeaks(t)
 	flat(t, func(n int) {
@@ -116,7 +116,7 @@ func TestOrphans(t *testing.T) {
 }
 
 // TestPredictions: a hundred goroutines make ten thousand predictions by one compiled model and by single operations;
-// what is resident of the process does not grow with their number.
+// the resident memory of the process does not grow with their number.
 func TestPredictions(t *testing.T) {
 	array.AssertNoLeaks(t)
 	model := array.NewScope("model")
@@ -150,7 +150,7 @@ func TestPredictions(t *testing.T) {
 	fine(t, model.Close())
 }
 
-// TestPeaks: the second epoch's peak is the first's, with an incomplete last batch in each.
+// TestPeaks: the peak of the second epoch equals that of the first, with a smaller last batch in each.
 func TestPeaks(t *testing.T) {
 	array.AssertNoLeaks(t)
 	c, err := array.Jit(func(s *array.Scope, in ...*array.Array) []*array.Array {
@@ -178,7 +178,7 @@ func TestPeaks(t *testing.T) {
 	fine(t, c.Close())
 }
 
-// TestBindings: a compiled function of named extents runs at more shapes than it keeps calls for.
+// TestBindings runs a compiled function of named extents at more shapes than it keeps calls for.
 func TestBindings(t *testing.T) {
 	array.AssertNoLeaks(t)
 	c, err := array.Jit(func(s *array.Scope, in ...*array.Array) []*array.Array {
@@ -199,7 +199,7 @@ func TestBindings(t *testing.T) {
 	fine(t, c.Close())
 }
 
-// TestManyShapes: more goroutines than a program has calls run it at shapes of their own.
+// TestManyShapes: more goroutines than a program has calls run it, each at its own shapes.
 func TestManyShapes(t *testing.T) {
 	array.AssertNoLeaks(t)
 	c, err := array.Jit(func(s *array.Scope, in ...*array.Array) []*array.Array { return []*array.Array{s.Sum(in[0])} },
@@ -226,8 +226,8 @@ func TestManyShapes(t *testing.T) {
 	fine(t, c.Close())
 }
 
-// TestCacheLimit: what compiled operations keep, with the memory of their runs, is within the bound at any time, and no
-// more than the cache says: also of those whose sizes are named, whose sizes data decide, or that take nothing.
+// TestCacheLimit: compiled operations and the memory of their runs keep within the limit at any time, and take no more
+// than CacheStats says, also for operations with named sizes, with sizes that data decide, and without memory.
 func TestCacheLimit(t *testing.T) {
 	array.AssertNoLeaks(t)
 	defer array.CacheLimit(array.CacheLimit(0))

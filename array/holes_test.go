@@ -10,13 +10,13 @@ import (
 	"github.com/weirml/weir/array"
 )
 
-// double is twice its input.
+// double returns twice its input.
 func double(s *array.Scope, in ...*array.Array) []*array.Array {
 	return []*array.Array{s.Add(in[0], in[0])}
 }
 
-// TestInnerLoan: a scope is not closed while one inside of it has lent something to a scope outside, and the dump says
-// so until it is closed: a deferred Close loses its error.
+// TestInnerLoan: a scope cannot be closed while a scope inside it has lent an array to a scope outside. The dump shows
+// the loan until the scope is closed, because a deferred Close loses its error.
 func TestInnerLoan(t *testing.T) {
 	array.AssertNoLeaks(t)
 	outer, other := array.NewScope("outer"), array.NewScope("other", array.Option{})
@@ -39,8 +39,8 @@ func TestInnerLoan(t *testing.T) {
 	}
 }
 
-// TestLoansInside: loans among the scopes inside of one, of arrays of its own, of theirs and of a scope outside, lent
-// on in any direction, do not keep it from closing.
+// TestLoansInside: loans among the scopes inside a scope, of its own arrays, of theirs and of an outer scope's, lent on
+// in any direction, do not keep the scope from closing.
 func TestLoansInside(t *testing.T) {
 	array.AssertNoLeaks(t)
 	outside := array.NewScope("outside")
@@ -66,7 +66,7 @@ func TestLoansInside(t *testing.T) {
 	fine(t, outside.Close())
 }
 
-// TestOpenInTrace: a scope that a traced function leaves open is an error, as it is where operations run at once.
+// TestOpenInTrace: a scope that a traced function leaves open is an error, as in an eager run.
 func TestOpenInTrace(t *testing.T) {
 	array.AssertNoLeaks(t)
 	open := func(s *array.Scope, in ...*array.Array) []*array.Array {
@@ -104,8 +104,8 @@ func TestOpenInTrace(t *testing.T) {
 	wants(t, s.Close(), weir.ErrInput, `"forgotten"`, "still open")
 }
 
-// TestCloseWaits: Close of a compiled function waits for the calls that run, and refuses the others; what the function
-// read is free then. Run under the race detector.
+// TestCloseWaits: Close of a compiled function waits for active calls and refuses others; the arrays that the function
+// read are then free. Run under the race detector.
 func TestCloseWaits(t *testing.T) {
 	array.AssertNoLeaks(t)
 	for _, inputs := range [][]array.Spec{nil, {array.SpecOf("x", weir.F32, "n", 64)}} {
@@ -152,7 +152,8 @@ func TestCloseWaits(t *testing.T) {
 	}
 }
 
-// TestVariants: goroutines call a function at more shapes than stay compiled: each stays until its last call has ended.
+// TestVariants: goroutines call a function at more shapes than stay compiled: each variant stays until its last call
+// has ended.
 func TestVariants(t *testing.T) {
 	array.AssertNoLeaks(t)
 	c, err := array.Jit(double, array.Options{})
@@ -176,7 +177,7 @@ func TestVariants(t *testing.T) {
 	fine(t, c.Close())
 }
 
-// TestWhileTraced: what a function does, while it is traced, with what it is compiled into.
+// TestWhileTraced: a function uses the Compiled that it is traced for.
 func TestWhileTraced(t *testing.T) {
 	array.AssertNoLeaks(t)
 	var c *array.Compiled
@@ -187,7 +188,7 @@ func TestWhileTraced(t *testing.T) {
 	fine(t, err)
 	defer c.Close()
 	s := array.NewScope("s")
-	// It reads its own program, of the call before, and calls itself at another shape.
+	// It reads its own program, of the previous call, and calls itself at another shape.
 	within = func(s *array.Scope, in ...*array.Array) []*array.Array {
 		if c.Program() == nil && in[0].Len() < 3 {
 			at := array.NewScope("at once")
@@ -232,7 +233,8 @@ func TestWhileTraced(t *testing.T) {
 	fine(t, failing.Close())
 }
 
-// TestCloseDead: closing what an operation that failed returned does nothing, and the scope's other arrays end with it.
+// TestCloseDead: closing the result of a failed operation does nothing, and does not keep the scope's other arrays from
+// closing.
 func TestCloseDead(t *testing.T) {
 	array.AssertNoLeaks(t)
 	before := held()

@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/array"
 )
 
-// TestSharedScope: a scope is one goroutine's. Several that use one at once, and close it, get right results or a typed
-// error; nothing leaks. Run under the race detector.
+// TestSharedScope: a scope belongs to one goroutine. If several use one at once, and close it, they get right results
+// or a typed error; nothing leaks. Run under the race detector.
 func TestSharedScope(t *testing.T) {
 	array.AssertNoLeaks(t)
 	for range 10 {
@@ -43,8 +43,8 @@ func TestSharedScope(t *testing.T) {
 	}
 }
 
-// TestSharedTrace: goroutines that a traced function starts, and that compute in its scope at once, are an error of
-// Jit, or wait for each other by chance; what is compiled is right.
+// TestSharedTrace: goroutines that a traced function starts, and that compute in its scope at once, are an error of Jit
+// unless they happen to wait for each other; the compiled function is then right.
 func TestSharedTrace(t *testing.T) {
 	array.AssertNoLeaks(t)
 	refused := 0
@@ -79,8 +79,8 @@ func TestSharedTrace(t *testing.T) {
 	t.Logf("%d refused", refused)
 }
 
-// TestCaptured: an array that a compiled function reads is closed neither by itself nor with its scope, from the time
-// on that the function is compiled; one that was closed before is an error.
+// TestCaptured: an array that a compiled function reads cannot be closed, by itself or with its scope, once the
+// function is compiled; an array that was closed before is an error.
 func TestCaptured(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("weights")
@@ -93,7 +93,7 @@ func TestCaptured(t *testing.T) {
 	fine(t, err)
 	wants(t, w.Close(), weir.ErrInput, "lent", `"plus"`, `"weights"`, "hostile_test.go:")
 	wants(t, s.Close(), weir.ErrInput, "loans out", `"plus"`, "hostile_test.go:")
-	s.Transfer(w, s) // to itself: nothing
+	s.Transfer(w, s) // to its own scope: no change
 	fine(t, s.Err())
 	turn := array.NewScope("turn")
 	c.Call(turn, turn.Ones(weir.F32, 2))
@@ -102,7 +102,7 @@ func TestCaptured(t *testing.T) {
 	fine(t, w.Close())
 	_, err = array.Jit(plus(w), array.Options{Inputs: spec})
 	wants(t, err, weir.ErrClosed, "made at", "was closed at", "hostile_test.go:")
-	// The function itself closes what it read, or has a scope for it which it closes.
+	// The function itself closes the array that it read, or the array's scope.
 	v := s.Ones(weir.F32, 2)
 	for _, f := range []array.Func{
 		func(s *array.Scope, in ...*array.Array) []*array.Array {
@@ -126,7 +126,7 @@ func TestCaptured(t *testing.T) {
 	fine(t, s.Close())
 }
 
-// TestOtherTrace: an array of one trace in another, in the scope around, and after the trace.
+// TestOtherTrace: an array of one trace is an error in another trace, in the scope around it, and after the trace.
 func TestOtherTrace(t *testing.T) {
 	array.AssertNoLeaks(t)
 	var kept *array.Array

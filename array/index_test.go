@@ -9,7 +9,7 @@ import (
 	"github.com/weirml/weir/array"
 )
 
-// TestAssignInPlace checks that Assign changes the elements in place, and leaks nothing.
+// TestAssignInPlace: Assign changes the elements in place, and leaks nothing.
 func TestAssignInPlace(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("assign")
@@ -19,7 +19,7 @@ func TestAssignInPlace(t *testing.T) {
 	count := s.Count()
 	s.Assign(x, s.Number(9), array.All, 1)
 	s.AddAt(x, s.Number(1), 0)
-	s.Assign(x, x, array.Slice(array.End, array.Begin, -1)) // overlaps: what is read is what was there
+	s.Assign(x, x, array.Slice(array.End, array.Begin, -1)) // overlaps: the old elements are read
 	if err := s.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func TestAssignInPlace(t *testing.T) {
 	}
 }
 
-// TestIndexMixed checks an index of a number and arrays of several types of integers.
+// TestIndexMixed indexes by a number and arrays of several integer types.
 func TestIndexMixed(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("index")
@@ -53,7 +53,7 @@ func TestIndexMixed(t *testing.T) {
 	}
 }
 
-// TestAssignTraced checks assignments in compiled functions: to an input that is a state, and in a derivative.
+// TestAssignTraced assigns in compiled functions: to an input that is a state, and in a derivative.
 func TestAssignTraced(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("assign")
@@ -85,7 +85,7 @@ func TestAssignTraced(t *testing.T) {
 	}
 }
 
-// TestIndexWrong checks errors of indices.
+// TestIndexWrong: wrong indices are errors.
 func TestIndexWrong(t *testing.T) {
 	array.AssertNoLeaks(t)
 	for what, f := range map[string]func(s *array.Scope, x *array.Array){

@@ -12,7 +12,7 @@ import (
 	"github.com/weirml/weir/array"
 )
 
-// TestMisuse: each wrong use is one error that says what is wrong, at the line that did it.
+// TestMisuse: each wrong use is one error that says what is wrong, with the user's line.
 func TestMisuse(t *testing.T) {
 	array.AssertNoLeaks(t)
 	outer := array.NewScope("outer")
@@ -64,8 +64,8 @@ func TestMisuse(t *testing.T) {
 	fine(t, outer.Close())
 }
 
-// TestPanicsLine: the error of a function that panics while it is traced names the line that panicked; a panic inside
-// of these packages names none.
+// TestPanicsLine: the error of a function that panics while it is traced names the line that panicked, unless that line
+// is in these packages.
 func TestPanicsLine(t *testing.T) {
 	array.AssertNoLeaks(t)
 	line := ""
@@ -91,7 +91,7 @@ func TestPanicsLine(t *testing.T) {
 	}
 }
 
-// TestMisuseOfJit: errors of Jit when it compiles, and of a compiled function when it is called.
+// TestMisuseOfJit: errors of Jit, and of calls of a compiled function.
 func TestMisuseOfJit(t *testing.T) {
 	array.AssertNoLeaks(t)
 	identity := func(_ *array.Scope, in ...*array.Array) []*array.Array { return in }
@@ -138,7 +138,8 @@ func TestMisuseOfJit(t *testing.T) {
 	fine(t, c.Close())
 }
 
-// TestNames: inputs of one name, of names that the compiler uses, and of names that no language has.
+// TestNames compiles inputs with equal names, with names that the compiler uses, and with names that no language
+// allows.
 func TestNames(t *testing.T) {
 	array.AssertNoLeaks(t)
 	for _, names := range [][2]string{{"x", "x"}, {"y0", "y1"}, {"é %x{} ", "a\nb"}, {"", ""}} {
@@ -195,8 +196,8 @@ func TestNil(t *testing.T) {
 	}
 }
 
-// TestHostileSizes: what is too much is refused before it is made, at once and in a trace, and what is left out is as
-// nil.
+// TestHostileSizes: sizes that are too large are refused before memory is taken, eager and traced; an absent operand is
+// like nil.
 func TestHostileSizes(t *testing.T) {
 	array.AssertNoLeaks(t)
 	const huge = math.MaxInt / 4
@@ -239,7 +240,7 @@ func TestHostileSizes(t *testing.T) {
 	if ok, err := array.Item[bool](same); err != nil || !ok {
 		t.Errorf("settings without elements are not as those that are nil: %v", err)
 	}
-	// A number, among operations whose results' sizes data decide too.
+	// UniqueAll of a number: data decide the sizes of its results, too.
 	values, indices, inverse, counts := s.UniqueAll(s.Number(3))
 	if s.Err() != nil || values.Len() != 1 || indices.Len() != 1 || inverse.Rank() != 0 || counts.Len() != 1 {
 		t.Errorf("the different elements of a number: %v %v %v %v, %v", values, indices, inverse, counts, s.Err())

@@ -11,7 +11,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// moves are operations that only move elements, for an array of two axes or more, by random numbers.
+// moves are operations that only move elements, for an array of at least two axes, with random numbers.
 var moves = map[string]func(r *rand.Rand, shape []int) op{
 	"broadcast": func(r *rand.Rand, shape []int) op {
 		to := append([]int{r.Intn(3)}, shape...)
@@ -117,7 +117,7 @@ var moves = map[string]func(r *rand.Rand, shape []int) op{
 	},
 }
 
-// TestMoves compares operations that only move elements: the eager loop with the compiled operation.
+// TestMoves compares operations that only move elements, eager, with the compiled operations.
 func TestMoves(t *testing.T) {
 	array.AssertNoLeaks(t)
 	types := []weir.DType{weir.F32, weir.F64, weir.F16, weir.U8, weir.I16, weir.I64, weir.Bool, weir.BF16}
@@ -134,7 +134,7 @@ func TestMoves(t *testing.T) {
 	}
 }
 
-// TestNumbersVary: a hundred different numbers, positions or widths compile three programs at most.
+// TestNumbersVary: a hundred different numbers, positions or widths compile at most three programs.
 func TestNumbersVary(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("numbers")
@@ -184,7 +184,7 @@ func TestNumbersVary(t *testing.T) {
 	}
 }
 
-// TestAssignments compares assignments to parts that arrays, numbers and slices index with the compiled operation.
+// TestAssignments compares assignments at indices of arrays, numbers and slices with the compiled operation.
 func TestAssignments(t *testing.T) {
 	array.AssertNoLeaks(t)
 	types := []weir.DType{weir.F32, weir.F64, weir.F16, weir.U8, weir.I16, weir.I64, weir.U32}
@@ -227,7 +227,7 @@ func TestAssignments(t *testing.T) {
 	}
 }
 
-// BenchmarkRows assigns, and adds, a thousand rows to a table.
+// BenchmarkRows measures the assignment of a thousand rows to a table, and their addition.
 func BenchmarkRows(b *testing.B) {
 	s := array.NewScope("bench")
 	defer s.Close()
@@ -249,7 +249,7 @@ func BenchmarkRows(b *testing.B) {
 	}
 }
 
-// TestBoxes compares assignments to boxes, small and large, and what is added to them, with the compiled operation.
+// TestBoxes compares assignments and additions to boxes, small and large, with the compiled operation.
 func TestBoxes(t *testing.T) {
 	array.AssertNoLeaks(t)
 	types := []weir.DType{weir.F32, weir.F16, weir.U8, weir.I64, weir.Bool}

@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// unnamed are operations that refuse an extent that is named: they are told numbers that depend on it.
+// unnamed are operations that refuse a named extent, because one of their numbers depends on it.
 var unnamed = map[string]bool{}
 
 // TestNamed compiles every operation of entries with a name for the first extent of its operands, and compares two

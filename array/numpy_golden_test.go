@@ -16,7 +16,7 @@ import (
 // golden is the file of NumPy's results for the cases of TestNumPy.
 const golden = "testdata/numpy.gz"
 
-// npResults are NumPy's results of cases.
+// npResults returns NumPy's results of cases, from the golden file or from NumPy.
 func npResults(t *testing.T, cases []npCase) []npResult {
 	t.Helper()
 	python := os.Getenv("WEIR_NUMPY")
@@ -34,7 +34,7 @@ func npResults(t *testing.T, cases []npCase) []npResult {
 	return results
 }
 
-// asked has NumPy compute cases.
+// asked lets NumPy compute cases.
 func asked(t *testing.T, python string, cases []npCase) (results []npResult) {
 	t.Helper()
 	input, err := json.Marshal(cases)
@@ -53,7 +53,7 @@ func asked(t *testing.T, python string, cases []npCase) (results []npResult) {
 	return results
 }
 
-// sumOf is a number that another case does not have: the golden file is of these very cases.
+// sumOf returns a checksum of a case, by which the golden file belongs to these cases.
 func sumOf(t *testing.T, c npCase) uint32 {
 	data, err := json.Marshal(c)
 	if err != nil {
@@ -62,9 +62,9 @@ func sumOf(t *testing.T, c npCase) uint32 {
 	return crc32.ChecksumIEEE(data)
 }
 
-// The golden file is, for each case in turn: its sum; the kind of the result, 'e' for an error; and, without one, the
-// bits of its elements, its rank and extents, and the elements in as many bytes: floats of 16 bits in 32, which differ
-// from what NumPy computed in 64 by less than a test allows.
+// The golden file has, for each case in turn: its checksum; the kind of the result, 'e' for an error; and, unless it is
+// an error, the bits of its elements, its rank and extents, and the elements in as many bytes. Floats of 16 bits are
+// stored in 32; the difference from NumPy's result, computed in 64 bits, is smaller than tests allow.
 
 func writeGolden(t *testing.T, cases []npCase, results []npResult) {
 	t.Helper()
@@ -101,7 +101,7 @@ func writeGolden(t *testing.T, cases []npCase, results []npResult) {
 	}
 }
 
-// storedWidth is the bytes in which an element of a result is stored.
+// storedWidth returns the bytes of a stored element of a result.
 func storedWidth(c npCase, r npResult) int {
 	if r.Kind != "f" {
 		return max(1, r.Bits/8)
@@ -179,7 +179,7 @@ func readResult(number func(x any)) (r npResult) {
 	return r
 }
 
-// widened is a stored element in 64 bits, a bool in 8.
+// widened returns a stored element in 64 bits, or in 8 if it is a bool.
 func widened(kind string, one []byte) []byte {
 	var wide [8]byte
 	copy(wide[:], one)

@@ -19,18 +19,18 @@ import (
 // op is a function of arrays of a scope.
 type op func(s *array.Scope, in ...*array.Array) *array.Array
 
-// entry is an operation with what NumPy says of it.
+// entry is an operation with the equivalent NumPy expression.
 type entry struct {
 	expr   string // of x, y, z in Python
 	f      op
-	types  string  // of the operands: a word of typeSets
+	types  string  // of the operands: a key of typeSets
 	shape  [][]int // of each operand; nil: elementwise shapes
 	limits [2]float64
 	error  float64 // relative; 0: 4 ulp
-	index  []int   // operands that are indices below a number, i64
-	// data are the elements of the operands, of the entry's shapes, in the place of random ones.
+	index  []int   // the bounds of operands that are indices, i64; 0: no index
+	// data, if not nil, returns the elements of the operands in place of random ones.
 	data func(dt weir.DType, operand int) []float64
-	// signed: the signs of zeros are compared too.
+	// signed says that the signs of zeros are compared too.
 	signed bool
 }
 
@@ -46,7 +46,7 @@ var typeSets = map[string][]weir.DType{
 	"signed": {weir.F32, weir.F64, weir.F16, weir.I8, weir.I16, weir.I32, weir.I64},
 }
 
-// sample is a tensor of random elements, some of them extreme.
+// sample returns a tensor of random elements, some of them extreme.
 func sample(r *rand.Rand, dt weir.DType, low, high float64, extreme bool, shape ...int) *tensor.Tensor {
 	sizes := make([]int64, len(shape))
 	for i, e := range shape {
@@ -59,7 +59,7 @@ func sample(r *rand.Rand, dt weir.DType, low, high float64, extreme bool, shape 
 		case dt == weir.Bool:
 			t.SetInt(i, int64(r.Intn(2)))
 		case dt.IsFloat():
-			// in two roundings on every processor: the golden file is of these numbers
+			// two roundings on every processor, because the golden file depends on these numbers
 			x := low + float64((high-low)*r.Float64())
 			if extreme && r.Intn(5) == 0 {
 				x = odd[r.Intn(len(odd))]
@@ -98,7 +98,7 @@ type npResult struct {
 	Data  []byte `json:"data"`
 }
 
-// pending is a case whose results wait for NumPy's.
+// pending is a case that waits for NumPy's result.
 type pending struct {
 	entry  entry
 	in     []*tensor.Tensor
@@ -106,7 +106,7 @@ type pending struct {
 	failed error
 }
 
-// arraysOf are arrays with the elements of tensors.
+// arraysOf returns arrays with the elements of tensors.
 func arraysOf(s *array.Scope, list []*tensor.Tensor) []*array.Array {
 	out := make([]*array.Array, len(list))
 	for i, t := range list {
@@ -122,13 +122,13 @@ func arraysOf(s *array.Scope, list []*tensor.Tensor) []*array.Array {
 	return out
 }
 
-// both runs an operation at once and compiled, and compares the two bit by bit.
+// both runs an operation eagerly and compiled, and compares the results to the bit.
 func both(t *testing.T, what string, f op, in []*tensor.Tensor) (*tensor.Tensor, error) {
 	t.Helper()
 	return compiledFor(t, what, f, in, weir.Best)
 }
 
-// compiledFor is both for a target.
+// compiledFor is both with the compiled operation for a target.
 func compiledFor(t *testing.T, what string, f op, in []*tensor.Tensor, target weir.Target) (*tensor.Tensor, error) {
 	t.Helper()
 	how := ""
@@ -169,8 +169,8 @@ func compiledFor(t *testing.T, what string, f op, in []*tensor.Tensor, target we
 	return tensor.Must(tensor.Over(y.DType(), sizes, append([]byte(nil), y.Tensor().Bytes()...))), nil
 }
 
-// differ says where two tensors of one type differ by more than some roundings, of which sums of the portable target
-// have more.
+// differ returns where two tensors of one type differ by more than some roundings, or "". Sums of the portable target
+// may have more roundings.
 func differ(x, y *weir.Tensor, target weir.Target) string {
 	roundings := 16.0
 	if target == weir.Portable {
@@ -209,7 +209,7 @@ func ulps(dt weir.DType, n float64) float64 {
 var elementwiseShapes = [][][]int{{{}, {}, {}}, {{5}, {5}, {5}}, {{3, 1}, {1, 4}, {3, 4}}, {{0}, {1}, {}},
 	{{2, 3, 37}, {37}, {3, 1}}, {{33}, {}, {1}}}
 
-// operands is the number of operands that the expression names.
+// operands returns the number of operands that the expression names.
 func operands(e entry, shape [][]int) int {
 	expr := strings.NewReplacer("np.exp", "", "max", "", "axis", "", "axes", "", "index", "", "indexing", "").
 		Replace(e.expr)
@@ -220,7 +220,7 @@ func operands(e entry, shape [][]int) int {
 	return n
 }
 
-// operand is an operand: a random one, or of the entry's data.
+// operand returns an operand: a random one, or of the entry's data.
 func (e entry) operand(r *rand.Rand, dt weir.DType, i int, shape []int) *tensor.Tensor {
 	if e.data != nil {
 		return tensorOf(dt, e.data(dt, i), shape...)
@@ -240,9 +240,9 @@ func (e entry) operand(r *rand.Rand, dt weir.DType, i int, shape []int) *tensor.
 
 var rewrite = flag.Bool("rewrite", false, "write testdata/numpy.gz anew, by the NumPy that WEIR_NUMPY names")
 
-// TestNumPy compares every operation of entries with NumPy over random cases, and specials over theirs: at once,
-// compiled, and compiled for the portable target. What NumPy says is in testdata/numpy.gz, which -rewrite writes; with
-// WEIR_NUMPY, a Python that has NumPy, it is asked.
+// TestNumPy compares every operation of entries with NumPy on random cases, and specials on theirs: eager, compiled,
+// and compiled for the portable target. testdata/numpy.gz has NumPy's results; -rewrite writes it. If WEIR_NUMPY is a
+// Python that has NumPy, the test asks it.
 func TestNumPy(t *testing.T) {
 	var cases []npCase
 	var list []pending
@@ -286,7 +286,7 @@ func TestNumPy(t *testing.T) {
 	t.Logf("%d cases", len(list))
 }
 
-// types are the operands' types, in words.
+// types returns the names of the operands' types.
 func (p pending) types() (types []string) {
 	for _, in := range p.in {
 		types = append(types, fmt.Sprint(in.DType(), in.Shape()))
@@ -359,7 +359,7 @@ func (p pending) compare(t *testing.T, what string, want npResult) {
 	}
 }
 
-// elements are those of the operands at the place of a result's element, if their shapes are the result's.
+// elements returns the operands' elements at the position of a result's element, if they have the result's shape.
 func (p pending) elements(i int64) string {
 	var out []string
 	for _, in := range p.in {

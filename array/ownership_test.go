@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/array"
 )
 
-// wants fails unless an error is of a kind and names all of these.
+// wants fails t unless an error is of a kind and contains all words.
 func wants(t *testing.T, err, kind error, words ...string) {
 	t.Helper()
 	if err == nil || !errors.Is(err, kind) {
@@ -23,7 +23,7 @@ func wants(t *testing.T, err, kind error, words ...string) {
 	}
 }
 
-// fine fails on an error.
+// fine fails t on an error.
 func fine(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -47,13 +47,13 @@ func TestCreated(t *testing.T) {
 	if held() != before {
 		t.Fatalf("%d bytes are left", held()-before)
 	}
-	fine(t, s.Close()) // twice is fine
+	fine(t, s.Close()) // closing twice is harmless
 	_, err := array.Copy[float32](a)
 	wants(t, err, weir.ErrClosed, "ownership_test.go")
 }
 
-// TestDetach: an array that is detached leaves its scope, whose closing does not end it; one that is lent, or stands
-// over another's tensor, stays.
+// TestDetach: a detached array leaves its scope, and closing the scope does not close it. An array that is lent, or
+// that shares a caller's tensor, cannot be detached.
 func TestDetach(t *testing.T) {
 	array.AssertNoLeaks(t)
 	before := held()
@@ -71,7 +71,7 @@ func TestDetach(t *testing.T) {
 	}
 	_, err = a.Detach()
 	wants(t, err, weir.ErrClosed, "ownership_test.go")
-	s.Ones(weir.F32, 2000) // the limit counts it no more
+	s.Ones(weir.F32, 2000) // the limit no longer counts the detached array
 	_, err = array.Of(s, tensor).Detach()
 	wants(t, err, weir.ErrInput, "not its own")
 	fine(t, s.Close())
@@ -85,8 +85,8 @@ func TestDetach(t *testing.T) {
 	}
 }
 
-// TestResultOwner: a result belongs to the scope that runs the operation, whoever owns the operands, also if the
-// operands are reshaped or gathered from, which is what a model's own table was in the case of the embedding.
+// TestResultOwner: a result belongs to the scope that runs the operation, whoever owns the operands, also for reshapes
+// and gathers, which might return an operand's own memory.
 func TestResultOwner(t *testing.T) {
 	array.AssertNoLeaks(t)
 	model := array.NewScope("model")
@@ -108,7 +108,7 @@ func TestResultOwner(t *testing.T) {
 	fine(t, model.Err())
 }
 
-// TestOrder: closing a scope closes those inside, the newest first, and says that they were open.
+// TestOrder: closing a scope closes the scopes inside it, the newest first, and reports that they were open.
 func TestOrder(t *testing.T) {
 	array.AssertNoLeaks(t)
 	outer := array.NewScope("outer")
@@ -122,14 +122,14 @@ func TestOrder(t *testing.T) {
 	}
 	fine(t, inner.Close())
 	fine(t, innermost.Close())
-	// In the right order there is nothing to say.
+	// In the right order there is nothing to report.
 	outer = array.NewScope("outer")
 	inner = array.NewScope("inner", array.In(outer))
 	fine(t, inner.Close())
 	fine(t, outer.Close())
 }
 
-// TestClosedScope: a use after close is an error that names both lines.
+// TestClosedScope: a use after Close is an error that names both lines.
 func TestClosedScope(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("gone")
@@ -156,7 +156,8 @@ func TestClosedScope(t *testing.T) {
 	}
 }
 
-// TestLoan: A lends to B; when B is closed the array is A's alone. Through C too, in the order in which they close.
+// TestLoan: A lends to B, and after B is closed the array is A's alone. The same holds for a loan through C, in the
+// order in which they close.
 func TestLoan(t *testing.T) {
 	array.AssertNoLeaks(t)
 	a, b, c := array.NewScope("a"), array.NewScope("b"), array.NewScope("c")
@@ -167,7 +168,7 @@ func TestLoan(t *testing.T) {
 		t.Fatal("it was freed while lent")
 	}
 	b.Lend(x, c)
-	wants(t, b.Close(), weir.ErrInput, `"c"`) // never frees it, nor cuts off the way back
+	wants(t, b.Close(), weir.ErrInput, `"c"`) // c can neither free the array nor lose the loan
 	wants(t, x.Close(), weir.ErrInput, "lent")
 	fine(t, c.Close())
 	fine(t, b.Close())
@@ -180,7 +181,7 @@ func TestLoan(t *testing.T) {
 	}
 }
 
-// TestLoanEnds: a loan can be ended by hand, once; an inner one first.
+// TestLoanEnds: Close ends a loan, once; a loan of the borrower's must end first.
 func TestLoanEnds(t *testing.T) {
 	array.AssertNoLeaks(t)
 	a, b, c := array.NewScope("a"), array.NewScope("b"), array.NewScope("c")
@@ -210,7 +211,7 @@ func TestLoanToInside(t *testing.T) {
 	fine(t, a.Close())
 }
 
-// TestLoanTwice: neither is a loan overwritten by another, nor can the way back become a circle.
+// TestLoanTwice: a loan cannot replace another, nor can loans form a circle.
 func TestLoanTwice(t *testing.T) {
 	array.AssertNoLeaks(t)
 	for name, wrong := range map[string]func(a, b, c *array.Scope, x *array.Array){
@@ -245,7 +246,7 @@ func TestLoanTwice(t *testing.T) {
 	}
 }
 
-// TestNowhere: an array that is lent or transferred to no scope stays as it is, and the scope can be closed.
+// TestNowhere: an array that is lent or transferred to a nil scope does not change, and its scope can be closed.
 func TestNowhere(t *testing.T) {
 	array.AssertNoLeaks(t)
 	for what, give := range map[string]func(s *array.Scope, a *array.Array){
@@ -263,7 +264,7 @@ func TestNowhere(t *testing.T) {
 	}
 }
 
-// TestReturn: a result moves to the scope around; arrays of scopes around stay where they are.
+// TestReturn: Return moves a result to the scope around; arrays of outer scopes stay where they are.
 func TestReturn(t *testing.T) {
 	array.AssertNoLeaks(t)
 	outer := array.NewScope("outer")
@@ -309,8 +310,7 @@ func TestAtomic(t *testing.T) {
 	fine(t, full.Close())
 }
 
-// TestCap: nothing comes to belong to a capped scope, nor is lent to it; scopes inside, and loans that come back, are
-// fine.
+// TestCap: a capped scope accepts no array and no loan; scopes inside it, and loans that come back, are allowed.
 func TestCap(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s, other := array.NewScope("s"), array.NewScope("other")
@@ -319,7 +319,7 @@ func TestCap(t *testing.T) {
 	s.Cap()
 	fine(t, l.Close())
 	inside := array.NewScope("inside", array.In(s))
-	inside.Add(x, x) // the operation's scope is the target, though the operand's is capped
+	inside.Add(x, x) // only the operand's scope is capped, not the operation's
 	fine(t, inside.Close())
 	if other.Lend(y, s) != nil {
 		t.Error("lent to a capped scope")
@@ -332,7 +332,7 @@ func TestCap(t *testing.T) {
 	wants(t, s.Close(), weir.ErrInput, "capped")
 }
 
-// TestLimit: a scope with a limit refuses what would exceed it, with what is inside of it counted.
+// TestLimit: a scope with a limit refuses arrays beyond it, including those of scopes inside.
 func TestLimit(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("s", array.Limit(1000))
@@ -348,8 +348,8 @@ func TestLimit(t *testing.T) {
 	fine(t, s.Close())
 }
 
-// TestFirstError: the first error of a scope is kept with its line; what follows does nothing, and is not an error of
-// its own. Errors of closing are joined to it.
+// TestFirstError: a scope keeps its first error, with its line; later operations do nothing and add no error. Errors of
+// closing are joined to it.
 func TestFirstError(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("s")
@@ -369,7 +369,7 @@ func TestFirstError(t *testing.T) {
 	wants(t, err, weir.ErrInput, "matmul", "still open")
 }
 
-// TestPerElement: the results of a call are owned one by one.
+// TestPerElement: each result of a call has an owner of its own.
 func TestPerElement(t *testing.T) {
 	array.AssertNoLeaks(t)
 	outer := array.NewScope("outer")
@@ -388,8 +388,8 @@ func TestPerElement(t *testing.T) {
 	fine(t, outer.Close())
 }
 
-// TestGoroutines: a shared parameter is read, lent and returned by many goroutines, each with a scope of its own; the
-// scopes move between goroutines. Run under the race detector.
+// TestGoroutines: many goroutines read, borrow and return a shared parameter, each in a scope of its own; the scopes
+// move between goroutines. Run under the race detector.
 func TestGoroutines(t *testing.T) {
 	array.AssertNoLeaks(t)
 	model := array.NewScope("model")
@@ -419,7 +419,7 @@ func TestGoroutines(t *testing.T) {
 	fine(t, model.Close())
 }
 
-// TestSeveralGradients: gradients are computed beside each other, and within each other.
+// TestSeveralGradients: gradients are computed at the same time, and inside each other.
 func TestSeveralGradients(t *testing.T) {
 	array.AssertNoLeaks(t)
 	cube := func(s *array.Scope, in ...*array.Array) []*array.Array {
@@ -449,7 +449,7 @@ func TestSeveralGradients(t *testing.T) {
 	all.Wait()
 }
 
-// TestDump: the dump has the tree with bytes, counts, loans and lines.
+// TestDump: the dump is a tree with bytes, counts, loans and lines.
 func TestDump(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("model")
@@ -469,8 +469,7 @@ func TestDump(t *testing.T) {
 	fine(t, s.Close())
 }
 
-// TestJitLoans: what a compiled function reads of a scope is lent to it: the scope cannot be closed before the function
-// is.
+// TestJitLoans: an array that a compiled function reads is lent to it: its scope cannot be closed before the function.
 func TestJitLoans(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("weights")

@@ -10,10 +10,10 @@ import (
 	"github.com/weirml/weir/array"
 )
 
-// The tests of this file are whole programs, each written over arrays as their users write them, at once and compiled,
-// and once more as loops over Go's slices.
+// Each test of this file is a complete program, written over arrays, eager and compiled, and once more as loops over
+// Go's slices.
 
-// near fails unless two lists are the same but for rounding.
+// near fails t unless two lists are equal up to rounding.
 func near(t *testing.T, what string, got, want []float64, e float64) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -26,7 +26,7 @@ func near(t *testing.T, what string, got, want []float64, e float64) {
 	}
 }
 
-// ways runs a function at once and compiled, each in a scope of its own, and gives what it returns to check.
+// ways runs a function eagerly and compiled, each in a scope of its own, and passes the results to check.
 func ways(t *testing.T, f array.Func, in func(s *array.Scope) []*array.Array,
 	check func(how string, out []*array.Array)) {
 	t.Helper()
@@ -49,7 +49,8 @@ func numbers(t *testing.T, a *array.Array) []float64 {
 	return list
 }
 
-// kMeans moves centres, [k, d], to the means of the points, [n, d], that are nearest to each, so many times.
+// kMeans returns a function that moves centres, [k, d], to the means of their nearest points, [n, d], as often as turns
+// says.
 func kMeans(turns int) array.Func {
 	return func(s *array.Scope, in ...*array.Array) []*array.Array {
 		points, centres := in[0], in[1]
@@ -98,6 +99,7 @@ func goKMeans(points, centres []float64, d, turns int) []float64 {
 	return centres
 }
 
+// TestKMeans clusters points, with one centre that has none.
 func TestKMeans(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	points := make([]float64, 3*200)
@@ -111,8 +113,7 @@ func TestKMeans(t *testing.T) {
 	}, func(how string, out []*array.Array) { near(t, how, numbers(t, out[0]), want, 1e-9) })
 }
 
-// kalman follows a point that moves on a line by measurements of its place, [n]: the places and speeds that it
-// estimates.
+// kalman estimates the positions and speeds of a point that moves on a line from measurements of its position, [n].
 func kalman(s *array.Scope, in ...*array.Array) []*array.Array {
 	move := array.From(s, []float64{1, 0.1, 0, 1}, 2, 2)
 	look := array.From(s, []float64{1, 0}, 1, 2)
@@ -145,6 +146,7 @@ func goKalman(measured []float64) (out []float64) {
 	return out
 }
 
+// TestKalman tracks a point over noisy measurements.
 func TestKalman(t *testing.T) {
 	r := rand.New(rand.NewSource(2))
 	measured := make([]float64, 60)
@@ -156,7 +158,8 @@ func TestKalman(t *testing.T) {
 		func(how string, out []*array.Array) { near(t, how, numbers(t, out[0]), want, 1e-9) })
 }
 
-// wave is so many steps of a membrane that is held at its edges: its heights, now and before, by slices of its inside.
+// wave returns a function of the heights of a membrane with fixed edges, now and one step before, that computes so many
+// steps by slices of its inside.
 func wave(steps int) array.Func {
 	return func(s *array.Scope, in ...*array.Array) []*array.Array {
 		inside := array.Slice(1, -1)
@@ -190,7 +193,7 @@ func goWave(now, before []float64, n, m, steps int) []float64 {
 	return now
 }
 
-// drum is a membrane's heights, at rest but for a bump.
+// drum returns the heights of a membrane at rest, except for a bump.
 func drum(n, m int) []float64 {
 	out := make([]float64, n*m)
 	for i := 1; i < n-1; i++ {
@@ -201,6 +204,7 @@ func drum(n, m int) []float64 {
 	return out
 }
 
+// TestWave computes the waves of a membrane.
 func TestWave(t *testing.T) {
 	const n, m, steps = 24, 30, 40
 	start := drum(n, m)
@@ -211,7 +215,7 @@ func TestWave(t *testing.T) {
 	}, func(how string, out []*array.Array) { near(t, how, numbers(t, out[0]), want, 1e-9) })
 }
 
-// BenchmarkPrograms times the programs beside Go's loops.
+// BenchmarkPrograms measures the programs and Go's loops.
 func BenchmarkPrograms(b *testing.B) {
 	points, centres := make([]float64, 3*20_000), make([]float64, 3*16)
 	r := rand.New(rand.NewSource(1))

@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir/array"
 )
 
-// promotions is the array API's table: the type in which the row's and the column's are combined; "" is none. A float
-// and an integer, of which the standard says nothing, are combined as the float.
+// promotions is the array API's table: the common type of the row's and the column's; "" is none. The standard does not
+// define a float with an integer; here their type is the float.
 var promotions = map[string]string{
 	"i8":  "i8 i16 i32 i64 i16 i32 i64 none f16 f32 f64",
 	"i16": "i16 i16 i32 i64 i16 i32 i64 none f16 f32 f64",
@@ -27,7 +27,7 @@ var promotions = map[string]string{
 var promoted = []weir.DType{weir.I8, weir.I16, weir.I32, weir.I64, weir.U8, weir.U16, weir.U32, weir.U64, weir.F16,
 	weir.F32, weir.F64}
 
-// TestPromotions: every pair of types, at once and compiled, is combined as the array API's table says, and a number
+// TestPromotions: every pair of types, eager and compiled, has the common type of the array API's table, and a number
 // takes the type of the array.
 func TestPromotions(t *testing.T) {
 	array.AssertNoLeaks(t)
@@ -63,7 +63,7 @@ func TestPromotions(t *testing.T) {
 	}
 }
 
-// typeOf is the type of what f makes, "none" if that is an error.
+// typeOf returns the type of f's result, "none" if it is an error.
 func typeOf(f func(s *array.Scope) *array.Array) string {
 	s := array.NewScope("type")
 	defer s.Close()

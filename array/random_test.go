@@ -9,7 +9,7 @@ import (
 	"github.com/weirml/weir/array"
 )
 
-// moments are mean, deviation and range of floats.
+// moments returns the mean, deviation and range of floats.
 func moments(t *testing.T, a *array.Array) (mean, deviation, low, high float64) {
 	t.Helper()
 	list, err := array.Copy[float32](a)
@@ -27,7 +27,7 @@ func moments(t *testing.T, a *array.Array) (mean, deviation, low, high float64) 
 	return mean, math.Sqrt(deviation), low, high
 }
 
-// TestRandom checks the distributions of what keys decide, and that equal keys give equal numbers.
+// TestRandom checks the distributions of random numbers, and that equal keys give equal numbers.
 func TestRandom(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("random")
@@ -88,7 +88,7 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-// TestKeys checks that arrays of keys are split as keys are, and that a compiled step draws anew with each key.
+// TestKeys: arrays of keys are split as keys are, and a compiled step draws new numbers for each key.
 func TestKeys(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("keys")

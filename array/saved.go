@@ -127,8 +127,8 @@ func (v *Saved) launch(p *compiled, s *Scope, in []*weir.Tensor, consumed []bool
 		}
 		return in[i]
 	}
-	if p.late {
-		return launchLate(p, owner, arg)
+	if p.dataDependent {
+		return launchDataDependent(p, owner, arg)
 	}
 	c, err := p.take(in)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/weirml/weir/array"
 )
 
-// toldCases are the operations that are told numbers or sizes beside their operands.
+// toldCases are operations with numbers or sizes besides their operands.
 var toldCases = map[string]func(s scope, x arr, i int) arr{
 	"leaky_relu": func(s scope, x arr, i int) arr { return s.LeakyRelu(x, 0.001*float64(i)) },
 	"elu":        func(s scope, x arr, i int) arr { return s.Elu(x, 0.5+0.001*float64(i)) },
@@ -50,8 +50,8 @@ var toldCases = map[string]func(s scope, x arr, i int) arr{
 	"trace": func(s scope, x arr, i int) arr { return s.Trace(x, i%7-3) },
 }
 
-// TestTold gives operations many numbers and sizes: each compiles a few programs, whose results are those of the traced
-// operation, for which the numbers are part of the code.
+// TestTold runs operations with many numbers and sizes: each compiles a few programs, whose results equal those of the
+// traced operation, for which the numbers are part of the code.
 func TestTold(t *testing.T) {
 	array.AssertNoLeaks(t)
 	for _, dt := range []weir.DType{weir.F32, weir.F64, weir.BF16} {
@@ -78,7 +78,7 @@ func TestTold(t *testing.T) {
 					z := c.Call(inner, x)
 					fine(t, inner.Err())
 					d := differ(y.Tensor(), z[0].Tensor(), weir.Best)
-					if dt == weir.BF16 && d != "" { // a product with a number may be rounded before what follows, or with it
+					if dt == weir.BF16 && d != "" { // a product with a number may be rounded before the next operation, or with it
 						d = ""
 						for i := range int64(y.Tensor().Len()) {
 							if a, b := at(y.Tensor(), i), at(z[0].Tensor(), i); math.Abs(a-b) > 0x1p-7*max(0.3, math.Abs(a)) {

@@ -8,7 +8,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// tensorOf is a tensor of numbers, rounded to its type.
+// tensorOf returns a tensor of numbers, rounded to its type.
 func tensorOf(dt weir.DType, numbers []float64, shape ...int) *tensor.Tensor {
 	sizes := make([]int64, len(shape))
 	for i, e := range shape {
@@ -32,17 +32,17 @@ func tensorOf(dt weir.DType, numbers []float64, shape ...int) *tensor.Tensor {
 	return t
 }
 
-// extremes are floats that the array API has special cases for; of integers the infinities are the least and the
-// greatest.
+// extremes are floats for which the array API has special cases; for integers, the infinities stand for the least and
+// the greatest.
 var extremes = []float64{math.NaN(), math.Inf(1), math.Inf(-1), 0, math.Copysign(0, -1), 1, -1, 0.5, -0.5, 1.5, 2, -2,
 	3, -3, 7, -7, 6e4, -6e4, 6e-5, -6e-5}
 
-// integerExtremes are integers, with the infinities in place of the least and the greatest.
+// integerExtremes are integers; the infinities stand for the least and the greatest.
 var integerExtremes = []float64{0, 1, -1, 2, -2, 3, -3, 7, -7, 10, math.Inf(1), math.Inf(-1)}
 
 func shapeOf(list []float64) []int { return []int{len(list)} }
 
-// each is a function of one array, of extreme floats.
+// each returns an entry of a function of one array, of extreme floats.
 func each(expr string, f func(s scope, x arr) arr, e float64) entry {
 	return entry{expr: expr, f: unary(f), types: "float", shape: [][]int{shapeOf(extremes)},
 		data: func(weir.DType, int) []float64 {
@@ -50,7 +50,7 @@ func each(expr string, f func(s scope, x arr) arr, e float64) entry {
 		}, signed: true, error: e}
 }
 
-// pair is a function of two arrays, of all pairs of numbers.
+// pair returns an entry of a function of two arrays, of all pairs of numbers.
 func pair(expr, types string, list []float64, f func(s scope, x, y arr) arr, e float64) entry {
 	n := len(list)
 	return entry{expr: expr, f: binary(f), types: types, shape: [][]int{{n, 1}, {1, n}},
@@ -59,7 +59,7 @@ func pair(expr, types string, list []float64, f func(s scope, x, y arr) arr, e f
 		}, signed: true, error: e}
 }
 
-// of is a function of an array of numbers of a shape.
+// of returns an entry of a function of an array of numbers with a shape.
 func of(expr, types string, list []float64, f func(s scope, x arr) arr, shape ...int) entry {
 	return entry{expr: expr, f: unary(f), types: types, shape: [][]int{shape}, data: func(weir.DType, int) []float64 {
 		return list
@@ -72,7 +72,7 @@ var (
 	minus = math.Copysign(0, -1)
 )
 
-// specials are the special cases that the array API's standard lists, where NumPy follows it.
+// specials are the special cases of the array API's standard that NumPy follows.
 var specials = []entry{
 	each("np.abs(x)", scope.Abs, 0), each("-x", scope.Neg, 0), each("np.sign(x)", scope.Sign, 0),
 	each("np.square(x)", scope.Square, 0),

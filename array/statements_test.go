@@ -11,14 +11,14 @@ import (
 	"github.com/weirml/weir/array"
 )
 
-// TestNewestFirst: scopes that are still open are closed the newest first, each after those inside of it.
+// TestNewestFirst: Close closes the open scopes inside, the newest first, each after those inside it.
 func TestNewestFirst(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("s")
 	first := array.NewScope("first", array.In(s))         //weirvet:ignore that it is open is the error
 	second := array.NewScope("second", array.In(s))       //weirvet:ignore that it is open is the error
 	inside := array.NewScope("inside", array.In(first))   //weirvet:ignore that it is open is the error
-	closed := array.NewScope("closed", array.In(second))  // it is closed: the scope around it forgets it
+	closed := array.NewScope("closed", array.In(second))  // it is closed: its parent does not close it again
 	another := array.NewScope("another", array.In(first)) //weirvet:ignore that it is open is the error
 	fine(t, closed.Close())
 	err := s.Close()
@@ -37,8 +37,8 @@ func TestNewestFirst(t *testing.T) {
 	fine(t, errors.Join(inside.Close(), another.Close(), first.Close(), second.Close(), s.Close()))
 }
 
-// TestBothScopes: an array that is lent or moved to a scope that is closed, capped or full is an error which names both
-// scopes, and the array stays.
+// TestBothScopes: an array that is lent or moved to a closed, capped or full scope is an error that names both scopes,
+// and the array stays.
 func TestBothScopes(t *testing.T) {
 	array.AssertNoLeaks(t)
 	gone, capped, full := array.NewScope("target"), array.NewScope("target"), array.NewScope("target", array.Limit(4))
@@ -49,7 +49,7 @@ func TestBothScopes(t *testing.T) {
 			"lend":     func(s *array.Scope, a *array.Array) { s.Lend(a, to) },
 			"transfer": func(s *array.Scope, a *array.Array) { s.Transfer(a, to) },
 		} {
-			if to == full && what == "lend" { // what is lent is no bytes of the borrower's
+			if to == full && what == "lend" { // a loan does not count as the borrower's bytes
 				continue
 			}
 			s := array.NewScope("source")
@@ -66,8 +66,8 @@ func TestBothScopes(t *testing.T) {
 	fine(t, full.Close())
 }
 
-// TestNoGlobalScope: there is no scope but those that were opened: operations, gradients, compiled functions and errors
-// leave none.
+// TestNoGlobalScope: only explicitly opened scopes exist: operations, gradients, compiled functions and errors leave
+// none.
 func TestNoGlobalScope(t *testing.T) {
 	array.AssertNoLeaks(t)
 	var before, after strings.Builder
@@ -94,7 +94,7 @@ func TestNoGlobalScope(t *testing.T) {
 	}
 }
 
-// TestHandedOver: a scope moves from goroutine to goroutine with what it holds.
+// TestHandedOver: a scope moves from goroutine to goroutine with its arrays.
 func TestHandedOver(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("s")
@@ -121,7 +121,7 @@ func TestHandedOver(t *testing.T) {
 	fine(t, s.Close())
 }
 
-// told notes what a test is told.
+// told records the messages of AssertNoLeaks.
 type told struct {
 	errors  []string
 	cleanup []func()
@@ -133,8 +133,8 @@ func (t *told) Errorf(format string, args ...any) {
 	t.errors = append(t.errors, fmt.Sprintf(format, args...))
 }
 
-// TestAssertNoLeaks: a scope that is left open is an error which has the lines that opened it and made its arrays; so
-// is a scope inside of one that was open before.
+// TestAssertNoLeaks: a scope that is left open is an error with the lines that opened it and made its arrays; so is a
+// scope inside one that was open before.
 func TestAssertNoLeaks(t *testing.T) {
 	array.AssertNoLeaks(t)
 	outer := array.NewScope("outer")
@@ -162,7 +162,7 @@ func TestAssertNoLeaks(t *testing.T) {
 	fine(t, outer.Close())
 }
 
-// TestWithoutCollector: with Go's collector off, everything comes back by Close alone.
+// TestWithoutCollector: with Go's collector off, Close alone frees all memory.
 func TestWithoutCollector(t *testing.T) {
 	array.AssertNoLeaks(t)
 	total := func(s *array.Scope, in ...*array.Array) []*array.Array {

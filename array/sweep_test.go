@@ -22,7 +22,7 @@ var sweptFunctions = map[string]func(s *array.Scope) []*array.Array{
 		y := s.Relu(s.Add(s.MatMul(x, s.Transpose(x)), s.Number(1)))
 		return []*array.Array{y, s.Mean(s.Exp(y), 1)}
 	},
-	"shapes": func(s *array.Scope) []*array.Array { // the third shape is compiled for all
+	"shapes": func(s *array.Scope) []*array.Array { // the third shape is compiled for all shapes
 		var out []*array.Array
 		for n := range 4 {
 			out = append(out, s.Sum(s.Mul(sweptNumbers(s, n+1, 7), s.Number(2)), 0))
@@ -108,7 +108,7 @@ var sweptFunctions = map[string]func(s *array.Scope) []*array.Array{
 	},
 }
 
-// sweptNumbers returns numbers between −0.5 and 0.5 of a shape.
+// sweptNumbers returns numbers between −0.5 and 0.5.
 func sweptNumbers(s *array.Scope, shape ...int) *array.Array {
 	n := 1
 	for _, e := range shape {
@@ -126,7 +126,7 @@ func sweptLoss(s *array.Scope, in ...*array.Array) []*array.Array {
 	return []*array.Array{s.Sum(s.Tanh(s.MatMul(in[0], in[1])))}
 }
 
-// sweptJit returns a function that is compiled with options and called twice.
+// sweptJit returns a function that compiles a function with options and calls it twice.
 func sweptJit(o array.Options) func(s *array.Scope) []*array.Array {
 	return func(s *array.Scope) []*array.Array {
 		w := sweptNumbers(s, 4, 4)
@@ -167,18 +167,18 @@ func resultsOf(t *testing.T, list []*array.Array) (r results) {
 	return r
 }
 
-// equal allows for the rounding of portable code, which runs where pages are refused to machine code.
+// equal allows for the rounding of portable code, which runs if the system refuses executable pages.
 func (r results) equal(other results) bool {
 	return bytes.Equal(r.bytes, other.bytes) && slices.EqualFunc(r.floats, other.floats, func(x, y float32) bool {
 		return math.Abs(float64(x-y)) <= 1e-5*max(1, math.Abs(float64(x)))
 	})
 }
 
-// TestSweep refuses each thing that functions take from the system, once, and with all that come after it: the scope
-// has one typed error, nothing leaks, and the same function gives its results afterwards.
+// TestSweep refuses each taking of memory, once, and with all that follow: the scope has one typed error, nothing
+// leaks, and the same function then gives its results.
 func TestSweep(t *testing.T) {
 	array.AssertNoLeaks(t)
-	defer array.CacheLimit(array.CacheLimit(0)) // operations are compiled each time
+	defer array.CacheLimit(array.CacheLimit(0)) // operations are compiled in each run
 	for name, f := range sweptFunctions {
 		t.Run(name, func(t *testing.T) {
 			run := func() (out results, err error) {
@@ -232,8 +232,8 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestSweepCalls refuses what calls of one compiled function take, the first ones, which compile it, and later ones:
-// the call after it works.
+// TestSweepCalls refuses each taking of memory of calls of one compiled function, of the first, which compile it, and
+// of later ones: the next call works.
 func TestSweepCalls(t *testing.T) {
 	array.AssertNoLeaks(t)
 	for _, inputs := range [][]array.Spec{nil, {array.SpecOf("x", weir.F32, "n")}} {

@@ -16,8 +16,8 @@ import (
 	"github.com/weirml/weir/train"
 )
 
-// budgetedNets are networks whose steps are to fit into less: sums over the batch, statistics of it, what waits for
-// them, and what cannot be computed in pieces.
+// budgetedNets are networks whose steps are compiled for smaller budgets: with sums over the batch, statistics of it,
+// values that wait for these, and operations that cannot be computed in pieces.
 func budgetedNets() map[string]certified {
 	mean := nn.Lambda(func(c *nn.Context, x *array.Array) *array.Array { return c.Mean(x, 1) })
 	between := nn.Lambda(func(c *nn.Context, x *array.Array) *array.Array { return c.Add(x, c.Tanh(c.Mean(x, 0))) })
@@ -52,7 +52,8 @@ func budgetedNets() map[string]certified {
 	}
 }
 
-// steps trains a network within a budget, a few steps of each count, and gives the losses and the parameters.
+// steps trains a network within a budget, a few steps for each size of batch, and returns the losses, the parameters
+// and the peak.
 func (c certified) steps(t *testing.T, budget int64) (losses []float64, values []float32, peak int64, err error) {
 	t.Helper()
 	weir.Trim()
@@ -93,9 +94,9 @@ func (c certified) steps(t *testing.T, budget int64) (losses []float64, values [
 	return losses, values, peak, nil
 }
 
-// TestBudgets: a step within a budget takes what its certificate says and no more than allowed, from what it takes by
-// itself down to the least that a refusal names, and trains to the same parameters but for the order of sums, with
-// batches of every size.
+// TestBudgets compiles steps for budgets from the unconstrained peak down to the smallest that a refusal names: a step
+// takes the bytes of its certificate, within the budget, and trains to the same parameters, up to the order of sums,
+// with batches of every size.
 func TestBudgets(t *testing.T) {
 	shares := map[string]float64{"batch norms": 0.3, "residual": 0.3, "transformer": 0.3, "statistics": 0.8}
 	for name, test := range budgetedNets() {
@@ -137,7 +138,7 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
-// nearly compares lists of numbers.
+// nearly returns an error if two lists differ by more than most.
 func nearly[F float32 | float64](got, want []F, most float64) error {
 	if len(got) != len(want) {
 		return fmt.Errorf("%d numbers, want %d", len(got), len(want))

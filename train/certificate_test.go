@@ -10,16 +10,16 @@ import (
 	"github.com/weirml/weir/train"
 )
 
-// certified is a network whose step's certificate is held against what the ledger has.
+// certified is a network whose step's certificate is compared with the ledger.
 type certified struct {
 	net    nn.Layer
 	o      train.Options
 	x      array.Spec
-	ids    int // below which the elements of x are, if they are ids
+	ids    int // the number of ids, if x has ids
 	counts []weir.Dims
 }
 
-// certifiedNets are five kinds of networks; batch is named in all, sequence if there is one.
+// certifiedNets returns five kinds of networks; batch is named in all, and sequence in those that have one.
 func certifiedNets() map[string]certified {
 	mean := nn.Lambda(func(c *nn.Context, x *array.Array) *array.Array { return c.Mean(x, 1) })
 	batches := []weir.Dims{{"batch": 1}, {"batch": 7}, {"batch": 16}, {"batch": 3}, {"batch": 64}}
@@ -52,7 +52,7 @@ func certifiedNets() map[string]certified {
 	}
 }
 
-// batch makes one of these extents.
+// batch makes a batch of these extents.
 func (c certified) batch(s *array.Scope, d weir.Dims) train.Batch {
 	var shape []int
 	n := 1
@@ -84,9 +84,9 @@ func (c certified) batch(s *array.Scope, d weir.Dims) train.Batch {
 	return b
 }
 
-// TestCertificates: what the certificate says before the first step is what training takes, to the byte: at several
-// batches and sequences, at the largest that are allowed, and at no moment of a step more. Each kind that the ledger
-// counts apart is as the certificate has it, and what launches receive in memory that patterns had filled is the same.
+// TestCertificates: training takes the bytes that the certificate says before the first step, to the byte: for several
+// batches and sequences and for the largest that are allowed, and at no moment of a step more. Each kind of the ledger
+// is as in the certificate, and measured runs take the same.
 func TestCertificates(t *testing.T) {
 	array.AssertNoLeaks(t)
 	for name, test := range certifiedNets() {
@@ -107,7 +107,7 @@ func TestCertificates(t *testing.T) {
 			} else if last, _ := tr.Memory().Peak(1, test.counts[len(test.counts)-1]); last != most {
 				t.Errorf("the bound is %d, at the largest extents it is %d", most, last)
 			}
-			for range 2 { // growing and shrinking
+			for range 2 { // sizes grow and shrink
 				for _, d := range test.counts {
 					test.step(t, tr, d, before)
 				}
@@ -116,7 +116,7 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// step compares what the certificate says of a step with what it takes.
+// step compares a step's certificate with the bytes that the step takes.
 func (c certified) step(t *testing.T, tr *train.Trainer, d weir.Dims, before mem.Totals) {
 	t.Helper()
 	want, err := tr.Peak(d)
@@ -151,7 +151,7 @@ func (c certified) step(t *testing.T, tr *train.Trainer, d weir.Dims, before mem
 			t.Errorf("at %v: the %s are to take %d, measured %d: %v", d, kind, v, part.took, err)
 		}
 	}
-	// Constants of a traced function lie in the module: the ledger does not have them.
+	// Constants of a traced function are in the module, which the ledger does not count.
 	u := mem.Usage()
 	if held := u.All - before.All - given; held != want-tr.Constants() {
 		t.Errorf("at %v: %d bytes are to be held, %d are", d, want-tr.Constants(), held)

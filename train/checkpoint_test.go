@@ -26,7 +26,7 @@ func contextWithCancel(t *testing.T) (context.Context, func()) {
 	return context.WithCancel(t.Context())
 }
 
-// TestResume: training that stopped and went on gives the same bits as training that did not, whatever the options.
+// TestResume: training that was stopped and resumed gives the same bits as uninterrupted training, with any options.
 func TestResume(t *testing.T) {
 	array.AssertNoLeaks(t)
 	for name, o := range map[string]train.Options{
@@ -62,7 +62,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestBadCheckpoints: a checkpoint that is not there, cut short, damaged, or of another model is one clear error, and
+// TestBadCheckpoints: a checkpoint that is missing, truncated, damaged, or of another model is one clear error, and
 // changes nothing.
 func TestBadCheckpoints(t *testing.T) {
 	array.AssertNoLeaks(t)
@@ -146,7 +146,7 @@ func write(t *testing.T, name string, data []byte) {
 	}
 }
 
-// TestFlippedBits flips bits of a checkpoint, each of the table and of the header, and some of the elements: it is
+// TestFlippedBits flips each bit of a checkpoint's table and header, and some of its elements: the checkpoint is
 // refused, and nothing changes, or it is the same checkpoint.
 func TestFlippedBits(t *testing.T) {
 	array.AssertNoLeaks(t)
@@ -200,8 +200,8 @@ func TestFlippedBits(t *testing.T) {
 	t.Logf("%d refused, %d the same", refused, same)
 }
 
-// trainUntilKilled is the process that TestKilled kills: it trains, saves after each step, and says when the first
-// checkpoint is there.
+// trainUntilKilled is the process that TestKilled kills: it trains, saves after each step, and reports the first
+// checkpoint.
 func trainUntilKilled(dir string) {
 	net := nn.Sequential(nn.Linear(16, 64), nn.Tanh, nn.Linear(64, 4))
 	p := nn.Init(net, 1)
@@ -225,6 +225,7 @@ func trainUntilKilled(dir string) {
 	os.Exit(1)
 }
 
+// killedData returns the data of that process.
 func killedData() *train.Data {
 	x, y := make([]float32, 64*16), make([]int32, 64)
 	for i := range x {
@@ -240,8 +241,8 @@ func killedData() *train.Data {
 	return d
 }
 
-// TestKilled kills a process that saves all the time, at random moments: each time there is a whole checkpoint, from
-// which the next process goes on, and in the end the bits are those of training that nobody killed.
+// TestKilled kills a process that saves after each step, at random moments: each time there is a complete checkpoint,
+// from which the next process resumes, and in the end the bits equal those of uninterrupted training.
 func TestKilled(t *testing.T) {
 	if runtime.GOARCH == "wasm" {
 		t.Skip("there are no processes")

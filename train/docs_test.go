@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestDocument compiles the program of docs/training.md as it stands there, and runs it.
+// TestDocument compiles the program of docs/training.md and runs it.
 func TestDocument(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("there is no go command to compile it with")

@@ -16,7 +16,7 @@ import (
 	"github.com/weirml/weir/nn"
 )
 
-// told is what bench/training/finetune.py writes.
+// told is the file that bench/training/finetune.py writes.
 type told struct {
 	Size        int
 	Head, Whole struct {
@@ -36,8 +36,8 @@ func readAs(t *testing.T, path string, into any) {
 	}
 }
 
-// TestFinetune trains MobileNetV2's last layer, and all of it, as PyTorch does: WEIR_FINETUNE is the folder that
-// bench/training/finetune.py made. The models that it writes there, finetune_check.py runs in onnxruntime.
+// TestFinetune trains MobileNetV2's last layer, and all of it, as PyTorch does. WEIR_FINETUNE is the folder that
+// bench/training/finetune.py made; finetune_check.py runs the models that the test writes there in onnxruntime.
 func TestFinetune(t *testing.T) {
 	folder := os.Getenv("WEIR_FINETUNE")
 	if folder == "" {
@@ -67,7 +67,7 @@ func TestFinetune(t *testing.T) {
 	}
 }
 
-// arguments are what a step's program is given.
+// arguments returns the inputs of a step's program.
 func arguments(tr *Trainer, b Batch) weir.Inputs {
 	in, p := weir.Inputs{}, tr.update
 	var list []*array.Array
@@ -85,6 +85,7 @@ func arguments(tr *Trainer, b Batch) weir.Inputs {
 	return in
 }
 
+// finetune trains a model of an exporter for a few steps, and compares the losses.
 func finetune(t *testing.T, folder, exporter, what string, batch Batch, losses []float64, ms float64) {
 	net, err := FromONNX(filepath.Join(folder, exporter+".onnx"), array.ModelOptions{Untie: true})
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/weirml/weir/train"
 )
 
-// TestFit: epochs, evaluation, logs and checkpoints; resumed, Fit makes the epochs that are left, to the same bits.
+// TestFit: epochs, evaluation, logs and checkpoints; a resumed Fit makes the remaining epochs, with the same bits.
 func TestFit(t *testing.T) {
 	array.AssertNoLeaks(t)
 	shuffled := train.DataOptions{Shuffle: true, Key: 4, Prefetch: 2}
@@ -74,7 +74,7 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// records counts the records of the folder's event file, whose checksums must be right.
+// records returns the number of records in the folder's event file, whose checksums must be right.
 func records(t *testing.T, dir string) (n int) {
 	t.Helper()
 	list, err := filepath.Glob(filepath.Join(dir, "events.out.tfevents.*"))
@@ -103,6 +103,7 @@ func records(t *testing.T, dir string) (n int) {
 	return n
 }
 
+// TestStopsEarly: Fit ends after epochs without a better loss, and lowers the rate.
 func TestStopsEarly(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := learnable(t, train.DataOptions{})
@@ -127,8 +128,8 @@ func TestStopsEarly(t *testing.T) {
 	}
 }
 
-// TestFitGoesOn: a Fit that is resumed from a checkpoint stops and lowers the rate when one that was never interrupted
-// does, and does not take a loss for the best that is not. Data that begin anew are watched anew.
+// TestFitGoesOn: a Fit that is resumed from a checkpoint stops and lowers the rate at the same epoch as an
+// uninterrupted one, and keeps the best loss. Data that begin again are watched from the beginning.
 func TestFitGoesOn(t *testing.T) {
 	array.AssertNoLeaks(t)
 	dir := t.TempDir()
@@ -177,7 +178,7 @@ func TestFitGoesOn(t *testing.T) {
 	}
 }
 
-// TestWatchesNonsense: measures that are infinite or NaN are in checkpoints too.
+// TestWatchesNonsense: checkpoints keep measures that are infinite or NaN.
 func TestWatchesNonsense(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := learnable(t, train.DataOptions{})
@@ -196,8 +197,8 @@ func TestWatchesNonsense(t *testing.T) {
 	}
 }
 
-// TestBreakOff: a loop over batches that breaks off leaves neither memory nor a goroutine, and the next loop goes on
-// there.
+// TestBreakOff: a loop over batches that breaks leaves neither memory nor a goroutine, and the next loop continues at
+// that position.
 func TestBreakOff(t *testing.T) {
 	array.AssertNoLeaks(t)
 	for _, prefetch := range []int{0, 1, 3} {
@@ -221,8 +222,8 @@ func TestBreakOff(t *testing.T) {
 	}
 }
 
-// TestLoopWithin: a loop inside of another over the same data gives nothing and is an error, which stays; the outer one
-// gives each example once.
+// TestLoopWithin: a loop inside another over the same data yields no batch and is an error, which stays; the outer loop
+// yields each example once.
 func TestLoopWithin(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := learnable(t, train.DataOptions{Prefetch: 1})
@@ -249,7 +250,7 @@ func TestLoopWithin(t *testing.T) {
 	}
 }
 
-// TestOrder: shuffled epochs have each example once, each in another order, and the same key gives the same.
+// TestOrder: each shuffled epoch has each example once, in an order of its own, and the same key gives the same orders.
 func TestOrder(t *testing.T) {
 	array.AssertNoLeaks(t)
 	x := make([]float32, 50)
@@ -287,7 +288,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestFields: windows of a text, rows of an array, records of a file; a field that fails ends the epoch with its error.
+// TestFields: windows of strings, rows of an array, records of a file; a field that fails ends the epoch with its
+// error.
 func TestFields(t *testing.T) {
 	array.AssertNoLeaks(t)
 	text := []int32{0, 1, 2, 3, 4, 5, 6}
@@ -345,6 +347,7 @@ func TestFields(t *testing.T) {
 	}
 }
 
+// TestSchedules compares the rates of schedules with their formulas.
 func TestSchedules(t *testing.T) {
 	for name, test := range map[string]struct {
 		s    train.Schedule
@@ -356,7 +359,7 @@ func TestSchedules(t *testing.T) {
 		"cosine":      {train.Cosine(100, 0.2), map[int64]float64{1: 1, 51: 0.6, 101: 0.2, 5000: 0.2}},
 		"linear":      {train.Linear(100, 0), map[int64]float64{1: 1, 51: 0.5, 101: 0, 200: 0}},
 		"warm-up":     {train.Warmup(4, train.Cosine(100, 0.2)), map[int64]float64{1: 0.25, 4: 1, 5: 1, 55: 0.6}},
-		// As torch.optim.lr_scheduler.OneCycleLR gives it, over its greatest rate.
+		// The values of torch.optim.lr_scheduler.OneCycleLR, divided by its greatest rate.
 		"one cycle": {train.OneCycle(100), map[int64]float64{1: 0.04, 11: 0.29516395, 30: 1, 65: 0.50000200, 100: 4e-6}},
 	} {
 		for step, want := range test.want {
@@ -367,6 +370,7 @@ func TestSchedules(t *testing.T) {
 	}
 }
 
+// TestMetrics compares metrics with results computed here.
 func TestMetrics(t *testing.T) {
 	rows, targets := [][]float32{{1, 3, 2}, {5, 1, 4}, {0, 0, 1}}, []float64{1, 2, 0}
 	var one train.Accuracy

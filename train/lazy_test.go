@@ -13,15 +13,15 @@ import (
 	"github.com/weirml/weir/train"
 )
 
-// table is a network whose result are the rows of a table, summed over the ids of an example.
+// table is a network that sums the rows of a table over the ids of an example.
 func table(rows, extent int) nn.Layer {
 	return nn.Sequential(nn.Embedding(rows, extent), nn.Lambda(func(c *nn.Context, x *array.Array) *array.Array {
 		return c.Sum(x, 1)
 	}))
 }
 
-// TestLazyIsDense: SGD that touches only the rows of a batch's ids gives what SGD gives, duplicates among the ids or
-// not.
+// TestLazyIsDense: SGD that updates only the rows of a batch's ids gives the same as SGD of the full table, with and
+// without duplicate ids.
 func TestLazyIsDense(t *testing.T) {
 	array.AssertNoLeaks(t)
 	run := func(o train.Options) []float32 {
@@ -56,8 +56,7 @@ func TestLazyIsDense(t *testing.T) {
 	}
 }
 
-// TestLazyAdam compares with Adam over the rows that a batch names, computed here, and finds rows that change without
-// being named.
+// TestLazyAdam compares with Adam over the rows of a batch's ids, computed here: no other row changes.
 func TestLazyAdam(t *testing.T) {
 	array.AssertNoLeaks(t)
 	const rows, extent = 12, 3
@@ -129,7 +128,7 @@ func TestLazyAdam(t *testing.T) {
 	}
 }
 
-// TestLazyTime: a step over a table of a hundred times as many rows takes no longer, but for noise.
+// TestLazyTime: a step over a table with a hundred times as many rows takes no longer, up to noise.
 func TestLazyTime(t *testing.T) {
 	array.AssertNoLeaks(t)
 	step := func(optimiser train.Optimiser, rows int) time.Duration {

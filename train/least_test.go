@@ -12,8 +12,8 @@ import (
 	"github.com/weirml/weir/train"
 )
 
-// TestLeast: whatever network, types and options a step has, the budget that a refusal of one byte names is enough for
-// all of the step's programs, and they take no more.
+// TestLeast: for every network, type and option, the budget that the refusal of one byte names suffices for all
+// programs of the step, and they take no more.
 func TestLeast(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	nets := budgetedNets()

@@ -13,7 +13,7 @@ import (
 	"github.com/weirml/weir/train"
 )
 
-// refuses fails unless an error is typed, no fault of ours, and says all of these.
+// refuses fails t unless an error is typed, not internal, and contains all of says.
 func refuses(t *testing.T, what string, err error, says ...string) {
 	t.Helper()
 	var e *weir.Error
@@ -28,7 +28,7 @@ func refuses(t *testing.T, what string, err error, says ...string) {
 	}
 }
 
-// TestAfterClose: every method of a trainer that is closed gives an error, or says nothing.
+// TestAfterClose: every method of a closed trainer returns an error or a zero value.
 func TestAfterClose(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := learnable(t, train.DataOptions{})
@@ -69,7 +69,7 @@ func TestAfterClose(t *testing.T) {
 	}
 }
 
-// TestClosedWhileRunning: Close beside a step is an error and closes nothing, or the step after it is one.
+// TestClosedWhileRunning: Close during a step is an error and closes nothing, or the next step is an error.
 func TestClosedWhileRunning(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := learnable(t, train.DataOptions{})
@@ -106,8 +106,8 @@ func TestClosedWhileRunning(t *testing.T) {
 	}
 }
 
-// TestParamsUnderTrainer: parameters that are being trained are closed neither together nor one by one, nor is a
-// trainer made of those that are closed.
+// TestParamsUnderTrainer: parameters of an open trainer cannot be closed, together or one by one, and closed parameters
+// cannot get a trainer.
 func TestParamsUnderTrainer(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := learnable(t, train.DataOptions{})
@@ -120,7 +120,7 @@ func TestParamsUnderTrainer(t *testing.T) {
 		refuses(t, name, call(), "training", "misuse_test.go:", "train_test.go:")
 	}
 	steps(t, tr, s.data, 3, 50)
-	// Two trainers of the same parameters at once are fine: each step begins where the other ended.
+	// Two trainers of the same parameters are allowed: each step begins with the result of the last one.
 	other := s.trainer(t, train.Options{})
 	steps(t, other, s.data, 3, 50)
 	p := nn.Init(s.net, 1)
@@ -136,7 +136,7 @@ func TestParamsUnderTrainer(t *testing.T) {
 	refuses(t, "parameters of another network", err)
 }
 
-// TestDeadBatch: what is wrong with a batch's array is told with both places.
+// TestDeadBatch: the error of a batch's closed array names the lines that made and closed it.
 func TestDeadBatch(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := learnable(t, train.DataOptions{})
@@ -162,8 +162,8 @@ func TestDeadBatch(t *testing.T) {
 	}
 }
 
-// TestLossAxes: a network that gives a column is no fit for targets without that axis, nor the other way round, and the
-// error says what fits.
+// TestLossAxes: outputs with a column do not fit targets without that axis, nor the other way round, and the error says
+// what fits.
 func TestLossAxes(t *testing.T) {
 	array.AssertNoLeaks(t)
 	scope := array.NewScope("batch")

@@ -11,8 +11,8 @@ import (
 	"github.com/weirml/weir/train"
 )
 
-// TestNetworks trains one of each kind: it learns, in batches of several sizes, resumes to the same bits, and a batch
-// after the last is what the certificate says.
+// TestNetworks trains one network of each kind: it learns, in batches of several sizes, resumes to the same bits, and a
+// further batch takes the certified bytes.
 func TestNetworks(t *testing.T) {
 	array.AssertNoLeaks(t)
 	floats := func(n int) []float32 {

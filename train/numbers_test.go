@@ -15,7 +15,7 @@ import (
 	"github.com/weirml/weir/train"
 )
 
-// waves are n numbers around 0.
+// waves returns n numbers around 0.
 func waves(n int) []float32 {
 	list := make([]float32, n)
 	for i := range list {
@@ -41,13 +41,13 @@ func trainerOf(t *testing.T, net nn.Layer, loss train.Loss, o train.Options) (*t
 	return tr, p
 }
 
-// only is a sequence of one batch.
+// only returns a sequence of one batch.
 func only(b train.Batch) func(func(train.Batch) bool) {
 	return func(yield func(train.Batch) bool) { yield(b) }
 }
 
-// TestLabels: a class id that no class has is an error which names it, in training and in evaluation, and changes
-// nothing; the ignored id is none, whatever its type can hold.
+// TestLabels: a class id out of range is an error that names it, in training and in evaluation, and changes nothing;
+// the ignored id is allowed in every type.
 func TestLabels(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("batch")
@@ -94,7 +94,7 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// TestNamedClasses: losses are the same whether the extent of the classes is a number or a name.
+// TestNamedClasses: losses are the same for a fixed and a named number of classes.
 func TestNamedClasses(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("batch")
@@ -133,7 +133,7 @@ func TestNamedClasses(t *testing.T) {
 	}
 }
 
-// TestEdgeLosses: derivatives of losses at outputs where a formula has an edge, or is infinite, are PyTorch's.
+// TestEdgeLosses: derivatives of losses at outputs at which a formula has an edge, or is infinite, equal PyTorch's.
 func TestEdgeLosses(t *testing.T) {
 	array.AssertNoLeaks(t)
 	for _, test := range []struct {
@@ -168,7 +168,7 @@ func TestEdgeLosses(t *testing.T) {
 	}
 }
 
-// TestWideTargets: targets and losses of f64 are as those of f32.
+// TestWideTargets: targets and losses of f64 give the same as those of f32.
 func TestWideTargets(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("batch")
@@ -199,8 +199,7 @@ func TestWideTargets(t *testing.T) {
 	refuses(t, "a loss of integers", err, "it is a float")
 }
 
-// TestOneValue: a batch of which BatchNorm has no variance is refused, by name, and its running statistics stay
-// numbers.
+// TestOneValue: BatchNorm refuses a batch without a variance, by name, and its running statistics stay numbers.
 func TestOneValue(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("batch")
@@ -233,8 +232,8 @@ func TestOneValue(t *testing.T) {
 	}
 }
 
-// TestRefusedBetween: a batch whose loss or gradients are not finite, among those whose gradients are added up, is
-// refused itself, and the others give what they give without it. With LossScale gradients that are not finite skip the
+// TestRefusedBetween: a batch whose loss or gradients are not finite, among batches whose gradients are accumulated, is
+// refused by itself, and the others give the same as without it. With LossScale, gradients that are not finite skip the
 // update.
 func TestRefusedBetween(t *testing.T) {
 	array.AssertNoLeaks(t)
@@ -252,7 +251,7 @@ func TestRefusedBetween(t *testing.T) {
 		"scaled": {LossScale: 16}} {
 		for what, b := range bad {
 			if what == "gradients" && (name == "plain" || name == "scaled") {
-				continue // nothing looks at them; they skip the update
+				continue // gradients that nothing checks skip the update
 			}
 			for at := range 3 {
 				t.Run(fmt.Sprintf("%s, %s of batch %d", name, what, at), func(t *testing.T) {
@@ -280,7 +279,7 @@ func TestRefusedBetween(t *testing.T) {
 			}
 		}
 	}
-	// With LossScale what was added up is gone, and the batches that follow are an update of their own.
+	// With LossScale the accumulated gradients are dropped, and the following batches make an update of their own.
 	tr, p := trainerOf(t, nn.Linear(4, 3, nn.NoBias), root, train.Options{Accumulate: 2, LossScale: 16})
 	other, q := trainerOf(t, nn.Linear(4, 3, nn.NoBias), root, train.Options{Accumulate: 2, LossScale: 16})
 	for i, b := range []train.Batch{bad["gradients"], good, bad["gradients"], good, good} {
@@ -302,7 +301,8 @@ func TestRefusedBetween(t *testing.T) {
 	}
 }
 
-// TestRestoredSettings: a checkpoint of a training with other settings is taken, or refused, for what they mean.
+// TestRestoredSettings: a checkpoint of a training with other settings is accepted or refused, by the effect of each
+// setting.
 func TestRestoredSettings(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("batch")
@@ -352,7 +352,7 @@ func TestRestoredSettings(t *testing.T) {
 	}
 }
 
-// TestDroppedLast: data whose smaller batches are left out end, whatever sizes are asked for.
+// TestDroppedLast: iterations of data with DropLast end, for all sizes of batches.
 func TestDroppedLast(t *testing.T) {
 	array.AssertNoLeaks(t)
 	data, err := train.NewData(train.Column(waves(40), 4), train.Field{}, train.DataOptions{DropLast: true})
@@ -390,7 +390,7 @@ func TestDroppedLast(t *testing.T) {
 	}
 }
 
-// TestHostileFields: shapes that no example can have, and files that none lies in as it is said.
+// TestHostileFields: impossible shapes of examples, and files that do not contain the declared examples, are errors.
 func TestHostileFields(t *testing.T) {
 	array.AssertNoLeaks(t)
 	f, err := os.CreateTemp(t.TempDir(), "")
@@ -414,7 +414,7 @@ func TestHostileFields(t *testing.T) {
 	}
 	_, err = train.Records(nil, 0, 0, weir.F32, 4)
 	refuses(t, "records of no file", err)
-	// Three elements of four bits are no whole bytes: the second example begins within one.
+	// Three elements of four bits do not fill their bytes: the second example begins within a byte.
 	s := array.NewScope("rows")
 	defer s.Close()
 	for extent, says := range map[int]string{3: "no whole bytes", 4: ""} {
@@ -430,7 +430,7 @@ func TestHostileFields(t *testing.T) {
 	}
 }
 
-// TestNoNumber: a measure that is no number neither counts as the best, nor hides one that is.
+// TestNoNumber: a measure that is NaN neither counts as the best, nor hides a better one.
 func TestNoNumber(t *testing.T) {
 	array.AssertNoLeaks(t)
 	e := &train.EarlyStopping{Patience: 1}
@@ -457,7 +457,7 @@ func TestNoNumber(t *testing.T) {
 	refuses(t, "no batches", err, "no batches")
 }
 
-// TestPredictNamed: what predicts has the named extents of Options.Inputs, also of a loss that reads no target.
+// TestPredictNamed: predictions use the named extents of Options.Inputs, also if the loss reads no target.
 func TestPredictNamed(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("batch")
@@ -478,8 +478,8 @@ func TestPredictNamed(t *testing.T) {
 	refuses(t, "a target of another name", err, "its name is y")
 }
 
-// TestIDsOutside: an id that a table has no row for is an error of the step which names it, below 0 too, and changes
-// nothing.
+// TestIDsOutside: an id without a row in a table is an error of the step that names it, also a negative one, and
+// changes nothing.
 func TestIDsOutside(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("batch")

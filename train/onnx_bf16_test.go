@@ -15,7 +15,7 @@ import (
 	"github.com/weirml/weir/train"
 )
 
-// attends is attention over the rows of an image, spelled out, with a layer norm and a table of two uses.
+// attends is attention over the rows of an image, as several nodes, with a layer norm and a table that is used twice.
 func attends() *file {
 	f := &file{}
 	f.input("image", wire.Dim("N"), wire.Size(3), wire.Size(8), wire.Size(8))
@@ -40,7 +40,7 @@ func attends() *file {
 	return f
 }
 
-// windows is a convolution in groups, one that is transposed, and pooling.
+// windows is a grouped convolution, a transposed one, and pooling.
 func windows() *file {
 	f := &file{}
 	f.input("image", wire.Dim("N"), wire.Size(3), wire.Size(8), wire.Size(8))
@@ -76,8 +76,8 @@ func trainedFor(t *testing.T, net nn.Layer, p *nn.Params, batch train.Batch, o t
 	return losses
 }
 
-// TestONNXBF16: models from files train with products of bf16 as they do without, their parameters stay f32, and what
-// is written is what the store has.
+// TestONNXBF16: models from files train with products in bf16 about as in f32, their parameters stay f32, and the
+// written file has the store's elements.
 func TestONNXBF16(t *testing.T) {
 	array.AssertNoLeaks(t)
 	models := map[string]*file{"convnet": convnet(wire.Dim("N")), "attends": attends(), "windows": windows()}
@@ -123,8 +123,8 @@ func TestONNXBF16(t *testing.T) {
 	}
 }
 
-// TestONNXBF16Products: the products of a model that is trained in bf16 are of bf16, those in bodies too, and nothing
-// else is.
+// TestONNXBF16Products: the products of a model that is trained in bf16 are in bf16, also in bodies, and nothing else
+// is.
 func TestONNXBF16Products(t *testing.T) {
 	s := array.NewScope("test")
 	defer s.Close()
@@ -158,7 +158,7 @@ func TestONNXBF16Products(t *testing.T) {
 	}
 }
 
-// TestONNXBF16Base: layers that follow a model from a file compute in bf16 as it does.
+// TestONNXBF16Base: layers after a model from a file compute in bf16 as the model does.
 func TestONNXBF16Base(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("test")
@@ -187,8 +187,8 @@ func TestONNXBF16Base(t *testing.T) {
 	}
 }
 
-// TestWriteBF16: a network that was trained in bf16 is written with the store's f32, and computes as it predicts in
-// f32.
+// TestWriteBF16: a network that was trained in bf16 is written with the store's f32, and the file computes the f32
+// predictions.
 func TestWriteBF16(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := array.NewScope("test")

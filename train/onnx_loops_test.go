@@ -15,7 +15,7 @@ import (
 	"github.com/weirml/weir/train"
 )
 
-// inner is a graph of values of f32 but for the counter and condition of a loop.
+// inner returns a graph whose values are f32, except the counter and condition of a loop.
 func inner(in, out []*wire.ValueInfoProto, weights map[string]*tensor.Tensor,
 	nodes ...*wire.NodeProto) *wire.GraphProto {
 	g := &wire.GraphProto{Name: "body", Input: in, Output: out, Node: nodes}
@@ -34,7 +34,7 @@ func valueOf(name string, dt weir.DType, shape ...*wire.Dimension) *wire.ValueIn
 	return wire.TensorValue(name, wire.DataTypeOf(dt), shape...)
 }
 
-// looped are models in which a Scan, a Loop of an If, and a Loop that data end are between weights; one is in a body.
+// looped are models with weights before, after and inside a Scan, a Loop in an If, and a Loop that data end.
 func looped() map[string]*file {
 	batch := wire.Dim("N")
 	row := func(name string) *wire.ValueInfoProto { return valueOf(name, weir.F32, batch, wire.Size(6)) }
@@ -106,8 +106,8 @@ func looped() map[string]*file {
 	return models
 }
 
-// TestONNXLoops: models with Scan, Loop and If train, weights inside of bodies too: the first step's changes are those
-// of differences of the loss, the loss falls, and what is written again, both ways, computes what the store does.
+// TestONNXLoops: models with Scan, Loop and If train, also weights inside bodies: the first step's changes equal finite
+// differences of the loss, the loss falls, and the file, written in both ways, computes the same as the store.
 func TestONNXLoops(t *testing.T) {
 	array.AssertNoLeaks(t)
 	weights := map[string][]string{"scan": {"into", "head", "hidden"}, "branches": {"into", "head", "yes", "no"},

@@ -16,7 +16,7 @@ import (
 	"github.com/weirml/weir/train"
 )
 
-// TestONNXMisuse: one clear error each.
+// TestONNXMisuse: each misuse is one clear error.
 func TestONNXMisuse(t *testing.T) {
 	good := func() *file { return convnet(wire.Dim("N")) }
 	quantised, constants := &file{}, &file{}
@@ -78,8 +78,8 @@ func TestONNXMisuse(t *testing.T) {
 	}
 }
 
-// TestONNXCollidingNames: parameters that are called as a batch's arrays, as the step's other inputs and as what an
-// optimiser keeps of another parameter are trained as under any other names, in checkpoints too.
+// TestONNXCollidingNames: parameters with the names of a batch's arrays, of the step's other inputs and of an
+// optimiser's slots train as with any other names, also in checkpoints.
 func TestONNXCollidingNames(t *testing.T) {
 	s := array.NewScope("test")
 	defer s.Close()
@@ -140,8 +140,7 @@ func TestONNXCollidingNames(t *testing.T) {
 	}
 }
 
-// TestONNXDamaged: a file in which bytes are changed is read, or refused with an error of the user's, and never a
-// panic.
+// TestONNXDamaged: a file with changed bytes is read, or refused with an error of the user's, and never panics.
 func TestONNXDamaged(t *testing.T) {
 	whole := convnet(wire.Dim("N")).bytes("scores")
 	r := rand.New(rand.NewPCG(3, 4))

@@ -67,7 +67,7 @@ func TestONNXTrained(t *testing.T) {
 	sameAsWritten(t, s, net, p, batch.X)
 }
 
-// TestONNXDerivative holds derivatives by initializers against finite differences.
+// TestONNXDerivative compares derivatives by initializers with finite differences.
 func TestONNXDerivative(t *testing.T) {
 	s := array.NewScope("test")
 	defer s.Close()
@@ -157,8 +157,8 @@ func TestONNXHead(t *testing.T) {
 	}
 }
 
-// TestONNXExternal: data beside the file is inside the one that is written; tensors that overlap cannot ask for more
-// memory than their files have.
+// TestONNXExternal: the written file includes external data; overlapping tensors cannot take more memory than their
+// files have.
 func TestONNXExternal(t *testing.T) {
 	s := array.NewScope("test")
 	defer s.Close()
@@ -224,7 +224,7 @@ func TestONNXNarrow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list[0] = 1.0001 // f16 has 1
+	list[0] = 1.0001 // f16 rounds it to 1
 	sameAsWritten(t, s, net, p, array.From(s, []float32{1, 2, 3, 4}, 1, 4))
 	var out bytes.Buffer
 	if err := net.WriteONNX(&out, p); err != nil {
@@ -265,7 +265,7 @@ func TestONNXBatch(t *testing.T) {
 	sameAsWritten(t, s, net, p, batch.X)
 }
 
-// TestONNXBuffers: running statistics of a network that nn wrote are no parameters when it is read again.
+// TestONNXBuffers: running statistics of a network that nn wrote are not parameters when it is read again.
 func TestONNXBuffers(t *testing.T) {
 	net := nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm(4), nn.Relu, nn.GlobalAvgPool, nn.Linear(4, 5))
 	p := nn.Init(net, 7)
@@ -358,7 +358,7 @@ func TestONNXResume(t *testing.T) {
 	}
 }
 
-// TestONNXOnnxruntime holds what onnxruntime computes of files that were trained against what Weir does.
+// TestONNXOnnxruntime compares onnxruntime's results of trained files with Weir's.
 func TestONNXOnnxruntime(t *testing.T) {
 	python := os.Getenv("WEIR_PYTHON")
 	if python == "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/weirml/weir/train"
 )
 
-// pytorch is what bench/training/optimisers.py wrote.
+// pytorch is the file that bench/training/optimisers.py wrote.
 type pytorch struct {
 	W, B, X, Y []float32
 	Optimisers map[string]struct{ W, B, Losses []float32 }
@@ -31,7 +31,7 @@ func fixtures(t *testing.T) (p pytorch) {
 	return p
 }
 
-// affine is x·w + b.
+// affine is the layer x·w + b.
 type affine struct{ w, b []float32 }
 
 func (l *affine) Declare(d *nn.Declaration) {
@@ -47,7 +47,7 @@ func (l *affine) Apply(c *nn.Context, x ...*array.Array) []*array.Array {
 	return []*array.Array{c.Add(c.MatMul(x[0], c.Param("w")), c.Param("b"))}
 }
 
-// near reports how far two lists are apart, relative to 1 or to the larger of two elements.
+// near fails t if two lists differ by more than tolerance, relative to the larger of 1 and the elements.
 func near(t *testing.T, what string, got, want []float32, tolerance float64) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -62,6 +62,7 @@ func near(t *testing.T, what string, got, want []float32, tolerance float64) {
 	}
 }
 
+// TestOptimisersAreAsPyTorchs compares parameters after steps of each optimiser with PyTorch's.
 func TestOptimisersAreAsPyTorchs(t *testing.T) {
 	array.AssertNoLeaks(t)
 	f := fixtures(t)
@@ -121,6 +122,7 @@ func TestOptimisersAreAsPyTorchs(t *testing.T) {
 	}
 }
 
+// TestLossesAreAsPyTorchs compares losses and their derivatives with PyTorch's.
 func TestLossesAreAsPyTorchs(t *testing.T) {
 	array.AssertNoLeaks(t)
 	f := fixtures(t)

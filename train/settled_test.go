@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir/train"
 )
 
-// TestSettled: an optimiser's moments of elements without further gradients become 0, and are no subnormal numbers on
-// the way; infinities and NaN stay.
+// TestSettled: an optimiser's moments become 0 without further gradients, and are not subnormal on the way; infinities
+// and NaN stay.
 func TestSettled(t *testing.T) {
 	least := float32(0x1p-126)
 	for _, o := range []train.Optimiser{

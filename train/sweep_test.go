@@ -12,13 +12,14 @@ import (
 	"github.com/weirml/weir/train"
 )
 
-// TestSweep refuses everything that training takes from the system, one taking after the other: each error is typed,
-// nothing leaks, and parameters are whole, or named as torn.
+// TestSweep refuses each taking of memory of training in turn: each error is typed, nothing leaks, and parameters are
+// intact, or named as torn.
 func TestSweep(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := learnable(t, train.DataOptions{})
 	dir := t.TempDir()
-	if stage, err := attempt(t, s, dir); err != nil { // what the process keeps, such as its cache of programs, is there
+	// memory that the process keeps, such as its cache of programs, exists before the sweep
+	if stage, err := attempt(t, s, dir); err != nil {
 		t.Fatal(stage, err)
 	}
 	held := mem.Usage()
@@ -57,7 +58,7 @@ func TestSweep(t *testing.T) {
 	t.Logf("%d takings refused", refusals)
 }
 
-// attempt trains a little, and closes all of it.
+// attempt trains a little, and closes everything. It returns the stage that failed.
 func attempt(t *testing.T, s *small, dir string) (stage string, err error) {
 	tr, err := train.New(s.net, s.params, train.CrossEntropy, train.AdamW(0.01), train.Options{})
 	if err != nil {
@@ -90,8 +91,8 @@ func attempt(t *testing.T, s *small, dir string) (stage string, err error) {
 	return "", s.data.Err()
 }
 
-// TestSweepOnce refuses each thing that the calls of one trainer take, once: the error is typed, nothing leaks,
-// parameters are whole, and the same call works when it is made again.
+// TestSweepOnce refuses each taking of memory of the calls of one trainer, once: the error is typed, nothing leaks,
+// parameters are intact, and the same call then works.
 func TestSweepOnce(t *testing.T) {
 	array.AssertNoLeaks(t)
 	defer array.CacheLimit(array.CacheLimit(0))
@@ -119,7 +120,7 @@ func TestSweepOnce(t *testing.T) {
 				{"save", func() error { return tr.Save(dir) }},
 				{"evaluate", func() error {
 					_, err := tr.Evaluate(t.Context(), s.data.Batches(50))
-					return cmp.Or(s.data.Err(), err) // Evaluate is not told what ended the data before the first batch
+					return cmp.Or(s.data.Err(), err) // Evaluate does not return the error that ended the data before the first batch
 				}},
 				{"restore", func() error { return tr.Restore(dir) }},
 				{"step", func() error { _, err := tr.Step(t.Context(), batches[30]); return err }},

@@ -22,7 +22,7 @@ import (
 var long = flag.Bool("long", false,
 	"the growth test's 100,000 steps, the kill test's 100 kills and each taking that the sweeps refuse, rather than some")
 
-// small is a network, its parameters and data that it can learn: whether a point lies inside a circle.
+// small is a network, its parameters and learnable data: whether a point lies inside a circle.
 type small struct {
 	net    nn.Layer
 	params *nn.Params
@@ -31,6 +31,7 @@ type small struct {
 	inside []int32
 }
 
+// learnable returns the network with random parameters and data.
 func learnable(t testing.TB, options train.DataOptions) *small {
 	t.Helper()
 	s := &small{net: nn.Sequential(nn.Linear(2, 16), nn.Tanh, nn.Linear(16, 2))}
@@ -76,7 +77,7 @@ func (s *small) trainer(t testing.TB, o train.Options) *train.Trainer {
 	return tr
 }
 
-// steps makes so many steps, over as many epochs as they take.
+// steps makes n steps, over as many epochs as they take, and returns the last metrics.
 func steps(t testing.TB, tr *train.Trainer, d *train.Data, n, size int) (last train.Metrics) {
 	t.Helper()
 	for n > 0 {
@@ -97,7 +98,7 @@ func steps(t testing.TB, tr *train.Trainer, d *train.Data, n, size int) (last tr
 	return last
 }
 
-// bits are the elements of all parameters.
+// bits returns the elements of all parameters.
 func bits(t testing.TB, p *nn.Params) (list []byte) {
 	t.Helper()
 	for _, name := range append(p.Names(), p.Buffers()...) {
@@ -106,6 +107,7 @@ func bits(t testing.TB, p *nn.Params) (list []byte) {
 	return list
 }
 
+// TestLearns trains the network: its loss falls to a quarter, and its accuracy is at least 0.95.
 func TestLearns(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := learnable(t, train.DataOptions{Shuffle: true, Key: 1})
@@ -132,7 +134,7 @@ func TestLearns(t *testing.T) {
 	}
 }
 
-// TestOptions: each option learns, and on the same data gives what it should.
+// TestOptions: training learns with each option, and gives the right results on the same data.
 func TestOptions(t *testing.T) {
 	array.AssertNoLeaks(t)
 	for name, o := range map[string]train.Options{
@@ -155,7 +157,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestAccumulated: gradients of four batches added up make the update of one that is four times as large.
+// TestAccumulated: the accumulated gradients of four batches make the update of one batch that is four times as large.
 func TestAccumulated(t *testing.T) {
 	array.AssertNoLeaks(t)
 	run := func(accumulate, size int) []byte {
@@ -180,7 +182,7 @@ func floats(data []byte) []float32 {
 	return list
 }
 
-// TestLossScale: a scale so large that gradients overflow is halved, without an update, until they do not.
+// TestLossScale: a scale with which gradients overflow is halved, without an update, until they do not.
 func TestLossScale(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := learnable(t, train.DataOptions{})
@@ -209,7 +211,7 @@ func TestLossScale(t *testing.T) {
 	}
 }
 
-// TestNotFinite: a loss that is no number stops, and nothing changed.
+// TestNotFinite: a loss that is not finite stops training, and changes nothing.
 func TestNotFinite(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := learnable(t, train.DataOptions{})
@@ -236,7 +238,7 @@ func TestNotFinite(t *testing.T) {
 	}
 }
 
-// TestSteadyState: from the second step on nothing is allocated, with batches of one shape.
+// TestSteadyState: from the second step on, steps allocate nothing, with batches of one shape.
 func TestSteadyState(t *testing.T) {
 	array.AssertNoLeaks(t)
 	for _, o := range []train.Options{{}, {ClipNorm: 1}, {Accumulate: 2}} {
@@ -268,7 +270,7 @@ func TestSteadyState(t *testing.T) {
 	}
 }
 
-// TestGrowth: a hundred thousand steps leave nothing behind, not a byte outside Go's heap nor an object in it.
+// TestGrowth: a hundred thousand steps leave no byte outside Go's heap and no object in it.
 func TestGrowth(t *testing.T) {
 	array.AssertNoLeaks(t)
 	n := 2000
@@ -301,7 +303,7 @@ func heap() int64 {
 	return int64(s.HeapObjects)
 }
 
-// TestMisuse: what does not fit is one clear error, and the trainer goes on.
+// TestMisuse: misuse is one clear error, and the trainer still works.
 func TestMisuse(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := learnable(t, train.DataOptions{})
@@ -356,7 +358,7 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-// TestSettings: settings that mean nothing, and networks that cannot be trained, are errors of New.
+// TestSettings: invalid settings, and networks that cannot be trained, are errors of New.
 func TestSettings(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := learnable(t, train.DataOptions{})
@@ -399,7 +401,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestFrozen: parameters that are frozen stay.
+// TestFrozen: frozen parameters keep their elements.
 func TestFrozen(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := learnable(t, train.DataOptions{})
@@ -447,7 +449,7 @@ func TestTwoAtOnce(t *testing.T) {
 	}
 }
 
-// TestCancelled: a step whose context has ended leaves everything whole, or names what is torn.
+// TestCancelled: a step whose context has ended leaves the parameters intact, or names those that are torn.
 func TestCancelled(t *testing.T) {
 	array.AssertNoLeaks(t)
 	s := learnable(t, train.DataOptions{})
