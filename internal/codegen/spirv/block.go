@@ -5,15 +5,15 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// A block's body is done by all threads of the block together: what stands outside Thread loops each of them does, with
-// the same values, and a Thread loop's iterations are spread over them. If a Thread loop may touch what an earlier one
-// wrote, or write what it read, the threads wait for one another before it.
+// All threads of a block run its body together. Each of them runs the statements outside Thread loops, with the same
+// values; the iterations of a Thread loop are spread over them. There is a barrier before a Thread loop that may touch
+// memory that an earlier one wrote, or write memory that it read.
 
-// blockThreads is how many threads a nest's blocks have: those of the loops by which locals of a thread's own are
-// indexed, or else as many as the widest Thread loop has work for.
+// blockThreads returns the number of threads of a nest's blocks: the first extent of threads' own locals, or else as
+// many as the widest Thread loop has iterations.
 func (w *writer) blockThreads(n nest) int64 {
 	most := w.machine.Limits.Invocations
-	w.enterPlain(n)
+	w.enterNest(n)
 	own := w.ownLocals(n.body)
 	if len(own) > 0 {
 		for _, l := range own {
@@ -39,7 +39,7 @@ func (w *writer) blockThreads(n nest) int64 {
 	return max(1, min(widest, most))
 }
 
-// ownLocals are the locals of a block's body that are no shared memory: one for each thread.
+// ownLocals returns the locals of a block's body outside Thread loops that are not shared: each thread has a slice.
 func (w *writer) ownLocals(body []loop.Stmt) (list []*loop.Local) {
 	var walk func(body []loop.Stmt)
 	walk = func(body []loop.Stmt) {
@@ -48,7 +48,7 @@ func (w *writer) ownLocals(body []loop.Stmt) (list []*loop.Local) {
 			case *loop.Local:
 				if s.Space == loop.Own {
 					if len(s.Shape) == 0 {
-						refuse("a local of a block without a shape")
+						refuse("a local of a block that has no axes")
 					}
 					list = append(list, s)
 				}
@@ -66,7 +66,7 @@ func (w *writer) ownLocals(body []loop.Stmt) (list []*loop.Local) {
 	return list
 }
 
-// threadNests visits the Thread loops of a block's body, those that stand directly inside one another taken as one.
+// threadNests visits the nests of Thread loops of a block's body: loops directly inside one another are one nest.
 func (w *writer) threadNests(body []loop.Stmt, visit func(loops []*loop.For, inside []loop.Stmt)) {
 	for _, s := range body {
 		switch s := s.(type) {
@@ -83,6 +83,7 @@ func (w *writer) threadNests(body []loop.Stmt, visit func(loops []*loop.For, ins
 	}
 }
 
+// threadLoops returns the nest of Thread loops that begins with f, and the body inside.
 func threadLoops(f *loop.For) (loops []*loop.For, body []loop.Stmt) {
 	loops, body = []*loop.For{f}, f.Body
 	for {
@@ -90,7 +91,7 @@ func threadLoops(f *loop.For) (loops []*loop.For, body []loop.Stmt) {
 		if !ok || inner.Kind != loop.Thread {
 			return loops, body
 		}
-		for _, outer := range loops { // an extent that an outer one decides makes no rectangle
+		for _, outer := range loops { // the nest has a fixed number of iterations only if no extent depends on its loops
 			for _, name := range inner.Extent.Vars() {
 				if name == outer.Var {
 					return loops, body
@@ -101,7 +102,7 @@ func threadLoops(f *loop.For) (loops []*loop.For, body []loop.Stmt) {
 	}
 }
 
-// block writes a nest of blocks, and says how many bytes their threads share.
+// block writes a nest of blocks, and returns the bytes of a block's shared memory.
 func (w *writer) block(n nest, total sym.Expr, threads int64) int64 {
 	w.threads, w.shared = threads, 0
 	w.touched = map[string]bool{}
@@ -118,7 +119,7 @@ func (w *writer) block(n nest, total sym.Expr, threads int64) int64 {
 	return w.shared
 }
 
-// together writes what a block does.
+// together writes the statements that all threads of a block run together.
 func (w *writer) together(body []loop.Stmt) {
 	for i, s := range body {
 		switch s := s.(type) {
@@ -143,7 +144,7 @@ func (w *writer) together(body []loop.Stmt) {
 			noteReads(s.Cond, cond)
 			after := map[string]bool{}
 			w.branch(s, func(body []loop.Stmt) {
-				w.touched = map[string]bool{} // a thread may write what another has yet to read for the condition
+				w.touched = map[string]bool{} // another thread may still read memory for the condition
 				w.meet(cond, nil)
 				w.together(body)
 				for name, wrote := range w.touched {
@@ -166,17 +167,18 @@ func (w *writer) together(body []loop.Stmt) {
 	}
 }
 
+// kindWord returns the name of a kind of loop that a block cannot contain.
 func kindWord(k loop.LoopKind) string {
 	return map[loop.LoopKind]string{loop.Parallel: "parallel", loop.Vector: "vector", loop.Block: "block"}[k]
 }
 
-// blockLocal gives a local of a block its place.
+// blockLocal declares a local of a block: shared memory, or a variable of each thread.
 func (w *writer) blockLocal(l *loop.Local) {
 	m := &memory{dt: l.DType, shape: l.Shape, strides: loop.RowMajor(l.Shape)}
 	count := elements(l.Shape)
 	if count == 0 {
 		if n, fixed := sym.Product(l.Shape...).Const(); !fixed || n != 0 {
-			refuse("a local of a block, %s%v, whose size is not known", l.DType, l.Shape)
+			refuse("a local of a block, %s%v, of dynamic size", l.DType, l.Shape)
 		}
 		count = 1
 	}
@@ -189,7 +191,7 @@ func (w *writer) blockLocal(l *loop.Local) {
 		w.shared += count * int64(w.machine.SharedBits(l.DType.Bits())/8)
 	default:
 		if n, fixed := l.Shape[0].Const(); !fixed || n != w.threads {
-			refuse("%s threads' own memory in a block of %d", l.Shape[0], w.threads)
+			refuse("own memory of %s threads in a block of %d", l.Shape[0], w.threads)
 		}
 		m.thread = true
 		m.variable, m.class = w.body.variable(w.arrayType(w.heldType(l.DType), max(1, count/w.threads))), storageClassFunction
@@ -197,14 +199,14 @@ func (w *writer) blockLocal(l *loop.Local) {
 	w.memories[l.Name] = m
 }
 
-// spread writes a Thread loop: each thread does every so many-th iteration.
+// spread writes a Thread loop: iterations are dealt to the threads in turn.
 func (w *writer) spread(f *loop.For) {
 	reads, writes := touches(f.Body)
 	w.meet(reads, writes)
 	loops, body := threadLoops(f)
-	if w.reachesOwn(reads, writes) { // of the thread that the variable names
+	if w.reachesOwn(reads, writes) { // the loop's variable is then the thread's number
 		if n, fixed := f.Extent.Const(); !fixed || n != w.threads {
-			refuse("a loop over %s threads, of %d, that reaches what each has for its own", f.Extent, w.threads)
+			refuse("a loop over %s threads, of %d, that accesses threads' own memory", f.Extent, w.threads)
 		}
 		loops, body = []*loop.For{f}, f.Body
 		w.thread = f.Var
@@ -225,8 +227,8 @@ func (w *writer) spread(f *loop.For) {
 			at = w.quotient(at, extent)
 		}
 		w.bind(loops[0].Var, at)
-		if perThread := w.placeLocals(body); !perThread.Equal(sym.Const(0)) {
-			refuse("locals of %s bytes of a thread in a block", perThread)
+		if perThread := w.allocateLocals(body); !perThread.Equal(sym.Const(0)) {
+			refuse("%s bytes of locals of a thread of a block in the launch's scratch", perThread)
 		}
 		w.statements(body)
 	}
@@ -245,10 +247,10 @@ func (w *writer) spread(f *loop.For) {
 	}
 }
 
-// mostCopies is how many iterations of a thread are written one after the other rather than as a loop.
+// mostCopies is the largest number of iterations of a thread that are unrolled.
 const mostCopies = 8
 
-// reachesOwn reports whether one of some memories is a thread's own.
+// reachesOwn reports whether one of the named buffers is threads' own memory.
 func (w *writer) reachesOwn(sets ...map[string]bool) bool {
 	for _, set := range sets {
 		for name := range set {
@@ -260,8 +262,8 @@ func (w *writer) reachesOwn(sets ...map[string]bool) bool {
 	return false
 }
 
-// meet has the threads wait where a loop touches what one before it wrote, or writes what one before it read, and notes
-// what it touches.
+// meet writes a barrier before a loop that reads memory that was written since the last barrier, or writes memory that
+// was touched since. It notes the buffers that the loop reads and writes.
 func (w *writer) meet(reads, writes map[string]bool) {
 	clash := false
 	for name := range reads {
@@ -283,8 +285,8 @@ func (w *writer) meet(reads, writes map[string]bool) {
 	}
 }
 
-// settle has the threads wait, if any has touched what others may, before a body that may be done more than once, or
-// not at all.
+// settle writes a barrier if memory that threads share was touched since the last one. It is needed around a body that
+// may run any number of times.
 func (w *writer) settle() {
 	for name := range w.touched {
 		if w.shares(name) {
@@ -295,14 +297,14 @@ func (w *writer) settle() {
 	w.touched = map[string]bool{}
 }
 
-// shares reports whether a thread may see what another writes to a memory: not to a thread's own variables, nor to what
-// nobody writes.
+// shares reports whether one thread may see what another writes to a buffer: it is shared memory, or memory at an
+// address that the kernel writes.
 func (w *writer) shares(name string) bool {
 	m := w.memories[name]
 	return m == nil || m.class == storageClassWorkgroup || m.variable == 0 && m.written
 }
 
-// touches are the buffers that statements read and write.
+// touches returns the buffers that statements read and write, without locals that they declare.
 func touches(body []loop.Stmt) (reads, writes map[string]bool) {
 	reads, writes = readsOf(body), map[string]bool{}
 	loop.Walk(body, func(s loop.Stmt) bool {
@@ -315,7 +317,7 @@ func touches(body []loop.Stmt) (reads, writes map[string]bool) {
 		return true
 	})
 	loop.Walk(body, func(s loop.Stmt) bool {
-		if l, is := s.(*loop.Local); is { // a thread's own
+		if l, is := s.(*loop.Local); is {
 			delete(reads, l.Name)
 			delete(writes, l.Name)
 		}
@@ -324,17 +326,19 @@ func touches(body []loop.Stmt) (reads, writes map[string]bool) {
 	return reads, writes
 }
 
+// readsOf returns the buffers that the values in statements are loaded from.
 func readsOf(body []loop.Stmt) map[string]bool {
 	reads := map[string]bool{}
 	loop.WalkValues(body, func(e loop.Expr) { noteRead(e, reads) })
 	return reads
 }
 
-// noteReads notes the buffers that a value is computed from.
+// noteReads adds the buffers from which an expression loads.
 func noteReads(e loop.Expr, reads map[string]bool) {
 	loop.WalkExpr(e, func(e loop.Expr) { noteRead(e, reads) })
 }
 
+// noteRead adds the buffer of a load; it ignores other expressions.
 func noteRead(e loop.Expr, reads map[string]bool) {
 	if l, is := e.(*loop.Load); is {
 		reads[l.From] = true

@@ -1,34 +1,34 @@
 package spirv
 
-// body is a function without parameters under construction. Control flow is structured: a branch and a loop are written
-// whole, by what writes their inside.
+// body is a function without parameters under construction. Control flow is structured: when and loop write an entire
+// branch or loop, and call functions that write its inside.
 type body struct {
 	m         *module
 	function  id
-	variables []uint32 // of the function: they stand at the beginning of its first block
-	code      []uint32 // what follows them
-	mentions  []id     // the global variables that it mentions
-	// what was computed before, for each branch and loop around the place where the next instruction stands
-	computed []map[computation]id
+	variables []uint32             // the function's variables: they come first in its first block
+	code      []uint32             // the instructions after them
+	mentions  []id                 // the global variables that it mentions
+	computed  []map[computation]id // earlier results, for each branch and loop around the next instruction
 }
 
 // computation is an instruction whose result depends on its operands alone.
 type computation struct {
 	op       opcode
 	exactly  bool
-	number   uint32 // of an extended one
+	number   uint32 // of an extended instruction
 	typ      id
 	operands [4]id
 }
 
+// newBody returns an empty function of the module.
 func (m *module) newBody() *body {
 	return &body{m: m, function: m.fresh(), computed: []map[computation]id{{}}}
 }
 
-// The instructions between these, and OpLoad, depend on more than their operands.
+// The results of the instructions from firstAtomic to lastAtomic, and of OpLoad, depend on more than their operands.
 const firstAtomic, lastAtomic opcode = 227, 242
 
-// once is the result of an earlier instruction that computed the same; or else that of the one that write writes.
+// once returns the result of an earlier instruction that computed the same, or else that of write, which it calls.
 func (b *body) once(c computation, operands []id, write func() id) id {
 	if len(operands) > len(c.operands) || c.op == opLoad || c.op >= firstAtomic && c.op <= lastAtomic {
 		return write()
@@ -37,7 +37,7 @@ func (b *body) once(c computation, operands []id, write func() id) id {
 	return b.remembered(c, write)
 }
 
-// remembered is once for any instruction of which the caller knows that it always has this result.
+// remembered is once for an instruction whose result the caller knows to depend only on its operands.
 func (b *body) remembered(c computation, write func() id) id {
 	for _, known := range b.computed {
 		if x, ok := known[c]; ok {
@@ -49,14 +49,14 @@ func (b *body) remembered(c computation, write func() id) id {
 	return x
 }
 
-// inside writes instructions that need not be done when what follows them is.
+// inside writes instructions that may not run although those after them do: later ones cannot use their results.
 func (b *body) inside(write func()) {
 	b.computed = append(b.computed, map[computation]id{})
 	write()
 	b.computed = b.computed[:len(b.computed)-1]
 }
 
-// finish puts the function into the module.
+// finish adds the function to the module.
 func (b *body) finish() {
 	m := b.m
 	void := m.voidType()
@@ -76,6 +76,7 @@ func (b *body) op(op opcode, typ id, operands ...id) id {
 	return b.once(computation{op: op, typ: typ}, operands, func() id { return b.write(op, typ, operands) })
 }
 
+// write writes an instruction with a result of a type, without looking for an earlier one.
 func (b *body) write(op opcode, typ id, operands []id) id {
 	x := b.m.fresh()
 	b.code = append(b.code, uint32(len(operands)+3)<<16|uint32(op), uint32(typ), uint32(x))
@@ -85,7 +86,7 @@ func (b *body) write(op opcode, typ id, operands []id) id {
 	return x
 }
 
-// exactly is op for arithmetic of floats that is not to be joined with other arithmetic.
+// exactly is op for arithmetic of floats that a driver must not contract with other arithmetic.
 func (b *body) exactly(op opcode, typ id, operands ...id) id {
 	return b.once(computation{op: op, typ: typ, exactly: true}, operands, func() id {
 		x := b.write(op, typ, operands)
@@ -107,7 +108,7 @@ func (b *body) extended(number uint32, typ id, operands ...id) id {
 	})
 }
 
-// variable is a variable of the function.
+// variable declares a variable of the function.
 func (b *body) variable(typ id) id {
 	x := b.m.fresh()
 	b.variables = appendOp(b.variables, opVariable, uint32(b.m.pointerType(storageClassFunction, typ)), uint32(x),
@@ -115,10 +116,13 @@ func (b *body) variable(typ id) id {
 	return x
 }
 
+// get loads a variable.
 func (b *body) get(variable, typ id) id { return b.op(opLoad, typ, variable) }
-func (b *body) set(variable, x id)      { b.do(opStore, uint32(variable), uint32(x)) }
 
-// element is a pointer to an element of an array variable.
+// set stores to a variable.
+func (b *body) set(variable, x id) { b.do(opStore, uint32(variable), uint32(x)) }
+
+// element returns a pointer to an element of an array variable.
 func (b *body) element(class uint32, variable, typ, index id) id {
 	return b.op(opAccessChain, b.m.pointerType(class, typ), variable, index)
 }
@@ -142,7 +146,7 @@ func (b *body) when(condition id, then, otherwise func()) {
 	b.do(opLabel, uint32(after))
 }
 
-// loop writes a loop: it runs inside while condition, written anew before each iteration, holds, and next after each.
+// loop writes a loop: before each iteration condition is computed, and inside and then next run while it holds.
 func (b *body) loop(condition func() id, inside, next func()) {
 	head, test, run, again, after := b.m.fresh(), b.m.fresh(), b.m.fresh(), b.m.fresh(), b.m.fresh()
 	b.do(opBranch, uint32(head))
@@ -162,8 +166,8 @@ func (b *body) loop(condition func() id, inside, next func()) {
 	b.do(opLabel, uint32(after))
 }
 
-// barrier has the threads of a block wait for one another, and see what each has written to shared memory and to
-// buffers.
+// barrier writes a barrier of the threads of a block, after which each sees the others' earlier writes to shared memory
+// and buffers.
 func (b *body) barrier() {
 	const workgroup, semantics = 2, 0x8 | 0x100 | 0x40 // acquire and release, of shared memory and of buffers
 	scope := b.m.constant32(workgroup)

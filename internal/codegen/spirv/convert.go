@@ -6,8 +6,9 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 )
 
-// This file makes values of what lies in memory, and the other way round, and converts values from type to type, as
-// package dtype has it.
+// This file converts between values and their bits in memory, and between types, with the results of package dtype.
+
+// The functions up to float32 write one instruction each, over words of 32 bits unless their names say otherwise.
 
 func (w *writer) word(op opcode, operands ...id) id { return w.op(op, w.intType(32), operands...) }
 func (w *writer) and(x id, mask uint32) id          { return w.word(opBitwiseAnd, x, w.constant32(mask)) }
@@ -20,8 +21,8 @@ func (w *writer) test(op opcode, x, y id) id { return w.op(op, w.boolType(), x, 
 func (w *writer) bits32(x id) id             { return w.op(opBitcast, w.intType(32), x) }
 func (w *writer) float32(bits id) id         { return w.op(opBitcast, w.floatType(32), bits) }
 
-// choose is x where a condition holds, and else y. Mesa takes a choice between 0 and −1 for a negated boolean, which
-// makes −0 of the 0: it gets two choices.
+// choose returns x if a condition holds, and else y. Mesa treats a choice between 0 and −1 as a negated boolean, and
+// returns −0 instead of 0: for these numbers, two choices select the sign and the other bits.
 func (w *writer) choose(typ, cond, x, y id) id {
 	a, first := w.numbers[x]
 	b, second := w.numbers[y]
@@ -31,18 +32,18 @@ func (w *writer) choose(typ, cond, x, y id) id {
 			dt = dtype.F64
 		}
 		f := w.floatBits(dt)
-		part := func(mask uint64) id {
+		masked := func(mask uint64) id {
 			return w.op(opSelect, f.word, cond, f.number(f.bitsOf(a)&mask), f.number(f.bitsOf(b)&mask))
 		}
 		sign := uint64(1) << (f.width - 1)
-		return f.back(w.op(opBitwiseOr, f.word, part(sign), part(sign-1)))
+		return f.back(w.op(opBitwiseOr, f.word, masked(sign), masked(sign-1)))
 	}
 	return w.op(opSelect, typ, cond, x, y)
 }
 
-// decode makes a value of an element's bits, which are zero-extended.
+// decode returns the value of an element's bits, which are zero-extended.
 func (w *writer) decode(dt dtype.DType, x id) id {
-	w.heldType(dt) // or it is refused
+	w.heldType(dt) // refuses types that the device does not have
 	switch {
 	case dt == dtype.Bool:
 		return w.test(opINotEqual, x, w.constant32(0))
@@ -64,7 +65,7 @@ func (w *writer) decode(dt dtype.DType, x id) id {
 	return x
 }
 
-// encode makes the bits of an element of a value; those above the element's own are of no meaning.
+// encode returns the bits of a value as an element; bits above the element's are undefined.
 func (w *writer) encode(dt dtype.DType, x id) id {
 	switch {
 	case dt == dtype.Bool:
@@ -88,7 +89,7 @@ func (w *writer) encode(dt dtype.DType, x id) id {
 	return x
 }
 
-// rounded is a value of f32 rounded to a narrower type.
+// rounded returns an f32 rounded to a narrower type; a value of F32 or F64 unchanged.
 func (w *writer) rounded(dt dtype.DType, x id) id {
 	switch {
 	case dt == dtype.F32 || dt == dtype.F64:
@@ -100,7 +101,7 @@ func (w *writer) rounded(dt dtype.DType, x id) id {
 	return w.decode(dt, w.and(bits, uint32(1)<<dt.Bits()-1))
 }
 
-// wrapped is an integer of 32 bits reduced to those of a narrower type, extended by its sign or by zeros.
+// wrapped returns an integer of 32 bits reduced to the bits of a narrower type, and extended by its sign or by zeros.
 func (w *writer) wrapped(dt dtype.DType, x id) id {
 	bits := uint32(dt.Bits())
 	switch {
@@ -112,17 +113,19 @@ func (w *writer) wrapped(dt dtype.DType, x id) id {
 	return w.and(x, 1<<bits-1)
 }
 
-// isNaN32 tells by the bits, since a device may take it that nothing is NaN.
+// isNaN32 tests the bits of an f32, since a device may assume that no value is NaN.
 func (w *writer) isNaN32(x id) id {
 	return w.test(opUGreaterThan, w.and(w.bits32(x), 0x7fffffff), w.constant32(0x7f800000))
 }
 
+// isNaN64 tests the bits of an f64.
 func (w *writer) isNaN64(x id) id {
 	word := w.intType(64)
 	magnitude := w.op(opBitwiseAnd, word, w.op(opBitcast, word, x), w.constant64(math.MaxInt64))
 	return w.test(opUGreaterThan, magnitude, w.constant64(0x7ff0000000000000))
 }
 
+// isNaN tests a float of any type; it refuses f64 if the machine has no integers of 64 bits.
 func (w *writer) isNaN(dt dtype.DType, x id) id {
 	if dt != dtype.F64 {
 		return w.isNaN32(x)
@@ -133,7 +136,7 @@ func (w *writer) isNaN(dt dtype.DType, x id) id {
 	return w.isNaN64(x)
 }
 
-// decodeHalf has the value of an f16, subnormal numbers too, without an f32 that is subnormal.
+// decodeHalf returns the value of an f16. No intermediate f32 is subnormal, also for subnormal f16.
 func (w *writer) decodeHalf(x id) id {
 	word, float := w.intType(32), w.floatType(32)
 	sign, magnitude := w.left(w.and(x, 0x8000), 16), w.and(x, 0x7fff)
@@ -149,7 +152,7 @@ func (w *writer) decodeHalf(x id) id {
 	return w.float32(w.or(sign, out))
 }
 
-// encodeHalf rounds to the nearest f16, of two the even one.
+// encodeHalf rounds to the nearest f16, ties to even.
 func (w *writer) encodeHalf(x id) id {
 	word, float := w.intType(32), w.floatType(32)
 	bits := w.bits32(x)
@@ -166,7 +169,7 @@ func (w *writer) encodeHalf(x id) id {
 	return w.or(sign, out)
 }
 
-// encodeBF16 rounds to the nearest bf16, of two the even one.
+// encodeBF16 rounds to the nearest bf16, ties to even.
 func (w *writer) encodeBF16(x id) id {
 	bits := w.bits32(x)
 	odd := w.and(w.right(bits, 16), 1)
@@ -175,12 +178,13 @@ func (w *writer) encodeBF16(x id) id {
 	return w.choose(w.intType(32), w.isNaN32(x), nan, out)
 }
 
-// cast converts a value. What is beyond a float of at most 8 bits becomes the greatest if clamped.
+// cast converts a value to another type. With clamped, values beyond the greatest of a float of at most 8 bits become
+// the greatest.
 func (w *writer) cast(to dtype.DType, x value, clamped bool) id {
 	from := x.dt
 	switch {
 	case to == from:
-		return w.whole(x)
+		return w.full(x)
 	case coded(to):
 		return w.fromCode(to, w.toCode(to, w.near(x), clamped))
 	case to == dtype.Bool:
@@ -201,14 +205,15 @@ func (w *writer) cast(to dtype.DType, x value, clamped bool) id {
 	return w.castFloat(to, x)
 }
 
+// notZero converts a value to bool: NaN is true.
 func (w *writer) notZero(x value) id {
 	switch {
 	case x.dt == dtype.C64:
-		part := func(i uint32) id {
+		component := func(i uint32) id {
 			float := w.float32(w.op2(opCompositeExtract, w.intType(32), x.id, i))
 			return w.notZero(value{id: float, dt: dtype.F32})
 		}
-		return w.op(opLogicalOr, w.boolType(), part(0), part(1))
+		return w.op(opLogicalOr, w.boolType(), component(0), component(1))
 	case x.dt.IsInt():
 		return w.test(opINotEqual, x.id, w.zero(x))
 	case x.dt == dtype.F64:
@@ -217,7 +222,7 @@ func (w *writer) notZero(x value) id {
 	return w.test(opINotEqual, w.and(w.bits32(x.id), 0x7fffffff), w.constant32(0))
 }
 
-// zero is a zero as wide as an integer.
+// zero returns a zero as wide as an integer.
 func (w *writer) zero(x value) id {
 	if x.dt.Bits() == 64 && !x.narrow {
 		return w.constant64(0)
@@ -225,6 +230,7 @@ func (w *writer) zero(x value) id {
 	return w.constant32(0)
 }
 
+// fromBool converts a bool to 0 or 1 of a type.
 func (w *writer) fromBool(to dtype.DType, x id) id {
 	typ := w.heldType(to)
 	switch {
@@ -241,6 +247,7 @@ func (w *writer) fromBool(to dtype.DType, x id) id {
 	return w.choose(typ, x, w.constant32(1), w.constant32(0))
 }
 
+// castInteger converts between types of integers; values that do not fit wrap.
 func (w *writer) castInteger(to dtype.DType, x value) id {
 	wide := x.dt.Bits() == 64 && !x.narrow
 	switch {
@@ -256,7 +263,7 @@ func (w *writer) castInteger(to dtype.DType, x value) id {
 	return w.wrapped(to, x.id)
 }
 
-// near is an f32 that is rounded to fewer bits as the value itself would be.
+// near returns an f32 that, rounded to fewer bits, gives the same result as the value itself: the value rounded to odd.
 func (w *writer) near(x value) id {
 	switch {
 	case x.dt == dtype.C64:
@@ -271,7 +278,7 @@ func (w *writer) near(x value) id {
 	return w.nearInteger(x)
 }
 
-// intToFloat rounds once, to whatever type.
+// intToFloat converts an integer to a float of any type, and rounds once.
 func (w *writer) intToFloat(to dtype.DType, x value) id {
 	if to == dtype.F64 || to == dtype.F32 {
 		return w.op(conversionOf(x.dt), w.heldType(to), x.id)
@@ -279,7 +286,7 @@ func (w *writer) intToFloat(to dtype.DType, x value) id {
 	return w.rounded(to, w.nearInteger(x))
 }
 
-// conversionOf is the instruction that makes floats of integers.
+// conversionOf returns the instruction that converts integers of a type to floats.
 func conversionOf(dt dtype.DType) opcode {
 	if dt.IsSigned() {
 		return opConvertSToF
@@ -291,7 +298,7 @@ func conversionOf(dt dtype.DType) opcode {
 func (w *writer) nearInteger(x value) id {
 	signed := x.dt.IsSigned()
 	if x.dt.Bits() <= 16 {
-		return w.op(conversionOf(x.dt), w.floatType(32), x.id) // which is exact
+		return w.op(conversionOf(x.dt), w.floatType(32), x.id) // exact
 	}
 	magnitude, negative := x.id, w.constantBool(false)
 	typ := w.intType(32)
@@ -308,8 +315,8 @@ func (w *writer) nearInteger(x value) id {
 	return w.choose(float, negative, w.op(opFNegate, float, y), y)
 }
 
-// oddFloat is an integer without a sign as an f32 of 24 bits: what is cut off makes the last bit odd, so that rounding
-// to fewer bits rounds as if nothing had been cut off.
+// oddFloat converts an unsigned integer to f32, rounded to odd: if bits are lost, the last of the 24 remaining bits is
+// 1, so that rounding to fewer bits gives the same result as without the loss.
 func (w *writer) oddFloat(x id, wide bool) id {
 	word, float := w.intType(32), w.floatType(32)
 	if !wide {
@@ -324,18 +331,18 @@ func (w *writer) oddFloat(x id, wide bool) id {
 		w.exactly(opFMul, float, top, scale))
 }
 
-// shiftOf is how many bits of the low word lie above the place of the last of the 32 highest bits of two words: 32 less
-// the leading zeros of the high one.
+// shiftOf returns the number of bits by which two words are shifted right to keep the 32 highest significant bits: 32
+// minus the leading zeros of the high word.
 func (w *writer) shiftOf(high id) id {
 	return w.word(opIAdd, w.extended(glslFindUMsb, w.intType(32), high), w.constant32(1))
 }
 
-// upper is the 32 highest bits of two words, of which the high one is not zero, with what is under them gathered in the
-// last.
+// upper returns the 32 highest significant bits of two words, the high one of which is not zero. The last bit is 1 if a
+// bit below is.
 func (w *writer) upper(high, low id) id {
 	n := w.shiftOf(high) // 1 to 32
 	left := w.word(opISub, w.constant32(32), n)
-	// Shifts by 32 have no meaning: each is done in two.
+	// Shifts by 32 are undefined: each is done in two.
 	rest := w.word(opShiftRightLogical, w.word(opShiftRightLogical, low, w.word(opISub, n, w.constant32(1))),
 		w.constant32(1))
 	top := w.or(w.word(opShiftLeftLogical, high, left), rest)
@@ -345,12 +352,12 @@ func (w *writer) upper(high, low id) id {
 	return w.or(top, w.choose(w.intType(32), lost, w.constant32(1), w.constant32(0)))
 }
 
-// powerOfTwo is 2ⁿ for an integer n from 0 to 127.
+// powerOfTwo returns 2ⁿ as f32 for an integer n from 0 to 127.
 func (w *writer) powerOfTwo(n id) id {
 	return w.float32(w.left(w.word(opIAdd, n, w.constant32(127)), 23))
 }
 
-// oddWord is an integer with at most 24 bits that are not zero: where it has more, the last of the 24 is odd.
+// oddWord rounds an integer to odd with at most 24 significant bits: if lower bits are lost, the last of the 24 is 1.
 func (w *writer) oddWord(x id) id {
 	word := w.intType(32)
 	top := w.extended(glslFindUMsb, word, w.or(x, w.constant32(1)))
@@ -363,8 +370,8 @@ func (w *writer) oddWord(x id) id {
 	return w.or(w.word(opBitwiseAnd, x, w.word(opNot, mask)), last)
 }
 
-// floatToInt truncates. NaN is 0, and what does not fit is clamped as package dtype has it, before its low bits are
-// kept.
+// floatToInt truncates a float to an integer. NaN becomes 0. Values are first clamped as package dtype does, then
+// reduced to the type's bits.
 func (w *writer) floatToInt(to dtype.DType, x value) id {
 	if x.dt == dtype.F64 || to.Bits() == 64 {
 		return w.floatToWide(to, x)
@@ -376,7 +383,7 @@ func (w *writer) floatToInt(to dtype.DType, x value) id {
 		t := w.float32(w.and(w.bits32(w.extended(glslTrunc, float, x.id)), 0x7fffffff))
 		high := w.extended(glslFloor, float, w.exactly(opFMul, float, t, number(0x1p-32)))
 		rest := w.exactly(opFSub, float, t, w.exactly(opFMul, float, high, number(0x1p32)))
-		rest = w.choose(float, w.test(opFOrdLessThan, t, number(0x1p63)), rest, number(0)) // of NaN too
+		rest = w.choose(float, w.test(opFOrdLessThan, t, number(0x1p63)), rest, number(0)) // 0 for NaN too
 		n := w.op(opConvertFToU, word, rest)
 		negative := w.test(opFOrdLessThan, x.id, number(0))
 		n = w.choose(word, negative, w.op(opSNegate, word, n), n)
@@ -391,10 +398,10 @@ func (w *writer) floatToInt(to dtype.DType, x value) id {
 	return w.wrapped(to, w.choose(word, nan, w.constant32(0), n))
 }
 
-// floatToWide is floatToInt by way of 64 bits.
+// floatToWide is floatToInt for f64, or to a type of 64 bits.
 func (w *writer) floatToWide(to dtype.DType, x value) id {
 	if !w.int64s() {
-		refuse("%s to %s, for which the device has no integers of 64 bits", x.dt, to)
+		refuse("%s to %s without integers of 64 bits", x.dt, to)
 	}
 	long, typ := w.intType(64), w.heldType(x.dt)
 	number := func(v float64) id {
@@ -429,6 +436,7 @@ func (w *writer) floatToWide(to dtype.DType, x value) id {
 	return n
 }
 
+// castFloat converts between types of floats, and rounds once.
 func (w *writer) castFloat(to dtype.DType, x value) id {
 	switch {
 	case to == dtype.F64:
@@ -441,7 +449,8 @@ func (w *writer) castFloat(to dtype.DType, x value) id {
 	return w.rounded(to, w.near(x))
 }
 
-// oddOfDouble is an f64 as an f32, of two the odd one, so that rounding that rounds as if it had been of the f64.
+// oddOfDouble converts an f64 to f32, rounded to odd: rounding the result to fewer bits gives the same as rounding the
+// f64.
 func (w *writer) oddOfDouble(x id) id {
 	if !w.int64s() {
 		refuse("f64 without integers of 64 bits")
@@ -450,7 +459,7 @@ func (w *writer) oddOfDouble(x id) id {
 	y := w.op(opFConvert, float, x)
 	back := w.op(opFConvert, double, y)
 	bits := w.bits32(y)
-	// Where y is too far from 0, the float before it is the other of the two. One of them is odd.
+	// The f64 lies between y and one of y's neighbours: the one nearer to 0 if |y| is too large. One of both is odd.
 	far := w.test(opUGreaterThan, w.magnitude64(back), w.magnitude64(x))
 	even := w.test(opIEqual, w.and(bits, 1), w.constant32(0))
 	inexact := w.test(opINotEqual, w.magnitude64(back), w.magnitude64(x))
@@ -460,6 +469,7 @@ func (w *writer) oddOfDouble(x id) id {
 	return w.float32(w.choose(w.intType(32), change, other, bits))
 }
 
+// magnitude64 returns the bits of an f64 without the sign.
 func (w *writer) magnitude64(x id) id {
 	long := w.intType(64)
 	return w.op(opBitwiseAnd, long, w.op(opBitcast, long, x), w.constant64(math.MaxInt64))

@@ -6,20 +6,20 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 )
 
-// This file is floats of 8 and of 4 bits, their codes. Values of such types are f32 that hold only values of their
-// type.
+// This file converts floats of 8 and of 4 bits: a code is their bits. Values of such types are held as f32.
 
-// code is how a type's bits make a number; package dtype says what they mean.
+// code describes the codes of a type as package dtype defines them.
 type code struct {
-	exponent, mantissa uint32
+	exponent, mantissa uint32 // bits
 	bias               int
-	max, over          uint32 // the greatest number's code, and that of what is greater if it does not become max
+	max, over          uint32 // the code of the greatest number, and that of greater ones if they are not clamped
 	nan                uint32 // the code of NaN, without a sign
-	unsigned           bool   // there is one zero and one NaN
-	infinite           bool   // over is infinity, and what is greater NaN; otherwise nan alone is NaN
+	unsigned           bool   // zero and NaN have no sign
+	infinite           bool   // over is infinity, and greater codes are NaN; otherwise only nan is NaN
 	none               bool   // there is no NaN
 }
 
+// codes has the types with a code, except f8e8m0.
 var codes = map[dtype.DType]*code{
 	dtype.F4E2M1:     {exponent: 2, mantissa: 1, bias: 1, max: 0x7, over: 0x7, nan: 0x8, none: true},
 	dtype.F8E4M3FN:   {exponent: 4, mantissa: 3, bias: 7, max: 0x7e, over: 0x7f, nan: 0x7f},
@@ -36,13 +36,14 @@ const (
 // coded reports whether a type is a float of at most 8 bits.
 func coded(dt dtype.DType) bool { return dt.IsFloat() && dt.Bits() <= 8 }
 
-// pick is x where a condition holds, and else y, of words.
+// pick returns x if a condition holds, and else y; both are words.
 func (w *writer) pick(cond, x, y id) id { return w.op(opSelect, w.intType(32), cond, x, y) }
 
+// above compares two words as signed integers; same32 compares a word with a constant.
 func (w *writer) above(x, y id) id         { return w.test(opSGreaterThan, x, y) }
 func (w *writer) same32(x id, v uint32) id { return w.test(opIEqual, x, w.constant32(v)) }
 
-// fromCode is the value of a code.
+// fromCode returns the value of a code as f32.
 func (w *writer) fromCode(dt dtype.DType, x id) id {
 	number := w.constant32
 	if dt == dtype.F8E8M0 {
@@ -69,8 +70,8 @@ func (w *writer) fromCode(dt dtype.DType, x id) id {
 	return w.float32(w.or(r, sign))
 }
 
-// toCode rounds an f32 to a type's codes: to nearest, half to even, f8e8m0 to the greater power of two. What is
-// beyond the type's greatest becomes that, or (not clamped) infinity or NaN.
+// toCode rounds an f32 to a code of a type: to nearest, ties to even; for f8e8m0 up to a power of two. Values beyond
+// the greatest become the greatest if clamped, and otherwise infinity or NaN.
 func (w *writer) toCode(dt dtype.DType, value id, clamped bool) id {
 	number, x := w.constant32, w.bits32(value)
 	if dt == dtype.F8E8M0 {
@@ -80,13 +81,13 @@ func (w *writer) toCode(dt dtype.DType, value id, clamped bool) id {
 	width := c.exponent + c.mantissa
 	size := w.and(x, 1<<31-1)
 	sign := w.and(w.right(x, 31-width), 1<<width)
-	// A normal number: the bits that go are rounded away, and a carry out of the mantissa is right as well.
+	// A normal number: the lower bits are rounded away; a carry out of the mantissa correctly increments the exponent.
 	drop := 23 - c.mantissa
 	normal := w.word(opISub, size, number(uint32(127-c.bias)<<23))
 	odd := w.and(w.right(normal, drop), 1)
 	normal = w.word(opIAdd, w.word(opIAdd, normal, number(1<<(drop-1)-1)), odd)
 	normal = w.word(opShiftRightArithmetic, normal, number(drop))
-	// A lesser one: a sum rounds to its units.
+	// A subnormal number: adding a power of two whose unit is the subnormals' rounds to that unit.
 	magic := math.Float32bits(float32(math.Ldexp(1, 24-c.bias-int(c.mantissa))))
 	small := w.bits32(w.exactly(opFAdd, w.floatType(32), w.float32(size), w.constantFloat(magic)))
 	small = w.word(opISub, small, number(magic))
@@ -121,7 +122,7 @@ func (w *writer) toPower(value id, clamped bool) id {
 		below, most = 0, 0xfe
 	}
 	r = w.pick(w.above(number(leastPower+1), x), number(0), r)
-	r = w.pick(w.above(number(leastPower/2+1), x), number(below), r) // what is negative too
+	r = w.pick(w.above(number(leastPower/2+1), x), number(below), r) // negative numbers too
 	r = w.pick(w.above(x, number(0x7f000000)), number(most), r)
 	return w.pick(w.isNaN32(value), number(0xff), r)
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// This file computes with floats as IEEE 754 has it. Vulkan leaves some of that open, and drivers have been seen to
-// take x·0 for 0 and x + 0 for x: what has special cases is written out in integers.
+// This file computes with floats according to IEEE 754. Vulkan leaves some of that open, and some drivers replace x·0
+// by 0 and x + 0 by x: special cases are computed with integers.
 
-// floatBits computes with the bits of floats of one type: f64, or f32 for all that is not wider.
+// floatBits computes with the bits of floats of one type: f64, or f32 for all narrower types.
 type floatBits struct {
 	*writer
 	float, word    id
@@ -19,6 +19,7 @@ type floatBits struct {
 	sign, infinity id
 }
 
+// floatBits returns floatBits for a type.
 func (w *writer) floatBits(dt dtype.DType) floatBits {
 	if dt == dtype.F64 {
 		if !w.int64s() {
@@ -29,9 +30,11 @@ func (w *writer) floatBits(dt dtype.DType) floatBits {
 	return floatBits{w, w.floatType(32), w.intType(32), 32, w.constant32(1 << 31), w.constant32(0xff << 23)}
 }
 
+// bits returns the bits of a float, and back the float of bits.
 func (f floatBits) bits(x id) id { return f.op(opBitcast, f.word, x) }
 func (f floatBits) back(x id) id { return f.op(opBitcast, f.float, x) }
 
+// number returns a constant word.
 func (f floatBits) number(v uint64) id {
 	if f.width == 64 {
 		return f.constant64(v)
@@ -39,7 +42,7 @@ func (f floatBits) number(v uint64) id {
 	return f.constant32(uint32(v))
 }
 
-// bitsOf is the bits of a number.
+// bitsOf returns the bits of a number.
 func (f floatBits) bitsOf(v float64) uint64 {
 	if f.width == 64 {
 		return math.Float64bits(v)
@@ -47,17 +50,17 @@ func (f floatBits) bitsOf(v float64) uint64 {
 	return uint64(math.Float32bits(float32(v)))
 }
 
-// magnitude is the bits of a float without the sign.
+// magnitude returns the bits of a float without the sign.
 func (f floatBits) magnitude(x id) id {
 	return f.op(opBitwiseAnd, f.word, f.bits(x), f.op(opNot, f.word, f.sign))
 }
 
-// signOf is the sign of the product of two floats, as bits.
+// signOf returns the sign bit of the product of two floats.
 func (f floatBits) signOf(x, y id) id {
 	return f.op(opBitwiseAnd, f.word, f.op(opBitwiseXor, f.word, f.bits(x), f.bits(y)), f.sign)
 }
 
-// nan is the bits of NaN.
+// nan returns the bits of NaN.
 func (f floatBits) nan() id {
 	if f.width == 64 {
 		return f.constant64(math.Float64bits(math.NaN()))
@@ -65,15 +68,14 @@ func (f floatBits) nan() id {
 	return f.constant32(0x7fc00000)
 }
 
-// ordered is the bits of a float that is not NaN as a signed integer, which is less for a lesser one, and for −0 than
-// for 0.
+// ordered returns a signed integer for a float that is not NaN, with the same order as the floats, and −0 below 0.
 func (f floatBits) ordered(x id) id {
 	b := f.bits(x)
 	sign := f.op(opShiftRightArithmetic, f.word, b, f.constant32(f.width-1))
 	return f.op(opBitwiseXor, f.word, b, f.op(opShiftRightLogical, f.word, sign, f.constant32(1)))
 }
 
-// isZero reports whether a float is known to be a zero, and whether that has a sign.
+// isZero reports whether a float is a constant zero, and whether it is −0.
 func (w *writer) isZero(x id) (zero, negative bool) {
 	v, known := w.numbers[x]
 	return known && v == 0, math.Signbit(v)
@@ -81,6 +83,8 @@ func (w *writer) isZero(x id) (zero, negative bool) {
 
 var floatOps = map[loop.BinaryOp]opcode{loop.Add: opFAdd, loop.Sub: opFSub, loop.Mul: opFMul}
 
+// binaryFloat applies a function of two floats, rounded once to their type. It refuses functions that it does not have
+// for f64.
 func (w *writer) binaryFloat(op loop.BinaryOp, dt dtype.DType, x, y id) id {
 	switch op {
 	case loop.Add, loop.Sub, loop.Mul:
@@ -104,7 +108,7 @@ func (w *writer) binaryFloat(op loop.BinaryOp, dt dtype.DType, x, y id) id {
 	return 0
 }
 
-// arithmeticFloat is a sum, a difference or a product.
+// arithmeticFloat returns a sum, a difference or a product.
 func (w *writer) arithmeticFloat(op loop.BinaryOp, dt dtype.DType, x, y id) id {
 	first, firstSign := w.isZero(x)
 	second, secondSign := w.isZero(y)
@@ -132,7 +136,7 @@ func (w *writer) arithmeticFloat(op loop.BinaryOp, dt dtype.DType, x, y id) id {
 	return f.back(w.choose(f.word, w.test(opIEqual, f.bits(x), f.sign), f.number(0), f.bits(x)))
 }
 
-// divide is a quotient of floats. By 0 it is what IEEE 754 says, which Vulkan leaves open.
+// divide returns a quotient of floats; by 0 according to IEEE 754, which Vulkan leaves open.
 func (w *writer) divide(dt dtype.DType, x, y id) id {
 	f := w.floatBits(dt)
 	var q id
@@ -152,7 +156,7 @@ func (w *writer) divide(dt dtype.DType, x, y id) id {
 	return w.choose(f.float, w.test(opIEqual, f.magnitude(y), f.number(0)), f.back(infinite), q)
 }
 
-// leastFloat is the lesser, or for Max the greater. NaN wins, and −0 is less than 0.
+// leastFloat returns the lesser of two floats, or for Max the greater: NaN if one is NaN; −0 is less than 0.
 func (w *writer) leastFloat(op loop.BinaryOp, dt dtype.DType, x, y id) id {
 	f := w.floatBits(dt)
 	less := opSLessThan
@@ -174,9 +178,9 @@ func (w *writer) leastFloat(op loop.BinaryOp, dt dtype.DType, x, y id) id {
 	return z
 }
 
-// modulo is the exact remainder of f32, with the dividend's sign, or for FloorMod as Python has it: both are taken as
-// integers times powers of two, and what is left of the dividend is doubled and reduced, once for each power that lies
-// between.
+// modulo returns the exact remainder of f32, with the dividend's sign, or for FloorMod with the divisor's. Both
+// operands are integers times powers of two: the remainder of the dividend's integer is doubled and reduced once for
+// each power between both.
 func (w *writer) modulo(op loop.BinaryOp, x, y id) id {
 	word, float := w.intType(32), w.floatType(32)
 	a, b := w.and(w.bits32(x), 0x7fffffff), w.and(w.bits32(y), 0x7fffffff)
@@ -199,7 +203,7 @@ func (w *writer) modulo(op loop.BinaryOp, x, y id) id {
 		}, func() { w.set(at, w.word(opISub, w.get(at, word), w.constant32(1))) })
 	})
 	left := w.word(opUMod, w.get(rest, word), some)
-	// left · 2^(f−150), left < 2²⁴: f is at least 1, so that this is a normal number or rightly subnormal.
+	// left · 2^(f−150), left < 2²⁴: f is at least 1, so that this is a normal or subnormal number.
 	top := w.extended(glslFindUMsb, word, w.or(left, w.constant32(1)))
 	up := w.word(opISub, w.constant32(23), top) // to make it 24 bits
 	room := w.word(opISub, f, w.constant32(1))
@@ -212,7 +216,7 @@ func (w *writer) modulo(op loop.BinaryOp, x, y id) id {
 	r = w.choose(word, less, a, r)
 	sign := w.and(w.bits32(x), 1<<31)
 	out := w.float32(w.or(sign, r))
-	// NaN where an operand is NaN, the dividend infinite or the divisor 0.
+	// NaN if an operand is NaN, the dividend is infinite or the divisor is 0.
 	bad := w.test(opUGreaterThanEqual, a, w.constant32(0x7f800000))
 	bad = w.op(opLogicalOr, w.boolType(), bad, w.test(opUGreaterThan, b, w.constant32(0x7f800000)))
 	bad = w.op(opLogicalOr, w.boolType(), bad, w.test(opIEqual, b, w.constant32(0)))

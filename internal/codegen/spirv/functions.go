@@ -9,8 +9,7 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// GLSL's own functions may have large errors and need not know NaN, so that those of package mathematics are written
-// out.
+// GLSL's functions may have large errors and need not support NaN: those of package mathematics are used instead.
 
 type (
 	emitted     = mathematics.Functions[id, id]
@@ -65,16 +64,17 @@ func (w *writer) function2(op loop.BinaryOp, x, y id) id {
 	return m.Pow(x, y)
 }
 
-// lanes is the algebra that the functions are written in, for one value: all values are floats, and integers their
+// lanes implements the algebra of package mathematics for one value: all values are floats, and integers are their
 // bits.
 type lanes struct {
 	floatBits
 	dt dtype.DType
 }
 
+// lanes returns the algebra for a type.
 func (w *writer) lanes(dt dtype.DType) lanes { return lanes{w.floatBits(dt), dt} }
 
-// integers is an integer operation on the bits of floats.
+// integers applies an integer operation to the bits of floats.
 func (l lanes) integers(op opcode, x, y id) id { return l.back(l.op(op, l.word, l.bits(x), l.bits(y))) }
 
 func (l lanes) Add(x, y id) id { return l.arithmeticFloat(loop.Add, l.dt, x, y) }
@@ -100,14 +100,14 @@ func (l lanes) shifted(op opcode, x id, n int64) id {
 	return l.back(l.op(op, l.word, l.bits(x), l.constant32(uint32(n))))
 }
 
-// AndNot is y without the bits of x.
+// AndNot returns the bits of y that x does not have.
 func (l lanes) AndNot(x, y id) id {
 	return l.back(l.op(opBitwiseAnd, l.word, l.op(opNot, l.word, l.bits(x)), l.bits(y)))
 }
 
-// Fma is x·y + z rounded once. A machine whose instruction may round twice gets the product and the sum with what their
-// rounding loses, added up (T. J. Dekker, A floating-point technique for extending the available precision, 1971; D. E.
-// Knuth, The Art of Computer Programming, volume 2, 4.2.2), which is the same but in rare cases.
+// Fma returns x·y + z rounded once. For a machine whose instruction may round twice, it adds the rounding errors of the
+// product and the sum (T. J. Dekker, A floating-point technique for extending the available precision, 1971; D. E.
+// Knuth, The Art of Computer Programming, volume 2, 4.2.2): the result is the same except in rare cases.
 func (l lanes) Fma(x, y, z id) id {
 	if l.machine.Has(target.Fused) {
 		return l.extended(glslFma, l.float, x, y, z)
@@ -131,12 +131,12 @@ func (l lanes) Fma(x, y, z id) id {
 	sum := add(p, z)
 	t := sub(sum, p)
 	lost = add(add(sub(p, sub(sum, t)), sub(z, t)), lost)
-	// A zero keeps its sign, and what is infinite makes no NaN.
+	// The sum stays as it is if no error is above 0: a zero keeps its sign, and infinity does not become NaN.
 	some := l.test(opFOrdGreaterThan, l.back(l.magnitude(lost)), l.back(l.floatBits.number(0)))
 	return l.SelectLanes(some, add(sum, lost), sum)
 }
 
-// Near is x·y + z, rounded once or twice.
+// Near returns x·y + z, rounded once or twice.
 func (l lanes) Near(x, y, z id) id {
 	if l.machine.Has(target.Fused) {
 		return l.extended(glslFma, l.float, x, y, z)
@@ -144,7 +144,7 @@ func (l lanes) Near(x, y, z id) id {
 	return l.exactly(opFAdd, l.float, l.exactly(opFMul, l.float, x, y), z)
 }
 
-// Compare compares floats.
+// Compare returns a bool: whether a predicate holds for two floats.
 func (l lanes) Compare(p mathematics.Predicate, x, y id) id {
 	not := func(x id) id { return l.op(opLogicalNot, l.boolType(), x) }
 	switch p {
@@ -166,9 +166,10 @@ func (l lanes) Compare(p mathematics.Predicate, x, y id) id {
 	return l.op(opLogicalOr, l.boolType(), l.isNaN(l.dt, x), l.isNaN(l.dt, y)) // mathematics.Unordered
 }
 
-// double is lanes of 64 bits.
+// double is the algebra for f64.
 type double struct{ lanes }
 
+// Float returns a constant.
 func (d double) Float(c float64) id {
 	x := d.constantDouble(math.Float64bits(c))
 	d.numbers[x] = c
@@ -177,9 +178,10 @@ func (d double) Float(c float64) id {
 
 func (d double) Integer(c int64) id { return d.Float(math.Float64frombits(uint64(c))) }
 
-// single is lanes of 32 bits.
+// single is the algebra for f32.
 type single struct{ lanes }
 
+// Float returns a constant.
 func (s single) Float(c float32) id {
 	x := s.constantFloat(math.Float32bits(c))
 	s.numbers[x] = float64(c)
@@ -200,19 +202,19 @@ func (s single) MaskAnd(x, y id) id                { return s.op(opLogicalAnd, s
 func (s single) MaskOr(x, y id) id                 { return s.op(opLogicalOr, s.boolType(), x, y) }
 func (s single) ShiftRightSigned(x id, n int64) id { return s.shifted(opShiftRightArithmetic, x, n) }
 
-// ToInt is for floats that fit.
+// ToInt rounds a float that fits an integer of 32 bits, ties to even.
 func (s single) ToInt(x id) id {
 	return s.back(s.op(opConvertFToS, s.word, s.extended(glslRoundEven, s.float, x)))
 }
 
-// shiftBy shifts by a number of bits that may be 32 or more, which leaves 0.
+// shiftBy shifts by a number of bits; the result is 0 if that is 32 or more.
 func (s single) shiftBy(op opcode, x, n id) id {
 	n = s.bits(n)
 	y := s.op(op, s.word, s.bits(x), s.and(n, 31))
 	return s.back(s.choose(s.word, s.test(opULessThan, n, s.constant32(32)), y, s.constant32(0)))
 }
 
-// Lookup chooses by a bit of the index after another: drivers keep arrays that are indexed in slow memory.
+// Lookup chooses an element by one bit of the index after the other, since drivers keep indexed arrays in slow memory.
 func (s single) Lookup(table *[8]uint32, index id) id {
 	rest := make([]id, len(table))
 	for i, bits := range table {
@@ -232,7 +234,7 @@ func (s single) Lookup(table *[8]uint32, index id) id {
 	return s.back(rest[0])
 }
 
-// Rarely is usual, but otherwise's values where the mask holds.
+// Rarely returns the values of otherwise if the mask holds, and else usual.
 func (s single) Rarely(mask id, usual []id, otherwise func() []id) []id {
 	results := make([]id, len(usual))
 	for i, x := range usual {

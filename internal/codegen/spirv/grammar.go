@@ -1,9 +1,9 @@
 package spirv
 
-// The numbers and operands of the instructions that this room writes, from the grammar that Khronos publishes:
-// TestGrammar compares them with it where the file is there.
+// The numbers and operands of the instructions that this room writes, from the grammar that Khronos publishes.
+// TestGrammar compares both if the grammar is installed.
 
-// opcode is an instruction.
+// opcode is the number of an instruction.
 type opcode uint16
 
 // The instructions.
@@ -117,9 +117,9 @@ const (
 	opCopyObject            opcode = 83
 )
 
-// layouts say what follows an instruction's first word: t a result type, r a result, i an id, n a number, c a number of
-// the result type's width, s a string, x the number of an extended instruction, <Kind> an enumerant; ? once or not at
-// all, * as often as there are words.
+// layouts has the name and the operands of each instruction. An operand is t for a result type, r for a result, i for
+// an id, n for a number, c for a number of the result type's width, s for a string, x for the number of an extended
+// instruction, or <Kind> for an enumerant; ? after it makes it optional, and * repeats it as long as there are words.
 var layouts = map[opcode]layout{
 	opName:                  {"OpName", "is"},
 	opExtInstImport:         {"OpExtInstImport", "rs"},
@@ -286,7 +286,7 @@ const (
 	packedVectorFormatPackedVectorFormat4x8Bit = 0
 )
 
-// enumerants are the words of each kind, by number.
+// enumerants has the names of each kind's enumerants, by number.
 var enumerants = map[string]map[uint32]string{
 	"Capability": {1: "Shader", 39: "Int8", 22: "Int16", 11: "Int64", 9: "Float16", 10: "Float64",
 		12: "Int64Atomics", 4448: "StorageBuffer8BitAccess", 4433: "StorageBuffer16BitAccess",
@@ -321,5 +321,6 @@ const (
 	glslFindUMsb  = 75
 )
 
+// glslNames has the names of these functions.
 var glslNames = map[uint32]string{glslRoundEven: "RoundEven", glslTrunc: "Trunc", glslFloor: "Floor", glslCeil: "Ceil",
 	glslSqrt: "Sqrt", glslFma: "Fma", glslFindUMsb: "FindUMsb"}

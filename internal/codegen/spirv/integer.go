@@ -6,9 +6,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// This file computes symbolic integers. What is proved to fit 32 bits, with everything on the way to it, is computed in
-// 32.
+// This file computes symbolic integers: in 32 bits if they, and all intermediate results, are proved to fit them.
 
+// typeOf returns the type of an integer.
 func (w *writer) typeOf(x integer) id {
 	if x.wide {
 		return w.intType(64)
@@ -16,17 +16,18 @@ func (w *writer) typeOf(x integer) id {
 	return w.intType(32)
 }
 
+// constant returns a constant, in 32 bits if it fits; it refuses others if the machine has no integers of 64 bits.
 func (w *writer) constant(v int64) integer {
 	if v == int64(int32(v)) {
 		return integer{w.constant32(uint32(v)), false}
 	}
 	if !w.int64s() {
-		refuse("the number %d needs 64 bits, which the device's integers do not have", v)
+		refuse("the number %d does not fit the device's integers of 32 bits", v)
 	}
 	return integer{w.constant64(uint64(v)), true}
 }
 
-// same makes two integers as wide as one another.
+// same returns two integers in the wider type of both.
 func (w *writer) same(x, y integer) (integer, integer) {
 	if x.wide != y.wide {
 		return w.widened(x), w.widened(y)
@@ -34,6 +35,7 @@ func (w *writer) same(x, y integer) (integer, integer) {
 	return x, y
 }
 
+// arithmetic writes an instruction for two integers of the same width.
 func (w *writer) arithmetic(op opcode, x, y integer) integer {
 	x, y = w.same(x, y)
 	return integer{w.op(op, w.typeOf(x), x.id, y.id), x.wide}
@@ -42,10 +44,11 @@ func (w *writer) arithmetic(op opcode, x, y integer) integer {
 func (w *writer) sum(x, y integer) integer     { return w.arithmetic(opIAdd, x, y) }
 func (w *writer) product(x, y integer) integer { return w.arithmetic(opIMul, x, y) }
 
-// quotient and remainder are of integers that are not negative, by one above 0.
+// quotient and remainder divide x ≥ 0 by y > 0.
 func (w *writer) quotient(x, y integer) integer  { return w.arithmetic(opUDiv, x, y) }
 func (w *writer) remainder(x, y integer) integer { return w.arithmetic(opUMod, x, y) }
 
+// compare returns a bool for two integers.
 func (w *writer) compare(op opcode, x, y integer) id {
 	x, y = w.same(x, y)
 	return w.op(op, w.boolType(), x.id, y.id)
@@ -53,17 +56,17 @@ func (w *writer) compare(op opcode, x, y integer) id {
 
 func (w *writer) below(x, y integer) id { return w.compare(opSLessThan, x, y) }
 
-// integer is a symbolic integer's value.
+// integer computes a symbolic integer. It refuses one that may need 64 bits if the machine has no such integers.
 func (w *writer) integer(e sym.Expr) integer {
 	e = w.divisors.Safe(e)
 	_, size := w.ranges.Of(e)
-	if size > narrowest && !w.int64s() {
-		refuse("%s may need 64 bits, which the device's integers do not have", e)
+	if size > mostNarrow && !w.int64s() {
+		refuse("%s may not fit the device's integers of 32 bits", e)
 	}
-	return w.polynomial(e, size > narrowest)
+	return w.polynomial(e, size > mostNarrow)
 }
 
-// polynomial is an integer, computed in as many bits as asked for.
+// polynomial computes a symbolic integer in 64 bits if wide, or else in 32.
 func (w *writer) polynomial(e sym.Expr, wide bool) integer {
 	constant, terms := e.Terms()
 	var total integer
@@ -84,7 +87,7 @@ func (w *writer) polynomial(e sym.Expr, wide bool) integer {
 	return total
 }
 
-// sized is an integer in as many bits as asked for. It is narrow where wide is not asked for.
+// sized returns an integer in 64 bits if wide, or else in 32.
 func (w *writer) sized(x integer, wide bool) integer {
 	if wide {
 		return w.widened(x)
@@ -95,6 +98,7 @@ func (w *writer) sized(x integer, wide bool) integer {
 	return x
 }
 
+// term computes one term of a polynomial.
 func (w *writer) term(t sym.Term, wide bool) integer {
 	var x integer
 	for i, f := range t.Factors {
@@ -114,6 +118,7 @@ func (w *writer) term(t sym.Term, wide bool) integer {
 	return w.product(x, w.sized(w.constant(t.Coef), wide))
 }
 
+// factor computes one factor of a term.
 func (w *writer) factor(f sym.Factor, wide bool) integer {
 	switch f.Kind {
 	case sym.Variable:
@@ -152,7 +157,7 @@ func (w *writer) factor(f sym.Factor, wide bool) integer {
 	return integer{}
 }
 
-// divided is a quotient or a remainder, rounded down or up, by a number above 0.
+// divided computes a quotient, rounded down or up, or a remainder, by a number above 0.
 func (w *writer) divided(f sym.Factor, wide bool) integer {
 	x, y := w.polynomial(f.Args[0], wide), w.polynomial(f.Args[1], wide)
 	low, _ := w.ranges.Of(f.Args[0])
@@ -163,7 +168,7 @@ func (w *writer) divided(f sym.Factor, wide bool) integer {
 		case sym.Remainder:
 			return w.remainder(x, y)
 		}
-		// Rounded up: x/y, and one more where something is left. (x + y − 1 might not fit.)
+		// Rounded up: x/y, plus one if there is a remainder. (x + y − 1 might not fit.)
 		q := w.quotient(x, y)
 		left := w.compare(opINotEqual, w.product(q, y), x)
 		return w.sum(q, w.one(left, wide))
@@ -181,19 +186,19 @@ func (w *writer) divided(f sym.Factor, wide bool) integer {
 	return integer{w.op(opSelect, w.typeOf(r), negative, w.sum(r, y).id, r.id), r.wide}
 }
 
-// one is 1 if a condition holds, and else 0.
+// one returns 1 if a condition holds, and else 0.
 func (w *writer) one(condition id, wide bool) integer {
 	one, zero := w.sized(w.constant(1), wide), w.sized(w.constant(0), wide)
 	return integer{w.op(opSelect, w.typeOf(one), condition, one.id, zero.id), wide}
 }
 
-// scaled is an integer times a number of bytes.
+// scaled computes a symbolic integer times a number of bytes.
 func (w *writer) scaled(e sym.Expr, bytes int64) integer {
 	e = w.divisors.Safe(e)
 	_, size := w.ranges.Of(e)
-	if size > math.MaxInt64/max(bytes, 1) || size*bytes > narrowest {
+	if size > math.MaxInt64/max(bytes, 1) || size*bytes > mostNarrow {
 		if !w.int64s() {
-			refuse("an offset of %d times %s may need 64 bits, which the device's integers do not have", bytes, e)
+			refuse("an offset of %d times %s may not fit the device's integers of 32 bits", bytes, e)
 		}
 		x := w.widened(w.integer(e))
 		return w.product(x, w.widened(w.constant(bytes)))

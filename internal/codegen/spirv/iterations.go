@@ -5,15 +5,15 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Some drivers end the loops of a thread that take too long, without a word: see target.Limits.Iterations. Such a
-// kernel is refused, so that the host runs it. If dimensions decide, it is refused if common sizes are too many, and
-// otherwise its launch is.
+// Some drivers silently end loops of a thread after too many iterations: see target.Limits.Iterations. A kernel with
+// such loops is refused, so that the host runs it. If the number of iterations is dynamic, the kernel is refused if it
+// is too large for dimensions of a common size; otherwise a launch returns an error if its dimensions are too large.
 
-// commonSize is a size that dimensions are expected to have: a device's kernel is to run with it.
+// commonSize is the size of dimensions for which every kernel on a device must run.
 const commonSize = 64
 
-// limitIterations refuses a kernel whose loops take more iterations than the machine does, always or with dimensions of
-// a common size, and notes what dimensions decide.
+// limitIterations refuses a kernel whose loops have more than most iterations, always or for dimensions of a common
+// size. If the number is dynamic, it keeps the formula for launches.
 func (k *kernel) limitIterations(w *writer, most int64) (err error) {
 	if most == 0 {
 		return nil
@@ -21,7 +21,7 @@ func (k *kernel) limitIterations(w *writer, most int64) (err error) {
 	n := w.longest
 	low, _ := w.ranges.Of(n)
 	if low.Min > most {
-		refuse("loops of %d iterations, of which this driver does at most %d", low.Min, most)
+		refuse("loops of %d iterations, and the driver runs at most %d", low.Min, most)
 	}
 	if low.Max <= most {
 		return nil
@@ -36,22 +36,24 @@ func (k *kernel) limitIterations(w *writer, most int64) (err error) {
 		common[i] = min(max(commonSize, r.Min), r.Max)
 	}
 	if n, err := k.eval(k.iterations, common); err == nil && n > most {
-		refuse("loops of %d iterations for dimensions %v, of which this driver does at most %d", n, common, most)
+		refuse("loops of %d iterations for dimensions %v, and the driver runs at most %d", n, common, most)
 	}
 	return nil
 }
 
+// fewEnough returns an error, of kind ErrUnsupported, if the loops have too many iterations for some dimensions.
 func (k *kernel) fewEnough(dims []int64) error {
 	n, err := k.eval(k.iterations, dims)
 	if err == nil && n > k.most {
-		return diag.Unsupportedf("kernel @%s has loops of %d iterations for dimensions %v, and this device's driver does "+
+		return diag.Unsupportedf("kernel @%s has loops of %d iterations for dimensions %v, and this device's driver runs "+
 			"at most %d", k.loop.Name, n, dims, k.most).
 			AtNode(k.loop.Source, "").WithFix("run the model with --target cpu, or give the dimensions smaller values")
 	}
 	return err
 }
 
-// counted writes a loop of so many iterations, and adds them, with those of the loops in it, to what a thread takes.
+// counted writes a loop by calling write, and adds its number of iterations, with those of the loops inside, to the
+// thread's.
 func (w *writer) counted(iterations sym.Expr, write func()) {
 	before := w.taken
 	w.taken = sym.Const(0)
@@ -59,7 +61,7 @@ func (w *writer) counted(iterations sym.Expr, write func()) {
 	w.taken = before.Add(iterations.Mul(w.taken.Add(sym.Const(1))))
 }
 
-// overAll is an extent over dimensions: at least what it is for all values of the loops' variables in it.
+// overAll returns an upper bound, over dimensions only, of an extent that may depend on loop variables.
 func (w *writer) overAll(e sym.Expr) sym.Expr {
 	if w.overDims(e) {
 		return e.Max(sym.Const(0))
@@ -70,8 +72,8 @@ func (w *writer) overAll(e sym.Expr) sym.Expr {
 	return sym.Const(max(w.most(e), 0))
 }
 
-// extreme is an integer over dimensions that is at least, or not up at most, what another is for all values of the
-// loops' variables in it.
+// extreme returns a bound, over dimensions only, of an integer for all values of the loop variables in it: an upper
+// bound if up, or else a lower bound. ok is false if it finds none.
 func (w *writer) extreme(e sym.Expr, up bool) (sym.Expr, bool) {
 	if w.overDims(e) {
 		return e, true
@@ -96,6 +98,7 @@ func (w *writer) extreme(e sym.Expr, up bool) (sym.Expr, bool) {
 	return total, true
 }
 
+// extremeFactor is extreme for a factor.
 func (w *writer) extremeFactor(f sym.Factor, up bool) (sym.Expr, bool) {
 	var args []sym.Expr
 	for i, arg := range f.Args {
@@ -141,7 +144,7 @@ func (w *writer) extremeFactor(f sym.Factor, up bool) (sym.Expr, bool) {
 	return sym.Expr{}, false
 }
 
-// extremeName is extreme for a name: a dimension, or a loop's variable.
+// extremeName is extreme for a dimension or a loop variable.
 func (w *writer) extremeName(name sym.Name, up bool) (sym.Expr, bool) {
 	if w.overDims(sym.Var(name)) {
 		return sym.Var(name), true

@@ -12,8 +12,8 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// TestIterations: a kernel is refused if dimensions of a common size give a thread more iterations than the driver
-// does, and a launch if its dimensions do.
+// TestIterations: a kernel is refused if its loops have more iterations than the driver's limit for dimensions of a
+// common size; otherwise a launch is refused if they have for its dimensions.
 func TestIterations(t *testing.T) {
 	const most = 65535
 	machine := target.Vulkan(target.Limits{Iterations: most}, target.Int64)
@@ -21,7 +21,7 @@ func TestIterations(t *testing.T) {
 		inner   int64
 		n       sym.Range
 		refused bool
-		largest int64 // the largest n of a launch that runs, where some are refused
+		largest int64 // the largest n of a launch that runs; 0 if no launch is refused
 	}{
 		{inner: 70000, refused: true, n: sym.Range{Max: sym.NoMax}},
 		{inner: 2000, refused: true, n: sym.Range{Max: sym.NoMax}},

@@ -5,8 +5,9 @@
 // of those is a block, and Thread loops inside are spread over its threads (see block.go). In any other nest a thread
 // does one iteration of the outermost loops whose iterations are independent, alone.
 //
-// Memory is reached by address: the module's one push constant is the address of the argument block that target.Binary
-// describes. What the loop language proves or checks is relied on; nothing else is, robust access least of all.
+// Memory is accessed by address: the module's only push constant is the address of the argument block that
+// target.Binary describes. The code relies on properties that the loop language proves or checks, and on no others; in
+// particular not on robust access.
 package spirv
 
 import (
@@ -19,18 +20,19 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// plainThreads is the threads of a block where each of them works alone.
-const plainThreads = 64
+// nestThreads is the number of threads of a block in a nest whose threads work independently.
+const nestThreads = 64
 
-// mostThreads is how many threads of a nest have locals in the launch's scratch at once: with more iterations, each
-// thread does several.
+// mostThreads is the largest number of threads of a nest with locals in the launch's scratch: if there are more
+// iterations, each thread runs several.
 const mostThreads = 1 << 14
 
-// mostPrivate is how many bytes of locals of known size a thread keeps as variables; what is larger lies in the
+// mostPrivate is the largest number of bytes of a thread's locals that are variables; further locals are in the
 // launch's scratch.
 const mostPrivate = 4 << 10
 
-// Compile makes code of the kernels of a module. One that Refuses would refuse is an error.
+// Compile compiles the kernels of a module. It returns an error of kind diag.ErrUnsupported for a kernel that the
+// machine cannot run.
 func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
 	code := &target.Code{Machine: machine}
 	for _, k := range m.Kernels {
@@ -43,18 +45,20 @@ func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
 	return code, nil
 }
 
-// Refuses is the reason, of kind diag.ErrUnsupported, why a machine cannot run a kernel of a module; nil: it can.
+// Refuses returns the reason, of kind diag.ErrUnsupported, why a machine cannot run a kernel of a module; nil if it
+// can.
 func Refuses(k *loop.Kernel, m *loop.Module, machine target.Machine) error {
 	_, err := compile(k, m, machine)
 	return err
 }
 
-// refusal is how the writing of a kernel ends that the machine cannot run.
+// refusal is the panic that ends the compilation of a kernel that the machine cannot run.
 type refusal struct{ reason string }
 
+// refuse panics with a refusal.
 func refuse(format string, args ...any) { panic(refusal{fmt.Sprintf(format, args...)}) }
 
-// compile makes one kernel's code.
+// compile compiles one kernel.
 func compile(k *loop.Kernel, m *loop.Module, machine target.Machine) (done *kernel, err error) {
 	defer func() {
 		switch r := recover().(type) {
@@ -107,16 +111,18 @@ type kernel struct {
 	grids          []grid
 	tiles, scratch sym.Expr
 	scratchCode    *sym.Code
-	iterations     *sym.Code // of the longest loop; nil if that is no matter
-	most           int64     // of them
+	iterations     *sym.Code // of one thread in all loops; nil if the driver has no limit or it cannot be exceeded
+	most           int64     // the driver's limit of iterations
 }
 
-// grid is how many blocks an entry has: none if one of the extents is 0, whatever the others are then.
+// grid computes the number of blocks of an entry: blocks, or 0 if an extent is 0, in which case blocks may be
+// undefined.
 type grid struct {
 	extents []*sym.Code
 	blocks  *sym.Code
 }
 
+// gridOf returns the grid of a nest with a number of blocks.
 func gridOf(n nest, k *loop.Kernel, blocks sym.Expr) (g grid) {
 	code := func(e sym.Expr) *sym.Code {
 		c, err := e.Compile(k.Dims)
@@ -132,16 +138,16 @@ func gridOf(n nest, k *loop.Kernel, blocks sym.Expr) (g grid) {
 	return g
 }
 
-// Name is the loop kernel's.
+// Name returns the loop kernel's name.
 func (k *kernel) Name() string { return k.loop.Name }
 
-// Backend names this generator: a program may have kernels of several.
+// Backend returns the name of this generator: a program may have kernels of several.
 func (k *kernel) Backend() string { return target.VulkanName }
 
-// Binary is the kernel's code.
+// Binary returns the kernel's code.
 func (k *kernel) Binary() *target.Binary { return k.binary }
 
-// Tiles is the blocks of all entries.
+// Tiles returns the number of blocks of all entries.
 func (k *kernel) Tiles(dims []int64) (int64, error) {
 	blocks := make([]int64, len(k.grids))
 	if err := k.Grid(dims, blocks); err != nil {
@@ -157,7 +163,7 @@ func (k *kernel) Tiles(dims []int64) (int64, error) {
 	return total, k.width.Check(dims)
 }
 
-// Grid is how many blocks each entry has.
+// Grid sets blocks to the number of blocks of each entry.
 func (k *kernel) Grid(dims, blocks []int64) error {
 	for i := range k.grids {
 		n, err := k.grid(&k.grids[i], dims)
@@ -178,6 +184,7 @@ func (k *kernel) Grid(dims, blocks []int64) error {
 	return nil
 }
 
+// grid returns the number of blocks of an entry for some dimensions.
 func (k *kernel) grid(g *grid, dims []int64) (int64, error) {
 	for _, e := range g.extents {
 		if n, err := k.eval(e, dims); err != nil || n <= 0 {
@@ -187,9 +194,10 @@ func (k *kernel) grid(g *grid, dims []int64) (int64, error) {
 	return k.eval(g.blocks, dims)
 }
 
-// mostRows is how many rows of blocks a grid has at most: what every implementation of Vulkan allows.
+// mostRows is the largest number of rows of blocks of a grid that every implementation of Vulkan allows.
 const mostRows = 65535
 
+// eval returns a formula's value for some dimensions; the error of an overflow is ErrInput.
 func (k *kernel) eval(code *sym.Code, dims []int64) (int64, error) {
 	v, err := code.Eval(dims)
 	if err != nil {
@@ -198,24 +206,24 @@ func (k *kernel) eval(code *sym.Code, dims []int64) (int64, error) {
 	return v, nil
 }
 
-// TilesFormula is the number of blocks as a formula.
+// TilesFormula returns the number of blocks of all entries.
 func (k *kernel) TilesFormula() sym.Expr { return k.tiles }
 
-// ScratchFormula is the bytes of the locals that lie in the launch's scratch, of all threads that run at once.
+// ScratchFormula returns the bytes of the launch's scratch: of the locals in it, for all threads that run at once.
 func (k *kernel) ScratchFormula() sym.Expr { return k.scratch }
 
-// Scratch is ScratchFormula's value.
+// Scratch returns ScratchFormula's value for some dimensions.
 func (k *kernel) Scratch(dims []int64) (int64, error) { return k.eval(k.scratchCode, dims) }
 
-// Needs is what the operands must have.
+// Needs sets bytes to the size that each operand must have.
 func (k *kernel) Needs(dims, bytes []int64) error { return k.width.Needs(dims, bytes) }
 
-// Run is refused: a device runs the kernel's Binary.
+// Run returns an error: a device runs the kernel's Binary.
 func (k *kernel) Run(*target.Args, int64, int64, []byte) error {
 	return diag.Internalf("kernel @%s is for a device, and was run on the host", k.loop.Name)
 }
 
-// Failed is the error of a value that failed its check.
+// Failed returns the error that a report tells; nil for an empty report.
 func (k *kernel) Failed(r target.Report) error {
 	if r[0] == 0 {
 		return nil
@@ -229,17 +237,16 @@ func (k *kernel) Failed(r target.Report) error {
 	return &diag.Error{Kind: diag.ErrInput, Node: k.loop.Source, Detail: detail}
 }
 
-// nest is a part of a kernel that is one entry: loops over dimensions alone, and what they are around.
+// nest is the statements of one entry: independent loops whose extents depend only on dimensions, and their body.
 type nest struct {
 	loops  []*loop.For
 	body   []loop.Stmt
-	blocks bool // the loops' iterations are blocks; otherwise a thread does one alone
-	alone  bool // one thread does all
+	blocks bool // an iteration of the loops is a block; otherwise it is a thread
+	alone  bool // one thread runs everything
 }
 
-// nests takes a kernel apart. Statements that are no loops are done again by each nest after them, if they only name
-// values; locals that stand beside the nests are the launch's, in its scratch. If there is anything else, one thread
-// does everything.
+// nests divides a kernel into nests. Each nest repeats the Lets before it that read no memory; locals outside of nests
+// are in the launch's scratch. If there are other statements, the entire kernel is one nest of one thread.
 func (w *writer) nests() []nest {
 	var list []nest
 	var before []loop.Stmt
@@ -266,7 +273,7 @@ func (w *writer) nests() []nest {
 	return list
 }
 
-// nest takes the independent loops off a loop.
+// nest returns a loop as a nest: the outermost independent loops, and the body inside them.
 func (w *writer) nest(f *loop.For) nest {
 	n := nest{blocks: f.Kind == loop.Block, body: []loop.Stmt{f}}
 	for {
@@ -280,7 +287,7 @@ func (w *writer) nest(f *loop.For) nest {
 	return n
 }
 
-// independent reports whether a loop's iterations may be done at once.
+// independent reports whether a loop's iterations may run concurrently.
 func independent(f *loop.For) bool {
 	return f.Kind == loop.Each || f.Kind == loop.Parallel || f.Kind == loop.Vector || f.Kind == loop.Block ||
 		f.Kind == loop.Thread
@@ -300,15 +307,15 @@ func (w *writer) overDims(e sym.Expr) bool {
 	return true
 }
 
-// most is an upper bound of an integer, for the ranges that names have where it stands.
+// most returns an upper bound of an integer, by the present ranges of names.
 func (w *writer) most(e sym.Expr) int64 {
 	r, _ := w.ranges.Of(e)
 	return r.Max
 }
 
-// entry writes an entry point, and says how many blocks of it are run.
+// entry writes an entry point, and returns its number of blocks.
 func (w *writer) entry(n nest) (e target.Entry, blocks sym.Expr) {
-	e = target.Entry{Name: fmt.Sprintf("part%d", len(w.entryNames)), Threads: plainThreads}
+	e = target.Entry{Name: fmt.Sprintf("part%d", len(w.entryNames)), Threads: nestThreads}
 	w.entryNames = append(w.entryNames, e.Name)
 	w.body = w.newBody()
 	w.begin()
@@ -324,16 +331,17 @@ func (w *writer) entry(n nest) (e target.Entry, blocks sym.Expr) {
 		e.Shared = w.block(n, total, e.Threads)
 	case n.alone:
 		e.Threads = 1
-		blocks = w.plain(n, total, 1)
+		blocks = w.threadNest(n, total, 1)
 	default:
-		e.Threads = min(plainThreads, w.machine.Limits.Invocations)
-		blocks = w.plain(n, total, e.Threads)
+		e.Threads = min(nestThreads, w.machine.Limits.Invocations)
+		blocks = w.threadNest(n, total, e.Threads)
 	}
 	w.longest = w.longest.Max(w.taken)
 	w.finishEntry(&e)
 	return e, blocks
 }
 
+// finishEntry adds the written function to the module as an entry point.
 func (w *writer) finishEntry(e *target.Entry) {
 	m := w.module
 	w.body.finish()
@@ -348,7 +356,7 @@ func (w *writer) finishEntry(e *target.Entry) {
 	}
 }
 
-// float32Modes asks for f32 as IEEE 754 has it, as far as the machine grants it.
+// float32Modes requests the modes of IEEE 754 for f32 that the machine has.
 func (w *writer) float32Modes() {
 	for _, row := range []struct {
 		feature          string
@@ -365,10 +373,11 @@ func (w *writer) float32Modes() {
 	}
 }
 
-// plain writes a nest whose threads work alone, and says how many blocks it has.
-func (w *writer) plain(n nest, total sym.Expr, threads int64) (blocks sym.Expr) {
-	w.enterPlain(n)
-	perThread := w.placeLocals(n.body)
+// threadNest writes a nest of which each thread runs one iteration, or several if there are too many, and returns its
+// number of blocks.
+func (w *writer) threadNest(n nest, total sym.Expr, threads int64) (blocks sym.Expr) {
+	w.enterNest(n)
+	perThread := w.allocateLocals(n.body)
 	size := sym.Const(threads)
 	blocks = total.CeilDiv(size)
 	if n.alone {
@@ -405,15 +414,15 @@ func (w *writer) plain(n nest, total sym.Expr, threads int64) (blocks sym.Expr) 
 	}
 	if !perThread.Equal(sym.Const(0)) {
 		if len(w.launchLocals) > 0 {
-			refuse("locals of threads beside those of the launch")
+			refuse("locals of threads and of the launch in one kernel")
 		}
 		w.scratch = w.scratch.Max(perThread.Mul(blocks).Mul(size))
 	}
 	return blocks
 }
 
-// enterPlain gives the names of a nest's loops their ranges.
-func (w *writer) enterPlain(n nest) {
+// enterNest sets the ranges of the names that a nest declares.
+func (w *writer) enterNest(n nest) {
 	for _, l := range n.loops {
 		w.extents[l.Var] = l.Extent
 		w.ranges.Set(l.Var, sym.Range{Max: max(w.most(l.Extent), 1) - 1})
@@ -421,7 +430,7 @@ func (w *writer) enterPlain(n nest) {
 	w.rangesOf(n.body)
 }
 
-// rangesOf gives the names that statements declare the ranges that they have at most.
+// rangesOf sets the ranges of the names that statements declare: the widest that they can have.
 func (w *writer) rangesOf(body []loop.Stmt) {
 	loop.Walk(body, func(s loop.Stmt) bool {
 		switch s := s.(type) {
@@ -436,22 +445,22 @@ func (w *writer) rangesOf(body []loop.Stmt) {
 	})
 }
 
-// placeLocals gives each local of a thread's own code its place: variables, or the launch's scratch, of which it says
-// the bytes that one thread needs.
-func (w *writer) placeLocals(body []loop.Stmt) sym.Expr {
+// allocateLocals makes each local of a thread a variable, or memory in the launch's scratch. It returns the bytes of
+// scratch of one thread.
+func (w *writer) allocateLocals(body []loop.Stmt) sym.Expr {
 	k := &loop.Kernel{Name: w.kernel.Name, Body: body}
 	private := int64(0)
 	perThread := sym.Const(0)
-	for _, place := range loop.Locals(k) {
-		l := place.Local
+	for _, local := range loop.Locals(k) {
+		l := local.Local
 		m := &memory{dt: l.DType, shape: l.Shape, strides: loop.RowMajor(l.Shape)}
 		bytes, fixed := loop.Bytes(l.DType, l.Shape).Const()
 		if fixed && bytes <= mostPrivate-private && l.DType.Bits() >= 8 {
 			private += bytes
 			m.variable, m.class = w.variable(w.arrayType(w.heldType(l.DType), max(1, elements(l.Shape)))), storageClassFunction
 		} else {
-			m.offset, m.written = place.Offset, true
-			end := place.Offset.Add(loop.Bytes(l.DType, l.Shape))
+			m.offset, m.written = local.Offset, true
+			end := local.Offset.Add(loop.Bytes(l.DType, l.Shape))
 			perThread = perThread.Max(end.CeilDiv(sym.Const(loop.ScratchAlign)).Mul(sym.Const(loop.ScratchAlign)))
 			w.inScratch = append(w.inScratch, m)
 		}
@@ -460,7 +469,7 @@ func (w *writer) placeLocals(body []loop.Stmt) sym.Expr {
 	return perThread
 }
 
-// elements is the number of elements of a fixed shape.
+// elements returns the number of elements of a shape; 0 if that is not a constant from 1 to 2³¹ − 1.
 func elements(shape []sym.Expr) int64 {
 	n, ok := sym.Product(shape...).Const()
 	if !ok || n < 0 || n > math.MaxInt32 {
@@ -469,7 +478,7 @@ func elements(shape []sym.Expr) int64 {
 	return n
 }
 
-// launchBytes is what the launch's locals take: each begins at a multiple of loop.ScratchAlign.
+// launchBytes returns the bytes of the launch's locals, each of which begins at a multiple of loop.ScratchAlign.
 func (w *writer) launchBytes() sym.Expr {
 	total, align := sym.Const(0), sym.Const(loop.ScratchAlign)
 	for _, l := range w.launchLocals {
@@ -478,8 +487,8 @@ func (w *writer) launchBytes() sym.Expr {
 	return total
 }
 
-// placeLaunchLocals gives the launch's locals their places, for an entry.
-func (w *writer) placeLaunchLocals() {
+// allocateLaunchLocals computes the addresses of the launch's locals, at the beginning of an entry.
+func (w *writer) allocateLaunchLocals() {
 	if len(w.launchLocals) == 0 {
 		return
 	}
@@ -491,7 +500,7 @@ func (w *writer) placeLaunchLocals() {
 	}
 }
 
-// offsetLocals computes where a thread's locals in the launch's scratch lie.
+// offsetLocals computes the addresses of a thread's locals in the launch's scratch.
 func (w *writer) offsetLocals(thread integer, perThread sym.Expr) {
 	if len(w.inScratch) == 0 {
 		return
@@ -504,6 +513,7 @@ func (w *writer) offsetLocals(thread integer, perThread sym.Expr) {
 	w.inScratch = nil
 }
 
+// bug panics with a message and the kernel's text.
 func (w *writer) bug(format string, args ...any) {
 	panic(diag.Internalf("spirv: kernel @%s: "+format+"\n%s", append(append([]any{w.kernel.Name}, args...), w.kernel)...))
 }

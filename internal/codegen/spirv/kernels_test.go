@@ -12,7 +12,7 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// machines are those that modules are checked for: all profiles, with bounded dimensions where integers have 32 bits.
+// machines returns the machines for which modules are checked: all profiles, and two with other features.
 func machines(t testing.TB) (list []target.Machine) {
 	for _, name := range append(target.Profiles(), "desktop,keeps-special,keeps-subnormal,fused",
 		"mobile,-storage8,-int8,-storage16,-int16") {
@@ -25,7 +25,7 @@ func machines(t testing.TB) (list []target.Machine) {
 	return list
 }
 
-// compileFor compiles a kernel for a machine; nil if that refuses it.
+// compileFor compiles a kernel, with dimensions of at most 1024; nil if the machine cannot run it. Refuses must agree.
 func compileFor(t testing.TB, k *loop.Kernel, machine target.Machine) *target.Binary {
 	t.Helper()
 	m := &loop.Module{Kernels: []*loop.Kernel{k}, Dims: sym.NewDims()}
@@ -35,7 +35,7 @@ func compileFor(t testing.TB, k *loop.Kernel, machine target.Machine) *target.Bi
 	code, err := Compile(m, machine)
 	refused := Refuses(k, m, machine)
 	if (err == nil) != (refused == nil) {
-		t.Fatalf("compiling says %v, and asking %v\n%s", err, refused, k)
+		t.Fatalf("Compile returns %v, and Refuses %v\n%s", err, refused, k)
 	}
 	if errors.Is(err, diag.ErrUnsupported) {
 		return nil
@@ -46,8 +46,8 @@ func compileFor(t testing.TB, k *loop.Kernel, machine target.Machine) *target.Bi
 	return code.Kernels[0].(target.Blocks).Binary()
 }
 
-// TestModules has Khronos's tools look at a part of the modules of the suites, for one machine after another, and
-// computes the kernels portably.
+// TestModules compiles a sample of the kernels of kerneltest's suites, for one machine after another, and validates the
+// modules with Khronos's tools. The kernels themselves run as portable code.
 func TestModules(t *testing.T) {
 	list, asked, checked, refused := machines(t), 0, 0, 0
 	h := kerneltest.Harness{Machine: target.Portable(1),
@@ -82,8 +82,8 @@ func TestModules(t *testing.T) {
 	t.Logf("%d modules, %d refused", checked, refused)
 }
 
-// TestSharedBytes checks kernels of blocks, for every machine, and that a module's shared memory is what its entries
-// say.
+// TestSharedBytes compiles kernels of blocks for every machine: a module's variables of shared memory must have as many
+// bytes as its entries report, within the limits.
 func TestSharedBytes(t *testing.T) {
 	for _, k := range kerneltest.BlockKernels(t) {
 		for _, machine := range machines(t) {
@@ -96,17 +96,18 @@ func TestSharedBytes(t *testing.T) {
 			for _, e := range b.Entries {
 				want += e.Shared
 				if e.Threads < 1 || e.Threads > machine.Limits.Invocations || e.Shared > machine.Limits.Shared {
-					t.Errorf("@%s has blocks of %d threads and %d bytes for limits %+v", k.Name, e.Threads, e.Shared, machine.Limits)
+					t.Errorf("@%s has blocks of %d threads and %d bytes, and the limits are %+v", k.Name, e.Threads, e.Shared,
+						machine.Limits)
 				}
 			}
 			if got := workgroupBytes(b.Words); got != want {
-				t.Errorf("@%s shares %d bytes, and says %d, for %v", k.Name, got, want, machine.Features)
+				t.Errorf("@%s shares %d bytes, and reports %d, for %v", k.Name, got, want, machine.Features)
 			}
 		}
 	}
 }
 
-// workgroupBytes adds up a module's variables of workgroup memory, by the types that the words declare.
+// workgroupBytes returns the size of a module's variables of shared memory, by the types that its words declare.
 func workgroupBytes(words []uint32) (total int64) {
 	size, constants := map[uint32]int64{}, map[uint32]int64{}
 	for rest := words[5:]; len(rest) > 0; rest = rest[rest[0]>>16:] {

@@ -7,19 +7,19 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// memory is a buffer that a kernel reaches: by address, or a variable.
+// memory is a buffer of a kernel: memory at an address, or a variable.
 type memory struct {
 	dt             dtype.DType
 	shape, strides []sym.Expr
 	base           id       // the address; 0 for a variable
-	offset         sym.Expr // in a thread's part of the launch's scratch
+	offset         sym.Expr // in a thread's slice of the launch's scratch
 	variable       id
-	class          uint32 // of the variable
-	written        bool   // the kernel writes what lies at the address
-	thread         bool   // the first axis of a variable is the thread, whose own the variable is
+	class          uint32 // the variable's storage class
+	written        bool   // the kernel writes the memory at the address
+	thread         bool   // threads' own memory: the first axis is the thread, which has a variable for its slice
 }
 
-// memory is a buffer by its name.
+// memory returns a buffer by its name.
 func (w *writer) memory(name string) *memory {
 	m := w.memories[name]
 	if m == nil {
@@ -28,19 +28,20 @@ func (w *writer) memory(name string) *memory {
 	return m
 }
 
-// place is where an element lies: elements from the buffer's first one.
-func (w *writer) place(m *memory, index []sym.Expr) sym.Expr {
+// offsetOf returns the offset of an element from the buffer's first one, in elements. It refuses an index into threads'
+// own memory other than that of the present thread.
+func (w *writer) offsetOf(m *memory, index []sym.Expr) sym.Expr {
 	if m.thread {
 		if w.thread == (sym.Name{}) || !index[0].Equal(sym.Var(w.thread)) {
-			refuse("another thread's own memory")
+			refuse("access to another thread's own memory")
 		}
 		index = append([]sym.Expr{sym.Const(0)}, index[1:]...)
 	}
 	return loop.Offset(index, m.shape, m.strides)
 }
 
-// heldType is the type of values of an element type: bool, integers of 32 bits or 64, f32 for floats of at most 32
-// bits, f64, and for complex numbers two integers.
+// heldType returns the type of values of an element type: bool, integers of 32 or 64 bits, f32 for floats of at most 32
+// bits, f64, and two integers for complex numbers. It refuses types that the machine does not have.
 func (w *writer) heldType(dt dtype.DType) id {
 	switch {
 	case dt == dtype.Bool:
@@ -66,7 +67,7 @@ func (w *writer) heldType(dt dtype.DType) id {
 	return 0
 }
 
-// rawType is the type of elements in memory, of some bits.
+// rawType returns the type of integers in memory with a number of bits.
 func (w *writer) rawType(bits int) id {
 	switch bits {
 	case 8:
@@ -89,7 +90,8 @@ func (w *writer) rawType(bits int) id {
 	return w.intType(uint32(bits))
 }
 
-// bitsStored is the bits of what memory is read and written in for elements of some bits, where the machine has that.
+// bitsStored returns the width of the integers by which elements of a type are read and written: the elements' own, or
+// 32 if they have fewer than 8 bits or the machine cannot access narrow integers.
 func (w *writer) bitsStored(dt dtype.DType) int {
 	bits := dt.Bits()
 	if bits < 8 || bits == 8 && !w.stores(target.Storage8, target.Int8) || bits == 16 &&
@@ -99,8 +101,8 @@ func (w *writer) bitsStored(dt dtype.DType) int {
 	return bits
 }
 
-// stores reports whether memory is read and written in narrow integers. Pointers to such are not made of two words
-// where they may be in memory only.
+// stores reports whether memory may be read and written in narrow integers. If addresses are two words, the machine
+// must also compute with narrow integers: pointers to types that exist only in memory cannot be made from two words.
 func (w *writer) stores(storage, arithmetic string) bool {
 	return w.machine.Has(storage) && (w.int64s() || w.machine.Has(arithmetic))
 }
@@ -113,13 +115,13 @@ func (w *writer) load(m *memory, offset sym.Expr) id {
 	return w.loadAt(m, w.elementOf(m, offset))
 }
 
-// element is where an element lies: the address of the word that it is in, and the bits before it there.
+// element locates an element: the address of the integer that holds it, and its first bit there.
 type element struct {
 	address id
-	shift   id // 0: it is the whole word
+	shift   id // 0 if the element is the entire integer
 }
 
-// elementOf finds an element.
+// elementOf locates the element at an offset in elements.
 func (w *writer) elementOf(m *memory, offset sym.Expr) element {
 	bits, stored := m.dt.Bits(), w.bitsStored(m.dt)
 	if bits == stored {
@@ -137,7 +139,7 @@ func (w *writer) loadAt(m *memory, e element) id {
 	raw := w.rawType(bits)
 	from := w.pointer(raw, e.address)
 	var x id
-	if m.written { // drivers have been seen to take it that nothing changes behind an address
+	if m.written { // some drivers assume that memory at an address never changes
 		x = w.op2(opLoad, raw, from, memoryAccessAligned|memoryAccessVolatile, uint32(bits/8))
 	} else {
 		x = w.remembered(computation{op: opLoad, typ: raw, operands: [4]id{from}}, func() id {
@@ -175,7 +177,7 @@ func (w *writer) store(m *memory, offset sym.Expr, x id) {
 	w.do(opStore, uint32(to), uint32(x), memoryAccessAligned, uint32(bits/8))
 }
 
-// replaceBits writes some bits of a word of which other threads write others.
+// replaceBits writes some bits of a word atomically, since other threads may write its other bits.
 func (w *writer) replaceBits(to, shift id, bits int, x id) {
 	word := w.intType(32)
 	mask := w.constant32(1<<bits - 1)
@@ -196,6 +198,7 @@ func (w *writer) loadVariable(m *memory, at integer) id {
 	return x
 }
 
+// storeVariable writes an element of a variable.
 func (w *writer) storeVariable(m *memory, at integer, x id) {
 	typ := w.variableType(m)
 	if m.class == storageClassWorkgroup {
@@ -204,8 +207,8 @@ func (w *writer) storeVariable(m *memory, at integer, x id) {
 	w.do(opStore, uint32(w.element(m.class, m.variable, typ, at.id)), uint32(x))
 }
 
-// variableType is the type of a variable's elements: of a thread's own the type of values, of shared ones an integer as
-// large as the elements.
+// variableType returns the type of a variable's elements: heldType for a thread's own variable, and sharedType for
+// shared memory.
 func (w *writer) variableType(m *memory) id {
 	if m.class != storageClassWorkgroup {
 		return w.heldType(m.dt)
@@ -213,7 +216,7 @@ func (w *writer) variableType(m *memory) id {
 	return w.sharedType(m.dt)
 }
 
-// sharedType is the type of the elements of shared memory.
+// sharedType returns the type of elements in shared memory: f32, or else integers of SharedBits bits.
 func (w *writer) sharedType(dt dtype.DType) id {
 	switch bits := w.machine.SharedBits(dt.Bits()); {
 	case dt == dtype.F32:
@@ -231,6 +234,7 @@ func (w *writer) sharedType(dt dtype.DType) id {
 	}
 }
 
+// toShared converts a value to an element of shared memory.
 func (w *writer) toShared(dt dtype.DType, x id) id {
 	if dt == dtype.F32 {
 		return x
@@ -242,6 +246,7 @@ func (w *writer) toShared(dt dtype.DType, x id) id {
 	return x
 }
 
+// fromShared converts an element of shared memory to a value.
 func (w *writer) fromShared(dt dtype.DType, x id) id {
 	if dt == dtype.F32 {
 		return x

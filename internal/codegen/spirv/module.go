@@ -5,10 +5,10 @@ import (
 	"strconv"
 )
 
-// id names a result of an instruction; 0 names none.
+// id is the number of an instruction's result; 0 is none.
 type id uint32
 
-// module is a SPIR-V module under construction: its sections, in the order in which they stand in the words.
+// module is a SPIR-V module under construction: its sections, in the order of its words.
 type module struct {
 	last         id
 	capabilities []uint32
@@ -18,20 +18,21 @@ type module struct {
 	modes        []uint32
 	names        []uint32
 	decorations  []uint32
-	globals      []uint32      // types, constants and variables, each after what it uses
-	known        map[string]id // of globals that are the same wherever they are used, by their words
+	globals      []uint32      // types, constants and variables, each after those that it uses
+	known        map[string]id // types and constants, by their words
 	functions    []uint32
 }
 
+// newModule returns an empty module.
 func newModule() *module { return &module{known: map[string]id{}} }
 
-// version is SPIR-V 1.5: what Vulkan 1.2 takes.
+// version is SPIR-V 1.5, the version for Vulkan 1.2.
 const (
 	magic   = 0x07230203
 	version = 0x00010500
 )
 
-// words is the module.
+// words returns the module's words.
 func (m *module) words() []uint32 {
 	out := []uint32{magic, version, 0, uint32(m.last) + 1, 0}
 	for _, c := range m.capabilities {
@@ -47,11 +48,12 @@ func (m *module) words() []uint32 {
 	return slices.Concat(out, m.entries, m.modes, m.names, m.decorations, m.globals, m.functions)
 }
 
+// appendOp appends an instruction's words.
 func appendOp(to []uint32, op opcode, operands ...uint32) []uint32 {
 	return append(append(to, uint32(len(operands)+1)<<16|uint32(op)), operands...)
 }
 
-// literal is a string as words: its bytes, and a zero byte after them.
+// literal returns a string as words: its bytes and a zero byte, padded with zeros.
 func literal(s string) []uint32 {
 	words := make([]uint32, len(s)/4+1)
 	for i := range len(s) {
@@ -60,11 +62,13 @@ func literal(s string) []uint32 {
 	return words
 }
 
+// fresh returns an unused id.
 func (m *module) fresh() id {
 	m.last++
 	return m.last
 }
 
+// capability declares that the module uses capabilities.
 func (m *module) capability(list ...uint32) {
 	for _, c := range list {
 		if !slices.Contains(m.capabilities, c) {
@@ -73,18 +77,20 @@ func (m *module) capability(list ...uint32) {
 	}
 }
 
+// extension declares that the module uses an extension.
 func (m *module) extension(name string) {
 	if !slices.Contains(m.extensions, name) {
 		m.extensions = append(m.extensions, name)
 	}
 }
 
+// decorate decorates an id.
 func (m *module) decorate(x id, decoration uint32, operands ...uint32) {
 	m.decorations = appendOp(m.decorations, opDecorate, append([]uint32{uint32(x), decoration}, operands...)...)
 }
 
-// global is a type, a constant or a variable with these operands, made when it is first asked for. A typed one has its
-// type first.
+// global returns the type or the constant with some operands, and declares it if it is new. typ is its type; 0 for
+// types.
 func (m *module) global(op opcode, typ id, operands ...uint32) id {
 	key := strconv.Itoa(int(op)) + " " + strconv.Itoa(int(typ))
 	for _, w := range operands {
@@ -98,7 +104,7 @@ func (m *module) global(op opcode, typ id, operands ...uint32) id {
 	return x
 }
 
-// unique is global for what is not the same wherever it is used.
+// unique declares a global that differs from others with the same operands, such as a variable.
 func (m *module) unique(op opcode, typ id, operands ...uint32) id {
 	x := m.fresh()
 	head := []uint32{uint32(x)}
@@ -112,7 +118,7 @@ func (m *module) unique(op opcode, typ id, operands ...uint32) id {
 func (m *module) voidType() id { return m.global(opTypeVoid, 0) }
 func (m *module) boolType() id { return m.global(opTypeBool, 0) }
 
-// intType is the type of integers of some bits. Whether they are signed is the instructions' affair.
+// intType returns the type of integers with a number of bits. Instructions decide whether they are signed.
 func (m *module) intType(bits uint32) id {
 	if bits == 64 {
 		m.capability(capabilityInt64)
@@ -120,6 +126,7 @@ func (m *module) intType(bits uint32) id {
 	return m.global(opTypeInt, 0, bits, 0)
 }
 
+// floatType returns the type of floats with a number of bits.
 func (m *module) floatType(bits uint32) id {
 	if bits == 64 {
 		m.capability(capabilityFloat64)
@@ -127,6 +134,7 @@ func (m *module) floatType(bits uint32) id {
 	return m.global(opTypeFloat, 0, bits)
 }
 
+// pairType returns the type of two words: an address or a complex number without integers of 64 bits.
 func (m *module) pairType() id { return m.global(opTypeVector, 0, uint32(m.intType(32)), 2) }
 
 func (m *module) pointerType(class uint32, to id) id {
@@ -153,6 +161,7 @@ func (m *module) constantPair(low, high uint32) id {
 	return m.global(opConstantComposite, m.pairType(), uint32(m.constant32(low)), uint32(m.constant32(high)))
 }
 
+// constantBool returns a constant of type bool.
 func (m *module) constantBool(b bool) id {
 	if b {
 		return m.global(opConstantTrue, m.boolType())
@@ -160,7 +169,7 @@ func (m *module) constantBool(b bool) id {
 	return m.global(opConstantFalse, m.boolType())
 }
 
-// glsl is the import of GLSL's functions.
+// glsl returns the import of GLSL's functions.
 func (m *module) glsl() id {
 	if m.functionSet == 0 {
 		m.functionSet = m.fresh()

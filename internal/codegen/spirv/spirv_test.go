@@ -11,12 +11,12 @@ import (
 	"testing"
 )
 
-// tool runs one of Khronos's tools; it is false, said loudly, if that is not installed.
+// tool runs one of Khronos's tools. ok is false if the tool is not installed, which the log says.
 func tool(t testing.TB, name string, args ...string) (output string, ok bool) {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
-		t.Logf("%s IS NOT INSTALLED: what it would check is not checked", name)
+		t.Logf("%s IS NOT INSTALLED: its checks are left out", name)
 		return "", false
 	}
 	out, err := exec.Command(path, args...).CombinedOutput()
@@ -26,6 +26,7 @@ func tool(t testing.TB, name string, args ...string) (output string, ok bool) {
 	return string(out), true
 }
 
+// bytesOf returns words as bytes, the lowest first.
 func bytesOf(words []uint32) []byte {
 	var data []byte
 	for _, w := range words {
@@ -34,7 +35,7 @@ func bytesOf(words []uint32) []byte {
 	return data
 }
 
-// validate has spirv-val look at a module, and spirv-as read its text back.
+// validate checks a module with spirv-val, and compares it with the module that spirv-as makes of its text.
 func validate(t testing.TB, words []uint32) {
 	t.Helper()
 	dir := t.TempDir()
@@ -59,11 +60,12 @@ func validate(t testing.TB, words []uint32) {
 		for at < min(len(got), len(want)) && got[at] == want[at] {
 			at++
 		}
-		t.Errorf("the text is read back to other words, from word %d on: %v, not %v\n%s", at/4,
+		t.Errorf("the module that spirv-as makes of the text differs from word %d on: %v, not %v\n%s", at/4,
 			words[at/4:min(at/4+8, len(words))], got[at&^3:min(at+32, len(got))], Text(words))
 	}
 }
 
+// TestHostileText: Text prints random words without a panic, and ends with a newline.
 func TestHostileText(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	for range 2000 {
@@ -84,11 +86,11 @@ func TestHostileText(t *testing.T) {
 	}
 }
 
-// TestGrammar compares the table of instructions with the one that Khronos publishes.
+// TestGrammar compares the table of instructions with Khronos's grammar, if it is installed.
 func TestGrammar(t *testing.T) {
 	data, err := os.ReadFile("/usr/include/spirv/unified1/spirv.core.grammar.json")
 	if err != nil {
-		t.Skipf("THE GRAMMAR IS NOT INSTALLED (Debian's spirv-headers), and the table is not compared with it: %v", err)
+		t.Skipf("THE GRAMMAR IS NOT INSTALLED (Debian's spirv-headers): the table is not compared with it: %v", err)
 	}
 	var grammar struct {
 		Instructions []struct {
@@ -100,7 +102,7 @@ func TestGrammar(t *testing.T) {
 	if err := json.Unmarshal(data, &grammar); err != nil {
 		t.Fatal(err)
 	}
-	found := map[uint16]bool{} // a number may stand there twice
+	found := map[uint16]bool{} // the grammar may have a number twice
 	for _, i := range grammar.Instructions {
 		l, ok := layouts[opcode(i.Opcode)]
 		if !ok {
@@ -124,6 +126,7 @@ func TestGrammar(t *testing.T) {
 	}
 }
 
+// stripKinds returns a layout's operands without enumerants.
 func stripKinds(s string) string {
 	for {
 		begin := strings.IndexByte(s, '<')

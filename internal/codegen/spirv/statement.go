@@ -8,7 +8,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// statements writes what one thread does alone.
+// statements writes statements that one thread runs.
 func (w *writer) statements(body []loop.Stmt) {
 	for i, s := range body {
 		switch s := s.(type) {
@@ -22,7 +22,7 @@ func (w *writer) statements(body []loop.Stmt) {
 		case *loop.Check:
 			w.check(s, func() { w.statements(body[i+1:]) })
 			return
-		case *loop.Local: // its place is known
+		case *loop.Local: // allocateLocals declared it
 		case *loop.Contract:
 			w.contract(s)
 		case *loop.Store:
@@ -33,8 +33,8 @@ func (w *writer) statements(body []loop.Stmt) {
 	}
 }
 
-// unroll writes a loop's iterations one after the other, if they are few and known and reach what the thread has for
-// its own across loops: registers have no addresses.
+// unroll unrolls a loop with a small constant number of iterations that accesses the thread's own memory, since
+// registers have no addresses. It reports whether it did.
 func (w *writer) unroll(s *loop.For) bool {
 	n, fixed := s.Extent.Const()
 	if !fixed || n > mostWritten || s.Kind == loop.Serial {
@@ -49,10 +49,10 @@ func (w *writer) unroll(s *loop.For) bool {
 	return true
 }
 
-// mostWritten is how many iterations of a loop are written one after the other.
+// mostWritten is the largest number of iterations of a loop that unroll unrolls.
 const mostWritten = 16
 
-// scalar writes a statement about a named value.
+// scalar writes a statement that declares or changes a named value.
 func (w *writer) scalar(s loop.Stmt) {
 	switch s := s.(type) {
 	case *loop.Let:
@@ -60,20 +60,20 @@ func (w *writer) scalar(s loop.Stmt) {
 	case *loop.Var:
 		x := w.expr(s.X)
 		v := value{id: w.variable(w.heldType(x.dt)), dt: x.dt, held: true}
-		w.set(v.id, w.whole(x))
+		w.set(v.id, w.full(x))
 		w.bound[s.Name] = v
 	case *loop.Set:
-		w.set(w.bound[s.Name].id, w.whole(w.expr(s.X)))
+		w.set(w.bound[s.Name].id, w.full(w.expr(s.X)))
 	case *loop.Reduce:
 		v := w.bound[s.Name]
 		x := w.expr(s.X)
-		w.set(v.id, w.whole(w.binary(s.Op, value{id: w.get(v.id, w.heldType(v.dt)), dt: v.dt}, x)))
+		w.set(v.id, w.full(w.binary(s.Op, value{id: w.get(v.id, w.heldType(v.dt)), dt: v.dt}, x)))
 	default:
 		refuse("a statement of type %T", s)
 	}
 }
 
-// serial writes a loop whose iterations one thread does in order.
+// serial writes a loop whose iterations a thread runs in order.
 func (w *writer) serial(s *loop.For, inside func()) {
 	if n, ok := s.Extent.Const(); ok && n <= 0 {
 		return
@@ -93,18 +93,19 @@ func (w *writer) serial(s *loop.For, inside func()) {
 	})
 }
 
-// bind gives a loop's variable its value, in as many bits as its range needs.
+// bind sets a loop variable's value, in as many bits as its range needs.
 func (w *writer) bind(name sym.Name, x integer) {
-	if _, size := w.ranges.Of(sym.Var(name)); x.wide && size <= narrowest {
+	if _, size := w.ranges.Of(sym.Var(name)); x.wide && size <= mostNarrow {
 		x = w.sized(x, false)
 	}
 	w.names[name] = x
 }
 
+// branch writes a When; inside writes each of its bodies. The thread's iterations are those of the longer body.
 func (w *writer) branch(s *loop.When, inside func(body []loop.Stmt)) {
 	cond := w.expr(s.Cond)
 	before, most := w.taken, sym.Const(0)
-	part := func(body []loop.Stmt) func() {
+	write := func(body []loop.Stmt) func() {
 		return func() {
 			w.taken = sym.Const(0)
 			inside(body)
@@ -113,13 +114,14 @@ func (w *writer) branch(s *loop.When, inside func(body []loop.Stmt)) {
 	}
 	var otherwise func()
 	if len(s.Else) > 0 {
-		otherwise = part(s.Else)
+		otherwise = write(s.Else)
 	}
-	w.when(cond.id, part(s.Then), otherwise)
+	w.when(cond.id, write(s.Then), otherwise)
 	w.taken = before.Add(most)
 }
 
-// check tests an integer; what follows is done only if it passes. The first thread that finds a failure tells of it.
+// check tests an integer, and writes rest, the statements after it, so that they run only if it passes. The first
+// thread that finds a failure reports it.
 func (w *writer) check(s *loop.Check, rest func()) {
 	x := w.expr(s.X)
 	low, high := w.integer(s.Min), w.integer(s.Max)
@@ -138,7 +140,7 @@ func (w *writer) check(s *loop.Check, rest func()) {
 	w.checks = append(w.checks, s)
 	number := len(w.checks)
 	w.when(fails, func() { w.report(number, x, low, high) }, func() {
-		if _, size := w.ranges.Of(sym.Var(s.Name)); size <= narrowest {
+		if _, size := w.ranges.Of(sym.Var(s.Name)); size <= mostNarrow {
 			v = w.sized(v, false)
 		}
 		w.names[s.Name] = v
@@ -146,7 +148,7 @@ func (w *writer) check(s *loop.Check, rest func()) {
 	})
 }
 
-// report writes the launch's report, if nobody did before.
+// report writes the launch's report, unless another thread did before.
 func (w *writer) report(number int, x value, low, high integer) {
 	word := w.intType(32)
 	at := w.argument(len(w.kernel.Params) + len(w.kernel.Dims) + 1)
@@ -178,26 +180,27 @@ func (w *writer) report(number int, x value, low, high integer) {
 	}, nil)
 }
 
+// storeStmt writes a Store.
 func (w *writer) storeStmt(s *loop.Store) {
 	m := w.memory(s.To)
-	offset := w.place(m, s.Index)
+	offset := w.offsetOf(m, s.Index)
 	if s.Mask == nil {
-		w.store(m, offset, w.whole(w.expr(s.X)))
+		w.store(m, offset, w.full(w.expr(s.X)))
 		return
 	}
-	x := w.whole(w.expr(s.X))
+	x := w.full(w.expr(s.X))
 	w.when(w.expr(s.Mask).id, func() { w.store(m, offset, x) }, nil)
 }
 
-// mostUnrolled is how many sums of a contraction are written out, each with its place known, if they are what a thread
-// of a block has for its own; mostAlone if not.
+// mostUnrolled is the largest number of sums of a contraction that are kept in variables of their own, if they are
+// threads' own memory of a block; mostAlone is that number for other variables.
 const mostUnrolled, mostAlone = 256, 16
 
-// stepsWritten is how many steps of a contraction with few sums are written one after the other.
+// stepsWritten is the number of steps by which the loop of a contraction with few sums is unrolled.
 const stepsWritten = 4
 
-// contract adds products up. If the extents of the sums are small and known, and they are a thread's own variables, the
-// loop over the steps is around them all: a step's elements are read once.
+// contract writes a contraction. If its sums are few and in variables, one loop over the steps contains all of them, so
+// that the elements of a step are read once.
 func (w *writer) contract(s *loop.Contract) {
 	rows, fixedRows := s.M.Const()
 	columns, fixedColumns := s.N.Const()
@@ -222,7 +225,7 @@ func (w *writer) contract(s *loop.Contract) {
 	}
 	w.serial(&loop.For{Var: row, Extent: s.M}, func() {
 		w.serial(&loop.For{Var: column, Extent: s.N}, func() {
-			at := w.tilePlace(&s.C, sym.Var(row), sym.Var(column))
+			at := w.tileOffset(&s.C, sym.Var(row), sym.Var(column))
 			typ := w.heldType(c.dt)
 			sum := w.variable(typ)
 			w.set(sum, w.load(c, at))
@@ -236,16 +239,18 @@ func (w *writer) contract(s *loop.Contract) {
 	})
 }
 
-// contractHeld keeps the sums in variables of their own.
+// contractHeld writes a contraction whose sums each have a variable.
 func (w *writer) contractHeld(s *loop.Contract, rows, columns int64, step sym.Name) {
 	w.ranges.Set(step, sym.Range{Max: max(w.most(s.K), 1) - 1})
 	c := w.memory(s.C.Buffer)
 	typ := w.heldType(c.dt)
-	place := func(r, n int64) sym.Expr { return w.tilePlace(&s.C, sym.Const(r), sym.Const(n)) }
+	offset := func(i int) sym.Expr {
+		return w.tileOffset(&s.C, sym.Const(int64(i)/columns), sym.Const(int64(i)%columns))
+	}
 	sums := make([]id, rows*columns)
 	for i := range sums {
 		sums[i] = w.variable(typ)
-		w.set(sums[i], w.load(c, place(int64(i)/columns, int64(i)%columns)))
+		w.set(sums[i], w.load(c, offset(i)))
 	}
 	copies := int64(1)
 	if all, fixed := s.K.Const(); fixed && all%stepsWritten == 0 && rows*columns <= mostAlone {
@@ -267,11 +272,11 @@ func (w *writer) contractHeld(s *loop.Contract, rows, columns int64, step sym.Na
 		}
 	})
 	for i, sum := range sums {
-		w.store(c, place(int64(i)/columns, int64(i)%columns), w.get(sum, typ))
+		w.store(c, offset(i), w.get(sum, typ))
 	}
 }
 
-// multiplyAdd is x·y + z. Floats of one product and sum may be rounded once.
+// multiplyAdd returns x·y + z. Floats may be rounded once or twice.
 func (w *writer) multiplyAdd(dt dtype.DType, x, y, z id) id {
 	typ := w.heldType(dt)
 	if dt.IsFloat() {
@@ -280,6 +285,7 @@ func (w *writer) multiplyAdd(dt dtype.DType, x, y, z id) id {
 	return w.wrappedAny(dt, w.op(opIAdd, typ, z, w.op(opIMul, typ, x, y)))
 }
 
+// wrappedAny returns an integer reduced to the bits of a type, which may have 32 or more.
 func (w *writer) wrappedAny(dt dtype.DType, x id) id {
 	if dt.Bits() < 32 {
 		return w.wrapped(dt, x)
@@ -287,19 +293,19 @@ func (w *writer) wrappedAny(dt dtype.DType, x id) id {
 	return x
 }
 
-// tilePlace is where a tile's element lies.
-func (w *writer) tilePlace(t *loop.Tile, row, column sym.Expr) sym.Expr {
+// tileOffset returns the offset of a tile's element from the buffer's first one, in elements.
+func (w *writer) tileOffset(t *loop.Tile, row, column sym.Expr) sym.Expr {
 	index := make([]sym.Expr, len(t.Origin))
 	for i := range index {
 		index[i] = t.Origin[i].Add(t.Row[i].Mul(row)).Add(t.Col[i].Mul(column))
 	}
-	return w.place(w.memory(t.Buffer), index)
+	return w.offsetOf(w.memory(t.Buffer), index)
 }
 
-// tileValue is a tile's element, in the type of the sums.
+// tileValue loads a tile's element, converted to the type of the sums.
 func (w *writer) tileValue(t *loop.Tile, dt dtype.DType, row, column sym.Expr) id {
 	m := w.memory(t.Buffer)
-	x := value{id: w.load(m, w.tilePlace(t, row, column)), dt: m.dt}
+	x := value{id: w.load(m, w.tileOffset(t, row, column)), dt: m.dt}
 	if m.dt == dt {
 		return x.id
 	}

@@ -9,8 +9,9 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// Text is a module in the language of Khronos's tools: each instruction on a line, ids by their numbers. spirv-as reads
-// the text of what this room writes back to the same words. Other words stand as they are, after an exclamation mark.
+// Text prints a module in the language of Khronos's tools: one instruction a line, with numbers for ids. spirv-as reads
+// the text of a module of this package back to the same words. Unknown words are printed as numbers after an
+// exclamation mark.
 func Text(words []uint32) string {
 	var out strings.Builder
 	if len(words) < 5 {
@@ -20,7 +21,7 @@ func Text(words []uint32) string {
 		return out.String()
 	}
 	fmt.Fprintf(&out, "; SPIR-V\n; version %d.%d\n; bound %d\n", words[1]>>16&255, words[1]>>8&255, words[3])
-	t := texter{floats: map[uint32]uint32{}, ints: map[uint32]uint32{}}
+	t := printer{floats: map[uint32]uint32{}, ints: map[uint32]uint32{}}
 	for rest := words[5:]; len(rest) > 0; {
 		count := int(rest[0] >> 16)
 		if count == 0 || count > len(rest) {
@@ -33,7 +34,7 @@ func Text(words []uint32) string {
 	return out.String()
 }
 
-// Texts is the text of the kernels that run on a device, each after its name.
+// Texts prints the kernels that run on a device, each after its name.
 func Texts(kernels []target.Kernel) string {
 	var out strings.Builder
 	for _, k := range kernels {
@@ -44,11 +45,11 @@ func Texts(kernels []target.Kernel) string {
 	return out.String()
 }
 
-// texter knows the widths of the types that it has seen.
-type texter struct{ floats, ints map[uint32]uint32 }
+// printer holds the widths of the types that it has printed, by id.
+type printer struct{ floats, ints map[uint32]uint32 }
 
-// line is one instruction.
-func (t *texter) line(words []uint32) string {
+// line returns one instruction as a line.
+func (t *printer) line(words []uint32) string {
 	if int(words[0]>>16) == len(words) {
 		if l, ok := layouts[opcode(words[0])]; ok {
 			if s, ok := t.instruction(l, words); ok {
@@ -63,7 +64,8 @@ func (t *texter) line(words []uint32) string {
 	return strings.Join(list, " ")
 }
 
-func (t *texter) instruction(l layout, words []uint32) (string, bool) {
+// instruction returns an instruction as text; false if its operands do not have the layout.
+func (t *printer) instruction(l layout, words []uint32) (string, bool) {
 	result, operands := "", ""
 	rest, typ := words[1:], uint32(0)
 	for at := 0; at < len(l.operands); {
@@ -109,7 +111,8 @@ func (t *texter) instruction(l layout, words []uint32) (string, bool) {
 	return result + l.name + operands, len(rest) == 0
 }
 
-func (t *texter) note(op opcode, typ, width uint32) {
+// note records the width of a type.
+func (t *printer) note(op opcode, typ, width uint32) {
 	if op == opTypeInt {
 		t.ints[typ] = width
 	} else {
@@ -117,7 +120,7 @@ func (t *texter) note(op opcode, typ, width uint32) {
 	}
 }
 
-// decoration is an operand of an enumerant: a number, or of BuiltIn a word.
+// decoration returns an enumerant's own operand as text: a name for BuiltIn, or else a number.
 func decoration(words []uint32, w uint32) string {
 	if opcode(words[0]) == opDecorate && len(words) == 4 && words[2] == decorationBuiltIn {
 		if name, ok := enumerants["BuiltIn"][w]; ok {
@@ -127,8 +130,8 @@ func decoration(words []uint32, w uint32) string {
 	return strconv.FormatUint(uint64(w), 10)
 }
 
-// operand is the first operand of words, and how many of them it takes; 0 if they are none.
-func (t *texter) operand(letter byte, kind string, typ uint32, words []uint32) (text string, used int) {
+// operand returns the operand at the beginning of words as text, and the number of its words; 0 if it is malformed.
+func (t *printer) operand(letter byte, kind string, typ uint32, words []uint32) (text string, used int) {
 	switch letter {
 	case 't', 'r', 'i':
 		return "%" + strconv.FormatUint(uint64(words[0]), 10), 1
@@ -155,13 +158,15 @@ func (t *texter) operand(letter byte, kind string, typ uint32, words []uint32) (
 	return name, 1
 }
 
+// str returns the string at the beginning of words, quoted, and the number of its words; 0 if it has no end, or
+// characters that are not printable ASCII or would need an escape.
 func str(words []uint32) (text string, used int) {
 	var b []byte
 	for i, w := range words {
 		for shift := 0; shift < 32; shift += 8 {
 			c := byte(w >> shift)
 			if c == 0 {
-				if w>>shift != 0 { // what follows the end is zero
+				if w>>shift != 0 { // the bytes after the end must be zero
 					return "", 0
 				}
 				return `"` + string(b) + `"`, i + 1
@@ -175,8 +180,8 @@ func str(words []uint32) (text string, used int) {
 	return "", 0
 }
 
-// number is a constant of a type. Floats stand as hexadecimal ones, which lose no bit.
-func (t *texter) number(typ uint32, words []uint32) (text string, used int) {
+// number returns a constant of a type as text. Floats are hexadecimal, which loses no bit.
+func (t *printer) number(typ uint32, words []uint32) (text string, used int) {
 	if width, ok := t.ints[typ]; ok {
 		switch {
 		case width == 64 && len(words) == 2:
@@ -202,7 +207,8 @@ func (t *texter) number(typ uint32, words []uint32) (text string, used int) {
 	return "", 0
 }
 
-// special is an infinity or a NaN, as if floats had one more exponent: with the last 52 bits of a significand.
+// special returns an infinity or a NaN as text, with the exponent after the greatest one: significand has 52 bits, 0
+// for infinity.
 func special(negative bool, significand uint64, exponent int) string {
 	sign, digits := "", strings.TrimRight(fmt.Sprintf("%013x", significand&(1<<52-1)), "0")
 	if negative {

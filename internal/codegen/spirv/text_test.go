@@ -11,8 +11,9 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the expected results in testdata")
 
-// TestText runs the cases of testdata/*.txt (see kerneltest.Texts) with a device's limits for a machine. The result is
-// the text of the module, or why the device is refused the kernel. If Khronos's tools are here, they validate it.
+// TestText runs the cases of testdata/*.txt (see kerneltest.Texts); their machines are devices' limits. The result is
+// the text of the module, or the reason why the device cannot run the kernel. Khronos's tools validate the module if
+// they are installed.
 func TestText(t *testing.T) {
 	kerneltest.Texts(t, *rewrite, func(t *testing.T, name string) (h kerneltest.Harness, runs bool) {
 		machine, err := target.ParseLimits(name)

@@ -9,17 +9,16 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// value is the result of an expression: of a type as heldType has it, but for an i64 that is proved to fit 32 bits with
-// its sign.
+// value is the result of an expression, of the type heldType(dt) unless it is narrow.
 type value struct {
 	id
 	dt     dtype.DType
-	narrow bool
+	narrow bool // an i64 that is proved to fit 32 bits with its sign, and has the type of those
 	held   bool // the id is a variable that holds the value
 }
 
-// whole is a value as heldType has it.
-func (w *writer) whole(x value) id {
+// full returns a value in the type heldType(x.dt).
+func (w *writer) full(x value) id {
 	if x.narrow {
 		if !w.int64s() {
 			refuse("%s, which the device does not have", x.dt)
@@ -29,7 +28,7 @@ func (w *writer) whole(x value) id {
 	return x.id
 }
 
-// expr is an expression's value.
+// expr computes an expression.
 func (w *writer) expr(e loop.Expr) value {
 	if c := folded(e); c != nil {
 		return w.constantValue(c)
@@ -61,7 +60,7 @@ func (w *writer) expr(e loop.Expr) value {
 		if x.narrow && y.narrow {
 			return value{id: w.choose(w.intType(32), cond.id, x.id, y.id), dt: x.dt, narrow: true}
 		}
-		return value{id: w.choose(w.heldType(x.dt), cond.id, w.whole(x), w.whole(y)), dt: x.dt}
+		return value{id: w.choose(w.heldType(x.dt), cond.id, w.full(x), w.full(y)), dt: x.dt}
 	case *loop.Cast:
 		x := w.expr(e.X)
 		if e.Type == x.dt {
@@ -73,7 +72,7 @@ func (w *writer) expr(e loop.Expr) value {
 	return value{}
 }
 
-// folded is the constant that an expression of constants is; nil for others.
+// folded returns the value of an expression of constants; nil for other expressions.
 func folded(e loop.Expr) *loop.Const {
 	switch e := e.(type) {
 	case *loop.Const:
@@ -98,6 +97,7 @@ func folded(e loop.Expr) *loop.Const {
 	return nil
 }
 
+// constantValue returns a constant as a value.
 func (w *writer) constantValue(e *loop.Const) value {
 	x := value{dt: e.Type}
 	switch dt := e.Type; {
@@ -124,11 +124,11 @@ func (w *writer) constantValue(e *loop.Const) value {
 	return x
 }
 
-// loadExpr reads an element, where its mask holds. If the buffer has elements for every binding, its first one is read
-// instead elsewhere, which costs less than a branch.
+// loadExpr reads an element if its mask holds, and else returns the other value. If the buffer is never empty, it reads
+// the first element if the mask does not hold, which costs less than a branch.
 func (w *writer) loadExpr(e *loop.Load) id {
 	m := w.memory(e.From)
-	offset := w.place(m, e.Index)
+	offset := w.offsetOf(m, e.Index)
 	if e.Mask == nil {
 		return w.load(m, offset)
 	}
@@ -138,7 +138,7 @@ func (w *writer) loadExpr(e *loop.Load) id {
 	}
 	other := w.zeroOf(e.Type)
 	if e.Else != nil {
-		other = w.whole(w.expr(e.Else))
+		other = w.full(w.expr(e.Else))
 	}
 	if mask.id == w.constantBool(false) {
 		return other
@@ -164,6 +164,7 @@ func (w *writer) loadExpr(e *loop.Load) id {
 	return w.choose(typ, mask.id, x, other)
 }
 
+// chooseAddress returns address x if a condition holds, and else y.
 func (w *writer) chooseAddress(cond, x, y id) id {
 	if w.int64s() {
 		return w.choose(w.intType(64), cond, x, y)
@@ -182,9 +183,9 @@ func (w *writer) someElements(m *memory) bool {
 	return true
 }
 
-// zeroOf is a zero of a type.
+// zeroOf returns the zero of a type; for f8e8m0, which has none, the least value.
 func (w *writer) zeroOf(dt dtype.DType) id {
-	if dt == dtype.F8E8M0 { // the code 0
+	if dt == dtype.F8E8M0 {
 		return w.constantFloat(leastPower)
 	}
 	x := w.global(opConstantNull, w.heldType(dt))
@@ -194,7 +195,7 @@ func (w *writer) zeroOf(dt dtype.DType) id {
 	return x
 }
 
-// unary applies a function.
+// unary applies a function of one operand.
 func (w *writer) unary(op loop.UnaryOp, x value) value {
 	switch {
 	case op == loop.Not:
@@ -204,7 +205,7 @@ func (w *writer) unary(op loop.UnaryOp, x value) value {
 	case op == loop.IsInf:
 		return value{id: w.isInf(x), dt: dtype.Bool}
 	case x.dt.IsInt():
-		return value{id: w.unaryInteger(op, value{id: w.whole(x), dt: x.dt}), dt: x.dt}
+		return value{id: w.unaryInteger(op, value{id: w.full(x), dt: x.dt}), dt: x.dt}
 	}
 	y := w.unaryFloat(op, x)
 	if coded(x.dt) {
@@ -213,6 +214,7 @@ func (w *writer) unary(op loop.UnaryOp, x value) value {
 	return value{id: y, dt: x.dt}
 }
 
+// isInf tests the bits of a float.
 func (w *writer) isInf(x value) id {
 	if x.dt != dtype.F64 {
 		return w.test(opIEqual, w.and(w.bits32(x.id), 0x7fffffff), w.constant32(0x7f800000))
@@ -223,6 +225,7 @@ func (w *writer) isInf(x value) id {
 	return w.test(opIEqual, w.magnitude64(x.id), w.constant64(0x7ff0000000000000))
 }
 
+// unaryInteger applies a function of one integer; results wrap.
 func (w *writer) unaryInteger(op loop.UnaryOp, x value) id {
 	typ := w.heldType(x.dt)
 	number := func(v uint64) id {
@@ -258,7 +261,7 @@ func (w *writer) unaryInteger(op loop.UnaryOp, x value) id {
 	return 0
 }
 
-// unaryFloat applies a function of floats. The bits of the sign are handled as such, which loses no zero and no NaN.
+// unaryFloat applies a function of one float. Neg, Abs and Sign work on the sign bit, which keeps −0 and NaN.
 func (w *writer) unaryFloat(op loop.UnaryOp, x value) id {
 	if x.dt == dtype.F64 {
 		return w.unaryDouble(op, x.id)
@@ -284,9 +287,11 @@ func (w *writer) unaryFloat(op loop.UnaryOp, x value) id {
 	return w.rounded(x.dt, w.function(op, x.id))
 }
 
+// roundings has the numbers of the functions of GLSL that round to an integer.
 var roundings = map[loop.UnaryOp]uint32{loop.Floor: glslFloor, loop.Ceil: glslCeil, loop.Round: glslRoundEven,
 	loop.Trunc: glslTrunc}
 
+// unaryDouble is unaryFloat for f64.
 func (w *writer) unaryDouble(op loop.UnaryOp, x id) id {
 	double := w.heldType(dtype.F64)
 	if !w.int64s() {
@@ -315,7 +320,7 @@ func (w *writer) unaryDouble(op loop.UnaryOp, x id) id {
 	return w.wideFunction(op, x)
 }
 
-// comparisons are the instructions for floats, for signed integers and for unsigned ones.
+// comparisons has the instructions for floats, for signed integers and for unsigned ones.
 var comparisons = map[loop.BinaryOp][3]opcode{
 	loop.Eq: {opFOrdEqual, opIEqual, opIEqual}, loop.Ne: {opFUnordNotEqual, opINotEqual, opINotEqual},
 	loop.Lt: {opFOrdLessThan, opSLessThan, opULessThan}, loop.Le: {opFOrdLessThanEqual, opSLessThanEqual,
@@ -334,12 +339,12 @@ func (w *writer) binary(op loop.BinaryOp, x, y value) value {
 	case x.narrow && y.narrow && (op == loop.Min || op == loop.Max):
 		return value{id: w.lesser(op, opSLessThan, w.intType(32), x.id, y.id), dt: x.dt, narrow: true}
 	case x.dt.IsInt():
-		return value{id: w.binaryInteger(op, x.dt, w.whole(x), w.whole(y)), dt: x.dt}
+		return value{id: w.binaryInteger(op, x.dt, w.full(x), w.full(y)), dt: x.dt}
 	}
 	return value{id: w.binaryFloat(op, x.dt, x.id, y.id), dt: x.dt}
 }
 
-// lesser is the lesser of two integers, or for Max the greater.
+// lesser returns the lesser of two integers, or for Max the greater; less is the comparison for their sign.
 func (w *writer) lesser(op loop.BinaryOp, less opcode, typ, x, y id) id {
 	if op == loop.Max {
 		x, y = y, x
@@ -348,6 +353,7 @@ func (w *writer) lesser(op loop.BinaryOp, less opcode, typ, x, y id) id {
 	return w.choose(typ, w.test(less, x, y), x, y)
 }
 
+// compared returns a bool for two values of the same type. Complex numbers are only compared for equality.
 func (w *writer) compared(op loop.BinaryOp, x, y value) id {
 	ops := comparisons[op]
 	switch dt := x.dt; {
@@ -355,9 +361,9 @@ func (w *writer) compared(op loop.BinaryOp, x, y value) id {
 		x, y = value{id: w.fromBool(dtype.U8, x.id), dt: dtype.U8}, value{id: w.fromBool(dtype.U8, y.id), dt: dtype.U8}
 		return w.test(ops[2], x.id, y.id)
 	case dt == dtype.C64:
-		part := func(v value, i uint32) id { return w.float32(w.op2(opCompositeExtract, w.intType(32), v.id, i)) }
-		both := w.op(opLogicalAnd, w.boolType(), w.test(opFOrdEqual, part(x, 0), part(y, 0)),
-			w.test(opFOrdEqual, part(x, 1), part(y, 1)))
+		component := func(v value, i uint32) id { return w.float32(w.op2(opCompositeExtract, w.intType(32), v.id, i)) }
+		both := w.op(opLogicalAnd, w.boolType(), w.test(opFOrdEqual, component(x, 0), component(y, 0)),
+			w.test(opFOrdEqual, component(x, 1), component(y, 1)))
 		if op == loop.Ne {
 			return w.op(opLogicalNot, w.boolType(), both)
 		}
@@ -367,11 +373,12 @@ func (w *writer) compared(op loop.BinaryOp, x, y value) id {
 	case x.narrow && y.narrow:
 		return w.test(ops[1], x.id, y.id)
 	case dt.IsSigned():
-		return w.test(ops[1], w.whole(x), w.whole(y))
+		return w.test(ops[1], w.full(x), w.full(y))
 	}
 	return w.test(ops[2], x.id, y.id)
 }
 
+// logical applies a function of two bools.
 func (w *writer) logical(op loop.BinaryOp, x, y id) id {
 	switch op {
 	case loop.And, loop.Min:
@@ -385,9 +392,12 @@ func (w *writer) logical(op loop.BinaryOp, x, y id) id {
 	return 0
 }
 
+// integerOps has the functions of integers that are one instruction.
 var integerOps = map[loop.BinaryOp]opcode{loop.Add: opIAdd, loop.Sub: opISub, loop.Mul: opIMul, loop.And: opBitwiseAnd,
 	loop.Or: opBitwiseOr, loop.Xor: opBitwiseXor}
 
+// binaryInteger applies a function of two integers; results wrap. A shift by the type's width or more returns 0, or −1
+// for a negative number that is shifted right.
 func (w *writer) binaryInteger(op loop.BinaryOp, dt dtype.DType, x, y id) id {
 	typ := w.heldType(dt)
 	number := func(v uint64) id {
@@ -435,8 +445,8 @@ func (w *writer) binaryInteger(op loop.BinaryOp, dt dtype.DType, x, y id) id {
 	return 0
 }
 
-// division is a quotient or a remainder; 0 by 0. The least number by −1 wraps, which instructions leave open: it is
-// divided by 1 and negated.
+// division returns a quotient or a remainder; 0 for a divisor of 0. The result of the least number divided by −1, which
+// instructions leave open, wraps: it is divided by 1 and negated.
 func (w *writer) division(op loop.BinaryOp, dt dtype.DType, typ, x, y id, number func(v uint64) id) id {
 	none := w.test(opIEqual, y, number(0))
 	if !dt.IsSigned() {
@@ -463,7 +473,8 @@ func (w *writer) division(op loop.BinaryOp, dt dtype.DType, typ, x, y id, number
 	return w.choose(typ, w.op(opLogicalOr, w.boolType(), none, minus), number(0), r)
 }
 
-// powerInteger multiplies by squaring. A negative exponent leaves 1 of 1, ±1 of −1 and else 0.
+// powerInteger computes a power by repeated squaring. With a negative exponent, the result is 1 for 1, ±1 for −1 and 0
+// for other bases.
 func (w *writer) powerInteger(dt dtype.DType, typ, x, y id, number func(v uint64) id) id {
 	result, base, left := w.variable(typ), w.variable(typ), w.variable(typ)
 	w.set(result, number(1))
@@ -493,7 +504,7 @@ func (w *writer) powerInteger(dt dtype.DType, typ, x, y id, number func(v uint64
 	return w.choose(typ, negative, w.choose(typ, one, number(1), below), out)
 }
 
-// dotBytes is the sum of the products of x's four bytes, unsigned, and y's, signed.
+// dotBytes returns the sum of the products of x's four bytes, unsigned, and y's, signed.
 func (w *writer) dotBytes(x, y id) id {
 	word := w.intType(32)
 	if w.machine.Has(target.Dot8) {
@@ -516,7 +527,8 @@ func (w *writer) dotBytes(x, y id) id {
 	return sum
 }
 
-// decided tells of comparisons of Index values, which are common in masks, whether they hold for every binding.
+// decided returns the result of a comparison of Index values, which is common in masks, if it is the same for every
+// binding.
 func (w *writer) decided(e *loop.Binary) (holds, known bool) {
 	x, first := e.X.(*loop.Index)
 	y, second := e.Y.(*loop.Index)

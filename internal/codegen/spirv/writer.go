@@ -8,51 +8,51 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// writer writes one kernel's module, an entry after the other.
+// writer writes one kernel's module, one entry after the other.
 type writer struct {
 	*module
 	*body
 	kernel   *loop.Kernel
 	machine  target.Machine
 	dims     *sym.Dims
-	ranges   *sym.Measure // of names, for how wide integers must be
+	ranges   *sym.Measure // of names: they decide the width of integers
 	divisors *loop.Divisors
 	names    map[sym.Name]integer
 	memories map[string]*memory
-	bound    map[string]value // of Lets, and of Vars as variables
-	numbers  map[id]float64   // floats that are known
+	bound    map[string]value // values of Lets, and variables of Vars
+	numbers  map[id]float64   // values of floats that are constants
 	checks   []*loop.Check
 	extents  map[sym.Name]sym.Expr // of loops, by their variables
-	taken    sym.Expr              // iterations of the loops that are written so far, of one thread, over dimensions
-	longest  sym.Expr              // the same of a whole entry, of the one with most
+	taken    sym.Expr              // iterations of one thread in the loops written so far, over dimensions
+	longest  sym.Expr              // iterations of one thread in the entry with the most
 	tiles    sym.Expr
 	scratch  sym.Expr
 
 	entryNames   []string
 	modes        []uint32 // execution modes that take the width of floats
 	inScratch    []*memory
-	launchLocals []*loop.Local // that stand beside the nests
+	launchLocals []*loop.Local // locals outside of all nests
 	arguments    id            // the address of the argument block
 	threads      int64
-	shared       int64           // bytes that the block's locals share, so far
-	thread       sym.Name        // the variable of the Thread loop, if it reaches what threads have for their own
-	touched      map[string]bool // what Thread loops touched since the threads last waited, and whether they wrote it
+	shared       int64           // bytes of the block's shared locals so far
+	thread       sym.Name        // the variable of the Thread loop, if the loop accesses threads' own memory
+	touched      map[string]bool // buffers that Thread loops touched since the last barrier; true if they wrote them
 }
 
-// integer is a whole number: of 32 bits where it is proved to fit them with its sign, or else of 64.
+// integer is an integer of 32 bits if it is proved to fit them with its sign, or else of 64.
 type integer struct {
 	id
 	wide bool
 }
 
-// narrowest is the size from which on integers are wide.
-const narrowest = math.MaxInt32
+// mostNarrow is the largest magnitude of an integer of 32 bits.
+const mostNarrow = math.MaxInt32
 
-// begin writes what every entry begins with: the addresses and the dimensions, out of the argument block.
+// begin writes the beginning of an entry: it loads the addresses and the dimensions from the argument block.
 func (w *writer) begin() {
 	address := w.addressType()
 	block := w.global(opTypeStruct, 0, uint32(address))
-	if !w.has("block") {
+	if !w.noted("block") {
 		w.decorate(block, decorationBlock)
 		w.decorations = appendOp(w.decorations, opMemberDecorate, uint32(block), 0, decorationOffset, 0)
 	}
@@ -72,21 +72,21 @@ func (w *writer) begin() {
 		_, size := w.ranges.Of(sym.Var(name))
 		word := w.argument(len(w.kernel.Params) + i)
 		switch {
-		case !w.int64s() && size > narrowest:
+		case !w.int64s() && size > mostNarrow:
 			refuse("dimension %s may need 64 bits, which the device's integers do not have", name)
 		case !w.int64s():
 			w.names[name] = integer{w.op(opCompositeExtract, w.intType(32), word, 0), false}
-		case size > narrowest:
+		case size > mostNarrow:
 			w.names[name] = integer{word, true}
 		default:
 			w.names[name] = integer{w.op(opUConvert, w.intType(32), word), false}
 		}
 	}
-	w.placeLaunchLocals()
+	w.allocateLaunchLocals()
 }
 
-// has reports whether something was noted before, and notes it.
-func (w *writer) has(what string) bool {
+// noted reports whether a name was noted before, and notes it.
+func (w *writer) noted(what string) bool {
 	_, was := w.known[what]
 	w.known[what] = 0
 	return was
@@ -95,7 +95,7 @@ func (w *writer) has(what string) bool {
 // int64s reports whether the machine computes with integers of 64 bits.
 func (w *writer) int64s() bool { return w.machine.Has(target.Int64) }
 
-// addressType is the type of an address: an integer of 64 bits, or two of 32.
+// addressType returns the type of an address: an integer of 64 bits, or two of 32.
 func (w *writer) addressType() id {
 	if w.int64s() {
 		return w.intType(64)
@@ -103,13 +103,13 @@ func (w *writer) addressType() id {
 	return w.pairType()
 }
 
-// argument is a word of the argument block, as an address.
+// argument loads the i-th word of the argument block, as an address.
 func (w *writer) argument(i int) id {
 	at := w.address(w.arguments, w.constant(int64(8*i)))
 	return w.op2(opLoad, w.addressType(), w.pointer(w.addressType(), at), memoryAccessAligned, 8)
 }
 
-// op2 is op for an instruction whose last operands are numbers.
+// op2 is op for an instruction with one id and then numbers as operands. It always writes a new instruction.
 func (w *writer) op2(op opcode, typ, x id, numbers ...uint32) id {
 	result := w.fresh()
 	w.code = append(w.code, uint32(4+len(numbers))<<16|uint32(op), uint32(typ), uint32(result), uint32(x))
@@ -117,7 +117,7 @@ func (w *writer) op2(op opcode, typ, x id, numbers ...uint32) id {
 	return result
 }
 
-// address is an address and an offset in bytes, which is not negative where the address is no number of 64 bits.
+// address returns an address plus an offset in bytes. If the address is two words, the offset is not negative.
 func (w *writer) address(base id, offset integer) id {
 	if w.int64s() {
 		return w.op(opIAdd, w.intType(64), base, w.widened(offset).id)
@@ -129,7 +129,7 @@ func (w *writer) address(base id, offset integer) id {
 	return w.op(opCompositeConstruct, w.pairType(), w.op2(opCompositeExtract, word, both, 0), high)
 }
 
-// pointer is an address as a pointer to a type.
+// pointer converts an address to a pointer to a type.
 func (w *writer) pointer(typ, address id) id {
 	to := w.pointerType(storageClassPhysicalStorageBuffer, typ)
 	if w.int64s() {
@@ -138,7 +138,7 @@ func (w *writer) pointer(typ, address id) id {
 	return w.op(opBitcast, to, address)
 }
 
-// widened is a wide integer, where the machine has them, and else the integer as it is.
+// widened returns an integer in 64 bits if the machine has such integers, or else unchanged.
 func (w *writer) widened(x integer) integer {
 	if x.wide || !w.int64s() {
 		return x
@@ -146,7 +146,7 @@ func (w *writer) widened(x integer) integer {
 	return integer{w.op(opSConvert, w.intType(64), x.id), true}
 }
 
-// builtIn is a component of a vector that the machine gives each thread.
+// builtIn loads a component of a built-in vector, by the vector's number in the grammar.
 func (w *writer) builtIn(number, component uint32) id {
 	vector := w.global(opTypeVector, 0, uint32(w.intType(32)), 3)
 	x := w.known["builtin "+string(rune('0'+number))]
@@ -158,13 +158,13 @@ func (w *writer) builtIn(number, component uint32) id {
 	return w.op2(opCompositeExtract, w.intType(32), w.op(opLoad, vector, w.uses(x)), component)
 }
 
-// localThread is the number of a thread in its block.
+// localThread returns the number of the thread in its block.
 func (w *writer) localThread() integer { return integer{w.builtIn(builtInLocalInvocationId, 0), false} }
 
-// blockNumber is the number of the block, of at most so many.
+// blockNumber returns the number of the block; there are at most most blocks.
 func (w *writer) blockNumber(most int64) integer {
 	x, y := integer{w.builtIn(builtInWorkgroupId, 0), false}, integer{w.builtIn(builtInWorkgroupId, 1), false}
-	if most > narrowest-target.RowBlocks {
+	if most > mostNarrow-target.RowBlocks {
 		if !w.int64s() {
 			refuse("the blocks may be too many for integers of 32 bits")
 		}
@@ -173,10 +173,10 @@ func (w *writer) blockNumber(most int64) integer {
 	return w.sum(w.product(y, w.constant(target.RowBlocks)), x)
 }
 
-// globalThread is the number of a thread among those of all blocks, of which most have something to do.
+// globalThread returns the number of the thread among those of all blocks; the first most threads have work.
 func (w *writer) globalThread(threads, most int64) integer {
 	local := w.localThread()
-	if most > narrowest-2*target.RowBlocks*threads {
+	if most > mostNarrow-2*target.RowBlocks*threads {
 		if !w.int64s() {
 			refuse("the threads may be too many for integers of 32 bits")
 		}
@@ -186,7 +186,8 @@ func (w *writer) globalThread(threads, most int64) integer {
 	return w.sum(w.product(w.blockNumber(most), w.constant(threads)), local)
 }
 
-// stride runs work for first, first + step, … below count: so many rounds, over dimensions.
+// stride writes a loop that runs work for first, first + step, … below count: at most rounds iterations, an expression
+// over dimensions.
 func (w *writer) stride(first, count, step integer, rounds sym.Expr, work func(at integer)) {
 	if first.wide || count.wide || step.wide {
 		first, count, step = w.widened(first), w.widened(count), w.widened(step)
