@@ -143,7 +143,7 @@ func TestLanes(t *testing.T) {
 		h.Lanes(t)
 		h.Guarded = true
 		h.Borders(t)
-		h.Apart(t)
+		h.Strided(t)
 		h.One(7).Lanes(t)
 	})
 }

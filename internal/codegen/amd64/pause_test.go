@@ -62,7 +62,7 @@ func TestStop(t *testing.T) {
 					if !ok {
 						t.Fatalf("there is no machine code: %v", code.Left)
 					}
-					a, scratch := kerneltest.Endlessly(t, text, k)
+					a, scratch := kerneltest.EndlessArgs(t, text, k)
 					stop := make(chan struct{})
 					a.Stop.Done = stop
 					words := k.frame(a, scratch)

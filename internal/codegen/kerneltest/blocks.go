@@ -9,11 +9,11 @@ import (
 // BlockKernel is a kernel for machines that run blocks of threads.
 type BlockKernel struct {
 	*loop.Kernel
-	Dims map[string][]int64 // what it is run with: the first extents together, then the second, …
+	Dims map[string][]int64 // extents to run it with: the first of all dimensions together, then the second, …
 }
 
-// BlockKernels are kernels written for blocks of threads: with shared memory, with memory of each thread's own, and
-// with what all threads of a block do alike.
+// BlockKernels returns kernels written for blocks of threads: with shared memory, with threads' own memory, and with
+// statements that all threads of a block run.
 func BlockKernels(t testing.TB) (list []BlockKernel) {
 	for _, c := range blockKernels {
 		k, err := loop.ParseKernel(c.source)

@@ -8,12 +8,12 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// divisions are kernels that divide by what depends on dimensions, 1 or more wherever the code comes to it. Each runs
-// for several values of n, m and s, among them such that loops around a division have no iterations and the divisor is
-// 0 or less.
+// divisions are kernels that divide by integers over dimensions, which are at least 1 whenever the division runs. Each
+// runs for several values of n, m and s, some of which make the divisor 0 or less, and give the loops around the
+// division no iterations.
 var divisions = []struct {
 	text  string
-	given []sym.Cond // on the dimensions; values that break it are not tried
+	given []sym.Cond // conditions on the dimensions; only values that satisfy them are tried
 }{
 	{text: `kernel @rows(%x: f32[n*m] read, %y: f32[n, m] write) dims(m, n) {
 		parallel t < (n*m + 2)//3 { each i < min(n*m - 3*t, 3) { store %y[(i + 3*t)//m, (i + 3*t)%m] = load %x[i + 3*t] } }
@@ -59,7 +59,7 @@ var divisions = []struct {
 	}`},
 }
 
-// Divisions has kernels compiled that divide by what depends on dimensions, without leaving one to another generator,
+// Divisions compiles kernels that divide by integers over dimensions, none of which may be left to another generator,
 // and compares them with the interpreter.
 func (h Harness) Divisions(t *testing.T) {
 	h.Guarded = true
@@ -94,6 +94,7 @@ func (h Harness) Divisions(t *testing.T) {
 	}
 }
 
+// division runs a kernel for dimensions that satisfy the given conditions.
 func (h Harness) division(t *testing.T, k *loop.Kernel, dims map[sym.Name]int64, given []sym.Cond) {
 	for _, g := range given {
 		if holds, err := g.Eval(func(name sym.Name) (int64, bool) {

@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// Endless writes kernels of one tile that would take years, each of n iterations, which should be 2⁴⁰.
+// Endless has builders of kernels whose tiles would take years: n should be 2⁴⁰ iterations.
 var Endless = map[string]func(b *loop.Builder, n sym.Expr){
 	"a serial sum": func(b *loop.Builder, n sym.Expr) {
 		y := b.Param("y", loop.Write, dtype.I64, Fixed(1))
@@ -49,7 +49,7 @@ var Endless = map[string]func(b *loop.Builder, n sym.Expr){
 			b.Store(y, []sym.Expr{at}, loop.Apply2(loop.Add, y.Load(at), loop.Number(dtype.F32, 1)))
 		})
 	},
-	"tiles of many rounds": func(b *loop.Builder, n sym.Expr) {
+	"tiles with long loops": func(b *loop.Builder, n sym.Expr) {
 		y := b.Param("y", loop.Write, dtype.I64, Fixed(4))
 		b.For(loop.Parallel, "t", sym.Const(4), func(at sym.Expr) {
 			total := b.Var("total", loop.Integer(dtype.I64, 0))
@@ -59,38 +59,38 @@ var Endless = map[string]func(b *loop.Builder, n sym.Expr){
 	},
 }
 
-// Stops runs Endless's kernels with arguments that are stopped already: each must begin, look, and end.
+// Stops runs Endless's kernels with arguments that are stopped already: each must end with ErrStopped.
 func (h Harness) Stops(t *testing.T) {
 	for name, write := range Endless {
 		for which, n := range []sym.Expr{sym.Const(1 << 40), sym.Dim("n")} {
 			t.Run(name+[]string{"", ", dynamic"}[which], func(t *testing.T) {
 				b := loop.NewBuilder("endless")
 				write(b, n)
-				text := Finish(b)
-				code, err := h.Compile(&loop.Module{Kernels: []*loop.Kernel{text}}, h.Machine)
+				k := Finish(b)
+				code, err := h.Compile(&loop.Module{Kernels: []*loop.Kernel{k}}, h.Machine)
 				if err != nil {
 					t.Fatal(err)
 				}
-				a, scratch := Endlessly(t, text, code.Kernels[0])
+				a, scratch := EndlessArgs(t, k, code.Kernels[0])
 				stop := make(chan struct{})
 				close(stop)
 				a.Stop.Done = stop
 				if err := code.Kernels[0].Run(a, 0, 1, scratch); err != target.ErrStopped {
-					t.Errorf("it was stopped: %v", err)
+					t.Errorf("after a stop: %v", err)
 				}
 			})
 		}
 	}
 }
 
-// Endlessly is arguments and scratch for one of Endless's kernels.
-func Endlessly(t *testing.T, text *loop.Kernel, compiled target.Kernel) (*target.Args, []byte) {
+// EndlessArgs returns arguments and scratch for one of Endless's kernels, with 2⁴⁰ for its dimension.
+func EndlessArgs(t *testing.T, k *loop.Kernel, compiled target.Kernel) (*target.Args, []byte) {
 	t.Helper()
 	a := &target.Args{}
-	for range text.Dims {
+	for range k.Dims {
 		a.Dims = append(a.Dims, 1<<40)
 	}
-	for _, p := range text.Params {
+	for _, p := range k.Params {
 		x := Operand(t, p, nil)
 		a.Operands = append(a.Operands, target.Operand{Base: unsafe.Pointer(&x.Bytes()[0]), Bytes: int64(len(x.Bytes()))})
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// TestSameFailure: on a device another check may fail than in the interpreter, but only one that the kernel has, with a
-// value outside its limits.
+// TestSameFailure: on a device another check may fail than in the interpreter, but it must be a check of the kernel,
+// and the value must be outside its limits.
 func TestSameFailure(t *testing.T) {
 	k := &loop.Kernel{Body: []loop.Stmt{&loop.Check{What: "an index"}, &loop.Check{What: "a row"}}}
 	failure := func(detail string) error { return &diag.Error{Kind: diag.ErrInput, Node: "gather", Detail: detail} }
@@ -37,6 +37,6 @@ func TestSameFailure(t *testing.T) {
 		}
 	}
 	if device.sameFailure(k, want, nil) || !device.sameFailure(k, nil, nil) {
-		t.Error("a failure where there is none")
+		t.Error("a failure and none are the same")
 	}
 }

@@ -23,27 +23,27 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Limits of one execution: iterations as a rule and at most, elements of an operand, and bytes of scratch.
+// Limits of one execution.
 const (
-	fewIterations     = 64
-	hostileIterations = 4_000
-	hostileElements   = 500
+	fewIterations     = 64    // the usual limit of iterations
+	hostileIterations = 4_000 // the largest limit of iterations
+	hostileElements   = 500   // of an operand
 	hostileScratch    = 1 << 16
 )
 
-// Hostile runs kernels with odd names, extents and coefficients near powers of two, and empty and negative ranges.
-// Whatever the verifier lets through runs on each generator for several values of its dimensions, between pages that
-// fault, and must give what the interpreter gives, whose integers never wrap. It is not safe for concurrent use.
+// Hostile runs kernels with odd names, extents and coefficients near powers of two, and empty and negative ranges. A
+// kernel that the verifier accepts runs on each generator for several values of its dimensions, between pages that
+// fault, and must give the results of the interpreter, whose integers never wrap. It is not safe for concurrent use.
 type Hostile struct {
 	Count    HostileCount
-	Bindings int // values of a kernel's dimensions that are tried
-	Data     int // sets of data for each
+	Bindings int // number of values of a kernel's dimensions
+	Data     int // number of sets of data for each
 
 	t           testing.TB
 	generators  []Harness
-	slots       [2][]*mem.Block // for each operand: memory that it lies at the beginning of, and at the end of
+	slots       [2][]*mem.Block // for each operand: a block that begins with it, and one that ends with it
 	want        [][]byte
-	unused      []byte // what fills memory that is no operand's
+	unused      []byte // the contents of memory around operands
 	scratch     []byte
 	scratches   []byte // of the interpreter
 	pools       map[dtype.DType]*[2][]byte
@@ -52,7 +52,7 @@ type Hostile struct {
 	interpreter *loop.Interpreter
 }
 
-// NewHostile takes the memory in which kernels run.
+// NewHostile returns a Hostile for some generators, with the memory in which kernels run.
 func NewHostile(t testing.TB, generators ...Harness) *Hostile {
 	x := &Hostile{Bindings: 16, Data: 4, t: t, generators: generators, pools: map[dtype.DType]*[2][]byte{}}
 	x.scratches = make([]byte, hostileScratch)
@@ -71,10 +71,10 @@ func NewHostile(t testing.TB, generators ...Harness) *Hostile {
 	return x
 }
 
-// failed ends the work on a kernel.
+// failed is the panic that ends the work on a kernel.
 type failed struct{}
 
-// fail reports a fault of a kernel, or of its code, and ends the work on it.
+// fail reports a fault of a kernel, or of its code if v is not nil, and panics with failed.
 func (x *Hostile) fail(v *variant, format string, args ...any) {
 	what := fmt.Sprintf(format, args...)
 	if v != nil {
@@ -84,7 +84,7 @@ func (x *Hostile) fail(v *variant, format string, args ...any) {
 	panic(failed{})
 }
 
-// slot is memory between pages that fault.
+// slot returns the memory of operand i, between pages that fault; end is an index of slots.
 func (x *Hostile) slot(end, i int) []byte {
 	for len(x.slots[end]) <= i {
 		b, err := mem.Map(mem.Tensors, "hostile", int64(len(x.unused)))
@@ -96,8 +96,8 @@ func (x *Hostile) slot(end, i int) []byte {
 	return x.slots[end][i].Bytes()
 }
 
-// pool is elements of a type, to take operands from. Whole ones are numbers from −3 to 3.
-func (x *Hostile) pool(dt dtype.DType, whole bool) []byte {
+// pool returns elements of a type, from which operands are taken. If integral, floats are integers from −3 to 3.
+func (x *Hostile) pool(dt dtype.DType, integral bool) []byte {
 	const elements = 1 << 14
 	p := x.pools[dt]
 	if p == nil {
@@ -113,17 +113,17 @@ func (x *Hostile) pool(dt dtype.DType, whole bool) []byte {
 		}
 		x.pools[dt] = p
 	}
-	if whole {
+	if integral {
 		return p[1]
 	}
 	return p[0]
 }
 
-// variant is a kernel as it was written, or scheduled, and its code of one generator.
+// variant is a kernel as it was written, or after scheduling, and its code by one generator.
 type variant struct {
 	name     string
-	loose    bool // it was scheduled before it was guarded: another element of a buffer may be where an axis ends
-	slow     bool // its code runs with one of four sets of data
+	loose    bool // scheduled before guards were added: an index beyond an axis may reach another element of the buffer
+	slow     bool // runs only with one of four sets of data
 	kernel   *loop.Kernel
 	compiled target.Kernel
 	values   []int64 // of the kernel's dimensions
@@ -132,8 +132,7 @@ type variant struct {
 	scratch  int64
 }
 
-// Kernel writes and runs the kernel of a seed. It must be called on a goroutine in which faults are panics: see
-// debug.SetPanicOnFault.
+// Kernel writes the kernel of a seed, and runs it with each generator, as it is and scheduled.
 func (x *Hostile) Kernel(seed int64) {
 	defer func() {
 		if r := recover(); r != nil && r != (failed{}) {
@@ -145,12 +144,12 @@ func (x *Hostile) Kernel(seed int64) {
 	written, a := hostileKernel(seed)
 	x.Count.Kernels++
 	if again, err := loop.ParseKernel(written.String()); err != nil || again.String() != written.String() {
-		x.fail(nil, "the text does not come back: %v\n%s", err, written)
+		x.fail(nil, "the text is not read back: %v\n%s", err, written)
 	} else if a.Intn(2) == 0 {
 		written = again
 	}
 	m, values := hostileModule(a, written, x.Bindings)
-	plain := written.Clone()
+	unguarded := written.Clone()
 	guards, err := loop.Prove(m)
 	if err != nil {
 		x.Count.Refused["kernels: "+reason(err)]++
@@ -166,7 +165,7 @@ func (x *Hostile) Kernel(seed int64) {
 	for _, h := range x.generators {
 		from := interpreted
 		if loose {
-			from = plain
+			from = unguarded
 		}
 		for which, k := range []*loop.Kernel{interpreted, x.scheduled(from, m, h.Machine)} {
 			code, err := h.Compile(&loop.Module{Kernels: []*loop.Kernel{k}}, h.Machine)
@@ -205,7 +204,7 @@ func (x *Hostile) Kernel(seed int64) {
 	}
 }
 
-// hostileModule is a module of the kernel alone, and values of its dimensions within the module's ranges.
+// hostileModule returns a module of one kernel, and values of its dimensions within the module's ranges.
 func hostileModule(a *hostile, k *loop.Kernel, bindings int) (*loop.Module, [][]int64) {
 	values := make([][]int64, bindings)
 	for i := range values {
@@ -235,7 +234,7 @@ func hostileModule(a *hostile, k *loop.Kernel, bindings int) (*loop.Module, [][]
 	return m, values
 }
 
-// reason is what an error says, without names and numbers.
+// reason returns an error's message without names and numbers, or a phrase that identifies it.
 func reason(err error) string {
 	for _, phrase := range []string{"in every iteration", "cannot be guarded", "is below 0", "is not below", "to differ"} {
 		if strings.Contains(err.Error(), phrase) {
@@ -245,14 +244,15 @@ func reason(err error) string {
 	return general(err.Error())
 }
 
+// particular matches names and numbers.
 var particular = regexp.MustCompile(`"[^"]*"|%[^ ]*|[$@][^ ]*|-?\b[0-9]+\b`)
 
-// general is a reason without the names and numbers in it.
+// general returns a message without names and numbers.
 func general(reason string) string {
 	return strings.TrimSpace(particular.ReplaceAllString(reason, "…"))
 }
 
-// scheduled is the kernel as it is scheduled for a machine, and guarded after that.
+// scheduled returns a kernel scheduled for a machine, and then guarded.
 func (x *Hostile) scheduled(k *loop.Kernel, m *loop.Module, machine target.Machine) *loop.Kernel {
 	other := &loop.Module{Name: "main", Dims: m.Dims.Clone(), Kernels: []*loop.Kernel{k.Clone()}}
 	if err := schedule.RunWith(other, machine, schedule.Options{Without: schedule.Simplest}); err != nil {
@@ -264,8 +264,8 @@ func (x *Hostile) scheduled(k *loop.Kernel, m *loop.Module, machine target.Machi
 	return other.Kernels[0]
 }
 
-// iterations is at least how many iterations the innermost loops have; a number beyond hostileIterations stands for
-// any.
+// iterations returns an upper bound of the number of iterations of a kernel's loops; any number above hostileIterations
+// if there are more than that.
 func iterations(k *loop.Kernel, values []int64) int64 {
 	dims := sym.NewDims()
 	for i, name := range k.Dims {
@@ -306,8 +306,8 @@ func iterations(k *loop.Kernel, values []int64) int64 {
 	return walk(k.Body, 1)
 }
 
-// binding runs a kernel's code for one set of dimensions, with several sets of data, at the end and at the beginning of
-// its memory. It says whether any ran.
+// binding runs a kernel's variants for one set of dimensions, with several sets of data, and with operands at the
+// beginning and at the end of blocks. It reports whether any ran.
 func (x *Hostile) binding(all []*variant, k *loop.Kernel, values []int64, a *hostile) bool {
 	var list []*variant
 	dims := map[sym.Name]int64{}
@@ -315,7 +315,7 @@ func (x *Hostile) binding(all []*variant, k *loop.Kernel, values []int64, a *hos
 		dims[name] = values[i]
 	}
 	for _, v := range all {
-		v.values = v.values[:0] // scheduling may find that a dimension does not matter
+		v.values = v.values[:0] // scheduling may remove a dimension
 		for _, name := range v.kernel.Dims {
 			v.values = append(v.values, dims[name])
 		}
@@ -348,7 +348,7 @@ func (x *Hostile) binding(all []*variant, k *loop.Kernel, values []int64, a *hos
 		x.Count.Refused["bindings: too large for a test"]++
 		return false
 	}
-	sizes := x.place(k, dims)
+	sizes := x.layOut(k, dims)
 	list = slices.DeleteFunc(list, func(v *variant) bool {
 		if v.scratch, err = v.compiled.Scratch(v.values); err != nil {
 			x.fail(v, "%v", err)
@@ -359,7 +359,7 @@ func (x *Hostile) binding(all []*variant, k *loop.Kernel, values []int64, a *hos
 	before := make([][]byte, len(k.Params))
 	for set := range x.Data {
 		for i, p := range k.Params {
-			pool := x.pool(p.DType, a.whole)
+			pool := x.pool(p.DType, a.integral)
 			from := a.Intn(len(pool)-sizes[i]+1) &^ 7
 			before[i] = pool[from : from+sizes[i]]
 			data[i] = loop.Data{DType: p.DType, Bytes: append(x.want[i][:0], before[i]...)}
@@ -389,7 +389,7 @@ func (x *Hostile) binding(all []*variant, k *loop.Kernel, values []int64, a *hos
 	return len(list) > 0
 }
 
-// operand is the memory of an operand.
+// operand returns the memory of operand i, of a size in bytes; end is an index of slots.
 func (x *Hostile) operand(end, i, size int) []byte {
 	memory := x.slot(end, i)
 	if end == 1 {
@@ -398,8 +398,8 @@ func (x *Hostile) operand(end, i, size int) []byte {
 	return memory[:size]
 }
 
-// place says where operands lie, and fills what is around them. It returns their sizes.
-func (x *Hostile) place(k *loop.Kernel, dims map[sym.Name]int64) (sizes []int) {
+// layOut fills the memory around a kernel's operands, and returns their sizes in bytes.
+func (x *Hostile) layOut(k *loop.Kernel, dims map[sym.Name]int64) (sizes []int) {
 	for i, p := range k.Params {
 		sizes = append(sizes, len(Operand(x.t, p, dims).Bytes()))
 		if len(x.want) <= i {
@@ -412,23 +412,23 @@ func (x *Hostile) place(k *loop.Kernel, dims map[sym.Name]int64) (sizes []int) {
 	return sizes
 }
 
-// arguments prepares the calls of a kernel's code. It says whether there is room for what scheduling had it work in.
+// arguments prepares the arguments of a variant. It returns false if a parameter that scheduling added is too large.
 func (x *Hostile) arguments(v *variant, k *loop.Kernel, sizes []int, dims map[sym.Name]int64) bool {
 	for end := range v.args {
 		args := &v.args[end]
 		args.Dims, args.Operands = v.values, args.Operands[:0]
 		for i, p := range v.kernel.Params {
-			var place []byte
+			var memory []byte
 			if i < len(k.Params) {
-				place = x.operand(end, i, sizes[i])
+				memory = x.operand(end, i, sizes[i])
 			} else if !fits(&loop.Kernel{Params: []*loop.Param{p}}, dims) {
 				return false
 			} else {
-				place = x.operand(end, i, len(Operand(x.t, p, dims).Bytes()))
+				memory = x.operand(end, i, len(Operand(x.t, p, dims).Bytes()))
 			}
-			o := target.Operand{Bytes: int64(len(place))}
-			if len(place) > 0 {
-				o.Base = unsafe.Pointer(&place[0])
+			o := target.Operand{Bytes: int64(len(memory))}
+			if len(memory) > 0 {
+				o.Base = unsafe.Pointer(&memory[0])
 			}
 			args.Operands = append(args.Operands, o)
 		}
@@ -436,7 +436,7 @@ func (x *Hostile) arguments(v *variant, k *loop.Kernel, sizes []int, dims map[sy
 	return true
 }
 
-// launch calls a kernel's code, its tiles split between calls. A fault is an error of the test.
+// launch runs a variant's code, with its tiles divided among several calls. A page fault fails the test.
 func (x *Hostile) launch(v *variant, end int, a *hostile) error {
 	defer func() {
 		switch fault := recover().(type) {
@@ -465,7 +465,7 @@ func (x *Hostile) launch(v *variant, end int, a *hostile) error {
 	return nil
 }
 
-// compare compares what a kernel's code left with what the interpreter did.
+// compare compares the memory and the error of a variant's run with those of the interpreter.
 func (x *Hostile) compare(v *variant, k *loop.Kernel, end int, sizes []int, before [][]byte, gotErr, wantErr error) {
 	if wantErr != nil {
 		x.Count.Stopped++
@@ -502,7 +502,7 @@ func (x *Hostile) compare(v *variant, k *loop.Kernel, end int, sizes []int, befo
 	}
 }
 
-// fits reports whether a test has room for the operands.
+// fits reports whether no operand has more than hostileElements elements.
 func fits(k *loop.Kernel, dims map[sym.Name]int64) bool {
 	for _, p := range k.Params {
 		n := int64(1)
@@ -519,7 +519,7 @@ func fits(k *loop.Kernel, dims map[sym.Name]int64) bool {
 	return true
 }
 
-// reached counts what a kernel consists of.
+// reached counts the element types, statements and expressions of a kernel.
 func (x *Hostile) reached(k *loop.Kernel) {
 	for _, p := range k.Params {
 		x.Count.Reached[fmt.Sprintf("%s %s", []string{"read", "write", "update", "work"}[p.Access], p.DType)]++

@@ -7,18 +7,19 @@ import (
 	"strings"
 )
 
-// HostileCount counts what became of hostile kernels.
+// HostileCount counts hostile kernels and their executions.
 type HostileCount struct {
-	Kernels    int64            // written
-	Guarded    int64            // of them, with accesses that got a check in the code
-	Bindings   int64            // values of a kernel's dimensions that were tried
+	Kernels    int64            // kernels written
+	Guarded    int64            // kernels with accesses that needed a check in the code
+	Bindings   int64            // values of a kernel's dimensions
 	Executions int64            // calls of a compiled kernel, each compared with the interpreter
-	Stopped    int64            // of them, ended by a check, as in the interpreter
-	Loose      int64            // of them, not ended, in code that was scheduled before its guards were put
-	Refused    map[string]int64 // kernels, code and bindings that were not run, by reason
+	Stopped    int64            // executions that a check ended in the interpreter
+	Loose      int64            // those that no check ended in code that was scheduled before its guards were added
+	Refused    map[string]int64 // kernels, code and bindings that did not run, by reason
 	Reached    map[string]int64 // statements, expressions, functions and element types of kernels that ran
 }
 
+// reset sets all counts to 0.
 func (c *HostileCount) reset() {
 	*c = HostileCount{Refused: map[string]int64{}, Reached: map[string]int64{}}
 }
@@ -44,14 +45,14 @@ func (c *HostileCount) Add(o *HostileCount) {
 	}
 }
 
-// String is one line for a log.
+// String returns the counts as one line.
 func (c *HostileCount) String() string {
 	return fmt.Sprintf("%d kernels, %d with guards; %d bindings; %d executions, %d stopped by a check (%d only when "+
 		"interpreted); refused: %s",
 		c.Kernels, c.Guarded, c.Bindings, c.Executions, c.Stopped, c.Loose, Counted(c.Refused))
 }
 
-// Counted is a list of names with their counts.
+// Counted returns the names with their counts, sorted, separated by commas.
 func Counted(counts map[string]int64) string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(counts)) {

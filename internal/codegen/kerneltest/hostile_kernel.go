@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// hostileNames are names of dimensions that a file may hold.
+// hostileNames are names of dimensions that a file may have.
 var hostileNames = []string{"n", "i", "i0", "i0_1#", "i_1", "t", "c", "x", "y", "", " ", "a b", "$i", "?i", "&arena",
 	"%x",
 	"max", "-1", "0", "é", "\x00", "\n", "\"", "#", "inf", "arena.0"}
@@ -24,24 +24,25 @@ var hostileIntegers = func() []int64 {
 	return append(list, math.MaxInt64-1, math.MaxInt64)
 }()
 
-// hostileSmall are extents, and values of dimensions that let kernels run.
+// hostileSmall are extents, and values of dimensions small enough to run kernels.
 var hostileSmall = []int64{0, 1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9, 13, 15, 16, 17, 19, 31, 32, 33, 40}
 
-// hostile writes kernels whose integers are anything that a file may say.
+// hostile writes kernels with any integers that a file may have.
 type hostile struct {
 	*rand.Rand
 	*loop.Builder
-	dims    []sym.Expr
-	loops   []sym.Expr
-	extents []sym.Expr // of the loops
-	checked []sym.Expr
-	values  []*loop.Ref
-	sources []*loop.Memory // parameters that are read, and locals after they are written
-	types   []dtype.DType
-	huge    bool // most numbers are near powers of two
-	whole   bool // floats are whole and small, so that sums of products are exact
+	dims     []sym.Expr
+	loops    []sym.Expr
+	extents  []sym.Expr // of the loops
+	checked  []sym.Expr
+	values   []*loop.Ref
+	sources  []*loop.Memory // parameters that are read, and locals after they are written
+	types    []dtype.DType
+	huge     bool // most numbers are near powers of two
+	integral bool // floats are small integers, so that sums of products are exact
 }
 
+// number returns a small integer, or sometimes a huge one, perhaps negated.
 func (a *hostile) number() int64 {
 	n := hostileSmall[a.Intn(len(hostileSmall))]
 	if a.huge || a.Intn(32) == 0 {
@@ -59,7 +60,7 @@ func (a *hostile) small() sym.Expr {
 	return sym.Const(hostileSmall[a.Intn(len(hostileSmall))])
 }
 
-// extent is a shape's, never below 0: a number, a dimension, or a part of one.
+// extent returns an extent of a shape, never below 0: a number, or an integer over a dimension.
 func (a *hostile) extent() sym.Expr {
 	switch a.Intn(8) {
 	case 0, 1:
@@ -77,7 +78,7 @@ func (a *hostile) extent() sym.Expr {
 	return a.dim().Sub(sym.Const(a.Int63n(5))).Max(n0)
 }
 
-// count is the extent of a loop, which may be negative or huge.
+// count returns an extent of a loop, which may be negative or huge.
 func (a *hostile) count() sym.Expr {
 	switch a.Intn(10) {
 	case 0:
@@ -92,7 +93,7 @@ func (a *hostile) count() sym.Expr {
 	return a.extent()
 }
 
-// integer is any integer over what is in scope.
+// integer returns an integer over the dimensions, loop variables and checked values in scope.
 func (a *hostile) integer(depth int) sym.Expr {
 	leaf := func() sym.Expr {
 		list := slices.Concat(a.loops, a.loops, a.dims, a.checked)
@@ -126,8 +127,8 @@ func (a *hostile) integer(depth int) sym.Expr {
 	return x.Add(sym.Const(a.number()))
 }
 
-// place is an index of an axis: often inside, for one reason or another, and sometimes not.
-func (a *hostile) place(extent sym.Expr) sym.Expr {
+// index returns an index of an axis. It is often inside, for various reasons, and sometimes outside.
+func (a *hostile) index(extent sym.Expr) sym.Expr {
 	last := extent.Sub(n1)
 	switch a.Intn(12) {
 	case 0:
@@ -153,13 +154,15 @@ func (a *hostile) place(extent sym.Expr) sym.Expr {
 	return a.integer(0).Min(last)
 }
 
-func (a *hostile) places(shape []sym.Expr) (index []sym.Expr) {
+// indices returns an index of each axis of a shape.
+func (a *hostile) indices(shape []sym.Expr) (index []sym.Expr) {
 	for _, extent := range shape {
-		index = append(index, a.place(extent))
+		index = append(index, a.index(extent))
 	}
 	return index
 }
 
+// condition returns a bool.
 func (a *hostile) condition(depth int) loop.Expr {
 	op := []loop.BinaryOp{loop.Lt, loop.Le, loop.Gt, loop.Ge, loop.Eq, loop.Ne}[a.Intn(6)]
 	switch n := a.Intn(8); {
@@ -179,7 +182,7 @@ func (a *hostile) condition(depth int) loop.Expr {
 
 func (a *hostile) pick() dtype.DType { return a.types[a.Intn(len(a.types))] }
 
-// value is an expression whose value is the same everywhere, to the last bit.
+// value returns an expression of operations whose results are equal to the bit in all generators.
 func (a *hostile) value(dt dtype.DType, depth int) loop.Expr {
 	switch n := a.Intn(10); {
 	case depth > 0 && n < 2:
@@ -210,24 +213,25 @@ func (a *hostile) value(dt dtype.DType, depth int) loop.Expr {
 	return a.load(dt)
 }
 
+// load returns a load from a source, perhaps masked, converted to a type.
 func (a *hostile) load(dt dtype.DType) loop.Expr {
 	m := a.sources[a.Intn(len(a.sources))]
 	if a.Intn(2) == 0 {
-		return loop.Convert(dt, m.LoadIf(a.condition(1), a.otherwise(m.DType), a.places(m.Shape)...))
+		return loop.Convert(dt, m.LoadIf(a.condition(1), a.otherwise(m.DType), a.indices(m.Shape)...))
 	}
-	return loop.Convert(dt, m.Load(a.places(m.Shape)...))
+	return loop.Convert(dt, m.Load(a.indices(m.Shape)...))
 }
 
-// otherwise is the value of a load if it does not happen.
+// otherwise returns the value of a masked load whose mask does not hold.
 func (a *hostile) otherwise(dt dtype.DType) loop.Expr {
 	if a.Intn(4) == 0 {
 		m := a.sources[a.Intn(len(a.sources))]
-		return loop.Convert(dt, m.Load(a.places(m.Shape)...))
+		return loop.Convert(dt, m.Load(a.indices(m.Shape)...))
 	}
 	return loop.Number(dt, 1)
 }
 
-// loop writes a loop, and forgets what is declared in it.
+// loop writes a loop, whose body is a scope.
 func (a *hostile) loop(kind loop.LoopKind, extent sym.Expr, body func(i sym.Expr)) {
 	a.For(kind, "i", extent, func(i sym.Expr) {
 		a.scope(func() {
@@ -237,6 +241,7 @@ func (a *hostile) loop(kind loop.LoopKind, extent sym.Expr, body func(i sym.Expr
 	})
 }
 
+// scope calls body, and then forgets the names that it declared.
 func (a *hostile) scope(body func()) {
 	loops, checked, values, sources := len(a.loops), len(a.checked), len(a.values), len(a.sources)
 	body()
@@ -244,11 +249,11 @@ func (a *hostile) scope(body func()) {
 	a.checked, a.values, a.sources = a.checked[:checked], a.values[:values], a.sources[:sources]
 }
 
-// nest writes loops around statements, of which each iteration has an element of its own but where serial ones share
-// it.
-func (a *hostile) nest(depth int, out *loop.Memory, index []sym.Expr, lanes, plain bool) {
+// nest writes loops over a result around statements; each iteration stores an element of its own. If full, every
+// element is stored.
+func (a *hostile) nest(depth int, out *loop.Memory, index []sym.Expr, lanes, full bool) {
 	if depth == len(out.Shape) {
-		a.statements(out, index, lanes, plain)
+		a.statements(out, index, lanes, full)
 		return
 	}
 	extent := out.Shape[depth]
@@ -257,18 +262,18 @@ func (a *hostile) nest(depth int, out *loop.Memory, index []sym.Expr, lanes, pla
 		kind = loop.Each
 	}
 	count := extent
-	if !plain && a.Intn(6) == 0 {
+	if !full && a.Intn(6) == 0 {
 		count = a.count()
 	}
 	a.loop(kind, count, func(i sym.Expr) {
 		if kind != loop.Vector {
 			a.between()
 		}
-		a.nest(depth+1, out, append(slices.Clone(index), i), lanes || kind == loop.Vector, plain)
+		a.nest(depth+1, out, append(slices.Clone(index), i), lanes || kind == loop.Vector, full)
 	})
 }
 
-// between writes what may stand between two loops: values, a local with its elements, and sums in lanes.
+// between writes statements between two loops: a value, a local and its elements, a sum in lanes, or a check.
 func (a *hostile) between() {
 	switch a.Intn(8) {
 	case 0:
@@ -291,7 +296,7 @@ func (a *hostile) between() {
 	}
 }
 
-// check makes a value of an integer type an index.
+// check writes a check, and returns the checked value.
 func (a *hostile) check() sym.Expr {
 	low, high := sym.Const(-a.Int63n(3)), a.extent()
 	if a.Intn(8) == 0 {
@@ -299,13 +304,14 @@ func (a *hostile) check() sym.Expr {
 	}
 	dt := []dtype.DType{dtype.I64, dtype.I64, dtype.I32, dtype.U64, dtype.I8}[a.Intn(5)]
 	x := a.value(dt, 1)
-	if a.Intn(3) > 0 { // mostly a value that the bounds admit
+	if a.Intn(3) > 0 { // mostly a value within the bounds
 		x = loop.Convert(dt, loop.Apply2(loop.And, loop.Convert(dtype.I64, x), loop.Integer(dtype.I64, 3)))
 	}
 	return a.Check("c", x, low, high, "a value")
 }
 
-func (a *hostile) statements(out *loop.Memory, index []sym.Expr, lanes, plain bool) {
+// statements writes the body of a nest, which stores the element at index.
+func (a *hostile) statements(out *loop.Memory, index []sym.Expr, lanes, full bool) {
 	if a.Intn(5) == 0 {
 		a.checked = append(a.checked, a.check())
 	}
@@ -317,10 +323,10 @@ func (a *hostile) statements(out *loop.Memory, index []sym.Expr, lanes, plain bo
 		return
 	}
 	var mask loop.Expr
-	if !plain && a.Intn(3) == 0 {
+	if !full && a.Intn(3) == 0 {
 		mask = a.condition(2)
 	}
-	if !plain && !lanes && a.Intn(5) == 0 {
+	if !full && !lanes && a.Intn(5) == 0 {
 		otherwise := func() {}
 		if a.Intn(2) == 0 {
 			otherwise = func() { a.Store(out, index, a.value(out.DType, 1)) }
@@ -331,7 +337,7 @@ func (a *hostile) statements(out *loop.Memory, index []sym.Expr, lanes, plain bo
 	a.StoreIf(mask, out, index, a.value(out.DType, 2))
 }
 
-// serial writes a loop that changes a scalar, which is stored.
+// serial writes a loop that changes a scalar, and a store of the scalar.
 func (a *hostile) serial(out *loop.Memory, index []sym.Expr, lanes bool) {
 	dt := []dtype.DType{dtype.I64, dtype.I32, a.pick()}[a.Intn(3)]
 	total := a.Var("w", loop.Number(dt, 1))
@@ -352,27 +358,27 @@ func (a *hostile) serial(out *loop.Memory, index []sym.Expr, lanes bool) {
 	a.Store(out, index, loop.Convert(out.DType, total))
 }
 
-// step is how far the next row or column of a tile lies in an axis.
+// step returns the step along an axis to a tile's next row or column.
 func (a *hostile) step() sym.Expr {
 	return []sym.Expr{n0, n0, n1, n1, n1, sym.Const(2), sym.Const(-1), a.dim(), sym.Const(a.number())}[a.Intn(9)]
 }
 
-// productTypes are the element types of a result and its operands.
+// productTypes are the element types of a product and its operands.
 var productTypes = [][3]dtype.DType{
 	{dtype.F32, dtype.F32, dtype.F32}, {dtype.F32, dtype.F16, dtype.F32}, {dtype.F32, dtype.BF16, dtype.BF16},
 	{dtype.F64, dtype.F64, dtype.F64}, {dtype.I32, dtype.I8, dtype.U8}, {dtype.I32, dtype.I32, dtype.I32},
 	{dtype.I64, dtype.I64, dtype.I64}, {dtype.U32, dtype.U8, dtype.U8},
 }
 
-// product writes a contraction of tiles, most of them of whole matrices.
+// product writes a contraction, mostly of entire matrices, or of tiles of rows in a loop.
 func (a *hostile) product() {
 	types := productTypes[a.Intn(len(productTypes))]
-	a.whole = true
+	a.integral = true
 	m, n, k := a.extent(), a.extent(), a.extent()
-	apart := true                       // the iterations of a loop around it have elements of their own
-	some := func(e sym.Expr) sym.Expr { // as many as there are, or another number
+	disjoint := true                    // the iterations of a loop around it write disjoint elements
+	some := func(e sym.Expr) sym.Expr { // mostly the extent itself
 		if a.Intn(8) == 0 {
-			apart = false
+			disjoint = false
 			return a.count()
 		}
 		return e
@@ -384,10 +390,10 @@ func (a *hostile) product() {
 	tile := func(at *loop.Memory, top sym.Expr) loop.Tile {
 		origin, row, col := []sym.Expr{top, n0}, row, col
 		n := a.Intn(12)
-		apart = apart && (n > 2 || at != z)
+		disjoint = disjoint && (n > 2 || at != z)
 		switch n {
 		case 0:
-			origin = []sym.Expr{top, a.place(at.Shape[1])}
+			origin = []sym.Expr{top, a.index(at.Shape[1])}
 		case 1:
 			row = []sym.Expr{a.step(), a.step()}
 		case 2:
@@ -405,7 +411,7 @@ func (a *hostile) product() {
 	rows, cols, depth := some(m.Sub(top).Min(sym.Const(count))), some(n), some(k)
 	to := tile(z, top)
 	kind := loop.Serial
-	if apart {
+	if disjoint {
 		kind = []loop.LoopKind{loop.Parallel, loop.Each, loop.Serial}[a.Intn(3)]
 	}
 	a.loop(kind, m.CeilDiv(sym.Const(count)), func(i sym.Expr) {
@@ -423,6 +429,7 @@ func (a *hostile) product() {
 	})
 }
 
+// shape returns a shape of one to atMost axes.
 func (a *hostile) shape(atMost int) (list []sym.Expr) {
 	for range 1 + a.Intn(atMost) {
 		list = append(list, a.extent())
@@ -449,12 +456,12 @@ func hostileKernel(seed int64) (k *loop.Kernel, a *hostile) {
 			a.product()
 			continue
 		}
-		access, plain := loop.Update, a.Intn(5) == 0
-		if plain {
+		access, full := loop.Update, a.Intn(5) == 0
+		if full {
 			access = loop.Write
 		}
 		out := a.Param("y", access, a.pick(), a.shape(3))
-		a.scope(func() { a.nest(0, out, nil, false, plain) })
+		a.scope(func() { a.nest(0, out, nil, false, full) })
 	}
 	return Finish(a.Builder), a
 }

@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// The environment of Hostiles: how many executions the long run has, and the seed that it begins at.
+// The environment variables of Hostiles: the number of executions of the long run, and its first seed.
 const (
 	hostileVariable     = "WEIR_HOSTILE"
 	hostileSeedVariable = "WEIR_HOSTILE_SEED"
 )
 
-// Hostiles runs hostile kernels on all generators: those of the first seeds, or, with WEIR_HOSTILE=100000000 in the
-// environment, of as many seeds from WEIR_HOSTILE_SEED on as that number of executions takes, with one worker for each
-// processor that Go uses. The long run prints what it has done every minute.
+// Hostiles runs a number of hostile kernels on all generators. If the environment variable WEIR_HOSTILE is set, it runs
+// kernels from the seed WEIR_HOSTILE_SEED on until there were that many executions, on all processors that Go uses, and
+// prints counts every minute.
 func Hostiles(t *testing.T, kernels int64, generators ...Harness) {
 	executions, seed := int64(0), int64(1)
 	for name, to := range map[string]*int64{hostileVariable: &executions, hostileSeedVariable: &seed} {
@@ -38,7 +38,7 @@ func Hostiles(t *testing.T, kernels int64, generators ...Harness) {
 		}
 		t.Log(x.Count.String())
 		if x.Count.Executions < 50*kernels || x.Count.Stopped == 0 || x.Count.Guarded == 0 {
-			t.Error("the kernels show little")
+			t.Error("too few executions, stops or guards for this test to show anything")
 		}
 		return
 	}
@@ -61,14 +61,15 @@ func Hostiles(t *testing.T, kernels int64, generators ...Harness) {
 	fmt.Println(r.text(next.Load()))
 }
 
-// hostileRun is what all workers of a long run have done.
+// hostileRun has the counts of all workers of a long run.
 type hostileRun struct {
 	sync.Mutex
 	HostileCount
 	began, told time.Time
 }
 
-// add adds what a worker has done since it last did, and says whether there is more to do.
+// add adds a worker's count, prints the sum if a minute has passed, and reports whether there are fewer than until
+// executions.
 func (r *hostileRun) add(c *HostileCount, next, until int64) bool {
 	r.Lock()
 	defer r.Unlock()
@@ -80,6 +81,7 @@ func (r *hostileRun) add(c *HostileCount, next, until int64) bool {
 	return r.Executions < until
 }
 
+// text returns the counts as text for a log.
 func (r *hostileRun) text(next int64) string {
 	took := time.Since(r.began)
 	return fmt.Sprintf("%v, seeds below %d, %.0f executions per second: %s\nreached: %s", took.Round(time.Second), next,

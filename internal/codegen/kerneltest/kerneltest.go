@@ -1,5 +1,5 @@
-// Package kerneltest compares what code generators make of kernels with the interpreter: every function on every type,
-// checks, contractions, tiles at once, and random kernels. A generator's tests say how to compile.
+// Package kerneltest compares the code of generators with the interpreter: every function on every type, checks,
+// contractions, concurrent tiles, and random kernels. A generator's tests pass its Compile.
 package kerneltest
 
 import (
@@ -27,11 +27,11 @@ import (
 type Harness struct {
 	Compile func(m *loop.Module, machine target.Machine) (*target.Code, error)
 	Machine target.Machine
-	Take    func() bool // where not nil: asked before each case whether it is run
-	Guarded bool        // operands lie at the end of a page, then at the beginning of one, beside pages that fault
+	Take    func() bool // if not nil, reports before each case whether to run it
+	Guarded bool        // operands end, and then begin, where a page does, beside pages that fault
 }
 
-// One is the harness with which one case of so many is run.
+// One returns a harness that runs one of each of cases.
 func (h Harness) One(of int) Harness {
 	cases := 0
 	h.Take = func() bool {
@@ -41,7 +41,7 @@ func (h Harness) One(of int) Harness {
 	return h
 }
 
-// Fixed is a shape or an index of numbers.
+// Fixed returns a shape or an index of numbers.
 func Fixed(extents ...int64) []sym.Expr {
 	list := make([]sym.Expr, len(extents))
 	for i, n := range extents {
@@ -50,7 +50,7 @@ func Fixed(extents ...int64) []sym.Expr {
 	return list
 }
 
-// Operand is the memory of one parameter.
+// Operand returns a tensor with the memory of a parameter; one axis if the parameter has strides.
 func Operand(t testing.TB, p *loop.Param, dims map[sym.Name]int64) *tensor.Tensor {
 	t.Helper()
 	shape := make([]int64, len(p.Shape))
@@ -79,7 +79,7 @@ func Operand(t testing.TB, p *loop.Param, dims map[sym.Name]int64) *tensor.Tenso
 	return x
 }
 
-// Fill writes values of every kind, more small ones than others.
+// Fill sets a tensor's elements to random values of every kind, mostly small ones.
 func Fill(r *rand.Rand, x *tensor.Tensor) {
 	odd := []float64{0, math.Copysign(0, -1), 1, -1, math.NaN(), math.Inf(1), math.Inf(-1), 1e-40, 3e38, 65504, 0.5, -2.5}
 	for i := range x.Len() {
@@ -100,7 +100,8 @@ func Fill(r *rand.Rand, x *tensor.Tensor) {
 	}
 }
 
-// Execute runs a compiled kernel, its tiles split between calls, in scratch of exactly the size that it asks for.
+// Execute compiles and runs a kernel, with split tiles a call, or all if split is 0. Scratch has exactly the size that
+// the kernel asks for.
 func (h Harness) Execute(t testing.TB, k *loop.Kernel, operands []*tensor.Tensor, dims map[sym.Name]int64,
 	split int64) error {
 	t.Helper()
@@ -115,7 +116,7 @@ func (h Harness) Execute(t testing.TB, k *loop.Kernel, operands []*tensor.Tensor
 }
 
 // guarded runs a compiled kernel twice: with operands that end where a page does, and with operands that begin where
-// one does. Those that are only read cannot be written. Both must give the same bits.
+// one does. Parameters that are only read are in read-only pages. Both runs must give the same bits.
 func guarded(t testing.TB, compiled target.Kernel, k *loop.Kernel, operands []*tensor.Tensor, dims map[sym.Name]int64,
 	split int64) (err error) {
 	t.Helper()
@@ -169,7 +170,7 @@ func guarded(t testing.TB, compiled target.Kernel, k *loop.Kernel, operands []*t
 	return err
 }
 
-// Launch runs a compiled kernel as Execute does.
+// Launch runs a compiled kernel as Execute does, without guards.
 func Launch(t testing.TB, compiled target.Kernel, k *loop.Kernel, operands []*tensor.Tensor, dims map[sym.Name]int64,
 	split int64) error {
 	t.Helper()
@@ -212,7 +213,7 @@ func Launch(t testing.TB, compiled target.Kernel, k *loop.Kernel, operands []*te
 	return nil
 }
 
-// ScratchOf is n aligned bytes, and the guard behind them.
+// ScratchOf returns n aligned bytes, and the guard bytes after them, each 0xC3.
 func ScratchOf(n int) (scratch, guard []byte) {
 	block := make([]byte, n+64+256)
 	at := int(-uintptr(unsafe.Pointer(&block[0])) & 63)
@@ -223,7 +224,8 @@ func ScratchOf(n int) (scratch, guard []byte) {
 	return block[at : at+n : at+n], guard
 }
 
-// Agree runs a kernel compiled and in the interpreter, on the same operands, and compares every parameter.
+// Agree runs a kernel with the generator and in the interpreter, on the same operands, and compares all parameters and
+// the error.
 func (h Harness) Agree(t testing.TB, k *loop.Kernel, dims map[sym.Name]int64, operands []*tensor.Tensor,
 	tolerance float64, split int64) {
 	t.Helper()
@@ -251,8 +253,8 @@ func (h Harness) Agree(t testing.TB, k *loop.Kernel, dims map[sym.Name]int64, op
 	}
 }
 
-// sameFailure reports whether a kernel failed as the interpreter did. Blocks of a machine run side by side: there any
-// check that fails may be the one that is reported, so the details may differ, and nothing else.
+// sameFailure reports whether a kernel failed as the interpreter did. Blocks of threads run concurrently, and report
+// any of the checks that fail: for such machines the details of the errors may differ, but nothing else.
 func (h Harness) sameFailure(k *loop.Kernel, got, want error) bool {
 	if got == nil || want == nil {
 		return got == want
@@ -270,7 +272,7 @@ func (h Harness) sameFailure(k *loop.Kernel, got, want error) bool {
 	return g.Kind == w.Kind && same.Error() == want.Error()
 }
 
-// failedCheck reports whether a detail is what a check of the kernel says of a value outside its limits.
+// failedCheck reports whether a detail is that of a check of the kernel, with a value outside its limits.
 func failedCheck(k *loop.Kernel, detail string) (failed bool) {
 	loop.Walk(k.Body, func(s loop.Stmt) bool {
 		if check, ok := s.(*loop.Check); ok {
@@ -283,7 +285,7 @@ func failedCheck(k *loop.Kernel, detail string) (failed bool) {
 	return failed
 }
 
-// Finish is the builder's kernel, with its dimensions.
+// Finish returns the builder's kernel, with its dimensions.
 func Finish(b *loop.Builder) *loop.Kernel {
 	b.Kernel.Dims = loop.FreeDims(b.Kernel)
 	return b.Kernel
@@ -296,13 +298,13 @@ var (
 
 func dim(name string) sym.Expr { return sym.Dim(name) }
 
-// ElementTypes are those that kernels compute with.
+// ElementTypes are the element types that kernels compute with.
 var ElementTypes = []dtype.DType{dtype.Bool, dtype.U2, dtype.I2, dtype.U4, dtype.I4, dtype.U8, dtype.I8, dtype.U16,
 	dtype.I16, dtype.U32, dtype.I32, dtype.U64, dtype.I64,
 	dtype.F4E2M1, dtype.F8E4M3FN, dtype.F8E4M3FNUZ, dtype.F8E5M2, dtype.F8E5M2FNUZ, dtype.F8E8M0, dtype.F16, dtype.BF16,
 	dtype.F32, dtype.F64}
 
-// Tolerance is for results of functions and sums that round differently here and there.
+// Tolerance returns the tolerance for functions and sums that may round differently in a generator and the interpreter.
 func Tolerance(dt dtype.DType) float64 {
 	switch {
 	case dt == dtype.F64:

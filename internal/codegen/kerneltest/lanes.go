@@ -11,8 +11,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// laneForms are indices below rows that differ by lane in other ways than by a number: of i below n, and c, which is 1
-// or more.
+// laneForms are indices below rows that do not change by a fixed step from lane to lane. i is the loop variable below
+// n, j a checked value, and c is at least 1.
 var laneForms = map[string]func(i, j, n, c, rows sym.Expr) sym.Expr{
 	"quotient":  func(i, j, n, c, rows sym.Expr) sym.Expr { return i.FloorDiv(sym.Const(3)).Min(rows.Sub(n1)) },
 	"shift":     func(i, j, n, c, rows sym.Expr) sym.Expr { return i.FloorDiv(sym.Const(4)).Min(rows.Sub(n1)) },
@@ -33,8 +33,7 @@ var laneForms = map[string]func(i, j, n, c, rows sym.Expr) sym.Expr{
 	"checked, far": func(i, j, n, c, rows sym.Expr) sym.Expr { return j.Mul(sym.Const(1 << 33)).Add(i).Mod(rows) },
 }
 
-// Lanes reads, compares and writes at indices that differ by lane in every way, of every element type, whole and
-// masked.
+// Lanes reads, compares and writes at the indices of laneForms, for every element type, with and without masks.
 func (h Harness) Lanes(t *testing.T) {
 	r := rand.New(rand.NewSource(11))
 	for _, dt := range ElementTypes {
@@ -53,6 +52,7 @@ func (h Harness) Lanes(t *testing.T) {
 	}
 }
 
+// lane runs a loop with one form of index.
 func (h Harness) lane(t *testing.T, r *rand.Rand, dt dtype.DType, form func(i, j, n, c, rows sym.Expr) sym.Expr,
 	named bool, masked int) {
 	values := map[sym.Name]int64{}
@@ -105,7 +105,7 @@ func (h Harness) lane(t *testing.T, r *rand.Rand, dt dtype.DType, form func(i, j
 	}
 }
 
-// storable is a type whose elements share no byte: lanes apart cannot write those that do.
+// storable returns the type itself, or f32 for a type whose elements share bytes, which lanes cannot write one by one.
 func storable(dt dtype.DType) dtype.DType {
 	if dt.Bits() < 8 {
 		return dtype.F32
@@ -113,7 +113,8 @@ func storable(dt dtype.DType) dtype.DType {
 	return dt
 }
 
-// borders are indices of x, of w elements, that change in one way inside and in others at its borders, of i − c.
+// borders are indices of an axis with w elements, for padding: i may be outside, and the index changes differently
+// there.
 var borders = map[string]func(i, w sym.Expr) sym.Expr{
 	"edge": func(i, w sym.Expr) sym.Expr { return i.Max(n0).Min(w.Sub(n1)) },
 	"wrap": func(i, w sym.Expr) sym.Expr { return i.Mod(w) },
@@ -125,7 +126,7 @@ var borders = map[string]func(i, w sym.Expr) sym.Expr{
 	"repeat":   func(i, w sym.Expr) sym.Expr { return i.FloorDiv(sym.Const(40)).Max(n0).Min(w.Sub(n1)) },
 }
 
-// Borders runs loops along padded axes.
+// Borders runs loops along padded axes, with indices of borders and with masked loads.
 func (h Harness) Borders(t *testing.T) {
 	r := rand.New(rand.NewSource(12))
 	for name, form := range borders {
@@ -152,7 +153,7 @@ func (h Harness) Borders(t *testing.T) {
 	}
 }
 
-// agreeFilled runs a kernel of fixed sizes with random operands.
+// agreeFilled compares a kernel of fixed sizes with the interpreter on random operands.
 func (h Harness) agreeFilled(t *testing.T, r *rand.Rand, k *loop.Kernel) {
 	t.Helper()
 	var operands []*tensor.Tensor
@@ -163,26 +164,27 @@ func (h Harness) agreeFilled(t *testing.T, r *rand.Rand, k *loop.Kernel) {
 	h.Agree(t, k, nil, operands, 0, 0)
 }
 
-// Apart reads and writes elements a number apart, forward and backward: all, those of a mask that lie side by side, and
-// of one that do not.
-func (h Harness) Apart(t *testing.T) {
+// Strided reads and writes with steps from −6 to 6: all lanes, those of a mask that is an interval, and those of any
+// mask.
+func (h Harness) Strided(t *testing.T) {
 	r := rand.New(rand.NewSource(13))
 	for _, dt := range []dtype.DType{dtype.F32, dtype.U32, dtype.U8, dtype.F16, dtype.F64, dtype.I64} {
 		for by := int64(-6); by <= 6; by++ {
 			for masked := range 3 {
 				for _, n := range []int64{1, 15, 16, 17, 40, 101} {
-					k := apartKernel(r, dt, by, n, masked)
-					t.Run(fmt.Sprintf("%s, %d apart, %d, masked %d", dt, by, n, masked), func(t *testing.T) { h.agreeFilled(t, r, k) })
+					k := stridedKernel(r, dt, by, n, masked)
+					t.Run(fmt.Sprintf("%s, step %d, %d, masked %d", dt, by, n, masked), func(t *testing.T) { h.agreeFilled(t, r, k) })
 				}
 			}
 		}
 	}
 }
 
-func apartKernel(r *rand.Rand, dt dtype.DType, by, n int64, masked int) *loop.Kernel {
-	b := loop.NewBuilder("apart")
-	span := max(by, -by)*(n-1) + 1
-	x := b.Param("x", loop.Read, dt, Fixed(span))
+// stridedKernel returns a loop over n lanes with step by; masked is 0 for no mask, 1 for an interval, 2 for any mask.
+func stridedKernel(r *rand.Rand, dt dtype.DType, by, n int64, masked int) *loop.Kernel {
+	b := loop.NewBuilder("strided")
+	extent := max(by, -by)*(n-1) + 1
+	x := b.Param("x", loop.Read, dt, Fixed(extent))
 	c := b.Param("c", loop.Read, dtype.Bool, Fixed(n))
 	y := b.Param("y", loop.Update, dt, Fixed(max(by, -by, 1)*n))
 	first := max(0, -by) * (n - 1)

@@ -13,8 +13,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// outsides are kernels with accesses that lie inside for the first dimensions and outside for the others, each in
-// another place of a statement.
+// outsides are kernels with an access that is inside its buffer for the first dimensions and outside for the others,
+// each in another position in a statement.
 var outsides = []struct {
 	text            string
 	inside, outside map[string]int64
@@ -43,8 +43,8 @@ var outsides = []struct {
 		map[string]int64{"n": 8, "m": 8}, map[string]int64{"n": 6, "m": 8}},
 }
 
-// Outside runs kernels with accesses that are not proved, behind guards: those that lie inside give what the
-// interpreter gives, and those that lie outside end the call with an error, and touch nothing.
+// Outside runs kernels with guarded accesses, which are not proved to be inside. If they are inside, results must be
+// the interpreter's; if not, the call must return an error, and touch no other memory.
 func (h Harness) Outside(t *testing.T) {
 	h.Guarded = true
 	for _, c := range outsides {
@@ -72,7 +72,7 @@ func (h Harness) Outside(t *testing.T) {
 	}
 }
 
-// bound gives dimensions values, by the names that a text has for them.
+// bound returns a binding by the names of dimensions in a kernel's source.
 func bound(values map[string]int64) map[sym.Name]int64 {
 	dims := map[sym.Name]int64{}
 	for name, v := range values {
@@ -81,7 +81,7 @@ func bound(values map[string]int64) map[sym.Name]int64 {
 	return dims
 }
 
-// filled makes a kernel's operands, each with random elements that its place among the parameters decides.
+// filled returns a kernel's operands, with random elements from the parameter's index as the seed.
 func filled(t testing.TB, k *loop.Kernel, dims map[sym.Name]int64) []*tensor.Tensor {
 	var operands []*tensor.Tensor
 	for i, p := range k.Params {
@@ -92,7 +92,7 @@ func filled(t testing.TB, k *loop.Kernel, dims map[sym.Name]int64) []*tensor.Ten
 	return operands
 }
 
-// proven is the kernel of a text, with guards, after which nothing of it is unproved.
+// proven parses a kernel and adds guards, after which every access must be proved.
 func proven(t *testing.T, text string) *loop.Kernel {
 	t.Helper()
 	k, err := loop.ParseKernel(text)
@@ -112,8 +112,8 @@ func proven(t *testing.T, text string) *loop.Kernel {
 	return k
 }
 
-// earlies are kernels with loads that lie inside only after a check, or only in a loop that runs, or of what a branch
-// has written: code that is fast by loading early must not load these.
+// earlies are kernels with loads that are inside only after a check, or only in a loop that runs, or that read memory
+// that a branch writes: a generator must not move these loads to an earlier point.
 var earlies = []struct {
 	text string
 	dims map[string]int64
@@ -140,7 +140,7 @@ var earlies = []struct {
 	}`, map[string]int64{"n": 0}},
 }
 
-// Early runs kernels that have nothing to load where their loads would come first.
+// Early runs kernels whose loads would fault if they were moved to the beginning.
 func (h Harness) Early(t *testing.T) {
 	h.Guarded = true
 	for _, c := range earlies {
@@ -157,8 +157,7 @@ func (h Harness) Early(t *testing.T) {
 	}
 }
 
-// wides are kernels that are proved over the integers, and compute other numbers in 64 bits for the dimension that is
-// given.
+// wides are kernels that are proved over the integers, but whose 64-bit integers overflow if the dimension is n.
 var wides = []struct {
 	text string
 	n    int64
@@ -172,8 +171,7 @@ var wides = []struct {
 	{`kernel @extent(%x: f32[4] read, %y: f32[4] write) dims(n) { parallel i < 4 { for j < n*n*n - n*n*n*i { store %y[i] = load %x[min(j, 3)] } } }`, 1 << 22},
 }
 
-// Wide has kernels refused whose integers do not fit 64 bits, for the dimensions at which they do not, and run where
-// they do.
+// Wide checks that Tiles returns an error for dimensions for which a kernel's integers do not fit 64 bits, and none for others.
 func (h Harness) Wide(t *testing.T) {
 	for _, c := range wides {
 		k, err := loop.ParseKernel(c.text)
@@ -193,14 +191,14 @@ func (h Harness) Wide(t *testing.T) {
 	}
 }
 
-// chosen are kernels that choose between a small number and a dimension, which may be any number of 64 bits.
+// chosen are kernels with the minimum of a small number and a dimension, which may be any number of 64 bits.
 var chosen = []string{
 	`kernel @least(%x: f32[4] read, %y: f32[4] write) dims(n) { parallel i < 4 { store %y[i] = load %x[max(min(n, 3), 0)] } }`,
 	`kernel @mask(%x: f32[4] read, %y: f32[4] write) dims(n) { vector i < 4 { store %y[i] = load %x[i] if lt(index(i), index(min(n, 3))) else 7 } }`,
 	`kernel @extent(%x: f32[4] read, %y: f32[4] update) dims(n) { for i < max(min(n, 4), 0) { store %y[i] = load %x[i] } }`,
 }
 
-// Chosen runs kernels for dimensions at the ends of 64 bits, of which the code computes nothing but a minimum.
+// Chosen runs kernels for dimensions up to the greatest of 64 bits, of which they compute only a minimum.
 func (h Harness) Chosen(t *testing.T) {
 	h.Guarded = true
 	for _, text := range chosen {

@@ -12,9 +12,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Quantisations runs round(x / scale) + zero, kept within a type's numbers, for constant scales, on the numbers around
-// each step to the next integer, and on those that have rules of their own: the results are the interpreter's to the
-// bit.
+// Quantisations runs round(x / scale) + zero, clamped to a type's range, for constant scales, on the numbers around
+// each step to the next integer, and on special values: results must be equal to the interpreter's to the bit.
 func (h Harness) Quantisations(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	scales := []float32{1, 0.25, 3, 1.0 / 3, 1.0 / 127, 1e-3, 0.1, 1e-19, 1e-21, 1e19, 1e21, 1e-40, -0.5, 0,
@@ -57,20 +56,20 @@ func (h Harness) Quantisations(t *testing.T) {
 	}
 }
 
-// FewBits tests numbers made of an integer's low bits, plain and with constants added, subtracted or multiplied: each
-// value of the bits, under every kind of bits above them, in whole vectors and in the rest of one. The same number for
-// all lanes, and one that no loop is around, are of such integers too.
+// FewBits tests floats made of some bits of an integer, unchanged and with constants added, subtracted or multiplied:
+// each value of the bits, with random other bits, in full vectors and in a remainder, also if the integer is the same
+// for all lanes.
 func (h Harness) FewBits(t *testing.T) {
 	real := func(v float64) loop.Expr { return loop.Number(dtype.F32, v) }
 	forms := map[string]func(x loop.Expr) loop.Expr{
-		"plain":  func(x loop.Expr) loop.Expr { return x },
-		"less 8": func(x loop.Expr) loop.Expr { return loop.Apply2(loop.Sub, x, real(8)) },
+		"unchanged": func(x loop.Expr) loop.Expr { return x },
+		"minus 8":   func(x loop.Expr) loop.Expr { return loop.Apply2(loop.Sub, x, real(8)) },
 		"scaled": func(x loop.Expr) loop.Expr {
 			return loop.Apply2(loop.Mul, loop.Apply2(loop.Add, x, real(-7.5)), real(0.1))
 		},
 		"not finite": func(x loop.Expr) loop.Expr { return loop.Apply2(loop.Mul, x, real(math.Inf(1))) },
 		"divided":    func(x loop.Expr) loop.Expr { return loop.Apply2(loop.Div, x, real(3)) },
-		"taken from": func(x loop.Expr) loop.Expr { return loop.Apply2(loop.Sub, real(8), x) },
+		"subtracted": func(x loop.Expr) loop.Expr { return loop.Apply2(loop.Sub, real(8), x) },
 	}
 	for _, dt := range []dtype.DType{dtype.I32, dtype.U32, dtype.I8, dtype.U8} {
 		for _, mask := range []float64{1, 3, 7, 15, 31, 5, 0} {

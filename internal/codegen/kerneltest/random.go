@@ -12,8 +12,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// author writes random kernels. Every parameter but results is a list of sourceSize elements, so that any index below
-// that is legal.
+// author writes random kernels. Every parameter except results has one axis of sourceSize elements, and all indices are
+// below that.
 type author struct {
 	*rand.Rand
 	*loop.Builder
@@ -23,11 +23,12 @@ type author struct {
 	checked  []sym.Expr // checked values, below 100
 	values   []*loop.Ref
 	types    []dtype.DType
-	discrete bool // results must agree exactly: no functions whose last bits may differ
+	discrete bool // results must be equal to the bit: no functions whose last bits may differ
 }
 
 const sourceSize = 4000
 
+// source returns the source of a type, and declares it if it is new.
 func (a *author) source(dt dtype.DType) *loop.Memory {
 	if a.sources[dt] == nil {
 		a.sources[dt] = a.Param("s_"+dt.String(), loop.Read, dt, Fixed(sourceSize))
@@ -35,9 +36,8 @@ func (a *author) source(dt dtype.DType) *loop.Memory {
 	return a.sources[dt]
 }
 
-// place is an index within a source: linear in the loops' variables, backward, through checked values, or with
-// quotients.
-func (a *author) place() sym.Expr {
+// index returns an index of a source: linear in loop variables, backward, with checked values, or with quotients.
+func (a *author) index() sym.Expr {
 	e := sym.Const(int64(1000 + a.Intn(500)))
 	for _, v := range a.loops {
 		switch a.Intn(6) {
@@ -62,6 +62,7 @@ func (a *author) place() sym.Expr {
 	return e
 }
 
+// integer returns an integer over loop variables.
 func (a *author) integer() sym.Expr {
 	if len(a.loops) == 0 {
 		return sym.Const(3)
@@ -73,6 +74,7 @@ func (a *author) integer() sym.Expr {
 	return e
 }
 
+// condition returns a bool.
 func (a *author) condition(depth int) loop.Expr {
 	switch a.Intn(5) {
 	case 0, 1:
@@ -89,6 +91,7 @@ func (a *author) condition(depth int) loop.Expr {
 	return a.expr(dtype.Bool, depth-1)
 }
 
+// expr returns an expression of a type and a depth.
 func (a *author) expr(dt dtype.DType, depth int) loop.Expr {
 	if depth <= 0 {
 		return a.leaf(dt, depth)
@@ -121,6 +124,7 @@ func (a *author) expr(dt dtype.DType, depth int) loop.Expr {
 	return a.leaf(dt, depth)
 }
 
+// leaf returns a constant, an integer, a named value or a load.
 func (a *author) leaf(dt dtype.DType, depth int) loop.Expr {
 	switch a.Intn(8) {
 	case 0:
@@ -139,19 +143,20 @@ func (a *author) leaf(dt dtype.DType, depth int) loop.Expr {
 		}
 	case 4:
 		if depth >= 0 {
-			return a.source(dt).LoadIf(a.condition(0), a.expr(dt, depth-1), a.place())
+			return a.source(dt).LoadIf(a.condition(0), a.expr(dt, depth-1), a.index())
 		}
 	}
-	return a.source(dt).Load(a.place())
+	return a.source(dt).Load(a.index())
 }
 
-// scope runs write and forgets what it declared.
+// scope calls write, and then forgets the names that it declared.
 func (a *author) scope(write func()) {
 	loops, checked, values := len(a.loops), len(a.checked), len(a.values)
 	write()
 	a.loops, a.checked, a.values = a.loops[:loops], a.checked[:checked], a.values[:values]
 }
 
+// loop writes a loop, whose body is a scope.
 func (a *author) loop(kind loop.LoopKind, extent sym.Expr, write func(i sym.Expr)) {
 	a.For(kind, "i", extent, func(i sym.Expr) {
 		a.scope(func() {
@@ -170,7 +175,7 @@ func (a *author) statements(index, extents []sym.Expr) {
 		case 0:
 			a.values = append(a.values, a.Let("v", a.expr(a.pick(), 2)))
 		case 1:
-			i := loop.Convert(dtype.I64, loop.Apply2(loop.And, a.source(dtype.U8).Load(a.place()), loop.Number(dtype.U8, 63)))
+			i := loop.Convert(dtype.I64, loop.Apply2(loop.And, a.source(dtype.U8).Load(a.index()), loop.Number(dtype.U8, 63)))
 			a.checked = append(a.checked, a.Check("c", i, n0, sym.Const(99), "a value"))
 		case 2:
 			v := a.Var("w", a.expr(a.pick(), 1))
@@ -198,6 +203,7 @@ func (a *author) statements(index, extents []sym.Expr) {
 	}
 }
 
+// write returns a kernel of one to three nested loops.
 func (a *author) write() *loop.Kernel {
 	n := sym.Dim("n")
 	extents := []sym.Expr{}
@@ -221,7 +227,7 @@ func (a *author) write() *loop.Kernel {
 			index = append(index, i)
 			if last {
 				at, shape := append([]sym.Expr(nil), index...), append([]sym.Expr(nil), extents...)
-				if a.Intn(3) == 0 { // stores that lie apart
+				if a.Intn(3) == 0 { // strided stores
 					for i, j := range a.Perm(len(at)) {
 						at[i], shape[i] = index[j], extents[j]
 					}
@@ -233,7 +239,7 @@ func (a *author) write() *loop.Kernel {
 				a.values = append(a.values, a.Let("u", a.expr(a.pick(), 2)))
 			}
 			if a.Intn(4) == 0 {
-				// Lanes combined with a value from outside; integers, so that the order does not show.
+				// Lanes combined with a value from outside: integers, whose sums do not depend on the order.
 				dt := []dtype.DType{dtype.I32, dtype.I64}[a.Intn(2)]
 				total := a.Var("total", loop.Number(dt, 0))
 				a.loop(loop.Vector, n, func(sym.Expr) {
@@ -249,6 +255,7 @@ func (a *author) write() *loop.Kernel {
 	return Finish(a.Builder)
 }
 
+// newAuthor returns the author of a seed.
 func newAuthor(seed int64) *author {
 	r := rand.New(rand.NewSource(seed))
 	a := &author{Rand: r, Builder: loop.NewBuilder(fmt.Sprintf("random%d", seed)), sources: map[dtype.DType]*loop.Memory{},
@@ -260,7 +267,7 @@ func newAuthor(seed int64) *author {
 	return a
 }
 
-// Random writes a kernel, and compares it, as it is or scheduled, with the interpreter.
+// Random compares the kernel of a seed, as it is or scheduled, with the interpreter.
 func (h Harness) Random(t testing.TB, seed int64, scheduled bool) {
 	t.Helper()
 	a := newAuthor(seed)

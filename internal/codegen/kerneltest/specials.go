@@ -11,11 +11,10 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Specials runs every function of floats on the values that have rules of their own: NaN, infinities, zeros of both
-// signs, subnormal numbers and the ends of a type. Each operand is an element, a constant or one element for all
-// lanes, in lanes, in what is left after whole vectors, and one by one. What takes exact arithmetic must be the
-// interpreter's to the bit; a function's infinities, zeros and NaN must be too, and its other results may be a few
-// units in the last place away. All NaN are one.
+// Specials runs every function of floats on special values: NaN, infinities, zeros of both signs, subnormal numbers and
+// the ends of a type's range. Each operand is an element, a constant or one element for all lanes, in full vectors, in
+// their remainder, and one by one. Results of exact arithmetic, and infinities, zeros and NaN of other functions, must
+// be the interpreter's to the bit; other results may differ by a few units in the last place. All NaN are equal.
 func (h Harness) Specials(t *testing.T) {
 	for _, dt := range []dtype.DType{dtype.F32, dtype.F64, dtype.F16, dtype.BF16} {
 		values := specialValues(dt)
@@ -33,7 +32,7 @@ func (h Harness) Specials(t *testing.T) {
 					func(x, y loop.Expr) loop.Expr { return loop.Apply2(op, x, y) }, true)
 			}
 		}
-		// A choice by a comparison, as rules of ONNX are written.
+		// A Select by a comparison, as rules of ONNX are written.
 		h.special(t, "choose_"+dt.String(), dt, values, dt, true, func(x, y loop.Expr) loop.Expr {
 			return loop.Choose(loop.Apply2(loop.Lt, x, y), y, x)
 		}, true)
@@ -54,7 +53,7 @@ func (h Harness) Specials(t *testing.T) {
 	}
 }
 
-// resultOf is Bool for a test, and the operands' type for what computes.
+// resultOf returns the type of a function's result: Bool for a test, or else the operands' type.
 func resultOf(dt dtype.DType, test bool) dtype.DType {
 	if test {
 		return dtype.Bool
@@ -62,12 +61,12 @@ func resultOf(dt dtype.DType, test bool) dtype.DType {
 	return dt
 }
 
-// exactUnary reports whether IEEE 754 gives one result of a function to the bit.
+// exactUnary reports whether IEEE 754 defines a function's result to the bit.
 func exactUnary(op loop.UnaryOp) bool {
 	return op < loop.Exp || op > loop.Sigmoid
 }
 
-// specialValues are an odd number of values, so that each meets each lane when they are repeated.
+// specialValues returns an odd number of values, so that each is in each lane when they are repeated.
 func specialValues(dt dtype.DType) []float64 {
 	least, normal, most := 0x1p-149, 0x1p-126, math.MaxFloat32
 	switch dt {
@@ -82,18 +81,18 @@ func specialValues(dt dtype.DType) []float64 {
 	for _, v := range []float64{math.Inf(1), 0, least, normal - least, normal, most, 1, 0.5, 1.5, 2.5, 3} {
 		list = append(list, v, -v)
 	}
-	list[4] = math.Copysign(0, -1) // −0 of a constant is 0
+	list[4] = math.Copysign(0, -1) // -v is 0 for v = 0
 	if len(list)%2 == 0 {
 		list = append(list, 7)
 	}
 	return list
 }
 
-// special runs one function with its operands in every form.
+// special runs one function, of two operands if two, with each form of operand.
 func (h Harness) special(t *testing.T, name string, dt dtype.DType, values []float64, result dtype.DType, exact bool,
 	apply func(x, y loop.Expr) loop.Expr, two bool) {
 	count := int64(len(values))
-	// whole vectors of every width, and a rest, in which the values stand that have rules of their own
+	// Full vectors of every width, and a remainder, which has special values.
 	n := sym.Const(3 * count)
 	for _, kind := range []loop.LoopKind{loop.Vector, loop.Serial} {
 		kernel := func(form string, build func(b *loop.Builder, x, y, z *loop.Memory)) {
@@ -129,7 +128,7 @@ func (h Harness) special(t *testing.T, name string, dt dtype.DType, values []flo
 				row(b, z, c, func(i sym.Expr) loop.Expr { return apply(x.Load(i), y.Load(i.Add(sym.Const(c)).Mod(n))) })
 			}
 		})
-		alone := values // what is a constant, or one element
+		alone := values // the values of constants, and of elements for all lanes
 		if dt == dtype.F16 || dt == dtype.BF16 {
 			alone = values[:5] // computed as f32
 		}
@@ -163,8 +162,7 @@ func (h Harness) special(t *testing.T, name string, dt dtype.DType, values []flo
 	}
 }
 
-// specialReduce reduces rows, in each of which one element or two are special, to what an associative operation gives
-// in any order.
+// specialReduce reduces rows, in each of which one or two elements are special: the result is the same in any order.
 func (h Harness) specialReduce(t *testing.T, op loop.BinaryOp, dt dtype.DType, values []float64) {
 	const extent = 37
 	first := map[loop.BinaryOp]float64{loop.Max: math.Inf(-1), loop.Min: math.Inf(1), loop.Add: 0, loop.Mul: 1}[op]
@@ -186,7 +184,7 @@ func (h Harness) specialReduce(t *testing.T, op loop.BinaryOp, dt dtype.DType, v
 				operands[0].SetFloat(row*extent+i, base)
 			}
 			operands[0].SetFloat(row*extent+row%extent, values[row/extent])
-			if op == loop.Max || op == loop.Min { // in any order, the other zero and a NaN that another follows
+			if op == loop.Max || op == loop.Min { // also zeros of both signs and several NaN, in any order
 				operands[0].SetFloat(row*extent+(row*7+3)%extent, values[(row*5)%count])
 			}
 		}
@@ -194,7 +192,7 @@ func (h Harness) specialReduce(t *testing.T, op loop.BinaryOp, dt dtype.DType, v
 	}
 }
 
-// agreeSpecial compares with the interpreter, to the bit where results are exact.
+// agreeSpecial compares a kernel's last operand with the interpreter's, to the bit if exact, as sameFloat otherwise.
 func (h Harness) agreeSpecial(t *testing.T, name string, k *loop.Kernel, operands []*tensor.Tensor, exact bool) {
 	t.Helper()
 	if h.Take != nil && !h.Take() {
@@ -233,8 +231,8 @@ func (h Harness) agreeSpecial(t *testing.T, name string, k *loop.Kernel, operand
 	}
 }
 
-// sameFloat reports whether a result is the expected one: to the bit, where it must be or where the expected one is a
-// zero, an infinity or NaN; else within a function's error.
+// sameFloat reports whether a result is the expected one: to the bit if exact, or if the expected one is a zero, an
+// infinity or NaN; otherwise within a function's error.
 func sameFloat(dt dtype.DType, got, want float64, exact bool) bool {
 	if math.IsNaN(want) || math.IsNaN(got) {
 		return math.IsNaN(want) && math.IsNaN(got)

@@ -17,7 +17,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Functions runs every function on every type, in lanes and one by one.
+// Functions runs every function on every type, in lanes and one by one, with elements and with one operand for all
+// lanes.
 func (h Harness) Functions(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	run := func(name string, dt, result dtype.DType, apply func(x, y loop.Expr) loop.Expr) {
@@ -82,17 +83,17 @@ func (h Harness) Functions(t *testing.T) {
 	run("equal_c64", dtype.C64, dtype.Bool, func(x, y loop.Expr) loop.Expr { return loop.Apply2(loop.Eq, x, y) })
 }
 
-// Conversions converts numbers of all sizes, and those beside the ends of types and beside what lies between two
-// numbers of a type. Results must be the interpreter's, bit for bit.
+// Conversions converts numbers of all sizes, those near the ends of a type's range, and those near the middle between
+// two numbers of a type. Results must be the interpreter's to the bit.
 func (h Harness) Conversions(t *testing.T) {
 	r := rand.New(rand.NewSource(6))
 	number := func(dt dtype.DType, x *tensor.Tensor, i int64) {
 		power := r.Intn(67)
-		whole := uint64(1)<<(power%64) | r.Uint64()&(1<<(power%64)-1)
+		integer := uint64(1)<<(power%64) | r.Uint64()&(1<<(power%64)-1)
 		if r.Intn(2) == 0 { // few bits, and one far below them
-			whole = uint64(1+r.Intn(512)) << (power % 55)
+			integer = uint64(1+r.Intn(512)) << (power % 55)
 			if r.Intn(3) > 0 {
-				whole += uint64(r.Intn(3) - 1)
+				integer += uint64(r.Intn(3) - 1)
 			}
 		}
 		v := math.Ldexp(1+r.Float64(), power-1)
@@ -102,17 +103,17 @@ func (h Harness) Conversions(t *testing.T) {
 		case 1, 2:
 			v = math.Nextafter(math.Ldexp(1, power), []float64{0, math.Ldexp(1, power), math.Inf(1)}[r.Intn(3)])
 		case 3, 4:
-			v = float64(whole)
+			v = float64(integer)
 		}
 		if sign := r.Intn(2); sign == 0 {
-			whole, v = -whole, -v
+			integer, v = -integer, -v
 		}
 		if dt.IsFloat() {
 			x.SetFloat(i, v)
 		} else if dt == dtype.Bool {
-			x.SetInt(i, int64(whole&1))
+			x.SetInt(i, int64(integer&1))
 		} else {
-			x.SetInt(i, int64(whole))
+			x.SetInt(i, int64(integer))
 		}
 	}
 	for _, from := range ElementTypes {
@@ -133,7 +134,7 @@ func (h Harness) Conversions(t *testing.T) {
 	}
 }
 
-// Powers holds the exponents that have a way of their own.
+// Powers runs Pow with the constant exponents that generators compute specially.
 func (h Harness) Powers(t *testing.T) {
 	for _, dt := range []dtype.DType{dtype.F32, dtype.F64, dtype.F16} {
 		for _, y := range []float64{0, 1, 2, 3, -1, 0.5} {
@@ -152,8 +153,8 @@ func (h Harness) Powers(t *testing.T) {
 	}
 }
 
-// Checks shows the error of a value that fails its check, and that it is the interpreter's. Values are checked against
-// a dimension, from its negative on or from 0.
+// Checks checks that the error of a value that fails its check is the interpreter's, and names the value and its limits, which are
+// over a dimension.
 func (h Harness) Checks(t *testing.T) {
 	for _, kind := range []loop.LoopKind{loop.Vector, loop.Serial} {
 		for _, negative := range []bool{false, true} {
@@ -195,7 +196,8 @@ func (h Harness) Checks(t *testing.T) {
 	}
 }
 
-// TilesAtOnce runs a kernel's tiles on several goroutines, each with its own scratch.
+// TilesAtOnce runs a kernel's tiles on several goroutines, each with its own scratch: results must be those of one
+// call.
 func (h Harness) TilesAtOnce(t *testing.T) {
 	b := loop.NewBuilder("tiles")
 	n := sym.Const(64)
@@ -247,8 +249,8 @@ func (h Harness) TilesAtOnce(t *testing.T) {
 	}
 }
 
-// Contractions multiplies tiles of every shape near the blocks' borders, with operands as they lie, transposed, and
-// with steps, and compares with the interpreter. Values are small integers, so that sums are exact in any order.
+// Contractions multiplies tiles with extents around those of generators' tiles, with operands that are row-major,
+// transposed and strided. Values are small integers, so that sums are exact in any order.
 func (h Harness) Contractions(t *testing.T) {
 	r := rand.New(rand.NewSource(5))
 	types := []struct{ c, a, b dtype.DType }{
@@ -279,7 +281,7 @@ func (h Harness) Contractions(t *testing.T) {
 		to, x, y := operand("c", loop.Update, dt.c, m, n), operand("a", loop.Read, dt.a, m, k),
 			operand("b", loop.Read, dt.b, k, n)
 		b.Contract(sym.Const(m), sym.Const(n), sym.Const(k), to, x, y)
-		b.Contract(sym.Const(m), sym.Const(n), sym.Const(k), to, x, y) // what was packed is used again
+		b.Contract(sym.Const(m), sym.Const(n), sym.Const(k), to, x, y) // reuses packed operands
 		kernel := Finish(b)
 		operands := []*tensor.Tensor{}
 		for _, p := range kernel.Params {
@@ -296,8 +298,7 @@ func (h Harness) Contractions(t *testing.T) {
 	}
 }
 
-// EmptyContractions multiplies tiles whose extents depend on dimensions that are 0, or so small that the extents are
-// negative.
+// EmptyContractions multiplies tiles whose dynamic extents are 0 or negative.
 func (h Harness) EmptyContractions(t *testing.T) {
 	row, col := []sym.Expr{n1, n0}, []sym.Expr{n0, n1}
 	for _, n := range []int64{0, 3, 40} {
@@ -325,7 +326,7 @@ func (h Harness) EmptyContractions(t *testing.T) {
 	}
 }
 
-// courses are kernels that go through steps: see loop.Course.
+// courses are kernels that run through steps: see loop.Course.
 var courses = []string{`kernel @running(%x: i64[s, 3, n] read, %h: i64[3, n] work, %p: i64[3, n] work, %y: i64[s, 3, n] write, %z: i64[n] write) dims(n, s) {
   parallel a < 3 {
     parallel b < n {
@@ -377,7 +378,7 @@ var courses = []string{`kernel @running(%x: i64[s, 3, n] read, %h: i64[3, n] wor
   }
 }`}
 
-// Courses runs kernels of steps, in one call and in several, and compares with the interpreter.
+// Courses compares kernels of steps with the interpreter, with their tiles in one call and in several.
 func (h Harness) Courses(t *testing.T) {
 	for _, text := range courses {
 		k, err := loop.ParseKernel(text)

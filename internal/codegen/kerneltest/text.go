@@ -11,8 +11,8 @@ import (
 )
 
 // Texts runs the cases of testdata/*.txt: a line "== MACHINE: title", the ranges of a kernel's dimensions and the
-// kernel, a line "--", and what show says of its code for the machine. of is the harness for a machine's name; if runs
-// is true, the code computes what the interpreter does.
+// kernel, a line "--", and the text that show returns for its code. of returns the harness for a machine's name; if
+// runs is true, the code also runs, and its results must be the interpreter's.
 func Texts(t *testing.T, rewrite bool, of func(t *testing.T, name string) (h Harness, runs bool),
 	show func(t *testing.T, h Harness, m *loop.Module) string) {
 	goldentest.Run(t, rewrite, func(t *testing.T, head, source string) string {
@@ -41,7 +41,7 @@ func Texts(t *testing.T, rewrite bool, of func(t *testing.T, name string) (h Har
 			var operands []*tensor.Tensor
 			for _, p := range k.Params {
 				x := Operand(t, p, dims)
-				fillPlain(x)
+				fillSmall(x)
 				operands = append(operands, x)
 			}
 			if runs {
@@ -52,8 +52,8 @@ func Texts(t *testing.T, rewrite bool, of func(t *testing.T, name string) (h Har
 	})
 }
 
-// fillPlain writes small numbers, of both signs if the type has them.
-func fillPlain(x *tensor.Tensor) {
+// fillSmall sets a tensor's elements to small numbers, of both signs if the type has them.
+func fillSmall(x *tensor.Tensor) {
 	for i := range x.Len() {
 		v := i*7%13 - 5
 		switch dt := x.DType(); {

@@ -1,11 +1,12 @@
 // Package mathematics has the functions of floats, such as exp and sin, written once for all code generators: over an
-// algebra of a few operations, which each generator emits as its instructions. So they all compute the same bits, and
-// those that a model in Go computes.
+// algebra of a few operations, which each generator emits as its instructions. All generators therefore compute the
+// same bits, and so does a model in Go, for tests.
 package mathematics
 
 import "math"
 
-// Predicate is a comparison of floats; those but NotEqual, NotLess and Unordered are false if an operand is NaN.
+// Predicate is a comparison of floats. If an operand is NaN, NotEqual, NotLess and Unordered are true, and all others
+// false.
 type Predicate int
 
 // The predicates.
@@ -20,8 +21,8 @@ const (
 	Greater
 )
 
-// Algebra is what the functions of f32 are written in: vectors V of 32-bit lanes, and masks M that choose lanes. Lane
-// models one lane of it. Every operation rounds once, to nearest even, and keeps subnormal numbers.
+// Algebra has the operations of the functions of f32: on vectors V of 32-bit lanes, and masks M of lanes. Lane models
+// one lane of it. Every operation rounds once, to nearest even, and keeps subnormal numbers.
 type Algebra[V, M any] interface {
 	Float(c float32) V // in all lanes
 	Integer(c int32) V
@@ -29,15 +30,15 @@ type Algebra[V, M any] interface {
 	Add(x, y V) V
 	Sub(x, y V) V
 	Mul(x, y V) V
-	MulWhere(m M, x, y V) V // x·y in the mask's lanes, 0 elsewhere, where y is a positive number
+	MulWhere(m M, x, y V) V // x·y in the mask's lanes, 0 elsewhere; y is positive
 	Div(x, y V) V
-	Min(x, y V) V // y where one is NaN, and where both are zeros
+	Min(x, y V) V // y if one is NaN, or if both are zeros
 	Max(x, y V) V // likewise
 	Sqrt(x V) V
 	Fma(x, y, z V) V  // x·y + z
 	Fnma(x, y, z V) V // z − x·y
 	Fms(x, y, z V) V  // x·y − z
-	Near(x, y, z V) V // x·y + z, of which the product may be rounded too; elsewhere it is Fma
+	Near(x, y, z V) V // x·y + z, rounded once as Fma, or also after the product
 	Trunc(x V) V
 
 	And(x, y V) V
@@ -63,16 +64,16 @@ type Algebra[V, M any] interface {
 	MaskOr(x, y M) M
 	SelectLanes(m M, x, y V) V // x in the mask's lanes, y elsewhere
 
-	Lookup(table *[8]uint32, index V) V // the table's entry that the low three bits of each lane name
+	Lookup(table *[8]uint32, index V) V // the table's entry at the low three bits of each lane
 
-	// rarely is usual, but otherwise's values in the lanes of the mask. These are computed only where a lane of the vector
-	// needs them.
+	// Rarely returns otherwise's values in the mask's lanes, and usual in others. otherwise runs only if the mask has a
+	// lane.
 	Rarely(m M, usual []V, otherwise func() []V) []V
 }
 
-// Functions has the functions of f32. A function's comment says its greatest error in units in the last place (ulp) of
-// the exact result, found by TestExhaustive, for two arguments on samples; NaN, infinities, zeros and results beyond
-// the range of f32 are as package math has them.
+// Functions has the functions of f32. A function's comment gives its greatest error in units in the last place (ulp) of
+// the exact result, found by TestExhaustive, or on samples for functions of two arguments. Results that are NaN,
+// infinite, zero or beyond the range of f32 are those of package math.
 //
 // Polynomials are minimax approximations, found by the exchange algorithm of Remez, whose coefficients were then
 // rounded to f32 one after another, the remaining ones fitted again each time.
@@ -80,12 +81,13 @@ type Functions[V, M any] struct{ Algebra[V, M] }
 
 const signBit = -1 << 31
 
+// abs returns x without its sign.
 func (m Functions[V, M]) abs(x V) V { return m.AndNot(m.Integer(signBit), x) }
 
-// withSign is x, which has no sign, with the sign of y.
+// withSign returns x, which has no sign, with the sign of y.
 func (m Functions[V, M]) withSign(x, y V) V { return m.Or(x, m.And(m.Integer(signBit), y)) }
 
-// horner is c₀ + x·(c₁ + x·(c₂ + …)).
+// horner returns c₀ + x·(c₁ + x·(c₂ + …)).
 func (m Functions[V, M]) horner(x V, c ...float32) V {
 	p := m.Float(c[len(c)-1])
 	for i := len(c) - 2; i >= 0; i-- {
@@ -94,7 +96,7 @@ func (m Functions[V, M]) horner(x V, c ...float32) V {
 	return p
 }
 
-// lookupFloat is lookup in a table of floats.
+// lookupFloat is Lookup in a table of floats.
 func (m Functions[V, M]) lookupFloat(table *[8]float32, index V) V {
 	var bits [8]uint32
 	for i, c := range table {

@@ -3,8 +3,8 @@ package mathematics
 // erfStep is the distance of the points around which erf has a polynomial.
 const erfStep = 17.0 / 32
 
-// erfTable has the coefficients of the polynomials, of erf(n·erfStep + t) in t: for every power a coefficient for n =
-// 0, 1, … 7. The first polynomial is that of erf(t) / t − 1.
+// erfTable has the coefficients of the polynomials of erf(n·erfStep + t) in t: for each power of t, a coefficient for
+// each n from 0 to 7. For n = 0, the polynomial is that of erf(t) / t − 1.
 var erfTable = [...][8]float32{
 	{0.e+00, 5.4752845e-01, 8.670583e-01, 9.757977e-01, 9.97346e-01, 9.998277e-01, 9.9999344e-01, 9.999999e-01},
 	{1.2837917e-01, 8.5091424e-01, 3.6490342e-01, 8.898742e-02, 1.2340694e-02, 9.7328186e-04, 4.366149e-05, 1.1144783e-06},
@@ -20,7 +20,7 @@ var erfTable = [...][8]float32{
 		-2.352568e-03},
 }
 
-// Erf is a polynomial around the nearest of eight points, with an error of at most 1.02 ulp.
+// Erf evaluates a polynomial around the nearest of eight points, with an error of at most 1.02 ulp.
 func (m Functions[V, M]) Erf(x V) V {
 	a := m.Min(m.Float(3.95), m.abs(x))
 	shifted := m.Fma(a, m.Float(1/erfStep), m.Float(3<<22))

@@ -2,15 +2,15 @@ package mathematics
 
 import "math"
 
-// Functions of eˣ. An argument is split as n·ln 2 + r by fused multiplications with ln 2 in two parts (W. J. Cody and
-// W. Waite, Software Manual for the Elementary Functions, 1980). Adding roundShift rounds to an integer n and leaves n
-// + 127 in the low bits, which shifted left by 23 are the float 2ⁿ.
+// Functions of eˣ. An argument is split into n·ln 2 + r by fused multiplications with ln 2 as a sum of two floats (W.
+// J. Cody and W. Waite, Software Manual for the Elementary Functions, 1980). Adding roundShift rounds to an integer n
+// and leaves n + 127 in the low bits, which shifted left by 23 are the float 2ⁿ.
 const (
 	roundShift = 3<<22 + 127
 	ln2        = float32(math.Ln2)
 	ln2Low     = float32(math.Ln2 - float64(ln2))
 
-	// exp overflows above and is zero below; between, what exp's parts are multiplied by is a normal number.
+	// exp overflows above expHigh and is zero below ExpLow; between them, the factors of exp's result are normal numbers.
 	expHigh = 90
 	ExpLow  = -104.5
 
@@ -21,8 +21,8 @@ const (
 // Exp has an error of at most 1.63 ulp.
 func (m Functions[V, M]) Exp(x V) V { return m.ExpFrom(x, ExpLow) }
 
-// ExpFrom is exp(x), but 0 if x < low, which is ExpLow or more. There it multiplies nothing: a product that underflows,
-// even to zero, takes processors some hundred times as long as another.
+// ExpFrom returns exp(x), or 0 if x < low, which is at least ExpLow. For such x it multiplies nothing: a product that
+// underflows, even to zero, takes processors about a hundred times as long as others.
 func (m Functions[V, M]) ExpFrom(x V, low float32) V {
 	above := m.Compare(NotLess, x, m.Float(low))
 	x = m.Max(m.Float(low), m.Min(m.Float(expHigh), x))
@@ -36,7 +36,7 @@ func (m Functions[V, M]) ExpFrom(x V, low float32) V {
 	return m.MulWhere(above, m.Mul(p, scale), scale)
 }
 
-// expm1Parts gives p, the polynomial of eʳ − 1 for x = n·ln 2 + r, and 2ⁿ⁺ᵇ, which must be normal.
+// expm1Parts returns p, the polynomial of eʳ − 1 for x = n·ln 2 + r, and 2ⁿ⁺ᵇ, which must be a normal number.
 func (m Functions[V, M]) expm1Parts(x V, b float32) (p, scale V) {
 	t := m.Fma(x, m.Float(1/math.Ln2), m.Float(roundShift+b))
 	n := m.Sub(t, m.Float(roundShift+b))
@@ -52,7 +52,7 @@ func (m Functions[V, M]) Expm1(x V) V {
 	return m.withSign(m.abs(m.Add(y, y)), x)
 }
 
-// Sigmoid is 1 / (1 + e⁻ˣ), with an error of at most 1.67 ulp.
+// Sigmoid returns 1 / (1 + e⁻ˣ), with an error of at most 1.67 ulp.
 func (m Functions[V, M]) Sigmoid(x V) V {
 	one := m.Float(1)
 	a := m.Or(m.Integer(signBit), x)
@@ -64,8 +64,8 @@ func (m Functions[V, M]) Sigmoid(x V) V {
 	return m.Fma(rest, m.Float(0.75), q)
 }
 
-// Gated is x·sigmoid(y) with one division, with an error of at most 3 ulp where e⁻ʸ does not overflow (y ≥ −88.7), and
-// 0 below.
+// Gated returns x·sigmoid(y) with one division. The error is at most 3 ulp if e⁻ʸ does not overflow (y ≥ −88.7); below,
+// the result is 0.
 func (m Functions[V, M]) Gated(x, y V) V {
 	return m.Div(x, m.Add(m.Float(1), m.ExpFrom(m.Xor(m.Integer(signBit), y), expNormal)))
 }
@@ -83,7 +83,7 @@ func (m Functions[V, M]) Tanh(x V) V {
 	return m.withSign(m.abs(y), x)
 }
 
-// quarter is exp(a)/4 for a ≥ 0, which does not overflow where half of exp(a) does not.
+// quarter returns exp(a)/4 for a ≥ 0, which does not overflow if exp(a)/2 does not.
 func (m Functions[V, M]) quarter(a V) V {
 	p, scale := m.expm1Parts(m.Min(m.Float(89.5), a), -2)
 	return m.Fma(scale, p, scale)

@@ -2,7 +2,7 @@ package mathematics
 
 import "math"
 
-// Lane is the model of Algebra: one lane of 32 bits.
+// Lane is the model of Algebra: one lane of 32 bits. Its methods are those of Algebra.
 type Lane struct{}
 
 func single(x uint32) float32 { return math.Float32frombits(x) }
@@ -13,6 +13,8 @@ func (Lane) Integer(c int32) uint32 { return uint32(c) }
 func (Lane) Add(x, y uint32) uint32 { return word(single(x) + single(y)) }
 func (Lane) Sub(x, y uint32) uint32 { return word(single(x) - single(y)) }
 func (Lane) Mul(x, y uint32) uint32 { return word(single(x) * single(y)) }
+
+// MulWhere returns x·y, or 0 if the lane is not in the mask.
 func (m Lane) MulWhere(above bool, x, y uint32) uint32 {
 	if !above {
 		return 0
@@ -36,6 +38,7 @@ func (Lane) ShiftRightBy(x, n uint32) uint32     { return x >> n }
 
 func (Lane) ShiftRightSigned(x uint32, n int64) uint32 { return uint32(int32(x) >> n) }
 
+// Min returns the lesser; y if one is NaN, or if both are zeros.
 func (Lane) Min(x, y uint32) uint32 {
 	if single(x) < single(y) {
 		return x
@@ -43,6 +46,7 @@ func (Lane) Min(x, y uint32) uint32 {
 	return y
 }
 
+// Max returns the greater; y if one is NaN, or if both are zeros.
 func (Lane) Max(x, y uint32) uint32 {
 	if single(x) > single(y) {
 		return x
@@ -54,9 +58,9 @@ func (Lane) Fma(x, y, z uint32) uint32  { return word(fusedSingle(single(x), sin
 func (Lane) Fnma(x, y, z uint32) uint32 { return word(fusedSingle(-single(x), single(y), single(z))) }
 func (Lane) Fms(x, y, z uint32) uint32  { return word(fusedSingle(single(x), single(y), -single(z))) }
 
-// fusedSingle is x·y + z rounded once. The product is exact in f64; the sum is rounded to odd there, with which
-// rounding it again is as rounding the exact sum (S. Boldo and G. Melquiond, Emulation of FMA and correctly rounded
-// sums, 2008).
+// fusedSingle returns x·y + z rounded once. The product is exact in f64. The sum is rounded to odd in f64: rounding it
+// again to f32 gives the same as rounding the exact sum (S. Boldo and G. Melquiond, Emulation of FMA and correctly
+// rounded sums, 2008).
 func fusedSingle(x, y, z float32) float32 {
 	p, c := float64(x)*float64(y), float64(z)
 	s := p + c
@@ -79,6 +83,7 @@ func (m Lane) Near(x, y, z uint32) uint32 { return m.Fma(x, y, z) }
 // Trunc rounds toward zero.
 func (Lane) Trunc(x uint32) uint32 { return word(float32(math.Trunc(float64(single(x))))) }
 
+// ToInt rounds to an integer, ties to even; the least one for NaN and for values that do not fit.
 func (Lane) ToInt(x uint32) uint32 {
 	v := math.RoundToEven(float64(single(x)))
 	if !(v >= math.MinInt32 && v <= math.MaxInt32) {
@@ -93,6 +98,7 @@ func (Lane) Compare(p Predicate, x, y uint32) bool {
 	return satisfies(p, float64(single(x)), float64(single(y)))
 }
 
+// satisfies reports whether a predicate holds for two numbers.
 func satisfies(p Predicate, a, b float64) bool {
 	switch p {
 	case Equal:
@@ -121,6 +127,7 @@ func (Lane) GreaterInt(x, y uint32) bool { return int32(x) > int32(y) }
 func (Lane) MaskAnd(x, y bool) bool { return x && y }
 func (Lane) MaskOr(x, y bool) bool  { return x || y }
 
+// SelectLanes returns x if the lane is in the mask, and else y.
 func (Lane) SelectLanes(m bool, x, y uint32) uint32 {
 	if m {
 		return x
@@ -130,6 +137,7 @@ func (Lane) SelectLanes(m bool, x, y uint32) uint32 {
 
 func (Lane) Lookup(table *[8]uint32, index uint32) uint32 { return table[index&7] }
 
+// Rarely returns otherwise's values if the lane is in the mask, and else usual.
 func (Lane) Rarely(m bool, usual []uint32, otherwise func() []uint32) []uint32 {
 	if m {
 		return otherwise()
@@ -137,7 +145,7 @@ func (Lane) Rarely(m bool, usual []uint32, otherwise func() []uint32) []uint32 {
 	return usual
 }
 
-// WideLane is the model of WideAlgebra: one lane of 64 bits.
+// WideLane is the model of WideAlgebra: one lane of 64 bits. Its methods are those of WideAlgebra.
 type WideLane struct{}
 
 func double(x uint64) float64   { return math.Float64frombits(x) }
@@ -148,6 +156,8 @@ func (WideLane) Integer(c int64) uint64 { return uint64(c) }
 func (WideLane) Add(x, y uint64) uint64 { return wideWord(double(x) + double(y)) }
 func (WideLane) Sub(x, y uint64) uint64 { return wideWord(double(x) - double(y)) }
 func (WideLane) Mul(x, y uint64) uint64 { return wideWord(double(x) * double(y)) }
+
+// MulWhere returns x·y, or 0 if the lane is not in the mask.
 func (m WideLane) MulWhere(above bool, x, y uint64) uint64 {
 	if !above {
 		return 0
@@ -177,6 +187,7 @@ func (WideLane) ShiftLeft(x uint64, n int64) uint64    { return x << n }
 func (WideLane) ShiftRight(x uint64, n int64) uint64   { return x >> n }
 func (WideLane) Compare(p Predicate, x, y uint64) bool { return satisfies(p, double(x), double(y)) }
 
+// Min returns the lesser; y if one is NaN, or if both are zeros.
 func (WideLane) Min(x, y uint64) uint64 {
 	if double(x) < double(y) {
 		return x
@@ -184,6 +195,7 @@ func (WideLane) Min(x, y uint64) uint64 {
 	return y
 }
 
+// Max returns the greater; y if one is NaN, or if both are zeros.
 func (WideLane) Max(x, y uint64) uint64 {
 	if double(x) > double(y) {
 		return x
@@ -191,6 +203,7 @@ func (WideLane) Max(x, y uint64) uint64 {
 	return y
 }
 
+// SelectLanes returns x if the lane is in the mask, and else y.
 func (WideLane) SelectLanes(m bool, x, y uint64) uint64 {
 	if m {
 		return x

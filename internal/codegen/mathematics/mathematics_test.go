@@ -7,6 +7,7 @@ import (
 	"testing"
 )
 
+// TestMathematics: the errors of the functions of one argument are at most those that their comments give.
 func TestMathematics(t *testing.T) {
 	for _, s := range Samples() {
 		t.Run(s.Name, func(t *testing.T) {
@@ -25,7 +26,8 @@ func TestMathematics(t *testing.T) {
 	}
 }
 
-// power is x to the y with an error far below f32's: math.Pow squares as often as an exponent has bits.
+// power returns x to the power y with an error far below f32's unit: math.Pow, which squares once for each bit of the
+// exponent, has a larger one.
 func power(x, y float64) float64 {
 	p := math.Pow(x, y)
 	if a := math.Abs(x); a > 0 && !math.IsInf(a, 0) && !math.IsInf(y, 0) && y == y && p == p {
@@ -38,7 +40,7 @@ func power(x, y float64) float64 {
 	return p
 }
 
-// TestMathematics2 checks the functions of two arguments.
+// TestMathematics2: the same for the functions of two arguments, on special values and random ones.
 func TestMathematics2(t *testing.T) {
 	var special []float32
 	for _, v := range []float64{0, math.SmallestNonzeroFloat32, 1e-40, 0.3, 0.5, 1, 1.5, 2, 3, 4, 1 << 23, 1<<24 - 1,
@@ -51,7 +53,7 @@ func TestMathematics2(t *testing.T) {
 		name      string
 		function  func(m model, x, y uint32) uint32
 		reference func(x, y float64) float64
-		near      func(x float32) float32 // a second argument for which the result is no extreme
+		near      func(x float32) float32 // a second argument for which the result neither overflows nor underflows
 		ulp       float64
 	}{
 		{"atan2", model.Atan2, math.Atan2, func(y float32) float32 { return y * float32(math.Exp(r.NormFloat64()*4)) }, 1.75},
@@ -90,7 +92,7 @@ func TestMathematics2(t *testing.T) {
 	}
 }
 
-// TestFusedModel shows that the model's fused multiplication rounds as big.Float does.
+// TestFusedModel: the model's fused multiplication rounds as big.Float does.
 func TestFusedModel(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	random := func(near int) float32 { return single(r.Uint32()&0x807fffff | uint32(near+r.IntN(30))<<23) }
@@ -107,7 +109,7 @@ func TestFusedModel(t *testing.T) {
 	}
 }
 
-// TestGated compares x·sigmoid(y) with the exact product, where e⁻ʸ is a number of f32.
+// TestGated: the error of x·sigmoid(y) is at most 3 ulp if e⁻ʸ does not overflow, and the result 0 if it does.
 func TestGated(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 5))
 	m := model{Lane{}}
@@ -126,8 +128,8 @@ func TestGated(t *testing.T) {
 	}
 }
 
-// watched is the model of a lane that counts products that underflow: of numbers but zeros, a product that is no normal
-// number, which processors take a hundred times as long for.
+// watched is a model of a lane that counts products that underflow: products of numbers other than 0 that are not
+// normal numbers, which take processors a hundred times as long.
 type watched struct {
 	Lane
 	count *int
@@ -148,14 +150,15 @@ func (w watched) MulWhere(above bool, x, y uint32) uint32 {
 	return w.Mul(x, y)
 }
 
-// TestUnderflow shows that arguments whose exponential underflows in f32, as masks make them, cost no more than others.
+// TestUnderflow: no product underflows for arguments whose exponential underflows in f32, such as those of masked
+// scores, so that they cost no more than others.
 func TestUnderflow(t *testing.T) {
 	count := 0
 	m := model{watched{count: &count}}
 	for _, test := range []struct {
 		name     string
 		function func(x uint32) uint32
-		least    float32 // from which on down nothing underflows
+		least    float32 // no product underflows for arguments up to this one
 	}{
 		{"exp", m.Exp, ExpLow},
 		{"exp of shares", func(x uint32) uint32 { return m.ExpFrom(x, expNormal) }, 0},

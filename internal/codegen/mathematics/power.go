@@ -2,7 +2,7 @@ package mathematics
 
 import "math"
 
-// log2(1 + f) is log2e·f − log2e/2·f² + f³·R(f); each factor that counts has two parts.
+// log2(1 + f) is log2e·f − log2e/2·f² + f³·R(f). The first two factors are sums of two floats.
 const (
 	log2e        = float32(math.Log2E)
 	log2eLow     = float32(math.Log2E - float64(log2e))
@@ -11,7 +11,7 @@ const (
 )
 
 // powerTable has for each eighth of an octave, from 31/32 on, a number of five bits near its reciprocal, and −log2 of
-// that in two parts. The first, with k added, takes no more than 24 bits.
+// that number as a sum of two floats. The first of them plus k is exact: it takes at most 24 bits.
 var powerTable = [...][8]float32{
 	{32. / 32, 28. / 32, 26. / 32, 23. / 32, 21. / 32, 20. / 32, 18. / 32, 17. / 32},
 	{0, 0.1926422119140625, 0.299560546875, 0.4764404296875, 0.6076812744140625, 0.678070068359375, 0.830078125,
@@ -19,7 +19,7 @@ var powerTable = [...][8]float32{
 	{0, 2.8660284e-06, -2.650161e-07, -2.3857444e-06, 1.3028072e-06, 1.8367533e-06, -3.1264424e-06, 5.376559e-07},
 }
 
-// log2Of is log2(x) for finite x > 0, to about 33 bits: high + low. What it gives for other x is of no use.
+// log2Of returns log2(x) for finite x > 0 as high + low, to about 33 bits. The results for other x are undefined.
 func (m Functions[V, M]) log2Of(x V) (high, low V) {
 	small := m.Compare(Less, x, m.Float(0x1p-126))
 	x = m.SelectLanes(small, m.Mul(x, m.Float(1<<23)), x)
@@ -27,7 +27,7 @@ func (m Functions[V, M]) log2Of(x V) (high, low V) {
 	index := m.ShiftRight(offset, 20)
 	mantissa := m.SubInt(x, m.And(offset, m.Integer(exponentBits)))
 	k := m.Sub(m.ToFloat(m.ShiftRightSigned(offset, 23)), m.SelectLanes(small, m.Float(23), m.Float(0)))
-	f := m.Fms(mantissa, m.lookupFloat(&powerTable[0], index), m.Float(1)) // no bit is lost; |f| < 0.0704
+	f := m.Fms(mantissa, m.lookupFloat(&powerTable[0], index), m.Float(1)) // exact; |f| < 0.0704
 
 	linear := m.Mul(f, m.Float(log2e))
 	linearLow := m.Fma(f, m.Float(log2eLow), m.Fms(f, m.Float(log2e), linear))
@@ -39,14 +39,14 @@ func (m Functions[V, M]) log2Of(x V) (high, low V) {
 	curve := m.Mul(square, factor)
 	curveLow := m.Fma(square, factorLow, m.Fma(squareLow, factor, m.Fms(square, factor, curve)))
 
-	whole := m.Add(k, m.lookupFloat(&powerTable[1], index))
-	sum := m.Add(whole, linear)
-	low = m.Add(m.Sub(linear, m.Sub(sum, whole)), m.Add(linearLow, m.lookupFloat(&powerTable[2], index)))
+	base := m.Add(k, m.lookupFloat(&powerTable[1], index))
+	sum := m.Add(base, linear)
+	low = m.Add(m.Sub(linear, m.Sub(sum, base)), m.Add(linearLow, m.lookupFloat(&powerTable[2], index)))
 	high = m.Add(sum, curve)
 	return high, m.Add(low, m.Add(m.Sub(curve, m.Sub(high, sum)), curveLow))
 }
 
-// exp2Of is 2 to the high + low, for |low| ≤ 1.
+// exp2Of returns 2 to the power high + low, for |low| ≤ 1.
 func (m Functions[V, M]) exp2Of(high, low V) V {
 	high = m.Max(m.Float(-160), m.Min(m.Float(140), high))
 	t := m.Add(high, m.Float(3<<22+2*127))
@@ -56,32 +56,33 @@ func (m Functions[V, M]) exp2Of(high, low V) V {
 	return m.Mul(m.Mul(p, m.ShiftLeft(half, 23)), m.ShiftLeft(m.SubInt(t, half), 23))
 }
 
-// Pow is x to the y, with an error of at most 0.97 ulp.
+// Pow returns x to the power y, with an error of at most 0.97 ulp.
 func (m Functions[V, M]) Pow(x, y V) V {
 	a, zero, one, nan := m.abs(x), m.Float(0), m.Float(1), m.Float(float32(math.NaN()))
 	high, low := m.log2Of(a)
-	// Beyond these bounds the result is 0, 1 or infinite, and within them nothing is infinite on the way.
+	// Beyond these bounds the result is 0, 1 or infinite; within them no intermediate result is infinite.
 	bounded := m.Max(m.Float(-1<<40), m.Min(m.Float(1<<40), y))
 	product := m.Mul(bounded, high)
 	productLow := m.Fma(bounded, low, m.Fms(bounded, high, product))
 	r := m.exp2Of(product, m.Max(m.Float(-1), m.Min(one, productLow)))
 
-	whole, half := m.Trunc(y), m.Mul(y, m.Float(0.5))
-	broken := m.Compare(NotEqual, whole, y)
-	r = m.SelectLanes(m.MaskAnd(broken, m.Compare(Less, x, zero)), nan, r)
+	integer, half := m.Trunc(y), m.Mul(y, m.Float(0.5))
+	fraction := m.Compare(NotEqual, integer, y)
+	r = m.SelectLanes(m.MaskAnd(fraction, m.Compare(Less, x, zero)), nan, r)
 	isZero, isInfinite := m.Compare(Equal, a, zero), m.Compare(Equal, a, m.Integer(infinity))
 	inverse := m.SelectLanes(isZero, m.Integer(infinity), zero)
 	r = m.SelectLanes(m.MaskOr(isZero, isInfinite), m.SelectLanes(m.Compare(Less, y, zero), inverse, a), r)
-	odd := m.MaskAnd(m.Compare(Equal, whole, y), m.Compare(NotEqual, m.Trunc(half), half))
+	odd := m.MaskAnd(m.Compare(Equal, integer, y), m.Compare(NotEqual, m.Trunc(half), half))
 	r = m.Or(r, m.SelectLanes(odd, m.And(x, m.Integer(signBit)), zero))
 	r = m.SelectLanes(m.Compare(Unordered, x, y), nan, r)
 	return m.SelectLanes(m.MaskOr(m.Compare(Equal, x, one), m.Compare(Equal, y, zero)), one, r)
 }
 
-// PowConstant is x to some powers that models have, with an error below 2 ulp.
+// PowConstant returns x to a power that is common in models, with an error below 2 ulp; known is false for other
+// powers.
 func (m Functions[V, M]) PowConstant(x V, y float32) (power V, known bool) {
 	one, infinite := m.Float(1), m.Integer(infinity)
-	root := func() V { return m.Sqrt(m.Add(x, m.Float(0))) } // of −0 too it is 0
+	root := func() V { return m.Sqrt(m.Add(x, m.Float(0))) } // 0 also for −0
 	minusInfinite := func() M { return m.Compare(Equal, x, m.Float(float32(math.Inf(-1)))) }
 	switch y {
 	case 0:

@@ -6,23 +6,23 @@ import (
 	"strconv"
 )
 
-// This file has the arguments with which the functions are tested, here and as the instructions of code generators.
+// This file has the arguments for tests of the functions, of this package and of code generators.
 
-// Powers are what PowConstant knows.
+// Powers are the powers that PowConstant knows.
 var Powers = []float32{0, 1, 2, 3, 4, -1, -2, 0.5, -0.5}
 
 type (
 	model = Functions[uint32, bool]
-	// Sample is a function of one argument, as the model of a lane computes it, and what it should be.
+	// Sample is a function of one argument, as the model of a lane computes it, and its reference.
 	Sample struct {
 		Name      string
 		Function  func(m Functions[uint32, bool], x uint32) uint32
 		Reference func(float64) float64
-		Ulp       float64 // the greatest error that its comment promises
+		Ulp       float64 // the greatest error that its comment gives
 	}
 )
 
-// Samples are the functions of one argument, PowConstant for each of Powers too.
+// Samples returns the functions of one argument, among them PowConstant for each of Powers.
 func Samples() []Sample {
 	list := []Sample{
 		{"exp", model.Exp, math.Exp, 1.63},
@@ -61,8 +61,8 @@ func Samples() []Sample {
 	return list
 }
 
-// Ulps is the distance of a result from the exact value, in units of f32's last place there; infinite where one is NaN
-// or infinite, or zero with another sign, and the other is not.
+// Ulps returns the distance of a result from the exact value, in units in the last place of f32 at that value. It is
+// infinite if only one of both is NaN or infinite, or if both are zeros of different signs.
 func Ulps(got float32, want float64) float64 {
 	rounded := float32(want)
 	switch g := float64(got); {
@@ -87,7 +87,7 @@ func Ulps(got float32, want float64) float64 {
 	return math.Inf(1)
 }
 
-// unit is the weight of f32's last place at x.
+// unit returns the unit in the last place of f32 at x.
 func unit(x float64) float64 {
 	_, e := math.Frexp(x)
 	return math.Ldexp(1, max(e-24, -149))
@@ -104,7 +104,7 @@ func Arguments(f func(x uint32)) {
 			f(e<<23 | r.Uint32()>>9)
 		}
 	}
-	for range 50000 { // where most functions have their shape
+	for range 50000 { // the range in which most functions vary
 		f(word(float32(r.NormFloat64() * 8)))
 	}
 	for range 30000 { // near 1
@@ -116,7 +116,7 @@ func Arguments(f func(x uint32)) {
 	}
 }
 
-// WideArguments calls f with many floats of 64 bits, special ones first.
+// WideArguments calls f with many floats of 64 bits, special ones and random ones.
 func WideArguments(f func(x float64)) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for _, x := range []float64{0, math.SmallestNonzeroFloat64, 0x1p-1022, 0x1p-60, 0.5, 1, 2, 708, 709.78271289338,

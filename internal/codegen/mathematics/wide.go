@@ -2,7 +2,7 @@ package mathematics
 
 import "math"
 
-// WideAlgebra is Algebra for lanes of 64 bits, as far as it is used.
+// WideAlgebra has the operations of Algebra that WideFunctions uses, for lanes of 64 bits.
 type WideAlgebra[V, M any] interface {
 	Float(c float64) V
 	Integer(c int64) V
@@ -45,11 +45,13 @@ const (
 	expHighWide    = 710
 )
 
+// withSign returns x with the sign of y.
 func (m WideFunctions[V, M]) withSign(x, y V) V {
 	sign := m.Integer(wideSign)
 	return m.Or(m.AndNot(sign, x), m.And(sign, y))
 }
 
+// horner returns c₀ + x·(c₁ + x·(c₂ + …)).
 func (m WideFunctions[V, M]) horner(x V, c ...float64) V {
 	p := m.Float(c[len(c)-1])
 	for i := len(c) - 2; i >= 0; i-- {
@@ -58,7 +60,7 @@ func (m WideFunctions[V, M]) horner(x V, c ...float64) V {
 	return p
 }
 
-// split gives p, the polynomial of eʳ − 1 for x = n·ln 2 + r, and the bits of n + b + 1023.
+// split returns p, the polynomial of eʳ − 1 for x = n·ln 2 + r, and n + b + 1023 in the low bits.
 func (m WideFunctions[V, M]) split(x V, b float64) (p, n V) {
 	t := m.Fma(x, m.Float(math.Log2E), m.Float(wideShift+b))
 	k := m.Sub(t, m.Float(wideShift+b))
@@ -74,7 +76,7 @@ func (m WideFunctions[V, M]) Exp(x V) V {
 	return m.ExpFrom(x, ExpLowWide)
 }
 
-// ExpFrom is exp(x), but 0 if x < low, which is ExpLowWide or more.
+// ExpFrom returns exp(x), or 0 if x < low, which is at least ExpLowWide.
 func (m WideFunctions[V, M]) ExpFrom(x V, low float64) V {
 	above := m.Compare(NotLess, x, m.Float(low))
 	p, n := m.split(m.Max(m.Float(low), m.Min(m.Float(expHighWide), x)), 1023)
@@ -115,8 +117,8 @@ func (m WideFunctions[V, M]) Tanh(x V) V {
 	return m.withSign(m.Sub(y, m.SelectLanes(far, one, m.Float(0))), x)
 }
 
-// logOf is log(1 + f) + k·ln 2 for −1/3 ≤ f ≤ 1/3 and k in the exponent field, negative. The series is that of the
-// inverse hyperbolic tangent of s = f / (2 + f); what is greatest in it is f − f²/2 (P. T. P. Tang, Table-driven
+// logOf returns log(1 + f) + n·ln 2 for −1/3 ≤ f ≤ 1/3, where k is −n·2⁵² as an integer. The series is that of the
+// inverse hyperbolic tangent of s = f / (2 + f); its largest terms are f − f²/2 (P. T. P. Tang, Table-driven
 // implementation of the logarithm function, 1990).
 func (m WideFunctions[V, M]) logOf(f, k V) V {
 	s := m.Div(f, m.Add(f, m.Float(2)))
@@ -132,7 +134,7 @@ func (m WideFunctions[V, M]) logOf(f, k V) V {
 	return m.Fma(n, m.Float(math.Ln2), m.Add(f, rest))
 }
 
-// positive is as that of Functions.
+// positive is that of Functions.
 func (m WideFunctions[V, M]) positive(x, y V) V {
 	y = m.SelectLanes(m.Compare(Less, x, m.Integer(wideInfinity)), y, x)
 	zero := m.Float(0)

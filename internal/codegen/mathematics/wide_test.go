@@ -8,8 +8,8 @@ import (
 
 type wideModel = WideFunctions[uint64, bool]
 
-// referenceBits is the precision of the references of f64, in bits. Arguments so small that the functions near 0 are
-// the identity are not theirs.
+// referenceBits is the precision of the references of f64, in bits. It is too low for arguments so small that functions
+// near 0 are the identity.
 const referenceBits = 300
 
 func bigFloat(x float64) *big.Float { return new(big.Float).SetPrec(referenceBits).SetFloat64(x) }
@@ -18,7 +18,8 @@ func add(x, y *big.Float) *big.Float { return bigFloat(0).Add(x, y) }
 func quo(x, y *big.Float) *big.Float { return bigFloat(0).Quo(x, y) }
 func mul(x, y *big.Float) *big.Float { return bigFloat(0).Mul(x, y) }
 
-// bigExp is the series of x / 2³⁰, squared thirty times. Beyond ±5000 the exact value no longer matters.
+// bigExp returns eˣ: the series for x / 2³⁰, squared thirty times. x is clamped to ±5000, beyond which the value does
+// not matter.
 func bigExp(x *big.Float) *big.Float {
 	const halvings = 30
 	for _, limit := range []float64{-5000, 5000} {
@@ -38,7 +39,7 @@ func bigExp(x *big.Float) *big.Float {
 	return sum
 }
 
-// bigLog improves an approximation near of log x.
+// bigLog returns log x, improved from an approximation near.
 func bigLog(x *big.Float, near float64) *big.Float {
 	d := add(mul(x, bigExp(bigFloat(-near))), bigFloat(-1))
 	return add(bigFloat(near), add(d, mul(mul(d, d), bigFloat(-0.5))))
@@ -47,7 +48,7 @@ func bigLog(x *big.Float, near float64) *big.Float {
 var wideCases = []struct {
 	name      string
 	model     func(m wideModel, x uint64) uint64
-	plain     func(x float64) float64 // right where the argument or the result is infinite or no number
+	standard  func(x float64) float64 // correct if the argument or the result is infinite or NaN
 	reference func(x float64) *big.Float
 	ulp       float64
 }{
@@ -71,12 +72,13 @@ var wideCases = []struct {
 	}, 1.5},
 }
 
+// TestWideMathematics: the errors of the functions of f64 are below those that their comments give.
 func TestWideMathematics(t *testing.T) {
 	for _, c := range wideCases {
 		t.Run(c.name, func(t *testing.T) {
 			worst, at := 0.0, 0.0
 			WideArguments(func(x float64) {
-				got, want := double(c.model(wideModel{WideLane{}}, wideWord(x))), c.plain(x)
+				got, want := double(c.model(wideModel{WideLane{}}, wideWord(x))), c.standard(x)
 				e := 0.0
 				switch {
 				case want != want || math.IsInf(x, 0) || x == 0 || math.IsInf(want, 0) && math.IsInf(got, 0):
@@ -87,7 +89,7 @@ func TestWideMathematics(t *testing.T) {
 					e = math.Inf(1)
 				default:
 					exact := bigFloat(want)
-					if math.Abs(x) > 0x1p-70 || c.plain(0) != 0 {
+					if math.Abs(x) > 0x1p-70 || c.standard(0) != 0 {
 						exact = c.reference(x)
 					}
 					unit := math.Ldexp(1, max(exact.MantExp(nil)-53, -1074))
@@ -98,7 +100,7 @@ func TestWideMathematics(t *testing.T) {
 				}
 			})
 			if worst > c.ulp {
-				t.Errorf("%s(%g) = %g, want %g", c.name, at, double(c.model(wideModel{WideLane{}}, wideWord(at))), c.plain(at))
+				t.Errorf("%s(%g) = %g, want %g", c.name, at, double(c.model(wideModel{WideLane{}}, wideWord(at))), c.standard(at))
 			}
 			t.Logf("%.3f ulp at %g", worst, at)
 		})

@@ -7,21 +7,22 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// arithmetic is what can be done with values represented as T: functions of scalars, and loops over strips for those
-// functions that are worth a loop of their own.
+// arithmetic has the functions of values represented as T: of scalars, and loops over strips for frequent functions.
+// Functions without such a loop are called for each lane.
 type arithmetic[T number] struct {
 	one     map[loop.UnaryOp]func(x T) T
 	two     map[loop.BinaryOp]func(x, y T) T
 	oneLoop map[loop.UnaryOp]func(to, x []T)
 	twoLoop map[loop.BinaryOp]func(to, x, y []T)
-	// sideLoop has loops with one value for all lanes on the right; sideways those with it on the left.
-	sideLoop, sideways map[loop.BinaryOp]func(to, x []T, y T)
-	compare            map[loop.BinaryOp]func(x, y T) bool
-	compareLoop        map[loop.BinaryOp]func(to []uint8, x, y []T)
-	test               map[loop.UnaryOp]func(x T) bool
-	total              map[loop.BinaryOp]func(first T, x []T) T // all lanes combined with first
+	// rightLoop has loops whose right operand is one value for all lanes; leftLoop those whose left operand is.
+	rightLoop, leftLoop map[loop.BinaryOp]func(to, x []T, y T)
+	compare             map[loop.BinaryOp]func(x, y T) bool
+	compareLoop         map[loop.BinaryOp]func(to []uint8, x, y []T)
+	test                map[loop.UnaryOp]func(x T) bool
+	total               map[loop.BinaryOp]func(first T, x []T) T // all lanes combined with first
 }
 
+// common returns the arithmetic that integers and floats share.
 func common[T number]() arithmetic[T] {
 	return arithmetic[T]{
 		one: map[loop.UnaryOp]func(x T) T{
@@ -40,7 +41,7 @@ func common[T number]() arithmetic[T] {
 		twoLoop: map[loop.BinaryOp]func(to, x, y []T){
 			loop.Add: addLoop[T], loop.Sub: subLoop[T], loop.Mul: mulLoop[T], loop.Min: minLoop[T], loop.Max: maxLoop[T],
 		},
-		sideLoop: map[loop.BinaryOp]func(to, x []T, y T){
+		rightLoop: map[loop.BinaryOp]func(to, x []T, y T){
 			loop.Add: addSide[T], loop.Mul: mulSide[T], loop.Max: maxSide[T], loop.Min: minSide[T],
 			loop.Sub: func(to, x []T, y T) {
 				for i, v := range x[:len(to)] {
@@ -48,7 +49,7 @@ func common[T number]() arithmetic[T] {
 				}
 			},
 		},
-		sideways: map[loop.BinaryOp]func(to, x []T, y T){
+		leftLoop: map[loop.BinaryOp]func(to, x []T, y T){
 			loop.Add: addSide[T], loop.Mul: mulSide[T], loop.Max: maxSide[T], loop.Min: minSide[T],
 			loop.Sub: func(to, x []T, y T) {
 				for i, v := range x[:len(to)] {
@@ -73,6 +74,7 @@ func common[T number]() arithmetic[T] {
 	}
 }
 
+// sign returns −1, 0 or 1, or NaN for NaN.
 func sign[T number](x T) T {
 	switch {
 	case x > 0:
@@ -84,6 +86,7 @@ func sign[T number](x T) T {
 	return x + 0 // 0 for −0, NaN
 }
 
+// flag returns a bool's element: 0 or 1.
 func flag(b bool) uint8 {
 	if b {
 		return 1
@@ -91,9 +94,10 @@ func flag(b bool) uint8 {
 	return 0
 }
 
-// four is elements i to i+3 of v, which the caller knows to be there: without a check of bounds for each.
+// four returns elements i to i+3 of v, of which it only checks the first: the caller knows that they exist.
 func four[T number](v []T, i int) *[4]T { return (*[4]T)(unsafe.Pointer(&v[i])) }
 
+// addLoop sets each lane of to to x + y.
 func addLoop[T number](to, x, y []T) {
 	x, y = x[:len(to)], y[:len(to)]
 	i := 0
@@ -106,6 +110,7 @@ func addLoop[T number](to, x, y []T) {
 	}
 }
 
+// subLoop sets each lane of to to x − y.
 func subLoop[T number](to, x, y []T) {
 	x, y = x[:len(to)], y[:len(to)]
 	i := 0
@@ -118,6 +123,7 @@ func subLoop[T number](to, x, y []T) {
 	}
 }
 
+// mulLoop sets each lane of to to x·y.
 func mulLoop[T number](to, x, y []T) {
 	x, y = x[:len(to)], y[:len(to)]
 	i := 0
@@ -130,6 +136,7 @@ func mulLoop[T number](to, x, y []T) {
 	}
 }
 
+// minLoop sets each lane of to to the lesser of x and y.
 func minLoop[T number](to, x, y []T) {
 	x, y = x[:len(to)], y[:len(to)]
 	for i := range to {
@@ -137,6 +144,7 @@ func minLoop[T number](to, x, y []T) {
 	}
 }
 
+// maxLoop sets each lane of to to the greater of x and y.
 func maxLoop[T number](to, x, y []T) {
 	x, y = x[:len(to)], y[:len(to)]
 	for i := range to {
@@ -144,6 +152,7 @@ func maxLoop[T number](to, x, y []T) {
 	}
 }
 
+// addSide sets each lane of to to x + y, with one y for all lanes.
 func addSide[T number](to, x []T, y T) {
 	x = x[:len(to)]
 	i := 0
@@ -156,6 +165,7 @@ func addSide[T number](to, x []T, y T) {
 	}
 }
 
+// mulSide sets each lane of to to x·y, with one y for all lanes.
 func mulSide[T number](to, x []T, y T) {
 	x = x[:len(to)]
 	i := 0
@@ -168,18 +178,21 @@ func mulSide[T number](to, x []T, y T) {
 	}
 }
 
+// maxSide sets each lane of to to the greater of x and y, with one y for all lanes.
 func maxSide[T number](to, x []T, y T) {
 	for i, v := range x[:len(to)] {
 		to[i] = max(v, y)
 	}
 }
 
+// minSide sets each lane of to to the lesser of x and y, with one y for all lanes.
 func minSide[T number](to, x []T, y T) {
 	for i, v := range x[:len(to)] {
 		to[i] = min(v, y)
 	}
 }
 
+// equalLoop sets each flag of to to whether x = y.
 func equalLoop[T number](to []uint8, x, y []T) {
 	x, y = x[:len(to)], y[:len(to)]
 	for i := range to {
@@ -187,6 +200,7 @@ func equalLoop[T number](to []uint8, x, y []T) {
 	}
 }
 
+// lessLoop sets each flag of to to whether x < y.
 func lessLoop[T number](to []uint8, x, y []T) {
 	x, y = x[:len(to)], y[:len(to)]
 	for i := range to {
@@ -194,6 +208,7 @@ func lessLoop[T number](to []uint8, x, y []T) {
 	}
 }
 
+// lessEqualLoop sets each flag of to to whether x ≤ y.
 func lessEqualLoop[T number](to []uint8, x, y []T) {
 	x, y = x[:len(to)], y[:len(to)]
 	for i := range to {
@@ -201,7 +216,7 @@ func lessEqualLoop[T number](to []uint8, x, y []T) {
 	}
 }
 
-// addProducts adds x·y to to. Each product is rounded by itself, on machines that could fuse the two as well.
+// addProducts adds x·y to to. Each product is rounded before it is added, also on machines that could fuse both.
 func addProducts[T number](to, x, y []T) {
 	x, y = x[:len(to)], y[:len(to)]
 	i := 0
@@ -217,7 +232,7 @@ func addProducts[T number](to, x, y []T) {
 	}
 }
 
-// addScaled adds x·y to to, y being the same for all lanes.
+// addScaled adds x·y to to, with one y for all lanes.
 func addScaled[T number](to, x []T, y T) {
 	x = x[:len(to)]
 	i := 0
@@ -233,8 +248,7 @@ func addScaled[T number](to, x []T, y T) {
 	}
 }
 
-// sum adds lanes in eight chains, then the chains pairwise, then first: an order that depends on the number of lanes
-// alone.
+// sum adds lanes in eight chains, then the chains pairwise, then first. The order depends only on the number of lanes.
 func sum[T number](first T, x []T) T {
 	var s [8]T
 	for len(x) >= 8 {
@@ -262,7 +276,7 @@ func sumProducts[T number](first T, x, y []T) T {
 	return first + inPairs(&s)
 }
 
-// inPairs is the sum of eight chains.
+// inPairs returns the sum of eight chains.
 func inPairs[T number](s *[8]T) T {
 	return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]))
 }
@@ -287,6 +301,7 @@ func chainProducts[T number](s *[8]T, x, y []T) {
 	}
 }
 
+// largest returns the greatest of first and all lanes.
 func largest[T number](first T, x []T) T {
 	a, b, c, d := first, first, first, first
 	for ; len(x) >= 4; x = x[4:] {
@@ -298,6 +313,7 @@ func largest[T number](first T, x []T) T {
 	return max(a, b, c, d)
 }
 
+// smallest returns the least of first and all lanes.
 func smallest[T number](first T, x []T) T {
 	a, b, c, d := first, first, first, first
 	for ; len(x) >= 4; x = x[4:] {
@@ -309,8 +325,8 @@ func smallest[T number](first T, x []T) T {
 	return min(a, b, c, d)
 }
 
-// wholes is the arithmetic of integers: it wraps, and division by zero gives 0.
-func wholes[T whole]() arithmetic[T] {
+// integralArithmetic returns the arithmetic of integers: it wraps, and division by zero gives 0.
+func integralArithmetic[T integral]() arithmetic[T] {
 	a := common[T]()
 	var zero T
 	signed := zero-1 < 0
@@ -367,8 +383,8 @@ func wholes[T whole]() arithmetic[T] {
 	return a
 }
 
-// power is x to the y, wrapping; a negative exponent gives the reciprocal, truncated, with 1/0 = 0.
-func power[T whole](x, y T) T {
+// power returns x to the power y, which wraps. For a negative exponent it is the reciprocal, truncated, with 1/0 = 0.
+func power[T integral](x, y T) T {
 	if y >= 0 {
 		return unsignedPower(x, y)
 	}
@@ -381,7 +397,8 @@ func power[T whole](x, y T) T {
 	return 0
 }
 
-func unsignedPower[T whole](x, y T) T {
+// unsignedPower returns x to the power y ≥ 0, which wraps.
+func unsignedPower[T integral](x, y T) T {
 	r := T(1)
 	for ; y > 0; y >>= 1 {
 		if y&1 != 0 {
@@ -392,8 +409,8 @@ func unsignedPower[T whole](x, y T) T {
 	return r
 }
 
-// reals is the arithmetic of floats.
-func reals[T real]() arithmetic[T] {
+// realArithmetic returns the arithmetic of floats.
+func realArithmetic[T real]() arithmetic[T] {
 	a := common[T]()
 	for op, f := range map[loop.UnaryOp]func(float64) float64{
 		loop.Abs: math.Abs, loop.Floor: math.Floor, loop.Ceil: math.Ceil, loop.Round: math.RoundToEven,
@@ -428,7 +445,7 @@ func reals[T real]() arithmetic[T] {
 	a.two[loop.Rem] = func(x, y T) T { return T(math.Mod(float64(x), float64(y))) }
 	a.two[loop.Pow] = func(x, y T) T { return T(math.Pow(float64(x), float64(y))) }
 	a.two[loop.Atan2] = func(x, y T) T { return T(math.Atan2(float64(x), float64(y))) }
-	a.sideLoop[loop.Pow] = func(to, x []T, y T) {
+	a.rightLoop[loop.Pow] = func(to, x []T, y T) {
 		x = x[:len(to)]
 		switch y {
 		case 2:
@@ -451,12 +468,12 @@ func reals[T real]() arithmetic[T] {
 			to[i] = x[i] / y[i]
 		}
 	}
-	a.sideLoop[loop.Div] = func(to, x []T, y T) {
+	a.rightLoop[loop.Div] = func(to, x []T, y T) {
 		for i, v := range x[:len(to)] {
 			to[i] = v / y
 		}
 	}
-	a.sideways[loop.Div] = func(to, x []T, y T) {
+	a.leftLoop[loop.Div] = func(to, x []T, y T) {
 		for i, v := range x[:len(to)] {
 			to[i] = y / v
 		}
@@ -466,7 +483,7 @@ func reals[T real]() arithmetic[T] {
 	return a
 }
 
-// floorMod is Python's % on floats: the result has the divisor's sign, zero too.
+// floorMod returns the remainder with the divisor's sign, as Python's % does; a zero has that sign too.
 func floorMod(x, y float64) float64 {
 	r := math.Mod(x, y)
 	if r == 0 {

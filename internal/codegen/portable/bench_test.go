@@ -15,7 +15,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// benchmark runs a kernel, scheduled, on one worker, and reports work per nanosecond as GFLOP/s or GB/s.
+// benchmark runs a scheduled kernel on one worker, and reports work per nanosecond in a unit, such as GFLOP/s or GB/s.
 func benchmark(b *testing.B, unit string, work float64, build func(b *loop.Builder)) {
 	writer := loop.NewBuilder("k")
 	build(writer)
@@ -46,7 +46,7 @@ func benchmark(b *testing.B, unit string, work float64, build func(b *loop.Build
 	b.ReportAllocs()
 	best := time.Hour
 	for b.Loop() {
-		// The first tile is no smaller than the others; its best time is what an undisturbed machine does.
+		// The first tile is no smaller than the others; its best time is that of an undisturbed machine.
 		begin := time.Now()
 		if err := compiled.Run(a, 0, 1, scratch); err != nil {
 			b.Fatal(err)
@@ -62,6 +62,7 @@ func benchmark(b *testing.B, unit string, work float64, build func(b *loop.Build
 	_ = keep
 }
 
+// square adds a product of an m × k and a k × n matrix.
 func square(b *loop.Builder, m, n, k int64, dt dtype.DType) {
 	x, y := b.Param("x", loop.Read, dt, kerneltest.Fixed(m, k)), b.Param("y", loop.Read, dt, kerneltest.Fixed(k, n))
 	z := b.Param("z", loop.Write, dt, kerneltest.Fixed(m, n))
@@ -139,6 +140,7 @@ func BenchmarkSoftmax(b *testing.B) {
 	})
 }
 
+// reduction runs a sum of a matrix along its last or its first axis.
 func reduction(b *testing.B, last bool) {
 	const rows, n = 1024, 1024
 	benchmark(b, "GB/s", 4*rows*n, func(w *loop.Builder) {

@@ -5,7 +5,7 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// condition makes a bool ready.
+// condition compiles an expression of type bool.
 func (c *compiler) condition(e loop.Expr) value {
 	outer := c.moving
 	c.moving = false
@@ -14,7 +14,7 @@ func (c *compiler) condition(e loop.Expr) value {
 	return v
 }
 
-// both is the interval of a conjunction, where each side is an interval or the same for all lanes; nil elsewhere.
+// both returns the interval of a conjunction, if each side is an interval or the same for all lanes; nil otherwise.
 func both(op loop.BinaryOp, x, y value) *interval {
 	if op != loop.And || x.dt != dtype.Bool || x.within == nil && !x.uniform || y.within == nil && !y.uniform {
 		return nil
@@ -31,6 +31,7 @@ func both(op loop.BinaryOp, x, y value) *interval {
 	return &result
 }
 
+// lanesIn returns the lanes in which a bool that is uniform or has an interval holds.
 func (v *value) lanesIn() interval {
 	if v.within != nil {
 		return *v.within
@@ -44,14 +45,15 @@ func (v *value) lanesIn() interval {
 	}
 }
 
-// between makes a comparison of two integers ready whose lanes are a fixed step apart: it holds in one run of lanes.
-func (c *compiler) between(e *loop.Binary, into any) (value, bool) {
+// between compiles a comparison of two integers whose difference changes by a fixed step from lane to lane, so that it
+// holds in one interval of lanes. ok is false for other comparisons.
+func (c *compiler) between(e *loop.Binary, into any) (v value, ok bool) {
 	left, ok := e.X.(*loop.Index)
 	right, also := e.Y.(*loop.Index)
 	if !ok || !also || c.vector == nil || e.Op == loop.Eq || e.Op == loop.Ne {
 		return value{}, false
 	}
-	// slack ≥ 0 is the condition: right − left, less 1 if equality does not do.
+	// The condition is slack ≥ 0, where slack is right − left, minus 1 if equality does not satisfy it.
 	less, more, strict := left.X, right.X, int64(0)
 	switch e.Op {
 	case loop.Lt:
@@ -78,8 +80,8 @@ func (c *compiler) between(e *loop.Binary, into any) (value, bool) {
 		}
 		return 0, int(min(v/-step+1, int64(n)))
 	})
-	out, placed := destination[uint8](c, into)
-	return value{dt: dtype.Bool, placed: placed, within: &within, run: lanes[uint8](func(f frame, n int) []uint8 {
+	out, inPlace := destination[uint8](c, into)
+	return value{dt: dtype.Bool, inPlace: inPlace, within: &within, run: lanes[uint8](func(f frame, n int) []uint8 {
 		to := out(f, n)
 		first, end := within(f, n)
 		for i := range to {

@@ -6,18 +6,19 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 )
 
-// raw is a slice's bytes.
+// raw returns a slice's bytes.
 func raw[T number](v []T) []byte {
 	var x T
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*int(unsafe.Sizeof(x)))
 }
 
-// converter fills to, values of type dt, from values of another type. codes is n elements of room for dt's own codes
-// where they are not what stands for dt.
+// converter fills to with values of one type, converted from values of another. codes is memory for as many elements,
+// for types that are not represented by their own bits.
 type converter[D, S number] func(to []D, from []S, codes []byte)
 
+// convert returns the converter from one type to another, of representations d and s.
 func convert[D, S number](dt, from dtype.DType, d, s rep, saturate bool) converter[D, S] {
-	target, source := plain[d], plain[s]
+	target, source := nativeType[d], nativeType[s]
 	if dt == dtype.C64 {
 		target = dt
 	}
@@ -45,8 +46,8 @@ func convert[D, S number](dt, from dtype.DType, d, s rep, saturate bool) convert
 	}
 }
 
-// settle makes values that arithmetic left in a representation values of their type: narrow floats are rounded,
-// integers below eight bits wrap. It is nil for types that fill their representation.
+// settle returns the function that reduces results of arithmetic to values of their type: it rounds narrow floats, and
+// wraps integers of fewer than eight bits. It returns nil for types that fill their representation.
 func settle[T number](dt dtype.DType) func(v []T) {
 	var result any
 	switch dt {
@@ -87,7 +88,8 @@ func settle[T number](dt dtype.DType) func(v []T) {
 	return f
 }
 
-// reader gives element i of memory that holds type dt otherwise than as its representation; nil if it does not.
+// reader returns a function that reads element i of memory of a type; nil if the type's elements are stored as their
+// representation.
 func reader[T number](dt dtype.DType, r rep) func(base unsafe.Pointer, i int64) T {
 	var result any
 	switch {
@@ -126,7 +128,7 @@ func reader[T number](dt dtype.DType, r rep) func(base unsafe.Pointer, i int64) 
 	return f
 }
 
-// writer is reader's converse.
+// writer returns a function that writes element i of memory of a type; nil in the same cases as reader.
 func writer[T number](dt dtype.DType, r rep) func(base unsafe.Pointer, i int64, v T) {
 	var result any
 	put := func(base unsafe.Pointer, i int64, code uint8) {
@@ -149,7 +151,7 @@ func writer[T number](dt dtype.DType, r rep) func(base unsafe.Pointer, i int64, 
 		result = func(base unsafe.Pointer, i int64, v float32) { *element[uint16](base, i) = dtype.BF16FromF32(v) }
 	default:
 		result = func(base unsafe.Pointer, i int64, v float32) {
-			code := uint8(dtype.Encode(dt, float64(v), false)) // exact: infinity, too, is in the type if it is in v
+			code := uint8(dtype.Encode(dt, float64(v), false)) // exact: v is a value of the type, perhaps infinity
 			if dt.Bits() == 8 {
 				*element[uint8](base, i) = code
 			} else {

@@ -7,23 +7,23 @@ import (
 )
 
 // The contraction's blocking, in elements. A panel of A is panelRows rows by up to blockDepth columns, a panel of B up
-// to blockDepth rows by panelCols columns; both are packed so that the micro-kernel reads them from end to end. The
+// to blockDepth rows by panelCols columns; both are packed in the order in which the micro-kernel reads them. The
 // register tile is 2 × 4 because Go's compiler keeps exactly that many accumulators, with their operands, in the
 // fifteen float registers of amd64; wider tiles spill, and a spilled accumulator costs a store and a load in the chain
 // of sums.
 const (
 	panelRows  = 2
 	panelCols  = 4
-	unrolled   = 4 // the micro-kernel's steps of K in one round: panels are padded with zeros to a multiple
+	unrolled   = 4 // the micro-kernel's steps of K per iteration: panels are padded with zeros to a multiple
 	blockDepth = 256
 	blockRows  = 128
 	blockCols  = 128
 )
 
-// panelRoom is the room for packed operands, in elements.
+// panelRoom is the size of the memory for packed operands, in elements.
 type panelRoom struct{ left, right int64 }
 
-// roomFor is the room for the products of at most m rows, n columns and k steps.
+// roomFor returns the size for products of at most m rows, n columns and k steps.
 func roomFor(m, n, k int64) panelRoom {
 	m, n, k = max(m, 1), max(n, 1), max(k, 1)
 	room := panelRoom{left: blockRows * blockDepth, right: roundUp(min(n, blockCols),
@@ -34,42 +34,42 @@ func roomFor(m, n, k int64) panelRoom {
 	return room
 }
 
-// accumulator is an element type that a Contract adds in. Unsigned types share the signed ones' code: they wrap alike.
+// accumulator is a type of sums of a Contract. Unsigned types share the code of signed ones, since both wrap alike.
 type accumulator interface {
 	float32 | float64 | int32 | int64
 }
 
-// matrix is a Tile at run time: element (r, c) lies at offset + r·row + c·col elements from base.
+// matrix is a Tile at run time: element (r, c) is offset + r·row + c·col elements after base.
 type matrix struct {
 	base             unsafe.Pointer
 	offset, row, col int64
 }
 
-// pack copies count lines of a tile, converted to the accumulator's type, into panels of the given width: a panel
-// holds, for each k, one element of each of its lines. The tile's rows run along k and its columns are the lines. What
-// lies beyond count or depth, up to width and padded, is zero.
+// pack copies count lines of a tile, converted to the accumulator's type, into panels of a width: a panel has, for each
+// k, one element of each of its lines. The tile's rows run along k, and its columns are the lines. Elements of the
+// panels beyond count or depth, up to width and padded, are zero.
 type pack[T accumulator] func(to []T, from matrix, width, count, padded, depth int64)
 
-// operandForm is how an operand of a contraction is read: pack copies it into panels; plain says that its elements lie
-// in memory as the accumulator's type, so that they can be used where they are.
+// operandForm says how a contraction reads an operand: pack copies it into panels; direct means that its elements in
+// memory have the accumulator's type, so that it can be read without a copy.
 type operandForm[T accumulator] struct {
-	pack  pack[T]
-	plain bool
+	pack   pack[T]
+	direct bool
 }
 
-// fewRows is the most rows (or columns) of a product for which packing the other operand does not pay.
+// fewRows is the largest number of rows (or columns) of a product for which packing the other operand does not pay.
 const fewRows = 4
 
-// contract adds a product of tiles: c[m, n] += Σ a[m, k] × b[k, n]. The order of a sum depends on the shape of the
-// product alone: in blocks of blockDepth, or in fours where there are few rows or columns. room says how panels is
-// divided. held says what the panels of A hold from an earlier call, and is updated; it must be nothing if A may have
-// changed since.
+// contract adds a product of tiles: c[m, n] += Σ a[m, k] × b[k, n]. The order of a sum depends only on the shape of the
+// product: blocks of blockDepth, or of four if there are few rows or columns. room is the sizes into which panels is
+// divided. held says which tile the panels of A hold from an earlier call, and is updated; it must be zero if A may
+// have changed since.
 func contract[T accumulator](e effort, panels []T, room panelRoom, held *leftPanels, m, n, k int64, c, a, b matrix,
 	formA, formB operandForm[T]) {
 	if m <= 0 || n <= 0 || k <= 0 {
 		return
 	}
-	if formA.plain && formB.plain {
+	if formA.direct && formB.direct {
 		switch {
 		case m <= fewRows && (b.col == 1 && c.col == 1 || b.row == 1 && a.col == 1):
 			*held = leftPanels{}
@@ -77,19 +77,19 @@ func contract[T accumulator](e effort, panels []T, room panelRoom, held *leftPan
 			return
 		case n <= fewRows && (a.row == 1 && c.row == 1 || a.col == 1 && b.row == 1):
 			*held = leftPanels{}
-			contractFew[T](e, n, m, k, c.turned(), b.turned(), a.turned())
+			contractFew[T](e, n, m, k, c.transposed(), b.transposed(), a.transposed())
 			return
 		}
 	}
 	left, right := panels[:room.left], panels[room.left:]
-	rowsAtOnce, whole := int64(blockRows), roundUp(m, panelRows)*roundUp(k, unrolled) <= room.left
-	if whole {
+	rowsAtOnce, allRows := int64(blockRows), roundUp(m, panelRows)*roundUp(k, unrolled) <= room.left
+	if allRows {
 		rowsAtOnce = m
 		if want := (leftPanels{uintptr(a.base), a.offset, a.row, a.col, m, k}); *held != want {
 			*held = want
 			for k0 := int64(0); k0 < k; k0 += blockDepth {
 				depth := min(blockDepth, k-k0)
-				formA.pack(left[k0*roundUp(m, panelRows):], a.at(0, k0).turned(), panelRows, m, roundUp(depth, unrolled), depth)
+				formA.pack(left[k0*roundUp(m, panelRows):], a.at(0, k0).transposed(), panelRows, m, roundUp(depth, unrolled), depth)
 			}
 		}
 	} else {
@@ -104,19 +104,19 @@ func contract[T accumulator](e effort, panels []T, room panelRoom, held *leftPan
 			for m0 := int64(0); m0 < m; m0 += rowsAtOnce {
 				rows := min(rowsAtOnce, m-m0)
 				e.spend(rows * cols * padded / atOnce)
-				if whole {
+				if allRows {
 					multiply(left[k0*roundUp(m, panelRows):], right, rows, cols, padded, c.at(m0, n0))
 					continue
 				}
-				formA.pack(left, a.at(m0, k0).turned(), panelRows, rows, padded, depth)
+				formA.pack(left, a.at(m0, k0).transposed(), panelRows, rows, padded, depth)
 				multiply(left, right, rows, cols, padded, c.at(m0, n0))
 			}
 		}
 	}
 }
 
-// leftPanels says what panels of A hold: this tile, whole, of so many rows and columns. The zero value is nothing. Its
-// place is in a worker's scratch, so it has the address as a number.
+// leftPanels identifies the tile whose elements the panels of A all hold, with its number of rows and columns. The zero
+// value is none. It is stored in a worker's scratch, and therefore has the address as an integer.
 type leftPanels struct {
 	base             uintptr
 	offset, row, col int64
@@ -125,11 +125,12 @@ type leftPanels struct {
 
 func roundUp(n, multiple int64) int64 { return (n + multiple - 1) / multiple * multiple }
 
-// contractFew is contract for few rows, without packing: where b's rows are contiguous, four of them at a time are
-// added to c's; where b's columns are, and a's rows, each element of c is a sum of products.
+// contractFew is contract for few rows, without packing. If the rows of b are contiguous, it adds four of them at a
+// time to those of c; otherwise the columns of b and the rows of a are contiguous, and each element of c is one long
+// sum.
 func contractFew[T accumulator](e effort, m, n, k int64, c, a, b matrix) {
 	if b.col == 1 && c.col == 1 {
-		for ; n > longRow; n -= longRow { // each element's sum is by itself
+		for ; n > longRow; n -= longRow { // no sum depends on the number of columns
 			contractFew[T](e, m, longRow, k, c, a, b)
 			c, b = c.at(0, longRow), b.at(0, longRow)
 		}
@@ -161,14 +162,14 @@ func contractFew[T accumulator](e effort, m, n, k int64, c, a, b matrix) {
 	}
 }
 
-// longRow is the most elements of rows and columns between two looks at whether a run is stopped, a multiple of the
-// chains of a sum.
+// longRow is the largest number of elements of a row or column between two checks whether a run is stopped, a multiple
+// of the number of chains of a sum.
 const longRow = 1 << 16
 
-// atOnce is how many products are counted as one operation.
+// atOnce is the number of products that count as one operation of the budget.
 const atOnce = 8
 
-// sumLong is sumProducts for sums that may be long.
+// sumLong is sumProducts with checks whether the run is stopped, and the same result.
 func sumLong[T accumulator](e effort, first T, x, y []T) T {
 	var s [8]T
 	for ; len(x) > longRow; x, y = x[longRow:], y[longRow:] {
@@ -180,7 +181,7 @@ func sumLong[T accumulator](e effort, first T, x, y []T) T {
 	return first + inPairs(&s)
 }
 
-// at is element (r, c) of a tile.
+// at returns element (r, c) of a tile.
 func at[T accumulator](m matrix, r, c int64) T {
 	return *element[T](m.base, m.offset+r*m.row+c*m.col)
 }
@@ -201,14 +202,14 @@ func addFour[T accumulator](to, b0, b1, b2, b3 []T, a0, a1, a2, a3 T) {
 	}
 }
 
-// at is the tile that begins at (r, c).
+// at returns the tile that begins at (r, c).
 func (m matrix) at(r, c int64) matrix {
 	m.offset += r*m.row + c*m.col
 	return m
 }
 
-// turned is the transposed tile.
-func (m matrix) turned() matrix {
+// transposed returns the transposed tile.
+func (m matrix) transposed() matrix {
 	m.row, m.col = m.col, m.row
 	return m
 }
@@ -320,7 +321,7 @@ func micro[T accumulator](k int, a, b unsafe.Pointer, tile *[panelRows * panelCo
 	*tile = [panelRows * panelCols]T{c00, c01, c02, c03, c10, c11, c12, c13}
 }
 
-// packed is the pack for elements stored as S.
+// packed is the pack of elements stored as S.
 func packed[T accumulator, S number](to []T, from matrix, width, count, padded, depth int64) {
 	j := int64(0)
 	if from.col == 1 && width == panelCols {
@@ -354,8 +355,7 @@ func packed[T accumulator, S number](to []T, from matrix, width, count, padded, 
 	}
 }
 
-// lineCols is the columns of four panels, which lie in one cache line of f32: reading them together reads each line
-// once.
+// lineCols is the number of columns of four panels, a cache line of f32: reading them together reads each line once.
 const lineCols = 4 * panelCols
 
 // packLine packs lineCols contiguous columns.
@@ -376,7 +376,7 @@ func packLine[T accumulator, S number](to []T, from matrix, padded, depth int64)
 	}
 }
 
-// packedBy is the pack for elements that have no Go type: get reads element i from base.
+// packedBy returns the pack of elements that have no Go type: get reads element i of the memory at base.
 func packedBy[T accumulator](get func(base unsafe.Pointer, i int64) T) pack[T] {
 	return func(to []T, from matrix, width, count, padded, depth int64) {
 		for j := int64(0); j < count; j += width {
@@ -391,11 +391,11 @@ func packedBy[T accumulator](get func(base unsafe.Pointer, i int64) T) pack[T] {
 	}
 }
 
-// form is how elements of type dt are read.
+// form returns how a contraction reads elements of a type.
 func form[T accumulator](c *compiler, dt dtype.DType) operandForm[T] {
 	r := represents[dt]
 	var same T
-	if plain[r].Bits() != dt.Bits() {
+	if nativeType[r].Bits() != dt.Bits() {
 		if get := reader[float32](dt, r); r == repF32 && get != nil {
 			return operandForm[T]{pack: packedBy(func(base unsafe.Pointer, i int64) T { return T(get(base, i)) })}
 		}
@@ -413,5 +413,5 @@ func form[T accumulator](c *compiler, dt dtype.DType) operandForm[T] {
 		c.bug("a contraction cannot multiply %s", dt)
 	}
 	isFloat := T(1)/2 != 0
-	return operandForm[T]{pack: choices[r], plain: dt.IsFloat() == isFloat && int(unsafe.Sizeof(same))*8 == dt.Bits()}
+	return operandForm[T]{pack: choices[r], direct: dt.IsFloat() == isFloat && int(unsafe.Sizeof(same))*8 == dt.Bits()}
 }

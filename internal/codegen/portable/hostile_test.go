@@ -10,10 +10,11 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// TestHostile runs kernels that mean harm. WEIR_HOSTILE=100000000 in the environment: so many executions.
+// TestHostile runs hostile kernels: see kerneltest.Hostiles. The environment variable WEIR_HOSTILE is the number of
+// executions, if it is set.
 func TestHostile(t *testing.T) { kerneltest.Hostiles(t, 300, harness) }
 
-// recorder notes what a test would have failed with.
+// recorder records the failures of a test.
 type recorder struct {
 	testing.TB
 	faults []string
@@ -21,21 +22,21 @@ type recorder struct {
 
 func (r *recorder) Errorf(format string, args ...any) { r.faults = append(r.faults, format) }
 
-// TestHostileFinds runs code with a fault each: hostile kernels must find it.
+// TestHostileFinds: hostile kernels find each of several faults of a generator.
 func TestHostileFinds(t *testing.T) {
 	one := sym.Const(1)
 	for name, plant := range map[string]func(s loop.Stmt){
-		"a loop that runs once more": func(s loop.Stmt) {
+		"a loop with one more iteration": func(s loop.Stmt) {
 			if f, ok := s.(*loop.For); ok && f.Kind == loop.Vector {
 				f.Extent = f.Extent.Add(one)
 			}
 		},
-		"a guard that lets pass": func(s loop.Stmt) {
+		"a guard that always passes": func(s loop.Stmt) {
 			if c, ok := s.(*loop.Check); ok && c.Guard {
 				c.Max = one
 			}
 		},
-		"a mask that is not looked at": func(s loop.Stmt) {
+		"a mask that is ignored": func(s loop.Stmt) {
 			if f, ok := s.(*loop.Store); ok {
 				f.Mask = nil
 			}

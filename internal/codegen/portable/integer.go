@@ -8,13 +8,14 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// integer is a symbolic integer made ready: a constant, or a function of the frame. It is the same for all lanes.
+// integer is a compiled symbolic integer: a constant, or a function of the frame. It is the same for all lanes.
 type integer struct {
 	fixed bool
 	value int64
 	get   func(f frame) int64
 }
 
+// constant returns a constant integer.
 func constant(v int64) integer {
 	return integer{fixed: true, value: v, get: func(frame) int64 { return v }}
 }
@@ -25,7 +26,7 @@ type derived struct {
 	code *sym.Code
 }
 
-// derive is the word that holds an expression over dimensions.
+// derive returns the word that holds an expression over dimensions.
 func (c *compiler) derive(e sym.Expr) int {
 	if name, ok := e.Name(); ok {
 		return c.integers[name]
@@ -40,6 +41,7 @@ func (c *compiler) derive(e sym.Expr) int {
 	return slot
 }
 
+// code compiles an expression over names.
 func (c *compiler) code(e sym.Expr, names []sym.Name) *sym.Code {
 	code, err := e.Compile(names)
 	if err != nil {
@@ -53,11 +55,11 @@ func (c *compiler) overDims(e sym.Expr) bool {
 	return !slices.ContainsFunc(e.Vars(), func(name sym.Name) bool { return c.integers[name] >= len(c.kernel.Dims) })
 }
 
-// product is a word that varies times one that does not.
+// product is a word that varies, times one that stays the same in a run.
 type product struct{ slot, factor int }
 
-// integer makes an expression ready. What is linear in loop variables and checked values, with coefficients over
-// dimensions, costs a multiplication a variable; the rest is evaluated term by term.
+// integer compiles an expression. If it is linear in loop variables and checked values, with coefficients over
+// dimensions, it costs one multiplication a variable; others are evaluated term by term.
 func (c *compiler) integer(e sym.Expr) integer {
 	if v, ok := e.Const(); ok {
 		return constant(v)
@@ -93,7 +95,7 @@ func (c *compiler) integer(e sym.Expr) integer {
 	return integer{get: linear(products, sums)}
 }
 
-// linear is the sum of products and words, with the usual numbers of them spelled out.
+// linear returns the sum of products and words; frequent numbers of them have a function of their own.
 func linear(products []product, sums []int) func(f frame) int64 {
 	w := func(f frame, slot int) int64 { return *word[int64](f, slot) }
 	switch {
@@ -127,7 +129,7 @@ func linear(products []product, sums []int) func(f frame) int64 {
 	}
 }
 
-// general evaluates an expression as it stands.
+// general compiles an expression that is evaluated term by term.
 func (c *compiler) general(e sym.Expr) integer {
 	code, count := c.code(e, c.names), len(c.names)
 	return integer{get: func(f frame) int64 {
@@ -139,14 +141,15 @@ func (c *compiler) general(e sym.Expr) integer {
 	}}
 }
 
-// laneIndex is an integer in each lane of a vector loop: start + lane·step, plus step-less terms that are different in
-// each lane (values that Checks made), or, where that form does not do, each as evaluate computes it.
+// laneIndex is an integer in each lane of a vector loop: start + lane·step, plus terms with checked values, which
+// differ by lane. If it does not have that form, evaluate computes each lane's.
 type laneIndex struct {
 	start, step integer
 	checked     []checkedTerm
 	evaluate    func(f frame, n int, to []int64)
 }
 
+// checkedTerm is a checked value in each lane, times a factor.
 type checkedTerm struct {
 	strip  int // of int64
 	factor integer
@@ -160,7 +163,7 @@ func (l *laneIndex) uniform() bool {
 // regular reports whether lanes are a fixed step apart.
 func (l *laneIndex) regular() bool { return l.evaluate == nil && len(l.checked) == 0 }
 
-// lanes makes an expression ready inside the vector loop that is being compiled; outside of one it is uniform.
+// lanes compiles an expression inside the vector loop that is being compiled; outside of one it is uniform.
 func (c *compiler) lanes(e sym.Expr) laneIndex {
 	if c.vector == nil || !slices.ContainsFunc(e.Vars(), c.varies) {
 		return laneIndex{start: c.integer(e), step: constant(0)}
@@ -192,7 +195,7 @@ func (c *compiler) lanes(e sym.Expr) laneIndex {
 	return result
 }
 
-// varies reports whether a name has a value of its own in each lane.
+// varies reports whether the value of a name differs by lane.
 func (c *compiler) varies(name sym.Name) bool {
 	if c.vector == nil {
 		return false
@@ -201,7 +204,8 @@ func (c *compiler) varies(name sym.Name) bool {
 	return checked || name == c.vector.variable
 }
 
-// laneByLane evaluates an expression once per lane, with the words of what varies set to the lane's values.
+// laneByLane compiles an expression that is evaluated once per lane, after the words of the varying names are set to
+// the lane's values.
 func (c *compiler) laneByLane(e sym.Expr) laneIndex {
 	value := c.general(e)
 	variable := c.integers[c.vector.variable]
@@ -226,7 +230,7 @@ func (c *compiler) laneByLane(e sym.Expr) laneIndex {
 	}}
 }
 
-// fill writes the n lanes' values.
+// fill sets to to the lanes' values.
 func (l *laneIndex) fill(f frame, to []int64) {
 	if l.evaluate != nil {
 		l.evaluate(f, len(to), to)

@@ -6,11 +6,12 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// This file has the functions of f32 that models spend their time in. They are computed in f64 by short series, whose
-// error is far below half a unit in the last place of f32, so results differ from the correctly rounded ones in
-// rare cases and by one unit only.
+// This file has the functions of f32 that take most of the time of models. They are computed in f64 by short series
+// whose error is far below half a unit in the last place of f32: results rarely differ from the correctly rounded ones,
+// and by one unit only.
 
-// exponential is e to the x for |x| ≤ 700, to 9 digits: 2 to a whole power times a series on |r| ≤ ln 2 / 2.
+// exponential returns e to the power x for |x| ≤ 700, to 9 digits: 2 to an integer power, times a series for |r| ≤
+// ln 2 / 2.
 func exponential(x float64) float64 {
 	const shift = 3 << 51 // adding it rounds to an integer, which is then in the low bits
 	k := x*math.Log2E + shift
@@ -22,6 +23,7 @@ func exponential(x float64) float64 {
 	return math.Float64frombits(math.Float64bits(p) + exponent)
 }
 
+// exp32 returns e to the power x.
 func exp32(x float32) float32 {
 	switch {
 	case x > 89:
@@ -34,6 +36,7 @@ func exp32(x float32) float32 {
 	return float32(exponential(float64(x)))
 }
 
+// sigmoid32 returns 1 / (1 + e to the power −x).
 func sigmoid32(x float32) float32 {
 	switch {
 	case x > 89:
@@ -46,6 +49,7 @@ func sigmoid32(x float32) float32 {
 	return float32(1 / (1 + exponential(-float64(x))))
 }
 
+// tanh32 returns the hyperbolic tangent.
 func tanh32(x float32) float32 {
 	v := float64(x)
 	switch a := math.Abs(v); {
@@ -62,6 +66,7 @@ func tanh32(x float32) float32 {
 	return float32(1 - 2/(exponential(2*v)+1))
 }
 
+// eachLane returns the loop of a function over strips.
 func eachLane(f func(float32) float32) func(to, x []float32) {
 	return func(to, x []float32) {
 		for i, v := range x[:len(to)] {
@@ -70,13 +75,15 @@ func eachLane(f func(float32) float32) func(to, x []float32) {
 	}
 }
 
-func singles() arithmetic[float32] {
-	a := reals[float32]()
+// f32Arithmetic returns the arithmetic of f32.
+func f32Arithmetic() arithmetic[float32] {
+	a := realArithmetic[float32]()
 	a.one[loop.Exp], a.one[loop.Sigmoid], a.one[loop.Tanh] = exp32, sigmoid32, tanh32
 	a.oneLoop[loop.Exp], a.oneLoop[loop.Sigmoid], a.oneLoop[loop.Tanh] = expLoop, eachLane(sigmoid32), eachLane(tanh32)
 	return a
 }
 
+// expLoop is exp32 for all lanes.
 func expLoop(to, x []float32) {
 	for i, v := range x[:len(to)] {
 		if v >= -104 && v <= 89 {

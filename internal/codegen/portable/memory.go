@@ -8,13 +8,14 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// memory is a buffer that the kernel reaches: where the word with its address is, and how its elements lie.
+// memory is a buffer of a kernel: the word with its address, and its layout.
 type memory struct {
 	slot           int
 	dt             dtype.DType
 	shape, strides []sym.Expr
 }
 
+// memory returns a buffer by its name.
 func (c *compiler) memory(name string) *memory {
 	m, ok := c.memories[name]
 	if !ok {
@@ -25,25 +26,26 @@ func (c *compiler) memory(name string) *memory {
 
 func (m *memory) offset(index []sym.Expr) sym.Expr { return loop.Offset(index, m.shape, m.strides) }
 
-// inMemory reports whether values lie in memory as they are computed with.
+// inMemory reports whether elements in memory are values of their representation.
 func (c *compiler) inMemory(dt dtype.DType) bool {
 	if c.moving {
 		return dt.Bits() >= 8
 	}
-	return plain[c.repOf(dt)].Bits() == dt.Bits()
+	return nativeType[c.repOf(dt)].Bits() == dt.Bits()
 }
 
-// access moves one element, or a run of lanes, between memory and lanes.
+// access moves one element, or an interval of lanes, between memory and lanes.
 type access[T number] struct {
 	slot  int
 	index laneIndex
 	at    int // a strip of int64 for lanes that are not regular
 	get   func(base unsafe.Pointer, i int64) T
 	put   func(base unsafe.Pointer, i int64, v T)
-	half  dtype.DType // F16 or BF16, whose runs dtype converts; Invalid for the rest
+	half  dtype.DType // F16 or BF16, of which package dtype converts many at once; Invalid for other types
 }
 
-// reach makes the access to a buffer's element at index ready. Plain elements have neither get nor put.
+// reach compiles the access to a buffer's element at index. It has neither get nor put if elements in memory are values
+// of T.
 func reach[T number](c *compiler, k *numeric[T], m *memory, index []sym.Expr) access[T] {
 	a := access[T]{slot: m.slot, index: c.lanes(m.offset(index))}
 	if !a.index.regular() {
@@ -52,7 +54,7 @@ func reach[T number](c *compiler, k *numeric[T], m *memory, index []sym.Expr) ac
 	switch {
 	case c.inMemory(m.dt):
 	case c.moving:
-		code := represents[dtype.U8] // codes below eight bits move as unsigned integers
+		code := represents[dtype.U8] // elements of fewer than eight bits are copied as unsigned integers
 		if unsigned, ok := map[int]dtype.DType{2: dtype.U2, 4: dtype.U4}[m.dt.Bits()]; ok {
 			a.get, a.put = reader[T](unsigned, code), writer[T](unsigned, code)
 		}
@@ -65,17 +67,17 @@ func reach[T number](c *compiler, k *numeric[T], m *memory, index []sym.Expr) ac
 	return a
 }
 
-// unit reports whether lanes are one plain element after the other.
+// unit reports whether the lanes are contiguous elements that need no conversion.
 func (a *access[T]) unit() bool {
 	return a.get == nil && a.index.regular() && a.index.step.fixed && a.index.step.value == 1
 }
 
-// view is n lanes as they lie in memory, for unit accesses.
+// view returns the memory of n lanes, for unit accesses.
 func (a *access[T]) view(f frame, n int) []T {
 	return unsafe.Slice(element[T](address(f, a.slot), a.index.start.get(f)), n)
 }
 
-// one reads the element of a uniform access.
+// one returns the function that reads the element of a uniform access.
 func (a *access[T]) one() scalar[T] {
 	slot, start, get := a.slot, a.index.start, a.get
 	if get != nil {
@@ -88,8 +90,8 @@ func (a *access[T]) one() scalar[T] {
 	return func(f frame) T { return *element[T](address(f, slot), start.get(f)) }
 }
 
-// places returns the lanes' indices if they are not regular; it is called once per strip, before fetch and deliver.
-func (a *access[T]) places(f frame, n int) []int64 {
+// indices returns the lanes' indices if they are not regular; it is called once per strip, before fetch and deliver.
+func (a *access[T]) indices(f frame, n int) []int64 {
 	if a.index.regular() {
 		return nil
 	}
@@ -98,14 +100,14 @@ func (a *access[T]) places(f frame, n int) []int64 {
 	return at
 }
 
-// fetch reads lanes first … end−1 into to, whose other lanes it leaves.
-func (a *access[T]) fetch(f frame, to []T, places []int64, first, end int) {
+// fetch reads lanes [first, end) into to, and leaves its other lanes unchanged.
+func (a *access[T]) fetch(f frame, to []T, indices []int64, first, end int) {
 	if first >= end {
 		return
 	}
 	base := address(f, a.slot)
-	if places != nil {
-		for i, at := range places[first:end] {
+	if indices != nil {
+		for i, at := range indices[first:end] {
 			if a.get != nil {
 				to[first+i] = a.get(base, at)
 			} else {
@@ -138,14 +140,14 @@ func (a *access[T]) fetch(f frame, to []T, places []int64, first, end int) {
 	}
 }
 
-// deliver writes lanes first … end−1 of from.
-func (a *access[T]) deliver(f frame, from []T, places []int64, first, end int) {
+// deliver writes lanes [first, end) of from to memory.
+func (a *access[T]) deliver(f frame, from []T, indices []int64, first, end int) {
 	if first >= end {
 		return
 	}
 	base := address(f, a.slot)
-	if places != nil {
-		for i, at := range places[first:end] {
+	if indices != nil {
+		for i, at := range indices[first:end] {
 			if a.put != nil {
 				a.put(base, at, from[first+i])
 			} else {
@@ -178,13 +180,14 @@ func (a *access[T]) deliver(f frame, from []T, places []int64, first, end int) {
 	}
 }
 
-// mask says which lanes take part. The zero value is all of them.
+// mask is the lanes that a load or a store accesses; the zero value is all of them.
 type mask struct {
 	test   scalar[uint8]
 	within *interval
 	lanes  lanes[uint8]
 }
 
+// mask compiles a mask; nil is all lanes.
 func (c *compiler) mask(e loop.Expr) mask {
 	if e == nil {
 		return mask{}
@@ -199,13 +202,13 @@ func (c *compiler) mask(e loop.Expr) mask {
 	return mask{lanes: v.run.(lanes[uint8])}
 }
 
-// all reports whether every lane takes part.
+// all reports whether the mask always has every lane.
 func (m *mask) all() bool { return m.test == nil && m.within == nil && m.lanes == nil }
 
-// uniform reports whether all lanes take part or none.
+// uniform reports whether the mask has all lanes or none.
 func (m *mask) uniform() bool { return m.within == nil && m.lanes == nil }
 
-// each calls do for each run of lanes that take part; flags are the lanes of the mask if they are not an interval.
+// each calls do for each interval of the mask's lanes; flags has a flag for each lane, if the mask is not an interval.
 func (m *mask) each(f frame, n int, flags []uint8, do func(first, end int)) {
 	switch {
 	case m.all():
@@ -230,6 +233,7 @@ func (m *mask) each(f frame, n int, flags []uint8, do func(first, end int)) {
 	}
 }
 
+// flags computes a flag for each lane; nil if the mask is uniform or an interval.
 func (m *mask) flags(f frame, n int) []uint8 {
 	if m.lanes == nil {
 		return nil
@@ -237,9 +241,10 @@ func (m *mask) flags(f frame, n int) []uint8 {
 	return m.lanes(f, n)
 }
 
+// load compiles a load.
 func (k *numeric[T]) load(c *compiler, e *loop.Load, into any) value {
 	start := c.mark()
-	out, placed := destination[T](c, into)
+	out, inPlace := destination[T](c, into)
 	mark := c.mark()
 	m := c.memory(e.From)
 	if m.dt != e.Type {
@@ -261,32 +266,33 @@ func (k *numeric[T]) load(c *compiler, e *loop.Load, into any) value {
 			return value{dt: e.Type, run: lanes[T](func(f frame, n int) []T { return a.view(f, n) })}
 		}
 		c.release(mark)
-		return value{dt: e.Type, placed: placed, run: lanes[T](func(f frame, n int) []T {
-			places := a.places(f, n)
+		return value{dt: e.Type, inPlace: inPlace, run: lanes[T](func(f frame, n int) []T {
+			indices := a.indices(f, n)
 			to := out(f, n)
-			a.fetch(f, to, places, 0, n)
+			a.fetch(f, to, indices, 0, n)
 			return to
 		})}
 	}
 	if taken.within != nil && otherwise.uniform && a.index.regular() {
 		c.release(mark)
-		// The copy of a view is saved where the caller has not asked for a place.
-		return value{dt: e.Type, placed: placed, run: a.fetchWithin(*taken.within, otherwise.run.(scalar[T]), out,
-			a.unit() && !placed)}
+		// A view needs no copy if the caller has not asked for the lanes in its own memory.
+		return value{dt: e.Type, inPlace: inPlace, run: a.fetchWithin(*taken.within, otherwise.run.(scalar[T]), out,
+			a.unit() && !inPlace)}
 	}
 	rest, _ := spread[T](c, otherwise, nil)
 	c.release(mark)
-	return value{dt: e.Type, placed: placed, run: lanes[T](func(f frame, n int) []T {
-		places, flags := a.places(f, n), taken.flags(f, n)
+	return value{dt: e.Type, inPlace: inPlace, run: lanes[T](func(f frame, n int) []T {
+		indices, flags := a.indices(f, n), taken.flags(f, n)
 		v := rest(f, n)
 		to := out(f, n)
 		copy(to, v)
-		taken.each(f, n, flags, func(first, end int) { a.fetch(f, to, places, first, end) })
+		taken.each(f, n, flags, func(first, end int) { a.fetch(f, to, indices, first, end) })
 		return to
 	})}
 }
 
-// fetchWithin reads the lanes of an interval, and gives the others one value.
+// fetchWithin returns the function that reads the lanes of an interval, and sets the others to one value. With view, it
+// returns the memory itself if the interval has all lanes.
 func (a *access[T]) fetchWithin(within interval, otherwise scalar[T], out lanes[T], view bool) lanes[T] {
 	return func(f frame, n int) []T {
 		first, end := within(f, n)
@@ -309,7 +315,7 @@ func (a *access[T]) fetchWithin(within interval, otherwise scalar[T], out lanes[
 	}
 }
 
-// guarded is a scalar read where a uniform mask holds.
+// guarded returns a scalar that is read only if a uniform mask holds, and is otherwise's value else.
 func guarded[T number](taken mask, one scalar[T], otherwise value) scalar[T] {
 	if taken.all() {
 		return one
@@ -323,8 +329,7 @@ func guarded[T number](taken mask, one scalar[T], otherwise value) scalar[T] {
 	}
 }
 
-// moves reports whether an expression only chooses among elements of memory, so that their bits can be moved as they
-// are.
+// moves reports whether an expression only chooses among elements of memory and constants, so that it can copy bits.
 func moves(e loop.Expr) bool {
 	switch e := e.(type) {
 	case *loop.Load:
@@ -337,6 +342,7 @@ func moves(e loop.Expr) bool {
 	return false
 }
 
+// store compiles a Store.
 func (c *compiler) store(s *loop.Store) action {
 	outer := c.moving
 	c.moving = moves(s.X)
@@ -345,6 +351,7 @@ func (c *compiler) store(s *loop.Store) action {
 	return do
 }
 
+// store compiles a Store of values of T.
 func (k *numeric[T]) store(c *compiler, s *loop.Store) action {
 	m := c.memory(s.To)
 	if m.dt != s.X.DType() {
@@ -358,20 +365,21 @@ func (k *numeric[T]) store(c *compiler, s *loop.Store) action {
 	}
 	if taken.all() && a.unit() {
 		view := lanes[T](func(f frame, n int) []T { return a.view(f, n) })
-		run, placed := spread[T](c, c.expr(s.X, view), view)
-		if placed {
+		run, inPlace := spread[T](c, c.expr(s.X, view), view)
+		if inPlace {
 			return func(f frame, n int) { run(f, n) }
 		}
 		return func(f frame, n int) { copy(a.view(f, n), run(f, n)) }
 	}
 	run, _ := spread[T](c, c.expr(s.X, nil), nil)
 	return func(f frame, n int) {
-		places, flags := a.places(f, n), taken.flags(f, n)
+		indices, flags := a.indices(f, n), taken.flags(f, n)
 		v := run(f, n)
-		taken.each(f, n, flags, func(first, end int) { a.deliver(f, v, places, first, end) })
+		taken.each(f, n, flags, func(first, end int) { a.deliver(f, v, indices, first, end) })
 	}
 }
 
+// storeOne returns the action that stores a scalar if a uniform mask holds.
 func (a *access[T]) storeOne(x scalar[T], taken mask) action {
 	slot, start, put := a.slot, a.index.start, a.put
 	if put == nil {

@@ -1,13 +1,13 @@
-// Package portable is the code generator that works wherever Go does: a kernel becomes closures over strips of lanes.
+// Package portable is the code generator for every processor: it compiles a kernel to Go closures over strips of lanes.
 //
-// A vector loop runs as strips, at most mostLanes wide, chosen so that the strips of one loop stay in the first-level
-// cache. Each scalar expression inside it is a loop over typed slices; what is the same for all lanes is computed once
-// a strip; an element-after-element load is a view of the operand's memory, without a copy. Code outside vector loops
-// runs as scalar closures. A Contract is a hand-written micro-kernel over packed panels.
+// A vector loop runs in strips of at most mostLanes lanes, so few that the strips of one loop stay in the first-level
+// cache. An expression inside it is a loop over typed slices. A value that is the same for all lanes is computed once a
+// strip. A load of contiguous elements is a view of the operand's memory. Code outside vector loops runs as scalar
+// closures. A Contract is a hand-written micro-kernel over packed panels.
 //
-// Everything that a run needs lies in the scratch that it is given, so a run allocates nothing. Each and serial loops
-// run in order; the parallel loops outermost in a kernel form its tiles. If a kernel's body is several parallel nests,
-// they are taken to be independent of one another, and the tiles of one follow those of the other.
+// A run keeps all its state in the scratch that it is given, and allocates nothing. Each and serial loops run in order;
+// the outermost parallel loops of a kernel form its tiles. If a kernel's body is several parallel nests, they are
+// assumed to be independent, and the tiles of each follow those of the one before.
 package portable
 
 import (
@@ -21,21 +21,22 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// Compile makes the kernels of a module ready, in their order. Kernels are taken to be well formed (see loop.Verify);
-// what cannot be compiled is our bug and panics with the kernel's text. Kernels for blocks of threads are refused with
+// Compile compiles the kernels of a module, in their order. Kernels must be well formed (see loop.Verify); one that
+// cannot be compiled is a bug, and Compile panics with the kernel's text. Kernels for blocks of threads are
 // ErrUnsupported.
 func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
 	code := &target.Code{Machine: machine}
 	for _, k := range m.Kernels {
 		if needsBlocks(k) {
-			return nil, diag.Unsupportedf("kernel @%s is written for blocks of threads, which this machine has not", k.Name)
+			return nil, diag.Unsupportedf("kernel @%s is written for blocks of threads, which this machine does not have",
+				k.Name)
 		}
 		code.Kernels = append(code.Kernels, compile(k, m))
 	}
 	return code, nil
 }
 
-// needsBlocks reports whether a kernel uses memory that the threads of a block share.
+// needsBlocks reports whether a kernel uses shared memory of blocks of threads.
 func needsBlocks(k *loop.Kernel) bool {
 	found := false
 	loop.Walk(k.Body, func(s loop.Stmt) bool {
@@ -52,20 +53,19 @@ type kernel struct {
 	operands int
 	first    int // the word with the first operand's address
 	dims     int
-	held     int // the word of what the panels hold; 0 if there are none
-	// the word with what may be done before the run looks whether it is stopped; the arguments' address follows
-	budget  int
-	launch  []derived
-	locals  []derived // offsets from the end of the strips, in bytes; slot is the word for the address
-	nests   []nest
-	strips  int // bytes of words, and where strips begin
-	fixed   int // bytes of words and strips together
-	scratch *sym.Code
-	formula sym.Expr // of scratch
-	width   *loop.Width
+	held     int // the first word of the leftPanels; 0 if there are no panels
+	budget   int // the word with the work left before the run next checks whether it is stopped; Args' address follows
+	launch   []derived
+	locals   []derived // offsets from the end of the strips, in bytes; slot is the word for the address
+	nests    []nest
+	strips   int // bytes of words: the offset of panels and strips
+	fixed    int // bytes of words, panels and strips
+	scratch  *sym.Code
+	formula  sym.Expr // of scratch
+	width    *loop.Width
 }
 
-// nest is a stretch of the kernel that is one tile, or a parallel nest of many.
+// nest is a parallel nest of a kernel, or consecutive statements that are one tile.
 type nest struct {
 	loops []parallel
 	count sym.Expr // of tiles
@@ -78,7 +78,7 @@ type parallel struct {
 	extent *sym.Code
 }
 
-// compiler makes one kernel ready.
+// compiler compiles one kernel.
 type compiler struct {
 	kernel   *loop.Kernel
 	names    []sym.Name       // of integers, by word: dimensions first
@@ -89,26 +89,29 @@ type compiler struct {
 	memories map[string]*memory
 	bound    map[string]binding
 	vector   *vector
-	checked  map[sym.Name]int // strips of values that Checks made, where they differ by lane
-	moving   bool             // values are bits on their way from memory to memory
+	checked  map[sym.Name]int // strips of checked values that differ by lane
+	moving   bool             // the value is only copied from memory to memory, and is treated as bits
 	panels   int              // bytes for panels
-	held     int              // the word of what the panels hold
-	budget   int              // the word with what may be done before the run looks whether it is stopped
+	held     int              // as in kernel
+	budget   int              // as in kernel
 	ranges   *sym.Dims        // of dimensions and loop variables
 	divisors *loop.Divisors
 	fixed    int // bytes for panels and strips
 }
 
+// bug panics with a message and the kernel's text.
 func (c *compiler) bug(format string, args ...any) {
 	panic(diag.Internalf("portable: kernel @%s: "+format+"\n%s",
 		append(append([]any{c.kernel.Name}, args...), c.kernel)...))
 }
 
+// newWord returns the number of an unused word.
 func (c *compiler) newWord() int {
 	c.words++
 	return c.words - 1
 }
 
+// name gives an integer's name a word, unless it has one.
 func (c *compiler) name(name sym.Name) {
 	if _, ok := c.integers[name]; !ok {
 		c.integers[name] = c.newWord()
@@ -116,6 +119,7 @@ func (c *compiler) name(name sym.Name) {
 	}
 }
 
+// compile compiles one kernel of a module.
 func compile(k *loop.Kernel, m *loop.Module) *kernel {
 	c := &compiler{kernel: k, integers: map[sym.Name]int{}, known: map[string]int{}, memories: map[string]*memory{},
 		bound: map[string]binding{}, checked: map[sym.Name]int{}, ranges: sym.NewDims(), divisors: loop.DivisorsOf(k, m)}
@@ -157,7 +161,7 @@ func compile(k *loop.Kernel, m *loop.Module) *kernel {
 	return out
 }
 
-// holdPanels makes room for the panels of the kernel's contractions, if it has any.
+// holdPanels reserves memory for the panels of the kernel's contractions, if it has any.
 func (c *compiler) holdPanels() {
 	loop.Walk(c.kernel.Body, func(s loop.Stmt) bool {
 		if s, ok := s.(*loop.Contract); ok {
@@ -173,12 +177,12 @@ func (c *compiler) holdPanels() {
 	}
 }
 
-// room is what a contraction's panels need, by the bounds of its extents.
+// room returns the size of a contraction's panels, by the bounds of its extents.
 func (c *compiler) room(s *loop.Contract) panelRoom {
 	return roomFor(c.most(s.M), c.most(s.N), c.most(s.K))
 }
 
-// most is an upper bound of an extent: dimensions lie in their ranges, loop variables are 0 or more.
+// most returns an upper bound of an extent, for dimensions within their ranges and loop variables of at least 0.
 func (c *compiler) most(e sym.Expr) int64 {
 	if n, ok := e.Const(); ok {
 		return n
@@ -189,7 +193,7 @@ func (c *compiler) most(e sym.Expr) int64 {
 
 func alignUp(n int) int { return (n + loop.ScratchAlign - 1) &^ (loop.ScratchAlign - 1) }
 
-// nests are the kernel's nests made ready; a kernel that packs is one tile.
+// nests compiles the kernel's nests; a kernel that packs is one tile.
 func (c *compiler) nests() []nest {
 	if c.packs() {
 		return []nest{{do: c.body(c.kernel.Body), count: sym.Const(1)}}
@@ -206,7 +210,7 @@ func (c *compiler) nests() []nest {
 	return nests
 }
 
-// packs reports whether the kernel writes elements that share bytes, which tiles at once must not.
+// packs reports whether the kernel writes elements that share bytes, which concurrent tiles must not do.
 func (c *compiler) packs() bool {
 	for _, p := range c.kernel.Params {
 		if p.Access != loop.Read && p.DType.Bits() < 8 {
@@ -216,13 +220,14 @@ func (c *compiler) packs() bool {
 	return false
 }
 
-// Name is the loop kernel's.
+// Name returns the loop kernel's name.
 func (k *kernel) Name() string { return k.name }
 
-// Backend names this generator: a program may have kernels of several.
+// Backend returns the name of this generator: a program may have kernels of several.
 func (k *kernel) Backend() string { return target.PortableName }
 
-// Tiles is the number of iterations of the outermost parallel loops, or 1.
+// Tiles returns the number of tiles: the iterations of the outermost parallel loops of all nests; a nest without them
+// is one tile.
 func (k *kernel) Tiles(dims []int64) (int64, error) {
 	total := int64(0)
 	for i := range k.nests {
@@ -240,13 +245,13 @@ func (k *kernel) Tiles(dims []int64) (int64, error) {
 	return total, k.width.Check(dims)
 }
 
-// mostTiles is how many tiles a launch may have.
+// mostTiles is the largest number of tiles of a launch.
 const mostTiles = 1 << 60
 
-// Needs is what the operands must have.
+// Needs sets bytes to the size that each operand must have.
 func (k *kernel) Needs(dims, bytes []int64) error { return k.width.Needs(dims, bytes) }
 
-// TilesFormula is the number of tiles as a formula.
+// TilesFormula returns the number of tiles.
 func (k *kernel) TilesFormula() sym.Expr {
 	var total sym.Expr
 	for i := range k.nests {
@@ -255,6 +260,7 @@ func (k *kernel) TilesFormula() sym.Expr {
 	return total
 }
 
+// tiles returns the nest's number of tiles for some dimensions.
 func (n *nest) tiles(k *kernel, dims []int64) (int64, error) {
 	count := int64(1)
 	for _, l := range n.loops {
@@ -270,6 +276,7 @@ func (n *nest) tiles(k *kernel, dims []int64) (int64, error) {
 	return count, nil
 }
 
+// eval returns a formula's value for some dimensions; the error of an overflow is ErrInput.
 func (k *kernel) eval(code *sym.Code, dims []int64) (int64, error) {
 	v, err := code.Eval(dims)
 	if err != nil {
@@ -278,13 +285,13 @@ func (k *kernel) eval(code *sym.Code, dims []int64) (int64, error) {
 	return v, nil
 }
 
-// ScratchFormula is the bytes of words, strips, panels and locals.
+// ScratchFormula returns the bytes of words, strips, panels and locals.
 func (k *kernel) ScratchFormula() sym.Expr { return k.formula }
 
-// Scratch is ScratchFormula's value.
+// Scratch returns ScratchFormula's value for some dimensions.
 func (k *kernel) Scratch(dims []int64) (int64, error) { return k.eval(k.scratch, dims) }
 
-// Run does tiles [begin, end).
+// Run runs tiles [begin, end).
 func (k *kernel) Run(a *target.Args, begin, end int64, scratch []byte) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -322,7 +329,7 @@ func (k *kernel) Run(a *target.Args, begin, end int64, scratch []byte) (err erro
 	return nil
 }
 
-// begin sets the words that do not change in a run.
+// begin sets the words that stay the same throughout a run.
 func (k *kernel) begin(f frame, a *target.Args) error {
 	for i, v := range a.Dims {
 		*word[int64](f, i) = v
@@ -353,7 +360,7 @@ func (k *kernel) begin(f frame, a *target.Args) error {
 	return nil
 }
 
-// run does the nest's tiles first … end−1. The innermost loop's variable changes fastest.
+// run runs the nest's tiles [first, end). The innermost loop's variable changes fastest.
 func (n *nest) run(f frame, left int, dims []int64, first, end int64) {
 	for tile := first; tile < end; tile++ {
 		rest := tile

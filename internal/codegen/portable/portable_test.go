@@ -36,12 +36,12 @@ func TestTilesAtOnce(t *testing.T)   { harness.TilesAtOnce(t) }
 func TestCourses(t *testing.T)       { harness.Courses(t) }
 func TestDivisions(t *testing.T)     { harness.Divisions(t) }
 
-// TestStop: kernels whose one tile would take years end when they are stopped.
+// TestStop: kernels whose only tile would take years end when they are stopped.
 func TestStop(t *testing.T) { harness.Stops(t) }
 
 func TestEmptyContractions(t *testing.T) { harness.EmptyContractions(t) }
 
-// TestNoAllocation runs a kernel with lanes, scalars, checks, conversions and a contraction again and again.
+// TestNoAllocation: runs of a kernel with lanes, scalars, checks, conversions and a contraction allocate nothing.
 func TestNoAllocation(t *testing.T) {
 	b := loop.NewBuilder("steady")
 	n := sym.Const(70)
@@ -85,7 +85,7 @@ func x32(x *loop.Memory, index ...sym.Expr) loop.Expr {
 	return loop.Convert(dtype.F32, x.Load(index...))
 }
 
-// TestBlocks refuses what only blocks of threads have.
+// TestBlocks: a kernel with shared memory of a block is ErrUnsupported.
 func TestBlocks(t *testing.T) {
 	b := loop.NewBuilder("block")
 	b.Kernel.Body = []loop.Stmt{&loop.Local{Name: "s", DType: dtype.F32, Shape: kerneltest.Fixed(4), Space: loop.Shared}}

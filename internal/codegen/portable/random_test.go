@@ -2,6 +2,7 @@ package portable
 
 import "testing"
 
+// TestRandomKernels compares random kernels with the interpreter, with narrow strips so that loops have several.
 func TestRandomKernels(t *testing.T) {
 	defer func(n int) { mostLanes = n }(mostLanes)
 	mostLanes = 16

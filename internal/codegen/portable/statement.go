@@ -13,10 +13,10 @@ import (
 // action runs a statement, on n lanes inside a vector loop; n has no meaning outside of one.
 type action func(f frame, n int)
 
-// failure is how a value that failed its check leaves a running kernel.
+// failure is the panic that ends a running kernel with an error.
 type failure struct{ err error }
 
-// body makes statements ready. What they declare ends with them.
+// body compiles a list of statements, and releases the strips of their declarations at its end.
 func (c *compiler) body(list []loop.Stmt) action {
 	mark := c.mark()
 	actions := make([]action, 0, len(list))
@@ -45,6 +45,7 @@ func (c *compiler) body(list []loop.Stmt) action {
 	}
 }
 
+// statement compiles a statement; nil for one that does nothing when it runs.
 func (c *compiler) statement(s loop.Stmt) action {
 	switch s := s.(type) {
 	case *loop.For:
@@ -86,7 +87,7 @@ func (c *compiler) statement(s loop.Stmt) action {
 	panic("not reached")
 }
 
-// vectorizable reports whether a body can run on strips: lanes have no buffers of their own, and no contractions.
+// vectorizable reports whether a body can run on strips: it has neither locals nor contractions.
 func vectorizable(body []loop.Stmt) bool {
 	good := true
 	loop.Walk(body, func(s loop.Stmt) bool {
@@ -99,6 +100,7 @@ func vectorizable(body []loop.Stmt) bool {
 	return good
 }
 
+// serial compiles a loop whose iterations run in order.
 func (c *compiler) serial(s *loop.For) action {
 	slot, extent, left, work := c.integers[s.Var], c.integer(s.Extent), c.budget, workOf(s.Body)
 	do := c.body(s.Body)
@@ -117,11 +119,11 @@ func (c *compiler) serial(s *loop.For) action {
 type vector struct {
 	variable sym.Name
 	width    int // lanes of a strip
-	used     int // bytes per lane that strips now take
-	peak     int // most bytes per lane
+	used     int // bytes per lane of the present strips
+	peak     int // the largest value of used
 }
 
-// The strips of a vector loop should stay in the first-level cache beside what they are computed from.
+// The strips of a vector loop should stay in the first-level cache, together with their operands.
 const (
 	stripBytes = 16 << 10
 	leastLanes = 32
@@ -129,7 +131,8 @@ const (
 
 var mostLanes = 1024 // tests lower it, for many strips in little time
 
-// vectorLoop compiles the loop twice: first to learn how many strips it needs, which decides their width.
+// vectorLoop compiles a vector loop. It does so twice: the first time shows the number of strips, which decides their
+// width.
 func (c *compiler) vectorLoop(s *loop.For) action {
 	extent, slot := c.integer(s.Extent), c.integers[s.Var]
 	saved := *c
@@ -156,7 +159,7 @@ func (c *compiler) vectorLoop(s *loop.For) action {
 	}
 }
 
-// workOf is the operations of one iteration on an element, without those of loops inside, which are counted there.
+// workOf returns the number of operations of one iteration, without those of the loops inside, which count their own.
 func workOf(body []loop.Stmt) int64 {
 	work := int64(1)
 	count := func(loop.Expr) { work++ }
@@ -182,6 +185,7 @@ func workOf(body []loop.Stmt) int64 {
 	return work
 }
 
+// cloneMap returns a copy of a map, which is not nil.
 func cloneMap[K comparable, V any](m map[K]V) map[K]V {
 	c := make(map[K]V, len(m))
 	for k, v := range m {
@@ -190,8 +194,8 @@ func cloneMap[K comparable, V any](m map[K]V) map[K]V {
 	return c
 }
 
-// newStrip takes a strip of elements of the given size, and returns its offset in bytes. Outside vector loops there are
-// none.
+// newStrip reserves a strip of elements of a size in bytes, and returns its offset in bytes. Outside vector loops it
+// does nothing.
 func (c *compiler) newStrip(size int) int {
 	v := c.vector
 	if v == nil {
@@ -203,6 +207,7 @@ func (c *compiler) newStrip(size int) int {
 	return at
 }
 
+// mark returns the present use of strips, for release.
 func (c *compiler) mark() int {
 	if c.vector == nil {
 		return 0
@@ -210,14 +215,14 @@ func (c *compiler) mark() int {
 	return c.vector.used
 }
 
+// release frees the strips reserved since a mark.
 func (c *compiler) release(mark int) {
 	if c.vector != nil {
 		c.vector.used = mark
 	}
 }
 
-// declare gives a name its first value. In a vector loop a Var is a strip, and a Let is one unless its value is
-// uniform.
+// declare compiles a Let or a Var. In a vector loop a Var is a strip, and so is a Let unless its value is uniform.
 func (c *compiler) declare(name string, x loop.Expr, variable bool) action {
 	b := binding{dt: x.DType(), uniform: c.vector == nil}
 	if b.uniform {
@@ -236,25 +241,26 @@ func (c *compiler) declare(name string, x loop.Expr, variable bool) action {
 	return do
 }
 
-// assign makes x the value of a binding, and reports whether x is uniform.
+// assign compiles the assignment of x to a binding, and reports whether x is uniform.
 func (k *numeric[T]) assign(c *compiler, b binding, x loop.Expr) (action, bool) {
 	at := b.at
 	if b.uniform {
 		one, ok := c.expr(x, nil).run.(scalar[T])
 		if !ok {
-			c.bug("a value that differs by lane is given to a name that does not")
+			c.bug("a value that differs by lane is assigned to a uniform name")
 		}
 		return func(f frame, _ int) { *word[T](f, at) = one(f) }, true
 	}
 	into := lanes[T](func(f frame, n int) []T { return strip[T](f, at, n) })
 	v := c.expr(x, into)
-	run, placed := spread[T](c, v, into)
-	if placed {
+	run, inPlace := spread[T](c, v, into)
+	if inPlace {
 		return func(f frame, n int) { run(f, n) }, v.uniform
 	}
 	return func(f frame, n int) { copy(strip[T](f, at, n), run(f, n)) }, v.uniform
 }
 
+// reduce compiles a Reduce.
 func (k *numeric[T]) reduce(c *compiler, b binding, s *loop.Reduce) action {
 	f, fix := k.arith.two[s.Op], settle[T](b.dt)
 	if f == nil {
@@ -279,7 +285,7 @@ func (k *numeric[T]) reduce(c *compiler, b binding, s *loop.Reduce) action {
 	return k.within(c, b, s, fix)
 }
 
-// within combines a strip with lanes.
+// within compiles a Reduce of a strip: each lane is combined with its own value.
 func (k *numeric[T]) within(c *compiler, b binding, s *loop.Reduce, fix func([]T)) action {
 	at := b.at
 	if m, ok := s.X.(*loop.Binary); ok && s.Op == loop.Add && m.Op == loop.Mul && fix == nil {
@@ -297,7 +303,7 @@ func (k *numeric[T]) within(c *compiler, b binding, s *loop.Reduce, fix func([]T
 		}
 	}
 	x := c.expr(s.X, nil)
-	if side := k.arith.sideLoop[s.Op]; x.uniform && side != nil {
+	if side := k.arith.rightLoop[s.Op]; x.uniform && side != nil {
 		one := x.run.(scalar[T])
 		return func(f frame, n int) {
 			acc := strip[T](f, at, n)
@@ -318,7 +324,7 @@ func (k *numeric[T]) within(c *compiler, b binding, s *loop.Reduce, fix func([]T
 	}
 }
 
-// across combines lanes with a value from outside the vector loop.
+// across compiles a Reduce of a value from outside the vector loop: it is combined with all lanes.
 func (k *numeric[T]) across(c *compiler, b binding, s *loop.Reduce, f func(x, y T) T, fix func([]T)) action {
 	at := b.at
 	if m, ok := s.X.(*loop.Binary); ok && s.Op == loop.Add && m.Op == loop.Mul && fix == nil {
@@ -348,6 +354,7 @@ func (k *numeric[T]) across(c *compiler, b binding, s *loop.Reduce, f func(x, y 
 	}
 }
 
+// when compiles a When, whose condition is the same for all lanes.
 func (c *compiler) when(s *loop.When) action {
 	mark := c.mark()
 	cond, ok := c.condition(s.Cond).run.(scalar[uint8])
@@ -365,7 +372,7 @@ func (c *compiler) when(s *loop.When) action {
 	}
 }
 
-// check makes a value usable in indices: a word, or a strip of int64 if it differs by lane.
+// check compiles a Check. The checked value is a word, or a strip of int64 if it differs by lane.
 func (k *numeric[T]) check(c *compiler, s *loop.Check) action {
 	low, high := c.integer(s.Min), c.integer(s.Max)
 	dt, what, slot := s.X.DType(), s.What, c.integers[s.Name]
@@ -401,7 +408,7 @@ func (k *numeric[T]) check(c *compiler, s *loop.Check) action {
 	}
 }
 
-// contract is the call of the micro-kernel for the accumulator's type.
+// contract compiles a Contract.
 func (c *compiler) contract(s *loop.Contract) action {
 	switch represents[c.memory(s.C.Buffer).dt] {
 	case repF32:
@@ -417,11 +424,12 @@ func (c *compiler) contract(s *loop.Contract) action {
 	panic("not reached")
 }
 
+// contraction compiles a Contract whose sums have type T.
 func contraction[T accumulator](c *compiler, s *loop.Contract) action {
 	m, n, k := c.integer(s.M), c.integer(s.N), c.integer(s.K)
 	to, a, b := c.tile(s.C), c.tile(s.A), c.tile(s.B)
 	formA, formB := form[T](c, c.memory(s.A.Buffer).dt), form[T](c, c.memory(s.B.Buffer).dt)
-	// A tile of an operand that nothing writes is found packed where the contraction before had the same one.
+	// If nothing writes the left operand, its packed panels serve the next contraction of the same tile too.
 	constant, held, left := c.readOnly(s.A.Buffer), c.held, c.budget
 	room := c.room(s)
 	elements := int(room.left + room.right)
@@ -438,12 +446,14 @@ func contraction[T accumulator](c *compiler, s *loop.Contract) action {
 	}
 }
 
+// readOnly reports whether a buffer is a parameter that the kernel only reads.
 func (c *compiler) readOnly(buffer string) bool {
 	return slices.ContainsFunc(c.kernel.Params, func(p *loop.Param) bool {
 		return p.Name == buffer && p.Access == loop.Read
 	})
 }
 
+// tile compiles a Tile.
 func (c *compiler) tile(t loop.Tile) func(f frame) matrix {
 	m := c.memory(t.Buffer)
 	origin, row, col := c.integer(m.offset(t.Origin)), c.integer(m.offset(t.Row)), c.integer(m.offset(t.Col))

@@ -12,8 +12,8 @@ import (
 
 var rewrite = command.Bool("rewrite", false, "rewrite the expected results in testdata")
 
-// TestText runs the cases of testdata/*.txt (see kerneltest.Texts). A kernel is closures, which have no text: the
-// result is its scratch, how many bytes of that are strips of lanes, and the tiles of each nest.
+// TestText runs the cases of testdata/*.txt (see kerneltest.Texts). Closures cannot be printed: the result is the
+// kernel's scratch, the bytes of strips and panels in it, and the number of tiles of each nest.
 func TestText(t *testing.T) {
 	kerneltest.Texts(t, *rewrite, func(t *testing.T, name string) (h kerneltest.Harness, runs bool) {
 		if name != "portable" {

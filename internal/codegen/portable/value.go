@@ -15,27 +15,26 @@ type (
 	lanes[T number]  func(f frame, n int) []T
 )
 
-// value is an expression made ready: run is a scalar[T] where it is uniform, a lanes[T] otherwise, with T what stands
-// for dt.
+// value is a compiled expression: run is a scalar[T] if it is uniform, or else a lanes[T], where T represents dt.
 type value struct {
 	dt      dtype.DType
 	uniform bool
 	run     any
-	within  *interval // of a bool that is true in one run of lanes
-	placed  bool      // lanes lie where the caller of expr wanted them
+	within  *interval // the lanes in which a bool holds, if they are an interval
+	inPlace bool      // the lanes are in the memory that the caller of expr wanted
 }
 
-// interval computes the lanes in which a condition holds: first ≤ lane < end, both within 0 … n.
+// interval computes the lanes in which a condition holds: [first, end) within [0, n).
 type interval func(f frame, n int) (first, end int)
 
-// binding is what a Let's or Var's name stands for.
+// binding is the storage of a Let or Var.
 type binding struct {
 	dt      dtype.DType
 	uniform bool
 	at      int // a word, or a strip's offset
 }
 
-// family makes values of one representation ready.
+// family compiles expressions and statements of values of one representation.
 type family interface {
 	number(c *compiler, e *loop.Const) value
 	ref(c *compiler, b binding) value
@@ -56,20 +55,24 @@ type numeric[T number] struct {
 	arith arithmetic[T]
 }
 
-// families is filled by init, since the members' methods use it.
+// families has a family for each representation. init fills it, since methods of the families use it.
 var families [reps]family
 
+// init fills families.
 func init() {
 	families = [reps]family{
-		repU8: &numeric[uint8]{repU8, wholes[uint8]()}, repI8: &numeric[int8]{repI8, wholes[int8]()},
-		repU16: &numeric[uint16]{repU16, wholes[uint16]()}, repI16: &numeric[int16]{repI16, wholes[int16]()},
-		repU32: &numeric[uint32]{repU32, wholes[uint32]()}, repI32: &numeric[int32]{repI32, wholes[int32]()},
-		repU64: &numeric[uint64]{repU64, wholes[uint64]()}, repI64: &numeric[int64]{repI64, wholes[int64]()},
-		repF32: &numeric[float32]{repF32, singles()}, repF64: &numeric[float64]{repF64, reals[float64]()},
+		repU8: &numeric[uint8]{repU8, integralArithmetic[uint8]()}, repI8: &numeric[int8]{repI8, integralArithmetic[int8]()},
+		repU16: &numeric[uint16]{repU16, integralArithmetic[uint16]()},
+		repI16: &numeric[int16]{repI16, integralArithmetic[int16]()},
+		repU32: &numeric[uint32]{repU32, integralArithmetic[uint32]()},
+		repI32: &numeric[int32]{repI32, integralArithmetic[int32]()},
+		repU64: &numeric[uint64]{repU64, integralArithmetic[uint64]()},
+		repI64: &numeric[int64]{repI64, integralArithmetic[int64]()},
+		repF32: &numeric[float32]{repF32, f32Arithmetic()}, repF64: &numeric[float64]{repF64, realArithmetic[float64]()},
 	}
 }
 
-// repOf is what stands for a type: in a pure move, the bits.
+// repOf returns the representation of a type: its bits if values are only copied.
 func (c *compiler) repOf(dt dtype.DType) rep {
 	r := represents[dt]
 	if c.moving {
@@ -83,7 +86,7 @@ func (c *compiler) repOf(dt dtype.DType) rep {
 
 func (c *compiler) family(dt dtype.DType) family { return families[c.repOf(dt)] }
 
-// expr makes an expression ready. into, where it is a lanes function, gives the memory that the lanes are wanted in.
+// expr compiles an expression. into, if it is a lanes[T], returns the memory in which the caller wants the lanes.
 func (c *compiler) expr(e loop.Expr, into any) value {
 	switch e := e.(type) {
 	case *loop.Const:
@@ -111,7 +114,7 @@ func (c *compiler) expr(e loop.Expr, into any) value {
 	panic("not reached")
 }
 
-// destination is where lanes of T go: the wanted place, or a new strip.
+// destination returns the memory for lanes of T: into if that is a lanes[T], which it reports, or else a new strip.
 func destination[T number](c *compiler, into any) (lanes[T], bool) {
 	if f, ok := into.(lanes[T]); ok {
 		return f, true
@@ -120,22 +123,23 @@ func destination[T number](c *compiler, into any) (lanes[T], bool) {
 	return func(f frame, n int) []T { return strip[T](f, at, n) }, false
 }
 
-// spread is a value's lanes; where it is uniform, a strip filled with it.
+// spread returns a value's lanes, and whether they are in into. A uniform value fills a strip.
 func spread[T number](c *compiler, v value, into any) (lanes[T], bool) {
 	if !v.uniform {
-		return v.run.(lanes[T]), v.placed
+		return v.run.(lanes[T]), v.inPlace
 	}
 	one := v.run.(scalar[T])
-	out, placed := destination[T](c, into)
+	out, inPlace := destination[T](c, into)
 	return func(f frame, n int) []T {
 		to, x := out(f, n), one(f)
 		for i := range to {
 			to[i] = x
 		}
 		return to
-	}, placed
+	}, inPlace
 }
 
+// number compiles a constant.
 func (k *numeric[T]) number(c *compiler, e *loop.Const) value {
 	var x T
 	switch {
@@ -154,6 +158,7 @@ func (k *numeric[T]) number(c *compiler, e *loop.Const) value {
 	return value{dt: e.Type, uniform: true, run: scalar[T](func(frame) T { return x })}
 }
 
+// ref compiles a reference to a named value.
 func (k *numeric[T]) ref(c *compiler, b binding) value {
 	at := b.at
 	if b.uniform {
@@ -162,19 +167,21 @@ func (k *numeric[T]) ref(c *compiler, b binding) value {
 	return value{dt: b.dt, run: lanes[T](func(f frame, n int) []T { return strip[T](f, at, n) })}
 }
 
+// index compiles an Index.
 func (c *compiler) index(e *loop.Index, into any) value {
 	l := c.lanes(e.X)
 	if l.uniform() {
 		return value{dt: dtype.I64, uniform: true, run: scalar[int64](l.start.get)}
 	}
-	out, placed := destination[int64](c, into)
-	return value{dt: dtype.I64, placed: placed, run: lanes[int64](func(f frame, n int) []int64 {
+	out, inPlace := destination[int64](c, into)
+	return value{dt: dtype.I64, inPlace: inPlace, run: lanes[int64](func(f frame, n int) []int64 {
 		to := out(f, n)
 		l.fill(f, to)
 		return to
 	})}
 }
 
+// unary compiles a function of one operand.
 func (k *numeric[T]) unary(c *compiler, e *loop.Unary, into any) value {
 	dt := e.X.DType()
 	if e.Op.Test() {
@@ -191,7 +198,7 @@ func (k *numeric[T]) unary(c *compiler, e *loop.Unary, into any) value {
 		run := x.run.(scalar[T])
 		return value{dt: dt, uniform: true, run: scalar[T](func(frame frame) T { return settleOne(fix, f(run(frame))) })}
 	}
-	out, placed := destination[T](c, into)
+	out, inPlace := destination[T](c, into)
 	run := x.run.(lanes[T])
 	if each == nil {
 		each = func(to, x []T) {
@@ -200,7 +207,7 @@ func (k *numeric[T]) unary(c *compiler, e *loop.Unary, into any) value {
 			}
 		}
 	}
-	return value{dt: dt, placed: placed, run: lanes[T](func(frame frame, n int) []T {
+	return value{dt: dt, inPlace: inPlace, run: lanes[T](func(frame frame, n int) []T {
 		v := run(frame, n)
 		to := out(frame, n)
 		each(to, v)
@@ -211,13 +218,13 @@ func (k *numeric[T]) unary(c *compiler, e *loop.Unary, into any) value {
 	})}
 }
 
-// test is a function whose result is a bool.
+// test compiles a function of one operand whose result is a bool.
 func (k *numeric[T]) test(c *compiler, e *loop.Unary, into any) value {
 	test := k.arith.test[e.Op]
 	if test == nil {
 		c.bug("%s of %s", e.Op, e.X.DType())
 	}
-	out, placed := destination[uint8](c, into)
+	out, inPlace := destination[uint8](c, into)
 	mark := c.mark()
 	x := c.expr(e.X, nil)
 	c.release(mark)
@@ -226,7 +233,7 @@ func (k *numeric[T]) test(c *compiler, e *loop.Unary, into any) value {
 		return value{dt: dtype.Bool, uniform: true, run: scalar[uint8](func(f frame) uint8 { return flag(test(run(f))) })}
 	}
 	run := x.run.(lanes[T])
-	return value{dt: dtype.Bool, placed: placed, run: lanes[uint8](func(f frame, n int) []uint8 {
+	return value{dt: dtype.Bool, inPlace: inPlace, run: lanes[uint8](func(f frame, n int) []uint8 {
 		v := run(f, n)
 		to := out(f, n)
 		for i, x := range v[:len(to)] {
@@ -236,6 +243,7 @@ func (k *numeric[T]) test(c *compiler, e *loop.Unary, into any) value {
 	})}
 }
 
+// settleOne applies the result of settle to one value; nil leaves it unchanged.
 func settleOne[T number](fix func([]T), x T) T {
 	if fix == nil {
 		return x
@@ -245,6 +253,7 @@ func settleOne[T number](fix func([]T), x T) T {
 	return one[0]
 }
 
+// binary compiles a function of two operands.
 func (k *numeric[T]) binary(c *compiler, e *loop.Binary, into any) value {
 	if e.Op.Test() {
 		return k.comparison(c, e, into)
@@ -267,20 +276,20 @@ func (k *numeric[T]) binary(c *compiler, e *loop.Binary, into any) value {
 	}
 	result := value{dt: dt, within: both(e.Op, x, y)}
 	var out lanes[T]
-	out, result.placed = destination[T](c, into)
+	out, result.inPlace = destination[T](c, into)
 	var run lanes[T]
 	switch {
-	case y.uniform && k.arith.sideLoop[e.Op] != nil:
-		run = sided(x.run.(lanes[T]), y.run.(scalar[T]), out, k.arith.sideLoop[e.Op])
-	case x.uniform && k.arith.sideways[e.Op] != nil:
-		run = sided(y.run.(lanes[T]), x.run.(scalar[T]), out, k.arith.sideways[e.Op])
+	case y.uniform && k.arith.rightLoop[e.Op] != nil:
+		run = sided(x.run.(lanes[T]), y.run.(scalar[T]), out, k.arith.rightLoop[e.Op])
+	case x.uniform && k.arith.leftLoop[e.Op] != nil:
+		run = sided(y.run.(lanes[T]), x.run.(scalar[T]), out, k.arith.leftLoop[e.Op])
 	default:
-		if result.placed {
-			c.newStrip(int(unsafe.Sizeof(*new(T)))) // where an operand's lanes may be
+		if result.inPlace {
+			c.newStrip(int(unsafe.Sizeof(*new(T)))) // for an operand's lanes
 		}
 		run = paired(c, x, y, out, k.pairs(e.Op))
 		c.release(mark)
-		if !result.placed {
+		if !result.inPlace {
 			c.newStrip(int(unsafe.Sizeof(*new(T))))
 		}
 	}
@@ -295,7 +304,7 @@ func (k *numeric[T]) binary(c *compiler, e *loop.Binary, into any) value {
 	return result
 }
 
-// operand makes an operand ready and keeps no more than its result's strip, which is the lowest one that it used.
+// operand compiles an operand. It keeps only the strip of the result, which is the first that the operand used.
 func (k *numeric[T]) operand(c *compiler, e loop.Expr) value {
 	mark := c.mark()
 	x := c.expr(e, nil)
@@ -306,7 +315,7 @@ func (k *numeric[T]) operand(c *compiler, e loop.Expr) value {
 	return x
 }
 
-// pairs is a function's loop over two strips.
+// pairs returns a function's loop over two strips.
 func (k *numeric[T]) pairs(op loop.BinaryOp) func(to, x, y []T) {
 	if each := k.arith.twoLoop[op]; each != nil {
 		return each
@@ -320,6 +329,7 @@ func (k *numeric[T]) pairs(op loop.BinaryOp) func(to, x, y []T) {
 	}
 }
 
+// sided applies a loop to lanes and a value for all lanes.
 func sided[T number](x lanes[T], y scalar[T], out lanes[T], each func(to, x []T, y T)) lanes[T] {
 	return func(f frame, n int) []T {
 		v, w := x(f, n), y(f)
@@ -329,8 +339,8 @@ func sided[T number](x lanes[T], y scalar[T], out lanes[T], each func(to, x []T,
 	}
 }
 
-// paired applies a loop to two operands, of which one may be uniform. That one is spread over a strip above the other's
-// result, once the other has been computed.
+// paired applies a loop to two operands, one of which may be uniform. A uniform one fills a strip after the other has
+// been computed, whose computation may use that strip.
 func paired[T, R number](c *compiler, x, y value, out lanes[R], each func(to []R, x, y []T)) lanes[R] {
 	mark := c.mark()
 	left, _ := spread[T](c, x, nil)
@@ -354,6 +364,7 @@ func paired[T, R number](c *compiler, x, y value, out lanes[R], each func(to []R
 	}
 }
 
+// comparison compiles a function of two operands whose result is a bool.
 func (k *numeric[T]) comparison(c *compiler, e *loop.Binary, into any) value {
 	if result, ok := c.between(e, into); ok {
 		return result
@@ -364,7 +375,7 @@ func (k *numeric[T]) comparison(c *compiler, e *loop.Binary, into any) value {
 		f = complexCompare[T](e.Op == loop.Ne)
 		each = nil
 	}
-	out, placed := destination[uint8](c, into)
+	out, inPlace := destination[uint8](c, into)
 	mark := c.mark()
 	x, y := k.operand(c, e.X), k.operand(c, e.Y)
 	if x.uniform && y.uniform {
@@ -384,10 +395,11 @@ func (k *numeric[T]) comparison(c *compiler, e *loop.Binary, into any) value {
 	}
 	run := paired(c, x, y, out, each)
 	c.release(mark)
-	return value{dt: dtype.Bool, placed: placed, run: run}
+	return value{dt: dtype.Bool, inPlace: inPlace, run: run}
 }
 
-// complexCompare compares complex numbers that are held as their bits.
+// complexCompare returns the comparison of complex numbers in their bits: whether they are equal, or whether they
+// differ.
 func complexCompare[T number](differ bool) func(x, y T) bool {
 	number := func(x uint64) complex64 {
 		return complex(math.Float32frombits(uint32(x)), math.Float32frombits(uint32(x>>32)))
@@ -395,9 +407,10 @@ func complexCompare[T number](differ bool) func(x, y T) bool {
 	return func(x, y T) bool { return (number(uint64(x)) == number(uint64(y))) != differ }
 }
 
+// choose compiles a Select.
 func (k *numeric[T]) choose(c *compiler, e *loop.Select, into any) value {
 	start := c.mark()
-	out, placed := destination[T](c, into)
+	out, inPlace := destination[T](c, into)
 	mark := c.mark()
 	cond := c.condition(e.Cond)
 	x, y := k.operand(c, e.X), k.operand(c, e.Y)
@@ -415,10 +428,10 @@ func (k *numeric[T]) choose(c *compiler, e *loop.Select, into any) value {
 	left, _ := spread[T](c, x, nil)
 	right, _ := spread[T](c, y, nil)
 	c.release(mark)
-	return value{dt: x.dt, placed: placed, run: lanes[T](func(f frame, n int) []T {
+	return value{dt: x.dt, inPlace: inPlace, run: lanes[T](func(f frame, n int) []T {
 		var m []uint8
 		var v, w []T
-		// What is spread comes last: its strip may be one that computing the others needs.
+		// Uniform values fill their strips last: the computation of the others may use these.
 		for _, spreading := range []bool{false, true} {
 			if cond.uniform == spreading {
 				m = test(f, n)
@@ -436,7 +449,7 @@ func (k *numeric[T]) choose(c *compiler, e *loop.Select, into any) value {
 	})}
 }
 
-// selectLoop takes x where m is 1 and y where it is 0, without branches.
+// selectLoop sets each lane to x if m is 1, and to y if it is 0, without branches.
 func selectLoop[T number](to []T, m []uint8, x, y []T) {
 	m, x, y = m[:len(to)], x[:len(to)], y[:len(to)]
 	switch unsafe.Sizeof(*new(T)) {
@@ -451,11 +464,13 @@ func selectLoop[T number](to []T, m []uint8, x, y []T) {
 	}
 }
 
+// bitsOf returns a slice as one of another type of the same size.
 func bitsOf[B, T number](v []T) []B {
 	return unsafe.Slice((*B)(unsafe.Pointer(unsafe.SliceData(v))), len(v))
 }
 
-func selectBits[B whole](to []B, m []uint8, x, y []B) {
+// selectBits is selectLoop for integers.
+func selectBits[B integral](to []B, m []uint8, x, y []B) {
 	m, x, y = m[:len(to)], x[:len(to)], y[:len(to)]
 	for i := range to {
 		take := -B(m[i])
@@ -463,6 +478,7 @@ func selectBits[B whole](to []B, m []uint8, x, y []B) {
 	}
 }
 
+// cast compiles a conversion to T.
 func (k *numeric[T]) cast(c *compiler, e *loop.Cast, into any) value {
 	from := e.X.DType()
 	if from == e.Type && from != dtype.Bool {
@@ -491,15 +507,16 @@ func (k *numeric[T]) cast(c *compiler, e *loop.Cast, into any) value {
 	return castFrom[T, float64](c, e, k.rep, repF64, into)
 }
 
+// castFrom compiles a conversion from S to D, of representations s and d.
 func castFrom[D, S number](c *compiler, e *loop.Cast, d, s rep, into any) value {
-	out, placed := destination[D](c, into)
-	codes := c.newStrip(4) // dtype's codes of a narrow float have at most two bytes, and what is odd costs little
+	out, inPlace := destination[D](c, into)
+	codes := c.newStrip(4) // at least the two bytes of the longest code of a narrow float
 	mark := c.mark()
 	x := c.expr(e.X, nil)
 	c.release(mark)
 	do := convert[D, S](e.Type, x.dt, d, s, !e.Wrap)
 	if x.uniform {
-		// One lane's worth of words stands for the strips.
+		// A word serves as a strip of one lane.
 		source, result, code := c.newWord(), c.newWord(), c.newWord()
 		run := x.run.(scalar[S])
 		return value{dt: e.Type, uniform: true, run: scalar[D](func(f frame) D {
@@ -510,7 +527,7 @@ func castFrom[D, S number](c *compiler, e *loop.Cast, d, s rep, into any) value 
 		})}
 	}
 	run := x.run.(lanes[S])
-	return value{dt: e.Type, placed: placed, run: lanes[D](func(f frame, n int) []D {
+	return value{dt: e.Type, inPlace: inPlace, run: lanes[D](func(f frame, n int) []D {
 		v := run(f, n)
 		to := out(f, n)
 		do(to, v, strip[uint8](f, codes, 4*n))

@@ -1,5 +1,5 @@
-// Package reference runs loop kernels by interpreting them: the plain and slow target that every other one is compared
-// with.
+// Package reference runs loop kernels by interpreting them: the simple and slow target with which all others are
+// compared.
 package reference
 
 import (
@@ -11,12 +11,12 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// Machine is what schedules for this target may assume: nothing but one worker.
+// Machine returns the machine of this target: one worker, without limits or features.
 func Machine() target.Machine {
 	return target.Machine{Name: "reference", Arch: runtime.GOARCH, Threads: 1}
 }
 
-// Compile makes the kernels ready. It panics, with the kernel's text, on one that is not well formed.
+// Compile returns interpreters of kernels. It panics, with the kernel's text, if one is not well formed.
 func Compile(kernels []*loop.Kernel) *target.Code {
 	code := &target.Code{Machine: Machine()}
 	for _, k := range kernels {
@@ -25,33 +25,33 @@ func Compile(kernels []*loop.Kernel) *target.Code {
 	return code
 }
 
-// kernel is one interpreted kernel: a single tile, whose locals live in the worker's scratch as loop.Locals places
-// them.
+// kernel is one interpreted kernel: a single tile, whose locals have the offsets of loop.Locals in the worker's
+// scratch.
 type kernel struct {
 	loop  *loop.Kernel
 	code  *loop.Interpreter
 	width *loop.Width
 }
 
-// Name is the loop kernel's.
+// Name returns the loop kernel's name.
 func (k *kernel) Name() string { return k.loop.Name }
 
-// Tiles is 1: the interpreter does everything in order.
+// Tiles returns 1: the interpreter runs everything in order.
 func (k *kernel) Tiles(dims []int64) (int64, error) { return 1, k.width.Check(dims) }
 
-// Needs is what the operands must have.
+// Needs sets bytes to the size that each operand must have.
 func (k *kernel) Needs(dims, bytes []int64) error { return k.width.Needs(dims, bytes) }
 
-// TilesFormula is 1.
+// TilesFormula returns 1.
 func (k *kernel) TilesFormula() sym.Expr { return sym.Const(1) }
 
-// ScratchFormula is the bytes of the kernel's locals.
+// ScratchFormula returns the bytes of the kernel's locals.
 func (k *kernel) ScratchFormula() sym.Expr { return loop.Scratch(k.loop) }
 
-// Scratch is ScratchFormula's value.
+// Scratch returns ScratchFormula's value for some dimensions.
 func (k *kernel) Scratch(dims []int64) (int64, error) { return k.code.Scratch(dims) }
 
-// Run interprets the kernel over the operands' memory.
+// Run interprets the kernel on the operands' memory.
 func (k *kernel) Run(a *target.Args, begin, end int64, scratch []byte) error {
 	if begin >= end {
 		return nil

@@ -19,6 +19,7 @@ const source = `kernel @gather(%x: f32[n] read, %at: i64[m] read, %y: f32[m] wri
   }
 }`
 
+// TestRun runs a kernel with a local and a check: tiles, scratch, results, and the error of an index out of range.
 func TestRun(t *testing.T) {
 	k, err := loop.ParseKernel(source)
 	if err != nil {
