@@ -171,7 +171,8 @@ var wides = []struct {
 	{`kernel @extent(%x: f32[4] read, %y: f32[4] write) dims(n) { parallel i < 4 { for j < n*n*n - n*n*n*i { store %y[i] = load %x[min(j, 3)] } } }`, 1 << 22},
 }
 
-// Wide checks that Tiles returns an error for dimensions for which a kernel's integers do not fit 64 bits, and none for others.
+// Wide checks that Tiles returns an error for dimensions for which a kernel's integers do not fit 64 bits, and none for
+// others.
 func (h Harness) Wide(t *testing.T) {
 	for _, c := range wides {
 		k, err := loop.ParseKernel(c.text)

@@ -153,8 +153,8 @@ func (h Harness) Powers(t *testing.T) {
 	}
 }
 
-// Checks checks that the error of a value that fails its check is the interpreter's, and names the value and its limits, which are
-// over a dimension.
+// Checks checks that the error of a value that fails its check is the interpreter's, and names the value and its
+// limits, which are over a dimension.
 func (h Harness) Checks(t *testing.T) {
 	for _, kind := range []loop.LoopKind{loop.Vector, loop.Serial} {
 		for _, negative := range []bool{false, true} {
