@@ -1,209 +1,110 @@
 package weir
 
 import (
-	"errors"
-	"fmt"
+	"maps"
 	"slices"
-	"strings"
+	"unsafe"
 
 	"github.com/weirml/weir/internal/diag"
-	"github.com/weirml/weir/internal/sym"
-	"github.com/weirml/weir/internal/tensor"
+	"github.com/weirml/weir/internal/session"
+	"github.com/weirml/weir/internal/strided"
 )
 
 // Inputs are the arguments of a run by name.
 type Inputs map[string]Arg
 
-// bindInputs checks the arguments against the program's inputs, makes the tensors of its ports, and reads the
-// dimensions' values. The caller releases the packing, also after an error.
-func (p *Program) bindInputs(in Inputs) (*packing, []int64, error) {
-	args := &packing{parts: make([]*tensor.Tensor, len(p.compiled.Program.Inputs))}
-	list := make([]given, len(p.inputs))
-	used := 0
-	for i, info := range p.inputs {
-		a, ok := in[info.Name]
-		if ok {
-			used++
-		}
-		if t, tensor := a.(*Tensor); a != nil && !(tensor && t == nil) {
-			list[i] = a.given()
-		} else if list[i], ok = p.ownState(i); !ok {
-			return args, nil, diag.Inputf("no value is given for input %s", info).AtTensor(info.Name).
-				WithFix("add Inputs{%q: …}", info.Name)
-		}
-		for _, t := range list[i].tensors {
-			if t == nil {
-				return args, nil, diag.Inputf("a tensor given for it is nil").AtTensor(info.Name)
-			}
-			inner, ok := t.enter()
-			if !ok {
-				return args, nil, diag.New(ErrClosed, "the tensor given for it is closed, or was given away").AtTensor(info.Name)
-			}
-			args.entered, list[i].data = append(args.entered, t), append(list[i].data, inner)
-		}
+// Arg is an argument of a run: a *Tensor, which the run borrows; the result of Donate, Consume, Update, Sequence or
+// Strided; or Absent.
+type Arg interface{ given() given }
+
+// given is an argument as runs take it.
+type given session.Argument
+
+func (t *Tensor) given() given { return given(session.Lend(t.inner())) }
+
+func (g given) given() given { return g }
+
+// String describes the argument for errors, such as "a sequence of 2 tensors".
+func (g given) String() string { return session.Argument(g).String() }
+
+// Consume gives a tensor to a run for good: the run releases its memory after the last step that reads it, or when the
+// run fails. From the call of Run on the tensor is invalid, unless Run refuses its arguments. The tensor must have
+// memory of its own, as those of New do, or be an output of an earlier run: when all tensors of its Results are
+// consumed, donated or closed, the Results are closed and release their call.
+func Consume(t *Tensor) Arg { return given(session.Consume(t.inner())) }
+
+// Donate gives a tensor to a run for good, and its memory to one of the run's outputs: the run allocates that much less
+// (Memory.Donating). The output has as many bytes as the tensor, and is written after the last read of the tensor, or
+// in place; if there is no such output, the run is refused. The output may be donated again, so that weights go from
+// step to step without a copy. From the call of Run on the tensor is invalid, unless Run refuses its arguments. Its
+// memory must be as Consume requires.
+func Donate(t *Tensor) Arg { return given(session.Donate(t.inner())) }
+
+// Update lends a tensor to a run that writes a new value into it. Inputs that are states (Info.State) require it, and
+// other inputs refuse it. The tensor still belongs to the caller, and its memory must be writable. It has the new value
+// when the run has returned; the output of that name is the same tensor. Nobody else may read or write it during the
+// run: a second run that updates it is refused. See StateError for a run that fails.
+func Update(t *Tensor) Arg { return given(session.Update(t.inner())) }
+
+// Sequence returns the argument for an input that is a sequence: the run borrows the tensors.
+func Sequence(tensors ...*Tensor) Arg { return given(session.Sequence(each(tensors, (*Tensor).inner))) }
+
+// Absent is the argument for an optional input without a value.
+var Absent Arg = given(session.Absent())
+
+// Strided returns an argument in memory that other code lends for a run: data is the address of the first element, and
+// strides are distances in elements, which may be negative or 0; nil is row-major order. A run reads the memory in
+// place if its order is the input's (Options.Layouts, or row-major) and it is aligned to the element's size. Otherwise
+// the run copies it into memory that it allocates when it begins and releases when it ends: see Memory.Copies. A copy
+// beyond SetLimit is ErrMemory, and beyond Options.Budget ErrBudget. All elements must lie in memory that does not
+// change until the run has returned.
+func Strided(dt DType, data unsafe.Pointer, shape, strides []int) (a Arg, err error) {
+	defer diag.Recover(&err, "describing memory")
+	if dt == StringType {
+		return nil, diag.Unsupportedf("strings in memory that other code made").WithFix("copy them by FromSlice")
 	}
-	if used != len(in) {
-		for name := range in {
-			if _, ok := p.input(name); !ok {
-				return args, nil, p.noInput(name)
-			}
-		}
+	var steps []int64
+	if strides != nil {
+		steps = sizesOf(strides)
 	}
-	for i, e := range p.takes {
-		var nothing []int64
-		if list[i].kind == OptionalKind {
-			nothing = p.nothing(e.Info, list)
-		}
-		pack := func() error { return args.pack(e, list[i], nothing) }
-		if list[i].lent != nil || e.Info.Layout != "" {
-			pack = func() error { return p.lie(args, e, list[i]) }
-		}
-		if err := pack(); err != nil {
-			var known *Error
-			if errors.As(err, &known) {
-				return args, nil, known.AtTensor(e.Info.Name)
-			}
-			return args, nil, err
-		}
+	l, err := strided.Describe(dt, data, sizesOf(shape), steps)
+	if err != nil {
+		return nil, err
 	}
-	dims, err := p.dimsOf(args.parts)
-	if err == nil {
-		err = p.repeats(list, dims)
-	}
-	if err == nil {
-		err = p.mayPart(args, list)
-	}
-	return args, dims, err
+	return given(session.Strided(l)), nil
 }
 
-// nothing returns the shape of the tensor that represents an absent optional: a named dimension has the size that other
-// arguments give it, or 0.
-func (p *Program) nothing(info Info, list []given) []int64 {
-	shape := make([]int64, len(info.Shape))
-	for axis, e := range info.Shape {
-		if shape[axis] = e.Size; e.Dim == "" {
-			continue
-		}
-		shape[axis] = 0
-		for i, other := range p.inputs {
-			for k, size := range other.Shape {
-				if size.Dim == e.Dim && !other.Kind.sequence() && k < len(list[i].shape()) {
-					shape[axis] = list[i].shape()[k]
-				}
-			}
-		}
+// arguments are Inputs as a session finds them.
+type arguments Inputs
+
+// Find implements session.Arguments.
+func (in arguments) Find(name string) (session.Argument, bool) {
+	a, ok := in[name]
+	if t, tensor := a.(*Tensor); !ok || a == nil || tensor && t == nil {
+		return session.Argument{}, false
 	}
-	return shape
+	return session.Argument(a.given()), true
 }
 
-// input returns the index of the input with this name.
-func (p *Program) input(name string) (int, bool) {
-	for i, info := range p.inputs {
-		if info.Name == name {
-			return i, true
-		}
-	}
-	return 0, false
+// Has implements session.Arguments.
+func (in arguments) Has(name string) bool {
+	_, ok := in[name]
+	return ok
 }
 
-// noInput returns the error for a name that is not an input. An input's default value is a weight of the program: a run
-// cannot replace it.
-func (p *Program) noInput(name string) error {
-	if p.model.source.Fixed(name) {
-		return diag.Unsupportedf("%q has a value in the model's file, which is part of the program; a run cannot give "+
-			"another", name).AtTensor(name).WithFix("take it out of the file's initializers")
-	}
-	return diag.Inputf("the program has no input %q", name).AtTensor(name).WithFix("its inputs are %s", infoList(p.inputs))
-}
+// Names implements session.Arguments.
+func (in arguments) Names() []string { return slices.Collect(maps.Keys(in)) }
 
-// infoList joins descriptions with commas, for errors.
-func infoList(infos []Info) string {
-	list := make([]string, len(infos))
-	for i, info := range infos {
-		list[i] = info.String()
-	}
-	return strings.Join(list, ", ")
-}
+// Len implements session.Arguments.
+func (in arguments) Len() int { return len(in) }
 
-// dimsOf reads the dimensions' values from the arguments' shapes and elements, and checks every extent.
-func (p *Program) dimsOf(args []*tensor.Tensor) ([]int64, error) {
-	prog := p.compiled.Program
-	dims := make([]int64, len(prog.Dims))
-	known := make([]bool, len(dims))
-	for i, d := range prog.Dims {
-		if !d.Data && d.Range.Min == d.Range.Max { // shapes may have its value in its stead
-			dims[i] = d.Range.Min
+// lent returns the arguments as a run borrows them, without nil ones.
+func (in Inputs) lent() arguments {
+	list := arguments{}
+	for name := range in {
+		if a, ok := arguments(in).Find(name); ok {
+			list[name] = given(a.Lent())
 		}
 	}
-	index := func(name sym.Name) int {
-		for i := range prog.Dims {
-			if prog.Dims[i].Name == name {
-				return i
-			}
-		}
-		return -1
-	}
-	for i, d := range prog.Dims {
-		if !d.Data && d.Range.Min == d.Range.Max { // the tensors' shapes may have the number in its place
-			dims[i], known[i] = d.Range.Min, true
-		}
-	}
-	for i, a := range args {
-		t := &prog.Tensors[prog.Inputs[i].Tensor]
-		if a.DType() != t.DType || a.Rank() != len(t.Shape) {
-			return nil, diag.Inputf("%s%s is given, %s is expected", a.DType(), tensor.ShapeString(a.Shape()), p.owner(i)).
-				AtTensor(p.owner(i).Name)
-		}
-		for axis, extent := range t.Shape {
-			if name, ok := extent.Name(); ok {
-				if d := index(name); d >= 0 && !known[d] {
-					dims[d], known[d] = a.Shape()[axis], true
-				}
-			}
-		}
-		for k, d := range prog.Inputs[i].Elements {
-			if int64(k) < a.Len() {
-				dims[d], known[d] = a.Int(int64(k)), true
-			}
-		}
-	}
-	get := func(name sym.Name) (int64, bool) {
-		d := index(name)
-		if d < 0 {
-			return 0, false
-		}
-		return dims[d], known[d]
-	}
-	for i, a := range args {
-		for axis, extent := range prog.Tensors[prog.Inputs[i].Tensor].Shape {
-			want, err := extent.Eval(get)
-			if err != nil {
-				return nil, err
-			}
-			if got := a.Shape()[axis]; got != want {
-				of := fmt.Sprintf("of %s%s, axis %d is %d", a.DType(), tensor.ShapeString(a.Shape()), axis, got)
-				name, named := extent.Name()
-				if _, fixed := extent.Const(); fixed {
-					return nil, diag.Inputf("%s, and the input's is %d", of, want).AtTensor(p.owner(i).Name)
-				}
-				e := diag.Inputf("%s, and %s is %d by what the other axes and inputs say", of, p.labels.Show(extent), want).
-					AtTensor(p.owner(i).Name)
-				if named {
-					return nil, e.AtDim(p.labels.Of[name])
-				}
-				return nil, e
-			}
-		}
-	}
-	return dims, nil
-}
-
-// owner returns the input that a port belongs to.
-func (p *Program) owner(port int) Info {
-	for _, e := range p.takes {
-		if slices.Contains(e.Parts, port) {
-			return e.Info
-		}
-	}
-	return Info{}
+	return list
 }

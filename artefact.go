@@ -12,9 +12,10 @@ import (
 	"github.com/weirml/weir/internal/compiler"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/mem"
-	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/report"
+	"github.com/weirml/weir/internal/signature"
 	"github.com/weirml/weir/internal/sources"
+	"github.com/weirml/weir/internal/strided"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
@@ -28,16 +29,16 @@ type artefact struct {
 
 // about describes, in an artefact, the model that it was compiled from.
 type about struct {
-	Target      Target            `json:"target"`
-	Description Description       `json:"description"`
-	Metadata    map[string]string `json:"metadata"`
-	Proved      []Condition       `json:"proved"`
-	Extents     [][]Extent        `json:"extents"` // of the outputs, as the model declares them
-	Inputs      []edge            `json:"inputs"`  // the program's ports as the user sees them
-	Outputs     []edge            `json:"outputs"`
-	Savings     []Saving          `json:"savings,omitempty"`
-	Exhausted   bool              `json:"exhausted,omitempty"` // see Memory
-	Initial     map[string][]byte `json:"initial,omitempty"`   // the first values of states, by input; zeros are left out
+	Target      Target               `json:"target"`
+	Description Description          `json:"description"`
+	Metadata    map[string]string    `json:"metadata"`
+	Proved      []Condition          `json:"proved"`
+	Extents     [][]signature.Extent `json:"extents"` // of the outputs, as the model declares them
+	Inputs      []signature.Edge     `json:"inputs"`  // the program's ports as the user sees them
+	Outputs     []signature.Edge     `json:"outputs"`
+	Savings     []Saving             `json:"savings,omitempty"`
+	Exhausted   bool                 `json:"exhausted,omitempty"` // see Memory
+	Initial     map[string][]byte    `json:"initial,omitempty"`   // the first values of states, by input; zeros are left out
 }
 
 // WriteTo writes the program as an artefact, a .weir file, which Load reads: its text, its scheduled loops, its
@@ -50,25 +51,26 @@ func (p *Program) WriteTo(w io.Writer) (n int64, err error) {
 			"an artefact of the reference, which interprets the model's nodes; an artefact has loops").
 			WithFix("compile for --target cpu")
 	}
-	if _, err := p.enter(); err != nil {
+	if _, err := p.session.Enter(); err != nil {
 		return 0, err
 	}
-	defer p.engine.Leave()
+	defer p.session.Leave()
 	defer diag.Faults(diag.Faults(true)) // the weights may lie in a file
 	a := about{Target: p.target, Description: p.model.Describe(), Metadata: p.model.Metadata(), Proved: p.Proved(),
-		Inputs: p.takes, Outputs: p.gives, Savings: p.Savings(), Exhausted: p.exhausted}
+		Inputs: p.session.Inputs, Outputs: p.session.Outputs, Savings: p.Savings(), Exhausted: p.exhausted}
 	a.Description.Tuned = p.tuned
-	declared := map[string][]Extent{}
-	for _, info := range p.model.Outputs() {
+	declared := map[string][]signature.Extent{}
+	for _, info := range p.model.source.outputs() {
 		declared[info.Name] = info.Shape
 	}
-	for _, info := range p.outputs {
+	for _, e := range p.session.Outputs {
+		info := e.Info
 		if shape, ok := declared[info.Name]; ok {
 			info.Shape = shape
 		}
 		a.Extents = append(a.Extents, info.Shape)
 	}
-	if a.Initial, err = p.firstBytes(); err != nil {
+	if a.Initial, err = p.session.FirstValues(); err != nil {
 		return 0, err
 	}
 	text, err := json.Marshal(a)
@@ -104,10 +106,10 @@ func readArtefact(data []byte) (a *artefact, err error) {
 		if err := json.Unmarshal(read.About, &a.about); err != nil {
 			return diag.Inputf("what the artefact says of its model: %v", err)
 		}
-		if err := checkEdges(a.about.Inputs, read.Program.Inputs, read.Program.Tensors); err != nil {
+		if err := signature.Check(a.about.Inputs, read.Program.Inputs, read.Program.Tensors); err != nil {
 			return err
 		}
-		if err := checkEdges(a.about.Outputs, read.Program.Outputs, read.Program.Tensors); err != nil {
+		if err := signature.Check(a.about.Outputs, read.Program.Outputs, read.Program.Tensors); err != nil {
 			return err
 		}
 		return a.checkInitial()
@@ -118,36 +120,21 @@ func readArtefact(data []byte) (a *artefact, err error) {
 	return a, nil
 }
 
-// edges returns the edges of the artefact's inputs or outputs, with a tensor of numbers typed as its port.
-func (a *artefact) edges(edges []edge, ports []program.Port) []edge {
-	edges = slices.Clone(edges)
-	for i, e := range edges {
-		if !e.Info.simple() {
-			continue
-		}
-		t := &a.Program.Tensors[ports[e.Parts[0]].Tensor]
-		edges[i].Info.Shape, edges[i].Info.State = []Extent{}, ""
-		for _, extent := range t.Shape {
-			edges[i].Info.Shape = append(edges[i].Info.Shape, extentOf(extent))
-		}
-		if order, err := e.Info.Layout.axes(len(e.Info.Shape)); err == nil && e.Info.Layout != "" {
-			memory := edges[i].Info.Shape
-			edges[i].Info.Shape = slices.Clone(e.Info.Shape)
-			for k, axis := range order {
-				if !axis.Once {
-					edges[i].Info.Shape[axis.Axis] = memory[k]
-				}
-			}
-		}
-	}
-	return edges
+// takes returns the inputs, with the shapes of tensors of numbers as the program has them.
+func (a *artefact) takes() []signature.Edge {
+	return signature.Typed(a.about.Inputs, a.Program.Inputs, a.Program.Tensors)
 }
 
-func (a *artefact) inputs() []Info {
-	list := edgeInfos(a.edges(a.about.Inputs, a.Program.Inputs))
+// gives returns the outputs likewise.
+func (a *artefact) gives() []signature.Edge {
+	return signature.Typed(a.about.Outputs, a.Program.Outputs, a.Program.Tensors)
+}
+
+func (a *artefact) inputs() []signature.Info {
+	list := signature.Infos(a.takes())
 	for i, e := range a.about.Inputs {
 		if o := a.Program.NewValue(e.Parts[0]); o >= 0 {
-			list[i].State = a.about.Outputs[slices.IndexFunc(a.about.Outputs, func(e edge) bool {
+			list[i].State = a.about.Outputs[slices.IndexFunc(a.about.Outputs, func(e signature.Edge) bool {
 				return slices.Contains(e.Parts, o)
 			})].Info.Name
 		}
@@ -156,10 +143,10 @@ func (a *artefact) inputs() []Info {
 }
 
 // results describes the outputs as the program has them.
-func (a *artefact) results() []Info { return edgeInfos(a.edges(a.about.Outputs, a.Program.Outputs)) }
+func (a *artefact) results() []signature.Info { return signature.Infos(a.gives()) }
 
 // outputs describes the outputs as the model declares them.
-func (a *artefact) outputs() []Info {
+func (a *artefact) outputs() []signature.Info {
 	out := a.results()
 	for i := range out {
 		if i < len(a.about.Extents) && len(a.about.Extents[i]) == len(out[i].Shape) {
@@ -199,24 +186,24 @@ func (a *artefact) First(input string, to *tensor.Tensor) error {
 // compile makes a program of the artefact.
 func (a *artefact) compile(ctx context.Context, p *Program, o Options, _ compiler.Choices) error {
 	for _, name := range o.Outputs {
-		if !slices.ContainsFunc(a.results(), func(info Info) bool { return info.Name == name }) {
-			return diag.Unsupportedf("an artefact with other outputs than it was compiled with, %s", infoList(a.results())).
+		if !slices.ContainsFunc(a.results(), func(info signature.Info) bool { return info.Name == name }) {
+			return diag.Unsupportedf("an artefact with other outputs than it was compiled with, %s", signature.List(a.gives())).
 				AtTensor(name).
 				WithFix("weir compile MODEL --keep %s makes an artefact that has it", name)
 		}
 	}
 	if o.Outputs != nil && !sameNames(o.Outputs, a.results()) {
-		return diag.Unsupportedf("other outputs than those that the artefact was compiled with: %s", infoList(a.results())).
+		return diag.Unsupportedf("other outputs than those that the artefact was compiled with: %s", signature.List(a.gives())).
 			WithFix("compile the model again with the outputs wanted")
 	}
 	for in, out := range o.States {
-		if !slices.ContainsFunc(a.inputs(), func(info Info) bool { return info.Name == in && info.State == out }) {
+		if !slices.ContainsFunc(a.inputs(), func(info signature.Info) bool { return info.Name == in && info.State == out }) {
 			return diag.Unsupportedf("an artefact with other states than it was compiled with").AtTensor(in).
 				WithFix("compile the model again with the states wanted")
 		}
 	}
 	for in, layout := range o.Layouts {
-		if !slices.ContainsFunc(a.inputs(), func(info Info) bool { return info.Name == in && info.Layout == layout }) {
+		if !slices.ContainsFunc(a.inputs(), func(info signature.Info) bool { return info.Name == in && info.Layout == string(layout) }) {
 			return diag.Unsupportedf("an artefact with other layouts than it was compiled with").AtTensor(in).
 				WithFix("compile the model again with the layouts wanted")
 		}
@@ -259,7 +246,7 @@ func (a *artefact) compile(ctx context.Context, p *Program, o Options, _ compile
 		}
 		dims[name] = sym.Range{Min: r.Min, Max: r.Max}
 	}
-	p.setEdges(a.edges(a.about.Inputs, a.Program.Inputs), a.edges(a.about.Outputs, a.Program.Outputs))
+	p.session.Inputs, p.session.Outputs = a.takes(), a.gives()
 	p.exhausted = a.about.Exhausted
 	p.proved, p.tuned, p.saved = a.about.Proved, a.about.Description.Tuned, a.about.Savings
 	budget, err := p.budget(o)
@@ -274,7 +261,7 @@ func (a *artefact) compile(ctx context.Context, p *Program, o Options, _ compile
 	})
 }
 
-func sameNames(names []string, infos []Info) bool {
+func sameNames(names []string, infos []signature.Info) bool {
 	if len(names) != len(infos) {
 		return false
 	}
@@ -284,4 +271,33 @@ func sameNames(names []string, infos []Info) bool {
 		}
 	}
 	return true
+}
+
+// checkInitial returns an error unless each first value in an artefact has a state of its size.
+func (a *artefact) checkInitial() error {
+	found := 0
+	for _, e := range a.takes() {
+		data, given := a.about.Initial[e.Info.Name]
+		if !e.Info.Initial {
+			continue
+		}
+		open := func(x signature.Extent) bool { return x.Dim != "" || x.Size < 0 }
+		if !e.Info.Simple() || slices.ContainsFunc(e.Info.Shape, open) {
+			return diag.Inputf("a first value of %s, whose shape runs decide", e.Info).AtTensor(e.Info.Name)
+		}
+		size, err := strided.BytesOf(e.Info.DType, e.Info.Fixed())
+		if err != nil {
+			return err
+		}
+		if given {
+			found++
+			if int64(len(data)) != size {
+				return diag.Inputf("a first value of %d bytes for %s of %d", len(data), e.Info, size).AtTensor(e.Info.Name)
+			}
+		}
+	}
+	if found != len(a.about.Initial) {
+		return diag.Inputf("%d first values, of which %d are of inputs that have one", len(a.about.Initial), found)
+	}
+	return nil
 }

@@ -3,12 +3,10 @@ package weir
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/weirml/weir/internal/compare"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/sources"
-	"github.com/weirml/weir/internal/tensor"
 )
 
 // Difference is the first tensor, in the order of the model's nodes, whose value differs between a program and the
@@ -59,27 +57,19 @@ func (m *Model) Compare(ctx context.Context, in Inputs, rtol, atol float64) (d *
 // has no nodes, and a program with states are ErrUnsupported.
 func (p *Program) Compare(ctx context.Context, in Inputs, rtol, atol float64) (d *Difference, err error) {
 	defer diag.Recover(&err, "comparing with the reference")
-	if _, err := p.enter(); err != nil {
+	if _, err := p.session.Enter(); err != nil {
 		return nil, err
 	}
-	defer p.engine.Leave()
+	defer p.session.Leave()
 	switch m := p.model; {
 	case m.source.module() == nil:
 		return nil, diag.Unsupportedf("an artefact has no nodes to compare with the reference").AtFile(m.file).
 			WithFix("compare the model that it was compiled from")
-	case slices.ContainsFunc(p.becomes, func(output int) bool { return output >= 0 }):
+	case len(p.States()) > 0:
 		return nil, diag.Unsupportedf("comparing a program with states, which a run changes").AtFile(m.file).
 			WithFix("run it with --target reference, and compare the outputs")
 	}
-	lent := Inputs{}
-	for name, a := range in {
-		if t, tensor := a.(*Tensor); a == nil || tensor && t == nil {
-			continue // bindInputs says what is missing
-		}
-		g := a.given()
-		g.owner = lending // the runs are several
-		lent[name] = g
-	}
+	lent := in.lent() // the runs are several
 	done, err := p.model.read()
 	if err != nil {
 		return nil, err
@@ -87,11 +77,11 @@ func (p *Program) Compare(ctx context.Context, in Inputs, rtol, atol float64) (d
 	defer done()
 	c := &compare.Comparison{Context: ctx, Model: p.model.source.module(), Asked: p.options.asked(), RTol: rtol,
 		ATol: atol}
-	for _, e := range p.takes {
-		c.Takes = append(c.Takes, e.port())
+	for _, e := range p.session.Inputs {
+		c.Takes = append(c.Takes, e.Port())
 	}
-	for _, o := range p.outputs {
-		c.Outputs = append(c.Outputs, o.Name)
+	for _, e := range p.session.Outputs {
+		c.Outputs = append(c.Outputs, e.Info.Name)
 	}
 	c.Run = func(outputs []string, exact bool) ([]sources.Value, error) {
 		o := p.options
@@ -101,12 +91,12 @@ func (p *Program) Compare(ctx context.Context, in Inputs, rtol, atol float64) (d
 			return nil, err
 		}
 		defer q.Close()
-		return q.values(ctx, lent)
+		return q.session.Values(ctx, lent)
 	}
-	if err := p.interpret(c, lent); err != nil {
+	if err := p.session.Ports(lent, c.Interpret); err != nil {
 		return nil, inFile(err, p.model.file)
 	}
-	own, err := p.values(ctx, lent)
+	own, err := p.session.Values(ctx, lent)
 	if err != nil {
 		return nil, err
 	}
@@ -115,48 +105,6 @@ func (p *Program) Compare(ctx context.Context, in Inputs, rtol, atol float64) (d
 		return nil, err
 	}
 	return &Difference{found.Tensor, found.Node, found.Op, found.Detail, found.Hidden, found.Exact, p.model, found}, nil
-}
-
-// interpret evaluates the model on arguments by the reference.
-func (p *Program) interpret(c *compare.Comparison, in Inputs) error {
-	args, _, err := p.bindInputs(in)
-	defer args.release()
-	if err != nil {
-		return err
-	}
-	if err := args.copyAll(p); err != nil {
-		return err
-	}
-	inputs, err := p.unlaid(args, in)
-	if err != nil {
-		return err
-	}
-	return c.Interpret(inputs)
-}
-
-// values runs the program, and returns copies of its results.
-func (p *Program) values(ctx context.Context, in Inputs) (list []sources.Value, err error) {
-	r, err := p.Run(ctx, in)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	ports := make([]*tensor.Tensor, len(r.ports))
-	for i, t := range r.ports {
-		var ok bool
-		if ports[i], ok = t.enter(); !ok {
-			return nil, diag.New(ErrClosed, "an argument was closed meanwhile")
-		}
-		defer t.leave()
-	}
-	for _, e := range p.gives {
-		v, err := e.port().ValueOf(ports)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, v)
-	}
-	return list, nil
 }
 
 // Save writes the differing node, and the nodes of Hidden, with their inputs and the reference's output, as a folder in

@@ -15,6 +15,7 @@ import (
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/report"
+	"github.com/weirml/weir/internal/signature"
 	"github.com/weirml/weir/internal/sources"
 	"github.com/weirml/weir/internal/sym"
 )
@@ -108,12 +109,11 @@ func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Ch
 	if o.Logger != nil {
 		o.Logger.Debug("compiling", "model", m.file, "target", o.Target, "cpu", o.CPU)
 	}
-	p = &Program{model: m, options: o, target: o.Target, slots: make(chan struct{}, o.Calls), made: here(),
-		closed: make(chan struct{}), stricter: stricter}
+	p = newProgram(m, o, stricter)
 	kept := false
 	defer func(p *Program) {
 		if !kept {
-			_ = p.closeOwn()
+			_ = p.session.CloseOwn()
 			_ = p.leaveDevice()
 			m.files.Release(p)
 		}
@@ -132,24 +132,18 @@ func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Ch
 	}
 	asked := p.deviceAsked()
 	x, err := executor.New(p.compiled.Program, p.compiled.Code,
-		executor.Options{Name: p.name(), Host: cpu.Host{}, Threads: o.Threads, Reserve: p.reserve, Guard: guarded,
+		executor.Options{Name: p.name(), Host: cpu.Host{}, Threads: o.Threads, Reserve: p.session.Reserve, Guard: guarded,
 			Poison: poisoned, Own: o.Private, Folder: o.PageFolder, Device: p.device, Absent: p.absent})
 	if err != nil {
 		return nil, over{}, err
 	}
 	p.deviceHeld = p.deviceAsked() - asked
 	p.labels = report.LabelsOf(p.compiled.Program)
-	p.ledger = x
-	p.engine.Set(x, func() { p.end(x) })
-	for i := range p.compiled.Program.Outputs {
-		p.owns = append(p.owns, x.Owns(i))
-	}
-	if err := p.makeOwn(); err != nil {
-		x.Close()
+	if err := p.session.Start(p.compiled.Program, p.labels, x); err != nil {
 		return nil, over{}, inFile(err, m.file)
 	}
 	p.memory = newMemory(p)
-	p.setStates()
+	p.proved = append(p.proved, p.stateProofs()...)
 	p.settle(x)
 	for _, check := range []func() error{p.checkBudget, p.checkDeviceBudget, p.checkFolder, p.checkLimit} {
 		if err := check(); err != nil {
@@ -224,9 +218,7 @@ func (p *Program) ready() {
 	if poisoned || p.options.Cross || open != nil || still != nil || arena > mem.Ready || scratch > mem.Ready {
 		return
 	}
-	if b, err := p.acquire(context.Background(), dims); err == nil {
-		p.release(b)
-	}
+	p.session.Prepare(dims)
 }
 
 // compileModule builds a source's module and runs the compiler on it.
@@ -237,11 +229,12 @@ func (p *Program) compileModule(ctx context.Context, from sources.Model, o Optio
 		return err
 	}
 	module, names := built.Module, built.Results
-	p.setEdges(edgesOf(built.Inputs), edgesOf(built.Outputs))
-	if err := p.addStates(module, m, o.States); err != nil {
+	s := &p.session.Signature
+	s.Inputs, s.Outputs = signature.EdgesOf(built.Inputs), signature.EdgesOf(built.Outputs)
+	if err := s.AddStates(module, m.source.outputs(), o.States); err != nil {
 		return err
 	}
-	more, err := p.narrowCaches(module, names, o.Cache)
+	more, err := s.NarrowCaches(module, names, o.Cache)
 	if err != nil {
 		return err
 	}
@@ -249,7 +242,7 @@ func (p *Program) compileModule(ctx context.Context, from sources.Model, o Optio
 	if err := narrow(module, o.Dims); err != nil {
 		return err
 	}
-	if err := p.lay(module, o.Layouts); err != nil {
+	if err := s.Lay(module, o.layouts()); err != nil {
 		return err
 	}
 	machine, err := p.machine(o)
@@ -284,8 +277,11 @@ func (p *Program) compileModule(ctx context.Context, from sources.Model, o Optio
 
 // budget returns the limit for the compiler, or nil if there is none.
 func (p *Program) budget(o Options) (*budget.Budget, error) {
-	own, err := p.ownBytes()
-	if o.Budget <= 0 || p.target == Vulkan || err != nil {
+	if o.Budget <= 0 || p.target == Vulkan {
+		return nil, nil
+	}
+	own, err := p.session.FirstBytes()
+	if err != nil {
 		return nil, err
 	}
 	return &budget.Budget{Bytes: o.Budget - p.stricter, Held: own, Calls: o.Calls, Workers: o.Threads}, nil
@@ -307,7 +303,7 @@ func (p *Program) checkBudget() error {
 		}
 		return budget.Over(peak, "the peak is %d bytes, %d are allowed", peak, p.options.Budget)
 	}
-	p.room = p.options.Budget - peak
+	p.session.SetRoom(p.options.Budget - peak)
 	return nil
 }
 
@@ -332,16 +328,6 @@ func (p *Program) checkDeviceBudget() error {
 		}
 		return diag.New(ErrBudget, "the peak in the device's memory is %d bytes, %d are allowed", peak, most).
 			WithFix("give the dimensions smaller values, or fewer calls")
-	}
-	return nil
-}
-
-// reserve takes bytes from the budget's room for sizes that data determine, or returns them if bytes is negative.
-func (p *Program) reserve(bytes int64) error {
-	if taken := p.taken.Add(bytes); p.options.Budget > 0 && bytes > 0 && taken > p.room {
-		p.taken.Add(-bytes)
-		return diag.New(ErrBudget, "%d more bytes, and the budget of %d leaves %d", bytes, p.options.Budget,
-			max(0, p.room-(taken-bytes)))
 	}
 	return nil
 }

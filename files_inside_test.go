@@ -141,8 +141,8 @@ func (c fileChange) check(t *testing.T) {
 	}
 	defer p.Close()
 	if c.blind {
-		p.files.blocks = nil
-	} else if watched := len(p.files.blocks) > 0; watched == c.o.Private {
+		p.session.Watch(nil)
+	} else if watched := len(p.session.Watched()) > 0; watched == c.o.Private {
 		t.Fatalf("the file is looked at: %v", watched)
 	}
 	x, err := New(F32, changedCount)
@@ -166,7 +166,7 @@ func (c fileChange) check(t *testing.T) {
 	}
 	c.change(t, path)
 	again := func() error { // by the call, then by Run
-		p.files.seen.Store(0)
+		p.session.Watch(p.session.Watched())
 		return call.Run(t.Context())
 	}
 	for range 2 {
@@ -181,7 +181,7 @@ func (c fileChange) check(t *testing.T) {
 		}
 		call.Close()
 		again = func() error {
-			p.files.seen.Store(0)
+			p.session.Watch(p.session.Watched())
 			r, err := p.Run(t.Context(), Inputs{"x": x})
 			if err == nil {
 				got, e := Copy[float32](r.Get("y"))

@@ -223,18 +223,18 @@ func TestDataDependentAccounts(t *testing.T) {
 			} else if err := c.Run(t.Context()); err != nil {
 				t.Error(err)
 			}
-			if holds := mem.Usage().All - base; p.taken.Load() != holds {
-				t.Errorf("taking %d, then up to %v: the call holds %d bytes and says %d", k, limit, holds, p.taken.Load())
+			if holds := mem.Usage().All - base; p.session.Taken() != holds {
+				t.Errorf("taking %d, then up to %v: the call holds %d bytes and says %d", k, limit, holds, p.session.Taken())
 			}
 		}
 		if err := c.Close(); err != nil {
 			t.Fatal(err)
 		}
-		for _, b := range p.idle {
-			b.call.Close()
+		if err := p.session.CloseIdle(); err != nil {
+			t.Fatal(err)
 		}
-		if p.idle = nil; p.taken.Load() != 0 {
-			t.Errorf("%d bytes are taken by no call", p.taken.Load())
+		if p.session.Taken() != 0 {
+			t.Errorf("%d bytes are taken by no call", p.session.Taken())
 		}
 	}
 }

@@ -2,6 +2,7 @@ package weir
 
 import (
 	"math"
+	"slices"
 
 	"github.com/weirml/weir/internal/compiler"
 	"github.com/weirml/weir/internal/diag"
@@ -163,13 +164,17 @@ func (p *Program) settle(x *executor.Executable) {
 			views = append(views, b.Bytes())
 		}
 	}
-	p.asks = asks{Asks: p.compiled.Asks(), placed: x.Held() + p.ownPages()}
+	p.asks = asks{Asks: p.compiled.Asks(), placed: x.Held() + p.session.OwnPages()}
 	p.asks.files = p.model.files.Settle(p, views)
-	for _, b := range p.model.files.Blocks() {
-		if b.Kept(p.readInPlace()) > 0 {
-			p.files.blocks = append(p.files.blocks, b)
+	var read [][]byte // weights that runs read directly from the mapping of the model's files
+	for _, w := range p.compiled.Program.Weights {
+		if w.Paged || !p.options.Private {
+			read = append(read, w.Data)
 		}
 	}
+	p.session.Watch(slices.DeleteFunc(slices.Clone(p.model.files.Blocks()), func(b *mem.Block) bool {
+		return b.Kept(read) == 0
+	}))
 }
 
 // checkFolder returns an error if calls cannot spill to the page folder.

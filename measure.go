@@ -2,13 +2,8 @@ package weir
 
 import (
 	"context"
-	"fmt"
 
-	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/executor"
-	"github.com/weirml/weir/internal/mem"
-	"github.com/weirml/weir/internal/program"
-	"github.com/weirml/weir/internal/report"
 )
 
 // Measurement is the memory that one watched run used, in bytes. It does not read the plan: it records the extents of
@@ -45,74 +40,14 @@ func (p *Program) Measure(ctx context.Context, in Inputs) (m Measurement, err er
 }
 
 // measure is Measure that also returns the ranges that steps received.
-func (p *Program) measure(ctx context.Context, in Inputs) (m Measurement, ranges []executor.Access, err error) {
-	defer diag.Recover(&err, "measuring")
-	args, dims, err := p.bindInputs(in)
-	defer args.release()
-	if err != nil {
-		return m, nil, err
-	}
-	x, err := p.enter()
-	if err != nil {
-		return m, nil, err
-	}
-	defer p.engine.Leave()
-	if err := p.unchanged(); err != nil {
-		return m, nil, err
-	}
-	before := p.deviceAsked()
-	call, err := p.bind(x, dims)
-	if err != nil {
-		return m, nil, err
-	}
-	defer call.Close()
-	if err := args.copyAll(p); err != nil {
-		return m, nil, err
-	}
-	parts, lend, err := args.lend(call)
-	if err != nil {
-		return m, nil, err
-	}
-	for _, pattern := range []byte{0x5a, 0xc3} {
-		call.Watch(pattern)
-		lend()
-		if err := p.run(ctx, call, parts); err != nil {
-			return m, nil, err
-		}
-		seen := call.Measured(pattern)
-		m.Weights, m.Arena, m.Outputs, m.Scratch = seen.Weights+p.ownHeld(), seen.Arena, seen.Outputs, seen.Scratch
-		m.Decided, ranges = Dims{}, seen.Accesses
-		for i, d := range p.compiled.Program.Dims {
-			if d.Data {
-				m.Decided[p.label(i)] = seen.Decided[i]
-			}
-		}
-		m.bodies = nil
-		report.WalkBodies(p.compiled.Program.Steps, func(s program.Step) uint8 {
-			m.bodies = append(m.bodies, seen.Bodies[s])
-			return 3
-		}, nil)
-		m.ArenaWritten, m.OutputsWritten = max(m.ArenaWritten, seen.ArenaWritten), max(m.OutputsWritten, seen.OutputsWritten)
-		if m.ScratchWritten = max(m.ScratchWritten, seen.ScratchWritten); seen.Beyond != nil {
-			return m, nil, seen.Beyond
-		}
-	}
-	if held := p.compiled.Code.Held; held != nil {
+func (p *Program) measure(ctx context.Context, in Inputs) (Measurement, []executor.Access, error) {
+	seen, err := p.session.Measure(ctx, arguments(in), p.deviceAsked)
+	m := Measurement{Weights: seen.Weights, Arena: seen.Arena, Outputs: seen.Outputs, Scratch: seen.Scratch,
+		ArenaWritten: seen.ArenaWritten, OutputsWritten: seen.OutputsWritten, ScratchWritten: seen.ScratchWritten,
+		Kernel: seen.Kernel, Mapped: seen.Mapped, DeviceWeights: p.deviceHeld, DeviceCall: seen.DeviceCall,
+		Decided: seen.Decided, bodies: seen.Bodies}
+	if held := p.compiled.Code.Held; held != nil && err == nil {
 		m.Code = held()
 	}
-	m.DeviceWeights, m.DeviceCall = p.deviceHeld, p.deviceAsked()-before
-	if extent, ok := mem.KernelBytes(call.Blocks()...); ok {
-		m.Kernel = extent.Size
-		for _, b := range call.Blocks() {
-			m.Mapped += b.Mapped()
-		}
-		if m.Kernel != m.Mapped {
-			return m, nil, fmt.Errorf("the kernel counts %d bytes for mappings of %d", m.Kernel, m.Mapped)
-		}
-	}
-	if m.ArenaWritten > m.Arena || m.OutputsWritten > m.Outputs {
-		return m, nil, diag.Internalf("a kernel wrote beyond its operands: arena %d of %d, outputs %d of %d", m.ArenaWritten,
-			m.Arena, m.OutputsWritten, m.Outputs)
-	}
-	return m, ranges, nil
+	return m, seen.Ranges, err
 }

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/signature"
 	"github.com/weirml/weir/internal/sym"
 )
 
@@ -41,6 +41,7 @@ type Memory struct {
 	Device *DeviceMemory
 
 	program   *Program
+	dims      *sym.Dims    // with public names
 	elsewhere map[int]bool // storages of outputs that lie in the caller's memory
 }
 
@@ -84,9 +85,9 @@ func (s Size) Dims() []string {
 // newMemory builds the certificate of a compiled program.
 func newMemory(p *Program) *Memory {
 	c := p.compiled
-	dims := p.ranges()
-	size := func(x sym.Expr) Size { return Size{dims.Simplify(p.labels.Show(x)), dims} }
-	weights := p.ownHeld()
+	m := &Memory{program: p, dims: p.ranges()}
+	size := m.size
+	weights := p.session.OwnBytes()
 	for _, w := range c.Program.Weights {
 		if !w.Paged && w.Device == "" {
 			weights += int64(len(w.Data))
@@ -106,28 +107,33 @@ func newMemory(p *Program) *Memory {
 		arena, bound, least, proven = arena.Add(l.Plan.Arena), bound.Add(l.Plan.Bound), least.Add(l.Plan.Least),
 			proven && l.Plan.Proven
 	}
-	m := &Memory{
+	*m = Memory{
 		Weights: size(sym.Const(weights)), Code: size(sym.Const(c.Code.Bytes)), Arena: size(arena), Outputs: size(outputs),
 		Scratch: size(c.Scratch), LowerBound: size(bound), Least: size(least), DataDependent: size(late),
-		Spill: size(c.Spilled), Workers: p.options.Threads, Proven: proven, program: p,
+		Spill: size(c.Spilled), Workers: p.options.Threads, Proven: proven, program: p, dims: m.dims,
 		Exhausted: p.exhausted,
 	}
 	m.Device = newDeviceMemory(p, size)
 	return m
 }
 
+// size returns a formula over the program's dimensions with their public names.
+func (m *Memory) size(x sym.Expr) Size {
+	return Size{m.dims.Simplify(m.program.labels.Show(x)), m.dims}
+}
+
 // Of returns the bytes of some outputs together, as a formula. It is ErrInput if an output is not a tensor of numbers.
 func (m *Memory) Of(outputs ...string) (Size, error) {
 	sum, p := sym.Const(0), m.program
 	for _, name := range outputs {
-		i := slices.IndexFunc(p.outputs, func(o Info) bool { return o.Name == name })
-		if i < 0 || !p.outputs[i].simple() {
+		i := p.session.Output(name)
+		if i < 0 || !p.session.Outputs[i].Info.Simple() {
 			return Size{}, diag.Inputf("the program has no output %q that is a tensor of numbers", name).AtTensor(name).
-				WithFix("its outputs are %s", infoList(p.outputs))
+				WithFix("its outputs are %s", signature.List(p.session.Outputs))
 		}
-		sum = sum.Add(p.compiled.Program.Tensors[p.compiled.Program.Outputs[p.gives[i].Parts[0]].Tensor].Bytes())
+		sum = sum.Add(p.compiled.Program.Tensors[p.compiled.Program.Outputs[p.session.Outputs[i].Parts[0]].Tensor].Bytes())
 	}
-	return Size{m.Outputs.dims.Simplify(p.labels.Show(sum)), m.Outputs.dims}, nil
+	return m.size(sum), nil
 }
 
 // Formula returns the peak for a number of calls, as a formula over the dimensions. It is a Python expression, if

@@ -27,11 +27,11 @@ func (m *Memory) PeakWith(calls int, d Dims, seen Measurement) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	x, err := m.program.enter()
+	x, err := m.program.session.Enter()
 	if err != nil {
 		return 0, err
 	}
-	defer m.program.engine.Leave()
+	defer m.program.session.Leave()
 	scratch, err := x.ScratchOf(values, func(l *program.Launch) bool { return u.Launched[l] })
 	if err != nil {
 		return 0, err
@@ -43,7 +43,7 @@ func (m *Memory) PeakWith(calls int, d Dims, seen Measurement) (int64, error) {
 		}
 	}
 	fixed, err := m.Code.At(nil)
-	fixed += m.program.ownHeld()
+	fixed += m.program.session.OwnBytes()
 	for _, w := range p.Weights {
 		if u.Tensors[w.Tensor] && !w.Paged && w.Device == "" {
 			fixed += int64(len(w.Data))

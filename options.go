@@ -89,6 +89,15 @@ type Options struct {
 // Dims binds named dimensions to sizes.
 type Dims map[string]int64
 
+// layouts returns Layouts as the compiler takes them.
+func (o Options) layouts() map[string]string {
+	list := map[string]string{}
+	for input, l := range o.Layouts {
+		list[input] = string(l)
+	}
+	return list
+}
+
 // ones returns the names of the dimensions that Options.Dims fixes to 1, sorted.
 func (o Options) ones() (list []string) {
 	for name, r := range o.Dims {

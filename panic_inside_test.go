@@ -82,8 +82,9 @@ func TestKernelsThatPanic(t *testing.T) {
 			return list
 		}
 		want := scores()
-		p.idle[0].call.Close() // its call uses the kernels without sabotage
-		p.idle = nil
+		if err := p.session.CloseIdle(); err != nil { // its call uses the kernels without sabotage
+			t.Fatal(err)
+		}
 		kernels := make([]*sabotaged, len(p.compiled.Code.Kernels))
 		for i, k := range p.compiled.Code.Kernels {
 			kernels[i] = &sabotaged{Kernel: k}

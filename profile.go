@@ -47,39 +47,17 @@ func (p *Program) Kernels() (list []KernelTime) {
 // Profile runs the program runs times and returns the shortest time of each launch. The time of a launch in a loop is
 // the sum over the iterations.
 func (p *Program) Profile(ctx context.Context, in Inputs, runs int) (list []KernelTime, err error) {
+	dims, times, err := p.session.Times(ctx, arguments(in), runs)
+	if err != nil {
+		return nil, err
+	}
 	defer diag.Recover(&err, "profiling")
-	args, dims, err := p.bindInputs(in)
-	defer args.release()
-	if err != nil {
-		return nil, err
-	}
-	b, err := p.acquire(ctx, dims)
-	if err != nil {
-		return nil, err
-	}
-	defer p.release(b)
-	if err := args.copyAll(p); err != nil {
-		return nil, err
-	}
-	if err := p.unchanged(); err != nil {
-		return nil, err
-	}
 	at := p.launches(&list, dims)
-	defer b.call.Time(nil)
-	for run := range runs {
-		now := make([]KernelTime, len(list))
-		b.call.Time(func(s program.Step, took time.Duration) {
-			if i, ok := at[s]; ok {
-				now[i].Count++
-				now[i].Time += took
-			}
-		})
-		if err := p.run(ctx, b.call, args.parts); err != nil {
-			return nil, err
-		}
-		for i, n := range now {
-			if list[i].Count = n.Count; run == 0 || n.Time < list[i].Time {
-				list[i].Time = n.Time
+	for run, steps := range times {
+		for step, i := range at {
+			t := steps[step]
+			if list[i].Count = t.Count; run == 0 || t.Time < list[i].Time {
+				list[i].Time = t.Time
 			}
 		}
 	}

@@ -3,19 +3,13 @@ package weir
 import (
 	"cmp"
 	"context"
-	"runtime"
-	"sync"
-	"sync/atomic"
-	"time"
-	"unsafe"
+	"errors"
 
 	"github.com/weirml/weir/internal/compiler"
 	"github.com/weirml/weir/internal/device"
-	"github.com/weirml/weir/internal/diag"
-	"github.com/weirml/weir/internal/executor"
-	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/report"
-	"github.com/weirml/weir/internal/tensor"
+	"github.com/weirml/weir/internal/session"
+	"github.com/weirml/weir/internal/signature"
 )
 
 // Condition is a condition on the inputs' dimensions, as Python comparisons joined by "or" or "and", and its origin in
@@ -25,62 +19,46 @@ type Condition struct{ Condition, From string }
 // Program is a compiled model. Several goroutines may run it at the same time.
 type Program struct {
 	model     *Model
-	engine    mem.Gate[*executor.Executable] // its code and weights, shut by Close; the last user releases all memory
+	session   *session.Session // its runs; it knows the inputs and outputs
 	compiled  *compiler.Compiled
 	options   Options
 	memory    *Memory
 	labels    *report.Labels // the public names of its dimensions
-	inputs    []Info
-	outputs   []Info
-	takes     []edge // the ports of each input
-	gives     []edge // the ports of each output
-	becomes   []int  // by input's port: the output that replaces it; −1 if it is no state
-	replaces  []int  // by output's port: the input that it replaces
 	target    Target
 	proved    []Condition
 	tuned     []Tuning
 	exhausted bool     // see Memory.Exhausted
 	saved     []Saving // the savings of an artefact when it was written
 
-	slots chan struct{} // one for each call that may be active
-	mu    sync.Mutex
-	idle  []*bound // calls that nobody uses, latest last
-	held  []holder // open results and calls, oldest first
-
-	closed chan struct{} // closed once all memory is released
-	failed error         // the error of releasing the memory
-
-	counts     counts
-	made       origin        // the stack of its compilation
 	device     device.Device // the device that it runs on beside the host, or nil
 	absent     error         // why a program for a device cannot run; nil: it can
 	deviceHeld int64         // bytes of the device's memory that the executable holds
-	files      files         // the files that runs read in place
-	ledger     any           // the owner of its blocks there
-	owns       []bool        // by output's port: its storage can lie in other memory
-	own        []held        // by input: the states that the program has tensors for; nil if there are none
 
 	asks     asks
-	room     int64 // bytes that the budget leaves for sizes that data determine
 	stricter int64 // the budget less the limit that the compiler gets
 	over     over
-	taken    atomic.Int64 // bytes taken of room
 }
 
-// bound is a call for fixed dimensions.
-type bound struct {
-	call *executor.Call
-	dims []int64
+// newProgram returns a program without code, which the source of its model compiles.
+func newProgram(m *Model, o Options, stricter int64) *Program {
+	p := &Program{model: m, options: o, target: o.Target, stricter: stricter}
+	p.session = session.New(session.Options{Calls: o.Calls, Budget: o.Budget, Poison: poisoned, Logger: o.Logger,
+		Recheck: func(dims []int64) error { return p.compiled.Recheck(dims) }, Read: m.read, First: m.source.First,
+		InFile: func(err error) error { return inFile(err, m.file) },
+		Torn:   func(states []string, err error) error { return &StateError{states, err} },
+		End:    func() error { return errors.Join(p.leaveDevice(), m.files.Release(p)) }})
+	p.session.Fixed = m.source.Fixed
+	return p
 }
 
 // name returns the program's name in CPU profiles: the model's file, or else the model's own name.
 func (p *Program) name() string { return cmp.Or(p.model.file, p.compiled.Program.Name, "unnamed") }
 
 // Inputs describes the inputs of a run.
-func (p *Program) Inputs() []Info { return append([]Info(nil), p.inputs...) }
+func (p *Program) Inputs() []Info { return infosOf(signature.Infos(p.session.Inputs)) }
 
 // Outputs describes the outputs of a run.
-func (p *Program) Outputs() []Info { return append([]Info(nil), p.outputs...) }
+func (p *Program) Outputs() []Info { return infosOf(signature.Infos(p.session.Outputs)) }
 
 // Target returns the target that the program runs on.
 func (p *Program) Target() Target { return p.target }
@@ -100,75 +78,20 @@ func (p *Program) Requires() []Condition {
 
 // Run runs the program once. If Options.Calls runs are active or have open results, it waits until one ends, or until
 // ctx ends.
-func (p *Program) Run(ctx context.Context, in Inputs) (r *Results, err error) {
-	defer p.counts.ended(&err)
-	defer diag.Recover(&err, "running")
-	args, dims, err := p.bindInputs(in)
-	defer args.release()
-	if err != nil {
-		return nil, err
-	}
-	if err := args.part(p); err != nil {
-		return nil, err
-	}
-	b, err := p.acquire(ctx, dims)
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if r == nil { // a panic, too, gives the call back
-			p.release(b)
-		}
-	}()
-	if err := args.copyAll(p); err != nil {
-		return nil, err
-	}
-	if err := args.place(b.call); err != nil {
-		return nil, err
-	}
-	if err := p.unchanged(); err != nil {
-		return nil, err
-	}
-	if err := p.run(ctx, b.call, args.parts); err != nil {
-		return nil, p.torn(err, b.call)
-	}
-	runtime.KeepAlive(in)
-	r, err = p.results(b, args)
-	b.call.Unlend()
-	return r, err
-}
-
-// run passes the arguments to a call and runs it.
-func (p *Program) run(ctx context.Context, c *executor.Call, args []*tensor.Tensor) error {
-	defer p.counts.busy(time.Now())
-	for i, a := range args {
-		data := a.Bytes()
-		if err := c.Input(i, unsafe.Pointer(unsafe.SliceData(data)), int64(len(data))); err != nil {
-			return err
-		}
-	}
-	return c.Run(ctx)
+func (p *Program) Run(ctx context.Context, in Inputs) (*Results, error) {
+	r, err := p.session.Run(ctx, arguments(in))
+	return (*Results)(r), err
 }
 
 // Bind returns the values that these arguments give the program's dimensions, for the formulas of Memory.
-func (p *Program) Bind(in Inputs) (d Dims, err error) {
-	defer diag.Recover(&err, "binding dimensions")
-	args, values, err := p.bindInputs(in)
-	defer args.release()
-	if err != nil {
-		return nil, err
-	}
-	d = Dims{}
-	for i, dim := range p.compiled.Program.Dims {
-		if !dim.Data {
-			d[p.label(i)] = values[i]
-		}
-	}
-	return d, nil
-}
+func (p *Program) Bind(in Inputs) (Dims, error) { return p.session.Bind(arguments(in)) }
 
-// setEdges sets the inputs and outputs as the user sees them.
-func (p *Program) setEdges(takes, gives []edge) {
-	p.takes, p.gives = takes, gives
-	p.inputs, p.outputs = edgeInfos(takes), edgeInfos(gives)
-}
+// Close waits for running calls and for open results and calls, then releases all memory. From the call of Close on,
+// new runs return ErrClosed. Closing twice is allowed: the second call waits too. CloseContext limits the wait.
+func (p *Program) Close() error { return p.CloseContext(context.Background()) }
+
+// CloseContext is Close, but waits only until ctx ends. It then returns the error of ctx, with the source line of the
+// oldest open result, and the program stays closed for new runs: the memory is released when the last result is closed
+// or the last run ends. Call Close or CloseContext again to wait for that. If ctx has already ended, CloseContext
+// closes what is unused and returns at once.
+func (p *Program) CloseContext(ctx context.Context) error { return p.session.Close(ctx) }

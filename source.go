@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirml/weir/internal/compiler"
 	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/signature"
 	"github.com/weirml/weir/internal/sources"
 	"github.com/weirml/weir/internal/tensor"
 )
@@ -12,8 +13,8 @@ import (
 // source is the origin of a model: a file of a format that modules are built from, or an artefact, which was compiled
 // before. The rest of the package does not know which it is.
 type source interface {
-	inputs() []Info
-	outputs() []Info // as far as the model declares them
+	inputs() []signature.Info
+	outputs() []signature.Info // as far as the model declares them
 	// describe tells what the file holds; read has all of the files mapped until done is called.
 	describe(read func() (done func(), err error)) Description
 	// compile makes a program's parts.
@@ -31,9 +32,9 @@ type source interface {
 // modules is a source that modules are built from.
 type modules struct{ sources.Model }
 
-func (m modules) inputs() []Info        { return infosOf(m.Inputs()) }
-func (m modules) outputs() []Info       { return infosOf(m.Outputs()) }
-func (m modules) module() sources.Model { return m.Model }
+func (m modules) inputs() []signature.Info  { return signature.InfosOf(m.Inputs()) }
+func (m modules) outputs() []signature.Info { return signature.InfosOf(m.Outputs()) }
+func (m modules) module() sources.Model     { return m.Model }
 
 func (m modules) compile(ctx context.Context, p *Program, o Options, choices compiler.Choices) error {
 	return p.compileModule(ctx, m.Model, o, choices)
@@ -62,19 +63,4 @@ func (m modules) describe(read func() (done func(), err error)) Description {
 // asked returns the options that the module depends on.
 func (o Options) asked() sources.Asked {
 	return sources.Asked{Outputs: o.Outputs, States: o.States, Ones: o.ones()}
-}
-
-func infosOf(ports []sources.Port) []Info {
-	out := make([]Info, len(ports))
-	for i, p := range ports {
-		out[i] = infoOf(p)
-	}
-	return out
-}
-
-func edgesOf(ports []sources.Port) (edges []edge) {
-	for _, p := range ports {
-		edges = append(edges, edge{infoOf(p), p.Components})
-	}
-	return edges
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"sync/atomic"
 	"time"
 
 	"github.com/weirml/weir/internal/diag"
@@ -26,32 +25,12 @@ type Stats struct {
 	Bytes int64
 }
 
-// counts are the counters behind Stats.
-type counts struct {
-	runs, errors, waits, waiting, running atomic.Int64 // the last two in nanoseconds
-}
-
-// ended counts a run by the error that it returns; defer it.
-func (c *counts) ended(err *error) {
-	if *err != nil {
-		c.errors.Add(1)
-	} else {
-		c.runs.Add(1)
-	}
-}
-
-func (c *counts) busy(begin time.Time) { c.running.Add(int64(time.Since(begin))) }
-
-func (c *counts) waited(begin time.Time) {
-	c.waits.Add(1)
-	c.waiting.Add(int64(time.Since(begin)))
-}
-
 // Stats returns the program's counters. Any goroutine may call it at any time.
 func (p *Program) Stats() Stats {
-	s := Stats{Runs: p.counts.runs.Load(), Errors: p.counts.errors.Load(), Waits: p.counts.waits.Load(),
-		Waited: time.Duration(p.counts.waiting.Load()),
-		Busy:   time.Duration(p.counts.running.Load()), Active: len(p.slots), Calls: cap(p.slots)}
+	c := &p.session.Counts
+	active, calls := p.session.Active()
+	s := Stats{Runs: c.Runs.Load(), Errors: c.Errors.Load(), Waits: c.Waits.Load(),
+		Waited: time.Duration(c.Waiting.Load()), Busy: time.Duration(c.Running.Load()), Active: active, Calls: calls}
 	for _, h := range p.holdings() {
 		s.Bytes += h.Bytes
 	}
@@ -61,20 +40,17 @@ func (p *Program) Stats() Stats {
 // holdings returns the blocks that the program holds: those of its calls from the ledger, and those that all calls
 // share from the certificate. It is empty once the program is closed.
 func (p *Program) holdings() []mem.Holding {
-	_, err := p.enter()
-	if err != nil {
-		return mem.Holdings(p.ledger)
+	list, made, open := p.session.Holdings()
+	if !open {
+		return list
 	}
-	defer p.engine.Leave()
-	list := mem.Holdings(p.ledger)
-	at := mem.Users(p.made[:])
 	for _, shared := range []mem.Holding{{Kind: mem.Weights, Label: "weights"}, {Kind: mem.Code, Label: "code"}} {
 		size := p.memory.Weights
 		if shared.Kind == mem.Code {
 			size = p.memory.Code
 		}
 		if shared.Bytes, _ = size.At(nil); shared.Bytes > 0 {
-			shared.Stack = at
+			shared.Stack = made
 			list = append(list, shared)
 		}
 	}

@@ -214,11 +214,12 @@ func (p *Program) anyInputs() (s *sample, err error) {
 	}()
 	dims := p.usualDims()
 	random := rand.New(rand.NewPCG(1, 2))
-	for i, info := range p.inputs {
-		if !info.simple() {
+	for _, e := range p.session.Inputs {
+		info := e.Info
+		if !info.Simple() {
 			return s, diag.Unsupportedf("tuning a model whose input %s is no tensor of numbers", info).AtTensor(info.Name)
 		}
-		port := p.compiled.Program.Inputs[p.takes[i].Parts[0]]
+		port := p.compiled.Program.Inputs[e.Parts[0]]
 		var shape []int
 		for _, e := range p.compiled.Program.Tensors[port.Tensor].Shape {
 			n, err := e.Eval(p.labels.Values(dims))
@@ -235,11 +236,11 @@ func (p *Program) anyInputs() (s *sample, err error) {
 		if info.State != "" {
 			s.args[info.Name] = Update(t)
 		}
-		inner, err := t.entered()
+		inner, err := t.inner().Enter()
 		if err != nil {
 			return s, err
 		}
-		defer t.leave()
+		defer t.inner().Leave()
 		fillSample(inner, random, func() (lo, hi int64) {
 			if lo, hi, ok := p.ValueRange(info.Name, dims); ok {
 				return lo, hi

@@ -37,7 +37,6 @@ package weir
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 
 	"github.com/weirml/weir/internal/compiler"
@@ -45,8 +44,8 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/signature"
 	"github.com/weirml/weir/internal/sources"
-	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/traced"
 )
 
@@ -109,12 +108,7 @@ type Extent struct {
 }
 
 // String returns the number, or the name or expression.
-func (e Extent) String() string {
-	if e.Dim != "" {
-		return e.Dim
-	}
-	return fmt.Sprint(e.Size)
-}
+func (e Extent) String() string { return signature.Extent(e).String() }
 
 // Info describes an input or output. For a sequence, DType and Shape are those of its tensors: Shape is nil if the
 // model does not declare their rank, and a named extent may differ among them.
@@ -134,25 +128,41 @@ type Info struct {
 	Layout Layout `json:",omitempty"`
 }
 
-// infoOf describes a port.
-func infoOf(p sources.Port) Info {
-	info := Info{Name: p.Name, DType: p.Type.DType, Kind: Kind(p.Kind), State: p.State, Initial: p.Initial}
-	if p.Type.Shape != nil {
-		info.Shape = []Extent{}
-	}
-	for _, e := range p.Type.Shape {
-		info.Shape = append(info.Shape, extentOf(e))
+// Kind is the kind of an input or output.
+type Kind uint8
+
+// The kinds. A TensorKind holds numbers, or strings if its DType is StringType.
+const (
+	TensorKind           Kind = iota
+	SequenceKind              // any number of tensors of one element type
+	OptionalKind              // a tensor or no value
+	OptionalSequenceKind      // a sequence or no value
+)
+
+// infosOf returns descriptions as users have them.
+func infosOf(list []signature.Info) []Info {
+	return each(list, func(i signature.Info) Info {
+		info := Info{i.Name, i.DType, nil, Kind(i.Kind), i.State, i.Initial, Layout(i.Layout)}
+		if i.Shape != nil {
+			info.Shape = each(i.Shape, func(e signature.Extent) Extent { return Extent(e) })
+		}
+		return info
+	})
+}
+
+// inner returns the description as it is inside.
+func (i Info) inner() signature.Info {
+	info := signature.Info{Name: i.Name, DType: i.DType, Kind: sources.Kind(i.Kind), State: i.State, Initial: i.Initial,
+		Layout: string(i.Layout)}
+	if i.Shape != nil {
+		info.Shape = each(i.Shape, func(e Extent) signature.Extent { return signature.Extent(e) })
 	}
 	return info
 }
 
-// extentOf returns the extent that a formula stands for.
-func extentOf(e sym.Expr) Extent {
-	if v, ok := e.Const(); ok {
-		return Extent{Size: v}
-	}
-	return Extent{Size: -1, Dim: e.String()}
-}
+// String returns the name, type and shape, such as "image: f32[batch,1,8,8]", "words: seq(string[n])" or "state:
+// optional(f32[2,128])". The shape of a sequence of tensors of unknown rank is [...].
+func (i Info) String() string { return i.inner().String() }
 
 // Model is a loaded model. Its weights stay in its file's mapping until it and every program compiled from it are
 // closed.
@@ -247,10 +257,10 @@ func inFile(err error, path string) error {
 }
 
 // Inputs describes the inputs of a run, in the model's order.
-func (m *Model) Inputs() []Info { return m.source.inputs() }
+func (m *Model) Inputs() []Info { return infosOf(m.source.inputs()) }
 
 // Outputs describes the outputs of a run, in the model's order, as far as the model declares them.
-func (m *Model) Outputs() []Info { return m.source.outputs() }
+func (m *Model) Outputs() []Info { return infosOf(m.source.outputs()) }
 
 // Metadata returns the metadata in the model's file: its producer, its licence and other entries, by name.
 func (m *Model) Metadata() map[string]string { return m.source.Metadata() }

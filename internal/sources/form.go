@@ -15,6 +15,14 @@ type Value = wire.Value
 // Kind is the kind of an input or output.
 type Kind = onnx.Kind
 
+// The kinds, in the order of weir.Kind.
+const (
+	Tensor           = onnx.Tensor
+	Sequence         = onnx.Sequence
+	Optional         = onnx.Optional
+	OptionalSequence = onnx.OptionalSequence
+)
+
 // Form describes how tensors of numbers, its components, represent a value: a tensor by itself; strings by byte ranges
 // and a pool of bytes; a sequence by elements and extents, and a pool if it is of strings; an optional also by a flag
 // that says whether it has a value.

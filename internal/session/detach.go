@@ -1,19 +1,16 @@
-package weir
+package session
 
 import (
 	"errors"
 	"slices"
 
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Detach makes the outputs independent of their run: each gets memory of its own, which its Close releases, and the
-// program gets its call back. Most outputs keep their memory; an output inside another output's memory is copied.
-// Tensors from earlier calls of Get, At and Sequence are invalid: get them again. A state stays with its owner. If
-// memory is refused, or someone reads or consumes an output at the same time, Detach returns an error and changes
-// nothing. The outputs' bytes are then outside the program's certificate, until they are closed.
+// Detach makes the outputs independent of their run, as weir.Results.Detach does.
 func (r *Results) Detach() (err error) {
 	defer diag.Recover(&err, "detaching results")
 	r.mu.Lock()
@@ -23,7 +20,7 @@ func (r *Results) Detach() (err error) {
 	}
 	b, ok := r.use.Enter()
 	if !ok {
-		return diag.New(ErrClosed, "the results are closed")
+		return diag.New(diag.ErrClosed, "the results are closed")
 	}
 	defer r.use.Leave()
 	moves := &detaching{r: r, b: b, made: map[*Tensor]*Tensor{}}
@@ -70,12 +67,12 @@ func (d *detaching) prepare() error {
 				WithFix("wait for the run or the copy that reads it")
 		}
 		d.taken = append(d.taken, t)
-		if t.block != nil || t.port >= 0 && d.r.program.owns[t.port] {
+		if t.block != nil || t.port >= 0 && d.r.session.owns[t.port] {
 			continue
 		}
 		copied, err := copyOf(inner)
 		if err != nil {
-			return diag.As(err, ErrMemory).AtTensor(d.r.nameOf(t))
+			return diag.As(err, diag.ErrMemory).AtTensor(d.r.nameOf(t))
 		}
 		d.made[t] = copied
 	}
@@ -84,7 +81,7 @@ func (d *detaching) prepare() error {
 
 // copyOf returns a copy of a tensor in its own memory.
 func copyOf(inner *tensor.Tensor) (*Tensor, error) {
-	if inner.DType() == StringType {
+	if inner.DType() == dtype.String {
 		return newTensor(inner.Clone(), nil, nil), nil
 	}
 	bytes := inner.Bytes()

@@ -1,33 +1,16 @@
-package weir
+package session
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"unsafe"
 
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/executor"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/tensor"
 )
-
-// Consume gives a tensor to a run for good: the run releases its memory after the last step that reads it, or when the
-// run fails. From the call of Run on the tensor is invalid, unless Run refuses its arguments. The tensor must have
-// memory of its own, as those of New do, or be an output of an earlier run: when all tensors of its Results are
-// consumed, donated or closed, the Results are closed and release their call.
-func Consume(t *Tensor) Arg {
-	return given{kind: TensorKind, tensors: []*Tensor{t}, owner: consuming}
-}
-
-// Donate gives a tensor to a run for good, and its memory to one of the run's outputs: the run allocates that much less
-// (Memory.Donating). The output has as many bytes as the tensor, and is written after the last read of the tensor, or
-// in place; if there is no such output, the run is refused. The output may be donated again, so that weights go from
-// step to step without a copy. From the call of Run on the tensor is invalid, unless Run refuses its arguments. Its
-// memory must be as Consume requires.
-func Donate(t *Tensor) Arg {
-	return given{kind: TensorKind, tensors: []*Tensor{t}, owner: donating}
-}
 
 // ownership is the way in which a caller passes an argument.
 type ownership uint8
@@ -55,50 +38,51 @@ var partWords = map[ownership]string{donating: "donated", consuming: "consumed",
 
 // mayPart checks the arguments that are given away or updated: each has memory of its own, is passed once, and has a
 // use. It records them in args.
-func (p *Program) mayPart(args *packing, list []given) error {
+func (s *Session) mayPart(args *packing, list []Argument) error {
 	for i, g := range list {
-		if err := p.maySupply(p.inputs[i], g); err != nil {
+		info, port := s.Inputs[i].Info, s.Inputs[i].Parts[0]
+		if err := s.maySupply(info, g); err != nil {
 			return err
 		}
 		if g.owner == lending {
 			continue
 		}
-		name, t, word := p.inputs[i].Name, g.tensors[0], partWords[g.owner]
-		if !p.inputs[i].simple() {
-			return diag.Inputf("%s is no tensor of numbers, and only those can be %s", p.inputs[i], word).AtTensor(name).
+		name, t, word := info.Name, g.tensors[0], partWords[g.owner]
+		if !info.Simple() {
+			return diag.Inputf("%s is no tensor of numbers, and only those can be %s", info, word).AtTensor(name).
 				WithFix("lend it")
 		}
-		if g.owner != updating && !t.owns(g.owner == donating || t.of != nil && t.of.program == p) {
+		if g.owner != updating && !t.owns(g.owner == donating || t.of != nil && t.of.session == s) {
 			return diag.Inputf("its memory is not its own, and cannot be %s", word).AtTensor(name).
 				WithFix("copy it into a tensor made by weir.New first")
 		}
 		for k, other := range args.parts {
-			if k != p.takes[i].Parts[0] && overlap(g.data[0], other) {
-				return diag.Inputf("it is %s, and given for %s too", word, p.owner(k).Name).AtTensor(name).
+			if k != port && overlap(g.data[0], other) {
+				return diag.Inputf("it is %s, and given for %s too", word, s.Owner(k).Name).AtTensor(name).
 					WithFix("lend it to both")
 			}
 		}
 		if g.owner != consuming {
-			if err := t.mayWrite(name); err != nil {
+			if err := t.MayWrite(name); err != nil {
 				return err
 			}
 		}
 		if g.owner == updating {
-			args.states = append(args.states, state{t, g.data[0], p.takes[i].Parts[0]})
+			args.states = append(args.states, state{t, g.data[0], port})
 			continue
 		}
-		args.parted = append(args.parted, &parted{t: t, port: p.takes[i].Parts[0], owner: g.owner, output: -1})
+		args.parted = append(args.parted, &parted{t: t, port: port, owner: g.owner, output: -1})
 	}
-	return p.match(args.parted)
+	return s.match(args.parted)
 }
 
 // owns reports whether a tensor has memory to give away; if whole, no other tensor may lie in that memory.
 func (t *Tensor) owns(whole bool) bool {
-	return t.block != nil || t.of != nil && t.dtype != StringType && (!whole || t.port >= 0 && t.of.program.owns[t.port])
+	return t.block != nil || t.of != nil && t.dtype != dtype.String && (!whole || t.port >= 0 && t.of.session.owns[t.port])
 }
 
 // match assigns donated memory to outputs.
-func (p *Program) match(list []*parted) error {
+func (s *Session) match(list []*parted) error {
 	var donated []*parted
 	var ports []int
 	for _, a := range list {
@@ -109,20 +93,20 @@ func (p *Program) match(list []*parted) error {
 	if donated == nil {
 		return nil
 	}
-	for i, output := range p.compiled.Program.Donated(ports, nil) {
+	for i, output := range s.prog.Donated(ports, nil) {
 		if donated[i].output = output; output < 0 {
-			return p.ineffective(ports[i])
+			return s.ineffective(ports[i])
 		}
 	}
 	return nil
 }
 
 // ineffective returns the error for a donation that no output can use.
-func (p *Program) ineffective(port int) error {
-	prog := p.compiled.Program
+func (s *Session) ineffective(port int) error {
+	prog := s.prog
 	in := &prog.Inputs[port]
 	bytes := prog.Tensors[in.Tensor].Bytes()
-	e := diag.Inputf("no output can lie in its memory").AtTensor(p.owner(port).Name).WithFix("lend it, or consume it")
+	e := diag.Inputf("no output can lie in its memory").AtTensor(s.Owner(port).Name).WithFix("lend it, or consume it")
 	var may, as []string
 	for _, t := range in.Gives {
 		may = append(may, prog.Tensors[t].Source)
@@ -166,9 +150,9 @@ func sharing(x, y []byte) bool {
 // part takes the donated and consumed arguments from the caller, and reserves the states: all of them, or none and an
 // error. Outputs of by's own runs leave their results first, so that these release their call: this run may be waiting
 // for it.
-func (p *packing) part(by *Program) error {
+func (p *packing) part(by *Session) error {
 	for _, s := range p.states {
-		name := by.owner(s.port).Name
+		name := by.Owner(s.port).Name
 		if err := update(s.data.Bytes(), name); err != nil {
 			return err
 		}
@@ -178,15 +162,15 @@ func (p *packing) part(by *Program) error {
 		}
 	}
 	for i, a := range p.parted {
-		moves := a.owner == donating || a.t.of != nil && a.t.of.program == by
+		moves := a.owner == donating || a.t.of != nil && a.t.of.session == by
 		if !a.t.data.Take(moves) {
 			for _, b := range p.parted[:i] {
 				p.back(b)
 			}
 			if a.t.data.IsShut() {
-				return diag.New(ErrClosed, "the tensor is closed, or was given away").AtTensor(by.owner(a.port).Name)
+				return diag.New(diag.ErrClosed, "the tensor is closed, or was given away").AtTensor(by.Owner(a.port).Name)
 			}
-			return diag.Inputf("it is %s, while somebody reads it", partWords[a.owner]).AtTensor(by.owner(a.port).Name).
+			return diag.Inputf("it is %s, while somebody reads it", partWords[a.owner]).AtTensor(by.Owner(a.port).Name).
 				WithFix("wait until the run or the copy that reads it has returned, or lend it")
 		}
 		p.entered = slices.DeleteFunc(p.entered, func(t *Tensor) bool { return t == a.t })
@@ -197,9 +181,9 @@ func (p *packing) part(by *Program) error {
 	for _, a := range p.parted {
 		r := a.t.of
 		switch {
-		case a.owner == donating && a.t.block != nil || r != nil && r.program == by && a.t.block != nil:
+		case a.owner == donating && a.t.block != nil || r != nil && r.session == by && a.t.block != nil:
 			a.block, a.t.block = a.t.block, nil
-		case a.owner == donating || r != nil && r.program == by:
+		case a.owner == donating || r != nil && r.session == by:
 			a.block = a.t.within.Again().call.TakeOutput(a.t.port)
 			a.t.within.Leave()
 		}
@@ -299,61 +283,21 @@ func (a *parted) done() error {
 	return err
 }
 
-// Donating returns the certificate of runs that donate these inputs: Outputs excludes the outputs that lie in their
-// memory.
-func (m *Memory) Donating(inputs ...string) (*Memory, error) {
-	p := m.program
+// Donated returns the output ports that lie in the memory of these inputs if runs donate them.
+func (s *Session) Donated(inputs []string) (outputs []int, err error) {
 	var list []*parted
 	for _, name := range inputs {
-		i, ok := p.input(name)
+		i, ok := s.Input(name)
 		if !ok {
-			return nil, p.noInput(name)
+			return nil, s.NoInput(name)
 		}
-		list = append(list, &parted{port: p.takes[i].Parts[0], owner: donating})
+		list = append(list, &parted{port: s.Inputs[i].Parts[0], owner: donating})
 	}
-	if err := p.match(list); err != nil {
+	if err := s.match(list); err != nil {
 		return nil, err
 	}
-	var outputs []int
 	for _, a := range list {
 		outputs = append(outputs, a.output)
 	}
-	return m.without(outputs), nil
-}
-
-// Binding returns the certificate of calls that bind these outputs to the caller's memory (Call.Bind): Outputs excludes
-// them. See Donating for outputs that overwrite arguments.
-func (m *Memory) Binding(outputs ...string) (*Memory, error) {
-	var list []int
-	for _, name := range outputs {
-		i := slices.IndexFunc(m.program.outputs, func(o Info) bool { return o.Name == name })
-		switch {
-		case i < 0:
-			return nil, diag.Inputf("the program has no output %q", name).AtTensor(name).WithFix("its outputs are %s",
-				infoList(m.program.outputs))
-		case !m.program.outputs[i].simple() || !m.program.owns[m.program.gives[i].Parts[0]]:
-			return nil, diag.Unsupportedf("a place of the caller's: it is no tensor of numbers, data decide its size, or it " +
-				"is a part of another").AtTensor(name)
-		}
-		list = append(list, m.program.gives[i].Parts[0])
-	}
-	return m.without(list), nil
-}
-
-// without returns the certificate without the storage of some output ports.
-func (m *Memory) without(outputs []int) *Memory {
-	p := m.program.compiled.Program
-	less := *m
-	less.elsewhere = maps.Clone(m.elsewhere)
-	if less.elsewhere == nil {
-		less.elsewhere = map[int]bool{}
-	}
-	for _, o := range outputs {
-		s := p.Tensors[p.Outputs[o].Tensor].Of
-		if !less.elsewhere[s] {
-			less.Outputs = Size{m.Outputs.dims.Simplify(less.Outputs.x.Sub(p.Storages[s].Size)), m.Outputs.dims}
-		}
-		less.elsewhere[s] = true
-	}
-	return &less
+	return outputs, nil
 }

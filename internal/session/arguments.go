@@ -1,0 +1,179 @@
+package session
+
+import (
+	"fmt"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/signature"
+	"github.com/weirml/weir/internal/sources"
+	"github.com/weirml/weir/internal/strided"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// Argument is a value for an input: one tensor, several tensors, or no value.
+type Argument struct {
+	kind    sources.Kind // Tensor, Sequence, or Optional for no value
+	tensors []*Tensor
+	lent    *strided.Memory  // memory with strides, instead of tensors
+	data    []*tensor.Tensor // the tensors' elements, once a run has entered them
+	owner   ownership
+}
+
+// Lend returns a tensor as an argument that the run borrows; Donate, Consume and Update pass it as the functions of
+// package weir do.
+func Lend(t *Tensor) Argument    { return Argument{tensors: t.list()} }
+func Donate(t *Tensor) Argument  { return Argument{tensors: t.list(), owner: donating} }
+func Consume(t *Tensor) Argument { return Argument{tensors: t.list(), owner: consuming} }
+func Update(t *Tensor) Argument  { return Argument{tensors: t.list(), owner: updating} }
+
+// Sequence returns tensors as the argument for a sequence. The argument keeps the slice.
+func Sequence(tensors []*Tensor) Argument { return Argument{kind: sources.Sequence, tensors: tensors} }
+
+// Absent returns the argument for an optional without a value.
+func Absent() Argument { return Argument{kind: sources.Optional} }
+
+// Strided returns memory with strides as an argument.
+func Strided(l *strided.Memory) Argument { return Argument{lent: l} }
+
+// Lent returns the argument, lent to the run if it is given away.
+func (g Argument) Lent() Argument {
+	g.owner = lending
+	return g
+}
+
+// Arguments are the arguments of a run by name.
+type Arguments interface {
+	// Find returns the argument for an input; given is false if there is none, or it is a nil tensor.
+	Find(name string) (a Argument, given bool)
+	// Has reports whether there is an argument with this name, nil or not.
+	Has(name string) bool
+	// Names returns the names of all arguments.
+	Names() []string
+	// Len returns the number of arguments.
+	Len() int
+}
+
+// String describes the argument for errors, such as "a sequence of 2 tensors".
+func (g Argument) String() string {
+	switch g.kind {
+	case sources.Sequence:
+		return fmt.Sprintf("a sequence of %d tensors", len(g.tensors))
+	case sources.Optional:
+		return "nothing"
+	}
+	if g.lent != nil {
+		return g.lent.String()
+	}
+	return g.tensors[0].String()
+}
+
+// shape returns the shape of an argument that is one tensor; nil for others.
+func (g Argument) shape() []int64 {
+	switch {
+	case g.lent != nil:
+		return g.lent.Shape
+	case len(g.tensors) == 1:
+		return g.tensors[0].shape
+	}
+	return nil
+}
+
+// packing holds the tensors of a run's ports while the run uses them. It makes copies where an argument is not in the
+// form that the program reads; release frees them. The ledger counts the copies as the user's.
+type packing struct {
+	parts   []*tensor.Tensor // by port
+	entered []*Tensor        // the arguments in use until release
+	blocks  []*mem.Block
+	parted  []*parted // the arguments that the caller gives away
+	states  []state   // the tensors that the run updates
+	held    int       // states[:held] are reserved for this run
+	copies  []copying // the arguments that are copied when the run begins
+	// by is the program whose budget the copies have taken reserved bytes from.
+	by       *Session
+	reserved int64
+}
+
+// state is a tensor that a run updates, and its input port.
+type state struct {
+	t    *Tensor
+	data *tensor.Tensor
+	port int
+}
+
+// release frees the copies, and ends the use of the arguments.
+func (p *packing) release() {
+	for _, b := range p.blocks {
+		b.Close()
+	}
+	p.blocks, p.copies = nil, nil
+	if p.by != nil {
+		_ = p.by.Reserve(-p.reserved)
+		p.by, p.reserved = nil, 0
+	}
+	for _, a := range p.parted {
+		a.done()
+	}
+	for _, s := range p.states[:p.held] {
+		updated(s.data.Bytes())
+	}
+	for _, t := range p.entered {
+		t.Leave()
+	}
+	p.parted, p.states, p.held, p.entered = nil, nil, 0, nil
+}
+
+// allocate returns the allocator for copies with this name.
+func (p *packing) allocate(name string) tensor.Allocate {
+	return func(dt dtype.DType, shape ...int64) (*tensor.Tensor, error) {
+		count, err := tensor.Count(shape)
+		if err != nil {
+			return nil, err
+		}
+		bytes, err := dt.Bytes(count)
+		if err != nil {
+			return nil, err
+		}
+		block, err := mem.Map(mem.Tensors, name, bytes)
+		if err != nil {
+			return nil, err
+		}
+		p.blocks = append(p.blocks, block)
+		return tensor.Over(dt, shape, block.Bytes())
+	}
+}
+
+// pack adds the tensors of an argument's ports. nothing is the shape of the tensor that represents an absent optional.
+func (p *packing) pack(e signature.Edge, g Argument, nothing []int64) error {
+	if e.Info.Simple() && g.kind == sources.Tensor {
+		p.parts[e.Parts[0]] = g.data[0]
+		return nil
+	}
+	list := make([]*tensor.Tensor, len(g.tensors))
+	for i, t := range g.tensors {
+		if list[i] = g.data[i]; t.dtype != e.Info.DType {
+			return diag.Inputf("tensor %d of it is %s, it must be %s", i, t, e.Info.DType)
+		}
+	}
+	switch {
+	case g.kind == sources.Optional && !e.Info.Form().Optional():
+		return diag.Inputf("nothing is given, %s is expected", e.Info)
+	case g.kind != sources.Optional && e.Info.Form().Sequence() != (g.kind == sources.Sequence):
+		return diag.Inputf("%s is given, %s is expected", g, e.Info)
+	case g.kind == sources.Optional && !e.Info.Form().Sequence():
+		t, err := tensor.New(e.Info.DType, nothing...)
+		if err != nil {
+			return err
+		}
+		list = append(list, t)
+	}
+	parts, err := e.Info.Form().Pack(p.allocate(e.Info.Name), g.kind == sources.Optional, list)
+	if err != nil {
+		return err
+	}
+	for i, part := range parts {
+		p.parts[e.Parts[i]] = part
+	}
+	return nil
+}

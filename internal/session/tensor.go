@@ -1,0 +1,235 @@
+package session
+
+import (
+	"fmt"
+	"math"
+	"unsafe"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/strided"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// Tensor is a weir.Tensor: an array with the memory that it lies in. Several goroutines may read it, and one may close
+// it meanwhile: after that the tensor cannot be used any more, and its memory is released when the runs and copies that
+// still read it have ended.
+type Tensor struct {
+	dtype  dtype.DType
+	shape  []int64
+	data   mem.Gate[*tensor.Tensor]
+	block  *mem.Block        // its own memory, or nil
+	of     *Results          // the results that it is an output of, or nil
+	port   int               // the program's output port, if the tensor is all of it; else −1
+	within *mem.Gate[*bound] // the gate of the results or the call whose memory it lies in, or nil
+	failed error             // the error of releasing its memory
+	fixed  bool              // its memory may only be read
+	alone  [1]*Tensor        // itself: an argument is a list of tensors, and this list needs no allocation
+}
+
+// newTensor makes a tensor of an inner one, in its own block or in memory guarded by the gate within.
+func newTensor(inner *tensor.Tensor, block *mem.Block, within *mem.Gate[*bound]) *Tensor {
+	t := &Tensor{dtype: inner.DType(), shape: inner.Shape(), block: block, within: within, port: -1}
+	t.alone[0] = t
+	t.data.SetOwner(inner, (*ender)(t))
+	return t
+}
+
+// ender releases a tensor's own memory after its last user.
+type ender Tensor
+
+// Last implements the owner of a mem.Gate.
+func (t *ender) Last() { (*Tensor)(t).end() }
+
+// array is a tensor with everything it consists of, in one object on Go's heap: each operation of the package array
+// makes one for its result.
+type array struct {
+	outer Tensor
+	inner tensor.Tensor
+	block mem.Block
+	at    [1]uintptr
+	sizes [4]int64
+}
+
+// NewArray is NewTensor for an array made at the line of program counter at. Its elements are zero only if zeroed is
+// true.
+func NewArray(dt dtype.DType, shape []int, at uintptr, zeroed bool) (*Tensor, error) {
+	w := &array{at: [1]uintptr{at}}
+	sizes := w.sizes[:0]
+	for _, e := range shape {
+		sizes = append(sizes, int64(e))
+	}
+	bytes, err := strided.BytesOf(dt, sizes)
+	if err != nil {
+		return nil, err
+	}
+	block, err := mem.TakeArray(&w.block, bytes, w.at[:], zeroed)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.inner.Over(dt, sizes, block.Bytes()); err != nil {
+		block.Close()
+		return nil, err
+	}
+	t := &w.outer
+	t.dtype, t.shape, t.block, t.port = dt, sizes, block, -1
+	t.alone[0] = t
+	t.data.SetOwner(&w.inner, (*ender)(t))
+	return t, nil
+}
+
+// NewTensor returns a tensor of zeros in memory of its own, which Close releases.
+func NewTensor(dt dtype.DType, sizes []int64) (*Tensor, error) {
+	bytes, err := strided.BytesOf(dt, sizes)
+	if err != nil {
+		return nil, err
+	}
+	block, err := mem.UserPool().Take(mem.Tensors, "tensor", bytes)
+	if err != nil {
+		return nil, err
+	}
+	inner, err := tensor.Over(dt, sizes, block.Bytes())
+	if err != nil {
+		block.Close()
+		return nil, err
+	}
+	return newTensor(inner, block, nil), nil
+}
+
+// Borrow returns a tensor in the memory of inner, which Close leaves alone.
+func Borrow(inner *tensor.Tensor) *Tensor { return newTensor(inner, nil, nil) }
+
+// Foreign is weir.Foreign: a tensor in memory of other code, which only a run may write if fixed is false. release is
+// called after the last reader; nil borrows the memory.
+func Foreign(dt dtype.DType, data unsafe.Pointer, fixed bool, release func(), sizes []int64) (*Tensor, error) {
+	if dt == dtype.String {
+		return nil, diag.Unsupportedf("strings in memory that other code made").WithFix("copy them by FromSlice")
+	}
+	bytes, err := strided.BytesOf(dt, sizes)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case data == nil && bytes > 0:
+		return nil, diag.Inputf("%s%s has no memory", dt, tensor.ShapeString(sizes))
+	case bytes > math.MaxInt || uint64(uintptr(data)) > strided.LastAddress-uint64(bytes):
+		return nil, diag.Inputf("%s%s at %p does not end within the address space", dt, tensor.ShapeString(sizes), data)
+	case uintptr(data)%strided.AlignOf(dt) != 0:
+		return nil, diag.Inputf("%s%s at %p does not lie at a multiple of %d bytes", dt, tensor.ShapeString(sizes), data,
+			strided.AlignOf(dt)).
+			WithFix("copy it into a tensor made by weir.New")
+	}
+	inner, err := tensor.Over(dt, sizes, unsafe.Slice((*byte)(data), bytes))
+	if err != nil {
+		return nil, err
+	}
+	var block *mem.Block
+	if release != nil {
+		block = mem.Lent("tensor", data, bytes, release)
+	}
+	t := newTensor(inner, block, nil)
+	t.fixed = fixed
+	return t, nil
+}
+
+// list returns the tensor as a list of one.
+func (t *Tensor) list() []*Tensor {
+	if t == nil {
+		return []*Tensor{nil}
+	}
+	return t.alone[:]
+}
+
+// end releases the tensor's own memory.
+func (t *Tensor) end() {
+	if t.block != nil {
+		t.failed = t.block.Close()
+	}
+}
+
+// enter returns the tensor's elements, which stay valid until Leave. ok is false if the tensor is closed or was given
+// away; then Leave must not be called.
+func (t *Tensor) enter() (inner *tensor.Tensor, ok bool) {
+	if t.within != nil {
+		if _, ok := t.within.Enter(); !ok {
+			return nil, false
+		}
+	}
+	if inner, ok = t.data.Enter(); !ok && t.within != nil {
+		t.within.Leave()
+	}
+	return inner, ok
+}
+
+// Enter returns the tensor's elements, which stay valid until Leave. After an error Leave must not be called.
+func (t *Tensor) Enter() (*tensor.Tensor, error) {
+	if t == nil {
+		return nil, diag.Inputf("there is no such tensor")
+	}
+	inner, ok := t.enter()
+	if !ok {
+		return nil, diag.New(diag.ErrClosed, "the tensor is closed, or was given away")
+	}
+	return inner, nil
+}
+
+// Leave ends the use of the elements that Enter began.
+func (t *Tensor) Leave() {
+	t.data.Leave()
+	if t.within != nil {
+		t.within.Leave()
+	}
+}
+
+// DType returns the element type.
+func (t *Tensor) DType() dtype.DType { return t.dtype }
+
+// Shape returns the extents of the axes, which must not be changed.
+func (t *Tensor) Shape() []int64 { return t.shape }
+
+// Bytes returns the memory of the elements; nil if the tensor is closed or was given away.
+func (t *Tensor) Bytes() []byte {
+	inner, ok := t.enter()
+	if !ok {
+		return nil
+	}
+	defer t.Leave()
+	return inner.Bytes()
+}
+
+// String returns the type and shape, such as "f32[2,3]".
+func (t *Tensor) String() string {
+	return fmt.Sprintf("%s%s", t.dtype, tensor.ShapeString(t.shape))
+}
+
+// Fixed reports whether the tensor's memory is read-only.
+func (t *Tensor) Fixed() bool { return t.fixed }
+
+// MayWrite returns an error, for the argument with this name, if the tensor's memory is read-only.
+func (t *Tensor) MayWrite(name string) error {
+	if t.fixed {
+		return diag.Inputf("its memory is lent for reading, and is not to be written").AtTensor(name).
+			WithFix("lend it, or copy it into a tensor made by weir.New first")
+	}
+	return nil
+}
+
+// Close is weir.Tensor.Close.
+func (t *Tensor) Close() error {
+	if t.of == nil && t.block == nil {
+		return nil
+	}
+	if _, ok := t.enter(); !ok {
+		return nil
+	}
+	if t.data.Shut() && t.of != nil {
+		t.of.lost()
+	}
+	last := t.data.Inside() == 1
+	t.Leave()
+	if !last {
+		return nil // the last reader releases the memory
+	}
+	return t.failed
+}

@@ -1,0 +1,292 @@
+// Package signature describes the inputs and outputs of a model as its user has them, with the tensors of numbers that
+// represent each of them in a module and in a program. It applies the options that change them: states, caches of
+// narrow elements, and layouts.
+package signature
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/sources"
+	"github.com/weirml/weir/internal/strided"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// Extent is the size of an axis: the number Size; or, if Dim is not empty, a named dimension or an expression over
+// named dimensions (Size is then −1).
+type Extent struct {
+	Size int64
+	Dim  string
+}
+
+// String returns the number, or the name or expression.
+func (e Extent) String() string {
+	if e.Dim != "" {
+		return e.Dim
+	}
+	return fmt.Sprint(e.Size)
+}
+
+// ExtentOf returns the extent that a formula stands for.
+func ExtentOf(e sym.Expr) Extent {
+	if v, ok := e.Const(); ok {
+		return Extent{Size: v}
+	}
+	return Extent{Size: -1, Dim: e.String()}
+}
+
+// Info describes an input or output, with the fields of weir.Info. Artefacts contain it as JSON.
+type Info struct {
+	Name    string
+	DType   dtype.DType
+	Shape   []Extent
+	Kind    sources.Kind
+	State   string `json:",omitempty"` // of an input that is a state: the output that is its new value
+	Initial bool   `json:",omitempty"` // the model's file has the first value of the state
+	Layout  string `json:",omitempty"` // the order of its axes in memory, in the syntax of weir.Layout; "": row-major
+}
+
+// InfoOf describes a port.
+func InfoOf(p sources.Port) Info {
+	info := Info{Name: p.Name, DType: p.Type.DType, Kind: p.Kind, State: p.State, Initial: p.Initial}
+	if p.Type.Shape != nil {
+		info.Shape = []Extent{}
+	}
+	for _, e := range p.Type.Shape {
+		info.Shape = append(info.Shape, ExtentOf(e))
+	}
+	return info
+}
+
+// InfosOf describes ports.
+func InfosOf(ports []sources.Port) []Info {
+	out := make([]Info, len(ports))
+	for i, p := range ports {
+		out[i] = InfoOf(p)
+	}
+	return out
+}
+
+// Form returns the representation by tensors of numbers.
+func (i Info) Form() sources.Form {
+	return sources.Form{Kind: i.Kind, DType: i.DType, Rank: len(i.Shape)}
+}
+
+// Simple reports whether an input or output is one tensor of numbers, with one port.
+func (i Info) Simple() bool { return i.Form().Simple() }
+
+// Order returns the order of the axes in memory.
+func (i Info) Order() (strided.Order, error) { return strided.Parse(i.Layout, len(i.Shape)) }
+
+// Fixed returns the shape of an input whose extents are all numbers, as those of states with a first value are.
+func (i Info) Fixed() []int64 {
+	shape := make([]int64, len(i.Shape))
+	for axis, e := range i.Shape {
+		shape[axis] = e.Size
+	}
+	return shape
+}
+
+// String returns the name, type and shape, such as "image: f32[batch,1,8,8]", "words: seq(string[n])" or "state:
+// optional(f32[2,128])". The shape of a sequence of tensors of unknown rank is [...].
+func (i Info) String() string {
+	axes := make([]string, len(i.Shape))
+	for k, e := range i.Shape {
+		axes[k] = e.String()
+	}
+	text := fmt.Sprintf("%s[%s]", i.DType, strings.Join(axes, ","))
+	if i.Form().Sequence() {
+		if i.Shape == nil {
+			text = i.DType.String() + "[...]"
+		}
+		text = "seq(" + text + ")"
+	}
+	if i.Form().Optional() {
+		text = "optional(" + text + ")"
+	}
+	if i.State != "" {
+		text += " updated to " + i.State
+		if i.Initial {
+			text += ", first as in the file"
+		}
+	}
+	if i.Layout != "" {
+		text += " lying as " + i.Layout
+	}
+	return i.Name + ": " + text
+}
+
+// Edge is an input or output as the user has it, with the program's ports that represent it: the tensor itself; for
+// strings, byte ranges and a pool of bytes; for a sequence, elements and extents, and the pool if it is of strings; for
+// an optional, also a flag that says whether it has a value.
+type Edge struct {
+	Info  Info  `json:"info"`
+	Parts []int `json:"parts"`
+}
+
+// EdgesOf returns ports as edges.
+func EdgesOf(ports []sources.Port) (edges []Edge) {
+	for _, p := range ports {
+		edges = append(edges, Edge{InfoOf(p), p.Components})
+	}
+	return edges
+}
+
+// Infos returns the descriptions of edges.
+func Infos(edges []Edge) (infos []Info) {
+	for _, e := range edges {
+		infos = append(infos, e.Info)
+	}
+	return infos
+}
+
+// Port returns the edge as a port of a model, without its shape.
+func (e Edge) Port() sources.Port {
+	return sources.Port{Name: e.Info.Name, Type: ir.Type{DType: e.Info.DType}, Kind: e.Info.Kind, Components: e.Parts}
+}
+
+// Signature is the inputs and outputs of a model.
+type Signature struct {
+	Inputs, Outputs []Edge
+	// Fixed reports whether an input has a value in the model's file, which is compiled in.
+	Fixed func(name string) bool
+}
+
+// Input returns the index of the input with this name.
+func (s *Signature) Input(name string) (int, bool) {
+	for i := range s.Inputs {
+		if s.Inputs[i].Info.Name == name {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// Output returns the index of the output with this name; −1 if there is none.
+func (s *Signature) Output(name string) int {
+	return slices.IndexFunc(s.Outputs, func(e Edge) bool { return e.Info.Name == name })
+}
+
+// Owner returns the input that a port belongs to.
+func (s *Signature) Owner(port int) Info {
+	for _, e := range s.Inputs {
+		if slices.Contains(e.Parts, port) {
+			return e.Info
+		}
+	}
+	return Info{}
+}
+
+// NoInput returns the error for a name that is not an input. An input's default value is a weight of the program: a run
+// cannot replace it.
+func (s *Signature) NoInput(name string) error {
+	if s.Fixed(name) {
+		return diag.Unsupportedf("%q has a value in the model's file, which is part of the program; a run cannot give "+
+			"another", name).AtTensor(name).WithFix("take it out of the file's initializers")
+	}
+	return diag.Inputf("the program has no input %q", name).AtTensor(name).WithFix("its inputs are %s", List(s.Inputs))
+}
+
+// FirstBytes returns the bytes of all first values of states.
+func (s *Signature) FirstBytes() (sum int64, err error) {
+	for _, e := range s.Inputs {
+		if !e.Info.Initial {
+			continue
+		}
+		size, err := strided.BytesOf(e.Info.DType, e.Info.Fixed())
+		if err != nil {
+			return 0, err
+		}
+		sum += size
+	}
+	return sum, nil
+}
+
+// List joins descriptions with commas, for errors.
+func List(edges []Edge) string {
+	list := make([]string, len(edges))
+	for i, e := range edges {
+		list[i] = e.Info.String()
+	}
+	return strings.Join(list, ", ")
+}
+
+// Check returns an error unless the edges of an artefact use every port of the program exactly once.
+func Check(edges []Edge, ports []program.Port, tensors []program.Tensor) error {
+	seen := make([]bool, len(ports))
+	for _, e := range edges {
+		types := e.Info.Form().ComponentTypes()
+		if !e.Info.Simple() && e.hasState(ports) {
+			return diag.Inputf("a part of it is a state").AtTensor(e.Info.Name)
+		}
+		if e.Info.Kind > sources.OptionalSequence {
+			return diag.Inputf("there is no kind %d", e.Info.Kind).AtTensor(e.Info.Name)
+		}
+		if err := e.checkLayout(ports); err != nil {
+			return err
+		}
+		if len(types) != len(e.Parts) {
+			return diag.Inputf("%s of %d parts", e.Info, len(e.Parts)).AtTensor(e.Info.Name)
+		}
+		for i, part := range e.Parts {
+			if part < 0 || part >= len(ports) || seen[part] || tensors[ports[part].Tensor].DType != types[i] {
+				return diag.Inputf("part %d of %s is no %s of the program's own", i, e.Info, types[i]).AtTensor(e.Info.Name)
+			}
+			seen[part] = true
+			if rank := e.Info.Form().ComponentRank(i); len(tensors[ports[part].Tensor].Shape) != rank {
+				return diag.Inputf("part %d of %s has not rank %d", i, e.Info, rank).AtTensor(e.Info.Name)
+			}
+		}
+	}
+	if at := slices.Index(seen, false); at >= 0 {
+		return diag.Inputf("nothing is said of port %s", ports[at].Name).AtTensor(ports[at].Name)
+	}
+	return nil
+}
+
+// hasState reports whether one of the edge's ports is a state.
+func (e Edge) hasState(ports []program.Port) bool {
+	return slices.ContainsFunc(e.Parts, func(i int) bool {
+		return i >= 0 && i < len(ports) && ports[i].Ownership == program.State
+	})
+}
+
+// checkLayout returns an error unless the layout that an artefact gives an input is valid.
+func (e Edge) checkLayout(ports []program.Port) error {
+	if e.Info.Layout == "" {
+		return nil
+	}
+	if _, err := e.Info.Order(); err != nil || !e.Info.Simple() || e.Info.DType.IsSubByte() || e.hasState(ports) {
+		return diag.Inputf("it cannot lie as %q", e.Info.Layout).AtTensor(e.Info.Name)
+	}
+	return nil
+}
+
+// Typed returns the edges of an artefact's inputs or outputs, with the shape of a tensor of numbers as its port has it.
+func Typed(edges []Edge, ports []program.Port, tensors []program.Tensor) []Edge {
+	edges = slices.Clone(edges)
+	for i, e := range edges {
+		if !e.Info.Simple() {
+			continue
+		}
+		edges[i].Info.Shape, edges[i].Info.State = []Extent{}, ""
+		for _, extent := range tensors[ports[e.Parts[0]].Tensor].Shape {
+			edges[i].Info.Shape = append(edges[i].Info.Shape, ExtentOf(extent))
+		}
+		if order, err := e.Info.Order(); err == nil && e.Info.Layout != "" {
+			memory := edges[i].Info.Shape
+			edges[i].Info.Shape = slices.Clone(e.Info.Shape)
+			for k, axis := range order {
+				if !axis.Once {
+					edges[i].Info.Shape[axis.Axis] = memory[k]
+				}
+			}
+		}
+	}
+	return edges
+}

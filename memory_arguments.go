@@ -1,0 +1,83 @@
+package weir
+
+import (
+	"maps"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/signature"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// Donating returns the certificate of runs that donate these inputs: Outputs excludes the outputs that lie in their
+// memory.
+func (m *Memory) Donating(inputs ...string) (*Memory, error) {
+	outputs, err := m.program.session.Donated(inputs)
+	if err != nil {
+		return nil, err
+	}
+	return m.without(outputs), nil
+}
+
+// Binding returns the certificate of calls that bind these outputs to the caller's memory (Call.Bind): Outputs excludes
+// them. See Donating for outputs that overwrite arguments.
+func (m *Memory) Binding(outputs ...string) (*Memory, error) {
+	s := m.program.session
+	var list []int
+	for _, name := range outputs {
+		i := s.Output(name)
+		switch {
+		case i < 0:
+			return nil, diag.Inputf("the program has no output %q", name).AtTensor(name).WithFix("its outputs are %s",
+				signature.List(s.Outputs))
+		case !s.Outputs[i].Info.Simple() || !s.Owns(s.Outputs[i].Parts[0]):
+			return nil, diag.Unsupportedf("a place of the caller's: it is no tensor of numbers, data decide its size, or it " +
+				"is a part of another").AtTensor(name)
+		}
+		list = append(list, s.Outputs[i].Parts[0])
+	}
+	return m.without(list), nil
+}
+
+// without returns the certificate without the storage of some output ports.
+func (m *Memory) without(outputs []int) *Memory {
+	p := m.program.compiled.Program
+	less := *m
+	less.elsewhere = maps.Clone(m.elsewhere)
+	if less.elsewhere == nil {
+		less.elsewhere = map[int]bool{}
+	}
+	for _, o := range outputs {
+		s := p.Tensors[p.Outputs[o].Tensor].Of
+		if !less.elsewhere[s] {
+			less.Outputs = Size{m.Outputs.dims.Simplify(less.Outputs.x.Sub(p.Storages[s].Size)), m.Outputs.dims}
+		}
+		less.elsewhere[s] = true
+	}
+	return &less
+}
+
+// Copies returns the bytes that one run takes beyond the certificate, while it lasts, if the arguments of these inputs
+// are not in the order of the inputs (see Strided). Without names it assumes so for all inputs that can be copied.
+func (m *Memory) Copies(inputs ...string) (Size, error) {
+	s, prog := m.program.session, m.program.compiled.Program
+	if len(inputs) == 0 {
+		for _, e := range s.Inputs {
+			if e.Info.Simple() && e.Info.State == "" {
+				inputs = append(inputs, e.Info.Name)
+			}
+		}
+	}
+	total := sym.Const(0)
+	for _, name := range inputs {
+		i, ok := s.Input(name)
+		if !ok {
+			return Size{}, s.NoInput(name)
+		}
+		e := s.Inputs[i]
+		if !e.Info.Simple() || e.Info.State != "" {
+			return Size{}, diag.Inputf("%s is never copied: it is a state, or no tensor of numbers", e.Info).AtTensor(name)
+		}
+		total = total.Add(prog.Tensors[prog.Inputs[e.Parts[0]].Tensor].Bytes())
+	}
+	return m.size(total), nil
+}
