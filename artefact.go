@@ -38,7 +38,8 @@ type about struct {
 	Outputs     []signature.Edge     `json:"outputs"`
 	Savings     []Saving             `json:"savings,omitempty"`
 	Exhausted   bool                 `json:"exhausted,omitempty"` // see Memory
-	Initial     map[string][]byte    `json:"initial,omitempty"`   // the first values of states, by input; zeros are left out
+	// the first values of states, by input; zeros are left out
+	Initial map[string][]byte `json:"initial,omitempty"`
 }
 
 // WriteTo writes the program as an artefact, a .weir file, which Load reads: its text, its scheduled loops, its
@@ -193,7 +194,8 @@ func (a *artefact) compile(ctx context.Context, p *Program, o Options, _ compile
 		}
 	}
 	if o.Outputs != nil && !sameNames(o.Outputs, a.results()) {
-		return diag.Unsupportedf("other outputs than those that the artefact was compiled with: %s", signature.List(a.gives())).
+		return diag.Unsupportedf("other outputs than those that the artefact was compiled with: %s",
+			signature.List(a.gives())).
 			WithFix("compile the model again with the outputs wanted")
 	}
 	for in, out := range o.States {
@@ -203,7 +205,9 @@ func (a *artefact) compile(ctx context.Context, p *Program, o Options, _ compile
 		}
 	}
 	for in, layout := range o.Layouts {
-		if !slices.ContainsFunc(a.inputs(), func(info signature.Info) bool { return info.Name == in && info.Layout == string(layout) }) {
+		if !slices.ContainsFunc(a.inputs(), func(info signature.Info) bool {
+			return info.Name == in && info.Layout == string(layout)
+		}) {
 			return diag.Unsupportedf("an artefact with other layouts than it was compiled with").AtTensor(in).
 				WithFix("compile the model again with the layouts wanted")
 		}

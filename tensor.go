@@ -172,7 +172,8 @@ func (t *Tensor) convertible() (*tensor.Tensor, error) {
 		return inner, nil
 	}
 	t.inner().Leave()
-	return nil, diag.Inputf("%s has no elements of f16, bf16 or f32", t).WithFix("use Copy or View of its own element type")
+	return nil, diag.Inputf("%s has no elements of f16, bf16 or f32", t).
+		WithFix("use Copy or View of its own element type")
 }
 
 // Fixed reports whether the tensor's memory is read-only: see ReadOnly.
@@ -186,7 +187,6 @@ func (t *Tensor) String() string { return t.inner().String() }
 // run has consumed; closing a borrowed tensor does nothing.
 func (t *Tensor) Close() error { return t.inner().Close() }
 
-// The package array makes tensors, and runs calls, by these.
 func init() {
 	traced.New = func(dt DType, shape []int, at uintptr, zeroed bool) (any, error) {
 		return outer(session.NewArray(dt, shape, at, zeroed))

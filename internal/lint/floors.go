@@ -112,10 +112,16 @@ var rooms = []Room{
 	{Floor: 8, Name: "compare", Purpose: "the first tensor that a program computes otherwise than the reference",
 		May: []string{"sources", "importer/*", "ir", "tensor"}},
 
+	{Floor: 9, Name: "signature", Purpose: "the inputs and outputs of a model as its user has them, and what options " +
+		"make of them",
+		May: []string{"sources", "compiler", "strided", "ir", "ops", "program"}},
+	{Floor: 9, Name: "session", Purpose: "runs of a program: arguments, calls, results and who owns them",
+		May: []string{"signature", "sources", "report", "strided", "executor", "program", "tensor", "mem"}},
+
 	// A program for a device is scheduled for the machine that the device is, or that the user names.
 	{Floor: 9, Name: "weir", Purpose: "the user's API",
-		May: []string{"sources", "report", "compare", "strided", "compiler", "compiler/budget", "executor", "device",
-			"device/*", "target", "ir", "ops", "program", "tensor", "mem", "probe", "traced"}},
+		May: []string{"session", "signature", "sources", "report", "compare", "strided", "compiler", "compiler/budget",
+			"executor", "device", "device/*", "target", "ir", "ops", "program", "tensor", "mem", "probe", "traced"}},
 
 	// Arrays build ir by the operators' constructors, and have weir compile it. A pass divides a function from its
 	// derivative.

@@ -23,7 +23,7 @@ var mayStart = map[string]string{
 	"examples/reload/main.go":                       "a user's own: it asks while models are replaced",
 	"examples/throughput/main.go":                   "a user's own: it measures calls beside each other",
 	"internal/codegen/amd64/emulatetest/emulate.go": "it ends a process of tests",
-	"results.go":                                    "a cleanup that logs, and recovers",
+	"internal/session/results.go":                   "a cleanup that logs, and recovers",
 	"internal/codegen/kerneltest/suites.go":         "a test's, which is to fail",
 }
 

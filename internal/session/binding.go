@@ -37,7 +37,8 @@ func (s *Session) bindInputs(in Arguments) (*packing, []int64, error) {
 			}
 			inner, ok := t.enter()
 			if !ok {
-				return args, nil, diag.New(diag.ErrClosed, "the tensor given for it is closed, or was given away").AtTensor(info.Name)
+				return args, nil, diag.New(diag.ErrClosed, "the tensor given for it is closed, or was given away").
+					AtTensor(info.Name)
 			}
 			args.entered, list[i].data = append(args.entered, t), append(list[i].data, inner)
 		}

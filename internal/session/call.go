@@ -214,7 +214,8 @@ func (c *Call) Bind(name string, g Argument) (err error) {
 // bindInput binds a tensor to an input, for the next run only if it is consumed.
 func (c *Call) bindInput(i int, t *Tensor, owner ownership) error {
 	if owner == consuming && t.block == nil {
-		return diag.Inputf("its memory is not its own, and cannot be consumed by a call").AtTensor(c.session.Inputs[i].Info.Name).
+		return diag.Inputf("its memory is not its own, and cannot be consumed by a call").
+			AtTensor(c.session.Inputs[i].Info.Name).
 			WithFix("copy it into a tensor made by weir.New first")
 	}
 	c.keep(i)
@@ -340,7 +341,8 @@ func (c *Call) arguments() error {
 		}
 		inner, ok := t.enter()
 		if !ok {
-			return diag.New(diag.ErrClosed, "the tensor bound to it is closed, or was given away").AtTensor(c.session.Inputs[i].Info.Name)
+			return diag.New(diag.ErrClosed, "the tensor bound to it is closed, or was given away").
+				AtTensor(c.session.Inputs[i].Info.Name)
 		}
 		c.data[i], c.entered = inner, i+1
 	}

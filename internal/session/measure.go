@@ -17,10 +17,11 @@ type Measurement struct {
 	ArenaWritten, OutputsWritten     int64
 	ScratchWritten                   int64
 	Kernel, Mapped                   int64
-	DeviceCall                       int64             // bytes that the call requested from the device's driver
-	Decided                          map[string]int64  // sizes of the dimensions that data determine
-	Bodies                           []uint8           // the bodies of branches and loops that ran, in report.WalkBodies' order
-	Ranges                           []executor.Access // that the steps received
+	DeviceCall                       int64            // bytes that the call requested from the device's driver
+	Decided                          map[string]int64 // sizes of the dimensions that data determine
+	// the bodies of branches and loops that ran, in report.WalkBodies' order
+	Bodies []uint8
+	Ranges []executor.Access // that the steps received
 }
 
 // Measure runs the program twice on the same inputs, in separate memory filled with two patterns, as
