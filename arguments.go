@@ -99,11 +99,11 @@ func (in arguments) Names() []string { return slices.Collect(maps.Keys(in)) }
 func (in arguments) Len() int { return len(in) }
 
 // lent returns the arguments as a run borrows them, without nil ones.
-func (in Inputs) lent() arguments {
-	list := arguments{}
+func (in Inputs) lent() session.List {
+	list := session.List{}
 	for name := range in {
 		if a, ok := arguments(in).Find(name); ok {
-			list[name] = given(a.Lent())
+			list[name] = a.Lent()
 		}
 	}
 	return list

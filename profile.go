@@ -4,11 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/weirml/weir/internal/compiler"
-	"github.com/weirml/weir/internal/diag"
-	"github.com/weirml/weir/internal/program"
-	"github.com/weirml/weir/internal/report"
-	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/timing"
 )
 
 // KernelTime is the profile of one kernel launch, host operator or copy.
@@ -35,79 +31,24 @@ type KernelTime struct {
 
 // Kernels lists the launches as Profile does, without a run: counts and times are 0, and the other fields are for
 // dimensions of 1, or their minimum.
-func (p *Program) Kernels() (list []KernelTime) {
+func (p *Program) Kernels() []KernelTime {
 	dims := make([]int64, len(p.compiled.Program.Dims))
 	for i, d := range p.compiled.Program.Dims {
 		dims[i] = max(d.Range.Min, 1)
 	}
-	p.launches(&list, dims)
-	return list
+	list, _ := timing.Launches(p.compiled, dims)
+	return each(list, kernelTime)
 }
 
 // Profile runs the program runs times and returns the shortest time of each launch. The time of a launch in a loop is
 // the sum over the iterations.
-func (p *Program) Profile(ctx context.Context, in Inputs, runs int) (list []KernelTime, err error) {
-	dims, times, err := p.session.Times(ctx, arguments(in), runs)
+func (p *Program) Profile(ctx context.Context, in Inputs, runs int) ([]KernelTime, error) {
+	list, err := timing.Profile(ctx, p.compiled, p.session, arguments(in), runs)
 	if err != nil {
 		return nil, err
 	}
-	defer diag.Recover(&err, "profiling")
-	at := p.launches(&list, dims)
-	for run, steps := range times {
-		for step, i := range at {
-			t := steps[step]
-			if list[i].Count = t.Count; run == 0 || t.Time < list[i].Time {
-				list[i].Time = t.Time
-			}
-		}
-	}
-	return list, nil
+	return each(list, kernelTime), nil
 }
 
-// launches appends the program's launches to list, without times, and returns the index of each.
-func (p *Program) launches(list *[]KernelTime, dims []int64) map[program.Step]int {
-	known := func(name sym.Name) (int64, bool) {
-		for i, d := range p.compiled.Program.Dims {
-			if d.Name == name {
-				return dims[i], true
-			}
-		}
-		return 0, false
-	}
-	at := map[program.Step]int{}
-	report.WalkBodies(p.compiled.Program.Steps, func(program.Step) uint8 { return 3 }, func(s program.Step, _ uint8) {
-		var l KernelTime
-		switch s := s.(type) {
-		case *program.Launch:
-			l = KernelTime{Nodes: report.Once(s.Source), Kernel: p.compiled.Program.Kernels[s.Kernel],
-				Backend: p.compiled.Backend(s.Kernel), Why: p.compiled.Why(s.Kernel)}
-			cost := p.compiled.Cost(s.Kernel)
-			l.Operations, _ = cost.Operations.Eval(known) // 0 if data decide it
-			done := p.compiled.Done(s.Kernel, known)
-			l.Done, l.Slots = done.Operations, done.Slots
-			l.Bytes, _ = cost.Bytes.Eval(known)
-			l.Weights = min(l.Bytes, p.weights(s))
-		case *program.Host:
-			l = KernelTime{Nodes: s.Source, Kernel: s.Op, Backend: "host", Why: []string{compiler.WhyHost(s.Op)}}
-		case *program.Copy:
-			l = KernelTime{Kernel: "copy", Backend: "host"}
-		default:
-			return
-		}
-		at[s] = len(*list)
-		*list = append(*list, l)
-	})
-	return at
-}
-
-// weights returns the bytes of a launch's constant operands.
-func (p *Program) weights(s *program.Launch) (total int64) {
-	for _, i := range s.Args {
-		t := &p.compiled.Program.Tensors[i]
-		bytes, ok := t.Bytes().Const()
-		if p.compiled.Program.Tensors[p.compiled.Program.Root(i)].Class == program.Constant && ok {
-			total += bytes
-		}
-	}
-	return total
-}
+// kernelTime returns a launch as users have it.
+func kernelTime(l timing.Launch) KernelTime { return KernelTime(l) }

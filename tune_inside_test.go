@@ -12,13 +12,14 @@ import (
 	"github.com/weirml/weir/internal/compiler"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/schedule"
+	"github.com/weirml/weir/internal/timing"
 )
 
 // HurryTuning lets tuning try almost nothing until the test ends.
 func HurryTuning(t interface{ Cleanup(func()) }) {
-	before, trial := tuneTime, tuneTrialTime
-	tuneTime, tuneTrialTime = 20*time.Millisecond, 0
-	t.Cleanup(func() { tuneTime, tuneTrialTime = before, trial })
+	before, trial := timing.Limit, timing.TrialTime
+	timing.Limit, timing.TrialTime = 20*time.Millisecond, 0
+	t.Cleanup(func() { timing.Limit, timing.TrialTime = before, trial })
 }
 
 // digitsModel loads the digits model.
@@ -39,12 +40,16 @@ func digitsModel(t *testing.T) *Model {
 // resultsOf returns the bytes of a program's outputs for inputs of its own.
 func resultsOf(t *testing.T, p *Program) (out [][]byte) {
 	t.Helper()
-	in, err := p.anyInputs()
+	sample, err := timing.NewSample(p.timed())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer in.close()
-	r, err := p.Run(t.Context(), in.args)
+	defer sample.Close()
+	in := Inputs{}
+	for name, a := range sample.Inputs {
+		in[name] = given(a)
+	}
+	r, err := p.Run(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,11 +57,11 @@ func resultsOf(t *testing.T, p *Program) (out [][]byte) {
 	for i := range p.Outputs() {
 		out = append(out, bytes.Clone(r.At(i).Bytes()))
 	}
-	seen, err := p.Measure(t.Context(), in.args)
+	seen, err := p.Measure(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dims, err := p.Bind(in.args)
+	dims, err := p.Bind(in)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,8 @@ package session
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
@@ -79,6 +81,27 @@ func (g Argument) shape() []int64 {
 	}
 	return nil
 }
+
+// List implements Arguments.
+type List map[string]Argument
+
+// Find implements Arguments.
+func (l List) Find(name string) (Argument, bool) {
+	a, ok := l[name]
+	return a, ok
+}
+
+// Has implements Arguments.
+func (l List) Has(name string) bool {
+	_, ok := l[name]
+	return ok
+}
+
+// Names implements Arguments.
+func (l List) Names() []string { return slices.Collect(maps.Keys(l)) }
+
+// Len implements Arguments.
+func (l List) Len() int { return len(l) }
 
 // packing holds the tensors of a run's ports while the run uses them. It makes copies where an argument is not in the
 // form that the program reads; release frees them. The ledger counts the copies as the user's.
