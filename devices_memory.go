@@ -3,6 +3,7 @@ package weir
 import (
 	"slices"
 
+	"github.com/weirml/weir/internal/certificate"
 	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/target"
@@ -28,35 +29,19 @@ func (m *DeviceMemory) Formula(calls int) Size {
 	return Size{m.Arena.dims.Simplify(m.Weights.x.Add(call.Mul(sym.Const(int64(calls))))), m.Arena.dims}
 }
 
-// deviceAlign is the alignment of weights in the device's block of weights, in bytes.
-const deviceAlign = 64
-
-// newDeviceMemory returns the certificate of the program's device memory; nil for a program without a device.
-func newDeviceMemory(p *Program, size func(x sym.Expr) Size) *DeviceMemory {
-	c := p.compiled
-	if c.Device.Arena == nil {
+// onDevice returns the certificate of the program's device memory; nil for a program without a device.
+func (m *Memory) onDevice() *DeviceMemory {
+	t, ok := certificate.DeviceTermsOf(m.program.compiled)
+	if !ok {
 		return nil
 	}
-	weights := int64(0)
-	for _, w := range c.Program.Weights {
-		if w.Device != "" {
-			weights = (weights+deviceAlign-1)/deviceAlign*deviceAlign + int64(len(w.Data))
-		}
+	name, queue := target.VulkanName, int64(0)
+	if d := m.program.device; d != nil {
+		name, queue = d.Name(), d.QueueBytes()
 	}
-	arena, bound, late := c.Device.Arena.Arena, c.Device.Arena.Bound, sym.Const(0)
-	for _, l := range c.Late {
-		if l.Device != "" {
-			arena, bound, late = arena.Add(l.Plan.Arena), bound.Add(l.Plan.Bound), late.Add(l.Plan.Arena)
-		}
-	}
-	m := &DeviceMemory{Name: target.VulkanName, Weights: size(sym.Const(weights)), Arena: size(arena),
-		Scratch: size(c.Device.Scratch), LowerBound: size(bound), DataDependent: size(late)}
-	queue := int64(0)
-	if p.device != nil {
-		m.Name, queue = p.device.Name(), p.device.QueueBytes()
-	}
-	m.Queue = size(sym.Const(queue))
-	return m
+	return &DeviceMemory{Name: name, Weights: m.size(sym.Const(t.Weights)), Arena: m.size(t.Arena),
+		Scratch: m.size(t.Scratch), Queue: m.size(sym.Const(queue)), LowerBound: m.size(t.LowerBound),
+		DataDependent: m.size(t.DataDependent)}
 }
 
 // OnHost is a step of a device's program that runs on the host.

@@ -1,15 +1,12 @@
 package weir
 
 import (
-	"math"
 	"slices"
 
-	"github.com/weirml/weir/internal/compiler"
+	"github.com/weirml/weir/internal/certificate"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/executor"
 	"github.com/weirml/weir/internal/mem"
-	"github.com/weirml/weir/internal/program"
-	"github.com/weirml/weir/internal/sources"
 	"github.com/weirml/weir/internal/sym"
 )
 
@@ -18,13 +15,6 @@ import (
 // cached memory has been returned, is refused with an ErrMemory that names the limit. Existing allocations stay.
 // Memory.Limit returns the bytes that a program needs: Compile refuses a program that does not fit.
 func SetLimit(bytes int64) (before int64) { return mem.SetLimit(bytes) }
-
-// asks are the bytes that a program requests from the system, in full pages.
-type asks struct {
-	compiler.Asks
-	placed int64 // weights and states in the program's own memory
-	files  sources.Mapped
-}
 
 // Asked are the terms of Memory.LimitAt, in bytes of full pages.
 type Asked struct {
@@ -83,65 +73,14 @@ func (m *Memory) Asked(calls int, d Dims) (Asked, error) {
 	if err := p.named(d); err != nil {
 		return Asked{}, err
 	}
-	a := Asked{Compiling: max(p.asks.files.All, p.asks.Most, p.asks.files.Left+p.asks.Weights+p.asks.Asks.Paged+
-		p.asks.Code+p.asks.placed), Weights: p.asks.Weights + p.asks.placed + p.asks.files.Copies,
-		Files: p.asks.files.Views + p.asks.Asks.Paged, Paged: p.asks.Asks.Paged, Code: p.asks.Code, Calls: calls}
-	add := func(total *int64, count int64, x sym.Expr) error {
-		v, err := m.most(x, d)
-		if v = mem.WholePages(v); err == nil && (v < 0 || v > (math.MaxInt64-*total)/max(1, count)/max(1, int64(calls))) {
-			err = diag.Inputf("%s bytes are more than 64 bits count", x)
-		}
-		if err == nil {
-			*total += count * v
-		}
-		return err
-	}
-	c := p.compiled
-	if err := add(&a.Call, 1, c.Arena.Arena); err != nil {
-		return a, err
-	}
-	for _, l := range c.Late {
-		if l.Device != "" {
-			continue
-		}
-		if err := add(&a.Call, 1, l.Plan.Arena); err != nil {
-			return a, err
-		}
-	}
-	for i := range c.Program.Storages {
-		if s := &c.Program.Storages[i]; s.Kind == program.Results && !s.Late {
-			if err := add(&a.Call, 1, s.Size); err != nil {
-				return a, err
-			}
-		}
-	}
-	if err := add(&a.Call, int64(m.Workers), c.Scratch); err != nil {
-		return a, err
-	}
-	if err := add(&a.Heap, 1, c.HostHeap()); err != nil {
-		return a, err
-	}
-	return a, m.arguments(&a, d)
-}
-
-// arguments adds the pages of a call's arguments to a. Small ones come from the pool, which allocates larger blocks.
-func (m *Memory) arguments(a *Asked, d Dims) error {
-	small := int64(0)
-	for _, port := range m.program.compiled.Program.Inputs {
-		v, err := m.most(m.program.compiled.Program.Tensors[port.Tensor].Bytes(), d)
-		switch {
-		case err != nil:
-			return err
-		case mem.Pooled(v):
-			small += v
-		case v > math.MaxInt64/4-a.Arguments:
-			return diag.Inputf("the arguments are more than 64 bits count")
-		default:
-			a.Arguments += mem.WholePages(v)
-		}
-	}
-	a.Arguments += mem.PooledPages(small)
-	return nil
+	at, c := &p.asks, &p.asks.Compiler
+	a := Asked{Compiling: at.Compiling(), Weights: c.Weights + at.Placed + at.Files.Copies,
+		Files: at.Files.Views + c.Paged, Paged: c.Paged, Code: c.Code, Calls: calls}
+	pages, err := certificate.CallPagesOf(p.compiled, m.Workers, calls, func(x sym.Expr) (int64, error) {
+		return m.most(x, d)
+	})
+	a.Call, a.Heap, a.Arguments = pages.Call, pages.Heap, pages.Arguments
+	return a, err
 }
 
 // most returns a size for a binding of the dimensions; dimensions that are not in d are at their upper bounds.
@@ -164,8 +103,8 @@ func (p *Program) settle(x *executor.Executable) {
 			views = append(views, b.Bytes())
 		}
 	}
-	p.asks = asks{Asks: p.compiled.Asks(), placed: x.Held() + p.session.OwnPages()}
-	p.asks.files = p.model.files.Settle(p, views)
+	p.asks = certificate.Asks{Compiler: p.compiled.Asks(), Placed: x.Held() + p.session.OwnPages(),
+		Files: p.model.files.Settle(p, views)}
 	var read [][]byte // weights that runs read directly from the mapping of the model's files
 	for _, w := range p.compiled.Program.Weights {
 		if w.Paged || !p.options.Private {

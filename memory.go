@@ -6,9 +6,9 @@ import (
 	"math"
 	"strings"
 
+	"github.com/weirml/weir/internal/certificate"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/mem"
-	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/signature"
 	"github.com/weirml/weir/internal/sym"
 )
@@ -84,36 +84,12 @@ func (s Size) Dims() []string {
 
 // newMemory builds the certificate of a compiled program.
 func newMemory(p *Program) *Memory {
-	c := p.compiled
-	m := &Memory{program: p, dims: p.ranges()}
-	size := m.size
-	weights := p.session.OwnBytes()
-	for _, w := range c.Program.Weights {
-		if !w.Paged && w.Device == "" {
-			weights += int64(len(w.Data))
-		}
-	}
-	arena, outputs, bound, least, late, proven := c.Arena.Arena, c.Outputs, c.Arena.Bound, c.Arena.Least, sym.Const(0),
-		c.Arena.Proven
-	for _, l := range c.Late {
-		if l.Device != "" {
-			continue
-		}
-		late = late.Add(l.Plan.Arena)
-		if l.Kind == program.Results {
-			outputs = outputs.Add(l.Plan.Arena)
-			continue
-		}
-		arena, bound, least, proven = arena.Add(l.Plan.Arena), bound.Add(l.Plan.Bound), least.Add(l.Plan.Least),
-			proven && l.Plan.Proven
-	}
-	*m = Memory{
-		Weights: size(sym.Const(weights)), Code: size(sym.Const(c.Code.Bytes)), Arena: size(arena), Outputs: size(outputs),
-		Scratch: size(c.Scratch), LowerBound: size(bound), Least: size(least), DataDependent: size(late),
-		Spill: size(c.Spilled), Workers: p.options.Threads, Proven: proven, program: p, dims: m.dims,
-		Exhausted: p.exhausted,
-	}
-	m.Device = newDeviceMemory(p, size)
+	c := certificate.TermsOf(p.compiled, p.session.OwnBytes())
+	m := &Memory{program: p, dims: p.ranges(), Workers: p.options.Threads, Proven: c.Proven, Exhausted: p.exhausted}
+	m.Weights, m.Code, m.Arena = m.size(sym.Const(c.Weights)), m.size(sym.Const(c.Code)), m.size(c.Arena)
+	m.Outputs, m.Scratch, m.Spill = m.size(c.Outputs), m.size(c.Scratch), m.size(p.compiled.Spilled)
+	m.LowerBound, m.Least, m.DataDependent = m.size(c.LowerBound), m.size(c.Least), m.size(c.DataDependent)
+	m.Device = m.onDevice()
 	return m
 }
 

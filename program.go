@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/weirml/weir/internal/certificate"
 	"github.com/weirml/weir/internal/compiler"
 	"github.com/weirml/weir/internal/device"
 	"github.com/weirml/weir/internal/report"
@@ -34,7 +35,7 @@ type Program struct {
 	absent     error         // why a program for a device cannot run; nil: it can
 	deviceHeld int64         // bytes of the device's memory that the executable holds
 
-	asks     asks
+	asks     certificate.Asks
 	stricter int64 // the budget less the limit that the compiler gets
 	over     over
 }

@@ -73,7 +73,8 @@ func weights(p *program.Program, s *program.Launch) (total int64) {
 
 // Profile runs a program runs times and returns its launches, each with its shortest time in a run: the sum over the
 // iterations, if it is in a loop.
-func Profile(ctx context.Context, c *compiler.Compiled, s *session.Session, in session.Arguments, runs int) (list []Launch,
+func Profile(ctx context.Context, c *compiler.Compiled, s *session.Session, in session.Arguments,
+	runs int) (list []Launch,
 	err error) {
 	defer diag.Recover(&err, "profiling")
 	dims, times, err := s.Times(ctx, in, runs)

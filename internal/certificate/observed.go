@@ -1,0 +1,44 @@
+package certificate
+
+import (
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/executor"
+	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/report"
+)
+
+// Observed returns the bytes that a run with the observed sizes takes: those of the weights that it read, and those of
+// a call. size returns the observed size of a dimension by its public name, bodies says which branches and loops ran,
+// and elsewhere are the storages in the caller's memory.
+func Observed(x *executor.Executable, p *program.Program, labels *report.Labels, workers int, bodies []uint8,
+	elsewhere map[int]bool, size func(label string, data bool) (int64, bool)) (weights, call int64, err error) {
+	at, values := report.Bindings{}, make([]int64, len(p.Dims))
+	for i, dim := range p.Dims {
+		label := labels.Of[dim.Name]
+		v, ok := size(label, dim.Data)
+		if !ok {
+			return 0, 0, diag.Inputf("dimension %s has no value", label).AtDim(label)
+		}
+		at[dim.Name], values[i] = v, v
+	}
+	u, err := report.UseOf(p, at, bodies)
+	if err != nil {
+		return 0, 0, err
+	}
+	scratch, err := x.ScratchOf(values, func(l *program.Launch) bool { return u.Launched[l] })
+	if err != nil {
+		return 0, 0, err
+	}
+	call = scratch * int64(workers)
+	for i, bytes := range u.Reach {
+		if p.Storages[i].Kind != program.Spill && p.Storages[i].Device == "" && !elsewhere[i] {
+			call += bytes
+		}
+	}
+	for _, w := range p.Weights {
+		if u.Tensors[w.Tensor] && !w.Paged && w.Device == "" {
+			weights += int64(len(w.Data))
+		}
+	}
+	return weights, call, nil
+}

@@ -1,0 +1,87 @@
+package certificate
+
+import (
+	"math"
+
+	"github.com/weirml/weir/internal/compiler"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/sources"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// Asks are the bytes that a program requests from the system when it is compiled, in full pages.
+type Asks struct {
+	Compiler compiler.Asks
+	Placed   int64 // weights and states in the program's own memory
+	Files    sources.Mapped
+}
+
+// Compiling returns the peak of loading and compiling, with all of the model's files mapped.
+func (a Asks) Compiling() int64 {
+	return max(a.Files.All, a.Compiler.Most, a.Files.Left+a.Compiler.Weights+a.Compiler.Paged+a.Compiler.Code+a.Placed)
+}
+
+// CallPages are the bytes of full pages that one call requests.
+type CallPages struct {
+	Call      int64 // arena, outputs and scratch
+	Heap      int64 // of host functions, on Go's heap
+	Arguments int64 // if made by New
+}
+
+// CallPagesOf returns the pages of a call with a number of workers. most returns the value of a formula, and calls is
+// the number of calls whose sum must fit 64 bits.
+func CallPagesOf(c *compiler.Compiled, workers, calls int, most func(sym.Expr) (int64, error)) (p CallPages,
+	err error) {
+	add := func(total *int64, count int64, x sym.Expr) {
+		if err != nil {
+			return
+		}
+		var v int64
+		v, err = most(x)
+		if v = mem.WholePages(v); err == nil && (v < 0 || v > (math.MaxInt64-*total)/max(1, count)/max(1, int64(calls))) {
+			err = diag.Inputf("%s bytes are more than 64 bits count", x)
+		}
+		if err == nil {
+			*total += count * v
+		}
+	}
+	add(&p.Call, 1, c.Arena.Arena)
+	for _, l := range c.Late {
+		if l.Device == "" {
+			add(&p.Call, 1, l.Plan.Arena)
+		}
+	}
+	for i := range c.Program.Storages {
+		if s := &c.Program.Storages[i]; s.Kind == program.Results && !s.Late {
+			add(&p.Call, 1, s.Size)
+		}
+	}
+	add(&p.Call, int64(workers), c.Scratch)
+	add(&p.Heap, 1, c.HostHeap())
+	if err != nil {
+		return p, err
+	}
+	return p, p.arguments(c.Program, most)
+}
+
+// arguments adds the pages of a call's arguments. Small ones come from the pool, which allocates larger blocks.
+func (p *CallPages) arguments(prog *program.Program, most func(sym.Expr) (int64, error)) error {
+	small := int64(0)
+	for _, port := range prog.Inputs {
+		v, err := most(prog.Tensors[port.Tensor].Bytes())
+		switch {
+		case err != nil:
+			return err
+		case mem.Pooled(v):
+			small += v
+		case v > math.MaxInt64/4-p.Arguments:
+			return diag.Inputf("the arguments are more than 64 bits count")
+		default:
+			p.Arguments += mem.WholePages(v)
+		}
+	}
+	p.Arguments += mem.PooledPages(small)
+	return nil
+}

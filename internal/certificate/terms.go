@@ -1,0 +1,72 @@
+// Package certificate computes the terms of a program's memory: formulas for the terms of the certificate, the bytes of
+// full pages that a program requests from the system, and the bytes that a measured run needs.
+package certificate
+
+import (
+	"github.com/weirml/weir/internal/compiler"
+	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// Terms are the terms of weir.Memory, in bytes over the program's dimensions.
+type Terms struct {
+	Weights, Code                              int64
+	Arena, Outputs, Scratch, LowerBound, Least sym.Expr
+	DataDependent                              sym.Expr // the share of Arena and Outputs that data determine
+	Proven                                     bool     // no plan of the arena is smaller
+}
+
+// TermsOf returns the terms of a program whose own states take own bytes.
+func TermsOf(c *compiler.Compiled, own int64) Terms {
+	t := Terms{Weights: own, Code: c.Code.Bytes, Arena: c.Arena.Arena, Outputs: c.Outputs, Scratch: c.Scratch,
+		LowerBound: c.Arena.Bound, Least: c.Arena.Least, DataDependent: sym.Const(0), Proven: c.Arena.Proven}
+	for _, w := range c.Program.Weights {
+		if !w.Paged && w.Device == "" {
+			t.Weights += int64(len(w.Data))
+		}
+	}
+	for _, l := range c.Late {
+		if l.Device != "" {
+			continue
+		}
+		t.DataDependent = t.DataDependent.Add(l.Plan.Arena)
+		if l.Kind == program.Results {
+			t.Outputs = t.Outputs.Add(l.Plan.Arena)
+			continue
+		}
+		t.Arena, t.LowerBound, t.Least = t.Arena.Add(l.Plan.Arena), t.LowerBound.Add(l.Plan.Bound),
+			t.Least.Add(l.Plan.Least)
+		t.Proven = t.Proven && l.Plan.Proven
+	}
+	return t
+}
+
+// DeviceTerms are the terms of weir.DeviceMemory, without the queue.
+type DeviceTerms struct {
+	Weights                                   int64
+	Arena, Scratch, LowerBound, DataDependent sym.Expr
+}
+
+// deviceAlign is the alignment of weights in the device's block of weights, in bytes.
+const deviceAlign = 64
+
+// DeviceTermsOf returns the terms of a program's device memory; ok is false for a program without a device.
+func DeviceTermsOf(c *compiler.Compiled) (t DeviceTerms, ok bool) {
+	if c.Device.Arena == nil {
+		return t, false
+	}
+	for _, w := range c.Program.Weights {
+		if w.Device != "" {
+			t.Weights = (t.Weights+deviceAlign-1)/deviceAlign*deviceAlign + int64(len(w.Data))
+		}
+	}
+	t.Arena, t.Scratch, t.LowerBound, t.DataDependent = c.Device.Arena.Arena, c.Device.Scratch, c.Device.Arena.Bound,
+		sym.Const(0)
+	for _, l := range c.Late {
+		if l.Device != "" {
+			t.Arena, t.LowerBound, t.DataDependent = t.Arena.Add(l.Plan.Arena), t.LowerBound.Add(l.Plan.Bound),
+				t.DataDependent.Add(l.Plan.Arena)
+		}
+	}
+	return t, true
+}
