@@ -254,8 +254,8 @@ func (p *Program) compileModule(ctx context.Context, from sources.Model, o Optio
 		return err
 	}
 	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Tight: tight, Budget: budget,
-		Exact: o.Exact, Precision: o.Precision, Folder: o.PageFolder, Files: m.files, Choices: choices,
-		Reference: p.target == Reference, Names: names, Written: from.Written(), After: o.Stage, Whole: o.WholeStage,
+		ReorderOnly: o.Exact, Precision: o.Precision, Folder: o.PageFolder, Files: m.files, Choices: choices,
+		Reference: p.target == Reference, Names: names, Written: from.Written(), After: o.Stage, FullStage: o.WholeStage,
 		Progress: func(p compiler.Progress) {
 			if o.Logger != nil {
 				o.Logger.Debug("compiling", "stage", p.Stage, "step", p.Step, "steps", p.Steps)

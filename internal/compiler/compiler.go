@@ -20,10 +20,10 @@ import (
 
 // Options choose how to compile. The kernels are scheduled for Machine, and code for it is generated.
 type Options struct {
-	Machine  target.Machine
-	Tight    bool // within limits that are next to nothing: see target.Tight
-	Portable bool // portable code of the scheduled kernels, whatever machine they are for
-	Exact    bool // no pass that changes results by more than the order of sums does
+	Machine     target.Machine
+	Tight       bool // within limits that are next to nothing: see target.Tight
+	Portable    bool // portable code of the scheduled kernels, whatever machine they are for
+	ReorderOnly bool // no pass that changes results by more than the order of sums does
 	// of products of f32 with weights: see pass.BF16 for bf16, pass.Bytes for i8
 	Precision dtype.DType
 	Reference bool                            // the module is interpreted as it stands: see reference.go
@@ -31,7 +31,7 @@ type Options struct {
 	Budget    *budget.Budget                  // what the program must keep within; nil: as much as it takes
 	Folder    string                          // for files that weights are paged from; "": the one for temporary files
 	After     func(stage string, text string) // called with the text of each stage where not nil
-	Whole     string                          // the stage of ir whose text for After has all elements of constants
+	FullStage string                          // the stage of ir whose text for After has all elements of constants
 	Progress  func(p Progress)                // called as stages begin, if it is not nil
 	Files     Files                           // of the model; nil: none
 	Names     []string                        // of the outputs; nil: as the module calls them

@@ -112,20 +112,18 @@ func (c *Compiled) SourceAt(step int) string {
 	return source
 }
 
-// Operations returns the arithmetic operations of one run, with data dimensions at their limits. It counts a loop's
-// body once, and of a branch the first body.
+// Operations returns the arithmetic operations of one run, with data dimensions at their limits. It counts the body of
+// a loop once, and only the first body of a branch, so it does not use loop.WalkSteps.
 func (c *Compiled) Operations() sym.Expr {
 	total := sym.Const(0)
 	var add func(steps []loop.Step)
 	add = func(steps []loop.Step) {
 		for _, s := range steps {
-			switch s := s.(type) {
-			case *loop.Launch:
-				total = total.Add(loop.WorkOf(s.Kernel))
-			case *loop.If:
-				add(s.Then)
-			case *loop.Loop:
-				add(s.Body)
+			if l, ok := s.(*loop.Launch); ok {
+				total = total.Add(loop.WorkOf(l.Kernel))
+			}
+			if first := loop.StepBodies(s)[0]; first != nil {
+				add(*first)
 			}
 		}
 	}

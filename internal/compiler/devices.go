@@ -101,7 +101,7 @@ func (d *division) keepTogether(refuse func(l *loop.Launch, reason string)) {
 		again = false
 		clear(d.parts)
 		d.writes(d.module.Body, func(b *loop.Buffer, device string) {
-			if root := b.Root(); live.WholeOf(b) != root && !rowMajor(b) {
+			if root := b.Root(); live.Covered(b) != root && !rowMajor(b) {
 				have := d.parts[root]
 				d.parts[root] = memories{have.host || device == "", have.device || device != ""}
 			}
@@ -193,31 +193,18 @@ func (d *division) settle() {
 
 // reach visits the buffers that steps use, with the device that uses them.
 func (d *division) reach(steps []loop.Step, visit func(b *loop.Buffer, device string)) {
-	for _, step := range steps {
+	loop.WalkSteps(steps, func(step loop.Step) {
+		device := ""
 		switch s := step.(type) {
 		case *loop.Launch:
-			for _, b := range s.Args {
-				visit(b, s.Device)
-			}
-		case *loop.If:
-			visit(s.Cond, "")
-			d.reach(s.Then, visit)
-			d.reach(s.Else, visit)
-		case *loop.Loop:
-			for _, b := range []*loop.Buffer{s.Trip, s.Cond, s.Index} {
-				if b != nil {
-					visit(b, "")
-				}
-			}
-			d.reach(s.Body, visit)
+			device = s.Device
 		case *loop.Copy:
-			if s.Pick != nil || s.From.Away() || s.To.Away() {
-				loop.EachBuffer([]loop.Step{step}, func(b *loop.Buffer) { visit(b, "") })
+			if s.Pick == nil && !s.From.Away() && !s.To.Away() {
+				return
 			}
-		default:
-			loop.EachBuffer([]loop.Step{step}, func(b *loop.Buffer) { visit(b, "") })
 		}
-	}
+		loop.StepOperands(step, func(b *loop.Buffer) { visit(b, device) })
+	})
 }
 
 // steps returns a body in which each step finds its operands in the memory of its own device.
@@ -261,7 +248,7 @@ func (d *division) read(out []loop.Step, b *loop.Buffer, device string) ([]loop.
 	}
 	root := b.Root()
 	if have := d.valid[root]; have.any() && !have.in(device) {
-		if live.WholeOf(b) != root && rowMajor(b) && root.Kind != loop.Weight {
+		if live.Covered(b) != root && rowMajor(b) && root.Kind != loop.Weight {
 			own, from := d.part(b, device), d.device
 			if have.host {
 				from = ""
@@ -303,7 +290,7 @@ func (d *division) write(out []loop.Step, b *loop.Buffer, device string, update 
 		return out, nil
 	}
 	root := b.Root()
-	have, home, whole := d.valid[root], d.home[root], live.WholeOf(b) == root
+	have, home, whole := d.valid[root], d.home[root], live.Covered(b) == root
 	if !whole && device != home && rowMajor(b) {
 		if have.any() && !have.in(home) {
 			out = d.bring(out, root, home)
@@ -352,7 +339,7 @@ func (d *division) copy(out []loop.Step, s *loop.Copy) []loop.Step {
 	}
 	device, dense := "", rowMajor(s.From) && rowMajor(s.To)
 	if d.home[s.To.Root()] != "" && !d.hostCopies(s) && (d.valid[s.From.Root()].device ||
-		live.WholeOf(s.To) != s.To.Root()) {
+		live.Covered(s.To) != s.To.Root()) {
 		device = d.device // a part is written where the whole is
 	}
 	out, c.From = d.read(out, s.From, device)

@@ -77,35 +77,27 @@ func (c *Compiled) groups(a *assembly) [][]*loop.Buffer {
 // binders returns, by dimension, the steps that give it a value.
 func binders(m *loop.Module, t *live.Timeline) map[sym.Name][]live.Interval {
 	binds := map[sym.Name][]live.Interval{}
-	var walk func(steps []loop.Step)
-	walk = func(steps []loop.Step) {
-		for _, step := range steps {
-			switch s := step.(type) {
-			case *loop.Bind:
-				binds[s.Dim] = append(binds[s.Dim], t.At[step])
-			case *loop.Host:
-				for _, b := range s.Out {
-					if b == nil {
-						continue
-					}
-					for _, e := range b.Shape {
-						if name, ok := e.Name(); ok {
-							binds[name] = append(binds[name], t.At[step])
-						}
+	loop.WalkSteps(m.Body, func(step loop.Step) {
+		switch s := step.(type) {
+		case *loop.Bind:
+			binds[s.Dim] = append(binds[s.Dim], t.At[step])
+		case *loop.Host:
+			for _, b := range s.Out {
+				if b == nil {
+					continue
+				}
+				for _, e := range b.Shape {
+					if name, ok := e.Name(); ok {
+						binds[name] = append(binds[name], t.At[step])
 					}
 				}
-			case *loop.If:
-				walk(s.Then)
-				walk(s.Else)
-			case *loop.Loop:
-				if !s.Count.None() {
-					binds[s.Count] = append(binds[s.Count], t.At[step])
-				}
-				walk(s.Body)
+			}
+		case *loop.Loop:
+			if !s.Count.None() {
+				binds[s.Count] = append(binds[s.Count], t.At[step])
 			}
 		}
-	}
-	walk(m.Body)
+	})
 	return binds
 }
 
@@ -159,7 +151,8 @@ type taker struct {
 	alone []int
 }
 
-// steps returns a body with its takes. taken holds the storages that are taken before the body, and is updated.
+// steps returns a body with its takes. taken holds the storages that are taken before the body, and is updated. It
+// builds new bodies from the state that each step leaves, which program.Walk cannot do.
 func (w *taker) steps(list []program.Step, taken map[int]bool) []program.Step {
 	var out []program.Step
 	for _, step := range list {

@@ -19,9 +19,9 @@ type PassRow struct {
 	Needed bool
 	When   func(o *Options) bool // nil: always; otherwise it runs only where an option asks for it
 	// Blocks says how the pass runs for machines that run blocks of threads, whose kernels read values as models lay
-	// them out: passes that lay values out for vector registers are off. Exact says how it runs under Options.Exact,
-	// which allows the model's own formulas only.
-	Blocks, Exact instead
+	// them out: passes that lay values out for vector registers are off. ReorderOnly says how it runs under
+	// Options.ReorderOnly.
+	Blocks, ReorderOnly instead
 	// Choosing and ChoosingForBlocks run, instead of Run, a pass that asks choose which algorithm a node uses.
 	// bf16Speed is the machine's speed of bf16 products relative to f32.
 	Choosing, ChoosingForBlocks func(m *ir.Module, bf16Speed float64, choose func(node string) int64) error
@@ -57,9 +57,9 @@ var Passes = []PassRow{
 		Why: "before what looks for patterns, in which a value that occurs twice is computed once"},
 	{Name: "identities", Run: pass.Identities, After: []string{"common"}, Before: []string{"attention"},
 		Why: "after common, before what looks for patterns, which need not know of operations that do nothing"},
-	{Name: "scattered", Run: pass.Scattered, After: []string{"identities"}, Exact: instead{off: true},
+	{Name: "scattered", Run: pass.Scattered, After: []string{"identities"}, ReorderOnly: instead{off: true},
 		Why: "after identities, which leaves sums with 0 to nobody else"},
-	{Name: "factored", Run: pass.Factored, After: []string{"common"}, Exact: instead{off: true},
+	{Name: "factored", Run: pass.Factored, After: []string{"common"}, ReorderOnly: instead{off: true},
 		Why: "after common, which leaves one value of those that are the same"},
 	{Name: "scales", Run: pass.Scales, After: []string{"fold"},
 		Why: "after fold, which makes one factor and one summand of a channel's statistics"},
@@ -102,7 +102,7 @@ var Passes = []PassRow{
 	{Name: "blocks-allowed", Run: pass.BlocksAllowed, After: []string{"absorb-expanded"}, Before: []string{"blocks"},
 		When: func(o *Options) bool {
 			return o.Machine.Dot.Bytes == 4
-		}, Blocks: instead{off: true}, Exact: instead{off: true},
+		}, Blocks: instead{off: true}, ReorderOnly: instead{off: true},
 		Why: "before blocks, which takes what is left; in the same place as blocks"},
 	{Name: "blocks", Run: pass.Blocks, After: []string{"absorb-expanded", "fold-expanded"}, Blocks: instead{off: true},
 		Why: "after absorb-expanded, which leaves products of transposed operands, and after fold, so that weights are " +
@@ -122,14 +122,14 @@ var Passes = []PassRow{
 		Why: "after groups and shared, which compute a normalisation's statistics and parts of functions for " +
 			"derivatives too"},
 	{Name: "layout", Run: pass.Layout, After: []string{"expand", "fold-expanded"}, Blocks: instead{off: true},
-		Exact: instead{run: pass.LayoutWithoutHoles},
-		Why:   "after expand, which leaves the operators that it knows, and after fold, so that weights are constants"},
+		ReorderOnly: instead{run: pass.LayoutWithoutHoles},
+		Why:         "after expand, which leaves the operators that it knows, and after fold, so that weights are constants"},
 	{Name: "bytes", Run: pass.Bytes, After: []string{"layout"}, Before: []string{"winograd"}, When: func(o *Options) bool {
 		return o.Precision == dtype.I8
 	}, Blocks: instead{off: true},
 		Why: "after layout, whose convolutions it knows, before winograd, whose convolutions stay in f32"},
 	{Name: "winograd", Run: pass.Winograd, After: []string{"layout"}, Blocks: instead{run: pass.WinogradForBlocks},
-		Exact: instead{off: true}, Choosing: pass.WinogradBy, ChoosingForBlocks: pass.WinogradForBlocksBy,
+		ReorderOnly: instead{off: true}, Choosing: pass.WinogradBy, ChoosingForBlocks: pass.WinogradForBlocksBy,
 		Why: "after layout, whose convolutions it knows"},
 	{Name: "brain-weights", Run: pass.BF16Weights, After: []string{"winograd"}, Before: []string{"beside"},
 		When: func(o *Options) bool {
@@ -194,7 +194,7 @@ func (p *PassRow) runs(o *Options, blocks bool) func(*ir.Module) error {
 	for _, other := range []struct {
 		instead
 		holds bool
-	}{{p.Blocks, blocks}, {p.Exact, o.Exact}} {
+	}{{p.Blocks, blocks}, {p.ReorderOnly, o.ReorderOnly}} {
 		switch {
 		case !other.holds:
 		case other.off:

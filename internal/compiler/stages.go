@@ -74,7 +74,7 @@ func (k *compilation) done(name string, text func() string) {
 // rewritten reports the end of a stage of ir.
 func (k *compilation) rewritten(name string) {
 	text := k.m.String
-	if name == k.o.Whole {
+	if name == k.o.FullStage {
 		text = k.m.FullText
 	}
 	k.done(name, text)

@@ -281,7 +281,7 @@ func (x *trial) compiled(ctx context.Context, how configuration) ([]*tensor.Tens
 	if err != nil {
 		return nil, err
 	}
-	o := compiler.Options{Machine: machine, Exact: how.exact}
+	o := compiler.Options{Machine: machine, ReorderOnly: how.exact}
 	c, err := compiler.Compile(m, o)
 	if err != nil {
 		return nil, err

@@ -56,7 +56,8 @@ func (s *running) bind(name sym.Name, v int64, from string) error {
 	return nil
 }
 
-// sortRequires assigns each condition to the one of its dimensions that is bound last.
+// sortRequires assigns each condition to the one of its dimensions that is bound last. A loop binds its count after its
+// body, so WalkSteps, which visits a loop before its body, would give another order.
 func (s *running) sortRequires() {
 	order, number := map[sym.Name]int{}, 0
 	mark := func(name sym.Name) { number++; order[name] = number }
@@ -74,13 +75,14 @@ func (s *running) sortRequires() {
 						}
 					}
 				}
-			case *If:
-				walk(step.Then)
-				walk(step.Else)
-			case *Loop:
-				if walk(step.Body); !step.Count.None() {
-					mark(step.Count)
+			}
+			for _, inner := range StepBodies(step) {
+				if inner != nil {
+					walk(*inner)
 				}
+			}
+			if l, ok := step.(*Loop); ok && !l.Count.None() {
+				mark(l.Count)
 			}
 		}
 	}

@@ -25,6 +25,12 @@ func WalkSteps(steps []Step, visit func(Step)) {
 
 // EachBuffer calls visit for every buffer that the steps mention, in order, bodies included. It skips nil operands.
 func EachBuffer(steps []Step, visit func(*Buffer)) {
+	WalkSteps(steps, func(step Step) { StepOperands(step, visit) })
+}
+
+// StepOperands calls visit for each buffer that a step itself reads or writes, its bodies left out. It skips nil
+// operands.
+func StepOperands(step Step, visit func(*Buffer)) {
 	see := func(buffers ...*Buffer) {
 		for _, b := range buffers {
 			if b != nil {
@@ -32,23 +38,21 @@ func EachBuffer(steps []Step, visit func(*Buffer)) {
 			}
 		}
 	}
-	WalkSteps(steps, func(step Step) {
-		switch s := step.(type) {
-		case *Launch:
-			see(s.Args...)
-		case *Host:
-			see(s.In...)
-			see(s.Out...)
-		case *Bind:
-			see(s.From)
-		case *If:
-			see(s.Cond)
-		case *Loop:
-			see(s.Trip, s.Cond, s.Index)
-		case *Copy:
-			see(s.From, s.Pick.Of(), s.To)
-		}
-	})
+	switch s := step.(type) {
+	case *Launch:
+		see(s.Args...)
+	case *Host:
+		see(s.In...)
+		see(s.Out...)
+	case *Bind:
+		see(s.From)
+	case *If:
+		see(s.Cond)
+	case *Loop:
+		see(s.Trip, s.Cond, s.Index)
+	case *Copy:
+		see(s.From, s.Pick.Of(), s.To)
+	}
 }
 
 // Root returns the buffer that owns the storage of b: b itself if it is not a view.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/hostop"
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ir/irtest"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/pass"
 	"github.com/weirml/weir/internal/sym"
@@ -30,16 +30,11 @@ func TestText(t *testing.T) { goldentest.Run(t, *rewrite, runCase) }
 // runCase lowers one case, compares its results with the interpreter's, and returns the loop module's text.
 func runCase(t *testing.T, head, source string) string {
 	t.Helper()
-	from, err := ir.Parse("weir 1\nir @m {\n"+source+"\n}", ir.ParseOptions{})
-	if err == nil && strings.HasPrefix(head, "expanded:") {
-		err = pass.Expand(from)
+	var prepare func(*ir.Module) error
+	if strings.HasPrefix(head, "expanded:") {
+		prepare = pass.Expand
 	}
-	if err == nil {
-		err = ir.Verify(from)
-	}
-	if err != nil {
-		t.Fatalf("%s: %v", head, err)
-	}
+	from := irtest.Parse(t, head, source, prepare)
 	to, err := For(from, strings.HasPrefix(head, "blocks:"))
 	if err != nil {
 		return err.Error()
@@ -66,7 +61,7 @@ func runCase(t *testing.T, head, source string) string {
 // sameResults evaluates a module and interprets its loops on random arguments of random shapes. runs is false if both
 // refuse the arguments.
 func sameResults(from *ir.Module, to *loop.Module, seed uint64) (runs bool, err error) {
-	in := arguments(from, rand.New(rand.NewPCG(seed, 1)))
+	in := irtest.Arguments(from, rand.New(rand.NewPCG(seed, 1)))
 	want, wantErr := ir.Evaluate(from, in, nil)
 	named := map[string]*tensor.Tensor{}
 	for i, p := range from.Main.Body.Params {
@@ -116,33 +111,4 @@ func runHost(s *loop.Host, in []*tensor.Tensor, dims func(sym.Name) (int64, bool
 		types = append(types, b.DType)
 	}
 	return hostop.Apply(s.Op, attrs, in, types)
-}
-
-// arguments returns random tensors for main's parameters; a dimension exceeds its minimum by at most 5.
-func arguments(m *ir.Module, r *rand.Rand) []*tensor.Tensor {
-	dims := map[sym.Name]int64{}
-	for _, name := range m.Dims.Names() {
-		d, _ := m.Dims.Get(name)
-		dims[name] = d.Min + r.Int64N(min(d.Max-d.Min, 5)+1)
-	}
-	var list []*tensor.Tensor
-	for _, p := range m.Main.Body.Params {
-		shape := make([]int64, len(p.Type.Shape))
-		for i, e := range p.Type.Shape {
-			shape[i], _ = e.Eval(func(name sym.Name) (int64, bool) { v, ok := dims[name]; return v, ok })
-		}
-		x := tensor.Must(tensor.New(p.Type.DType, shape...))
-		for i := range x.Len() {
-			switch {
-			case p.Type.DType.IsFloat():
-				x.SetFloat(i, math.Round(r.NormFloat64()*64)/64)
-			case p.Type.DType == dtype.Bool:
-				x.SetInt(i, r.Int64N(2))
-			default:
-				x.SetInt(i, r.Int64N(3))
-			}
-		}
-		list = append(list, x)
-	}
-	return list
 }

@@ -12,7 +12,7 @@ import (
 
 // init defines the operator loop.
 func init() {
-	define(&Def{Op: "loop", Grad: loopGrad, Shape: loopShape, Mean: loopMean})
+	define(&Def{Op: "loop", OwnMemory: true, Grad: loopGrad, Shape: loopShape, Mean: loopMean})
 }
 
 // LoopLimit is the largest number of iterations of a loop whose trip count is not bounded.

@@ -13,8 +13,9 @@ import (
 
 // init defines the operator matmul.
 func init() {
-	define(&Def{Op: "matmul", Narrow: matmulNarrow, Products: matmulProducts, Cost: matmulCost, Merge: Merging{By: "add"},
-		rows: rowRule{axes: matmulRowAxes}, Shape: matmulShape, Mean: matmulMean, Samples: matmulSamples, Grad: matmulGrad,
+	define(&Def{Op: "matmul", Narrow: matmulNarrow, Products: matmulProducts, Cost: matmulCost,
+		Merge: Merging{By: "add", Axes: matmulMergeAxes},
+		rows:  rowRule{axes: matmulRowAxes}, Shape: matmulShape, Mean: matmulMean, Samples: matmulSamples, Grad: matmulGrad,
 		Lowerings: []Lowering{{Name: "sums", Blocks: true, Build: matmulSums}, {Name: "contract", Build: matmulContract}}})
 }
 
@@ -66,6 +67,12 @@ func matmulAxes(n *ir.Node) (m, ka, kb, cols int) {
 		kb, cols = cols, kb
 	}
 	return m, ka, kb, cols
+}
+
+// matmulMergeAxes has one way: along the axis of the sum in both operands.
+func matmulMergeAxes(n *ir.Node) [][]int {
+	_, ka, kb, _ := matmulAxes(n)
+	return [][]int{{ka, kb}}
 }
 
 // matmulShape checks types and the axis of the sum and infers the broadcast leading axes, then [M, N].

@@ -49,6 +49,8 @@ type Def struct {
 	Alias bool
 	// Holds: the result's memory contains the operands; each is computed directly into its piece of that memory.
 	Holds bool
+	// OwnMemory: the results have memory of their own, and are copied into the memory of a result that holds them.
+	OwnMemory bool
 	// Rearranges: the result has each element of the only input once, in an order that attributes decide.
 	Rearranges bool
 	// Picks: each element of the result is an element of the first input: moved, or the greatest or least of several.
@@ -88,6 +90,10 @@ type Def struct {
 	// change, is the section that is read. It returns false if all of the inputs are needed. nil: a section takes as
 	// much as the entire result.
 	Narrow func(c NarrowContext, n *ir.Node, want Section) (Reading, bool)
+	// Cut returns which section of the first input the section want of the only result is; Reading.In holds it. It
+	// returns false if the section cannot be written. nil: the result is no section of the first input. An operator with
+	// Cut has no Narrow.
+	Cut func(c NarrowContext, n *ir.Node, want Section) (Reading, bool)
 	// rows says how the result is computed in pieces of an axis: see rows.go. Without rows.axes it is not.
 	rows rowRule
 	// View says how the first output lies inside an input, if it needs no computation. It returns nil if it does.

@@ -30,6 +30,9 @@ type Merging struct {
 	Piece string
 	// Integers: results that are integers of at least 32 bits are combined too, not only floats.
 	Integers bool
+	// Axes lists the ways to divide the inputs into two parts. A way has the axis of each input, or −1 for an input that
+	// both parts read in full.
+	Axes func(n *ir.Node) [][]int
 }
 
 // Start returns the value that combining begins with, the neutral element of By.

@@ -69,6 +69,7 @@ var checkedProperties = []struct {
 	{"Defer", 1, func(d *Def) bool { return d.Defer != nil }, checkDefer},
 	{"Merge", 1, func(d *Def) bool { return d.Merge.By != "" }, checkMerge},
 	{"Narrow", 4, func(d *Def) bool { return d.Narrow != nil }, checkNarrow},
+	{"Cut", 4, func(d *Def) bool { return d.Cut != nil }, checkNarrow},
 	{"Last", 1, func(d *Def) bool { return d.Last != nil }, checkLast},
 }
 
@@ -321,20 +322,17 @@ func checkMerge(_ *rand.Rand, d *Def, s Sample) (bool, error) {
 		}
 		return true
 	}
-	if len(s.Inputs) == 2 { // a product
-		y := s.Inputs[1]
-		if x.Rank() != 2 || y.Rank() != 2 || n.Attrs.Bool("transpose_a") || n.Attrs.Bool("transpose_b") || !split(x, 1) ||
-			!split(y, 0) {
+	ways := d.Merge.Axes(n)
+	if len(ways) == 0 {
+		return false, nil
+	}
+	for i, axis := range ways[0] {
+		if !split(s.Inputs[i], axis) {
 			return false, nil
 		}
-	} else {
-		axes := ReducedAxes(n)
-		if len(axes) == 0 || !split(x, axes[0]) {
-			return false, nil
-		}
-		for _, axis := range axes {
-			count *= float64(x.Shape()[axis])
-		}
+	}
+	for _, way := range ways {
+		count *= float64(x.Shape()[way[0]])
 	}
 	var halves []*tensor.Tensor
 	for _, piece := range pieces {
@@ -396,7 +394,11 @@ func checkNarrow(r *rand.Rand, d *Def, s Sample) (bool, error) {
 	if want.Full() {
 		return false, nil
 	}
-	reading, ok := d.Narrow(NarrowContext{Dims: x.module.Dims, Shared: func(*ir.Value) bool {
+	rule := d.Narrow
+	if d.Cut != nil {
+		rule = d.Cut
+	}
+	reading, ok := rule(NarrowContext{Dims: x.module.Dims, Shared: func(*ir.Value) bool {
 		return false
 	}}, n, slices.Clone(want))
 	if !ok {
@@ -415,7 +417,7 @@ func checkNarrow(r *rand.Rand, d *Def, s Sample) (bool, error) {
 		part.Inputs = append(part.Inputs, sectionOf(in, reading.In[i]))
 	}
 	got := part.Inputs[0]
-	if d.Op != "slice" { // whose reading is the result
+	if d.Cut == nil { // otherwise the part that is read is the result
 		if _, _, got, err = applied(d.Op, part); err != nil {
 			return false, fmt.Errorf("%v of the result: %w", want, err)
 		}

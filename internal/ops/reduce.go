@@ -170,6 +170,14 @@ func ReducedAxes(n *ir.Node) []int {
 	return axes
 }
 
+// reducedMergeAxes has a way for each axis that a reduction combines.
+func reducedMergeAxes(n *ir.Node) (ways [][]int) {
+	for _, axis := range ReducedAxes(n) {
+		ways = append(ways, []int{axis})
+	}
+	return ways
+}
+
 // reducedShape returns a shape with the node's axes reduced, and the axes.
 func reducedShape(n *ir.Node, shape []sym.Expr) ([]sym.Expr, []int, error) {
 	axes, err := axesOf(n, n.Attrs.Ints("axes"), len(shape))
@@ -212,7 +220,11 @@ func reducedIndex[T any](rank int, axes []int, keep bool, at, inner []T) []T {
 
 // define returns the operator's definition.
 func (r reduction) define() *Def {
-	return &Def{Op: r.name, Linear: true, Narrow: reducedNarrow, Last: reducedLast, Merge: r.own.Merge, Picks: r.own.Picks,
+	merge := r.own.Merge
+	if merge.By != "" {
+		merge.Axes = reducedMergeAxes
+	}
+	return &Def{Op: r.name, Linear: true, Narrow: reducedNarrow, Last: reducedLast, Merge: merge, Picks: r.own.Picks,
 		NotNegative: r.own.NotNegative, rows: reducedRows, Shape: r.shape, Mean: r.mean, Grad: r.grad,
 		Lowerings: []Lowering{{Name: "nest", Build: r.nest}}, Samples: r.samples}
 }

@@ -9,7 +9,7 @@ import (
 
 // init defines the operator slice.
 func init() {
-	define(&Def{Op: "slice", Last: listsLast("begin", "extent", "step"), Narrow: sliceNarrow, Light: true, Linear: true,
+	define(&Def{Op: "slice", Last: listsLast("begin", "extent", "step"), Cut: sliceSection, Light: true, Linear: true,
 		Recompute: InPieces | Backward, Picks: true, Selects: true, NotNegative: firstNotNegative, Defer: sliceDeferred,
 		rows: rowRule{axes: sliceAxes, seen: sliceSeen, cut: sliceCut}, Grad: sliceGrad, Shape: sliceShape, Mean: sliceMean,
 		View: sliceView, Samples: sliceSamples,
@@ -213,9 +213,9 @@ func sliceDeferred(n *ir.Node, in []*tensor.Tensor) *tensor.Tensor {
 	return t
 }
 
-// sliceNarrow composes the slice and the section into a section of the operand. It returns no attributes: the pass that
+// sliceSection composes the slice and the section into a section of the operand. It returns no attributes: the pass that
 // asks builds the slices itself.
-func sliceNarrow(p NarrowContext, n *ir.Node, want Section) (Reading, bool) {
+func sliceSection(p NarrowContext, n *ir.Node, want Section) (Reading, bool) {
 	x, extent, step := n.Inputs[0], n.Attrs.Exprs("extent"), n.Attrs.Ints("step")
 	in := make(Section, len(want))
 	for i, begin := range n.Attrs.Exprs("begin") {

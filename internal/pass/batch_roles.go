@@ -186,34 +186,27 @@ func (b *batching) sums(n *ir.Node) (in []int, ok bool) {
 		!(dt.IsInt() && dt.Bits() >= 32 && merge.Integers) {
 		return nil, false // a sum of a narrower type would be rounded after each piece
 	}
-	x := n.Inputs[0]
-	at, cut := b.cut[x]
-	if n.Op.Name() != "matmul" {
-		if !cut || n.Attrs["outer"] != nil || len(n.Inputs) != 1 || !slices.Contains(ops.ReducedAxes(n), at) {
-			return nil, false
+	for _, in := range merge.Axes(n) {
+		if b.sumsAlong(n, in) {
+			return in, true
 		}
-		return []int{at}, true
 	}
-	y := n.Inputs[1]
-	rank, other := len(x.Type.Shape), len(y.Type.Shape)
-	if rank < 2 || other < 2 || slices.ContainsFunc(n.Inputs[2:], func(v *ir.Value) bool { return v != nil }) {
-		return nil, false
-	}
-	in = []int{rank - 1, other - 2}
-	if n.Attrs.Bool("transpose_a") {
-		in[0]--
-	}
-	if n.Attrs.Bool("transpose_b") {
-		in[1]++
-	}
-	for i, v := range n.Inputs[:2] {
+	return nil, false
+}
+
+// sumsAlong reports whether all operands of a node that sums are of the batch along the axes in, with the same number
+// of rows for an example.
+func (b *batching) sumsAlong(n *ir.Node, in []int) bool {
+	each := int64(0)
+	for i, v := range n.Inputs {
 		if at, cut := b.cut[v]; cut && at != in[i] {
-			return nil, false
+			return false
 		}
+		rows, ok := b.rowsOf(v, in[i])
+		if !ok || i > 0 && rows != each {
+			return false
+		}
+		each = rows
 	}
-	rows, ok := b.rowsOf(x, in[0])
-	if others, same := b.rowsOf(y, in[1]); !ok || !same || others != rows {
-		return nil, false
-	}
-	return append(in, slices.Repeat([]int{-1}, len(n.Inputs)-2)...), true
+	return true
 }

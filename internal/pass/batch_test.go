@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ir/irtest"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
@@ -218,7 +219,7 @@ func TestBatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := m.String()
-		args := arguments(m, r)
+		args := irtest.Arguments(m, r)
 		want, err := ir.Evaluate(m, args, nil)
 		if err != nil {
 			t.Fatalf("seed %d: %v\n%s", seed, err, before)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ir/irtest"
 	"github.com/weirml/weir/internal/tensor"
 )
 
@@ -107,7 +108,7 @@ func TestBytesOfWeights(t *testing.T) {
 
 // TestNotNegative: the values that are known not to be negative.
 func TestNotNegative(t *testing.T) {
-	m := parsed(t, "not negative", `main @main(%x: f32[2], %y: f32[2]) {
+	m := irtest.Parse(t, "not negative", `main @main(%x: f32[2], %y: f32[2]) {
   const %one: f32[] = [1]
   const %less: f32[] = [-1]
   %a: f32[2] = relu(%x)
@@ -119,7 +120,7 @@ func TestNotNegative(t *testing.T) {
   %g: f32[2] = max(%x, %less)
   %h: f32[2] = sub(%a, %b)
   return %a, %b, %c, %d, %e, %f, %g, %h
-}`)
+}`, nil)
 	got := ""
 	for _, v := range m.Main.Body.Results {
 		got += map[bool]string{true: "+", false: "?"}[notNegative(v, notNegativeDepth)]

@@ -114,7 +114,7 @@ func newChunking(m *ir.Module, allowed float64) *chunking {
 		}
 		c.from[n.Outputs[0]] = i
 		for _, v := range n.Inputs {
-			if at, made := c.at[v.Node]; made && !c.inPlace[v] && !looped(v) {
+			if at, made := c.at[v.Node]; made && !c.inPlace[v] && !ownMemory(v) {
 				c.inPlace[v] = true
 				c.from[n.Outputs[0]] = min(c.from[n.Outputs[0]], at)
 			}
@@ -170,12 +170,12 @@ func (c *chunking) bytesOf(v *ir.Value) float64 {
 	return c.number(sym.Product(v.Type.Shape...)) * float64(v.Type.DType.Bits()) / 8
 }
 
-// looped reports whether a value is a loop's result, or an alias of one. A loop's result has memory of its own.
-func looped(v *ir.Value) bool {
+// ownMemory reports whether a value, or the value that it is an alias of, has memory of its own.
+func ownMemory(v *ir.Value) bool {
 	for v.Node != nil && ops.Of(v.Node).Alias {
 		v = v.Node.Inputs[0]
 	}
-	return v.Node != nil && v.Node.Op.Name() == "loop"
+	return v.Node != nil && ops.Of(v.Node).OwnMemory
 }
 
 // early reports whether a value's memory is in use before a node, although the node that completes the value comes

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ir/irtest"
 	"github.com/weirml/weir/internal/tensor"
 )
 
@@ -58,7 +59,7 @@ func TestDequantized(t *testing.T) {
 			if !c.taken {
 				return
 			}
-			m := parsed(t, c.name, source)
+			m := irtest.Parse(t, c.name, source, nil)
 			want, err := ir.Evaluate(m, nil, nil)
 			if err != nil {
 				t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ir/irtest"
 )
 
 // TestTransposed has Layout compute transposed convolutions of random geometry by others: what they give stays the
@@ -18,7 +19,7 @@ func TestTransposed(t *testing.T) {
 	for i := range 160 {
 		source := transposedModel(r, i%2 == 0)
 		head := fmt.Sprintf("case %d", i)
-		before, after := parsed(t, head, source), parsed(t, head, source)
+		before, after := irtest.Parse(t, head, source, nil), irtest.Parse(t, head, source, nil)
 		run := Layout
 		if i%4 == 1 {
 			run = LayoutWithoutHoles

@@ -135,13 +135,13 @@ func (n *narrowing) reading(node *ir.Node) (r ops.Reading, ok bool) {
 	if want == nil {
 		want = make(ops.Section, len(out.Type.Shape))
 	}
-	rule := ops.Of(node).Narrow
-	if rule == nil {
-		return ops.Reading{}, false
-	}
+	def := ops.Of(node)
 	asked := ops.NarrowContext{Dims: n.Dims(), Shared: func(v *ir.Value) bool { return v.Const != nil && n.uses[v] != 1 }}
-	if node.Op.Name() == "slice" { // it always has a reading, of what it takes
-		return rule(asked, node, want)
+	if def.Cut != nil {
+		return def.Cut(asked, node, want)
+	}
+	if def.Narrow == nil {
+		return ops.Reading{}, false
 	}
 	want = slices.Clone(want)
 	for i, extent := range out.Type.Shape {
@@ -152,7 +152,7 @@ func (n *narrowing) reading(node *ir.Node) (r ops.Reading, ok bool) {
 	if want.Full() {
 		return ops.Reading{}, false
 	}
-	r, ok = rule(asked, node, want)
+	r, ok = def.Narrow(asked, node, want)
 	return r, ok && !r.Made.Full()
 }
 
@@ -191,9 +191,9 @@ func (n *narrowing) rebuild(b *ir.Block) {
 			}
 			out := node.Outputs[0]
 			builder.Source = node.Source
-			if node.Op.Name() == "slice" {
+			if ops.Of(node).Cut != nil {
 				v := n.part(builder, node.Inputs[0], r.In[0])
-				if v.Node != nil && slices.Contains(into.Nodes, v.Node) && v.Node.Op.Name() == "slice" {
+				if v.Node != nil && slices.Contains(into.Nodes, v.Node) && ops.Of(v.Node).Cut != nil {
 					v.TakeName(out)
 				}
 				n.made[out] = made{v, r.Made}

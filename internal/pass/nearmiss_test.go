@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ir/irtest"
 	"github.com/weirml/weir/internal/tensor"
 )
 
@@ -159,8 +160,8 @@ func TestNearMisses(t *testing.T) {
 			for _, one := range strings.Split(rest, "\n== ") {
 				head, body, _ := strings.Cut(one, "\n")
 				source, _, _ := strings.Cut(body, "\n--")
-				for _, miss := range misses(parsed(t, head, source)) {
-					before, after := parsed(t, head, source), parsed(t, head, source)
+				for _, miss := range misses(irtest.Parse(t, head, source, nil)) {
+					before, after := irtest.Parse(t, head, source, nil), irtest.Parse(t, head, source, nil)
 					miss.change(before)
 					miss.change(after)
 					if inferred(before) != nil || inferred(after) != nil {
@@ -202,7 +203,7 @@ func missed(head string, before, after *ir.Module) (fires bool, err error) {
 		}
 	}
 	for seed := range uint64(3) {
-		args := arguments(before, rand.New(rand.NewPCG(seed, 1)))
+		args := irtest.Arguments(before, rand.New(rand.NewPCG(seed, 1)))
 		if want, err := ir.Evaluate(before, args, nil); err != nil || !finite(want) {
 			continue
 		}

@@ -7,7 +7,6 @@ import (
 	"go/ast"
 	goparser "go/parser"
 	"go/token"
-	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -17,8 +16,8 @@ import (
 
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ir/irtest"
 	"github.com/weirml/weir/internal/ops"
-	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 	"github.com/weirml/weir/internal/text/goldentest"
 )
@@ -55,25 +54,12 @@ func TestText(t *testing.T) {
 	goldentest.Run(t, *rewrite, runCase)
 }
 
-// parsed reads a case's declarations as a module.
-func parsed(t *testing.T, head, source string) *ir.Module {
-	t.Helper()
-	m, err := ir.Parse("weir 1\nir @m {\n"+source+"\n}", ir.ParseOptions{})
-	if err == nil {
-		err = ir.Verify(m)
-	}
-	if err != nil {
-		t.Fatalf("%s: %v", head, err)
-	}
-	return m
-}
-
 func runCase(t *testing.T, head, source string) string {
 	run := commands[strings.Fields(head)[0]]
 	if run == nil {
 		t.Fatalf("%s: no such pass", head)
 	}
-	before, after := parsed(t, head, source), parsed(t, head, source)
+	before, after := irtest.Parse(t, head, source, nil), irtest.Parse(t, head, source, nil)
 	var names []string
 	fired = func(rule string) { names = append(names, rule) }
 	defer func() { fired = nil }()
@@ -103,7 +89,7 @@ func runCase(t *testing.T, head, source string) string {
 
 // sameResults evaluates two modules with the same parameters on random arguments of random shapes.
 func sameResults(before, after *ir.Module, seed uint64) error {
-	args := arguments(before, rand.New(rand.NewPCG(seed, 1)))
+	args := irtest.Arguments(before, rand.New(rand.NewPCG(seed, 1)))
 	want, err := ir.Evaluate(before, args, nil)
 	if err != nil {
 		return fmt.Errorf("before: %w", err)
@@ -131,11 +117,11 @@ func TestUnbuilt(t *testing.T) {
 	defer func() { unbuilt = nil }()
 	count := 0
 	for head, source := range cases(t, "testdata/layout.txt") {
-		before := parsed(t, head, source)
+		before := irtest.Parse(t, head, source, nil)
 		for k := 0; ; k++ {
 			at := -1
 			unbuilt = func(*ir.Node) bool { at++; return at == k }
-			after := parsed(t, head, source)
+			after := irtest.Parse(t, head, source, nil)
 			if err := Layout(after); err != nil {
 				t.Fatalf("%s: %v", head, err)
 			}
@@ -195,38 +181,6 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// arguments draws values for the parameters of main: of every dimension a small extent that its range has.
-func arguments(m *ir.Module, r *rand.Rand) []*tensor.Tensor {
-	dims := map[sym.Name]int64{}
-	for _, name := range m.Dims.Names() {
-		d, _ := m.Dims.Get(name)
-		dims[name] = d.Min + r.Int64N(min(d.Max-d.Min, 5)+1)
-	}
-	var args []*tensor.Tensor
-	for _, p := range m.Main.Body.Params {
-		var shape []int64
-		for _, e := range p.Type.Shape {
-			size, _ := e.Eval(func(name sym.Name) (int64, bool) { v, ok := dims[name]; return v, ok })
-			shape = append(shape, size)
-		}
-		x := tensor.Must(tensor.New(p.Type.DType, shape...))
-		for i := range x.Len() {
-			switch {
-			case p.Type.DType.IsFloat():
-				x.SetFloat(i, math.Round(r.NormFloat64()*64)/64)
-			case p.Type.DType == dtype.Bool:
-				x.SetInt(i, r.Int64N(2))
-			case p.Type.DType == dtype.U8:
-				x.SetInt(i, r.Int64N(256))
-			default:
-				x.SetInt(i, r.Int64N(3))
-			}
-		}
-		args = append(args, x)
-	}
-	return args
-}
-
 // TestRules holds every rule to a case in which it fires.
 func TestRules(t *testing.T) {
 	files, _ := filepath.Glob("testdata/*.txt")
@@ -245,7 +199,7 @@ func TestRules(t *testing.T) {
 	for _, op := range ir.Ops() {
 		def, name := op.(*ops.Def), op.Name()
 		// reductions share a rule
-		if def.Narrow == nil || def.Elementwise || name == "slice" || strings.HasPrefix(name, "reduce_") {
+		if def.Narrow == nil || def.Elementwise || strings.HasPrefix(name, "reduce_") {
 			continue
 		}
 		if !slices.Contains(names, "less "+name) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ir/irtest"
 )
 
 // TestBF16: what is rounded to bf16, and what stays: an operand of two products is rounded once, and not at all if
@@ -15,7 +16,7 @@ func TestBF16(t *testing.T) {
 		pass  func(*ir.Module) error
 		casts int
 	}{{BF16, 2}, {BF16Weights, 0}} {
-		m := parsed(t, "bf16", `main @main(%x: f32[2, 2], %p: f32[1, 2, 3, 3]) {
+		m := irtest.Parse(t, "bf16", `main @main(%x: f32[2, 2], %p: f32[1, 2, 3, 3]) {
   const %a: f32[2, 2] = [1, 2, 3, 1.001]
   const %b: f32[2, 2] = [1, 2, 3, 4]
   const %tied: f32[2, 2] = [1, 2, 3, 4]
@@ -29,7 +30,7 @@ func TestBF16(t *testing.T) {
   %v6: f32[1, 2, 3, 3] = convolution(%p, %each) {begin = syms [0, 0], dilations = ints [1, 1], end = syms [0, 0], groups = int 2, kernel = ints [1, 1], strides = ints [1, 1]}
   %v7: f32[1, 2, 3, 3] = convolution(%p, %all) {begin = syms [0, 0], dilations = ints [1, 1], end = syms [0, 0], groups = int 1, kernel = ints [1, 1], strides = ints [1, 1]}
   return %v4, %v5, %v6, %v7
-}`)
+}`, nil)
 		if err := c.pass(m); err != nil {
 			t.Fatal(err)
 		}
@@ -46,7 +47,7 @@ func TestBF16(t *testing.T) {
 // TestBF16Channels: an odd number of channels, which are last, becomes an even one, of the image once for all its
 // convolutions.
 func TestBF16Channels(t *testing.T) {
-	m := parsed(t, "channels", `main @main(%x: f32[1, 5, 5, 3], %y: f32[1, 5, 5, 6]) {
+	m := irtest.Parse(t, "channels", `main @main(%x: f32[1, 5, 5, 3], %y: f32[1, 5, 5, 6]) {
   const %a: f32[1, 1, 3, 2] = [1, 2, 3, 4, 5, 6]
   const %b: f32[1, 1, 3, 1] = [7, 8, 9]
   const %c: f32[1, 1, 6, 1] = [1, 2, 3, 4, 5, 6]
@@ -54,7 +55,7 @@ func TestBF16Channels(t *testing.T) {
   %v2: f32[1, 5, 5, 1] = convolution(%x, %b) {begin = syms [0, 0], dilations = ints [1, 1], end = syms [0, 0], groups = int 1, kernel = ints [1, 1], last = bool true, strides = ints [1, 1]}
   %v3: f32[1, 5, 5, 1] = convolution(%y, %c) {begin = syms [0, 0], dilations = ints [1, 1], end = syms [0, 0], groups = int 1, kernel = ints [1, 1], last = bool true, strides = ints [1, 1]}
   return %v1, %v2, %v3
-}`)
+}`, nil)
 	if err := BF16(m); err != nil {
 		t.Fatal(err)
 	}

@@ -12,57 +12,41 @@ import (
 // body, 2 for the second body of a branch or the condition of a loop. It is called for all of them, also in bodies that
 // were not executed; visit, if not nil, is called for the executed steps.
 func WalkBodies(steps []program.Step, ask func(s program.Step) uint8, visit func(s program.Step, did uint8)) {
-	into := func(body []program.Step, ran bool) {
-		if ran {
-			WalkBodies(body, ask, visit)
-		} else {
-			WalkBodies(body, ask, nil)
-		}
-	}
 	for _, step := range steps {
 		var did uint8
-		branch, isBranch := step.(*program.If)
-		loop, isLoop := step.(*program.Loop)
-		if isBranch || isLoop {
+		switch step.(type) {
+		case *program.If, *program.Loop:
 			did = ask(step)
 		}
 		if visit != nil {
 			visit(step, did)
 		}
-		switch {
-		case isBranch:
-			into(branch.Then, did&1 != 0)
-			into(branch.Else, did&2 != 0)
-		case isLoop:
-			into(loop.Body, did&1 != 0)
+		for i, body := range program.Bodies(step) {
+			if did&(1<<i) != 0 {
+				WalkBodies(body, ask, visit)
+			} else {
+				WalkBodies(body, ask, nil)
+			}
 		}
 	}
 }
 
-// operands returns the tensors that a step itself reads or writes; −1 is none.
-func operands(step program.Step, did uint8) []int {
-	switch s := step.(type) {
-	case *program.Launch:
-		return s.Args
-	case *program.Host:
-		return slices.Concat(s.In, s.Out)
-	case *program.Copy:
-		return []int{s.To, s.From, s.Pick.Of()}
-	case *program.Bind:
-		return []int{s.From}
-	case *program.If:
-		return []int{s.Cond}
-	case *program.Loop:
-		list := []int{s.Trip}
-		if did&2 != 0 {
-			list = append(list, s.Cond)
-		}
-		if did&1 != 0 {
-			list = append(list, s.Index)
-		}
-		return list
+// operands visits the tensors that an executed step itself reads or writes. A loop uses its condition and its index
+// only if did says so.
+func operands(step program.Step, did uint8, visit func(tensor int)) {
+	l, ok := step.(*program.Loop)
+	if !ok {
+		program.Operands(step, visit)
+		return
 	}
-	return nil
+	used := program.Loop{Trip: l.Trip, Cond: -1, Index: -1}
+	if did&2 != 0 {
+		used.Cond = l.Cond
+	}
+	if did&1 != 0 {
+		used.Index = l.Index
+	}
+	program.Operands(&used, visit)
 }
 
 // placesOf returns, for each storage, the values of the names in its offsets: from the plan, with data-dependent sizes
@@ -153,12 +137,7 @@ func UseOf(p *program.Program, at Bindings, bodies []uint8) (*Use, error) {
 		if l, ok := s.(*program.Launch); ok {
 			u.Launched[l] = true
 		}
-		for _, t := range operands(s, did) {
-			if t >= 0 {
-				t = p.Root(t)
-			}
-			u.Tensors[t] = true
-		}
+		operands(s, did, func(t int) { u.Tensors[p.Root(t)] = true })
 	})
 	for i := range p.Tensors {
 		t := &p.Tensors[i]

@@ -41,7 +41,7 @@ func Donations(m *loop.Module, t *Timeline) map[*loop.Buffer][]*loop.Buffer {
 func Updates(step loop.Step, in, out *loop.Buffer) bool {
 	switch s := step.(type) {
 	case *loop.Copy:
-		return s.Pick == nil && WholeOf(s.To) == out && WholeOf(s.From) == in // onto itself
+		return s.Pick == nil && Covered(s.To) == out && Covered(s.From) == in // onto itself
 	case *loop.Launch:
 		r, w := slices.Index(s.Args, in), slices.Index(s.Args, out)
 		return r >= 0 && w >= 0 && s.Kernel.Params[r].Access == loop.Read && s.Kernel.Params[w].Access != loop.Read &&
@@ -51,8 +51,9 @@ func Updates(step loop.Step, in, out *loop.Buffer) bool {
 	return false
 }
 
-// WholeOf returns the root buffer that b covers entirely and in order; nil if b views a part of it, or another order.
-func WholeOf(b *loop.Buffer) *loop.Buffer {
+// Covered returns the root buffer that b covers entirely and in order. It returns nil if b views a part of the root, or
+// its elements in another order.
+func Covered(b *loop.Buffer) *loop.Buffer {
 	for ; b.View != nil; b = b.View.Of {
 		of := b.View.Of
 		if offset, is := b.View.Offset.Const(); !is || offset != 0 || b.View.Strides != nil ||
@@ -85,7 +86,7 @@ func Alias(m *loop.Module, t *Timeline, roots []*loop.Buffer, p *memplan.Problem
 		index[b] = i
 	}
 	copies(m.Body, func(s *loop.Copy) {
-		out, in := WholeOf(s.To), WholeOf(s.From)
+		out, in := Covered(s.To), Covered(s.From)
 		o, planned := index[out]
 		i, both := index[in]
 		if at := t.At[s].First; planned && both && i != o && p.Buffers[o].Alias == nil &&
@@ -104,7 +105,7 @@ func Alias(m *loop.Module, t *Timeline, roots []*loop.Buffer, p *memplan.Problem
 				continue
 			}
 			for r, in := range l.Args {
-				i, planned := index[WholeOf(in)]
+				i, planned := index[Covered(in)]
 				if l.Kernel.Params[r].Access != loop.Read || !planned || i == o || p.Buffers[i].Last != t.At[l].First ||
 					!p.Buffers[i].Size.Equal(p.Buffers[o].Size) || in.DType.Bits() != out.DType.Bits() || !OnlyOperand(l, in.Root()) {
 					continue
