@@ -7,32 +7,32 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Operators in place become operators that give new values. A tensor's name stands for a piece of memory, which others
-// may share: each view keeps what it is a view of, and how it was made. A write to a view is a new value of its base,
-// into which the view is put; other views of that memory are made anew once something reads them.
+// Operators in place become operators that return new values. A tensor's name stands for a piece of memory that others
+// may share: each view records the tensor that it views and how it was made. A write to a view becomes a new value of
+// its base, with the view's elements replaced; other views of that memory are rebuilt when they are read.
 
 // storage is memory that tensors share.
 type storage struct {
-	version int    // how often it was written to
-	opaque  string // why what shares it is not known; "" if it is
+	version int    // the number of writes
+	opaque  string // why it is not known which tensors share the memory; "" if it is known
 	views   int
 }
 
 // alias is a tensor that may share its memory.
 type alias struct {
 	storage *storage
-	of      *alias // what it is a view of; nil if the storage is its own
-	made    *call  // the node that made the view, and which of its results it is
+	of      *alias // the tensor that it views; nil if the storage is its own
+	made    *call  // the node that made the view; result is the index of the node's result
 	result  int
-	value   *ir.Value // what it was at the version
+	value   *ir.Value // the value at the version
 	version int
-	depth   int // of views of views
+	depth   int // the number of views between it and the storage
 }
 
-// Bounds of what views may ask for.
+// Limits of views, against files that ask for too much work.
 const (
-	mostViews   = 1000    // of views, one of another
-	mostRebuilt = 1 << 18 // views that are made anew since their memory was written to
+	mostViews   = 1000    // of views, each of the one before
+	mostRebuilt = 1 << 18 // views that are rebuilt after writes to their memory
 )
 
 // share returns the alias of a name. A name without one gets memory of its own.
@@ -59,14 +59,14 @@ func (g *graph) read(a *alias) *ir.Value {
 		return a.value
 	}
 	if g.budget.rebuilt++; g.budget.rebuilt > mostRebuilt {
-		g.Fail(diag.Unsupportedf("more than %d views that are read after writes to what they view", mostRebuilt))
+		g.Fail(diag.Unsupportedf("more than %d views that are read after writes to their memory", mostRebuilt))
 	}
 	a.value = a.made.again(g.read(a.of), a.result)
 	a.version = a.storage.version
 	return a.value
 }
 
-// write gives a tensor a new value, and updates the tensors that it is a view of.
+// write gives a tensor a new value, and updates the tensors of which it is a view.
 func (g *graph) write(a *alias, v *ir.Value) {
 	s := a.storage
 	if s.opaque != "" {
@@ -92,7 +92,7 @@ func (g *graph) write(a *alias, v *ir.Value) {
 func (c *call) again(base *ir.Value, result int) *ir.Value {
 	results := c.viewing(base)
 	if result >= len(results) {
-		c.Fail(diag.Inputf("a view of %d parts, of which it has %d", result+1, len(results)))
+		c.Fail(diag.Inputf("result %d of a view that has %d results", result+1, len(results)))
 	}
 	return results[result]
 }
@@ -113,7 +113,7 @@ func (g *graph) written(n *nodeJSON, c *call, name string) (done bool, err error
 	if op == "" {
 		return false, nil
 	}
-	if views[op] != nil { // another shape of the same tensor
+	if views[op] != nil { // it changes the shape of the same tensor
 		return true, g.reshaped(n, c, op)
 	}
 	f := rules[op]
@@ -127,7 +127,7 @@ func (g *graph) written(n *nodeJSON, c *call, name string) (done bool, err error
 			return true, diag.Inputf("the tensor %s, which is written to, is missing", arg)
 		}
 	}
-	if c.args["input"] == nil { // as operators that are not in place call it
+	if c.args["input"] == nil { // operators that are not in place name the argument input
 		c.args["input"] = c.args["self"]
 	}
 	if c.readsComplex() {
@@ -156,8 +156,8 @@ func (c *call) target(arg string) *alias {
 	return c.memoryOf(c.args[arg])
 }
 
-// into writes a result to a tensor, converted to its type and shape. An argument out without elements takes the
-// result's shape.
+// into writes a result to a tensor, converted to its type and shape. If out is true, the tensor is an argument for a
+// result: without elements it takes the result's shape.
 func (c *call) into(a *alias, v *ir.Value, out bool) {
 	old := c.read(a)
 	v = ops.Cast(c.Builder, v, old.Type.DType)
@@ -199,14 +199,14 @@ func (g *graph) reshaped(n *nodeJSON, c *call, op string) error {
 	return nil
 }
 
-// note records which results of a node share memory with its argument.
+// note records the results of a node that share memory with its argument.
 func (g *graph) note(n *nodeJSON, c *call) {
 	view, of := views[c.name], c.viewed()
 	if view == nil || of == "" {
 		return
 	}
 	sharing := view.shares(c)
-	if sharing == apart {
+	if sharing == separate {
 		return
 	}
 	base := g.share(of)

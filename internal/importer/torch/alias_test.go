@@ -9,18 +9,18 @@ import (
 	"github.com/weirml/weir/internal/importer/torch"
 )
 
-// made is a node of one tensor, with a name for its result.
+// made returns the JSON of a node of one tensor, with a name for its result.
 func made(name, target, of, more string) string {
 	return fmt.Sprintf(`{"target": "torch.ops.aten.%s", "inputs": [{"name": "self", "arg": {"as_tensor": {"name": %q}}}%s],
 		"outputs": [{"as_tensor": {"name": %q}}], "name": %[4]q}`, target, of, more, name)
 }
 
-// given is an argument of a node.
+// given returns the JSON of an argument of a node.
 func given(name, arg string) string { return fmt.Sprintf(`, {"name": %q, "arg": %s}`, name, arg) }
 
 const copied = `{"as_tensor": {"name": "c"}}`
 
-// TestInPlace reads graphs of operators in place, and prints what they become.
+// TestInPlace reads graphs of operators in place, and compares the modules that they become.
 func TestInPlace(t *testing.T) {
 	clone := made("c", "clone.default", "x", "") + ","
 	row := made("r", "select.int", "c", given("dim", `{"as_int": 1}`)+given("index", `{"as_int": 2}`)) + ","
@@ -48,7 +48,7 @@ func TestInPlace(t *testing.T) {
 	})
 }
 
-// TestHostileInPlace writes to what may be shared in ways that are not known, and to what is not there.
+// TestHostileInPlace writes to memory that is shared in unknown ways, and to missing tensors.
 func TestHostileInPlace(t *testing.T) {
 	clone, write := made("c", "clone.default", "x", "")+",", func(to string) string {
 		return "," + made("y", "zero_.default", to, "")

@@ -1,8 +1,8 @@
-// Package torch reads what torch.export saves: .pt2 files of torch 2.9 and later, and the graph of one as JSON alone,
-// as torch.compile hands it over. Rules build ir of ATen's operators, one for each name; see docs/torch.md.
+// Package torch reads the files of torch.export: .pt2 files of torch 2.9 and later, and their graph alone as JSON, as
+// torch.compile provides it. A rule for each operator of ATen builds ir; see docs/torch.md.
 //
-// A .pt2 file is a zip archive whose records are stored as they are: the graph as JSON, and weights as raw storages,
-// which are read where they lie in the file's mapping. Nothing in it is executed, and no pickle is read.
+// A .pt2 file is a zip archive whose records are not compressed: the graph as JSON, and weights as raw storages, which
+// are read in place in the mapped file. Nothing in it is executed, and no pickle is read.
 package torch
 
 import (
@@ -20,25 +20,25 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Bounds of what a file may ask for.
+// Limits of a file.
 const (
 	mostRecords = 1 << 20   // in an archive
 	mostJSON    = 256 << 20 // bytes of a record of JSON
 	mostNodes   = 1 << 20
 )
 
-// IsArchive reports whether a file that begins so is a zip archive.
+// IsArchive reports whether a file with this head is a zip archive.
 func IsArchive(head []byte) bool { return bytes.HasPrefix(head, []byte("PK\x03\x04")) }
 
-// IsGraph reports whether a file that begins so may be a graph as JSON alone.
+// IsGraph reports whether a file with this head may be a graph as JSON alone.
 func IsGraph(head []byte) bool { return bytes.HasPrefix(head, []byte(`{"graph_m`)) }
 
 // archive is a .pt2 file.
 type archive struct {
 	data    []byte
-	root    string // the folder that all records are in, with a slash
+	root    string // the folder of all records, with a slash
 	records map[string]*zip.File
-	folders map[string]map[string]payload // what the folders of weights and constants list, by name
+	folders map[string]map[string]payload // the entries of the lists of weights and constants, by folder and name
 }
 
 // Parse builds the module of a .pt2 file in memory; data must stay unchanged as long as the module is used. initial
@@ -95,7 +95,7 @@ func ParseGraph(data []byte) (*ir.Module, error) {
 	return m, err
 }
 
-// other returns the error for an archive without a supported program: err, unless its records tell what it is.
+// other returns the error for an archive without a supported program: err, unless its records reveal the kind of file.
 func (a *archive) other(err error) error {
 	for name := range a.records {
 		switch {
@@ -106,14 +106,14 @@ func (a *archive) other(err error) error {
 			return diag.Unsupportedf("a package of AOTInductor, which holds machine code and no graph").
 				WithFix("save the exported program by torch.export.save")
 		case strings.HasSuffix(name, "data.pkl"):
-			return diag.Unsupportedf("what torch.save wrote, which is pickled").
+			return diag.Unsupportedf("a file of torch.save, which is pickled").
 				WithFix("export the model by torch.export.export, and save it by torch.export.save")
 		}
 	}
 	return err
 }
 
-// record returns a record's bytes; they are a slice of the file.
+// record returns a record's bytes, a slice of the file.
 func (a *archive) record(name string) ([]byte, error) {
 	f := a.records[a.root+name]
 	if f == nil {

@@ -14,14 +14,14 @@ import (
 type call struct {
 	*graph
 	node  *nodeJSON
-	name  string // of its operator
+	name  string // the operator's name
 	args  map[string]*argument
-	reads part // of complex numbers
+	reads component // the component of complex numbers that the rule sees
 
-	base     *ir.Value // what the name baseName stands for in place of its value, if it is not nil
+	base     *ir.Value // if not nil, replaces the value of the name baseName
 	baseName string
-	inside   []*alias // of the outputs of the graph that was built last
-	returned []*alias // what the results share memory with, of a graph that is built in place
+	inside   []*alias // the aliases of the outputs of the last nested graph
+	returned []*alias // the aliases of the results, for a graph that is built in place
 }
 
 // has reports whether an argument is given, and is not None.
@@ -62,7 +62,7 @@ func (c *call) find(a *argument) *ir.Value {
 
 // named returns the tensor of a name.
 func (c *call) named(n named) *ir.Value {
-	v := c.partOf(n.Name)
+	v := c.componentOf(n.Name)
 	if v == nil {
 		c.Fail(diag.Inputf("nothing computes %s before it is read", n.Name).AtTensor(n.Name))
 	}
@@ -117,7 +117,7 @@ func (c *call) optionals(name string) (list []*ir.Value) {
 	return list
 }
 
-// symOf returns an integer of a union, which has its value or its name.
+// symOf returns an integer of a union, which has either its value or its name.
 func (c *call) symOf(text []byte) sym.Expr {
 	var s struct {
 		Name *string `json:"as_name"`
@@ -130,7 +130,7 @@ func (c *call) symOf(text []byte) sym.Expr {
 		return sym.Const(*s.Int)
 	}
 	if s.Name == nil {
-		c.Fail(diag.Inputf("a whole number without a value"))
+		c.Fail(diag.Inputf("an integer without a value"))
 	}
 	if e, ok := c.ints[*s.Name]; ok {
 		return e
@@ -142,7 +142,7 @@ func (c *call) symOf(text []byte) sym.Expr {
 		}
 		return e
 	}
-	c.Fail(diag.Unsupportedf("the whole number %s, which is no extent of an input", *s.Name))
+	c.Fail(diag.Unsupportedf("the integer %s, which is no extent of an input", *s.Name))
 	return sym.Expr{}
 }
 
@@ -162,7 +162,7 @@ func (c *call) sym(name string) sym.Expr {
 	case "as_sym_int":
 		return c.symOf(a.value)
 	}
-	c.Fail(diag.Unsupportedf("%s as %s; a whole number is expected", name, a.kind))
+	c.Fail(diag.Unsupportedf("%s as %s; an integer is expected", name, a.kind))
 	return sym.Expr{}
 }
 
@@ -241,8 +241,8 @@ func (c *call) listOf(name string) []int64 {
 	return list
 }
 
-// pairOf returns an argument that is a list of n known integers. A list of one stands for n equal ones; n times none
-// if it is absent.
+// pairOf returns an argument that is a list of n known integers. A list of one stands for n equal integers; if it is
+// absent, all are none.
 func (c *call) pairOf(name string, n int, none int64) []int64 {
 	list := c.listOf(name)
 	for len(list) < n {
@@ -281,8 +281,8 @@ func (c *call) float(name string, none float64) float64 {
 	return float64(v)
 }
 
-// text returns a string argument; none if it is absent.
-func (c *call) text(name, none string) (v string) {
+// string returns a string argument; none if it is absent.
+func (c *call) string(name, none string) (v string) {
 	if !c.has(name) {
 		return none
 	}

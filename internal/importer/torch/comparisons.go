@@ -18,9 +18,9 @@ var comparisons = map[string]ops.BinaryFunction{
 type comparison struct {
 	call     *call
 	function ops.BinaryFunction
-	value    *ir.Value // once it is built
+	value    *ir.Value // nil before it is built
 	building bool
-	depth    int // of the comparisons that it is made of
+	depth    int // of the comparisons nested in it
 }
 
 // mostCompared is the largest nesting depth of comparisons.
@@ -59,7 +59,7 @@ func (g *graph) comparedBy(a *argument) *comparison {
 	return g.compared[as.Name]
 }
 
-// truth returns a condition as a bool scalar: of a tensor of one element, or of a bool.
+// truth returns a condition, a tensor of one element or a bool, as a bool scalar.
 func (c *call) truth(a *argument) *ir.Value {
 	switch a.kind {
 	case "as_tensor":

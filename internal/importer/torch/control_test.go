@@ -10,8 +10,8 @@ import (
 	"github.com/weirml/weir/internal/importer/torch"
 )
 
-// positional and the variables beside it are parts of a node with graphs: arguments without names, tensors, and graphs
-// of one operator.
+// positional returns the JSON of arguments without names. It and the functions below are pieces of a node with graphs:
+// arguments, tensors, and graphs of one operator.
 func positional(args ...string) string {
 	for i, a := range args {
 		args[i] = `{"name": "", "arg": ` + a + `}`
@@ -36,12 +36,12 @@ const (
 	asGraph          = `{"as_graph": {"name": "g"}}`
 )
 
-// unary is a graph of one operator of x.
+// unary returns a graph of one operator of x.
 func unary(op string) string {
 	return within(tensorX, node("aten."+op+".default", self), tensorY)
 }
 
-// condition is a node y that is the truth of x's sum.
+// condition returns a node that computes the truth of x's sum.
 func condition(name string) string {
 	return strings.ReplaceAll(node("aten.sum.default", self), `"y"`, `"s"`) + "," +
 		strings.ReplaceAll(node("aten.gt.Scalar",
@@ -49,10 +49,10 @@ func condition(name string) string {
 			`"`+name+`"`)
 }
 
-// graphCase is the nodes of a graph, and what stands in the text of the module that they become.
+// graphCase has the nodes of a graph, and a substring of the text of the module that they become.
 type graphCase struct{ nodes, want string }
 
-// becomes reads graphs of x, and compares what they become.
+// becomes reads graphs of x, and compares the modules that they become.
 func becomes(t *testing.T, cases map[string]graphCase) {
 	t.Helper()
 	for name, c := range cases {
@@ -65,7 +65,7 @@ func becomes(t *testing.T, cases map[string]graphCase) {
 	}
 }
 
-// TestControl reads graphs within graphs, and prints what they become.
+// TestControl reads nested graphs, and compares the modules that they become.
 func TestControl(t *testing.T) {
 	compared := func(target, a, b string) string {
 		name := target[len("_operator."):][:2] // gt, an
@@ -105,7 +105,7 @@ func TestControl(t *testing.T) {
 	})
 }
 
-// TestHostileControl gives graphs within graphs that are wrong. None panics, and each is refused by a typed error soon.
+// TestHostileControl gives wrong nested graphs. None panics, and a typed error refuses each soon.
 func TestHostileControl(t *testing.T) {
 	truth, x := `{"as_bool": true}`, tensorsNamed("x")
 	test := within(tensorX, condition("p"), `{"as_tensor": {"name": "p"}}`)
@@ -117,7 +117,7 @@ func TestHostileControl(t *testing.T) {
 	for range 100 {
 		deep = within(tensorX, cond(truth, deep, unary("exp"), x), tensorY)
 	}
-	wide := test // each builds the one within it twice
+	wide := test // each builds the one nested in it twice
 	for range 30 {
 		wide = within(tensorX, while(wide, unary("exp"), x)+","+condition("p"), `{"as_tensor": {"name": "p"}}`)
 	}

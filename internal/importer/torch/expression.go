@@ -40,12 +40,13 @@ type expressions struct {
 	symbol func(name string) (sym.Expr, error)
 }
 
-// deepest is how deep expressions may be nested, and greatestPower the greatest exponent.
+// deepest is the deepest nesting of expressions, and greatestPower the greatest exponent.
 const (
 	deepest       = 200
 	greatestPower = 8
 )
 
+// fail ends the parser with an error about the expression.
 func (p *expressions) fail(format string, args ...any) {
 	panic(expressionFault{diag.Unsupportedf("the expression %q: "+format, append([]any{p.text}, args...)...)})
 }

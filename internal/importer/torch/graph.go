@@ -15,22 +15,22 @@ import (
 type graph struct {
 	*ir.Builder
 	program   *exportedProgram
-	json      *graphJSON // what is built: the program's graph, or one within it
+	json      *graphJSON // the graph that is built: the program's, or one nested in it
 	constant  func(name string) (*tensor.Tensor, error)
 	values    map[string]*ir.Value
 	ints      map[string]sym.Expr
-	symbols   map[string]bool      // that an input's shape has
-	imaginary map[string]*ir.Value // the imaginary parts of those values that are the real parts of complex numbers
-	numbers   map[string]*ir.Value // that data decide, by their names
-	items     map[string]*ir.Value // the elements that are sizes, by torch's symbols
-	decided   map[string]sym.Expr  // the extents of results by the symbols that torch gives to what data decide
+	symbols   map[string]bool      // the symbols in the shapes of inputs
+	imaginary map[string]*ir.Value // the imaginary components, by name; values then has the real components
+	numbers   map[string]*ir.Value // numbers that data decide, by their names
+	items     map[string]*ir.Value // elements of tensors that are sizes, by torch's symbols
+	decided   map[string]sym.Expr  // the extents of results, by torch's symbols for sizes that data decide
 	module    *ir.Module
 	states    states
-	compared  map[string]*comparison // truth values of whole numbers, by their names
+	compared  map[string]*comparison // truth values of integers, by their names
 	budget    *budget
 	depth     int               // of graphs within graphs
 	aliases   map[string]*alias // tensors that share memory, or are written to, by their names
-	gone      map[string]string // names of tensors that operators in place gave another shape, with the operators
+	gone      map[string]string // operators in place that changed a tensor's shape, by the tensor's old name
 	givens    []given
 	used      map[string]bool // names that nodes and outputs have read
 }
@@ -39,7 +39,7 @@ type graph struct {
 // has the first values of the states, by their inputs' names.
 func build(p *exportedProgram, constant func(name string) (*tensor.Tensor, error)) (m *ir.Module,
 	initial map[string]*tensor.Tensor, err error) {
-	changed := map[string]bool{} // buffers that operators in place write to
+	changed := map[string]bool{} // buffers that operators in place change
 	for {
 		g, err := buildOnce(p, constant, changed)
 		switch {
@@ -52,7 +52,7 @@ func build(p *exportedProgram, constant func(name string) (*tensor.Tensor, error
 }
 
 // buildOnce is build for a program that changes the given buffers, besides those in its signature. The module has no
-// results if it changes others.
+// results if the program turns out to change others.
 func buildOnce(p *exportedProgram, constant func(name string) (*tensor.Tensor, error),
 	changed map[string]bool) (g *graph, err error) {
 	defer ir.Catch(&err)
@@ -69,8 +69,8 @@ func buildOnce(p *exportedProgram, constant func(name string) (*tensor.Tensor, e
 		return nil, err
 	}
 	maps.Copy(g.states.changed, changed)
-	for _, part := range []func() error{g.inputs, g.guards, g.nodes} {
-		if err := part(); err != nil {
+	for _, step := range []func() error{g.inputs, g.guards, g.nodes} {
+		if err := step(); err != nil {
 			return nil, err
 		}
 	}
@@ -167,7 +167,8 @@ func (g *graph) inputs() error {
 	if len(specs) != len(graph.Inputs) {
 		return diag.Inputf("%d inputs, of which %d are described", len(graph.Inputs), len(specs))
 	}
-	for _, alone := range []bool{true, false} { // symbols that stand alone come first, so that expressions find them
+	// Symbols that are an entire extent come first, so that expressions find them.
+	for _, alone := range []bool{true, false} {
 		if err := g.declareSymbols(alone); err != nil {
 			return err
 		}
@@ -180,7 +181,7 @@ func (g *graph) inputs() error {
 			g.ints[name] = e
 		}
 	}
-	for _, given := range []bool{true, false} { // what the user gives comes first, and keeps its name
+	for _, given := range []bool{true, false} { // the user's inputs come first, and keep their names
 		for i, in := range graph.Inputs {
 			if _, is := specs[i]["user_input"]; is != given {
 				continue
@@ -193,8 +194,8 @@ func (g *graph) inputs() error {
 	return nil
 }
 
-// declareSymbols declares the symbols of the inputs' extents: the extents that are a single symbol if alone is set,
-// else those that are expressions.
+// declareSymbols declares the symbols of the inputs' extents: of extents that are a single symbol if alone is true,
+// otherwise of those that are expressions.
 func (g *graph) declareSymbols(alone bool) error {
 	for _, in := range g.json.Inputs {
 		var n named
@@ -237,7 +238,7 @@ func (g *graph) input(in argument, spec inputSpec) error {
 	switch in.kind {
 	case "as_tensor":
 	case "as_sym_int", "as_none", "as_int", "as_float", "as_bool", "as_string":
-		return nil // nodes name symbols themselves, and numbers are in the graph
+		return nil // nodes name symbols themselves, and the graph contains the numbers
 	default:
 		return diag.Unsupportedf("an input of the kind %s", in.kind)
 	}
@@ -340,8 +341,8 @@ func (g *graph) node(n *nodeJSON) (err error) {
 	return nil
 }
 
-// misfit turns a rule's index out of range into an error. Rules count axes and arguments as the operator defines them,
-// so a file that gives fewer is at fault.
+// misfit turns a rule's index out of range into an error. Rules expect the axes and arguments that the operator has, so
+// a file that gives fewer is at fault.
 func misfit(err *error) {
 	r := recover()
 	if r == nil {

@@ -16,8 +16,8 @@ var guardSize = regexp.MustCompile(`L((?:\[(?:'\w+'|\d+)\])+)\.size\(\)\[(\d+)\]
 // guardRelation matches a comparison operator of guards.
 var guardRelation = regexp.MustCompile(`==|!=|<=|>=|<|>`)
 
-// guards adds torch.export's assumptions on the inputs' sizes as conditions: with other sizes the exported model would
-// differ. A guard that cannot be parsed refuses the file.
+// guards adds torch.export's assumptions about the inputs' sizes as conditions, because for other sizes the exported
+// model could be another. A guard that cannot be parsed refuses the file.
 func (g *graph) guards() error {
 	for _, text := range g.program.Guards {
 		cond, err := g.guard(text)
@@ -35,10 +35,10 @@ func (g *graph) guards() error {
 func (g *graph) guard(text string) (c sym.Cond, err error) {
 	refused := diag.Unsupportedf("the guard %q; comparisons of inputs' extents are read", text)
 	sizes := map[string]sym.Expr{}
-	plain := guardSize.ReplaceAllStringFunc(text, func(size string) string {
-		parts := guardSize.FindStringSubmatch(size)
-		path := strings.NewReplacer("][", "_", "[", "", "]", "", "'", "").Replace(parts[1])
-		axis, wrong := strconv.Atoi(parts[2])
+	named := guardSize.ReplaceAllStringFunc(text, func(size string) string {
+		match := guardSize.FindStringSubmatch(size)
+		path := strings.NewReplacer("][", "_", "[", "", "]", "", "'", "").Replace(match[1])
+		axis, wrong := strconv.Atoi(match[2])
 		v := g.values[path]
 		if wrong != nil || v == nil || axis >= len(v.Type.Shape) {
 			err = refused
@@ -48,7 +48,7 @@ func (g *graph) guard(text string) (c sym.Cond, err error) {
 		sizes[word] = v.Type.Shape[axis]
 		return word
 	})
-	relations := guardRelation.FindAllStringIndex(plain, -1)
+	relations := guardRelation.FindAllStringIndex(named, -1)
 	if err != nil || len(relations) != 1 {
 		return c, refused
 	}
@@ -59,13 +59,13 @@ func (g *graph) guard(text string) (c sym.Cond, err error) {
 		return sym.Expr{}, refused
 	}
 	at := relations[0]
-	if c.A, err = expression(strings.TrimSpace(plain[:at[0]]), symbol); err != nil {
+	if c.A, err = expression(strings.TrimSpace(named[:at[0]]), symbol); err != nil {
 		return c, err
 	}
-	if c.B, err = expression(strings.TrimSpace(plain[at[1]:]), symbol); err != nil {
+	if c.B, err = expression(strings.TrimSpace(named[at[1]:]), symbol); err != nil {
 		return c, err
 	}
-	switch plain[at[0]:at[1]] {
+	switch named[at[0]:at[1]] {
 	case "==":
 		c.Rel = sym.EQ
 	case "!=":

@@ -11,7 +11,7 @@ import (
 	"github.com/weirml/weir/internal/importer/torch"
 )
 
-// argumentNames are the names of the operators' arguments, by what is right for them most of the time.
+// argumentNames has the names of the operators' arguments, by the kinds that mostly fit them.
 var argumentNames = map[string][]string{
 	"tensor": {"self", "input", "other", "weight", "bias", "index", "src", "indices", "values", "mask", "source", "x1",
 		"x2", "grid", "target",
@@ -41,7 +41,7 @@ var argumentNames = map[string][]string{
 // tensorNames are the inputs of the test's graphs.
 var tensorNames = []string{"f", "x", "i", "j", "g", "v", "t", "n", "e"}
 
-// randomArgument is an argument of a kind, with wrong or right contents.
+// randomArgument returns the JSON of an argument of a kind, with wrong or right contents.
 func randomArgument(r *rand.Rand, kind string) string {
 	number := func() int64 {
 		return []int64{1, 2, 0, 3, 4, -1, -2, -7, 1 << 20, 1 << 40, -1 << 62}[min(r.Intn(11), r.Intn(11), r.Intn(11))]
@@ -84,8 +84,8 @@ func randomArgument(r *rand.Rand, kind string) string {
 	return `{"as_none": true}`
 }
 
-// TestHostileArguments gives every operator arguments that are wrong in one way or another. None panics, and what is
-// refused is refused as the file's fault.
+// TestHostileArguments gives every operator arguments that are wrong in some way. None panics, and a refusal is always
+// the file's fault.
 func TestHostileArguments(t *testing.T) {
 	const tries = 10
 	tensors := `{"x": {"dtype": 7, "sizes": [{"as_expr": {"expr_str": "s0"}}, {"as_int": 4}]}, "i": {"dtype": 5, "sizes": [{"as_int": 3}]},
@@ -139,7 +139,7 @@ func TestHostileArguments(t *testing.T) {
 	}
 }
 
-// TestMutations: new values of inputs are states, and what is wrong about them is refused.
+// TestMutations shows that new values of inputs become states, and that wrong ones are refused.
 func TestMutations(t *testing.T) {
 	with := func(outputs, specs string) (string, error) {
 		data := strings.Replace(string(program(node("aten.relu.default", self)+", "+

@@ -2,8 +2,8 @@ package torch
 
 import "strings"
 
-// outOverloads are the operators that overloads with arguments for their results stand for, where the names do not say
-// so, and those arguments in the order of the results.
+// outOverloads maps overloads that have arguments for their results to their operators, if the names do not tell, and
+// those arguments in the order of the results.
 var outOverloads = map[string]struct {
 	op   string
 	into []string
@@ -26,8 +26,8 @@ var outOverloads = map[string]struct {
 }
 
 // writing returns the operator whose results a node writes to its arguments, and these arguments; "" if it writes to
-// none. Operators in place are called as the others are, with an underscore behind their names; an overload with an
-// argument for its result is called out, or ends so.
+// none. Operators in place are named as the others, with an underscore after the name; an overload with an argument for
+// its result is named out or ends in _out.
 func writing(name string) (op string, into []string) {
 	if o, ok := outOverloads[name]; ok {
 		return o.op, o.into

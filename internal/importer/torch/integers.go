@@ -25,12 +25,12 @@ var integers = map[string]func(c *call) sym.Expr{
 	"aten.sym_storage_offset.default": func(c *call) sym.Expr { return c.offset("self") },
 }
 
-// pairOfIntegers is a function of the integers a and b.
+// pairOfIntegers returns a function of the integers a and b.
 func pairOfIntegers(f func(a, b sym.Expr) sym.Expr) func(c *call) sym.Expr {
 	return func(c *call) sym.Expr { return f(c.sym("a"), c.sym("b")) }
 }
 
-// quotient is a function of the integers a and b; it requires that b is not 0.
+// quotient returns a function of the integers a and b; it refuses a b that is known to be 0.
 func quotient(f func(a, b sym.Expr) sym.Expr) func(c *call) sym.Expr {
 	return func(c *call) sym.Expr {
 		b := c.sym("b")
@@ -41,7 +41,7 @@ func quotient(f func(a, b sym.Expr) sym.Expr) func(c *call) sym.Expr {
 	}
 }
 
-// ofAxis returns the entry for the axis dim of a list with one entry for each axis.
+// ofAxis returns the entry for the axis dim in a list with an entry for each axis.
 func (c *call) ofAxis(list []sym.Expr) sym.Expr {
 	if len(list) == 0 {
 		c.Fail(diag.Inputf("an axis of a tensor that has none"))
@@ -49,7 +49,7 @@ func (c *call) ofAxis(list []sym.Expr) sym.Expr {
 	return list[c.axis("dim", 0, len(list))]
 }
 
-// integer gives a node's only result, an integer, its name.
+// integer records a node's only result, an integer, by its name.
 func (g *graph) integer(n *nodeJSON, e sym.Expr) error {
 	if len(n.Outputs) != 1 {
 		return diag.Inputf("%d results", len(n.Outputs))
@@ -75,7 +75,7 @@ func (c *call) meta(name string) (meta tensorMeta, ok bool) {
 	return meta, ok
 }
 
-// strides returns the strides that the file gives a tensor; those of row-major order if it gives none.
+// strides returns the strides of a tensor in the file; if the file has none, those of row-major order.
 func (c *call) strides(name string) []sym.Expr {
 	shape := c.tensor(name).Type.Shape
 	list := make([]sym.Expr, len(shape))
@@ -95,7 +95,7 @@ func (c *call) strides(name string) []sym.Expr {
 	return list
 }
 
-// offset returns the index of a tensor's first element in its storage, as the file gives it; 0 if it does not.
+// offset returns the index of a tensor's first element in its storage in the file; 0 if the file has none.
 func (c *call) offset(name string) sym.Expr {
 	meta, ok := c.meta(name)
 	if !ok || meta.StorageOffset.Int == nil && meta.StorageOffset.Expr == nil {
@@ -108,7 +108,7 @@ func (c *call) offset(name string) sym.Expr {
 	return e
 }
 
-// learn matches a result's extents with torch's symbols for sizes that data decide.
+// learn records which of torch's symbols, for sizes that data decide, are a result's extents.
 func (g *graph) learn(name string, v *ir.Value) {
 	sizes := g.json.Tensors[name].Sizes
 	if v == nil || len(sizes) != len(v.Type.Shape) {
@@ -125,7 +125,7 @@ func (g *graph) learn(name string, v *ir.Value) {
 	}
 }
 
-// item turns a tensor's only element into a size, which torch knows to be at least 0.
+// item turns a tensor's only element into a size; torch must know it to be at least 0.
 func (g *graph) item(name string, v *ir.Value) (sym.Expr, error) {
 	r := g.program.Ranges[name]
 	if r.Min == nil || *r.Min < 0 {

@@ -15,7 +15,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the list of operators into docs/torch.md")
 
-// TestList holds the list of operators in docs/torch.md.
+// TestList compares the list of operators in docs/torch.md with the rules.
 func TestList(t *testing.T) {
 	const file, mark = "../../../docs/torch.md", "<!-- generated: go test ./internal/importer/torch -rewrite -->\n"
 	text, err := os.ReadFile(file)
@@ -64,7 +64,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// program is a graph with one input x and these nodes, as JSON.
+// program returns the JSON of a graph with one input x and these nodes.
 func program(nodes, tensors, extra string) []byte {
 	return fmt.Appendf(nil, `{"graph_module": {"graph": {"inputs": [{"as_tensor": {"name": "x"}}], "outputs": [{"as_tensor": {"name": "y"}}],
 		"nodes": [%s], "tensor_values": {"x": {"dtype": 7, "sizes": [{"as_expr": {"expr_str": "s0"}}, {"as_int": 4}]}%s}, "sym_int_values": {}},
@@ -78,13 +78,13 @@ func node(target, inputs string) string {
 		target, inputs)
 }
 
-// size is a node of x whose result is the whole number n.
+// size returns a node of x whose result is the integer n.
 func size(target, inputs string) string {
 	return fmt.Sprintf(`{"target": "torch.ops.aten.%s", "inputs": [%s], `+
 		`"outputs": [{"as_sym_int": {"as_name": "n"}}], "name": "n"}`, target, self+inputs)
 }
 
-// integer is a node whose result is a function of 7 and a number.
+// integer returns a node whose result is a function of 7 and a number.
 func integer(target string, b int) string {
 	return fmt.Sprintf(`{"target": %q, "inputs": [{"name": "a", "arg": {"as_int": 7}}, {"name": "b", "arg": {"as_int": %d}}],
 		"outputs": [{"as_sym_int": {"as_name": "n"}}], "name": "n"}`, target, b)
@@ -92,7 +92,7 @@ func integer(target string, b int) string {
 
 const self = `{"name": "self", "arg": {"as_tensor": {"name": "x"}}}`
 
-// TestGraph reads graphs, and prints what they become.
+// TestGraph reads graphs, and compares the modules that they become.
 func TestGraph(t *testing.T) {
 	for _, c := range []struct{ nodes, want string }{
 		{node("aten.relu.default", self), "%y: f32[s0, 4] = max("},
@@ -124,7 +124,8 @@ func TestGraph(t *testing.T) {
 	}
 }
 
-// TestGuards: what torch found out about sizes is a condition, and what cannot be read of it refuses the file.
+// TestGuards shows that torch's guards on sizes become conditions, and that a guard that cannot be read refuses the
+// file.
 func TestGuards(t *testing.T) {
 	with := func(guard string) (string, error) {
 		m, err := torch.ParseGraph(program(node("aten.relu.default", self), "", fmt.Sprintf(`, "guards_code": [%q]`, guard)))
@@ -156,7 +157,7 @@ func TestGuards(t *testing.T) {
 	}
 }
 
-// TestHostile gives graphs that are wrong: each is refused with its node.
+// TestHostile gives wrong graphs: each is refused, and the error names its node.
 func TestHostile(t *testing.T) {
 	deep := strings.Repeat("(", 5000) + "s0" + strings.Repeat(")", 5000)
 	for name, data := range map[string][]byte{

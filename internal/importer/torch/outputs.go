@@ -11,8 +11,8 @@ import (
 // states are the buffers, parameters and inputs that a program updates.
 type states struct {
 	changed map[string]bool           // buffers and parameters with a new value, by their names in the model
-	initial map[string]*tensor.Tensor // their first values, by the names of the inputs that they become
-	// what may be updated: buffers by their names, the user's inputs by "input " and theirs
+	initial map[string]*tensor.Tensor // the first values, by the names of the inputs that the buffers become
+	// The values that may be updated: buffers by their names, the user's inputs by "input " and their names.
 	inputs map[string]*ir.Value
 }
 
@@ -116,7 +116,7 @@ func (g *graph) outputs() error {
 			}
 		}
 	}
-	for _, in := range g.updates() { // by operators in place
+	for _, in := range g.updates() { // the new values that operators in place wrote
 		if err := r.update(in.what, g.read(g.aliases[in.name])); err != nil {
 			return err
 		}
@@ -136,16 +136,16 @@ func (g *graph) output(out argument) (*ir.Value, error) {
 	if g.imaginary[n.Name] != nil {
 		return nil, diag.Unsupportedf("the output %s of complex numbers", n.Name).AtTensor(n.Name)
 	}
-	v := (&call{graph: g}).partOf(n.Name)
+	v := (&call{graph: g}).componentOf(n.Name)
 	if v == nil {
 		return nil, diag.Inputf("nothing computes output %s", n.Name).AtTensor(n.Name)
 	}
 	return v, nil
 }
 
-// add adds a result with the value v.
+// add adds a result with the value v. If v is an input or already a result, it adds a copy.
 func (r *results) add(v *ir.Value, name string) {
-	if v.Node == nil || r.returned[v] { // an input, or a value that is given twice
+	if v.Node == nil || r.returned[v] { // v is an input, or already a result
 		v = ops.Reshape(r.Builder, v, v.Type.Shape...)
 	}
 	r.returned[v] = true
@@ -153,7 +153,7 @@ func (r *results) add(v *ir.Value, name string) {
 	body.Results = append(body.Results, v)
 	if other := r.called[name]; other != nil && other.Node == nil && other.Const == nil { // inputs keep their names
 		name = r.Name(name)
-	} else if other != nil { // who has the name takes the value's
+	} else if other != nil { // the owner of the name takes v's name
 		other.Name, r.called[v.Name] = v.Name, other
 	}
 	v.Name, r.called[name] = name, v

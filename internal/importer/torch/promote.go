@@ -9,7 +9,8 @@ import (
 	"github.com/weirml/weir/internal/ops"
 )
 
-// kind returns the category of an element type; a higher category absorbs a lower one.
+// kind returns the rank of an element type's category (bool, integer, float, complex); in arithmetic the higher
+// category wins.
 func kind(dt dtype.DType) int {
 	switch {
 	case dt == dtype.Bool:
@@ -43,8 +44,8 @@ func joined(a, b dtype.DType) dtype.DType {
 	return b
 }
 
-// joinedInts is joined for integers: the wider type; for an unsigned type beside a signed one that is not wider, the
-// next wider signed type.
+// joinedInts is joined for integers: the wider type; for an unsigned type and a signed one that is not wider, the next
+// wider signed type.
 func joinedInts(a, b dtype.DType) dtype.DType {
 	if a.IsSigned() == b.IsSigned() || a.IsSigned() && a.Bits() > b.Bits() || b.IsSigned() && b.Bits() > a.Bits() {
 		if a.Bits() > b.Bits() {
@@ -156,8 +157,8 @@ func (c *call) decidedBy(a *argument) *ir.Value {
 	return c.numbers[s.Name]
 }
 
-// promote converts operands to one type by PyTorch's rules: tensors with axes take precedence over those without, and
-// these over numbers, unless a later one has a higher kind. With float, integers become f32.
+// promote converts operands to one type by PyTorch's rules: tensors with axes decide before tensors without axes, and
+// these before numbers, unless a later group has a higher category. If float is true, bools and integers become f32.
 func (c *call) promote(float bool, operands ...operand) (out []*ir.Value) {
 	var types [3]dtype.DType
 	for _, o := range operands {
@@ -189,7 +190,7 @@ func (c *call) promote(float bool, operands ...operand) (out []*ir.Value) {
 	return out
 }
 
-// floats returns a tensor argument as floats.
+// floats returns a tensor argument; bools and integers become f32.
 func (c *call) floats(name string) *ir.Value {
 	x := c.tensor(name)
 	if kind(x.Type.DType) < 2 {

@@ -43,7 +43,7 @@ func Operators() []string {
 // one returns a list of one result.
 func one(v *ir.Value) []*ir.Value { return []*ir.Value{v} }
 
-// mapped returns a rule for a function of each element of self; if float is set, of self as floats.
+// mapped returns a rule for a function of each element of self; if float is true, bools and integers become f32 before.
 func mapped(float bool, f func(c *call, x *ir.Value) *ir.Value) rule {
 	return func(c *call) []*ir.Value {
 		if float {
@@ -58,7 +58,7 @@ func unaryOf(float bool, op ops.UnaryFunction) rule {
 	return mapped(float, func(c *call, x *ir.Value) *ir.Value { return c.unary(op, x) })
 }
 
-// pairs returns a rule for a function of self and other, after promotion.
+// pairs returns a rule for a function of self and other, after promotion to one type.
 func pairs(float bool, f func(c *call, x, y *ir.Value) *ir.Value) rule {
 	return func(c *call) []*ir.Value {
 		v := c.promote(float, c.operand("self"), c.operand("other"))
@@ -71,12 +71,12 @@ func binaryOf(float bool, op ops.BinaryFunction) rule {
 	return pairs(float, func(c *call, x, y *ir.Value) *ir.Value { return c.binary(op, x, y) })
 }
 
-// orderedOf is binaryOf for functions that need an order; false is below true.
+// orderedOf is binaryOf for functions that compare; false is less than true.
 func orderedOf(op ops.BinaryFunction) rule {
 	return pairs(false, func(c *call, x, y *ir.Value) *ir.Value { return c.ordered(op, x, y) })
 }
 
-// ordered applies a function that needs an order; false is below true.
+// ordered applies a function that compares; false is less than true.
 func (c *call) ordered(op ops.BinaryFunction, x, y *ir.Value) *ir.Value {
 	return c.asNumbers(x, func(v *ir.Value) *ir.Value { return c.binary(op, v, ops.Cast(c.Builder, y, v.Type.DType)) })
 }
@@ -89,7 +89,7 @@ func (c *call) asNumbers(x *ir.Value, f func(x *ir.Value) *ir.Value) *ir.Value {
 	return ops.Cast(c.Builder, f(ops.Cast(c.Builder, x, dtype.U8)), dtype.Bool)
 }
 
-// scaled returns a rule for self ± alpha · other; swapped exchanges the two.
+// scaled returns a rule for self ± alpha · other; if swapped is true, for other ± alpha · self.
 func scaled(op ops.BinaryFunction, swapped bool) rule {
 	return func(c *call) []*ir.Value {
 		v := c.promote(false, c.operand("self"), c.operand("other"))
@@ -119,7 +119,7 @@ func (c *call) isOne(name string) bool {
 }
 
 func init() {
-	both := func(name string, r rule) map[string]rule { // of tensors, and of a tensor and a number
+	both := func(name string, r rule) map[string]rule { // for a tensor and a tensor, and for a tensor and a number
 		return map[string]rule{"aten." + name + ".Tensor": r, "aten." + name + ".Scalar": r}
 	}
 	for name, r := range map[string]rule{
@@ -185,7 +185,7 @@ func init() {
 
 // divide is a rule for the quotient of self and other, rounded as rounding_mode says: "floor", "trunc", or not at all.
 func divide(c *call) []*ir.Value {
-	mode := c.text("rounding_mode", "")
+	mode := c.string("rounding_mode", "")
 	v := c.promote(mode == "", c.operand("self"), c.operand("other"))
 	switch {
 	case mode == "":
@@ -211,7 +211,7 @@ func power(c *call) []*ir.Value {
 	return one(c.binary(ops.Pow, v[0], v[1]))
 }
 
-// times returns the product; of bools, their conjunction.
+// times returns the product; of bools, the conjunction.
 func times(c *call, x, y *ir.Value) *ir.Value {
 	if x.Type.DType == dtype.Bool {
 		return c.binary(ops.And, x, y)
@@ -219,7 +219,7 @@ func times(c *call, x, y *ir.Value) *ir.Value {
 	return c.binary(ops.Mul, x, y)
 }
 
-// signum is a rule for −1, 0 or 1; a bool stays as it is.
+// signum is a rule for the sign: −1, 0 or 1; a bool stays as it is.
 func signum(c *call) []*ir.Value {
 	x := c.tensor("self")
 	if x.Type.DType == dtype.Bool {
@@ -237,7 +237,7 @@ func floorDivide(c *call, x, y *ir.Value) *ir.Value {
 	return c.binary(ops.Div, c.binary(ops.Sub, x, rest), y)
 }
 
-// rounded returns a rule for a rounding function; integers stay as they are.
+// rounded returns a rule for a rounding function; integers and bools stay as they are.
 func rounded(op ops.UnaryFunction) rule {
 	return mapped(false, func(c *call, x *ir.Value) *ir.Value {
 		if !x.Type.DType.IsFloat() {
@@ -247,7 +247,7 @@ func rounded(op ops.UnaryFunction) rule {
 	})
 }
 
-// logical returns a rule for a function of bools.
+// logical returns a rule for a function of truth values; numbers other than 0 are true.
 func logical(op ops.BinaryFunction) rule {
 	return func(c *call) []*ir.Value {
 		x, y := ops.Cast(c.Builder, c.tensor("self"), dtype.Bool), ops.Cast(c.Builder, c.tensor("other"), dtype.Bool)

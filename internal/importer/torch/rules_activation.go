@@ -12,7 +12,7 @@ func init() {
 			return c.binary(ops.Max, x, c.like(x, 0))
 		}),
 		"aten.gelu.default": mapped(true, func(c *call, x *ir.Value) *ir.Value {
-			if c.text("approximate", "none") == "tanh" {
+			if c.string("approximate", "none") == "tanh" {
 				return ops.Activation(c.Builder, "gelu_tanh", x)
 			}
 			return ops.Activation(c.Builder, "gelu", x)
@@ -50,7 +50,7 @@ func init() {
 			return one(c.binary(ops.Mul, g, c.binary(ops.Sub, c.like(y, 1), c.binary(ops.Mul, y, y))))
 		},
 		"aten.gelu_backward.default": backwardOf(func(c *call, b *ir.Builder, x *ir.Value) *ir.Value {
-			if c.text("approximate", "none") == "tanh" {
+			if c.string("approximate", "none") == "tanh" {
 				return ops.Activation(b, "gelu_tanh", x)
 			}
 			return ops.Activation(b, "gelu", x)
@@ -81,7 +81,7 @@ func softplus(c *call) []*ir.Value {
 	return one(ops.Where(c.Builder, c.binary(ops.Gt, scaled, c.like(x, threshold)), x, soft))
 }
 
-// elu is a rule: scale · x above 0, and scale · alpha · (exp(input_scale · x) − 1) below.
+// elu is a rule for scale · x above 0, and scale · alpha · (exp(input_scale · x) − 1) otherwise.
 func elu(c *call) []*ir.Value {
 	x := c.floats("self")
 	below := c.binary(ops.Mul, c.unary(ops.Expm1, c.binary(ops.Mul, x, c.like(x, c.float("input_scale", 1)))),
@@ -93,7 +93,7 @@ func elu(c *call) []*ir.Value {
 	return one(y)
 }
 
-// clamp is a rule for self within min and max, of which one may be absent.
+// clamp is a rule for self limited to min and max, of which one may be absent.
 func clamp(c *call) []*ir.Value {
 	list := []operand{c.operand("self")}
 	for _, name := range []string{"min", "max"} {
@@ -112,7 +112,7 @@ func clamp(c *call) []*ir.Value {
 	return one(x)
 }
 
-// where is a rule for self if the condition holds, and other if not.
+// where is a rule for self where the condition is true, and other elsewhere.
 func where(c *call) []*ir.Value {
 	v := c.promote(false, c.operand("self"), c.operand("other"))
 	return one(ops.Where(c.Builder, ops.Cast(c.Builder, c.tensor("condition"), dtype.Bool), v[0], v[1]))
@@ -125,7 +125,7 @@ func maskedFill(c *call) []*ir.Value {
 	return one(ops.Where(c.Builder, c.tensor("mask"), value, x))
 }
 
-// scalarOf returns a number, or a tensor without axes, as a value of a type.
+// scalarOf returns an argument, a number or a tensor without axes, as a value of a type.
 func (c *call) scalarOf(name string, dt dtype.DType) *ir.Value {
 	if o := c.operand(name); o.value != nil {
 		return ops.Cast(c.Builder, o.value, dt)
@@ -133,8 +133,8 @@ func (c *call) scalarOf(name string, dt dtype.DType) *ir.Value {
 	return c.number(name, dt)
 }
 
-// backwardOf returns a rule for the derivative of a function of self, times grad_output, by Weir's own
-// differentiation.
+// backwardOf returns a rule for the derivative of a function with respect to self, times grad_output, computed by
+// Weir's own differentiation.
 func backwardOf(f func(c *call, b *ir.Builder, x *ir.Value) *ir.Value) rule {
 	return func(c *call) []*ir.Value {
 		x, g := c.tensor("self"), c.tensor("grad_output")

@@ -11,8 +11,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// attention is a rule for scaled dot-product attention: the result and, if the node has a second one, the log-sum-exps
-// of the scores.
+// attention is a rule for scaled dot-product attention: the result and, if the node has a second result, the
+// log-sum-exps of the scores.
 func attention(c *call) []*ir.Value {
 	q, k, v := c.tensor("query"), c.tensor("key"), c.tensor("value")
 	y := c.attend(q, k, v)
@@ -52,7 +52,8 @@ func (c *call) attend(q, k, v *ir.Value) *ir.Value {
 		v.Type.Shape[len(v.Type.Shape)-1])...)
 }
 
-// seesNothing returns which rows, [..., L, 1], of a mask exclude every key: torch's result is zero for them.
+// seesNothing reports for each row of a mask, as bools [..., L, 1], whether it excludes every key: torch's result is
+// zero for these rows.
 func (c *call) seesNothing(mask *ir.Value) *ir.Value {
 	nothing := math.Inf(-1)
 	if mask.Type.DType == dtype.Bool {
@@ -75,7 +76,7 @@ func (c *call) perHead(x, q *ir.Value) *ir.Value {
 	return ops.Reshape(c.Builder, x, slices.Concat(shape[:heads:heads], []sym.Expr{q.Type.Shape[heads]}, rest)...)
 }
 
-// perKey sums the derivatives of the copies that perHead made.
+// perKey sums the derivatives of the copies that perHead made, for the shape of x.
 func (c *call) perKey(d, x *ir.Value) *ir.Value {
 	shape, heads := x.Type.Shape, len(x.Type.Shape)-3
 	if heads < 0 || c.Dims().EQ(shape[heads], d.Type.Shape[heads]) == sym.Yes {
@@ -117,15 +118,16 @@ func (c *call) scores(q, k *ir.Value) *ir.Value {
 	return scores
 }
 
-// sums returns the log-sum-exps of the scores, [..., L], in f32, which torch's backward pass reads.
+// sums returns the log-sum-exps of the scores, [..., L], in f32, which torch's backward pass reads; 0 for rows without
+// a key.
 func (c *call) sums(q, k *ir.Value) *ir.Value {
 	scores := c.scores(q, c.perHead(k, q))
 	sums := ops.ReduceLogSumExp(c.Builder, scores, false, int64(len(scores.Type.Shape)-1))
 	return ops.Where(c.Builder, c.binary(ops.Eq, sums, c.like(sums, math.Inf(-1))), c.like(sums, 0), sums)
 }
 
-// attentionBackward is a rule for the derivatives by query, key and value, from the result and the log-sum-exps: as in
-// FlashAttention (Dao et al., 2022, algorithm 4), without its blocks.
+// attentionBackward is a rule for the derivatives with respect to query, key and value, from the result and the
+// log-sum-exps, as in FlashAttention (Dao et al., 2022, algorithm 4), without its blocks.
 func attentionBackward(c *call) []*ir.Value {
 	q, k, v := c.tensor("query"), c.tensor("key"), c.tensor("value")
 	up, y, sums := c.tensor("grad_out"), c.tensor("out"), c.tensor("logsumexp")
@@ -137,7 +139,7 @@ func attentionBackward(c *call) []*ir.Value {
 	scores := c.scores(q, keys)
 	sums = ops.Reshape(c.Builder, sums, append(slices.Clone(scores.Type.Shape[:n-1]), unit)...)
 	p := c.unary(ops.Exp, c.binary(ops.Sub, scores, sums))
-	// rows without any key too
+	// This covers rows without any key too.
 	p = ops.Where(c.Builder, c.binary(ops.Eq, scores, c.like(scores, math.Inf(-1))), c.like(p, 0), p)
 	weights := ops.Cast(c.Builder, p, dt)
 	ofWeights := ops.Cast(c.Builder, ops.MatMul(c.Builder, up, values, false, true), dtype.F32)

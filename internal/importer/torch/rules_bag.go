@@ -17,9 +17,9 @@ func init() {
 // bagModes are the reductions of the rows of a bag, by PyTorch's numbers.
 var bagModes = []string{"sum", "mean", "max"}
 
-// bags is the sum, the mean or the maximum of the rows in each bag. Offsets are where the bags begin among the indices.
-// Beside it stands what torch's backward pass reads: the bag of each index, which torch leaves out if the file says so;
-// how many rows each bag has, for means and maxima; and of which indices the greatest elements are.
+// bags is a rule for the sum, the mean or the maximum of the rows in each bag; offsets has the index at which each bag
+// begins. Its further results are for torch's backward pass: the bag of each index, which is empty if the file declares
+// it so; the number of rows in each bag, for means and maxima; and the indices of the greatest elements.
 func bags(c *call) []*ir.Value {
 	table, indices, offsets := c.tensor("weight"), c.tensor("indices"), c.tensor("offsets")
 	if len(table.Type.Shape) != 2 || len(indices.Type.Shape) != 1 || len(offsets.Type.Shape) != 1 {
@@ -33,13 +33,13 @@ func bags(c *call) []*ir.Value {
 		offsets = ops.SliceAxis(c.Builder, offsets, 0, sym.Const(0), count)
 	}
 	of := c.bagOf(offsets, n)
-	place := ops.Reshape(c.Builder, of, n, unit)
+	bag := ops.Reshape(c.Builder, of, n, unit)
 	kept := ops.Expand(c.Builder, ops.Scalar(c.Builder, dtype.I64, 1), n)
 	if padding := c.int("padding_idx", -1); padding >= 0 {
 		kept = ops.Cast(c.Builder, c.binary(ops.Ne, indices, c.like(indices, float64(padding))), dtype.I64)
 	}
 	zeros := ops.Expand(c.Builder, ops.Scalar(c.Builder, dtype.I64, 0), count)
-	sizes := ops.ScatterND(c.Builder, zeros, place, kept, "add")
+	sizes := ops.ScatterND(c.Builder, zeros, bag, kept, "add")
 	rows := ops.Gather(c.Builder, table, indices, 0)
 	if weights := c.optional("per_sample_weights"); weights != nil {
 		if mode != "sum" {
@@ -48,17 +48,17 @@ func bags(c *call) []*ir.Value {
 		rows = c.binary(ops.Mul, rows, ops.Reshape(c.Builder, weights, n, unit))
 	}
 	kept, each := ops.Reshape(c.Builder, kept, n, unit), ops.Reshape(c.Builder, sizes, count, unit)
-	y, greatest := c.bagged(mode, rows, place, kept, each), sizes
+	y, greatest := c.bagged(mode, rows, bag, kept, each), sizes
 	switch mode {
 	case "sum":
 		sizes, greatest = zeros, zeros
 	case "max":
-		greatest = c.greatest(y, rows, place, kept, each, indices)
+		greatest = c.greatest(y, rows, bag, kept, each, indices)
 	}
 	return []*ir.Value{y, c.shown(1, of), sizes, greatest}
 }
 
-// bagOf returns the bag of each of n indices: the number of offsets at or before it, less 1.
+// bagOf returns the bag of each of n indices: the number of offsets at or before it, minus 1.
 func (c *call) bagOf(offsets *ir.Value, n sym.Expr) *ir.Value {
 	begins := ops.Expand(c.Builder, ops.Scalar(c.Builder, dtype.I64, 0), n.Add(unit))
 	ones := ops.Expand(c.Builder, ops.Scalar(c.Builder, dtype.I64, 1), offsets.Type.Shape...)
@@ -68,40 +68,40 @@ func (c *call) bagOf(offsets *ir.Value, n sym.Expr) *ir.Value {
 }
 
 // bagged reduces the kept rows of each bag to one row. A bag without rows is zero.
-func (c *call) bagged(mode string, rows, place, kept, sizes *ir.Value) *ir.Value {
+func (c *call) bagged(mode string, rows, bag, kept, sizes *ir.Value) *ir.Value {
 	shape := []sym.Expr{sizes.Type.Shape[0], rows.Type.Shape[1]}
 	kept = c.binary(ops.Ne, kept, c.like(kept, 0))
 	if mode == "max" {
 		lowest := c.like(rows, math.Inf(-1))
 		rows = ops.Where(c.Builder, kept, rows, lowest)
-		y := ops.ScatterND(c.Builder, ops.Expand(c.Builder, lowest, shape...), place, rows, "max")
+		y := ops.ScatterND(c.Builder, ops.Expand(c.Builder, lowest, shape...), bag, rows, "max")
 		return ops.Where(c.Builder, c.binary(ops.Eq, sizes, c.like(sizes, 0)), c.like(y, 0), y)
 	}
 	none := c.like(rows, 0)
 	rows = ops.Where(c.Builder, kept, rows, none)
-	y := ops.ScatterND(c.Builder, ops.Expand(c.Builder, none, shape...), place, rows, "add")
+	y := ops.ScatterND(c.Builder, ops.Expand(c.Builder, none, shape...), bag, rows, "add")
 	if mode == "sum" {
 		return y
 	}
 	return c.binary(ops.Div, y, ops.Cast(c.Builder, c.binary(ops.Max, sizes, c.like(sizes, 1)), y.Type.DType))
 }
 
-// greatest returns the index of the greatest element in each column of a bag, the first of several. It is 0 for a bag
+// greatest returns the index of the greatest element in each column of a bag, the first of equal ones; 0 for a bag
 // without rows.
-func (c *call) greatest(y, rows, place, kept, sizes, indices *ir.Value) *ir.Value {
+func (c *call) greatest(y, rows, bag, kept, sizes, indices *ir.Value) *ir.Value {
 	n, shape := rows.Type.Shape[0], y.Type.Shape
-	own := ops.GatherND(c.Builder, y, place, 0)
+	own := ops.GatherND(c.Builder, y, bag, 0)
 	found := c.binary(ops.And, c.binary(ops.Eq, rows, own), c.binary(ops.Ne, kept, c.like(kept, 0)))
 	number := ops.Reshape(c.Builder, ops.Counting(c.Builder, dtype.I64, n), n, unit)
 	none := ops.Integers(c.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{n})
 	number = ops.Where(c.Builder, found, number, none)
-	first := ops.ScatterND(c.Builder, ops.Expand(c.Builder, none, shape...), place, number, "min")
+	first := ops.ScatterND(c.Builder, ops.Expand(c.Builder, none, shape...), bag, number, "min")
 	padded := ops.Pad(c.Builder, indices, nil, "constant", []sym.Expr{sym.Const(0)}, []sym.Expr{unit})
 	return ops.Where(c.Builder, c.binary(ops.Eq, sizes, c.like(sizes, 0)), c.like(first, 0),
 		ops.Gather(c.Builder, padded, first, 0))
 }
 
-// shown returns a result in the shape that the file declares. If torch's result has no elements, this one has none.
+// shown returns a result in the shape that the file declares: torch's result may have no elements.
 func (c *call) shown(result int, v *ir.Value) *ir.Value {
 	if result >= len(c.node.Outputs) {
 		return v

@@ -15,7 +15,7 @@ func init() {
 	})
 }
 
-// bagOfEach returns the bag of each index: from the forward pass, or, if it left the bags out, from the offsets.
+// bagOfEach returns the bag of each index: from the forward pass, or from the offsets if the forward pass omitted it.
 func (c *call) bagOfEach(n sym.Expr) *ir.Value {
 	of := ops.Cast(c.Builder, c.tensor("offset2bag"), dtype.I64)
 	if c.Dims().EQ(product(of.Type.Shape), n) != sym.Yes && c.has("offsets") {
@@ -24,7 +24,7 @@ func (c *call) bagOfEach(n sym.Expr) *ir.Value {
 	return of
 }
 
-// padded returns which indices count; nil if all do.
+// padded returns a mask of the indices that are not padding; nil if there is no padding.
 func (c *call) padded(indices *ir.Value) *ir.Value {
 	padding := c.int("padding_idx", -1)
 	if padding < 0 {
@@ -33,7 +33,7 @@ func (c *call) padded(indices *ir.Value) *ir.Value {
 	return c.binary(ops.Ne, indices, c.like(indices, float64(padding)))
 }
 
-// bagsBackward is a rule for the gradient of _embedding_bag by the table.
+// bagsBackward is a rule for the gradient of _embedding_bag with respect to the table.
 func bagsBackward(c *call) []*ir.Value {
 	grad, indices := c.tensor("grad"), ops.Cast(c.Builder, c.tensor("indices"), dtype.I64)
 	if len(grad.Type.Shape) != 2 || len(indices.Type.Shape) != 1 || c.bool("sparse", false) {
@@ -79,7 +79,7 @@ func (c *call) greatestBackward(zeros, grad, sizes *ir.Value) *ir.Value {
 	return ops.ScatterElements(c.Builder, zeros, from, grad, 0, "add")
 }
 
-// bagWeightsBackward is a rule for the gradient of _embedding_bag by the weights of the rows.
+// bagWeightsBackward is a rule for the gradient of _embedding_bag with respect to the weights of the rows.
 func bagWeightsBackward(c *call) []*ir.Value {
 	grad, table, indices := c.tensor("grad"), c.tensor("weight"), ops.Cast(c.Builder, c.tensor("indices"), dtype.I64)
 	if len(grad.Type.Shape) != 2 || len(table.Type.Shape) != 2 || len(indices.Type.Shape) != 1 {

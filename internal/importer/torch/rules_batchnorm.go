@@ -17,9 +17,9 @@ func init() {
 	})
 }
 
-// channels are the statistics of a batch: of each channel, as rows [1, C, 1, …] in f32 or wider.
+// channels has the statistics of a batch for each channel, as [1, C, 1, …] in f32 or wider.
 type channels struct {
-	mean, variance, reciprocal *ir.Value // reciprocal is that of the deviation
+	mean, variance, reciprocal *ir.Value // reciprocal is 1 / the deviation
 }
 
 // channelsOf returns the statistics of x.
@@ -40,7 +40,8 @@ func (c *call) channelsOf(x *ir.Value) channels {
 	return s
 }
 
-// byChannel normalizes x by the statistics of its channels, and scales and shifts it as the call says.
+// byChannel normalizes wide, which is x in f32 or wider, by the statistics of its channels, and scales and shifts it by
+// the arguments weight and bias.
 func (c *call) byChannel(x, wide *ir.Value, s channels) *ir.Value {
 	scale := s.reciprocal
 	if weight := c.perChannel(c.optional("weight"), x); weight != nil {
@@ -53,7 +54,7 @@ func (c *call) byChannel(x, wide *ir.Value, s channels) *ir.Value {
 	return ops.Cast(c.Builder, y, x.Type.DType)
 }
 
-// widened returns x in f32 if its type has fewer bits, else x.
+// widened returns x, converted to f32 if its type has fewer bits.
 func (c *call) widened(x *ir.Value) *ir.Value {
 	if x.Type.DType.Bits() < 32 {
 		return ops.Cast(c.Builder, x, dtype.F32)
@@ -76,8 +77,8 @@ func batchNormOfInput(c *call) []*ir.Value {
 // row returns a value [1, C, 1, …] as [C].
 func (c *call) row(v *ir.Value) *ir.Value { return ops.Reshape(c.Builder, v, v.Type.Shape[1]) }
 
-// batchNormFunctional is a rule for batch norm whose further results are the new running statistics; in evaluation
-// mode they are the old ones.
+// batchNormFunctional is a rule for batch norm whose further results are the new running statistics; in evaluation mode
+// they are the old ones.
 func batchNormFunctional(c *call) []*ir.Value {
 	mean, variance := c.tensor("running_mean"), c.tensor("running_var")
 	if !c.bool("training", false) {
@@ -86,7 +87,7 @@ func batchNormFunctional(c *call) []*ir.Value {
 	x := c.tensor("input")
 	wide := c.widened(x)
 	s := c.channelsOf(wide)
-	// The running variance is of the population that the batch is a sample of.
+	// The running variance estimates the variance of the population, of which the batch is a sample.
 	count := unit
 	for i, extent := range x.Type.Shape {
 		if i != 1 {
@@ -107,7 +108,7 @@ func batchNormFunctional(c *call) []*ir.Value {
 	}
 }
 
-// batchNorm is a rule for batch norm: with the running statistics, or in training with those of its input.
+// batchNorm is a rule for batch norm: with the running statistics, or in training with the statistics of its input.
 func batchNorm(c *call) []*ir.Value {
 	if c.bool("training", false) {
 		if !c.has("running_mean") && !c.has("running_var") {

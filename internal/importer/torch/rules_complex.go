@@ -9,25 +9,25 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// complexNumbers is a tensor of complex numbers as two values; im is nil if all numbers are real. A graph's values have
-// the real parts by their names, and its imaginary the others.
+// complexNumbers is a tensor of complex numbers as two values; im is nil if all numbers are real. In a graph, values
+// has the real components by their names, and imaginary the imaginary ones.
 type complexNumbers struct{ re, im *ir.Value }
 
 // complexRule builds the only result of a node with complex operands or a complex result.
 type complexRule func(c *call) complexNumbers
 
-// part selects the components of complex numbers that a rule sees.
-type part int
+// component selects which components of complex numbers a rule sees.
+type component int
 
 const (
-	noPart part = iota // the rule reads no complex numbers
-	realPart
-	imaginaryPart
+	noComponent component = iota // the rule reads no complex numbers
+	realComponent
+	imaginaryComponent
 )
 
-// byParts are the operators that do the same with the real and the imaginary parts. Numbers of theirs are real, and
-// have an imaginary part of 0.
-var byParts = map[string]bool{}
+// componentwise has the operators that do the same with the real and the imaginary components. Real operands have an
+// imaginary component of 0.
+var componentwise = map[string]bool{}
 
 // complexRules has the other operators on complex numbers. An operator in neither table refuses them.
 var complexRules map[string]complexRule
@@ -38,12 +38,12 @@ func init() {
 		"permute", "t", "numpy_T", "unsqueeze", "squeeze", "expand", "expand_as", "repeat", "cat", "stack", "narrow", "flip",
 		"roll",
 		"index_select", "unfold", "neg", "_neg_view", "sum", "mean", "diagonal", "tril", "triu"} {
-		byParts["aten."+name+".default"] = true
+		componentwise["aten."+name+".default"] = true
 	}
 	for _, name := range []string{"transpose.int", "squeeze.dim", "squeeze.dims", "flatten.using_ints", "unflatten.int",
 		"slice.Tensor", "select.int",
 		"index.Tensor", "add.Tensor", "sub.Tensor", "sum.dim_IntList", "mean.dim"} {
-		byParts["aten."+name] = true
+		componentwise["aten."+name] = true
 	}
 	complexRules = map[string]complexRule{
 		"aten._fft_r2c.default": fourierOfReals, "aten._fft_c2c.default": fourierOfComplex,
@@ -63,23 +63,23 @@ func init() {
 	}
 }
 
-// complexNode builds a node with complex numbers; done is false for another node.
+// complexNode builds a node with complex numbers; done is false for other nodes.
 func (g *graph) complexNode(n *nodeJSON, c *call, name string) (done bool, err error) {
 	reads := c.readsComplex()
 	if f := complexRules[name]; f != nil && (reads || rules[name] == nil || c.makesComplex()) {
 		result := f(c)
 		return true, g.assignComplex(n, []*ir.Value{result.re}, []*ir.Value{result.im})
 	}
-	if !reads || !byParts[name] {
+	if !reads || !componentwise[name] {
 		return false, nil
 	}
-	c.reads = realPart
+	c.reads = realComponent
 	real := rules[name](c)
-	c.reads = imaginaryPart
+	c.reads = imaginaryComponent
 	return true, g.assignComplex(n, real, rules[name](c))
 }
 
-// assignComplex gives the results of a node, as real and imaginary components, their names.
+// assignComplex names the results of a node, given as real and imaginary components.
 func (g *graph) assignComplex(n *nodeJSON, real, imaginary []*ir.Value) error {
 	if err := g.assign(n, real); err != nil {
 		return err
@@ -137,8 +137,8 @@ func (c *call) makesComplex() bool {
 	return a != nil && a.kind == "as_scalar_type" && c.dtype("dtype", dtype.F32).IsComplex()
 }
 
-// partOf returns the component of a tensor that a rule sees; nil if there is none.
-func (c *call) partOf(name string) *ir.Value {
+// componentOf returns the component of a tensor that a rule sees; nil if there is no such tensor.
+func (c *call) componentOf(name string) *ir.Value {
 	if c.base != nil && name == c.baseName {
 		return c.base
 	}
@@ -151,13 +151,13 @@ func (c *call) partOf(name string) *ir.Value {
 		v = c.read(a)
 	}
 	switch {
-	case v == nil || c.reads == realPart:
+	case v == nil || c.reads == realComponent:
 		return v
-	case im != nil && c.reads == imaginaryPart:
+	case im != nil && c.reads == imaginaryComponent:
 		return im
 	case im != nil:
 		c.Fail(diag.Unsupportedf("complex numbers of the tensor %s", name).AtTensor(name))
-	case c.reads == imaginaryPart && v.Type.DType.IsFloat():
+	case c.reads == imaginaryComponent && v.Type.DType.IsFloat():
 		return ops.Expand(c.Builder, c.like(v, 0), v.Type.Shape...)
 	}
 	return v
@@ -176,8 +176,8 @@ func (c *call) complex(name string) complexNumbers {
 		return complexNumbers{ops.Scalar(c.Builder, dtype.F32, float64(z.Re)),
 			ops.Scalar(c.Builder, dtype.F32, float64(z.Im))}
 	}
-	c.reads = realPart
-	defer func() { c.reads = noPart }()
+	c.reads = realComponent
+	defer func() { c.reads = noComponent }()
 	v := c.tensor(name)
 	if v.Type.DType.IsComplex() {
 		c.Fail(diag.Unsupportedf("an input of complex numbers"))
@@ -189,7 +189,7 @@ func (c *call) complex(name string) complexNumbers {
 	return complexNumbers{re: v}
 }
 
-// filledComplex returns a tensor of complex numbers; the imaginary component of real ones is 0.
+// filledComplex is complex with an imaginary component of 0 for real numbers, and f32 for integers.
 func (c *call) filledComplex(name string) complexNumbers {
 	x := c.complex(name)
 	if kind(x.re.Type.DType) < 2 {
@@ -207,11 +207,11 @@ func (g *graph) complexConstant(name string, t *tensor.Tensor) (z complexNumbers
 	if t.DType() == dtype.C128 {
 		each = dtype.F64
 	}
-	parts, err := t.BitCast(each, append(append([]int64{}, t.Shape()...), 2)...)
+	components, err := t.BitCast(each, append(append([]int64{}, t.Shape()...), 2)...)
 	if err != nil {
 		return z, err
 	}
-	return g.split(g.Builder.Constant(name, parts)), nil
+	return g.split(g.Builder.Constant(name, components)), nil
 }
 
 // split returns a tensor of pairs along the last axis as complex numbers.
@@ -230,6 +230,7 @@ func (c *call) pairs(z complexNumbers) *ir.Value {
 		ops.Reshape(c.Builder, z.im, shape...))
 }
 
+// viewAsReal is a rule for complex numbers as pairs along a new last axis.
 func viewAsReal(c *call) complexNumbers { return complexNumbers{re: c.pairs(c.filledComplex("self"))} }
 
 // viewAsComplex is a rule for pairs along the last axis as complex numbers.
@@ -341,7 +342,7 @@ func (c *call) transform(x *ir.Value, axes []int, inverse bool) *ir.Value {
 	for _, axis := range axes {
 		length := x.Type.Shape[axis]
 		x = ops.Fourier(c.Builder, x, int64(axis), length, inverse, false)
-		if inverse { // which divides by the length
+		if inverse { // the inverse divides by the length
 			x = c.binary(ops.Mul, x, c.lengthOf(x, length))
 		}
 	}
@@ -368,7 +369,7 @@ func (c *call) normalized(x *ir.Value, lengths []sym.Expr) *ir.Value {
 	return nil
 }
 
-// transformed returns the axes of a transform and their lengths; the last axis is the one-sided one.
+// transformed returns the axes of a transform and their lengths; the last one is the one-sided axis.
 func (c *call) transformed(x *ir.Value) (axes []int, lengths []sym.Expr) {
 	seen := map[int]bool{}
 	for _, d := range c.listOf("dim") {

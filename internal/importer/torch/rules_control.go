@@ -22,10 +22,10 @@ func init() {
 	})
 }
 
-// Bounds of what graphs within graphs may ask for.
+// Limits of nested graphs.
 const (
 	mostDepth = 48
-	mostInner = 1 << 16 // nodes, in each graph as often as it is built
+	mostInner = 1 << 16 // nodes, counted in each graph as often as it is built
 )
 
 // budget counts the nodes of nested graphs (a loop builds its condition's graph twice) and the rebuilt views.
@@ -43,7 +43,7 @@ func (b *budget) take() error {
 type passed struct {
 	value  *ir.Value
 	number sym.Expr
-	memory *alias // of the value, if the graph may write to it
+	memory *alias // the value's memory, if the graph may write to it
 }
 
 // arg returns a positional argument.
@@ -135,11 +135,11 @@ func (c *call) pass(a *argument) passed {
 	return passed{}
 }
 
-// tensorsOf returns a list of which all elements are tensors.
+// tensorsOf returns a list whose elements must all be tensors.
 func (c *call) tensorsOf(i int, what string) (values []*ir.Value) {
 	for _, p := range c.list(i, what) {
 		if p.value == nil {
-			c.Fail(diag.Unsupportedf("%s that are whole numbers", what).WithFix("make tensors of them in the model"))
+			c.Fail(diag.Unsupportedf("%s that are integers", what).WithFix("make tensors of them in the model"))
 		}
 		values = append(values, p.value)
 	}
@@ -199,7 +199,7 @@ func (g *graph) bind(in argument, p passed) {
 			g.Fail(diag.Inputf("it is given %s, which is of another type or rank", p.value.Type).AtTensor(n.Name))
 		}
 		if g.aliases[n.Name] = p.memory; p.memory == nil {
-			g.aliases[n.Name] = &alias{storage: &storage{opaque: "what is around a graph"}, value: p.value}
+			g.aliases[n.Name] = &alias{storage: &storage{opaque: "the surrounding graph"}, value: p.value}
 		}
 		g.values[n.Name] = p.value
 		g.learn(n.Name, p.value)
@@ -214,7 +214,7 @@ func (g *graph) bind(in argument, p passed) {
 	}
 }
 
-// result is an output of a graph.
+// result returns the value of an output of a graph.
 func (c *call) result(out *argument) *ir.Value {
 	switch out.kind {
 	case "as_tensor":
@@ -231,7 +231,7 @@ func (c *call) result(out *argument) *ir.Value {
 // branch is a rule for cond: a condition, the graphs of both branches, and their arguments.
 func branch(c *call) []*ir.Value {
 	condition := c.truth(c.arg(0, "the condition"))
-	given := c.list(3, "what the branches are given")
+	given := c.list(3, "the branches' arguments")
 	var sides [2]*ir.Block
 	for i := range sides {
 		sides[i] = &ir.Block{}
@@ -250,7 +250,7 @@ func branch(c *call) []*ir.Value {
 // arguments.
 func whileLoop(c *call) []*ir.Value {
 	test, body := c.inner(0, "the graph of the condition"), c.inner(1, "the body")
-	carried, stays := c.tensorsOf(2, "carried values"), c.list(3, "what the body is given")
+	carried, stays := c.tensorsOf(2, "carried values"), c.list(3, "the body's arguments")
 	if len(carried) == 0 {
 		c.Fail(diag.Inputf("a loop that carries nothing"))
 	}
@@ -275,14 +275,15 @@ func whileLoop(c *call) []*ir.Value {
 	return ops.Loop(c.Builder, block, nil, first, carried...)
 }
 
-// mapOver is a rule for map: a graph for each slice along the first axis of some tensors, beside constant arguments.
+// mapOver is a rule for map: a graph for each slice along the first axis of some tensors, with further constant
+// arguments.
 func mapOver(c *call) []*ir.Value {
-	return c.slices(0, nil, c.tensorsOf(1, "what is mapped"), c.list(2, "what the body is given"))
+	return c.slices(0, nil, c.tensorsOf(1, "mapped tensors"), c.list(2, "the body's arguments"))
 }
 
-// scan is a rule that carries states from slice to slice.
+// scan is a rule for scan: map that also carries states from slice to slice.
 func scan(c *call) []*ir.Value {
-	return c.slices(0, c.tensorsOf(1, "states"), c.tensorsOf(2, "what is scanned"), c.list(3, "what the body is given"))
+	return c.slices(0, c.tensorsOf(1, "states"), c.tensorsOf(2, "scanned tensors"), c.list(3, "the body's arguments"))
 }
 
 // slices builds a graph that runs for each slice along the first axis, and stacks its results.

@@ -22,8 +22,8 @@ func (c *call) length(x *ir.Value, p float64) *ir.Value {
 	case c.Dims().EQ(x.Type.Shape[axis], sym.Const(0)) == sym.Yes:
 		return ops.Expand(c.Builder, c.like(x, 0), x.Type.Shape[:axis]...)
 	case p == 0:
-		apart := c.binary(ops.Ne, x, c.like(x, 0))
-		return ops.ReduceSum(c.Builder, ops.Cast(c.Builder, apart, x.Type.DType), false, axis)
+		nonzero := c.binary(ops.Ne, x, c.like(x, 0))
+		return ops.ReduceSum(c.Builder, ops.Cast(c.Builder, nonzero, x.Type.DType), false, axis)
 	case p == 1:
 		return ops.ReduceSum(c.Builder, size, false, axis)
 	case p == 2:
@@ -46,7 +46,7 @@ func distances(c *call) []*ir.Value {
 	return one(c.length(c.binary(ops.Sub, x, y), c.float("p", 2)))
 }
 
-// pairsOf returns the indices of the two rows of x in each pair of different rows.
+// pairsOf returns the row indices of each pair of different rows of x: the first rows and the second rows.
 func (c *call) pairsOf(x *ir.Value) (first, second []int64) {
 	if len(x.Type.Shape) != 2 {
 		c.Fail(diag.Inputf("distances of the rows of %s", x.Type))

@@ -14,15 +14,15 @@ func init() {
 		"aten._pdist_backward.default": pairDistancesBackward})
 }
 
-// slope returns the derivative of distances of order p by the differences apart, times grad. Distances and gradients
-// have an extent of 1 on the differences' last axis. The derivative of a distance of 0 is 0.
-func (c *call) slope(apart, distance, grad *ir.Value, p float64) *ir.Value {
-	sign, size := c.unary(ops.Sign, apart), c.unary(ops.Abs, apart)
+// slope returns the derivative of distances of order p with respect to the differences, times grad. Distances and
+// gradients have an extent of 1 on the differences' last axis. The derivative of a distance of 0 is 0.
+func (c *call) slope(difference, distance, grad *ir.Value, p float64) *ir.Value {
+	sign, size := c.unary(ops.Sign, difference), c.unary(ops.Abs, difference)
 	switch {
 	case p < 0 || math.IsNaN(p):
 		c.Fail(diag.Inputf("a distance of order %g", p))
 	case p == 0:
-		return c.binary(ops.Mul, apart, c.like(apart, 0))
+		return c.binary(ops.Mul, difference, c.like(difference, 0))
 	case p == 1:
 		return c.binary(ops.Mul, grad, sign)
 	case math.IsInf(p, 1):
@@ -41,7 +41,7 @@ func (c *call) slope(apart, distance, grad *ir.Value, p float64) *ir.Value {
 	return ops.Where(c.Builder, none, c.like(y, 0), y)
 }
 
-// distancesBackward is a rule for the gradient of _cdist_forward by x1.
+// distancesBackward is a rule for the gradient of _cdist_forward with respect to x1.
 func distancesBackward(c *call) []*ir.Value {
 	x, y, grad, distance := c.tensor("x1"), c.tensor("x2"), c.tensor("grad_output"), c.tensor("cdist")
 	rank := len(x.Type.Shape)
@@ -51,8 +51,8 @@ func distancesBackward(c *call) []*ir.Value {
 	row := func(v *ir.Value, axis int) *ir.Value {
 		return ops.Reshape(c.Builder, v, at(v.Type.Shape, axis, unit)...)
 	}
-	apart := c.binary(ops.Sub, row(x, rank-1), row(y, rank-2))
-	slope := c.slope(apart, row(distance, rank), row(grad, rank), c.float("p", 2))
+	difference := c.binary(ops.Sub, row(x, rank-1), row(y, rank-2))
+	slope := c.slope(difference, row(distance, rank), row(grad, rank), c.float("p", 2))
 	return one(ops.Expand(c.Builder, ops.ReduceSum(c.Builder, slope, false, int64(rank-1)), x.Type.Shape...))
 }
 
@@ -66,9 +66,9 @@ func pairDistancesBackward(c *call) []*ir.Value {
 	}
 	n := sym.Const(int64(len(first)))
 	from, to := c.vector(first), c.vector(second)
-	apart := c.binary(ops.Sub, ops.Gather(c.Builder, x, from, 0), ops.Gather(c.Builder, x, to, 0))
+	difference := c.binary(ops.Sub, ops.Gather(c.Builder, x, from, 0), ops.Gather(c.Builder, x, to, 0))
 	column := func(v *ir.Value) *ir.Value { return ops.Reshape(c.Builder, v, n, unit) }
-	slope := c.slope(apart, column(distance), column(grad), c.float("p", 2))
+	slope := c.slope(difference, column(distance), column(grad), c.float("p", 2))
 	y := ops.ScatterND(c.Builder, zeros, column(from), slope, "add")
 	return one(ops.ScatterND(c.Builder, y, column(to), c.unary(ops.Neg, slope), "add"))
 }

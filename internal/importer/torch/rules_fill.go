@@ -21,7 +21,7 @@ func full(c *call) []*ir.Value {
 	return one(ops.Expand(c.Builder, c.number("fill_value", c.dtype("dtype", own)), c.syms("size")...))
 }
 
-// filled returns a rule for a tensor of the constant x.
+// filled returns a rule for a tensor of the constant x in the shape size.
 func filled(x float64) rule {
 	return func(c *call) []*ir.Value {
 		own := dtype.F32
@@ -40,6 +40,7 @@ func (c *call) constantOf(dt dtype.DType, x float64) *ir.Value {
 	return ops.Cast(c.Builder, ops.Scalar(c.Builder, dtype.F32, x), dt)
 }
 
+// scalarTensor is a rule for the number s as a scalar.
 func scalarTensor(c *call) []*ir.Value {
 	return one(c.number("s", c.dtype("dtype", dtype.F32)))
 }
@@ -70,7 +71,7 @@ func filledLike(v float64) rule {
 	}
 }
 
-// arange is a rule for start, start + step, … below end.
+// arange is a rule for start, start + step, … up to but not including end.
 func arange(c *call) []*ir.Value {
 	if a := c.args["end"]; a == nil || a.kind != "as_int" && a.kind != "as_sym_int" {
 		c.Fail(diag.Unsupportedf("a range of floats"))

@@ -24,7 +24,7 @@ func embedding(c *call) []*ir.Value {
 	return one(ops.Gather(c.Builder, c.tensor("weight"), c.tensor("indices"), 0))
 }
 
-// indexSelect is a rule for the slices of self at the positions of a vector along an axis.
+// indexSelect is a rule for the slices of self at the indices of a vector along an axis.
 func indexSelect(c *call) []*ir.Value {
 	x := c.tensor("self")
 	if len(x.Type.Shape) == 0 {
@@ -33,7 +33,7 @@ func indexSelect(c *call) []*ir.Value {
 	return one(ops.Gather(c.Builder, x, c.tensor("index"), int64(c.axis("dim", 0, len(x.Type.Shape)))))
 }
 
-// vectored returns a tensor with an axis: a number becomes a vector of one.
+// vectored returns a tensor with at least one axis: a scalar becomes a vector of one element.
 func (c *call) vectored(x *ir.Value) *ir.Value {
 	if len(x.Type.Shape) > 0 {
 		return x
@@ -51,7 +51,7 @@ func (c *call) isEmpty(x *ir.Value) bool {
 func gather(c *call) []*ir.Value {
 	x, at := c.tensor("self"), c.tensor("index")
 	axis := int64(c.axis("dim", 0, len(x.Type.Shape)))
-	if c.isEmpty(at) { // indices of whatever rank
+	if c.isEmpty(at) { // the indices may have another rank then
 		return one(ops.Expand(c.Builder, c.constantOf(x.Type.DType, 0), at.Type.Shape...))
 	}
 	y := ops.GatherElements(c.Builder, c.vectored(x), c.vectored(at), axis)
@@ -69,28 +69,28 @@ func nonzero(c *call) []*ir.Value {
 	return one(ops.Transpose(c.Builder, at, 1, 0))
 }
 
-// places stacks index tensors of one shape to positions, [..., n], n the number of tensors.
-func (c *call) places(indices []*ir.Value) *ir.Value {
+// stacked stacks n index tensors, broadcast to one shape, along a new last axis: [..., n].
+func (c *call) stacked(indices []*ir.Value) *ir.Value {
 	all := indices[0]
 	for _, v := range indices[1:] {
 		all = c.binary(ops.Add, all, c.binary(ops.Mul, v, c.like(v, 0)))
 	}
 	shape := append(append([]sym.Expr{}, all.Type.Shape...), unit)
-	parts := make([]*ir.Value, len(indices))
+	list := make([]*ir.Value, len(indices))
 	for i, v := range indices {
-		parts[i] = ops.Reshape(c.Builder, ops.Expand(c.Builder, v, all.Type.Shape...), shape...)
+		list[i] = ops.Reshape(c.Builder, ops.Expand(c.Builder, v, all.Type.Shape...), shape...)
 	}
-	return ops.Concat(c.Builder, int64(len(shape)-1), parts...)
+	return ops.Concat(c.Builder, int64(len(shape)-1), list...)
 }
 
-// indexed is the index tensors of a node: positions from 0 on, and their axes.
+// indexed has the index tensors of a node, counted from 0, and their axes.
 type indexed struct {
 	indices []*ir.Value
-	axes    []int // of each index, in order
+	axes    []int // of each index tensor, in ascending order
 }
 
-// front returns the first axis of the index tensors' shape in the result: that of the first indexed axis if the
-// indexed axes are adjacent, else 0.
+// front returns the first axis of the index tensors' shape in the result: the first indexed axis if the indexed axes
+// are adjacent, otherwise 0.
 func (x indexed) front() int {
 	if x.axes[len(x.axes)-1]-x.axes[0] == len(x.axes)-1 {
 		return x.axes[0]
@@ -112,11 +112,10 @@ func (x indexed) perm(rank int) []int64 {
 	return perm
 }
 
-// isMask reports whether an index is a mask, which selects the positions of its true elements.
+// isMask reports whether an index is a mask, which selects the indices of its true elements.
 func isMask(v *ir.Value) bool { return v.Type.DType == dtype.Bool || v.Type.DType == dtype.U8 }
 
-// indices returns the index tensors of a node. A mask becomes an index for each of its axes, of a length that data
-// decide.
+// indices returns the index tensors of a node. A mask becomes an index for each of its axes, whose length data decide.
 func (c *call) indices(x *ir.Value) (found indexed) {
 	axis := 0
 	for _, v := range c.optionals("indices") {
@@ -145,7 +144,7 @@ func (c *call) indices(x *ir.Value) (found indexed) {
 	return found
 }
 
-// trues returns the positions of a mask's true elements, a vector for each axis.
+// trues returns the indices of a mask's true elements, a vector for each axis.
 func (c *call) trues(mask *ir.Value) (list []*ir.Value) {
 	if len(mask.Type.Shape) == 0 {
 		c.Fail(diag.Unsupportedf("a mask without axes as an index"))
@@ -165,12 +164,12 @@ func index(c *call) []*ir.Value {
 	if len(at.indices) == 1 {
 		return one(ops.Gather(c.Builder, x, at.indices[0], int64(at.axes[0])))
 	}
-	places := c.places(at.indices)
-	y := ops.GatherND(c.Builder, ops.Transpose(c.Builder, x, at.perm(len(x.Type.Shape))...), places, 0)
-	return one(c.moved(y, 0, at.front(), len(places.Type.Shape)-1))
+	positions := c.stacked(at.indices)
+	y := ops.GatherND(c.Builder, ops.Transpose(c.Builder, x, at.perm(len(x.Type.Shape))...), positions, 0)
+	return one(c.moved(y, 0, at.front(), len(positions.Type.Shape)-1))
 }
 
-// moved moves count axes that begin at from to begin at to.
+// moved moves the count axes that begin at axis from, so that they begin at axis to.
 func (c *call) moved(x *ir.Value, from, to, count int) *ir.Value {
 	if from == to || count == 0 {
 		return x
@@ -197,12 +196,12 @@ func indexPut(c *call) []*ir.Value {
 	}
 	at := c.indices(x)
 	perm := at.perm(len(x.Type.Shape))
-	turned, places := ops.Transpose(c.Builder, x, perm...), c.places(at.indices)
-	whole, front := len(places.Type.Shape)-1, at.front()
+	turned, positions := ops.Transpose(c.Builder, x, perm...), c.stacked(at.indices)
+	indexAxes, front := len(positions.Type.Shape)-1, at.front()
 	rest := turned.Type.Shape[len(at.indices):]
-	shape := append(append([]sym.Expr{}, rest[:front]...), places.Type.Shape[:whole]...)
+	shape := append(append([]sym.Expr{}, rest[:front]...), positions.Type.Shape[:indexAxes]...)
 	values = ops.Expand(c.Builder, values, append(shape, rest[front:]...)...)
-	turned = c.scatteredSlices(turned, places, c.moved(values, front, 0, whole), c.bool("accumulate", false))
+	turned = c.scatteredSlices(turned, positions, c.moved(values, front, 0, indexAxes), c.bool("accumulate", false))
 	back := make([]int64, len(perm))
 	for i, axis := range perm {
 		back[axis] = int64(i)
@@ -222,7 +221,7 @@ func (c *call) putMasked(x, mask, value *ir.Value) *ir.Value {
 	return ops.Where(c.Builder, ops.Reshape(c.Builder, ops.Cast(c.Builder, mask, dtype.Bool), shape...), value, x)
 }
 
-// sumOf returns the sum; of bools, their disjunction.
+// sumOf returns the sum; of bools, the disjunction.
 func (c *call) sumOf(x, y *ir.Value) *ir.Value {
 	if x.Type.DType == dtype.Bool {
 		return c.binary(ops.Or, x, y)
@@ -230,16 +229,17 @@ func (c *call) sumOf(x, y *ir.Value) *ir.Value {
 	return c.binary(ops.Add, x, y)
 }
 
-// scatteredSlices returns x with slices replaced, or added to if add is set.
-func (c *call) scatteredSlices(x, places, values *ir.Value, add bool) *ir.Value {
+// scatteredSlices replaces slices of x at positions by values, or adds values if add is true; of bools, the
+// disjunction.
+func (c *call) scatteredSlices(x, positions, values *ir.Value, add bool) *ir.Value {
 	if !add {
-		return ops.ScatterND(c.Builder, x, places, values, "none")
+		return ops.ScatterND(c.Builder, x, positions, values, "none")
 	}
 	if x.Type.DType != dtype.Bool {
-		return ops.ScatterND(c.Builder, x, places, values, "add")
+		return ops.ScatterND(c.Builder, x, positions, values, "add")
 	}
 	return c.asNumbers(x, func(x *ir.Value) *ir.Value {
-		return ops.ScatterND(c.Builder, x, places, ops.Cast(c.Builder, values, x.Type.DType), "max")
+		return ops.ScatterND(c.Builder, x, positions, ops.Cast(c.Builder, values, x.Type.DType), "max")
 	})
 }
 
@@ -268,10 +268,10 @@ func maskedSelect(c *call) []*ir.Value {
 	return one(ops.Compress(c.Builder, flat, mask, 0))
 }
 
-// item is a rule for a tensor's only element as a number, for functions of tensors and numbers. It cannot be a size.
+// item is a rule for a tensor's only element, as a scalar.
 func item(c *call) []*ir.Value { return one(ops.Reshape(c.Builder, c.tensor("self"))) }
 
-// strided is a rule that reads a tensor's memory with other sizes and strides. Its elements must be contiguous in
+// strided is a rule that reads self's memory with other sizes and strides. The elements of self must be contiguous in
 // memory, in any order of the axes.
 func strided(c *call) []*ir.Value {
 	x := c.tensor("self")
@@ -342,12 +342,13 @@ func (c *call) memory(x *ir.Value) *ir.Value {
 		sizes, turned = append(sizes, x.Type.Shape[axis]), append(turned, strides[axis])
 	}
 	if !c.rowMajor(sizes, turned) {
-		c.Fail(diag.Unsupportedf("a view of the memory of %s, which torch does not have in one piece", x.Type))
+		c.Fail(diag.Unsupportedf("a view of the memory of %s, which is not contiguous in torch", x.Type))
 	}
 	return ops.Reshape(c.Builder, ops.Transpose(c.Builder, x, order...), product(sizes))
 }
 
-// unfold has the windows of an axis as its elements, with what lies in them along a new last axis.
+// unfold is a rule for the windows of an axis: the axis then counts the windows, and a new last axis has their
+// elements.
 func unfold(c *call) []*ir.Value {
 	x := c.tensor("self")
 	axis, size, step := c.axis("dimension", 0, len(x.Type.Shape)), c.int("size", 1), c.int("step", 1)

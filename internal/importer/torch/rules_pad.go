@@ -18,7 +18,7 @@ func init() {
 	})
 }
 
-// pad returns a rule for padding in a mode; the list of widths begins with the last axis.
+// pad returns a rule for padding in a mode; "" means the argument mode. The list of widths begins with the last axis.
 func pad(mode string) rule {
 	return func(c *call) []*ir.Value {
 		x, how := c.tensor("self"), mode
@@ -28,7 +28,7 @@ func pad(mode string) rule {
 		}
 		if how == "" {
 			how = map[string]string{"constant": "constant", "reflect": "reflect", "replicate": "edge",
-				"circular": "wrap"}[c.text("mode", "constant")]
+				"circular": "wrap"}[c.string("mode", "constant")]
 		}
 		list, n := c.syms(name), len(x.Type.Shape)
 		begin, end := make([]sym.Expr, n), make([]sym.Expr, n)
@@ -54,8 +54,8 @@ func pad(mode string) rule {
 	}
 }
 
-// padCut pads along an axis of which negative padding removes elements. Those are gone, but the edge and what is
-// reflected are the whole axis': other than for ops.Pad. It returns the padding that is left to do.
+// padCut pads along an axis whose padding may be negative, which removes elements. The edge and the reflected elements
+// are those of the original axis, which ops.Pad does not offer. It returns the padding that remains to be done.
 func (c *call) padCut(x *ir.Value, axis int, how string, begin, end sym.Expr) (y *ir.Value, first, last sym.Expr) {
 	b, fixed := begin.Const()
 	e, also := end.Const()

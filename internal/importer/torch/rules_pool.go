@@ -72,7 +72,7 @@ func maxPool(c *call) []*ir.Value {
 	return c.batched(c.tensor("self"), n+2, func(x *ir.Value) *ir.Value { return ops.MaxPool(c.Builder, x, win, ceil) })
 }
 
-// withinPlane turns indices into a tensor into indices into their planes.
+// withinPlane converts flat indices of a tensor to indices within their planes.
 func (c *call) withinPlane(x, indices *ir.Value) *ir.Value {
 	plane := ops.Integers(c.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{product(x.Type.Shape[2:]).Max(unit)})
 	return c.binary(ops.FloorMod, ops.Cast(c.Builder, indices, dtype.I64), plane)
@@ -86,7 +86,7 @@ func maxPoolBackward(c *call) []*ir.Value {
 	})
 }
 
-// pooledBack returns the derivative of a pooling of self, times grad_output. Both may lack the batch axis.
+// pooledBack returns the derivative of a pooling with respect to self, times grad_output. Both may lack the batch axis.
 func (c *call) pooledBack(n int, pool func(x *ir.Value) *ir.Value) []*ir.Value {
 	x := c.tensor("self")
 	y := c.batched(x, n+2, pool)

@@ -64,7 +64,7 @@ func linear(c *call) []*ir.Value {
 }
 
 func einsum(c *call) []*ir.Value {
-	return one(ops.Einsum(c.Builder, c.text("equation", ""), c.tensors("tensors")...))
+	return one(ops.Einsum(c.Builder, c.string("equation", ""), c.tensors("tensors")...))
 }
 
 // window returns the window of a convolution over the axes after the first two.
@@ -81,7 +81,7 @@ func (c *call) window(x, w *ir.Value) ops.Window {
 	if a := c.args["padding"]; a != nil && a.kind == "as_string" {
 		for i := range n {
 			total := int64(0)
-			if c.text("padding", "") == "same" {
+			if c.string("padding", "") == "same" {
 				total = win.Dilations[i] * (win.Kernel[i] - 1)
 			}
 			win.Begin, win.End = append(win.Begin, sym.Const(total/2)), append(win.End, sym.Const(total-total/2))
@@ -126,7 +126,7 @@ func transposed(c *call) []*ir.Value {
 	})
 }
 
-// mask returns which of a node's n results are wanted.
+// mask returns whether each of a node's n results is wanted.
 func (c *call) mask(n int) []bool {
 	list := make([]bool, n)
 	if c.has("output_mask") {
@@ -137,8 +137,8 @@ func (c *call) mask(n int) []bool {
 	return list
 }
 
-// derivatives returns Weir's own derivatives of ys, times gs, by xs. Weir may not know sizes that torch knows, so it
-// checks them.
+// derivatives returns Weir's own derivatives of ys with respect to xs, times gs. It reshapes gs, because Weir may not
+// know sizes that torch knows.
 func (c *call) derivatives(ys, gs, xs []*ir.Value) []*ir.Value {
 	for i, y := range ys {
 		gs[i] = ops.Reshape(c.Builder, ops.Cast(c.Builder, gs[i], y.Type.DType), y.Type.Shape...)
@@ -146,7 +146,7 @@ func (c *call) derivatives(ys, gs, xs []*ir.Value) []*ir.Value {
 	return ops.VJP(c.Builder, ys, gs, xs)
 }
 
-// backward returns Weir's own derivatives of ys, times gs, by the wanted xs; the others are nil.
+// backward returns Weir's own derivatives of ys with respect to the wanted xs, times gs; the others are nil.
 func (c *call) backward(ys, gs, xs []*ir.Value, wanted []bool) []*ir.Value {
 	var by []*ir.Value
 	for i, x := range xs {
@@ -164,7 +164,7 @@ func (c *call) backward(ys, gs, xs []*ir.Value, wanted []bool) []*ir.Value {
 	return out
 }
 
-// convolutionBackward is a rule for the derivatives of a convolution by input, weight and bias.
+// convolutionBackward is a rule for the derivatives of a convolution with respect to input, weight and bias.
 func convolutionBackward(c *call) []*ir.Value {
 	x, w, g := c.tensor("input"), c.tensor("weight"), c.tensor("grad_output")
 	win, groups := c.window(x, w), c.int("groups", 1)

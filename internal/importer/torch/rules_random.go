@@ -11,9 +11,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Random operators of files draw from weir's generator: a node has a seed of its own, made of its name, so that every
-// run of a model draws the same numbers, and no two nodes do. They are not torch's numbers. Graphs alone, such as those
-// of torch.compile, leave chance to torch.
+// Random operators of files draw from Weir's generator. A node's seed is a hash of its name, so that every run of a
+// model draws the same numbers, and different nodes draw different ones. They are not torch's numbers. Graphs alone,
+// such as those of torch.compile, leave random operators to torch.
 
 // chance has the names of the random operators.
 var chance = map[string]bool{}
@@ -47,14 +47,15 @@ func Compiled() (list []string) {
 // seed returns the seed of a node's draws.
 func (c *call) seed() uint32 {
 	if c.program.record == nil {
-		c.Fail(diag.Unsupportedf("random numbers in a graph alone, which are torch's"))
+		c.Fail(diag.Unsupportedf("random numbers in a graph alone, which torch draws"))
 	}
 	h := fnv.New32a()
 	h.Write([]byte(c.Source))
 	return h.Sum32()
 }
 
-// drawn returns the type and the shape of a node's draws: the node's own, or those of self.
+// drawn returns the type and the shape of a node's draws: those of self if there is one, otherwise own and size; the
+// argument dtype overrides the type.
 func (c *call) drawn(own dtype.DType) (dtype.DType, []sym.Expr) {
 	shape := c.syms("size")
 	if c.has("self") {
@@ -64,7 +65,7 @@ func (c *call) drawn(own dtype.DType) (dtype.DType, []sym.Expr) {
 	return c.dtype("dtype", own), shape
 }
 
-// floating is drawn for floats.
+// floating is drawn; it refuses types that are not floats.
 func (c *call) floating() (dtype.DType, []sym.Expr) {
 	dt, shape := c.drawn(dtype.F32)
 	if !dt.IsFloat() {
@@ -85,7 +86,7 @@ func normal(c *call) []*ir.Value {
 	return one(ops.DrawNormal(c.Builder, c.seed(), dt, c.float("mean", 0), c.float("std", 1), shape...))
 }
 
-// exponential is a rule for −log(1 − u) / lambd of uniform numbers u.
+// exponential is a rule for −log(1 − u) / lambd, for uniform numbers u.
 func exponential(c *call) []*ir.Value {
 	dt, shape := c.floating()
 	u := ops.DrawUniform(c.Builder, c.seed(), dtype.F64, 0, 1, shape...)
@@ -93,7 +94,7 @@ func exponential(c *call) []*ir.Value {
 	return one(ops.Cast(c.Builder, y, dt))
 }
 
-// randomIntegers is a rule for integers from low on, below high.
+// randomIntegers is a rule for integers of at least low and less than high.
 func randomIntegers(c *call) []*ir.Value {
 	dt, shape := c.drawn(dtype.I64)
 	low, high := c.symOr("low", sym.Const(0)), c.sym("high")
@@ -106,7 +107,7 @@ func randomIntegers(c *call) []*ir.Value {
 	return one(ops.Cast(c.Builder, c.binary(ops.Add, y, bound(low)), dt))
 }
 
-// permutation is a rule for a random permutation: the order of random numbers.
+// permutation is a rule for a random permutation: the order of n random numbers.
 func permutation(c *call) []*ir.Value {
 	n := c.sym("n")
 	u := ops.DrawUniform(c.Builder, c.seed(), dtype.F64, 0, 1, n)
@@ -114,7 +115,7 @@ func permutation(c *call) []*ir.Value {
 	return one(ops.Cast(c.Builder, at, c.dtype("dtype", dtype.I64)))
 }
 
-// bernoulli is a rule for 1 with the probability p, or with the probability in self, else 0.
+// bernoulli is a rule for 1 with the probability p, or with the probabilities in self, and otherwise 0.
 func bernoulli(c *call) []*ir.Value {
 	x := c.tensor("self")
 	p := x
@@ -158,7 +159,8 @@ func (c *call) kept(x *ir.Value, p float64) (y, mask *ir.Value) {
 	return ops.Where(c.Builder, mask, c.binary(ops.Mul, x, c.like(x, 1/(1-p))), c.like(x, 0)), mask
 }
 
-// inPlaceDraws returns the random operator, out of place, for one that exists only in place.
+// inPlaceDraws returns the operator that draws what an in-place operator without a counterpart draws; "" for other
+// names.
 func inPlaceDraws(name string) string {
 	switch short := strings.TrimPrefix(name, "aten."); short {
 	case "normal_.default":

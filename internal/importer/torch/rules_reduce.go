@@ -16,8 +16,8 @@ func init() {
 		"aten.prod.default": folded("reduce_prod"), "aten.prod.dim_int": folded("reduce_prod"),
 		"aten.amax.default": folded("reduce_max"), "aten.amin.default": folded("reduce_min"),
 		"aten.max.default": folded("reduce_max"), "aten.min.default": folded("reduce_min"),
-		"aten.max.dim": extreme(false), "aten.min.dim": extreme(true), "aten.argmax.default": placeOf(false),
-		"aten.argmin.default": placeOf(true),
+		"aten.max.dim": extreme(false), "aten.min.dim": extreme(true), "aten.argmax.default": indexOfExtreme(false),
+		"aten.argmin.default": indexOfExtreme(true),
 		"aten.any.default":    truth("reduce_max"), "aten.any.dim": truth("reduce_max"), "aten.any.dims": truth("reduce_max"),
 		"aten.all.default": truth("reduce_min"), "aten.all.dim": truth("reduce_min"),
 		"aten.var.correction": variance, "aten.var.dim": variance, "aten.logsumexp.default": logSumExp,
@@ -86,7 +86,7 @@ func mean(c *call) []*ir.Value {
 	return one(ops.ReduceMean(c.Builder, x, c.bool("keepdim", false), c.axes(x)...))
 }
 
-// folded returns a rule for a reduction along the axes in dim; integers that are multiplied become i64.
+// folded returns a rule for a reduction along the axes in dim; products of bools and integers are i64.
 func folded(name string) rule {
 	return func(c *call) []*ir.Value {
 		x := c.tensor("self")
@@ -130,8 +130,8 @@ func extreme(smallest bool) rule {
 	}
 }
 
-// placeOf returns a rule for the index of the greatest or least element, along an axis or of all.
-func placeOf(smallest bool) rule {
+// indexOfExtreme returns a rule for the index of the greatest or least element, along an axis or among all elements.
+func indexOfExtreme(smallest bool) rule {
 	return func(c *call) []*ir.Value {
 		x := c.tensor("self")
 		if x.Type.DType == dtype.Bool {
@@ -179,8 +179,7 @@ func logSumExp(c *call) []*ir.Value {
 	return one(ops.ReduceLogSumExp(c.Builder, x, c.bool("keepdim", false), c.axes(x)...))
 }
 
-// norm is a rule for (Σ |x|^p)^(1/p); of order 0 for the number of nonzero elements, and of ±∞ for the greatest or
-// least magnitude.
+// norm is a rule for (Σ |x|^p)^(1/p): for p = 0 the number of nonzero elements, for ±∞ the greatest or least magnitude.
 func norm(c *call) []*ir.Value {
 	x, keep, p := c.tensor("self"), c.bool("keepdim", false), c.float("ord", 2)
 	x = ops.Cast(c.Builder, x, c.dtype("dtype", x.Type.DType))
@@ -276,7 +275,7 @@ func lastAxes(x *ir.Value, n int) (list []int64) {
 	return list
 }
 
-// statistics returns the mean and the reciprocal deviation along axes, which keep an extent of 1.
+// statistics returns the mean and 1 / the deviation along axes, which keep an extent of 1.
 func (c *call) statistics(x *ir.Value, epsilon float64, axes []int64) (mean, reciprocal *ir.Value) {
 	mean = ops.ReduceMean(c.Builder, x, true, axes...)
 	away := c.binary(ops.Sub, x, mean)
@@ -307,8 +306,8 @@ func layerNorm(c *call) []*ir.Value {
 	return []*ir.Value{y, mean, reciprocal}
 }
 
-// layerNormBackward is a rule for the derivatives of layer norm, from the mean and the reciprocal deviation of the
-// forward pass.
+// layerNormBackward is a rule for the derivatives of layer norm with respect to input, weight and bias, from the mean
+// and the reciprocal deviation of the forward pass.
 func layerNormBackward(c *call) []*ir.Value {
 	g, x, weight := c.tensor("grad_out"), c.tensor("input"), c.optional("weight")
 	axes, wanted := lastAxes(x, len(c.syms("normalized_shape"))), c.mask(3)
@@ -344,7 +343,8 @@ func layerNormBackward(c *call) []*ir.Value {
 	return out
 }
 
-// groups returns group norm of x without scale, and the mean and reciprocal deviation, [N, groups].
+// groups returns x, normalized by groups of channels, and the mean and reciprocal deviation, [N, groups], which are nil
+// if the node has only one result.
 func (c *call) groups(x *ir.Value, groups int64, epsilon float64) (y, mean, reciprocal *ir.Value) {
 	shape := x.Type.Shape
 	split := ops.Reshape(c.Builder, x, shape[0], sym.Const(groups), product(shape[1:]).FloorDiv(sym.Const(groups)))
@@ -379,7 +379,8 @@ func groupNorm(c *call) []*ir.Value {
 	return []*ir.Value{y, mean, reciprocal}
 }
 
-// groupNormBackward is a rule for Weir's own derivative of groupNorm.
+// groupNormBackward is a rule for the derivatives of group norm with respect to input, weight and bias, from the mean
+// and the reciprocal deviation of the forward pass.
 func groupNormBackward(c *call) []*ir.Value {
 	g, x, weight := c.tensor("grad_out"), c.tensor("input"), c.optional("weight")
 	reciprocal, mean, groups := c.tensor("rstd"), c.tensor("mean"), sym.Const(c.int("group", 1))
@@ -422,7 +423,8 @@ func rmsNorm(c *call) []*ir.Value {
 	return one(c.scaledBy(y, c.optional("weight"), nil))
 }
 
-// embeddingBackward is a rule that sums the derivatives of each row, without those of the padding row.
+// embeddingBackward is a rule for the gradient of an embedding with respect to its table: it sums the gradients of each
+// row, except those of padding_idx.
 func embeddingBackward(c *call) []*ir.Value {
 	g, at := c.tensor("grad_output"), c.tensor("indices")
 	rows, width := c.sym("num_weights"), g.Type.Shape[len(g.Type.Shape)-1]
@@ -441,7 +443,7 @@ func embeddingBackward(c *call) []*ir.Value {
 // reductions are the reductions of a loss, by PyTorch's numbers.
 var reductions = []string{"none", "mean", "sum"}
 
-// losses returns the negative log likelihood of logs.
+// losses returns the negative log likelihood for logs, log-probabilities of classes.
 func (c *call) losses(logs *ir.Value) *ir.Value {
 	ignore := c.int("ignore_index", -100)
 	how := c.int("reduction", 1)
@@ -458,7 +460,8 @@ func (c *call) losses(logs *ir.Value) *ir.Value {
 	return ops.Reshape(c.Builder, loss)
 }
 
-// nllLoss is a rule for the negative log likelihood.
+// nllLoss is a rule for the negative log likelihood, and the total weight of its elements, or zeros if nothing is
+// reduced.
 func nllLoss(c *call) []*ir.Value {
 	logs, target := c.tensor("self"), c.tensor("target")
 	if c.int("reduction", 1) == 0 && len(logs.Type.Shape) > 1 {
@@ -467,8 +470,8 @@ func nllLoss(c *call) []*ir.Value {
 	kept := c.binary(ops.Ne, target, c.like(target, float64(c.int("ignore_index", -100))))
 	share := ops.Cast(c.Builder, kept, logs.Type.DType)
 	if weight := c.optional("weight"); weight != nil {
-		place := ops.Where(c.Builder, kept, target, c.like(target, 0))
-		share = c.binary(ops.Mul, share, ops.Gather(c.Builder, weight, place, 0))
+		index := ops.Where(c.Builder, kept, target, c.like(target, 0))
+		share = c.binary(ops.Mul, share, ops.Gather(c.Builder, weight, index, 0))
 	}
 	return []*ir.Value{c.losses(logs), c.reduce("reduce_sum", share, false, c.axes(share))}
 }

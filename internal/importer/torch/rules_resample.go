@@ -49,7 +49,7 @@ const (
 // scaleNames has the names of the scale arguments for a number of axes.
 var scaleNames = map[int][]string{1: {"scales"}, 2: {"scales_h", "scales_w"}, 3: {"scales_d", "scales_h", "scales_w"}}
 
-// scaling is the enlargement of an axis: its new extent and, if it is given and not 0, the factor.
+// scaling says how an axis is resized: its new extent and, if it is given and not 0, the factor.
 type scaling struct {
 	to     sym.Expr
 	factor float64
@@ -75,7 +75,7 @@ func (c *call) floatsOf(name string) []float64 {
 	return list
 }
 
-// scalings returns the enlargement of the last n axes of a shape.
+// scalings returns the scaling of the last n axes of a shape.
 func (c *call) scalings(shape []sym.Expr, n int) []scaling {
 	list := make([]scaling, n)
 	sizes, factors := c.syms("output_size"), c.floatsOf("scale_factors")
@@ -113,15 +113,15 @@ func (c *call) enlarged(extent sym.Expr, factor float64) sym.Expr {
 		}
 		return sym.Const(int64(to))
 	}
-	const parts = 1 << 10
-	if whole := factor * parts; whole == math.Floor(whole) && whole < math.MaxInt32 {
-		return c.Dims().Simplify(extent.Mul(sym.Const(int64(whole))).FloorDiv(sym.Const(parts)))
+	const denominator = 1 << 10
+	if scaled := factor * denominator; scaled == math.Floor(scaled) && scaled < math.MaxInt32 {
+		return c.Dims().Simplify(extent.Mul(sym.Const(int64(scaled))).FloorDiv(sym.Const(denominator)))
 	}
 	c.Fail(diag.Unsupportedf("an axis of %s elements is enlarged by %g", extent, factor))
 	return sym.Expr{}
 }
 
-// resampler enlarges one axis of a value. It computes positions as numbers of the type dt, as torch does.
+// resampler resizes one axis of a value. It computes positions as numbers of the type dt, as torch does.
 type resampler struct {
 	*call
 	dt    dtype.DType
@@ -139,7 +139,7 @@ func (r *resampler) extent(e sym.Expr) *ir.Value {
 	return ops.Cast(r.Builder, ops.Integers(r.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{e}), r.dt)
 }
 
-// step returns the distance between the positions of two neighbouring elements.
+// step returns the distance in the axis between the positions of neighbouring elements of the result.
 func (r *resampler) step() *ir.Value {
 	switch {
 	case r.align:
@@ -155,7 +155,7 @@ func (r *resampler) step() *ir.Value {
 	return r.binary(ops.Div, r.extent(r.from), r.extent(r.to.to))
 }
 
-// positions returns the position in the axis of each element of the result, relative to the center of the first
+// positions returns for each element of the result its position in the axis, relative to the center of the first
 // element.
 func (r *resampler) positions() *ir.Value {
 	at := ops.Counting(r.Builder, r.dt, r.to.to)
@@ -165,7 +165,7 @@ func (r *resampler) positions() *ir.Value {
 	return r.binary(ops.Sub, r.binary(ops.Mul, r.binary(ops.Add, at, r.number(0.5)), r.step()), r.number(0.5))
 }
 
-// nearest takes the nearest elements; exact selects torch's newer formula.
+// nearest takes the nearest elements; exact selects the formula of torch's nearest-exact.
 func (r *resampler) nearest(x *ir.Value, exact bool) *ir.Value {
 	half := 0.0
 	if exact {
@@ -196,7 +196,7 @@ func (r *resampler) times() int64 {
 	return 0
 }
 
-// between interpolates between the elements around each position; beyond the edges it repeats the edge.
+// between interpolates between the elements around each position; beyond the ends it repeats the last element.
 func (r *resampler) between(x *ir.Value, kind resampling) *ir.Value {
 	at := r.positions()
 	if kind == linearly && !r.align {
@@ -211,14 +211,14 @@ func (r *resampler) between(x *ir.Value, kind resampling) *ir.Value {
 	}
 	offsets := ops.Range(r.Builder, ops.Scalar(r.Builder, dtype.I64, float64(first)), ops.Scalar(r.Builder, dtype.I64, 1),
 		sym.Const(taps))
-	places := r.binary(ops.Add, ops.Cast(r.Builder, base, dtype.I64), offsets)
+	indices := r.binary(ops.Add, ops.Cast(r.Builder, base, dtype.I64), offsets)
 	last := ops.Integers(r.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{r.from.Sub(unit)})
-	places = r.binary(ops.Min, r.binary(ops.Max, places, ops.Scalar(r.Builder, dtype.I64, 0)), last)
-	return ops.Resample(r.Builder, x, places, ops.Concat(r.Builder, 1, weights...), r.axis)
+	indices = r.binary(ops.Min, r.binary(ops.Max, indices, ops.Scalar(r.Builder, dtype.I64, 0)), last)
+	return ops.Resample(r.Builder, x, indices, ops.Concat(r.Builder, 1, weights...), r.axis)
 }
 
-// cubic are the weights of the four elements around positions, t behind the second of them: Keys' kernel with the slope
-// that torch takes.
+// cubic returns the weights of the four elements around each position, which is t after the second: Keys' kernel with
+// torch's slope.
 func (r *resampler) cubic(t *ir.Value) []*ir.Value {
 	const slope = -0.75
 	// near is (a + 2)·t³ − (a + 3)·t² + 1; far is a·t³ − 5a·t² + 8a·t − 4a.
@@ -229,7 +229,7 @@ func (r *resampler) cubic(t *ir.Value) []*ir.Value {
 	return []*ir.Value{far(r.binary(ops.Add, t, one)), near(t), near(rest), far(r.binary(ops.Add, rest, one))}
 }
 
-// polynomial evaluates a polynomial of t; the coefficients descend from the highest power.
+// polynomial evaluates a polynomial of t; the coefficients begin with that of the highest power.
 func (r *resampler) polynomial(t *ir.Value, coefficients ...float64) *ir.Value {
 	y := ops.Expand(r.Builder, r.number(coefficients[0]), t.Type.Shape...)
 	for _, k := range coefficients[1:] {
@@ -238,7 +238,7 @@ func (r *resampler) polynomial(t *ir.Value, coefficients ...float64) *ir.Value {
 	return y
 }
 
-// resample enlarges the last n axes of x.
+// resample resizes the last n axes of x.
 func (c *call) resample(x *ir.Value, n int, kind resampling) *ir.Value {
 	own, dt := x.Type.DType, dtype.F32
 	if own == dtype.F64 {
@@ -267,7 +267,7 @@ func (c *call) resample(x *ir.Value, n int, kind resampling) *ir.Value {
 	return ops.Cast(c.Builder, x, own)
 }
 
-// upsample returns a rule for enlarging the last n axes.
+// upsample returns a rule that resizes the last n axes.
 func upsample(n int, kind resampling) rule {
 	return func(c *call) []*ir.Value {
 		name := "self"
@@ -287,7 +287,7 @@ func upsampleBackward(n int, kind resampling) rule {
 	}
 }
 
-// gridModes and gridPaddings are the ways to read between elements and beyond the edges, by PyTorch's numbers.
+// gridModes and gridPaddings are the ways to interpolate, and to read beyond the edges, by PyTorch's numbers.
 var (
 	gridModes    = []string{"linear", "nearest", "cubic"}
 	gridPaddings = []string{"zeros", "border", "reflection"}
@@ -305,7 +305,7 @@ func (c *call) word(name string, words []string) string {
 // sampled samples x at the positions of a grid over n axes.
 func (c *call) sampled(x, grid *ir.Value, n int) *ir.Value {
 	if len(x.Type.Shape) != n+2 {
-		c.Fail(diag.Inputf("places of %d axes in %s", n, x.Type))
+		c.Fail(diag.Inputf("positions of %d axes in %s", n, x.Type))
 	}
 	mode, padding := c.word("interpolation_mode", gridModes), c.word("padding_mode", gridPaddings)
 	return ops.GridSample(c.Builder, x, grid, mode, padding, c.bool("align_corners", false))
@@ -316,7 +316,7 @@ func gridSample(n int) rule {
 	return func(c *call) []*ir.Value { return one(c.sampled(c.tensor("input"), c.tensor("grid"), n)) }
 }
 
-// gridSampleBackward returns a rule for the derivatives of gridSample by the input and the grid.
+// gridSampleBackward returns a rule for the derivatives of gridSample with respect to the input and the grid.
 func gridSampleBackward(n int) rule {
 	return func(c *call) []*ir.Value {
 		x, grid := c.tensor("input"), c.tensor("grid")
@@ -325,7 +325,7 @@ func gridSampleBackward(n int) rule {
 	}
 }
 
-// col2im is a rule that sums overlapping blocks.
+// col2im is a rule that adds up overlapping blocks.
 func col2im(c *call) []*ir.Value {
 	win := ops.Window{Kernel: c.pairOf("kernel_size", 2, 1), Strides: c.pairOf("stride", 2, 1),
 		Dilations: c.pairOf("dilation", 2, 1)}

@@ -17,24 +17,24 @@ func init() {
 	})
 }
 
-// scattering is an assignment of values to positions along an axis.
+// scattering is an assignment of the values from to the indices at along an axis.
 type scattering struct {
 	c        *call
 	at, from *ir.Value
 	axis     int64
 }
 
-// put returns x with the values combined with its elements, as ops.ScatterElements combines them.
+// put returns x with values combined with its elements; how is the reduction of ops.ScatterElements.
 func (s *scattering) put(x, from *ir.Value, how string) *ir.Value {
 	return ops.ScatterElements(s.c.Builder, x, s.at, from, s.axis, how)
 }
 
-// fill returns x with a constant at the positions of the values.
+// fill returns x with a constant at the indices.
 func (s *scattering) fill(x *ir.Value, number float64) *ir.Value {
 	return s.put(x, ops.Expand(s.c.Builder, s.c.like(x, number), s.at.Type.Shape...), "none")
 }
 
-// scatterings has the ways to combine values with the elements at their positions. With own, the old elements count
+// scatterings has the ways to combine values with the elements at their indices. If own is true, the old elements count
 // too.
 var scatterings = map[string]func(s *scattering, x *ir.Value, own bool) *ir.Value{
 	"none": func(s *scattering, x *ir.Value, _ bool) *ir.Value { return s.put(x, s.from, "none") },
@@ -47,7 +47,7 @@ var scatterings = map[string]func(s *scattering, x *ir.Value, own bool) *ir.Valu
 	"add": scatteredBy("add", 0), "multiply": scatteredBy("mul", 1),
 }
 
-// scatteredBy combines by a function with the neutral element neutral.
+// scatteredBy combines by a function whose neutral element is neutral.
 func scatteredBy(how string, neutral float64) func(s *scattering, x *ir.Value, own bool) *ir.Value {
 	return func(s *scattering, x *ir.Value, own bool) *ir.Value {
 		if !own {
@@ -57,7 +57,8 @@ func scatteredBy(how string, neutral float64) func(s *scattering, x *ir.Value, o
 	}
 }
 
-// scatteredOrder takes the greatest or the least; repeated values do not matter.
+// scatteredOrder takes the greatest or the least. If the old elements do not count, it first overwrites them with
+// values.
 func scatteredOrder(how string) func(s *scattering, x *ir.Value, own bool) *ir.Value {
 	return func(s *scattering, x *ir.Value, own bool) *ir.Value {
 		if !own {
@@ -67,7 +68,7 @@ func scatteredOrder(how string) func(s *scattering, x *ir.Value, own bool) *ir.V
 	}
 }
 
-// scatteredMean divides sums by the number of their values; of integers it rounds down.
+// scatteredMean divides sums by the number of their terms; for integers it rounds down.
 func scatteredMean(s *scattering, x *ir.Value, own bool) *ir.Value {
 	c, ones := s.c, ops.Expand(s.c.Builder, s.c.like(x, 1), s.at.Type.Shape...)
 	start := 0.0
@@ -93,20 +94,20 @@ func scatter(how string) rule {
 	return func(c *call) []*ir.Value {
 		how := how
 		if how == "" {
-			how = c.text("reduce", "")
+			how = c.string("reduce", "")
 		}
 		f := scatterings[how]
 		if f == nil {
 			c.Fail(diag.Inputf("a reduction %q", how))
 		}
 		self := c.tensor("self")
-		if c.isEmpty(c.tensor("index")) { // indices of whatever rank
+		if c.isEmpty(c.tensor("index")) { // the indices may have another rank then
 			return one(self)
 		}
 		x, at := c.vectored(self), c.vectored(c.tensor("index"))
 		s := &scattering{c: c, at: at, axis: int64(c.axis("dim", 0, len(self.Type.Shape)))}
 		if c.has("src") {
-			s.from = c.part(ops.Cast(c.Builder, c.vectored(c.tensor("src")), x.Type.DType), at.Type.Shape)
+			s.from = c.leading(ops.Cast(c.Builder, c.vectored(c.tensor("src")), x.Type.DType), at.Type.Shape)
 		} else {
 			s.from = ops.Expand(c.Builder, c.number("value", x.Type.DType), at.Type.Shape...)
 		}
@@ -123,8 +124,8 @@ func scatter(how string) rule {
 	}
 }
 
-// part returns the leading elements of x along each axis, in the given shape.
-func (c *call) part(x *ir.Value, shape []sym.Expr) *ir.Value {
+// leading returns the leading elements of x along each axis, in the given shape.
+func (c *call) leading(x *ir.Value, shape []sym.Expr) *ir.Value {
 	if len(x.Type.Shape) != len(shape) {
 		c.Fail(diag.Inputf("values %s for indices of rank %d", x.Type, len(shape)))
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
+// unit is the extent 1.
 var unit = sym.Const(1)
 
 // same is a rule for self unchanged.
@@ -51,7 +52,7 @@ func init() {
 	})
 }
 
-// dropout is a rule for the first result of native_dropout.
+// dropout is a rule for dropout without its mask; outside of training it returns the input.
 func dropout(c *call) []*ir.Value {
 	x, p := c.tensor("input"), c.float("p", 0.5)
 	if !c.bool("train", false) || p == 0 {
@@ -73,22 +74,22 @@ func nativeDropout(c *call) []*ir.Value {
 	return []*ir.Value{x, ops.Expand(c.Builder, c.constantOf(dtype.Bool, 1), x.Type.Shape...)}
 }
 
-// nothing is a rule for assertions; the shapes' own conditions imply them.
+// nothing is a rule for assertions, which are dropped: the shapes' own conditions imply them.
 func nothing(*call) []*ir.Value { return nil }
 
 // product returns the number of elements of a shape.
 func product(shape []sym.Expr) sym.Expr { return sym.Product(append([]sym.Expr{unit}, shape...)...) }
 
-// reshape returns a rule for another shape, in the argument name; one extent may be -1.
+// reshape returns a rule for another shape, in the argument name; one extent may be −1.
 func reshape(name string) rule {
 	return func(c *call) []*ir.Value {
 		x := c.tensor("self")
-		return one(ops.Reshape(c.Builder, x, c.whole(x, c.syms(name))...))
+		return one(ops.Reshape(c.Builder, x, c.resolved(x, c.syms(name))...))
 	}
 }
 
-// whole returns a shape with an extent of -1 replaced by the quotient of x's elements and the other extents.
-func (c *call) whole(x *ir.Value, shape []sym.Expr) []sym.Expr {
+// resolved returns a shape in which an extent of −1 is replaced by the quotient of x's elements and the other extents.
+func (c *call) resolved(x *ir.Value, shape []sym.Expr) []sym.Expr {
 	rest, open := []sym.Expr{unit}, -1
 	for i, e := range shape {
 		if v, ok := e.Const(); ok && v == -1 {
@@ -118,7 +119,7 @@ func permute(c *call) []*ir.Value {
 	return one(ops.Transpose(c.Builder, x, perm...))
 }
 
-// transpose is a rule that exchanges two axes; without arguments, the axes of a matrix.
+// transpose is a rule that exchanges two axes; without arguments, the two axes of a matrix.
 func transpose(c *call) []*ir.Value {
 	x := c.tensor("self")
 	rank := len(x.Type.Shape)
@@ -136,7 +137,7 @@ func transpose(c *call) []*ir.Value {
 	return one(ops.Transpose(c.Builder, x, perm...))
 }
 
-// at inserts an extent into a shape.
+// at returns a shape with the extent e inserted before an axis.
 func at(shape []sym.Expr, axis int, e sym.Expr) []sym.Expr {
 	out := append([]sym.Expr{}, shape[:axis]...)
 	return append(append(out, e), shape[axis:]...)
@@ -148,7 +149,7 @@ func unsqueeze(c *call) []*ir.Value {
 	return one(ops.Reshape(c.Builder, x, at(x.Type.Shape, c.axis("dim", 0, len(x.Type.Shape)+1), unit)...))
 }
 
-// squeeze is a rule that removes axes of extent 1.
+// squeeze is a rule that removes axes whose extent is known to be 1.
 func squeeze(c *call) []*ir.Value {
 	x := c.tensor("self")
 	wanted := map[int]bool{}
@@ -185,12 +186,12 @@ func flatten(c *call) []*ir.Value {
 func unflatten(c *call) []*ir.Value {
 	x := c.tensor("self")
 	axis := c.axis("dim", 0, len(x.Type.Shape))
-	part := &ir.Value{Type: ir.Type{Shape: x.Type.Shape[axis : axis+1]}}
-	shape := append(append([]sym.Expr{}, x.Type.Shape[:axis]...), c.whole(part, c.syms("sizes"))...)
+	piece := &ir.Value{Type: ir.Type{Shape: x.Type.Shape[axis : axis+1]}}
+	shape := append(append([]sym.Expr{}, x.Type.Shape[:axis]...), c.resolved(piece, c.syms("sizes"))...)
 	return one(ops.Reshape(c.Builder, x, append(shape, x.Type.Shape[axis+1:]...)...))
 }
 
-// expandTo repeats x along axes of extent 1; an extent of -1 stays.
+// expandTo repeats x along axes of extent 1; an extent of −1 in shape means x's extent.
 func (c *call) expandTo(x *ir.Value, shape []sym.Expr) *ir.Value {
 	out := append([]sym.Expr{}, shape...)
 	for i := range out {
@@ -217,7 +218,7 @@ func repeat(c *call) []*ir.Value {
 	return one(ops.Tile(c.Builder, ops.Reshape(c.Builder, x, shape...), times))
 }
 
-// alike converts tensors to one type.
+// alike converts tensors to the type that arithmetic on them has.
 func (c *call) alike(list []*ir.Value) []*ir.Value {
 	dt := dtype.Invalid
 	for _, v := range list {
@@ -234,7 +235,7 @@ func (c *call) alike(list []*ir.Value) []*ir.Value {
 func concat(c *call) []*ir.Value {
 	list := c.alike(c.tensors("tensors"))
 	kept := list[:0:0]
-	for _, v := range list { // an empty vector may stand beside any tensors
+	for _, v := range list { // an empty vector is ignored, whatever the other tensors' rank
 		if n, ok := product(v.Type.Shape).Const(); len(v.Type.Shape) == 1 && ok && n == 0 {
 			continue
 		}
@@ -259,7 +260,7 @@ func stack(c *call) []*ir.Value {
 // mostIndices is the largest number of indices that are computed at import.
 const mostIndices = 1 << 24
 
-// triangleIndices returns a rule for the positions of a triangle's elements, [2, n].
+// triangleIndices returns a rule for the indices of a triangle's elements, [2, n].
 func triangleIndices(upper bool) rule {
 	return func(c *call) []*ir.Value {
 		rows, columns, offset := c.int("row", 0), c.int("col", 0), c.int("offset", 0)
@@ -307,12 +308,12 @@ func flip(c *call) []*ir.Value {
 	return one(ops.Slice(c.Builder, x, begin, extent, step))
 }
 
-// roll is a rule that rotates axes.
+// roll is a rule that rotates axes; without axes, all elements in order.
 func roll(c *call) []*ir.Value {
 	x := c.tensor("self")
-	shifts, dims, whole := c.listOf("shifts"), c.listOf("dims"), x.Type.Shape
-	if len(dims) == 0 && len(shifts) == 1 { // of all elements in order
-		x, dims = ops.Reshape(c.Builder, x, product(whole)), []int64{0}
+	shifts, dims, shape := c.listOf("shifts"), c.listOf("dims"), x.Type.Shape
+	if len(dims) == 0 && len(shifts) == 1 { // all elements in order
+		x, dims = ops.Reshape(c.Builder, x, product(shape)), []int64{0}
 	}
 	if len(shifts) != len(dims) {
 		c.Fail(diag.Inputf("%d shifts of %d axes", len(shifts), len(dims)))
@@ -324,7 +325,7 @@ func roll(c *call) []*ir.Value {
 		x = ops.Concat(c.Builder, int64(axis), ops.SliceAxis(c.Builder, x, axis, first, extent.Sub(first)),
 			ops.SliceAxis(c.Builder, x, axis, sym.Const(0), first))
 	}
-	return one(ops.Reshape(c.Builder, x, whole...))
+	return one(ops.Reshape(c.Builder, x, shape...))
 }
 
 // triangle returns a rule for the upper or lower triangle of matrices.

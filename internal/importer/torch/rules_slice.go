@@ -11,7 +11,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// bound returns a position along an extent, clipped to it; a negative one counts from the end.
+// bound returns a position along an extent, limited to it; a negative constant counts from the end.
 func (c *call) bound(e, extent sym.Expr) sym.Expr {
 	if v, ok := e.Const(); ok && v < 0 {
 		e = extent.Add(e)
@@ -19,7 +19,7 @@ func (c *call) bound(e, extent sym.Expr) sym.Expr {
 	return c.Dims().Simplify(e.Max(sym.Const(0)).Min(extent))
 }
 
-// sliced returns the axis, the begin and the end of a slice of x.
+// sliced returns the axis, the begin and the end of the slice of x that the arguments describe.
 func (c *call) sliced(x *ir.Value) (axis int, begin, end sym.Expr) {
 	axis = c.axis("dim", 0, len(x.Type.Shape))
 	extent := x.Type.Shape[axis]
@@ -47,13 +47,13 @@ func slice(c *call) []*ir.Value {
 		begins[i], steps[i] = sym.Const(0), 1
 	}
 	begins[axis], extents[axis], steps[axis] = begin, c.Dims().Simplify(count), step
-	if n, ok := extents[axis].Const(); ok && n == 0 { // wherever it begins
+	if n, ok := extents[axis].Const(); ok && n == 0 { // it may begin anywhere
 		begins[axis], steps[axis] = sym.Const(0), 1
 	}
 	return one(ops.Slice(c.Builder, x, begins, extents, steps))
 }
 
-// within stores src in x along an axis, from begin to end in steps.
+// within returns x in which the elements along an axis from begin to end, in steps, are replaced by src.
 func (c *call) within(x, src *ir.Value, axis int, begin, end sym.Expr, step int64) *ir.Value {
 	extent := x.Type.Shape[axis]
 	if step < 1 {
@@ -81,73 +81,73 @@ func sliceScatter(c *call) []*ir.Value {
 	return one(c.within(x, c.tensor("src"), axis, begin, end, c.int("step", 1)))
 }
 
-// selectScatter is a rule that stores src at one position of an axis of self.
+// selectScatter is a rule that stores src at one index of an axis of self.
 func selectScatter(c *call) []*ir.Value {
 	x, src := c.tensor("self"), c.tensor("src")
 	axis := c.axis("dim", 0, len(x.Type.Shape))
-	place := c.place(x, axis)
+	index := c.position(x, axis)
 	src = ops.Reshape(c.Builder, src, at(src.Type.Shape, axis, unit)...)
-	return one(c.within(x, src, axis, place, place.Add(unit), 1))
+	return one(c.within(x, src, axis, index, index.Add(unit), 1))
 }
 
-// narrow is a rule for length positions along an axis from start on.
+// narrow is a rule for length elements along an axis from start on.
 func narrow(c *call) []*ir.Value {
 	x := c.tensor("self")
 	axis, length := c.axis("dim", 0, len(x.Type.Shape)), c.sym("length")
 	begin := c.bound(c.sym("start"), x.Type.Shape[axis])
-	c.require(sym.Cond{A: sym.Const(0), Rel: sym.LE, B: length}, "a part's length is not negative")
-	c.require(sym.Cond{A: begin.Add(length), Rel: sym.LE, B: x.Type.Shape[axis]}, "a part lies within its tensor")
+	c.require(sym.Cond{A: sym.Const(0), Rel: sym.LE, B: length}, "a slice's length is not negative")
+	c.require(sym.Cond{A: begin.Add(length), Rel: sym.LE, B: x.Type.Shape[axis]}, "a slice lies within its tensor")
 	return one(ops.SliceAxis(c.Builder, x, axis, begin, length))
 }
 
-// without returns a shape without an axis.
+// without returns a shape with an axis removed.
 func without(shape []sym.Expr, axis int) []sym.Expr {
 	return append(append([]sym.Expr{}, shape[:axis]...), shape[axis+1:]...)
 }
 
-// place returns the position along an axis in the argument index; a negative one counts from the end.
-func (c *call) place(x *ir.Value, axis int) sym.Expr {
-	place := c.sym("index")
-	if v, ok := place.Const(); ok && v < 0 {
-		place = c.Dims().Simplify(x.Type.Shape[axis].Add(place))
+// position returns the argument index, an index along an axis; a negative constant counts from the end.
+func (c *call) position(x *ir.Value, axis int) sym.Expr {
+	index := c.sym("index")
+	if v, ok := index.Const(); ok && v < 0 {
+		index = c.Dims().Simplify(x.Type.Shape[axis].Add(index))
 	}
-	c.require(sym.Cond{A: sym.Const(0), Rel: sym.LE, B: place}, "the place is within the axis")
-	c.require(sym.Cond{A: place, Rel: sym.LT, B: x.Type.Shape[axis]}, "the place is within the axis")
-	return place
+	c.require(sym.Cond{A: sym.Const(0), Rel: sym.LE, B: index}, "the index is within the axis")
+	c.require(sym.Cond{A: index, Rel: sym.LT, B: x.Type.Shape[axis]}, "the index is within the axis")
+	return index
 }
 
-// choose is a rule for the slice at one position, without the axis.
+// choose is a rule for the slice at one index of an axis, without the axis.
 func choose(c *call) []*ir.Value {
 	x := c.tensor("self")
 	axis := c.axis("dim", 0, len(x.Type.Shape))
 	if a := c.args["index"]; a != nil {
-		if at := c.decidedBy(a); at != nil { // by data, and perhaps counted from the end
+		if at := c.decidedBy(a); at != nil { // data decide it, and it may count from the end
 			return one(ops.Gather(c.Builder, x, at, int64(axis)))
 		}
 	}
-	place := c.place(x, axis)
-	return one(ops.Reshape(c.Builder, ops.SliceAxis(c.Builder, x, axis, place, unit), without(x.Type.Shape, axis)...))
+	index := c.position(x, axis)
+	return one(ops.Reshape(c.Builder, ops.SliceAxis(c.Builder, x, axis, index, unit), without(x.Type.Shape, axis)...))
 }
 
 // cut cuts x along an axis into pieces of the given extents.
 func (c *call) cut(x *ir.Value, axis int, extents []sym.Expr) []*ir.Value {
 	total := sym.Const(0)
 	for _, e := range extents {
-		c.require(sym.Cond{A: sym.Const(0), Rel: sym.LE, B: e}, "a part's length is not negative")
+		c.require(sym.Cond{A: sym.Const(0), Rel: sym.LE, B: e}, "a piece's length is not negative")
 		total = total.Add(e)
 	}
-	c.require(sym.Cond{A: total, Rel: sym.LE, B: x.Type.Shape[axis]}, "the parts lie within their tensor")
+	c.require(sym.Cond{A: total, Rel: sym.LE, B: x.Type.Shape[axis]}, "the pieces lie within their tensor")
 	return ops.Split(c.Builder, x, axis, extents)
 }
 
-// parts returns the extents of pieces of a size; the last may be smaller.
-func (c *call) parts(extent sym.Expr, size int64) (list []sym.Expr) {
+// pieces returns the extents of pieces of a size; the last may be smaller.
+func (c *call) pieces(extent sym.Expr, size int64) (list []sym.Expr) {
 	n, ok := extent.Const()
 	if !ok {
-		c.Fail(diag.Unsupportedf("a split of %s: into how many parts depends on it", extent))
+		c.Fail(diag.Unsupportedf("a split of %s: the number of pieces depends on it", extent))
 	}
 	if size <= 0 {
-		c.Fail(diag.Inputf("parts of %d", size))
+		c.Fail(diag.Inputf("pieces of %d", size))
 	}
 	for n > size {
 		list, n = append(list, sym.Const(size)), n-size
@@ -162,7 +162,7 @@ func split(c *call) []*ir.Value {
 	if c.has("split_sizes") {
 		return c.cut(x, axis, c.syms("split_sizes"))
 	}
-	return c.cut(x, axis, c.parts(x.Type.Shape[axis], c.int("split_size", 0)))
+	return c.cut(x, axis, c.pieces(x.Type.Shape[axis], c.int("split_size", 0)))
 }
 
 // mostChunks is the largest number of chunks of an axis without elements.
@@ -176,20 +176,20 @@ func chunk(c *call) []*ir.Value {
 	if !ok || count < 1 {
 		c.Fail(diag.Unsupportedf("%d chunks of %s", count, x.Type.Shape[axis]))
 	}
-	if n == 0 { // so many parts of nothing
+	if n == 0 { // that many empty pieces
 		if count > mostChunks {
 			c.Fail(diag.Unsupportedf("%d chunks", count))
 		}
 		return c.cut(x, axis, slices.Repeat([]sym.Expr{sym.Const(0)}, int(count)))
 	}
-	return c.cut(x, axis, c.parts(x.Type.Shape[axis], max(1, (n+count-1)/count)))
+	return c.cut(x, axis, c.pieces(x.Type.Shape[axis], max(1, (n+count-1)/count)))
 }
 
-// unbind is a rule for the slices at all positions of an axis.
+// unbind is a rule for the slices at all indices of an axis.
 func unbind(c *call) []*ir.Value {
 	x := c.tensor("self")
 	axis := c.axis("dim", 0, len(x.Type.Shape))
-	list := c.cut(x, axis, c.parts(x.Type.Shape[axis], 1))
+	list := c.cut(x, axis, c.pieces(x.Type.Shape[axis], 1))
 	for i, v := range list {
 		list[i] = ops.Reshape(c.Builder, v, without(v.Type.Shape, axis)...)
 	}

@@ -24,11 +24,11 @@ func init() {
 func combined(f ops.BinaryFunction) rule {
 	return func(c *call) []*ir.Value {
 		v := c.promote(f == ops.Div, c.operand("self"), c.operand("tensor1"), c.operand("tensor2"))
-		part := c.binary(f, v[1], v[2])
+		term := c.binary(f, v[1], v[2])
 		if c.has("value") && !c.isOne("value") {
-			part = c.binary(ops.Mul, part, c.number("value", part.Type.DType))
+			term = c.binary(ops.Mul, term, c.number("value", term.Type.DType))
 		}
-		return one(c.binary(ops.Add, v[0], part))
+		return one(c.binary(ops.Add, v[0], term))
 	}
 }
 
@@ -38,12 +38,12 @@ func lerp(c *call) []*ir.Value {
 	return one(c.binary(ops.Add, v[0], c.binary(ops.Mul, v[2], c.binary(ops.Sub, v[1], v[0]))))
 }
 
-// indexedAlong returns self with at least one axis, the axis dim, and the positions along it in index, at least 0.
-func (c *call) indexedAlong() (x *ir.Value, axis int, places *ir.Value) {
+// indexedAlong returns self with at least one axis, the axis dim, and the indices along it as [n, 1], counted from 0.
+func (c *call) indexedAlong() (x *ir.Value, axis int, indices *ir.Value) {
 	self, at := c.tensor("self"), c.vectored(c.tensor("index"))
 	axis = c.axis("dim", 0, len(self.Type.Shape))
 	if x = c.vectored(self); len(at.Type.Shape) != 1 {
-		c.Fail(diag.Inputf("places %s along an axis", at.Type))
+		c.Fail(diag.Inputf("indices %s along an axis", at.Type))
 	}
 	at = ops.Cast(c.Builder, at, dtype.I64)
 	extent := ops.Integers(c.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{x.Type.Shape[axis]})
@@ -51,46 +51,46 @@ func (c *call) indexedAlong() (x *ir.Value, axis int, places *ir.Value) {
 	return x, axis, ops.Reshape(c.Builder, at, at.Type.Shape[0], unit)
 }
 
-// alongAxis stores rows at positions along an axis of x, or adds them.
-func (c *call) alongAxis(x *ir.Value, axis int, places, rows *ir.Value, add bool) *ir.Value {
+// alongAxis stores rows at indices along an axis of x, or adds them.
+func (c *call) alongAxis(x *ir.Value, axis int, indices, rows *ir.Value, add bool) *ir.Value {
 	turned := c.moved(x, axis, 0, 1)
-	turned = c.scatteredSlices(turned, places, c.moved(rows, axis, 0, 1), add)
+	turned = c.scatteredSlices(turned, indices, c.moved(rows, axis, 0, 1), add)
 	return c.moved(turned, 0, axis, 1)
 }
 
-// indexFill is a rule that fills the slices at positions along an axis with value.
+// indexFill is a rule that fills the slices at indices along an axis with value.
 func indexFill(c *call) []*ir.Value {
-	x, axis, places := c.indexedAlong()
+	x, axis, indices := c.indexedAlong()
 	shape := append([]sym.Expr{}, x.Type.Shape...)
-	shape[axis] = places.Type.Shape[0]
+	shape[axis] = indices.Type.Shape[0]
 	rows := ops.Expand(c.Builder, c.scalarOf("value", x.Type.DType), shape...)
-	y := c.alongAxis(x, axis, places, rows, false)
+	y := c.alongAxis(x, axis, indices, rows, false)
 	return one(ops.Reshape(c.Builder, y, c.tensor("self").Type.Shape...))
 }
 
-// indexInto returns a rule that stores slices of source at positions along an axis, or adds them.
+// indexInto returns a rule that stores slices of source at indices along an axis, or adds them.
 func indexInto(add bool) rule {
 	return func(c *call) []*ir.Value {
-		x, axis, places := c.indexedAlong()
+		x, axis, indices := c.indexedAlong()
 		rows := ops.Cast(c.Builder, c.vectored(c.tensor("source")), x.Type.DType)
 		if c.has("alpha") && !c.isOne("alpha") {
 			rows = times(c, rows, c.number("alpha", rows.Type.DType))
 		}
 		shape := append([]sym.Expr{}, x.Type.Shape...)
-		shape[axis] = places.Type.Shape[0]
-		y := c.alongAxis(x, axis, places, ops.Expand(c.Builder, rows, shape...), add)
+		shape[axis] = indices.Type.Shape[0]
+		y := c.alongAxis(x, axis, indices, ops.Expand(c.Builder, rows, shape...), add)
 		return one(ops.Reshape(c.Builder, y, c.tensor("self").Type.Shape...))
 	}
 }
 
-// scatteredView returns a rule that stores src in a view of self.
+// scatteredView returns a rule that stores src in a view of self; name is the view's operator.
 func scatteredView(name string) rule {
 	return func(c *call) []*ir.Value {
 		x := c.tensor("self")
 		as := *c
 		as.name = name
-		place := as.again(x, 0)
-		src := ops.Expand(c.Builder, ops.Cast(c.Builder, c.tensor("src"), x.Type.DType), place.Type.Shape...)
+		view := as.again(x, 0)
+		src := ops.Expand(c.Builder, ops.Cast(c.Builder, c.tensor("src"), x.Type.DType), view.Type.Shape...)
 		return one(as.putBack(x, src, 0))
 	}
 }

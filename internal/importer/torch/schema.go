@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 )
 
-// The schema of torch/_export/serde/schema.py, as far as it is read.
+// The fields of the schema, torch/_export/serde/schema.py, that are read.
 
 // schemaMajor is the supported version of the schema; later minor versions only add fields.
 const schemaMajor = 8
@@ -82,7 +82,7 @@ type inputSpec map[string]json.RawMessage
 // outputSpec is a union with one key, the kind of the output.
 type outputSpec map[string]json.RawMessage
 
-// argument is a union with one key, which says the kind of the value.
+// argument is a union with one key, which names the kind of the value.
 type argument struct {
 	kind  string
 	value json.RawMessage
@@ -166,15 +166,15 @@ func parseProgram(data []byte) (*exportedProgram, error) {
 	return p, nil
 }
 
-// finite quotes the words that Python writes for floats that are not finite, which JSON does not have. Strings stay
-// unchanged.
+// finite quotes the words that Python writes for floats that are not finite, which JSON lacks. Strings stay as they
+// are.
 func finite(data []byte) []byte {
 	var out []byte
 	done, within := 0, false
 	for i := 0; i < len(data); i++ {
 		switch data[i] {
 		case '\\':
-			i++ // what is escaped ends no string
+			i++ // the escaped character does not end the string
 		case '"':
 			within = !within
 		case 'N', 'I':

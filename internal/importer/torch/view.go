@@ -14,7 +14,7 @@ import (
 type sharing int
 
 const (
-	apart sharing = iota
+	separate sharing = iota
 	shared
 	unknown
 )
@@ -22,7 +22,7 @@ const (
 // viewer is an operator whose result may share its argument's memory.
 type viewer struct {
 	shares func(c *call) sharing
-	// base with the view replaced by v; nil if that is not known
+	// back returns base with the elements of the view replaced by v; nil if that is not known.
 	back func(c *call, base, v *ir.Value, result int) *ir.Value
 }
 
@@ -32,7 +32,7 @@ var views map[string]*viewer
 func init() {
 	always := func(*call) sharing { return shared }
 	never := func(*call) sharing { return unknown }
-	whole, turned, numbered := &viewer{always, reshapedBack}, &viewer{always, turnedBack}, &viewer{always, numberedBack}
+	reshaped, turned, numbered := &viewer{always, reshapedBack}, &viewer{always, turnedBack}, &viewer{always, numberedBack}
 	views = map[string]*viewer{
 		"aten.reshape.default": {sharesReshaped, reshapedBack}, "aten.flatten.using_ints": {sharesReshaped, reshapedBack},
 		"aten.contiguous.default": {sharesContiguous, reshapedBack}, "aten.permute.default": {always, permutedBack},
@@ -49,7 +49,7 @@ func init() {
 	for _, name := range []string{"view.default", "_unsafe_view.default", "unsqueeze.default", "squeeze.default",
 		"squeeze.dim", "squeeze.dims",
 		"unflatten.int", "alias.default", "detach.default"} {
-		views["aten."+name] = whole
+		views["aten."+name] = reshaped
 	}
 	for _, name := range []string{"transpose.int", "t.default", "numpy_T.default"} {
 		views["aten."+name] = turned
@@ -123,32 +123,32 @@ func narrowedBack(c *call, base, v *ir.Value, _ int) *ir.Value {
 	return c.within(base, v, axis, begin, begin.Add(v.Type.Shape[axis]), 1)
 }
 
-// selectedBack is putBack for the slice at one position.
+// selectedBack is putBack for the slice at one index.
 func selectedBack(c *call, base, v *ir.Value, _ int) *ir.Value {
 	if a := c.args["index"]; a != nil && c.decidedBy(a) != nil {
 		return numberedBack(c, base, v, 0)
 	}
 	axis := c.axis("dim", 0, len(base.Type.Shape))
-	place := c.place(base, axis)
+	index := c.position(base, axis)
 	v = ops.Reshape(c.Builder, v, at(v.Type.Shape, axis, unit)...)
-	return c.within(base, v, axis, place, place.Add(unit), 1)
+	return c.within(base, v, axis, index, index.Add(unit), 1)
 }
 
 // cutBack is putBack for the pieces of a tensor along an axis.
 func cutBack(c *call, base, v *ir.Value, result int) *ir.Value {
 	axis := c.axis("dim", 0, len(base.Type.Shape))
 	begin := sym.Const(0)
-	for _, part := range rules[c.name](c)[:result] {
-		begin = begin.Add(part.Type.Shape[axis])
+	for _, piece := range rules[c.name](c)[:result] {
+		begin = begin.Add(piece.Type.Shape[axis])
 	}
 	return c.within(base, v, axis, begin, begin.Add(v.Type.Shape[axis]), 1)
 }
 
-// unboundBack is putBack for the slices at all positions.
+// unboundBack is putBack for the slices at all indices.
 func unboundBack(c *call, base, v *ir.Value, result int) *ir.Value {
-	axis, place := c.axis("dim", 0, len(base.Type.Shape)), sym.Const(int64(result))
+	axis, index := c.axis("dim", 0, len(base.Type.Shape)), sym.Const(int64(result))
 	v = ops.Reshape(c.Builder, v, at(v.Type.Shape, axis, unit)...)
-	return c.within(base, v, axis, place, place.Add(unit), 1)
+	return c.within(base, v, axis, index, index.Add(unit), 1)
 }
 
 // expandedBack is putBack for expanded views that repeat nothing.
@@ -159,7 +159,7 @@ func expandedBack(c *call, base, v *ir.Value, _ int) *ir.Value {
 	return ops.Reshape(c.Builder, v, base.Type.Shape...)
 }
 
-// stridedBack is putBack for views of a tensor's memory by strides that are known to reach no element twice.
+// stridedBack is putBack for views of a tensor's memory whose strides are known to reach no element twice.
 func stridedBack(c *call, base, v *ir.Value, _ int) *ir.Value {
 	sizes, strides := c.syms("size"), c.syms("stride")
 	if !c.rowMajor(sizes, strides) && !reachOnce(sizes, strides) {
@@ -186,7 +186,7 @@ func reachOnce(sizes, strides []sym.Expr) bool {
 		known[stride] = size
 	}
 	for stride := range known {
-		reach := int64(0) // of the axes with smaller strides
+		reach := int64(0) // the greatest offset along the axes with smaller strides
 		for other, size := range known {
 			if other < stride {
 				reach += other * (size - 1)
@@ -199,32 +199,33 @@ func reachOnce(sizes, strides []sym.Expr) bool {
 	return true
 }
 
-// numberedBack is putBack for any view that has no element twice: it applies the view to the elements' indices.
+// numberedBack is putBack for any view that has no element twice: it applies the view to a tensor of the elements'
+// indices.
 func numberedBack(c *call, base, v *ir.Value, result int) *ir.Value {
 	count := c.Dims().Simplify(product(base.Type.Shape))
 	numbers := ops.Reshape(c.Builder, ops.Counting(c.Builder, dtype.I64, count), base.Type.Shape...)
-	places := c.again(numbers, result)
+	indices := c.again(numbers, result)
 	n := c.Dims().Simplify(product(v.Type.Shape))
-	places, v = ops.Reshape(c.Builder, places, n, unit), ops.Reshape(c.Builder, v, n)
-	flat := ops.ScatterND(c.Builder, ops.Reshape(c.Builder, base, count), places, v, "none")
+	indices, v = ops.Reshape(c.Builder, indices, n, unit), ops.Reshape(c.Builder, v, n)
+	flat := ops.ScatterND(c.Builder, ops.Reshape(c.Builder, base, count), indices, v, "none")
 	return ops.Reshape(c.Builder, flat, base.Type.Shape...)
 }
 
-// sharesConverted is for conversions: they return the tensor itself if it already has the type.
+// sharesConverted is the viewer.shares of conversions: they return the tensor itself if it already has the type.
 func sharesConverted(c *call) sharing {
 	switch {
 	case c.made().Type.DType != c.values[c.viewed()].Type.DType || c.bool("copy", false):
-		return apart
+		return separate
 	case c.has("memory_format"):
 		return unknown
 	}
 	return shared
 }
 
-// sharesDropped is for dropout: outside of training it returns the tensor itself.
+// sharesDropped is the viewer.shares of dropout: outside of training it returns the tensor itself.
 func sharesDropped(c *call) sharing {
 	if c.bool("train", false) && c.float("p", 0.5) != 0 {
-		return apart
+		return separate
 	}
 	return shared
 }
@@ -238,19 +239,19 @@ func (c *call) made() *ir.Value {
 	return c.values[names[0]]
 }
 
-// sharesContiguous is for contiguous: it returns the tensor itself if it is in row-major order.
+// sharesContiguous is the viewer.shares of contiguous: it returns the tensor itself if that is in row-major order.
 func sharesContiguous(c *call) sharing {
 	sizes, strides, ok := c.layout()
 	if ok && c.rowMajor(sizes, strides) {
 		return shared
 	}
 	if _, _, static := known(sizes, strides); ok && static {
-		return apart
+		return separate
 	}
 	return unknown
 }
 
-// sharesReshaped is for reshape: its result is a view if strides can express it.
+// sharesReshaped is the viewer.shares of reshape: its result is a view if strides can express it.
 func sharesReshaped(c *call) sharing {
 	sizes, strides, ok := c.layout()
 	if ok && c.rowMajor(sizes, strides) {
@@ -265,7 +266,7 @@ func sharesReshaped(c *call) sharing {
 	case viewable(from, by, to):
 		return shared
 	}
-	return apart
+	return separate
 }
 
 // layout returns the sizes and strides of the tensor that a node views, if the file has them.
@@ -308,7 +309,7 @@ func viewable(sizes, strides, to []int64) bool {
 	}
 	next := len(to) - 1
 	for i := len(sizes) - 1; i >= 0; {
-		step := strides[i] // of the axes that lie one behind another
+		step := strides[i] // the step of the axes that are contiguous
 		count, viewed := int64(1), int64(1)
 		for {
 			count *= sizes[i]
