@@ -12,20 +12,22 @@ type wide struct {
 	lo uint64
 }
 
+// add adds v; the sum must fit 128 bits.
 func (w *wide) add(v int64) {
 	lo, carry := bits.Add64(w.lo, uint64(v), 0)
 	w.lo, w.hi = lo, w.hi+v>>63+int64(carry)
 }
 
-// int64 is the value, and whether it fits.
+// int64 returns the value; ok is false if it does not fit.
 func (w wide) int64() (int64, bool) { return int64(w.lo), w.hi == int64(w.lo)>>63 }
 
+// addInts returns x + y; ok is false if it does not fit.
 func addInts(x, y int64) (int64, bool) {
 	s := x + y
 	return s, (s > x) == (y > 0)
 }
 
-// plus is x + sign×y for a sign of 1 or -1.
+// plus returns x + sign×y for a sign of 1 or −1; ok is false if it does not fit.
 func plus(x, y, sign int64) (int64, bool) {
 	if sign > 0 {
 		return addInts(x, y)
@@ -34,6 +36,7 @@ func plus(x, y, sign int64) (int64, bool) {
 	return d, (d < x) == (y > 0)
 }
 
+// mulInts returns x×y; ok is false if it does not fit.
 func mulInts(x, y int64) (int64, bool) {
 	if x == 0 || y == 0 {
 		return 0, true
@@ -45,7 +48,7 @@ func mulInts(x, y int64) (int64, bool) {
 	return p, p/y == x
 }
 
-// floorInts is ⌊x/y⌋ for y ≠ 0, not both MinInt64 and -1.
+// floorInts returns ⌊x/y⌋. y must not be 0, and not −1 if x is MinInt64.
 func floorInts(x, y int64) int64 {
 	q := x / y
 	if r := x % y; r != 0 && (r < 0) != (y < 0) {
@@ -54,7 +57,7 @@ func floorInts(x, y int64) int64 {
 	return q
 }
 
-// modInts is x − y⌊x/y⌋ for y ≠ 0.
+// modInts returns x − y⌊x/y⌋; y must not be 0.
 func modInts(x, y int64) int64 {
 	if y == -1 {
 		return 0
@@ -66,6 +69,7 @@ func modInts(x, y int64) int64 {
 	return r
 }
 
+// gcd returns the greatest common divisor, 0 for two zeros; 1 if it is 2^63, which does not fit.
 func gcd(x, y int64) int64 {
 	a, b := magnitude(x), magnitude(y)
 	for b != 0 {
@@ -77,6 +81,7 @@ func gcd(x, y int64) int64 {
 	return int64(a)
 }
 
+// magnitude returns |x|.
 func magnitude(x int64) uint64 {
 	if x < 0 {
 		return -uint64(x)
@@ -93,7 +98,7 @@ func (e Expr) Sub(o Expr) Expr { return e.combine(o, -1) }
 // Neg returns −e.
 func (e Expr) Neg() Expr { return e.scale(-1) }
 
-// combine is e + sign×o for a sign of 1 or -1.
+// combine returns e + sign×o for a sign of 1 or −1.
 func (e Expr) combine(o Expr, sign int64) Expr {
 	if e.huge() || o.huge() {
 		return tooLarge
@@ -115,7 +120,7 @@ func (e Expr) combine(o Expr, sign int64) Expr {
 	return unevaluatedSum(e, o)
 }
 
-// merge is the sum of two sorted lists of terms, the second times a sign.
+// merge returns the sum of two sorted lists of terms, the second times sign; ok is false if a coefficient does not fit.
 func merge(x, y []term, sign int64) ([]term, bool) {
 	out := make([]term, 0, len(x)+len(y))
 	i, j := 0, 0
@@ -151,7 +156,7 @@ func merge(x, y []term, sign int64) ([]term, bool) {
 	return out, true
 }
 
-// unevaluatedSum keeps a sum as an atom.
+// unevaluatedSum returns a sum that is kept as an atom.
 func unevaluatedSum(list ...Expr) Expr {
 	slices.SortFunc(list, compareExprs)
 	return makeAtom(sum, list...)
@@ -188,7 +193,7 @@ func Sum(list ...Expr) Expr {
 	return unevaluatedSum(slices.DeleteFunc(slices.Clone(list), func(e Expr) bool { return e.Equal(Expr{}) })...)
 }
 
-// collect sorts terms and joins those of one product. It changes the list.
+// collect sorts terms and adds those of the same product, in place; ok is false if a coefficient does not fit.
 func collect(terms []term) ([]term, bool) {
 	slices.SortFunc(terms, func(x, y term) int { return compareProducts(x.atoms, y.atoms) })
 	out := terms[:0]
@@ -209,7 +214,7 @@ func collect(terms []term) ([]term, bool) {
 	return out, true
 }
 
-// scale is e×k.
+// scale returns e×k.
 func (e Expr) scale(k int64) Expr {
 	switch {
 	case e.huge() || k == 1:
@@ -237,7 +242,7 @@ func (e Expr) scale(k int64) Expr {
 	return polynomial(terms, c)
 }
 
-// unevaluatedProduct keeps a product as an atom.
+// unevaluatedProduct returns a product that is kept as an atom.
 func unevaluatedProduct(x, y Expr) Expr {
 	if compareExprs(x, y) > 0 {
 		x, y = y, x
@@ -305,6 +310,7 @@ func (e Expr) Mul(o Expr) Expr {
 	return polynomial(terms, c)
 }
 
+// mergeAtoms merges two sorted lists of atoms.
 func mergeAtoms(x, y []*atom) []*atom {
 	if len(y) == 0 {
 		return x

@@ -2,8 +2,8 @@ package sym
 
 import "testing"
 
-// TestNotNegative: what is not shown briefly is shown with all means afterwards, what is shown stays shown, and neither
-// is said of what can be negative.
+// TestNotNegative shows that facts that are not shown briefly are shown with all means afterwards, that a fact stays
+// shown, and that neither attempt shows it of an expression that can be negative.
 func TestNotNegative(t *testing.T) {
 	d := NewDims()
 	d.Set(User("n"), Range{1, NoMax})
@@ -62,13 +62,13 @@ func TestLessens(t *testing.T) {
 	}
 }
 
-// TestBriefIsBrief: a question that is asked briefly costs a small part of the credit that the whole attempt costs.
+// TestBriefIsBrief shows that a brief question costs a small fraction of the credit of a full one.
 func TestBriefIsBrief(t *testing.T) {
 	d := NewDims()
 	for _, name := range []string{"a", "b", "c"} {
 		d.Set(User(name), Range{0, NoMax})
 	}
-	// squares, which nothing shows to be so
+	// These are squares, but nothing shows that.
 	e, err := Parse("(a - b)*(a - b) + max((a + b)//256 + 4, c//256)*(b//3 - c//5)*(b//3 - c//5)")
 	if err != nil {
 		t.Fatal(err)

@@ -9,16 +9,17 @@ import (
 type Code struct {
 	inputs int
 	steps  []step
-	slots  int // values computed on the way; the last is the result
+	slots  int // the number of intermediate values; the last one is the result
 }
 
-// step is one instruction. An operand is a slot, or ^i for input i.
+// step is one instruction. An operand is a slot, or ^i for the i-th input.
 type step struct {
 	op   stepOp
 	x, y int32
 	c    int64
 }
 
+// stepOp is the operation of a step.
 type stepOp uint8
 
 const (
@@ -34,28 +35,28 @@ const (
 
 const slotsOnStack = 64
 
-// Compile prepares e for evaluation with the values of names, in that order. A part that e holds twice is computed
-// once. The error is an *UnboundError for a name of e that is not in the list.
+// Compile prepares e for evaluation with the values of names, in that order. A subexpression that occurs twice is
+// computed once. The error is an *UnboundError for a name of e that is not in the list.
 func (e Expr) Compile(names []Name) (*Code, error) { return NewNames(names).Compile(e) }
 
-// Names are the names that expressions are compiled for, in the order of their values.
+// Names are the names for which expressions are compiled, in the order of their values.
 type Names struct {
-	places map[Name]int32
+	operands map[Name]int32
 	count  int
 }
 
-// NewNames makes a list of names ready for expressions to be compiled.
+// NewNames returns the names in the order of their values.
 func NewNames(names []Name) *Names {
 	n := &Names{make(map[Name]int32, len(names)), len(names)}
 	for i, name := range names {
-		n.places[name] = ^int32(i)
+		n.operands[name] = ^int32(i)
 	}
 	return n
 }
 
 // Compile is Expr.Compile for these names.
 func (n *Names) Compile(e Expr) (*Code, error) {
-	b := &builder{code: &Code{inputs: n.count}, inputs: n.places, exprs: map[hash]int32{}, atoms: map[hash]int32{}}
+	b := &builder{code: &Code{inputs: n.count}, inputs: n.operands, exprs: map[hash]int32{}, atoms: map[hash]int32{}}
 	for _, name := range e.Vars() {
 		if _, ok := b.inputs[name]; !ok {
 			return nil, &UnboundError{name}
@@ -68,21 +69,23 @@ func (n *Names) Compile(e Expr) (*Code, error) {
 	return b.code, nil
 }
 
+// builder compiles an expression.
 type builder struct {
 	code   *Code
 	inputs map[Name]int32
-	exprs  map[hash]int32 // the slot of an expression
+	exprs  map[hash]int32 // the slots of expressions
 	atoms  map[hash]int32
 }
 
 func (b *builder) emit(s step) { b.code.steps = append(b.code.steps, s) }
 
+// slot returns a new slot.
 func (b *builder) slot() int32 {
 	b.code.slots++
 	return int32(b.code.slots - 1)
 }
 
-// expr returns the operand that holds e.
+// expr returns the operand that has the value of e.
 func (b *builder) expr(e Expr) int32 {
 	if a := e.atom(); a != nil {
 		return b.atom(a)
@@ -113,6 +116,7 @@ func (b *builder) expr(e Expr) int32 {
 	return at
 }
 
+// atom returns the operand that has the value of the atom.
 func (b *builder) atom(a *atom) int32 {
 	if a.kind == variable {
 		return b.inputs[a.name]
@@ -145,8 +149,8 @@ func (b *builder) atom(a *atom) int32 {
 
 var slotPool = sync.Pool{New: func() any { return new([]int64) }}
 
-// Eval computes the value; values are those of the names given to Compile, in that order. It allocates nothing in the
-// steady state. The errors are those of Expr.Eval. It panics where values is shorter than the names.
+// Eval computes the value; values has the values of the names given to Compile, in that order. Repeated calls allocate
+// nothing. The errors are those of Expr.Eval. It panics if values is shorter than the names.
 func (c *Code) Eval(values []int64) (int64, error) {
 	values = values[:c.inputs]
 	if c.slots <= slotsOnStack {
@@ -162,6 +166,7 @@ func (c *Code) Eval(values []int64) (int64, error) {
 	return v, err
 }
 
+// run executes the steps, with slots as scratch.
 func (c *Code) run(values, slots []int64) (int64, error) {
 	var total wide
 	var p factors

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Rel is how a condition compares.
+// Rel is the relation of a condition.
 type Rel uint8
 
 // The relations. The zero value is LE.
@@ -20,10 +20,10 @@ const (
 
 var relNames = [...]string{LE: "<=", LT: "<", EQ: "==", NE: "!="}
 
-// String is the relation as Python writes it.
+// String returns the relation as Python writes it.
 func (r Rel) String() string { return relNames[r] }
 
-// Holds reports whether a is so related to b.
+// Holds reports whether a and b have the relation.
 func (r Rel) Holds(a, b int64) bool {
 	switch r {
 	case LE:
@@ -43,7 +43,7 @@ type Cond struct {
 	B   Expr
 }
 
-// String is the condition as Python writes it, such as m <= 16. ParseCond reads it back.
+// String returns the condition as Python writes it, such as m <= 16. ParseCond parses it.
 func (c Cond) String() string { return c.A.String() + " " + c.Rel.String() + " " + c.B.String() }
 
 // Shown returns the condition with both sides as Expr.Shown has them.
@@ -51,8 +51,8 @@ func (c Cond) Shown(labels map[Name]string) Cond {
 	return Cond{A: c.A.Shown(labels), Rel: c.Rel, B: c.B.Shown(labels)}
 }
 
-// Shown returns the expression with names as people read them: what the compiler made is written as its label is, or
-// without its mark, and a model's name as ever, quoted if it is not plain.
+// Shown returns the expression with the names that people read: names that the compiler made become their labels, or
+// lose their mark; a model's names stay, quoted if necessary.
 func (e Expr) Shown(labels map[Name]string) Expr {
 	return e.Subst(func(name Name) (Expr, bool) {
 		label, ok := labels[name]
@@ -70,9 +70,8 @@ func (c Cond) Vars() []Name {
 	return slices.Compact(names)
 }
 
-// Words is the condition for a reader: a choice between quantities that must not be negative, max(a, b), is said as one
-// between comparisons, and a common factor of all terms is left out. Unlike String, it may be no condition that
-// ParseCond reads.
+// Words returns the condition for a reader: a maximum or minimum that must not be negative becomes several comparisons,
+// joined by or or and, and a common factor of all terms is left out. Unlike String's, the result may not parse.
 func (c Cond) Words() string {
 	if text, ok := c.rootWords(); ok {
 		return text
@@ -98,7 +97,8 @@ func (c Cond) Words() string {
 	return strings.Join(words, join)
 }
 
-// rootWords says an equation of the second degree in one name by its two solutions, if these are integers.
+// rootWords returns an equation of the second degree in one name as its two solutions; ok is false if these are not
+// integers.
 func (c Cond) rootWords() (string, bool) {
 	names := c.Vars()
 	if len(names) != 1 || c.Rel != EQ {
@@ -114,7 +114,7 @@ func (c Cond) rootWords() (string, bool) {
 		return value
 	}
 	const most = 1 << 30
-	product, twice := at(0), at(1) // p and 1 - s + p of x*x - s*x + p
+	product, twice := at(0), at(1) // the values p and 1 − s + p of x·x − s·x + p
 	if product < -most || product > most || twice < -most || twice > most {
 		return "", false
 	}
@@ -129,7 +129,7 @@ func (c Cond) rootWords() (string, bool) {
 	return "", false
 }
 
-// notNegativeWords says 0 <= e as a comparison of two sums without negative terms.
+// notNegativeWords returns 0 <= e as a comparison of two sums without negative terms.
 func notNegativeWords(e Expr) string {
 	if g := e.content(0); g > 1 {
 		constant := e.c
@@ -154,7 +154,7 @@ func notNegativeWords(e Expr) string {
 	return Cond{A: a, B: b}.String()
 }
 
-// Eval decides the condition, given the names' values. Errors are those of Expr.Eval.
+// Eval decides the condition for the given values of the names. The errors are those of Expr.Eval.
 func (c Cond) Eval(value func(name Name) (int64, bool)) (bool, error) {
 	a, err := c.A.Eval(value)
 	if err != nil {
@@ -167,7 +167,7 @@ func (c Cond) Eval(value func(name Name) (int64, bool)) (bool, error) {
 	return c.Rel.Holds(a, b), nil
 }
 
-// Prove decides the condition over the ranges.
+// Prove decides the condition for all values in the ranges.
 func (d *Dims) Prove(c Cond) Truth {
 	switch c.Rel {
 	case LE:

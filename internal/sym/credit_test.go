@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestCredit: questions that take the prover to the limits of each query come to an end together.
+// TestCredit shows that questions that take the prover to the limits of each query end together, by their credit.
 func TestCredit(t *testing.T) {
 	d := NewDims()
 	var names []Expr
@@ -34,7 +34,7 @@ func TestCredit(t *testing.T) {
 	if d.Clone().Exhausted() != true || d.Empty().Exhausted() != true {
 		t.Error("a copy has credit of its own")
 	}
-	// What is seen at once is still answered, and nothing is answered wrongly.
+	// Obvious facts are still shown, and no result is wrong.
 	if d.LE(Const(-1), names[0]) != Yes || d.LE(names[0], Const(3)) == Yes {
 		t.Error("an exhausted set answers wrongly")
 	}

@@ -9,14 +9,14 @@ import (
 	"sync/atomic"
 )
 
-// NoMax is the upper end of a range that has none.
+// NoMax is the upper end of an unlimited range.
 const NoMax = math.MaxInt64
 
-// Range is the integers from Min to Max, both included. A Min of math.MinInt64 is no lower end, a Max of NoMax no upper
-// one.
+// Range is the integers from Min to Max, inclusive. A Min of math.MinInt64 means no lower end, a Max of NoMax no upper
+// end.
 type Range struct{ Min, Max int64 }
 
-// String is the range as texts write it: 1..16, 1.. or 16.
+// String returns the range as in texts: 1..16, 1.. or 16.
 func (r Range) String() string {
 	switch {
 	case r.Min == r.Max:
@@ -31,35 +31,35 @@ func (r Range) String() string {
 	return fmt.Sprintf("%d..%d", r.Min, r.Max)
 }
 
-// Truth is the answer of a proof.
+// Truth is the result of a proof.
 type Truth uint8
 
-// The answers.
+// The results.
 const (
-	Unknown Truth = iota // neither could be shown
+	Unknown Truth = iota // neither was shown
 	Yes                  // it holds for every binding
 	No                   // it holds for no binding
 )
 
-// String is the answer in words.
+// String returns the result in words.
 func (t Truth) String() string { return [...]string{"unknown", "yes", "no"}[t] }
 
 func (t Truth) not() Truth { return [...]Truth{Unknown, No, Yes}[t] }
 
 // Dims is a set of named dimensions with their ranges, and the prover over them. A name that is not in the set may be
-// any integer. An answer speaks of the bindings within the ranges at which the expressions have a value: where a
-// divisor is zero there is nothing to compare, and of an empty range anything may be answered. Values are compared as
+// any integer. A result holds for all bindings within the ranges for which the expressions have a value: if a divisor
+// is zero there is nothing to compare, and for an empty range every result is correct. Values are compared as
 // mathematical integers, beyond 64 bits too.
 //
-// It is safe for concurrent use. Answers are remembered until Set changes a range.
+// It is safe for concurrent use. Results are remembered until Set changes a range.
 type Dims struct {
-	credit    *atomic.Int64 // what proofs may still cost; shared with clones
+	credit    *atomic.Int64 // the remaining cost of proofs; shared with clones
 	mu        sync.Mutex
 	ranges    map[Name]Range
 	signs     map[hash]sign
-	vain      map[hash]uint8 // what was not shown to be 0 or more, and with what effort
+	vain      map[hash]uint8 // expressions that were not shown to be ≥ 0, and with which effort
 	intervals map[hash]interval
-	bounds    map[hash]Range // between what an expression was found to lie, with math.MaxInt64 for no upper end
+	bounds    map[hash]Range // the bounds of expressions; math.MaxInt64 means no upper end
 }
 
 // NewDims returns an empty set.
@@ -69,31 +69,31 @@ func NewDims() *Dims {
 	return d
 }
 
-// Credit is what proofs may cost, in names, numbers and operations looked at: about a microsecond each. Each query has
-// its own limits; credit bounds all of them together, so that no small file keeps the prover busy for minutes. Whoever
-// adds an operation to a model grants opCredit for it.
+// Credit limits the cost of proofs, in names, numbers and operations examined, each about a microsecond. Each query has
+// limits of its own; credit bounds all of them together, so that a small file cannot keep the prover busy for minutes.
+// The code that adds an operation to a model grants opCredit for it.
 const (
 	firstCredit = 1 << 24
 	opCredit    = 400_000
 	mostCredit  = 512 << 20
 )
 
-// Grant lets proofs cost more: what operations that were added to a model may need.
+// Grant adds the credit for operations that were added to a model.
 func (d *Dims) Grant(operations int) {
 	if left := d.credit.Load(); left >= 0 && left < mostCredit {
 		d.credit.Add(min(int64(operations), mostCredit/opCredit) * opCredit)
 	}
 }
 
-// Renew gives proofs the credit that a model of so many operations begins with, whatever was used before.
+// Renew sets the credit to that of a model of so many operations, whatever was used before.
 func (d *Dims) Renew(operations int) {
 	d.credit.Store(firstCredit + min(int64(operations), mostCredit/opCredit)*opCredit)
 }
 
-// Empty returns a set without dimensions whose proofs use the same credit.
+// Empty returns a set without dimensions that shares the credit.
 func (d *Dims) Empty() *Dims { return &Dims{ranges: map[Name]Range{}, credit: d.credit} }
 
-// Fresh is Clone with credit of its own.
+// Fresh is Clone with its own credit.
 func (d *Dims) Fresh() *Dims {
 	c := d.Clone()
 	c.credit = new(atomic.Int64)
@@ -101,8 +101,8 @@ func (d *Dims) Fresh() *Dims {
 	return c
 }
 
-// Exhausted reports whether proofs have used up their credit. From then on nothing is proved that cannot be seen at
-// once, so what the set answers is still true, and less than it could be.
+// Exhausted reports whether the credit is used up. From then on only obvious facts are proved: results are still
+// correct, but more of them are Unknown.
 func (d *Dims) Exhausted() bool { return d.credit.Load() < 0 }
 
 // Set gives a dimension its range.
@@ -131,14 +131,14 @@ func (d *Dims) Names() []Name {
 	return slices.SortedFunc(maps.Keys(d.ranges), Name.Compare)
 }
 
-// Clone returns a copy, to be changed apart.
+// Clone returns a copy that can be changed independently; it shares the credit.
 func (d *Dims) Clone() *Dims {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return &Dims{ranges: maps.Clone(d.ranges), credit: d.credit}
 }
 
-// Bounds returns integers between which e lies at every binding. math.MinInt64 and math.MaxInt64 stand for no bound.
+// Bounds returns bounds of e over all bindings. math.MinInt64 and math.MaxInt64 mean no bound.
 func (d *Dims) Bounds(e Expr) (lo, hi int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -148,7 +148,7 @@ func (d *Dims) Bounds(e Expr) (lo, hi int64) {
 	}
 	q := query{dims: d, steps: boundSteps}
 	lo, hi = q.bounds(e)
-	if e.n != nil && !d.Exhausted() { // what was found without credit may be less than there is
+	if e.n != nil && !d.Exhausted() { // bounds that were found without credit may be wider than possible
 		if d.bounds == nil || len(d.bounds) >= mostRemembered {
 			d.bounds = map[hash]Range{}
 		}
@@ -157,13 +157,13 @@ func (d *Dims) Bounds(e Expr) (lo, hi int64) {
 	return lo, hi
 }
 
-// Digest identifies an expression within the process: Equal expressions have one, and no others do.
+// Digest identifies an expression within the process: expressions have the same digest if they are Equal.
 type Digest hash
 
 // Digest returns the expression's digest.
 func (e Expr) Digest() Digest { return Digest(e.hash()) }
 
-// LE reports whether a ≤ b.
+// LE decides a ≤ b.
 func (d *Dims) LE(a, b Expr) Truth {
 	switch d.sign(b.Sub(a)) {
 	case notNegative, zero, positive:
@@ -174,8 +174,8 @@ func (d *Dims) LE(a, b Expr) Truth {
 	return Unknown
 }
 
-// NotNegative reports whether e ≥ 0 is shown. It does not look for the opposite, and briefly it stops after a few
-// steps: for those who ask much of which little is to be expected.
+// NotNegative reports whether e ≥ 0 is shown. It does not try to refute it. If briefly is true, it stops after a few
+// steps, for callers with many questions that mostly fail.
 func (d *Dims) NotNegative(e Expr, briefly bool) bool {
 	if e.n == nil {
 		return e.c >= 0
@@ -215,7 +215,7 @@ func (d *Dims) NotNegative(e Expr, briefly bool) bool {
 	return false
 }
 
-// effort is 1 for a brief attempt at a proof, and 2 for a whole one.
+// effort returns 1 for a brief attempt at a proof, and 2 for a full one.
 func effort(briefly bool) uint8 {
 	if briefly {
 		return 1
@@ -223,10 +223,10 @@ func effort(briefly bool) uint8 {
 	return 2
 }
 
-// LT reports whether a < b.
+// LT decides a < b.
 func (d *Dims) LT(a, b Expr) Truth { return d.LE(b, a).not() }
 
-// EQ reports whether a = b.
+// EQ decides a = b.
 func (d *Dims) EQ(a, b Expr) Truth {
 	difference := b.Sub(a)
 	if g := difference.content(0); g > 1 && difference.c%g != 0 {
@@ -249,7 +249,7 @@ func (d *Dims) EQ(a, b Expr) Truth {
 	return Unknown
 }
 
-// sign is what is known of an expression's sign.
+// sign is a known fact about an expression's sign.
 type sign uint8
 
 const (
@@ -260,7 +260,7 @@ const (
 	positive         // above zero
 )
 
-// sign decides whether e is never or always below zero, and remembers it.
+// sign decides whether e is always or never below zero, and remembers the result.
 func (d *Dims) sign(e Expr) sign {
 	if e.n == nil {
 		switch {
@@ -285,6 +285,7 @@ func (d *Dims) sign(e Expr) sign {
 	return s
 }
 
+// remember stores a result; if too many are stored, it first forgets them.
 func (d *Dims) remember(h hash, s sign) {
 	if d.signs == nil || len(d.signs) >= mostRemembered {
 		d.signs = map[hash]sign{}

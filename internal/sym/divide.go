@@ -2,7 +2,7 @@ package sym
 
 import "math"
 
-// FloorDiv returns ⌊e / o⌋, which is Python's //. A division by zero stays: it is an error of evaluation.
+// FloorDiv returns ⌊e / o⌋, Python's //. A division by zero is kept; its evaluation is an error.
 func (e Expr) FloorDiv(o Expr) Expr {
 	if k, ok := o.Const(); ok && k != 0 && k != math.MinInt64 && !e.huge() {
 		if k < 0 {
@@ -13,7 +13,7 @@ func (e Expr) FloorDiv(o Expr) Expr {
 	return divideAtom(floorDiv, e, o)
 }
 
-// divideAtom keeps a division as an atom, unless both operands are constants that it can be computed of.
+// divideAtom returns a division as an atom, or its value if both operands are constants.
 func divideAtom(k kind, e, o Expr) Expr {
 	if e.n == nil && o.n == nil {
 		if v, err := apply[k](e.c, o.c); err == nil {
@@ -23,7 +23,7 @@ func divideAtom(k kind, e, o Expr) Expr {
 	return makeAtom(k, e, o)
 }
 
-// CeilDiv returns ⌈e / o⌉. By a constant it is (e + o − 1) // o, and kept so.
+// CeilDiv returns ⌈e / o⌉. For a constant o it is (e + o − 1) // o, and has that form.
 func (e Expr) CeilDiv(o Expr) Expr {
 	if k, ok := o.Const(); ok && k != 0 && k != math.MinInt64 && !e.huge() {
 		if k < 0 {
@@ -34,7 +34,7 @@ func (e Expr) CeilDiv(o Expr) Expr {
 	return divideAtom(ceilDiv, e, o)
 }
 
-// Mod returns e − o⌊e / o⌋, which is Python's % and has the sign of o.
+// Mod returns e − o⌊e / o⌋, Python's %, which has the sign of o.
 func (e Expr) Mod(o Expr) Expr {
 	if k, ok := o.Const(); ok && k != 0 && k != math.MinInt64 && !e.huge() {
 		if k < 0 {
@@ -45,7 +45,7 @@ func (e Expr) Mod(o Expr) Expr {
 	return divideAtom(modulo, e, o)
 }
 
-// Multiple returns k where e is k times o for every value of the names in them; ok is false if it is no multiple.
+// Multiple returns k with e = k × o for every value of the names; ok is false if there is none.
 func (e Expr) Multiple(o Expr) (k int64, ok bool) {
 	if e.huge() || o.huge() {
 		return 0, false
@@ -64,8 +64,9 @@ func (e Expr) Multiple(o Expr) (k int64, ok bool) {
 	return k, o.scale(k).Equal(e)
 }
 
-// split writes e as k×whole + part, where whole takes the terms that k > 0 divides and the constant's quotient.
-func (e Expr) split(k int64) (whole, part Expr) {
+// split returns quotient and remainder with e = k×quotient + remainder, for k > 0: the terms that k divides, and the
+// quotient of the constant, are in quotient.
+func (e Expr) split(k int64) (quotient, remainder Expr) {
 	var divided, rest []term
 	for _, t := range e.terms() {
 		if t.coef%k == 0 {
@@ -77,7 +78,7 @@ func (e Expr) split(k int64) (whole, part Expr) {
 	return polynomial(divided, floorInts(e.c, k)), polynomial(rest, modInts(e.c, k))
 }
 
-// content is the greatest common divisor of k and the coefficients that are not constant.
+// content returns the greatest common divisor of k and the coefficients other than the constant.
 func (e Expr) content(k int64) int64 {
 	for _, t := range e.terms() {
 		k = gcd(k, t.coef)
@@ -85,7 +86,7 @@ func (e Expr) content(k int64) int64 {
 	return k
 }
 
-// quotient divides every coefficient by g, which divides all but the constant, and the constant rounding down.
+// quotient divides every coefficient by g, and rounds the constant down; g must divide the other coefficients.
 func (e Expr) quotient(g int64) Expr {
 	if g == 1 || e.n == nil {
 		return Expr{e.n, floorInts(e.c, g)}
@@ -97,35 +98,36 @@ func (e Expr) quotient(g int64) Expr {
 	return polynomial(terms, floorInts(e.c, g))
 }
 
-// floorBy is ⌊e/k⌋ for k ≥ 1. All it uses holds for every integer:
+// floorBy returns ⌊e/k⌋ for k ≥ 1. It uses identities that hold for all integers:
 // ⌊(kq+r)/k⌋ = q + ⌊r/k⌋, ⌊gx+c / gk⌋ = ⌊(x + ⌊c/g⌋) / k⌋, ⌊(⌊x/a⌋+y) / k⌋ = ⌊(x+ay) / ak⌋, ⌊−x/k⌋ = −⌊(x+k−1) / k⌋.
 func floorBy(e Expr, k int64) Expr {
 	if k == 1 {
 		return e
 	}
-	whole, part := e.split(k)
-	if part.n == nil {
-		return whole
+	quotient, remainder := e.split(k)
+	if remainder.n == nil {
+		return quotient
 	}
-	g := part.content(k)
-	part, k = part.quotient(g), k/g
-	if inner, rest, ok := part.onlyFloor(); ok {
+	g := remainder.content(k)
+	remainder, k = remainder.quotient(g), k/g
+	if inner, rest, ok := remainder.onlyFloor(); ok {
 		a := inner.args[1].c
 		if ak, fits := mulInts(a, k); fits {
 			if x := inner.args[0].Add(rest.scale(a)); !x.unevaluated() {
-				return whole.Add(floorBy(x, ak))
+				return quotient.Add(floorBy(x, ak))
 			}
 		}
 	}
-	if part.n.terms[0].coef < 0 {
-		if x := Const(k - 1).Sub(part); !x.unevaluated() {
-			return whole.Sub(floorBy(x, k))
+	if remainder.n.terms[0].coef < 0 {
+		if x := Const(k - 1).Sub(remainder); !x.unevaluated() {
+			return quotient.Sub(floorBy(x, k))
 		}
 	}
-	return whole.Add(makeAtom(floorDiv, part, Const(k)))
+	return quotient.Add(makeAtom(floorDiv, remainder, Const(k)))
 }
 
-// onlyFloor finds the one term that is a floor division by a positive constant, with coefficient 1.
+// onlyFloor returns the atom of the only term that is a floor division by a positive constant with coefficient 1, and
+// the other terms.
 func (e Expr) onlyFloor() (inner *atom, rest Expr, ok bool) {
 	for _, t := range e.n.terms {
 		if a := t.atoms[0]; t.coef == 1 && len(t.atoms) == 1 && a.kind == floorDiv && a.args[1].n == nil && a.args[1].c > 0 {
@@ -141,13 +143,13 @@ func (e Expr) onlyFloor() (inner *atom, rest Expr, ok bool) {
 	return inner, e.Sub(inner.expr()), true
 }
 
-// unevaluated reports whether arithmetic gave up on the expression: it is a sum or a product kept as an atom, or huge.
+// unevaluated reports whether the expression is a sum or a product that is kept as an atom, or huge.
 func (e Expr) unevaluated() bool {
 	a := e.atom()
 	return a != nil && (a.kind == sum || a.kind == product || a.kind == huge)
 }
 
-// modBy is e mod k for k ≥ 1: multiples of k fall away, and (gx+c) mod gk = g((x + ⌊c/g⌋) mod k) + c mod g.
+// modBy returns e mod k for k ≥ 1: multiples of k vanish, and (gx+c) mod gk = g((x + ⌊c/g⌋) mod k) + c mod g.
 func modBy(e Expr, k int64) Expr {
 	if k == 1 {
 		return Expr{}
@@ -159,28 +161,28 @@ func modBy(e Expr, k int64) Expr {
 		}
 		rest = append(rest, t)
 	}
-	part := polynomial(rest, modInts(e.c, k))
+	reduced := polynomial(rest, modInts(e.c, k))
 	for _, t := range rest {
-		// A remainder of a multiple of k is its dividend here.
+		// The remainder by a multiple of k can be replaced by its dividend.
 		if a := t.atoms[0]; len(t.atoms) == 1 && a.kind == modulo && a.args[1].n == nil && a.args[1].c > 0 &&
 			modProduct(t.coef, a.args[1].c, k) == 0 {
-			if x := part.Sub(polynomial([]term{t}, 0)).Add(a.args[0].scale(t.coef)); !x.unevaluated() {
+			if x := reduced.Sub(polynomial([]term{t}, 0)).Add(a.args[0].scale(t.coef)); !x.unevaluated() {
 				return modBy(x, k)
 			}
 		}
 	}
-	if part.n == nil {
-		return part
+	if reduced.n == nil {
+		return reduced
 	}
-	g := part.content(k)
+	g := reduced.content(k)
 	if g == 1 {
-		return makeAtom(modulo, part, Const(k))
+		return makeAtom(modulo, reduced, Const(k))
 	}
-	inner := part.quotient(g)
-	return makeAtom(modulo, inner, Const(k/g)).scale(g).Add(Const(modInts(part.c, g)))
+	inner := reduced.quotient(g)
+	return makeAtom(modulo, inner, Const(k/g)).scale(g).Add(Const(modInts(reduced.c, g)))
 }
 
-// modProduct is x×y mod k for k ≥ 1, or -1 if x×y does not fit.
+// modProduct returns x×y mod k for k ≥ 1; −1 if x×y does not fit.
 func modProduct(x, y, k int64) int64 {
 	p, ok := mulInts(x, y)
 	if !ok {

@@ -2,7 +2,7 @@ package sym
 
 import "testing"
 
-// TestMultiple: what is a number of times another expression, and what is not.
+// TestMultiple finds the number by which an expression is a multiple of another, or none.
 func TestMultiple(t *testing.T) {
 	n, m := Dim("n"), Dim("m")
 	for _, c := range []struct {

@@ -6,13 +6,13 @@ import (
 	"math"
 )
 
-// The errors of an evaluation, beside *UnboundError.
+// The errors of an evaluation, besides *UnboundError.
 var (
 	// ErrOverflow says that a value does not fit 64 bits.
 	ErrOverflow = errors.New("integer overflow")
 	// ErrDivide says that a divisor is zero.
 	ErrDivide = errors.New("integer division by zero")
-	// ErrTooLarge says that the expression itself outgrew its limits; it is an ErrOverflow too.
+	// ErrTooLarge says that the expression exceeded its limits; it is an ErrOverflow too.
 	ErrTooLarge = fmt.Errorf("expression too large: %w", ErrOverflow)
 )
 
@@ -21,8 +21,8 @@ type UnboundError struct{ Name Name }
 
 func (e *UnboundError) Error() string { return fmt.Sprintf("no value for dimension %q", e.Name.Text()) }
 
-// Eval computes the value, given those of the names. Each product and each atom must fit 64 bits, and so must the sum
-// of the products, though not every partial sum. Errors: ErrOverflow, ErrTooLarge, ErrDivide, *UnboundError.
+// Eval computes the value for the given values of the names. Each product and each atom must fit 64 bits, as must the
+// sum of the products, but not every partial sum. The errors are ErrOverflow, ErrTooLarge, ErrDivide and *UnboundError.
 func (e Expr) Eval(value func(name Name) (int64, bool)) (int64, error) {
 	if e.n == nil {
 		return e.c, nil
@@ -50,12 +50,13 @@ func (e Expr) Eval(value func(name Name) (int64, bool)) (int64, error) {
 	return v, nil
 }
 
-// factors is a product on the way; a factor of zero makes good an overflow.
+// factors is a partial product; a factor of zero cancels an overflow.
 type factors struct {
 	value    int64
 	overflow bool
 }
 
+// times multiplies the product by x.
 func (f *factors) times(x int64) {
 	if x == 0 || f.value == 0 {
 		*f = factors{}
@@ -63,11 +64,12 @@ func (f *factors) times(x int64) {
 	}
 	v, ok := mulInts(f.value, x)
 	if !ok {
-		v = 1 // anything but zero
+		v = 1 // any value but zero
 	}
 	f.value, f.overflow = v, f.overflow || !ok
 }
 
+// eval computes the atom.
 func (a *atom) eval(value func(name Name) (int64, bool)) (int64, error) {
 	switch a.kind {
 	case variable:
@@ -107,7 +109,7 @@ func (a *atom) eval(value func(name Name) (int64, bool)) (int64, error) {
 	return v, nil
 }
 
-// apply holds the operations of two operands, by kind.
+// apply has the operations of two operands, by kind.
 var apply = [...]func(x, y int64) (int64, error){
 	floorDiv: func(x, y int64) (int64, error) {
 		if err := divisible(x, y); err != nil {
@@ -141,6 +143,7 @@ var apply = [...]func(x, y int64) (int64, error){
 	},
 }
 
+// divisible returns an error if x/y has no value that fits.
 func divisible(x, y int64) error {
 	switch {
 	case y == 0:
@@ -151,17 +154,19 @@ func divisible(x, y int64) error {
 	return nil
 }
 
-// Subst returns e with the names replaced for which with answers true, all at once.
+// Subst returns e with names replaced, all at once: with returns a name's replacement, or false to keep it.
 func (e Expr) Subst(with func(name Name) (Expr, bool)) Expr {
 	s := substitution{with: with, done: map[*atom]Expr{}}
 	return s.expr(e)
 }
 
+// substitution is the state of Subst.
 type substitution struct {
 	with func(Name) (Expr, bool)
 	done map[*atom]Expr // an absent atom is not visited; an atom that stays maps to itself
 }
 
+// expr returns e with its names replaced; e itself if nothing changes.
 func (s *substitution) expr(e Expr) Expr {
 	changed := false
 	for _, t := range e.terms() {
@@ -174,16 +179,16 @@ func (s *substitution) expr(e Expr) Expr {
 	}
 	list := make([]Expr, 0, len(e.n.terms)+1)
 	for _, t := range e.n.terms {
-		parts := []Expr{Const(t.coef)}
+		factors := []Expr{Const(t.coef)}
 		for _, a := range t.atoms {
-			parts = append(parts, s.done[a])
+			factors = append(factors, s.done[a])
 		}
-		list = append(list, Product(parts...))
+		list = append(list, Product(factors...))
 	}
 	return Sum(append(list, Const(e.c))...)
 }
 
-// atom puts the atom's replacement into done and reports whether it differs.
+// atom stores the atom's replacement in done and reports whether it differs from the atom.
 func (s *substitution) atom(a *atom) bool {
 	x, known := s.done[a]
 	if !known {
@@ -207,7 +212,7 @@ func (s *substitution) atom(a *atom) bool {
 	return x.n != &a.alone || x.c != 0
 }
 
-// rebuild applies an atom's operation to other arguments.
+// rebuild applies an atom's operation to new arguments.
 func rebuild(k kind, args []Expr) Expr {
 	switch k {
 	case floorDiv:

@@ -1,12 +1,13 @@
 // Package sym is integer arithmetic over named dimensions: the shapes, bounds, indices and byte sizes of the compiler.
 //
-// An Expr is kept in one canonical form, a polynomial with 64-bit coefficients over atoms. An atom is a name or what is
-// no polynomial: a floor or ceiling division, a remainder, a minimum, a maximum. Two expressions that the canonical
-// form makes alike are Equal, print alike and have one Key. Only rewrites that hold for all integers happen on the way
-// there; what needs to know a dimension's range is Simplify's, a method of Dims, and Dims also proves comparisons.
+// An Expr has one canonical form: a polynomial with 64-bit coefficients over atoms. An atom is a name, or an operation
+// that is not polynomial: a floor or ceiling division, a remainder, a minimum, a maximum. Two expressions with the same
+// canonical form are Equal, print alike and have the same Key. The canonical form uses only rewrites that hold for all
+// integers; rewrites that need a dimension's range are made by Simplify, a method of Dims. Dims also proves
+// comparisons.
 //
-// An expression stands for a mathematical integer, of any size. Nothing wraps: where a coefficient would not fit, the
-// operation stays unevaluated, and Eval answers ErrOverflow. Expressions are immutable and safe for concurrent use.
+// An expression is a mathematical integer, of any size. Nothing wraps: an operation whose coefficient would not fit
+// stays unevaluated, and Eval returns ErrOverflow. Expressions are immutable and safe for concurrent use.
 package sym
 
 import (
@@ -17,19 +18,19 @@ import (
 	"sync/atomic"
 )
 
-// Limits of an expression. They bound what a hostile model can make the compiler do.
+// Limits of an expression. They bound the work that a hostile model can cause.
 const (
-	largestTree   = 1 << 18 // names, numbers and operations, shared parts counted each time
-	deepestTree   = 256     // atoms inside atoms
+	largestTree   = 1 << 18 // names, numbers and operations; shared subexpressions count each time
+	deepestTree   = 256     // atoms within atoms
 	mostTerms     = 4096    // terms that a product may expand to
 	mostExpansion = 1 << 16 // size that a product may expand to
 )
 
-// Expr is an integer expression: an immutable value, cheap to copy, to be compared with Equal. The zero value is the
+// Expr is an integer expression: an immutable value, cheap to copy, that is compared with Equal. The zero value is the
 // constant 0.
 //
-// An expression that outgrows 2^18 parts or 256 levels becomes the one expression that prints as huge() and swallows
-// all it meets: its Eval answers ErrTooLarge, and nothing about it can be proved.
+// An expression that exceeds 2^18 names, numbers and operations, or 256 levels, becomes the single expression that
+// prints as huge(). Operations on it return it, its Eval returns ErrTooLarge, and nothing about it can be proved.
 type Expr struct {
 	n *node // the terms that are not constant; nil for none
 	c int64 // the constant term
@@ -41,7 +42,7 @@ type node struct {
 	hash  hash
 	size  int32
 	depth int32
-	text  atomic.Pointer[string] // of the node with constant 0
+	text  atomic.Pointer[string] // the printed node, without a constant
 	names atomic.Pointer[[]Name]
 }
 
@@ -51,22 +52,23 @@ type term struct {
 	atoms []*atom // at least one, by compareAtoms; a power repeats its atom
 }
 
+// kind is the operation of an atom.
 type kind uint8
 
 const (
 	variable kind = iota
 	floorDiv      // args: dividend, divisor
-	ceilDiv       // args: dividend, divisor, which is no constant but 0
+	ceilDiv       // args: dividend, divisor, which is not a constant other than 0
 	modulo        // args: dividend, divisor
 	minimum       // args: at least two
 	maximum       // args: at least two
 	product       // args: two factors whose product is not expanded
 	sum           // args: two or more addends whose sum has a coefficient beyond 64 bits
-	huge          // the expression that outgrew the limits
-	slack         // a quantity of the prover's own: args: its upper end. Never leaves the package
+	huge          // the expression that exceeded the limits
+	slack         // a quantity that only the prover uses; args: its upper end
 )
 
-// atom is what a polynomial is over.
+// atom is a factor of a polynomial's terms: a name or an operation.
 type atom struct {
 	kind  kind
 	name  Name // of a variable or a slack
@@ -74,7 +76,7 @@ type atom struct {
 	hash  hash
 	size  int32
 	depth int32
-	alone node // the polynomial that is this atom
+	alone node // the polynomial that consists of this atom
 	term  [1]term
 	list  [1]*atom
 }
@@ -92,12 +94,13 @@ var hashKeys = func() (k [2]uint64) {
 	return k
 }()
 
-// then is the hash of h followed by a and b.
+// then returns the hash of h followed by a and b.
 func (h hash) then(a, b uint64) hash {
 	return hash{scramble(h.a^a, hashKeys[0]^bits.RotateLeft64(a, 29)),
 		scramble(h.b+b, hashKeys[1]^bits.RotateLeft64(b, 31))}
 }
 
+// scramble mixes x with a key.
 func scramble(x, key uint64) uint64 {
 	hi, lo := bits.Mul64(x^0x9e3779b97f4a7c15, key^0xd6e8feb86659fd93)
 	return hi ^ lo ^ bits.RotateLeft64(x, 32)
@@ -111,11 +114,12 @@ func Var(name Name) Expr { return newAtom(variable, name, nil).expr() }
 
 var hugeAtom = newAtom(huge, Name{}, nil)
 
+// tooLarge is the expression that exceeded the limits.
 var tooLarge = Expr{n: &hugeAtom.alone}
 
 func (e Expr) huge() bool { return e.n != nil && e.n == tooLarge.n }
 
-// newAtom returns the atom; its size may be beyond the limits, which expr sees to.
+// newAtom returns an atom, which may exceed the limits; expr checks them.
 func newAtom(k kind, name Name, args []Expr) *atom {
 	a := &atom{kind: k, name: name, args: args, size: 1}
 	h := hash{hashKeys[0] + uint64(k), hashKeys[1] - uint64(k)}
@@ -136,7 +140,7 @@ func newAtom(k kind, name Name, args []Expr) *atom {
 	return a
 }
 
-// makeAtom is the expression of one new atom.
+// makeAtom returns the expression of one new atom; tooLarge if an argument is.
 func makeAtom(k kind, args ...Expr) Expr {
 	for _, x := range args {
 		if x.huge() {
@@ -148,7 +152,7 @@ func makeAtom(k kind, args ...Expr) Expr {
 
 func (a *atom) expr() Expr { return bounded(&a.alone, 0) }
 
-// bounded is n + c, or tooLarge.
+// bounded returns n + c, or tooLarge if n exceeds the limits.
 func bounded(n *node, c int64) Expr {
 	if n != nil && (n.size > largestTree || n.depth > deepestTree) {
 		return tooLarge
@@ -156,7 +160,7 @@ func bounded(n *node, c int64) Expr {
 	return Expr{n, c}
 }
 
-// set fills a node with its terms, which it keeps.
+// set makes terms, which it keeps, the terms of an empty node.
 func (n *node) set(terms []term) {
 	n.terms = terms
 	n.size, n.depth = -1, 0
@@ -177,6 +181,7 @@ func (n *node) set(terms []term) {
 	n.size = max(n.size, 1)
 }
 
+// hash identifies the term.
 func (t term) hash() hash {
 	h := hash{hashKeys[1], hashKeys[0]}
 	for _, a := range t.atoms {
@@ -185,7 +190,7 @@ func (t term) hash() hash {
 	return h.then(uint64(t.coef), uint64(t.coef))
 }
 
-// polynomial is the expression of sorted terms, which it keeps, and a constant.
+// polynomial returns the expression of sorted terms, which it keeps, and a constant.
 func polynomial(terms []term, c int64) Expr {
 	if len(terms) == 0 {
 		return Expr{c: c}
@@ -198,6 +203,7 @@ func polynomial(terms []term, c int64) Expr {
 	return bounded(n, c)
 }
 
+// hash identifies the expression.
 func (e Expr) hash() hash {
 	h := hash{hashKeys[1], hashKeys[0]}
 	if e.n != nil {
@@ -206,7 +212,7 @@ func (e Expr) hash() hash {
 	return h.then(uint64(e.c), uint64(e.c))
 }
 
-// Above returns how much e is above o, if that is one number whatever the names are.
+// Above returns e − o if that is the same number for all values of the names.
 func (e Expr) Above(o Expr) (by int64, ok bool) {
 	if !sameNode(e.n, o.n) {
 		return 0, false
@@ -214,6 +220,7 @@ func (e Expr) Above(o Expr) (by int64, ok bool) {
 	return e.Sub(o).Const()
 }
 
+// size returns the number of names, numbers and operations, at most slightly more than largestTree.
 func (e Expr) size() int32 {
 	if e.n == nil {
 		return 1
@@ -224,6 +231,7 @@ func (e Expr) size() int32 {
 	return e.n.size + 2
 }
 
+// depth returns the nesting of atoms; 0 for a constant or a polynomial of names.
 func (e Expr) depth() int32 {
 	if e.n == nil {
 		return 0
@@ -231,7 +239,7 @@ func (e Expr) depth() int32 {
 	return e.n.depth
 }
 
-// terms are those that are not constant.
+// terms returns the terms that are not constant.
 func (e Expr) terms() []term {
 	if e.n == nil {
 		return nil
@@ -242,7 +250,7 @@ func (e Expr) terms() []term {
 // Const returns the value of a constant expression, and whether it is one.
 func (e Expr) Const() (int64, bool) { return e.c, e.n == nil }
 
-// atom is the atom that e is, or nil.
+// atom returns the atom that e consists of, or nil.
 func (e Expr) atom() *atom {
 	if e.n == nil || e.c != 0 || len(e.n.terms) != 1 || e.n.terms[0].coef != 1 || len(e.n.terms[0].atoms) != 1 {
 		return nil
@@ -250,7 +258,7 @@ func (e Expr) atom() *atom {
 	return e.n.terms[0].atoms[0]
 }
 
-// Name returns the dimension's name of an expression that is one dimension, and whether it is.
+// Name returns the name if e consists of one dimension; ok is false otherwise.
 func (e Expr) Name() (Name, bool) {
 	if a := e.atom(); a != nil && a.kind == variable {
 		return a.name, true
@@ -262,9 +270,10 @@ func (e Expr) Name() (Name, bool) {
 // differ in form; Dims.EQ decides more.
 func (e Expr) Equal(o Expr) bool { return e.c == o.c && sameNode(e.n, o.n) }
 
+// sameNode reports whether two polynomials are equal apart from their constants.
 func sameNode(x, y *node) bool { return x == y || x != nil && y != nil && x.hash == y.hash }
 
-// compareAtoms orders atoms: names first, then by kind and arguments. It does not depend on the process.
+// compareAtoms orders atoms: names first, then by kind and arguments. The order is the same in every process.
 func compareAtoms(x, y *atom) int {
 	if x == y || x.hash == y.hash {
 		return 0
@@ -278,8 +287,8 @@ func compareAtoms(x, y *atom) int {
 	return slices.CompareFunc(x.args, y.args, compareExprs)
 }
 
-// compareProducts orders products of atoms: by falling degree, then atom by atom. Multiplying both sides keeps the
-// order.
+// compareProducts orders products of atoms: by descending degree, then atom by atom. Multiplication of both sides by an
+// atom keeps the order.
 func compareProducts(x, y []*atom) int {
 	if len(x) != len(y) {
 		return len(y) - len(x)
@@ -292,6 +301,7 @@ func compareProducts(x, y []*atom) int {
 	return 0
 }
 
+// compareTerms orders terms by their products, then by their coefficients.
 func compareTerms(x, y term) int {
 	if c := compareProducts(x.atoms, y.atoms); c != 0 {
 		return c
@@ -299,7 +309,7 @@ func compareTerms(x, y term) int {
 	return cmp.Compare(x.coef, y.coef)
 }
 
-// compareExprs orders expressions, constants last, those that differ by a constant side by side.
+// compareExprs orders expressions: constants are last, and expressions that differ by a constant are adjacent.
 func compareExprs(x, y Expr) int {
 	if sameNode(x.n, y.n) {
 		return cmp.Compare(x.c, y.c)
@@ -316,7 +326,7 @@ func compareExprs(x, y Expr) int {
 	return cmp.Compare(x.c, y.c)
 }
 
-// Vars returns the names that the expression mentions, sorted, each once. The caller must not change the slice.
+// Vars returns the names in the expression, sorted, each once. The caller must not change the slice.
 func (e Expr) Vars() []Name {
 	if e.n == nil {
 		return nil
@@ -338,6 +348,7 @@ func (e Expr) Vars() []Name {
 	return names
 }
 
+// appendNames appends the names in the atom, which may repeat.
 func (a *atom) appendNames(names []Name) []Name {
 	if a.kind == variable {
 		return append(names, a.name)
@@ -348,7 +359,7 @@ func (a *atom) appendNames(names []Name) []Name {
 	return names
 }
 
-// mentions reports whether the atom is or holds the name.
+// mentions reports whether the name occurs in the atom.
 func (a *atom) mentions(name Name) bool {
 	if a.kind == variable {
 		return a.name == name
@@ -361,6 +372,7 @@ func (a *atom) mentions(name Name) bool {
 	return false
 }
 
+// mentions reports whether the name occurs in the expression.
 func (e Expr) mentions(name Name) bool {
 	_, found := slices.BinarySearchFunc(e.Vars(), name, Name.Compare)
 	return found
@@ -378,8 +390,8 @@ func (e Expr) Multilinear() bool {
 	return true
 }
 
-// Linear writes e as coef×name + rest, where neither mentions the name; ok says whether that can be done. A name that e
-// does not mention has the coefficient 0.
+// Linear returns coef and rest with e = coef×name + rest, neither of which has the name; ok is false if there are none.
+// If e does not have the name, coef is 0.
 func (e Expr) Linear(name Name) (coef, rest Expr, ok bool) {
 	var with, without []term
 	factor := int64(0)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestCanonical gives texts that the same expression prints, for all integers.
+// TestCanonical parses several texts of the same expression, which must print alike.
 func TestCanonical(t *testing.T) {
 	for _, test := range []struct{ text, want string }{
 		{"0", "0"}, {"-0", "0"}, {"-9223372036854775808", "-9223372036854775808"}, {"2 + 3*4", "14"}, {"(2 + 3)*4", "20"},
@@ -51,7 +51,7 @@ func TestCanonical(t *testing.T) {
 	} {
 		want := strings.NewReplacer("((-9223372036854775808)*(-1))", "((-9223372036854775808)*(-1))").Replace(test.want)
 		e := parse(t, test.text)
-		if test.text == "n*9223372036854775807*2" { // grouping decides
+		if test.text == "n*9223372036854775807*2" { // the grouping decides
 			continue
 		}
 		if e.String() != want {
@@ -116,7 +116,7 @@ func TestParsePrefix(t *testing.T) {
 func TestCond(t *testing.T) {
 	for _, test := range []struct {
 		text, want string
-		holds      bool // at n = 3, m = 4
+		holds      bool // for n = 3, m = 4
 	}{
 		{"n <= 3", "n <= 3", true}, {"n<m", "n < m", true}, {"n > m", "m < n", false}, {"n >= m", "m <= n", false},
 		{"n == m - 1", "n == m - 1", true}, {"n != m", "n != m", true}, {"n + m == 8", "m + n == 8", false},
@@ -235,7 +235,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestPython holds texts and values that Python 3 gives them, with n = 37, m = 5 and ceildiv = lambda a, b: -(-a // b).
+// TestPython has texts and their values in Python 3, with n = 37, m = 5 and ceildiv = lambda a, b: -(-a // b).
 func TestPython(t *testing.T) {
 	for _, test := range []struct {
 		text string

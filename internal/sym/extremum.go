@@ -8,13 +8,13 @@ func (e Expr) Min(o Expr) Expr { return extremum(minimum, []Expr{e, o}) }
 // Max returns the larger of e and o.
 func (e Expr) Max(o Expr) Expr { return extremum(maximum, []Expr{e, o}) }
 
-// MinOf returns the least of a list, 0 for an empty one.
+// MinOf returns the least expression of a list, 0 for an empty list.
 func MinOf(list ...Expr) Expr { return extremum(minimum, list) }
 
-// MaxOf returns the greatest of a list, 0 for an empty one.
+// MaxOf returns the greatest expression of a list, 0 for an empty list.
 func MaxOf(list ...Expr) Expr { return extremum(maximum, list) }
 
-// extremum flattens, sorts, and keeps one of the arguments that differ by a constant.
+// extremum flattens nested extrema, sorts the arguments, and keeps one of those that differ by a constant.
 func extremum(k kind, list []Expr) Expr {
 	if len(list) == 0 {
 		return Expr{}
@@ -37,7 +37,7 @@ func extremum(k kind, list []Expr) Expr {
 		case last < 0 || !sameNode(out[last].n, x.n):
 			out = append(out, x)
 		case k == maximum:
-			out[last] = x // sorted by constant
+			out[last] = x // the greater one: the arguments are sorted by their constants
 		}
 	}
 	if len(out) > 1 && len(out) <= mostCompared {
@@ -49,7 +49,7 @@ func extremum(k kind, list []Expr) Expr {
 	return makeAtom(k, slices.Clip(out)...)
 }
 
-// absorb drops the arguments that hold another one under the opposite extremum: max(a, min(a, b)) = a.
+// absorb drops the arguments that contain another argument under the opposite extremum: max(a, min(a, b)) = a.
 func absorb(k kind, list []Expr) []Expr {
 	opposite := minimum + maximum - k
 	dropped := func(x Expr) bool {

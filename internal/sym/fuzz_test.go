@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// randomExpr is an expression over names, of at most so many levels.
+// randomExpr returns an expression over names with at most depth levels.
 func randomExpr(r *rand.Rand, names []string, depth int) Expr {
 	if depth == 0 || r.IntN(5) == 0 {
 		if r.IntN(3) == 0 {
@@ -73,7 +73,7 @@ func users(texts ...string) []Name {
 	return names
 }
 
-// TestProverAgainstBruteForce compares every answer with all bindings, and counts the answers that brute force knows
+// TestProverAgainstBruteForce compares every result with all bindings, and counts the results that brute force finds
 // and the prover does not.
 func TestProverAgainstBruteForce(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
@@ -85,7 +85,7 @@ func TestProverAgainstBruteForce(t *testing.T) {
 		for _, name := range names {
 			small := smallRanges[r.IntN(len(smallRanges))]
 			ranges = append(ranges, small)
-			if i%4 == 3 { // the prover knows less than brute force tries
+			if i%4 == 3 { // the prover may know less than brute force finds
 				small = [...]Range{{small.Min, NoMax}, {math.MinInt64, small.Max}, {math.MinInt64, NoMax}, small}[r.IntN(4)]
 			}
 			d.Set(User(name), small)
@@ -132,8 +132,8 @@ func TestProverAgainstBruteForce(t *testing.T) {
 	}
 }
 
-// program builds the expression that bytes describe, and the function that computes its value in unbounded integers by
-// the definition of each operation; the function returns nil if a divisor is zero.
+// program returns the expression that bytes encode, and a function that computes its value in unbounded integers by the
+// definition of each operation; the function returns nil if a divisor is zero.
 func program(code []byte) (Expr, func(values map[string]int64) *big.Int) {
 	type pair struct {
 		e     Expr
@@ -221,8 +221,8 @@ func bigFloor(x, y *big.Int) *big.Int {
 	return q
 }
 
-// checkProgram compares the expression with the definition at one binding, compiled code with Eval, and the text with
-// what it is read back as.
+// checkProgram compares, at one binding, the expression with the definition and compiled code with Eval, and parses its
+// text again.
 func checkProgram(t *testing.T, code []byte, values map[string]int64, small bool) {
 	e, exact := program(code)
 	want := exact(values)
@@ -320,7 +320,7 @@ func BenchmarkProver(b *testing.B) {
 	i := 0
 	for b.Loop() {
 		if i%len(list) == 0 {
-			base.Set(User("fresh"), Range{int64(i), NoMax}) // forgets the answers
+			base.Set(User("fresh"), Range{int64(i), NoMax}) // forgets the results
 		}
 		base.Prove(list[i%len(list)])
 		i++
@@ -375,7 +375,7 @@ func TestCodeAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestProverAgainstBig compares answers about expressions with large coefficients, which need more than 64 bits, with
+// TestProverAgainstBig compares results for expressions with large coefficients, which need more than 64 bits, with
 // their definition.
 func TestProverAgainstBig(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))

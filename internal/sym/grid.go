@@ -5,22 +5,23 @@ import (
 	"strconv"
 )
 
-// Limits of a grid: divisors of one name, and the common multiple of them.
+// Limits of a grid: the number of divisors of one name, and their common multiple.
 const (
 	mostUnits   = 12
 	longestUnit = 1 << 20
 )
 
-// grid shows e ≥ 0 by counting each name in the coarsest of the units that its quotients count in: with x = 32q + d,
-// the quotient x // 8 is 4q and the digit d // 8, which is 0 to 3. e is then a polynomial in quantities that are never
-// negative. Digits of negative terms are as large as they can be, and what is left of those terms is taken from the
-// positive ones. Other quotients, minima and maxima are first replaced by what bounds them.
+// grid shows e ≥ 0 by writing each name in digits: in units of the common multiple of its quotients' divisors, and the
+// rest. With x = 32q + d, the quotient x // 8 is 4q plus the digit d // 8, which is 0 to 3. e is then a polynomial in
+// quantities that are not negative. Digits in negative terms are replaced by their largest values, and positive terms
+// must cover the negative terms. Other quotients, minima and maxima are first replaced by bounds.
 type grid struct {
 	q      *query
-	digits map[hash]int64 // the largest that a digit is
+	digits map[hash]int64 // the largest value of a digit
 	count  int
 }
 
+// grid reports whether e ≥ 0 is shown, at once or by cases of its names.
 func (q *query) grid(e Expr) bool {
 	if q.gridAsIs(e) {
 		return true
@@ -31,20 +32,20 @@ func (q *query) grid(e Expr) bool {
 			names = append(names, name)
 		}
 	}
-	return len(names) > 0 && len(names) <= mostApart && q.gridApart(e, names)
+	return len(names) > 0 && len(names) <= mostCases && q.gridByCases(e, names)
 }
 
-// mostApart is the most names that are considered both as 0 and as at least 1.
-const mostApart = 3
+// mostCases is the most names for which the cases 0 and at least 1 are distinguished.
+const mostCases = 3
 
-// gridApart shows e ≥ 0 if each of the names is 0 and if it is 1 or more: sizes that are rounded up are aligned
-// to their units there.
-func (q *query) gridApart(e Expr, names []Name) bool {
+// gridByCases shows e ≥ 0 separately for each name being 0 and being at least 1: if it is at least 1, sizes that are
+// rounded up can be bounded by multiples of their units.
+func (q *query) gridByCases(e Expr, names []Name) bool {
 	if len(names) == 0 {
 		return q.gridAsIs(e)
 	}
 	at := func(x Expr) Expr { return e.Subst(func(name Name) (Expr, bool) { return x, name == names[0] }) }
-	if !q.gridApart(at(Expr{}), names[1:]) {
+	if !q.gridByCases(at(Expr{}), names[1:]) {
 		return false
 	}
 	less, r := Hidden("less "+names[0].text), q.dims.ranges[names[0]]
@@ -53,16 +54,16 @@ func (q *query) gridApart(e Expr, names []Name) bool {
 	}
 	q.dims.ranges[less] = r
 	defer delete(q.dims.ranges, less)
-	return q.gridApart(at(Var(less).Add(Const(1))), names[1:])
+	return q.gridByCases(at(Var(less).Add(Const(1))), names[1:])
 }
 
-// gridAsIs is grid at once for all values.
+// gridAsIs is grid for all values at once.
 func (q *query) gridAsIs(e Expr) bool {
 	if e.n == nil {
 		return e.c >= 0
 	}
 	g := grid{q: q, digits: map[hash]int64{}}
-	e, ok := g.plain(e)
+	e, ok := g.simplified(e)
 	if !ok {
 		return false
 	}
@@ -75,8 +76,9 @@ func (q *query) gridAsIs(e Expr) bool {
 	return g.covered(e)
 }
 
-// plain bounds e from below by a positive multiple of it over names and quotients of one name by numbers.
-func (g *grid) plain(e Expr) (Expr, bool) {
+// simplified bounds a positive multiple of e from below by an expression over names and quotients of a name by a
+// number.
+func (g *grid) simplified(e Expr) (Expr, bool) {
 	for range mostUnits {
 		t, a, ok := awkward(e)
 		if a == nil || !ok {
@@ -104,7 +106,7 @@ func (g *grid) plain(e Expr) (Expr, bool) {
 			e = e.scale(k).Add(factor.Mul(bound))
 		case a.kind == minimum && negative || a.kind == maximum && !negative:
 			bound := a.args[0]
-			for _, x := range a.args[1:] { // one with a name, so that the term stays 0 if the name is
+			for _, x := range a.args[1:] { // a bound with a name, so that the term stays 0 if the name is 0
 				if _, number := bound.Const(); number {
 					bound = x
 				}
@@ -127,8 +129,8 @@ func (g *grid) plain(e Expr) (Expr, bool) {
 	return e, false
 }
 
-// roundedUp is no less than k·(x // k). If x is f·y + c with a name f that is never negative and c < k, the quotient
-// is at most f·⌈y/k⌉, which is 0 if f is.
+// roundedUp returns an upper bound of k·(x // k). If x is f·y + c with a name f that is not negative and c < k, the
+// quotient is at most f·⌈y/k⌉, which is 0 if f is 0.
 func (g *grid) roundedUp(x Expr, k int64) Expr {
 	product := Expr{n: x.n}
 	if x.n == nil || x.c >= k {
@@ -142,8 +144,8 @@ func (g *grid) roundedUp(x Expr, k int64) Expr {
 	return x
 }
 
-// awkward returns an atom of e that is neither a name nor a quotient of one name by a number, and its term. It returns
-// nil if there is none; ok is false if e divides by what is no positive number.
+// awkward returns an atom of e that is neither a name nor a quotient of one name by a number, and its term; nil if
+// there is none. ok is false if e divides by anything but a positive number.
 func awkward(e Expr) (t term, a *atom, ok bool) {
 	for _, t := range e.terms() {
 		for _, a := range t.atoms {
@@ -164,20 +166,20 @@ func awkward(e Expr) (t term, a *atom, ok bool) {
 	return term{}, nil, true
 }
 
-// unit is a quotient (x + offset) // by of a name x that is counted from the low end of its range.
+// unit is a quotient (x + offset) // by of a name x, in which x is counted from the low end of its range.
 type unit struct {
 	a          *atom
 	by, offset int64
 }
 
-// counted writes the name and its quotients by digits.
+// counted replaces the name and its quotients by digits.
 func (g *grid) counted(e Expr, name Name) (Expr, bool) {
 	r, ok := g.q.dims.ranges[name]
 	if !ok || r.Min < -farthest || r.Min > farthest {
 		return e, false
 	}
 	var units []unit
-	whole := int64(1)
+	multiple := int64(1)
 	var buffer [16]*atom
 	for _, a := range distinct(e, buffer[:0]) {
 		switch {
@@ -188,8 +190,8 @@ func (g *grid) counted(e Expr, name Name) (Expr, bool) {
 			if a.args[0].c < -farthest || a.args[0].c > farthest {
 				return e, false
 			}
-			whole = whole / gcd(whole, by) * by
-			if units = append(units, unit{a, by, a.args[0].c + r.Min}); whole > longestUnit || len(units) > mostUnits {
+			multiple = multiple / gcd(multiple, by) * by
+			if units = append(units, unit{a, by, a.args[0].c + r.Min}); multiple > longestUnit || len(units) > mostUnits {
 				return e, false
 			}
 		}
@@ -200,15 +202,15 @@ func (g *grid) counted(e Expr, name Name) (Expr, bool) {
 		}
 		return int(max(min(x.offset-y.offset, 1), -1))
 	})
-	// Digits of one chain: those of divisors that divide one another and of offsets that are multiples.
+	// The digits of one chain belong to divisors that divide one another, with offsets that are multiples of them.
 	base := g.digit(-1)
-	chain, last := base, whole
+	chain, last := base, multiple
 	for _, u := range units {
 		shift, rest := floorInts(u.offset, u.by), modInts(u.offset, u.by)
 		var x Expr
 		switch {
-		case rest != 0: // apart from the chain: between two multiples of the coarsest unit
-			x = base.scale(whole / u.by).Add(g.digit(whole / u.by))
+		case rest != 0: // separately from the chain: between two multiples of the coarsest unit
+			x = base.scale(multiple / u.by).Add(g.digit(multiple / u.by))
 		case last%u.by != 0:
 			return e, false
 		default:
@@ -225,7 +227,7 @@ func (g *grid) counted(e Expr, name Name) (Expr, bool) {
 	return e, true
 }
 
-// digit is a new name for an integer from 0 to most, or without an end if most is negative.
+// digit returns a new name for an integer from 0 to most; if most is negative, it has no upper end.
 func (g *grid) digit(most int64) Expr {
 	x := Var(Hidden("digit" + strconv.Itoa(g.count)))
 	g.count++
@@ -235,7 +237,7 @@ func (g *grid) digit(most int64) Expr {
 	return x
 }
 
-// covered reports whether the positive terms of e cover the negative ones, each name being 0 or more.
+// covered reports whether the positive terms of e cover the negative terms, if all names are at least 0.
 func (g *grid) covered(e Expr) bool {
 	out := []Expr{Const(e.c)}
 	for _, t := range e.terms() {

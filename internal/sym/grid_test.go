@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestGrid: sizes of an image that is halved again and again are compared at once, and nothing is shown that is not so.
+// TestGrid shows that sizes of an image that is halved repeatedly are compared without search, and that no false claim
+// is shown.
 func TestGrid(t *testing.T) {
 	dims := NewDims()
 	dims.Set(User("b"), Range{0, NoMax})
@@ -80,8 +81,8 @@ func TestGrid(t *testing.T) {
 	}
 }
 
-// TestPresence: a quantity's presence is 1 if it is 1 or more and 0 if it is 0, and Times leaves it out only
-// where that changes nothing.
+// TestPresence shows that a quantity's presence is 1 if it is at least 1 and 0 if it is 0, and that Times omits it only
+// if that changes nothing.
 func TestPresence(t *testing.T) {
 	dims := NewDims()
 	for _, name := range []string{"a", "b"} {

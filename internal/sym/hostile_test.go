@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestHostileIsBounded asks everything about expressions that are as bad as the limits let them be.
+// TestHostileIsBounded asks every question about expressions that are as costly as the limits allow.
 func TestHostileIsBounded(t *testing.T) {
 	nested := Dim("n")
 	for i := range 200 {

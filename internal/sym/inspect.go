@@ -1,13 +1,14 @@
 package sym
 
-// MinArgs returns expressions whose least is e: of a min, plus any constant, its arguments with the constant added; of
-// anything else, e alone.
+// MinArgs returns expressions whose least is e: if e is a minimum plus a constant, the minimum's arguments, each plus
+// the constant; otherwise e alone.
 func (e Expr) MinArgs() []Expr { return e.extremumArgs(minimum) }
 
-// MaxArgs returns expressions whose greatest is e: of a max, plus any constant, its arguments with the constant added;
-// of anything else, e alone.
+// MaxArgs returns expressions whose greatest is e: if e is a maximum plus a constant, the maximum's arguments, each
+// plus the constant; otherwise e alone.
 func (e Expr) MaxArgs() []Expr { return e.extremumArgs(maximum) }
 
+// extremumArgs is MinArgs or MaxArgs, by kind.
 func (e Expr) extremumArgs(k kind) []Expr {
 	a := e.Sub(Const(e.c)).atom()
 	if a == nil || a.kind != k {
@@ -24,10 +25,10 @@ func (e Expr) extremumArgs(k kind) []Expr {
 type Term struct {
 	Coef    int64
 	Factors []Factor
-	of      term // what it was taken from, where it was
+	of      term // the term from which it was taken, if any
 }
 
-// FactorKind says what a factor is.
+// FactorKind is the kind of a factor.
 type FactorKind uint8
 
 // The kinds of factor. All but Variable are functions of Args: the quotients and the remainder of two, the least and
@@ -41,18 +42,18 @@ const (
 	Greatest
 	FactorProduct
 	FactorSum
-	Impossible // of an expression that outgrew its limits
+	Impossible // the expression exceeded its limits
 )
 
-// Factor is what an expression is a polynomial over: a name, or a function that is not linear.
+// Factor is an atom of an expression: a name, or a function that is not linear.
 type Factor struct {
 	Kind FactorKind
 	Name Name
 	Args []Expr
-	of   *atom // what it was taken from, where it was
+	of   *atom // the atom from which it was taken, if any
 }
 
-// Terms takes an expression apart: the constant, and the products that are added to it.
+// Terms returns the constant and the products whose sum is the expression.
 func (e Expr) Terms() (constant int64, terms []Term) {
 	if e.n == nil {
 		return e.c, nil
@@ -78,7 +79,7 @@ var factorKinds = [...]FactorKind{variable: Variable, floorDiv: FloorQuotient, c
 	minimum: Least, maximum: Greatest,
 	product: FactorProduct, sum: FactorSum, huge: Impossible, slack: Impossible}
 
-// Expr is the factor alone.
+// Expr returns the factor as an expression.
 func (f Factor) Expr() Expr {
 	if f.of != nil {
 		return f.of.expr()
@@ -102,7 +103,7 @@ func (f Factor) Expr() Expr {
 	return Sum(f.Args...)
 }
 
-// Expr is the product as an expression.
+// Expr returns the product as an expression.
 func (t Term) Expr() Expr {
 	if t.of.atoms != nil && t.of.coef == t.Coef && len(t.of.atoms) == len(t.Factors) {
 		return polynomial([]term{t.of}, 0)
@@ -114,8 +115,8 @@ func (t Term) Expr() Expr {
 	return e
 }
 
-// Lessens reports whether e − f has a product of names less often than e, as f has it with the same sign: where nothing
-// of f is in e, e − f is no easier to judge.
+// Lessens reports whether a product of names occurs in both e and f, with the same sign. Otherwise e − f is no easier
+// to decide than e.
 func (e Expr) Lessens(f Expr) bool {
 	x, y := e.terms(), f.terms()
 	for len(x) > 0 && len(y) > 0 {

@@ -2,8 +2,8 @@ package sym
 
 import "math"
 
-// interval is all integers from lo to hi. A finite end lies within ±2^61, so that two can be added; minusInfinity and
-// plusInfinity stand for no end. An end that would be stricter is moved to the limit, which only widens the interval.
+// interval is the integers from lo to hi. A finite end is within ±2^61, so that two can be added; minusInfinity and
+// plusInfinity mean no end. An end beyond the limit becomes infinite, or the limit if that widens the interval.
 type interval struct{ lo, hi int64 }
 
 const (
@@ -16,7 +16,7 @@ var everything = interval{minusInfinity, plusInfinity}
 
 func infinite(x int64) bool { return x == minusInfinity || x == plusInfinity }
 
-// between is the interval from lo to hi, where infinities and values beyond the limit are legal.
+// between returns the interval from lo to hi, which may be infinite or beyond the limit.
 func between(lo, hi int64) interval {
 	if lo < -farthest {
 		lo = minusInfinity
@@ -29,6 +29,7 @@ func between(lo, hi int64) interval {
 
 func (x interval) neg() interval { return interval{negate(x.hi), negate(x.lo)} }
 
+// negate returns −x for an end, which may be infinite.
 func negate(x int64) int64 {
 	switch x {
 	case minusInfinity:
@@ -39,6 +40,7 @@ func negate(x int64) int64 {
 	return -x
 }
 
+// add returns the interval of sums.
 func (x interval) add(y interval) interval {
 	lo, hi := int64(minusInfinity), int64(plusInfinity)
 	if !infinite(x.lo) && !infinite(y.lo) {
@@ -50,7 +52,7 @@ func (x interval) add(y interval) interval {
 	return between(lo, hi)
 }
 
-// multiplyEnds is x×y where an infinity times zero is zero, and what does not fit is an infinity.
+// multiplyEnds returns x×y; infinity times zero is zero, and a product that does not fit is infinite.
 func multiplyEnds(x, y int64) int64 {
 	if x == 0 || y == 0 {
 		return 0
@@ -66,13 +68,14 @@ func multiplyEnds(x, y int64) int64 {
 	return plusInfinity
 }
 
+// mul returns the interval of products.
 func (x interval) mul(y interval) interval {
 	a, b := multiplyEnds(x.lo, y.lo), multiplyEnds(x.lo, y.hi)
 	c, d := multiplyEnds(x.hi, y.lo), multiplyEnds(x.hi, y.hi)
 	return between(min(a, b, c, d), max(a, b, c, d))
 }
 
-// power is x to the n-th, n ≥ 1.
+// power returns the interval of n-th powers, n ≥ 1.
 func (x interval) power(n int) interval {
 	out := x
 	for range n - 1 {
@@ -84,7 +87,7 @@ func (x interval) power(n int) interval {
 	return out
 }
 
-// floorEnds is ⌊x/y⌋ for y ≥ 1, either of which may be infinite.
+// floorEnds returns ⌊x/y⌋ for y ≥ 1, either of which may be infinite.
 func floorEnds(x, y int64) int64 {
 	switch {
 	case infinite(x):
@@ -97,6 +100,7 @@ func floorEnds(x, y int64) int64 {
 	return floorInts(x, y)
 }
 
+// floorDiv returns the interval of quotients, rounded down; divisors of 0 do not count.
 func (x interval) floorDiv(y interval) interval {
 	switch {
 	case y.lo >= 1:
@@ -111,7 +115,7 @@ func (x interval) floorDiv(y interval) interval {
 	case y.hi <= -1:
 		return x.neg().floorDiv(y.neg())
 	}
-	// A divisor of at least 1 in size makes nothing larger.
+	// A divisor of magnitude 1 or more makes no magnitude larger.
 	largest := max(negate(x.lo), x.hi)
 	if x.lo == plusInfinity || largest < 0 {
 		largest = plusInfinity
@@ -119,6 +123,7 @@ func (x interval) floorDiv(y interval) interval {
 	return interval{negate(largest), largest}
 }
 
+// mod returns the interval of remainders, with the sign of the divisor.
 func (x interval) mod(y interval) interval {
 	switch {
 	case y.lo >= 1:
@@ -149,7 +154,7 @@ func (x interval) mod(y interval) interval {
 	return out
 }
 
-// interval is where e lies, by the intervals of its parts.
+// interval returns the interval of e from the intervals of its atoms.
 func (q *query) interval(e Expr) interval {
 	out := between(e.c, e.c)
 	for _, t := range e.terms() {
@@ -167,6 +172,7 @@ func (q *query) interval(e Expr) interval {
 	return out
 }
 
+// atomInterval returns the interval of an atom, and remembers it.
 func (q *query) atomInterval(a *atom) interval {
 	switch a.kind {
 	case variable:
@@ -196,7 +202,7 @@ func (q *query) atomInterval(a *atom) interval {
 	return out
 }
 
-// combineIntervals holds the operations of two operands, by kind.
+// combineIntervals has the operations of two operands, by kind.
 var combineIntervals = [...]func(x, y interval) interval{
 	floorDiv: interval.floorDiv,
 	ceilDiv:  func(x, y interval) interval { return x.neg().floorDiv(y).neg() },

@@ -1,12 +1,12 @@
 package sym
 
-// Unlimited is the limit of a dimension that has none: NoMax as an expression.
+// Unlimited is the limit of an unlimited dimension: NoMax as an expression.
 var Unlimited = Const(NoMax)
 
-// IsUnlimited reports whether a limit is none.
+// IsUnlimited reports whether a limit is Unlimited.
 func IsUnlimited(limit Expr) bool { return limit.Equal(Unlimited) }
 
-// FormatLimit is a limit as texts write it: inf, or the expression.
+// FormatLimit returns a limit as in texts: inf, or the expression.
 func FormatLimit(limit Expr) string {
 	if IsUnlimited(limit) {
 		return "inf"
@@ -14,7 +14,7 @@ func FormatLimit(limit Expr) string {
 	return limit.String()
 }
 
-// AtLimits puts the limits of dimensions in their places. Those without one keep their names.
+// AtLimits returns e with dimensions replaced by their limits. Names without a limit stay.
 func AtLimits(e Expr, limits map[Name]Expr) Expr {
 	return e.Subst(func(name Name) (Expr, bool) {
 		limit, ok := limits[name]

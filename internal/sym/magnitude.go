@@ -2,14 +2,14 @@ package sym
 
 import "math"
 
-// Measure bounds integers as a machine computes them. It holds a range for each name, and answers for an expression how
-// large its value can be, and how large what is computed on the way to it: every partial sum, every partial product and
-// every argument of a quotient, a remainder, a minimum or a maximum, in whatever order they are taken. A name without a
-// range may be any integer. It is not safe for concurrent use.
+// Measure bounds integers as a machine computes them. It has a range for each name, and returns for an expression the
+// range of its value and the largest magnitude in its computation: of every partial sum, every partial product and
+// every argument of a quotient, a remainder, a minimum or a maximum, in any order. A name without a range may be any
+// integer. It is not safe for concurrent use.
 type Measure struct {
 	ranges map[Name]Range
 	atoms  map[hash]interval
-	sizes  map[hash]int64 // by atom: the largest that is computed on the way to its value
+	sizes  map[hash]int64 // by atom: the largest magnitude in the computation of its value
 }
 
 // NewMeasure returns a measure without ranges.
@@ -17,17 +17,18 @@ func NewMeasure() *Measure {
 	return &Measure{ranges: map[Name]Range{}, atoms: map[hash]interval{}, sizes: map[hash]int64{}}
 }
 
-// Set gives a name its range. A name that an expression was measured with must not be given another.
+// Set sets the range of a name. The range must not change after an expression with the name was measured.
 func (m *Measure) Set(name Name, r Range) { m.ranges[name] = r }
 
-// Of returns the range of e's value, and the size that nothing computed on the way to it exceeds. An end of the range
-// beyond ±2^61 is math.MinInt64 or math.MaxInt64; a size beyond 2^61 is math.MaxInt64. Every factor counts as at least
-// 1 in size, so that coefficients are bounded too.
+// Of returns the range of e's value, and the largest magnitude in its computation. An end of the range beyond ±2^61 is
+// math.MinInt64 or math.MaxInt64; a magnitude beyond 2^61 is math.MaxInt64. Every factor counts as at least 1, so that
+// coefficients are bounded too.
 func (m *Measure) Of(e Expr) (value Range, size int64) {
 	v, size := m.expr(e)
 	return Range{v.lo, v.hi}, size
 }
 
+// expr is Of with an interval.
 func (m *Measure) expr(e Expr) (value interval, size int64) {
 	if e.huge() {
 		return everything, math.MaxInt64
@@ -54,6 +55,7 @@ func (m *Measure) expr(e Expr) (value interval, size int64) {
 	return value, max(size, inside)
 }
 
+// atom is expr for an atom; it remembers the result.
 func (m *Measure) atom(a *atom) (value interval, size int64) {
 	switch a.kind {
 	case variable:
@@ -78,7 +80,7 @@ func (m *Measure) atom(a *atom) (value interval, size int64) {
 		value = combineIntervals[a.kind](value, v)
 		if a.kind == product {
 			size = multiplySizes(size, s)
-		} else { // what rounds up adds the divisor first
+		} else { // rounding up adds the divisor first
 			size = addSizes(size, s)
 		}
 	}
@@ -86,9 +88,8 @@ func (m *Measure) atom(a *atom) (value interval, size int64) {
 	return value, size
 }
 
-// chosen returns the value of a minimum or a maximum of sums of names that have one value each. Code compares the sums
-// and adds nothing to them, and the partial sums may wrap, so each sum may be any number of 64 bits: ok says that they
-// are.
+// chosen returns the value of a minimum or a maximum of sums of names that have one value each; ok is false for other
+// atoms. Code only compares the sums, and partial sums may wrap, so each sum may be any number of 64 bits.
 func (m *Measure) chosen(a *atom) (value int64, ok bool) {
 	if !choice(a) {
 		return 0, false
@@ -115,7 +116,7 @@ func choice(a *atom) bool {
 	return true
 }
 
-// sizeOf is the largest magnitude in an interval, at least 1.
+// sizeOf returns the largest magnitude in an interval, at least 1.
 func sizeOf(x interval) int64 {
 	if infinite(x.lo) || infinite(x.hi) {
 		return math.MaxInt64
@@ -123,7 +124,7 @@ func sizeOf(x interval) int64 {
 	return max(1, x.hi, -x.lo)
 }
 
-// multiplySizes and addSizes answer math.MaxInt64 for what is beyond 2^61.
+// multiplySizes multiplies magnitudes; the result is math.MaxInt64 beyond 2^61.
 func multiplySizes(x, y int64) int64 {
 	if x > farthest/y {
 		return math.MaxInt64
@@ -131,6 +132,7 @@ func multiplySizes(x, y int64) int64 {
 	return x * y
 }
 
+// addSizes adds magnitudes; the result is math.MaxInt64 beyond 2^61.
 func addSizes(x, y int64) int64 {
 	if x > farthest || y > farthest || x+y > farthest {
 		return math.MaxInt64

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestMeasure compares a measure with every binding: no value lies outside the range, and no partial sum, in whatever
-// order, exceeds the size.
+// TestMeasure compares a measure with every binding: no value is outside the range, and no partial sum, in any order,
+// exceeds the size.
 func TestMeasure(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	names := []string{"x", "y", "w"}
@@ -63,8 +63,8 @@ func exprsOf(terms []Term) (list []Expr) {
 	return list
 }
 
-// TestMeasureLimits: what cannot be bounded within 2^61 is said to be unbounded, and coefficients count even where the
-// factor beside them is 0.
+// TestMeasureLimits shows that magnitudes beyond 2^61 are reported as unbounded, and that coefficients count even if
+// the factor beside them is 0.
 func TestMeasureLimits(t *testing.T) {
 	m := NewMeasure()
 	m.Set(User("z"), Range{0, 0})

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Name is the name of an integer. Every maker of names has a space of its own, so that two names with the same text
-// from different makers are different names: no text that a user writes for a dimension is ever the name of a loop, an
-// offset or a count of the compiler's. The zero value is no name.
+// Name is the name of an integer. Every kind of maker has its own name space, so that names of different makers differ
+// even if their strings are equal: a user's dimension can never be a loop, an offset or a count of the compiler's. The
+// zero value is no name.
 type Name struct {
 	text  string
 	space space
@@ -20,49 +20,48 @@ type space uint8
 
 const (
 	_       space = iota
-	user          // a dimension as the model or the caller calls it
-	made          // a dimension that the compiler made: one that data decide, a part's extent
-	bound         // declared in a kernel: a loop's variable, a checked value
+	user          // a dimension as the model or the caller names it
+	made          // a dimension that the compiler made, such as one that data decide
+	bound         // declared in a kernel: a loop's variable or a checked value
 	planned       // an offset or a size of a memory plan
-	hidden        // of one step of the compiler, in no text
-	shown         // what people read, in no text
+	hidden        // used by one step of the compiler; in no text
+	shown         // for people to read; in no text
 )
 
-// marks are what texts write before a name, by its space.
+// marks has the characters before names in texts, by space.
 var marks = [...]string{user: "", made: "?", bound: "$", planned: "&", hidden: "!", shown: ""}
 
-// nameMarks are the marks that texts may write, one byte each.
+// nameMarks has the marks that texts may have, one byte each.
 const nameMarks = "?$&"
 
-// User returns the name of a dimension that the model or the caller called so. The text may be any string.
+// User returns the name of a dimension that the model or the caller named. It may be any string.
 func User(text string) Name { return Name{text, user} }
 
-// Made returns the name of a dimension that the compiler made, such as one that data decide: texts write ?text.
+// Made returns the name of a dimension that the compiler made, such as one that data decide: ?name in texts.
 func Made(text string) Name { return Name{text, made} }
 
-// Bound returns a name that a kernel declares, for a loop's variable or a checked value: texts write $text.
+// Bound returns a name that a kernel declares, for a loop's variable or a checked value: $name in texts.
 func Bound(text string) Name { return Name{text, bound} }
 
-// Planned returns the name of an offset or a size of a memory plan: texts write &text.
+// Planned returns the name of an offset or a size of a memory plan: &name in texts.
 func Planned(text string) Name { return Name{text, planned} }
 
-// Hidden returns a name that one step of the compiler uses by itself. No text can be read as one.
+// Hidden returns a name that a single step of the compiler uses. Texts cannot have it.
 func Hidden(text string) Name { return Name{text, hidden} }
 
-// Shown returns a name that stands for another in what people read: it is written as it is, without a mark or quotes.
-// No text can be read as one.
+// Shown returns a name for people to read: it is printed as it is, without a mark or quotes. Texts cannot have it.
 func Shown(text string) Name { return Name{text, shown} }
 
-// With returns a name of the same space with another text.
+// With returns another name of the same space.
 func (n Name) With(text string) Name { return Name{text, n.space} }
 
-// Text returns the name without its space: what the maker called it.
+// Text returns the name without its space, as its maker gave it.
 func (n Name) Text() string { return n.text }
 
 // None reports whether n is the zero value.
 func (n Name) None() bool { return n == Name{} }
 
-// User reports whether n is a dimension as the model or the caller calls it.
+// User reports whether n is a dimension that the model or the caller named.
 func (n Name) User() bool { return n.space == user }
 
 // Made reports whether n is a dimension that the compiler made.
@@ -77,7 +76,7 @@ func (n Name) Bound() bool { return n.space == bound }
 // Planned reports whether n is a name of a memory plan.
 func (n Name) Planned() bool { return n.space == planned }
 
-// String returns the name as texts write it: the mark of its space, and the text, quoted if it is not plain.
+// String returns the name as in texts: the mark of its space, and the name, quoted if necessary.
 func (n Name) String() string {
 	if n.space == shown {
 		return n.text
@@ -85,7 +84,7 @@ func (n Name) String() string {
 	return marks[n.space] + QuoteName(n.text)
 }
 
-// Compare orders names: by text, then by space.
+// Compare orders names: by their strings, then by space.
 func (n Name) Compare(o Name) int {
 	if c := strings.Compare(n.text, o.text); c != 0 {
 		return c
@@ -103,7 +102,7 @@ func Sorted(names map[Name]bool) []Name {
 	return list
 }
 
-// Join returns the names as texts write them, with a separator between them.
+// Join returns the names as in texts, with a separator between them.
 func Join(names []Name, separator string) string {
 	list := make([]string, len(names))
 	for i, n := range names {
@@ -112,8 +111,8 @@ func Join(names []Name, separator string) string {
 	return strings.Join(list, separator)
 }
 
-// NamePrefix reads the name that a text begins with, as String writes it, and returns its length in bytes, 0 if there
-// is none.
+// NamePrefix parses the name at the beginning of a text, as String prints it, and returns its length in bytes, 0 if
+// there is none.
 func NamePrefix(text string) (n Name, length int, err error) {
 	n.space = user
 	rest := text
@@ -142,17 +141,17 @@ func NamePrefix(text string) (n Name, length int, err error) {
 	return n, start + length, nil
 }
 
-// ParseName reads a whole text as a name.
+// ParseName parses a text that consists of a name.
 func ParseName(text string) (Name, bool) {
 	n, length, err := NamePrefix(text)
 	return n, err == nil && length == len(text) && length > 0
 }
 
-// Dim returns the dimension that the model or the caller calls so.
+// Dim returns the dimension that the model or the caller named.
 func Dim(text string) Expr { return Var(User(text)) }
 
-// Labels returns what people call dimensions: those of the model by the model's names, and those that the compiler made
-// by names that no other dimension has.
+// Labels returns the names of dimensions for people: the model's dimensions have the model's names, and those that the
+// compiler made have names that no other dimension has.
 func Labels(dims []Name) map[Name]string {
 	of, taken := map[Name]string{}, map[string]bool{}
 	for _, made := range []bool{false, true} {
@@ -170,12 +169,12 @@ func Labels(dims []Name) map[Name]string {
 	return of
 }
 
-// mostBound is how many names Bindings lists.
+// mostBound is the most names that Bindings lists.
 const mostBound = 8
 
-// Bindings says what names stand for, such as "n = 3, k.count = 2 (the count that k (NonZero) finds)": the first eight
-// of those that have a value. origins says in words what gives names that the compiler made their values; it is left
-// out if the name says it, as an element of a tensor does.
+// Bindings describes the values of names, such as "n = 3, k.count = 2 (the count that k (NonZero) finds)", for the
+// first eight names that have one. origins describes how names that the compiler made get their values; it is omitted
+// if the name tells, as that of a tensor's element does.
 func Bindings(names []Name, labels, origins map[Name]string, value func(name Name) (said string, ok bool)) string {
 	var list []string
 	for _, name := range names {
@@ -191,7 +190,7 @@ func Bindings(names []Name, labels, origins map[Name]string, value func(name Nam
 	return strings.Join(list, ", ")
 }
 
-// Numbers makes values what Bindings wants.
+// Numbers returns values as Bindings takes them.
 func Numbers(value func(name Name) (int64, bool)) func(name Name) (said string, ok bool) {
 	return func(name Name) (string, bool) {
 		v, ok := value(name)
@@ -199,7 +198,7 @@ func Numbers(value func(name Name) (int64, bool)) func(name Name) (said string, 
 	}
 }
 
-// Ranges are the ranges of dimensions as Bindings wants values.
+// Ranges returns the ranges of dimensions as Bindings takes values.
 func (d *Dims) Ranges(name Name) (said string, ok bool) {
 	r, ok := d.Get(name)
 	return r.String(), ok

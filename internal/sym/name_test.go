@@ -2,8 +2,8 @@ package sym
 
 import "testing"
 
-// TestNames: names of different makers are different integers whatever their texts, and are read back as they are
-// written.
+// TestNames shows that names of different makers are different integers even if their strings are equal, and that names
+// are parsed as they are printed.
 func TestNames(t *testing.T) {
 	makers := []func(string) Name{User, Made, Bound, Planned, Hidden}
 	var all []Name
@@ -44,7 +44,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestShown: people read names as they are, no two of them alike; no text can be read as one.
+// TestShown shows that names for people are printed as they are, that no two of them are alike, and that texts cannot
+// have them.
 func TestShown(t *testing.T) {
 	names := []Name{User("v[0]"), Made("v[0]"), Made("n.count"), User("m")}
 	labels := Labels(names)

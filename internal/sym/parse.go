@@ -9,11 +9,11 @@ import (
 // Limits of a text.
 const (
 	longestText = 1 << 20 // bytes
-	deepestText = 600     // parentheses: two for each level of the deepest expression, and some
-	mostWork    = 1 << 22 // parts of what the operations on the way make
+	deepestText = 600     // parentheses: two for each level of the deepest expression, and a few more
+	mostWork    = 1 << 22 // names, numbers and operations in the results of all operations
 )
 
-// SyntaxError says where a text is no expression.
+// SyntaxError says where a text is not an expression.
 type SyntaxError struct {
 	Offset  int // in bytes
 	Message string
@@ -21,11 +21,11 @@ type SyntaxError struct {
 
 func (e *SyntaxError) Error() string { return fmt.Sprintf("offset %d: %s", e.Offset, e.Message) }
 
-// Parse reads what String writes, and freer: integers, names, quoted names, + - * // %, max(a, b, …), min(a, b, …),
-// ceildiv(a, b) and parentheses, with Python's precedence and any space. Errors are *SyntaxError.
+// Parse parses the output of String and more: integers, names, quoted names, + - * // %, max(a, b, …), min(a, b, …),
+// ceildiv(a, b) and parentheses, with Python's precedence and any spaces. Errors are *SyntaxError.
 func Parse(text string) (Expr, error) {
 	p := newParser(text)
-	e, err := p.whole()
+	e, err := p.expr()
 	if err == nil && p.at < len(text) {
 		err = p.errorf("unexpected %s", p.here())
 	}
@@ -35,16 +35,16 @@ func Parse(text string) (Expr, error) {
 	return e, nil
 }
 
-// ParsePrefix reads the expression that a text of one of the project's languages begins with, and returns its length in
-// bytes. There a % after a space and before a letter or a quote begins a value's name, an operator before = or > is
-// none, and # begins a comment. Errors are *SyntaxError.
+// ParsePrefix parses the expression at the beginning of a text in one of the project's languages, and returns its
+// length in bytes. In these languages a % after a space and before a letter or a quote begins a value's name, an
+// operator before = or > is not one, and # begins a comment. Errors are *SyntaxError.
 func ParsePrefix(text string) (Expr, int, error) {
 	budget := int64(mostWork)
 	return ParseWithin(text, &budget)
 }
 
-// ParseWithin is ParsePrefix that takes the work of multiplying out, counted in names and numbers of its results, from
-// a budget that the expressions of one text share.
+// ParseWithin is ParsePrefix that deducts the work of multiplying out, counted in names and numbers of the results,
+// from a budget that all expressions of a text share.
 func ParseWithin(text string, budget *int64) (Expr, int, error) {
 	p := parser{text: text, embedded: true, budget: budget}
 	p.space()
@@ -52,7 +52,7 @@ func ParseWithin(text string, budget *int64) (Expr, int, error) {
 	return e, p.end, err
 }
 
-// ParseCond reads two expressions with <=, <, ==, !=, >= or > between them. Errors are *SyntaxError.
+// ParseCond parses two expressions with <=, <, ==, !=, >= or > between them. Errors are *SyntaxError.
 func ParseCond(text string) (Cond, error) {
 	p := newParser(text)
 	c, err := p.condition()
@@ -65,37 +65,41 @@ func ParseCond(text string) (Cond, error) {
 	return c, nil
 }
 
-// ParseCondPrefix reads a condition as ParsePrefix reads an expression.
+// ParseCondPrefix parses a condition as ParsePrefix parses an expression.
 func ParseCondPrefix(text string) (Cond, int, error) {
 	budget := int64(mostWork)
 	return ParseCondWithin(text, &budget)
 }
 
-// ParseCondWithin reads a condition as ParseWithin reads an expression.
+// ParseCondWithin parses a condition as ParseWithin parses an expression.
 func ParseCondWithin(text string, budget *int64) (Cond, int, error) {
 	p := parser{text: text, embedded: true, budget: budget}
 	c, err := p.condition()
 	return c, p.end, err
 }
 
+// parser parses an expression by recursive descent.
 type parser struct {
 	text     string
-	at       int // the next byte
-	end      int // after the last byte of the last token
-	depth    int // parentheses around
+	at       int // the offset of the next byte
+	end      int // the offset after the last token
+	depth    int // the number of open parentheses
 	budget   *int64
 	embedded bool
 }
 
+// newParser returns a parser with a budget of its own.
 func newParser(text string) *parser {
 	budget := int64(mostWork)
 	return &parser{text: text, budget: &budget}
 }
 
+// errorf returns a SyntaxError at the current offset.
 func (p *parser) errorf(format string, args ...any) error {
 	return &SyntaxError{p.at, fmt.Sprintf(format, args...)}
 }
 
+// here describes the next character for an error.
 func (p *parser) here() string {
 	if p.at >= len(p.text) {
 		return "end of text"
@@ -103,7 +107,8 @@ func (p *parser) here() string {
 	return strconv.QuoteRune([]rune(p.text[p.at:min(p.at+4, len(p.text))])[0])
 }
 
-func (p *parser) whole() (Expr, error) {
+// expr parses an expression at the beginning of the text.
+func (p *parser) expr() (Expr, error) {
 	if len(p.text) > longestText && !p.embedded {
 		return Expr{}, p.errorf("an expression of more than %d bytes", longestText)
 	}
@@ -111,14 +116,16 @@ func (p *parser) whole() (Expr, error) {
 	return p.sum()
 }
 
+// relations has the spellings of relations; turns exchanges the sides.
 var relations = []struct {
 	text  string
 	rel   Rel
 	turns bool
 }{{"<=", LE, false}, {">=", LE, true}, {"==", EQ, false}, {"!=", NE, false}, {"<", LT, false}, {">", LT, true}}
 
+// condition parses a condition.
 func (p *parser) condition() (Cond, error) {
-	a, err := p.whole()
+	a, err := p.expr()
 	if err != nil {
 		return Cond{}, err
 	}
@@ -138,7 +145,7 @@ func (p *parser) condition() (Cond, error) {
 	return Cond{}, p.errorf("expected a comparison, found %s", p.here())
 }
 
-// space skips spaces, and comments where they are legal.
+// space skips spaces, and comments if they are allowed.
 func (p *parser) space() {
 	comment := false
 	for ; p.at < len(p.text); p.at++ {
@@ -154,7 +161,7 @@ func (p *parser) space() {
 	}
 }
 
-// take accepts a token and the space after it.
+// take consumes a token and the space after it, if it is next.
 func (p *parser) take(token string) bool {
 	if len(p.text)-p.at < len(token) || p.text[p.at:p.at+len(token)] != token {
 		return false
@@ -163,13 +170,14 @@ func (p *parser) take(token string) bool {
 	return true
 }
 
+// advance consumes n bytes and the space after them.
 func (p *parser) advance(n int) {
 	p.at += n
 	p.end = p.at
 	p.space()
 }
 
-// spend counts the parts of what an operation made, so that a short text cannot ask for much.
+// spend deducts the size of an operation's result from the budget, so that a short text cannot ask for much work.
 func (p *parser) spend(e Expr) (Expr, error) {
 	if *p.budget -= int64(e.size()); *p.budget < 0 {
 		return Expr{}, p.errorf("an expression that takes too long to multiply out")
@@ -177,6 +185,7 @@ func (p *parser) spend(e Expr) (Expr, error) {
 	return e, nil
 }
 
+// enter counts an open parenthesis, and refuses too many.
 func (p *parser) enter() error {
 	if p.depth++; p.depth > deepestText {
 		return p.errorf("nested more than %d deep", deepestText)
@@ -184,6 +193,7 @@ func (p *parser) enter() error {
 	return nil
 }
 
+// sum parses a sum.
 func (p *parser) sum() (Expr, error) {
 	first, err := p.product()
 	if err != nil {
@@ -216,7 +226,7 @@ func (p *parser) sum() (Expr, error) {
 	return p.spend(Sum(list...))
 }
 
-// byte is the byte i places on, 0 beyond the end.
+// byte returns the byte i positions ahead, 0 beyond the end.
 func (p *parser) byte(i int) byte {
 	if p.at+i < len(p.text) {
 		return p.text[p.at+i]
@@ -224,7 +234,7 @@ func (p *parser) byte(i int) byte {
 	return 0
 }
 
-// operator accepts *, // or % and returns its first byte, or 0.
+// operator consumes *, // or % and returns its first byte, or 0.
 func (p *parser) operator() byte {
 	c, next := p.byte(0), p.byte(1)
 	switch {
@@ -240,6 +250,7 @@ func (p *parser) operator() byte {
 	return c
 }
 
+// product parses a product.
 func (p *parser) product() (Expr, error) {
 	first, err := p.unary()
 	if err != nil {
@@ -274,6 +285,7 @@ func (p *parser) product() (Expr, error) {
 	}
 }
 
+// unary parses an operand with its signs.
 func (p *parser) unary() (Expr, error) {
 	negative := false
 	for p.byte(0) == '-' || p.byte(0) == '+' {
@@ -293,7 +305,7 @@ func (p *parser) unary() (Expr, error) {
 	return e, err
 }
 
-// number reads digits; the sign belongs to it, so that the least integer can be written.
+// number parses digits; it includes the sign, so that the least integer can be written.
 func (p *parser) number(negative bool) (Expr, error) {
 	start := p.at
 	for c := p.byte(0); '0' <= c && c <= '9'; c = p.byte(0) {
@@ -315,6 +327,7 @@ func (p *parser) number(negative bool) (Expr, error) {
 	return Const(v), nil
 }
 
+// primary parses a number, a name, a function or a parenthesis.
 func (p *parser) primary() (Expr, error) {
 	c := p.byte(0)
 	switch {
@@ -371,7 +384,7 @@ var functionTakes = map[kind]func(int) bool{
 	huge:    func(n int) bool { return n == 0 },
 }
 
-// list reads a parenthesised list, possibly empty.
+// list parses a parenthesised list, which may be empty.
 func (p *parser) list() ([]Expr, error) {
 	if err := p.enter(); err != nil {
 		return nil, err

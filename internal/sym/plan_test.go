@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// randomOffset is what a memory plan compares: a sum of sizes, most rounded up to 64 bytes, or the maximum of some.
+// randomOffset returns an expression such as memory plans compare: a sum of sizes, most rounded up to 64 bytes, or the
+// maximum of some.
 func randomOffset(r *rand.Rand, depth int) Expr {
 	size := func() Expr {
 		bytes := Const([]int64{1, 2, 4, 12, 40, 64, 256, 400, 4096}[r.IntN(9)])
@@ -39,12 +40,12 @@ func randomOffset(r *rand.Rand, depth int) Expr {
 	return e
 }
 
-// TestProverOnPlans compares the answers on offsets with a grid of bindings, and counts those left open that are the
-// same over all of the grid.
+// TestProverOnPlans compares results for offsets with a grid of bindings, and counts the Unknown results for which the
+// whole grid agrees.
 func TestProverOnPlans(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	d := NewDims()
-	d.Grant(1 << 20) // this asks what can be proved, not at what cost
+	d.Grant(1 << 20) // this tests what can be proved, not its cost
 	d.Set(User("n"), Range{1, NoMax})
 	d.Set(User("m"), Range{1, NoMax})
 	grid := []int64{1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 100, 1000, 12345}

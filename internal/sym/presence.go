@@ -2,14 +2,14 @@ package sym
 
 import "slices"
 
-// Presence says whether a quantity that is never negative is 1 or more.
+// Presence says whether a quantity that is not negative is at least 1.
 type Presence struct {
-	X       Expr   // 1 if the quantity is 1 or more, 0 if it is 0
-	factors []Expr // the quantity is 0 if one of them is, and nowhere else
+	X       Expr   // 1 if the quantity is at least 1, 0 if it is 0
+	factors []Expr // the quantity is 0 exactly if one of them is
 }
 
-// Presence returns the presence of e, which is never negative. Factors that are proved to be 1 or more do not occur in
-// it, so that quantities which are 0 together have one presence.
+// Presence returns the presence of e, which must not be negative. Factors that are proved to be at least 1 are omitted,
+// so that quantities that are 0 together have the same presence.
 func (d *Dims) Presence(e Expr) Presence {
 	var p Presence
 	d.factorise(e, &p)
@@ -20,17 +20,17 @@ func (d *Dims) Presence(e Expr) Presence {
 	return p
 }
 
-// factorise adds factors of e: e is 0 if one of them is.
+// factorise adds the factors of e to p: e is 0 if one of them is.
 func (d *Dims) factorise(e Expr, p *Presence) {
 	for f := d.sharedFactor(e); f != nil; f = d.sharedFactor(e) {
 		e = e.over(f)
 		d.factor(f.expr(), p)
 	}
-	// Where every factor that was taken out is 1 or more, the rest is not negative.
+	// If every removed factor is at least 1, the rest is not negative.
 	d.factor(e.quotient(max(e.content(e.c), 1)), p)
 }
 
-// factor adds one that no other factor is taken out of. A quotient that is rounded up is 0 if its dividend is.
+// factor adds a factor that has no further factors. A quotient that is rounded up is 0 if its dividend is.
 func (d *Dims) factor(x Expr, p *Presence) {
 	if lo, _ := d.Bounds(x); lo >= 1 || slices.ContainsFunc(p.factors, x.Equal) {
 		return
@@ -46,7 +46,7 @@ func (d *Dims) factor(x Expr, p *Presence) {
 	p.factors = append(p.factors, x)
 }
 
-// sharedFactor returns an atom that is never negative and that each term of e has, if there is one.
+// sharedFactor returns an atom that is not negative and occurs in each term of e; nil if there is none.
 func (d *Dims) sharedFactor(e Expr) *atom {
 	if e.n == nil || e.c != 0 || e.huge() {
 		return nil
@@ -60,7 +60,7 @@ func (d *Dims) sharedFactor(e Expr) *atom {
 	return nil
 }
 
-// Times is x·p.X, without p.X if x is seen to be 0 wherever p.X is.
+// Times returns x·p.X, or x if x is evidently 0 whenever p.X is.
 func (p Presence) Times(x Expr) Expr {
 	for _, f := range p.factors {
 		if !vanishes(x, f) {
@@ -70,7 +70,7 @@ func (p Presence) Times(x Expr) Expr {
 	return x
 }
 
-// vanishes reports whether x is seen to be 0 if f is.
+// vanishes reports whether x is evidently 0 if f is.
 func vanishes(x, f Expr) bool {
 	a := f.atom()
 	if a == nil || x.huge() {

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// functions are the names that are a function where a parenthesis follows.
+// functions are the names that are functions if a parenthesis follows.
 var functions = map[string]kind{"min": minimum, "max": maximum, "ceildiv": ceilDiv, "huge": huge}
 
 var functionNames = map[kind]string{minimum: "min", maximum: "max", ceilDiv: "ceildiv", huge: "huge"}
 
-// String returns the canonical text, which Parse reads back and, where all names are Python's too, Python evaluates
-// given max, min and ceildiv.
+// String returns the canonical text, which Parse parses. If all names are Python's too, Python evaluates it, given max,
+// min and ceildiv.
 func (e Expr) String() string {
 	if e.n == nil {
 		return strconv.FormatInt(e.c, 10)
@@ -26,21 +26,22 @@ func (e Expr) String() string {
 	return text
 }
 
-// Key returns a string that is the same for Equal expressions only: the text.
+// Key returns a string that only Equal expressions share: the text.
 func (e Expr) Key() string { return e.String() }
 
-// signed is a number as the second operand of a sum: "- 4".
+// signed returns a number as the second operand of a sum: "- 4".
 func signed(c int64) string {
 	text := strconv.FormatUint(magnitude(c), 10)
 	switch {
 	case c >= 0:
 		return "+ " + text
-	case magnitude(c) == 1<<63: // its magnitude is no 64-bit number
+	case magnitude(c) == 1<<63: // its magnitude does not fit 64 bits
 		return "+ -" + text
 	}
 	return "- " + text
 }
 
+// string returns the printed node without a constant, and remembers it.
 func (n *node) string() string {
 	if p := n.text.Load(); p != nil {
 		return *p
@@ -72,8 +73,8 @@ func (n *node) string() string {
 	return text
 }
 
-// write appends the atom; lone says that it may stand without parentheses: no factor before or after, no sign before
-// that binds tighter.
+// write appends the atom. If lone is true, it needs no parentheses: no factor is adjacent, and no sign that binds
+// tighter is before it.
 func (a *atom) write(b *strings.Builder, lone bool) {
 	switch a.kind {
 	case variable, slack:
@@ -116,6 +117,7 @@ func (a *atom) write(b *strings.Builder, lone bool) {
 	}
 }
 
+// open writes inside's output, in parentheses if asked.
 func open(b *strings.Builder, parentheses bool, inside func()) {
 	if parentheses {
 		b.WriteByte('(')
@@ -133,8 +135,8 @@ func (e Expr) writeOperand(b *strings.Builder) {
 	open(b, !simple, func() { b.WriteString(e.String()) })
 }
 
-// QuoteName returns a name as texts spell it: bare where it is letters, digits, underscores and dots and begins with no
-// digit or dot, else quoted as Go quotes strings.
+// QuoteName returns a name as in texts: unquoted if it consists of letters, digits, underscores and dots and begins
+// with neither a digit nor a dot, otherwise quoted as Go quotes strings.
 func QuoteName(name string) string {
 	if len(name) > 0 && nameLength(name) == len(name) {
 		return name
@@ -142,7 +144,7 @@ func QuoteName(name string) string {
 	return strconv.Quote(name)
 }
 
-// nameLength is the length of the bare name that s begins with.
+// nameLength returns the length of the unquoted name at the beginning of s.
 func nameLength(s string) int {
 	for i := range len(s) {
 		c := s[i]

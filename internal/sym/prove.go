@@ -2,21 +2,21 @@ package sym
 
 import "math"
 
-// Limits of a query. A step is an expression looked at, a long one counts more.
+// Limits of a query. A step is an expression that is examined; a long one counts more.
 const (
 	proofSteps    = 400
 	briefSteps    = 40
 	boundSteps    = 300
 	longestProof  = 256  // terms
 	largestProof  = 8192 // names, numbers and operations
-	mostCompared  = 64   // arguments of an extremum that are compared with one another
+	mostCompared  = 64   // arguments of an extremum that are compared with each other
 	mostRemainder = 32   // terms among which Simplify looks for x // y beside x % y
 )
 
-// query is one question to the prover; its set is locked meanwhile.
+// query is one question to the prover; the set stays locked meanwhile.
 //
-// The proof of e ≥ goal computes a lower bound of e by removing one atom after the other, each time by something exact
-// or smaller:
+// The proof of e ≥ goal computes a lower bound of e by removing one atom after the other, each time by an equal or
+// smaller expression:
 //   - a polynomial that is linear in a quantity between two ends is least at an end, and a quantity without an upper
 //     end may only have a coefficient that is not negative;
 //   - x % y is x − y(x // y), and x // y for y ≥ 1 is (x − r) / y with 0 ≤ r < y, so that e times y is a polynomial
@@ -24,15 +24,15 @@ const (
 //   - of two quotients by one divisor, x // y = z // y + (x − z) // y + (0 or 1);
 //   - max(a, b) is one of the two, and at least each.
 //
-// Every step also holds where the occurrences of one name were different names, so steps can be taken in any order.
+// Every step also holds if the occurrences of a name were different names, so steps can be taken in any order.
 type query struct {
 	dims    *Dims
 	steps   int
-	proving bool // a bound below the goal is worth nothing
+	proving bool // a bound below the goal is useless
 	quick   bool // quotients are only related to their dividends
 }
 
-// decide finds whether e is never or always below zero.
+// decide finds whether e is always or never below zero.
 func (d *Dims) decide(e Expr) sign {
 	q := query{dims: d, steps: proofSteps, proving: true}
 	v := q.interval(e)
@@ -59,7 +59,7 @@ func (d *Dims) decide(e Expr) sign {
 	return unknown
 }
 
-// proves reports whether e ≥ 0 is shown, quickly or else with all means.
+// proves reports whether e ≥ 0 is shown, first quickly, then with all means.
 func (q *query) proves(e Expr) bool {
 	if q.refuted(e) {
 		return false
@@ -76,8 +76,8 @@ func (q *query) proves(e Expr) bool {
 	return false
 }
 
-// provesArgument reports whether e ≥ 0 is seen soon once an argument stands for an extremum of which e may take any
-// one. What that cancels is not taken apart before.
+// provesArgument reports whether e ≥ 0 is shown in a few steps after an extremum is replaced by one of its arguments,
+// if any argument gives a bound. Terms that cancel then need not be examined.
 func (q *query) provesArgument(e Expr) bool {
 	var buffer [16]*atom
 	for _, a := range distinct(e, buffer[:0]) {
@@ -95,15 +95,15 @@ func (q *query) provesArgument(e Expr) bool {
 	return false
 }
 
-// samples are the steps from the near end of each range, by the place of the name; a step of -1 goes to the far end.
+// samples has offsets from the near end of each range, by the index of the name; −1 means the far end.
 var samples = [...][3]int64{
 	{0, 0, 0}, {-1, -1, -1}, {1, 2, 5}, {0, -1, 3}, {-1, 0, 17}, {63, 64, 0}, {2, 1, -1},
 	{1, 0, 0}, {1, 32, 0}, {1, 0, 32}, {1, -1, 0}, {1, 32, 32}, // a batch of few, and sizes just above a multiple
-	{1, 1, 1}, {3, -1, 1}, {1, 1, -1}, {1, 33, 1}, {1, 1, 33}, // the same where sizes may be 0
+	{1, 1, 1}, {3, -1, 1}, {1, 1, -1}, {1, 33, 1}, {1, 1, 33}, // the same for sizes that may be 0
 }
 
-// sample evaluates e at some bindings and returns the least and the greatest value seen. If none could be computed,
-// low is math.MaxInt64 and high math.MinInt64. It stops if enough says that what was seen decides.
+// sample evaluates e at some bindings and returns the least and the greatest value. If no value could be computed, low
+// is math.MaxInt64 and high math.MinInt64. It stops when enough returns true for the values so far.
 func (q *query) sample(e Expr, enough func(low, high int64) bool) (low, high int64) {
 	low, high = math.MaxInt64, math.MinInt64
 	var names []Name
@@ -112,11 +112,11 @@ func (q *query) sample(e Expr, enough func(low, high int64) bool) (low, high int
 	}
 	for _, steps := range samples {
 		v, err := e.Eval(func(name Name) (int64, bool) {
-			place := 0
-			for place < len(names) && names[place] != name {
-				place++
+			at := 0
+			for at < len(names) && names[at] != name {
+				at++
 			}
-			return q.at(name, steps[place%3]), true
+			return q.at(name, steps[at%3]), true
 		})
 		if err == nil {
 			low, high = min(low, v), max(high, v)
@@ -128,7 +128,7 @@ func (q *query) sample(e Expr, enough func(low, high int64) bool) (low, high int
 	return low, high
 }
 
-// at is a value in the range of the name.
+// at returns a value in the range of the name: step from the near end, or the far end if step is −1.
 func (q *query) at(name Name, step int64) int64 {
 	r, ok := q.dims.ranges[name]
 	const far = 4099
@@ -151,7 +151,7 @@ func (q *query) at(name Name, step int64) int64 {
 	return r.Max
 }
 
-// bounds is the interval of e, narrowed by proof.
+// bounds returns the interval of e, narrowed by proof.
 func (q *query) bounds(e Expr) (lo, hi int64) {
 	switch a := e.atom(); {
 	case e.n == nil:
@@ -176,8 +176,7 @@ func (q *query) bounds(e Expr) (lo, hi int64) {
 	return v.lo, v.hi
 }
 
-// lower returns a number that e is never below, minusInfinity if it finds none. It stops as soon as it reaches the
-// goal.
+// lower returns a lower bound of e, minusInfinity if it finds none. It stops when the bound reaches the goal.
 func (q *query) lower(e Expr, goal int64) int64 {
 	v := q.interval(e)
 	q.steps -= 1 + len(e.terms())/8
@@ -204,10 +203,10 @@ func (q *query) lower(e Expr, goal int64) int64 {
 	return low
 }
 
-// multiplyLow is k×low for k ≥ 0 as a lower end.
+// multiplyLow returns k×low for k ≥ 0, as a lower end.
 func multiplyLow(k, low int64) int64 { return between(multiplyEnds(k, low), plusInfinity).lo }
 
-// lowerFactor treats f×rest, f being an atom that is never below zero.
+// lowerFactor bounds f×rest, where f is an atom that is never below zero.
 func (q *query) lowerFactor(e Expr, goal int64) (low int64, done bool) {
 	terms := e.n.terms
 	if len(terms) == 1 && len(terms[0].atoms) == 1 {
@@ -215,7 +214,7 @@ func (q *query) lowerFactor(e Expr, goal int64) (low int64, done bool) {
 	}
 	var f *atom
 	var v interval
-	for _, a := range terms[len(terms)-1].atoms { // the shortest
+	for _, a := range terms[len(terms)-1].atoms { // the shortest term
 		if shared(terms, a) {
 			if v = q.atomInterval(a); v.lo >= 0 {
 				f = a
@@ -235,7 +234,7 @@ func (q *query) lowerFactor(e Expr, goal int64) (low int64, done bool) {
 	case goal < 0 && v.hi == 0:
 		return 0, true
 	case goal < 0 && !infinite(v.hi):
-		want = -floorInts(-goal, v.hi) // rounds to zero
+		want = -floorInts(-goal, v.hi) // rounds toward zero
 	}
 	others := e.over(f)
 	rest := q.lower(others, want)
@@ -257,6 +256,7 @@ func (e Expr) dependsOn(a *atom) bool {
 	return false
 }
 
+// shared reports whether every term has the atom.
 func shared(terms []term, a *atom) bool {
 	for _, t := range terms {
 		if t.degree(a) == 0 {
@@ -266,7 +266,7 @@ func shared(terms []term, a *atom) bool {
 	return true
 }
 
-// degree is how often a occurs in the term.
+// degree returns how often a occurs in the term.
 func (t term) degree(a *atom) int {
 	n := 0
 	for _, b := range t.atoms {
@@ -277,7 +277,7 @@ func (t term) degree(a *atom) int {
 	return n
 }
 
-// over is e divided by an atom that each of its terms has.
+// over returns e divided by an atom that each of its terms has.
 func (e Expr) over(a *atom) Expr {
 	var out []term
 	c := int64(0)
@@ -291,7 +291,7 @@ func (e Expr) over(a *atom) Expr {
 	return polynomial(out, c)
 }
 
-// coefficients writes e as a polynomial in one atom.
+// coefficients returns the coefficients of e as a polynomial in one atom, ascending.
 func (e Expr) coefficients(a *atom) []Expr {
 	degree := 0
 	for _, t := range e.terms() {
@@ -314,7 +314,7 @@ func (e Expr) coefficients(a *atom) []Expr {
 	return out
 }
 
-// without is the term's atoms less n times a.
+// without returns the term's atoms except n occurrences of a.
 func (t term) without(a *atom, n int) []*atom {
 	if n == 0 {
 		return t.atoms
@@ -330,5 +330,5 @@ func (t term) without(a *atom, n int) []*atom {
 	return out
 }
 
-// replace puts x in the place of a, but not inside other atoms.
+// replace replaces a by x, except within other atoms.
 func (e Expr) replace(a *atom, x Expr) Expr { return evaluate(e.coefficients(a), x) }

@@ -11,7 +11,7 @@ func parse(t testing.TB, text string) Expr {
 	return e
 }
 
-// testDims are the ranges of the tests: n, m, k ≥ 1; a, b, c ≥ 0; p in 1..4, q in 0..7; z in -5..5; u has no range.
+// testDims returns the ranges of the tests: n, m, k ≥ 1; a, b, c ≥ 0; p in 1..4, q in 0..7; z in −5..5; u has no range.
 func testDims() *Dims {
 	d := NewDims()
 	for _, name := range []string{"n", "m", "k"} {
@@ -26,7 +26,7 @@ func testDims() *Dims {
 	return d
 }
 
-// everyday are conditions that always hold for testDims, of the kinds that shapes, bounds and memory plans ask for.
+// everyday has conditions that always hold for testDims, of the kinds that shapes, bounds and memory plans need.
 var everyday = []string{
 	"a <= a + b", "n <= m*n", "4*n <= 8*n", "0 <= n", "1 <= n*m", "a*b <= a*b + c", "n + m <= 2*n*m", "n + m - 1 <= n*m",
 	"n <= n*n", "2*n <= n*n + 1", "a <= a*a", "n*m <= n*m*k", "0 <= a//3", "a//3 <= a", "a//4*4 <= a", "a < a//4*4 + 4",

@@ -1,9 +1,10 @@
 package sym
 
-// remover bounds e from below without the atom a.
+// remover returns a lower bound of e, computed without the atom a.
 type remover func(q *query, e Expr, a *atom, goal int64) int64
 
-// choose picks the atom to remove next: what can be removed exactly comes first, and a quotient before those inside it.
+// choose picks the atom to remove next: first an atom that can be removed without loss, and a quotient before those
+// within it.
 func (q *query) choose(e Expr) (*atom, remover) {
 	var best *atom
 	var how remover
@@ -71,24 +72,28 @@ func distinct(e Expr, list []*atom) []*atom {
 	return list
 }
 
-// ends is where a quantity lies; its ends need not be constant.
+// ends are the ends of a quantity's range, which need not be constant.
 type ends struct {
 	lo, hi       Expr
 	hasLo, hasHi bool
 }
 
+// constantEnds returns an interval as ends.
 func constantEnds(v interval) ends {
 	return ends{Const(v.lo), Const(v.hi), !infinite(v.lo), !infinite(v.hi)}
 }
 
+// removeVariable uses the range of a name.
 func (q *query) removeVariable(e Expr, a *atom, goal int64) int64 {
 	return q.removeBetween(e, a, constantEnds(q.atomInterval(a)), goal)
 }
 
+// removeOpaque uses the interval of an operation.
 func (q *query) removeOpaque(e Expr, a *atom, goal int64) int64 {
 	return q.removeBetween(e, a, constantEnds(q.atomInterval(a)), goal)
 }
 
+// removeSlack uses the upper end of a slack, which is at least 0.
 func (q *query) removeSlack(e Expr, a *atom, goal int64) int64 {
 	return q.removeBetween(e, a, ends{hi: a.args[0], hasLo: true, hasHi: true}, goal)
 }
@@ -125,9 +130,9 @@ func (q *query) removeBetween(e Expr, a *atom, at ends, goal int64) int64 {
 	return low
 }
 
-// removePower treats a polynomial of higher degree in a quantity. If it is a parabola open downwards, it is least at
-// an end. If every coefficient above the constant one is not negative once the quantity is counted from an end, it
-// is least there; the few integers next to the end may be looked at one by one.
+// removePower bounds a polynomial of higher degree in a quantity. If it is a parabola that opens downward, it is least
+// at an end. If it is shifted so that the quantity is counted from an end, and no coefficient except the constant one
+// is negative, it is least there; the integers next to the end may be tried one by one.
 func (q *query) removePower(list []Expr, at ends, goal int64) int64 {
 	if len(list) == 3 && at.hasLo && at.hasHi && q.interval(list[2]).hi <= 0 {
 		low := q.lower(evaluate(list, at.lo), goal)
@@ -166,7 +171,7 @@ func (q *query) removePower(list []Expr, at ends, goal int64) int64 {
 	return minusInfinity
 }
 
-// evaluate is the value at x of a polynomial given by its coefficients.
+// evaluate returns the value at x of a polynomial with these coefficients.
 func evaluate(list []Expr, x Expr) Expr {
 	out := list[len(list)-1]
 	for i := len(list) - 2; i >= 0; i-- {
@@ -175,7 +180,7 @@ func evaluate(list []Expr, x Expr) Expr {
 	return out
 }
 
-// shift turns the coefficients of a polynomial in x into those in x − at.
+// shift returns the coefficients in x − at of a polynomial in x.
 func shift(list []Expr, at Expr) []Expr {
 	out := append([]Expr(nil), list...)
 	for i := range out {
@@ -197,7 +202,8 @@ func (q *query) rewriteCeil(e Expr, a *atom, goal int64) int64 {
 	return q.lower(e.replace(a, a.args[0].Neg().FloorDiv(a.args[1]).Neg()), goal)
 }
 
-// picksOne reports whether a bound of e may take any one argument of the extremum, as for a maximum that e grows with.
+// picksOne reports whether any argument of the extremum gives a bound of e: of a maximum with which e grows, or a
+// minimum with which e falls.
 func (q *query) picksOne(e Expr, a *atom) bool {
 	list := e.coefficients(a)
 	if len(list) > 2 {
@@ -207,6 +213,7 @@ func (q *query) picksOne(e Expr, a *atom) bool {
 	return a.kind == maximum && v.lo >= 0 || a.kind == minimum && v.hi <= 0
 }
 
+// removeExtremum replaces an extremum by its arguments: any of them if picksOne, otherwise all of them.
 func (q *query) removeExtremum(e Expr, a *atom, goal int64) int64 {
 	list := e.coefficients(a)
 	one := q.picksOne(e, a)
@@ -229,6 +236,7 @@ func (q *query) removeExtremum(e Expr, a *atom, goal int64) int64 {
 	return low
 }
 
+// removeFloor removes a quotient by the best of several ways.
 func (q *query) removeFloor(e Expr, a *atom, goal int64) int64 {
 	x, y := a.args[0], a.args[1]
 	v := q.interval(y)
@@ -250,8 +258,8 @@ func (q *query) removeFloor(e Expr, a *atom, goal int64) int64 {
 	return low
 }
 
-// removePair finds another quotient that stands against a, and writes the larger as the smaller and a quotient of the
-// difference.
+// removePair finds another quotient with the opposite sign, and writes the larger of the two as the smaller plus a
+// quotient of the difference.
 func (q *query) removePair(e Expr, a *atom, goal int64) int64 {
 	for _, t := range e.n.terms {
 		if t.degree(a) != 1 {
@@ -285,7 +293,7 @@ func (q *query) removePair(e Expr, a *atom, goal int64) int64 {
 	return minusInfinity
 }
 
-// commonDivisor writes two quotients as x // by and y // by.
+// commonDivisor writes two quotients as x // by and y // by; ok is false if they have no such form.
 func commonDivisor(a, b *atom) (x, y, by Expr, ok bool) {
 	x, y, by = a.args[0], b.args[0], a.args[1]
 	if by.Equal(b.args[1]) {
@@ -312,9 +320,9 @@ func (q *query) relate(e Expr, a *atom, goal int64) int64 {
 	multiple := x.Sub(r)
 	k, constant := y.Const()
 	if len(list) == 2 {
-		whole, part := list[1].divide(y)
-		if part.Equal(Expr{}) {
-			return q.lower(whole.Mul(multiple).Add(list[0]), goal)
+		quotient, remainder := list[1].divide(y)
+		if remainder.Equal(Expr{}) {
+			return q.lower(quotient.Mul(multiple).Add(list[0]), goal)
 		}
 		if constant {
 			g := list[1].content(gcd(k, list[1].c))
@@ -331,7 +339,7 @@ func (q *query) relate(e Expr, a *atom, goal int64) int64 {
 	return minusInfinity
 }
 
-// removeRounded uses (x + c) // y ≤ x for x ≥ 0 and 0 ≤ c < y, which is more than relate knows where x is small.
+// removeRounded uses (x + c) // y ≤ x for x ≥ 0 and 0 ≤ c < y, which is better than relate if x is small.
 func (q *query) removeRounded(e Expr, a *atom, goal int64) int64 {
 	k, constant := a.args[1].Const()
 	list := e.coefficients(a)
@@ -345,13 +353,13 @@ func (q *query) removeRounded(e Expr, a *atom, goal int64) int64 {
 	return q.lower(list[1].Mul(x).Add(list[0]), goal)
 }
 
-// scaled bounds e = scaledPart/k + rest, which is an integer, by k×e.
-func (q *query) scaled(scaledPart, rest Expr, k, goal int64) int64 {
+// scaled bounds the integer e = numerator/k + rest by bounding k×e.
+func (q *query) scaled(numerator, rest Expr, k, goal int64) int64 {
 	want, ok := mulInts(goal-1, k)
 	if !ok {
 		return minusInfinity
 	}
-	low := q.lower(scaledPart.Add(rest.scale(k)), want+1)
+	low := q.lower(numerator.Add(rest.scale(k)), want+1)
 	if infinite(low) {
 		return low
 	}

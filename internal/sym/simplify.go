@@ -5,11 +5,12 @@ import (
 	"slices"
 )
 
-// mostDivisions bounds the steps of one division of polynomials.
+// mostDivisions is the most steps of one division of polynomials.
 const mostDivisions = 64
 
-// divide writes e as whole×by + part, dividing by the leading term as often as it goes. It is exact for every integer.
-func (e Expr) divide(by Expr) (whole, part Expr) {
+// divide returns quotient and remainder with e = quotient×by + remainder for all integers; it divides by the leading
+// term as often as possible.
+func (e Expr) divide(by Expr) (quotient, remainder Expr) {
 	if by.n == nil {
 		if by.c <= 0 {
 			return Expr{}, e
@@ -17,21 +18,21 @@ func (e Expr) divide(by Expr) (whole, part Expr) {
 		return e.split(by.c)
 	}
 	lead := by.n.terms[0]
-	part = e
+	remainder = e
 	for range mostDivisions {
-		t, ok := part.multipleOf(lead)
+		t, ok := remainder.multipleOf(lead)
 		if !ok {
-			return whole, part
+			return quotient, remainder
 		}
-		whole, part = whole.Add(t), part.Sub(t.Mul(by))
-		if part.unevaluated() || whole.unevaluated() {
+		quotient, remainder = quotient.Add(t), remainder.Sub(t.Mul(by))
+		if remainder.unevaluated() || quotient.unevaluated() {
 			return Expr{}, e
 		}
 	}
 	return Expr{}, e
 }
 
-// multipleOf finds the first term that is a multiple of lead, and returns the factor.
+// multipleOf returns the factor by which the first suitable term is a multiple of lead; ok is false if no term is.
 func (e Expr) multipleOf(lead term) (Expr, bool) {
 	for _, t := range e.terms() {
 		if t.coef%lead.coef != 0 || lead.coef == -1 && t.coef == -t.coef || len(t.atoms) < len(lead.atoms) {
@@ -57,9 +58,9 @@ func (e Expr) multipleOf(lead term) (Expr, bool) {
 	return Expr{}, false
 }
 
-// Simplify returns an expression that is equal to e at every binding within the ranges at which e has a value, and is
-// no longer than needed: a dimension with one value is that value, an extremum loses the arguments that cannot be it,
-// and a division that comes out even, or a remainder that cannot wrap, goes away.
+// Simplify returns an expression that equals e at every binding within the ranges for which e has a value. A dimension
+// with one value becomes that value, an extremum loses arguments that cannot be it, and divisions that come out even
+// and remainders that cannot wrap vanish.
 func (d *Dims) Simplify(e Expr) Expr {
 	if e.n == nil || e.huge() {
 		return e
@@ -68,11 +69,13 @@ func (d *Dims) Simplify(e Expr) Expr {
 	return s.expr(e)
 }
 
+// simplification is the state of Simplify.
 type simplification struct {
 	dims *Dims
 	done map[hash]Expr // by atom
 }
 
+// expr simplifies the atoms of e, and its remainders.
 func (s *simplification) expr(e Expr) Expr {
 	if e.n == nil {
 		return e
@@ -91,17 +94,18 @@ func (s *simplification) expr(e Expr) Expr {
 	if changed {
 		list := []Expr{Const(e.c)}
 		for _, t := range e.n.terms {
-			parts := []Expr{Const(t.coef)}
+			factors := []Expr{Const(t.coef)}
 			for _, a := range t.atoms {
-				parts = append(parts, s.done[a.hash])
+				factors = append(factors, s.done[a.hash])
 			}
-			list = append(list, Product(parts...))
+			list = append(list, Product(factors...))
 		}
 		e = Sum(list...)
 	}
 	return e.joinRemainders()
 }
 
+// atom simplifies an atom and its arguments.
 func (s *simplification) atom(a *atom) Expr {
 	if a.kind == variable {
 		if r, ok := s.dims.Get(a.name); ok && r.Min == r.Max {
@@ -125,7 +129,7 @@ func (s *simplification) atom(a *atom) Expr {
 	return e
 }
 
-// interval is the interval of e, without proof.
+// interval returns the interval of e, without a proof.
 func (d *Dims) interval(e Expr) (lo, hi int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -134,7 +138,8 @@ func (d *Dims) interval(e Expr) (lo, hi int64) {
 	return v.lo, v.hi
 }
 
-// simplifiers holds, by kind, what makes an atom simpler; each returns the atom itself where nothing does.
+// simplifiers has the function that simplifies an atom of each kind; it returns the atom's expression if nothing can be
+// done.
 var simplifiers = [slack + 1]func(d *Dims, a *atom) Expr{
 	floorDiv: (*Dims).simplifyFloor,
 	ceilDiv:  (*Dims).simplifyCeil,
@@ -143,8 +148,8 @@ var simplifiers = [slack + 1]func(d *Dims, a *atom) Expr{
 	maximum:  (*Dims).simplifyExtremum,
 }
 
-// divisor prepares a division: the operands without common factors, the factor that was taken out, and whether the
-// divisor is never zero.
+// divisor prepares a division: it returns the operands without common factors, and the factor that was removed; ok is
+// false unless the divisor is never zero.
 func (d *Dims) divisor(a *atom) (x, y, factor Expr, ok bool) {
 	x, y, factor = a.args[0], a.args[1], Const(1)
 	if lo, hi := d.interval(y); lo < 1 && hi > -1 && d.sign(y.Sub(Const(1))) < notNegative &&
@@ -171,7 +176,7 @@ func (d *Dims) within(r, y Expr) bool {
 	return d.LE(Expr{}, r) == Yes && d.LT(r, y) == Yes
 }
 
-// settled is ⌊x/y⌋ if y is a number of 1 or more and the quotient is one number within the ranges.
+// settled returns ⌊x/y⌋ if y is a number of at least 1 and the quotient is the same for all values in the ranges.
 func (d *Dims) settled(x, y Expr) (q int64, ok bool) {
 	k, number := y.Const()
 	if !number || k < 1 {
@@ -185,50 +190,53 @@ func (d *Dims) settled(x, y Expr) (q int64, ok bool) {
 	return q, q == floorInts(hi, k)
 }
 
+// simplifyFloor divides as far as possible.
 func (d *Dims) simplifyFloor(a *atom) Expr {
 	x, y, _, ok := d.divisor(a)
 	if !ok {
 		return a.expr()
 	}
-	whole, part := x.divide(y)
-	if part.Equal(Expr{}) || d.within(part, y) {
-		return whole
-	} else if q, ok := d.settled(part, y); ok {
-		return whole.Add(Const(q))
+	quotient, remainder := x.divide(y)
+	if remainder.Equal(Expr{}) || d.within(remainder, y) {
+		return quotient
+	} else if q, ok := d.settled(remainder, y); ok {
+		return quotient.Add(Const(q))
 	}
-	return whole.Add(part.FloorDiv(y))
+	return quotient.Add(remainder.FloorDiv(y))
 }
 
+// simplifyCeil divides as far as possible.
 func (d *Dims) simplifyCeil(a *atom) Expr {
 	x, y, _, ok := d.divisor(a)
 	if !ok {
 		return a.expr()
 	}
-	whole, part := x.divide(y)
+	quotient, remainder := x.divide(y)
 	switch {
-	case part.Equal(Expr{}):
-		return whole
-	case d.within(part.Sub(Const(1)), y):
-		return whole.Add(Const(1))
+	case remainder.Equal(Expr{}):
+		return quotient
+	case d.within(remainder.Sub(Const(1)), y):
+		return quotient.Add(Const(1))
 	}
-	return whole.Add(part.CeilDiv(y))
+	return quotient.Add(remainder.CeilDiv(y))
 }
 
+// simplifyMod removes multiples of the divisor.
 func (d *Dims) simplifyMod(a *atom) Expr {
 	x, y, factor, ok := d.divisor(a)
 	if !ok {
 		return a.expr()
 	}
-	_, part := x.divide(y)
-	if part.Equal(Expr{}) || d.within(part, y) {
-		return part.Mul(factor)
-	} else if q, ok := d.settled(part, y); ok {
-		return part.Sub(y.Mul(Const(q))).Mul(factor)
+	_, remainder := x.divide(y)
+	if remainder.Equal(Expr{}) || d.within(remainder, y) {
+		return remainder.Mul(factor)
+	} else if q, ok := d.settled(remainder, y); ok {
+		return remainder.Sub(y.Mul(Const(q))).Mul(factor)
 	}
-	return part.Mod(y).Mul(factor)
+	return remainder.Mod(y).Mul(factor)
 }
 
-// simplifyExtremum drops each argument that another one proves needless.
+// simplifyExtremum drops each argument that another one makes redundant.
 func (d *Dims) simplifyExtremum(a *atom) Expr {
 	if len(a.args) > mostCompared {
 		return a.expr()
@@ -256,10 +264,10 @@ func (d *Dims) simplifyExtremum(a *atom) Expr {
 	return extremum(a.kind, kept)
 }
 
-// fewCompared is how many arguments are compared without a look at their values first.
+// fewCompared is the most arguments that are compared without a look at their values first.
 const fewCompared = 3
 
-// witnessed returns the values of an extremum's arguments at some bindings; nil if the arguments are few.
+// witnessed returns the values of an extremum's arguments at some bindings; nil if there are few arguments.
 func (d *Dims) witnessed(a *atom) []Values {
 	if len(a.args) <= fewCompared {
 		return nil
@@ -273,7 +281,7 @@ func (d *Dims) witnessed(a *atom) []Values {
 	return out
 }
 
-// joinRemainders turns k(x // k) + x % k into x. In the remainder, multiples of k may be missing from x.
+// joinRemainders turns k(x // k) + x % k into x. The remainder's x may lack multiples of k.
 func (e Expr) joinRemainders() Expr {
 	for again := true; again && e.n != nil && len(e.n.terms) <= mostRemainder; {
 		again = false
@@ -319,7 +327,7 @@ func (e Expr) remainders() (n int) {
 	return n
 }
 
-// congruent are the dividends by y in e that differ from x by a multiple of y, which is a constant.
+// congruent returns the dividends by y in e that differ from x by a constant multiple of y.
 func (e Expr) congruent(x, y Expr) (list []Expr) {
 	k, ok := y.Const()
 	if !ok || k < 1 {
@@ -328,7 +336,7 @@ func (e Expr) congruent(x, y Expr) (list []Expr) {
 	for _, t := range e.terms() {
 		for _, a := range t.atoms {
 			if a.kind == floorDiv && a.args[1].Equal(y) && !a.args[0].Equal(x) {
-				if _, part := a.args[0].Sub(x).split(k); part.Equal(Expr{}) {
+				if _, remainder := a.args[0].Sub(x).split(k); remainder.Equal(Expr{}) {
 					list = append(list, a.args[0])
 				}
 			}

@@ -2,8 +2,8 @@ package sym
 
 import "testing"
 
-// TestJoinedRemainders: a quotient and the remainder beside it are their dividend again, also if the remainder has lost
-// multiples of the divisor.
+// TestJoinedRemainders shows that a quotient and the remainder beside it become their dividend, also if the remainder
+// has lost multiples of the divisor.
 func TestJoinedRemainders(t *testing.T) {
 	for from, want := range map[string]string{
 		"14*(u//14) + u%14":                             "u",

@@ -2,7 +2,7 @@ package sym
 
 import "testing"
 
-// TestTerms shows that an expression's terms and constant add up to it again.
+// TestTerms shows that an expression is the sum of its terms and constant.
 func TestTerms(t *testing.T) {
 	for _, text := range []string{"0", "7", "x", "3*x*y - 2*z + 5", "(x // 4)*7 + x % 4 + ceildiv(x, y)",
 		"min(x, y, 3) + max(x*y, 2)*z", "x*x + 1"} {

@@ -5,19 +5,19 @@ import (
 	"math/bits"
 )
 
-// witnesses is how many bindings are looked at before something is proved of all of them.
+// witnesses is the number of bindings that are tried before a proof.
 const witnesses = 32
 
-// Spread returns bindings of the names within their ranges: all at the low end, all at the high end, and others spread
-// over the magnitudes in between. What is false at one of them need not be put to the prover. The same names and ranges
-// have the same bindings.
+// Spread returns bindings of the names within their ranges: all at the low end, all at the high end, and others of
+// various magnitudes. A claim that is false at one of them need not be put to the prover. The same names and ranges
+// give the same bindings.
 func (d *Dims) Spread(names []Name) [][]int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.spread(names)
 }
 
-// spread is Spread while the set is locked.
+// spread is Spread with the set locked by the caller.
 func (d *Dims) spread(names []Name) [][]int64 {
 	near, far := make([]Range, len(names)), make([]Range, len(names))
 	for i, name := range names {
@@ -46,8 +46,7 @@ func (d *Dims) spread(names []Name) [][]int64 {
 	return out
 }
 
-// near is the part of a name's range that Spread looks at: the values that are no farther from an end, so that few
-// sizes overflow.
+// near returns the subrange of a name's range that Spread uses: the values close to an end, so that few sizes overflow.
 func (d *Dims) near(name Name, far int64) Range {
 	r, ok := d.ranges[name]
 	switch {
@@ -61,8 +60,8 @@ func (d *Dims) near(name Name, far int64) Range {
 	return Range{r.Min, max(r.Min, r.Max)}
 }
 
-// pick returns a value of a short range by a random number below 2³¹: each magnitude of the distance to the low end is
-// as likely.
+// pick returns a value of a short range, selected by a random number below 2³¹: each magnitude of the distance to the
+// low end is equally likely.
 func (r Range) pick(random uint64) int64 {
 	magnitude := random % uint64(bits.Len64(uint64(r.Max-r.Min))+1)
 	return r.Min + min(int64(random>>8&(1<<magnitude-1)), r.Max-r.Min)
@@ -83,7 +82,7 @@ func (q *query) refuted(e Expr) bool {
 	return false
 }
 
-// Values is what an expression is at bindings, where Has says that it has a value.
+// Values has an expression's values at bindings; Has says whether there is one.
 type Values struct {
 	At  []int64
 	Has []bool
@@ -103,7 +102,7 @@ func (n *Names) ValuesAt(e Expr, bindings [][]int64) Values {
 	return v
 }
 
-// exceeds reports whether v is greater than w at a binding.
+// exceeds reports whether v is greater than w at some binding.
 func (v Values) exceeds(w Values) bool {
 	for i := range v.At {
 		if v.At[i] > w.At[i] && v.Has[i] && w.Has[i] {

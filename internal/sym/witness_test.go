@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestSpread: bindings are the same each time, lie within the ranges, and reach both ends of those that are short.
+// TestSpread shows that bindings are the same each time, are within the ranges, and reach both ends of short ranges.
 func TestSpread(t *testing.T) {
 	d := NewDims()
 	ranges := []Range{{1, 1}, {0, 3}, {0, NoMax}, {-5, NoMax}, {math.MinInt64, 7}, {NoMax - 2, NoMax},
@@ -32,7 +32,7 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// TestPresent: sizes that count only where something is present are compared with what they are part of.
+// TestPresent compares sizes that count only if something is present with sizes that contain them.
 func TestPresent(t *testing.T) {
 	d := NewDims()
 	d.Set(User("b"), Range{0, NoMax})
@@ -43,7 +43,7 @@ func TestPresent(t *testing.T) {
 	}{
 		{"576*b*s - 128*((b + 7)//8)*min(b*s, 1) - 64*((s + 7)//8)*min(b*s, 1) + s - 64*min(b*s, 1)", Yes},
 		{"448*b*s + 512*b*min(b*s, 1) - 128*((b + 7)//8)*min(b*s, 1) - 64*min(b*s, 1)", Yes},
-		{"64*b*s - 128*((b + 7)//8)*min(b*s, 1)", Unknown}, // below 0 where both are 1
+		{"64*b*s - 128*((b + 7)//8)*min(b*s, 1)", Unknown}, // below 0 if both are 1
 		{"4096*b*s - s*s*min(b*s, 1)", Unknown},            // below 0 if b is 1 and s over 4096
 	} {
 		e, err := Parse(c.text)
@@ -56,7 +56,7 @@ func TestPresent(t *testing.T) {
 	}
 }
 
-// TestExtremumByWitnesses: of many arguments the same stay as when each is compared with each.
+// TestExtremumByWitnesses shows that of many arguments the same stay as if each is compared with each.
 func TestExtremumByWitnesses(t *testing.T) {
 	d := NewDims()
 	d.Set(User("n"), Range{1, NoMax})
